@@ -1,0 +1,5 @@
+module nereid
+
+go 1.26
+
+ignore ./frontend/node_modules
