@@ -1,0 +1,85 @@
+package tensor
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+)
+
+// Buffer is memory with a count of those who use it. The one who makes it holds one reference. When the last
+// reference goes, the memory is handed back (to a pool, to a runtime, to shared memory) and must not be touched.
+// Retain and Release are safe for concurrent use.
+type Buffer struct {
+	data []byte
+	refs atomic.Int32
+	free func(*Buffer) // nil: the garbage collector's
+}
+
+// NewBuffer wraps memory; free, if not nil, is called once when the last reference goes, from whichever goroutine
+// let it go. The caller holds one reference.
+func NewBuffer(data []byte, free func(*Buffer)) *Buffer {
+	b := &Buffer{data: data, free: free}
+	b.refs.Store(1)
+	return b
+}
+
+// Bytes returns the memory. It is valid as long as the caller holds a reference.
+func (b *Buffer) Bytes() []byte { return b.data }
+
+// SetLen shortens or lengthens the visible memory within its capacity.
+func (b *Buffer) SetLen(n int) { b.data = b.data[:n] }
+
+// Retain adds a reference and returns b.
+func (b *Buffer) Retain() *Buffer {
+	if b.refs.Add(1) <= 1 {
+		panic("tensor: Retain of a released buffer")
+	}
+	return b
+}
+
+// Release drops a reference.
+func (b *Buffer) Release() {
+	switch n := b.refs.Add(-1); {
+	case n > 0:
+	case n < 0:
+		panic("tensor: Release of a released buffer")
+	case b.free != nil:
+		b.free(b)
+	}
+}
+
+// Pool hands out buffers in size classes (powers of two from 512 bytes to 64 MiB), so that one huge body does not
+// stay behind a small one. Larger buffers come from and go to the garbage collector. The zero value is ready.
+// Get and the release of its buffers are safe for concurrent use.
+type Pool struct {
+	classes [maxClass - minClass + 1]sync.Pool
+}
+
+const (
+	minClass = 9  // 512 B
+	maxClass = 26 // 64 MiB
+)
+
+// Get returns a buffer of n bytes with one reference. Its content is not cleared.
+func (p *Pool) Get(n int) *Buffer {
+	c := class(n)
+	if c > maxClass {
+		return NewBuffer(make([]byte, n), nil)
+	}
+	pool := &p.classes[c-minClass]
+	b, ok := pool.Get().(*Buffer)
+	if !ok {
+		b = &Buffer{data: make([]byte, 1<<c)}
+		b.free = func(b *Buffer) { pool.Put(b) }
+	}
+	b.refs.Store(1)
+	b.data = b.data[:n]
+	return b
+}
+
+func class(n int) int {
+	if n <= 1<<minClass {
+		return minClass
+	}
+	return bits.Len(uint(n - 1))
+}

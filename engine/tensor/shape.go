@@ -1,0 +1,64 @@
+package tensor
+
+import (
+	"math"
+	"math/bits"
+	"strconv"
+
+	"nereid/engine/status"
+)
+
+// Elements returns the number of elements of a shape; 1 for the empty shape. It returns InvalidArg for a negative
+// dimension and for a product over the range of int64.
+func Elements(shape []int64) (int64, error) {
+	n := uint64(1)
+	zero := false
+	for _, d := range shape {
+		if d < 0 {
+			return 0, status.Errorf(status.InvalidArg, "shape %s has a negative dimension", FormatShape(shape))
+		}
+		if d == 0 {
+			zero = true
+			continue
+		}
+		hi, lo := bits.Mul64(n, uint64(d))
+		if hi != 0 || lo > math.MaxInt64 {
+			return 0, status.Errorf(status.InvalidArg, "shape %s has more elements than an int64 can count", FormatShape(shape))
+		}
+		n = lo
+	}
+	if zero {
+		return 0, nil
+	}
+	return int64(n), nil
+}
+
+// ByteSize returns the bytes of a tensor of a fixed-size type. For BYTES it returns -1: the size depends on the
+// content. The errors are those of Elements, and InvalidArg when the size passes the range of int64.
+func ByteSize(dt DataType, shape []int64) (int64, error) {
+	n, err := Elements(shape)
+	if err != nil {
+		return 0, err
+	}
+	size := int64(dt.Size())
+	if size == 0 {
+		return -1, nil
+	}
+	if n > math.MaxInt64/size {
+		return 0, status.Errorf(status.InvalidArg, "shape %s of %s is larger than memory can be", FormatShape(shape), dt)
+	}
+	return n * size, nil
+}
+
+// FormatShape writes a shape as Triton does in its messages: "[1,16]".
+func FormatShape(shape []int64) string {
+	b := make([]byte, 0, 2+4*len(shape))
+	b = append(b, '[')
+	for i, d := range shape {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, d, 10)
+	}
+	return string(append(b, ']'))
+}

@@ -1,0 +1,95 @@
+package tensor
+
+import (
+	"encoding/binary"
+	"math"
+
+	"nereid/engine/status"
+)
+
+// Tensor is a named, typed view of bytes. A Tensor is a value: copying it copies the view, not the bytes, and takes
+// no reference. Whoever stores one beyond the call that gave it retains Buf and releases it later.
+type Tensor struct {
+	Name     string
+	DataType DataType
+	// Shape is in elements per dimension, the batch dimension (if the model has one) first.
+	Shape []int64
+	// Data is the content: Elements(Shape)*DataType.Size() bytes, or for BYTES the length-prefixed elements.
+	Data []byte
+	// Buf owns Data. Nil: Data is the garbage collector's and may be kept without a reference.
+	Buf *Buffer
+}
+
+// Retain takes a reference on the tensor's buffer, if it has one.
+func (t *Tensor) Retain() {
+	if t.Buf != nil {
+		t.Buf.Retain()
+	}
+}
+
+// Release drops a reference on the tensor's buffer and forgets the bytes.
+func (t *Tensor) Release() {
+	if t.Buf != nil {
+		t.Buf.Release()
+	}
+	t.Buf, t.Data = nil, nil
+}
+
+// CheckBytes returns InvalidArg unless b holds exactly n BYTES elements.
+// Format: Triton's binary tensor data extension.
+func CheckBytes(b []byte, n int64) error {
+	for i := range n {
+		if len(b) < 4 {
+			return status.Errorf(status.InvalidArg, "BYTES tensor ends before the length of element %d of %d", i, n)
+		}
+		size := binary.LittleEndian.Uint32(b)
+		b = b[4:]
+		if uint64(size) > uint64(len(b)) {
+			return status.Errorf(status.InvalidArg,
+				"BYTES tensor ends inside element %d of %d: its length says %d, %d bytes are left", i, n, size, len(b))
+		}
+		b = b[size:]
+	}
+	if len(b) != 0 {
+		return status.Errorf(status.InvalidArg, "BYTES tensor has %d bytes left over after %d elements", len(b), n)
+	}
+	return nil
+}
+
+// AppendBytesElement appends one BYTES element: its length, then its bytes. It panics for elements over 4 GiB.
+func AppendBytesElement[S string | []byte](dst []byte, s S) []byte {
+	if uint64(len(s)) > math.MaxUint32 {
+		panic("tensor: BYTES element over 4 GiB")
+	}
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(s)))
+	return append(dst, s...)
+}
+
+// BytesElements yields the elements of a BYTES tensor that CheckBytes accepted, as views into b.
+func BytesElements(b []byte) func(yield func(int, []byte) bool) {
+	return func(yield func(int, []byte) bool) {
+		for i := 0; len(b) >= 4; i++ {
+			n := int(binary.LittleEndian.Uint32(b))
+			if n > len(b)-4 || !yield(i, b[4:4+n:4+n]) {
+				return
+			}
+			b = b[4+n:]
+		}
+	}
+}
+
+// SplitBytes returns the length in bytes of the first n elements of b. It returns InvalidArg if b ends early.
+func SplitBytes(b []byte, n int64) (int, error) {
+	at := 0
+	for i := range n {
+		if len(b)-at < 4 {
+			return 0, status.Errorf(status.InvalidArg, "BYTES tensor ends before the length of element %d", i)
+		}
+		size := uint64(binary.LittleEndian.Uint32(b[at:]))
+		if size > uint64(len(b)-at-4) {
+			return 0, status.Errorf(status.InvalidArg, "BYTES tensor ends inside element %d", i)
+		}
+		at += 4 + int(size)
+	}
+	return at, nil
+}

@@ -1,0 +1,139 @@
+package tensor
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"nereid/engine/status"
+)
+
+func TestElements(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		shape []int64
+		want  int64
+		err   bool
+	}{
+		{name: "scalar", want: 1},
+		{name: "matrix", shape: []int64{2, 3}, want: 6},
+		{name: "zero dimension", shape: []int64{4, 0, 3}, want: 0},
+		{name: "negative", shape: []int64{1, -1}, err: true},
+		{name: "negative behind zero", shape: []int64{0, -1}, err: true},
+		{name: "wraps at 2^64", shape: []int64{1 << 33, 1 << 33}, err: true},
+		{name: "wraps behind zero", shape: []int64{0, 1 << 33, 1 << 33}, err: true},
+		{name: "over int64", shape: []int64{math.MaxInt64, 2}, err: true},
+		{name: "largest", shape: []int64{math.MaxInt64, 1}, want: math.MaxInt64},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := Elements(tt.shape)
+			if got != tt.want || (err != nil) != tt.err {
+				t.Errorf("Elements(%v) = %d, %v; want %d, error %v", tt.shape, got, err, tt.want, tt.err)
+			}
+		})
+	}
+}
+
+func TestByteSize(t *testing.T) {
+	if n, err := ByteSize(FP32, []int64{2, 8}); n != 64 || err != nil {
+		t.Errorf("ByteSize(FP32, [2,8]) = %d, %v; want 64", n, err)
+	}
+	if n, err := ByteSize(Bytes, []int64{2}); n != -1 || err != nil {
+		t.Errorf("ByteSize(BYTES, [2]) = %d, %v; want -1", n, err)
+	}
+	if _, err := ByteSize(FP64, []int64{1 << 61}); err == nil {
+		t.Errorf("ByteSize(FP64, [2^61]) passes, want an error")
+	}
+}
+
+func TestDataTypeNames(t *testing.T) {
+	for d := Bool; d < numDataTypes; d++ {
+		if got := ParseDataType(d.String()); got != d {
+			t.Errorf("ParseDataType(%q) = %v, want %v", d.String(), got, d)
+		}
+	}
+	if got := ParseDataType("FP8"); got != Invalid {
+		t.Errorf("ParseDataType(FP8) = %v, want Invalid", got)
+	}
+}
+
+func TestBytesElements(t *testing.T) {
+	var b []byte
+	want := []string{"", "a\x00b", "\xff"}
+	for _, s := range want {
+		b = AppendBytesElement(b, s)
+	}
+	if err := CheckBytes(b, 3); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range BytesElements(b) {
+		got = append(got, string(e))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("BytesElements = %q, want %q", got, want)
+	}
+	if n, err := SplitBytes(b, 2); err != nil || n != 4+4+3 {
+		t.Errorf("SplitBytes(2) = %d, %v; want 11", n, err)
+	}
+}
+
+func FuzzCheckBytes(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0}, int64(1))
+	f.Add([]byte{1, 0}, int64(1))
+	f.Add([]byte{255, 255, 255, 255, 1}, int64(2))
+	f.Fuzz(func(t *testing.T, b []byte, n int64) {
+		if n < 0 || n > 1<<20 {
+			return
+		}
+		err := CheckBytes(b, n)
+		if err != nil {
+			if status.CodeOf(err) != status.InvalidArg {
+				t.Fatalf("code %v", status.CodeOf(err))
+			}
+			return
+		}
+		count, size := int64(0), 0
+		for _, e := range BytesElements(b) {
+			count++
+			size += 4 + len(e)
+		}
+		if count != n || size != len(b) {
+			t.Fatalf("accepted %d elements of %d bytes, found %d of %d", n, len(b), count, size)
+		}
+		if at, err := SplitBytes(b, n); err != nil || at != len(b) {
+			t.Fatalf("SplitBytes = %d, %v; want %d", at, err, len(b))
+		}
+	})
+}
+
+func TestBufferIsFreedOnce(t *testing.T) {
+	freed := 0
+	b := NewBuffer(make([]byte, 4), func(*Buffer) { freed++ })
+	b.Retain()
+	b.Release()
+	if freed != 0 {
+		t.Fatal("freed while a reference is held")
+	}
+	b.Release()
+	if freed != 1 {
+		t.Fatalf("freed %d times, want 1", freed)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("Release of a released buffer does not panic")
+		}
+	}()
+	b.Release()
+}
+
+func TestPoolSizes(t *testing.T) {
+	var p Pool
+	for _, n := range []int{0, 1, 512, 513, 1 << 20, 1<<26 + 1} {
+		b := p.Get(n)
+		if len(b.Bytes()) != n {
+			t.Errorf("Get(%d) has %d bytes", n, len(b.Bytes()))
+		}
+		b.Release()
+	}
+}
