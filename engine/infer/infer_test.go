@@ -1,0 +1,155 @@
+package infer
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+type observer struct{ n int }
+
+func (o *observer) Finished(*Request, *Response) { o.n++ }
+
+func TestRespondOnce(t *testing.T) {
+	r := New()
+	defer r.Release()
+	o := &observer{}
+	r.Observe(o)
+	resp := r.NewResponse()
+	resp.AddOutput("OUTPUT0", tensor.Uint8, []int64{2}, []byte{1, 2}, nil)
+	resp.Final = true
+	if err := r.Respond(resp); err != nil {
+		t.Fatal(err)
+	}
+	late := r.NewResponse()
+	late.Final = true
+	if err := r.Respond(late); status.CodeOf(err) != status.Internal {
+		t.Errorf("second final response: %v, want Internal", err)
+	}
+	r.Fail(errors.New("too late"))
+	got, err := r.Next(context.Background())
+	if err != nil || got.Err != nil || len(got.Outputs) != 1 || got.Outputs[0].Data[1] != 2 {
+		t.Errorf("Next = %+v, %v; want the first response", got, err)
+	}
+	if o.n != 1 {
+		t.Errorf("observer called %d times, want 1", o.n)
+	}
+}
+
+func TestReleaseFreesWhatNobodyRead(t *testing.T) {
+	freed := 0
+	free := func(*tensor.Buffer) { freed++ }
+	r := New()
+	r.Own(tensor.NewBuffer(make([]byte, 1), free))
+	resp := r.NewResponse()
+	resp.AddOutput("OUTPUT0", tensor.Uint8, []int64{1}, []byte{1}, tensor.NewBuffer(make([]byte, 1), free))
+	resp.Final = true
+	r.Retain()
+	if err := r.Respond(resp); err != nil {
+		t.Fatal(err)
+	}
+	r.Release()
+	if freed != 0 {
+		t.Fatalf("%d buffers freed while a reference is held", freed)
+	}
+	r.Release()
+	if freed != 2 {
+		t.Errorf("%d buffers freed, want 2", freed)
+	}
+}
+
+func TestNextEndsWithContext(t *testing.T) {
+	r := New()
+	defer r.Release()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := r.Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Next = %v, want context.Canceled", err)
+	}
+}
+
+func TestCancelBeforeAndAfterDone(t *testing.T) {
+	r := New()
+	d := r.Done()
+	r.Cancel()
+	r.Cancel()
+	<-d
+	r.Release()
+	r = New()
+	if r.Cancelled() {
+		t.Error("a new request is cancelled")
+	}
+	r.Cancel()
+	<-r.Done()
+	r.Release()
+}
+
+func TestStreamBlocksAFastSenderUntilRead(t *testing.T) {
+	r := New()
+	big := make([]byte, streamLimit)
+	var wg sync.WaitGroup
+	wg.Add(1)
+	r.Retain()
+	go func() {
+		defer wg.Done()
+		defer r.Release()
+		for range 3 {
+			resp := r.NewResponse()
+			resp.AddOutput("OUTPUT0", tensor.Uint8, []int64{int64(len(big))}, big, nil)
+			if err := r.Respond(resp); err != nil {
+				t.Error(err)
+			}
+		}
+		end := r.NewResponse()
+		end.Final = true
+		if err := r.Respond(end); err != nil {
+			t.Error(err)
+		}
+	}()
+	n := 0
+	for {
+		resp, err := r.Next(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Release()
+		n++
+		if resp.Final {
+			break
+		}
+	}
+	wg.Wait()
+	if n != 4 {
+		t.Errorf("%d responses, want 4", n)
+	}
+	r.Release()
+}
+
+func BenchmarkUnary(b *testing.B) {
+	ctx := context.Background()
+	work := make(chan *Request, 64)
+	go func() {
+		for r := range work {
+			resp := r.NewResponse()
+			resp.Final = true
+			_ = r.Respond(resp)
+			r.Release()
+		}
+	}()
+	b.ReportAllocs()
+	for b.Loop() {
+		r := New()
+		work <- r.Retain()
+		resp, err := r.Next(ctx)
+		if err != nil {
+			b.Fatal(err)
+		}
+		resp.Release()
+		r.Release()
+	}
+	close(work)
+}

@@ -1,0 +1,174 @@
+package infer
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"nereid/engine/tensor"
+)
+
+// LatestVersion asks for the version that the model's version policy ranks highest.
+const LatestVersion int64 = -1
+
+// Flags of a request, with the values of Triton's TRITONSERVER_RequestFlag.
+type Flags uint32
+
+// The request flags.
+const (
+	SequenceStart Flags = 1 << iota
+	SequenceEnd
+)
+
+// CorrelationID names a sequence: a number or, if Text is not empty, a string. The zero value: no sequence.
+type CorrelationID struct {
+	Number uint64
+	Text   string
+}
+
+// IsZero reports whether there is no correlation ID.
+func (c CorrelationID) IsZero() bool { return c.Number == 0 && c.Text == "" }
+
+// RequestedOutput is an output that the caller wants.
+type RequestedOutput struct {
+	Name string
+	// Classification, if not 0, asks for the top K classes in place of the values. The front end makes them.
+	Classification uint32
+	// Binary is the front end's own note: the caller wants this output as binary data.
+	Binary bool
+}
+
+// Served is the model version that took a request.
+type Served interface {
+	Name() string
+	Version() int64
+	VersionText() string // the version in decimal
+	Decoupled() bool
+	// Labels returns the class labels of an output, nil if it has none.
+	Labels(output string) []string
+}
+
+// Observer hears of a request's end before the caller does, so that a caller who got its answer finds itself counted.
+type Observer interface {
+	// Finished is called once, with the final response, on the goroutine that responds. It must not block.
+	Finished(r *Request, resp *Response)
+}
+
+// Request is one inference request. The caller fills the exported fields, hands the request to the engine and reads
+// its responses with Next. After hand-over the caller must not change it.
+type Request struct {
+	ModelName string
+	Version   int64 // LatestVersion unless the caller named one
+	ID        string
+
+	// Inputs are views of memory that the request owns (see Own) or that the garbage collector does.
+	Inputs []tensor.Tensor
+	// Outputs the caller wants, in its order; none: all of the model's.
+	Outputs    []RequestedOutput
+	Parameters []Parameter
+
+	Priority    uint64        // 0: the model's default level
+	Timeout     time.Duration // in the queue; 0: the model's default
+	Correlation CorrelationID
+	Flags       Flags
+
+	// Set by the engine when it admits the request.
+	Served    Served
+	BatchSize int // rows; 1 for models without a batch dimension
+	Times     Times
+	Batch     *Batch // the batch that it runs in; nil before
+	observer  Observer
+	answered  atomic.Bool // the final response has been given
+
+	owned  []*tensor.Buffer
+	refs   atomic.Int32
+	cancel canceller
+	stream stream
+	first  Response // storage of the first response, so that the usual request allocates none
+	used   atomic.Bool
+}
+
+var requests = sync.Pool{New: func() any { return newRequest() }}
+
+func newRequest() *Request {
+	r := &Request{}
+	r.stream.init()
+	return r
+}
+
+// New returns an empty request with one reference, the caller's. Its slices may have spare capacity.
+func New() *Request {
+	r := requests.Get().(*Request)
+	r.Version = LatestVersion
+	r.refs.Store(1)
+	return r
+}
+
+// Own hands the caller's reference on b to the request: it lives as long as the request does. Inputs are views of it.
+func (r *Request) Own(b *tensor.Buffer) { r.owned = append(r.owned, b) }
+
+// Retain takes another reference on the request and returns it.
+func (r *Request) Retain() *Request {
+	if r.refs.Add(1) <= 1 {
+		panic("infer: Retain of a released request")
+	}
+	return r
+}
+
+// Release drops a reference. With the last one unread responses and the input buffers go too.
+func (r *Request) Release() {
+	switch n := r.refs.Add(-1); {
+	case n > 0:
+		return
+	case n < 0:
+		panic("infer: Release of a released request")
+	}
+	r.stream.drain()
+	r.reset()
+	requests.Put(r)
+}
+
+func (r *Request) reset() {
+	for i, b := range r.owned {
+		b.Release()
+		r.owned[i] = nil
+	}
+	clear(r.Inputs)
+	clear(r.Outputs)
+	clear(r.Parameters)
+	r.ModelName, r.ID = "", ""
+	r.Inputs, r.Outputs, r.Parameters, r.owned = r.Inputs[:0], r.Outputs[:0], r.Parameters[:0], r.owned[:0]
+	r.Priority, r.Timeout, r.Correlation, r.Flags = 0, 0, CorrelationID{}, 0
+	r.Served, r.BatchSize, r.Times, r.Batch, r.observer = nil, 0, Times{}, nil, nil
+	r.answered.Store(false)
+	r.used.Store(false)
+	r.first.reset()
+	r.cancel.reset()
+	r.stream.reset()
+}
+
+// Observe sets who hears of the request's end. The engine calls it once, before it queues the request.
+func (r *Request) Observe(o Observer) { r.observer = o }
+
+// Input returns the input with a name, nil if there is none.
+func (r *Request) Input(name string) *tensor.Tensor {
+	for i := range r.Inputs {
+		if r.Inputs[i].Name == name {
+			return &r.Inputs[i]
+		}
+	}
+	return nil
+}
+
+// Wants reports whether the caller asked for an output: by name, or for all.
+func (r *Request) Wants(output string) bool {
+	if len(r.Outputs) == 0 {
+		return true
+	}
+	for i := range r.Outputs {
+		if r.Outputs[i].Name == output {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,105 @@
+package infer
+
+import (
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+// Response is one answer to a request: outputs or an error. Each output holds one reference on its buffer.
+type Response struct {
+	Outputs    []tensor.Tensor
+	Parameters []Parameter
+	// Err, if not nil, is the answer in place of outputs.
+	Err error
+	// Final marks the last response of the request. A final response without outputs and error is the empty one of
+	// a decoupled model.
+	Final bool
+
+	shapes []int64 // storage for the outputs' shapes
+}
+
+// AddOutput appends an output and takes over the caller's reference on buf (nil: data is the garbage collector's).
+// The shape is copied.
+func (p *Response) AddOutput(name string, dt tensor.DataType, shape []int64, data []byte, buf *tensor.Buffer) {
+	at := len(p.shapes)
+	p.shapes = append(p.shapes, shape...)
+	p.Outputs = append(p.Outputs, tensor.Tensor{
+		Name: name, DataType: dt, Shape: p.shapes[at:len(p.shapes):len(p.shapes)], Data: data, Buf: buf,
+	})
+}
+
+// Output returns the output with a name, nil if there is none.
+func (p *Response) Output(name string) *tensor.Tensor {
+	for i := range p.Outputs {
+		if p.Outputs[i].Name == name {
+			return &p.Outputs[i]
+		}
+	}
+	return nil
+}
+
+// Release drops the references on the outputs. The reader of a response calls it once it has encoded them; the
+// response must not be used after.
+func (p *Response) Release() {
+	for i := range p.Outputs {
+		p.Outputs[i].Release()
+	}
+	p.Outputs = p.Outputs[:0]
+}
+
+func (p *Response) reset() {
+	clear(p.Outputs)
+	clear(p.Parameters)
+	p.Outputs, p.Parameters, p.shapes = p.Outputs[:0], p.Parameters[:0], p.shapes[:0]
+	p.Err, p.Final = nil, false
+}
+
+func (p *Response) size() int {
+	n := 0
+	for i := range p.Outputs {
+		n += len(p.Outputs[i].Data)
+	}
+	return n
+}
+
+// NewResponse returns an empty response for r. The first one of a request costs no allocation.
+func (r *Request) NewResponse() *Response {
+	if r.used.CompareAndSwap(false, true) {
+		return &r.first
+	}
+	return &Response{}
+}
+
+// Respond hands a response to the caller; resp.Final says whether it is the last. It may be called from any goroutine,
+// runs no caller's code and blocks only on a stream of a decoupled model whose reader is behind by more than the
+// stream's limit, until it reads or the request is cancelled. A response after the final one is dropped: Respond
+// then returns Internal. The caller of Respond must hold a reference on r.
+func (r *Request) Respond(resp *Response) error {
+	if resp.Final {
+		if !r.answered.CompareAndSwap(false, true) {
+			resp.Release()
+			return status.New(status.Internal, "response after the final one")
+		}
+		if r.observer != nil {
+			r.observer.Finished(r, resp)
+		}
+	} else if r.answered.Load() {
+		resp.Release()
+		return status.New(status.Internal, "response after the final one")
+	}
+	r.stream.put(resp, r)
+	return nil
+}
+
+// Fail answers with an error as the final response. It does nothing if the request has its final response already.
+func (r *Request) Fail(err error) {
+	if r.answered.Load() {
+		return
+	}
+	resp := r.NewResponse()
+	resp.Err, resp.Final = err, true
+	_ = r.Respond(resp) // lost a race with another final response: that one stands
+}
+
+// Answered reports whether the final response has been given.
+func (r *Request) Answered() bool { return r.answered.Load() }
