@@ -1,0 +1,91 @@
+// Package api is the wire contract of the console: the Go structs of every request and response of the
+// GUI's HTTP interface, and the list of its routes. It has no behaviour beyond encoding; package console
+// implements it, and tsgen writes the same types for the page to frontend/src/lib/api.gen.ts.
+//
+// # Rules that hold for every route
+//
+//   - Bodies are JSON in UTF-8 unless the route says otherwise. Field names are camelCase; a number's unit
+//     ends its name (Ms, Us, Bytes). Times are milliseconds since the Unix epoch, UTC.
+//   - Lists are never null: List encodes nil as [].
+//   - An error has an HTTP status of 400 or more and the body Error. The status follows from its code (Code).
+//   - A request whose method is not GET or HEAD must carry the header "X-Nereid: 1" (any other value, or none:
+//     403 forbidden). A browser cannot send that header to another origin without a preflight, which the
+//     console answers only for its own page and the desktop window's origins. Host and Origin are checked on
+//     every request (DNS rebinding).
+//   - {name} is a model name, percent-escaped as one path segment. {path...} keeps its slashes; each of its
+//     segments is percent-escaped.
+//
+// # Routes
+//
+// Server
+//
+//	GET    /config.js                                → script     sets window.__base: "" in a browser, the absolute address for the window
+//	GET    /api/server                               → Server
+//	POST   /api/client-errors             ClientError → 204       the page reports an error of its own; logged, at most 10 a minute
+//
+// Models
+//
+//	GET    /api/models                               → Models
+//	GET    /api/models/{name}                        → ModelDetail            not_found
+//	POST   /api/models/{name}/load                   → LoadResult             not_found; a load that fails is 200 with ok=false
+//	POST   /api/models/{name}/unload                 → LoadResult             not_found, conflict (an ensemble needs it)
+//	DELETE /api/models/{name}                        → Trashed                not_found, conflict, forbidden (repository not writable)
+//	GET    /api/models/{name}/archive                → application/zip        not_found; one top folder named as the model
+//	POST   /api/models/{name}/warmup   WarmupRequest → WarmupResult           not_found, unavailable (not ready), invalid (no request can be made up)
+//	GET    /api/trash                                → Trash
+//	POST   /api/trash/{id}/restore                   → Trashed                not_found, conflict (a model of that name exists)
+//
+// Imports: a staged copy outside the repository, until commit. See Import for the steps.
+//
+//	POST   /api/imports                 ImportCreate → 201 Import             invalid, too_large, forbidden (path outside what may be read)
+//	GET    /api/imports/{id}                         → Import                 not_found
+//	PUT    /api/imports/{id}/files/{path...}   bytes → 204                    not_found, invalid (path climbs out), conflict (not uploading), too_large
+//	POST   /api/imports/{id}/analyze                 → Import                 not_found, invalid (nothing uploaded, unreadable zip)
+//	PUT    /api/imports/{id}/config     ImportConfig → Import                 not_found, conflict
+//	POST   /api/imports/{id}/commit     ImportCommit → 202 Import             not_found, conflict (name taken, faults), consent (contains code)
+//	DELETE /api/imports/{id}                         → 204                    not_found
+//
+// Configuration
+//
+//	GET    /api/config/fields                        → ConfigFields
+//	POST   /api/config/check            CheckRequest → CheckResult            not_found (model or import)
+//	PUT    /api/models/{name}/config      SaveConfig → SaveResult             not_found, conflict (baseRevision is not current), invalid (with faults)
+//	GET    /api/models/{name}/revisions              → Revisions              not_found
+//	GET    /api/models/{name}/revisions/{id}         → RevisionFull           not_found
+//	POST   /api/models/{name}/revisions/{id}/restore RestoreRequest → SaveResult   not_found, conflict
+//
+// Inference: the same request and the same reply as port 8000, on the page's own origin.
+//
+//	POST   /api/infer/{name}                         → as POST /v2/models/{name}/infer
+//	POST   /api/infer/{name}/versions/{version}      → as POST /v2/models/{name}/versions/{version}/infer
+//
+// Request headers (Content-Type, Inference-Header-Content-Length, …) and reply, status and headers included,
+// pass through unchanged; errors have Triton's form {"error": "…"}. Where the stamps of the request are known
+// the reply has one header more, the standard Server-Timing, with durations in milliseconds:
+// queue;dur=0.012, input;dur=0.001, infer;dur=0.530, output;dur=0.002, total;dur=0.560.
+//
+// History and live data
+//
+//	GET    /api/history?model=&version=&from=&to=&step=    → History          invalid
+//	GET    /api/history/events?from=&to=&model=&kind=&limit=&before=  → Events   invalid
+//	GET    /api/events?topics=                             → text/event-stream
+//
+// from and to are milliseconds (default: the last 15 minutes); step is milliseconds, 0 or absent: the server
+// chooses about 600 steps, and answers with the step used. An empty model means all models, an empty version all
+// versions as one series per version. limit is 1..1000 (default 200), newest first; before is an event id for
+// the next page.
+//
+// The stream has one "event:" name per topic, with the data types
+//
+//	models    ModelsEvent    at once with full=true, then at every change of state, reason, version or configuration
+//	samples   SamplesEvent   once a second, while any model version is loaded
+//	event     Event          each new row of the event history
+//	import    Import         at every change of a staged import; origin "window" asks the page to open it
+//
+// topics is a comma-separated choice, default all. A comment line goes out every 15 s. There is no replay: after
+// a reconnect the page reads GET /api/history for what it missed. A reader that falls behind is cut off.
+//
+// # Desktop window only (not_found elsewhere)
+//
+//	POST   /api/desktop/pick            PickRequest → PickResult              opens the system's file dialog; empty path: cancelled
+package api

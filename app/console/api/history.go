@@ -1,0 +1,109 @@
+package api
+
+// History answers GET /api/history.
+type History struct {
+	FromMs int64 `json:"fromMs"`
+	ToMs   int64 `json:"toMs"`
+	// StepMs is the step used.
+	StepMs int64        `json:"stepMs"`
+	Series List[Series] `json:"series"`
+}
+
+// Series is the history of one model version in columns of equal length. TMs is the start of each step,
+// ascending. A step in which the version was loaded but had no request is there with requests 0 and null
+// latencies; a step in which nothing was recorded is left out, and the page shows a gap.
+type Series struct {
+	Model   string      `json:"model"`
+	Version string      `json:"version"`
+	TMs     List[int64] `json:"tMs"`
+	// Requests answered, failures included.
+	Requests List[float64] `json:"requests"`
+	Failures List[float64] `json:"failures"`
+	// QPS is Requests over the recorded time of the step.
+	QPS List[float64] `json:"qps"`
+	// P50Us, P95Us, P99Us of the latency inside the server.
+	P50Us List[*float64] `json:"p50Us"`
+	P95Us List[*float64] `json:"p95Us"`
+	P99Us List[*float64] `json:"p99Us"`
+	// QueueUs and ComputeUs are means per request.
+	QueueUs   List[*float64] `json:"queueUs"`
+	ComputeUs List[*float64] `json:"computeUs"`
+	// BatchMean is the mean number of rows executed together.
+	BatchMean List[*float64] `json:"batchMean"`
+}
+
+// Event is one row of the event history.
+type Event struct {
+	ID       int64     `json:"id"`
+	TMs      int64     `json:"tMs"`
+	Kind     EventKind `json:"kind"`
+	Severity Severity  `json:"severity"`
+	// Model and Version are empty for events of the server.
+	Model   string `json:"model"`
+	Version string `json:"version"`
+	// Text in full: for failures the reason.
+	Text string `json:"text"`
+	// DurationMs of a load, reload or unload; 0 when it does not apply.
+	DurationMs float64 `json:"durationMs"`
+	// Revision of the configuration that it is about; 0 when none.
+	Revision int64 `json:"revision"`
+}
+
+// EventKind says what happened.
+type EventKind string
+
+// The kinds.
+const (
+	EventServerStart     EventKind = "server_start"
+	EventServerStop      EventKind = "server_stop"
+	EventLoad            EventKind = "load"
+	EventLoadFailed      EventKind = "load_failed"
+	EventReload          EventKind = "reload"
+	EventReloadFailed    EventKind = "reload_failed" // the old one keeps serving
+	EventUnload          EventKind = "unload"
+	EventImport          EventKind = "import"
+	EventImportFailed    EventKind = "import_failed"
+	EventConfigSaved     EventKind = "config_saved"
+	EventConfigRestored  EventKind = "config_restored"
+	EventModelDeleted    EventKind = "model_deleted"
+	EventModelRestored   EventKind = "model_restored"
+	EventRepositoryError EventKind = "repository_error"
+	EventClientError     EventKind = "client_error"
+	EventHistoryDropped  EventKind = "history_dropped"
+)
+
+// Events answers GET /api/history/events, newest first.
+type Events struct {
+	Events List[Event] `json:"events"`
+	// More: there are older ones that fit the filter.
+	More bool `json:"more"`
+}
+
+// ModelsEvent is the stream's topic models.
+type ModelsEvent struct {
+	// Full: Models is the whole list. Else Models are those that changed and Removed the names that went away.
+	Full    bool         `json:"full"`
+	Models  List[Model]  `json:"models"`
+	Removed List[string] `json:"removed"`
+}
+
+// SamplesEvent is the stream's topic samples: one second of every loaded model version.
+type SamplesEvent struct {
+	// TMs is the start of the second.
+	TMs     int64        `json:"tMs"`
+	Samples List[Sample] `json:"samples"`
+}
+
+// Sample is one second of one model version; the fields are those of Series.
+type Sample struct {
+	Model     string   `json:"model"`
+	Version   string   `json:"version"`
+	Requests  float64  `json:"requests"`
+	Failures  float64  `json:"failures"`
+	P50Us     *float64 `json:"p50Us"`
+	P95Us     *float64 `json:"p95Us"`
+	P99Us     *float64 `json:"p99Us"`
+	QueueUs   *float64 `json:"queueUs"`
+	ComputeUs *float64 `json:"computeUs"`
+	BatchMean *float64 `json:"batchMean"`
+}
