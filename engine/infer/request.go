@@ -55,7 +55,8 @@ type Observer interface {
 }
 
 // Request is one inference request. The caller fills the exported fields, hands the request to the engine and reads
-// its responses with Next. After hand-over the caller must not change it.
+// its responses with Next. After hand-over the caller must not change it. Its strings and byte slices may be views of
+// memory that it owns: whoever keeps one beyond the request's life clones it.
 type Request struct {
 	ModelName string
 	Version   int64 // LatestVersion unless the caller named one
@@ -81,6 +82,7 @@ type Request struct {
 	answered  atomic.Bool // the final response has been given
 
 	owned  []*tensor.Buffer
+	dims   []int64 // storage for the inputs' shapes
 	refs   atomic.Int32
 	cancel canceller
 	stream stream
@@ -106,6 +108,13 @@ func New() *Request {
 
 // Own hands the caller's reference on b to the request: it lives as long as the request does. Inputs are views of it.
 func (r *Request) Own(b *tensor.Buffer) { r.owned = append(r.owned, b) }
+
+// Dims returns n zeroed numbers for an input's shape, from storage that lives as long as the request.
+func (r *Request) Dims(n int) []int64 {
+	at := len(r.dims)
+	r.dims = append(r.dims, make([]int64, n)...)
+	return r.dims[at : at+n : at+n]
+}
 
 // Retain takes another reference on the request and returns it.
 func (r *Request) Retain() *Request {
@@ -138,6 +147,7 @@ func (r *Request) reset() {
 	clear(r.Parameters)
 	r.ModelName, r.ID = "", ""
 	r.Inputs, r.Outputs, r.Parameters, r.owned = r.Inputs[:0], r.Outputs[:0], r.Parameters[:0], r.owned[:0]
+	r.dims = r.dims[:0]
 	r.Priority, r.Timeout, r.Correlation, r.Flags = 0, 0, CorrelationID{}, 0
 	r.Served, r.BatchSize, r.Times, r.Batch, r.observer = nil, 0, Times{}, nil, nil
 	r.answered.Store(false)

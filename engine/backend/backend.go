@@ -1,0 +1,95 @@
+package backend
+
+import (
+	"context"
+	"log/slog"
+
+	"nereid/engine/infer"
+	"nereid/engine/inferencepb"
+	"nereid/engine/modelconfig"
+)
+
+// Backend is an execution engine, made once per process.
+type Backend interface {
+	// Name is the name in config.pbtxt: "onnxruntime".
+	Name() string
+	// Load reads one model version. It may be called from several goroutines at once. Errors: InvalidArg when the file
+	// or the configuration is wrong, NotFound when a file is missing, Unsupported, Internal for a runtime's failure;
+	// the text names the file.
+	Load(ctx context.Context, s Spec) (Model, error)
+}
+
+// Spec says what to load.
+type Spec struct {
+	ModelName string
+	Version   int64
+	// Config is complete and valid. The backend must not change it.
+	Config *inferencepb.ModelConfig
+	// ModelFolder is the model's local folder, VersionFolder the version's inside it.
+	ModelFolder   string
+	VersionFolder string
+	Host          Host
+	Log           *slog.Logger
+}
+
+// Model is one loaded version.
+type Model interface {
+	// NewInstance makes an instance at a place. It may be called again later, while others run.
+	NewInstance(ctx context.Context, p Placement) (Instance, error)
+	// Close gives the model's memory back. It is called once, after every instance is closed.
+	Close() error
+}
+
+// Instance executes batches.
+type Instance interface {
+	// Execute answers every request of the batch: one final response each, by Request.Respond, from any goroutine. It
+	// returns when the instance is free again; a request without a final response then gets err, or Internal if err is
+	// nil and the model is not decoupled. Execute is called by one goroutine at a time. Each request is held for the
+	// length of the call; who responds later retains it. ctx ends when the instance is torn down, not with a request:
+	// a backend that can stop early watches Batch.AllCancelled.
+	// The backend calls MarkInput and MarkOutput on the batch.
+	Execute(ctx context.Context, b *infer.Batch) error
+	// Close is called once, never during Execute.
+	Close() error
+}
+
+// Placement is where an instance runs.
+type Placement struct {
+	// Name is Triton's: model name, group index, instance index: "mlp_0_0".
+	Name string
+	// Kind is KIND_CPU, KIND_GPU or KIND_MODEL, never KIND_AUTO.
+	Kind inferencepb.ModelInstanceGroup_Kind
+	// Device is the GPU's index for KIND_GPU, else 0.
+	Device int
+	// SharedThreads says that the model names no thread count of its own, so that its CPU instances share the
+	// process's pool of cores.
+	SharedThreads bool
+}
+
+// AutoCompleter is a backend that can read a model file's signature without loading the model for execution.
+type AutoCompleter interface {
+	// Signature describes the model file. s.Config may be incomplete: only its file name settings count.
+	Signature(ctx context.Context, s Spec) (*modelconfig.Signature, error)
+}
+
+// MemoryReporter is a Model that knows what it takes.
+type MemoryReporter interface {
+	// MemoryBytes returns the bytes of host memory that the model and its instances hold.
+	MemoryBytes() int64
+}
+
+// Attributes is a backend with default behaviours of its own.
+type Attributes interface {
+	// DefaultInstanceCount is the number of CPU instances of a model that names no instance group (Triton: 2 for ONNX
+	// Runtime, 1 for the others).
+	DefaultInstanceCount() int
+}
+
+// Host is what a backend or an ensemble may ask of the server that runs it.
+type Host interface {
+	// Infer runs a request on another model. The caller reads the responses from r.
+	Infer(ctx context.Context, r *infer.Request) error
+	LoadModel(ctx context.Context, name string) error
+	UnloadModel(ctx context.Context, name string) error
+	ModelReady(name string, version int64) bool
+}
