@@ -1,0 +1,15 @@
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { defineConfig } from "vitest/config";
+
+// NEREID_CONSOLE: address of a running server for "npm run dev".
+const target = process.env["NEREID_CONSOLE"] ?? "http://127.0.0.1:8003";
+
+export default defineConfig({
+  base: "./",
+  plugins: [svelte()],
+  build: { target: "safari16", sourcemap: false, modulePreload: { polyfill: false } },
+  server: { proxy: { "/api": { target, changeOrigin: true, headers: { Origin: target } }, "/config.js": { target } } },
+  // Under vitest Svelte would mount its server build without the browser condition.
+  resolve: process.env["VITEST"] ? { conditions: ["browser"] } : {},
+  test: { environment: "happy-dom", include: ["src/**/*.test.ts"] },
+});
