@@ -1,0 +1,11 @@
+"""Writes the FileDescriptorSet that the installed tritonclient wheel carries to standard output."""
+
+import sys
+
+from google.protobuf import descriptor_pb2
+from tritonclient.grpc import model_config_pb2, service_pb2
+
+found = descriptor_pb2.FileDescriptorSet()
+for module in (model_config_pb2, service_pb2):
+    module.DESCRIPTOR.CopyToProto(found.file.add())
+sys.stdout.buffer.write(found.SerializeToString())
