@@ -1,0 +1,117 @@
+# Everything here works on a fresh machine with Go, Node >= 20, Python 3 and a C compiler: what is missing is fetched
+# or installed on the way, once, with exact versions. "make help" lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+CACHE  := .cache
+VENV   := $(CACHE)/venv
+PY     := $(VENV)/bin/python
+STAMPS := $(CACHE)/stamps
+LINT   := $(CACHE)/bin/golangci-lint
+NODE_MODULES := frontend/node_modules/.package-lock.json
+DIST   := frontend/dist/index.html
+ORT    := engine/backend/onnxruntime/lib/libonnxruntime.so.zst
+
+GOLANGCI_VERSION := v2.15.0
+
+# One set of flags for everything that compiles: another set would compile SQLite again (about 50 s).
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+export GOFLAGS ?= -trimpath -buildvcs=false
+LDFLAGS := -s -w -X nereid/app.version=$(VERSION)
+DESKTOP_TAGS := desktop,production,webkit2_41
+
+RUNTESTS := go run ./build/tools/runtests
+
+.PHONY: help setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-desktop \
+        build desktop run test soak mutants rows bench fuzz clean
+
+help:
+	@echo "make run       set up, build, serve models-sample in poll mode and open the page"
+	@echo "make build     build/bin/nereid, one self-contained file"
+	@echo "make desktop   build/bin/nereid-desktop, the same with the window"
+	@echo "make test      everything that CI checks; ONLY=go,lint picks stages"
+	@echo "make soak      the long cases at full length"
+	@echo "make mutants   breaks the program on purpose; the tests must notice each time"
+	@echo "make rows      each feature row is tested or listed as not supported (FIX=1 takes tested rows off that list)"
+	@echo "make bench     against the real Triton, interleaved; ONLY=identity-http REPEAT=1 SECONDS=2 REPORT=1"
+	@echo "make fuzz      each fuzz target for FUZZTIME (30s)"
+	@echo "make clean     removes what was built; what was downloaded stays in $(CACHE)"
+
+# --- set-up: automatic, idempotent, one stamp each ---
+
+setup: setup-python setup-onnxruntime setup-lint setup-frontend setup-system
+
+$(STAMPS):
+	@mkdir -p $@
+
+$(PY):
+	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, found " + sys.version)'
+	python3 -m venv $(VENV) || { echo "python3 cannot make virtual environments; as root run: apt-get install -y python3-venv" >&2; exit 1; }
+
+setup-python: $(STAMPS)/python
+$(STAMPS)/python: build/requirements.txt | $(PY) $(STAMPS)
+	$(PY) -m pip install -q --disable-pip-version-check -r $<
+	@touch $@
+
+setup-onnxruntime: $(ORT)
+$(ORT): build/setup/onnxruntime.py | $(PY)
+	$(PY) -m pip install -q --disable-pip-version-check "$$(grep '^zstandard==' build/requirements.txt)"
+	$(PY) build/setup/onnxruntime.py $(CACHE)/onnxruntime $(@D)
+
+setup-lint: $(LINT)-$(GOLANGCI_VERSION)
+$(LINT)-$(GOLANGCI_VERSION):
+	@mkdir -p $(CACHE)/bin
+	GOBIN=$(CURDIR)/$(CACHE)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	@mv $(LINT) $@ && ln -sf $(notdir $@) $(LINT)
+
+setup-frontend: $(DIST)
+$(NODE_MODULES): frontend/package-lock.json
+	@node -e 'if (+process.versions.node.split(".")[0] < 20) { console.error("Node 20 or newer is needed, found " + process.version); process.exit(1) }'
+	cd frontend && npm ci --no-audit --no-fund
+	@touch $@
+$(DIST): $(NODE_MODULES) $(shell find frontend -path frontend/node_modules -prune -o -path frontend/dist -prune -o -type f -not -path '*/e2e/*' -print 2>/dev/null)
+	cd frontend && npm run build
+	@touch $@
+
+setup-system:
+	@build/setup/system.sh test
+setup-desktop:
+	@build/setup/system.sh desktop
+
+# --- programs ---
+
+build: $(ORT) $(DIST)
+	go build -ldflags "$(LDFLAGS)" -o build/bin/nereid .
+
+desktop: $(ORT) $(DIST) setup-desktop
+	go build -tags $(DESKTOP_TAGS) -ldflags "$(LDFLAGS)" -o build/bin/nereid-desktop .
+
+run: build
+	build/bin/nereid serve --model-repository=models-sample --model-control-mode=poll --repository-poll-secs=1 --open $(ARGS)
+
+# --- checks ---
+
+test: setup build desktop
+	@$(RUNTESTS) -only "$(ONLY)"
+
+soak: setup-python setup-onnxruntime build
+	@$(RUNTESTS) -only soak -soak
+
+mutants: $(ORT) $(DIST)
+	@go run ./build/tools/mutants -manifest build/mutants.txt $(if $(ONLY),-only "$(ONLY)")
+
+rows:
+	@go run ./build/tools/rows $(if $(FIX),-fix)
+
+fuzz: $(ORT) $(DIST)
+	@go run ./build/tools/fuzz -time $(or $(FUZZTIME),30s) $(if $(ONLY),-only "$(ONLY)")
+
+bench: build setup-python
+	@go build -o build/bin/loadgen ./build/bench/loadgen
+	@go run ./build/bench/runner -only "$(ONLY)" -repeat $(or $(REPEAT),5) -seconds $(or $(SECONDS),4) $(if $(REPORT),-report docs/results)
+
+clean:
+	rm -rf build/bin frontend/dist/* engine/backend/onnxruntime/lib/libonnxruntime.* $(CACHE)/test-logs test-results
+	@touch frontend/dist/.gitkeep

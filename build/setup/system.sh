@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# system.sh GROUP...: makes sure that the Debian packages of each group are there.
+#   test     what the browser, window and ApacheBench tests start (chromium, Xvfb, ...)
+#   desktop  what the desktop window is compiled and linked against
+# As root it installs what is missing; otherwise it prints the one line to run and exits 1.
+set -euo pipefail
+
+missing=()
+need_command() { command -v "$1" >/dev/null 2>&1 || missing+=("$2"); }
+need_library() { pkg-config --exists "$1" 2>/dev/null || missing+=("$2"); }
+
+for group in "$@"; do
+  case $group in
+    test)
+      need_command chromium chromium
+      need_command Xvfb xvfb
+      need_command xdotool xdotool
+      need_command import imagemagick
+      need_command ab apache2-utils
+      ls /usr/share/fonts/truetype/*/*.ttf >/dev/null 2>&1 || missing+=(fonts-dejavu-core)
+      ;;
+    desktop)
+      need_command pkg-config pkg-config
+      need_library gtk+-3.0 libgtk-3-dev
+      need_library webkit2gtk-4.1 libwebkit2gtk-4.1-dev
+      ;;
+    *) echo "system.sh: unknown group '$group', want test or desktop" >&2; exit 2 ;;
+  esac
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+line="apt-get install -y --no-install-recommends ${missing[*]}"
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+  echo "system packages are missing; as root run:" >&2
+  echo "  $line" >&2
+  exit 1
+fi
+echo "installing: ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+if ! { apt-get -o DPkg::Lock::Timeout=600 update && apt-get -o DPkg::Lock::Timeout=600 ${line#apt-get }; } >"$log" 2>&1; then
+  tail -20 "$log" >&2
+  echo "installing system packages failed; the whole log is in $log; the line was: $line" >&2
+  exit 1
+fi
+rm -f "$log"

@@ -1,0 +1,98 @@
+// Command fuzz runs each fuzz target of the module for a while, one after the other, and fails when one of them does.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"strings"
+	"time"
+)
+
+func main() {
+	each := flag.Duration("time", 30*time.Second, "how long to run each target")
+	only := flag.String("only", "", "regexp of the targets to run; empty: all")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *each, *only); err != nil {
+		fmt.Fprintln(os.Stderr, "fuzz:", err)
+		os.Exit(1)
+	}
+}
+
+// target is one fuzz function.
+type target struct{ pkg, name string }
+
+func run(ctx context.Context, each time.Duration, only string) error {
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return err
+	}
+	targets, err := find(".")
+	if err != nil {
+		return err
+	}
+	passed, failed := 0, 0
+	for _, t := range targets {
+		if !wanted.MatchString(t.name) {
+			continue
+		}
+		cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-fuzz=^"+t.name+"$", "-fuzztime="+each.String(), t.pkg)
+		out, err := cmd.CombinedOutput()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			failed++
+			fmt.Printf("FAIL %s %s\n%s\n", t.pkg, t.name, out)
+			continue
+		}
+		passed++
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		fmt.Printf("ok   %s %s: %s\n", t.pkg, t.name, lines[max(0, len(lines)-3)])
+	}
+	fmt.Printf("%d passed, %d failed\n", passed, failed)
+	if failed > 0 || passed == 0 {
+		return errors.New("not every target passed, or none ran")
+	}
+	return nil
+}
+
+var fuzzFunc = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(\w+ \*testing\.F\)`)
+
+// find returns the fuzz targets in the test files below root, sorted.
+func find(root string) ([]target, error) {
+	var targets []target
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range fuzzFunc.FindAllSubmatch(data, -1) {
+			targets = append(targets, target{"./" + filepath.ToSlash(filepath.Dir(path)), string(m[1])})
+		}
+		return nil
+	})
+	sort.Slice(targets, func(i, j int) bool {
+		return targets[i].pkg+targets[i].name < targets[j].pkg+targets[j].name
+	})
+	return targets, err
+}

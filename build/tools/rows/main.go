@@ -1,0 +1,258 @@
+// Command rows checks that each row of the feature list (docs/rows.csv) is either in the name of at least one test or
+// in docs/not-supported.md with its reason, and never in both. It prints the counts and exits 1 when a row is wrong.
+//
+// A row is in a test's name when the name holds its id as a word: TestDynamicBatch_C001, t.Run("C001 preferred size"),
+// def test_B018_binary, test("E001 ..."). Without -results the names are read from the sources; with it, from the
+// list of tests that ran, and only those that passed count.
+package main
+
+import (
+	"encoding/csv"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"sort"
+	"strings"
+)
+
+func main() {
+	results := flag.String("results", "", "file with the tests that ran, one 'outcome<TAB>name' a line; empty: read the sources")
+	fix := flag.Bool("fix", false, "take rows that have a test off the list of what is not supported")
+	root := flag.String("root", ".", "root of the repository")
+	flag.Parse()
+	if err := run(*root, *results, *fix); err != nil {
+		fmt.Fprintln(os.Stderr, "rows:", err)
+		os.Exit(1)
+	}
+}
+
+// row is one line of docs/rows.csv.
+type row struct{ id, title, priority string }
+
+func run(root, results string, fix bool) error {
+	rows, err := readRows(root + "/docs/rows.csv")
+	if err != nil {
+		return err
+	}
+	page := root + "/docs/not-supported.md"
+	reasons, err := readReasons(page)
+	if err != nil {
+		return err
+	}
+	named, err := sourceNames(root)
+	if err != nil {
+		return err
+	}
+	tested := idsOf(named)
+	var faults []string
+	if results != "" {
+		ran, err := passedNames(results)
+		if err != nil {
+			return err
+		}
+		proven := idsOf(ran)
+		for _, r := range rows {
+			if where, ok := tested[r.id]; ok && proven[r.id] == "" {
+				faults = append(faults, fmt.Sprintf("%s %s: named by %s, but no test with this id passed in this run", r.id, r.title, where))
+			}
+		}
+		tested = proven
+	}
+	if fix {
+		if err := dropRows(page, tested); err != nil {
+			return err
+		}
+		if reasons, err = readReasons(page); err != nil {
+			return err
+		}
+	}
+	sum, more := check(rows, tested, reasons)
+	for _, f := range append(faults, more...) {
+		fmt.Println(f)
+	}
+	fmt.Println(sum)
+	if n := len(faults) + len(more); n > 0 {
+		return fmt.Errorf("%d rows are wrong", n)
+	}
+	return nil
+}
+
+// check compares the list with what is tested (id to a test's name) and with what is excused (id to reason).
+func check(rows []row, tested, reasons map[string]string) (summary string, faults []string) {
+	known := map[string]bool{}
+	byPriority := map[string][2]int{}
+	for _, r := range rows {
+		known[r.id] = true
+		test, isTested := tested[r.id]
+		reason, isExcused := reasons[r.id]
+		n := byPriority[r.priority]
+		n[1]++
+		switch {
+		case isTested && isExcused:
+			faults = append(faults, fmt.Sprintf("%s %s: tested by %s and also listed as not supported (%s)", r.id, r.title, test, reason))
+		case !isTested && !isExcused:
+			faults = append(faults, fmt.Sprintf("%s %s: neither in a test's name nor listed as not supported", r.id, r.title))
+		case isExcused && reason == "":
+			faults = append(faults, fmt.Sprintf("%s %s: listed as not supported without a reason", r.id, r.title))
+		case isTested:
+			n[0]++
+		}
+		byPriority[r.priority] = n
+	}
+	for id := range reasons {
+		if !known[id] {
+			faults = append(faults, fmt.Sprintf("%s: listed as not supported, but there is no such row", id))
+		}
+	}
+	sort.Strings(faults)
+	var parts []string
+	total := 0
+	for _, p := range slices.Sorted(keys(byPriority)) {
+		n := byPriority[p]
+		total += n[0]
+		parts = append(parts, fmt.Sprintf("%s %d of %d", p, n[0], n[1]))
+	}
+	return fmt.Sprintf("rows: %d of %d tested (%s), %d not supported", total, len(rows), strings.Join(parts, ", "), len(reasons)), faults
+}
+
+func keys[V any](m map[string]V) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// readRows reads docs/rows.csv: id, title, priority, ids unique.
+func readRows(path string) ([]row, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	lines, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var rows []row
+	seen := map[string]bool{}
+	for i, l := range lines[min(1, len(lines)):] {
+		if !idPattern.MatchString(l[0]) || seen[l[0]] || l[1] == "" {
+			return nil, fmt.Errorf("%s: line %d: bad or repeated id %q, or no title", path, i+2, l[0])
+		}
+		seen[l[0]] = true
+		rows = append(rows, row{l[0], l[1], l[2]})
+	}
+	if len(rows) == 0 {
+		return nil, errors.New(path + " has no rows")
+	}
+	return rows, nil
+}
+
+var (
+	idPattern  = regexp.MustCompile(`^[A-I][0-9]{3}$`)
+	pageRow    = regexp.MustCompile(`^\| ([A-I][0-9]{3}) \|(?:[^|\\]|\\.)*\| *(.*?) *\|$`)
+	tableRule  = regexp.MustCompile(`^\|[-|]+\|$`)
+	separators = regexp.MustCompile(`[^A-Za-z0-9]+`)
+)
+
+// readReasons reads the table rows of docs/not-supported.md: id to reason.
+func readReasons(path string) (map[string]string, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	reasons := map[string]string{}
+	for i, line := range strings.Split(string(data), "\n") {
+		m := pageRow.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		if _, ok := reasons[m[1]]; ok {
+			return nil, fmt.Errorf("%s: line %d: row %s is listed twice", path, i+1, m[1])
+		}
+		reasons[m[1]] = m[2]
+	}
+	return reasons, nil
+}
+
+// dropRows takes the rows that are tested out of the page, and the headings and tables that they leave empty.
+func dropRows(path string, tested map[string]string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var kept []string
+	for _, line := range strings.Split(string(data), "\n") {
+		if m := pageRow.FindStringSubmatch(line); m != nil && tested[m[1]] != "" {
+			continue
+		}
+		kept = append(kept, line)
+	}
+	return os.WriteFile(path, []byte(strings.Join(dropEmpty(kept), "\n")), 0o644)
+}
+
+// dropEmpty removes tables without rows, then headings without content, then repeated empty lines.
+func dropEmpty(lines []string) []string {
+	next := func(i int) string { // the next line that is not empty
+		for _, l := range lines[i+1:] {
+			if l != "" {
+				return l
+			}
+		}
+		return ""
+	}
+	for pass := range 3 {
+		var out []string
+		for i, l := range lines {
+			n := next(i)
+			switch {
+			case pass == 0 && tableRule.MatchString(l) && !pageRow.MatchString(n):
+				out = out[:len(out)-1] // the table's head, just kept
+				continue
+			case pass == 1 && strings.HasPrefix(l, "### ") && (strings.HasPrefix(n, "#") || n == ""):
+				continue
+			case pass == 2 && strings.HasPrefix(l, "## ") && (strings.HasPrefix(n, "## ") || n == ""):
+				continue
+			case l == "" && len(out) > 0 && out[len(out)-1] == "":
+				continue
+			}
+			out = append(out, l)
+		}
+		lines = out
+	}
+	return lines
+}
+
+// idsOf returns the row ids that occur as words in the names, each with one name that holds it.
+func idsOf(names []string) map[string]string {
+	ids := map[string]string{}
+	for _, name := range names {
+		for _, word := range separators.Split(name, -1) {
+			if idPattern.MatchString(word) && ids[word] == "" {
+				ids[word] = name
+			}
+		}
+	}
+	return ids
+}
+
+// passedNames reads the names of the tests that passed from what runtests wrote.
+func passedNames(path string) ([]string, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("no list of the tests that ran: %w", err)
+	}
+	var names []string
+	for _, line := range strings.Split(string(data), "\n") {
+		if name, ok := strings.CutPrefix(line, "pass\t"); ok {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}

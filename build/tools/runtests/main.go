@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	only := flag.String("only", "", "stages to run, separated by commas; empty: all")
+	soak := flag.Bool("soak", false, "run the long cases at full length")
+	logs := flag.String("logs", ".cache/test-logs", "folder for logs and reports")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ok, err := runAll(ctx, *logs, splitList(*only), *soak)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "runtests:", err)
+	}
+	if !ok || err != nil {
+		os.Exit(1)
+	}
+}
+
+// runAll runs the chosen stages, prints one line for each and the summary line, and reports whether all passed.
+func runAll(ctx context.Context, logs string, only []string, soak bool) (bool, error) {
+	logs, err := filepath.Abs(logs)
+	if err != nil {
+		return false, err
+	}
+	if err := os.MkdirAll(logs, 0o755); err != nil {
+		return false, err
+	}
+	list := stages(logs, soak)
+	if unknown := unknownStages(list, only); len(unknown) > 0 {
+		return false, fmt.Errorf("no stage named %s; there are %s", strings.Join(unknown, ", "), stageNames(list))
+	}
+	var all []test
+	start := time.Now()
+	for i := range list {
+		s := &list[i]
+		if len(only) > 0 && !slices.Contains(only, s.name) {
+			continue
+		}
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		if s.name == "rows" && len(only) == 0 {
+			// Only a complete run can say which rows were really proven.
+			s.argv = append(s.argv, "-results", filepath.Join(logs, "names.tsv"))
+		}
+		_ = os.Remove(filepath.Join(logs, s.name+".xml"))
+		begin := time.Now()
+		tests, err := s.run(ctx, logs)
+		if err != nil {
+			log, _ := os.ReadFile(filepath.Join(logs, s.name+".log"))
+			tests = append(tests, test{name: s.name, result: failed, output: fmt.Sprintf("%v\n%s", err, tail(string(log), 60))})
+		}
+		printStage(s.name, tests, time.Since(begin), logs)
+		for i := range tests {
+			tests[i].name = s.name + ": " + tests[i].name
+		}
+		all = append(all, tests...)
+		if err := writeNames(filepath.Join(logs, "names.tsv"), all); err != nil {
+			return false, err
+		}
+	}
+	fmt.Printf("%-12s %v\n", "total", time.Since(start).Round(time.Second))
+	p, f, sk := count(all, passed), count(all, failed), count(all, skipped)
+	line := fmt.Sprintf("%d passed, %d failed", p, f)
+	if sk > 0 {
+		line += fmt.Sprintf(", %d skipped", sk)
+	}
+	fmt.Println(line)
+	return f == 0 && p > 0, nil
+}
+
+// printStage prints the stage's line, then what failed and which tests were skipped.
+func printStage(name string, tests []test, took time.Duration, logs string) {
+	mark := "ok  "
+	if count(tests, failed) > 0 {
+		mark = "FAIL"
+	}
+	fmt.Printf("%s %-12s %4d passed %3d failed %3d skipped  %v\n", mark, name,
+		count(tests, passed), count(tests, failed), count(tests, skipped), took.Round(100*time.Millisecond))
+	shown := 0
+	for _, t := range tests {
+		switch t.result {
+		case failed:
+			if shown++; shown > 20 {
+				continue
+			}
+			fmt.Printf("     --- failed: %s\n%s\n", t.name, indent(tail(t.output, 60)))
+		case skipped:
+			fmt.Printf("     --- skipped: %s: %s\n", t.name, strings.Join(strings.Fields(tail(t.output, 2)), " "))
+		}
+	}
+	if shown > 0 {
+		fmt.Printf("     the whole log: %s\n", filepath.Join(logs, name+".log"))
+	}
+}
+
+func indent(s string) string { return "     " + strings.ReplaceAll(s, "\n", "\n     ") }
+
+func writeNames(path string, tests []test) error {
+	var b strings.Builder
+	for _, t := range tests {
+		fmt.Fprintf(&b, "%s\t%s\n", t.result, strings.ReplaceAll(t.name, "\n", " "))
+	}
+	return os.WriteFile(path, []byte(b.String()), 0o644)
+}
+
+func splitList(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+func stageNames(list []stage) string {
+	var names []string
+	for _, s := range list {
+		names = append(names, s.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+func unknownStages(list []stage, only []string) []string {
+	var unknown []string
+	for _, o := range only {
+		if !slices.ContainsFunc(list, func(s stage) bool { return s.name == o }) {
+			unknown = append(unknown, o)
+		}
+	}
+	return unknown
+}

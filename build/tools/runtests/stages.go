@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// stage is one step of "make test".
+type stage struct {
+	name    string
+	timeout time.Duration
+	env     []string
+	argv    []string
+	// parse turns the log (and what the command left behind) into tests; nil: the command itself is one test.
+	parse func(s *stage, log []byte) ([]test, error)
+}
+
+const python = ".cache/venv/bin/python"
+
+// stages returns all stages in order. logs is the folder for logs and reports; soakFull asks for the long cases at
+// full length.
+func stages(logs string, soakFull bool) []stage {
+	junit := func(name string) string { return filepath.Join(logs, name+".xml") }
+	fromJUnit := func(s *stage, _ []byte) ([]test, error) { return junitTests(junit(s.name)) }
+	pytest := func(name, mark string, timeout time.Duration, env ...string) stage {
+		return stage{
+			name: name, timeout: timeout, env: env, parse: fromJUnit,
+			argv: []string{python, "-m", "pytest", "build/conformance", "-q", "-m", mark, "--junitxml", junit(name)},
+		}
+	}
+	soakLength, soakLimit := "short", 5*time.Minute
+	if soakFull {
+		soakLength, soakLimit = "full", 60*time.Minute
+	}
+	abs := func(p string) string {
+		a, err := filepath.Abs(p)
+		if err != nil {
+			return p
+		}
+		return a
+	}
+	npm := func(name, script string, args ...string) stage {
+		return stage{name: name, timeout: 6 * time.Minute, argv: append([]string{"npm", "--prefix", "frontend", "run", "--silent", script, "--"}, args...)}
+	}
+	frontendTest := npm("frontend", "test", "--reporter=default", "--reporter=junit", "--outputFile.junit="+abs(junit("frontend")))
+	frontendTest.parse = fromJUnit
+	e2e := npm("e2e", "e2e")
+	e2e.parse = fromJUnit
+	e2e.timeout = 10 * time.Minute
+	e2e.env = []string{"NEREID=" + abs("build/bin/nereid"), "JUNIT=" + abs(junit("e2e")), "SHOTS=" + abs(filepath.Join(logs, "e2e"))}
+
+	return []stage{
+		{name: "gofmt", timeout: time.Minute, argv: []string{"bash", "-c",
+			`files=$(git ls-files -co --exclude-standard -- '*.go'); bad=$(gofmt -l $files); echo "$bad"; [ -z "$bad" ]`}},
+		{name: "vet", timeout: 10 * time.Minute, argv: []string{"go", "vet", "./..."}},
+		{name: "lint", timeout: 15 * time.Minute, argv: []string{".cache/bin/golangci-lint", "run", "./..."}},
+		{name: "go", timeout: 20 * time.Minute, argv: []string{"go", "test", "-race", "-json", "-timeout", "10m", "./..."},
+			parse: func(_ *stage, log []byte) ([]test, error) { return goTests(bytes.NewReader(log)) }},
+		npm("check", "check"),
+		frontendTest,
+		pytest("conformance", "not soak and not desktop", 10*time.Minute),
+		e2e,
+		pytest("desktop", "desktop", 5*time.Minute, "SHOTS="+abs(filepath.Join(logs, "desktop"))),
+		pytest("soak", "soak", soakLimit, "NEREID_SOAK="+soakLength),
+		{name: "rows", timeout: time.Minute, argv: []string{"go", "run", "./build/tools/rows"}},
+	}
+}
+
+// run runs the stage and returns its tests. The error says why the tests cannot be trusted: the command could not
+// start, ran past its limit, left no report, or failed although no test did.
+func (s *stage) run(ctx context.Context, logs string) ([]test, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	path := filepath.Join(logs, s.name+".log")
+	log, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.CommandContext(ctx, s.argv[0], s.argv[1:]...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), s.env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 10 * time.Second
+	runErr := cmd.Run()
+	if ctx.Err() != nil {
+		runErr = fmt.Errorf("stopped after %v", s.timeout)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if s.parse == nil {
+		t := test{name: s.name, result: passed}
+		if runErr != nil {
+			t.result, t.output = failed, tail(string(text), 60)
+		}
+		return []test{t}, nil
+	}
+	tests, err := s.parse(s, text)
+	switch {
+	case err != nil:
+		return tests, errors.Join(runErr, err)
+	case runErr != nil && count(tests, failed) == 0:
+		return tests, fmt.Errorf("%s: %w, although no test failed", strings.Join(s.argv[:min(4, len(s.argv))], " "), runErr)
+	case len(tests) == 0:
+		return tests, errors.New("ran no test")
+	}
+	return tests, nil
+}
+
+func count(tests []test, o outcome) int {
+	n := 0
+	for _, t := range tests {
+		if t.result == o {
+			n++
+		}
+	}
+	return n
+}
+
+// tail returns the last n lines of s.
+func tail(s string, n int) string {
+	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
