@@ -1,5 +1,7 @@
 package infer
 
+import "sync"
+
 // Batch is what an instance executes at once. The scheduler fills Requests and Rows; the instance sets Started; the
 // backend marks its phases. A batch belongs to one goroutine.
 type Batch struct {
@@ -13,8 +15,8 @@ type Batch struct {
 	Output  Stamp // the computation ended, outputs are being handed out
 	Ended   Stamp // Execute returned
 
-	// Executed is what to count: 1, or more for backends that run a batch in several parts.
-	Executed int
+	// Counted says that the statistics have this execution. Guarded by their lock.
+	Counted bool
 }
 
 // MarkInput notes that the inputs are gathered.
@@ -31,4 +33,16 @@ func (b *Batch) AllCancelled() bool {
 		}
 	}
 	return true
+}
+
+var batches = sync.Pool{New: func() any { return &Batch{} }}
+
+// NewBatch returns an empty batch.
+func NewBatch() *Batch { return batches.Get().(*Batch) }
+
+// Recycle gives the batch's memory back. No request may point to it any more.
+func (b *Batch) Recycle() {
+	clear(b.Requests)
+	*b = Batch{Requests: b.Requests[:0]}
+	batches.Put(b)
 }

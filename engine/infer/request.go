@@ -84,6 +84,7 @@ type Request struct {
 	owned  []*tensor.Buffer
 	dims   []int64 // storage for the inputs' shapes
 	refs   atomic.Int32
+	pooled bool
 	cancel canceller
 	stream stream
 	first  Response // storage of the first response, so that the usual request allocates none
@@ -101,6 +102,16 @@ func newRequest() *Request {
 // New returns an empty request with one reference, the caller's. Its slices may have spare capacity.
 func New() *Request {
 	r := requests.Get().(*Request)
+	r.Version = LatestVersion
+	r.pooled = true
+	r.refs.Store(1)
+	return r
+}
+
+// NewDetached is New for a request whose memory is not shared with others before or after, as tests on a fake clock
+// need it (a channel belongs to one synctest bubble).
+func NewDetached() *Request {
+	r := newRequest()
 	r.Version = LatestVersion
 	r.refs.Store(1)
 	return r
@@ -134,7 +145,9 @@ func (r *Request) Release() {
 	}
 	r.stream.drain()
 	r.reset()
-	requests.Put(r)
+	if r.pooled {
+		requests.Put(r)
+	}
 }
 
 func (r *Request) reset() {

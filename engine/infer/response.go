@@ -80,15 +80,31 @@ func (r *Request) Respond(resp *Response) error {
 			resp.Release()
 			return status.New(status.Internal, "response after the final one")
 		}
-		if r.observer != nil {
-			r.observer.Finished(r, resp)
-		}
+		r.finish(resp)
 	} else if r.answered.Load() {
 		resp.Release()
 		return status.New(status.Internal, "response after the final one")
 	}
 	r.stream.put(resp, r)
 	return nil
+}
+
+// finish completes the stamps from those of the batch and tells the observer.
+func (r *Request) finish(resp *Response) {
+	now := Now()
+	r.Times.Finished = now
+	if b := r.Batch; b != nil {
+		r.Times.Taken, r.Times.Input, r.Times.Output = b.Started, b.Input, b.Output
+		if r.Times.Input == 0 { // the backend does not mark its phases
+			r.Times.Input = b.Started
+		}
+		if r.Times.Output == 0 {
+			r.Times.Output = now
+		}
+	}
+	if r.observer != nil {
+		r.observer.Finished(r, resp)
+	}
 }
 
 // Fail answers with an error as the final response. It does nothing if the request has its final response already.

@@ -19,9 +19,12 @@ func (s Stamp) Sub(t Stamp) time.Duration {
 	return time.Duration(s - t)
 }
 
-// Times are a request's moments. Those of its execution are in its Batch.
+// Times are a request's moments in the server.
 type Times struct {
-	Arrived Stamp // the request was whole and parsed
-	Queued  Stamp // a scheduler took it
-	Taken   Stamp // an instance took it out of the queue
+	Arrived  Stamp // the request was whole and parsed
+	Queued   Stamp // a scheduler took it
+	Taken    Stamp // its execution began
+	Input    Stamp // its batch's inputs are gathered, the computation begins
+	Output   Stamp // the computation ended
+	Finished Stamp // the final response was given
 }

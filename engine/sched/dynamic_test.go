@@ -1,0 +1,246 @@
+package sched
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"nereid/engine/infer"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+func rows(n int) *infer.Request {
+	r := infer.NewDetached()
+	r.BatchSize = n
+	return r
+}
+
+func enqueue(t *testing.T, d *Dynamic, sizes ...int) []*infer.Request {
+	t.Helper()
+	var all []*infer.Request
+	for _, n := range sizes {
+		r := rows(n)
+		if err := d.Enqueue(r); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+func finish(b *infer.Batch) {
+	for _, r := range b.Requests {
+		r.Fail(errors.New("done"))
+		r.Release()
+	}
+	b.Recycle()
+}
+
+func TestBatchIsCutByThePolicy(t *testing.T) {
+	const ms = time.Millisecond
+	for _, tt := range []struct {
+		name   string
+		policy Policy
+		sizes  []int
+		want   []int // rows of the first batches
+		after  time.Duration
+	}{
+		{"default scheduler runs one by one", Policy{MaxBatchSize: 1}, []int{1, 1}, []int{1, 1}, 0},
+		{"model without batch dimension", Policy{}, []int{1, 1}, []int{1, 1}, 0},
+		{"all at once without delay", Policy{MaxBatchSize: 8}, []int{1, 2, 3}, []int{6}, 0},
+		{"up to the maximum", Policy{MaxBatchSize: 4}, []int{3, 2, 2}, []int{3, 4}, 0},
+		{"full goes at once", Policy{MaxBatchSize: 4, MaxQueueDelay: 5 * ms}, []int{2, 2}, []int{4}, 0},
+		{"what cannot grow goes at once", Policy{MaxBatchSize: 4, MaxQueueDelay: 5 * ms}, []int{3, 2}, []int{3, 2}, 5 * ms},
+		{"waits for the delay", Policy{MaxBatchSize: 4, MaxQueueDelay: 5 * ms}, []int{1}, []int{1}, 5 * ms},
+		{"preferred goes at once", Policy{MaxBatchSize: 8, Preferred: []int{2, 4}, MaxQueueDelay: 5 * ms}, []int{1, 1, 1}, []int{2, 1}, 5 * ms},
+		{"largest preferred", Policy{MaxBatchSize: 8, Preferred: []int{2, 4}, MaxQueueDelay: 5 * ms}, []int{1, 1, 1, 1, 1}, []int{4, 1}, 5 * ms},
+		{"preferred without delay takes all", Policy{MaxBatchSize: 8, Preferred: []int{4}}, []int{1, 1, 1, 1, 1}, []int{5}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := NewDynamic(tt.policy)
+				start := time.Now()
+				all := enqueue(t, d, tt.sizes...)
+				var got []int
+				for range tt.want {
+					b, err := d.Next(t.Context(), 0, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					got = append(got, b.Rows)
+					finish(b)
+				}
+				if !slices.Equal(got, tt.want) || time.Since(start) != tt.after {
+					t.Errorf("batches of %v rows after %v, want %v after %v", got, time.Since(start), tt.want, tt.after)
+				}
+				for _, r := range all {
+					r.Release()
+				}
+			})
+		})
+	}
+}
+
+func TestALateRequestCompletesTheBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDynamic(Policy{MaxBatchSize: 2, MaxQueueDelay: time.Second})
+		start := time.Now()
+		got := make(chan int)
+		go func() {
+			b, err := d.Next(t.Context(), 0, nil)
+			if err != nil {
+				t.Error(err)
+				got <- 0
+				return
+			}
+			got <- b.Rows
+			finish(b)
+		}()
+		enqueue(t, d, 1)
+		time.Sleep(10 * time.Millisecond) // fake clock: the instance now waits for the delay
+		enqueue(t, d, 1)
+		if n := <-got; n != 2 || time.Since(start) != 10*time.Millisecond {
+			t.Errorf("%d rows after %v, want 2 after 10ms", n, time.Since(start))
+		}
+	})
+}
+
+func TestShapesThatDifferDoNotShareABatch(t *testing.T) {
+	d := NewDynamic(Policy{MaxBatchSize: 8, CompareShapes: true})
+	for _, n := range []int64{4, 4, 5} {
+		r := rows(1)
+		r.Inputs = append(r.Inputs, tensor.Tensor{Name: "INPUT0", Shape: []int64{1, n}})
+		if err := d.Enqueue(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []int{2, 1} {
+		b, err := d.Next(t.Context(), 0, nil)
+		if err != nil || b.Rows != want {
+			t.Fatalf("Next = %+v, %v; want %d rows", b, err, want)
+		}
+		finish(b)
+	}
+}
+
+func TestCloseLetsTheQueueRunOut(t *testing.T) {
+	d := NewDynamic(Policy{MaxBatchSize: 4, MaxQueueDelay: time.Hour})
+	enqueue(t, d, 1)
+	d.Close()
+	if err := d.Enqueue(rows(1)); status.CodeOf(err) != status.Unavailable {
+		t.Errorf("Enqueue after Close = %v, want Unavailable", err)
+	}
+	b, err := d.Next(t.Context(), 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish(b)
+	if _, err := d.Next(t.Context(), 0, nil); !errors.Is(err, ErrClosed) {
+		t.Errorf("Next of an empty closed scheduler = %v, want ErrClosed", err)
+	}
+}
+
+func TestGateIsAskedBeforeTheCut(t *testing.T) {
+	d := NewDynamic(Policy{MaxBatchSize: 8})
+	enqueue(t, d, 1)
+	b, err := d.Next(t.Context(), 0, func(context.Context) error {
+		enqueue(t, d, 2) // comes while the gate is shut
+		return nil
+	})
+	if err != nil || b.Rows != 3 {
+		t.Fatalf("Next = %+v, %v; want 3 rows", b, err)
+	}
+	finish(b)
+}
+
+func TestCancelledRequestsAreAnsweredAndSkipped(t *testing.T) {
+	d := NewDynamic(Policy{MaxBatchSize: 8})
+	all := enqueue(t, d, 1, 1)
+	all[0].Cancel()
+	b, err := d.Next(t.Context(), 0, nil)
+	if err != nil || len(b.Requests) != 1 || b.Requests[0] != all[1] {
+		t.Fatalf("Next = %+v, %v; want the second request alone", b, err)
+	}
+	finish(b)
+	resp, err := all[0].Next(t.Context())
+	if err != nil || status.CodeOf(resp.Err) != status.Cancelled {
+		t.Errorf("cancelled request got %+v, %v; want Cancelled", resp, err)
+	}
+}
+
+// Random schedules on a fake clock: every request that is admitted leaves exactly once, in order of arrival within the
+// queue, in batches within the maximum, and nobody waits longer than the delay when an instance is free.
+func TestRandomSchedules(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		synctest.Test(t, func(t *testing.T) { randomSchedule(t, seed, rng) })
+	}
+}
+
+func randomSchedule(t *testing.T, seed uint64, rng *rand.Rand) {
+	p := Policy{MaxBatchSize: rng.IntN(9), MaxQueueDelay: time.Duration(rng.IntN(5)) * time.Millisecond}
+	if rng.IntN(2) == 0 && p.MaxBatchSize > 1 {
+		p.Preferred = []int{1 + rng.IntN(p.MaxBatchSize)}
+	}
+	d := NewDynamic(p)
+	instances := 1 + rng.IntN(3)
+	busy := time.Duration(rng.IntN(3)) * time.Millisecond
+	var mu sync.Mutex
+	seen := map[*infer.Request]int{}
+	var wg sync.WaitGroup
+	for i := range instances {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for {
+				b, err := d.Next(context.Background(), InstanceID(i), nil)
+				if errors.Is(err, ErrClosed) {
+					return
+				}
+				rows := 0
+				mu.Lock()
+				for _, r := range b.Requests {
+					seen[r]++
+					rows += r.BatchSize
+				}
+				mu.Unlock()
+				if rows != b.Rows || len(b.Requests) > 1 && rows > p.MaxBatchSize {
+					t.Errorf("seed %d: batch of %d rows says %d, the maximum is %d", seed, rows, b.Rows, p.MaxBatchSize)
+				}
+				if waited := infer.Now().Sub(b.Requests[0].Times.Queued); instances > 2 && busy == 0 && waited > p.MaxQueueDelay {
+					t.Errorf("seed %d: waited %v with free instances, the delay is %v", seed, waited, p.MaxQueueDelay)
+				}
+				time.Sleep(busy)
+				finish(b)
+			}
+		}()
+	}
+	var sent []*infer.Request
+	for range rng.IntN(60) {
+		r := rows(1 + rng.IntN(max(p.MaxBatchSize, 1)))
+		sent = append(sent, r)
+		if err := d.Enqueue(r); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+		if rng.IntN(10) == 0 {
+			r.Cancel()
+		}
+		time.Sleep(time.Duration(rng.IntN(2000)) * time.Microsecond)
+	}
+	d.Close()
+	wg.Wait()
+	for i, r := range sent {
+		if seen[r] > 1 || seen[r] == 0 && !r.Cancelled() {
+			t.Errorf("seed %d: request %d ran %d times", seed, i, seen[r])
+		}
+		if !r.Answered() {
+			t.Errorf("seed %d: request %d has no answer", seed, i)
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package sched
+
+import (
+	"context"
+	"errors"
+
+	"nereid/engine/infer"
+)
+
+// ErrClosed is what Next returns when the scheduler is closed and nothing waits any more.
+var ErrClosed = errors.New("scheduler is closed")
+
+// Scheduler admits requests.
+type Scheduler interface {
+	// Enqueue admits r. On nil the scheduler has taken a reference on r and passes it on with the batch; on an error
+	// the request is still the caller's alone. Never blocks. Safe for concurrent use. Errors: Unavailable when closed.
+	Enqueue(r *infer.Request) error
+	// Close admits no more; what waits still runs.
+	Close()
+}
+
+// Batcher is a Scheduler whose batches are pulled by free instances.
+type Batcher interface {
+	Scheduler
+	// Next waits until a batch is due for an instance and returns it; the caller then owns the batch and one reference
+	// on each of its requests. It returns ErrClosed once closed and empty, or ctx's error. gate, if not nil, is asked
+	// once work is due and before the batch is cut; it may block.
+	Next(ctx context.Context, inst InstanceID, gate Gate) (*infer.Batch, error)
+}
+
+// InstanceID numbers a model version's instances from 0.
+type InstanceID int
+
+// Gate asks for leave to run, as the rate limiter gives it. An error ends Next.
+type Gate func(ctx context.Context) error

@@ -1,0 +1,179 @@
+package stats
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"nereid/engine/infer"
+	"nereid/engine/status"
+)
+
+// Total is a count of events and the sum of their durations, as in inference.StatisticDuration.
+type Total struct {
+	Count uint64
+	Ns    uint64
+}
+
+func (t *Total) add(d time.Duration) {
+	t.Count++
+	t.Ns += uint64(d)
+}
+
+// Reason says why a request failed, as the label of nv_inference_request_failure does.
+type Reason uint8
+
+// The reasons, in the order in which Triton prints them.
+const (
+	Other Reason = iota
+	BackendFailure
+	Canceled
+	Rejected
+
+	NumReasons
+)
+
+// String returns the label value.
+func (r Reason) String() string {
+	return [...]string{"OTHER", "BACKEND", "CANCELED", "REJECTED"}[r]
+}
+
+// Batch is what happened to the executions of one batch size.
+type Batch struct {
+	Size                 uint64
+	Input, Infer, Output Total
+}
+
+// Counters are the numbers of one model version since its epoch began. Times are sums over requests; those in Batches
+// are sums over executions.
+type Counters struct {
+	LastInference time.Time // end of the last success; zero: none
+	Inferences    uint64    // rows of the successes that were executed
+	Executions    uint64
+
+	Success, Fail               Total // whole time in the server
+	Queue, Input, Infer, Output Total
+	CacheHit, CacheMiss         Total
+	Failures                    [NumReasons]uint64
+	InputBytes                  uint64
+	Batches                     []Batch // by size, ascending
+	Latency                     Histogram
+}
+
+// Snapshot is a copy of a version's counters.
+type Snapshot struct {
+	Model   string
+	Version int64
+	// Epoch changes when the counters start again from zero.
+	Epoch uint64
+	// Pending is the number of requests that wait for execution now.
+	Pending int64
+	Counters
+}
+
+// Version counts what happens to one model version. Its methods are safe for concurrent use.
+type Version struct {
+	model   string
+	version int64
+	epoch   uint64
+	pending atomic.Int64
+
+	mu sync.Mutex
+	c  Counters // guarded by mu
+}
+
+// Admitted notes that a request joined the queue.
+func (v *Version) Admitted() { v.pending.Add(1) }
+
+// Left notes that n requests left the queue.
+func (v *Version) Left(n int) { v.pending.Add(int64(-n)) }
+
+// Finished counts a request at its final response. r.Batch is nil if it never reached an instance.
+func (v *Version) Finished(r *infer.Request, resp *infer.Response, reason Reason) {
+	now := r.Times.Finished
+	whole := now.Sub(r.Times.Arrived)
+	in, run, out := r.Times.Input.Sub(r.Times.Taken), r.Times.Output.Sub(r.Times.Input), now.Sub(r.Times.Output)
+	b := r.Batch
+
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if resp.Err != nil {
+		v.c.Fail.add(whole)
+		v.c.Failures[reason]++
+		return
+	}
+	v.c.Success.add(whole)
+	v.c.Latency[Bucket(whole)]++
+	v.c.LastInference = time.Now()
+	for i := range r.Inputs {
+		v.c.InputBytes += uint64(len(r.Inputs[i].Data))
+	}
+	if b == nil {
+		return
+	}
+	v.c.Inferences += uint64(r.BatchSize)
+	v.c.Queue.add(r.Times.Taken.Sub(r.Times.Queued))
+	v.c.Input.add(in)
+	v.c.Infer.add(run)
+	v.c.Output.add(out)
+	v.countBatch(b, in, run)
+}
+
+// countBatch counts an execution with its first finished request, so that a client who has its answer finds it. The
+// time of the output phase follows in Executed.
+func (v *Version) countBatch(b *infer.Batch, in, run time.Duration) {
+	if b.Counted {
+		return
+	}
+	b.Counted = true
+	v.c.Executions++
+	s := v.c.batch(uint64(b.Rows))
+	s.Input.add(in)
+	s.Infer.add(run)
+	s.Output.Count++
+}
+
+// Executed adds what is known only when Execute has returned. A batch without one success is not counted.
+func (v *Version) Executed(b *infer.Batch) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if b.Counted {
+		v.c.batch(uint64(b.Rows)).Output.Ns += uint64(b.Ended.Sub(b.Output))
+	}
+}
+
+func (c *Counters) batch(size uint64) *Batch {
+	i := 0
+	for i < len(c.Batches) && c.Batches[i].Size < size {
+		i++
+	}
+	if i == len(c.Batches) || c.Batches[i].Size != size {
+		c.Batches = append(c.Batches, Batch{})
+		copy(c.Batches[i+1:], c.Batches[i:])
+		c.Batches[i] = Batch{Size: size}
+	}
+	return &c.Batches[i]
+}
+
+// Snapshot copies the counters into dst, reusing its memory.
+func (v *Version) Snapshot(dst *Snapshot) {
+	batches := dst.Batches[:0]
+	v.mu.Lock()
+	dst.Counters = v.c
+	dst.Batches = append(batches, v.c.Batches...)
+	v.mu.Unlock()
+	dst.Model, dst.Version, dst.Epoch, dst.Pending = v.model, v.version, v.epoch, max(v.pending.Load(), 0)
+}
+
+// ReasonOf classifies a failure. executed says whether the request had reached an instance.
+func ReasonOf(err error, executed bool) Reason {
+	switch c := status.CodeOf(err); {
+	case c == status.Cancelled:
+		return Canceled
+	case executed:
+		return BackendFailure
+	case c == status.Unavailable:
+		return Rejected
+	}
+	return Other
+}
