@@ -1,0 +1,79 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+)
+
+// Span is a stretch of time in which a version was loaded. It tells an idle second, which has no sample, from one in
+// which the version was not served.
+type Span struct {
+	Model        string
+	Version      int64
+	FromUS, ToUS int64
+}
+
+// RecordSpans queues spans to be stored and returns at once. A span with the same version and FromUS as an earlier
+// one makes it longer, never shorter: the caller repeats it from time to time while the version stays loaded. It
+// answers false when they were dropped; the next repetition makes up for it.
+func (s *Store) RecordSpans(spans []Span) bool {
+	if len(spans) == 0 {
+		return true
+	}
+	if s.closed() {
+		return false
+	}
+	select {
+	case s.spans <- spans:
+		return true
+	default:
+		return false
+	}
+}
+
+func (w *writer) writeSpans(ctx context.Context, tx *sql.Tx) error {
+	if len(w.spans) == 0 {
+		return nil
+	}
+	st, err := tx.PrepareContext(ctx, `INSERT INTO span (series_id, from_us, to_us) VALUES (?, ?, ?)
+		ON CONFLICT DO UPDATE SET to_us = max(to_us, excluded.to_us)`)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	for _, p := range w.spans {
+		id, err := w.seriesID(ctx, tx, seriesKey{p.Model, p.Version})
+		if err != nil {
+			return err
+		}
+		if _, err := st.ExecContext(ctx, id, p.FromUS, p.ToUS); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Spans answers the spans of a model (of all for "") and version (all for 0) that touch FromUS <= t < ToUS, ordered by
+// model, version and start.
+func (s *Store) Spans(ctx context.Context, model string, version, fromUS, toUS int64) ([]Span, error) {
+	rows, err := s.r.QueryContext(ctx, `SELECT model, version, from_us, to_us FROM span JOIN series ON id = series_id
+		WHERE (? = '' OR model = ?) AND (? = 0 OR version = ?) AND to_us >= ? AND from_us < ?
+		ORDER BY model, version, from_us`, model, model, version, version, fromUS, toUS)
+	if err != nil {
+		return nil, fmt.Errorf("history of what was loaded: %w", err)
+	}
+	defer rows.Close()
+	var out []Span
+	for rows.Next() {
+		var p Span
+		if err := rows.Scan(&p.Model, &p.Version, &p.FromUS, &p.ToUS); err != nil {
+			return nil, fmt.Errorf("history of what was loaded: %w", err)
+		}
+		out = append(out, p)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("history of what was loaded: %w", err)
+	}
+	return out, nil
+}

@@ -1,0 +1,177 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Options bound a Store. The zero value is ready: zero fields get the defaults named with them.
+type Options struct {
+	// KeepSeconds, KeepMinutes and KeepHours are the ages up to which samples of a second (default 24 h), of a
+	// minute (30 days) and of an hour (2 years) are kept; KeepEvents is that of events (1 year).
+	KeepSeconds, KeepMinutes, KeepHours, KeepEvents time.Duration
+	// MaxBytes limits the database file (default 1 GiB): above it, the oldest samples go first, then the oldest
+	// events. Configuration revisions and settings are never removed.
+	MaxBytes int64
+	// QueueLength is how many calls of RecordSamples, and how many events, may wait for the writer (default 1024).
+	QueueLength int
+	// MaxPending is how many samples, and how many events, wait in memory while the database cannot be written
+	// (default 50,000 each).
+	MaxPending int
+	// PruneEvery is the time between two looks at the limits (default 1 min).
+	PruneEvery time.Duration
+	// Log takes what the store has to say; nil discards it.
+	Log *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	const day = 24 * time.Hour
+	o.KeepSeconds = orDefault(o.KeepSeconds, day)
+	o.KeepMinutes = orDefault(o.KeepMinutes, 30*day)
+	o.KeepHours = orDefault(o.KeepHours, 730*day)
+	o.KeepEvents = orDefault(o.KeepEvents, 365*day)
+	o.MaxBytes = orDefault(o.MaxBytes, 1<<30)
+	o.QueueLength = orDefault(o.QueueLength, 1024)
+	o.MaxPending = orDefault(o.MaxPending, 50_000)
+	o.PruneEvery = orDefault(o.PruneEvery, time.Minute)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+func orDefault[T ~int | ~int64](v, def T) T {
+	if v <= 0 {
+		return def
+	}
+	return v
+}
+
+// ErrClosed answers calls on a Store that is closed.
+var ErrClosed = errors.New("the store is closed")
+
+// ErrNotFound answers a look-up of a revision or setting that does not exist.
+var ErrNotFound = errors.New("not found in the store")
+
+// Store is an open database. It is safe for concurrent use.
+type Store struct {
+	path     string // "" in memory
+	opt      Options
+	warnings []string
+
+	w, r *sql.DB // the writer's one connection, and the readers'; the same in memory
+
+	samples chan []Sample
+	events  chan Event
+	spans   chan []Span
+	ops     chan *op
+	stop    chan struct{} // closed by Close
+	done    chan struct{} // closed by the writer when it ends
+	once    sync.Once
+
+	mu     sync.Mutex // guards health
+	health Health
+}
+
+// Health says how the writing goes.
+type Health struct {
+	// DroppedSamples and DroppedEvents count rows that were given up since Open: a queue was full, the database
+	// could not be written for too long, or they were not valid.
+	DroppedSamples, DroppedEvents uint64
+	// WriteErrors counts failed transactions since Open.
+	WriteErrors uint64
+	// Failing is true from a failed write until one succeeds; LastError is the reason of the latest failure.
+	Failing   bool
+	LastError string
+	// LastErrorUS is when the latest write failed, 0 for never.
+	LastErrorUS int64
+	// Pending is how many samples and events wait in memory for a database that cannot be written.
+	Pending int
+	// Bytes is the size of the database file when the limits were last looked at.
+	Bytes int64
+}
+
+func start(path string, w, r *sql.DB, o Options, warnings []string) *Store {
+	o = o.withDefaults()
+	s := &Store{
+		path: path, opt: o, warnings: warnings, w: w, r: r,
+		samples: make(chan []Sample, o.QueueLength),
+		events:  make(chan Event, o.QueueLength),
+		spans:   make(chan []Span, o.QueueLength),
+		ops:     make(chan *op),
+		stop:    make(chan struct{}),
+		done:    make(chan struct{}),
+	}
+	for _, text := range warnings {
+		o.Log.Warn("history database", "warning", text)
+	}
+	go s.run()
+	return s
+}
+
+// Path is the file of the database, "" for one in memory.
+func (s *Store) Path() string { return s.path }
+
+// Warnings are what the user should know about the opening, such as a damaged database that was set aside.
+func (s *Store) Warnings() []string { return s.warnings }
+
+// Health says how the writing goes. It does not touch the database.
+func (s *Store) Health() Health {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.health
+}
+
+// Close writes what is queued, ends the writer and closes the database. Calls after the first wait for it too.
+func (s *Store) Close() error {
+	var err error
+	s.once.Do(func() {
+		close(s.stop)
+		<-s.done
+		err = s.r.Close()
+		if s.w != s.r {
+			err = errors.Join(s.w.Close(), err) // the writer last would checkpoint too; it has more to write
+		}
+	})
+	<-s.done
+	return err
+}
+
+func (s *Store) closed() bool {
+	select {
+	case <-s.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// Flush waits until the samples and events that were recorded before it are written, or answers why they are not.
+func (s *Store) Flush(ctx context.Context) error { return s.durable(ctx, nil) }
+
+// op is a write that its caller waits for.
+type op struct {
+	ctx  context.Context
+	do   func(context.Context, *sql.Tx) error // nil: only write what is queued
+	done chan error                           // buffered
+}
+
+// durable runs do in a transaction of the writer that is on disk, through a loss of power, when it answers nil.
+// Once the transaction has begun, its end is waited for: an error means that nothing was stored.
+func (s *Store) durable(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
+	o := &op{ctx: ctx, do: do, done: make(chan error, 1)}
+	select {
+	case s.ops <- o:
+		return <-o.done
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.stop:
+		return ErrClosed
+	}
+}
+
+func nowUS() int64 { return time.Now().UnixMicro() }

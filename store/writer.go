@@ -1,0 +1,236 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"os"
+	"time"
+)
+
+const (
+	firstRetry = time.Second
+	lastRetry  = 30 * time.Second
+)
+
+// writer is the state of the goroutine that writes. Only that goroutine touches it.
+type writer struct {
+	s       *Store
+	samples []Sample // not yet written, oldest first
+	events  []Event
+	spans   []Span
+	series  map[seriesKey]int64
+	wait    time.Duration // until the next try after a failure; 0 when the last write succeeded
+	retry   *time.Timer
+	prune   *time.Timer
+	pruner  pruner
+}
+
+func (s *Store) run() {
+	defer close(s.done)
+	w := &writer{
+		s: s, series: make(map[seriesKey]int64),
+		retry: time.NewTimer(time.Hour), prune: time.NewTimer(s.opt.PruneEvery),
+		pruner: newPruner(s),
+	}
+	w.retry.Stop()
+	defer w.retry.Stop()
+	defer w.prune.Stop()
+	for {
+		select {
+		case batch := <-s.samples:
+			w.samples = append(w.samples, batch...)
+			w.take()
+			w.flush(false)
+		case e := <-s.events:
+			w.events = append(w.events, e)
+			w.take()
+			w.flush(false)
+		case p := <-s.spans:
+			w.spans = append(w.spans, p...)
+			w.take()
+			w.flush(false)
+		case o := <-s.ops:
+			w.take()
+			o.done <- w.serve(o)
+		case <-w.retry.C:
+			w.flush(true)
+		case <-w.prune.C:
+			w.prune.Reset(w.pruner.step())
+		case <-s.stop:
+			w.take()
+			w.flush(true)
+			return
+		}
+	}
+}
+
+// take moves what is queued to the pending rows, so that it goes into one transaction, and enforces their limit.
+func (w *writer) take() {
+	for more := true; more; {
+		select {
+		case batch := <-w.s.samples:
+			w.samples = append(w.samples, batch...)
+		case e := <-w.s.events:
+			w.events = append(w.events, e)
+		case p := <-w.s.spans:
+			w.spans = append(w.spans, p...)
+		default:
+			more = false
+		}
+	}
+	limit := w.s.opt.MaxPending
+	lostSamples, lostEvents := max(len(w.samples)-limit, 0), max(len(w.events)-limit, 0)
+	w.samples, w.events = w.samples[lostSamples:], w.events[lostEvents:]
+	w.spans = w.spans[max(len(w.spans)-limit, 0):] // they are repeated
+	w.s.dropped(lostSamples, lostEvents)
+}
+
+func (s *Store) dropped(samples, events int) {
+	if samples == 0 && events == 0 {
+		return
+	}
+	s.mu.Lock()
+	s.health.DroppedSamples += uint64(samples)
+	s.health.DroppedEvents += uint64(events)
+	s.mu.Unlock()
+}
+
+// flush writes the pending rows in one transaction. After a failure it waits for the retry timer, unless now. It
+// answers why rows were not written.
+func (w *writer) flush(now bool) error {
+	defer w.note()
+	if w.wait > 0 && !now || len(w.samples)+len(w.events)+len(w.spans) == 0 {
+		return nil
+	}
+	err := w.inTx(context.Background(), func(ctx context.Context, tx *sql.Tx) error {
+		if err := w.writeSamples(ctx, tx); err != nil {
+			return err
+		}
+		if err := w.writeSpans(ctx, tx); err != nil {
+			return err
+		}
+		return writeEvents(ctx, tx, w.events)
+	})
+	switch {
+	case err == nil:
+		w.recovered()
+		w.forget()
+	case isTransient(err):
+		clear(w.series) // what was looked up may have been rolled back
+		w.failed(err)
+	default: // these rows would fail for ever
+		clear(w.series)
+		w.failed(err)
+		w.s.dropped(len(w.samples), len(w.events))
+		w.forget()
+	}
+	return err
+}
+
+// forget empties the pending rows, and gives large leftovers of a bad time back.
+func (w *writer) forget() {
+	const keep = 1024
+	clear(w.samples)
+	clear(w.events)
+	clear(w.spans)
+	w.samples, w.events, w.spans = w.samples[:0], w.events[:0], w.spans[:0]
+	if cap(w.samples) > keep {
+		w.samples = nil
+	}
+	if cap(w.events) > keep {
+		w.events = nil
+	}
+}
+
+func (w *writer) note() {
+	w.s.mu.Lock()
+	w.s.health.Pending = len(w.samples) + len(w.events)
+	w.s.mu.Unlock()
+}
+
+func (w *writer) failed(err error) {
+	if w.wait == 0 {
+		w.s.opt.Log.Error("history database cannot be written; keeping what is new in memory and trying again",
+			"path", w.s.path, "err", err)
+	}
+	w.wait = min(max(2*w.wait, firstRetry), lastRetry)
+	w.retry.Reset(w.wait)
+	w.s.countError(err)
+	if isDamage(err) {
+		w.s.markSuspect()
+	}
+}
+
+// recovered notes a write that succeeded.
+func (w *writer) recovered() {
+	w.wait = 0
+	w.retry.Stop()
+	w.s.mu.Lock()
+	was := w.s.health.Failing
+	w.s.health.Failing = false
+	w.s.mu.Unlock()
+	if was {
+		w.s.opt.Log.Info("history database is written again", "path", w.s.path)
+	}
+}
+
+func (s *Store) countError(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.health.WriteErrors++
+	s.health.Failing = true
+	s.health.LastError = err.Error()
+	s.health.LastErrorUS = nowUS()
+}
+
+// markSuspect asks the next Open for a full check.
+func (s *Store) markSuspect() {
+	if s.path == "" {
+		return
+	}
+	if err := os.WriteFile(s.path+suspectSuffix, nil, 0o600); err != nil {
+		s.opt.Log.Warn("history database is damaged and cannot be marked for a check", "path", s.path, "err", err)
+	}
+}
+
+// serve runs an op, with synchronous=FULL: its commit, and all before it, are synced to disk.
+func (w *writer) serve(o *op) error {
+	if err := o.ctx.Err(); err != nil {
+		return err
+	}
+	if o.do == nil {
+		return w.flush(true)
+	}
+	ctx := context.WithoutCancel(o.ctx) // a cancelled commit would leave in doubt whether it happened
+	if _, err := w.s.w.ExecContext(ctx, "PRAGMA synchronous = FULL"); err != nil {
+		return openError(w.s.path, err)
+	}
+	err := w.inTx(ctx, o.do)
+	if _, e := w.s.w.ExecContext(ctx, "PRAGMA synchronous = NORMAL"); e != nil {
+		w.s.opt.Log.Warn("history database: every commit is synced from now on", "err", e) // slower, still right
+	}
+	switch {
+	case err == nil:
+		w.recovered()
+		w.flush(true) // its own failure is counted there, and is not the op's
+	case isTransient(err):
+		w.s.countError(err)
+		if isDamage(err) {
+			w.s.markSuspect()
+		}
+		return openError(w.s.path, err)
+	}
+	return err
+}
+
+func (w *writer) inTx(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
+	tx, err := w.s.w.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := do(ctx, tx); err != nil {
+		tx.Rollback() // its error would only repeat the fault
+		return err
+	}
+	return tx.Commit()
+}
