@@ -6,6 +6,7 @@ ignore ./frontend/node_modules
 
 require (
 	github.com/andybalholm/brotli v1.2.2 // indirect
+	github.com/fsnotify/fsnotify v1.10.1 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/mattn/go-sqlite3 v1.14.52 // indirect
 	github.com/valyala/bytebufferpool v1.0.0 // indirect

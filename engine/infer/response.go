@@ -105,6 +105,7 @@ func (r *Request) finish(resp *Response) {
 	if r.observer != nil {
 		r.observer.Finished(r, resp)
 	}
+	r.Batch = nil // it may be reused before the request is
 }
 
 // Fail answers with an error as the final response. It does nothing if the request has its final response already.

@@ -1,0 +1,234 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+
+	"nereid/engine/backend"
+	"nereid/engine/infer"
+	"nereid/engine/sched"
+	"nereid/engine/stats"
+	"nereid/engine/status"
+)
+
+// Options say what a Set runs.
+type Options struct {
+	Model      backend.Model
+	Batcher    sched.Batcher
+	Stats      *stats.Version
+	Log        *slog.Logger
+	Decoupled  bool
+	Placements []backend.Placement
+	// Warmup, if not nil, is called on each instance before it takes requests.
+	Warmup func(ctx context.Context, name string, inst backend.Instance) error
+}
+
+// Set is a model version's instances.
+type Set struct {
+	o    Options
+	wg   sync.WaitGroup
+	mu   sync.Mutex
+	runs []*run // guarded by mu
+	next sched.InstanceID
+}
+
+// run is one instance and its goroutine.
+type run struct {
+	place  backend.Placement
+	inst   backend.Instance
+	id     sched.InstanceID
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// Start makes and warms all instances, one after the other, then lets them take requests. On an error, or when ctx
+// ends, what was made is closed again.
+func Start(ctx context.Context, o Options) (*Set, error) {
+	s := &Set{o: o}
+	var made []*run
+	for _, p := range o.Placements {
+		r, err := s.make(ctx, p)
+		if err != nil {
+			for _, r := range made {
+				err = errors.Join(err, r.inst.Close())
+			}
+			return nil, err
+		}
+		made = append(made, r)
+	}
+	s.begin(made)
+	return s, nil
+}
+
+func (s *Set) make(ctx context.Context, p backend.Placement) (*run, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	inst, err := s.o.Model.NewInstance(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if s.o.Warmup != nil {
+		if err := s.o.Warmup(ctx, p.Name, inst); err != nil {
+			return nil, errors.Join(err, inst.Close())
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next++
+	return &run{place: p, inst: inst, id: s.next - 1, done: make(chan struct{})}, nil
+}
+
+func (s *Set) begin(made []*run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range made {
+		ctx, cancel := context.WithCancel(context.Background())
+		r.cancel = cancel
+		s.runs = append(s.runs, r)
+		s.wg.Add(1)
+		go func() {
+			defer s.wg.Done()
+			defer close(r.done)
+			s.loop(ctx, r)
+		}()
+	}
+}
+
+// Count returns the number of instances.
+func (s *Set) Count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.runs)
+}
+
+// Resize brings the set to new placements while it serves: it adds what is missing, by name, and removes what is too
+// many, each after its present batch. New instances are warmed first; on an error nothing changes.
+func (s *Set) Resize(ctx context.Context, places []backend.Placement) error {
+	want := map[string]bool{}
+	var made, gone []*run
+	have := map[string]bool{}
+	s.mu.Lock()
+	for _, r := range s.runs {
+		have[r.place.Name] = true
+	}
+	s.mu.Unlock()
+	for _, p := range places {
+		want[p.Name] = true
+		if have[p.Name] {
+			continue
+		}
+		r, err := s.make(ctx, p)
+		if err != nil {
+			for _, r := range made {
+				err = errors.Join(err, r.inst.Close())
+			}
+			return err
+		}
+		made = append(made, r)
+	}
+	s.begin(made)
+	s.mu.Lock()
+	kept := s.runs[:0:0]
+	for _, r := range s.runs {
+		if want[r.place.Name] {
+			kept = append(kept, r)
+		} else {
+			gone = append(gone, r)
+		}
+	}
+	s.runs = kept
+	s.mu.Unlock()
+	for _, r := range gone {
+		r.cancel()
+		<-r.done
+	}
+	return nil
+}
+
+// Close waits until the scheduler, which the caller has closed, is empty and every instance is closed. If ctx ends
+// first, running executions are told to stop and Close waits for them still.
+func (s *Set) Close(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		s.wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		s.mu.Lock()
+		for _, r := range s.runs {
+			r.cancel()
+		}
+		s.mu.Unlock()
+		<-done
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.runs {
+		r.cancel() // frees the contexts
+	}
+}
+
+// loop is the life of one instance.
+func (s *Set) loop(ctx context.Context, r *run) {
+	for {
+		b, err := s.o.Batcher.Next(ctx, r.id, nil)
+		if err != nil {
+			break // closed and empty, or told to go
+		}
+		s.execute(ctx, r.inst, b)
+	}
+	if err := r.inst.Close(); err != nil {
+		s.o.Log.Error("closing a model instance failed", "instance", r.place.Name, "err", err)
+	}
+}
+
+func (s *Set) execute(ctx context.Context, inst backend.Instance, b *infer.Batch) {
+	s.o.Stats.Left(len(b.Requests))
+	b.Started = infer.Now()
+	for _, r := range b.Requests {
+		r.Batch = b
+	}
+	err := Execute(ctx, inst, b)
+	b.Ended = infer.Now()
+	if b.Output == 0 {
+		b.Output = b.Ended
+	}
+	reuse := true
+	for _, r := range b.Requests {
+		if r.Answered() {
+			continue
+		}
+		switch {
+		case err != nil:
+			r.Fail(err)
+		case s.o.Decoupled:
+			reuse = false // its responses may come later and read the batch
+		default:
+			r.Fail(status.Errorf(status.Internal, "backend did not answer a request for model '%s'", r.ModelName))
+		}
+	}
+	s.o.Stats.Executed(b)
+	for _, r := range b.Requests {
+		r.Release()
+	}
+	if reuse {
+		b.Recycle()
+	}
+}
+
+// Execute calls inst.Execute and turns a panic of a Go backend into an error, so that only its batch fails.
+func Execute(ctx context.Context, inst backend.Instance, b *infer.Batch) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = status.Errorf(status.Internal, "backend panicked: %v", fmt.Sprint(p)+"\n"+string(debug.Stack()))
+		}
+	}()
+	return inst.Execute(ctx, b)
+}

@@ -1,0 +1,252 @@
+package model
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"nereid/engine/backend"
+	"nereid/engine/infer"
+	"nereid/engine/inferencepb"
+	"nereid/engine/instance"
+	"nereid/engine/sched"
+	"nereid/engine/stats"
+)
+
+// Spec says which version to serve and with what.
+type Spec struct {
+	Name    string
+	Version int64
+	// Config is normalised, complete and valid. It must not change any more.
+	Config        *inferencepb.ModelConfig
+	ModelFolder   string
+	VersionFolder string
+	Backend       backend.Backend
+	Host          backend.Host
+	Stats         *stats.Version
+	Log           *slog.Logger
+}
+
+// Model serves one version of a model.
+type Model struct {
+	name        string
+	version     int64
+	versionText string
+	decoupled   bool
+	signature   signature
+	labels      map[string][]string
+	stats       *stats.Version
+	loaded      backend.Model
+	batcher     sched.Batcher
+	set         *instance.Set
+	defCount    int
+	loadTime    time.Duration
+
+	mu  sync.Mutex
+	cfg *inferencepb.ModelConfig // guarded by mu; replaced by Resize
+
+	// inflight counts admitted requests without a final response; the top bit says that no more are admitted.
+	inflight atomic.Int64
+	drained  chan struct{} // closed once when closing and inflight is 0
+	once     sync.Once
+}
+
+const closing = int64(1) << 62
+
+var _ infer.Served = (*Model)(nil)
+
+// Load loads the files, makes the instances and warms them. The model takes requests from then on. Errors: the
+// backend's, InvalidArg for instance groups and warmup samples that cannot be.
+func Load(ctx context.Context, s Spec) (*Model, error) {
+	start := time.Now()
+	labels, err := readLabels(s.ModelFolder, s.Config)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{
+		name: s.Name, version: s.Version, versionText: strconv.FormatInt(s.Version, 10),
+		decoupled: s.Config.GetModelTransactionPolicy().GetDecoupled(),
+		signature: newSignature(s.Config), labels: labels, stats: s.Stats, cfg: s.Config,
+		defCount: 1, drained: make(chan struct{}),
+	}
+	if a, ok := s.Backend.(backend.Attributes); ok {
+		m.defCount = a.DefaultInstanceCount()
+	}
+	places, err := instance.Placements(s.Config, m.defCount)
+	if err != nil {
+		return nil, err
+	}
+	samples, err := warmupSamples(s.ModelFolder, s.Config)
+	if err != nil {
+		return nil, err
+	}
+	m.loaded, err = s.Backend.Load(ctx, backend.Spec{
+		ModelName: s.Name, Version: s.Version, Config: s.Config, ModelFolder: s.ModelFolder,
+		VersionFolder: s.VersionFolder, Host: s.Host, Log: s.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.batcher = newBatcher(s.Config)
+	m.set, err = instance.Start(ctx, instance.Options{
+		Model: m.loaded, Batcher: m.batcher, Stats: s.Stats, Log: s.Log, Decoupled: m.decoupled, Placements: places,
+		Warmup: func(ctx context.Context, name string, inst backend.Instance) error {
+			return warm(ctx, m, samples, inst)
+		},
+	})
+	if err != nil {
+		if cerr := m.loaded.Close(); cerr != nil {
+			s.Log.Error("closing a model that failed to start", "model", s.Name, "version", s.Version, "err", cerr)
+		}
+		return nil, err
+	}
+	m.loadTime = time.Since(start)
+	return m, nil
+}
+
+func newBatcher(cfg *inferencepb.ModelConfig) sched.Batcher {
+	p := sched.Policy{MaxBatchSize: 1}
+	if db := cfg.GetDynamicBatching(); db != nil && cfg.GetMaxBatchSize() > 1 {
+		p.MaxBatchSize = int(cfg.GetMaxBatchSize())
+		p.MaxQueueDelay = time.Duration(db.GetMaxQueueDelayMicroseconds()) * time.Microsecond
+		for _, n := range db.GetPreferredBatchSize() {
+			p.Preferred = append(p.Preferred, int(n))
+		}
+		for _, in := range cfg.GetInput() {
+			if in.GetOptional() {
+				p.CompareShapes = true
+			}
+			for _, d := range in.GetDims() {
+				p.CompareShapes = p.CompareShapes || d < 0
+			}
+		}
+	}
+	return sched.NewDynamic(p)
+}
+
+// Name returns the model's name.
+func (m *Model) Name() string { return m.name }
+
+// Version returns the version's number.
+func (m *Model) Version() int64 { return m.version }
+
+// VersionText returns the version's number in decimal.
+func (m *Model) VersionText() string { return m.versionText }
+
+// Decoupled reports whether a request may have any number of responses.
+func (m *Model) Decoupled() bool { return m.decoupled }
+
+// Labels returns the class labels of an output.
+func (m *Model) Labels(output string) []string { return m.labels[output] }
+
+// Config returns the configuration that is served. The caller must not change it.
+func (m *Model) Config() *inferencepb.ModelConfig {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.cfg
+}
+
+// Instances returns the number of instances.
+func (m *Model) Instances() int { return m.set.Count() }
+
+// LoadTime returns how long Load took.
+func (m *Model) LoadTime() time.Duration { return m.loadTime }
+
+// MemoryBytes returns what the backend says the model takes, -1 if it does not know.
+func (m *Model) MemoryBytes() int64 {
+	if r, ok := m.loaded.(backend.MemoryReporter); ok {
+		return r.MemoryBytes()
+	}
+	return -1
+}
+
+// Acquire reserves a place for one request; false: the model is closing, look it up again. Infer uses the place up.
+func (m *Model) Acquire() bool {
+	if m.inflight.Add(1) >= closing {
+		m.letGo()
+		return false
+	}
+	return true
+}
+
+func (m *Model) letGo() {
+	if m.inflight.Add(-1) == closing {
+		m.once.Do(func() { close(m.drained) })
+	}
+}
+
+// Infer checks r and queues it. The caller has called Acquire. On an error there will be no response.
+func (m *Model) Infer(r *infer.Request) error {
+	if r.Times.Arrived == 0 {
+		r.Times.Arrived = infer.Now()
+	}
+	if err := m.signature.check(r); err != nil {
+		m.letGo()
+		return err
+	}
+	r.Served = m
+	r.Observe(m)
+	m.stats.Admitted()
+	if err := m.batcher.Enqueue(r); err != nil {
+		m.stats.Left(1)
+		m.letGo()
+		return err
+	}
+	return nil
+}
+
+// Finished counts a request at its final response; see infer.Observer.
+func (m *Model) Finished(r *infer.Request, resp *infer.Response) {
+	executed := r.Batch != nil
+	if !executed {
+		m.stats.Left(1)
+	}
+	m.signature.reshapeOutputs(r, resp)
+	reason := stats.Other
+	if resp.Err != nil {
+		reason = stats.ReasonOf(resp.Err, executed)
+	}
+	m.stats.Finished(r, resp, reason)
+	m.letGo()
+}
+
+// Resize applies a configuration that differs only in its instance groups, while the model serves.
+func (m *Model) Resize(ctx context.Context, cfg *inferencepb.ModelConfig) error {
+	places, err := instance.Placements(cfg, m.defCount)
+	if err != nil {
+		return err
+	}
+	if err := m.set.Resize(ctx, places); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	m.cfg = cfg
+	m.mu.Unlock()
+	return nil
+}
+
+// Close refuses new requests, waits until those admitted have their final response or ctx ends, then closes the
+// instances and the loaded files. It is called once.
+func (m *Model) Close(ctx context.Context) error {
+	if m.inflight.Add(closing) == closing {
+		m.once.Do(func() { close(m.drained) })
+	}
+	select {
+	case <-m.drained:
+	case <-ctx.Done():
+	}
+	m.batcher.Close()
+	m.set.Close(ctx)
+	return m.loaded.Close()
+}
+
+// Idle reports whether no request is inside.
+func (m *Model) Idle() bool { return m.inflight.Load()&^closing == 0 }
+
+func folderOf(modelFolder, name string) string {
+	return filepath.Join(modelFolder, filepath.FromSlash(name))
+}

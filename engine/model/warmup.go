@@ -1,0 +1,156 @@
+package model
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+
+	"nereid/engine/backend"
+	"nereid/engine/infer"
+	"nereid/engine/inferencepb"
+	"nereid/engine/instance"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+// sample is one model_warmup entry, ready to be run.
+type sample struct {
+	name   string
+	rows   int
+	count  int
+	inputs []tensor.Tensor // of one row each; nil Data: not for a batch of several
+}
+
+// warmupSamples makes the inputs of the model_warmup entries: zeros, random numbers or the content of a file in the
+// model's warmup folder (raw bytes; for TYPE_STRING length-prefixed elements). InvalidArg says what does not fit.
+func warmupSamples(folder string, cfg *inferencepb.ModelConfig) ([]sample, error) {
+	var all []sample
+	for _, w := range cfg.GetModelWarmup() {
+		s := sample{name: w.GetName(), rows: int(max(w.GetBatchSize(), 1)), count: int(max(w.GetCount(), 1))}
+		for name, in := range w.GetInputs() {
+			t, err := warmupInput(folder, cfg, w.GetName(), name, in, s.rows)
+			if err != nil {
+				return nil, err
+			}
+			s.inputs = append(s.inputs, t)
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+func warmupInput(folder string, cfg *inferencepb.ModelConfig, sampleName, name string, in *inferencepb.ModelWarmup_Input, rows int) (tensor.Tensor, error) {
+	fail := func(format string, args ...any) (tensor.Tensor, error) {
+		return tensor.Tensor{}, status.Errorf(status.InvalidArg, "model '%s', model_warmup '%s', input '%s': "+format,
+			append([]any{cfg.GetName(), sampleName, name}, args...)...)
+	}
+	dt := tensor.DataType(in.GetDataType())
+	n, err := tensor.Elements(in.GetDims())
+	if err != nil {
+		return fail("%w", err)
+	}
+	var row []byte
+	switch src := in.GetInputDataType().(type) {
+	case *inferencepb.ModelWarmup_Input_ZeroData:
+		row = make([]byte, n*int64(max(dt.Size(), 4))) // BYTES: empty strings, each of a 4-byte length
+	case *inferencepb.ModelWarmup_Input_RandomData:
+		row = make([]byte, n*int64(max(dt.Size(), 4)))
+		if dt != tensor.Bytes {
+			randomFill(dt, row)
+		}
+	case *inferencepb.ModelWarmup_Input_InputDataFile:
+		if !filepath.IsLocal(src.InputDataFile) {
+			return fail("input_data_file %q must be inside the model's warmup folder", src.InputDataFile)
+		}
+		if row, err = os.ReadFile(folderOf(folder, "warmup/"+src.InputDataFile)); err != nil {
+			return fail("cannot read input_data_file: %w", err)
+		}
+		if dt == tensor.Bytes {
+			err = tensor.CheckBytes(row, n)
+		} else if want := n * int64(dt.Size()); int64(len(row)) != want {
+			err = status.Errorf(status.InvalidArg, "input_data_file has %d bytes, its dims and data_type need %d", len(row), want)
+		}
+		if err != nil {
+			return fail("%w", err)
+		}
+	default:
+		return fail("says no data; set zero_data: true, random_data: true or input_data_file")
+	}
+	shape := in.GetDims()
+	data := row
+	if cfg.GetMaxBatchSize() > 0 {
+		shape = append([]int64{int64(rows)}, shape...)
+		data = make([]byte, 0, rows*len(row))
+		for range rows {
+			data = append(data, row...)
+		}
+	}
+	return tensor.Tensor{Name: name, DataType: dt, Shape: append([]int64(nil), shape...), Data: data}, nil
+}
+
+// randomFill writes random elements that every type can take: small floats, any bits for integers, 0 or 1 for BOOL.
+func randomFill(dt tensor.DataType, b []byte) {
+	for i := range b {
+		b[i] = byte(rand.Uint32())
+	}
+	size := dt.Size()
+	switch dt {
+	case tensor.Bool:
+		for i := range b {
+			b[i] &= 1
+		}
+	case tensor.FP16, tensor.FP32, tensor.FP64, tensor.BF16:
+		for i := size - 1; i < len(b); i += size {
+			b[i] = 0x3c // sign 0, an exponent below that of 2: between 0 and 2 in all four types
+		}
+	}
+}
+
+// warm runs every sample on a new instance. The statistics do not see it.
+func warm(ctx context.Context, m *Model, samples []sample, inst backend.Instance) error {
+	for _, s := range samples {
+		for range s.count {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := runSample(ctx, m, s, inst); err != nil {
+				return status.Errorf(status.CodeOf(err), "model_warmup '%s' failed: %w", s.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func runSample(ctx context.Context, m *Model, s sample, inst backend.Instance) error {
+	r := infer.New()
+	defer r.Release()
+	r.ModelName, r.Served = m.name, m
+	r.Inputs = append(r.Inputs, s.inputs...)
+	if err := m.signature.check(r); err != nil {
+		return err
+	}
+	b := infer.NewBatch()
+	b.Requests, b.Rows, b.Started = append(b.Requests, r), r.BatchSize, infer.Now()
+	r.Batch = b
+	r.Retain()
+	defer r.Release()
+	if err := instance.Execute(ctx, inst, b); err != nil {
+		return err
+	}
+	if !r.Answered() && !m.decoupled {
+		return status.New(status.Internal, "the backend did not answer")
+	}
+	for {
+		resp, err := r.Next(ctx)
+		if err != nil {
+			return err
+		}
+		err = resp.Err
+		final := resp.Final
+		resp.Release()
+		if err != nil || final {
+			return err
+		}
+	}
+}

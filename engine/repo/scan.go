@@ -1,0 +1,253 @@
+package repo
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"nereid/engine/status"
+)
+
+// ConfigName is the file name of a model's configuration.
+const ConfigName = "config.pbtxt"
+
+// Print is a fingerprint of files: of their names, sizes, modification times, inodes and kinds. Equal prints mean
+// "not changed"; 0 stands for nothing there.
+type Print uint64
+
+// Model is what a scan found in one model folder.
+type Model struct {
+	Name   string
+	Root   string // the repository
+	Folder string
+	// Config is the path of the configuration file, "" if there is none.
+	Config string
+	// Shared is the print of everything in the folder that is not in a version: configuration, labels, warmup data.
+	Shared Print
+	// Versions holds the print of every version folder, also of those that a version policy leaves out.
+	Versions map[int64]Print
+	// Err says why the folder could not be read. The rest is then incomplete.
+	Err error
+}
+
+// Numbers returns the version numbers, ascending.
+func (m *Model) Numbers() []int64 {
+	all := make([]int64, 0, len(m.Versions))
+	for v := range m.Versions {
+		all = append(all, v)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Equal reports whether nothing changed between two scans of the same folder.
+func (m *Model) Equal(o *Model) bool {
+	if m.Folder != o.Folder || m.Config != o.Config || m.Shared != o.Shared || len(m.Versions) != len(o.Versions) ||
+		(m.Err == nil) != (o.Err == nil) {
+		return false
+	}
+	for v, p := range m.Versions {
+		if q, ok := o.Versions[v]; !ok || p != q {
+			return false
+		}
+	}
+	return true
+}
+
+// Options say where and how to look.
+type Options struct {
+	Roots []string
+	// ConfigName picks configs/<ConfigName>.pbtxt over config.pbtxt where it exists (--model-config-name).
+	ConfigName string
+}
+
+// Scan lists the models of all repositories by name. A repository that cannot be read is an error for the whole scan:
+// the caller keeps what it had. A model folder that cannot be read is in the result with its error. A name that
+// occurs in two repositories is in the result with an error too, as Triton serves neither.
+func Scan(o Options) (map[string]*Model, error) {
+	models := map[string]*Model{}
+	for _, root := range o.Roots {
+		entries, err := os.ReadDir(root)
+		if err != nil {
+			return nil, status.Errorf(status.Internal, "failed to read model repository %s: %w", root, err)
+		}
+		for _, e := range entries {
+			name := e.Name()
+			if Ignored(name) || !isFolder(root, e) {
+				continue
+			}
+			m := ScanModel(root, name, o.ConfigName)
+			if other := models[name]; other != nil {
+				other.Err = status.Errorf(status.InvalidArg, "model '%s' is in two repositories, %s and %s: its name must be "+
+					"unique across all model repositories; rename or remove one", name, other.Root, root)
+				continue
+			}
+			models[name] = m
+		}
+	}
+	return models, nil
+}
+
+func isFolder(parent string, e fs.DirEntry) bool {
+	if e.Type()&fs.ModeSymlink == 0 {
+		return e.IsDir()
+	}
+	info, err := os.Stat(filepath.Join(parent, e.Name()))
+	return err == nil && info.IsDir()
+}
+
+// Ignored reports whether a file name belongs to an editor, a copy under way or a version control system.
+func Ignored(name string) bool {
+	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") {
+		return true
+	}
+	switch filepath.Ext(name) {
+	case ".swp", ".swx", ".tmp", ".part", ".crdownload":
+		return true
+	}
+	return false
+}
+
+// CheckName returns InvalidArg for a model name that is no plain folder name: empty, with a separator, a NUL or a
+// control character, "." or "..", hidden, or longer than file systems take.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return status.New(status.InvalidArg, "model name must not be empty")
+	case len(name) > 255:
+		return status.Errorf(status.InvalidArg, "model name of %d bytes is too long: 255 are allowed", len(name))
+	case strings.HasPrefix(name, "."), strings.ContainsAny(name, "/\\\x00"), strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return status.Errorf(status.InvalidArg, "model name %q must be a plain folder name: no path separators, no control characters, no leading dot", name)
+	}
+	return nil
+}
+
+// ParseVersion returns the number of a version folder's name; ok is false if it is none.
+func ParseVersion(name string) (n int64, ok bool) {
+	if name == "" || name[0] < '1' || name[0] > '9' {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(name, 10, 64)
+	return n, err == nil
+}
+
+// ScanModel looks at one model folder.
+func ScanModel(root, name, configName string) *Model {
+	m := &Model{Name: name, Root: root, Folder: filepath.Join(root, name), Versions: map[int64]Print{}}
+	entries, err := os.ReadDir(m.Folder)
+	if err != nil {
+		m.Err = status.Errorf(status.Internal, "failed to read model folder: %w", err)
+		return m
+	}
+	p := newPrinter()
+	for _, e := range entries {
+		path := filepath.Join(m.Folder, e.Name())
+		if Ignored(e.Name()) {
+			continue
+		}
+		if v, ok := ParseVersion(e.Name()); ok && isFolder(m.Folder, e) {
+			vp := newPrinter()
+			if err := vp.tree(path, 0); err != nil {
+				m.Err = errors.Join(m.Err, err)
+				continue
+			}
+			m.Versions[v] = vp.sum()
+			continue
+		}
+		if err := p.tree(path, 0); err != nil {
+			m.Err = errors.Join(m.Err, err)
+		}
+	}
+	m.Shared = p.sum()
+	m.Config = findConfig(m.Folder, configName)
+	return m
+}
+
+func findConfig(folder, configName string) string {
+	paths := []string{filepath.Join(folder, ConfigName)}
+	if configName != "" {
+		paths = append([]string{filepath.Join(folder, "configs", configName+".pbtxt")}, paths...)
+	}
+	for _, p := range paths {
+		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
+			return p
+		}
+	}
+	return ""
+}
+
+// maxDepth bounds the folders below a model, so that a link loop ends.
+const maxDepth = 16
+
+// printer hashes what the file system says of files. FNV of a few dozen bytes a file: no file is opened.
+type printer struct {
+	h interface {
+		Write([]byte) (int, error)
+		Sum64() uint64
+	}
+	buf []byte
+}
+
+func newPrinter() *printer { return &printer{h: fnv.New64a()} }
+
+func (p *printer) sum() Print {
+	s := p.h.Sum64()
+	if s == 0 {
+		s = 1
+	}
+	return Print(s)
+}
+
+func (p *printer) tree(path string, depth int) error {
+	if depth > maxDepth {
+		return status.Errorf(status.InvalidArg, "folders under %s are nested more than %d deep (or a link leads back)", path, maxDepth)
+	}
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if l, lerr := os.Lstat(path); lerr == nil { // a dangling link counts as what it is
+			p.file(path, l)
+		}
+		return nil // gone between listing and looking
+	}
+	if err != nil {
+		return status.Errorf(status.Internal, "failed to stat: %w", err)
+	}
+	p.file(path, info)
+	if !info.IsDir() {
+		return nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return status.Errorf(status.Internal, "failed to read folder: %w", err)
+	}
+	for _, e := range entries {
+		if !Ignored(e.Name()) {
+			if err := p.tree(filepath.Join(path, e.Name()), depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *printer) file(path string, info fs.FileInfo) {
+	p.buf = append(p.buf[:0], path...)
+	inode := uint64(0)
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		inode = st.Ino
+	}
+	if info.IsDir() {
+		// A folder's own time changes with files that do not count; its entries are hashed themselves.
+		p.buf = fmt.Appendf(p.buf, "\x00dir\x00")
+	} else {
+		p.buf = fmt.Appendf(p.buf, "\x00%v\x00%d\x00%d\x00%d\x00", info.Mode().Type(), info.Size(), info.ModTime().UnixNano(), inode)
+	}
+	_, _ = p.h.Write(p.buf) // a hash never fails
+}

@@ -1,0 +1,91 @@
+package repo
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// Watch sends on the returned channel (capacity 1) when something in the repositories may have changed: promptly where
+// the file system tells, and every poll interval in any case, since network mounts do not tell. It ends with ctx,
+// and closes the channel then. poll must be positive.
+func Watch(ctx context.Context, roots []string, poll time.Duration, log *slog.Logger) <-chan struct{} {
+	out := make(chan struct{}, 1)
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		log.Warn("cannot watch the model repositories; changes are found by polling only", "err", err)
+	}
+	go func() {
+		defer close(out)
+		watch(ctx, w, roots, poll, out)
+	}()
+	return out
+}
+
+func watch(ctx context.Context, w *fsnotify.Watcher, roots []string, poll time.Duration, out chan<- struct{}) {
+	tick := time.NewTicker(poll)
+	defer tick.Stop()
+	var events chan fsnotify.Event
+	var errs chan error
+	if w != nil {
+		defer w.Close() //nolint:errcheck // nothing to do about it
+		events, errs = w.Events, w.Errors
+		for _, root := range roots {
+			addTree(w, root, 0)
+		}
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case e, ok := <-events:
+			if !ok {
+				events = nil
+				continue
+			}
+			if e.Has(fsnotify.Create) {
+				addTree(w, e.Name, 1)
+			}
+			if e.Op == fsnotify.Chmod || Ignored(filepath.Base(e.Name)) {
+				continue
+			}
+		case _, ok := <-errs: // an overflow, say: look at everything
+			if !ok {
+				errs = nil
+				continue
+			}
+		}
+		select {
+		case out <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// addTree watches a folder and those below it. What cannot be watched is left to the poll.
+func addTree(w *fsnotify.Watcher, path string, depth int) {
+	if depth > maxDepth {
+		return
+	}
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() || w.Add(path) != nil {
+		return
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if e.IsDir() || e.Type()&fs.ModeSymlink != 0 {
+			if !Ignored(e.Name()) {
+				addTree(w, filepath.Join(path, e.Name()), depth+1)
+			}
+		}
+	}
+}
