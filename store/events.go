@@ -10,7 +10,7 @@ import (
 
 // Event is something that happened once: a load, a reload, an import. The kinds are the caller's.
 type Event struct {
-	ID      int64 // given by the store, in the order of storing
+	ID      int64 // given by the store, rising
 	TimeUS  int64 // 0: now
 	Kind    string
 	Model   string // "" when it is about no model
@@ -19,21 +19,22 @@ type Event struct {
 	Detail  json.RawMessage
 }
 
-// RecordEvent queues an event to be stored and returns at once. It answers false when it was dropped: the queue is
-// full or the store closed.
-func (s *Store) RecordEvent(e Event) bool {
+// RecordEvent queues an event to be stored and returns at once, with its ID and time. It answers false when it was
+// dropped: the queue is full or the store closed.
+func (s *Store) RecordEvent(e Event) (Event, bool) {
 	if e.TimeUS == 0 {
 		e.TimeUS = nowUS()
 	}
+	e.ID = s.eventID.Add(1)
 	if !s.closed() {
 		select {
 		case s.events <- e:
-			return true
+			return e, true
 		default:
 		}
 	}
 	s.dropped(0, 1)
-	return false
+	return e, false
 }
 
 func writeEvents(ctx context.Context, tx *sql.Tx, events []Event) error {
@@ -41,7 +42,7 @@ func writeEvents(ctx context.Context, tx *sql.Tx, events []Event) error {
 		return nil
 	}
 	st, err := tx.PrepareContext(ctx,
-		`INSERT INTO event (time_us, kind, model, version, reason, detail) VALUES (?, ?, ?, ?, ?, ?)`)
+		`INSERT INTO event (id, time_us, kind, model, version, reason, detail) VALUES (?, ?, ?, ?, ?, ?, ?)`)
 	if err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func writeEvents(ctx context.Context, tx *sql.Tx, events []Event) error {
 		if len(e.Detail) > 0 {
 			detail = string(e.Detail)
 		}
-		if _, err := st.ExecContext(ctx, e.TimeUS, e.Kind, e.Model, e.Version, e.Reason, detail); err != nil {
+		if _, err := st.ExecContext(ctx, e.ID, e.TimeUS, e.Kind, e.Model, e.Version, e.Reason, detail); err != nil {
 			return err
 		}
 	}

@@ -89,7 +89,7 @@ func Open(ctx context.Context, dir string, o Options) (*Store, error) {
 		w.Close()
 		return nil, openError(path, err)
 	}
-	return start(path, w, openDB(dsn(path, readerParams), 4), o, warnings), nil
+	return start(ctx, path, w, openDB(dsn(path, readerParams), 4), o, warnings)
 }
 
 // OpenMemory opens a database that lasts as long as the process, for a server whose data folder cannot be used.
@@ -103,7 +103,8 @@ func OpenMemory(ctx context.Context, o Options) (*Store, error) {
 		db.Close()
 		return nil, openError("in memory", err)
 	}
-	return start("", db, db, o, []string{"history and settings are kept in memory only and end with this process"}), nil
+	warning := "history and settings are kept in memory only and end with this process"
+	return start(ctx, "", db, db, o, []string{warning})
 }
 
 // createPrivate makes an empty file that only its owner can read, if there is none. SQLite gives its other files the

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -73,6 +74,8 @@ type Store struct {
 	done    chan struct{} // closed by the writer when it ends
 	once    sync.Once
 
+	eventID atomic.Int64 // the last one given
+
 	mu     sync.Mutex // guards health
 	health Health
 }
@@ -95,7 +98,13 @@ type Health struct {
 	Bytes int64
 }
 
-func start(path string, w, r *sql.DB, o Options, warnings []string) *Store {
+func start(ctx context.Context, path string, w, r *sql.DB, o Options, warnings []string) (*Store, error) {
+	var lastEvent int64
+	if err := w.QueryRowContext(ctx, "SELECT coalesce(max(id), 0) FROM event").Scan(&lastEvent); err != nil {
+		r.Close()
+		w.Close()
+		return nil, openError(path, err)
+	}
 	o = o.withDefaults()
 	s := &Store{
 		path: path, opt: o, warnings: warnings, w: w, r: r,
@@ -106,11 +115,12 @@ func start(path string, w, r *sql.DB, o Options, warnings []string) *Store {
 		stop:    make(chan struct{}),
 		done:    make(chan struct{}),
 	}
+	s.eventID.Store(lastEvent)
 	for _, text := range warnings {
 		o.Log.Warn("history database", "warning", text)
 	}
 	go s.run()
-	return s
+	return s, nil
 }
 
 // Path is the file of the database, "" for one in memory.

@@ -312,8 +312,8 @@ func TestQueueDropsAndCounts(t *testing.T) {
 	s := &Store{opt: Options{QueueLength: 1}.withDefaults(), samples: make(chan []Sample, 1), events: make(chan Event, 1), stop: make(chan struct{})}
 	ok1 := s.RecordSamples([]Sample{{Model: "m"}})
 	ok2 := s.RecordSamples([]Sample{{Model: "m"}, {Model: "n"}}) // nobody reads: full, and it must not block
-	ev1 := s.RecordEvent(Event{Kind: "load"})
-	ev2 := s.RecordEvent(Event{Kind: "load"})
+	_, ev1 := s.RecordEvent(Event{Kind: "load"})
+	_, ev2 := s.RecordEvent(Event{Kind: "load"})
 	if h := s.Health(); !ok1 || ok2 || !ev1 || ev2 || h.DroppedSamples != 2 || h.DroppedEvents != 1 {
 		t.Errorf("answers %v %v %v %v, health %+v; want the second of each dropped and counted", ok1, ok2, ev1, ev2, h)
 	}

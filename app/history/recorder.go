@@ -1,0 +1,254 @@
+package history
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"nereid/engine/stats"
+	"nereid/store"
+)
+
+// Source is what a Recorder needs of the engine.
+type Source interface {
+	// Snapshots copies the counters of every loaded version, reusing dst's memory.
+	Snapshots(dst []stats.Snapshot) []stats.Snapshot
+}
+
+// Sink is what a Recorder needs of the store. None of its methods waits.
+type Sink interface {
+	RecordSamples([]store.Sample) bool
+	RecordSpans([]store.Span) bool
+	RecordEvent(store.Event) (store.Event, bool)
+}
+
+// Listener hears of everything that is recorded, on the goroutine that records it: it must not wait. A nil function
+// ignores its kind.
+type Listener struct {
+	Second func(Second) // shared with other listeners: not to be changed
+	Event  func(store.Event)
+}
+
+const (
+	// spanEvery is the time between two notes that a version is still loaded: a crash shortens its span by that much.
+	spanEvery = 15 * time.Second
+	// recentSeconds is how far Recent looks back.
+	recentSeconds = 60
+)
+
+// Recorder records a Source. Its methods are safe for concurrent use, but Run must not run twice.
+type Recorder struct {
+	sink Sink
+
+	prev, next []stats.Snapshot // of Run's goroutine only
+
+	mu        sync.Mutex // guards what follows; not held while listeners or the sink are called
+	source    Source
+	versions  map[key]*version
+	listeners map[int]Listener
+	nextID    int
+}
+
+type key struct {
+	model   string
+	version int64
+}
+
+// version is what is known of a loaded version.
+type version struct {
+	epoch  uint64
+	fromUS int64
+	toUS   int64
+	recent []store.Sample // seconds that were not idle, oldest first
+}
+
+// New makes a Recorder. src may be nil until SetSource.
+func New(src Source, sink Sink) *Recorder {
+	return &Recorder{source: src, sink: sink, versions: map[key]*version{}, listeners: map[int]Listener{}}
+}
+
+// SetSource gives the Recorder its source, when the engine is made after it (the engine's events go to the Recorder,
+// so one must be first).
+func (r *Recorder) SetSource(src Source) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.source = src
+}
+
+// Event records an event. It does not wait.
+func (r *Recorder) Event(e Event) {
+	row, _ := r.sink.RecordEvent(e.row()) // a drop is counted by the store
+	for _, l := range r.listening() {
+		if l.Event != nil {
+			l.Event(row)
+		}
+	}
+}
+
+// Listen adds a listener and answers the function that removes it. The last calls may still be running when that
+// returns.
+func (r *Recorder) Listen(l Listener) (remove func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id := r.nextID
+	r.nextID++
+	r.listeners[id] = l
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.listeners, id)
+	}
+}
+
+func (r *Recorder) listening() []Listener {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]Listener, 0, len(r.listeners))
+	for _, l := range r.listeners {
+		out = append(out, l)
+	}
+	return out
+}
+
+// Run records every second until ctx is done, then the rest of the last one. The caller closes the store after it.
+func (r *Recorder) Run(ctx context.Context) error {
+	timer := time.NewTimer(untilNextSecond(time.Now()))
+	defer timer.Stop()
+	lastSpans := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			r.recordSpans(r.tick(time.Now().Truncate(time.Second)))
+			return nil
+		case <-timer.C:
+		}
+		now := time.Now()
+		gone := r.tick(now.Truncate(time.Second).Add(-time.Second)) // the second that is just over
+		if now.Sub(lastSpans) >= spanEvery {
+			r.recordSpans(gone)
+			lastSpans = now
+		} else if len(gone) > 0 {
+			r.sink.RecordSpans(gone)
+		}
+		timer.Reset(untilNextSecond(now))
+	}
+}
+
+func untilNextSecond(now time.Time) time.Duration {
+	return time.Second - time.Duration(now.Nanosecond()) + time.Millisecond
+}
+
+// tick records what happened since the last tick as the second that begins at start, and answers the spans that ended:
+// those of versions that went away.
+func (r *Recorder) tick(start time.Time) (gone []store.Span) {
+	r.mu.Lock()
+	src := r.source
+	r.mu.Unlock()
+	if src == nil {
+		return nil
+	}
+	startUS := start.UnixMicro()
+	r.prev, r.next = r.next, src.Snapshots(r.prev)
+	sec := Second{StartUS: startUS, Samples: make([]store.Sample, 0, len(r.next))}
+	var busy []store.Sample
+	for i := range r.next {
+		next := &r.next[i]
+		j, found := slices.BinarySearchFunc(r.prev, next, compare)
+		var prev *stats.Snapshot
+		if found {
+			prev = &r.prev[j]
+		}
+		d := difference(prev, next, startUS)
+		sec.Samples = append(sec.Samples, d)
+		if !idle(&d) {
+			busy = append(busy, d)
+		}
+	}
+	r.mu.Lock()
+	gone = r.update(sec)
+	r.mu.Unlock()
+	r.sink.RecordSamples(busy)
+	for _, l := range r.listening() {
+		if l.Second != nil {
+			l.Second(sec)
+		}
+	}
+	return gone
+}
+
+func compare(s stats.Snapshot, t *stats.Snapshot) int {
+	if s.Model != t.Model {
+		if s.Model < t.Model {
+			return -1
+		}
+		return 1
+	}
+	return int(s.Version - t.Version)
+}
+
+// update notes a second in the recent past of its versions. r.mu is held.
+func (r *Recorder) update(sec Second) (gone []store.Span) {
+	const second = 1_000_000
+	seen := make(map[key]bool, len(sec.Samples))
+	for i := range sec.Samples {
+		p := &sec.Samples[i]
+		k := key{p.Model, p.Version}
+		seen[k] = true
+		v := r.versions[k]
+		if v != nil && v.epoch != r.next[i].Epoch { // unloaded and loaded again
+			gone = append(gone, v.span(k))
+			v = nil
+		}
+		if v == nil {
+			v = &version{epoch: r.next[i].Epoch, fromUS: sec.StartUS}
+			r.versions[k] = v
+		}
+		v.toUS = max(v.toUS, sec.StartUS+second)
+		if !idle(p) {
+			v.recent = append(v.recent, *p)
+		}
+		old := 0
+		for old < len(v.recent) && v.recent[old].StartUS <= sec.StartUS-recentSeconds*second {
+			old++
+		}
+		v.recent = slices.Delete(v.recent, 0, old)
+	}
+	for k, v := range r.versions {
+		if !seen[k] {
+			gone = append(gone, v.span(k))
+			delete(r.versions, k)
+		}
+	}
+	return gone
+}
+
+func (v *version) span(k key) store.Span {
+	return store.Span{Model: k.model, Version: k.version, FromUS: v.fromUS, ToUS: v.toUS}
+}
+
+// recordSpans stores how long each version has been loaded, and the spans more.
+func (r *Recorder) recordSpans(more []store.Span) { r.sink.RecordSpans(append(more, r.Loaded()...)) }
+
+// Loaded answers the spans of the versions that are loaded now, up to the last second.
+func (r *Recorder) Loaded() []store.Span {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]store.Span, 0, len(r.versions))
+	for k, v := range r.versions {
+		out = append(out, v.span(k))
+	}
+	return out
+}
+
+// Recent answers the last 60 seconds of a loaded version: the seconds in which it did something, oldest first, and the
+// start of the second after the last one that was recorded (0 when the version is not loaded).
+func (r *Recorder) Recent(model string, number int64) (seconds []store.Sample, endUS int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v := r.versions[key{model, number}]
+	if v == nil {
+		return nil, 0
+	}
+	return slices.Clone(v.recent), v.toUS
+}
