@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"nereid/build/bench/proc"
+	"nereid/engine/inferencepb"
+)
+
+func TestHistogramQuantiles(t *testing.T) {
+	var h histogram
+	for i := 1; i <= 1000; i++ {
+		h.add(time.Duration(i) * time.Microsecond)
+	}
+	for _, tt := range []struct {
+		q    float64
+		want time.Duration
+	}{{0.5, 500 * time.Microsecond}, {0.9, 900 * time.Microsecond}, {0.99, 990 * time.Microsecond}} {
+		got := h.quantile(tt.q)
+		if diff := (got - tt.want).Abs(); diff > tt.want/100 {
+			t.Errorf("quantile(%v) = %v, want %v within 1 %%", tt.q, got, tt.want)
+		}
+	}
+	if h.max != time.Millisecond || h.n != 1000 {
+		t.Errorf("max %v, n %d; want 1ms, 1000", h.max, h.n)
+	}
+}
+
+func TestHistogramBucketsAreOrdered(t *testing.T) {
+	for _, ns := range []uint64{0, 1, 127, 128, 255, 256, 257, 511, 512, 1000, 123456, 1 << 40} {
+		i := bucket(ns)
+		if lo, hi := uint64(lowest(i)), uint64(lowest(i+1)); ns < lo || ns >= hi {
+			t.Errorf("bucket(%d) = %d, which holds [%d, %d)", ns, i, lo, hi)
+		}
+	}
+}
+
+func TestParseTensorsRefuses(t *testing.T) {
+	for _, spec := range []string{"", "X", "X:FP32", "X:FP32:0", "X:FP32:a", "X:FP16:1", "X:BYTES:1"} {
+		if _, err := parseTensors(spec, 1); err == nil {
+			t.Errorf("parseTensors(%q) = nil error", spec)
+		}
+	}
+}
+
+func TestGRPCRequestIsAModelInferRequest(t *testing.T) {
+	in, err := parseTensors("A:FP32:1,4;B:INT64:2", 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m inferencepb.ModelInferRequest
+	if err := proto.Unmarshal(grpcRequest("net", in), &m); err != nil {
+		t.Fatal(err)
+	}
+	if m.GetModelName() != "net" || len(m.GetInputs()) != 2 || m.GetInputs()[0].GetDatatype() != "FP32" ||
+		fmt.Sprint(m.GetInputs()[0].GetShape()) != "[1 4]" || !bytes.Equal(m.GetRawInputContents()[1], in[1].raw) {
+		t.Errorf("grpcRequest encodes %v", &m)
+	}
+}
+
+// echo answers inference requests with their own inputs, binary or JSON as they came, after change has had the answer.
+func echo(t *testing.T, change func(n int64, body []byte) []byte) string {
+	t.Helper()
+	var count atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		header, err := strconv.Atoi(r.Header.Get("Inference-Header-Content-Length"))
+		text := body
+		if err == nil {
+			text = body[:header]
+		}
+		var req struct {
+			Inputs []json.RawMessage `json:"inputs"`
+		}
+		if err := json.Unmarshal(text, &req); err != nil {
+			t.Error(err)
+		}
+		out, _ := json.Marshal(map[string]any{"model_name": "m", "model_version": "1", "outputs": req.Inputs})
+		answer := append([]byte(nil), out...)
+		if err == nil {
+			w.Header().Set("Inference-Header-Content-Length", strconv.Itoa(len(out)))
+			answer = append(answer, body[header:]...)
+		}
+		answer = change(count.Add(1), answer)
+		if answer == nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
+		_, _ = w.Write(answer)
+	}))
+	t.Cleanup(srv.Close)
+	return srv.Listener.Addr().String()
+}
+
+func TestRunOverHTTP(t *testing.T) {
+	for _, tt := range []struct {
+		name, proto string
+		change      func(n int64, body []byte) []byte
+		wantFault   string
+	}{
+		{name: "binary", proto: "http", change: func(_ int64, b []byte) []byte { return b }},
+		{name: "json", proto: "json", change: func(_ int64, b []byte) []byte { return b }},
+		{name: "a wrong value is noticed", proto: "http", wantFault: "is not the input", change: func(n int64, b []byte) []byte {
+			if n > 10 {
+				b[len(b)-1] ^= 1
+			}
+			return b
+		}},
+		{name: "a short answer is noticed", proto: "http", wantFault: "bytes, want", change: func(n int64, b []byte) []byte {
+			if n > 10 {
+				return b[:len(b)-1]
+			}
+			return b
+		}},
+		{name: "a bad status is noticed", proto: "json", wantFault: "status 503", change: func(n int64, b []byte) []byte {
+			if n > 10 {
+				return nil
+			}
+			return b
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := options{addr: echo(t, tt.change), proto: tt.proto, model: "m", tensors: "INPUT0:FP32:1,16", clients: 3,
+				warm: 20 * time.Millisecond, window: 150 * time.Millisecond, pid: os.Getpid(), check: "identity"}
+			p, err := run(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.wantFault == "" {
+				if p.Errors > 0 || p.Requests == 0 || p.P50MS <= 0 || !p.Checked {
+					t.Errorf("run = %+v; want requests, latencies and no errors", p)
+				}
+				return
+			}
+			if p.Errors == 0 || !strings.Contains(strings.Join(p.Faults, ";"), tt.wantFault) {
+				t.Errorf("run: %d errors, faults %q; want some with %q", p.Errors, p.Faults, tt.wantFault)
+			}
+		})
+	}
+}
+
+func TestRunOverGRPC(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := grpc.NewServer()
+	inferencepb.RegisterGRPCInferenceServiceServer(srv, grpcEcho{})
+	go func() { _ = srv.Serve(l) }()
+	t.Cleanup(srv.Stop)
+	o := options{addr: l.Addr().String(), proto: "grpc", model: "m", tensors: "INPUT0:FP32:1,16", clients: 4, conns: 2,
+		warm: 20 * time.Millisecond, window: 150 * time.Millisecond, check: "identity"}
+	p, err := run(t.Context(), o)
+	if err != nil || p.Errors > 0 || p.Requests == 0 {
+		t.Errorf("run = %+v, %v; want requests and no errors", p, err)
+	}
+}
+
+type grpcEcho struct {
+	inferencepb.UnimplementedGRPCInferenceServiceServer
+}
+
+func (grpcEcho) ModelInfer(_ context.Context, r *inferencepb.ModelInferRequest) (*inferencepb.ModelInferResponse, error) {
+	return &inferencepb.ModelInferResponse{ModelName: r.GetModelName(), ModelVersion: "1", RawOutputContents: r.GetRawInputContents()}, nil
+}
+
+func TestCheckVersion(t *testing.T) {
+	in := []tensor{{name: "X", dtype: "FP32", raw: []byte{0, 0, 0x80, 0x3f}}} // 1.0
+	three := binary.LittleEndian.AppendUint32(nil, 0x40400000)                // 3.0
+	if err := checkVersion(in, reply{}, reply{version: "2", outputs: [][]byte{three}}); err != nil {
+		t.Errorf("1 + 2 = 3 by version 2: %v", err)
+	}
+	if err := checkVersion(in, reply{}, reply{version: "3", outputs: [][]byte{three}}); err == nil {
+		t.Error("3 by version 3 passes; want 4")
+	}
+}
+
+func TestTreeCountsChildren(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo done; read x'")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, 5)); err != nil {
+		t.Fatal(err)
+	}
+	u, err := proc.Tree(cmd.Process.Pid)
+	if err != nil || u.CPU <= 0 || u.RSSMB <= 0 {
+		t.Errorf("Tree = %+v, %v; want CPU time and memory of the grandchild", u, err)
+	}
+	_ = in.Close()
+	_ = cmd.Wait()
+	if _, err := proc.Tree(cmd.Process.Pid); err == nil {
+		t.Error("Tree of an ended process = nil error")
+	}
+}

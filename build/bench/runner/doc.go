@@ -1,0 +1,8 @@
+// Command runner measures Nereid against the real Triton on this machine, interleaved: for each case the two servers
+// take turns (A B, then B A, ...) within one run, so that a slow hour hits both. Reported are medians with the range.
+//
+// The reference comes from PyPI (build/bench/reference.sh): a real tritonserver 2.51.0 with Python models. It has no
+// ONNX Runtime backend, so two things are compared: the front end alone (its response cache, every request a hit,
+// against our builtin identity) and mlp (its model.py that calls onnxruntime against our ONNX Runtime backend).
+// The load comes from build/bench/loadgen.
+package main

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// program says how to start one of the two servers.
+type program struct {
+	name  string
+	argv  []string // without ports and repository
+	env   []string
+	serve func(p ports, repository string) []string
+}
+
+type ports struct{ http, grpc, metrics, ui int }
+
+// server is a running server.
+type server struct {
+	ports   ports
+	cmd     *exec.Cmd
+	log     string
+	toReady time.Duration
+}
+
+func (s *server) addr(proto string) string {
+	if proto == "grpc" {
+		return "127.0.0.1:" + strconv.Itoa(s.ports.grpc)
+	}
+	return "127.0.0.1:" + strconv.Itoa(s.ports.http)
+}
+
+// start starts the program and waits until it is ready.
+func (p *program) start(ctx context.Context, repository, work string) (*server, error) {
+	pt, err := freePorts()
+	if err != nil {
+		return nil, err
+	}
+	s := &server{ports: pt, log: filepath.Join(work, p.name+".log")}
+	log, err := os.Create(s.log)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	args := append(append([]string{}, p.argv...), p.serve(pt, repository)...)
+	s.cmd = exec.CommandContext(ctx, args[0], args[1:]...)
+	s.cmd.Env = append(os.Environ(), p.env...)
+	s.cmd.Stdout, s.cmd.Stderr = log, log
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	begin := time.Now()
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
+	}
+	if err := s.waitReady(begin); err != nil {
+		s.stop()
+		text, _ := os.ReadFile(s.log)
+		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+		return nil, fmt.Errorf("%s: %w; the end of its log:\n%s", p.name, err, strings.Join(lines[max(0, len(lines)-8):], "\n"))
+	}
+	return s, nil
+}
+
+// waitReady asks every 2 ms whether the server is ready and notes how long it took since begin.
+func (s *server) waitReady(begin time.Time) error {
+	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	url := "http://" + s.addr("http") + "/v2/health/ready"
+	for time.Since(begin) < 60*time.Second {
+		if resp, err := client.Get(url); err == nil {
+			_ = resp.Body.Close() // it is empty
+			if resp.StatusCode == http.StatusOK {
+				s.toReady = time.Since(begin)
+				return nil
+			}
+		}
+		if err := s.cmd.Process.Signal(syscall.Signal(0)); err != nil {
+			return errors.New("it ended")
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return errors.New("not ready after 60 s")
+}
+
+// stop ends the server and all its children, and waits for it.
+func (s *server) stop() {
+	if s == nil || s.cmd.Process == nil {
+		return
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() { _ = s.cmd.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(15 * time.Second):
+	}
+	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) // the group: children that outlived it
+	<-done
+}
+
+// freePorts returns four ports of the loopback interface that nobody listens on.
+func freePorts() (ports, error) {
+	var list []int
+	for range 4 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return ports{}, err
+		}
+		defer l.Close()
+		list = append(list, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports{list[0], list[1], list[2], list[3]}, nil
+}
+
+// nereid describes our server.
+func nereid(binary, work string) *program {
+	return &program{name: "nereid", argv: []string{binary, "serve"}, serve: func(p ports, repository string) []string {
+		return []string{
+			"--model-repository=" + repository, "--data-dir=" + filepath.Join(work, "nereid-data"),
+			"--http-port=" + strconv.Itoa(p.http), "--grpc-port=" + strconv.Itoa(p.grpc),
+			"--metrics-port=" + strconv.Itoa(p.metrics), "--ui-port=" + strconv.Itoa(p.ui),
+		}
+	}}
+}
+
+// reference sets the real Triton up and describes it.
+func reference(ctx context.Context, work, mlp string) (*program, error) {
+	cmd := exec.CommandContext(ctx, "build/bench/reference.sh", work, mlp)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("setting up the reference: %w", err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	p := &program{name: "triton", argv: lines[:1]}
+	var backends, caches string
+	for _, l := range lines[1:] {
+		switch k, v, _ := strings.Cut(l, "="); k {
+		case "BACKENDS":
+			backends = v
+		case "CACHES":
+			caches = v
+		default:
+			p.env = append(p.env, l)
+		}
+	}
+	p.serve = func(pt ports, repository string) []string {
+		return []string{
+			"--model-repository=" + repository, "--backend-directory=" + backends, "--cache-directory=" + caches,
+			"--cache-config=local,size=10485760", "--http-address=127.0.0.1", "--grpc-address=127.0.0.1",
+			"--metrics-address=127.0.0.1", "--http-port=" + strconv.Itoa(pt.http),
+			"--grpc-port=" + strconv.Itoa(pt.grpc), "--metrics-port=" + strconv.Itoa(pt.metrics),
+		}
+	}
+	return p, nil
+}
+
+// ourRepository writes the models that ours serves for the bench and returns their folder.
+func ourRepository(work, mlp string) (string, error) {
+	root := filepath.Join(work, "ours")
+	const identity = `backend: "identity"
+max_batch_size: 64
+input { name: "INPUT0" data_type: TYPE_FP32 dims: 16 }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 16 }
+instance_group { count: 1 kind: KIND_CPU }
+`
+	const network = `backend: "onnxruntime"
+max_batch_size: 64
+input { name: "input" data_type: TYPE_FP32 dims: 784 }
+output { name: "output" data_type: TYPE_FP32 dims: 10 }
+instance_group { count: 1 kind: KIND_CPU }
+`
+	models := map[string]string{"identity": identity}
+	if mlp != "" {
+		models["mlp"], models["mlp_db"] = network, network+"dynamic_batching { }\n"
+	}
+	for name, config := range models {
+		dir := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Join(dir, "1"), 0o755); err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(filepath.Join(dir, "config.pbtxt"), []byte(config), 0o644); err != nil {
+			return "", err
+		}
+		if name == "identity" {
+			continue
+		}
+		data, err := os.ReadFile(mlp)
+		if err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(filepath.Join(dir, "1", "model.onnx"), data, 0o644); err != nil {
+			return "", err
+		}
+	}
+	return root, nil
+}
