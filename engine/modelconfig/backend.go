@@ -1,0 +1,142 @@
+package modelconfig
+
+import (
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"nereid/engine/inferencepb"
+)
+
+// Names of backends, as the backend field has them.
+const (
+	BackendONNXRuntime = "onnxruntime"
+	BackendPython      = "python"
+	BackendPyTorch     = "pytorch"
+	BackendTensorFlow  = "tensorflow"
+	BackendTensorRT    = "tensorrt"
+	BackendOpenVINO    = "openvino"
+)
+
+// PlatformEnsemble is the platform of an ensemble, which has no backend.
+const PlatformEnsemble = "ensemble"
+
+// artifact ties a platform to its backend and to the usual name of its model file.
+type artifact struct {
+	platform, backend, file string
+	isDir, mayBeDir         bool
+}
+
+// artifacts are in the order in which Triton looks for them in a version folder.
+var artifacts = []artifact{
+	{"tensorflow_savedmodel", BackendTensorFlow, "model.savedmodel", true, true},
+	{"tensorflow_graphdef", BackendTensorFlow, "model.graphdef", false, false},
+	{"tensorrt_plan", BackendTensorRT, "model.plan", false, false},
+	{"onnxruntime_onnx", BackendONNXRuntime, "model.onnx", false, true},
+	{"", BackendOpenVINO, "model.xml", false, false},
+	{"pytorch_libtorch", BackendPyTorch, "model.pt", false, false},
+	{"torch_aoti", BackendPyTorch, "model.pt2", false, false},
+	{"libtorch", BackendPyTorch, "model.pt", false, false},
+	{"", BackendPython, "model.py", false, false},
+}
+
+// CompleteBackend fills in the name, from the model's folder, and platform, backend and
+// default_model_filename, from each other and from the files of a version folder (nil: there is none). What
+// the configuration says stays. A model whose folder is called name.backend and whose files tell nothing
+// gets that backend.
+//
+// The fault it may return is that nothing tells the backend.
+func CompleteBackend(cfg *inferencepb.ModelConfig, folder string, version []fs.DirEntry) Faults {
+	if cfg.Name == "" {
+		cfg.Name = folder
+	}
+	if cfg.Platform == PlatformEnsemble || cfg.GetEnsembleScheduling() != nil {
+		if cfg.Platform == "" && cfg.Backend == "" {
+			cfg.Platform = PlatformEnsemble
+		}
+		return nil
+	}
+	for _, a := range artifacts {
+		if cfg.Platform != "" && a.platform == cfg.Platform && cfg.Backend == "" {
+			cfg.Backend = a.backend
+		}
+	}
+	if cfg.Backend == "" && cfg.Platform == "" {
+		if a, ok := detect(cfg, "", version); ok {
+			cfg.Backend, cfg.Platform = a.backend, a.platform
+		}
+	} else if cfg.Platform == "" && (cfg.Backend == BackendTensorFlow || cfg.Backend == BackendPyTorch) {
+		if a, ok := detect(cfg, cfg.Backend, version); ok { // these have more than one platform
+			cfg.Platform = a.platform
+		}
+	}
+	if cfg.Backend == "" && cfg.Platform == "" && cfg.DefaultModelFilename == "" {
+		_, backend, ok := strings.Cut(folder, ".")
+		if !ok || backend == "" {
+			return Faults{{Path: "backend",
+				Message: fmt.Sprintf("Invalid model name: Could not determine backend for model '%s' with no backend in model "+
+					"configuration. Expected model name of the form 'model.<backend_name>'.", folder),
+				Fix: "add a line such as backend: \"onnxruntime\", or put a model.onnx or model.py into a version folder"}}
+		}
+		cfg.Backend, cfg.DefaultModelFilename = backend, "model."+backend
+	}
+	for _, a := range artifacts {
+		if a.backend != cfg.Backend || cfg.Platform != "" && a.platform != cfg.Platform {
+			continue
+		}
+		if cfg.Platform == "" && a.backend != BackendTensorFlow {
+			cfg.Platform = a.platform
+		}
+		if cfg.DefaultModelFilename == "" && cfg.Platform == a.platform {
+			cfg.DefaultModelFilename = a.file
+		}
+		break
+	}
+	return nil
+}
+
+// detect finds the artifact that default_model_filename names, or else the first that the version folder has.
+// Backend restricts the search unless it is empty.
+func detect(cfg *inferencepb.ModelConfig, backend string, version []fs.DirEntry) (artifact, bool) {
+	for _, a := range artifacts {
+		if backend != "" && a.backend != backend {
+			continue
+		}
+		if cfg.DefaultModelFilename != "" {
+			if a.file == cfg.DefaultModelFilename {
+				return a, true
+			}
+			continue
+		}
+		for _, e := range version {
+			if e.Name() == a.file && (e.IsDir() == a.isDir || e.IsDir() && a.mayBeDir) {
+				return a, true
+			}
+		}
+	}
+	return artifact{}, false
+}
+
+// platformsOf lists the platforms of a backend that has some.
+func platformsOf(backend string) []string {
+	var out []string
+	for _, a := range artifacts {
+		if a.backend == backend && a.platform != "" {
+			out = append(out, a.platform)
+		}
+	}
+	return out
+}
+
+// KnownPlatform reports whether name is a platform of Triton's.
+func KnownPlatform(name string) bool {
+	if name == PlatformEnsemble {
+		return true
+	}
+	for _, a := range artifacts {
+		if a.platform == name && name != "" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,188 @@
+package modelconfig
+
+import (
+	"bytes"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"nereid/engine/inferencepb"
+)
+
+// ParseJSON reads a configuration in JSON, as the config parameter of a load request has it. Names are those
+// of the .proto file or lowerCamelCase, 64-bit integers are numbers or strings. It ends at the first fault.
+func ParseJSON(file string, text []byte) (*inferencepb.ModelConfig, *Positions, Faults) {
+	cfg, pos := new(inferencepb.ModelConfig), newPositions(file)
+	if len(text) > MaxFileSize {
+		return cfg, pos, Faults{{File: file, Message: "the configuration has " + strconv.Itoa(len(text)) +
+			" bytes, more than the limit of " + strconv.Itoa(MaxFileSize)}}
+	}
+	if err := protojson.Unmarshal(text, cfg); err != nil {
+		return cfg, pos, Faults{jsonFault(file, err)}
+	}
+	return cfg, pos, nil
+}
+
+// protojsonPlace finds "(line 1:5): " in what protojson says, which may hold no-break spaces.
+var protojsonPlace = regexp.MustCompile(`\(line (\d+):(\d+)\): *`)
+
+func jsonFault(file string, err error) Fault {
+	text := strings.ReplaceAll(err.Error(), "\u00a0", " ")
+	text = strings.TrimPrefix(text, "proto: ")
+	f := Fault{File: file}
+	if m := protojsonPlace.FindStringSubmatch(text); m != nil {
+		f.Line, _ = strconv.Atoi(m[1]) // digits, by the expression
+		f.Col, _ = strconv.Atoi(m[2])
+		text = strings.Replace(text, m[0], "", 1)
+	}
+	f.Message = "the configuration is not the JSON of a model configuration: " + text
+	return f
+}
+
+// MarshalJSON writes a configuration as Triton's /config answers it: fields in the order of the .proto file
+// under their names there, every scalar and repeated field also when it has its default, messages only when
+// set, enums by name, 64-bit integers as numbers, map keys sorted. Fields younger than Triton 2.51 are
+// written only when set, so that the answers of that version stay as they were.
+func MarshalJSON(cfg *inferencepb.ModelConfig) []byte {
+	return appendMessage(make([]byte, 0, 2048), cfg.ProtoReflect())
+}
+
+func appendMessage(b []byte, m protoreflect.Message) []byte {
+	b = append(b, '{')
+	fields := m.Descriptor().Fields()
+	first := true
+	for i := range fields.Len() {
+		fd := fields.Get(i)
+		if fd.HasPresence() && !m.Has(fd) || youngField(fd) && !m.Has(fd) {
+			continue
+		}
+		if !first {
+			b = append(b, ',')
+		}
+		first = false
+		b = append(appendString(b, string(fd.Name())), ':')
+		b = appendField(b, fd, m.Get(fd))
+	}
+	return append(b, '}')
+}
+
+// youngField reports the fields that Triton 2.51 did not have.
+func youngField(fd protoreflect.FieldDescriptor) bool {
+	switch fd.FullName() {
+	case "inference.ModelEnsembling.max_inflight_requests", "inference.ModelSequenceBatching.State.use_growable_memory":
+		return true
+	}
+	return false
+}
+
+func appendField(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value) []byte {
+	switch {
+	case fd.IsMap():
+		return appendMap(b, fd.MapValue(), v.Map())
+	case fd.IsList():
+		b = append(b, '[')
+		list := v.List()
+		for i := range list.Len() {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendValue(b, fd, list.Get(i))
+		}
+		return append(b, ']')
+	}
+	return appendValue(b, fd, v)
+}
+
+func appendMap(b []byte, fd protoreflect.FieldDescriptor, m protoreflect.Map) []byte {
+	b = append(b, '{')
+	for i, k := range sortedKeys(m) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendString(b, k.String()), ':')
+		b = appendValue(b, fd, m.Get(k))
+	}
+	return append(b, '}')
+}
+
+// sortedKeys returns the keys of a map, integers by value, strings by bytes.
+func sortedKeys(m protoreflect.Map) []protoreflect.MapKey {
+	keys := make([]protoreflect.MapKey, 0, m.Len())
+	m.Range(func(k protoreflect.MapKey, _ protoreflect.Value) bool {
+		keys = append(keys, k)
+		return true
+	})
+	slices.SortFunc(keys, func(a, b protoreflect.MapKey) int {
+		x, y := a.String(), b.String()
+		if _, isString := a.Interface().(string); !isString && len(x) != len(y) {
+			return len(x) - len(y) // the only integer keys are unsigned
+		}
+		return strings.Compare(x, y)
+	})
+	return keys
+}
+
+func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value) []byte {
+	switch fd.Kind() {
+	case protoreflect.MessageKind:
+		return appendMessage(b, v.Message())
+	case protoreflect.StringKind:
+		return appendString(b, v.String())
+	case protoreflect.EnumKind:
+		if ev := fd.Enum().Values().ByNumber(v.Enum()); ev != nil {
+			return appendString(b, string(ev.Name()))
+		}
+		return strconv.AppendInt(b, int64(v.Enum()), 10)
+	case protoreflect.BoolKind:
+		return strconv.AppendBool(b, v.Bool())
+	case protoreflect.FloatKind:
+		return appendFloat(b, v.Float(), 32)
+	case protoreflect.DoubleKind:
+		return appendFloat(b, v.Float(), 64)
+	case protoreflect.Uint32Kind, protoreflect.Uint64Kind:
+		return strconv.AppendUint(b, v.Uint(), 10)
+	default:
+		return strconv.AppendInt(b, v.Int(), 10)
+	}
+}
+
+// appendFloat writes the shortest number that reads back the same; JSON has no infinities, they are strings
+// as in protobuf's JSON.
+func appendFloat(b []byte, f float64, bits int) []byte {
+	switch {
+	case math.IsNaN(f):
+		return append(b, `"NaN"`...)
+	case math.IsInf(f, 1):
+		return append(b, `"Infinity"`...)
+	case math.IsInf(f, -1):
+		return append(b, `"-Infinity"`...)
+	}
+	return strconv.AppendFloat(b, f, 'g', -1, bits)
+}
+
+// appendString writes a JSON string as RapidJSON does: only what must be escaped is.
+func appendString(b []byte, s string) []byte {
+	const hex = "0123456789ABCDEF"
+	b = append(b, '"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b = append(b, '\\', byte(r))
+		case r < 0x20:
+			if i := bytes.IndexByte([]byte("\b\t\n\f\r"), byte(r)); i >= 0 {
+				b = append(b, '\\', "btnfr"[i])
+			} else {
+				b = append(b, '\\', 'u', '0', '0', hex[r>>4], hex[r&15])
+			}
+		default:
+			b = utf8.AppendRune(b, r)
+		}
+	}
+	return append(b, '"')
+}
