@@ -1,0 +1,164 @@
+package grpcapi
+
+import (
+	"context"
+	"strings"
+
+	"nereid/engine/inferencepb"
+	"nereid/engine/status"
+)
+
+func (s *Server) serverLive(context.Context, *inferencepb.ServerLiveRequest) (*inferencepb.ServerLiveResponse, error) {
+	return &inferencepb.ServerLiveResponse{Live: s.engine.Live()}, nil
+}
+
+func (s *Server) serverReady(context.Context, *inferencepb.ServerReadyRequest) (*inferencepb.ServerReadyResponse, error) {
+	return &inferencepb.ServerReadyResponse{Ready: s.engine.Ready()}, nil
+}
+
+// modelReady answers "not ready" for a model that nobody knows, as Triton does.
+func (s *Server) modelReady(_ context.Context, in *inferencepb.ModelReadyRequest) (*inferencepb.ModelReadyResponse, error) {
+	version, err := parseVersion(in.GetVersion())
+	if err != nil {
+		return nil, err
+	}
+	ready, err := s.engine.ModelReady(in.GetName(), version)
+	if err != nil && status.CodeOf(err) != status.NotFound {
+		return nil, err
+	}
+	return &inferencepb.ModelReadyResponse{Ready: ready && err == nil}, nil
+}
+
+func (s *Server) serverMetadata(context.Context, *inferencepb.ServerMetadataRequest) (*inferencepb.ServerMetadataResponse, error) {
+	return s.engine.ServerMetadata(), nil
+}
+
+func (s *Server) modelMetadata(_ context.Context, in *inferencepb.ModelMetadataRequest) (*inferencepb.ModelMetadataResponse, error) {
+	version, err := parseVersion(in.GetVersion())
+	if err != nil {
+		return nil, err
+	}
+	return s.engine.ModelMetadata(in.GetName(), version)
+}
+
+func (s *Server) modelConfig(_ context.Context, in *inferencepb.ModelConfigRequest) (*inferencepb.ModelConfigResponse, error) {
+	version, err := parseVersion(in.GetVersion())
+	if err != nil {
+		return nil, err
+	}
+	config, err := s.engine.ModelConfig(in.GetName(), version)
+	if err != nil {
+		return nil, err
+	}
+	return &inferencepb.ModelConfigResponse{Config: config}, nil
+}
+
+func (s *Server) modelStatistics(_ context.Context, in *inferencepb.ModelStatisticsRequest) (*inferencepb.ModelStatisticsResponse, error) {
+	version, err := parseVersion(in.GetVersion())
+	if err != nil {
+		return nil, err
+	}
+	return s.engine.ModelStatistics(in.GetName(), version)
+}
+
+// oneRepository refuses a request that names a repository: models are known by their names alone.
+func oneRepository(name string) error {
+	if name != "" {
+		return status.New(status.Unsupported, "'repository_name' specification is not supported")
+	}
+	return nil
+}
+
+func (s *Server) repositoryIndex(_ context.Context, in *inferencepb.RepositoryIndexRequest) (*inferencepb.RepositoryIndexResponse, error) {
+	if err := oneRepository(in.GetRepositoryName()); err != nil {
+		return nil, err
+	}
+	return &inferencepb.RepositoryIndexResponse{Models: s.engine.RepositoryIndex(in.GetReady())}, nil
+}
+
+func (s *Server) repositoryModelLoad(ctx context.Context, in *inferencepb.RepositoryModelLoadRequest) (*inferencepb.RepositoryModelLoadResponse, error) {
+	if err := oneRepository(in.GetRepositoryName()); err != nil {
+		return nil, err
+	}
+	p, err := loadParameters(in.GetParameters())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.engine.LoadModel(ctx, in.GetModelName(), p); err != nil {
+		return nil, err
+	}
+	return &inferencepb.RepositoryModelLoadResponse{}, nil
+}
+
+// loadParameters reads "config" (JSON) and "file:<path>" (content).
+func loadParameters(in map[string]*inferencepb.ModelRepositoryParameter) (LoadParameters, error) {
+	var p LoadParameters
+	for name, v := range in {
+		switch {
+		case name == "config":
+			c, ok := v.GetParameterChoice().(*inferencepb.ModelRepositoryParameter_StringParam)
+			if !ok {
+				return p, status.New(status.InvalidArg, "invalid value type for load parameter 'config', expected string_param.")
+			}
+			p.ConfigJSON = c.StringParam
+		case strings.HasPrefix(name, "file:"):
+			c, ok := v.GetParameterChoice().(*inferencepb.ModelRepositoryParameter_BytesParam)
+			if !ok {
+				return p, status.Errorf(status.InvalidArg, "invalid value type for load parameter '%s', expected bytes_param.", name)
+			}
+			if p.Files == nil {
+				p.Files = make(map[string][]byte, len(in))
+			}
+			p.Files[strings.TrimPrefix(name, "file:")] = c.BytesParam
+		default:
+			return p, status.Errorf(status.InvalidArg, "unrecognized load parameter '%s'; known are 'config' and 'file:<path>'", name)
+		}
+	}
+	return p, nil
+}
+
+func (s *Server) repositoryModelUnload(ctx context.Context, in *inferencepb.RepositoryModelUnloadRequest) (*inferencepb.RepositoryModelUnloadResponse, error) {
+	if err := oneRepository(in.GetRepositoryName()); err != nil {
+		return nil, err
+	}
+	dependents := false
+	for name, v := range in.GetParameters() {
+		if name != "unload_dependents" {
+			return nil, status.Errorf(status.InvalidArg, "unrecognized unload parameter '%s'; known is 'unload_dependents'", name)
+		}
+		c, ok := v.GetParameterChoice().(*inferencepb.ModelRepositoryParameter_BoolParam)
+		if !ok {
+			return nil, status.New(status.InvalidArg, "invalid value type for 'unload_dependents' parameter, expected bool_param.")
+		}
+		dependents = c.BoolParam
+	}
+	if err := s.engine.UnloadModel(ctx, in.GetModelName(), dependents); err != nil {
+		return nil, err
+	}
+	return &inferencepb.RepositoryModelUnloadResponse{}, nil
+}
+
+// No region can be registered yet, so that the status of all is an empty list, a named one is not found, and taking
+// one away changes nothing.
+
+func (s *Server) systemSharedMemoryStatus(_ context.Context, in *inferencepb.SystemSharedMemoryStatusRequest) (*inferencepb.SystemSharedMemoryStatusResponse, error) {
+	if in.GetName() != "" {
+		return nil, status.Errorf(status.NotFound, "Unable to find system shared memory region: '%s'", in.GetName())
+	}
+	return &inferencepb.SystemSharedMemoryStatusResponse{}, nil
+}
+
+func (s *Server) systemSharedMemoryUnregister(context.Context, *inferencepb.SystemSharedMemoryUnregisterRequest) (*inferencepb.SystemSharedMemoryUnregisterResponse, error) {
+	return &inferencepb.SystemSharedMemoryUnregisterResponse{}, nil
+}
+
+func (s *Server) cudaSharedMemoryStatus(_ context.Context, in *inferencepb.CudaSharedMemoryStatusRequest) (*inferencepb.CudaSharedMemoryStatusResponse, error) {
+	if in.GetName() != "" {
+		return nil, status.Errorf(status.NotFound, "Unable to find cuda shared memory region: '%s'", in.GetName())
+	}
+	return &inferencepb.CudaSharedMemoryStatusResponse{}, nil
+}
+
+func (s *Server) cudaSharedMemoryUnregister(context.Context, *inferencepb.CudaSharedMemoryUnregisterRequest) (*inferencepb.CudaSharedMemoryUnregisterResponse, error) {
+	return &inferencepb.CudaSharedMemoryUnregisterResponse{}, nil
+}

@@ -1,0 +1,107 @@
+package grpcapi
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"nereid/engine/infer"
+	"nereid/engine/status"
+)
+
+// modelInfer answers ModelInfer.
+func (s *Server) modelInfer(ctx context.Context, stream grpc.ServerStream) error {
+	m := getMessage(&s.pool)
+	err := stream.RecvMsg(m)
+	r, refused := m.r, m.err
+	putMessage(m)
+	if err != nil {
+		if r != nil {
+			r.Release()
+		}
+		return err
+	}
+	if refused != nil {
+		return wireError(refused)
+	}
+	defer r.Release()
+	if err := s.engine.Infer(ctx, r); err != nil {
+		return wireError(err)
+	}
+	if r.Served.Decoupled() {
+		r.Cancel()
+		return unimplemented("ModelInfer RPC doesn't support models with decoupled transaction policy")
+	}
+	resp, err := only(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer resp.Release()
+	if resp.Err != nil {
+		return wireError(resp.Err)
+	}
+	if err := s.classify(r, resp); err != nil {
+		return wireError(err)
+	}
+	a := answer{model: r.Served.Name(), version: r.Served.VersionText(), id: r.ID, resp: resp}
+	return stream.SendMsg(&reply{bufs: a.encode()})
+}
+
+// only waits for the one response of a request to a model that is not decoupled. A backend may send its outputs first
+// and the end of the request after them. The caller releases the response.
+func only(ctx context.Context, r *infer.Request) (*infer.Response, error) {
+	resp, err := next(ctx, r)
+	if err != nil || resp.Final {
+		return resp, err
+	}
+	for {
+		more, err := next(ctx, r)
+		if err != nil {
+			resp.Release()
+			return nil, err
+		}
+		if more.Err != nil || len(more.Outputs) > 0 {
+			resp.Release()
+			resp = more
+		} else {
+			more.Release()
+		}
+		if more.Final {
+			return resp, nil
+		}
+	}
+}
+
+// next waits for a response. When the call ends first, it cancels the request.
+func next(ctx context.Context, r *infer.Request) (*infer.Response, error) {
+	resp, err := r.Next(ctx)
+	if err != nil {
+		r.Cancel()
+		return nil, grpcstatus.FromContextError(err).Err()
+	}
+	return resp, nil
+}
+
+// classify replaces the outputs that the caller wants as classes.
+func (s *Server) classify(r *infer.Request, resp *infer.Response) error {
+	for i := range r.Outputs {
+		want := &r.Outputs[i]
+		if want.Classification == 0 {
+			continue
+		}
+		t := resp.Output(want.Name)
+		if t == nil {
+			continue
+		}
+		config, err := s.engine.ModelConfig(r.Served.Name(), r.Served.Version())
+		if err != nil {
+			return status.Errorf(status.CodeOf(err), "classification of output '%s': %w", want.Name, err)
+		}
+		batched := config.GetMaxBatchSize() > 0
+		if err := toClasses(t, int64(want.Classification), batched, r.Served.Labels(want.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package grpcapi
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	_ "google.golang.org/grpc/encoding/gzip" // clients may compress requests
+	"google.golang.org/grpc/keepalive"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"nereid/engine/infer"
+	"nereid/engine/inferencepb"
+	"nereid/engine/tensor"
+)
+
+// Engine is what the service asks of the engine. Errors carry a status code and the text that clients see.
+type Engine interface {
+	// Infer admits r. On nil every response comes through r.Next. The caller keeps its reference in both cases.
+	Infer(ctx context.Context, r *infer.Request) error
+	Live() bool
+	Ready() bool
+	ServerMetadata() *inferencepb.ServerMetadataResponse
+	ModelReady(name string, version int64) (bool, error)
+	ModelMetadata(name string, version int64) (*inferencepb.ModelMetadataResponse, error)
+	ModelConfig(name string, version int64) (*inferencepb.ModelConfig, error)
+	ModelStatistics(name string, version int64) (*inferencepb.ModelStatisticsResponse, error)
+	RepositoryIndex(ready bool) []*inferencepb.RepositoryIndexResponse_ModelIndex
+	LoadModel(ctx context.Context, name string, p LoadParameters) error
+	UnloadModel(ctx context.Context, name string, dependents bool) error
+}
+
+// Options says how to serve. Only Engine is needed.
+type Options struct {
+	Engine Engine
+	Log    *slog.Logger // nil: slog.Default
+
+	// Authorize, if not nil, is asked before a call's message is read: nil lets it pass. method is the full name,
+	// "/inference.GRPCInferenceService/ModelInfer"; metadata.ValueFromIncomingContext and peer.FromContext read ctx.
+	// An error that is a gRPC status is answered as it is, others with their code and text.
+	Authorize func(ctx context.Context, method string) error
+
+	TLS *tls.Config // nil: plain text
+
+	// MaxReceiveBytes and MaxSendBytes bound one message, decompressed. 0: 2 GiB - 1, Triton's.
+	MaxReceiveBytes, MaxSendBytes int
+	// MaxConcurrentStreams bounds the calls at once on one connection; clients queue the others. 0: 4096.
+	MaxConcurrentStreams uint32
+	// Keepalive is Triton's --grpc-keepalive-time, -timeout and --grpc-max-connection-age, -grace.
+	// Zero fields: 2 h, 20 s, no bound, no bound.
+	Keepalive keepalive.ServerParameters
+	// Enforcement is --grpc-http2-min-recv-ping-interval-without-data and --grpc-keepalive-permit-without-calls.
+	// Zero fields: 5 minutes, no.
+	Enforcement keepalive.EnforcementPolicy
+}
+
+const defaultMaxStreams = 4096
+
+func (o *Options) setDefaults() error {
+	if o.Engine == nil {
+		return errors.New("grpcapi: Options.Engine is nil")
+	}
+	if o.MaxReceiveBytes < 0 || o.MaxSendBytes < 0 {
+		return fmt.Errorf("grpcapi: message limits %d and %d must not be negative; use 0 for 2 GiB", o.MaxReceiveBytes, o.MaxSendBytes)
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.MaxReceiveBytes == 0 {
+		o.MaxReceiveBytes = math.MaxInt32
+	}
+	if o.MaxSendBytes == 0 {
+		o.MaxSendBytes = math.MaxInt32
+	}
+	if o.MaxConcurrentStreams == 0 {
+		o.MaxConcurrentStreams = defaultMaxStreams
+	}
+	return nil
+}
+
+// Server answers gRPC calls.
+type Server struct {
+	engine    Engine
+	log       *slog.Logger
+	authorize func(ctx context.Context, method string) error
+	pool      tensor.Pool
+	grpc      *grpc.Server
+
+	closing   chan struct{} // closed when Shutdown begins
+	closeOnce sync.Once
+	receivers sync.WaitGroup // goroutines of streams that may outlive their handler a little
+}
+
+// New makes a server that listens nowhere yet.
+func New(o Options) (*Server, error) {
+	if err := o.setDefaults(); err != nil {
+		return nil, err
+	}
+	s := &Server{engine: o.Engine, log: o.Log, authorize: o.Authorize, closing: make(chan struct{})}
+	opts := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.MaxRecvMsgSize(o.MaxReceiveBytes),
+		grpc.MaxSendMsgSize(o.MaxSendBytes),
+		grpc.MaxConcurrentStreams(o.MaxConcurrentStreams),
+		grpc.MaxHeaderListSize(64 << 10),
+		grpc.ConnectionTimeout(20 * time.Second),
+		grpc.KeepaliveParams(o.Keepalive),
+		grpc.KeepaliveEnforcementPolicy(o.Enforcement),
+		grpc.WaitForHandlers(true),
+	}
+	if o.TLS != nil {
+		opts = append(opts, grpc.Creds(credentials.NewTLS(o.TLS)))
+	}
+	s.grpc = grpc.NewServer(opts...)
+	for _, d := range s.services() {
+		s.grpc.RegisterService(d, nil)
+	}
+	return s, nil
+}
+
+// Serve answers on l until Shutdown, and closes l. It may be called for several listeners. It returns nil after
+// Shutdown.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.grpc.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return fmt.Errorf("serve gRPC on %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// Shutdown closes the listeners, lets the running calls end and waits for them. Streams end once what they have
+// received is answered. When ctx ends first the calls are cancelled, and ctx's error is returned. No goroutine of the
+// server is left after it.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.closeOnce.Do(func() { close(s.closing) })
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.grpc.GracefulStop()
+		s.receivers.Wait()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		s.grpc.Stop()
+		<-done
+		return fmt.Errorf("gRPC calls cancelled: %w", ctx.Err())
+	}
+}
+
+// handler answers one call.
+type handler func(ctx context.Context, stream grpc.ServerStream) error
+
+// guard makes a handler of the wire: who may not call is turned away before a message is read, and a panic is this
+// call's failure, not the server's.
+func (s *Server) guard(method string, h handler) grpc.StreamHandler {
+	return func(_ any, stream grpc.ServerStream) (err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				s.log.Error("gRPC handler panicked", "method", method, "panic", p, "stack", string(debug.Stack()))
+				err = grpcstatus.Error(codes.Internal, "internal error; the server's log has the details")
+			}
+		}()
+		ctx := stream.Context()
+		if s.authorize != nil {
+			if err := s.authorize(ctx, method); err != nil {
+				return wireError(err)
+			}
+		}
+		return h(ctx, stream)
+	}
+}

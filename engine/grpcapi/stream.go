@@ -1,0 +1,252 @@
+package grpcapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"nereid/engine/infer"
+)
+
+// streamDepth is how many requests of one stream may be unanswered before the server stops reading from it.
+const streamDepth = 1024
+
+// streamCall is one running ModelStreamInfer. Its requests enter the engine as they come. Answers of models that are
+// not decoupled go out in the order of the requests, those of decoupled models as they arrive.
+type streamCall struct {
+	s      *Server
+	ctx    context.Context // of the call; ends with it
+	cancel context.CancelCauseFunc
+	stream grpc.ServerStream
+	// strict: the client wants the stream to end with the first error's status in place of an error_message.
+	strict bool
+
+	slots   chan struct{}   // one per unanswered request
+	queue   chan streamItem // capacity streamDepth: with slots, a send never blocks
+	workers sync.WaitGroup  // those of decoupled requests
+
+	send sync.Mutex // held while a message is sent
+}
+
+// streamItem is a request that the engine took, or the error that answers it.
+type streamItem struct {
+	r          *infer.Request
+	id         string // for the error
+	err        error
+	emptyFinal bool
+}
+
+// modelStreamInfer answers ModelStreamInfer.
+func (s *Server) modelStreamInfer(ctx context.Context, stream grpc.ServerStream) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	c := &streamCall{
+		s: s, ctx: ctx, cancel: cancel, stream: stream,
+		slots: make(chan struct{}, streamDepth),
+		queue: make(chan streamItem, streamDepth),
+	}
+	if v := metadata.ValueFromIncomingContext(ctx, "triton_grpc_error"); len(v) > 0 {
+		c.strict = v[0] == "true"
+	}
+	s.receivers.Add(1)
+	go func() {
+		defer s.receivers.Done()
+		c.receive()
+	}()
+	err := c.answer()
+	cancel(err) // the receiver ends with ctx or with the call
+	c.workers.Wait()
+	return err
+}
+
+// receive reads requests until the client has no more, and closes the queue.
+func (c *streamCall) receive() {
+	defer close(c.queue)
+	for {
+		select {
+		case c.slots <- struct{}{}:
+		case <-c.ctx.Done():
+			return
+		}
+		m := getMessage(&c.s.pool)
+		err := c.stream.RecvMsg(m)
+		it := streamItem{r: m.r, id: m.id, err: m.err, emptyFinal: m.emptyFinal}
+		putMessage(m)
+		if err != nil {
+			if it.r != nil {
+				it.r.Release()
+			}
+			if !errors.Is(err, io.EOF) {
+				c.cancel(err)
+			}
+			return
+		}
+		if it.r != nil {
+			if err := c.s.engine.Infer(c.ctx, it.r); err != nil {
+				it.id, it.err = strings.Clone(it.r.ID), err
+				it.r.Release()
+				it.r = nil
+			}
+		}
+		c.queue <- it
+	}
+}
+
+// answer writes the answers until all are out, the client or the server goes away, or a strict stream has an error.
+func (c *streamCall) answer() error {
+	defer c.abandon()
+	closing := c.s.closing
+	for {
+		select {
+		case it, ok := <-c.queue:
+			if !ok {
+				c.workers.Wait()
+				return c.end()
+			}
+			if err := c.one(it); err != nil {
+				return err
+			}
+		case <-c.ctx.Done():
+			return c.end()
+		case <-closing:
+			return c.drain()
+		}
+	}
+}
+
+// drain answers what has been received and ends the stream, for a shutdown.
+func (c *streamCall) drain() error {
+	for {
+		select {
+		case it, ok := <-c.queue:
+			if !ok {
+				c.workers.Wait()
+				return c.end()
+			}
+			if err := c.one(it); err != nil {
+				return err
+			}
+			continue
+		default:
+		}
+		c.workers.Wait()
+		if err := c.end(); err != nil {
+			return err
+		}
+		return grpcstatus.Error(codes.Unavailable, "the server is shutting down")
+	}
+}
+
+// end returns why the stream ends: nil when the client sent all and got all.
+func (c *streamCall) end() error {
+	if c.ctx.Err() == nil {
+		return nil
+	}
+	return wireError(context.Cause(c.ctx))
+}
+
+// abandon cancels the requests that nobody will answer. It runs when the last answer has been written, after which
+// the receiver stops at the next message.
+func (c *streamCall) abandon() {
+	c.cancel(context.Canceled)
+	c.s.receivers.Add(1)
+	go func() { // the receiver may still be in RecvMsg, which ends with the call
+		defer c.s.receivers.Done()
+		for it := range c.queue {
+			if it.r != nil {
+				it.r.Cancel()
+				it.r.Release()
+			}
+		}
+	}()
+}
+
+// one answers a request; that of a decoupled model in a goroutine of its own.
+func (c *streamCall) one(it streamItem) error {
+	if it.r == nil {
+		defer c.done()
+		return c.fail(it.id, it.err)
+	}
+	if it.r.Served.Decoupled() {
+		c.workers.Add(1)
+		go func() {
+			defer c.workers.Done()
+			defer c.done()
+			defer it.r.Release()
+			if err := c.decoupled(it); err != nil {
+				c.cancel(err)
+			}
+		}()
+		return nil
+	}
+	defer c.done()
+	defer it.r.Release()
+	resp, err := only(c.ctx, it.r)
+	if err != nil {
+		return c.end()
+	}
+	defer resp.Release()
+	return c.respond(it.r, resp, true)
+}
+
+func (c *streamCall) done() { <-c.slots }
+
+// decoupled passes on the responses of one request.
+func (c *streamCall) decoupled(it streamItem) error {
+	for {
+		resp, err := next(c.ctx, it.r)
+		if err != nil {
+			return c.end()
+		}
+		final := resp.Final
+		if final && resp.Err == nil && len(resp.Outputs) == 0 {
+			if it.emptyFinal {
+				err = c.write(&answer{stream: true, model: it.r.ModelName, id: it.r.ID, final: true})
+			}
+		} else {
+			err = c.respond(it.r, resp, final)
+		}
+		resp.Release()
+		if err != nil {
+			it.r.Cancel()
+			return err
+		}
+		if final {
+			return nil
+		}
+	}
+}
+
+// respond writes one response of r.
+func (c *streamCall) respond(r *infer.Request, resp *infer.Response, final bool) error {
+	err := resp.Err
+	if err == nil {
+		err = c.s.classify(r, resp)
+	}
+	if err != nil {
+		return c.fail(r.ID, err)
+	}
+	return c.write(&answer{
+		stream: true, model: r.Served.Name(), version: r.Served.VersionText(), id: r.ID, resp: resp, final: final,
+	})
+}
+
+// fail answers with an error: a message of the stream, or the stream's end if it is strict.
+func (c *streamCall) fail(id string, err error) error {
+	if c.strict {
+		return wireError(err)
+	}
+	return c.write(&answer{stream: true, id: id, err: validText(err.Error()), noFinal: true})
+}
+
+func (c *streamCall) write(a *answer) error {
+	c.send.Lock()
+	defer c.send.Unlock()
+	return c.stream.SendMsg(&reply{bufs: a.encode()})
+}
