@@ -1,0 +1,142 @@
+package backendtest
+
+import (
+	"fmt"
+	"testing"
+
+	"nereid/engine/backend"
+	"nereid/engine/infer"
+	"nereid/engine/inferencepb"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+// Model is a model that the backend under test can load, and what is true of its answers.
+type Model struct {
+	Name   string
+	Config *inferencepb.ModelConfig
+	// ModelFolder and VersionFolder, for backends that read files.
+	ModelFolder, VersionFolder string
+
+	// Inputs makes the inputs of a request with a number of rows (1 for a model without batching). Different seeds
+	// give different answers.
+	Inputs func(rows int, seed uint64) []tensor.Tensor
+	// Check says whether the outputs, in the order of a stream's responses, are the right ones for the inputs.
+	Check func(in []tensor.Tensor, responses [][]tensor.Tensor) error
+
+	// Zero makes inputs without elements; Check must accept the answer. Nil: the model takes none.
+	Zero func() []tensor.Tensor
+	// Bad makes inputs that the backend itself must refuse. Nil: there are none.
+	Bad func() []tensor.Tensor
+	// Slow makes inputs that run for many seconds. Nil: there are none. They are cancelled.
+	Slow func() []tensor.Tensor
+}
+
+func (m *Model) decoupled() bool { return m.Config.GetModelTransactionPolicy().GetDecoupled() }
+
+func (m *Model) spec() backend.Spec {
+	return backend.Spec{
+		ModelName: m.Name, Version: 1, Config: m.Config, ModelFolder: m.ModelFolder, VersionFolder: m.VersionFolder,
+		Log: discard(),
+	}
+}
+
+// rows returns the sizes of a batch's requests; a model without batching gets one request.
+func (m *Model) rows(sizes ...int) []int {
+	if m.Config.GetMaxBatchSize() == 0 {
+		return []int{1}
+	}
+	return sizes
+}
+
+// Refusal is a specification that the backend must refuse.
+type Refusal struct {
+	Name string
+	Spec backend.Spec
+	Code status.Code
+	Text string // a part of the error's text
+}
+
+// call is one request, what was put in and what came out.
+type call struct {
+	in        []tensor.Tensor
+	rows      int
+	request   *infer.Request
+	responses []*infer.Response
+	err       error
+}
+
+// newCall makes a request whose input memory is counted in freed when it goes.
+func newCall(in []tensor.Tensor, rows int, freed *counter) *call {
+	c := &call{in: in, rows: rows, request: infer.New()}
+	r := c.request
+	for _, x := range in {
+		b := tensor.NewBuffer(x.Data, func(*tensor.Buffer) { freed.add(-1) })
+		freed.add(1)
+		x.Buf = b
+		r.Own(b)
+		r.Inputs = append(r.Inputs, x)
+	}
+	r.BatchSize = rows
+	return c
+}
+
+// wait reads the request's responses until the final one.
+func (c *call) wait(t *testing.T) {
+	t.Helper()
+	for {
+		resp, err := c.request.Next(t.Context())
+		if err != nil {
+			t.Errorf("no final response: %v", err)
+			return
+		}
+		c.responses = append(c.responses, resp)
+		if resp.Err != nil {
+			c.err = resp.Err
+		}
+		if resp.Final {
+			return
+		}
+	}
+}
+
+// check compares the outputs that came with the right ones.
+func (c *call) check(m *Model) error {
+	if c.err != nil {
+		return fmt.Errorf("the answer is the error %w", c.err)
+	}
+	var all [][]tensor.Tensor
+	for _, resp := range c.responses {
+		if m.decoupled() && resp.Final && len(resp.Outputs) == 0 {
+			continue
+		}
+		all = append(all, resp.Outputs)
+	}
+	return m.Check(c.in, all)
+}
+
+// release lets the answers and the request go.
+func (c *call) release() {
+	for _, resp := range c.responses {
+		resp.Release()
+	}
+	c.request.Release()
+}
+
+// brief writes the first bytes of a tensor.
+func brief(b []byte) string {
+	if len(b) > 32 {
+		return fmt.Sprintf("%x… (%d bytes)", b[:32], len(b))
+	}
+	return fmt.Sprintf("%x", b)
+}
+
+// Find returns the tensor with a name, nil if there is none.
+func Find(ts []tensor.Tensor, name string) *tensor.Tensor {
+	for i := range ts {
+		if ts[i].Name == name {
+			return &ts[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package builtin
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"nereid/engine/backend"
+	"nereid/engine/infer"
+	"nereid/engine/inferencepb"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+// All returns the backends of this package.
+func All() []backend.Backend {
+	return []backend.Backend{Identity(), Repeat(), Square(), AddSub()}
+}
+
+// dataType is the tensor type of a configured type: their numbers agree.
+func dataType(d inferencepb.DataType) tensor.DataType { return tensor.DataType(d) }
+
+// millis reads a parameter that is a count of milliseconds; missing is 0.
+func millis(c *inferencepb.ModelConfig, name string) (time.Duration, error) {
+	p, ok := c.GetParameters()[name]
+	if !ok {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(p.GetStringValue(), 10, 31)
+	if err != nil {
+		return 0, status.Errorf(status.InvalidArg, "parameter %q is %q, want a number of milliseconds like \"100\"",
+			name, p.GetStringValue())
+	}
+	return time.Duration(n) * time.Millisecond, nil
+}
+
+// pause waits for d. It ends early with ctx's error, and with Cancelled when nobody waits for any of the requests.
+func pause(ctx context.Context, d time.Duration, requests ...*infer.Request) error {
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	for _, r := range requests {
+		select {
+		case <-t.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-r.Done():
+		}
+	}
+	if len(requests) > 0 {
+		return errCancelled
+	}
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+var errCancelled = status.New(status.Cancelled, "request cancelled")
+
+// checkIO compares a configured tensor with what a backend demands.
+func checkIO(kind, name string, want ioSpec, gotName string, dt inferencepb.DataType, dims []int64) error {
+	if gotName != name {
+		return status.Errorf(status.InvalidArg, "expected %s tensor name to be %s, got %s", kind, name, gotName)
+	}
+	if dataType(dt) != want.dt {
+		return status.Errorf(status.InvalidArg, "expected %s datatype to be %s, got %s", name, want.dt.ConfigName(), dt)
+	}
+	if len(dims) != 1 || want.dim != -1 && dims[0] != want.dim {
+		return status.Errorf(status.InvalidArg, "expected %s shape to be [%d], got %s", name, want.dim, tensor.FormatShape(dims))
+	}
+	return nil
+}
+
+// ioSpec is the type and the one dimension that a backend demands; dimension -1 allows any.
+type ioSpec struct {
+	name string
+	dt   tensor.DataType
+	dim  int64
+}
+
+// checkFixed compares a configuration with a backend's fixed inputs and outputs, without batching.
+func checkFixed(name string, c *inferencepb.ModelConfig, inputs, outputs []ioSpec) error {
+	if c.GetMaxBatchSize() != 0 {
+		return status.Errorf(status.InvalidArg, "%s backend only supports models with max_batch_size == 0", name)
+	}
+	if len(c.GetInput()) != len(inputs) {
+		return status.Errorf(status.InvalidArg, "expected %d inputs, got %d", len(inputs), len(c.GetInput()))
+	}
+	if len(c.GetOutput()) != len(outputs) {
+		return status.Errorf(status.InvalidArg, "expected %d outputs, got %d", len(outputs), len(c.GetOutput()))
+	}
+	for i, in := range c.GetInput() {
+		if err := checkIO("input", inputs[i].name, inputs[i], in.GetName(), in.GetDataType(), in.GetDims()); err != nil {
+			return err
+		}
+	}
+	for i, out := range c.GetOutput() {
+		if err := checkIO("output", outputs[i].name, outputs[i], out.GetName(), out.GetDataType(), out.GetDims()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

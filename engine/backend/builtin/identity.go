@@ -1,0 +1,121 @@
+package builtin
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"nereid/engine/backend"
+	"nereid/engine/infer"
+	"nereid/engine/inferencepb"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+// Identity returns the backend "identity": each INPUT<i> comes back as OUTPUT<i>, of any type and shape, without a
+// copy. Parameters: "creation_delay_ms" and "execute_delay_ms" wait that long at each instance's start and in each
+// execution.
+func Identity() backend.Backend { return identity{} }
+
+type identity struct{}
+
+func (identity) Name() string { return "identity" }
+
+func (identity) Load(_ context.Context, s backend.Spec) (backend.Model, error) {
+	m := &identityModel{}
+	var err error
+	if m.executeDelay, err = millis(s.Config, "execute_delay_ms"); err != nil {
+		return nil, err
+	}
+	if m.creationDelay, err = millis(s.Config, "creation_delay_ms"); err != nil {
+		return nil, err
+	}
+	if m.pairs, err = pairs(s.Config); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// pair is an input and the output that gives it back.
+type pair struct{ in, out string }
+
+func pairs(c *inferencepb.ModelConfig) ([]pair, error) {
+	if len(c.GetInput()) != len(c.GetOutput()) {
+		return nil, status.Errorf(status.InvalidArg, "model configuration must have equal input/output pairs, got %d inputs and %d outputs",
+			len(c.GetInput()), len(c.GetOutput()))
+	}
+	var ps []pair
+	for _, in := range c.GetInput() {
+		index, ok := strings.CutPrefix(in.GetName(), "INPUT")
+		if !ok || index == "" || strings.Trim(index, "0123456789") != "" {
+			return nil, status.Errorf(status.InvalidArg, "expected input name to follow INPUT<index> pattern, got %s", in.GetName())
+		}
+		p := pair{in.GetName(), "OUTPUT" + index}
+		i := slices.IndexFunc(c.GetOutput(), func(o *inferencepb.ModelOutput) bool { return o.GetName() == p.out })
+		if i < 0 {
+			return nil, status.Errorf(status.InvalidArg, "input %s has no output %s to come back as", p.in, p.out)
+		}
+		out := c.GetOutput()[i]
+		if in.GetDataType() != out.GetDataType() {
+			return nil, status.Errorf(status.InvalidArg, "expected %s and %s to have the same datatype, got %s and %s",
+				p.in, p.out, in.GetDataType(), out.GetDataType())
+		}
+		if !slices.Equal(in.GetDims(), out.GetDims()) {
+			return nil, status.Errorf(status.InvalidArg, "expected %s and %s to have the same shape, got %s and %s",
+				p.in, p.out, tensor.FormatShape(in.GetDims()), tensor.FormatShape(out.GetDims()))
+		}
+		ps = append(ps, p)
+	}
+	return ps, nil
+}
+
+type identityModel struct {
+	pairs                       []pair
+	executeDelay, creationDelay time.Duration
+}
+
+func (m *identityModel) NewInstance(ctx context.Context, _ backend.Placement) (backend.Instance, error) {
+	if err := pause(ctx, m.creationDelay); err != nil {
+		return nil, err
+	}
+	return m, nil // the model has no state that an instance could own
+}
+
+func (m *identityModel) Close() error { return nil }
+
+func (m *identityModel) Execute(ctx context.Context, b *infer.Batch) error {
+	b.MarkInput()
+	if m.executeDelay > 0 {
+		if err := pause(ctx, m.executeDelay, b.Requests...); err != nil {
+			return err
+		}
+	}
+	b.MarkOutput()
+	for _, r := range b.Requests {
+		resp := r.NewResponse()
+		for i := range r.Inputs {
+			in := &r.Inputs[i]
+			name := m.output(in.Name)
+			if name == "" || !r.Wants(name) {
+				continue
+			}
+			in.Retain() // the response's reference
+			resp.AddOutput(name, in.DataType, in.Shape, in.Data, in.Buf)
+		}
+		resp.Final = true
+		if err := r.Respond(resp); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *identityModel) output(input string) string {
+	for i := range m.pairs {
+		if m.pairs[i].in == input {
+			return m.pairs[i].out
+		}
+	}
+	return ""
+}
