@@ -66,6 +66,8 @@ type Options struct {
 	Roots []string
 	// ConfigName picks configs/<ConfigName>.pbtxt over config.pbtxt where it exists (--model-config-name).
 	ConfigName string
+	// Only, if not empty, restricts the scan to one model.
+	Only string
 }
 
 // Scan lists the models of all repositories by name. A repository that cannot be read is an error for the whole scan:
@@ -80,7 +82,7 @@ func Scan(o Options) (map[string]*Model, error) {
 		}
 		for _, e := range entries {
 			name := e.Name()
-			if Ignored(name) || !isFolder(root, e) {
+			if Ignored(name) || o.Only != "" && name != o.Only || !isFolder(root, e) {
 				continue
 			}
 			m := ScanModel(root, name, o.ConfigName)

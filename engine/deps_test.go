@@ -1,0 +1,127 @@
+package engine_test
+
+import (
+	"go/build"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// layers says who may import whom: a package imports only packages of lower layers, and within its layer only those
+// listed in sideways. Change it on purpose, never to get a build green.
+var layers = map[string]int{
+	"engine/status":      0,
+	"engine/tensor":      0,
+	"engine/inferencepb": 0,
+
+	"engine/infer":       1,
+	"engine/modelconfig": 1,
+
+	"engine/backend": 2,
+	"engine/sched":   2,
+	"engine/stats":   2,
+	"engine/repo":    2,
+
+	"engine/instance":                 3,
+	"engine/metrics":                  3,
+	"engine/backend/builtin":          3,
+	"engine/backend/onnxruntime":      3,
+	"engine/backend/onnxruntime/capi": 3,
+	"engine/backend/backendtest":      3,
+
+	"engine/model":     4,
+	"engine/lifecycle": 5,
+	"engine":           6,
+	"engine/httpapi":   7,
+	"engine/grpcapi":   7,
+
+	"store":    -1, // knows nothing of the others, and only app may know it
+	"frontend": -1,
+
+	"app/console/api":             8,
+	"app/console/api/tsgen/tsgen": 8,
+	"app/console/staging":         8,
+	"app/console":                 8,
+	"app/history":                 8,
+	"app/desktop":                 8,
+	"app":                         8,
+}
+
+var sideways = map[string][]string{
+	"engine/tensor":              {"engine/status"},
+	"engine/backend/onnxruntime": {"engine/backend/onnxruntime/capi"},
+	"app":                        {"app/console", "app/console/api", "app/history", "app/desktop"},
+	"app/console":                {"app/console/api", "app/console/staging", "app/history"},
+	"app/console/staging":        {"app/console/api"},
+}
+
+func TestImportsGoDown(t *testing.T) {
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, top := range []string{"engine", "store", "app", "frontend"} {
+		err := filepath.WalkDir(filepath.Join(root, top), func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if !d.IsDir() {
+				return nil
+			}
+			if n := d.Name(); n == "testdata" || n == "node_modules" || n == "dist" {
+				return filepath.SkipDir
+			}
+			if checkPackage(t, root, path) {
+				seen++
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if seen < 10 {
+		t.Errorf("found only %d packages: the walk is broken", seen)
+	}
+}
+
+func checkPackage(t *testing.T, root, path string) bool {
+	ctx := build.Default
+	ctx.CgoEnabled = true
+	pkg, err := ctx.ImportDir(path, 0)
+	if err != nil {
+		return false // no Go files
+	}
+	rel, err := filepath.Rel(root, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.ToSlash(rel)
+	if pkg.Name == "main" {
+		return true // tools beside the code they serve
+	}
+	layer, ok := layers[name]
+	if !ok {
+		t.Errorf("package %s has no layer; put it into the table", name)
+		return true
+	}
+	for _, imp := range pkg.Imports {
+		dep, ours := strings.CutPrefix(imp, "nereid/")
+		if !ours {
+			continue
+		}
+		depLayer, ok := layers[dep]
+		switch {
+		case !ok:
+			t.Errorf("%s imports %s, which has no layer", name, dep)
+		case slices.Contains(sideways[name], dep):
+		case layer == 8 && depLayer == -1:
+		case depLayer == -1 || depLayer >= layer:
+			t.Errorf("%s (layer %d) imports %s (layer %d)", name, layer, dep, depLayer)
+		}
+	}
+	return true
+}

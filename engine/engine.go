@@ -1,0 +1,258 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"nereid/engine/backend"
+	"nereid/engine/infer"
+	"nereid/engine/inferencepb"
+	"nereid/engine/lifecycle"
+	"nereid/engine/stats"
+	"nereid/engine/status"
+)
+
+// ServerVersion is the version of Triton whose behaviour the wire shows.
+const ServerVersion = "2.51.0"
+
+// ControlMode says what loads and unloads models: --model-control-mode.
+type ControlMode string
+
+// The control modes.
+const (
+	ModeNone     ControlMode = "none"     // all models at start, no changes after
+	ModePoll     ControlMode = "poll"     // what is in the repositories, followed as it changes
+	ModeExplicit ControlMode = "explicit" // what load and unload requests say
+)
+
+// EventListener hears of what happens to models; see lifecycle.Events for when and how its functions are called.
+type EventListener = lifecycle.Events
+
+// LoadParameters replace a model's configuration and files in a load request.
+type LoadParameters struct {
+	ConfigJSON string            // "": the repository's configuration
+	Files      map[string][]byte // by path in the model folder: "1/model.onnx"
+}
+
+// Options say what an Engine serves and how.
+type Options struct {
+	// Repositories are folders of model folders. None: an engine without models, to which nothing can be loaded.
+	Repositories []string
+	Backends     []backend.Backend
+	// Mode: the empty string is ModeNone.
+	Mode ControlMode
+	// PollInterval of ModePoll. 0: 15 s. Changes that the file system tells of are found at once.
+	PollInterval time.Duration
+	// StartupModels are loaded at start in ModeExplicit; "*" alone: all.
+	StartupModels []string
+	// ID is the server's name in its metadata. "": "triton".
+	ID string
+	// DisableAutoComplete refuses models without a whole configuration (--disable-auto-complete-config).
+	DisableAutoComplete bool
+	// DefaultMaxBatchSize is given to models that can batch and do not say how far. nil: 4.
+	DefaultMaxBatchSize *int
+	ConfigName          string        // --model-config-name
+	LoadThreads         int           // --model-load-thread-count; 0: 4
+	Settle              time.Duration // how long a changed model rests before polling loads it; 0: 1 s
+	LooseReadiness      bool          // --strict-readiness=false: ready although a model failed
+	OverrideFolder      string        // where load overrides are unpacked; "": the system's temporary folder
+	Log                 *slog.Logger  // nil: none
+	Events              EventListener
+}
+
+// Engine serves models. Its methods are safe for concurrent use.
+type Engine struct {
+	o       Options
+	models  *lifecycle.Manager
+	stats   *stats.Registry
+	started time.Time
+	live    atomic.Bool
+	up      atomic.Bool // the models of the start are loaded
+
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	once   sync.Once
+}
+
+// New returns an engine that serves nothing yet: see Start. The caller closes it.
+func New(o Options) (*Engine, error) {
+	o.Mode = cmp.Or(o.Mode, ModeNone)
+	o.ID = cmp.Or(o.ID, "triton")
+	o.PollInterval = cmp.Or(o.PollInterval, 15*time.Second)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if !slices.Contains([]ControlMode{ModeNone, ModePoll, ModeExplicit}, o.Mode) {
+		return nil, status.Errorf(status.InvalidArg, "model control mode %q is none of none, poll, explicit", o.Mode)
+	}
+	if o.PollInterval < 0 || o.Settle < 0 || o.LoadThreads < 0 {
+		return nil, status.New(status.InvalidArg, "poll interval, settle time and load threads must not be negative")
+	}
+	batch := 4
+	if o.DefaultMaxBatchSize != nil {
+		batch = *o.DefaultMaxBatchSize
+	}
+	e := &Engine{o: o, stats: stats.NewRegistry(), started: time.Now()}
+	e.models = lifecycle.NewManager(lifecycle.Options{
+		Repositories: o.Repositories, ConfigName: o.ConfigName, Backends: o.Backends, Host: host{e}, Stats: e.stats, Log: o.Log,
+		Events: o.Events, AutoComplete: !o.DisableAutoComplete, DefaultMaxBatchSize: batch, LoadThreads: o.LoadThreads,
+		Settle: o.Settle, OverrideFolder: o.OverrideFolder,
+	})
+	e.live.Store(true)
+	return e, nil
+}
+
+// Start loads the models of the start and, in ModePoll, begins to follow the repositories. It returns when every model
+// is in service or has failed: see Models for which. Errors: Internal when a repository cannot be read.
+func (e *Engine) Start(ctx context.Context) error {
+	var err error
+	switch {
+	case e.o.Mode != ModeExplicit || slices.Equal(e.o.StartupModels, []string{"*"}):
+		err = e.models.LoadAll(ctx)
+	default:
+		if err = e.models.Discover(); err == nil {
+			e.loadNamed(ctx, e.o.StartupModels)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if e.o.Mode == ModePoll {
+		run, cancel := context.WithCancel(context.Background())
+		e.cancel = cancel
+		e.wg.Add(1)
+		go func() {
+			defer e.wg.Done()
+			e.models.Run(run, e.o.PollInterval)
+		}()
+	}
+	e.up.Store(true)
+	return nil
+}
+
+func (e *Engine) loadNamed(ctx context.Context, names []string) {
+	var wg sync.WaitGroup
+	for _, name := range names {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if err := e.models.Load(ctx, name, nil); err != nil {
+				e.o.Log.Error("failed to load a model of the start", "model", name, "err", err)
+			}
+		}()
+	}
+	wg.Wait()
+}
+
+// Close refuses new requests, lets those inside finish until ctx ends, stops what then still runs and closes every
+// model. It leaves no goroutine behind.
+func (e *Engine) Close(ctx context.Context) {
+	e.once.Do(func() {
+		e.up.Store(false)
+		e.live.Store(false)
+		if e.cancel != nil {
+			e.cancel()
+		}
+		e.wg.Wait()
+		e.models.Close(ctx)
+	})
+}
+
+// Infer admits a request. On nil every response, errors too, comes through r.Next; on an error there is none. The
+// caller's reference on r stays its own. Errors: NotFound for models and versions, InvalidArg for a request that the
+// model cannot take, Unavailable.
+func (e *Engine) Infer(_ context.Context, r *infer.Request) error {
+	m, err := e.models.Acquire(r.ModelName, r.Version)
+	if err != nil {
+		return err
+	}
+	return m.Infer(r)
+}
+
+// Live reports whether the engine runs.
+func (e *Engine) Live() bool { return e.live.Load() }
+
+// Ready reports whether the start is over and, unless readiness is loose, every model that is to be served is.
+func (e *Engine) Ready() bool {
+	return e.up.Load() && (e.o.LooseReadiness || e.models.AllReady())
+}
+
+// Mode returns the model control mode.
+func (e *Engine) Mode() ControlMode { return e.o.Mode }
+
+// Started returns when the engine was made.
+func (e *Engine) Started() time.Time { return e.started }
+
+// Models returns what is known of every model, by name.
+func (e *Engine) Models() []lifecycle.ModelStatus { return e.models.Models() }
+
+// Model returns what is known of one model; false if there is none of that name.
+func (e *Engine) Model(name string) (lifecycle.ModelStatus, bool) { return e.models.Model(name) }
+
+// Snapshots copies the statistics of every version, by model and version, into dst, reusing its memory.
+func (e *Engine) Snapshots(dst []stats.Snapshot) []stats.Snapshot { return e.stats.Snapshots(dst) }
+
+// Reload loads a model as it is in the repository now, in every control mode: the owner of the machine asks, not a
+// client of the protocol. The errors are LoadModel's.
+func (e *Engine) Reload(ctx context.Context, name string) error { return e.models.Load(ctx, name, nil) }
+
+// Remove takes a model out of service, in every control mode. In ModePoll it stays so until its folder goes or Reload.
+func (e *Engine) Remove(name string) { e.models.Unload(name) }
+
+// errNotExplicit has Triton's words, which clients match on.
+var errNotExplicit = status.New(status.Unavailable, "explicit model load / unload is not allowed if polling is enabled")
+
+// LoadModel is the protocol's load request. Errors: Unavailable outside ModeExplicit, Internal when the model or its
+// configuration cannot be read, InvalidArg when a version fails to load.
+func (e *Engine) LoadModel(ctx context.Context, name string, p LoadParameters) error {
+	if e.o.Mode != ModeExplicit {
+		return errNotExplicit
+	}
+	return e.models.Load(ctx, name, &lifecycle.Override{Config: p.ConfigJSON, Files: p.Files})
+}
+
+// UnloadModel is the protocol's unload request. A model that is not loaded is no error. dependents asks to unload what
+// an ensemble is made of as well.
+func (e *Engine) UnloadModel(_ context.Context, name string, dependents bool) error {
+	if e.o.Mode != ModeExplicit {
+		return errNotExplicit
+	}
+	_ = dependents // models have no dependents before there are ensembles
+	e.models.Unload(name)
+	return nil
+}
+
+// host is what backends may ask of the engine.
+type host struct{ e *Engine }
+
+var _ backend.Host = host{}
+
+func (h host) Infer(ctx context.Context, r *infer.Request) error { return h.e.Infer(ctx, r) }
+
+func (h host) LoadModel(ctx context.Context, name string) error {
+	return h.e.LoadModel(ctx, name, LoadParameters{})
+}
+
+func (h host) UnloadModel(ctx context.Context, name string) error {
+	return h.e.UnloadModel(ctx, name, false)
+}
+
+func (h host) ModelReady(name string, version int64) bool {
+	return h.e.models.VersionReady(name, version)
+}
+
+// extensions are those of Triton's server metadata that are there, in its order, and the name of this server.
+var extensions = []string{
+	"classification", "model_repository", "model_repository(unload_dependents)", "model_configuration", "binary_tensor_data",
+	"parameters", "statistics", "nereid",
+}
+
+// ServerMetadata answers the protocol's server metadata request.
+func (e *Engine) ServerMetadata() *inferencepb.ServerMetadataResponse {
+	return &inferencepb.ServerMetadataResponse{Name: e.o.ID, Version: ServerVersion, Extensions: slices.Clone(extensions)}
+}

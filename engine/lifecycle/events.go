@@ -1,0 +1,64 @@
+package lifecycle
+
+import "time"
+
+// Events are functions that hear of changes; nil ones are skipped. They are called from the goroutine that makes the
+// change, without locks held, must not block for long and must not call back into the manager's changing methods.
+type Events struct {
+	// Loading: a version is about to be loaded.
+	Loading func(model string, version int64)
+	// Loaded: a version is in service; reload says that it replaced one of the same number.
+	Loaded func(model string, version int64, took time.Duration, reload bool)
+	// Ready: a change of a model ended well.
+	Ready func(model string)
+	// Failed: a change failed; version is 0 if the configuration or the folder as a whole is at fault. kept says that
+	// something that was in service before still is.
+	Failed func(model string, version int64, err error, kept bool)
+	// Unloaded: a version has left service and is closed.
+	Unloaded func(model string, version int64)
+	// ScanFailed: a repository cannot be read; nothing is unloaded.
+	ScanFailed func(err error)
+	// Changed: some state changed; called after each of the above too.
+	Changed func()
+}
+
+func (e *Events) loading(model string, version int64) {
+	if e.Loading != nil {
+		e.Loading(model, version)
+	}
+	e.changed()
+}
+
+func (e *Events) loaded(model string, version int64, took time.Duration, reload bool) {
+	if e.Loaded != nil {
+		e.Loaded(model, version, took, reload)
+	}
+	e.changed()
+}
+
+func (e *Events) ready(model string) {
+	if e.Ready != nil {
+		e.Ready(model)
+	}
+	e.changed()
+}
+
+func (e *Events) failed(model string, version int64, err error, kept bool) {
+	if e.Failed != nil {
+		e.Failed(model, version, err, kept)
+	}
+	e.changed()
+}
+
+func (e *Events) unloaded(model string, version int64) {
+	if e.Unloaded != nil {
+		e.Unloaded(model, version)
+	}
+	e.changed()
+}
+
+func (e *Events) changed() {
+	if e.Changed != nil {
+		e.Changed()
+	}
+}

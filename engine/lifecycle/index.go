@@ -1,0 +1,109 @@
+package lifecycle
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"nereid/engine/inferencepb"
+	"nereid/engine/model"
+	"nereid/engine/status"
+)
+
+// ModelStatus is what is known of one model.
+type ModelStatus struct {
+	Name       string
+	Repository string // "" if the model was never tried
+	Folder     string
+	ConfigPath string // "" if there is no file
+	ConfigText string // as it was at the last change
+	// Config is the effective configuration at the last change, nil if none could be made. It must not be changed.
+	Config *inferencepb.ModelConfig
+	// Err says why the last change failed as a whole; versions may serve all the same.
+	Err        error
+	Overridden bool
+	Versions   []VersionStatus
+}
+
+// VersionStatus is what is known of one version.
+type VersionStatus struct {
+	Version int64
+	State   State
+	// Reason is why the version is not, or not newly, loaded, with its code's name in front; "" if all is well.
+	Reason  string
+	Since   time.Time // in service since; zero: it is not
+	Reloads int
+	// Model is the served version, nil unless the state is READY.
+	Model *model.Model
+}
+
+// Models returns the status of every known model, by name.
+func (m *Manager) Models() []ModelStatus {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make([]ModelStatus, 0, len(m.entries))
+	for _, name := range slices.Sorted(maps.Keys(m.entries)) {
+		all = append(all, m.entries[name].status())
+	}
+	return all
+}
+
+// Model returns the status of one model; false if there is none.
+func (m *Manager) Model(name string) (ModelStatus, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entries[name]
+	if e == nil {
+		return ModelStatus{}, false
+	}
+	return e.status(), true
+}
+
+func (e *entry) status() ModelStatus {
+	s := ModelStatus{Name: e.name, ConfigText: e.text, Config: e.cfg, Err: e.err, Overridden: e.override != nil}
+	if e.src != nil {
+		s.Repository, s.Folder, s.ConfigPath = e.src.Root, e.src.Folder, e.src.Config
+	}
+	for _, v := range e.versions {
+		vs := VersionStatus{Version: v.number, State: v.state, Model: v.model, Reloads: v.reloads}
+		switch {
+		case v.reason == errUnloaded:
+			vs.Reason = "unloaded"
+		case v.reason != nil:
+			vs.Reason = status.Reason(v.reason)
+		}
+		if v.model != nil {
+			vs.Since = v.since
+		}
+		s.Versions = append(s.Versions, vs)
+	}
+	slices.SortFunc(s.Versions, func(a, b VersionStatus) int { return cmp.Compare(a.Version, b.Version) })
+	return s
+}
+
+// AllReady reports whether every model that is to be served has a version in service: strict readiness. A failed reload
+// does not count while the version loaded before serves.
+func (m *Manager) AllReady() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range m.entries {
+		if !e.wanted {
+			continue
+		}
+		serving := false
+		for _, v := range e.versions {
+			serving = serving || v.model != nil
+		}
+		if !serving {
+			return false
+		}
+	}
+	return true
+}
+
+// VersionReady reports whether a version is in service.
+func (m *Manager) VersionReady(name string, version int64) bool {
+	_, err := m.Find(name, version)
+	return err == nil
+}

@@ -1,0 +1,322 @@
+package lifecycle
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"nereid/engine/backend"
+	"nereid/engine/inferencepb"
+	"nereid/engine/model"
+	"nereid/engine/repo"
+	"nereid/engine/stats"
+	"nereid/engine/status"
+)
+
+// State is a version's state, with the words of Triton's repository index.
+type State string
+
+// The states.
+const (
+	Loading     State = "LOADING"
+	Ready       State = "READY"
+	Unloading   State = "UNLOADING"
+	Unavailable State = "UNAVAILABLE"
+)
+
+// Options say what a Manager manages.
+type Options struct {
+	Repositories []string
+	// ConfigName is --model-config-name.
+	ConfigName string
+	Backends   []backend.Backend
+	Host       backend.Host
+	Stats      *stats.Registry
+	Log        *slog.Logger
+	Events     Events
+	// AutoComplete fills in configurations from model files (default in Triton; off by --disable-auto-complete-config).
+	AutoComplete bool
+	// DefaultMaxBatchSize is the backend option default-max-batch-size; 0 turns batching off where nothing asks for it.
+	DefaultMaxBatchSize int
+	// LoadThreads is how many models load at once. 0: 4.
+	LoadThreads int
+	// Settle is how long a changed folder must rest before it is loaded by polling. 0: 1 s.
+	Settle time.Duration
+	// OverrideFolder is where load overrides with files are unpacked. "": the system's temporary folder.
+	OverrideFolder string
+}
+
+// Manager serves the models of the repositories.
+type Manager struct {
+	o        Options
+	backends map[string]backend.Backend
+	table    atomic.Pointer[table]
+	loads    chan struct{} // a token for each load under way
+
+	wg     sync.WaitGroup // changes and drains
+	hard   context.Context
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	entries map[string]*entry // guarded by mu, as are the entries' fields
+	closed  bool
+}
+
+// entry is what the manager knows of one model.
+type entry struct {
+	name string
+	op   sync.Mutex // held during a change of this model; taken before Manager.mu
+
+	src      *repo.Model // what the present state came from; nil: never tried
+	override *override
+	cfg      *inferencepb.ModelConfig // in service, or last tried
+	text     string                   // the configuration file as it was then
+	err      error                    // why the last change failed as a whole
+	versions map[int64]*version
+	wanted   bool // it is to be served: counts for readiness
+	busy     bool // a change that polling started is under way
+	held     bool // unloaded by hand: polling leaves it alone until it is loaded by hand or its folder goes
+}
+
+// version is what the manager knows of one version.
+type version struct {
+	number  int64
+	state   State
+	reason  error
+	model   *model.Model // in service if state is READY
+	src     repo.Print   // the version folder that model was loaded from
+	shared  repo.Print
+	since   time.Time
+	drains  int // replaced models of this number that are not closed yet
+	reloads int
+}
+
+// NewManager returns a manager that serves nothing yet.
+func NewManager(o Options) *Manager {
+	o.Settle = cmp.Or(o.Settle, time.Second)
+	m := &Manager{
+		o: o, backends: map[string]backend.Backend{}, entries: map[string]*entry{},
+		loads: make(chan struct{}, cmp.Or(o.LoadThreads, 4)),
+	}
+	m.hard, m.cancel = context.WithCancel(context.Background())
+	for _, b := range o.Backends {
+		m.backends[b.Name()] = b
+	}
+	m.table.Store(&table{})
+	return m
+}
+
+func (m *Manager) entry(name string) *entry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entries[name]
+	if e == nil {
+		e = &entry{name: name, versions: map[int64]*version{}}
+		m.entries[name] = e
+	}
+	return e
+}
+
+// LoadAll loads every model of the repositories, as at start, and waits. A model that fails is in the index with its
+// reason; only a repository that cannot be read is an error.
+func (m *Manager) LoadAll(ctx context.Context) error {
+	found, err := repo.Scan(m.scanOptions())
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	for _, src := range found {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			_ = m.change(ctx, src, nil) // its reason is in the index and in the events
+		}()
+	}
+	wg.Wait()
+	return nil
+}
+
+// Discover notes the repositories' models without loading them, as in explicit mode.
+func (m *Manager) Discover() error {
+	found, err := repo.Scan(m.scanOptions())
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range m.entries {
+		if e := m.entries[name]; found[name] == nil && e.src == nil {
+			delete(m.entries, name)
+		}
+	}
+	for name := range found {
+		if m.entries[name] == nil {
+			m.entries[name] = &entry{name: name, versions: map[int64]*version{}}
+		}
+	}
+	return nil
+}
+
+func (m *Manager) scanOptions() repo.Options {
+	return repo.Options{Roots: m.o.Repositories, ConfigName: m.o.ConfigName}
+}
+
+// Load loads a model or what changed in it, and waits. over, if not nil, replaces its configuration and files.
+// Errors have Triton's words: Internal "failed to load 'x', failed to poll from model repository" when it is not there or its
+// configuration cannot be used, InvalidArg "load failed for model 'x': …" when a version cannot be loaded.
+func (m *Manager) Load(ctx context.Context, name string, over *Override) error {
+	fail := func(err error) error {
+		return status.Errorf(status.Internal, "failed to load '%s', failed to poll from model repository: %w", name, err)
+	}
+	if err := repo.CheckName(name); err != nil {
+		return fail(err)
+	}
+	ov, err := m.unpack(name, over)
+	if err != nil {
+		return fail(err)
+	}
+	var src *repo.Model
+	if ov != nil && ov.folder != "" {
+		src = repo.ScanModel(ov.folder, name, "")
+	} else if src, err = m.find(name); err != nil {
+		return fail(err)
+	}
+	return m.change(ctx, src, ov)
+}
+
+// find looks for a model in the repositories.
+func (m *Manager) find(name string) (*repo.Model, error) {
+	found, err := repo.Scan(repo.Options{Roots: m.o.Repositories, ConfigName: m.o.ConfigName, Only: name})
+	if err != nil {
+		return nil, err
+	}
+	if src := found[name]; src != nil {
+		return src, nil
+	}
+	return nil, status.Errorf(status.NotFound, "model '%s' is in none of the model repositories", name)
+}
+
+// Unload takes a model out of service and returns once no new request reaches it; what it has runs to its end. A model
+// that is not loaded is no error.
+func (m *Manager) Unload(name string) {
+	m.mu.Lock()
+	e := m.entries[name]
+	m.mu.Unlock()
+	if e == nil {
+		return
+	}
+	e.op.Lock()
+	defer e.op.Unlock()
+	m.mu.Lock()
+	e.held = true
+	m.mu.Unlock()
+	m.retire(e, true)
+}
+
+// Forget unloads a model and drops it from the index: its folder is gone.
+func (m *Manager) Forget(name string) {
+	m.mu.Lock()
+	e := m.entries[name]
+	m.mu.Unlock()
+	if e == nil {
+		return
+	}
+	e.op.Lock()
+	defer e.op.Unlock()
+	m.retire(e, false)
+}
+
+// retire takes all versions out of service. e.op is held.
+func (m *Manager) retire(e *entry, known bool) {
+	m.mu.Lock()
+	var gone []*version
+	for _, v := range e.versions {
+		if v.model != nil {
+			gone = append(gone, v)
+		}
+	}
+	e.wanted, e.err = false, nil
+	e.src = nil
+	for _, v := range e.versions {
+		if v.model == nil && v.drains == 0 {
+			v.state, v.reason = Unavailable, errUnloaded
+		}
+	}
+	m.table.Store(m.table.Load().with(e.name, nil, known))
+	for _, v := range gone {
+		m.drain(e, v, true)
+	}
+	if !known {
+		delete(m.entries, e.name)
+	}
+	e.override.remove()
+	e.override = nil
+	m.mu.Unlock()
+	m.o.Events.changed()
+}
+
+var errUnloaded = status.New(status.Unavailable, "unloaded")
+
+// drain closes the model of v when its last request is answered. leave says that the version leaves service with it,
+// else it has been replaced. m.mu is held, and the table no longer has the model.
+func (m *Manager) drain(e *entry, v *version, leave bool) {
+	old := v.model
+	v.model = nil
+	v.drains++
+	if leave {
+		v.state, v.reason = Unloading, nil
+		v.src, v.shared = 0, 0
+	}
+	m.wg.Add(1)
+	go func() {
+		defer m.wg.Done()
+		if err := old.Close(m.hard); err != nil {
+			m.o.Log.Error("closing a model failed", "model", e.name, "version", v.number, "err", err)
+		}
+		m.mu.Lock()
+		v.drains--
+		left := v.drains == 0 && v.model == nil && v.state == Unloading
+		if left {
+			v.state, v.reason = Unavailable, errUnloaded
+			m.o.Stats.Remove(e.name, v.number)
+		}
+		m.mu.Unlock()
+		debug.FreeOSMemory()
+		m.o.Events.unloaded(e.name, v.number)
+	}()
+}
+
+// Close refuses all requests from now on, lets those inside finish until ctx ends, then stops them, and waits until
+// every model is closed.
+func (m *Manager) Close(ctx context.Context) {
+	m.mu.Lock()
+	m.closed = true
+	entries := slices.SortedFunc(func(yield func(*entry) bool) {
+		for _, e := range m.entries {
+			if !yield(e) {
+				return
+			}
+		}
+	}, func(a, b *entry) int { return cmp.Compare(a.name, b.name) })
+	m.mu.Unlock()
+	stop := context.AfterFunc(ctx, m.cancel)
+	defer stop()
+	var wg sync.WaitGroup
+	for _, e := range entries {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			e.op.Lock() // a load under way ends first
+			defer e.op.Unlock()
+			m.retire(e, true)
+		}()
+	}
+	wg.Wait()
+	m.wg.Wait()
+	m.cancel()
+}

@@ -1,0 +1,70 @@
+package lifecycle
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"nereid/engine/status"
+)
+
+// Override is what a load request brings in place of the repository's files, as Triton's load parameters do.
+type Override struct {
+	// Config is the model configuration as JSON; "": the repository's.
+	Config string
+	// Files are the model folder's files by path: "1/model.onnx". They need Config, and hide the repository's files.
+	Files map[string][]byte
+}
+
+// override is an Override that is in use.
+type override struct {
+	config string
+	folder string // a repository of its own, "" if there are no files
+}
+
+// remove deletes the override's files. The models loaded from them do not need them any more.
+func (o *override) remove() {
+	if o != nil && o.folder != "" {
+		_ = os.RemoveAll(o.folder) // what is left is in the temporary folder
+	}
+}
+
+// unpack writes an override's files into a repository of their own.
+func (m *Manager) unpack(name string, over *Override) (*override, error) {
+	if over == nil || over.Config == "" && len(over.Files) == 0 {
+		return nil, nil
+	}
+	if over.Config == "" {
+		return nil, status.New(status.InvalidArg, "a load request with files must have the parameter 'config' too")
+	}
+	o := &override{config: over.Config}
+	if len(over.Files) == 0 {
+		return o, nil
+	}
+	folder, err := os.MkdirTemp(m.o.OverrideFolder, "override-")
+	if err != nil {
+		return nil, status.Errorf(status.Internal, "cannot make a folder for the override files: %w", err)
+	}
+	o.folder = folder
+	for path, data := range over.Files {
+		if err := writeOverride(filepath.Join(folder, name), path, data); err != nil {
+			o.remove()
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+func writeOverride(folder, path string, data []byte) error {
+	if !filepath.IsLocal(path) || strings.Contains(path, `\`) || strings.HasSuffix(path, "/") {
+		return status.Errorf(status.InvalidArg, "file override %q must be a path inside the model folder, such as file:1/model.onnx", path)
+	}
+	target := filepath.Join(folder, path)
+	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
+		return status.Errorf(status.Internal, "cannot write file override: %w", err)
+	}
+	if err := os.WriteFile(target, data, 0o600); err != nil {
+		return status.Errorf(status.Internal, "cannot write file override: %w", err)
+	}
+	return nil
+}

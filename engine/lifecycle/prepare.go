@@ -1,0 +1,183 @@
+package lifecycle
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"nereid/engine/backend"
+	"nereid/engine/inferencepb"
+	"nereid/engine/modelconfig"
+	"nereid/engine/repo"
+	"nereid/engine/status"
+)
+
+// maxConfigSize bounds what is read of a configuration file.
+const maxConfigSize = 16 << 20
+
+// plan is what a model is to become.
+type plan struct {
+	text     string // the configuration as written
+	cfg      *inferencepb.ModelConfig
+	versions []int64
+	// faults are the reasons not to load a version: its file contradicts the configuration, or that is wrong itself.
+	faults  map[int64]error
+	backend backend.Backend
+	// versionsMissing: the configuration is fine, but no version is there to serve.
+	versionsMissing bool
+}
+
+func versionFolder(src *repo.Model, n int64) string {
+	return filepath.Join(src.Folder, strconv.FormatInt(n, 10))
+}
+
+// prepare reads, completes and validates a model's configuration. An error means that nothing can be tried. The plan
+// is not nil if the configuration could be read.
+func (m *Manager) prepare(ctx context.Context, src *repo.Model, over *override) (*plan, error) {
+	if src.Err != nil {
+		return nil, src.Err
+	}
+	p := &plan{faults: map[int64]error{}}
+	cfg, pos, err := m.readConfig(src, over, p)
+	if err != nil {
+		return p, err
+	}
+	p.cfg = cfg
+	if cfg.GetName() != "" && cfg.GetName() != src.Name {
+		return p, status.Errorf(status.InvalidArg, "unexpected directory name '%s' for model '%s', directory name must equal model name",
+			src.Name, cfg.GetName())
+	}
+	numbers := src.Numbers()
+	var entries []os.DirEntry
+	if len(numbers) > 0 {
+		if entries, err = os.ReadDir(versionFolder(src, numbers[len(numbers)-1])); err != nil {
+			return p, status.Errorf(status.Internal, "failed to read version folder: %w", err)
+		}
+	}
+	faults := modelconfig.CompleteBackend(cfg, src.Name, entries)
+	if err := faults.Err(); err != nil {
+		return p, err
+	}
+	p.versions = modelconfig.ChooseVersions(cfg.GetVersionPolicy(), numbers)
+	if len(p.versions) == 0 {
+		p.versionsMissing = true
+		return p, status.Errorf(status.InvalidArg, "at least one version must be available under the version policy of model '%s'", src.Name)
+	}
+	if p.backend, err = m.backendOf(cfg); err != nil {
+		p.failAll(err)
+		return p, nil
+	}
+	m.complete(ctx, src, p, pos)
+	return p, nil
+}
+
+func (p *plan) failAll(err error) {
+	for _, n := range p.versions {
+		p.faults[n] = err
+	}
+}
+
+func (m *Manager) readConfig(src *repo.Model, over *override, p *plan) (*inferencepb.ModelConfig, *modelconfig.Positions, error) {
+	if over != nil && over.config != "" {
+		cfg, pos, faults := modelconfig.ParseJSON("config", []byte(over.config))
+		p.text = over.config
+		return cfg, pos, faults.Err()
+	}
+	if src.Config == "" {
+		if !m.o.AutoComplete {
+			return nil, nil, status.Errorf(status.NotFound, "model '%s' has no config.pbtxt, and completing configurations is turned off", src.Name)
+		}
+		return &inferencepb.ModelConfig{}, nil, nil
+	}
+	f, err := os.Open(src.Config)
+	if err != nil {
+		return nil, nil, status.Errorf(status.Internal, "failed to open configuration: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // read only
+	text, err := io.ReadAll(io.LimitReader(f, maxConfigSize+1))
+	if err != nil {
+		return nil, nil, status.Errorf(status.Internal, "failed to read configuration: %w", err)
+	}
+	if len(text) > maxConfigSize {
+		return nil, nil, status.Errorf(status.InvalidArg, "configuration %s is larger than %d bytes", src.Config, maxConfigSize)
+	}
+	p.text = string(text)
+	cfg, pos, faults := modelconfig.Parse(filepath.Base(src.Config), text)
+	if err := faults.Err(); err != nil {
+		return nil, nil, status.Errorf(status.InvalidArg, "failed to read text proto from %s: %w", src.Config, err)
+	}
+	return cfg, pos, nil
+}
+
+// backendOf finds the backend of a configuration that names one.
+func (m *Manager) backendOf(cfg *inferencepb.ModelConfig) (backend.Backend, error) {
+	if cfg.GetPlatform() == modelconfig.PlatformEnsemble || cfg.GetEnsembleScheduling() != nil {
+		return nil, status.New(status.Unsupported, "ensembles are not supported yet")
+	}
+	if cfg.GetSequenceBatching() != nil {
+		return nil, status.New(status.Unsupported, "sequence_batching is not supported yet; remove it to serve the model without sequences")
+	}
+	name := cfg.GetBackend()
+	if b := m.backends[name]; b != nil {
+		return b, nil
+	}
+	if slices.Contains(planned, name) {
+		return nil, status.Errorf(status.Unsupported, "backend '%s' is not supported yet", name)
+	}
+	return nil, status.Errorf(status.InvalidArg, "unable to find backend library for backend '%s', try specifying runtime on the model configuration.", name)
+}
+
+// planned are Triton's backends that this server does not have.
+var planned = []string{
+	modelconfig.BackendPython, modelconfig.BackendPyTorch, modelconfig.BackendTensorFlow, modelconfig.BackendOpenVINO,
+	modelconfig.BackendTensorRT, "dali", "fil", "vllm", "tensorrtllm",
+}
+
+// complete fills in what the configuration leaves open from the newest version whose file can be read, and validates
+// the result against every version's file.
+func (m *Manager) complete(ctx context.Context, src *repo.Model, p *plan, pos *modelconfig.Positions) {
+	sigs := map[int64]*modelconfig.Signature{}
+	ac, can := p.backend.(backend.AutoCompleter)
+	if can {
+		for _, n := range p.versions {
+			sig, err := ac.Signature(ctx, backend.Spec{
+				ModelName: src.Name, Version: n, Config: p.cfg, ModelFolder: src.Folder, VersionFolder: versionFolder(src, n), Log: m.o.Log,
+			})
+			if err != nil {
+				p.faults[n] = err
+				continue
+			}
+			sigs[n] = sig
+		}
+	}
+	if m.o.AutoComplete {
+		for _, n := range slices.Backward(p.versions) {
+			if sigs[n] != nil {
+				faults := modelconfig.Complete(p.cfg, sigs[n], modelconfig.CompleteOptions{DefaultMaxBatchSize: m.o.DefaultMaxBatchSize, Positions: pos})
+				if err := faults.Err(); err != nil {
+					p.failAll(err)
+					return
+				}
+				break
+			}
+		}
+	}
+	opts := modelconfig.NormalizeOptions{}
+	if a, ok := p.backend.(backend.Attributes); ok {
+		opts.PreferredGroups = []*inferencepb.ModelInstanceGroup{{
+			Kind: inferencepb.ModelInstanceGroup_KIND_CPU, Count: int32(a.DefaultInstanceCount()),
+		}}
+	}
+	modelconfig.Normalize(p.cfg, opts)
+	for _, n := range p.versions {
+		if p.faults[n] != nil {
+			continue
+		}
+		if err := validate(src, p, pos, sigs[n]); err != nil {
+			p.faults[n] = err
+		}
+	}
+}

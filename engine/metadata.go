@@ -1,0 +1,145 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"nereid/engine/inferencepb"
+	"nereid/engine/lifecycle"
+	"nereid/engine/stats"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+// ModelReady reports whether a version of a model (infer.LatestVersion: any) is in service. An unknown model is not.
+func (e *Engine) ModelReady(name string, version int64) (bool, error) {
+	return e.models.VersionReady(name, version), nil
+}
+
+// ModelMetadata answers the protocol's model metadata request. Errors: NotFound.
+func (e *Engine) ModelMetadata(name string, version int64) (*inferencepb.ModelMetadataResponse, error) {
+	m, err := e.models.Find(name, version)
+	if err != nil {
+		return nil, err
+	}
+	cfg := m.Config()
+	platform := cfg.GetPlatform()
+	if platform == "" {
+		platform = cfg.GetBackend()
+	}
+	meta := &inferencepb.ModelMetadataResponse{Name: name, Platform: platform, Versions: e.versionsOf(name)}
+	shape := func(dims []int64) []int64 {
+		if cfg.GetMaxBatchSize() > 0 {
+			return append([]int64{-1}, dims...)
+		}
+		return slices.Clone(dims)
+	}
+	for _, in := range cfg.GetInput() {
+		meta.Inputs = append(meta.Inputs, &inferencepb.ModelMetadataResponse_TensorMetadata{
+			Name: in.GetName(), Datatype: tensor.DataType(in.GetDataType()).String(), Shape: shape(in.GetDims()),
+		})
+	}
+	for _, out := range cfg.GetOutput() {
+		meta.Outputs = append(meta.Outputs, &inferencepb.ModelMetadataResponse_TensorMetadata{
+			Name: out.GetName(), Datatype: tensor.DataType(out.GetDataType()).String(), Shape: shape(out.GetDims()),
+		})
+	}
+	return meta, nil
+}
+
+func (e *Engine) versionsOf(name string) []string {
+	var all []string
+	s, _ := e.models.Model(name)
+	for _, v := range s.Versions {
+		if v.Model != nil {
+			all = append(all, strconv.FormatInt(v.Version, 10))
+		}
+	}
+	return all
+}
+
+// ModelConfig returns the effective configuration of a version in service. The caller must not change it. Errors:
+// NotFound.
+func (e *Engine) ModelConfig(name string, version int64) (*inferencepb.ModelConfig, error) {
+	m, err := e.models.Find(name, version)
+	if err != nil {
+		return nil, err
+	}
+	return m.Config(), nil
+}
+
+// ModelStatistics answers the protocol's statistics request: of one version, of all versions of a model in service
+// (version infer.LatestVersion), or of all models (name ""). Errors: InvalidArg, with Triton's texts.
+func (e *Engine) ModelStatistics(name string, version int64) (*inferencepb.ModelStatisticsResponse, error) {
+	if name != "" {
+		s, _ := e.models.Model(name)
+		serving := slices.ContainsFunc(s.Versions, func(v lifecycle.VersionStatus) bool { return v.Model != nil })
+		if !serving {
+			return nil, status.Errorf(status.InvalidArg, "requested model '%s' is not available", name)
+		}
+		if version >= 0 && !e.models.VersionReady(name, version) {
+			return nil, status.Errorf(status.InvalidArg, "requested model version is not available for model '%s'", name)
+		}
+	}
+	resp := &inferencepb.ModelStatisticsResponse{}
+	for _, s := range e.stats.Snapshots(nil) {
+		if name != "" && s.Model != name || version >= 0 && s.Version != version || !e.models.VersionReady(s.Model, s.Version) {
+			continue
+		}
+		resp.ModelStats = append(resp.ModelStats, statistics(&s))
+	}
+	return resp, nil
+}
+
+func statistics(s *stats.Snapshot) *inferencepb.ModelStatistics {
+	total := func(t stats.Total) *inferencepb.StatisticDuration {
+		return &inferencepb.StatisticDuration{Count: t.Count, Ns: t.Ns}
+	}
+	m := &inferencepb.ModelStatistics{
+		Name: s.Model, Version: strconv.FormatInt(s.Version, 10), InferenceCount: s.Inferences, ExecutionCount: s.Executions,
+		InferenceStats: &inferencepb.InferStatistics{
+			Success: total(s.Success), Fail: total(s.Fail), Queue: total(s.Queue), ComputeInput: total(s.Input),
+			ComputeInfer: total(s.Infer), ComputeOutput: total(s.Output), CacheHit: total(s.CacheHit), CacheMiss: total(s.CacheMiss),
+		},
+	}
+	if !s.LastInference.IsZero() {
+		m.LastInference = uint64(s.LastInference.UnixMilli())
+	}
+	for _, b := range s.Batches {
+		m.BatchStats = append(m.BatchStats, &inferencepb.InferBatchStatistics{
+			BatchSize: b.Size, ComputeInput: total(b.Input), ComputeInfer: total(b.Infer), ComputeOutput: total(b.Output),
+		})
+	}
+	return m
+}
+
+// RepositoryIndex answers the protocol's index request: every version of every model with its state, and the reason
+// when it is not as it should be; a model that was never tried has only its name. ready restricts it to what serves.
+func (e *Engine) RepositoryIndex(ready bool) []*inferencepb.RepositoryIndexResponse_ModelIndex {
+	all := []*inferencepb.RepositoryIndexResponse_ModelIndex{}
+	for _, m := range e.models.Models() {
+		if len(m.Versions) == 0 && !ready {
+			row := &inferencepb.RepositoryIndexResponse_ModelIndex{Name: m.Name}
+			if m.Err != nil {
+				row.State, row.Reason = string(lifecycle.Unavailable), status.Reason(m.Err)
+			}
+			all = append(all, row)
+		}
+		for _, v := range m.Versions {
+			if ready && v.State != lifecycle.Ready {
+				continue
+			}
+			row := &inferencepb.RepositoryIndexResponse_ModelIndex{
+				Name: m.Name, Version: strconv.FormatInt(v.Version, 10), State: string(v.State), Reason: v.Reason,
+			}
+			if m.Err != nil && v.State == lifecycle.Ready {
+				row.Reason = "reload failed, what was loaded before goes on serving: " + status.Reason(m.Err)
+			} else if m.Err != nil {
+				row.Reason = cmp.Or(row.Reason, status.Reason(m.Err))
+			}
+			all = append(all, row)
+		}
+	}
+	return all
+}
