@@ -214,7 +214,7 @@ func TestNormalizeGroups(t *testing.T) {
 		{"auto without GPU", `backend: "python"`, nil, `instance_group { name: "m" kind: KIND_CPU count: 1 }`},
 		{"auto with GPUs", `backend: "onnxruntime"`, []int32{0, 1}, `instance_group { name: "m" kind: KIND_GPU count: 1 gpus: [0, 1] }`},
 		{"listed GPU is there", `instance_group { gpus: 1 count: 3 }`, []int32{0, 1}, `instance_group { name: "m_0" kind: KIND_GPU count: 3 gpus: 1 }`},
-		{"listed GPU is not there", `backend: "python" instance_group { gpus: 5 }`, []int32{0}, `instance_group { name: "m_0" kind: KIND_CPU count: 1 gpus: 5 }`},
+		{"listed GPU is not there", `backend: "python" instance_group { gpus: 5 }`, []int32{0}, `instance_group { name: "m_0" kind: KIND_CPU count: 1 }`},
 		{"names count every group", `backend: "onnxruntime" instance_group [ { name: "a" kind: KIND_CPU }, { kind: KIND_CPU count: 4 } ]`, nil,
 			`instance_group [ { name: "a" kind: KIND_CPU count: 2 }, { name: "m_1" kind: KIND_CPU count: 4 } ]`},
 		{"model kind", `instance_group { kind: KIND_MODEL }`, []int32{0}, `instance_group { name: "m_0" kind: KIND_MODEL count: 1 }`},

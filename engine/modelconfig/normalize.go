@@ -69,7 +69,9 @@ func normalizeGroups(cfg *inferencepb.ModelConfig, o NormalizeOptions) {
 			g.Name = fmt.Sprintf("%s_%d", cfg.Name, i)
 		}
 		if g.Kind == inferencepb.ModelInstanceGroup_KIND_AUTO {
-			g.Kind = autoKind(g.Gpus, o.GPUs)
+			if g.Kind = autoKind(g.Gpus, o.GPUs); g.Kind == inferencepb.ModelInstanceGroup_KIND_CPU {
+				g.Gpus = nil // the GPUs it would have used are not there
+			}
 		}
 		applyPreferred(g, o)
 		if g.Count == 0 {

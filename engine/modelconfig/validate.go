@@ -1,0 +1,220 @@
+package modelconfig
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"nereid/engine/inferencepb"
+)
+
+// Limits that keep a slip of the keyboard from taking the machine.
+const (
+	maxBatchSizeLimit = 1 << 24 // rows of a batch
+	maxInstances      = 4096    // of one instance group
+	maxElements       = 1 << 40 // of a tensor whose variable dimensions are 1
+	maxPriorityLevels = 1 << 16
+)
+
+// ValidateOptions is what a configuration is checked against. The zero value checks it alone.
+type ValidateOptions struct {
+	Positions *Positions // of the file that cfg was read from
+	Folder    string     // name of the model's folder, which the model's name must equal
+	Signature *Signature // what the model file has
+	Files     fs.FS      // the model's folder: label, warmup and initial state files must be there
+	Backends  []string   // names that can be served; nil accepts every name
+	GPUs      []int32    // ids of the GPUs that models may use
+}
+
+// Validate returns all faults of a configuration, in the order of the file. It takes a configuration before
+// or after Normalize and does not change it. Messages that Triton's clients see are Triton's; the fix says
+// the same in plain words.
+func Validate(cfg *inferencepb.ModelConfig, o ValidateOptions) Faults {
+	c := &checker{cfg: cfg, o: o}
+	c.names()
+	c.batching()
+	c.versions()
+	c.tensors()
+	c.batchIO()
+	c.scheduling()
+	c.instances()
+	c.optimization()
+	c.warmup()
+	c.extras()
+	if o.Signature != nil && cfg.GetEnsembleScheduling() == nil {
+		c.signature(o.Signature)
+	}
+	c.faults.sort()
+	return c.faults
+}
+
+type checker struct {
+	cfg    *inferencepb.ModelConfig
+	o      ValidateOptions
+	faults Faults
+}
+
+// err notes a fault at a path; fix may be empty.
+func (c *checker) err(path, fix, format string, args ...any) {
+	c.note(SeverityError, path, fix, format, args...)
+}
+
+// warn notes a setting that does nothing or not what it seems.
+func (c *checker) warn(path, fix, format string, args ...any) {
+	c.note(SeverityWarning, path, fix, format, args...)
+}
+
+func (c *checker) note(s Severity, path, fix, format string, args ...any) {
+	if len(c.faults) >= maxFaults {
+		return
+	}
+	at := c.o.Positions.At(path)
+	c.faults = append(c.faults, Fault{File: c.o.Positions.File(), Line: at.Line, Col: at.Col, Path: path,
+		Message: fmt.Sprintf(format, args...), Fix: fix, Severity: s})
+}
+
+// names checks name, platform, backend and the files that are named for the model.
+func (c *checker) names() {
+	cfg := c.cfg
+	switch {
+	case cfg.Name == "":
+		c.err("name", "add a line such as name: \"my_model\"", "the model configuration has no name")
+	case c.o.Folder != "" && cfg.Name != c.o.Folder:
+		c.err("name", fmt.Sprintf("write name: %q, or leave the name out", c.o.Folder),
+			"unexpected directory name '%s' for model '%s', directory name must equal model name", c.o.Folder, cfg.Name)
+	case badFileName(cfg.Name):
+		c.err("name", "use letters, digits, '_', '-' and '.'", "%q is not a name for a model", cfg.Name)
+	}
+	c.backend()
+	if f := cfg.DefaultModelFilename; f != "" && badPath(f) {
+		c.err("default_model_filename", "name a file inside the version folder", "default_model_filename %q leads out of the version folder", f)
+	}
+	for _, k := range sortedMapKeys(cfg.CcModelFilenames) {
+		path := fmt.Sprintf("cc_model_filenames[%q]", k)
+		if f := cfg.CcModelFilenames[k]; f == "" || badPath(f) {
+			c.err(path, "name a file inside the version folder", "cc_model_filenames has %q for compute capability %s", f, k)
+		}
+		var major, minor int
+		if n, err := fmt.Sscanf(k, "%d.%d", &major, &minor); n != 2 || err != nil || fmt.Sprintf("%d.%d", major, minor) != k {
+			c.err(path, "write it like \"8.0\"", "cc_model_filenames has the key %q, which is no compute capability", k)
+		}
+	}
+}
+
+func (c *checker) backend() {
+	cfg := c.cfg
+	ensemble := cfg.GetEnsembleScheduling() != nil
+	switch {
+	case cfg.Platform == PlatformEnsemble && cfg.Backend != "":
+		c.err("backend", "remove the backend", "ensemble %s has backend %q; an ensemble has none", cfg.Name, cfg.Backend)
+	case cfg.Platform == PlatformEnsemble && !ensemble:
+		c.err("platform", "add ensemble_scheduling { step [ … ] }", "platform is \"ensemble\" but ensemble_scheduling is missing")
+	case cfg.Platform == PlatformEnsemble:
+	case ensemble:
+		c.err("platform", "write platform: \"ensemble\" and no backend", "ensemble_scheduling is set, but platform is %q", cfg.Platform)
+	case cfg.Backend == "" && cfg.Platform == "":
+		c.err("backend", "add a line such as backend: \"onnxruntime\"", "neither backend nor platform is given")
+	case cfg.Platform != "" && !KnownPlatform(cfg.Platform):
+		fix := "write a backend and leave the platform out"
+		if s := suggest(cfg.Platform, platformNames()); s != "" {
+			fix = fmt.Sprintf("did you mean %q?", s)
+		}
+		c.err("platform", fix, "unexpected platform type '%s' for %s", cfg.Platform, cfg.Name)
+	case cfg.Backend != "" && cfg.Platform != "" && !slices.Contains(platformsOf(cfg.Backend), cfg.Platform):
+		c.err("platform", "leave the platform out", "unexpected 'platform' and 'backend' pair, got:%s, %s", cfg.Platform, cfg.Backend)
+	case cfg.Backend != "" && c.o.Backends != nil && !slices.Contains(c.o.Backends, cfg.Backend):
+		fix := "use one of " + strings.Join(c.o.Backends, ", ")
+		if s := suggest(cfg.Backend, c.o.Backends); s != "" {
+			fix = fmt.Sprintf("did you mean %q?", s)
+		}
+		c.err("backend", fix, "unable to find backend library for backend '%s', try specifying runtime on the model configuration.", cfg.Backend)
+	}
+	if r := cfg.Runtime; badPath(r) && r != "" {
+		c.err("runtime", "name a file in the backend's folder", "runtime %q leads out of the backend's folder", r)
+	}
+}
+
+func platformNames() []string {
+	names := []string{PlatformEnsemble}
+	for _, a := range artifacts {
+		if a.platform != "" {
+			names = append(names, a.platform)
+		}
+	}
+	return names
+}
+
+// badFileName reports a name that cannot be one folder's.
+func badFileName(s string) bool {
+	return s == "." || s == ".." || len(s) > 255 || strings.ContainsAny(s, "/\\\x00")
+}
+
+// badPath reports a relative path that leaves its folder, or an absolute one.
+func badPath(s string) bool { return !fs.ValidPath(s) || strings.ContainsAny(s, "\\\x00") }
+
+// batching checks max_batch_size.
+func (c *checker) batching() {
+	n := c.cfg.MaxBatchSize
+	if n < 0 {
+		c.err("max_batch_size", "use 0 for a model without batching, or the largest batch it can take", "max_batch_size is %d", n)
+	}
+	if n > maxBatchSizeLimit {
+		c.err("max_batch_size", fmt.Sprintf("use at most %d", maxBatchSizeLimit), "max_batch_size is %d, more than any model can take", n)
+	}
+}
+
+func (c *checker) versions() {
+	const fixLatest = "write version_policy { latest { num_versions: 1 } }"
+	switch p := c.cfg.GetVersionPolicy().GetPolicyChoice().(type) {
+	case *inferencepb.ModelVersionPolicy_Latest_:
+		if p.Latest.GetNumVersions() == 0 {
+			c.err("version_policy.latest.num_versions", fixLatest, "version_policy serves the latest 0 versions, which is none")
+		}
+	case *inferencepb.ModelVersionPolicy_Specific_:
+		const path = "version_policy.specific.versions"
+		versions := p.Specific.GetVersions()
+		if len(versions) == 0 {
+			c.err(path, "list the versions: specific { versions: [ 1, 3 ] }", "version_policy lists no version")
+		}
+		for i, v := range versions {
+			at := fmt.Sprintf("%s[%d]", path, i)
+			if v < 1 {
+				c.err(at, "version folders are named 1, 2, 3 …", "version_policy lists version %d", v)
+			} else if slices.Contains(versions[:i], v) {
+				c.warn(at, "remove one", "version_policy lists version %d twice", v)
+			}
+		}
+	case nil:
+		if c.cfg.VersionPolicy != nil {
+			c.warn("version_policy", fixLatest, "version_policy is empty; the latest version is served")
+		}
+	}
+}
+
+func sortedMapKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// file checks that a file of the model's folder is there.
+func (c *checker) file(path, what, name string) {
+	if badPath(name) || name == "." {
+		c.err(path, "name a file inside the model's folder", "%s %q leads out of the model's folder", what, name)
+		return
+	}
+	if c.o.Files == nil {
+		return
+	}
+	info, err := fs.Stat(c.o.Files, name)
+	switch {
+	case err != nil:
+		c.err(path, "put the file there, or correct the name", "%s %q cannot be read in the model's folder: %v", what, name, err)
+	case info.IsDir():
+		c.err(path, "name a file", "%s %q is a folder", what, name)
+	}
+}
