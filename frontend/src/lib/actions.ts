@@ -1,0 +1,49 @@
+// What a click does to a model, with its messages.
+import { client, errorText } from "./api";
+import { t } from "./i18n/index.svelte";
+import { live } from "./live.svelte";
+import { href, router } from "./router.svelte";
+import { toasts } from "./toast.svelte";
+
+/** Loads or reloads; the reason of a failure shows in the model's row and in a message. */
+export async function loadModel(name: string): Promise<void> {
+  try {
+    const r = await client.load(name);
+    live.put(r.model);
+    if (r.ok) toasts.show("ok", t("act.loaded", { name }));
+    else toasts.show("error", t(r.keepsServing ? "act.loadFailedKeeps" : "act.loadFailed", { name, reason: r.reason }));
+  } catch (e) {
+    toasts.show("error", t("act.loadFailed", { name, reason: errorText(e) }));
+  }
+}
+
+export async function unloadModel(name: string): Promise<void> {
+  try {
+    const r = await client.unload(name);
+    live.put(r.model);
+    if (r.ok) toasts.show("ok", t("act.unloaded", { name }));
+    else toasts.show("error", t("act.unloadFailed", { name, reason: r.reason }));
+  } catch (e) {
+    toasts.show("error", t("act.unloadFailed", { name, reason: errorText(e) }));
+  }
+}
+
+/** Moves the model's folder to the trash; the message offers to undo it. */
+export async function removeModel(name: string): Promise<void> {
+  try {
+    const trashed = await client.remove(name);
+    if (router.route.view === "model" && router.route.name === name) router.go(href.models);
+    toasts.show("info", t("act.removed", { name }), { label: t("common.undo"), run: () => void restoreTrash(trashed.id) });
+  } catch (e) {
+    toasts.show("error", t("act.removeFailed", { name, reason: errorText(e) }));
+  }
+}
+
+export async function restoreTrash(id: string): Promise<void> {
+  try {
+    const r = await client.restoreTrash(id);
+    toasts.show("ok", t("act.restored", { name: r.model }));
+  } catch (e) {
+    toasts.show("error", errorText(e));
+  }
+}

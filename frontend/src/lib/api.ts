@@ -1,0 +1,138 @@
+// The typed client of the console's HTTP interface. Types come from Go (api.gen.ts).
+import type * as api from "./api.gen";
+
+declare global {
+  interface Window {
+    /** Address of the server, set by /config.js: "" in a browser, absolute in the desktop window. */
+    __base?: string;
+  }
+}
+
+/** The address that every request starts with. */
+export function base(): string {
+  return window.__base ?? "";
+}
+
+/** A request that the server refused, or that never reached it (status 0). */
+export class ApiError extends Error {
+  constructor(
+    message: string,
+    readonly code: api.Code | "offline",
+    readonly status: number,
+    readonly faults: api.Fault[] = [],
+  ) {
+    super(message);
+    this.name = "ApiError";
+  }
+}
+
+/** The text of any thrown value, for showing. */
+export function errorText(e: unknown): string {
+  return e instanceof Error ? e.message : String(e);
+}
+
+function isApiError(v: unknown): v is api.Error {
+  return typeof v === "object" && v !== null && "error" in v && typeof v.error === "string";
+}
+
+/** Turns a failed response into an ApiError. */
+export async function toApiError(res: Response): Promise<ApiError> {
+  const text = await res.text();
+  try {
+    const body: unknown = JSON.parse(text);
+    if (isApiError(body)) return new ApiError(body.error, body.code ?? "internal", res.status, body.faults ?? []);
+  } catch {
+    // not JSON: the text itself is the best there is
+  }
+  return new ApiError(text.trim() || `HTTP ${res.status} ${res.statusText}`, "internal", res.status);
+}
+
+async function call(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
+  const headers: Record<string, string> = {};
+  if (method !== "GET") headers["X-Nereid"] = "1";
+  const init: RequestInit = { method, headers };
+  if (body !== undefined) {
+    headers["Content-Type"] = "application/json";
+    init.body = JSON.stringify(body);
+  }
+  if (signal) init.signal = signal;
+  let res: Response;
+  try {
+    res = await fetch(base() + path, init);
+  } catch (e) {
+    if (e instanceof DOMException && e.name === "AbortError") throw e;
+    throw new ApiError(`no answer from the server (${errorText(e)})`, "offline", 0);
+  }
+  if (!res.ok) throw await toApiError(res);
+  return res;
+}
+
+async function json<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  const res = await call(method, path, body, signal);
+  return (await res.json()) as T;
+}
+
+const seg = encodeURIComponent;
+const model = (name: string) => `/api/models/${seg(name)}`;
+const imp = (id: string) => `/api/imports/${seg(id)}`;
+
+/** Escapes a slash path segment by segment. */
+export const escapePath = (path: string) => path.split("/").map(seg).join("/");
+
+function query(params: Record<string, string | number | undefined>): string {
+  const q = new URLSearchParams();
+  for (const [k, v] of Object.entries(params)) if (v !== undefined && v !== "") q.set(k, String(v));
+  const s = q.toString();
+  return s ? "?" + s : "";
+}
+
+export interface HistoryQuery {
+  model?: string;
+  version?: string;
+  from: number;
+  to: number;
+  step?: number;
+}
+export interface EventsQuery {
+  from?: number;
+  to?: number;
+  model?: string;
+  kind?: string;
+  limit?: number;
+  before?: number;
+}
+
+export const client = {
+  server: (s?: AbortSignal) => json<api.Server>("GET", "/api/server", undefined, s),
+  models: (s?: AbortSignal) => json<api.Models>("GET", "/api/models", undefined, s),
+  model: (name: string, s?: AbortSignal) => json<api.ModelDetail>("GET", model(name), undefined, s),
+  load: (name: string) => json<api.LoadResult>("POST", `${model(name)}/load`),
+  unload: (name: string) => json<api.LoadResult>("POST", `${model(name)}/unload`),
+  remove: (name: string) => json<api.Trashed>("DELETE", model(name)),
+  warmup: (name: string, r: api.WarmupRequest) => json<api.WarmupResult>("POST", `${model(name)}/warmup`, r),
+  archiveURL: (name: string) => `${base()}${model(name)}/archive`,
+  trash: (s?: AbortSignal) => json<api.Trash>("GET", "/api/trash", undefined, s),
+  restoreTrash: (id: string) => json<api.Trashed>("POST", `/api/trash/${seg(id)}/restore`),
+
+  createImport: (r: api.ImportCreate) => json<api.Import>("POST", "/api/imports", r),
+  getImport: (id: string) => json<api.Import>("GET", imp(id)),
+  analyzeImport: (id: string) => json<api.Import>("POST", `${imp(id)}/analyze`),
+  configureImport: (id: string, r: api.ImportConfig) => json<api.Import>("PUT", `${imp(id)}/config`, r),
+  commitImport: (id: string, r: api.ImportCommit) => json<api.Import>("POST", `${imp(id)}/commit`, r),
+  dropImport: async (id: string) => void (await call("DELETE", imp(id))),
+  pick: (folder: boolean) => json<api.PickResult>("POST", "/api/desktop/pick", { folder } satisfies api.PickRequest),
+
+  fields: () => json<api.ConfigFields>("GET", "/api/config/fields"),
+  check: (r: api.CheckRequest, s?: AbortSignal) => json<api.CheckResult>("POST", "/api/config/check", r, s),
+  saveConfig: (name: string, r: api.SaveConfig) => json<api.SaveResult>("PUT", `${model(name)}/config`, r),
+  revisions: (name: string, s?: AbortSignal) => json<api.Revisions>("GET", `${model(name)}/revisions`, undefined, s),
+  revision: (name: string, id: number, s?: AbortSignal) =>
+    json<api.RevisionFull>("GET", `${model(name)}/revisions/${id}`, undefined, s),
+  restore: (name: string, id: number, r: api.RestoreRequest) =>
+    json<api.SaveResult>("POST", `${model(name)}/revisions/${id}/restore`, r),
+
+  history: (q: HistoryQuery, s?: AbortSignal) =>
+    json<api.History>("GET", "/api/history" + query({ ...q }), undefined, s),
+  events: (q: EventsQuery, s?: AbortSignal) =>
+    json<api.Events>("GET", "/api/history/events" + query({ ...q }), undefined, s),
+};

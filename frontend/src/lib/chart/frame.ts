@@ -1,0 +1,45 @@
+// Columns for a chart: one time axis shared by several series, with gaps where nothing was recorded.
+import type { Series } from "../api.gen";
+
+export type Values = (number | null)[];
+
+/** Times in seconds ascending, then one column per series. */
+export type Frame = [number[], ...Values[]];
+
+export type Metric = "qps" | "failures" | "p50Us" | "p95Us" | "p99Us" | "queueUs" | "computeUs" | "batchMean";
+
+export interface Track {
+  tMs: readonly number[];
+  values: readonly (number | null)[];
+}
+
+export const track = (s: Series, m: Metric): Track => ({ tMs: s.tMs, values: s[m] });
+
+/** Puts tracks on one time axis. Where two recorded steps lie further apart than the step, every track gets a null between. */
+export function frame(tracks: readonly Track[], stepMs: number): Frame {
+  const times = [...new Set(tracks.flatMap((t) => t.tMs))].sort((a, b) => a - b);
+  const axis: number[] = [];
+  times.forEach((t, i) => {
+    const last = times[i - 1];
+    if (last !== undefined && t - last > stepMs * 1.5) axis.push(last + stepMs);
+    axis.push(t);
+  });
+  const cols = tracks.map((t) => {
+    const at = new Map(t.tMs.map((x, i) => [x, t.values[i] ?? null] as const));
+    return axis.map((x) => at.get(x) ?? null);
+  });
+  return [axis.map((x) => x / 1000), ...cols];
+}
+
+/** The time ranges one can pick, in milliseconds, with the step that is asked for. */
+export const ranges = [
+  { id: "5m", ms: 5 * 60_000, step: 1000 },
+  { id: "15m", ms: 15 * 60_000, step: 1000 },
+  { id: "1h", ms: 3_600_000, step: 5000 },
+  { id: "24h", ms: 24 * 3_600_000, step: 120_000 },
+  { id: "7d", ms: 7 * 24 * 3_600_000, step: 900_000 },
+] as const;
+export type RangeID = (typeof ranges)[number]["id"];
+
+/** The step for a span that was dragged: about 600 points, at least a second. */
+export const stepFor = (spanMs: number) => Math.max(1000, Math.ceil(spanMs / 600 / 1000) * 1000);

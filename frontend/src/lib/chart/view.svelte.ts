@@ -1,0 +1,117 @@
+// The time window that charts show, and its data: history from the server, the newest seconds from the stream.
+import type { Events, History, Series } from "../api.gen";
+import { client } from "../api";
+import { live, versionKey } from "../live.svelte";
+import { Loaded } from "../load.svelte";
+import { columns, type SampleRing } from "../ring";
+import { ranges, stepFor, type RangeID } from "./frame";
+
+/** Kinds of events that are marked on the time axis. */
+const marked = /^(load|reload|unload|import|config|server|model)/;
+
+export class ChartView {
+  /** null: a window that was dragged. */
+  rangeID = $state<RangeID | null>("5m");
+  private fixed = $state.raw({ fromMs: 0, toMs: 0 });
+  private nowMs = $state(Date.now());
+  readonly history = new Loaded<History>();
+  readonly events = new Loaded<Events>();
+  private fetchedMs = 0;
+
+  /** model "": all models. */
+  constructor(private readonly model: string) {}
+
+  private get range() {
+    return ranges.find((r) => r.id === this.rangeID);
+  }
+  get fromMs(): number {
+    return this.range ? this.nowMs - this.range.ms : this.fixed.fromMs;
+  }
+  get toMs(): number {
+    return this.range ? this.nowMs : this.fixed.toMs;
+  }
+
+  pick(id: RangeID): void {
+    this.rangeID = id;
+    this.refresh();
+  }
+
+  zoom(fromMs: number, toMs: number): void {
+    this.rangeID = null;
+    this.fixed = { fromMs: Math.floor(fromMs), toMs: Math.ceil(toMs) };
+    this.refresh();
+  }
+
+  /** Twice the window around its middle, never into the future. */
+  zoomOut(): void {
+    const span = this.toMs - this.fromMs;
+    const to = Math.min(Date.now(), this.toMs + span / 2);
+    this.zoom(to - span * 2, to);
+  }
+
+  refresh(): void {
+    if (this.range) this.nowMs = Date.now();
+    this.fetchedMs = Date.now();
+    const window = { model: this.model, from: Math.floor(this.fromMs), to: Math.ceil(this.toMs) };
+    const step = this.range?.step ?? stepFor(this.toMs - this.fromMs);
+    void this.history.run((s) => client.history({ ...window, step }, s));
+    void this.events.run((s) => client.events({ ...window, limit: 200 }, s));
+  }
+
+  /** Moves the window along with the stream; long ranges are fetched anew once in a while. */
+  tick(nowMs: number): void {
+    const r = this.range;
+    if (!r || nowMs === 0) return;
+    this.nowMs = nowMs + 1000;
+    if (r.step > 1000 && Date.now() - this.fetchedMs > Math.max(r.step, 10_000)) this.refresh();
+  }
+
+  get stepMs(): number {
+    return this.history.value?.stepMs ?? 1000;
+  }
+
+  /** The series, the live seconds after them included. */
+  get series(): Series[] {
+    void live.nowMs;
+    const h = this.history.value;
+    if (!h) return [];
+    if (h.stepMs > 1000 || !this.range) return h.series;
+    const out = h.series.map((s) => extend(s, live.ring(s.model, s.version), this.fromMs));
+    const have = new Set(out.map((s) => versionKey(s.model, s.version)));
+    for (const [key, ring] of live.rings) {
+      const [model = "", version = ""] = key.split("\n");
+      if (have.has(key) || (this.model !== "" && model !== this.model)) continue;
+      out.push(extend(empty(model, version), ring, this.fromMs));
+    }
+    return out;
+  }
+
+  get marks() {
+    const fresh = live.events.filter((e) => this.model === "" || e.model === this.model || e.model === "");
+    const byID = new Map([...(this.events.value?.events ?? []), ...fresh].map((e) => [e.id, e] as const));
+    return [...byID.values()].filter((e) => marked.test(e.kind) && e.tMs >= this.fromMs && e.tMs <= this.toMs).sort((a, b) => b.tMs - a.tMs);
+  }
+}
+
+const empty = (model: string, version: string): Series => ({
+  model, version, tMs: [], requests: [], failures: [], qps: [], p50Us: [], p95Us: [], p99Us: [], queueUs: [], computeUs: [], batchMean: [],
+});
+
+/** The series with the ring's later seconds put on, and what is before fromMs cut off. */
+export function extend(s: Series, ring: SampleRing | undefined, fromMs: number): Series {
+  const keep = s.tMs.findIndex((x) => x >= fromMs);
+  const cut = <T>(v: readonly T[]) => (keep < 0 ? [] : v.slice(keep));
+  const out: Series = {
+    ...s, tMs: cut(s.tMs), requests: cut(s.requests), failures: cut(s.failures), qps: cut(s.qps), p50Us: cut(s.p50Us), p95Us: cut(s.p95Us),
+    p99Us: cut(s.p99Us), queueUs: cut(s.queueUs), computeUs: cut(s.computeUs), batchMean: cut(s.batchMean),
+  };
+  ring?.each(Math.max(fromMs, s.tMs.at(-1) ?? 0), (tMs, get) => {
+    out.tMs.push(tMs);
+    out.qps.push(get("requests") ?? 0);
+    for (const c of columns) {
+      if (c === "requests" || c === "failures") out[c].push(get(c) ?? 0);
+      else out[c].push(get(c));
+    }
+  });
+  return out;
+}

@@ -1,0 +1,84 @@
+// Files and folders out of a drop or a file dialog, with their relative paths.
+
+export interface Upload {
+  path: string;
+  file: File;
+}
+
+/** What becomes one import. */
+export interface Parcel {
+  /** The dropped file's or folder's name. */
+  source: string;
+  files: Upload[];
+}
+
+const junk = /(^|\/)(\.DS_Store|Thumbs\.db|desktop\.ini|__MACOSX)(\/|$)/;
+
+/** True in the desktop window: there the program itself hears of drops and gets real paths. */
+export const inWindow = () => location.protocol === "wails:" || location.hostname === "wails.localhost";
+
+/**
+ * Reads a drop. It must be called inside the drop handler: the entries are taken before the first await, later
+ * the browser has forgotten them.
+ */
+export function collect(dt: DataTransfer): Promise<Upload[]> {
+  const entries = [...dt.items].filter((i) => i.kind === "file").map((i) => i.webkitGetAsEntry());
+  const plain = [...dt.files];
+  return walkAll(entries.filter((e) => e !== null), plain);
+}
+
+async function walkAll(entries: FileSystemEntry[], plain: File[]): Promise<Upload[]> {
+  if (entries.length === 0) return plain.map((file) => ({ path: file.name, file }));
+  const lists = await Promise.all(entries.map((e) => walk(e, e.name)));
+  return lists.flat();
+}
+
+async function walk(e: FileSystemEntry, path: string): Promise<Upload[]> {
+  if (junk.test(path)) return [];
+  if (isFile(e)) return [{ path, file: await new Promise<File>((ok, bad) => e.file(ok, bad)) }];
+  if (!isFolder(e)) return [];
+  const out: Upload[] = [];
+  const reader = e.createReader();
+  for (;;) {
+    // Chromium answers at most 100 entries a call: read until it is empty.
+    const some = await new Promise<FileSystemEntry[]>((ok, bad) => reader.readEntries(ok, bad));
+    if (some.length === 0) return out;
+    for (const child of some) out.push(...(await walk(child, `${path}/${child.name}`)));
+  }
+}
+
+const isFile = (e: FileSystemEntry): e is FileSystemFileEntry => e.isFile;
+const isFolder = (e: FileSystemEntry): e is FileSystemDirectoryEntry => e.isDirectory;
+
+/** Files of an <input type=file>, with folders where webkitdirectory gave them. */
+export function fromInput(files: FileList): Upload[] {
+  return [...files].map((file) => ({ path: file.webkitRelativePath || file.name, file })).filter((u) => !junk.test(u.path));
+}
+
+/**
+ * Sorts what was dropped into imports: each folder, each zip and each .onnx file is one. Other loose files (external
+ * data, labels, a config.pbtxt) go with every loose .onnx file; without one they are an import of their own.
+ */
+export function parcels(uploads: readonly Upload[]): Parcel[] {
+  const folders = new Map<string, Upload[]>();
+  const loose: Upload[] = [];
+  for (const u of uploads) {
+    const slash = u.path.indexOf("/");
+    if (slash < 0) {
+      loose.push(u);
+      continue;
+    }
+    const top = u.path.slice(0, slash);
+    folders.set(top, [...(folders.get(top) ?? []), u]);
+  }
+  const is = (ext: string) => (u: Upload) => u.path.toLowerCase().endsWith(ext);
+  const onnx = loose.filter(is(".onnx"));
+  const zips = loose.filter(is(".zip"));
+  const rest = loose.filter((u) => !onnx.includes(u) && !zips.includes(u));
+  const out: Parcel[] = [...folders].map(([source, files]) => ({ source, files }));
+  for (const z of zips) out.push({ source: z.path, files: [z] });
+  for (const o of onnx) out.push({ source: o.path, files: [o, ...rest] });
+  const first = rest[0];
+  if (onnx.length === 0 && first) out.push({ source: first.path, files: rest });
+  return out;
+}

@@ -1,0 +1,42 @@
+// Every text of the page, by key, in the chosen language. English is the measure: a key that it lacks does not compile.
+import { read, write } from "../prefs.svelte";
+import { en } from "./en";
+import { zh } from "./zh";
+
+export type Key = keyof typeof en;
+export type Language = "en" | "zh";
+export const languages: readonly { id: Language; name: string }[] = [
+  { id: "en", name: "English" },
+  { id: "zh", name: "简体中文" },
+];
+
+const catalogues: Record<Language, Record<Key, string>> = { en, zh };
+
+function first(): Language {
+  const kept = read("nereid.language");
+  if (kept === "en" || kept === "zh") return kept;
+  return navigator.language.toLowerCase().startsWith("zh") ? "zh" : "en";
+}
+
+class I18n {
+  language = $state<Language>(first());
+
+  set(l: Language): void {
+    this.language = l;
+    write("nereid.language", l);
+    document.documentElement.lang = l === "zh" ? "zh-CN" : "en";
+  }
+}
+
+export const i18n = new I18n();
+document.documentElement.lang = i18n.language === "zh" ? "zh-CN" : "en";
+
+/** The text of a key; {name} in it is replaced by params.name. */
+export function t(key: Key, params: Record<string, string | number> = {}): string {
+  return fill(catalogues[i18n.language][key], params);
+}
+
+/** Puts parameters into a text; one that is not given stays as it is, to be seen. */
+export function fill(text: string, params: Record<string, string | number>): string {
+  return text.replace(/\{(\w+)\}/g, (m, k: string) => String(params[k] ?? m));
+}

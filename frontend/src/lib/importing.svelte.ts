@@ -1,0 +1,100 @@
+// The import that is open in the dialog, and those that wait for their turn.
+import type * as api from "./api.gen";
+import { client, errorText } from "./api";
+import type { Parcel } from "./drop";
+import { live } from "./live.svelte";
+import { uploadAll } from "./upload";
+
+class Importing {
+  /** idle: no dialog. */
+  phase = $state<"idle" | "upload" | "review" | "error">("idle");
+  source = $state("");
+  totalBytes = $state(0);
+  sentBytes = $state(0);
+  error = $state("");
+  imp = $state.raw<api.Import | null>(null);
+  waiting = $state.raw<Parcel[]>([]);
+  private abort = new AbortController();
+
+  /** Opens the dialog for the first parcel; the others follow when it closes. */
+  begin(parcels: Parcel[]): void {
+    if (this.phase !== "idle") {
+      this.waiting = [...this.waiting, ...parcels];
+      return;
+    }
+    const [first, ...rest] = parcels;
+    this.waiting = rest;
+    if (first) void this.run(first.source, (signal) => this.upload(first, signal));
+  }
+
+  /** Opens the dialog for a file or folder of the server's machine. */
+  fromPath(path: string): void {
+    void this.run(path, () => client.createImport({ path }));
+  }
+
+  /** Opens the dialog for an import that the server has already, as a drop on the desktop window makes one. */
+  show(imp: api.Import): void {
+    if (this.phase !== "idle" && this.imp?.id !== imp.id) return;
+    this.source = imp.source;
+    this.imp = imp;
+    this.phase = "review";
+  }
+
+  private async run(source: string, make: (signal: AbortSignal) => Promise<api.Import>): Promise<void> {
+    this.abort = new AbortController();
+    const signal = this.abort.signal;
+    this.source = source;
+    this.imp = null;
+    this.error = "";
+    this.sentBytes = this.totalBytes = 0;
+    this.phase = "upload";
+    try {
+      const imp = await make(signal);
+      if (signal.aborted) return;
+      this.imp = imp;
+      this.phase = "review";
+    } catch (e) {
+      if (signal.aborted) return;
+      this.error = errorText(e);
+      this.phase = "error";
+    }
+  }
+
+  private async upload(p: Parcel, signal: AbortSignal): Promise<api.Import> {
+    this.totalBytes = p.files.reduce((n, f) => n + f.file.size, 0);
+    const imp = await client.createImport({ source: p.source, totalBytes: this.totalBytes });
+    this.imp = imp;
+    await uploadAll(imp.id, p.files, (n) => (this.sentBytes = n), signal);
+    return client.analyzeImport(imp.id);
+  }
+
+  /** The newest state: the stream's when it is of this import and of a running commit, else the last answer. */
+  get current(): api.Import | null {
+    const i = this.imp;
+    return i ? (live.imports[i.id] ?? i) : null;
+  }
+
+  /** Takes an answer of the server over what the stream said before. */
+  set(imp: api.Import): void {
+    this.imp = imp;
+    live.imports = { ...live.imports, [imp.id]: imp };
+  }
+
+  /** Closes the dialog. What was not loaded is thrown away on the server too. */
+  async close(): Promise<void> {
+    this.abort.abort();
+    const imp = this.current;
+    this.phase = "idle";
+    this.imp = null;
+    if (imp && imp.state !== "loaded" && imp.state !== "committing") {
+      await client.dropImport(imp.id).catch(() => undefined); // an import left behind goes by itself after an hour
+    }
+    if (this.waiting.length > 0) {
+      const next = this.waiting;
+      this.waiting = [];
+      this.begin(next);
+    }
+  }
+}
+
+export const importing = new Importing();

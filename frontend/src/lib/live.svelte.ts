@@ -1,0 +1,92 @@
+// The one stream of live data (GET /api/events) and what the page keeps of it.
+import type * as api from "./api.gen";
+import { base } from "./api";
+import { SampleRing } from "./ring";
+
+/** Seconds of samples kept for each model version. */
+export const ringSeconds = 300;
+const maxEvents = 200;
+
+export const versionKey = (model: string, version: string) => `${model}\n${version}`;
+
+class Live {
+  /** lost: there was an answer once, and now there is none. */
+  status = $state<"connecting" | "open" | "lost">("connecting");
+  models = $state.raw<api.Model[] | null>(null);
+  events = $state.raw<api.Event[]>([]);
+  /** The newest state of the imports that the stream told about. */
+  imports = $state.raw<Record<string, api.Import>>({});
+  /** Time of the newest second; changes once a second. */
+  nowMs = $state(0);
+  readonly rings = new Map<string, SampleRing>();
+  private source: EventSource | null = null;
+  private retry: ReturnType<typeof setTimeout> | undefined;
+  private wait = 1000;
+
+  start(): void {
+    this.stop();
+    const s = new EventSource(base() + "/api/events");
+    this.source = s;
+    s.onopen = () => {
+      this.status = "open";
+      this.wait = 1000;
+    };
+    s.onerror = () => {
+      if (this.status === "open" || this.models) this.status = "lost";
+      if (s.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
+      this.retry = setTimeout(() => this.start(), this.wait);
+      this.wait = Math.min(this.wait * 2, 10_000);
+    };
+    const on = <T>(topic: string, f: (v: T) => void) =>
+      s.addEventListener(topic, (e: MessageEvent<string>) => f(JSON.parse(e.data) as T));
+    on<api.ModelsEvent>("models", (v) => this.onModels(v));
+    on<api.SamplesEvent>("samples", (v) => this.onSamples(v));
+    on<api.Event>("event", (v) => (this.events = [v, ...this.events].slice(0, maxEvents)));
+    on<api.Import>("import", (v) => (this.imports = { ...this.imports, [v.id]: v }));
+  }
+
+  stop(): void {
+    clearTimeout(this.retry);
+    this.source?.close();
+    this.source = null;
+  }
+
+  model(name: string): api.Model | undefined {
+    return this.models?.find((m) => m.name === name);
+  }
+
+  /** Puts a newer state of one model in, as an action's answer brings it. */
+  put(m: api.Model): void {
+    this.onModels({ full: false, models: [m], removed: [] });
+  }
+
+  ring(model: string, version: string): SampleRing | undefined {
+    return this.rings.get(versionKey(model, version));
+  }
+
+  private onModels(v: api.ModelsEvent): void {
+    this.models = merge(this.models ?? [], v);
+    const alive = new Set(this.models.flatMap((m) => m.versions.map((x) => versionKey(m.name, x.version))));
+    for (const k of this.rings.keys()) if (!alive.has(k)) this.rings.delete(k);
+  }
+
+  private onSamples(v: api.SamplesEvent): void {
+    for (const s of v.samples) {
+      const k = versionKey(s.model, s.version);
+      let r = this.rings.get(k);
+      if (!r) this.rings.set(k, (r = new SampleRing(ringSeconds)));
+      r.push(v.tMs, s);
+    }
+    this.nowMs = v.tMs;
+  }
+}
+
+/** The list after a models event, sorted by name. */
+export function merge(old: api.Model[], e: api.ModelsEvent): api.Model[] {
+  const byName = new Map(e.full ? [] : old.map((m) => [m.name, m] as const));
+  for (const name of e.removed) byName.delete(name);
+  for (const m of e.models) byName.set(m.name, m);
+  return [...byName.values()].sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
+}
+
+export const live = new Live();

@@ -1,0 +1,31 @@
+// One asynchronous value with its loading and error states.
+import { errorText } from "./api";
+
+export class Loaded<T> {
+  value = $state.raw<T | null>(null);
+  error = $state<string | null>(null);
+  busy = $state(false);
+  private abort: AbortController | null = null;
+
+  /** Fetches anew; the old value stays visible meanwhile. A call that is overtaken by another is dropped. */
+  async run(fetcher: (signal: AbortSignal) => Promise<T>): Promise<void> {
+    this.abort?.abort();
+    const ctl = new AbortController();
+    this.abort = ctl;
+    this.busy = true;
+    try {
+      const v = await fetcher(ctl.signal);
+      if (ctl.signal.aborted) return;
+      this.value = v;
+      this.error = null;
+    } catch (e) {
+      if (!ctl.signal.aborted) this.error = errorText(e);
+    } finally {
+      if (this.abort === ctl) this.busy = false;
+    }
+  }
+
+  cancel(): void {
+    this.abort?.abort();
+  }
+}

@@ -1,0 +1,32 @@
+// The command palette: everything one can go to or do, found by typing a part of it.
+
+class Palette {
+  open = $state(false);
+}
+
+export const palette = new Palette();
+
+export interface Command {
+  label: string;
+  hint: string;
+  run: () => void;
+}
+
+/** The commands whose label has the letters of the query in order; those with the query in one piece come first. */
+export function search(commands: readonly Command[], query: string): Command[] {
+  const q = query.trim().toLowerCase();
+  if (q === "") return [...commands];
+  const scored = commands.flatMap((c) => {
+    const s = score(c.label.toLowerCase(), q);
+    return s === null ? [] : [{ c, s }];
+  });
+  return scored.sort((a, b) => a.s - b.s).map((x) => x.c);
+}
+
+function score(label: string, q: string): number | null {
+  const at = label.indexOf(q);
+  if (at >= 0) return at;
+  let i = 0;
+  for (const ch of label) if (ch === q[i]) i++;
+  return i === q.length ? 1000 + label.length : null;
+}

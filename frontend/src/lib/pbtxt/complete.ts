@@ -1,0 +1,64 @@
+// What can be typed at a place of the configuration, and what a word there means.
+import type { ConfigField } from "../api.gen";
+import { placeAt, type Schema } from "./path";
+
+export interface Choice {
+  label: string;
+  /** The text that is put in; "|" marks where the cursor goes. */
+  insert: string;
+  detail: string;
+  doc: string;
+  kind: "field" | "value";
+}
+
+/** How a field's value begins: a message opens a block, text gets quotes. */
+function opening(f: ConfigField): string {
+  if (f.kind === "message" || f.kind === "map") return f.repeated || f.kind === "map" ? `${f.name} [\n  {\n    |\n  }\n]` : `${f.name} {\n  |\n}`;
+  if (f.repeated) return `${f.name}: [ | ]`;
+  return f.type === "string" || f.type === "bytes" ? `${f.name}: "|"` : `${f.name}: |`;
+}
+
+export function typeText(f: ConfigField): string {
+  if (f.kind === "map") return `map<${f.keyType}, ${f.type}>`;
+  return f.repeated ? `repeated ${f.type}` : f.type;
+}
+
+export function fieldDoc(f: ConfigField): string {
+  const parts = [f.doc];
+  if (f.default) parts.push(`Default: ${f.default}`);
+  if (f.oneof) parts.push(`One of the group ${f.oneof}: only one of them may be set.`);
+  if (f.support) parts.push(f.support);
+  return parts.filter((p) => p !== "").join("\n\n");
+}
+
+/** The choices at the end of text, for the word that begins at its end. */
+export function choices(schema: Schema, text: string): Choice[] {
+  const at = placeAt(text);
+  if (at.field === null) {
+    return (schema.message(at.path)?.fields ?? []).map((f) => ({
+      label: f.name, insert: opening(f), detail: typeText(f), doc: fieldDoc(f), kind: "field" as const,
+    }));
+  }
+  const f = schema.field(at.path, at.field);
+  if (f?.type === "bool") return ["true", "false"].map((v) => ({ label: v, insert: v, detail: "bool", doc: "", kind: "value" as const }));
+  const values = f?.kind === "enum" ? (schema.enums.get(f.type)?.values ?? []) : [];
+  return values.map((v) => ({ label: v.name, insert: v.name, detail: String(v.number), doc: v.doc, kind: "value" as const }));
+}
+
+export interface Help {
+  title: string;
+  doc: string;
+}
+
+/** What the word at [from, to) of the text means; null for what the language does not know. */
+export function help(schema: Schema, text: string, from: number, to: number): Help | null {
+  const word = text.slice(from, to);
+  const at = placeAt(text.slice(0, from));
+  if (at.field === null) {
+    const f = schema.field(at.path, word);
+    return f ? { title: `${[...at.path, f.name].join(".")}: ${typeText(f)}`, doc: fieldDoc(f) } : null;
+  }
+  const f = schema.field(at.path, at.field);
+  const v = f?.kind === "enum" ? schema.enums.get(f.type)?.values.find((x) => x.name === word) : undefined;
+  return f && v ? { title: `${f.type} ${v.name} = ${v.number}`, doc: v.doc || fieldDoc(f) } : null;
+}

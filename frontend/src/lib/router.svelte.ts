@@ -1,0 +1,61 @@
+// Hash routes, by hand: they work in a browser and in the desktop window alike.
+
+export const tabs = ["overview", "try", "config", "charts", "revisions"] as const;
+export type Tab = (typeof tabs)[number];
+
+export type Route =
+  | { view: "models" }
+  | { view: "model"; name: string; tab: Tab }
+  | { view: "history" }
+  | { view: "server" };
+
+function isTab(s: string | undefined): s is Tab {
+  return tabs.some((t) => t === s);
+}
+
+/** Parses a location hash; what is unknown is the list of models. */
+export function parse(hash: string): Route {
+  const [view, name, tab] = hash.replace(/^#\/?/, "").split("/");
+  if (view === "models" && name) {
+    try {
+      return { view: "model", name: decodeURIComponent(name), tab: isTab(tab) ? tab : "overview" };
+    } catch {
+      return { view: "models" }; // a broken escape
+    }
+  }
+  if (view === "history" || view === "server") return { view };
+  return { view: "models" };
+}
+
+export const href = {
+  models: "#/models",
+  history: "#/history",
+  server: "#/server",
+  model: (name: string, tab: Tab = "overview") =>
+    `#/models/${encodeURIComponent(name)}${tab === "overview" ? "" : "/" + tab}`,
+};
+
+class Router {
+  route = $state<Route>(parse(location.hash));
+
+  constructor() {
+    window.addEventListener("hashchange", () => {
+      if (this.leave && !this.leave(parse(location.hash))) {
+        history.replaceState(null, "", this.last);
+        return;
+      }
+      this.last = location.hash;
+      this.route = parse(location.hash);
+    });
+  }
+
+  private last = location.hash;
+  /** Asked before a change of route; false keeps the page (unsaved changes). */
+  leave: ((to: Route) => boolean) | null = null;
+
+  go(to: string): void {
+    location.hash = to;
+  }
+}
+
+export const router = new Router();

@@ -1,0 +1,193 @@
+// What the user has put into the form of "try it", and the request that it makes.
+import type { Model, Tensor } from "../api.gen";
+import { base, errorText } from "../api";
+import { isFloat } from "./dtype";
+import { guess, prepare, preview, requestShape, stats, type Prep, type Stats } from "./image";
+import { decodeImage, resize } from "./pixels";
+import { build, parseReply, parseTiming, type InferReply, type InferRequest, type InputValue, type OutputWish } from "./request";
+import type { Call, SnippetInput } from "./snippets";
+import { concrete, parseShape, parseValues, random, volume, zeros } from "./values";
+
+export type Mode = "image" | "values";
+
+export interface Prepared {
+  values: Float32Array;
+  preview: Uint8ClampedArray<ArrayBuffer>;
+  stats: Stats;
+}
+
+/** One input of the form. */
+export class InputForm {
+  mode = $state<Mode>("values");
+  use = $state(true);
+  shapeText = $state("");
+  text = $state("");
+  prep = $state<Prep>({ width: 224, height: 224, layout: "NCHW", channels: 3, scale: "unit", bgr: false, invert: false, fit: "stretch" });
+  image = $state.raw<ImageBitmap | null>(null);
+  fileName = $state("");
+  error = $state("");
+  readonly guessed: Prep | null;
+
+  constructor(readonly tensor: Tensor) {
+    this.guessed = guess(tensor);
+    if (this.guessed) {
+      this.mode = "image";
+      this.prep = this.guessed;
+    }
+    this.use = !tensor.optional;
+    this.shapeText = concrete(tensor.shape).join(", ");
+    this.fill("random");
+  }
+
+  async take(file: File): Promise<void> {
+    this.error = "";
+    try {
+      this.image = await decodeImage(file);
+      this.fileName = file.name;
+    } catch (e) {
+      this.error = errorText(e);
+    }
+  }
+
+  /** Puts zeros or random values into the text, for the shape that is written. */
+  fill(kind: "zeros" | "random"): void {
+    this.error = "";
+    try {
+      const n = volume(parseShape(this.shapeText, this.tensor.shape));
+      const v = (kind === "zeros" ? zeros : random)(this.tensor.dataType, n);
+      this.text = n > 4096 && kind === "zeros" ? JSON.stringify(v[0]) : JSON.stringify(v);
+    } catch (e) {
+      this.error = errorText(e);
+    }
+  }
+
+  /** The image as a tensor; null without an image. */
+  prepared: Prepared | null = $derived.by(() => {
+    if (this.mode !== "image" || !this.image) return null;
+    const p = this.prep;
+    if (!(p.width > 0 && p.height > 0 && p.width * p.height <= 1 << 24)) return null;
+    const values = prepare(resize(this.image, p), p);
+    return { values, preview: preview(values, p), stats: stats(values) };
+  });
+
+  /** The value to send. It throws what the user has to mend. */
+  value(): InputValue {
+    const { name, dataType } = this.tensor;
+    if (this.mode === "image") {
+      if (!this.prepared) throw new Error(`input ${name}: no image chosen`);
+      const shape = requestShape(this.tensor, this.prep);
+      const v = this.prepared.values;
+      if (volume(shape) !== v.length) throw new Error(`input ${name}: the image gives ${v.length} values, but shape [${shape.join(", ")}] wants ${volume(shape)}; change size, channels or layout`);
+      return { name, dataType, shape, data: isFloat(dataType) ? v : Array.from(v, Math.round) };
+    }
+    try {
+      const shape = parseShape(this.shapeText, this.tensor.shape);
+      return { name, dataType, shape, data: parseValues(this.text, dataType, volume(shape)) };
+    } catch (e) {
+      throw new Error(`input ${name}: ${errorText(e)}`);
+    }
+  }
+
+  snippet(v: InputValue): SnippetInput {
+    const about = { name: v.name, dataType: v.dataType, shape: v.shape };
+    if (this.mode === "image") return { ...about, source: { kind: "image", prep: this.prep, file: this.fileName || "image.png" } };
+    return { ...about, source: { kind: "values", data: v.data } };
+  }
+}
+
+export interface Outcome {
+  status: number;
+  /** From the click of the button to the whole reply in the page. */
+  clientMs: number;
+  /** From the reply's Server-Timing, in milliseconds; empty when the server does not tell. */
+  timing: Record<string, number>;
+  reply: InferReply | null;
+  /** The server's text of a failure. */
+  error: string;
+  replyBytes: number;
+}
+
+/** The whole form of one model. */
+export class TryForm {
+  readonly inputs: InputForm[];
+  version = $state("");
+  binary = $state(false);
+  /** Ask for classes of these outputs, by name. */
+  classes = $state<Record<string, number>>({});
+  busy = $state(false);
+  outcome = $state.raw<Outcome | null>(null);
+  /** What was sent for the outcome. */
+  sent = $state.raw<InferRequest | null>(null);
+
+  constructor(readonly model: Model) {
+    this.inputs = model.inputs.map((x) => new InputForm(x));
+    this.binary = this.inputs.some((i) => i.mode === "image");
+    for (const o of model.outputs) this.classes[o.name] = o.labels ? 5 : 0;
+  }
+
+  private wishes(): OutputWish[] {
+    return this.model.outputs.map((o) => ({ name: o.name, dataType: o.dataType, classes: this.classes[o.name] ?? 0 }));
+  }
+
+  /** The request as the form stands, or what is wrong with the form. */
+  request: { request: InferRequest; call: Omit<Call, "http" | "grpc"> } | { error: string } = $derived.by(() => {
+    try {
+      const used = this.inputs.filter((i) => i.use);
+      const values = used.map((i) => i.value());
+      const outputs = this.wishes();
+      const inputs = used.map((f, i) => {
+        const v = values[i];
+        if (!v) throw new Error("the form changed");
+        return f.snippet(v);
+      });
+      return { request: build(values, outputs, this.binary), call: { model: this.model.name, version: this.version, inputs, outputs } };
+    } catch (e) {
+      return { error: errorText(e) };
+    }
+  });
+
+  async run(): Promise<void> {
+    const r = this.request;
+    if (this.busy || "error" in r) return;
+    this.busy = true;
+    const version = this.version ? `/versions/${encodeURIComponent(this.version)}` : "";
+    const start = performance.now();
+    try {
+      const res = await fetch(`${base()}/api/infer/${encodeURIComponent(this.model.name)}${version}`, {
+        method: "POST", headers: { ...r.request.headers, "X-Nereid": "1" }, body: r.request.body,
+      });
+      const body = await res.arrayBuffer();
+      const clientMs = performance.now() - start;
+      this.sent = r.request;
+      this.outcome = outcome(res, body, clientMs);
+    } catch (e) {
+      this.outcome = { status: 0, clientMs: performance.now() - start, timing: {}, reply: null, error: errorText(e), replyBytes: 0 };
+    } finally {
+      this.busy = false;
+    }
+  }
+}
+
+function outcome(res: Response, body: ArrayBuffer, clientMs: number): Outcome {
+  const out: Outcome = { status: res.status, clientMs, timing: parseTiming(res.headers.get("Server-Timing")), reply: null, error: "", replyBytes: body.byteLength };
+  if (!res.ok) {
+    out.error = errorOf(new TextDecoder().decode(body));
+    return out;
+  }
+  try {
+    out.reply = parseReply(body, res.headers.get("Inference-Header-Content-Length"));
+  } catch (e) {
+    out.error = `the reply cannot be read: ${errorText(e)}`;
+  }
+  return out;
+}
+
+function errorOf(text: string): string {
+  try {
+    const v: unknown = JSON.parse(text);
+    if (typeof v === "object" && v !== null && "error" in v) return String(v.error);
+  } catch {
+    // not JSON: the text as it is
+  }
+  return text;
+}

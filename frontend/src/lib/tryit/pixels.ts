@@ -1,0 +1,25 @@
+// The part of image preparation that needs a browser: decoding and resizing.
+import { place, type Prep } from "./image";
+
+/** Draws the image at the prepared size on white, and returns its RGBA pixels. */
+export function resize(image: ImageBitmap, p: Prep): Uint8ClampedArray {
+  const canvas = new OffscreenCanvas(p.width, p.height);
+  const g = canvas.getContext("2d", { willReadFrequently: true });
+  if (!g) throw new Error("this browser gives no 2D canvas");
+  g.fillStyle = "#fff"; // what PIL users do with transparency; JPEG has none
+  g.fillRect(0, 0, p.width, p.height);
+  g.imageSmoothingEnabled = true;
+  g.imageSmoothingQuality = "high";
+  const at = place(image.width, image.height, p);
+  g.drawImage(image, at.x, at.y, at.w, at.h);
+  return g.getImageData(0, 0, p.width, p.height).data;
+}
+
+/** Decodes a PNG, JPEG, WebP, … file; colours as they are in the file, turned as EXIF says. */
+export async function decodeImage(file: Blob): Promise<ImageBitmap> {
+  try {
+    return await createImageBitmap(file, { colorSpaceConversion: "none" });
+  } catch {
+    throw new Error("this file is no image that the browser can read (PNG, JPEG, WebP, GIF, BMP)");
+  }
+}

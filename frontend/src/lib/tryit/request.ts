@@ -1,0 +1,145 @@
+// The inference request of the protocol: its JSON header, its binary part, and the reply.
+import { decode, encode, needsBinary, type Element } from "./dtype";
+
+export interface InputValue {
+  name: string;
+  dataType: string;
+  shape: number[];
+  data: ArrayLike<Element>;
+}
+
+export interface OutputWish {
+  name: string;
+  dataType: string;
+  /** Ask for the best k classes instead of the values; 0: the values. */
+  classes: number;
+}
+
+export interface InferRequest {
+  body: Uint8Array<ArrayBuffer>;
+  headers: Record<string, string>;
+  /** The JSON part, as sent. */
+  json: string;
+  /** Length of the binary part. */
+  binaryBytes: number;
+}
+
+export interface OutputValue {
+  name: string;
+  dataType: string;
+  shape: number[];
+  data: Element[];
+}
+
+export interface InferReply {
+  model: string;
+  version: string;
+  outputs: OutputValue[];
+  /** The JSON part as received. */
+  json: string;
+}
+
+const length = "Inference-Header-Content-Length";
+
+/** 64-bit integers beyond 2^53 were kept as digits; JSON.stringify would quote them. */
+const hasBig = (v: InputValue) => /INT64$/.test(v.dataType) && Array.from(v.data).some((e) => typeof e === "string");
+
+/** Makes the request. With binary, every input goes as binary tensor data; else only those that have no JSON form. */
+export function build(inputs: InputValue[], outputs: OutputWish[], binary: boolean): InferRequest {
+  const parts: Uint8Array[] = [];
+  const head = {
+    inputs: inputs.map((v) => {
+      const about = { name: v.name, shape: v.shape, datatype: v.dataType };
+      if (!binary && !needsBinary(v.dataType) && !hasBig(v)) return { ...about, data: Array.from(v.data) };
+      const raw = encode(v.dataType, v.data);
+      parts.push(raw);
+      return { ...about, parameters: { binary_data_size: raw.length } };
+    }),
+    outputs: outputs.map((o) => ({ name: o.name, ...parameters(o) })),
+  };
+  const json = JSON.stringify(head);
+  const text = new TextEncoder().encode(json);
+  const binaryBytes = parts.reduce((n, p) => n + p.length, 0);
+  const headers: Record<string, string> = { "Content-Type": "application/json" };
+  if (parts.length > 0) {
+    headers["Content-Type"] = "application/octet-stream";
+    headers[length] = String(text.length);
+  }
+  const body = new Uint8Array(text.length + binaryBytes);
+  body.set(text);
+  let at = text.length;
+  for (const p of parts) {
+    body.set(p, at);
+    at += p.length;
+  }
+  return { body, headers, json, binaryBytes };
+}
+
+function parameters(o: OutputWish): { parameters?: Record<string, number | boolean> } {
+  if (o.classes > 0) return { parameters: { classification: o.classes } };
+  if (needsBinary(o.dataType)) return { parameters: { binary_data: true } };
+  return {};
+}
+
+interface WireOutput {
+  name: string;
+  datatype: string;
+  shape: number[];
+  data?: Element[];
+  parameters?: { binary_data_size?: number };
+}
+interface WireReply {
+  model_name: string;
+  model_version: string;
+  outputs: WireOutput[];
+}
+
+/** Reads a reply of status 200. header is its Inference-Header-Content-Length, if any. */
+export function parseReply(body: ArrayBuffer, header: string | null): InferReply {
+  const n = header === null ? body.byteLength : Number(header);
+  if (!Number.isInteger(n) || n < 0 || n > body.byteLength) throw new Error(`the reply's ${length} is ${header}, its body ${body.byteLength} bytes`);
+  const json = new TextDecoder().decode(new Uint8Array(body, 0, n));
+  const reply = JSON.parse(json) as WireReply;
+  let at = n;
+  const outputs = reply.outputs.map((o) => {
+    const size = o.parameters?.binary_data_size;
+    if (size === undefined) return { name: o.name, dataType: o.datatype, shape: o.shape, data: (o.data ?? []).flat(Infinity) as Element[] };
+    if (at + size > body.byteLength) throw new Error(`the reply ends inside the data of output ${o.name}`);
+    const raw = new Uint8Array(body, at, size);
+    at += size;
+    return { name: o.name, dataType: o.datatype, shape: o.shape, data: decode(o.datatype, raw) };
+  });
+  return { model: reply.model_name, version: reply.model_version, outputs, json };
+}
+
+/** One class of a classification: the elements of the reply are "score:index" or "score:index:label". */
+export interface Class {
+  score: number;
+  index: number;
+  label: string;
+}
+
+export function parseClass(e: Element): Class {
+  const s = String(e);
+  const m = /^([^:]*):(\d+)(?::([\s\S]*))?$/.exec(s);
+  if (!m) throw new Error(`"${s}" is no class of the form score:index:label`);
+  return { score: Number(m[1]), index: Number(m[2]), label: m[3] ?? "" };
+}
+
+/** The best k of a vector, ties by index. */
+export function topK(v: readonly Element[], k: number, labels: readonly string[] = []): Class[] {
+  return v
+    .map((e, index) => ({ score: Number(e), index, label: labels[index] ?? "" }))
+    .sort((a, b) => b.score - a.score || a.index - b.index)
+    .slice(0, k);
+}
+
+/** Reads the Server-Timing header: names to milliseconds. */
+export function parseTiming(header: string | null): Record<string, number> {
+  const out: Record<string, number> = {};
+  for (const part of (header ?? "").split(",")) {
+    const m = /^\s*([\w-]+)\s*;.*?dur=([\d.eE+-]+)/.exec(part);
+    if (m?.[1]) out[m[1]] = Number(m[2]);
+  }
+  return out;
+}

@@ -1,0 +1,132 @@
+// The same inference call for a terminal and for Python.
+import type { Element } from "./dtype";
+import { imagenet, type Prep } from "./image";
+import type { InferRequest, OutputWish } from "./request";
+
+export type Source = { kind: "image"; prep: Prep; file: string } | { kind: "values"; data: ArrayLike<Element> };
+
+export interface SnippetInput {
+  name: string;
+  dataType: string;
+  shape: number[];
+  source: Source;
+}
+
+export interface Call {
+  model: string;
+  /** Empty: the server chooses. */
+  version: string;
+  inputs: SnippetInput[];
+  outputs: OutputWish[];
+  /** host:port of the inference listeners. */
+  http: string;
+  grpc: string;
+}
+
+/** Values up to this many stand in the snippet itself; more are made or read from a file. */
+const inlineLimit = 64;
+
+/** The address for a client on this machine: a listener on every interface is reached by localhost. */
+export const clientAddress = (a: string) => a.replace(/^(0\.0\.0\.0|\[::\]|)(?=:)/, "localhost");
+
+const shellQuote = (s: string) => `'${s.replaceAll("'", `'\\''`)}'`;
+
+function inferPath(c: Call): string {
+  const version = c.version ? `/versions/${encodeURIComponent(c.version)}` : "";
+  return `/v2/models/${encodeURIComponent(c.model)}${version}/infer`;
+}
+
+/** The name of the file that the curl call reads a large or binary body from. */
+export const bodyFile = "request.bin";
+
+/** True when the curl call needs the body as a file. */
+export const needsFile = (r: InferRequest) => r.binaryBytes > 0 || r.json.length > 4000;
+
+export function curl(c: Call, r: InferRequest): string {
+  const lines = [`curl -X POST http://${clientAddress(c.http)}${inferPath(c)}`];
+  for (const [k, v] of Object.entries(r.headers)) lines.push(`  -H ${shellQuote(`${k}: ${v}`)}`);
+  lines.push(needsFile(r) ? `  --data-binary @${bodyFile}` : `  -d ${shellQuote(r.json)}`);
+  if (c.outputs.some((o) => /^(FP16|BF16)$/.test(o.dataType) && o.classes === 0)) lines.push("  --output reply.bin");
+  return lines.join(" \\\n");
+}
+
+const numpyTypes: Readonly<Record<string, string>> = {
+  BOOL: "bool", UINT8: "np.uint8", UINT16: "np.uint16", UINT32: "np.uint32", UINT64: "np.uint64",
+  INT8: "np.int8", INT16: "np.int16", INT32: "np.int32", INT64: "np.int64",
+  FP16: "np.float16", FP32: "np.float32", FP64: "np.float64", BYTES: "np.object_",
+  BF16: "np.float32", // tritonclient takes float32 arrays for BF16 and cuts them itself
+};
+
+/** A Python string literal. JSON's escapes are Python's too; astral characters need no escape. */
+const pyString = (s: string) => JSON.stringify(s);
+const pyElement = (e: Element, dataType: string) =>
+  dataType === "BYTES" ? `${pyString(String(e))}.encode()` : typeof e === "boolean" ? (e ? "True" : "False") : String(e);
+const pyShape = (shape: readonly number[]) => `(${shape.join(", ")}${shape.length === 1 ? "," : ""})`;
+
+/** Python lines that make the array of an input. */
+function arrayLines(i: SnippetInput, variable: string): string[] {
+  const type = numpyTypes[i.dataType] ?? "np.float32";
+  if (i.source.kind === "image") return imageLines(i.source.prep, i.source.file, i.shape, type, variable);
+  const { data } = i.source;
+  const shape = pyShape(i.shape);
+  if (data.length <= inlineLimit) {
+    const list = Array.from(data, (e) => pyElement(e, i.dataType)).join(", ");
+    return [`${variable} = np.array([${list}], dtype=${type}).reshape(${shape})`];
+  }
+  const first = data[0];
+  if (Array.from(data).every((e) => e === first) && first !== undefined) {
+    return [`${variable} = np.full(${shape}, ${pyElement(first, i.dataType)}, dtype=${type})`];
+  }
+  return [`${variable} = np.load("${variable}.npy").astype(${type}).reshape(${shape})  # your ${data.length} values`];
+}
+
+function imageLines(p: Prep, file: string, shape: number[], type: string, v: string): string[] {
+  const out = [`image = Image.open(${pyString(file)}).convert("RGBA")`];
+  out.push(`image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("${p.channels === 1 ? "L" : "RGB"}")`);
+  const size = `(${p.width}, ${p.height})`;
+  const white = p.channels === 1 ? "255" : `"white"`;
+  if (p.fit === "stretch") out.push(`image = image.resize(${size}, Image.BILINEAR)`);
+  else if (p.fit === "cover") out.push(`image = ImageOps.fit(image, ${size}, Image.BILINEAR)`);
+  else out.push(`image = ImageOps.pad(image, ${size}, Image.BILINEAR, color=${white})`);
+  out.push(`${v} = np.asarray(image, dtype=np.float32)`);
+  if (p.invert) out.push(`${v} = 255 - ${v}`);
+  if (p.scale === "unit") out.push(`${v} = ${v} / 255`);
+  if (p.scale === "signed") out.push(`${v} = ${v} / 127.5 - 1`);
+  if (p.scale === "imagenet") {
+    out.push(
+      p.channels === 1
+        ? `${v} = (${v} / 255 - ${imagenet.mean[0]}) / ${imagenet.std[0]}`
+        : `${v} = (${v} / 255 - [${imagenet.mean.join(", ")}]) / [${imagenet.std.join(", ")}]`,
+    );
+  }
+  if (p.channels === 3 && p.bgr) out.push(`${v} = ${v}[:, :, ::-1]`);
+  if (p.channels === 3 && p.layout === "NCHW") out.push(`${v} = ${v}.transpose(2, 0, 1)`);
+  out.push(`${v} = np.ascontiguousarray(${v}).reshape(${pyShape(shape)}).astype(${type})`);
+  return out;
+}
+
+/** A whole Python program with tritonclient over HTTP or gRPC. */
+export function python(c: Call, protocol: "http" | "grpc"): string {
+  const images = c.inputs.flatMap((i) => (i.source.kind === "image" ? [i.source.prep] : []));
+  const needsOps = images.some((p) => p.fit !== "stretch");
+  const mod = `${protocol}client`;
+  const extra = images.length ? " pillow" : "";
+  const out = [`# pip install "tritonclient[${protocol}]" numpy${extra}`, "import numpy as np", `import tritonclient.${protocol} as ${mod}`];
+  if (images.length) out.push(`from PIL import Image${needsOps ? ", ImageOps" : ""}`);
+  out.push("");
+  const vars = c.inputs.map((_, n) => (c.inputs.length === 1 ? "x" : `x${n}`));
+  c.inputs.forEach((i, n) => out.push(...arrayLines(i, vars[n] ?? "x")));
+  out.push("", "inputs = [");
+  c.inputs.forEach((i) => out.push(`    ${mod}.InferInput(${pyString(i.name)}, [${i.shape.join(", ")}], "${i.dataType}"),`));
+  out.push("]");
+  c.inputs.forEach((_, n) => out.push(`inputs[${n}].set_data_from_numpy(${vars[n]})`));
+  out.push("outputs = [");
+  for (const o of c.outputs) out.push(`    ${mod}.InferRequestedOutput(${pyString(o.name)}${o.classes > 0 ? `, class_count=${o.classes}` : ""}),`);
+  out.push("]", "");
+  const address = clientAddress(protocol === "http" ? c.http : c.grpc);
+  const version = c.version ? `, model_version=${pyString(c.version)}` : "";
+  out.push(`client = ${mod}.InferenceServerClient("${address}")`);
+  out.push(`result = client.infer(${pyString(c.model)}, inputs${version}, outputs=outputs)`);
+  for (const o of c.outputs) out.push(`print(${pyString(o.name)}, result.as_numpy(${pyString(o.name)}))`);
+  return out.join("\n") + "\n";
+}

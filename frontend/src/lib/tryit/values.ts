@@ -1,0 +1,72 @@
+// Input values that are not images: typed by hand, zeros or random.
+import { isFloat, type Element } from "./dtype";
+
+/** The number of elements of a shape. */
+export const volume = (shape: readonly number[]) => shape.reduce((n, d) => n * d, 1);
+
+/** A shape to begin with: every dimension of any size is 1. */
+export const concrete = (shape: readonly number[]) => shape.map((d) => (d < 0 ? 1 : d));
+
+/** Reads "1, 3, 224" or "[1,3,224]"; dimensions that the signature fixes must fit. */
+export function parseShape(text: string, want: readonly number[]): number[] {
+  const parts = text.replace(/[[\]\s]/g, "").split(/[,x×]/).filter((s) => s !== "");
+  const dims = parts.map(Number);
+  if (dims.some((d) => !Number.isInteger(d) || d < 0)) throw new Error(`"${text}" is no shape; write sizes such as 1, 3, 224`);
+  if (dims.length !== want.length) throw new Error(`shape [${dims.join(", ")}] has ${dims.length} dimensions, want ${want.length}: [${want.join(", ")}]`);
+  want.forEach((w, i) => {
+    if (w >= 0 && dims[i] !== w) throw new Error(`dimension ${i} of shape [${dims.join(", ")}] must be ${w}`);
+  });
+  return dims;
+}
+
+export function zeros(dataType: string, n: number): Element[] {
+  return new Array<Element>(n).fill(dataType === "BYTES" ? "" : dataType === "BOOL" ? false : 0);
+}
+
+/** Random values in a sensible range: floats 0..1, integers 0..9, booleans, short words. */
+export function random(dataType: string, n: number, rnd: () => number = Math.random): Element[] {
+  const one = (): Element => {
+    if (dataType === "BYTES") return `text-${Math.floor(rnd() * 1000)}`;
+    if (dataType === "BOOL") return rnd() < 0.5;
+    return isFloat(dataType) ? Math.round(rnd() * 1000) / 1000 : Math.floor(rnd() * 10);
+  };
+  return Array.from({ length: n }, one);
+}
+
+/**
+ * Reads values as JSON: nested or flat arrays, or one bare value. 64-bit integers keep all their digits.
+ * The number of elements must be n, a single one is repeated.
+ */
+export function parseValues(text: string, dataType: string, n: number): Element[] {
+  const big = /INT64$/.test(dataType);
+  // Digits beyond 2^53 would be rounded by JSON.parse: quote them first. Strings are left as they are.
+  const source = big ? text.replace(/"(?:[^"\\]|\\.)*"|-?\d{16,}/g, (m) => (m.startsWith('"') ? m : `"${m}"`)) : text;
+  let v: unknown;
+  try {
+    v = JSON.parse(source);
+  } catch (e) {
+    const hint = dataType === "BYTES" ? '["text", "more text"]' : "[1, 2, 3]";
+    throw new Error(`the values are no JSON (${e instanceof Error ? e.message : String(e)}); write ${hint}`);
+  }
+  const flat = (Array.isArray(v) ? v.flat(Infinity) : [v]) as unknown[];
+  const data = flat.map((e) => element(e, dataType));
+  const first = data[0];
+  if (data.length === 1 && first !== undefined && n > 1) return new Array<Element>(n).fill(first);
+  if (data.length !== n) throw new Error(`${data.length} values given, the shape wants ${n}`);
+  return data;
+}
+
+function element(e: unknown, dataType: string): Element {
+  if (dataType === "BYTES") {
+    if (typeof e !== "string") throw new Error(`${JSON.stringify(e)} is no text; a BYTES element is a JSON string`);
+    return e;
+  }
+  if (dataType === "BOOL") {
+    if (typeof e !== "boolean" && e !== 0 && e !== 1) throw new Error(`${JSON.stringify(e)} is no boolean; write true or false`);
+    return Boolean(e);
+  }
+  if (typeof e === "string" && /INT64$/.test(dataType) && /^-?\d+$/.test(e)) return Number.isSafeInteger(Number(e)) ? Number(e) : e;
+  if (typeof e !== "number") throw new Error(`${JSON.stringify(e)} is no number of type ${dataType}`);
+  if (!isFloat(dataType) && !Number.isInteger(e)) throw new Error(`${e} is no whole number, but the type is ${dataType}`);
+  return e;
+}
