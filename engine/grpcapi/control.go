@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"nereid/engine"
 	"nereid/engine/inferencepb"
 	"nereid/engine/status"
 )
@@ -91,8 +92,8 @@ func (s *Server) repositoryModelLoad(ctx context.Context, in *inferencepb.Reposi
 }
 
 // loadParameters reads "config" (JSON) and "file:<path>" (content).
-func loadParameters(in map[string]*inferencepb.ModelRepositoryParameter) (LoadParameters, error) {
-	var p LoadParameters
+func loadParameters(in map[string]*inferencepb.ModelRepositoryParameter) (engine.LoadParameters, error) {
+	var p engine.LoadParameters
 	for name, v := range in {
 		switch {
 		case name == "config":

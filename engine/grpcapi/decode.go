@@ -20,7 +20,8 @@ type message struct {
 	err error          // what is wrong with the message, for the client
 	id  string         // the request's ID when err is set
 
-	emptyFinal bool // the client wants the empty final response of a decoupled model
+	version    string // model_version as sent
+	emptyFinal bool   // the client wants the empty final response of a decoupled model
 
 	// Scratch, kept for the next message.
 	inputs  []input
@@ -137,7 +138,7 @@ func (m *message) decode(b []byte) error {
 		case 1:
 			m.r.ModelName, err = text(v, "model_name")
 		case 2:
-			m.r.Version, err = decodeVersion(v)
+			m.version, err = text(v, "model_version")
 		case 3:
 			m.r.ID, err = text(v, "id")
 		case 4:
@@ -154,14 +155,6 @@ func (m *message) decode(b []byte) error {
 		}
 	}
 	return nil
-}
-
-func decodeVersion(b []byte) (int64, error) {
-	s, err := text(b, "model_version")
-	if err != nil {
-		return 0, err
-	}
-	return parseVersion(s)
 }
 
 // parseVersion reads a model version; "" is infer.LatestVersion. The texts are Triton's.
@@ -313,6 +306,10 @@ func (m *message) decodeOutput(b []byte) error {
 
 // resolve gives each input its data and moves the parameters into the request. own is the memory of the message.
 func (m *message) resolve(own *tensor.Buffer) error {
+	var err error
+	if m.r.Version, err = parseVersion(m.version); err != nil {
+		return err
+	}
 	if err := m.applyParameters(m.r); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"nereid/engine"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/status"
@@ -37,14 +38,14 @@ type fakeEngine struct {
 	models map[string]*served
 	ready  atomic.Bool
 
-	loaded     map[string]LoadParameters
+	loaded     map[string]engine.LoadParameters
 	unloaded   string
 	dependents bool
 	seen       func(r *infer.Request) // nil, or told of each request before it is answered
 }
 
 func newFakeEngine(models ...*served) *fakeEngine {
-	e := &fakeEngine{models: map[string]*served{}, loaded: map[string]LoadParameters{}}
+	e := &fakeEngine{models: map[string]*served{}, loaded: map[string]engine.LoadParameters{}}
 	for _, m := range models {
 		e.models[m.name] = m
 	}
@@ -140,7 +141,7 @@ func (e *fakeEngine) RepositoryIndex(ready bool) []*inferencepb.RepositoryIndexR
 	return list
 }
 
-func (e *fakeEngine) LoadModel(_ context.Context, name string, p LoadParameters) error {
+func (e *fakeEngine) LoadModel(_ context.Context, name string, p engine.LoadParameters) error {
 	if name == "nope" {
 		return status.Errorf(status.Internal, "failed to load '%s', failed to poll from model repository", name)
 	}

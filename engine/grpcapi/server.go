@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"nereid/engine"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/tensor"
@@ -36,7 +37,7 @@ type Engine interface {
 	ModelConfig(name string, version int64) (*inferencepb.ModelConfig, error)
 	ModelStatistics(name string, version int64) (*inferencepb.ModelStatisticsResponse, error)
 	RepositoryIndex(ready bool) []*inferencepb.RepositoryIndexResponse_ModelIndex
-	LoadModel(ctx context.Context, name string, p LoadParameters) error
+	LoadModel(ctx context.Context, name string, p engine.LoadParameters) error
 	UnloadModel(ctx context.Context, name string, dependents bool) error
 }
 

@@ -1,0 +1,220 @@
+package grpcapi
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/metadata"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"nereid/engine/infer"
+	"nereid/engine/inferencepb"
+)
+
+func forceCodec(c encoding.Codec) grpc.CallOption { return grpc.ForceCodec(c) }
+
+func one(model, id string, n byte, params map[string]*inferencepb.InferParameter) *inferencepb.ModelInferRequest {
+	return &inferencepb.ModelInferRequest{ModelName: model, Id: id, Parameters: params,
+		Inputs:           []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "IN", Datatype: "UINT8", Shape: []int64{1}}},
+		RawInputContents: [][]byte{{n}}}
+}
+
+// short writes a stream's message in one line.
+func short(m *inferencepb.ModelStreamInferResponse) string {
+	r := m.GetInferResponse()
+	var b strings.Builder
+	if m.GetErrorMessage() != "" {
+		fmt.Fprintf(&b, "error %q ", m.GetErrorMessage())
+	}
+	fmt.Fprintf(&b, "%s/%s id=%s", r.GetModelName(), r.GetModelVersion(), r.GetId())
+	if p, ok := r.GetParameters()["triton_final_response"]; ok {
+		fmt.Fprintf(&b, " final=%v", p.GetBoolParam())
+	}
+	for _, raw := range r.GetRawOutputContents() {
+		fmt.Fprintf(&b, " %v", raw)
+	}
+	return b.String()
+}
+
+func TestModelStreamInfer(t *testing.T) {
+	conn, _ := start(t, newFakeEngine(testModels()...), nil)
+	c := inferencepb.NewGRPCInferenceServiceClient(conn)
+	empty := map[string]*inferencepb.InferParameter{"triton_enable_empty_final_response": boolParam(true)}
+	for _, tt := range []struct {
+		name   string
+		in     []*inferencepb.ModelInferRequest
+		strict bool
+		want   []string
+		code   codes.Code
+	}{
+		{name: "two plain requests", in: []*inferencepb.ModelInferRequest{one("id", "1", 5, nil), one("id", "2", 6, nil)},
+			want: []string{"id/1 id=1 final=true [5]", "id/1 id=2 final=true [6]"}},
+		{name: "no requests"},
+		{name: "unknown model", in: []*inferencepb.ModelInferRequest{one("nope", "1", 5, nil)},
+			want: []string{`error "Request for unknown model: 'nope' is not found" / id=1`}},
+		{name: "error then ok", in: []*inferencepb.ModelInferRequest{one("fails", "1", 5, nil), one("id", "2", 6, nil)},
+			want: []string{`error "my error" / id=1`, "id/1 id=2 final=true [6]"}},
+		{name: "refused by the decoder", in: []*inferencepb.ModelInferRequest{{ModelName: "id", Id: "x", ModelVersion: "0"}},
+			want: []string{`error "failed to get model version from specified version string '0', version should be an integral value > 0" / id=x`}},
+		{name: "error of a strict stream", strict: true, code: codes.NotFound,
+			in: []*inferencepb.ModelInferRequest{one("nope", "1", 5, nil), one("id", "2", 6, nil)}},
+		{name: "decoupled, 2 responses", in: []*inferencepb.ModelInferRequest{one("repeat", "d", 2, nil)},
+			want: []string{"repeat/1 id=d final=false [0]", "repeat/1 id=d final=false [1]"}},
+		{name: "decoupled, 0 responses", in: []*inferencepb.ModelInferRequest{one("repeat", "d", 0, nil)}},
+		{name: "decoupled, 2 responses and the empty final one", in: []*inferencepb.ModelInferRequest{one("repeat", "d", 2, empty)},
+			want: []string{"repeat/1 id=d final=false [0]", "repeat/1 id=d final=false [1]", "repeat/ id=d final=true"}},
+		{name: "plain with the empty final one", in: []*inferencepb.ModelInferRequest{one("id", "1", 5, empty)},
+			want: []string{"id/1 id=1 final=true [5]"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx := t.Context()
+			if tt.strict {
+				ctx = metadata.AppendToOutgoingContext(ctx, "triton_grpc_error", "true")
+			}
+			stream, err := c.ModelStreamInfer(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, in := range tt.in {
+				if err := stream.Send(in); err != nil && !tt.strict {
+					t.Fatal(err)
+				}
+			}
+			if err := stream.CloseSend(); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for {
+				var m *inferencepb.ModelStreamInferResponse
+				if m, err = stream.Recv(); err != nil {
+					break
+				}
+				got = append(got, short(m))
+			}
+			if err == io.EOF {
+				err = nil
+			}
+			if grpcstatus.Code(err) != tt.code || strings.Join(got, "\n") != strings.Join(tt.want, "\n") {
+				t.Errorf("stream gave\n%s\n%v; want\n%s\n%v", strings.Join(got, "\n"), err, strings.Join(tt.want, "\n"), tt.code)
+			}
+		})
+	}
+}
+
+func TestModelStreamInferKeepsOrder(t *testing.T) {
+	e := newFakeEngine()
+	first := make(chan struct{})
+	e.models["slow"] = &served{name: "slow", answer: func(r *infer.Request) { <-first; identity(r) }}
+	e.models["fast"] = &served{name: "fast", answer: func(r *infer.Request) { identity(r); close(first) }}
+	conn, _ := start(t, e, nil)
+	stream, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelStreamInfer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []string{"slow", "fast"} { // slow ends only after fast has: both run at once
+		if err := stream.Send(one(m, m, 1, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{"slow", "fast"} {
+		m, err := stream.Recv()
+		if err != nil || m.GetInferResponse().GetId() != want {
+			t.Errorf("Recv = %v, %v; want %s", m, err, want)
+		}
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != io.EOF {
+		t.Errorf("end of the stream: %v", err)
+	}
+}
+
+func TestModelStreamInferCancelReachesEveryRequest(t *testing.T) {
+	e := newFakeEngine()
+	came, left := make(chan struct{}, 4), make(chan struct{}, 4)
+	wait := func(r *infer.Request) {
+		came <- struct{}{}
+		<-r.Done()
+		left <- struct{}{}
+		r.Fail(context.Canceled)
+	}
+	e.models["plain"] = &served{name: "plain", answer: wait}
+	e.models["decoupled"] = &served{name: "decoupled", decoupled: true, answer: wait}
+	conn, _ := start(t, e, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	stream, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelStreamInfer(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []string{"decoupled", "plain", "plain", "decoupled"} {
+		if err := stream.Send(one(m, m, 1, nil)); err != nil {
+			t.Fatal(err)
+		}
+		<-came
+	}
+	cancel()
+	for range 4 {
+		<-left
+	}
+}
+
+func TestShutdownEndsIdleStreams(t *testing.T) {
+	conn, s := start(t, newFakeEngine(testModels()...), nil)
+	stream, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelStreamInfer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(one("id", "1", 5, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	if _, err := stream.Recv(); grpcstatus.Code(err) != codes.Unavailable {
+		t.Errorf("the stream ends with %v, want Unavailable", err)
+	}
+}
+
+func TestNoGoroutineIsLeft(t *testing.T) {
+	before := runtime.NumGoroutine()
+	t.Run("serve", func(t *testing.T) {
+		conn, _ := start(t, newFakeEngine(testModels()...), nil)
+		c := inferencepb.NewGRPCInferenceServiceClient(conn)
+		for range 20 {
+			ctx, cancel := context.WithCancel(t.Context())
+			stream, err := c.ModelStreamInfer(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = stream.Send(one("repeat", "1", 200, nil))
+			_ = stream.Send(one("never", "1", 5, nil))
+			_, _ = stream.Recv()
+			cancel()
+		}
+		if _, err := c.ModelInfer(t.Context(), one("id", "1", 5, nil)); err != nil {
+			t.Error(err)
+		}
+	})
+	deadline := time.Now().Add(5 * time.Second)
+	for runtime.NumGoroutine() > before && time.Now().Before(deadline) {
+		runtime.Gosched()
+	}
+	if n := runtime.NumGoroutine(); n > before {
+		b := make([]byte, 1<<16)
+		t.Errorf("%d goroutines before, %d after:\n%s", before, n, b[:runtime.Stack(b, true)])
+	}
+}
