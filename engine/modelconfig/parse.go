@@ -289,7 +289,7 @@ func (p *parser) unknown(name token, d protoreflect.MessageDescriptor, path stri
 		what = indexless(path) + " has"
 	}
 	fix := ""
-	if s := suggest(name.text, fieldNames(d)); s != "" {
+	if s := suggestField(name.text, d); s != "" {
 		fix = fmt.Sprintf("did you mean %s?", s)
 	} else if where := whereField(name.text, (*inferencepb.ModelConfig)(nil).ProtoReflect().Descriptor()); len(where) > 0 {
 		fix = "it belongs into " + strings.Join(where, " or ")
@@ -385,6 +385,17 @@ func (p *parser) skipValue() {
 		// a value was forgotten: this is the next field
 	case p.tok.kind == tokIdent, p.tok.kind == tokInt, p.tok.kind == tokFloat, p.tok.kind == tokBad:
 		p.advance()
+	}
+}
+
+// skipBad skips a value that begins with a character that has no place there: to the end of the line, or to
+// what can follow a value.
+func (p *parser) skipBad() {
+	for {
+		p.advance()
+		if p.tok.kind == tokEOF || p.tok.startLine || p.tok.isClose() || p.tok.is(',') || p.tok.is(';') {
+			return
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ func (p *parser) scalarAt(fd protoreflect.FieldDescriptor, path string, place bo
 	}
 	if p.tok.kind == tokBad {
 		p.fault(p.tok.pos, path, "", "%s", p.tok.msg)
-		p.advance()
+		p.skipBad()
 		return protoreflect.Value{}, false
 	}
 	if p.tok.kind == tokEOF || p.tok.isClose() || p.tok.is(',') || p.tok.is(';') || (p.tok.kind == tokIdent && p.nextIsColon()) {

@@ -1,6 +1,7 @@
 package modelconfig
 
 import (
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -68,6 +69,23 @@ func enumNames(d protoreflect.EnumDescriptor) []string {
 		names[i] = string(values.Get(i).Name())
 	}
 	return names
+}
+
+// suggestField returns the field of the message that was most likely meant, "" if none.
+func suggestField(got string, d protoreflect.MessageDescriptor) string {
+	names := fieldNames(d)
+	if s, ok := otherFieldNames[strings.ToLower(got)]; ok && slices.Contains(names, s) {
+		return s
+	}
+	return suggest(got, names)
+}
+
+// otherFieldNames are what other formats call Triton's fields.
+var otherFieldNames = map[string]string{
+	"shape": "dims", "dimensions": "dims", "dtype": "data_type", "type": "data_type", "datatype": "data_type",
+	"labels": "label_filename", "label_file": "label_filename", "batch_size": "max_batch_size", "framework": "backend",
+	"model_name": "name", "instances": "count", "device": "kind", "devices": "gpus", "filename": "default_model_filename",
+	"max_delay": "max_queue_delay_microseconds", "warmup": "model_warmup", "ensemble": "ensemble_scheduling",
 }
 
 // otherTypeNames are what other tools call Triton's data types.
