@@ -1,0 +1,222 @@
+package metrics
+
+import (
+	"flag"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"nereid/engine/stats"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+type source []stats.Snapshot
+
+func (s source) Snapshots(dst []stats.Snapshot) []stats.Snapshot { return append(dst[:0], s...) }
+
+// threeRequests are the numbers of three requests of batch 2 to one model, and a failed one to another.
+func threeRequests() source {
+	a := stats.Snapshot{Model: "identity_ort", Version: 1, Pending: 0}
+	a.Success = stats.Total{Count: 3, Ns: 854670}
+	a.Queue = stats.Total{Count: 3, Ns: 207516}
+	a.Input = stats.Total{Count: 3, Ns: 103426}
+	a.Infer = stats.Total{Count: 3, Ns: 173980}
+	a.Output = stats.Total{Count: 3, Ns: 64247}
+	a.Inferences, a.Executions, a.InputBytes = 6, 3, 384
+	a.Latency[stats.Bucket(200*time.Microsecond)] = 1
+	a.Latency[stats.Bucket(300*time.Microsecond)] = 1
+	a.Latency[stats.Bucket(1000*time.Second)] = 1
+	b := stats.Snapshot{Model: "a \"quoted\"\\name\nof \xff", Version: 12, Pending: 7}
+	b.Failures[stats.BackendFailure] = 1
+	return source{a, b}
+}
+
+// procFolder makes a proc file system with fixed numbers.
+func procFolder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"stat":      "cpu  100 0 50 840 10 0 0 0 5 0\ncpu0 1 2 3\n",
+		"meminfo":   "MemTotal:       24684092 kB\nMemFree:        100 kB\nMemAvailable:   22453416 kB\n",
+		"self/stat": "42 (a (b) c) S 1 1 1 0 -1 4194304 100 0 0 0 150 50 0 0 20 0 9 0 1000 1000000 2560 18446744073709551615 0 0 0\n",
+	} {
+		p := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// moving are the samples whose values depend on when and where the test runs.
+var moving = regexp.MustCompile(`(?m)^(nereid_uptime_seconds|nereid_goroutines|nereid_process_resident_memory_bytes) .*$`)
+
+func TestText(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*Options)
+	}{
+		{name: "full", change: func(*Options) {}},
+		{name: "triton_only", change: func(o *Options) { o.OmitOwn = true }},
+		{name: "least", change: func(o *Options) { o.OmitOwn, o.OmitCPU, o.OmitCounterLatencies = true, true, true }},
+		{name: "no_models", change: func(o *Options) { o.Source, o.OmitOwn = source{}, true }},
+		{name: "no_proc", change: func(o *Options) { o.Source, o.Proc = source{}, filepath.Join(o.Proc, "none") }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := Options{Source: threeRequests(), Version: "1.2.3", Proc: procFolder(t), Log: slog.New(slog.DiscardHandler)}
+			tt.change(&o)
+			e, err := New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := moving.ReplaceAll(e.Append(nil), []byte("$1 <value>"))
+			got = []byte(regexp.MustCompile(`go_version="[^"]*"`).ReplaceAllString(string(got), `go_version="<go>"`))
+			golden := filepath.Join("testdata", tt.name+".txt")
+			if *update {
+				if err := os.WriteFile(golden, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(got) != string(want) {
+				t.Errorf("metrics differ from %s (rewrite with -update):\n%s", golden, got)
+			}
+		})
+	}
+}
+
+// TestSyntax checks every line against the text format's grammar.
+func TestSyntax(t *testing.T) {
+	e, err := New(Options{Source: threeRequests()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	comment := regexp.MustCompile(`^# (HELP [a-z_]+ .+|TYPE [a-z_]+ (counter|gauge|histogram))$`)
+	sample := regexp.MustCompile(`^[a-z_]+(\{[a-z_]+="([^"\\\n]|\\[\\"n])*"(,[a-z_]+="([^"\\\n]|\\[\\"n])*")*\})? (\S+)$`)
+	for line := range strings.Lines(string(e.Append(nil))) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.HasPrefix(line, "#") {
+			if !comment.MatchString(line) {
+				t.Errorf("comment %q", line)
+			}
+			continue
+		}
+		m := sample.FindStringSubmatch(line)
+		if m == nil {
+			t.Errorf("sample %q", line)
+			continue
+		}
+		if _, err := strconv.ParseFloat(m[len(m)-1], 64); err != nil {
+			t.Errorf("sample %q: %v", line, err)
+		}
+	}
+}
+
+func TestHistogramCountsAreExact(t *testing.T) {
+	s := stats.Snapshot{Model: "m", Version: 1}
+	s.Latency[stats.Bucket(1<<20-1)]++
+	s.Latency[stats.Bucket(1<<20)]++
+	e, err := New(Options{Source: source{s}, Proc: procFolder(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(e.Append(nil))
+	for _, want := range []string{
+		`_bucket{model="m",version="1",le="0.000524288"} 0`,
+		`_bucket{model="m",version="1",le="0.001048576"} 1`,
+		`_bucket{model="m",version="1",le="0.002097152"} 2`,
+		`_bucket{model="m",version="1",le="+Inf"} 2`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("no sample %s in\n%s", want, text)
+		}
+	}
+}
+
+func TestUtilization(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		proc := procFolder(t)
+		c := cpuSampler{proc: proc, every: 2 * time.Second}
+		next := func(stat string, after time.Duration, want float64) {
+			t.Helper()
+			if err := os.WriteFile(filepath.Join(proc, "stat"), []byte(stat), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(after)
+			if got, err := c.utilization(time.Now()); err != nil || got != want {
+				t.Errorf("utilization = %v, %v; want %v", got, err, want)
+			}
+		}
+		next("cpu 100 0 0 100 0 0 0 0", 0, 0)
+		next("cpu 200 0 0 100 0 0 0 0", time.Second, 0) // too early
+		next("cpu 150 0 0 200 50 0 0 0", time.Second, 0.25)
+		next("cpu 150 0 0 200 50 0 0 0", 3*time.Second, 0.25) // no tick passed: the last value stands
+		next("cpu 150 0 0 180 50 0 0 100", 3*time.Second, 1)  // idle time ran backwards
+	})
+}
+
+func TestProcFaults(t *testing.T) {
+	for _, tt := range []struct{ name, text string }{
+		{"empty", ""}, {"no CPU line", "intr 1 2 3 4 5\n"}, {"not a number", "cpu 1 2 x 4 5\n"},
+	} {
+		if _, _, err := parseStat(tt.text); err == nil {
+			t.Errorf("parseStat of %s passes", tt.name)
+		}
+	}
+	dir := t.TempDir()
+	for _, text := range []string{"", "MemTotal: 5 kB\n", "MemTotal:\nMemAvailable: 1 kB\n", "MemTotal: x kB\nMemAvailable: 1 kB\n"} {
+		if err := os.WriteFile(filepath.Join(dir, "meminfo"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := memory(dir); err == nil {
+			t.Errorf("memory of %q passes", text)
+		}
+	}
+}
+
+func TestServeHTTP(t *testing.T) {
+	e, err := New(Options{Source: threeRequests()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		method string
+		code   int
+		empty  bool
+	}{
+		{http.MethodGet, 200, false}, {http.MethodHead, 200, true}, {http.MethodPost, 405, false}, {http.MethodDelete, 405, false},
+	} {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest(tt.method, "/metrics", nil))
+		if w.Code != tt.code || (w.Body.Len() == 0) != tt.empty {
+			t.Errorf("%s = %d with %d bytes, want %d", tt.method, w.Code, w.Body.Len(), tt.code)
+		}
+		if ct := w.Header().Get("Content-Type"); ct != "text/plain; charset=utf-8" {
+			t.Errorf("%s has Content-Type %q", tt.method, ct)
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	if _, err := New(Options{}); err == nil {
+		t.Error("New without a source passes")
+	}
+	if _, err := New(Options{Source: source{}, Interval: -1}); err == nil {
+		t.Error("New with a negative interval passes")
+	}
+}

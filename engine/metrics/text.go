@@ -1,0 +1,72 @@
+package metrics
+
+import (
+	"strings"
+
+	"nereid/engine/stats"
+)
+
+// writer appends Prometheus's text format, version 0.0.4.
+type writer struct{ b []byte }
+
+// family writes a family's HELP and TYPE.
+func (w *writer) family(name, help, kind string) {
+	w.b = append(w.b, "# HELP "...)
+	w.b = append(w.b, name...)
+	w.b = append(w.b, ' ')
+	w.b = append(w.b, strings.NewReplacer(`\`, `\\`, "\n", `\n`).Replace(help)...)
+	w.b = append(w.b, "\n# TYPE "...)
+	w.b = append(w.b, name...)
+	w.b = append(w.b, ' ')
+	w.b = append(w.b, kind...)
+	w.b = append(w.b, '\n')
+}
+
+// start writes a sample's name and labels, given as name, value, name, value.
+func (w *writer) start(name string, labels ...string) {
+	w.b = append(w.b, name...)
+	w.b = append(w.b, '{')
+	for i := 0; i < len(labels); i += 2 {
+		if i > 0 {
+			w.b = append(w.b, ',')
+		}
+		w.b = append(w.b, labels[i]...)
+		w.b = append(w.b, '=', '"')
+		w.escape(labels[i+1])
+		w.b = append(w.b, '"')
+	}
+	w.b = append(w.b, '}')
+}
+
+// end writes a sample's value.
+func (w *writer) end(value string) {
+	w.b = append(w.b, ' ')
+	w.b = append(w.b, value...)
+	w.b = append(w.b, '\n')
+}
+
+// sample writes a sample of a model version.
+func (w *writer) sample(name string, s *stats.Snapshot, value string) {
+	w.start(name, "model", s.Model, "version", version(s))
+	w.end(value)
+}
+
+// plain writes a sample without labels.
+func (w *writer) plain(name, value string) {
+	w.b = append(w.b, name...)
+	w.end(value)
+}
+
+// escape writes a label's value: backslash, quote and newline escaped, what is not UTF-8 replaced.
+func (w *writer) escape(v string) {
+	for _, c := range strings.ToValidUTF8(v, "\uFFFD") {
+		switch c {
+		case '\\', '"':
+			w.b = append(w.b, '\\', byte(c))
+		case '\n':
+			w.b = append(w.b, '\\', 'n')
+		default:
+			w.b = append(w.b, string(c)...)
+		}
+	}
+}
