@@ -1,0 +1,136 @@
+package modelconfig_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"google.golang.org/protobuf/proto"
+
+	"nereid/engine/inferencepb"
+	"nereid/engine/modelconfig"
+	"nereid/engine/status"
+)
+
+func TestValidateGoodFiles(t *testing.T) {
+	for name, text := range good(t) {
+		t.Run(name, func(t *testing.T) {
+			cfg, pos, faults := modelconfig.Parse(name, []byte(text))
+			if len(faults) > 0 {
+				t.Fatal(faults)
+			}
+			folder := cmp.Or(cfg.Name, "m")
+			if faults := modelconfig.CompleteBackend(cfg, folder, nil); len(faults) > 0 {
+				t.Fatal(faults)
+			}
+			o := modelconfig.ValidateOptions{Positions: pos, Folder: folder, GPUs: []int32{0, 1}, Files: fstest.MapFS{"labels.txt": {}}}
+			before := proto.Clone(cfg)
+			if faults := modelconfig.Validate(cfg, o); len(faults) > 0 {
+				t.Errorf("Validate = %v, want no fault", faults)
+			}
+			if !proto.Equal(before, cfg) {
+				t.Errorf("Validate changed the configuration")
+			}
+			modelconfig.Normalize(cfg, modelconfig.NormalizeOptions{GPUs: o.GPUs})
+			if faults := modelconfig.Validate(cfg, o); len(faults) > 0 {
+				t.Errorf("Validate after Normalize = %v, want no fault", faults)
+			}
+		})
+	}
+}
+
+// TestValidateSignature takes what a model file has and configurations that fit it.
+func TestValidateSignature(t *testing.T) {
+	s := sig(fp32("x", -1, 3, -1), fp32("y", -1, 10))
+	s.Inputs = append(s.Inputs, modelconfig.IO{Name: "START", DataType: 11, Dims: []int64{-1, 1}})
+	s.Inputs = append(s.Inputs, modelconfig.IO{Name: "bias", DataType: 11, Dims: []int64{-1}, Optional: true})
+	const start = `sequence_batching { control_input { name: "START" control { kind: CONTROL_SEQUENCE_START fp32_false_true: [0, 1] } } }`
+	for _, tt := range []struct{ name, text, want string }{
+		{"batched", `max_batch_size: 8 input { name: "x" data_type: TYPE_FP32 dims: [3, 224] } ` + start, ""},
+		{"whole shape", `input { name: "x" data_type: TYPE_FP32 dims: [5, 3, -1] } output { name: "y" data_type: TYPE_FP32 dims: [5, 10] } ` + start, ""},
+		{"reshape", `max_batch_size: 8 input { name: "x" data_type: TYPE_FP32 dims: [12] reshape { shape: [3, 4] } } ` + start, ""},
+		{"reshape contradicts", `max_batch_size: 8 input { name: "x" data_type: TYPE_FP32 dims: [12] reshape { shape: [4, 3] } } ` + start,
+			"making complete shape [-1,4,3]); write reshape { shape: [ 3, -1 ] }"},
+		{"control input missing", `max_batch_size: 8 input { name: "x" data_type: TYPE_FP32 dims: [3, 224] }`,
+			"configuration expects 1 inputs, model provides 2; add the inputs START"},
+		{"control input unknown", `max_batch_size: 8 input { name: "x" data_type: TYPE_FP32 dims: [3, 224] } ` + strings.Replace(start, `"START"`, `"BEGIN"`, 1),
+			`the model has no input "BEGIN" for the sequence control`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := parse(t, `name: "m" backend: "onnxruntime" `+tt.text)
+			faults := modelconfig.Validate(cfg, modelconfig.ValidateOptions{Signature: s})
+			if tt.want == "" && len(faults) > 0 || tt.want != "" && !strings.Contains(faults.Error(), tt.want) {
+				t.Errorf("Validate = %v, want %q", faults, tt.want)
+			}
+		})
+	}
+}
+
+func TestFaultsErr(t *testing.T) {
+	warning := modelconfig.Fault{File: "config.pbtxt", Line: 3, Col: 1, Message: "w", Severity: modelconfig.SeverityWarning}
+	fault := modelconfig.Fault{File: "config.pbtxt", Line: 12, Col: 7, Message: "message", Fix: "fix it"}
+	if err := (modelconfig.Faults{warning}).Err(); err != nil {
+		t.Errorf("Err of a warning = %v, want nil", err)
+	}
+	err := modelconfig.Faults{warning, fault, {Message: "other"}}.Err()
+	if status.CodeOf(err) != status.InvalidArg || err.Error() != "config.pbtxt:12:7: message; fix it\nother" {
+		t.Errorf("Err = %v (%v)", err, status.CodeOf(err))
+	}
+	b, err := json.Marshal(warning)
+	if want := `{"file":"config.pbtxt","line":3,"col":1,"path":"","message":"w","severity":"warning"}`; err != nil || string(b) != want {
+		t.Errorf("json.Marshal = %s, %v; want %s", b, err, want)
+	}
+}
+
+// TestParseMemoryIsBounded reads the largest inputs that are taken and those that are refused.
+func TestParseMemoryIsBounded(t *testing.T) {
+	for _, text := range []string{
+		"input { dims: [1" + strings.Repeat(",1", 1_000_000) + "] }",
+		strings.Repeat("metric_tags{}", 1_000_000),
+		"name: \"" + strings.Repeat("a", 15<<20) + "\"",
+	} {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		modelconfig.Parse("f", []byte(text))
+		runtime.ReadMemStats(&after)
+		if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 200 {
+			t.Errorf("Parse of %.20s… takes %d MiB in all, want at most 200", text, used)
+		}
+	}
+}
+
+// FuzzWholeWay takes any text that parses through every step: none may panic, and the defaults must be
+// filled in once and for all.
+func FuzzWholeWay(f *testing.F) {
+	for _, text := range good(f) {
+		f.Add([]byte(text))
+	}
+	s := sig(fp32("x", -1, 3), fp32("y", -1, 10))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		cfg, pos, faults := modelconfig.Parse("f", text)
+		if faults.Err() != nil {
+			return
+		}
+		o := modelconfig.ValidateOptions{Positions: pos, Folder: "f", Signature: s, Files: fstest.MapFS{}}
+		_ = modelconfig.CompleteBackend(cfg, "f", nil) // its fault does not keep the rest from running
+		_ = modelconfig.Complete(cfg, s, modelconfig.CompleteOptions{DefaultMaxBatchSize: 4, Positions: pos})
+		for _, fault := range modelconfig.Validate(cfg, o) {
+			if fault.Message == "" || strings.Contains(fault.Error(), "%!") {
+				t.Errorf("bad fault %q", fault.Error())
+			}
+		}
+		modelconfig.Normalize(cfg, modelconfig.NormalizeOptions{GPUs: []int32{0}})
+		once := proto.Clone(cfg).(*inferencepb.ModelConfig)
+		modelconfig.Normalize(cfg, modelconfig.NormalizeOptions{GPUs: []int32{0}})
+		if !proto.Equal(once, cfg) {
+			t.Errorf("Normalize twice = %v, want %v", cfg, once)
+		}
+		if !json.Valid(modelconfig.MarshalJSON(cfg)) {
+			t.Errorf("MarshalJSON of %v is no JSON", cfg)
+		}
+	})
+}
