@@ -1,0 +1,99 @@
+package httpapi
+
+import (
+	"io"
+
+	"nereid/engine/tensor"
+)
+
+const (
+	typeJSON   = "application/json"
+	typeText   = "text/plain"
+	typeBinary = "application/octet-stream"
+)
+
+// exchange is one request and its reply, free of the HTTP library. It lives with its connection and is used again for
+// the next request. The request's slices are valid until the handler returns.
+type exchange struct {
+	conn   *conn
+	method []byte
+	path   []byte // as sent, without the query
+	host   []byte
+	origin []byte
+	route  route
+
+	// Headers of the inference protocol.
+	headerLength    []byte
+	hasHeaderLength bool
+	contentEncoding []byte
+	acceptEncoding  []byte
+	fault           string // what is wrong with the headers, "" if nothing is
+
+	// headers are all headers of the request.
+	headers interface{ Peek(name string) []byte }
+	// body reads the request's body; length is its size or -1 if it is not known before.
+	body   io.Reader
+	length int64
+	// drained is set once the whole body was read.
+	drained bool
+
+	// The reply.
+	status      int
+	contentType string
+	jsonLength  int // of Inference-Header-Content-Length, -1: no such header
+	encoding    string
+	accept      bool // send Accept-Encoding: gzip, deflate
+	reply       *tensor.Buffer
+	challenge   bool // send WWW-Authenticate: Bearer
+	closeAfter  bool
+
+	infer inferExchange
+}
+
+// reset prepares for the next request.
+func (x *exchange) reset() {
+	x.headerLength, x.contentEncoding, x.acceptEncoding, x.origin, x.host = nil, nil, nil, nil, nil
+	x.hasHeaderLength, x.fault = false, ""
+	x.body, x.length, x.drained = nil, 0, false
+	x.status, x.contentType, x.jsonLength, x.encoding = 0, "", -1, ""
+	x.accept, x.challenge, x.closeAfter = false, false, false
+}
+
+// safeMethod reports whether the method cannot change anything here.
+func (x *exchange) safeMethod() bool {
+	m := string(x.method)
+	return m == "GET" || m == "HEAD" || m == "OPTIONS"
+}
+
+// empty replies without a body.
+func (x *exchange) empty(code int, contentType string) {
+	x.status, x.contentType = code, contentType
+}
+
+// text replies with a finished body that is not pooled.
+func (x *exchange) bytes(code int, contentType string, body []byte) {
+	x.status, x.contentType = code, contentType
+	x.reply = tensor.NewBuffer(body, nil)
+}
+
+// fail replies with {"error":"…"}.
+func (x *exchange) fail(code int, contentType, text string) {
+	x.bytes(code, contentType, appendError(nil, text))
+}
+
+// failWith replies with an error of the engine or of the parser.
+func (x *exchange) failWith(contentType string, err error) {
+	x.fail(httpStatus(err), contentType, err.Error())
+}
+
+func (x *exchange) notFound() { x.bytes(404, typeText, []byte(`{"error":"Not Found"}`)) }
+
+func (x *exchange) notAllowed(contentType string) {
+	x.bytes(405, contentType, []byte(`{"error":"Method Not Allowed"}`))
+}
+
+// header returns a header, "" if there is none.
+func (x *exchange) header(name string) string { return string(x.headers.Peek(name)) }
+
+// is reports whether the request has a method.
+func (x *exchange) is(method string) bool { return string(x.method) == method }

@@ -1,0 +1,177 @@
+package httpapi
+
+import (
+	"strconv"
+
+	"nereid/engine/infer"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+// inferExchange is the state of an inference request that is kept from one to the next.
+type inferExchange struct {
+	parser requestParser
+	out    builder
+}
+
+// errDecoupled is what infer answers for models that may give any number of responses.
+func errDecoupled() error {
+	return status.New(status.Unsupported, "HTTP end point doesn't support models with decoupled transaction policy")
+}
+
+// infer handles POST /v2/models/{model}[/versions/{version}]/infer.
+func (s *Server) infer(x *exchange, model string, version int64) {
+	r := infer.New()
+	defer r.Release()
+	r.ModelName, r.Version = model, version
+	o, ok := s.readInfer(x, r)
+	if !ok {
+		return
+	}
+	r.Times.Arrived = infer.Now()
+	if err := s.opt.Engine.Infer(x.conn, r); err != nil {
+		contentType := typeJSON
+		if status.CodeOf(err) == status.NotFound {
+			contentType = typeText // Triton looks for the model before it makes the reply's headers
+		}
+		x.failWith(contentType, err)
+		return
+	}
+	s.names.keep(model)
+	if r.Served.Decoupled() {
+		r.Cancel()
+		x.failWith(typeText, errDecoupled())
+		return
+	}
+	resp, err := r.Next(x.conn)
+	if err != nil { // the client is gone, or the server is being closed by force
+		r.Cancel()
+		x.closeAfter = true
+		x.failWith(typeText, err)
+		return
+	}
+	s.reply(x, r, resp, o)
+	resp.Release()
+}
+
+// readInfer reads the body into r. If it returns false, the reply is an error already.
+func (s *Server) readInfer(x *exchange, r *infer.Request) (o reply, ok bool) {
+	headerLength := int64(-1)
+	if x.hasHeaderLength {
+		var err error
+		if headerLength, err = strconv.ParseInt(string(x.headerLength), 10, 64); err != nil {
+			s.readAway(x)
+			x.fail(400, typeText, "Inference-Header-Content-Length must be a number of bytes, got: "+
+				printable(x.headerLength))
+			return o, false
+		}
+	}
+	// The tensors behind the JSON part shall be aligned for whatever looks at them.
+	offset := 0
+	if headerLength > 0 {
+		offset = int(-headerLength & 63)
+	}
+	buf, body, err := s.readBody(x, offset)
+	if err != nil {
+		s.replyBodyError(x, err)
+		return o, false
+	}
+	r.Own(buf)
+	switch size := int64(len(body)); {
+	case headerLength == 0 || size == 0:
+		return reply{binary: true}, s.readRaw(x, r, buf, body)
+	case headerLength < 0 && !x.hasHeaderLength:
+		headerLength = size
+	case headerLength < 0 || headerLength > size:
+		x.fail(400, typeText, "inference header size should be in range (0, "+strconv.FormatInt(size, 10)+"), got: "+
+			strconv.FormatInt(headerLength, 10))
+		return o, false
+	}
+	p := &x.infer.parser
+	p.pool = &s.pool
+	if err := p.parse(r, body[:headerLength:headerLength]); err == nil {
+		err = p.takeBinary(r, buf, body[headerLength:])
+		if err == nil {
+			return reply{binary: p.binaryOutput}, true
+		}
+		x.failWith(typeJSON, err)
+		return o, false
+	} else {
+		x.failWith(typeJSON, err)
+		return o, false
+	}
+}
+
+// takeBinary gives the bytes behind the JSON part to the inputs that asked for them, in order.
+func (p *requestParser) takeBinary(r *infer.Request, buf *tensor.Buffer, tail []byte) error {
+	for i, size := range p.binarySizes {
+		if size < 0 {
+			continue
+		}
+		in := &r.Inputs[i]
+		if have := int64(len(tail)); size > have {
+			return status.New(status.InvalidArg, "unexpected size for input '"+in.Name+"', expecting "+
+				strconv.FormatInt(size-have, 10)+" additional bytes for model '"+r.ModelName+"'")
+		}
+		in.Data, in.Buf = tail[:size:size], buf
+		tail = tail[size:]
+	}
+	if len(tail) > 0 {
+		return status.New(status.InvalidArg, "unexpected additional input data for model '"+r.ModelName+"'")
+	}
+	return nil
+}
+
+// reply writes a response, or its error.
+func (s *Server) reply(x *exchange, r *infer.Request, resp *infer.Response, o reply) {
+	if resp.Err != nil {
+		x.failWith(typeText, resp.Err)
+		return
+	}
+	if len(r.Outputs) > 0 {
+		if err := s.classify(r, resp); err != nil {
+			x.failWith(typeText, err)
+			return
+		}
+	}
+	w := &x.infer.out
+	w.start(&s.pool, replySize(resp))
+	jsonLength, err := o.encode(w, r, resp)
+	if err != nil {
+		w.drop()
+		x.failWith(typeText, err)
+		return
+	}
+	x.status, x.contentType, x.jsonLength = 200, typeJSON, jsonLength
+	if jsonLength >= 0 {
+		x.contentType = typeBinary
+	}
+	x.reply = w.finish()
+	s.compress(x)
+}
+
+// replySize guesses the bytes of a reply.
+func replySize(resp *infer.Response) int {
+	n := 512
+	for i := range resp.Outputs {
+		n += 128 + len(resp.Outputs[i].Data)*2
+	}
+	return n
+}
+
+// readAway reads and forgets a small body, so that the connection can be used again.
+func (s *Server) readAway(x *exchange) {
+	if x.body == nil || x.length == 0 {
+		x.drained = true
+		return
+	}
+	if x.length > 0 && x.length <= 64<<10 {
+		x.drained = rest(x.body)
+	}
+}
+
+// printable returns a header's value fit for an error text.
+func printable(b []byte) string {
+	q := strconv.QuoteToASCII(string(b[:min(len(b), 64)]))
+	return q[1 : len(q)-1]
+}

@@ -1,0 +1,568 @@
+package httpapi
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"nereid/engine/infer"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+// maxTensors bounds the inputs and the outputs that one request may list.
+const maxTensors = 4096
+
+// requestParser reads the JSON part of an inference request in one pass, tensor data straight into typed bytes.
+// It is reused; after parse its fields describe the last request.
+type requestParser struct {
+	scanner
+	pool *tensor.Pool
+	r    *infer.Request
+
+	// binaryOutput is the request's binary_data_output: what outputs without a wish of their own get.
+	binaryOutput bool
+	// binarySizes holds per input the bytes that it takes from behind the JSON part, -1 for JSON data.
+	binarySizes []int64
+	// binaryWishes holds per output whether it asked for binary data: 1 yes, 0 no, -1 nothing said.
+	binaryWishes []int8
+	shape        []int64
+}
+
+// parse fills r from doc, whose memory r must own: names are views of it. An error is the client's fault (InvalidArg),
+// or NotFound for a shared memory region; r must then be released. A fault of the document's form is reported before
+// one of its meaning.
+func (p *requestParser) parse(r *infer.Request, doc []byte) error {
+	p.scanner = scanner{b: doc}
+	p.r = r
+	p.binaryOutput = false
+	p.binarySizes, p.binaryWishes = p.binarySizes[:0], p.binaryWishes[:0]
+	err := p.top()
+	p.r = nil
+	if err == nil {
+		for i, wish := range p.binaryWishes {
+			r.Outputs[i].Binary = wish == 1 || wish < 0 && p.binaryOutput
+		}
+		return nil
+	}
+	var syntax syntaxError
+	if errors.As(err, &syntax) {
+		return syntax.error
+	}
+	if err2 := checkSyntax(doc); errors.As(err2, &syntax) {
+		return syntax.error
+	}
+	return err
+}
+
+const (
+	nonString   = "attempt to access JSON non-string as string"
+	nonBoolean  = "attempt to access JSON non-boolean as boolean"
+	nonArray    = "attempt to access JSON non-array as array"
+	nonObject   = "attempt to access JSON non-object as object"
+	nonSigned   = "attempt to access JSON non-signed-integer as signed-integer"
+	nonUnsigned = "attempt to access JSON non-unsigned-integer as unsigned-integer"
+	nonNumber   = "attempt to access JSON non-number as double"
+)
+
+// unable is a fault of meaning in a member.
+func unable(member, what string) error {
+	return status.New(status.InvalidArg, "Unable to parse '"+member+"': "+what)
+}
+
+func missing(member string) error {
+	return unable(member, "attempt to access non-existing object member '"+member+"'")
+}
+
+// once notes that a member was seen and refuses it the second time: which of the two is meant cannot be known.
+func once(seen *uint8, bit uint8, member string) error {
+	if *seen&bit != 0 {
+		return unable(member, "the object has two members of this name")
+	}
+	*seen |= bit
+	return nil
+}
+
+func (p *requestParser) top() error {
+	if p.space() == 0 {
+		return p.fail(errEmpty, p.i)
+	}
+	if p.peek() != '{' {
+		if err := p.skip(); err != nil {
+			return err
+		}
+		if err := p.end(); err != nil {
+			return err
+		}
+		return missing("inputs")
+	}
+	const (
+		seenID = 1 << iota
+		seenParameters
+		seenInputs
+		seenOutputs
+	)
+	seen := uint8(0)
+	for first := true; ; first = false {
+		key, more, err := p.member(first)
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+		switch string(key) {
+		case "id":
+			if err = once(&seen, seenID, "id"); err == nil {
+				err = p.id()
+			}
+		case "parameters":
+			if err = once(&seen, seenParameters, "parameters"); err == nil {
+				err = p.parameters()
+			}
+		case "inputs":
+			if err = once(&seen, seenInputs, "inputs"); err == nil {
+				err = p.inputs()
+			}
+		case "outputs":
+			if err = once(&seen, seenOutputs, "outputs"); err == nil {
+				err = p.outputs()
+			}
+		default:
+			err = p.skip()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := p.end(); err != nil {
+		return err
+	}
+	if seen&seenInputs == 0 {
+		return missing("inputs")
+	}
+	return nil
+}
+
+// string reads the value of a member that must be a string.
+func (p *requestParser) string(member string) ([]byte, error) {
+	if p.peek() != '"' {
+		return nil, unable(member, nonString)
+	}
+	return p.text()
+}
+
+func (p *requestParser) unsigned(member string) (uint64, error) {
+	n, err := p.number()
+	if err != nil {
+		return 0, err
+	}
+	v, ok := n.unsigned()
+	if !ok {
+		return 0, unable(member, nonUnsigned)
+	}
+	return v, nil
+}
+
+func (p *requestParser) bool(member string) (bool, error) {
+	v, ok := p.boolean()
+	if !ok {
+		return false, unable(member, nonBoolean)
+	}
+	return v, nil
+}
+
+func (p *requestParser) id() error {
+	id, err := p.string("id")
+	if err != nil {
+		return err
+	}
+	if !utf8.Valid(id) || strings.IndexByte(view(id), 0) >= 0 {
+		return unable("id", "it must be UTF-8 without NUL")
+	}
+	p.r.ID = view(id)
+	return nil
+}
+
+func (p *requestParser) parameters() error {
+	if p.peek() != '{' {
+		return unable("parameters", nonObject)
+	}
+	for first := true; ; first = false {
+		key, more, err := p.member(first)
+		if err != nil || !more {
+			return err
+		}
+		if err := p.parameter(key); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *requestParser) parameter(key []byte) error {
+	r := p.r
+	var err error
+	switch string(key) {
+	case "sequence_id":
+		err = p.sequenceID()
+	case "sequence_start":
+		err = p.flag("sequence_start", infer.SequenceStart)
+	case "sequence_end":
+		err = p.flag("sequence_end", infer.SequenceEnd)
+	case "priority":
+		r.Priority, err = p.unsigned("priority")
+	case "timeout":
+		var us uint64
+		us, err = p.unsigned("timeout")
+		r.Timeout = time.Duration(min(us, math.MaxInt64/1000)) * time.Microsecond
+	case "binary_data_output":
+		p.binaryOutput, err = p.bool("binary_data_output")
+	default:
+		err = p.custom(key)
+	}
+	return err
+}
+
+func (p *requestParser) sequenceID() error {
+	if p.peek() == '"' {
+		id, err := p.text()
+		p.r.Correlation = infer.CorrelationID{Text: view(id)}
+		return err
+	}
+	id, err := p.unsigned("sequence_id")
+	p.r.Correlation = infer.CorrelationID{Number: id}
+	return err
+}
+
+func (p *requestParser) flag(member string, f infer.Flags) error {
+	on, err := p.bool(member)
+	if p.r.Flags &^= f; on {
+		p.r.Flags |= f
+	}
+	return err
+}
+
+// custom reads a parameter that is the model's own.
+func (p *requestParser) custom(key []byte) error {
+	if hasPrefix(key, "triton_") {
+		return status.New(status.InvalidArg,
+			"parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified.")
+	}
+	q := infer.Parameter{Name: view(key)}
+	switch p.peek() {
+	case '"':
+		text, err := p.text()
+		if err != nil {
+			return err
+		}
+		q.Kind, q.Text = infer.StringParameter, view(text)
+	case 't', 'f':
+		v, ok := p.boolean()
+		if !ok {
+			return p.fail(errValue, p.i)
+		}
+		q.Kind, q.Bool = infer.BoolParameter, v
+	default:
+		n, err := p.number()
+		if err != nil {
+			return err
+		}
+		v, ok := n.signed()
+		if !ok {
+			return status.New(status.InvalidArg, "parameter '"+string(key)+
+				"' has invalid type. It should be either 'int', 'bool', or 'string'.")
+		}
+		q.Kind, q.Int = infer.IntParameter, v
+	}
+	p.r.Parameters = append(p.r.Parameters, q)
+	return nil
+}
+
+func (p *requestParser) inputs() error {
+	if p.peek() != '[' {
+		return unable("inputs", nonArray)
+	}
+	for first := true; ; first = false {
+		more, err := p.element(first)
+		if err != nil || !more {
+			return err
+		}
+		if p.peek() != '{' {
+			return unable("inputs", nonObject)
+		}
+		if len(p.r.Inputs) == maxTensors {
+			return unable("inputs", "more than 4096 of them")
+		}
+		if err := p.input(); err != nil {
+			return err
+		}
+	}
+}
+
+// inputFields is what was read of one input.
+type inputFields struct {
+	seen       uint8
+	name       []byte
+	dt         tensor.DataType
+	shape      []int64
+	deferred   int // where data stands that came before what is needed to read it
+	data       []byte
+	buf        *tensor.Buffer
+	binarySize int64
+	region     []byte
+}
+
+const (
+	seenName uint8 = 1 << iota
+	seenDatatype
+	seenShape
+	seenData
+	seenInputParameters
+	seenBinarySize
+	seenRegion
+)
+
+func (p *requestParser) input() error {
+	f := inputFields{binarySize: -1}
+	for first := true; ; first = false {
+		key, more, err := p.member(first)
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+		if err := p.inputMember(&f, key); err != nil {
+			return err
+		}
+	}
+	switch {
+	case f.seen&seenName == 0:
+		return missing("name")
+	case f.seen&seenShape == 0:
+		return missing("shape")
+	case f.seen&seenDatatype == 0:
+		return missing("datatype")
+	case f.dt == tensor.Invalid:
+		return status.New(status.InvalidArg, "invalid datatype for input "+string(f.name))
+	case f.seen&seenRegion != 0:
+		return status.New(status.NotFound, "Unable to find shared memory region: '"+string(f.region)+"'")
+	}
+	switch f.seen & (seenData | seenBinarySize) {
+	case 0:
+		return oneSource("no field is set")
+	case seenData | seenBinarySize:
+		return oneSource("both 'data' and 'binary_data_size' are set")
+	}
+	if f.deferred > 0 {
+		after, depth := p.i, p.depth
+		p.i = f.deferred
+		if err := p.data(&f); err != nil {
+			return err
+		}
+		p.i, p.depth = after, depth
+	}
+	p.r.Inputs = append(p.r.Inputs, tensor.Tensor{
+		Name: view(f.name), DataType: f.dt, Shape: f.shape, Data: f.data, Buf: f.buf,
+	})
+	p.binarySizes = append(p.binarySizes, f.binarySize)
+	return nil
+}
+
+func oneSource(what string) error {
+	return status.New(status.InvalidArg, "Input must set only one of the following fields: 'data', "+
+		"'binary_data_size' in 'parameters', 'shared_memory_region' in 'parameters'. But "+what)
+}
+
+func (p *requestParser) inputMember(f *inputFields, key []byte) (err error) {
+	switch string(key) {
+	case "name":
+		if err = once(&f.seen, seenName, "name"); err == nil {
+			f.name, err = p.string("name")
+		}
+	case "datatype":
+		if err = once(&f.seen, seenDatatype, "datatype"); err == nil {
+			var dt []byte
+			dt, err = p.string("datatype")
+			f.dt = tensor.ParseDataType(dt)
+		}
+	case "shape":
+		if err = once(&f.seen, seenShape, "shape"); err == nil {
+			err = p.readShape(f)
+		}
+	case "data":
+		if err = once(&f.seen, seenData, "data"); err != nil {
+			return err
+		}
+		const needed = seenName | seenDatatype | seenShape
+		if f.seen&needed == needed && f.dt != tensor.Invalid {
+			return p.data(f)
+		}
+		f.deferred = p.i
+		err = p.skip()
+	case "parameters":
+		if err = once(&f.seen, seenInputParameters, "parameters"); err == nil {
+			err = p.inputParameters(f)
+		}
+	default:
+		err = p.skip()
+	}
+	return err
+}
+
+func (p *requestParser) inputParameters(f *inputFields) error {
+	if p.peek() != '{' {
+		return unable("parameters", nonObject)
+	}
+	for first := true; ; first = false {
+		key, more, err := p.member(first)
+		if err != nil || !more {
+			return err
+		}
+		switch string(key) {
+		case "binary_data_size":
+			var size uint64
+			if err = once(&f.seen, seenBinarySize, "binary_data_size"); err != nil {
+				return err
+			}
+			size, err = p.unsigned("binary_data_size")
+			f.binarySize = int64(min(size, math.MaxInt64))
+		case "shared_memory_region":
+			f.seen |= seenRegion
+			f.region, err = p.string("shared_memory_region")
+		default:
+			err = p.skip()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (p *requestParser) readShape(f *inputFields) error {
+	if p.peek() != '[' {
+		return unable("shape", nonArray)
+	}
+	shape := p.shape[:0]
+	for first := true; ; first = false {
+		more, err := p.element(first)
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+		d, err := p.unsigned("shape")
+		if err != nil {
+			return err
+		}
+		if d > math.MaxInt64 {
+			return unable("shape", "a dimension is over 2^63-1")
+		}
+		shape = append(shape, int64(d))
+	}
+	p.shape = shape
+	f.shape = p.r.Dims(len(shape))
+	copy(f.shape, shape)
+	return nil
+}
+
+func (p *requestParser) outputs() error {
+	if p.peek() != '[' {
+		return unable("outputs", nonArray)
+	}
+	for first := true; ; first = false {
+		more, err := p.element(first)
+		if err != nil || !more {
+			return err
+		}
+		if p.peek() != '{' {
+			return unable("outputs", nonObject)
+		}
+		if len(p.r.Outputs) == maxTensors {
+			return unable("outputs", "more than 4096 of them")
+		}
+		if err := p.output(); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *requestParser) output() error {
+	out, wish, seen := infer.RequestedOutput{}, int8(-1), uint8(0)
+	for first := true; ; first = false {
+		key, more, err := p.member(first)
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+		switch string(key) {
+		case "name":
+			if err = once(&seen, seenName, "name"); err != nil {
+				return err
+			}
+			var name []byte
+			name, err = p.string("name")
+			out.Name = view(name)
+		case "parameters":
+			if err = once(&seen, seenInputParameters, "parameters"); err != nil {
+				return err
+			}
+			wish, err = p.outputParameters(&out)
+		default:
+			err = p.skip()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if seen&seenName == 0 {
+		return missing("name")
+	}
+	if len(p.r.Outputs) > 0 && p.r.Wants(out.Name) {
+		return nil // named twice: the first stands
+	}
+	p.r.Outputs = append(p.r.Outputs, out)
+	p.binaryWishes = append(p.binaryWishes, wish)
+	return nil
+}
+
+func (p *requestParser) outputParameters(out *infer.RequestedOutput) (wish int8, err error) {
+	wish = -1
+	if p.peek() != '{' {
+		return wish, unable("parameters", nonObject)
+	}
+	for first := true; ; first = false {
+		key, more, err := p.member(first)
+		if err != nil || !more {
+			return wish, err
+		}
+		switch string(key) {
+		case "binary_data":
+			var on bool
+			if on, err = p.bool("binary_data"); on {
+				wish = 1
+			} else {
+				wish = 0
+			}
+		case "classification":
+			var k uint64
+			k, err = p.unsigned("classification")
+			out.Classification = uint32(min(k, math.MaxUint32))
+		case "shared_memory_region":
+			var region []byte
+			if region, err = p.string("shared_memory_region"); err == nil {
+				err = status.New(status.NotFound, "Unable to find shared memory region: '"+string(region)+"'")
+			}
+		default:
+			err = p.skip()
+		}
+		if err != nil {
+			return wish, err
+		}
+	}
+}

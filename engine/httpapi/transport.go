@@ -1,0 +1,258 @@
+package httpapi
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"runtime/debug"
+
+	"github.com/valyala/fasthttp"
+)
+
+// This file is all that knows the HTTP library. Facts of valyala/fasthttp 1.73.0 that it rests on: bodies up to 8 KiB are
+// read before the handler is called and longer ones by it (StreamRequestBody); a body that the handler leaves unread must
+// end the connection; the reply is written after the handler returns, and ConnState says StateIdle once it is written;
+// Date and Server headers start a goroutine or cost bytes unless they are turned off; ServeConn starts no goroutine.
+
+// newTransport makes the library's server.
+func (s *Server) newTransport() *fasthttp.Server {
+	return &fasthttp.Server{
+		Handler:                      s.handle,
+		ErrorHandler:                 s.handleFault,
+		ExpectHandler:                s.handleExpect,
+		ConnState:                    s.connState,
+		Concurrency:                  s.opt.MaxConnections,
+		ReadBufferSize:               s.opt.MaxHeader,
+		MaxRequestBodySize:           int(min(s.opt.MaxBody, 1<<62)),
+		StreamRequestBody:            true,
+		DisablePreParseMultipartForm: true,
+		SecureErrorLogMessage:        true,
+		NoDefaultServerHeader:        s.opt.ServerName == "",
+		Name:                         s.opt.ServerName,
+		NoDefaultDate:                true,
+		NoDefaultContentType:         true,
+		Logger:                       logAdapter{s.opt.Log},
+	}
+}
+
+// connState hears that a reply was written and that a connection ended.
+func (s *Server) connState(nc net.Conn, state fasthttp.ConnState) {
+	c, ok := nc.(*conn)
+	if !ok {
+		return
+	}
+	switch state {
+	case fasthttp.StateIdle:
+		c.finished()
+		c.enter(idle)
+		if s.closing.Load() {
+			_ = c.Conn.Close() // the reply is out; a second close is harmless
+		}
+	case fasthttp.StateClosed:
+		c.finished()
+	}
+}
+
+// handle turns the library's request into an exchange and the reply back.
+func (s *Server) handle(ctx *fasthttp.RequestCtx) {
+	c := ctx.Conn().(*conn)
+	x := &c.x
+	c.enter(working)
+	s.wake()
+	x.reset()
+	readHead(x, ctx)
+	s.serve(x)
+	s.send(x, ctx)
+	c.enter(writing)
+}
+
+// readHead takes what the protocol needs from the header, in one pass.
+func readHead(x *exchange, ctx *fasthttp.RequestCtx) {
+	h := &ctx.Request.Header
+	x.method, x.path = h.Method(), pathOf(h.RequestURI())
+	x.headers = h
+	x.length = int64(h.ContentLength())
+	if x.length == -1 && bytes.Contains(bytes.ToLower(h.RawHeaders()), []byte("\ncontent-length:")) {
+		x.fault = "a request must not have both Content-Length and Transfer-Encoding"
+	}
+	if x.length == -1 || x.length > 0 {
+		x.conn.body = bodyReader{Reader: ctx.RequestBodyStream(), c: x.conn}
+		x.body = &x.conn.body
+	} else {
+		x.length = 0
+	}
+	for key, value := range h.All() {
+		switch len(key) {
+		case len("Host"):
+			if string(key) == "Host" {
+				x.host = value
+			}
+		case len("Origin"):
+			if string(key) == "Origin" {
+				x.origin = value
+			}
+		case len("Accept-Encoding"):
+			if string(key) == "Accept-Encoding" {
+				x.acceptEncoding = value
+			}
+		case len("Content-Encoding"):
+			if string(key) == "Content-Encoding" {
+				if x.contentEncoding != nil {
+					x.fault = "a request must not have two Content-Encoding headers"
+				}
+				x.contentEncoding = value
+			}
+		case len(headerLengthName):
+			if string(key) == headerLengthName {
+				if x.hasHeaderLength {
+					x.fault = "a request must not have two Inference-Header-Content-Length headers"
+				}
+				x.headerLength, x.hasHeaderLength = value, true
+			}
+		}
+	}
+}
+
+const headerLengthName = "Inference-Header-Content-Length"
+
+// pathOf cuts scheme, authority and query off a request target.
+func pathOf(target []byte) []byte {
+	if len(target) > 0 && target[0] != '/' {
+		if i := bytes.Index(target, []byte("://")); i >= 0 {
+			target = target[i+3:]
+			if i = bytes.IndexByte(target, '/'); i < 0 {
+				return []byte("/")
+			}
+			target = target[i:]
+		}
+	}
+	if i := bytes.IndexByte(target, '?'); i >= 0 {
+		return target[:i]
+	}
+	return target
+}
+
+// send hands the reply to the library.
+func (s *Server) send(x *exchange, ctx *fasthttp.RequestCtx) {
+	h := &ctx.Response.Header
+	h.SetStatusCode(x.status)
+	if x.status == 405 {
+		h.SetStatusMessage(notAllowed)
+	}
+	h.SetContentType(x.contentType)
+	if x.jsonLength >= 0 {
+		var digits [20]byte
+		h.SetBytesKV(headerLengthKey, appendInt(digits[:0], x.jsonLength))
+	}
+	if x.encoding != "" {
+		h.Set("Content-Encoding", x.encoding)
+	}
+	if x.accept {
+		h.Set("Accept-Encoding", "gzip, deflate")
+	}
+	if x.challenge {
+		h.Set("WWW-Authenticate", `Bearer realm="inference"`)
+	}
+	if x.reply != nil {
+		ctx.Response.SetBodyRaw(x.reply.Bytes())
+		x.conn.reply, x.reply = x.reply, nil
+	}
+	// What the handler left of the body would be taken for the next request.
+	unread := x.body != nil && !x.drained && !prefetched(x)
+	if unread {
+		x.conn.linger = true
+	}
+	if unread || x.closeAfter || s.closing.Load() {
+		ctx.SetConnectionClose()
+	}
+}
+
+// prefetched reports whether the library has read the whole body already.
+func prefetched(x *exchange) bool { return x.length >= 0 && x.length <= 8<<10 }
+
+var (
+	notAllowed      = []byte("Not Allowed")
+	headerLengthKey = []byte(headerLengthName)
+)
+
+// handleExpect decides on "Expect: 100-continue" before the client sends its body.
+func (s *Server) handleExpect(ctx *fasthttp.RequestCtx) int {
+	c := ctx.Conn().(*conn)
+	x := &c.x
+	x.reset()
+	h := &ctx.Request.Header
+	x.method, x.path, x.host = h.Method(), pathOf(h.RequestURI()), h.Host()
+	x.origin = h.Peek("Origin")
+	x.headers = h
+	x.route = match(s.below(x.path))
+	err := s.checkAccess(x)
+	if err == nil && int64(h.ContentLength()) > s.opt.MaxBody {
+		err = &Denied{Status: 413, Text: s.tooLargeText()}
+	}
+	if err == nil {
+		return fasthttp.StatusContinue
+	}
+	s.refuse(x, err)
+	s.send(x, ctx)
+	return x.status
+}
+
+// handleFault answers a request that could not be read.
+func (s *Server) handleFault(ctx *fasthttp.RequestCtx, err error) {
+	code, text := transportFault(err)
+	if c, ok := ctx.Conn().(*conn); ok {
+		c.linger = true
+		c.enter(writing)
+	}
+	ctx.Response.Reset()
+	ctx.SetStatusCode(code)
+	ctx.SetContentType(typeText)
+	ctx.SetBody(appendError(nil, text))
+}
+
+// transportFault maps what the library or the connection reports to a status and a text that repeats nothing of the
+// client's bytes.
+func transportFault(err error) (code int, text string) {
+	var (
+		small   *fasthttp.ErrSmallBuffer
+		timeout net.Error
+	)
+	switch {
+	case errors.As(err, &small):
+		return 431, "request header is too large"
+	case errors.Is(err, fasthttp.ErrBodyTooLarge):
+		return 413, "request body is too large"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return 408, "request did not arrive in time"
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return 400, "request ended before its announced length"
+	case errors.As(err, new(fasthttp.ErrBrokenChunk)):
+		return 400, "chunked body is malformed"
+	}
+	return 400, "malformed HTTP request"
+}
+
+// guard answers 500 in place of a handler that panicked; the server goes on.
+func (s *Server) guard(x *exchange) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	s.opt.Log.Error("HTTP handler panicked", "path", printable(x.path), "panic", fmt.Sprint(v),
+		"stack", string(debug.Stack()))
+	x.infer.out.drop()
+	x.closeAfter = true
+	x.jsonLength, x.encoding = -1, ""
+	x.fail(500, typeText, "internal error; the server's log has the details")
+}
+
+// logAdapter sends the library's messages to the log.
+type logAdapter struct{ log *slog.Logger }
+
+// Printf logs at debug level: what the library has to say is about single connections.
+func (l logAdapter) Printf(format string, args ...any) {
+	l.log.Debug("HTTP connection failed", "err", fmt.Sprintf(format, args...))
+}
