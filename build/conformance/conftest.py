@@ -1,0 +1,64 @@
+"""Servers that tests share, and what they send."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+import models
+from harness import REFERENCE, ROOT, Server
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "soak: long cases; NEREID_SOAK=full runs them at full length")
+    config.addinivalue_line("markers", "desktop: needs the desktop build and Xvfb")
+
+
+@pytest.fixture(scope="session")
+def good(tmp_path_factory):
+    """The folder of the suite's own models. Do not change it; copy it."""
+    return models.write_good(tmp_path_factory.mktemp("good") / "models")
+
+
+@pytest.fixture(scope="session")
+def server(good, tmp_path_factory):
+    """A server in the default control mode that serves the suite's models."""
+    with Server(good, tmp_path_factory.mktemp("server"), "--log-verbose=0") as s:
+        yield s
+
+
+@pytest.fixture(scope="session")
+def samples(tmp_path_factory):
+    """A server with a copy of models-sample."""
+    if REFERENCE:
+        pytest.skip("the reference has no ONNX backend")
+    work = tmp_path_factory.mktemp("samples")
+    repo = work / "models"
+    shutil.copytree(ROOT / "models-sample", repo)
+    with Server(repo, work) as s:
+        yield s
+
+
+@pytest.fixture(scope="session")
+def broken(tmp_path_factory):
+    """A server beside whose good models there are broken ones; it is live but not ready."""
+    work = tmp_path_factory.mktemp("broken")
+    repo = models.write_broken(work / "models")
+    models.write_sums(repo)
+    with Server(repo, work, "--exit-on-error=false", wait="live") as s:
+        yield s
+
+
+@pytest.fixture
+def explicit(good, tmp_path):
+    """A server in explicit mode with the good and the broken models, none loaded."""
+    repo = tmp_path / "models"
+    shutil.copytree(good, repo)
+    models.write_broken(repo)
+    with Server(repo, tmp_path, "--model-control-mode=explicit") as s:
+        yield s
+
+
+@pytest.fixture
+def sixteen():
+    return np.arange(16, dtype=np.int32).reshape(1, 16)

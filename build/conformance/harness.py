@@ -1,0 +1,195 @@
+"""Starts servers for the tests, on free ports, and sends raw requests to them."""
+
+import dataclasses
+import gzip
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+REFERENCE = bool(os.environ.get("REFERENCE"))
+BINARY = os.environ.get("NEREID", str(ROOT / "build/bin/nereid"))
+LOADGEN = os.environ.get("LOADGEN", str(ROOT / "build/bin/loadgen"))
+
+
+def deviates(triton, ours):
+    """An answer that differs from Triton's on purpose; returns the one that the server under test must give."""
+    return triton if REFERENCE else ours
+
+
+@dataclasses.dataclass
+class Answer:
+    """A whole HTTP answer."""
+
+    status: int
+    reason: str
+    headers: dict
+    body: bytes
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def error(self):
+        return self.json["error"]
+
+
+class Server:
+    """A server process. Use it as a context manager; it is live (not always ready) inside."""
+
+    def __init__(self, repositories, work, *options, wait="ready"):
+        self.work = pathlib.Path(work)
+        self.work.mkdir(parents=True, exist_ok=True)
+        if isinstance(repositories, (str, pathlib.Path)):
+            repositories = [repositories]
+        self.repositories = [pathlib.Path(r) for r in repositories]
+        self.options = list(options)
+        self.wait = wait
+        self.log_path = self.work / "server.log"
+        self.process = None
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def start(self):
+        argv, env = _reference_command() if REFERENCE else ([BINARY, "serve"], {})
+        if REFERENCE:
+            ports = [f"--{p}-port={free_port()}" for p in ("http", "grpc", "metrics")]
+            addresses = [f"--{p}-address=127.0.0.1" for p in ("http", "grpc", "metrics")]
+        else:
+            ports = [f"--{p}-port=0" for p in ("http", "grpc", "metrics", "ui")]
+            addresses = [f"--data-dir={self.work / 'data'}"]
+        argv = argv + [f"--model-repository={r}" for r in self.repositories] + addresses + ports + self.options
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(
+                argv, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **env}, start_new_session=True
+            )
+        self.http = self._address("Started HTTPService at ")
+        self.grpc = self._address("Started GRPCInferenceService at ")
+        self.metrics = self._address("Started Metrics Service at ")
+        until(lambda: self.request("GET", "/metrics", address=self.metrics).status == 200, 30, "no metrics", self.log)
+        if self.wait:
+            until(lambda: self.get(f"/v2/health/{self.wait}").status == 200, 30, f"server not {self.wait}", self.log)
+
+    def _address(self, text):
+        """Waits for the line of the log that names the address; the last one counts, after a restart."""
+        pattern = re.compile(re.escape(text) + r'([0-9a-z.:\[\]]+:\d+)')
+
+        def find():
+            if self.process.poll() is not None:
+                raise AssertionError(f"the server ended with {self.process.returncode}:\n{self.log()[-4000:]}")
+            found = pattern.findall(self.log())
+            return found[-1] if found else None
+
+        return until(find, 60, f"the log has no line with {text!r}", self.log)
+
+    def stop(self, sig=signal.SIGTERM, limit=45):
+        """Ends the server and returns its exit status."""
+        if self.process is None:
+            return None
+        if self.process.poll() is None:
+            self.process.send_signal(sig)
+        try:
+            return self.process.wait(limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            raise AssertionError(f"the server did not end within {limit} s of signal {sig}:\n{self.log()[-3000:]}")
+
+    def log(self):
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def request(self, method, path, body=None, headers=None, address=None):
+        """Sends one request over a connection of its own."""
+        conn = http.client.HTTPConnection(address or self.http, timeout=60)
+        try:
+            conn.request(method, path, body=body, headers=headers or {})
+            r = conn.getresponse()
+            return Answer(r.status, r.reason, {k.lower(): v for k, v in r.getheaders()}, r.read())
+        finally:
+            conn.close()
+
+    def get(self, path):
+        return self.request("GET", path)
+
+    def post(self, path, value=None, headers=None):
+        """Posts JSON (or bytes as they are)."""
+        body = value if isinstance(value, bytes) or value is None else json.dumps(value).encode()
+        return self.request("POST", path, body, headers)
+
+    def index(self, ready=False):
+        """The repository index as {(name, version): (state, reason)}."""
+        rows = self.post("/v2/repository/index", {"ready": True} if ready else {}).json
+        return {(r["name"], r.get("version", "")): (r.get("state", ""), r.get("reason", "")) for r in rows}
+
+    def state(self, name, version="1"):
+        return self.index().get((name, version), ("", ""))[0]
+
+
+def _reference_command():
+    work = ROOT / ".cache/bench"
+    lines = subprocess.run(
+        [ROOT / "build/bench/reference.sh", work], check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    env = dict(line.split("=", 1) for line in lines[1:])
+    return (
+        [lines[0], f"--backend-directory={env.pop('BACKENDS')}", f"--cache-directory={env.pop('CACHES')}"],
+        env,
+    )
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def until(condition, seconds, what, detail=None):
+    """Polls until the condition holds and returns its value; fails with what was waited for."""
+    deadline = time.monotonic() + seconds
+    last = None
+    while True:
+        try:
+            value = condition()
+            if value:
+                return value
+        except OSError as e:  # not listening yet
+            last = e
+        if time.monotonic() > deadline:
+            tail = f"\n{detail()[-3000:]}" if detail else ""
+            raise AssertionError(f"after {seconds} s: {what} ({last}){tail}")
+        time.sleep(0.02)
+
+
+def copy_tree(source, target):
+    """Copies a folder as a careless person would: file by file, in place."""
+    shutil.copytree(source, target, dirs_exist_ok=True)
+
+
+def tensor_input(name, datatype, shape, data):
+    return {"name": name, "datatype": datatype, "shape": shape, "data": data}
+
+
+def binary_body(header, *tensors):
+    """Returns body and headers of a request in the binary form; header is the JSON object."""
+    text = json.dumps(header).encode()
+    return text + b"".join(tensors), {
+        "Inference-Header-Content-Length": str(len(text)),
+        "Content-Type": "application/octet-stream",
+    }
+
+
+def gunzip(data):
+    return gzip.decompress(data)

@@ -1,0 +1,140 @@
+"""Poll mode: what changes in the repository is served, and a fault in it takes nothing out of service."""
+
+import shutil
+
+import numpy as np
+import pytest
+import tritonclient.http as th
+
+import models
+from harness import REFERENCE, Server, until
+
+LIMIT = 20
+
+
+@pytest.fixture
+def polled(tmp_path):
+    """A server that polls each second, with the model plus_version at version 1; new versions wait in `next`."""
+    repo = tmp_path / "models"
+    models.write_plus_version(repo, config="version_policy { latest { num_versions: 2 } }\n")
+    models.write_plus_version(tmp_path / "next", versions=range(1, 12))
+    with Server(repo, tmp_path, "--model-control-mode=poll", "--repository-poll-secs=1") as s:
+        s.next = tmp_path / "next/plus_version"
+        s.model = repo / "plus_version"
+        yield s
+
+
+def versions(server):
+    a = server.get("/v2/models/plus_version")
+    return a.json["versions"] if a.status == 200 else []
+
+
+def answer(server, version=""):
+    with th.InferenceServerClient(server.http) as c:
+        i = th.InferInput("INPUT0", [1, 16], "FP32")
+        i.set_data_from_numpy(np.zeros([1, 16], np.float32))
+        r = c.infer("plus_version", [i], model_version=version)
+        return r.get_response()["model_version"], float(r.as_numpy("OUTPUT0")[0, 0])
+
+
+def waits_for(server, condition, what):
+    until(condition, LIMIT, what, server.log)
+
+
+def test_A052_A056_versions_come_and_go(polled):
+    assert versions(polled) == ["1"] and answer(polled) == ("1", 1.0)
+    shutil.copytree(polled.next / "2", polled.model / "2")
+    waits_for(polled, lambda: versions(polled) == ["1", "2"], "version 2 is not served")
+    assert answer(polled) == ("2", 2.0) and answer(polled, "1") == ("1", 1.0)
+    shutil.copytree(polled.next / "3", polled.model / "3")
+    waits_for(polled, lambda: versions(polled) == ["2", "3"], "version 3 is not served, or version 1 still is")
+    assert answer(polled) == ("3", 3.0)
+    shutil.rmtree(polled.model / "3")
+    waits_for(polled, lambda: versions(polled) == ["1", "2"], "version 3 is still served")
+    assert answer(polled) == ("2", 2.0)
+    waits_for(polled, lambda: polled.index().get(("plus_version", "3"))[0] == "UNAVAILABLE", "version 3 is not UNAVAILABLE")
+
+
+def test_A055_models_come_and_go(polled):
+    models.write_identity(polled.repositories[0], "late")
+    waits_for(polled, lambda: polled.state("late") == "READY", "the new model is not served")
+    shutil.rmtree(polled.repositories[0] / "late")
+    waits_for(polled, lambda: polled.get("/v2/models/late/ready").status == 400, "the removed model is still served")
+    assert polled.state("plus_version") == "READY"
+
+
+def test_A057_configuration_changes(polled):
+    config = polled.model / "config.pbtxt"
+    text = config.read_text()
+    config.write_text(text.replace("max_batch_size: 32", "max_batch_size: 16"))
+
+    def batch_size():
+        return polled.get("/v2/models/plus_version/config").json["max_batch_size"]
+
+    waits_for(polled, lambda: batch_size() == 16, "the new configuration is not in service")
+    config.write_text(text + "no_such_field: 1\n")
+    waits_for(polled, lambda: polled.log().count("no_such_field") > 0, "the fault is not in the log")
+    assert batch_size() == 16 and polled.state("plus_version") == "READY" and answer(polled) == ("1", 1.0)
+    assert polled.get("/v2/health/ready").status == 200
+    config.write_text(text.replace("max_batch_size: 32", "max_batch_size: 8"))
+    waits_for(polled, lambda: batch_size() == 8, "the mended configuration is not in service")
+
+
+@pytest.mark.skipif(REFERENCE, reason="what is wrong with a Python model shows otherwise")
+def test_A061_A063_a_broken_version_leaves_the_old_one(polled):
+    (polled.model / "2").mkdir()
+    (polled.model / "2/model.onnx").write_bytes(b"this is no ONNX file")
+    waits_for(polled, lambda: polled.index().get(("plus_version", "2"), ("", ""))[0] == "UNAVAILABLE", "version 2 is not UNAVAILABLE")
+    reason = polled.index()[("plus_version", "2")][1]
+    assert "model.onnx" in reason
+    assert polled.state("plus_version", "1") == "READY" and answer(polled) == ("1", 1.0)
+    shutil.copy(polled.next / "2/model.onnx", polled.model / "2/model.onnx")
+    waits_for(polled, lambda: versions(polled) == ["1", "2"], "the mended version is not served")
+    assert answer(polled) == ("2", 2.0)
+
+
+@pytest.mark.skipif(REFERENCE, reason="Triton loads what is half there")
+def test_A059_a_model_that_is_still_being_copied_is_not_loaded(polled):
+    data = (polled.next / "2/model.onnx").read_bytes()
+    (polled.model / "2").mkdir()
+    with open(polled.model / "2/model.onnx", "wb") as f:
+        for i in range(8):  # two seconds, each part later than the settle window's half
+            f.write(data[i * len(data) // 8 : (i + 1) * len(data) // 8])
+            f.flush()
+            until_time(0.25)
+    waits_for(polled, lambda: versions(polled) == ["1", "2"], "the copied version is not served")
+    assert "failed to load 'plus_version'" not in polled.log()
+
+
+def until_time(seconds):
+    import time
+
+    time.sleep(seconds)  # the copying itself is what takes time here
+
+
+@pytest.mark.skipif(REFERENCE, reason="ours on purpose: an unreadable repository unloads nothing")
+def test_A060_a_repository_that_cannot_be_read_unloads_nothing(polled):
+    repo = polled.repositories[0]
+    away = repo.with_name("away")
+    before = len(polled.log())
+    repo.rename(away)
+    waits_for(polled, lambda: len(polled.log()) > before, "nothing was logged about the repository")
+    until_time(2.2)  # two polls
+    assert polled.state("plus_version") == "READY" and answer(polled) == ("1", 1.0)
+    away.rename(repo)
+    shutil.copytree(polled.next / "2", polled.model / "2")
+    waits_for(polled, lambda: versions(polled) == ["1", "2"], "changes are not seen after the repository came back")
+
+
+@pytest.mark.skipif(REFERENCE, reason="ours on purpose: editors' files do not count")
+def test_A058_editor_files_do_not_count(polled):
+    (polled.model / ".config.pbtxt.swp").write_text("x")
+    (polled.model / "config.pbtxt~").write_text("x")
+    before = polled.log().count("loading: plus_version")
+    until_time(2.5)
+    assert polled.log().count("loading: plus_version") == before
+
+
+def test_A052_no_load_by_hand_in_poll_mode(polled):
+    a = polled.post("/v2/repository/models/plus_version/load")
+    assert (a.status, a.error) == (503, "explicit model load / unload is not allowed if polling is enabled")

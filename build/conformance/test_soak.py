@@ -1,0 +1,143 @@
+"""Long cases. `make test` runs them for some seconds, `make soak` (NEREID_SOAK=full) at full length."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+import models
+from harness import LOADGEN, ROOT, REFERENCE, Server, until
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
+FULL = os.environ.get("NEREID_SOAK") == "full"
+
+
+def build_loadgen():
+    if not os.path.exists(LOADGEN):
+        subprocess.run(["go", "build", "-o", LOADGEN, "./build/bench/loadgen"], check=True, cwd=ROOT)
+
+
+def load(server, proto, clients, seconds, model, check, spec="INPUT0:FP32:1,16"):
+    """Starts the load generator against the server."""
+    address = server.grpc if proto == "grpc" else server.http
+    return subprocess.Popen(
+        [LOADGEN, "-json", "-u", address, "-i", proto, "-m", model, "-in", spec, "-c", str(clients)]
+        + ["-w", "500ms", "-d", f"{seconds}s", "-check", check, "-pid", str(server.process.pid)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process):
+    out, err = process.communicate()
+    assert out, err
+    point = json.loads(out)
+    assert point["errors"] == 0, point["faults"]
+    assert point["checked"] and point["requests"] > 0
+    return point
+
+
+@pytest.mark.parametrize("proto", ["http", "json", "grpc"])
+def test_A063_I025_no_request_fails_over_ten_reloads(tmp_path, proto):
+    """32 clients while ten versions come, and the old ones go; each answer is that of the version that it names."""
+    if REFERENCE and proto != "http":
+        pytest.skip("once is enough for the reference")
+    build_loadgen()
+    repo = tmp_path / "models"
+    models.write_plus_version(repo, config="dynamic_batching { }\n")
+    models.write_plus_version(tmp_path / "next", versions=range(1, 12))
+    reloads = 10 if FULL or proto == "http" else 4
+    seconds = 60 if FULL else max(6, reloads * 0.8)
+    with Server(repo, tmp_path, "--model-control-mode=poll", "--repository-poll-secs=1") as s:
+        clients = load(s, proto, 32, seconds + 3, "plus_version", "version")
+        begin = time.monotonic()
+        for n in range(2, reloads + 2):
+            shutil.copytree(tmp_path / f"next/plus_version/{n}", repo / f"plus_version/{n}")
+            until(lambda: s.get("/v2/models/plus_version").json["versions"] == [str(n)], 30, f"version {n} is not served", s.log)
+            if n > 2:
+                shutil.rmtree(repo / f"plus_version/{n - 2}")
+            time.sleep(max(0, begin + (n - 1) * seconds / reloads - time.monotonic()))
+        assert clients.poll() is None, "the load ended before the reloads did: " + clients.stdout.read()
+        point = finish(clients)
+        ready = [v for (m, v), (state, _) in s.index().items() if m == "plus_version" and state == "READY"]
+        assert ready == [str(reloads + 1)]
+    print(f"{proto}: {point['requests']} requests, {reloads} reloads, p99 {point['p99_ms']:.1f} ms")
+
+
+@pytest.mark.skipif(REFERENCE, reason="about this server's memory")
+def test_A078_memory_comes_back_after_load_and_unload(tmp_path):
+    """Loading and unloading again and again does not grow the process."""
+    repo = tmp_path / "models"
+    models.write_plus_version(repo)
+    rounds = 300 if FULL else 40
+    with Server(repo, tmp_path, "--model-control-mode=explicit") as s:
+
+        def cycle(n):
+            for _ in range(n):
+                assert s.post("/v2/repository/models/plus_version/load").status == 200
+                body = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 16], "data": [0] * 16}]}
+                assert s.post("/v2/models/plus_version/infer", body).status == 200
+                assert s.post("/v2/repository/models/plus_version/unload").status == 200
+                until(lambda: s.state("plus_version") == "UNAVAILABLE", 20, "not unloaded")
+
+        cycle(rounds // 2)
+        before = rss_mb(s.process.pid)
+        cycle(rounds // 2)
+        after = rss_mb(s.process.pid)
+        assert after < before * 1.1 + 16, f"RSS grew from {before:.0f} to {after:.0f} MB over {rounds // 2} cycles"
+        threads = len(os.listdir(f"/proc/{s.process.pid}/task"))
+        assert threads < 60, f"{threads} threads"
+
+
+def rss_mb(pid):
+    with open(f"/proc/{pid}/statm") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+@pytest.mark.skipif(REFERENCE, reason="about this server's shutdown")
+def test_H008_requests_in_flight_are_answered_at_shutdown(tmp_path, good):
+    """SIGTERM under load: it ends by itself, with status 0, and soon."""
+    build_loadgen()
+    with Server(good, tmp_path) as s:
+        clients = load(s, "http", 16, 3, "batched", "identity")
+        time.sleep(1.5)
+        begin = time.monotonic()
+        status = s.stop(signal.SIGTERM, limit=20)
+        took = time.monotonic() - begin
+        clients.terminate()
+        out, _ = clients.communicate()
+        assert status == 0, s.log()[-2000:]
+        assert took < 10
+        for fault in json.loads(out)["faults"] if out else []:
+            assert "is not the input" not in fault and "inside" not in fault, fault
+
+
+@pytest.mark.skipif(REFERENCE, reason="the reference keeps no history")
+def test_kill_9_in_the_middle_of_writing_loses_no_revision(tmp_path, good):
+    """The history's database opens after each kill -9 and passes its integrity check."""
+    import sqlite3
+
+    build_loadgen()
+    kills = 50 if FULL else 5
+    for n in range(kills):
+        s = Server(good, tmp_path)
+        s.log_path = tmp_path / f"server{n}.log"
+        s.start()
+        clients = load(s, "http", 8, 1, "plain", "identity")
+        time.sleep(0.8 + (n % 7) * 0.1)
+        os.kill(s.process.pid, signal.SIGKILL)
+        s.process.wait()
+        clients.terminate()
+        clients.communicate()
+        databases = list((tmp_path / "data").glob("**/*.db"))
+        assert databases, "no database below the data folder"
+        for path in databases:
+            with sqlite3.connect(path) as db:
+                assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    with Server(good, tmp_path) as s:
+        assert s.get("/v2/health/ready").status == 200
