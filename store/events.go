@@ -65,7 +65,7 @@ type EventQuery struct {
 	Kinds        []string
 	FromUS, ToUS int64 // FromUS <= time < ToUS
 	BeforeID     int64 // only earlier ones: the next page
-	Limit        int   // default 200, at most 1000
+	Limit        int   // default 200, at most 1001: a page of 1000 and a look at the next
 }
 
 // Events answers q, the latest first.
@@ -90,7 +90,7 @@ func (s *Store) Events(ctx context.Context, q EventQuery) ([]Event, error) {
 			args = append(args, k)
 		}
 	}
-	args = append(args, limit(q.Limit, 200, 1000))
+	args = append(args, limit(q.Limit, 200, 1001))
 	rows, err := s.r.QueryContext(ctx, `SELECT id, time_us, kind, model, version, reason, detail FROM event
 		WHERE `+strings.Join(where, " AND ")+` ORDER BY id DESC LIMIT ?`, args...)
 	if err != nil {

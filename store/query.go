@@ -90,6 +90,11 @@ func (s *Store) Samples(ctx context.Context, q SampleQuery) (Samples, error) {
 	return out, nil
 }
 
+// StepFor is the step that the answer to q will have.
+func (s *Store) StepFor(q SampleQuery) time.Duration {
+	return time.Duration(s.chooseStep(q)) * time.Microsecond
+}
+
 // chooseStep answers a step in microseconds that is a multiple of the width of the level it will be read from.
 func (s *Store) chooseStep(q SampleQuery) int64 {
 	points := int64(q.MaxPoints)
@@ -208,4 +213,15 @@ func (s *Store) Totals(ctx context.Context, fromUS, toUS int64) ([]Sample, error
 		return int(a.Version - b.Version)
 	})
 	return out, nil
+}
+
+// Oldest is the start of the oldest sample that is kept, in microseconds; 0 when there is none.
+func (s *Store) Oldest(ctx context.Context) (int64, error) {
+	var oldest sql.NullInt64
+	err := s.r.QueryRowContext(ctx, `SELECT min(first) FROM (
+		SELECT (SELECT min(start_us) FROM sample_hour WHERE series_id = id) AS first FROM series)`).Scan(&oldest)
+	if err != nil {
+		return 0, fmt.Errorf("history: %w", err)
+	}
+	return oldest.Int64, nil
 }

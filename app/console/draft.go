@@ -1,0 +1,244 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	"nereid/app/console/api"
+	"nereid/engine/backend"
+	"nereid/engine/inferencepb"
+	"nereid/engine/lifecycle"
+	"nereid/engine/modelconfig"
+	"nereid/engine/repo"
+)
+
+// drafted is a configuration that is not running: what a text would become.
+type drafted struct {
+	cfg       *inferencepb.ModelConfig // nil when the text cannot be read
+	completed *inferencepb.ModelConfig // cfg with what the model file says, before the defaults
+	sig       *modelconfig.Signature   // of the newest version's file; nil if nobody can read it
+	faults    modelconfig.Faults
+}
+
+// draft reads, completes and checks a configuration text (nil: no file) for the model folder, as a load would, without
+// loading. folder "" checks the text alone.
+func (c *Console) draft(ctx context.Context, name, folder string, text *string) drafted {
+	var d drafted
+	cfg, pos := &inferencepb.ModelConfig{}, (*modelconfig.Positions)(nil)
+	if text != nil {
+		if cfg, pos, d.faults = modelconfig.Parse(repo.ConfigName, []byte(*text)); len(d.faults.Errors()) > 0 || cfg == nil {
+			return d
+		}
+	}
+	d.cfg = cfg
+	if folder == "" {
+		d.completed = cfg
+		d.faults = append(d.faults, modelconfig.Validate(cfg, modelconfig.ValidateOptions{Positions: pos})...)
+		d.faults = slices.DeleteFunc(d.faults, func(f modelconfig.Fault) bool { return f.Path == "name" && cfg.GetName() == "" })
+		return d
+	}
+	src := repo.ScanModel(filepath.Dir(folder), filepath.Base(folder), "")
+	numbers := src.Numbers()
+	var entries []os.DirEntry
+	if len(numbers) > 0 {
+		entries, _ = os.ReadDir(filepath.Join(folder, strconv.FormatInt(numbers[len(numbers)-1], 10))) // empty: as if nothing were in it
+	}
+	if faults := modelconfig.CompleteBackend(cfg, name, entries); len(faults) > 0 {
+		d.faults = append(d.faults, faults...)
+		return d
+	}
+	d.complete(ctx, c, name, folder, pos, modelconfig.ChooseVersions(cfg.GetVersionPolicy(), numbers))
+	o := modelconfig.ValidateOptions{Positions: pos, Folder: name, Signature: d.sig, Files: os.DirFS(folder)}
+	for _, b := range c.o.Backends {
+		o.Backends = append(o.Backends, b.Name())
+	}
+	d.faults = append(d.faults, modelconfig.Validate(cfg, o)...)
+	return d
+}
+
+// complete asks the backend for the model file's signature and fills in what the text leaves open.
+func (d *drafted) complete(ctx context.Context, c *Console, name, folder string, pos *modelconfig.Positions, versions []int64) {
+	cfg := d.cfg
+	defer func() {
+		if d.completed == nil {
+			d.completed = proto.CloneOf(cfg)
+		}
+	}()
+	b := c.backend(cfg.GetBackend())
+	if b == nil {
+		return
+	}
+	ac, can := b.(backend.AutoCompleter)
+	if can && len(versions) > 0 {
+		newest := slices.Max(versions)
+		sig, err := ac.Signature(ctx, backend.Spec{ModelName: name, Version: newest, Config: cfg, ModelFolder: folder,
+			VersionFolder: filepath.Join(folder, strconv.FormatInt(newest, 10)), Log: c.log})
+		if err != nil {
+			d.faults = append(d.faults, modelconfig.Fault{Message: fmt.Sprintf("version %d: %v", newest, err)})
+		} else {
+			d.sig = sig
+			if c.o.AutoComplete {
+				d.faults = append(d.faults, modelconfig.Complete(cfg, sig, modelconfig.CompleteOptions{
+					DefaultMaxBatchSize: c.o.DefaultMaxBatchSize, Positions: pos})...)
+			}
+		}
+	}
+	d.completed = proto.CloneOf(cfg)
+	var o modelconfig.NormalizeOptions
+	if a, ok := b.(backend.Attributes); ok {
+		o.PreferredGroups = []*inferencepb.ModelInstanceGroup{{
+			Kind: inferencepb.ModelInstanceGroup_KIND_CPU, Count: int32(a.DefaultInstanceCount()),
+		}}
+	}
+	modelconfig.Normalize(cfg, o)
+}
+
+func (c *Console) backend(name string) backend.Backend {
+	for _, b := range c.o.Backends {
+		if b.Name() == name {
+			return b
+		}
+	}
+	return nil
+}
+
+// generated is the text of a configuration that is made from the model file. It leaves the name out, which is that of
+// the folder.
+func (d *drafted) generated() string {
+	if d.completed == nil {
+		return ""
+	}
+	cfg := proto.CloneOf(d.completed)
+	cfg.Name = ""
+	return modelconfig.Format(cfg)
+}
+
+// dimNames answers the names that the model file gives to the dimensions of a tensor.
+func dimNames(sig *modelconfig.Signature) func(string) []string {
+	if sig == nil {
+		return nil
+	}
+	return func(name string) []string {
+		for _, io := range append(slices.Clone(sig.Inputs), sig.Outputs...) {
+			if io.Name == name {
+				return io.DimNames
+			}
+		}
+		return nil
+	}
+}
+
+// dimNames asks the backend for the names of the dimensions of a model in a repository.
+func (c *Console) dimNames(ctx context.Context, name, folder string, cfg *inferencepb.ModelConfig) func(string) []string {
+	ac, ok := c.backend(cfg.GetBackend()).(backend.AutoCompleter)
+	if !ok || folder == "" {
+		return nil
+	}
+	src := repo.ScanModel(filepath.Dir(folder), filepath.Base(folder), "")
+	versions := modelconfig.ChooseVersions(cfg.GetVersionPolicy(), src.Numbers())
+	if len(versions) == 0 {
+		return nil
+	}
+	newest := slices.Max(versions)
+	sig, err := ac.Signature(ctx, backend.Spec{ModelName: name, Version: newest, Config: cfg, ModelFolder: folder,
+		VersionFolder: filepath.Join(folder, strconv.FormatInt(newest, 10)), Log: c.log})
+	if err != nil {
+		return nil // the load says why
+	}
+	return dimNames(sig)
+}
+
+// apiFaults are faults as the editor shows them: with the end of the word that they begin at.
+func apiFaults(faults modelconfig.Faults, text, name string) (out []api.Fault) {
+	lines := strings.Split(text, "\n")
+	for _, f := range faults {
+		a := api.Fault{Line: f.Line, Col: f.Col, EndLine: f.Line, EndCol: f.Col, Severity: api.SeverityError, Message: f.Message, Field: f.Path}
+		if f.Severity == modelconfig.SeverityWarning {
+			a.Severity = api.SeverityWarning
+		}
+		if f.Fix != "" {
+			a.Message += "; " + f.Fix
+		}
+		if f.Line > 0 && f.Line <= len(lines) {
+			word := wordAt(lines[f.Line-1], f.Col)
+			a.EndCol = f.Col + utf8.RuneCountInString(word)
+			if f.Path == "name" && name != "" && len(word) > 1 && (word[0] == '"' || word[0] == '\'') {
+				a.Fixes = append(a.Fixes, api.Fix{Label: fmt.Sprintf("set name to %q", name), Edits: []api.Edit{{
+					Line: a.Line, Col: a.Col, EndLine: a.EndLine, EndCol: a.EndCol, Text: strconv.Quote(name)}}})
+			}
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// wordAt is the name, number or quoted string that begins at a column of a line, or else one character.
+func wordAt(line string, col int) string {
+	r := []rune(line)
+	if col < 1 || col > len(r) {
+		return ""
+	}
+	r = r[col-1:]
+	n := 0
+	switch {
+	case r[0] == '"' || r[0] == '\'':
+		for n = 1; n < len(r) && (r[n] != r[0] || r[n-1] == '\\'); n++ {
+			continue
+		}
+		n = min(n+1, len(r))
+	default:
+		for n < len(r) && (unicode.IsLetter(r[n]) || unicode.IsDigit(r[n]) || strings.ContainsRune("_.-+", r[n])) {
+			n++
+		}
+	}
+	return string(r[:max(n, 1)])
+}
+
+// runningTexts remembers the text of config.pbtxt that each serving model was loaded with: after a failed reload the
+// engine tells the text that failed.
+type runningTexts struct {
+	mu    sync.Mutex
+	texts map[string]string // guarded by mu
+}
+
+// note remembers the text of a model whose last load succeeded.
+func (t *runningTexts) note(st lifecycle.ModelStatus) {
+	clean := st.Err == nil && runningConfig(st) != nil
+	for _, v := range st.Versions {
+		clean = clean && (v.State != lifecycle.Ready || v.Reason == "") && v.State != lifecycle.Loading
+	}
+	if !clean {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.texts == nil {
+		t.texts = map[string]string{}
+	}
+	t.texts[st.Name] = st.ConfigText
+}
+
+// of is the text that the serving version was loaded with or, when the console was not there to see it, its
+// configuration written out.
+func (t *runningTexts) of(st lifecycle.ModelStatus) string {
+	t.note(st)
+	t.mu.Lock()
+	text, ok := t.texts[st.Name]
+	t.mu.Unlock()
+	if !ok {
+		if cfg := runningConfig(st); cfg != nil {
+			return modelconfig.Format(cfg)
+		}
+	}
+	return text
+}

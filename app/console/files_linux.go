@@ -1,0 +1,41 @@
+package console
+
+import (
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// freeBytes is the room that is left for this process where dir lies.
+func freeBytes(dir string) (uint64, bool) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil || s.Bsize <= 0 {
+		return 0, false
+	}
+	return s.Bavail * uint64(s.Bsize), true
+}
+
+// exchange swaps two folders in one step; on file systems that cannot, in two renames.
+func exchange(a, b string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
+	if err == nil {
+		return nil
+	}
+	if err != unix.EINVAL && err != unix.ENOSYS && err != unix.EOPNOTSUPP {
+		return &os.LinkError{Op: "exchange", Old: a, New: b, Err: err}
+	}
+	return exchangeByRenames(a, b)
+}
+
+// sameDevice says whether two paths lie on one file system.
+func sameDevice(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	if errX != nil || errY != nil {
+		return false
+	}
+	s, ok1 := x.Sys().(*syscall.Stat_t)
+	t, ok2 := y.Sys().(*syscall.Stat_t)
+	return ok1 && ok2 && s.Dev == t.Dev
+}
