@@ -238,6 +238,52 @@ func besides(src string) (names []string) {
 	return names
 }
 
+// LooksLikeModel refuses a file or folder of this machine that is no model, by its names alone and before anything of it
+// is read or copied.
+func LooksLikeModel(src string) error {
+	info, err := os.Stat(src)
+	if err != nil {
+		return invalid("cannot read %s: %v", src, errors.Unwrap(err))
+	}
+	base := filepath.Base(src)
+	if !info.IsDir() {
+		if archiveKind(base) == "" && modelFile(base) == "" {
+			return invalid("%s is no model; drop an .onnx file, a model folder, or a zip of one", base)
+		}
+		return nil
+	}
+	var names []File
+	const enough = 10_000
+	stop := errors.New("enough")
+	err = filepath.WalkDir(src, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return invalid("cannot read %s: %v", p, errors.Unwrap(err))
+		}
+		if p != src && strings.HasPrefix(d.Name(), ".") && d.IsDir() {
+			return fs.SkipDir
+		}
+		if rel, err := filepath.Rel(src, p); err == nil && !d.IsDir() && !strings.HasPrefix(d.Name(), ".") {
+			names = append(names, File{Path: base + "/" + filepath.ToSlash(rel)})
+		}
+		if len(names) > enough {
+			return stop
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, stop):
+		return tooLarge("%s has more than %d files: drop the folder of one model", src, enough)
+	case err != nil:
+		return err
+	case len(names) == 0:
+		return invalid("%s is an empty folder", src)
+	}
+	t := newTree(names)
+	t.enter()
+	_, _, err = t.arrange()
+	return err
+}
+
 func (a *Area) copyFolder(src, as string) error {
 	root, err := os.OpenRoot(src)
 	if err != nil {
