@@ -113,7 +113,7 @@ func (f badFile) faults() modelconfig.Faults {
 	return append(faults, modelconfig.Validate(cfg, o)...)
 }
 
-func TestBadFiles(t *testing.T) {
+func TestBadFiles_A035_A036_A037_A038_A039_A040(t *testing.T) {
 	paths, err := filepath.Glob("testdata/bad/*.pbtxt")
 	if err != nil || len(paths) < 60 {
 		t.Fatalf("testdata/bad has %d files, %v; want at least 60", len(paths), err)

@@ -58,7 +58,7 @@ func Complete(cfg *inferencepb.ModelConfig, sig *Signature, o CompleteOptions) F
 	if cfg.Backend == "" {
 		cfg.Backend = sig.Backend
 	}
-	needIn, needOut := len(cfg.Input)+len(cfg.BatchInput) == 0, len(cfg.Output)+len(cfg.BatchOutput) == 0
+	needIn, needOut := len(cfg.Input)+len(cfg.BatchInput) == 0, len(cfg.Output) == 0
 	if needIn || needOut {
 		if fault, ok := completeBatching(cfg, sig, o); !ok {
 			return Faults{fault}
@@ -120,14 +120,17 @@ func whyNotBatchable(sig *Signature) string {
 	return "the model has no inputs and outputs"
 }
 
-// configDims turns a shape of the model file into dims. A scalar becomes [1] with an empty reshape, since
-// dims must not be empty.
+// configDims turns a shape of the model file into dims. Dims must not be empty: a tensor that has only the
+// batch dimension gets [1] with an empty reshape, a scalar of a model without batching [1].
 func configDims(shape []int64, batched bool) ([]int64, *inferencepb.ModelTensorReshape) {
 	if batched && len(shape) > 0 {
 		shape = shape[1:]
 	}
-	if len(shape) == 0 {
+	if len(shape) == 0 && batched {
 		return []int64{1}, new(inferencepb.ModelTensorReshape)
+	}
+	if len(shape) == 0 {
+		return []int64{1}, nil
 	}
 	return append([]int64(nil), shape...), nil
 }

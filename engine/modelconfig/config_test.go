@@ -52,9 +52,9 @@ func parse(tb testing.TB, text string) *inferencepb.ModelConfig {
 	return cfg
 }
 
-// TestConfigAnswersLikeTriton takes each configuration all the way and compares with the bytes that Triton
+// TestConfigAnswersLikeTriton_A028_A041 takes each configuration all the way and compares with the bytes that Triton
 // 2.51 answered to GET /v2/models/<name>/config.
-func TestConfigAnswersLikeTriton(t *testing.T) {
+func TestConfigAnswersLikeTriton_A028_A041(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		files []string
@@ -104,7 +104,7 @@ func TestConfigAnswersLikeTriton(t *testing.T) {
 	}
 }
 
-func TestComplete(t *testing.T) {
+func TestComplete_A030_A031(t *testing.T) {
 	batched := sig(fp32("x", -1, 3, -1), fp32("y", -1, 10))
 	for _, tt := range []struct {
 		name, text string
@@ -163,7 +163,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-func TestCompleteBackend(t *testing.T) {
+func TestCompleteBackend_A032_A033(t *testing.T) {
 	for _, tt := range []struct {
 		name, text, folder string
 		files              []string
@@ -205,7 +205,7 @@ func TestCompleteBackend(t *testing.T) {
 	}
 }
 
-func TestNormalizeGroups(t *testing.T) {
+func TestNormalizeGroups_C057_C058(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
 		gpus       []int32
@@ -231,7 +231,7 @@ func TestNormalizeGroups(t *testing.T) {
 	}
 }
 
-func TestNormalizePreferredGroups(t *testing.T) {
+func TestNormalizePreferredGroups_C060(t *testing.T) {
 	cfg := parse(t, `name: "m"`)
 	modelconfig.Normalize(cfg, modelconfig.NormalizeOptions{PreferredGroups: []*inferencepb.ModelInstanceGroup{
 		{Kind: inferencepb.ModelInstanceGroup_KIND_GPU, Count: 2}, {Kind: inferencepb.ModelInstanceGroup_KIND_CPU, Count: 6}}})
@@ -241,7 +241,7 @@ func TestNormalizePreferredGroups(t *testing.T) {
 	}
 }
 
-func TestChooseVersions(t *testing.T) {
+func TestChooseVersions_A046_A047_A048(t *testing.T) {
 	available := []int64{10, 2, 1, 2}
 	for _, tt := range []struct {
 		policy string
@@ -283,7 +283,7 @@ func TestOnlyInstanceCountsDiffer(t *testing.T) {
 	}
 }
 
-func TestParseJSONFaults(t *testing.T) {
+func TestParseJSONFaults_A026(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{"{bad", "override:1:2: "},
 		{"5", "override:1:1: "},
@@ -298,7 +298,7 @@ func TestParseJSONFaults(t *testing.T) {
 	}
 }
 
-func TestMarshalJSONForms(t *testing.T) {
+func TestMarshalJSONForms_A026(t *testing.T) {
 	cfg := parse(t, `
 parameters { key: "b" value { string_value: "tab\t \"q\" \\ \001 <é>" } } parameters { key: "a" value { } }
 cc_model_filenames { key: "8.0" value: "x" }

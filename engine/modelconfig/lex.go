@@ -256,19 +256,19 @@ func (l *lexer) quoted(quote byte) (tokenKind, string, string) {
 		}
 	}
 	for l.off < len(l.src) {
-		switch c := l.src[l.off]; {
-		case c == quote:
+		switch c := l.src[l.off]; c {
+		case quote:
 			l.off++
 			if fault != "" {
 				return tokBad, "", fault
 			}
 			return tokString, string(out), ""
-		case c == '\n':
+		case '\n':
 			return tokBad, "", "the string is not closed on its line; use \\n for a line break and repeat the quotes to go on"
-		case c == 0:
+		case 0:
 			note("the string has a NUL byte; write \\0")
 			l.off++
-		case c == '\\':
+		case '\\':
 			var msg string
 			if out, msg = l.escape(out); msg != "" {
 				note(msg)

@@ -50,7 +50,7 @@ func TestParseGoodFiles(t *testing.T) {
 	}
 }
 
-func TestParseForms(t *testing.T) {
+func TestParseForms_A025(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"empty", "", ""},
 		{"byte order mark", "\ufeffname: 'x'", `name: "x"`},
@@ -94,7 +94,7 @@ func TestParseForms(t *testing.T) {
 	}
 }
 
-func TestPositions(t *testing.T) {
+func TestPositions_A025(t *testing.T) {
 	const text = `name: "x" # 模型
 input [
   { name: "a"
@@ -144,7 +144,7 @@ dynamic_batching { }
 	}
 }
 
-func TestParseFaults(t *testing.T) {
+func TestParseFaults_A025(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
 		want       []string

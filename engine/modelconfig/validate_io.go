@@ -283,65 +283,83 @@ func (c *checker) compareShape(t modelTensor, io IO, path string) {
 	if t.GetReshape() != nil {
 		dims, at = t.GetReshape().GetShape(), path+".reshape"
 	}
+	name, model := t.GetName(), tensor.FormatShape(io.Dims)
+	in, isInput := t.(*inferencepb.ModelInput)
 	full := dims
 	if c.cfg.MaxBatchSize > 0 {
 		full = append([]int64{-1}, dims...)
 	}
-	if fits(full, io.Dims) {
-		return
+	switch {
+	case isInput && in.AllowRaggedBatch:
+		if !slices.Equal(io.Dims, []int64{-1}) {
+			c.err(path+".allow_ragged_batch", "a ragged batch reaches the model as one dimension; remove allow_ragged_batch",
+				"unable to load model '%s', configuration expects model provides input with shape [-1]  for ragged input '%s', model provides %s",
+				c.cfg.Name, name, model)
+		}
+	case !isInput && c.cutOutput(name): // the batch output says what shape it gets
+	case len(io.Dims) == 0:
+		if slices.ContainsFunc(dims, func(d int64) bool { return d != 1 }) {
+			c.err(at, "the model's tensor is a single number: write dims: [ 1 ]", "unable to load model '%s', scalar tensor '%s', should only provide 1 in "+
+				"the model configuration when the model doesn't support batching. Model configuration provided: %s.", c.cfg.Name, name, tensor.FormatShape(dims))
+		}
+	case c.cfg.MaxBatchSize > 0 && io.Dims[0] != -1:
+		c.err(at, fmt.Sprintf("max_batch_size is %d, and the first dimension of this tensor is fixed: set max_batch_size to 0 and write the whole shapes, here %s",
+			c.cfg.MaxBatchSize, writeShape(io.Dims, t.GetReshape() != nil)),
+			"model '%s', tensor '%s': for the model to support batching the shape should have at least 1 dimension and the first "+
+				"dimension must be -1; but shape expected by the model is %s", c.cfg.Name, name, model)
+	case !fits(full, io.Dims, !isInput):
+		got := "shape " + tensor.FormatShape(full)
+		if c.cfg.MaxBatchSize > 0 {
+			got = "an initial batch dimension because max_batch_size > 0 followed by the explicit tensor shape, making complete shape " + tensor.FormatShape(full)
+		}
+		c.err(at, c.shapeFix(dims, io.Dims, t.GetReshape() != nil),
+			"model '%s', tensor '%s': the model expects %d dimensions (shape %s) but the model configuration specifies %d dimensions (%s)",
+			c.cfg.Name, name, len(io.Dims), model, len(full), got)
 	}
-	got := "shape " + tensor.FormatShape(full)
-	if c.cfg.MaxBatchSize > 0 {
-		got = "an initial batch dimension because max_batch_size > 0 followed by the explicit tensor shape, making complete shape " + tensor.FormatShape(full)
-	}
-	c.err(at, c.shapeFix(dims, io.Dims, t.GetReshape() != nil),
-		"model '%s', tensor '%s': the model expects %d dimensions (shape %s) but the model configuration specifies %d dimensions (%s)",
-		c.cfg.Name, t.GetName(), len(io.Dims), tensor.FormatShape(io.Dims), len(full), got)
+}
+
+// cutOutput reports whether a batch output cuts the output.
+func (c *checker) cutOutput(name string) bool {
+	return slices.ContainsFunc(c.cfg.BatchOutput, func(b *inferencepb.BatchOutput) bool { return slices.Contains(b.TargetName, name) })
 }
 
 // fits reports whether a shape of the configuration is one the model takes: same rank, and equal where the
-// model's dimension is fixed.
-func fits(config, model []int64) bool {
+// model's dimension is fixed. Exact means equal everywhere, as for outputs, whose shape the model chooses.
+func fits(config, model []int64, exact bool) bool {
 	if len(config) != len(model) {
 		return false
 	}
 	for i, d := range model {
-		if d != -1 && d != config[i] {
+		if d != config[i] && (exact || d != -1) {
 			return false
 		}
 	}
 	return true
 }
 
+// writeShape writes a shape as it stands in a configuration.
+func writeShape(shape []int64, reshaped bool) string {
+	list := strings.ReplaceAll(strings.NewReplacer("[", "[ ", "]", " ]").Replace(tensor.FormatShape(shape)), ",", ", ")
+	if reshaped {
+		return "reshape { shape: " + list + " }"
+	}
+	return "dims: " + list
+}
+
 // shapeFix explains the batch dimension and says what to write.
 func (c *checker) shapeFix(dims, model []int64, reshaped bool) string {
-	field := "dims"
-	if reshaped {
-		field = "reshape { shape"
-	}
-	write := func(shape []int64) string {
-		s := fmt.Sprintf("%s: %s", field, strings.ReplaceAll(strings.NewReplacer("[", "[ ", "]", " ]").Replace(tensor.FormatShape(shape)), ",", ", "))
-		if reshaped {
-			s += " }"
-		}
-		return s
-	}
 	if c.cfg.MaxBatchSize == 0 {
-		if len(model) > 0 && fits(dims, model[1:]) {
+		if fits(dims, model[1:], false) {
 			return fmt.Sprintf("while max_batch_size is 0 the dims are the model's whole shape, its batch dimension included: write %s, or set max_batch_size to 1 or more",
-				write(model))
+				writeShape(model, reshaped))
 		}
-		return "write " + write(model)
+		return "write " + writeShape(model, reshaped)
 	}
-	if len(model) == 0 || model[0] != -1 {
-		return fmt.Sprintf("max_batch_size is %d, so the first dimension of the model must be variable, and it is not: write max_batch_size: 0 and %s",
-			c.cfg.MaxBatchSize, write(model))
-	}
-	if fits(dims, model) {
+	if fits(dims, model, false) {
 		return fmt.Sprintf("max_batch_size is %d, so the server puts the batch dimension in front of the dims by itself: write %s without it, or set max_batch_size to 0",
-			c.cfg.MaxBatchSize, write(model[1:]))
+			c.cfg.MaxBatchSize, writeShape(model[1:], reshaped))
 	}
-	return fmt.Sprintf("write %s; the batch dimension is not in dims because max_batch_size is %d", write(model[1:]), c.cfg.MaxBatchSize)
+	return fmt.Sprintf("write %s; the batch dimension is not in dims because max_batch_size is %d", writeShape(model[1:], reshaped), c.cfg.MaxBatchSize)
 }
 
 // ioNames lists names as Triton does: sorted, with commas.

@@ -169,7 +169,7 @@ func (c *checker) warmupInput(name string, in *inferencepb.ModelWarmup_Input, at
 			fixed = false
 		}
 	}
-	if want != nil && fixed && len(want.Dims) > 0 && !fits(in.Dims, want.Dims) {
+	if want != nil && fixed && len(want.Dims) > 0 && !fits(in.Dims, want.Dims, false) {
 		c.err(at+".dims", "use the input's dims with sizes for -1", "warmup input %q has dims %v, the input has %v", name, in.Dims, want.Dims)
 	}
 	if _, ok := elements(in.Dims); !ok {

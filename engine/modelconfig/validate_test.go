@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -50,7 +51,9 @@ func TestValidateSignature(t *testing.T) {
 	const start = `sequence_batching { control_input { name: "START" control { kind: CONTROL_SEQUENCE_START fp32_false_true: [0, 1] } } }`
 	for _, tt := range []struct{ name, text, want string }{
 		{"batched", `max_batch_size: 8 input { name: "x" data_type: TYPE_FP32 dims: [3, 224] } ` + start, ""},
-		{"whole shape", `input { name: "x" data_type: TYPE_FP32 dims: [5, 3, -1] } output { name: "y" data_type: TYPE_FP32 dims: [5, 10] } ` + start, ""},
+		{"whole shape", `input { name: "x" data_type: TYPE_FP32 dims: [5, 3, -1] } output { name: "y" data_type: TYPE_FP32 dims: [-1, 10] } ` + start, ""},
+		{"output stricter than the model", `input { name: "x" data_type: TYPE_FP32 dims: [5, 3, -1] } output { name: "y" data_type: TYPE_FP32 dims: [5, 10] } ` + start,
+			"tensor 'y': the model expects 2 dimensions (shape [-1,10]) but the model configuration specifies 2 dimensions (shape [5,10]); write dims: [ -1, 10 ]"},
 		{"reshape", `max_batch_size: 8 input { name: "x" data_type: TYPE_FP32 dims: [12] reshape { shape: [3, 4] } } ` + start, ""},
 		{"reshape contradicts", `max_batch_size: 8 input { name: "x" data_type: TYPE_FP32 dims: [12] reshape { shape: [4, 3] } } ` + start,
 			"making complete shape [-1,4,3]); write reshape { shape: [ 3, -1 ] }"},
@@ -66,6 +69,26 @@ func TestValidateSignature(t *testing.T) {
 				t.Errorf("Validate = %v, want %q", faults, tt.want)
 			}
 		})
+	}
+}
+
+// TestScalarTensors: what a model file has as single numbers is [1] in a configuration.
+func TestScalarTensors(t *testing.T) {
+	s := sig(fp32("x", 4), fp32("y"))
+	cfg := parse(t, `name: "m" backend: "onnxruntime"`)
+	if faults := modelconfig.Complete(cfg, s, modelconfig.CompleteOptions{DefaultMaxBatchSize: 4}); len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	if len(cfg.Output) != 1 || !slices.Equal(cfg.Output[0].Dims, []int64{1}) || cfg.Output[0].Reshape != nil {
+		t.Errorf("Complete gives %v, want dims [1] without a reshape", cfg.Output)
+	}
+	o := modelconfig.ValidateOptions{Signature: s}
+	if faults := modelconfig.Validate(cfg, o); len(faults) > 0 {
+		t.Errorf("Validate = %v", faults)
+	}
+	cfg.Output[0].Dims = []int64{2}
+	if faults := modelconfig.Validate(cfg, o); len(faults) != 1 || !strings.Contains(faults[0].Message, "scalar tensor 'y', should only provide 1") {
+		t.Errorf("Validate = %v, want the scalar's fault", faults)
 	}
 }
 
@@ -95,10 +118,10 @@ func TestParseMemoryIsBounded(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		modelconfig.Parse("f", []byte(text))
+		_, _, faults := modelconfig.Parse("f", []byte(text))
 		runtime.ReadMemStats(&after)
 		if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 200 {
-			t.Errorf("Parse of %.20s… takes %d MiB in all, want at most 200", text, used)
+			t.Errorf("Parse of %.20s… (%d faults) takes %d MiB in all, want at most 200", text, len(faults), used)
 		}
 	}
 }
