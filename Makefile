@@ -19,7 +19,7 @@ GOLANGCI_VERSION := v2.15.0
 # One set of flags for everything that compiles: another set would compile SQLite again (about 50 s).
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 export GOFLAGS ?= -trimpath -buildvcs=false
-LDFLAGS := -s -w -X nereid/app.version=$(VERSION)
+LDFLAGS := -s -w -X nereid/app.Version=$(VERSION)
 DESKTOP_TAGS := desktop,production,webkit2_41
 
 RUNTESTS := go run ./build/tools/runtests

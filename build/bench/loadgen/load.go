@@ -184,11 +184,12 @@ const (
 	stopping
 )
 
-// run loads the server once and returns what it saw.
+// run loads the server once and returns what it saw. When ctx ends early, so does the window; requests in flight are
+// still answered and the figures are those of the time that passed.
 func run(ctx context.Context, o options) (point, error) {
-	ctx, cancel := context.WithTimeout(ctx, o.warm+o.window+time.Minute)
+	calls, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.warm+o.window+time.Minute)
 	defer cancel()
-	workers, closeAll, err := newWorkers(ctx, o)
+	workers, closeAll, err := newWorkers(calls, o)
 	if err != nil {
 		return point{}, err
 	}
@@ -202,11 +203,11 @@ func run(ctx context.Context, o options) (point, error) {
 		wg.Go(func() {
 			for {
 				before := phase.Load()
-				if before == stopping || ctx.Err() != nil {
+				if before == stopping {
 					return
 				}
 				start := time.Now()
-				err := w.once(ctx)
+				err := w.once(calls)
 				took := time.Since(start)
 				if err != nil {
 					w.errs++
