@@ -252,6 +252,9 @@ var extensions = []string{
 	"parameters", "statistics", "nereid",
 }
 
+// Extensions returns the names of the protocol extensions that are served.
+func Extensions() []string { return slices.Clone(extensions) }
+
 // ServerMetadata answers the protocol's server metadata request.
 func (e *Engine) ServerMetadata() *inferencepb.ServerMetadataResponse {
 	return &inferencepb.ServerMetadataResponse{Name: e.o.ID, Version: ServerVersion, Extensions: slices.Clone(extensions)}

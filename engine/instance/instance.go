@@ -72,7 +72,7 @@ func (s *Set) make(ctx context.Context, p backend.Placement) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.o.Warmup != nil {
+	if s.o.Warmup != nil && warmFirst {
 		if err := s.o.Warmup(ctx, p.Name, inst); err != nil {
 			return nil, errors.Join(err, inst.Close())
 		}
@@ -194,6 +194,10 @@ func (s *Set) execute(ctx context.Context, inst backend.Instance, b *infer.Batch
 	b.Started = infer.Now()
 	for _, r := range b.Requests {
 		r.Batch = b
+		if !holdBatch {
+			r.Release()
+			defer r.Retain()
+		}
 	}
 	err := Execute(ctx, inst, b)
 	b.Ended = infer.Now()

@@ -185,7 +185,7 @@ func (m *Manager) commit(e *entry, src *repo.Model, over *override, p *plan, res
 		}
 	}
 	// Versions that are not wanted any more leave only if everything that is to come in their place has come.
-	if len(failed) == 0 {
+	if len(failed) == 0 || !keepOld {
 		for n := range inService {
 			if !slices.Contains(p.versions, n) {
 				delete(inService, n)

@@ -222,7 +222,11 @@ func (d *Dynamic) due(now infer.Stamp) (n int, wait time.Duration) {
 			full = true
 			break
 		}
-		rows += r.BatchSize
+		if countRows {
+			rows += r.BatchSize
+		} else {
+			rows++
+		}
 		n++
 		if slices.Contains(d.policy.Preferred, rows) {
 			best = n

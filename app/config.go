@@ -1,0 +1,223 @@
+package app
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"nereid/engine"
+)
+
+// Config is what the command line and the environment say.
+type Config struct {
+	Help bool
+	// AsTriton: started under the name tritonserver, with its defaults.
+	AsTriton bool
+
+	ID           string
+	Repositories []string
+	ControlMode  string
+	PollSecs     int
+	LoadModels   []string
+	ConfigName   string
+	LoadThreads  int
+	ExitTimeout  int // seconds
+	ExitOnError  bool
+
+	DisableAutoComplete bool
+	StrictReadiness     bool
+	BackendConfig       []string
+
+	LogVerbose                  int
+	LogInfo, LogWarn, LogError  bool
+	LogFormat, LogFile          string
+	AllowHTTP, AllowGRPC        bool
+	AllowMetrics, AllowUI       bool
+	AllowCPUMetrics             bool
+	HTTPAddress, GRPCAddress    string
+	MetricsAddress, UIAddress   string
+	HTTPPort, GRPCPort          int
+	MetricsPort, UIPort         int
+	HTTPMaxInput                int
+	MetricsIntervalMs           int
+	HTTPBasePath                string
+	AllowedHosts                []string
+	Token                       string
+	AllowAnonymous              bool
+	KeepaliveTime               int // ms, as all below
+	KeepaliveTimeout            int
+	KeepaliveWithoutCalls       bool
+	MinPingInterval             int
+	MaxConnectionAge            int
+	MaxConnectionAgeGrace       int
+	DataDir, ONNXRuntimeLibrary string
+	OpenBrowser                 bool
+
+	// WithoutEffect lists the options that were given and do nothing here.
+	WithoutEffect []string
+
+	given map[string]string
+}
+
+// defaults returns tritonserver's defaults, with ours where the design differs: loopback addresses, and a model that
+// fails does not stop the server.
+func defaults(asTriton bool) *Config {
+	c := &Config{
+		AsTriton: asTriton, ID: "triton", PollSecs: 15, LoadThreads: 4, ExitTimeout: 30, ExitOnError: asTriton,
+		StrictReadiness: true, LogInfo: true, LogWarn: true, LogError: true, LogFormat: "default",
+		AllowHTTP: true, AllowGRPC: true, AllowMetrics: true, AllowUI: true, AllowCPUMetrics: true,
+		HTTPAddress: "127.0.0.1", GRPCAddress: "127.0.0.1", UIAddress: "127.0.0.1",
+		HTTPPort: 8000, GRPCPort: 8001, MetricsPort: 8002, UIPort: 8003, HTTPMaxInput: 64 << 20, MetricsIntervalMs: 2000,
+		KeepaliveTime: 7200000, KeepaliveTimeout: 20000, MinPingInterval: 300000,
+		AllowAnonymous: asTriton, OpenBrowser: false, given: map[string]string{},
+	}
+	if asTriton {
+		c.HTTPAddress, c.GRPCAddress = "0.0.0.0", "0.0.0.0"
+	}
+	return c
+}
+
+// Load reads a command line over the defaults and the environment (see os.LookupEnv), completes and checks it. It
+// returns every fault at once.
+func Load(asTriton bool, args []string, lookup func(string) (string, bool)) (*Config, error) {
+	c := defaults(asTriton)
+	if v, ok := lookup("NEREID_TOKEN"); ok {
+		c.Token = v
+	}
+	if v, ok := lookup("NEREID_ONNXRUNTIME_LIBRARY"); ok {
+		c.ONNXRuntimeLibrary = v
+	}
+	if v, ok := lookup("NEREID_DATA_DIR"); ok {
+		c.DataDir = v
+	}
+	err := parse(c, args)
+	if c.Help {
+		return c, nil
+	}
+	return c, errors.Join(err, c.complete(lookup))
+}
+
+func (c *Config) complete(lookup func(string) (string, bool)) error {
+	var errs []error
+	c.MetricsAddress = cmp.Or(c.MetricsAddress, c.HTTPAddress)
+	if c.DataDir == "" {
+		dir, err := defaultDataDir(lookup)
+		errs = append(errs, err)
+		c.DataDir = dir
+	}
+	if !slices.Contains([]string{"", "none", "poll", "explicit"}, c.ControlMode) {
+		errs = append(errs, fmt.Errorf("--model-control-mode: %q is none of none, poll, explicit", c.ControlMode))
+	}
+	if len(c.LoadModels) > 0 && c.ControlMode != "explicit" {
+		errs = append(errs, errors.New("--load-model: works only with --model-control-mode=explicit"))
+	}
+	if slices.Contains(c.LoadModels, "*") && len(c.LoadModels) > 1 {
+		errs = append(errs, errors.New("--load-model: * loads all models and cannot be given together with names"))
+	}
+	if c.PollSecs == 0 && c.given["repository-poll-secs"] != "" && c.ControlMode == "poll" {
+		errs = append(errs, errors.New("--repository-poll-secs: must be over 0 in poll mode"))
+	}
+	if c.LogFormat != "default" && c.LogFormat != "ISO8601" {
+		errs = append(errs, fmt.Errorf("--log-format: %q is neither default nor ISO8601", c.LogFormat))
+	}
+	if !c.AllowHTTP && !c.AllowGRPC && !c.AllowUI {
+		errs = append(errs, errors.New("HTTP, gRPC and the GUI are all turned off: nothing could be asked of the server"))
+	}
+	errs = append(errs, c.checkPorts(), c.checkAccess())
+	return errors.Join(errs...)
+}
+
+// endpoint is one of the listeners.
+type endpoint struct {
+	what, option string
+	on           bool
+	address      string
+	port         int
+}
+
+func (c *Config) endpoints() []endpoint {
+	return []endpoint{ // in the order in which Triton binds them, then ours
+		{"GRPC service", "grpc", c.AllowGRPC, c.GRPCAddress, c.GRPCPort},
+		{"HTTP service", "http", c.AllowHTTP, c.HTTPAddress, c.HTTPPort},
+		{"Metrics service", "metrics", c.AllowMetrics, c.MetricsAddress, c.MetricsPort},
+		{"GUI", "ui", c.AllowUI, c.UIAddress, c.UIPort},
+	}
+}
+
+func (c *Config) checkPorts() error {
+	var errs []error
+	used := map[int]string{}
+	for _, e := range c.endpoints() {
+		if !e.on || e.port == 0 {
+			continue
+		}
+		if other := used[e.port]; other != "" {
+			errs = append(errs, fmt.Errorf("--%s-port: %d is the port of the %s too; every service needs its own", e.option, e.port, other))
+		}
+		used[e.port] = e.what
+	}
+	return errors.Join(errs...)
+}
+
+// checkAccess refuses an address that others can reach when nothing guards it.
+func (c *Config) checkAccess() error {
+	var errs []error
+	for _, e := range c.endpoints() {
+		if !e.on || loopback(e.address) {
+			continue
+		}
+		switch {
+		case e.option == "ui":
+			errs = append(errs, fmt.Errorf("--ui-address: %s can be reached from other machines, and the GUI answers on this machine only; "+
+				"use 127.0.0.1 and a tunnel such as ssh -L %d:127.0.0.1:%d", e.address, c.UIPort, c.UIPort))
+		case c.Token == "" && !c.AllowAnonymous:
+			errs = append(errs, fmt.Errorf("--%s-address: %s can be reached from other machines and nothing guards it; set a token in the environment "+
+				"variable NEREID_TOKEN, or say --allow-anonymous to serve everybody", e.option, e.address))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func loopback(address string) bool {
+	if address == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(strings.Trim(address, "[]"))
+	return ip != nil && ip.IsLoopback()
+}
+
+func defaultDataDir(lookup func(string) (string, bool)) (string, error) {
+	if dir, ok := lookup("XDG_DATA_HOME"); ok && dir != "" {
+		return filepath.Join(dir, "nereid"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("cannot tell where to keep data: %w; say --data-dir=<folder>", err)
+	}
+	return filepath.Join(home, ".local", "share", "nereid"), nil
+}
+
+func (c *Config) mode() engine.ControlMode {
+	return engine.ControlMode(cmp.Or(c.ControlMode, "none"))
+}
+
+func (c *Config) pollInterval() time.Duration { return time.Duration(c.PollSecs) * time.Second }
+
+// defaultMaxBatchSize is the backend option of that name, nil if it is not given.
+func (c *Config) defaultMaxBatchSize() *int {
+	for _, v := range slices.Backward(c.BackendConfig) {
+		if text, ok := strings.CutPrefix(v, "default-max-batch-size="); ok {
+			if n, err := strconv.Atoi(text); err == nil {
+				return &n
+			}
+		}
+	}
+	return nil
+}

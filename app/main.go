@@ -1,0 +1,68 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"nereid/engine"
+)
+
+// Version is the program's own version; the build sets it.
+var Version = "0.1.0-dev"
+
+const mainUsage = `Nereid serves model repositories with Triton's protocols on one machine.
+
+Usage:
+  nereid serve [options]   serve; see nereid serve --help
+  nereid                   serve and open the GUI
+  nereid version           print the version
+
+Under the name tritonserver the program takes its options at once and has its defaults.
+`
+
+// Main runs the program and returns its exit status: 0, or 1 after an error that it has printed.
+func Main(args []string, stdout, stderr io.Writer) int {
+	name := filepath.Base(args[0])
+	args = args[1:]
+	if name == "tritonserver" {
+		return serveCommand(true, name, args, stdout, stderr)
+	}
+	command := ""
+	if len(args) > 0 {
+		command = args[0]
+	}
+	switch command {
+	case "serve":
+		return serveCommand(false, name+" serve", args[1:], stdout, stderr)
+	case "version", "--version":
+		fmt.Fprintf(stdout, "nereid %s (Triton protocol %s)\n", Version, engine.ServerVersion)
+		return 0
+	case "help", "--help", "-h":
+		fmt.Fprint(stdout, mainUsage)
+		return 0
+	case "":
+		return startPlain(name, stdout, stderr)
+	}
+	fmt.Fprintf(stderr, "error: unknown command %q\n\n%s", command, mainUsage)
+	return 1
+}
+
+func serveCommand(asTriton bool, program string, args []string, stdout, stderr io.Writer) int {
+	c, err := Load(asTriton, args, os.LookupEnv)
+	if err != nil {
+		fmt.Fprintf(stderr, "%s\nerror: %v\n", usage(program), err)
+		return 1
+	}
+	if c.Help {
+		fmt.Fprint(stdout, usage(program))
+		return 0
+	}
+	if err := Serve(context.Background(), c, stderr); err != nil {
+		fmt.Fprintf(stderr, "error: %v\n", err)
+		return 1
+	}
+	return 0
+}

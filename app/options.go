@@ -1,0 +1,311 @@
+package app
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const maxInt = 1<<31 - 1
+
+// options lists every option: tritonserver's by its own names, then ours.
+func options() []option {
+	var all []option
+	for _, part := range [][]option{serverOptions(), modelOptions(), logOptions(), httpOptions(), grpcOptions(), cloudOptions(),
+		metricsOptions(), backendOptions(), memoryOptions(), deprecatedOptions(), ourOptions()} {
+		all = append(all, part...)
+	}
+	return all
+}
+
+func serverOptions() []option {
+	const g = "Server"
+	return []option{
+		{names: []string{"help"}, group: g, flag: true, row: "H006", help: "Prints this text.",
+			set: func(c *Config, _ string) error { c.Help = true; return nil }},
+		{names: []string{"id"}, group: g, arg: "string", row: "H007", help: "The server's name in its metadata. Default: triton.",
+			set: text(func(c *Config) *string { return &c.ID })},
+		{names: []string{"exit-timeout-secs"}, group: g, arg: "integer", row: "H008",
+			help: "How many seconds requests may take to finish when the server stops. Default: 30.",
+			set:  integer(0, maxInt, func(c *Config) *int { return &c.ExitTimeout })},
+		{names: []string{"exit-on-error"}, group: g, arg: "boolean", row: "H010",
+			help: "Stops the server when a model fails to load at start. Default: false; true under the name tritonserver.",
+			set:  boolean(func(c *Config) *bool { return &c.ExitOnError })},
+		{names: []string{"strict-readiness"}, group: g, arg: "boolean", row: "H012",
+			help: "Ready only if every model is. Default: true.", set: boolean(func(c *Config) *bool { return &c.StrictReadiness })},
+	}
+}
+
+func modelOptions() []option {
+	const g = "Models"
+	return []option{
+		{names: []string{"model-repository", "model-store"}, group: g, arg: "path", row: "H009",
+			help: "A model repository: a folder of model folders. May be given several times; relative paths are fine.",
+			set:  list(func(c *Config) *[]string { return &c.Repositories })},
+		{names: []string{"model-control-mode"}, group: g, arg: "none|poll|explicit", row: "H013",
+			help: "none: all models at start. poll: follow the repositories. explicit: what load requests say. Default: none.",
+			set:  text(func(c *Config) *string { return &c.ControlMode })},
+		{names: []string{"repository-poll-secs"}, group: g, arg: "integer", row: "H014",
+			help: "Seconds between looks at the repositories in poll mode; changes that the file system tells of are found at once. Default: 15.",
+			set:  integer(0, 1<<20, func(c *Config) *int { return &c.PollSecs })},
+		{names: []string{"load-model"}, group: g, arg: "name", row: "H015",
+			help: "A model to load at start in explicit mode; * loads all. May be given several times.",
+			set:  list(func(c *Config) *[]string { return &c.LoadModels })},
+		{names: []string{"model-config-name"}, group: g, arg: "name", row: "H016",
+			help: "Uses configs/<name>.pbtxt of a model in place of config.pbtxt where it is there.",
+			set:  text(func(c *Config) *string { return &c.ConfigName })},
+		{names: []string{"disable-auto-complete-config"}, group: g, flag: true, row: "H011",
+			help: "Refuses models whose configuration is not complete.",
+			set:  func(c *Config, _ string) error { c.DisableAutoComplete = true; return nil }},
+		{names: []string{"model-load-thread-count"}, group: g, arg: "integer", row: "H017",
+			help: "How many models load at once. Default: 4.", set: integer(1, 1024, func(c *Config) *int { return &c.LoadThreads })},
+		{names: []string{"model-load-retry-count"}, group: g, arg: "integer", class: refusable, row: "H018",
+			help: "Retries of a load that failed. A failed model is retried when its files change.",
+			set:  onlyIf([]string{"0"}, "retries are")},
+		{names: []string{"model-namespacing"}, group: g, arg: "boolean", class: refusable, row: "H019",
+			help: "Lets repositories have models of the same name.", set: onlyIf(falsy, "namespaces are")},
+		{names: []string{"enable-peer-access"}, group: g, arg: "boolean", class: noEffect, row: "H020",
+			help: "GPU peer access.", set: ignored(anyBool)},
+	}
+}
+
+func logOptions() []option {
+	const g = "Logging"
+	return []option{
+		{names: []string{"log-verbose"}, group: g, arg: "integer", row: "H021", help: "Verbose messages: 0 or false for none. Default: 0.",
+			set: func(c *Config, v string) error {
+				if b, err := parseBool(v); err == nil {
+					c.LogVerbose = 0
+					if b {
+						c.LogVerbose = 1
+					}
+					return nil
+				}
+				return integer(0, maxInt, func(c *Config) *int { return &c.LogVerbose })(c, v)
+			}},
+		{names: []string{"log-info"}, group: g, arg: "boolean", row: "H022", help: "Information messages. Default: true.",
+			set: boolean(func(c *Config) *bool { return &c.LogInfo })},
+		{names: []string{"log-warning"}, group: g, arg: "boolean", row: "H023", help: "Warnings. Default: true.",
+			set: boolean(func(c *Config) *bool { return &c.LogWarn })},
+		{names: []string{"log-error"}, group: g, arg: "boolean", row: "H024", help: "Errors. Default: true.",
+			set: boolean(func(c *Config) *bool { return &c.LogError })},
+		{names: []string{"log-format"}, group: g, arg: "default|ISO8601", row: "H025", help: "The form of the time. Default: default.",
+			set: text(func(c *Config) *string { return &c.LogFormat })},
+		{names: []string{"log-file"}, group: g, arg: "path", row: "H026", help: "Appends the log to a file. Default: standard error.",
+			set: text(func(c *Config) *string { return &c.LogFile })},
+	}
+}
+
+func port(field func(*Config) *int) func(*Config, string) error { return integer(0, 65535, field) }
+
+func httpOptions() []option {
+	const g = "HTTP"
+	return []option{
+		{names: []string{"allow-http"}, group: g, arg: "boolean", row: "H027", help: "Serves HTTP. Default: true.",
+			set: boolean(func(c *Config) *bool { return &c.AllowHTTP })},
+		{names: []string{"http-address"}, group: g, arg: "address", row: "H028",
+			help: "Default: 127.0.0.1; 0.0.0.0 under the name tritonserver. An address that others can reach needs NEREID_TOKEN or --allow-anonymous.",
+			set:  text(func(c *Config) *string { return &c.HTTPAddress })},
+		{names: []string{"http-port"}, group: g, arg: "port", row: "H029", help: "Default: 8000. 0 takes a free one.",
+			set: port(func(c *Config) *int { return &c.HTTPPort })},
+		{names: []string{"reuse-http-port"}, group: g, arg: "boolean", class: refusable, row: "H030",
+			help: "Shares the port between servers.", set: onlyIf(falsy, "sharing a port between servers is")},
+		{names: []string{"http-header-forward-pattern"}, group: g, arg: "regex", class: refusable, row: "H031",
+			help: "Forwards request headers to models.", set: onlyIf([]string{""}, "forwarding headers is")},
+		{names: []string{"http-thread-count"}, group: g, arg: "integer", class: noEffect, row: "H032",
+			help: "Every connection has its own goroutine.", set: ignored(anyInt)},
+		{names: []string{"http-max-input-size"}, group: g, arg: "bytes", row: "H033",
+			help: "The largest request body, as sent and decompressed. Default: 67108864.",
+			set:  integer(1, 1<<46, func(c *Config) *int { return &c.HTTPMaxInput })},
+		{names: []string{"http-restricted-api"}, group: g, arg: "string", class: refusable, row: "H034",
+			help: "Restricts groups of endpoints to a header.", set: onlyIf(nil, "restricting groups of endpoints is")},
+	}
+}
+
+func grpcOptions() []option {
+	const g = "gRPC"
+	return []option{
+		{names: []string{"allow-grpc"}, group: g, arg: "boolean", row: "H035", help: "Serves gRPC. Default: true.",
+			set: boolean(func(c *Config) *bool { return &c.AllowGRPC })},
+		{names: []string{"grpc-address"}, group: g, arg: "address", row: "H036", help: "As --http-address.",
+			set: text(func(c *Config) *string { return &c.GRPCAddress })},
+		{names: []string{"grpc-port"}, group: g, arg: "port", row: "H037", help: "Default: 8001. 0 takes a free one.",
+			set: port(func(c *Config) *int { return &c.GRPCPort })},
+		{names: []string{"reuse-grpc-port"}, group: g, arg: "boolean", class: refusable, row: "H038",
+			help: "Shares the port between servers.", set: onlyIf(falsy, "sharing a port between servers is")},
+		{names: []string{"grpc-header-forward-pattern"}, group: g, arg: "regex", class: refusable, row: "H039",
+			help: "Forwards request metadata to models.", set: onlyIf([]string{""}, "forwarding metadata is")},
+		{names: []string{"grpc-infer-thread-count"}, group: g, arg: "integer", class: noEffect, row: "H040", help: "Threads.", set: ignored(anyInt)},
+		{names: []string{"grpc-infer-allocation-pool-size"}, group: g, arg: "integer", class: noEffect, row: "H041", help: "A pool size.", set: ignored(anyInt)},
+		{names: []string{"grpc-max-response-pool-size"}, group: g, arg: "integer", class: noEffect, row: "H042", help: "A pool size.", set: ignored(anyInt)},
+		{names: []string{"grpc-use-ssl"}, group: g, arg: "boolean", class: refusable, row: "H043", help: "TLS.", set: onlyIf(falsy, "TLS is")},
+		{names: []string{"grpc-use-ssl-mutual"}, group: g, arg: "boolean", class: refusable, row: "H044", help: "Mutual TLS.", set: onlyIf(falsy, "TLS is")},
+		{names: []string{"grpc-server-cert", "grpc-server-key", "grpc-root-cert"}, group: g, arg: "path", class: refusable, row: "H045",
+			help: "TLS files.", set: onlyIf([]string{""}, "TLS is")},
+		{names: []string{"grpc-infer-response-compression-level"}, group: g, arg: "none|low|medium|high", class: refusable, row: "H046",
+			help: "Compresses responses.", set: onlyIf([]string{"none"}, "compressing gRPC responses is")},
+		{names: []string{"grpc-keepalive-time"}, group: g, arg: "ms", row: "H047", help: "Default: 7200000.",
+			set: integer(1, maxInt, func(c *Config) *int { return &c.KeepaliveTime })},
+		{names: []string{"grpc-keepalive-timeout"}, group: g, arg: "ms", row: "H048", help: "Default: 20000.",
+			set: integer(1, maxInt, func(c *Config) *int { return &c.KeepaliveTimeout })},
+		{names: []string{"grpc-keepalive-permit-without-calls"}, group: g, arg: "boolean", row: "H049", help: "Default: false.",
+			set: boolean(func(c *Config) *bool { return &c.KeepaliveWithoutCalls })},
+		{names: []string{"grpc-http2-max-pings-without-data"}, group: g, arg: "integer", class: noEffect, row: "H050", help: "A limit on the server's own pings.", set: ignored(anyInt)},
+		{names: []string{"grpc-http2-min-recv-ping-interval-without-data"}, group: g, arg: "ms", row: "H051", help: "Default: 300000.",
+			set: integer(0, maxInt, func(c *Config) *int { return &c.MinPingInterval })},
+		{names: []string{"grpc-http2-max-ping-strikes"}, group: g, arg: "integer", class: noEffect, row: "H052", help: "It is 2.", set: ignored(anyInt)},
+		{names: []string{"grpc-max-connection-age"}, group: g, arg: "ms", row: "H053", help: "Default: no limit.",
+			set: integer(0, maxInt, func(c *Config) *int { return &c.MaxConnectionAge })},
+		{names: []string{"grpc-max-connection-age-grace"}, group: g, arg: "ms", row: "H054", help: "Default: no limit.",
+			set: integer(0, maxInt, func(c *Config) *int { return &c.MaxConnectionAgeGrace })},
+		{names: []string{"grpc-restricted-protocol"}, group: g, arg: "string", class: refusable, row: "H055",
+			help: "Restricts groups of calls to a header.", set: onlyIf(nil, "restricting groups of calls is")},
+	}
+}
+
+func cloudOptions() []option {
+	const g = "SageMaker and Vertex AI"
+	return []option{
+		{names: []string{"allow-sagemaker"}, group: g, arg: "boolean", class: refusable, row: "H056", help: "The SageMaker endpoint.", set: onlyIf(falsy, "the SageMaker endpoint is")},
+		{names: []string{"sagemaker-port"}, group: g, arg: "port", class: noEffect, row: "H057", help: "Its port.", set: ignored(anyInt)},
+		{names: []string{"sagemaker-safe-port-range"}, group: g, arg: "range", class: noEffect, row: "H058", help: "Its ports.", set: ignored(anyText)},
+		{names: []string{"sagemaker-thread-count"}, group: g, arg: "integer", class: noEffect, row: "H059", help: "Its threads.", set: ignored(anyInt)},
+		{names: []string{"allow-vertex-ai"}, group: g, arg: "boolean", class: refusable, row: "H060", help: "The Vertex AI endpoint.", set: onlyIf(falsy, "the Vertex AI endpoint is")},
+		{names: []string{"vertex-ai-port"}, group: g, arg: "port", class: noEffect, row: "H061", help: "Its port.", set: ignored(anyInt)},
+		{names: []string{"vertex-ai-thread-count"}, group: g, arg: "integer", class: noEffect, row: "H062", help: "Its threads.", set: ignored(anyInt)},
+		{names: []string{"vertex-ai-default-model"}, group: g, arg: "name", class: noEffect, row: "H063", help: "Its model.", set: ignored(anyText)},
+	}
+}
+
+func metricsOptions() []option {
+	const g = "Metrics and tracing"
+	return []option{
+		{names: []string{"allow-metrics"}, group: g, arg: "boolean", row: "H064", help: "Serves Prometheus metrics. Default: true.",
+			set: boolean(func(c *Config) *bool { return &c.AllowMetrics })},
+		{names: []string{"allow-gpu-metrics"}, group: g, arg: "boolean", class: noEffect, row: "H065", help: "GPU metrics; there are none yet.", set: ignored(anyBool)},
+		{names: []string{"allow-cpu-metrics"}, group: g, arg: "boolean", row: "H066", help: "CPU and memory metrics. Default: true.",
+			set: boolean(func(c *Config) *bool { return &c.AllowCPUMetrics })},
+		{names: []string{"metrics-address"}, group: g, arg: "address", row: "H067", help: "Default: that of HTTP.",
+			set: text(func(c *Config) *string { return &c.MetricsAddress })},
+		{names: []string{"metrics-port"}, group: g, arg: "port", row: "H068", help: "Default: 8002. 0 takes a free one.",
+			set: port(func(c *Config) *int { return &c.MetricsPort })},
+		{names: []string{"metrics-interval-ms"}, group: g, arg: "ms", row: "H069", help: "How old CPU figures may be. Default: 2000.",
+			set: integer(1, maxInt, func(c *Config) *int { return &c.MetricsIntervalMs })},
+		{names: []string{"metrics-config"}, group: g, arg: "key=value", class: refusable, row: "H070", help: "Which latency metrics there are.",
+			set: onlyIf([]string{"counter_latencies=true", "histogram_latencies=false", "summary_latencies=false"}, "choosing latency metrics is")},
+		{names: []string{"trace-config"}, group: g, arg: "key=value", class: refusable, row: "H071", help: "Request tracing.",
+			set: func(_ *Config, v string) error {
+				if k, val, ok := strings.Cut(v, "="); ok && (k != "level" || strings.EqualFold(val, "OFF")) {
+					return nil
+				}
+				return fmt.Errorf("tracing is not supported yet; leave the option out or say level=OFF")
+			}},
+	}
+}
+
+func backendOptions() []option {
+	const g = "Backends"
+	return []option{
+		{names: []string{"backend-directory"}, group: g, arg: "path", class: noEffect, row: "H072", help: "The backends are built in.", set: ignored(anyText)},
+		{names: []string{"backend-config"}, group: g, arg: "[backend,]key=value", row: "H073",
+			help: "A setting for a backend, or for all. default-max-batch-size works.", set: backendConfig},
+		{names: []string{"repoagent-directory"}, group: g, arg: "path", class: noEffect, row: "H074", help: "There are no repository agents yet.", set: ignored(anyText)},
+		{names: []string{"cache-config"}, group: g, arg: "cache,key=value", class: refusable, row: "H075", help: "The response cache.",
+			set: onlyIf([]string{""}, "the response cache is")},
+		{names: []string{"cache-directory"}, group: g, arg: "path", class: noEffect, row: "H076", help: "Caches are built in.", set: ignored(anyText)},
+		{names: []string{"rate-limit"}, group: g, arg: "off|execution_count", class: refusable, row: "H077", help: "Rate limiting.",
+			set: onlyIf([]string{"off"}, "rate limiting is")},
+		{names: []string{"rate-limit-resource"}, group: g, arg: "name:count[:device]", class: refusable, row: "H078", help: "Rate limiting.",
+			set: onlyIf(nil, "rate limiting is")},
+	}
+}
+
+func backendConfig(c *Config, v string) error {
+	name, setting, ok := strings.Cut(v, ",")
+	if !ok {
+		name, setting = "", v
+	}
+	key, value, ok := strings.Cut(setting, "=")
+	if !ok || key == "" {
+		return fmt.Errorf("%q is not of the form [backend,]key=value", v)
+	}
+	if key == "default-max-batch-size" {
+		if n, err := strconv.Atoi(value); err != nil || n < 0 {
+			return fmt.Errorf("%q is not a batch size", value)
+		}
+		c.BackendConfig = append(c.BackendConfig, setting)
+		return nil
+	}
+	c.WithoutEffect = append(c.WithoutEffect, strings.TrimPrefix("backend-config "+name+","+key, ","))
+	return nil
+}
+
+func memoryOptions() []option {
+	const g = "Memory and placement"
+	return []option{
+		{names: []string{"pinned-memory-pool-byte-size"}, group: g, arg: "bytes", class: noEffect, row: "H079", help: "A pool size.", set: ignored(anyInt)},
+		{names: []string{"cuda-memory-pool-byte-size"}, group: g, arg: "gpu:bytes", class: noEffect, row: "H080", help: "A pool size.", set: ignored(anyText)},
+		{names: []string{"cuda-virtual-address-size"}, group: g, arg: "gpu:bytes", class: noEffect, row: "H081", help: "An address range.", set: ignored(anyText)},
+		{names: []string{"min-supported-compute-capability"}, group: g, arg: "number", class: noEffect, row: "H082", help: "Which GPUs are used.", set: ignored(anyText)},
+		{names: []string{"buffer-manager-thread-count"}, group: g, arg: "integer", class: noEffect, row: "H083", help: "Threads.", set: ignored(anyInt)},
+		{names: []string{"host-policy"}, group: g, arg: "policy,key=value", class: noEffect, row: "H084", help: "CPU affinity of instances.", set: ignored(anyText)},
+		{names: []string{"model-load-gpu-limit"}, group: g, arg: "gpu:fraction", class: noEffect, row: "H085", help: "GPU memory for models.", set: ignored(anyText)},
+		{names: []string{"allow-client-shm"}, group: g, arg: "boolean", class: refusable, row: "H086", help: "Shared memory with clients.",
+			set: onlyIf(falsy, "shared memory with clients is")},
+	}
+}
+
+func deprecatedOptions() []option {
+	const g = "Deprecated"
+	return []option{
+		{names: []string{"strict-model-config"}, group: g, arg: "boolean", row: "H087", help: "true is --disable-auto-complete-config.",
+			set: boolean(func(c *Config) *bool { return &c.DisableAutoComplete })},
+		{names: []string{"response-cache-byte-size"}, group: g, arg: "bytes", class: refusable, row: "H088", help: "The response cache.",
+			set: onlyIf([]string{"0"}, "the response cache is")},
+		{names: []string{"trace-level"}, group: g, arg: "OFF", class: refusable, row: "H089", help: "Request tracing.", set: onlyIf([]string{"off"}, "tracing is")},
+		{names: []string{"trace-file"}, group: g, arg: "path", class: noEffect, row: "H089", help: "Tracing is off.", set: ignored(anyText)},
+		{names: []string{"trace-rate", "trace-count", "trace-log-frequency"}, group: g, arg: "integer", class: noEffect, row: "H089",
+			help: "Tracing is off.", set: ignored(anyInt)},
+	}
+}
+
+func ourOptions() []option {
+	const g = "Nereid"
+	return []option{
+		{names: []string{"allow-ui"}, group: g, class: ours, arg: "boolean", help: "Serves the GUI. Default: true.",
+			set: boolean(func(c *Config) *bool { return &c.AllowUI })},
+		{names: []string{"ui-address"}, group: g, class: ours, arg: "address", help: "A loopback address. Default: 127.0.0.1.",
+			set: text(func(c *Config) *string { return &c.UIAddress })},
+		{names: []string{"ui-port"}, group: g, class: ours, arg: "port", help: "Default: 8003. 0 takes a free one.",
+			set: port(func(c *Config) *int { return &c.UIPort })},
+		{names: []string{"open"}, group: g, class: ours, flag: true, help: "Opens the GUI in the browser.",
+			set: func(c *Config, _ string) error { c.OpenBrowser = true; return nil }},
+		{names: []string{"data-dir"}, group: g, class: ours, arg: "path",
+			help: "Where everything is kept: history, revisions, trash, the first repository. Default: NEREID_DATA_DIR, else ~/.local/share/nereid.",
+			set:  text(func(c *Config) *string { return &c.DataDir })},
+		{names: []string{"allow-anonymous"}, group: g, class: ours, flag: true,
+			help: "Serves everybody who can reach the address, without a token.",
+			set:  func(c *Config, _ string) error { c.AllowAnonymous = true; return nil }},
+		{names: []string{"allowed-hosts"}, group: g, class: ours, arg: "name[,name...]",
+			help: "Host names that requests may be addressed to besides addresses and localhost, as behind a gateway; * for any.",
+			set: func(c *Config, v string) error {
+				for h := range strings.SplitSeq(v, ",") {
+					if h = strings.TrimSpace(h); h != "" {
+						c.AllowedHosts = append(c.AllowedHosts, h)
+					}
+				}
+				return nil
+			}},
+		{names: []string{"http-base-path"}, group: g, class: ours, arg: "/path", help: "What a gateway puts before /v2; requests without it are served too.",
+			set: func(c *Config, v string) error {
+				if v != "" && !strings.HasPrefix(v, "/") {
+					return fmt.Errorf("%q does not begin with a slash", v)
+				}
+				c.HTTPBasePath = v
+				return nil
+			}},
+		{names: []string{"onnxruntime-library"}, group: g, class: ours, arg: "path",
+			help: "libonnxruntime to use in place of the built-in one. Default: NEREID_ONNXRUNTIME_LIBRARY.",
+			set:  text(func(c *Config) *string { return &c.ONNXRuntimeLibrary })},
+	}
+}

@@ -1,0 +1,216 @@
+package app
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func none(string) (string, bool) { return "", false }
+
+func load(t *testing.T, args ...string) *Config {
+	t.Helper()
+	c, err := Load(false, append(args, "--data-dir="+t.TempDir()), none)
+	if err != nil {
+		t.Fatalf("%q: %v", args, err)
+	}
+	return c
+}
+
+// Every option of tritonserver is known by its own name and does what its class says. A row's id is in the name where the
+// feature is there; options that are refused, or whose feature is missing, are on the list of what is not supported.
+func TestTritonserverOptions(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		args    []string
+		check   func(c *Config) bool
+		refused []string // a value that must be refused by name, for options that want what is not there
+	}{
+		{name: "H001 both forms", args: []string{"--id=a", "--http-port", "9"}, check: func(c *Config) bool { return c.ID == "a" && c.HTTPPort == 9 }},
+		{name: "H002 booleans", args: []string{"--allow-http=OFF", "--allow-metrics=0", "--log-info=False", "--log-warning=On"},
+			check:   func(c *Config) bool { return !c.AllowHTTP && !c.AllowMetrics && !c.LogInfo && c.LogWarn },
+			refused: []string{"--allow-http=yes"}},
+		{name: "H003 unknown option", refused: []string{"--no-such-option=1"}},
+		{name: "H004 repeated options", args: []string{"--model-repository=a", "--model-store=b", "--model-control-mode=explicit", "--load-model=x", "--load-model=y"},
+			check: func(c *Config) bool {
+				return slices.Equal(c.Repositories, []string{"a", "b"}) && slices.Equal(c.LoadModels, []string{"x", "y"})
+			}},
+		{name: "H005 port collision", refused: []string{"--http-port=8001"}},
+		{name: "H006 --help", args: []string{"--help"}, check: func(c *Config) bool { return c.Help }},
+		{name: "H007 --id", args: []string{"--id=x"}, check: func(c *Config) bool { return c.ID == "x" }},
+		{name: "H008 --exit-timeout-secs", args: []string{"--exit-timeout-secs=5"}, check: func(c *Config) bool { return c.ExitTimeout == 5 }, refused: []string{"--exit-timeout-secs=-1"}},
+		{name: "H009 --model-repository", args: []string{"--model-repository=rel/path"}, check: func(c *Config) bool { return c.Repositories[0] == "rel/path" }, refused: []string{"--model-repository="}},
+		{name: "H010 --exit-on-error", args: []string{"--exit-on-error=true"}, check: func(c *Config) bool { return c.ExitOnError }},
+		{name: "H011 --disable-auto-complete-config", args: []string{"--disable-auto-complete-config"}, check: func(c *Config) bool { return c.DisableAutoComplete }, refused: []string{"--disable-auto-complete-config=true"}},
+		{name: "H012 --strict-readiness", args: []string{"--strict-readiness=false"}, check: func(c *Config) bool { return !c.StrictReadiness }},
+		{name: "H013 --model-control-mode", args: []string{"--model-control-mode=poll"}, check: func(c *Config) bool { return c.mode() == "poll" }, refused: []string{"--model-control-mode=sometimes"}},
+		{name: "H014 --repository-poll-secs", args: []string{"--repository-poll-secs=3"}, check: func(c *Config) bool { return c.pollInterval().Seconds() == 3 }},
+		{name: "H015 --load-model", args: []string{"--model-control-mode=explicit", "--load-model=*"}, check: func(c *Config) bool { return c.LoadModels[0] == "*" }, refused: []string{"--load-model=x"}},
+		{name: "H016 --model-config-name", args: []string{"--model-config-name=a"}, check: func(c *Config) bool { return c.ConfigName == "a" }},
+		{name: "H017 --model-load-thread-count", args: []string{"--model-load-thread-count=2"}, check: func(c *Config) bool { return c.LoadThreads == 2 }},
+		{name: "--model-load-retry-count", args: []string{"--model-load-retry-count=0"}, check: nil, refused: []string{"--model-load-retry-count=3"}},
+		{name: "--model-namespacing", args: []string{"--model-namespacing=false"}, refused: []string{"--model-namespacing=true"}},
+		{name: "--enable-peer-access", args: []string{"--enable-peer-access=true"}, check: withoutEffect("enable-peer-access")},
+		{name: "H021 --log-verbose", args: []string{"--log-verbose=2"}, check: func(c *Config) bool { return c.LogVerbose == 2 }, refused: []string{"--log-verbose=x"}},
+		{name: "H022 --log-info", args: []string{"--log-info=false"}, check: func(c *Config) bool { return !c.LogInfo }},
+		{name: "H023 --log-warning", args: []string{"--log-warning=false"}, check: func(c *Config) bool { return !c.LogWarn }},
+		{name: "H024 --log-error", args: []string{"--log-error=false"}, check: func(c *Config) bool { return !c.LogError }},
+		{name: "H025 --log-format", args: []string{"--log-format=ISO8601"}, check: func(c *Config) bool { return c.LogFormat == "ISO8601" }, refused: []string{"--log-format=xml"}},
+		{name: "H026 --log-file", args: []string{"--log-file=x.log"}, check: func(c *Config) bool { return c.LogFile == "x.log" }},
+		{name: "H027 --allow-http", args: []string{"--allow-http=false"}, check: func(c *Config) bool { return !c.AllowHTTP }},
+		{name: "H028 --http-address", args: []string{"--http-address=::1"}, check: func(c *Config) bool { return c.HTTPAddress == "::1" && c.MetricsAddress == "::1" }, refused: []string{"--http-address=0.0.0.0"}},
+		{name: "H029 --http-port", args: []string{"--http-port=0"}, check: func(c *Config) bool { return c.HTTPPort == 0 }, refused: []string{"--http-port=70000"}},
+		{name: "--reuse-http-port", args: []string{"--reuse-http-port=0"}, refused: []string{"--reuse-http-port=true"}},
+		{name: "--http-header-forward-pattern", refused: []string{"--http-header-forward-pattern=x.*"}},
+		{name: "H032 --http-thread-count", args: []string{"--http-thread-count=8"}, check: withoutEffect("http-thread-count")},
+		{name: "H033 --http-max-input-size", args: []string{"--http-max-input-size=100"}, check: func(c *Config) bool { return c.HTTPMaxInput == 100 }},
+		{name: "--http-restricted-api", refused: []string{"--http-restricted-api=model-repository:k=v"}},
+		{name: "H035 --allow-grpc", args: []string{"--allow-grpc=false"}, check: func(c *Config) bool { return !c.AllowGRPC }},
+		{name: "H036 --grpc-address", args: []string{"--grpc-address=localhost"}, check: func(c *Config) bool { return c.GRPCAddress == "localhost" }, refused: []string{"--grpc-address=0.0.0.0"}},
+		{name: "H037 --grpc-port", args: []string{"--grpc-port=7"}, check: func(c *Config) bool { return c.GRPCPort == 7 }},
+		{name: "--reuse-grpc-port", refused: []string{"--reuse-grpc-port=true"}},
+		{name: "--grpc-header-forward-pattern", refused: []string{"--grpc-header-forward-pattern=x.*"}},
+		{name: "H040 --grpc-infer-thread-count", args: []string{"--grpc-infer-thread-count=4"}, check: withoutEffect("grpc-infer-thread-count")},
+		{name: "H041 --grpc-infer-allocation-pool-size", args: []string{"--grpc-infer-allocation-pool-size=4"}, check: withoutEffect("grpc-infer-allocation-pool-size")},
+		{name: "H042 --grpc-max-response-pool-size", args: []string{"--grpc-max-response-pool-size=4"}, check: withoutEffect("grpc-max-response-pool-size")},
+		{name: "--grpc-use-ssl", args: []string{"--grpc-use-ssl=false"}, refused: []string{"--grpc-use-ssl=true"}},
+		{name: "--grpc-use-ssl-mutual", args: []string{"--grpc-use-ssl-mutual=false"}, refused: []string{"--grpc-use-ssl-mutual=true"}},
+		{name: "--grpc-server-cert", refused: []string{"--grpc-server-cert=a", "--grpc-server-key=b", "--grpc-root-cert=c"}},
+		{name: "--grpc-infer-response-compression-level", args: []string{"--grpc-infer-response-compression-level=none"}, refused: []string{"--grpc-infer-response-compression-level=high"}},
+		{name: "H047 --grpc-keepalive-time", args: []string{"--grpc-keepalive-time=1000"}, check: func(c *Config) bool { return keepaliveParams(c).Time.Seconds() == 1 }},
+		{name: "H048 --grpc-keepalive-timeout", args: []string{"--grpc-keepalive-timeout=2000"}, check: func(c *Config) bool { return keepaliveParams(c).Timeout.Seconds() == 2 }},
+		{name: "H049 --grpc-keepalive-permit-without-calls", args: []string{"--grpc-keepalive-permit-without-calls=true"}, check: func(c *Config) bool { return keepalivePolicy(c).PermitWithoutStream }},
+		{name: "H050 --grpc-http2-max-pings-without-data", args: []string{"--grpc-http2-max-pings-without-data=3"}, check: withoutEffect("grpc-http2-max-pings-without-data")},
+		{name: "H051 --grpc-http2-min-recv-ping-interval-without-data", args: []string{"--grpc-http2-min-recv-ping-interval-without-data=1000"}, check: func(c *Config) bool { return keepalivePolicy(c).MinTime.Seconds() == 1 }},
+		{name: "H052 --grpc-http2-max-ping-strikes", args: []string{"--grpc-http2-max-ping-strikes=3"}, check: withoutEffect("grpc-http2-max-ping-strikes")},
+		{name: "H053 --grpc-max-connection-age", args: []string{"--grpc-max-connection-age=1000"}, check: func(c *Config) bool { return keepaliveParams(c).MaxConnectionAge.Seconds() == 1 }},
+		{name: "H054 --grpc-max-connection-age-grace", args: []string{"--grpc-max-connection-age-grace=1000"}, check: func(c *Config) bool { return keepaliveParams(c).MaxConnectionAgeGrace.Seconds() == 1 }},
+		{name: "--grpc-restricted-protocol", refused: []string{"--grpc-restricted-protocol=model-repository:k=v"}},
+		{name: "--allow-sagemaker", args: []string{"--allow-sagemaker=false"}, refused: []string{"--allow-sagemaker=true"}},
+		{name: "--sagemaker-port", args: []string{"--sagemaker-port=1"}, check: withoutEffect("sagemaker-port")},
+		{name: "--sagemaker-safe-port-range", args: []string{"--sagemaker-safe-port-range=1-2"}, check: withoutEffect("sagemaker-safe-port-range")},
+		{name: "--sagemaker-thread-count", args: []string{"--sagemaker-thread-count=1"}, check: withoutEffect("sagemaker-thread-count")},
+		{name: "--allow-vertex-ai", args: []string{"--allow-vertex-ai=false"}, refused: []string{"--allow-vertex-ai=true"}},
+		{name: "--vertex-ai-port", args: []string{"--vertex-ai-port=1"}, check: withoutEffect("vertex-ai-port")},
+		{name: "--vertex-ai-thread-count", args: []string{"--vertex-ai-thread-count=1"}, check: withoutEffect("vertex-ai-thread-count")},
+		{name: "--vertex-ai-default-model", args: []string{"--vertex-ai-default-model=m"}, check: withoutEffect("vertex-ai-default-model")},
+		{name: "H064 --allow-metrics", args: []string{"--allow-metrics=false"}, check: func(c *Config) bool { return !c.AllowMetrics }},
+		{name: "--allow-gpu-metrics", args: []string{"--allow-gpu-metrics=true"}, check: withoutEffect("allow-gpu-metrics")},
+		{name: "H066 --allow-cpu-metrics", args: []string{"--allow-cpu-metrics=false"}, check: func(c *Config) bool { return !c.AllowCPUMetrics }},
+		{name: "H067 --metrics-address", args: []string{"--metrics-address=::1"}, check: func(c *Config) bool { return c.MetricsAddress == "::1" }, refused: []string{"--metrics-address=0.0.0.0"}},
+		{name: "H068 --metrics-port", args: []string{"--metrics-port=7"}, check: func(c *Config) bool { return c.MetricsPort == 7 }},
+		{name: "H069 --metrics-interval-ms", args: []string{"--metrics-interval-ms=500"}, check: func(c *Config) bool { return c.MetricsIntervalMs == 500 }},
+		{name: "--metrics-config", args: []string{"--metrics-config=counter_latencies=true"}, refused: []string{"--metrics-config=summary_latencies=true"}},
+		{name: "--trace-config", args: []string{"--trace-config=level=OFF", "--trace-config", "rate=5"}, refused: []string{"--trace-config=level=TIMESTAMPS"}},
+		{name: "H072 --backend-directory", args: []string{"--backend-directory=/x"}, check: withoutEffect("backend-directory")},
+		{name: "H073 --backend-config", args: []string{"--backend-config=default-max-batch-size=7"}, check: func(c *Config) bool { n := c.defaultMaxBatchSize(); return n != nil && *n == 7 }, refused: []string{"--backend-config=x"}},
+		{name: "H074 --repoagent-directory", args: []string{"--repoagent-directory=/x"}, check: withoutEffect("repoagent-directory")},
+		{name: "--cache-config", refused: []string{"--cache-config=local,size=1000"}},
+		{name: "H076 --cache-directory", args: []string{"--cache-directory=/x"}, check: withoutEffect("cache-directory")},
+		{name: "--rate-limit", args: []string{"--rate-limit=off"}, refused: []string{"--rate-limit=execution_count"}},
+		{name: "--rate-limit-resource", refused: []string{"--rate-limit-resource=R:1"}},
+		{name: "H079 --pinned-memory-pool-byte-size", args: []string{"--pinned-memory-pool-byte-size=1"}, check: withoutEffect("pinned-memory-pool-byte-size")},
+		{name: "--cuda-memory-pool-byte-size", args: []string{"--cuda-memory-pool-byte-size=0:1"}, check: withoutEffect("cuda-memory-pool-byte-size")},
+		{name: "--cuda-virtual-address-size", args: []string{"--cuda-virtual-address-size=0:1"}, check: withoutEffect("cuda-virtual-address-size")},
+		{name: "--min-supported-compute-capability", args: []string{"--min-supported-compute-capability=6.0"}, check: withoutEffect("min-supported-compute-capability")},
+		{name: "H083 --buffer-manager-thread-count", args: []string{"--buffer-manager-thread-count=1"}, check: withoutEffect("buffer-manager-thread-count")},
+		{name: "--host-policy", args: []string{"--host-policy=p,numa-node=0"}, check: withoutEffect("host-policy")},
+		{name: "--model-load-gpu-limit", args: []string{"--model-load-gpu-limit=0:0.5"}, check: withoutEffect("model-load-gpu-limit")},
+		{name: "--allow-client-shm", args: []string{"--allow-client-shm=false"}, refused: []string{"--allow-client-shm=true"}},
+		{name: "H087 --strict-model-config", args: []string{"--strict-model-config=true"}, check: func(c *Config) bool { return c.DisableAutoComplete }},
+		{name: "--response-cache-byte-size", args: []string{"--response-cache-byte-size=0"}, refused: []string{"--response-cache-byte-size=1000"}},
+		{name: "old trace options", args: []string{"--trace-file=x", "--trace-rate=1", "--trace-count=1", "--trace-log-frequency=1", "--trace-level=OFF"},
+			check: withoutEffect("trace-file"), refused: []string{"--trace-level=MAX"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.args != nil {
+				if c := load(t, tt.args...); tt.check != nil && !tt.check(c) {
+					t.Errorf("%q does not do what it should: %+v", tt.args, c)
+				}
+			}
+			for _, bad := range tt.refused {
+				_, err := Load(false, []string{bad, "--data-dir=x"}, none)
+				option, _, _ := strings.Cut(strings.TrimPrefix(bad, "--"), "=")
+				if err == nil || !strings.Contains(err.Error(), option) {
+					t.Errorf("%s is answered with %v, want a refusal that names it", bad, err)
+				}
+			}
+			if tt.args == nil && tt.refused == nil {
+				t.Error("nothing is checked")
+			}
+		})
+	}
+}
+
+func withoutEffect(name string) func(*Config) bool {
+	return func(c *Config) bool { return slices.Contains(c.WithoutEffect, name) }
+}
+
+func TestAllFaultsAtOnce(t *testing.T) {
+	_, err := Load(false, []string{"--http-prot=1", "--http-port=x", "--grpc-use-ssl=1", "stray", "--metrics-port"}, none)
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, want := range []string{"did you mean --http-port?", `"x" is not a whole number`, "TLS is not supported yet", `unexpected argument "stray"`, "--metrics-port needs a value"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in: %v", want, err)
+		}
+	}
+}
+
+func TestDefaultsAreSafe(t *testing.T) {
+	c := load(t)
+	for _, e := range c.endpoints() {
+		if !loopback(e.address) {
+			t.Errorf("%s listens on %s by default", e.what, e.address)
+		}
+	}
+	if c.ExitOnError || c.AllowAnonymous {
+		t.Errorf("exit on error %v, anonymous %v; want neither", c.ExitOnError, c.AllowAnonymous)
+	}
+}
+
+func TestUnderTheNameTritonserver(t *testing.T) {
+	c, err := Load(true, []string{"--data-dir=x"}, none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.HTTPAddress != "0.0.0.0" || c.GRPCAddress != "0.0.0.0" || c.MetricsAddress != "0.0.0.0" || !c.AllowAnonymous || !c.ExitOnError {
+		t.Errorf("defaults = %+v, want Triton's", c)
+	}
+	if !loopback(c.UIAddress) {
+		t.Errorf("the console listens on %s", c.UIAddress)
+	}
+}
+
+func TestWideAddressNeedsATokenOrLeave(t *testing.T) {
+	for _, args := range [][]string{{"--http-address=0.0.0.0"}, {"--grpc-address=192.168.1.2"}, {"--metrics-address=::"}} {
+		if _, err := Load(false, append(args, "--data-dir=x"), none); err == nil || !strings.Contains(err.Error(), "--allow-anonymous") {
+			t.Errorf("%q: %v, want a refusal that says what to do", args, err)
+		}
+		if _, err := Load(false, append(args, "--allow-anonymous", "--data-dir=x"), none); err != nil {
+			t.Errorf("%q with --allow-anonymous: %v", args, err)
+		}
+		env := func(k string) (string, bool) { return "secret", k == "NEREID_TOKEN" }
+		if _, err := Load(false, append(args, "--data-dir=x"), env); err != nil {
+			t.Errorf("%q with a token: %v", args, err)
+		}
+	}
+	if _, err := Load(false, []string{"--ui-address=0.0.0.0", "--allow-anonymous", "--data-dir=x"}, none); err == nil {
+		t.Error("the console may listen on all addresses")
+	}
+}
+
+func TestUsageNamesEveryOption(t *testing.T) {
+	text := usage("nereid serve")
+	for _, o := range options() {
+		for _, n := range o.names {
+			if !strings.Contains(text, "--"+n) {
+				t.Errorf("--%s is not in the usage text", n)
+			}
+		}
+		if o.help == "" || o.set == nil || o.group == "" {
+			t.Errorf("option %v is not whole", o.names)
+		}
+	}
+}

@@ -1,0 +1,376 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"nereid/app/console"
+	"nereid/app/history"
+	"nereid/engine"
+	"nereid/engine/backend"
+	"nereid/engine/backend/builtin"
+	"nereid/engine/grpcapi"
+	"nereid/engine/httpapi"
+	"nereid/engine/metrics"
+	"nereid/frontend"
+	"nereid/store"
+)
+
+// server is a running program's parts, in the order in which they are made.
+type server struct {
+	c        *Config
+	log      *slog.Logger
+	data     *dataDir
+	sockets  listeners
+	store    *store.Store
+	recorder *history.Recorder
+	backends []backend.Backend
+	ort      ortRuntime
+	engine   *engine.Engine
+	console  atomic.Pointer[console.Console]
+	http     *httpapi.Server
+	grpc     *grpcapi.Server
+	metrics  *metrics.Exporter
+	plain    []*http.Server // metrics and console
+
+	wg     sync.WaitGroup // the listeners' goroutines and the recorder
+	failed chan error     // capacity 1: a listener ended by itself
+	stop   context.CancelFunc
+}
+
+// Serve runs the server until ctx ends or the process is told to stop (SIGINT, SIGTERM; a second one ends it at once).
+// It returns nil after an orderly stop, and otherwise the error that the user is to see.
+func Serve(ctx context.Context, c *Config, stderr io.Writer) error {
+	out, closeLog, err := openLog(c, stderr)
+	if err != nil {
+		return err
+	}
+	defer closeLog() //nolint:errcheck // nowhere to say it
+	s := &server{c: c, log: slog.New(newLogHandler(c, out)), failed: make(chan error, 1)}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := s.open(ctx); err != nil {
+		s.shutdown()
+		return fmt.Errorf("creating server: %w", err)
+	}
+	err = s.start(ctx)
+	if err == nil {
+		select {
+		case <-ctx.Done():
+			s.log.Info("Signal received; waiting for in-flight requests to complete.")
+		case err = <-s.failed:
+		}
+	}
+	stop() // a second signal has its default effect: the process ends at once
+	s.shutdown()
+	return err
+}
+
+// open makes every part and binds every port, but serves nothing yet.
+func (s *server) open(ctx context.Context) error {
+	// Long calls into C hold a scheduler slot each: with as many slots as cores, handlers would wait behind them.
+	// Measured with one ONNX Runtime instance on two cores: +60 % requests/s over the default.
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(runtime.NumCPU() + 2)
+	}
+	for _, name := range s.c.WithoutEffect {
+		s.log.Info("the option --" + name + " has no effect in this server")
+	}
+	s.warnOpen()
+	var err error
+	if s.data, err = openDataDir(s.c.DataDir); err != nil {
+		return err
+	}
+	s.c.DataDir = s.data.path
+	if err := s.openRepositories(); err != nil {
+		return err
+	}
+	if s.sockets, err = listen(s.c); err != nil {
+		return err
+	}
+	if s.store, err = store.Open(ctx, s.data.path, store.Options{}); err != nil {
+		return fmt.Errorf("cannot open the history: %w", err)
+	}
+	for _, w := range s.store.Warnings() {
+		s.log.Warn(w)
+	}
+	s.recorder = history.New(nil, s.store)
+	s.ort = newORT(s.c, s.data, s.log)
+	s.backends = append(builtin.All(), s.ort.backend())
+	overrides := s.data.join("overrides")
+	if err := errors.Join(os.RemoveAll(overrides), os.MkdirAll(overrides, 0o700)); err != nil {
+		return fmt.Errorf("cannot prepare the data folder: %w", err)
+	}
+	s.engine, err = engine.New(engine.Options{
+		Repositories: s.c.Repositories, Backends: s.backends, Mode: s.c.mode(), PollInterval: s.c.pollInterval(),
+		StartupModels: s.c.LoadModels, ID: s.c.ID, DisableAutoComplete: s.c.DisableAutoComplete,
+		DefaultMaxBatchSize: s.c.defaultMaxBatchSize(), ConfigName: s.c.ConfigName, LoadThreads: s.c.LoadThreads,
+		LooseReadiness: !s.c.StrictReadiness, OverrideFolder: overrides, Log: s.log, Events: s.events(),
+	})
+	if err != nil {
+		return err
+	}
+	s.recorder.SetSource(s.engine)
+	return s.openFrontEnds()
+}
+
+// warnOpen says loudly that everybody may come in.
+func (s *server) warnOpen() {
+	for _, e := range s.c.endpoints() {
+		if e.on && !loopback(e.address) && s.c.Token == "" {
+			s.log.Warn("the " + e.what + " listens on " + e.address + " without a token: everybody who can reach this machine can use its models")
+		}
+	}
+}
+
+// openRepositories makes the first repository where none is named, and checks those that are.
+func (s *server) openRepositories() error {
+	if len(s.c.Repositories) == 0 {
+		if s.c.AsTriton {
+			return errors.New("Invalid argument - --model-repository must be specified")
+		}
+		own := s.data.join("models")
+		if err := os.MkdirAll(own, 0o755); err != nil {
+			return fmt.Errorf("cannot make a model repository: %w", err)
+		}
+		s.c.Repositories = []string{own}
+		if s.c.ControlMode == "" {
+			s.c.ControlMode = "poll"
+		}
+		s.log.Info("no --model-repository was given; models live in " + own)
+	}
+	for i, r := range s.c.Repositories {
+		path, err := filepath.Abs(r)
+		if err != nil {
+			return fmt.Errorf("--model-repository: %w", err)
+		}
+		info, err := os.Stat(path)
+		switch {
+		case err != nil:
+			return fmt.Errorf("Internal - failed to stat file %s: %w", path, err)
+		case !info.IsDir():
+			return fmt.Errorf("Invalid argument - model repository %s is not a folder", path)
+		}
+		s.c.Repositories[i] = path
+	}
+	return nil
+}
+
+func (s *server) openFrontEnds() error {
+	var err error
+	if s.c.AllowHTTP {
+		if s.http, err = httpapi.New(httpapi.Options{
+			Engine: s.engine, Log: s.log, BasePath: s.c.HTTPBasePath, MaxBody: int64(s.c.HTTPMaxInput),
+			AllowedHosts: s.allowedHosts(s.c.HTTPAddress), Authorize: authorizeHTTP(s.c.Token),
+		}); err != nil {
+			return err
+		}
+	}
+	if s.c.AllowGRPC {
+		if s.grpc, err = grpcapi.New(grpcapi.Options{
+			Engine: s.engine, Log: s.log, Authorize: authorizeGRPC(s.c.Token), Keepalive: keepaliveParams(s.c), Enforcement: keepalivePolicy(s.c),
+		}); err != nil {
+			return err
+		}
+	}
+	if s.c.AllowMetrics {
+		if s.metrics, err = metrics.New(metrics.Options{
+			Source: s.engine, Version: Version, Log: s.log, OmitCPU: !s.c.AllowCPUMetrics,
+			Interval: time.Duration(s.c.MetricsIntervalMs) * time.Millisecond,
+		}); err != nil {
+			return err
+		}
+	}
+	if s.c.AllowUI {
+		return s.openConsole()
+	}
+	return nil
+}
+
+// allowedHosts are the Host headers that are served: on loopback only our own names, against DNS rebinding; where a
+// wider address was asked for, any, because the machine's names are not ours to know.
+func (s *server) allowedHosts(address string) []string {
+	if !loopback(address) && len(s.c.AllowedHosts) == 0 {
+		return []string{"*"}
+	}
+	return append([]string{}, s.c.AllowedHosts...)
+}
+
+func (s *server) openConsole() error {
+	o := console.Options{
+		Engine: s.engine, Store: s.store, Recorder: s.recorder, Backends: s.backends, Page: frontend.FS(),
+		Repositories: s.c.Repositories, DataDir: s.data.path, AutoComplete: !s.c.DisableAutoComplete, DefaultMaxBatchSize: 4,
+		Version: Version, PollEvery: s.c.pollInterval(), Addresses: s.addresses, ONNXRuntime: s.ort.describe,
+		AllowedHosts: s.c.AllowedHosts, Window: windowBuilt, Log: s.log,
+	}
+	if n := s.c.defaultMaxBatchSize(); n != nil {
+		o.DefaultMaxBatchSize = *n
+	}
+	if l := s.sockets["http"]; l != nil {
+		address := l.Addr()
+		o.DialInference = func(ctx context.Context) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "tcp", reachable(address))
+		}
+	}
+	c, err := console.New(o)
+	if err != nil {
+		return err
+	}
+	s.console.Store(c)
+	return nil
+}
+
+// start serves, loads the models and says so.
+func (s *server) start(ctx context.Context) error {
+	run, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.spawn(func() error { return s.recorder.Run(run) })
+	if s.http != nil {
+		s.spawn(func() error { return s.http.Serve(s.sockets["http"]) })
+	}
+	if s.grpc != nil {
+		s.spawn(func() error { return s.grpc.Serve(s.sockets["grpc"]) })
+	}
+	if s.c.AllowMetrics {
+		s.servePlain(s.sockets["metrics"], &http.Server{Handler: s.metrics, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute})
+	}
+	if c := s.console.Load(); c != nil {
+		s.servePlain(s.sockets["ui"], c.Server())
+	}
+	s.recorder.Event(history.Event{Kind: history.ServerStart, Text: "nereid " + Version})
+	if err := s.engine.Start(ctx); err != nil {
+		return fmt.Errorf("creating server: Internal - %w", err)
+	}
+	names := make([]string, len(s.backends))
+	for i, b := range s.backends {
+		names[i] = b.Name()
+	}
+	logStart(s.log, s.c, s.engine, names)
+	if !s.engine.Ready() && s.c.StrictReadiness {
+		if s.c.ExitOnError && ctx.Err() == nil {
+			return errors.New("creating server: Internal - failed to load all models")
+		}
+		s.log.Error("Internal: failed to load all models")
+	}
+	s.announce()
+	return nil
+}
+
+// announce prints Triton's lines, which scripts wait for, then the GUI's address.
+func (s *server) announce() {
+	if l := s.sockets["grpc"]; l != nil {
+		s.log.Info("Started GRPCInferenceService at " + l.Addr().String())
+	}
+	if l := s.sockets["http"]; l != nil {
+		s.log.Info("Started HTTPService at " + l.Addr().String())
+	}
+	if l := s.sockets["metrics"]; l != nil {
+		s.log.Info("Started Metrics Service at " + l.Addr().String())
+	}
+	if l := s.sockets["ui"]; l != nil {
+		url := "http://" + l.Addr().String() + "/"
+		s.log.Info("Started GUI at " + url)
+		if s.c.OpenBrowser {
+			openBrowser(s.log, url)
+		}
+	}
+}
+
+// openBrowser shows a page in the user's browser where there is one.
+func openBrowser(log *slog.Logger, url string) {
+	if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
+		return
+	}
+	cmd := exec.Command("xdg-open", url)
+	if err := cmd.Start(); err != nil {
+		log.Info("no browser could be opened; the GUI is at " + url)
+		return
+	}
+	go cmd.Wait() //nolint:errcheck // reaps the child; what the browser says is its own matter
+}
+
+func (s *server) spawn(run func() error) {
+	s.wg.Add(1)
+	go func() {
+		defer s.wg.Done()
+		if err := run(); err != nil {
+			select {
+			case s.failed <- err:
+			default:
+			}
+		}
+	}()
+}
+
+func (s *server) servePlain(l net.Listener, h *http.Server) {
+	s.plain = append(s.plain, h)
+	s.spawn(func() error {
+		if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+}
+
+// shutdown ends what open and start made, in reverse: no new requests, those inside finish or time out, then the rest.
+func (s *server) shutdown() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(s.c.ExitTimeout)*time.Second)
+	defer cancel()
+	if s.recorder != nil && s.stop != nil {
+		s.recorder.Event(history.Event{Kind: history.ServerStop})
+	}
+	var wg sync.WaitGroup
+	down := func(f func(context.Context) error) {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if err := f(ctx); err != nil {
+				s.log.Warn("a service did not stop in time", "err", err)
+			}
+		}()
+	}
+	if s.http != nil {
+		down(s.http.Shutdown)
+	}
+	if s.grpc != nil {
+		down(s.grpc.Shutdown)
+	}
+	if c := s.console.Load(); c != nil {
+		down(func(context.Context) error { return c.Close() }) // ends the event streams, for which Shutdown would wait
+	}
+	for _, h := range s.plain {
+		down(h.Shutdown)
+	}
+	wg.Wait()
+	if s.engine != nil {
+		s.engine.Close(ctx)
+	}
+	if s.stop != nil {
+		s.stop()
+	}
+	s.wg.Wait()
+	s.sockets.close()
+	if s.store != nil {
+		if err := s.store.Close(); err != nil {
+			s.log.Error("closing the history failed", "err", err)
+		}
+	}
+	if s.data != nil {
+		s.data.close()
+	}
+}

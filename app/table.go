@@ -1,0 +1,102 @@
+package app
+
+import (
+	"log/slog"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"nereid/engine"
+)
+
+// renderTable draws rows under a header as Triton does in its log. Line breaks in a cell become spaces.
+func renderTable(rows [][]string) string {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i := range row {
+			row[i] = strings.Join(strings.Fields(row[i]), " ")
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
+		}
+	}
+	var b strings.Builder
+	line := func() {
+		for _, w := range widths {
+			b.WriteString("+" + strings.Repeat("-", w+2))
+		}
+		b.WriteString("+\n")
+	}
+	line()
+	for n, row := range rows {
+		for i, cell := range row {
+			b.WriteString("| " + cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)) + " ")
+		}
+		b.WriteString("|\n")
+		if n == 0 {
+			line()
+		}
+	}
+	line()
+	return b.String()
+}
+
+func logTable(log *slog.Logger, rows [][]string) {
+	log.Info(renderTable(rows), tableKey, true)
+}
+
+// logStart writes the tables that Triton writes when its models are loaded.
+func logStart(log *slog.Logger, c *Config, e *engine.Engine, backends []string) {
+	logTable(log, [][]string{{"Repository Agent", "Path"}})
+	rows := [][]string{{"Backend", "Path", "Config"}}
+	for _, b := range backends {
+		rows = append(rows, []string{b, "<built in>", "{}"})
+	}
+	logTable(log, rows)
+	logTable(log, modelRows(e))
+	logTable(log, optionRows(c))
+}
+
+func modelRows(e *engine.Engine) [][]string {
+	rows := [][]string{{"Model", "Version", "Status"}}
+	for _, m := range e.RepositoryIndex(false) {
+		switch {
+		case m.State == "" && m.Version == "":
+			continue // never tried
+		case m.Version == "":
+			rows = append(rows, []string{m.Name, "-", "Not loaded: " + m.Reason})
+		case m.Reason == "":
+			rows = append(rows, []string{m.Name, m.Version, m.State})
+		default:
+			rows = append(rows, []string{m.Name, m.Version, m.State + ": " + m.Reason})
+		}
+	}
+	return rows
+}
+
+func optionRows(c *Config) [][]string {
+	digit := func(b bool) string {
+		if b {
+			return "1"
+		}
+		return "0"
+	}
+	rows := [][]string{
+		{"Option", "Value"},
+		{"server_id", c.ID},
+		{"server_version", engine.ServerVersion},
+		{"nereid_version", Version},
+		{"server_extensions", strings.Join(engine.Extensions(), " ")},
+	}
+	for i, r := range c.Repositories {
+		rows = append(rows, []string{"model_repository_path[" + strconv.Itoa(i) + "]", r})
+	}
+	return append(rows, [][]string{
+		{"model_control_mode", "MODE_" + strings.ToUpper(string(c.mode()))},
+		{"strict_model_config", digit(c.DisableAutoComplete)},
+		{"model_config_name", c.ConfigName},
+		{"rate_limit", "OFF"},
+		{"strict_readiness", digit(c.StrictReadiness)},
+		{"exit_timeout", strconv.Itoa(c.ExitTimeout)},
+		{"cache_enabled", "0"},
+		{"data_dir", c.DataDir},
+	}...)
+}

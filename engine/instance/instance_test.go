@@ -1,0 +1,276 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"nereid/engine/backend"
+	"nereid/engine/infer"
+	"nereid/engine/inferencepb"
+	"nereid/engine/sched"
+	"nereid/engine/stats"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+// fake is a model whose instances run a function.
+type fake struct {
+	execute func(b *infer.Batch) error
+	mu      sync.Mutex
+	open    []string // guarded by mu: the instances that are open
+}
+
+type fakeInstance struct {
+	m    *fake
+	name string
+}
+
+func (m *fake) NewInstance(_ context.Context, p backend.Placement) (backend.Instance, error) {
+	if strings.HasSuffix(p.Name, "bad") {
+		return nil, errors.New("cannot be made")
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.open = append(m.open, p.Name)
+	return &fakeInstance{m, p.Name}, nil
+}
+
+func (m *fake) Close() error { return nil }
+
+func (m *fake) names() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(slices.Values(m.open))
+}
+
+func (i *fakeInstance) Execute(_ context.Context, b *infer.Batch) error { return i.m.execute(b) }
+
+func (i *fakeInstance) Close() error {
+	i.m.mu.Lock()
+	defer i.m.mu.Unlock()
+	i.m.open = slices.DeleteFunc(i.m.open, func(n string) bool { return n == i.name })
+	return nil
+}
+
+func places(names ...string) (all []backend.Placement) {
+	for _, n := range names {
+		all = append(all, backend.Placement{Name: n})
+	}
+	return all
+}
+
+func options(m *fake, names ...string) Options {
+	return Options{
+		Model: m, Batcher: sched.NewDynamic(sched.Policy{MaxBatchSize: 8}), Stats: stats.NewRegistry().Version("m", 1),
+		Log: slog.New(slog.DiscardHandler), Placements: places(names...),
+	}
+}
+
+func answer(b *infer.Batch) error {
+	for _, r := range b.Requests {
+		resp := r.NewResponse()
+		resp.Final = true
+		if err := r.Respond(resp); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func send(t *testing.T, o Options, r *infer.Request) error {
+	t.Helper()
+	r.BatchSize = 1
+	if err := o.Batcher.Enqueue(r); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := r.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.Err
+}
+
+func TestEveryRequestIsAnswered(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		execute func(b *infer.Batch) error
+		code    status.Code
+		text    string
+	}{
+		{"error of the backend", func(*infer.Batch) error { return status.New(status.Unavailable, "busy") }, status.Unavailable, "busy"},
+		{"backend that forgets", func(*infer.Batch) error { return nil }, status.Internal, "did not answer"},
+		{"backend that panics", func(*infer.Batch) error { panic("oops") }, status.Internal, "oops"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := options(&fake{execute: tt.execute}, "a")
+			s, err := Start(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := infer.New()
+			defer r.Release()
+			if err := send(t, o, r); err == nil || status.CodeOf(err) != tt.code || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("answer %v, want %v with %q", err, tt.code, tt.text)
+			}
+			o.Batcher.Close()
+			s.Close(t.Context())
+		})
+	}
+}
+
+// Memory goes back when Execute has returned, not at the final response: the backend may still read its inputs.
+func TestInputsOutliveTheFinalResponse(t *testing.T) {
+	var freed atomic.Bool
+	early := make(chan bool, 1)
+	m := &fake{}
+	read := make(chan struct{})
+	m.execute = func(b *infer.Batch) error {
+		err := answer(b)
+		<-read // the caller has its answer and lets the request go
+		early <- freed.Load()
+		return err
+	}
+	o := options(m, "a")
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := infer.NewDetached()
+	r.Own(tensor.NewBuffer(make([]byte, 1), func(*tensor.Buffer) { freed.Store(true) }))
+	if err := send(t, o, r); err != nil {
+		t.Fatal(err)
+	}
+	r.Release()
+	close(read)
+	if <-early {
+		t.Error("the input buffer was freed during Execute")
+	}
+	o.Batcher.Close()
+	s.Close(t.Context())
+	if !freed.Load() {
+		t.Error("the input buffer was never freed")
+	}
+}
+
+func TestAFailedWarmupServesNothing(t *testing.T) {
+	m := &fake{execute: answer}
+	o := options(m, "a", "b")
+	n := 0
+	o.Warmup = func(context.Context, string, backend.Instance) error {
+		if n++; n == 2 {
+			return errors.New("too cold")
+		}
+		return nil
+	}
+	if _, err := Start(t.Context(), o); err == nil || !strings.Contains(err.Error(), "too cold") {
+		t.Fatalf("Start = %v, want the warmup's error", err)
+	}
+	if open := m.names(); len(open) != 0 {
+		t.Errorf("instances %v are left open", open)
+	}
+}
+
+func TestResizeWhileServing(t *testing.T) {
+	m := &fake{execute: answer}
+	o := options(m, "a", "b")
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, names := range [][]string{{"a", "b", "c", "d"}, {"d"}, {"a", "d"}} {
+		if err := s.Resize(t.Context(), places(names...)); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.names(); !slices.Equal(got, names) || s.Count() != len(names) {
+			t.Errorf("instances %v (count %d), want %v", got, s.Count(), names)
+		}
+		r := infer.New()
+		if err := send(t, o, r); err != nil {
+			t.Error(err)
+		}
+		r.Release()
+	}
+	if err := s.Resize(t.Context(), places("a", "d", "bad")); err == nil || len(m.names()) != 2 {
+		t.Errorf("a failed resize = %v with instances %v, want an error and no change", err, m.names())
+	}
+	o.Batcher.Close()
+	s.Close(t.Context())
+	if open := m.names(); len(open) != 0 {
+		t.Errorf("instances %v are open after Close", open)
+	}
+}
+
+func TestCloseStopsAStuckExecutionAtItsDeadline(t *testing.T) {
+	m := &fake{}
+	started := make(chan struct{})
+	stuck := &stuckModel{started: started}
+	o := options(m, "a")
+	o.Model = stuck
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := infer.New()
+	r.BatchSize = 1
+	if err := o.Batcher.Enqueue(r); err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	o.Batcher.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	s.Close(ctx)
+	if resp, err := r.Next(t.Context()); err != nil || resp.Err == nil {
+		t.Errorf("the stuck request got %+v, %v; want an error", resp, err)
+	}
+	r.Release()
+}
+
+// stuckModel executes until its context ends.
+type stuckModel struct{ started chan struct{} }
+
+func (m *stuckModel) NewInstance(context.Context, backend.Placement) (backend.Instance, error) {
+	return m, nil
+}
+func (m *stuckModel) Close() error { return nil }
+func (m *stuckModel) Execute(ctx context.Context, _ *infer.Batch) error {
+	close(m.started)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestPlacements(t *testing.T) {
+	group := func(kind inferencepb.ModelInstanceGroup_Kind, count int32) *inferencepb.ModelInstanceGroup {
+		return &inferencepb.ModelInstanceGroup{Kind: kind, Count: count}
+	}
+	for _, tt := range []struct {
+		name   string
+		groups []*inferencepb.ModelInstanceGroup
+		want   []string
+		err    bool
+	}{
+		{"none: the backend's default", nil, []string{"m_0_0", "m_0_1"}, false},
+		{"count", []*inferencepb.ModelInstanceGroup{group(inferencepb.ModelInstanceGroup_KIND_CPU, 1)}, []string{"m_0_0"}, false},
+		{"auto without GPUs", []*inferencepb.ModelInstanceGroup{group(inferencepb.ModelInstanceGroup_KIND_AUTO, 2)}, []string{"m_0_0", "m_0_1"}, false},
+		{"two groups", []*inferencepb.ModelInstanceGroup{group(inferencepb.ModelInstanceGroup_KIND_CPU, 1), group(inferencepb.ModelInstanceGroup_KIND_MODEL, 1)}, []string{"m_0_0", "m_1_0"}, false},
+		{"GPU", []*inferencepb.ModelInstanceGroup{group(inferencepb.ModelInstanceGroup_KIND_GPU, 1)}, nil, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := Placements(&inferencepb.ModelConfig{Name: "m", InstanceGroup: tt.groups}, 2)
+			var names []string
+			for _, p := range got {
+				names = append(names, p.Name)
+			}
+			if !slices.Equal(names, tt.want) || (err != nil) != tt.err {
+				t.Errorf("Placements = %v, %v; want %v, error %v", names, err, tt.want, tt.err)
+			}
+		})
+	}
+}
