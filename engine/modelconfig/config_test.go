@@ -303,14 +303,14 @@ func TestMarshalJSONForms_A026(t *testing.T) {
 parameters { key: "b" value { string_value: "tab\t \"q\" \\ \001 <é>" } } parameters { key: "a" value { } }
 cc_model_filenames { key: "8.0" value: "x" }
 dynamic_batching { priority_queue_policy { key: 10 value { } } priority_queue_policy { key: 9 value { } } }
-model_metrics { metric_control { histogram_options { buckets: [0.1, 1, 2.5e30, inf] } } }
+model_metrics { metric_control { histogram_options { buckets: [0.1, 1, 1e6, 1e-7, 2.5e30, inf] } } }
 `)
 	got := string(modelconfig.MarshalJSON(cfg))
 	for _, want := range []string{
 		`"parameters":{"a":{"string_value":""},"b":{"string_value":"tab\t \"q\" \\ \u0001 <é>"}}`,
 		`"cc_model_filenames":{"8.0":"x"}`,
 		`"priority_queue_policy":{"9":{"timeout_action":"REJECT","default_timeout_microseconds":0,"allow_timeout_override":false,"max_queue_size":0},"10":{`,
-		`"buckets":[0.1,1,2.5e+30,"Infinity"]`,
+		`"buckets":[0.1,1,1000000,1e-7,2.5e30,"Infinity"]`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("MarshalJSON = %s, want %s in it", got, want)

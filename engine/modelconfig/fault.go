@@ -57,7 +57,11 @@ func (f Fault) Error() string {
 	}
 	b.WriteString(f.Message)
 	if f.Fix != "" {
-		b.WriteString("; ")
+		if strings.HasSuffix(f.Message, ".") { // some of Triton's texts are whole sentences
+			b.WriteString(" ")
+		} else {
+			b.WriteString("; ")
+		}
 		b.WriteString(f.Fix)
 	}
 	return b.String()

@@ -153,7 +153,7 @@ func formatFloat(f float64, bits int) string {
 	case math.IsInf(f, -1):
 		return "-inf"
 	}
-	return strconv.FormatFloat(f, 'g', -1, bits)
+	return string(appendFinite(nil, f, bits))
 }
 
 // quote writes a string literal of the text format; only what must be escaped is.

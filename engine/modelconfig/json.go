@@ -163,7 +163,17 @@ func appendFloat(b []byte, f float64, bits int) []byte {
 	case math.IsInf(f, -1):
 		return append(b, `"-Infinity"`...)
 	}
-	return strconv.AppendFloat(b, f, 'g', -1, bits)
+	return appendFinite(b, f, bits)
+}
+
+// appendFinite writes a number without an exponent where that stays short, else as 1e-7 or 2.5e30.
+func appendFinite(b []byte, f float64, bits int) []byte {
+	if abs := math.Abs(f); f == 0 || 1e-6 <= abs && abs < 1e21 {
+		return strconv.AppendFloat(b, f, 'f', -1, bits)
+	}
+	mantissa, exp, _ := strings.Cut(strconv.FormatFloat(f, 'e', -1, bits), "e")
+	n, _ := strconv.Atoi(exp) // what FormatFloat wrote
+	return strconv.AppendInt(append(append(b, mantissa...), 'e'), int64(n), 10)
 }
 
 // appendString writes a JSON string as RapidJSON does: only what must be escaped is.

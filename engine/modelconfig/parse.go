@@ -332,7 +332,12 @@ func (p *parser) stray(path string) {
 		p.advance()
 		return
 	default:
-		p.fault(t.pos, path, "", "expected the name of a field, found %s", t.describe())
+		fix := map[string]string{
+			"/": "comments begin with '#'",
+			"{": "a configuration in JSON goes into the config parameter of a load request; config.pbtxt has name: value without braces around it",
+			"-": "this looks like YAML; write name: value, and lists as [ … ]",
+		}[t.text]
+		p.fault(t.pos, path, fix, "expected the name of a field, found %s", t.describe())
 	}
 	p.skipToLine()
 }

@@ -221,7 +221,7 @@ func (c *checker) signature(sig *Signature) {
 			missing = append(missing, io.Name)
 		}
 	}
-	if len(missing) > 0 {
+	if len(missing) > 0 && len(given) != required { // with equal numbers, the unexpected names are faults already
 		c.err("input", "add the inputs "+strings.Join(missing, ", "), "unable to load model '%s', configuration expects %d inputs, model provides %d",
 			c.cfg.Name, len(given), required)
 	}
