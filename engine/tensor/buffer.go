@@ -23,6 +23,16 @@ func NewBuffer(data []byte, free func(*Buffer)) *Buffer {
 	return b
 }
 
+// Renew gives a buffer whose last reference is gone new memory and one reference, the caller's. Only who made the
+// buffer may call it, to use its free function again without an allocation.
+func (b *Buffer) Renew(data []byte) {
+	if b.refs.Load() != 0 {
+		panic("tensor: Renew of a buffer in use")
+	}
+	b.data = data
+	b.refs.Store(1)
+}
+
 // Bytes returns the memory. It is valid as long as the caller holds a reference.
 func (b *Buffer) Bytes() []byte { return b.data }
 

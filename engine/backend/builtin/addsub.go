@@ -70,15 +70,15 @@ func (m *addSubModel) Execute(_ context.Context, b *infer.Batch) error {
 	b.MarkInput()
 	for _, r := range b.Requests {
 		resp, err := m.answer(r)
+		b.MarkOutput() // before the answer: whoever counts it reads the stamps
 		if err != nil {
 			r.Fail(err)
 			continue
-		}
+		} // before the answer: whoever counts it reads the stamps
 		if err := r.Respond(resp); err != nil {
 			return err
 		}
 	}
-	b.MarkOutput()
 	return nil
 }
 

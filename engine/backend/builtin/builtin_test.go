@@ -132,8 +132,7 @@ func TestIdentityDelay(t *testing.T) {
 		if d := time.Since(start); d != time.Second {
 			t.Errorf("NewInstance took %v, want 1s", d)
 		}
-		r := infer.New()
-		defer r.Release()
+		r := infer.New() // not released: its channels belong to this bubble and must not be pooled for others
 		start = time.Now()
 		if err := inst.Execute(t.Context(), &infer.Batch{Requests: []*infer.Request{r}, Rows: 1}); err != nil {
 			t.Fatal(err)
@@ -141,8 +140,7 @@ func TestIdentityDelay(t *testing.T) {
 		if d := time.Since(start); d != 250*time.Millisecond || !r.Answered() {
 			t.Errorf("Execute took %v, want 250ms", d)
 		}
-		gone := infer.New()
-		defer gone.Release()
+		gone := infer.New() // not released either
 		time.AfterFunc(10*time.Millisecond, gone.Cancel)
 		start = time.Now()
 		err = inst.Execute(t.Context(), &infer.Batch{Requests: []*infer.Request{gone}, Rows: 1})
@@ -183,7 +181,7 @@ func TestIdentityDoesNotAllocateOrCopy(t *testing.T) {
 		resp.Release()
 		r.Release()
 	}
-	if n := testing.AllocsPerRun(200, once); n > 0 {
+	if n := testing.AllocsPerRun(200, once); n > 0 && !race {
 		t.Errorf("%v allocations per request, want 0", n)
 	}
 	buf.Release()

@@ -161,6 +161,7 @@ type decoupledInstance struct {
 // Execute starts a goroutine for each request and holds the instance for the longest WAIT.
 func (d *decoupledInstance) Execute(ctx context.Context, b *infer.Batch) error {
 	b.MarkInput()
+	b.MarkOutput() // now: the goroutines below answer while this one waits, and the stamps must stand by then
 	var wait time.Duration
 	for _, r := range b.Requests {
 		s, err := d.model.plan(r)
@@ -181,9 +182,7 @@ func (d *decoupledInstance) Execute(ctx context.Context, b *infer.Batch) error {
 			}
 		})
 	}
-	err := pause(ctx, wait)
-	b.MarkOutput()
-	return err
+	return pause(ctx, wait)
 }
 
 func (d *decoupledInstance) send(ctx context.Context, r *infer.Request, s stream) error {

@@ -101,8 +101,7 @@ func TestSquare(t *testing.T) {
 func TestRepeatTiming(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inst := repeatInstance(t, true)
-		r := infer.New()
-		defer r.Release()
+		r := infer.New() // not released: its channels belong to this bubble and must not be pooled for others
 		r.Inputs = []tensor.Tensor{
 			words("IN", tensor.Int32, 7, 8), words("DELAY", tensor.Uint32, 100, 200), words("WAIT", tensor.Uint32, 50),
 		}

@@ -1,0 +1,161 @@
+package onnxruntime
+
+import (
+	"sync"
+	"unsafe"
+
+	"nereid/engine/backend/onnxruntime/capi"
+	"nereid/engine/infer"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+// copyLimit is the size in bytes up to which an output is copied: that costs less than to let go of the runtime's
+// memory by a call of its own when the answer is written.
+const copyLimit = 4096
+
+// answer hands the outputs of the run to the requests: to each its own rows.
+func (x *instance) answer(requests []*infer.Request) error {
+	for i := range x.m.outputs {
+		if x.wanted[i] {
+			if err := x.check(i, requests); err != nil {
+				return err
+			}
+		}
+	}
+	responses := x.responses[:0]
+	for _, r := range requests {
+		responses = append(responses, r.NewResponse())
+	}
+	x.responses = responses
+	var err error
+	for i := range x.m.outputs {
+		if x.wanted[i] && err == nil {
+			err = x.hand(i, requests, responses)
+		}
+	}
+	for k, r := range requests {
+		if err != nil {
+			responses[k].Release()
+			responses[k] = nil
+			continue
+		}
+		responses[k].Final = true
+		if late := r.Respond(responses[k]); late != nil {
+			err = late
+		}
+		responses[k] = nil
+	}
+	return err
+}
+
+// check makes sure that an output can be told apart into rows.
+func (x *instance) check(i int, requests []*infer.Request) error {
+	p, o := &x.m.outputs[i], x.runner.Output(x.places[i])
+	if o.Type != p.code {
+		return status.Errorf(status.Internal, "model '%s' gave output '%s' as %s, want %s", x.m.spec.ModelName, p.name, elementName(o.Type), p.dt)
+	}
+	if !x.m.batched {
+		return nil
+	}
+	rows := int64(0)
+	for _, r := range requests {
+		rows += int64(r.BatchSize)
+	}
+	if len(o.Shape) == 0 || o.Shape[0] != rows {
+		return status.Errorf(status.Internal, "model '%s' gave output '%s' the shape %s for a batch of %d; its first dimension must be the batch, or set max_batch_size: 0",
+			x.m.spec.ModelName, p.name, tensor.FormatShape(o.Shape), rows)
+	}
+	return nil
+}
+
+// hand adds output i to the responses of those who want it.
+func (x *instance) hand(i int, requests []*infer.Request, responses []*infer.Response) error {
+	p, o := &x.m.outputs[i], x.runner.Output(x.places[i])
+	x.shape = append(x.shape[:0], o.Shape...)
+	buf, err := x.take(p, x.places[i], o)
+	if err != nil {
+		return err
+	}
+	defer buf.Release() // the responses have references of their own
+	data := buf.Bytes()
+	if !x.m.batched {
+		shape := x.shape
+		if len(shape) == 0 && len(p.dims) > 0 {
+			shape = p.dims
+		}
+		responses[0].AddOutput(p.name, p.dt, shape, data, buf.Retain())
+		return nil
+	}
+	rows, elements := x.shape[0], int64(1)
+	for _, d := range x.shape[1:] {
+		elements *= d
+	}
+	for k, r := range requests {
+		n := int64(r.BatchSize)
+		size := len(data)
+		if len(requests) > 1 {
+			if p.dt == tensor.Bytes {
+				if size, err = tensor.SplitBytes(data, n*elements); err != nil {
+					return err
+				}
+			} else if rows > 0 {
+				size = int(n) * int(elements) * p.dt.Size()
+			}
+		}
+		if r.Wants(p.name) {
+			x.shape[0] = n
+			responses[k].AddOutput(p.name, p.dt, x.shape, data[:size:size], buf.Retain())
+		}
+		data = data[size:]
+	}
+	return nil
+}
+
+// take wraps an output's memory. The caller has the one reference.
+func (x *instance) take(p *port, place int, o capi.Output) (*tensor.Buffer, error) {
+	switch {
+	case p.dt == tensor.Bytes:
+		buf := x.m.pool.Get(o.Size)
+		if err := x.runner.Strings(place, buf.Bytes()); err != nil {
+			buf.Release()
+			return nil, runtimeError(err)
+		}
+		x.runner.Discard(place)
+		return buf, nil
+	case o.Size <= copyLimit:
+		buf := x.m.pool.Get(o.Size)
+		copy(buf.Bytes(), o.Data)
+		x.runner.Discard(place)
+		return buf, nil
+	}
+	return x.m.kept.wrap(x.runner.Keep(place), o.Data), nil
+}
+
+// keptPool makes buffers around ONNX Runtime's memory without allocating one for each.
+type keptPool struct{ pool sync.Pool }
+
+type kept struct {
+	buf   *tensor.Buffer
+	value capi.Value
+}
+
+// wrap returns a buffer that releases the value with its last reference.
+func (p *keptPool) wrap(v capi.Value, data []byte) *tensor.Buffer {
+	if k, ok := p.pool.Get().(*kept); ok {
+		k.value = v
+		k.buf.Renew(data)
+		return k.buf
+	}
+	k := &kept{value: v}
+	k.buf = tensor.NewBuffer(data, func(*tensor.Buffer) {
+		k.value.Release()
+		p.pool.Put(k)
+	})
+	return k.buf
+}
+
+// aligned reports whether elements of a size may be read at the data's address.
+func aligned(data []byte, size int) bool {
+	return size <= 1 || uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(size) == 0
+}

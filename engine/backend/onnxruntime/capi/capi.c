@@ -1,0 +1,261 @@
+#include "capi.h"
+
+#include <dlfcn.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+// The table of functions. Set once, before any other use, by nrd_use.
+static const OrtApi *api;
+static OrtMemoryInfo *cpu;
+static OrtAllocator *allocator;
+
+typedef const OrtApiBase *(*base_function)(void);
+
+#define TRY(call)                 \
+  do {                            \
+    OrtStatus *try_status = (call); \
+    if (try_status) return try_status; \
+  } while (0)
+
+void *nrd_open(const char *path, char **error) {
+  void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!handle) {
+    *error = strdup(dlerror());
+    return NULL;
+  }
+  if (!dlsym(handle, "OrtGetApiBase")) {
+    dlclose(handle);
+    *error = strdup("it has no function OrtGetApiBase");
+    return NULL;
+  }
+  return handle;
+}
+
+static const OrtApiBase *base_of(void *handle) { return ((base_function)dlsym(handle, "OrtGetApiBase"))(); }
+
+const char *nrd_version(void *handle) { return base_of(handle)->GetVersionString(); }
+
+void nrd_close(void *handle) { dlclose(handle); }
+
+int nrd_use(void *handle) {
+  api = base_of(handle)->GetApi(ORT_API_VERSION);
+  return api != NULL;
+}
+
+int nrd_code(OrtStatus *s) { return api->GetErrorCode(s); }
+const char *nrd_message(OrtStatus *s) { return api->GetErrorMessage(s); }
+void nrd_release_status(OrtStatus *s) { api->ReleaseStatus(s); }
+
+OrtStatus *nrd_env(int intra, OrtEnv **env) {
+  OrtThreadingOptions *t;
+  TRY(api->CreateThreadingOptions(&t));
+  OrtStatus *s = api->SetGlobalIntraOpNumThreads(t, intra);
+  if (!s) s = api->SetGlobalInterOpNumThreads(t, intra);
+  if (!s) s = api->SetGlobalSpinControl(t, 0);
+  // Only fatal messages go to the library's own log: its errors come back as statuses.
+  if (!s) s = api->CreateEnvWithGlobalThreadPools(ORT_LOGGING_LEVEL_FATAL, "nereid", t, env);
+  api->ReleaseThreadingOptions(t);
+  TRY(s);
+  TRY(api->DisableTelemetryEvents(*env));
+  TRY(api->CreateCpuMemoryInfo(OrtDeviceAllocator, OrtMemTypeDefault, &cpu));
+  return api->GetAllocatorWithDefaultOptions(&allocator);
+}
+
+OrtStatus *nrd_session(OrtEnv *env, const char *path, OrtSessionOptions *options, OrtSession **session) {
+  return api->CreateSession(env, path, options, session);
+}
+
+void nrd_release_session(OrtSession *s) { api->ReleaseSession(s); }
+OrtStatus *nrd_disable_threads(OrtSessionOptions *o) { return api->DisablePerSessionThreads(o); }
+OrtStatus *nrd_custom_ops(OrtSessionOptions *o, const char *library) { return api->RegisterCustomOpsLibrary_V2(o, library); }
+
+OrtStatus *nrd_count(OrtSession *s, int kind, size_t *n) {
+  switch (kind) {
+    case 0: return api->SessionGetInputCount(s, n);
+    case 1: return api->SessionGetOutputCount(s, n);
+  }
+  return api->SessionGetOverridableInitializerCount(s, n);
+}
+
+OrtStatus *nrd_io(OrtSession *s, int kind, size_t i, char **name, int *onnx_type, int *type, size_t *rank, OrtTypeInfo **info) {
+  const OrtTensorTypeAndShapeInfo *shape;
+  enum ONNXType o;
+  ONNXTensorElementDataType t;
+  *name = NULL;
+  *info = NULL;
+  switch (kind) {
+    case 0:
+      TRY(api->SessionGetInputName(s, i, allocator, name));
+      TRY(api->SessionGetInputTypeInfo(s, i, info));
+      break;
+    case 1:
+      TRY(api->SessionGetOutputName(s, i, allocator, name));
+      TRY(api->SessionGetOutputTypeInfo(s, i, info));
+      break;
+    default:
+      TRY(api->SessionGetOverridableInitializerName(s, i, allocator, name));
+      TRY(api->SessionGetOverridableInitializerTypeInfo(s, i, info));
+  }
+  TRY(api->GetOnnxTypeFromTypeInfo(*info, &o));
+  *onnx_type = o;
+  if (o != ONNX_TYPE_TENSOR) return NULL;
+  TRY(api->CastTypeInfoToTensorInfo(*info, &shape));
+  TRY(api->GetTensorElementType(shape, &t));
+  *type = t;
+  return api->GetDimensionsCount(shape, rank);
+}
+
+OrtStatus *nrd_dims(OrtTypeInfo *info, int64_t *dims, const char **names, size_t rank) {
+  const OrtTensorTypeAndShapeInfo *shape;
+  TRY(api->CastTypeInfoToTensorInfo(info, &shape));
+  TRY(api->GetDimensions(shape, dims, rank));
+  return api->GetSymbolicDimensions(shape, names, rank);
+}
+
+void nrd_release_info(OrtTypeInfo *info) { api->ReleaseTypeInfo(info); }
+
+void nrd_free_name(char *name) {
+  OrtStatus *s = api->AllocatorFree(allocator, name);
+  if (s) api->ReleaseStatus(s); // the default allocator's free does not fail
+}
+
+nrd_runner *nrd_new_runner(OrtSession *s, size_t inputs, size_t outputs) {
+  nrd_runner *r = calloc(1, sizeof *r);
+  if (!r) return NULL;
+  r->session = s;
+  r->inputs = inputs;
+  r->outputs = outputs;
+  r->in = calloc(inputs + 1, sizeof *r->in);
+  r->out = calloc(outputs + 1, sizeof *r->out);
+  r->in_names = calloc(inputs + 1, sizeof *r->in_names);
+  r->out_names = calloc(outputs + 1, sizeof *r->out_names);
+  r->in_values = calloc(inputs + 1, sizeof *r->in_values);
+  r->out_values = calloc(outputs + 1, sizeof *r->out_values);
+  r->stale = calloc(outputs + 1, sizeof *r->stale);
+  if (!r->in || !r->out || !r->in_names || !r->out_names || !r->in_values || !r->out_values || !r->stale) {
+    nrd_free_runner(r);
+    return NULL;
+  }
+  return r;
+}
+
+OrtStatus *nrd_init_runner(nrd_runner *r, const char *key, const char *value) {
+  if (!r->options) TRY(api->CreateRunOptions(&r->options));
+  return key ? api->AddRunConfigEntry(r->options, key, value) : NULL;
+}
+
+static void release_values(OrtValue **v, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    if (v[i]) api->ReleaseValue(v[i]);
+    v[i] = NULL;
+  }
+}
+
+void nrd_free_runner(nrd_runner *r) {
+  if (r->stale) release_values(r->stale, r->stale_count);
+  if (r->options) api->ReleaseRunOptions(r->options);
+  free(r->in);
+  free(r->out);
+  free(r->in_names);
+  free(r->out_names);
+  free(r->in_values);
+  free(r->out_values);
+  free(r->stale);
+  free(r);
+}
+
+static OrtStatus *string_input(const nrd_input *in, OrtValue **value) {
+  const unsigned char *at = (const unsigned char *)in->data, *end = at + in->size;
+  TRY(api->CreateTensorAsOrtValue(allocator, in->shape, in->rank, ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING, value));
+  for (uint64_t i = 0; i < in->count; i++) {
+    if (end - at < 4) return api->CreateStatus(ORT_INVALID_ARGUMENT, "string tensor ends before the length of an element");
+    uint32_t n = (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+    at += 4;
+    if ((uint64_t)(end - at) < n) return api->CreateStatus(ORT_INVALID_ARGUMENT, "string tensor ends inside an element");
+    char *buf = NULL;
+    TRY(api->GetResizedStringTensorElementBuffer(*value, i, n, &buf));
+    if (n) memcpy(buf, at, n);
+    at += n;
+  }
+  if (at != end) return api->CreateStatus(ORT_INVALID_ARGUMENT, "string tensor has bytes left over after its last element");
+  return NULL;
+}
+
+static OrtStatus *describe(OrtValue *v, nrd_output *o) {
+  ONNXTensorElementDataType type;
+  size_t rank;
+  int is_tensor = 0;
+  if (!v) return api->CreateStatus(ORT_FAIL, "the model gave no value for an output");
+  TRY(api->IsTensor(v, &is_tensor));
+  if (!is_tensor) return api->CreateStatus(ORT_NOT_IMPLEMENTED, "an output is not a tensor (a sequence, a map or an empty optional)");
+  TRY(api->GetTensorElementTypeAndShapeDataReference(v, &type, &o->shape, &rank));
+  o->value = v;
+  o->type = type;
+  o->rank = (int32_t)rank;
+  o->count = 1;
+  for (size_t i = 0; i < rank; i++) o->count *= (uint64_t)o->shape[i];
+  o->data = NULL;
+  size_t size = 0;
+  if (type == ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING) {
+    TRY(api->GetStringTensorDataLength(v, &size));
+    o->size = size + 4 * o->count;
+    return NULL;
+  }
+  TRY(api->GetTensorSizeInBytes(v, &size));
+  o->size = size;
+  return api->GetTensorMutableData(v, &o->data);
+}
+
+OrtStatus *nrd_run(nrd_runner *r, size_t n_in, size_t n_out) {
+  OrtStatus *s = NULL;
+  release_values(r->stale, r->stale_count);
+  r->stale_count = 0;
+  for (size_t i = 0; i < n_in && !s; i++) {
+    nrd_input *in = &r->in[i];
+    if (in->type == ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING)
+      s = string_input(in, &r->in_values[i]);
+    else
+      s = api->CreateTensorWithDataAsOrtValue(cpu, (void *)in->data, in->size, in->shape, in->rank, in->type, &r->in_values[i]);
+  }
+  if (!s)
+    s = api->Run(r->session, r->options, r->in_names, (const OrtValue *const *)r->in_values, n_in, r->out_names, n_out, r->out_values);
+  release_values(r->in_values, n_in);
+  for (size_t i = 0; i < n_out && !s; i++) s = describe(r->out_values[i], &r->out[i]);
+  if (s) {
+    release_values(r->out_values, n_out);
+    return s;
+  }
+  memset(r->out_values, 0, n_out * sizeof *r->out_values); // they are in r->out
+  return NULL;
+}
+
+OrtStatus *nrd_terminate(nrd_runner *r, int on) {
+  return on ? api->RunOptionsSetTerminate(r->options) : api->RunOptionsUnsetTerminate(r->options);
+}
+
+void nrd_release_value(OrtValue *v) { api->ReleaseValue(v); }
+
+OrtStatus *nrd_strings(const nrd_output *o, void *buf) {
+  unsigned char *at = buf, *end = at + o->size;
+  for (uint64_t i = 0; i < o->count; i++) {
+    size_t n;
+    TRY(api->GetStringTensorElementLength(o->value, i, &n));
+    if ((size_t)(end - at) < 4 || n > (size_t)(end - at) - 4 || n > UINT32_MAX)
+      return api->CreateStatus(ORT_FAIL, "a string output does not fit into the size that it reported");
+    at[0] = n & 255;
+    at[1] = n >> 8 & 255;
+    at[2] = n >> 16 & 255;
+    at[3] = n >> 24 & 255;
+    at += 4;
+    if (n) TRY(api->GetStringTensorElement(o->value, n, i, at));
+    at += n;
+  }
+  return NULL;
+}
+
+void nrd_trim(void) {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}

@@ -1,0 +1,81 @@
+// What capi.go calls. Every function that can fail returns NULL, or an OrtStatus that the caller releases.
+#ifndef NEREID_CAPI_H
+#define NEREID_CAPI_H
+
+#include "onnxruntime_c_api.h"
+
+enum { NRD_MAX_RANK = 32 };
+
+// One input of a run. data points to the elements; for strings to Triton's form: each element a 4-byte little-endian
+// length and its bytes. The memory is the caller's and stays where it is during the run.
+typedef struct {
+  uintptr_t data;
+  uint64_t size;  // bytes
+  uint64_t count; // elements
+  int32_t type;   // ONNXTensorElementDataType
+  int32_t rank;
+  int64_t shape[NRD_MAX_RANK];
+} nrd_input;
+
+// One output of a run. The value is the caller's to release; shape and data live as long as it does.
+typedef struct {
+  OrtValue *value;
+  const int64_t *shape;
+  void *data;       // NULL for strings
+  uint64_t size;    // bytes; for strings in Triton's form
+  uint64_t count;   // elements
+  int32_t type;
+  int32_t rank;
+} nrd_output;
+
+// What a runner keeps between runs.
+typedef struct {
+  OrtSession *session;
+  OrtRunOptions *options;
+  size_t inputs, outputs;   // capacities of the arrays below
+  nrd_input *in;
+  nrd_output *out;
+  const char **in_names, **out_names; // chosen for this run
+  OrtValue **in_values, **out_values;
+  OrtValue **stale;         // outputs of the last run that were copied, released by the next
+  size_t stale_count;
+} nrd_runner;
+
+// nrd_base looks for OrtGetApiBase in a library and returns its version string; NULL: *error says why.
+void *nrd_open(const char *path, char **error);
+const char *nrd_version(void *handle);
+void nrd_close(void *handle);
+// nrd_use takes the API table; 0 if the library does not have that version of it.
+int nrd_use(void *handle);
+
+int nrd_code(OrtStatus *s);
+const char *nrd_message(OrtStatus *s);
+void nrd_release_status(OrtStatus *s);
+
+OrtStatus *nrd_env(int intra, OrtEnv **env);
+OrtStatus *nrd_session(OrtEnv *env, const char *path, OrtSessionOptions *options, OrtSession **session);
+void nrd_release_session(OrtSession *s);
+OrtStatus *nrd_disable_threads(OrtSessionOptions *o);
+OrtStatus *nrd_custom_ops(OrtSessionOptions *o, const char *library);
+
+// kind 0: inputs, 1: outputs, 2: initializers that an input may override.
+OrtStatus *nrd_count(OrtSession *s, int kind, size_t *n);
+// The name is freed by nrd_free_name. onnx_type is ONNXType; type, rank and the type info are set for tensors only.
+OrtStatus *nrd_io(OrtSession *s, int kind, size_t i, char **name, int *onnx_type, int *type, size_t *rank, OrtTypeInfo **info);
+OrtStatus *nrd_dims(OrtTypeInfo *info, int64_t *dims, const char **names, size_t rank);
+void nrd_release_info(OrtTypeInfo *info);
+void nrd_free_name(char *name);
+
+nrd_runner *nrd_new_runner(OrtSession *s, size_t inputs, size_t outputs);
+OrtStatus *nrd_init_runner(nrd_runner *r, const char *key, const char *value);
+void nrd_free_runner(nrd_runner *r);
+// nrd_run runs the first n_in inputs and n_out outputs of r. On success each r->out[i] holds a value.
+OrtStatus *nrd_run(nrd_runner *r, size_t n_in, size_t n_out);
+OrtStatus *nrd_terminate(nrd_runner *r, int on);
+void nrd_release_value(OrtValue *v);
+// nrd_strings writes a string tensor in Triton's form into buf, which has o->size bytes.
+OrtStatus *nrd_strings(const nrd_output *o, void *buf);
+
+void nrd_trim(void);
+
+#endif

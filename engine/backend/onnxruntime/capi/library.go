@@ -1,0 +1,134 @@
+package capi
+
+/*
+#cgo CFLAGS: -O2
+#cgo LDFLAGS: -ldl
+#cgo nocallback nrd_run
+#cgo noescape nrd_run
+#cgo nocallback nrd_release_value
+#cgo nocallback nrd_strings
+#cgo noescape nrd_strings
+#include "capi.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"unsafe"
+)
+
+// APIVersion is the version of the C API in use; ONNX Runtime 1.APIVersion is the oldest that has it.
+const APIVersion = C.ORT_API_VERSION
+
+// Error is a failure that ONNX Runtime reports, with its own code (OrtErrorCode) and words.
+type Error struct {
+	Code int
+	Msg  string
+}
+
+// Error returns Triton's wording.
+func (e *Error) Error() string { return fmt.Sprintf("onnx runtime error %d: %s", e.Code, e.Msg) }
+
+// Codes of Error that callers tell apart: OrtErrorCode.
+const (
+	InvalidArgument = C.ORT_INVALID_ARGUMENT
+	NotImplemented  = C.ORT_NOT_IMPLEMENTED
+)
+
+func check(s *C.OrtStatus) error {
+	if s == nil {
+		return nil
+	}
+	err := &Error{int(C.nrd_code(s)), C.GoString(C.nrd_message(s))}
+	C.nrd_release_status(s)
+	return err
+}
+
+// TooOld is the error for a library without the API in use.
+type TooOld struct{ Path, Version string }
+
+func (e *TooOld) Error() string {
+	return fmt.Sprintf("onnxruntime %s at %s is too old: version 1.%d or newer is needed", e.Version, e.Path, APIVersion)
+}
+
+// Library is the opened libonnxruntime with its environment.
+type Library struct {
+	Path    string
+	Version string // "1.31.1"
+	env     *C.OrtEnv
+}
+
+// process holds the one library of the process: dlopen, the environment and onnxruntime_go's own state are per
+// process, so that a second one could only pretend to be separate.
+var process struct {
+	sync.Mutex
+	library *Library
+}
+
+// Open opens libonnxruntime and makes its environment with a shared pool of threads that do not spin. The first
+// library that opens stays for the life of the process; Open of the same path returns it again, of another path
+// fails. Nothing of the library but its version is called before the version is found new enough.
+// threads is the size of the pool, 0 for the number of cores. Safe for concurrent use.
+func Open(path string, threads int) (*Library, error) {
+	process.Lock()
+	defer process.Unlock()
+	if l := process.library; l != nil {
+		if l.Path != path {
+			return nil, fmt.Errorf("onnxruntime %s from %s is in use already; restart to use %s", l.Version, l.Path, path)
+		}
+		return l, nil
+	}
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	var reason *C.char
+	handle := C.nrd_open(name, &reason)
+	if handle == nil {
+		defer C.free(unsafe.Pointer(reason))
+		return nil, fmt.Errorf("cannot open onnxruntime: %s", C.GoString(reason))
+	}
+	l := &Library{Path: path, Version: C.GoString(C.nrd_version(handle))}
+	if !newEnough(l.Version) {
+		C.nrd_close(handle)
+		return nil, &TooOld{path, l.Version}
+	}
+	if C.nrd_use(handle) == 0 {
+		C.nrd_close(handle)
+		return nil, fmt.Errorf("onnxruntime %s at %s does not have version %d of the C API", l.Version, path, APIVersion)
+	}
+	if err := check(C.nrd_env(C.int(threads), &l.env)); err != nil {
+		return nil, fmt.Errorf("make the environment of onnxruntime %s at %s: %w", l.Version, path, err)
+	}
+	process.library = l
+	return l, nil
+}
+
+// newEnough compares "1.31.1" with 1.APIVersion.
+func newEnough(version string) bool {
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	a, err1 := strconv.Atoi(major)
+	b, err2 := strconv.Atoi(minor)
+	return err1 == nil && err2 == nil && (a > 1 || a == 1 && b >= APIVersion)
+}
+
+// Trim gives memory that the C library's allocator keeps back to the system.
+func Trim() { C.nrd_trim() }
+
+// DisableThreads makes sessions of these options use the environment's pool of threads. options is an OrtSessionOptions.
+func DisableThreads(options unsafe.Pointer) error {
+	return check(C.nrd_disable_threads((*C.OrtSessionOptions)(options)))
+}
+
+// RegisterCustomOps loads a library of operators into the options, which is an OrtSessionOptions.
+func RegisterCustomOps(options unsafe.Pointer, library string) error {
+	name := C.CString(library)
+	defer C.free(unsafe.Pointer(name))
+	return check(C.nrd_custom_ops((*C.OrtSessionOptions)(options), name))
+}
+
+// ErrClosed is returned by a closed runner.
+var ErrClosed = errors.New("runner is closed")

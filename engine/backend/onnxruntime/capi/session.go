@@ -1,0 +1,300 @@
+package capi
+
+/*
+#include "capi.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+)
+
+// Session is a loaded model. It may run on several goroutines at once.
+type Session struct {
+	c *C.OrtSession
+}
+
+// NewSession loads a model file. options is an OrtSessionOptions, which the caller keeps.
+func (l *Library) NewSession(path string, options unsafe.Pointer) (*Session, error) {
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	s := &Session{}
+	if err := check(C.nrd_session(l.env, name, (*C.OrtSessionOptions)(options), &s.c)); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close frees the model. No runner of it may be used after.
+func (s *Session) Close() {
+	if s.c != nil {
+		C.nrd_release_session(s.c)
+		s.c = nil
+	}
+}
+
+// Kind selects a list of a model's tensors.
+type Kind int
+
+// The lists.
+const (
+	Inputs Kind = iota
+	Outputs
+	Initializers // those that an input of the same name may replace
+)
+
+// Tensor is ONNX's name for the only kind of value that can be served (ONNXType).
+const Tensor = C.ONNX_TYPE_TENSOR
+
+// IO describes one input or output.
+type IO struct {
+	Name     string
+	ONNXType int // Tensor, or another kind, for which the rest is not set
+	Type     int // ONNXTensorElementDataType
+	Dims     []int64
+	DimNames []string // of variable dimensions, "" where there is none; as long as Dims
+}
+
+// Signature returns one of the lists, in the model's order.
+func (s *Session) Signature(kind Kind) ([]IO, error) {
+	var n C.size_t
+	if err := check(C.nrd_count(s.c, C.int(kind), &n)); err != nil {
+		return nil, err
+	}
+	list := make([]IO, n)
+	for i := range list {
+		if err := s.describe(kind, i, &list[i]); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func (s *Session) describe(kind Kind, i int, io *IO) error {
+	var (
+		name            *C.char
+		onnxType, dtype C.int
+		rank            C.size_t
+		info            *C.OrtTypeInfo
+	)
+	err := check(C.nrd_io(s.c, C.int(kind), C.size_t(i), &name, &onnxType, &dtype, &rank, &info))
+	if name != nil {
+		io.Name = C.GoString(name)
+		C.nrd_free_name(name)
+	}
+	if info != nil {
+		defer C.nrd_release_info(info)
+	}
+	if err != nil {
+		return err
+	}
+	io.ONNXType, io.Type = int(onnxType), int(dtype)
+	if io.ONNXType != Tensor || rank == 0 {
+		return nil
+	}
+	if rank > C.NRD_MAX_RANK {
+		return fmt.Errorf("%q has %d dimensions; at most %d are supported", io.Name, rank, C.NRD_MAX_RANK)
+	}
+	var dims [C.NRD_MAX_RANK]C.int64_t
+	var names [C.NRD_MAX_RANK]*C.char
+	if err := check(C.nrd_dims(info, &dims[0], &names[0], rank)); err != nil {
+		return err
+	}
+	for k := range int(rank) {
+		io.Dims = append(io.Dims, int64(dims[k]))
+		io.DimNames = append(io.DimNames, C.GoString(names[k]))
+	}
+	return nil
+}
+
+// Runner runs a session, one run at a time. It keeps what a run needs, so that the next one allocates nothing.
+type Runner struct {
+	c       *C.nrd_runner
+	in      []C.nrd_input
+	out     []C.nrd_output
+	inName  []*C.char // chosen by SetInput
+	outName []*C.char
+	names   []*C.char // all names, freed by Close
+	nIn     int
+	nOut    int
+	pin     runtime.Pinner
+}
+
+// NewRunner prepares runs with some of these inputs and outputs; config are run options.
+func (s *Session) NewRunner(inputs, outputs []string, config map[string]string) (*Runner, error) {
+	c := C.nrd_new_runner(s.c, C.size_t(len(inputs)), C.size_t(len(outputs)))
+	if c == nil {
+		return nil, fmt.Errorf("out of memory")
+	}
+	r := &Runner{c: c}
+	r.in = unsafe.Slice(c.in, len(inputs))
+	r.out = unsafe.Slice(c.out, len(outputs))
+	r.inName = unsafe.Slice(c.in_names, len(inputs))
+	r.outName = unsafe.Slice(c.out_names, len(outputs))
+	for _, n := range append(append([]string(nil), inputs...), outputs...) {
+		r.names = append(r.names, C.CString(n))
+	}
+	err := check(C.nrd_init_runner(c, nil, nil))
+	for key, value := range config {
+		if err == nil {
+			k, v := C.CString(key), C.CString(value)
+			err = check(C.nrd_init_runner(c, k, v))
+			C.free(unsafe.Pointer(k))
+			C.free(unsafe.Pointer(v))
+		}
+	}
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Close frees the runner. Values taken from it stay.
+func (r *Runner) Close() {
+	if r.c == nil {
+		return
+	}
+	C.nrd_free_runner(r.c)
+	for _, n := range r.names {
+		C.free(unsafe.Pointer(n))
+	}
+	r.c, r.in, r.out, r.inName, r.outName, r.names = nil, nil, nil, nil, nil, nil
+}
+
+// Reset forgets the inputs and outputs chosen for the last run.
+func (r *Runner) Reset() {
+	r.pin.Unpin()
+	r.nIn, r.nOut = 0, 0
+}
+
+// AddInput gives the next run input i of NewRunner's list: its ONNXTensorElementDataType, shape, number of elements and
+// bytes (strings in Triton's form). data is used in place until the run is over; it is pinned until Reset.
+func (r *Runner) AddInput(i, dtype int, shape []int64, count int64, data []byte) error {
+	if len(shape) > C.NRD_MAX_RANK {
+		return fmt.Errorf("%d dimensions; at most %d are supported", len(shape), C.NRD_MAX_RANK)
+	}
+	in := &r.in[r.nIn]
+	r.inName[r.nIn] = r.names[i]
+	in._type, in.rank = C.int32_t(dtype), C.int32_t(len(shape))
+	in.size, in.count = C.uint64_t(len(data)), C.uint64_t(count)
+	for k, d := range shape {
+		in.shape[k] = C.int64_t(d)
+	}
+	if len(data) == 0 { // any address will do
+		in.data = C.uintptr_t(uintptr(unsafe.Pointer(in)))
+	} else {
+		p := unsafe.SliceData(data)
+		r.pin.Pin(p)
+		in.data = C.uintptr_t(uintptr(unsafe.Pointer(p)))
+	}
+	r.nIn++
+	return nil
+}
+
+// AddOutput asks the next run for output i of NewRunner's list.
+func (r *Runner) AddOutput(i int) {
+	r.outName[r.nOut] = r.names[len(r.in)+i]
+	r.nOut++
+}
+
+// Run runs the model with the inputs and outputs chosen since Reset. On success the caller takes each output with
+// Output and then Keep or Discard; they are in the order of AddOutput.
+func (r *Runner) Run() error {
+	if r.c == nil {
+		return ErrClosed
+	}
+	err := check(C.nrd_run(r.c, C.size_t(r.nIn), C.size_t(r.nOut)))
+	r.pin.Unpin()
+	return err
+}
+
+// Terminate stops the run in progress, and every further one until Resume. It may be called from another goroutine.
+func (r *Runner) Terminate() error { return check(C.nrd_terminate(r.c, 1)) }
+
+// Resume ends the effect of Terminate. Not during a run.
+func (r *Runner) Resume() error { return check(C.nrd_terminate(r.c, 0)) }
+
+// Output is one result of a run. Shape and Data are ONNX Runtime's memory, valid until the value is released.
+type Output struct {
+	Type  int // ONNXTensorElementDataType
+	Shape []int64
+	Data  []byte // nil for strings
+	Size  int    // bytes; for strings in Triton's form
+}
+
+// Output describes output i of the last run.
+func (r *Runner) Output(i int) Output {
+	c := &r.out[i]
+	o := Output{Type: int(c._type), Shape: unsafe.Slice((*int64)(c.shape), int(c.rank)), Size: int(c.size)}
+	if c.data != nil {
+		o.Data = unsafe.Slice((*byte)(c.data), o.Size)
+	}
+	return o
+}
+
+// Strings writes string output i of the last run in Triton's form into buf, which has its Size.
+func (r *Runner) Strings(i int, buf []byte) error {
+	return check(C.nrd_strings(&r.out[i], unsafe.Pointer(unsafe.SliceData(buf))))
+}
+
+// DiscardAll lets go of the outputs of the last run that were neither kept nor discarded.
+func (r *Runner) DiscardAll() {
+	for i := range r.nOut {
+		if r.out[i].value != nil {
+			r.Discard(i)
+		}
+	}
+}
+
+// Value is a result that outlives its run and its session.
+type Value struct{ c *C.OrtValue }
+
+// Keep takes output i of the last run. The caller releases it.
+func (r *Runner) Keep(i int) Value {
+	v := Value{r.out[i].value}
+	r.out[i].value = nil
+	return v
+}
+
+// Discard lets output i of the last run go, at the latest with the next run.
+func (r *Runner) Discard(i int) {
+	stale := unsafe.Slice(r.c.stale, len(r.out))
+	stale[r.c.stale_count] = r.out[i].value
+	r.c.stale_count++
+	r.out[i].value = nil
+}
+
+// Release frees the value. Safe on any goroutine, once.
+func (v Value) Release() { C.nrd_release_value(v.c) }
+
+// Scratch is memory outside Go's heap, aligned for vectors, that grows and is used again. The zero value is empty.
+type Scratch struct {
+	p unsafe.Pointer
+	n int
+}
+
+// Get returns n bytes; what an earlier Get returned must not be used any more.
+func (s *Scratch) Get(n int) ([]byte, error) {
+	if n > s.n {
+		s.Free()
+		size := (n + n/4 + 63) &^ 63
+		p := C.aligned_alloc(64, C.size_t(size))
+		if p == nil {
+			return nil, fmt.Errorf("out of memory for a batch of %d bytes", n)
+		}
+		s.p, s.n = p, size
+	}
+	return unsafe.Slice((*byte)(s.p), n), nil
+}
+
+// Cap returns the bytes that are held.
+func (s *Scratch) Cap() int { return s.n }
+
+// Free gives the memory back.
+func (s *Scratch) Free() {
+	C.free(s.p)
+	s.p, s.n = nil, 0
+}

@@ -1,0 +1,218 @@
+package onnxruntime
+
+import (
+	"context"
+	"slices"
+
+	"nereid/engine/backend/onnxruntime/capi"
+	"nereid/engine/infer"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+// instance runs batches on a session, one at a time. Everything in it is used by the one goroutine in Execute, but
+// watch looks at long runs.
+type instance struct {
+	m      *model
+	owned  *capi.Session // closed with the instance; nil if it is shared
+	runner *capi.Runner
+	watch  *watch
+
+	scratch []capi.Scratch // one per input: the rows of several requests together
+	wanted  []bool         // one per output: somebody in this batch wants it
+	places  []int          // one per output: its place among the run's outputs
+	shape   []int64
+
+	responses []*infer.Response
+}
+
+// keepScratch is how much memory an input's scratch may keep between batches.
+const keepScratch = 64 << 20
+
+func newInstance(m *model, session *capi.Session) (*instance, error) {
+	var in, out []string
+	for i := range m.inputs {
+		in = append(in, m.inputs[i].name)
+	}
+	for i := range m.outputs {
+		out = append(out, m.outputs[i].name)
+	}
+	runner, err := session.NewRunner(in, out, m.run)
+	if err != nil {
+		return nil, runtimeError(err)
+	}
+	return &instance{
+		m: m, runner: runner, watch: newWatch(runner),
+		scratch: make([]capi.Scratch, len(in)), wanted: make([]bool, len(out)), places: make([]int, len(out)),
+	}, nil
+}
+
+// Close frees what the instance has; answers that are still being read stay.
+func (x *instance) Close() error {
+	x.watch.stop()
+	x.runner.Close()
+	for i := range x.scratch {
+		x.scratch[i].Free()
+	}
+	if x.owned != nil {
+		x.owned.Close()
+	}
+	return nil
+}
+
+// Execute runs the batch at once where all its requests have the same inputs and the same shapes but for the rows, else
+// in as many parts as that takes.
+func (x *instance) Execute(ctx context.Context, b *infer.Batch) error {
+	for rest := b.Requests; len(rest) > 0; {
+		n := 1
+		if x.m.batched {
+			for n < len(rest) && x.alike(rest[0], rest[n]) {
+				n++
+			}
+		}
+		x.part(ctx, b, rest[:n])
+		rest = rest[n:]
+	}
+	return nil
+}
+
+// part runs requests together and answers each of them.
+func (x *instance) part(ctx context.Context, b *infer.Batch, requests []*infer.Request) {
+	err := x.run(ctx, b, requests)
+	if err == nil {
+		return
+	}
+	if len(requests) == 1 || status.CodeOf(err) == status.Cancelled {
+		for _, r := range requests {
+			r.Fail(err)
+		}
+		return
+	}
+	// One request's values may have failed the others': each gets the answer that it would get alone.
+	for i := range requests {
+		if !requests[i].Answered() {
+			x.part(ctx, b, requests[i:i+1])
+		}
+	}
+}
+
+// run runs requests together. On nil each is answered; on an error none, unless the error came while answering.
+func (x *instance) run(ctx context.Context, b *infer.Batch, requests []*infer.Request) error {
+	x.runner.Reset()
+	for i := range x.m.inputs {
+		if err := x.gather(i, requests); err != nil {
+			return err
+		}
+	}
+	x.choose(requests)
+	b.MarkInput()
+	x.watch.begin(ctx, b)
+	err := x.runner.Run()
+	if x.watch.end() { // it was stopped; perhaps too late to matter
+		if resumed := x.runner.Resume(); resumed != nil {
+			return runtimeError(resumed)
+		}
+		if err != nil {
+			return status.New(status.Cancelled, "request cancelled")
+		}
+	}
+	b.MarkOutput()
+	if err != nil {
+		return runtimeError(err)
+	}
+	defer x.tidy()
+	return x.answer(requests)
+}
+
+// tidy lets go of what the run left.
+func (x *instance) tidy() {
+	x.runner.DiscardAll()
+	for i := range x.scratch {
+		if x.scratch[i].Cap() > keepScratch {
+			x.scratch[i].Free()
+		}
+	}
+}
+
+// input finds a request's input, at the same place as in the configuration if the caller keeps its order.
+func (x *instance) input(r *infer.Request, i int) *tensor.Tensor {
+	if i < len(r.Inputs) && r.Inputs[i].Name == x.m.inputs[i].name {
+		return &r.Inputs[i]
+	}
+	return r.Input(x.m.inputs[i].name)
+}
+
+// alike reports whether two requests can be run together.
+func (x *instance) alike(a, b *infer.Request) bool {
+	for i := range x.m.inputs {
+		p, q := x.input(a, i), x.input(b, i)
+		switch {
+		case p == nil && q == nil:
+		case p == nil || q == nil || p.DataType != q.DataType || len(p.Shape) == 0 || len(q.Shape) == 0 ||
+			!slices.Equal(p.Shape[1:], q.Shape[1:]):
+			return false
+		}
+	}
+	return true
+}
+
+// gather gives the run input i of the requests: in place for one request whose data is aligned, else copied together.
+func (x *instance) gather(i int, requests []*infer.Request) error {
+	p := &x.m.inputs[i]
+	first := x.input(requests[0], i)
+	if first == nil {
+		if p.optional {
+			return nil
+		}
+		return status.Errorf(status.InvalidArg, "model '%s' needs the input '%s'", x.m.spec.ModelName, p.name)
+	}
+	if first.DataType != p.dt {
+		return status.Errorf(status.InvalidArg, "input '%s' of model '%s' has datatype %s, want %s", p.name, x.m.spec.ModelName, first.DataType, p.dt)
+	}
+	x.shape = append(x.shape[:0], first.Shape...)
+	size := len(first.Data)
+	for _, r := range requests[1:] {
+		in := x.input(r, i)
+		x.shape[0] += in.Shape[0]
+		size += len(in.Data)
+	}
+	count, err := tensor.Elements(x.shape)
+	if err != nil {
+		return err
+	}
+	if each := p.dt.Size(); each != 0 && int64(size)/int64(each) != count {
+		return status.Errorf(status.InvalidArg, "input '%s' of model '%s' has %d bytes for shape %s of %s",
+			p.name, x.m.spec.ModelName, size, tensor.FormatShape(x.shape), p.dt)
+	}
+	data := first.Data
+	if len(requests) > 1 || !aligned(data, p.dt.Size()) {
+		if data, err = x.scratch[i].Get(size); err != nil {
+			return status.Errorf(status.Unavailable, "%w", err)
+		}
+		at := 0
+		for _, r := range requests {
+			at += copy(data[at:], x.input(r, i).Data)
+		}
+	}
+	if p.scalar {
+		x.shape = x.shape[:0] // its [1] is the configuration's way to write a scalar
+	}
+	if err := x.runner.AddInput(i, p.code, x.shape, count, data); err != nil {
+		return status.Errorf(status.InvalidArg, "input '%s': %w", p.name, err)
+	}
+	return nil
+}
+
+// choose asks the run for the outputs that anybody wants.
+func (x *instance) choose(requests []*infer.Request) {
+	n := 0
+	for i := range x.m.outputs {
+		name := x.m.outputs[i].name
+		x.wanted[i] = slices.ContainsFunc(requests, func(r *infer.Request) bool { return r.Wants(name) })
+		if x.wanted[i] {
+			x.runner.AddOutput(i)
+			x.places[i] = n
+			n++
+		}
+	}
+}

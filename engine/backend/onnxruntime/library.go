@@ -1,0 +1,153 @@
+package onnxruntime
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// The copy of libonnxruntime inside the program: lib/libonnxruntime.so.zst and lib/libonnxruntime.version, put there by
+// "make build". Without them the folder holds .gitkeep alone.
+//
+//go:embed all:lib
+var embedded embed.FS
+
+const (
+	embeddedLibrary = "lib/libonnxruntime.so.zst"
+	embeddedVersion = "lib/libonnxruntime.version"
+	libraryName     = "libonnxruntime.so"
+)
+
+// findLibrary returns the path of the library to open. A bare name means the system's own.
+func (o *Options) findLibrary(files fs.FS) (string, error) {
+	if o.Library != "" {
+		if _, err := os.Stat(o.Library); err != nil {
+			return "", fmt.Errorf("onnxruntime library %s: %w; correct the path, or leave it out to use the copy inside this program", o.Library, err)
+		}
+		return filepath.Abs(o.Library)
+	}
+	path, err := unpack(files, o.CacheFolder)
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return path, err
+	}
+	folders := []string{"/usr/lib/nereid"}
+	if exe, err := os.Executable(); err == nil {
+		if exe, err = filepath.EvalSymlinks(exe); err == nil {
+			folders = append([]string{filepath.Join(filepath.Dir(exe), "..", "lib", "nereid")}, folders...)
+		}
+	}
+	for _, folder := range folders {
+		path := filepath.Join(folder, libraryName)
+		if _, err := os.Stat(path); err == nil {
+			return filepath.Abs(path)
+		}
+	}
+	return libraryName, nil
+}
+
+// unpack writes the library inside the program to the folder, unless an intact copy of this very library is there, and
+// returns its path. The error is fs.ErrNotExist if the program has none.
+func unpack(files fs.FS, folder string) (string, error) {
+	packed, err := fs.ReadFile(files, embeddedLibrary)
+	if err != nil {
+		return "", err
+	}
+	version, err := fs.ReadFile(files, embeddedVersion)
+	if err != nil {
+		return "", err
+	}
+	if folder == "" {
+		if folder, err = os.UserCacheDir(); err != nil {
+			return "", fmt.Errorf("no folder to unpack onnxruntime into: %w", err)
+		}
+		folder = filepath.Join(folder, "nereid")
+	}
+	// The name holds the digest of the packed bytes, so that another build never takes this one's copy.
+	digest := sha256.Sum256(packed)
+	path := filepath.Join(folder, fmt.Sprintf("libonnxruntime-%s-%x.so", strings.TrimSpace(string(version)), digest[:8]))
+	if intact(path) {
+		return path, nil
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return "", fmt.Errorf("unpack onnxruntime: %w", err)
+	}
+	if err := write(path, packed); err != nil {
+		return "", fmt.Errorf("unpack onnxruntime into %s: %w", folder, err)
+	}
+	return path, nil
+}
+
+// sumName is the file beside a library that holds its SHA-256 in hexadecimal.
+func sumName(path string) string { return path + ".sha256" }
+
+// intact reports whether a library is the one that was once unpacked.
+func intact(path string) bool {
+	want, err := os.ReadFile(sumName(path))
+	if err != nil {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return false
+	}
+	return hex.EncodeToString(h.Sum(nil)) == strings.TrimSpace(string(want))
+}
+
+// write decompresses to a temporary file and renames it: a reader sees the whole library or none. The decompressor
+// checks the checksum inside.
+func write(path string, packed []byte) (err error) {
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	library, err := d.DecodeAll(packed, nil)
+	if err != nil {
+		return fmt.Errorf("the copy inside this program is damaged: %w", err)
+	}
+	if err := replace(path, library, 0o700); err != nil {
+		return err
+	}
+	sum := sha256.Sum256(library)
+	return replace(sumName(path), []byte(hex.EncodeToString(sum[:])+"\n"), 0o600)
+}
+
+func replace(path string, data []byte, mode os.FileMode) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	if _, err = f.Write(data); err != nil {
+		return err
+	}
+	if err = f.Chmod(mode); err != nil {
+		return err
+	}
+	if err = f.Sync(); err != nil {
+		return err
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

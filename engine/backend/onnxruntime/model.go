@@ -1,0 +1,175 @@
+package onnxruntime
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"nereid/engine/backend"
+	"nereid/engine/backend/onnxruntime/capi"
+	"nereid/engine/inferencepb"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+// model is one loaded version.
+type model struct {
+	library *capi.Library
+	spec    backend.Spec
+	path    string
+	inputs  []port // those of the model that the configuration lists
+	outputs []port
+	batched bool // max_batch_size is above 0
+	share   bool // instances share sessions
+
+	pool tensor.Pool // memory of small outputs and of strings
+	kept keptPool    // buffers around ONNX Runtime's memory
+
+	mu       sync.Mutex
+	sessions map[place]*capi.Session // guarded by mu: shared ones
+	spare    *capi.Session           // guarded by mu: the first one made, until an instance takes it
+	run      map[string]string       // run options
+}
+
+// place is where a session's kernels run.
+type place struct {
+	gpu    bool
+	device int
+}
+
+// port is an input or an output.
+type port struct {
+	name     string
+	dt       tensor.DataType
+	code     int     // ONNXTensorElementDataType
+	scalar   bool    // the model's tensor has no dimensions
+	dims     []int64 // the configured shape of a scalar output
+	optional bool
+}
+
+func newModel(ctx context.Context, l *capi.Library, s backend.Spec, path string) (*model, error) {
+	m := &model{
+		library: l, spec: s, path: path, batched: s.Config.GetMaxBatchSize() > 0,
+		share:    !explicitThreads(s.Config) || sharesSession(s.Config),
+		sessions: map[place]*capi.Session{},
+	}
+	session, err := m.newSession(ctx, place{})
+	if err != nil {
+		return nil, err
+	}
+	sig, err := readSignature(session)
+	if err == nil {
+		err = sig.checkConfig(s)
+	}
+	if err != nil {
+		session.Close()
+		return nil, err
+	}
+	m.ports(sig)
+	m.spare = session
+	return m, nil
+}
+
+func sharesSession(c *inferencepb.ModelConfig) bool {
+	v := c.GetParameters()["share_session_between_instances"].GetStringValue()
+	return v == "1" || strings.EqualFold(v, "true")
+}
+
+// ports notes the model's inputs and outputs that the configuration lists, in its order.
+func (m *model) ports(sig *signature) {
+	for _, in := range m.spec.Config.GetInput() {
+		for i := range sig.inputs {
+			if io := &sig.inputs[i]; io.Name == in.GetName() {
+				m.inputs = append(m.inputs, port{
+					name: io.Name, dt: elementType(io.Type), code: io.Type, scalar: len(io.Dims) == 0, optional: sig.optional[i],
+				})
+			}
+		}
+	}
+	for _, out := range m.spec.Config.GetOutput() {
+		io := find(sig.outputs, out.GetName())
+		m.outputs = append(m.outputs, port{
+			name: io.Name, dt: elementType(io.Type), code: io.Type, scalar: len(io.Dims) == 0, dims: out.GetDims(),
+		})
+	}
+}
+
+func (m *model) newSession(ctx context.Context, p place) (*capi.Session, error) {
+	o, err := newSessionOptions(m.spec, !explicitThreads(m.spec.Config))
+	if err != nil {
+		return nil, err
+	}
+	defer o.close()
+	if err := o.providers(m.spec, p); err != nil {
+		return nil, err
+	}
+	m.run = o.run
+	return o.newSession(ctx, m.library, m.path)
+}
+
+// NewInstance makes an instance. Instances without thread counts of their own share one session per place.
+func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
+	where := place{}
+	switch p.Kind {
+	case inferencepb.ModelInstanceGroup_KIND_GPU:
+		where = place{gpu: true, device: p.Device}
+	case inferencepb.ModelInstanceGroup_KIND_CPU:
+	default:
+		return nil, status.Errorf(status.InvalidArg, "instance %s is of kind %s; onnxruntime supports KIND_CPU and KIND_GPU", p.Name, p.Kind)
+	}
+	session, owned, err := m.session(ctx, where)
+	if err != nil {
+		return nil, err
+	}
+	inst, err := newInstance(m, session)
+	if err != nil {
+		if owned {
+			session.Close()
+		}
+		return nil, err
+	}
+	if owned {
+		inst.owned = session
+	}
+	return inst, nil
+}
+
+// session returns a session for a place, and whether it is the instance's own.
+func (m *model) session(ctx context.Context, where place) (*capi.Session, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.sessions[where]; s != nil {
+		return s, false, nil
+	}
+	s := m.spare
+	m.spare = nil
+	if where.gpu && s != nil { // it was made for the CPU, to look at the model
+		s.Close()
+		s = nil
+	}
+	if s == nil {
+		var err error
+		if s, err = m.newSession(ctx, where); err != nil {
+			return nil, false, err
+		}
+	}
+	if m.share {
+		m.sessions[where] = s
+	}
+	return s, !m.share, nil
+}
+
+// Close frees the sessions. Responses that are still being read keep their own memory.
+func (m *model) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.sessions {
+		s.Close()
+	}
+	if m.spare != nil {
+		m.spare.Close()
+	}
+	m.sessions, m.spare = nil, nil
+	capi.Trim()
+	return nil
+}

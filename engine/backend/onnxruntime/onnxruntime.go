@@ -1,0 +1,157 @@
+package onnxruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	ort "github.com/yalue/onnxruntime_go"
+
+	"nereid/engine/backend"
+	"nereid/engine/backend/onnxruntime/capi"
+	"nereid/engine/modelconfig"
+	"nereid/engine/status"
+)
+
+// Options of the backend. The zero value works.
+type Options struct {
+	// Library is the path of libonnxruntime, 1.24 or newer. Empty: the search that the package comment describes.
+	Library string
+	// CacheFolder is where the copy inside the program is unpacked, once. Empty: the user's cache folder.
+	CacheFolder string
+	// Threads is the size of the pool that models without thread counts of their own share. 0: one per core.
+	Threads int
+	// DefaultMaxBatchSize is not used here; see modelconfig.Complete.
+
+	// Log receives what concerns no model. Nil: nothing.
+	Log *slog.Logger
+}
+
+// Backend runs ONNX models.
+type Backend struct {
+	o   Options
+	log *slog.Logger
+
+	mu      sync.Mutex
+	library *capi.Library // guarded by mu; opened by the first model
+}
+
+var (
+	_ backend.Backend       = (*Backend)(nil)
+	_ backend.AutoCompleter = (*Backend)(nil)
+	_ backend.Attributes    = (*Backend)(nil)
+)
+
+// New returns the backend. It does not touch the library yet.
+func New(o Options) *Backend {
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Backend{o: o, log: log}
+}
+
+// Name returns "onnxruntime".
+func (b *Backend) Name() string { return "onnxruntime" }
+
+// DefaultInstanceCount is Triton's for ONNX Runtime.
+func (b *Backend) DefaultInstanceCount() int { return 2 }
+
+// Version opens the library, if that has not been done, and returns its version: "1.31.1".
+func (b *Backend) Version() (string, error) {
+	l, err := b.open()
+	if err != nil {
+		return "", err
+	}
+	return l.Version, nil
+}
+
+// open opens the library. A failure is not kept: the next model tries again.
+func (b *Backend) open() (*capi.Library, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.library != nil {
+		return b.library, nil
+	}
+	path, err := b.o.findLibrary(embedded)
+	if err != nil {
+		return nil, status.Errorf(status.Unavailable, "%w", err)
+	}
+	l, err := capi.Open(path, b.o.Threads)
+	var old *capi.TooOld
+	switch {
+	case errors.As(err, &old):
+		return nil, status.Errorf(status.Unsupported, "%w; set --onnxruntime-library to a newer one", err)
+	case err != nil:
+		return nil, status.Errorf(status.Unavailable, "%w; set --onnxruntime-library to the path of libonnxruntime.so", err)
+	}
+	if err := initOptions(path); err != nil {
+		return nil, status.Errorf(status.Internal, "%w", err)
+	}
+	b.log.Info("opened onnxruntime", "version", l.Version, "path", path)
+	b.library = l
+	return l, nil
+}
+
+// yalue guards the set-up of package onnxruntime_go, whose state is the process's.
+var yalue sync.Mutex
+
+// initOptions lets package onnxruntime_go use the library. The environment is there already: it takes that one, with
+// its pool of threads, in place of making its own.
+func initOptions(path string) error {
+	yalue.Lock()
+	defer yalue.Unlock()
+	if ort.IsInitialized() {
+		return nil
+	}
+	ort.SetSharedLibraryPath(path)
+	if err := ort.InitializeEnvironment(); err != nil {
+		return fmt.Errorf("set up session options of onnxruntime at %s: %w", path, err)
+	}
+	return nil
+}
+
+// Signature reads the model file's inputs and outputs. Outputs that are not tensors are left out, with a warning.
+func (b *Backend) Signature(ctx context.Context, s backend.Spec) (*modelconfig.Signature, error) {
+	path, err := modelPath(s)
+	if err != nil {
+		return nil, err
+	}
+	l, err := b.open()
+	if err != nil {
+		return nil, err
+	}
+	o, err := newSessionOptions(s, true)
+	if err != nil {
+		return nil, err
+	}
+	defer o.close()
+	if err := o.forReading(); err != nil {
+		return nil, err
+	}
+	session, err := o.newSession(ctx, l, path)
+	if err != nil {
+		return nil, err
+	}
+	defer session.Close()
+	sig, err := readSignature(session)
+	if err != nil {
+		return nil, err
+	}
+	return sig.public(s.Log)
+}
+
+// Load loads a model version.
+func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, error) {
+	path, err := modelPath(s)
+	if err != nil {
+		return nil, err
+	}
+	l, err := b.open()
+	if err != nil {
+		return nil, err
+	}
+	return newModel(ctx, l, s, path)
+}

@@ -1,0 +1,220 @@
+package onnxruntime
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	ort "github.com/yalue/onnxruntime_go"
+
+	"nereid/engine/backend"
+	"nereid/engine/backend/onnxruntime/capi"
+	"nereid/engine/inferencepb"
+	"nereid/engine/status"
+)
+
+// sessionOptions are the options of one session, and those of its runs.
+type sessionOptions struct {
+	*ort.SessionOptions
+	run map[string]string // run options
+}
+
+func (o *sessionOptions) close() { _ = o.Destroy() } // its one error is a second Destroy
+
+// pointer is the OrtSessionOptions inside, the only field of the struct; a test asserts the layout.
+func (o *sessionOptions) pointer() unsafe.Pointer {
+	return *(*unsafe.Pointer)(unsafe.Pointer(o.SessionOptions))
+}
+
+// forReading makes the session as cheap as can be: it will only be asked for its signature.
+func (o *sessionOptions) forReading() error {
+	return errors.Join(
+		o.SetGraphOptimizationLevel(ort.GraphOptimizationLevelDisableAll),
+		o.AddSessionConfigEntry("session.disable_prepacking", "1"),
+	)
+}
+
+// newSessionOptions reads what a model's configuration says about its sessions. shared sessions use the process's pool
+// of threads.
+func newSessionOptions(s backend.Spec, shared bool) (_ *sessionOptions, err error) {
+	so, err := ort.NewSessionOptions()
+	if err != nil {
+		return nil, status.Errorf(status.Internal, "%w", err)
+	}
+	o := &sessionOptions{SessionOptions: so}
+	defer func() {
+		if err != nil {
+			o.close()
+		}
+	}()
+	if err := o.SetGraphOptimizationLevel(graphLevel(s.Config)); err != nil {
+		return nil, runtimeError(err)
+	}
+	if shared {
+		if err := capi.DisableThreads(o.pointer()); err != nil {
+			return nil, runtimeError(err)
+		}
+	} else if err := o.AddSessionConfigEntry("session.intra_op.allow_spinning", "0"); err != nil {
+		return nil, runtimeError(err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Config.GetParameters())) {
+		if err := o.parameter(s, name, s.Config.GetParameters()[name].GetStringValue(), shared); err != nil {
+			return nil, err
+		}
+	}
+	for _, library := range s.Config.GetModelOperations().GetOpLibraryFilename() {
+		if !filepath.IsAbs(library) {
+			library = filepath.Join(s.ModelFolder, library)
+		}
+		if err := capi.RegisterCustomOps(o.pointer(), library); err != nil {
+			return nil, runtimeError(err)
+		}
+	}
+	return o, nil
+}
+
+// graphLevel is optimization.graph.level in Triton's meaning.
+func graphLevel(c *inferencepb.ModelConfig) ort.GraphOptimizationLevel {
+	switch c.GetOptimization().GetGraph().GetLevel() {
+	case -1:
+		return ort.GraphOptimizationLevelEnableBasic
+	case 1:
+		return ort.GraphOptimizationLevelEnableExtended
+	case 2:
+		return ort.GraphOptimizationLevelDisableAll
+	}
+	return ort.GraphOptimizationLevelEnableAll
+}
+
+// explicitThreads reports whether the model names thread counts of its own.
+func explicitThreads(c *inferencepb.ModelConfig) bool {
+	for _, name := range []string{"intra_op_thread_count", "inter_op_thread_count"} {
+		if v := c.GetParameters()[name].GetStringValue(); v != "" && v != "0" {
+			return true
+		}
+	}
+	return false
+}
+
+// elsewhere are parameters that something else reads.
+var elsewhere = []string{
+	"share_session_between_instances", "cudnn_conv_algo_search", "gpu_mem_limit", "arena_extend_strategy", "do_copy_in_default_stream",
+}
+
+func (o *sessionOptions) parameter(s backend.Spec, name, value string, shared bool) error {
+	switch name {
+	case "intra_op_thread_count":
+		return o.number(name, value, func(n int) error {
+			if shared || n == 0 {
+				return nil
+			}
+			return o.SetIntraOpNumThreads(n)
+		})
+	case "inter_op_thread_count":
+		return o.number(name, value, func(n int) error {
+			if shared || n == 0 {
+				return nil
+			}
+			return o.SetInterOpNumThreads(n)
+		})
+	case "execution_mode":
+		return o.number(name, value, func(n int) error {
+			switch n {
+			case 0:
+				return o.SetExecutionMode(ort.ExecutionModeSequential)
+			case 1:
+				return o.SetExecutionMode(ort.ExecutionModeParallel)
+			}
+			return status.Errorf(status.InvalidArg, "Invalid configuration value provided. Expected values for execution_mode are 0 or 1 but got %d .", n)
+		})
+	case "enable_mem_arena":
+		return o.boolean(name, value, o.SetCpuMemArena)
+	case "enable_mem_pattern":
+		return o.boolean(name, value, o.SetMemPattern)
+	case "memory.enable_memory_arena_shrinkage":
+		if o.run == nil {
+			o.run = map[string]string{}
+		}
+		o.run[name] = value
+		return nil
+	}
+	switch {
+	case strings.HasPrefix(name, "session.") || strings.HasPrefix(name, "ep."):
+		if err := o.AddSessionConfigEntry(name, value); err != nil {
+			return status.Errorf(status.InvalidArg, "parameter %q: %w", name, err)
+		}
+	case !slices.Contains(elsewhere, name):
+		s.Log.Info("parameter has no effect in onnxruntime", "model", s.ModelName, "parameter", name)
+	}
+	return nil
+}
+
+func (o *sessionOptions) number(name, value string, set func(int) error) error {
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 0 {
+		return status.Errorf(status.InvalidArg, "parameter %q is %q, want a number of 0 or more", name, value)
+	}
+	return runtimeError(set(n))
+}
+
+func (o *sessionOptions) boolean(name, value string, set func(bool) error) error {
+	switch strings.ToLower(value) {
+	case "1", "true":
+		return runtimeError(set(true))
+	case "0", "false":
+		return runtimeError(set(false))
+	}
+	return status.Errorf(status.InvalidArg, "parameter %q is %q, want \"true\" or \"false\"", name, value)
+}
+
+// newSession loads the file. ctx is looked at before: the load itself cannot be stopped.
+func (o *sessionOptions) newSession(ctx context.Context, l *capi.Library, path string) (*capi.Session, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	session, err := l.NewSession(path, o.pointer())
+	if err != nil {
+		return nil, runtimeError(err)
+	}
+	return session, nil
+}
+
+// runtimeError gives an error of the runtime its code; one that has a code keeps it.
+func runtimeError(err error) error {
+	var coded *status.Error
+	if err == nil || errors.As(err, &coded) {
+		return err
+	}
+	return status.Errorf(status.Internal, "%w", err)
+}
+
+// modelPath returns the model's file: default_model_filename or model.onnx in the version's folder, or if that is a
+// folder the model.onnx inside it.
+func modelPath(s backend.Spec) (string, error) {
+	name := s.Config.GetDefaultModelFilename()
+	if name == "" {
+		name = "model.onnx"
+	}
+	if !filepath.IsLocal(name) {
+		return "", status.Errorf(status.InvalidArg, "default_model_filename %q must name a file in the version's folder", name)
+	}
+	path := filepath.Join(s.VersionFolder, name)
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		path = filepath.Join(path, "model.onnx")
+		info, err = os.Stat(path)
+	}
+	if err != nil {
+		return "", status.Errorf(status.Internal, "failed to stat file %s", path)
+	}
+	if !info.Mode().IsRegular() {
+		return "", status.Errorf(status.InvalidArg, "%s is not a regular file", path)
+	}
+	return path, checkFile(path, s)
+}

@@ -1,0 +1,185 @@
+package onnxruntime
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+
+	"nereid/engine/backend"
+	"nereid/engine/backend/onnxruntime/capi"
+	"nereid/engine/inferencepb"
+	"nereid/engine/modelconfig"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+// signature is what a session says of its model.
+type signature struct {
+	inputs, outputs []capi.IO
+	optional        []bool // parallel to inputs: the model runs without it
+}
+
+// readSignature takes initializers that an input may override for optional inputs.
+func readSignature(s *capi.Session) (*signature, error) {
+	sig := &signature{}
+	var err error
+	if sig.inputs, err = s.Signature(capi.Inputs); err != nil {
+		return nil, runtimeError(err)
+	}
+	if sig.outputs, err = s.Signature(capi.Outputs); err != nil {
+		return nil, runtimeError(err)
+	}
+	defaults, err := s.Signature(capi.Initializers)
+	if err != nil {
+		return nil, runtimeError(err)
+	}
+	sig.optional = make([]bool, len(sig.inputs))
+	for _, io := range defaults {
+		sig.inputs = append(sig.inputs, io)
+		sig.optional = append(sig.optional, true)
+	}
+	return sig, nil
+}
+
+// public is the signature for completing a configuration.
+func (sig *signature) public(log *slog.Logger) (*modelconfig.Signature, error) {
+	p := &modelconfig.Signature{Platform: "onnxruntime_onnx", Backend: "onnxruntime"}
+	for i := range sig.inputs {
+		io := &sig.inputs[i]
+		if why := unserved(io); why != "" {
+			return nil, status.New(status.Unsupported, why)
+		}
+		if !sig.optional[i] { // Triton completes only what a caller must give
+			p.Inputs = append(p.Inputs, publicIO(io))
+		}
+	}
+	var left []string
+	for i := range sig.outputs {
+		if why := unserved(&sig.outputs[i]); why != "" {
+			left = append(left, why)
+			continue
+		}
+		p.Outputs = append(p.Outputs, publicIO(&sig.outputs[i]))
+	}
+	if len(p.Outputs) == 0 && len(left) > 0 {
+		return nil, status.New(status.Unsupported, strings.Join(left, " "))
+	}
+	for _, why := range left {
+		log.Warn("output left out of the model's signature", "reason", why)
+	}
+	return p, nil
+}
+
+func publicIO(io *capi.IO) modelconfig.IO {
+	return modelconfig.IO{
+		Name: io.Name, DataType: elementType(io.Type), Dims: slices.Clone(io.Dims), DimNames: slices.Clone(io.DimNames),
+	}
+}
+
+// checkConfig compares a configuration with the model, in Triton's words.
+func (sig *signature) checkConfig(s backend.Spec) error {
+	c := s.Config
+	var required []string
+	for i := range sig.inputs {
+		if !sig.optional[i] {
+			required = append(required, sig.inputs[i].Name)
+		}
+	}
+	if given := len(c.GetInput()); given < len(required) {
+		return status.Errorf(status.InvalidArg, "unable to load model '%s', configuration expects %d inputs, model provides %d: %s",
+			s.ModelName, given, len(required), strings.Join(required, ", "))
+	}
+	for _, in := range c.GetInput() {
+		io := find(sig.inputs, in.GetName())
+		if io == nil {
+			return status.Errorf(status.InvalidArg, "unexpected inference input '%s', allowed inputs are: %s", in.GetName(), names(sig.inputs))
+		}
+		dims := in.GetDims()
+		if r := in.GetReshape(); r != nil {
+			dims = r.GetShape()
+		}
+		if err := checkTensor(s, "input", io, in.GetDataType(), dims); err != nil {
+			return err
+		}
+	}
+	for _, name := range required {
+		if !slices.ContainsFunc(c.GetInput(), func(in *inferencepb.ModelInput) bool { return in.GetName() == name }) {
+			return status.Errorf(status.InvalidArg, "unable to load model '%s', the model needs the input '%s' and the configuration does not list it",
+				s.ModelName, name)
+		}
+	}
+	for _, out := range c.GetOutput() {
+		io := find(sig.outputs, out.GetName())
+		if io == nil {
+			return status.Errorf(status.InvalidArg, "unexpected inference output '%s', allowed outputs are: %s", out.GetName(), names(sig.outputs))
+		}
+		dims := out.GetDims()
+		if r := out.GetReshape(); r != nil {
+			dims = r.GetShape()
+		}
+		if err := checkTensor(s, "output", io, out.GetDataType(), dims); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkTensor(s backend.Spec, kind string, io *capi.IO, dt inferencepb.DataType, dims []int64) error {
+	if why := unserved(io); why != "" {
+		return status.New(status.Unsupported, why)
+	}
+	if want := elementType(io.Type); want != tensor.DataType(dt) {
+		return status.Errorf(status.InvalidArg, "unable to load model '%s', configuration expects datatype %s for %s '%s', model provides %s",
+			s.ModelName, dt, kind, io.Name, want.ConfigName())
+	}
+	if s.Config.GetMaxBatchSize() == 0 {
+		if len(io.Dims) == 0 && (len(dims) == 0 || len(dims) == 1 && dims[0] == 1) {
+			return nil // a scalar is configured as [1]
+		}
+		if !fits(io.Dims, dims) {
+			return status.Errorf(status.InvalidArg, "model '%s', tensor '%s': the model expects %d dimensions (shape %s) but the model configuration specifies %d dimensions (shape %s)",
+				s.ModelName, io.Name, len(io.Dims), tensor.FormatShape(io.Dims), len(dims), tensor.FormatShape(dims))
+		}
+		return nil
+	}
+	if len(io.Dims) == 0 || io.Dims[0] != -1 {
+		return status.Errorf(status.InvalidArg, "model '%s', tensor '%s': for the model to support batching the shape should have at least 1 dimension and the first dimension must be -1; but shape expected by the model is %s",
+			s.ModelName, io.Name, tensor.FormatShape(io.Dims))
+	}
+	full := append([]int64{-1}, dims...)
+	if !fits(io.Dims, full) {
+		return status.Errorf(status.InvalidArg, "model '%s', tensor '%s': the model expects %d dimensions (shape %s) but the model configuration specifies %d dimensions (an initial batch dimension because max_batch_size > 0 followed by the explicit tensor shape, making complete shape %s)",
+			s.ModelName, io.Name, len(io.Dims), tensor.FormatShape(io.Dims), len(full), tensor.FormatShape(full))
+	}
+	return nil
+}
+
+// fits reports whether a configured shape is one that the model takes: the configuration may be stricter.
+func fits(model, config []int64) bool {
+	if len(model) != len(config) {
+		return false
+	}
+	for i, d := range model {
+		if d != -1 && d != config[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func find(list []capi.IO, name string) *capi.IO {
+	for i := range list {
+		if list[i].Name == name {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+func names(list []capi.IO) string {
+	var all []string
+	for i := range list {
+		all = append(all, list[i].Name)
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,61 @@
+"""Makes the models beside this file. Needs the package onnx; run it from anywhere: python make.py"""
+
+import pathlib
+
+import numpy as np
+import onnx
+from onnx import TensorProto as T
+from onnx import helper as h
+
+HERE = pathlib.Path(__file__).parent
+
+
+def save(name, nodes, inputs, outputs, initializers=(), opset=17, ir=8, **kw):
+    graph = h.make_graph(nodes, name, inputs, outputs, list(initializers))
+    model = h.make_model(graph, opset_imports=[h.make_opsetid("", opset)], ir_version=ir, producer_name="")
+    onnx.save_model(model, HERE / f"{name}.onnx", **kw)
+
+
+def io(name, dtype, shape):
+    return h.make_tensor_value_info(name, dtype, shape)
+
+
+for name, dtype in {"fp32": T.FLOAT, "fp16": T.FLOAT16, "bf16": T.BFLOAT16, "bool": T.BOOL, "int64": T.INT64, "bytes": T.STRING}.items():
+    save(f"identity_{name}", [h.make_node("Identity", ["INPUT0"], ["OUTPUT0"])],
+         [io("INPUT0", dtype, ["batch", "width"])], [io("OUTPUT0", dtype, ["batch", "width"])])
+
+save("add_sub", [h.make_node("Add", ["INPUT0", "INPUT1"], ["OUTPUT0"]), h.make_node("Sub", ["INPUT0", "INPUT1"], ["OUTPUT1"])],
+     [io("INPUT0", T.INT32, ["n", 16]), io("INPUT1", T.INT32, ["n", 16])],
+     [io("OUTPUT0", T.INT32, ["n", 16]), io("OUTPUT1", T.INT32, ["n", 16])])
+
+save("scalar", [h.make_node("Neg", ["x"], ["y"])], [io("x", T.FLOAT, [])], [io("y", T.FLOAT, [])])
+
+save("nonzero", [h.make_node("NonZero", ["x"], ["y"])], [io("x", T.FLOAT, ["n"])], [io("y", T.INT64, [1, "found"])])
+
+save("default", [h.make_node("Add", ["x", "bias"], ["y"])], [io("x", T.FLOAT, ["n", 2]), io("bias", T.FLOAT, [2])],
+     [io("y", T.FLOAT, ["n", 2])], [h.make_tensor("bias", T.FLOAT, [2], [1, 2])])
+
+save("table", [h.make_node("Gather", ["table", "index"], ["value"])], [io("index", T.INT64, ["n", 1])],
+     [io("value", T.FLOAT, ["n", 1])], [h.make_tensor("table", T.FLOAT, [4], [10, 11, 12, 13])])
+
+save("mixes_rows", [h.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=1)], [io("x", T.FLOAT, ["n", 2])],
+     [io("y", T.FLOAT, ["m", 2])], [h.make_tensor("axes", T.INT64, [1], [0])])
+
+save("sequence", [h.make_node("SequenceConstruct", ["x", "x"], ["s"]), h.make_node("Identity", ["x"], ["y"])],
+     [io("x", T.FLOAT, ["n", 2])],
+     [h.make_tensor_sequence_value_info("s", T.FLOAT, ["n", 2]), io("y", T.FLOAT, ["n", 2])])
+
+body = h.make_graph([h.make_node("Identity", ["go"], ["go_on"]), h.make_node("Add", ["v", "one"], ["w"])], "body",
+                    [io("i", T.INT64, []), io("go", T.BOOL, []), io("v", T.FLOAT, [1])],
+                    [io("go_on", T.BOOL, []), io("w", T.FLOAT, [1])], [h.make_tensor("one", T.FLOAT, [1], [1])])
+save("loop", [h.make_node("Squeeze", ["n"], ["count"]), h.make_node("Loop", ["count", "", "zero"], ["y"], body=body)],
+     [io("n", T.INT64, [1])], [io("y", T.FLOAT, [1])], [h.make_tensor("zero", T.FLOAT, [1], [0])])
+
+save("complex", [h.make_node("Identity", ["x"], ["y"])], [io("x", T.COMPLEX64, ["n"])], [io("y", T.COMPLEX64, ["n"])])
+
+w = onnx.numpy_helper.from_array(np.arange(512, dtype=np.float32).reshape(256, 2), "w")
+save("external", [h.make_node("MatMul", ["x", "w"], ["y"])], [io("x", T.FLOAT, ["n", 256])], [io("y", T.FLOAT, ["n", 2])], [w],
+     save_as_external_data=True, location="external.data", size_threshold=0)
+
+save("unknown_op", [h.make_node("Frobnicate", ["x"], ["y"])], [io("x", T.FLOAT, [1])], [io("y", T.FLOAT, [1])])
+save("opset_too_new", [h.make_node("Identity", ["x"], ["y"])], [io("x", T.FLOAT, [1])], [io("y", T.FLOAT, [1])], opset=9999)
