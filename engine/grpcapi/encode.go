@@ -42,6 +42,12 @@ func (a *answer) encode() mem.BufferSlice {
 		}
 		size += 1 + protowire.SizeBytes(inner) - inner
 	}
+	if tied == 0 && size <= len(small{}.store) {
+		m := &small{}
+		m.SliceBuffer = a.appendAll(m.store[:0], inner)
+		m.list[0] = m
+		return m.list[:]
+	}
 	pool := mem.DefaultBufferPool()
 	var store *[]byte
 	if mem.IsBelowBufferPoolingThreshold(size) {
@@ -50,23 +56,27 @@ func (a *answer) encode() mem.BufferSlice {
 	} else {
 		store = pool.Get(size)
 	}
-	b := (*store)[:0]
-	if a.stream {
-		if a.err != "" {
-			b = appendString(b, 1, a.err)
-		}
-		b = append(b, 2<<3|byte(protowire.BytesType))
-		b = protowire.AppendVarint(b, uint64(inner))
-	}
-	b = a.appendMeta(b)
 	if tied == 0 {
-		for i := range a.outputs() {
-			b = appendBytes(b, 6, a.resp.Outputs[i].Data)
-		}
-		*store = b
+		*store = a.appendAll((*store)[:0], inner)
 		return mem.BufferSlice{mem.NewBuffer(store, pool)}
 	}
-	return a.tie(b, store, pool)
+	return a.tie(a.appendMeta((*store)[:0], inner), store, pool)
+}
+
+// small is a short message, the buffer that it is and the list of one that grpc-go wants, in one allocation.
+type small struct {
+	mem.SliceBuffer
+	list  [1]mem.Buffer
+	store [192]byte
+}
+
+// appendAll appends the whole message, whose ModelInferResponse is inner bytes long, by copying.
+func (a *answer) appendAll(b []byte, inner int) []byte {
+	b = a.appendMeta(b, inner)
+	for i := range a.outputs() {
+		b = appendBytes(b, 6, a.resp.Outputs[i].Data)
+	}
+	return b
 }
 
 // tie appends the raw outputs to the head b, which lies in store: small ones by copying, large ones by reference.
@@ -160,7 +170,15 @@ func (a *answer) sizes() (meta, copied, tied int) {
 	return meta, copied, tied
 }
 
-func (a *answer) appendMeta(b []byte) []byte {
+// appendMeta appends what comes before the raw outputs.
+func (a *answer) appendMeta(b []byte, inner int) []byte {
+	if a.stream {
+		if a.err != "" {
+			b = appendString(b, 1, a.err)
+		}
+		b = append(b, 2<<3|byte(protowire.BytesType))
+		b = protowire.AppendVarint(b, uint64(inner))
+	}
 	b = appendString(b, 1, a.model)
 	b = appendString(b, 2, a.version)
 	b = appendString(b, 3, a.id)
