@@ -20,7 +20,7 @@ export const ms = (v: number | null | undefined) => us(v === null || v === undef
 
 /** A duration in seconds, in at most two units: "42 s", "3 min 5 s", "2 d 4 h". */
 export function seconds(v: number): string {
-  if (v < 60) return `${digits(v)} s`;
+  if (v < 60) return `${Number.isInteger(v) ? v : digits(v)} s`;
   const units: [number, string][] = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
   const first = units.findIndex(([n]) => v >= n);
   const parts: string[] = [];
@@ -72,6 +72,12 @@ export function clock(tMs: number): string {
 export function dateTime(tMs: number): string {
   const d = new Date(tMs);
   return `${d.getFullYear()}-${pad(d.getMonth() + 1)}-${pad(d.getDate())} ${clock(tMs)}`;
+}
+
+/** A time, short: the clock for today, else the date and the minute. */
+export function when(tMs: number, nowMs = Date.now()): string {
+  const full = dateTime(tMs);
+  return full.slice(0, 10) === dateTime(nowMs).slice(0, 10) ? full.slice(11) : full.slice(0, 16);
 }
 
 /** A number of a tensor, short: at most 6 significant digits. */

@@ -68,6 +68,19 @@ class Live {
     this.models = merge(this.models ?? [], v);
     const alive = new Set(this.models.flatMap((m) => m.versions.map((x) => versionKey(m.name, x.version))));
     for (const k of this.rings.keys()) if (!alive.has(k)) this.rings.delete(k);
+    if (v.full) for (const m of this.models) for (const x of m.versions) this.seed(m.name, x);
+  }
+
+  /** Begins a ring with the requests of the last minute, so that a fresh page does not show an empty one. */
+  private seed(model: string, v: api.Version): void {
+    const key = versionKey(model, v.version);
+    const counts = v.lastMinute.spark;
+    if (this.rings.has(key) || counts.length === 0) return;
+    const ring = new SampleRing(ringSeconds);
+    const end = Date.now() - 1000;
+    const nothing = { failures: 0, p50Us: null, p95Us: null, p99Us: null, queueUs: null, computeUs: null, batchMean: null };
+    counts.forEach((requests, i) => ring.push(end - (counts.length - i) * 1000, { ...nothing, requests }));
+    this.rings.set(key, ring);
   }
 
   private onSamples(v: api.SamplesEvent): void {

@@ -40,7 +40,7 @@ export function createPlot(parent: HTMLElement, data: Frame, o: PlotOptions): uP
         y: { range: (_, _min, max) => [0, Number.isFinite(max) && max > 0 ? max * 1.1 : 1] },
       },
       axes: [
-        { ...axis, values: timeValues },
+        { ...axis, size: 26, values: timeValues },
         { ...axis, size: 74, values: (_, ticks) => ticks.map((v) => o.format(v)) },
       ],
       series: [{}, ...o.lines.map((l) => series(l))],

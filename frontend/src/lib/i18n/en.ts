@@ -66,7 +66,6 @@ export const en = {
   "models.batch": "batch ≤ {n}",
   "models.noBatch": "no batching",
   "models.sparkLabel": "Requests of the last 60 seconds, at most {max} a second",
-  "models.tryName": "Try {name}",
   "models.keepsServing": "What was in service before keeps serving.",
   "models.noMatch": "No model matches.",
   "models.emptyTitle": "No models yet",

@@ -68,7 +68,6 @@ export const zh: Record<keyof typeof en, string> = {
   "models.batch": "批大小 ≤ {n}",
   "models.noBatch": "无批处理",
   "models.sparkLabel": "最近 60 秒的请求数，每秒最多 {max}",
-  "models.tryName": "试用 {name}",
   "models.keepsServing": "原有版本继续服务。",
   "models.noMatch": "没有匹配的模型。",
   "models.emptyTitle": "还没有模型",

@@ -141,7 +141,7 @@ export function createEditor(o: EditorOptions): Editor {
         StreamLanguage.define(pbtxtMode), syntaxHighlighting(colours), look, theme.of(darkness(o.dark)),
         autocompletion({ override: [completer(o.schema)] }), hover(o.schema), lint,
         EditorState.readOnly.of(o.readOnly),
-        EditorView.contentAttributes.of({ "aria-label": o.label, spellcheck: "false" }),
+        EditorView.contentAttributes.of({ "aria-label": o.label, spellcheck: "false", tabindex: "0" }),
         EditorView.updateListener.of((u) => { if (u.docChanged) o.onChange(u.state.doc.toString()); }),
         keymap.of([
           { key: "Mod-s", preventDefault: true, run: () => (o.onSave(), true) },

@@ -1,0 +1,100 @@
+// What every browser test needs: a browser, checks that name what failed, screenshots, axe, and real drops.
+import fs from "node:fs";
+import path from "node:path";
+import { createRequire } from "node:module";
+import { fileURLToPath } from "node:url";
+import { chromium } from "playwright-core";
+
+const require = createRequire(import.meta.url);
+const axeSource = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+
+export const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../..");
+/** Folder for screenshots; none are taken without it. */
+const shots = process.env.NEREID_SHOTS ?? "";
+
+/** Collects failures, so that one run shows all of them. */
+export class Report {
+  failures = [];
+  passed = 0;
+
+  check(ok, what) {
+    if (ok) {
+      this.passed++;
+      return;
+    }
+    this.failures.push(what);
+    console.error(`FAIL ${what}`);
+  }
+
+  async step(name, f) {
+    const start = Date.now();
+    try {
+      await f();
+      console.log(`ok   ${name} (${Date.now() - start} ms)`);
+    } catch (e) {
+      this.failures.push(`${name}: ${e.message.split("\n").slice(0, 6).join(" | ")}`);
+      console.error(`FAIL ${name}: ${e.message}`);
+    }
+  }
+}
+
+/** Starts Chromium (NEREID_CHROMIUM, default /usr/bin/chromium). Errors of the page are failures. */
+export async function open(base, report, options = {}) {
+  const executablePath = process.env.NEREID_CHROMIUM ?? "/usr/bin/chromium";
+  const args = process.getuid?.() === 0 ? ["--no-sandbox"] : []; // Chromium's sandbox refuses root
+  const browser = await chromium.launch({ executablePath, args });
+  const context = await browser.newContext({ viewport: { width: 1360, height: 860 }, acceptDownloads: true, ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(15_000);
+  page.on("pageerror", (e) => report.check(false, `error in the page at ${page.url()}: ${e.message}`));
+  page.on("console", (m) => {
+    if (m.type() === "error" && !/favicon|status of (4|5)\d\d/.test(m.text())) report.check(false, `console error at ${page.url()}: ${m.text()}`);
+  });
+  await page.goto(base + "/");
+  return { browser, context, page };
+}
+
+export async function shot(page, name) {
+  if (shots === "") return;
+  fs.mkdirSync(shots, { recursive: true });
+  await page.screenshot({ path: path.join(shots, `${name}.png`) });
+}
+
+/** Runs axe on the page as it stands; every violation is a failure. */
+export async function axe(page, report, name) {
+  // Through the debugger's own channel: the page's content security policy stays in force.
+  await page.evaluate(axeSource);
+  const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  for (const v of found.violations) {
+    report.check(false, `axe on ${name}: ${v.impact} ${v.id}: ${v.nodes.slice(0, 2).map((n) => n.html.slice(0, 120)).join(" ; ")}`);
+  }
+  report.check(true, `axe on ${name}`);
+}
+
+/** Drops files or folders on the page as the desktop does: real entries, with folders. */
+export async function drop(page, paths, at = { x: 700, y: 500 }) {
+  const cdp = await page.context().newCDPSession(page);
+  const data = { items: [], files: paths, dragOperationsMask: 1 };
+  for (const type of ["dragEnter", "dragOver"]) await cdp.send("Input.dispatchDragEvent", { type, ...at, data });
+  await page.locator(".overlay").waitFor();
+  await cdp.send("Input.dispatchDragEvent", { type: "drop", ...at, data });
+  await cdp.detach();
+}
+
+/** A request to the console, as the page sends it. */
+export async function api(base, method, url, body, headers = {}) {
+  const res = await fetch(base + url, { method, headers: { "X-Nereid": "1", ...headers }, ...(body === undefined ? {} : { body }) });
+  if (!res.ok) throw new Error(`${method} ${url}: HTTP ${res.status} ${await res.text()}`);
+  const text = await res.text();
+  return text === "" ? null : JSON.parse(text);
+}
+
+/** The text of the editor. */
+export const editorText = (page) => page.locator(".cm-content").evaluate((el) => [...el.querySelectorAll(".cm-line")].map((l) => l.textContent).join("\n"));
+
+/** Replaces the editor's whole text, as typed by the user. */
+export async function setEditor(page, text) {
+  await page.locator(".cm-content").click();
+  await page.keyboard.press("ControlOrMeta+a");
+  await page.keyboard.insertText(text);
+}

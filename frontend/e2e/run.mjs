@@ -1,0 +1,218 @@
+// The main job in a real browser, against a running server: drop an ONNX file, edit its configuration, load it, warm
+// it up, try it with a picture, watch the chart, undo a change, download the model; axe in both themes on every page.
+//
+//   node e2e/run.mjs http://127.0.0.1:8003
+//
+// The server needs a writable repository; models of models-sample are taken as what is dropped. The models that the
+// run makes begin with e2e_ and are removed at its end. NEREID_SHOTS: folder for screenshots. NEREID_CHROMIUM: browser.
+import fs from "node:fs";
+import path from "node:path";
+import { api, axe, drop, editorText, open, Report, root, setEditor, shot } from "./lib.mjs";
+
+const base = (process.argv[2] ?? "").replace(/\/$/, "");
+if (!/^https?:\/\//.test(base)) {
+  console.error("usage: node e2e/run.mjs http://127.0.0.1:8003");
+  process.exit(2);
+}
+const report = new Report();
+const sample = (...p) => path.join(root, "models-sample", ...p);
+const id = Date.now().toString(36);
+const digits = `e2e_digits_${id}`;
+const addSub = `e2e_add_sub_${id}`;
+const at = (name, tab = "") => `${base}/#/models/${name}${tab && "/" + tab}`;
+
+const { browser, page } = await open(base, report);
+const dialog = page.locator("dialog[open]");
+const button = (name, scope = page) => scope.getByRole("button", { name });
+
+await report.step("the page is live", async () => {
+  await page.getByText("Live", { exact: true }).waitFor();
+  report.check((await page.title()).includes("Nereid"), "the title names the program");
+  await shot(page, "01-models");
+});
+
+await report.step("drop an .onnx file: name, signature, configuration", async () => {
+  await drop(page, [sample("digits", "1", "model.onnx")]);
+  await dialog.getByLabel("Model name").waitFor();
+  await dialog.locator(".cm-content").waitFor();
+  const text = await editorText(page);
+  report.check(/input|dims|platform|backend/.test(text), `a configuration was generated: ${text}`);
+  report.check(await dialog.getByText("image", { exact: true }).first().isVisible(), "the input of the file is shown");
+  await dialog.getByText("No faults found").waitFor();
+  await shot(page, "02-import");
+  await axe(page, report, "import dialog");
+});
+
+await report.step("a fault is shown while typing, with its place", async () => {
+  await dialog.getByLabel("Model name").fill(digits);
+  const good = await editorText(page);
+  await setEditor(page, good + "\nmax_batch_sise: 4\n");
+  await dialog.getByRole("list", { name: "Faults" }).getByText("max_batch_sise").first().waitFor();
+  report.check(await button("Load model", dialog).isDisabled(), "a configuration with errors cannot be loaded");
+  await shot(page, "03-import-fault");
+  await setEditor(page, good + "\ndynamic_batching { }\n");
+  await dialog.getByText("No faults found").waitFor();
+});
+
+await report.step("load it with one click", async () => {
+  await button("Load model", dialog).click();
+  await dialog.getByText(`${digits} is ready`).waitFor({ timeout: 30_000 });
+  await shot(page, "04-loaded");
+  await button("Try it", dialog).click();
+  await page.getByRole("heading", { name: digits }).waitFor();
+});
+
+await report.step("try it with a picture", async () => {
+  await page.setInputFiles("input[accept='image/*']", sample("digits", "requests", "grey_28.png"));
+  await page.getByText("tensor:").waitFor();
+  await button("Send request").click();
+  await page.locator("section", { hasText: "Result" }).locator("ol li").first().waitFor();
+  await shot(page, "05-try");
+  const want = JSON.parse(fs.readFileSync(sample("digits", "requests", "grey_28.json"), "utf8"));
+  const got = await page.locator("ol li .label").first().textContent();
+  const answer = bestClass(want);
+  report.check(answer === null || got.includes(String(answer)), `the best class is ${got}, the recorded one ${answer}`);
+  for (const kind of ["Python HTTP", "Python gRPC", "curl"]) {
+    await button(kind).click();
+    report.check((await page.locator("pre[role=region]").textContent()).includes(digits), `${kind} snippet names the model`);
+  }
+});
+
+await report.step("warm it up", async () => {
+  await page.goto(at(digits));
+  await button("Warm up").click();
+  await page.getByText("settled (median").waitFor({ timeout: 30_000 });
+  const figures = await page.locator(".figures b").allTextContents();
+  report.check(figures.length >= 2 && figures.every((f) => /[0-9.]+ ?(µs|ms|s|×)$/.test(f)), `first and settled latency: ${figures}`);
+  await shot(page, "06-warmup");
+  await axe(page, report, "overview");
+});
+
+await report.step("edit the configuration, see the difference, save and reload", async () => {
+  await page.goto(at(digits, "config"));
+  await page.locator(".cm-content").waitFor();
+  const before = await editorText(page);
+  await setEditor(page, before.replace(/\n+$/, "") + "\nversion_policy { latest { num_versions: 1 } }\n");
+  await page.locator("td.add", { hasText: "version_policy" }).waitFor();
+  await page.getByText("No faults found").waitFor();
+  await shot(page, "07-config");
+  await axe(page, report, "configuration");
+  await button("Save and reload").click();
+  await page.getByText("the new configuration serves").waitFor({ timeout: 30_000 });
+  await shot(page, "08-saved");
+});
+
+await report.step("completion and hover help come from the descriptor", async () => {
+  await page.locator(".cm-content").click();
+  await page.keyboard.press("ControlOrMeta+End");
+  await page.keyboard.type("\nver");
+  await page.locator(".cm-tooltip-autocomplete", { hasText: "version_policy" }).waitFor();
+  await shot(page, "09-completion");
+  await page.keyboard.press("Escape");
+  await button("Discard changes").click();
+  await page.locator(".cm-line span", { hasText: "version_policy" }).first().hover();
+  await page.locator(".cm-help").waitFor();
+});
+
+await report.step("revisions: undo the change", async () => {
+  await page.goto(at(digits, "revisions"));
+  await button("Undo this change").click();
+  await page.getByText("the new configuration serves").waitFor({ timeout: 30_000 });
+  await shot(page, "10-revisions");
+  await axe(page, report, "revisions");
+  const m = await api(base, "GET", `/api/models/${digits}`);
+  report.check(!m.configText.includes("version_policy"), "the undone line is gone from the file");
+});
+
+await report.step("charts show the traffic", async () => {
+  await page.goto(at(digits, "charts"));
+  await page.locator("figure canvas").first().waitFor();
+  await traffic(digits, 4000);
+  await page.waitForFunction(() => [...document.querySelectorAll("figure .legend b")].some((b) => /^[1-9]/.test(b.textContent ?? "")), null, { timeout: 10_000 });
+  await shot(page, "11-charts");
+  await axe(page, report, "charts");
+  await button("1 h").click();
+  await page.locator("figure canvas").first().waitFor();
+  await shot(page, "12-charts-1h");
+});
+
+await report.step("download the model as a zip", async () => {
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Download as zip" }).click()]);
+  const bytes = fs.readFileSync(await download.path());
+  report.check(bytes.subarray(0, 2).toString() === "PK", "the download is a zip");
+  report.check(bytes.includes(`${digits}/config.pbtxt`), "the zip has the model's folder with its configuration");
+});
+
+await report.step("drop a model folder: the name is taken, another one loads", async () => {
+  await page.goto(base + "/#/models");
+  await drop(page, [sample("add_sub")]);
+  await dialog.getByLabel("Model name").fill(addSub);
+  await dialog.getByText("No faults found").waitFor();
+  await shot(page, "13-import-folder");
+  await button("Load model", dialog).click();
+  await dialog.getByText(`${addSub} is ready`).waitFor({ timeout: 30_000 });
+  await button("Try it", dialog).click();
+  await button("Send request").click();
+  await page.getByText("seen from this page").waitFor();
+  await shot(page, "14-try-values");
+});
+
+await report.step("unload, load, remove and undo in the list", async () => {
+  await page.goto(base + "/#/models");
+  await button(`Unload ${addSub}`).click();
+  await button(`Load ${addSub}`, page).first().click();
+  await button(`Unload ${addSub}`).waitFor();
+  await button(`Remove ${addSub}`).click();
+  await button("Undo").click();
+  await page.getByText(`${addSub} is back in its repository`).waitFor();
+});
+
+await report.step("command palette by keyboard", async () => {
+  await page.keyboard.press("ControlOrMeta+k");
+  await page.keyboard.type("server");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Server", level: 1 }).waitFor();
+});
+
+const pages = { models: "#/models", overview: `#/models/${digits}`, try: `#/models/${digits}/try`, config: `#/models/${digits}/config`, charts: `#/models/${digits}/charts`, revisions: `#/models/${digits}/revisions`, history: "#/history", server: "#/server" };
+for (const theme of ["light", "dark"]) {
+  await report.step(`every page in the ${theme} theme, with axe`, async () => {
+    await page.emulateMedia({ colorScheme: theme });
+    for (const [name, hash] of Object.entries(pages)) {
+      await page.goto(`${base}/${hash}`);
+      await page.waitForTimeout(900); // charts and editors come by dynamic import; axe then sees the finished page
+      await shot(page, `20-${theme}-${name}`);
+      await axe(page, report, `${name} (${theme})`);
+    }
+  });
+}
+
+await report.step("the page in 简体中文", async () => {
+  await page.goto(base + "/#/models");
+  await page.locator("aside select").selectOption("zh");
+  await page.getByRole("heading", { name: "模型", level: 1 }).waitFor();
+  await shot(page, "30-chinese");
+});
+
+await report.step("clean up", async () => {
+  for (const name of [digits, addSub]) await api(base, "DELETE", `/api/models/${name}`);
+});
+
+await browser.close();
+console.log(report.failures.length ? `${report.failures.length} failed:\n- ${report.failures.join("\n- ")}` : `all passed (${report.passed} checks)`);
+process.exit(report.failures.length ? 1 : 0);
+
+/** Sends requests for some milliseconds. */
+async function traffic(model, ms) {
+  const body = JSON.stringify({ inputs: [{ name: "image", shape: [1, 1, 28, 28], datatype: "FP32", data: new Array(784).fill(0) }] });
+  const end = Date.now() + ms;
+  while (Date.now() < end) await api(base, "POST", `/api/infer/${model}`, body, { "Content-Type": "application/json" });
+}
+
+/** The class with the best score of a recorded answer; null when the record has another form. */
+function bestClass(record) {
+  const scores = record.outputs?.[0]?.data ?? record.scores ?? record.answer?.outputs?.[0]?.data;
+  if (!Array.isArray(scores)) return null;
+  const flat = scores.flat(Infinity).slice(0, 10);
+  return flat.indexOf(Math.max(...flat));
+}
