@@ -99,10 +99,10 @@ func (c *Console) commit(s *staged) {
 		return
 	}
 	v.State, v.LoadMs = api.ImportLoaded, ms(took)
-	c.publishImport(s)
 	if err := s.area.Remove(); err != nil {
 		c.log.Warn("the staged files of an import cannot be removed", "import", v.ID, "err", err)
 	}
+	c.publishImport(s)
 }
 
 func (c *Console) install(s *staged, name, root, from, config string) error {

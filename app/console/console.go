@@ -74,6 +74,7 @@ type Console struct {
 	fields  func() *api.ConfigFields
 	errors  rateLimit // of reported client errors
 	texts   runningTexts
+	told    toldModels
 
 	poke   chan struct{}
 	ctx    context.Context // ends with Close
@@ -96,6 +97,7 @@ func New(o Options) (*Console, error) {
 	c := &Console{o: o, log: o.Log, poke: make(chan struct{}, 1), fields: sync.OnceValue(configFields)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.hub = newHub()
+	c.told.models = map[string]api.Model{}
 	var err error
 	if c.imports, err = newImports(filepath.Join(o.DataDir, "imports")); err != nil {
 		c.cancel()

@@ -135,7 +135,7 @@ func (c *Console) getStream(w http.ResponseWriter, r *http.Request) error {
 	out := http.NewResponseController(w)
 	first := []byte(": connected\n\n")
 	if slices.Contains(chosen, "models") {
-		first = message("models", api.ModelsEvent{Full: true, Models: c.allModels()})
+		first = message("models", api.ModelsEvent{Full: true, Models: c.tellModels()})
 	}
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
@@ -167,7 +167,6 @@ func (c *Console) watch() {
 	defer tick.Stop()
 	clean := time.NewTicker(time.Minute)
 	defer clean.Stop()
-	known := map[string]api.Model{}
 	for {
 		select {
 		case <-c.ctx.Done():
@@ -187,10 +186,25 @@ func (c *Console) watch() {
 				continue
 			}
 		}
-		if e, changed := modelsDiff(known, c.allModels()); changed {
-			c.hub.publish("models", e)
-		}
+		c.tellModels()
 	}
+}
+
+// tellModels answers all models, and tells the readers of the topic what changed since the last call.
+func (c *Console) tellModels() []api.Model {
+	c.told.Lock()
+	defer c.told.Unlock()
+	all := c.allModels()
+	if e, changed := modelsDiff(c.told.models, all); changed {
+		c.hub.publish("models", e)
+	}
+	return all
+}
+
+// toldModels are the models as the readers of the topic know them.
+type toldModels struct {
+	sync.Mutex
+	models map[string]api.Model // guarded by the mutex
 }
 
 // modelsDiff answers what changed since known, which it brings up to date. The numbers of the last minute do not count:

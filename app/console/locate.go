@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"nereid/app/console/api"
@@ -32,10 +33,15 @@ func (c *Console) locate(name string) (lifecycle.ModelStatus, place, error) {
 	if err != nil {
 		return st, place{}, err
 	}
-	if p.folder == "" && !known {
+	if p.folder == "" && !(known && alive(st)) {
 		return st, place{}, fail(api.CodeNotFound, "there is no model %q in the repositories (%s)", name, strings.Join(c.o.Repositories, ", "))
 	}
 	return st, p, nil
+}
+
+// alive says whether the engine has anything of a model in service, or on the way in or out.
+func alive(st lifecycle.ModelStatus) bool {
+	return slices.ContainsFunc(st.Versions, func(v lifecycle.VersionStatus) bool { return v.State != lifecycle.Unavailable })
 }
 
 // findFolder looks for a model's folder: hint, if it is below a repository, else the first repository that has it.

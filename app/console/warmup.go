@@ -158,7 +158,7 @@ func warmupInputs(cfg *inferencepb.ModelConfig, folder string, batch int) (input
 // strings: four zero bytes each.
 func warmupTensor(name string, dt tensor.DataType, dims []int64, rows int, batched bool, fill func([]byte) ([]byte, error)) (tensor.Tensor, error) {
 	n, err := tensor.Elements(dims)
-	if err == nil && n*int64(max(dt.Size(), 4))*int64(rows) > maxWarmupBytes {
+	if err == nil && (n > maxWarmupBytes || n*int64(max(dt.Size(), 4))*int64(rows) > maxWarmupBytes) {
 		err = errors.New("it is larger than 1 GiB")
 	}
 	if err != nil {

@@ -1,0 +1,265 @@
+package console
+
+import (
+	"archive/zip"
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"nereid/app/console/api"
+	"nereid/engine"
+)
+
+// upload stages files and analyses them.
+func (r *rig) upload(source string, files map[string]string) api.Import {
+	r.t.Helper()
+	im := get[api.Import](r, 201, "POST", "/api/imports", api.ImportCreate{Source: source})
+	for path, text := range files {
+		if code, body := r.call("PUT", "/api/imports/"+im.ID+"/files/"+path, strings.NewReader(text)); code != 204 {
+			r.t.Fatalf("PUT %s = %d %s", path, code, body)
+		}
+	}
+	return get[api.Import](r, 200, "POST", "/api/imports/"+im.ID+"/analyze", nil)
+}
+
+// commit commits an import and waits for its end.
+func (r *rig) commit(im api.Import, req api.ImportCommit) api.Import {
+	r.t.Helper()
+	e := r.stream("import")
+	get[api.Import](r, 202, "POST", "/api/imports/"+im.ID+"/commit", req)
+	for {
+		if v := next[api.Import](e, "import"); v.ID == im.ID && v.State != api.ImportCommitting {
+			return v
+		}
+	}
+}
+
+func TestImportONNXFile(t *testing.T) {
+	for _, mode := range []engine.ControlMode{engine.ModeNone, engine.ModePoll, engine.ModeExplicit} {
+		t.Run(string(mode), func(t *testing.T) {
+			r := newRig(t, mode)
+			im := r.upload("my net.onnx", map[string]string{"my%20net.onnx": "good"})
+			if im.State != api.ImportStaged || im.Kind != api.ImportONNX || im.Name != "my_net" || !im.ConfigGenerated || len(im.Faults) != 0 ||
+				!strings.Contains(im.Config, "max_batch_size: 4") || strings.Contains(im.Config, "my_net") || len(im.Inputs) != 1 ||
+				im.Inputs[0].DimNames[0] != "batch" || im.MaxBatchSize != 4 || im.Backend != "onnxruntime" || im.Exists {
+				t.Fatalf("staged = %+v", im)
+			}
+			im = get[api.Import](r, 200, "PUT", "/api/imports/"+im.ID+"/config", api.ImportConfig{Name: "net2", Config: strings.Replace(im.Config, "4", "16", 1)})
+			if im.Name != "net2" || im.MaxBatchSize != 16 || im.ConfigGenerated || len(im.Faults) != 0 {
+				t.Fatalf("changed = %+v", im)
+			}
+			if im = r.commit(im, api.ImportCommit{}); im.State != api.ImportLoaded || im.LoadMs <= 0 {
+				t.Fatalf("committed = %+v", im)
+			}
+			d := get[api.ModelDetail](r, 200, "GET", "/api/models/net2", nil)
+			if d.State != api.StateReady || d.MaxBatchSize != 16 || d.Revision == 0 || d.Files[0].Path != "1/model.onnx" {
+				t.Errorf("model = %+v", d)
+			}
+			staged, _ := filepath.Glob(filepath.Join(r.data, "imports/*"))
+			hidden, _ := filepath.Glob(filepath.Join(r.repo, ".*"))
+			if len(staged)+len(hidden) != 0 {
+				t.Errorf("left over: %v %v", staged, hidden)
+			}
+			if code, _ := r.call("PUT", "/api/imports/"+im.ID+"/files/x", strings.NewReader("")); code != 409 {
+				t.Errorf("a file for an import that is done = %d, want 409", code)
+			}
+		})
+	}
+}
+
+func TestImportThatFailsChangesNothing(t *testing.T) {
+	r := newRig(t, engine.ModePoll)
+	im := r.upload("", map[string]string{"broken/1/model.onnx": "bad now, but readable", "broken/config.pbtxt": "max_batch_size: 2\n"})
+	if im.Kind != api.ImportFolder || im.ConfigGenerated || im.MaxBatchSize != 2 {
+		t.Fatalf("staged = %+v", im)
+	}
+	if im = r.commit(im, api.ImportCommit{}); im.State != api.ImportFailed || !strings.Contains(im.Reason, "broken") {
+		t.Fatalf("committed = %+v", im)
+	}
+	if names, _ := filepath.Glob(filepath.Join(r.repo, "*")); len(names) != 1 {
+		t.Errorf("the repository has %v, want only what was there", names)
+	}
+	// In the place of a model that serves.
+	im = get[api.Import](r, 200, "PUT", "/api/imports/"+im.ID+"/config", api.ImportConfig{Name: "ready"})
+	if !im.Exists || im.State != api.ImportStaged {
+		t.Fatalf("renamed = %+v", im)
+	}
+	if code, body := r.call("POST", "/api/imports/"+im.ID+"/commit", api.ImportCommit{}); code != 409 {
+		t.Errorf("commit over a model = %d %s, want 409", code, body)
+	}
+	if im = r.commit(im, api.ImportCommit{Replace: true}); im.State != api.ImportFailed {
+		t.Fatalf("committed = %+v", im)
+	}
+	text, err := os.ReadFile(filepath.Join(r.repo, "ready/1/model.onnx"))
+	if err != nil || string(text) != "good" {
+		t.Errorf("the model that was there: %q, %v", text, err)
+	}
+	d := get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil)
+	if d.State != api.StateReady || d.ConfigExists || d.MaxBatchSize != 4 || d.Reason != "" {
+		t.Errorf("the model that was there serves: %+v", d)
+	}
+	// Mended, it goes in, and the old one lies in the trash.
+	if code, body := r.call("PUT", "/api/imports/"+im.ID+"/files/broken/1/model.onnx", strings.NewReader("good and new")); code != 204 {
+		t.Fatalf("PUT = %d %s", code, body)
+	}
+	get[api.Import](r, 200, "POST", "/api/imports/"+im.ID+"/analyze", nil)
+	if im = r.commit(im, api.ImportCommit{Replace: true}); im.State != api.ImportLoaded {
+		t.Fatalf("committed = %+v", im)
+	}
+	if text, err := os.ReadFile(filepath.Join(r.repo, "ready/1/model.onnx")); err != nil || string(text) != "good and new" {
+		t.Errorf("the new model: %q, %v", text, err)
+	}
+	if list := get[api.Trash](r, 200, "GET", "/api/trash", nil); len(list.Items) != 1 || list.Items[0].From != filepath.Join(r.repo, "ready") {
+		t.Errorf("trash = %+v", list)
+	}
+}
+
+func TestImportAsksBeforeCode(t *testing.T) {
+	r := newRig(t, engine.ModeExplicit)
+	im := r.upload("", map[string]string{"m/1/model.onnx": "good", "m/1/op.so": "x"})
+	if len(im.Code) != 1 || im.Code[0].Path != "1/op.so" {
+		t.Fatalf("staged = %+v", im)
+	}
+	if code, body := r.call("POST", "/api/imports/"+im.ID+"/commit", api.ImportCommit{}); code != 412 {
+		t.Errorf("commit without consent = %d %s, want 412", code, body)
+	}
+	if im = r.commit(im, api.ImportCommit{ConsentCode: true}); im.State != api.ImportLoaded {
+		t.Errorf("commit with consent = %+v", im)
+	}
+}
+
+func TestImportPathAndArchive(t *testing.T) {
+	r := newRig(t, engine.ModeExplicit)
+	code, body := r.call("GET", "/api/models/ready/archive", nil)
+	z, err := zip.NewReader(bytes.NewReader(body), int64(len(body)))
+	if err != nil || code != 200 || len(z.File) != 1 || z.File[0].Name != "ready/1/model.onnx" {
+		t.Fatalf("archive = %d, %v, %v", code, err, z)
+	}
+	f, err := z.File[0].Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(f); err != nil || string(text) != "good" {
+		t.Errorf("in the archive: %q, %v", text, err)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "ready.zip")
+	if err := os.WriteFile(file, body, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	im := get[api.Import](r, 201, "POST", "/api/imports", api.ImportCreate{Path: file})
+	if im.Origin != api.ImportPath || im.Kind != api.ImportZip || im.Name != "ready" || !im.Exists {
+		t.Errorf("staged = %+v", im)
+	}
+	get[struct{}](r, 204, "DELETE", "/api/imports/"+im.ID, nil)
+	if code, _ := r.call("GET", "/api/imports/"+im.ID, nil); code != 404 {
+		t.Errorf("a removed import = %d, want 404", code)
+	}
+	for _, tt := range []struct {
+		name, path string
+		want       int
+	}{
+		{"not there", filepath.Join(dir, "nope.onnx"), 400},
+		{"relative", "ready.zip", 400},
+		{"no model", "/etc/hostname", 400},
+		{"a folder without a model", dir, 400},
+		{"the kernel's tree", "/proc/self/model.onnx", 403},
+		{"the trash", filepath.Join(r.data, "trash", "x"), 403},
+	} {
+		if code, body := r.call("POST", "/api/imports", api.ImportCreate{Path: tt.path}); code != tt.want {
+			t.Errorf("%s: %d %s, want %d", tt.name, code, body, tt.want)
+		}
+	}
+	if names, _ := filepath.Glob(filepath.Join(r.data, "imports/*")); len(names) != 0 {
+		t.Errorf("staged folders left over: %v", names)
+	}
+	events := r.stream("import")
+	if err := r.c.ImportFromWindow(t.Context(), filepath.Join(r.repo, "ready")); err != nil {
+		t.Fatal(err)
+	}
+	if v := next[api.Import](events, "import"); v.Origin != api.ImportWindow || v.Kind != api.ImportFolder || v.Name != "ready" {
+		t.Errorf("a drop on the window = %+v", v)
+	}
+}
+
+func TestImportRefuses(t *testing.T) {
+	r := newRig(t, engine.ModeExplicit)
+	im := get[api.Import](r, 201, "POST", "/api/imports", api.ImportCreate{})
+	base := "/api/imports/" + im.ID
+	if code, _ := r.call("POST", base+"/analyze", nil); code != 400 {
+		t.Errorf("analyse of nothing = %d, want 400", code)
+	}
+	if code, _ := r.call("POST", base+"/commit", nil); code != 409 {
+		t.Errorf("commit of nothing = %d, want 409", code)
+	}
+	for _, path := range []string{"..%2f..%2fevil", "%2fetc%2fevil", "a%5c..%5cb", "a%00b", "C:%2fx"} {
+		if code, body := r.call("PUT", base+"/files/"+path, strings.NewReader("x")); code != 400 && code != 405 {
+			t.Errorf("PUT of %s = %d %s, want 400", path, code, body)
+		}
+	}
+	if code, _ := r.call("POST", "/api/imports", api.ImportCreate{TotalBytes: 1 << 60}); code != 413 {
+		t.Errorf("an upload larger than the disk = %d, want 413", code)
+	}
+	if code, body := r.call("PUT", base+"/files/m.onnx", strings.NewReader("good")); code != 204 {
+		t.Fatalf("PUT = %d %s", code, body)
+	}
+	im = get[api.Import](r, 200, "POST", base+"/analyze", nil)
+	for _, name := range []string{"..", "a/b", ".hidden", "a\x00b", strings.Repeat("x", 300)} {
+		if code, body := r.call("PUT", base+"/config", api.ImportConfig{Name: name}); code != 400 {
+			t.Errorf("name %q = %d %s, want 400", name, code, body)
+		}
+	}
+	if code, _ := r.call("PUT", base+"/config", api.ImportConfig{Repository: "/etc"}); code != 400 {
+		t.Errorf("another folder as repository = %d, want 400", code)
+	}
+	im = get[api.Import](r, 200, "PUT", base+"/config", api.ImportConfig{Config: "max_batch_size: -3\nnonsense"})
+	if len(im.Faults) == 0 || !slices.ContainsFunc(im.Faults, func(f api.Fault) bool { return f.Line == 2 }) {
+		t.Errorf("faults = %+v", im.Faults)
+	}
+	if code, body := r.call("POST", base+"/commit", nil); code != 409 || !strings.Contains(string(body), "faults") {
+		t.Errorf("commit with faults = %d %s, want 409", code, body)
+	}
+	if code, _ := r.call("GET", "/api/imports/nope", nil); code != 404 {
+		t.Errorf("an unknown import = %d, want 404", code)
+	}
+}
+
+func TestRenamed(t *testing.T) {
+	for _, tt := range []struct{ name, text, want string }{
+		{"the name", "# über\nname: \"old\"\nbackend: \"old\"\n", "# über\nname: \"new\"\nbackend: \"old\"\n"},
+		{"single quotes", "name : 'old'", "name : 'new'"},
+		{"another name", "name: \"other\"", "name: \"other\""},
+		{"no name", "backend: \"old\"", "backend: \"old\""},
+		{"cannot be read", "name: \"old\" {{{", "name: \"old\" {{{"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := renamed(tt.text, "old", "new"); got != tt.want && tt.name != "cannot be read" {
+				t.Errorf("renamed = %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestOldImportsAreRemoved(t *testing.T) {
+	r := newRig(t, engine.ModeExplicit)
+	im := r.upload("", map[string]string{"m.onnx": "good"})
+	s, err := r.c.imports.get(im.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.c.imports.expire(r.c.log)
+	if _, err := r.c.imports.get(im.ID); err != nil {
+		t.Fatalf("a young import is removed: %v", err)
+	}
+	s.mu.Lock()
+	s.touched = s.touched.Add(-2 * importLife)
+	s.mu.Unlock()
+	r.c.imports.expire(r.c.log)
+	if names, _ := filepath.Glob(filepath.Join(r.data, "imports/*")); len(names) != 0 {
+		t.Errorf("an old import is still there: %v", names)
+	}
+}
