@@ -2,12 +2,16 @@ package grpcapi
 
 import (
 	"bytes"
+	"compress/zlib"
 	"context"
+	"io"
+	"os"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/gzip"
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -93,7 +97,8 @@ func TestModelInferIdentity(t *testing.T) {
 		{name: "over one frame", sizes: []int{100_000}},
 		{name: "small, large, small", sizes: []int{8, 3 << 20, 12}},
 		{name: "gzip", sizes: []int{3 << 20}, opts: []grpc.CallOption{grpc.UseCompressor(gzip.Name)}},
-		{name: "64 MiB", sizes: []int{64 << 20}},
+		{name: "deflate", sizes: []int{3 << 20}, opts: []grpc.CallOption{grpc.UseCompressor("deflate")}},
+		{name: "20 MiB", sizes: []int{20 << 20}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := &inferencepb.ModelInferRequest{ModelName: "id", Id: "7"}
@@ -365,5 +370,43 @@ func TestModelInferDeadline(t *testing.T) {
 	_, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelInfer(ctx, &inferencepb.ModelInferRequest{ModelName: "never"})
 	if grpcstatus.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("ModelInfer = %v, want DeadlineExceeded", err)
+	}
+}
+
+// zlibCompressor is the client's side of grpc-encoding "deflate".
+type zlibCompressor struct{}
+
+func (zlibCompressor) Name() string                                 { return "deflate" }
+func (zlibCompressor) Compress(w io.Writer) (io.WriteCloser, error) { return zlib.NewWriter(w), nil }
+func (zlibCompressor) Decompress(r io.Reader) (io.Reader, error)    { return zlib.NewReader(r) }
+
+func TestMain(m *testing.M) {
+	encoding.RegisterCompressor(zlibCompressor{}) // for the clients
+	os.Exit(m.Run())
+}
+
+func TestCompressedMessagesAreBounded(t *testing.T) {
+	conn, _ := start(t, newFakeEngine(testModels()...), func(o *Options) { o.MaxReceiveBytes = 100_000 })
+	c := inferencepb.NewGRPCInferenceServiceClient(conn)
+	for _, encoding := range []string{"deflate", gzip.Name} {
+		for size, want := range map[int]codes.Code{90_000: codes.OK, 110_000: codes.ResourceExhausted, 10 << 20: codes.ResourceExhausted} {
+			in := &inferencepb.ModelInferRequest{ModelName: "id", RawInputContents: [][]byte{make([]byte, size)},
+				Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{fp32(size / 4)}}
+			if _, err := c.ModelInfer(t.Context(), in, grpc.UseCompressor(encoding)); grpcstatus.Code(err) != want {
+				t.Errorf("%d bytes by %s: %v, want %v", size, encoding, err, want)
+			}
+		}
+	}
+}
+
+func TestDeflateFaults(t *testing.T) {
+	var b bytes.Buffer
+	w := zlib.NewWriter(&b)
+	_, _ = w.Write(make([]byte, 1000))
+	_ = w.Close()
+	for name, packed := range map[string][]byte{"cut short": b.Bytes()[:b.Len()/2], "not zlib": []byte("no zlib"), "empty": nil} {
+		if _, err := (deflate{limit: 1000}).Do(bytes.NewReader(packed)); err == nil {
+			t.Errorf("Do of a message that is %s passes", name)
+		}
 	}
 }

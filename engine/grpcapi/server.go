@@ -124,7 +124,8 @@ func New(o Options) (*Server, error) {
 		// Calls run on goroutines that are kept: a new one grows its stack in every call, about a quarter of a small
 		// request's CPU time. More calls than that at once get goroutines of their own.
 		grpc.NumStreamWorkers(streamWorkers),
-		grpc.SharedWriteBuffer(true), // an idle connection keeps none
+		grpc.RPCDecompressor(deflate{limit: o.MaxReceiveBytes}), //nolint:staticcheck // its successor is a global registry
+		grpc.SharedWriteBuffer(true),                            // an idle connection keeps none
 	}
 	if o.TLS != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(o.TLS)))
