@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"nereid/engine/repo"
+	"nereid/engine/status"
 )
 
 // pending is a change that polling saw and that must rest before it is loaded.
@@ -83,9 +84,26 @@ func (m *Manager) poll(found map[string]*repo.Model, waiting map[string]pending)
 	}
 	m.mu.Unlock()
 	for _, name := range gone {
-		m.begin(name, func() { m.Forget(name) })
+		m.begin(name, func() { m.forgetIfGone(name) })
 	}
 	return next
+}
+
+// forgetIfGone forgets a model whose folder a scan did not find. It looks again under the model's lock: since that scan
+// the folder may have come, and have been loaded on request.
+func (m *Manager) forgetIfGone(name string) {
+	m.mu.Lock()
+	e := m.entries[name]
+	m.mu.Unlock()
+	if e == nil {
+		return
+	}
+	e.op.Lock()
+	defer e.op.Unlock()
+	if _, err := m.find(name); err == nil || status.CodeOf(err) != status.NotFound {
+		return
+	}
+	m.retire(e, false)
 }
 
 // differs reports whether a model is to be loaded anew. One under change is left alone until that ends.

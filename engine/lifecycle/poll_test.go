@@ -1,0 +1,46 @@
+package lifecycle
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"nereid/engine/backend/builtin"
+	"nereid/engine/repo"
+	"nereid/engine/stats"
+)
+
+// A scan that began before a model came must not unload it; one that finds its folder gone must.
+func TestPollForgetsOnlyWhatIsGone(t *testing.T) {
+	root := t.TempDir()
+	const config = `backend: "identity" max_batch_size: 4 ` +
+		`input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ 4 ] } ] output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 4 ] } ]`
+	if err := os.MkdirAll(filepath.Join(root, "m/1"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "m/config.pbtxt"), []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	m := NewManager(Options{Repositories: []string{root}, Backends: builtin.All(), Stats: stats.NewRegistry(),
+		Log: slog.New(slog.DiscardHandler), AutoComplete: true})
+	defer m.Close(context.Background())
+	if err := m.Load(t.Context(), "m", nil); err != nil {
+		t.Fatal(err)
+	}
+	stale := map[string]*repo.Model{}
+	m.poll(stale, map[string]pending{})
+	m.wg.Wait()
+	if !m.VersionReady("m", 1) {
+		t.Error("a scan from before the load unloaded the model")
+	}
+	if err := os.RemoveAll(filepath.Join(root, "m")); err != nil {
+		t.Fatal(err)
+	}
+	m.poll(stale, map[string]pending{})
+	m.wg.Wait()
+	if _, known := m.Model("m"); known {
+		t.Error("a model whose folder is gone is still known")
+	}
+}
