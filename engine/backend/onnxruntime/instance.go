@@ -55,7 +55,7 @@ func (x *instance) Close() error {
 		x.scratch[i].Free()
 	}
 	if x.owned != nil {
-		x.owned.Close()
+		x.m.closeSession(x.owned)
 	}
 	return nil
 }

@@ -29,6 +29,7 @@ type model struct {
 	sessions map[place]*capi.Session // guarded by mu: shared ones
 	spare    *capi.Session           // guarded by mu: the first one made, until an instance takes it
 	run      map[string]string       // run options
+	all      map[*capi.Session]bool  // guarded by mu: every open session
 }
 
 // place is where a session's kernels run.
@@ -51,7 +52,7 @@ func newModel(ctx context.Context, l *capi.Library, s backend.Spec, path string)
 	m := &model{
 		library: l, spec: s, path: path, batched: s.Config.GetMaxBatchSize() > 0,
 		share:    !explicitThreads(s.Config) || sharesSession(s.Config),
-		sessions: map[place]*capi.Session{},
+		sessions: map[place]*capi.Session{}, all: map[*capi.Session]bool{},
 	}
 	session, err := m.newSession(ctx, place{})
 	if err != nil {
@@ -67,6 +68,7 @@ func newModel(ctx context.Context, l *capi.Library, s backend.Spec, path string)
 	}
 	m.ports(sig)
 	m.spare = session
+	m.all[session] = true
 	return m, nil
 }
 
@@ -107,6 +109,29 @@ func (m *model) newSession(ctx context.Context, p place) (*capi.Session, error) 
 	return o.newSession(ctx, m.library, m.path)
 }
 
+// closeSession closes a session that is not shared.
+func (m *model) closeSession(s *capi.Session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.all, s)
+	s.Close()
+}
+
+// MemoryBytes asks the allocators of the model's sessions.
+func (m *model) MemoryBytes() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	total := int64(0)
+	for s := range m.all {
+		n, err := s.Memory()
+		if err != nil {
+			m.spec.Log.Debug("onnxruntime does not tell a session's memory", "model", m.spec.ModelName, "err", err)
+		}
+		total += n
+	}
+	return total
+}
+
 // NewInstance makes an instance. Instances without thread counts of their own share one session per place.
 func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
 	where := place{}
@@ -124,7 +149,7 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 	inst, err := newInstance(m, session)
 	if err != nil {
 		if owned {
-			session.Close()
+			m.closeSession(session)
 		}
 		return nil, err
 	}
@@ -144,6 +169,7 @@ func (m *model) session(ctx context.Context, where place) (*capi.Session, bool, 
 	s := m.spare
 	m.spare = nil
 	if where.gpu && s != nil { // it was made for the CPU, to look at the model
+		delete(m.all, s)
 		s.Close()
 		s = nil
 	}
@@ -152,6 +178,7 @@ func (m *model) session(ctx context.Context, where place) (*capi.Session, bool, 
 		if s, err = m.newSession(ctx, where); err != nil {
 			return nil, false, err
 		}
+		m.all[s] = true
 	}
 	if m.share {
 		m.sessions[where] = s
@@ -163,13 +190,10 @@ func (m *model) session(ctx context.Context, where place) (*capi.Session, bool, 
 func (m *model) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, s := range m.sessions {
+	for s := range m.all {
 		s.Close()
 	}
-	if m.spare != nil {
-		m.spare.Close()
-	}
-	m.sessions, m.spare = nil, nil
+	m.sessions, m.spare, m.all = nil, nil, nil
 	capi.Trim()
 	return nil
 }

@@ -153,5 +153,9 @@ func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, erro
 	if err != nil {
 		return nil, err
 	}
-	return newModel(ctx, l, s, path)
+	m, err := newModel(ctx, l, s, path)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
 }

@@ -254,6 +254,19 @@ OrtStatus *nrd_strings(const nrd_output *o, void *buf) {
   return NULL;
 }
 
+OrtStatus *nrd_memory(OrtSession *s, int64_t *bytes) {
+  OrtAllocator *a = NULL;
+  OrtKeyValuePairs *stats = NULL;
+  const char *v;
+  *bytes = 0;
+  TRY(api->CreateAllocator(s, cpu, &a));
+  OrtStatus *st = api->AllocatorGetStats(a, &stats);
+  if (!st && stats && (v = api->GetKeyValue(stats, "TotalAllocated"))) *bytes = strtoll(v, NULL, 10);
+  if (stats) api->ReleaseKeyValuePairs(stats);
+  api->ReleaseAllocator(a);
+  return st;
+}
+
 void nrd_trim(void) {
 #ifdef __GLIBC__
   malloc_trim(0);

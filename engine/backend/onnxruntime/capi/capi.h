@@ -76,6 +76,9 @@ void nrd_release_value(OrtValue *v);
 // nrd_strings writes a string tensor in Triton's form into buf, which has o->size bytes.
 OrtStatus *nrd_strings(const nrd_output *o, void *buf);
 
+// nrd_memory returns the bytes that the session's CPU allocator holds, 0 if it does not say.
+OrtStatus *nrd_memory(OrtSession *s, int64_t *bytes);
+
 void nrd_trim(void);
 
 #endif

@@ -35,6 +35,13 @@ func (s *Session) Close() {
 	}
 }
 
+// Memory returns the bytes that the session's allocator holds: weights and what runs need. 0: it does not say.
+func (s *Session) Memory() (int64, error) {
+	var n C.int64_t
+	err := check(C.nrd_memory(s.c, &n))
+	return int64(n), err
+}
+
 // Kind selects a list of a model's tensors.
 type Kind int
 

@@ -38,8 +38,8 @@ save("default", [h.make_node("Add", ["x", "bias"], ["y"])], [io("x", T.FLOAT, ["
 save("table", [h.make_node("Gather", ["table", "index"], ["value"])], [io("index", T.INT64, ["n", 1])],
      [io("value", T.FLOAT, ["n", 1])], [h.make_tensor("table", T.FLOAT, [4], [10, 11, 12, 13])])
 
-save("mixes_rows", [h.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=1)], [io("x", T.FLOAT, ["n", 2])],
-     [io("y", T.FLOAT, ["m", 2])], [h.make_tensor("axes", T.INT64, [1], [0])])
+save("mixes_rows", [h.make_node("Compress", ["x", "first"], ["y"], axis=0)], [io("x", T.FLOAT, ["n", 2])],
+     [io("y", T.FLOAT, ["m", 2])], [h.make_tensor("first", T.BOOL, [1], [True])])
 
 save("sequence", [h.make_node("SequenceConstruct", ["x", "x"], ["s"]), h.make_node("Identity", ["x"], ["y"])],
      [io("x", T.FLOAT, ["n", 2])],

@@ -1,0 +1,15 @@
+package onnxruntime_test
+
+import (
+	"syscall"
+	"time"
+)
+
+// cpuTime is what the process has used, all threads together.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

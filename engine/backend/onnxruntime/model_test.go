@@ -1,0 +1,466 @@
+package onnxruntime_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"nereid/engine/backend"
+	"nereid/engine/backend/backendtest"
+	"nereid/engine/backend/onnxruntime"
+	"nereid/engine/infer"
+	"nereid/engine/inferencepb"
+	"nereid/engine/modelconfig"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+// ask loads a model, runs one request and returns its answer.
+func ask(t *testing.T, b backend.Backend, s backend.Spec, rows int, in ...tensor.Tensor) *infer.Response {
+	t.Helper()
+	m, err := b.Load(t.Context(), s)
+	if err != nil {
+		t.Fatalf("Load: %v", err)
+	}
+	inst, err := m.NewInstance(t.Context(), backend.Placement{Name: "m_0_0", Kind: inferencepb.ModelInstanceGroup_KIND_CPU, SharedThreads: true})
+	if err != nil {
+		t.Fatalf("NewInstance: %v", err)
+	}
+	r := infer.New()
+	r.Inputs, r.BatchSize = in, rows
+	if err := inst.Execute(t.Context(), &infer.Batch{Requests: []*infer.Request{r}, Rows: rows}); err != nil {
+		r.Fail(err)
+	}
+	resp, err := r.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		resp.Release()
+		r.Release()
+		if err := inst.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return resp
+}
+
+func sample(t testing.TB, name string, c *inferencepb.ModelConfig) backend.Spec {
+	t.Helper()
+	model, version := repository(t, name)
+	return backend.Spec{ModelName: name, Version: 1, Config: c, ModelFolder: model, VersionFolder: version, Log: slog.New(slog.DiscardHandler)}
+}
+
+func TestAnswers(t *testing.T) {
+	b := open(t)
+	for _, tt := range []struct {
+		name, model string
+		batch       int32
+		inputs      []tensorIO
+		outputs     []tensorIO
+		in          []tensor.Tensor
+		want        tensor.Tensor
+		err         string
+	}{
+		{
+			name: "scalar", model: "scalar", inputs: []tensorIO{{"x", tensor.FP32, []int64{1}}}, outputs: []tensorIO{{"y", tensor.FP32, []int64{1}}},
+			in: []tensor.Tensor{floats("x", []int64{1}, 3)}, want: floats("y", []int64{1}, -3),
+		},
+		{
+			name: "shape from the values", model: "nonzero", inputs: []tensorIO{{"x", tensor.FP32, []int64{-1}}}, outputs: []tensorIO{{"y", tensor.Int64, []int64{1, -1}}},
+			in: []tensor.Tensor{floats("x", []int64{4}, 0, 5, 0, 6)}, want: ints("y", []int64{1, 2}, 1, 3),
+		},
+		{
+			name: "no elements from the values", model: "nonzero", inputs: []tensorIO{{"x", tensor.FP32, []int64{-1}}}, outputs: []tensorIO{{"y", tensor.Int64, []int64{1, -1}}},
+			in: []tensor.Tensor{floats("x", []int64{2}, 0, 0)}, want: ints("y", []int64{1, 0}),
+		},
+		{
+			name: "initializer in place of an input", model: "default", batch: 4,
+			inputs: []tensorIO{{"x", tensor.FP32, []int64{2}}}, outputs: []tensorIO{{"y", tensor.FP32, []int64{2}}},
+			in: []tensor.Tensor{floats("x", []int64{1, 2}, 10, 20)}, want: floats("y", []int64{1, 2}, 11, 22),
+		},
+		{
+			name: "initializer given as an input", model: "default",
+			inputs:  []tensorIO{{"x", tensor.FP32, []int64{-1, 2}}, {"bias", tensor.FP32, []int64{2}}},
+			outputs: []tensorIO{{"y", tensor.FP32, []int64{-1, 2}}},
+			in:      []tensor.Tensor{floats("x", []int64{1, 2}, 10, 20), floats("bias", []int64{2}, 5, 6)}, want: floats("y", []int64{1, 2}, 15, 26),
+		},
+		{
+			name: "initializer left out", model: "default",
+			inputs:  []tensorIO{{"x", tensor.FP32, []int64{-1, 2}}, {"bias", tensor.FP32, []int64{2}}},
+			outputs: []tensorIO{{"y", tensor.FP32, []int64{-1, 2}}},
+			in:      []tensor.Tensor{floats("x", []int64{1, 2}, 10, 20)}, want: floats("y", []int64{1, 2}, 11, 22),
+		},
+		{
+			name: "output that is no tensor beside one that is", model: "sequence", batch: 4,
+			inputs: []tensorIO{{"x", tensor.FP32, []int64{2}}}, outputs: []tensorIO{{"y", tensor.FP32, []int64{2}}},
+			in: []tensor.Tensor{floats("x", []int64{1, 2}, 1, 2)}, want: floats("y", []int64{1, 2}, 1, 2),
+		},
+		{
+			name: "rows mixed by the model", model: "mixes_rows", batch: 4,
+			inputs: []tensorIO{{"x", tensor.FP32, []int64{2}}}, outputs: []tensorIO{{"y", tensor.FP32, []int64{2}}},
+			in: []tensor.Tensor{floats("x", []int64{2, 2}, 1, 2, 3, 4)}, err: "shape [1,2] for a batch of 2",
+		},
+		{
+			name: "input missing", model: "table", batch: 4,
+			inputs: []tensorIO{{"index", tensor.Int64, []int64{1}}}, outputs: []tensorIO{{"value", tensor.FP32, []int64{1}}},
+			err: "needs the input 'index'",
+		},
+		{
+			name: "wrong datatype", model: "table", batch: 4,
+			inputs: []tensorIO{{"index", tensor.Int64, []int64{1}}}, outputs: []tensorIO{{"value", tensor.FP32, []int64{1}}},
+			in: []tensor.Tensor{floats("index", []int64{1, 1}, 1)}, err: "has datatype FP32, want INT64",
+		},
+		{
+			name: "failure in the model", model: "table", batch: 4,
+			inputs: []tensorIO{{"index", tensor.Int64, []int64{1}}}, outputs: []tensorIO{{"value", tensor.FP32, []int64{1}}},
+			in: []tensor.Tensor{ints("index", []int64{1, 1}, 44)}, err: "onnx runtime error 2: ",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rows := 1
+			if len(tt.in) > 0 && tt.batch > 0 {
+				rows = int(tt.in[0].Shape[0])
+			}
+			resp := ask(t, b, sample(t, tt.model, config(tt.batch, tt.inputs, tt.outputs)), rows, tt.in...)
+			if tt.err != "" {
+				if resp.Err == nil || !strings.Contains(resp.Err.Error(), tt.err) {
+					t.Errorf("answer is %v, want an error with %q", resp.Err, tt.err)
+				}
+				return
+			}
+			if resp.Err != nil {
+				t.Fatal(resp.Err)
+			}
+			if err := backendtest.Same(resp.Output(tt.want.Name), tt.want); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestOneBadRowFailsAlone: an error that one request's values cause must not reach those in the same batch.
+func TestOneBadRowFailsAlone(t *testing.T) {
+	m := tableModel(t)
+	model, err := open(t).Load(t.Context(), spec(t, &m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inst, err := model.NewInstance(t.Context(), backend.Placement{Kind: inferencepb.ModelInstanceGroup_KIND_CPU})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &infer.Batch{Rows: 3}
+	for _, index := range []int64{1, 99, 2} {
+		r := infer.New()
+		defer r.Release()
+		r.Inputs, r.BatchSize = []tensor.Tensor{ints("index", []int64{1, 1}, index)}, 1
+		b.Requests = append(b.Requests, r)
+	}
+	if err := inst.Execute(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []float32{11, 0, 12} {
+		resp, err := b.Requests[i].Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == 0 {
+			if resp.Err == nil {
+				t.Error("the index beyond the table was answered without an error")
+			}
+		} else if resp.Err != nil {
+			t.Errorf("request %d: %v", i, resp.Err)
+		} else if err := backendtest.Same(resp.Output("value"), floats("value", []int64{1, 1}, want)); err != nil {
+			t.Error(err)
+		}
+		resp.Release()
+	}
+	if err := inst.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := model.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestShapesThatDiffer: requests of different widths in one batch run apart.
+func TestShapesThatDiffer(t *testing.T) {
+	h := identityHarness(t, 3, 1)
+	b := &infer.Batch{}
+	var want []tensor.Tensor
+	for i, width := range []int64{3, 3, 5, 3} {
+		in := tensor.Tensor{Name: "INPUT0", DataType: tensor.FP32, Shape: []int64{1, width}, Data: fill(int(4*width), uint64(i))}
+		r := infer.New()
+		defer r.Release()
+		r.Inputs, r.BatchSize = []tensor.Tensor{in}, 1
+		b.Requests = append(b.Requests, r)
+		b.Rows++
+		in.Name = "OUTPUT0"
+		want = append(want, in)
+	}
+	if err := h.inst.Execute(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range b.Requests {
+		resp, err := r.Next(t.Context())
+		if err != nil || resp.Err != nil {
+			t.Fatal(err, resp.Err)
+		}
+		if err := backendtest.Same(resp.Output("OUTPUT0"), want[i]); err != nil {
+			t.Errorf("request %d: %v", i, err)
+		}
+		resp.Release()
+	}
+}
+
+func TestSignature(t *testing.T) {
+	b := open(t)
+	for _, tt := range []struct {
+		model string
+		want  string // as JSON
+		err   string
+	}{
+		{model: "add_sub", want: `[{"Name":"INPUT0","DataType":8,"Dims":[-1,16],"DimNames":["n",""],"Optional":false},` +
+			`{"Name":"INPUT1","DataType":8,"Dims":[-1,16],"DimNames":["n",""],"Optional":false}] ` +
+			`[{"Name":"OUTPUT0","DataType":8,"Dims":[-1,16],"DimNames":["n",""],"Optional":false},` +
+			`{"Name":"OUTPUT1","DataType":8,"Dims":[-1,16],"DimNames":["n",""],"Optional":false}]`},
+		{model: "scalar", want: `[{"Name":"x","DataType":11,"Dims":null,"DimNames":null,"Optional":false}] [{"Name":"y","DataType":11,"Dims":null,"DimNames":null,"Optional":false}]`},
+		{model: "default", want: `[{"Name":"x","DataType":11,"Dims":[-1,2],"DimNames":["n",""],"Optional":false}] [{"Name":"y","DataType":11,"Dims":[-1,2],"DimNames":["n",""],"Optional":false}]`},
+		{model: "sequence", want: `[{"Name":"x","DataType":11,"Dims":[-1,2],"DimNames":["n",""],"Optional":false}] [{"Name":"y","DataType":11,"Dims":[-1,2],"DimNames":["n",""],"Optional":false}]`},
+		{model: "identity_bytes", want: `[{"Name":"INPUT0","DataType":13,"Dims":[-1,-1],"DimNames":["batch","width"],"Optional":false}] [{"Name":"OUTPUT0","DataType":13,"Dims":[-1,-1],"DimNames":["batch","width"],"Optional":false}]`},
+		{model: "complex", err: "complex64"},
+	} {
+		t.Run(tt.model, func(t *testing.T) {
+			sig, err := b.Signature(t.Context(), sample(t, tt.model, &inferencepb.ModelConfig{}))
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("Signature = %v, want an error with %q", err, tt.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			in, _ := json.Marshal(sig.Inputs)
+			out, _ := json.Marshal(sig.Outputs)
+			if got := string(in) + " " + string(out); got != tt.want || sig.Platform != "onnxruntime_onnx" || sig.Backend != "onnxruntime" {
+				t.Errorf("Signature = %s (%s, %s)\nwant %s", got, sig.Platform, sig.Backend, tt.want)
+			}
+		})
+	}
+}
+
+// TestAutoComplete: a model without a configuration becomes what Triton makes of it.
+func TestAutoComplete(t *testing.T) {
+	s := sample(t, "add_sub", &inferencepb.ModelConfig{Name: "add_sub"})
+	sig, err := open(t).Signature(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if faults := modelconfig.Complete(s.Config, sig, modelconfig.CompleteOptions{DefaultMaxBatchSize: 4}); len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	c := s.Config
+	if c.MaxBatchSize != 4 || c.Backend != "onnxruntime" || c.Platform != "onnxruntime_onnx" || len(c.Input) != 2 || len(c.Output) != 2 ||
+		tensor.FormatShape(c.Input[0].Dims) != "[16]" || c.Input[0].DataType != inferencepb.DataType_TYPE_INT32 || c.GetDynamicBatching() == nil {
+		t.Errorf("completed configuration is %v", c)
+	}
+	shape := []int64{1, 16}
+	resp := ask(t, open(t), s, 1, tensor.Tensor{Name: "INPUT0", DataType: tensor.Int32, Shape: shape, Data: fill(64, 1)},
+		tensor.Tensor{Name: "INPUT1", DataType: tensor.Int32, Shape: shape, Data: make([]byte, 64)})
+	if resp.Err != nil || !bytes.Equal(resp.Output("OUTPUT1").Data, fill(64, 1)) {
+		t.Errorf("answer of the completed model: %+v", resp)
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	b := open(t)
+	f32, i32 := tensor.FP32, tensor.Int32
+	identity := func(batch int32, in, out tensorIO) *inferencepb.ModelConfig {
+		return config(batch, []tensorIO{in}, []tensorIO{out})
+	}
+	good := identity(8, tensorIO{"INPUT0", f32, []int64{-1}}, tensorIO{"OUTPUT0", f32, []int64{-1}})
+	withParameter := func(name, value string) *inferencepb.ModelConfig {
+		c := identity(8, tensorIO{"INPUT0", f32, []int64{-1}}, tensorIO{"OUTPUT0", f32, []int64{-1}})
+		c.Parameters = map[string]*inferencepb.ModelParameter{name: {StringValue: value}}
+		return c
+	}
+	file := func(name string, model []byte) backend.Spec {
+		folder, version := lay(t, model)
+		return backend.Spec{ModelName: name, Version: 1, Config: good, ModelFolder: folder, VersionFolder: version}
+	}
+	gone := sample(t, "identity_fp32", good)
+	if err := os.Remove(filepath.Join(gone.VersionFolder, "model.onnx")); err != nil {
+		t.Fatal(err)
+	}
+	upwards := sample(t, "identity_fp32", &inferencepb.ModelConfig{DefaultModelFilename: "../../model.onnx"})
+	whole, err := os.ReadFile("testdata/identity_fp32.onnx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, y := tensorIO{"x", f32, []int64{1}}, tensorIO{"y", f32, []int64{1}}
+	gpu := sample(t, "identity_fp32", identity(8, tensorIO{"INPUT0", f32, []int64{-1}}, tensorIO{"OUTPUT0", f32, []int64{-1}}))
+	gpu.Config.Optimization = &inferencepb.ModelOptimizationPolicy{ExecutionAccelerators: &inferencepb.ModelOptimizationPolicy_ExecutionAccelerators{
+		CpuExecutionAccelerator: []*inferencepb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator{{Name: "warp"}}}}
+	backendtest.TestRefusals(t, b,
+		backendtest.Refusal{Name: "no file", Spec: gone, Code: status.Internal, Text: "failed to stat file " + gone.VersionFolder + "/model.onnx"},
+		backendtest.Refusal{Name: "file name upwards", Spec: upwards, Code: status.InvalidArg, Text: "must name a file in the version's folder"},
+		backendtest.Refusal{Name: "empty file", Spec: file("empty", nil), Code: status.Internal, Text: "onnx runtime error "},
+		backendtest.Refusal{Name: "text", Spec: file("text", []byte("this is no model")), Code: status.Internal, Text: "failed:Protobuf parsing failed."},
+		backendtest.Refusal{Name: "truncated", Spec: file("truncated", whole[:len(whole)-9]), Code: status.Internal, Text: "onnx runtime error 7: Load model from"},
+		backendtest.Refusal{Name: "unknown operator", Spec: sample(t, "unknown_op", config(0, []tensorIO{x}, []tensorIO{y})), Code: status.Internal, Text: "Frobnicate"},
+		backendtest.Refusal{Name: "opset too new", Spec: sample(t, "opset_too_new", config(0, []tensorIO{x}, []tensorIO{y})), Code: status.Internal, Text: "opset"},
+		backendtest.Refusal{Name: "external data missing", Spec: sample(t, "external", config(8, []tensorIO{{"x", f32, []int64{256}}}, []tensorIO{{"y", f32, []int64{2}}})),
+			Code: status.InvalidArg, Text: `external data "external.data" is missing`},
+		backendtest.Refusal{Name: "datatype", Spec: sample(t, "identity_fp32", identity(8, tensorIO{"INPUT0", i32, []int64{-1}}, tensorIO{"OUTPUT0", f32, []int64{-1}})),
+			Code: status.InvalidArg, Text: "unable to load model 'identity_fp32', configuration expects datatype TYPE_INT32 for input 'INPUT0', model provides TYPE_FP32"},
+		backendtest.Refusal{Name: "input name", Spec: sample(t, "identity_fp32", identity(8, tensorIO{"IN", f32, []int64{-1}}, tensorIO{"OUTPUT0", f32, []int64{-1}})),
+			Code: status.InvalidArg, Text: "unexpected inference input 'IN', allowed inputs are: INPUT0"},
+		backendtest.Refusal{Name: "output name", Spec: sample(t, "identity_fp32", identity(8, tensorIO{"INPUT0", f32, []int64{-1}}, tensorIO{"OUT", f32, []int64{-1}})),
+			Code: status.InvalidArg, Text: "unexpected inference output 'OUT', allowed outputs are: OUTPUT0"},
+		backendtest.Refusal{Name: "input left out", Spec: sample(t, "add_sub", config(8, []tensorIO{{"INPUT0", i32, []int64{16}}}, []tensorIO{{"OUTPUT0", i32, []int64{16}}})),
+			Code: status.InvalidArg, Text: "configuration expects 1 inputs, model provides 2: INPUT0, INPUT1"},
+		backendtest.Refusal{Name: "dims", Spec: sample(t, "add_sub", config(8, []tensorIO{{"INPUT0", i32, []int64{17}}, {"INPUT1", i32, []int64{16}}}, []tensorIO{{"OUTPUT0", i32, []int64{16}}})),
+			Code: status.InvalidArg, Text: "model 'add_sub', tensor 'INPUT0': the model expects 2 dimensions (shape [-1,16]) but the model configuration specifies 2 dimensions (an initial batch dimension because max_batch_size > 0 followed by the explicit tensor shape, making complete shape [-1,17])"},
+		backendtest.Refusal{Name: "dims without batching", Spec: sample(t, "loop", config(0, []tensorIO{{"n", tensor.Int64, []int64{2}}}, []tensorIO{{"y", f32, []int64{1}}})),
+			Code: status.InvalidArg, Text: "the model expects 1 dimensions (shape [1]) but the model configuration specifies 1 dimensions (shape [2])"},
+		backendtest.Refusal{Name: "no batch dimension", Spec: sample(t, "loop", config(8, []tensorIO{{"n", tensor.Int64, []int64{1}}}, []tensorIO{{"y", f32, []int64{1}}})),
+			Code: status.InvalidArg, Text: "first dimension must be -1; but shape expected by the model is [1]"},
+		backendtest.Refusal{Name: "sequence as an output", Spec: sample(t, "sequence", config(8, []tensorIO{{"x", f32, []int64{2}}}, []tensorIO{{"s", f32, []int64{2}}})),
+			Code: status.Unsupported, Text: "ONNX_TYPE_SEQUENCE"},
+		backendtest.Refusal{Name: "thread count", Spec: sample(t, "identity_fp32", withParameter("intra_op_thread_count", "many")), Code: status.InvalidArg, Text: `"many"`},
+		backendtest.Refusal{Name: "execution mode", Spec: sample(t, "identity_fp32", withParameter("execution_mode", "2")), Code: status.InvalidArg, Text: "execution_mode are 0 or 1 but got 2"},
+		backendtest.Refusal{Name: "boolean", Spec: sample(t, "identity_fp32", withParameter("enable_mem_arena", "maybe")), Code: status.InvalidArg, Text: `"maybe"`},
+		backendtest.Refusal{Name: "accelerator", Spec: gpu, Code: status.InvalidArg, Text: "unknown Execution Accelerator 'warp' is requested"},
+	)
+}
+
+// TestModelFolder: model.onnx may be a folder with the model and its external data.
+func TestModelFolder(t *testing.T) {
+	folder := t.TempDir()
+	inside := filepath.Join(folder, "1", "model.onnx")
+	if err := os.MkdirAll(inside, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for from, to := range map[string]string{"external.onnx": "model.onnx", "external.data": "external.data"} {
+		data, err := os.ReadFile(filepath.Join("testdata", from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(inside, to), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := backend.Spec{
+		ModelName: "external", Version: 1, Config: config(8, []tensorIO{{"x", tensor.FP32, []int64{256}}}, []tensorIO{{"y", tensor.FP32, []int64{2}}}),
+		ModelFolder: folder, VersionFolder: filepath.Join(folder, "1"), Log: slog.New(slog.DiscardHandler),
+	}
+	v := make([]float32, 256)
+	v[3] = 1 // picks row 3 of the weights: 6, 7
+	resp := ask(t, open(t), s, 1, floats("x", []int64{1, 256}, v...))
+	if resp.Err != nil {
+		t.Fatal(resp.Err)
+	}
+	if err := backendtest.Same(resp.Output("y"), floats("y", []int64{1, 2}, 6, 7)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestUnloadGivesMemoryBack loads, runs and unloads a model of 2.7 MB many times.
+func TestUnloadGivesMemoryBack(t *testing.T) {
+	if _, err := os.Stat("/proc/self/statm"); err != nil {
+		t.Skip("memory is read from /proc")
+	}
+	b := open(t)
+	cycle := func() {
+		c := config(64, []tensorIO{{"input", tensor.FP32, []int64{784}}}, []tensorIO{{"output", tensor.FP32, []int64{10}}})
+		folder := filepath.Join("..", "..", "..", "models-sample", "mlp")
+		m, err := b.Load(t.Context(), backend.Spec{ModelName: "mlp", Version: 1, Config: c, ModelFolder: folder, VersionFolder: filepath.Join(folder, "1"), Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		inst, err := m.NewInstance(t.Context(), backend.Placement{Kind: inferencepb.ModelInstanceGroup_KIND_CPU})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := infer.New()
+		r.Inputs, r.BatchSize = []tensor.Tensor{{Name: "input", DataType: tensor.FP32, Shape: []int64{64, 784}, Data: make([]byte, 64*784*4)}}, 64
+		if err := inst.Execute(t.Context(), &infer.Batch{Requests: []*infer.Request{r}, Rows: 64}); err != nil {
+			t.Fatal(err)
+		}
+		if n := m.(backend.MemoryReporter).MemoryBytes(); n < 2e6 {
+			t.Errorf("MemoryBytes = %d, want over the 2.7 MB of the weights", n)
+		}
+		r.Release()
+		if err := inst.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for range 10 {
+		cycle()
+	}
+	before := resident(t)
+	for range 60 {
+		cycle()
+	}
+	// 60 leaks of the weights would be 160 MB.
+	if after := resident(t); after > before+30<<20 {
+		t.Errorf("resident memory grew from %d to %d MB in 60 loads and unloads", before>>20, after>>20)
+	}
+}
+
+func resident(t *testing.T) int64 {
+	t.Helper()
+	runtime.GC()
+	b, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := strconv.ParseInt(strings.Fields(string(b))[1], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages * int64(os.Getpagesize())
+}
+
+// TestIdleThreadsDoNotSpin: the shared pool must sleep when nothing runs.
+func TestIdleThreadsDoNotSpin(t *testing.T) {
+	h := mlpHarness(t, 64, nil)
+	h.once(context.Background(), t)
+	used := make(chan bool)
+	before := cpuTime()
+	go func() { // 300 ms of waiting, measured: what is under test is time that passes
+		ctx, cancel := context.WithTimeout(context.Background(), 300e6)
+		defer cancel()
+		<-ctx.Done()
+		close(used)
+	}()
+	<-used
+	if d := cpuTime() - before; d > 100e6 {
+		t.Errorf("the process used %v of CPU time in 300ms of idling", d)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	v, err := open(t).Version()
+	if err != nil || !strings.HasPrefix(v, "1.") {
+		t.Errorf("Version = %q, %v", v, err)
+	}
+	if n := onnxruntime.New(onnxruntime.Options{}).DefaultInstanceCount(); n != 2 {
+		t.Errorf("DefaultInstanceCount = %d, want 2", n)
+	}
+}
