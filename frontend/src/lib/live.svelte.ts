@@ -77,7 +77,7 @@ class Live {
     const counts = v.lastMinute.spark;
     if (this.rings.has(key) || counts.length === 0) return;
     const ring = new SampleRing(ringSeconds);
-    const end = Date.now() - 1000;
+    const end = Math.floor(Date.now() / 1000) * 1000; // samples are stamped with whole seconds
     const nothing = { failures: 0, p50Us: null, p95Us: null, p99Us: null, queueUs: null, computeUs: null, batchMean: null };
     counts.forEach((requests, i) => ring.push(end - (counts.length - i) * 1000, { ...nothing, requests }));
     this.rings.set(key, ring);

@@ -144,7 +144,7 @@ export const en = {
   "import.codeConsent": "I trust it; run it",
   "import.exists": "There is a model {name} already.",
   "import.replace": "Replace it; the old one goes to the trash",
-  "import.mend": "Mend {n} first",
+  "import.mend": "Errors to mend first: {n}",
   "import.load": "Load model",
   "import.replaceLoad": "Replace and load",
   "import.failed": "It was not loaded, and the repository is as before.",

@@ -146,7 +146,7 @@ export const zh: Record<keyof typeof en, string> = {
   "import.codeConsent": "我信任它，允许运行",
   "import.exists": "已存在名为 {name} 的模型。",
   "import.replace": "替换它；旧模型移到回收站",
-  "import.mend": "请先修正 {n} 处错误",
+  "import.mend": "需先修正的错误：{n}",
   "import.load": "加载模型",
   "import.replaceLoad": "替换并加载",
   "import.failed": "加载失败，模型仓库保持不变。",

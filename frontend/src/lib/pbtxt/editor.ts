@@ -139,7 +139,7 @@ export function createEditor(o: EditorOptions): Editor {
         lineNumbers(), lintGutter(), history(), drawSelection(), indentOnInput(), bracketMatching(), closeBrackets(),
         highlightActiveLine(), highlightActiveLineGutter(), highlightSelectionMatches(), indentUnit.of("  "), indent,
         StreamLanguage.define(pbtxtMode), syntaxHighlighting(colours), look, theme.of(darkness(o.dark)),
-        autocompletion({ override: [completer(o.schema)] }), hover(o.schema), lint,
+        autocompletion({ override: [completer(o.schema)], icons: false }), hover(o.schema), lint,
         EditorState.readOnly.of(o.readOnly),
         EditorView.contentAttributes.of({ "aria-label": o.label, spellcheck: "false", tabindex: "0" }),
         EditorView.updateListener.of((u) => { if (u.docChanged) o.onChange(u.state.doc.toString()); }),

@@ -1,0 +1,64 @@
+import { cleanup, fireEvent, render, screen } from "@testing-library/svelte";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import type { Fault } from "../lib/api.gen";
+import DiffView from "./DiffView.svelte";
+import EventTable from "./EventTable.svelte";
+import FaultList from "./FaultList.svelte";
+import Status from "./Status.svelte";
+
+afterEach(cleanup);
+
+describe("FaultList", () => {
+  const fault: Fault = { line: 3, col: 7, endLine: 3, endCol: 9, severity: "error", message: "unknown field", field: "x", fixes: [{ label: "use y", edits: [] }] };
+  it("shows place, text and fix, and tells what was clicked", async () => {
+    const onreveal = vi.fn();
+    const onfix = vi.fn();
+    render(FaultList, { faults: [fault, { ...fault, line: 0 }], onreveal, onfix });
+    await fireEvent.click(screen.getByRole("button", { name: "3:7" }));
+    expect(onreveal).toHaveBeenCalledWith(fault);
+    await fireEvent.click(screen.getAllByRole("button", { name: "use y" })[0]!);
+    expect(onfix).toHaveBeenCalledWith(fault, 0);
+    expect(screen.getByRole("button", { name: "x" })).toBeTruthy(); // a fault without a place is named by its field
+  });
+  it("says when there is none", () => {
+    render(FaultList, { faults: [], onreveal: vi.fn(), onfix: vi.fn() });
+    expect(screen.getByText("No faults found")).toBeTruthy();
+  });
+});
+
+describe("DiffView", () => {
+  const props = { beforeTitle: "old", afterTitle: "new" };
+  it("marks added and removed lines, also side by side", async () => {
+    const { container } = render(DiffView, { ...props, before: "a\nb", after: "a\nc" });
+    expect([...container.querySelectorAll("td.del, td.add")].map((x) => x.textContent?.trim())).toEqual(["− b", "+ c"]);
+    await fireEvent.click(screen.getByRole("checkbox"));
+    expect(container.querySelectorAll("td.half")).toHaveLength(4);
+  });
+  it("says when there is no difference", () => {
+    render(DiffView, { ...props, before: "a\n", after: "a" });
+    expect(screen.getByText("No difference.")).toBeTruthy();
+  });
+});
+
+describe("Status", () => {
+  it("offers to try again after an error", async () => {
+    const retry = vi.fn();
+    render(Status, { busy: false, error: "no answer", ready: true, retry });
+    await fireEvent.click(screen.getByRole("button"));
+    expect(retry).toHaveBeenCalledOnce();
+    expect(screen.getByRole("alert").textContent).toContain("no answer");
+  });
+  it("says that it loads, but not over what is there", async () => {
+    const { rerender } = render(Status, { busy: true, error: null, ready: false, retry: vi.fn() });
+    expect(screen.getByRole("status")).toBeTruthy();
+    await rerender({ ready: true });
+    expect(screen.queryByRole("status")).toBeNull();
+  });
+});
+
+it("EventTable links the model and its revision", () => {
+  const event = { id: 1, tMs: 0, kind: "config_saved" as const, severity: "info" as const, model: "a b", version: "2", text: "saved", durationMs: 12, revision: 5 };
+  render(EventTable, { events: [event] });
+  expect(screen.getAllByRole("link").map((a) => a.getAttribute("href"))).toEqual(["#/models/a%20b", "#/models/a%20b/revisions"]);
+  expect(screen.getByText("12.0 ms")).toBeTruthy();
+});

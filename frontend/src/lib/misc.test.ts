@@ -1,0 +1,119 @@
+import { beforeEach, describe, expect, it, vi } from "vitest";
+import type { Model } from "./api.gen";
+import { client } from "./api";
+import { parcels } from "./drop";
+import { fill } from "./i18n/index.svelte";
+import { en } from "./i18n/en";
+import { zh } from "./i18n/zh";
+import { merge } from "./live.svelte";
+import { search } from "./palette.svelte";
+import { summary } from "./recent";
+import { SampleRing } from "./ring";
+import { href, parse } from "./router.svelte";
+import { isolated } from "./chart/plot";
+
+const model = (name: string, versions: Model["versions"] = []): Model => ({
+  name, state: "READY", reason: "", versions, backend: "", platform: "", maxBatchSize: 0, dynamicBatching: false, decoupled: false, ensemble: false,
+  inputs: [], outputs: [], instances: 1, repository: "", folder: "", configPath: "", configExists: false,
+});
+const upload = (path: string) => ({ path, file: new File([], path) });
+
+describe("routes", () => {
+  it.each([
+    ["", { view: "models" }], ["#/models", { view: "models" }], ["#/models/a%2Fb/try", { view: "model", name: "a/b", tab: "try" }],
+    ["#/models/x/nonsense", { view: "model", name: "x", tab: "overview" }], ["#/history", { view: "history" }], ["#/what", { view: "models" }], ["#/models/%E0%A4%A", { view: "models" }],
+  ])("%s", (hash, want) => expect(parse(hash)).toEqual(want));
+  it("come back", () => expect(parse(href.model("a b/ü", "charts"))).toEqual({ view: "model", name: "a b/ü", tab: "charts" }));
+});
+
+describe("parcels", () => {
+  const names = (paths: string[]) => parcels(paths.map(upload)).map((p) => [p.source, p.files.map((f) => f.path)]);
+  it.each([
+    ["one file", ["m.onnx"], [["m.onnx", ["m.onnx"]]]],
+    ["external data go with the model", ["m.onnx", "m.onnx.data"], [["m.onnx", ["m.onnx", "m.onnx.data"]]]],
+    ["two models are two", ["a.onnx", "b.ONNX"], [["a.onnx", ["a.onnx"]], ["b.ONNX", ["b.ONNX"]]]],
+    ["folders are one each", ["d/1/m.onnx", "d/config.pbtxt", "e/1/x"], [["d", ["d/1/m.onnx", "d/config.pbtxt"]], ["e", ["e/1/x"]]]],
+    ["a zip alone", ["z.zip"], [["z.zip", ["z.zip"]]]],
+    ["something else", ["model.pt"], [["model.pt", ["model.pt"]]]],
+    ["nothing", [], []],
+  ])("%s", (_, paths, want) => expect(names(paths)).toEqual(want));
+});
+
+describe("models events", () => {
+  it("replaces, changes and removes, sorted by name", () => {
+    const old = [model("b"), model("c")];
+    expect(merge(old, { full: false, models: [model("a"), { ...model("b"), instances: 9 }], removed: ["c"] }).map((m) => [m.name, m.instances])).toEqual([["a", 1], ["b", 9]]);
+    expect(merge(old, { full: true, models: [], removed: [] })).toEqual([]);
+  });
+});
+
+describe("summary", () => {
+  const recent = { qps: 4, requests: 240, failures: 2, p50Us: 100, p99Us: 900, spark: [1, 2] };
+  const version = (v: string) => ({ version: v, state: "READY" as const, reason: "", sinceMs: 0, loadMs: 0, lastMinute: recent });
+  it("takes the server's figures without samples", () => {
+    const s = summary(model("m", [version("1"), version("2")]), () => undefined, 0);
+    expect([s.qps, s.failures, s.p50Us, s.spark.length, s.spark.at(-1)]).toEqual([8, 4, 100, 60, 4]);
+  });
+  it("prefers live samples, and the latency of the busiest version", () => {
+    const ring = new SampleRing(60);
+    for (let i = 1; i <= 10; i++) ring.push(i * 1000, { requests: 50, failures: 1, p50Us: 7, p95Us: 8, p99Us: 9, queueUs: 0, computeUs: 0, batchMean: 1 });
+    const s = summary(model("m", [version("1"), version("2")]), (v) => (v.version === "2" ? ring : undefined), 10_000);
+    expect(s.p50Us).toBe(7);
+    expect(s.qps).toBe(4 + 50);
+    expect(s.failures).toBe(2 + 10);
+  });
+});
+
+describe("catalogues", () => {
+  it("have the same parameters in each text", () => {
+    const params = (s: string) => [...s.matchAll(/\{(\w+)\}/g)].map((m) => m[1]).sort();
+    for (const key of Object.keys(en) as (keyof typeof en)[]) expect(params(zh[key]), key).toEqual(params(en[key]));
+  });
+  it("fill parameters in and leave unknown ones to be seen", () => expect(fill("{a} of {b}", { a: 1 })).toBe("1 of {b}"));
+});
+
+describe("palette", () => {
+  const all = ["Load digits", "digits", "Server"].map((label) => ({ label, hint: "", run: () => undefined }));
+  it("finds parts first, then letters in order", () => {
+    expect(search(all, "dig").map((c) => c.label)).toEqual(["digits", "Load digits"]);
+    expect(search(all, "svr").map((c) => c.label)).toEqual(["Server"]);
+    expect(search(all, "zzz")).toEqual([]);
+    expect(search(all, " ")).toHaveLength(3);
+  });
+});
+
+it("draws lonely values as points", () => expect(isolated([1, null, 2, 3, null, undefined, 4])).toEqual([0, 6]));
+
+describe("client", () => {
+  const fetchMock = vi.fn<typeof fetch>();
+  beforeEach(() => {
+    fetchMock.mockReset();
+    vi.stubGlobal("fetch", fetchMock);
+  });
+  it("marks requests that change something, and only those", async () => {
+    fetchMock.mockImplementation(async () => new Response("{}"));
+    await client.load("a/b");
+    await client.models();
+    const [first, second] = fetchMock.mock.calls;
+    expect(first?.[0]).toBe("/api/models/a%2Fb/load");
+    expect(first?.[1]?.headers).toMatchObject({ "X-Nereid": "1" });
+    expect(second?.[1]?.headers).toEqual({});
+  });
+  it("keeps code, status and faults of an error", async () => {
+    fetchMock.mockResolvedValue(new Response('{"error":"taken","code":"conflict"}', { status: 409 }));
+    await expect(client.unload("x")).rejects.toMatchObject({ message: "taken", code: "conflict", status: 409, faults: [] });
+  });
+  it("shows the text of what is no JSON", async () => {
+    fetchMock.mockResolvedValue(new Response("bad gateway", { status: 502 }));
+    await expect(client.models()).rejects.toMatchObject({ message: "bad gateway", status: 502 });
+  });
+  it("says when no server answers", async () => {
+    fetchMock.mockRejectedValue(new TypeError("refused"));
+    await expect(client.models()).rejects.toMatchObject({ code: "offline", message: "no answer from the server (refused)" });
+  });
+  it("sends no empty filters", async () => {
+    fetchMock.mockResolvedValue(new Response('{"events":[],"more":false}'));
+    await client.events({ model: "", limit: 5 });
+    expect(fetchMock.mock.calls[0]?.[0]).toBe("/api/history/events?limit=5");
+  });
+});

@@ -1,0 +1,79 @@
+import { describe, expect, it } from "vitest";
+import { encode } from "./dtype";
+import { build, parseClass, parseReply, parseTiming, topK } from "./request";
+
+const text = (b: Uint8Array, n = b.length) => new TextDecoder().decode(b.subarray(0, n));
+const bytes = (json: string, ...parts: Uint8Array[]): ArrayBuffer => {
+  const head = new TextEncoder().encode(json);
+  const out = new Uint8Array(head.length + parts.reduce((n, p) => n + p.length, 0));
+  out.set(head);
+  let at = head.length;
+  for (const p of parts) {
+    out.set(p, at);
+    at += p.length;
+  }
+  return out.buffer;
+};
+
+describe("build", () => {
+  const x = { name: "x", dataType: "FP32", shape: [1, 2], data: [1, 2.5] };
+
+  it("sends JSON", () => {
+    const r = build([x], [{ name: "y", dataType: "FP32", classes: 0 }], false);
+    expect(JSON.parse(text(r.body))).toEqual({ inputs: [{ name: "x", shape: [1, 2], datatype: "FP32", data: [1, 2.5] }], outputs: [{ name: "y" }] });
+    expect(r.headers).toEqual({ "Content-Type": "application/json" });
+    expect(r.binaryBytes).toBe(0);
+  });
+
+  it("sends binary data after the JSON, with the header's length", () => {
+    const r = build([x, { ...x, name: "z" }], [], true);
+    const n = Number(r.headers["Inference-Header-Content-Length"]);
+    expect(text(r.body, n)).toBe(r.json);
+    expect(JSON.parse(r.json)).toMatchObject({ inputs: [{ parameters: { binary_data_size: 8 } }, { name: "z" }] });
+    expect([...r.body.subarray(n, n + 8)]).toEqual([...encode("FP32", [1, 2.5])]);
+    expect(r.body.length).toBe(n + 16);
+  });
+
+  it("sends FP16 and large integers as binary even when JSON is asked for", () => {
+    const r = build([x, { name: "h", dataType: "FP16", shape: [1], data: [1] }, { name: "big", dataType: "INT64", shape: [1], data: ["9007199254740993"] }], [], false);
+    const head = JSON.parse(r.json) as { inputs: { data?: unknown }[] };
+    expect(head.inputs.map((i) => "data" in i)).toEqual([true, false, false]);
+    expect(r.binaryBytes).toBe(10);
+  });
+
+  it("asks for classes, and for FP16 outputs as binary", () => {
+    const r = build([], [{ name: "a", dataType: "FP32", classes: 3 }, { name: "b", dataType: "FP16", classes: 0 }], false);
+    expect(JSON.parse(r.json)).toMatchObject({ outputs: [{ parameters: { classification: 3 } }, { parameters: { binary_data: true } }] });
+  });
+});
+
+describe("parseReply", () => {
+  it("reads JSON", () => {
+    const r = parseReply(bytes('{"model_name":"m","model_version":"2","outputs":[{"name":"y","datatype":"FP32","shape":[1,2],"data":[[1,2]]}]}'), null);
+    expect(r).toMatchObject({ model: "m", version: "2", outputs: [{ name: "y", data: [1, 2] }] });
+  });
+  it("reads binary outputs in their order", () => {
+    const json = '{"model_name":"m","model_version":"1","outputs":[{"name":"a","datatype":"FP16","shape":[1],"parameters":{"binary_data_size":2}},{"name":"b","datatype":"BYTES","shape":[1],"parameters":{"binary_data_size":6}}]}';
+    const r = parseReply(bytes(json, encode("FP16", [0.5]), encode("BYTES", ["ok"])), String(json.length));
+    expect(r.outputs.map((o) => o.data)).toEqual([[0.5], ["ok"]]);
+  });
+  it.each([
+    ["data that end early", '{"model_name":"m","model_version":"1","outputs":[{"name":"a","datatype":"FP32","shape":[9],"parameters":{"binary_data_size":36}}]}', "ends inside"],
+    ["a header length beyond the body", "{}", "body"],
+  ])("refuses %s", (_, json, want) => expect(() => parseReply(bytes(json), want === "body" ? "99" : String(json.length))).toThrow(want));
+});
+
+describe("classes", () => {
+  it.each([
+    ["0.98:7:seven", { score: 0.98, index: 7, label: "seven" }], ["1e-05:3", { score: 1e-5, index: 3, label: "" }], ["-1.5:0:a:b", { score: -1.5, index: 0, label: "a:b" }],
+  ])("%s", (s, want) => expect(parseClass(s)).toEqual(want));
+  it("refuses another form", () => expect(() => parseClass("seven")).toThrow("seven"));
+  it("finds the best, ties by index", () => {
+    expect(topK([0.1, 5, 5, -1], 3, ["a", "b"]).map((c) => [c.index, c.label])).toEqual([[1, "b"], [2, ""], [0, "a"]]);
+  });
+});
+
+it("reads Server-Timing", () => {
+  expect(parseTiming('queue;dur=0.012, infer;desc="compute";dur=1.5, total')).toEqual({ queue: 0.012, infer: 1.5 });
+  expect(parseTiming(null)).toEqual({});
+});

@@ -1,0 +1,58 @@
+import { describe, expect, it } from "vitest";
+import type { Prep } from "./image";
+import { build } from "./request";
+import { clientAddress, curl, python, type Call } from "./snippets";
+
+const call: Call = {
+  model: "a b", version: "2", http: "127.0.0.1:8000", grpc: "0.0.0.0:8001",
+  inputs: [{ name: "x", dataType: "BYTES", shape: [1, 2], source: { kind: "values", data: ["it's", 'say "hi"'] } }],
+  outputs: [{ name: "y", dataType: "FP32", classes: 3 }],
+};
+const prep: Prep = { width: 8, height: 6, layout: "NCHW", channels: 3, scale: "imagenet", bgr: true, invert: true, fit: "contain" };
+const request = (c: Call, binary = false) => build(c.inputs.map((i) => ({ ...i, data: i.source.kind === "values" ? i.source.data : [] })), c.outputs, binary);
+
+describe("curl", () => {
+  it("quotes for the shell and escapes the path", () => {
+    const s = curl(call, request(call));
+    expect(s).toContain("http://127.0.0.1:8000/v2/models/a%20b/versions/2/infer");
+    expect(s).toContain(`it'\\''s`);
+    expect(s).toContain("-H 'Content-Type: application/json'");
+    expect(s).not.toContain("request.bin");
+  });
+  it("reads a binary body from a file", () => {
+    const s = curl(call, request(call, true));
+    expect(s).toContain("--data-binary @request.bin");
+    expect(s).toMatch(/Inference-Header-Content-Length: \d+/);
+  });
+});
+
+describe("python", () => {
+  it.each(["http", "grpc"] as const)("over %s", (p) => {
+    const s = python(call, p);
+    expect(s).toContain(`import tritonclient.${p} as ${p}client`);
+    expect(s).toContain(`np.array(["it's".encode(), "say \\"hi\\"".encode()], dtype=np.object_).reshape((1, 2))`);
+    expect(s).toContain(`${p}client.InferInput("x", [1, 2], "BYTES")`);
+    expect(s).toContain('InferRequestedOutput("y", class_count=3)');
+    expect(s).toContain('model_version="2"');
+    expect(s).toContain(p === "http" ? '"127.0.0.1:8000"' : '"localhost:8001"');
+  });
+
+  it("prepares an image as the page does, step by step", () => {
+    const s = python({ ...call, inputs: [{ name: "x", dataType: "FP32", shape: [1, 3, 6, 8], source: { kind: "image", prep, file: "cat.png" } }] }, "http");
+    const order = ["Image.open(\"cat.png\")", "ImageOps.pad(image, (8, 6)", "255 - x", "x / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]", "[:, :, ::-1]", "transpose(2, 0, 1)", "reshape((1, 3, 6, 8))"];
+    const places = order.map((o) => s.indexOf(o));
+    expect(places.every((p) => p > 0)).toBe(true);
+    expect([...places].sort((a, b) => a - b)).toEqual(places);
+    expect(s).toContain("from PIL import Image, ImageOps");
+  });
+
+  it("does not write long data out", () => {
+    const c = { ...call, inputs: [{ name: "x", dataType: "FP32", shape: [1, 100], source: { kind: "values" as const, data: new Array<number>(100).fill(0) } }] };
+    expect(python(c, "http")).toContain("np.full((1, 100), 0, dtype=np.float32)");
+    const other = { ...c, inputs: [{ ...c.inputs[0]!, source: { kind: "values" as const, data: Array.from({ length: 100 }, (_, i) => i) } }] };
+    expect(python(other, "http")).toContain('np.load("x.npy")');
+  });
+});
+
+it.each([["0.0.0.0:8000", "localhost:8000"], ["[::]:8000", "localhost:8000"], [":8000", "localhost:8000"], ["10.0.0.1:8000", "10.0.0.1:8000"]])(
+  "clientAddress(%s)", (a, want) => expect(clientAddress(a)).toBe(want));

@@ -1,0 +1,42 @@
+import { describe, expect, it } from "vitest";
+import { concrete, parseShape, parseValues, random, volume, zeros } from "./values";
+
+describe("parseShape", () => {
+  it.each([["1, 3", [1, 3]], ["[1,3]", [1, 3]], [" 2 × 3 ", [2, 3]]])("%s", (s, want) => expect(parseShape(s, [-1, 3])).toEqual(want));
+  it("reads a scalar's empty shape", () => expect(parseShape("", [])).toEqual([]));
+  it.each([["1, 4", "dimension 1"], ["1", "has 1 dimensions, want 2"], ["a, 3", "is no shape"], ["1.5, 3", "is no shape"], ["-1, 3", "is no shape"]])(
+    "refuses %s", (s, want) => expect(() => parseShape(s, [-1, 3])).toThrow(want));
+});
+
+describe("parseValues", () => {
+  it.each([
+    ["nested", "[[1,2],[3,4]]", "FP32", 4, [1, 2, 3, 4]],
+    ["one value fills", "7", "INT32", 3, [7, 7, 7]],
+    ["all digits of a large integer", "[9007199254740993, 5]", "INT64", 2, ["9007199254740993", 5]],
+    ["a small integer as text", '["12"]', "UINT64", 1, [12]],
+    ["text", '["a", "b"]', "BYTES", 2, ["a", "b"]],
+    ["digits inside text stay", '["12345678901234567890"]', "BYTES", 1, ["12345678901234567890"]],
+    ["booleans", "[true, 0]", "BOOL", 2, [true, false]],
+    ["nothing for an empty shape", "[]", "FP32", 0, []],
+  ])("%s", (_, s, type, n, want) => expect(parseValues(s, type, n)).toEqual(want));
+
+  it.each([
+    ["no JSON", "[1,", "FP32", 1, "no JSON"], ["too few", "[1,2]", "FP32", 3, "2 values given, the shape wants 3"],
+    ["a fraction", "[1.5]", "INT32", 1, "no whole number"], ["text for numbers", '["x"]', "FP32", 1, "no number"],
+    ["a number for text", "[1]", "BYTES", 1, "no text"], ["null", "[null]", "FP32", 1, "no number"], ["two for a boolean", "[2]", "BOOL", 1, "no boolean"],
+  ])("refuses %s", (_, s, type, n, want) => expect(() => parseValues(s, type, n)).toThrow(want));
+});
+
+describe("made-up values", () => {
+  it.each(["FP32", "INT64", "BYTES", "BOOL", "UINT8"])("%s can be parsed again", (type) => {
+    for (const make of [zeros, random]) {
+      const v = make(type, 3);
+      expect(parseValues(JSON.stringify(v), type, 3)).toEqual(v);
+    }
+  });
+  it("counts", () => {
+    expect(volume([2, 3])).toBe(6);
+    expect(volume([])).toBe(1);
+    expect(concrete([-1, 3])).toEqual([1, 3]);
+  });
+});
