@@ -22,11 +22,12 @@ type requestParser struct {
 	pool *tensor.Pool
 	r    *infer.Request
 
-	// binaryOutput is the request's binary_data_output: what outputs without a wish of their own get.
+	// binaryOutput is the request's binary_data_output. As in Triton it counts only where no output is listed; listed
+	// outputs follow their own binary_data.
 	binaryOutput bool
 	// binarySizes holds per input the bytes that it takes from behind the JSON part, -1 for JSON data.
 	binarySizes []int64
-	// binaryWishes holds per output whether it asked for binary data: 1 yes, 0 no, -1 nothing said.
+	// binaryWishes holds per output whether it asked for binary data: 1 yes, 0 no, -1 nothing said (which means no).
 	binaryWishes []int8
 	shape        []int64
 }
@@ -43,7 +44,7 @@ func (p *requestParser) parse(r *infer.Request, doc []byte) error {
 	p.r = nil
 	if err == nil {
 		for i, wish := range p.binaryWishes {
-			r.Outputs[i].Binary = wish == 1 || wish < 0 && p.binaryOutput
+			r.Outputs[i].Binary = wish == 1
 		}
 		return nil
 	}

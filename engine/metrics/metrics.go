@@ -76,8 +76,12 @@ func New(o Options) (*Exporter, error) {
 	return e, nil
 }
 
-// ServeHTTP answers GET and HEAD, whatever the path; other methods get 405.
+// ServeHTTP answers GET and HEAD of /metrics; other methods get 405, other paths 404.
 func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/metrics" {
+		http.NotFound(w, r)
+		return
+	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "Method Not Allowed", http.StatusMethodNotAllowed)

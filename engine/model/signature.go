@@ -208,6 +208,9 @@ func (s *signature) checkSize(r *infer.Request, in *tensor.Tensor, p *port) erro
 			return invalid(r, "input '%s' for model '%s': %s", in.Name, s.model, err)
 		}
 		if err := tensor.CheckBytes(in.Data, n); err != nil {
+			if got, whole := countBytes(in.Data); whole && got < n {
+				return invalid(r, "expected %d string elements for inference input '%s' for model '%s', got %d", n, in.Name, s.model, got)
+			}
 			return invalid(r, "input '%s' for model '%s': %s", in.Name, s.model, err)
 		}
 		return nil
@@ -216,6 +219,16 @@ func (s *signature) checkSize(r *infer.Request, in *tensor.Tensor, p *port) erro
 		return invalid(r, "input byte size mismatch for input '%s' for model '%s'. Expected %d, got %d", in.Name, s.model, want, len(in.Data))
 	}
 	return nil
+}
+
+// countBytes counts the elements of a BYTES tensor and reports whether b ends with a whole one.
+func countBytes(b []byte) (n int64, whole bool) {
+	size := 0
+	for _, element := range tensor.BytesElements(b) {
+		size += 4 + len(element)
+		n++
+	}
+	return n, size == len(b)
 }
 
 // reshape maps a shape as the client sees it to what the backend sees, or back: dims of -1 are taken over in order.
