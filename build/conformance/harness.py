@@ -45,7 +45,7 @@ class Answer:
 class Server:
     """A server process. Use it as a context manager; it is live (not always ready) inside."""
 
-    def __init__(self, repositories, work, *options, wait="ready"):
+    def __init__(self, repositories, work, *options, wait="ready", command=None):
         self.work = pathlib.Path(work)
         self.work.mkdir(parents=True, exist_ok=True)
         if isinstance(repositories, (str, pathlib.Path)):
@@ -53,6 +53,7 @@ class Server:
         self.repositories = [pathlib.Path(r) for r in repositories]
         self.options = list(options)
         self.wait = wait
+        self.command = command or [BINARY, "serve"]
         self.log_path = self.work / "server.log"
         self.process = None
 
@@ -64,7 +65,7 @@ class Server:
         self.stop()
 
     def start(self):
-        argv, env = _reference_command() if REFERENCE else ([BINARY, "serve"], {})
+        argv, env = _reference_command() if REFERENCE else (self.command, {})
         if REFERENCE:
             ports = [f"--{p}-port={free_port()}" for p in ("http", "grpc", "metrics")]
             addresses = [f"--{p}-address=127.0.0.1" for p in ("http", "grpc", "metrics")]

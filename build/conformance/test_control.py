@@ -66,7 +66,7 @@ def test_A064_load_and_unload_by_the_real_clients(explicit):
 
 def test_A064_unknown_models(explicit):
     a = load(explicit, "nope")
-    assert (a.status, a.error) == (500, POLL_FAILED.format("nope"))
+    assert a.status == 500 and a.error.startswith(POLL_FAILED.format("nope"))
     a = unload(explicit, "nope")
     assert (a.status, a.body) == (200, b"")
 
@@ -143,7 +143,7 @@ def test_B064_load_and_unload_over_grpc(explicit):
         assert e.value.details().startswith("load failed for model 'bad_backend': version 1 is at UNAVAILABLE state: ")
         with pytest.raises(grpc.RpcError) as e:
             stub.RepositoryModelLoad(pb.RepositoryModelLoadRequest(model_name="nope"))
-        assert (e.value.code(), e.value.details()) == (grpc.StatusCode.INTERNAL, POLL_FAILED.format("nope"))
+        assert e.value.code() == grpc.StatusCode.INTERNAL and e.value.details().startswith(POLL_FAILED.format("nope"))
         stub.RepositoryModelUnload(pb.RepositoryModelUnloadRequest(model_name="sums"))
         unavailable(explicit, "sums")
 

@@ -1,5 +1,6 @@
 """Every data type there and back by the real client, over both protocols, binary and JSON."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 import tritonclient.grpc as tg
@@ -18,8 +19,7 @@ def sample(datatype):
     if datatype == "BOOL":
         return np.array([True, False, False, True])
     if datatype == "BF16":
-        # Exact in bfloat16, since the client only cuts a float32 off.
-        return np.array([0.0, -0.0, 1.0, -2.5, 3.3895314e38, np.inf, -np.inf], dtype=np.float32)
+        return np.array([0.0, -0.0, 1.0, -2.5, 3.3895314e38, np.inf, -np.inf, np.nan], dtype=ml_dtypes.bfloat16)
     dtype = np.dtype(triton_to_np_dtype(datatype))
     if dtype.kind == "f":
         i = np.finfo(dtype)
