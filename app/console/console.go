@@ -74,6 +74,7 @@ type Console struct {
 	fields  func() *api.ConfigFields
 	errors  rateLimit // of reported client errors
 	texts   runningTexts
+	sigs    signatures
 	told    toldModels
 
 	poke   chan struct{}

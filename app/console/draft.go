@@ -57,7 +57,7 @@ func (c *Console) draft(ctx context.Context, name, folder string, text *string) 
 		d.faults = append(d.faults, faults...)
 		return d
 	}
-	d.complete(ctx, c, name, folder, pos, modelconfig.ChooseVersions(cfg.GetVersionPolicy(), numbers))
+	d.complete(ctx, c, name, folder, pos)
 	o := modelconfig.ValidateOptions{Positions: pos, Folder: name, Signature: d.sig, Files: os.DirFS(folder)}
 	for _, b := range c.o.Backends {
 		o.Backends = append(o.Backends, b.Name())
@@ -67,35 +67,20 @@ func (c *Console) draft(ctx context.Context, name, folder string, text *string) 
 }
 
 // complete asks the backend for the model file's signature and fills in what the text leaves open.
-func (d *drafted) complete(ctx context.Context, c *Console, name, folder string, pos *modelconfig.Positions, versions []int64) {
+func (d *drafted) complete(ctx context.Context, c *Console, name, folder string, pos *modelconfig.Positions) {
 	cfg := d.cfg
-	defer func() {
-		if d.completed == nil {
-			d.completed = proto.CloneOf(cfg)
-		}
-	}()
-	b := c.backend(cfg.GetBackend())
-	if b == nil {
-		return
+	sig, version, err := c.signature(ctx, name, folder, cfg)
+	if err != nil {
+		d.faults = append(d.faults, modelconfig.Fault{Message: fmt.Sprintf("version %d: %v", version, err)})
 	}
-	ac, can := b.(backend.AutoCompleter)
-	if can && len(versions) > 0 {
-		newest := slices.Max(versions)
-		sig, err := ac.Signature(ctx, backend.Spec{ModelName: name, Version: newest, Config: cfg, ModelFolder: folder,
-			VersionFolder: filepath.Join(folder, strconv.FormatInt(newest, 10)), Log: c.log})
-		if err != nil {
-			d.faults = append(d.faults, modelconfig.Fault{Message: fmt.Sprintf("version %d: %v", newest, err)})
-		} else {
-			d.sig = sig
-			if c.o.AutoComplete {
-				d.faults = append(d.faults, modelconfig.Complete(cfg, sig, modelconfig.CompleteOptions{
-					DefaultMaxBatchSize: c.o.DefaultMaxBatchSize, Positions: pos})...)
-			}
-		}
+	d.sig = sig
+	if sig != nil && c.o.AutoComplete {
+		d.faults = append(d.faults, modelconfig.Complete(cfg, sig, modelconfig.CompleteOptions{
+			DefaultMaxBatchSize: c.o.DefaultMaxBatchSize, Positions: pos})...)
 	}
 	d.completed = proto.CloneOf(cfg)
 	var o modelconfig.NormalizeOptions
-	if a, ok := b.(backend.Attributes); ok {
+	if a, ok := c.backend(cfg.GetBackend()).(backend.Attributes); ok {
 		o.PreferredGroups = []*inferencepb.ModelInstanceGroup{{
 			Kind: inferencepb.ModelInstanceGroup_KIND_CPU, Count: int32(a.DefaultInstanceCount()),
 		}}
@@ -140,18 +125,7 @@ func dimNames(sig *modelconfig.Signature) func(string) []string {
 
 // dimNames asks the backend for the names of the dimensions of a model in a repository.
 func (c *Console) dimNames(ctx context.Context, name, folder string, cfg *inferencepb.ModelConfig) func(string) []string {
-	ac, ok := c.backend(cfg.GetBackend()).(backend.AutoCompleter)
-	if !ok || folder == "" {
-		return nil
-	}
-	src := repo.ScanModel(filepath.Dir(folder), filepath.Base(folder), "")
-	versions := modelconfig.ChooseVersions(cfg.GetVersionPolicy(), src.Numbers())
-	if len(versions) == 0 {
-		return nil
-	}
-	newest := slices.Max(versions)
-	sig, err := ac.Signature(ctx, backend.Spec{ModelName: name, Version: newest, Config: cfg, ModelFolder: folder,
-		VersionFolder: filepath.Join(folder, strconv.FormatInt(newest, 10)), Log: c.log})
+	sig, _, err := c.signature(ctx, name, folder, cfg)
 	if err != nil {
 		return nil // the load says why
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -258,5 +259,23 @@ func TestEventOfTheStoreIsShown(t *testing.T) {
 	want := api.Event{ID: 3, TMs: 5000, Kind: api.EventReloadFailed, Severity: api.SeverityError, Model: "m", Version: "2", Text: "no", DurationMs: 1.5, Revision: 9}
 	if e != want {
 		t.Errorf("apiEvent = %+v, want %+v", e, want)
+	}
+}
+
+func TestCloseLeavesNoGoroutine(t *testing.T) {
+	t.Run("used", func(t *testing.T) {
+		r := newRig(t, engine.ModePoll)
+		r.stream("models,samples")
+		im := r.upload("", map[string]string{"m.onnx": "good"})
+		get[api.Import](r, 202, "POST", "/api/imports/"+im.ID+"/commit", nil)
+	}) // its cleanup closes the console while the import is being committed
+	buf := make([]byte, 1<<20)
+	stacks := string(buf[:runtime.Stack(buf, true)])
+	for _, s := range strings.Split(stacks, "\n\n") {
+		if strings.Contains(s, "nereid/app/console.(*Console)") || strings.Contains(s, "nereid/app/history.") || strings.Contains(s, "nereid/store.") {
+			if !strings.Contains(s, "testing.tRunner") {
+				t.Errorf("still running:\n%s", s)
+			}
+		}
 	}
 }
