@@ -40,7 +40,7 @@ func renderTable(rows [][]string) string {
 }
 
 func logTable(log *slog.Logger, rows [][]string) {
-	log.Info(renderTable(rows), tableKey, true)
+	log.Info(strings.TrimSuffix(renderTable(rows), "\n"), tableKey, true)
 }
 
 // logStart writes the tables that Triton writes when its models are loaded.

@@ -51,7 +51,7 @@ var layers = map[string]int{
 
 var sideways = map[string][]string{
 	"engine/tensor":              {"engine/status"},
-	"engine/backend/onnxruntime": {"engine/backend/onnxruntime/capi"},
+	"engine/backend/onnxruntime": {"engine/backend/onnxruntime/capi", "engine/backend/onnxruntime/onnxfile"},
 	"app":                        {"app/console", "app/console/api", "app/history", "app/desktop"},
 	"app/console":                {"app/console/api", "app/console/staging", "app/history"},
 	"app/console/staging":        {"app/console/api"},
