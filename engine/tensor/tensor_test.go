@@ -127,6 +127,27 @@ func TestBufferIsFreedOnce(t *testing.T) {
 	b.Release()
 }
 
+func TestRenew(t *testing.T) {
+	freed := 0
+	b := NewBuffer(make([]byte, 4), func(*Buffer) { freed++ })
+	b.Release()
+	b.Renew([]byte{7})
+	if b.Bytes()[0] != 7 {
+		t.Error("the renewed buffer has its old memory")
+	}
+	b.Release()
+	if freed != 2 {
+		t.Errorf("freed %d times, want 2", freed)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("Renew of a buffer in use does not panic")
+		}
+	}()
+	b.Renew(nil)
+	b.Renew(nil)
+}
+
 func TestPoolSizes(t *testing.T) {
 	var p Pool
 	for _, n := range []int{0, 1, 512, 513, 1 << 20, 1<<26 + 1} {

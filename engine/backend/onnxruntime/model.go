@@ -2,6 +2,7 @@ package onnxruntime
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 
@@ -77,15 +78,27 @@ func sharesSession(c *inferencepb.ModelConfig) bool {
 	return v == "1" || strings.EqualFold(v, "true")
 }
 
-// ports notes the model's inputs and outputs that the configuration lists, in its order.
+// controls are the inputs that the sequence batcher gives.
+func controls(c *inferencepb.ModelConfig) []string {
+	var all []string
+	for _, in := range c.GetSequenceBatching().GetControlInput() {
+		all = append(all, in.GetName())
+	}
+	return all
+}
+
+// ports notes the model's inputs that are given, in the model's order, and the outputs that the configuration lists.
 func (m *model) ports(sig *signature) {
+	var given []string
 	for _, in := range m.spec.Config.GetInput() {
-		for i := range sig.inputs {
-			if io := &sig.inputs[i]; io.Name == in.GetName() {
-				m.inputs = append(m.inputs, port{
-					name: io.Name, dt: elementType(io.Type), code: io.Type, scalar: len(io.Dims) == 0, optional: sig.optional[i],
-				})
-			}
+		given = append(given, in.GetName())
+	}
+	for i := range sig.inputs {
+		io := &sig.inputs[i]
+		if slices.Contains(given, io.Name) || slices.Contains(controls(m.spec.Config), io.Name) {
+			m.inputs = append(m.inputs, port{
+				name: io.Name, dt: elementType(io.Type), code: io.Type, scalar: len(io.Dims) == 0, optional: sig.optional[i],
+			})
 		}
 	}
 	for _, out := range m.spec.Config.GetOutput() {
@@ -138,9 +151,9 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 	switch p.Kind {
 	case inferencepb.ModelInstanceGroup_KIND_GPU:
 		where = place{gpu: true, device: p.Device}
-	case inferencepb.ModelInstanceGroup_KIND_CPU:
+	case inferencepb.ModelInstanceGroup_KIND_CPU, inferencepb.ModelInstanceGroup_KIND_MODEL: // the model names no device
 	default:
-		return nil, status.Errorf(status.InvalidArg, "instance %s is of kind %s; onnxruntime supports KIND_CPU and KIND_GPU", p.Name, p.Kind)
+		return nil, status.Errorf(status.InvalidArg, "instance %s is of kind %s; onnxruntime supports KIND_CPU, KIND_GPU and KIND_MODEL", p.Name, p.Kind)
 	}
 	session, owned, err := m.session(ctx, where)
 	if err != nil {

@@ -313,6 +313,10 @@ func TestRefuses(t *testing.T) {
 	gpu := sample(t, "identity_fp32", identity(8, tensorIO{"INPUT0", f32, []int64{-1}}, tensorIO{"OUTPUT0", f32, []int64{-1}}))
 	gpu.Config.Optimization = &inferencepb.ModelOptimizationPolicy{ExecutionAccelerators: &inferencepb.ModelOptimizationPolicy_ExecutionAccelerators{
 		CpuExecutionAccelerator: []*inferencepb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator{{Name: "warp"}}}}
+	ragged := identity(8, tensorIO{"INPUT0", f32, []int64{-1}}, tensorIO{"OUTPUT0", f32, []int64{-1}})
+	ragged.Input[0].AllowRaggedBatch = true
+	batchInput := identity(8, tensorIO{"INPUT0", f32, []int64{-1}}, tensorIO{"OUTPUT0", f32, []int64{-1}})
+	batchInput.BatchInput = []*inferencepb.BatchInput{{TargetName: []string{"INPUT0"}}}
 	backendtest.TestRefusals(t, b,
 		backendtest.Refusal{Name: "no file", Spec: gone, Code: status.Internal, Text: "failed to stat file " + gone.VersionFolder + "/model.onnx"},
 		backendtest.Refusal{Name: "file name upwards", Spec: upwards, Code: status.InvalidArg, Text: "must name a file in the version's folder"},
@@ -342,6 +346,8 @@ func TestRefuses(t *testing.T) {
 		backendtest.Refusal{Name: "thread count", Spec: sample(t, "identity_fp32", withParameter("intra_op_thread_count", "many")), Code: status.InvalidArg, Text: `"many"`},
 		backendtest.Refusal{Name: "execution mode", Spec: sample(t, "identity_fp32", withParameter("execution_mode", "2")), Code: status.InvalidArg, Text: "execution_mode are 0 or 1 but got 2"},
 		backendtest.Refusal{Name: "boolean", Spec: sample(t, "identity_fp32", withParameter("enable_mem_arena", "maybe")), Code: status.InvalidArg, Text: `"maybe"`},
+		backendtest.Refusal{Name: "ragged", Spec: sample(t, "identity_fp32", ragged), Code: status.Unsupported, Text: "allow_ragged_batch"},
+		backendtest.Refusal{Name: "batch input", Spec: sample(t, "identity_fp32", batchInput), Code: status.Unsupported, Text: "batch_input"},
 		backendtest.Refusal{Name: "accelerator", Spec: gpu, Code: status.InvalidArg, Text: "unknown Execution Accelerator 'warp' is requested"},
 	)
 }
@@ -452,6 +458,80 @@ func TestIdleThreadsDoNotSpin(t *testing.T) {
 	<-used
 	if d := cpuTime() - before; d > 100e6 {
 		t.Errorf("the process used %v of CPU time in 300ms of idling", d)
+	}
+}
+
+// TestTornDownInstance: the end of the instance's context stops a run for which somebody still waits.
+func TestTornDownInstance(t *testing.T) {
+	m := loopModel(t)
+	model, err := open(t).Load(t.Context(), spec(t, &m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inst, err := model.NewInstance(t.Context(), backend.Placement{Kind: inferencepb.ModelInstanceGroup_KIND_CPU})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := infer.New()
+	defer r.Release()
+	r.Inputs = m.Slow()
+	if err := inst.Execute(ctx, &infer.Batch{Requests: []*infer.Request{r}, Rows: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if resp, err := r.Next(t.Context()); err != nil || status.CodeOf(resp.Err) != status.Cancelled {
+		t.Errorf("answer %+v, %v; want Cancelled", resp, err)
+	}
+	if err := inst.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := model.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGPUWithoutProvider: the CPU build says what is missing.
+func TestGPUWithoutProvider(t *testing.T) {
+	m := addSubModel(t)
+	model, err := open(t).Load(t.Context(), spec(t, &m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inst, err := model.NewInstance(t.Context(), backend.Placement{Name: "m_0_0", Kind: inferencepb.ModelInstanceGroup_KIND_GPU})
+	if err == nil {
+		t.Log("this onnxruntime has CUDA")
+		err = inst.Close()
+	} else if status.CodeOf(err) == status.Unsupported && strings.Contains(err.Error(), "CUDA") {
+		err = nil
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	cpu, err := model.NewInstance(t.Context(), backend.Placement{Name: "m_1_0", Kind: inferencepb.ModelInstanceGroup_KIND_CPU})
+	if err != nil {
+		t.Fatalf("an instance on the CPU after one that failed: %v", err)
+	}
+	if err := cpu.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := model.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSequenceControls: inputs that the sequence batcher gives need not be listed as inputs.
+func TestSequenceControls(t *testing.T) {
+	c := config(8, []tensorIO{{"INPUT0", tensor.Int32, []int64{16}}}, []tensorIO{{"OUTPUT0", tensor.Int32, []int64{16}}})
+	c.SchedulingChoice = &inferencepb.ModelConfig_SequenceBatching{SequenceBatching: &inferencepb.ModelSequenceBatching{
+		ControlInput: []*inferencepb.ModelSequenceBatching_ControlInput{{Name: "INPUT1"}}}}
+	shape := []int64{1, 16}
+	data := make([]byte, 64)
+	data[0] = 5
+	resp := ask(t, open(t), sample(t, "add_sub", c), 1, tensor.Tensor{Name: "INPUT0", DataType: tensor.Int32, Shape: shape, Data: data},
+		tensor.Tensor{Name: "INPUT1", DataType: tensor.Int32, Shape: shape, Data: data})
+	if resp.Err != nil || resp.Output("OUTPUT0").Data[0] != 10 {
+		t.Errorf("answer %+v", resp)
 	}
 }
 

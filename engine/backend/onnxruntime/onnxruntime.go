@@ -23,8 +23,6 @@ type Options struct {
 	CacheFolder string
 	// Threads is the size of the pool that models without thread counts of their own share. 0: one per core.
 	Threads int
-	// DefaultMaxBatchSize is not used here; see modelconfig.Complete.
-
 	// Log receives what concerns no model. Nil: nothing.
 	Log *slog.Logger
 }
@@ -115,6 +113,9 @@ func initOptions(path string) error {
 
 // Signature reads the model file's inputs and outputs. Outputs that are not tensors are left out, with a warning.
 func (b *Backend) Signature(ctx context.Context, s backend.Spec) (*modelconfig.Signature, error) {
+	if s.Log == nil {
+		s.Log = b.log
+	}
 	path, err := modelPath(s)
 	if err != nil {
 		return nil, err
@@ -145,6 +146,9 @@ func (b *Backend) Signature(ctx context.Context, s backend.Spec) (*modelconfig.S
 
 // Load loads a model version.
 func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, error) {
+	if s.Log == nil {
+		s.Log = b.log
+	}
 	path, err := modelPath(s)
 	if err != nil {
 		return nil, err

@@ -69,8 +69,10 @@ func newSessionOptions(s backend.Spec, shared bool) (_ *sessionOptions, err erro
 		}
 	}
 	for _, library := range s.Config.GetModelOperations().GetOpLibraryFilename() {
-		if !filepath.IsAbs(library) {
-			library = filepath.Join(s.ModelFolder, library)
+		if beside := filepath.Join(s.ModelFolder, library); filepath.IsLocal(library) {
+			if _, err := os.Stat(beside); err == nil { // else the system's search finds it, or says that it does not
+				library = beside
+			}
 		}
 		if err := capi.RegisterCustomOps(o.pointer(), library); err != nil {
 			return nil, runtimeError(err)

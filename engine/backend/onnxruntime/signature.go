@@ -79,9 +79,20 @@ func publicIO(io *capi.IO) modelconfig.IO {
 // checkConfig compares a configuration with the model, in Triton's words.
 func (sig *signature) checkConfig(s backend.Spec) error {
 	c := s.Config
+	switch {
+	case len(c.GetBatchInput()) > 0 || len(c.GetBatchOutput()) > 0:
+		return status.Errorf(status.Unsupported, "model '%s' has batch_input or batch_output, which onnxruntime does not support yet", s.ModelName)
+	case len(c.GetSequenceBatching().GetState()) > 0:
+		return status.Errorf(status.Unsupported, "model '%s' has sequence_batching state, which onnxruntime does not support yet", s.ModelName)
+	}
+	for _, in := range c.GetInput() {
+		if in.GetAllowRaggedBatch() {
+			return status.Errorf(status.Unsupported, "model '%s', input '%s' has allow_ragged_batch, which onnxruntime does not support yet", s.ModelName, in.GetName())
+		}
+	}
 	var required []string
 	for i := range sig.inputs {
-		if !sig.optional[i] {
+		if !sig.optional[i] && !slices.Contains(controls(c), sig.inputs[i].Name) {
 			required = append(required, sig.inputs[i].Name)
 		}
 	}

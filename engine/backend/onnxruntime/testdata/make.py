@@ -53,6 +53,7 @@ save("loop", [h.make_node("Squeeze", ["n"], ["count"]), h.make_node("Loop", ["co
 
 save("complex", [h.make_node("Identity", ["x"], ["y"])], [io("x", T.COMPLEX64, ["n"])], [io("y", T.COMPLEX64, ["n"])])
 
+(HERE / "external.data").unlink(missing_ok=True)  # saving appends
 w = onnx.numpy_helper.from_array(np.arange(512, dtype=np.float32).reshape(256, 2), "w")
 save("external", [h.make_node("MatMul", ["x", "w"], ["y"])], [io("x", T.FLOAT, ["n", 256])], [io("y", T.FLOAT, ["n", 2])], [w],
      save_as_external_data=True, location="external.data", size_threshold=0)
