@@ -37,9 +37,14 @@ func (s *Server) checkAccess(x *exchange) error {
 		return &Denied{Status: 421, Text: "host '" + strings.ToValidUTF8(string(x.host), "?") +
 			"' is not served here; name it in --allowed-hosts if it should be"}
 	}
-	if len(x.origin) > 0 && !x.safeMethod() && !s.originAllowed(x) {
-		return &Denied{Status: 403, Text: "requests from origin '" + strings.ToValidUTF8(string(x.origin), "?") +
-			"' are not accepted"}
+	if !x.safeMethod() {
+		if len(x.origin) > 0 && !s.originAllowed(x) {
+			return &Denied{Status: 403, Text: "requests from origin '" + strings.ToValidUTF8(string(x.origin), "?") +
+				"' are not accepted"}
+		}
+		if len(x.origin) == 0 && string(x.fetchSite) == "cross-site" {
+			return &Denied{Status: 403, Text: "requests from pages of other sites are not accepted"}
+		}
 	}
 	if s.opt.Authorize == nil {
 		return nil

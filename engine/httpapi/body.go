@@ -70,7 +70,7 @@ func rest(body io.Reader) bool {
 
 // fill reads r to its end; length is what it will give, -1 if that is not known.
 func (s *Server) fill(r io.Reader, offset int, length, limit int64) (*tensor.Buffer, []byte, error) {
-	room := int64(firstRead)
+	room := min(firstRead, limit+1)
 	if length >= 0 {
 		room = min(length, firstRead)
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // classify replaces the outputs that were asked for as classes by BYTES tensors "value:index[:label]", the highest
-// value first, one row of k per batch entry.
-func (s *Server) classify(r *infer.Request, resp *infer.Response) error {
+// value first, one row of k per batch entry. batched: the model's outputs begin with a batch dimension.
+func classify(r *infer.Request, resp *infer.Response, batched bool) error {
 	for i := range r.Outputs {
 		want := &r.Outputs[i]
 		if want.Classification == 0 {
@@ -23,10 +23,6 @@ func (s *Server) classify(r *infer.Request, resp *infer.Response) error {
 		if t == nil {
 			continue
 		}
-		batched, err := s.batched(r)
-		if err != nil {
-			return err
-		}
 		data, shape, err := classes(t, int(want.Classification), batched, r.Served.Labels(want.Name))
 		if err != nil {
 			return err
@@ -35,12 +31,6 @@ func (s *Server) classify(r *infer.Request, resp *infer.Response) error {
 		t.DataType, t.Shape, t.Data = tensor.Bytes, shape, data
 	}
 	return nil
-}
-
-// batched reports whether the model's outputs begin with a batch dimension.
-func (s *Server) batched(r *infer.Request) (bool, error) {
-	cfg, err := s.opt.Engine.ModelConfig(r.Served.Name(), r.Served.Version())
-	return cfg.GetMaxBatchSize() > 0, err
 }
 
 func classes(t *tensor.Tensor, k int, batched bool, labels []string) (data []byte, shape []int64, err error) {

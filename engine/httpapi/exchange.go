@@ -19,8 +19,10 @@ type exchange struct {
 	method []byte
 	path   []byte // as sent, without the query
 	host   []byte
-	origin []byte
 	route  route
+	// Headers that say where the request comes from: Origin and Sec-Fetch-Site, which browsers set.
+	origin    []byte
+	fetchSite []byte
 
 	// Headers of the inference protocol.
 	headerLength    []byte
@@ -52,7 +54,7 @@ type exchange struct {
 
 // reset prepares for the next request.
 func (x *exchange) reset() {
-	x.headerLength, x.contentEncoding, x.acceptEncoding, x.origin, x.host = nil, nil, nil, nil, nil
+	x.headerLength, x.contentEncoding, x.acceptEncoding, x.origin, x.fetchSite, x.host = nil, nil, nil, nil, nil, nil
 	x.hasHeaderLength, x.fault = false, ""
 	x.body, x.length, x.drained = nil, 0, false
 	x.status, x.contentType, x.jsonLength, x.encoding = 0, "", -1, ""

@@ -2,10 +2,10 @@ package httpapi
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"testing"
 
 	"nereid/engine"
 	"nereid/engine/infer"
@@ -208,8 +208,7 @@ func model(name string, dt tensor.DataType, n int, maxBatch int32, dims []int64,
 	return &fakeModel{name: name, version: 1, config: cfg, run: run}
 }
 
-func newFake(tb testing.TB) *fakeEngine {
-	tb.Helper()
+func newFake() *fakeEngine {
 	e := &fakeEngine{models: map[string]*fakeModel{}, stats: &inferencepb.ModelStatisticsResponse{
 		ModelStats: []*inferencepb.ModelStatistics{{Name: "add_sub", Version: "1", InferenceStats: &inferencepb.InferStatistics{}}},
 	}}
@@ -226,10 +225,12 @@ func newFake(tb testing.TB) *fakeEngine {
 		multi.labels = append(multi.labels, "label"+strconv.Itoa(i))
 	}
 	e.models["multi"] = multi
-	e.models["repeat"] = &fakeModel{name: "repeat", version: 1, decoupled: true, config: multi.config, run: func(*infer.Request, *fakeModel) {}}
+	e.models["repeat"] = &fakeModel{name: "repeat", version: 1, decoupled: true, config: &inferencepb.ModelConfig{ModelTransactionPolicy: &inferencepb.ModelTransactionPolicy{Decoupled: true}}, run: func(*infer.Request, *fakeModel) {}}
 	e.models["broken"] = &fakeModel{name: "broken", version: 1, config: multi.config, run: func(r *infer.Request, _ *fakeModel) {
 		r.Fail(status.New(status.Internal, "my error"))
 	}}
 	e.models["panic"] = &fakeModel{name: "panic", version: 1, config: multi.config, run: func(*infer.Request, *fakeModel) { panic("boom") }}
 	return e
 }
+
+func floatBits(f float32) uint32 { return math.Float32bits(f) }

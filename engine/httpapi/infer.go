@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"nereid/engine/infer"
+	"nereid/engine/inferencepb"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
 )
@@ -21,24 +22,34 @@ func errDecoupled() error {
 
 // infer handles POST /v2/models/{model}[/versions/{version}]/infer.
 func (s *Server) infer(x *exchange, model string, version int64) {
+	// Triton looks at the model before it looks at the body.
+	cfg, err := s.opt.Engine.ModelConfig(model, version)
+	if err == nil && cfg.GetModelTransactionPolicy().GetDecoupled() {
+		err = errDecoupled()
+	}
+	if err != nil {
+		s.readAway(x)
+		x.failWith(typeText, err)
+		return
+	}
+	s.names.keep(model)
 	r := infer.New()
 	defer r.Release()
 	r.ModelName, r.Version = model, version
-	o, ok := s.readInfer(x, r)
+	o, ok := s.readInfer(x, r, cfg)
 	if !ok {
 		return
 	}
 	r.Times.Arrived = infer.Now()
-	if err := s.opt.Engine.Infer(x.conn, r); err != nil {
+	if err = s.opt.Engine.Infer(x.conn, r); err != nil {
 		contentType := typeJSON
 		if status.CodeOf(err) == status.NotFound {
-			contentType = typeText // Triton looks for the model before it makes the reply's headers
+			contentType = typeText // the model went since
 		}
 		x.failWith(contentType, err)
 		return
 	}
-	s.names.keep(model)
-	if r.Served.Decoupled() {
+	if r.Served.Decoupled() { // it was reloaded since
 		r.Cancel()
 		x.failWith(typeText, errDecoupled())
 		return
@@ -50,12 +61,12 @@ func (s *Server) infer(x *exchange, model string, version int64) {
 		x.failWith(typeText, err)
 		return
 	}
-	s.reply(x, r, resp, o)
+	s.reply(x, r, resp, cfg, o)
 	resp.Release()
 }
 
 // readInfer reads the body into r. If it returns false, the reply is an error already.
-func (s *Server) readInfer(x *exchange, r *infer.Request) (o reply, ok bool) {
+func (s *Server) readInfer(x *exchange, r *infer.Request, cfg *inferencepb.ModelConfig) (o reply, ok bool) {
 	headerLength := int64(-1)
 	if x.hasHeaderLength {
 		var err error
@@ -79,7 +90,7 @@ func (s *Server) readInfer(x *exchange, r *infer.Request) (o reply, ok bool) {
 	r.Own(buf)
 	switch size := int64(len(body)); {
 	case headerLength == 0 || size == 0:
-		return reply{binary: true}, s.readRaw(x, r, buf, body)
+		return reply{binary: true}, readRaw(x, r, cfg, buf, body)
 	case headerLength < 0 && !x.hasHeaderLength:
 		headerLength = size
 	case headerLength < 0 || headerLength > size:
@@ -89,17 +100,15 @@ func (s *Server) readInfer(x *exchange, r *infer.Request) (o reply, ok bool) {
 	}
 	p := &x.infer.parser
 	p.pool = &s.pool
-	if err := p.parse(r, body[:headerLength:headerLength]); err == nil {
+	err = p.parse(r, body[:headerLength:headerLength])
+	if err == nil {
 		err = p.takeBinary(r, buf, body[headerLength:])
-		if err == nil {
-			return reply{binary: p.binaryOutput}, true
-		}
-		x.failWith(typeJSON, err)
-		return o, false
-	} else {
+	}
+	if err != nil {
 		x.failWith(typeJSON, err)
 		return o, false
 	}
+	return reply{binary: p.binaryOutput}, true
 }
 
 // takeBinary gives the bytes behind the JSON part to the inputs that asked for them, in order.
@@ -123,13 +132,13 @@ func (p *requestParser) takeBinary(r *infer.Request, buf *tensor.Buffer, tail []
 }
 
 // reply writes a response, or its error.
-func (s *Server) reply(x *exchange, r *infer.Request, resp *infer.Response, o reply) {
+func (s *Server) reply(x *exchange, r *infer.Request, resp *infer.Response, cfg *inferencepb.ModelConfig, o reply) {
 	if resp.Err != nil {
 		x.failWith(typeText, resp.Err)
 		return
 	}
 	if len(r.Outputs) > 0 {
-		if err := s.classify(r, resp); err != nil {
+		if err := classify(r, resp, cfg.GetMaxBatchSize() > 0); err != nil {
 			x.failWith(typeText, err)
 			return
 		}

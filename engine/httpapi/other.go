@@ -9,6 +9,7 @@ import (
 
 	"nereid/engine"
 	"nereid/engine/inferencepb"
+	"nereid/engine/modelconfig"
 	"nereid/engine/status"
 )
 
@@ -96,15 +97,11 @@ func (s *Server) serveModel(x *exchange) {
 		x.bytes(200, typeJSON, appendModelMetadata(nil, m))
 	case modelConfig:
 		cfg, err := s.opt.Engine.ModelConfig(name, version)
-		var text []byte
-		if err == nil {
-			text, err = s.opt.MarshalConfig(cfg)
-		}
 		if err != nil {
 			x.failWith(typeJSON, err)
 			return
 		}
-		x.bytes(200, typeJSON, text)
+		x.bytes(200, typeJSON, modelconfig.MarshalJSON(cfg))
 	case modelStats:
 		s.serveStatistics(x, name, version)
 	}

@@ -27,9 +27,7 @@ type requestParser struct {
 	binaryOutput bool
 	// binarySizes holds per input the bytes that it takes from behind the JSON part, -1 for JSON data.
 	binarySizes []int64
-	// binaryWishes holds per output whether it asked for binary data: 1 yes, 0 no, -1 nothing said (which means no).
-	binaryWishes []int8
-	shape        []int64
+	shape       []int64
 }
 
 // parse fills r from doc, whose memory r must own: names are views of it. An error is the client's fault (InvalidArg),
@@ -39,13 +37,10 @@ func (p *requestParser) parse(r *infer.Request, doc []byte) error {
 	p.scanner = scanner{b: doc}
 	p.r = r
 	p.binaryOutput = false
-	p.binarySizes, p.binaryWishes = p.binarySizes[:0], p.binaryWishes[:0]
+	p.binarySizes = p.binarySizes[:0]
 	err := p.top()
 	p.r = nil
 	if err == nil {
-		for i, wish := range p.binaryWishes {
-			r.Outputs[i].Binary = wish == 1
-		}
 		return nil
 	}
 	var syntax syntaxError
@@ -492,7 +487,7 @@ func (p *requestParser) outputs() error {
 }
 
 func (p *requestParser) output() error {
-	out, wish, seen := infer.RequestedOutput{}, int8(-1), uint8(0)
+	out, seen := infer.RequestedOutput{}, uint8(0)
 	for first := true; ; first = false {
 		key, more, err := p.member(first)
 		if err != nil {
@@ -513,7 +508,7 @@ func (p *requestParser) output() error {
 			if err = once(&seen, seenInputParameters, "parameters"); err != nil {
 				return err
 			}
-			wish, err = p.outputParameters(&out)
+			err = p.outputParameters(&out)
 		default:
 			err = p.skip()
 		}
@@ -528,28 +523,21 @@ func (p *requestParser) output() error {
 		return nil // named twice: the first stands
 	}
 	p.r.Outputs = append(p.r.Outputs, out)
-	p.binaryWishes = append(p.binaryWishes, wish)
 	return nil
 }
 
-func (p *requestParser) outputParameters(out *infer.RequestedOutput) (wish int8, err error) {
-	wish = -1
+func (p *requestParser) outputParameters(out *infer.RequestedOutput) error {
 	if p.peek() != '{' {
-		return wish, unable("parameters", nonObject)
+		return unable("parameters", nonObject)
 	}
 	for first := true; ; first = false {
 		key, more, err := p.member(first)
 		if err != nil || !more {
-			return wish, err
+			return err
 		}
 		switch string(key) {
 		case "binary_data":
-			var on bool
-			if on, err = p.bool("binary_data"); on {
-				wish = 1
-			} else {
-				wish = 0
-			}
+			out.Binary, err = p.bool("binary_data")
 		case "classification":
 			var k uint64
 			k, err = p.unsigned("classification")
@@ -563,7 +551,7 @@ func (p *requestParser) outputParameters(out *infer.RequestedOutput) (wish int8,
 			err = p.skip()
 		}
 		if err != nil {
-			return wish, err
+			return err
 		}
 	}
 }

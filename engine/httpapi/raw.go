@@ -11,12 +11,7 @@ import (
 
 // readRaw fills r from a raw binary request: the body is the one input's bytes, the shape is deduced, the batch is 1.
 // An empty body counts as one too. If it returns false, the reply is an error already.
-func (s *Server) readRaw(x *exchange, r *infer.Request, buf *tensor.Buffer, body []byte) bool {
-	cfg, err := s.opt.Engine.ModelConfig(r.ModelName, r.Version)
-	if err != nil {
-		x.failWith(typeText, err)
-		return false
-	}
+func readRaw(x *exchange, r *infer.Request, cfg *inferencepb.ModelConfig, buf *tensor.Buffer, body []byte) bool {
 	in, err := rawInput(cfg, r, buf, body)
 	if err != nil {
 		x.failWith(typeJSON, err)

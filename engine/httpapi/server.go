@@ -15,7 +15,6 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"nereid/engine/infer"
-	"nereid/engine/inferencepb"
 	"nereid/engine/tensor"
 )
 
@@ -25,8 +24,6 @@ type Options struct {
 	Engine Engine
 	// Log; default: nothing is logged.
 	Log *slog.Logger
-	// MarshalConfig writes a model configuration as Triton's JSON. Required.
-	MarshalConfig func(*inferencepb.ModelConfig) ([]byte, error)
 	// BasePath is what a proxy puts before /v2, for example "/api/predict/svc". Requests without it are served as well.
 	BasePath string
 	// ServerName is the Server header; "": none, as Triton.
@@ -60,9 +57,6 @@ func (o *Options) complete() error {
 	var errs []error
 	if o.Engine == nil {
 		errs = append(errs, errors.New("httpapi: Options.Engine is missing"))
-	}
-	if o.MarshalConfig == nil {
-		errs = append(errs, errors.New("httpapi: Options.MarshalConfig is missing"))
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -6,10 +6,6 @@ import (
 	"net"
 	"testing"
 	"time"
-
-	"google.golang.org/protobuf/encoding/protojson"
-
-	"nereid/engine/inferencepb"
 )
 
 var le = binary.LittleEndian
@@ -23,8 +19,8 @@ type testServer struct {
 
 func serve(tb testing.TB, change ...func(*Options)) *testServer {
 	tb.Helper()
-	e := newFake(tb)
-	o := Options{Engine: e, MarshalConfig: func(c *inferencepb.ModelConfig) ([]byte, error) { return protojson.Marshal(c) }}
+	e := newFake()
+	o := Options{Engine: e}
 	for _, f := range change {
 		f(&o)
 	}

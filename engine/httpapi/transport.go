@@ -72,8 +72,12 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 // readHead takes what the protocol needs from the header, in one pass.
 func readHead(x *exchange, ctx *fasthttp.RequestCtx) {
 	h := &ctx.Request.Header
-	x.method, x.path = h.Method(), pathOf(h.RequestURI())
-	x.headers = h
+	x.method, x.headers = h.Method(), h
+	var targetHost []byte
+	targetHost, x.path = splitTarget(h.RequestURI())
+	if raw := h.RawHeaders(); bytes.Contains(raw, newlineSpace) || bytes.Contains(raw, newlineTab) {
+		x.fault = "a header must not go on in the next line"
+	}
 	x.length = int64(h.ContentLength())
 	if x.length == -1 && bytes.Contains(bytes.ToLower(h.RawHeaders()), []byte("\ncontent-length:")) {
 		x.fault = "a request must not have both Content-Length and Transfer-Encoding"
@@ -89,6 +93,10 @@ func readHead(x *exchange, ctx *fasthttp.RequestCtx) {
 		case len("Host"):
 			if string(key) == "Host" {
 				x.host = value
+			}
+		case len("Sec-Fetch-Site"):
+			if string(key) == "Sec-Fetch-Site" {
+				x.fetchSite = value
 			}
 		case len("Origin"):
 			if string(key) == "Origin" {
@@ -114,25 +122,30 @@ func readHead(x *exchange, ctx *fasthttp.RequestCtx) {
 			}
 		}
 	}
+	if targetHost != nil {
+		x.host = targetHost
+	}
 }
 
 const headerLengthName = "Inference-Header-Content-Length"
 
-// pathOf cuts scheme, authority and query off a request target.
-func pathOf(target []byte) []byte {
+// splitTarget returns the path of a request target without the query, and the authority if the target has one: that
+// goes before the Host header.
+func splitTarget(target []byte) (host, path []byte) {
 	if len(target) > 0 && target[0] != '/' {
 		if i := bytes.Index(target, []byte("://")); i >= 0 {
 			target = target[i+3:]
-			if i = bytes.IndexByte(target, '/'); i < 0 {
-				return []byte("/")
+			i = bytes.IndexByte(target, '/')
+			if i < 0 {
+				i = len(target)
 			}
-			target = target[i:]
+			host, target = target[:i:i], target[i:]
 		}
 	}
 	if i := bytes.IndexByte(target, '?'); i >= 0 {
-		return target[:i]
+		target = target[:i]
 	}
-	return target
+	return host, target
 }
 
 // send hands the reply to the library.
@@ -175,6 +188,8 @@ func prefetched(x *exchange) bool { return x.length >= 0 && x.length <= 8<<10 }
 
 var (
 	notAllowed      = []byte("Not Allowed")
+	newlineSpace    = []byte("\n ")
+	newlineTab      = []byte("\n\t")
 	headerLengthKey = []byte(headerLengthName)
 )
 
@@ -184,9 +199,8 @@ func (s *Server) handleExpect(ctx *fasthttp.RequestCtx) int {
 	x := &c.x
 	x.reset()
 	h := &ctx.Request.Header
-	x.method, x.path, x.host = h.Method(), pathOf(h.RequestURI()), h.Host()
-	x.origin = h.Peek("Origin")
-	x.headers = h
+	x.body, x.length = nil, 0 // it has not been sent
+	readHead(x, ctx)
 	x.route = match(s.below(x.path))
 	err := s.checkAccess(x)
 	if err == nil && int64(h.ContentLength()) > s.opt.MaxBody {
@@ -204,6 +218,9 @@ func (s *Server) handleExpect(ctx *fasthttp.RequestCtx) int {
 func (s *Server) handleFault(ctx *fasthttp.RequestCtx, err error) {
 	code, text := transportFault(err)
 	if c, ok := ctx.Conn().(*conn); ok {
+		if phase(c.phase.Load()) == idle {
+			_ = c.Conn.Close() // nothing was asked, so nothing is answered
+		}
 		c.linger = true
 		c.enter(writing)
 	}

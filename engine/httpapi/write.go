@@ -57,53 +57,37 @@ func appendDouble(b []byte, f float64) []byte {
 	case f == 0:
 		return append(b, "-0.0"...)
 	}
-	if abs := math.Abs(f); abs >= 1e-6 && abs < 1e15 {
-		return strconv.AppendFloat(b, f, 'f', -1, 64)
-	}
-	return appendScientific(b, f)
-}
-
-// appendScientific writes large, small and long numbers.
-func appendScientific(b []byte, f float64) []byte {
-	var scratch [32]byte
-	s := strconv.AppendFloat(scratch[:0], f, 'e', -1, 64) // "-d.ddde-dd"
-	if s[0] == '-' {
+	if f < 0 {
 		b = append(b, '-')
-		s = s[1:]
+		f = -f
 	}
-	at := len(s) - 1
-	for s[at] != 'e' {
-		at--
-	}
-	exp := 0
-	for _, c := range s[at+2:] {
-		exp = exp*10 + int(c-'0')
-	}
-	if s[at+1] == '-' {
-		exp = -exp
-	}
-	if exp >= 0 && exp < 21 {
-		b = append(b, s[0])
-		if at > 2 {
-			b = append(b, s[2:at]...)
-		}
-		// A double has at most 17 digits; from 1e17 on all of them are in front of the point.
-		digits := max(at-1, 1)
-		if digits > exp+1 {
-			whole := len(b) - (digits - exp - 1)
-			b = append(b, 0)
-			copy(b[whole+1:], b[whole:])
-			b[whole] = '.'
-			return b
-		}
-		for range exp + 1 - digits {
+	var digits [20]byte
+	n, point := shortestDigits(digits[:], f)
+	switch {
+	case n <= point && point <= 21:
+		b = append(b, digits[:n]...)
+		for range point - n {
 			b = append(b, '0')
 		}
 		return append(b, '.', '0')
+	case 0 < point && point <= 21:
+		b = append(b, digits[:point]...)
+		b = append(b, '.')
+		return append(b, digits[point:n]...)
+	case -6 < point && point <= 0:
+		b = append(b, '0', '.')
+		for range -point {
+			b = append(b, '0')
+		}
+		return append(b, digits[:n]...)
 	}
-	b = append(b, s[:at]...)
+	b = append(b, digits[0])
+	if n > 1 {
+		b = append(b, '.')
+		b = append(b, digits[1:n]...)
+	}
 	b = append(b, 'e')
-	return strconv.AppendInt(b, int64(exp), 10)
+	return strconv.AppendInt(b, int64(point-1), 10)
 }
 
 // appendShape writes "[1,16]".

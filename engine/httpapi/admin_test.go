@@ -1,0 +1,184 @@
+package httpapi
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"nereid/engine/inferencepb"
+	"nereid/engine/status"
+)
+
+const notFoundBody, notAllowedBody = `{"error":"Not Found"}`, `{"error":"Method Not Allowed"}`
+
+// TestB001AdministrationReplies replays what Triton 2.51 was seen to answer outside inference.
+func TestB001AdministrationReplies(t *testing.T) {
+	s := serve(t)
+	s.engine.index = []*inferencepb.RepositoryIndexResponse_ModelIndex{
+		{Name: "add_sub", Version: "1", State: "READY"},
+		{Name: "bad_backend", Version: "1", State: "UNAVAILABLE", Reason: "Invalid argument: no \"such\" backend"},
+		{Name: "bad_empty"},
+	}
+	ok := func(kind, body string) answer { return answer{status: "200 OK", kind: kind, body: body} }
+	notFound := answer{status: "404 Not Found", kind: typeText, body: notFoundBody}
+	notAllowed := func(kind string) answer { return answer{status: "405 Not Allowed", kind: kind, body: notAllowedBody} }
+	bad := func(text string) answer {
+		return answer{status: "400 Bad Request", kind: typeJSON, body: `{"error":"` + text + `"}`}
+	}
+	missing := func(what string) answer {
+		return answer{status: "501 Not Implemented", kind: typeJSON, body: `{"error":"` + what + ` over HTTP is not supported by this server yet"}`}
+	}
+	const metadata = `{"name":"add_sub","versions":["1"],"platform":"python","inputs":[{"name":"INPUT0","datatype":"INT32","shape":[-1,16]},` +
+		`{"name":"INPUT1","datatype":"INT32","shape":[-1,16]}],"outputs":[{"name":"OUTPUT0","datatype":"INT32","shape":[-1,16]},` +
+		`{"name":"OUTPUT1","datatype":"INT32","shape":[-1,16]}]}`
+	const zero = `{"count":0,"ns":0}`
+	const stats = `{"model_stats":[{"name":"add_sub","version":"1","last_inference":0,"inference_count":0,"execution_count":0,` +
+		`"inference_stats":{"success":` + zero + `,"fail":` + zero + `,"queue":` + zero + `,"compute_input":` + zero + `,"compute_infer":` + zero +
+		`,"compute_output":` + zero + `,"cache_hit":` + zero + `,"cache_miss":` + zero + `},"response_stats":{},"batch_stats":[],"memory_usage":[]}]}`
+	const unknownVersion = `Request for unknown model: 'add_sub' version 9 is not found`
+	const unknownModel = `Request for unknown model: 'nope' is not found`
+	const index = `[{"name":"add_sub","version":"1","state":"READY"},{"name":"bad_backend","version":"1","state":"UNAVAILABLE",` +
+		`"reason":"Invalid argument: no \"such\" backend"},{"name":"bad_empty"}]`
+	modelError := func(text string) answer {
+		return answer{status: "404 Not Found", kind: typeJSON, body: `{"error":"` + text + `"}`}
+	}
+	conn := dial(t, s.addr)
+	for _, tt := range []struct {
+		request, body string
+		want          answer
+	}{
+		{request: "GET /v2", want: ok(typeJSON, `{"name":"triton","version":"2.51.0","extensions":["classification","sequence"]}`)},
+		{request: "GET /v2?x=/", want: ok(typeJSON, `{"name":"triton","version":"2.51.0","extensions":["classification","sequence"]}`)},
+		{request: "GET /v2/", want: notFound},
+		{request: "GET /", want: notFound},
+		{request: "GET //v2", want: notFound},
+		{request: "GET /v2/./health/live", want: notFound},
+		{request: "GET /v2/health/live", want: ok(typeText, "")},
+		{request: "GET /v2/health/ready", want: ok(typeText, "")},
+		{request: "HEAD /v2/health/ready", want: answer{status: "405 Not Allowed", kind: typeText}},
+		{request: "POST /v2/health/ready", want: notAllowed(typeText)},
+		{request: "GET /v2/health", want: notFound},
+		{request: "GET /v2/models/add_sub", want: ok(typeJSON, metadata)},
+		{request: "GET /v2/models/add_sub/", want: notFound},
+		{request: "GET /v2/models/add_sub/versions/1", want: ok(typeJSON, metadata)},
+		{request: "GET /v2/models/add_sub/versions/9", want: modelError(unknownVersion)},
+		{request: "GET /v2/models/add_sub/versions/abc", want: notFound},
+		{request: "GET /v2/models/add_sub/versions/99999999999999999999", want: bad("failed to get model version from specified version string " +
+			"'99999999999999999999' (details: stol), version should be an integral value > 0")},
+		{request: "GET /v2/models/%61dd_sub", want: ok(typeJSON, metadata)},
+		{request: "GET /v2/models/a%2", want: bad("the path has a malformed %-escape")},
+		{request: "GET /v2/models/nope", want: modelError(unknownModel)},
+		{request: "GET /v2/models", want: notFound},
+		{request: "GET /v2/models/", want: notFound},
+		{request: "POST /v2/models/add_sub", want: notAllowed(typeJSON)},
+		{request: "DELETE /v2/models/add_sub", want: notAllowed(typeJSON)},
+		{request: "PUT /v2/models/add_sub/infer", want: notAllowed(typeText)},
+		{request: "GET /v2/models/add_sub/infer", want: notAllowed(typeText)},
+		{request: "OPTIONS /v2", want: notAllowed(typeJSON)},
+		{request: "GET /v2/models/add_sub/nosuch", want: notFound},
+		{request: "GET /v2/nosuch", want: notFound},
+		{request: "GET /nosuch", want: notFound},
+		{request: "GET /v2/models/add_sub/ready", want: ok(typeText, "")},
+		{request: "GET /v2/models/add_sub/versions/1/ready", want: ok(typeText, "")},
+		{request: "GET /v2/models/add_sub/versions/9/ready", want: answer{status: "400 Bad Request", kind: typeText, body: `{"error":"Model version not ready"}`}},
+		{request: "GET /v2/models/nope/ready", want: answer{status: "400 Bad Request", kind: typeText, body: `{"error":"Model version not ready"}`}},
+		{request: "GET /v2/models/add_sub/versions/9/config", want: modelError(unknownVersion)},
+		{request: "GET /v2/models/nope/config", want: modelError(unknownModel)},
+		{request: "GET /v2/models/add_sub/stats", want: ok(typeJSON, stats)},
+		{request: "GET /v2/models/stats", want: ok(typeJSON, stats)},
+		{request: "GET /v2/models/nope/stats", want: bad("requested model 'nope' is not available")},
+		{request: "GET /v2/repository/index", want: notAllowed(typeJSON)},
+		{request: "POST /v2/repository/index", want: ok(typeJSON, index)},
+		{request: "POST /v2/repository/index", body: "{}", want: ok(typeJSON, index)},
+		{request: "POST /v2/repository/index", body: `{"ready":true}`, want: ok(typeJSON, `[{"name":"add_sub","version":"1","state":"READY"}]`)},
+		{request: "POST /v2/repository/index", body: `{"ready":1}`, want: bad(nonBoolean)},
+		{request: "POST /v2/repository/index", body: `{bad`, want: bad("failed to parse the request JSON buffer: Missing a name for object member. at 1")},
+		{request: "POST /v2/repository/local/index", want: answer{status: "501 Not Implemented", kind: typeJSON,
+			body: `{"error":"'repository_name' specification is not supported"}`}},
+		{request: "POST /v2/repository/local/models/add_sub/load", want: answer{status: "501 Not Implemented", kind: typeJSON,
+			body: `{"error":"'repository_name' specification is not supported"}`}},
+		{request: "GET /v2/repository/models/add_sub/load", want: notAllowed(typeJSON)},
+		{request: "POST /v2/repository/models/add_sub/nosuch", want: notFound},
+		{request: "POST /v2/repository/models/add_sub/load", want: ok(typeJSON, "")},
+		{request: "POST /v2/repository/models/multi/load", body: `{"parameters":{"config":5}}`, want: bad(nonString)},
+		{request: "POST /v2/repository/models/multi/load", body: `{"parameters":{"nosuch":"x"}}`, want: bad("unexpected error on creating Triton parameter")},
+		{request: "POST /v2/repository/models/multi/load", body: `{bad`, want: bad("failed to parse the request JSON buffer: Missing a name for object member. at 1")},
+		{request: "POST /v2/repository/models/%2e%2e/load", want: bad("model name '..' is not the name of a folder: it must be UTF-8 without slashes and control characters")},
+		{request: "POST /v2/repository/models/..%2fx/unload", want: bad("model name '../x' is not the name of a folder: it must be UTF-8 without slashes and control characters")},
+		{request: "POST /v2/repository/models/a%00b/load", want: bad(`model name 'a\\x00b' is not the name of a folder: it must be UTF-8 without slashes and control characters`)},
+		{request: "POST /v2/repository/models/add_sub/unload", body: `{"parameters":{"unload_dependents":true}}`, want: ok(typeJSON, "")},
+		{request: "POST /v2/repository/models/add_sub/unload", body: `{"parameters":{"unload_dependents":1}}`, want: bad(nonBoolean)},
+		{request: "GET /v2/systemsharedmemory/status", want: ok(typeJSON, "[]")},
+		{request: "GET /v2/cudasharedmemory/status", want: ok(typeJSON, "[]")},
+		{request: "GET /v2/systemsharedmemory/region/none/status", want: modelError("Unable to find system shared memory region: 'none'")},
+		{request: "POST /v2/systemsharedmemory/unregister", want: ok(typeJSON, "")},
+		{request: "POST /v2/cudasharedmemory/region/r1/unregister", want: ok(typeJSON, "")},
+		{request: "POST /v2/systemsharedmemory/region/r1/register", body: `{}`, want: missing("system shared memory")},
+		{request: "POST /v2/cudasharedmemory/region/r1/register", body: `{}`, want: missing("CUDA shared memory")},
+		{request: "POST /v2/models/add_sub/generate", body: `{}`, want: missing("the generate extension")},
+		{request: "POST /v2/models/add_sub/generate_stream", body: `{}`, want: missing("the generate extension")},
+		{request: "GET /v2/trace/setting", want: missing("trace settings")},
+		{request: "POST /v2/models/add_sub/trace/setting", body: `{}`, want: missing("trace settings")},
+		{request: "GET /v2/logging", want: missing("log settings")},
+	} {
+		t.Run(tt.request+" "+tt.body, func(t *testing.T) {
+			method, path, _ := strings.Cut(tt.request, " ")
+			checkAnswer(t, send(t, conn, request(method, path, tt.body)), tt.want)
+		})
+	}
+	s.engine.notReady.Store(true)
+	checkAnswer(t, send(t, conn, request("GET", "/v2/health/ready", "")), answer{status: "400 Bad Request", kind: typeText})
+}
+
+func TestB008Config(t *testing.T) {
+	s := serve(t)
+	got := send(t, dial(t, s.addr), request("GET", "/v2/models/multi/config", ""))
+	if got.status != "200 OK" || got.kind != typeJSON || !strings.HasPrefix(got.body, `{"name":"multi","platform":"","backend":""`) {
+		t.Errorf("config answers %s | %s | %s", got.status, got.kind, got.body)
+	}
+}
+
+func TestB014LoadParameters(t *testing.T) {
+	s := serve(t)
+	conn := dial(t, s.addr)
+	send(t, conn, request("POST", "/v2/repository/models/m/load",
+		`{"parameters":{"config":"{\"max_batch_size\":2}","file:1/model.onnx":"AAEC"}}`))
+	send(t, conn, request("POST", "/v2/repository/models/m/unload", `{"parameters":{"unload_dependents":true}}`))
+	s.engine.mu.Lock()
+	loaded, dependent := s.engine.loaded, s.engine.dependent
+	s.engine.mu.Unlock()
+	if len(loaded) != 1 || loaded[0].ConfigJSON != `{"max_batch_size":2}` || string(loaded[0].Files["1/model.onnx"]) != "\x00\x01\x02" {
+		t.Errorf("LoadModel got %+v", loaded)
+	}
+	if len(dependent) != 1 || !dependent[0] {
+		t.Errorf("UnloadModel got %v", dependent)
+	}
+	got := send(t, conn, request("POST", "/v2/repository/models/m/load", `{"parameters":{"file:1/x":"%%%"}}`))
+	if got.status != "400 Bad Request" || !strings.Contains(got.body, "parameter 'file:1/x' is not base64") {
+		t.Errorf("bad base64 answers %s %s", got.status, got.body)
+	}
+}
+
+// TestB021ErrorCodes: each of Triton's codes has its HTTP status.
+func TestB021ErrorCodes(t *testing.T) {
+	s := serve(t)
+	conn := dial(t, s.addr)
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{status.New(status.Internal, "x"), "500 Internal Server Error"},
+		{status.New(status.NotFound, "x"), "404 Not Found"},
+		{status.New(status.InvalidArg, "x"), "400 Bad Request"},
+		{status.New(status.Unavailable, "x"), "503 Service Unavailable"},
+		{status.New(status.Unsupported, "x"), "501 Not Implemented"},
+		{status.New(status.AlreadyExists, "x"), "400 Bad Request"},
+		{status.New(status.Unknown, "x"), "400 Bad Request"},
+		{status.New(status.Cancelled, "x"), "400 Bad Request"},
+		{errors.New("x"), "500 Internal Server Error"},
+	} {
+		s.engine.admin = func(string, string) error { return tt.err }
+		got := send(t, conn, request("POST", "/v2/repository/models/m/load", ""))
+		checkAnswer(t, got, answer{status: tt.want, kind: typeJSON, body: `{"error":"x"}`})
+	}
+}

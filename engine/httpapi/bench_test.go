@@ -1,0 +1,226 @@
+package httpapi
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"nereid/engine/infer"
+	"nereid/engine/tensor"
+)
+
+// serveVariable makes the test binary a server of its own, so that its CPU time can be told from the clients'.
+const serveVariable = "NEREID_HTTPAPI_SERVE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(serveVariable) == "" {
+		os.Exit(m.Run())
+	}
+	if err := serveUntilEOF(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// serveUntilEOF serves the fake engine, prints its address and ends when its standard input does.
+func serveUntilEOF() error {
+	s, err := New(Options{Engine: newFake()})
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.Addr())
+	go func() { _, _ = io.Copy(io.Discard, os.Stdin); os.Exit(0) }()
+	return s.Serve(l)
+}
+
+// benchRequests are 16 floats to identity, as JSON and as binary data both ways.
+func benchRequests() map[string]string {
+	tail := floats16()
+	body, header := withBinary(`{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"FP32","parameters":{"binary_data_size":64}}],`+
+		`"outputs":[{"name":"OUTPUT0","parameters":{"binary_data":true}}]}`, tail)
+	const path = "/v2/models/identity_ort/infer"
+	return map[string]string{
+		"binary": request("POST", path, body, header),
+		"json":   request("POST", path, oneInput("[1,16]", "FP32", "["+zeroTo15+"]")),
+	}
+}
+
+func floats16() string {
+	w := builder{}
+	var pool tensor.Pool
+	w.start(&pool, 64)
+	for i := range 16 {
+		w.b = le.AppendUint32(w.b, floatBits(float32(i)))
+	}
+	return string(w.b)
+}
+
+// BenchmarkServe reports the CPU time of a server process per request, with 64 clients in this one.
+func BenchmarkServe(b *testing.B) {
+	for _, name := range []string{"binary", "json"} {
+		for _, clients := range []int{1, 64} {
+			b.Run(name+"/clients="+strconv.Itoa(clients), func(b *testing.B) {
+				benchmarkServe(b, benchRequests()[name], clients)
+			})
+		}
+	}
+}
+
+func benchmarkServe(b *testing.B, req string, clients int) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), serveVariable+"=1", "GOMAXPROCS="+strconv.Itoa(2))
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	addr, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	var wg sync.WaitGroup
+	b.ResetTimer()
+	for range clients {
+		wg.Go(func() {
+			if err := client(strings.TrimSpace(addr), req, &left); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	stdin.Close()
+	if err := cmd.Wait(); err != nil {
+		b.Fatal(err)
+	}
+	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	b.ReportMetric(float64(cpu.Nanoseconds())/1e3/float64(b.N), "server-µs/op")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "infer/s")
+}
+
+// client sends a request as long as there is work left. All replies have the length of the first.
+func client(addr, req string, left *atomic.Int64) error {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	buf, length, out := make([]byte, 16<<10), 0, []byte(req)
+	for left.Add(-1) >= 0 {
+		if _, err := c.Write(out); err != nil {
+			return err
+		}
+		if length == 0 {
+			if length, err = c.Read(buf); err != nil || !strings.HasPrefix(string(buf), "HTTP/1.1 200") {
+				return fmt.Errorf("%v: %q", err, buf[:length])
+			}
+			continue
+		}
+		if _, err := io.ReadFull(c, buf[:length]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func BenchmarkParse(b *testing.B) {
+	for name, req := range benchRequests() {
+		_, body, _ := strings.Cut(req, "\r\n\r\n")
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			op := parseOnce(b, []byte(body))
+			for b.Loop() {
+				op()
+			}
+		})
+	}
+}
+
+// parseOnce returns a function that parses a body with up to 64 bytes of binary tail.
+func parseOnce(tb testing.TB, body []byte) func() {
+	var pool tensor.Pool
+	p := &requestParser{pool: &pool}
+	jsonLength := len(body)
+	if i := strings.LastIndex(string(body), "}"); i >= 0 {
+		jsonLength = i + 1
+	}
+	return func() {
+		r := infer.New()
+		buf := pool.Get(len(body))
+		r.Own(buf)
+		doc := buf.Bytes()
+		copy(doc, body)
+		if err := p.parse(r, doc[:jsonLength]); err != nil {
+			tb.Fatal(err)
+		}
+		if err := p.takeBinary(r, buf, doc[jsonLength:]); err != nil {
+			tb.Fatal(err)
+		}
+		r.Release()
+	}
+}
+
+func BenchmarkEncode(b *testing.B) {
+	for _, o := range []reply{{binary: true}, {}} {
+		b.Run(map[bool]string{true: "binary", false: "json"}[o.binary], func(b *testing.B) {
+			b.ReportAllocs()
+			op := encodeOnce(b, o)
+			for b.Loop() {
+				op()
+			}
+		})
+	}
+}
+
+// encodeOnce returns a function that encodes 16 floats.
+func encodeOnce(tb testing.TB, o reply) func() {
+	var pool tensor.Pool
+	w := &builder{}
+	r := infer.New()
+	r.Served = &fakeModel{name: "identity_ort"}
+	resp := r.NewResponse()
+	resp.AddOutput("OUTPUT0", tensor.FP32, []int64{1, 16}, []byte(floats16()), nil)
+	return func() {
+		w.start(&pool, replySize(resp))
+		if _, err := o.encode(w, r, resp); err != nil {
+			tb.Fatal(err)
+		}
+		w.finish().Release()
+	}
+}
+
+// TestNoAllocations holds parsing and encoding to no allocation at all in the steady state.
+func TestNoAllocations(t *testing.T) {
+	for name, req := range benchRequests() {
+		_, body, _ := strings.Cut(req, "\r\n\r\n")
+		if n := testing.AllocsPerRun(200, parseOnce(t, []byte(body))); n > 0 {
+			t.Errorf("parsing a %s request allocates %v times, want 0", name, n)
+		}
+	}
+	for _, o := range []reply{{binary: true}, {}} {
+		if n := testing.AllocsPerRun(200, encodeOnce(t, o)); n > 0 {
+			t.Errorf("encoding (binary %v) allocates %v times, want 0", o.binary, n)
+		}
+	}
+}

@@ -1,0 +1,592 @@
+package httpapi
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"compress/zlib"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"nereid/engine/infer"
+)
+
+// alive fails the test unless the server still answers right.
+func alive(t *testing.T, s *testServer) {
+	t.Helper()
+	checkAnswer(t, send(t, dial(t, s.addr), request("POST", addSubPath, addSubJSON)),
+		answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+}
+
+// ended fails the test unless the server closes the connection.
+func ended(t *testing.T, c net.Conn) {
+	t.Helper()
+	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if n, err := io.Copy(io.Discard, c); n != 0 || isTimeout(err) {
+		t.Errorf("connection gives %d more bytes and %v, want its end", n, err)
+	}
+}
+
+func isTimeout(err error) bool {
+	ne, ok := err.(net.Error)
+	return ok && ne.Timeout()
+}
+
+func TestB041HTTP10KeepAlive(t *testing.T) {
+	s := serve(t)
+	conn := dial(t, s.addr)
+	r := bufio.NewReader(conn)
+	for range 3 {
+		// As ab -k sends it.
+		fmt.Fprintf(conn, "POST %s HTTP/1.0\r\nConnection: Keep-Alive\r\nContent-length: %d\r\nContent-type: text/plain\r\nHost: %s\r\n"+
+			"User-Agent: ApacheBench/2.3\r\nAccept: */*\r\n\r\n%s", addSubPath, len(addSubJSON), s.addr, addSubJSON)
+		got := receive(t, r, "POST")
+		checkAnswer(t, got, answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+		if got.header.Get("Connection") != "keep-alive" || got.header.Get("Content-Length") == "" {
+			t.Errorf("headers %v, want Connection: keep-alive and a length", got.header)
+		}
+	}
+	fmt.Fprintf(conn, "GET /v2/health/live HTTP/1.0\r\n\r\n")
+	if got := receive(t, r, "GET"); !got.close {
+		t.Errorf("without keep-alive the connection stays open: %v", got.header)
+	}
+	ended(t, conn)
+}
+
+func TestExpectContinue(t *testing.T) {
+	s := serve(t)
+	conn := dial(t, s.addr)
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", addSubPath, len(addSubJSON))
+	r := bufio.NewReader(conn)
+	line, err := r.ReadString('\n')
+	if err != nil || line != "HTTP/1.1 100 Continue\r\n" {
+		t.Fatalf("answer to Expect: %q, %v", line, err)
+	}
+	if _, err := r.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(conn, addSubJSON)
+	checkAnswer(t, receive(t, r, "POST"), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+}
+
+func TestExpectRefused(t *testing.T) {
+	s := serve(t, func(o *Options) { o.MaxBody = 1000 })
+	conn := dial(t, s.addr)
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\nExpect: 100-continue\r\n\r\n", addSubPath)
+	got := receive(t, bufio.NewReader(conn), "POST")
+	if got.status != "413 Request Entity Too Large" {
+		t.Errorf("Expect with a body over the limit answers %s %s", got.status, got.body)
+	}
+}
+
+func TestB039ChunkedBody(t *testing.T) {
+	s := serve(t)
+	conn := dial(t, s.addr)
+	var b strings.Builder
+	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", addSubPath)
+	for i := range len(addSubJSON) { // A9: one byte per chunk
+		fmt.Fprintf(&b, "1\r\n%c\r\n", addSubJSON[i])
+	}
+	b.WriteString("0\r\n\r\n")
+	for range 2 {
+		checkAnswer(t, send(t, conn, b.String()), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+	}
+}
+
+func TestPipelining(t *testing.T) {
+	s := serve(t)
+	conn := dial(t, s.addr)
+	io.WriteString(conn, strings.Repeat(request("POST", addSubPath, addSubJSON), 20))
+	r := bufio.NewReader(conn)
+	for range 20 {
+		checkAnswer(t, receive(t, r, "POST"), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+	}
+}
+
+func TestB038ResponseCompression(t *testing.T) {
+	s := serve(t)
+	conn := dial(t, s.addr)
+	for _, tt := range []struct{ accept, want string }{
+		{"gzip", "gzip"}, {"br, deflate", "deflate"}, {"gzip;q=0.1, deflate;q=0.9", "deflate"}, {"gzip;q=0", ""}, {"br", ""},
+	} {
+		got := send(t, conn, request("POST", addSubPath, addSubJSON, "Accept-Encoding: "+tt.accept))
+		if e := got.header.Get("Content-Encoding"); e != tt.want {
+			t.Errorf("Accept-Encoding %q answers with %q, want %q", tt.accept, e, tt.want)
+			continue
+		}
+		var r io.Reader = strings.NewReader(got.body)
+		var err error
+		switch tt.want {
+		case "gzip":
+			r, err = gzip.NewReader(r)
+		case "deflate":
+			r, err = zlib.NewReader(r)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plain, err := io.ReadAll(r); err != nil || string(plain) != addSubReply {
+			t.Errorf("Accept-Encoding %q: %q, %v", tt.accept, plain, err)
+		}
+	}
+	if got := send(t, conn, request("GET", "/v2/models/add_sub/config", "", "Accept-Encoding: gzip")); got.header.Get("Content-Encoding") != "" {
+		t.Errorf("a configuration is compressed")
+	}
+	got := send(t, conn, request("POST", addSubPath, addSubJSON, "Content-Encoding: br"))
+	if got.header.Get("Accept-Encoding") != "gzip, deflate" {
+		t.Errorf("unknown encoding answers with headers %v", got.header)
+	}
+}
+
+// TestA7CompressedBodies: bombs, broken and nested streams.
+func TestA7CompressedBodies(t *testing.T) {
+	s := serve(t, func(o *Options) { o.MaxBody = 1 << 20 })
+	whole := compressed(t, "gzip", addSubJSON)
+	for _, tt := range []struct{ name, body, encoding, want string }{
+		{"gzip bomb", compressed(t, "gzip", strings.Repeat(" ", 32<<20)), "gzip", "413"},
+		{"deflate bomb", compressed(t, "deflate", strings.Repeat(" ", 32<<20)), "deflate", "413"},
+		{"broken half way", whole[:len(whole)/2], "gzip", "400"},
+		{"bad checksum", whole[:len(whole)-8] + "12345678", "gzip", "400"},
+		{"plain text", addSubJSON, "gzip", "400"},
+		{"nested", compressed(t, "gzip", whole), "gzip", "400"},
+		{"two encodings", whole, "gzip, gzip", "501"},
+		{"empty", "", "gzip", "400"},
+		{"one byte", "\x1f", "gzip", "400"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := send(t, dial(t, s.addr), request("POST", addSubPath, tt.body, "Content-Encoding: "+tt.encoding))
+			if !strings.HasPrefix(got.status, tt.want) {
+				t.Errorf("answer %s %s, want %s", got.status, got.body, tt.want)
+			}
+		})
+	}
+	alive(t, s)
+}
+
+// TestA10BodyLimit: a body over the limit is refused without being read, by length and by chunks.
+func TestA10BodyLimit(t *testing.T) {
+	s := serve(t, func(o *Options) { o.MaxBody = 100_000 })
+	text := `{"error":"request body is over the limit of 100000 bytes; raise it with --http-max-input-size"}`
+	conn := dial(t, s.addr)
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000000000\r\n\r\n%s", addSubPath, strings.Repeat(" ", 8<<10))
+	got := receive(t, bufio.NewReader(conn), "POST")
+	checkAnswer(t, got, answer{status: "413 Request Entity Too Large", kind: typeJSON, body: text})
+	ended(t, conn)
+
+	conn = dial(t, s.addr)
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", addSubPath)
+	go func() { // the server stops reading some time
+		for range 1000 {
+			if _, err := fmt.Fprintf(conn, "400\r\n%s\r\n", strings.Repeat(" ", 1024)); err != nil {
+				return
+			}
+		}
+	}()
+	got = receive(t, bufio.NewReader(conn), "POST")
+	checkAnswer(t, got, answer{status: "413 Request Entity Too Large", kind: typeJSON, body: text})
+	alive(t, s)
+}
+
+// TestA11Smuggling: what could be read in two ways ends the connection.
+func TestA11Smuggling(t *testing.T) {
+	s := serve(t)
+	post := "POST " + addSubPath + " HTTP/1.1\r\nHost: x\r\n"
+	for _, tt := range []struct{ name, request, want string }{
+		{"length and chunks", post + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "400"},
+		{"chunks and length", post + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", "400"},
+		{"two lengths", post + "Content-Length: 5\r\nContent-Length: 6\r\n\r\nabcde", "400"},
+		{"negative length", post + "Content-Length: -5\r\n\r\n", "400"},
+		{"length not a number", post + "Content-Length: 5x\r\n\r\nabcde", "400"},
+		{"two transfer encodings", post + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "400"},
+		{"unknown transfer encoding", post + "Transfer-Encoding: gzip\r\n\r\n", "400"},
+		{"folded header", post + "X: a\r\n b\r\n\r\n", "400"},
+		{"CR alone", post + "X: a\rY: b\r\n\r\n", "400"},
+		{"space before the colon", post + "Content-Length : 5\r\n\r\nabcde", "400"},
+		{"no host", "GET /v2 HTTP/1.1\r\n\r\n", "400"},
+		{"two hosts", "GET /v2 HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "400"},
+		{"bad chunk length", post + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", "400"},
+		{"chunk extension without end", post + "Transfer-Encoding: chunked\r\n\r\n1;" + strings.Repeat("x", 1<<20) + "\r\na\r\n0\r\n\r\n", ""},
+		{"two header lengths", post + "Inference-Header-Content-Length: 2\r\nInference-Header-Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", "400"},
+		{"not HTTP", "\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", "400"},
+		{"header too large", "GET /v2 HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 100_000) + "\r\n\r\n", "431"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			conn := dial(t, s.addr)
+			go io.WriteString(conn, tt.request)
+			r := bufio.NewReader(conn)
+			got := receive(t, r, "POST")
+			if !strings.HasPrefix(got.status, tt.want) {
+				t.Errorf("answer %s %s, want %s", got.status, got.body, tt.want)
+			}
+			if tt.want != "" {
+				if !got.close {
+					t.Error("the connection stays open")
+				}
+				ended(t, conn)
+			}
+		})
+	}
+	alive(t, s)
+}
+
+// TestA8SlowHeader: a header that never ends is cut off, a body that comes slowly is not.
+func TestA8SlowHeader(t *testing.T) {
+	s := serve(t, func(o *Options) { o.HeaderTimeout = 150 * time.Millisecond; o.IdleTimeout = 300 * time.Millisecond })
+	conn := dial(t, s.addr)
+	io.WriteString(conn, "POST /v2 HTTP/1.1\r\nHos")
+	got := receive(t, bufio.NewReader(conn), "POST")
+	if got.status != "408 Request Timeout" {
+		t.Errorf("half a header answers %s", got.status)
+	}
+	ended(t, conn)
+	ended(t, dial(t, s.addr)) // a connection that says nothing
+
+	conn = dial(t, s.addr)
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", addSubPath)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for i := 0; i < len(addSubJSON); i += 16 { // far longer than the header may take
+		<-tick.C
+		part := addSubJSON[i:min(i+16, len(addSubJSON))]
+		fmt.Fprintf(conn, "%x\r\n%s\r\n", len(part), part)
+	}
+	io.WriteString(conn, "0\r\n\r\n")
+	checkAnswer(t, receive(t, bufio.NewReader(conn), "POST"), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+	ended(t, conn) // idle
+}
+
+func TestStalledBody(t *testing.T) {
+	s := serve(t, func(o *Options) { o.StallTimeout = 150 * time.Millisecond })
+	conn := dial(t, s.addr)
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n%s", addSubPath, strings.Repeat(" ", 10_000))
+	if got := receive(t, bufio.NewReader(conn), "POST"); got.status != "408 Request Timeout" {
+		t.Errorf("a body that stops answers %s %s", got.status, got.body)
+	}
+	ended(t, conn)
+}
+
+// TestA22ClientLeaves: the request of a client that went away is cancelled, and nothing of it stays.
+func TestA22ClientLeaves(t *testing.T) {
+	s := serve(t)
+	started := make(chan *infer.Request, 1)
+	s.engine.models["multi"].run = func(r *infer.Request, _ *fakeModel) {
+		started <- r.Retain() // answers never
+	}
+	body := oneInput("[1,16]", "FP32", "["+zeroTo15+"]")
+	conn := dial(t, s.addr)
+	io.WriteString(conn, request("POST", "/v2/models/multi/infer", body))
+	r := <-started
+	conn.Close()
+	select {
+	case <-r.Done():
+	case <-time.After(10 * time.Second):
+		t.Error("the request is not cancelled 10 s after its client left")
+	}
+	r.Release()
+
+	// Pipelined bytes are not an end.
+	conn = dial(t, s.addr)
+	io.WriteString(conn, request("POST", "/v2/models/multi/infer", body)+request("GET", "/v2", ""))
+	r = <-started
+	select {
+	case <-r.Done():
+		t.Error("a waiting client's request is cancelled")
+	case <-time.After(300 * time.Millisecond):
+	}
+	identity(r, nil)
+	r.Release()
+	read := bufio.NewReader(conn)
+	if got := receive(t, read, "POST"); got.status != "200 OK" {
+		t.Errorf("answer %s %s", got.status, got.body)
+	}
+	if got := receive(t, read, "GET"); got.status != "200 OK" {
+		t.Errorf("answer %s %s", got.status, got.body)
+	}
+}
+
+func TestPanicInHandler(t *testing.T) {
+	var log bytes.Buffer
+	s := serve(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	got := send(t, dial(t, s.addr), request("POST", "/v2/models/panic/infer", addSubJSON))
+	checkAnswer(t, got, answer{status: "500 Internal Server Error", kind: typeText,
+		body: `{"error":"internal error; the server's log has the details"}`})
+	alive(t, s)
+	if !strings.Contains(log.String(), "panic=boom") {
+		t.Errorf("the log says %q", log.String())
+	}
+}
+
+func TestB022BasePath(t *testing.T) {
+	s := serve(t, func(o *Options) { o.BasePath = "/api/predict/svc/" })
+	conn := dial(t, s.addr)
+	for _, path := range []string{"/api/predict/svc" + addSubPath, addSubPath} {
+		checkAnswer(t, send(t, conn, request("POST", path, addSubJSON)), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+	}
+	checkAnswer(t, send(t, conn, request("GET", "/api/predict/svcv2", "")), answer{status: "404 Not Found", kind: typeText, body: notFoundBody})
+}
+
+// TestH1HostAndOrigin: DNS rebinding and cross-site requests.
+func TestH1HostAndOrigin(t *testing.T) {
+	s := serve(t, func(o *Options) {
+		o.AllowedHosts = []string{"models.example"}
+		o.AllowedOrigins = []string{"https://ok.example"}
+	})
+	conn := dial(t, s.addr)
+	get := func(host, extra string) string { return "GET /v2 HTTP/1.1\r\nHost: " + host + "\r\n" + extra + "\r\n" }
+	load := func(extra string) string {
+		return "POST /v2/repository/models/m/load HTTP/1.1\r\nHost: localhost:8000\r\nContent-Length: 0\r\n" + extra + "\r\n"
+	}
+	for _, tt := range []struct{ name, request, want string }{
+		{"localhost", get("localhost:8000", ""), "200"},
+		{"address", get("127.0.0.1", ""), "200"},
+		{"address, version 6", get("[::1]:8000", ""), "200"},
+		{"listed name", get("MODELS.example:80", ""), "200"},
+		{"foreign name", get("evil.example:8000", ""), "421"},
+		{"name with an address in it", get("127.0.0.1.evil.example", ""), "421"},
+		{"foreign name in the target", "GET http://evil.example/v2 HTTP/1.1\r\nHost: localhost\r\n\r\n", "421"},
+		{"foreign origin reads", get("localhost", "Origin: https://evil.example\r\n"), "200"},
+		{"foreign origin writes", load("Origin: https://evil.example\r\n"), "403"},
+		{"null origin writes", load("Origin: null\r\n"), "403"},
+		{"own origin writes", load("Origin: http://localhost:8000\r\n"), "200"},
+		{"other port writes", load("Origin: http://localhost:9999\r\n"), "403"},
+		{"listed origin writes", load("Origin: https://ok.example\r\n"), "200"},
+		{"cross-site without origin writes", load("Sec-Fetch-Site: cross-site\r\n"), "403"},
+		{"no browser writes", load(""), "200"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := send(t, conn, tt.request); !strings.HasPrefix(got.status, tt.want) {
+				t.Errorf("answer %s %s, want %s", got.status, got.body, tt.want)
+			}
+		})
+	}
+}
+
+// TestH8Authorize: the check sees every path, before the body is read.
+func TestH8Authorize(t *testing.T) {
+	var seen sync.Map
+	s := serve(t, func(o *Options) {
+		o.Authorize = func(a *Access) error {
+			seen.Store(a.Path, a.Group)
+			switch {
+			case a.Group == Health:
+				return nil
+			case a.Authorization == "":
+				return &Denied{Status: 401, Text: "a token is needed"}
+			case a.Authorization != "secret" || a.Header("x-key") == "no":
+				return &Denied{Status: 403, Text: "no"}
+			}
+			return nil
+		}
+	})
+	for _, tt := range []struct{ path, header, want string }{
+		{"/v2/health/live", "", "200"},
+		{"/v2", "", "401"},
+		{"//v2", "", "401"},
+		{"/v2/./health/live", "", "401"},
+		{"/%762", "", "401"},
+		{"/v2/health/live/", "", "401"},
+		{"/v2", "Authorization: wrong", "403"},
+		{"/v2", "authorization: secret", "200"},
+		{"/v2?token=secret", "", "401"},
+	} {
+		headers := []string{tt.header}
+		if tt.header == "" {
+			headers = nil
+		}
+		got := send(t, dial(t, s.addr), request("GET", tt.path, "", headers...))
+		if !strings.HasPrefix(got.status, tt.want) {
+			t.Errorf("%s with %q answers %s, want %s", tt.path, tt.header, got.status, tt.want)
+		}
+		if challenge := got.header.Get("WWW-Authenticate"); (challenge != "") != (tt.want == "401") {
+			t.Errorf("%s with %q has the challenge %q", tt.path, tt.header, challenge)
+		}
+	}
+	conn := dial(t, s.addr)
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n%s", addSubPath, strings.Repeat(" ", 9000))
+	if got := receive(t, bufio.NewReader(conn), "POST"); got.status != "401 Unauthorized" {
+		t.Errorf("a large body without a token answers %s", got.status)
+	}
+	ended(t, conn)
+	if g, _ := seen.Load(addSubPath); g != Inference {
+		t.Errorf("the group of %s is %v", addSubPath, g)
+	}
+}
+
+// TestShutdownDrains: requests that are being handled are answered, idle connections are closed, no goroutine stays.
+func TestShutdownDrains(t *testing.T) {
+	before := runtime.NumGoroutine()
+	s, l := bareServer(t)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	started := make(chan *infer.Request, 8)
+	s.opt.Engine.(*fakeEngine).models["multi"].run = func(r *infer.Request, _ *fakeModel) { started <- r.Retain() }
+
+	idleConn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, idleConn, request("GET", "/v2", ""))
+	busy, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(busy, request("POST", "/v2/models/multi/infer", oneInput("[1,16]", "FP32", "["+zeroTo15+"]")))
+	r := <-started
+	done := make(chan error, 1)
+	go func() { done <- s.Shutdown(context.Background()) }()
+	ended(t, idleConn)
+	if _, err := net.Dial("tcp", l.Addr().String()); err == nil {
+		t.Error("a new connection is accepted during Shutdown")
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("Shutdown = %v while a request is being handled", err)
+	default:
+	}
+	identity(r, nil)
+	r.Release()
+	if got := receive(t, bufio.NewReader(busy), "POST"); got.status != "200 OK" || !got.close {
+		t.Errorf("the last request is answered %s, close %v", got.status, got.close)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("Shutdown = %v", err)
+	}
+	if err := <-served; err != nil {
+		t.Errorf("Serve = %v", err)
+	}
+	idleConn.Close()
+	busy.Close()
+	noGoroutinesLeft(t, before)
+}
+
+// TestShutdownByForce: when time is up, requests are cancelled and connections closed.
+func TestShutdownByForce(t *testing.T) {
+	before := runtime.NumGoroutine()
+	s, l := bareServer(t)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	started := make(chan *infer.Request, 8)
+	s.opt.Engine.(*fakeEngine).models["multi"].run = func(r *infer.Request, _ *fakeModel) { started <- r.Retain() }
+	busy, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(busy, request("POST", "/v2/models/multi/infer", oneInput("[1,16]", "FP32", "["+zeroTo15+"]")))
+	r := <-started
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := s.Shutdown(ctx); err != context.Canceled {
+		t.Errorf("Shutdown = %v, want context.Canceled", err)
+	}
+	if !r.Cancelled() {
+		t.Error("the request is not cancelled")
+	}
+	r.Release()
+	if err := <-served; err != nil {
+		t.Errorf("Serve = %v", err)
+	}
+	busy.Close()
+	noGoroutinesLeft(t, before)
+	if err := s.Serve(l); err == nil {
+		t.Error("Serve after Shutdown returns nil")
+	}
+}
+
+func bareServer(t *testing.T) (*Server, net.Listener) {
+	t.Helper()
+	s, err := New(Options{Engine: newFake()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, l
+}
+
+// noGoroutinesLeft waits for goroutines that are ending.
+func noGoroutinesLeft(t *testing.T, before int) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range 500 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		<-tick.C
+	}
+	buf := make([]byte, 1<<20)
+	t.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+}
+
+// TestConcurrentRequests: replies go to the clients that asked (E5), while others break off.
+func TestConcurrentRequests(t *testing.T) {
+	s := serve(t)
+	var wg sync.WaitGroup
+	for worker := range 16 {
+		wg.Go(func() {
+			conn, err := net.Dial("tcp", s.addr)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			r := bufio.NewReader(conn)
+			for i := range 100 {
+				n := worker*1000 + i
+				size := 1 + n%700
+				data := strings.TrimSuffix(strings.Repeat(strconv.Itoa(n)+",", size), ",")
+				body := fmt.Sprintf(`{"id":"%d","inputs":[{"name":"INPUT0","shape":[%d],"datatype":"INT32","data":[%s]}]}`, n, size, data)
+				if i%10 == 9 { // leave in the middle of a request
+					c, err := net.Dial("tcp", s.addr)
+					if err == nil {
+						io.WriteString(c, request("POST", "/v2/models/id_any/infer", body)[:100+i])
+						c.Close()
+					}
+				}
+				if _, err := io.WriteString(conn, request("POST", "/v2/models/id_any/infer", body)); err != nil {
+					t.Error(err)
+					return
+				}
+				got := receive(t, r, "POST")
+				want := fmt.Sprintf(`{"id":"%d","model_name":"id_any","model_version":"1","outputs":[{"name":"OUTPUT0","datatype":"INT32","shape":[%d],"data":[%s]}]}`, n, size, data)
+				if got.body != want {
+					t.Errorf("worker %d request %d: got %.120q", worker, i, got.body)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestLargeBodies(t *testing.T) {
+	s := serve(t)
+	conn := dial(t, s.addr)
+	data := bytes.Repeat([]byte("0123456789abcdef"), 3<<16) // 3 MiB
+	body, header := withBinary(`{"inputs":[{"name":"INPUT0","shape":[`+strconv.Itoa(len(data))+`],"datatype":"UINT8","parameters":{"binary_data_size":`+
+		strconv.Itoa(len(data))+`}}],"parameters":{"binary_data_output":true}}`, string(data))
+	got := send(t, conn, request("POST", "/v2/models/id_any/infer", body, header))
+	if got.status != "200 OK" || !strings.HasSuffix(got.body, string(data)) {
+		t.Errorf("3 MiB: %s, %d bytes", got.status, len(got.body))
+	}
+}
+
+func TestOptionsFaults(t *testing.T) {
+	_, err := New(Options{BasePath: "x", MaxBody: -1})
+	for _, want := range []string{"Engine is missing", `base path "x"`, "negative"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("New = %v, want %q in it", err, want)
+		}
+	}
+}
