@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -23,6 +24,9 @@ type Sink interface {
 	RecordEvent(store.Event) (store.Event, bool)
 }
 
+// healthy is a Sink that can say what it had to drop.
+type healthy interface{ Health() store.Health }
+
 // Listener hears of everything that is recorded, on the goroutine that records it: it must not wait. A nil function
 // ignores its kind.
 type Listener struct {
@@ -41,7 +45,8 @@ const (
 type Recorder struct {
 	sink Sink
 
-	prev, next []stats.Snapshot // of Run's goroutine only
+	prev, next []stats.Snapshot // of Run's goroutine only, as is dropped
+	dropped    uint64
 
 	mu        sync.Mutex // guards what follows; not held while listeners or the sink are called
 	source    Source
@@ -127,6 +132,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 		gone := r.tick(now.Truncate(time.Second).Add(-time.Second)) // the second that is just over
 		if now.Sub(lastSpans) >= spanEvery {
 			r.recordSpans(gone)
+			r.tellDropped()
 			lastSpans = now
 		} else if len(gone) > 0 {
 			r.sink.RecordSpans(gone)
@@ -229,6 +235,24 @@ func (v *version) span(k key) store.Span {
 
 // recordSpans stores how long each version has been loaded, and the spans more.
 func (r *Recorder) recordSpans(more []store.Span) { r.sink.RecordSpans(append(more, r.Loaded()...)) }
+
+// tellDropped records that history is missing, when the store dropped some since the last time.
+func (r *Recorder) tellDropped() {
+	s, ok := r.sink.(healthy)
+	if !ok {
+		return
+	}
+	h := s.Health()
+	if n := h.DroppedSamples + h.DroppedEvents; n > r.dropped {
+		text := fmt.Sprintf("%d samples and events of the history were lost: the database fell behind", n-r.dropped)
+		if h.LastError != "" {
+			text += ", or could not be written: " + h.LastError
+		}
+		r.dropped = n
+		r.Event(Event{Kind: HistoryDropped, Text: text})
+		r.dropped += s.Health().DroppedEvents - h.DroppedEvents // the event itself may be dropped: that is no news
+	}
+}
 
 // Loaded answers the spans of the versions that are loaded now, up to the last second.
 func (r *Recorder) Loaded() []store.Span {

@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -166,6 +167,27 @@ func TestEventsReachStoreAndListeners(t *testing.T) {
 	}
 	if d := DetailOf(sink.events[1]); d != (Detail{}) || sink.events[1].Detail != nil {
 		t.Errorf("an event without detail has %+v", d)
+	}
+}
+
+// sickSink drops.
+type sickSink struct {
+	fakeSink
+	health store.Health
+}
+
+func (s *sickSink) Health() store.Health { return s.health }
+
+func TestDroppedHistoryIsTold(t *testing.T) {
+	sink := &sickSink{}
+	r := New(nil, sink)
+	r.tellDropped()
+	sink.health = store.Health{DroppedSamples: 7, LastError: "disk full"}
+	r.tellDropped()
+	r.tellDropped()
+	if len(sink.events) != 1 || sink.events[0].Kind != HistoryDropped || !strings.Contains(sink.events[0].Reason, "7 samples") ||
+		!strings.Contains(sink.events[0].Reason, "disk full") {
+		t.Errorf("events = %+v, want one that tells of 7 and why", sink.events)
 	}
 }
 
