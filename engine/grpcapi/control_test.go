@@ -251,6 +251,16 @@ func TestPanicIsOneCallsFailure(t *testing.T) {
 	if grpcstatus.Code(err) != codes.Internal {
 		t.Errorf("ModelInfer = %v, want Internal", err)
 	}
+	stream, err := c.ModelStreamInfer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&inferencepb.ModelInferRequest{ModelName: "id"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); grpcstatus.Code(err) != codes.Internal {
+		t.Errorf("ModelStreamInfer = %v, want Internal", err)
+	}
 	if _, err := c.ServerLive(t.Context(), &inferencepb.ServerLiveRequest{}); err != nil {
 		t.Errorf("the server is gone: %v", err)
 	}

@@ -32,6 +32,18 @@ type message struct {
 	pool    *tensor.Pool
 }
 
+// A message of a few bytes each could name far more than any model has; what is kept per item would be a hundred times
+// what was sent.
+const (
+	maxTensors    = 4096 // inputs, outputs, raw contents
+	maxParameters = 1024 // of a request or a tensor
+	maxDims       = 1024
+)
+
+func tooMany(what string, limit int) error {
+	return status.Errorf(status.InvalidArg, "the request has more than %d %s", limit, what)
+}
+
 // input is what the wire said of an input beside its name, type and shape.
 type input struct {
 	contents []byte // an encoded InferTensorContents
@@ -153,6 +165,9 @@ func (m *message) decode(b []byte) error {
 		if err != nil {
 			return err
 		}
+		if max(len(m.inputs), len(m.r.Outputs), len(m.raw)) > maxTensors {
+			return tooMany("inputs, outputs or raw_input_contents", maxTensors)
+		}
 	}
 	return nil
 }
@@ -222,6 +237,9 @@ func (m *message) decodeInput(b []byte) error {
 		if err != nil {
 			return err
 		}
+	}
+	if len(m.dims) > maxDims {
+		return tooMany("dimensions in a shape", maxDims)
 	}
 	t.Shape = m.r.Dims(len(m.dims))
 	copy(t.Shape, m.dims)

@@ -33,8 +33,14 @@ func reference(in *inferencepb.ModelInferRequest) (*infer.Request, error) {
 		return nil, err
 	}
 	raw := in.GetRawInputContents()
+	if len(in.GetParameters()) > maxParameters || max(len(raw), len(in.GetInputs()), len(in.GetOutputs())) > maxTensors {
+		return nil, errors.New("too many")
+	}
 	for _, i := range in.GetInputs() {
 		t := tensor.Tensor{Name: i.GetName(), DataType: tensor.ParseDataType(i.GetDatatype()), Shape: i.GetShape()}
+		if len(i.GetParameters()) > maxParameters || len(i.GetShape()) > maxDims {
+			return nil, errors.New("too many")
+		}
 		if _, ok := i.GetParameters()["shared_memory_region"]; ok {
 			return nil, errors.New("shared memory")
 		}
@@ -57,6 +63,9 @@ func reference(in *inferencepb.ModelInferRequest) (*infer.Request, error) {
 	}
 	for _, o := range in.GetOutputs() {
 		out := infer.RequestedOutput{Name: o.GetName(), Binary: true}
+		if len(o.GetParameters()) > maxParameters {
+			return nil, errors.New("too many")
+		}
 		var params []parameter
 		for name, p := range o.GetParameters() {
 			params = append(params, referenceParameter(name, p))

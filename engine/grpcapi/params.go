@@ -54,6 +54,9 @@ func appendParameter(dst []parameter, b []byte, where string) ([]parameter, erro
 			return dst, nil
 		}
 	}
+	if len(dst) == maxParameters {
+		return dst, tooMany(where, maxParameters)
+	}
 	return append(dst, p), nil
 }
 

@@ -125,7 +125,6 @@ func New(o Options) (*Server, error) {
 		// request's CPU time. More calls than that at once get goroutines of their own.
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.RPCDecompressor(deflate{limit: o.MaxReceiveBytes}), //nolint:staticcheck // its successor is a global registry
-		grpc.SharedWriteBuffer(true),                            // an idle connection keeps none
 	}
 	if o.TLS != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(o.TLS)))
@@ -176,8 +175,7 @@ func (s *Server) guard(method string, h handler) grpc.StreamHandler {
 	return func(_ any, stream grpc.ServerStream) (err error) {
 		defer func() {
 			if p := recover(); p != nil {
-				s.log.Error("gRPC handler panicked", "method", method, "panic", p, "stack", string(debug.Stack()))
-				err = grpcstatus.Error(codes.Internal, "internal error; the server's log has the details")
+				err = s.panicked(method, p)
 			}
 		}()
 		ctx := stream.Context()
@@ -188,4 +186,10 @@ func (s *Server) guard(method string, h handler) grpc.StreamHandler {
 		}
 		return h(ctx, stream)
 	}
+}
+
+// panicked logs a panic and returns the call's answer.
+func (s *Server) panicked(method string, p any) error {
+	s.log.Error("gRPC handler panicked", "method", method, "panic", p, "stack", string(debug.Stack()))
+	return grpcstatus.Error(codes.Internal, "internal error; the server's log has the details")
 }

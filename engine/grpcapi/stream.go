@@ -57,12 +57,20 @@ func (s *Server) modelStreamInfer(ctx context.Context, stream grpc.ServerStream)
 	s.receivers.Add(1)
 	go func() {
 		defer s.receivers.Done()
+		defer c.rescue()
 		c.receive()
 	}()
 	err := c.answer()
 	cancel(err) // the receiver ends with ctx or with the call
 	c.workers.Wait()
 	return err
+}
+
+// rescue makes a panic of one of the call's goroutines the call's failure.
+func (c *streamCall) rescue() {
+	if p := recover(); p != nil {
+		c.cancel(c.s.panicked("ModelStreamInfer", p))
+	}
 }
 
 // receive reads requests until the client has no more, and closes the queue.
@@ -179,6 +187,7 @@ func (c *streamCall) one(it streamItem) error {
 			defer c.workers.Done()
 			defer c.done()
 			defer it.r.Release()
+			defer c.rescue()
 			if err := c.decoupled(it); err != nil {
 				c.cancel(err)
 			}
