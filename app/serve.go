@@ -232,6 +232,9 @@ func (s *server) openConsole() error {
 			var d net.Dialer
 			return d.DialContext(ctx, "tcp", reachable(address))
 		}
+		if s.c.Token != "" { // the page's tries go through the same check as any client's request
+			o.InferenceHeader = http.Header{"Authorization": {s.c.Token}}
+		}
 	}
 	c, err := console.New(o)
 	if err != nil {
