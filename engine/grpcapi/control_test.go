@@ -32,82 +32,82 @@ func TestControl(t *testing.T) {
 		code codes.Code
 		text string
 	}{
-		{name: "ServerLive", call: func() answer {
+		{name: "B057 ServerLive", call: func() answer {
 			out, err := c.ServerLive(ctx, &inferencepb.ServerLiveRequest{})
 			return value(out.GetLive(), err)
 		}, want: true},
-		{name: "ServerReady", call: func() answer {
+		{name: "B057 ServerReady", call: func() answer {
 			out, err := c.ServerReady(ctx, &inferencepb.ServerReadyRequest{})
 			return value(out.GetReady(), err)
 		}, want: true},
-		{name: "ModelReady", call: func() answer {
+		{name: "B057 ModelReady", call: func() answer {
 			out, err := c.ModelReady(ctx, &inferencepb.ModelReadyRequest{Name: "id"})
 			return value(out.GetReady(), err)
 		}, want: true},
-		{name: "ModelReady of an unknown model", call: func() answer {
+		{name: "B057 ModelReady of an unknown model", call: func() answer {
 			out, err := c.ModelReady(ctx, &inferencepb.ModelReadyRequest{Name: "nope"})
 			return value(out.GetReady(), err)
 		}, want: false},
-		{name: "ModelReady of version abc", call: func() answer {
+		{name: "B057 ModelReady of version abc", call: func() answer {
 			out, err := c.ModelReady(ctx, &inferencepb.ModelReadyRequest{Name: "id", Version: "abc"})
 			return value(out, err)
 		}, code: codes.InvalidArgument,
 			text: "failed to get model version from specified version string 'abc' (details: stol), version should be an integral value > 0"},
-		{name: "ServerMetadata", call: func() answer {
+		{name: "B058 ServerMetadata", call: func() answer {
 			out, err := c.ServerMetadata(ctx, &inferencepb.ServerMetadataRequest{})
 			return value(out.GetName()+" "+out.GetVersion(), err)
 		}, want: "triton 2.51.0"},
-		{name: "ModelMetadata", call: func() answer {
+		{name: "B058 ModelMetadata", call: func() answer {
 			out, err := c.ModelMetadata(ctx, &inferencepb.ModelMetadataRequest{Name: "id"})
 			return value(out.GetName(), err)
 		}, want: "id"},
-		{name: "ModelMetadata of version 9", call: func() answer {
+		{name: "B058 ModelMetadata of version 9", call: func() answer {
 			out, err := c.ModelMetadata(ctx, &inferencepb.ModelMetadataRequest{Name: "id", Version: "9"})
 			return value(out, err)
 		}, code: codes.NotFound, text: "Request for unknown model: 'id' version 9 is not found"},
-		{name: "ModelConfig", call: func() answer {
+		{name: "B058 ModelConfig", call: func() answer {
 			out, err := c.ModelConfig(ctx, &inferencepb.ModelConfigRequest{Name: "classes"})
 			return value(out.GetConfig().GetMaxBatchSize(), err)
 		}, want: int32(8)},
-		{name: "ModelConfig of an unknown model", call: func() answer {
+		{name: "B058 ModelConfig of an unknown model", call: func() answer {
 			out, err := c.ModelConfig(ctx, &inferencepb.ModelConfigRequest{Name: "nope"})
 			return value(out, err)
 		}, code: codes.NotFound, text: "Request for unknown model: 'nope' is not found"},
-		{name: "ModelStatistics of all", call: func() answer {
+		{name: "B063 ModelStatistics of all", call: func() answer {
 			out, err := c.ModelStatistics(ctx, &inferencepb.ModelStatisticsRequest{})
 			return value(len(out.GetModelStats()), err)
 		}, want: 1},
-		{name: "ModelStatistics of an unknown model", call: func() answer {
+		{name: "B063 ModelStatistics of an unknown model", call: func() answer {
 			out, err := c.ModelStatistics(ctx, &inferencepb.ModelStatisticsRequest{Name: "nope"})
 			return value(out, err)
 		}, code: codes.InvalidArgument, text: "requested model 'nope' is not available"},
-		{name: "RepositoryIndex", call: func() answer {
+		{name: "B064 RepositoryIndex", call: func() answer {
 			out, err := c.RepositoryIndex(ctx, &inferencepb.RepositoryIndexRequest{})
 			return value(len(out.GetModels()), err)
 		}, want: 2},
-		{name: "RepositoryIndex of the ready ones", call: func() answer {
+		{name: "B064 RepositoryIndex of the ready ones", call: func() answer {
 			out, err := c.RepositoryIndex(ctx, &inferencepb.RepositoryIndexRequest{Ready: true})
 			return value(len(out.GetModels()), err)
 		}, want: 1},
-		{name: "RepositoryIndex of another repository", call: func() answer {
+		{name: "B064 RepositoryIndex of another repository", call: func() answer {
 			out, err := c.RepositoryIndex(ctx, &inferencepb.RepositoryIndexRequest{RepositoryName: "x"})
 			return value(out, err)
 		}, code: codes.Unimplemented, text: "'repository_name' specification is not supported"},
-		{name: "RepositoryModelLoad of an unknown model", call: func() answer {
+		{name: "B064 RepositoryModelLoad of an unknown model", call: func() answer {
 			out, err := c.RepositoryModelLoad(ctx, &inferencepb.RepositoryModelLoadRequest{ModelName: "nope"})
 			return value(out, err)
 		}, code: codes.Internal, text: "failed to load 'nope', failed to poll from model repository"},
-		{name: "RepositoryModelLoad with an unknown parameter", call: func() answer {
+		{name: "B064 RepositoryModelLoad with an unknown parameter", call: func() answer {
 			out, err := c.RepositoryModelLoad(ctx, &inferencepb.RepositoryModelLoadRequest{ModelName: "id",
 				Parameters: map[string]*inferencepb.ModelRepositoryParameter{"x": {}}})
 			return value(out, err)
 		}, code: codes.InvalidArgument, text: "unrecognized load parameter 'x'; known are 'config' and 'file:<path>'"},
-		{name: "RepositoryModelLoad with a config of the wrong type", call: func() answer {
+		{name: "B064 RepositoryModelLoad with a config of the wrong type", call: func() answer {
 			out, err := c.RepositoryModelLoad(ctx, &inferencepb.RepositoryModelLoadRequest{ModelName: "id",
 				Parameters: map[string]*inferencepb.ModelRepositoryParameter{"config": {}}})
 			return value(out, err)
 		}, code: codes.InvalidArgument, text: "invalid value type for load parameter 'config', expected string_param."},
-		{name: "RepositoryModelLoad with a config and a file", call: func() answer {
+		{name: "B064 RepositoryModelLoad with a config and a file", call: func() answer {
 			_, err := c.RepositoryModelLoad(ctx, &inferencepb.RepositoryModelLoadRequest{ModelName: "id",
 				Parameters: map[string]*inferencepb.ModelRepositoryParameter{
 					"config":            {ParameterChoice: &inferencepb.ModelRepositoryParameter_StringParam{StringParam: "{}"}},
@@ -115,7 +115,7 @@ func TestControl(t *testing.T) {
 				}})
 			return value(e.loaded["id"].ConfigJSON+string(e.loaded["id"].Files["1/model.onnx"]), err)
 		}, want: "{}\x01"},
-		{name: "RepositoryModelUnload with its dependents", call: func() answer {
+		{name: "B064 RepositoryModelUnload with its dependents", call: func() answer {
 			_, err := c.RepositoryModelUnload(ctx, &inferencepb.RepositoryModelUnloadRequest{ModelName: "ens",
 				Parameters: map[string]*inferencepb.ModelRepositoryParameter{
 					"unload_dependents": {ParameterChoice: &inferencepb.ModelRepositoryParameter_BoolParam{BoolParam: true}}}})
@@ -141,11 +141,11 @@ func TestControl(t *testing.T) {
 			out, err := c.LogSettings(ctx, &inferencepb.LogSettingsRequest{})
 			return value(out, err)
 		}, code: codes.Unimplemented, text: "log settings over the API are not supported by this server yet; use the command line"},
-		{name: "health of any service", call: func() answer {
+		{name: "B068 health of any service", call: func() answer {
 			out, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: "nope"})
 			return value(out.GetStatus(), err)
 		}, want: grpc_health_v1.HealthCheckResponse_SERVING},
-		{name: "health while not ready", call: func() answer {
+		{name: "B068 health while not ready", call: func() answer {
 			e.ready.Store(false)
 			defer e.ready.Store(true)
 			out, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
@@ -203,29 +203,31 @@ func TestMalformedMessages(t *testing.T) {
 }
 
 func TestAuthorize(t *testing.T) {
-	var asked []string
-	conn, _ := start(t, newFakeEngine(testModels()...), func(o *Options) {
-		o.Authorize = func(ctx context.Context, method string) error {
-			asked = append(asked, method)
-			if v := metadata.ValueFromIncomingContext(ctx, "authorization"); len(v) == 1 && v[0] == "Bearer secret" {
-				return nil
+	t.Run("B078 token in the metadata", func(t *testing.T) {
+		var asked []string
+		conn, _ := start(t, newFakeEngine(testModels()...), func(o *Options) {
+			o.Authorize = func(ctx context.Context, method string) error {
+				asked = append(asked, method)
+				if v := metadata.ValueFromIncomingContext(ctx, "authorization"); len(v) == 1 && v[0] == "Bearer secret" {
+					return nil
+				}
+				return grpcstatus.Error(codes.Unauthenticated, "token missing")
 			}
-			return grpcstatus.Error(codes.Unauthenticated, "token missing")
+		})
+		c := inferencepb.NewGRPCInferenceServiceClient(conn)
+		_, err := c.ServerLive(t.Context(), &inferencepb.ServerLiveRequest{})
+		if grpcstatus.Code(err) != codes.Unauthenticated {
+			t.Errorf("without a token: %v, want Unauthenticated", err)
+		}
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer secret")
+		if _, err := c.ModelInfer(ctx, &inferencepb.ModelInferRequest{ModelName: "id"}); err != nil {
+			t.Errorf("with the token: %v", err)
+		}
+		if len(asked) != 2 || asked[0] != inferencepb.GRPCInferenceService_ServerLive_FullMethodName ||
+			asked[1] != inferencepb.GRPCInferenceService_ModelInfer_FullMethodName {
+			t.Errorf("asked for %v", asked)
 		}
 	})
-	c := inferencepb.NewGRPCInferenceServiceClient(conn)
-	_, err := c.ServerLive(t.Context(), &inferencepb.ServerLiveRequest{})
-	if grpcstatus.Code(err) != codes.Unauthenticated {
-		t.Errorf("without a token: %v, want Unauthenticated", err)
-	}
-	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer secret")
-	if _, err := c.ModelInfer(ctx, &inferencepb.ModelInferRequest{ModelName: "id"}); err != nil {
-		t.Errorf("with the token: %v", err)
-	}
-	if len(asked) != 2 || asked[0] != inferencepb.GRPCInferenceService_ServerLive_FullMethodName ||
-		asked[1] != inferencepb.GRPCInferenceService_ModelInfer_FullMethodName {
-		t.Errorf("asked for %v", asked)
-	}
 }
 
 func TestMessageOverTheLimit(t *testing.T) {

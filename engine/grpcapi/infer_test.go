@@ -91,14 +91,14 @@ func TestModelInferIdentity(t *testing.T) {
 		sizes []int // bytes of the inputs
 		opts  []grpc.CallOption
 	}{
-		{name: "one small", sizes: []int{64}},
+		{name: "B060 one small", sizes: []int{64}},
 		{name: "empty", sizes: []int{0}},
 		{name: "just below and above the copy limit", sizes: []int{tieAt - 1, tieAt, tieAt + 1}},
 		{name: "over one frame", sizes: []int{100_000}},
 		{name: "small, large, small", sizes: []int{8, 3 << 20, 12}},
 		{name: "gzip", sizes: []int{3 << 20}, opts: []grpc.CallOption{grpc.UseCompressor(gzip.Name)}},
 		{name: "deflate", sizes: []int{3 << 20}, opts: []grpc.CallOption{grpc.UseCompressor("deflate")}},
-		{name: "20 MiB", sizes: []int{20 << 20}},
+		{name: "B070 20 MiB, over grpc-go's own limit of 4", sizes: []int{20 << 20}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := &inferencepb.ModelInferRequest{ModelName: "id", Id: "7"}
@@ -159,7 +159,7 @@ func TestModelInferErrors(t *testing.T) {
 		{name: "typed contents of the wrong field", in: &inferencepb.ModelInferRequest{ModelName: "add_sub",
 			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{typed("INT32", floats)}}, code: codes.InvalidArgument,
 			text: "unexpected explicit tensor data for input tensor 'INPUT0' for model 'add_sub' of type 'FP32', expected datatype 'INT32'"},
-		{name: "raw and typed", in: &inferencepb.ModelInferRequest{ModelName: "add_sub", RawInputContents: [][]byte{raw16},
+		{name: "B060 raw and typed", in: &inferencepb.ModelInferRequest{ModelName: "add_sub", RawInputContents: [][]byte{raw16},
 			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{typed("INT32", ints)}}, code: codes.InvalidArgument,
 			text: "contents field must not be specified when using raw_input_contents for 'INPUT0' for model 'add_sub'"},
 		{name: "no contents", in: &inferencepb.ModelInferRequest{ModelName: "add_sub",
@@ -168,7 +168,7 @@ func TestModelInferErrors(t *testing.T) {
 		{name: "surplus raw contents", in: &inferencepb.ModelInferRequest{ModelName: "add_sub", RawInputContents: [][]byte{raw16, raw16},
 			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{typed("INT32", nil)}}, code: codes.InvalidArgument,
 			text: "raw_input_contents has 2 entries but only 1 inputs for model 'add_sub' take one; send one entry per input, in their order"},
-		{name: "reserved parameter", in: &inferencepb.ModelInferRequest{ModelName: "id",
+		{name: "B048 reserved parameter", in: &inferencepb.ModelInferRequest{ModelName: "id",
 			Parameters: map[string]*inferencepb.InferParameter{"triton_x": intParam(1)}}, code: codes.InvalidArgument,
 			text: "parameter keys starting with 'triton_' are reserved for Triton usage. Only the following keys starting with 'triton_' are allowed: triton_enable_empty_final_response"},
 		{name: "sequence_id of the wrong type", in: &inferencepb.ModelInferRequest{ModelName: "id",
@@ -187,7 +187,7 @@ func TestModelInferErrors(t *testing.T) {
 			Outputs: []*inferencepb.ModelInferRequest_InferRequestedOutputTensor{{Name: "OUTPUT0",
 				Parameters: map[string]*inferencepb.InferParameter{"classification": intParam(1)}}}},
 			code: codes.InvalidArgument, text: "class result not available for output due to unsupported type 'BYTES'"},
-		{name: "decoupled model", in: &inferencepb.ModelInferRequest{ModelName: "repeat", RawInputContents: [][]byte{{2}},
+		{name: "B059 decoupled model", in: &inferencepb.ModelInferRequest{ModelName: "repeat", RawInputContents: [][]byte{{2}},
 			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "IN", Datatype: "UINT8", Shape: []int64{1}}}},
 			code: codes.Unimplemented, text: "ModelInfer RPC doesn't support models with decoupled transaction policy"},
 		{name: "the model's error", in: &inferencepb.ModelInferRequest{ModelName: "fails"}, code: codes.Internal, text: "my error"},
@@ -346,21 +346,23 @@ func TestModelInferTwoSteps(t *testing.T) {
 }
 
 func TestModelInferCancel(t *testing.T) {
-	e := newFakeEngine()
-	came, left := make(chan struct{}), make(chan struct{})
-	e.models["never"] = &served{name: "never", answer: func(r *infer.Request) {
-		close(came)
-		<-r.Done()
-		close(left)
-	}}
-	conn, _ := start(t, e, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { <-came; cancel() }()
-	_, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelInfer(ctx, &inferencepb.ModelInferRequest{ModelName: "never"})
-	if grpcstatus.Code(err) != codes.Canceled {
-		t.Errorf("ModelInfer = %v, want Canceled", err)
-	}
-	<-left
+	t.Run("B072 unary", func(t *testing.T) {
+		e := newFakeEngine()
+		came, left := make(chan struct{}), make(chan struct{})
+		e.models["never"] = &served{name: "never", answer: func(r *infer.Request) {
+			close(came)
+			<-r.Done()
+			close(left)
+		}}
+		conn, _ := start(t, e, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { <-came; cancel() }()
+		_, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelInfer(ctx, &inferencepb.ModelInferRequest{ModelName: "never"})
+		if grpcstatus.Code(err) != codes.Canceled {
+			t.Errorf("ModelInfer = %v, want Canceled", err)
+		}
+		<-left
+	})
 }
 
 func TestModelInferDeadline(t *testing.T) {

@@ -55,7 +55,7 @@ func TestModelStreamInfer(t *testing.T) {
 		want   []string
 		code   codes.Code
 	}{
-		{name: "two plain requests", in: []*inferencepb.ModelInferRequest{one("id", "1", 5, nil), one("id", "2", 6, nil)},
+		{name: "B061 two plain requests", in: []*inferencepb.ModelInferRequest{one("id", "1", 5, nil), one("id", "2", 6, nil)},
 			want: []string{"id/1 id=1 final=true [5]", "id/1 id=2 final=true [6]"}},
 		{name: "no requests"},
 		{name: "unknown model", in: []*inferencepb.ModelInferRequest{one("nope", "1", 5, nil)},
@@ -64,12 +64,12 @@ func TestModelStreamInfer(t *testing.T) {
 			want: []string{`error "my error" / id=1`, "id/1 id=2 final=true [6]"}},
 		{name: "refused by the decoder", in: []*inferencepb.ModelInferRequest{{ModelName: "id", Id: "x", ModelVersion: "0"}},
 			want: []string{`error "failed to get model version from specified version string '0', version should be an integral value > 0" / id=x`}},
-		{name: "error of a strict stream", strict: true, code: codes.NotFound,
+		{name: "B062 error of a strict stream", strict: true, code: codes.NotFound,
 			in: []*inferencepb.ModelInferRequest{one("nope", "1", 5, nil), one("id", "2", 6, nil)}},
 		{name: "decoupled, 2 responses", in: []*inferencepb.ModelInferRequest{one("repeat", "d", 2, nil)},
 			want: []string{"repeat/1 id=d final=false [0]", "repeat/1 id=d final=false [1]"}},
 		{name: "decoupled, 0 responses", in: []*inferencepb.ModelInferRequest{one("repeat", "d", 0, nil)}},
-		{name: "decoupled, 2 responses and the empty final one", in: []*inferencepb.ModelInferRequest{one("repeat", "d", 2, empty)},
+		{name: "B051 decoupled, 2 responses and the empty final one", in: []*inferencepb.ModelInferRequest{one("repeat", "d", 2, empty)},
 			want: []string{"repeat/1 id=d final=false [0]", "repeat/1 id=d final=false [1]", "repeat/ id=d final=true"}},
 		{name: "plain with the empty final one", in: []*inferencepb.ModelInferRequest{one("id", "1", 5, empty)},
 			want: []string{"id/1 id=1 final=true [5]"}},
@@ -139,32 +139,34 @@ func TestModelStreamInferKeepsOrder(t *testing.T) {
 }
 
 func TestModelStreamInferCancelReachesEveryRequest(t *testing.T) {
-	e := newFakeEngine()
-	came, left := make(chan struct{}, 4), make(chan struct{}, 4)
-	wait := func(r *infer.Request) {
-		came <- struct{}{}
-		<-r.Done()
-		left <- struct{}{}
-		r.Fail(context.Canceled)
-	}
-	e.models["plain"] = &served{name: "plain", answer: wait}
-	e.models["decoupled"] = &served{name: "decoupled", decoupled: true, answer: wait}
-	conn, _ := start(t, e, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	stream, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelStreamInfer(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range []string{"decoupled", "plain", "plain", "decoupled"} {
-		if err := stream.Send(one(m, m, 1, nil)); err != nil {
+	t.Run("B072 stream", func(t *testing.T) {
+		e := newFakeEngine()
+		came, left := make(chan struct{}, 4), make(chan struct{}, 4)
+		wait := func(r *infer.Request) {
+			came <- struct{}{}
+			<-r.Done()
+			left <- struct{}{}
+			r.Fail(context.Canceled)
+		}
+		e.models["plain"] = &served{name: "plain", answer: wait}
+		e.models["decoupled"] = &served{name: "decoupled", decoupled: true, answer: wait}
+		conn, _ := start(t, e, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		stream, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelStreamInfer(ctx)
+		if err != nil {
 			t.Fatal(err)
 		}
-		<-came
-	}
-	cancel()
-	for range 4 {
-		<-left
-	}
+		for _, m := range []string{"decoupled", "plain", "plain", "decoupled"} {
+			if err := stream.Send(one(m, m, 1, nil)); err != nil {
+				t.Fatal(err)
+			}
+			<-came
+		}
+		cancel()
+		for range 4 {
+			<-left
+		}
+	})
 }
 
 func TestShutdownEndsIdleStreams(t *testing.T) {

@@ -220,3 +220,60 @@ func TestOptions(t *testing.T) {
 		t.Error("New with a negative interval passes")
 	}
 }
+
+func TestFamilies(t *testing.T) {
+	e, err := New(Options{Source: threeRequests(), Proc: procFolder(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(e.Append(nil))
+	of := `{model="identity_ort",version="1"}`
+	for _, tt := range []struct{ name, kind, sample string }{
+		{"E001 nv_inference_request_success", "counter", of + " 3"},
+		{"E002 nv_inference_request_failure", "counter", `{model="identity_ort",reason="REJECTED",version="1"} 0`},
+		{"E003 nv_inference_count", "counter", of + " 6"},
+		{"E004 nv_inference_exec_count", "counter", of + " 3"},
+		{"E005 nv_inference_request_duration_us", "counter", of + " 854"},
+		{"E006 nv_inference_queue_duration_us", "counter", of + " 207"},
+		{"E007 nv_inference_compute_input_duration_us", "counter", of + " 103"},
+		{"E008 nv_inference_compute_infer_duration_us", "counter", of + " 173"},
+		{"E009 nv_inference_compute_output_duration_us", "counter", of + " 64"},
+		{"E010 nv_inference_pending_request_count", "gauge", of + " 0"},
+		{"E023 nv_cpu_utilization", "gauge", " 0"},
+		{"E024 nv_cpu_memory_total_bytes", "gauge", " 25276510208"},
+		{"E024 nv_cpu_memory_used_bytes", "gauge", " 2284212224"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, family, _ := strings.Cut(tt.name, " ")
+			for _, line := range []string{"# TYPE " + family + " " + tt.kind + "\n", "\n" + family + tt.sample + "\n"} {
+				if !strings.Contains(text, line) {
+					t.Errorf("no line %q in\n%s", line, text)
+				}
+			}
+		})
+	}
+}
+
+func TestSeriesFollowTheModels(t *testing.T) {
+	s := &changing{}
+	e, err := New(Options{Source: s, Proc: procFolder(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name   string
+		source source
+		want   bool
+	}{
+		{"E030 no model", nil, false}, {"E030 loaded", threeRequests(), true}, {"E030 unloaded", nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s.source = tt.source
+			if got := strings.Contains(string(e.Append(nil)), `{model="identity_ort",version="1"}`); got != tt.want {
+				t.Errorf("the model has series: %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+type changing struct{ source }
