@@ -45,7 +45,7 @@ type port struct {
 	dt       tensor.DataType
 	code     int     // ONNXTensorElementDataType
 	scalar   bool    // the model's tensor has no dimensions
-	dims     []int64 // the configured shape of a scalar output
+	dims     []int64 // the configured shape of a scalar output that is not reshaped
 	optional bool
 }
 
@@ -103,9 +103,11 @@ func (m *model) ports(sig *signature) {
 	}
 	for _, out := range m.spec.Config.GetOutput() {
 		io := find(sig.outputs, out.GetName())
-		m.outputs = append(m.outputs, port{
-			name: io.Name, dt: elementType(io.Type), code: io.Type, scalar: len(io.Dims) == 0, dims: out.GetDims(),
-		})
+		p := port{name: io.Name, dt: elementType(io.Type), code: io.Type, scalar: len(io.Dims) == 0}
+		if p.scalar && out.GetReshape() == nil {
+			p.dims = out.GetDims()
+		}
+		m.outputs = append(m.outputs, p)
 	}
 }
 
