@@ -242,3 +242,31 @@ func FuzzMatch(f *testing.F) {
 		}
 	})
 }
+
+// FuzzHeaderLength: whatever the header says, the body is cut inside its bounds.
+func FuzzHeaderLength(f *testing.F) {
+	for _, v := range []string{"0", "-5", "10", "100000", "abc", "", "+3", "9223372036854775808", " 7"} {
+		f.Add(v, []byte(addSubJSON))
+	}
+	e := newFake()
+	s, err := New(Options{Engine: e})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, value string, body []byte) {
+		c := newConn(s, nil)
+		x := &c.x
+		x.reset()
+		x.headerLength, x.hasHeaderLength = []byte(value), true
+		x.body, x.length = bytes.NewReader(body), int64(len(body))
+		s.infer(x, "add_sub", infer.LatestVersion)
+		if x.status == 0 || x.reply == nil {
+			t.Fatalf("header length %q with %d bytes: no reply", value, len(body))
+		}
+		if x.status == 200 && x.reply.Bytes()[0] != '{' || x.status >= 500 {
+			t.Fatalf("header length %q answers %d %q", value, x.status, x.reply.Bytes())
+		}
+		c.reply = x.reply
+		c.finished()
+	})
+}
