@@ -59,6 +59,7 @@ type Config struct {
 	MaxConnectionAgeGrace       int
 	DataDir, ONNXRuntimeLibrary string
 	OpenBrowser                 bool
+	History                     bool
 
 	// WithoutEffect lists the options that were given and do nothing here.
 	WithoutEffect []string
@@ -76,7 +77,7 @@ func defaults(asTriton bool) *Config {
 		HTTPAddress: "127.0.0.1", GRPCAddress: "127.0.0.1", UIAddress: "127.0.0.1",
 		HTTPPort: 8000, GRPCPort: 8001, MetricsPort: 8002, UIPort: 8003, HTTPMaxInput: 64 << 20, MetricsIntervalMs: 2000,
 		KeepaliveTime: 7200000, KeepaliveTimeout: 20000, MinPingInterval: 300000,
-		AllowAnonymous: asTriton, OpenBrowser: false, given: map[string]string{},
+		AllowAnonymous: asTriton, History: true, given: map[string]string{},
 	}
 	if asTriton {
 		c.HTTPAddress, c.GRPCAddress = "0.0.0.0", "0.0.0.0"

@@ -34,6 +34,7 @@ import (
 // server is a running program's parts, in the order in which they are made.
 type server struct {
 	c        *Config
+	shell    *shell // nil: no window
 	log      *slog.Logger
 	data     *dataDir
 	sockets  listeners
@@ -55,13 +56,15 @@ type server struct {
 
 // Serve runs the server until ctx ends or the process is told to stop (SIGINT, SIGTERM; a second one ends it at once).
 // It returns nil after an orderly stop, and otherwise the error that the user is to see.
-func Serve(ctx context.Context, c *Config, stderr io.Writer) error {
+func Serve(ctx context.Context, c *Config, stderr io.Writer) error { return serve(ctx, c, stderr, nil) }
+
+func serve(ctx context.Context, c *Config, stderr io.Writer, around *shell) error {
 	out, closeLog, err := openLog(c, stderr)
 	if err != nil {
 		return err
 	}
 	defer closeLog() //nolint:errcheck // nowhere to say it
-	s := &server{c: c, log: slog.New(newLogHandler(c, out)), failed: make(chan error, 1)}
+	s := &server{c: c, shell: around, log: slog.New(newLogHandler(c, out)), failed: make(chan error, 1)}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := s.open(ctx); err != nil {
@@ -221,7 +224,10 @@ func (s *server) openConsole() error {
 		Engine: s.engine, Store: s.store, Recorder: s.recorder, Backends: s.backends, Page: frontend.FS(),
 		Repositories: s.c.Repositories, DataDir: s.data.path, AutoComplete: !s.c.DisableAutoComplete, DefaultMaxBatchSize: 4,
 		Version: Version, PollEvery: s.c.pollInterval(), Addresses: s.addresses, ONNXRuntime: s.ort.describe,
-		AllowedHosts: s.c.AllowedHosts, Window: windowBuilt, Log: s.log,
+		AllowedHosts: s.c.AllowedHosts, Log: s.log,
+	}
+	if s.shell != nil {
+		o.Window, o.Pick = true, s.shell.pick
 	}
 	if n := s.c.defaultMaxBatchSize(); n != nil {
 		o.DefaultMaxBatchSize = *n
@@ -248,7 +254,9 @@ func (s *server) openConsole() error {
 func (s *server) start(ctx context.Context) error {
 	run, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	s.spawn(func() error { return s.recorder.Run(run) })
+	if s.c.History {
+		s.spawn(func() error { return s.recorder.Run(run) })
+	}
 	if s.http != nil {
 		s.spawn(func() error { return s.http.Serve(s.sockets["http"]) })
 	}
@@ -259,7 +267,16 @@ func (s *server) start(ctx context.Context) error {
 		s.servePlain(s.sockets["metrics"], &http.Server{Handler: s.metrics, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute})
 	}
 	if c := s.console.Load(); c != nil {
-		s.servePlain(s.sockets["ui"], c.Server())
+		h := c.Server()
+		if s.shell != nil {
+			h.Handler = s.shell.wrap(h.Handler)
+		}
+		s.servePlain(s.sockets["ui"], h)
+		if s.shell != nil {
+			if err := s.shell.opened(s.log, s.data.path, s.sockets["ui"].Addr()); err != nil {
+				return err
+			}
+		}
 	}
 	s.recorder.Event(history.Event{Kind: history.ServerStart, Text: "nereid " + Version})
 	if err := s.engine.Start(ctx); err != nil {
@@ -380,6 +397,9 @@ func (s *server) shutdown() {
 		}
 	}
 	if s.data != nil {
+		if s.shell != nil {
+			s.shell.closing()
+		}
 		s.data.close()
 	}
 }
