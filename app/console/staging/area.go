@@ -107,11 +107,11 @@ func (a *Area) Put(name string, r io.Reader) error {
 		_, err := io.Copy(io.Discard, io.LimitReader(r, 1<<20))
 		return err
 	}
-	part, room, err := a.reserve(clean)
+	root, part, room, err := a.reserve(clean)
 	if err != nil {
 		return err
 	}
-	n, err := a.write(part, io.LimitReader(r, room+1))
+	n, err := write(root, part, io.LimitReader(r, room+1))
 	if err == nil && n > room {
 		err = tooLarge("%q: the model has more than %d bytes; raise the limit, or copy the model into the repository by hand", clean, a.limits.Bytes)
 	}
@@ -124,21 +124,21 @@ func (a *Area) Put(name string, r io.Reader) error {
 	return err
 }
 
-// reserve checks that a file may be added, and answers a name to write it to and how large it may be.
-func (a *Area) reserve(clean string) (part string, room int64, err error) {
+// reserve checks that a file may be added, and answers the name in root to write it to and how large it may be.
+func (a *Area) reserve(clean string) (root *os.Root, part string, room int64, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.root == nil {
-		return "", 0, &Error{Conflict, "the import was removed"}
+		return nil, "", 0, &Error{Conflict, "the import was removed"}
 	}
 	if _, replaces := a.files[clean]; !replaces && len(a.files) >= a.limits.Files {
-		return "", 0, tooLarge("the model has more than %d files", a.limits.Files)
+		return nil, "", 0, tooLarge("the model has more than %d files", a.limits.Files)
 	}
 	if err := a.clash(clean); err != nil {
-		return "", 0, err
+		return nil, "", 0, err
 	}
 	a.parts++
-	return fmt.Sprintf(".part-%d", a.parts), a.limits.Bytes - a.bytes, nil
+	return a.root, fmt.Sprintf(".part-%d", a.parts), a.limits.Bytes - a.bytes, nil
 }
 
 // clash refuses a path that differs from another one only by case, or that is a file where another has a folder.
@@ -156,8 +156,8 @@ func (a *Area) clash(clean string) error {
 	return nil
 }
 
-func (a *Area) write(part string, r io.Reader) (int64, error) {
-	f, err := a.root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+func write(root *os.Root, part string, r io.Reader) (int64, error) {
+	f, err := root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return 0, err
 	}

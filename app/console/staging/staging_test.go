@@ -303,6 +303,28 @@ func TestPutAtTheSameTime(t *testing.T) {
 	}
 }
 
+// A file that is still coming when the Area goes away is an error, and leaves nothing.
+func TestRemoveWhileAFileComes(t *testing.T) {
+	a := newArea(t, Limits{})
+	r, w := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- a.Put("m/1/model.onnx", r) }()
+	if _, err := w.Write([]byte("begun")); err != nil { // it is being written
+		t.Fatal(err)
+	}
+	if err := a.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	var e *Error
+	if err := <-done; !errors.As(err, &e) || e.Kind != Conflict {
+		t.Errorf("Put = %v, want a conflict", err)
+	}
+	if _, err := os.Stat(a.dir); !os.IsNotExist(err) {
+		t.Errorf("the folder is still there: %v", err)
+	}
+}
+
 func TestCopyFrom(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string) {
