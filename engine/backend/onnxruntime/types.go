@@ -26,16 +26,6 @@ func elementType(t int) tensor.DataType {
 	return elementTypes[t]
 }
 
-// elementCode is the reverse of elementType, 0 if there is none.
-func elementCode(dt tensor.DataType) int {
-	for i, t := range elementTypes {
-		if t == dt {
-			return i
-		}
-	}
-	return 0
-}
-
 func elementName(t int) string {
 	if dt := elementType(t); dt != tensor.Invalid {
 		return dt.String()
@@ -51,7 +41,7 @@ var onnxTypes = [...]string{
 	"ONNX_TYPE_SPARSETENSOR", "ONNX_TYPE_OPTIONAL",
 }
 
-// served says why a tensor cannot be served, "" if it can.
+// unserved says why a tensor cannot be served, "" if it can.
 func unserved(io *capi.IO) string {
 	if io.ONNXType != capi.Tensor {
 		name := onnxTypes[0]

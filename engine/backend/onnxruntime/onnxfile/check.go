@@ -152,9 +152,10 @@ func (c *checker) tensorField(t *tensorInfo, f field) (err error) {
 			break
 		}
 		each := int64(1) // numbers of variable length have at least one byte
-		if f.number == 4 {
+		switch f.number {
+		case 4:
 			each = 4
-		} else if f.number == 10 {
+		case 10:
 			each = 8
 		}
 		t.listed += (f.end - f.off) / each
