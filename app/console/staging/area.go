@@ -47,8 +47,8 @@ type File struct {
 	Mod  time.Time
 }
 
-// Area is a folder that takes in the files of one model. Put may be called from several goroutines at once, the other
-// methods not.
+// Area is a folder that takes in the files of one model. Put, Files and Bytes may be called from several goroutines at
+// once, also during the other methods, which may not run at the same time as one another.
 type Area struct {
 	dir    string
 	limits Limits

@@ -46,21 +46,23 @@ const configName = "config.pbtxt"
 // are in no version folder go into version 1, an ONNX file as model.onnx. source names what was dropped, for the
 // suggestion of a name. It may be called again after more was put in. An *Error says what does not fit.
 func (a *Area) Arrange(source string) (Layout, error) {
-	if len(a.files) == 0 {
+	came := a.Files()
+	if len(came) == 0 {
 		return Layout{}, invalid("nothing was uploaded; drop an .onnx file, a model folder, or a zip of one")
 	}
 	from, shape, hint := a, SingleFile, source
-	if only, ok := a.only(); ok && archiveKind(only) != "" {
+	if len(came) == 1 && archiveKind(came[0].Path) != "" {
+		only := came[0].Path
 		unpacked, err := a.unpack(only)
 		if err != nil {
 			return Layout{}, err
 		}
-		if len(unpacked.files) == 0 {
+		if came = unpacked.Files(); len(came) == 0 {
 			return Layout{}, invalid("%s has no files in it", only)
 		}
 		from, shape, hint = unpacked, Archive, only
 	}
-	t := newTree(from.Files())
+	t := newTree(came)
 	if t.enter() && shape == SingleFile {
 		shape = Folder
 	}
@@ -82,14 +84,6 @@ func (a *Area) Arrange(source string) (Layout, error) {
 		return Layout{}, err
 	}
 	return l, l.describe()
-}
-
-// only answers the one file that came in, if it is one.
-func (a *Area) only() (name string, ok bool) {
-	for name = range a.files {
-		return name, len(a.files) == 1
-	}
-	return "", false
 }
 
 // tree is a set of files, looked at from a folder in it.
