@@ -57,6 +57,7 @@ func (a *Area) Arrange(source string) (Layout, error) {
 		if err != nil {
 			return Layout{}, err
 		}
+		defer unpacked.root.Close()
 		if came = unpacked.Files(); len(came) == 0 {
 			return Layout{}, invalid("%s has no files in it", only)
 		}

@@ -25,7 +25,8 @@ func archiveKind(name string) string {
 	return ""
 }
 
-// unpack takes the files of an archive that came in into a new Area below this one and answers it.
+// unpack takes the files of an archive that came in into a new Area below this one and answers it. The caller closes
+// its root; its folder goes with this Area's.
 func (a *Area) unpack(name string) (*Area, error) {
 	_ = a.root.RemoveAll("unpacked") // from an earlier try
 	into, err := NewArea(a.dir+"/unpacked", a.limits)
@@ -34,12 +35,12 @@ func (a *Area) unpack(name string) (*Area, error) {
 	}
 	f, err := a.root.Open(path.Join(inFolder, name))
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, into.root.Close())
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, into.root.Close())
 	}
 	u := &unpacker{into: into, archive: name, packed: info.Size()}
 	switch archiveKind(name) {
@@ -53,11 +54,14 @@ func (a *Area) unpack(name string) (*Area, error) {
 			err = u.tar(z)
 		}
 	}
-	var own *Error
-	if err != nil && !errors.As(err, &own) {
-		err = invalid("%s cannot be unpacked: %v", name, err)
+	if err != nil {
+		into.root.Close()
+		if own := (*Error)(nil); !errors.As(err, &own) {
+			err = invalid("%s cannot be unpacked: %v", name, err)
+		}
+		return nil, err
 	}
-	return into, err
+	return into, nil
 }
 
 type unpacker struct {
@@ -87,7 +91,17 @@ func (u *unpacker) zip(r io.ReaderAt, size int64) error {
 		if strings.HasSuffix(f.Name, "/") {
 			mode |= fs.ModeDir
 		}
-		if err := u.entry(f.Name, mode, func() (io.ReadCloser, error) { return f.Open() }); err != nil {
+		open := func() (io.ReadCloser, error) {
+			r, err := f.Open()
+			if err != nil {
+				return nil, err
+			}
+			return struct {
+				io.Reader
+				io.Closer
+			}{u.count(r), r}, nil
+		}
+		if err := u.entry(f.Name, mode, open); err != nil {
 			return err
 		}
 	}
@@ -95,7 +109,7 @@ func (u *unpacker) zip(r io.ReaderAt, size int64) error {
 }
 
 func (u *unpacker) tar(r io.Reader) error {
-	t := tar.NewReader(u.count(r)) // headers and padding count too
+	t := tar.NewReader(u.count(r)) // everything counts: headers, and files that are skipped
 	for {
 		h, err := t.Next()
 		if err == io.EOF {
@@ -138,7 +152,7 @@ func (u *unpacker) entry(name string, mode fs.FileMode, open func() (io.ReadClos
 		return err
 	}
 	defer r.Close()
-	return u.into.Put(clean, u.count(r))
+	return u.into.Put(clean, r)
 }
 
 // count watches the ratio of what is read through it to the size of the archive.
