@@ -15,7 +15,17 @@ type dataDir struct {
 	lock *os.File
 }
 
-// openDataDir makes the folder and takes its lock. The error of a second start names the holder and the cure.
+// inUseError says that another program holds the data folder.
+type inUseError struct {
+	path, holder string // holder is " (pid 12)", or empty
+}
+
+func (e *inUseError) Error() string {
+	return fmt.Sprintf("the data folder %s is in use by another nereid%s; stop that one, or give this one its own with --data-dir=<folder>", e.path, e.holder)
+}
+
+// openDataDir makes the folder and takes its lock. The error of a second start is an
+// *inUseError, which names the holder and the cure.
 func openDataDir(path string) (*dataDir, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -35,7 +45,7 @@ func openDataDir(path string) (*dataDir, error) {
 			holder = " (pid " + strings.TrimSpace(string(b)) + ")"
 		}
 		_ = f.Close()
-		return nil, fmt.Errorf("the data folder %s is in use by another nereid%s; stop that one, or give this one its own with --data-dir=<folder>", path, holder)
+		return nil, &inUseError{path, holder}
 	}
 	if err := f.Truncate(0); err == nil {
 		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)

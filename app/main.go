@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"nereid/engine"
 )
@@ -17,7 +18,7 @@ const mainUsage = `Nereid serves model repositories with Triton's protocols on o
 
 Usage:
   nereid serve [options]   serve; see nereid serve --help
-  nereid                   serve and open the GUI
+  nereid [options]         serve and open the GUI, in a window where this build has one and else in the browser
   nereid version           print the version
 
 Under the name tritonserver the program takes its options at once and has its defaults.
@@ -43,22 +44,33 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	case "help", "--help", "-h":
 		fmt.Fprint(stdout, mainUsage)
 		return 0
-	case "":
-		return startPlain(name, stdout, stderr)
+	}
+	if strings.HasPrefix(command, "-") || command == "" {
+		return startPlain(name, args, stdout, stderr)
 	}
 	fmt.Fprintf(stderr, "error: unknown command %q\n\n%s", command, mainUsage)
 	return 1
 }
 
-func serveCommand(asTriton bool, program string, args []string, stdout, stderr io.Writer) int {
+// readOptions reads a command line. Without a configuration the program is to end with the status: it has printed the
+// help, or what is wrong.
+func readOptions(asTriton bool, program string, args []string, stdout, stderr io.Writer) (*Config, int) {
 	c, err := Load(asTriton, args, os.LookupEnv)
 	if err != nil {
 		fmt.Fprintf(stderr, "%s\nerror: %v\n", usage(program), err)
-		return 1
+		return nil, 1
 	}
 	if c.Help {
 		fmt.Fprint(stdout, usage(program))
-		return 0
+		return nil, 0
+	}
+	return c, 0
+}
+
+func serveCommand(asTriton bool, program string, args []string, stdout, stderr io.Writer) int {
+	c, code := readOptions(asTriton, program, args, stdout, stderr)
+	if c == nil {
+		return code
 	}
 	if err := Serve(context.Background(), c, stderr); err != nil {
 		fmt.Fprintf(stderr, "error: %v\n", err)

@@ -1,0 +1,144 @@
+package desktop
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// A second start cannot have the data folder, whose lock the first one holds. It asks the first one to show its window
+// instead, and leaves. Wails' own lock would need D-Bus and comes after the listeners.
+const (
+	handoverFile = "window.json" // in the data folder, for its owner only
+	showPath     = "/api/desktop/show"
+	showAnswer   = "nereid: shown\n"
+)
+
+// ErrNoWindow: the program that holds the data folder has no window, or does not answer.
+var ErrNoWindow = errors.New("no window to show")
+
+// handover is what the file says.
+type handover struct {
+	Base   string `json:"base"` // as of BaseURL
+	Secret string `json:"secret"`
+	PID    int    `json:"pid"`
+}
+
+// Host is the side of the first start. Announce and Withdraw are for one goroutine.
+type Host struct {
+	secret string
+	path   string // of the file; "" while there is none
+}
+
+// NewHost makes a host with a secret of its own.
+func NewHost() *Host { return &Host{secret: rand.Text()} }
+
+// Announce writes into the data folder dir, whose lock this program holds, where it can be asked. What an earlier one
+// left there is replaced.
+func (h *Host) Announce(dir, base string) error {
+	b, err := json.Marshal(handover{Base: base, Secret: h.secret, PID: os.Getpid()})
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, handoverFile)
+	part := path + ".part"
+	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("hand-over file: %w", err)
+	}
+	if err := os.WriteFile(part, b, 0o600); err != nil {
+		return fmt.Errorf("hand-over file: %w", err)
+	}
+	if err := os.Rename(part, path); err != nil {
+		return fmt.Errorf("hand-over file: %w", err)
+	}
+	h.path = path
+	return nil
+}
+
+// Withdraw removes the file, if there is one. It must come before the lock of the data folder is given back, so that the file of the
+// next one stays.
+func (h *Host) Withdraw() error {
+	if h.path == "" {
+		return nil
+	}
+	if err := os.Remove(h.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("hand-over file: %w", err)
+	}
+	return nil
+}
+
+// Wrap answers the second start's call with show, and passes everything else on to next.
+func (h *Host) Wrap(next http.Handler, show func()) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != showPath {
+			next.ServeHTTP(w, r)
+			return
+		}
+		// A page never calls this, so that whatever a browser sends is refused; the secret alone decides for the rest.
+		given := []byte(r.Header.Get("Authorization"))
+		if r.Method != http.MethodPost || r.Header.Get("Origin") != "" || subtle.ConstantTimeCompare(given, []byte("Bearer "+h.secret)) != 1 {
+			http.Error(w, "forbidden", http.StatusForbidden)
+			return
+		}
+		show()
+		_, _ = io.WriteString(w, showAnswer) // an error is the reader's leaving
+	})
+}
+
+// ShowRunning asks the program that holds the data folder dir to show its window. While that one may still be starting
+// it tries again, until ctx ends. The error is ErrNoWindow with its reason, or ctx's.
+func ShowRunning(ctx context.Context, dir string) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := askOnce(ctx, dir)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", ErrNoWindow, err)
+		case <-tick.C:
+		}
+	}
+}
+
+func askOnce(ctx context.Context, dir string) error {
+	b, err := os.ReadFile(filepath.Join(dir, handoverFile))
+	if err != nil {
+		return err
+	}
+	var to handover
+	if err := json.Unmarshal(b, &to); err != nil {
+		return fmt.Errorf("%s: %w", handoverFile, err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.Base+showPath, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+to.Secret)
+	tr := &http.Transport{Proxy: nil} // loopback is never behind a proxy
+	defer tr.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: tr, Timeout: 5 * time.Second}).Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK || string(answer) != showAnswer {
+		return fmt.Errorf("%s does not know this request (status %d)", to.Base, resp.StatusCode)
+	}
+	return nil
+}

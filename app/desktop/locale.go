@@ -1,0 +1,70 @@
+package desktop
+
+import (
+	"cmp"
+	"os"
+	"strings"
+)
+
+// variables are values to set in the environment; an empty one is removed.
+type variables map[string]string
+
+// localeFor says what must change in the environment (see os.Getenv) before GTK reads it.
+//
+//   - WebKit takes its language from there. For "C", as containers and services have it, navigator.language is "C",
+//     which no Intl constructor takes: the page would fail before it shows anything.
+//   - GTK sets the whole process to the user's locale. With a decimal comma, C code that reads numbers (model files,
+//     options of a runtime) would read 0.5 as 0: LC_NUMERIC stays "C".
+func localeFor(getenv func(string) string) variables {
+	v := variables{"LC_NUMERIC": "C"}
+	all := getenv("LC_ALL")
+	if all != "" { // it would win over LC_NUMERIC
+		v["LC_ALL"], v["LANG"], v["LC_MESSAGES"], v["LC_CTYPE"] = "", all, "", ""
+	}
+	if noLanguage(cmp.Or(all, getenv("LC_MESSAGES"), getenv("LANG"))) {
+		v["LANG"], v["LC_MESSAGES"] = "en_US.UTF-8", ""
+	}
+	return v
+}
+
+// noLanguage says whether a locale names no language.
+func noLanguage(locale string) bool {
+	name, _, _ := strings.Cut(locale, ".")
+	return name == "" || name == "C" || name == "POSIX"
+}
+
+// apply changes the environment of this process.
+func (v variables) apply() error {
+	for name, value := range v {
+		var err error
+		if value == "" {
+			err = os.Unsetenv(name)
+		} else {
+			err = os.Setenv(name, value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// words are what the menu and the dialogs say.
+type words struct {
+	file, openFile, openFolder, browser, reload, quit string
+	models, allFiles                                  string
+}
+
+// wordsFor is the menu in the user's language, in the languages that the page has.
+func wordsFor(getenv func(string) string) words {
+	if strings.HasPrefix(cmp.Or(getenv("LC_ALL"), getenv("LC_MESSAGES"), getenv("LANG")), "zh") {
+		return words{
+			file: "文件", openFile: "打开模型文件…", openFolder: "打开模型文件夹…", browser: "在浏览器中打开", reload: "重新载入页面", quit: "退出",
+			models: "模型 (*.onnx, *.zip)", allFiles: "所有文件",
+		}
+	}
+	return words{
+		file: "File", openFile: "Open Model File…", openFolder: "Open Model Folder…", browser: "Open in Browser", reload: "Reload Page", quit: "Quit",
+		models: "Models (*.onnx, *.zip)", allFiles: "All Files",
+	}
+}

@@ -1,0 +1,68 @@
+package desktop
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// pageOrigin is the origin of the page in the window.
+const pageOrigin = "wails://wails"
+
+// BaseURL is where the page in the window finds the console that listens on addr. The page may call 127.0.0.1 and
+// localhost only (its content security policy says so), so that other loopback addresses are an error.
+func BaseURL(addr net.Addr) (string, error) {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok {
+		return "", fmt.Errorf("the window cannot reach the console at %s, which is no TCP address", addr)
+	}
+	switch tcp.IP.String() {
+	case "127.0.0.1":
+		return fmt.Sprintf("http://127.0.0.1:%d", tcp.Port), nil
+	case "::1":
+		return fmt.Sprintf("http://localhost:%d", tcp.Port), nil
+	}
+	return "", fmt.Errorf("--ui-address: the window reaches the GUI only at 127.0.0.1, ::1 or localhost, and not at %s", tcp.IP)
+}
+
+// pageHandler answers the window's requests: the files of the page, and /config.js, which tells the page that its
+// interface is at base.
+func pageHandler(page fs.FS, base string) (http.Handler, error) {
+	if _, err := fs.Stat(page, "index.html"); err != nil {
+		return nil, fmt.Errorf("this program was built without the page, and a window would stay empty; build it with make desktop: %w", err)
+	}
+	text, err := json.Marshal(base)
+	if err != nil {
+		return nil, err
+	}
+	script := fmt.Appendf(nil, "window.__base = %s;\n", text)
+	files := http.FileServerFS(page)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		switch {
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			http.Error(w, "the window's own origin has only the page's files; the interface is at "+base, http.StatusMethodNotAllowed)
+		case r.URL.Path == "/config.js":
+			h.Set("Content-Type", "text/javascript; charset=utf-8")
+			_, _ = w.Write(script) // an error is the reader's leaving
+		default:
+			files.ServeHTTP(w, r)
+		}
+	}), nil
+}
+
+// firstCall passes everything on to next and calls f once, when the page in the window makes its first call.
+func firstCall(next http.Handler, f func()) http.Handler {
+	var once sync.Once
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && r.Header.Get("Origin") == pageOrigin {
+			once.Do(f)
+		}
+		next.ServeHTTP(w, r)
+	})
+}

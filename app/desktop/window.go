@@ -1,0 +1,280 @@
+//go:build desktop || dev || bindings
+
+package desktop
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/wailsapp/wails/v2"
+	"github.com/wailsapp/wails/v2/pkg/menu"
+	"github.com/wailsapp/wails/v2/pkg/menu/keys"
+	"github.com/wailsapp/wails/v2/pkg/options"
+	"github.com/wailsapp/wails/v2/pkg/options/assetserver"
+	"github.com/wailsapp/wails/v2/pkg/options/linux"
+	"github.com/wailsapp/wails/v2/pkg/runtime"
+
+	"nereid/engine/status"
+)
+
+// icon of the window, drawn by build/scripts/icon.py.
+//
+//go:embed icon.png
+var icon []byte
+
+// title is the window's; window managers and tests find it by that.
+const title = "Nereid"
+
+// pageLimit is how long the page may take to its first call before the log says that it seems to stay blank.
+const pageLimit = 30 * time.Second
+
+// Window is the program's one window. Its methods are safe for concurrent use, and before Run too.
+type Window struct {
+	words words
+	alive chan struct{} // closed by the page's first call
+	pick  sync.Mutex    // held while a dialog is open
+
+	mu  sync.Mutex
+	ctx context.Context // Wails' own, which its functions ask for; nil while there is no window; guarded by mu
+}
+
+// Options say what a Window shows.
+type Options struct {
+	Page fs.FS        // the built page, with index.html at its root
+	Base string       // where its interface is; see BaseURL
+	Log  *slog.Logger // nil: none
+}
+
+// New makes the window, which Run opens.
+func New() *Window { return &Window{words: wordsFor(os.Getenv), alive: make(chan struct{})} }
+
+// HasDisplay says whether there is a screen to open a window on.
+func HasDisplay() bool { return os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != "" }
+
+// Watch passes everything on to next, the console, and notes when the page in the window makes its first call. It is
+// for one handler.
+func (w *Window) Watch(next http.Handler) http.Handler {
+	return firstCall(next, func() { close(w.alive) })
+}
+
+// Run opens the window and returns when it was closed or ctx is done. It must be called on the main goroutine, once in the life of a process. While a dialog is open, the end of
+// ctx does not end it (GTK's main loop is inside the dialog's).
+func (w *Window) Run(ctx context.Context, o Options) (err error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	handler, err := pageHandler(o.Page, o.Base)
+	if err != nil {
+		return err
+	}
+	if err := localeFor(os.Getenv).apply(); err != nil {
+		return fmt.Errorf("preparing the window's language: %w", err)
+	}
+	defer func() { // the way in which Wails says that GTK does not start
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the window cannot be opened: %v; check DISPLAY, or use nereid serve and a browser", p)
+		}
+	}()
+	ctx, cancel := context.WithCancel(ctx)
+	started, ended := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	defer close(ended)
+	wg.Go(func() { w.quitAfter(ctx, started, ended) })
+	wg.Go(func() { w.awaitPage(ctx, o) })
+	return wails.Run(&options.App{
+		Title: title, Width: 1280, Height: 840, MinWidth: 480, MinHeight: 360,
+		AssetServer: &assetserver.Options{Handler: handler},
+		Menu:        w.menu(o),
+		Logger:      wailsLog{o.Log},
+		OnStartup: func(own context.Context) {
+			runtime.OnFileDrop(own, w.dropped)
+			w.mu.Lock()
+			w.ctx = own
+			w.mu.Unlock()
+			close(started)
+		},
+		OnShutdown: func(context.Context) {
+			w.mu.Lock()
+			w.ctx = nil
+			w.mu.Unlock()
+			cancel()
+		},
+		// DisableWebViewDrop must stay false: on Linux it ends the drops of files too.
+		DragAndDrop: &options.DragAndDrop{EnableFileDrop: true},
+		// Without Linux options Wails turns the GPU off.
+		Linux: &linux.Options{ProgramName: "nereid", Icon: icon, WebviewGpuPolicy: linux.WebviewGpuPolicyOnDemand},
+	})
+}
+
+// quitAfter closes the window when ctx is done. GTK ignores a quit that comes before its loop runs, so it is said until
+// the window has ended.
+func (w *Window) quitAfter(ctx context.Context, started, ended <-chan struct{}) {
+	select {
+	case <-ended:
+		return
+	case <-ctx.Done():
+	}
+	select {
+	case <-ended:
+		return
+	case <-started:
+	}
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		own := w.wails()
+		if own == nil {
+			return
+		}
+		runtime.Quit(own)
+		select {
+		case <-ended:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// awaitPage writes into the log that the page lives, or that it seems not to: a page that fails early is a blank window
+// that says nothing by itself.
+func (w *Window) awaitPage(ctx context.Context, o Options) {
+	limit := time.NewTimer(pageLimit)
+	defer limit.Stop()
+	select {
+	case <-ctx.Done():
+	case <-w.alive:
+		o.Log.Info("The window shows the page")
+	case <-limit.C:
+		o.Log.Warn("the page in the window has not called the server in " + pageLimit.String() + "; if the window is blank, open " + o.Base + "/ in a browser")
+	}
+}
+
+// wails is the context that Wails' functions want, nil while there is no window.
+func (w *Window) wails() context.Context {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ctx
+}
+
+// Show brings the window to the front. Before the window opens it does nothing.
+func (w *Window) Show() {
+	if own := w.wails(); own != nil {
+		runtime.WindowUnminimise(own)
+		runtime.Show(own)
+	}
+}
+
+// errNoWindow: a dialog was asked for before the window opened or after it closed.
+var errNoWindow = errors.New("the window is not open")
+
+// Pick opens the system's dialog for a file or a folder and returns the path, "" if it was cancelled. It returns early
+// when ctx is done; the dialog stays until the user closes it, and until then another one is refused.
+func (w *Window) Pick(ctx context.Context, folder bool) (string, error) {
+	own := w.wails()
+	if own == nil {
+		return "", status.Errorf(status.Unavailable, "no dialog can open: %v", errNoWindow)
+	}
+	if !w.pick.TryLock() {
+		return "", status.Errorf(status.AlreadyExists, "a file dialog is open already; finish that one first")
+	}
+	type picked struct {
+		path string
+		err  error
+	}
+	result := make(chan picked, 1)
+	go func() { // outlives Pick only if ctx ends, and then until the dialog closes
+		defer w.pick.Unlock()
+		var p picked
+		if folder {
+			p.path, p.err = runtime.OpenDirectoryDialog(own, runtime.OpenDialogOptions{Title: w.words.openFolder})
+		} else {
+			p.path, p.err = runtime.OpenFileDialog(own, runtime.OpenDialogOptions{Title: w.words.openFile, Filters: []runtime.FileFilter{
+				{DisplayName: w.words.models, Pattern: "*.onnx;*.zip"}, {DisplayName: w.words.allFiles, Pattern: "*"},
+			}})
+		}
+		result <- p
+	}()
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case p := <-result:
+		return p.path, p.err
+	}
+}
+
+// dropped hands dropped files to the page, which knows what lies under the pointer. x and y are in CSS pixels.
+func (w *Window) dropped(x, y int, paths []string) {
+	if len(paths) == 0 {
+		return
+	}
+	w.tell(pageFiles{X: x, Y: y, Paths: paths})
+}
+
+// pageFiles is the detail of the event nereid-files, which the page listens for.
+type pageFiles struct {
+	X     int      `json:"x"` // where they were dropped; -1: they come from the menu
+	Y     int      `json:"y"`
+	Paths []string `json:"paths"` // absolute
+}
+
+func (w *Window) tell(f pageFiles) {
+	own := w.wails()
+	detail, err := json.Marshal(f)
+	if own == nil || err != nil { // strings and numbers can always be encoded
+		return
+	}
+	runtime.WindowExecJS(own, "window.dispatchEvent(new CustomEvent(\"nereid-files\",{detail:"+string(detail)+"}))")
+}
+
+func (w *Window) menu(o Options) *menu.Menu {
+	open := func(folder bool) menu.Callback {
+		return func(*menu.CallbackData) {
+			path, err := w.Pick(context.Background(), folder)
+			switch {
+			case err != nil:
+				o.Log.Warn("opening a model from the menu failed", "err", err)
+			case path != "":
+				w.tell(pageFiles{X: -1, Y: -1, Paths: []string{path}})
+			}
+		}
+	}
+	do := func(f func(own context.Context)) menu.Callback {
+		return func(*menu.CallbackData) {
+			if own := w.wails(); own != nil {
+				f(own)
+			}
+		}
+	}
+	m := menu.NewMenu()
+	file := m.AddSubmenu(w.words.file)
+	file.AddText(w.words.openFile, keys.CmdOrCtrl("o"), open(false))
+	file.AddText(w.words.openFolder, keys.Combo("o", keys.CmdOrCtrlKey, keys.ShiftKey), open(true))
+	file.AddSeparator()
+	file.AddText(w.words.browser, keys.CmdOrCtrl("b"), do(func(own context.Context) { runtime.BrowserOpenURL(own, o.Base+"/") }))
+	file.AddText(w.words.reload, keys.CmdOrCtrl("r"), do(runtime.WindowReload))
+	file.AddSeparator()
+	file.AddText(w.words.quit, keys.CmdOrCtrl("q"), do(runtime.Quit))
+	return m
+}
+
+// wailsLog writes what Wails says into the program's log.
+type wailsLog struct{ log *slog.Logger }
+
+func (l wailsLog) Print(text string)   { l.log.Debug("window: " + text) }
+func (l wailsLog) Trace(text string)   { l.log.Debug("window: " + text) }
+func (l wailsLog) Debug(text string)   { l.log.Debug("window: " + text) }
+func (l wailsLog) Info(text string)    { l.log.Debug("window: " + text) }
+func (l wailsLog) Warning(text string) { l.log.Warn("window: " + text) }
+func (l wailsLog) Error(text string)   { l.log.Error("window: " + text) }
+func (l wailsLog) Fatal(text string)   { l.log.Error("window: " + text) }
