@@ -80,6 +80,8 @@ class Server:
         self.http = self._address("Started HTTPService at ")
         self.grpc = self._address("Started GRPCInferenceService at ")
         self.metrics = self._address("Started Metrics Service at ")
+        if not REFERENCE:
+            self.ui = "http://" + self._address("Started GUI at http://")
         until(lambda: self.request("GET", "/metrics", address=self.metrics).status == 200, 30, "no metrics", self.log)
         if self.wait:
             until(lambda: self.get(f"/v2/health/{self.wait}").status == 200, 30, f"server not {self.wait}", self.log)

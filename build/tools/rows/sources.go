@@ -16,7 +16,7 @@ import (
 var (
 	leadingID = regexp.MustCompile(`^[A-I][0-9]{3}(?:[ _/,+:]|$)`)
 	pyTest    = regexp.MustCompile(`(?m)^\s*(?:async\s+)?def (test\w*)|id=["']([A-I][0-9]{3}[^"']*)["']|ids=\[([^\]]*)\]`)
-	jsTest    = regexp.MustCompile("\\b(?:test|it|describe)(?:\\.\\w+)*\\(\\s*[\"'`]([^\"'`\n]*)")
+	jsTest    = regexp.MustCompile("\\b(?:test|it|describe|step)(?:\\.\\w+)*\\(\\s*[\"'`]([^\"'`\n]*)")
 )
 
 // sourceNames collects the names of tests from the sources below root: Go test functions and the strings in their

@@ -122,6 +122,19 @@ func goTests(r io.Reader) ([]test, error) {
 	return tests, nil
 }
 
+// stepTests reads lines such as "ok   name (12 ms)" and "FAIL name: why", as the browser tests print them.
+func stepTests(log []byte) []test {
+	var tests []test
+	for _, line := range strings.Split(string(log), "\n") {
+		if name, ok := strings.CutPrefix(line, "ok   "); ok {
+			tests = append(tests, test{name: name, result: passed})
+		} else if name, ok := strings.CutPrefix(line, "FAIL "); ok {
+			tests = append(tests, test{name: name, result: failed, output: name})
+		}
+	}
+	return tests
+}
+
 // junitTests reads a JUnit XML report, as pytest, vitest and node's test runner write it.
 func junitTests(path string) ([]test, error) {
 	data, err := os.ReadFile(path)

@@ -50,6 +50,13 @@ func TestGoTests(t *testing.T) {
 	}
 }
 
+func TestStepTests(t *testing.T) {
+	got := stepTests([]byte("noise\nok   drop a file (12 ms)\nFAIL save: no button\n1 failed\n"))
+	if len(got) != 2 || count(got, passed) != 1 || count(got, failed) != 1 || got[1].name != "save: no button" {
+		t.Errorf("stepTests = %+v; want one passed and one failed", got)
+	}
+}
+
 func TestJUnitTests(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report.xml")
 	const report = `<?xml version="1.0"?><testsuites><testsuite>

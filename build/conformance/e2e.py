@@ -1,0 +1,28 @@
+"""Runs the browser tests of the page (frontend/e2e) against a server on a copy of models-sample.
+
+usage: e2e.py        NEREID names the program, NEREID_SHOTS the folder for screenshots
+"""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+from harness import ROOT, Server  # noqa: E402
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="nereid-e2e-") as work:
+        repo = pathlib.Path(work) / "models"
+        shutil.copytree(ROOT / "models-sample", repo)
+        with Server(repo, work, "--model-control-mode=poll", "--repository-poll-secs=1") as server:
+            done = subprocess.run(["node", "e2e/run.mjs", server.ui], cwd=ROOT / "frontend", timeout=540)
+        print(server.log()[-6000:] if done.returncode else "", file=sys.stderr)
+        return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
