@@ -69,9 +69,9 @@ func repeatModel() backendtest.Model {
 	}
 }
 
-func TestRepeat(t *testing.T) { backendtest.Test(t, builtin.Repeat(), repeatModel()) }
+func TestRepeat_D071(t *testing.T) { backendtest.Test(t, builtin.Repeat(), repeatModel()) }
 
-func TestSquare(t *testing.T) {
+func TestSquare_D071(t *testing.T) {
 	backendtest.Test(t, builtin.Square(), backendtest.Model{
 		Name: "square",
 		Config: &inferencepb.ModelConfig{

@@ -16,6 +16,7 @@ import (
 	ort "github.com/yalue/onnxruntime_go"
 
 	"nereid/engine/backend/onnxruntime/capi"
+	"nereid/engine/inferencepb"
 	"nereid/engine/status"
 )
 
@@ -192,5 +193,20 @@ func TestSecondLibrary(t *testing.T) {
 	}
 	if _, err := capi.Open("/elsewhere/libonnxruntime.so", 0); err == nil || !strings.Contains(err.Error(), "is in use already") {
 		t.Errorf("opening a second library = %v", err)
+	}
+}
+
+func TestGraphLevel_C084_D014(t *testing.T) {
+	for level, want := range map[int32]ort.GraphOptimizationLevel{
+		-1: ort.GraphOptimizationLevelEnableBasic, 0: ort.GraphOptimizationLevelEnableAll,
+		1: ort.GraphOptimizationLevelEnableExtended, 2: ort.GraphOptimizationLevelDisableAll,
+	} {
+		c := &inferencepb.ModelConfig{Optimization: &inferencepb.ModelOptimizationPolicy{Graph: &inferencepb.ModelOptimizationPolicy_Graph{Level: level}}}
+		if got := graphLevel(c); got != want {
+			t.Errorf("optimization.graph.level %d is %v, want %v", level, got, want)
+		}
+	}
+	if got := graphLevel(&inferencepb.ModelConfig{}); got != ort.GraphOptimizationLevelEnableAll {
+		t.Errorf("without a level: %v, want all", got)
 	}
 }

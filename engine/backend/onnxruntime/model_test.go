@@ -73,7 +73,7 @@ func TestAnswers(t *testing.T) {
 		err         string
 	}{
 		{
-			name: "scalar", model: "scalar", inputs: []tensorIO{{"x", tensor.FP32, []int64{1}}}, outputs: []tensorIO{{"y", tensor.FP32, []int64{1}}},
+			name: "C095 scalar", model: "scalar", inputs: []tensorIO{{"x", tensor.FP32, []int64{1}}}, outputs: []tensorIO{{"y", tensor.FP32, []int64{1}}},
 			in: []tensor.Tensor{floats("x", []int64{1}, 3)}, want: floats("y", []int64{1}, -3),
 		},
 		{
@@ -85,18 +85,18 @@ func TestAnswers(t *testing.T) {
 			in: []tensor.Tensor{floats("x", []int64{2}, 0, 0)}, want: ints("y", []int64{1, 0}),
 		},
 		{
-			name: "initializer in place of an input", model: "default", batch: 4,
+			name: "C096 initializer in place of an input", model: "default", batch: 4,
 			inputs: []tensorIO{{"x", tensor.FP32, []int64{2}}}, outputs: []tensorIO{{"y", tensor.FP32, []int64{2}}},
 			in: []tensor.Tensor{floats("x", []int64{1, 2}, 10, 20)}, want: floats("y", []int64{1, 2}, 11, 22),
 		},
 		{
-			name: "initializer given as an input", model: "default",
+			name: "C096 initializer given as an input", model: "default",
 			inputs:  []tensorIO{{"x", tensor.FP32, []int64{-1, 2}}, {"bias", tensor.FP32, []int64{2}}},
 			outputs: []tensorIO{{"y", tensor.FP32, []int64{-1, 2}}},
 			in:      []tensor.Tensor{floats("x", []int64{1, 2}, 10, 20), floats("bias", []int64{2}, 5, 6)}, want: floats("y", []int64{1, 2}, 15, 26),
 		},
 		{
-			name: "initializer left out", model: "default",
+			name: "C096 initializer left out", model: "default",
 			inputs:  []tensorIO{{"x", tensor.FP32, []int64{-1, 2}}, {"bias", tensor.FP32, []int64{2}}},
 			outputs: []tensorIO{{"y", tensor.FP32, []int64{-1, 2}}},
 			in:      []tensor.Tensor{floats("x", []int64{1, 2}, 10, 20)}, want: floats("y", []int64{1, 2}, 11, 22),
@@ -262,7 +262,7 @@ func TestSignature(t *testing.T) {
 }
 
 // TestAutoComplete: a model without a configuration becomes what Triton makes of it.
-func TestAutoComplete(t *testing.T) {
+func TestAutoComplete_D015(t *testing.T) {
 	s := sample(t, "add_sub", &inferencepb.ModelConfig{Name: "add_sub"})
 	sig, err := open(t).Signature(t.Context(), s)
 	if err != nil {
@@ -341,7 +341,7 @@ func TestRefuses(t *testing.T) {
 			Code: status.InvalidArg, Text: "the model expects 1 dimensions (shape [1]) but the model configuration specifies 1 dimensions (shape [2])"},
 		backendtest.Refusal{Name: "no batch dimension", Spec: sample(t, "loop", config(8, []tensorIO{{"n", tensor.Int64, []int64{1}}}, []tensorIO{{"y", f32, []int64{1}}})),
 			Code: status.InvalidArg, Text: "first dimension must be -1; but shape expected by the model is [1]"},
-		backendtest.Refusal{Name: "sequence as an output", Spec: sample(t, "sequence", config(8, []tensorIO{{"x", f32, []int64{2}}}, []tensorIO{{"s", f32, []int64{2}}})),
+		backendtest.Refusal{Name: "D020 sequence as an output", Spec: sample(t, "sequence", config(8, []tensorIO{{"x", f32, []int64{2}}}, []tensorIO{{"s", f32, []int64{2}}})),
 			Code: status.Unsupported, Text: "ONNX_TYPE_SEQUENCE"},
 		backendtest.Refusal{Name: "thread count", Spec: sample(t, "identity_fp32", withParameter("intra_op_thread_count", "many")), Code: status.InvalidArg, Text: `"many"`},
 		backendtest.Refusal{Name: "execution mode", Spec: sample(t, "identity_fp32", withParameter("execution_mode", "2")), Code: status.InvalidArg, Text: "execution_mode are 0 or 1 but got 2"},
@@ -353,7 +353,7 @@ func TestRefuses(t *testing.T) {
 }
 
 // TestModelFolder: model.onnx may be a folder with the model and its external data.
-func TestModelFolder(t *testing.T) {
+func TestModelFolder_A008(t *testing.T) {
 	folder := t.TempDir()
 	inside := filepath.Join(folder, "1", "model.onnx")
 	if err := os.MkdirAll(inside, 0o755); err != nil {

@@ -229,7 +229,7 @@ func tableModel(t *testing.T) backendtest.Model {
 	}
 }
 
-func TestConformance(t *testing.T) {
+func TestConformance_D005_D016(t *testing.T) {
 	own := addSubModel(t)
 	own.Name = "own threads"
 	own.Config.Parameters = map[string]*inferencepb.ModelParameter{
@@ -243,6 +243,14 @@ func TestConformance(t *testing.T) {
 		identityModel(t, "identity_bf16", tensor.BF16, 3),
 		identityModel(t, "identity_bool", tensor.Bool, 7),
 		identityModel(t, "identity_int64", tensor.Int64, 4),
+		identityModel(t, "identity_int32", tensor.Int32, 4),
+		identityModel(t, "identity_int16", tensor.Int16, 4),
+		identityModel(t, "identity_int8", tensor.Int8, 4),
+		identityModel(t, "identity_uint64", tensor.Uint64, 4),
+		identityModel(t, "identity_uint32", tensor.Uint32, 4),
+		identityModel(t, "identity_uint16", tensor.Uint16, 4),
+		identityModel(t, "identity_uint8", tensor.Uint8, 4),
+		identityModel(t, "identity_fp64", tensor.FP64, 4),
 		identityModel(t, "identity_bytes", tensor.Bytes, 4),
 		addSubModel(t),
 		own,

@@ -161,6 +161,9 @@ func TestRealModels(t *testing.T) {
 		t.Fatal("no models", err)
 	}
 	for _, path := range models {
+		if filepath.Base(path) == "huge.onnx" {
+			continue // its data is made by the test that uses it
+		}
 		if err := Check(path, filepath.Dir(path)); err != nil {
 			t.Errorf("Check(%s) = %v", path, err)
 		}

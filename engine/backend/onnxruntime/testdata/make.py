@@ -10,9 +10,10 @@ from onnx import helper as h
 HERE = pathlib.Path(__file__).parent
 
 
-def save(name, nodes, inputs, outputs, initializers=(), opset=17, ir=8, **kw):
+def save(name, nodes, inputs, outputs, initializers=(), opset=17, ir=8, domains=(), **kw):
     graph = h.make_graph(nodes, name, inputs, outputs, list(initializers))
-    model = h.make_model(graph, opset_imports=[h.make_opsetid("", opset)], ir_version=ir, producer_name="")
+    opsets = [h.make_opsetid("", opset)] + [h.make_opsetid(d, 1) for d in domains]
+    model = h.make_model(graph, opset_imports=opsets, ir_version=ir, producer_name="")
     onnx.save_model(model, HERE / f"{name}.onnx", **kw)
 
 
@@ -20,7 +21,12 @@ def io(name, dtype, shape):
     return h.make_tensor_value_info(name, dtype, shape)
 
 
-for name, dtype in {"fp32": T.FLOAT, "fp16": T.FLOAT16, "bf16": T.BFLOAT16, "bool": T.BOOL, "int64": T.INT64, "bytes": T.STRING}.items():
+TYPES = {
+    "fp64": T.DOUBLE, "fp32": T.FLOAT, "fp16": T.FLOAT16, "bf16": T.BFLOAT16, "bool": T.BOOL, "bytes": T.STRING,
+    "int64": T.INT64, "int32": T.INT32, "int16": T.INT16, "int8": T.INT8,
+    "uint64": T.UINT64, "uint32": T.UINT32, "uint16": T.UINT16, "uint8": T.UINT8,
+}
+for name, dtype in TYPES.items():
     save(f"identity_{name}", [h.make_node("Identity", ["INPUT0"], ["OUTPUT0"])],
          [io("INPUT0", dtype, ["batch", "width"])], [io("OUTPUT0", dtype, ["batch", "width"])])
 
@@ -57,6 +63,14 @@ save("complex", [h.make_node("Identity", ["x"], ["y"])], [io("x", T.COMPLEX64, [
 w = onnx.numpy_helper.from_array(np.arange(512, dtype=np.float32).reshape(256, 2), "w")
 save("external", [h.make_node("MatMul", ["x", "w"], ["y"])], [io("x", T.FLOAT, ["n", 256])], [io("y", T.FLOAT, ["n", 2])], [w],
      save_as_external_data=True, location="external.data", size_threshold=0)
+
+save("custom_op", [h.make_node("Twice", ["x"], ["y"], domain="test.nereid")], [io("x", T.FLOAT, ["n", 2])], [io("y", T.FLOAT, ["n", 2])],
+     domains=["test.nereid"])
+
+# Its external data is 2.8 GB of zeros but for the last number; the test makes it.
+table = onnx.TensorProto(name="table", data_type=T.FLOAT, dims=[700_000_000], data_location=onnx.TensorProto.EXTERNAL)
+table.external_data.add(key="location", value="table.data")
+save("huge", [h.make_node("Gather", ["table", "index"], ["value"])], [io("index", T.INT64, ["n", 1])], [io("value", T.FLOAT, ["n", 1])], [table])
 
 save("unknown_op", [h.make_node("Frobnicate", ["x"], ["y"])], [io("x", T.FLOAT, [1])], [io("y", T.FLOAT, [1])])
 save("opset_too_new", [h.make_node("Identity", ["x"], ["y"])], [io("x", T.FLOAT, [1])], [io("y", T.FLOAT, [1])], opset=9999)

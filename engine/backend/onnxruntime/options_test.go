@@ -1,0 +1,190 @@
+package onnxruntime_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"nereid/engine/backend"
+	"nereid/engine/backend/backendtest"
+	"nereid/engine/inferencepb"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+// parameters makes the add_sub model with parameters "name", "value", ...
+func parameters(t *testing.T, pairs ...string) backend.Spec {
+	t.Helper()
+	m := addSubModel(t)
+	m.Config.Parameters = map[string]*inferencepb.ModelParameter{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		m.Config.Parameters[pairs[i]] = &inferencepb.ModelParameter{StringValue: pairs[i+1]}
+	}
+	return spec(t, &m)
+}
+
+// loaded is a model with an instance, and how many threads it brought.
+func loaded(t *testing.T, b backend.Backend, s backend.Spec) (backend.Model, backend.Instance, int) {
+	t.Helper()
+	before := threads(t)
+	m, err := b.Load(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inst, err := m.NewInstance(t.Context(), backend.Placement{Kind: inferencepb.ModelInstanceGroup_KIND_CPU})
+	if err != nil {
+		t.Fatal(err)
+	}
+	brought := threads(t) - before
+	t.Cleanup(func() {
+		if err := inst.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m, inst, brought
+}
+
+// threads counts the process's threads by their name: ONNX Runtime's have none of Go's.
+func threads(t *testing.T) int {
+	t.Helper()
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Skip("threads are counted in /proc")
+	}
+	return len(tasks)
+}
+
+func TestThreadCounts_D010(t *testing.T) {
+	b := open(t)
+	// Go's own threads come and go by ones; the pools here are far larger.
+	for _, tt := range []struct {
+		name   string
+		spec   backend.Spec
+		lo, hi int
+	}{
+		{"shared pool", parameters(t), -5, 5},
+		{"counts of 0 share too", parameters(t, "intra_op_thread_count", "0", "inter_op_thread_count", "0"), -5, 5},
+		{"one intra-op thread is the caller's", parameters(t, "intra_op_thread_count", "1"), -5, 5},
+		{"own intra-op threads", parameters(t, "intra_op_thread_count", "21"), 15, 25},
+		{"own inter-op threads in parallel mode", parameters(t, "intra_op_thread_count", "1", "inter_op_thread_count", "21", "execution_mode", "1"), 15, 25},
+		{"inter-op threads need parallel mode", parameters(t, "intra_op_thread_count", "1", "inter_op_thread_count", "21", "execution_mode", "0"), -5, 5},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, _, n := loaded(t, b, tt.spec); n < tt.lo || n > tt.hi {
+				t.Errorf("the model brought %d threads, want %d to %d", n, tt.lo, tt.hi)
+			}
+		})
+	}
+}
+
+// TestInstancesWithThreadsOfTheirOwn: two such instances have two pools, unless the model shares its session.
+func TestInstancesWithThreadsOfTheirOwn(t *testing.T) {
+	b := open(t)
+	for share, want := range map[string]bool{"false": true, "true": false} {
+		m, _, _ := loaded(t, b, parameters(t, "intra_op_thread_count", "21", "share_session_between_instances", share))
+		before := threads(t)
+		second, err := m.NewInstance(t.Context(), backend.Placement{Kind: inferencepb.ModelInstanceGroup_KIND_CPU})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := threads(t)-before > 15; got != want {
+			t.Errorf("share_session_between_instances %s: a second pool %v, want %v", share, got, want)
+		}
+		if err := second.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestArenaOptions_D012(t *testing.T) {
+	b := open(t)
+	memory := func(s backend.Spec) int64 {
+		m, _, _ := loaded(t, b, s)
+		return m.(backend.MemoryReporter).MemoryBytes()
+	}
+	table := func(arena string) backend.Spec {
+		m := tableModel(t)
+		m.Config.Parameters = map[string]*inferencepb.ModelParameter{"enable_mem_arena": {StringValue: arena}}
+		return spec(t, &m)
+	}
+	if with, without := memory(table("true")), memory(table("false")); with == 0 || without != 0 {
+		t.Errorf("the arena holds %d bytes when enabled and %d when not; want some and none", with, without)
+	}
+	for value, want := range map[string]string{"cpu:0": "", "moon:7": "onnx runtime error"} {
+		s := parameters(t, "memory.enable_memory_arena_shrinkage", value, "enable_mem_pattern", "false", "session.use_device_allocator_for_initializers", "1")
+		shape := []int64{1, 16}
+		resp := ask(t, b, s, 1, tensor.Tensor{Name: "INPUT0", DataType: tensor.Int32, Shape: shape, Data: make([]byte, 64)},
+			tensor.Tensor{Name: "INPUT1", DataType: tensor.Int32, Shape: shape, Data: make([]byte, 64)})
+		if want == "" && resp.Err != nil || want != "" && (resp.Err == nil || !strings.Contains(resp.Err.Error(), want)) {
+			t.Errorf("shrinkage of %q: %v, want %q", value, resp.Err, want)
+		}
+	}
+}
+
+// TestSessionEntries: an entry that makes the runtime expect another format shows that entries reach it.
+func TestSessionEntries_D013(t *testing.T) {
+	_, err := open(t).Load(t.Context(), parameters(t, "session.load_model_format", "ORT"))
+	if err == nil || !strings.Contains(err.Error(), "onnx runtime error") {
+		t.Errorf("Load with session.load_model_format ORT = %v, want the runtime's refusal of an ONNX file", err)
+	}
+}
+
+func TestCustomOps_A045_D017_I019(t *testing.T) {
+	b := open(t)
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skip("no C compiler to make a library of operators with")
+	}
+	c := config(8, []tensorIO{{"x", tensor.FP32, []int64{2}}}, []tensorIO{{"y", tensor.FP32, []int64{2}}})
+	s := sample(t, "custom_op", c)
+	if _, err := b.Load(t.Context(), s); err == nil || !strings.Contains(err.Error(), "test.nereid") {
+		t.Errorf("Load without the operator = %v, want an error that names its domain", err)
+	}
+	c.ModelOperations = &inferencepb.ModelOperations{OpLibraryFilename: []string{"1/ops.so"}}
+	if _, err := b.Load(t.Context(), s); err == nil || !strings.Contains(err.Error(), "ops.so") {
+		t.Errorf("Load without the library = %v, want an error that names it", err)
+	}
+	build := exec.Command(cc, "-shared", "-fPIC", "-I", "capi", "testdata/custom_op.c", "-o", filepath.Join(s.VersionFolder, "ops.so"))
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	resp := ask(t, b, s, 1, floats("x", []int64{1, 2}, 3, 4))
+	if resp.Err != nil {
+		t.Fatal(resp.Err)
+	}
+	if err := backendtest.Same(resp.Output("y"), floats("y", []int64{1, 2}, 6, 8)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestHugeModel: 2.8 GB of weights beside the model. The file has a hole, so it takes no disk.
+func TestHugeModel_D019(t *testing.T) {
+	b := open(t)
+	s := sample(t, "huge", config(8, []tensorIO{{"index", tensor.Int64, []int64{1}}}, []tensorIO{{"value", tensor.FP32, []int64{1}}}))
+	data, err := os.Create(filepath.Join(s.VersionFolder, "table.data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer data.Close()
+	if _, err := data.WriteAt(floats("", nil, 42).Data, 4*699_999_999); err != nil {
+		t.Fatal(err)
+	}
+	resp := ask(t, b, s, 1, ints("index", []int64{1, 1}, 699_999_999))
+	if resp.Err != nil {
+		t.Fatal(resp.Err)
+	}
+	if err := backendtest.Same(resp.Output("value"), floats("value", []int64{1, 1}, 42)); err != nil {
+		t.Error(err)
+	}
+	if err := data.Truncate(4 * 699_999_999); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Load(t.Context(), s); status.CodeOf(err) != status.InvalidArg || !strings.Contains(err.Error(), "table.data") {
+		t.Errorf("Load of a file that is one number short = %v, want Invalid argument with its name", err)
+	}
+}
