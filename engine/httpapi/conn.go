@@ -37,6 +37,7 @@ type conn struct {
 
 	x      exchange
 	reply  *tensor.Buffer // the reply that is being written
+	heard  bool           // the client has sent something
 	linger bool           // the client may still be sending: let it read the reply before the connection is reset
 	raw    syscall.RawConn
 	body   bodyReader
@@ -58,6 +59,7 @@ func (c *conn) enter(p phase) {
 // Read notes that a request has begun.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	c.heard = c.heard || n > 0
 	if n > 0 && phase(c.phase.Load()) == idle {
 		c.since.Store(c.srv.tick.Load())
 		c.phase.CompareAndSwap(int32(idle), int32(heading))

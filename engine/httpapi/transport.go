@@ -158,7 +158,7 @@ func (s *Server) send(x *exchange, ctx *fasthttp.RequestCtx) {
 	h.SetContentType(x.contentType)
 	if x.jsonLength >= 0 {
 		var digits [20]byte
-		h.SetBytesKV(headerLengthKey, appendInt(digits[:0], x.jsonLength))
+		h.SetCanonical(headerLengthKey, appendInt(digits[:0], x.jsonLength))
 	}
 	if x.encoding != "" {
 		h.Set("Content-Encoding", x.encoding)
@@ -218,7 +218,7 @@ func (s *Server) handleExpect(ctx *fasthttp.RequestCtx) int {
 func (s *Server) handleFault(ctx *fasthttp.RequestCtx, err error) {
 	code, text := transportFault(err)
 	if c, ok := ctx.Conn().(*conn); ok {
-		if phase(c.phase.Load()) == idle {
+		if !c.heard {
 			_ = c.Conn.Close() // nothing was asked, so nothing is answered
 		}
 		c.linger = true
