@@ -178,7 +178,7 @@ func (c *Console) postImport(w http.ResponseWriter, r *http.Request) error {
 		return fail(api.CodeUnsupported, "there is no model repository to import into; start with --model-repository")
 	}
 	if req.Path != "" {
-		v, err := c.importPath(r.Context(), req.Path, api.ImportPath)
+		v, err := c.importPath(r.Context(), req.Path)
 		if err != nil {
 			return err
 		}
@@ -199,14 +199,8 @@ func (c *Console) postImport(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// ImportFromWindow stages files that were dropped on the native window; the page hears of it and opens the dialog.
-func (c *Console) ImportFromWindow(ctx context.Context, path string) error {
-	_, err := c.importPath(ctx, path, api.ImportWindow)
-	return err
-}
-
 // importPath stages a file or folder of this machine.
-func (c *Console) importPath(ctx context.Context, path string, origin api.ImportOrigin) (api.Import, error) {
+func (c *Console) importPath(ctx context.Context, path string) (api.Import, error) {
 	path = filepath.Clean(path)
 	switch {
 	case len(c.o.Repositories) == 0:
@@ -219,7 +213,7 @@ func (c *Console) importPath(ctx context.Context, path string, origin api.Import
 	if err := staging.LooksLikeModel(path); err != nil {
 		return api.Import{}, err
 	}
-	s, err := c.imports.add(api.Import{Origin: origin, Source: filepath.Base(path), Repository: c.o.Repositories[0]}, c.o.Limits)
+	s, err := c.imports.add(api.Import{Origin: api.ImportPath, Source: filepath.Base(path), Repository: c.o.Repositories[0]}, c.o.Limits)
 	if err != nil {
 		return api.Import{}, err
 	}

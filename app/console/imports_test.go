@@ -178,11 +178,9 @@ func TestImportPathAndArchive(t *testing.T) {
 		t.Errorf("staged folders left over: %v", names)
 	}
 	events := r.stream("import")
-	if err := r.c.ImportFromWindow(t.Context(), filepath.Join(r.repo, "ready")); err != nil {
-		t.Fatal(err)
-	}
-	if v := next[api.Import](events, "import"); v.Origin != api.ImportWindow || v.Kind != api.ImportFolder || v.Name != "ready" {
-		t.Errorf("a drop on the window = %+v", v)
+	get[api.Import](r, 201, "POST", "/api/imports", api.ImportCreate{Path: filepath.Join(r.repo, "ready")})
+	if v := next[api.Import](events, "import"); v.Origin != api.ImportPath || v.Kind != api.ImportFolder || v.Name != "ready" {
+		t.Errorf("the stream tells of the import of a folder as %+v", v)
 	}
 }
 

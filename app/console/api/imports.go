@@ -64,11 +64,10 @@ const (
 // ImportOrigin says how the model came in.
 type ImportOrigin string
 
-// The origins. ImportWindow is a drop on the desktop window: the page opens the dialog when it hears of it.
+// The origins. A drop on the desktop window is an ImportPath: the page asks for it.
 const (
 	ImportUpload ImportOrigin = "upload"
 	ImportPath   ImportOrigin = "path"
-	ImportWindow ImportOrigin = "window"
 )
 
 // ImportKind is what was dropped.

@@ -350,7 +350,7 @@ export interface Import {
 export type ImportState = "uploading" | "staged" | "committing" | "loaded" | "failed";
 
 /** ImportOrigin says how the model came in. */
-export type ImportOrigin = "upload" | "path" | "window";
+export type ImportOrigin = "upload" | "path";
 
 /** ImportKind is what was dropped. */
 export type ImportKind = "" | "onnx" | "folder" | "zip";

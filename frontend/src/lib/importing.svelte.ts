@@ -5,6 +5,9 @@ import type { Parcel } from "./drop";
 import { live } from "./live.svelte";
 import { uploadAll } from "./upload";
 
+/** What becomes one import: files of the browser, or a file or folder of the server's machine. */
+export type Job = Parcel | { path: string };
+
 class Importing {
   /** idle: no dialog. */
   phase = $state<"idle" | "upload" | "review" | "error">("idle");
@@ -13,31 +16,20 @@ class Importing {
   sentBytes = $state(0);
   error = $state("");
   imp = $state.raw<api.Import | null>(null);
-  waiting = $state.raw<Parcel[]>([]);
+  waiting = $state.raw<Job[]>([]);
   private abort = new AbortController();
 
-  /** Opens the dialog for the first parcel; the others follow when it closes. */
-  begin(parcels: Parcel[]): void {
+  /** Opens the dialog for the first job; the others follow when it closes. */
+  begin(jobs: Job[]): void {
     if (this.phase !== "idle") {
-      this.waiting = [...this.waiting, ...parcels];
+      this.waiting = [...this.waiting, ...jobs];
       return;
     }
-    const [first, ...rest] = parcels;
+    const [first, ...rest] = jobs;
     this.waiting = rest;
-    if (first) void this.run(first.source, (signal) => this.upload(first, signal));
-  }
-
-  /** Opens the dialog for a file or folder of the server's machine. */
-  fromPath(path: string): void {
-    void this.run(path, () => client.createImport({ path }));
-  }
-
-  /** Opens the dialog for an import that the server has already, as a drop on the desktop window makes one. */
-  show(imp: api.Import): void {
-    if (this.phase !== "idle" && this.imp?.id !== imp.id) return;
-    this.source = imp.source;
-    this.imp = imp;
-    this.phase = "review";
+    if (!first) return;
+    if ("path" in first) void this.run(first.path, () => client.createImport({ path: first.path }));
+    else void this.run(first.source, (signal) => this.upload(first, signal));
   }
 
   private async run(source: string, make: (signal: AbortSignal) => Promise<api.Import>): Promise<void> {
@@ -51,7 +43,7 @@ class Importing {
     try {
       const imp = await make(signal);
       if (signal.aborted) return;
-      this.imp = imp;
+      this.set(imp);
       this.phase = "review";
     } catch (e) {
       if (signal.aborted) return;
@@ -68,10 +60,11 @@ class Importing {
     return client.analyzeImport(imp.id);
   }
 
-  /** The newest state: the stream's when it is of this import and of a running commit, else the last answer. */
+  /** The newest state: what the stream says, unless that is older than the answer that ended the upload. */
   get current(): api.Import | null {
     const i = this.imp;
-    return i ? (live.imports[i.id] ?? i) : null;
+    const told = i && live.imports[i.id];
+    return told && told.state !== "uploading" ? told : i;
   }
 
   /** Takes an answer of the server over what the stream said before. */
