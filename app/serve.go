@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"nereid/app/console"
+	"nereid/app/console/api"
 	"nereid/app/history"
 	"nereid/engine"
 	"nereid/engine/backend"
@@ -36,6 +37,7 @@ type server struct {
 	c        *Config
 	shell    *shell // nil: no window
 	log      *slog.Logger
+	warnings []api.Warning // made while opening, shown by the page
 	data     *dataDir
 	sockets  listeners
 	store    *store.Store
@@ -111,11 +113,8 @@ func (s *server) open(ctx context.Context) error {
 	if s.sockets, err = listen(s.c); err != nil {
 		return err
 	}
-	if s.store, err = store.Open(ctx, s.data.path, store.Options{}); err != nil {
-		return fmt.Errorf("cannot open the history: %w", err)
-	}
-	for _, w := range s.store.Warnings() {
-		s.log.Warn(w)
+	if err := s.openStore(ctx); err != nil {
+		return err
 	}
 	s.recorder = history.New(nil, s.store)
 	s.ort = newORT(s.c, s.data, s.log)
@@ -137,11 +136,32 @@ func (s *server) open(ctx context.Context) error {
 	return s.openFrontEnds()
 }
 
+// openStore opens the history. Inference matters more than its record: where the history cannot be opened, it is kept
+// in memory for this run, and the log and the page say so.
+func (s *server) openStore(ctx context.Context) error {
+	var err error
+	if s.store, err = store.Open(ctx, s.data.path, store.Options{}); err == nil {
+		s.warn(s.store.Warnings()...)
+		return nil
+	}
+	s.warn(fmt.Sprintf("the history cannot be opened and is kept in memory until the server stops; what was recorded before is untouched: %v", err))
+	s.store, err = store.OpenMemory(ctx, store.Options{})
+	return err
+}
+
+// warn logs warnings and keeps them for the page.
+func (s *server) warn(texts ...string) {
+	for _, text := range texts {
+		s.log.Warn(text)
+		s.warnings = append(s.warnings, api.Warning{Severity: api.SeverityWarning, Text: text})
+	}
+}
+
 // warnOpen says loudly that everybody may come in.
 func (s *server) warnOpen() {
 	for _, e := range s.c.endpoints() {
 		if e.on && !loopback(e.address) && s.c.Token == "" {
-			s.log.Warn("the " + e.what + " listens on " + e.address + " without a token: everybody who can reach this machine can use its models")
+			s.warn("the " + e.what + " listens on " + e.address + " without a token: everybody who can reach this machine can use its models")
 		}
 	}
 }
@@ -224,6 +244,7 @@ func (s *server) openConsole() error {
 		Engine: s.engine, Store: s.store, Recorder: s.recorder, Backends: s.backends, Page: frontend.FS(),
 		Repositories: s.c.Repositories, DataDir: s.data.path, AutoComplete: !s.c.DisableAutoComplete, DefaultMaxBatchSize: 4,
 		Version: Version, PollEvery: s.c.pollInterval(), Addresses: s.addresses, ONNXRuntime: s.ort.describe,
+		Warnings:     func() []api.Warning { return s.warnings },
 		AllowedHosts: s.c.AllowedHosts, Log: s.log,
 	}
 	if s.shell != nil {

@@ -1,11 +1,14 @@
 package app
 
 import (
+	"log/slog"
 	"net"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
+
+	"nereid/store"
 )
 
 func TestSecondStartOnTheSameDataFolder(t *testing.T) {
@@ -53,5 +56,20 @@ func TestPortZeroTakesFreeOnes(t *testing.T) {
 	defer all.close()
 	if len(all) != 4 {
 		t.Errorf("%d listeners, want 4", len(all))
+	}
+}
+
+func TestAHistoryThatCannotBeOpenedDoesNotStopTheServer(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(dir+"/"+store.FileName, 0o700); err != nil { // a folder where the database should be
+		t.Fatal(err)
+	}
+	s := &server{c: load(t), log: slog.New(slog.DiscardHandler), data: &dataDir{path: dir}}
+	if err := s.openStore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer s.store.Close() //nolint:errcheck // in memory
+	if len(s.warnings) != 1 || !strings.Contains(s.warnings[0].Text, "kept in memory") {
+		t.Errorf("warnings = %v, want one that says where the history is", s.warnings)
 	}
 }
