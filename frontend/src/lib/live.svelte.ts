@@ -55,8 +55,9 @@ class Live {
     return this.models?.find((m) => m.name === name);
   }
 
-  /** Puts a newer state of one model in, as an action's answer brings it. */
+  /** Puts the model of an action's answer in. With the stream open that is its business: its news may be newer than the answer. */
   put(m: api.Model): void {
+    if (this.status === "open") return;
     this.onModels({ full: false, models: [m], removed: [] });
   }
 

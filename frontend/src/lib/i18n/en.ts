@@ -348,6 +348,7 @@ export const en = {
   "timing.infer": "compute",
   "timing.output": "output",
   "timing.rest": "network, HTTP, browser",
+  "timing.second": "On the server, mean of the {n} requests of that second: queue {queue}, compute {compute}",
   "snippet.title": "The same call",
   "snippet.curl": "curl",
   "snippet.http": "Python HTTP",

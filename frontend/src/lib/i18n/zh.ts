@@ -350,6 +350,7 @@ export const zh: Record<keyof typeof en, string> = {
   "timing.infer": "计算",
   "timing.output": "输出",
   "timing.rest": "网络、HTTP、浏览器",
+  "timing.second": "服务器上该秒内 {n} 个请求的平均值：排队 {queue}，计算 {compute}",
   "snippet.title": "相同的调用",
   "snippet.curl": "curl",
   "snippet.http": "Python HTTP",

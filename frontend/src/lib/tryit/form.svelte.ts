@@ -96,6 +96,8 @@ export class InputForm {
 }
 
 export interface Outcome {
+  /** When it was sent, by the page's clock. */
+  sentMs: number;
   status: number;
   /** From the click of the button to the whole reply in the page. */
   clientMs: number;
@@ -152,6 +154,7 @@ export class TryForm {
     this.busy = true;
     const version = this.version ? `/versions/${encodeURIComponent(this.version)}` : "";
     const start = performance.now();
+    const sentMs = Date.now();
     try {
       const res = await fetch(`${base()}/api/infer/${encodeURIComponent(this.model.name)}${version}`, {
         method: "POST", headers: { ...r.request.headers, "X-Nereid": "1" }, body: r.request.body,
@@ -159,17 +162,17 @@ export class TryForm {
       const body = await res.arrayBuffer();
       const clientMs = performance.now() - start;
       this.sent = r.request;
-      this.outcome = outcome(res, body, clientMs);
+      this.outcome = { ...outcome(res, body, clientMs), sentMs };
     } catch (e) {
-      this.outcome = { status: 0, clientMs: performance.now() - start, timing: {}, reply: null, error: errorText(e), replyBytes: 0 };
+      this.outcome = { sentMs, status: 0, clientMs: performance.now() - start, timing: {}, reply: null, error: errorText(e), replyBytes: 0 };
     } finally {
       this.busy = false;
     }
   }
 }
 
-function outcome(res: Response, body: ArrayBuffer, clientMs: number): Outcome {
-  const out: Outcome = { status: res.status, clientMs, timing: parseTiming(res.headers.get("Server-Timing")), reply: null, error: "", replyBytes: body.byteLength };
+function outcome(res: Response, body: ArrayBuffer, clientMs: number): Omit<Outcome, "sentMs"> {
+  const out: Omit<Outcome, "sentMs"> = { status: res.status, clientMs, timing: parseTiming(res.headers.get("Server-Timing")), reply: null, error: "", replyBytes: body.byteLength };
   if (!res.ok) {
     out.error = errorOf(new TextDecoder().decode(body));
     return out;
