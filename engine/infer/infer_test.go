@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"nereid/engine/status"
 	"nereid/engine/tensor"
@@ -152,4 +154,51 @@ func BenchmarkUnary(b *testing.B) {
 		r.Release()
 	}
 	close(work)
+}
+
+// Done and Cancel from two goroutines must not both close the channel.
+func TestCancelAndDoneAtOnce(t *testing.T) {
+	for range 20000 {
+		r := New()
+		start := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() { <-start; r.Cancel() })
+		wg.Go(func() { <-start; <-r.Done() })
+		close(start)
+		wg.Wait()
+		r.Release()
+	}
+}
+
+// A reader that stays away for good must not hold a decoupled sender for ever: the request is cancelled.
+func TestAReaderThatStaysAwayIsCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewDetached()
+		start := time.Now()
+		for i := 0; !r.Cancelled(); i++ {
+			if i > 2*streamLimit/responseCost {
+				t.Fatal("empty responses queue up without end")
+			}
+			_ = r.Respond(r.NewResponse())
+		}
+		if d := time.Since(start); d != streamPatience {
+			t.Errorf("cancelled after %v, want %v", d, streamPatience)
+		}
+		r.Release()
+	})
+}
+
+func TestAStreamThatIsNeverEmptyDoesNotGrow(t *testing.T) {
+	r := NewDetached()
+	defer r.Release()
+	_ = r.Respond(r.NewResponse())
+	for range 10000 {
+		_ = r.Respond(r.NewResponse())
+		if _, err := r.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := cap(r.stream.queue); n > 1000 {
+		t.Errorf("the queue of a stream with 2 responses has room for %d", n)
+	}
 }

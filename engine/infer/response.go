@@ -55,7 +55,7 @@ func (p *Response) reset() {
 }
 
 func (p *Response) size() int {
-	n := 0
+	n := responseCost
 	for i := range p.Outputs {
 		n += len(p.Outputs[i].Data)
 	}

@@ -4,10 +4,17 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
-// streamLimit is how many bytes of output may wait for a slow reader before a decoupled sender blocks.
-const streamLimit = 16 << 20
+// streamLimit is how many bytes of output may wait for a slow reader before a decoupled sender blocks, responseCost what
+// each response counts beside its output, so that empty ones are bounded too. After streamPatience of blocking the
+// reader is taken for gone and the request is cancelled.
+const (
+	streamLimit    = 16 << 20
+	responseCost   = 256
+	streamPatience = time.Minute
+)
 
 // stream is the queue of responses from backend to caller.
 type stream struct {
@@ -29,13 +36,15 @@ func (s *stream) init() {
 func (s *stream) put(resp *Response, r *Request) {
 	size := resp.size()
 	s.mu.Lock()
-	for s.bytes > 0 && s.bytes+size > streamLimit && !r.Cancelled() {
+	if s.full(size) {
 		s.mu.Unlock()
-		select {
-		case <-s.space:
-		case <-r.Done():
-		}
+		s.waitForSpace(size, r)
 		s.mu.Lock()
+	}
+	if s.head > 32 && s.head > len(s.queue)/2 { // a reader that is always behind must not make the queue grow
+		n := copy(s.queue, s.queue[s.head:])
+		clear(s.queue[n:])
+		s.queue, s.head = s.queue[:n], 0
 	}
 	s.queue = append(s.queue, resp)
 	s.bytes += size
@@ -43,6 +52,29 @@ func (s *stream) put(resp *Response, r *Request) {
 	select {
 	case s.wake <- struct{}{}:
 	default:
+	}
+}
+
+// full reports whether a response of a size has to wait. The first one never has. s.mu is held.
+func (s *stream) full(size int) bool { return s.bytes > 0 && s.bytes+size > streamLimit }
+
+// waitForSpace blocks until a response of a size fits or r is cancelled, which it does itself when that takes too long.
+func (s *stream) waitForSpace(size int, r *Request) {
+	patience := time.NewTimer(streamPatience)
+	defer patience.Stop()
+	for !r.Cancelled() {
+		select {
+		case <-s.space:
+		case <-patience.C:
+			r.Cancel()
+		case <-r.Done():
+		}
+		s.mu.Lock()
+		full := s.full(size)
+		s.mu.Unlock()
+		if !full {
+			return
+		}
 	}
 }
 
@@ -109,7 +141,7 @@ func (r *Request) Next(ctx context.Context) (*Response, error) {
 
 // canceller is a flag with a channel that is made only if somebody asks for it.
 type canceller struct {
-	flag atomic.Bool
+	flag atomic.Bool // set under mu
 	mu   sync.Mutex
 	done chan struct{} // guarded by mu
 }
@@ -122,14 +154,12 @@ func (c *canceller) reset() {
 // Cancel tells the engine that nobody wants the answer. A request in a queue leaves it; a running batch is stopped
 // only when all its requests are cancelled. Safe for concurrent use and more than once.
 func (r *Request) Cancel() {
-	if r.cancel.flag.Swap(true) {
-		return
-	}
 	r.cancel.mu.Lock()
 	defer r.cancel.mu.Unlock()
-	if r.cancel.done != nil {
-		close(r.cancel.done)
+	if r.cancel.flag.Swap(true) || r.cancel.done == nil {
+		return
 	}
+	close(r.cancel.done)
 }
 
 // Cancelled reports whether Cancel was called.
