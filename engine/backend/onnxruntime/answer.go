@@ -91,7 +91,9 @@ func (x *instance) hand(i int, requests []*infer.Request, responses []*infer.Res
 	for _, d := range x.shape[1:] {
 		elements *= d
 	}
-	for k, r := range requests {
+	for k := range requests {
+		k := rowsOf(k, len(requests))
+		r := requests[k]
 		n := int64(r.BatchSize)
 		size := len(data)
 		if len(requests) > 1 {
@@ -129,7 +131,11 @@ func (x *instance) take(p *port, place int, o capi.Output) (*tensor.Buffer, erro
 		x.runner.Discard(place)
 		return buf, nil
 	}
-	return x.m.kept.wrap(x.runner.Keep(place), o.Data), nil
+	buf := x.m.kept.wrap(x.runner.Keep(place), o.Data)
+	if !keepOutputs {
+		defer buf.Release()
+	}
+	return buf, nil
 }
 
 // keptPool makes buffers around ONNX Runtime's memory without allocating one for each.

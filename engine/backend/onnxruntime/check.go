@@ -12,21 +12,21 @@ import (
 
 // checkFile refuses a model file that would make the runtime read what is not there or not the model's. Files in ONNX
 // Runtime's own format (.ort) are left to its verifier.
-func checkFile(path string, s backend.Spec) error {
+func checkFile(path string, s backend.Spec) (*onnxfile.Info, error) {
 	if strings.HasSuffix(path, ".ort") {
-		return nil
+		return &onnxfile.Info{Ops: map[string]int{"unknown": 1}}, nil
 	}
 	folder := s.ModelFolder
 	if rel, err := filepath.Rel(folder, path); folder == "" || err != nil || !filepath.IsLocal(rel) {
 		folder = filepath.Dir(path)
 	}
-	err := onnxfile.Check(path, folder)
+	info, err := onnxfile.Check(path, folder)
 	switch {
 	case err == nil:
-		return nil
+		return info, nil
 	case errors.Is(err, onnxfile.ErrMalformed):
 		s.Log.Warn("model file is damaged", "model", s.ModelName, "file", path, "reason", err)
-		return status.Errorf(status.Internal, "onnx runtime error 7: Load model from %s failed:Protobuf parsing failed.", path)
+		return nil, status.Errorf(status.Internal, "onnx runtime error 7: Load model from %s failed:Protobuf parsing failed.", path)
 	}
-	return status.Errorf(status.InvalidArg, "model file %s: %w", path, err)
+	return nil, status.Errorf(status.InvalidArg, "model file %s: %w", path, err)
 }

@@ -7,6 +7,6 @@
 // A batch of one request is run on the request's own memory; several are first copied together. Outputs are handed out
 // in ONNX Runtime's memory, which goes when the last row is released; small ones are copied.
 //
-// Instances of a model without thread counts share one session and the process's pool of threads. ONNX Runtime owns the
-// threads; this package starts no goroutine, but each instance has a timer that looks at runs that take long.
+// Instances of a model without thread counts share one session. It computes on the process's pool of threads, or if the
+// model is so light that waking them costs more than it saves, on the calling thread alone. ONNX Runtime owns the threads; this package starts no goroutine, but each instance has a timer that looks at runs that take long.
 package onnxruntime

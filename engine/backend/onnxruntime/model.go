@@ -18,6 +18,7 @@ type model struct {
 	library *capi.Library
 	spec    backend.Spec
 	path    string
+	mode    threading
 	inputs  []port // those of the model that the configuration lists
 	outputs []port
 	batched bool // max_batch_size is above 0
@@ -49,10 +50,10 @@ type port struct {
 	optional bool
 }
 
-func newModel(ctx context.Context, l *capi.Library, s backend.Spec, path string) (*model, error) {
+func newModel(ctx context.Context, l *capi.Library, s backend.Spec, path string, mode threading) (*model, error) {
 	m := &model{
-		library: l, spec: s, path: path, batched: s.Config.GetMaxBatchSize() > 0,
-		share:    !explicitThreads(s.Config) || sharesSession(s.Config),
+		library: l, spec: s, path: path, mode: mode, batched: s.Config.GetMaxBatchSize() > 0,
+		share:    mode != own || sharesSession(s.Config),
 		sessions: map[place]*capi.Session{}, all: map[*capi.Session]bool{},
 	}
 	session, err := m.newSession(ctx, place{})
@@ -112,7 +113,7 @@ func (m *model) ports(sig *signature) {
 }
 
 func (m *model) newSession(ctx context.Context, p place) (*capi.Session, error) {
-	o, err := newSessionOptions(m.spec, !explicitThreads(m.spec.Config))
+	o, err := newSessionOptions(m.spec, m.mode)
 	if err != nil {
 		return nil, err
 	}

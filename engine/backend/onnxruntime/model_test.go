@@ -445,7 +445,7 @@ func resident(t *testing.T) int64 {
 
 // TestIdleThreadsDoNotSpin: the shared pool must sleep when nothing runs.
 func TestIdleThreadsDoNotSpin(t *testing.T) {
-	h := mlpHarness(t, 64, nil)
+	h := mlpHarness(t, 64, map[string]*inferencepb.ModelParameter{"execution_mode": {StringValue: "1"}}) // needs the pool
 	h.once(context.Background(), t)
 	used := make(chan bool)
 	before := cpuTime()

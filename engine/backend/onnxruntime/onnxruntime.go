@@ -116,7 +116,7 @@ func (b *Backend) Signature(ctx context.Context, s backend.Spec) (*modelconfig.S
 	if s.Log == nil {
 		s.Log = b.log
 	}
-	path, err := modelPath(s)
+	path, _, err := modelPath(s)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (b *Backend) Signature(ctx context.Context, s backend.Spec) (*modelconfig.S
 	if err != nil {
 		return nil, err
 	}
-	o, err := newSessionOptions(s, true)
+	o, err := newSessionOptions(s, pooled)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, erro
 	if s.Log == nil {
 		s.Log = b.log
 	}
-	path, err := modelPath(s)
+	path, info, err := modelPath(s)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, erro
 	if err != nil {
 		return nil, err
 	}
-	m, err := newModel(ctx, l, s, path)
+	m, err := newModel(ctx, l, s, path, threadingOf(s.Config, info))
 	if err != nil {
 		return nil, err
 	}

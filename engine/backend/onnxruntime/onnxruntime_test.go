@@ -236,6 +236,9 @@ func TestConformance_D005_D016(t *testing.T) {
 		"intra_op_thread_count": {StringValue: "1"}, "execution_mode": {StringValue: "0"}, "enable_mem_arena": {StringValue: "false"},
 		"enable_mem_pattern": {StringValue: "0"}, "session.disable_prepacking": {StringValue: "1"},
 	}
+	pooled := addSubModel(t)
+	pooled.Name = "shared threads"
+	pooled.Config.Parameters = map[string]*inferencepb.ModelParameter{"execution_mode": {StringValue: "1"}}
 	backendtest.Test(t, open(t),
 		identityModel(t, "identity_fp32", tensor.FP32, 16),
 		identityModel(t, "identity_fp32", tensor.FP32, 5000), // outputs in the runtime's memory
@@ -254,6 +257,7 @@ func TestConformance_D005_D016(t *testing.T) {
 		identityModel(t, "identity_bytes", tensor.Bytes, 4),
 		addSubModel(t),
 		own,
+		pooled,
 		loopModel(t),
 		tableModel(t),
 	)

@@ -15,6 +15,7 @@ import (
 
 	"nereid/engine/backend"
 	"nereid/engine/backend/onnxruntime/capi"
+	"nereid/engine/backend/onnxruntime/onnxfile"
 	"nereid/engine/inferencepb"
 	"nereid/engine/status"
 )
@@ -40,9 +41,8 @@ func (o *sessionOptions) forReading() error {
 	)
 }
 
-// newSessionOptions reads what a model's configuration says about its sessions. shared sessions use the process's pool
-// of threads.
-func newSessionOptions(s backend.Spec, shared bool) (_ *sessionOptions, err error) {
+// newSessionOptions reads what a model's configuration says about its sessions.
+func newSessionOptions(s backend.Spec, mode threading) (_ *sessionOptions, err error) {
 	so, err := ort.NewSessionOptions()
 	if err != nil {
 		return nil, status.Errorf(status.Internal, "%w", err)
@@ -56,15 +56,11 @@ func newSessionOptions(s backend.Spec, shared bool) (_ *sessionOptions, err erro
 	if err := o.SetGraphOptimizationLevel(graphLevel(s.Config)); err != nil {
 		return nil, runtimeError(err)
 	}
-	if shared {
-		if err := capi.DisableThreads(o.pointer()); err != nil {
-			return nil, runtimeError(err)
-		}
-	} else if err := o.AddSessionConfigEntry("session.intra_op.allow_spinning", "0"); err != nil {
+	if err := o.threads(mode); err != nil {
 		return nil, runtimeError(err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Config.GetParameters())) {
-		if err := o.parameter(s, name, s.Config.GetParameters()[name].GetStringValue(), shared); err != nil {
+		if err := o.parameter(s, name, s.Config.GetParameters()[name].GetStringValue(), mode == own); err != nil {
 			return nil, err
 		}
 	}
@@ -94,33 +90,23 @@ func graphLevel(c *inferencepb.ModelConfig) ort.GraphOptimizationLevel {
 	return ort.GraphOptimizationLevelEnableAll
 }
 
-// explicitThreads reports whether the model names thread counts of its own.
-func explicitThreads(c *inferencepb.ModelConfig) bool {
-	for _, name := range []string{"intra_op_thread_count", "inter_op_thread_count"} {
-		if v := c.GetParameters()[name].GetStringValue(); v != "" && v != "0" {
-			return true
-		}
-	}
-	return false
-}
-
 // elsewhere are parameters that something else reads.
 var elsewhere = []string{
 	"share_session_between_instances", "cudnn_conv_algo_search", "gpu_mem_limit", "arena_extend_strategy", "do_copy_in_default_stream",
 }
 
-func (o *sessionOptions) parameter(s backend.Spec, name, value string, shared bool) error {
+func (o *sessionOptions) parameter(s backend.Spec, name, value string, ownThreads bool) error {
 	switch name {
 	case "intra_op_thread_count":
 		return o.number(name, value, func(n int) error {
-			if shared || n == 0 {
+			if !ownThreads || n == 0 {
 				return nil
 			}
 			return o.SetIntraOpNumThreads(n)
 		})
 	case "inter_op_thread_count":
 		return o.number(name, value, func(n int) error {
-			if shared || n == 0 {
+			if !ownThreads || n == 0 {
 				return nil
 			}
 			return o.SetInterOpNumThreads(n)
@@ -198,13 +184,13 @@ func runtimeError(err error) error {
 
 // modelPath returns the model's file: default_model_filename or model.onnx in the version's folder, or if that is a
 // folder the model.onnx inside it.
-func modelPath(s backend.Spec) (string, error) {
+func modelPath(s backend.Spec) (string, *onnxfile.Info, error) {
 	name := s.Config.GetDefaultModelFilename()
 	if name == "" {
 		name = "model.onnx"
 	}
 	if !filepath.IsLocal(name) {
-		return "", status.Errorf(status.InvalidArg, "default_model_filename %q must name a file in the version's folder", name)
+		return "", nil, status.Errorf(status.InvalidArg, "default_model_filename %q must name a file in the version's folder", name)
 	}
 	path := filepath.Join(s.VersionFolder, name)
 	info, err := os.Stat(path)
@@ -213,10 +199,11 @@ func modelPath(s backend.Spec) (string, error) {
 		info, err = os.Stat(path)
 	}
 	if err != nil {
-		return "", status.Errorf(status.Internal, "failed to stat file %s", path)
+		return "", nil, status.Errorf(status.Internal, "failed to stat file %s", path)
 	}
 	if !info.Mode().IsRegular() {
-		return "", status.Errorf(status.InvalidArg, "%s is not a regular file", path)
+		return "", nil, status.Errorf(status.InvalidArg, "%s is not a regular file", path)
 	}
-	return path, checkFile(path, s)
+	found, err := checkFile(path, s)
+	return path, found, err
 }

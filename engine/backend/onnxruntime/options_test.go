@@ -67,8 +67,9 @@ func TestThreadCounts_D010(t *testing.T) {
 		spec   backend.Spec
 		lo, hi int
 	}{
-		{"shared pool", parameters(t), -5, 5},
-		{"counts of 0 share too", parameters(t, "intra_op_thread_count", "0", "inter_op_thread_count", "0"), -5, 5},
+		{"no counts", parameters(t), -5, 5},
+		{"parallel mode takes the shared pool", parameters(t, "execution_mode", "1"), -5, 5},
+		{"counts of 0 are none", parameters(t, "intra_op_thread_count", "0", "inter_op_thread_count", "0"), -5, 5},
 		{"one intra-op thread is the caller's", parameters(t, "intra_op_thread_count", "1"), -5, 5},
 		{"own intra-op threads", parameters(t, "intra_op_thread_count", "21"), 15, 25},
 		{"own inter-op threads in parallel mode", parameters(t, "intra_op_thread_count", "1", "inter_op_thread_count", "21", "execution_mode", "1"), 15, 25},

@@ -14,27 +14,41 @@ import (
 // maxDepth is how deep messages may nest: the limit of Google's parsers.
 const maxDepth = 100
 
+// Info is what Check saw of a model.
+type Info struct {
+	// Elements is the number of elements of all constant tensors: the weights.
+	Elements int64
+	// Ops counts the operators by type, those of bodies and functions too.
+	Ops map[string]int
+	// InputRank is the most dimensions that an input of the graph has.
+	InputRank int
+}
+
 // Check reads the model file at path. Its external data must lie under folder, which holds the model file, also when
 // symbolic links are followed. The error says which tensor is wrong; ErrMalformed is in its chain if the file is no
 // protocol buffer. Fields that mean nothing here are not looked at: a file that passes may still be no model.
-func Check(path, folder string) error {
+func Check(path, folder string) (*Info, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c := &checker{reader: reader{r: f, size: info.Size()}, external: func(location string) (int64, error) {
+	c := &checker{reader: reader{r: f, size: info.Size()}, info: Info{Ops: map[string]int{}}, external: func(location string) (int64, error) {
 		return externalSize(filepath.Dir(path), folder, location)
 	}}
-	return c.model()
+	if err := c.model(); err != nil {
+		return nil, err
+	}
+	return &c.info, nil
 }
 
 type checker struct {
 	reader
+	info     Info
 	external func(location string) (int64, error) // the size of a file of external data
 	sizes    map[string]int64                     // what external said
 }
@@ -44,9 +58,12 @@ var (
 	modelFields     = map[int]kind{7: graph, 20: training, 25: function}
 	trainingFields  = map[int]kind{1: graph, 2: graph}
 	functionFields  = map[int]kind{7: node, 11: attribute}
-	graphFields     = map[int]kind{1: node, 5: tensorMessage, 15: sparse}
-	nodeFields      = map[int]kind{5: attribute}
+	graphFields     = map[int]kind{1: node, 5: tensorMessage, 11: input, 15: sparse}
+	nodeFields      = map[int]kind{4: opType, 5: attribute}
 	attributeFields = map[int]kind{5: tensorMessage, 6: graph, 10: tensorMessage, 11: graph, 22: sparse, 23: sparse}
+	inputFields     = map[int]kind{2: typeMessage}
+	typeFields      = map[int]kind{1: tensorType}
+	typeShape       = map[int]kind{2: shapeMessage}
 	sparseFields    = map[int]kind{1: tensorMessage, 2: tensorMessage}
 )
 
@@ -59,6 +76,11 @@ const (
 	node
 	attribute
 	sparse
+	input
+	typeMessage
+	tensorType
+	shapeMessage
+	opType
 	tensorMessage
 )
 
@@ -86,9 +108,40 @@ func (c *checker) message(follow map[int]kind, off, end int64, depth int) error 
 			return c.message(attributeFields, f.off, f.end, depth+1)
 		case sparse:
 			return c.message(sparseFields, f.off, f.end, depth+1)
+		case input:
+			return c.message(inputFields, f.off, f.end, depth+1)
+		case typeMessage:
+			return c.message(typeFields, f.off, f.end, depth+1)
+		case tensorType:
+			return c.message(typeShape, f.off, f.end, depth+1)
+		case shapeMessage:
+			return c.rank(f)
+		case opType:
+			return c.op(f)
 		}
 		return c.tensor(f.off, f.end)
 	})
+}
+
+// rank counts the dimensions of an input's shape.
+func (c *checker) rank(at field) error {
+	n := 0
+	err := c.fields(at.off, at.end, func(f field) error {
+		if f.number == 1 && f.wire == 2 {
+			n++
+		}
+		return nil
+	})
+	c.info.InputRank = max(c.info.InputRank, n)
+	return err
+}
+
+func (c *checker) op(f field) error {
+	name, err := c.text(f, 4096)
+	if err == nil {
+		c.info.Ops[name]++
+	}
+	return err
 }
 
 // elementBits are the bits of one element by TensorProto.DataType; 0 for strings and unknown types.
@@ -224,6 +277,9 @@ func (c *checker) tensorData(t *tensorInfo) error {
 	count, err := t.elements()
 	if err != nil {
 		return err
+	}
+	if sum := c.info.Elements + int64(count); sum >= c.info.Elements {
+		c.info.Elements = sum
 	}
 	per := uint64(0)
 	if t.dtype < uint64(len(elementBits)) {

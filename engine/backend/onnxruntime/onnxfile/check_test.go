@@ -116,7 +116,7 @@ func TestCheck(t *testing.T) {
 			must(t, os.Mkdir(filepath.Join(folder, "folder"), 0o755))
 			must(t, os.Symlink("/etc/passwd", filepath.Join(folder, "link")))
 			must(t, os.Symlink("data", filepath.Join(folder, "inner")))
-			err := Check(filepath.Join(folder, "model.onnx"), folder)
+			_, err := Check(filepath.Join(folder, "model.onnx"), folder)
 			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("Check = %v, want %q", err, tt.want)
 			}
@@ -147,11 +147,33 @@ func FuzzCheck(f *testing.F) {
 	}
 	f.Add(nested(40))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c := &checker{reader: reader{r: bytes.NewReader(b), size: int64(len(b))}, external: func(string) (int64, error) { return 100, nil }}
+		c := &checker{reader: reader{r: bytes.NewReader(b), size: int64(len(b))}, info: Info{Ops: map[string]int{}}, external: func(string) (int64, error) { return 100, nil }}
 		if err := c.model(); errors.Is(err, ErrMalformed) && len(b) == 0 {
 			t.Fatalf("the empty message is refused: %v", err)
 		}
 	})
+}
+
+func TestInfo(t *testing.T) {
+	for _, tt := range []struct {
+		model    string
+		elements int64
+		op       string
+		n, rank  int
+	}{
+		{"default", 2, "Add", 1, 2},
+		{"loop", 2, "Loop", 1, 1}, // one element in the graph, one in the body
+		{"loop", 2, "Identity", 1, 1},
+		{"scalar", 0, "Neg", 1, 0},
+	} {
+		i, err := Check("../testdata/"+tt.model+".onnx", "../testdata")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i.Elements != tt.elements || i.Ops[tt.op] != tt.n || i.InputRank != tt.rank {
+			t.Errorf("%s: %+v; want %d elements, %d %s, rank %d", tt.model, *i, tt.elements, tt.n, tt.op, tt.rank)
+		}
+	}
 }
 
 // TestRealModels: every model that the runtime takes must pass.
@@ -164,7 +186,7 @@ func TestRealModels(t *testing.T) {
 		if filepath.Base(path) == "huge.onnx" {
 			continue // its data is made by the test that uses it
 		}
-		if err := Check(path, filepath.Dir(path)); err != nil {
+		if _, err := Check(path, filepath.Dir(path)); err != nil {
 			t.Errorf("Check(%s) = %v", path, err)
 		}
 	}

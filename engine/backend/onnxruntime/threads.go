@@ -1,0 +1,81 @@
+package onnxruntime
+
+import (
+	"nereid/engine/backend/onnxruntime/capi"
+	"nereid/engine/backend/onnxruntime/onnxfile"
+	"nereid/engine/inferencepb"
+)
+
+// threading says which threads a model's sessions compute with.
+type threading int
+
+const (
+	// pooled: the process's pool, one thread per core.
+	pooled threading = iota
+	// inline: the caller's thread alone. For models that do so little that waking others costs more than it saves: a
+	// perceptron of 0.7 million weights takes 45 µs of CPU time so and 66 µs pooled, and no longer.
+	inline
+	// own: as many as the configuration says.
+	own
+)
+
+// threadingOf chooses: own where the configuration has a thread count, else by the model's work.
+func threadingOf(c *inferencepb.ModelConfig, info *onnxfile.Info) threading {
+	value := func(name string) string { return c.GetParameters()[name].GetStringValue() }
+	for _, name := range []string{"intra_op_thread_count", "inter_op_thread_count"} {
+		if v := value(name); v != "" && v != "0" {
+			return own
+		}
+	}
+	if v := value("execution_mode"); v != "" && v != "0" {
+		return pooled // branches in parallel need threads
+	}
+	if light(info, max(1, int64(c.GetMaxBatchSize()))) {
+		return inline
+	}
+	return pooled
+}
+
+// lightWork is the work of a full batch, in uses of a weight, up to which a model is light: a few milliseconds on one
+// core.
+const lightWork = 64 << 20
+
+// light reports whether a full batch is little work. That can be told only of models that use each weight once per
+// row: no convolutions, no recurrence, no rows of sequences.
+func light(info *onnxfile.Info, rows int64) bool {
+	if info.InputRank > 2 || info.Elements > lightWork/rows {
+		return false
+	}
+	for op := range info.Ops {
+		if !oncePerRow[op] {
+			return false
+		}
+	}
+	return true
+}
+
+// oncePerRow are the operators that use each of their constants once for each row of a matrix.
+var oncePerRow = map[string]bool{
+	"Abs": true, "Add": true, "And": true, "ArgMax": true, "ArgMin": true, "BatchNormalization": true, "Cast": true, "Ceil": true,
+	"Clip": true, "Concat": true, "Constant": true, "Div": true, "Dropout": true, "Elu": true, "Equal": true, "Erf": true, "Exp": true,
+	"Flatten": true, "Floor": true, "Gelu": true, "Gemm": true, "Greater": true, "HardSigmoid": true, "HardSwish": true,
+	"Identity": true, "LayerNormalization": true, "LeakyRelu": true, "Less": true, "Log": true, "LogSoftmax": true, "MatMul": true,
+	"Max": true, "Min": true, "Mul": true, "Neg": true, "Not": true, "Or": true, "PRelu": true, "Pow": true, "Reciprocal": true,
+	"ReduceMax": true, "ReduceMean": true, "ReduceMin": true, "ReduceSum": true, "Relu": true, "Round": true, "Selu": true,
+	"Sigmoid": true, "Sign": true, "Softmax": true, "Softplus": true, "Softsign": true, "Sqrt": true, "Sub": true, "Sum": true,
+	"Tanh": true, "Where": true,
+}
+
+// threads applies a mode, but for the counts of own.
+func (o *sessionOptions) threads(mode threading) error {
+	switch mode {
+	case pooled:
+		return capi.DisableThreads(o.pointer())
+	case inline:
+		if err := o.SetIntraOpNumThreads(1); err != nil {
+			return err
+		}
+		return o.SetInterOpNumThreads(1)
+	}
+	return o.AddSessionConfigEntry("session.intra_op.allow_spinning", "0")
+}
