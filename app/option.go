@@ -12,10 +12,8 @@ import (
 type class uint8
 
 const (
-	// working: it does what it does in tritonserver.
-	working class = iota
-	// ours: tritonserver has no such option.
-	ours
+	// ours: tritonserver has no such option. 0 stands for: it does what it does in tritonserver.
+	ours class = iota + 1
 	// noEffect: accepted and logged once; ignoring it changes no answer.
 	noEffect
 	// refusable: refused when it asks for something that this server does not have, because ignoring it would change

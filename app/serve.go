@@ -28,6 +28,7 @@ import (
 	"nereid/engine/grpcapi"
 	"nereid/engine/httpapi"
 	"nereid/engine/metrics"
+	"nereid/engine/status"
 	"nereid/frontend"
 	"nereid/store"
 )
@@ -71,7 +72,7 @@ func serve(ctx context.Context, c *Config, stderr io.Writer, around *shell) erro
 	defer stop()
 	if err := s.open(ctx); err != nil {
 		s.shutdown()
-		return fmt.Errorf("creating server: %w", err)
+		return creating(err)
 	}
 	err = s.start(ctx)
 	if err == nil {
@@ -84,6 +85,15 @@ func serve(ctx context.Context, c *Config, stderr io.Writer, around *shell) erro
 	stop() // a second signal has its default effect: the process ends at once
 	s.shutdown()
 	return err
+}
+
+// creating puts Triton's words before the error that keeps the server from starting: "creating server: Internal - …".
+func creating(err error) error {
+	var coded *status.Error
+	if errors.As(err, &coded) {
+		return fmt.Errorf("creating server: %s - %w", coded.Code, err)
+	}
+	return fmt.Errorf("creating server: %w", err)
 }
 
 // open makes every part and binds every port, but serves nothing yet.
@@ -170,7 +180,7 @@ func (s *server) warnOpen() {
 func (s *server) openRepositories() error {
 	if len(s.c.Repositories) == 0 {
 		if s.c.AsTriton {
-			return errors.New("Invalid argument - --model-repository must be specified")
+			return status.New(status.InvalidArg, "--model-repository must be specified")
 		}
 		own := s.data.join("models")
 		if err := os.MkdirAll(own, 0o755); err != nil {
@@ -190,9 +200,9 @@ func (s *server) openRepositories() error {
 		info, err := os.Stat(path)
 		switch {
 		case err != nil:
-			return fmt.Errorf("Internal - failed to stat file %s: %w", path, err)
+			return status.Errorf(status.Internal, "failed to stat file %s: %w", path, err)
 		case !info.IsDir():
-			return fmt.Errorf("Invalid argument - model repository %s is not a folder", path)
+			return status.Errorf(status.InvalidArg, "model repository %s is not a folder", path)
 		}
 		s.c.Repositories[i] = path
 	}
@@ -301,7 +311,7 @@ func (s *server) start(ctx context.Context) error {
 	}
 	s.recorder.Event(history.Event{Kind: history.ServerStart, Text: "nereid " + Version})
 	if err := s.engine.Start(ctx); err != nil {
-		return fmt.Errorf("creating server: Internal - %w", err)
+		return creating(err)
 	}
 	names := make([]string, len(s.backends))
 	for i, b := range s.backends {
@@ -310,7 +320,7 @@ func (s *server) start(ctx context.Context) error {
 	logStart(s.log, s.c, s.engine, names)
 	if !s.engine.Ready() && s.c.StrictReadiness {
 		if s.c.ExitOnError && ctx.Err() == nil {
-			return errors.New("creating server: Internal - failed to load all models")
+			return creating(status.New(status.Internal, "failed to load all models"))
 		}
 		s.log.Error("Internal: failed to load all models")
 	}

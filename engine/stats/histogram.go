@@ -34,10 +34,10 @@ func Bucket(d time.Duration) int {
 
 // LowerBound returns the smallest latency that bucket i counts. i must be in [0, Buckets).
 func LowerBound(i int) time.Duration {
-	switch {
-	case i == 0:
+	switch i {
+	case 0:
 		return 0
-	case i == Buckets-1:
+	case Buckets - 1:
 		return 1 << maxExp
 	}
 	e := minExp + (i-1)/subBuckets
