@@ -33,7 +33,9 @@ func (p *requestParser) data(f *inputFields) error {
 	}
 	buf := p.pool.Get(int(n) * f.dt.Size())
 	p.r.Own(buf)
+	p.single = f.dt == tensor.FP32
 	dst, err := p.values(f.dt, buf.Bytes())
+	p.single = false
 	if err != nil {
 		return err
 	}

@@ -38,6 +38,8 @@ type scanner struct {
 	b     []byte
 	i     int
 	depth int
+	// single: numbers only have to be right once they are rounded to a float32.
+	single bool
 }
 
 // syntaxError is a fault of the document's form. It wins over faults of its meaning, wherever they stand.
@@ -407,7 +409,27 @@ func (s *scanner) number() (number, error) {
 		}
 		return number{kind: real, f: f}, nil
 	}
+	if s.single && digits <= 19 && exp >= -22 && exp <= 0 {
+		if f := float64(n.mag) / pow10[-exp]; roundsSafely(f) {
+			if n.neg {
+				f = -f
+			}
+			return number{kind: real, f: f}, nil
+		}
+	}
 	return s.slowReal(at)
+}
+
+// roundsSafely reports whether a double that is off by a few units in its last place still rounds to the same float32
+// as the exact one: it is not near the middle of two of them, and neither is subnormal.
+func roundsSafely(f float64) bool {
+	const (
+		tail   = 1<<29 - 1 // the bits of a double that a float32 lacks
+		middle = 1 << 28
+		margin = 16 // units in the last place; two roundings are off by 2 at most
+	)
+	d := int64(math.Float64bits(f)&tail) - middle
+	return (d > margin || d < -margin) && f > 0x1p-125 && f < 0x1p127
 }
 
 func (s *scanner) slowReal(at int) (number, error) {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"encoding/json"
 	"math"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
@@ -175,4 +176,50 @@ func FuzzSyntax(f *testing.F) {
 			t.Fatalf("checkSyntax(%q) = %v, json.Valid = %v", doc, err, valid)
 		}
 	})
+}
+
+// FuzzSingle: the short way to a float32 gives what the exact double rounds to.
+func FuzzSingle(f *testing.F) {
+	f.Add(uint64(1), int8(0), false)
+	f.Add(uint64(16777217), int8(0), false)            // the middle of two float32
+	f.Add(uint64(100000005960464477), int8(-17), true) // near a middle
+	f.Add(uint64(123456789012345678), int8(-17), false)
+	f.Fuzz(func(t *testing.T, mag uint64, exp int8, neg bool) {
+		text := strconv.FormatUint(mag, 10)
+		if point := len(text) + int(exp); exp < 0 && point > 0 {
+			text = text[:point] + "." + text[point:]
+		} else {
+			text += ".0e" + strconv.Itoa(int(exp))
+		}
+		if neg {
+			text = "-" + text
+		}
+		s := scanner{b: []byte(text), single: true}
+		n, err := s.number()
+		want, perr := strconv.ParseFloat(text, 64)
+		if err != nil || perr != nil || float32(n.float()) != float32(want) {
+			t.Fatalf("%s reads as %v, %v; want %v, %v", text, float32(n.float()), err, float32(want), perr)
+		}
+	})
+}
+
+// TestSingleMiddles takes decimals around the middles of neighbouring float32, where rounding twice could go wrong.
+func TestSingleMiddles(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 200_000 {
+		v := math.Abs(float64(math.Float32frombits(rng.Uint32())))
+		if !(v > 1e-3 && v < 1e12) {
+			continue
+		}
+		next := float64(math.Nextafter32(float32(v), math.MaxFloat32))
+		middle := v + (next-v)/2
+		middle = math.Float64frombits(math.Float64bits(middle) + rng.Uint64N(64) - 32)
+		text := strconv.FormatFloat(middle, 'f', 17-len(strconv.FormatFloat(math.Trunc(middle), 'f', 0, 64)), 64)
+		s := scanner{b: []byte(text), single: true}
+		n, err := s.number()
+		want, perr := strconv.ParseFloat(text, 64)
+		if err != nil || perr != nil || float32(n.float()) != float32(want) {
+			t.Fatalf("%s reads as %v, %v; want %v, %v", text, float32(n.float()), err, float32(want), perr)
+		}
+	}
 }
