@@ -6,7 +6,9 @@
 // The server needs a writable repository; models of models-sample are taken as what is dropped. The models that the
 // run makes begin with e2e_ and are removed at its end. NEREID_SHOTS: folder for screenshots. NEREID_CHROMIUM: browser.
 import fs from "node:fs";
+import os from "node:os";
 import path from "node:path";
+import { edges } from "./edges.mjs";
 import { api, axe, drop, editorText, open, Report, root, setEditor, shot } from "./lib.mjs";
 
 const base = (process.argv[2] ?? "").replace(/\/$/, "");
@@ -137,9 +139,12 @@ await report.step("charts show the traffic", async () => {
   await shot(page, "12-charts-1h");
 });
 
+let zip = "";
 await report.step("download the model as a zip", async () => {
   const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Download as zip" }).click()]);
-  const bytes = fs.readFileSync(await download.path());
+  zip = path.join(os.tmpdir(), `${digits}.zip`);
+  await download.saveAs(zip);
+  const bytes = fs.readFileSync(zip);
   report.check(bytes.subarray(0, 2).toString() === "PK", "the download is a zip");
   report.check(bytes.includes(`${digits}/config.pbtxt`), "the zip has the model's folder with its configuration");
 });
@@ -177,6 +182,9 @@ await report.step("command palette by keyboard", async () => {
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "Server", level: 1 }).waitFor();
 });
+
+await edges({ base, page, report, digits, zip });
+if (zip) fs.rmSync(zip);
 
 const pages = { models: "#/models", overview: `#/models/${digits}`, try: `#/models/${digits}/try`, config: `#/models/${digits}/config`, charts: `#/models/${digits}/charts`, revisions: `#/models/${digits}/revisions`, history: "#/history", server: "#/server" };
 for (const theme of ["light", "dark"]) {
