@@ -1,9 +1,13 @@
 package infer
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
-// Batch is what an instance executes at once. The scheduler fills Requests and Rows; the instance sets Started; the
-// backend marks its phases. A batch belongs to one goroutine.
+// Batch is what an instance executes at once. The scheduler fills Requests and Rows; the instance calls Begin and End;
+// the backend marks its phases. A batch belongs to one goroutine, but its stamps are read with each final response, from
+// whichever goroutine gives it: a backend marks a phase before it answers the requests that the phase was for.
 type Batch struct {
 	// Requests in the order of their rows. At least one.
 	Requests []*Request
@@ -17,6 +21,28 @@ type Batch struct {
 
 	// Counted says that the statistics have this execution. Guarded by their lock.
 	Counted bool
+
+	// users are the requests without a final response, and the instance from Begin to End.
+	users atomic.Int32
+}
+
+// Begin stamps the start and ties the requests to the batch: each takes its stamps over with its final response.
+func (b *Batch) Begin() {
+	b.Started = Now()
+	b.users.Store(int32(len(b.Requests)) + 1)
+	for _, r := range b.Requests {
+		r.Batch = b
+	}
+}
+
+// End says that the instance is done with the batch and will not look at it again. Its memory is reused once the last
+// of its requests has its final response too, which for a decoupled model may be later.
+func (b *Batch) End() { b.letGo() }
+
+func (b *Batch) letGo() {
+	if b.users.Add(-1) == 0 {
+		b.Recycle()
+	}
 }
 
 // MarkInput notes that the inputs are gathered.
@@ -40,9 +66,12 @@ var batches = sync.Pool{New: func() any { return &Batch{} }}
 // NewBatch returns an empty batch.
 func NewBatch() *Batch { return batches.Get().(*Batch) }
 
-// Recycle gives the batch's memory back. No request may point to it any more.
+// Recycle gives the batch's memory back. No request may point to it any more. A batch that has begun is not recycled
+// by hand.
 func (b *Batch) Recycle() {
 	clear(b.Requests)
-	*b = Batch{Requests: b.Requests[:0]}
+	b.Requests, b.Rows = b.Requests[:0], 0
+	b.Started, b.Input, b.Output, b.Ended, b.Counted = 0, 0, 0, 0, false
+	b.users.Store(0)
 	batches.Put(b)
 }

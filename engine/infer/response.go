@@ -93,7 +93,8 @@ func (r *Request) Respond(resp *Response) error {
 func (r *Request) finish(resp *Response) {
 	now := Now()
 	r.Times.Finished = now
-	if b := r.Batch; b != nil {
+	b := r.Batch
+	if b != nil {
 		r.Times.Taken, r.Times.Input, r.Times.Output = b.Started, b.Input, b.Output
 		if r.Times.Input == 0 { // the backend does not mark its phases
 			r.Times.Input = b.Started
@@ -105,7 +106,10 @@ func (r *Request) finish(resp *Response) {
 	if r.observer != nil {
 		r.observer.Finished(r, resp)
 	}
-	r.Batch = nil // it may be reused before the request is
+	if b != nil {
+		r.Batch = nil // it may be reused before the request is
+		b.letGo()
+	}
 }
 
 // Fail answers with an error as the final response. It does nothing if the request has its final response already.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 
 	"nereid/engine/backend"
@@ -32,17 +33,19 @@ type Set struct {
 	o    Options
 	wg   sync.WaitGroup
 	mu   sync.Mutex
-	runs []*run // guarded by mu
+	runs []*run // guarded by mu, as is gone
+	gone []*run // taken away by Resize, perhaps with a batch to finish
 	next sched.InstanceID
 }
 
 // run is one instance and its goroutine.
 type run struct {
-	place  backend.Placement
-	inst   backend.Instance
-	id     sched.InstanceID
-	cancel context.CancelFunc
-	done   chan struct{}
+	place backend.Placement
+	inst  backend.Instance
+	id    sched.InstanceID
+	leave context.CancelFunc // take no more batches; the present one ends
+	stop  context.CancelFunc // end the present execution
+	done  chan struct{}
 }
 
 // Start makes and warms all instances, one after the other, then lets them take requests. On an error, or when ctx
@@ -87,14 +90,17 @@ func (s *Set) begin(made []*run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range made {
-		ctx, cancel := context.WithCancel(context.Background())
-		r.cancel = cancel
+		pull, leave := context.WithCancel(context.Background())
+		ctx, stop := context.WithCancel(context.Background())
+		r.leave, r.stop = leave, stop
 		s.runs = append(s.runs, r)
 		s.wg.Add(1)
 		go func() {
 			defer s.wg.Done()
 			defer close(r.done)
-			s.loop(ctx, r)
+			defer stop() // frees the contexts
+			defer leave()
+			s.loop(pull, ctx, r)
 		}()
 	}
 }
@@ -107,7 +113,8 @@ func (s *Set) Count() int {
 }
 
 // Resize brings the set to new placements while it serves: it adds what is missing, by name, and removes what is too
-// many, each after its present batch. New instances are warmed first; on an error nothing changes.
+// many, each after its present batch, for which it waits until ctx ends. New instances are warmed first; on an error
+// nothing changes.
 func (s *Set) Resize(ctx context.Context, places []backend.Placement) error {
 	want := map[string]bool{}
 	var made, gone []*run
@@ -142,12 +149,27 @@ func (s *Set) Resize(ctx context.Context, places []backend.Placement) error {
 		}
 	}
 	s.runs = kept
+	s.gone = slices.DeleteFunc(append(s.gone, gone...), (*run).ended)
 	s.mu.Unlock()
 	for _, r := range gone {
-		r.cancel()
-		<-r.done
+		r.leave()
+	}
+	for _, r := range gone {
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+		}
 	}
 	return nil
+}
+
+func (r *run) ended() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // Close waits until the scheduler, which the caller has closed, is empty and every instance is closed. If ctx ends
@@ -162,23 +184,18 @@ func (s *Set) Close(ctx context.Context) {
 	case <-done:
 	case <-ctx.Done():
 		s.mu.Lock()
-		for _, r := range s.runs {
-			r.cancel()
+		for _, r := range append(s.gone, s.runs...) {
+			r.stop()
 		}
 		s.mu.Unlock()
 		<-done
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range s.runs {
-		r.cancel() // frees the contexts
-	}
 }
 
-// loop is the life of one instance.
-func (s *Set) loop(ctx context.Context, r *run) {
-	for {
-		b, err := s.o.Batcher.Next(ctx, r.id, nil)
+// loop is the life of one instance: it takes batches until pull ends or there are no more, and runs them under ctx.
+func (s *Set) loop(pull, ctx context.Context, r *run) {
+	for pull.Err() == nil { // Next looks only when it waits, and may never wait
+		b, err := s.o.Batcher.Next(pull, r.id, nil)
 		if err != nil {
 			break // closed and empty, or told to go
 		}
@@ -191,30 +208,21 @@ func (s *Set) loop(ctx context.Context, r *run) {
 
 func (s *Set) execute(ctx context.Context, inst backend.Instance, b *infer.Batch) {
 	s.o.Stats.Left(len(b.Requests))
-	b.Started = infer.Now()
-	for _, r := range b.Requests {
-		r.Batch = b
-		if !holdBatch {
+	b.Begin()
+	if !holdBatch {
+		for _, r := range b.Requests {
 			r.Release()
 			defer r.Retain()
 		}
 	}
-	err := Execute(ctx, inst, b)
+	err := Execute(ctx, inst, b, s.o.Log)
 	b.Ended = infer.Now()
-	if b.Output == 0 {
-		b.Output = b.Ended
-	}
-	reuse := true
 	for _, r := range b.Requests {
-		if r.Answered() {
-			continue
-		}
 		switch {
+		case r.Answered():
 		case err != nil:
 			r.Fail(err)
-		case s.o.Decoupled:
-			reuse = false // its responses may come later and read the batch
-		default:
+		case !s.o.Decoupled: // else its responses may come later
 			r.Fail(status.Errorf(status.Internal, "backend did not answer a request for model '%s'", r.ModelName))
 		}
 	}
@@ -222,16 +230,16 @@ func (s *Set) execute(ctx context.Context, inst backend.Instance, b *infer.Batch
 	for _, r := range b.Requests {
 		r.Release()
 	}
-	if reuse {
-		b.Recycle()
-	}
+	b.End()
 }
 
-// Execute calls inst.Execute and turns a panic of a Go backend into an error, so that only its batch fails.
-func Execute(ctx context.Context, inst backend.Instance, b *infer.Batch) (err error) {
+// Execute calls inst.Execute and turns a panic of a Go backend into an error, so that only its batch fails. The stack
+// goes to the log: it is not the clients' to see.
+func Execute(ctx context.Context, inst backend.Instance, b *infer.Batch, log *slog.Logger) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = status.Errorf(status.Internal, "backend panicked: %v", fmt.Sprint(p)+"\n"+string(debug.Stack()))
+			log.Error("a backend panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			err = status.Errorf(status.Internal, "backend panicked: %v", p)
 		}
 	}()
 	return inst.Execute(ctx, b)

@@ -1,9 +1,11 @@
 package instance
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -272,5 +274,168 @@ func TestPlacements(t *testing.T) {
 				t.Errorf("Placements = %v, %v; want %v, error %v", names, err, tt.want, tt.err)
 			}
 		})
+	}
+}
+
+// An instance that is taken away finishes its present batch: that batch's requests must not fail.
+func TestResizeDoesNotStopTheRunningBatch(t *testing.T) {
+	m := &pausingModel{started: make(chan string, 8), finish: make(chan struct{})}
+	o := options(nil, "a", "b")
+	o.Model = m
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*infer.Request
+	for range 2 { // one for each instance
+		r := infer.New()
+		r.BatchSize = 1
+		if err := o.Batcher.Enqueue(r); err != nil {
+			t.Fatal(err)
+		}
+		<-m.started
+		all = append(all, r)
+	}
+	resized := make(chan error)
+	go func() { resized <- s.Resize(t.Context(), places("a")) }()
+	for s.Count() != 1 {
+		runtime.Gosched()
+	}
+	close(m.finish)
+	if err := <-resized; err != nil {
+		t.Error(err)
+	}
+	for _, r := range all {
+		if resp, err := r.Next(t.Context()); err != nil || resp.Err != nil {
+			t.Errorf("a request in a batch under way got %+v, %v; want success", resp, err)
+		}
+		r.Release()
+	}
+	o.Batcher.Close()
+	s.Close(t.Context())
+}
+
+// pausingModel answers once finish is closed, or fails when its context ends.
+type pausingModel struct {
+	started chan string
+	finish  chan struct{}
+}
+
+func (m *pausingModel) NewInstance(context.Context, backend.Placement) (backend.Instance, error) {
+	return m, nil
+}
+func (m *pausingModel) Close() error { return nil }
+func (m *pausingModel) Execute(ctx context.Context, b *infer.Batch) error {
+	m.started <- ""
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-m.finish:
+	}
+	return answer(b)
+}
+
+// endless is a scheduler that always has work.
+type endless struct {
+	sched.Batcher
+	stop atomic.Bool
+}
+
+func (e *endless) Next(context.Context, sched.InstanceID, sched.Gate) (*infer.Batch, error) {
+	if e.stop.Load() {
+		return nil, sched.ErrClosed
+	}
+	b := infer.NewBatch()
+	r := infer.New()
+	b.Requests, b.Rows, r.BatchSize = append(b.Requests, r), 1, 1
+	return b, nil
+}
+
+func TestResizeEndsUnderConstantLoad(t *testing.T) {
+	m := &fake{execute: answer}
+	o := options(m, "a", "b", "c")
+	e := &endless{}
+	o.Batcher = e
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Resize(t.Context(), places("b")) }()
+	select {
+	case err := <-done:
+		if got := m.names(); err != nil || !slices.Equal(got, []string{"b"}) {
+			t.Errorf("Resize = %v with instances %v, want b alone", err, got)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("an instance that always finds work is never taken away")
+	}
+	e.stop.Store(true)
+	s.Close(t.Context())
+}
+
+// A decoupled model's responses may come while, and after, its batch is let go of by the instance.
+func TestLateResponsesDoNotTouchAReusedBatch(t *testing.T) {
+	m := &fake{}
+	var late sync.WaitGroup
+	m.execute = func(b *infer.Batch) error {
+		b.MarkInput()
+		b.MarkOutput()
+		for _, r := range b.Requests {
+			r.Retain()
+			late.Go(func() {
+				defer r.Release()
+				resp := r.NewResponse()
+				resp.Final = true
+				_ = r.Respond(resp)
+			})
+		}
+		return nil
+	}
+	o := options(m, "a")
+	o.Decoupled = true
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 3000 {
+				r := infer.NewDetached()
+				if err := send(t, o, r); err != nil {
+					t.Error(err)
+				}
+				if r.Times.Taken < r.Times.Queued || r.Times.Output > r.Times.Finished {
+					t.Errorf("stamps %+v are of another batch", r.Times)
+				}
+				r.Release()
+			}
+		})
+	}
+	wg.Wait()
+	late.Wait()
+	o.Batcher.Close()
+	s.Close(t.Context())
+}
+
+// A client must not see where in the program a backend panicked.
+func TestAPanicIsLoggedNotShown(t *testing.T) {
+	var log bytes.Buffer
+	o := options(&fake{execute: func(*infer.Batch) error { panic("oops") }}, "a")
+	o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := infer.New()
+	if err := send(t, o, r); err == nil || !strings.Contains(err.Error(), "oops") || strings.Contains(err.Error(), ".go:") {
+		t.Errorf("answer %q, want the panic's text without a stack", err)
+	}
+	r.Release()
+	o.Batcher.Close()
+	s.Close(t.Context())
+	if !strings.Contains(log.String(), "instance_test.go") {
+		t.Errorf("the stack is not in the log: %s", log.String())
 	}
 }

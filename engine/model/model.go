@@ -40,6 +40,7 @@ type Model struct {
 	signature   signature
 	labels      map[string][]string
 	stats       *stats.Version
+	log         *slog.Logger
 	loaded      backend.Model
 	batcher     sched.Batcher
 	set         *instance.Set
@@ -70,7 +71,7 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 	m := &Model{
 		name: s.Name, version: s.Version, versionText: strconv.FormatInt(s.Version, 10),
 		decoupled: s.Config.GetModelTransactionPolicy().GetDecoupled(),
-		signature: newSignature(s.Config), labels: labels, stats: s.Stats, cfg: s.Config,
+		signature: newSignature(s.Config), labels: labels, stats: s.Stats, log: s.Log, cfg: s.Config,
 		defCount: 1, drained: make(chan struct{}),
 	}
 	if a, ok := s.Backend.(backend.Attributes); ok {

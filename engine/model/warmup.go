@@ -131,11 +131,12 @@ func runSample(ctx context.Context, m *Model, s sample, inst backend.Instance) e
 		return err
 	}
 	b := infer.NewBatch()
-	b.Requests, b.Rows, b.Started = append(b.Requests, r), r.BatchSize, infer.Now()
-	r.Batch = b
+	b.Requests, b.Rows = append(b.Requests, r), r.BatchSize
+	b.Begin()
+	defer b.End()
 	r.Retain()
 	defer r.Release()
-	if err := instance.Execute(ctx, inst, b); err != nil {
+	if err := instance.Execute(ctx, inst, b, m.log); err != nil {
 		return err
 	}
 	if !r.Answered() && !m.decoupled {
