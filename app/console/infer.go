@@ -31,6 +31,7 @@ func (c *Console) inferHandler() http.Handler {
 					r.Out.Header.Del(name)
 				}
 			}
+			r.Out.Header.Set("Nereid-Timing", "1")
 			for name, values := range c.o.InferenceHeader {
 				r.Out.Header[name] = values
 			}

@@ -29,6 +29,7 @@ type exchange struct {
 	hasHeaderLength bool
 	contentEncoding []byte
 	acceptEncoding  []byte
+	wantTiming      bool   // Nereid-Timing: 1 asks for a Server-Timing header in the reply
 	fault           string // what is wrong with the headers, "" if nothing is
 
 	// headers are all headers of the request.
@@ -48,6 +49,7 @@ type exchange struct {
 	reply       *tensor.Buffer
 	challenge   bool // send WWW-Authenticate: Bearer
 	closeAfter  bool
+	timing      string // of Server-Timing, "": no such header
 
 	infer inferExchange
 }
@@ -59,6 +61,7 @@ func (x *exchange) reset() {
 	x.body, x.length, x.drained = nil, 0, false
 	x.status, x.contentType, x.jsonLength, x.encoding = 0, "", -1, ""
 	x.accept, x.challenge, x.closeAfter = false, false, false
+	x.wantTiming, x.timing = false, ""
 }
 
 // safeMethod reports whether the method cannot change anything here.

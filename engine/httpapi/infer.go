@@ -61,8 +61,30 @@ func (s *Server) infer(x *exchange, model string, version int64) {
 		x.failWith(typeText, err)
 		return
 	}
+	if x.wantTiming {
+		x.timing = serverTiming(&r.Times)
+	}
 	s.reply(x, r, resp, cfg, o)
 	resp.Release()
+}
+
+// serverTiming writes where a request's time went, in milliseconds, in the form of the Server-Timing header.
+func serverTiming(t *infer.Times) string {
+	b := make([]byte, 0, 96)
+	for _, part := range []struct {
+		name     string
+		from, to infer.Stamp
+	}{
+		{"queue", t.Queued, t.Taken}, {"input", t.Taken, t.Input}, {"infer", t.Input, t.Output}, {"output", t.Output, t.Finished},
+		{"total", t.Arrived, t.Finished},
+	} {
+		if len(b) > 0 {
+			b = append(b, ", "...)
+		}
+		b = append(append(b, part.name...), ";dur="...)
+		b = strconv.AppendFloat(b, float64(part.to.Sub(part.from).Microseconds())/1000, 'f', 3, 64)
+	}
+	return string(b)
 }
 
 // readInfer reads the body into r. If it returns false, the reply is an error already.
@@ -175,7 +197,9 @@ func (s *Server) readAway(x *exchange) {
 		return
 	}
 	if x.length > 0 && x.length <= 64<<10 {
+		x.conn.enter(reading)
 		x.drained = rest(x.body)
+		x.conn.enter(working)
 	}
 }
 

@@ -94,6 +94,14 @@ func readHead(x *exchange, ctx *fasthttp.RequestCtx) {
 			if string(key) == "Host" {
 				x.host = value
 			}
+		case len(timingName):
+			if string(key) == timingName {
+				x.wantTiming = string(value) == "1"
+			}
+		case len("Connection"):
+			if string(key) == "Connection" && bytes.EqualFold(value, connClose) { // the library knows only small letters
+				x.closeAfter = true
+			}
 		case len("Sec-Fetch-Site"):
 			if string(key) == "Sec-Fetch-Site" {
 				x.fetchSite = value
@@ -126,6 +134,9 @@ func readHead(x *exchange, ctx *fasthttp.RequestCtx) {
 		x.host = targetHost
 	}
 }
+
+// timingName is the request header that asks for the durations inside the server; its value is 1.
+const timingName = "Nereid-Timing"
 
 const headerLengthName = "Inference-Header-Content-Length"
 
@@ -160,6 +171,9 @@ func (s *Server) send(x *exchange, ctx *fasthttp.RequestCtx) {
 		var digits [20]byte
 		h.SetCanonical(headerLengthKey, appendInt(digits[:0], x.jsonLength))
 	}
+	if x.timing != "" {
+		h.Set("Server-Timing", x.timing)
+	}
 	if x.encoding != "" {
 		h.Set("Content-Encoding", x.encoding)
 	}
@@ -190,6 +204,7 @@ var (
 	notAllowed      = []byte("Not Allowed")
 	newlineSpace    = []byte("\n ")
 	newlineTab      = []byte("\n\t")
+	connClose       = []byte("close")
 	headerLengthKey = []byte(headerLengthName)
 )
 
