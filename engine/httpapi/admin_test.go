@@ -11,8 +11,8 @@ import (
 
 const notFoundBody, notAllowedBody = `{"error":"Not Found"}`, `{"error":"Method Not Allowed"}`
 
-// TestB001AdministrationReplies replays what Triton 2.51 was seen to answer outside inference.
-func TestB001AdministrationReplies(t *testing.T) {
+// TestAdministrationReplies replays what Triton 2.51 was seen to answer outside inference.
+func TestAdministrationReplies(t *testing.T) {
 	s := serve(t)
 	s.engine.index = []*inferencepb.RepositoryIndexResponse_ModelIndex{
 		{Name: "add_sub", Version: "1", State: "READY"},
@@ -44,21 +44,21 @@ func TestB001AdministrationReplies(t *testing.T) {
 	}
 	conn := dial(t, s.addr)
 	for _, tt := range []struct {
-		request, body string
-		want          answer
+		row, request, body string
+		want               answer
 	}{
-		{request: "GET /v2", want: ok(typeJSON, `{"name":"triton","version":"2.51.0","extensions":["classification","sequence"]}`)},
+		{row: "B005 B006", request: "GET /v2", want: ok(typeJSON, `{"name":"triton","version":"2.51.0","extensions":["classification","sequence"]}`)},
 		{request: "GET /v2?x=/", want: ok(typeJSON, `{"name":"triton","version":"2.51.0","extensions":["classification","sequence"]}`)},
 		{request: "GET /v2/", want: notFound},
 		{request: "GET /", want: notFound},
 		{request: "GET //v2", want: notFound},
 		{request: "GET /v2/./health/live", want: notFound},
-		{request: "GET /v2/health/live", want: ok(typeText, "")},
-		{request: "GET /v2/health/ready", want: ok(typeText, "")},
+		{row: "B001", request: "GET /v2/health/live", want: ok(typeText, "")},
+		{row: "B002", request: "GET /v2/health/ready", want: ok(typeText, "")},
 		{request: "HEAD /v2/health/ready", want: answer{status: "405 Not Allowed", kind: typeText}},
 		{request: "POST /v2/health/ready", want: notAllowed(typeText)},
 		{request: "GET /v2/health", want: notFound},
-		{request: "GET /v2/models/add_sub", want: ok(typeJSON, metadata)},
+		{row: "B007", request: "GET /v2/models/add_sub", want: ok(typeJSON, metadata)},
 		{request: "GET /v2/models/add_sub/", want: notFound},
 		{request: "GET /v2/models/add_sub/versions/1", want: ok(typeJSON, metadata)},
 		{request: "GET /v2/models/add_sub/versions/9", want: modelError(unknownVersion)},
@@ -71,24 +71,24 @@ func TestB001AdministrationReplies(t *testing.T) {
 		{request: "GET /v2/models", want: notFound},
 		{request: "GET /v2/models/", want: notFound},
 		{request: "POST /v2/models/add_sub", want: notAllowed(typeJSON)},
-		{request: "DELETE /v2/models/add_sub", want: notAllowed(typeJSON)},
+		{row: "B020", request: "DELETE /v2/models/add_sub", want: notAllowed(typeJSON)},
 		{request: "PUT /v2/models/add_sub/infer", want: notAllowed(typeText)},
 		{request: "GET /v2/models/add_sub/infer", want: notAllowed(typeText)},
 		{request: "OPTIONS /v2", want: notAllowed(typeJSON)},
 		{request: "GET /v2/models/add_sub/nosuch", want: notFound},
 		{request: "GET /v2/nosuch", want: notFound},
-		{request: "GET /nosuch", want: notFound},
-		{request: "GET /v2/models/add_sub/ready", want: ok(typeText, "")},
+		{row: "B020", request: "GET /nosuch", want: notFound},
+		{row: "B003", request: "GET /v2/models/add_sub/ready", want: ok(typeText, "")},
 		{request: "GET /v2/models/add_sub/versions/1/ready", want: ok(typeText, "")},
 		{request: "GET /v2/models/add_sub/versions/9/ready", want: answer{status: "400 Bad Request", kind: typeText, body: `{"error":"Model version not ready"}`}},
 		{request: "GET /v2/models/nope/ready", want: answer{status: "400 Bad Request", kind: typeText, body: `{"error":"Model version not ready"}`}},
 		{request: "GET /v2/models/add_sub/versions/9/config", want: modelError(unknownVersion)},
 		{request: "GET /v2/models/nope/config", want: modelError(unknownModel)},
-		{request: "GET /v2/models/add_sub/stats", want: ok(typeJSON, stats)},
+		{row: "B009", request: "GET /v2/models/add_sub/stats", want: ok(typeJSON, stats)},
 		{request: "GET /v2/models/stats", want: ok(typeJSON, stats)},
 		{request: "GET /v2/models/nope/stats", want: bad("requested model 'nope' is not available")},
 		{request: "GET /v2/repository/index", want: notAllowed(typeJSON)},
-		{request: "POST /v2/repository/index", want: ok(typeJSON, index)},
+		{row: "B013", request: "POST /v2/repository/index", want: ok(typeJSON, index)},
 		{request: "POST /v2/repository/index", body: "{}", want: ok(typeJSON, index)},
 		{request: "POST /v2/repository/index", body: `{"ready":true}`, want: ok(typeJSON, `[{"name":"add_sub","version":"1","state":"READY"}]`)},
 		{request: "POST /v2/repository/index", body: `{"ready":1}`, want: bad(nonBoolean)},
@@ -99,7 +99,7 @@ func TestB001AdministrationReplies(t *testing.T) {
 			body: `{"error":"'repository_name' specification is not supported"}`}},
 		{request: "GET /v2/repository/models/add_sub/load", want: notAllowed(typeJSON)},
 		{request: "POST /v2/repository/models/add_sub/nosuch", want: notFound},
-		{request: "POST /v2/repository/models/add_sub/load", want: ok(typeJSON, "")},
+		{row: "B014", request: "POST /v2/repository/models/add_sub/load", want: ok(typeJSON, "")},
 		{request: "POST /v2/repository/models/multi/load", body: `{"parameters":{"config":5}}`, want: bad(nonString)},
 		{request: "POST /v2/repository/models/multi/load", body: `{"parameters":{"nosuch":"x"}}`, want: bad("unexpected error on creating Triton parameter")},
 		{request: "POST /v2/repository/models/multi/load", body: `{bad`, want: bad("failed to parse the request JSON buffer: Missing a name for object member. at 1")},
@@ -121,7 +121,7 @@ func TestB001AdministrationReplies(t *testing.T) {
 		{request: "POST /v2/models/add_sub/trace/setting", body: `{}`, want: missing("trace settings")},
 		{request: "GET /v2/logging", want: missing("log settings")},
 	} {
-		t.Run(tt.request+" "+tt.body, func(t *testing.T) {
+		t.Run(strings.TrimSpace(tt.row+" "+tt.request+" "+tt.body), func(t *testing.T) {
 			method, path, _ := strings.Cut(tt.request, " ")
 			checkAnswer(t, send(t, conn, request(method, path, tt.body)), tt.want)
 		})
@@ -130,7 +130,7 @@ func TestB001AdministrationReplies(t *testing.T) {
 	checkAnswer(t, send(t, conn, request("GET", "/v2/health/ready", "")), answer{status: "400 Bad Request", kind: typeText})
 }
 
-func TestB008Config(t *testing.T) {
+func TestConfig_B008(t *testing.T) {
 	s := serve(t)
 	got := send(t, dial(t, s.addr), request("GET", "/v2/models/multi/config", ""))
 	if got.status != "200 OK" || got.kind != typeJSON || !strings.HasPrefix(got.body, `{"name":"multi","platform":"","backend":""`) {
@@ -138,7 +138,7 @@ func TestB008Config(t *testing.T) {
 	}
 }
 
-func TestB014LoadParameters(t *testing.T) {
+func TestLoadParameters_B014(t *testing.T) {
 	s := serve(t)
 	conn := dial(t, s.addr)
 	send(t, conn, request("POST", "/v2/repository/models/m/load",
@@ -159,8 +159,8 @@ func TestB014LoadParameters(t *testing.T) {
 	}
 }
 
-// TestB021ErrorCodes: each of Triton's codes has its HTTP status.
-func TestB021ErrorCodes(t *testing.T) {
+// TestErrorCodes_B021: each of Triton's codes has its HTTP status.
+func TestErrorCodes_B021(t *testing.T) {
 	s := serve(t)
 	conn := dial(t, s.addr)
 	for _, tt := range []struct {

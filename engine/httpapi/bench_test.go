@@ -244,3 +244,29 @@ func TestNoAllocations(t *testing.T) {
 		}
 	}
 }
+
+// TestAllocationsOfARequest bounds what a whole request costs over a socket: what the HTTP library allocates is left.
+func TestAllocationsOfARequest(t *testing.T) {
+	if raceEnabled {
+		t.Skip("pools forget under the race detector")
+	}
+	s := serve(t)
+	for name, req := range benchRequests() {
+		conn := dial(t, s.addr)
+		out, buf, length := []byte(req), make([]byte, 16<<10), 0
+		exchange := func() {
+			if _, err := conn.Write(out); err != nil {
+				t.Fatal(err)
+			}
+			n, err := conn.Read(buf)
+			if err != nil || length > 0 && n != length {
+				t.Fatalf("reply of %d bytes, %v; want %d", n, err, length)
+			}
+			length = n
+		}
+		exchange()
+		if n := testing.AllocsPerRun(500, exchange); n > 1 {
+			t.Errorf("a %s request allocates %v times, want at most 1", name, n)
+		}
+	}
+}

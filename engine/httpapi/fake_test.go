@@ -229,6 +229,16 @@ func newFake() *fakeEngine {
 	e.models["broken"] = &fakeModel{name: "broken", version: 1, config: multi.config, run: func(r *infer.Request, _ *fakeModel) {
 		r.Fail(status.New(status.Internal, "my error"))
 	}}
+	e.models["parameters"] = &fakeModel{name: "parameters", version: 1, run: func(r *infer.Request, _ *fakeModel) {
+		resp := r.NewResponse()
+		resp.Parameters = append(resp.Parameters,
+			infer.Parameter{Name: "param0", Kind: infer.StringParameter, Text: "an example string parameter"},
+			infer.Parameter{Name: "param1", Kind: infer.IntParameter, Int: 42},
+			infer.Parameter{Name: "param2", Kind: infer.BoolParameter},
+			infer.Parameter{Name: "param3", Kind: infer.FloatParameter, Float: 123.123})
+		resp.Final = true
+		_ = r.Respond(resp)
+	}}
 	e.models["panic"] = &fakeModel{name: "panic", version: 1, config: multi.config, run: func(*infer.Request, *fakeModel) { panic("boom") }}
 	return e
 }

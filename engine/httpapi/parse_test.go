@@ -22,7 +22,7 @@ func parseText(t testing.TB, doc string) (*infer.Request, *requestParser, error)
 	return r, p, err
 }
 
-func TestB045SequenceAndScheduleParameters(t *testing.T) {
+func TestParameters_B045_B046_B047(t *testing.T) {
 	r, _, err := parseText(t, `{"parameters":{"sequence_id":18446744073709551615,"sequence_start":true,"sequence_end":true,
 		"priority":3,"timeout":2500,"s":"x","i":-4,"b":true},"id":"a\u00e9","inputs":[]}`)
 	if err != nil {
@@ -47,7 +47,7 @@ func TestB045SequenceAndScheduleParameters(t *testing.T) {
 	r.Release()
 }
 
-func TestB032OutputWishes(t *testing.T) {
+func TestOutputWishes_B032(t *testing.T) {
 	r, p, err := parseText(t, `{"outputs":[{"name":"a"},{"name":"b","parameters":{"binary_data":false}},
 		{"name":"c","parameters":{"binary_data":true,"classification":5}}],"inputs":[],"parameters":{"binary_data_output":true}}`)
 	if err != nil {

@@ -106,9 +106,9 @@ func oneInput(shape, datatype, data string) string {
 
 const addSubPath = "/v2/models/add_sub/infer"
 
-// TestB010InferReplies replays requests that a Triton 2.51 was seen to answer; where the expectation differs from it,
+// TestInferReplies_B010 replays requests that a Triton 2.51 was seen to answer; where the expectation differs from it,
 // Deviations has the row.
-func TestB010InferReplies(t *testing.T) {
+func TestInferReplies_B010(t *testing.T) {
 	s := serve(t)
 	binaryIn, binaryInHeader := withBinary(`{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"INT32","parameters":{"binary_data_size":64}},`+
 		`{"name":"INPUT1","shape":[1,16],"datatype":"INT32","parameters":{"binary_data_size":64}}]}`, int32s()+int32s())
@@ -127,14 +127,14 @@ func TestB010InferReplies(t *testing.T) {
 		headers          []string
 		want             answer
 	}{
-		{name: "json", body: addSubJSON, want: answer{status: "200 OK", kind: typeJSON, body: addSubReply}},
+		{name: "B024 json", body: addSubJSON, want: answer{status: "200 OK", kind: typeJSON, body: addSubReply}},
 		{name: "version in the path", path: "/v2/models/add_sub/versions/1/infer", body: addSubJSON,
 			want: answer{status: "200 OK", kind: typeJSON, body: addSubReply}},
 		{name: "nested data", body: strings.ReplaceAll(addSubJSON, "["+zeroTo15+"]", "[["+zeroTo15+"]]"),
 			want: answer{status: "200 OK", kind: typeJSON, body: addSubReply}},
 		{name: "data before its type", body: strings.ReplaceAll(addSubJSON, `"shape":[1,16],"datatype":"INT32","data":[`+zeroTo15+`]`,
 			`"data":[`+zeroTo15+`],"datatype":"INT32","shape":[1,16]`), want: answer{status: "200 OK", kind: typeJSON, body: addSubReply}},
-		{name: "id and outputs", body: strings.TrimSuffix(addSubJSON, "}") + `,"id":"my-id","outputs":[{"name":"OUTPUT1"}]}`,
+		{name: "B025 B026 id and outputs", body: strings.TrimSuffix(addSubJSON, "}") + `,"id":"my-id","outputs":[{"name":"OUTPUT1"}]}`,
 			want: answer{status: "200 OK", kind: typeJSON, body: `{"id":"my-id","model_name":"add_sub","model_version":"1","outputs":[` +
 				`{"name":"OUTPUT1","datatype":"INT32","shape":[1,16],"data":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]}]}`}},
 		{name: "duplicate output", body: strings.TrimSuffix(addSubJSON, "}") + `,"outputs":[{"name":"OUTPUT0"},{"name":"OUTPUT0"}]}`,
@@ -145,7 +145,7 @@ func TestB010InferReplies(t *testing.T) {
 			want: answer{status: "200 OK", kind: typeJSON, body: addSubReply}},
 		{name: "binary in, json out", body: binaryIn, headers: []string{binaryInHeader},
 			want: answer{status: "200 OK", kind: typeJSON, body: addSubReply}},
-		{name: "binary both ways", body: allBinary, headers: []string{allBinaryHeader},
+		{name: "B031 B032 binary both ways", body: allBinary, headers: []string{allBinaryHeader},
 			want: answer{status: "200 OK", kind: typeBinary, jsonLength: "236",
 				body: `{"model_name":"add_sub","model_version":"1","outputs":[{"name":"OUTPUT0","datatype":"INT32","shape":[1,16],` +
 					`"parameters":{"binary_data_size":64}},{"name":"OUTPUT1","datatype":"INT32","shape":[1,16],` +
@@ -155,10 +155,10 @@ func TestB010InferReplies(t *testing.T) {
 				body: `{"model_name":"add_sub","model_version":"1","outputs":[{"name":"OUTPUT0","datatype":"INT32","shape":[1,16],` +
 					`"parameters":{"binary_data_size":64}},{"name":"OUTPUT1","datatype":"INT32","shape":[1,16],` +
 					`"data":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]}]}` + string(doubled)}},
-		{name: "mixed inputs", body: mixed, headers: []string{mixedHeader}, want: answer{status: "200 OK", kind: typeJSON, body: addSubReply}},
+		{name: "B034 mixed inputs", body: mixed, headers: []string{mixedHeader}, want: answer{status: "200 OK", kind: typeJSON, body: addSubReply}},
 		{name: "overflow of INT32 wraps", body: strings.Replace(addSubJSON, "["+zeroTo15, "[4294967296,4294967297,2,3,4,5,6,7,8,9,10,11,12,13,14,15", 1),
 			want: answer{status: "200 OK", kind: typeJSON, body: addSubReply}},
-		{name: "classification", path: "/v2/models/multi/infer", body: strings.TrimSuffix(oneInput("[1, 16]", "FP32", "["+zeroTo15+"]"), "}") +
+		{name: "B049 classification", path: "/v2/models/multi/infer", body: strings.TrimSuffix(oneInput("[1, 16]", "FP32", "["+zeroTo15+"]"), "}") +
 			`,"outputs":[{"name":"OUTPUT0","parameters":{"classification":3}}]}`,
 			want: answer{status: "200 OK", kind: typeJSON, body: `{"model_name":"multi","model_version":"1","outputs":[{"name":"OUTPUT0",` +
 				`"datatype":"BYTES","shape":[1,3],"data":["15.000000:15:label15","14.000000:14:label14","13.000000:13:label13"]}]}`}},
@@ -166,10 +166,10 @@ func TestB010InferReplies(t *testing.T) {
 			`,"outputs":[{"name":"OUTPUT0","parameters":{"classification":2}}]}`,
 			want: answer{status: "200 OK", kind: typeJSON, body: `{"model_name":"identity_ort","model_version":"1","outputs":[{"name":"OUTPUT0",` +
 				`"datatype":"BYTES","shape":[1,2],"data":["15.000000:15","14.000000:14"]}]}`}},
-		{name: "BYTES", path: "/v2/models/id_bytes/infer", body: oneInput("[3]", "BYTES", `["a", "bc\u00e9\n", ""]`),
+		{name: "B029 BYTES", path: "/v2/models/id_bytes/infer", body: oneInput("[3]", "BYTES", `["a", "bc\u00e9\n", ""]`),
 			want: answer{status: "200 OK", kind: typeJSON, body: `{"model_name":"id_bytes","model_version":"1","outputs":[{"name":"OUTPUT0",` +
 				`"datatype":"BYTES","shape":[3],"data":["a","bcé\n",""]}]}`}},
-		{name: "INT64 exact", path: "/v2/models/id_any/infer", body: oneInput("[3]", "INT64", `[9007199254740993, -5, -9223372036854775808]`),
+		{name: "B027 INT64 exact", path: "/v2/models/id_any/infer", body: oneInput("[3]", "INT64", `[9007199254740993, -5, -9223372036854775808]`),
 			want: answer{status: "200 OK", kind: typeJSON, body: `{"model_name":"id_any","model_version":"1","outputs":[{"name":"OUTPUT0",` +
 				`"datatype":"INT64","shape":[3],"data":[9007199254740993,-5,-9223372036854775808]}]}`}},
 		{name: "UINT64 exact", path: "/v2/models/id_any/infer", body: oneInput("[2]", "UINT64", `[18446744073709551615, 0]`),
@@ -180,12 +180,18 @@ func TestB010InferReplies(t *testing.T) {
 				`"datatype":"BOOL","shape":[2],"data":[true,false]}]}`}},
 		{name: "BOOL of a number", path: "/v2/models/id_any/infer", body: oneInput("[3]", "BOOL", `[true, false, 1]`),
 			want: answer{status: "400 Bad Request", kind: typeJSON, body: `{"error":"Unable to parse 'data': attempt to access JSON non-boolean as boolean"}`}},
-		{name: "zero elements", path: "/v2/models/id_any/infer", body: oneInput("[0,3]", "FP32", `[]`),
+		{name: "B035 zero elements", path: "/v2/models/id_any/infer", body: oneInput("[0,3]", "FP32", `[]`),
 			want: answer{status: "200 OK", kind: typeJSON, body: `{"model_name":"id_any","model_version":"1","outputs":[{"name":"OUTPUT0",` +
 				`"datatype":"FP32","shape":[0,3],"data":[]}]}`}},
-		{name: "FP16 by JSON", path: "/v2/models/id_any/infer", body: oneInput("[2]", "FP16", `[1.5, 2]`),
+		{name: "B028 FP16 by JSON", path: "/v2/models/id_any/infer", body: oneInput("[2]", "FP16", `[1.5, 2]`),
 			want: answer{status: "400 Bad Request", kind: typeJSON, body: `{"error":"receiving FP16 data via JSON is not supported. ` +
 				`Please use the binary data format for input INPUT0"}`}},
+		{name: "B030 NaN and infinities", path: "/v2/models/id_any/infer", body: oneInput("[3]", "FP32", `[NaN, Infinity, -Infinity]`),
+			want: answer{status: "200 OK", kind: typeJSON, body: `{"model_name":"id_any","model_version":"1","outputs":[{"name":"OUTPUT0",` +
+				`"datatype":"FP32","shape":[3],"data":[NaN,Infinity,-Infinity]}]}`}},
+		{name: "B052 response parameters", path: "/v2/models/parameters/infer", body: oneInput("[1]", "FP32", `[1]`),
+			want: answer{status: "200 OK", kind: typeJSON, body: `{"model_name":"parameters","model_version":"1","parameters":{` +
+				`"param0":"an example string parameter","param1":42,"param2":false,"param3":123.123},"outputs":[]}`}},
 		{name: "unknown model", path: "/v2/models/nope/infer", body: addSubJSON,
 			want: answer{status: "404 Not Found", kind: typeText, body: `{"error":"Request for unknown model: 'nope' is not found"}`}},
 		{name: "version not a number", path: "/v2/models/add_sub/versions/abc/infer", body: addSubJSON,
@@ -240,7 +246,7 @@ func TestB010InferReplies(t *testing.T) {
 			body: `{"error":"Unable to parse 'id': attempt to access JSON non-string as string"}`}},
 		{name: "bad parameter type", body: strings.TrimSuffix(addSubJSON, "}") + `,"parameters":{"foo":[1]}}`, want: answer{status: "400 Bad Request",
 			kind: typeJSON, body: `{"error":"parameter 'foo' has invalid type. It should be either 'int', 'bool', or 'string'."}`}},
-		{name: "reserved parameter", body: strings.TrimSuffix(addSubJSON, "}") + `,"parameters":{"triton_x":1}}`, want: answer{status: "400 Bad Request",
+		{name: "B048 reserved parameter", body: strings.TrimSuffix(addSubJSON, "}") + `,"parameters":{"triton_x":1}}`, want: answer{status: "400 Bad Request",
 			kind: typeJSON, body: `{"error":"parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified."}`}},
 		{name: "binary size under the tail", body: strings.Replace(binaryIn, "64", "60", 1), headers: []string{binaryInHeader},
 			want: answer{status: "400 Bad Request", kind: typeJSON, body: `{"error":"unexpected additional input data for model 'add_sub'"}`}},
@@ -271,7 +277,7 @@ func TestB010InferReplies(t *testing.T) {
 		{name: "binary body without the header", body: binaryIn,
 			want: answer{status: "400 Bad Request", kind: typeJSON,
 				body: `{"error":"unexpected size for input 'INPUT0', expecting 64 additional bytes for model 'add_sub'"}`}},
-		{name: "raw binary request", path: "/v2/models/identity_ort/infer", body: int32s(), headers: []string{"Inference-Header-Content-Length: 0"},
+		{name: "B033 raw binary request", path: "/v2/models/identity_ort/infer", body: int32s(), headers: []string{"Inference-Header-Content-Length: 0"},
 			want: answer{status: "200 OK", kind: typeBinary, jsonLength: "150", body: `{"model_name":"identity_ort","model_version":"1",` +
 				`"outputs":[{"name":"OUTPUT0","datatype":"FP32","shape":[1,16],"parameters":{"binary_data_size":64}}]}` + int32s()}},
 		{name: "shared memory input", body: strings.Replace(binaryIn[:len(binaryIn)-128], `"binary_data_size":64`,
@@ -280,9 +286,9 @@ func TestB010InferReplies(t *testing.T) {
 		{name: "shared memory output", body: strings.TrimSuffix(addSubJSON, "}") +
 			`,"outputs":[{"name":"OUTPUT0","parameters":{"shared_memory_region":"none","shared_memory_byte_size":64}}]}`,
 			want: answer{status: "404 Not Found", kind: typeJSON, body: `{"error":"Unable to find shared memory region: 'none'"}`}},
-		{name: "gzip", body: compressed(t, "gzip", addSubJSON), headers: []string{"Content-Encoding: gzip"},
+		{name: "B037 gzip", body: compressed(t, "gzip", addSubJSON), headers: []string{"Content-Encoding: gzip"},
 			want: answer{status: "200 OK", kind: typeJSON, body: addSubReply}},
-		{name: "deflate", body: compressed(t, "deflate", addSubJSON), headers: []string{"Content-Encoding: deflate"},
+		{name: "B037 deflate", body: compressed(t, "deflate", addSubJSON), headers: []string{"Content-Encoding: deflate"},
 			want: answer{status: "200 OK", kind: typeJSON, body: addSubReply}},
 		{name: "gzip with a binary tail", body: compressed(t, "gzip", binaryIn), headers: []string{"Content-Encoding: gzip", binaryInHeader},
 			want: answer{status: "200 OK", kind: typeJSON, body: addSubReply}},

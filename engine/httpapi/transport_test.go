@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"compress/zlib"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"nereid/engine/infer"
 )
@@ -41,7 +43,7 @@ func isTimeout(err error) bool {
 	return ok && ne.Timeout()
 }
 
-func TestB041HTTP10KeepAlive(t *testing.T) {
+func TestHTTP10KeepAlive(t *testing.T) {
 	s := serve(t)
 	conn := dial(t, s.addr)
 	r := bufio.NewReader(conn)
@@ -88,7 +90,7 @@ func TestExpectRefused(t *testing.T) {
 	}
 }
 
-func TestB039ChunkedBody(t *testing.T) {
+func TestChunkedBody_B039(t *testing.T) {
 	s := serve(t)
 	conn := dial(t, s.addr)
 	var b strings.Builder
@@ -112,7 +114,7 @@ func TestPipelining(t *testing.T) {
 	}
 }
 
-func TestB038ResponseCompression(t *testing.T) {
+func TestResponseCompression_B038(t *testing.T) {
 	s := serve(t)
 	conn := dial(t, s.addr)
 	for _, tt := range []struct{ accept, want string }{
@@ -172,8 +174,8 @@ func TestA7CompressedBodies(t *testing.T) {
 	alive(t, s)
 }
 
-// TestA10BodyLimit: a body over the limit is refused without being read, by length and by chunks.
-func TestA10BodyLimit(t *testing.T) {
+// TestBodyLimit_B036: case A10, a body over the limit is refused without being read, by length and by chunks.
+func TestBodyLimit_B036(t *testing.T) {
 	s := serve(t, func(o *Options) { o.MaxBody = 100_000 })
 	text := `{"error":"request body is over the limit of 100000 bytes; raise it with --http-max-input-size"}`
 	conn := dial(t, s.addr)
@@ -325,7 +327,7 @@ func TestPanicInHandler(t *testing.T) {
 	}
 }
 
-func TestB022BasePath(t *testing.T) {
+func TestBasePath_B022(t *testing.T) {
 	s := serve(t, func(o *Options) { o.BasePath = "/api/predict/svc/" })
 	conn := dial(t, s.addr)
 	for _, path := range []string{"/api/predict/svc" + addSubPath, addSubPath} {
@@ -589,4 +591,33 @@ func TestOptionsFaults(t *testing.T) {
 			t.Errorf("New = %v, want %q in it", err, want)
 		}
 	}
+}
+
+func TestConnectionCloseInCapitals(t *testing.T) {
+	s := serve(t)
+	conn := dial(t, s.addr)
+	if got := send(t, conn, request("GET", "/v2", "", "Connection: Close")); !got.close {
+		t.Error("the connection stays open")
+	}
+	ended(t, conn)
+}
+
+// TestA18StrangeNames: whatever the path says, the reply is JSON.
+func TestA18StrangeNames(t *testing.T) {
+	s := serve(t)
+	conn := dial(t, s.addr)
+	for _, name := range []string{"%ff%fe", "%00", "%0a%1b[31m", "a%22b", "..", "%2e%2e%2fx", strings.Repeat("x", 5000)} {
+		for _, r := range []string{
+			request("GET", "/v2/models/"+name, ""), request("POST", "/v2/models/"+name+"/infer", addSubJSON),
+			request("GET", "/v2/models/"+name+"/stats", ""), request("POST", "/v2/repository/models/"+name+"/load", ""),
+			request("GET", "/v2/systemsharedmemory/region/"+name+"/status", ""),
+		} {
+			got := send(t, conn, r)
+			var v map[string]string
+			if got.body != "" && json.Unmarshal([]byte(got.body), &v) != nil || !utf8.ValidString(got.body) || strings.HasPrefix(got.status, "5") {
+				t.Errorf("%.60q answers %s %q", r, got.status, got.body)
+			}
+		}
+	}
+	alive(t, s)
 }

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"math"
 	"strconv"
+	"strings"
 )
 
 const hexDigits = "0123456789ABCDEF"
@@ -102,8 +103,9 @@ func appendShape(b []byte, shape []int64) []byte {
 	return append(b, ']')
 }
 
-// appendError writes {"error":"…"}.
+// appendError writes {"error":"…"}. Texts may repeat what a client sent; what is not UTF-8 is replaced.
 func appendError(b []byte, text string) []byte {
+	text = strings.ToValidUTF8(text, "\uFFFD")
 	b = append(b, `{"error":`...)
 	b = appendString(b, text)
 	return append(b, '}')
