@@ -47,7 +47,7 @@ func openDataDir(path string) (*dataDir, error) {
 		_ = f.Close()
 		return nil, &inUseError{path, holder}
 	}
-	if err := f.Truncate(0); err == nil {
+	if err = f.Truncate(0); err == nil {
 		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}
 	if err != nil {

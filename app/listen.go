@@ -65,7 +65,7 @@ func freePort(address string) int {
 	if err != nil {
 		return 0
 	}
-	defer l.Close() //nolint:errcheck // it was only asked for its number
+	defer l.Close() // it was only asked for its number
 	return l.Addr().(*net.TCPAddr).Port
 }
 
@@ -104,7 +104,7 @@ func listeningInode(table string, port int) string {
 	if err != nil {
 		return ""
 	}
-	defer f.Close() //nolint:errcheck // read only
+	defer f.Close() // read only
 	want := fmt.Sprintf(":%04X", port)
 	for s := bufio.NewScanner(f); s.Scan(); {
 		// sl local_address rem_address st tx:rx tr:tm retrnsmt uid timeout inode; state 0A is LISTEN

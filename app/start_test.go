@@ -68,7 +68,7 @@ func TestAHistoryThatCannotBeOpenedDoesNotStopTheServer(t *testing.T) {
 	if err := s.openStore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	defer s.store.Close() //nolint:errcheck // in memory
+	defer s.store.Close() // in memory
 	if len(s.warnings) != 1 || !strings.Contains(s.warnings[0].Text, "kept in memory") {
 		t.Errorf("warnings = %v, want one that says where the history is", s.warnings)
 	}

@@ -21,7 +21,7 @@ func ExampleNew() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer os.RemoveAll(root) //nolint:errcheck // a temporary folder
+	defer os.RemoveAll(root) // a temporary folder
 	model := filepath.Join(root, "add_sub")
 	if err := os.MkdirAll(filepath.Join(model, "1"), 0o755); err != nil {
 		log.Fatal(err)

@@ -123,7 +123,9 @@ func newRig(t *testing.T, mode engine.ControlMode, change ...func(*Options)) *ri
 		}
 		r.server.Close()
 		cancel()
-		<-recorded
+		if err := <-recorded; err != nil {
+			t.Errorf("recorder: %v", err)
+		}
 		r.e.Close(context.Background())
 		if err := r.store.Close(); err != nil {
 			t.Errorf("store: %v", err)

@@ -25,7 +25,7 @@ func TestServerTiming(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { resp.Body.Close() }) //nolint:errcheck // read only
+		t.Cleanup(func() { _ = resp.Body.Close() })
 		return resp
 	}
 	if resp := post("/v2/repository/models/add_sub/load", "", ""); resp.StatusCode != 200 {

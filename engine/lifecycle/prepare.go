@@ -96,7 +96,7 @@ func (m *Manager) readConfig(src *repo.Model, over *override, p *plan) (*inferen
 	if err != nil {
 		return nil, nil, status.Errorf(status.Internal, "failed to open configuration: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // read only
+	defer f.Close() // read only
 	text, err := io.ReadAll(io.LimitReader(f, maxConfigSize+1))
 	if err != nil {
 		return nil, nil, status.Errorf(status.Internal, "failed to read configuration: %w", err)

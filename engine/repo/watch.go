@@ -33,7 +33,7 @@ func watch(ctx context.Context, w *fsnotify.Watcher, roots []string, poll time.D
 	var events chan fsnotify.Event
 	var errs chan error
 	if w != nil {
-		defer w.Close() //nolint:errcheck // nothing to do about it
+		defer w.Close() // nothing to do about it
 		events, errs = w.Events, w.Errors
 		for _, root := range roots {
 			addTree(w, root, 0)
