@@ -43,7 +43,7 @@ def test_A053_A064_A067_A068_load_and_unload(explicit):
     assert explicit.index()[("sums", "1")] == ("UNAVAILABLE", "unloaded")
     a = explicit.get("/v2/models/sums")
     assert (a.status, a.error) == (404, "Request for unknown model: 'sums' has no available versions")
-    assert unload(explicit, "sums").status == 200
+    assert unload(explicit, "sums", {"parameters": {"unload_dependents": True}}).status == 200
     assert explicit.get("/v2/health/ready").status == 200
     assert load(explicit, "sums", {}).status == 200
     assert explicit.state("sums") == "READY"

@@ -46,7 +46,7 @@ def close(got, want, recorded):
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda p: f"{p.parts[-3]}-{p.stem}")
-def test_I001_I026_recorded_requests(samples, path):
+def test_recorded_requests(samples, path):
     recorded, model = json.loads(path.read_text()), path.parts[-3]
     with th.InferenceServerClient(samples.http) as h, tg.InferenceServerClient(samples.grpc) as g:
         over_http = infer(h, th, model, recorded)

@@ -45,7 +45,7 @@ def finish(process):
 
 
 @pytest.mark.parametrize("proto", ["http", "json", "grpc"])
-def test_A063_I025_no_request_fails_over_ten_reloads(tmp_path, proto):
+def test_A063_no_request_fails_over_ten_reloads(tmp_path, proto):
     """32 clients while ten versions come, and the old ones go; each answer is that of the version that it names."""
     if REFERENCE and proto != "http":
         pytest.skip("once is enough for the reference")
