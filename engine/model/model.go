@@ -193,6 +193,7 @@ func (m *Model) Infer(r *infer.Request) error {
 	r.Observe(m)
 	m.stats.Admitted()
 	if err := m.batcher.Enqueue(r); err != nil {
+		r.Observe(nil) // the caller may answer it itself
 		m.stats.Left(1)
 		m.letGo()
 		return err

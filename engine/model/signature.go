@@ -108,6 +108,9 @@ func (s *signature) check(r *infer.Request) error {
 }
 
 func (s *signature) checkNames(r *infer.Request) error {
+	if len(r.Inputs) > len(s.inputs)+maxSurplus {
+		return s.wrongInputs(r)
+	}
 	known := 0
 	for i := range r.Inputs {
 		name := r.Inputs[i].Name
@@ -131,23 +134,28 @@ func (s *signature) checkNames(r *infer.Request) error {
 	return s.wrongInputs(r)
 }
 
+// maxSurplus is how many inputs too many a request may have to get an answer that names each of them.
+const maxSurplus = 64
+
 func (s *signature) wrongInputs(r *infer.Request) error {
 	var got, missing []string
-	for i := range r.Inputs {
+	for i := range r.Inputs[:min(len(r.Inputs), len(s.inputs)+maxSurplus)] {
 		got = append(got, "'"+r.Inputs[i].Name+"'")
+	}
+	if len(got) < len(r.Inputs) {
+		got = append(got, "...")
 	}
 	for i := range s.inputs {
 		if p := &s.inputs[i]; !p.optional && r.Input(p.name) == nil {
 			missing = append(missing, "'"+p.name+"'")
 		}
 	}
-	expected := "expected"
 	if s.required < len(s.inputs) {
 		return invalid(r, "expected number of inputs between %d and %d but got %d inputs for model '%s'. Got input(s) [%s], "+
 			"but missing required input(s) [%s]. Please provide all required input(s).", s.required, len(s.inputs), len(r.Inputs), s.model,
 			strings.Join(got, ","), strings.Join(missing, ","))
 	}
-	return invalid(r, expected+" %d inputs but got %d inputs for model '%s'. Got input(s) [%s], but missing required input(s) [%s]. "+
+	return invalid(r, "expected %d inputs but got %d inputs for model '%s'. Got input(s) [%s], but missing required input(s) [%s]. "+
 		"Please provide all required input(s).", len(s.inputs), len(r.Inputs), s.model, strings.Join(got, ","), strings.Join(missing, ","))
 }
 
@@ -195,8 +203,8 @@ func (s *signature) matches(shape, dims []int64) bool {
 }
 
 func (s *signature) checkSize(r *infer.Request, in *tensor.Tensor, p *port) error {
-	if p.fixed >= 0 && int64(r.BatchSize)*p.fixed == int64(len(in.Data)) && r.BatchSize < 1<<20 {
-		return nil
+	if uint64(p.fixed) < 1<<40 && r.BatchSize < 1<<20 && int64(r.BatchSize)*p.fixed == int64(len(in.Data)) {
+		return nil // the product cannot wrap
 	}
 	want, err := tensor.ByteSize(in.DataType, in.Shape)
 	if err != nil {

@@ -3,7 +3,6 @@ package model
 import (
 	"context"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 
 	"nereid/engine/backend"
@@ -50,12 +49,19 @@ func warmupInput(folder string, cfg *inferencepb.ModelConfig, sampleName, name s
 	if err != nil {
 		return fail("%w", err)
 	}
+	size := int64(dt.Size())
+	if dt == tensor.Bytes {
+		size = 4 // of an empty string: its length
+	}
+	if n > maxFile || n*size > maxFile/int64(rows) {
+		return fail("%d elements in a batch of %d are larger than the %d bytes that a warmup sample may have", n, rows, maxFile)
+	}
 	var row []byte
 	switch src := in.GetInputDataType().(type) {
 	case *inferencepb.ModelWarmup_Input_ZeroData:
-		row = make([]byte, n*int64(max(dt.Size(), 4))) // BYTES: empty strings, each of a 4-byte length
+		row = make([]byte, n*size)
 	case *inferencepb.ModelWarmup_Input_RandomData:
-		row = make([]byte, n*int64(max(dt.Size(), 4)))
+		row = make([]byte, n*size)
 		if dt != tensor.Bytes {
 			randomFill(dt, row)
 		}
@@ -63,13 +69,13 @@ func warmupInput(folder string, cfg *inferencepb.ModelConfig, sampleName, name s
 		if !filepath.IsLocal(src.InputDataFile) {
 			return fail("input_data_file %q must be inside the model's warmup folder", src.InputDataFile)
 		}
-		if row, err = os.ReadFile(folderOf(folder, "warmup/"+src.InputDataFile)); err != nil {
+		if row, err = readFile(folderOf(folder, "warmup/"+src.InputDataFile)); err != nil {
 			return fail("cannot read input_data_file: %w", err)
 		}
 		if dt == tensor.Bytes {
 			err = tensor.CheckBytes(row, n)
-		} else if want := n * int64(dt.Size()); int64(len(row)) != want {
-			err = status.Errorf(status.InvalidArg, "input_data_file has %d bytes, its dims and data_type need %d", len(row), want)
+		} else if int64(len(row)) != n*size {
+			err = status.Errorf(status.InvalidArg, "input_data_file has %d bytes, its dims and data_type need %d", len(row), n*size)
 		}
 		if err != nil {
 			return fail("%w", err)

@@ -182,7 +182,11 @@ func (d *decoupledInstance) Execute(ctx context.Context, b *infer.Batch) error {
 			}
 		})
 	}
-	return pause(ctx, wait)
+	err := pause(ctx, wait)
+	if !d.model.many {
+		d.running.Wait() // a model that is not decoupled answers before its instance is free
+	}
+	return err
 }
 
 func (d *decoupledInstance) send(ctx context.Context, r *infer.Request, s stream) error {
