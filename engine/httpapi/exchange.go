@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"io"
 
 	"nereid/engine/tensor"
@@ -62,6 +63,44 @@ func (x *exchange) reset() {
 	x.status, x.contentType, x.jsonLength, x.encoding = 0, "", -1, ""
 	x.accept, x.challenge, x.closeAfter = false, false, false
 	x.wantTiming, x.timing = false, ""
+}
+
+const (
+	// timingName is the request header that asks for the durations inside the server; its value is 1.
+	timingName       = "Nereid-Timing"
+	headerLengthName = "Inference-Header-Content-Length"
+)
+
+var connClose = []byte("close")
+
+// take notes a header that the protocol needs. Names are in their canonical form.
+func (x *exchange) take(key, value []byte) {
+	switch string(key) {
+	case "Host":
+		x.host = value
+	case "Origin":
+		x.origin = value
+	case "Sec-Fetch-Site":
+		x.fetchSite = value
+	case "Connection":
+		if bytes.EqualFold(value, connClose) { // the library knows only small letters
+			x.closeAfter = true
+		}
+	case timingName:
+		x.wantTiming = string(value) == "1"
+	case "Accept-Encoding":
+		x.acceptEncoding = value
+	case "Content-Encoding":
+		if x.contentEncoding != nil {
+			x.fault = "a request must not have two Content-Encoding headers"
+		}
+		x.contentEncoding = value
+	case headerLengthName:
+		if x.hasHeaderLength {
+			x.fault = "a request must not have two Inference-Header-Content-Length headers"
+		}
+		x.headerLength, x.hasHeaderLength = value, true
+	}
 }
 
 // safeMethod reports whether the method cannot change anything here.

@@ -345,15 +345,21 @@ func (s *scanner) number() (number, error) {
 			i++
 		}
 	}
-	if i >= len(b) || b[i] != '.' && b[i]|0x20 != 'e' {
-		s.i = i
-		if exact {
-			n.kind = integer
-			return n, nil
-		}
+	s.i = i
+	if i < len(b) && (b[i] == '.' || b[i]|0x20 == 'e') {
+		return s.real(at, n, digits)
+	}
+	if !exact {
 		return s.slowReal(at)
 	}
-	exp := 0
+	n.kind = integer
+	return n, nil
+}
+
+// real reads what follows the integer part of a number that began at at; n has the sign and that part, digits of it
+// significant.
+func (s *scanner) real(at int, n number, digits int) (number, error) {
+	b, i, exp := s.b, s.i, 0
 	if b[i] == '.' {
 		i++
 		from := i
@@ -363,8 +369,6 @@ func (s *scanner) number() (number, error) {
 			}
 			if digits <= 19 {
 				n.mag = n.mag*10 + uint64(b[i]-'0')
-			} else {
-				exact = false
 			}
 			i++
 		}
@@ -373,63 +377,57 @@ func (s *scanner) number() (number, error) {
 		}
 		exp = from - i
 	}
+	s.i = i
 	if i < len(b) && b[i]|0x20 == 'e' {
-		i++
-		minus := false
-		if i < len(b) && (b[i] == '-' || b[i] == '+') {
-			minus = b[i] == '-'
-			i++
-		}
-		from, e := i, 0
-		for i < len(b) && b[i]-'0' <= 9 {
-			if e < 100000 {
-				e = e*10 + int(b[i]-'0')
-			}
-			i++
-		}
-		if i == from {
-			return n, s.fail(errExponent, i)
-		}
-		if minus {
-			e = -e
+		e, err := s.exponent()
+		if err != nil {
+			return n, err
 		}
 		exp += e
 	}
-	s.i = i
-	// Both the digits and the power of ten are exact doubles: one operation rounds correctly.
-	if exact && digits <= 19 && n.mag < 1<<53 && exp >= -22 && exp <= 22 {
-		f := float64(n.mag)
-		if exp < 0 {
-			f /= pow10[-exp]
-		} else {
-			f *= pow10[exp]
-		}
-		if n.neg {
-			f = -f
-		}
-		return number{kind: real, f: f}, nil
+	if digits > 19 || exp < -22 || exp > 22 {
+		return s.slowReal(at)
 	}
-	if s.single && digits <= 19 && exp >= -22 && exp <= 0 {
-		if f := float64(n.mag) / pow10[-exp]; roundsSafely(f) {
-			if n.neg {
-				f = -f
-			}
-			return number{kind: real, f: f}, nil
-		}
+	// Now mag holds all digits. One operation on two exact doubles rounds correctly; mag may be over 2^53 where only
+	// the nearest float32 is wanted and two roundings cannot miss it.
+	f := float64(n.mag)
+	if exp < 0 {
+		f /= pow10[-exp]
+	} else {
+		f *= pow10[exp]
 	}
-	return s.slowReal(at)
+	if n.mag >= 1<<53 && !(s.single && roundsSafely(f)) {
+		return s.slowReal(at)
+	}
+	if n.neg {
+		f = -f
+	}
+	return number{kind: real, f: f}, nil
 }
 
-// roundsSafely reports whether a double that is off by a few units in its last place still rounds to the same float32
-// as the exact one: it is not near the middle of two of them, and neither is subnormal.
-func roundsSafely(f float64) bool {
-	const (
-		tail   = 1<<29 - 1 // the bits of a double that a float32 lacks
-		middle = 1 << 28
-		margin = 16 // units in the last place; two roundings are off by 2 at most
-	)
-	d := int64(math.Float64bits(f)&tail) - middle
-	return (d > margin || d < -margin) && f > 0x1p-125 && f < 0x1p127
+// exponent reads the exponent that it stands on the e of. Beyond 100,000 it does not matter how large it is.
+func (s *scanner) exponent() (int, error) {
+	b, i := s.b, s.i+1
+	minus := false
+	if i < len(b) && (b[i] == '-' || b[i] == '+') {
+		minus = b[i] == '-'
+		i++
+	}
+	from, e := i, 0
+	for i < len(b) && b[i]-'0' <= 9 {
+		if e < 100000 {
+			e = e*10 + int(b[i]-'0')
+		}
+		i++
+	}
+	if i == from {
+		return 0, s.fail(errExponent, i)
+	}
+	s.i = i
+	if minus {
+		return -e, nil
+	}
+	return e, nil
 }
 
 func (s *scanner) slowReal(at int) (number, error) {
@@ -438,6 +436,18 @@ func (s *scanner) slowReal(at int) (number, error) {
 		return number{}, s.fail(errNumberTooBig, at)
 	}
 	return number{kind: real, f: f}, nil
+}
+
+// roundsSafely reports whether a double that is off by a few units in its last place still rounds to the same float32
+// as the exact one: it is not near the middle of two of them, and neither is subnormal.
+func roundsSafely(f float64) bool {
+	const (
+		tail   = 1<<29 - 1 // the bits of a double that a float32 lacks
+		middle = 1 << 28
+		margin = 16 // units in the last place; three roundings are off by 3 at most
+	)
+	d := int64(math.Float64bits(f)&tail) - middle
+	return (d > margin || d < -margin) && f > 0x1p-125 && f < 0x1p127
 }
 
 // special reads NaN, Inf and Infinity at i, behind the sign.

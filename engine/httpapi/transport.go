@@ -89,56 +89,12 @@ func readHead(x *exchange, ctx *fasthttp.RequestCtx) {
 		x.length = 0
 	}
 	for key, value := range h.All() {
-		switch len(key) {
-		case len("Host"):
-			if string(key) == "Host" {
-				x.host = value
-			}
-		case len(timingName):
-			if string(key) == timingName {
-				x.wantTiming = string(value) == "1"
-			}
-		case len("Connection"):
-			if string(key) == "Connection" && bytes.EqualFold(value, connClose) { // the library knows only small letters
-				x.closeAfter = true
-			}
-		case len("Sec-Fetch-Site"):
-			if string(key) == "Sec-Fetch-Site" {
-				x.fetchSite = value
-			}
-		case len("Origin"):
-			if string(key) == "Origin" {
-				x.origin = value
-			}
-		case len("Accept-Encoding"):
-			if string(key) == "Accept-Encoding" {
-				x.acceptEncoding = value
-			}
-		case len("Content-Encoding"):
-			if string(key) == "Content-Encoding" {
-				if x.contentEncoding != nil {
-					x.fault = "a request must not have two Content-Encoding headers"
-				}
-				x.contentEncoding = value
-			}
-		case len(headerLengthName):
-			if string(key) == headerLengthName {
-				if x.hasHeaderLength {
-					x.fault = "a request must not have two Inference-Header-Content-Length headers"
-				}
-				x.headerLength, x.hasHeaderLength = value, true
-			}
-		}
+		x.take(key, value)
 	}
 	if targetHost != nil {
 		x.host = targetHost
 	}
 }
-
-// timingName is the request header that asks for the durations inside the server; its value is 1.
-const timingName = "Nereid-Timing"
-
-const headerLengthName = "Inference-Header-Content-Length"
 
 // splitTarget returns the path of a request target without the query, and the authority if the target has one: that
 // goes before the Host header.
@@ -204,7 +160,6 @@ var (
 	notAllowed      = []byte("Not Allowed")
 	newlineSpace    = []byte("\n ")
 	newlineTab      = []byte("\n\t")
-	connClose       = []byte("close")
 	headerLengthKey = []byte(headerLengthName)
 )
 
