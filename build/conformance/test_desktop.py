@@ -1,24 +1,31 @@
 """The desktop build: a real window under Xvfb that shows the page which a browser gets."""
 
+import json
 import os
 import pathlib
+import re
 import shutil
+import stat
 import subprocess
+import urllib.error
+import urllib.request
 
 import pytest
 from PIL import Image
 
 import models
-from harness import ROOT, REFERENCE, Server, until
+from harness import ROOT, REFERENCE, until
 
 pytestmark = [pytest.mark.desktop, pytest.mark.skipif(REFERENCE, reason="about this program's window")]
 DESKTOP = os.environ.get("NEREID_DESKTOP", str(ROOT / "build/bin/nereid-desktop"))
 SHOTS = pathlib.Path(os.environ.get("SHOTS", ROOT / ".cache/test-logs/desktop"))
+SAMPLES = ROOT / "models-sample"
+LIMIT = 60  # seconds for what takes two on a machine with nothing else to do
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def display():
-    """A virtual screen of its own; the value for DISPLAY."""
+    """A virtual screen; the value for DISPLAY."""
     for program in ("Xvfb", "xdotool", "import"):
         assert shutil.which(program), f"{program} is missing; run build/setup/system.sh test"
     read, write = os.pipe()
@@ -36,47 +43,157 @@ def display():
     xvfb.wait()
 
 
-def test_window_shows_the_page(tmp_path, display):
-    repo = tmp_path / "models"
-    models.write_identity(repo, "shown_in_window")
-    env = {**os.environ, "DISPLAY": display, "LANG": "C.UTF-8", "LIBGL_ALWAYS_SOFTWARE": "1", "WEBKIT_DISABLE_COMPOSITING_MODE": "1"}
-    if os.geteuid() == 0:
-        env["WEBKIT_DISABLE_SANDBOX_THIS_IS_DANGEROUS"] = "1"
-    argv = [DESKTOP, f"--model-repository={repo}", f"--data-dir={tmp_path / 'data'}"]
-    argv += [f"--{p}-port=0" for p in ("http", "grpc", "metrics", "ui")]
-    log = open(tmp_path / "window.log", "wb")
-    program = subprocess.Popen(argv, env=env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+class Window:
+    """The running program with its window."""
 
-    def text():
-        return (tmp_path / "window.log").read_text(errors="replace")
+    def __init__(self, work, display, repository, *options):
+        self.data = work / "data"
+        self.env = {**os.environ, "DISPLAY": display, "LANG": "C.UTF-8", "LIBGL_ALWAYS_SOFTWARE": "1"}
+        self.env.pop("WAYLAND_DISPLAY", None)
+        self.argv = [DESKTOP, f"--model-repository={repository}", f"--data-dir={self.data}", *options]
+        self.argv += [f"--{p}-port=0" for p in ("http", "grpc", "metrics", "ui")]
+        self.log_path = work / "window.log"
 
-    def window():
-        assert program.poll() is None, text()
-        found = subprocess.run(
-            ["xdotool", "search", "--onlyvisible", "--name", "Nereid"], env=env, capture_output=True, text=True
-        ).stdout.split()
-        return found[0] if found else None
+    def __enter__(self):
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(self.argv, env=self.env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        return self
 
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    shot = SHOTS / "window.png"
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
 
-    def painted():
-        """The window's picture has text in it: many shades, not one colour."""
-        subprocess.run(["import", "-window", "root", str(shot)], env=env, check=True)
-        with Image.open(shot) as picture:
-            grey = picture.convert("L").resize((700, 450))
-            counts = sorted(grey.histogram(), reverse=True)
-            return counts[0] < 0.97 * 700 * 450 and sum(1 for c in counts if c > 20) > 20
+    def log(self):
+        return self.log_path.read_text(errors="replace")
 
-    try:
-        until(window, 60, "no window named Nereid", text)
-        until(painted, 60, f"the window stays blank, see {shot}", text)
-        # The same loopback server answers a browser, and the page in the window has asked it for its data.
-        assert "Started HTTPService at" in text()
-    finally:
-        program.terminate()
+    def says(self, pattern):
+        assert self.process.poll() is None, self.log()
+        found = re.search(pattern, self.log())
+        return found and (found[1] if found.groups() else True)
+
+    def up(self):
+        """Waits until the page has asked the server for its data."""
+        self.gui = until(lambda: self.says(r"Started GUI at (http://\S+)/"), LIMIT, "the server is not up", self.log)
+        until(lambda: self.says("The window shows the page"), LIMIT, "the page has not called the server", self.log)
+
+    def xdotool(self, *args):
+        return subprocess.run(["xdotool", *args], env=self.env, capture_output=True, text=True).stdout.split()
+
+    def end(self, limit=20):
+        """Waits for the program's end and returns its status."""
         try:
-            program.wait(20)
+            return self.process.wait(limit)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the program has not ended in {limit} s:\n{self.log()[-3000:]}")
+
+    def shot(self, name):
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        path = SHOTS / f"{name}.png"
+        subprocess.run(["import", "-window", "root", str(path)], env=self.env, check=True)
+        return path
+
+    def get(self, path):
+        with urllib.request.urlopen(self.gui + path, timeout=10) as r:
+            return json.load(r)
+
+
+def painted(path):
+    """The picture has text in it: many shades, and no colour has nearly all of it."""
+    with Image.open(path) as picture:
+        grey = picture.convert("L").resize((700, 450))
+        counts = sorted(grey.histogram(), reverse=True)
+        return counts[0] < 0.97 * 700 * 450 and sum(1 for c in counts if c > 20) > 20
+
+
+def dialog_height(path):
+    """Height of the import dialog: the longest white stretch down its left edge; 0 unless what is beside it is darkened."""
+    with Image.open(path) as picture:
+        grey = picture.convert("L")
+        if grey.getpixel((100, 860)) > 200:
+            return 0
+        return max(len(run) for run in "".join("#" if grey.getpixel((172, y)) > 250 else " " for y in range(60, 860)).split(" "))
+
+
+def test_window_shows_the_page_and_ends_on_sigterm(tmp_path, display):
+    with Window(tmp_path, display, SAMPLES) as w:
+        w.up()
+        assert w.xdotool("search", "--onlyvisible", "--name", "^Nereid$"), "no window named Nereid"
+        until(lambda: painted(w.shot("window")), LIMIT, f"the window stays blank, see {SHOTS}/window.png", w.log)
+        assert "the page reports an error" not in w.log()
+        assert w.get("/api/server")["desktop"], "the page must know that file dialogs can be opened"
+        w.process.terminate()
+        assert w.end() == 0, w.log()
+    assert not (w.data / "window.json").exists(), "the hand-over file is still there"
+
+
+def test_second_start_shows_the_window_of_the_first(tmp_path, display):
+    models.write_identity(tmp_path / "models", "identity")
+    with Window(tmp_path, display, tmp_path / "models") as w:
+        w.up()
+        note = w.data / "window.json"
+        assert stat.S_IMODE(note.stat().st_mode) == 0o600
+        (window,) = w.xdotool("search", "--onlyvisible", "--name", "^Nereid$")
+        w.xdotool("windowunmap", window)
+        until(lambda: not w.xdotool("search", "--onlyvisible", "--name", "^Nereid$"), LIMIT, "the window does not hide", w.log)
+
+        second = subprocess.run(w.argv, env=w.env, capture_output=True, text=True, timeout=LIMIT)
+        assert (second.returncode, second.stderr) == (0, "")
+        assert f"running already (pid {w.process.pid})" in second.stdout
+        until(lambda: w.xdotool("search", "--onlyvisible", "--name", "^Nereid$"), LIMIT, "the window does not come back", w.log)
+
+        # Without the secret nobody moves the window, and a server without a window is no window to show.
+        request = urllib.request.Request(w.gui + "/api/desktop/show", method="POST", headers={"Authorization": "Bearer x", "X-Nereid": "1"})
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=10)
+        assert refused.value.code == 403
+        note.unlink()
+        third = subprocess.run(w.argv, env=w.env, capture_output=True, text=True, timeout=LIMIT)
+        assert third.returncode == 1 and "is in use by another nereid" in third.stderr
+        assert w.process.poll() is None, w.log()
+
+
+def test_quit_in_the_menu_ends_the_server_in_order(tmp_path, display):
+    models.write_identity(tmp_path / "models", "identity")
+    with Window(tmp_path, display, tmp_path / "models") as w:
+        w.up()
+        (window,) = w.xdotool("search", "--onlyvisible", "--name", "^Nereid$")
+        w.xdotool("windowfocus", "--sync", window)
+        w.xdotool("key", "ctrl+q")
+        assert w.end() == 0, w.log()
+        assert "successfully unloaded 'identity'" in w.log()
+
+
+def test_dropped_file_opens_the_import_dialog(tmp_path, display):
+    """A file whose name has spaces, dragged from another window: the page imports it by its path."""
+    source = tmp_path / "dragsource"
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "gtk+-3.0"], capture_output=True, text=True, check=True).stdout.split()
+    subprocess.run(["cc", "-o", source, pathlib.Path(__file__).with_name("dragsource.c"), *flags], check=True)
+    models.write_identity(tmp_path / "models", "identity")
+    dropped = tmp_path / "my model.onnx"
+    shutil.copyfile(SAMPLES / "add_sub/1/model.onnx", dropped)
+
+    with Window(tmp_path, display, tmp_path / "models", "--model-control-mode=poll") as w:
+        w.up()
+        until(lambda: painted(w.shot("before-drop")), LIMIT, "the window stays blank", w.log)
+        files = subprocess.Popen([source, dropped.as_uri()], env=w.env, stdout=subprocess.PIPE, text=True)
+        try:
+            assert files.stdout.readline() == "ready\n"
+            w.xdotool("mousemove", "10", "10", "sleep", "0.3", "mousedown", "1")
+            for x in range(30, 701, 67):  # GTK starts a drag after some pixels, and the target must see the pointer come
+                w.xdotool("mousemove", str(x), str(x * 450 // 700), "sleep", "0.1")
+            w.shot("dragging")
+            w.xdotool("sleep", "0.3", "mouseup", "1")
+
+            def staged():
+                assert w.process.poll() is None, w.log()
+                return [p.name for p in (w.data / "imports").glob("*/in/*.onnx")]
+
+            names = until(staged, LIMIT, "nothing was imported", w.log)
+            assert "my model.onnx" in names, names
+            until(lambda: dialog_height(w.shot("dropped")) > 400, LIMIT, f"no dialog with its contents opens, see {SHOTS}/dropped.png", w.log)
         finally:
-            log.close()
-    assert program.returncode == 0, text()
+            files.kill()
+            files.wait()
+        w.process.terminate()
+        assert w.end() == 0, w.log()
