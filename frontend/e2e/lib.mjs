@@ -16,6 +16,8 @@ const shots = process.env.NEREID_SHOTS ?? "";
 export class Report {
   failures = [];
   passed = 0;
+  /** Set once there is a page: a step that fails leaves a screenshot of what it saw. */
+  page = null;
 
   check(ok, what) {
     if (ok) {
@@ -34,6 +36,7 @@ export class Report {
     } catch (e) {
       this.failures.push(`${name}: ${e.message.split("\n").slice(0, 6).join(" | ")}`);
       console.error(`FAIL ${name}: ${e.message}`);
+      if (this.page) await shot(this.page, `fail-${name.replace(/[^a-z0-9]+/gi, "-")}`);
     }
   }
 }
@@ -45,6 +48,7 @@ export async function open(base, report, options = {}) {
   const browser = await chromium.launch({ executablePath, args });
   const context = await browser.newContext({ viewport: { width: 1360, height: 860 }, acceptDownloads: true, ...options });
   const page = await context.newPage();
+  report.page = page;
   page.setDefaultTimeout(15_000);
   page.on("pageerror", (e) => report.check(false, `error in the page at ${page.url()}: ${e.message}`));
   page.on("console", (m) => {

@@ -5,6 +5,8 @@
 //
 // The server needs a writable repository; models of models-sample are taken as what is dropped. The models that the
 // run makes begin with e2e_ and are removed at its end. NEREID_SHOTS: folder for screenshots. NEREID_CHROMIUM: browser.
+// NEREID_PYTHON: a Python with tritonclient and pillow, to run the Python snippets that the page shows.
+import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
@@ -75,10 +77,30 @@ await report.step("try it with a picture", async () => {
   const got = await page.locator("ol li .label").first().textContent();
   const answer = bestClass(want);
   report.check(answer === null || got.includes(String(answer)), `the best class is ${got}, the recorded one ${answer}`);
-  for (const kind of ["Python HTTP", "Python gRPC", "curl"]) {
-    await button(kind).click();
-    report.check((await page.locator("pre[role=region]").textContent()).includes(digits), `${kind} snippet names the model`);
+});
+
+await report.step("the same call by curl and Python answers the same", async () => {
+  const want = String(bestClass(JSON.parse(fs.readFileSync(sample("digits", "requests", "grey_28.json"), "utf8"))));
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), "nereid-snippets-"));
+  fs.copyFileSync(sample("digits", "requests", "grey_28.png"), path.join(folder, "grey_28.png"));
+  const text = async (kind) => {
+    await page.getByRole("button", { name: kind, exact: true }).click();
+    return page.locator("pre[role=region]").textContent();
+  };
+  await text("curl");
+  const [body] = await Promise.all([page.waitForEvent("download"), button("Save request.bin").click()]);
+  await body.saveAs(path.join(folder, "request.bin"));
+  const reply = JSON.parse(execFileSync("sh", ["-c", await text("curl")], { cwd: folder, stdio: ["ignore", "pipe", "ignore"] }).toString());
+  report.check(String(bestClass(reply)) === want, `curl answers class ${bestClass(reply)}, want ${want}`);
+  for (const kind of ["Python HTTP", "Python gRPC"]) {
+    const program = await text(kind);
+    report.check(program.includes(digits), `${kind} names the model`);
+    if (!process.env.NEREID_PYTHON) continue;
+    const best = "\nprint('BEST', int(result.as_numpy('scores').argmax()))\n";
+    const out = execFileSync(process.env.NEREID_PYTHON, ["-c", program + best], { cwd: folder }).toString();
+    report.check(out.includes(`BEST ${want}`), `${kind} answers ${out}`);
   }
+  fs.rmSync(folder, { recursive: true });
 });
 
 await report.step("warm it up", async () => {

@@ -13,15 +13,18 @@ describe("FaultList", () => {
   it("shows place, text and fix, and tells what was clicked", async () => {
     const onreveal = vi.fn();
     const onfix = vi.fn();
-    render(FaultList, { faults: [fault, { ...fault, line: 0 }], onreveal, onfix });
+    const onrecheck = vi.fn();
+    render(FaultList, { faults: [fault, { ...fault, line: 0 }], onreveal, onfix, onrecheck });
     await fireEvent.click(screen.getByRole("button", { name: "3:7" }));
     expect(onreveal).toHaveBeenCalledWith(fault);
     await fireEvent.click(screen.getAllByRole("button", { name: "use y" })[0]!);
     expect(onfix).toHaveBeenCalledWith(fault, 0);
+    await fireEvent.click(screen.getByRole("button", { name: "Check again" }));
+    expect(onrecheck).toHaveBeenCalledOnce();
     expect(screen.getByRole("button", { name: "x" })).toBeTruthy(); // a fault without a place is named by its field
   });
   it("says when there is none", () => {
-    render(FaultList, { faults: [], onreveal: vi.fn(), onfix: vi.fn() });
+    render(FaultList, { faults: [], onreveal: vi.fn(), onfix: vi.fn(), onrecheck: vi.fn() });
     expect(screen.getByText("No faults found")).toBeTruthy();
   });
 });

@@ -2,9 +2,9 @@
 import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap, snippet, type Completion, type CompletionContext } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 import { bracketMatching, HighlightStyle, indentOnInput, indentService, indentUnit, StreamLanguage, syntaxHighlighting } from "@codemirror/language";
-import { forceLinting, lintGutter, linter, lintKeymap, type Diagnostic } from "@codemirror/lint";
+import { lintGutter, linter, lintKeymap, type Diagnostic } from "@codemirror/lint";
 import { highlightSelectionMatches, searchKeymap } from "@codemirror/search";
-import { Compartment, EditorState, type Extension } from "@codemirror/state";
+import { Compartment, EditorState, StateEffect, type Extension } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, highlightActiveLineGutter, hoverTooltip, keymap, lineNumbers, type Tooltip } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import type { Fault } from "../api.gen";
@@ -124,13 +124,16 @@ function diagnostics(text: string, faults: readonly Fault[]): Diagnostic[] {
   }));
 }
 
+/** Asks for a check though the text is the same: what it is checked against has changed. */
+const refresh = StateEffect.define<null>();
+
 export function createEditor(o: EditorOptions): Editor {
   const theme = new Compartment();
   const darkness = (dark: boolean) => EditorView.darkTheme.of(dark);
   const lint = linter(async (view) => {
     const text = view.state.doc.toString();
     return diagnostics(text, await o.check(text));
-  }, { delay: 200 });
+  }, { delay: 200, needsRefresh: (u) => u.transactions.some((tr) => tr.effects.some((e) => e.is(refresh))) });
   const view = new EditorView({
     parent: o.parent,
     state: EditorState.create({
@@ -165,7 +168,7 @@ export function createEditor(o: EditorOptions): Editor {
       const fix = f.fixes[n];
       if (fix) view.dispatch({ changes: changes(view.state.doc.toString(), fix.edits) });
     },
-    recheck: () => forceLinting(view),
+    recheck: () => view.dispatch({ effects: refresh.of(null) }),
     focus: () => view.focus(),
     destroy: () => view.destroy(),
   };
