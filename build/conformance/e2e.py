@@ -3,6 +3,7 @@
 usage: e2e.py        NEREID names the program, NEREID_SHOTS the folder for screenshots
 """
 
+import os
 import pathlib
 import shutil
 import subprocess
@@ -19,7 +20,8 @@ def main() -> int:
         repo = pathlib.Path(work) / "models"
         shutil.copytree(ROOT / "models-sample", repo)
         with Server(repo, work, "--model-control-mode=poll", "--repository-poll-secs=1") as server:
-            done = subprocess.run(["node", "e2e/run.mjs", server.ui], cwd=ROOT / "frontend", timeout=540)
+            done = subprocess.run(["node", "e2e/run.mjs", server.ui], cwd=ROOT / "frontend", timeout=540,
+                                  env={**os.environ, "NEREID_PYTHON": sys.executable})
         print(server.log()[-6000:] if done.returncode else "", file=sys.stderr)
         return done.returncode
 

@@ -4,6 +4,7 @@ import { client, errorText } from "./api";
 import type { Parcel } from "./drop";
 import { live } from "./live.svelte";
 import { uploadAll } from "./upload";
+import { baseName } from "./window";
 
 /** What becomes one import: files of the browser, or a file or folder of the server's machine. */
 export type Job = Parcel | { path: string };
@@ -28,7 +29,7 @@ class Importing {
     const [first, ...rest] = jobs;
     this.waiting = rest;
     if (!first) return;
-    if ("path" in first) void this.run(first.path, () => client.createImport({ path: first.path }));
+    if ("path" in first) void this.run(baseName(first.path), () => client.createImport({ path: first.path }));
     else void this.run(first.source, (signal) => this.upload(first, signal));
   }
 
@@ -70,7 +71,7 @@ class Importing {
   /** Takes an answer of the server over what the stream said before. */
   set(imp: api.Import): void {
     this.imp = imp;
-    live.imports = { ...live.imports, [imp.id]: imp };
+    live.setImport(imp);
   }
 
   /** Closes the dialog. What was not loaded is thrown away on the server too. */

@@ -6,6 +6,7 @@ import { SampleRing } from "./ring";
 /** Seconds of samples kept for each model version. */
 export const ringSeconds = 300;
 const maxEvents = 200;
+const maxImports = 20;
 
 export const versionKey = (model: string, version: string) => `${model}\n${version}`;
 
@@ -42,7 +43,7 @@ class Live {
     on<api.ModelsEvent>("models", (v) => this.onModels(v));
     on<api.SamplesEvent>("samples", (v) => this.onSamples(v));
     on<api.Event>("event", (v) => (this.events = [v, ...this.events].slice(0, maxEvents)));
-    on<api.Import>("import", (v) => (this.imports = { ...this.imports, [v.id]: v }));
+    on<api.Import>("import", (v) => this.setImport(v));
   }
 
   stop(): void {
@@ -59,6 +60,12 @@ class Live {
   put(m: api.Model): void {
     if (this.status === "open") return;
     this.onModels({ full: false, models: [m], removed: [] });
+  }
+
+  /** Keeps the newest state of an import, and of those before it a few. */
+  setImport(v: api.Import): void {
+    const { [v.id]: _, ...others } = this.imports;
+    this.imports = Object.fromEntries([...Object.entries(others).slice(-maxImports), [v.id, v]]);
   }
 
   ring(model: string, version: string): SampleRing | undefined {

@@ -5,6 +5,7 @@ const tell = (detail: unknown) => window.dispatchEvent(new CustomEvent("nereid-f
 
 describe("files from the desktop window", () => {
   let stop = () => {};
+  const failed = vi.fn();
   afterEach(() => {
     stop();
     vi.restoreAllMocks();
@@ -13,7 +14,7 @@ describe("files from the desktop window", () => {
 
   it("opens what was dropped or picked, until stopped", () => {
     const open = vi.fn();
-    stop = onWindowFiles(open);
+    stop = onWindowFiles({ open, failed });
     vi.spyOn(document, "elementFromPoint").mockReturnValue(document.body);
     tell({ x: 5, y: 5, paths: ["/m/a b.onnx", "/m/folder"] });
     tell({ x: -1, y: -1, paths: ["/m/c.zip"] });
@@ -23,13 +24,28 @@ describe("files from the desktop window", () => {
     expect(open.mock.calls).toEqual([[["/m/a b.onnx", "/m/folder"]], [["/m/c.zip"]]]);
   });
 
-  it("leaves a drop on an element that takes files itself to that element", () => {
+  it("gives a drop on an element that takes files itself to that element", async () => {
     const open = vi.fn();
-    stop = onWindowFiles(open);
+    const fetched = vi.spyOn(globalThis, "fetch").mockResolvedValue(new Response("pixels"));
+    stop = onWindowFiles({ open, failed });
     document.body.innerHTML = "<div data-drop><p>image</p></div>";
     vi.spyOn(document, "elementFromPoint").mockReturnValue(document.querySelector("p"));
-    tell({ x: 5, y: 5, paths: ["/m/seven.png"] });
+    const file = new Promise<File>((ok) => document.querySelector("div")?.addEventListener("nereid-file", (e) => ok((e as CustomEvent<File>).detail)));
+    tell({ x: 5, y: 5, paths: ["/m/seven.png"], from: "/dropped/ABC" });
+    const got = await file;
+    expect(fetched.mock.calls).toEqual([["/dropped/ABC/0"]]);
+    expect([got.name, await got.text()]).toEqual(["seven.png", "pixels"]);
     expect(open).not.toHaveBeenCalled();
+    expect(failed).not.toHaveBeenCalled();
+  });
+
+  it("says why a dropped file cannot be read", async () => {
+    vi.spyOn(globalThis, "fetch").mockResolvedValue(new Response("seven.png is no file\n", { status: 400 }));
+    document.body.innerHTML = "<div data-drop></div>";
+    vi.spyOn(document, "elementFromPoint").mockReturnValue(document.querySelector("div"));
+    const error = new Promise((failed) => (stop = onWindowFiles({ open: vi.fn(), failed })));
+    tell({ x: 5, y: 5, paths: ["/m/seven.png"], from: "/dropped/ABC" });
+    expect(String(await error)).toBe("Error: seven.png is no file");
   });
 
   it("does not make a second import of a model's data file", () => {

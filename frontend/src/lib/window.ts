@@ -7,26 +7,51 @@ interface WindowFiles {
   y: number;
   /** Absolute paths on this machine, which is the server's too. */
   paths: string[];
+  /** Address in the window below which the page can read dropped files: the first one at /0. */
+  from: string;
 }
 
 function isWindowFiles(v: unknown): v is WindowFiles {
   return typeof v === "object" && v !== null && "paths" in v && Array.isArray(v.paths);
 }
 
+interface Handlers {
+  /** Models to open, by their paths. */
+  open: (paths: string[]) => void;
+  failed: (error: unknown) => void;
+}
+
 /**
- * Calls open with the files that were dropped on the window or chosen in its menu, and returns how to stop. A drop on
- * an element with data-drop is that element's own: it gets the files as in a browser.
+ * Hears what was dropped on the window or chosen in its menu, and returns how to stop. A drop on an element with
+ * data-drop is that element's own: it gets the first file in an event nereid-file, because WebKit on Linux gives it none.
  */
-export function onWindowFiles(open: (paths: string[]) => void): () => void {
+export function onWindowFiles(h: Handlers): () => void {
   const hear = (e: Event) => {
     if (!(e instanceof CustomEvent) || !isWindowFiles(e.detail)) return;
-    const { x, y, paths } = e.detail;
-    if (x >= 0 && document.elementFromPoint(x, y)?.closest("[data-drop]")) return;
-    open(withoutCompanions(paths));
+    const { x, y, paths, from } = e.detail;
+    const own = x >= 0 ? document.elementFromPoint(x, y)?.closest("[data-drop]") : null;
+    const first = paths[0];
+    if (!own || first === undefined) {
+      h.open(withoutCompanions(paths));
+      return;
+    }
+    read(`${from}/0`, baseName(first))
+      .then((file) => own.dispatchEvent(new CustomEvent("nereid-file", { detail: file })))
+      .catch(h.failed);
   };
   window.addEventListener("nereid-files", hear);
   return () => window.removeEventListener("nereid-files", hear);
 }
+
+async function read(address: string, name: string): Promise<File> {
+  const res = await fetch(address);
+  if (!res.ok) throw new Error((await res.text()).trim());
+  const blob = await res.blob();
+  return new File([blob], name, { type: blob.type });
+}
+
+/** The last part of a path. */
+export const baseName = (path: string) => path.split(/[/\\]/).pop() || path;
 
 /** Leaves away the files that the server takes along with an ONNX file beside them: those with its large tensors. */
 export function withoutCompanions(paths: readonly string[]): string[] {
