@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 )
 
@@ -28,9 +29,9 @@ func BaseURL(addr net.Addr) (string, error) {
 	return "", fmt.Errorf("--ui-address: the window reaches the GUI only at 127.0.0.1, ::1 or localhost, and not at %s", tcp.IP)
 }
 
-// pageHandler answers the window's requests: the files of the page, and /config.js, which tells the page that its
-// interface is at base.
-func pageHandler(page fs.FS, base string) (http.Handler, error) {
+// pageHandler answers the window's requests: the files of the page, /config.js, which tells the page that its interface
+// is at base, and below /dropped/ what was dropped on the window.
+func pageHandler(page fs.FS, base string, dropped http.Handler) (http.Handler, error) {
 	if _, err := fs.Stat(page, "index.html"); err != nil {
 		return nil, fmt.Errorf("this program was built without the page, and a window would stay empty; build it with make desktop: %w", err)
 	}
@@ -50,6 +51,8 @@ func pageHandler(page fs.FS, base string) (http.Handler, error) {
 		case r.URL.Path == "/config.js":
 			h.Set("Content-Type", "text/javascript; charset=utf-8")
 			_, _ = w.Write(script) // an error is the reader's leaving
+		case strings.HasPrefix(r.URL.Path, "/dropped/"):
+			dropped.ServeHTTP(w, r)
 		default:
 			files.ServeHTTP(w, r)
 		}

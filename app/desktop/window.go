@@ -42,6 +42,7 @@ type Window struct {
 	words words
 	alive chan struct{} // closed by the page's first call
 	pick  sync.Mutex    // held while a dialog is open
+	drops drops
 
 	mu  sync.Mutex
 	ctx context.Context // Wails' own, which its functions ask for; nil while there is no window; guarded by mu
@@ -72,7 +73,7 @@ func (w *Window) Run(ctx context.Context, o Options) (err error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	handler, err := pageHandler(o.Page, o.Base)
+	handler, err := pageHandler(o.Page, o.Base, &w.drops)
 	if err != nil {
 		return err
 	}
@@ -218,7 +219,7 @@ func (w *Window) dropped(x, y int, paths []string) {
 	if len(paths) == 0 {
 		return
 	}
-	w.tell(pageFiles{X: x, Y: y, Paths: paths})
+	w.tell(pageFiles{X: x, Y: y, Paths: paths, From: w.drops.offer(paths)})
 }
 
 // pageFiles is the detail of the event nereid-files, which the page listens for.
@@ -226,6 +227,7 @@ type pageFiles struct {
 	X     int      `json:"x"` // where they were dropped; -1: they come from the menu
 	Y     int      `json:"y"`
 	Paths []string `json:"paths"` // absolute
+	From  string   `json:"from"`  // where the page can read dropped ones, as of drops.offer; else empty
 }
 
 func (w *Window) tell(f pageFiles) {

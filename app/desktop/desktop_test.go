@@ -1,0 +1,203 @@
+package desktop
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+)
+
+func TestLocale(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		env  map[string]string
+		want variables
+	}{
+		{name: "nothing, as in a service", want: variables{"LC_NUMERIC": "C", "LANG": "en_US.UTF-8", "LC_MESSAGES": ""}},
+		{name: "C.UTF-8, as in a container", env: map[string]string{"LANG": "C.UTF-8"}, want: variables{"LC_NUMERIC": "C", "LANG": "en_US.UTF-8", "LC_MESSAGES": ""}},
+		{name: "POSIX for all", env: map[string]string{"LC_ALL": "POSIX", "LANG": "de_DE.UTF-8"},
+			want: variables{"LC_NUMERIC": "C", "LC_ALL": "", "LANG": "en_US.UTF-8", "LC_MESSAGES": "", "LC_CTYPE": ""}},
+		{name: "a language stays", env: map[string]string{"LANG": "de_DE.UTF-8"}, want: variables{"LC_NUMERIC": "C"}},
+		{name: "a language for all stays, but not for numbers", env: map[string]string{"LC_ALL": "de_DE.UTF-8", "LANG": "C"},
+			want: variables{"LC_NUMERIC": "C", "LC_ALL": "", "LANG": "de_DE.UTF-8", "LC_MESSAGES": "", "LC_CTYPE": ""}},
+		{name: "the language of messages counts", env: map[string]string{"LC_MESSAGES": "zh_CN.UTF-8", "LANG": "C"}, want: variables{"LC_NUMERIC": "C"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := localeFor(func(k string) string { return tt.env[k] }); !maps.Equal(got, tt.want) {
+				t.Errorf("localeFor(%v) = %v, want %v", tt.env, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestMenuSpeaksTheUsersLanguage(t *testing.T) {
+	for locale, want := range map[string]string{"": "Quit", "de_DE.UTF-8": "Quit", "zh_CN.UTF-8": "退出"} {
+		if got := wordsFor(func(k string) string { return map[string]string{"LANG": locale}[k] }).quit; got != want {
+			t.Errorf("the menu's last entry under LANG=%q is %q, want %q", locale, got, want)
+		}
+	}
+}
+
+func TestBaseURL(t *testing.T) {
+	for ip, want := range map[string]string{"127.0.0.1": "http://127.0.0.1:8003", "::1": "http://localhost:8003", "127.0.0.2": "", "10.0.0.1": ""} {
+		got, err := BaseURL(&net.TCPAddr{IP: net.ParseIP(ip), Port: 8003})
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("BaseURL(%s) = %q, %v; want %q", ip, got, err, want)
+		}
+	}
+}
+
+func TestPageHandler(t *testing.T) {
+	page := fstest.MapFS{"index.html": {Data: []byte("<p>page")}, "assets/a.js": {Data: []byte("script")}}
+	var d drops
+	h, err := pageHandler(page, "http://127.0.0.1:1", &d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	picture := filepath.Join(dir, "seven 7.png")
+	if err := os.WriteFile(picture, []byte("pixels"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	large := filepath.Join(dir, "large")
+	if err := errors.Join(os.WriteFile(large, nil, 0o600), os.Truncate(large, maxDropped+1)); err != nil {
+		t.Fatal(err)
+	}
+	old := d.offer([]string{large})
+	from := d.offer([]string{picture, dir, filepath.Join(dir, "gone"), large})
+	for _, tt := range []struct {
+		name, method, path string
+		code               int
+		want               string
+	}{
+		{"the page", "GET", "/", 200, "<p>page"},
+		{"a file of it", "GET", "/assets/a.js", 200, "script"},
+		{"where its interface is", "GET", "/config.js", 200, `window.__base = "http://127.0.0.1:1";`},
+		{"the interface itself", "POST", "/api/imports", 405, "the interface is at http://127.0.0.1:1"},
+		{"no interface here", "GET", "/api/models", 404, ""},
+		{"a dropped file", "GET", from + "/0", 200, "pixels"},
+		{"a dropped folder", "GET", from + "/1", 400, "is no file"},
+		{"a dropped file that is gone", "GET", from + "/2", 404, "gone cannot be read"},
+		{"a dropped file that is too large", "GET", from + "/3", 413, "large has 67108865 bytes"},
+		{"no such file in the drop", "GET", from + "/4", 404, "not dropped"},
+		{"a file of the drop before", "GET", old + "/0", 404, "not dropped"},
+		{"any file", "GET", "/dropped/x/etc/hostname", 404, "not dropped"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, httptest.NewRequest(tt.method, tt.path, nil))
+			if rec.Code != tt.code || !strings.Contains(rec.Body.String(), tt.want) {
+				t.Errorf("%s %s = %d %q, want %d and %q", tt.method, tt.path, rec.Code, rec.Body, tt.code, tt.want)
+			}
+		})
+	}
+	if _, err := pageHandler(fstest.MapFS{}, "", &d); err == nil {
+		t.Error("pageHandler without a page = nil error; the window would stay empty")
+	}
+}
+
+func TestFirstCallIsThePages(t *testing.T) {
+	calls := 0
+	h := firstCall(http.NotFoundHandler(), func() { calls++ })
+	for _, tt := range []struct {
+		method, origin string
+		want           int
+	}{{"GET", "", 0}, {"GET", "http://127.0.0.1:8003", 0}, {"OPTIONS", pageOrigin, 0}, {"GET", pageOrigin, 1}, {"GET", pageOrigin, 1}} {
+		r := httptest.NewRequest(tt.method, "/api/models", nil)
+		r.Header.Set("Origin", tt.origin)
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		if calls != tt.want {
+			t.Errorf("after %s from %q: %d calls, want %d", tt.method, tt.origin, calls, tt.want)
+		}
+	}
+}
+
+func TestHandover(t *testing.T) {
+	dir := t.TempDir()
+	shown := 0
+	host := NewHost()
+	srv := httptest.NewServer(host.Wrap(http.NotFoundHandler(), func() { shown++ }))
+	defer srv.Close()
+	soon := func() context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		t.Cleanup(cancel)
+		return ctx
+	}
+
+	if err := ShowRunning(soon(), dir); !errors.Is(err, ErrNoWindow) || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("ShowRunning before the first start = %v, want ErrNoWindow because there is no file", err)
+	}
+	if err := host.Announce(dir, srv.URL); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, handoverFile)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the hand-over file: %v, %v; want one that only its owner can read", info, err)
+	}
+	if err := ShowRunning(t.Context(), dir); err != nil || shown != 1 {
+		t.Errorf("ShowRunning = %v, shown %d times; want once", err, shown)
+	}
+
+	for name, change := range map[string]func(*http.Request){
+		"another secret": func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") },
+		"no secret":      func(r *http.Request) { r.Header.Del("Authorization") },
+		"a browser":      func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") },
+		"a GET":          func(r *http.Request) { r.Method = "GET" },
+	} {
+		r := httptest.NewRequest("POST", showPath, nil)
+		r.Header.Set("Authorization", "Bearer "+host.secret)
+		change(r)
+		rec := httptest.NewRecorder()
+		host.Wrap(nil, func() { shown++ }).ServeHTTP(rec, r)
+		if rec.Code != http.StatusForbidden || shown != 1 {
+			t.Errorf("%s: status %d, shown %d times; want 403 and no more than before", name, rec.Code, shown)
+		}
+	}
+
+	// What an earlier program left points at nobody, or at somebody else.
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
+	defer other.Close()
+	if err := host.Announce(dir, other.URL); err != nil {
+		t.Fatal(err)
+	}
+	if err := ShowRunning(soon(), dir); !errors.Is(err, ErrNoWindow) {
+		t.Errorf("ShowRunning with another program at the address = %v, want ErrNoWindow", err)
+	}
+	if err := errors.Join(host.Withdraw(), host.Withdraw()); err != nil {
+		t.Fatal(err)
+	}
+	if names, _ := filepath.Glob(filepath.Join(dir, "*")); len(names) != 0 {
+		t.Errorf("left after Withdraw: %v", names)
+	}
+}
+
+// A second start may come while the first one is still starting.
+func TestHandoverWaitsForTheFirst(t *testing.T) {
+	dir := t.TempDir()
+	host := NewHost()
+	shown := make(chan struct{}, 1)
+	srv := httptest.NewServer(host.Wrap(http.NotFoundHandler(), func() { shown <- struct{}{} }))
+	defer srv.Close()
+	result := make(chan error, 1)
+	go func() { result <- ShowRunning(t.Context(), dir) }()
+	select {
+	case err := <-result:
+		t.Fatalf("ShowRunning returned %v before there was anything to ask", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	if err := host.Announce(dir, srv.URL); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-result; err != nil {
+		t.Errorf("ShowRunning = %v", err)
+	}
+	<-shown
+}
