@@ -66,7 +66,7 @@ def infer(server, value, headers=None, model="sums"):
 
 
 @pytest.mark.parametrize("body, status, text", [pytest.param(*c[1:], id=c[0].replace(" ", "_")) for c in CASES])
-def test_B021_request_faults(server, body, status, text):
+def test_B021_C098_request_faults(server, body, status, text):
     a = infer(server, body)
     error = a.error
     if "does not match other inputs" in text:  # of the two inputs, Triton may name either
