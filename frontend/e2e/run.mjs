@@ -79,6 +79,20 @@ await report.step("try it with a picture", async () => {
   report.check(answer === null || got.includes(String(answer)), `the best class is ${got}, the recorded one ${answer}`);
 });
 
+await report.step("every recorded picture gets its recorded class", async () => {
+  const folder = sample("digits", "requests");
+  for (const file of fs.readdirSync(folder).filter((f) => f.endsWith(".png"))) {
+    const want = bestClass(JSON.parse(fs.readFileSync(path.join(folder, file.replace(".png", ".json")), "utf8")));
+    await page.setInputFiles("input[accept='image/*']", path.join(folder, file));
+    await page.getByText(`${file}: click for another`).waitFor();
+    const [reply] = await Promise.all([page.waitForResponse((r) => r.url().includes("/api/infer/")), button("Send request").click()]);
+    const got = bestClass(await reply.json());
+    report.check(got === want, `${file}: the page gets class ${got}, the record says ${want}`);
+  }
+  await page.setInputFiles("input[accept='image/*']", path.join(folder, "grey_28.png"));
+  await page.getByText("grey_28.png: click for another").waitFor();
+});
+
 await report.step("the same call by curl and Python answers the same", async () => {
   const want = String(bestClass(JSON.parse(fs.readFileSync(sample("digits", "requests", "grey_28.json"), "utf8"))));
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), "nereid-snippets-"));
