@@ -26,6 +26,9 @@ func (s *server) events() engine.EventListener {
 			s.log.Info(fmt.Sprintf("successfully unloaded '%s' version %d", model, version))
 			s.recorder.Event(history.Event{Kind: history.Unload, Model: model, Version: version})
 		},
+		Replaced: func(model string, version int64) { // in Triton's log the old one of a reload is unloaded too
+			s.log.Info(fmt.Sprintf("successfully unloaded '%s' version %d", model, version))
+		},
 		ScanFailed: func(err error) {
 			s.log.Error("a model repository cannot be read; what is loaded goes on serving", "err", err)
 			s.recorder.Event(history.Event{Kind: history.RepositoryError, Text: err.Error()})

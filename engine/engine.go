@@ -74,8 +74,11 @@ type Engine struct {
 	live    atomic.Bool
 	up      atomic.Bool // the models of the start are loaded
 
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
+	mu     sync.Mutex
+	closed bool               // guarded by mu, as are the next two
+	cancel context.CancelFunc // stops the polling; nil: there is none
+	failed []error            // what failed to load at start
+	wg     sync.WaitGroup     // the polling
 	once   sync.Once
 }
 
@@ -108,20 +111,28 @@ func New(o Options) (*Engine, error) {
 }
 
 // Start loads the models of the start and, in ModePoll, begins to follow the repositories. It returns when every model
-// is in service or has failed: see Models for which. Errors: Internal when a repository cannot be read.
+// is in service or has failed: see StartFailures. It is called once. Errors: Internal when a repository cannot be read,
+// Unavailable after Close.
 func (e *Engine) Start(ctx context.Context) error {
+	var failed []error
 	var err error
 	switch {
 	case e.o.Mode != ModeExplicit || slices.Equal(e.o.StartupModels, []string{"*"}):
-		err = e.models.LoadAll(ctx)
+		failed, err = e.models.LoadAll(ctx)
 	default:
 		if err = e.models.Discover(); err == nil {
-			e.loadNamed(ctx, e.o.StartupModels)
+			failed = e.loadNamed(ctx, e.o.StartupModels)
 		}
 	}
 	if err != nil {
 		return err
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return status.New(status.Unavailable, "the engine was closed while it started")
+	}
+	e.failed = failed
 	if e.o.Mode == ModePoll {
 		run, cancel := context.WithCancel(context.Background())
 		e.cancel = cancel
@@ -135,18 +146,29 @@ func (e *Engine) Start(ctx context.Context) error {
 	return nil
 }
 
-func (e *Engine) loadNamed(ctx context.Context, names []string) {
+// StartFailures returns why models failed to load at start, one error each; nil if none did, and before Start is over.
+func (e *Engine) StartFailures() []error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.failed)
+}
+
+// loadNamed loads models by name and returns why some failed.
+func (e *Engine) loadNamed(ctx context.Context, names []string) (failed []error) {
 	var wg sync.WaitGroup
+	var mu sync.Mutex
 	for _, name := range names {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			if err := e.models.Load(ctx, name, nil); err != nil {
 				e.o.Log.Error("failed to load a model of the start", "model", name, "err", err)
+				mu.Lock()
+				defer mu.Unlock()
+				failed = append(failed, err)
 			}
-		}()
+		})
 	}
 	wg.Wait()
+	return failed
 }
 
 // Close refuses new requests, lets those inside finish until ctx ends, stops what then still runs and closes every
@@ -155,9 +177,12 @@ func (e *Engine) Close(ctx context.Context) {
 	e.once.Do(func() {
 		e.up.Store(false)
 		e.live.Store(false)
+		e.mu.Lock()
+		e.closed = true
 		if e.cancel != nil {
 			e.cancel()
 		}
+		e.mu.Unlock()
 		e.wg.Wait()
 		e.models.Close(ctx)
 	})
@@ -207,7 +232,8 @@ func (e *Engine) Remove(name string) { e.models.Unload(name) }
 // errNotExplicit has Triton's words, which clients match on.
 var errNotExplicit = status.New(status.Unavailable, "explicit model load / unload is not allowed if polling is enabled")
 
-// LoadModel is the protocol's load request. Errors: Unavailable outside ModeExplicit, Internal when the model or its
+// LoadModel is the protocol's load request. It goes on to its end, or to Close, unless ctx ends before it has its turn or
+// in a backend that can stop: a front end that wants Triton's way passes a context that outlives the client. Errors: Unavailable outside ModeExplicit, Internal when the model or its
 // configuration cannot be read, InvalidArg when a version fails to load.
 func (e *Engine) LoadModel(ctx context.Context, name string, p LoadParameters) error {
 	if e.o.Mode != ModeExplicit {

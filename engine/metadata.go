@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 
@@ -135,8 +134,8 @@ func (e *Engine) RepositoryIndex(ready bool) []*inferencepb.RepositoryIndexRespo
 			}
 			if m.Err != nil && v.State == lifecycle.Ready {
 				row.Reason = "reload failed, what was loaded before goes on serving: " + status.Reason(m.Err)
-			} else if m.Err != nil {
-				row.Reason = cmp.Or(row.Reason, status.Reason(m.Err))
+			} else if m.Err != nil && (row.Reason == "" || row.Reason == "unloaded") && v.State == lifecycle.Unavailable {
+				row.Reason = status.Reason(m.Err) // newer than the unload
 			}
 			all = append(all, row)
 		}

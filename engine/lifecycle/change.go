@@ -25,22 +25,43 @@ type outcome struct {
 	err    error
 }
 
-// change brings a model to what src says. It returns once that is in service, or has failed.
-func (m *Manager) change(ctx context.Context, src *repo.Model, over *override) error {
-	e := m.entry(src.Name)
-	e.op.Lock()
+// errStopping is the answer to a change that comes, or is under way, when the manager closes.
+var errStopping = status.New(status.Unavailable, "the server is stopping")
+
+// change brings a model to what look finds. It returns once that is in service, or has failed. look is called when no
+// other change of the model is under way, so that of two changes the later one knows more. polled says that polling
+// asks: it leaves a model alone that was unloaded by hand. ctx ends what waits for its turn, and the load if the
+// backend can stop; Close does too.
+func (m *Manager) change(ctx context.Context, name string, look func() (*repo.Model, error), over *override, polled bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(m.open, cancel)()
+	e := m.lock(name, true)
+	if e == nil {
+		over.remove()
+		return errStopping
+	}
 	defer e.op.Unlock()
+	src, err := look()
+	if err != nil {
+		over.remove()
+		m.dropUntried(e, err)
+		return notPolled(name, err)
+	}
 	m.mu.Lock()
-	if m.closed {
+	if m.closed || polled && e.held {
+		closed := m.closed
 		m.mu.Unlock()
 		over.remove()
-		return status.New(status.Unavailable, "the server is stopping")
+		if closed {
+			return errStopping
+		}
+		return nil
 	}
 	same := e.src != nil && e.src.Equal(src) && over == nil && e.settled()
 	if over == nil && e.override != nil && e.override.folder == "" && e.src != nil && e.src.Equal(src) {
 		over = e.override // an unchanged model keeps its earlier override
 	}
-	e.wanted, e.held = true, false
 	m.mu.Unlock()
 	if same {
 		return nil
@@ -49,14 +70,36 @@ func (m *Manager) change(ctx context.Context, src *repo.Model, over *override) e
 	case m.loads <- struct{}{}:
 		defer func() { <-m.loads }()
 	case <-ctx.Done():
-		return ctx.Err()
+		if over != e.override {
+			over.remove()
+		}
+		return m.gaveUp(ctx, name)
 	}
+	m.mu.Lock()
+	e.wanted, e.held = true, false
+	m.mu.Unlock()
 
 	plan, err := m.prepare(ctx, src, over)
 	if err != nil {
 		return m.failWhole(e, src, over, plan, err)
 	}
 	return m.apply(ctx, e, src, over, plan)
+}
+
+func (m *Manager) gaveUp(ctx context.Context, name string) error {
+	if m.open.Err() != nil {
+		return errStopping
+	}
+	return status.Errorf(status.Cancelled, "load of model '%s' was given up while it waited for others: %w", name, ctx.Err())
+}
+
+// dropUntried forgets a model that is not there and that nothing was ever tried with. e.op is held.
+func (m *Manager) dropUntried(e *entry, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if status.CodeOf(err) == status.NotFound && e.src == nil && len(e.versions) == 0 {
+		delete(m.entries, e.name)
+	}
 }
 
 // settled reports whether every version that is to serve does. Manager.mu is held.
@@ -85,11 +128,12 @@ func (m *Manager) failWhole(e *entry, src *repo.Model, over *override, plan *pla
 	for _, v := range e.versions {
 		kept = kept || v.model != nil
 	}
-	e.src = src
-	if plan != nil && plan.text != "" {
-		e.text = plan.text
-	}
-	if over != e.override {
+	if over == e.override { // else what was brought with the request goes, and the folder is to be looked at as before
+		e.src = src
+		if plan != nil && plan.text != "" {
+			e.text = plan.text
+		}
+	} else {
 		over.remove()
 	}
 	if !kept && m.table.Load().models[e.name] == nil {
@@ -100,7 +144,7 @@ func (m *Manager) failWhole(e *entry, src *repo.Model, over *override, plan *pla
 	if plan != nil && plan.versionsMissing {
 		return status.Errorf(status.InvalidArg, "load failed for model '%s': %w\n", e.name, err)
 	}
-	return status.Errorf(status.Internal, "failed to load '%s', failed to poll from model repository: %w", e.name, err)
+	return notPolled(e.name, err)
 }
 
 // apply loads what the plan asks for and swaps it in. e.op is held.
@@ -137,7 +181,7 @@ func (m *Manager) keeps(ctx context.Context, e *entry, src *repo.Model, p *plan,
 	if current == nil {
 		v.state, v.reason = Loading, nil
 	}
-	sameShared := v.shared == src.Shared
+	sameShared, sameRest := v.shared == src.Shared, v.rest == src.Rest
 	m.mu.Unlock()
 	if !sameFiles {
 		return false
@@ -146,7 +190,7 @@ func (m *Manager) keeps(ctx context.Context, e *entry, src *repo.Model, p *plan,
 	case sameShared && proto.Equal(cfg, p.cfg):
 		out.kept = true
 		return true
-	case modelconfig.OnlyInstanceCountsDiffer(cfg, p.cfg):
+	case sameRest && modelconfig.OnlyInstanceCountsDiffer(cfg, p.cfg):
 		if out.err = current.Resize(ctx, p.cfg); out.err == nil {
 			out.kept = true
 		}
@@ -194,11 +238,7 @@ func (m *Manager) commit(e *entry, src *repo.Model, over *override, p *plan, res
 	}
 	m.table.Store(m.table.Load().with(e.name, maps.Clone(inService), true))
 	reloads := m.settle(e, src, results, inService)
-	old := e.override
-	e.src, e.cfg, e.text, e.err, e.override = src, p.cfg, p.text, nil, over
-	if old != over {
-		old.remove()
-	}
+	m.adopt(e, src, over, p, len(failed) == len(results))
 	m.mu.Unlock()
 
 	for _, r := range results {
@@ -218,6 +258,19 @@ func (m *Manager) commit(e *entry, src *repo.Model, over *override, p *plan, res
 	return status.Errorf(status.InvalidArg, "load failed for model '%s': %s", e.name, text.String())
 }
 
+// adopt notes what the model came from. An override that brought nothing goes again. m.mu is held.
+func (m *Manager) adopt(e *entry, src *repo.Model, over *override, p *plan, nothing bool) {
+	old := e.override
+	if nothing && over != nil && over != old {
+		over.remove()
+		return
+	}
+	e.src, e.cfg, e.text, e.err, e.override = src, p.cfg, p.text, nil, over
+	if old != over {
+		old.remove()
+	}
+}
+
 // settle brings the versions' states in line with what is now in service. m.mu is held.
 func (m *Manager) settle(e *entry, src *repo.Model, results []outcome, inService map[int64]*model.Model) map[int64]bool {
 	reloads := map[int64]bool{}
@@ -230,7 +283,7 @@ func (m *Manager) settle(e *entry, src *repo.Model, results []outcome, inService
 			v.state, v.reason = Unavailable, r.err
 		default:
 			v.reason = nil
-			v.src, v.shared = src.Versions[r.number], src.Shared
+			v.src, v.shared, v.rest = src.Versions[r.number], src.Shared, src.Rest
 		}
 		if r.model != nil {
 			if v.model != nil {

@@ -16,6 +16,8 @@ type Events struct {
 	Failed func(model string, version int64, err error, kept bool)
 	// Unloaded: a version has left service and is closed.
 	Unloaded func(model string, version int64)
+	// Replaced: what a reload put another in place of is closed; the version serves on.
+	Replaced func(model string, version int64)
 	// ScanFailed: a repository cannot be read; nothing is unloaded.
 	ScanFailed func(err error)
 	// Changed: some state changed; called after each of the above too.
@@ -53,6 +55,13 @@ func (e *Events) failed(model string, version int64, err error, kept bool) {
 func (e *Events) unloaded(model string, version int64) {
 	if e.Unloaded != nil {
 		e.Unloaded(model, version)
+	}
+	e.changed()
+}
+
+func (e *Events) replaced(model string, version int64) {
+	if e.Replaced != nil {
+		e.Replaced(model, version)
 	}
 	e.changed()
 }

@@ -3,7 +3,9 @@ package lifecycle
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -58,9 +60,12 @@ type Manager struct {
 	table    atomic.Pointer[table]
 	loads    chan struct{} // a token for each load under way
 
-	wg     sync.WaitGroup // changes and drains
-	hard   context.Context
+	wg     sync.WaitGroup  // changes and drains
+	hard   context.Context // ends when Close waits no longer
 	cancel context.CancelFunc
+	open   context.Context // ends when Close begins; no load goes on after
+	shut   context.CancelFunc
+	again  chan struct{} // capacity 1: a change that polling started has ended
 
 	mu      sync.Mutex
 	entries map[string]*entry // guarded by mu, as are the entries' fields
@@ -85,12 +90,14 @@ type entry struct {
 
 // version is what the manager knows of one version.
 type version struct {
-	number  int64
-	state   State
-	reason  error
-	model   *model.Model // in service if state is READY
-	src     repo.Print   // the version folder that model was loaded from
-	shared  repo.Print
+	number int64
+	state  State
+	reason error
+	model  *model.Model // in service if state is READY
+	// What model was loaded from: the version folder, and the model folder's other files, with the configuration and
+	// without.
+	src, shared, rest repo.Print
+
 	since   time.Time
 	drains  int // replaced models of this number that are not closed yet
 	reloads int
@@ -101,9 +108,10 @@ func NewManager(o Options) *Manager {
 	o.Settle = cmp.Or(o.Settle, time.Second)
 	m := &Manager{
 		o: o, backends: map[string]backend.Backend{}, entries: map[string]*entry{},
-		loads: make(chan struct{}, cmp.Or(o.LoadThreads, 4)),
+		loads: make(chan struct{}, cmp.Or(o.LoadThreads, 4)), again: make(chan struct{}, 1),
 	}
 	m.hard, m.cancel = context.WithCancel(context.Background())
+	m.open, m.shut = context.WithCancel(m.hard)
 	for _, b := range o.Backends {
 		m.backends[b.Name()] = b
 	}
@@ -111,49 +119,73 @@ func NewManager(o Options) *Manager {
 	return m
 }
 
-func (m *Manager) entry(name string) *entry {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e := m.entries[name]
-	if e == nil {
-		e = &entry{name: name, versions: map[int64]*version{}}
-		m.entries[name] = e
+// lock returns a model's entry with op held; the caller unlocks it. It makes the entry if there is none and add is set;
+// else, and when the manager is closed, it returns nil.
+func (m *Manager) lock(name string, add bool) *entry {
+	for {
+		m.mu.Lock()
+		e := m.entries[name]
+		if e == nil && add && !m.closed {
+			e = &entry{name: name, versions: map[int64]*version{}}
+			m.entries[name] = e
+		}
+		m.mu.Unlock()
+		if e == nil {
+			return nil
+		}
+		e.op.Lock()
+		m.mu.Lock()
+		current := m.entries[name] == e
+		m.mu.Unlock()
+		if current {
+			return e
+		}
+		e.op.Unlock() // it was forgotten while we waited
 	}
-	return e
 }
 
 // LoadAll loads every model of the repositories, as at start, and waits. A model that fails is in the index with its
-// reason; only a repository that cannot be read is an error.
-func (m *Manager) LoadAll(ctx context.Context) error {
-	found, err := repo.Scan(m.scanOptions())
-	if err != nil {
-		return err
+// reason, and in failed; only a repository that cannot be read is an error.
+func (m *Manager) LoadAll(ctx context.Context) (failed []error, err error) {
+	found, unread := repo.Scan(m.scanOptions())
+	if err := unreadError(unread); err != nil {
+		return nil, err
 	}
 	var wg sync.WaitGroup
-	for _, src := range found {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			_ = m.change(ctx, src, nil) // its reason is in the index and in the events
-		}()
+	var mu sync.Mutex
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		wg.Go(func() {
+			if err := m.change(ctx, name, func() (*repo.Model, error) { return found[name], nil }, nil, false); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed = append(failed, err)
+			}
+		})
 	}
 	wg.Wait()
+	return failed, nil
+}
+
+// unreadError joins the reasons why repositories could not be read, nil if there are none.
+func unreadError(unread map[string]error) error {
+	var all []error
+	for _, root := range slices.Sorted(maps.Keys(unread)) {
+		all = append(all, unread[root])
+	}
+	if err := errors.Join(all...); err != nil {
+		return status.Errorf(status.Internal, "%w", err)
+	}
 	return nil
 }
 
 // Discover notes the repositories' models without loading them, as in explicit mode.
 func (m *Manager) Discover() error {
-	found, err := repo.Scan(m.scanOptions())
-	if err != nil {
+	found, unread := repo.Scan(m.scanOptions())
+	if err := unreadError(unread); err != nil {
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for name := range m.entries {
-		if e := m.entries[name]; found[name] == nil && e.src == nil {
-			delete(m.entries, name)
-		}
-	}
 	for name := range found {
 		if m.entries[name] == nil {
 			m.entries[name] = &entry{name: name, versions: map[int64]*version{}}
@@ -170,33 +202,35 @@ func (m *Manager) scanOptions() repo.Options {
 // Errors have Triton's words: Internal "failed to load 'x', failed to poll from model repository" when it is not there or its
 // configuration cannot be used, InvalidArg "load failed for model 'x': …" when a version cannot be loaded.
 func (m *Manager) Load(ctx context.Context, name string, over *Override) error {
-	fail := func(err error) error {
-		return status.Errorf(status.Internal, "failed to load '%s', failed to poll from model repository: %w", name, err)
-	}
 	if err := repo.CheckName(name); err != nil {
-		return fail(err)
+		return notPolled(name, err)
 	}
 	ov, err := m.unpack(name, over)
 	if err != nil {
-		return fail(err)
+		return notPolled(name, err)
 	}
-	var src *repo.Model
+	look := func() (*repo.Model, error) { return m.find(name) }
 	if ov != nil && ov.folder != "" {
-		src = repo.ScanModel(ov.folder, name, "")
-	} else if src, err = m.find(name); err != nil {
-		return fail(err)
+		look = func() (*repo.Model, error) { return repo.ScanModel(ov.folder, name, ""), nil }
 	}
-	return m.change(ctx, src, ov)
+	return m.change(ctx, name, look, ov, false)
+}
+
+// notPolled is Triton's error for a model whose folder or configuration is at fault.
+func notPolled(name string, err error) error {
+	return status.Errorf(status.Internal, "failed to load '%s', failed to poll from model repository: %w", name, err)
 }
 
 // find looks for a model in the repositories.
 func (m *Manager) find(name string) (*repo.Model, error) {
-	found, err := repo.Scan(repo.Options{Roots: m.o.Repositories, ConfigName: m.o.ConfigName, Only: name})
-	if err != nil {
-		return nil, err
-	}
+	o := m.scanOptions()
+	o.Only = name
+	found, unread := repo.Scan(o)
 	if src := found[name]; src != nil {
 		return src, nil
+	}
+	if err := unreadError(unread); err != nil {
+		return nil, err
 	}
 	return nil, status.Errorf(status.NotFound, "model '%s' is in none of the model repositories", name)
 }
@@ -204,31 +238,15 @@ func (m *Manager) find(name string) (*repo.Model, error) {
 // Unload takes a model out of service and returns once no new request reaches it; what it has runs to its end. A model
 // that is not loaded is no error.
 func (m *Manager) Unload(name string) {
-	m.mu.Lock()
-	e := m.entries[name]
-	m.mu.Unlock()
+	e := m.lock(name, false)
 	if e == nil {
 		return
 	}
-	e.op.Lock()
 	defer e.op.Unlock()
 	m.mu.Lock()
 	e.held = true
 	m.mu.Unlock()
 	m.retire(e, true)
-}
-
-// Forget unloads a model and drops it from the index: its folder is gone.
-func (m *Manager) Forget(name string) {
-	m.mu.Lock()
-	e := m.entries[name]
-	m.mu.Unlock()
-	if e == nil {
-		return
-	}
-	e.op.Lock()
-	defer e.op.Unlock()
-	m.retire(e, false)
 }
 
 // retire takes all versions out of service. e.op is held.
@@ -270,7 +288,7 @@ func (m *Manager) drain(e *entry, v *version, leave bool) {
 	v.drains++
 	if leave {
 		v.state, v.reason = Unloading, nil
-		v.src, v.shared = 0, 0
+		v.src, v.shared, v.rest = 0, 0, 0
 	}
 	m.wg.Add(1)
 	go func() {
@@ -283,19 +301,40 @@ func (m *Manager) drain(e *entry, v *version, leave bool) {
 		left := v.drains == 0 && v.model == nil && v.state == Unloading
 		if left {
 			v.state, v.reason = Unavailable, errUnloaded
-			m.o.Stats.Remove(e.name, v.number)
+			if !m.usedAnew(e, v.number) {
+				m.o.Stats.Remove(e.name, v.number)
+			}
 		}
+		closed := m.closed
 		m.mu.Unlock()
-		debug.FreeOSMemory()
-		m.o.Events.unloaded(e.name, v.number)
+		if !closed {
+			debug.FreeOSMemory()
+		}
+		if leave {
+			m.o.Events.unloaded(e.name, v.number)
+		} else {
+			m.o.Events.replaced(e.name, v.number)
+		}
 	}()
 }
 
-// Close refuses all requests from now on, lets those inside finish until ctx ends, then stops them, and waits until
-// every model is closed.
+// usedAnew reports whether a version of a forgotten entry's name is in use again by the entry that came after: the two
+// share its statistics. m.mu is held.
+func (m *Manager) usedAnew(e *entry, number int64) bool {
+	now := m.entries[e.name]
+	if now == nil || now == e {
+		return false
+	}
+	v := now.versions[number]
+	return v != nil && (v.model != nil || v.drains > 0 || v.state == Loading)
+}
+
+// Close refuses all requests from now on, gives up loads under way, lets requests inside finish until ctx ends, then
+// stops them, and waits until every model is closed.
 func (m *Manager) Close(ctx context.Context) {
 	m.mu.Lock()
 	m.closed = true
+	m.shut()
 	entries := slices.SortedFunc(func(yield func(*entry) bool) {
 		for _, e := range m.entries {
 			if !yield(e) {
@@ -311,7 +350,7 @@ func (m *Manager) Close(ctx context.Context) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			e.op.Lock() // a load under way ends first
+			e.op.Lock() // a change under way ends first
 			defer e.op.Unlock()
 			m.retire(e, true)
 		}()

@@ -14,10 +14,13 @@ type pending struct {
 	since time.Time
 }
 
+// burst is how long Run waits after a change, for others that come with it: copying one file tells of thousands.
+const burst = 50 * time.Millisecond
+
 // Run polls the repositories until ctx is done: every interval, and at once where the file system tells of a change.
 // A changed model is loaded once its files have rested for the settle time, so that one that is being copied is not
-// loaded half; a model whose folder is gone is unloaded. While a repository cannot be read nothing is unloaded. Run
-// waits for the changes that it started.
+// loaded half; a model whose folder is gone is unloaded. While a repository cannot be read nothing is unloaded. The
+// changes that Run started may outlive it; Close waits for them.
 func (m *Manager) Run(ctx context.Context, interval time.Duration) {
 	wake := repo.Watch(ctx, m.o.Repositories, interval, m.o.Log)
 	waiting := map[string]pending{}
@@ -29,22 +32,21 @@ func (m *Manager) Run(ctx context.Context, interval time.Duration) {
 		case <-ctx.Done():
 			return
 		case _, ok := <-wake:
-			if !ok {
+			if !ok || !rest(ctx, min(burst, interval)) {
 				return
 			}
+		case <-m.again:
 		case <-settle.C:
 		}
-		found, err := repo.Scan(m.scanOptions())
-		if err != nil {
-			if err.Error() != last && m.o.Events.ScanFailed != nil {
+		found, unread := repo.Scan(m.scanOptions())
+		text := ""
+		if err := unreadError(unread); err != nil {
+			if text = err.Error(); text != last && m.o.Events.ScanFailed != nil {
 				m.o.Events.ScanFailed(err)
 			}
-			last = err.Error()
-			settle.Reset(interval)
-			continue
 		}
-		last = ""
-		if next := m.poll(found, waiting); next > 0 {
+		last = text
+		if next := m.poll(found, len(unread) == 0, waiting); next > 0 {
 			settle.Reset(next)
 		} else {
 			settle.Stop()
@@ -52,12 +54,30 @@ func (m *Manager) Run(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// poll starts the changes that are due and returns when to look again, 0 if nothing waits.
-func (m *Manager) poll(found map[string]*repo.Model, waiting map[string]pending) time.Duration {
+// rest waits for d; false: ctx ended.
+func rest(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// poll starts the changes that are due and returns when to look again, 0 if nothing waits. whole says that every
+// repository could be read; else nothing is unloaded, and a model stays with the folder that it came from.
+func (m *Manager) poll(found map[string]*repo.Model, whole bool, waiting map[string]pending) time.Duration {
 	now := time.Now()
 	next := time.Duration(0)
+	for name := range waiting {
+		if found[name] == nil {
+			delete(waiting, name)
+		}
+	}
 	for name, src := range found {
-		if !m.differs(name, src) {
+		if !m.differs(name, src, whole) {
 			delete(waiting, name)
 			continue
 		}
@@ -73,7 +93,11 @@ func (m *Manager) poll(found map[string]*repo.Model, waiting map[string]pending)
 			continue
 		}
 		delete(waiting, name)
-		m.begin(name, func() { _ = m.change(m.hard, src, nil) }) // its outcome is in the index and the events
+		// Its outcome is in the index and the events.
+		m.begin(name, func() { _ = m.change(m.hard, name, func() (*repo.Model, error) { return m.rested(src) }, nil, true) })
+	}
+	if !whole {
+		return next
 	}
 	m.mu.Lock()
 	var gone []string
@@ -89,16 +113,22 @@ func (m *Manager) poll(found map[string]*repo.Model, waiting map[string]pending)
 	return next
 }
 
+// rested looks again at a model that polling wants to load: what changed since is to rest first.
+func (m *Manager) rested(src *repo.Model) (*repo.Model, error) {
+	now, err := m.find(src.Name)
+	if err == nil && !now.Equal(src) {
+		err = status.Errorf(status.Unavailable, "model '%s' is being changed", src.Name)
+	}
+	return now, err
+}
+
 // forgetIfGone forgets a model whose folder a scan did not find. It looks again under the model's lock: since that scan
 // the folder may have come, and have been loaded on request.
 func (m *Manager) forgetIfGone(name string) {
-	m.mu.Lock()
-	e := m.entries[name]
-	m.mu.Unlock()
+	e := m.lock(name, false)
 	if e == nil {
 		return
 	}
-	e.op.Lock()
 	defer e.op.Unlock()
 	if _, err := m.find(name); err == nil || status.CodeOf(err) != status.NotFound {
 		return
@@ -107,7 +137,7 @@ func (m *Manager) forgetIfGone(name string) {
 }
 
 // differs reports whether a model is to be loaded anew. One under change is left alone until that ends.
-func (m *Manager) differs(name string, src *repo.Model) bool {
+func (m *Manager) differs(name string, src *repo.Model, whole bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.entries[name]
@@ -117,14 +147,21 @@ func (m *Manager) differs(name string, src *repo.Model) bool {
 	if e.busy || e.held {
 		return false
 	}
+	if e.src != nil && !whole && (e.src.Folder != src.Folder || e.src.Err != nil) {
+		return false // where it came from may be what cannot be read
+	}
 	return e.src == nil || !e.src.Equal(src)
 }
 
-// begin runs a change of a model in a goroutine of its own.
+// begin runs a change of a model in a goroutine of its own, unless one that it began is under way.
 func (m *Manager) begin(name string, change func()) {
-	e := m.entry(name)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	e := m.entries[name]
+	if e == nil && !m.closed {
+		e = &entry{name: name, versions: map[int64]*version{}}
+		m.entries[name] = e
+	}
 	if m.closed || e.busy {
 		return
 	}
@@ -134,7 +171,11 @@ func (m *Manager) begin(name string, change func()) {
 		defer m.wg.Done()
 		change()
 		m.mu.Lock()
-		defer m.mu.Unlock()
 		e.busy = false
+		m.mu.Unlock()
+		select {
+		case m.again <- struct{}{}: // what changed meanwhile is looked at now
+		default:
+		}
 	}()
 }

@@ -30,7 +30,7 @@ func TestPollForgetsOnlyWhatIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	stale := map[string]*repo.Model{}
-	m.poll(stale, map[string]pending{})
+	m.poll(stale, true, map[string]pending{})
 	m.wg.Wait()
 	if !m.VersionReady("m", 1) {
 		t.Error("a scan from before the load unloaded the model")
@@ -38,7 +38,7 @@ func TestPollForgetsOnlyWhatIsGone(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(root, "m")); err != nil {
 		t.Fatal(err)
 	}
-	m.poll(stale, map[string]pending{})
+	m.poll(stale, true, map[string]pending{})
 	m.wg.Wait()
 	if _, known := m.Model("m"); known {
 		t.Error("a model whose folder is gone is still known")

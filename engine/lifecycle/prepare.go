@@ -71,7 +71,31 @@ func (m *Manager) prepare(ctx context.Context, src *repo.Model, over *override) 
 		return p, nil
 	}
 	m.complete(ctx, src, p, pos)
+	for _, what := range withoutEffect(p.cfg) {
+		m.o.Log.Warn("a setting of a model configuration has no effect yet", "model", src.Name, "setting", what)
+	}
 	return p, nil
+}
+
+// withoutEffect lists what a configuration asks for that this server reads and does not do: none of it changes answers.
+func withoutEffect(cfg *inferencepb.ModelConfig) (all []string) {
+	d := cfg.GetDynamicBatching()
+	add := func(set bool, name string) {
+		if set {
+			all = append(all, name)
+		}
+	}
+	add(d.GetPreserveOrdering(), "dynamic_batching.preserve_ordering")
+	add(d.GetPriorityLevels() > 0, "dynamic_batching.priority_levels")
+	add(d.GetDefaultQueuePolicy() != nil || len(d.GetPriorityQueuePolicy()) > 0, "dynamic_batching queue policies")
+	add(cfg.GetResponseCache().GetEnable(), "response_cache")
+	for _, g := range cfg.GetInstanceGroup() {
+		if g.GetRateLimiter() != nil {
+			add(true, "instance_group.rate_limiter")
+			break
+		}
+	}
+	return all
 }
 
 func (p *plan) failAll(err error) {
@@ -119,6 +143,9 @@ func (m *Manager) backendOf(cfg *inferencepb.ModelConfig) (backend.Backend, erro
 	}
 	if cfg.GetSequenceBatching() != nil {
 		return nil, status.New(status.Unsupported, "sequence_batching is not supported yet; remove it to serve the model without sequences")
+	}
+	if len(cfg.GetBatchInput())+len(cfg.GetBatchOutput()) > 0 {
+		return nil, status.New(status.Unsupported, "batch_input and batch_output are not supported yet; remove them if the model can do without")
 	}
 	name := cfg.GetBackend()
 	if b := m.backends[name]; b != nil {

@@ -2,6 +2,7 @@ package repo
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -24,9 +25,9 @@ func write(t *testing.T, path, text string) {
 
 func scan(t *testing.T, roots ...string) map[string]*Model {
 	t.Helper()
-	m, err := Scan(Options{Roots: roots})
-	if err != nil {
-		t.Fatal(err)
+	m, unread := Scan(Options{Roots: roots})
+	if len(unread) > 0 {
+		t.Fatal(unread)
 	}
 	return m
 }
@@ -80,6 +81,22 @@ func TestChangesAreSeen(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, true},
+		{"permissions mended", func(t *testing.T, d string) {
+			if err := os.Chmod(d+"/1/model.onnx", 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+		{"modification time long ago", func(t *testing.T, d string) {
+			if err := os.Chtimes(d+"/1/model.onnx", time.Unix(0, 0), time.Unix(0, 0)); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+		{"link put in place of a file", func(t *testing.T, d string) {
+			write(t, d+"/../elsewhere", "m")
+			if err := errors.Join(os.Remove(d+"/1/model.onnx"), os.Symlink(d+"/../elsewhere", d+"/1/model.onnx")); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
 		{"label file", func(t *testing.T, d string) { write(t, d+"/labels.txt", "a") }, true},
 		{"file deep inside", func(t *testing.T, d string) { write(t, d+"/1/assets/x/y", "a") }, true},
 	} {
@@ -105,9 +122,51 @@ func TestDuplicateNamesAreRefused(t *testing.T) {
 	}
 }
 
-func TestAbsentRepositoryIsAnError(t *testing.T) {
-	if _, err := Scan(Options{Roots: []string{filepath.Join(t.TempDir(), "nope")}}); err == nil {
-		t.Error("Scan of an absent repository passes")
+func TestOneUnreadableRepositoryDoesNotHideTheOthers(t *testing.T) {
+	good, absent, file := t.TempDir(), filepath.Join(t.TempDir(), "nope"), filepath.Join(t.TempDir(), "file")
+	write(t, good+"/m/1/model.onnx", "")
+	write(t, file, "")
+	models, unread := Scan(Options{Roots: []string{absent, good, file}})
+	if len(models) != 1 || models["m"] == nil || models["m"].Err != nil {
+		t.Errorf("models = %v, want m", models)
+	}
+	if len(unread) != 2 || unread[absent] == nil || unread[file] == nil {
+		t.Errorf("unread = %v, want %s and %s", unread, absent, file)
+	}
+}
+
+func TestARepositoryNamedTwiceIsOne(t *testing.T) {
+	root := t.TempDir()
+	write(t, root+"/m/1/model.onnx", "")
+	if err := scan(t, root, root+"/.", root+"/")["m"].Err; err != nil {
+		t.Errorf("Err = %v, want none", err)
+	}
+}
+
+func TestNamesThatNobodyCouldAskForAreRefused(t *testing.T) {
+	root := t.TempDir()
+	write(t, root+"/a\nb/1/model.onnx", "")
+	if m := scan(t, root)["a\nb"]; m == nil || status.CodeOf(m.Err) != status.InvalidArg {
+		t.Errorf("a folder with a line break in its name = %+v, want it with InvalidArg", m)
+	}
+}
+
+// What changed decides what can be kept: only the configuration, or also the files beside it.
+func TestConfigurationAndRestAreToldApart(t *testing.T) {
+	root := t.TempDir()
+	write(t, root+"/m/config.pbtxt", "a")
+	write(t, root+"/m/configs/other.pbtxt", "a")
+	write(t, root+"/m/labels.txt", "a")
+	look := func(config string) *Model { return ScanModel(root, "m", config) }
+	plain, other := look(""), look("other")
+	write(t, root+"/m/config.pbtxt", "ab")
+	if p, o := look(""), look("other"); p.Shared == plain.Shared || p.Rest != plain.Rest || o.Rest == other.Rest {
+		t.Errorf("config.pbtxt changed: %+v and with --model-config-name %+v; want only the former's rest unchanged", p, o)
+	}
+	plain = look("")
+	write(t, root+"/m/labels.txt", "ab")
+	if p := look(""); p.Shared == plain.Shared || p.Rest == plain.Rest {
+		t.Errorf("labels changed: %+v, was %+v; want both prints changed", p, plain)
 	}
 }
 

@@ -3,6 +3,7 @@ package repo
 import (
 	"errors"
 	"fmt"
+	"hash"
 	"hash/fnv"
 	"io/fs"
 	"os"
@@ -18,7 +19,7 @@ import (
 // ConfigName is the file name of a model's configuration.
 const ConfigName = "config.pbtxt"
 
-// Print is a fingerprint of files: of their names, sizes, modification times, inodes and kinds. Equal prints mean
+// Print is a fingerprint of files: of their names, sizes, modification times, inodes, kinds and permissions. Equal prints mean
 // "not changed"; 0 stands for nothing there.
 type Print uint64
 
@@ -29,8 +30,9 @@ type Model struct {
 	Folder string
 	// Config is the path of the configuration file, "" if there is none.
 	Config string
-	// Shared is the print of everything in the folder that is not in a version: configuration, labels, warmup data.
-	Shared Print
+	// Shared is the print of everything in the folder that is not in a version: configuration, labels, warmup data. Rest
+	// is the same without the configuration file.
+	Shared, Rest Print
 	// Versions holds the print of every version folder, also of those that a version policy leaves out.
 	Versions map[int64]Print
 	// Err says why the folder could not be read. The rest is then incomplete.
@@ -70,15 +72,23 @@ type Options struct {
 	Only string
 }
 
-// Scan lists the models of all repositories by name. A repository that cannot be read is an error for the whole scan:
-// the caller keeps what it had. A model folder that cannot be read is in the result with its error. A name that
-// occurs in two repositories is in the result with an error too, as Triton serves neither.
-func Scan(o Options) (map[string]*Model, error) {
-	models := map[string]*Model{}
+// Scan lists the models of all repositories by name. unread holds the repositories that cannot be read, with the reason:
+// of their models nothing is known, and a caller keeps what it has. A model folder that cannot be read is in the result
+// with its error. A name that occurs in two repositories is in the result with an error too, as Triton serves neither. A
+// repository that is named twice is looked at once.
+func Scan(o Options) (models map[string]*Model, unread map[string]error) {
+	models, unread = map[string]*Model{}, map[string]error{}
+	var seen []string
 	for _, root := range o.Roots {
+		clean := filepath.Clean(root)
+		if slices.Contains(seen, clean) {
+			continue
+		}
+		seen = append(seen, clean)
 		entries, err := os.ReadDir(root)
 		if err != nil {
-			return nil, status.Errorf(status.Internal, "failed to read model repository %s: %w", root, err)
+			unread[root] = status.Errorf(status.Internal, "failed to read model repository %s: %w", root, err)
+			continue
 		}
 		for _, e := range entries {
 			name := e.Name()
@@ -86,6 +96,9 @@ func Scan(o Options) (map[string]*Model, error) {
 				continue
 			}
 			m := ScanModel(root, name, o.ConfigName)
+			if err := CheckName(name); err != nil {
+				m.Err = err
+			}
 			if other := models[name]; other != nil {
 				other.Err = status.Errorf(status.InvalidArg, "model '%s' is in two repositories, %s and %s: its name must be "+
 					"unique across all model repositories; rename or remove one", name, other.Root, root)
@@ -94,7 +107,7 @@ func Scan(o Options) (map[string]*Model, error) {
 			models[name] = m
 		}
 	}
-	return models, nil
+	return models, unread
 }
 
 func isFolder(parent string, e fs.DirEntry) bool {
@@ -148,7 +161,9 @@ func ScanModel(root, name, configName string) *Model {
 		m.Err = status.Errorf(status.Internal, "failed to read model folder: %w", err)
 		return m
 	}
+	m.Config = findConfig(m.Folder, configName)
 	p := newPrinter()
+	p.skip = m.Config
 	for _, e := range entries {
 		path := filepath.Join(m.Folder, e.Name())
 		if Ignored(e.Name()) {
@@ -167,8 +182,7 @@ func ScanModel(root, name, configName string) *Model {
 			m.Err = errors.Join(m.Err, err)
 		}
 	}
-	m.Shared = p.sum()
-	m.Config = findConfig(m.Folder, configName)
+	m.Shared, m.Rest = p.sum(), nonzero(p.rest)
 	return m
 }
 
@@ -190,22 +204,16 @@ const maxDepth = 16
 
 // printer hashes what the file system says of files. FNV of a few dozen bytes a file: no file is opened.
 type printer struct {
-	h interface {
-		Write([]byte) (int, error)
-		Sum64() uint64
-	}
-	buf []byte
+	all, rest hash.Hash64
+	skip      string // not in rest
+	buf       []byte
 }
 
-func newPrinter() *printer { return &printer{h: fnv.New64a()} }
+func newPrinter() *printer { return &printer{all: fnv.New64a(), rest: fnv.New64a()} }
 
-func (p *printer) sum() Print {
-	s := p.h.Sum64()
-	if s == 0 {
-		s = 1
-	}
-	return Print(s)
-}
+func (p *printer) sum() Print { return nonzero(p.all) }
+
+func nonzero(h hash.Hash64) Print { return Print(max(h.Sum64(), 1)) }
 
 func (p *printer) tree(path string, depth int) error {
 	if depth > maxDepth {
@@ -249,7 +257,10 @@ func (p *printer) file(path string, info fs.FileInfo) {
 		// A folder's own time changes with files that do not count; its entries are hashed themselves.
 		p.buf = fmt.Appendf(p.buf, "\x00dir\x00")
 	} else {
-		p.buf = fmt.Appendf(p.buf, "\x00%v\x00%d\x00%d\x00%d\x00", info.Mode().Type(), info.Size(), info.ModTime().UnixNano(), inode)
+		p.buf = fmt.Appendf(p.buf, "\x00%v\x00%d\x00%d\x00%d\x00", info.Mode(), info.Size(), info.ModTime().UnixNano(), inode)
 	}
-	_, _ = p.h.Write(p.buf) // a hash never fails
+	_, _ = p.all.Write(p.buf) // a hash never fails
+	if path != p.skip {
+		_, _ = p.rest.Write(p.buf)
+	}
 }
