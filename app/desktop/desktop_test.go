@@ -201,3 +201,53 @@ func TestHandoverWaitsForTheFirst(t *testing.T) {
 	}
 	<-shown
 }
+
+func TestSave(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api/models/m/archive":
+			_, _ = io.WriteString(w, "zip")
+		case "/api/cut":
+			w.Header().Set("Content-Length", "100")
+			_, _ = io.WriteString(w, "half")
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"error":"no such model"}`)
+		}
+	}))
+	defer srv.Close()
+	for _, tt := range []struct {
+		name string
+		data []any
+		want string // in the file; "old" stays there after an error
+		err  string
+	}{
+		{name: "an archive", data: []any{map[string]any{"name": "m.zip", "path": "/api/models/m/archive"}}, want: "zip"},
+		{name: "bytes", data: []any{map[string]any{"name": "request.bin", "data": "AP8B"}}, want: "\x00\xff\x01"},
+		{name: "what is not there", data: []any{map[string]any{"path": "/api/x"}}, want: "old", err: "no such model"},
+		{name: "an answer that breaks off", data: []any{map[string]any{"path": "/api/cut"}}, want: "old", err: "unexpected EOF"},
+		{name: "not the interface", data: []any{map[string]any{"path": "@evil.example/"}}, want: "old", err: "not below /api/"},
+		{name: "no base64", data: []any{map[string]any{"data": "?"}}, want: "old", err: "a request to save"},
+		{name: "nothing", want: "old", err: "0 parts"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "a file")
+			if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s, err := parseSave(tt.data)
+			if err == nil {
+				err = s.write(t.Context(), srv.URL, file)
+			}
+			if got, rerr := os.ReadFile(file); rerr != nil || string(got) != tt.want {
+				t.Errorf("the file has %q, %v; want %q", got, rerr, tt.want)
+			}
+			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("saving %v = %v, want %q", tt.data, err, tt.err)
+			}
+			if names, _ := filepath.Glob(filepath.Join(filepath.Dir(file), ".*")); len(names) != 0 {
+				t.Errorf("left over: %v", names)
+			}
+		})
+	}
+}

@@ -52,7 +52,7 @@ func (v variables) apply() error {
 // words are what the menu and the dialogs say.
 type words struct {
 	file, openFile, openFolder, browser, reload, quit string
-	models, allFiles                                  string
+	models, allFiles, save                            string
 }
 
 // wordsFor is the menu in the user's language, in the languages that the page has.
@@ -60,11 +60,11 @@ func wordsFor(getenv func(string) string) words {
 	if strings.HasPrefix(cmp.Or(getenv("LC_ALL"), getenv("LC_MESSAGES"), getenv("LANG")), "zh") {
 		return words{
 			file: "文件", openFile: "打开模型文件…", openFolder: "打开模型文件夹…", browser: "在浏览器中打开", reload: "重新载入页面", quit: "退出",
-			models: "模型 (*.onnx, *.zip)", allFiles: "所有文件",
+			models: "模型 (*.onnx, *.zip)", allFiles: "所有文件", save: "保存",
 		}
 	}
 	return words{
 		file: "File", openFile: "Open Model File…", openFolder: "Open Model Folder…", browser: "Open in Browser", reload: "Reload Page", quit: "Quit",
-		models: "Models (*.onnx, *.zip)", allFiles: "All Files",
+		models: "Models (*.onnx, *.zip)", allFiles: "All Files", save: "Save",
 	}
 }

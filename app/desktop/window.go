@@ -100,6 +100,7 @@ func (w *Window) Run(ctx context.Context, o Options) (err error) {
 		Logger:      wailsLog{o.Log},
 		OnStartup: func(own context.Context) {
 			runtime.OnFileDrop(own, w.dropped)
+			runtime.EventsOn(own, "nereid-save", func(data ...any) { w.tellSaved(w.save(ctx, o.Base, data)) })
 			w.mu.Lock()
 			w.ctx = own
 			w.mu.Unlock()
@@ -176,8 +177,10 @@ func (w *Window) Show() {
 	}
 }
 
-// errNoWindow: a dialog was asked for before the window opened or after it closed.
-var errNoWindow = errors.New("the window is not open")
+var (
+	errNoWindow   = errors.New("the window is not open") // a dialog was asked for before it opened or after it closed
+	errDialogOpen = errors.New("a file dialog is open already; finish that one first")
+)
 
 // Pick opens the system's dialog for a file or a folder and returns the path, "" if it was cancelled. It returns early
 // when ctx is done; the dialog stays until the user closes it, and until then another one is refused.
@@ -187,7 +190,7 @@ func (w *Window) Pick(ctx context.Context, folder bool) (string, error) {
 		return "", status.Errorf(status.Unavailable, "no dialog can open: %v", errNoWindow)
 	}
 	if !w.pick.TryLock() {
-		return "", status.Errorf(status.AlreadyExists, "a file dialog is open already; finish that one first")
+		return "", status.Errorf(status.AlreadyExists, "%v", errDialogOpen)
 	}
 	type picked struct {
 		path string
@@ -214,12 +217,48 @@ func (w *Window) Pick(ctx context.Context, folder bool) (string, error) {
 	}
 }
 
+// save asks where to save what the page wants saved, and saves it there. The path is empty if the user cancelled.
+func (w *Window) save(ctx context.Context, base string, data []any) (path string, err error) {
+	s, err := parseSave(data)
+	if err != nil {
+		return "", err
+	}
+	own := w.wails()
+	if own == nil {
+		return "", errNoWindow
+	}
+	if !w.pick.TryLock() {
+		return "", errDialogOpen
+	}
+	path, err = runtime.SaveFileDialog(own, runtime.SaveDialogOptions{Title: w.words.save, DefaultFilename: s.Name})
+	w.pick.Unlock()
+	if err != nil || path == "" {
+		return "", err
+	}
+	return path, s.write(ctx, base, path)
+}
+
+// pageSaved is the detail of the event nereid-saved.
+type pageSaved struct {
+	Path  string `json:"path"`  // where it was saved
+	Error string `json:"error"` // why it was not; empty if it was
+}
+
+func (w *Window) tellSaved(path string, err error) {
+	switch {
+	case err != nil:
+		w.tell("nereid-saved", pageSaved{Error: err.Error()})
+	case path != "":
+		w.tell("nereid-saved", pageSaved{Path: path})
+	}
+}
+
 // dropped hands dropped files to the page, which knows what lies under the pointer. x and y are in CSS pixels.
 func (w *Window) dropped(x, y int, paths []string) {
 	if len(paths) == 0 {
 		return
 	}
-	w.tell(pageFiles{X: x, Y: y, Paths: paths, From: w.drops.offer(paths)})
+	w.tell("nereid-files", pageFiles{X: x, Y: y, Paths: paths, From: w.drops.offer(paths)})
 }
 
 // pageFiles is the detail of the event nereid-files, which the page listens for.
@@ -230,13 +269,14 @@ type pageFiles struct {
 	From  string   `json:"from"`  // where the page can read dropped ones, as of drops.offer; else empty
 }
 
-func (w *Window) tell(f pageFiles) {
+// tell raises an event in the page, whose detail is v as JSON.
+func (w *Window) tell(event string, v any) {
 	own := w.wails()
-	detail, err := json.Marshal(f)
+	detail, err := json.Marshal(v)
 	if own == nil || err != nil { // strings and numbers can always be encoded
 		return
 	}
-	runtime.WindowExecJS(own, "window.dispatchEvent(new CustomEvent(\"nereid-files\",{detail:"+string(detail)+"}))")
+	runtime.WindowExecJS(own, "window.dispatchEvent(new CustomEvent(\""+event+"\",{detail:"+string(detail)+"}))")
 }
 
 func (w *Window) menu(o Options) *menu.Menu {
@@ -247,7 +287,7 @@ func (w *Window) menu(o Options) *menu.Menu {
 			case err != nil:
 				o.Log.Warn("opening a model from the menu failed", "err", err)
 			case path != "":
-				w.tell(pageFiles{X: -1, Y: -1, Paths: []string{path}})
+				w.tell("nereid-files", pageFiles{X: -1, Y: -1, Paths: []string{path}})
 			}
 		}
 	}

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { onWindowFiles, withoutCompanions } from "./window";
+import { onWindowFiles, saveAs, saveLinks, withoutCompanions } from "./window";
 
 const tell = (detail: unknown) => window.dispatchEvent(new CustomEvent("nereid-files", { detail }));
 
@@ -54,5 +54,50 @@ describe("files from the desktop window", () => {
       "/n/a.bin",
       "/m/b.bin",
     ]);
+  });
+});
+
+describe("saving from the desktop window", () => {
+  const emit = vi.fn();
+  let stop = () => {};
+  afterEach(() => {
+    stop();
+    emit.mockReset();
+    delete window.runtime;
+    vi.unstubAllGlobals();
+    document.body.innerHTML = "";
+  });
+  const inside = () => {
+    vi.stubGlobal("location", { protocol: "wails:", hostname: "wails" });
+    window.runtime = { EventsEmit: emit };
+  };
+  const clickLink = () => {
+    document.body.innerHTML = '<a href="http://127.0.0.1:8003/api/models/m/archive?x=1" download="m.zip"><b>save</b></a>';
+    const e = new MouseEvent("click", { bubbles: true, cancelable: true });
+    document.querySelector("b")?.dispatchEvent(e);
+    return e;
+  };
+
+  it("asks the window to save a link, and says what became of it", () => {
+    inside();
+    const h = { done: vi.fn(), failed: vi.fn() };
+    stop = saveLinks(h);
+    expect(clickLink().defaultPrevented).toBe(true);
+    expect(emit.mock.calls).toEqual([["nereid-save", { name: "m.zip", path: "/api/models/m/archive?x=1" }]]);
+    window.dispatchEvent(new CustomEvent("nereid-saved", { detail: { path: "/home/u/m.zip", error: "" } }));
+    window.dispatchEvent(new CustomEvent("nereid-saved", { detail: { path: "", error: "disk full" } }));
+    expect([h.done.mock.calls, h.failed.mock.calls]).toEqual([[["/home/u/m.zip"]], [["disk full"]]]);
+  });
+
+  it("leaves links to a browser alone", () => {
+    stop = saveLinks({ done: vi.fn(), failed: vi.fn() });
+    expect(clickLink().defaultPrevented).toBe(false);
+    expect(emit).not.toHaveBeenCalled();
+  });
+
+  it("hands bytes to the window", async () => {
+    inside();
+    await saveAs("request.bin", new Blob([new Uint8Array([0, 255, 1])]));
+    expect(emit.mock.calls).toEqual([["nereid-save", { name: "request.bin", data: "AP8B" }]]);
   });
 });

@@ -1,4 +1,12 @@
-// What the desktop window tells the page that it carries.
+// What the desktop window tells the page that it carries, and what the page asks of it.
+import { inWindow } from "./drop";
+
+declare global {
+  interface Window {
+    /** Wails puts this into the page in the window. */
+    runtime?: { EventsEmit(name: string, ...data: unknown[]): void };
+  }
+}
 
 /** Detail of the event nereid-files, as app/desktop sends it. */
 interface WindowFiles {
@@ -64,4 +72,61 @@ export function withoutCompanions(paths: readonly string[]): string[] {
       }),
   );
   return paths.filter((p) => !taken.has(p));
+}
+
+/** Saves bytes of the page in a file: in the window by its dialog, in a browser as a download. */
+export async function saveAs(name: string, data: Blob): Promise<void> {
+  if (inWindow()) {
+    window.runtime?.EventsEmit("nereid-save", { name, data: await base64(data) });
+    return;
+  }
+  const url = URL.createObjectURL(data);
+  const a = document.createElement("a");
+  a.href = url;
+  a.download = name;
+  a.click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+function base64(data: Blob): Promise<string> {
+  return new Promise((ok, bad) => {
+    const r = new FileReader();
+    r.onload = () => ok(String(r.result).replace(/^[^,]*,/, ""));
+    r.onerror = () => bad(r.error ?? new Error("the data cannot be read"));
+    r.readAsDataURL(data);
+  });
+}
+
+interface Saved {
+  path: string;
+  error: string;
+}
+
+function isSaved(v: unknown): v is Saved {
+  return typeof v === "object" && v !== null && "path" in v && "error" in v;
+}
+
+/**
+ * Makes links with a download attribute work in the window, which would otherwise leave the page for them. Calls done
+ * with the path where something was saved, or failed with the reason. Returns how to stop.
+ */
+export function saveLinks(h: { done: (path: string) => void; failed: (error: string) => void }): () => void {
+  const click = (e: MouseEvent) => {
+    const a = e.target instanceof Element ? e.target.closest<HTMLAnchorElement>("a[download]") : null;
+    if (!a || !inWindow()) return;
+    e.preventDefault();
+    const url = new URL(a.href);
+    window.runtime?.EventsEmit("nereid-save", { name: a.download, path: url.pathname + url.search });
+  };
+  const saved = (e: Event) => {
+    if (!(e instanceof CustomEvent) || !isSaved(e.detail)) return;
+    if (e.detail.error) h.failed(e.detail.error);
+    else h.done(e.detail.path);
+  };
+  document.addEventListener("click", click);
+  window.addEventListener("nereid-saved", saved);
+  return () => {
+    document.removeEventListener("click", click);
+    window.removeEventListener("nereid-saved", saved);
+  };
 }

@@ -1,0 +1,91 @@
+package desktop
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// saveRequest is what the page wants to have saved in a file, because a window has no downloads: the answer to a GET of
+// its interface, or bytes that it has.
+type saveRequest struct {
+	Name string `json:"name"`           // suggested to the user
+	Path string `json:"path,omitempty"` // below /api/, with its query
+	Data []byte `json:"data,omitempty"` // base64 in JSON; used if Path is empty
+}
+
+// parseSave reads the data of the page's event, one object.
+func parseSave(data []any) (s saveRequest, err error) {
+	if len(data) != 1 {
+		return s, fmt.Errorf("a request to save has %d parts, want 1", len(data))
+	}
+	b, err := json.Marshal(data[0])
+	if err != nil {
+		return s, fmt.Errorf("a request to save: %w", err)
+	}
+	if err := json.Unmarshal(b, &s); err != nil {
+		return s, fmt.Errorf("a request to save: %w", err)
+	}
+	if s.Path != "" && !strings.HasPrefix(s.Path, "/api/") {
+		return s, fmt.Errorf("a request to save asks for %q, which is not below /api/", s.Path)
+	}
+	s.Name = strings.ReplaceAll(s.Name, "/", "_")
+	return s, nil
+}
+
+// write saves to the file, whole or not at all; a file that is there stays until the new one is complete. base is where
+// the interface is.
+func (s saveRequest) write(ctx context.Context, base, file string) error {
+	from, err := s.open(ctx, base)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	part, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*.part")
+	if err != nil {
+		return fmt.Errorf("cannot save: %w", err)
+	}
+	_, err = io.Copy(part, from)
+	// What CreateTemp makes is for the owner only; a saved file is as the user's other files.
+	if err = errors.Join(err, part.Chmod(0o644), part.Close()); err == nil {
+		err = os.Rename(part.Name(), file)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot save %s: %w", file, errors.Join(err, os.RemoveAll(part.Name())))
+	}
+	return nil
+}
+
+func (s saveRequest) open(ctx context.Context, base string) (io.ReadCloser, error) {
+	if s.Path == "" {
+		return io.NopCloser(bytes.NewReader(s.Data)), nil
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+s.Path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("cannot save: %w", err)
+	}
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req) // loopback: no proxy
+	if err != nil {
+		return nil, fmt.Errorf("cannot save: %w", err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
+	}
+	defer resp.Body.Close()
+	var said struct{ Error string }
+	b, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err == nil {
+		err = json.Unmarshal(b, &said)
+	}
+	if err != nil || said.Error == "" {
+		said.Error = resp.Status
+	}
+	return nil, errors.New("cannot save: " + said.Error)
+}
