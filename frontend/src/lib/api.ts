@@ -1,5 +1,6 @@
 // The typed client of the console's HTTP interface. Types come from Go (api.gen.ts).
 import type * as api from "./api.gen";
+import { t } from "./i18n/index.svelte";
 
 declare global {
   interface Window {
@@ -61,7 +62,7 @@ async function call(method: string, path: string, body?: unknown, signal?: Abort
     res = await fetch(base() + path, init);
   } catch (e) {
     if (e instanceof DOMException && e.name === "AbortError") throw e;
-    throw new ApiError(`no answer from the server (${errorText(e)})`, "offline", 0);
+    throw new ApiError(t("common.offline", { reason: errorText(e) }), "offline", 0);
   }
   if (!res.ok) throw await toApiError(res);
   return res;

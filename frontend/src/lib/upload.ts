@@ -1,5 +1,6 @@
 // Uploads with progress: XMLHttpRequest, because fetch tells nothing while it sends.
 import { ApiError, base, escapePath } from "./api";
+import { t } from "./i18n/index.svelte";
 import type { Upload } from "./drop";
 
 const parallel = 3;
@@ -35,7 +36,7 @@ function put(url: string, body: Blob, signal: AbortSignal, onSent: (n: number) =
         resolve();
       } else reject(new ApiError(errorOf(x.responseText) || `HTTP ${x.status}`, "internal", x.status));
     };
-    x.onerror = () => reject(new ApiError("the upload was cut off", "offline", 0));
+    x.onerror = () => reject(new ApiError(t("import.cutOff"), "offline", 0));
     x.onabort = () => reject(new DOMException("cancelled", "AbortError"));
     signal.addEventListener("abort", () => x.abort(), { once: true });
     if (signal.aborted) x.abort();

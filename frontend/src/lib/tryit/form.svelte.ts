@@ -1,12 +1,16 @@
 // What the user has put into the form of "try it", and the request that it makes.
 import type { Model, Tensor } from "../api.gen";
 import { base, errorText } from "../api";
+import { t } from "../i18n/index.svelte";
 import { isFloat } from "./dtype";
 import { guess, prepare, preview, requestShape, stats, type Prep, type Stats } from "./image";
 import { decodeImage, resize } from "./pixels";
 import { build, parseReply, parseTiming, type InferReply, type InferRequest, type InputValue, type OutputWish } from "./request";
 import type { Call, SnippetInput } from "./snippets";
 import { concrete, parseShape, parseValues, random, volume, zeros } from "./values";
+
+/** Nothing was chosen yet: no fault of the user. */
+class Missing extends Error {}
 
 export type Mode = "image" | "values";
 
@@ -74,17 +78,17 @@ export class InputForm {
   value(): InputValue {
     const { name, dataType } = this.tensor;
     if (this.mode === "image") {
-      if (!this.prepared) throw new Error(`input ${name}: no image chosen`);
+      if (!this.prepared) throw new Missing(t("input.noImage", { name }));
       const shape = requestShape(this.tensor, this.prep);
       const v = this.prepared.values;
-      if (volume(shape) !== v.length) throw new Error(`input ${name}: the image gives ${v.length} values, but shape [${shape.join(", ")}] wants ${volume(shape)}; change size, channels or layout`);
+      if (volume(shape) !== v.length) throw new Error(t("input.imageSize", { name, n: v.length, shape: shape.join(", "), want: volume(shape) }));
       return { name, dataType, shape, data: isFloat(dataType) ? v : Array.from(v, Math.round) };
     }
     try {
       const shape = parseShape(this.shapeText, this.tensor.shape);
       return { name, dataType, shape, data: parseValues(this.text, dataType, volume(shape)) };
     } catch (e) {
-      throw new Error(`input ${name}: ${errorText(e)}`);
+      throw new Error(t("input.of", { name, reason: errorText(e) }));
     }
   }
 
@@ -132,7 +136,7 @@ export class TryForm {
   }
 
   /** The request as the form stands, or what is wrong with the form. */
-  request: { request: InferRequest; call: Omit<Call, "http" | "grpc"> } | { error: string } = $derived.by(() => {
+  request: { request: InferRequest; call: Omit<Call, "http" | "grpc"> } | { error: string; missing: boolean } = $derived.by(() => {
     try {
       const used = this.inputs.filter((i) => i.use);
       const values = used.map((i) => i.value());
@@ -144,7 +148,7 @@ export class TryForm {
       });
       return { request: build(values, outputs, this.binary), call: { model: this.model.name, version: this.version, inputs, outputs } };
     } catch (e) {
-      return { error: errorText(e) };
+      return { error: errorText(e), missing: e instanceof Missing };
     }
   });
 
@@ -180,7 +184,7 @@ function outcome(res: Response, body: ArrayBuffer, clientMs: number): Omit<Outco
   try {
     out.reply = parseReply(body, res.headers.get("Inference-Header-Content-Length"));
   } catch (e) {
-    out.error = `the reply cannot be read: ${errorText(e)}`;
+    out.error = t("try.unreadable", { reason: errorText(e) });
   }
   return out;
 }

@@ -1,4 +1,5 @@
 // The part of image preparation that needs a browser: decoding and resizing.
+import { t } from "../i18n/index.svelte";
 import { place, type Prep } from "./image";
 
 /** Draws the image at the prepared size on white, and returns its RGBA pixels. */
@@ -20,6 +21,6 @@ export async function decodeImage(file: Blob): Promise<ImageBitmap> {
   try {
     return await createImageBitmap(file, { colorSpaceConversion: "none" });
   } catch {
-    throw new Error("this file is no image that the browser can read (PNG, JPEG, WebP, GIF, BMP)");
+    throw new Error(t("input.badImage"));
   }
 }

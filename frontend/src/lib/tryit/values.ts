@@ -1,4 +1,5 @@
 // Input values that are not images: typed by hand, zeros or random.
+import { t } from "../i18n/index.svelte";
 import { isFloat, type Element } from "./dtype";
 
 /** The number of elements of a shape. */
@@ -11,10 +12,10 @@ export const concrete = (shape: readonly number[]) => shape.map((d) => (d < 0 ? 
 export function parseShape(text: string, want: readonly number[]): number[] {
   const parts = text.replace(/[[\]\s]/g, "").split(/[,x×]/).filter((s) => s !== "");
   const dims = parts.map(Number);
-  if (dims.some((d) => !Number.isInteger(d) || d < 0)) throw new Error(`"${text}" is no shape; write sizes such as 1, 3, 224`);
-  if (dims.length !== want.length) throw new Error(`shape [${dims.join(", ")}] has ${dims.length} dimensions, want ${want.length}: [${want.join(", ")}]`);
+  if (dims.some((d) => !Number.isInteger(d) || d < 0)) throw new Error(t("input.noShape", { text }));
+  if (dims.length !== want.length) throw new Error(t("input.rank", { shape: dims.join(", "), n: dims.length, want: want.length, signature: want.join(", ") }));
   want.forEach((w, i) => {
-    if (w >= 0 && dims[i] !== w) throw new Error(`dimension ${i} of shape [${dims.join(", ")}] must be ${w}`);
+    if (w >= 0 && dims[i] !== w) throw new Error(t("input.dimension", { i, shape: dims.join(", "), want: w }));
   });
   return dims;
 }
@@ -46,27 +47,27 @@ export function parseValues(text: string, dataType: string, n: number): Element[
     v = JSON.parse(source);
   } catch (e) {
     const hint = dataType === "BYTES" ? '["text", "more text"]' : "[1, 2, 3]";
-    throw new Error(`the values are no JSON (${e instanceof Error ? e.message : String(e)}); write ${hint}`);
+    throw new Error(t("input.noJSON", { reason: e instanceof Error ? e.message : String(e), hint }));
   }
   const flat = (Array.isArray(v) ? v.flat(Infinity) : [v]) as unknown[];
   const data = flat.map((e) => element(e, dataType));
   const first = data[0];
   if (data.length === 1 && first !== undefined && n > 1) return new Array<Element>(n).fill(first);
-  if (data.length !== n) throw new Error(`${data.length} values given, the shape wants ${n}`);
+  if (data.length !== n) throw new Error(t("input.count", { n: data.length, want: n }));
   return data;
 }
 
 function element(e: unknown, dataType: string): Element {
   if (dataType === "BYTES") {
-    if (typeof e !== "string") throw new Error(`${JSON.stringify(e)} is no text; a BYTES element is a JSON string`);
+    if (typeof e !== "string") throw new Error(t("input.noText", { value: JSON.stringify(e) }));
     return e;
   }
   if (dataType === "BOOL") {
-    if (typeof e !== "boolean" && e !== 0 && e !== 1) throw new Error(`${JSON.stringify(e)} is no boolean; write true or false`);
+    if (typeof e !== "boolean" && e !== 0 && e !== 1) throw new Error(t("input.noBoolean", { value: JSON.stringify(e) }));
     return Boolean(e);
   }
   if (typeof e === "string" && /INT64$/.test(dataType) && /^-?\d+$/.test(e)) return Number.isSafeInteger(Number(e)) ? Number(e) : e;
-  if (typeof e !== "number") throw new Error(`${JSON.stringify(e)} is no number of type ${dataType}`);
-  if (!isFloat(dataType) && !Number.isInteger(e)) throw new Error(`${e} is no whole number, but the type is ${dataType}`);
+  if (typeof e !== "number") throw new Error(t("input.noNumber", { value: JSON.stringify(e), type: dataType }));
+  if (!isFloat(dataType) && !Number.isInteger(e)) throw new Error(t("input.noWhole", { value: e, type: dataType }));
   return e;
 }
