@@ -64,7 +64,8 @@ type Config struct {
 	// WithoutEffect lists the options that were given and do nothing here.
 	WithoutEffect []string
 
-	given map[string]string
+	given       map[string]string
+	defaultData bool // no data folder was asked for
 }
 
 // defaults returns tritonserver's defaults, with ours where the design differs: loopback addresses, and a model that
@@ -109,8 +110,11 @@ func (c *Config) complete(lookup func(string) (string, bool)) error {
 	var errs []error
 	c.MetricsAddress = cmp.Or(c.MetricsAddress, c.HTTPAddress)
 	if c.DataDir == "" {
+		c.defaultData = true
 		dir, err := defaultDataDir(lookup)
-		errs = append(errs, err)
+		if !c.AsTriton { // which does without
+			errs = append(errs, err)
+		}
 		c.DataDir = dir
 	}
 	if !slices.Contains([]string{"", "none", "poll", "explicit"}, c.ControlMode) {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,8 +12,9 @@ import (
 
 // dataDir is the folder that everything is kept in, held by a lock so that two servers do not share it.
 type dataDir struct {
-	path string
-	lock *os.File
+	path      string
+	lock      *os.File
+	temporary bool
 }
 
 // inUseError says that another program holds the data folder.
@@ -27,6 +29,9 @@ func (e *inUseError) Error() string {
 // openDataDir makes the folder and takes its lock. The error of a second start is an
 // *inUseError, which names the holder and the cure.
 func openDataDir(path string) (*dataDir, error) {
+	if path == "" {
+		return nil, errors.New("--data-dir: cannot tell where to keep data: $HOME is not defined; say --data-dir=<folder>")
+	}
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("--data-dir: %w", err)
@@ -60,4 +65,25 @@ func openDataDir(path string) (*dataDir, error) {
 // join returns a path inside the folder.
 func (d *dataDir) join(name string) string { return filepath.Join(d.path, name) }
 
-func (d *dataDir) close() { _ = d.lock.Close() } // which lets go of the lock
+// openTemporaryDataDir makes a folder that goes with the server, unless models that the user removed wait in it.
+func openTemporaryDataDir() (*dataDir, error) {
+	path, err := os.MkdirTemp("", "nereid-")
+	if err != nil {
+		return nil, fmt.Errorf("--data-dir: cannot make a temporary data folder: %w", err)
+	}
+	d, err := openDataDir(path)
+	if err != nil {
+		return nil, err
+	}
+	d.temporary = true
+	return d, nil
+}
+
+func (d *dataDir) close() {
+	if d.temporary {
+		if trash, err := os.ReadDir(d.join("trash")); err != nil || len(trash) == 0 {
+			_ = os.RemoveAll(d.path)
+		}
+	}
+	_ = d.lock.Close() // which lets go of the lock
+}

@@ -113,10 +113,9 @@ func (s *server) open(ctx context.Context) error {
 	}
 	s.warnOpen()
 	var err error
-	if s.data, err = openDataDir(s.c.DataDir); err != nil {
+	if err := s.openData(); err != nil {
 		return err
 	}
-	s.c.DataDir = s.data.path
 	if err := s.openRepositories(); err != nil {
 		return err
 	}
@@ -144,6 +143,25 @@ func (s *server) open(ctx context.Context) error {
 	}
 	s.recorder.SetSource(s.engine)
 	return s.openFrontEnds()
+}
+
+// openData opens the data folder. Triton keeps nothing and starts without a home, and twice on one machine: under its
+// name, a data folder that nobody asked for and that cannot be had is replaced by a temporary one.
+func (s *server) openData() error {
+	var err error
+	if s.data, err = openDataDir(s.c.DataDir); err != nil {
+		if !s.c.AsTriton || !s.c.defaultData {
+			return err
+		}
+		temporary, terr := openTemporaryDataDir()
+		if terr != nil {
+			return errors.Join(err, terr)
+		}
+		s.data = temporary
+		s.warn(fmt.Sprintf("the history and removed models are kept in %s only while this server runs, for want of --data-dir=<folder>: %v", s.data.path, err))
+	}
+	s.c.DataDir = s.data.path
+	return nil
 }
 
 // openStore opens the history. Inference matters more than its record: where the history cannot be opened, it is kept

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,6 +28,78 @@ func TestSecondStartOnTheSameDataFolder(t *testing.T) {
 		t.Fatalf("after the first is gone: %v", err)
 	}
 	again.close()
+}
+
+func TestTritonserverStartsWithoutADataFolderOfItsOwn(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	taken := t.TempDir()
+	first, err := openDataDir(filepath.Join(taken, "nereid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.close()
+	unset := func(string) (string, bool) { return "", false }
+	home := func(dir string) func(string) (string, bool) {
+		return func(name string) (string, bool) { return dir, name == "XDG_DATA_HOME" }
+	}
+	for _, tc := range []struct {
+		name     string
+		asTriton bool
+		home     string // HOME
+		lookup   func(string) (string, bool)
+		args     []string
+		refused  string // part of the error
+	}{
+		{name: "HOME is not set", asTriton: true, lookup: unset},
+		{name: "HOME cannot be written", asTriton: true, home: "/proc", lookup: unset},
+		{name: "another server has the default folder", asTriton: true, lookup: home(taken)},
+		{name: "a folder asked for is never replaced", asTriton: true, lookup: home(taken), args: []string{"--data-dir=/proc/x"}, refused: "--data-dir"},
+		{name: "nereid keeps its history or says why not", home: "/proc", lookup: unset, refused: "--data-dir"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Setenv("HOME", tc.home)
+			c, err := Load(tc.asTriton, tc.args, tc.lookup)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &server{c: c, log: slog.New(slog.DiscardHandler)}
+			err = s.openData()
+			if tc.refused != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.refused) {
+					t.Fatalf("openData = %v, want a refusal with %q", err, tc.refused)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(s.warnings) != 1 || !strings.Contains(s.warnings[0].Text, s.data.path) || !strings.Contains(s.warnings[0].Text, "--data-dir") {
+				t.Errorf("warnings = %v, want one that names the folder and the option", s.warnings)
+			}
+			if c.DataDir != s.data.path || !strings.HasPrefix(s.data.path, os.TempDir()) {
+				t.Errorf("data folder %q, configuration says %q", s.data.path, c.DataDir)
+			}
+			s.data.close()
+			if _, err := os.Stat(s.data.path); !os.IsNotExist(err) {
+				t.Errorf("the temporary folder stays: %v", err)
+			}
+		})
+	}
+}
+
+func TestATemporaryDataFolderWithRemovedModelsStays(t *testing.T) {
+	d, err := openTemporaryDataDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(d.path) })
+	if err := os.MkdirAll(d.join("trash/one"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d.close()
+	if _, err := os.Stat(d.join("trash/one")); err != nil {
+		t.Errorf("a removed model is gone with the folder: %v", err)
+	}
 }
 
 func TestBusyPortNamesItsHolderAndAFreeOne(t *testing.T) {
