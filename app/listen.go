@@ -30,7 +30,11 @@ func listen(c *Config) (listeners, error) {
 		if !e.on {
 			continue
 		}
-		l, err := net.Listen("tcp", net.JoinHostPort(strings.Trim(e.address, "[]"), strconv.Itoa(e.port)))
+		host := strings.Trim(e.address, "[]")
+		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(e.port)))
+		if errors.Is(err, syscall.EADDRINUSE) && e.option == "ui" && c.AsTriton && c.given["ui-port"] == "" {
+			l, err = net.Listen("tcp", net.JoinHostPort(host, "0")) // Triton has no GUI: its port is nothing to fail for
+		}
 		if err != nil {
 			errs = append(errs, describeBusy(e, err))
 			continue

@@ -121,6 +121,37 @@ func TestBusyPortNamesItsHolderAndAFreeOne(t *testing.T) {
 	}
 }
 
+func TestASecondTritonserverPutsTheGUIOnAFreePort(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	busy := l.Addr().(*net.TCPAddr).Port
+	lookup := func(string) (string, bool) { return t.TempDir(), true }
+	ports := []string{"--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--http-port=0", "--grpc-port=0", "--metrics-port=0"}
+	c, err := Load(true, ports, lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.UIPort = busy // as 8003 is for the second one
+	all, err := listen(c)
+	if err != nil {
+		t.Fatalf("the GUI, which Triton does not have, keeps the server from starting: %v", err)
+	}
+	defer all.close()
+	if p := all["ui"].Addr().(*net.TCPAddr).Port; p == busy || p == 0 {
+		t.Errorf("the GUI is on port %d", p)
+	}
+	c, err = Load(true, append(ports, "--ui-port="+strconv.Itoa(busy)), lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listen(c); err == nil || !strings.Contains(err.Error(), "--ui-port=") {
+		t.Errorf("a busy port that was asked for: %v, want a refusal", err)
+	}
+}
+
 func TestPortZeroTakesFreeOnes(t *testing.T) {
 	all, err := listen(load(t, "--http-port=0", "--grpc-port=0", "--metrics-port=0", "--ui-port=0"))
 	if err != nil {
