@@ -152,6 +152,28 @@ func TestASecondTritonserverPutsTheGUIOnAFreePort(t *testing.T) {
 	}
 }
 
+func TestRepositoriesThatCannotBeServedAreRefusedWithTheReason(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ name, path, want string }{
+		{"S3", "s3://bucket/models", "s3://bucket/models is not on this machine"},
+		{"S3 with a host", "s3://https://minio:9000/bucket", "is not on this machine"},
+		{"Google Cloud Storage", "gs://bucket/models", "is not on this machine"},
+		{"Azure", "as://account/container", "is not on this machine"},
+		{"missing", "/nonexistent/models", "failed to stat file /nonexistent/models"},
+		{"a file", file, "is not a folder"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := &server{c: load(t, "--model-repository="+tc.path), log: slog.New(slog.DiscardHandler)}
+			if err := s.openRepositories(); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("openRepositories = %v, want %q in it", err, tc.want)
+			}
+		})
+	}
+}
+
 func TestPortZeroTakesFreeOnes(t *testing.T) {
 	all, err := listen(load(t, "--http-port=0", "--grpc-port=0", "--metrics-port=0", "--ui-port=0"))
 	if err != nil {
