@@ -11,10 +11,10 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"regexp"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -195,9 +195,6 @@ func (s *server) warnOpen() {
 	}
 }
 
-// remote matches the repositories that Triton reads over the network: s3://, gs://, as://.
-var remote = regexp.MustCompile(`^[a-z0-9]+://`)
-
 // openRepositories makes the first repository where none is named, and checks those that are.
 func (s *server) openRepositories() error {
 	if len(s.c.Repositories) == 0 {
@@ -215,7 +212,7 @@ func (s *server) openRepositories() error {
 		s.log.Info("no --model-repository was given; models live in " + own)
 	}
 	for i, r := range s.c.Repositories {
-		if remote.MatchString(r) {
+		if strings.Contains(r, "://") { // s3://, gs://, as://
 			return status.Errorf(status.Unsupported, "model repository %s is not on this machine: remote repositories are not supported yet; copy or mount it and name the folder", r)
 		}
 		path, err := filepath.Abs(r)
