@@ -66,18 +66,13 @@ func (m *Manager) change(ctx context.Context, name string, look func() (*repo.Mo
 	if same {
 		return nil
 	}
-	select {
-	case m.loads <- struct{}{}:
-		defer func() { <-m.loads }()
-	case <-ctx.Done():
+	if err := m.turn(ctx, e); err != nil {
 		if over != e.override {
 			over.remove()
 		}
-		return m.gaveUp(ctx, name)
+		return err
 	}
-	m.mu.Lock()
-	e.wanted, e.held = true, false
-	m.mu.Unlock()
+	defer func() { <-m.loads }()
 
 	plan, err := m.prepare(ctx, src, over)
 	if err != nil {
@@ -86,11 +81,28 @@ func (m *Manager) change(ctx context.Context, name string, look func() (*repo.Mo
 	return m.apply(ctx, e, src, over, plan)
 }
 
-func (m *Manager) gaveUp(ctx context.Context, name string) error {
-	if m.open.Err() != nil {
+// turn waits until the model may load, of which so many may at once. On nil the caller gives its place back.
+func (m *Manager) turn(ctx context.Context, e *entry) error {
+	place := false
+	select {
+	case m.loads <- struct{}{}:
+		place = true
+	case <-ctx.Done():
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	err := ctx.Err() // also beside a place: the load that made it may have ended for the same reason
+	if err == nil && !m.closed {
+		e.wanted, e.held = true, false
+		return nil
+	}
+	if place {
+		<-m.loads
+	}
+	if m.closed {
 		return errStopping
 	}
-	return status.Errorf(status.Cancelled, "load of model '%s' was given up while it waited for others: %w", name, ctx.Err())
+	return status.Errorf(status.Cancelled, "load of model '%s' was given up while it waited for others: %w", e.name, err)
 }
 
 // dropUntried forgets a model that is not there and that nothing was ever tried with. e.op is held.
