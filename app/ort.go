@@ -23,5 +23,5 @@ func (o ortRuntime) describe() api.Runtime {
 	if err != nil {
 		return api.Runtime{Error: err.Error()}
 	}
-	return api.Runtime{Version: version}
+	return api.Runtime{Version: version, Library: o.b.LibraryPath()}
 }

@@ -44,7 +44,11 @@ func (c *Console) postConfigCheck(w http.ResponseWriter, r *http.Request) error 
 		folder = p.folder
 	}
 	d := c.draft(r.Context(), name, folder, &req.Text)
-	out := api.CheckResult{Faults: apiFaults(d.faults, req.Text, name)}
+	file := modelconfig.SeverityWarning // the text can be saved all the same; the reload says what comes of it
+	if req.Import != "" {
+		file = modelconfig.SeverityError
+	}
+	out := api.CheckResult{Faults: apiFaults(d.withFile(file), req.Text, name)}
 	if len(d.faults.Errors()) == 0 && d.cfg != nil {
 		out.Completed = modelconfig.Format(d.cfg)
 	}

@@ -52,7 +52,7 @@ func (fileBackend) read(s backend.Spec) error {
 func (b fileBackend) Signature(_ context.Context, s backend.Spec) (*modelconfig.Signature, error) {
 	text, err := os.ReadFile(filepath.Join(s.VersionFolder, "model.onnx"))
 	if err != nil || strings.HasPrefix(string(text), "bad file") {
-		return nil, status.New(status.InvalidArg, "the model file cannot be read")
+		return nil, status.New(status.InvalidArg, "the model file "+filepath.Join(s.VersionFolder, "model.onnx")+" cannot be read")
 	}
 	io := func(name string) []modelconfig.IO {
 		return []modelconfig.IO{{Name: name, DataType: tensor.FP32, Dims: []int64{-1, 4}, DimNames: []string{"batch", ""}}}

@@ -28,6 +28,17 @@ type drafted struct {
 	completed *inferencepb.ModelConfig // cfg with what the model file says, before the defaults
 	sig       *modelconfig.Signature   // of the newest version's file; nil if nobody can read it
 	faults    modelconfig.Faults
+	file      *modelconfig.Fault // why the newest version's file cannot be read, nil if it can
+}
+
+// withFile answers the faults of the text and, as an error or a warning, that of the model file.
+func (d *drafted) withFile(s modelconfig.Severity) modelconfig.Faults {
+	if d.file == nil {
+		return d.faults
+	}
+	f := *d.file
+	f.Severity = s
+	return append(slices.Clone(d.faults), f)
 }
 
 // draft reads, completes and checks a configuration text (nil: no file) for the model folder, as a load would, without
@@ -71,7 +82,9 @@ func (d *drafted) complete(ctx context.Context, c *Console, name, folder string,
 	cfg := d.cfg
 	sig, version, err := c.signature(ctx, name, folder, cfg)
 	if err != nil {
-		d.faults = append(d.faults, modelconfig.Fault{Message: fmt.Sprintf("version %d: %v", version, err)})
+		// Where the model lies is the server's matter, most of all while it is staged.
+		text := strings.ReplaceAll(err.Error(), folder+string(filepath.Separator), "")
+		d.file = &modelconfig.Fault{Message: fmt.Sprintf("version %d: %s", version, text)}
 	}
 	d.sig = sig
 	if sig != nil && c.o.AutoComplete {

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -311,7 +312,7 @@ func (c *Console) arrange(ctx context.Context, s *staged) error {
 		return err
 	}
 	if v.Name == "" {
-		v.Name = l.Name
+		v.Name = freeName(v.Repository, l.Name)
 		if found != nil { // a name in the configuration is what the author called it
 			if cfg, _, _ := modelconfig.Parse(repo.ConfigName, []byte(*found)); cfg.GetName() != "" && repo.CheckName(cfg.GetName()) == nil {
 				v.Name = cfg.GetName()
@@ -331,11 +332,24 @@ func (c *Console) arrange(ctx context.Context, s *staged) error {
 	return nil
 }
 
+// freeName answers a name for a model file that says nothing of what it is: "model" becomes model_2 where there is a
+// model of that name. Other names stay: who drops resnet.onnx again means to replace it.
+func freeName(repository, name string) string {
+	free := name
+	for n := 2; name == "model"; n++ {
+		if _, err := os.Lstat(filepath.Join(repository, free)); err != nil {
+			break
+		}
+		free = fmt.Sprintf("%s_%d", name, n)
+	}
+	return free
+}
+
 // check looks at the import's configuration again. s.mu is held.
 func (c *Console) check(ctx context.Context, s *staged) {
 	v := &s.view
 	d := c.draft(ctx, v.Name, s.dir, &v.Config)
-	v.Faults = apiFaults(d.faults, v.Config, v.Name)
+	v.Faults = apiFaults(d.withFile(modelconfig.SeverityError), v.Config, v.Name) // nothing serves yet: a broken file stays out
 	v.Backend, v.MaxBatchSize = d.cfg.GetBackend(), int(d.cfg.GetMaxBatchSize())
 	v.Inputs, v.Outputs = tensors(d.cfg, dimNames(d.sig))
 	_, err := os.Stat(filepath.Join(v.Repository, v.Name))

@@ -34,6 +34,7 @@ type Backend struct {
 
 	mu      sync.Mutex
 	library *capi.Library // guarded by mu; opened by the first model
+	path    string        // guarded by mu; where library came from
 }
 
 var (
@@ -66,6 +67,13 @@ func (b *Backend) Version() (string, error) {
 	return l.Version, nil
 }
 
+// LibraryPath returns the path of the opened library, "" before it is opened.
+func (b *Backend) LibraryPath() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.path
+}
+
 // open opens the library. A failure is not kept: the next model tries again.
 func (b *Backend) open() (*capi.Library, error) {
 	b.mu.Lock()
@@ -89,7 +97,7 @@ func (b *Backend) open() (*capi.Library, error) {
 		return nil, status.Errorf(status.Internal, "%w", err)
 	}
 	b.log.Info("opened onnxruntime", "version", l.Version, "path", path)
-	b.library = l
+	b.library, b.path = l, path
 	return l, nil
 }
 
