@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -201,9 +202,9 @@ func (w *Window) Pick(ctx context.Context, folder bool) (string, error) {
 		defer w.pick.Unlock()
 		var p picked
 		if folder {
-			p.path, p.err = runtime.OpenDirectoryDialog(own, runtime.OpenDialogOptions{Title: w.words.openFolder})
+			p.path, p.err = runtime.OpenDirectoryDialog(own, runtime.OpenDialogOptions{Title: dialogTitle(w.words.openFolder)})
 		} else {
-			p.path, p.err = runtime.OpenFileDialog(own, runtime.OpenDialogOptions{Title: w.words.openFile, Filters: []runtime.FileFilter{
+			p.path, p.err = runtime.OpenFileDialog(own, runtime.OpenDialogOptions{Title: dialogTitle(w.words.openFile), Filters: []runtime.FileFilter{
 				{DisplayName: w.words.models, Pattern: "*.onnx;*.zip"}, {DisplayName: w.words.allFiles, Pattern: "*"},
 			}})
 		}
@@ -216,6 +217,9 @@ func (w *Window) Pick(ctx context.Context, folder bool) (string, error) {
 		return p.path, p.err
 	}
 }
+
+// dialogTitle is the title of the dialog that a menu entry opens: the dots only announce it.
+func dialogTitle(entry string) string { return strings.TrimSuffix(entry, "…") }
 
 // save asks where to save what the page wants saved, and saves it there. The path is empty if the user cancelled.
 func (w *Window) save(ctx context.Context, base string, data []any) (path string, err error) {

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 import models
-from harness import ROOT, REFERENCE, until
+from harness import BINARY, ROOT, REFERENCE, until
 
 pytestmark = [pytest.mark.desktop, pytest.mark.skipif(REFERENCE, reason="about this program's window")]
 DESKTOP = os.environ.get("NEREID_DESKTOP", str(ROOT / "build/bin/nereid-desktop"))
@@ -48,7 +48,7 @@ class Window:
 
     def __init__(self, work, display, repository, *options):
         self.data = work / "data"
-        self.env = {**os.environ, "DISPLAY": display, "LANG": "C.UTF-8", "LIBGL_ALWAYS_SOFTWARE": "1"}
+        self.env = {**os.environ, "DISPLAY": display, "LANG": "C.UTF-8", "LIBGL_ALWAYS_SOFTWARE": "1", "GSETTINGS_BACKEND": "memory"}
         self.env.pop("WAYLAND_DISPLAY", None)
         self.argv = [DESKTOP, f"--model-repository={repository}", f"--data-dir={self.data}", *options]
         self.argv += [f"--{p}-port=0" for p in ("http", "grpc", "metrics", "ui")]
@@ -115,6 +115,12 @@ def dialog_height(path):
         return max(len(run) for run in "".join("#" if grey.getpixel((172, y)) > 250 else " " for y in range(60, 860)).split(" "))
 
 
+def test_only_the_desktop_build_needs_gtk():
+    for program, wanted in ((BINARY, False), (DESKTOP, True)):
+        libraries = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+        assert ("libgtk-3" in libraries, "libwebkit2gtk" in libraries) == (wanted, wanted), f"{program}:\n{libraries}"
+
+
 def test_window_shows_the_page_and_ends_on_sigterm(tmp_path, display):
     with Window(tmp_path, display, SAMPLES) as w:
         w.up()
@@ -160,6 +166,21 @@ def test_quit_in_the_menu_ends_the_server_in_order(tmp_path, display):
         (window,) = w.xdotool("search", "--onlyvisible", "--name", "^Nereid$")
         w.xdotool("windowfocus", "--sync", window)
         w.xdotool("key", "ctrl+q")
+        assert w.end() == 0, w.log()
+        assert "successfully unloaded 'identity'" in w.log()
+
+
+def test_sigterm_ends_a_window_with_an_open_dialog(tmp_path, display):
+    """The menu's file dialog has GTK's main loop, which must not keep a stopped server's process."""
+    models.write_identity(tmp_path / "models", "identity")
+    with Window(tmp_path, display, tmp_path / "models") as w:
+        w.up()
+        (window,) = w.xdotool("search", "--onlyvisible", "--name", "^Nereid$")
+        w.xdotool("windowfocus", "--sync", window)
+        w.xdotool("key", "ctrl+o")
+        until(lambda: w.xdotool("search", "--onlyvisible", "--name", "^Open Model File$"), LIMIT, "no dialog opens", w.log)
+        w.shot("dialog")
+        w.process.terminate()
         assert w.end() == 0, w.log()
         assert "successfully unloaded 'identity'" in w.log()
 
