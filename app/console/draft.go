@@ -159,6 +159,7 @@ func apiFaults(faults modelconfig.Faults, text, name string) (out []api.Fault) {
 		if f.Line > 0 && f.Line <= len(lines) {
 			word := wordAt(lines[f.Line-1], f.Col)
 			a.EndCol = f.Col + utf8.RuneCountInString(word)
+			a.Fixes = fixesOf(f.Fix, lines[f.Line-1], a)
 			if f.Path == "name" && name != "" && len(word) > 1 && (word[0] == '"' || word[0] == '\'') {
 				a.Fixes = append(a.Fixes, api.Fix{Label: fmt.Sprintf("set name to %q", name), Edits: []api.Edit{{
 					Line: a.Line, Col: a.Col, EndLine: a.EndLine, EndCol: a.EndCol, Text: strconv.Quote(name)}}})
