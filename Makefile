@@ -25,7 +25,7 @@ DESKTOP_TAGS := desktop,production,webkit2_41
 RUNTESTS := go run ./build/tools/runtests
 
 .PHONY: help setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-desktop \
-        build desktop run test soak mutants rows bench fuzz clean
+        build desktop loadgen run test soak mutants rows bench fuzz clean
 
 help:
 	@echo "make run       set up, build, serve models-sample in poll mode and open the page"
@@ -88,15 +88,18 @@ build: $(ORT) $(DIST)
 desktop: $(ORT) $(DIST) setup-desktop
 	go build -tags $(DESKTOP_TAGS) -ldflags "$(LDFLAGS)" -o build/bin/nereid-desktop .
 
+loadgen:
+	@go build -o build/bin/loadgen ./build/bench/loadgen
+
 run: build
 	build/bin/nereid serve --model-repository=models-sample --model-control-mode=poll --repository-poll-secs=1 --open $(ARGS)
 
 # --- checks ---
 
-test: setup build desktop
+test: setup build desktop loadgen
 	@$(RUNTESTS) -only "$(ONLY)"
 
-soak: setup-python setup-onnxruntime build
+soak: setup-python setup-onnxruntime build loadgen
 	@$(RUNTESTS) -only soak -soak
 
 mutants: $(ORT) $(DIST)
@@ -108,8 +111,7 @@ rows:
 fuzz: $(ORT) $(DIST)
 	@go run ./build/tools/fuzz -time $(or $(FUZZTIME),30s) $(if $(ONLY),-only "$(ONLY)")
 
-bench: build setup-python
-	@go build -o build/bin/loadgen ./build/bench/loadgen
+bench: build loadgen
 	@go run ./build/bench/runner -only "$(ONLY)" -repeat $(or $(REPEAT),5) -seconds $(or $(SECONDS),4) $(if $(REPORT),-report docs/results)
 
 clean:
