@@ -115,6 +115,11 @@ func bench(ctx context.Context, o options) error {
 	if err := measureLoads(ctx, o, programs, rep); err != nil {
 		return err
 	}
+	if o.wants("history") {
+		if err := measureHistory(ctx, o, rep); err != nil {
+			return err
+		}
+	}
 	if rep.empty() {
 		return fmt.Errorf("no case matches -only %s", o.only)
 	}
@@ -201,6 +206,48 @@ func measureLoads(ctx context.Context, o options, programs []*program, rep *repo
 			}
 		}
 		fmt.Fprintf(os.Stderr, "round %d of %d done\n", round+1, o.repeat)
+	}
+	return nil
+}
+
+// historyPairs is how many pairs tell a difference of a few percent.
+const historyPairs = 20
+
+// measureHistory measures what recording the history costs: ours with it and without, in turn, under the same load.
+func measureHistory(ctx context.Context, o options, rep *report) error {
+	repository, err := ourRepository(o.work, "")
+	if err != nil {
+		return err
+	}
+	l := load{"history", "http", identityInput, "identity", "identity", "identity", nil}
+	var servers []*server
+	defer func() {
+		for _, s := range servers {
+			s.stop()
+		}
+	}()
+	for _, arg := range []string{"--history=true", "--history=false"} {
+		work := filepath.Join(o.work, "history"+arg[len("--history="):])
+		if err := os.MkdirAll(work, 0o755); err != nil {
+			return err
+		}
+		p := nereid(o.binary, work)
+		p.argv = append(p.argv, arg)
+		s, err := p.start(ctx, repository, work)
+		if err != nil {
+			return err
+		}
+		servers = append(servers, s)
+	}
+	for n := range historyPairs {
+		for turn := range servers {
+			side := (turn + n) % len(servers)
+			p, err := o.load(ctx, l, side, servers[side], 64, 2, "none")
+			if err != nil {
+				return fmt.Errorf("history, side %d: %w", side, err)
+			}
+			rep.history[side] = append(rep.history[side], p)
+		}
 	}
 	return nil
 }

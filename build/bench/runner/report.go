@@ -17,6 +17,7 @@ type report struct {
 	starts  [2][]startPoint
 	order   []caseKey
 	points  map[caseKey]*[2][]loadPoint
+	history [2][]loadPoint // ours with its history, and without
 	loadAvg string
 }
 
@@ -48,7 +49,7 @@ func (r *report) addLoad(name string, clients, side int, p loadPoint) {
 	r.points[k][side] = append(r.points[k][side], p)
 }
 
-func (r *report) empty() bool { return len(r.order) == 0 && len(r.starts[0]) == 0 }
+func (r *report) empty() bool { return len(r.order) == 0 && len(r.starts[0]) == 0 && len(r.history[0]) == 0 }
 
 // spread is a median with its range.
 type spread struct{ median, low, high float64 }
@@ -117,6 +118,12 @@ func (r *report) markdown(o options) string {
 					spreadOf(p, func(p startPoint) float64 { return p.idleCPU }).text("%.1f"))
 			}
 		}
+	}
+	if len(r.history[0]) > 0 {
+		us := func(p loadPoint) float64 { return p.ServerUS }
+		v, _ := pairRatio(&r.history, us)
+		fmt.Fprintf(&b, "\nRecording the history, identity-http, 64 clients: %s µs a request with it, %s without; ratio over %d pairs %s.\n",
+			spreadOf(r.history[0], us).text("%.2f"), spreadOf(r.history[1], us).text("%.2f"), len(r.history[0]), v.text("%.3f"))
 	}
 	b.WriteString(r.bars())
 	return b.String()
@@ -189,6 +196,9 @@ func (r *report) bars() string {
 		if v, ok := pairRatio(s, func(p loadPoint) float64 { return p.Rate }); ok {
 			bar("mlpdb-http, 64 clients, rate against the reference", v.median, 2.6, true, "times")
 		}
+	}
+	if v, ok := pairRatio(&r.history, us); ok {
+		bar("recording the history, server CPU", (v.median-1)*100, 2, false, "%")
 	}
 	if p := r.starts[0]; len(p) > 0 {
 		bar("start to ready, empty repository", spreadOf(p, func(p startPoint) float64 { return float64(p.toReady) / 1e6 }).median, 150, false, "ms")
