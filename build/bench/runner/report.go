@@ -49,7 +49,9 @@ func (r *report) addLoad(name string, clients, side int, p loadPoint) {
 	r.points[k][side] = append(r.points[k][side], p)
 }
 
-func (r *report) empty() bool { return len(r.order) == 0 && len(r.starts[0]) == 0 && len(r.history[0]) == 0 }
+func (r *report) empty() bool {
+	return len(r.order) == 0 && len(r.starts[0]) == 0 && len(r.history[0]) == 0
+}
 
 // spread is a median with its range.
 type spread struct{ median, low, high float64 }
