@@ -58,6 +58,6 @@ func readFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // read only
+	defer f.Close() // read only
 	return io.ReadAll(io.LimitReader(f, maxFile))
 }

@@ -63,6 +63,8 @@ func stages(logs string, soakFull bool) []stage {
 		{name: "lint", timeout: 15 * time.Minute, argv: []string{".cache/bin/golangci-lint", "run", "./..."}},
 		{name: "go", timeout: 20 * time.Minute, argv: []string{"go", "test", "-race", "-json", "-timeout", "10m", "./..."},
 			parse: func(_ *stage, log []byte) ([]test, error) { return goTests(bytes.NewReader(log)) }},
+		{name: "allocations", timeout: 5 * time.Minute, argv: []string{"go", "test", "-json", "-run", "Alloc", "./engine/..."},
+			parse: func(_ *stage, log []byte) ([]test, error) { return goTests(bytes.NewReader(log)) }}, // no use under the race detector
 		npm("check", "check"),
 		frontendTest,
 		pytest("conformance", "not soak and not desktop", 10*time.Minute),
