@@ -530,7 +530,7 @@ func TestStatisticsSurviveComingBack(t *testing.T) {
 		t.Errorf("the request that ran all the while: %v", err)
 	}
 	r.until("the old one is closed", func() bool { open, _, _ := r.b.count(); return open == 1 })
-	r.Manager.mu.Lock() // the drain has done its bookkeeping after this and the next
+	r.Manager.mu.Lock()   // the drain has done its bookkeeping after this and the next
 	r.Manager.mu.Unlock() //nolint:staticcheck // empty on purpose: it waits for the one who holds the lock
 	if err := r.ask("m"); err != nil {
 		t.Error(err)
