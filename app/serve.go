@@ -71,9 +71,9 @@ func serve(ctx context.Context, c *Config, stderr io.Writer, around *shell) erro
 	s := &server{c: c, shell: around, log: slog.New(newLogHandler(c, out)), failed: make(chan error, 1)}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal has its default effect, also during a start: the process ends at once
 	if err := s.open(ctx); err != nil {
-		s.shutdown()
-		return creating(err)
+		return errors.Join(creating(err), s.end())
 	}
 	err = s.start(ctx)
 	if err == nil {
@@ -83,9 +83,38 @@ func serve(ctx context.Context, c *Config, stderr io.Writer, around *shell) erro
 		case err = <-s.failed:
 		}
 	}
-	stop() // a second signal has its default effect: the process ends at once
-	s.shutdown()
-	return err
+	stop()
+	return errors.Join(err, s.end())
+}
+
+// endGrace is how long the parts may take to stop after requests had their time. A model that is stuck in a call into C
+// cannot be stopped, and must not keep the process.
+const endGrace = 5 * time.Second
+
+// end shuts down, or gives up after the exit timeout and a grace.
+func (s *server) end() error {
+	limit := time.Duration(s.c.ExitTimeout)*time.Second + endGrace
+	if within(limit, s.shutdown) {
+		return nil
+	}
+	return fmt.Errorf("the server did not stop within %v and ends as it is; if requests need longer, raise --exit-timeout-secs", limit)
+}
+
+// within runs f and reports whether it returned in time; if not, it goes on by itself.
+func within(limit time.Duration, f func()) bool {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+		return false
+	}
 }
 
 // creating puts Triton's words before the error that keeps the server from starting: "creating server: Internal - …".
@@ -340,8 +369,8 @@ func (s *server) start(ctx context.Context) error {
 		names[i] = b.Name()
 	}
 	logStart(s.log, s.c, s.engine, names)
-	if !s.engine.Ready() && s.c.StrictReadiness {
-		if s.c.ExitOnError && ctx.Err() == nil {
+	if len(s.engine.StartFailures()) > 0 && ctx.Err() == nil {
+		if s.c.ExitOnError {
 			return creating(status.New(status.Internal, "failed to load all models"))
 		}
 		s.log.Error("Internal: failed to load all models")

@@ -9,12 +9,13 @@ import (
 	"nereid/engine"
 )
 
-// renderTable draws rows under a header as Triton does in its log. Line breaks in a cell become spaces.
+// renderTable draws rows under a header as Triton does in its log. Line breaks in a cell become spaces, other control
+// characters are escaped: names and reasons come from files.
 func renderTable(rows [][]string) string {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i := range row {
-			row[i] = strings.Join(strings.Fields(row[i]), " ")
+			row[i] = visible(strings.Join(strings.Fields(row[i]), " "))
 			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
 		}
 	}
@@ -37,6 +38,15 @@ func renderTable(rows [][]string) string {
 	}
 	line()
 	return b.String()
+}
+
+// visible escapes what is no text, as Go does in quotes.
+func visible(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		q := strconv.Quote(s)
+		return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
+	}
+	return s
 }
 
 func logTable(log *slog.Logger, rows [][]string) {

@@ -85,7 +85,8 @@ func (s *Server) repositoryModelLoad(ctx context.Context, in *inferencepb.Reposi
 	if err != nil {
 		return nil, err
 	}
-	if err := s.engine.LoadModel(ctx, in.GetModelName(), p); err != nil {
+	// A load goes on when its client gives up, as in Triton: who comes back finds the model.
+	if err := s.engine.LoadModel(context.WithoutCancel(ctx), in.GetModelName(), p); err != nil {
 		return nil, err
 	}
 	return &inferencepb.RepositoryModelLoadResponse{}, nil
