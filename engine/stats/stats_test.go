@@ -2,8 +2,6 @@ package stats
 
 import (
 	"errors"
-	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -12,152 +10,233 @@ import (
 	"nereid/engine/status"
 )
 
-func TestBucketsCoverEveryLatency(t *testing.T) {
-	for i := range Buckets {
-		low := LowerBound(i)
-		if got := Bucket(low); got != i {
-			t.Fatalf("Bucket(LowerBound(%d)) = %d", i, got)
-		}
-		if i > 0 && Bucket(low-1) != i-1 {
-			t.Fatalf("Bucket(%v-1) = %d, want %d", low, Bucket(low-1), i-1)
-		}
+// served is what a model does with its requests, as far as the statistics see.
+type served struct {
+	v      *Version
+	reason Reason
+}
+
+func (s *served) Finished(r *infer.Request, resp *infer.Response) {
+	if r.Batch == nil {
+		s.v.Left(1)
 	}
-	if Bucket(-time.Second) != 0 || Bucket(1<<62) != Buckets-1 {
-		t.Error("the ends do not take what is beyond them")
+	s.v.Finished(r, resp, s.reason)
+}
+
+// run sends requests of the given rows through one batch; fail says which fail.
+func (s *served) run(fail func(i int) error, rows ...int) {
+	b := infer.NewBatch()
+	var all []*infer.Request
+	for _, n := range rows {
+		r := infer.NewDetached()
+		r.BatchSize, r.Times.Arrived, r.Times.Queued = n, infer.Now(), infer.Now()
+		r.Observe(s)
+		s.v.Admitted()
+		b.Requests, b.Rows = append(b.Requests, r), b.Rows+n
+		all = append(all, r)
+	}
+	s.v.Left(len(rows))
+	b.Begin()
+	b.MarkInput()
+	b.MarkOutput()
+	for i, r := range all {
+		resp := r.NewResponse()
+		resp.Final = true
+		if fail != nil {
+			resp.Err = fail(i)
+		}
+		_ = r.Respond(resp)
+	}
+	b.Ended = infer.Now()
+	s.v.Executed(b)
+	b.End()
+	for _, r := range all {
+		r.Release()
 	}
 }
 
-func TestQuantileIsWithinItsError(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range 50 {
-		var h Histogram
-		var all []time.Duration
-		for range 1 + rng.IntN(500) {
-			d := time.Duration(1000 + rng.ExpFloat64()*float64(time.Millisecond))
-			h[Bucket(d)]++
-			all = append(all, d)
+// add checks that a snapshot's numbers agree with each other.
+func add(t *testing.T, s *Snapshot) {
+	t.Helper()
+	executions, failures := uint64(0), uint64(0)
+	for i, b := range s.Batches {
+		if b.Input.Count != b.Infer.Count || b.Input.Count != b.Output.Count {
+			t.Errorf("batch size %d: counts %d, %d, %d differ", b.Size, b.Input.Count, b.Infer.Count, b.Output.Count)
 		}
-		slices.Sort(all)
-		for _, q := range []float64{0, 0.5, 0.95, 0.99, 1} {
-			rank := max(int(q*float64(len(all))+0.999999), 1)
-			want, got := all[rank-1], h.Quantile(q)
-			if diff := max(got-want, want-got); float64(diff) > 0.04*float64(want)+1 {
-				t.Fatalf("Quantile(%v) of %d latencies = %v, want %v within 4 %%", q, len(all), got, want)
+		if i > 0 && s.Batches[i-1].Size >= b.Size {
+			t.Errorf("batch sizes %d and %d are not ascending", s.Batches[i-1].Size, b.Size)
+		}
+		executions += b.Infer.Count
+	}
+	for _, n := range s.Failures {
+		failures += n
+	}
+	if executions != s.Executions || failures != s.Fail.Count || s.Latency.Count() != s.Success.Count ||
+		s.Queue.Count != s.Infer.Count || s.Input.Count != s.Output.Count || s.Inferences < s.Infer.Count {
+		t.Errorf("counters do not add up: %d executions in batches, %d failures by reason, %d latencies: %+v", executions, failures, s.Latency.Count(), s.Counters)
+	}
+}
+
+func TestCountersAddUp_B063(t *testing.T) {
+	no := status.New(status.Internal, "no")
+	for _, tt := range []struct {
+		name                                  string
+		do                                    func(s *served)
+		success, fail, inferences, executions uint64
+		sizes                                 []uint64
+	}{
+		{"one row", func(s *served) { s.run(nil, 1) }, 1, 0, 1, 1, []uint64{1}},
+		{"a batch", func(s *served) { s.run(nil, 1, 3, 2) }, 3, 0, 6, 1, []uint64{6}},
+		{"batches of two sizes", func(s *served) { s.run(nil, 4); s.run(nil, 1, 1); s.run(nil, 4) }, 4, 0, 10, 3, []uint64{2, 4}},
+		{"a batch with one bad member", func(s *served) {
+			s.run(func(i int) error {
+				if i == 0 {
+					return no
+				}
+				return nil
+			}, 1, 1)
+		}, 1, 1, 1, 1, []uint64{2}},
+		{"a batch that fails", func(s *served) { s.run(func(int) error { return no }, 1, 1) }, 0, 2, 0, 0, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &served{v: NewRegistry().Version("m", 1), reason: BackendFailure}
+			tt.do(s)
+			var got Snapshot
+			s.v.Snapshot(&got)
+			add(t, &got)
+			var sizes []uint64
+			for _, b := range got.Batches {
+				sizes = append(sizes, b.Size)
 			}
-		}
-		if h.Count() != uint64(len(all)) {
-			t.Fatalf("Count = %d, want %d", h.Count(), len(all))
-		}
-	}
-	if q := new(Histogram).Quantile(0.5); q != 0 {
-		t.Errorf("Quantile of nothing = %v, want 0", q)
+			if got.Success.Count != tt.success || got.Fail.Count != tt.fail || got.Inferences != tt.inferences ||
+				got.Executions != tt.executions || len(sizes) != len(tt.sizes) || got.Pending != 0 {
+				t.Errorf("%+v with batch sizes %v; want %+v", got.Counters, sizes, tt)
+			}
+		})
 	}
 }
 
-// finish counts a request whose stamps are 1 ms apart, as part of b (nil: it never ran).
-func finish(v *Version, b *infer.Batch, rows int, err error) {
-	r := infer.New()
-	defer r.Release()
-	const ms = infer.Stamp(time.Millisecond)
-	at := infer.Now()
-	r.Times = infer.Times{Arrived: at, Queued: at + ms, Taken: at + 2*ms, Input: at + 3*ms, Output: at + 5*ms, Finished: at + 6*ms}
-	r.BatchSize, r.Batch = rows, b
-	v.Finished(r, &infer.Response{Err: err, Final: true}, ReasonOf(err, b != nil))
-}
-
-func TestWhatHappenedIsCountedOnce(t *testing.T) {
-	v := NewRegistry().Version("m", 3)
-	b := &infer.Batch{Rows: 3}
-	finish(v, b, 1, nil)
-	finish(v, b, 2, nil)
-	finish(v, b, 1, errors.New("backend"))
-	finish(v, nil, 1, status.New(status.Unavailable, "queue full"))
-	finish(v, nil, 1, status.New(status.Cancelled, "gone"))
-	finish(v, nil, 1, status.New(status.InvalidArg, "bad"))
-	b.Output, b.Ended = infer.Now(), infer.Now()
-	v.Executed(b)
-	v.Executed(&infer.Batch{Rows: 9}) // no success: not counted
-	var s Snapshot
-	v.Snapshot(&s)
-	if s.Model != "m" || s.Version != 3 || s.Inferences != 3 || s.Executions != 1 {
-		t.Errorf("snapshot = %+v, want 3 rows in 1 execution", s)
-	}
-	if s.Success.Count != 2 || s.Success.Ns != 12e6 || s.Fail.Count != 4 || s.Queue.Ns != 2e6 || s.Input.Ns != 2e6 || s.Infer.Ns != 4e6 || s.Output.Ns != 2e6 {
-		t.Errorf("times = %+v %+v %+v %+v %+v %+v", s.Success, s.Fail, s.Queue, s.Input, s.Infer, s.Output)
-	}
-	if s.Failures != [NumReasons]uint64{Other: 1, BackendFailure: 1, Canceled: 1, Rejected: 1} {
-		t.Errorf("failures = %v, want one of each reason", s.Failures)
-	}
-	if len(s.Batches) != 1 || s.Batches[0].Size != 3 || s.Batches[0].Infer.Count != 1 || s.Batches[0].Infer.Ns != 2e6 {
-		t.Errorf("batches = %+v, want one of 3 rows", s.Batches)
-	}
-	if s.Latency.Count() != 2 || s.LastInference.IsZero() {
-		t.Errorf("latencies %d, last inference %v", s.Latency.Count(), s.LastInference)
-	}
-}
-
-func TestBatchesAreOrderedBySize(t *testing.T) {
-	v := NewRegistry().Version("m", 1)
-	for _, rows := range []int{5, 1, 9, 5, 2} {
-		finish(v, &infer.Batch{Rows: rows}, rows, nil)
-	}
-	var s Snapshot
-	v.Snapshot(&s)
-	var sizes []uint64
-	for _, b := range s.Batches {
-		sizes = append(sizes, b.Size)
-	}
-	if !slices.Equal(sizes, []uint64{1, 2, 5, 9}) {
-		t.Errorf("sizes = %v, want them ascending and once", sizes)
-	}
-}
-
-func TestRegistryKeepsNumbersUntilUnload(t *testing.T) {
-	g := NewRegistry()
-	finish(g.Version("m", 1), nil, 1, nil)
-	again := g.Version("m", 1) // a reload
-	g.Version("a", 2)
-	s := g.Snapshots(nil)
-	if len(s) != 2 || s[0].Model != "a" || s[1].Success.Count != 1 {
-		t.Fatalf("snapshots = %+v, want a and m in order, m with its count", s)
-	}
-	epoch := s[1].Epoch
-	g.Remove("m", 1)
-	finish(again, nil, 1, nil) // a late one of the old epoch is not the new one's
-	g.Version("m", 1)
-	s = g.Snapshots(s)
-	if s[1].Success.Count != 0 || s[1].Epoch == epoch {
-		t.Errorf("after unload and load: %+v, want zeros and a new epoch", s[1])
-	}
-}
-
+// G1: whoever looks while requests are counted sees numbers that agree with each other and never fall.
 func TestSnapshotsAreConsistentUnderLoad(t *testing.T) {
-	v := NewRegistry().Version("m", 1)
+	g := NewRegistry()
+	s := &served{v: g.Version("m", 1), reason: BackendFailure}
 	var wg sync.WaitGroup
-	for range 4 {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			for range 500 {
-				finish(v, &infer.Batch{Rows: 2}, 2, nil)
+	for w := range 4 {
+		wg.Go(func() {
+			for n := range 500 {
+				s.run(func(i int) error {
+					if (n+i)%5 == 0 {
+						return errors.New("no")
+					}
+					return nil
+				}, 1+w, 1+n%3)
 			}
-		}()
+		})
 	}
 	done := make(chan struct{})
 	go func() { wg.Wait(); close(done) }()
-	var s Snapshot
+	var all []Snapshot
+	last := Counters{}
 	for running := true; running; {
 		select {
 		case <-done:
 			running = false
 		default:
 		}
-		v.Snapshot(&s)
-		if s.Inferences != 2*s.Success.Count || s.Executions != s.Success.Count || s.Latency.Count() != s.Success.Count {
-			t.Fatalf("torn snapshot: %d rows, %d executions, %d latencies, %d successes", s.Inferences, s.Executions, s.Latency.Count(), s.Success.Count)
+		all = g.Snapshots(all)
+		add(t, &all[0])
+		if now := &all[0]; now.Success.Count < last.Success.Count || now.Fail.Count < last.Fail.Count || now.Executions < last.Executions {
+			t.Errorf("counters fell: %+v after %+v", now.Counters, last)
+		}
+		last = all[0].Counters
+	}
+	if n := last.Success.Count + last.Fail.Count; n != 4*500*2 || all[0].Pending != 0 {
+		t.Errorf("%d requests are counted and %d pending, want all of %d and 0", n, all[0].Pending, 4*500*2)
+	}
+}
+
+// A snapshot is a copy: counting on does not change it.
+func TestSnapshotIsACopy(t *testing.T) {
+	s := &served{v: NewRegistry().Version("m", 1)}
+	s.run(nil, 1)
+	var first, second Snapshot
+	s.v.Snapshot(&first)
+	s.run(nil, 1)
+	s.v.Snapshot(&second)
+	if first.Batches[0].Infer.Count != 1 || second.Batches[0].Infer.Count != 2 || first.Success.Count != 1 {
+		t.Errorf("first %+v, second %+v; want 1 and 2", first.Batches, second.Batches)
+	}
+}
+
+func TestRegistryEpochs(t *testing.T) {
+	g := NewRegistry()
+	first := g.Version("m", 1)
+	if g.Version("m", 1) != first {
+		t.Error("a reload gets statistics of its own")
+	}
+	var before, after Snapshot
+	first.Snapshot(&before)
+	g.Remove("m", 1)
+	if n := len(g.Snapshots(nil)); n != 0 {
+		t.Errorf("%d versions after Remove, want 0", n)
+	}
+	g.Version("m", 1).Snapshot(&after)
+	if before.Epoch == after.Epoch {
+		t.Errorf("epoch %d before and after an unload; want another", after.Epoch)
+	}
+	for _, name := range []string{"b", "a"} {
+		for _, v := range []int64{2, 1} {
+			g.Version(name, v)
 		}
 	}
-	if s.Success.Count != 2000 {
-		t.Errorf("%d successes, want 2000", s.Success.Count)
+	all := g.Snapshots(make([]Snapshot, 9))
+	if len(all) != 5 || all[0].Model != "a" || all[0].Version != 1 || all[3].Model != "b" || all[3].Version != 2 || all[4].Model != "m" {
+		t.Errorf("snapshots %+v, want a, b and m by version", all)
+	}
+}
+
+func TestReasonOf(t *testing.T) {
+	for _, tt := range []struct {
+		err      error
+		executed bool
+		want     Reason
+	}{
+		{status.New(status.Cancelled, ""), false, Canceled},
+		{status.New(status.Cancelled, ""), true, Canceled},
+		{status.New(status.Unavailable, ""), false, Rejected},
+		{status.New(status.Unavailable, ""), true, BackendFailure},
+		{status.New(status.Internal, ""), true, BackendFailure},
+		{errors.New("any"), true, BackendFailure},
+		{status.New(status.InvalidArg, ""), false, Other},
+	} {
+		if got := ReasonOf(tt.err, tt.executed); got != tt.want {
+			t.Errorf("ReasonOf(%v, %v) = %v, want %v", status.CodeOf(tt.err), tt.executed, got, tt.want)
+		}
+	}
+}
+
+func TestHistogramBuckets(t *testing.T) {
+	for i := range Buckets {
+		if low := LowerBound(i); Bucket(low) != i {
+			t.Errorf("Bucket(LowerBound(%d) = %v) = %d", i, low, Bucket(low))
+		}
+		if i > 0 && Bucket(LowerBound(i)-1) != i-1 {
+			t.Errorf("Bucket(%v) = %d, want %d", LowerBound(i)-1, Bucket(LowerBound(i)-1), i-1)
+		}
+	}
+	if Bucket(-1) != 0 || Bucket(1<<62) != Buckets-1 {
+		t.Errorf("Bucket(-1) = %d, Bucket(2^62) = %d; want the first and the last", Bucket(-1), Bucket(1<<62))
+	}
+	var h Histogram
+	if h.Quantile(0.5) != 0 {
+		t.Error("the quantile of nothing is not 0")
+	}
+	for i := range 1000 {
+		h[Bucket(time.Duration(i+1)*time.Millisecond)]++
+	}
+	for q, want := range map[float64]time.Duration{0: time.Millisecond, 0.5: 500 * time.Millisecond, 0.99: 990 * time.Millisecond, 1: time.Second} {
+		if got := h.Quantile(q); got < want*15/16 || got > want*17/16 {
+			t.Errorf("Quantile(%v) = %v, want %v within 1/16", q, got, want)
+		}
 	}
 }
