@@ -175,10 +175,10 @@ func (e *Engine) loadNamed(ctx context.Context, names []string) (failed []error)
 // model. It leaves no goroutine behind.
 func (e *Engine) Close(ctx context.Context) {
 	e.once.Do(func() {
-		e.up.Store(false)
-		e.live.Store(false)
 		e.mu.Lock()
 		e.closed = true
+		e.up.Store(false)
+		e.live.Store(false)
 		if e.cancel != nil {
 			e.cancel()
 		}
