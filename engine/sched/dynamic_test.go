@@ -244,3 +244,61 @@ func randomSchedule(t *testing.T, seed uint64, rng *rand.Rand) {
 		}
 	}
 }
+
+// Instances come and go while requests come: whoever leaves passes its wake-up on, so no request is forgotten while some
+// instance is there.
+func TestInstancesComeAndGo(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		synctest.Test(t, func(t *testing.T) {
+			p := Policy{MaxBatchSize: 1 + rng.IntN(8), MaxQueueDelay: time.Duration(rng.IntN(4)) * time.Millisecond}
+			d := NewDynamic(p)
+			var wg sync.WaitGroup
+			begin := func() context.CancelFunc {
+				ctx, leave := context.WithCancel(context.Background())
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						b, err := d.Next(ctx, 0, nil)
+						if err != nil {
+							return
+						}
+						finish(b)
+					}
+				})
+				return leave
+			}
+			stay := begin()
+			defer stay()
+			var sent []*infer.Request
+			var leaves []context.CancelFunc
+			for range 40 {
+				switch rng.IntN(4) {
+				case 0:
+					leaves = append(leaves, begin())
+				case 1:
+					if len(leaves) > 0 {
+						go leaves[0]() // beside the requests that come next
+						leaves = leaves[1:]
+					}
+				default:
+					sent = append(sent, enqueue(t, d, 1+rng.IntN(p.MaxBatchSize))...)
+				}
+				if rng.IntN(3) == 0 {
+					time.Sleep(time.Duration(rng.IntN(1500)) * time.Microsecond)
+				}
+			}
+			time.Sleep(p.MaxQueueDelay + time.Millisecond)
+			synctest.Wait()
+			for i, r := range sent {
+				if !r.Answered() {
+					t.Errorf("seed %d: request %d still waits with a free instance", seed, i)
+				}
+			}
+			for _, leave := range leaves {
+				leave()
+			}
+			d.Close()
+			wg.Wait()
+		})
+	}
+}
