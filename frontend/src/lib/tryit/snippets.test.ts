@@ -37,6 +37,14 @@ describe("python", () => {
     expect(s).toContain(p === "http" ? '"127.0.0.1:8000"' : '"localhost:8001"');
   });
 
+  it("makes BF16 of ml_dtypes, as tritonclient wants it since 26.06", () => {
+    const s = python({ ...call, inputs: [{ name: "x", dataType: "BF16", shape: [2], source: { kind: "values", data: [1, 0.5] } }] }, "http");
+    expect(s).toContain('numpy ml_dtypes\n');
+    expect(s).toContain("import ml_dtypes\nimport numpy as np\n");
+    expect(s).toContain("np.array([1, 0.5], dtype=ml_dtypes.bfloat16)");
+    expect(python(call, "http")).not.toContain("ml_dtypes");
+  });
+
   it("prepares an image as the page does, step by step", () => {
     const s = python({ ...call, inputs: [{ name: "x", dataType: "FP32", shape: [1, 3, 6, 8], source: { kind: "image", prep, file: "cat.png" } }] }, "http");
     const order = ["Image.open(\"cat.png\")", "ImageOps.pad(image, (8, 6)", "255 - x", "x / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]", "[:, :, ::-1]", "transpose(2, 0, 1)", "reshape((1, 3, 6, 8))"];

@@ -54,7 +54,7 @@ const numpyTypes: Readonly<Record<string, string>> = {
   BOOL: "bool", UINT8: "np.uint8", UINT16: "np.uint16", UINT32: "np.uint32", UINT64: "np.uint64",
   INT8: "np.int8", INT16: "np.int16", INT32: "np.int32", INT64: "np.int64",
   FP16: "np.float16", FP32: "np.float32", FP64: "np.float64", BYTES: "np.object_",
-  BF16: "np.float32", // tritonclient takes float32 arrays for BF16 and cuts them itself
+  BF16: "ml_dtypes.bfloat16", // tritonclient refuses float32 for BF16 since 26.06
 };
 
 /** A Python string literal. JSON's escapes are Python's too; astral characters need no escape. */
@@ -110,8 +110,9 @@ export function python(c: Call, protocol: "http" | "grpc"): string {
   const images = c.inputs.flatMap((i) => (i.source.kind === "image" ? [i.source.prep] : []));
   const needsOps = images.some((p) => p.fit !== "stretch");
   const mod = `${protocol}client`;
-  const extra = images.length ? " pillow" : "";
-  const out = [`# pip install "tritonclient[${protocol}]" numpy${extra}`, "import numpy as np", `import tritonclient.${protocol} as ${mod}`];
+  const bfloat = c.inputs.some((i) => i.dataType === "BF16");
+  const extra = (images.length ? " pillow" : "") + (bfloat ? " ml_dtypes" : "");
+  const out = [`# pip install "tritonclient[${protocol}]" numpy${extra}`, ...(bfloat ? ["import ml_dtypes"] : []), "import numpy as np", `import tritonclient.${protocol} as ${mod}`];
   if (images.length) out.push(`from PIL import Image${needsOps ? ", ImageOps" : ""}`);
   out.push("");
   const vars = c.inputs.map((_, n) => (c.inputs.length === 1 ? "x" : `x${n}`));
