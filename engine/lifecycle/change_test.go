@@ -130,7 +130,7 @@ func TestPollFollowsChanges_A055_A056_A057(t *testing.T) {
 				t.Errorf("after labels and count changed: %v, want 3 instances and the new labels", err)
 			}
 		}},
-		{"only the instance count changes", func(t *testing.T, r *rig) {
+		{"A062 only the instance count changes", func(t *testing.T, r *rig) {
 			before, err := r.Find("m", 1)
 			if err != nil {
 				t.Fatal(err)

@@ -147,7 +147,7 @@ func identity(dt, dims, more string) string {
 		` dims: ` + dims + ` } instance_group { count: 1 kind: KIND_CPU } ` + more
 }
 
-func TestWarmupSamples(t *testing.T) {
+func TestWarmupSamples_C082(t *testing.T) {
 	folder := t.TempDir()
 	write := func(name string, b []byte) {
 		if err := os.MkdirAll(filepath.Join(folder, "warmup"), 0o755); err != nil {
@@ -250,7 +250,7 @@ func TestAFailedWarmupServesNothing(t *testing.T) {
 	}
 }
 
-func TestReshape(t *testing.T) {
+func TestReshape_C089(t *testing.T) {
 	for _, tt := range []struct {
 		name, config string
 		sent         []int64
