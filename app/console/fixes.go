@@ -30,8 +30,8 @@ func fixesOf(advice, line string, f api.Fault) []api.Fix {
 	if s, ok := strings.CutPrefix(advice, "write data_type: "); ok && strings.HasSuffix(f.Field, ".data_type") && !quoted && word != "data_type" {
 		return replace("use "+s, word, s)
 	}
-	if s, ok := strings.CutPrefix(advice, "write "); ok && strings.HasPrefix(s, "dims: [") {
-		s, _, _ = strings.Cut(s, "]")
+	if _, s, ok := strings.Cut(advice, "write dims: ["); ok {
+		s, _, _ = strings.Cut("dims: ["+s, "]")
 		rest := string([]rune(line)[f.Col-1:])
 		old, _, closed := strings.Cut(rest, "]")
 		name, _, list := strings.Cut(old, "[")
