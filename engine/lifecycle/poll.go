@@ -27,6 +27,9 @@ func (m *Manager) Run(ctx context.Context, interval time.Duration) {
 	settle := time.NewTimer(time.Hour)
 	defer settle.Stop()
 	last := ""
+	look := m.scanOptions()
+	look.Devices = map[string]uint64{}
+	repo.Scan(look) // notes the file systems
 	for {
 		select {
 		case <-ctx.Done():
@@ -38,7 +41,7 @@ func (m *Manager) Run(ctx context.Context, interval time.Duration) {
 		case <-m.again:
 		case <-settle.C:
 		}
-		found, unread := repo.Scan(m.scanOptions())
+		found, unread := repo.Scan(look)
 		text := ""
 		if err := unreadError(unread); err != nil {
 			if text = err.Error(); text != last && m.o.Events.ScanFailed != nil {

@@ -135,6 +135,29 @@ func TestOneUnreadableRepositoryDoesNotHideTheOthers(t *testing.T) {
 	}
 }
 
+// An unmounted repository leaves an empty folder on the file system around it. That is not a repository without models.
+func TestAnUnmountedRepositoryIsUnread(t *testing.T) {
+	full, empty, emptied := t.TempDir(), t.TempDir(), t.TempDir()
+	write(t, full+"/m/1/model.onnx", "")
+	write(t, emptied+"/n/1/model.onnx", "")
+	o := Options{Roots: []string{full, empty, emptied}, Devices: map[string]uint64{}}
+	if _, unread := Scan(o); len(unread) != 0 || len(o.Devices) != 2 {
+		t.Fatalf("unread %v, devices %v; want the two that have models", unread, o.Devices)
+	}
+	if err := os.RemoveAll(emptied + "/n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, unread := Scan(o); len(unread) != 0 {
+		t.Errorf("emptied in place: unread %v, want none", unread)
+	}
+	o.Devices[full]++ // as if mounted anew from elsewhere
+	o.Devices[emptied]++
+	models, unread := Scan(o)
+	if len(unread) != 1 || unread[emptied] == nil || models["m"] == nil {
+		t.Errorf("on other file systems: unread %v, models %v; want the empty one unread", unread, models)
+	}
+}
+
 func TestARepositoryNamedTwiceIsOne(t *testing.T) {
 	root := t.TempDir()
 	write(t, root+"/m/1/model.onnx", "")

@@ -70,6 +70,9 @@ type Options struct {
 	ConfigName string
 	// Only, if not empty, restricts the scan to one model.
 	Only string
+	// Devices, if not nil, is kept by Scan from call to call: the file system of each repository when it last had
+	// anything in it. An empty one on another file system than before counts as unread: it was unmounted.
+	Devices map[string]uint64
 }
 
 // Scan lists the models of all repositories by name. unread holds the repositories that cannot be read, with the reason:
@@ -90,6 +93,10 @@ func Scan(o Options) (models map[string]*Model, unread map[string]error) {
 			unread[root] = status.Errorf(status.Internal, "failed to read model repository %s: %w", root, err)
 			continue
 		}
+		if o.unmounted(root, len(entries)) {
+			unread[root] = status.Errorf(status.Internal, "model repository %s is empty and on another file system than before; mount it again", root)
+			continue
+		}
 		for _, e := range entries {
 			name := e.Name()
 			if Ignored(name) || o.Only != "" && name != o.Only || !isFolder(root, e) {
@@ -108,6 +115,29 @@ func Scan(o Options) (models map[string]*Model, unread map[string]error) {
 		}
 	}
 	return models, unread
+}
+
+// unmounted compares a repository's file system with the one that it was on, and notes it.
+func (o *Options) unmounted(root string, entries int) bool {
+	if o.Devices == nil {
+		return false
+	}
+	info, err := os.Stat(root)
+	if err != nil {
+		return true
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return false
+	}
+	device := uint64(st.Dev)
+	if was, known := o.Devices[root]; known && was != device && entries == 0 {
+		return true
+	}
+	if entries > 0 {
+		o.Devices[root] = device
+	}
+	return false
 }
 
 func isFolder(parent string, e fs.DirEntry) bool {
