@@ -290,6 +290,7 @@ func (c *checker) compareShape(t modelTensor, io IO, path string) {
 		full = append([]int64{-1}, dims...)
 	}
 	switch {
+	case c.cfg.MaxBatchSize < 0: // said already; what it leaves of the shape nobody knows
 	case isInput && in.AllowRaggedBatch:
 		if !slices.Equal(io.Dims, []int64{-1}) {
 			c.err(path+".allow_ragged_batch", "a ragged batch reaches the model as one dimension; remove allow_ragged_batch",
