@@ -130,7 +130,7 @@ func (o *Options) unmounted(root string, entries int) bool {
 	if !ok {
 		return false
 	}
-	device := uint64(st.Dev)
+	device := uint64(st.Dev) //nolint:unconvert // not this type on every system
 	if was, known := o.Devices[root]; known && was != device && entries == 0 {
 		return true
 	}
