@@ -91,8 +91,10 @@ desktop: $(ORT) $(DIST) setup-desktop
 loadgen:
 	@go build -o build/bin/loadgen ./build/bench/loadgen
 
+# The samples are served from a copy, which the GUI may change: dropped models and edited configurations stay there.
 run: build
-	build/bin/nereid serve --model-repository=models-sample --model-control-mode=poll --repository-poll-secs=1 --open $(ARGS)
+	@test -d $(CACHE)/models || { mkdir -p $(CACHE) && cp -r models-sample $(CACHE)/models; }
+	build/bin/nereid serve --model-repository=$(CACHE)/models --model-control-mode=poll --repository-poll-secs=1 --open $(ARGS)
 
 # --- checks ---
 

@@ -91,7 +91,7 @@ func defaults(asTriton bool) *Config {
 func Load(asTriton bool, args []string, lookup func(string) (string, bool)) (*Config, error) {
 	c := defaults(asTriton)
 	if v, ok := lookup("NEREID_TOKEN"); ok {
-		c.Token = v
+		c.Token = strings.TrimSpace(v) // a file's last line break is no part of it
 	}
 	if v, ok := lookup("NEREID_ONNXRUNTIME_LIBRARY"); ok {
 		c.ONNXRuntimeLibrary = v

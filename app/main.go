@@ -57,7 +57,13 @@ func Main(args []string, stdout, stderr io.Writer) int {
 func readOptions(asTriton bool, program string, args []string, stdout, stderr io.Writer) (*Config, int) {
 	c, err := Load(asTriton, args, os.LookupEnv)
 	if err != nil {
-		fmt.Fprintf(stderr, "%s\nerror: %v\n", usage(program), err)
+		if asTriton { // as tritonserver does
+			fmt.Fprintf(stderr, "%s\n", usage(program))
+		}
+		fmt.Fprintf(stderr, "error: %v\n", err)
+		if !asTriton {
+			fmt.Fprintf(stderr, "%s --help lists the options\n", program)
+		}
 		return nil, 1
 	}
 	if c.Help {
