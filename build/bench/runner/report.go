@@ -183,7 +183,7 @@ func (r *report) bars() string {
 		if !ok {
 			verdict = "**missed**"
 		}
-		fmt.Fprintf(&b, "| %s | %s %g %s | %.1f | %s |\n", what, sign, limit, unit, got, verdict)
+		fmt.Fprintf(&b, "| %s | %s %g %s | %.3g | %s |\n", what, sign, limit, unit, got, verdict)
 	}
 	us := func(p loadPoint) float64 { return p.ServerUS }
 	for _, c := range []struct {
