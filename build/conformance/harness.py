@@ -1,5 +1,6 @@
 """Starts servers for the tests, on free ports, and sends raw requests to them."""
 
+import atexit
 import dataclasses
 import gzip
 import http.client
@@ -61,10 +62,24 @@ class Server:
         self.start()
         return self
 
+    def kill(self):
+        """Leaves nothing running, whatever state the server is in."""
+        if self.process is not None and self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
     def __exit__(self, *_):
         self.stop()
 
     def start(self):
+        """Starts the server and waits for it; one that does not come up is killed."""
+        try:
+            self._start()
+        except BaseException:
+            self.kill()
+            raise
+
+    def _start(self):
         argv, env = _reference_command() if REFERENCE else (self.command, {})
         if REFERENCE:
             ports = [f"--{p}-port={free_port()}" for p in ("http", "grpc", "metrics")]
@@ -77,6 +92,7 @@ class Server:
             self.process = subprocess.Popen(
                 argv, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **env}, start_new_session=True
             )
+        atexit.register(self.kill)  # a test that fails may forget it
         self.http = self._address("Started HTTPService at ")
         self.grpc = self._address("Started GRPCInferenceService at ")
         self.metrics = self._address("Started Metrics Service at ")
