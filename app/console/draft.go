@@ -74,7 +74,47 @@ func (c *Console) draft(ctx context.Context, name, folder string, text *string) 
 		o.Backends = append(o.Backends, b.Name())
 	}
 	d.faults = append(d.faults, modelconfig.Validate(cfg, o)...)
+	d.versions(numbers, pos)
+	d.unsupported(c, pos)
 	return d
+}
+
+// unsupported adds what Triton would load and this server would refuse. It takes the place of other faults of that field.
+func (d *drafted) unsupported(c *Console, pos *modelconfig.Positions) {
+	path, err := lifecycle.Unsupported(d.cfg, c.backend(d.cfg.GetBackend()) != nil)
+	if err == nil {
+		return
+	}
+	place := path
+	if path == "backend" {
+		if !pos.Has(path) {
+			place = "platform" // which names it
+		}
+		d.faults = slices.DeleteFunc(d.faults, func(f modelconfig.Fault) bool { return f.Path == path })
+	}
+	f := faultAt(pos, place, err.Error(), "")
+	f.Path = path
+	d.faults = append(d.faults, f)
+}
+
+// versions adds that the version policy leaves none of the versions that are there, unless a fault says so already. A
+// folder without versions is no fault of the text.
+func (d *drafted) versions(there []int64, pos *modelconfig.Positions) {
+	told := slices.ContainsFunc(d.faults.Errors(), func(f modelconfig.Fault) bool { return strings.HasPrefix(f.Path, "version_policy") })
+	if told || len(there) == 0 || len(modelconfig.ChooseVersions(d.cfg.GetVersionPolicy(), there)) > 0 {
+		return
+	}
+	words := make([]string, len(there))
+	for i, n := range there {
+		words[i] = strconv.FormatInt(n, 10)
+	}
+	d.faults = append(d.faults, faultAt(pos, "version_policy", "the version policy leaves no version to serve",
+		"choose among those that are there: "+strings.Join(words, ", ")))
+}
+
+func faultAt(pos *modelconfig.Positions, path, message, fix string) modelconfig.Fault {
+	at := pos.At(path)
+	return modelconfig.Fault{File: pos.File(), Line: at.Line, Col: at.Col, Path: path, Message: message, Fix: fix}
 }
 
 // complete asks the backend for the model file's signature and fills in what the text leaves open.

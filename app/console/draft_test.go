@@ -75,3 +75,41 @@ func TestFixesFollowTheModelFile(t *testing.T) {
 		})
 	}
 }
+
+// TestCheckRefusesWhatALoadWould checks texts that are right in themselves, but that this server cannot serve.
+func TestCheckRefusesWhatALoadWould(t *testing.T) {
+	r := newRig(t, engine.ModeExplicit)
+	r.write("ready/3/model.onnx", "good")
+	for _, tc := range []struct {
+		name, text, want string // the one error; "": none
+		line, col        int
+	}{
+		{"backend of Triton", `backend: "python"`, "backend 'python' is not supported yet", 1, 10},
+		{"platform of Triton", `platform: "pytorch_libtorch"`, "backend 'pytorch' is not supported yet", 1, 11},
+		{"sequences", "max_batch_size: 4\nsequence_batching { }", "sequence_batching is not supported yet; remove it to serve the model without sequences", 2, 1},
+		{"version that is not there", "max_batch_size: 4\nversion_policy { specific { versions: [ 7 ] } }",
+			"the version policy leaves no version to serve; choose among those that are there: 1, 3", 2, 1},
+		{"version that is there", "version_policy { specific { versions: [ 3, 7 ] } }", "", 0, 0},
+		{"no latest version", "version_policy { latest { num_versions: 0 } }", "version_policy serves the latest 0 versions, which is none; " +
+			"write version_policy { latest { num_versions: 1 } }", 1, 41},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := get[api.CheckResult](r, 200, "POST", "/api/config/check", api.CheckRequest{Model: "ready", Text: tc.text})
+			var errs []api.Fault
+			for _, f := range c.Faults {
+				if f.Severity == api.SeverityError {
+					errs = append(errs, f)
+				}
+			}
+			if tc.want == "" {
+				if len(errs) > 0 {
+					t.Errorf("errors %+v, want none", errs)
+				}
+				return
+			}
+			if len(errs) != 1 || errs[0].Message != tc.want || errs[0].Line != tc.line || errs[0].Col != tc.col {
+				t.Errorf("errors %+v, want %q at %d:%d", errs, tc.want, tc.line, tc.col)
+			}
+		})
+	}
+}

@@ -138,23 +138,37 @@ func (m *Manager) readConfig(src *repo.Model, over *override, p *plan) (*inferen
 
 // backendOf finds the backend of a configuration that names one.
 func (m *Manager) backendOf(cfg *inferencepb.ModelConfig) (backend.Backend, error) {
-	if cfg.GetPlatform() == modelconfig.PlatformEnsemble || cfg.GetEnsembleScheduling() != nil {
-		return nil, status.New(status.Unsupported, "ensembles are not supported yet")
+	b := m.backends[cfg.GetBackend()]
+	if _, err := Unsupported(cfg, b != nil); err != nil {
+		return nil, err
 	}
-	if cfg.GetSequenceBatching() != nil {
-		return nil, status.New(status.Unsupported, "sequence_batching is not supported yet; remove it to serve the model without sequences")
+	if b == nil {
+		return nil, status.Errorf(status.InvalidArg, "unable to find backend library for backend '%s', try specifying runtime on the model configuration.", cfg.GetBackend())
 	}
-	if len(cfg.GetBatchInput())+len(cfg.GetBatchOutput()) > 0 {
-		return nil, status.New(status.Unsupported, "batch_input and batch_output are not supported yet; remove them if the model can do without")
+	return b, nil
+}
+
+// Unsupported answers what a configuration wants that Triton does and this server does not: why no version of it can
+// be loaded, and the path of the field that wants it. hasBackend: the server has the backend that cfg names. The
+// error is nil, and the path empty, if there is no such thing.
+func Unsupported(cfg *inferencepb.ModelConfig, hasBackend bool) (path string, err error) {
+	switch {
+	case cfg.GetEnsembleScheduling() != nil:
+		return "ensemble_scheduling", status.New(status.Unsupported, "ensembles are not supported yet")
+	case cfg.GetPlatform() == modelconfig.PlatformEnsemble:
+		return "platform", status.New(status.Unsupported, "ensembles are not supported yet")
+	case cfg.GetSequenceBatching() != nil:
+		return "sequence_batching", status.New(status.Unsupported, "sequence_batching is not supported yet; remove it to serve the model without sequences")
+	case len(cfg.GetBatchInput())+len(cfg.GetBatchOutput()) > 0:
+		path = "batch_input"
+		if len(cfg.GetBatchInput()) == 0 {
+			path = "batch_output"
+		}
+		return path, status.New(status.Unsupported, "batch_input and batch_output are not supported yet; remove them if the model can do without")
+	case !hasBackend && slices.Contains(planned, cfg.GetBackend()):
+		return "backend", status.Errorf(status.Unsupported, "backend '%s' is not supported yet", cfg.GetBackend())
 	}
-	name := cfg.GetBackend()
-	if b := m.backends[name]; b != nil {
-		return b, nil
-	}
-	if slices.Contains(planned, name) {
-		return nil, status.Errorf(status.Unsupported, "backend '%s' is not supported yet", name)
-	}
-	return nil, status.Errorf(status.InvalidArg, "unable to find backend library for backend '%s', try specifying runtime on the model configuration.", name)
+	return "", nil
 }
 
 // planned are Triton's backends that this server does not have.
