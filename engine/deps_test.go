@@ -19,6 +19,8 @@ var layers = map[string]int{
 	"engine/infer":       1,
 	"engine/modelconfig": 1,
 
+	"engine/classification": 2,
+
 	"engine/backend": 2,
 	"engine/sched":   2,
 	"engine/stats":   2,

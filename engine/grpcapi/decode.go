@@ -315,7 +315,7 @@ func (m *message) decodeOutput(b []byte) error {
 		return err
 	}
 	var err error
-	if out.Classification, err = classification(m.tparams); err != nil {
+	if out.Classification, err = classCount(m.tparams); err != nil {
 		return err
 	}
 	m.r.Outputs = append(m.r.Outputs, out)

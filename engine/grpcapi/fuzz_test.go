@@ -73,7 +73,7 @@ func reference(in *inferencepb.ModelInferRequest) (*infer.Request, error) {
 		if sharedMemory(params) != nil {
 			return nil, errors.New("shared memory")
 		}
-		if out.Classification, err = classification(params); err != nil {
+		if out.Classification, err = classCount(params); err != nil {
 			return nil, err
 		}
 		r.Outputs = append(r.Outputs, out)

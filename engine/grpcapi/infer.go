@@ -6,6 +6,7 @@ import (
 	"google.golang.org/grpc"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"nereid/engine/classification"
 	"nereid/engine/infer"
 	"nereid/engine/status"
 )
@@ -85,23 +86,12 @@ func next(ctx context.Context, r *infer.Request) (*infer.Response, error) {
 
 // classify replaces the outputs that the caller wants as classes.
 func (s *Server) classify(r *infer.Request, resp *infer.Response) error {
-	for i := range r.Outputs {
-		want := &r.Outputs[i]
-		if want.Classification == 0 {
-			continue
-		}
-		t := resp.Output(want.Name)
-		if t == nil {
-			continue
-		}
-		config, err := s.engine.ModelConfig(r.Served.Name(), r.Served.Version())
-		if err != nil {
-			return status.Errorf(status.CodeOf(err), "classification of output '%s': %w", want.Name, err)
-		}
-		batched := config.GetMaxBatchSize() > 0
-		if err := toClasses(t, int64(want.Classification), batched, r.Served.Labels(want.Name)); err != nil {
-			return err
-		}
+	if !classification.Wanted(r) {
+		return nil
 	}
-	return nil
+	config, err := s.engine.ModelConfig(r.Served.Name(), r.Served.Version())
+	if err != nil {
+		return status.Errorf(status.CodeOf(err), "classification: %w", err)
+	}
+	return classification.Apply(r, resp, config.GetMaxBatchSize() > 0)
 }

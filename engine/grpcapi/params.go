@@ -190,8 +190,8 @@ func (m *message) applyParameters(r *infer.Request) error {
 	return nil
 }
 
-// classification reads an output's classification parameter: 0 if there is none.
-func classification(params []parameter) (uint32, error) {
+// classCount reads an output's classification parameter: 0 if there is none.
+func classCount(params []parameter) (uint32, error) {
 	p := find(params, "classification")
 	if p == nil {
 		return 0, nil

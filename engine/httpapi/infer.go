@@ -3,6 +3,7 @@ package httpapi
 import (
 	"strconv"
 
+	"nereid/engine/classification"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/status"
@@ -160,7 +161,7 @@ func (s *Server) reply(x *exchange, r *infer.Request, resp *infer.Response, cfg 
 		return
 	}
 	if len(r.Outputs) > 0 {
-		if err := classify(r, resp, cfg.GetMaxBatchSize() > 0); err != nil {
+		if err := classification.Apply(r, resp, cfg.GetMaxBatchSize() > 0); err != nil {
 			x.failWith(typeText, err)
 			return
 		}

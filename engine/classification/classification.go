@@ -1,4 +1,4 @@
-package grpcapi
+package classification
 
 import (
 	"cmp"
@@ -7,9 +7,40 @@ import (
 	"slices"
 	"strconv"
 
+	"nereid/engine/infer"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
 )
+
+// Apply replaces the outputs that r wants as classes. batched says that the model's first dimension is the batch. On an
+// error the response's outputs are still to be released. Errors: InvalidArg for types without classes, Internal for an
+// output that contradicts itself.
+func Apply(r *infer.Request, resp *infer.Response, batched bool) error {
+	for i := range r.Outputs {
+		want := &r.Outputs[i]
+		if want.Classification == 0 {
+			continue
+		}
+		t := resp.Output(want.Name)
+		if t == nil {
+			continue
+		}
+		if err := toClasses(t, int64(want.Classification), batched, r.Served.Labels(want.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Wanted reports whether r wants any output as classes.
+func Wanted(r *infer.Request) bool {
+	for i := range r.Outputs {
+		if r.Outputs[i].Classification != 0 {
+			return true
+		}
+	}
+	return false
+}
 
 // toClasses replaces t's values by its k highest classes per batch row, as BYTES "value:index" or
 // "value:index:label", highest first. batched says that the first dimension is the batch. It releases t's memory.
