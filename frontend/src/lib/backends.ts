@@ -1,0 +1,32 @@
+// The rows of the server page's list of backends.
+import type { Server } from "./api.gen";
+import { t, type Key } from "./i18n/index.svelte";
+
+export interface BackendRow {
+  name: string;
+  note: string;
+  /** The note tells why it does not work. */
+  bad: boolean;
+  /** Path of the library that runs it, "" where there is none. */
+  library: string;
+}
+
+const builtIn: Record<string, Key> = {
+  identity: "server.backend.identity",
+  repeat: "server.backend.repeat",
+  square: "server.backend.square",
+  add_sub: "server.backend.add_sub",
+};
+
+/** One row for each backend that a model can name, those that need a library first. */
+export function backendRows(s: Pick<Server, "backends" | "onnxRuntime">): BackendRow[] {
+  const rows = s.backends.map(({ name, note }): BackendRow => {
+    if (name === "onnxruntime") {
+      const { version, library, error } = s.onnxRuntime;
+      return { name, note: error || `ONNX Runtime ${version || t("server.notLoaded")}`, bad: error !== "", library };
+    }
+    const key = builtIn[name];
+    return { name, note: note || (key ? t(key) : ""), bad: false, library: "" };
+  });
+  return rows.sort((a, b) => Number(a.name in builtIn) - Number(b.name in builtIn));
+}
