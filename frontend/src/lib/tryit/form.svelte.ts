@@ -7,7 +7,7 @@ import { guess, prepare, preview, requestShape, stats, type Prep, type Stats } f
 import { decodeImage, resize } from "./pixels";
 import { build, parseReply, parseTiming, type InferReply, type InferRequest, type InputValue, type OutputWish } from "./request";
 import type { Call, SnippetInput } from "./snippets";
-import { concrete, parseShape, parseValues, random, volume, zeros } from "./values";
+import { concrete, parseShape, parseValues, random, shapeOf, volume, zeros } from "./values";
 
 /** Nothing was chosen yet: no fault of the user. */
 class Missing extends Error {}
@@ -51,6 +51,19 @@ export class InputForm {
     } catch (e) {
       this.error = errorText(e);
     }
+  }
+
+  /** Takes what was typed; where the signature leaves it open, the values say the shape. */
+  type(text: string): void {
+    this.text = text;
+    let written: number[] = [];
+    try {
+      written = parseShape(this.shapeText, this.tensor.shape);
+    } catch {
+      // the values may mend it
+    }
+    const shape = shapeOf(text, this.tensor.dataType, this.tensor.shape, written);
+    if (shape) this.shapeText = shape.join(", ");
   }
 
   /** Puts zeros or random values into the text, for the shape that is written. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { concrete, parseShape, parseValues, random, volume, zeros } from "./values";
+import { concrete, parseShape, parseValues, random, shapeOf, volume, zeros } from "./values";
 
 describe("parseShape", () => {
   it.each([["1, 3", [1, 3]], ["[1,3]", [1, 3]], [" 2 × 3 ", [2, 3]]])("%s", (s, want) => expect(parseShape(s, [-1, 3])).toEqual(want));
@@ -25,6 +25,26 @@ describe("parseValues", () => {
     ["a fraction", "[1.5]", "INT32", 1, "no whole number"], ["text for numbers", '["x"]', "FP32", 1, "no number"],
     ["a number for text", "[1]", "BYTES", 1, "no text"], ["null", "[null]", "FP32", 1, "no number"], ["two for a boolean", "[2]", "BOOL", 1, "no boolean"],
   ])("refuses %s", (_, s, type, n, want) => expect(() => parseValues(s, type, n)).toThrow(want));
+});
+
+describe("shapeOf", () => {
+  it.each<[string, string, string, number[], number[], number[] | null]>([
+    ["the number of values", '["a", "b"]', "BYTES", [-1], [1], [2]],
+    ["rows of a fixed width", "[1,2,3,4,5,6]", "FP32", [-1, 3], [1, 3], [2, 3]],
+    ["a free dimension after a batch", '["a", "b"]', "BYTES", [-1, -1], [1, 1], [1, 2]],
+    ["the batch as it is written", "[1,2,3,4]", "INT64", [-1, -1], [2, 1], [2, 2]],
+    ["nested arrays", "[[1,2,3],[4,5,6]]", "FP32", [-1, -1], [1, 1], [2, 3]],
+    ["nested arrays with a fixed dimension", "[[[1],[2]]]", "FP32", [-1, -1, 1], [1, 1, 1], [1, 2, 1]],
+    ["large integers", "[9007199254740993]", "INT64", [-1], [3], [1]],
+    ["no values", "[]", "FP32", [-1], [1], [0]],
+    ["a bare value fills", "7", "FP32", [-1], [3], null],
+    ["a rest", "[1,2,3,4]", "FP32", [-1, 3], [1, 3], null],
+    ["rows of different lengths", "[[1,2,3],[4]]", "FP32", [-1, -1], [3, 1], null],
+    ["three free dimensions", "[1,2]", "FP32", [-1, -1, -1], [1, 1, 1], null],
+    ["nothing free", "[1,2]", "FP32", [3], [3], null],
+    ["half typed", "[1,", "FP32", [-1], [1], null],
+    ["an empty batch", "[1]", "FP32", [-1, -1], [0, 1], null],
+  ])("%s", (_, text, type, want, written, got) => expect(shapeOf(text, type, want, written)).toEqual(got));
 });
 
 describe("made-up values", () => {

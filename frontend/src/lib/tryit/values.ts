@@ -39,12 +39,9 @@ export function random(dataType: string, n: number, rnd: () => number = Math.ran
  * The number of elements must be n, a single one is repeated.
  */
 export function parseValues(text: string, dataType: string, n: number): Element[] {
-  const big = /INT64$/.test(dataType);
-  // Digits beyond 2^53 would be rounded by JSON.parse: quote them first. Strings are left as they are.
-  const source = big ? text.replace(/"(?:[^"\\]|\\.)*"|-?\d{16,}/g, (m) => (m.startsWith('"') ? m : `"${m}"`)) : text;
   let v: unknown;
   try {
-    v = JSON.parse(source);
+    v = parseJSON(text, dataType);
   } catch (e) {
     const hint = dataType === "BYTES" ? '["text", "more text"]' : "[1, 2, 3]";
     throw new Error(t("input.noJSON", { reason: e instanceof Error ? e.message : String(e), hint }));
@@ -56,6 +53,39 @@ export function parseValues(text: string, dataType: string, n: number): Element[
   if (data.length !== n) throw new Error(t("input.count", { n: data.length, want: n }));
   return data;
 }
+
+function parseJSON(text: string, dataType: string): unknown {
+  const big = /INT64$/.test(dataType);
+  // Digits beyond 2^53 would be rounded by JSON.parse: quote them first. Strings are left as they are.
+  return JSON.parse(big ? text.replace(/"(?:[^"\\]|\\.)*"|-?\d{16,}/g, (m) => (m.startsWith('"') ? m : `"${m}"`)) : text);
+}
+
+/**
+ * The shape that typed values have, for a signature with dimensions of any size: that of nested arrays, or of a flat
+ * array by its length when one dimension is free. A free first dimension beside one other (a batch) stays as written.
+ * null when the values do not tell: a bare value fills any shape.
+ */
+export function shapeOf(text: string, dataType: string, want: readonly number[], written: readonly number[]): number[] | null {
+  let v: unknown;
+  try {
+    v = parseJSON(text, dataType);
+  } catch {
+    return null; // still being typed; parseValues says what is wrong
+  }
+  if (!Array.isArray(v)) return null;
+  const nested = nesting(v);
+  if (nested.length > 1 && nested.length === want.length && volume(nested) === v.flat(Infinity).length && want.every((w, i) => w < 0 || w === nested[i])) return nested;
+  const free = want.flatMap((w, i) => (w < 0 ? [i] : []));
+  const keepsBatch = free.length === 2 && free[0] === 0 && written.length === want.length;
+  const at = free.length === 1 ? free[0] : keepsBatch ? free[1] : undefined;
+  if (at === undefined) return null;
+  const shape = want.map((w, i) => (i === at ? 1 : w < 0 ? (written[i] ?? 1) : w));
+  const size = v.flat(Infinity).length / volume(shape);
+  return Number.isInteger(size) ? shape.with(at, size) : null;
+}
+
+/** The sizes of nested arrays, by the first element of each. */
+const nesting = (v: unknown): number[] => (Array.isArray(v) ? [v.length, ...nesting(v[0])] : []);
 
 function element(e: unknown, dataType: string): Element {
   if (dataType === "BYTES") {
