@@ -31,8 +31,9 @@ export async function unloadModel(name: string): Promise<void> {
 /** Moves the model's folder to the trash; the message offers to undo it. */
 export async function removeModel(name: string): Promise<void> {
   try {
+    // Leave the model's page first: it would ask for what is no longer there.
+    if (router.route.view === "model" && router.route.name === name && !(await router.leaveFor(href.models))) return;
     const trashed = await client.remove(name);
-    if (router.route.view === "model" && router.route.name === name) router.go(href.models);
     toasts.show("info", t("act.removed", { name }), { label: t("common.undo"), run: () => void restoreTrash(trashed.id) });
   } catch (e) {
     toasts.show("error", t("act.removeFailed", { name, reason: errorText(e) }));

@@ -9,7 +9,7 @@ import { merge } from "./live.svelte";
 import { search } from "./palette.svelte";
 import { summary } from "./recent";
 import { SampleRing } from "./ring";
-import { href, parse } from "./router.svelte";
+import { href, parse, router } from "./router.svelte";
 import { isolated } from "./chart/plot";
 
 const model = (name: string, versions: Model["versions"] = []): Model => ({
@@ -115,5 +115,21 @@ describe("client", () => {
     fetchMock.mockResolvedValue(new Response('{"events":[],"more":false}'));
     await client.events({ model: "", limit: 5 });
     expect(fetchMock.mock.calls[0]?.[0]).toBe("/api/history/events?limit=5");
+  });
+});
+
+describe("router.leaveFor", () => {
+  it("waits until the page is left", async () => {
+    router.go("#/models/m");
+    expect(await router.leaveFor(href.models)).toBe(true);
+    expect(router.route).toEqual({ view: "models" });
+    expect(await router.leaveFor(href.models)).toBe(true); // there already
+  });
+  it("tells that unsaved changes keep the page", async () => {
+    await router.leaveFor("#/models/m");
+    router.leave = () => false;
+    expect(await router.leaveFor(href.models)).toBe(false);
+    expect(location.hash).toBe("#/models/m");
+    router.leave = null;
   });
 });

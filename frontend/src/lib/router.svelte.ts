@@ -56,6 +56,15 @@ class Router {
   go(to: string): void {
     location.hash = to;
   }
+
+  /** Goes there and answers whether the page was left; false if unsaved changes keep it. */
+  leaveFor(to: string): Promise<boolean> {
+    if (location.hash === to) return Promise.resolve(true);
+    return new Promise((done) => {
+      window.addEventListener("hashchange", () => done(location.hash === to), { once: true });
+      this.go(to);
+    });
+  }
 }
 
 export const router = new Router();
