@@ -2,7 +2,7 @@
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
-import { api, axe, drop, editorText, setEditor, shot } from "./lib.mjs";
+import { api, axe, drop, editorText, root, setEditor, shot } from "./lib.mjs";
 
 /** Puts new content in a file's place at once, as a careful copy does. */
 function replaceFile(file, content) {
@@ -36,12 +36,28 @@ export async function edges({ base, page, report, digits, zip }) {
     const folder = path.join(tmp, "with_code");
     fs.mkdirSync(path.join(folder, "1"), { recursive: true });
     fs.writeFileSync(path.join(folder, "1", "model.py"), "print('hello')\n");
-    fs.writeFileSync(path.join(folder, "config.pbtxt"), 'backend: "python"\n');
+    fs.copyFileSync(path.join(root, "models-sample", "digits", "1", "model.onnx"), path.join(folder, "1", "model.onnx"));
+    fs.writeFileSync(path.join(folder, "config.pbtxt"), 'backend: "onnxruntime"\n');
     await drop(page, [folder]);
     await dialog.getByText("contains code that runs on this machine").waitFor();
     report.check(await button("Load model", dialog).isDisabled(), "code is not loaded without consent");
     await shot(page, "41-code");
     await axe(page, report, "import with code");
+    await button("Cancel", dialog).click();
+    await dialog.waitFor({ state: "detached" });
+  });
+
+  await report.step("a model of a backend that is not there is not offered to run", async () => {
+    await home();
+    const folder = path.join(tmp, "of_python");
+    fs.mkdirSync(path.join(folder, "1"), { recursive: true });
+    fs.writeFileSync(path.join(folder, "1", "model.py"), "print('hello')\n");
+    await drop(page, [folder]);
+    await dialog.locator("footer").getByText("backend 'python' is not supported yet").waitFor();
+    report.check((await dialog.getByRole("checkbox").count()) === 0, "nobody is asked to trust what cannot run");
+    report.check(await button("Load model", dialog).isDisabled(), "a model without a backend is not loaded");
+    await shot(page, "41-no-backend");
+    await axe(page, report, "import without a backend");
     await button("Cancel", dialog).click();
     await dialog.waitFor({ state: "detached" });
   });

@@ -43,6 +43,7 @@ await report.step("drop an .onnx file: name, signature, configuration", async ()
   report.check(/input|dims|platform|backend/.test(text), `a configuration was generated: ${text}`);
   report.check(await dialog.getByText("image", { exact: true }).first().isVisible(), "the input of the file is shown");
   await dialog.getByText("No faults found").waitFor();
+  report.check(await button("Load model", dialog).evaluate((el) => el === document.activeElement), "a model without faults is loaded with Enter");
   await shot(page, "02-import");
   await axe(page, report, "import dialog");
 });
