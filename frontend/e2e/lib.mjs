@@ -80,8 +80,20 @@ export async function drop(page, paths, at = { x: 700, y: 500 }) {
   const cdp = await page.context().newCDPSession(page);
   const data = { items: [], files: paths, dragOperationsMask: 1 };
   for (const type of ["dragEnter", "dragOver"]) await cdp.send("Input.dispatchDragEvent", { type, ...at, data });
-  await page.locator(".overlay").waitFor();
-  await cdp.send("Input.dispatchDragEvent", { type: "drop", ...at, data });
+  const overlay = page.locator(".overlay");
+  await overlay.waitFor();
+  // A drop counts only when the page has accepted the pointer's last move; a person moves on, so does this.
+  for (let attempt = 1; ; attempt++) {
+    await cdp.send("Input.dispatchDragEvent", { type: "dragOver", ...at, data });
+    await cdp.send("Input.dispatchDragEvent", { type: "drop", ...at, data });
+    try {
+      await overlay.waitFor({ state: "detached", timeout: 2000 });
+      break;
+    } catch (e) {
+      if (attempt === 5) throw e;
+      await cdp.send("Input.dispatchDragEvent", { type: "dragEnter", ...at, data });
+    }
+  }
   await cdp.detach();
 }
 
