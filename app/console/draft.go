@@ -132,13 +132,7 @@ func (d *drafted) complete(ctx context.Context, c *Console, name, folder string,
 			DefaultMaxBatchSize: c.o.DefaultMaxBatchSize, Positions: pos})...)
 	}
 	d.completed = proto.CloneOf(cfg)
-	var o modelconfig.NormalizeOptions
-	if a, ok := c.backend(cfg.GetBackend()).(backend.Attributes); ok {
-		o.PreferredGroups = []*inferencepb.ModelInstanceGroup{{
-			Kind: inferencepb.ModelInstanceGroup_KIND_CPU, Count: int32(a.DefaultInstanceCount()),
-		}}
-	}
-	modelconfig.Normalize(cfg, o)
+	modelconfig.Normalize(cfg, backend.NormalizeOptions(c.backend(cfg.GetBackend())))
 }
 
 func (c *Console) backend(name string) backend.Backend {

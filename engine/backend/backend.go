@@ -85,6 +85,17 @@ type Attributes interface {
 	DefaultInstanceCount() int
 }
 
+// NormalizeOptions returns what a configuration's defaults depend on with this backend; nil: with none.
+func NormalizeOptions(b Backend) modelconfig.NormalizeOptions {
+	a, ok := b.(Attributes)
+	if !ok {
+		return modelconfig.NormalizeOptions{}
+	}
+	return modelconfig.NormalizeOptions{PreferredGroups: []*inferencepb.ModelInstanceGroup{{
+		Kind: inferencepb.ModelInstanceGroup_KIND_CPU, Count: int32(a.DefaultInstanceCount()),
+	}}}
+}
+
 // Host is what a backend or an ensemble may ask of the server that runs it.
 type Host interface {
 	// Infer runs a request on another model. The caller reads the responses from r.

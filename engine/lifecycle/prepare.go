@@ -206,13 +206,7 @@ func (m *Manager) complete(ctx context.Context, src *repo.Model, p *plan, pos *m
 			}
 		}
 	}
-	opts := modelconfig.NormalizeOptions{}
-	if a, ok := p.backend.(backend.Attributes); ok {
-		opts.PreferredGroups = []*inferencepb.ModelInstanceGroup{{
-			Kind: inferencepb.ModelInstanceGroup_KIND_CPU, Count: int32(a.DefaultInstanceCount()),
-		}}
-	}
-	modelconfig.Normalize(p.cfg, opts)
+	modelconfig.Normalize(p.cfg, backend.NormalizeOptions(p.backend))
 	for _, n := range p.versions {
 		if p.faults[n] != nil {
 			continue
