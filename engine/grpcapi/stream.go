@@ -57,7 +57,6 @@ func (s *Server) modelStreamInfer(ctx context.Context, stream grpc.ServerStream)
 	s.receivers.Add(1)
 	go func() {
 		defer s.receivers.Done()
-		defer c.rescue()
 		c.receive()
 	}()
 	err := c.answer()
@@ -73,9 +72,11 @@ func (c *streamCall) rescue() {
 	}
 }
 
-// receive reads requests until the client has no more, and closes the queue.
+// receive reads requests until the client has no more, and closes the queue. A panic cancels the call before the
+// queue closes: a closed queue of a call that is not cancelled is the stream's good end.
 func (c *streamCall) receive() {
 	defer close(c.queue)
+	defer c.rescue()
 	for {
 		select {
 		case c.slots <- struct{}{}:
