@@ -135,7 +135,7 @@ func (c *Config) complete(lookup func(string) (string, bool)) error {
 	if !c.AllowHTTP && !c.AllowGRPC && !c.AllowUI {
 		errs = append(errs, errors.New("HTTP, gRPC and the GUI are all turned off: nothing could be asked of the server"))
 	}
-	errs = append(errs, c.checkPorts(), c.checkAccess())
+	errs = append(errs, c.checkPorts())
 	return errors.Join(errs...)
 }
 
@@ -171,8 +171,9 @@ func (c *Config) checkPorts() error {
 	return errors.Join(errs...)
 }
 
-// checkAccess refuses an address that others can reach when nothing guards it.
-func (c *Config) checkAccess() error {
+// checkAccess refuses an address that others can reach when nothing guards it: no token in the environment and, as
+// tokens says, none in the store.
+func (c *Config) checkAccess(tokens bool) error {
 	var errs []error
 	for _, e := range c.endpoints() {
 		if !e.on || loopback(e.address) {
@@ -182,9 +183,9 @@ func (c *Config) checkAccess() error {
 		case e.option == "ui":
 			errs = append(errs, fmt.Errorf("--ui-address: %s can be reached from other machines, and the GUI answers on this machine only; "+
 				"use 127.0.0.1 and a tunnel such as ssh -L %d:127.0.0.1:%d", e.address, c.UIPort, c.UIPort))
-		case c.Token == "" && !c.AllowAnonymous:
-			errs = append(errs, fmt.Errorf("--%s-address: %s can be reached from other machines and nothing guards it; set a token in the environment "+
-				"variable NEREID_TOKEN, or say --allow-anonymous to serve everybody", e.option, e.address))
+		case c.Token == "" && !tokens && !c.AllowAnonymous:
+			errs = append(errs, fmt.Errorf("--%s-address: %s can be reached from other machines and nothing guards it; make a token with "+
+				"nereid token create, or set one in the environment variable NEREID_TOKEN, or say --allow-anonymous to serve everybody", e.option, e.address))
 		}
 	}
 	return errors.Join(errs...)

@@ -19,6 +19,7 @@ const mainUsage = `Nereid serves model repositories with Triton's protocols on o
 Usage:
   nereid serve [options]   serve; see nereid serve --help
   nereid [options]         serve and open the GUI, in a window where this build has one and else in the browser
+  nereid token ...         make, list and revoke access tokens; see nereid token --help
   nereid version           print the version
 
 Under the name tritonserver the program takes its options at once and has its defaults.
@@ -38,6 +39,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	switch command {
 	case "serve":
 		return serveCommand(false, name+" serve", args[1:], stdout, stderr)
+	case "token":
+		return tokenCommand(args[1:], os.LookupEnv, stdout, stderr)
 	case "version", "--version":
 		fmt.Fprintf(stdout, "nereid %s (Triton protocol %s)\n", Version, engine.ServerVersion)
 		return 0

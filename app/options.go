@@ -104,7 +104,7 @@ func httpOptions() []option {
 		{names: []string{"allow-http"}, group: g, arg: "boolean", row: "H027", help: "Serves HTTP. Default: true.",
 			set: boolean(func(c *Config) *bool { return &c.AllowHTTP })},
 		{names: []string{"http-address"}, group: g, arg: "address", row: "H028",
-			help: "Default: 127.0.0.1; 0.0.0.0 under the name tritonserver. An address that others can reach needs NEREID_TOKEN or --allow-anonymous.",
+			help: "Default: 127.0.0.1; 0.0.0.0 under the name tritonserver. An address that others can reach needs a token or --allow-anonymous.",
 			set:  text(func(c *Config) *string { return &c.HTTPAddress })},
 		{names: []string{"http-port"}, group: g, arg: "port", row: "H029", help: "Default: 8000. 0 takes a free one.",
 			set: port(func(c *Config) *int { return &c.HTTPPort })},

@@ -58,7 +58,7 @@ func TestTritonserverOptions(t *testing.T) {
 		{name: "H025 --log-format", args: []string{"--log-format=ISO8601"}, check: func(c *Config) bool { return c.LogFormat == "ISO8601" }, refused: []string{"--log-format=xml"}},
 		{name: "H026 --log-file", args: []string{"--log-file=x.log"}, check: func(c *Config) bool { return c.LogFile == "x.log" }},
 		{name: "H027 --allow-http", args: []string{"--allow-http=false"}, check: func(c *Config) bool { return !c.AllowHTTP }},
-		{name: "H028 --http-address", args: []string{"--http-address=::1"}, check: func(c *Config) bool { return c.HTTPAddress == "::1" && c.MetricsAddress == "::1" }, refused: []string{"--http-address=0.0.0.0"}},
+		{name: "H028 --http-address", args: []string{"--http-address=::1"}, check: func(c *Config) bool { return c.HTTPAddress == "::1" && c.MetricsAddress == "::1" }},
 		{name: "H029 --http-port", args: []string{"--http-port=0"}, check: func(c *Config) bool { return c.HTTPPort == 0 }, refused: []string{"--http-port=70000"}},
 		{name: "--reuse-http-port", args: []string{"--reuse-http-port=0"}, refused: []string{"--reuse-http-port=true"}},
 		{name: "--http-header-forward-pattern", refused: []string{"--http-header-forward-pattern=x.*"}},
@@ -66,7 +66,7 @@ func TestTritonserverOptions(t *testing.T) {
 		{name: "H033 --http-max-input-size", args: []string{"--http-max-input-size=100"}, check: func(c *Config) bool { return c.HTTPMaxInput == 100 }},
 		{name: "--http-restricted-api", refused: []string{"--http-restricted-api=model-repository:k=v"}},
 		{name: "H035 --allow-grpc", args: []string{"--allow-grpc=false"}, check: func(c *Config) bool { return !c.AllowGRPC }},
-		{name: "H036 --grpc-address", args: []string{"--grpc-address=localhost"}, check: func(c *Config) bool { return c.GRPCAddress == "localhost" }, refused: []string{"--grpc-address=0.0.0.0"}},
+		{name: "H036 --grpc-address", args: []string{"--grpc-address=localhost"}, check: func(c *Config) bool { return c.GRPCAddress == "localhost" }},
 		{name: "H037 --grpc-port", args: []string{"--grpc-port=7"}, check: func(c *Config) bool { return c.GRPCPort == 7 }},
 		{name: "--reuse-grpc-port", refused: []string{"--reuse-grpc-port=true"}},
 		{name: "--grpc-header-forward-pattern", refused: []string{"--grpc-header-forward-pattern=x.*"}},
@@ -97,7 +97,7 @@ func TestTritonserverOptions(t *testing.T) {
 		{name: "H064 --allow-metrics", args: []string{"--allow-metrics=false"}, check: func(c *Config) bool { return !c.AllowMetrics }},
 		{name: "--allow-gpu-metrics", args: []string{"--allow-gpu-metrics=true"}, check: withoutEffect("allow-gpu-metrics")},
 		{name: "H066 --allow-cpu-metrics", args: []string{"--allow-cpu-metrics=false"}, check: func(c *Config) bool { return !c.AllowCPUMetrics }},
-		{name: "H067 --metrics-address", args: []string{"--metrics-address=::1"}, check: func(c *Config) bool { return c.MetricsAddress == "::1" }, refused: []string{"--metrics-address=0.0.0.0"}},
+		{name: "H067 --metrics-address", args: []string{"--metrics-address=::1"}, check: func(c *Config) bool { return c.MetricsAddress == "::1" }},
 		{name: "H068 --metrics-port", args: []string{"--metrics-port=7"}, check: func(c *Config) bool { return c.MetricsPort == 7 }},
 		{name: "H069 --metrics-interval-ms", args: []string{"--metrics-interval-ms=500"}, check: func(c *Config) bool { return c.MetricsIntervalMs == 500 }},
 		{name: "--metrics-config", args: []string{"--metrics-config=counter_latencies=true"}, refused: []string{"--metrics-config=summary_latencies=true"}},
@@ -183,21 +183,34 @@ func TestUnderTheNameTritonserver(t *testing.T) {
 	}
 }
 
-func TestWideAddressNeedsATokenOrLeave(t *testing.T) {
-	for _, args := range [][]string{{"--http-address=0.0.0.0"}, {"--grpc-address=192.168.1.2"}, {"--metrics-address=::"}} {
-		if _, err := Load(false, append(args, "--data-dir=x"), none); err == nil || !strings.Contains(err.Error(), "--allow-anonymous") {
-			t.Errorf("%q: %v, want a refusal that says what to do", args, err)
-		}
-		if _, err := Load(false, append(args, "--allow-anonymous", "--data-dir=x"), none); err != nil {
-			t.Errorf("%q with --allow-anonymous: %v", args, err)
-		}
-		env := func(k string) (string, bool) { return "secret", k == "NEREID_TOKEN" }
-		if _, err := Load(false, append(args, "--data-dir=x"), env); err != nil {
-			t.Errorf("%q with a token: %v", args, err)
+func TestH7_WideAddressNeedsATokenOrLeave(t *testing.T) {
+	env := func(k string) (string, bool) { return "secret", k == "NEREID_TOKEN" }
+	for _, args := range [][]string{{"--http-address=0.0.0.0"}, {"--grpc-address=192.168.1.2"}, {"--metrics-address=::"}, {"--http-address=[::]"}} {
+		for _, tt := range []struct {
+			name   string
+			more   []string
+			lookup func(string) (string, bool)
+			stored bool
+			passes bool
+		}{
+			{name: "nothing guards", lookup: none},
+			{name: "--allow-anonymous", more: []string{"--allow-anonymous"}, lookup: none, passes: true},
+			{name: "NEREID_TOKEN", lookup: env, passes: true},
+			{name: "a token in the store", lookup: none, stored: true, passes: true},
+		} {
+			c, err := Load(false, append(slices.Concat(args, tt.more), "--data-dir=x"), tt.lookup)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = c.checkAccess(tt.stored)
+			if (err == nil) != tt.passes || err != nil && (!strings.Contains(err.Error(), "--allow-anonymous") || !strings.Contains(err.Error(), "nereid token create")) {
+				t.Errorf("%q, %s: %v, want pass %v", args, tt.name, err, tt.passes)
+			}
 		}
 	}
-	if _, err := Load(false, []string{"--ui-address=0.0.0.0", "--allow-anonymous", "--data-dir=x"}, none); err == nil {
-		t.Error("the console may listen on all addresses")
+	c, err := Load(false, []string{"--ui-address=0.0.0.0", "--allow-anonymous", "--data-dir=x"}, none)
+	if err != nil || c.checkAccess(false) == nil {
+		t.Errorf("%v; the console may listen on all addresses without a token", err)
 	}
 }
 

@@ -14,12 +14,14 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"nereid/app/access"
 	"nereid/app/console"
 	"nereid/app/console/api"
 	"nereid/app/history"
@@ -43,6 +45,7 @@ type server struct {
 	data     *dataDir
 	sockets  listeners
 	store    *store.Store
+	tokens   *access.Tokens
 	recorder *history.Recorder
 	backends []backend.Backend
 	ort      ortRuntime
@@ -141,18 +144,20 @@ func (s *server) open(ctx context.Context) error {
 	for _, name := range s.c.WithoutEffect {
 		s.log.Info("the option --" + name + " has no effect in this server")
 	}
-	s.warnOpen()
 	var err error
 	if err := s.openData(); err != nil {
+		return err
+	}
+	if err := s.openStore(ctx); err != nil {
+		return err
+	}
+	if err := s.openAccess(ctx); err != nil {
 		return err
 	}
 	if err := s.openRepositories(); err != nil {
 		return err
 	}
 	if s.sockets, err = listen(s.c); err != nil {
-		return err
-	}
-	if err := s.openStore(ctx); err != nil {
 		return err
 	}
 	s.recorder = history.New(nil, s.store)
@@ -218,10 +223,29 @@ func (s *server) warn(texts ...string) {
 // warnOpen says loudly that everybody may come in.
 func (s *server) warnOpen() {
 	for _, e := range s.c.endpoints() {
-		if e.on && !loopback(e.address) && s.c.Token == "" {
+		if e.on && !loopback(e.address) && !s.tokens.Asked() {
 			s.warn("the " + e.what + " listens on " + e.address + " without a token: everybody who can reach this machine can use its models")
 		}
 	}
+}
+
+// openAccess reads the tokens and refuses to listen where nothing guards.
+func (s *server) openAccess(ctx context.Context) error {
+	var err error
+	if s.tokens, err = access.New(ctx, access.Options{Store: s.store, Environment: s.c.Token, Log: s.log}); err != nil {
+		return err
+	}
+	if err := s.c.checkAccess(s.tokens.Exist()); err != nil {
+		return err
+	}
+	s.tokens.Always(s.wide() && !s.c.AllowAnonymous)
+	s.warnOpen()
+	return nil
+}
+
+// wide reports whether an option lets others reach this server.
+func (s *server) wide() bool {
+	return slices.ContainsFunc(s.c.endpoints(), func(e endpoint) bool { return e.on && !loopback(e.address) })
 }
 
 // openRepositories makes the first repository where none is named, and checks those that are.
@@ -265,14 +289,14 @@ func (s *server) openFrontEnds() error {
 	if s.c.AllowHTTP {
 		if s.http, err = httpapi.New(httpapi.Options{
 			Engine: s.engine, Log: s.log, BasePath: s.c.HTTPBasePath, MaxBody: int64(s.c.HTTPMaxInput),
-			AllowedHosts: s.allowedHosts(s.c.HTTPAddress), Authorize: authorizeHTTP(s.c.Token),
+			AllowedHosts: s.allowedHosts(s.c.HTTPAddress), Authorize: authorizeHTTP(s.tokens),
 		}); err != nil {
 			return err
 		}
 	}
 	if s.c.AllowGRPC {
 		if s.grpc, err = grpcapi.New(grpcapi.Options{
-			Engine: s.engine, Log: s.log, Authorize: authorizeGRPC(s.c.Token), Keepalive: keepaliveParams(s.c), Enforcement: keepalivePolicy(s.c),
+			Engine: s.engine, Log: s.log, Authorize: authorizeGRPC(s.tokens), Keepalive: keepaliveParams(s.c), Enforcement: keepalivePolicy(s.c),
 		}); err != nil {
 			return err
 		}
@@ -297,7 +321,16 @@ func (s *server) allowedHosts(address string) []string {
 	if !loopback(address) && len(s.c.AllowedHosts) == 0 {
 		return []string{"*"}
 	}
-	return append([]string{}, s.c.AllowedHosts...)
+	return append(ownNames(), s.c.AllowedHosts...)
+}
+
+// ownNames are the machine's names in its network; a site cannot take them for itself.
+func ownNames() []string {
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		return []string{}
+	}
+	return []string{name, name + ".local"}
 }
 
 func (s *server) openConsole() error {
@@ -320,9 +353,8 @@ func (s *server) openConsole() error {
 			var d net.Dialer
 			return d.DialContext(ctx, "tcp", reachable(address))
 		}
-		if s.c.Token != "" { // the page's tries go through the same check as any client's request
-			o.InferenceHeader = http.Header{"Authorization": {s.c.Token}}
-		}
+		// The page's tries go through the same check as any client's request.
+		o.InferenceHeader = http.Header{"Authorization": {s.tokens.Internal()}}
 	}
 	c, err := console.New(o)
 	if err != nil {
@@ -339,6 +371,7 @@ func (s *server) start(ctx context.Context) error {
 	if s.c.History {
 		s.spawn(func() error { return s.recorder.Run(run) })
 	}
+	s.serveControl()
 	if s.http != nil {
 		s.spawn(func() error { return s.http.Serve(s.sockets["http"]) })
 	}
@@ -346,7 +379,7 @@ func (s *server) start(ctx context.Context) error {
 		s.spawn(func() error { return s.grpc.Serve(s.sockets["grpc"]) })
 	}
 	if s.c.AllowMetrics {
-		s.servePlain(s.sockets["metrics"], &http.Server{Handler: s.metrics, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute})
+		s.servePlain(s.sockets["metrics"], &http.Server{Handler: guardPlain(s.tokens, s.allowedHosts(s.c.MetricsAddress), s.metrics), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute})
 	}
 	if c := s.console.Load(); c != nil {
 		h := c.Server()
@@ -482,6 +515,7 @@ func (s *server) shutdown() {
 		if s.shell != nil {
 			s.shell.closing()
 		}
+		removeControl(s.data.path)
 		s.data.close()
 	}
 }

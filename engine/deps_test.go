@@ -48,6 +48,7 @@ var layers = map[string]int{
 	"app/console/staging":         8,
 	"app/console":                 8,
 	"app/history":                 8,
+	"app/access":                  8,
 	"app/desktop":                 8,
 	"app":                         8,
 }
@@ -55,8 +56,8 @@ var layers = map[string]int{
 var sideways = map[string][]string{
 	"engine/tensor":              {"engine/status"},
 	"engine/backend/onnxruntime": {"engine/backend/onnxruntime/capi", "engine/backend/onnxruntime/onnxfile"},
-	"app":                        {"app/console", "app/console/api", "app/history", "app/desktop"},
-	"app/console":                {"app/console/api", "app/console/staging", "app/history"},
+	"app":                        {"app/access", "app/console", "app/console/api", "app/history", "app/desktop"},
+	"app/console":                {"app/access", "app/console/api", "app/console/staging", "app/history"},
 	"app/console/staging":        {"app/console/api"},
 }
 

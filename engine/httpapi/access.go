@@ -8,7 +8,8 @@ import (
 	"nereid/engine/status"
 )
 
-// Access is what Options.Authorize decides on.
+// Access is what Options.Authorize decides on. It and its strings are views of the connection's memory, valid until
+// Authorize returns.
 type Access struct {
 	Group  Group
 	Method string
@@ -16,11 +17,11 @@ type Access struct {
 	Remote net.Addr
 	// Authorization is the header of that name: "" if there is none.
 	Authorization string
-	header        func(name string) string
+	x             *exchange
 }
 
 // Header returns the value of any header of the request, "" if there is none. The name is not case-sensitive.
-func (a *Access) Header(name string) string { return a.header(name) }
+func (a *Access) Header(name string) string { return a.x.header(name) }
 
 // Denied is the error by which Authorize chooses the status and the text of the refusal.
 type Denied struct {
@@ -49,22 +50,29 @@ func (s *Server) checkAccess(x *exchange) error {
 	if s.opt.Authorize == nil {
 		return nil
 	}
-	return s.opt.Authorize(&Access{
-		Group: x.route.endpoint.group(), Method: string(x.method), Path: string(x.path), Remote: x.conn.RemoteAddr(),
-		Authorization: x.header("Authorization"), header: x.header,
-	})
+	x.access = Access{
+		Group: x.route.endpoint.group(), Method: view(x.method), Path: view(x.path), Remote: x.conn.RemoteAddr(),
+		Authorization: view(x.authorization), x: x,
+	}
+	return s.opt.Authorize(&x.access)
 }
 
-// hostAllowed accepts literal addresses and localhost, which no foreign name can be made to mean, and the listed names.
-func (s *Server) hostAllowed(host []byte) bool {
-	name := hostName(string(host))
+func (s *Server) hostAllowed(host []byte) bool { return HostAllowed(string(host), s.opt.AllowedHosts) }
+
+// HostAllowed accepts, as Host header, literal addresses and localhost, which no foreign name can be made to mean, and
+// the listed names; "*" allows all, a nil list too.
+func HostAllowed(host string, allowed []string) bool {
+	if allowed == nil || host == "" {
+		return true
+	}
+	name := hostName(host)
 	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
 		return true
 	}
 	if _, err := netip.ParseAddr(name); err == nil {
 		return true
 	}
-	for _, h := range s.opt.AllowedHosts {
+	for _, h := range allowed {
 		if h == "*" || strings.EqualFold(h, name) {
 			return true
 		}

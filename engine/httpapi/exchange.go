@@ -24,6 +24,9 @@ type exchange struct {
 	// Headers that say where the request comes from: Origin and Sec-Fetch-Site, which browsers set.
 	origin    []byte
 	fetchSite []byte
+	// authorization is the header of that name, and access what is asked about the request because of it.
+	authorization []byte
+	access        Access
 
 	// Headers of the inference protocol.
 	headerLength    []byte
@@ -58,6 +61,7 @@ type exchange struct {
 // reset prepares for the next request.
 func (x *exchange) reset() {
 	x.headerLength, x.contentEncoding, x.acceptEncoding, x.origin, x.fetchSite, x.host = nil, nil, nil, nil, nil, nil
+	x.authorization = nil
 	x.hasHeaderLength, x.fault = false, ""
 	x.body, x.length, x.drained = nil, 0, false
 	x.status, x.contentType, x.jsonLength, x.encoding = 0, "", -1, ""
@@ -80,6 +84,11 @@ func (x *exchange) take(key, value []byte) {
 		x.host = value
 	case "Origin":
 		x.origin = value
+	case "Authorization":
+		if x.authorization != nil {
+			x.fault = "a request must not have two Authorization headers"
+		}
+		x.authorization = value
 	case "Sec-Fetch-Site":
 		x.fetchSite = value
 	case "Connection":

@@ -377,7 +377,7 @@ func TestH8Authorize(t *testing.T) {
 	var seen sync.Map
 	s := serve(t, func(o *Options) {
 		o.Authorize = func(a *Access) error {
-			seen.Store(a.Path, a.Group)
+			seen.Store(strings.Clone(a.Path), a.Group)
 			switch {
 			case a.Group == Health:
 				return nil

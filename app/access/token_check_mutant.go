@@ -1,6 +1,6 @@
 //go:build mutant_token_check
 
-package app
+package access
 
 // tokenCheck is broken on purpose: see build/mutants.txt.
 const tokenCheck = false

@@ -1,6 +1,6 @@
 //go:build !mutant_token_check
 
-package app
+package access
 
 // tokenCheck says that tokens are compared.
 const tokenCheck = true

@@ -1,0 +1,226 @@
+package access
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+
+	"nereid/store"
+)
+
+func open(t *testing.T, o Options) *Tokens {
+	t.Helper()
+	if o.Store == nil {
+		s, err := store.OpenMemory(t.Context(), store.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		o.Store = s
+	}
+	tokens, err := New(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tokens
+}
+
+func create(t *testing.T, tokens *Tokens, name string, scope Scope) (Token, string) {
+	t.Helper()
+	made, text, err := tokens.Create(t.Context(), name, scope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made, text
+}
+
+func TestTokenIsChecked(t *testing.T) {
+	tokens := open(t, Options{Environment: "secret"})
+	for value, want := range map[string]bool{
+		"secret": true, "Bearer secret": true, "bearer secret": true,
+		"": false, "Bearer": false, "Bearer ": false, "secre": false, "secrets": false, "SECRET": false, "Basic secret": false,
+	} {
+		for _, needs := range []Scope{Infer, Control, Admin, Any} {
+			err := tokens.Check(Request{Authorization: value, Needs: needs})
+			var r *Refusal
+			if (err == nil) != want || err != nil && (!errors.As(err, &r) || r.Scope) {
+				t.Errorf("Check(%q) = %v, want pass %v", value, err, want)
+			}
+		}
+	}
+	if err := open(t, Options{}).Check(Request{Needs: Admin}); err != nil {
+		t.Errorf("a server without a token asks for one: %v", err)
+	}
+	if open(t, Options{Always: true}).Check(Request{Needs: Any}) == nil {
+		t.Error("a server that others can reach passes everybody while it has no token")
+	}
+}
+
+func TestScopesOpenWhatTheySay_B082(t *testing.T) {
+	tokens := open(t, Options{})
+	for _, tt := range []struct {
+		name  string
+		scope Scope
+		opens []Scope
+		shuts []Scope
+	}{
+		{"infer", Infer, []Scope{Infer, Any}, []Scope{Control, Admin}},
+		{"control", Control, []Scope{Control, Any}, []Scope{Infer, Admin}},
+		{"both", Infer | Control, []Scope{Infer, Control, Any}, []Scope{Admin}},
+		{"admin", Admin, []Scope{Infer, Control, Admin, Any}, nil},
+	} {
+		_, text := create(t, tokens, tt.name, tt.scope)
+		for _, needs := range tt.opens {
+			if err := tokens.Check(Request{Authorization: text, Needs: needs}); err != nil {
+				t.Errorf("%s for %v: %v", tt.name, needs, err)
+			}
+		}
+		for _, needs := range tt.shuts {
+			var r *Refusal
+			if err := tokens.Check(Request{Authorization: text, Needs: needs}); !errors.As(err, &r) || !r.Scope || !strings.Contains(err.Error(), needs.String()) {
+				t.Errorf("%s for %v: %v, want a refusal that names the scope", tt.name, needs, err)
+			}
+		}
+	}
+}
+
+// TestRevokedAtOnce: the very next check refuses; the token stays away after a start, and others stay.
+func TestRevokedAtOnce_B082(t *testing.T) {
+	tokens := open(t, Options{})
+	gone, a := create(t, tokens, "a", Infer)
+	_, b := create(t, tokens, "b", Infer)
+	if a == b || len(a) < 30 || !strings.HasPrefix(a, "nrd_") {
+		t.Errorf("tokens %q and %q", a, b)
+	}
+	if _, err := tokens.Revoke(t.Context(), gone.ID); err != nil {
+		t.Fatal(err)
+	}
+	for name, tokens := range map[string]*Tokens{"the same process": tokens, "the next start": open(t, Options{Store: tokens.store})} {
+		if tokens.Check(Request{Authorization: a, Needs: Infer}) == nil {
+			t.Errorf("%s: a revoked token passes", name)
+		}
+		if err := tokens.Check(Request{Authorization: b, Needs: Infer}); err != nil {
+			t.Errorf("%s: another token: %v", name, err)
+		}
+		if l := tokens.List(); len(l) != 1 || l[0].Name != "b" || l[0].Scope != Infer {
+			t.Errorf("%s: List = %+v", name, l)
+		}
+	}
+	if _, err := tokens.Revoke(t.Context(), "a"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("revoking twice: %v", err)
+	}
+	if _, err := tokens.Revoke(t.Context(), "b"); err != nil || tokens.Asked() {
+		t.Errorf("revoked by name: %v, asked %v", err, tokens.Asked())
+	}
+}
+
+func TestRevokedAlthoughTheStoreFails(t *testing.T) {
+	tokens := open(t, Options{Always: true})
+	_, text := create(t, tokens, "a", Infer)
+	tokens.store.Close()
+	if _, err := tokens.Revoke(t.Context(), "a"); err == nil {
+		t.Error("a failed write is not told")
+	}
+	if tokens.Check(Request{Authorization: text, Needs: Infer}) == nil {
+		t.Error("the token passes because the disk is full")
+	}
+}
+
+func TestNamesAndScopesAreChecked(t *testing.T) {
+	tokens := open(t, Options{})
+	create(t, tokens, "taken", Infer)
+	for _, tt := range []struct {
+		name  string
+		scope Scope
+	}{{"", Infer}, {" ", Infer}, {strings.Repeat("x", 65), Infer}, {"a\x1b[31m", Infer}, {"a\nb", Infer}, {"\xff", Infer}, {"taken", Infer}, {"ok", 0}, {"ok", 8}} {
+		if _, text, err := tokens.Create(t.Context(), tt.name, tt.scope); err == nil || text != "" {
+			t.Errorf("Create(%q, %d) = %q, %v", tt.name, tt.scope, text, err)
+		}
+	}
+	for text, want := range map[string]Scope{"infer": Infer, "infer, control": Infer | Control, "admin": Admin} {
+		if got, err := ParseScopes(text); err != nil || got != want {
+			t.Errorf("ParseScopes(%q) = %v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "root", "infer,", "INFER"} {
+		if _, err := ParseScopes(text); err == nil {
+			t.Errorf("ParseScopes(%q) passes", text)
+		}
+	}
+}
+
+func TestLocalProgramsMayPassWithoutAToken(t *testing.T) {
+	here, there := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, &net.TCPAddr{IP: net.IPv4(192, 168, 1, 2)}
+	tokens := open(t, Options{Always: true})
+	if tokens.Check(Request{Remote: here}) == nil {
+		t.Error("a local program passes without being let")
+	}
+	tokens.Local(true)
+	if err := tokens.Check(Request{Remote: here, Needs: Infer}); err != nil {
+		t.Errorf("a local program: %v", err)
+	}
+	if tokens.Check(Request{Remote: there, Needs: Infer}) == nil || tokens.Check(Request{Needs: Infer}) == nil {
+		t.Error("others pass without a token")
+	}
+	env := open(t, Options{Environment: "secret"})
+	env.Local(true)
+	if env.Check(Request{Remote: here, Needs: Infer}) == nil {
+		t.Error("the environment's token is not asked of a local program")
+	}
+}
+
+// TestH11 the token is in no log line and in no row.
+func TestH11_TokensAreNotKept(t *testing.T) {
+	var log bytes.Buffer
+	tokens := open(t, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	_, text := create(t, tokens, "a", Admin)
+	stored, err := tokens.store.Tokens(t.Context())
+	if err != nil || len(stored) != 1 {
+		t.Fatal(stored, err)
+	}
+	h := sum(text)
+	if !bytes.Equal(stored[0].Hash, h[:]) || strings.Contains(stored[0].ID+stored[0].Name+stored[0].Scopes, text) {
+		t.Errorf("stored %+v", stored[0])
+	}
+	if _, err := tokens.Revoke(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if s := log.String(); strings.Contains(s, text) || strings.Count(s, "access token") != 2 {
+		t.Errorf("the log says %s", s)
+	}
+}
+
+func TestCheckDoesNotAllocate(t *testing.T) {
+	tokens := open(t, Options{Environment: "secret"})
+	_, text := create(t, tokens, "a", Infer)
+	value := "Bearer " + text
+	for name, r := range map[string]Request{"right": {Authorization: value, Needs: Infer}, "wrong": {Authorization: text[1:], Needs: Infer}, "narrow": {Authorization: text, Needs: Control}} {
+		if n := testing.AllocsPerRun(100, func() { _ = tokens.Check(r) }); n != 0 {
+			t.Errorf("%s token: %v allocations", name, n)
+		}
+	}
+}
+
+func BenchmarkCheck(b *testing.B) {
+	s, err := store.OpenMemory(b.Context(), store.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	tokens, err := New(b.Context(), Options{Store: s})
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, text, err := tokens.Create(b.Context(), "a", Infer)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if err := tokens.Check(Request{Authorization: text, Needs: Infer}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

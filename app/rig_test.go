@@ -1,0 +1,126 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	"nereid/engine/inferencepb"
+)
+
+// lockedBuffer is a log that tests read while the server writes it.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// rig is a whole server in this process, on free ports, with one identity model named good.
+type rig struct {
+	*server
+	out *lockedBuffer
+}
+
+// runServer starts a server; token is NEREID_TOKEN. The test's end shuts it down.
+func runServer(t *testing.T, token string, args ...string) *rig {
+	t.Helper()
+	args = append([]string{"--model-repository=" + modelRepository(t), "--data-dir=" + t.TempDir(), "--model-control-mode=explicit",
+		"--load-model=good", "--http-port=0", "--grpc-port=0", "--metrics-port=0", "--ui-port=0"}, args...)
+	c, err := Load(false, args, func(k string) (string, bool) { return token, k == "NEREID_TOKEN" && token != "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{out: &lockedBuffer{}}
+	r.server = &server{c: c, log: slog.New(newLogHandler(c, r.out)), failed: make(chan error, 8)}
+	t.Cleanup(func() {
+		r.shutdown()
+		select {
+		case err := <-r.failed:
+			t.Errorf("a service ended by itself: %v", err)
+		default:
+		}
+	})
+	if err := r.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// at is the address of a listener: "http", "grpc", "metrics" or "ui".
+func (r *rig) at(name string) string { return r.sockets[name].Addr().String() }
+
+// get asks over HTTP and returns the status and the body. Headers are "Name: value".
+func get(t *testing.T, method, url string, headers ...string) (int, string) {
+	t.Helper()
+	return ask(t, http.DefaultClient, method, url, "", headers...)
+}
+
+func ask(t *testing.T, client *http.Client, method, url, body string, headers ...string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		if name == "Host" {
+			req.Host = value
+		}
+		req.Header.Set(name, value)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// dialGRPC connects; nil credentials: plain text.
+func dialGRPC(t *testing.T, address string, creds credentials.TransportCredentials) inferencepb.GRPCInferenceServiceClient {
+	t.Helper()
+	if creds == nil {
+		creds = insecure.NewCredentials()
+	}
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return inferencepb.NewGRPCInferenceServiceClient(conn)
+}
+
+func withToken(ctx context.Context, value string) context.Context {
+	if value == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, "authorization", value)
+}
