@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"nereid/engine/infer"
@@ -30,8 +31,16 @@ func TestMain(m *testing.M) {
 	}
 }
 
+// filesVariable is how many files that server may have open.
+const filesVariable = "NEREID_HTTPAPI_FILES"
+
 // serveUntilEOF serves the fake engine, prints its address and ends when its standard input does.
 func serveUntilEOF() error {
+	if n, err := strconv.ParseUint(os.Getenv(filesVariable), 10, 64); err == nil {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: n}); err != nil {
+			return err
+		}
+	}
 	s, err := New(Options{Engine: newFake()})
 	if err != nil {
 		return err
@@ -78,44 +87,55 @@ func BenchmarkServe(b *testing.B) {
 	}
 }
 
-func benchmarkServe(b *testing.B, req string, clients int) {
+// serverProcess starts the test binary as a server. stop ends it; the end of the test does too.
+func serverProcess(tb testing.TB, env ...string) (pid int, addr string, stop func()) {
+	tb.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), serveVariable+"=1", "GOMAXPROCS="+strconv.Itoa(2))
+	cmd.Env = append(append(os.Environ(), serveVariable+"=1"), env...)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
-	addr, err := bufio.NewReader(stdout).ReadString('\n')
+	stop = sync.OnceFunc(func() {
+		stdin.Close()
+		if err := cmd.Wait(); err != nil {
+			tb.Errorf("the server ended with %v", err)
+		}
+	})
+	tb.Cleanup(stop)
+	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
+	return cmd.Process.Pid, strings.TrimSpace(line), stop
+}
+
+func benchmarkServe(b *testing.B, req string, clients int) {
+	pid, addr, stop := serverProcess(b, "GOMAXPROCS=2")
 	var left atomic.Int64
 	left.Store(int64(b.N))
 	var wg sync.WaitGroup
-	before := cpuTicks(b, cmd.Process.Pid)
+	before := cpuTicks(b, pid)
 	b.ResetTimer()
 	for range clients {
 		wg.Go(func() {
-			if err := client(strings.TrimSpace(addr), req, &left); err != nil {
+			if err := client(addr, req, &left); err != nil {
 				b.Error(err)
 			}
 		})
 	}
 	wg.Wait()
 	b.StopTimer()
-	ticks := cpuTicks(b, cmd.Process.Pid) - before
-	stdin.Close()
-	if err := cmd.Wait(); err != nil {
-		b.Fatal(err)
-	}
+	ticks := cpuTicks(b, pid) - before
+	stop()
 	b.ReportMetric(float64(ticks)*1e4/float64(b.N), "server-µs/op")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "infer/s")
 }

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -22,6 +23,8 @@ const (
 	working               // the request is being handled
 	writing               // the reply is going out
 	shutting              // closed because the server is shutting down
+	parking               // idle, and its goroutine is to leave it
+	parked                // no goroutine serves it
 )
 
 // conn is a client's connection. It is also the context of the request that it carries: done when the client is gone.
@@ -35,20 +38,39 @@ type conn struct {
 	gone  chan struct{}
 	once  sync.Once // closes gone
 
-	x      exchange
+	x      *exchange      // nil while it is parked
 	reply  *tensor.Buffer // the reply that is being written
 	heard  bool           // the client has sent something
+	fresh  bool           // the library has just taken it over and has no request of it
 	linger bool           // the client may still be sending: let it read the reply before the connection is reset
-	raw    syscall.RawConn
-	body   bodyReader
+
+	parkable atomic.Bool     // it may be parked
+	raw      syscall.RawConn // of the descriptor below; guarded by Server.mu, as is the next
+	fd       int             // while it is parked
 }
 
 var _ context.Context = (*conn)(nil)
 
 func newConn(s *Server, c net.Conn) *conn {
 	k := &conn{Conn: c, srv: s, gone: make(chan struct{})}
-	k.x.conn = k
+	_, secure := c.(interface{ NetConn() net.Conn })
+	k.parkable.Store(!secure) // an interrupted TLS handshake could not go on: not before the first request
 	return k
+}
+
+// attach gives the connection what it needs for requests, detach takes it back.
+func (c *conn) attach() {
+	c.x = c.srv.exchanges.Get().(*exchange)
+	c.x.conn = c
+	c.fresh = true
+}
+
+func (c *conn) detach() {
+	x := c.x
+	c.x = nil
+	x.reset()
+	x.conn, x.headers = nil, nil
+	c.srv.exchanges.Put(x)
 }
 
 func (c *conn) enter(p phase) {
@@ -59,12 +81,47 @@ func (c *conn) enter(p phase) {
 // Read notes that a request has begun.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.heard = c.heard || n > 0
-	if n > 0 && phase(c.phase.Load()) == idle {
-		c.since.Store(c.srv.tick.Load())
-		c.phase.CompareAndSwap(int32(idle), int32(heading))
+	if n == 0 {
+		return 0, c.readNothing(err)
 	}
+	if !c.heard {
+		c.heard = true
+		c.parkable.Store(true)
+	}
+	c.begin()
 	return n, err
+}
+
+// begin notes that there are bytes of the next request.
+func (c *conn) begin() {
+	switch phase(c.phase.Load()) {
+	case idle:
+		c.since.Store(c.srv.tick.Load())
+		if c.phase.CompareAndSwap(int32(idle), int32(heading)) {
+			return
+		}
+		if phase(c.phase.Load()) != parking {
+			return
+		}
+	case parking:
+	default:
+		return
+	}
+	// The watcher was about to end this read. It does so under the lock.
+	c.srv.mu.Lock()
+	defer c.srv.mu.Unlock()
+	c.since.Store(c.srv.tick.Load())
+	c.phase.Store(int32(heading))
+	_ = c.Conn.SetReadDeadline(time.Time{}) // fails only if the connection is closed
+}
+
+// readNothing is what the library is told of a read that gave nothing: if the connection is to be parked, that it ended.
+func (c *conn) readNothing(err error) error {
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() && c.phase.CompareAndSwap(int32(parking), int32(parked)) {
+		return io.EOF
+	}
+	return err
 }
 
 // Write sends in pieces, so that the watcher sees the progress of a slow reader.
@@ -93,8 +150,12 @@ func (c *conn) finished() {
 	}
 }
 
-// Close closes the connection, after the client had a moment to read a reply that it may not have waited for.
+// Close closes the connection, after the client had a moment to read a reply that it may not have waited for. A parked
+// connection stays open: the library closes what it was told has ended.
 func (c *conn) Close() error {
+	if phase(c.phase.Load()) == parked {
+		return nil
+	}
 	if c.linger {
 		if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 			_ = c.Conn.SetReadDeadline(time.Now().Add(lingerTime)) // a closed connection reads EOF anyway

@@ -7,6 +7,7 @@
 //
 // The protocol code knows an exchange (one request and its reply); only transport.go knows the HTTP library.
 //
-// Goroutines: one per connection, and one watcher per server that enforces the time limits and notices clients that
-// went away. Serve starts them, Shutdown waits for them.
+// Goroutines: one per connection that is not parked (see park.go), one watcher per server that enforces the time limits
+// and notices clients that went away, and one that waits for what the parked connections send. Serve starts them,
+// Shutdown waits for them.
 package httpapi

@@ -13,8 +13,8 @@ const (
 	typeBinary = "application/octet-stream"
 )
 
-// exchange is one request and its reply, free of the HTTP library. It lives with its connection and is used again for
-// the next request. The request's slices are valid until the handler returns.
+// exchange is one request and its reply, free of the HTTP library. A connection has one while it is served and uses it
+// again for the next request. The request's slices are valid until the handler returns.
 type exchange struct {
 	conn   *conn
 	method []byte
@@ -40,6 +40,7 @@ type exchange struct {
 	headers interface{ Peek(name string) []byte }
 	// body reads the request's body; length is its size or -1 if it is not known before.
 	body   io.Reader
+	reader bodyReader // what body is, if there is one
 	length int64
 	// drained is set once the whole body was read.
 	drained bool
@@ -64,6 +65,7 @@ func (x *exchange) reset() {
 	x.authorization = nil
 	x.hasHeaderLength, x.fault = false, ""
 	x.body, x.length, x.drained = nil, 0, false
+	x.reader = bodyReader{}
 	x.status, x.contentType, x.jsonLength, x.encoding = 0, "", -1, ""
 	x.accept, x.challenge, x.closeAfter = false, false, false
 	x.wantTiming, x.timing = false, ""

@@ -255,7 +255,8 @@ func FuzzHeaderLength(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, value string, body []byte) {
 		c := newConn(s, nil)
-		x := &c.x
+		c.attach()
+		x := c.x
 		x.reset()
 		x.headerLength, x.hasHeaderLength = []byte(value), true
 		x.body, x.length = bytes.NewReader(body), int64(len(body))

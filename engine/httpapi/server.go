@@ -51,6 +51,8 @@ type Options struct {
 	StallTimeout time.Duration
 	// IdleTimeout is how long a connection is kept without a request. Default 10 min.
 	IdleTimeout time.Duration
+
+	parkAfter time.Duration // how long a connection is idle before it is parked
 }
 
 func (o *Options) complete() error {
@@ -74,6 +76,7 @@ func (o *Options) complete() error {
 	setDefault(&o.HeaderTimeout, 10*time.Second)
 	setDefault(&o.StallTimeout, time.Minute)
 	setDefault(&o.IdleTimeout, 10*time.Minute)
+	setDefault(&o.parkAfter, defaultParkAfter)
 	return errors.Join(errs...)
 }
 
@@ -89,6 +92,7 @@ type Server struct {
 	transport *fasthttp.Server
 	pool      tensor.Pool
 	names     nameTable
+	exchanges sync.Pool // of *exchange
 	compressors
 
 	// lifetime ends when the server is closed by force: it is the context of what outlives its client, as loading.
@@ -97,12 +101,13 @@ type Server struct {
 
 	tick    atomic.Int64 // the watcher's clock, in tickTime
 	dozing  atomic.Bool
-	open    atomic.Int64
+	open    atomic.Int64  // connections, parked ones too
 	kick    chan struct{} // capacity 1
 	closing atomic.Bool
 
-	mu        sync.Mutex // guards the next four
-	conns     map[*conn]struct{}
+	mu        sync.Mutex         // guards the next five
+	conns     map[*conn]struct{} // those that are served
+	lot       lot                // the others
 	listeners map[net.Listener]struct{}
 	watcher   chan struct{} // closed to stop the watcher; nil before the first Serve
 	drained   chan struct{} // closed when closing and no connection is left
@@ -119,6 +124,7 @@ func New(o Options) (*Server, error) {
 		opt: o, kick: make(chan struct{}, 1),
 		conns: map[*conn]struct{}{}, listeners: map[net.Listener]struct{}{}, drained: make(chan struct{}),
 	}
+	s.exchanges.New = func() any { return new(exchange) }
 	s.lifetime, s.kill = context.WithCancel(context.Background())
 	s.transport = s.newTransport()
 	return s, nil
@@ -131,8 +137,11 @@ func (s *Server) Serve(l net.Listener) error {
 	if !s.start(l) {
 		return errors.New("httpapi: the server is shut down")
 	}
+	var shed shedder
+	defer shed.close()
 	pause := time.Duration(0)
 	for {
+		shed.arm()
 		nc, err := l.Accept()
 		if err == nil {
 			pause = 0
@@ -141,6 +150,17 @@ func (s *Server) Serve(l net.Listener) error {
 		}
 		if s.closing.Load() {
 			return nil
+		}
+		if noDescriptors(err) && shed.disarm() {
+			if nc, err = l.Accept(); err == nil {
+				if shed.arm() { // there are some again
+					s.accept(nc)
+				} else {
+					shed.tell(s.opt.Log)
+					s.reject(nc, "the server has no file descriptor left for this connection")
+				}
+				continue
+			}
 		}
 		var temporary interface{ Temporary() bool }
 		if !errors.As(err, &temporary) || !temporary.Temporary() { // too many open files, for one, passes
@@ -180,25 +200,21 @@ func (s *Server) accept(nc net.Conn) {
 		_ = nc.Close() // it was never served
 		return
 	}
+	if s.open.Load() >= int64(s.opt.MaxConnections) {
+		s.mu.Unlock()
+		s.reject(nc, "the server has as many connections as it takes")
+		return
+	}
 	s.conns[c] = struct{}{}
 	s.open.Add(1)
 	s.mu.Unlock()
 	c.since.Store(s.tick.Load())
 	s.wake()
-	s.running.Go(func() {
-		if err := s.transport.ServeConn(c); err != nil {
-			s.opt.Log.Debug("HTTP connection ended", "remote", c.RemoteAddr(), "err", err)
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.conns, c)
-		s.open.Add(-1)
-		s.drainedLocked()
-	})
+	s.running.Go(func() { s.run(c) })
 }
 
 func (s *Server) drainedLocked() {
-	if s.closing.Load() && len(s.conns) == 0 {
+	if s.closing.Load() && s.open.Load() == 0 {
 		select {
 		case <-s.drained:
 		default:
@@ -221,6 +237,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 			_ = c.Conn.Close() // its goroutine ends by it
 		}
 	}
+	s.closeParked(func(*conn) bool { return true })
 	s.drainedLocked()
 	s.mu.Unlock()
 
@@ -236,6 +253,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if s.watcher != nil {
 		close(s.watcher)
 		s.watcher = nil
+	}
+	if s.lot.set != nil {
+		s.lot.set.close()
 	}
 	s.mu.Unlock()
 	s.running.Wait()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"runtime/debug"
 
@@ -15,7 +16,8 @@ import (
 // This file is all that knows the HTTP library. Facts of valyala/fasthttp 1.73.0 that it rests on: bodies up to 8 KiB are
 // read before the handler is called and longer ones by it (StreamRequestBody); a body that the handler leaves unread must
 // end the connection; the reply is written after the handler returns, and ConnState says StateIdle once it is written;
-// Date and Server headers start a goroutine or cost bytes unless they are turned off; ServeConn starts no goroutine.
+// Date and Server headers start a goroutine or cost bytes unless they are turned off; ServeConn starts no goroutine, and
+// when a read for the next request says io.EOF it gives all it has to its pools, writes nothing and closes.
 
 // newTransport makes the library's server.
 func (s *Server) newTransport() *fasthttp.Server {
@@ -24,7 +26,7 @@ func (s *Server) newTransport() *fasthttp.Server {
 		ErrorHandler:                 s.handleFault,
 		ExpectHandler:                s.handleExpect,
 		ConnState:                    s.connState,
-		Concurrency:                  s.opt.MaxConnections,
+		Concurrency:                  math.MaxInt32, // accept counts
 		ReadBufferSize:               s.opt.MaxHeader,
 		MaxRequestBodySize:           int(min(s.opt.MaxBody, 1<<62)),
 		StreamRequestBody:            true,
@@ -38,13 +40,20 @@ func (s *Server) newTransport() *fasthttp.Server {
 	}
 }
 
-// connState hears that a reply was written and that a connection ended.
+// connState hears that a request begins, that a reply was written and that a connection ended.
 func (s *Server) connState(nc net.Conn, state fasthttp.ConnState) {
 	c, ok := nc.(*conn)
 	if !ok {
 		return
 	}
 	switch state {
+	case fasthttp.StateActive:
+		// The library says so when it has bytes of a next request, be it that it read them with the last one; of the
+		// first request it says so before it has any.
+		if !c.fresh {
+			c.begin()
+		}
+		c.fresh = false
 	case fasthttp.StateIdle:
 		c.finished()
 		c.enter(idle)
@@ -59,7 +68,7 @@ func (s *Server) connState(nc net.Conn, state fasthttp.ConnState) {
 // handle turns the library's request into an exchange and the reply back.
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	c := ctx.Conn().(*conn)
-	x := &c.x
+	x := c.x
 	c.enter(working)
 	s.wake()
 	x.reset()
@@ -83,8 +92,8 @@ func readHead(x *exchange, ctx *fasthttp.RequestCtx) {
 		x.fault = "a request must not have both Content-Length and Transfer-Encoding"
 	}
 	if x.length == -1 || x.length > 0 {
-		x.conn.body = bodyReader{Reader: ctx.RequestBodyStream(), c: x.conn}
-		x.body = &x.conn.body
+		x.reader = bodyReader{Reader: ctx.RequestBodyStream(), c: x.conn}
+		x.body = &x.reader
 	} else {
 		x.length = 0
 	}
@@ -166,7 +175,7 @@ var (
 // handleExpect decides on "Expect: 100-continue" before the client sends its body.
 func (s *Server) handleExpect(ctx *fasthttp.RequestCtx) int {
 	c := ctx.Conn().(*conn)
-	x := &c.x
+	x := c.x
 	x.reset()
 	h := &ctx.Request.Header
 	x.body, x.length = nil, 0 // it has not been sent

@@ -1,6 +1,10 @@
 package httpapi
 
-import "time"
+import (
+	"runtime"
+	"runtime/debug"
+	"time"
+)
 
 const (
 	tickTime = 50 * time.Millisecond
@@ -40,6 +44,9 @@ func (s *Server) watch(stop <-chan struct{}) {
 		}
 		if quiet++; s.look(now) {
 			quiet = 0
+		} else if s.wantsMemoryBack() {
+			runtime.GC() // pools let go at the second collection
+			debug.FreeOSMemory()
 		}
 	}
 }
@@ -69,10 +76,15 @@ func (s *Server) look(now int64) (busy bool) {
 	defer s.mu.Unlock()
 	for c := range s.conns {
 		p, age := phase(c.phase.Load()), time.Duration(now-c.since.Load())*tickTime
-		busy = busy || p != idle
+		busy = busy || p != idle && p != parking
 		limit := time.Duration(0)
 		switch p {
 		case idle:
+			if age > s.opt.parkAfter && !s.lot.broken && c.parkable.Load() &&
+				c.phase.CompareAndSwap(int32(idle), int32(parking)) {
+				_ = c.Conn.SetReadDeadline(longAgo) // fails only if the connection is closed
+				continue
+			}
 			limit = s.opt.IdleTimeout
 		case heading:
 			limit = s.opt.HeaderTimeout
@@ -93,6 +105,7 @@ func (s *Server) look(now int64) (busy bool) {
 			_ = c.SetReadDeadline(longAgo) // fails only if the connection is closed
 		}
 	}
+	s.lookParked(now)
 	return busy
 }
 

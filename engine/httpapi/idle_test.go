@@ -1,0 +1,153 @@
+//go:build linux
+
+package httpapi
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestA21AllocIdleConnections: 1,000 idle keep-alive connections, 10,000 in the soak run, cost a server process less
+// than 10 KB each, and a new request is answered within 50 ms. The server is a process of its own; what its resident
+// memory grew by is what counts. (The name brings it into the stage without the race detector, under which memory is
+// not what it is.)
+func TestA21AllocIdleConnections(t *testing.T) {
+	n := 1000
+	if os.Getenv("NEREID_SOAK") == "full" {
+		n = 10_000
+	}
+	pid, addr, _ := serverProcess(t)
+	whole := request("POST", addSubPath, addSubJSON)
+	for range 50 { // what the first requests cost is not the connections'
+		checkAnswer(t, send(t, dial(t, addr), whole), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+	}
+	before := residentBytes(t, pid)
+	conns := make([]net.Conn, n)
+	for i := range conns {
+		conns[i] = dial(t, addr)
+		if got := send(t, conns[i], whole); got.body != addSubReply {
+			t.Fatalf("connection %d: %s %s", i, got.status, got.body)
+		}
+	}
+	busy := residentBytes(t, pid)
+
+	const most = 10_000 // bytes
+	each := int64(0)
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	patience := 30 * time.Second
+	if raceEnabled {
+		patience = 4 * time.Second
+	}
+	for begin := time.Now(); time.Since(begin) < patience; <-tick.C {
+		if each = (residentBytes(t, pid) - before) / int64(n); each < most/2 {
+			break
+		}
+	}
+	t.Logf("%d connections: %d bytes each when idle, %d just after their requests", n, each, (busy-before)/int64(n))
+	if each >= most && !raceEnabled {
+		t.Errorf("an idle connection costs %d bytes, want less than %d", each, most)
+	}
+
+	var took []time.Duration
+	for range 51 {
+		c := conns[rand.IntN(n)]
+		begin := time.Now()
+		if got := send(t, c, whole); got.body != addSubReply {
+			t.Fatalf("a request on an idle connection: %s %s", got.status, got.body)
+		}
+		took = append(took, time.Since(begin))
+	}
+	slices.Sort(took)
+	t.Logf("a request on an idle connection: median %v, at most %v", took[len(took)/2], took[len(took)-1])
+	if m := took[len(took)/2]; m > 50*time.Millisecond {
+		t.Errorf("a request on an idle connection takes %v, want at most 50 ms", m)
+	}
+	begin := time.Now()
+	c := dial(t, addr)
+	send(t, c, whole)
+	if d := time.Since(begin); d > time.Second { // the usual is 0.2 ms; a busy machine is not the server's fault
+		t.Errorf("a new connection's request takes %v", d)
+	}
+
+	// All of them wake at once.
+	for i, c := range conns {
+		if _, err := io.WriteString(c, whole); err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+	}
+	for i, c := range conns {
+		if got := receive(t, bufio.NewReader(c), "POST"); got.body != addSubReply {
+			t.Fatalf("connection %d of all at once: %s %s", i, got.status, got.body)
+		}
+	}
+}
+
+// residentBytes reads a process's resident memory. Source of the format: proc(5), /proc/pid/statm.
+func residentBytes(t *testing.T, pid int) int64 {
+	t.Helper()
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := strconv.ParseInt(strings.Fields(string(text))[1], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages * int64(os.Getpagesize())
+}
+
+// TestA21FileLimit: a server that has no file descriptor left says so with 503, and serves again when it has.
+func TestA21FileLimit(t *testing.T) {
+	_, addr, _ := serverProcess(t, filesVariable+"=40")
+	get := request("GET", "/v2/health/live", "")
+	var held []net.Conn
+	refused := 0
+	for len(held) < 100 && refused < 5 {
+		c := dial(t, addr)
+		got := send(t, c, get)
+		switch got.status {
+		case "200 OK":
+			held = append(held, c)
+		case "503 Service Unavailable":
+			refused++
+			if !strings.Contains(got.body, "no file descriptor") {
+				t.Errorf("503 with %q", got.body)
+			}
+			ended(t, c)
+		default:
+			t.Fatalf("answer %s", got.status)
+		}
+	}
+	if refused < 5 || len(held) < 10 {
+		t.Fatalf("%d connections are served and %d refused with a limit of 40 files", len(held), refused)
+	}
+	for _, c := range held { // those that there are go on
+		if got := send(t, c, get); got.status != "200 OK" {
+			t.Errorf("a connection from before: %s", got.status)
+		}
+	}
+	for _, c := range held[:5] {
+		c.Close()
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for range 500 {
+		c := dial(t, addr)
+		fmt.Fprint(c, request("POST", addSubPath, addSubJSON))
+		if got := receive(t, bufio.NewReader(c), "POST"); got.body == addSubReply {
+			return
+		}
+		<-tick.C
+	}
+	t.Error("the server does not accept again after connections were closed")
+}

@@ -1,0 +1,210 @@
+package httpapi
+
+import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// soon makes a server park its connections as soon as the watcher can.
+func soon(o *Options) { o.parkAfter = time.Nanosecond }
+
+func (s *Server) parkedCount() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.lot.byFD)
+}
+
+// untilParked waits until n connections are parked.
+func untilParked(t *testing.T, s *Server, n int) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("connections are parked on Linux only")
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range 3000 {
+		if s.parkedCount() == n {
+			return
+		}
+		<-tick.C
+	}
+	t.Fatalf("%d connections are parked, want %d", s.parkedCount(), n)
+}
+
+// TestParkedConnectionGoesOn: a connection that was parked serves as before, again and again, and silent ones too.
+func TestParkedConnectionGoesOn(t *testing.T) {
+	s := serve(t, soon)
+	conn := dial(t, s.addr)
+	for range 3 {
+		untilParked(t, s.Server, 1)
+		checkAnswer(t, send(t, conn, request("POST", addSubPath, addSubJSON)), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+	}
+	// The header comes in two parts, the second after longer than a connection may be idle.
+	untilParked(t, s.Server, 1)
+	whole := request("POST", addSubPath, addSubJSON)
+	io.WriteString(conn, whole[:20])
+	<-time.After(300 * time.Millisecond)
+	if n := s.parkedCount(); n != 0 {
+		t.Errorf("%d connections are parked in the middle of a header", n)
+	}
+	checkAnswer(t, send(t, conn, whole[20:]), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+	// Part of the next header comes with a request.
+	io.WriteString(conn, whole+whole[:20])
+	r := bufio.NewReader(conn)
+	checkAnswer(t, receive(t, r, "POST"), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+	<-time.After(300 * time.Millisecond)
+	io.WriteString(conn, whole[20:])
+	checkAnswer(t, receive(t, r, "POST"), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+}
+
+func TestParkedConnectionOverTLS(t *testing.T) {
+	config := &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}}
+	s, err := New(Options{Engine: newFake(), parkAfter: time.Nanosecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(tls.NewListener(l, config)) }()
+	defer func() {
+		if err := errors.Join(s.Shutdown(t.Context()), <-served); err != nil {
+			t.Error(err)
+		}
+	}()
+	silent := dial(t, l.Addr().String()) // no handshake yet: it must not be interrupted
+	<-time.After(200 * time.Millisecond)
+	conn := tls.Client(dial(t, l.Addr().String()), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a test's own certificate
+	for range 3 {
+		checkAnswer(t, send(t, conn, request("POST", addSubPath, addSubJSON)), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+		untilParked(t, s, 1)
+	}
+	late := tls.Client(silent, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a test's own certificate
+	checkAnswer(t, send(t, late, request("POST", addSubPath, addSubJSON)), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+}
+
+func selfSigned(t *testing.T) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1)}, &x509.Certificate{}, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// TestParkedConnectionEnds: by the client, by the idle limit, by Shutdown; each is counted out.
+func TestParkedConnectionEnds(t *testing.T) {
+	before := runtime.NumGoroutine()
+	s, l := bareServer(t)
+	s.opt.parkAfter, s.opt.IdleTimeout = time.Nanosecond, 2*time.Second
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	var conns []net.Conn
+	for range 3 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		conns = append(conns, c)
+	}
+	untilParked(t, s, 3)
+	conns[0].Close()
+	untilParked(t, s, 2)
+	ended(t, conns[1])
+	ended(t, conns[2])
+	untilParked(t, s, 0)
+	if n := s.open.Load(); n != 0 {
+		t.Errorf("%d connections count as open, all have ended", n)
+	}
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	untilParked(t, s, 1)
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Errorf("Shutdown = %v", err)
+	}
+	ended(t, c)
+	if err := <-served; err != nil {
+		t.Errorf("Serve = %v", err)
+	}
+	noGoroutinesLeft(t, before)
+}
+
+// TestParkingRaces: requests that come just when a connection is being parked are answered like any other.
+func TestParkingRaces(t *testing.T) {
+	s := serve(t, soon)
+	rounds := 20
+	if testing.Short() {
+		rounds = 5
+	}
+	var wg sync.WaitGroup
+	for worker := range 64 {
+		wg.Go(func() {
+			conn, err := net.Dial("tcp", s.addr)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			r := bufio.NewReader(conn)
+			whole := request("POST", addSubPath, addSubJSON)
+			for i := range rounds {
+				<-time.After(time.Duration(40+(worker*7+i*13)%30) * time.Millisecond) // a tick is 50 ms
+				io.WriteString(conn, whole)
+				if got := receive(t, r, "POST"); got.body != addSubReply {
+					t.Errorf("worker %d, request %d: %s %s", worker, i, got.status, got.body)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestTooManyConnections: those over the limit get 503, and room is found again when others end.
+func TestTooManyConnections(t *testing.T) {
+	s := serve(t, soon, func(o *Options) { o.MaxConnections = 2 })
+	a, b := dial(t, s.addr), dial(t, s.addr)
+	for _, c := range []net.Conn{a, b} {
+		if got := send(t, c, request("GET", "/v2/health/live", "")); got.status != "200 OK" {
+			t.Fatalf("answer %s", got.status)
+		}
+	}
+	untilParked(t, s.Server, 2) // parked ones count too
+	c := dial(t, s.addr)
+	got := send(t, c, request("GET", "/v2/health/live", ""))
+	if got.status != "503 Service Unavailable" || !got.close || !strings.Contains(got.body, `{"error":"the server has as many`) {
+		t.Errorf("the third connection: %s %q, close %v", got.status, got.body, got.close)
+	}
+	ended(t, c)
+	a.Close()
+	untilParked(t, s.Server, 1)
+	alive(t, s)
+	fmt.Fprint(b, request("GET", "/v2/health/live", ""))
+	if got := receive(t, bufio.NewReader(b), "GET"); got.status != "200 OK" {
+		t.Errorf("answer %s", got.status)
+	}
+}
