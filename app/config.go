@@ -7,12 +7,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"nereid/engine"
+	"nereid/engine/restrict"
 )
 
 // Config is what the command line and the environment say.
@@ -49,6 +51,9 @@ type Config struct {
 	MetricsIntervalMs           int
 	HTTPBasePath                string
 	AllowedHosts                []string
+	HTTPForward, GRPCForward    *regexp.Regexp  // nil: no headers become parameters
+	HTTPRestricted              *restrict.Rules // nil: no group needs a header
+	GRPCRestricted              *restrict.Rules
 	Token                       string
 	AllowAnonymous              bool
 	KeepaliveTime               int // ms, as all below

@@ -2,8 +2,12 @@ package app
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
+
+	"nereid/engine/grpcapi"
+	"nereid/engine/restrict"
 )
 
 const maxInt = 1<<31 - 1
@@ -110,15 +114,50 @@ func httpOptions() []option {
 			set: port(func(c *Config) *int { return &c.HTTPPort })},
 		{names: []string{"reuse-http-port"}, group: g, arg: "boolean", class: refusable, row: "H030",
 			help: "Shares the port between servers.", set: onlyIf(falsy, "sharing a port between servers is")},
-		{names: []string{"http-header-forward-pattern"}, group: g, arg: "regex", class: refusable, row: "H031",
-			help: "Forwards request headers to models.", set: onlyIf([]string{""}, "forwarding headers is")},
+		{names: []string{"http-header-forward-pattern"}, group: g, arg: "regex", row: "H031",
+			help: "Headers whose names this finds itself in become parameters of inference requests, as strings. Case does not count; (?-i) makes it.",
+			set:  headerPattern(func(c *Config) **regexp.Regexp { return &c.HTTPForward })},
 		{names: []string{"http-thread-count"}, group: g, arg: "integer", class: noEffect, row: "H032",
 			help: "Every connection has its own goroutine.", set: ignored(anyInt)},
 		{names: []string{"http-max-input-size"}, group: g, arg: "bytes", row: "H033",
 			help: "The largest request body, as sent and decompressed. Default: 67108864.",
 			set:  integer(1, 1<<46, func(c *Config) *int { return &c.HTTPMaxInput })},
-		{names: []string{"http-restricted-api"}, group: g, arg: "string", class: refusable, row: "H034",
-			help: "Restricts groups of endpoints to a header.", set: onlyIf(nil, "restricting groups of endpoints is")},
+		{names: []string{"http-restricted-api"}, group: g, arg: "groups:key=value", row: "H034",
+			help: "Serves groups of endpoints (health, metadata, inference, shared-memory, model-config, model-repository, statistics, trace, logging; " +
+				"several with commas) only to requests with the header key: value. May be given several times.",
+			set: restriction("", func(c *Config) **restrict.Rules { return &c.HTTPRestricted })},
+	}
+}
+
+// headerPattern reads a pattern that header names are looked up with. As in Triton, it finds itself anywhere in a name
+// and case does not count.
+func headerPattern(field func(*Config) **regexp.Regexp) func(*Config, string) error {
+	return func(c *Config, v string) (err error) {
+		*field(c) = nil
+		if v != "" {
+			if *field(c), err = regexp.Compile("(?i)" + v); err != nil {
+				return fmt.Errorf("%q is no regular expression: %w", v, err)
+			}
+		}
+		return nil
+	}
+}
+
+// restriction reads one rule that guards groups of calls with a header.
+func restriction(prefix string, field func(*Config) **restrict.Rules) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		f := field(c)
+		if *f == nil {
+			*f = &restrict.Rules{}
+		}
+		if prefix != "" { // metadata keys are in small letters on the wire
+			groups, rule, _ := strings.Cut(v, ":")
+			key, value, ok := strings.Cut(rule, "=")
+			if ok {
+				v = groups + ":" + strings.ToLower(key) + "=" + value
+			}
+		}
+		return (*f).Add(v, prefix)
 	}
 }
 
@@ -133,8 +172,9 @@ func grpcOptions() []option {
 			set: port(func(c *Config) *int { return &c.GRPCPort })},
 		{names: []string{"reuse-grpc-port"}, group: g, arg: "boolean", class: refusable, row: "H038",
 			help: "Shares the port between servers.", set: onlyIf(falsy, "sharing a port between servers is")},
-		{names: []string{"grpc-header-forward-pattern"}, group: g, arg: "regex", class: refusable, row: "H039",
-			help: "Forwards request metadata to models.", set: onlyIf([]string{""}, "forwarding metadata is")},
+		{names: []string{"grpc-header-forward-pattern"}, group: g, arg: "regex", row: "H039",
+			help: "As --http-header-forward-pattern, for metadata.",
+			set:  headerPattern(func(c *Config) **regexp.Regexp { return &c.GRPCForward })},
 		{names: []string{"grpc-infer-thread-count"}, group: g, arg: "integer", class: noEffect, row: "H040", help: "Threads.", set: ignored(anyInt)},
 		{names: []string{"grpc-infer-allocation-pool-size"}, group: g, arg: "integer", class: noEffect, row: "H041", help: "A pool size.", set: ignored(anyInt)},
 		{names: []string{"grpc-max-response-pool-size"}, group: g, arg: "integer", class: noEffect, row: "H042", help: "A pool size.", set: ignored(anyInt)},
@@ -158,8 +198,9 @@ func grpcOptions() []option {
 			set: integer(0, maxInt, func(c *Config) *int { return &c.MaxConnectionAge })},
 		{names: []string{"grpc-max-connection-age-grace"}, group: g, arg: "ms", row: "H054", help: "Default: no limit.",
 			set: integer(0, maxInt, func(c *Config) *int { return &c.MaxConnectionAgeGrace })},
-		{names: []string{"grpc-restricted-protocol"}, group: g, arg: "string", class: refusable, row: "H055",
-			help: "Restricts groups of calls to a header.", set: onlyIf(nil, "restricting groups of calls is")},
+		{names: []string{"grpc-restricted-protocol"}, group: g, arg: "groups:key=value", row: "H055",
+			help: "As --http-restricted-api; the metadata key has triton-grpc-protocol- before it.",
+			set:  restriction(grpcapi.RestrictedPrefix, func(c *Config) **restrict.Rules { return &c.GRPCRestricted })},
 	}
 }
 

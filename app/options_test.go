@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"nereid/engine/restrict"
 )
 
 func none(string) (string, bool) { return "", false }
@@ -61,15 +63,20 @@ func TestTritonserverOptions(t *testing.T) {
 		{name: "H028 --http-address", args: []string{"--http-address=::1"}, check: func(c *Config) bool { return c.HTTPAddress == "::1" && c.MetricsAddress == "::1" }},
 		{name: "H029 --http-port", args: []string{"--http-port=0"}, check: func(c *Config) bool { return c.HTTPPort == 0 }, refused: []string{"--http-port=70000"}},
 		{name: "--reuse-http-port", args: []string{"--reuse-http-port=0"}, refused: []string{"--reuse-http-port=true"}},
-		{name: "--http-header-forward-pattern", refused: []string{"--http-header-forward-pattern=x.*"}},
+		{name: "H031 --http-header-forward-pattern", args: []string{"--http-header-forward-pattern=x_.*"},
+			check: func(c *Config) bool { return c.HTTPForward.MatchString("aX_b") && c.GRPCForward == nil }, refused: []string{"--http-header-forward-pattern=("}},
 		{name: "H032 --http-thread-count", args: []string{"--http-thread-count=8"}, check: withoutEffect("http-thread-count")},
 		{name: "H033 --http-max-input-size", args: []string{"--http-max-input-size=100"}, check: func(c *Config) bool { return c.HTTPMaxInput == 100 }},
-		{name: "--http-restricted-api", refused: []string{"--http-restricted-api=model-repository:k=v"}},
+		{name: "H034 --http-restricted-api", args: []string{"--http-restricted-api=model-repository,trace:K=v", "--http-restricted-api=health:k=w"},
+			check: func(c *Config) bool {
+				return c.HTTPRestricted.Header(restrict.Trace) == "K" && c.HTTPRestricted.Opens(restrict.Health, "w") && c.GRPCRestricted == nil
+			}, refused: []string{"--http-restricted-api=models:k=v", "--http-restricted-api=health", "--http-restricted-api="}},
 		{name: "H035 --allow-grpc", args: []string{"--allow-grpc=false"}, check: func(c *Config) bool { return !c.AllowGRPC }},
 		{name: "H036 --grpc-address", args: []string{"--grpc-address=localhost"}, check: func(c *Config) bool { return c.GRPCAddress == "localhost" }},
 		{name: "H037 --grpc-port", args: []string{"--grpc-port=7"}, check: func(c *Config) bool { return c.GRPCPort == 7 }},
 		{name: "--reuse-grpc-port", refused: []string{"--reuse-grpc-port=true"}},
-		{name: "--grpc-header-forward-pattern", refused: []string{"--grpc-header-forward-pattern=x.*"}},
+		{name: "H039 --grpc-header-forward-pattern", args: []string{"--grpc-header-forward-pattern=(?-i)x_.*"},
+			check: func(c *Config) bool { return c.GRPCForward.MatchString("x_") && !c.GRPCForward.MatchString("X_") }, refused: []string{"--grpc-header-forward-pattern=["}},
 		{name: "H040 --grpc-infer-thread-count", args: []string{"--grpc-infer-thread-count=4"}, check: withoutEffect("grpc-infer-thread-count")},
 		{name: "H041 --grpc-infer-allocation-pool-size", args: []string{"--grpc-infer-allocation-pool-size=4"}, check: withoutEffect("grpc-infer-allocation-pool-size")},
 		{name: "H042 --grpc-max-response-pool-size", args: []string{"--grpc-max-response-pool-size=4"}, check: withoutEffect("grpc-max-response-pool-size")},
@@ -85,7 +92,10 @@ func TestTritonserverOptions(t *testing.T) {
 		{name: "H052 --grpc-http2-max-ping-strikes", args: []string{"--grpc-http2-max-ping-strikes=3"}, check: withoutEffect("grpc-http2-max-ping-strikes")},
 		{name: "H053 --grpc-max-connection-age", args: []string{"--grpc-max-connection-age=1000"}, check: func(c *Config) bool { return keepaliveParams(c).MaxConnectionAge.Seconds() == 1 }},
 		{name: "H054 --grpc-max-connection-age-grace", args: []string{"--grpc-max-connection-age-grace=1000"}, check: func(c *Config) bool { return keepaliveParams(c).MaxConnectionAgeGrace.Seconds() == 1 }},
-		{name: "--grpc-restricted-protocol", refused: []string{"--grpc-restricted-protocol=model-repository:k=v"}},
+		{name: "H055 --grpc-restricted-protocol", args: []string{"--grpc-restricted-protocol=model-repository:Key=V"},
+			check: func(c *Config) bool {
+				return c.GRPCRestricted.Header(restrict.ModelRepository) == "triton-grpc-protocol-key" && c.GRPCRestricted.Opens(restrict.ModelRepository, "V")
+			}, refused: []string{"--grpc-restricted-protocol=model-repository:k"}},
 		{name: "--allow-sagemaker", args: []string{"--allow-sagemaker=false"}, refused: []string{"--allow-sagemaker=true"}},
 		{name: "--sagemaker-port", args: []string{"--sagemaker-port=1"}, check: withoutEffect("sagemaker-port")},
 		{name: "--sagemaker-safe-port-range", args: []string{"--sagemaker-safe-port-range=1-2"}, check: withoutEffect("sagemaker-safe-port-range")},

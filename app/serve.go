@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ import (
 	"nereid/engine/grpcapi"
 	"nereid/engine/httpapi"
 	"nereid/engine/metrics"
+	"nereid/engine/restrict"
 	"nereid/engine/status"
 	"nereid/frontend"
 	"nereid/store"
@@ -240,12 +242,33 @@ func (s *server) openAccess(ctx context.Context) error {
 	}
 	s.tokens.Always(s.wide() && !s.c.AllowAnonymous)
 	s.warnOpen()
+	s.warnHalfRestricted()
 	return nil
 }
 
 // wide reports whether an option lets others reach this server.
 func (s *server) wide() bool {
 	return slices.ContainsFunc(s.c.endpoints(), func(e endpoint) bool { return e.on && !loopback(e.address) })
+}
+
+// warnHalfRestricted says which groups are guarded on one protocol and open on the other: the options are separate, as
+// Triton's are, and one of them is easily forgotten.
+func (s *server) warnHalfRestricted() {
+	if !s.c.AllowHTTP || !s.c.AllowGRPC {
+		return
+	}
+	var none restrict.Rules
+	h, g := cmp.Or(s.c.HTTPRestricted, &none), cmp.Or(s.c.GRPCRestricted, &none)
+	for _, group := range h.Restricted() {
+		if g.Header(group) == "" {
+			s.warn(fmt.Sprintf("%v is restricted over HTTP and open over gRPC; --grpc-restricted-protocol=%v:<key>=<value> restricts it there", group, group))
+		}
+	}
+	for _, group := range g.Restricted() {
+		if h.Header(group) == "" {
+			s.warn(fmt.Sprintf("%v is restricted over gRPC and open over HTTP; --http-restricted-api=%v:<key>=<value> restricts it there", group, group))
+		}
+	}
 }
 
 // openRepositories makes the first repository where none is named, and checks those that are.
@@ -290,6 +313,7 @@ func (s *server) openFrontEnds() error {
 		if s.http, err = httpapi.New(httpapi.Options{
 			Engine: s.engine, Log: s.log, BasePath: s.c.HTTPBasePath, MaxBody: int64(s.c.HTTPMaxInput),
 			AllowedHosts: s.allowedHosts(s.c.HTTPAddress), Authorize: authorizeHTTP(s.tokens),
+			Restricted: s.c.HTTPRestricted, ForwardHeaders: s.c.HTTPForward,
 		}); err != nil {
 			return err
 		}
@@ -297,6 +321,7 @@ func (s *server) openFrontEnds() error {
 	if s.c.AllowGRPC {
 		if s.grpc, err = grpcapi.New(grpcapi.Options{
 			Engine: s.engine, Log: s.log, Authorize: authorizeGRPC(s.tokens), Keepalive: keepaliveParams(s.c), Enforcement: keepalivePolicy(s.c),
+			Restricted: s.c.GRPCRestricted, ForwardMetadata: s.c.GRPCForward,
 		}); err != nil {
 			return err
 		}

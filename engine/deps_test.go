@@ -15,6 +15,7 @@ var layers = map[string]int{
 	"engine/status":      0,
 	"engine/tensor":      0,
 	"engine/inferencepb": 0,
+	"engine/restrict":    0,
 
 	"engine/infer":       1,
 	"engine/modelconfig": 1,

@@ -27,6 +27,9 @@ func (s *Server) modelInfer(ctx context.Context, stream grpc.ServerStream) error
 		return wireError(refused)
 	}
 	defer r.Release()
+	if err := s.forward(ctx, r); err != nil {
+		return wireError(err)
+	}
 	if err := s.engine.Infer(ctx, r); err != nil {
 		return wireError(err)
 	}

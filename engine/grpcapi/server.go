@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"regexp"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"nereid/engine"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
+	"nereid/engine/restrict"
 	"nereid/engine/tensor"
 )
 
@@ -50,6 +52,12 @@ type Options struct {
 	// "/inference.GRPCInferenceService/ModelInfer"; metadata.ValueFromIncomingContext and peer.FromContext read ctx.
 	// An error that is a gRPC status is answered as it is, others with their code and text.
 	Authorize func(ctx context.Context, method string) error
+
+	// Restricted are the groups of calls that need metadata: Triton's --grpc-restricted-protocol. nil: none.
+	Restricted *restrict.Rules
+	// ForwardMetadata, if not nil, finds the names of the metadata that become parameters of the inference requests,
+	// with string values: Triton's --grpc-header-forward-pattern.
+	ForwardMetadata *regexp.Regexp
 
 	TLS *tls.Config // nil: plain text
 
@@ -97,6 +105,8 @@ type Server struct {
 	engine    Engine
 	log       *slog.Logger
 	authorize func(ctx context.Context, method string) error
+	restrict  *restrict.Rules
+	forwards  *regexp.Regexp
 	pool      tensor.Pool
 	grpc      *grpc.Server
 
@@ -110,7 +120,10 @@ func New(o Options) (*Server, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
-	s := &Server{engine: o.Engine, log: o.Log, authorize: o.Authorize, closing: make(chan struct{})}
+	s := &Server{
+		engine: o.Engine, log: o.Log, authorize: o.Authorize, restrict: o.Restricted, forwards: o.ForwardMetadata,
+		closing: make(chan struct{}),
+	}
 	opts := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(o.MaxReceiveBytes),
@@ -172,6 +185,7 @@ type handler func(ctx context.Context, stream grpc.ServerStream) error
 // guard makes a handler of the wire: who may not call is turned away before a message is read, and a panic is this
 // call's failure, not the server's.
 func (s *Server) guard(method string, h handler) grpc.StreamHandler {
+	group := methodGroup(method)
 	return func(_ any, stream grpc.ServerStream) (err error) {
 		defer func() {
 			if p := recover(); p != nil {
@@ -183,6 +197,9 @@ func (s *Server) guard(method string, h handler) grpc.StreamHandler {
 			if err := s.authorize(ctx, method); err != nil {
 				return wireError(err)
 			}
+		}
+		if err := s.checkRestricted(ctx, group); err != nil {
+			return err
 		}
 		return h(ctx, stream)
 	}

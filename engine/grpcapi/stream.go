@@ -97,7 +97,11 @@ func (c *streamCall) receive() {
 			return
 		}
 		if it.r != nil {
-			if err := c.s.engine.Infer(c.ctx, it.r); err != nil {
+			err := c.s.forward(c.ctx, it.r)
+			if err == nil {
+				err = c.s.engine.Infer(c.ctx, it.r)
+			}
+			if err != nil {
 				it.id, it.err = strings.Clone(it.r.ID), err
 				it.r.Release()
 				it.r = nil

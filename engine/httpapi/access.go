@@ -47,14 +47,20 @@ func (s *Server) checkAccess(x *exchange) error {
 			return &Denied{Status: 403, Text: "requests from pages of other sites are not accepted"}
 		}
 	}
-	if s.opt.Authorize == nil {
-		return nil
+	if s.opt.Authorize != nil {
+		x.access = Access{
+			Group: x.route.endpoint.group(), Method: view(x.method), Path: view(x.path), Remote: x.conn.RemoteAddr(),
+			Authorization: view(x.authorization), x: x,
+		}
+		if err := s.opt.Authorize(&x.access); err != nil {
+			return err
+		}
 	}
-	x.access = Access{
-		Group: x.route.endpoint.group(), Method: view(x.method), Path: view(x.path), Remote: x.conn.RemoteAddr(),
-		Authorization: view(x.authorization), x: x,
+	group := x.route.endpoint.group()
+	if name := s.opt.Restricted.Header(group); name != "" && !s.opt.Restricted.Opens(group, x.header(name)) {
+		return &Denied{Status: 403, Text: "This API is restricted, expecting header '" + name + "'"}
 	}
-	return s.opt.Authorize(&x.access)
+	return nil
 }
 
 func (s *Server) hostAllowed(host []byte) bool { return HostAllowed(string(host), s.opt.AllowedHosts) }

@@ -115,8 +115,6 @@ func TestAdministrationReplies(t *testing.T) {
 		{request: "POST /v2/cudasharedmemory/region/r1/unregister", want: ok(typeJSON, "")},
 		{request: "POST /v2/systemsharedmemory/region/r1/register", body: `{}`, want: missing("system shared memory")},
 		{request: "POST /v2/cudasharedmemory/region/r1/register", body: `{}`, want: missing("CUDA shared memory")},
-		{request: "POST /v2/models/add_sub/generate", body: `{}`, want: missing("the generate extension")},
-		{request: "POST /v2/models/add_sub/generate_stream", body: `{}`, want: missing("the generate extension")},
 		{request: "GET /v2/trace/setting", want: missing("trace settings")},
 		{request: "POST /v2/models/add_sub/trace/setting", body: `{}`, want: missing("trace settings")},
 		{request: "GET /v2/logging", want: missing("log settings")},

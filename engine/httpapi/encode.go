@@ -214,18 +214,23 @@ func appendParameters(b []byte, params []infer.Parameter) []byte {
 		}
 		b = appendString(b, q.Name)
 		b = append(b, ':')
-		switch q.Kind {
-		case infer.BoolParameter:
-			b = strconv.AppendBool(b, q.Bool)
-		case infer.IntParameter:
-			b = strconv.AppendInt(b, q.Int, 10)
-		case infer.UintParameter:
-			b = strconv.AppendUint(b, q.Uint, 10)
-		case infer.FloatParameter:
-			b = appendDouble(b, q.Float)
-		case infer.StringParameter:
-			b = appendString(b, q.Text)
-		}
+		b = appendParameterValue(b, q)
 	}
 	return append(b, '}')
+}
+
+func appendParameterValue(b []byte, q *infer.Parameter) []byte {
+	switch q.Kind {
+	case infer.BoolParameter:
+		return strconv.AppendBool(b, q.Bool)
+	case infer.IntParameter:
+		return strconv.AppendInt(b, q.Int, 10)
+	case infer.UintParameter:
+		return strconv.AppendUint(b, q.Uint, 10)
+	case infer.FloatParameter:
+		return appendDouble(b, q.Float)
+	case infer.StringParameter:
+		return appendString(b, q.Text)
+	}
+	return append(b, "null"...)
 }

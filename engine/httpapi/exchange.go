@@ -35,9 +35,12 @@ type exchange struct {
 	acceptEncoding  []byte
 	wantTiming      bool   // Nereid-Timing: 1 asks for a Server-Timing header in the reply
 	fault           string // what is wrong with the headers, "" if nothing is
+	http10          bool   // the client speaks HTTP/1.0
 
 	// headers are all headers of the request.
 	headers interface{ Peek(name string) []byte }
+	// rawHeaders are the lines of the header as they were sent.
+	rawHeaders []byte
 	// body reads the request's body; length is its size or -1 if it is not known before.
 	body   io.Reader
 	reader bodyReader // what body is, if there is one
@@ -54,7 +57,8 @@ type exchange struct {
 	reply       *tensor.Buffer
 	challenge   bool // send WWW-Authenticate: Bearer
 	closeAfter  bool
-	timing      string // of Server-Timing, "": no such header
+	timing      string        // of Server-Timing, "": no such header
+	stream      io.ReadCloser // the body, if it is not finished yet; whoever sends the reply closes it
 
 	infer inferExchange
 }
@@ -68,7 +72,7 @@ func (x *exchange) reset() {
 	x.reader = bodyReader{}
 	x.status, x.contentType, x.jsonLength, x.encoding = 0, "", -1, ""
 	x.accept, x.challenge, x.closeAfter = false, false, false
-	x.wantTiming, x.timing = false, ""
+	x.wantTiming, x.timing, x.stream = false, "", nil
 }
 
 const (

@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 
 	"nereid/engine/classification"
 	"nereid/engine/infer"
@@ -25,8 +27,11 @@ func errDecoupled() error {
 func (s *Server) infer(x *exchange, model string, version int64) {
 	// Triton looks at the model before it looks at the body.
 	cfg, err := s.opt.Engine.ModelConfig(model, version)
+	events := false
 	if err == nil && cfg.GetModelTransactionPolicy().GetDecoupled() {
-		err = errDecoupled()
+		if events = strings.Contains(x.header("Accept"), "text/event-stream"); !events {
+			err = errDecoupled()
+		}
 	}
 	if err != nil {
 		s.readAway(x)
@@ -34,6 +39,10 @@ func (s *Server) infer(x *exchange, model string, version int64) {
 		return
 	}
 	s.names.keep(model)
+	if events {
+		s.inferEvents(x, model, version, cfg)
+		return
+	}
 	r := infer.New()
 	defer r.Release()
 	r.ModelName, r.Version = model, version
@@ -41,8 +50,10 @@ func (s *Server) infer(x *exchange, model string, version int64) {
 	if !ok {
 		return
 	}
-	r.Times.Arrived = infer.Now()
-	if err = s.opt.Engine.Infer(x.conn, r); err != nil {
+	if err = s.forward(x, r); err == nil {
+		err = s.admit(x, r)
+	}
+	if err != nil {
 		contentType := typeJSON
 		if status.CodeOf(err) == status.NotFound {
 			contentType = typeText // the model went since
@@ -67,6 +78,37 @@ func (s *Server) infer(x *exchange, model string, version int64) {
 	}
 	s.reply(x, r, resp, cfg, o)
 	resp.Release()
+}
+
+// inferEvents answers an inference of a model that gives any number of responses, for a client that accepts
+// server-sent events: each response is an event, in the form that infer gives.
+func (s *Server) inferEvents(x *exchange, model string, version int64, cfg *inferencepb.ModelConfig) {
+	r := infer.New()
+	r.ModelName, r.Version = model, version
+	o, ok := s.readInfer(x, r, cfg)
+	if !ok {
+		r.Release()
+		return
+	}
+	err := s.forward(x, r)
+	if err == nil && (o.binary && len(r.Outputs) == 0 || slices.ContainsFunc(r.Outputs, func(q infer.RequestedOutput) bool { return q.Binary })) {
+		err = status.New(status.InvalidArg, "server-sent events are text: leave out binary_data and binary_data_output, or use gRPC streaming")
+	}
+	if err == nil {
+		err = s.admit(x, r)
+	}
+	if err != nil {
+		r.Release()
+		x.failWith(typeJSON, err)
+		return
+	}
+	batched := cfg.GetMaxBatchSize() > 0
+	s.startStream(x, r, func(w *builder, r *infer.Request, resp *infer.Response) error {
+		if err := classification.Apply(r, resp, batched); err != nil {
+			return err
+		}
+		return encodeInference(w, r, resp)
+	})
 }
 
 // serverTiming writes where a request's time went, in milliseconds, in the form of the Server-Timing header.

@@ -40,6 +40,8 @@ func (s *Server) serveOther(x *exchange) {
 		s.serveModel(x)
 	case repositoryIndex, repositoryLoad, repositoryUnload:
 		s.serveRepository(x)
+	case modelGenerate, modelGenerateStream:
+		s.generate(x, x.route.endpoint == modelGenerateStream)
 	default:
 		s.serveMissing(x)
 	}
@@ -52,7 +54,7 @@ func wants(e endpoint) (method, contentType string) {
 		return "GET", typeText
 	case serverMetadata, modelMetadata, modelConfig, modelStats, allStats, systemShmStatus, cudaShmStatus:
 		return "GET", typeJSON
-	case modelInfer, modelGenerate, modelGenerateStream:
+	case modelInfer:
 		return "POST", typeText
 	case modelTrace, traceSetting, logSetting:
 		return "", typeJSON
@@ -317,8 +319,6 @@ func (s *Server) serveMissing(x *exchange) {
 		return
 	case systemShmRegister, cudaShmRegister:
 		what = kind + " shared memory"
-	case modelGenerate, modelGenerateStream:
-		what = "the generate extension"
 	case modelTrace, traceSetting:
 		what = "trace settings"
 	case logSetting:

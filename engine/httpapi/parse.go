@@ -175,12 +175,15 @@ func (p *requestParser) id() error {
 	if err != nil {
 		return err
 	}
-	if !utf8.Valid(id) || strings.IndexByte(view(id), 0) >= 0 {
+	if !validID(view(id)) {
 		return unable("id", "it must be UTF-8 without NUL")
 	}
 	p.r.ID = view(id)
 	return nil
 }
+
+// validID reports whether an id can be repeated in a reply.
+func validID(id string) bool { return utf8.ValidString(id) && strings.IndexByte(id, 0) < 0 }
 
 func (p *requestParser) parameters() error {
 	if p.peek() != '{' {

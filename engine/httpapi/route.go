@@ -1,27 +1,23 @@
 package httpapi
 
-// Group is a set of routes that access can be granted to. The names are those of Triton's --http-restricted-api.
-type Group uint8
+import "nereid/engine/restrict"
+
+// Group is a set of routes that access can be granted to.
+type Group = restrict.Group
 
 // The groups. Unknown stands for paths that are no route.
 const (
-	Unknown Group = iota
-	Health
-	Metadata
-	Inference
-	SharedMemory
-	ModelConfig
-	ModelRepository
-	Statistics
-	Trace
-	Logging
+	Unknown         = restrict.Unknown
+	Health          = restrict.Health
+	Metadata        = restrict.Metadata
+	Inference       = restrict.Inference
+	SharedMemory    = restrict.SharedMemory
+	ModelConfig     = restrict.ModelConfig
+	ModelRepository = restrict.ModelRepository
+	Statistics      = restrict.Statistics
+	Trace           = restrict.Trace
+	Logging         = restrict.Logging
 )
-
-var groupNames = [...]string{"unknown", "health", "metadata", "inference", "shared-memory", "model-config",
-	"model-repository", "statistics", "trace", "logging"}
-
-// String returns Triton's name of the group: "model-repository".
-func (g Group) String() string { return groupNames[g] }
 
 // endpoint is what a path asks for.
 type endpoint uint8

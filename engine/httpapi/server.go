@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"nereid/engine/infer"
+	"nereid/engine/restrict"
 	"nereid/engine/tensor"
 )
 
@@ -37,6 +39,12 @@ type Options struct {
 	// Authorize decides on every request, known path or not, before its body is read; nil allows all. An error that
 	// is a *Denied chooses the status, others give 403. It is called from many goroutines.
 	Authorize func(*Access) error
+
+	// Restricted are the groups of routes that need a header: Triton's --http-restricted-api. nil: none.
+	Restricted *restrict.Rules
+	// ForwardHeaders, if not nil, finds the names of the headers that become parameters of the inference request, with
+	// string values: Triton's --http-header-forward-pattern.
+	ForwardHeaders *regexp.Regexp
 
 	// MaxBody bounds a request's body in bytes, as sent and decompressed. Default 64 MiB, as Triton's
 	// --http-max-input-size.

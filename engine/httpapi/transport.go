@@ -81,14 +81,16 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 // readHead takes what the protocol needs from the header, in one pass.
 func readHead(x *exchange, ctx *fasthttp.RequestCtx) {
 	h := &ctx.Request.Header
-	x.method, x.headers = h.Method(), h
+	x.method, x.headers, x.http10 = h.Method(), h, !h.IsHTTP11()
 	var targetHost []byte
 	targetHost, x.path = splitTarget(h.RequestURI())
-	if raw := h.RawHeaders(); bytes.Contains(raw, newlineSpace) || bytes.Contains(raw, newlineTab) {
+	raw := h.RawHeaders()
+	x.rawHeaders = raw
+	if bytes.Contains(raw, newlineSpace) || bytes.Contains(raw, newlineTab) {
 		x.fault = "a header must not go on in the next line"
 	}
 	x.length = int64(h.ContentLength())
-	if x.length == -1 && bytes.Contains(bytes.ToLower(h.RawHeaders()), []byte("\ncontent-length:")) {
+	if x.length == -1 && bytes.Contains(bytes.ToLower(raw), []byte("\ncontent-length:")) {
 		x.fault = "a request must not have both Content-Length and Transfer-Encoding"
 	}
 	if x.length == -1 || x.length > 0 {
@@ -147,6 +149,10 @@ func (s *Server) send(x *exchange, ctx *fasthttp.RequestCtx) {
 	}
 	if x.challenge {
 		h.Set("WWW-Authenticate", `Bearer realm="inference"`)
+	}
+	if x.stream != nil {
+		ctx.Response.SetBodyStream(x.stream, -1) // the library closes it
+		x.stream = nil
 	}
 	if x.reply != nil {
 		ctx.Response.SetBodyRaw(x.reply.Bytes())

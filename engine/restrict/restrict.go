@@ -1,0 +1,98 @@
+package restrict
+
+import (
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Group is a set of routes or methods.
+type Group uint8
+
+// The groups. Unknown stands for what is no call of the protocol; it is never restricted.
+const (
+	Unknown Group = iota
+	Health
+	Metadata
+	Inference
+	SharedMemory
+	ModelConfig
+	ModelRepository
+	Statistics
+	Trace
+	Logging
+
+	groupCount = iota
+)
+
+var groupNames = [groupCount]string{"unknown", "health", "metadata", "inference", "shared-memory", "model-config",
+	"model-repository", "statistics", "trace", "logging"}
+
+// String returns Triton's name of the group: "model-repository".
+func (g Group) String() string { return groupNames[g] }
+
+// Rules say which groups need a header. The zero value restricts nothing. Safe for concurrent use once they are made.
+type Rules struct {
+	rules [groupCount]rule
+}
+
+type rule struct{ header, value string }
+
+// Add takes one value of the option, "<group>[,<group>…]:<key>=<value>": the groups are open only to requests whose
+// header prefix+key has the value. Errors: another form, an unknown group, a group that has a rule already; the rules
+// are unchanged then.
+func (r *Rules) Add(option, prefix string) error {
+	groups, setting, ok := strings.Cut(option, ":")
+	key, value, ok2 := strings.Cut(setting, "=")
+	if !ok || !ok2 || groups == "" || key == "" || value == "" {
+		return fmt.Errorf("%q is not of the form <group>[,<group>...]:<key>=<value>", option)
+	}
+	if strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == ':' }) ||
+		strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c == 0x7f }) || strings.TrimSpace(value) != value {
+		return fmt.Errorf("%q: %q and %q cannot be a header's name and value", option, key, value)
+	}
+	next := r.rules
+	var errs []error
+	for name := range strings.SplitSeq(groups, ",") {
+		g := slices.Index(groupNames[:], name)
+		switch {
+		case g <= int(Unknown):
+			errs = append(errs, fmt.Errorf("unknown restricted group %q; the groups are %s", name, strings.Join(groupNames[1:], ", ")))
+		case next[g].header != "":
+			errs = append(errs, fmt.Errorf("restricted group %q can not be specified in multiple config groups", name))
+		default:
+			next[g] = rule{prefix + key, value}
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	r.rules = next
+	return nil
+}
+
+// Header returns the name of the header that opens a group, "" if the group is open. A nil r restricts nothing.
+func (r *Rules) Header(g Group) string {
+	if r == nil {
+		return ""
+	}
+	return r.rules[g].header
+}
+
+// Opens reports whether a value of the group's header opens it.
+func (r *Rules) Opens(g Group, value string) bool {
+	return subtle.ConstantTimeCompare([]byte(value), []byte(r.rules[g].value)) == 1
+}
+
+// Restricted returns the groups that have a rule.
+func (r *Rules) Restricted() []Group {
+	var list []Group
+	for g := range r.rules {
+		if r.rules[g].header != "" {
+			list = append(list, Group(g))
+		}
+	}
+	return list
+}
