@@ -51,6 +51,9 @@ type Config struct {
 	MetricsIntervalMs           int
 	HTTPBasePath                string
 	AllowedHosts                []string
+	AllowedOrigins              []string
+	GRPCReflection              bool
+	GRPCCompression             string          // none, low, medium or high
 	HTTPForward, GRPCForward    *regexp.Regexp  // nil: no headers become parameters
 	HTTPRestricted              *restrict.Rules // nil: no group needs a header
 	GRPCRestricted              *restrict.Rules
@@ -78,7 +81,7 @@ type Config struct {
 func defaults(asTriton bool) *Config {
 	c := &Config{
 		AsTriton: asTriton, ID: "triton", PollSecs: 15, LoadThreads: 4, ExitTimeout: 30, ExitOnError: asTriton,
-		StrictReadiness: true, LogInfo: true, LogWarn: true, LogError: true, LogFormat: "default",
+		StrictReadiness: true, LogInfo: true, LogWarn: true, LogError: true, LogFormat: "default", GRPCCompression: "none",
 		AllowHTTP: true, AllowGRPC: true, AllowMetrics: true, AllowUI: true, AllowCPUMetrics: true,
 		HTTPAddress: "127.0.0.1", GRPCAddress: "127.0.0.1", UIAddress: "127.0.0.1",
 		HTTPPort: 8000, GRPCPort: 8001, MetricsPort: 8002, UIPort: 8003, HTTPMaxInput: 64 << 20, MetricsIntervalMs: 2000,
@@ -133,6 +136,9 @@ func (c *Config) complete(lookup func(string) (string, bool)) error {
 	}
 	if c.PollSecs == 0 && c.given["repository-poll-secs"] != "" && c.ControlMode == "poll" {
 		errs = append(errs, errors.New("--repository-poll-secs: must be over 0 in poll mode"))
+	}
+	if !slices.Contains([]string{"none", "low", "medium", "high"}, c.GRPCCompression) {
+		errs = append(errs, fmt.Errorf("--grpc-infer-response-compression-level: %q is none of none, low, medium, high", c.GRPCCompression))
 	}
 	if c.LogFormat != "default" && c.LogFormat != "ISO8601" {
 		errs = append(errs, fmt.Errorf("--log-format: %q is neither default nor ISO8601", c.LogFormat))

@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -182,8 +183,9 @@ func grpcOptions() []option {
 		{names: []string{"grpc-use-ssl-mutual"}, group: g, arg: "boolean", class: refusable, row: "H044", help: "Mutual TLS.", set: onlyIf(falsy, "TLS is")},
 		{names: []string{"grpc-server-cert", "grpc-server-key", "grpc-root-cert"}, group: g, arg: "path", class: refusable, row: "H045",
 			help: "TLS files.", set: onlyIf([]string{""}, "TLS is")},
-		{names: []string{"grpc-infer-response-compression-level"}, group: g, arg: "none|low|medium|high", class: refusable, row: "H046",
-			help: "Compresses responses.", set: onlyIf([]string{"none"}, "compressing gRPC responses is")},
+		{names: []string{"grpc-infer-response-compression-level"}, group: g, arg: "none|low|medium|high", row: "H046",
+			help: "Compresses the responses of inferences with gzip for clients that take it; the levels above none are the same here. Default: none.",
+			set:  text(func(c *Config) *string { return &c.GRPCCompression })},
 		{names: []string{"grpc-keepalive-time"}, group: g, arg: "ms", row: "H047", help: "Default: 7200000.",
 			set: integer(1, maxInt, func(c *Config) *int { return &c.KeepaliveTime })},
 		{names: []string{"grpc-keepalive-timeout"}, group: g, arg: "ms", row: "H048", help: "Default: 20000.",
@@ -310,6 +312,22 @@ func deprecatedOptions() []option {
 	}
 }
 
+// origins reads web sites as browsers name them: scheme, host and port, nothing behind them.
+func origins(c *Config, v string) error {
+	for o := range strings.SplitSeq(v, ",") {
+		o = strings.TrimSpace(o)
+		u, err := url.Parse(o)
+		if err != nil || u.Host == "" || u.Scheme == "" || u.Scheme+"://"+u.Host != o {
+			return fmt.Errorf("%q is not the origin of a web site; write it as https://app.example or http://localhost:3000 (there is no wildcard)", o)
+		}
+		if strings.Contains(u.Host, "*") {
+			return fmt.Errorf("%q: there is no wildcard; name each site", o)
+		}
+		c.AllowedOrigins = append(c.AllowedOrigins, o)
+	}
+	return nil
+}
+
 func ourOptions() []option {
 	const g = "Nereid"
 	return []option{
@@ -340,6 +358,12 @@ func ourOptions() []option {
 				}
 				return nil
 			}},
+		{names: []string{"http-allowed-origins"}, group: g, class: ours, arg: "origin[,origin...]",
+			help: "Web sites, such as https://app.example, whose pages may use the server from a browser (CORS). Default: none.",
+			set:  origins},
+		{names: []string{"grpc-reflection"}, group: g, class: ours, arg: "boolean",
+			help: "Serves gRPC server reflection, which tools such as grpcurl ask for. Default: false.",
+			set:  boolean(func(c *Config) *bool { return &c.GRPCReflection })},
 		{names: []string{"http-base-path"}, group: g, class: ours, arg: "/path", help: "What a gateway puts before /v2; requests without it are served too.",
 			set: func(c *Config, v string) error {
 				if v != "" && !strings.HasPrefix(v, "/") {

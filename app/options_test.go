@@ -83,7 +83,14 @@ func TestTritonserverOptions(t *testing.T) {
 		{name: "--grpc-use-ssl", args: []string{"--grpc-use-ssl=false"}, refused: []string{"--grpc-use-ssl=true"}},
 		{name: "--grpc-use-ssl-mutual", args: []string{"--grpc-use-ssl-mutual=false"}, refused: []string{"--grpc-use-ssl-mutual=true"}},
 		{name: "--grpc-server-cert", refused: []string{"--grpc-server-cert=a", "--grpc-server-key=b", "--grpc-root-cert=c"}},
-		{name: "--grpc-infer-response-compression-level", args: []string{"--grpc-infer-response-compression-level=none"}, refused: []string{"--grpc-infer-response-compression-level=high"}},
+		{name: "H046 --grpc-infer-response-compression-level", args: []string{"--grpc-infer-response-compression-level=high"},
+			check: func(c *Config) bool { return c.GRPCCompression == "high" }, refused: []string{"--grpc-infer-response-compression-level=best"}},
+		{name: "--http-allowed-origins", args: []string{"--http-allowed-origins=https://a.example,http://localhost:3000"},
+			check: func(c *Config) bool {
+				return slices.Equal(c.AllowedOrigins, []string{"https://a.example", "http://localhost:3000"})
+			},
+			refused: []string{"--http-allowed-origins=*", "--http-allowed-origins=https://*.example", "--http-allowed-origins=https://a.example/", "--http-allowed-origins=null"}},
+		{name: "--grpc-reflection", args: []string{"--grpc-reflection=true"}, check: func(c *Config) bool { return c.GRPCReflection }},
 		{name: "H047 --grpc-keepalive-time", args: []string{"--grpc-keepalive-time=1000"}, check: func(c *Config) bool { return keepaliveParams(c).Time.Seconds() == 1 }},
 		{name: "H048 --grpc-keepalive-timeout", args: []string{"--grpc-keepalive-timeout=2000"}, check: func(c *Config) bool { return keepaliveParams(c).Timeout.Seconds() == 2 }},
 		{name: "H049 --grpc-keepalive-permit-without-calls", args: []string{"--grpc-keepalive-permit-without-calls=true"}, check: func(c *Config) bool { return keepalivePolicy(c).PermitWithoutStream }},

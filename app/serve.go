@@ -309,23 +309,6 @@ func (s *server) openRepositories() error {
 
 func (s *server) openFrontEnds() error {
 	var err error
-	if s.c.AllowHTTP {
-		if s.http, err = httpapi.New(httpapi.Options{
-			Engine: s.engine, Log: s.log, BasePath: s.c.HTTPBasePath, MaxBody: int64(s.c.HTTPMaxInput),
-			AllowedHosts: s.allowedHosts(s.c.HTTPAddress), Authorize: authorizeHTTP(s.tokens),
-			Restricted: s.c.HTTPRestricted, ForwardHeaders: s.c.HTTPForward,
-		}); err != nil {
-			return err
-		}
-	}
-	if s.c.AllowGRPC {
-		if s.grpc, err = grpcapi.New(grpcapi.Options{
-			Engine: s.engine, Log: s.log, Authorize: authorizeGRPC(s.tokens), Keepalive: keepaliveParams(s.c), Enforcement: keepalivePolicy(s.c),
-			Restricted: s.c.GRPCRestricted, ForwardMetadata: s.c.GRPCForward,
-		}); err != nil {
-			return err
-		}
-	}
 	if s.c.AllowMetrics {
 		if s.metrics, err = metrics.New(metrics.Options{
 			Source: s.engine, Version: Version, Log: s.log, OmitCPU: !s.c.AllowCPUMetrics,
@@ -334,10 +317,37 @@ func (s *server) openFrontEnds() error {
 			return err
 		}
 	}
+	if s.c.AllowHTTP {
+		if s.http, err = httpapi.New(httpapi.Options{
+			Engine: s.engine, Log: s.log, BasePath: s.c.HTTPBasePath, MaxBody: int64(s.c.HTTPMaxInput),
+			AllowedHosts: s.allowedHosts(s.c.HTTPAddress), Authorize: authorizeHTTP(s.tokens),
+			Restricted: s.c.HTTPRestricted, ForwardHeaders: s.c.HTTPForward, AllowedOrigins: s.c.AllowedOrigins,
+			Metrics: s.metricsText(),
+		}); err != nil {
+			return err
+		}
+	}
+	if s.c.AllowGRPC {
+		if s.grpc, err = grpcapi.New(grpcapi.Options{
+			Engine: s.engine, Log: s.log, Authorize: authorizeGRPC(s.tokens), Keepalive: keepaliveParams(s.c), Enforcement: keepalivePolicy(s.c),
+			Restricted: s.c.GRPCRestricted, ForwardMetadata: s.c.GRPCForward,
+			Reflection: s.c.GRPCReflection, CompressResponses: s.c.GRPCCompression != "none",
+		}); err != nil {
+			return err
+		}
+	}
 	if s.c.AllowUI {
 		return s.openConsole()
 	}
 	return nil
+}
+
+// metricsText gives the metrics as text, nil if there are none.
+func (s *server) metricsText() func([]byte) []byte {
+	if s.metrics == nil {
+		return nil
+	}
+	return s.metrics.Append
 }
 
 // allowedHosts are the Host headers that are served: on loopback only our own names, against DNS rebinding; where a

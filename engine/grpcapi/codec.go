@@ -42,6 +42,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 			v.err = malformed(string(v.msg.ProtoReflect().Descriptor().Name()))
 		}
 		return nil
+	case pb.Message: // of the reflection service
+		return c.generated.Unmarshal(data, v)
 	}
 	return fmt.Errorf("grpcapi: no decoder for %T", v)
 }

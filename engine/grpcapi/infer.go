@@ -48,6 +48,7 @@ func (s *Server) modelInfer(ctx context.Context, stream grpc.ServerStream) error
 	if err := s.classify(r, resp); err != nil {
 		return wireError(err)
 	}
+	s.compressAnswers(ctx)
 	a := answer{model: r.Served.Name(), version: r.Served.VersionText(), id: r.ID, resp: resp}
 	return stream.SendMsg(&reply{bufs: a.encode()})
 }

@@ -59,6 +59,12 @@ type Options struct {
 	// with string values: Triton's --grpc-header-forward-pattern.
 	ForwardMetadata *regexp.Regexp
 
+	// Reflection serves the reflection service, from which tools read the services' messages.
+	Reflection bool
+	// CompressResponses compresses the responses of inferences for clients that take gzip:
+	// Triton's --grpc-infer-response-compression-level.
+	CompressResponses bool
+
 	TLS *tls.Config // nil: plain text
 
 	// MaxReceiveBytes and MaxSendBytes bound one message, decompressed. 0: 2 GiB - 1, Triton's.
@@ -107,6 +113,7 @@ type Server struct {
 	authorize func(ctx context.Context, method string) error
 	restrict  *restrict.Rules
 	forwards  *regexp.Regexp
+	compress  bool
 	pool      tensor.Pool
 	grpc      *grpc.Server
 
@@ -122,7 +129,8 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		engine: o.Engine, log: o.Log, authorize: o.Authorize, restrict: o.Restricted, forwards: o.ForwardMetadata,
-		closing: make(chan struct{}),
+		compress: o.CompressResponses,
+		closing:  make(chan struct{}),
 	}
 	opts := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
@@ -143,7 +151,11 @@ func New(o Options) (*Server, error) {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(o.TLS)))
 	}
 	s.grpc = grpc.NewServer(opts...)
-	for _, d := range s.services() {
+	services := s.services()
+	if o.Reflection {
+		services = append(services, s.reflection()...)
+	}
+	for _, d := range services {
 		s.grpc.RegisterService(d, nil)
 	}
 	return s, nil
@@ -179,6 +191,21 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
+// stopping reports whether Shutdown has begun.
+func (s *Server) stopping() bool {
+	select {
+	case <-s.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+// errStopping is what inferences are told that come, or are not begun, after that.
+func errStopping() error {
+	return grpcstatus.Error(codes.Unavailable, "GRPC server is shutting down and has stopped accepting new requests.")
+}
+
 // handler answers one call.
 type handler func(ctx context.Context, stream grpc.ServerStream) error
 
@@ -197,6 +224,9 @@ func (s *Server) guard(method string, h handler) grpc.StreamHandler {
 			if err := s.authorize(ctx, method); err != nil {
 				return wireError(err)
 			}
+		}
+		if group == restrict.Inference && s.stopping() {
+			return errStopping()
 		}
 		if err := s.checkRestricted(ctx, group); err != nil {
 			return err

@@ -8,9 +8,7 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
-	grpcstatus "google.golang.org/grpc/status"
 
 	"nereid/engine/infer"
 )
@@ -51,6 +49,7 @@ func (s *Server) modelStreamInfer(ctx context.Context, stream grpc.ServerStream)
 		slots: make(chan struct{}, streamDepth),
 		queue: make(chan streamItem, streamDepth),
 	}
+	s.compressAnswers(ctx)
 	if v := metadata.ValueFromIncomingContext(ctx, "triton_grpc_error"); len(v) > 0 {
 		c.strict = v[0] == "true"
 	}
@@ -152,7 +151,7 @@ func (c *streamCall) drain() error {
 		if err := c.end(); err != nil {
 			return err
 		}
-		return grpcstatus.Error(codes.Unavailable, "the server is shutting down")
+		return errStopping()
 	}
 }
 

@@ -100,12 +100,7 @@ func (s *Server) originAllowed(x *exchange) bool {
 	if _, host, ok := strings.Cut(origin, "://"); ok && strings.EqualFold(host, string(x.host)) {
 		return true
 	}
-	for _, o := range s.opt.AllowedOrigins {
-		if o == "*" || strings.EqualFold(o, origin) {
-			return true
-		}
-	}
-	return false
+	return s.originListed(x.origin)
 }
 
 // httpStatus maps Triton's codes.

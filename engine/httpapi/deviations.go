@@ -30,6 +30,7 @@ func Deviations() []Deviation {
 			"two readings of one request are how requests are smuggled past proxies"},
 		{"Content-Encoding: gzip with a body that is none", "400 about a raw request", "400 failed to decompress the gzip body", "the text names the cause"},
 		{"id that is not UTF-8 or holds NUL", "accepted", "400", "the reply would not be JSON"},
+		{"GET /v2/models", `404 {"error":"Not Found"}`, "the repository index, as POST /v2/repository/index gives it", "people look for it there; no client relies on its absence"},
 		{"generate on a model that gives none or several responses", `200 {"error":"generate expects model to produce exactly 1 response, …"}, once the last came`,
 			"400, same text, at the second response", "an error with status 200 is taken for an answer"},
 		{"generate with lists in lists", "the values of the outer list are counted: refused or misread", "the nesting is the shape where it has the input's rank", "there was no way to say a shape"},

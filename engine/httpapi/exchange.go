@@ -58,6 +58,9 @@ type exchange struct {
 	challenge   bool // send WWW-Authenticate: Bearer
 	closeAfter  bool
 	timing      string        // of Server-Timing, "": no such header
+	loadReport  string        // of endpoint-load-metrics, "": no such header
+	corsOrigin  string        // of Access-Control-Allow-Origin, "": no such headers
+	preflight   bool          // the reply is to a preflight of corsOrigin
 	stream      io.ReadCloser // the body, if it is not finished yet; whoever sends the reply closes it
 
 	infer inferExchange
@@ -73,6 +76,7 @@ func (x *exchange) reset() {
 	x.status, x.contentType, x.jsonLength, x.encoding = 0, "", -1, ""
 	x.accept, x.challenge, x.closeAfter = false, false, false
 	x.wantTiming, x.timing, x.stream = false, "", nil
+	x.loadReport, x.corsOrigin, x.preflight = "", "", false
 }
 
 const (

@@ -56,6 +56,7 @@ func (s *Server) generate(x *exchange, streaming bool) {
 		x.failWith(typeJSON, err)
 		return
 	}
+	s.reportLoad(x)
 	if streaming {
 		s.startStream(x, r, encodeGenerated)
 		return

@@ -32,6 +32,8 @@ func (s *Server) serveOther(x *exchange) {
 	switch x.route.endpoint {
 	case serverMetadata:
 		x.bytes(200, typeJSON, appendServerMetadata(nil, s.opt.Engine.ServerMetadata()))
+	case modelList:
+		x.bytes(200, typeJSON, appendIndex(nil, s.opt.Engine.RepositoryIndex(false)))
 	case serverLive:
 		x.empty(healthStatus(s.opt.Engine.Live()), typeText)
 	case serverReady:
@@ -52,7 +54,7 @@ func wants(e endpoint) (method, contentType string) {
 	switch e {
 	case serverLive, serverReady, modelReady:
 		return "GET", typeText
-	case serverMetadata, modelMetadata, modelConfig, modelStats, allStats, systemShmStatus, cudaShmStatus:
+	case serverMetadata, modelList, modelMetadata, modelConfig, modelStats, allStats, systemShmStatus, cudaShmStatus:
 		return "GET", typeJSON
 	case modelInfer:
 		return "POST", typeText

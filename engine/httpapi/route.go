@@ -27,6 +27,7 @@ const (
 	serverMetadata
 	serverLive
 	serverReady
+	modelList
 	modelMetadata
 	modelReady
 	modelConfig
@@ -59,6 +60,7 @@ type route struct {
 
 var groups = [...]Group{
 	noEndpoint: Unknown, serverMetadata: Metadata, serverLive: Health, serverReady: Health, modelMetadata: Metadata,
+	modelList:  ModelRepository,
 	modelReady: Health, modelConfig: ModelConfig, modelStats: Statistics, allStats: Statistics, modelInfer: Inference,
 	modelGenerate: Inference, modelGenerateStream: Inference, modelTrace: Trace, repositoryIndex: ModelRepository,
 	repositoryLoad: ModelRepository, repositoryUnload: ModelRepository, traceSetting: Trace, logSetting: Logging,
@@ -92,6 +94,9 @@ func match(path []byte) route {
 	first, rest, more := cutSegment(path[1:])
 	switch string(first) {
 	case "models":
+		if !more {
+			return route{endpoint: modelList}
+		}
 		return matchModel(rest)
 	case "repository":
 		return matchRepository(rest)

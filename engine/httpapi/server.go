@@ -34,12 +34,15 @@ type Options struct {
 	// AllowedHosts are the names that the Host header may have besides addresses and localhost; "*" allows all.
 	// nil: the header is not looked at. Ports do not count.
 	AllowedHosts []string
-	// AllowedOrigins are the foreign origins whose pages may send requests that change something; "*" allows all.
+	// AllowedOrigins are the foreign origins ("https://app.example") whose pages may use the server: their requests are
+	// served and browsers are told so (CORS). There is no wildcard.
 	AllowedOrigins []string
 	// Authorize decides on every request, known path or not, before its body is read; nil allows all. An error that
 	// is a *Denied chooses the status, others give 403. It is called from many goroutines.
 	Authorize func(*Access) error
 
+	// Metrics appends the server's metrics as Prometheus text, for load reports. nil: there are none.
+	Metrics func(dst []byte) []byte
 	// Restricted are the groups of routes that need a header: Triton's --http-restricted-api. nil: none.
 	Restricted *restrict.Rules
 	// ForwardHeaders, if not nil, finds the names of the headers that become parameters of the inference request, with
@@ -293,6 +296,9 @@ func (s *Server) below(path []byte) []byte {
 func (s *Server) serve(x *exchange) {
 	defer s.guard(x)
 	x.route = match(s.below(x.path))
+	if len(x.origin) > 0 && s.cors(x) {
+		return
+	}
 	if err := s.checkAccess(x); err != nil {
 		s.refuse(x, err)
 		return

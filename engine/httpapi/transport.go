@@ -150,6 +150,12 @@ func (s *Server) send(x *exchange, ctx *fasthttp.RequestCtx) {
 	if x.challenge {
 		h.Set("WWW-Authenticate", `Bearer realm="inference"`)
 	}
+	if x.loadReport != "" {
+		h.Set(loadReportName, x.loadReport)
+	}
+	if x.corsOrigin != "" {
+		corsHeaders(x, h.Set)
+	}
 	if x.stream != nil {
 		ctx.Response.SetBodyStream(x.stream, -1) // the library closes it
 		x.stream = nil

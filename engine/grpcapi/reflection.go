@@ -1,0 +1,57 @@
+package grpcapi
+
+import (
+	"context"
+	"slices"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/reflection"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
+)
+
+// offered names the services for the reflection service.
+type offered map[string]grpc.ServiceInfo
+
+// GetServiceInfo returns the names.
+func (o offered) GetServiceInfo() map[string]grpc.ServiceInfo { return o }
+
+// reflection returns the reflection service in both versions that tools ask for, guarded as all calls are.
+func (s *Server) reflection() []*grpc.ServiceDesc {
+	names := offered{inferenceService: {}, healthService: {}}
+	descs := []*grpc.ServiceDesc{&reflectionv1.ServerReflection_ServiceDesc, &reflectionv1alpha.ServerReflection_ServiceDesc}
+	for _, d := range descs {
+		names[d.ServiceName] = grpc.ServiceInfo{}
+	}
+	o := reflection.ServerOptions{Services: names}
+	servers := []any{reflection.NewServerV1(o), reflection.NewServer(o)}
+	guarded := make([]*grpc.ServiceDesc, len(descs))
+	for i, d := range descs {
+		own := *d
+		own.HandlerType = (*any)(nil)
+		own.Streams = slices.Clone(d.Streams)
+		for j := range own.Streams {
+			h := own.Streams[j].Handler
+			own.Streams[j].Handler = s.guard("/"+d.ServiceName+"/"+own.Streams[j].StreamName,
+				func(_ context.Context, stream grpc.ServerStream) error { return h(servers[i], stream) })
+		}
+		guarded[i] = &own
+	}
+	return guarded
+}
+
+// compressAnswers compresses the call's answers if that is asked for and the client takes them so. Triton chooses among
+// the encodings that the client names by the level; the one of them that is here too is gzip.
+func (s *Server) compressAnswers(ctx context.Context) {
+	if !s.compress {
+		return
+	}
+	names, err := grpc.ClientSupportedCompressors(ctx)
+	if err != nil || !slices.Contains(names, gzip.Name) {
+		return
+	}
+	if err := grpc.SetSendCompressor(ctx, gzip.Name); err != nil {
+		s.log.Debug("gRPC answers stay as they are", "err", err)
+	}
+}
