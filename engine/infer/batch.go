@@ -3,6 +3,7 @@ package infer
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Batch is what an instance executes at once. The scheduler fills Requests and Rows; the instance calls Begin and End;
@@ -21,6 +22,8 @@ type Batch struct {
 
 	// Counted says that the statistics have this execution. Guarded by their lock.
 	Counted bool
+	// Closed is how long the output phase took, for the statistics. Guarded by their lock; 0 until it is over.
+	Closed time.Duration
 
 	// users are the requests without a final response, and the instance from Begin to End.
 	users atomic.Int32
@@ -71,7 +74,7 @@ func NewBatch() *Batch { return batches.Get().(*Batch) }
 func (b *Batch) Recycle() {
 	clear(b.Requests)
 	b.Requests, b.Rows = b.Requests[:0], 0
-	b.Started, b.Input, b.Output, b.Ended, b.Counted = 0, 0, 0, 0, false
+	b.Started, b.Input, b.Output, b.Ended, b.Counted, b.Closed = 0, 0, 0, 0, false, 0
 	b.users.Store(0)
 	batches.Put(b)
 }

@@ -48,6 +48,22 @@ type Served interface {
 	Labels(output string) []string
 }
 
+// Place is where a request waits in its scheduler. Only that scheduler looks at it, under its own lock.
+type Place struct {
+	Next, Prev *Request
+	Deadline   Stamp // when the wait is too long; 0: never
+	Heap       int   // index among the deadlines, from 1; 0: it has none
+	Level      int   // index of its priority level
+	State      uint8 // the scheduler's; 0: it does not wait
+}
+
+// Queue is what a request waits in.
+type Queue interface {
+	// Cancelled is called by Cancel, on its goroutine, without a lock: the queue takes the request out if it still has
+	// it. The caller holds a reference.
+	Cancelled(r *Request)
+}
+
 // Observer hears of a request's end before the caller does, so that a caller who got its answer finds itself counted.
 type Observer interface {
 	// Finished is called once, with the final response, on the goroutine that responds. It must not block.
@@ -78,7 +94,10 @@ type Request struct {
 	BatchSize int // rows; 1 for models without a batch dimension
 	Times     Times
 	Batch     *Batch // the batch that it runs in; nil before
+	Place     Place  // where it waits
 	observer  Observer
+	order     *Order      // who says when a response may go; nil: at once
+	held      []*Response // guarded by order's lock: responses whose turn has not come
 	answered  atomic.Bool // the final response has been given
 
 	owned  []*tensor.Buffer
@@ -163,6 +182,7 @@ func (r *Request) reset() {
 	r.dims = r.dims[:0]
 	r.Priority, r.Timeout, r.Correlation, r.Flags = 0, 0, CorrelationID{}, 0
 	r.Served, r.BatchSize, r.Times, r.Batch, r.observer = nil, 0, Times{}, nil, nil
+	r.Place, r.order, r.held = Place{}, nil, r.held[:0]
 	r.answered.Store(false)
 	r.used.Store(false)
 	r.first.reset()

@@ -80,13 +80,24 @@ func (r *Request) Respond(resp *Response) error {
 			resp.Release()
 			return status.New(status.Internal, "response after the final one")
 		}
-		r.finish(resp)
 	} else if r.answered.Load() {
 		resp.Release()
 		return status.New(status.Internal, "response after the final one")
 	}
-	r.stream.put(resp, r)
+	if r.order != nil && keepOrder {
+		r.order.give(r, resp)
+		return nil
+	}
+	r.deliver(resp)
 	return nil
+}
+
+// deliver hands a response to the caller.
+func (r *Request) deliver(resp *Response) {
+	if resp.Final {
+		r.finish(resp)
+	}
+	r.stream.put(resp, r)
 }
 
 // finish completes the stamps from those of the batch and tells the observer.

@@ -143,23 +143,41 @@ func (r *Request) Next(ctx context.Context) (*Response, error) {
 type canceller struct {
 	flag atomic.Bool // set under mu
 	mu   sync.Mutex
-	done chan struct{} // guarded by mu
+	done chan struct{} // guarded by mu, as is queue
+	// queue hears of the cancellation.
+	queue Queue
 }
 
 func (c *canceller) reset() {
 	c.flag.Store(false)
 	c.done = nil
+	c.queue = nil
 }
 
 // Cancel tells the engine that nobody wants the answer. A request in a queue leaves it; a running batch is stopped
 // only when all its requests are cancelled. Safe for concurrent use and more than once.
 func (r *Request) Cancel() {
 	r.cancel.mu.Lock()
-	defer r.cancel.mu.Unlock()
-	if r.cancel.flag.Swap(true) || r.cancel.done == nil {
+	if r.cancel.flag.Swap(true) {
+		r.cancel.mu.Unlock()
 		return
 	}
-	close(r.cancel.done)
+	if r.cancel.done != nil {
+		close(r.cancel.done)
+	}
+	q := r.cancel.queue
+	r.cancel.mu.Unlock()
+	if q != nil {
+		q.Cancelled(r)
+	}
+}
+
+// WaitIn says who is to hear of a cancellation: the queue that is about to take the request. A queue that sees the
+// request not cancelled after WaitIn hears of every cancellation that comes later.
+func (r *Request) WaitIn(q Queue) {
+	r.cancel.mu.Lock()
+	r.cancel.queue = q
+	r.cancel.mu.Unlock()
 }
 
 // Cancelled reports whether Cancel was called.

@@ -79,15 +79,11 @@ func (m *Manager) prepare(ctx context.Context, src *repo.Model, over *override) 
 
 // withoutEffect lists what a configuration asks for that this server reads and does not do: none of it changes answers.
 func withoutEffect(cfg *inferencepb.ModelConfig) (all []string) {
-	d := cfg.GetDynamicBatching()
 	add := func(set bool, name string) {
 		if set {
 			all = append(all, name)
 		}
 	}
-	add(d.GetPreserveOrdering(), "dynamic_batching.preserve_ordering")
-	add(d.GetPriorityLevels() > 0, "dynamic_batching.priority_levels")
-	add(d.GetDefaultQueuePolicy() != nil || len(d.GetPriorityQueuePolicy()) > 0, "dynamic_batching queue policies")
 	add(cfg.GetResponseCache().GetEnable(), "response_cache")
 	for _, g := range cfg.GetInstanceGroup() {
 		if g.GetRateLimiter() != nil {

@@ -109,26 +109,6 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 	return m, nil
 }
 
-func newBatcher(cfg *inferencepb.ModelConfig) sched.Batcher {
-	p := sched.Policy{MaxBatchSize: 1}
-	if db := cfg.GetDynamicBatching(); db != nil && cfg.GetMaxBatchSize() > 1 {
-		p.MaxBatchSize = int(cfg.GetMaxBatchSize())
-		p.MaxQueueDelay = time.Duration(db.GetMaxQueueDelayMicroseconds()) * time.Microsecond
-		for _, n := range db.GetPreferredBatchSize() {
-			p.Preferred = append(p.Preferred, int(n))
-		}
-		for _, in := range cfg.GetInput() {
-			if in.GetOptional() {
-				p.CompareShapes = true
-			}
-			for _, d := range in.GetDims() {
-				p.CompareShapes = p.CompareShapes || d < 0
-			}
-		}
-	}
-	return sched.NewDynamic(p)
-}
-
 // Name returns the model's name.
 func (m *Model) Name() string { return m.name }
 
@@ -195,6 +175,7 @@ func (m *Model) Infer(r *infer.Request) error {
 	if err := m.batcher.Enqueue(r); err != nil {
 		r.Observe(nil) // the caller may answer it itself
 		m.stats.Left(1)
+		m.stats.Refused(r, stats.ReasonOf(err, false))
 		m.letGo()
 		return err
 	}

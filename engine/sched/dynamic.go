@@ -11,22 +11,12 @@ import (
 	"nereid/engine/status"
 )
 
-// Policy says how requests are joined, in the terms of dynamic_batching in model_config.proto.
-type Policy struct {
-	// MaxBatchSize is the most rows in a batch. 0 or 1: every request runs alone (the default scheduler).
-	MaxBatchSize int
-	// Preferred are the batch sizes that go at once, in rows.
-	Preferred []int
-	// MaxQueueDelay is how long the oldest request may wait for a batch to become preferred or full. 0: not at all.
-	MaxQueueDelay time.Duration
-	// CompareShapes keeps requests apart whose inputs differ in a dimension other than the first.
-	CompareShapes bool
-}
-
-// Dynamic is the default scheduler and the dynamic batcher: one queue, batches in order of arrival.
+// Dynamic is the default scheduler and the dynamic batcher. Batches are cut in order of priority and arrival.
 type Dynamic struct {
 	policy       Policy
 	maxPreferred int
+	compares     bool // not every two requests may share a batch
+	order        infer.Order
 
 	mu     sync.Mutex
 	queue  queue     // guarded by mu, as is all below
@@ -34,9 +24,14 @@ type Dynamic struct {
 	leader *waiter   // the instance that waits for the queue's head to become due
 	spare  []*waiter // for reuse
 	closed bool
+	timer  *time.Timer // calls expire; nil until a request has a timeout
+	alarm  infer.Stamp // when the timer is set to go off; 0: it is not
 }
 
-var _ Batcher = (*Dynamic)(nil)
+var (
+	_ Batcher     = (*Dynamic)(nil)
+	_ infer.Queue = (*Dynamic)(nil)
+)
 
 // waiter is an instance inside Next.
 type waiter struct {
@@ -46,29 +41,64 @@ type waiter struct {
 
 // NewDynamic returns a batcher. The policy comes from a valid configuration.
 func NewDynamic(p Policy) *Dynamic {
-	d := &Dynamic{policy: p, maxPreferred: p.MaxBatchSize}
+	d := &Dynamic{policy: p, maxPreferred: p.MaxBatchSize, queue: newQueue(&p), compares: p.SameInputs || len(p.Equal) > 0}
 	if len(p.Preferred) > 0 {
 		d.maxPreferred = slices.Max(p.Preferred)
 	}
 	return d
 }
 
-// Enqueue admits r; see Scheduler.
+// Enqueue admits r; see Scheduler. It answers a request that is cancelled already.
 func (d *Dynamic) Enqueue(r *infer.Request) error {
+	r.WaitIn(d)
+	now := infer.Now()
 	d.mu.Lock()
 	if d.closed {
 		d.mu.Unlock()
 		return status.New(status.Unavailable, "the model version is being unloaded")
 	}
+	r.Place = infer.Place{Level: d.level(r)}
+	policy := &d.queue.levels[r.Place.Level].policy
+	if policy.MaxSize > 0 && d.queue.levels[r.Place.Level].size() >= policy.MaxSize {
+		d.mu.Unlock()
+		return errFull(r)
+	}
+	r.Times.Queued = now
+	if r.Cancelled() {
+		d.mu.Unlock()
+		r.Fail(errCancelled)
+		return nil
+	}
 	r.Retain()
-	r.Times.Queued = infer.Now()
+	if policy.Timeout > 0 {
+		d.limit(r, policy.timeout(r))
+	}
 	d.queue.push(r)
-	w := d.called(r.Times.Queued)
+	w := d.called(now)
 	d.mu.Unlock()
 	if w != nil {
 		w.signal()
 	}
 	return nil
+}
+
+func errFull(r *infer.Request) error {
+	id := r.ID
+	if id == "" {
+		id = "<id_unknown>"
+	}
+	return status.Errorf(status.Unavailable, "[request id: %s] Exceeds maximum queue size", id)
+}
+
+// level returns the index of r's priority level.
+func (d *Dynamic) level(r *infer.Request) int {
+	if d.policy.Levels == 0 {
+		return 0
+	}
+	if r.Priority == 0 || r.Priority > uint64(d.policy.Levels) {
+		return d.policy.DefaultLevel - 1
+	}
+	return int(r.Priority) - 1
 }
 
 // called returns the instance to wake after a request came, nil if none needs to. d.mu is held.
@@ -104,6 +134,11 @@ func (d *Dynamic) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = true
+	d.wakeAll()
+}
+
+// wakeAll lets every instance that waits look again. d.mu is held.
+func (d *Dynamic) wakeAll() {
 	for w := d.popIdle(); w != nil; w = d.popIdle() {
 		w.signal()
 	}
@@ -123,7 +158,16 @@ func (d *Dynamic) Next(ctx context.Context, _ InstanceID, gate Gate) (*infer.Bat
 	}
 	d.mu.Lock()
 	for {
-		n, wait := d.due(infer.Now())
+		now := infer.Now()
+		if at := d.queue.deadline(); at != 0 && at < now { // the timer is late
+			if refused := d.takeExpired(now); len(refused) > 0 {
+				d.mu.Unlock()
+				refuse(refused)
+				d.mu.Lock()
+				continue
+			}
+		}
+		n, wait := d.due(now)
 		if n > 0 {
 			if !passed {
 				d.mu.Unlock()
@@ -141,6 +185,9 @@ func (d *Dynamic) Next(ctx context.Context, _ InstanceID, gate Gate) (*infer.Bat
 			continue // all of them were cancelled
 		}
 		if d.closed && d.queue.n == 0 {
+			if d.timer != nil {
+				d.timer.Stop()
+			}
 			d.mu.Unlock()
 			return nil, ErrClosed
 		}
@@ -208,95 +255,4 @@ func (d *Dynamic) newWaiter() *waiter {
 		return w
 	}
 	return &waiter{wake: make(chan struct{}, 1)}
-}
-
-// due returns how many requests at the head of the queue are to run now; if 0, how long until it is to be asked again.
-// The rules are Triton's: a preferred size goes at once; a batch that cannot grow goes at once; the rest waits until
-// the oldest request is MaxQueueDelay old. d.mu is held.
-func (d *Dynamic) due(now infer.Stamp) (n int, wait time.Duration) {
-	if d.queue.n == 0 {
-		return 0, 0
-	}
-	if d.policy.MaxBatchSize <= 1 {
-		return 1, 0
-	}
-	first := d.queue.at(0)
-	rows, best, full := 0, 0, false
-	for i := range d.queue.n {
-		r := d.queue.at(i)
-		if n > 0 && (rows+r.BatchSize > d.policy.MaxBatchSize || d.policy.CompareShapes && !sameShapes(first, r)) {
-			full = true
-			break
-		}
-		if countRows {
-			rows += r.BatchSize
-		} else {
-			rows++
-		}
-		n++
-		if slices.Contains(d.policy.Preferred, rows) {
-			best = n
-		}
-	}
-	age := now.Sub(first.Times.Queued)
-	switch {
-	case best > 0 && age < d.policy.MaxQueueDelay:
-		return best, 0
-	case full || d.closed || age >= d.policy.MaxQueueDelay || rows >= d.maxPreferred:
-		return n, 0
-	}
-	return 0, d.policy.MaxQueueDelay - age
-}
-
-// cut takes n requests out of the queue and lets go of d.mu. It answers those that are cancelled; nil if all are.
-func (d *Dynamic) cut(n int) *infer.Batch {
-	b := infer.NewBatch()
-	var cancelled []*infer.Request
-	for range n {
-		r := d.queue.pop()
-		if r.Cancelled() {
-			cancelled = append(cancelled, r)
-			continue
-		}
-		b.Requests = append(b.Requests, r)
-		b.Rows += r.BatchSize
-	}
-	var next *waiter
-	if d.queue.n > 0 && d.leader == nil {
-		next = d.popIdle()
-	}
-	d.mu.Unlock()
-	if next != nil {
-		next.signal()
-	}
-	for _, r := range cancelled {
-		r.Fail(errCancelled)
-		r.Release()
-	}
-	if len(b.Requests) == 0 {
-		b.Recycle()
-		return nil
-	}
-	return b
-}
-
-var errCancelled = status.New(status.Cancelled, "request was cancelled")
-
-func sameShapes(a, b *infer.Request) bool {
-	if len(a.Inputs) != len(b.Inputs) {
-		return false
-	}
-	for i := range a.Inputs {
-		in := &a.Inputs[i]
-		other := &b.Inputs[i]
-		if other.Name != in.Name {
-			if other = b.Input(in.Name); other == nil {
-				return false
-			}
-		}
-		if len(in.Shape) == 0 || len(other.Shape) != len(in.Shape) || !slices.Equal(in.Shape[1:], other.Shape[1:]) {
-			return false
-		}
-	}
-	return true
 }

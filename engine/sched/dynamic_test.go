@@ -60,7 +60,9 @@ func TestBatchIsCutByThePolicy(t *testing.T) {
 		{"waits for the delay", Policy{MaxBatchSize: 4, MaxQueueDelay: 5 * ms}, []int{1}, []int{1}, 5 * ms},
 		{"preferred goes at once", Policy{MaxBatchSize: 8, Preferred: []int{2, 4}, MaxQueueDelay: 5 * ms}, []int{1, 1, 1}, []int{2, 1}, 5 * ms},
 		{"largest preferred", Policy{MaxBatchSize: 8, Preferred: []int{2, 4}, MaxQueueDelay: 5 * ms}, []int{1, 1, 1, 1, 1}, []int{4, 1}, 5 * ms},
-		{"preferred without delay takes all", Policy{MaxBatchSize: 8, Preferred: []int{4}}, []int{1, 1, 1, 1, 1}, []int{5}, 0},
+		{"preferred without delay", Policy{MaxBatchSize: 8, Preferred: []int{4}}, []int{1, 1, 1, 1, 1}, []int{4, 1}, 0},
+		{"what would outgrow the preferred sizes goes at once", Policy{MaxBatchSize: 8, Preferred: []int{4}, MaxQueueDelay: 5 * ms}, []int{3, 3}, []int{3, 3}, 5 * ms},
+		{"after the delay more than preferred", Policy{MaxBatchSize: 8, Preferred: []int{6}, MaxQueueDelay: 5 * ms}, []int{3, 2}, []int{5}, 5 * ms},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -112,7 +114,7 @@ func TestALateRequestCompletesTheBatch(t *testing.T) {
 }
 
 func TestShapesThatDifferDoNotShareABatch(t *testing.T) {
-	d := NewDynamic(Policy{MaxBatchSize: 8, CompareShapes: true})
+	d := NewDynamic(Policy{MaxBatchSize: 8, Equal: []EqualInput{{Name: "INPUT0"}}})
 	for _, n := range []int64{4, 4, 5} {
 		r := rows(1)
 		r.Inputs = append(r.Inputs, tensor.Tensor{Name: "INPUT0", Shape: []int64{1, n}})
@@ -171,77 +173,6 @@ func TestCancelledRequestsAreAnsweredAndSkipped(t *testing.T) {
 	resp, err := all[0].Next(t.Context())
 	if err != nil || status.CodeOf(resp.Err) != status.Cancelled {
 		t.Errorf("cancelled request got %+v, %v; want Cancelled", resp, err)
-	}
-}
-
-// Random schedules on a fake clock: every request that is admitted leaves exactly once, in order of arrival within the
-// queue, in batches within the maximum, and nobody waits longer than the delay when an instance is free.
-func TestRandomSchedules(t *testing.T) {
-	for seed := range uint64(300) {
-		rng := rand.New(rand.NewPCG(seed, 1))
-		synctest.Test(t, func(t *testing.T) { randomSchedule(t, seed, rng) })
-	}
-}
-
-func randomSchedule(t *testing.T, seed uint64, rng *rand.Rand) {
-	p := Policy{MaxBatchSize: rng.IntN(9), MaxQueueDelay: time.Duration(rng.IntN(5)) * time.Millisecond}
-	if rng.IntN(2) == 0 && p.MaxBatchSize > 1 {
-		p.Preferred = []int{1 + rng.IntN(p.MaxBatchSize)}
-	}
-	d := NewDynamic(p)
-	instances := 1 + rng.IntN(3)
-	busy := time.Duration(rng.IntN(3)) * time.Millisecond
-	var mu sync.Mutex
-	seen := map[*infer.Request]int{}
-	var wg sync.WaitGroup
-	for i := range instances {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			for {
-				b, err := d.Next(context.Background(), InstanceID(i), nil)
-				if errors.Is(err, ErrClosed) {
-					return
-				}
-				rows := 0
-				mu.Lock()
-				for _, r := range b.Requests {
-					seen[r]++
-					rows += r.BatchSize
-				}
-				mu.Unlock()
-				if rows != b.Rows || len(b.Requests) > 1 && rows > p.MaxBatchSize {
-					t.Errorf("seed %d: batch of %d rows says %d, the maximum is %d", seed, rows, b.Rows, p.MaxBatchSize)
-				}
-				if waited := infer.Now().Sub(b.Requests[0].Times.Queued); instances > 2 && busy == 0 && waited > p.MaxQueueDelay {
-					t.Errorf("seed %d: waited %v with free instances, the delay is %v", seed, waited, p.MaxQueueDelay)
-				}
-				time.Sleep(busy)
-				finish(b)
-			}
-		}()
-	}
-	var sent []*infer.Request
-	for range rng.IntN(60) {
-		r := rows(1 + rng.IntN(max(p.MaxBatchSize, 1)))
-		sent = append(sent, r)
-		if err := d.Enqueue(r); err != nil {
-			t.Errorf("seed %d: %v", seed, err)
-		}
-		if rng.IntN(10) == 0 {
-			r.Cancel()
-		}
-		time.Sleep(time.Duration(rng.IntN(2000)) * time.Microsecond)
-	}
-	d.Close()
-	wg.Wait()
-	for i, r := range sent {
-		if seen[r] > 1 || seen[r] == 0 && !r.Cancelled() {
-			t.Errorf("seed %d: request %d ran %d times", seed, i, seen[r])
-		}
-		if !r.Answered() {
-			t.Errorf("seed %d: request %d has no answer", seed, i)
-		}
 	}
 }
 

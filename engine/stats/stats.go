@@ -119,6 +119,15 @@ func (v *Version) Finished(r *infer.Request, resp *infer.Response, reason Reason
 	v.countBatch(b, in, run)
 }
 
+// Refused counts a request that no scheduler took; it gets no response.
+func (v *Version) Refused(r *infer.Request, reason Reason) {
+	whole := infer.Now().Sub(r.Times.Arrived)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.c.Fail.add(whole)
+	v.c.Failures[reason]++
+}
+
 // countBatch counts an execution with its first finished request, so that a client who has its answer finds it. The
 // time of the output phase follows in Executed.
 func (v *Version) countBatch(b *infer.Batch, in, run time.Duration) {
@@ -131,14 +140,16 @@ func (v *Version) countBatch(b *infer.Batch, in, run time.Duration) {
 	s.Input.add(in)
 	s.Infer.add(run)
 	s.Output.Count++
+	s.Output.Ns += uint64(b.Closed) // known already if the answers had to wait for others
 }
 
 // Executed adds what is known only when Execute has returned. A batch without one success is not counted.
 func (v *Version) Executed(b *infer.Batch) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	b.Closed = b.Ended.Sub(b.Output)
 	if b.Counted {
-		v.c.batch(uint64(b.Rows)).Output.Ns += uint64(b.Ended.Sub(b.Output))
+		v.c.batch(uint64(b.Rows)).Output.Ns += uint64(b.Closed)
 	}
 }
 

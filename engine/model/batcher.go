@@ -1,0 +1,69 @@
+package model
+
+import (
+	"time"
+
+	"nereid/engine/inferencepb"
+	"nereid/engine/sched"
+)
+
+// newBatcher returns the scheduler that a configuration asks for.
+func newBatcher(cfg *inferencepb.ModelConfig) sched.Batcher {
+	db := cfg.GetDynamicBatching()
+	if db == nil { // the default scheduler
+		return sched.NewDynamic(sched.Policy{MaxBatchSize: 1})
+	}
+	return sched.NewDynamic(dynamicPolicy(cfg, db))
+}
+
+// dynamicPolicy reads dynamic_batching. Its queue policies also hold for a model whose max_batch_size is 0.
+func dynamicPolicy(cfg *inferencepb.ModelConfig, db *inferencepb.ModelDynamicBatching) sched.Policy {
+	p := sched.Policy{
+		MaxBatchSize:     max(int(cfg.GetMaxBatchSize()), 1),
+		MaxQueueDelay:    microseconds(db.GetMaxQueueDelayMicroseconds()),
+		PreserveOrdering: db.GetPreserveOrdering(),
+		Levels:           int(db.GetPriorityLevels()),
+		DefaultLevel:     int(db.GetDefaultPriorityLevel()),
+		Queue:            queuePolicy(db.GetDefaultQueuePolicy()),
+	}
+	for _, n := range db.GetPreferredBatchSize() {
+		p.Preferred = append(p.Preferred, int(n))
+	}
+	for n, q := range db.GetPriorityQueuePolicy() {
+		if p.LevelQueue == nil {
+			p.LevelQueue = map[int]sched.QueuePolicy{}
+		}
+		p.LevelQueue[int(n)] = queuePolicy(q)
+	}
+	for _, in := range cfg.GetInput() {
+		p.SameInputs = p.SameInputs || in.GetOptional()
+		if !in.GetAllowRaggedBatch() && (in.GetIsShapeTensor() || variable(in.GetDims())) {
+			p.Equal = append(p.Equal, sched.EqualInput{Name: in.GetName(), Values: in.GetIsShapeTensor()})
+		}
+	}
+	return p
+}
+
+func variable(dims []int64) bool {
+	for _, d := range dims {
+		if d < 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func queuePolicy(q *inferencepb.ModelQueuePolicy) sched.QueuePolicy {
+	return sched.QueuePolicy{
+		Delay:         q.GetTimeoutAction() == inferencepb.ModelQueuePolicy_DELAY,
+		Timeout:       microseconds(q.GetDefaultTimeoutMicroseconds()),
+		AllowOverride: q.GetAllowTimeoutOverride(),
+		MaxSize:       int(q.GetMaxQueueSize()),
+	}
+}
+
+// microseconds converts a duration of a configuration; what is too long to count is the longest.
+func microseconds(n uint64) time.Duration {
+	const longest = uint64(1<<63-1) / uint64(time.Microsecond)
+	return time.Duration(min(n, longest)) * time.Microsecond
+}

@@ -1,0 +1,316 @@
+package sched
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"nereid/engine/infer"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+// Random schedules on a fake clock: requests of mixed sizes, priorities and timeouts, cancellations, executions that
+// fail, instances that are fast or slow, a scheduler that closes in the middle. Every caller gets exactly its own rows
+// or one error, batches keep within the maximum, priorities and order hold, timeouts are told on time, a cancelled
+// request leaves at once, and none is lost.
+func TestRandomSchedules(t *testing.T) {
+	seeds := uint64(2500)
+	if testing.Short() {
+		seeds = 300
+	}
+	for seed := range seeds {
+		synctest.Test(t, func(t *testing.T) {
+			s := &schedule{T: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), of: map[*infer.Request]*caller{}}
+			s.run()
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+type schedule struct {
+	*testing.T
+	seed   uint64
+	rng    *rand.Rand
+	policy Policy
+	d      *Dynamic
+	busy   time.Duration // how long an execution takes
+	count  int           // of instances
+
+	mu      sync.Mutex
+	callers []*caller // guarded by mu, as is all below
+	of      map[*infer.Request]*caller
+	ends    []*caller // those that ran, in the order of their final responses
+}
+
+// caller is one request and what became of it.
+type caller struct {
+	s         *schedule
+	r         *infer.Request
+	level     int
+	timeout   time.Duration
+	queued    time.Time
+	taken     int // how often it was in a batch
+	cancelled bool
+	responses int
+	err       error
+	ended     time.Time
+}
+
+// Finished notes the order of the final responses; see infer.Observer.
+func (c *caller) Finished(r *infer.Request, _ *infer.Response) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if r.Batch != nil {
+		c.s.ends = append(c.s.ends, c)
+	}
+}
+
+func (s *schedule) millis(n int) time.Duration { return time.Duration(s.rng.IntN(n)) * ms }
+
+func (s *schedule) randomQueue() QueuePolicy {
+	q := QueuePolicy{}
+	if s.rng.IntN(2) == 0 {
+		q.Timeout = s.millis(6)
+		q.AllowOverride = s.rng.IntN(2) == 0
+		q.Delay = s.rng.IntN(2) == 0 && !s.policy.PreserveOrdering
+	}
+	if s.rng.IntN(3) == 0 {
+		q.MaxSize = 1 + s.rng.IntN(10)
+	}
+	return q
+}
+
+func (s *schedule) randomPolicy() {
+	rng := s.rng
+	p := &s.policy
+	*p = Policy{MaxBatchSize: rng.IntN(9), MaxQueueDelay: s.millis(5)}
+	for n := rng.IntN(3); n > 0 && p.MaxBatchSize > 1; n-- {
+		p.Preferred = append(p.Preferred, 1+rng.IntN(p.MaxBatchSize))
+	}
+	if rng.IntN(3) == 0 {
+		p.PreserveOrdering = true
+	} else if rng.IntN(2) == 0 {
+		p.Levels = 1 + rng.IntN(4)
+		p.DefaultLevel = 1 + rng.IntN(p.Levels)
+	}
+	p.Queue = s.randomQueue()
+	if p.Levels > 0 && rng.IntN(2) == 0 {
+		p.LevelQueue = map[int]QueuePolicy{1 + rng.IntN(p.Levels): s.randomQueue()}
+	}
+	if rng.IntN(3) == 0 {
+		p.Equal = []EqualInput{{Name: "INPUT"}}
+	}
+}
+
+func (s *schedule) run() {
+	s.randomPolicy()
+	s.d = NewDynamic(s.policy)
+	s.busy = s.millis(3)
+	var wg sync.WaitGroup
+	s.count = 1 + s.rng.IntN(3)
+	for i := range s.count {
+		rng := rand.New(rand.NewPCG(s.seed, uint64(i)+2))
+		wg.Go(func() { s.instance(InstanceID(i), rng) })
+	}
+	closeAfter := s.rng.IntN(60)
+	for i := range s.rng.IntN(60) {
+		if i == closeAfter {
+			s.d.Close()
+		}
+		s.send(&wg)
+		if s.rng.IntN(8) == 0 {
+			s.cancel()
+		}
+		if s.rng.IntN(3) > 0 {
+			time.Sleep(time.Duration(s.rng.IntN(2000)) * time.Microsecond)
+		}
+	}
+	s.d.Close()
+	wg.Wait()
+	s.check()
+}
+
+// send makes a request, whose rows have values of its own, and reads its answer beside the others.
+func (s *schedule) send(wg *sync.WaitGroup) {
+	rng, p := s.rng, &s.policy
+	r := infer.NewDetached()
+	r.BatchSize = 1 + rng.IntN(max(p.MaxBatchSize, 1))
+	width := 1 + rng.IntN(2)
+	data := make([]byte, r.BatchSize*width*2)
+	for i := range data {
+		data[i] = byte(rng.Uint32())
+	}
+	r.Inputs = append(r.Inputs, tensor.Tensor{Name: "INPUT", DataType: tensor.Uint8, Shape: []int64{int64(r.BatchSize), int64(width * 2)}, Data: data})
+	if rng.IntN(2) == 0 {
+		r.Priority = uint64(rng.IntN(6))
+	}
+	if rng.IntN(2) == 0 {
+		r.Timeout = s.millis(6)
+	}
+	c := &caller{s: s, r: r, queued: time.Now(), level: s.d.level(r) + 1}
+	q := s.queueOf(c.level)
+	c.timeout = q.timeout(r)
+	r.Observe(c)
+	s.mu.Lock()
+	s.of[r] = c
+	s.mu.Unlock()
+	if err := s.d.Enqueue(r); err != nil {
+		if status.CodeOf(err) != status.Unavailable || !s.d.closed && q.MaxSize == 0 {
+			s.Errorf("seed %d: Enqueue: %v", s.seed, err)
+		}
+		return
+	}
+	s.mu.Lock()
+	s.callers = append(s.callers, c)
+	s.mu.Unlock()
+	wg.Go(c.read)
+}
+
+func (s *schedule) queueOf(level int) QueuePolicy {
+	if q, ok := s.policy.LevelQueue[level]; ok && s.policy.Levels > 0 {
+		return q
+	}
+	return s.policy.Queue
+}
+
+func (c *caller) read() {
+	resp, err := c.r.Next(context.Background())
+	if err != nil {
+		c.s.Errorf("seed %d: no answer: %v", c.s.seed, err)
+		return
+	}
+	c.responses++
+	c.err, c.ended = resp.Err, time.Now()
+	if resp.Err == nil {
+		if out := resp.Output("OUTPUT"); out == nil || !slices.Equal(out.Data, c.r.Inputs[0].Data) {
+			c.s.Errorf("seed %d: a caller got rows that are not its own", c.s.seed)
+		}
+	}
+}
+
+// cancel takes some request back; if it waits it must be answered before Cancel returns.
+func (s *schedule) cancel() {
+	synctest.Wait()
+	s.mu.Lock()
+	if len(s.callers) == 0 {
+		s.mu.Unlock()
+		return
+	}
+	c := s.callers[s.rng.IntN(len(s.callers))]
+	c.cancelled = true
+	s.mu.Unlock()
+	c.r.Cancel()
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.taken == 0 && !c.r.Answered() {
+		s.Errorf("seed %d: a cancelled request is still in the queue", s.seed)
+	}
+}
+
+// instance gathers each batch into one tensor and hands out its rows again, as backends do.
+func (s *schedule) instance(id InstanceID, rng *rand.Rand) {
+	for {
+		b, err := s.d.Next(context.Background(), id, nil)
+		if errors.Is(err, ErrClosed) {
+			return
+		}
+		s.took(b)
+		b.Begin()
+		var all []byte
+		for _, r := range b.Requests {
+			all = append(all, r.Inputs[0].Data...)
+		}
+		time.Sleep(s.busy)
+		fails := rng.IntN(8) == 0
+		for _, r := range b.Requests {
+			n := len(r.Inputs[0].Data)
+			if fails || rng.IntN(20) == 0 {
+				r.Fail(errors.New("fails on purpose"))
+			} else {
+				resp := r.NewResponse()
+				resp.AddOutput("OUTPUT", tensor.Uint8, r.Inputs[0].Shape, all[:n], nil)
+				resp.Final = true
+				if err := r.Respond(resp); err != nil {
+					s.Errorf("seed %d: %v", s.seed, err)
+				}
+			}
+			all = all[n:]
+		}
+		for _, r := range b.Requests {
+			r.Release()
+		}
+		b.End()
+	}
+}
+
+// took checks a batch that was just cut.
+func (s *schedule) took(b *infer.Batch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rows, last := 0, 0
+	for _, r := range b.Requests {
+		c := s.of[r]
+		c.taken++
+		rows += r.BatchSize
+		if c.level < last {
+			s.Errorf("seed %d: level %d behind level %d in one batch", s.seed, c.level, last)
+		}
+		last = c.level
+		if c.timeout > 0 && !s.queueOf(c.level).Delay && time.Since(c.queued) > c.timeout+time.Microsecond {
+			s.Errorf("seed %d: ran %v after its arrival; its timeout is %v", s.seed, time.Since(c.queued), c.timeout)
+		}
+		if len(s.policy.Equal) > 0 && s.policy.MaxBatchSize > 1 && r.Inputs[0].Shape[1] != b.Requests[0].Inputs[0].Shape[1] {
+			s.Errorf("seed %d: different shapes in a batch", s.seed)
+		}
+	}
+	if rows != b.Rows || len(b.Requests) > 1 && rows > s.policy.MaxBatchSize {
+		s.Errorf("seed %d: batch of %d rows says %d, the maximum is %d", s.seed, rows, b.Rows, s.policy.MaxBatchSize)
+	}
+	for _, c := range s.callers { // with several instances another may have it
+		if s.count == 1 && c.taken == 0 && !c.r.Answered() && c.level < last && c.queued.Before(time.Now()) {
+			s.Errorf("seed %d: level %d runs while level %d waits", s.seed, last, c.level)
+		}
+	}
+	if first := s.of[b.Requests[0]]; s.busy == 0 && s.policy.Levels == 0 && !s.policy.Queue.Delay && time.Since(first.queued) > s.policy.MaxQueueDelay {
+		s.Errorf("seed %d: waited %v for instances that take no time, the delay is %v", s.seed, time.Since(first.queued), s.policy.MaxQueueDelay)
+	}
+}
+
+// check looks at all requests when everything is over.
+func (s *schedule) check() {
+	for i, c := range s.callers {
+		switch code := status.CodeOf(c.err); {
+		case c.responses != 1:
+			s.Errorf("seed %d: request %d got %d answers", s.seed, i, c.responses)
+		case c.taken > 1:
+			s.Errorf("seed %d: request %d ran %d times", s.seed, i, c.taken)
+		case c.taken == 0 && code == status.Unavailable:
+			if got := c.ended.Sub(c.queued); c.timeout == 0 || got < c.timeout || got > c.timeout+time.Microsecond {
+				s.Errorf("seed %d: request %d was refused after %v, its timeout is %v", s.seed, i, got, c.timeout)
+			}
+		case c.taken == 0 && !(code == status.Cancelled && c.cancelled):
+			s.Errorf("seed %d: request %d never ran and got %v", s.seed, i, c.err)
+		}
+	}
+	if !s.policy.PreserveOrdering {
+		return
+	}
+	at := map[*caller]int{}
+	for i, c := range s.callers {
+		at[c] = i
+	}
+	for i := 1; i < len(s.ends); i++ {
+		if at[s.ends[i-1]] > at[s.ends[i]] {
+			s.Errorf("seed %d: request %d was answered before request %d", s.seed, at[s.ends[i-1]], at[s.ends[i]])
+		}
+	}
+}
