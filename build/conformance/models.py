@@ -194,3 +194,62 @@ def write_broken(repo):
         write(repo / "bad_onnx/1/model.onnx", "this is no ONNX file")
     (repo / "bad_empty/1").mkdir(parents=True)
     return repo
+
+
+SUM_PYTHON = (
+    "    def execute(self, requests):\n        out = []\n        for r in requests:\n"
+    '            a, b = (pb.get_input_tensor_by_name(r, n).as_numpy() for n in ("INPUT0", "INPUT1"))\n'
+    '            out.append(pb.InferenceResponse([pb.Tensor("OUTPUT0", a + b), pb.Tensor("OUTPUT1", a - b)]))\n'
+    "        return out\n"
+)
+# Python models have no arrays of BF16; such a tensor goes through as it is.
+PASS_PYTHON = (
+    "    def execute(self, requests):\n        out = []\n        for r in requests:\n"
+    '            x = pb.get_input_tensor_by_name(r, "INPUT0")\n'
+    '            out.append(pb.InferenceResponse([pb.Tensor.from_dlpack("OUTPUT0", x.to_dlpack())]))\n'
+    "        return out\n"
+)
+SQUARE_PYTHON = (
+    "    def execute(self, requests):\n        for r in requests:\n            s = r.get_response_sender()\n"
+    '            n = pb.get_input_tensor_by_name(r, "IN").as_numpy()\n'
+    '            for _ in range(int(n[0])):\n                s.send(pb.InferenceResponse([pb.Tensor("OUT", n)]))\n'
+    "            s.send(flags=pb.TRITONSERVER_RESPONSE_COMPLETE_FINAL)\n"
+)
+
+
+def write_builtin(repo, name, backend, python, inputs, outputs, config="max_batch_size: 0\n", versions=(1,)):
+    """A model of a builtin backend, or the same in Python for the reference."""
+    head = f'backend: "{"python" if REFERENCE else backend}"\n'
+    write(repo / name / "config.pbtxt", head + config + tensors("input", inputs) + tensors("output", outputs))
+    for v in versions:
+        (repo / name / str(v)).mkdir(parents=True, exist_ok=True)
+        if REFERENCE:
+            write(repo / name / str(v) / "model.py", PYTHON_HEAD + python)
+    return repo / name
+
+
+def write_cases(repo):
+    """The models of the table of cases (cases.py): builtin backends here, Python models in the reference."""
+    repo = pathlib.Path(repo)
+    same = identity_python(("INPUT0", "OUTPUT0"))
+    for t in ONNX_TYPES:
+        io = [[(n, t, [-1])] for n in ("INPUT0", "OUTPUT0")]
+        write_builtin(repo, "identity_" + t, "identity", PASS_PYTHON if t == "BF16" else same, *io)
+        if t not in ("BOOL", "BYTES", "BF16"):
+            io = [[(f"{kind}{i}", t, [16]) for i in (0, 1)] for kind in ("INPUT", "OUTPUT")]
+            write_builtin(repo, "add_sub_" + t, "add_sub", SUM_PYTHON, *io, config="max_batch_size: 8\n")
+    write_builtin(repo, "matrix", "identity", same, [("INPUT0", "FP64", [-1, -1])], [("OUTPUT0", "FP64", [-1, -1])])
+    row = [("INPUT0", "FP32", [16])], [("OUTPUT0", "FP32", [16])]
+    write_builtin(repo, "plain", "identity", same, *row, config="max_batch_size: 8\n")
+    write_builtin(repo, "batched", "identity", same, *row, config="max_batch_size: 8\ndynamic_batching { preferred_batch_size: [ 4, 8 ] max_queue_delay_microseconds: 100 }\n")
+    write_builtin(repo, "versions", "identity", same, *row, config="max_batch_size: 8\nversion_policy { latest { num_versions: 2 } }\n", versions=(1, 2, 5))
+    slow = "    def execute(self, requests):\n        import time\n        time.sleep(0.5)\n" + same.split("\n", 1)[1]
+    write_builtin(repo, "slow", "identity", slow, *row, config='max_batch_size: 8\nparameters { key: "execute_delay_ms" value { string_value: "500" } }\n')
+    labelled = write_builtin(repo, "labelled", "identity", same, *row, config="max_batch_size: 8\n")
+    text = (labelled / "config.pbtxt").read_text()
+    write(labelled / "config.pbtxt", text.replace("output [ { ", 'output [ { label_filename: "labels.txt" '))
+    write(labelled / "labels.txt", LABELS)
+    write_repeat(repo)
+    decoupled = "max_batch_size: 0\nmodel_transaction_policy { decoupled: true }\n"
+    write_builtin(repo, "square", "square", SQUARE_PYTHON, [("IN", "INT32", [1])], [("OUT", "INT32", [1])], config=decoupled)
+    return repo

@@ -1,0 +1,116 @@
+"""The table of cases (cases.py) by the real clients, each answer compared with what a real Triton answered."""
+
+import json
+import os
+
+import pytest
+
+import models
+from cases import GROUPS, RECORD
+from harness import REFERENCE, Server
+
+RECORDING = os.environ.get("REFERENCE") == "record"
+
+
+class Reference:
+    """What a real Triton answered, by case."""
+
+    def __init__(self):
+        self.answers = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+        self.fresh = {}
+
+    def check(self, case, got):
+        got = json.loads(json.dumps(got))
+        if RECORDING:
+            self.fresh[case.id] = got
+            return
+        assert case.id in self.answers, f"{case.id} was never asked of a real Triton; run make conformance-reference RECORD=1"
+        triton = self.answers[case.id]
+        if REFERENCE or not case.deviation:
+            assert got == triton
+            return
+        want = json.loads(json.dumps(case.ours(triton)))
+        assert want != triton, f"{case.id}: {case.deviation} is no deviation any more"
+        assert got == want
+
+    def save(self):
+        if self.fresh:
+            known = {c.id for cases in GROUPS.values() for c in cases}
+            kept = {k: v for k, v in self.answers.items() if k in known}
+            lines = [f"{json.dumps(k)}: {json.dumps(v, sort_keys=True, ensure_ascii=True)}" for k, v in sorted({**kept, **self.fresh}.items())]
+            RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+@pytest.fixture(scope="module")
+def reference():
+    r = Reference()
+    yield r
+    r.save()
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """A server with the models of the table."""
+    work = tmp_path_factory.mktemp("table")
+    with Server(models.write_cases(work / "models"), work) as s:
+        yield s
+
+
+def group(*names):
+    return pytest.mark.parametrize("case", [pytest.param(c, id=c.id) for n in names for c in GROUPS[n]])
+
+
+@group("types")
+def test_B010_B027_B031_B032_B060_F043_types(table, reference, case):
+    reference.check(case, case.run(table))
+
+
+@group("types_json")
+def test_B024_B027_B029_B034_types_in_json(table, reference, case):
+    reference.check(case, case.run(table))
+
+
+@group("typed_contents")
+def test_B060_F044_typed_contents(table, reference, case):
+    reference.check(case, case.run(table))
+
+
+@group("zero_size", "shapes")
+def test_B035_shapes(table, reference, case):
+    reference.check(case, case.run(table))
+
+
+@group("arithmetic", "batches")
+def test_B010_B060_values_and_batches(table, reference, case):
+    reference.check(case, case.run(table))
+
+
+@group("outputs")
+def test_B025_outputs(table, reference, case):
+    reference.check(case, case.run(table))
+
+
+@group("classification")
+def test_A042_B049_classification(table, reference, case):
+    reference.check(case, case.run(table))
+
+
+@group("requests")
+def test_B026_B045_B046_B047_requests(table, reference, case):
+    reference.check(case, case.run(table))
+
+
+@group("compression")
+def test_B037_B038_compression(table, reference, case):
+    reference.check(case, case.run(table))
+
+
+@group("decoupled")
+def test_B051_B059_B061_decoupled(table, reference, case):
+    reference.check(case, case.run(table))
+
+
+def test_the_table_is_large_and_has_no_id_twice():
+    ids = [c.id for cases in GROUPS.values() for c in cases]
+    assert len(ids) == len(set(ids)), [i for i in ids if ids.count(i) > 1]
+    assert len(ids) >= 250
