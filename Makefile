@@ -25,7 +25,7 @@ DESKTOP_TAGS := desktop,production,webkit2_41
 RUNTESTS := go run ./build/tools/runtests
 
 .PHONY: help setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-desktop \
-        build desktop loadgen run test soak mutants rows bench fuzz clean
+        build desktop loadgen run test soak mutants rows conformance-reference bench fuzz clean
 
 help:
 	@echo "make run       set up, build, serve models-sample in poll mode and open the page"
@@ -36,6 +36,7 @@ help:
 	@echo "make mutants   breaks the program on purpose; the tests must notice each time"
 	@echo "make rows      each feature row is tested or listed as not supported (FIX=1 takes tested rows off that list)"
 	@echo "make bench     against the real Triton, interleaved; ONLY=identity-http REPEAT=1 SECONDS=2 REPORT=1"
+	@echo "make conformance-reference   the table of conformance cases against a real Triton; RECORD=1 writes its answers down"
 	@echo "make fuzz      each fuzz target for FUZZTIME (30s)"
 	@echo "make clean     removes what was built; what was downloaded stays in $(CACHE)"
 
@@ -106,6 +107,10 @@ soak: setup-python setup-onnxruntime build loadgen
 
 mutants: $(ORT) $(DIST)
 	@go run ./build/tools/mutants -manifest build/mutants.txt $(if $(ONLY),-only "$(ONLY)")
+
+# The reference is some 200 MB from PyPI (build/bench/reference.sh), under $(CACHE)/bench.
+conformance-reference: setup-python
+	REFERENCE=$(if $(RECORD),record,1) $(PY) -m pytest build/conformance/test_cases.py -q
 
 rows:
 	@go run ./build/tools/rows $(if $(FIX),-fix)

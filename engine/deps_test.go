@@ -16,6 +16,7 @@ var layers = map[string]int{
 	"engine/tensor":      0,
 	"engine/inferencepb": 0,
 	"engine/restrict":    0,
+	"engine/deviation":   0,
 
 	"engine/infer":       1,
 	"engine/modelconfig": 1,

@@ -27,7 +27,11 @@ func (e *Engine) ModelMetadata(name string, version int64) (*inferencepb.ModelMe
 	if platform == "" {
 		platform = cfg.GetBackend()
 	}
-	meta := &inferencepb.ModelMetadataResponse{Name: name, Platform: platform, Versions: e.versionsOf(name)}
+	versions := e.versionsOf(name)
+	if version > 0 { // as Triton: who asks for one version hears of that one
+		versions = []string{strconv.FormatInt(version, 10)}
+	}
+	meta := &inferencepb.ModelMetadataResponse{Name: name, Platform: platform, Versions: versions}
 	shape := func(dims []int64) []int64 {
 		if cfg.GetMaxBatchSize() > 0 {
 			return append([]int64{-1}, dims...)

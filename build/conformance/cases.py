@@ -5,26 +5,26 @@ real Triton answered is in reference.json under the id. A case in which this ser
 engine/deviation and says how: ours(answer of Triton) is what this server must answer.
 """
 
-import copy
+import asyncio
 import dataclasses
 import itertools
-import json
 import pathlib
-import struct
-import zlib
-import gzip
+import queue
+import re
 from typing import Any, Callable
 
 import grpc
 import numpy as np
 import tritonclient.grpc as tg
+import tritonclient.grpc.aio as ga
 import tritonclient.http as th
+import tritonclient.http.aio as ha
 from google.protobuf import json_format
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
+from tritonclient.utils import InferenceServerException
 
-from answers import Call, ask, numpy_type, raw
-from harness import binary_body, tensor_input
+from answers import Call, ask, fault, numpy_type, result
 
 RECORD = pathlib.Path(__file__).with_name("reference.json")
 NUMERIC = ["UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64"]
@@ -55,9 +55,19 @@ def status(code):
     return lambda triton: {**triton, "status": code}
 
 
-def error(code, text):
+def error(code, text, content_type="application/json"):
     """Another HTTP error."""
-    return lambda _: {"status": code, "type": "application/json", "json": {"error": text}}
+    return lambda _: {"status": code, "type": content_type, "json": {"error": text}}
+
+
+BACKEND = {"platform", "backend", "runtime", "default_model_filename", "instance_group", "parameters", "dynamic_batching"}
+
+
+def neutral(value):
+    """Without what the two servers' backends differ in, and without times and counts."""
+    if isinstance(value, dict):
+        return {k: neutral(v) for k, v in value.items() if k not in BACKEND and k not in ("ns", "last_inference")}
+    return [neutral(v) for v in value] if isinstance(value, list) else value
 
 
 # --- values ---
@@ -89,8 +99,7 @@ def json_sample(datatype):
 
 def identity(server, way, datatype, x, **more):
     outputs = more.pop("outputs", None)
-    exact = {"OUTPUT0": x} if datatype != "BYTES" or x.size == 0 or isinstance(x.ravel()[0], bytes) or True else None
-    return ask(server, way, Call("identity_" + datatype, [("INPUT0", datatype, x)], outputs, **more), exact)
+    return ask(server, way, Call("identity_" + datatype, [("INPUT0", datatype, x)], outputs, **more), {"OUTPUT0": x})
 
 
 # --- infer: each type by each interface in each mode ---
@@ -131,8 +140,6 @@ def rpc(server, method, request, timeout=30, **more):
         try:
             m = getattr(service_pb2_grpc.GRPCInferenceServiceStub(channel), method)(request, timeout=timeout, **more)
         except grpc.RpcError as e:
-            import re
-
             return {"code": e.code().name, "text": re.sub(r"/[^ ';]*/models/", "<repository>/", e.details())}
         return json_format.MessageToDict(m, preserving_proto_field_name=True)
 
@@ -233,7 +240,7 @@ for (name, more), way in itertools.product(REQUESTS.items(), HTTP_WAYS + GRPC_WA
 for way in HTTP_WAYS + GRPC_WAYS:
     add("requests", f"{way}/unknown-model", lambda s, way=way: ask(s, way, Call("nope", sums()[0])))
     add("requests", f"{way}/missing-input", lambda s, way=way: ask(s, way, Call("add_sub_INT32", sums()[0][:1])))
-    add("requests", f"{way}/wrong-type", lambda s, way=way: ask(s, way, Call("add_sub_FP32", sums()[0])))
+    add("requests", f"{way}/wrong-type", lambda s, way=way: ask(s, way, Call("identity_FP32", sums()[0][:1])))
 
 # --- compression ---
 
@@ -268,3 +275,100 @@ for way in ("grpc-stream", "grpc-aio-stream"):
     add("decoupled", f"{way}/plain-empty-final", lambda s, way=way, m=more: ask(s, way, Call("add_sub_INT32", sums()[0], **m)))
 for way in ("http", "http-aio", "grpc", "grpc-async", "grpc-aio"):
     add("decoupled", f"{way}/repeat/unary", lambda s, way=way: ask(s, way, Call("repeat", repeat(1))))
+
+# --- what only the clients' own machinery shows: plugins, deadlines, cancellation, several requests on a stream ---
+
+
+def with_plugin(server, module):
+    from tritonclient.grpc.auth import BasicAuth as GrpcAuth
+    from tritonclient.http.auth import BasicAuth as HttpAuth
+
+    with module.InferenceServerClient(server.http if module is th else server.grpc) as c:
+        c.register_plugin((HttpAuth if module is th else GrpcAuth)("user", "password"))
+        call = Call("add_sub_INT32", sums()[0], request_id="p")
+        return result(c.infer(**call.arguments(module), headers={"X-Mine": "1"} if module is th else {"x-mine": "1"}))
+
+
+add("clients", "http/plugin", lambda s: with_plugin(s, th))
+add("clients", "grpc/plugin", lambda s: with_plugin(s, tg))
+SLOW = Call("slow", [("INPUT0", "FP32", np.zeros([1, 16], np.float32))])
+
+
+def late(server, **how):
+    """The client's deadline is before the model's answer; the server goes on serving others."""
+    with tg.InferenceServerClient(server.grpc) as c:
+        try:
+            return result(c.infer(**SLOW.arguments(tg), **how))
+        except InferenceServerException as e:
+            return fault(e)["code"]
+
+
+add("clients", "grpc/deadline-missed", lambda s: late(s, client_timeout=0.1))
+add("clients", "grpc/deadline-met", lambda s: late(s, client_timeout=20))
+
+
+def cancelled(server):
+    done = queue.Queue()
+    with tg.InferenceServerClient(server.grpc) as c:
+        context = c.async_infer(callback=lambda result, error: done.put(error or result), **SLOW.arguments(tg))
+        context.cancel()
+        got = done.get(timeout=20)
+        return fault(got)["code"] if isinstance(got, InferenceServerException) else result(got)
+
+
+add("clients", "grpc-async/cancelled", cancelled)
+
+
+def stream_of(server, calls):
+    """The answers to several requests on one stream; those of one model come in the order of the requests."""
+    got = queue.Queue()
+    with tg.InferenceServerClient(server.grpc) as c:
+        c.start_stream(callback=lambda result, error: got.put(error or result))
+        for call in calls:
+            c.async_stream_infer(**call.arguments(tg))
+        c.stop_stream()
+    answers = [got.get_nowait() for _ in range(got.qsize())]
+    answers = [fault(a) if isinstance(a, InferenceServerException) else result(a) for a in answers]
+    return sorted(answers, key=lambda a: a.get("id", ""))
+
+
+BAD = [("INPUT0", "INT32", np.zeros([9, 16], np.int32)), ("INPUT1", "INT32", np.zeros([9, 16], np.int32))]
+add("clients", "grpc-stream/three-requests", lambda s: stream_of(s, [Call("add_sub_INT32", sums()[0], request_id=str(k)) for k in range(3)]))
+add("clients", "grpc-stream/error-then-answer", lambda s: stream_of(s, [Call("add_sub_INT32", BAD, request_id="0"), Call("add_sub_INT32", sums()[0], request_id="1")]))
+add("clients", "grpc-stream/two-models", lambda s: stream_of(s, [Call("repeat", repeat(2), request_id="0"), Call("add_sub_INT32", sums()[0], request_id="1")]))
+add("clients", "grpc-stream/unknown-model-then-answer", lambda s: stream_of(s, [Call("nope", sums()[0], request_id="0"), Call("add_sub_INT32", sums()[0], request_id="1")]))
+
+ASKS = {
+    "server-live": ("is_server_live", (), {}),
+    "server-ready": ("is_server_ready", (), {}),
+    "model-ready": ("is_model_ready", ("add_sub_INT32",), {}),
+    "version-ready": ("is_model_ready", ("versions", "5"), {}),
+    "unknown-ready": ("is_model_ready", ("nope",), {}),
+    "metadata": ("get_model_metadata", ("add_sub_INT32",), {"as_json": True}),
+    "version-metadata": ("get_model_metadata", ("versions", "2"), {"as_json": True}),
+    "config": ("get_model_config", ("labelled",), {"as_json": True}),
+    "index": ("get_model_repository_index", (), {"as_json": True}),
+    "unknown-metadata": ("get_model_metadata", ("nope",), {"as_json": True}),
+    "unknown-statistics": ("get_inference_statistics", ("nope",), {"as_json": True}),
+}
+
+
+def question(server, module, method, args, more):
+    address = server.http if module in (th, ha) else server.grpc
+    more = {} if module in (th, ha) else more
+    try:
+        if module in (th, tg):
+            with module.InferenceServerClient(address) as c:
+                return neutral(getattr(c, method)(*args, **more))
+
+        async def run():
+            async with module.InferenceServerClient(address) as c:
+                return await getattr(c, method)(*args, **more)
+
+        return neutral(asyncio.run(run()))
+    except InferenceServerException as e:
+        return fault(e)
+
+
+for (name, (method, args, more)), (way, module) in itertools.product(ASKS.items(), {"http": th, "http-aio": ha, "grpc": tg, "grpc-aio": ga}.items()):
+    add("clients", f"{way}/ask-{name}", lambda s, m=module, q=method, a=args, k=more: question(s, m, q, a, k))

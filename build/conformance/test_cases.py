@@ -5,6 +5,8 @@ import os
 
 import pytest
 
+import cases_control  # noqa: F401 - fills GROUPS
+import cases_faults  # noqa: F401 - fills GROUPS
 import models
 from cases import GROUPS, RECORD
 from harness import REFERENCE, Server
@@ -53,6 +55,14 @@ def table(tmp_path_factory):
     """A server with the models of the table."""
     work = tmp_path_factory.mktemp("table")
     with Server(models.write_cases(work / "models"), work) as s:
+        yield s
+
+
+@pytest.fixture(scope="module")
+def controlled(tmp_path_factory):
+    """A server in explicit mode with the models of the table, none loaded."""
+    work = tmp_path_factory.mktemp("controlled")
+    with Server(models.write_cases(work / "models"), work, "--model-control-mode=explicit") as s:
         yield s
 
 
@@ -110,7 +120,54 @@ def test_B051_B059_B061_decoupled(table, reference, case):
     reference.check(case, case.run(table))
 
 
+@group("raw")
+def test_B010_B024_B032_B033_F047_raw_requests(table, reference, case):
+    reference.check(case, case.run(table))
+
+
+@group("faults")
+def test_B021_B028_B048_faults(table, reference, case):
+    reference.check(case, case.run(table))
+
+
+@group("deviations")
+def test_B021_deviations(table, reference, case):
+    reference.check(case, case.run(table))
+
+
+@group("info")
+def test_B001_B002_B003_B007_B008_B013_B020_B021_information(table, reference, case):
+    reference.check(case, case.run(table))
+
+
+@group("grpc_info")
+def test_B057_B058_B063_B064_B071_grpc_information(table, reference, case):
+    reference.check(case, case.run(table))
+
+
+@group("grpc_faults")
+def test_B046_B047_B048_B060_B071_grpc_requests(table, reference, case):
+    reference.check(case, case.run(table))
+
+
+@group("grpc_deviations")
+def test_B071_grpc_deviations(table, reference, case):
+    reference.check(case, case.run(table))
+
+
+@group("clients")
+def test_B057_B058_B061_B072_F043_clients(table, reference, case):
+    reference.check(case, case.run(table))
+
+
+@group("control")
+def test_B013_B014_B064_load_and_unload(controlled, reference, case):
+    reference.check(case, case.run(controlled))
+
+
 def test_the_table_is_large_and_has_no_id_twice():
     ids = [c.id for cases in GROUPS.values() for c in cases]
     assert len(ids) == len(set(ids)), [i for i in ids if ids.count(i) > 1]
     assert len(ids) >= 250
+    if not RECORDING:
+        assert sorted(json.loads(RECORD.read_text())) == sorted(ids), "reference.json is not of this table; run make conformance-reference RECORD=1"

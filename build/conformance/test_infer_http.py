@@ -241,7 +241,7 @@ def test_B039_chunked_request(server):
     conn.close()
 
 
-def test_B041_keep_alive_and_pipelining(server):
+def test_B041_DV22_keep_alive_and_pipelining(server):
     host, port = server.http.split(":")
     one = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with socket.create_connection((host, int(port)), timeout=20) as s:
@@ -284,7 +284,7 @@ def test_B035_zero_size_tensor(server):
 
 
 @pytest.mark.skipif(REFERENCE, reason="the reference reads the whole body first")
-def test_B036_body_above_the_limit(server):
+def test_B036_DV09_body_above_the_limit(server):
     conn = http.client.HTTPConnection(server.http, timeout=30)
     conn.putrequest("POST", "/v2/models/sums/infer")
     conn.putheader("Content-Length", str(65 << 20))

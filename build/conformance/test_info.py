@@ -293,7 +293,7 @@ def test_A051_no_load_in_the_default_mode(server):
         assert (a.status, a.error) == (503, "explicit model load / unload is not allowed if polling is enabled")
 
 
-def test_A074_A075_broken_models_leave_the_server_live_but_not_ready(broken):
+def test_A074_A075_DV24_broken_models_leave_the_server_live_but_not_ready(broken):
     assert broken.get("/v2/health/live").status == 200
     a = broken.get("/v2/health/ready")
     assert (a.status, a.body) == (400, b"")
@@ -308,7 +308,7 @@ def test_A074_A075_broken_models_leave_the_server_live_but_not_ready(broken):
 
 
 @pytest.mark.parametrize("by", ["option", "name"])
-def test_A074_H010_exit_on_error(tmp_path, by):
+def test_A074_H010_DV27_exit_on_error(tmp_path, by):
     """On when asked for, and by default under the name tritonserver."""
     repo = models.write_broken(tmp_path / "models")
     if by == "option" or REFERENCE:

@@ -38,7 +38,7 @@ def samples(text):
     }
 
 
-def test_B019_metrics_port(server):
+def test_B019_DV25_metrics_port(server):
     scrape(server)
     for method, path, status in (("POST", "/metrics", 405), ("GET", "/nosuch", deviates(200, 404))):
         assert server.request(method, path, address=server.metrics).status == status, (method, path)

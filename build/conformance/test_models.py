@@ -60,7 +60,7 @@ def test_A005_no_model_is_a_legal_repository(tmp_path):
         assert s.get("/v2/health/ready").status == 200 and s.post("/v2/repository/index").json == []
 
 
-def test_A005_A006_what_is_a_version(tmp_path):
+def test_A005_A006_DV26_what_is_a_version(tmp_path):
     repo = tmp_path / "models"
     m = models.write_plus_version(repo, config="version_policy { all { } }\n", versions=(2, 10))
     for other in ("03", "new", "docs", *deviates((), ("0", "-1", "1x"))):  # Triton takes these for 0, -1 and 1
@@ -208,7 +208,7 @@ model_warmup {{ name: "w" batch_size: 2 count: 3
 
 
 @pytest.mark.parametrize("data", ["zero_data: true", "random_data: true", 'input_data_file: "row"'])
-def test_C082_warmup(tmp_path, data):
+def test_C082_DV23_warmup(tmp_path, data):
     repo = tmp_path / "models"
     m = models.write_identity(repo, "warmed", WARMUP.format(data))
     if "file" in data:

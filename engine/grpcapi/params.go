@@ -129,6 +129,10 @@ func wrongType(name, want string) error {
 	return status.Errorf(status.InvalidArg, "invalid value type for '%s' parameter, expected %s.", name, want)
 }
 
+func negative(name string) error {
+	return status.Errorf(status.InvalidArg, "invalid value for '%s', expected value >= 0.", name)
+}
+
 const emptyFinal = "triton_enable_empty_final_response"
 
 // applyParameters moves the request's parameters into r: the reserved ones to their fields, the others to Parameters.
@@ -161,14 +165,20 @@ func (m *message) applyParameters(r *infer.Request) error {
 			}
 		case "priority":
 			n, ok := p.integer()
-			if !ok {
-				return wrongType(p.Name, "int64_param or uint64_param, 0 or more")
+			switch {
+			case !ok && p.set && p.Kind == infer.IntParameter:
+				return negative(p.Name)
+			case !ok:
+				return wrongType(p.Name, "int64_param or uint64_param")
 			}
 			r.Priority = n
 		case "timeout":
 			n, ok := p.integer()
-			if !ok {
-				return wrongType(p.Name, "int64_param or uint64_param, 0 or more")
+			switch {
+			case !ok && p.set && p.Kind == infer.IntParameter:
+				return negative(p.Name)
+			case !ok:
+				return wrongType(p.Name, "int64_param")
 			}
 			r.Timeout = time.Duration(min(n, math.MaxInt64/uint64(time.Microsecond))) * time.Microsecond
 		case emptyFinal:

@@ -1,8 +1,8 @@
 // Package httpapi serves the KServe v2 inference protocol and Triton's extensions of it over HTTP/1.1.
 //
 // It turns requests into infer.Request values and engine calls, and their results into the replies that a Triton
-// server gives: same routes, bodies, headers and error texts. Where a reply differs on purpose, Deviations lists both
-// answers. What the engine checks (shapes, types, names) is not checked again here; this package checks syntax, JSON
+// server gives: same routes, bodies, headers and error texts. Where a reply differs on purpose, package deviation lists
+// both answers. What the engine checks (shapes, types, names) is not checked again here; this package checks syntax, JSON
 // types, and sizes against what was sent.
 //
 // The protocol code knows an exchange (one request and its reply); only transport.go knows the HTTP library.

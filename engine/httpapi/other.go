@@ -128,7 +128,7 @@ func (s *Server) serveRepository(x *exchange) {
 		return
 	}
 	defer buf.Release()
-	if len(x.route.extra) > 0 {
+	if len(x.route.extra) > 0 && x.route.endpoint != repositoryIndex { // Triton's index takes any repository's name for all of them
 		x.failWith(typeJSON, status.New(status.Unsupported, "'repository_name' specification is not supported"))
 		return
 	}

@@ -39,8 +39,8 @@ func rawInput(cfg *inferencepb.ModelConfig, r *infer.Request, buf *tensor.Buffer
 	for _, d := range dims {
 		if d < 0 {
 			if variable >= 0 {
-				return tensor.Tensor{}, status.Errorf(status.InvalidArg, unknownID+"the shape of raw input '%s' of model "+
-					"'%s' cannot be deduced: it has more than one variable dimension", spec.GetName(), r.ModelName)
+				return tensor.Tensor{}, status.Errorf(status.InvalidArg, unknownID+"The shape of the raw input '%s' can "+
+					"not be deduced because there are more than one variable-sized dimension", spec.GetName())
 			}
 			variable = len(shape)
 		} else {
@@ -51,8 +51,8 @@ func rawInput(cfg *inferencepb.ModelConfig, r *infer.Request, buf *tensor.Buffer
 	t := tensor.Tensor{Name: spec.GetName(), DataType: dt, Shape: shape, Data: body, Buf: buf}
 	if dt == tensor.Bytes {
 		if variable >= 0 || known != 1 {
-			return tensor.Tensor{}, status.Errorf(status.InvalidArg, unknownID+"raw input '%s' of model '%s' is of type "+
-				"BYTES: its shape must be [1], it is %s", spec.GetName(), r.ModelName, tensor.FormatShape(dims))
+			return tensor.Tensor{}, status.Errorf(status.InvalidArg, unknownID+
+				"For BYTE datatype raw input '%s', the model must have input shape [1]", spec.GetName())
 		}
 		// The body is the one element; BYTES tensors want its length in front.
 		t.Data = binary.LittleEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))

@@ -1,0 +1,348 @@
+"""Cases of raw HTTP and raw gRPC: every route and call, what is wrong with a request, and where answers differ on purpose."""
+
+import gzip
+import json
+import struct
+import zlib
+
+import numpy as np
+from tritonclient.grpc import service_pb2 as pb
+
+from answers import raw
+from cases import add, error, grpc_tensor, neutral, rpc, status
+from harness import binary_body, tensor_input
+
+ROW = list(range(16))
+RAW = np.arange(16, dtype="<i4").tobytes()
+MODEL = "add_sub_INT32"
+INFER = f"/v2/models/{MODEL}/infer"
+
+
+def i32(name="INPUT0", shape=(1, 16), data=ROW, datatype="INT32", **more):
+    return {**tensor_input(name, datatype, list(shape), data), **more}
+
+
+def two(first=None, second=None, **more):
+    return {"inputs": [first or i32(), second or i32("INPUT1")], **more}
+
+
+def less(tensor, key):
+    return {k: v for k, v in tensor.items() if k != key}
+
+
+def sized(size, name="INPUT0", **more):
+    return {"name": name, "datatype": "INT32", "shape": [1, 16], "parameters": {"binary_data_size": size, **more}}
+
+
+def post(group, id, body, path=INFER, headers=None, deviation="", ours=None, fold=None):
+    data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+
+    def run(server):
+        answer = raw(server, "POST", path, data, headers)
+        return fold(answer) if fold else answer
+
+    add(group, f"http-raw/{id}", run, deviation, ours)
+
+
+def without_the_list(answer):
+    answer["json"]["error"] = answer["json"]["error"].partition(" Got input(s)")[0]
+    return answer
+
+
+def any_input(answer):
+    """Of two inputs that are wrong, Triton may name either."""
+    answer["json"]["error"] = answer["json"]["error"].replace("'INPUT1'", "'INPUT0'")
+    return answer
+
+
+# --- forms of requests that are right ---
+
+post("raw", "json", two())
+post("raw", "json/nested-data", two(i32(data=[ROW])))
+post("raw", "json/unknown-members", two(unused=[1, {"a": 2}]))
+post("raw", "json/id", two(id="my-id"))
+post("raw", "json/empty-id", two(id=""))
+post("raw", "json/outputs", two(outputs=[{"name": "OUTPUT1"}]))
+post("raw", "json/empty-outputs", two(outputs=[]))
+post("raw", "json/parameters", two(parameters={"a": 1, "b": "x", "c": True}))
+post("raw", "json/priority-and-timeout", two(parameters={"priority": 1, "timeout": 1000000}))
+post("raw", "json/sequence", two(parameters={"sequence_id": 7, "sequence_start": True, "sequence_end": False}))
+post("raw", "json/sequence-of-text", two(parameters={"sequence_id": "s", "sequence_start": True}))
+post("raw", "json/binary-output", two(parameters={"binary_data_output": True}))
+post("raw", "json/one-binary-output", two(outputs=[{"name": "OUTPUT0", "parameters": {"binary_data": True}}, {"name": "OUTPUT1"}]))
+post("raw", "json/curl-content-type", two(), headers={"Content-Type": "application/x-www-form-urlencoded"})
+post("raw", "json/gzip", gzip.compress(json.dumps(two()).encode()), headers={"Content-Encoding": "gzip"})
+post("raw", "json/deflate", zlib.compress(json.dumps(two()).encode()), headers={"Content-Encoding": "deflate"})
+post("raw", "json/version", two(), path=f"/v2/models/{MODEL}/versions/1/infer")
+post("raw", "json/latest-version", {"inputs": [tensor_input("INPUT0", "FP32", [1, 16], ROW)]}, path="/v2/models/versions/infer")
+post("raw", "json/fp32", {"inputs": [tensor_input("INPUT0", "FP32", [6], [0.1, 1e-7, 3.4e38, -0.0, 16777216, 5])]}, path="/v2/models/identity_FP32/infer")
+post("raw", "json/fp64", {"inputs": [tensor_input("INPUT0", "FP64", [4], [0.1, 1e300, 3, 5e-324])]}, path="/v2/models/identity_FP64/infer")
+post("raw", "json/int64", {"inputs": [tensor_input("INPUT0", "INT64", [3], [2**53 + 1, -(2**63), 2**63 - 1])]}, path="/v2/models/identity_INT64/infer")
+post("raw", "json/uint64", {"inputs": [tensor_input("INPUT0", "UINT64", [2], [2**64 - 1, 0])]}, path="/v2/models/identity_UINT64/infer")
+post("raw", "json/bool", {"inputs": [tensor_input("INPUT0", "BOOL", [2], [True, False])]}, path="/v2/models/identity_BOOL/infer")
+post("raw", "json/bytes", {"inputs": [tensor_input("INPUT0", "BYTES", [5], ["a", "bcé\n", "", "a\x00b", '"\\'])]}, path="/v2/models/identity_BYTES/infer")
+post("raw", "json/fp32-batch", {"inputs": [tensor_input("INPUT0", "FP32", [2, 16], ROW * 2)]}, path="/v2/models/plain/infer")
+body, headers = binary_body({"inputs": [sized(64), sized(64, "INPUT1")]}, RAW, RAW)
+post("raw", "binary", body, headers=headers)
+body, headers = binary_body({"inputs": [sized(64), sized(64, "INPUT1")], "parameters": {"binary_data_output": True}}, RAW, RAW)
+post("raw", "binary/out", body, headers=headers)
+body, headers = binary_body({"inputs": [sized(64), i32("INPUT1")]}, RAW)
+post("raw", "binary/mixed", body, headers=headers)
+post("raw", "raw-request", np.arange(16, dtype="<f4").tobytes(), path="/v2/models/plain/infer", headers={"Inference-Header-Content-Length": "0"})
+post("raw", "raw-request/one-free-dimension", RAW, path="/v2/models/identity_INT32/infer", headers={"Inference-Header-Content-Length": "0"})
+post("raw", "raw-request/bytes", struct.pack("<I3s", 3, b"abc"), path="/v2/models/identity_BYTES/infer", headers={"Inference-Header-Content-Length": "0"})
+
+# --- what is wrong with a request: as Triton says it ---
+
+post("faults", "inputs-empty", {"inputs": []})
+post("faults", "missing-input", {"inputs": [i32()]})
+post("faults", "renamed-input", two(i32("NOPE")))
+post("faults", "input-twice", {"inputs": [i32(), i32()]})
+post("faults", "unknown-output", two(outputs=[{"name": "NOPE"}]))
+post("faults", "wrong-shape", two(i32(shape=[1, 15], data=ROW[:15])))
+post("faults", "wrong-rank", two(i32(shape=[1, 1, 16])))
+post("faults", "batch-sizes-differ", two(i32(shape=[2, 16], data=ROW * 2)), fold=any_input)
+post("faults", "batch-too-large", two(i32(shape=[9, 16], data=ROW * 9), i32("INPUT1", shape=[9, 16], data=ROW * 9)))
+post("faults", "id-in-the-error", two(i32(shape=[9, 16], data=ROW * 9), i32("INPUT1", shape=[9, 16], data=ROW * 9), id="abc"))
+post("faults", "wrong-datatype", two(i32(datatype="FP32")))
+post("faults", "unknown-datatype", two(i32(datatype="FOO")))
+post("faults", "bad-parameter-type", two(parameters={"foo": [1]}))
+post("faults", "reserved-parameter", two(parameters={"triton_x": 1}))
+post("faults", "fp16-in-json", {"inputs": [tensor_input("INPUT0", "FP16", [2], [1.5, 2])]}, path="/v2/models/identity_FP16/infer")
+post("faults", "bf16-in-json", {"inputs": [tensor_input("INPUT0", "BF16", [2], [1.5, 2])]}, path="/v2/models/identity_BF16/infer")
+header = {"inputs": [{"name": "INPUT0", "datatype": "FP16", "shape": [2], "parameters": {"binary_data_size": 4}}]}
+body, headers = binary_body(header, b"\x00\x3c\x00\x40")
+post("faults", "fp16-out-as-json", body, path="/v2/models/identity_FP16/infer", headers=headers)
+for id, inputs, tensors in (
+    ("size-too-small", [sized(60), sized(64, "INPUT1")], [RAW, RAW]),
+    ("size-beyond-the-body", [sized(64), sized(68, "INPUT1")], [RAW, RAW]),
+    ("bytes-left-over", [sized(64), sized(64, "INPUT1")], [RAW, RAW, b"x"]),
+    ("body-too-short", [sized(64), sized(64, "INPUT1")], [RAW]),
+):
+    body, headers = binary_body({"inputs": inputs}, *tensors)
+    post("faults", "binary/" + id, body, headers=headers)
+for value in ("-5", "100000"):
+    body, headers = binary_body({"inputs": [sized(64), sized(64, "INPUT1")]}, RAW, RAW)
+    post("faults", f"header-length/{value}", body, headers={**headers, "Inference-Header-Content-Length": value})
+post("faults", "raw-request/two-inputs", RAW, headers={"Inference-Header-Content-Length": "0"})
+post("faults", "unknown-encoding", two(), headers={"Content-Encoding": "br"})
+strings = b"\x03\x00\x00\x00abc\x02\x00\x00\x00ab"
+body, headers = binary_body({"inputs": [{"name": "INPUT0", "shape": [3], "datatype": "BYTES", "parameters": {"binary_data_size": len(strings)}}]}, strings)
+post("faults", "fewer-strings", body, path="/v2/models/identity_BYTES/infer", headers=headers)
+for path in (f"{MODEL}/versions/9", "nope", f"{MODEL}/versions/abc", "versions/versions/1", "repeat"):
+    post("faults", "infer/" + path, {"inputs": [tensor_input("IN", "INT32", [1], [1]), tensor_input("DELAY", "UINT32", [1], [0]), tensor_input("WAIT", "UINT32", [1], [0])]}, path=f"/v2/models/{path}/infer")
+
+# --- where the code differs on purpose: faults of the client's JSON are 4xx here ---
+
+for id, body in {
+    "empty-object": {},
+    "inputs-no-array": {"inputs": {}},
+    "output-without-name": two(outputs=[{}]),
+    "string-in-int32": two(i32(data=["a"] + ROW[1:])),
+    "float-in-int32": two(i32(data=[0.5] + ROW[1:])),
+    "bool-in-int32": two(i32(data=[True] + ROW[1:])),
+    "null-in-int32": two(i32(data=[None] + ROW[1:])),
+    "data-no-array": two(i32(data=5)),
+    "fewer-data": two(i32(data=ROW[:15])),
+    "more-data": two(i32(data=ROW + [1])),
+    "shape-no-array": two({**i32(), "shape": 16}),
+    "shape-of-strings": two({**i32(), "shape": ["1", "16"]}),
+    "id-no-string": two(id=5),
+    "no-datatype": two(less(i32(), "datatype")),
+    "no-shape": two(less(i32(), "shape")),
+    "no-name": two(less(i32(), "name")),
+}.items():
+    post("deviations", "json/" + id, body, deviation="DV02", ours=status(400))
+post("deviations", "json/number-in-bool", {"inputs": [tensor_input("INPUT0", "BOOL", [3], [True, False, 1])]}, path="/v2/models/identity_BOOL/infer", deviation="DV02", ours=status(400))
+for id, value in (("negative-size", -1), ("size-of-text", "64")):
+    body, headers = binary_body({"inputs": [sized(value), sized(64, "INPUT1")]}, RAW, RAW)
+    post("deviations", "binary/" + id, body, headers=headers, deviation="DV02", ours=status(400))
+for id, body in {"cut-off": b'{"inputs":[', "two-roots": b"{}{}", "no-json": b"hello"}.items():
+    post("deviations", "malformed/" + id, body, deviation="DV01", ours=status(400))
+post("faults", "empty-body", b"")
+
+# --- further deviations ---
+
+SUMS = {
+    "status": 200,
+    "type": "application/json",
+    "json": {
+        "model_name": MODEL,
+        "model_version": "1",
+        "outputs": [
+            {"name": "OUTPUT0", "datatype": "INT32", "shape": [1, 16], "data": [2 * i for i in ROW]},
+            {"name": "OUTPUT1", "datatype": "INT32", "shape": [1, 16], "data": [0] * 16},
+        ],
+    },
+}
+
+body, headers = binary_body({"inputs": [sized(64), sized(64, "INPUT1")]}, RAW, RAW)
+post(
+    "deviations", "header-length/no-number", body, headers={**headers, "Inference-Header-Content-Length": "many"}, deviation="DV10",
+    ours=error(400, "Inference-Header-Content-Length must be a number of bytes, got: many", "text/plain"),
+)
+twice = b'{"inputs":[],' + json.dumps(two()).encode()[1:]
+post("deviations", "member-twice", twice, deviation="DV05", ours=error(400, "Unable to parse 'inputs': the object has two members of this name"))
+post("deviations", "gzip/no-gzip", json.dumps(two()).encode(), headers={"Content-Encoding": "gzip"}, deviation="DV13", ours=error(400, "failed to decompress the gzip body: zlib: invalid header"))
+post("deviations", "id-with-nul", two(id="a\x00b"), deviation="DV14", ours=error(400, "Unable to parse 'id': it must be UTF-8 without NUL"))
+post("deviations", "deep", b'{"x":' + b"[" * 200 + b"]" * 200 + b"," + json.dumps(two()).encode()[1:], deviation="DV07", ours=error(400, "failed to parse the request JSON buffer: Nesting deeper than 100 levels. at 104"))
+post("deviations", "escaped-name", two(), path="/v2/models/add%5Fsub%5FINT32/infer", deviation="DV16", ours=lambda _: SUMS)
+
+post(
+    "deviations", "too-many-inputs", {"inputs": [i32(f"I{k}", [1], [1]) for k in range(4097)]}, deviation="DV08",
+    ours=error(400, "Unable to parse 'inputs': more than 4096 of them"), fold=without_the_list,
+)
+
+# --- information: each route by HTTP and each call by gRPC ---
+
+
+def get(group, id, path, method="GET", headers=None, body=None, fold=None, deviation="", ours=None):
+    def run(server):
+        answer = raw(server, method, path, body, headers)
+        return fold(answer) if fold else answer
+
+    add(group, f"http-raw/{id}", run, deviation, ours)
+
+
+for path in ("health/live", "health/ready"):
+    get("info", "GET " + path, "/v2/" + path)
+    get("info", "HEAD " + path, "/v2/" + path, method="HEAD")
+    get("info", "POST " + path, "/v2/" + path, method="POST", body=b"")
+for path in (f"{MODEL}/ready", f"{MODEL}/versions/1/ready", f"{MODEL}/versions/9/ready", "nope/ready", "versions/versions/2/ready", "versions/versions/1/ready"):
+    get("info", "GET " + path, "/v2/models/" + path)
+for path in (MODEL, f"{MODEL}/versions/1", "versions", "versions/versions/2", "repeat", "square", "labelled", "matrix", "identity_BYTES", "identity_BF16", "identity_BOOL"):
+    get("info", "metadata " + path, "/v2/models/" + path, fold=neutral)
+    get("info", "config " + path, f"/v2/models/{path}/config", fold=neutral)
+for path in ("nope", f"{MODEL}/versions/9", "nope/config", f"{MODEL}/versions/9/config", "nope/stats", f"{MODEL}/versions/9/stats", f"{MODEL}/versions/abc", f"{MODEL}/nosuch", f"{MODEL}/", ""):
+    get("info", "GET models/" + path, "/v2/models/" + path)
+for method, path in (
+    ("POST", f"models/{MODEL}"), ("DELETE", f"models/{MODEL}"), ("GET", f"models/{MODEL}/infer"), ("PUT", f"models/{MODEL}/infer"),
+    ("GET", "repository/index"), ("GET", f"repository/models/{MODEL}/load"), ("OPTIONS", ""), ("PATCH", f"models/{MODEL}/config"),
+):
+    get("info", f"{method} /v2/{path}", ("/v2/" + path).rstrip("/"), method=method)
+for path in ("/", "/v2/", "/v2/nosuch", "/nosuch", "/v2/health", "/metrics"):
+    get("info", "GET " + path, path)
+for path in ("load", "unload"):
+    post("info", f"{path} in the default mode", None, path=f"/v2/repository/models/{MODEL}/{path}")
+post("info", "index", None, path="/v2/repository/index", fold=neutral)
+post("info", "index/ready", {"ready": True}, path="/v2/repository/index", fold=neutral)
+post("info", "index/of-a-repository", None, path="/v2/repository/other/index")
+post("deviations", "index/ready-a-number", {"ready": 1}, path="/v2/repository/index", deviation="DV03", ours=status(400))
+post("deviations", "index/no-json", b"{bad", path="/v2/repository/index", deviation="DV01", ours=status(400))
+
+for method, message in {
+    "ServerLive": pb.ServerLiveRequest(),
+    "ServerReady": pb.ServerReadyRequest(),
+    "ModelReady": pb.ModelReadyRequest(name=MODEL),
+    "ModelReady version": pb.ModelReadyRequest(name="versions", version="2"),
+    "ModelReady old-version": pb.ModelReadyRequest(name="versions", version="1"),
+    "ModelReady unknown": pb.ModelReadyRequest(name="nope"),
+    "ModelReady bad-version": pb.ModelReadyRequest(name=MODEL, version="abc"),
+    "ModelMetadata unknown": pb.ModelMetadataRequest(name="nope"),
+    "ModelMetadata unknown-version": pb.ModelMetadataRequest(name=MODEL, version="9"),
+    "ModelConfig unknown": pb.ModelConfigRequest(name="nope"),
+    "ModelStatistics unknown": pb.ModelStatisticsRequest(name="nope"),
+    "ModelStatistics unknown-version": pb.ModelStatisticsRequest(name=MODEL, version="9"),
+    "RepositoryIndex": pb.RepositoryIndexRequest(),
+    "RepositoryIndex ready": pb.RepositoryIndexRequest(ready=True),
+    "RepositoryIndex other": pb.RepositoryIndexRequest(repository_name="other"),
+    "RepositoryModelLoad default-mode": pb.RepositoryModelLoadRequest(model_name=MODEL),
+    "RepositoryModelUnload default-mode": pb.RepositoryModelUnloadRequest(model_name=MODEL),
+}.items():
+    add("grpc_info", f"grpc-stub/{method}", lambda s, m=method.split()[0], q=message: neutral(rpc(s, m, q)))
+for name in (MODEL, "versions", "repeat", "labelled", "matrix", "identity_BYTES", "identity_BF16"):
+    add("grpc_info", f"grpc-stub/ModelMetadata {name}", lambda s, q=pb.ModelMetadataRequest(name=name): neutral(rpc(s, "ModelMetadata", q)))
+    add("grpc_info", f"grpc-stub/ModelConfig {name}", lambda s, q=pb.ModelConfigRequest(name=name): neutral(rpc(s, "ModelConfig", q)))
+
+
+def sums(first=None, second=None, raws=(RAW, RAW), **more):
+    return pb.ModelInferRequest(
+        model_name=MODEL, inputs=[first or grpc_tensor(), second or grpc_tensor("INPUT1")], raw_input_contents=list(raws), **more
+    )
+
+
+def with_parameter(key, **value):
+    r = sums()
+    for k, v in value.items():
+        setattr(r.parameters[key], k, v)
+    return r
+
+
+for id, message in {
+    "raw": sums(id="7"),
+    "typed": sums(grpc_tensor(int_contents=ROW), grpc_tensor("INPUT1", int_contents=ROW), raws=()),
+    "no-model-name": pb.ModelInferRequest(),
+    "input-twice": sums(grpc_tensor(), grpc_tensor()),
+    "raw-too-small": sums(raws=(RAW[:60], RAW)),
+    "raw-too-large": sums(raws=(RAW + b"1234", RAW)),
+    "wrong-datatype": sums(grpc_tensor(datatype="FP32")),
+    "unknown-datatype": sums(grpc_tensor(datatype="FOO")),
+    "no-shape": sums(grpc_tensor(shape=[])),
+    "no-contents": sums(raws=()),
+    "fewer-raw-contents": sums(raws=(RAW,)),
+    "raw-and-typed": sums(grpc_tensor(int_contents=ROW)),
+    "wrong-typed-field": sums(grpc_tensor(fp32_contents=[0.0] * 16), grpc_tensor("INPUT1", int_contents=ROW), raws=()),
+    "fp16-typed": pb.ModelInferRequest(model_name="identity_FP16", inputs=[grpc_tensor("INPUT0", "FP16", [1], fp32_contents=[1.0])]),
+    "batch-too-large": sums(grpc_tensor(shape=[9, 16]), grpc_tensor("INPUT1", shape=[9, 16]), raws=(RAW * 9,) * 2),
+    "unknown-output": sums(outputs=[pb.ModelInferRequest.InferRequestedOutputTensor(name="NOPE")]),
+    "parameter-text": with_parameter("mine", string_param="x"),
+    "parameter-number": with_parameter("mine", int64_param=5),
+    "parameter-flag": with_parameter("mine", bool_param=True),
+    "parameter-double": with_parameter("mine", double_param=0.5),
+    "reserved-parameter": with_parameter("triton_x", int64_param=1),
+    "sequence-id-a-flag": with_parameter("sequence_id", bool_param=True),
+    "sequence-start-a-number": with_parameter("sequence_start", int64_param=1),
+    "priority-a-flag": with_parameter("priority", bool_param=True),
+    "timeout-a-text": with_parameter("timeout", string_param="5"),
+    "timeout": with_parameter("timeout", int64_param=1000000),
+    "priority": with_parameter("priority", int64_param=2),
+}.items():
+    add("grpc_faults", f"grpc-stub/ModelInfer {id}", lambda s, q=message: rpc(s, "ModelInfer", q))
+post("faults", "raw-request/two-free-dimensions", np.arange(6.0).tobytes(), path="/v2/models/matrix/infer", headers={"Inference-Header-Content-Length": "0"})
+
+
+def names_the_input(triton):
+    return json.loads(json.dumps(triton).replace("'raw_input'", "'INPUT0'"))
+
+
+post(
+    "deviations", "raw-request/wrong-size", RAW[:60], path="/v2/models/plain/infer", headers={"Inference-Header-Content-Length": "0"},
+    deviation="DV19", ours=names_the_input,
+)
+post(
+    "deviations", "raw-request/no-whole-elements", RAW[:63], path="/v2/models/identity_INT32/infer", headers={"Inference-Header-Content-Length": "0"},
+    deviation="DV19", ours=error(400, "[request id: <id_unknown>] raw input 'INPUT0' of model 'identity_INT32' has 63 bytes: not a multiple of 4"),
+)
+for id, message in {
+    "priority-negative": with_parameter("priority", int64_param=-1),
+    "priority-unsigned": with_parameter("priority", uint64_param=1),
+    "sequence-id-text": with_parameter("sequence_id", string_param="s"),
+}.items():
+    add("grpc_faults", f"grpc-stub/ModelInfer {id}", lambda s, q=message: rpc(s, "ModelInfer", q))
+
+
+def served(_):
+    """The sums of the rows 0 … 15."""
+    from google.protobuf import json_format
+
+    a = np.arange(16, dtype="<i4")
+    outputs = [pb.ModelInferResponse.InferOutputTensor(name=f"OUTPUT{i}", datatype="INT32", shape=[1, 16]) for i in (0, 1)]
+    m = pb.ModelInferResponse(model_name=MODEL, model_version="1", outputs=outputs, raw_output_contents=[(a + a).tobytes(), (a - a).tobytes()])
+    return json_format.MessageToDict(m, preserving_proto_field_name=True)
+
+
+def refused(text):
+    return lambda _: {"code": "INVALID_ARGUMENT", "text": text}
+
+
+for id, message, deviation, ours in (
+    ("timeout-negative", with_parameter("timeout", int64_param=-1), "DV20", refused("invalid value for 'timeout', expected value >= 0.")),
+    ("timeout-unsigned", with_parameter("timeout", uint64_param=1000000), "DV21", served),
+    ("sequence-id-unsigned", with_parameter("sequence_id", uint64_param=1), "DV21", served),
+    ("parameter-unsigned", with_parameter("mine", uint64_param=1), "DV21", served),
+    (
+        "more-raw-contents", sums(raws=(RAW,) * 3), "DV18",
+        refused(f"raw_input_contents has 3 entries but only 2 inputs for model '{MODEL}' take one; send one entry per input, in their order"),
+    ),
+):
+    add("grpc_deviations", f"grpc-stub/ModelInfer {id}", lambda s, q=message: rpc(s, "ModelInfer", q), deviation, ours)
