@@ -76,7 +76,7 @@ func open(t *testing.T, s *testServer, path, body string, headers ...string) *ht
 	return resp
 }
 
-// Recorded from Triton 2.51; malformed JSON and many responses deviate (see Deviations).
+// Recorded from Triton 2.51; malformed JSON and many responses deviate (see package deviation).
 func TestGenerate(t *testing.T) {
 	e := realEngine(t)
 	for _, name := range []string{"add_sub", "identity", "id_bytes", "id_fp16", "repeat"} {

@@ -107,7 +107,7 @@ func oneInput(shape, datatype, data string) string {
 const addSubPath = "/v2/models/add_sub/infer"
 
 // TestInferReplies_B010 replays requests that a Triton 2.51 was seen to answer; where the expectation differs from it,
-// Deviations has the row.
+// Package deviation has the row.
 func TestInferReplies_B010(t *testing.T) {
 	s := serve(t)
 	binaryIn, binaryInHeader := withBinary(`{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"INT32","parameters":{"binary_data_size":64}},`+
