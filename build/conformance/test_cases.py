@@ -126,7 +126,7 @@ def test_B010_B024_B032_B033_F047_raw_requests(table, reference, case):
 
 
 @group("faults")
-def test_B021_B028_B048_faults(table, reference, case):
+def test_B021_B028_B048_C098_faults(table, reference, case):
     reference.check(case, case.run(table))
 
 

@@ -130,7 +130,7 @@ func TestModelList_B004(t *testing.T) {
 }
 
 // The bodies of generate may be compressed as those of infer.
-func TestGenerateCompressedBody_B037(t *testing.T) {
+func TestGenerateCompressedBody_B037_DV33(t *testing.T) {
 	s := serve(t)
 	s.engine.models["big"] = model("big", tensor.Bytes, 1, 0, []int64{-1}, identity)
 	text := strings.Repeat("compress me ", 1000)

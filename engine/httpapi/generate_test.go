@@ -105,7 +105,7 @@ func TestGenerate(t *testing.T) {
 		{"B054 two rows", "identity/generate", `{"INPUT0":[` + zeroTo15 + `,` + zeroTo15 + `]}`, 200, typeJSON,
 			`{"OUTPUT0":[0.0,1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0,9.0,10.0,11.0,12.0,13.0,14.0,15.0,0.0,1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0,9.0,10.0,11.0,12.0,13.0,14.0,15.0],` +
 				`"model_name":"identity","model_version":"1"}`},
-		{"B054 nested lists", "identity/generate", `{"INPUT0":[[` + zeroTo15 + `]]}`, 200, typeJSON,
+		{"B054 DV32 nested lists", "identity/generate", `{"INPUT0":[[` + zeroTo15 + `]]}`, 200, typeJSON,
 			`{"OUTPUT0":[0.0,1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0,9.0,10.0,11.0,12.0,13.0,14.0,15.0],"model_name":"identity","model_version":"1"}`},
 		{"B012 one response", "id_bytes/generate_stream", `{"INPUT0":"hello"}`, 200, typeEvents,
 			`data: {"OUTPUT0":"hello","model_name":"id_bytes","model_version":"1"}` + "\n\n"},
@@ -113,7 +113,7 @@ func TestGenerate(t *testing.T) {
 			`data: {"IDX":0,"OUT":1,"model_name":"repeat","model_version":"1"}` + "\n\n" + `data: {"IDX":1,"OUT":2,"model_name":"repeat","model_version":"1"}` + "\n\n"},
 		{"B012 no response", "repeat/generate_stream", zero, 200, typeEvents, ""},
 		{"B055 one response of a decoupled model", "repeat/generate", one, 200, typeJSON, `{"IDX":0,"OUT":5,"model_name":"repeat","model_version":"1"}`},
-		{"B055 many responses", "repeat/generate", two, 400, typeJSON, appendedError(errManyResponses())},
+		{"B055 DV31 many responses", "repeat/generate", two, 400, typeJSON, appendedError(errManyResponses())},
 		{"B055 no response", "repeat/generate", zero, 400, typeJSON, appendedError(errManyResponses())},
 		{"events of infer", "repeat/infer", `{"id":"a","inputs":[{"name":"IN","shape":[2],"datatype":"INT32","data":[7,8]},{"name":"DELAY","shape":[2],"datatype":"UINT32","data":[0,0]},` +
 			`{"name":"WAIT","shape":[1],"datatype":"UINT32","data":[0]}],"outputs":[{"name":"OUT"}]}`, 200, typeEvents,
@@ -290,7 +290,7 @@ func TestGenerateStopsAtTheSecondResponse_B055(t *testing.T) {
 	<-cancelled
 }
 
-func TestGenerateStreamNeedsHTTP11(t *testing.T) {
+func TestGenerateStreamNeedsHTTP11_DV34(t *testing.T) {
 	s := serve(t)
 	got := send(t, dial(t, s.addr), "POST /v2/models/id_bytes/generate_stream HTTP/1.0\r\nContent-Length: 14\r\n\r\n"+`{"INPUT0":"x"}`)
 	if got.status != "400 Bad Request" || !strings.Contains(got.body, "HTTP/1.1") {
