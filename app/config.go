@@ -15,6 +15,7 @@ import (
 
 	"nereid/engine"
 	"nereid/engine/restrict"
+	"nereid/engine/shm"
 )
 
 // Config is what the command line and the environment say.
@@ -66,6 +67,8 @@ type Config struct {
 	MaxConnectionAge            int
 	MaxConnectionAgeGrace       int
 	DataDir, ONNXRuntimeLibrary string
+	AllowClientShm              bool // where it was given; see sharedMemory
+	ClientShmDirect             bool
 	OpenBrowser                 bool
 	History                     bool
 
@@ -201,6 +204,18 @@ func (c *Config) checkAccess(tokens bool) error {
 	}
 	return errors.Join(errs...)
 }
+
+// sharedMemory says whether clients may share memory with the server: as they were told to, else only where all clients
+// are on this machine, as those who can share memory are.
+func (c *Config) sharedMemory() shm.Options {
+	allowed := c.AllowClientShm
+	if _, ok := c.given[allowClientShm]; !ok {
+		allowed = (!c.AllowHTTP || loopback(c.HTTPAddress)) && (!c.AllowGRPC || loopback(c.GRPCAddress))
+	}
+	return shm.Options{Disabled: !allowed, Direct: c.ClientShmDirect}
+}
+
+const allowClientShm = "allow-client-shm"
 
 func loopback(address string) bool {
 	if address == "localhost" {

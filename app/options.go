@@ -293,8 +293,9 @@ func memoryOptions() []option {
 		{names: []string{"buffer-manager-thread-count"}, group: g, arg: "integer", class: noEffect, row: "H083", help: "Threads.", set: ignored(anyInt)},
 		{names: []string{"host-policy"}, group: g, arg: "policy,key=value", class: noEffect, row: "H084", help: "CPU affinity of instances.", set: ignored(anyText)},
 		{names: []string{"model-load-gpu-limit"}, group: g, arg: "gpu:fraction", class: noEffect, row: "H085", help: "GPU memory for models.", set: ignored(anyText)},
-		{names: []string{"allow-client-shm"}, group: g, arg: "boolean", class: refusable, row: "H086", help: "Shared memory with clients.",
-			set: onlyIf(falsy, "shared memory with clients is")},
+		{names: []string{allowClientShm}, group: g, arg: "boolean", row: "H086",
+			help: "Lets clients share memory with the server. Default: true while HTTP and gRPC listen on loopback addresses only, else false.",
+			set:  boolean(func(c *Config) *bool { return &c.AllowClientShm })},
 	}
 }
 
@@ -372,6 +373,9 @@ func ourOptions() []option {
 				c.HTTPBasePath = v
 				return nil
 			}},
+		{names: []string{"client-shm-direct"}, group: g, class: ours, arg: "boolean",
+			help: "Uses inputs where they lie in clients' shared memory, without a copy. A client that shrinks such memory while a request uses it ends the server. Default: false.",
+			set:  boolean(func(c *Config) *bool { return &c.ClientShmDirect })},
 		{names: []string{"onnxruntime-library"}, group: g, class: ours, arg: "path",
 			help: "libonnxruntime to use in place of the built-in one. Default: NEREID_ONNXRUNTIME_LIBRARY.",
 			set:  text(func(c *Config) *string { return &c.ONNXRuntimeLibrary })},

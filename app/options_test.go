@@ -133,7 +133,7 @@ func TestTritonserverOptions(t *testing.T) {
 		{name: "H083 --buffer-manager-thread-count", args: []string{"--buffer-manager-thread-count=1"}, check: withoutEffect("buffer-manager-thread-count")},
 		{name: "--host-policy", args: []string{"--host-policy=p,numa-node=0"}, check: withoutEffect("host-policy")},
 		{name: "--model-load-gpu-limit", args: []string{"--model-load-gpu-limit=0:0.5"}, check: withoutEffect("model-load-gpu-limit")},
-		{name: "--allow-client-shm", args: []string{"--allow-client-shm=false"}, refused: []string{"--allow-client-shm=true"}},
+		{name: "H086 --allow-client-shm", args: []string{"--allow-client-shm=false"}, check: func(c *Config) bool { return c.sharedMemory().Disabled }, refused: []string{"--allow-client-shm=maybe"}},
 		{name: "H087 --strict-model-config", args: []string{"--strict-model-config=true"}, check: func(c *Config) bool { return c.DisableAutoComplete }},
 		{name: "--response-cache-byte-size", args: []string{"--response-cache-byte-size=0"}, refused: []string{"--response-cache-byte-size=1000"}},
 		{name: "old trace options", args: []string{"--trace-file=x", "--trace-rate=1", "--trace-count=1", "--trace-log-frequency=1", "--trace-level=OFF"},
@@ -184,6 +184,37 @@ func TestDefaultsAreSafe(t *testing.T) {
 	}
 	if c.ExitOnError || c.AllowAnonymous {
 		t.Errorf("exit on error %v, anonymous %v; want neither", c.ExitOnError, c.AllowAnonymous)
+	}
+}
+
+// Those who share memory with the server are on its machine; where others can ask as well, it is off unless asked for.
+func TestClientSharedMemory(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		asTriton     bool
+		args         []string
+		allowed, raw bool // raw: direct mapping
+	}{
+		{name: "B053 loopback", allowed: true},
+		{name: "B053 C10 HTTP on all addresses", args: []string{"--http-address=0.0.0.0", "--allow-anonymous"}},
+		{name: "B053 C10 gRPC on all addresses", args: []string{"--grpc-address=::", "--allow-anonymous"}},
+		{name: "B053 C10 metrics on all addresses", args: []string{"--metrics-address=0.0.0.0", "--allow-anonymous"}, allowed: true},
+		{name: "B053 C10 a listener that is off", args: []string{"--http-address=0.0.0.0", "--allow-http=false", "--metrics-address=::1"}, allowed: true},
+		{name: "B053 C10 asked for", args: []string{"--http-address=0.0.0.0", "--allow-anonymous", "--allow-client-shm=true"}, allowed: true},
+		{name: "B053 refused on loopback", args: []string{"--allow-client-shm=off"}},
+		{name: "B053 C10 under the name tritonserver", asTriton: true},
+		{name: "B053 under the name tritonserver, asked for", asTriton: true, args: []string{"--allow-client-shm", "1"}, allowed: true},
+		{name: "direct mapping", args: []string{"--client-shm-direct=true"}, allowed: true, raw: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := Load(tt.asTriton, append(tt.args, "--data-dir=x"), none)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o := c.sharedMemory(); o.Disabled == tt.allowed || o.Direct != tt.raw {
+				t.Errorf("allowed %v, direct %v; want %v, %v", !o.Disabled, o.Direct, tt.allowed, tt.raw)
+			}
+		})
 	}
 }
 

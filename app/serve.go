@@ -174,6 +174,7 @@ func (s *server) open(ctx context.Context) error {
 		StartupModels: s.c.LoadModels, ID: s.c.ID, DisableAutoComplete: s.c.DisableAutoComplete,
 		DefaultMaxBatchSize: s.c.defaultMaxBatchSize(), ConfigName: s.c.ConfigName, LoadThreads: s.c.LoadThreads,
 		LooseReadiness: !s.c.StrictReadiness, OverrideFolder: overrides, Log: s.log, Events: s.events(),
+		SharedMemory: s.c.sharedMemory(),
 	})
 	if err != nil {
 		return err

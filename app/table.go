@@ -62,7 +62,7 @@ func logStart(log *slog.Logger, c *Config, e *engine.Engine, backends []string) 
 	}
 	logTable(log, rows)
 	logTable(log, modelRows(e))
-	logTable(log, optionRows(c))
+	logTable(log, optionRows(c, e))
 }
 
 func modelRows(e *engine.Engine) [][]string {
@@ -82,7 +82,7 @@ func modelRows(e *engine.Engine) [][]string {
 	return rows
 }
 
-func optionRows(c *Config) [][]string {
+func optionRows(c *Config, e *engine.Engine) [][]string {
 	digit := func(b bool) string {
 		if b {
 			return "1"
@@ -94,7 +94,7 @@ func optionRows(c *Config) [][]string {
 		{"server_id", c.ID},
 		{"server_version", engine.ServerVersion},
 		{"nereid_version", Version},
-		{"server_extensions", strings.Join(engine.Extensions(), " ")},
+		{"server_extensions", strings.Join(e.Extensions(), " ")},
 	}
 	for i, r := range c.Repositories {
 		rows = append(rows, []string{"model_repository_path[" + strconv.Itoa(i) + "]", r})

@@ -13,6 +13,7 @@ import (
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/lifecycle"
+	"nereid/engine/shm"
 	"nereid/engine/stats"
 	"nereid/engine/status"
 )
@@ -61,8 +62,10 @@ type Options struct {
 	Settle              time.Duration // how long a changed model rests before polling loads it; 0: 1 s
 	LooseReadiness      bool          // --strict-readiness=false: ready although a model failed
 	OverrideFolder      string        // where load overrides are unpacked; "": the system's temporary folder
-	Log                 *slog.Logger  // nil: none
-	Events              EventListener
+	// SharedMemory says whether and how clients may share memory with the server. The zero value: system regions.
+	SharedMemory shm.Options
+	Log          *slog.Logger // nil: none
+	Events       EventListener
 }
 
 // Engine serves models. Its methods are safe for concurrent use.
@@ -70,6 +73,7 @@ type Engine struct {
 	o       Options
 	models  *lifecycle.Manager
 	stats   *stats.Registry
+	shared  *shm.Registry
 	started time.Time
 	live    atomic.Bool
 	up      atomic.Bool // the models of the start are loaded
@@ -100,7 +104,7 @@ func New(o Options) (*Engine, error) {
 	if o.DefaultMaxBatchSize != nil {
 		batch = *o.DefaultMaxBatchSize
 	}
-	e := &Engine{o: o, stats: stats.NewRegistry(), started: time.Now()}
+	e := &Engine{o: o, stats: stats.NewRegistry(), shared: shm.New(o.SharedMemory), started: time.Now()}
 	e.models = lifecycle.NewManager(lifecycle.Options{
 		Repositories: o.Repositories, ConfigName: o.ConfigName, Backends: o.Backends, Host: host{e}, Stats: e.stats, Log: o.Log,
 		Events: o.Events, AutoComplete: !o.DisableAutoComplete, DefaultMaxBatchSize: batch, LoadThreads: o.LoadThreads,
@@ -185,6 +189,9 @@ func (e *Engine) Close(ctx context.Context) {
 		e.mu.Unlock()
 		e.wg.Wait()
 		e.models.Close(ctx)
+		if err := e.shared.Close(); err != nil {
+			e.o.Log.Warn("shared memory could not be let go", "err", err)
+		}
 	})
 }
 
@@ -206,6 +213,9 @@ func (e *Engine) Live() bool { return e.live.Load() }
 func (e *Engine) Ready() bool {
 	return e.up.Load() && (e.o.LooseReadiness || e.models.AllReady())
 }
+
+// SharedMemory returns the regions of memory that clients share with the server.
+func (e *Engine) SharedMemory() *shm.Registry { return e.shared }
 
 // Mode returns the model control mode.
 func (e *Engine) Mode() ControlMode { return e.o.Mode }
@@ -274,14 +284,25 @@ func (h host) ModelReady(name string, version int64) bool {
 
 // extensions are those of Triton's server metadata that are there, in its order, and the name of this server.
 var extensions = []string{
-	"classification", "model_repository", "model_repository(unload_dependents)", "model_configuration", "binary_tensor_data",
-	"parameters", "statistics", "nereid",
+	"classification", "model_repository", "model_repository(unload_dependents)", "model_configuration", systemSharedMemory,
+	cudaSharedMemory, "binary_tensor_data", "parameters", "statistics", "nereid",
 }
 
+// Extensions that a server has or not, as it was started.
+const (
+	systemSharedMemory = "system_shared_memory"
+	cudaSharedMemory   = "cuda_shared_memory"
+)
+
 // Extensions returns the names of the protocol extensions that are served.
-func Extensions() []string { return slices.Clone(extensions) }
+func (e *Engine) Extensions() []string {
+	all := slices.Clone(extensions)
+	return slices.DeleteFunc(all, func(x string) bool {
+		return x == systemSharedMemory && !e.shared.Allows(shm.System) || x == cudaSharedMemory && !e.shared.Allows(shm.CUDA)
+	})
+}
 
 // ServerMetadata answers the protocol's server metadata request.
 func (e *Engine) ServerMetadata() *inferencepb.ServerMetadataResponse {
-	return &inferencepb.ServerMetadataResponse{Name: e.o.ID, Version: ServerVersion, Extensions: slices.Clone(extensions)}
+	return &inferencepb.ServerMetadataResponse{Name: e.o.ID, Version: ServerVersion, Extensions: e.Extensions()}
 }

@@ -139,28 +139,3 @@ func (s *Server) repositoryModelUnload(ctx context.Context, in *inferencepb.Repo
 	}
 	return &inferencepb.RepositoryModelUnloadResponse{}, nil
 }
-
-// No region can be registered yet, so that the status of all is an empty list, a named one is not found, and taking
-// one away changes nothing.
-
-func (s *Server) systemSharedMemoryStatus(_ context.Context, in *inferencepb.SystemSharedMemoryStatusRequest) (*inferencepb.SystemSharedMemoryStatusResponse, error) {
-	if in.GetName() != "" {
-		return nil, status.Errorf(status.NotFound, "Unable to find system shared memory region: '%s'", in.GetName())
-	}
-	return &inferencepb.SystemSharedMemoryStatusResponse{}, nil
-}
-
-func (s *Server) systemSharedMemoryUnregister(context.Context, *inferencepb.SystemSharedMemoryUnregisterRequest) (*inferencepb.SystemSharedMemoryUnregisterResponse, error) {
-	return &inferencepb.SystemSharedMemoryUnregisterResponse{}, nil
-}
-
-func (s *Server) cudaSharedMemoryStatus(_ context.Context, in *inferencepb.CudaSharedMemoryStatusRequest) (*inferencepb.CudaSharedMemoryStatusResponse, error) {
-	if in.GetName() != "" {
-		return nil, status.Errorf(status.NotFound, "Unable to find cuda shared memory region: '%s'", in.GetName())
-	}
-	return &inferencepb.CudaSharedMemoryStatusResponse{}, nil
-}
-
-func (s *Server) cudaSharedMemoryUnregister(context.Context, *inferencepb.CudaSharedMemoryUnregisterRequest) (*inferencepb.CudaSharedMemoryUnregisterResponse, error) {
-	return &inferencepb.CudaSharedMemoryUnregisterResponse{}, nil
-}

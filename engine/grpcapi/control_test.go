@@ -130,9 +130,9 @@ func TestControl(t *testing.T) {
 			return value(out, err)
 		}, code: codes.NotFound, text: "Unable to find system shared memory region: 'none'"},
 		{name: "SystemSharedMemoryRegister", call: func() answer {
-			out, err := c.SystemSharedMemoryRegister(ctx, &inferencepb.SystemSharedMemoryRegisterRequest{Name: "x", Key: "/x"})
+			out, err := c.SystemSharedMemoryRegister(ctx, &inferencepb.SystemSharedMemoryRegisterRequest{Name: "x", Key: "/nereid-no-such-object"})
 			return value(out, err)
-		}, code: codes.Unimplemented, text: "system shared memory is not supported by this server yet; send the tensors in the request"},
+		}, code: codes.Internal, text: "Unable to open shared memory region: '/nereid-no-such-object'"},
 		{name: "TraceSetting", call: func() answer {
 			out, err := c.TraceSetting(ctx, &inferencepb.TraceSettingRequest{})
 			return value(out, err)

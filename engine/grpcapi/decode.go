@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"nereid/engine/infer"
+	"nereid/engine/shm"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
 )
@@ -30,6 +31,7 @@ type message struct {
 	dims    []int64     // of the tensor at hand
 	raw     [][]byte
 	pool    *tensor.Pool
+	regions *shm.Registry // where clients' shared memory is found
 }
 
 // A message of a few bytes each could name far more than any model has; what is kept per item would be a hundred times
@@ -49,14 +51,15 @@ type input struct {
 	contents []byte // an encoded InferTensorContents
 	has      bool   // contents is there, perhaps empty
 	counts   counts
-	shm      error // its data is in a shared memory region that is not there
+	shared   bool // its data lies in shared memory
+	at       shm.Range
 }
 
 var messages = sync.Pool{New: func() any { return new(message) }}
 
-func getMessage(pool *tensor.Pool) *message {
+func getMessage(pool *tensor.Pool, regions *shm.Registry) *message {
 	m := messages.Get().(*message)
-	m.pool = pool
+	m.pool, m.regions = pool, regions
 	return m
 }
 
@@ -243,7 +246,12 @@ func (m *message) decodeInput(b []byte) error {
 	}
 	t.Shape = m.r.Dims(len(m.dims))
 	copy(t.Shape, m.dims)
-	in.shm = sharedMemory(m.tparams)
+	if len(m.tparams) > 0 {
+		var err error
+		if in.at, in.shared, err = sharedMemory(m.tparams, t.Name); err != nil {
+			return err
+		}
+	}
 	m.r.Inputs = append(m.r.Inputs, t)
 	m.inputs = append(m.inputs, in)
 	return nil
@@ -311,15 +319,29 @@ func (m *message) decodeOutput(b []byte) error {
 			return err
 		}
 	}
-	if err := sharedMemory(m.tparams); err != nil {
-		return err
-	}
-	var err error
-	if out.Classification, err = classCount(m.tparams); err != nil {
-		return err
+	if len(m.tparams) > 0 {
+		if err := m.outputParameters(&out); err != nil {
+			return err
+		}
 	}
 	m.r.Outputs = append(m.r.Outputs, out)
 	return nil
+}
+
+// outputParameters moves a requested output's parameters into out.
+func (m *message) outputParameters(out *infer.RequestedOutput) error {
+	at, shared, err := sharedMemory(m.tparams, out.Name)
+	if err != nil {
+		return err
+	}
+	if out.Classification, err = classCount(m.tparams); err != nil || !shared {
+		return err
+	}
+	if out.Classification > 0 {
+		return status.New(status.InvalidArg, "output can't set both 'shared_memory_region' and 'classification'")
+	}
+	out.Shared, err = m.regions.Slot(at)
+	return err
 }
 
 // resolve gives each input its data and moves the parameters into the request. own is the memory of the message.
@@ -332,11 +354,20 @@ func (m *message) resolve(own *tensor.Buffer) error {
 		return err
 	}
 	next := 0
+	var budget shm.Budget
 	for i := range m.inputs {
 		in, t := &m.inputs[i], &m.r.Inputs[i]
 		switch {
-		case in.shm != nil:
-			return in.shm
+		case in.shared && in.has:
+			return status.Errorf(status.InvalidArg,
+				"unexpected 'content' provided when using shared memory for input tensor '%s' for model '%s'", t.Name, m.r.ModelName)
+		case in.shared:
+			buf, err := m.regions.Read(m.pool, in.at, t.DataType, &budget)
+			if err != nil {
+				return err
+			}
+			m.r.Own(buf)
+			t.Data, t.Buf = buf.Bytes(), buf
 		case in.has && len(m.raw) > 0:
 			return status.Errorf(status.InvalidArg,
 				"contents field must not be specified when using raw_input_contents for '%s' for model '%s'", t.Name, m.r.ModelName)

@@ -14,6 +14,7 @@ import (
 	"nereid/engine"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
+	"nereid/engine/shm"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
 )
@@ -35,8 +36,9 @@ func (m *served) Labels(string) []string { return m.labels }
 
 // fakeEngine serves models by name, and counts the requests that hold memory.
 type fakeEngine struct {
-	models map[string]*served
-	ready  atomic.Bool
+	regions *shm.Registry // nil: none
+	models  map[string]*served
+	ready   atomic.Bool
 
 	loaded     map[string]engine.LoadParameters
 	unloaded   string
@@ -45,7 +47,7 @@ type fakeEngine struct {
 }
 
 func newFakeEngine(models ...*served) *fakeEngine {
-	e := &fakeEngine{models: map[string]*served{}, loaded: map[string]engine.LoadParameters{}}
+	e := &fakeEngine{regions: shm.New(shm.Options{}), models: map[string]*served{}, loaded: map[string]engine.LoadParameters{}}
 	for _, m := range models {
 		e.models[m.name] = m
 	}
@@ -100,8 +102,10 @@ func identity(r *infer.Request) {
 	_ = r.Respond(resp)
 }
 
-func (e *fakeEngine) Live() bool  { return true }
-func (e *fakeEngine) Ready() bool { return e.ready.Load() }
+func (e *fakeEngine) Live() bool                  { return true }
+func (e *fakeEngine) Ready() bool                 { return e.ready.Load() }
+func (e *fakeEngine) SharedMemory() *shm.Registry { return e.regions }
+
 func (e *fakeEngine) ServerMetadata() *inferencepb.ServerMetadataResponse {
 	return &inferencepb.ServerMetadataResponse{Name: "triton", Version: "2.51.0", Extensions: []string{"classification"}}
 }

@@ -41,8 +41,8 @@ func reference(in *inferencepb.ModelInferRequest) (*infer.Request, error) {
 		if len(i.GetParameters()) > maxParameters || len(i.GetShape()) > maxDims {
 			return nil, errors.New("too many")
 		}
-		if _, ok := i.GetParameters()["shared_memory_region"]; ok {
-			return nil, errors.New("shared memory")
+		if err := referenceShared(i.GetParameters(), t.Name); err != nil {
+			return nil, err
 		}
 		switch {
 		case i.GetContents() != nil && len(in.GetRawInputContents()) > 0:
@@ -70,8 +70,8 @@ func reference(in *inferencepb.ModelInferRequest) (*infer.Request, error) {
 		for name, p := range o.GetParameters() {
 			params = append(params, referenceParameter(name, p))
 		}
-		if sharedMemory(params) != nil {
-			return nil, errors.New("shared memory")
+		if err := referenceShared(o.GetParameters(), out.Name); err != nil {
+			return nil, err
 		}
 		if out.Classification, err = classCount(params); err != nil {
 			return nil, err
@@ -79,6 +79,19 @@ func reference(in *inferencepb.ModelInferRequest) (*infer.Request, error) {
 		r.Outputs = append(r.Outputs, out)
 	}
 	return r, nil
+}
+
+// referenceShared refuses every tensor in shared memory: there are no regions.
+func referenceShared(in map[string]*inferencepb.InferParameter, tensor string) error {
+	var params []parameter
+	for name, p := range in {
+		params = append(params, referenceParameter(name, p))
+	}
+	_, shared, err := sharedMemory(params, tensor)
+	if shared {
+		err = errors.New("shared memory")
+	}
+	return err
 }
 
 func referenceParameter(name string, p *inferencepb.InferParameter) parameter {
@@ -235,7 +248,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		at := min(int(cut), len(b))
 		for _, data := range []mem.BufferSlice{{mem.SliceBuffer(b)}, {mem.SliceBuffer(b[:at]), mem.SliceBuffer(b[at:])}} {
-			m := getMessage(&pool)
+			m := getMessage(&pool, nil)
 			m.unmarshal(data)
 			if (m.err != nil) != (err != nil) {
 				t.Fatalf("%q: our error %v, the generated decoder's %v", b, m.err, err)
@@ -256,7 +269,7 @@ func FuzzEncode(f *testing.F) {
 	seeds(f)
 	var pool tensor.Pool
 	f.Fuzz(func(t *testing.T, b []byte, cut uint16) {
-		m := getMessage(&pool)
+		m := getMessage(&pool, nil)
 		defer putMessage(m)
 		m.unmarshal(mem.BufferSlice{mem.SliceBuffer(b)})
 		if m.err != nil {

@@ -8,12 +8,13 @@ import (
 
 	"nereid/engine/classification"
 	"nereid/engine/infer"
+	"nereid/engine/shm"
 	"nereid/engine/status"
 )
 
 // modelInfer answers ModelInfer.
 func (s *Server) modelInfer(ctx context.Context, stream grpc.ServerStream) error {
-	m := getMessage(&s.pool)
+	m := getMessage(&s.pool, s.regions)
 	err := stream.RecvMsg(m)
 	r, refused := m.r, m.err
 	putMessage(m)
@@ -45,8 +46,10 @@ func (s *Server) modelInfer(ctx context.Context, stream grpc.ServerStream) error
 	if resp.Err != nil {
 		return wireError(resp.Err)
 	}
-	if err := s.classify(r, resp); err != nil {
-		return wireError(err)
+	if len(r.Outputs) > 0 {
+		if err := s.shape(r, resp); err != nil {
+			return wireError(err)
+		}
 	}
 	s.compressAnswers(ctx)
 	a := answer{model: r.Served.Name(), version: r.Served.VersionText(), id: r.ID, resp: resp}
@@ -86,6 +89,14 @@ func next(ctx context.Context, r *infer.Request) (*infer.Response, error) {
 		return nil, grpcstatus.FromContextError(err).Err()
 	}
 	return resp, nil
+}
+
+// shape makes of the outputs what the caller wants: classes, or bytes in shared memory.
+func (s *Server) shape(r *infer.Request, resp *infer.Response) error {
+	if err := s.classify(r, resp); err != nil {
+		return err
+	}
+	return shm.Store(r, resp)
 }
 
 // classify replaces the outputs that the caller wants as classes.

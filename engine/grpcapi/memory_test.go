@@ -89,7 +89,7 @@ func TestInputMemoryComesBack(t *testing.T) {
 	var pool tensor.Pool
 	home := &countingPool{}
 	buf := mem.NewBuffer(&body, home)
-	m := getMessage(&pool)
+	m := getMessage(&pool, nil)
 	m.unmarshal(mem.BufferSlice{buf})
 	buf.Free() // grpc-go's own reference
 	if m.err != nil || home.back != 0 {
@@ -144,7 +144,7 @@ func TestLimits(t *testing.T) {
 				t.Fatal(err)
 			}
 			var pool tensor.Pool
-			m := getMessage(&pool)
+			m := getMessage(&pool, nil)
 			m.unmarshal(mem.BufferSlice{mem.SliceBuffer(b)})
 			if m.err == nil || status.CodeOf(m.err) != status.InvalidArg {
 				t.Errorf("error %v, want InvalidArg", m.err)

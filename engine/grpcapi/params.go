@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"nereid/engine/infer"
+	"nereid/engine/shm"
 	"nereid/engine/status"
 )
 
@@ -216,14 +217,35 @@ func classCount(params []parameter) (uint32, error) {
 	return uint32(min(n, math.MaxUint32)), nil
 }
 
-// sharedMemory refuses a tensor that lies in a shared memory region: none can be registered yet.
-func sharedMemory(params []parameter) error {
-	p := find(params, "shared_memory_region")
-	if p == nil {
-		return nil
+// sharedMemory reads where a tensor's data lies in place of the message; shared is false if it does not.
+func sharedMemory(params []parameter, name string) (at shm.Range, shared bool, err error) {
+	region, offset, size := find(params, "shared_memory_region"), find(params, "shared_memory_offset"), find(params, "shared_memory_byte_size")
+	if region == nil {
+		for _, p := range []*parameter{offset, size} {
+			if p != nil {
+				return at, false, status.Errorf(status.InvalidArg,
+					"'%s' can not be specified without 'shared_memory_region' parameter for tensor '%s'", p.Name, name)
+			}
+		}
+		return at, false, nil
 	}
-	if !p.set || p.Kind != infer.StringParameter {
-		return status.New(status.InvalidArg, "invalid value type for 'shared_memory_region' parameter, expected string_param.")
+	wrong := func(p *parameter, want string) error {
+		return status.Errorf(status.InvalidArg, "invalid value type for '%s' parameter for tensor '%s', expected %s.", p.Name, name, want)
 	}
-	return status.Errorf(status.NotFound, "Unable to find shared memory region: '%s'", p.Text)
+	switch {
+	case !region.set || region.Kind != infer.StringParameter:
+		return at, false, wrong(region, "string_param")
+	case offset != nil && (!offset.set || offset.Kind != infer.IntParameter):
+		return at, false, wrong(offset, "int64_param")
+	case size == nil:
+		return at, false, status.Errorf(status.InvalidArg,
+			"'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for tensor '%s'", name)
+	case !size.set || size.Kind != infer.IntParameter:
+		return at, false, wrong(size, "int64_param")
+	}
+	at = shm.Range{Region: region.Text, Size: uint64(size.Int)} // a negative number is over every region's size
+	if offset != nil {
+		at.Offset = uint64(offset.Int)
+	}
+	return at, true, nil
 }

@@ -24,6 +24,7 @@ import (
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/restrict"
+	"nereid/engine/shm"
 	"nereid/engine/tensor"
 )
 
@@ -41,6 +42,8 @@ type Engine interface {
 	RepositoryIndex(ready bool) []*inferencepb.RepositoryIndexResponse_ModelIndex
 	LoadModel(ctx context.Context, name string, p engine.LoadParameters) error
 	UnloadModel(ctx context.Context, name string, dependents bool) error
+	// SharedMemory returns the regions of memory that clients share with the server; nil: they cannot.
+	SharedMemory() *shm.Registry
 }
 
 // Options says how to serve. Only Engine is needed.
@@ -109,6 +112,7 @@ func (o *Options) setDefaults() error {
 // Server answers gRPC calls.
 type Server struct {
 	engine    Engine
+	regions   *shm.Registry
 	log       *slog.Logger
 	authorize func(ctx context.Context, method string) error
 	restrict  *restrict.Rules
@@ -128,7 +132,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		engine: o.Engine, log: o.Log, authorize: o.Authorize, restrict: o.Restricted, forwards: o.ForwardMetadata,
+		engine: o.Engine, regions: o.Engine.SharedMemory(), log: o.Log, authorize: o.Authorize, restrict: o.Restricted, forwards: o.ForwardMetadata,
 		compress: o.CompressResponses,
 		closing:  make(chan struct{}),
 	}

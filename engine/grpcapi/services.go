@@ -38,12 +38,10 @@ func (s *Server) services() []*grpc.ServiceDesc {
 			d("RepositoryModelLoad", unary(s.repositoryModelLoad)),
 			d("RepositoryModelUnload", unary(s.repositoryModelUnload)),
 			d("SystemSharedMemoryStatus", unary(s.systemSharedMemoryStatus)),
-			d("SystemSharedMemoryRegister", unary(notYet[inferencepb.SystemSharedMemoryRegisterRequest](
-				"system shared memory is not supported by this server yet; send the tensors in the request"))),
+			d("SystemSharedMemoryRegister", unary(s.systemSharedMemoryRegister)),
 			d("SystemSharedMemoryUnregister", unary(s.systemSharedMemoryUnregister)),
 			d("CudaSharedMemoryStatus", unary(s.cudaSharedMemoryStatus)),
-			d("CudaSharedMemoryRegister", unary(notYet[inferencepb.CudaSharedMemoryRegisterRequest](
-				"CUDA shared memory is not supported by this server yet; send the tensors in the request"))),
+			d("CudaSharedMemoryRegister", unary(s.cudaSharedMemoryRegister)),
 			d("CudaSharedMemoryUnregister", unary(s.cudaSharedMemoryUnregister)),
 			d("TraceSetting", unary(notYet[inferencepb.TraceSettingRequest](
 				"trace settings are not supported by this server yet"))),

@@ -82,7 +82,7 @@ func (c *streamCall) receive() {
 		case <-c.ctx.Done():
 			return
 		}
-		m := getMessage(&c.s.pool)
+		m := getMessage(&c.s.pool, c.s.regions)
 		err := c.stream.RecvMsg(m)
 		it := streamItem{r: m.r, id: m.id, err: m.err, emptyFinal: m.emptyFinal}
 		putMessage(m)
@@ -240,7 +240,7 @@ func (c *streamCall) decoupled(it streamItem) error {
 func (c *streamCall) respond(r *infer.Request, resp *infer.Response, final bool) error {
 	err := resp.Err
 	if err == nil {
-		err = c.s.classify(r, resp)
+		err = c.s.shape(r, resp)
 	}
 	if err != nil {
 		return c.fail(r.ID, err)

@@ -40,7 +40,7 @@ func (o reply) encode(w *builder, r *infer.Request, resp *infer.Response) (jsonL
 	anyBinary, written := false, 0
 	for i := range resp.Outputs {
 		t := &resp.Outputs[i]
-		asBinary, wanted := o.wish(r, t.Name)
+		asBinary, wanted, shared := o.wish(r, t.Name)
 		if !wanted {
 			continue
 		}
@@ -49,6 +49,11 @@ func (o reply) encode(w *builder, r *infer.Request, resp *infer.Response) (jsonL
 		}
 		written++
 		anyBinary = anyBinary || asBinary
+		if shared {
+			encodeHead(w, t)
+			w.b = append(w.b, '}')
+			continue
+		}
 		if err := encodeOutput(w, t, asBinary); err != nil {
 			return 0, err
 		}
@@ -61,7 +66,7 @@ func (o reply) encode(w *builder, r *infer.Request, resp *infer.Response) (jsonL
 	jsonLen = len(w.b)
 	for i := range resp.Outputs {
 		t := &resp.Outputs[i]
-		if asBinary, wanted := o.wish(r, t.Name); wanted && asBinary {
+		if asBinary, wanted, _ := o.wish(r, t.Name); wanted && asBinary {
 			w.room(len(t.Data))
 			w.b = append(w.b, t.Data...)
 		}
@@ -69,34 +74,39 @@ func (o reply) encode(w *builder, r *infer.Request, resp *infer.Response) (jsonL
 	return jsonLen, nil
 }
 
-// wish tells whether an output is wanted, and as what.
-func (o reply) wish(r *infer.Request, output string) (asBinary, wanted bool) {
+// wish tells whether an output is wanted, and as what. The bytes of a shared one are where the client wants them already.
+func (o reply) wish(r *infer.Request, output string) (asBinary, wanted, shared bool) {
 	if len(r.Outputs) == 0 {
-		return o.binary, true
+		return o.binary, true, false
 	}
 	for i := range r.Outputs {
-		if r.Outputs[i].Name == output {
-			return r.Outputs[i].Binary, true
+		if out := &r.Outputs[i]; out.Name == output {
+			return out.Binary, true, out.Shared != nil
 		}
 	}
-	return false, false
+	return false, false, false
 }
 
-func encodeOutput(w *builder, t *tensor.Tensor, asBinary bool) error {
+// encodeHead writes an output up to its shape.
+func encodeHead(w *builder, t *tensor.Tensor) {
 	w.room(160 + len(t.Name)*6 + len(t.Shape)*21)
 	b := append(w.b, `{"name":`...)
 	b = appendString(b, t.Name)
 	b = append(b, `,"datatype":"`...)
 	b = append(b, t.DataType.String()...)
 	b = append(b, `","shape":`...)
-	b = appendShape(b, t.Shape)
+	w.b = appendShape(b, t.Shape)
+}
+
+func encodeOutput(w *builder, t *tensor.Tensor, asBinary bool) error {
+	encodeHead(w, t)
 	if asBinary {
-		b = append(b, `,"parameters":{"binary_data_size":`...)
+		b := append(w.b, `,"parameters":{"binary_data_size":`...)
 		b = strconv.AppendInt(b, int64(len(t.Data)), 10)
 		w.b = append(b, '}', '}')
 		return nil
 	}
-	w.b = append(b, `,"data":[`...)
+	w.b = append(w.b, `,"data":[`...)
 	if err := encodeData(w, t); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"nereid/engine"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
+	"nereid/engine/shm"
 )
 
 // Engine is what this package needs of the engine. Errors carry Triton's code and the text that clients see.
@@ -21,4 +22,6 @@ type Engine interface {
 	RepositoryIndex(ready bool) []*inferencepb.RepositoryIndexResponse_ModelIndex
 	LoadModel(ctx context.Context, name string, p engine.LoadParameters) error
 	UnloadModel(ctx context.Context, name string, dependents bool) error
+	// SharedMemory returns the regions of memory that clients share with the server; nil: they cannot.
+	SharedMemory() *shm.Registry
 }

@@ -10,6 +10,7 @@ import (
 	"nereid/engine"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
+	"nereid/engine/shm"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
 )
@@ -32,6 +33,7 @@ func (m *fakeModel) Labels(string) []string { return m.labels }
 
 // fakeEngine answers from a table of models. It checks no shapes: that is the real engine's work.
 type fakeEngine struct {
+	regions  *shm.Registry // nil: none
 	models   map[string]*fakeModel
 	notReady atomic.Bool
 	index    []*inferencepb.RepositoryIndexResponse_ModelIndex
@@ -76,6 +78,8 @@ func (e *fakeEngine) Infer(_ context.Context, r *infer.Request) error {
 
 func (e *fakeEngine) Live() bool  { return true }
 func (e *fakeEngine) Ready() bool { return !e.notReady.Load() }
+
+func (e *fakeEngine) SharedMemory() *shm.Registry { return e.regions }
 
 func (e *fakeEngine) ServerMetadata() *inferencepb.ServerMetadataResponse {
 	return &inferencepb.ServerMetadataResponse{Name: "triton", Version: "2.51.0", Extensions: []string{"classification", "sequence"}}
@@ -209,7 +213,7 @@ func model(name string, dt tensor.DataType, n int, maxBatch int32, dims []int64,
 }
 
 func newFake() *fakeEngine {
-	e := &fakeEngine{models: map[string]*fakeModel{}, stats: &inferencepb.ModelStatisticsResponse{
+	e := &fakeEngine{regions: shm.New(shm.Options{}), models: map[string]*fakeModel{}, stats: &inferencepb.ModelStatisticsResponse{
 		ModelStats: []*inferencepb.ModelStatistics{{Name: "add_sub", Version: "1", InferenceStats: &inferencepb.InferStatistics{}}},
 	}}
 	for _, m := range []*fakeModel{

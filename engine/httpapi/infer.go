@@ -8,6 +8,7 @@ import (
 	"nereid/engine/classification"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
+	"nereid/engine/shm"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
 )
@@ -164,7 +165,7 @@ func (s *Server) readInfer(x *exchange, r *infer.Request, cfg *inferencepb.Model
 		return o, false
 	}
 	p := &x.infer.parser
-	p.pool = &s.pool
+	p.pool, p.regions = &s.pool, s.regions
 	err = p.parse(r, body[:headerLength:headerLength])
 	if err == nil {
 		err = p.takeBinary(r, buf, body[headerLength:])
@@ -203,7 +204,11 @@ func (s *Server) reply(x *exchange, r *infer.Request, resp *infer.Response, cfg 
 		return
 	}
 	if len(r.Outputs) > 0 {
-		if err := classification.Apply(r, resp, cfg.GetMaxBatchSize() > 0); err != nil {
+		err := classification.Apply(r, resp, cfg.GetMaxBatchSize() > 0)
+		if err == nil {
+			err = shm.Store(r, resp)
+		}
+		if err != nil {
 			x.failWith(typeText, err)
 			return
 		}

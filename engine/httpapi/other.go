@@ -44,6 +44,8 @@ func (s *Server) serveOther(x *exchange) {
 		s.serveRepository(x)
 	case modelGenerate, modelGenerateStream:
 		s.generate(x, x.route.endpoint == modelGenerateStream)
+	case systemShmStatus, systemShmRegister, systemShmUnregister, cudaShmStatus, cudaShmRegister, cudaShmUnregister:
+		s.serveSharedMemory(x)
 	default:
 		s.serveMissing(x)
 	}
@@ -297,30 +299,11 @@ func parseUnload(body []byte) (dependents bool, err error) {
 	return dependents, err
 }
 
-// serveMissing answers the parts of the protocol that are not there yet: 501 with what is missing. No region of shared
-// memory can be registered, so what asks about regions gets the true answer.
+// serveMissing answers the parts of the protocol that are not there yet: 501 with what is missing.
 func (s *Server) serveMissing(x *exchange) {
 	s.readAway(x)
-	kind := "system"
-	switch x.route.endpoint {
-	case cudaShmStatus, cudaShmRegister, cudaShmUnregister:
-		kind = "CUDA"
-	}
 	what := ""
 	switch x.route.endpoint {
-	case systemShmStatus, cudaShmStatus:
-		if region, ok := unescape(x.route.extra); ok && len(region) > 0 {
-			x.failWith(typeJSON, status.New(status.NotFound, "Unable to find "+strings.ToLower(kind)+
-				" shared memory region: '"+strings.ToValidUTF8(string(region), "?")+"'"))
-			return
-		}
-		x.bytes(200, typeJSON, []byte("[]"))
-		return
-	case systemShmUnregister, cudaShmUnregister:
-		x.empty(200, typeJSON)
-		return
-	case systemShmRegister, cudaShmRegister:
-		what = kind + " shared memory"
 	case modelTrace, traceSetting:
 		what = "trace settings"
 	case logSetting:

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"nereid/engine/infer"
+	"nereid/engine/shm"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
 )
@@ -19,8 +20,9 @@ const maxTensors = 4096
 // It is reused; after parse its fields describe the last request.
 type requestParser struct {
 	scanner
-	pool *tensor.Pool
-	r    *infer.Request
+	pool    *tensor.Pool
+	regions *shm.Registry // where clients' shared memory is found
+	r       *infer.Request
 
 	// binaryOutput is the request's binary_data_output. As in Triton it counts only where no output is listed; listed
 	// outputs follow their own binary_data.
@@ -28,6 +30,7 @@ type requestParser struct {
 	// binarySizes holds per input the bytes that it takes from behind the JSON part, -1 for JSON data.
 	binarySizes []int64
 	shape       []int64
+	budget      shm.Budget
 }
 
 // parse fills r from doc, whose memory r must own: names are views of it. An error is the client's fault (InvalidArg),
@@ -38,6 +41,7 @@ func (p *requestParser) parse(r *infer.Request, doc []byte) error {
 	p.r = r
 	p.binaryOutput = false
 	p.binarySizes = p.binarySizes[:0]
+	p.budget = shm.Budget{}
 	err := p.top()
 	p.r = nil
 	if err == nil {
@@ -310,7 +314,7 @@ type inputFields struct {
 	data       []byte
 	buf        *tensor.Buffer
 	binarySize int64
-	region     []byte
+	shared     shm.Range // where seenRegion is set
 }
 
 const (
@@ -321,6 +325,12 @@ const (
 	seenInputParameters
 	seenBinarySize
 	seenRegion
+)
+
+// seen flags of an output's parameters.
+const (
+	seenShared uint8 = 1 << iota
+	seenClassification
 )
 
 func (p *requestParser) input() error {
@@ -346,14 +356,15 @@ func (p *requestParser) input() error {
 		return missing("datatype")
 	case f.dt == tensor.Invalid:
 		return status.New(status.InvalidArg, "invalid datatype for input "+string(f.name))
-	case f.seen&seenRegion != 0:
-		return status.New(status.NotFound, "Unable to find shared memory region: '"+string(f.region)+"'")
 	}
-	switch f.seen & (seenData | seenBinarySize) {
-	case 0:
-		return oneSource("no field is set")
-	case seenData | seenBinarySize:
-		return oneSource("both 'data' and 'binary_data_size' are set")
+	switch sources := f.seen & (seenData | seenBinarySize | seenRegion); sources {
+	case seenData, seenBinarySize:
+	case seenRegion:
+		if err := p.readShared(&f); err != nil {
+			return err
+		}
+	default:
+		return oneSource(sources)
 	}
 	if f.deferred > 0 {
 		after, depth := p.i, p.depth
@@ -370,9 +381,48 @@ func (p *requestParser) input() error {
 	return nil
 }
 
-func oneSource(what string) error {
+func oneSource(sources uint8) error {
+	what := " no field is set"
+	if sources != 0 {
+		what = " set"
+		for _, f := range []struct {
+			bit  uint8
+			name string
+		}{{seenData, "data"}, {seenBinarySize, "binary_data_size"}, {seenRegion, "shared_memory_region"}} {
+			if sources&f.bit != 0 {
+				what += " '" + f.name + "'"
+			}
+		}
+	}
 	return status.New(status.InvalidArg, "Input must set only one of the following fields: 'data', "+
-		"'binary_data_size' in 'parameters', 'shared_memory_region' in 'parameters'. But "+what)
+		"'binary_data_size' in 'parameters', 'shared_memory_region' in 'parameters'. But"+what)
+}
+
+// readShared reads an input's data out of shared memory.
+func (p *requestParser) readShared(f *inputFields) error {
+	buf, err := p.regions.Read(p.pool, f.shared, f.dt, &p.budget)
+	if err != nil {
+		return err
+	}
+	p.r.Own(buf)
+	f.data, f.buf = buf.Bytes(), buf
+	return nil
+}
+
+// sharedParameter reads one of the parameters that say where a tensor lies in shared memory; region tells whether it is
+// the one that puts it there. As in Triton the last of several stands, and those without a region mean nothing.
+func (p *requestParser) sharedParameter(key []byte, at *shm.Range) (region bool, err error) {
+	switch string(key) {
+	case "shared_memory_offset":
+		at.Offset, err = p.unsigned("shared_memory_offset")
+	case "shared_memory_byte_size":
+		at.Size, err = p.unsigned("shared_memory_byte_size")
+	default:
+		var name []byte
+		name, err = p.string("shared_memory_region")
+		at.Region, region = view(name), true
+	}
+	return region, err
 }
 
 func (p *requestParser) inputMember(f *inputFields, key []byte) (err error) {
@@ -428,9 +478,11 @@ func (p *requestParser) inputParameters(f *inputFields) error {
 			}
 			size, err = p.unsigned("binary_data_size")
 			f.binarySize = int64(min(size, math.MaxInt64))
-		case "shared_memory_region":
-			f.seen |= seenRegion
-			f.region, err = p.string("shared_memory_region")
+		case "shared_memory_region", "shared_memory_offset", "shared_memory_byte_size":
+			var region bool
+			if region, err = p.sharedParameter(key, &f.shared); region {
+				f.seen |= seenRegion
+			}
 		default:
 			err = p.skip()
 		}
@@ -491,6 +543,7 @@ func (p *requestParser) outputs() error {
 
 func (p *requestParser) output() error {
 	out, seen := infer.RequestedOutput{}, uint8(0)
+	var place outputPlace
 	for first := true; ; first = false {
 		key, more, err := p.member(first)
 		if err != nil {
@@ -511,7 +564,7 @@ func (p *requestParser) output() error {
 			if err = once(&seen, seenInputParameters, "parameters"); err != nil {
 				return err
 			}
-			err = p.outputParameters(&out)
+			err = p.outputParameters(&out, &place)
 		default:
 			err = p.skip()
 		}
@@ -525,11 +578,34 @@ func (p *requestParser) output() error {
 	if len(p.r.Outputs) > 0 && p.r.Wants(out.Name) {
 		return nil // named twice: the first stands
 	}
+	if place.seen&seenShared != 0 {
+		if err := p.takeSlot(&out, &place); err != nil {
+			return err
+		}
+	}
 	p.r.Outputs = append(p.r.Outputs, out)
 	return nil
 }
 
-func (p *requestParser) outputParameters(out *infer.RequestedOutput) error {
+// outputPlace is what was read of where an output is to go.
+type outputPlace struct {
+	seen   uint8
+	shared shm.Range // where seenShared is set
+}
+
+// takeSlot gives an output its place in shared memory.
+func (p *requestParser) takeSlot(out *infer.RequestedOutput, place *outputPlace) (err error) {
+	switch {
+	case place.seen&seenClassification != 0:
+		return status.New(status.InvalidArg, "Output can't set both 'shared_memory_region' and 'classification'")
+	case out.Binary:
+		return status.New(status.InvalidArg, "Output can't set both 'shared_memory_region' and 'binary_data'")
+	}
+	out.Shared, err = p.regions.Slot(place.shared)
+	return err
+}
+
+func (p *requestParser) outputParameters(out *infer.RequestedOutput, place *outputPlace) error {
 	if p.peek() != '{' {
 		return unable("parameters", nonObject)
 	}
@@ -543,12 +619,13 @@ func (p *requestParser) outputParameters(out *infer.RequestedOutput) error {
 			out.Binary, err = p.bool("binary_data")
 		case "classification":
 			var k uint64
+			place.seen |= seenClassification
 			k, err = p.unsigned("classification")
 			out.Classification = uint32(min(k, math.MaxUint32))
-		case "shared_memory_region":
-			var region []byte
-			if region, err = p.string("shared_memory_region"); err == nil {
-				err = status.New(status.NotFound, "Unable to find shared memory region: '"+string(region)+"'")
+		case "shared_memory_region", "shared_memory_offset", "shared_memory_byte_size":
+			var region bool
+			if region, err = p.sharedParameter(key, &place.shared); region {
+				place.seen |= seenShared
 			}
 		default:
 			err = p.skip()

@@ -17,6 +17,7 @@ import (
 
 	"nereid/engine/infer"
 	"nereid/engine/restrict"
+	"nereid/engine/shm"
 	"nereid/engine/tensor"
 )
 
@@ -102,6 +103,7 @@ type Server struct {
 	opt       Options
 	transport *fasthttp.Server
 	pool      tensor.Pool
+	regions   *shm.Registry
 	names     nameTable
 	exchanges sync.Pool // of *exchange
 	compressors
@@ -132,7 +134,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		opt: o, kick: make(chan struct{}, 1),
+		opt: o, regions: o.Engine.SharedMemory(), kick: make(chan struct{}, 1),
 		conns: map[*conn]struct{}{}, listeners: map[net.Listener]struct{}{}, drained: make(chan struct{}),
 	}
 	s.exchanges.New = func() any { return new(exchange) }

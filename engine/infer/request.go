@@ -36,6 +36,16 @@ type RequestedOutput struct {
 	Classification uint32
 	// Binary is the front end's own note: the caller wants this output as binary data.
 	Binary bool
+	// Shared, if not nil, is where the output's bytes go in place of the response. The front end writes them; the request
+	// owns it from here on.
+	Shared SharedOutput
+}
+
+// SharedOutput is memory of the caller's that an output goes to.
+type SharedOutput interface {
+	Size() uint64         // in bytes
+	Write(b []byte) error // at most Size bytes
+	Release()             // called once, with the request's last reference
 }
 
 // Served is the model version that took a request.
@@ -173,6 +183,11 @@ func (r *Request) reset() {
 	for i, b := range r.owned {
 		b.Release()
 		r.owned[i] = nil
+	}
+	for i := range r.Outputs {
+		if s := r.Outputs[i].Shared; s != nil {
+			s.Release()
+		}
 	}
 	clear(r.Inputs)
 	clear(r.Outputs)

@@ -1,0 +1,346 @@
+package shm
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"nereid/engine/status"
+)
+
+// Kind is what a region's memory is.
+type Kind uint8
+
+// The kinds.
+const (
+	System Kind = iota
+	CUDA
+)
+
+// String returns the kind as Triton's texts have it: "system" or "cuda".
+func (k Kind) String() string {
+	if k == CUDA {
+		return "cuda"
+	}
+	return "system"
+}
+
+// title is the kind as it stands in sentences.
+func (k Kind) title() string {
+	if k == CUDA {
+		return "CUDA"
+	}
+	return "system"
+}
+
+// HandleSize is the size of an exported handle of device memory, a cudaIpcMemHandle_t, in bytes.
+const HandleSize = 64
+
+// Importer opens device memory that another process exported.
+type Importer interface {
+	// Import opens the memory behind a handle on a device. The memory has at least size bytes, else Import fails. ReadAt
+	// and WriteAt copy between it and the host and return when the copy is done; they may run at once.
+	Import(handle [HandleSize]byte, device int64, size uint64) (Memory, error)
+}
+
+// Memory is the content of a region, without its offset within the object. A ReadAt that gives less than was asked for
+// returns io.EOF or another error. Close is called once, when no request uses the region any more.
+type Memory interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+}
+
+// Options of a Registry. The zero value allows system regions.
+type Options struct {
+	// Disabled refuses registrations: --allow-client-shm=false.
+	Disabled bool
+	// MaxRegions bounds the regions that are registered at once; each holds a descriptor. 0: 1024.
+	MaxRegions int
+	// Direct maps system regions into the server, so that inputs of fixed-size types are used where they are, without a
+	// copy. A client that shrinks an object while a request uses it then ends the whole server, and one that writes into it
+	// changes a request that runs: only for clients that are trusted as the server is.
+	Direct bool
+	// CUDA imports device memory; nil: there is none, and CUDA registrations are refused.
+	CUDA Importer
+	// Folder holds the objects of system regions. "": /dev/shm.
+	Folder string
+}
+
+const (
+	defaultMaxRegions = 1024
+	maxName           = 1024 // bytes of a region's name
+)
+
+// errDisabled refuses to register and unregister. The text is Triton's.
+var errDisabled = status.New(status.Unsupported,
+	"Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.")
+
+// Registry knows the regions by name. A nil *Registry has none and takes none. Its methods are safe for concurrent use.
+type Registry struct {
+	o Options
+
+	mu      sync.RWMutex
+	regions map[string]*region // guarded by mu, as is the next
+	closed  bool
+}
+
+// region is a registered part of an object. The registry holds one reference while the name is registered, and every
+// request that uses the region one more.
+type region struct {
+	kind   Kind
+	name   string
+	key    string // of a system region
+	offset uint64 // within the object
+	device int64  // of a CUDA region
+	size   uint64
+	mem    Memory
+	mapped []byte // the region where it is mapped; nil: it is not
+	refs   atomic.Int64
+}
+
+func (r *region) retain() *region {
+	r.refs.Add(1)
+	return r
+}
+
+func (r *region) release() error {
+	if r.refs.Add(-1) == 0 {
+		return r.mem.Close()
+	}
+	return nil
+}
+
+// New returns an empty registry. The caller closes it.
+func New(o Options) *Registry {
+	o.MaxRegions = cmp.Or(o.MaxRegions, defaultMaxRegions)
+	o.Folder = cmp.Or(o.Folder, "/dev/shm")
+	return &Registry{o: o, regions: map[string]*region{}}
+}
+
+// Allows reports whether regions of a kind can be registered here.
+func (g *Registry) Allows(k Kind) bool {
+	if g == nil || g.o.Disabled {
+		return false
+	}
+	if k == CUDA {
+		return g.o.CUDA != nil
+	}
+	return systemSupported
+}
+
+// RegisterSystem registers size bytes from an offset of the object that key names, as shm_open would. Errors: Unsupported
+// where shared memory is off or the system has none, InvalidArg for what can never be a region, Internal for an object that
+// cannot be opened, AlreadyExists for a name in use, Unavailable over the limit.
+func (g *Registry) RegisterSystem(name, key string, offset, size uint64) error {
+	if err := g.checkName(System, name); err != nil {
+		return err
+	}
+	object, err := objectName(name, key)
+	if err != nil {
+		return err
+	}
+	if err := g.free(name); err != nil { // before the object is opened; register looks again
+		return err
+	}
+	mem, mapped, err := openSystem(g.o, object, name, key, offset, size)
+	if err != nil {
+		return err
+	}
+	return g.register(&region{
+		kind: System, name: strings.Clone(name), key: strings.Clone(key), offset: offset, size: size, mem: mem, mapped: mapped,
+	})
+}
+
+// RegisterCUDA registers size bytes of the device memory that another process exported under handle. Errors: as of
+// RegisterSystem; InvalidArg without a GPU, for a handle of another length and for one that cannot be opened.
+func (g *Registry) RegisterCUDA(name string, handle []byte, device int64, size uint64) error {
+	if err := g.checkName(CUDA, name); err != nil {
+		return err
+	}
+	if g.o.CUDA == nil {
+		return status.Errorf(status.InvalidArg, "failed to register CUDA shared memory region: '%s', GPUs not supported", name)
+	}
+	if len(handle) != HandleSize {
+		return status.Errorf(status.InvalidArg, "failed to register CUDA shared memory region '%s': its handle has %d bytes, want %d",
+			name, len(handle), HandleSize)
+	}
+	if size == 0 || device < 0 {
+		return errInvalidArgs(name)
+	}
+	if err := g.free(name); err != nil {
+		return err
+	}
+	mem, err := g.o.CUDA.Import([HandleSize]byte(handle), device, size)
+	if err != nil {
+		return status.Errorf(status.InvalidArg, "failed to register shared memory region '%s': %w", name, err)
+	}
+	return g.register(&region{kind: CUDA, name: strings.Clone(name), device: device, size: size, mem: mem})
+}
+
+func (g *Registry) checkName(k Kind, name string) error {
+	switch {
+	case g == nil || g.o.Disabled:
+		return errDisabled
+	case name == "":
+		return status.Errorf(status.InvalidArg, "'region name' is necessary to register %s shared memory region", k)
+	case len(name) > maxName:
+		return status.Errorf(status.InvalidArg, "the name of a shared memory region must have at most %d bytes, it has %d", maxName, len(name))
+	case !utf8.ValidString(name) || strings.IndexByte(name, 0) >= 0:
+		return status.Errorf(status.InvalidArg, "the name of a shared memory region must be UTF-8 without NUL, it is %q", name)
+	}
+	return nil
+}
+
+// errInvalidArgs has Triton's words for an offset and a size that the object does not have.
+func errInvalidArgs(name string) error {
+	return status.Errorf(status.InvalidArg, "failed to register shared memory region '%s': invalid args", name)
+}
+
+// free returns an error if a name cannot be registered.
+func (g *Registry) free(name string) error {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return g.freeLocked(name)
+}
+
+func (g *Registry) freeLocked(name string) error {
+	switch {
+	case g.closed:
+		return status.New(status.Unavailable, "the server is shutting down")
+	case g.regions[name] != nil:
+		return status.Errorf(status.AlreadyExists, "shared memory region '%s' already in manager", name)
+	case len(g.regions) >= g.o.MaxRegions:
+		return status.Errorf(status.Unavailable,
+			"failed to register shared memory region '%s': %d regions are registered, which is the limit; unregister what is not used",
+			name, len(g.regions))
+	}
+	return nil
+}
+
+// register takes r over.
+func (g *Registry) register(r *region) error {
+	r.refs.Store(1)
+	g.mu.Lock()
+	err := g.freeLocked(r.name)
+	if err == nil {
+		g.regions[r.name] = r
+	}
+	g.mu.Unlock()
+	if err != nil {
+		_ = r.release() // it was never used
+	}
+	return err
+}
+
+// Unregister takes the region of a name away, or all of the kind for "". A name that is not there, or is of the other
+// kind, is no error. Requests that use a region keep it to their end. Errors: Unsupported where shared memory is off,
+// Internal when memory cannot be let go.
+func (g *Registry) Unregister(k Kind, name string) error {
+	if g == nil || g.o.Disabled {
+		return errDisabled
+	}
+	var failed []string
+	for _, r := range g.take(k, name) {
+		if err := r.release(); err != nil {
+			failed = append(failed, r.name)
+		}
+	}
+	if len(failed) > 0 {
+		return status.Errorf(status.Internal, "Failed to unregister the following %s shared memory regions: %s", k, strings.Join(failed, " ,"))
+	}
+	return nil
+}
+
+// take removes regions and returns them with the registry's references.
+func (g *Registry) take(k Kind, name string) (out []*region) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if name != "" {
+		if r := g.regions[name]; r != nil && r.kind == k {
+			delete(g.regions, name)
+			out = append(out, r)
+		}
+		return out
+	}
+	for n, r := range g.regions {
+		if r.kind == k {
+			delete(g.regions, n)
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// Close unregisters every region and takes no more. Those that requests use go with the requests.
+func (g *Registry) Close() error {
+	if g == nil {
+		return nil
+	}
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	var failed []string
+	for _, k := range []Kind{System, CUDA} {
+		for _, r := range g.take(k, "") {
+			if err := r.release(); err != nil {
+				failed = append(failed, r.name)
+			}
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("shared memory regions that cannot be let go: %s", strings.Join(failed, ", "))
+	}
+	return nil
+}
+
+// Status describes a registered region.
+type Status struct {
+	Name     string
+	Key      string // of a system region, as it was registered
+	Offset   uint64 // of a system region, in bytes within the object
+	DeviceID int64  // of a CUDA region
+	ByteSize uint64
+}
+
+// Status returns the region of a name, or all of the kind for "", by name. Errors: NotFound.
+func (g *Registry) Status(k Kind, name string) ([]Status, error) {
+	all := []Status{}
+	if g != nil {
+		g.mu.RLock()
+		defer g.mu.RUnlock()
+	}
+	if name != "" {
+		var r *region
+		if g != nil {
+			r = g.regions[name]
+		}
+		switch {
+		case r == nil:
+			return nil, status.Errorf(status.NotFound, "Unable to find %s shared memory region: '%s'", k, name)
+		case r.kind != k:
+			return nil, status.Errorf(status.NotFound, "The region named '%s' is registered as %s shared memory, not %s shared memory",
+				name, r.kind.title(), k.title())
+		}
+		return append(all, r.status()), nil
+	}
+	if g == nil {
+		return all, nil
+	}
+	for _, r := range g.regions {
+		if r.kind == k {
+			all = append(all, r.status())
+		}
+	}
+	slices.SortFunc(all, func(a, b Status) int { return cmp.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+func (r *region) status() Status {
+	return Status{Name: r.name, Key: r.key, Offset: r.offset, DeviceID: r.device, ByteSize: r.size}
+}

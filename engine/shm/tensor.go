@@ -1,0 +1,172 @@
+package shm
+
+import (
+	"math"
+	"unsafe"
+
+	"nereid/engine/infer"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+// Range is where a tensor lies: the parameters shared_memory_region, shared_memory_offset and shared_memory_byte_size.
+type Range struct {
+	Region       string // may be a view of the request's memory
+	Offset, Size uint64 // in bytes; the offset is within the region
+}
+
+// Budget bounds what one request may take out of regions. The bytes are copied, and an object of a client's may be far
+// larger than the memory that it takes, so that their number says nothing of what the client had to spend. The zero value
+// is a whole budget.
+type Budget struct{ taken uint64 }
+
+// MaxRequest is the bytes that the inputs of one request may have in regions: as many as a gRPC message.
+const MaxRequest = math.MaxInt32
+
+func (b *Budget) take(n uint64) error {
+	if n > MaxRequest-b.taken {
+		return status.Errorf(status.InvalidArg, "the inputs of a request may have %d bytes in shared memory; split the request", uint64(MaxRequest))
+	}
+	b.taken += n
+	return nil
+}
+
+// find returns a region with a reference, and checks the range.
+func (g *Registry) find(at Range) (*region, error) {
+	var r *region
+	if g != nil {
+		g.mu.RLock()
+		if r = g.regions[at.Region]; r != nil {
+			r.retain()
+		}
+		g.mu.RUnlock()
+	}
+	if r == nil {
+		return nil, status.Errorf(status.NotFound, "Unable to find shared memory region: '%s'", at.Region)
+	}
+	var err error
+	switch {
+	case at.Offset >= r.size:
+		err = status.Errorf(status.InvalidArg, "Invalid offset for shared memory region: '%s'", at.Region)
+	case at.Size > math.MaxUint64-at.Offset:
+		err = status.Errorf(status.InvalidArg,
+			"Integer overflow detected: byte_size (%d) + offset (%d) exceeds maximum value (%d) for region '%s'",
+			at.Size, at.Offset, uint64(math.MaxUint64), at.Region)
+	case at.Size > r.size-at.Offset:
+		err = status.Errorf(status.InvalidArg, "Invalid offset + byte size for shared memory region: '%s'", at.Region)
+	}
+	if err != nil {
+		_ = r.release() // the request fails with what is wrong with it
+		return nil, err
+	}
+	return r, nil
+}
+
+// Read returns the bytes of an input of a type, once read, in memory of the pool's. The caller has the buffer's reference.
+// With Options.Direct the buffer may be the region itself. Errors: NotFound for a name, InvalidArg for a range that the
+// region does not have (any more) or that is over the budget.
+func (g *Registry) Read(pool *tensor.Pool, at Range, dt tensor.DataType, b *Budget) (*tensor.Buffer, error) {
+	r, err := g.find(at)
+	if err != nil {
+		return nil, err
+	}
+	if view := r.view(at, dt); view != nil {
+		return tensor.NewBuffer(view, func(*tensor.Buffer) { _ = r.release() }), nil
+	}
+	defer r.release() //nolint:errcheck // what was read stands
+	if err := b.take(at.Size); err != nil {
+		return nil, err
+	}
+	buf := pool.Get(int(at.Size))
+	if n, err := r.mem.ReadAt(buf.Bytes(), int64(at.Offset)); n < int(at.Size) {
+		buf.Release()
+		return nil, status.Errorf(status.InvalidArg,
+			"cannot read %d bytes at offset %d of shared memory region '%s': %w; the client may have shrunk it after its registration",
+			at.Size, at.Offset, at.Region, err)
+	}
+	return buf, nil
+}
+
+// view returns the mapped bytes of a range if they can be used as they are. Elements of BYTES tensors cannot: their lengths
+// are checked, and must not change after. Others must be aligned as C wants it.
+func (r *region) view(at Range, dt tensor.DataType) []byte {
+	if r.mapped == nil || dt.Size() == 0 || at.Size == 0 {
+		return nil
+	}
+	v := r.mapped[at.Offset : at.Offset+at.Size : at.Offset+at.Size]
+	if uintptr(unsafe.Pointer(&v[0]))%8 != 0 {
+		return nil
+	}
+	return v
+}
+
+// slot is the part of a region that an output goes to.
+type slot struct {
+	r  *region
+	at Range
+}
+
+var _ infer.SharedOutput = (*slot)(nil)
+
+// Slot returns where an output goes; the caller owns it. The errors are Read's.
+func (g *Registry) Slot(at Range) (infer.SharedOutput, error) {
+	r, err := g.find(at)
+	if err != nil {
+		return nil, err
+	}
+	at.Region = r.name // the request's own text may go before the slot does
+	return &slot{r: r, at: at}, nil
+}
+
+// Size returns the bytes that there is room for.
+func (s *slot) Size() uint64 { return s.at.Size }
+
+// Release lets the region go.
+func (s *slot) Release() { _ = s.r.release() }
+
+// Write stores an output that fits. Errors: InvalidArg when the memory is not there any more.
+func (s *slot) Write(b []byte) error {
+	if _, err := s.r.mem.WriteAt(b, int64(s.at.Offset)); err != nil {
+		return status.Errorf(status.InvalidArg,
+			"cannot write %d bytes at offset %d of shared memory region '%s': %w; the client may have shrunk it after its registration",
+			len(b), s.at.Offset, s.at.Region, err)
+	}
+	return nil
+}
+
+// Store writes the outputs that r wants in shared memory there, and takes their bytes out of resp, in which they keep name,
+// type and shape. Nothing is written unless every output fits. Errors: Internal, with Triton's text, for an output that does
+// not, and Write's. On an error resp's outputs are still to be released.
+func Store(r *infer.Request, resp *infer.Response) error {
+	shared := false
+	for i := range r.Outputs {
+		s := r.Outputs[i].Shared
+		if s == nil {
+			continue
+		}
+		shared = true
+		if t := resp.Output(r.Outputs[i].Name); t != nil && uint64(len(t.Data)) > s.Size() {
+			return status.Errorf(status.Internal,
+				"shared memory size specified with the request for output '%s' (%d bytes) should be at least %d bytes to hold the results",
+				t.Name, s.Size(), len(t.Data))
+		}
+	}
+	if !shared {
+		return nil
+	}
+	for i := range r.Outputs {
+		s := r.Outputs[i].Shared
+		if s == nil {
+			continue
+		}
+		t := resp.Output(r.Outputs[i].Name)
+		if t == nil || len(t.Data) == 0 {
+			continue
+		}
+		if err := s.Write(t.Data); err != nil {
+			return err
+		}
+		t.Release()
+	}
+	return nil
+}
