@@ -78,6 +78,13 @@ type MemoryReporter interface {
 	MemoryBytes() int64
 }
 
+// Inliner is a Model whose executions may run on the goroutine that brings the request, in place of the instance's: they
+// are computation alone, wait for nothing and, as long as they are brief, need nobody who could break them off.
+type Inliner interface {
+	// RunsInline is asked once, after Load.
+	RunsInline() bool
+}
+
 // Attributes is a backend with default behaviours of its own.
 type Attributes interface {
 	// DefaultInstanceCount is the number of CPU instances of a model that names no instance group (Triton: 2 for ONNX

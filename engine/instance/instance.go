@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"nereid/engine/backend"
 	"nereid/engine/infer"
@@ -36,6 +37,8 @@ type Set struct {
 	runs []*run // guarded by mu, as is gone
 	gone []*run // taken away by Resize, perhaps with a batch to finish
 	next sched.InstanceID
+
+	current atomic.Pointer[[]*run] // a copy of runs, for Inline
 }
 
 // run is one instance and its goroutine.
@@ -46,6 +49,8 @@ type run struct {
 	leave context.CancelFunc // take no more batches; the present one ends
 	stop  context.CancelFunc // end the present execution
 	done  chan struct{}
+	ctx   context.Context // of its executions
+	turn  turn
 }
 
 // Start makes and warms all instances, one after the other, then lets them take requests. On an error, or when ctx
@@ -93,6 +98,7 @@ func (s *Set) begin(made []*run) {
 		pull, leave := context.WithCancel(context.Background())
 		ctx, stop := context.WithCancel(context.Background())
 		r.leave, r.stop = leave, stop
+		r.ctx = ctx
 		s.runs = append(s.runs, r)
 		s.wg.Add(1)
 		go func() {
@@ -103,6 +109,13 @@ func (s *Set) begin(made []*run) {
 			s.loop(pull, ctx, r)
 		}()
 	}
+	s.publishLocked()
+}
+
+// publishLocked lets Inline see the instances that there are. s.mu is held.
+func (s *Set) publishLocked() {
+	runs := slices.Clone(s.runs)
+	s.current.Store(&runs)
 }
 
 // Count returns the number of instances.
@@ -149,6 +162,7 @@ func (s *Set) Resize(ctx context.Context, places []backend.Placement) error {
 		}
 	}
 	s.runs = kept
+	s.publishLocked()
 	s.gone = slices.DeleteFunc(append(s.gone, gone...), (*run).ended)
 	s.mu.Unlock()
 	for _, r := range gone {
@@ -199,14 +213,20 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 		if err != nil {
 			break // closed and empty, or told to go
 		}
-		s.execute(ctx, r.inst, b)
+		r.turn.Lock()
+		s.execute(ctx, r.inst, b, &r.turn)
+		r.turn.Unlock()
 	}
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	r.turn.closed = true
 	if err := r.inst.Close(); err != nil {
 		s.o.Log.Error("closing a model instance failed", "instance", r.place.Name, "err", err)
 	}
 }
 
-func (s *Set) execute(ctx context.Context, inst backend.Instance, b *infer.Batch) {
+// execute runs a batch and sees to it that each of its requests is answered. The turn is held.
+func (s *Set) execute(ctx context.Context, inst backend.Instance, b *infer.Batch, t *turn) {
 	s.o.Stats.Left(len(b.Requests))
 	b.Begin()
 	if !holdBatch {
@@ -217,6 +237,7 @@ func (s *Set) execute(ctx context.Context, inst backend.Instance, b *infer.Batch
 	}
 	err := Execute(ctx, inst, b, s.o.Log)
 	b.Ended = infer.Now()
+	t.took(b.Ended.Sub(b.Started), len(b.Requests))
 	for _, r := range b.Requests {
 		switch {
 		case r.Answered():

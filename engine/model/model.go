@@ -44,6 +44,7 @@ type Model struct {
 	loaded      backend.Model
 	batcher     sched.Batcher
 	set         *instance.Set
+	inline      inlining
 	defCount    int
 	loadTime    time.Duration
 
@@ -106,6 +107,7 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 		return nil, err
 	}
 	m.loadTime = time.Since(start)
+	m.inline.policy = inlinePolicyOf(s.Config, m.loaded)
 	return m, nil
 }
 
@@ -160,7 +162,8 @@ func (m *Model) letGo() {
 	}
 }
 
-// Infer checks r and queues it. The caller has called Acquire. On an error there will be no response.
+// Infer checks r and queues it, or runs it at once if it is alone and its model brief (see inline.go). The caller has
+// called Acquire. On an error there will be no response.
 func (m *Model) Infer(r *infer.Request) error {
 	if r.Times.Arrived == 0 {
 		r.Times.Arrived = infer.Now()
@@ -172,6 +175,9 @@ func (m *Model) Infer(r *infer.Request) error {
 	r.Served = m
 	r.Observe(m)
 	m.stats.Admitted()
+	if m.inline.wanted(m) && m.set.Inline(r) {
+		return nil
+	}
 	if err := m.batcher.Enqueue(r); err != nil {
 		r.Observe(nil) // the caller may answer it itself
 		m.stats.Left(1)

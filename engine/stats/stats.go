@@ -85,6 +85,9 @@ type Version struct {
 // Admitted notes that a request joined the queue.
 func (v *Version) Admitted() { v.pending.Add(1) }
 
+// Pending returns the number of requests in the queue.
+func (v *Version) Pending() int64 { return v.pending.Load() }
+
 // Left notes that n requests left the queue.
 func (v *Version) Left(n int) { v.pending.Add(int64(-n)) }
 

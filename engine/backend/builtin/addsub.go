@@ -60,6 +60,9 @@ type addSubModel struct {
 	kernel kernel
 }
 
+// RunsInline implements backend.Inliner.
+func (m *addSubModel) RunsInline() bool { return true }
+
 func (m *addSubModel) NewInstance(context.Context, backend.Placement) (backend.Instance, error) {
 	return m, nil // the model has no state that an instance could own
 }

@@ -84,6 +84,9 @@ func (m *identityModel) NewInstance(ctx context.Context, _ backend.Placement) (b
 
 func (m *identityModel) Close() error { return nil }
 
+// RunsInline implements backend.Inliner.
+func (m *identityModel) RunsInline() bool { return m.executeDelay == 0 }
+
 func (m *identityModel) Execute(ctx context.Context, b *infer.Batch) error {
 	b.MarkInput()
 	if m.executeDelay > 0 {

@@ -133,6 +133,9 @@ func (m *model) closeSession(s *capi.Session) {
 	s.Close()
 }
 
+// RunsInline implements backend.Inliner: a run is computation in this process.
+func (m *model) RunsInline() bool { return true }
+
 // MemoryBytes asks the allocators of the model's sessions.
 func (m *model) MemoryBytes() int64 {
 	m.mu.Lock()

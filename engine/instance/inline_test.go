@@ -1,0 +1,99 @@
+package instance
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"nereid/engine/infer"
+)
+
+func inline(s *Set) bool {
+	r := infer.New()
+	defer r.Release()
+	r.BatchSize = 1
+	return s.Inline(r) && r.Answered()
+}
+
+// TestInline: a request runs on the caller's goroutine if an instance is free and brief, on one goroutine at a time,
+// and never on an instance that is closed.
+func TestInline(t *testing.T) {
+	var running sync.Mutex
+	entered, hold := make(chan struct{}, 1), make(chan struct{})
+	var during func()
+	m := &fake{execute: func(b *infer.Batch) error {
+		if !running.TryLock() {
+			t.Error("two goroutines execute one instance")
+		}
+		defer running.Unlock()
+		if during != nil {
+			during()
+		}
+		return answer(b)
+	}}
+	o := options(m, "a")
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !inline(s) {
+		t.Error("a free instance does not take a request")
+	}
+	during = func() { entered <- struct{}{}; <-hold }
+	r := infer.New()
+	defer r.Release()
+	r.BatchSize = 1
+	if err := o.Batcher.Enqueue(r); err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	if inline(s) {
+		t.Error("a busy instance takes a request")
+	}
+	hold <- struct{}{}
+	if _, err := r.Next(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	during = nil
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 200 {
+				r := infer.New()
+				r.BatchSize = 1
+				if !s.Inline(r) && send(t, o, r) != nil {
+					t.Error("no answer")
+				}
+				r.Release()
+			}
+		})
+	}
+	wg.Wait()
+	o.Batcher.Close()
+	s.Close(t.Context())
+	if inline(s) {
+		t.Error("a closed instance takes a request")
+	}
+}
+
+// TestInlineIsForBriefRuns: what has taken long waits in the queue from then on, where it can be cancelled.
+func TestInlineIsForBriefRuns(t *testing.T) {
+	m := &fake{execute: func(b *infer.Batch) error {
+		for begin := time.Now(); time.Since(begin) < 10*inlineMost; {
+		}
+		return answer(b)
+	}}
+	o := options(m, "a")
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !inline(s) {
+		t.Error("the first request is not run inline")
+	}
+	if inline(s) {
+		t.Errorf("a request is run inline after one that took %v", 10*inlineMost)
+	}
+	o.Batcher.Close()
+	s.Close(t.Context())
+}

@@ -1,0 +1,70 @@
+package model
+
+import (
+	"sync/atomic"
+
+	"nereid/engine/backend"
+	"nereid/engine/inferencepb"
+)
+
+// inlinePolicy says when a request may run on the goroutine that brings it.
+type inlinePolicy int
+
+const (
+	inlineNever inlinePolicy = iota
+	// inlineUnlessQueued: while nothing waits. For models that run each request alone.
+	inlineUnlessQueued
+	// inlineLone: while requests come one at a time. For models with dynamic batching: with several clients a request that
+	// ran at once would miss the batch that it belongs to.
+	inlineLone
+)
+
+// loneRun is how many requests in a row must have been alone before the next lone one runs inline.
+const loneRun = 8
+
+// inlining decides whether requests run inline.
+type inlining struct {
+	policy inlinePolicy
+	lone   atomic.Int32 // requests in a row that were alone, up to loneRun
+}
+
+func inlinePolicyOf(cfg *inferencepb.ModelConfig, loaded backend.Model) inlinePolicy {
+	brief, ok := loaded.(backend.Inliner)
+	if !ok || !brief.RunsInline() || cfg.GetModelTransactionPolicy().GetDecoupled() || cfg.GetSequenceBatching() != nil {
+		return inlineNever
+	}
+	for _, g := range cfg.GetInstanceGroup() {
+		if g.GetRateLimiter() != nil { // it has to be asked before each execution
+			return inlineNever
+		}
+	}
+	if db := cfg.GetDynamicBatching(); db != nil {
+		if db.GetMaxQueueDelayMicroseconds() > 0 {
+			return inlineNever
+		}
+		return inlineLone
+	}
+	return inlineUnlessQueued
+}
+
+// wanted reports whether a request that has just been admitted is to run inline.
+func (in *inlining) wanted(m *Model) bool {
+	switch in.policy {
+	case inlineUnlessQueued:
+		return m.stats.Pending() == 1 // itself
+	case inlineLone:
+		lone := in.lone.Load()
+		if m.inflight.Load() != 1 {
+			if lone != 0 {
+				in.lone.Store(0)
+			}
+			return false
+		}
+		if lone < loneRun {
+			in.lone.Add(1)
+			return false
+		}
+		return true
+	}
+	return false
+}

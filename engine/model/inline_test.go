@@ -1,0 +1,50 @@
+package model
+
+import (
+	"testing"
+
+	"nereid/engine/backend/builtin"
+	"nereid/engine/tensor"
+)
+
+func TestInlinePolicy(t *testing.T) {
+	const io = `input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 } max_batch_size: 8 `
+	for _, tt := range []struct {
+		name, config string
+		want         inlinePolicy
+	}{
+		{"plain", ``, inlineUnlessQueued},
+		{"dynamic batching", `dynamic_batching {}`, inlineLone},
+		{"with a delay", `dynamic_batching { max_queue_delay_microseconds: 100 }`, inlineNever},
+		{"execution that waits", `parameters { key: "execute_delay_ms" value { string_value: "1" } }`, inlineNever},
+		{"rate limited", `instance_group { count: 1 kind: KIND_CPU rate_limiter { priority: 2 } }`, inlineNever},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := serve(t, spec(config(t, io+tt.config), t.TempDir(), builtin.Identity()))
+			if m.inline.policy != tt.want {
+				t.Errorf("policy %v, want %v", m.inline.policy, tt.want)
+			}
+			if tt.want != inlineLone {
+				return
+			}
+			for i := range 2 * loneRun {
+				before := m.inline.lone.Load()
+				r := request(input("INPUT0", tensor.FP32, 4, 1, 1))
+				if _, err := ask(t, m, r); err != nil {
+					t.Fatal(err)
+				}
+				r.Release()
+				if want := min(int32(i), loneRun); before != want {
+					t.Errorf("%d requests in a row count as alone, want %d", before, want)
+				}
+			}
+			m.inflight.Add(1) // another one is inside
+			defer m.letGo()
+			r := request(input("INPUT0", tensor.FP32, 4, 1, 1))
+			defer r.Release()
+			if _, err := ask(t, m, r); err != nil || m.inline.lone.Load() != 0 {
+				t.Errorf("err %v; %d requests in a row count as alone beside another, want 0", err, m.inline.lone.Load())
+			}
+		})
+	}
+}
