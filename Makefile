@@ -24,7 +24,7 @@ DESKTOP_TAGS := desktop,production,webkit2_41
 
 RUNTESTS := go run ./build/tools/runtests
 
-.PHONY: help setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-desktop \
+.PHONY: help setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-desktop \
         build desktop loadgen run test soak mutants rows conformance-reference bench fuzz clean
 
 help:
@@ -42,7 +42,7 @@ help:
 
 # --- set-up: automatic, idempotent, one stamp each ---
 
-setup: setup-python setup-onnxruntime setup-lint setup-frontend setup-system
+setup: setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf
 
 $(STAMPS):
 	@mkdir -p $@
@@ -74,6 +74,11 @@ $(NODE_MODULES): frontend/package-lock.json
 	@touch $@
 $(DIST): $(NODE_MODULES) $(shell find frontend -path frontend/node_modules -prune -o -path frontend/dist -prune -o -type f -not -path '*/e2e/*' -print 2>/dev/null)
 	cd frontend && npm run build
+	@touch $@
+
+setup-perf: $(CACHE)/perf_analyzer/done
+$(CACHE)/perf_analyzer/done: build/setup/perf_analyzer.py | $(PY)
+	$(PY) build/setup/perf_analyzer.py $(@D)
 	@touch $@
 
 setup-system:

@@ -17,6 +17,7 @@ for group in "$@"; do
       need_command xdotool xdotool
       need_command import imagemagick
       need_command ab apache2-utils
+      [ "$(uname -m)" != x86_64 ] || /sbin/ldconfig -p | grep -q 'libb64\.so\.0d' || missing+=(libb64-0d) # perf_analyzer's
       ls /usr/share/fonts/truetype/*/*.ttf >/dev/null 2>&1 || missing+=(fonts-dejavu-core)
       ;;
     desktop)

@@ -1,0 +1,76 @@
+"""Triton's own load generator drives the server, over both protocols and in each of its modes."""
+
+import csv
+import json
+import os
+import platform
+import subprocess
+
+import pytest
+
+import models
+from harness import ROOT, Server
+
+FOLDER = ROOT / ".cache/perf_analyzer"
+REQUESTS = 60
+
+pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="there is no perf_analyzer for this machine")
+
+
+@pytest.fixture(scope="module")
+def driven(tmp_path_factory):
+    work = tmp_path_factory.mktemp("driven")
+    with Server(models.write_cases(work / "models"), work, "--log-verbose=0") as s:
+        yield s
+
+
+MODES = {
+    "http": ("http", "plain", []),
+    "http async": ("http", "plain", ["--async"]),
+    "http batch": ("http", "plain", ["-b", "4"]),
+    "http json": ("http", "add_sub_INT32", ["--input-tensor-format", "json", "--output-tensor-format", "json"]),
+    "http rate": ("http", "plain", ["--request-rate-range", "200", "-p", "400", "-s", "80"]),
+    "http bytes": ("http", "identity_BYTES", ["--shape", "INPUT0:4", "--string-length", "16"]),
+    "http free dimension": ("http", "identity_FP64", ["--shape", "INPUT0:32"]),
+    "http many": ("http", "batched", ["--concurrency-range", "8"]),
+    "http metrics": ("http", "plain", ["--collect-metrics"]),
+    "http shared memory": ("http", "plain", ["--shared-memory", "system"]),
+    "grpc": ("grpc", "plain", []),
+    "grpc async": ("grpc", "plain", ["--async"]),
+    "grpc batch": ("grpc", "add_sub_INT32", ["-b", "4"]),
+    "grpc compressed": ("grpc", "plain", ["--grpc-compression-algorithm", "gzip"]),
+    "grpc streaming": ("grpc", "plain", ["--async", "--streaming"]),
+    "grpc streaming decoupled": ("grpc", "repeat", ["--async", "--streaming", "--input-data", "REPEAT"]),
+    "grpc many": ("grpc", "batched", ["--async", "--concurrency-range", "8"]),
+    "grpc shared memory": ("grpc", "plain", ["--async", "--shared-memory", "system"]),
+    "grpc streaming shared memory": ("grpc", "plain", ["--async", "--streaming", "--shared-memory", "system"]),
+}
+
+
+@pytest.mark.parametrize("protocol, model, options", [pytest.param(*m, id=n.replace(" ", "-")) for n, m in MODES.items()])
+def test_F044_perf_analyzer(driven, tmp_path, protocol, model, options):
+    if "--shared-memory" in options and "system_shared_memory" not in driven.get("/v2").json["extensions"]:
+        pytest.skip("this server has no shared memory yet")
+    report = tmp_path / "report.csv"
+    argv = [str(FOLDER / "perf_analyzer"), "-m", model, "-i", protocol, "-u", getattr(driven, protocol), "-f", str(report), "--max-threads", "2"]
+    argv += options if "--request-rate-range" in options else options + ["--request-count", str(REQUESTS)]
+    if "REPEAT" in argv:  # three responses to each request
+        data = tmp_path / "data.json"
+        data.write_text(json.dumps({"data": [{"IN": {"content": [1, 2, 3], "shape": [3]}, "DELAY": {"content": [0, 0, 0], "shape": [3]}, "WAIT": [0]}]}))
+        argv[argv.index("REPEAT")] = str(data)
+    if "--collect-metrics" in argv:
+        argv += ["--verbose-csv", "--metrics-url", f"{driven.metrics}/metrics"]
+    before = counts(driven, model)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, env={**os.environ, "LD_LIBRARY_PATH": str(FOLDER)})
+    assert done.returncode == 0, done.stdout + done.stderr
+    with report.open() as f:
+        row = next(csv.DictReader(f))
+    assert float(row["Inferences/Second"]) > 0, done.stdout
+    after = counts(driven, model)
+    assert after[0] - before[0] >= REQUESTS and after[1] == before[1], (before, after, done.stdout)
+
+
+def counts(server, model):
+    """Requests of a model that were answered, and that failed."""
+    s = server.get(f"/v2/models/{model}/stats").json["model_stats"][0]["inference_stats"]
+    return s["success"]["count"], s["fail"]["count"]
