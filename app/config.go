@@ -72,6 +72,8 @@ type Config struct {
 	OpenBrowser                 bool
 	History                     bool
 
+	cloudConfig
+
 	// WithoutEffect lists the options that were given and do nothing here.
 	WithoutEffect []string
 
@@ -110,7 +112,7 @@ func Load(asTriton bool, args []string, lookup func(string) (string, bool)) (*Co
 	if v, ok := lookup("NEREID_DATA_DIR"); ok {
 		c.DataDir = v
 	}
-	err := parse(c, args)
+	err := errors.Join(c.readCloud(lookup), parse(c, args))
 	if c.Help {
 		return c, nil
 	}
@@ -149,7 +151,7 @@ func (c *Config) complete(lookup func(string) (string, bool)) error {
 	if !c.AllowHTTP && !c.AllowGRPC && !c.AllowUI {
 		errs = append(errs, errors.New("HTTP, gRPC and the GUI are all turned off: nothing could be asked of the server"))
 	}
-	errs = append(errs, c.checkPorts())
+	errs = append(errs, c.checkCloud(), c.checkPorts())
 	return errors.Join(errs...)
 }
 
@@ -165,6 +167,8 @@ func (c *Config) endpoints() []endpoint {
 	return []endpoint{ // in the order in which Triton binds them, then ours
 		{"GRPC service", "grpc", c.AllowGRPC, c.GRPCAddress, c.GRPCPort},
 		{"HTTP service", "http", c.AllowHTTP, c.HTTPAddress, c.HTTPPort},
+		{"SageMaker service", "sagemaker", c.AllowSageMaker, c.HTTPAddress, c.SageMakerPort},
+		{"Vertex AI service", "vertex-ai", c.AllowVertexAI, c.HTTPAddress, c.VertexAIPort},
 		{"Metrics service", "metrics", c.AllowMetrics, c.MetricsAddress, c.MetricsPort},
 		{"GUI", "ui", c.AllowUI, c.UIAddress, c.UIPort},
 	}
@@ -198,8 +202,12 @@ func (c *Config) checkAccess(tokens bool) error {
 			errs = append(errs, fmt.Errorf("--ui-address: %s can be reached from other machines, and the GUI answers on this machine only; "+
 				"use 127.0.0.1 and a tunnel such as ssh -L %d:127.0.0.1:%d", e.address, c.UIPort, c.UIPort))
 		case c.Token == "" && !tokens && !c.AllowAnonymous:
+			option := e.option
+			if option == "sagemaker" || option == "vertex-ai" {
+				option = "http" // whose address they have
+			}
 			errs = append(errs, fmt.Errorf("--%s-address: %s can be reached from other machines and nothing guards it; make a token with "+
-				"nereid token create, or set one in the environment variable NEREID_TOKEN, or say --allow-anonymous to serve everybody", e.option, e.address))
+				"nereid token create, or set one in the environment variable NEREID_TOKEN, or say --allow-anonymous to serve everybody", option, e.address))
 		}
 	}
 	return errors.Join(errs...)

@@ -209,14 +209,20 @@ func grpcOptions() []option {
 func cloudOptions() []option {
 	const g = "SageMaker and Vertex AI"
 	return []option{
-		{names: []string{"allow-sagemaker"}, group: g, arg: "boolean", class: refusable, row: "H056", help: "The SageMaker endpoint.", set: onlyIf(falsy, "the SageMaker endpoint is")},
-		{names: []string{"sagemaker-port"}, group: g, arg: "port", class: noEffect, row: "H057", help: "Its port.", set: ignored(anyInt)},
-		{names: []string{"sagemaker-safe-port-range"}, group: g, arg: "range", class: noEffect, row: "H058", help: "Its ports.", set: ignored(anyText)},
-		{names: []string{"sagemaker-thread-count"}, group: g, arg: "integer", class: noEffect, row: "H059", help: "Its threads.", set: ignored(anyInt)},
-		{names: []string{"allow-vertex-ai"}, group: g, arg: "boolean", class: refusable, row: "H060", help: "The Vertex AI endpoint.", set: onlyIf(falsy, "the Vertex AI endpoint is")},
-		{names: []string{"vertex-ai-port"}, group: g, arg: "port", class: noEffect, row: "H061", help: "Its port.", set: ignored(anyInt)},
-		{names: []string{"vertex-ai-thread-count"}, group: g, arg: "integer", class: noEffect, row: "H062", help: "Its threads.", set: ignored(anyInt)},
-		{names: []string{"vertex-ai-default-model"}, group: g, arg: "name", class: noEffect, row: "H063", help: "Its model.", set: ignored(anyText)},
+		{names: []string{"allow-sagemaker"}, group: g, arg: "boolean", row: "H056",
+			help: "Serves Amazon SageMaker's /ping and /invocations, and /models with --model-control-mode=explicit, at --http-address. Default: false.",
+			set:  boolean(func(c *Config) *bool { return &c.AllowSageMaker })},
+		{names: []string{"sagemaker-port"}, group: g, arg: "port", row: "H057", help: "Default: 8080.", set: port(func(c *Config) *int { return &c.SageMakerPort })},
+		{names: []string{"sagemaker-safe-port-range"}, group: g, arg: "low-high", row: "H058", help: "Where the ports of the other services must lie beside SageMaker's. Default: anywhere.",
+			set: portRange},
+		{names: []string{"sagemaker-thread-count"}, group: g, arg: "integer", class: noEffect, row: "H059", help: "Every connection has its own goroutine.", set: ignored(anyInt)},
+		{names: []string{"allow-vertex-ai"}, group: g, arg: "boolean", row: "H060",
+			help: "Serves Google Vertex AI's routes, AIP_PREDICT_ROUTE and AIP_HEALTH_ROUTE, at --http-address. Default: false; true if AIP_MODE is PREDICTION, and HTTP and gRPC are off then.",
+			set:  boolean(func(c *Config) *bool { return &c.AllowVertexAI })},
+		{names: []string{"vertex-ai-port"}, group: g, arg: "port", row: "H061", help: "Default: AIP_HTTP_PORT, else 8080.", set: port(func(c *Config) *int { return &c.VertexAIPort })},
+		{names: []string{"vertex-ai-thread-count"}, group: g, arg: "integer", class: noEffect, row: "H062", help: "Every connection has its own goroutine.", set: ignored(anyInt)},
+		{names: []string{"vertex-ai-default-model"}, group: g, arg: "name", row: "H063", help: "The model of predictions. Default: the only one.",
+			set: text(func(c *Config) *string { return &c.VertexAIModel })},
 	}
 }
 

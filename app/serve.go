@@ -54,6 +54,8 @@ type server struct {
 	engine   *engine.Engine
 	console  atomic.Pointer[console.Console]
 	http     *httpapi.Server
+	cloud    map[string]*httpapi.Server // of SageMaker and Vertex AI, by their listeners' names
+	archives string                     // the repository of SageMaker's archives, "": none
 	grpc     *grpcapi.Server
 	metrics  *metrics.Exporter
 	plain    []*http.Server // metrics and console
@@ -169,8 +171,15 @@ func (s *server) open(ctx context.Context) error {
 	if err := errors.Join(os.RemoveAll(overrides), os.MkdirAll(overrides, 0o700)); err != nil {
 		return fmt.Errorf("cannot prepare the data folder: %w", err)
 	}
+	repositories := s.c.Repositories
+	if s.archives, err = s.cloudRepository(); err != nil {
+		return err
+	}
+	if s.archives != "" {
+		repositories = append(slices.Clone(repositories), s.archives)
+	}
 	s.engine, err = engine.New(engine.Options{
-		Repositories: s.c.Repositories, Backends: s.backends, Mode: s.c.mode(), PollInterval: s.c.pollInterval(),
+		Repositories: repositories, Backends: s.backends, Mode: s.c.mode(), PollInterval: s.c.pollInterval(),
 		StartupModels: s.c.LoadModels, ID: s.c.ID, DisableAutoComplete: s.c.DisableAutoComplete,
 		DefaultMaxBatchSize: s.c.defaultMaxBatchSize(), ConfigName: s.c.ConfigName, LoadThreads: s.c.LoadThreads,
 		LooseReadiness: !s.c.StrictReadiness, OverrideFolder: overrides, Log: s.log, Events: s.events(),
@@ -337,6 +346,9 @@ func (s *server) openFrontEnds() error {
 			return err
 		}
 	}
+	if err := s.openCloud(); err != nil {
+		return err
+	}
 	if s.c.AllowUI {
 		return s.openConsole()
 	}
@@ -411,6 +423,9 @@ func (s *server) start(ctx context.Context) error {
 	if s.http != nil {
 		s.spawn(func() error { return s.http.Serve(s.sockets["http"]) })
 	}
+	for name, srv := range s.cloud {
+		s.spawn(func() error { return srv.Serve(s.sockets[name]) })
+	}
 	if s.grpc != nil {
 		s.spawn(func() error { return s.grpc.Serve(s.sockets["grpc"]) })
 	}
@@ -444,6 +459,9 @@ func (s *server) start(ctx context.Context) error {
 		}
 		s.log.Error("Internal: failed to load all models")
 	}
+	if err := s.checkVertexAI(); err != nil {
+		return creating(err)
+	}
 	s.announce()
 	return nil
 }
@@ -455,6 +473,12 @@ func (s *server) announce() {
 	}
 	if l := s.sockets["http"]; l != nil {
 		s.log.Info("Started HTTPService at " + l.Addr().String())
+	}
+	if l := s.sockets["sagemaker"]; l != nil {
+		s.log.Info("Started Sagemaker HTTPService at " + l.Addr().String())
+	}
+	if l := s.sockets["vertex-ai"]; l != nil {
+		s.log.Info("Started Vertex AI HTTPService at " + l.Addr().String())
 	}
 	if l := s.sockets["metrics"]; l != nil {
 		s.log.Info("Started Metrics Service at " + l.Addr().String())
@@ -523,6 +547,9 @@ func (s *server) shutdown() {
 	}
 	if s.http != nil {
 		down(s.http.Shutdown)
+	}
+	for _, srv := range s.cloud {
+		down(srv.Shutdown)
 	}
 	if s.grpc != nil {
 		down(s.grpc.Shutdown)

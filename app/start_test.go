@@ -128,7 +128,7 @@ func TestASecondTritonserverPutsTheGUIOnAFreePort(t *testing.T) {
 	}
 	defer l.Close()
 	busy := l.Addr().(*net.TCPAddr).Port
-	lookup := func(string) (string, bool) { return t.TempDir(), true }
+	lookup := func(name string) (string, bool) { return t.TempDir(), name == "NEREID_DATA_DIR" }
 	ports := []string{"--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--http-port=0", "--grpc-port=0", "--metrics-port=0"}
 	c, err := Load(true, ports, lookup)
 	if err != nil {

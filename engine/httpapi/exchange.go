@@ -146,6 +146,10 @@ func (x *exchange) fail(code int, contentType, text string) {
 
 // failWith replies with an error of the engine or of the parser.
 func (x *exchange) failWith(contentType string, err error) {
+	if x.route.archive {
+		x.fail(archiveStatus(err), typeJSON, err.Error())
+		return
+	}
 	x.fail(httpStatus(err), contentType, err.Error())
 }
 

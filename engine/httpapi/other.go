@@ -17,6 +17,9 @@ import (
 func (s *Server) serveOther(x *exchange) {
 	method, contentType := wants(x.route.endpoint)
 	switch {
+	case x.route.endpoint >= archiveList:
+		s.serveCloud(x)
+		return
 	case x.route.endpoint == noEndpoint:
 		s.readAway(x)
 		x.notFound()

@@ -48,6 +48,16 @@ const (
 	cudaShmStatus
 	cudaShmRegister
 	cudaShmUnregister
+	// Of SageMaker and Vertex AI only.
+	archiveList
+	archiveGet
+	archiveLoad
+	archiveUnload
+	metricsText
+	refused400
+	refused403
+	refused404
+	refused405
 )
 
 // route is a matched path. Its slices are views of the path, as sent.
@@ -55,7 +65,8 @@ type route struct {
 	endpoint endpoint
 	model    []byte
 	version  []byte // digits, or empty
-	extra    []byte // the repository or the shared memory region, if the path names one
+	extra    []byte // the repository, the shared memory region or the archive, if the path names one
+	archive  bool   // the model is one of SageMaker's: errors have its codes
 }
 
 var groups = [...]Group{
@@ -66,6 +77,8 @@ var groups = [...]Group{
 	repositoryLoad: ModelRepository, repositoryUnload: ModelRepository, traceSetting: Trace, logSetting: Logging,
 	systemShmStatus: SharedMemory, systemShmRegister: SharedMemory, systemShmUnregister: SharedMemory,
 	cudaShmStatus: SharedMemory, cudaShmRegister: SharedMemory, cudaShmUnregister: SharedMemory,
+	archiveList: ModelRepository, archiveGet: ModelRepository, archiveLoad: ModelRepository, archiveUnload: ModelRepository,
+	metricsText: Statistics, refused400: Unknown, refused403: Unknown, refused404: Unknown, refused405: Unknown,
 }
 
 func (e endpoint) group() Group { return groups[e] }

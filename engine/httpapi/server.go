@@ -50,6 +50,10 @@ type Options struct {
 	// string values: Triton's --http-header-forward-pattern.
 	ForwardHeaders *regexp.Regexp
 
+	// SageMaker or VertexAI, not both: the server answers that service's routes in place of the v2 ones.
+	SageMaker *SageMaker
+	VertexAI  *VertexAI
+
 	// MaxBody bounds a request's body in bytes, as sent and decompressed. Default 64 MiB, as Triton's
 	// --http-max-input-size.
 	MaxBody int64
@@ -297,7 +301,7 @@ func (s *Server) below(path []byte) []byte {
 // serve answers one request.
 func (s *Server) serve(x *exchange) {
 	defer s.guard(x)
-	x.route = match(s.below(x.path))
+	x.route = s.routeOf(x)
 	if len(x.origin) > 0 && s.cors(x) {
 		return
 	}
@@ -308,6 +312,10 @@ func (s *Server) serve(x *exchange) {
 	if x.fault != "" {
 		x.closeAfter = true
 		x.fail(400, typeText, x.fault)
+		return
+	}
+	if s.binaryType() != "" && !s.takeContentType(x) {
+		s.readAway(x)
 		return
 	}
 	if x.route.endpoint == modelInfer && x.is("POST") {

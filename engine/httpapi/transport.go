@@ -9,6 +9,7 @@ import (
 	"math"
 	"net"
 	"runtime/debug"
+	"strconv"
 
 	"github.com/valyala/fasthttp"
 )
@@ -134,7 +135,9 @@ func (s *Server) send(x *exchange, ctx *fasthttp.RequestCtx) {
 		h.SetStatusMessage(notAllowed)
 	}
 	h.SetContentType(x.contentType)
-	if x.jsonLength >= 0 {
+	if own := s.binaryType(); own != "" && x.jsonLength >= 0 {
+		h.SetContentType(own + strconv.Itoa(x.jsonLength))
+	} else if x.jsonLength >= 0 {
 		var digits [20]byte
 		h.SetCanonical(headerLengthKey, appendInt(digits[:0], x.jsonLength))
 	}
@@ -192,7 +195,7 @@ func (s *Server) handleExpect(ctx *fasthttp.RequestCtx) int {
 	h := &ctx.Request.Header
 	x.body, x.length = nil, 0 // it has not been sent
 	readHead(x, ctx)
-	x.route = match(s.below(x.path))
+	x.route = s.routeOf(x)
 	err := s.checkAccess(x)
 	if err == nil && int64(h.ContentLength()) > s.opt.MaxBody {
 		err = &Denied{Status: 413, Text: s.tooLargeText()}

@@ -1,0 +1,185 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"nereid/engine"
+	"nereid/engine/httpapi"
+	"nereid/engine/modelconfig"
+	"nereid/engine/status"
+)
+
+// archiveRoot is where SageMaker unpacks the archives of models: <root>/<hash>/model holds a model folder, or is one.
+const archiveRoot = "/opt/ml/models"
+
+var (
+	archivePath = regexp.MustCompile(`^/[0-9A-Za-z._]+/model(/[0-9A-Za-z._]+)?$`)
+	archiveName = regexp.MustCompile(`^[0-9A-Za-z_-][0-9A-Za-z._-]{0,254}$`)
+)
+
+// loader is what archives need of the engine.
+type loader interface {
+	LoadModel(ctx context.Context, name string, p engine.LoadParameters) error
+	UnloadModel(ctx context.Context, name string, dependents bool) error
+}
+
+// archives serves the models of SageMaker's archives: each is a link in a model repository of their own.
+type archives struct {
+	engine     loader
+	root       string // archiveRoot
+	repository string // the folder of links
+
+	mu     sync.Mutex
+	loaded []httpapi.Archive // sorted by name; guarded by mu
+	busy   map[string]bool   // names that are being loaded or unloaded; guarded by mu
+}
+
+var _ httpapi.Archives = (*archives)(nil)
+
+func newArchives(e loader, root, repository string) *archives {
+	return &archives{engine: e, root: root, repository: repository, busy: map[string]bool{}}
+}
+
+// Loaded lists the models.
+func (a *archives) Loaded() []httpapi.Archive {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.loaded)
+}
+
+func (a *archives) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(a.loaded, name, func(l httpapi.Archive, n string) int { return strings.Compare(l.Name, n) })
+}
+
+// begin reserves a name for a change; there tells whether it is loaded.
+func (a *archives) begin(name string) (there bool, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.busy[name] {
+		return false, status.Errorf(status.AlreadyExists, "model '%s' is being loaded or unloaded", name)
+	}
+	a.busy[name] = true
+	_, there = a.find(name)
+	return there, nil
+}
+
+func (a *archives) end(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.busy, name)
+}
+
+// Load links the model folder of an archive into the repository and loads it.
+func (a *archives) Load(ctx context.Context, name, url string) error {
+	if !archiveName.MatchString(name) {
+		return status.Errorf(status.InvalidArg, "model_name %q is not a name of letters, digits, dots, dashes and underscores", name)
+	}
+	there, err := a.begin(name)
+	if err != nil {
+		return err
+	}
+	defer a.end(name)
+	if there {
+		return status.Errorf(status.AlreadyExists, "model '%s' is loaded already", name)
+	}
+	folder, err := a.modelFolder(url)
+	if err != nil {
+		return err
+	}
+	p, err := ownName(folder, name)
+	if err != nil {
+		return err
+	}
+	link := filepath.Join(a.repository, name)
+	if err := os.Symlink(folder, link); err != nil {
+		return status.Errorf(status.Internal, "cannot link the archive's model: %w", err)
+	}
+	if err := a.engine.LoadModel(ctx, name, p); err != nil {
+		return errors.Join(err, os.Remove(link))
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	i, _ := a.find(name)
+	a.loaded = slices.Insert(a.loaded, i, httpapi.Archive{Name: name, URL: url})
+	return nil
+}
+
+// modelFolder finds the one model of an archive.
+func (a *archives) modelFolder(url string) (string, error) {
+	below, ok := strings.CutPrefix(url, a.root)
+	if !ok || !archivePath.MatchString(below) || slices.Contains(strings.Split(below, "/"), "..") {
+		return "", status.Errorf(status.InvalidArg, "Invalid \"url\" '%s': expected a path of the form %s/<hash>/model[/<subdir>]", url, a.root)
+	}
+	folder, err := filepath.EvalSymlinks(url)
+	if err != nil {
+		return "", status.Errorf(status.InvalidArg, "the archive's folder cannot be read: %w", err)
+	}
+	if real, err := filepath.EvalSymlinks(a.root); err != nil || !strings.HasPrefix(folder, real+"/") {
+		return "", status.Errorf(status.InvalidArg, "url '%s' leads out of %s", url, a.root)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "config.pbtxt")); err == nil {
+		return folder, nil
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return "", status.Errorf(status.InvalidArg, "the archive's folder cannot be read: %w", err)
+	}
+	var models []string
+	for _, e := range entries {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			models = append(models, e.Name())
+		}
+	}
+	if len(models) != 1 {
+		return "", status.Errorf(status.Unsupported, "the archive in '%s' has %d model folders; archives of one model are supported, ensembles are not yet", url, len(models))
+	}
+	return filepath.Join(folder, models[0]), nil
+}
+
+// ownName gives the folder's configuration the name that the model is served under.
+func ownName(folder, name string) (engine.LoadParameters, error) {
+	text, err := os.ReadFile(filepath.Join(folder, "config.pbtxt"))
+	if errors.Is(err, os.ErrNotExist) {
+		return engine.LoadParameters{}, nil
+	}
+	if err != nil {
+		return engine.LoadParameters{}, status.Errorf(status.InvalidArg, "the model's configuration cannot be read: %w", err)
+	}
+	cfg, _, faults := modelconfig.Parse(filepath.Join(folder, "config.pbtxt"), text)
+	if err := faults.Err(); err != nil {
+		return engine.LoadParameters{}, err
+	}
+	if cfg.GetName() == "" || cfg.GetName() == name {
+		return engine.LoadParameters{}, nil
+	}
+	cfg.Name = name
+	return engine.LoadParameters{ConfigJSON: string(modelconfig.MarshalJSON(cfg))}, nil
+}
+
+// Unload takes a model out of service and removes its link.
+func (a *archives) Unload(ctx context.Context, name string) error {
+	there, err := a.begin(name)
+	if err != nil {
+		return err
+	}
+	defer a.end(name)
+	if !there {
+		return status.Errorf(status.NotFound, "model '%s' is not loaded", name)
+	}
+	if err := a.engine.UnloadModel(ctx, name, true); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	if i, ok := a.find(name); ok {
+		a.loaded = slices.Delete(a.loaded, i, i+1)
+	}
+	a.mu.Unlock()
+	return os.Remove(filepath.Join(a.repository, name))
+}
