@@ -23,11 +23,12 @@ var layers = map[string]int{
 
 	"engine/classification": 2,
 
-	"engine/backend": 2,
-	"engine/sched":   2,
-	"engine/shm":     2,
-	"engine/stats":   2,
-	"engine/repo":    2,
+	"engine/backend":         2,
+	"engine/backend/batchio": 2,
+	"engine/sched":           2,
+	"engine/shm":             2,
+	"engine/stats":           2,
+	"engine/repo":            2,
 
 	"engine/instance":                     3,
 	"engine/metrics":                      3,

@@ -92,6 +92,9 @@ type Attributes interface {
 	DefaultInstanceCount() int
 }
 
+// BatchIO is a backend that makes batch inputs and cuts outputs by batch outputs, as package batchio works them out.
+type BatchIO interface{ MakesBatchInputs() }
+
 // NormalizeOptions returns what a configuration's defaults depend on with this backend; nil: with none.
 func NormalizeOptions(b Backend) modelconfig.NormalizeOptions {
 	a, ok := b.(Attributes)

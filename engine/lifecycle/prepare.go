@@ -155,12 +155,6 @@ func Unsupported(cfg *inferencepb.ModelConfig, hasBackend bool) (path string, er
 		return "platform", status.New(status.Unsupported, "ensembles are not supported yet")
 	case cfg.GetSequenceBatching() != nil:
 		return "sequence_batching", status.New(status.Unsupported, "sequence_batching is not supported yet; remove it to serve the model without sequences")
-	case len(cfg.GetBatchInput())+len(cfg.GetBatchOutput()) > 0:
-		path = "batch_input"
-		if len(cfg.GetBatchInput()) == 0 {
-			path = "batch_output"
-		}
-		return path, status.New(status.Unsupported, "batch_input and batch_output are not supported yet; remove them if the model can do without")
 	case !hasBackend && slices.Contains(planned, cfg.GetBackend()):
 		return "backend", status.Errorf(status.Unsupported, "backend '%s' is not supported yet", cfg.GetBackend())
 	}

@@ -15,6 +15,7 @@ import (
 	"nereid/engine/instance"
 	"nereid/engine/sched"
 	"nereid/engine/stats"
+	"nereid/engine/status"
 )
 
 // Spec says which version to serve and with what.
@@ -65,6 +66,10 @@ var _ infer.Served = (*Model)(nil)
 // backend's, InvalidArg for instance groups and warmup samples that cannot be.
 func Load(ctx context.Context, s Spec) (*Model, error) {
 	start := time.Now()
+	if _, ok := s.Backend.(backend.BatchIO); !ok && len(s.Config.GetBatchInput())+len(s.Config.GetBatchOutput()) > 0 {
+		return nil, status.Errorf(status.Unsupported, "backend '%s' does not support batch_input and batch_output; remove them if model '%s' can do without",
+			s.Backend.Name(), s.Name)
+	}
 	labels, err := readLabels(s.ModelFolder, s.Config)
 	if err != nil {
 		return nil, err

@@ -71,13 +71,13 @@ func TestPriorities(t *testing.T) {
 }
 
 // ended waits for a request's final response and says what it was and when.
-func ended(t *testing.T, r *infer.Request) (err error, at time.Time) {
+func ended(t *testing.T, r *infer.Request) (at time.Time, err error) {
 	t.Helper()
 	resp, nerr := r.Next(t.Context())
 	if nerr != nil {
 		t.Fatal(nerr)
 	}
-	return resp.Err, time.Now()
+	return time.Now(), resp.Err
 }
 
 func TestQueueTimeouts(t *testing.T) {
@@ -118,7 +118,7 @@ func TestQueueTimeouts(t *testing.T) {
 					return
 				}
 				// No instance is free: it is told all the same.
-				err, at := ended(t, r)
+				at, err := ended(t, r)
 				if status.CodeOf(err) != status.Unavailable || fmt.Sprint(err) != "Request timeout expired" {
 					t.Errorf("answer %v %v, want Unavailable, Request timeout expired", status.CodeOf(err), err)
 				}
@@ -168,7 +168,7 @@ func TestTimeoutActionDelay(t *testing.T) {
 			if got := next(t, d); got != "b" {
 				t.Errorf("batch %q, want b alone", got)
 			}
-			if err, _ := ended(t, late); status.CodeOf(err) != status.Unavailable {
+			if _, err := ended(t, late); status.CodeOf(err) != status.Unavailable {
 				t.Errorf("late request got %v, want Unavailable", err)
 			}
 		})
@@ -231,7 +231,7 @@ func TestStarvation(t *testing.T) {
 					t.Fatalf("after %v: answered %v", time.Since(start), low.Answered())
 				}
 			}
-			if err, _ := ended(t, low); status.CodeOf(err) != status.Unavailable {
+			if _, err := ended(t, low); status.CodeOf(err) != status.Unavailable {
 				t.Errorf("low priority got %v, want Unavailable", err)
 			}
 		})
@@ -304,7 +304,7 @@ func TestCancelledRequestsLeaveAtOnce(t *testing.T) {
 		if err := d.Enqueue(gone); err != nil || !gone.Answered() {
 			t.Fatalf("Enqueue of a cancelled request: %v, answered %v", err, gone.Answered())
 		}
-		if err, _ := ended(t, gone); status.CodeOf(err) != status.Cancelled {
+		if _, err := ended(t, gone); status.CodeOf(err) != status.Cancelled {
 			t.Errorf("cancelled request got %v, want Cancelled", err)
 		}
 		if got := next(t, d); got != "c" {
@@ -329,7 +329,9 @@ func TestCancelledRequestsLeaveAtOnce(t *testing.T) {
 			synctest.Wait()
 			r.Cancel()
 			leave()
-			<-done
+			if err := <-done; err == nil {
+				t.Error("Next returned a batch although its gate is shut")
+			}
 			if _, err := d.Next(t.Context(), 0, nil); err != ErrClosed {
 				t.Errorf("Next = %v, want ErrClosed", err)
 			}

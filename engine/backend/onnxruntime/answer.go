@@ -55,6 +55,9 @@ func (x *instance) check(i int, requests []*infer.Request) error {
 	if o.Type != p.code {
 		return status.Errorf(status.Internal, "model '%s' gave output '%s' as %s, want %s", x.m.spec.ModelName, p.name, elementName(o.Type), p.dt)
 	}
+	if p.cut != nil {
+		return x.checkCut(p, o, requests)
+	}
 	if !x.m.batched {
 		return nil
 	}
@@ -69,6 +72,49 @@ func (x *instance) check(i int, requests []*infer.Request) error {
 	return nil
 }
 
+// checkCut makes sure that an output has the elements that are to be dealt out.
+func (x *instance) checkCut(p *port, o capi.Output, requests []*infer.Request) error {
+	have, err := tensor.Elements(o.Shape)
+	if err != nil {
+		return err
+	}
+	want := int64(0)
+	for _, r := range requests {
+		var n int64
+		if x.shape, n, err = p.cut.Shape(x.shape[:0], r); err != nil {
+			return err
+		}
+		want += n
+	}
+	if have != want {
+		return status.Errorf(status.Internal, "model '%s' gave output '%s' the shape %s; its batch_output deals out %d elements",
+			x.m.spec.ModelName, p.name, tensor.FormatShape(o.Shape), want)
+	}
+	return nil
+}
+
+// handCut is hand for an output that is cut by the shape of an input.
+func (x *instance) handCut(p *port, buf *tensor.Buffer, requests []*infer.Request, responses []*infer.Response) (err error) {
+	data := buf.Bytes()
+	for k, r := range requests {
+		var n int64
+		if x.shape, n, err = p.cut.Shape(x.shape[:0], r); err != nil {
+			return err
+		}
+		size := int(n) * p.dt.Size()
+		if p.dt == tensor.Bytes {
+			if size, err = tensor.SplitBytes(data, n); err != nil {
+				return err
+			}
+		}
+		if r.Wants(p.name) {
+			responses[k].AddOutput(p.name, p.dt, x.shape, data[:size:size], buf.Retain())
+		}
+		data = data[size:]
+	}
+	return nil
+}
+
 // hand adds output i to the responses of those who want it.
 func (x *instance) hand(i int, requests []*infer.Request, responses []*infer.Response) error {
 	p, o := &x.m.outputs[i], x.runner.Output(x.places[i])
@@ -78,6 +124,9 @@ func (x *instance) hand(i int, requests []*infer.Request, responses []*infer.Res
 		return err
 	}
 	defer buf.Release() // the responses have references of their own
+	if p.cut != nil {
+		return x.handCut(p, buf, requests, responses)
+	}
 	data := buf.Bytes()
 	if !x.m.batched {
 		shape := x.shape

@@ -148,6 +148,7 @@ func (x *instance) alike(a, b *infer.Request) bool {
 		p, q := x.input(a, i), x.input(b, i)
 		switch {
 		case p == nil && q == nil:
+		case p != nil && q != nil && x.m.inputs[i].ragged && p.DataType == q.DataType:
 		case p == nil || q == nil || p.DataType != q.DataType || len(p.Shape) == 0 || len(q.Shape) == 0 ||
 			!slices.Equal(p.Shape[1:], q.Shape[1:]):
 			return false
@@ -159,6 +160,9 @@ func (x *instance) alike(a, b *infer.Request) bool {
 // gather gives the run input i of the requests: in place for one request whose data is aligned, else copied together.
 func (x *instance) gather(i int, requests []*infer.Request) error {
 	p := &x.m.inputs[i]
+	if p.made != nil {
+		return x.make(i, requests)
+	}
 	first := x.input(requests[0], i)
 	if first == nil {
 		if p.optional {
@@ -169,12 +173,9 @@ func (x *instance) gather(i int, requests []*infer.Request) error {
 	if first.DataType != p.dt {
 		return status.Errorf(status.InvalidArg, "input '%s' of model '%s' has datatype %s, want %s", p.name, x.m.spec.ModelName, first.DataType, p.dt)
 	}
-	x.shape = append(x.shape[:0], first.Shape...)
-	size := len(first.Data)
-	for _, r := range requests[1:] {
-		in := x.input(r, i)
-		x.shape[0] += in.Shape[0]
-		size += len(in.Data)
+	size, err := x.together(i, requests)
+	if err != nil {
+		return err
 	}
 	count, err := tensor.Elements(x.shape)
 	if err != nil {
@@ -199,6 +200,57 @@ func (x *instance) gather(i int, requests []*infer.Request) error {
 	}
 	if err := x.runner.AddInput(i, p.code, x.shape, count, data); err != nil {
 		return status.Errorf(status.InvalidArg, "input '%s': %w", p.name, err)
+	}
+	return nil
+}
+
+// together leaves the shape of the requests' input i in x.shape and returns its size in bytes.
+func (x *instance) together(i int, requests []*infer.Request) (size int, err error) {
+	if x.m.inputs[i].ragged {
+		total := int64(0)
+		for _, r := range requests {
+			in := x.input(r, i)
+			n, err := tensor.Elements(in.Shape)
+			if err != nil {
+				return 0, err
+			}
+			total += n
+			size += len(in.Data)
+		}
+		x.shape = append(x.shape[:0], total)
+		return size, nil
+	}
+	for k, r := range requests {
+		in := x.input(r, i)
+		size += len(in.Data)
+		if k == 0 {
+			x.shape = append(x.shape[:0], in.Shape...)
+		} else {
+			x.shape[0] += in.Shape[0]
+		}
+	}
+	return size, nil
+}
+
+// make gives the run batch input i.
+func (x *instance) make(i int, requests []*infer.Request) (err error) {
+	p := &x.m.inputs[i]
+	if x.shape, err = p.made.Shape(x.shape[:0], requests); err != nil {
+		return err
+	}
+	count, err := tensor.Elements(x.shape)
+	if err != nil {
+		return err
+	}
+	data, err := x.scratch[i].Get(int(count) * p.dt.Size())
+	if err != nil {
+		return status.Errorf(status.Unavailable, "%w", err)
+	}
+	if err := p.made.Fill(data, requests); err != nil {
+		return err
+	}
+	if err := x.runner.AddInput(i, p.code, x.shape, count, data); err != nil {
+		return status.Errorf(status.InvalidArg, "batch input '%s': %w", p.name, err)
 	}
 	return nil
 }

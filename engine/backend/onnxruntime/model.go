@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"nereid/engine/backend"
+	"nereid/engine/backend/batchio"
 	"nereid/engine/backend/onnxruntime/capi"
 	"nereid/engine/inferencepb"
 	"nereid/engine/status"
@@ -48,6 +49,9 @@ type port struct {
 	scalar   bool    // the model's tensor has no dimensions
 	dims     []int64 // the configured shape of a scalar output that is not reshaped
 	optional bool
+	ragged   bool            // an input whose requests are put together in one dimension
+	made     *batchio.Input  // a batch input: no request has it
+	cut      *batchio.Output // an output that is dealt out by the shape of an input; nil: by rows
 }
 
 func newModel(ctx context.Context, l *capi.Library, s backend.Spec, path string, mode threading) (*model, error) {
@@ -88,23 +92,35 @@ func controls(c *inferencepb.ModelConfig) []string {
 	return all
 }
 
+// batchInputs are the inputs that the backend makes for each batch.
+func batchInputs(c *inferencepb.ModelConfig) []string {
+	var all []string
+	for _, b := range c.GetBatchInput() {
+		all = append(all, b.GetTargetName()...)
+	}
+	return all
+}
+
 // ports notes the model's inputs that are given, in the model's order, and the outputs that the configuration lists.
 func (m *model) ports(sig *signature) {
+	plan := batchio.New(m.spec.Config)
 	var given []string
 	for _, in := range m.spec.Config.GetInput() {
 		given = append(given, in.GetName())
 	}
 	for i := range sig.inputs {
 		io := &sig.inputs[i]
-		if slices.Contains(given, io.Name) || slices.Contains(controls(m.spec.Config), io.Name) {
+		made := plan.Input(io.Name)
+		if made != nil || slices.Contains(given, io.Name) || slices.Contains(controls(m.spec.Config), io.Name) {
 			m.inputs = append(m.inputs, port{
 				name: io.Name, dt: elementType(io.Type), code: io.Type, scalar: len(io.Dims) == 0, optional: sig.optional[i],
+				ragged: plan.Ragged(io.Name), made: made,
 			})
 		}
 	}
 	for _, out := range m.spec.Config.GetOutput() {
 		io := find(sig.outputs, out.GetName())
-		p := port{name: io.Name, dt: elementType(io.Type), code: io.Type, scalar: len(io.Dims) == 0}
+		p := port{name: io.Name, dt: elementType(io.Type), code: io.Type, scalar: len(io.Dims) == 0, cut: plan.Output(io.Name)}
 		if p.scalar && out.GetReshape() == nil {
 			p.dims = out.GetDims()
 		}

@@ -313,10 +313,6 @@ func TestRefuses(t *testing.T) {
 	gpu := sample(t, "identity_fp32", identity(8, tensorIO{"INPUT0", f32, []int64{-1}}, tensorIO{"OUTPUT0", f32, []int64{-1}}))
 	gpu.Config.Optimization = &inferencepb.ModelOptimizationPolicy{ExecutionAccelerators: &inferencepb.ModelOptimizationPolicy_ExecutionAccelerators{
 		CpuExecutionAccelerator: []*inferencepb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator{{Name: "warp"}}}}
-	ragged := identity(8, tensorIO{"INPUT0", f32, []int64{-1}}, tensorIO{"OUTPUT0", f32, []int64{-1}})
-	ragged.Input[0].AllowRaggedBatch = true
-	batchInput := identity(8, tensorIO{"INPUT0", f32, []int64{-1}}, tensorIO{"OUTPUT0", f32, []int64{-1}})
-	batchInput.BatchInput = []*inferencepb.BatchInput{{TargetName: []string{"INPUT0"}}}
 	backendtest.TestRefusals(t, b,
 		backendtest.Refusal{Name: "no file", Spec: gone, Code: status.Internal, Text: "failed to stat file " + gone.VersionFolder + "/model.onnx"},
 		backendtest.Refusal{Name: "file name upwards", Spec: upwards, Code: status.InvalidArg, Text: "must name a file in the version's folder"},
@@ -348,8 +344,6 @@ func TestRefuses(t *testing.T) {
 		backendtest.Refusal{Name: "thread count", Spec: sample(t, "identity_fp32", withParameter("intra_op_thread_count", "many")), Code: status.InvalidArg, Text: `"many"`},
 		backendtest.Refusal{Name: "execution mode", Spec: sample(t, "identity_fp32", withParameter("execution_mode", "2")), Code: status.InvalidArg, Text: "execution_mode are 0 or 1 but got 2"},
 		backendtest.Refusal{Name: "boolean", Spec: sample(t, "identity_fp32", withParameter("enable_mem_arena", "maybe")), Code: status.InvalidArg, Text: `"maybe"`},
-		backendtest.Refusal{Name: "ragged", Spec: sample(t, "identity_fp32", ragged), Code: status.Unsupported, Text: "allow_ragged_batch"},
-		backendtest.Refusal{Name: "batch input", Spec: sample(t, "identity_fp32", batchInput), Code: status.Unsupported, Text: "batch_input"},
 		backendtest.Refusal{Name: "accelerator", Spec: gpu, Code: status.InvalidArg, Text: "unknown Execution Accelerator 'warp' is requested"},
 	)
 }

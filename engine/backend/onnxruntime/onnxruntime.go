@@ -152,6 +152,9 @@ func (b *Backend) Signature(ctx context.Context, s backend.Spec) (*modelconfig.S
 	return sig.public(s.Log)
 }
 
+// MakesBatchInputs says that batch_input and batch_output work; see backend.BatchIO.
+func (b *Backend) MakesBatchInputs() {}
+
 // Load loads a model version.
 func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, error) {
 	if s.Log == nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"nereid/engine/backend"
+	"nereid/engine/backend/batchio"
 	"nereid/engine/backend/onnxruntime/capi"
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
@@ -79,20 +80,17 @@ func publicIO(io *capi.IO) modelconfig.IO {
 // checkConfig compares a configuration with the model, in Triton's words.
 func (sig *signature) checkConfig(s backend.Spec) error {
 	c := s.Config
-	switch {
-	case len(c.GetBatchInput()) > 0 || len(c.GetBatchOutput()) > 0:
-		return status.Errorf(status.Unsupported, "model '%s' has batch_input or batch_output, which onnxruntime does not support yet", s.ModelName)
-	case len(c.GetSequenceBatching().GetState()) > 0:
+	if len(c.GetSequenceBatching().GetState()) > 0 {
 		return status.Errorf(status.Unsupported, "model '%s' has sequence_batching state, which onnxruntime does not support yet", s.ModelName)
 	}
-	for _, in := range c.GetInput() {
-		if in.GetAllowRaggedBatch() {
-			return status.Errorf(status.Unsupported, "model '%s', input '%s' has allow_ragged_batch, which onnxruntime does not support yet", s.ModelName, in.GetName())
-		}
+	if err := sig.checkBatchInputs(s); err != nil {
+		return err
 	}
+	plan := batchio.New(c)
+	made := append(controls(c), batchInputs(c)...)
 	var required []string
 	for i := range sig.inputs {
-		if !sig.optional[i] && !slices.Contains(controls(c), sig.inputs[i].Name) {
+		if !sig.optional[i] && !slices.Contains(made, sig.inputs[i].Name) {
 			required = append(required, sig.inputs[i].Name)
 		}
 	}
@@ -108,6 +106,13 @@ func (sig *signature) checkConfig(s backend.Spec) error {
 		dims := in.GetDims()
 		if r := in.GetReshape(); r != nil {
 			dims = r.GetShape()
+		}
+		if plan.Ragged(in.GetName()) {
+			if !slices.Equal(io.Dims, []int64{-1}) {
+				return status.Errorf(status.InvalidArg, "unable to load model '%s', configuration expects model provides input with shape [-1]  for ragged input '%s', model provides %s",
+					s.ModelName, in.GetName(), tensor.FormatShape(io.Dims))
+			}
+			dims = nil
 		}
 		if err := checkTensor(s, "input", io, in.GetDataType(), dims); err != nil {
 			return err
@@ -128,6 +133,12 @@ func (sig *signature) checkConfig(s backend.Spec) error {
 		if r := out.GetReshape(); r != nil {
 			dims = r.GetShape()
 		}
+		if plan.Output(out.GetName()) != nil { // it says what shape the answers have
+			if err := checkType(s, "output", io, out.GetDataType()); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := checkTensor(s, "output", io, out.GetDataType(), dims); err != nil {
 			return err
 		}
@@ -135,13 +146,43 @@ func (sig *signature) checkConfig(s backend.Spec) error {
 	return nil
 }
 
-func checkTensor(s backend.Spec, kind string, io *capi.IO, dt inferencepb.DataType, dims []int64) error {
+// checkBatchInputs compares the batch inputs with the model's inputs that they are for.
+func (sig *signature) checkBatchInputs(s backend.Spec) error {
+	plan := batchio.New(s.Config)
+	if plan == nil {
+		return nil
+	}
+	for i := range plan.Inputs {
+		in := &plan.Inputs[i]
+		io := find(sig.inputs, in.Name)
+		if io == nil {
+			return status.Errorf(status.InvalidArg, "model '%s' has no input '%s' for the batch_input; its inputs are: %s", s.ModelName, in.Name, names(sig.inputs))
+		}
+		if err := checkType(s, "batch input", io, inferencepb.DataType(in.DataType)); err != nil {
+			return err
+		}
+		if len(io.Dims) != in.Rank() {
+			return status.Errorf(status.InvalidArg, "model '%s', batch input '%s': the model expects %d dimensions (shape %s), its kind has %d",
+				s.ModelName, in.Name, len(io.Dims), tensor.FormatShape(io.Dims), in.Rank())
+		}
+	}
+	return nil
+}
+
+func checkType(s backend.Spec, kind string, io *capi.IO, dt inferencepb.DataType) error {
 	if why := unserved(io); why != "" {
 		return status.New(status.Unsupported, why)
 	}
 	if want := elementType(io.Type); want != tensor.DataType(dt) {
 		return status.Errorf(status.InvalidArg, "unable to load model '%s', configuration expects datatype %s for %s '%s', model provides %s",
 			s.ModelName, dt, kind, io.Name, want.ConfigName())
+	}
+	return nil
+}
+
+func checkTensor(s backend.Spec, kind string, io *capi.IO, dt inferencepb.DataType, dims []int64) error {
+	if err := checkType(s, kind, io, dt); err != nil {
+		return err
 	}
 	if s.Config.GetMaxBatchSize() == 0 {
 		if len(io.Dims) == 0 && (len(dims) == 0 || len(dims) == 1 && dims[0] == 1) {

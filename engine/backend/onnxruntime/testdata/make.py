@@ -74,3 +74,32 @@ save("huge", [h.make_node("Gather", ["table", "index"], ["value"])], [io("index"
 
 save("unknown_op", [h.make_node("Frobnicate", ["x"], ["y"])], [io("x", T.FLOAT, [1])], [io("y", T.FLOAT, [1])])
 save("opset_too_new", [h.make_node("Identity", ["x"], ["y"])], [io("x", T.FLOAT, [1])], [io("y", T.FLOAT, [1])], opset=9999)
+
+# Every kind of batch input beside a ragged one. SUM: each request's sum of the ragged input, by the accumulated counts.
+nodes = [
+    h.make_node("Add", ["RAGGED", "RAGGED"], ["TWICE"]),
+    h.make_node("Reshape", ["COUNT", "column"], ["COUNTS"]),
+    h.make_node("CumSum", ["RAGGED", "axis0"], ["running"]),
+    h.make_node("Concat", ["zero_f", "running"], ["padded"], axis=0),
+    h.make_node("Gather", ["padded", "ACCUMULATED"], ["upto"]),
+    h.make_node("Slice", ["WITH_ZERO", "first", "last"], ["starts"]),
+    h.make_node("Cast", ["starts"], ["starts_i"], to=T.INT64),
+    h.make_node("Gather", ["padded", "starts_i"], ["before"]),
+    h.make_node("Sub", ["upto", "before"], ["sums"]),
+    h.make_node("Reshape", ["sums", "column"], ["SUM"]),
+    h.make_node("Shape", ["MAX"], ["length"]),
+    h.make_node("Cast", ["length"], ["length_i"], to=T.INT32),
+    h.make_node("Mul", ["COUNTS", "zero_i"], ["nothing"]),
+    h.make_node("Add", ["nothing", "length_i"], ["LONGEST"]),
+    h.make_node("Identity", ["ITEM"], ["ITEMS"]),
+    h.make_node("Reshape", ["FLAT", "pairs"], ["FLATS"]),
+]
+save("ragged", nodes,
+     [io("RAGGED", T.FLOAT, ["total"]), io("COUNT", T.INT32, ["n"]), io("ACCUMULATED", T.INT32, ["n"]),
+      io("WITH_ZERO", T.FLOAT, ["n_and_1"]), io("MAX", T.FLOAT, ["most"]), io("GRID", T.FLOAT, ["total_grid"]),
+      io("ITEM", T.INT32, ["n", "rank"]), io("FLAT", T.FLOAT, ["n_times_rank"])],
+     [io("TWICE", T.FLOAT, ["total"]), io("COUNTS", T.INT32, ["n", 1]), io("SUM", T.FLOAT, ["n", 1]),
+      io("LONGEST", T.INT32, ["n", 1]), io("ITEMS", T.INT32, ["n", "rank"]), io("FLATS", T.FLOAT, ["n", 2])],
+     [h.make_tensor("column", T.INT64, [2], [-1, 1]), h.make_tensor("axis0", T.INT64, [], [0]), h.make_tensor("zero_f", T.FLOAT, [1], [0]),
+      h.make_tensor("first", T.INT64, [1], [0]), h.make_tensor("last", T.INT64, [1], [-1]), h.make_tensor("zero_i", T.INT32, [1], [0]),
+      h.make_tensor("pairs", T.INT64, [2], [-1, 2])])
