@@ -1,0 +1,464 @@
+"""System shared memory: registered and used by the real client's utilities, over both protocols and in streams."""
+
+import asyncio
+import os
+import queue
+import uuid
+
+import numpy as np
+import pytest
+import tritonclient.grpc as tg
+import tritonclient.grpc.aio as ga
+import tritonclient.http as th
+import tritonclient.http.aio as ha
+import tritonclient.utils.shared_memory as shm
+from tritonclient.utils import InferenceServerException, serialize_byte_tensor
+
+from harness import REFERENCE, Server, deviates
+from models import TYPES
+from test_types import same, sample
+
+ROW = np.arange(16, dtype=np.float32).reshape(1, 16)
+UNTOUCHED = 0xEE
+MODULES = {"http": th, "grpc": tg}
+
+
+class Region:
+    """A region of its own name and key, made by the client's utility and filled with 0xEE."""
+
+    def __init__(self, size, client=None):
+        self.size, self.client = size, client
+        self.name = "region_" + uuid.uuid4().hex
+        self.key = "/nereid_test_" + uuid.uuid4().hex
+        self.handle = shm.create_shared_memory_region(self.name, self.key, size)
+        self.fill()
+        if client is not None:
+            client.register_system_shared_memory(self.name, self.key, size)
+
+    def fill(self):
+        shm.set_shared_memory_region(self.handle, [np.full(self.size, UNTOUCHED, np.uint8)])
+
+    @property
+    def path(self):
+        return "/dev/shm" + self.key
+
+    def bytes(self, offset=0, size=None):
+        size = self.size - offset if size is None else size
+        return shm.get_contents_as_numpy(self.handle, np.uint8, [size], offset).tobytes()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.client is not None:
+            try:
+                self.client.unregister_system_shared_memory(self.name)
+            except InferenceServerException as e:  # 2.51 counts a request as running until a little after its answer
+                if not (REFERENCE and "it is currently in use" in e.message()):
+                    raise
+        try:
+            shm.destroy_shared_memory_region(self.handle)
+        except FileNotFoundError:
+            pass  # the test unlinked it
+
+
+@pytest.fixture(params=["http", "grpc"])
+def client(request, server):
+    module = MODULES[request.param]
+    with module.InferenceServerClient(getattr(server, request.param)) as c:
+        c.module = module
+        yield c
+
+
+def names(client):
+    status = client.get_system_shared_memory_status()
+    if client.module is tg:
+        return {n: (r.key, r.offset, r.byte_size) for n, r in status.regions.items()}
+    return {r["name"]: (r["key"], r["offset"], r["byte_size"]) for r in status}
+
+
+def shared_input(module, region, size, shape, datatype, name="INPUT0", offset=0):
+    i = module.InferInput(name, list(shape), datatype)
+    i.set_shared_memory(region.name, size, offset)
+    return i
+
+
+def shared_output(module, region, size, name="OUTPUT0", offset=0):
+    o = module.InferRequestedOutput(name) if module is tg else module.InferRequestedOutput(name, binary_data=False)
+    o.set_shared_memory(region.name, size, offset)
+    return o
+
+
+def output_of(module, result, name="OUTPUT0"):
+    """Name, type, shape and parameters of an output in the response."""
+    o = result.get_output(name)
+    if module is tg:
+        return o.name, o.datatype, list(o.shape), dict(o.parameters)
+    return o["name"], o["datatype"], o["shape"], {k: v for k, v in o.items() if k not in ("name", "datatype", "shape")}
+
+
+def test_B017_B065_register_status_unregister(client):
+    before = names(client)
+    with Region(256) as r, Region(256) as other:
+        one, two = "one_" + r.name, "two_" + r.name
+        client.register_system_shared_memory(one, r.key, 64, offset=0)
+        client.register_system_shared_memory(two, other.key, 256)
+        assert names(client) == {**before, one: (r.key, 0, 64), two: (other.key, 0, 256)}
+        status = client.get_system_shared_memory_status(one)
+        assert len(status.regions if client.module is tg else status) == 1
+        with pytest.raises(InferenceServerException, match=f"shared memory region '{two}' already in manager"):
+            client.register_system_shared_memory(two, r.key, 64)
+        client.unregister_system_shared_memory(one)
+        client.unregister_system_shared_memory(one)
+        assert names(client) == {**before, two: (other.key, 0, 256)}
+        with pytest.raises(InferenceServerException, match=f"Unable to find system shared memory region: '{one}'"):
+            client.get_system_shared_memory_status(one)
+        client.unregister_system_shared_memory()
+        assert names(client) == {}
+
+
+@pytest.mark.skipif(REFERENCE, reason="2.51 takes a descriptor that it has closed: Invalid shared memory region")
+def test_B017_B065_two_regions_of_one_object(client):
+    with Region(256, client) as r:
+        client.register_system_shared_memory("second_" + r.name, r.key, 64, offset=64)
+        assert names(client)["second_" + r.name] == (r.key, 64, 64)
+        client.unregister_system_shared_memory("second_" + r.name)
+
+
+def test_B017_B065_the_protocols_share_one_registry(server):
+    with th.InferenceServerClient(server.http) as h, tg.InferenceServerClient(server.grpc) as g:
+        with Region(64, h) as r:
+            assert g.get_system_shared_memory_status(r.name).regions[r.name].byte_size == 64
+            g.unregister_system_shared_memory(r.name)
+            assert all(s["name"] != r.name for s in h.get_system_shared_memory_status())
+
+
+@pytest.mark.parametrize("datatype", TYPES)
+def test_B050_input_and_output_of_each_type(client, datatype):
+    x = sample(datatype)
+    raw = serialize_byte_tensor(x).item() if datatype == "BYTES" else x.tobytes()
+    n = len(raw)
+    with Region(n + 24, client) as source, Region(n + 24, client) as target:
+        shm.set_shared_memory_region(source.handle, [np.frombuffer(raw, np.uint8)], offset=8)
+        r = client.infer(
+            "id_" + datatype,
+            [shared_input(client.module, source, n, x.shape, datatype, offset=8)],
+            outputs=[shared_output(client.module, target, n, offset=8)],
+        )
+        assert output_of(client.module, r) == ("OUTPUT0", datatype, list(x.shape), {})
+        edge = bytes([UNTOUCHED])
+        assert target.bytes() == 8 * edge + raw + 16 * edge
+        if datatype == "BYTES":
+            got = shm.get_contents_as_numpy(target.handle, np.object_, list(x.shape), offset=8)
+            assert got.tolist() == x.tolist()
+        elif datatype != "BF16":
+            same(shm.get_contents_as_numpy(target.handle, x.dtype, list(x.shape), offset=8), x)
+
+
+def test_B050_input_alone(client):
+    with Region(64, client) as source:
+        shm.set_shared_memory_region(source.handle, [ROW])
+        r = client.infer("plain", [shared_input(client.module, source, 64, [1, 16], "FP32")])
+        np.testing.assert_array_equal(r.as_numpy("OUTPUT0"), ROW)
+
+
+def test_B050_output_alone_in_a_larger_place(client):
+    with Region(256, client) as target:
+        i = client.module.InferInput("INPUT0", [1, 16], "FP32")
+        i.set_data_from_numpy(ROW)
+        r = client.infer("plain", [i], outputs=[shared_output(client.module, target, 256)])
+        assert output_of(client.module, r) == ("OUTPUT0", "FP32", [1, 16], {})
+        assert target.bytes() == ROW.tobytes() + bytes([UNTOUCHED]) * 192
+
+
+def test_B050_mixed_with_ordinary_tensors(client):
+    x = np.arange(16, dtype=np.int32).reshape(1, 16)
+    with Region(128, client) as region:
+        shm.set_shared_memory_region(region.handle, [x])
+        plain = client.module.InferInput("INPUT1", [1, 16], "INT32")
+        plain.set_data_from_numpy(x)
+        r = client.infer(
+            "sums",
+            [shared_input(client.module, region, 64, [1, 16], "INT32"), plain],
+            outputs=[client.module.InferRequestedOutput("OUTPUT0"), shared_output(client.module, region, 64, "OUTPUT1", 64)],
+        )
+        np.testing.assert_array_equal(r.as_numpy("OUTPUT0"), 2 * x)
+        assert region.bytes() == x.tobytes() + bytes(64)
+
+
+def test_B050_two_inputs_in_one_region(client):
+    x = np.arange(32, dtype=np.int32).reshape(2, 1, 16)
+    with Region(256, client) as region:
+        shm.set_shared_memory_region(region.handle, [x])
+        ins = [shared_input(client.module, region, 64, [1, 16], "INT32", f"INPUT{k}", 64 * k) for k in (0, 1)]
+        outs = [shared_output(client.module, region, 64, f"OUTPUT{k}", 128 + 64 * k) for k in (0, 1)]
+        client.infer("sums", ins, outputs=outs)
+        assert region.bytes(128) == (x[0] + x[1]).tobytes() + (x[0] - x[1]).tobytes()
+
+
+def test_B050_the_same_objects_again_and_again(client):
+    with Region(64, client) as source, Region(64, client) as target:
+        ins = [shared_input(client.module, source, 64, [1, 16], "FP32")]
+        outs = [shared_output(client.module, target, 64)]
+        for k in range(50):
+            shm.set_shared_memory_region(source.handle, [ROW + k])
+            client.infer("batched", ins, outputs=outs)
+            assert target.bytes() == (ROW + k).tobytes()
+
+
+def test_B050_at_once(server):
+    registered = set()
+
+    async def one(c, module, k):
+        with Region(128) as r:
+            registered.add(r.name)
+            await c.register_system_shared_memory(r.name, r.key, 128)
+            shm.set_shared_memory_region(r.handle, [ROW + k])
+            ins = [shared_input(module, r, 64, [1, 16], "FP32")]
+            await c.infer("batched", ins, outputs=[shared_output(module, r, 64, offset=64)])
+            assert r.bytes(64) == (ROW + k).tobytes()
+            await c.unregister_system_shared_memory(r.name)
+
+    async def run():
+        async with ha.InferenceServerClient(server.http) as h, ga.InferenceServerClient(server.grpc) as g:
+            await asyncio.gather(*(one(c, m, k) for k in range(50) for c, m in ((h, th), (g, tg))))
+            assert [s for s in await h.get_system_shared_memory_status() if s["name"] in registered] == []
+
+    asyncio.run(run())
+
+
+def stream_results(c, n):
+    results = queue.Queue()
+    c.start_stream(callback=lambda result, error: results.put((result, error)))
+    return lambda: [results.get(timeout=30) for _ in range(n)]
+
+
+def test_B050_in_a_stream(server):
+    with tg.InferenceServerClient(server.grpc) as c, Region(64 * 8, c) as source, Region(64 * 8, c) as target:
+        shm.set_shared_memory_region(source.handle, [np.concatenate([ROW + k for k in range(8)])])
+        results = stream_results(c, 8)
+        for k in range(8):
+            c.async_stream_infer(
+                "plain",
+                [shared_input(tg, source, 64, [1, 16], "FP32", offset=64 * k)],
+                outputs=[shared_output(tg, target, 64, offset=64 * k)],
+            )
+        assert [e for _, e in results() if e] == []
+        c.stop_stream()
+        assert target.bytes() == source.bytes()
+
+
+def test_B050_decoupled_responses_one_after_the_other(server):
+    with tg.InferenceServerClient(server.grpc) as c, Region(16, c) as source, Region(8, c) as target:
+        shm.set_shared_memory_region(source.handle, [np.array([5, 6, 7], np.int32)])
+        rest = []
+        for name, value in (("DELAY", [0, 0, 0]), ("WAIT", [0])):
+            i = tg.InferInput(name, [len(value)], "UINT32")
+            i.set_data_from_numpy(np.array(value, np.uint32))
+            rest.append(i)
+        results = stream_results(c, 3)
+        c.async_stream_infer(
+            "repeat",
+            [shared_input(tg, source, 12, [3], "INT32", "IN"), *rest],
+            outputs=[shared_output(tg, target, 4, "OUT"), tg.InferRequestedOutput("IDX")],
+        )
+        got = results()
+        c.stop_stream()
+        assert [e for _, e in got if e] == []
+        assert [int(r.as_numpy("IDX")[0]) for r, _ in got] == [0, 1, 2]
+        assert target.bytes() == np.array([7], np.int32).tobytes() + bytes([UNTOUCHED]) * 4
+
+
+def plain_from(client, region, size=64, offset=0, outputs=None):
+    return client.infer("plain", [shared_input(client.module, region, size, [1, 16], "FP32", offset=offset)], outputs=outputs)
+
+
+def still_up(client):
+    i = client.module.InferInput("INPUT0", [1, 16], "FP32")
+    i.set_data_from_numpy(ROW)
+    np.testing.assert_array_equal(client.infer("plain", [i]).as_numpy("OUTPUT0"), ROW)
+
+
+@pytest.mark.skipif(REFERENCE, reason="2.51 does not guard its memory")
+@pytest.mark.parametrize("form", ["{}", "/{}", "//{}"])
+def test_C1_C2_memory_of_other_servers_is_refused(client, form):
+    key = form.format("triton_python_backend_shm_region_0")
+    with pytest.raises(InferenceServerException) as e:
+        client.register_system_shared_memory("r", key, 64)
+    assert e.value.message() == (
+        f"cannot register shared memory region 'r' with key '{key}' as the key contains the reserved prefix "
+        "'triton_python_backend_shm_region_'"
+    )
+
+
+@pytest.mark.skipif(REFERENCE, reason="its Python models have memory there")
+def test_C2_the_server_has_no_objects_of_its_own(server):
+    """Nothing of the server lies where clients can name it."""
+    for entry in os.listdir(f"/proc/{server.process.pid}/fd"):
+        try:
+            path = os.readlink(f"/proc/{server.process.pid}/fd/{entry}")
+        except FileNotFoundError:
+            continue
+        assert not path.startswith("/dev/shm/")
+
+
+@pytest.mark.parametrize("key", ["../../etc/hostname", "/../../etc/hostname", "", "/", "a/b", ".", "..", "k" * 300], ids=lambda k: k[:20] or "empty")
+def test_C3_keys_that_are_no_names(client, key):
+    with pytest.raises(InferenceServerException) as e:
+        client.register_system_shared_memory("r", key, 64)
+    refused = f"cannot register shared memory region 'r' - invalid shm key '{key}'"
+    assert e.value.message() == deviates(f"Unable to open shared memory region: '{key}'", refused)
+    assert "r" not in names(client)
+
+
+@pytest.mark.parametrize("offset, size", [(2**64 - 1, 2), (2**63, 2**63), (1, 2**64 - 1), (65, 0), (0, 65)])
+def test_C4_registration_beyond_the_object(client, offset, size):
+    if REFERENCE and offset + size >= 2**64:
+        pytest.skip("2.51 adds without looking")
+    with Region(64) as r:
+        with pytest.raises(InferenceServerException, match=f"failed to register shared memory region '{r.name}'"):
+            client.register_system_shared_memory(r.name, r.key, size, offset)
+
+
+@pytest.mark.parametrize(
+    "offset, size, text",
+    [
+        (64, 64, "Invalid offset for shared memory region: '{}'"),
+        (8, 64, "Invalid offset \\+ byte size for shared memory region: '{}'"),
+        (8, 2**63 - 1, "Invalid offset \\+ byte size for shared memory region: '{}'"),
+    ],
+)
+def test_C4_tensors_beyond_the_region(client, offset, size, text):
+    with Region(64, client) as r, Region(64, client) as target:
+        with pytest.raises(InferenceServerException, match=text.format(r.name)):
+            plain_from(client, r, size, offset)
+        with pytest.raises(InferenceServerException, match=text.format(target.name)):
+            plain_from(client, r, outputs=[shared_output(client.module, target, size, offset=offset)])
+        assert target.bytes() == bytes([UNTOUCHED]) * 64
+
+
+@pytest.mark.skipif(REFERENCE, reason="2.51 ends with SIGBUS")
+def test_C5_memory_that_was_shrunk(client):
+    with Region(8192, client) as r:
+        os.truncate(r.path, 32)
+        with pytest.raises(InferenceServerException, match="the client may have shrunk it after its registration"):
+            plain_from(client, r)
+        with pytest.raises(InferenceServerException, match="the client may have shrunk it after its registration"):
+            i = client.module.InferInput("INPUT0", [1, 16], "FP32")
+            i.set_data_from_numpy(ROW)
+            client.infer("plain", [i], outputs=[shared_output(client.module, r, 64)])
+        assert os.stat(r.path).st_size == 32
+        still_up(client)
+        os.truncate(r.path, 8192)  # for the client's own mapping
+
+
+def test_C6_memory_that_was_unlinked(client):
+    with Region(64, client) as source, Region(64, client) as target:
+        shm.set_shared_memory_region(source.handle, [ROW])
+        for r in (source, target):
+            os.unlink(r.path)
+        plain_from(client, source, outputs=[shared_output(client.module, target, 64)])
+        assert target.bytes() == ROW.tobytes()
+        client.unregister_system_shared_memory(source.name)
+        with pytest.raises(InferenceServerException, match=f"Unable to find shared memory region: '{source.name}'"):
+            plain_from(client, source)
+        for r in (source, target):  # so that the client's utility finds something to unlink
+            open(r.path, "wb").close()
+
+
+def test_C7_an_output_larger_than_its_place(client):
+    with Region(128, client) as source, Region(128, client) as target:
+        shm.set_shared_memory_region(source.handle, [ROW])
+        with pytest.raises(InferenceServerException) as e:
+            plain_from(client, source, outputs=[shared_output(client.module, target, 63, offset=1)])
+        assert e.value.message().endswith(
+            "shared memory size specified with the request for output 'OUTPUT0' (63 bytes) should be at least 64 bytes to hold the results"
+        )
+        assert target.bytes() == bytes([UNTOUCHED]) * 128
+
+
+def test_C8_the_same_memory_for_input_and_output(client):
+    with Region(96, client) as r:
+        shm.set_shared_memory_region(r.handle, [ROW])
+        plain_from(client, r, outputs=[shared_output(client.module, r, 64, offset=32)])
+        if not REFERENCE:  # which reads while it writes
+            assert r.bytes() == ROW.tobytes()[:32] + ROW.tobytes()
+        still_up(client)
+
+
+@pytest.mark.skipif(REFERENCE, reason="2.51 has no limit")
+def test_C9_ten_thousand_registrations(good, tmp_path):
+    with Server(good, tmp_path, "--model-control-mode=explicit") as s, tg.InferenceServerClient(s.grpc) as c, Region(64) as r:
+        fds = f"/proc/{s.process.pid}/fd"
+        before = len(os.listdir(fds))
+        refused = 0
+        for k in range(10_000):
+            try:
+                c.register_system_shared_memory(f"r{k}", r.key, 64)
+            except InferenceServerException as e:
+                assert "1024 regions are registered, which is the limit" in e.message()
+                refused += 1
+        assert refused == 10_000 - 1024
+        c.unregister_system_shared_memory()
+        assert len(c.get_system_shared_memory_status().regions) == 0
+        assert len(os.listdir(fds)) <= before + 2
+        c.register_system_shared_memory("again", r.key, 64)
+
+
+DISABLED = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
+
+
+@pytest.mark.skipif(REFERENCE, reason="2.51 has no such option")
+@pytest.mark.parametrize(
+    "options, allowed",
+    [
+        ([], True),
+        (["--allow-client-shm=false"], False),
+        (["--http-address=0.0.0.0", "--allow-anonymous"], False),
+        (["--grpc-address=0.0.0.0", "--allow-anonymous"], False),
+        (["--http-address=0.0.0.0", "--grpc-address=0.0.0.0", "--allow-anonymous", "--allow-client-shm=true"], True),
+    ],
+    ids=["loopback", "off", "http", "grpc", "on"],
+)
+def test_C10_B053_H086_off_where_others_can_ask(good, tmp_path, options, allowed):
+    with Server(good, tmp_path, "--model-control-mode=explicit", *options) as s, Region(64) as r:
+        http = s.http.replace("0.0.0.0", "127.0.0.1")
+        grpc = s.grpc.replace("0.0.0.0", "127.0.0.1")
+        with th.InferenceServerClient(http) as h, tg.InferenceServerClient(grpc) as g:
+            assert ("system_shared_memory" in h.get_server_metadata()["extensions"]) == allowed
+            for c, code in ((h, "501"), (g, "StatusCode.UNIMPLEMENTED")):
+                if allowed:
+                    c.register_system_shared_memory(r.name, r.key, 64)
+                    c.unregister_system_shared_memory(r.name)
+                    continue
+                for call in (
+                    lambda c=c: c.register_system_shared_memory(r.name, r.key, 64),
+                    lambda c=c: c.unregister_system_shared_memory(r.name),
+                    lambda c=c: c.unregister_cuda_shared_memory(),
+                ):
+                    with pytest.raises(InferenceServerException) as e:
+                        call()
+                    assert (e.value.status(), e.value.message()) == (code, DISABLED)
+            assert h.get_system_shared_memory_status() == []
+
+
+def test_C10_CUDA_memory_without_a_GPU(client):
+    empty = client.get_cuda_shared_memory_status()
+    assert (len(empty.regions) if client.module is tg else len(empty)) == 0
+    client.unregister_cuda_shared_memory()
+    if REFERENCE:
+        pytest.skip("its build has CUDA")
+    with pytest.raises(InferenceServerException, match="failed to register CUDA shared memory region: 'g', GPUs not supported"):
+        client.register_cuda_shared_memory("g", b"A" * 88, 0, 64)
+
+
+@pytest.mark.skipif(REFERENCE, reason="an option of this server")
+def test_direct_mapping(good, tmp_path):
+    """The option changes how inputs are read, not what is answered."""
+    with Server(good, tmp_path, "--client-shm-direct=true") as s, th.InferenceServerClient(s.http) as c:
+        c.module = th
+        with Region(256, c) as source, Region(64, c) as target:
+            for offset in (0, 3, 128):  # aligned and not
+                shm.set_shared_memory_region(source.handle, [ROW + offset], offset=offset)
+                plain_from(c, source, offset=offset, outputs=[shared_output(th, target, 64)])
+                assert target.bytes() == (ROW + offset).tobytes()
