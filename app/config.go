@@ -16,6 +16,7 @@ import (
 	"nereid/engine"
 	"nereid/engine/restrict"
 	"nereid/engine/shm"
+	"nereid/engine/trace"
 )
 
 // Config is what the command line and the environment say.
@@ -41,6 +42,9 @@ type Config struct {
 	LogVerbose                  int
 	LogInfo, LogWarn, LogError  bool
 	LogFormat, LogFile          string
+	RawLog                      bool // messages are written as they are, without escapes
+	Trace                       trace.Settings
+	Telemetry                   trace.Telemetry
 	AllowHTTP, AllowGRPC        bool
 	AllowMetrics, AllowUI       bool
 	AllowCPUMetrics             bool
@@ -87,6 +91,7 @@ func defaults(asTriton bool) *Config {
 	c := &Config{
 		AsTriton: asTriton, ID: "triton", PollSecs: 15, LoadThreads: 4, ExitTimeout: 30, ExitOnError: asTriton,
 		StrictReadiness: true, LogInfo: true, LogWarn: true, LogError: true, LogFormat: "default", GRPCCompression: "none",
+		Trace:     trace.Default(),
 		AllowHTTP: true, AllowGRPC: true, AllowMetrics: true, AllowUI: true, AllowCPUMetrics: true,
 		HTTPAddress: "127.0.0.1", GRPCAddress: "127.0.0.1", UIAddress: "127.0.0.1",
 		HTTPPort: 8000, GRPCPort: 8001, MetricsPort: 8002, UIPort: 8003, HTTPMaxInput: 64 << 20, MetricsIntervalMs: 2000,
@@ -111,6 +116,10 @@ func Load(asTriton bool, args []string, lookup func(string) (string, bool)) (*Co
 	}
 	if v, ok := lookup("NEREID_DATA_DIR"); ok {
 		c.DataDir = v
+	}
+	if v, ok := lookup("TRITON_SERVER_ESCAPE_LOG_MESSAGES"); ok {
+		escape, err := parseBool(v)
+		c.RawLog = err == nil && !escape
 	}
 	err := errors.Join(c.readCloud(lookup), parse(c, args))
 	if c.Help {
@@ -147,6 +156,9 @@ func (c *Config) complete(lookup func(string) (string, bool)) error {
 	}
 	if c.LogFormat != "default" && c.LogFormat != "ISO8601" {
 		errs = append(errs, fmt.Errorf("--log-format: %q is neither default nor ISO8601", c.LogFormat))
+	}
+	if c.Trace.Level != 0 && c.Trace.Rate == 0 && c.Trace.Mode == trace.ModeTriton {
+		errs = append(errs, errors.New("--trace-config: rate=0 traces nothing in mode triton; say how many requests one in is traced"))
 	}
 	if !c.AllowHTTP && !c.AllowGRPC && !c.AllowUI {
 		errs = append(errs, errors.New("HTTP, gRPC and the GUI are all turned off: nothing could be asked of the server"))

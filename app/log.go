@@ -11,21 +11,53 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"nereid/engine"
 )
 
 // logHandler writes Triton's log lines: "I1121 06:23:18.117070 20900 file.go:12] "message" key=value". Messages and values are
 // quoted where they hold anything but printable text, so that a request cannot forge a line.
 type logHandler struct {
 	out   *lockedWriter
-	iso   bool
+	state *logState
 	pid   int
-	info  bool
-	warn  bool
-	err   bool
-	debug bool
+	raw   bool // messages are written without quotes and escapes
 	attrs string
 	group string
+}
+
+// logState is what can be changed while the program runs. All handlers made of one share it.
+type logState struct {
+	v atomic.Pointer[engine.LogSettings]
+}
+
+var _ engine.LogControl = (*logState)(nil)
+
+// LogSettings implements engine.LogControl.
+func (s *logState) LogSettings() engine.LogSettings { return *s.v.Load() }
+
+// UpdateLog implements engine.LogControl.
+func (s *logState) UpdateLog(u engine.LogUpdate) {
+	for {
+		old := s.v.Load()
+		next := *old
+		set(&next.Info, u.Info)
+		set(&next.Warning, u.Warning)
+		set(&next.Error, u.Error)
+		set(&next.Verbose, u.Verbose)
+		set(&next.Format, u.Format)
+		if s.v.CompareAndSwap(old, &next) {
+			return
+		}
+	}
+}
+
+func set[T any](field, value *T) {
+	if value != nil {
+		*field = *value
+	}
 }
 
 type lockedWriter struct {
@@ -41,23 +73,25 @@ func (l *lockedWriter) write(b []byte) error {
 }
 
 func newLogHandler(c *Config, w io.Writer) *logHandler {
-	return &logHandler{
-		out: &lockedWriter{w: w}, iso: c.LogFormat == "ISO8601", pid: os.Getpid(),
-		info: c.LogInfo, warn: c.LogWarn, err: c.LogError, debug: c.LogVerbose > 0,
-	}
+	state := &logState{}
+	state.v.Store(&engine.LogSettings{
+		File: c.LogFile, Info: c.LogInfo, Warning: c.LogWarn, Error: c.LogError, Verbose: uint32(c.LogVerbose), Format: c.LogFormat,
+	})
+	return &logHandler{out: &lockedWriter{w: w}, state: state, pid: os.Getpid(), raw: c.RawLog}
 }
 
 // Enabled implements slog.Handler.
 func (h *logHandler) Enabled(_ context.Context, l slog.Level) bool {
+	now := h.state.v.Load()
 	switch {
 	case l >= slog.LevelError:
-		return h.err
+		return now.Error
 	case l >= slog.LevelWarn:
-		return h.warn
+		return now.Warning
 	case l >= slog.LevelInfo:
-		return h.info
+		return now.Info
 	}
-	return h.debug
+	return now.Verbose > 0
 }
 
 // tableKey marks a record whose message is a table: it is written as it is, after a line break.
@@ -76,9 +110,12 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 		}
 		return true
 	})
-	if table {
+	switch {
+	case table:
 		b = append(append(append(b, '\n'), r.Message...), '\n')
-	} else {
+	case h.raw:
+		b = append(append(b, r.Message...), attrs...)
+	default:
 		b = strconv.AppendQuote(b, r.Message)
 		b = append(b, attrs...)
 	}
@@ -93,7 +130,8 @@ func (h *logHandler) prefix(b []byte, r slog.Record) []byte {
 	case r.Level >= slog.LevelWarn:
 		letter = 'W'
 	}
-	if h.iso {
+	iso := h.state.v.Load().Format == "ISO8601"
+	if iso {
 		b = r.Time.UTC().AppendFormat(b, time.RFC3339)
 		b = append(b, ' ')
 	} else {
@@ -102,7 +140,7 @@ func (h *logHandler) prefix(b []byte, r slog.Record) []byte {
 	}
 	b = strconv.AppendInt(b, int64(h.pid), 10)
 	b = append(b, ' ')
-	if h.iso {
+	if iso {
 		b = append(b, letter, ' ')
 	}
 	if r.PC != 0 {

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"nereid/engine"
 )
 
 func TestLogLines(t *testing.T) {
@@ -41,3 +43,76 @@ func TestLogLines(t *testing.T) {
 		t.Errorf("%q does not match %s", b.String(), want)
 	}
 }
+
+func TestLogSettingsChangeWhileTheLogIsInUse(t *testing.T) {
+	var b bytes.Buffer
+	h := newLogHandler(defaults(false), &b)
+	log := slog.New(h).With("k", "v") // made before the change
+	for _, tt := range []struct {
+		name string
+		u    engine.LogUpdate
+		want string // the lines of an info, a warning, an error and a verbose message
+	}{
+		{"E045 at the start", engine.LogUpdate{}, "IWE"},
+		{"E045 no information", engine.LogUpdate{Info: new(bool)}, "WE"},
+		{"E045 no warnings", engine.LogUpdate{Warning: new(bool)}, "E"},
+		{"E045 no errors", engine.LogUpdate{Error: new(bool)}, ""},
+		{"E045 verbose", engine.LogUpdate{Verbose: ptr[uint32](2)}, "I"},
+		{"E045 all again", engine.LogUpdate{Info: ptr(true), Warning: ptr(true), Error: ptr(true), Verbose: ptr[uint32](0)}, "IWE"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b.Reset()
+			h.state.UpdateLog(tt.u)
+			log.Info("m")
+			log.Warn("m")
+			log.Error("m")
+			log.Debug("m")
+			got := ""
+			for line := range strings.Lines(b.String()) {
+				got += line[:1]
+			}
+			if got != tt.want {
+				t.Errorf("letters %q of\n%s, want %q", got, b.String(), tt.want)
+			}
+		})
+	}
+	t.Run("E046 ISO8601 while it runs", func(t *testing.T) {
+		b.Reset()
+		h.state.UpdateLog(engine.LogUpdate{Format: ptr("ISO8601")})
+		log.Info("m")
+		if want := `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ \d+ I log_test\.go:\d+\] "m" k=v\n$`; !regexp.MustCompile(want).MatchString(b.String()) {
+			t.Errorf("%q does not match %s", b.String(), want)
+		}
+	})
+}
+
+func TestLogEscapes(t *testing.T) {
+	const message = "loading 'a\nE1121 00:00:00.000000 1 forged.go:1] b\x1b[31m'"
+	for _, tt := range []struct {
+		name, env string
+		lines     int
+	}{
+		{"A19 E046 a message with a line break and a terminal escape is one line", "", 1},
+		{"E046 TRITON_SERVER_ESCAPE_LOG_MESSAGES=1", "1", 1},
+		{"E046 TRITON_SERVER_ESCAPE_LOG_MESSAGES=0 writes messages as they are", "0", 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := Load(false, []string{"--data-dir=" + t.TempDir()}, func(name string) (string, bool) {
+				return tt.env, name == "TRITON_SERVER_ESCAPE_LOG_MESSAGES" && tt.env != ""
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b bytes.Buffer
+			slog.New(newLogHandler(c, &b)).Info(message, "id", "x\ny")
+			if n := strings.Count(b.String(), "\n"); n != tt.lines {
+				t.Errorf("%d lines, want %d: %q", n, tt.lines, b.String())
+			}
+			if tt.lines == 1 && strings.Contains(b.String(), "\x1b") {
+				t.Errorf("the terminal escape is in %q", b.String())
+			}
+		})
+	}
+}
+
+func ptr[T any](v T) *T { return &v }

@@ -17,7 +17,7 @@ const maxInt = 1<<31 - 1
 func options() []option {
 	var all []option
 	for _, part := range [][]option{serverOptions(), modelOptions(), logOptions(), httpOptions(), grpcOptions(), cloudOptions(),
-		metricsOptions(), backendOptions(), memoryOptions(), deprecatedOptions(), ourOptions()} {
+		metricsOptions(), traceOptions(), backendOptions(), memoryOptions(), deprecatedOptions(), ourOptions()} {
 		all = append(all, part...)
 	}
 	return all
@@ -227,7 +227,7 @@ func cloudOptions() []option {
 }
 
 func metricsOptions() []option {
-	const g = "Metrics and tracing"
+	const g = "Metrics"
 	return []option{
 		{names: []string{"allow-metrics"}, group: g, arg: "boolean", row: "H064", help: "Serves Prometheus metrics. Default: true.",
 			set: boolean(func(c *Config) *bool { return &c.AllowMetrics })},
@@ -242,13 +242,6 @@ func metricsOptions() []option {
 			set: integer(1, maxInt, func(c *Config) *int { return &c.MetricsIntervalMs })},
 		{names: []string{"metrics-config"}, group: g, arg: "key=value", class: refusable, row: "H070", help: "Which latency metrics there are.",
 			set: onlyIf([]string{"counter_latencies=true", "histogram_latencies=false", "summary_latencies=false"}, "choosing latency metrics is")},
-		{names: []string{"trace-config"}, group: g, arg: "key=value", class: refusable, row: "H071", help: "Request tracing.",
-			set: func(_ *Config, v string) error {
-				if k, val, ok := strings.Cut(v, "="); ok && (k != "level" || strings.EqualFold(val, "OFF")) {
-					return nil
-				}
-				return fmt.Errorf("tracing is not supported yet; leave the option out or say level=OFF")
-			}},
 	}
 }
 
@@ -312,10 +305,6 @@ func deprecatedOptions() []option {
 			set: boolean(func(c *Config) *bool { return &c.DisableAutoComplete })},
 		{names: []string{"response-cache-byte-size"}, group: g, arg: "bytes", class: refusable, row: "H088", help: "The response cache.",
 			set: onlyIf([]string{"0"}, "the response cache is")},
-		{names: []string{"trace-level"}, group: g, arg: "OFF", class: refusable, row: "H089", help: "Request tracing.", set: onlyIf([]string{"off"}, "tracing is")},
-		{names: []string{"trace-file"}, group: g, arg: "path", class: noEffect, row: "H089", help: "Tracing is off.", set: ignored(anyText)},
-		{names: []string{"trace-rate", "trace-count", "trace-log-frequency"}, group: g, arg: "integer", class: noEffect, row: "H089",
-			help: "Tracing is off.", set: ignored(anyInt)},
 	}
 }
 

@@ -4,8 +4,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"nereid/engine/restrict"
+	"nereid/engine/trace"
 )
 
 func none(string) (string, bool) { return "", false }
@@ -118,7 +120,20 @@ func TestTritonserverOptions(t *testing.T) {
 		{name: "H068 --metrics-port", args: []string{"--metrics-port=7"}, check: func(c *Config) bool { return c.MetricsPort == 7 }},
 		{name: "H069 --metrics-interval-ms", args: []string{"--metrics-interval-ms=500"}, check: func(c *Config) bool { return c.MetricsIntervalMs == 500 }},
 		{name: "--metrics-config", args: []string{"--metrics-config=counter_latencies=true"}, refused: []string{"--metrics-config=summary_latencies=true"}},
-		{name: "--trace-config", args: []string{"--trace-config=level=OFF", "--trace-config", "rate=5"}, refused: []string{"--trace-config=level=TIMESTAMPS"}},
+		{name: "H071 --trace-config", args: []string{"--trace-config=level=TIMESTAMPS", "--trace-config", "level=TENSORS", "--trace-config=rate=5",
+			"--trace-config=count=9", "--trace-config=triton,file=t.json", "--trace-config=triton,log-frequency=3"},
+			check: func(c *Config) bool {
+				return c.Trace == trace.Settings{Level: trace.Timestamps | trace.Tensors, Rate: 5, Count: 9, LogFrequency: 3, File: "t.json", Mode: "triton"}
+			},
+			refused: []string{"--trace-config=level=MOST", "--trace-config=rate=-1", "--trace-config=count=-2", "--trace-config=mode=x", "--trace-config=nosuch=1", "--trace-config=level"}},
+		{name: "H071 --trace-config opentelemetry", args: []string{"--trace-config=mode=opentelemetry", "--trace-config=rate=0", "--trace-config=level=TIMESTAMPS",
+			"--trace-config=opentelemetry,url=http://c:4318/v1/traces", "--trace-config=opentelemetry,resource=service.name=x=y",
+			"--trace-config=opentelemetry,bsp_max_queue_size=7", "--trace-config=opentelemetry,bsp_schedule_delay=8", "--trace-config=opentelemetry,bsp_max_export_batch_size=9"},
+			check: func(c *Config) bool {
+				tel := c.Telemetry
+				return c.Trace.Mode == "opentelemetry" && c.Trace.Rate == 0 && tel.URL == "http://c:4318/v1/traces" && slices.Equal(tel.Resource, [][2]string{{"service.name", "x=y"}}) &&
+					tel.MaxQueueSize == 7 && tel.ScheduleDelay == 8*time.Millisecond && tel.MaxExportBatchSize == 9
+			}, refused: []string{"--trace-config=opentelemetry,resource=x", "--trace-config=opentelemetry,bsp_schedule_delay=x", "--trace-config=opentelemetry,nosuch=1"}},
 		{name: "H072 --backend-directory", args: []string{"--backend-directory=/x"}, check: withoutEffect("backend-directory")},
 		{name: "H073 --backend-config", args: []string{"--backend-config=default-max-batch-size=7"}, check: func(c *Config) bool { n := c.defaultMaxBatchSize(); return n != nil && *n == 7 }, refused: []string{"--backend-config=x"}},
 		{name: "H074 --repoagent-directory", args: []string{"--repoagent-directory=/x"}, check: withoutEffect("repoagent-directory")},
@@ -136,8 +151,10 @@ func TestTritonserverOptions(t *testing.T) {
 		{name: "H086 --allow-client-shm", args: []string{"--allow-client-shm=false"}, check: func(c *Config) bool { return c.sharedMemory().Disabled }, refused: []string{"--allow-client-shm=maybe"}},
 		{name: "H087 --strict-model-config", args: []string{"--strict-model-config=true"}, check: func(c *Config) bool { return c.DisableAutoComplete }},
 		{name: "--response-cache-byte-size", args: []string{"--response-cache-byte-size=0"}, refused: []string{"--response-cache-byte-size=1000"}},
-		{name: "old trace options", args: []string{"--trace-file=x", "--trace-rate=1", "--trace-count=1", "--trace-log-frequency=1", "--trace-level=OFF"},
-			check: withoutEffect("trace-file"), refused: []string{"--trace-level=MAX"}},
+		{name: "H089 old trace options", args: []string{"--trace-file=x", "--trace-rate=1", "--trace-count=2", "--trace-log-frequency=3", "--trace-level=MAX"},
+			check: func(c *Config) bool {
+				return c.Trace == trace.Settings{Level: trace.Timestamps, Rate: 1, Count: 2, LogFrequency: 3, File: "x", Mode: "triton"}
+			}, refused: []string{"--trace-level=MUCH", "--trace-rate=x", "--trace-count=x", "--trace-log-frequency=x"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.args != nil {

@@ -34,6 +34,7 @@ import (
 	"nereid/engine/metrics"
 	"nereid/engine/restrict"
 	"nereid/engine/status"
+	"nereid/engine/trace"
 	"nereid/frontend"
 	"nereid/store"
 )
@@ -43,6 +44,8 @@ type server struct {
 	c        *Config
 	shell    *shell // nil: no window
 	log      *slog.Logger
+	control  *logState
+	trace    *trace.Tracer
 	warnings []api.Warning // made while opening, shown by the page
 	data     *dataDir
 	sockets  listeners
@@ -75,7 +78,8 @@ func serve(ctx context.Context, c *Config, stderr io.Writer, around *shell) erro
 		return err
 	}
 	defer closeLog() //nolint:errcheck // nowhere to say it
-	s := &server{c: c, shell: around, log: slog.New(newLogHandler(c, out)), failed: make(chan error, 1)}
+	h := newLogHandler(c, out)
+	s := &server{c: c, shell: around, log: slog.New(h), control: h.state, failed: make(chan error, 1)}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal has its default effect, also during a start: the process ends at once
@@ -189,7 +193,22 @@ func (s *server) open(ctx context.Context) error {
 		return err
 	}
 	s.recorder.SetSource(s.engine)
+	if err := s.openTrace(); err != nil {
+		return err
+	}
 	return s.openFrontEnds()
+}
+
+// openTrace makes what samples requests. Settings that trace nothing do not keep the server from starting, as in Triton.
+func (s *server) openTrace() error {
+	var err error
+	if s.trace, err = trace.New(trace.Options{Settings: s.c.Trace, Telemetry: s.c.Telemetry, Log: s.log}); err != nil {
+		return fmt.Errorf("--trace-config: %w", err)
+	}
+	if why := s.trace.Fault(); why != "" {
+		s.warn("nothing is traced: " + why + "; say --trace-config=triton,file=<path>")
+	}
+	return nil
 }
 
 // openData opens the data folder. Triton keeps nothing and starts without a home, and twice on one machine: under its
@@ -329,7 +348,7 @@ func (s *server) openFrontEnds() error {
 	}
 	if s.c.AllowHTTP {
 		if s.http, err = httpapi.New(httpapi.Options{
-			Engine: s.engine, Log: s.log, BasePath: s.c.HTTPBasePath, MaxBody: int64(s.c.HTTPMaxInput),
+			Engine: s.engine, Log: s.log, Trace: s.trace, LogControl: s.control, BasePath: s.c.HTTPBasePath, MaxBody: int64(s.c.HTTPMaxInput),
 			AllowedHosts: s.allowedHosts(s.c.HTTPAddress), Authorize: authorizeHTTP(s.tokens),
 			Restricted: s.c.HTTPRestricted, ForwardHeaders: s.c.HTTPForward, AllowedOrigins: s.c.AllowedOrigins,
 			Metrics: s.metricsText(),
@@ -339,7 +358,8 @@ func (s *server) openFrontEnds() error {
 	}
 	if s.c.AllowGRPC {
 		if s.grpc, err = grpcapi.New(grpcapi.Options{
-			Engine: s.engine, Log: s.log, Authorize: authorizeGRPC(s.tokens), Keepalive: keepaliveParams(s.c), Enforcement: keepalivePolicy(s.c),
+			Engine: s.engine, Log: s.log, Trace: s.trace, LogControl: s.control, Authorize: authorizeGRPC(s.tokens),
+			Keepalive: keepaliveParams(s.c), Enforcement: keepalivePolicy(s.c),
 			Restricted: s.c.GRPCRestricted, ForwardMetadata: s.c.GRPCForward,
 			Reflection: s.c.GRPCReflection, CompressResponses: s.c.GRPCCompression != "none",
 		}); err != nil {
@@ -563,6 +583,9 @@ func (s *server) shutdown() {
 	wg.Wait()
 	if s.engine != nil {
 		s.engine.Close(ctx)
+	}
+	if err := s.trace.Close(ctx); err != nil {
+		s.log.Warn("traces may be missing", "err", err)
 	}
 	if s.stop != nil {
 		s.stop()

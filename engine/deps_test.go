@@ -32,6 +32,7 @@ var layers = map[string]int{
 
 	"engine/instance":                     3,
 	"engine/metrics":                      3,
+	"engine/trace":                        3,
 	"engine/backend/builtin":              3,
 	"engine/backend/onnxruntime":          3,
 	"engine/backend/onnxruntime/capi":     3,

@@ -285,7 +285,7 @@ func (h host) ModelReady(name string, version int64) bool {
 // extensions are those of Triton's server metadata that are there, in its order, and the name of this server.
 var extensions = []string{
 	"classification", "model_repository", "model_repository(unload_dependents)", "model_configuration", systemSharedMemory,
-	cudaSharedMemory, "binary_tensor_data", "parameters", "statistics", "nereid",
+	cudaSharedMemory, "binary_tensor_data", "parameters", "statistics", "trace", "logging", "nereid",
 }
 
 // Extensions that a server has or not, as it was started.

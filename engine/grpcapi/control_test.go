@@ -136,11 +136,11 @@ func TestControl(t *testing.T) {
 		{name: "TraceSetting", call: func() answer {
 			out, err := c.TraceSetting(ctx, &inferencepb.TraceSettingRequest{})
 			return value(out, err)
-		}, code: codes.Unimplemented, text: "trace settings are not supported by this server yet"},
+		}, code: codes.Unavailable, text: "the server does not support trace"},
 		{name: "LogSettings", call: func() answer {
 			out, err := c.LogSettings(ctx, &inferencepb.LogSettingsRequest{})
 			return value(out, err)
-		}, code: codes.Unimplemented, text: "log settings over the API are not supported by this server yet; use the command line"},
+		}, code: codes.Unavailable, text: "the server does not support dynamic logging"},
 		{name: "B068 health of any service", call: func() answer {
 			out, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: "nope"})
 			return value(out.GetStatus(), err)

@@ -14,6 +14,7 @@ import (
 
 // modelInfer answers ModelInfer.
 func (s *Server) modelInfer(ctx context.Context, stream grpc.ServerStream) error {
+	start := s.traceStart()
 	m := getMessage(&s.pool, s.regions)
 	err := stream.RecvMsg(m)
 	r, refused := m.r, m.err
@@ -31,6 +32,8 @@ func (s *Server) modelInfer(ctx context.Context, stream grpc.ServerStream) error
 	if err := s.forward(ctx, r); err != nil {
 		return wireError(err)
 	}
+	tr := s.sample(ctx, r, start)
+	defer tr.End()
 	if err := s.engine.Infer(ctx, r); err != nil {
 		return wireError(err)
 	}
@@ -53,7 +56,10 @@ func (s *Server) modelInfer(ctx context.Context, stream grpc.ServerStream) error
 	}
 	s.compressAnswers(ctx)
 	a := answer{model: r.Served.Name(), version: r.Served.VersionText(), id: r.ID, resp: resp}
-	return stream.SendMsg(&reply{bufs: a.encode()})
+	sending(tr)
+	err = stream.SendMsg(&reply{bufs: a.encode()})
+	sent(tr)
+	return err
 }
 
 // only waits for the one response of a request to a model that is not decoupled. A backend may send its outputs first

@@ -26,6 +26,7 @@ import (
 	"nereid/engine/restrict"
 	"nereid/engine/shm"
 	"nereid/engine/tensor"
+	"nereid/engine/trace"
 )
 
 // Engine is what the service asks of the engine. Errors carry a status code and the text that clients see.
@@ -50,6 +51,10 @@ type Engine interface {
 type Options struct {
 	Engine Engine
 	Log    *slog.Logger // nil: slog.Default
+	// Trace samples inferences and is what the trace extension shows; nil: there is no tracing.
+	Trace *trace.Tracer
+	// LogControl is what the logging extension shows; nil: there is none.
+	LogControl engine.LogControl
 
 	// Authorize, if not nil, is asked before a call's message is read: nil lets it pass. method is the full name,
 	// "/inference.GRPCInferenceService/ModelInfer"; metadata.ValueFromIncomingContext and peer.FromContext read ctx.
@@ -111,15 +116,17 @@ func (o *Options) setDefaults() error {
 
 // Server answers gRPC calls.
 type Server struct {
-	engine    Engine
-	regions   *shm.Registry
-	log       *slog.Logger
-	authorize func(ctx context.Context, method string) error
-	restrict  *restrict.Rules
-	forwards  *regexp.Regexp
-	compress  bool
-	pool      tensor.Pool
-	grpc      *grpc.Server
+	engine     Engine
+	regions    *shm.Registry
+	log        *slog.Logger
+	authorize  func(ctx context.Context, method string) error
+	trace      *trace.Tracer
+	logControl engine.LogControl
+	restrict   *restrict.Rules
+	forwards   *regexp.Regexp
+	compress   bool
+	pool       tensor.Pool
+	grpc       *grpc.Server
 
 	closing   chan struct{} // closed when Shutdown begins
 	closeOnce sync.Once
@@ -133,8 +140,8 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		engine: o.Engine, regions: o.Engine.SharedMemory(), log: o.Log, authorize: o.Authorize, restrict: o.Restricted, forwards: o.ForwardMetadata,
-		compress: o.CompressResponses,
-		closing:  make(chan struct{}),
+		compress: o.CompressResponses, trace: o.Trace, logControl: o.LogControl,
+		closing: make(chan struct{}),
 	}
 	opts := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),

@@ -7,7 +7,6 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/proto"
 
-	"nereid/engine/inferencepb"
 )
 
 const (
@@ -43,10 +42,8 @@ func (s *Server) services() []*grpc.ServiceDesc {
 			d("CudaSharedMemoryStatus", unary(s.cudaSharedMemoryStatus)),
 			d("CudaSharedMemoryRegister", unary(s.cudaSharedMemoryRegister)),
 			d("CudaSharedMemoryUnregister", unary(s.cudaSharedMemoryUnregister)),
-			d("TraceSetting", unary(notYet[inferencepb.TraceSettingRequest](
-				"trace settings are not supported by this server yet"))),
-			d("LogSettings", unary(notYet[inferencepb.LogSettingsRequest](
-				"log settings over the API are not supported by this server yet; use the command line"))),
+			d("TraceSetting", unary(s.traceSetting)),
+			d("LogSettings", unary(s.logSettings)),
 		},
 	}
 	stream := d("ModelStreamInfer", s.modelStreamInfer)
@@ -86,11 +83,6 @@ func unary[T any, P request[T], R proto.Message](f func(context.Context, P) (R, 
 		}
 		return stream.SendMsg(out)
 	}
-}
-
-// notYet answers a call that the server does not have.
-func notYet[T any, P request[T]](text string) func(context.Context, P) (P, error) {
-	return func(context.Context, P) (P, error) { return nil, unimplemented(text) }
 }
 
 func (s *Server) healthCheck(context.Context, *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"nereid/engine/infer"
+	"nereid/engine/trace"
 )
 
 // streamDepth is how many requests of one stream may be unanswered before the server stops reading from it.
@@ -39,6 +40,7 @@ type streamItem struct {
 	id         string // for the error
 	err        error
 	emptyFinal bool
+	trace      *trace.Trace // nil for nearly all
 }
 
 // modelStreamInfer answers ModelStreamInfer.
@@ -82,6 +84,7 @@ func (c *streamCall) receive() {
 		case <-c.ctx.Done():
 			return
 		}
+		start := c.s.traceStart()
 		m := getMessage(&c.s.pool, c.s.regions)
 		err := c.stream.RecvMsg(m)
 		it := streamItem{r: m.r, id: m.id, err: m.err, emptyFinal: m.emptyFinal}
@@ -96,6 +99,7 @@ func (c *streamCall) receive() {
 			return
 		}
 		if it.r != nil {
+			it.trace = c.s.sample(c.ctx, it.r, start)
 			err := c.s.forward(c.ctx, it.r)
 			if err == nil {
 				err = c.s.engine.Infer(c.ctx, it.r)
@@ -175,6 +179,7 @@ func (c *streamCall) abandon() {
 				it.r.Cancel()
 				it.r.Release()
 			}
+			it.trace.End()
 		}
 	}()
 }
@@ -183,6 +188,7 @@ func (c *streamCall) abandon() {
 func (c *streamCall) one(it streamItem) error {
 	if it.r == nil {
 		defer c.done()
+		defer it.trace.End()
 		return c.fail(it.id, it.err)
 	}
 	if it.r.Served.Decoupled() {
@@ -191,6 +197,7 @@ func (c *streamCall) one(it streamItem) error {
 			defer c.workers.Done()
 			defer c.done()
 			defer it.r.Release()
+			defer it.trace.End()
 			defer c.rescue()
 			if err := c.decoupled(it); err != nil {
 				c.cancel(err)
@@ -200,11 +207,14 @@ func (c *streamCall) one(it streamItem) error {
 	}
 	defer c.done()
 	defer it.r.Release()
+	defer it.trace.End()
 	resp, err := only(c.ctx, it.r)
 	if err != nil {
 		return c.end()
 	}
 	defer resp.Release()
+	sending(it.trace)
+	defer sent(it.trace)
 	return c.respond(it.r, resp, true)
 }
 
@@ -223,7 +233,9 @@ func (c *streamCall) decoupled(it streamItem) error {
 				err = c.write(&answer{stream: true, model: it.r.ModelName, id: it.r.ID, final: true})
 			}
 		} else {
+			sending(it.trace)
 			err = c.respond(it.r, resp, final)
+			sent(it.trace)
 		}
 		resp.Release()
 		if err != nil {

@@ -25,9 +25,6 @@ func TestAdministrationReplies(t *testing.T) {
 	bad := func(text string) answer {
 		return answer{status: "400 Bad Request", kind: typeJSON, body: `{"error":"` + text + `"}`}
 	}
-	missing := func(what string) answer {
-		return answer{status: "501 Not Implemented", kind: typeJSON, body: `{"error":"` + what + ` over HTTP is not supported by this server yet"}`}
-	}
 	const metadata = `{"name":"add_sub","versions":["1"],"platform":"python","inputs":[{"name":"INPUT0","datatype":"INT32","shape":[-1,16]},` +
 		`{"name":"INPUT1","datatype":"INT32","shape":[-1,16]}],"outputs":[{"name":"OUTPUT0","datatype":"INT32","shape":[-1,16]},` +
 		`{"name":"OUTPUT1","datatype":"INT32","shape":[-1,16]}]}`
@@ -113,9 +110,6 @@ func TestAdministrationReplies(t *testing.T) {
 		{request: "POST /v2/cudasharedmemory/region/r1/unregister", want: ok(typeJSON, "")},
 		{request: "POST /v2/systemsharedmemory/region/r1/register", body: `{}`, want: bad("Shared memory register request has no 'key' field")},
 		{request: "POST /v2/cudasharedmemory/region/r1/register", body: `{}`, want: bad("failed to register CUDA shared memory region: 'r1', GPUs not supported")},
-		{request: "GET /v2/trace/setting", want: missing("trace settings")},
-		{request: "POST /v2/models/add_sub/trace/setting", body: `{}`, want: missing("trace settings")},
-		{request: "GET /v2/logging", want: missing("log settings")},
 	} {
 		t.Run(strings.TrimSpace(tt.row+" "+tt.request+" "+tt.body), func(t *testing.T) {
 			method, path, _ := strings.Cut(tt.request, " ")

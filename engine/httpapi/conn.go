@@ -10,7 +10,9 @@ import (
 	"syscall"
 	"time"
 
+	"nereid/engine/infer"
 	"nereid/engine/tensor"
+	"nereid/engine/trace"
 )
 
 // phase is what a connection is doing.
@@ -40,6 +42,7 @@ type conn struct {
 
 	x      *exchange      // nil while it is parked
 	reply  *tensor.Buffer // the reply that is being written
+	trace  *trace.Trace   // of the request, nil for nearly all
 	heard  bool           // the client has sent something
 	fresh  bool           // the library has just taken it over and has no request of it
 	linger bool           // the client may still be sending: let it read the reply before the connection is reset
@@ -147,6 +150,11 @@ func (c *conn) finished() {
 	if c.reply != nil {
 		c.reply.Release()
 		c.reply = nil
+	}
+	if c.trace != nil {
+		c.trace.Mark(trace.HTTPSendEnd, infer.Now())
+		c.trace.End()
+		c.trace = nil
 	}
 }
 

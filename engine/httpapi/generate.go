@@ -10,6 +10,7 @@ import (
 	"nereid/engine/inferencepb"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
+	"nereid/engine/trace"
 )
 
 // maxGenerateParameters bounds the members of a generate request that are no inputs.
@@ -35,14 +36,16 @@ func (s *Server) generate(x *exchange, streaming bool) {
 		return
 	}
 	s.names.keep(model)
+	r := infer.New()
+	r.ModelName, r.Version = model, version
+	s.sample(x, r)
 	buf, body, err := s.readBody(x, 0)
 	if err != nil {
+		r.Release()
 		s.replyBodyError(x, err)
 		return
 	}
-	r := infer.New()
 	r.Own(buf)
-	r.ModelName, r.Version = model, version
 	p := &x.infer.parser
 	p.pool = &s.pool
 	if err = p.parseGenerate(r, cfg, body); err == nil {
@@ -68,6 +71,7 @@ func (s *Server) generate(x *exchange, streaming bool) {
 // admit hands a request to the engine.
 func (s *Server) admit(x *exchange, r *infer.Request) error {
 	r.Times.Arrived = infer.Now()
+	x.conn.trace.Mark(trace.HTTPRecvEnd, r.Times.Arrived)
 	return s.opt.Engine.Infer(x.conn, r)
 }
 

@@ -47,6 +47,7 @@ func (s *Server) infer(x *exchange, model string, version int64) {
 	r := infer.New()
 	defer r.Release()
 	r.ModelName, r.Version = model, version
+	s.sample(x, r)
 	o, ok := s.readInfer(x, r, cfg)
 	if !ok {
 		return
@@ -86,6 +87,7 @@ func (s *Server) infer(x *exchange, model string, version int64) {
 func (s *Server) inferEvents(x *exchange, model string, version int64, cfg *inferencepb.ModelConfig) {
 	r := infer.New()
 	r.ModelName, r.Version = model, version
+	s.sample(x, r)
 	o, ok := s.readInfer(x, r, cfg)
 	if !ok {
 		r.Release()

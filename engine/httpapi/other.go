@@ -49,8 +49,8 @@ func (s *Server) serveOther(x *exchange) {
 		s.generate(x, x.route.endpoint == modelGenerateStream)
 	case systemShmStatus, systemShmRegister, systemShmUnregister, cudaShmStatus, cudaShmRegister, cudaShmUnregister:
 		s.serveSharedMemory(x)
-	default:
-		s.serveMissing(x)
+	case modelTrace, traceSetting, logSetting:
+		s.serveSettings(x)
 	}
 }
 
@@ -300,19 +300,6 @@ func parseUnload(body []byte) (dependents bool, err error) {
 		return nil
 	})
 	return dependents, err
-}
-
-// serveMissing answers the parts of the protocol that are not there yet: 501 with what is missing.
-func (s *Server) serveMissing(x *exchange) {
-	s.readAway(x)
-	what := ""
-	switch x.route.endpoint {
-	case modelTrace, traceSetting:
-		what = "trace settings"
-	case logSetting:
-		what = "log settings"
-	}
-	x.failWith(typeJSON, status.New(status.Unsupported, what+" over HTTP is not supported by this server yet"))
 }
 
 func appendServerMetadata(b []byte, m *inferencepb.ServerMetadataResponse) []byte {

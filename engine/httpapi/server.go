@@ -15,10 +15,12 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"nereid/engine"
 	"nereid/engine/infer"
 	"nereid/engine/restrict"
 	"nereid/engine/shm"
 	"nereid/engine/tensor"
+	"nereid/engine/trace"
 )
 
 // Options of a server.
@@ -27,6 +29,10 @@ type Options struct {
 	Engine Engine
 	// Log; default: nothing is logged.
 	Log *slog.Logger
+	// Trace samples inferences and is what the trace extension shows; nil: there is no tracing.
+	Trace *trace.Tracer
+	// LogControl is what the logging extension shows; nil: there is none.
+	LogControl engine.LogControl
 	// BasePath is what a proxy puts before /v2, for example "/api/predict/svc". Requests without it are served as well.
 	BasePath string
 	// ServerName is the Server header; "": none, as Triton.

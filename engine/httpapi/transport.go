@@ -12,6 +12,9 @@ import (
 	"strconv"
 
 	"github.com/valyala/fasthttp"
+
+	"nereid/engine/infer"
+	"nereid/engine/trace"
 )
 
 // This file is all that knows the HTTP library. Facts of valyala/fasthttp 1.73.0 that it rests on: bodies up to 8 KiB are
@@ -76,6 +79,9 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	readHead(x, ctx)
 	s.serve(x)
 	s.send(x, ctx)
+	if c.trace != nil {
+		c.trace.Mark(trace.HTTPSendStart, infer.Now())
+	}
 	c.enter(writing)
 }
 

@@ -105,10 +105,13 @@ type Request struct {
 	Times     Times
 	Batch     *Batch // the batch that it runs in; nil before
 	Place     Place  // where it waits
-	observer  Observer
-	order     *Order      // who says when a response may go; nil: at once
-	held      []*Response // guarded by order's lock: responses whose turn has not come
-	answered  atomic.Bool // the final response has been given
+	// Trace, if not nil, follows the request. Who makes the request sets it.
+	Trace Trace
+
+	observer Observer
+	order    *Order      // who says when a response may go; nil: at once
+	held     []*Response // guarded by order's lock: responses whose turn has not come
+	answered atomic.Bool // the final response has been given
 
 	owned  []*tensor.Buffer
 	dims   []int64 // storage for the inputs' shapes
@@ -196,7 +199,7 @@ func (r *Request) reset() {
 	r.Inputs, r.Outputs, r.Parameters, r.owned = r.Inputs[:0], r.Outputs[:0], r.Parameters[:0], r.owned[:0]
 	r.dims = r.dims[:0]
 	r.Priority, r.Timeout, r.Correlation, r.Flags = 0, 0, CorrelationID{}, 0
-	r.Served, r.BatchSize, r.Times, r.Batch, r.observer = nil, 0, Times{}, nil, nil
+	r.Served, r.BatchSize, r.Times, r.Batch, r.Trace, r.observer = nil, 0, Times{}, nil, nil, nil
 	r.Place, r.order, r.held = Place{}, nil, r.held[:0]
 	r.answered.Store(false)
 	r.used.Store(false)

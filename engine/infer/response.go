@@ -83,6 +83,8 @@ func (r *Request) Respond(resp *Response) error {
 	} else if r.answered.Load() {
 		resp.Release()
 		return status.New(status.Internal, "response after the final one")
+	} else if r.Trace != nil {
+		r.Trace.Responded(r, resp)
 	}
 	if r.order != nil && keepOrder {
 		r.order.give(r, resp)
@@ -116,6 +118,9 @@ func (r *Request) finish(resp *Response) {
 	}
 	if r.observer != nil {
 		r.observer.Finished(r, resp)
+	}
+	if r.Trace != nil {
+		r.Trace.Responded(r, resp)
 	}
 	if b != nil {
 		r.Batch = nil // it may be reused before the request is

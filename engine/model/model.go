@@ -180,10 +180,16 @@ func (m *Model) Infer(r *infer.Request) error {
 	r.Served = m
 	r.Observe(m)
 	m.stats.Admitted()
+	if r.Trace != nil {
+		r.Trace.Admitted(r)
+	}
 	if m.inline.wanted(m) && m.set.Inline(r) {
 		return nil
 	}
 	if err := m.batcher.Enqueue(r); err != nil {
+		if r.Trace != nil {
+			r.Trace.Responded(r, &infer.Response{Err: err, Final: true})
+		}
 		r.Observe(nil) // the caller may answer it itself
 		m.stats.Left(1)
 		m.stats.Refused(r, stats.ReasonOf(err, false))

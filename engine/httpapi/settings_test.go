@@ -1,0 +1,190 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"nereid/engine"
+	"nereid/engine/trace"
+)
+
+// fakeLog is a log whose settings can be changed.
+type fakeLog struct {
+	mu sync.Mutex
+	v  engine.LogSettings // guarded by mu
+}
+
+func (l *fakeLog) LogSettings() engine.LogSettings {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.v
+}
+
+func (l *fakeLog) UpdateLog(u engine.LogUpdate) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range []struct{ to, from *bool }{{&l.v.Info, u.Info}, {&l.v.Warning, u.Warning}, {&l.v.Error, u.Error}} {
+		if f.from != nil {
+			*f.to = *f.from
+		}
+	}
+	if u.Verbose != nil {
+		l.v.Verbose = *u.Verbose
+	}
+	if u.Format != nil {
+		l.v.Format = *u.Format
+	}
+}
+
+func tracer(t *testing.T, s trace.Settings) *trace.Tracer {
+	t.Helper()
+	tr, err := trace.New(trace.Options{Settings: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := tr.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return tr
+}
+
+func TestSettings(t *testing.T) {
+	tr := tracer(t, trace.Default())
+	log := &fakeLog{v: engine.LogSettings{Info: true, Warning: true, Error: true, Format: "default"}}
+	s := serve(t, func(o *Options) { o.Trace, o.LogControl = tr, log })
+	conn := dial(t, s.addr)
+	const start = `{"trace_level":["OFF"],"trace_rate":"1000","trace_count":"-1","log_frequency":"0","trace_file":"","trace_mode":"triton"}`
+	const logStart = `{"log_file":"","log_info":true,"log_warning":true,"log_error":true,"log_verbose_level":0,"log_format":"default"}`
+	ok := func(body string) answer { return answer{status: "200 OK", kind: typeJSON, body: body} }
+	bad := func(text string) answer {
+		return answer{status: "400 Bad Request", kind: typeJSON, body: `{"error":"` + text + `"}`}
+	}
+	fixed := func(text string) answer {
+		return answer{status: "501 Not Implemented", kind: typeJSON, body: `{"error":"` + text + `"}`}
+	}
+	for _, tt := range []struct {
+		row, request, body string
+		want               answer
+	}{
+		{row: "B015", request: "GET /v2/trace/setting", want: ok(start)},
+		{row: "B015", request: "GET /v2/models/add_sub/trace/setting", want: ok(start)},
+		{request: "GET /v2/models/add_sub/versions/1/trace/setting", want: answer{status: "404 Not Found", kind: typeText, body: `{"error":"Not Found"}`}},
+		{request: "PUT /v2/trace/setting", want: answer{status: "405 Not Allowed", kind: typeJSON, body: `{"error":"Method Not Allowed"}`}},
+		{request: "GET /v2/models/nope/trace/setting", want: bad("Request for unknown model : nope")},
+		{request: "POST /v2/models/nope/trace/setting", body: "{}", want: bad("Request for unknown model : nope")},
+		{request: "POST /v2/trace/setting", body: `{"trace_level":["TIMESTAMPS"],"trace_rate":"500"}`,
+			want: bad("Attempting to set invalid trace setting :trace file name is not given")},
+		{row: "R7", request: "POST /v2/trace/setting", body: `{"trace_level":["BAD"]}`, want: bad("trace_level: 'BAD' is none of OFF, TIMESTAMPS, TENSORS")},
+		{row: "R7", request: "POST /v2/trace/setting", body: `{"nosuch":"1"}`,
+			want: bad("unknown trace setting 'nosuch'; known are trace_level, trace_rate, trace_count, log_frequency")},
+		{request: "POST /v2/trace/setting", body: `{"trace_level":["OFF"],"trace_rate":null}`, want: ok(start)},
+		{request: "POST /v2/trace/setting", body: `{"trace_level":[]}`, want: ok(start)},
+		{request: "POST /v2/trace/setting", body: `{"trace_level":"OFF"}`, want: bad(nonArray)},
+		{request: "POST /v2/trace/setting", body: `{"trace_rate":5}`, want: bad(nonString)},
+		{row: "A20", request: "POST /v2/trace/setting", body: `{"trace_file":"/etc/passwd"}`, want: fixed("trace file location can not be updated through network protocol")},
+		{row: "A20", request: "POST /v2/models/add_sub/trace/setting", body: `{"trace_file":"../x"}`, want: fixed("trace file location can not be updated through network protocol")},
+		{row: "B015", request: "POST /v2/trace/setting", body: `{"trace_rate":"500"}`, want: ok(strings.Replace(start, "1000", "500", 1))},
+		{row: "B015", request: "POST /v2/models/add_sub/trace/setting", body: `{"trace_count":"7"}`,
+			want: ok(strings.Replace(strings.Replace(start, "1000", "500", 1), "-1", "7", 1))},
+		{row: "B015", request: "POST /v2/models/add_sub/trace/setting", body: `{"trace_count":null}`, want: ok(strings.Replace(start, "1000", "500", 1))},
+		{row: "B015", request: "POST /v2/trace/setting", body: `{"trace_rate":null}`, want: ok(start)},
+
+		{row: "B016 E048", request: "GET /v2/logging", want: ok(logStart)},
+		{row: "B016", request: "POST /v2/logging", body: `{"log_verbose_level":0,"log_info":true}`, want: ok(logStart)},
+		{request: "POST /v2/logging", body: `{"log_info":"x"}`, want: bad(nonBoolean)},
+		{row: "R7", request: "POST /v2/logging", body: `{"nosuch":1}`, want: bad("unknown log setting 'nosuch'; known are log_info, log_warning, log_error, log_verbose_level, log_format")},
+		{request: "POST /v2/logging", body: `{"log_format":"BAD","log_info":false}`, want: bad("invalid argument for --log_format, got: BAD")},
+		{request: "POST /v2/logging", body: `{"log_verbose_level":-1}`, want: bad(nonUnsigned)},
+		{row: "A20", request: "POST /v2/logging", body: `{"log_file":"/etc/cron.d/x"}`, want: fixed("log file location can not be updated through network protocol")},
+		{request: "POST /v2/logging", body: `{"log_file":null,"log_info":null}`, want: ok(logStart)},
+		{row: "B016", request: "POST /v2/logging", body: `{"log_info":false,"log_warning":false,"log_error":false,"log_verbose_level":2,"log_format":"ISO8601"}`,
+			want: ok(`{"log_file":"","log_info":false,"log_warning":false,"log_error":false,"log_verbose_level":2,"log_format":"ISO8601"}`)},
+	} {
+		t.Run(strings.TrimSpace(tt.row+" "+tt.request+" "+tt.body), func(t *testing.T) {
+			method, path, _ := strings.Cut(tt.request, " ")
+			checkAnswer(t, send(t, conn, request(method, path, tt.body)), tt.want)
+		})
+	}
+}
+
+func TestSettingsWithoutTracing(t *testing.T) {
+	s := serve(t)
+	conn := dial(t, s.addr)
+	for path, want := range map[string]string{
+		"/v2/trace/setting": "the server does not support tracing", "/v2/logging": "the server does not support dynamic logging",
+	} {
+		checkAnswer(t, send(t, conn, request("GET", path, "")), answer{status: "503 Service Unavailable", kind: typeJSON, body: `{"error":"` + want + `"}`})
+	}
+}
+
+// TestTracedInference: the file has the moments of a request that came over HTTP, in order.
+func TestTracedInference_E039(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "trace.json")
+	tr := tracer(t, trace.Settings{Level: trace.Timestamps, Rate: 1, Count: -1, File: file, Mode: trace.ModeTriton})
+	e := realEngine(t)
+	s := serve(t, func(o *Options) { o.Engine, o.Trace = e, tr })
+	conn := dial(t, s.addr)
+	send(t, conn, request("POST", "/v2/repository/models/add_sub/load", ""))
+	checkAnswer(t, send(t, conn, request("POST", addSubPath, addSubJSON)), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+	if got := send(t, conn, request("POST", addSubPath, `{"inputs":[]}`)); got.status != "400 Bad Request" {
+		t.Errorf("a wrong request answers %s", got.status)
+	}
+	send(t, conn, request("GET", "/v2", "")) // the connection takes it once it is done with what came before
+	if err := tr.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []struct {
+		ModelName  string `json:"model_name"`
+		Timestamps []struct {
+			Name string
+			Ns   int64
+		}
+	}
+	if err := json.Unmarshal(text, &all); err != nil || len(all) != 4 {
+		t.Fatalf("%d elements, %v in %s; want those of two traces", len(all), err, text)
+	}
+	names := func(i int) (s string) {
+		for _, m := range all[i].Timestamps {
+			s += m.Name + " "
+		}
+		return s
+	}
+	if got, want := names(1), "HTTP_RECV_START HTTP_RECV_END REQUEST_START QUEUE_START COMPUTE_START COMPUTE_INPUT_END COMPUTE_OUTPUT_START "+
+		"COMPUTE_END INFER_RESPONSE_COMPLETE REQUEST_END HTTP_SEND_START HTTP_SEND_END "; got != want {
+		t.Errorf("moments %s, want %s", got, want)
+	}
+	for i, m := range all[1].Timestamps[1:] {
+		if m.Ns < all[1].Timestamps[i].Ns {
+			t.Errorf("%s comes before %s", m.Name, all[1].Timestamps[i].Name)
+		}
+	}
+	if got, want := names(3), "HTTP_RECV_START HTTP_RECV_END HTTP_SEND_START HTTP_SEND_END "; got != want {
+		t.Errorf("moments of a refused request %s, want %s", got, want)
+	}
+}
+
+// TestTraceContext: a W3C trace context is enough for a trace where rate 0 asks for those only.
+func TestTraceContext(t *testing.T) {
+	tr := tracer(t, trace.Settings{Level: trace.Timestamps, Rate: 0, Count: 5, Mode: trace.ModeOpenTelemetry})
+	s := serve(t, func(o *Options) { o.Trace = tr })
+	conn := dial(t, s.addr)
+	send(t, conn, request("POST", addSubPath, addSubJSON))
+	if left := tr.Settings("").Count; left != 5 {
+		t.Errorf("a request without a trace context was traced")
+	}
+	send(t, conn, request("POST", addSubPath, addSubJSON, "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"))
+	if left := tr.Settings("").Count; left != 4 {
+		t.Errorf("a request with a trace context was not traced")
+	}
+}

@@ -1,0 +1,225 @@
+package trace
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	api "go.opentelemetry.io/otel/trace"
+
+	"nereid/engine/infer"
+)
+
+// Telemetry says how traces go to an OpenTelemetry collector. The OTEL_ environment variables of the OpenTelemetry
+// specification hold where a field says nothing.
+type Telemetry struct {
+	URL      string      // of the collector's OTLP/HTTP endpoint. "": http://localhost:4318/v1/traces
+	Resource [][2]string // attributes of what sends the traces. service.name is triton-inference-server if not said
+	// The batch span processor's limits. 0: 2048 spans, 5 s, 512 spans.
+	MaxQueueSize       int
+	ScheduleDelay      time.Duration
+	MaxExportBatchSize int
+}
+
+// list returns the settings by name in order, as the trace extension shows them.
+func (t *Telemetry) list() [][2]string {
+	or := func(v, def int) string {
+		if v == 0 {
+			v = def
+		}
+		return strconv.Itoa(v)
+	}
+	all := [][2]string{
+		{"bsp_max_export_batch_size", or(t.MaxExportBatchSize, sdk.DefaultMaxExportBatchSize)},
+		{"bsp_max_queue_size", or(t.MaxQueueSize, sdk.DefaultMaxQueueSize)},
+		{"bsp_schedule_delay", or(int(t.ScheduleDelay.Milliseconds()), sdk.DefaultScheduleDelay)},
+	}
+	var pairs []string
+	for _, r := range t.Resource {
+		pairs = append(pairs, r[0]+"="+r[1])
+	}
+	if len(pairs) > 0 {
+		all = append(all, [2]string{"resource", strings.Join(pairs, ",")})
+	}
+	if t.URL != "" {
+		all = append(all, [2]string{"url", t.URL})
+	}
+	return all
+}
+
+// exporter makes spans of traces. Only the tracer's goroutine uses it.
+type exporter struct {
+	provider *sdk.TracerProvider
+	tracer   api.Tracer
+}
+
+const defaultURL = "http://localhost:4318/v1/traces"
+
+func newExporter(t Telemetry, log *slog.Logger) (*exporter, error) {
+	var opts []otlptracehttp.Option
+	switch {
+	case t.URL != "":
+		opts = append(opts, otlptracehttp.WithEndpointURL(t.URL))
+	case os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "":
+		opts = append(opts, otlptracehttp.WithEndpointURL(defaultURL))
+	}
+	out, err := otlptracehttp.New(context.Background(), opts...)
+	if err != nil {
+		return nil, fmt.Errorf("OpenTelemetry exporter: %w", err)
+	}
+	res, err := t.resource()
+	if err != nil {
+		return nil, err
+	}
+	var batch []sdk.BatchSpanProcessorOption
+	if t.MaxQueueSize > 0 {
+		batch = append(batch, sdk.WithMaxQueueSize(t.MaxQueueSize))
+	}
+	if t.ScheduleDelay > 0 {
+		batch = append(batch, sdk.WithBatchTimeout(t.ScheduleDelay))
+	}
+	if t.MaxExportBatchSize > 0 {
+		batch = append(batch, sdk.WithMaxExportBatchSize(t.MaxExportBatchSize))
+	}
+	p := sdk.NewTracerProvider(sdk.WithResource(res), sdk.WithSampler(sdk.AlwaysSample()),
+		sdk.WithBatcher(&logged{SpanExporter: out, log: log}, batch...))
+	return &exporter{provider: p, tracer: p.Tracer("triton-server")}, nil
+}
+
+func (t *Telemetry) resource() (*resource.Resource, error) {
+	attrs := []attribute.KeyValue{attribute.String("service.name", "triton-inference-server")}
+	res, err := resource.New(context.Background(), resource.WithAttributes(attrs...), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("OpenTelemetry resource: %w", err)
+	}
+	attrs = nil
+	for _, r := range t.Resource {
+		attrs = append(attrs, attribute.String(r[0], r[1]))
+	}
+	return resource.Merge(res, resource.NewSchemaless(attrs...))
+}
+
+// logged says once what keeps spans from the collector, and once that it is over. The SDK would tell a global handler.
+type logged struct {
+	sdk.SpanExporter
+	log    *slog.Logger
+	failed bool // used by the batch processor's one goroutine only
+}
+
+// ExportSpans sends spans. What cannot be sent is lost.
+func (l *logged) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
+	err := l.SpanExporter.ExportSpans(ctx, spans)
+	if err != nil && !l.failed {
+		l.log.Error("traces cannot be sent to the OpenTelemetry collector and are lost; check --trace-config=opentelemetry,url=<endpoint>", "err", err)
+	} else if err == nil && l.failed {
+		l.log.Info("traces reach the OpenTelemetry collector again")
+	}
+	l.failed = err != nil
+	return nil
+}
+
+// valid reports whether p is a trace context that spans can be put under.
+func (p Parent) valid() bool {
+	return p.TraceParent != "" && api.SpanContextFromContext(p.into(context.Background())).IsValid()
+}
+
+func (p Parent) into(ctx context.Context) context.Context {
+	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": p.TraceParent, "tracestate": p.TraceState})
+}
+
+// add makes the spans of a trace: InferRequest for all of it, one per request with the model's name, and one for its
+// computation.
+func (x *exporter) add(tr *Trace) {
+	first, last := tr.span()
+	if first == 0 {
+		return
+	}
+	ctx, root := x.tracer.Start(tr.context.into(context.Background()), "InferRequest",
+		api.WithTimestamp(first.Time()), api.WithSpanKind(api.SpanKindServer))
+	for _, m := range tr.marks {
+		if frontEnd(m.name) {
+			root.AddEvent(m.name, api.WithTimestamp(m.at.Time()))
+		}
+	}
+	under := map[*Trace]context.Context{tr: x.request(ctx, tr)}
+	for _, c := range tr.children { // parents come before their children
+		under[c] = x.request(under[c.parent], c)
+	}
+	root.End(api.WithTimestamp(last.Time()))
+}
+
+func frontEnd(name string) bool {
+	return strings.HasPrefix(name, "HTTP_") || strings.HasPrefix(name, "GRPC_")
+}
+
+// span returns the first and the last moment of a trace, with those below it.
+func (tr *Trace) span() (first, last infer.Stamp) {
+	for _, t := range append([]*Trace{tr}, tr.children...) {
+		for _, m := range t.marks {
+			if first == 0 || m.at < first {
+				first = m.at
+			}
+			last = max(last, m.at)
+		}
+	}
+	return first, last
+}
+
+// request makes the spans of one admitted request and returns the context for those below it.
+func (x *exporter) request(ctx context.Context, tr *Trace) context.Context {
+	start, end := tr.at(requestStart), tr.at(requestEnd)
+	if start == 0 {
+		return ctx
+	}
+	parent := uint64(0)
+	if tr.parent != nil {
+		parent = tr.parent.id
+	}
+	attrs := []attribute.KeyValue{
+		attribute.String("triton.model_name", tr.model), attribute.Int64("triton.model_version", tr.version),
+		attribute.Int64("triton.trace_id", int64(tr.id)), attribute.Int64("triton.trace_parent_id", int64(parent)),
+	}
+	if tr.request != "" {
+		attrs = append(attrs, attribute.String("triton.request_id", strings.ToValidUTF8(tr.request, "\uFFFD")))
+	}
+	ctx, span := x.tracer.Start(ctx, tr.model, api.WithTimestamp(start.Time()), api.WithAttributes(attrs...))
+	if tr.failed != "" {
+		span.SetStatus(codes.Error, tr.failed)
+	}
+	compute := []string{computeStart, computeInputEnd, computeOutputStart, computeEnd}
+	for _, m := range tr.marks {
+		if !frontEnd(m.name) && !slices.Contains(compute, m.name) {
+			span.AddEvent(m.name, api.WithTimestamp(m.at.Time()))
+		}
+	}
+	if begin := tr.at(computeStart); begin != 0 {
+		_, c := x.tracer.Start(ctx, "compute", api.WithTimestamp(begin.Time()))
+		for _, name := range compute {
+			if at := tr.at(name); at != 0 {
+				c.AddEvent(name, api.WithTimestamp(at.Time()))
+			}
+		}
+		c.End(api.WithTimestamp(tr.at(computeEnd).Time()))
+	}
+	span.End(api.WithTimestamp(end.Time()))
+	return ctx
+}
+
+// close sends what waits.
+func (x *exporter) close(ctx context.Context) error {
+	if err := x.provider.Shutdown(ctx); err != nil {
+		return fmt.Errorf("the last traces may not have reached the OpenTelemetry collector: %w", err)
+	}
+	return nil
+}

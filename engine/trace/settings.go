@@ -1,0 +1,260 @@
+package trace
+
+import (
+	"maps"
+	"sync/atomic"
+
+	"nereid/engine/status"
+)
+
+// Level says what is kept of a traced request.
+type Level uint8
+
+// The levels. 0 is OFF; the others can be combined.
+const (
+	Timestamps Level = 1 << iota
+	Tensors
+)
+
+// Names returns Triton's words for a level: OFF, or TIMESTAMPS and TENSORS.
+func (l Level) Names() []string {
+	var all []string
+	if l&Timestamps != 0 {
+		all = append(all, "TIMESTAMPS")
+	}
+	if l&Tensors != 0 {
+		all = append(all, "TENSORS")
+	}
+	if l == 0 {
+		all = append(all, "OFF")
+	}
+	return all
+}
+
+// ParseLevel reads one of Triton's words. MIN and MAX are old names of TIMESTAMPS.
+func ParseLevel(word string) (Level, error) {
+	switch word {
+	case "OFF":
+		return 0, nil
+	case "TIMESTAMPS", "MIN", "MAX":
+		return Timestamps, nil
+	case "TENSORS":
+		return Tensors, nil
+	}
+	return 0, status.Errorf(status.InvalidArg, "trace_level: '%s' is none of OFF, TIMESTAMPS, TENSORS", word)
+}
+
+// ParseLevels reads a list of words. OFF stands alone. An empty list is OFF.
+func ParseLevels(words []string) (Level, error) {
+	var all Level
+	for _, w := range words {
+		if w == "OFF" && len(words) > 1 {
+			return 0, status.New(status.InvalidArg, "Expect only one trace level 'OFF' is specified")
+		}
+		l, err := ParseLevel(w)
+		if err != nil {
+			return 0, err
+		}
+		all |= l
+	}
+	return all, nil
+}
+
+// Mode says where traces go.
+type Mode string
+
+// The modes.
+const (
+	ModeTriton        Mode = "triton"        // a JSON file
+	ModeOpenTelemetry Mode = "opentelemetry" // a collector, by OTLP over HTTP
+)
+
+// Settings are what traces a model's requests.
+type Settings struct {
+	Level Level
+	// Rate: every Rate-th request is traced. 0 is for ModeOpenTelemetry only: just those that bring a trace context.
+	Rate uint32
+	// Count is how many more requests are traced. -1: no limit.
+	Count int32
+	// LogFrequency is how many traces go to one file <File>.<n>. 0: all go to File.
+	LogFrequency uint32
+	File         string
+	Mode         Mode
+}
+
+// Default returns Triton's settings of the start: off, one in 1000.
+func Default() Settings { return Settings{Rate: 1000, Count: -1, Mode: ModeTriton} }
+
+// fault says why nothing can be traced by the settings, "" if it can.
+func (s *Settings) fault() string {
+	switch {
+	case s.Level == 0:
+		return "tracing is disabled"
+	case s.Rate == 0 && s.Mode == ModeTriton:
+		return "sample rate must be non-zero"
+	case s.Mode == ModeTriton && s.File == "":
+		return "trace file name is not given"
+	}
+	return ""
+}
+
+// Field is a change of one setting.
+type Field[T any] struct {
+	Set   bool // to Value
+	Clear bool // back to what the server's setting says, or for the server to what it was started with
+	Value T
+}
+
+func (f Field[T]) apply(specified *bool, current, fallback T) T {
+	switch {
+	case f.Clear:
+		*specified = false
+		return fallback
+	case f.Set:
+		*specified = true
+		return f.Value
+	case *specified:
+		return current
+	}
+	return fallback
+}
+
+// Update is a change of settings. The zero value changes nothing. Where traces go is not to be changed: a client must
+// not name files on the server.
+type Update struct {
+	Level        Field[Level]
+	Rate         Field[uint32]
+	Count        Field[int32]
+	LogFrequency Field[uint32]
+}
+
+// setting is what is in force for a model or for all that have none of their own. It is replaced, never changed, so that
+// a running trace keeps the one that sampled it.
+type setting struct {
+	Settings
+	specified [4]bool       // which fields were set here, in the order of Update
+	seen      atomic.Uint64 // requests that were looked at
+	left      atomic.Int64  // Count, as it goes down
+}
+
+func newSetting(s Settings) *setting {
+	n := &setting{Settings: s}
+	n.left.Store(int64(s.Count))
+	return n
+}
+
+// now returns the settings with the count as it stands.
+func (s *setting) now() Settings {
+	v := s.Settings
+	v.Count = int32(s.left.Load())
+	return v
+}
+
+// changed returns the setting that u makes of s, which may be nil, over a fallback.
+func changed(s *setting, fallback Settings, u Update) *setting {
+	var specified [4]bool
+	current := fallback
+	if s != nil {
+		specified, current = s.specified, s.now()
+	}
+	next := fallback
+	next.Level = u.Level.apply(&specified[0], current.Level, fallback.Level)
+	next.Rate = u.Rate.apply(&specified[1], current.Rate, fallback.Rate)
+	next.Count = u.Count.apply(&specified[2], current.Count, fallback.Count)
+	next.LogFrequency = u.LogFrequency.apply(&specified[3], current.LogFrequency, fallback.LogFrequency)
+	n := newSetting(next)
+	n.specified = specified
+	return n
+}
+
+// sample decides on one request. wanted: it brings a trace context.
+func (s *setting) sample(wanted bool) bool {
+	if s.fault() != "" {
+		return false
+	}
+	if !(wanted && s.Mode == ModeOpenTelemetry) && (s.Rate == 0 || s.seen.Add(1)%uint64(s.Rate) != 0) {
+		return false
+	}
+	for {
+		left := s.left.Load()
+		if left < 0 {
+			return true
+		}
+		if left == 0 {
+			return false
+		}
+		if s.left.CompareAndSwap(left, left-1) {
+			return true
+		}
+	}
+}
+
+// table is every setting. It is not changed once it is in use.
+type table struct {
+	server *setting
+	models map[string]*setting
+}
+
+func (t *table) of(model string) *setting {
+	if s, ok := t.models[model]; ok {
+		return s
+	}
+	return t.server
+}
+
+// on reports whether any setting can trace anything.
+func (t *table) on() bool {
+	if t.server.fault() == "" {
+		return true
+	}
+	for _, s := range t.models {
+		if s.fault() == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// with returns the table after a change, and the settings that it does no longer hold. Errors: InvalidArg with Triton's
+// words when what would trace cannot.
+func (t *table) with(model string, u Update, start Settings) (next *table, gone []*setting, err error) {
+	next = &table{server: t.server, models: maps.Clone(t.models)}
+	if next.models == nil {
+		next.models = map[string]*setting{}
+	}
+	replace := func(name string, s *setting) error {
+		if why := s.fault(); why != "" && s.Level != 0 {
+			return status.Errorf(status.InvalidArg, "Attempting to set invalid trace setting :%s", why)
+		}
+		if name == "" {
+			gone = append(gone, next.server)
+			next.server = s
+			return nil
+		}
+		if old := next.models[name]; old != nil {
+			gone = append(gone, old)
+		}
+		if s.specified == [4]bool{} {
+			delete(next.models, name)
+		} else {
+			next.models[name] = s
+		}
+		return nil
+	}
+	if model != "" {
+		err = replace(model, changed(t.models[model], t.server.now(), u))
+		return next, gone, err
+	}
+	if err := replace("", changed(t.server, start, u)); err != nil {
+		return nil, nil, err
+	}
+	for name, s := range t.models { // they may mirror the server's in part
+		if s.specified == [4]bool{true, true, true, true} {
+			continue
+		}
+		if err := replace(name, changed(s, next.server.now(), Update{})); err != nil {
+			return nil, nil, status.Errorf(status.InvalidArg, "%w, for the model '%s', which follows the server's setting in part", err, name)
+		}
+	}
+	return next, gone, nil
+}

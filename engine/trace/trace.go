@@ -1,0 +1,202 @@
+package trace
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"nereid/engine/infer"
+	"nereid/engine/tensor"
+)
+
+// The names of moments, Triton's.
+const (
+	HTTPRecvStart     = "HTTP_RECV_START"
+	HTTPRecvEnd       = "HTTP_RECV_END"
+	HTTPSendStart     = "HTTP_SEND_START"
+	HTTPSendEnd       = "HTTP_SEND_END"
+	GRPCWaitReadStart = "GRPC_WAITREAD_START"
+	GRPCWaitReadEnd   = "GRPC_WAITREAD_END"
+	GRPCSendStart     = "GRPC_SEND_START"
+	GRPCSendEnd       = "GRPC_SEND_END"
+
+	requestStart       = "REQUEST_START"
+	queueStart         = "QUEUE_START"
+	computeStart       = "COMPUTE_START"
+	computeInputEnd    = "COMPUTE_INPUT_END"
+	computeOutputStart = "COMPUTE_OUTPUT_START"
+	computeEnd         = "COMPUTE_END"
+	responseComplete   = "INFER_RESPONSE_COMPLETE"
+	requestEnd         = "REQUEST_END"
+)
+
+// Trace is the timeline of one sampled request. The methods of a nil Trace do nothing.
+type Trace struct {
+	tracer  *Tracer
+	setting *setting
+	id      uint64
+	parent  *Trace // nil: the request came from a client
+	root    *Trace
+	context Parent
+
+	// users of a root: the front end, and each admitted request, its own and its children's, without a final response.
+	users atomic.Int32
+
+	mu       sync.Mutex // of the root; guards the rest, also that of the children
+	model    string
+	version  int64
+	request  string // the request's ID
+	admitted bool
+	ended    bool
+	failed   string
+	marks    []mark
+	tensors  []activity
+	copied   int64
+	children []*Trace // of a root: all below it
+}
+
+type mark struct {
+	name string
+	at   infer.Stamp
+}
+
+// activity is a tensor that a request carried.
+type activity struct {
+	name   string // TENSOR_QUEUE_INPUT, …
+	tensor tensor.Tensor
+}
+
+var _ infer.Trace = (*Trace)(nil)
+
+// ID returns the trace's number.
+func (tr *Trace) ID() uint64 { return tr.id }
+
+// Mark notes a moment; name is one of the constants.
+func (tr *Trace) Mark(name string, at infer.Stamp) {
+	if tr == nil || at == 0 {
+		return
+	}
+	tr.root.mu.Lock()
+	defer tr.root.mu.Unlock()
+	tr.marks = append(tr.marks, mark{name, at})
+}
+
+// End says that the front end is done with the request. The trace is written once the engine is, too.
+func (tr *Trace) End() {
+	if tr != nil {
+		tr.letGo()
+	}
+}
+
+func (tr *Trace) letGo() {
+	if tr.root.users.Add(-1) == 0 {
+		tr.tracer.submit(tr.root)
+	}
+}
+
+// Admitted implements infer.Trace.
+func (tr *Trace) Admitted(r *infer.Request) {
+	tr.root.users.Add(1)
+	tr.root.mu.Lock()
+	defer tr.root.mu.Unlock()
+	tr.admitted = true
+	tr.model, tr.version, tr.request = strings.Clone(r.ModelName), r.Version, strings.Clone(r.ID)
+	if r.Served != nil {
+		tr.version = r.Served.Version()
+	}
+	if tr.setting.Level&Tensors != 0 {
+		tr.keep("TENSOR_QUEUE_INPUT", r.Inputs)
+	}
+}
+
+// keep copies tensors. The root's lock is held.
+func (tr *Trace) keep(name string, list []tensor.Tensor) {
+	if tr.setting.Mode != ModeTriton {
+		return // spans have no place for tensors, as in Triton
+	}
+	for i := range list {
+		in := &list[i]
+		n := int64(len(in.Data))
+		if tr.tracer.bytes.Add(n) > tensorBudget {
+			tr.tracer.bytes.Add(-n)
+			tr.tracer.lost.Add(1)
+			continue
+		}
+		tr.copied += n
+		tr.tensors = append(tr.tensors, activity{name, tensor.Tensor{
+			Name: strings.Clone(in.Name), DataType: in.DataType, Shape: slices.Clone(in.Shape), Data: slices.Clone(in.Data),
+		}})
+	}
+}
+
+// Responded implements infer.Trace.
+func (tr *Trace) Responded(r *infer.Request, resp *infer.Response) {
+	tr.root.mu.Lock()
+	if tr.ended || !tr.admitted {
+		tr.root.mu.Unlock()
+		return
+	}
+	if tr.setting.Level&Tensors != 0 {
+		tr.keep("TENSOR_BACKEND_OUTPUT", resp.Outputs)
+	}
+	if !resp.Final {
+		tr.marks = append(tr.marks, mark{responseComplete, infer.Now()})
+		tr.root.mu.Unlock()
+		return
+	}
+	tr.ended = true
+	if resp.Err != nil {
+		tr.failed = resp.Err.Error()
+	}
+	tr.stamp(&r.Times, r.Batch != nil)
+	tr.root.mu.Unlock()
+	tr.letGo()
+}
+
+// stamp adds the moments of the engine. The root's lock is held.
+func (tr *Trace) stamp(t *infer.Times, executed bool) {
+	end := t.Finished
+	if end == 0 { // it was refused by the scheduler
+		end = infer.Now()
+	}
+	add := func(name string, at infer.Stamp) {
+		if at != 0 {
+			tr.marks = append(tr.marks, mark{name, at})
+		}
+	}
+	add(requestStart, t.Arrived)
+	add(queueStart, t.Queued)
+	if executed {
+		add(computeStart, t.Taken)
+		add(computeInputEnd, t.Input)
+		add(computeOutputStart, t.Output)
+		add(computeEnd, end)
+		for _, a := range tr.tensors {
+			if a.name == "TENSOR_QUEUE_INPUT" { // what waited is what the backend was given
+				tr.tensors = append(tr.tensors, activity{"TENSOR_BACKEND_INPUT", a.tensor})
+			}
+		}
+	}
+	add(responseComplete, end)
+	add(requestEnd, end)
+}
+
+// Child implements infer.Trace.
+func (tr *Trace) Child() infer.Trace {
+	c := &Trace{tracer: tr.tracer, setting: tr.setting, id: tr.tracer.ids.Add(1), parent: tr, root: tr.root, version: infer.LatestVersion}
+	tr.root.mu.Lock()
+	defer tr.root.mu.Unlock()
+	tr.root.children = append(tr.root.children, c)
+	return c
+}
+
+// at returns the first mark of a name, 0 if there is none.
+func (tr *Trace) at(name string) infer.Stamp {
+	for _, m := range tr.marks {
+		if m.name == name {
+			return m.at
+		}
+	}
+	return 0
+}
