@@ -40,7 +40,7 @@ func TestTraceSetting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tr.Close(context.Background()) //nolint:errcheck // nothing is written
+	defer tr.Close(context.Background())
 	conn, _ := start(t, newFakeEngine(testModels()...), func(o *Options) { o.Trace = tr })
 	c := inferencepb.NewGRPCInferenceServiceClient(conn)
 	model := testModels()[0].name

@@ -567,7 +567,7 @@ func BenchmarkOff(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer tr.Close(context.Background()) //nolint:errcheck // nothing is written
+	defer tr.Close(context.Background())
 	b.ReportAllocs()
 	for b.Loop() {
 		if tr.Sample("m", Parent{}) != nil {
