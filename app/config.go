@@ -57,6 +57,7 @@ type Config struct {
 	HTTPBasePath                string
 	AllowedHosts                []string
 	AllowedOrigins              []string
+	HTTPV1                      bool
 	GRPCReflection              bool
 	GRPCCompression             string          // none, low, medium or high
 	HTTPForward, GRPCForward    *regexp.Regexp  // nil: no headers become parameters

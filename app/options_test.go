@@ -92,6 +92,7 @@ func TestTritonserverOptions(t *testing.T) {
 				return slices.Equal(c.AllowedOrigins, []string{"https://a.example", "http://localhost:3000"})
 			},
 			refused: []string{"--http-allowed-origins=*", "--http-allowed-origins=https://*.example", "--http-allowed-origins=https://a.example/", "--http-allowed-origins=null"}},
+		{name: "--allow-kserve-v1", args: []string{"--allow-kserve-v1=true"}, check: func(c *Config) bool { return c.HTTPV1 }},
 		{name: "--grpc-reflection", args: []string{"--grpc-reflection=true"}, check: func(c *Config) bool { return c.GRPCReflection }},
 		{name: "H047 --grpc-keepalive-time", args: []string{"--grpc-keepalive-time=1000"}, check: func(c *Config) bool { return keepaliveParams(c).Time.Seconds() == 1 }},
 		{name: "H048 --grpc-keepalive-timeout", args: []string{"--grpc-keepalive-timeout=2000"}, check: func(c *Config) bool { return keepaliveParams(c).Timeout.Seconds() == 2 }},

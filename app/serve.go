@@ -351,7 +351,7 @@ func (s *server) openFrontEnds() error {
 			Engine: s.engine, Log: s.log, Trace: s.trace, LogControl: s.control, BasePath: s.c.HTTPBasePath, MaxBody: int64(s.c.HTTPMaxInput),
 			AllowedHosts: s.allowedHosts(s.c.HTTPAddress), Authorize: authorizeHTTP(s.tokens),
 			Restricted: s.c.HTTPRestricted, ForwardHeaders: s.c.HTTPForward, AllowedOrigins: s.c.AllowedOrigins,
-			Metrics: s.metricsText(),
+			Metrics: s.metricsText(), V1: s.c.HTTPV1,
 		}); err != nil {
 			return err
 		}

@@ -73,7 +73,11 @@ func (s *Server) routeOf(x *exchange) route {
 	case s.opt.VertexAI != nil:
 		return s.routeVertexAI(x)
 	}
-	return match(s.below(x.path))
+	path := s.below(x.path)
+	if s.opt.V1 && hasPrefix(path, "/v1/models") {
+		return matchV1(path)
+	}
+	return match(path)
 }
 
 func (s *Server) routeSageMaker(x *exchange) route {

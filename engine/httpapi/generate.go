@@ -334,7 +334,7 @@ func (p *requestParser) generateShape(cfg *inferencepb.ModelConfig, spec *infere
 }
 
 // measure passes over a value and counts what lists hold in the end. nested are the lengths of a list of lists, nil
-// for a scalar, for a plain list its length; lists of different lengths on one level count as a plain list.
+// for a scalar, for a plain list its length, and [-1] if there are different lengths on one level.
 func (p *requestParser) measure() (n int64, nested []int64, err error) {
 	if p.peek() != '[' {
 		return 1, nil, p.skip()
@@ -368,14 +368,20 @@ func (p *requestParser) measure() (n int64, nested []int64, err error) {
 		if nested == nil {
 			nested = append([]int64{0}, inner...)
 		}
-		even = even && slices.Equal(nested[1:], inner)
+		even = even && slices.Equal(nested[1:], inner) && !slices.Equal(inner, ragged[:])
 		nested[0]++
 	}
-	if nested == nil || !even {
-		nested = []int64{n}
+	switch {
+	case !even:
+		return n, ragged[:], nil
+	case nested == nil:
+		nested = []int64{0}
 	}
 	return n, nested, nil
 }
+
+// ragged is what measure returns for lists that are not rectangular.
+var ragged = [...]int64{-1}
 
 // generateValues reads n numbers or booleans.
 func (p *requestParser) generateValues(t *tensor.Tensor, n int64) error {

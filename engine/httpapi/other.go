@@ -45,6 +45,8 @@ func (s *Server) serveOther(x *exchange) {
 		s.serveModel(x)
 	case repositoryIndex, repositoryLoad, repositoryUnload:
 		s.serveRepository(x)
+	case v1List, v1Model, v1Predict:
+		s.serveV1(x)
 	case modelGenerate, modelGenerateStream:
 		s.generate(x, x.route.endpoint == modelGenerateStream)
 	case systemShmStatus, systemShmRegister, systemShmUnregister, cudaShmStatus, cudaShmRegister, cudaShmUnregister:
@@ -63,6 +65,8 @@ func wants(e endpoint) (method, contentType string) {
 		return "GET", typeJSON
 	case modelInfer:
 		return "POST", typeText
+	case v1List, v1Model:
+		return "GET", typeJSON
 	case modelTrace, traceSetting, logSetting:
 		return "", typeJSON
 	}

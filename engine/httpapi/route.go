@@ -48,6 +48,10 @@ const (
 	cudaShmStatus
 	cudaShmRegister
 	cudaShmUnregister
+	// Of the v1 protocol only.
+	v1List
+	v1Model
+	v1Predict
 	// Of SageMaker and Vertex AI only.
 	archiveList
 	archiveGet
@@ -77,6 +81,7 @@ var groups = [...]Group{
 	repositoryLoad: ModelRepository, repositoryUnload: ModelRepository, traceSetting: Trace, logSetting: Logging,
 	systemShmStatus: SharedMemory, systemShmRegister: SharedMemory, systemShmUnregister: SharedMemory,
 	cudaShmStatus: SharedMemory, cudaShmRegister: SharedMemory, cudaShmUnregister: SharedMemory,
+	v1List: ModelRepository, v1Model: Metadata, v1Predict: Inference,
 	archiveList: ModelRepository, archiveGet: ModelRepository, archiveLoad: ModelRepository, archiveUnload: ModelRepository,
 	metricsText: Statistics, refused400: Unknown, refused403: Unknown, refused404: Unknown, refused405: Unknown,
 }

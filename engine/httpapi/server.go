@@ -56,6 +56,8 @@ type Options struct {
 	// string values: Triton's --http-header-forward-pattern.
 	ForwardHeaders *regexp.Regexp
 
+	// V1 serves KServe's v1 protocol, which is TensorFlow Serving's, below /v1/models beside v2.
+	V1 bool
 	// SageMaker or VertexAI, not both: the server answers that service's routes in place of the v2 ones.
 	SageMaker *SageMaker
 	VertexAI  *VertexAI
