@@ -54,6 +54,8 @@ var layers = map[string]int{
 	"app/console":                 8,
 	"app/history":                 8,
 	"app/access":                  8,
+	"app/certs":                   8,
+	"app/certs/certstest":         8,
 	"app/desktop":                 8,
 	"app":                         8,
 }
@@ -61,7 +63,7 @@ var layers = map[string]int{
 var sideways = map[string][]string{
 	"engine/tensor":              {"engine/status"},
 	"engine/backend/onnxruntime": {"engine/backend/onnxruntime/capi", "engine/backend/onnxruntime/onnxfile"},
-	"app":                        {"app/access", "app/console", "app/console/api", "app/history", "app/desktop"},
+	"app":                        {"app/access", "app/certs", "app/console", "app/console/api", "app/history", "app/desktop"},
 	"app/console":                {"app/access", "app/console/api", "app/console/staging", "app/history"},
 	"app/console/staging":        {"app/console/api"},
 }
