@@ -65,7 +65,9 @@ type Config struct {
 	GRPCRestricted              *restrict.Rules
 	Token                       string
 	AllowAnonymous              bool
-	KeepaliveTime               int // ms, as all below
+	HTTPTLS, GRPCTLS            TLSFiles
+	MetricsSSL, UISSL           bool // with HTTP's files
+	KeepaliveTime               int  // ms, as all below
 	KeepaliveTimeout            int
 	KeepaliveWithoutCalls       bool
 	MinPingInterval             int
@@ -84,6 +86,36 @@ type Config struct {
 
 	given       map[string]string
 	defaultData bool // no data folder was asked for
+}
+
+// TLSFiles are the TLS options of an endpoint.
+type TLSFiles struct {
+	Use, Mutual     bool
+	Cert, Key, Root string
+}
+
+// check says which files are missing; prefix is "http" or "grpc".
+func (f TLSFiles) check(prefix string, used bool) error {
+	var errs []error
+	need := func(option, file, why string) {
+		if file == "" {
+			errs = append(errs, fmt.Errorf("--%s-%s is missing: %s needs it", prefix, option, why))
+		}
+	}
+	if used {
+		why := "--" + prefix + "-use-ssl"
+		if !f.Use {
+			why = "TLS of the metrics or the GUI"
+		} else if f.Mutual {
+			why += "-mutual"
+		}
+		need("server-cert", f.Cert, why)
+		need("server-key", f.Key, why)
+	}
+	if f.Mutual {
+		need("root-cert", f.Root, "--"+prefix+"-use-ssl-mutual")
+	}
+	return errors.Join(errs...)
 }
 
 // defaults returns tritonserver's defaults, with ours where the design differs: loopback addresses, and a model that
@@ -164,6 +196,7 @@ func (c *Config) complete(lookup func(string) (string, bool)) error {
 	if !c.AllowHTTP && !c.AllowGRPC && !c.AllowUI {
 		errs = append(errs, errors.New("HTTP, gRPC and the GUI are all turned off: nothing could be asked of the server"))
 	}
+	errs = append(errs, c.GRPCTLS.check("grpc", c.GRPCTLS.Use), c.HTTPTLS.check("http", c.HTTPTLS.Use || c.MetricsSSL || c.UISSL))
 	errs = append(errs, c.checkCloud(), c.checkPorts())
 	return errors.Join(errs...)
 }

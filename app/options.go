@@ -17,7 +17,7 @@ const maxInt = 1<<31 - 1
 func options() []option {
 	var all []option
 	for _, part := range [][]option{serverOptions(), modelOptions(), logOptions(), httpOptions(), grpcOptions(), cloudOptions(),
-		metricsOptions(), traceOptions(), backendOptions(), memoryOptions(), deprecatedOptions(), ourOptions()} {
+		metricsOptions(), traceOptions(), backendOptions(), memoryOptions(), deprecatedOptions(), secureOptions(), ourOptions()} {
 		all = append(all, part...)
 	}
 	return all
@@ -179,10 +179,16 @@ func grpcOptions() []option {
 		{names: []string{"grpc-infer-thread-count"}, group: g, arg: "integer", class: noEffect, row: "H040", help: "Threads.", set: ignored(anyInt)},
 		{names: []string{"grpc-infer-allocation-pool-size"}, group: g, arg: "integer", class: noEffect, row: "H041", help: "A pool size.", set: ignored(anyInt)},
 		{names: []string{"grpc-max-response-pool-size"}, group: g, arg: "integer", class: noEffect, row: "H042", help: "A pool size.", set: ignored(anyInt)},
-		{names: []string{"grpc-use-ssl"}, group: g, arg: "boolean", class: refusable, row: "H043", help: "TLS.", set: onlyIf(falsy, "TLS is")},
-		{names: []string{"grpc-use-ssl-mutual"}, group: g, arg: "boolean", class: refusable, row: "H044", help: "Mutual TLS.", set: onlyIf(falsy, "TLS is")},
-		{names: []string{"grpc-server-cert", "grpc-server-key", "grpc-root-cert"}, group: g, arg: "path", class: refusable, row: "H045",
-			help: "TLS files.", set: onlyIf([]string{""}, "TLS is")},
+		{names: []string{"grpc-use-ssl"}, group: g, arg: "boolean", row: "H043", help: "TLS 1.2 or newer. Default: false.",
+			set: boolean(func(c *Config) *bool { return &c.GRPCTLS.Use })},
+		{names: []string{"grpc-use-ssl-mutual"}, group: g, arg: "boolean", row: "H044", help: "TLS, and clients must show a certificate. Default: false.",
+			set: mutual(func(c *Config) *TLSFiles { return &c.GRPCTLS })},
+		{names: []string{"grpc-server-cert"}, group: g, arg: "path", row: "H045", help: "The certificate with its chain, PEM. Renewed files are used without a restart.",
+			set: text(func(c *Config) *string { return &c.GRPCTLS.Cert })},
+		{names: []string{"grpc-server-key"}, group: g, arg: "path", row: "H045", help: "Its private key, PEM.",
+			set: text(func(c *Config) *string { return &c.GRPCTLS.Key })},
+		{names: []string{"grpc-root-cert"}, group: g, arg: "path", row: "H045", help: "The authorities of clients' certificates, PEM.",
+			set: text(func(c *Config) *string { return &c.GRPCTLS.Root })},
 		{names: []string{"grpc-infer-response-compression-level"}, group: g, arg: "none|low|medium|high", row: "H046",
 			help: "Compresses the responses of inferences with gzip for clients that take it; the levels above none are the same here. Default: none.",
 			set:  text(func(c *Config) *string { return &c.GRPCCompression })},
@@ -322,6 +328,37 @@ func origins(c *Config, v string) error {
 		c.AllowedOrigins = append(c.AllowedOrigins, o)
 	}
 	return nil
+}
+
+// mutual is Triton's switch for mutual TLS: whatever its value, it turns TLS on.
+func mutual(field func(*Config) *TLSFiles) func(*Config, string) error {
+	return func(c *Config, v string) (err error) {
+		f := field(c)
+		f.Mutual, err = parseBool(v)
+		f.Use = f.Use || err == nil
+		return err
+	}
+}
+
+// secureOptions are ours: tritonserver has TLS on gRPC only.
+func secureOptions() []option {
+	const g = "TLS"
+	return []option{
+		{names: []string{"http-use-ssl"}, group: g, class: ours, arg: "boolean", row: "B043", help: "HTTPS, TLS 1.2 or newer. Default: false.",
+			set: boolean(func(c *Config) *bool { return &c.HTTPTLS.Use })},
+		{names: []string{"http-use-ssl-mutual"}, group: g, class: ours, arg: "boolean", row: "B043", help: "HTTPS, and clients must show a certificate. Default: false.",
+			set: mutual(func(c *Config) *TLSFiles { return &c.HTTPTLS })},
+		{names: []string{"http-server-cert"}, group: g, class: ours, arg: "path", row: "B043", help: "The certificate with its chain, PEM. Renewed files are used without a restart.",
+			set: text(func(c *Config) *string { return &c.HTTPTLS.Cert })},
+		{names: []string{"http-server-key"}, group: g, class: ours, arg: "path", row: "B043", help: "Its private key, PEM.",
+			set: text(func(c *Config) *string { return &c.HTTPTLS.Key })},
+		{names: []string{"http-root-cert"}, group: g, class: ours, arg: "path", row: "B043", help: "The authorities of clients' certificates, PEM.",
+			set: text(func(c *Config) *string { return &c.HTTPTLS.Root })},
+		{names: []string{"metrics-use-ssl"}, group: g, class: ours, arg: "boolean", row: "B043",
+			help: "Metrics over HTTPS with the files of HTTP, mutual if that is. Default: false.", set: boolean(func(c *Config) *bool { return &c.MetricsSSL })},
+		{names: []string{"ui-use-ssl"}, group: g, class: ours, arg: "boolean", row: "B043",
+			help: "The GUI over HTTPS with the files of HTTP; browsers are not asked for a certificate. Default: false.", set: boolean(func(c *Config) *bool { return &c.UISSL })},
+	}
 }
 
 func ourOptions() []option {

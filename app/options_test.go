@@ -82,9 +82,12 @@ func TestTritonserverOptions(t *testing.T) {
 		{name: "H040 --grpc-infer-thread-count", args: []string{"--grpc-infer-thread-count=4"}, check: withoutEffect("grpc-infer-thread-count")},
 		{name: "H041 --grpc-infer-allocation-pool-size", args: []string{"--grpc-infer-allocation-pool-size=4"}, check: withoutEffect("grpc-infer-allocation-pool-size")},
 		{name: "H042 --grpc-max-response-pool-size", args: []string{"--grpc-max-response-pool-size=4"}, check: withoutEffect("grpc-max-response-pool-size")},
-		{name: "--grpc-use-ssl", args: []string{"--grpc-use-ssl=false"}, refused: []string{"--grpc-use-ssl=true"}},
-		{name: "--grpc-use-ssl-mutual", args: []string{"--grpc-use-ssl-mutual=false"}, refused: []string{"--grpc-use-ssl-mutual=true"}},
-		{name: "--grpc-server-cert", refused: []string{"--grpc-server-cert=a", "--grpc-server-key=b", "--grpc-root-cert=c"}},
+		{name: "H043 --grpc-use-ssl", args: []string{"--grpc-use-ssl=1", "--grpc-server-cert=c", "--grpc-server-key=k"},
+			check: func(c *Config) bool { return c.GRPCTLS == TLSFiles{Use: true, Cert: "c", Key: "k"} }, refused: []string{"--grpc-use-ssl=true"}},
+		{name: "H044 --grpc-use-ssl-mutual", args: []string{"--grpc-use-ssl-mutual=1", "--grpc-server-cert=c", "--grpc-server-key=k", "--grpc-root-cert=r"},
+			check: func(c *Config) bool { return c.GRPCTLS.Use && c.GRPCTLS.Mutual }, refused: []string{"--grpc-use-ssl-mutual=true"}},
+		{name: "H045 --grpc-server-cert --grpc-server-key --grpc-root-cert", args: []string{"--grpc-server-cert=c", "--grpc-server-key=k", "--grpc-root-cert=r"},
+			check: func(c *Config) bool { return c.GRPCTLS == TLSFiles{Cert: "c", Key: "k", Root: "r"} }},
 		{name: "H046 --grpc-infer-response-compression-level", args: []string{"--grpc-infer-response-compression-level=high"},
 			check: func(c *Config) bool { return c.GRPCCompression == "high" }, refused: []string{"--grpc-infer-response-compression-level=best"}},
 		{name: "--http-allowed-origins", args: []string{"--http-allowed-origins=https://a.example,http://localhost:3000"},
@@ -182,11 +185,11 @@ func withoutEffect(name string) func(*Config) bool {
 }
 
 func TestAllFaultsAtOnce(t *testing.T) {
-	_, err := Load(false, []string{"--http-prot=1", "--http-port=x", "--grpc-use-ssl=1", "stray", "--metrics-port"}, none)
+	_, err := Load(false, []string{"--http-prot=1", "--http-port=x", "--model-namespacing=1", "stray", "--metrics-port"}, none)
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"did you mean --http-port?", `"x" is not a whole number`, "TLS is not supported yet", `unexpected argument "stray"`, "--metrics-port needs a value"} {
+	for _, want := range []string{"did you mean --http-port?", `"x" is not a whole number`, "namespaces are not supported yet", `unexpected argument "stray"`, "--metrics-port needs a value"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in: %v", want, err)
 		}

@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -51,6 +52,8 @@ type server struct {
 	sockets  listeners
 	store    *store.Store
 	tokens   *access.Tokens
+	secure   map[string]*tls.Config // by option name; absent: plain
+	inside   *pipes                 // the page's way to the inference server under TLS, else nil
 	recorder *history.Recorder
 	backends []backend.Backend
 	ort      ortRuntime
@@ -338,6 +341,9 @@ func (s *server) openRepositories() error {
 
 func (s *server) openFrontEnds() error {
 	var err error
+	if err = s.openTLS(); err != nil {
+		return err
+	}
 	if s.c.AllowMetrics {
 		if s.metrics, err = metrics.New(metrics.Options{
 			Source: s.engine, Version: Version, Log: s.log, OmitCPU: !s.c.AllowCPUMetrics,
@@ -358,7 +364,7 @@ func (s *server) openFrontEnds() error {
 	}
 	if s.c.AllowGRPC {
 		if s.grpc, err = grpcapi.New(grpcapi.Options{
-			Engine: s.engine, Log: s.log, Trace: s.trace, LogControl: s.control, Authorize: authorizeGRPC(s.tokens),
+			Engine: s.engine, Log: s.log, TLS: s.secure["grpc"], Trace: s.trace, LogControl: s.control, Authorize: authorizeGRPC(s.tokens),
 			Keepalive: keepaliveParams(s.c), Enforcement: keepalivePolicy(s.c),
 			Restricted: s.c.GRPCRestricted, ForwardMetadata: s.c.GRPCForward,
 			Reflection: s.c.GRPCReflection, CompressResponses: s.c.GRPCCompression != "none",
@@ -416,11 +422,7 @@ func (s *server) openConsole() error {
 		o.DefaultMaxBatchSize = *n
 	}
 	if l := s.sockets["http"]; l != nil {
-		address := l.Addr()
-		o.DialInference = func(ctx context.Context) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "tcp", reachable(address))
-		}
+		o.DialInference = s.dialInference(l.Addr())
 		// The page's tries go through the same check as any client's request.
 		o.InferenceHeader = http.Header{"Authorization": {s.tokens.Internal()}}
 	}
@@ -440,8 +442,11 @@ func (s *server) start(ctx context.Context) error {
 		s.spawn(func() error { return s.recorder.Run(run) })
 	}
 	s.serveControl()
+	if s.inside != nil {
+		s.spawn(func() error { return s.http.Serve(s.inside) })
+	}
 	if s.http != nil {
-		s.spawn(func() error { return s.http.Serve(s.sockets["http"]) })
+		s.spawn(func() error { return s.http.Serve(s.wrapTLS("http", s.sockets["http"])) })
 	}
 	for name, srv := range s.cloud {
 		s.spawn(func() error { return srv.Serve(s.sockets[name]) })
@@ -450,14 +455,14 @@ func (s *server) start(ctx context.Context) error {
 		s.spawn(func() error { return s.grpc.Serve(s.sockets["grpc"]) })
 	}
 	if s.c.AllowMetrics {
-		s.servePlain(s.sockets["metrics"], &http.Server{Handler: guardPlain(s.tokens, s.allowedHosts(s.c.MetricsAddress), s.metrics), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute})
+		s.servePlain(s.wrapTLS("metrics", s.sockets["metrics"]), &http.Server{Handler: guardPlain(s.tokens, s.allowedHosts(s.c.MetricsAddress), s.metrics), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute})
 	}
 	if c := s.console.Load(); c != nil {
 		h := c.Server()
 		if s.shell != nil {
 			h.Handler = s.shell.wrap(h.Handler)
 		}
-		s.servePlain(s.sockets["ui"], h)
+		s.servePlain(s.wrapTLS("ui", s.sockets["ui"]), h)
 		if s.shell != nil {
 			if err := s.shell.opened(s.log, s.data.path, s.sockets["ui"].Addr()); err != nil {
 				return err
@@ -505,6 +510,9 @@ func (s *server) announce() {
 	}
 	if l := s.sockets["ui"]; l != nil {
 		url := "http://" + l.Addr().String() + "/"
+		if s.secure["ui"] != nil {
+			url = "https" + strings.TrimPrefix(url, "http")
+		}
 		s.log.Info("Started GUI at " + url)
 		if s.c.OpenBrowser {
 			openBrowser(s.log, url)
@@ -539,6 +547,9 @@ func (s *server) spawn(run func() error) {
 }
 
 func (s *server) servePlain(l net.Listener, h *http.Server) {
+	if h.ErrorLog == nil { // what single connections do wrong
+		h.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
+	}
 	s.plain = append(s.plain, h)
 	s.spawn(func() error {
 		if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {

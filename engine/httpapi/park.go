@@ -33,9 +33,12 @@ type lot struct {
 
 // run serves a connection until it ends or is parked.
 func (s *Server) run(c *conn) {
-	c.attach()
-	err := s.transport.ServeConn(c)
-	c.detach()
+	var err error
+	if s.handshake(c) {
+		c.attach()
+		err = s.transport.ServeConn(c)
+		c.detach()
+	}
 	if phase(c.phase.Load()) == parked && s.park(c) {
 		return
 	}

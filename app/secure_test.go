@@ -1,0 +1,170 @@
+package app
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"nereid/app/certs/certstest"
+	"nereid/engine/inferencepb"
+)
+
+// runSecure starts a server with TLS everywhere, mutual or not.
+func runSecure(t *testing.T, authority *certstest.Authority, l certstest.Leaf, mutual bool, args ...string) (r *rig, certFile, keyFile string) {
+	t.Helper()
+	cert, key, root := authority.Write(t, t.TempDir(), l)
+	use := "-use-ssl=true"
+	if mutual {
+		use = "-use-ssl-mutual=true"
+	}
+	for _, p := range []string{"http", "grpc"} {
+		args = append(args, "--"+p+use, "--"+p+"-server-cert="+cert, "--"+p+"-server-key="+key, "--"+p+"-root-cert="+root)
+	}
+	return runServer(t, "", append(args, "--metrics-use-ssl=1", "--ui-use-ssl=1")...), cert, key
+}
+
+// shake connects to every endpoint with a client's configuration and returns what each makes of it. TLS 1.3 tells a client
+// that its certificate is refused with the first answer, so that one is read.
+func shake(t *testing.T, r *rig, client *tls.Config) map[string]error {
+	t.Helper()
+	out := map[string]error{}
+	for name, path := range map[string]string{"http": "/v2", "metrics": "/metrics", "ui": "/"} {
+		c := &http.Client{Transport: &http.Transport{TLSClientConfig: client.Clone()}, Timeout: 10 * time.Second}
+		resp, err := c.Get("https://" + r.at(name) + path)
+		if err == nil {
+			resp.Body.Close()
+		}
+		c.CloseIdleConnections()
+		out[name] = err
+	}
+	grpc := dialGRPC(t, r.at("grpc"), credentials.NewTLS(client.Clone()))
+	_, out["grpc"] = grpc.ServerReady(t.Context(), &inferencepb.ServerReadyRequest{})
+	return out
+}
+
+// H10: what TLS is to refuse is refused by every endpoint, and what it is to take is taken.
+func TestH10_TLS(t *testing.T) {
+	authority, other := certstest.NewAuthority(t), certstest.NewAuthority(t)
+	trust := func(change func(*tls.Config)) *tls.Config {
+		c := &tls.Config{RootCAs: authority.Pool}
+		if change != nil {
+			change(c)
+		}
+		return c
+	}
+	shows := func(pair tls.Certificate) *tls.Config {
+		return trust(func(c *tls.Config) {
+			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+		})
+	}
+	for _, tt := range []struct {
+		name   string
+		server certstest.Leaf
+		mutual bool
+		client *tls.Config
+		want   string // part of the refusal; "": it passes
+		ui     bool   // the GUI passes all the same: browsers have no certificates
+	}{
+		{name: "B043 B074 TLS", client: trust(nil)},
+		{name: "TLS 1.2", client: trust(func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 })},
+		{name: "H10 TLS 1.1", client: trust(func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 }), want: "protocol version"},
+		{name: "H10 TLS 1.0", client: trust(func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS10 }), want: "protocol version"},
+		{name: "H10 expired", server: certstest.Leaf{Expired: true}, client: trust(nil), want: "expired"},
+		{name: "H10 wrong host", server: certstest.Leaf{Hosts: []string{"other.example"}}, client: trust(nil), want: "doesn't contain any IP SANs"},
+		{name: "H10 an authority that the client does not know", client: &tls.Config{RootCAs: other.Pool}, want: "unknown authority"},
+		{name: "B074 mutual TLS", mutual: true, client: shows(authority.Pair(t, certstest.Leaf{}))},
+		{name: "H10 no client certificate", mutual: true, client: trust(nil), want: "certificate required", ui: true},
+		{name: "H10 expired client certificate", mutual: true, client: shows(authority.Pair(t, certstest.Leaf{Expired: true})), want: "expired certificate", ui: true},
+		{name: "H10 client certificate of another authority", mutual: true, client: shows(other.Pair(t, certstest.Leaf{})), want: "unknown certificate authority", ui: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, _, _ := runSecure(t, authority, tt.server, tt.mutual)
+			for endpoint, err := range shake(t, r, tt.client) {
+				switch {
+				case tt.want == "" || tt.ui && endpoint == "ui":
+					if err != nil {
+						t.Errorf("%s: %v", endpoint, err)
+					}
+				case endpoint == "grpc" && grpcstatus.Code(err) == codes.Unavailable: // which often tells no more than that the connection ended
+				case err == nil || !strings.Contains(err.Error(), tt.want) && !strings.Contains(err.Error(), "connection reset"):
+					t.Errorf("%s: %v, want a refusal with %q", endpoint, err, tt.want)
+				}
+			}
+		})
+	}
+}
+
+// H10: both protocols show a renewed certificate without a restart; connections that are open stay.
+func TestH10_RenewalInARunningServer(t *testing.T) {
+	authority := certstest.NewAuthority(t)
+	r, cert, key := runSecure(t, authority, certstest.Leaf{Name: "first"}, false)
+	open, err := tls.Dial("tcp", r.at("http"), &tls.Config{RootCAs: authority.Pool})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	c, k := authority.Issue(t, certstest.Leaf{Name: "second"})
+	for name, b := range map[string][]byte{cert: c, key: k} {
+		if err := os.WriteFile(name, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, endpoint := range []string{"http", "grpc", "metrics", "ui"} {
+		deadline := time.Now().Add(10 * time.Second)
+		for shown := ""; shown != "second"; {
+			conn, err := tls.Dial("tcp", r.at(endpoint), &tls.Config{RootCAs: authority.Pool, NextProtos: []string{"h2", "http/1.1"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			shown = conn.ConnectionState().PeerCertificates[0].Subject.CommonName
+			conn.Close()
+			if time.Now().After(deadline) {
+				t.Fatalf("%s shows the certificate %q 10 s after the renewal", endpoint, shown)
+			}
+		}
+	}
+	if _, err := open.Write([]byte("GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")); err != nil {
+		t.Error(err)
+	}
+	if n, err := open.Read(make([]byte, 100)); n == 0 {
+		t.Errorf("the open connection ended with the renewal: %v", err)
+	}
+}
+
+// The page's tries reach an inference server that asks every client for a certificate.
+func TestThePageTriesModelsUnderMutualTLS(t *testing.T) {
+	authority := certstest.NewAuthority(t)
+	r, _, _ := runSecure(t, authority, certstest.Leaf{}, true)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authority.Pool}}}
+	defer client.CloseIdleConnections()
+	for range 2 {
+		code, text := ask(t, client, "POST", "https://"+r.at("ui")+"/api/infer/good", inferGood, "X-Nereid: 1")
+		if code != 200 || !strings.Contains(text, "1.5") {
+			t.Errorf("answer %d %s", code, text)
+		}
+	}
+}
+
+func TestTLSFilesAreChecked(t *testing.T) {
+	for _, tt := range []struct{ args, want string }{
+		{"--http-use-ssl=1", "--http-server-cert is missing"},
+		{"--grpc-use-ssl-mutual=1", "--grpc-root-cert is missing"},
+		{"--metrics-use-ssl=1", "--http-server-key is missing"},
+	} {
+		if _, err := Load(false, []string{tt.args, "--data-dir=x"}, none); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", tt.args, err, tt.want)
+		}
+	}
+	s := &server{c: &Config{AllowHTTP: true, HTTPTLS: TLSFiles{Use: true, Cert: "/nonexistent", Key: "/nonexistent"}}, log: slog.New(slog.DiscardHandler)}
+	if err := s.openTLS(); err == nil || !strings.Contains(err.Error(), "/nonexistent") {
+		t.Errorf("openTLS = %v", err)
+	}
+}
