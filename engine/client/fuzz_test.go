@@ -1,0 +1,30 @@
+package client
+
+import "testing"
+
+// FuzzDecodeHTTP: whatever a server answers, the client keeps to the bytes that came.
+func FuzzDecodeHTTP(f *testing.F) {
+	f.Add([]byte(`{"model_name":"m","model_version":"1","outputs":[{"name":"O","datatype":"FP32","shape":[1],"parameters":{"binary_data_size":4}}]}`), []byte("abcd"))
+	f.Add([]byte(`{"outputs":[{"name":"O","datatype":"BYTES","shape":[1],"parameters":{"binary_data_size":5}}]}`), []byte("\x01\x00\x00\x00a"))
+	f.Add([]byte(`{"parameters":{"a":1,"b":1e400,"c":"x"},"outputs":[{"parameters":{"shared_memory_region":"r","shared_memory_byte_size":9}}]}`), []byte{})
+	f.Fuzz(func(t *testing.T, head, tail []byte) {
+		r, err := decodeHTTP(head, tail)
+		if err != nil {
+			return // refusing is fine
+		}
+		n := 0
+		for i := range r.Outputs {
+			o := &r.Outputs[i]
+			n += len(o.Data)
+			if s, err := StringValues(o); err == nil && len(s) > len(o.Data) {
+				t.Errorf("%d strings out of %d bytes", len(s), len(o.Data))
+			}
+			if v, err := Values[float32](o); err == nil && 4*len(v) != len(o.Data) {
+				t.Errorf("%d numbers out of %d bytes", len(v), len(o.Data))
+			}
+		}
+		if n != len(tail) {
+			t.Errorf("the outputs have %d bytes of %d", n, len(tail))
+		}
+	})
+}

@@ -1,0 +1,326 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"nereid/engine/inferencepb"
+	"nereid/engine/tensor"
+)
+
+// GRPCOptions change how a gRPC client asks. The zero value is good for a server without TLS and access rules.
+type GRPCOptions struct {
+	Credentials credentials.TransportCredentials // default: none, h2c
+	Metadata    map[string]string                // sent with every call
+	Token       string                           // sent as authorization: Bearer
+	MaxBytes    int                              // the largest message either way; default 2 GiB
+	Dial        []grpc.DialOption                // after those that the other fields stand for
+}
+
+// GRPC is a client over gRPC. See Client for its methods.
+type GRPC struct {
+	conn *grpc.ClientConn
+	stub inferencepb.GRPCInferenceServiceClient
+	md   metadata.MD
+}
+
+// NewGRPC makes a client of the server at an address, "localhost:8001". It does not wait for a connection.
+func NewGRPC(address string, o GRPCOptions) (*GRPC, error) {
+	if o.Credentials == nil {
+		o.Credentials = insecure.NewCredentials()
+	}
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = math.MaxInt32
+	}
+	opts := append([]grpc.DialOption{
+		grpc.WithTransportCredentials(o.Credentials),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(o.MaxBytes), grpc.MaxCallSendMsgSize(o.MaxBytes)),
+	}, o.Dial...)
+	conn, err := grpc.NewClient(address, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("server %q: %w", address, err)
+	}
+	md := metadata.New(o.Metadata)
+	if o.Token != "" {
+		md.Set("authorization", "Bearer "+o.Token)
+	}
+	return &GRPC{conn: conn, stub: inferencepb.NewGRPCInferenceServiceClient(conn), md: md}, nil
+}
+
+// Close ends the connections; calls that run fail.
+func (c *GRPC) Close() error { return c.conn.Close() }
+
+func (c *GRPC) with(ctx context.Context) context.Context {
+	if len(c.md) == 0 {
+		return ctx
+	}
+	own, _ := metadata.FromOutgoingContext(ctx)
+	return metadata.NewOutgoingContext(ctx, metadata.Join(own, c.md))
+}
+
+// said turns a status into *Error; what is no status stays as it is.
+func said(err error) error {
+	if s, ok := status.FromError(err); err != nil && ok {
+		return &Error{Message: s.Message(), Code: s.Code()}
+	}
+	return err
+}
+
+// Live implements Client.
+func (c *GRPC) Live(ctx context.Context) (bool, error) {
+	m, err := c.stub.ServerLive(c.with(ctx), &inferencepb.ServerLiveRequest{})
+	return m.GetLive(), said(err)
+}
+
+// Ready implements Client.
+func (c *GRPC) Ready(ctx context.Context) (bool, error) {
+	m, err := c.stub.ServerReady(c.with(ctx), &inferencepb.ServerReadyRequest{})
+	return m.GetReady(), said(err)
+}
+
+// ModelReady implements Client.
+func (c *GRPC) ModelReady(ctx context.Context, model, version string) (bool, error) {
+	m, err := c.stub.ModelReady(c.with(ctx), &inferencepb.ModelReadyRequest{Name: model, Version: version})
+	return m.GetReady(), said(err)
+}
+
+// ServerMetadata implements Client.
+func (c *GRPC) ServerMetadata(ctx context.Context) (*inferencepb.ServerMetadataResponse, error) {
+	m, err := c.stub.ServerMetadata(c.with(ctx), &inferencepb.ServerMetadataRequest{})
+	return m, said(err)
+}
+
+// ModelMetadata implements Client.
+func (c *GRPC) ModelMetadata(ctx context.Context, model, version string) (*inferencepb.ModelMetadataResponse, error) {
+	m, err := c.stub.ModelMetadata(c.with(ctx), &inferencepb.ModelMetadataRequest{Name: model, Version: version})
+	return m, said(err)
+}
+
+// ModelConfig implements Client.
+func (c *GRPC) ModelConfig(ctx context.Context, model, version string) (*inferencepb.ModelConfig, error) {
+	m, err := c.stub.ModelConfig(c.with(ctx), &inferencepb.ModelConfigRequest{Name: model, Version: version})
+	return m.GetConfig(), said(err)
+}
+
+// Statistics implements Client.
+func (c *GRPC) Statistics(ctx context.Context, model, version string) (*inferencepb.ModelStatisticsResponse, error) {
+	m, err := c.stub.ModelStatistics(c.with(ctx), &inferencepb.ModelStatisticsRequest{Name: model, Version: version})
+	return m, said(err)
+}
+
+// Index implements Client.
+func (c *GRPC) Index(ctx context.Context, ready bool) ([]*inferencepb.RepositoryIndexResponse_ModelIndex, error) {
+	m, err := c.stub.RepositoryIndex(c.with(ctx), &inferencepb.RepositoryIndexRequest{Ready: ready})
+	return m.GetModels(), said(err)
+}
+
+// Load implements Client.
+func (c *GRPC) Load(ctx context.Context, model string, o LoadOptions) error {
+	p := map[string]*inferencepb.ModelRepositoryParameter{}
+	if o.Config != "" {
+		p["config"] = &inferencepb.ModelRepositoryParameter{ParameterChoice: &inferencepb.ModelRepositoryParameter_StringParam{StringParam: o.Config}}
+	}
+	for name, data := range o.Files {
+		p["file:"+name] = &inferencepb.ModelRepositoryParameter{ParameterChoice: &inferencepb.ModelRepositoryParameter_BytesParam{BytesParam: data}}
+	}
+	_, err := c.stub.RepositoryModelLoad(c.with(ctx), &inferencepb.RepositoryModelLoadRequest{ModelName: model, Parameters: p})
+	return said(err)
+}
+
+// Unload implements Client.
+func (c *GRPC) Unload(ctx context.Context, model string) error {
+	_, err := c.stub.RepositoryModelUnload(c.with(ctx), &inferencepb.RepositoryModelUnloadRequest{ModelName: model})
+	return said(err)
+}
+
+// RegisterMemory implements Client.
+func (c *GRPC) RegisterMemory(ctx context.Context, region, key string, offset, byteSize uint64) error {
+	_, err := c.stub.SystemSharedMemoryRegister(c.with(ctx), &inferencepb.SystemSharedMemoryRegisterRequest{Name: region, Key: key, Offset: offset, ByteSize: byteSize})
+	return said(err)
+}
+
+// UnregisterMemory implements Client.
+func (c *GRPC) UnregisterMemory(ctx context.Context, region string) error {
+	_, err := c.stub.SystemSharedMemoryUnregister(c.with(ctx), &inferencepb.SystemSharedMemoryUnregisterRequest{Name: region})
+	return said(err)
+}
+
+// Infer implements Client.
+func (c *GRPC) Infer(ctx context.Context, r *Request) (*Response, error) {
+	m, err := encodeGRPC(r)
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.stub.ModelInfer(c.with(ctx), m)
+	if err != nil {
+		return nil, said(err)
+	}
+	resp, err := decodeGRPC(out)
+	if err == nil {
+		resp.Final = true
+	}
+	return resp, err
+}
+
+// Stream is many requests and their responses over one call, the way to use decoupled models. One goroutine may send
+// while another receives.
+type Stream struct {
+	call inferencepb.GRPCInferenceService_ModelStreamInferClient
+}
+
+// Stream opens one. It ends with ctx, or after CloseSend when Recv returns io.EOF: do one of both, or it is not freed.
+func (c *GRPC) Stream(ctx context.Context) (*Stream, error) {
+	call, err := c.stub.ModelStreamInfer(c.with(ctx))
+	if err != nil {
+		return nil, said(err)
+	}
+	return &Stream{call: call}, nil
+}
+
+// Send sends a request; its ID tells its responses from those of others. After an error, Recv says why the stream ended.
+func (s *Stream) Send(r *Request) error {
+	m, err := encodeGRPC(r)
+	if err != nil {
+		return err
+	}
+	return s.call.Send(m)
+}
+
+// CloseSend says that no more requests come.
+func (s *Stream) CloseSend() error { return s.call.CloseSend() }
+
+// Recv waits for the next response. Its Err is about one request; the error that Recv returns ends the stream: io.EOF when
+// every request has been answered.
+func (s *Stream) Recv() (*Response, error) {
+	m, err := s.call.Recv()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, io.EOF
+	case err != nil:
+		return nil, said(err)
+	case m.GetErrorMessage() != "":
+		id := m.GetInferResponse().GetId()
+		return &Response{ID: id, Final: true, Err: &Error{Message: m.GetErrorMessage(), Code: codes.Unknown}}, nil
+	}
+	r, err := decodeGRPC(m.GetInferResponse())
+	if err == nil {
+		r.Final, _ = r.Parameters["triton_final_response"].(bool) // false where it is not said
+	}
+	return r, err
+}
+
+func encodeGRPC(r *Request) (*inferencepb.ModelInferRequest, error) {
+	p, err := r.parameters()
+	if err != nil {
+		return nil, err
+	}
+	if r.EmptyFinal {
+		p["triton_enable_empty_final_response"] = true
+	}
+	m := &inferencepb.ModelInferRequest{ModelName: r.Model, ModelVersion: r.Version, Id: r.ID, Parameters: pbParameters(p)}
+	for i := range r.Inputs {
+		in := &r.Inputs[i]
+		t := &inferencepb.ModelInferRequest_InferInputTensor{Name: in.Name, Datatype: in.DataType.String(), Shape: in.Shape}
+		if in.Memory != nil {
+			t.Parameters = pbParameters(in.Memory.parameters())
+		} else {
+			m.RawInputContents = append(m.RawInputContents, in.Data)
+		}
+		m.Inputs = append(m.Inputs, t)
+	}
+	for _, o := range r.Outputs {
+		p := map[string]any{}
+		if o.Memory != nil {
+			p = o.Memory.parameters()
+		}
+		if o.Classes > 0 {
+			p["classification"] = int64(o.Classes)
+		}
+		m.Outputs = append(m.Outputs, &inferencepb.ModelInferRequest_InferRequestedOutputTensor{Name: o.Name, Parameters: pbParameters(p)})
+	}
+	return m, nil
+}
+
+func pbParameters(p map[string]any) map[string]*inferencepb.InferParameter {
+	m := make(map[string]*inferencepb.InferParameter, len(p))
+	for k, v := range p {
+		switch v := v.(type) {
+		case bool:
+			m[k] = &inferencepb.InferParameter{ParameterChoice: &inferencepb.InferParameter_BoolParam{BoolParam: v}}
+		case int64:
+			m[k] = &inferencepb.InferParameter{ParameterChoice: &inferencepb.InferParameter_Int64Param{Int64Param: v}}
+		case uint64: // priority and sequence_id, which older servers take as int64 only
+			if v <= math.MaxInt64 {
+				m[k] = &inferencepb.InferParameter{ParameterChoice: &inferencepb.InferParameter_Int64Param{Int64Param: int64(v)}}
+			} else {
+				m[k] = &inferencepb.InferParameter{ParameterChoice: &inferencepb.InferParameter_StringParam{StringParam: strconv.FormatUint(v, 10)}}
+			}
+		case float64:
+			m[k] = &inferencepb.InferParameter{ParameterChoice: &inferencepb.InferParameter_DoubleParam{DoubleParam: v}}
+		case string:
+			m[k] = &inferencepb.InferParameter{ParameterChoice: &inferencepb.InferParameter_StringParam{StringParam: v}}
+		}
+	}
+	return m
+}
+
+func goParameters(p map[string]*inferencepb.InferParameter) map[string]any {
+	if len(p) == 0 {
+		return nil
+	}
+	m := make(map[string]any, len(p))
+	for k, v := range p {
+		switch c := v.GetParameterChoice().(type) {
+		case *inferencepb.InferParameter_BoolParam:
+			m[k] = c.BoolParam
+		case *inferencepb.InferParameter_Int64Param:
+			m[k] = c.Int64Param
+		case *inferencepb.InferParameter_Uint64Param:
+			m[k] = c.Uint64Param
+		case *inferencepb.InferParameter_DoubleParam:
+			m[k] = c.DoubleParam
+		case *inferencepb.InferParameter_StringParam:
+			m[k] = c.StringParam
+		}
+	}
+	return m
+}
+
+// decodeGRPC reads an answer. Outputs in shared memory have no entry of raw contents.
+func decodeGRPC(m *inferencepb.ModelInferResponse) (*Response, error) {
+	r := &Response{Model: m.GetModelName(), Version: m.GetModelVersion(), ID: m.GetId(), Parameters: goParameters(m.GetParameters())}
+	raw := m.GetRawOutputContents()
+	all := len(raw) == len(m.GetOutputs()) // Triton sends an empty entry for what lies in shared memory
+	for _, o := range m.GetOutputs() {
+		t := Tensor{Name: o.GetName(), DataType: tensor.ParseDataType(o.GetDatatype()), Shape: o.GetShape()}
+		p := goParameters(o.GetParameters())
+		region, shared := p["shared_memory_region"].(string)
+		if shared {
+			offset, _ := p["shared_memory_offset"].(int64) // 0 where it is not said
+			size, _ := p["shared_memory_byte_size"].(int64)
+			t.Memory = &Memory{Region: region, Offset: offset, ByteSize: size}
+		}
+		if !shared || all {
+			if len(raw) == 0 {
+				return nil, fmt.Errorf("output %q of the answer has no raw contents", o.GetName())
+			}
+			if !shared {
+				t.Data = raw[0]
+			}
+			raw = raw[1:]
+		}
+		r.Outputs = append(r.Outputs, t)
+	}
+	return r, nil
+}

@@ -1,0 +1,268 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"nereid/engine/inferencepb"
+)
+
+// HTTPOptions change how an HTTP client asks. The zero value is good for a server without access rules.
+type HTTPOptions struct {
+	Client   *http.Client // default: http.DefaultClient; TLS and timeouts are its
+	Header   http.Header  // sent with every request
+	Token    string       // sent as Authorization: Bearer
+	MaxBytes int64        // the largest answer that is read; default 2 GiB
+}
+
+// HTTP is a client over HTTP. See Client for its methods.
+type HTTP struct {
+	base string
+	opt  HTTPOptions
+}
+
+// NewHTTP makes a client of the server at a URL, "http://localhost:8000", which may have a path before /v2. It does not connect.
+func NewHTTP(base string, o HTTPOptions) (*HTTP, error) {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("server %q is no URL such as http://localhost:8000", base)
+	}
+	if o.Client == nil {
+		o.Client = http.DefaultClient
+	}
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = 1<<31 - 1
+	}
+	return &HTTP{base: strings.TrimRight(base, "/"), opt: o}, nil
+}
+
+// Close lets idle connections go.
+func (c *HTTP) Close() error {
+	c.opt.Client.CloseIdleConnections()
+	return nil
+}
+
+// do sends a request and returns the answer's body; header is its headers. A status of 400 and above is an *Error.
+func (c *HTTP) do(ctx context.Context, method, path string, body []byte, more ...string) ([]byte, http.Header, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	for k, v := range c.opt.Header {
+		req.Header[k] = v
+	}
+	if c.opt.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.opt.Token)
+	}
+	for i := 0; i+1 < len(more); i += 2 {
+		req.Header.Set(more[i], more[i+1])
+	}
+	resp, err := c.opt.Client.Do(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, c.opt.MaxBytes+1))
+	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("reading the answer to %s %s: %w", method, path, err)
+	case int64(len(data)) > c.opt.MaxBytes:
+		return nil, nil, fmt.Errorf("the answer to %s %s has more than %d bytes; raise MaxBytes", method, path, c.opt.MaxBytes)
+	case resp.StatusCode >= 400:
+		return nil, nil, httpError(resp.StatusCode, data)
+	}
+	return data, resp.Header, nil
+}
+
+func httpError(status int, body []byte) *Error {
+	e := &Error{Status: status, Code: codes.Unknown, Message: http.StatusText(status)}
+	var text struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(body, &text) == nil && text.Error != "" {
+		e.Message = text.Error
+	}
+	switch status {
+	case http.StatusNotFound:
+		e.Code = codes.NotFound
+	case http.StatusUnauthorized:
+		e.Code = codes.Unauthenticated
+	case http.StatusForbidden:
+		e.Code = codes.PermissionDenied
+	case http.StatusInternalServerError:
+		e.Code = codes.Internal
+	case http.StatusNotImplemented:
+		e.Code = codes.Unimplemented
+	case http.StatusServiceUnavailable:
+		e.Code = codes.Unavailable
+	default:
+		if status < 500 {
+			e.Code = codes.InvalidArgument
+		}
+	}
+	return e
+}
+
+// ask reads a message that the server writes as JSON.
+func (c *HTTP) ask(ctx context.Context, path string, m proto.Message) error {
+	data, _, err := c.do(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, m); err != nil {
+		return fmt.Errorf("the answer to GET %s: %w", path, err)
+	}
+	return nil
+}
+
+func modelPath(model, version string) string {
+	p := "/v2/models/" + url.PathEscape(model)
+	if version != "" {
+		p += "/versions/" + url.PathEscape(version)
+	}
+	return p
+}
+
+// health is true for 200 and false for 400, which says no.
+func (c *HTTP) health(ctx context.Context, path string) (bool, error) {
+	_, _, err := c.do(ctx, http.MethodGet, path, nil)
+	if e, ok := err.(*Error); ok && e.Status == http.StatusBadRequest { // do returns it as it is
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Live implements Client.
+func (c *HTTP) Live(ctx context.Context) (bool, error) { return c.health(ctx, "/v2/health/live") }
+
+// Ready implements Client.
+func (c *HTTP) Ready(ctx context.Context) (bool, error) { return c.health(ctx, "/v2/health/ready") }
+
+// ModelReady implements Client.
+func (c *HTTP) ModelReady(ctx context.Context, model, version string) (bool, error) {
+	return c.health(ctx, modelPath(model, version)+"/ready")
+}
+
+// ServerMetadata implements Client.
+func (c *HTTP) ServerMetadata(ctx context.Context) (*inferencepb.ServerMetadataResponse, error) {
+	m := new(inferencepb.ServerMetadataResponse)
+	return m, c.ask(ctx, "/v2", m)
+}
+
+// ModelMetadata implements Client.
+func (c *HTTP) ModelMetadata(ctx context.Context, model, version string) (*inferencepb.ModelMetadataResponse, error) {
+	m := new(inferencepb.ModelMetadataResponse)
+	return m, c.ask(ctx, modelPath(model, version), m)
+}
+
+// ModelConfig implements Client.
+func (c *HTTP) ModelConfig(ctx context.Context, model, version string) (*inferencepb.ModelConfig, error) {
+	m := new(inferencepb.ModelConfig)
+	return m, c.ask(ctx, modelPath(model, version)+"/config", m)
+}
+
+// Statistics implements Client.
+func (c *HTTP) Statistics(ctx context.Context, model, version string) (*inferencepb.ModelStatisticsResponse, error) {
+	path := "/v2/models/stats"
+	if model != "" {
+		path = modelPath(model, version) + "/stats"
+	}
+	m := new(inferencepb.ModelStatisticsResponse)
+	return m, c.ask(ctx, path, m)
+}
+
+// Index implements Client.
+func (c *HTTP) Index(ctx context.Context, ready bool) ([]*inferencepb.RepositoryIndexResponse_ModelIndex, error) {
+	data, _, err := c.do(ctx, http.MethodPost, "/v2/repository/index", fmt.Appendf(nil, `{"ready":%t}`, ready))
+	if err != nil {
+		return nil, err
+	}
+	var m inferencepb.RepositoryIndexResponse
+	whole := append(append([]byte(`{"models":`), data...), '}')
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(whole, &m); err != nil {
+		return nil, fmt.Errorf("the repository index: %w", err)
+	}
+	return m.GetModels(), nil
+}
+
+// Load implements Client.
+func (c *HTTP) Load(ctx context.Context, model string, o LoadOptions) error {
+	parameters := map[string]string{}
+	if o.Config != "" {
+		parameters["config"] = o.Config
+	}
+	for name, data := range o.Files {
+		parameters["file:"+name] = base64.StdEncoding.EncodeToString(data)
+	}
+	body, err := json.Marshal(map[string]any{"parameters": parameters})
+	if err != nil {
+		return err
+	}
+	_, _, err = c.do(ctx, http.MethodPost, "/v2/repository/models/"+url.PathEscape(model)+"/load", body)
+	return err
+}
+
+// Unload implements Client.
+func (c *HTTP) Unload(ctx context.Context, model string) error {
+	_, _, err := c.do(ctx, http.MethodPost, "/v2/repository/models/"+url.PathEscape(model)+"/unload", nil)
+	return err
+}
+
+// RegisterMemory implements Client.
+func (c *HTTP) RegisterMemory(ctx context.Context, region, key string, offset, byteSize uint64) error {
+	body, err := json.Marshal(map[string]any{"key": key, "offset": offset, "byte_size": byteSize})
+	if err != nil {
+		return err
+	}
+	_, _, err = c.do(ctx, http.MethodPost, "/v2/systemsharedmemory/region/"+url.PathEscape(region)+"/register", body)
+	return err
+}
+
+// UnregisterMemory implements Client.
+func (c *HTTP) UnregisterMemory(ctx context.Context, region string) error {
+	path := "/v2/systemsharedmemory/unregister"
+	if region != "" {
+		path = "/v2/systemsharedmemory/region/" + url.PathEscape(region) + "/unregister"
+	}
+	_, _, err := c.do(ctx, http.MethodPost, path, nil)
+	return err
+}
+
+const headerLength = "Inference-Header-Content-Length"
+
+// Infer implements Client.
+func (c *HTTP) Infer(ctx context.Context, r *Request) (*Response, error) {
+	head, tail, err := encodeHTTP(r)
+	if err != nil {
+		return nil, err
+	}
+	body := make([]byte, 0, len(head)+tail)
+	body = append(body, head...)
+	for i := range r.Inputs {
+		body = append(body, r.Inputs[i].Data...)
+	}
+	data, header, err := c.do(ctx, http.MethodPost, modelPath(r.Model, r.Version)+"/infer", body,
+		"Content-Type", "application/octet-stream", headerLength, strconv.Itoa(len(head)))
+	if err != nil {
+		return nil, err
+	}
+	n := len(data)
+	if v := header.Get(headerLength); v != "" {
+		if n, err = strconv.Atoi(v); err != nil || n < 0 || n > len(data) {
+			return nil, fmt.Errorf("the answer of model %q has %d bytes and the header length %q", r.Model, len(data), v)
+		}
+	}
+	return decodeHTTP(data[:n], data[n:])
+}

@@ -1,0 +1,135 @@
+package client
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"nereid/engine/tensor"
+)
+
+// Tensor is an input or an output: elements in row-major order, little-endian, as tensor.Tensor describes.
+type Tensor struct {
+	Name     string
+	DataType tensor.DataType
+	Shape    []int64
+	Data     []byte // not copied: do not change it while a call uses it
+
+	// Memory, if not nil, says where the data lies instead: Data is nil then.
+	Memory *Memory
+}
+
+// Memory is a part of a shared memory region that was registered with the server by its name.
+type Memory struct {
+	Region           string
+	Offset, ByteSize int64
+}
+
+// Element is a type of Go that a tensor's elements may have. FP16 and BF16 have none: set Data.
+type Element interface {
+	bool | uint8 | uint16 | uint32 | uint64 | int8 | int16 | int32 | int64 | float32 | float64
+}
+
+// DataTypeOf returns the data type of the elements of type T.
+func DataTypeOf[T Element]() tensor.DataType {
+	switch any(*new(T)).(type) {
+	case bool:
+		return tensor.Bool
+	case uint8:
+		return tensor.Uint8
+	case uint16:
+		return tensor.Uint16
+	case uint32:
+		return tensor.Uint32
+	case uint64:
+		return tensor.Uint64
+	case int8:
+		return tensor.Int8
+	case int16:
+		return tensor.Int16
+	case int32:
+		return tensor.Int32
+	case int64:
+		return tensor.Int64
+	case float32:
+		return tensor.FP32
+	default:
+		return tensor.FP64
+	}
+}
+
+// Of makes a tensor of values in row-major order. Without a shape it has one dimension. The values are copied.
+// The server refuses a shape that does not fit the values.
+func Of[T Element](name string, values []T, shape ...int64) Tensor {
+	t := Tensor{Name: name, DataType: DataTypeOf[T](), Shape: shapeOf(len(values), shape)}
+	if data, err := binary.Append(make([]byte, 0, len(values)*t.DataType.Size()), binary.LittleEndian, values); err == nil {
+		t.Data = data // Append fails only for types without a fixed size, which Element has none of
+	}
+	return t
+}
+
+// Strings makes a tensor of BYTES elements, which need not be UTF-8.
+func Strings(name string, values []string, shape ...int64) Tensor {
+	t := Tensor{Name: name, DataType: tensor.Bytes, Shape: shapeOf(len(values), shape), Data: []byte{}}
+	for _, v := range values {
+		t.Data = tensor.AppendBytesElement(t.Data, v)
+	}
+	return t
+}
+
+func shapeOf(n int, shape []int64) []int64 {
+	if len(shape) == 0 {
+		return []int64{int64(n)}
+	}
+	return slices.Clone(shape)
+}
+
+// Values returns the elements, copied. It fails if they are not of type T, or if bytes are missing or left over.
+func Values[T Element](t *Tensor) ([]T, error) {
+	if want := DataTypeOf[T](); t.DataType != want {
+		return nil, fmt.Errorf("tensor %q is of type %v, not %v", t.Name, t.DataType, want)
+	}
+	n, err := t.elements()
+	if err != nil {
+		return nil, err
+	}
+	values := make([]T, n)
+	if len(t.Data) != n*t.DataType.Size() {
+		return nil, fmt.Errorf("tensor %q has %d bytes, its shape %v needs %d", t.Name, len(t.Data), t.Shape, n*t.DataType.Size())
+	}
+	if _, err := binary.Decode(t.Data, binary.LittleEndian, values); err != nil {
+		return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
+	}
+	return values, nil
+}
+
+// StringValues returns the elements of a BYTES tensor, copied.
+func StringValues(t *Tensor) ([]string, error) {
+	if t.DataType != tensor.Bytes {
+		return nil, fmt.Errorf("tensor %q is of type %v, not BYTES", t.Name, t.DataType)
+	}
+	n, err := t.elements()
+	if err != nil {
+		return nil, err
+	}
+	if err := tensor.CheckBytes(t.Data, int64(n)); err != nil {
+		return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
+	}
+	values := make([]string, 0, n)
+	for _, e := range tensor.BytesElements(t.Data) {
+		values = append(values, string(e))
+	}
+	return values, nil
+}
+
+// elements is how many the shape says, bounded by the bytes that there are.
+func (t *Tensor) elements() (int, error) {
+	n, err := tensor.Elements(t.Shape)
+	if err != nil {
+		return 0, fmt.Errorf("tensor %q: %w", t.Name, err)
+	}
+	if n > int64(len(t.Data)) { // an element has a byte at least
+		return 0, fmt.Errorf("tensor %q has %d bytes, too few for its shape %v", t.Name, len(t.Data), t.Shape)
+	}
+	return int(n), nil
+}

@@ -1,0 +1,150 @@
+package client
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"nereid/engine/tensor"
+)
+
+// The JSON of an inference request and its answer, before the tensors' bytes.
+type (
+	jsonRequest struct {
+		ID         string         `json:"id,omitempty"`
+		Parameters map[string]any `json:"parameters,omitempty"`
+		Inputs     []jsonTensor   `json:"inputs"`
+		Outputs    []jsonTensor   `json:"outputs,omitempty"`
+	}
+	jsonTensor struct {
+		Name       string          `json:"name"`
+		DataType   string          `json:"datatype,omitempty"`
+		Shape      []int64         `json:"shape,omitzero"`
+		Parameters map[string]any  `json:"parameters,omitempty"`
+		Data       json.RawMessage `json:"data,omitempty"`
+	}
+	jsonResponse struct {
+		Model      string         `json:"model_name"`
+		Version    string         `json:"model_version"`
+		ID         string         `json:"id"`
+		Parameters map[string]any `json:"parameters"`
+		Outputs    []jsonTensor   `json:"outputs"`
+	}
+)
+
+// parameters are those of a request, by their names on the wire.
+func (r *Request) parameters() (map[string]any, error) {
+	p := map[string]any{}
+	for k, v := range r.Parameters {
+		switch v := v.(type) {
+		case bool, int64, string, float64:
+			p[k] = v
+		case int:
+			p[k] = int64(v)
+		default:
+			return nil, fmt.Errorf("parameter %q is a %T; want bool, int64, string or float64", k, v)
+		}
+	}
+	if r.Priority != 0 {
+		p["priority"] = r.Priority
+	}
+	if r.Timeout > 0 {
+		p["timeout"] = r.Timeout.Microseconds()
+	}
+	if s := r.Sequence; s.ID != 0 || s.Text != "" {
+		p["sequence_id"] = any(s.ID)
+		if s.Text != "" {
+			p["sequence_id"] = s.Text
+		}
+		p["sequence_start"], p["sequence_end"] = s.Start, s.End
+	}
+	return p, nil
+}
+
+func (m *Memory) parameters() map[string]any {
+	return map[string]any{"shared_memory_region": m.Region, "shared_memory_offset": m.Offset, "shared_memory_byte_size": m.ByteSize}
+}
+
+// encodeHTTP returns the JSON of a request and how many bytes of tensors follow it.
+func encodeHTTP(r *Request) (head []byte, tail int, err error) {
+	p, err := r.parameters()
+	if err != nil {
+		return nil, 0, err
+	}
+	doc := jsonRequest{ID: r.ID, Parameters: p, Inputs: make([]jsonTensor, 0, len(r.Inputs))}
+	if len(r.Outputs) == 0 {
+		p["binary_data_output"] = true
+	}
+	for i := range r.Inputs {
+		in := &r.Inputs[i]
+		t := jsonTensor{Name: in.Name, DataType: in.DataType.String(), Shape: in.Shape}
+		if in.Memory != nil {
+			t.Parameters = in.Memory.parameters()
+		} else {
+			t.Parameters = map[string]any{"binary_data_size": len(in.Data)}
+			tail += len(in.Data)
+		}
+		doc.Inputs = append(doc.Inputs, t)
+	}
+	for _, o := range r.Outputs {
+		t := jsonTensor{Name: o.Name, Parameters: map[string]any{"binary_data": true}}
+		if o.Memory != nil {
+			t.Parameters = o.Memory.parameters()
+		}
+		if o.Classes > 0 {
+			t.Parameters["classification"] = o.Classes
+		}
+		doc.Outputs = append(doc.Outputs, t)
+	}
+	head, err = json.Marshal(doc)
+	return head, tail, err
+}
+
+// decodeHTTP reads an answer: its JSON and the bytes of its tensors, which the response goes on showing.
+func decodeHTTP(head, tail []byte) (*Response, error) {
+	var doc jsonResponse
+	dec := json.NewDecoder(bytes.NewReader(head))
+	dec.UseNumber()
+	if err := dec.Decode(&doc); err != nil {
+		return nil, fmt.Errorf("the answer's JSON: %w", err)
+	}
+	r := &Response{Model: doc.Model, Version: doc.Version, ID: doc.ID, Parameters: numbers(doc.Parameters), Final: true}
+	for _, o := range doc.Outputs {
+		t := Tensor{Name: o.Name, DataType: tensor.ParseDataType(o.DataType), Shape: o.Shape}
+		p := numbers(o.Parameters)
+		if region, ok := p["shared_memory_region"].(string); ok {
+			offset, _ := p["shared_memory_offset"].(int64) // 0 where it is not said
+			size, _ := p["shared_memory_byte_size"].(int64)
+			t.Memory = &Memory{Region: region, Offset: offset, ByteSize: size}
+		} else {
+			n, ok := p["binary_data_size"].(int64)
+			if !ok || n < 0 || n > int64(len(tail)) {
+				return nil, fmt.Errorf("output %q of the answer is not in binary form, or has more than the %d bytes that are left", o.Name, len(tail))
+			}
+			t.Data, tail = tail[:n:n], tail[n:]
+		}
+		r.Outputs = append(r.Outputs, t)
+	}
+	if len(tail) > 0 {
+		return nil, fmt.Errorf("%d bytes are left over behind the outputs of the answer", len(tail))
+	}
+	return r, nil
+}
+
+// numbers turns the numbers of JSON into int64, or float64 where they are none.
+func numbers(p map[string]any) map[string]any {
+	for k, v := range p {
+		n, ok := v.(json.Number)
+		if !ok {
+			continue
+		}
+		if i, err := n.Int64(); err == nil {
+			p[k] = i
+		} else if f, err := n.Float64(); err == nil {
+			p[k] = f
+		} else {
+			p[k] = n.String()
+		}
+	}
+	return p
+}
