@@ -55,6 +55,7 @@ type Config struct {
 	HTTPMaxInput                int
 	MetricsIntervalMs           int
 	HTTPBasePath                string
+	GRPCTransport               string // "": the default
 	AllowedHosts                []string
 	AllowedOrigins              []string
 	HTTPV1                      bool

@@ -40,11 +40,12 @@ var layers = map[string]int{
 	"engine/backend/onnxruntime/onnxfile": 3,
 	"engine/backend/backendtest":          3,
 
-	"engine/model":     4,
-	"engine/lifecycle": 5,
-	"engine":           6,
-	"engine/httpapi":   7,
-	"engine/grpcapi":   7,
+	"engine/model":      4,
+	"engine/lifecycle":  5,
+	"engine":            6,
+	"engine/httpapi":    7,
+	"engine/grpcapi":    7,
+	"engine/grpcapi/h2": 1,
 
 	"store":    -1, // knows nothing of the others, and only app may know it
 	"frontend": -1,

@@ -81,8 +81,23 @@ func (m *message) unmarshal(data mem.BufferSlice) {
 		m.fail(status.New(status.InvalidArg, "more than one message in a unary call"))
 		return
 	}
-	m.r = infer.New()
 	b, own := contiguous(data, m.pool)
+	m.take(b, own)
+}
+
+// Receive is unmarshal for a message in one buffer, with the caller's reference on it.
+func (m *message) Receive(b *tensor.Buffer) {
+	if m.r != nil || m.err != nil {
+		b.Release()
+		m.fail(status.New(status.InvalidArg, "more than one message in a unary call"))
+		return
+	}
+	m.take(b.Bytes(), b)
+}
+
+// take decodes b, whose memory is own's, or the garbage collector's if that is nil.
+func (m *message) take(b []byte, own *tensor.Buffer) {
+	m.r = infer.New()
 	if own != nil {
 		m.r.Own(own)
 	}

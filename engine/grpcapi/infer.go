@@ -10,6 +10,7 @@ import (
 	"nereid/engine/infer"
 	"nereid/engine/shm"
 	"nereid/engine/status"
+	"nereid/engine/trace"
 )
 
 // modelInfer answers ModelInfer.
@@ -29,37 +30,55 @@ func (s *Server) modelInfer(ctx context.Context, stream grpc.ServerStream) error
 		return wireError(refused)
 	}
 	defer r.Release()
-	if err := s.forward(ctx, r); err != nil {
-		return wireError(err)
-	}
-	tr := s.sample(ctx, r, start)
+	tr, err := s.admit(ctx, r, start)
 	defer tr.End()
-	if err := s.engine.Infer(ctx, r); err != nil {
-		return wireError(err)
-	}
-	if r.Served.Decoupled() {
-		r.Cancel()
-		return unimplemented("ModelInfer RPC doesn't support models with decoupled transaction policy")
+	if err != nil {
+		return err
 	}
 	resp, err := only(ctx, r)
 	if err != nil {
 		return err
 	}
 	defer resp.Release()
-	if resp.Err != nil {
-		return wireError(resp.Err)
-	}
-	if len(r.Outputs) > 0 {
-		if err := s.shape(r, resp); err != nil {
-			return wireError(err)
-		}
+	a, err := s.answerOf(r, resp)
+	if err != nil {
+		return err
 	}
 	s.compressAnswers(ctx)
-	a := answer{model: r.Served.Name(), version: r.Served.VersionText(), id: r.ID, resp: resp}
 	sending(tr)
 	err = stream.SendMsg(&reply{bufs: a.encode()})
 	sent(tr)
 	return err
+}
+
+// answerOf makes of a final response what ModelInfer answers: a message, or an error for the wire.
+func (s *Server) answerOf(r *infer.Request, resp *infer.Response) (answer, error) {
+	if resp.Err != nil {
+		return answer{}, wireError(resp.Err)
+	}
+	if len(r.Outputs) > 0 {
+		if err := s.shape(r, resp); err != nil {
+			return answer{}, wireError(err)
+		}
+	}
+	return answer{model: r.Served.Name(), version: r.Served.VersionText(), id: r.ID, resp: resp}, nil
+}
+
+// admit hands a decoded request to the engine. Its errors are for the wire; no response of the request is wanted then.
+// The trace, nil for nearly all, is the caller's to end in both cases. start is from traceStart.
+func (s *Server) admit(ctx context.Context, r *infer.Request, start infer.Stamp) (*trace.Trace, error) {
+	if err := s.forward(ctx, r); err != nil {
+		return nil, wireError(err)
+	}
+	tr := s.sample(ctx, r, start)
+	if err := s.engine.Infer(ctx, r); err != nil {
+		return tr, wireError(err)
+	}
+	if r.Served.Decoupled() {
+		r.Cancel()
+		return tr, unimplemented("ModelInfer RPC doesn't support models with decoupled transaction policy")
+	}
+	return tr, nil
 }
 
 // only waits for the one response of a request to a model that is not decoupled. A backend may send its outputs first

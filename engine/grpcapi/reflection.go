@@ -47,6 +47,10 @@ func (s *Server) compressAnswers(ctx context.Context) {
 	if !s.compress {
 		return
 	}
+	if native, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ Compress() bool }); ok {
+		native.Compress()
+		return
+	}
 	names, err := grpc.ClientSupportedCompressors(ctx)
 	if err != nil || !slices.Contains(names, gzip.Name) {
 		return

@@ -11,12 +11,9 @@ import (
 	"regexp"
 	"runtime/debug"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	_ "google.golang.org/grpc/encoding/gzip" // clients may compress requests
 	"google.golang.org/grpc/keepalive"
 	grpcstatus "google.golang.org/grpc/status"
 
@@ -73,6 +70,9 @@ type Options struct {
 	// Triton's --grpc-infer-response-compression-level.
 	CompressResponses bool
 
+	// Transport is TransportNative or TransportGRPCGo. Empty: TransportGRPCGo.
+	Transport string
+
 	TLS *tls.Config // nil: plain text
 
 	// MaxReceiveBytes and MaxSendBytes bound one message, decompressed. 0: 2 GiB - 1, Triton's.
@@ -126,7 +126,7 @@ type Server struct {
 	forwards   *regexp.Regexp
 	compress   bool
 	pool       tensor.Pool
-	grpc       *grpc.Server
+	transport  transport
 
 	closing   chan struct{} // closed when Shutdown begins
 	closeOnce sync.Once
@@ -143,31 +143,9 @@ func New(o Options) (*Server, error) {
 		compress: o.CompressResponses, trace: o.Trace, logControl: o.LogControl,
 		closing: make(chan struct{}),
 	}
-	opts := []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newCodec()),
-		grpc.MaxRecvMsgSize(o.MaxReceiveBytes),
-		grpc.MaxSendMsgSize(o.MaxSendBytes),
-		grpc.MaxConcurrentStreams(o.MaxConcurrentStreams),
-		grpc.MaxHeaderListSize(64 << 10),
-		grpc.ConnectionTimeout(20 * time.Second),
-		grpc.KeepaliveParams(o.Keepalive),
-		grpc.KeepaliveEnforcementPolicy(o.Enforcement),
-		grpc.WaitForHandlers(true),
-		// Calls run on goroutines that are kept: a new one grows its stack in every call, about a quarter of a small
-		// request's CPU time. More calls than that at once get goroutines of their own.
-		grpc.NumStreamWorkers(streamWorkers),
-		grpc.RPCDecompressor(deflate{limit: o.MaxReceiveBytes}), //nolint:staticcheck // its successor is a global registry
-	}
-	if o.TLS != nil {
-		opts = append(opts, grpc.Creds(credentials.NewTLS(o.TLS)))
-	}
-	s.grpc = grpc.NewServer(opts...)
-	services := s.services()
-	if o.Reflection {
-		services = append(services, s.reflection()...)
-	}
-	for _, d := range services {
-		s.grpc.RegisterService(d, nil)
+	var err error
+	if s.transport, err = s.newTransport(&o); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -175,7 +153,7 @@ func New(o Options) (*Server, error) {
 // Serve answers on l until Shutdown, and closes l. It may be called for several listeners. It returns nil after
 // Shutdown.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.grpc.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.transport.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serve gRPC on %s: %w", l.Addr(), err)
 	}
 	return nil
@@ -189,14 +167,14 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.grpc.GracefulStop()
+		s.transport.GracefulStop()
 		s.receivers.Wait()
 	}()
 	select {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		s.grpc.Stop()
+		s.transport.Stop()
 		<-done
 		return fmt.Errorf("gRPC calls cancelled: %w", ctx.Err())
 	}
@@ -231,19 +209,24 @@ func (s *Server) guard(method string, h handler) grpc.StreamHandler {
 			}
 		}()
 		ctx := stream.Context()
-		if s.authorize != nil {
-			if err := s.authorize(ctx, method); err != nil {
-				return wireError(err)
-			}
-		}
-		if group == restrict.Inference && s.stopping() {
-			return errStopping()
-		}
-		if err := s.checkRestricted(ctx, group); err != nil {
+		if err := s.mayCall(ctx, method, group); err != nil {
 			return err
 		}
 		return h(ctx, stream)
 	}
+}
+
+// mayCall turns away, with an error for the wire, who may not call a method.
+func (s *Server) mayCall(ctx context.Context, method string, group restrict.Group) error {
+	if s.authorize != nil {
+		if err := s.authorize(ctx, method); err != nil {
+			return wireError(err)
+		}
+	}
+	if group == restrict.Inference && s.stopping() {
+		return errStopping()
+	}
+	return s.checkRestricted(ctx, group)
 }
 
 // panicked logs a panic and returns the call's answer.

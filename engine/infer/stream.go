@@ -23,7 +23,8 @@ type stream struct {
 	head   int
 	bytes  int
 	inline [1]*Response
-	wake   chan struct{} // capacity 1: something was put
+	wake   chan struct{} // capacity 1: something was put and waker is nil
+	waker  Waker         // guarded by mu
 	space  chan struct{} // capacity 1: something was taken
 }
 
@@ -48,6 +49,11 @@ func (s *stream) put(resp *Response, r *Request) {
 	}
 	s.queue = append(s.queue, resp)
 	s.bytes += size
+	if s.waker != nil {
+		s.waker.Wake() // under mu: after Notify(nil) none comes any more
+		s.mu.Unlock()
+		return
+	}
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
@@ -105,6 +111,7 @@ func (s *stream) drain() {
 }
 
 func (s *stream) reset() {
+	s.waker = nil
 	select {
 	case <-s.wake:
 	default:
@@ -138,6 +145,21 @@ func (r *Request) Next(ctx context.Context) (*Response, error) {
 		}
 	}
 }
+
+// Waker hears that a request has a response to take. Wake is called on the goroutine that responds, with the request
+// locked: it must not block and must not call the request.
+type Waker interface{ Wake() }
+
+// Notify makes w hear of every response that is put from now on; the caller then takes them with Poll in place of Next.
+// Call it before the request is handed to the engine, and with nil to hear no more: after that no Wake runs or comes.
+func (r *Request) Notify(w Waker) {
+	r.stream.mu.Lock()
+	r.stream.waker = w
+	r.stream.mu.Unlock()
+}
+
+// Poll returns the next response, nil if there is none yet. Who may call it is as for Next.
+func (r *Request) Poll() *Response { return r.stream.take() }
 
 // canceller is a flag with a channel that is made only if somebody asks for it.
 type canceller struct {

@@ -1,0 +1,102 @@
+package h2
+
+import (
+	"bytes"
+	"compress/gzip"
+	"compress/zlib"
+	"fmt"
+	"io"
+	"strings"
+
+	"nereid/engine/tensor"
+)
+
+func canDecompress(name string) bool { return name == "gzip" || name == "deflate" }
+
+// decompress returns what b holds and lets go of b. Content beyond limit is an errTooLarge.
+func decompress(name string, b *tensor.Buffer, limit int, pool *tensor.Pool) (*tensor.Buffer, error) {
+	defer b.Release()
+	var r io.ReadCloser
+	var err error
+	if name == "gzip" {
+		r, err = gzip.NewReader(bytes.NewReader(b.Bytes()))
+	} else {
+		r, err = zlib.NewReader(bytes.NewReader(b.Bytes())) // gRPC's deflate is zlib's format
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	out := pool.Get(min(4*len(b.Bytes())+512, limit+1))
+	n := 0
+	for {
+		if n == len(out.Bytes()) {
+			if n > limit {
+				out.Release()
+				return nil, errTooLarge
+			}
+			out = grow(out, n, min(2*n, limit+1), pool)
+		}
+		k, err := r.Read(out.Bytes()[n:])
+		n += k
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			out.Release()
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if n > limit {
+		out.Release()
+		return nil, errTooLarge
+	}
+	out.SetLen(n)
+	return out, nil
+}
+
+// grow returns a buffer of size bytes with the first n of b, and lets go of b.
+func grow(b *tensor.Buffer, n, size int, pool *tensor.Pool) *tensor.Buffer {
+	bigger := pool.Get(size)
+	copy(bigger.Bytes(), b.Bytes()[:n])
+	b.Release()
+	return bigger
+}
+
+// compress returns parts as one compressed message.
+func compress(name string, parts [][]byte) ([]byte, error) {
+	var out bytes.Buffer
+	var w io.WriteCloser
+	if name == "gzip" {
+		w = gzip.NewWriter(&out)
+	} else {
+		w = zlib.NewWriter(&out)
+	}
+	for _, p := range parts {
+		if _, err := w.Write(p); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// answerEncoding chooses how to compress for a client: as it does itself if it accepts that, else the first of gzip and
+// deflate that it accepts, else not.
+func answerEncoding(r *request) string {
+	accepts := func(name string) bool {
+		for v := range strings.SplitSeq(r.accept, ",") {
+			if strings.TrimSpace(v) == name {
+				return true
+			}
+		}
+		return false
+	}
+	for _, name := range []string{r.compression, "gzip", "deflate"} {
+		if canDecompress(name) && accepts(name) {
+			return name
+		}
+	}
+	return ""
+}

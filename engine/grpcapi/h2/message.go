@@ -1,0 +1,82 @@
+package h2
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"nereid/engine/tensor"
+)
+
+// prefixSize is the length of what stands before every gRPC message: a flag and the message's length.
+const prefixSize = 5
+
+// wholeAt is the size up to which a message's buffer is made at once. Larger ones grow as their bytes come.
+const wholeAt = 256 << 10
+
+var errTooLarge = errors.New("message too large")
+
+// assembler makes messages of the bytes of a call. Only the connection's reader uses it.
+type assembler struct {
+	prefix [prefixSize]byte
+	have   int // bytes of prefix that have come
+	body   *tensor.Buffer
+	filled int // bytes of body that have come
+	size   int // of the message
+	flag   byte
+}
+
+// partial reports whether a message has begun and not ended.
+func (a *assembler) partial() bool { return a.have > 0 }
+
+// feed takes from p and returns the rest. done: a message is whole; take it. The error is errTooLarge.
+func (a *assembler) feed(p []byte, limit int, pool *tensor.Pool) (rest []byte, done bool, err error) {
+	if a.have < prefixSize {
+		n := copy(a.prefix[a.have:], p)
+		a.have += n
+		p = p[n:]
+		if a.have < prefixSize {
+			return p, false, nil
+		}
+		size := binary.BigEndian.Uint32(a.prefix[1:])
+		a.flag = a.prefix[0]
+		if int64(size) > int64(limit) {
+			a.size = int(size)
+			return p, false, errTooLarge
+		}
+		a.size, a.filled = int(size), 0
+		a.body = pool.Get(min(a.size, wholeAt))
+	}
+	for len(p) > 0 && a.filled < a.size {
+		room := a.room(pool)
+		n := copy(room, p)
+		a.filled += n
+		p = p[n:]
+	}
+	return p, a.filled == a.size, nil
+}
+
+// room returns where the next bytes of the message go; it is empty outside a message's body.
+func (a *assembler) room(pool *tensor.Pool) []byte {
+	if a.have < prefixSize || a.filled == a.size {
+		return nil
+	}
+	if a.filled == len(a.body.Bytes()) {
+		a.body = grow(a.body, a.filled, min(a.size, 4*a.filled), pool)
+	}
+	return a.body.Bytes()[a.filled:]
+}
+
+// take hands over the whole message.
+func (a *assembler) take() *tensor.Buffer {
+	b := a.body
+	a.have, a.body = 0, nil
+	return b
+}
+
+// drop lets go of a message that will not be finished.
+func (a *assembler) drop() {
+	if a.body != nil {
+		a.body.Release()
+	}
+	a.have, a.body = 0, nil
+}

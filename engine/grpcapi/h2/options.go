@@ -1,0 +1,87 @@
+package h2
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"time"
+
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/keepalive"
+
+	"nereid/engine/tensor"
+)
+
+// Options says how to serve. Codec is needed.
+type Options struct {
+	Codec encoding.CodecV2 // of the messages that SendMsg and RecvMsg are given
+	Log   *slog.Logger     // nil: slog.Default
+	TLS   *tls.Config      // nil: plain text
+	Pool  *tensor.Pool     // of received messages; nil: one of its own
+
+	// MaxReceiveBytes and MaxSendBytes bound one message, decompressed. 0: 2 GiB - 1.
+	MaxReceiveBytes, MaxSendBytes int
+	// MaxConcurrentStreams bounds the calls at once on one connection. 0: 4096.
+	MaxConcurrentStreams uint32
+	// MaxHeaderBytes bounds a call's headers as RFC 9113 counts them (names, values and 32 a field). 0: 64 KiB.
+	MaxHeaderBytes uint32
+	// ConnectionTimeout bounds TLS and the first frames. 0: 20 s.
+	ConnectionTimeout time.Duration
+
+	// Keepalive's zero fields: no idle limit, no age limit, no grace limit, 2 h, 20 s.
+	Keepalive keepalive.ServerParameters
+	// Enforcement's zero fields: 5 minutes, no.
+	Enforcement keepalive.EnforcementPolicy
+}
+
+const (
+	defaultMaxStreams = 4096
+	defaultMaxHeaders = 64 << 10
+
+	streamWindow = 1 << 20  // what a client may send of a call before it is read
+	connWindow   = 16 << 20 // of all calls of a connection
+	maxUnread    = 64 << 20 // whole messages that handlers have not taken; beyond, the connection's window is not renewed
+	maxFrame     = 64 << 10 // of a received frame's payload
+	maxUnsent    = 4 << 20  // bytes waiting for the socket, beyond which answers wait in their streams
+	maxControl   = 1 << 20  // the same, beyond which the reader waits
+)
+
+func (o *Options) setDefaults() error {
+	if o.Codec == nil {
+		return errors.New("h2: Options.Codec is nil")
+	}
+	if o.MaxReceiveBytes < 0 || o.MaxSendBytes < 0 {
+		return fmt.Errorf("h2: message limits %d and %d must not be negative; use 0 for 2 GiB", o.MaxReceiveBytes, o.MaxSendBytes)
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Pool == nil {
+		o.Pool = &tensor.Pool{}
+	}
+	o.MaxReceiveBytes = orElse(o.MaxReceiveBytes, math.MaxInt32)
+	o.MaxSendBytes = orElse(o.MaxSendBytes, math.MaxInt32)
+	o.MaxConcurrentStreams = orElse(o.MaxConcurrentStreams, defaultMaxStreams)
+	o.MaxHeaderBytes = orElse(o.MaxHeaderBytes, defaultMaxHeaders)
+	o.ConnectionTimeout = orElse(o.ConnectionTimeout, 20*time.Second)
+	k := &o.Keepalive
+	k.MaxConnectionIdle = orElse(k.MaxConnectionIdle, forever)
+	k.MaxConnectionAge = orElse(k.MaxConnectionAge, forever)
+	k.MaxConnectionAgeGrace = orElse(k.MaxConnectionAgeGrace, forever)
+	k.Time = max(orElse(k.Time, 2*time.Hour), time.Second)
+	k.Timeout = orElse(k.Timeout, 20*time.Second)
+	o.Enforcement.MinTime = orElse(o.Enforcement.MinTime, 5*time.Minute)
+	return nil
+}
+
+const forever = time.Duration(math.MaxInt64)
+
+func orElse[T comparable](v, def T) T {
+	var zero T
+	if v == zero {
+		return def
+	}
+	return v
+}

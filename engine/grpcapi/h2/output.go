@@ -1,0 +1,71 @@
+package h2
+
+import (
+	"io"
+	"net"
+
+	"google.golang.org/grpc/mem"
+)
+
+// copyBelow is the size under which a piece of a message is copied beside the frames rather than referred to.
+const copyBelow = 4 << 10
+
+// output is what waits for the socket: frames in b, and between them pieces of messages that are not copied.
+type output struct {
+	b      []byte
+	pieces []piece
+	size   int          // of all
+	owners []mem.Buffer // let go once all is written
+	vec    net.Buffers
+}
+
+// piece stands before b[at:].
+type piece struct {
+	at   int
+	data []byte
+}
+
+func (o *output) empty() bool { return len(o.b) == 0 && len(o.pieces) == 0 }
+
+func (o *output) refer(data []byte) {
+	o.pieces = append(o.pieces, piece{len(o.b), data})
+	o.size += len(data)
+}
+
+func (o *output) write(w io.Writer) error {
+	if len(o.pieces) == 0 {
+		_, err := w.Write(o.b)
+		return err
+	}
+	vec, from := o.vec[:0], 0
+	for _, p := range o.pieces {
+		if p.at > from {
+			vec = append(vec, o.b[from:p.at])
+			from = p.at
+		}
+		vec = append(vec, p.data)
+	}
+	if from < len(o.b) {
+		vec = append(vec, o.b[from:])
+	}
+	o.vec = vec // WriteTo moves its receiver along
+	_, err := vec.WriteTo(w)
+	clear(o.vec)
+	return err
+}
+
+// reset empties o and lets go of what it holds.
+func (o *output) reset() {
+	for i, b := range o.owners {
+		b.Free()
+		o.owners[i] = nil
+	}
+	clear(o.pieces)
+	o.b, o.pieces, o.owners, o.size = o.b[:0], o.pieces[:0], o.owners[:0], 0
+	if cap(o.b) > 128<<10 { // one burst must not stay
+		o.b = nil
+	}
+	if cap(o.pieces) > 1024 {
+		o.pieces, o.vec, o.owners = nil, nil, nil
+	}
+}

@@ -1,0 +1,142 @@
+package grpcapi
+
+import (
+	"context"
+	"sync"
+
+	"nereid/engine/grpcapi/h2"
+	"nereid/engine/infer"
+	"nereid/engine/restrict"
+	"nereid/engine/tensor"
+	"nereid/engine/trace"
+)
+
+// inlineInfer answers ModelInfer over the native transport: as modelInfer, but without a goroutine that waits. Begin
+// runs on the connection's reader, Resume on its answerer once the engine has responded.
+type inlineInfer struct {
+	s     *Server
+	group restrict.Group
+}
+
+var _ h2.Inline = inlineInfer{}
+
+// inferCall is the state of one such call.
+type inferCall struct {
+	r       *infer.Request
+	held    *infer.Response // a response before the final one
+	trace   *trace.Trace    // nil for nearly all
+	scratch []byte          // of an encoded answer
+}
+
+var inferCalls = sync.Pool{New: func() any { return &inferCall{scratch: make([]byte, 0, 512)} }}
+
+const inferMethod = "/" + inferenceService + "/ModelInfer"
+
+// Accept asks whether the caller may.
+func (i inlineInfer) Accept(ctx context.Context) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = i.s.panicked(inferMethod, p)
+		}
+	}()
+	return i.s.mayCall(ctx, inferMethod, i.group)
+}
+
+// Begin decodes the request and hands it to the engine.
+func (i inlineInfer) Begin(st *h2.Stream, b *tensor.Buffer) {
+	defer func() {
+		if p := recover(); p != nil { // what the call holds is left to the garbage collector
+			st.Finish(nil, i.s.panicked(inferMethod, p))
+		}
+	}()
+	start := i.s.traceStart()
+	m := getMessage(&i.s.pool, i.s.regions)
+	m.Receive(b)
+	r, refused := m.r, m.err
+	putMessage(m)
+	if refused != nil {
+		st.Finish(nil, wireError(refused))
+		return
+	}
+	c := inferCalls.Get().(*inferCall)
+	c.r = r
+	st.Value = c
+	r.Notify(st)
+	tr, err := i.s.admit(st.Context(), r, start)
+	if c.trace = tr; err != nil {
+		c.end(st, nil, err)
+	}
+}
+
+// Resume answers when the final response is there, or lets go of the request when the call has ended before.
+func (i inlineInfer) Resume(st *h2.Stream) {
+	defer func() {
+		if p := recover(); p != nil {
+			st.Finish(nil, i.s.panicked(inferMethod, p))
+		}
+	}()
+	c := st.Value.(*inferCall)
+	if err := st.Err(); err != nil {
+		c.r.Cancel()
+		c.end(st, nil, err)
+		return
+	}
+	for {
+		resp := c.r.Poll()
+		if resp == nil {
+			return
+		}
+		final := resp.Final
+		switch {
+		case c.held == nil:
+			c.held = resp
+		case resp.Err != nil || len(resp.Outputs) > 0:
+			c.held.Release()
+			c.held = resp
+		default:
+			resp.Release()
+		}
+		if final {
+			i.answer(st, c)
+			return
+		}
+	}
+}
+
+// answer sends the response that the call holds.
+func (i inlineInfer) answer(st *h2.Stream, c *inferCall) {
+	a, err := i.s.answerOf(c.r, c.held)
+	if err != nil {
+		c.end(st, nil, err)
+		return
+	}
+	if i.s.compress {
+		st.Compress()
+	}
+	c.end(st, &a, nil)
+}
+
+// end finishes the call and lets go of what it holds.
+func (c *inferCall) end(st *h2.Stream, a *answer, err error) {
+	c.r.Notify(nil)
+	sending(c.trace)
+	if err != nil {
+		st.Finish(nil, err)
+	} else if meta, copied, tied := a.sizes(); tied == 0 && meta+copied <= maxScratch {
+		c.scratch = a.appendAll(c.scratch[:0], meta+copied)
+		st.Finish(c.scratch, nil)
+	} else {
+		st.FinishBuffers(a.encode(), nil)
+	}
+	sent(c.trace)
+	c.trace.End()
+	if c.held != nil {
+		c.held.Release()
+	}
+	c.r.Release()
+	*c = inferCall{scratch: c.scratch}
+	inferCalls.Put(c)
+}
+
+// maxScratch is the size of an answer up to which it is encoded beside the connection's frames and copied among them.
+const maxScratch = 4 << 10
