@@ -161,7 +161,7 @@ func (e *fakeEngine) UnloadModel(_ context.Context, name string, dependents bool
 // start serves e on a loopback port until the test ends, and returns a connection to it. change may be nil.
 func start(t testing.TB, e Engine, change func(*Options)) (*grpc.ClientConn, *Server) {
 	t.Helper()
-	o := Options{Engine: e}
+	o := Options{Engine: e, Transport: underTest}
 	if change != nil {
 		change(&o)
 	}

@@ -60,7 +60,7 @@ func TestA21IdleStreams(t *testing.T) {
 // TestA21IdleConnectionMemory states what an idle gRPC connection costs and bounds it. The clients speak the bare
 // protocol, so that nearly all of the memory is the server's.
 func TestA21IdleConnectionMemory(t *testing.T) {
-	s, err := New(Options{Engine: newFakeEngine(testModels()...)})
+	s, err := New(Options{Engine: newFakeEngine(testModels()...), Transport: underTest})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/zlib"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"testing"
@@ -382,9 +383,18 @@ func (zlibCompressor) Name() string                                 { return "de
 func (zlibCompressor) Compress(w io.Writer) (io.WriteCloser, error) { return zlib.NewWriter(w), nil }
 func (zlibCompressor) Decompress(r io.Reader) (io.Reader, error)    { return zlib.NewReader(r) }
 
+// underTest is the transport of the servers that start makes.
+var underTest string
+
+// TestMain runs every test over each transport.
 func TestMain(m *testing.M) {
 	encoding.RegisterCompressor(zlibCompressor{}) // for the clients
-	os.Exit(m.Run())
+	code := 0
+	for _, underTest = range Transports() {
+		fmt.Println("over the transport", underTest)
+		code = max(code, m.Run())
+	}
+	os.Exit(code)
 }
 
 func TestCompressedMessagesAreBounded(t *testing.T) {

@@ -90,7 +90,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{
 		srv: s, nc: nc, in: make([]byte, 4<<10), waker: make(chan struct{}, 1), gone: make(chan struct{}),
 		streams: map[uint32]*Stream{}, out: &output{}, spare: &output{},
-		window: initialWindow, peerWindow: initialWindow, peerFrame: minFrame, recvWindow: connWindow,
+		window: initialWindow, peerWindow: initialWindow, peerFrame: maxFrame, recvWindow: connWindow,
 	}
 	c.drained = sync.NewCond(&c.mu)
 	return c
@@ -301,7 +301,7 @@ func (c *conn) fill(n int) error {
 		}
 		c.lastRead.Store(c.srv.now())
 	}
-	if c.w == len(c.in) && len(c.in) < maxFrame { // it comes faster than it is taken
+	if c.w == len(c.in) && len(c.in) < maxBuffer { // it comes faster than it is taken
 		c.in = append(make([]byte, 0, 4*len(c.in)), c.in...)
 		c.in = c.in[:cap(c.in)]
 	}
@@ -330,10 +330,9 @@ func (c *conn) beforeRead() error {
 func (c *conn) open() error {
 	o := &c.srv.o
 	c.mu.Lock()
-	b := appendHead(c.out.b, 4*6, frameSettings, 0, 0)
+	b := appendHead(c.out.b, 3*6, frameSettings, 0, 0)
 	b = appendSetting(b, settingMaxStreams, o.MaxConcurrentStreams)
 	b = appendSetting(b, settingInitialWindow, streamWindow)
-	b = appendSetting(b, settingMaxFrame, maxFrame)
 	b = appendSetting(b, settingMaxHeaderList, o.MaxHeaderBytes)
 	c.out.b = appendWords(b, frameWindowUpdate, 0, connWindow-initialWindow)
 	c.mu.Unlock()

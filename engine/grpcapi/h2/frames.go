@@ -367,12 +367,12 @@ func (c *conn) settingsFrame(h frameHead, p []byte) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.out.b = appendHead(c.out.b, 0, frameSettings, flagAck, 0) // before what a wider window lets go
 	for ; len(p) > 0; p = p[6:] {
 		if err := c.setting(binary.BigEndian.Uint16(p), binary.BigEndian.Uint32(p[2:])); err != nil {
 			return err
 		}
 	}
-	c.out.b = appendHead(c.out.b, 0, frameSettings, flagAck, 0)
 	return nil
 }
 
@@ -400,7 +400,7 @@ func (c *conn) setting(id uint16, v uint32) error {
 			}
 		}
 	case settingMaxFrame:
-		if v < minFrame || v > maxFrameLimit {
+		if v < maxFrame || v > maxFrameLimit {
 			return protocolError("SETTINGS_MAX_FRAME_SIZE out of its range")
 		}
 		c.peerFrame = int(min(v, 256<<10))

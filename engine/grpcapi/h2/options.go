@@ -43,7 +43,7 @@ const (
 	streamWindow = 1 << 20  // what a client may send of a call before it is read
 	connWindow   = 16 << 20 // of all calls of a connection
 	maxUnread    = 64 << 20 // whole messages that handlers have not taken; beyond, the connection's window is not renewed
-	maxFrame     = 64 << 10 // of a received frame's payload
+	maxBuffer    = 64 << 10 // of a connection's reads
 	maxUnsent    = 4 << 20  // bytes waiting for the socket, beyond which answers wait in their streams
 	maxControl   = 1 << 20  // the same, beyond which the reader waits
 )

@@ -243,17 +243,20 @@ func statusOf(err error) *grpcstatus.Status {
 
 // sendEnd sends the trailers, or both headers and trailers in one if there was nothing before, and forgets the call.
 func (c *conn) sendEnd(s *Stream, st *grpcstatus.Status) {
+	switch {
+	case s.req.http != 0 && !s.headers:
+		c.sendHTTP(s, st)
+		return
+	case s.req.http != 0:
+		c.out.b = appendHead(c.out.b, 0, frameData, flagEndStream, s.id)
+		c.answered(s)
+		return
+	}
 	from := len(c.out.b)
 	b := append(c.out.b, noHead[:]...)
 	if !s.headers {
 		s.headers = true
-		if s.req.http != 0 {
-			b = appendPrefixed(c.enc.begin(b), 0x00, 4, staticStatus)
-			b = appendText(b, threeDigits(s.req.http))
-			b = appendText(appendPrefixed(b, 0x00, 4, staticContentType), grpcContentType)
-		} else {
-			b = c.enc.headers(b)
-		}
+		b = c.enc.headers(b)
 		b = appendMetadata(b, s.header)
 		if s.req.compression != "" && !canDecompress(s.req.compression) {
 			b = appendField(b, "grpc-accept-encoding", "identity,deflate,gzip")
@@ -262,6 +265,26 @@ func (c *conn) sendEnd(s *Stream, st *grpcstatus.Status) {
 	b = c.enc.status(b, st)
 	c.out.b = appendMetadata(b, s.trailer)
 	c.seal(from, s.id, flagEndStream)
+	c.answered(s)
+}
+
+// sendHTTP answers what is no gRPC call, for a person to read.
+func (c *conn) sendHTTP(s *Stream, st *grpcstatus.Status) {
+	text := "this port serves gRPC: " + st.Message() + "\n"
+	from := len(c.out.b)
+	b := append(c.out.b, noHead[:]...)
+	b = appendPrefixed(c.enc.begin(b), 0x00, 4, staticStatus)
+	b = appendText(b, threeDigits(s.req.http))
+	b = appendText(appendPrefixed(b, 0x00, 4, staticContentType), "text/plain; charset=utf-8")
+	c.out.b = c.enc.status(b, st)
+	c.seal(from, s.id, 0)
+	s.headers, s.end = true, st
+	s.queue, s.queued = append(s.queue, mem.SliceBuffer(text)), len(text)
+	c.push(s)
+}
+
+// answered forgets a call whose answer has gone out whole. A client that has not ended it need not send the rest.
+func (c *conn) answered(s *Stream) {
 	if !s.remoteEnd {
 		c.out.b = appendWords(c.out.b, frameReset, s.id, uint32(codeNo))
 	}
