@@ -32,7 +32,7 @@ help:
 	@echo "make build     build/bin/nereid, one self-contained file"
 	@echo "make desktop   build/bin/nereid-desktop, the same with the window"
 	@echo "make test      everything that CI checks; ONLY=go,lint picks stages"
-	@echo "make soak      the long cases at full length"
+	@echo "make soak      the long cases at full length, and each fuzz target for FUZZTIME (10m)"
 	@echo "make mutants   breaks the program on purpose; the tests must notice each time"
 	@echo "make rows      each feature row is tested or listed as not supported (FIX=1 takes tested rows off that list)"
 	@echo "make bench     against the real Triton, interleaved; ONLY=identity-http REPEAT=1 SECONDS=2 REPORT=1"
@@ -108,7 +108,7 @@ test: setup build desktop loadgen
 	@$(RUNTESTS) -only "$(ONLY)"
 
 soak: setup-python setup-onnxruntime build loadgen
-	@$(RUNTESTS) -only soak -soak
+	@$(RUNTESTS) -only "$(or $(ONLY),soak,soak-go,fuzz)" -soak -fuzztime $(or $(FUZZTIME),10m)
 
 mutants: $(ORT) $(DIST)
 	@go run ./build/tools/mutants -manifest build/mutants.txt $(if $(ONLY),-only "$(ONLY)")

@@ -156,6 +156,9 @@ func (c *conn) finished() {
 		c.trace.End()
 		c.trace = nil
 	}
+	if c.x != nil {
+		c.x.big.release()
+	}
 }
 
 // Close closes the connection, after the client had a moment to read a reply that it may not have waited for. A parked

@@ -14,6 +14,8 @@ import (
 type reply struct {
 	// binary is the default for outputs that the request does not list.
 	binary bool
+	// big takes the large binary outputs; nil: they are copied like the others.
+	big *bigParts
 }
 
 // encode writes a response: the JSON part, then the binary outputs in order. jsonLen is the length of the JSON part
@@ -67,6 +69,10 @@ func (o reply) encode(w *builder, r *infer.Request, resp *infer.Response) (jsonL
 	for i := range resp.Outputs {
 		t := &resp.Outputs[i]
 		if asBinary, wanted, _ := o.wish(r, t.Name); wanted && asBinary {
+			if o.big != nil && len(t.Data) >= bigOutput {
+				o.big.add(len(w.b), t)
+				continue
+			}
 			w.room(len(t.Data))
 			w.b = append(w.b, t.Data...)
 		}

@@ -215,8 +215,11 @@ func (s *Server) reply(x *exchange, r *infer.Request, resp *infer.Response, cfg 
 			return
 		}
 	}
+	if len(x.acceptEncoding) == 0 { // what may be compressed is needed in one piece
+		o.big = &x.big
+	}
 	w := &x.infer.out
-	w.start(&s.pool, replySize(resp))
+	w.start(&s.pool, o.size(r, resp))
 	jsonLength, err := o.encode(w, r, resp)
 	if err != nil {
 		w.drop()

@@ -170,7 +170,12 @@ func (s *Server) send(x *exchange, ctx *fasthttp.RequestCtx) {
 		x.stream = nil
 	}
 	if x.reply != nil {
-		ctx.Response.SetBodyRaw(x.reply.Bytes())
+		if len(x.big.parts) > 0 {
+			body, size := x.big.body(x.reply.Bytes())
+			ctx.Response.SetBodyStream(body, size)
+		} else {
+			ctx.Response.SetBodyRaw(x.reply.Bytes())
+		}
 		x.conn.reply, x.reply = x.reply, nil
 	}
 	// What the handler left of the body would be taken for the next request.
@@ -261,6 +266,7 @@ func (s *Server) guard(x *exchange) {
 	s.opt.Log.Error("HTTP handler panicked", "path", printable(x.path), "panic", fmt.Sprint(v),
 		"stack", string(debug.Stack()))
 	x.infer.out.drop()
+	x.big.release()
 	x.closeAfter = true
 	x.jsonLength, x.encoding = -1, ""
 	x.fail(500, typeText, "internal error; the server's log has the details")

@@ -27,7 +27,17 @@ func main() {
 	clients := flag.String("c", "1,16,64", "numbers of clients, one load each")
 	label := flag.String("label", "", "name of the series")
 	asJSON := flag.Bool("json", false, "print one JSON object a line")
+	echo := flag.String("echo", "", "host:port: no load; serve there, answering each request with its body")
 	flag.Parse()
+	if *echo != "" {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		if err := serveEcho(ctx, *echo); err != nil {
+			fmt.Fprintln(os.Stderr, "loadgen:", err)
+			os.Exit(1) //nolint:gocritic // nothing is to be undone
+		}
+		return
+	}
 	if o.model == "" {
 		fmt.Fprintln(os.Stderr, "loadgen: -m: name the model")
 		os.Exit(2)

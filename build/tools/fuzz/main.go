@@ -1,4 +1,6 @@
-// Command fuzz runs each fuzz target of the module for a while, one after the other, and fails when one of them does.
+// Command fuzz runs each fuzz target of the module for a while, one after the other, each on all cores, and fails when
+// one of them does. Go keeps what it finds new in its build cache, so that the next run goes on from there, and what
+// fails in the package's testdata/fuzz.
 package main
 
 import (
@@ -12,7 +14,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -46,7 +50,7 @@ func run(ctx context.Context, each time.Duration, only string) error {
 		if !wanted.MatchString(t.name) {
 			continue
 		}
-		cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-fuzz=^"+t.name+"$", "-fuzztime="+each.String(), t.pkg)
+		cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-fuzz=^"+t.name+"$", "-fuzztime="+each.String(), "-parallel="+strconv.Itoa(runtime.NumCPU()), t.pkg)
 		out, err := cmd.CombinedOutput()
 		if ctx.Err() != nil {
 			return ctx.Err()

@@ -16,11 +16,12 @@ import (
 func main() {
 	only := flag.String("only", "", "stages to run, separated by commas; empty: all")
 	soak := flag.Bool("soak", false, "run the long cases at full length")
+	fuzzTime := flag.Duration("fuzztime", 10*time.Minute, "with -soak: how long each fuzz target runs")
 	logs := flag.String("logs", ".cache/test-logs", "folder for logs and reports")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	ok, err := runAll(ctx, *logs, splitList(*only), *soak)
+	ok, err := runAll(ctx, *logs, splitList(*only), *soak, *fuzzTime)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "runtests:", err)
 	}
@@ -30,7 +31,7 @@ func main() {
 }
 
 // runAll runs the chosen stages, prints one line for each and the summary line, and reports whether all passed.
-func runAll(ctx context.Context, logs string, only []string, soak bool) (bool, error) {
+func runAll(ctx context.Context, logs string, only []string, soak bool, fuzzTime time.Duration) (bool, error) {
 	logs, err := filepath.Abs(logs)
 	if err != nil {
 		return false, err
@@ -38,7 +39,7 @@ func runAll(ctx context.Context, logs string, only []string, soak bool) (bool, e
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return false, err
 	}
-	list := stages(logs, soak)
+	list := stages(logs, soak, fuzzTime)
 	if unknown := unknownStages(list, only); len(unknown) > 0 {
 		return false, fmt.Errorf("no stage named %s; there are %s", strings.Join(unknown, ", "), stageNames(list))
 	}

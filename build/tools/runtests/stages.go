@@ -26,8 +26,8 @@ type stage struct {
 const python = ".cache/venv/bin/python"
 
 // stages returns all stages in order. logs is the folder for logs and reports; soakFull asks for the long cases at
-// full length.
-func stages(logs string, soakFull bool) []stage {
+// full length, with fuzzTime for each fuzz target.
+func stages(logs string, soakFull bool, fuzzTime time.Duration) []stage {
 	junit := func(name string) string { return filepath.Join(logs, name+".xml") }
 	fromJUnit := func(s *stage, _ []byte) ([]test, error) { return junitTests(junit(s.name)) }
 	pytest := func(name, mark string, timeout time.Duration, env ...string) stage {
@@ -56,7 +56,7 @@ func stages(logs string, soakFull bool) []stage {
 		env:   []string{"NEREID_SHOTS=" + abs(filepath.Join(logs, "e2e"))},
 		parse: func(_ *stage, log []byte) ([]test, error) { return stepTests(log), nil }}
 
-	return []stage{
+	all := []stage{
 		{name: "gofmt", timeout: time.Minute, argv: []string{"bash", "-c",
 			`files=$(git ls-files -co --exclude-standard -- '*.go'); bad=$(gofmt -l $files); echo "$bad"; [ -z "$bad" ]`}},
 		{name: "vet", timeout: 10 * time.Minute, argv: []string{"go", "vet", "./..."}},
@@ -72,6 +72,22 @@ func stages(logs string, soakFull bool) []stage {
 		pytest("desktop", "desktop", 5*time.Minute, "SHOTS="+abs(filepath.Join(logs, "desktop"))),
 		pytest("soak", "soak", soakLimit, "NEREID_SOAK="+soakLength),
 		{name: "rows", timeout: time.Minute, argv: []string{"go", "run", "./build/tools/rows"}},
+	}
+	if soakFull {
+		all = append(all, longStages(fuzzTime)...)
+	}
+	return all
+}
+
+// longStages are the parts of "make soak" that "make test" has not, or only short: the connection counts of the Go
+// tests, and each fuzz target for fuzzTime.
+func longStages(fuzzTime time.Duration) []stage {
+	return []stage{
+		{name: "soak-go", timeout: 20 * time.Minute, env: []string{"NEREID_SOAK=full"},
+			argv:  []string{"go", "test", "-json", "-run", "TestA21", "./engine/..."},
+			parse: func(_ *stage, log []byte) ([]test, error) { return goTests(bytes.NewReader(log)) }},
+		{name: "fuzz", timeout: 100*fuzzTime + 30*time.Minute, argv: []string{"go", "run", "./build/tools/fuzz", "-time", fuzzTime.String()},
+			parse: func(_ *stage, log []byte) ([]test, error) { return stepTests(log), nil }},
 	}
 }
 
