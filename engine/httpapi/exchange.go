@@ -56,7 +56,7 @@ type exchange struct {
 	accept      bool // send Accept-Encoding: gzip, deflate
 	reply       *tensor.Buffer
 	big         bigParts // what is sent between the bytes of reply
-	challenge   bool // send WWW-Authenticate: Bearer
+	challenge   bool     // send WWW-Authenticate: Bearer
 	closeAfter  bool
 	timing      string        // of Server-Timing, "": no such header
 	loadReport  string        // of endpoint-load-metrics, "": no such header
