@@ -12,12 +12,14 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/shm"
+	"nereid/engine/status"
 	"nereid/engine/tensor"
 )
 
@@ -366,6 +368,58 @@ func TestSharedMemoryInUse(t *testing.T) {
 		leave <- struct{}{}
 		if got := string(now()); !strings.HasPrefix(got, "abcd") {
 			t.Errorf("the object holds %q", got)
+		}
+	})
+}
+
+// FuzzSharedMemoryParameters: whatever stands in the parameters, an input is the bytes that they name or an error, and an
+// output's place lies in the region.
+func FuzzSharedMemoryParameters(f *testing.F) {
+	dir := f.TempDir()
+	content := []byte("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,")
+	if err := os.WriteFile(dir+"/in", content, 0o600); err != nil {
+		f.Fatal(err)
+	}
+	g := shm.New(shm.Options{Folder: dir})
+	f.Cleanup(func() { _ = g.Close() })
+	if err := g.RegisterSystem("in", "in", 0, 64); err != nil {
+		f.Fatal(err)
+	}
+	f.Add("in", int64(0), int64(64), uint8(0))
+	f.Add("in", int64(-1), int64(1), uint8(0))
+	f.Add("in", int64(8), int64(-1), uint8(0))
+	f.Add("in", int64(math.MaxInt64), int64(math.MinInt64), uint8(0))
+	f.Add("none", int64(0), int64(1), uint8(7))
+	f.Add("in", int64(64), int64(0), uint8(1))
+	var pool tensor.Pool
+	f.Fuzz(func(t *testing.T, region string, offset, size int64, leave uint8) {
+		params := at(strings.ToValidUTF8(region, "?"), offset, size)
+		for bit, name := range []string{"shared_memory_region", "shared_memory_offset", "shared_memory_byte_size"} {
+			if leave&(1<<bit) != 0 {
+				delete(params, name)
+			}
+		}
+		b, err := proto.Marshal(&inferencepb.ModelInferRequest{ModelName: "m", Inputs: sharedInput(1, params), Outputs: sharedOutput(params)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := getMessage(&pool, g)
+		m.unmarshal(mem.BufferSlice{mem.SliceBuffer(b)})
+		if m.err != nil {
+			if status.CodeOf(m.err) != status.InvalidArg && status.CodeOf(m.err) != status.NotFound {
+				t.Errorf("%v: %v", status.CodeOf(m.err), m.err)
+			}
+			return
+		}
+		defer m.r.Release()
+		if leave&2 != 0 {
+			offset = 0
+		}
+		if in := &m.r.Inputs[0]; region != "in" || !bytes.Equal(in.Data, content[offset:][:size]) {
+			t.Errorf("read %q for %d bytes at %d of %q", in.Data, size, offset, region)
+		}
+		if s := m.r.Outputs[0].Shared; s == nil || s.Size() != uint64(size) {
+			t.Errorf("the output's place is %v", s)
 		}
 	})
 }

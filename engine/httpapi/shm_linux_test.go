@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"nereid/engine/infer"
 	"nereid/engine/shm"
 	"nereid/engine/tensor"
 )
@@ -266,4 +267,74 @@ func doubled(b string) string {
 		putInt(w[i:], 4, 2*(uint64(b[i])|uint64(b[i+1])<<8|uint64(b[i+2])<<16|uint64(b[i+3])<<24))
 	}
 	return string(w)
+}
+
+// fuzzRegions returns a registry with the region "in", 64 bytes that count from 0.
+func fuzzRegions(f *testing.F) (g *shm.Registry, content []byte) {
+	f.Helper()
+	dir := f.TempDir()
+	content = make([]byte, 64)
+	for i := range content {
+		content[i] = byte(i)
+	}
+	if err := os.WriteFile(dir+"/in", content, 0o600); err != nil {
+		f.Fatal(err)
+	}
+	g = shm.New(shm.Options{Folder: dir})
+	f.Cleanup(func() { _ = g.Close() })
+	if err := g.RegisterSystem("in", "in", 0, 64); err != nil {
+		f.Fatal(err)
+	}
+	return g, content
+}
+
+// FuzzSharedMemoryParameters: whatever stands in the parameters, an input is the bytes that they name or an error, and an
+// output's place lies in the region.
+func FuzzSharedMemoryParameters(f *testing.F) {
+	g, content := fuzzRegions(f)
+	for _, seed := range [][3]string{{`"in"`, "0", "64"}, {`"in"`, "63", "1"}, {`"in"`, "-1", "1"}, {`"in"`, "1", "18446744073709551615"},
+		{`"none"`, "0", "1"}, {"7", "1.5", "null"}, {`"in"`, "64", "0"}, {`"in"`, `0,"shared_memory_offset":8`, "8"}, {`"\u0069n"`, "1e1", "9223372036854775808"}} {
+		f.Add(seed[0], seed[1], seed[2])
+	}
+	var pool tensor.Pool
+	f.Fuzz(func(t *testing.T, region, offset, size string) {
+		params := `"parameters":{"shared_memory_region":` + region + `,"shared_memory_offset":` + offset + `,"shared_memory_byte_size":` + size + `}`
+		r := infer.New()
+		defer r.Release()
+		p := &requestParser{pool: &pool, regions: g}
+		if p.parse(r, []byte(`{"inputs":[{"name":"INPUT0","shape":[1],"datatype":"UINT8",`+params+`}],"outputs":[{"name":"OUTPUT0",`+params+`}]}`)) != nil {
+			return
+		}
+		for i := range r.Inputs {
+			if in := &r.Inputs[i]; in.Name == "INPUT0" && !bytes.Contains(content, in.Data) {
+				t.Errorf("input %x is not in the region", in.Data)
+			}
+		}
+		for i := range r.Outputs {
+			if s := r.Outputs[i].Shared; s != nil && s.Size() > 64 {
+				t.Errorf("a place of %d bytes in a region of 64", s.Size())
+			}
+		}
+	})
+}
+
+// FuzzRegisterBody: a registration is what its body says, or an error.
+func FuzzRegisterBody(f *testing.F) {
+	g, _ := fuzzRegions(f)
+	for _, seed := range []string{`{"key":"in","offset":1,"byte_size":63}`, `{"key":"/in","byte_size":64}`, `{"key":"../in","byte_size":1}`,
+		`{"key":"in","offset":18446744073709551615,"byte_size":2}`, `{"key":7}`, ``, `[]`, `{"key":"in","byte_size":64,"byte_size":1e1}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if g.Unregister(shm.System, "r") != nil {
+			t.Fatal("the region of the last round cannot be taken away")
+		}
+		if (&Server{regions: g}).registerSystem("r", body) != nil {
+			return
+		}
+		list, err := g.Status(shm.System, "r")
+		if err != nil || len(list) != 1 || strings.TrimLeft(list[0].Key, "/") != "in" || list[0].Offset > 64 || list[0].ByteSize > 64-list[0].Offset {
+			t.Errorf("%q registered %+v, %v", body, list, err)
+		}
+	})
 }
