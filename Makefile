@@ -25,7 +25,7 @@ DESKTOP_TAGS := desktop,production,webkit2_41
 RUNTESTS := go run ./build/tools/runtests
 
 .PHONY: help setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-desktop \
-        build desktop loadgen run test soak mutants rows conformance-reference bench fuzz clean
+        build desktop loadgen run test soak mutants rows compatibility conformance-reference bench fuzz clean
 
 help:
 	@echo "make run       set up, build, serve models-sample in poll mode and open the page"
@@ -35,6 +35,7 @@ help:
 	@echo "make soak      the long cases at full length, and each fuzz target for FUZZTIME (10m)"
 	@echo "make mutants   breaks the program on purpose; the tests must notice each time"
 	@echo "make rows      each feature row is tested or listed as not supported (FIX=1 takes tested rows off that list)"
+	@echo "make compatibility   writes docs/compatibility.md, which make test checks"
 	@echo "make bench     against the real Triton, interleaved; ONLY=identity-http REPEAT=1 SECONDS=2 REPORT=1"
 	@echo "make conformance-reference   the table of conformance cases against a real Triton; RECORD=1 writes its answers down"
 	@echo "make fuzz      each fuzz target for FUZZTIME (30s)"
@@ -112,6 +113,9 @@ soak: setup-python setup-onnxruntime build loadgen
 
 mutants: $(ORT) $(DIST)
 	@go run ./build/tools/mutants -manifest build/mutants.txt $(if $(ONLY),-only "$(ONLY)")
+
+compatibility:
+	@go run ./build/tools/rows -compatibility $(or $(MODE),write)
 
 # The reference is some 200 MB from PyPI (build/bench/reference.sh), under $(CACHE)/bench.
 conformance-reference: setup-python

@@ -217,7 +217,7 @@ func TestClientSharedMemory(t *testing.T) {
 		allowed, raw bool // raw: direct mapping
 	}{
 		{name: "B053 loopback", allowed: true},
-		{name: "B053 C10 HTTP on all addresses", args: []string{"--http-address=0.0.0.0", "--allow-anonymous"}},
+		{name: "B053 C10 DV44 HTTP on all addresses", args: []string{"--http-address=0.0.0.0", "--allow-anonymous"}},
 		{name: "B053 C10 gRPC on all addresses", args: []string{"--grpc-address=::", "--allow-anonymous"}},
 		{name: "B053 C10 metrics on all addresses", args: []string{"--metrics-address=0.0.0.0", "--allow-anonymous"}, allowed: true},
 		{name: "B053 C10 a listener that is off", args: []string{"--http-address=0.0.0.0", "--allow-http=false", "--metrics-address=::1"}, allowed: true},

@@ -118,7 +118,7 @@ def test_B017_B065_register_status_unregister(client):
 
 
 @pytest.mark.skipif(REFERENCE, reason="2.51 takes a descriptor that it has closed: Invalid shared memory region")
-def test_B017_B065_two_regions_of_one_object(client):
+def test_B017_B065_DV38_two_regions_of_one_object(client):
     with Region(256, client) as r:
         client.register_system_shared_memory("second_" + r.name, r.key, 64, offset=64)
         assert names(client)["second_" + r.name] == (r.key, 64, 64)

@@ -120,7 +120,7 @@ nv_trt_llm_kv_cache_block_metrics{model="m",kv_cache_block_type="max",version="1
 	}
 }
 
-func TestModelList_B004(t *testing.T) {
+func TestModelList_B004_DV30(t *testing.T) {
 	s := serve(t)
 	index := send(t, dial(t, s.addr), request("POST", "/v2/repository/index", ""))
 	got := send(t, dial(t, s.addr), request("GET", "/v2/models", ""))

@@ -115,7 +115,7 @@ func TestGenerate(t *testing.T) {
 		{"B055 one response of a decoupled model", "repeat/generate", one, 200, typeJSON, `{"IDX":0,"OUT":5,"model_name":"repeat","model_version":"1"}`},
 		{"B055 DV31 many responses", "repeat/generate", two, 400, typeJSON, appendedError(errManyResponses())},
 		{"B055 no response", "repeat/generate", zero, 400, typeJSON, appendedError(errManyResponses())},
-		{"events of infer", "repeat/infer", `{"id":"a","inputs":[{"name":"IN","shape":[2],"datatype":"INT32","data":[7,8]},{"name":"DELAY","shape":[2],"datatype":"UINT32","data":[0,0]},` +
+		{"DV35 events of infer", "repeat/infer", `{"id":"a","inputs":[{"name":"IN","shape":[2],"datatype":"INT32","data":[7,8]},{"name":"DELAY","shape":[2],"datatype":"UINT32","data":[0,0]},` +
 			`{"name":"WAIT","shape":[1],"datatype":"UINT32","data":[0]}],"outputs":[{"name":"OUT"}]}`, 200, typeEvents,
 			`data: {"id":"a","model_name":"repeat","model_version":"1","outputs":[{"name":"OUT","datatype":"INT32","shape":[1],"data":[7]}]}` + "\n\n" +
 				`data: {"id":"a","model_name":"repeat","model_version":"1","outputs":[{"name":"OUT","datatype":"INT32","shape":[1],"data":[8]}]}` + "\n\n"},

@@ -94,7 +94,7 @@ func TestRegisterSystem(t *testing.T) {
 		{name: "the whole object", region: "r", key: key, size: 4096},
 		{name: "a key without its slash", region: "r", key: key[1:], size: 1},
 		{name: "a key with more slashes", region: "r", key: "//" + key, size: 1},
-		{name: "a part that begins inside a page", region: "r", key: key, offset: 100, size: 3996},
+		{name: "DV39 a part that begins inside a page", region: "r", key: key, offset: 100, size: 3996},
 		{name: "no name", key: key, size: 1, code: status.InvalidArg, text: "'region name' is necessary to register system shared memory region"},
 		{name: "a name that is no text", region: "\xff", key: key, size: 1, code: status.InvalidArg,
 			text: `the name of a shared memory region must be UTF-8 without NUL, it is "\xff"`},
@@ -110,12 +110,12 @@ func TestRegisterSystem(t *testing.T) {
 			text: badKey("./" + reservedPrefix + "0")},
 		{name: "C1 another server's memory, URL-coded", region: "r", key: "%2f" + reservedPrefix + "0", size: 1, code: status.Internal,
 			text: "Unable to open shared memory region: '%2f" + reservedPrefix + "0'"},
-		{name: "C1 a semaphore", region: "r", key: "/sem.mp-x", size: 1, code: status.InvalidArg, text: badKey("/sem.mp-x")},
+		{name: "C1 DV37 a semaphore", region: "r", key: "/sem.mp-x", size: 1, code: status.InvalidArg, text: badKey("/sem.mp-x")},
 		{name: "C3 a way out", region: "r", key: "../../etc/hostname", size: 1, code: status.InvalidArg, text: badKey("../../etc/hostname")},
 		{name: "C3 a way out behind a slash", region: "r", key: "/../../etc/hostname", size: 1, code: status.InvalidArg, text: badKey("/../../etc/hostname")},
 		{name: "C3 the folder above", region: "r", key: "..", size: 1, code: status.InvalidArg, text: badKey("..")},
 		{name: "C3 the folder itself", region: "r", key: "/.", size: 1, code: status.InvalidArg, text: badKey("/.")},
-		{name: "C3 empty", region: "r", size: 1, code: status.InvalidArg, text: badKey("")},
+		{name: "C3 DV36 empty", region: "r", size: 1, code: status.InvalidArg, text: badKey("")},
 		{name: "C3 a slash", region: "r", key: "/", size: 1, code: status.InvalidArg, text: badKey("/")},
 		{name: "C3 a folder's", region: "r", key: "a/b", size: 1, code: status.InvalidArg, text: badKey("a/b")},
 		{name: "C3 300 characters", region: "r", key: long, size: 1, code: status.InvalidArg, text: badKey(long)},
@@ -291,7 +291,7 @@ func TestRead(t *testing.T) {
 			{name: "C4 a negative offset", at: Range{Region: "r", Offset: ^uint64(0), Size: 1}, code: status.InvalidArg, text: "Invalid offset for shared memory region: 'r'"},
 			{name: "C4 a size behind the end", at: Range{Region: "r", Offset: 1, Size: 200}, code: status.InvalidArg, text: "Invalid offset + byte size for shared memory region: 'r'"},
 			{name: "C4 a size over 2^63", at: Range{Region: "r", Offset: 1, Size: 1 << 63}, code: status.InvalidArg, text: "Invalid offset + byte size for shared memory region: 'r'"},
-			{name: "C4 offset and size wrap 2^64", at: Range{Region: "r", Offset: 8, Size: math.MaxUint64}, code: status.InvalidArg,
+			{name: "C4 DV42 offset and size wrap 2^64", at: Range{Region: "r", Offset: 8, Size: math.MaxUint64}, code: status.InvalidArg,
 				text: "Integer overflow detected: byte_size (18446744073709551615) + offset (8) exceeds maximum value (18446744073709551615) for region 'r'"},
 			{name: "no region", at: Range{Region: "none", Size: 1}, code: status.NotFound, text: "Unable to find shared memory region: 'none'"},
 		} {
@@ -367,7 +367,7 @@ func TestShrunk(t *testing.T) {
 	if err := os.Truncate(path, 4097); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("C5 an input in memory that was shrunk", func(t *testing.T) {
+	t.Run("C5 DV41 an input in memory that was shrunk", func(t *testing.T) {
 		_, err := read(g, Range{Region: "r", Size: 8192}, tensor.Uint8)
 		check(t, err, status.InvalidArg, "cannot read 8192 bytes at offset 0 of shared memory region 'r': it ends before that; "+
 			"the client may have shrunk it after its registration")
@@ -386,7 +386,7 @@ func TestShrunk(t *testing.T) {
 }
 
 func TestUnregisteredWhileInUse(t *testing.T) {
-	t.Run("C6 unregistered and unlinked while a request uses it", func(t *testing.T) {
+	t.Run("C6 DV43 unregistered and unlinked while a request uses it", func(t *testing.T) {
 		key, path := object(t, counting(64))
 		g := registry(t, Options{})
 		before := descriptors(t)
@@ -496,7 +496,7 @@ func TestStore(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	t.Run("C9 10000 registrations", func(t *testing.T) {
+	t.Run("C9 DV40 10000 registrations", func(t *testing.T) {
 		key, _ := object(t, counting(64))
 		g := registry(t, Options{})
 		before := descriptors(t)

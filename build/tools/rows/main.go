@@ -21,8 +21,16 @@ import (
 func main() {
 	results := flag.String("results", "", "file with the tests that ran, one 'outcome<TAB>name' a line; empty: read the sources")
 	fix := flag.Bool("fix", false, "take rows that have a test off the list of what is not supported")
+	page := flag.String("compatibility", "", "write: writes docs/compatibility.md and does nothing else; check: fails unless it is up to date")
 	root := flag.String("root", ".", "root of the repository")
 	flag.Parse()
+	if *page != "" {
+		if err := runCompatibility(*root, *page); err != nil {
+			fmt.Fprintln(os.Stderr, "rows:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(*root, *results, *fix); err != nil {
 		fmt.Fprintln(os.Stderr, "rows:", err)
 		os.Exit(1)

@@ -72,6 +72,7 @@ func stages(logs string, soakFull bool, fuzzTime time.Duration) []stage {
 		pytest("desktop", "desktop", 5*time.Minute, "SHOTS="+abs(filepath.Join(logs, "desktop"))),
 		pytest("soak", "soak", soakLimit, "NEREID_SOAK="+soakLength),
 		{name: "rows", timeout: time.Minute, argv: []string{"go", "run", "./build/tools/rows"}},
+		{name: "compatibility", timeout: time.Minute, argv: []string{"go", "run", "./build/tools/rows", "-compatibility", "check"}},
 	}
 	if soakFull {
 		all = append(all, longStages(fuzzTime)...)

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"nereid/engine/deviation"
+)
+
+func TestCompatibility(t *testing.T) {
+	rows := []row{{"A001", "a thing <x>|y", "P0"}, {"A002", "later", "P1"}, {"B001", "never", "P2"}}
+	got := compatibility(rows, map[string]string{"A001": "TestX"}, map[string]string{"A002": notBuilt, "B001": "needs a moon"}, 256)
+	for _, want := range []string{
+		"256 cases by the real clients", "| [Model repository and storage](#model-repository-and-storage) | 1 | 1 |\n",
+		"Works, with a test for each:\n\n- A001 a thing \\<x>\\|y\n", "or it is not offered:\n\n- A002 later\n", "| B001 | never | needs a moon |\n",
+		"| " + deviation.All()[0].ID + " | ",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+}
+
+func TestCheckDeviations(t *testing.T) {
+	var all strings.Builder
+	for _, d := range deviation.All() {
+		all.WriteString("def test_B001_" + d.ID + "_x(): pass\n")
+	}
+	for _, tt := range []struct{ name, file, text, want string }{
+		{"all are carried", "test_a.py", all.String(), ""},
+		{"one is missing", "test_a.py", strings.Replace(all.String(), "DV05", "", 1), "DV05 ("},
+		{"one is too much", "a_test.go", strings.ReplaceAll(all.String(), "_DV", " DV") + `t.Run("DV99 x")`, "DV99: carried"},
+		{"what is no test does not count", "helper.py", all.String(), "DV01 ("},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			root := t.TempDir()
+			text := tt.text
+			if strings.HasSuffix(tt.file, ".go") {
+				text = strings.ReplaceAll(text, "_x", " x")
+			}
+			if err := os.WriteFile(filepath.Join(root, tt.file), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			faults, err := checkDeviations(root)
+			if got := strings.Join(faults, "\n"); err != nil || !strings.HasPrefix(got, tt.want) || tt.want == "" && got != "" {
+				t.Errorf("checkDeviations = %q, %v; want %q", got, err, tt.want)
+			}
+		})
+	}
+}
+
+// TestCompatibilityPage: the page in docs is checked as make test does it, in a copy that is changed on purpose.
+func TestCompatibilityPage(t *testing.T) {
+	root := t.TempDir()
+	if err := os.CopyFS(filepath.Join(root, "docs"), os.DirFS("../../../docs")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(root, "build/conformance"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var carried strings.Builder
+	for _, d := range deviation.All() {
+		carried.WriteString("# " + d.ID + "\n")
+	}
+	for name, text := range map[string]string{"reference.json": "{\n\"a/b\": 1\n}\n", "test_a.py": carried.String() + "def test_B001_x(): pass\n"} {
+		if err := os.WriteFile(filepath.Join(root, "build/conformance", name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := runCompatibility(root, "check"); err == nil || !strings.Contains(err.Error(), "run make compatibility") {
+		t.Errorf("a page of other tests is up to date: %v", err)
+	}
+	if err := runCompatibility(root, "write"); err != nil {
+		t.Fatal(err)
+	}
+	if err := runCompatibility(root, "check"); err != nil {
+		t.Errorf("a page that was just written: %v", err)
+	}
+}
