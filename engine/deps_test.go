@@ -32,6 +32,7 @@ var layers = map[string]int{
 	"engine/repo":            2,
 
 	"engine/instance":                     3,
+	"engine/ensemble":                     3,
 	"engine/metrics":                      3,
 	"engine/trace":                        3,
 	"engine/backend/builtin":              3,

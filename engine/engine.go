@@ -258,8 +258,11 @@ func (e *Engine) UnloadModel(_ context.Context, name string, dependents bool) er
 	if e.o.Mode != ModeExplicit {
 		return errNotExplicit
 	}
-	_ = dependents // models have no dependents before there are ensembles
-	e.models.Unload(name)
+	if dependents {
+		e.models.UnloadAll(name)
+	} else {
+		e.models.Unload(name)
+	}
 	return nil
 }
 

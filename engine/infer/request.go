@@ -113,8 +113,13 @@ type Request struct {
 	held     []*Response // guarded by order's lock: responses whose turn has not come
 	answered atomic.Bool // the final response has been given
 
+	// Steps are the finished steps of an ensemble's request, in the order in which they ended. They are complete when
+	// the final response has been read.
+	Steps []StepTimes
+
 	owned  []*tensor.Buffer
-	dims   []int64 // storage for the inputs' shapes
+	kept   []*Request // see Keep
+	dims   []int64    // storage for the inputs' shapes
 	refs   atomic.Int32
 	pooled bool
 	cancel canceller
@@ -151,6 +156,9 @@ func NewDetached() *Request {
 
 // Own hands the caller's reference on b to the request: it lives as long as the request does. Inputs are views of it.
 func (r *Request) Own(b *tensor.Buffer) { r.owned = append(r.owned, b) }
+
+// Keep holds another request until r is gone: r's strings and inputs may be views of what that one owns.
+func (r *Request) Keep(other *Request) { r.kept = append(r.kept, other.Retain()) }
 
 // Dims returns n zeroed numbers for an input's shape, from storage that lives as long as the request.
 func (r *Request) Dims(n int) []int64 {
@@ -192,12 +200,16 @@ func (r *Request) reset() {
 			s.Release()
 		}
 	}
+	for i, other := range r.kept {
+		other.Release()
+		r.kept[i] = nil
+	}
 	clear(r.Inputs)
 	clear(r.Outputs)
 	clear(r.Parameters)
 	r.ModelName, r.ID = "", ""
 	r.Inputs, r.Outputs, r.Parameters, r.owned = r.Inputs[:0], r.Outputs[:0], r.Parameters[:0], r.owned[:0]
-	r.dims = r.dims[:0]
+	r.dims, r.kept, r.Steps = r.dims[:0], r.kept[:0], r.Steps[:0]
 	r.Priority, r.Timeout, r.Correlation, r.Flags = 0, 0, CorrelationID{}, 0
 	r.Served, r.BatchSize, r.Times, r.Batch, r.Trace, r.observer = nil, 0, Times{}, nil, nil, nil
 	r.Place, r.order, r.held = Place{}, nil, r.held[:0]

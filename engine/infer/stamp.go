@@ -28,3 +28,10 @@ type Times struct {
 	Output   Stamp // the computation ended
 	Finished Stamp // the final response was given
 }
+
+// StepTimes are the moments of one step of an ensemble's request.
+type StepTimes struct {
+	Model   string
+	Version int64
+	Times
+}

@@ -28,25 +28,25 @@ type outcome struct {
 // errStopping is the answer to a change that comes, or is under way, when the manager closes.
 var errStopping = status.New(status.Unavailable, "the server is stopping")
 
-// change brings a model to what look finds. It returns once that is in service, or has failed. look is called when no
+// changeOne brings a model to what look finds, and before it the models of its steps, which it returns. It returns once that is in service, or has failed. look is called when no
 // other change of the model is under way, so that of two changes the later one knows more. polled says that polling
 // asks: it leaves a model alone that was unloaded by hand. ctx ends what waits for its turn, and the load if the
 // backend can stop; Close does too.
-func (m *Manager) change(ctx context.Context, name string, look func() (*repo.Model, error), over *override, polled bool) error {
+func (m *Manager) changeOne(ctx context.Context, name string, look func() (*repo.Model, error), over *override, polled bool) (parts []string, _ error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(m.open, cancel)()
 	e := m.lock(name, true)
 	if e == nil {
 		over.remove()
-		return errStopping
+		return nil, errStopping
 	}
 	defer e.op.Unlock()
 	src, err := look()
 	if err != nil {
 		over.remove()
 		m.dropUntried(e, err)
-		return notPolled(name, err)
+		return nil, notPolled(name, err)
 	}
 	m.mu.Lock()
 	if m.closed || polled && e.held {
@@ -54,9 +54,9 @@ func (m *Manager) change(ctx context.Context, name string, look func() (*repo.Mo
 		m.mu.Unlock()
 		over.remove()
 		if closed {
-			return errStopping
+			return nil, errStopping
 		}
-		return nil
+		return nil, nil
 	}
 	same := e.src != nil && e.src.Equal(src) && over == nil && e.settled()
 	if over == nil && e.override != nil && e.override.folder == "" && e.src != nil && e.src.Equal(src) {
@@ -64,21 +64,25 @@ func (m *Manager) change(ctx context.Context, name string, look func() (*repo.Mo
 	}
 	m.mu.Unlock()
 	if same {
-		return nil
+		return nil, nil
 	}
+	parts, circular := m.loadParts(ctx, src, over, polled)
 	if err := m.turn(ctx, e); err != nil {
 		if over != e.override {
 			over.remove()
 		}
-		return err
+		return parts, err
 	}
 	defer func() { <-m.loads }()
 
 	plan, err := m.prepare(ctx, src, over)
-	if err != nil {
-		return m.failWhole(e, src, over, plan, err)
+	if err == nil {
+		err = circular
 	}
-	return m.apply(ctx, e, src, over, plan)
+	if err != nil {
+		return parts, m.failWhole(e, src, over, plan, err)
+	}
+	return parts, m.apply(ctx, e, src, over, plan)
 }
 
 // turn waits until the model may load, of which so many may at once. On nil the caller gives its place back.
@@ -218,7 +222,7 @@ func (m *Manager) loadVersion(ctx context.Context, src *repo.Model, p *plan, n i
 	return model.Load(ctx, model.Spec{
 		Name: src.Name, Version: n, Config: p.cfg, ModelFolder: src.Folder,
 		VersionFolder: versionFolder(src, n), Backend: p.backend, Host: m.o.Host,
-		Stats: m.o.Stats.Version(src.Name, n), Log: m.o.Log,
+		Stats: m.o.Stats.Version(src.Name, n), Log: m.o.Log, Models: m.partConfig,
 	})
 }
 
@@ -303,7 +307,7 @@ func (m *Manager) settle(e *entry, src *repo.Model, results []outcome, inService
 				v.reloads++
 				m.drain(e, v, false)
 			}
-			v.model, v.state, v.since = r.model, Ready, time.Now()
+			v.model, v.state, v.since, v.left = r.model, Ready, time.Now(), nil
 		}
 	}
 	for n, v := range e.versions {

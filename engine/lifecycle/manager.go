@@ -99,7 +99,8 @@ type version struct {
 	src, shared, rest repo.Print
 
 	since   time.Time
-	drains  int // replaced models of this number that are not closed yet
+	left    error // why it left service, where that was not an unload
+	drains  int   // replaced models of this number that are not closed yet
 	reloads int
 }
 
@@ -151,9 +152,23 @@ func (m *Manager) LoadAll(ctx context.Context) (failed []error, err error) {
 	if err := unreadError(unread); err != nil {
 		return nil, err
 	}
+	var ensembles, others []string // those after these, so that no part is tried twice
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		if m.dependenciesOf(found[name], nil) != nil {
+			ensembles = append(ensembles, name)
+		} else {
+			others = append(others, name)
+		}
+	}
+	failed = m.loadFound(ctx, found, others)
+	return append(failed, m.loadFound(ctx, found, ensembles)...), nil
+}
+
+// loadFound loads models side by side and returns why some failed.
+func (m *Manager) loadFound(ctx context.Context, found map[string]*repo.Model, names []string) (failed []error) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	for _, name := range slices.Sorted(maps.Keys(found)) {
+	for _, name := range names {
 		wg.Go(func() {
 			if err := m.change(ctx, name, func() (*repo.Model, error) { return found[name], nil }, nil, false); err != nil {
 				mu.Lock()
@@ -163,7 +178,7 @@ func (m *Manager) LoadAll(ctx context.Context) (failed []error, err error) {
 		})
 	}
 	wg.Wait()
-	return failed, nil
+	return failed
 }
 
 // unreadError joins the reasons why repositories could not be read, nil if there are none.
@@ -242,11 +257,12 @@ func (m *Manager) Unload(name string) {
 	if e == nil {
 		return
 	}
-	defer e.op.Unlock()
 	m.mu.Lock()
 	e.held = true
 	m.mu.Unlock()
 	m.retire(e, true)
+	e.op.Unlock()
+	m.updateDependents(name, "")
 }
 
 // retire takes all versions out of service. e.op is held.
@@ -261,6 +277,7 @@ func (m *Manager) retire(e *entry, known bool) {
 	e.wanted, e.err = false, nil
 	e.src = nil
 	for _, v := range e.versions {
+		v.left = nil
 		if v.model == nil && v.drains == 0 {
 			v.state, v.reason = Unavailable, errUnloaded
 		}
@@ -287,7 +304,7 @@ func (m *Manager) drain(e *entry, v *version, leave bool) {
 	v.model = nil
 	v.drains++
 	if leave {
-		v.state, v.reason = Unloading, nil
+		v.state, v.reason = Unloading, v.left
 		v.src, v.shared, v.rest = 0, 0, 0
 	}
 	m.wg.Add(1)
@@ -300,7 +317,7 @@ func (m *Manager) drain(e *entry, v *version, leave bool) {
 		v.drains--
 		left := v.drains == 0 && v.model == nil && v.state == Unloading
 		if left {
-			v.state, v.reason = Unavailable, errUnloaded
+			v.state, v.reason = Unavailable, cmp.Or(v.left, errUnloaded)
 			if !m.usedAnew(e, v.number) {
 				m.o.Stats.Remove(e.name, v.number)
 			}

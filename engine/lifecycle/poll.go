@@ -132,11 +132,15 @@ func (m *Manager) forgetIfGone(name string) {
 	if e == nil {
 		return
 	}
-	defer e.op.Unlock()
-	if _, err := m.find(name); err == nil || status.CodeOf(err) != status.NotFound {
-		return
+	_, err := m.find(name)
+	gone := status.CodeOf(err) == status.NotFound
+	if gone {
+		m.retire(e, false)
 	}
-	m.retire(e, false)
+	e.op.Unlock()
+	if gone {
+		m.updateDependents(name, "")
+	}
 }
 
 // differs reports whether a model is to be loaded anew. One under change is left alone until that ends.

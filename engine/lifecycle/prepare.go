@@ -138,6 +138,9 @@ func (m *Manager) backendOf(cfg *inferencepb.ModelConfig) (backend.Backend, erro
 	if _, err := Unsupported(cfg, b != nil); err != nil {
 		return nil, err
 	}
+	if cfg.GetPlatform() == modelconfig.PlatformEnsemble {
+		return nil, nil // the scheduler is all it needs
+	}
 	if b == nil {
 		return nil, status.Errorf(status.InvalidArg, "unable to find backend library for backend '%s', try specifying runtime on the model configuration.", cfg.GetBackend())
 	}
@@ -149,10 +152,6 @@ func (m *Manager) backendOf(cfg *inferencepb.ModelConfig) (backend.Backend, erro
 // error is nil, and the path empty, if there is no such thing.
 func Unsupported(cfg *inferencepb.ModelConfig, hasBackend bool) (path string, err error) {
 	switch {
-	case cfg.GetEnsembleScheduling() != nil:
-		return "ensemble_scheduling", status.New(status.Unsupported, "ensembles are not supported yet")
-	case cfg.GetPlatform() == modelconfig.PlatformEnsemble:
-		return "platform", status.New(status.Unsupported, "ensembles are not supported yet")
 	case cfg.GetSequenceBatching() != nil:
 		return "sequence_batching", status.New(status.Unsupported, "sequence_batching is not supported yet; remove it to serve the model without sequences")
 	case !hasBackend && slices.Contains(planned, cfg.GetBackend()):

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"nereid/engine/backend"
+	"nereid/engine/ensemble"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/instance"
@@ -28,8 +29,10 @@ type Spec struct {
 	VersionFolder string
 	Backend       backend.Backend
 	Host          backend.Host
-	Stats         *stats.Version
-	Log           *slog.Logger
+	// Models tells an ensemble of the models of its steps. Others do not need it.
+	Models ensemble.Lookup
+	Stats  *stats.Version
+	Log    *slog.Logger
 }
 
 // Model serves one version of a model.
@@ -42,8 +45,8 @@ type Model struct {
 	labels      map[string][]string
 	stats       *stats.Version
 	log         *slog.Logger
-	loaded      backend.Model
-	batcher     sched.Batcher
+	scheduler   sched.Scheduler
+	loaded      backend.Model // nil for an ensemble, as is set
 	set         *instance.Set
 	inline      inlining
 	defCount    int
@@ -80,27 +83,46 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 		signature: newSignature(s.Config), labels: labels, stats: s.Stats, log: s.Log, cfg: s.Config,
 		defCount: 1, drained: make(chan struct{}),
 	}
+	if s.Config.GetEnsembleScheduling() != nil {
+		m.scheduler, err = ensemble.New(ensemble.Options{Config: s.Config, Host: s.Host, Models: s.Models, Stats: s.Stats})
+		if err != nil {
+			return nil, err
+		}
+		m.loadTime = time.Since(start)
+		return m, nil
+	}
+	if err := m.start(ctx, s); err != nil {
+		return nil, err
+	}
+	m.loadTime = time.Since(start)
+	m.inline.policy = inlinePolicyOf(s.Config, m.loaded)
+	return m, nil
+}
+
+// start loads the files and makes the instances, warmed.
+func (m *Model) start(ctx context.Context, s Spec) error {
 	if a, ok := s.Backend.(backend.Attributes); ok {
 		m.defCount = a.DefaultInstanceCount()
 	}
 	places, err := instance.Placements(s.Config, m.defCount)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	samples, err := warmupSamples(s.ModelFolder, s.Config)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	m.loaded, err = s.Backend.Load(ctx, backend.Spec{
 		ModelName: s.Name, Version: s.Version, Config: s.Config, ModelFolder: s.ModelFolder,
 		VersionFolder: s.VersionFolder, Host: s.Host, Log: s.Log,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	m.batcher = newBatcher(s.Config)
+	batcher := newBatcher(s.Config)
+	m.scheduler = batcher
 	m.set, err = instance.Start(ctx, instance.Options{
-		Model: m.loaded, Batcher: m.batcher, Stats: s.Stats, Log: s.Log, Decoupled: m.decoupled, Placements: places,
+		Model: m.loaded, Batcher: batcher, Stats: s.Stats, Log: s.Log, Decoupled: m.decoupled, Placements: places,
 		Warmup: func(ctx context.Context, name string, inst backend.Instance) error {
 			return warm(ctx, m, samples, inst)
 		},
@@ -109,11 +131,9 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 		if cerr := m.loaded.Close(); cerr != nil {
 			s.Log.Error("closing a model that failed to start", "model", s.Name, "version", s.Version, "err", cerr)
 		}
-		return nil, err
+		return err
 	}
-	m.loadTime = time.Since(start)
-	m.inline.policy = inlinePolicyOf(s.Config, m.loaded)
-	return m, nil
+	return nil
 }
 
 // Name returns the model's name.
@@ -138,8 +158,13 @@ func (m *Model) Config() *inferencepb.ModelConfig {
 	return m.cfg
 }
 
-// Instances returns the number of instances.
-func (m *Model) Instances() int { return m.set.Count() }
+// Instances returns the number of instances; 0 for an ensemble.
+func (m *Model) Instances() int {
+	if m.set == nil {
+		return 0
+	}
+	return m.set.Count()
+}
 
 // LoadTime returns how long Load took.
 func (m *Model) LoadTime() time.Duration { return m.loadTime }
@@ -186,7 +211,7 @@ func (m *Model) Infer(r *infer.Request) error {
 	if m.inline.wanted(m) && m.set.Inline(r) {
 		return nil
 	}
-	if err := m.batcher.Enqueue(r); err != nil {
+	if err := m.scheduler.Enqueue(r); err != nil {
 		if r.Trace != nil {
 			r.Trace.Responded(r, &infer.Response{Err: err, Final: true})
 		}
@@ -229,6 +254,14 @@ func (m *Model) Resize(ctx context.Context, cfg *inferencepb.ModelConfig) error 
 	return nil
 }
 
+// Refit checks an ensemble against the models of its steps as they are now. Other models always fit. Errors: InvalidArg.
+func (m *Model) Refit(models ensemble.Lookup) error {
+	if g, ok := m.scheduler.(*ensemble.Graph); ok {
+		return g.Refit(models)
+	}
+	return nil
+}
+
 // Close refuses new requests, waits until those admitted have their final response or ctx ends, then closes the
 // instances and the loaded files. It is called once.
 func (m *Model) Close(ctx context.Context) error {
@@ -239,7 +272,10 @@ func (m *Model) Close(ctx context.Context) error {
 	case <-m.drained:
 	case <-ctx.Done():
 	}
-	m.batcher.Close()
+	m.scheduler.Close()
+	if m.set == nil {
+		return nil
+	}
 	m.set.Close(ctx)
 	return m.loaded.Close()
 }

@@ -450,7 +450,7 @@ func TestRefusedRequestsDoNotHoldTheModel(t *testing.T) {
 	}
 	r.Fail(status.New(status.InvalidArg, "as the caller sees it"))
 	r.Release()
-	m.batcher.Close() // as at the end of a shutdown that waited long enough
+	m.scheduler.Close() // as at the end of a shutdown that waited long enough
 	m.inline.policy = inlineNever
 	r = request(input("INPUT0", tensor.Uint8, 1, 1))
 	if _, err := ask(t, m, r); status.CodeOf(err) != status.Unavailable {

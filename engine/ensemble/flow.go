@@ -1,0 +1,274 @@
+package ensemble
+
+import (
+	"slices"
+	"sync"
+
+	"nereid/engine/infer"
+	"nereid/engine/status"
+)
+
+// maxAhead bounds how many responses of a decoupled step are worked on at once; the step's model waits meanwhile.
+const maxAhead = 32
+
+// flow is one way through the graph: the whole of it, or what follows one response of a decoupled step. Its fields
+// belong to the goroutine that drives it.
+type flow struct {
+	x       *run
+	tensors []value
+	started []bool
+	// turn is closed when the flow before has responded, done when this one has; nil for the first flow.
+	turn, done chan struct{}
+}
+
+func newFlow(x *run) *flow {
+	f := &flow{x: x, tensors: make([]value, len(x.g.tensors)), started: make([]bool, len(x.g.steps))}
+	for i := range f.started {
+		f.started[i] = x.need != nil && !x.need[i]
+	}
+	return f
+}
+
+// release lets the flow's tensors go.
+func (f *flow) release() {
+	for i := range f.tensors {
+		if v := &f.tensors[i]; v.present && !v.parent {
+			v.Release()
+		}
+	}
+}
+
+// ready reports whether a step has all it waits for.
+func (f *flow) ready(s *step) bool {
+	for _, l := range s.in {
+		if v := &f.tensors[l.tensor]; !v.present && !v.absent {
+			return false
+		}
+	}
+	return true
+}
+
+// result is what became of a step.
+type result struct {
+	step   int
+	values []value // of its outputs, in the order of step.out
+	err    error
+}
+
+// run runs every step that can run, and responds. A decoupled step comes when no other is left that does not wait for
+// it; what follows it are flows of their own.
+func (f *flow) run() {
+	results := make(chan result, len(f.x.g.steps))
+	running := 0
+	for {
+		decoupled := -1
+		var next []int
+		for i := range f.x.g.steps {
+			s := &f.x.g.steps[i]
+			if f.started[i] || !f.ready(s) {
+				continue
+			}
+			if f.x.decoupled[i] {
+				decoupled = i
+				continue
+			}
+			f.started[i] = true
+			next = append(next, i)
+		}
+		if f.x.failed() {
+			next, decoupled = nil, -1
+		}
+		inline := -1
+		if len(next) > 0 && running == 0 {
+			inline = next[len(next)-1]
+			next = next[:len(next)-1]
+		}
+		for _, i := range next {
+			running++
+			values := slices.Clone(f.tensors) // of its own: the flow goes on meanwhile
+			go func() { results <- f.x.step(i, values) }()
+		}
+		switch {
+		case inline >= 0:
+			f.take(f.x.step(inline, f.tensors))
+		case running > 0:
+			f.take(<-results)
+			running--
+		case decoupled >= 0:
+			f.started[decoupled] = true
+			f.fork(decoupled)
+			return
+		default:
+			f.respond()
+			return
+		}
+	}
+}
+
+// take adds a step's outputs to the flow.
+func (f *flow) take(res result) {
+	if res.err != nil {
+		f.x.fail(f.x.g.errorf(status.CodeOf(res.err), "%w", res.err))
+		return
+	}
+	for i, l := range f.x.g.steps[res.step].out {
+		if res.values[i].present {
+			f.tensors[l.tensor] = res.values[i]
+		}
+	}
+}
+
+// step runs a step whose model gives one response.
+func (x *run) step(i int, values []value) result {
+	s := &x.g.steps[i]
+	res := result{step: i}
+	res.err = x.call(s, values, func(resp *infer.Response) error {
+		if res.values != nil {
+			return status.Errorf(status.InvalidArg, "model '%s' became decoupled; load the ensemble again", s.model)
+		}
+		res.values = outputs(s, resp)
+		return nil
+	})
+	if res.err != nil {
+		for i := range res.values {
+			res.values[i].Release()
+		}
+	}
+	return res
+}
+
+// outputs takes the tensors of a response over, with its references. What the model did not give is not present.
+func outputs(s *step, resp *infer.Response) []value {
+	values := make([]value, len(s.out))
+	for i, l := range s.out {
+		out := resp.Output(l.port)
+		if out == nil {
+			continue
+		}
+		values[i] = value{Tensor: *out, present: true}
+		values[i].Shape = slices.Clone(out.Shape)
+		values[i].Retain() // an output may be mapped once only, but the response releases its own
+	}
+	return values
+}
+
+// fork runs a decoupled step. Each of its responses starts a flow, and these respond in the responses' order.
+func (f *flow) fork(i int) {
+	x, s := f.x, &f.x.g.steps[i]
+	var children sync.WaitGroup
+	ahead := make(chan struct{}, maxAhead)
+	turn := f.turn
+	err := x.call(s, f.tensors, func(resp *infer.Response) error {
+		if len(resp.Outputs) == 0 {
+			return nil // the empty final response
+		}
+		child := f.child(s, resp)
+		child.turn, child.done = turn, make(chan struct{})
+		turn = child.done
+		ahead <- struct{}{}
+		children.Add(1)
+		go func() {
+			defer children.Done()
+			child.run()
+			child.pass()
+			child.release()
+			<-ahead
+		}()
+		if x.failed() {
+			return status.New(status.Cancelled, "request was cancelled")
+		}
+		return nil
+	})
+	if err != nil {
+		x.fail(x.g.errorf(status.CodeOf(err), "%w", err))
+	}
+	children.Wait()
+	if turn != f.turn {
+		f.turn = nil // the children have waited for it
+	}
+}
+
+// child returns the flow that follows a response.
+func (f *flow) child(s *step, resp *infer.Response) *flow {
+	c := &flow{x: f.x, tensors: slices.Clone(f.tensors), started: slices.Clone(f.started)}
+	for i := range c.tensors {
+		if v := &c.tensors[i]; v.present && !v.parent {
+			v.Retain()
+		}
+	}
+	for i, v := range outputs(s, resp) {
+		if v.present {
+			c.tensors[s.out[i].tensor] = v
+		}
+	}
+	return c
+}
+
+// wait returns when the flows before have responded.
+func (f *flow) wait() {
+	if f.turn != nil {
+		<-f.turn
+		f.turn = nil
+	}
+}
+
+// pass lets the flow behind respond.
+func (f *flow) pass() {
+	f.wait()
+	if f.done != nil {
+		close(f.done)
+		f.done = nil
+	}
+}
+
+// respond gives the flow's outputs to the caller: the wanted ones that are there.
+func (f *flow) respond() {
+	x := f.x
+	f.wait()
+	if x.failed() {
+		return
+	}
+	resp := x.r.NewResponse()
+	for _, n := range x.g.outputs {
+		name := x.g.tensors[n]
+		if !x.r.Wants(name) {
+			continue
+		}
+		v := &f.tensors[n]
+		if !v.present {
+			resp.Release()
+			if f.done == nil { // else a response of a decoupled step that leads to nothing
+				x.fail(x.g.errorf(status.InvalidArg, "unexpected deadlock, at least one output is not set while no more ensemble steps can be made"))
+			}
+			return
+		}
+		v.Retain()
+		resp.AddOutput(name, v.DataType, v.Shape, v.Data, v.Buf)
+	}
+	resp.Parameters = append(resp.Parameters, sequenceParameters(x.r)...)
+	switch {
+	case f.done == nil:
+		resp.Final = true
+		x.respond(resp)
+	case x.g.decoupled: // whether a decoupled step gives more is known only with its final response
+		x.respond(resp)
+	case x.only == nil:
+		x.only = resp
+	default:
+		resp.Release()
+		x.fail(x.g.errorf(status.InvalidArg, "a step gave several responses, but the ensemble is not decoupled: set model_transaction_policy { decoupled: true }"))
+	}
+}
+
+// sequenceParameters are those that Triton puts on every response of an ensemble.
+func sequenceParameters(r *infer.Request) []infer.Parameter {
+	id := infer.Parameter{Name: "sequence_id", Kind: infer.IntParameter, Int: int64(r.Correlation.Number)}
+	if r.Correlation.Text != "" {
+		id = infer.Parameter{Name: "sequence_id", Kind: infer.StringParameter, Text: r.Correlation.Text}
+	}
+	return []infer.Parameter{
+		id,
+		{Name: "sequence_start", Kind: infer.BoolParameter, Bool: r.Flags&infer.SequenceStart != 0},
+		{Name: "sequence_end", Kind: infer.BoolParameter, Bool: r.Flags&infer.SequenceEnd != 0},
+	}
+}

@@ -1,0 +1,610 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"nereid/engine"
+	"nereid/engine/backend/builtin"
+	"nereid/engine/infer"
+	"nereid/engine/stats"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+const addSubConfig = `backend: "add_sub"
+max_batch_size: 8
+input { name: "INPUT0" data_type: TYPE_INT32 dims: 4 }
+input { name: "INPUT1" data_type: TYPE_INT32 dims: 4 }
+output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 4 }
+output { name: "OUTPUT1" data_type: TYPE_INT32 dims: 4 }
+`
+
+const wordConfig = `backend: "identity"
+max_batch_size: 8
+input { name: "INPUT0" data_type: TYPE_INT32 dims: 4 }
+output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 4 }
+`
+
+// diamondConfig computes sum = A+B and diff = A-B side by side with copy = A, then OUT = (sum)+(diff) = 2A, REST = copy-diff = B.
+const diamondConfig = `platform: "ensemble"
+max_batch_size: 8
+input { name: "A" data_type: TYPE_INT32 dims: 4 }
+input { name: "B" data_type: TYPE_INT32 dims: 4 }
+output { name: "OUT" data_type: TYPE_INT32 dims: 4 }
+output { name: "REST" data_type: TYPE_INT32 dims: 4 }
+ensemble_scheduling {
+  step { model_name: "word" model_version: -1 input_map { key: "INPUT0" value: "A" } output_map { key: "OUTPUT0" value: "copy" } }
+  step { model_name: "addsub" model_version: 1
+    input_map { key: "INPUT0" value: "A" } input_map { key: "INPUT1" value: "B" }
+    output_map { key: "OUTPUT0" value: "sum" } output_map { key: "OUTPUT1" value: "diff" } }
+  step { model_name: "addsub" model_version: -1
+    input_map { key: "INPUT0" value: "sum" } input_map { key: "INPUT1" value: "diff" }
+    output_map { key: "OUTPUT0" value: "OUT" } }
+  step { model_name: "addsub" model_version: -1
+    input_map { key: "INPUT0" value: "copy" } input_map { key: "INPUT1" value: "diff" }
+    output_map { key: "OUTPUT1" value: "REST" } }
+}
+`
+
+const squareConfig = `backend: "square"
+model_transaction_policy { decoupled: true }
+input { name: "IN" data_type: TYPE_INT32 dims: 1 }
+output { name: "OUT" data_type: TYPE_INT32 dims: 1 }
+`
+
+const oneConfig = `backend: "add_sub"
+input { name: "INPUT0" data_type: TYPE_INT32 dims: 1 }
+input { name: "INPUT1" data_type: TYPE_INT32 dims: 1 }
+output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 1 }
+output { name: "OUTPUT1" data_type: TYPE_INT32 dims: 1 }
+`
+
+func streamConfig(decoupled bool, more string) string {
+	return fmt.Sprintf(`platform: "ensemble"
+model_transaction_policy { decoupled: %v }
+input { name: "N" data_type: TYPE_INT32 dims: 1 }
+output { name: "OUT" data_type: TYPE_INT32 dims: 1 }
+ensemble_scheduling {
+  step { model_name: "square" model_version: -1 input_map { key: "IN" value: "N" } output_map { key: "OUT" value: "each" } }
+  step { model_name: "one" model_version: -1
+    input_map { key: "INPUT0" value: "each" } input_map { key: "INPUT1" value: "N" } output_map { key: "OUTPUT0" value: "OUT" } }
+  %s
+}
+`, decoupled, more)
+}
+
+func ensembles(t testing.TB) string {
+	root := t.TempDir()
+	for name, cfg := range map[string]string{
+		"addsub": addSubConfig, "word": wordConfig, "diamond": diamondConfig, "square": squareConfig, "one": oneConfig,
+		"stream": streamConfig(true, ""), "single": streamConfig(false, ""),
+		"loose": strings.Replace(streamConfig(true, ""), "dims: 1", "dims: -1", 1), "outer": outerConfig,
+	} {
+		write(t, root+"/"+name+"/config.pbtxt", cfg)
+		write(t, root+"/"+name+"/1/.keep", "")
+	}
+	return root
+}
+
+// outerConfig runs an ensemble as its step.
+const outerConfig = `platform: "ensemble"
+max_batch_size: 4
+input { name: "X" data_type: TYPE_INT32 dims: 4 }
+output { name: "Y" data_type: TYPE_INT32 dims: 4 }
+ensemble_scheduling {
+  step { model_name: "diamond" model_version: -1 input_map { key: "A" value: "X" } input_map { key: "B" value: "X" } output_map { key: "OUT" value: "Y" } }
+}
+`
+
+func words(n ...int32) []byte {
+	var b []byte
+	for _, v := range n {
+		b = binary.LittleEndian.AppendUint32(b, uint32(v))
+	}
+	return b
+}
+
+func numbers(b []byte) (n []int32) {
+	for ; len(b) >= 4; b = b[4:] {
+		n = append(n, int32(binary.LittleEndian.Uint32(b)))
+	}
+	return n
+}
+
+func diamond(model string, rows int, inputs ...string) *infer.Request {
+	r := infer.New()
+	r.ModelName = model
+	for k, name := range inputs {
+		var data []byte
+		for i := range rows * 4 {
+			data = append(data, words(int32((k+1)*100+i))...)
+		}
+		r.Inputs = append(r.Inputs, tensor.Tensor{Name: name, DataType: tensor.Int32, Shape: []int64{int64(rows), 4}, Data: data})
+	}
+	return r
+}
+
+// all reads the responses up to the final one.
+func all(t *testing.T, e *engine.Engine, r *infer.Request) (outs []map[string][]int32, err error) {
+	t.Helper()
+	if err := e.Infer(t.Context(), r); err != nil {
+		return nil, err
+	}
+	for {
+		resp, err := r.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Err != nil {
+			return outs, resp.Err
+		}
+		if len(resp.Outputs) > 0 {
+			out := map[string][]int32{}
+			for _, o := range resp.Outputs {
+				out[o.Name] = numbers(o.Data)
+			}
+			outs = append(outs, out)
+		}
+		final := resp.Final
+		resp.Release()
+		if final {
+			return outs, nil
+		}
+	}
+}
+
+func TestEnsemble(t *testing.T) {
+	e := start(t, engine.Options{Repositories: []string{ensembles(t)}})
+	if failed := e.StartFailures(); len(failed) > 0 {
+		t.Fatal(failed)
+	}
+	n := func(v int32) *infer.Request {
+		r := infer.New()
+		r.Inputs = append(r.Inputs, tensor.Tensor{Name: "N", DataType: tensor.Int32, Shape: []int64{1}, Data: words(v)})
+		return r
+	}
+	t.Run("C043 branches meet again and the rows stay together", func(t *testing.T) {
+		r := diamond("diamond", 2, "A", "B")
+		defer r.Release()
+		outs, err := all(t, e, r)
+		if err != nil || len(outs) != 1 {
+			t.Fatalf("%v, %v; want one response", outs, err)
+		}
+		if a := numbers(r.Inputs[0].Data); outs[0]["OUT"][7] != 2*a[7] || len(outs[0]["OUT"]) != 8 {
+			t.Errorf("OUT = %v, want twice %v", outs[0]["OUT"], a)
+		}
+		if b := numbers(r.Inputs[1].Data); !slices.Equal(outs[0]["REST"], b) {
+			t.Errorf("REST = %v, want %v", outs[0]["REST"], b)
+		}
+		if len(r.Steps) != 4 {
+			t.Errorf("the record has %d steps, want 4: %v", len(r.Steps), r.Steps)
+		}
+		for _, s := range r.Steps {
+			if s.Finished.Sub(s.Arrived) <= 0 || s.Version != 1 {
+				t.Errorf("step %+v has no times or the wrong version", s)
+			}
+		}
+	})
+	t.Run("C043 only the steps that the wanted outputs need run", func(t *testing.T) {
+		r := diamond("diamond", 1, "A", "B")
+		defer r.Release()
+		r.Outputs = append(r.Outputs, infer.RequestedOutput{Name: "OUT"})
+		outs, err := all(t, e, r)
+		if err != nil || len(outs) != 1 || len(outs[0]) != 1 {
+			t.Fatalf("%v, %v; want OUT alone", outs, err)
+		}
+		if len(r.Steps) != 2 {
+			t.Errorf("ran %v, want two steps of addsub", r.Steps)
+		}
+	})
+	t.Run("an ensemble is a step of another", func(t *testing.T) {
+		r := diamond("outer", 1, "X")
+		defer r.Release()
+		outs, err := all(t, e, r)
+		if err != nil || len(outs) != 1 || outs[0]["Y"][0] != 200 {
+			t.Fatalf("%v, %v; want twice the input", outs, err)
+		}
+	})
+	t.Run("C048 each response of a decoupled step goes through what follows, in order", func(t *testing.T) {
+		r := n(40)
+		defer r.Release()
+		r.ModelName = "stream"
+		outs, err := all(t, e, r)
+		if err != nil || len(outs) != 40 {
+			t.Fatalf("%d responses, %v; want 40", len(outs), err)
+		}
+		for i, out := range outs {
+			if out["OUT"][0] != 80 {
+				t.Errorf("response %d is %v, want 80", i, out)
+			}
+		}
+	})
+	t.Run("C048 no response of a decoupled step is none of the ensemble", func(t *testing.T) {
+		r := n(0)
+		defer r.Release()
+		r.ModelName = "stream"
+		if outs, err := all(t, e, r); err != nil || len(outs) != 0 {
+			t.Fatalf("%v, %v; want only the empty final response", outs, err)
+		}
+	})
+	t.Run("C048 an ensemble that is not decoupled takes one response", func(t *testing.T) {
+		for _, tt := range []struct {
+			n    int32
+			want string
+		}{{1, ""}, {0, "no response"}, {3, "several responses"}} {
+			r := n(tt.n)
+			r.ModelName = "single"
+			outs, err := all(t, e, r)
+			switch {
+			case tt.want == "" && (err != nil || len(outs) != 1 || outs[0]["OUT"][0] != 2):
+				t.Errorf("n=%d: %v, %v; want one response of 2", tt.n, outs, err)
+			case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
+				t.Errorf("n=%d: %v, %v; want an error with %q", tt.n, outs, err, tt.want)
+			}
+			r.Release()
+		}
+	})
+	t.Run("C045 what a request says beside its inputs goes to every step; the reply carries the sequence", func(t *testing.T) {
+		r := diamond("diamond", 1, "A", "B")
+		defer r.Release()
+		r.ID = "seven"
+		r.Correlation = infer.CorrelationID{Number: 9}
+		r.Flags = infer.SequenceStart
+		if err := e.Infer(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := r.Next(t.Context())
+		if err != nil || resp.Err != nil {
+			t.Fatal(err, resp.Err)
+		}
+		defer resp.Release()
+		want := []infer.Parameter{{Name: "sequence_id", Kind: infer.IntParameter, Int: 9},
+			{Name: "sequence_start", Kind: infer.BoolParameter, Bool: true}, {Name: "sequence_end", Kind: infer.BoolParameter}}
+		if !slices.Equal(resp.Parameters, want) {
+			t.Errorf("parameters %v, want %v", resp.Parameters, want)
+		}
+	})
+	t.Run("an error of a step names the ensemble", func(t *testing.T) {
+		r := infer.New()
+		defer r.Release()
+		r.ModelName = "loose"
+		r.Inputs = append(r.Inputs, tensor.Tensor{Name: "N", DataType: tensor.Int32, Shape: []int64{2}, Data: words(1, 2)})
+		if _, err := all(t, e, r); err == nil || !strings.HasPrefix(err.Error(), "in ensemble 'loose', ") || !strings.Contains(err.Error(), "unexpected shape for input 'IN'") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestEnsembleStatistics(t *testing.T) {
+	e := start(t, engine.Options{Repositories: []string{ensembles(t)}})
+	t.Run("C046 the ensemble and its steps count on their own", func(t *testing.T) {
+		for range 3 {
+			r := diamond("diamond", 2, "A", "B")
+			if _, err := all(t, e, r); err != nil {
+				t.Fatal(err)
+			}
+			r.Release()
+		}
+		for name, want := range map[string]uint64{"diamond": 3, "word": 3, "addsub": 9} {
+			s, err := e.ModelStatistics(name, -1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := s.GetModelStats()[0]
+			if got.GetInferenceStats().GetSuccess().GetCount() != want || got.GetInferenceCount() != 2*want {
+				t.Errorf("%s: %d requests of %d rows, want %d of %d", name, got.GetInferenceStats().GetSuccess().GetCount(),
+					got.GetInferenceCount(), want, 2*want)
+			}
+		}
+		if p := e.Snapshots(nil); slices.ContainsFunc(p, func(s stats.Snapshot) bool { return s.Pending != 0 }) {
+			t.Errorf("requests are pending when none is: %v", p)
+		}
+	})
+}
+
+func TestEnsembleUnderStorm(t *testing.T) {
+	root := ensembles(t)
+	e := start(t, engine.Options{Repositories: []string{root}, Mode: engine.ModeExplicit, StartupModels: []string{"*"}})
+	t.Run("C049 every caller gets its own rows, beside cancellations and reloads of a step", func(t *testing.T) {
+		var wg sync.WaitGroup
+		for c := range 16 {
+			wg.Go(func() {
+				for i := range 60 {
+					r := diamond("diamond", 1, "A", "B")
+					for k := range r.Inputs[0].Data {
+						r.Inputs[0].Data[k] = byte(c)
+					}
+					want := 2 * numbers(r.Inputs[0].Data)[0]
+					if i%7 == 3 {
+						go r.Retain().Cancel()
+					}
+					outs, err := all(t, e, r)
+					switch {
+					case err != nil && (i%7 != 3 || status.CodeOf(err) != status.Cancelled):
+						t.Errorf("client %d: %v", c, err)
+					case err == nil && (len(outs) != 1 || outs[0]["OUT"][3] != want):
+						t.Errorf("client %d: %v, want %d", c, outs, want)
+					}
+					if i%7 != 3 {
+						r.Release()
+					}
+				}
+			})
+		}
+		for i := range 10 {
+			write(t, root+"/addsub/1/changed", fmt.Sprint(i))
+			if err := e.LoadModel(t.Context(), "addsub", engine.LoadParameters{}); err != nil {
+				t.Error(err)
+			}
+		}
+		wg.Wait()
+	})
+}
+
+func TestEnsembleCancel(t *testing.T) {
+	root := t.TempDir()
+	write(t, root+"/wait/config.pbtxt", `backend: "repeat"
+model_transaction_policy { decoupled: true }
+input { name: "IN" data_type: TYPE_INT32 dims: -1 }
+input { name: "DELAY" data_type: TYPE_UINT32 dims: -1 }
+input { name: "WAIT" data_type: TYPE_UINT32 dims: 1 }
+output { name: "OUT" data_type: TYPE_INT32 dims: 1 }
+output { name: "IDX" data_type: TYPE_UINT32 dims: 1 }
+`)
+	write(t, root+"/wait/1/.keep", "")
+	write(t, root+"/ens/config.pbtxt", `platform: "ensemble"
+model_transaction_policy { decoupled: true }
+input { name: "IN" data_type: TYPE_INT32 dims: -1 }
+input { name: "DELAY" data_type: TYPE_UINT32 dims: -1 }
+input { name: "WAIT" data_type: TYPE_UINT32 dims: 1 }
+output { name: "OUT" data_type: TYPE_INT32 dims: 1 }
+ensemble_scheduling {
+  max_inflight_requests: 1
+  step { model_name: "wait" model_version: -1
+    input_map { key: "IN" value: "IN" } input_map { key: "DELAY" value: "DELAY" } input_map { key: "WAIT" value: "WAIT" }
+    output_map { key: "OUT" value: "OUT" } }
+}
+`)
+	write(t, root+"/ens/1/.keep", "")
+	e := start(t, engine.Options{Repositories: []string{root}})
+	ask := func() *infer.Request {
+		r := infer.New()
+		r.ModelName = "ens"
+		r.Inputs = append(r.Inputs,
+			tensor.Tensor{Name: "IN", DataType: tensor.Int32, Shape: []int64{2}, Data: words(1, 2)},
+			tensor.Tensor{Name: "DELAY", DataType: tensor.Uint32, Shape: []int64{2}, Data: words(0, 1_000_000)},
+			tensor.Tensor{Name: "WAIT", DataType: tensor.Uint32, Shape: []int64{1}, Data: words(0)})
+		return r
+	}
+	t.Run("C044 C049 a request that waits for a place, and one that runs, end when they are cancelled", func(t *testing.T) {
+		first, second := ask(), ask()
+		defer first.Release()
+		defer second.Release()
+		if err := e.Infer(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := first.Next(t.Context()) // it runs, and would for a quarter of an hour
+		if err != nil || resp.Final {
+			t.Fatal(err, resp)
+		}
+		resp.Release()
+		if err := e.Infer(t.Context(), second); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range []*infer.Request{second, first} {
+			r.Cancel()
+			resp, err := r.Next(t.Context())
+			if err != nil || status.CodeOf(resp.Err) != status.Cancelled || !resp.Final {
+				t.Fatalf("%v, %v; want CANCELLED at once", err, resp)
+			}
+			resp.Release()
+		}
+		third := ask()
+		defer third.Release()
+		if err := e.Infer(t.Context(), third); err != nil {
+			t.Fatal(err)
+		}
+		resp, err = third.Next(t.Context())
+		if err != nil || resp.Err != nil {
+			t.Fatalf("%v, %v; want the place that the cancelled ones gave back", err, resp)
+		}
+		resp.Release()
+		third.Cancel()
+	})
+}
+
+func TestEnsembleLife(t *testing.T) {
+	root := ensembles(t)
+	e := start(t, engine.Options{Repositories: []string{root}, Mode: engine.ModeExplicit})
+	ready := func(name string, want bool) {
+		t.Helper()
+		if ok, _ := e.ModelReady(name, -1); ok != want {
+			t.Errorf("%s ready = %v, want %v\n%v", name, ok, want, e.RepositoryIndex(false))
+		}
+	}
+	load := func(name string) error { return e.LoadModel(t.Context(), name, engine.LoadParameters{}) }
+	unload := func(name string, dependents bool) {
+		t.Helper()
+		if err := e.UnloadModel(t.Context(), name, dependents); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("A069 loading an ensemble loads its steps, theirs too", func(t *testing.T) {
+		if err := load("outer"); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]bool{"outer": true, "diamond": true, "addsub": true, "word": true, "square": false} {
+			ready(name, want)
+		}
+	})
+	t.Run("A069 without a step the ensemble is not ready, with the reason; with it again it is", func(t *testing.T) {
+		unload("word", false)
+		ready("diamond", false)
+		ready("outer", false)
+		m, _ := e.Model("diamond")
+		if got := m.Versions[0].Reason; !strings.Contains(got, "ensemble 'diamond' depends on 'word' which has no loaded version") {
+			t.Errorf("reason %q", got)
+		}
+		if err := load("word"); err != nil {
+			t.Fatal(err)
+		}
+		ready("diamond", true)
+		ready("outer", true)
+	})
+	t.Run("A069 a step that does not fit any more takes the ensemble out of service", func(t *testing.T) {
+		write(t, root+"/word/config.pbtxt", strings.ReplaceAll(wordConfig, "TYPE_INT32", "TYPE_FP32"))
+		if err := load("word"); err != nil {
+			t.Fatal(err)
+		}
+		ready("word", true)
+		ready("diamond", false)
+		m, _ := e.Model("diamond")
+		if got := m.Versions[0].Reason; !strings.Contains(got, "inconsistent data type") {
+			t.Errorf("reason %q", got)
+		}
+		write(t, root+"/word/config.pbtxt", wordConfig)
+		if err := load("word"); err != nil {
+			t.Fatal(err)
+		}
+		ready("outer", true)
+	})
+	t.Run("A067 unload_dependents unloads the steps that no other ensemble needs", func(t *testing.T) {
+		if err := load("single"); err != nil {
+			t.Fatal(err)
+		}
+		unload("single", true)
+		ready("square", false)
+		unload("diamond", false)
+		ready("addsub", true)
+		unload("outer", true)
+		ready("addsub", true) // diamond had left before
+	})
+	t.Run("a broken step is named in the failure", func(t *testing.T) {
+		write(t, root+"/word/config.pbtxt", "backend: ")
+		unload("word", false)
+		err := load("diamond")
+		if err == nil || !strings.Contains(err.Error(), "depends on 'word' which has no loaded version") {
+			t.Errorf("got %v", err)
+		}
+		write(t, root+"/word/config.pbtxt", wordConfig)
+		if err := load("diamond"); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("B19 a circle is refused", func(t *testing.T) {
+		a := strings.ReplaceAll(outerConfig, `"diamond"`, `"b"`)
+		a = strings.ReplaceAll(a, `"A"`, `"X"`)
+		a = strings.ReplaceAll(a, `input_map { key: "B" value: "X" }`, "")
+		a = strings.ReplaceAll(a, `"OUT"`, `"Y"`)
+		write(t, root+"/a/config.pbtxt", a)
+		write(t, root+"/a/1/.keep", "")
+		write(t, root+"/b/config.pbtxt", strings.ReplaceAll(a, `"b"`, `"a"`))
+		write(t, root+"/b/1/.keep", "")
+		if err := load("a"); err == nil || !strings.Contains(err.Error(), "circular dependency between ensembles: a -> b -> a") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("B19 steps that do not fit are refused with the tensor", func(t *testing.T) {
+		for name, tt := range map[string]struct{ from, to, want string }{
+			"step's model missing":      {`"word"`, `"nowhere"`, "depends on 'nowhere' which has no loaded version"},
+			"input that is not there":   {`"INPUT0" value: "A" } output_map`, `"INPUT9" value: "A" } output_map`, "mapping to non-existing input INPUT9 in model word"},
+			"output that is not there":  {`"OUTPUT0" value: "copy"`, `"OUTPUT9" value: "copy"`, "mapped from non-existing output OUTPUT9 in model word"},
+			"input left open":           {`"copy" } input_map { key: "INPUT1" value: "diff" }`, `"copy" }`, "input INPUT1 in model addsub is not mapped"},
+			"other shape":               {"\"A\" data_type: TYPE_INT32 dims: 4", "\"A\" data_type: TYPE_INT32 dims: 5", "inconsistent shape"},
+			"larger batches than steps": {"max_batch_size: 8", "max_batch_size: 9", "allows maximum batch size 9, but it contains model word"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				cfg := strings.Replace(diamondConfig, tt.from, tt.to, 1)
+				if cfg == diamondConfig {
+					t.Fatal("the case changes nothing")
+				}
+				write(t, root+"/bad/config.pbtxt", cfg)
+				write(t, root+"/bad/1/.keep", "")
+				if err := load("bad"); err == nil || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("got %v, want %q", err, tt.want)
+				}
+			})
+		}
+	})
+}
+
+func TestEnsembleInPollMode(t *testing.T) {
+	root := ensembles(t)
+	c := newChanges()
+	e := start(t, engine.Options{
+		Repositories: []string{root}, Mode: engine.ModePoll, PollInterval: 10 * time.Millisecond, Settle: time.Millisecond,
+		Events: engine.EventListener{Changed: c.note},
+	})
+	t.Run("A069 a step's folder goes and comes back, and the ensemble with it", func(t *testing.T) {
+		if err := os.Rename(root+"/word", t.TempDir()+"/word"); err != nil {
+			t.Fatal(err)
+		}
+		c.until(t, "diamond out of service", func() bool { ok, _ := e.ModelReady("diamond", -1); return !ok })
+		write(t, root+"/word/config.pbtxt", wordConfig)
+		write(t, root+"/word/1/.keep", "")
+		c.until(t, "diamond and outer back", func() bool {
+			a, _ := e.ModelReady("diamond", -1)
+			b, _ := e.ModelReady("outer", -1)
+			return a && b
+		})
+	})
+}
+
+func BenchmarkEnsemble(b *testing.B) {
+	root := b.TempDir()
+	write(b, root+"/word/config.pbtxt", wordConfig)
+	write(b, root+"/word/1/.keep", "")
+	cfg := `platform: "ensemble"
+max_batch_size: 8
+input { name: "T0" data_type: TYPE_INT32 dims: 4 }
+output { name: "T3" data_type: TYPE_INT32 dims: 4 }
+ensemble_scheduling {
+`
+	for i := range 3 {
+		cfg += fmt.Sprintf("step { model_name: \"word\" model_version: -1 input_map { key: \"INPUT0\" value: \"T%d\" } output_map { key: \"OUTPUT0\" value: \"T%d\" } }\n", i, i+1)
+	}
+	write(b, root+"/ens/config.pbtxt", cfg+"}\n")
+	write(b, root+"/ens/1/.keep", "")
+	e := startBench(b, root)
+	for _, tt := range []struct {
+		name, model string
+		times       int
+	}{{"three steps by hand", "word", 3}, {"ensemble", "ens", 1}} {
+		b.Run(tt.name, func(b *testing.B) {
+			for b.Loop() {
+				for range tt.times {
+					r := diamond(tt.model, 1, map[string]string{"word": "INPUT0", "ens": "T0"}[tt.model])
+					if err := e.Infer(context.Background(), r); err != nil {
+						b.Fatal(err)
+					}
+					resp, err := r.Next(context.Background())
+					if err != nil || resp.Err != nil {
+						b.Fatal(err, resp.Err)
+					}
+					resp.Release()
+					r.Release()
+				}
+			}
+		})
+	}
+}
+
+func startBench(b *testing.B, root string) *engine.Engine {
+	e, err := engine.New(engine.Options{Repositories: []string{root}, Backends: builtin.All()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { e.Close(context.Background()) })
+	if err := e.Start(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	return e
+}
