@@ -239,6 +239,9 @@ func (x *run) request(s *step, values []value) *infer.Request {
 	for _, l := range s.out {
 		r.Outputs = append(r.Outputs, infer.RequestedOutput{Name: l.port})
 	}
+	if x.r.Trace != nil {
+		r.Trace = x.r.Trace.Child()
+	}
 	r.Parameters = append(r.Parameters, x.r.Parameters...)
 	r.Priority, r.Timeout, r.Correlation, r.Flags = x.r.Priority, x.r.Timeout, x.r.Correlation, x.r.Flags
 	return r
