@@ -43,7 +43,7 @@ func latency(ds ...time.Duration) []byte {
 
 func text(s string) *string { return &s }
 
-func TestRecordsComeBack(t *testing.T) {
+func TestRecordsComeBack_E050(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		open func(t *testing.T) *Store

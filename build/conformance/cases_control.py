@@ -2,6 +2,7 @@
 
 import base64
 import json
+import queue
 import time
 
 import numpy as np
@@ -10,7 +11,7 @@ import tritonclient.http as th
 from tritonclient.utils import InferenceServerException
 
 from answers import fault, raw
-from cases import add, error, neutral, status, sums
+from cases import add, error, neutral, repeat, status, sums
 
 
 def config(name, datatype="FP32", batch=4):
@@ -170,6 +171,32 @@ def ask_by(s, arrays):
     s.client.infer(s.name, inputs)
 
 
+def decoupled_statistics(s):
+    """Of a model that answers as often as it likes, each response is counted by its place."""
+    if s.client.is_model_ready(s.name):
+        raise AssertionError(f"{s.name} is used by another case")
+    s.do("load_model", s.name)
+    for n in (3, 1, 0):
+        got = queue.Queue()
+        inputs = []
+        for name, datatype, x in repeat(n):
+            inputs.append(tg.InferInput(name, list(x.shape), datatype))
+            inputs[-1].set_data_from_numpy(x)
+        s.client.start_stream(callback=lambda result, error, got=got: got.put(error or result))
+        s.client.async_stream_infer(s.name, inputs)
+        s.client.stop_stream()
+        s.answers.append(["responses", got.qsize()])
+    s.answers.append(["after", neutral(counts(s))])
+
+
+def only_grpc(server):
+    with tg.InferenceServerClient(server.grpc) as c:
+        s = Steps(c, "repeat")
+        decoupled_statistics(s)
+        return s.answers
+
+
+add("control", "grpc/statistics-decoupled", only_grpc)
 steps("control", "statistics", {"http": "add_sub_INT8", "grpc": "add_sub_UINT8"}, statistics)
 
 

@@ -71,7 +71,7 @@ def group(*names):
 
 
 @group("types")
-def test_B010_B027_B031_B032_B060_F043_types(table, reference, case):
+def test_B010_B027_B031_B032_B060_F043_I001_types(table, reference, case):
     reference.check(case, case.run(table))
 
 
@@ -86,7 +86,7 @@ def test_B060_F044_typed_contents(table, reference, case):
 
 
 @group("zero_size", "shapes")
-def test_B035_shapes(table, reference, case):
+def test_B035_I001_shapes(table, reference, case):
     reference.check(case, case.run(table))
 
 
@@ -111,12 +111,12 @@ def test_B026_B045_B046_B047_requests(table, reference, case):
 
 
 @group("compression")
-def test_B037_B038_compression(table, reference, case):
+def test_B037_B038_I004_compression(table, reference, case):
     reference.check(case, case.run(table))
 
 
 @group("decoupled")
-def test_B051_B059_B061_decoupled(table, reference, case):
+def test_B051_B059_B061_C053_C054_decoupled(table, reference, case):
     reference.check(case, case.run(table))
 
 
@@ -126,12 +126,12 @@ def test_B010_B024_B032_B033_F047_raw_requests(table, reference, case):
 
 
 @group("faults")
-def test_B021_B028_B048_C098_faults(table, reference, case):
+def test_B021_B028_B048_C098_I002_faults(table, reference, case):
     reference.check(case, case.run(table))
 
 
 @group("deviations")
-def test_B021_deviations(table, reference, case):
+def test_B021_I002_deviations(table, reference, case):
     reference.check(case, case.run(table))
 
 

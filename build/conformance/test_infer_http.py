@@ -9,6 +9,7 @@ import zlib
 import numpy as np
 import pytest
 import tritonclient.http as th
+from tritonclient.utils import InferenceServerException
 
 from harness import REFERENCE, binary_body, deviates, gunzip, tensor_input
 
@@ -323,3 +324,14 @@ def test_B026_client_keeps_the_request_id(server, sixteen):
         assert r.get_response()["id"] == "ü7"
         np.testing.assert_array_equal(r.as_numpy("OUTPUT0"), 2 * sixteen)
         np.testing.assert_array_equal(r.as_numpy("OUTPUT1"), 0 * sixteen)
+
+
+@pytest.mark.parametrize("name", ["sequence_id", "priority", "timeout", "triton_enable_empty_final_response", "headers"])
+def test_F045_the_client_refuses_reserved_names(server, name):
+    """It keeps them to itself, and a name of one's own is sent and served."""
+    i = th.InferInput("INPUT0", [1, 16], "FP32")
+    i.set_data_from_numpy(np.ones([1, 16], np.float32))
+    with th.InferenceServerClient(server.http) as c:
+        with pytest.raises(InferenceServerException, match="reserved"):
+            c.infer("plain", [i], parameters={name: 1})
+        assert c.infer("plain", [i], parameters={"my_" + name: 1}).as_numpy("OUTPUT0").tolist() == [[1.0] * 16]

@@ -208,7 +208,7 @@ model_warmup {{ name: "w" batch_size: 2 count: 3
 
 
 @pytest.mark.parametrize("data", ["zero_data: true", "random_data: true", 'input_data_file: "row"'])
-def test_C082_DV23_warmup(tmp_path, data):
+def test_C082_I014_DV23_warmup(tmp_path, data):
     repo = tmp_path / "models"
     m = models.write_identity(repo, "warmed", WARMUP.format(data))
     if "file" in data:
