@@ -45,6 +45,7 @@ type options struct {
 	repeat                                            int
 	seconds                                           float64
 	alone                                             bool
+	cached                                            bool // our server has a response cache
 }
 
 // load is one kind of request, sent to a model of each server.
@@ -66,6 +67,9 @@ func loads() []load {
 		{"identity-http", "http", identityInput, "identity", "identity_cached", "identity", all},
 		{"identity-json", "json", identityInput, "identity", "identity_cached", "identity", all},
 		{"identity-grpc", "grpc", identityInput, "identity", "identity_cached", "identity", all},
+		{"cached-http", "http", identityInput, "identity_cached", "identity_cached", "identity", all},
+		{"cached-json", "json", identityInput, "identity_cached", "identity_cached", "identity", most},
+		{"cached-grpc", "grpc", identityInput, "identity_cached", "identity_cached", "identity", all},
 		{"mlp-http", "http", mlpInput, "mlp", "mlp_py_plain", "same", all},
 		{"mlpdb-http", "http", mlpInput, "mlp_db", "mlp_py", "same", all},
 		{"mlpdb-grpc", "grpc", mlpInput, "mlp_db", "mlp_py", "same", most},
@@ -98,7 +102,12 @@ func bench(ctx context.Context, o options) error {
 		fmt.Fprintln(os.Stderr, "bench: no mlp network, its cases are left out:", err)
 		o.mlp = ""
 	}
-	programs := []*program{nereid(o.binary, work)}
+	ours, err := cachingNereid(ctx, o.binary, work)
+	if o.cached = err == nil; !o.cached {
+		fmt.Fprintln(os.Stderr, "bench: our server has no response cache, the cached cases are left out:", err)
+		ours = nereid(o.binary, work)
+	}
+	programs := []*program{ours}
 	if !o.alone {
 		p, err := reference(ctx, work, o.mlp)
 		if err != nil {
@@ -114,6 +123,16 @@ func bench(ctx context.Context, o options) error {
 	}
 	if err := measureLoads(ctx, o, programs, rep); err != nil {
 		return err
+	}
+	if o.wants("echo") {
+		if err := measureEcho(ctx, o, rep); err != nil {
+			return err
+		}
+	}
+	if o.wants("idle") {
+		if err := measureIdle(ctx, o, rep); err != nil {
+			return err
+		}
 	}
 	if o.wants("history") {
 		if err := measureHistory(ctx, o, rep); err != nil {
@@ -155,14 +174,14 @@ func measureStart(ctx context.Context, o options, programs []*program, rep *repo
 func measureLoads(ctx context.Context, o options, programs []*program, rep *report) error {
 	var wanted []load
 	for _, l := range loads() {
-		if o.wants(l.name) && (o.mlp != "" || l.tensors != mlpInput) {
+		if o.wants(l.name) && (o.mlp != "" || l.tensors != mlpInput) && (o.cached || l.ours != "identity_cached") {
 			wanted = append(wanted, l)
 		}
 	}
 	if len(wanted) == 0 {
 		return nil
 	}
-	ours, err := ourRepository(o.work, o.mlp)
+	ours, err := ourRepository(o.work, o.mlp, o.cached)
 	if err != nil {
 		return err
 	}
@@ -215,7 +234,7 @@ const historyPairs = 20
 
 // measureHistory measures what recording the history costs: ours with it and without, in turn, under the same load.
 func measureHistory(ctx context.Context, o options, rep *report) error {
-	repository, err := ourRepository(o.work, "")
+	repository, err := ourRepository(o.work, "", false)
 	if err != nil {
 		return err
 	}

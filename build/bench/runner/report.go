@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +18,9 @@ type report struct {
 	starts  [2][]startPoint
 	order   []caseKey
 	points  map[caseKey]*[2][]loadPoint
-	history [2][]loadPoint // ours with its history, and without
+	history [2][]loadPoint          // ours with its history, and without
+	echo    map[int]*[2][]loadPoint // by clients: ours with 1 MiB tensors, and the echo program
+	idle    []idlePoint
 	loadAvg string
 }
 
@@ -35,7 +38,7 @@ type startPoint struct {
 
 func newReport(options) *report {
 	avg, _ := os.ReadFile("/proc/loadavg")
-	return &report{started: time.Now(), points: map[caseKey]*[2][]loadPoint{}, loadAvg: strings.TrimSpace(string(avg))}
+	return &report{started: time.Now(), points: map[caseKey]*[2][]loadPoint{}, echo: map[int]*[2][]loadPoint{}, loadAvg: strings.TrimSpace(string(avg))}
 }
 
 func (r *report) addStart(side int, p startPoint) { r.starts[side] = append(r.starts[side], p) }
@@ -50,7 +53,7 @@ func (r *report) addLoad(name string, clients, side int, p loadPoint) {
 }
 
 func (r *report) empty() bool {
-	return len(r.order) == 0 && len(r.starts[0]) == 0 && len(r.history[0]) == 0
+	return len(r.order) == 0 && len(r.starts[0]) == 0 && len(r.history[0]) == 0 && len(r.echo) == 0 && len(r.idle) == 0
 }
 
 // spread is a median with its range.
@@ -127,8 +130,39 @@ func (r *report) markdown(o options) string {
 		fmt.Fprintf(&b, "\nRecording the history, identity-http, 64 clients: %s µs a request with it, %s without; ratio over %d pairs %s.\n",
 			spreadOf(r.history[0], us).text("%.2f"), spreadOf(r.history[1], us).text("%.2f"), len(r.history[0]), v.text("%.3f"))
 	}
+	r.echoTable(&b)
+	r.idleTable(&b)
 	b.WriteString(r.bars())
 	return b.String()
+}
+
+func (r *report) echoTable(b *strings.Builder) {
+	if len(r.echo) == 0 {
+		return
+	}
+	b.WriteString("\nTensors of 1 MiB over HTTP, beside a program that sends each body back over the same library:\n\n" +
+		"| clients | ours req/s | echo req/s | ours µs | echo µs | ratio |\n|---|---|---|---|---|---|\n")
+	rate, us := func(p loadPoint) float64 { return p.Rate }, func(p loadPoint) float64 { return p.ServerUS }
+	for _, c := range slices.Sorted(maps.Keys(r.echo)) {
+		s := r.echo[c]
+		fmt.Fprintf(b, "| %d | %s | %s | %s | %s | %s |\n", c, spreadOf(s[0], rate).text("%.0f"), spreadOf(s[1], rate).text("%.0f"),
+			spreadOf(s[0], us).text("%.0f"), spreadOf(s[1], us).text("%.0f"), ratio(s, us))
+	}
+}
+
+func (r *report) idleTable(b *strings.Builder) {
+	if len(r.idle) == 0 {
+		return
+	}
+	b.WriteString("\nIdle connections, each after one request (HTTP) or its greeting (gRPC):\n\n" +
+		"| protocol | connections | memory each, bytes | a request on one, median ms | at most |\n|---|---|---|---|---|\n")
+	for _, p := range r.idle {
+		latency := "– | –"
+		if p.median > 0 {
+			latency = fmt.Sprintf("%.2f | %.2f", float64(p.median)/1e6, float64(p.most)/1e6)
+		}
+		fmt.Fprintf(b, "| %s | %d | %d | %s |\n", p.proto, p.connections, p.bytesEach, latency)
+	}
 }
 
 func row(k caseKey, sides *[2][]loadPoint) string {
@@ -169,48 +203,6 @@ func pairRatio(sides *[2][]loadPoint, f func(loadPoint) float64) (spread, bool) 
 		}
 	}
 	return spreadOf(v, func(x float64) float64 { return x }), len(v) > 0
-}
-
-// bars compares the figures with the bars that the project has set itself.
-func (r *report) bars() string {
-	var b strings.Builder
-	bar := func(what string, got, limit float64, atLeast bool, unit string) {
-		ok, sign := got <= limit, "≤"
-		if atLeast {
-			ok, sign = got >= limit, "≥"
-		}
-		verdict := "held"
-		if !ok {
-			verdict = "**missed**"
-		}
-		fmt.Fprintf(&b, "| %s | %s %g %s | %.3g | %s |\n", what, sign, limit, unit, got, verdict)
-	}
-	us := func(p loadPoint) float64 { return p.ServerUS }
-	for _, c := range []struct {
-		name  string
-		limit float64
-	}{{"identity-http", 15}, {"identity-grpc", 20}, {"mlpdb-http", 28}} {
-		if s := r.points[caseKey{c.name, 64}]; s != nil && len(s[0]) > 0 {
-			bar(c.name+", 64 clients, server CPU", spreadOf(s[0], us).median, c.limit, false, "µs")
-		}
-	}
-	if s := r.points[caseKey{"mlpdb-http", 64}]; s != nil {
-		if v, ok := pairRatio(s, func(p loadPoint) float64 { return p.Rate }); ok {
-			bar("mlpdb-http, 64 clients, rate against the reference", v.median, 2.6, true, "times")
-		}
-	}
-	if v, ok := pairRatio(&r.history, us); ok {
-		bar("recording the history, server CPU", (v.median-1)*100, 2, false, "%")
-	}
-	if p := r.starts[0]; len(p) > 0 {
-		bar("start to ready, empty repository", spreadOf(p, func(p startPoint) float64 { return float64(p.toReady) / 1e6 }).median, 150, false, "ms")
-		bar("RSS at rest, no models", spreadOf(p, func(p startPoint) float64 { return p.rssMB }).median, 60, false, "MB")
-		bar("CPU at rest", spreadOf(p, func(p startPoint) float64 { return p.idleCPU }).median, 1, false, "%")
-	}
-	if b.Len() == 0 {
-		return ""
-	}
-	return "\n| bar | wanted | measured | |\n|---|---|---|---|\n" + b.String()
 }
 
 func commit() string {

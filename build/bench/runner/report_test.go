@@ -35,7 +35,7 @@ func TestReportComparesPairs(t *testing.T) {
 	text := r.markdown(options{repeat: 3, seconds: 1})
 	for _, want := range []string{
 		"| mlpdb-http | 64 | 6000 [3000–9000] | 2000 [1000–3000] | 3.00 | 30.0 | 60.0 | 0.50 |",
-		"| mlpdb-http, 64 clients, server CPU | ≤ 28 µs | 30 | **missed** |",
+		"| mlpdb-http, 64 clients, server CPU | ≤ 28 µs | 30 | **missed** | ≤ 0.36 | 0.50, **missed** |",
 		"| mlpdb-http, 64 clients, rate against the reference | ≥ 2.6 times | 3 | held |",
 		"| start to ready, empty repository | ≤ 150 ms | 100 | held |",
 		"| RSS at rest, no models | ≤ 60 MB | 70 | **missed** |",

@@ -163,9 +163,28 @@ func reference(ctx context.Context, work, mlp string) (*program, error) {
 	return p, nil
 }
 
-// ourRepository writes the models that ours serves for the bench and returns their folder.
-func ourRepository(work, mlp string) (string, error) {
+const cacheOption = "--cache-config=local,size=10485760"
+
+// cachingNereid describes our server with its response cache, if it has one: it starts it once to see. Without, it
+// returns why.
+func cachingNereid(ctx context.Context, binary, work string) (*program, error) {
+	p := nereid(binary, work)
+	p.argv = append(p.argv, cacheOption)
+	s, err := p.start(ctx, filepath.Join(work, "empty"), work)
+	if err != nil {
+		return nil, err
+	}
+	s.stop()
+	return p, nil
+}
+
+// ourRepository writes the models that ours serves for the bench and returns their folder. cached: one of them wants
+// the response cache.
+func ourRepository(work, mlp string, cached bool) (string, error) {
 	root := filepath.Join(work, "ours")
+	if err := os.RemoveAll(root); err != nil {
+		return "", err
+	}
 	const identity = `backend: "identity"
 max_batch_size: 64
 input { name: "INPUT0" data_type: TYPE_FP32 dims: 16 }
@@ -178,7 +197,11 @@ input { name: "input" data_type: TYPE_FP32 dims: 784 }
 output { name: "output" data_type: TYPE_FP32 dims: 10 }
 instance_group { count: 1 kind: KIND_CPU }
 `
-	models := map[string]string{"identity": identity}
+	big := strings.ReplaceAll(identity, "dims: 16", "dims: -1")
+	models := map[string]string{"identity": identity, "big": big}
+	if cached {
+		models["identity_cached"] = identity + "response_cache { enable: true }\n"
+	}
 	if mlp != "" {
 		models["mlp"], models["mlp_db"] = network, network+"dynamic_batching { }\n"
 	}
@@ -190,7 +213,7 @@ instance_group { count: 1 kind: KIND_CPU }
 		if err := os.WriteFile(filepath.Join(dir, "config.pbtxt"), []byte(config), 0o644); err != nil {
 			return "", err
 		}
-		if name == "identity" {
+		if !strings.HasPrefix(name, "mlp") {
 			continue
 		}
 		data, err := os.ReadFile(mlp)
