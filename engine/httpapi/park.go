@@ -25,10 +25,10 @@ type lot struct {
 	set    *pollSet // nil before the first connection is parked
 	broken bool     // this system has no poll set, or no room in it: nothing is parked any more
 	looked int64    // the watcher's tick at which idle times were last checked
-	// fresh counts the connections that were parked since memory was last given back to the system; seen is what it was
-	// when the watcher last looked.
+	// fresh counts the connections that were parked since memory was last given back to the system, at gave; seen is
+	// what it was when the watcher last looked, and calm since when it has not changed.
 	fresh, seen int
-	gave        time.Time
+	calm, gave  time.Time
 }
 
 // run serves a connection until it ends or is parked.
@@ -161,8 +161,10 @@ func (s *Server) lookParked(now int64) {
 }
 
 const (
-	// manyParked connections are worth giving memory back for, once in giveBackTime at most.
+	// manyParked connections are worth giving memory back for, once in giveBackTime at most, when no more have been
+	// parked for calmTime.
 	manyParked   = 256
+	calmTime     = time.Second
 	giveBackTime = 10 * time.Second
 )
 
@@ -171,13 +173,14 @@ const (
 func (s *Server) wantsMemoryBack() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := &s.lot
-	calm := p.fresh == p.seen
-	p.seen = p.fresh
-	if !calm || p.fresh < manyParked || time.Since(p.gave) < giveBackTime {
+	p, now := &s.lot, time.Now()
+	if p.fresh != p.seen {
+		p.seen, p.calm = p.fresh, now
+	}
+	if p.fresh < manyParked || now.Sub(p.calm) < calmTime || now.Sub(p.gave) < giveBackTime {
 		return false
 	}
-	p.fresh, p.seen, p.gave = 0, 0, time.Now()
+	p.fresh, p.seen, p.gave = 0, 0, now
 	return true
 }
 

@@ -28,7 +28,7 @@ type idlePoint struct {
 const (
 	idleHTTP, idleGRPC = 10_000, 1_000
 	// idleSettle is how long a server may take to give back what it needed for the requests.
-	idleSettle = 6 * time.Second
+	idleSettle = 8 * time.Second
 	idleHealth = "GET /v2/health/ready HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 )
 
