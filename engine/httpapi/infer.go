@@ -107,11 +107,20 @@ func (s *Server) inferEvents(x *exchange, model string, version int64, cfg *infe
 	}
 	batched := cfg.GetMaxBatchSize() > 0
 	s.startStream(x, r, func(w *builder, r *infer.Request, resp *infer.Response) error {
-		if err := classification.Apply(r, resp, batched); err != nil {
+		if err := shape(r, resp, batched); err != nil {
 			return err
 		}
 		return encodeInference(w, r, resp)
 	})
+}
+
+// shape makes of the outputs what the client wants: classes, or bytes in shared memory. Every response of a request goes
+// through it before it is encoded.
+func shape(r *infer.Request, resp *infer.Response, batched bool) error {
+	if err := classification.Apply(r, resp, batched); err != nil {
+		return err
+	}
+	return shm.Store(r, resp)
 }
 
 // serverTiming writes where a request's time went, in milliseconds, in the form of the Server-Timing header.
@@ -206,11 +215,7 @@ func (s *Server) reply(x *exchange, r *infer.Request, resp *infer.Response, cfg 
 		return
 	}
 	if len(r.Outputs) > 0 {
-		err := classification.Apply(r, resp, cfg.GetMaxBatchSize() > 0)
-		if err == nil {
-			err = shm.Store(r, resp)
-		}
-		if err != nil {
+		if err := shape(r, resp, cfg.GetMaxBatchSize() > 0); err != nil {
 			x.failWith(typeText, err)
 			return
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"nereid/engine"
 	"nereid/engine/infer"
 	"nereid/engine/shm"
 	"nereid/engine/tensor"
@@ -267,6 +268,44 @@ func doubled(b string) string {
 		putInt(w[i:], 4, 2*(uint64(b[i])|uint64(b[i+1])<<8|uint64(b[i+2])<<16|uint64(b[i+3])<<24))
 	}
 	return string(w)
+}
+
+// Each response of a decoupled model goes to the same place, one after the other.
+func TestSharedMemoryEvents(t *testing.T) {
+	e := realEngine(t)
+	s := serve(t, func(o *Options) { o.Engine = e })
+	if err := e.LoadModel(t.Context(), "repeat", engine.LoadParameters{}); err != nil {
+		t.Fatal(err)
+	}
+	key, now := sharedObject(t, []byte{5, 0, 0, 0, 6, 0, 0, 0, 0xee, 0xee, 0xee, 0xee, 0xee, 0xee, 0xee, 0xee})
+	if err := e.SharedMemory().RegisterSystem("r", key, 0, 16); err != nil {
+		t.Fatal(err)
+	}
+	body := func(size string) string {
+		return `{"inputs":[{"name":"IN","shape":[2],"datatype":"INT32","parameters":{"shared_memory_region":"r","shared_memory_byte_size":8}},` +
+			`{"name":"DELAY","shape":[2],"datatype":"UINT32","data":[0,0]},{"name":"WAIT","shape":[1],"datatype":"UINT32","data":[0]}],` +
+			`"outputs":[{"name":"OUT","parameters":{"shared_memory_region":"r","shared_memory_offset":8,"shared_memory_byte_size":` + size + `}},{"name":"IDX"}]}`
+	}
+	t.Run("B050 in events", func(t *testing.T) {
+		_, got := post(t, s, "/v2/models/repeat/infer", body("4"), "Accept: text/event-stream")
+		event := func(i int) string {
+			return fmt.Sprintf(`data: {"model_name":"repeat","model_version":"1","outputs":[{"name":"OUT","datatype":"INT32","shape":[1]},`+
+				`{"name":"IDX","datatype":"UINT32","shape":[1],"data":[%d]}]}`, i) + "\n\n"
+		}
+		if want := event(0) + event(1); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+		if b := now()[8:]; !bytes.Equal(b, []byte{6, 0, 0, 0, 0xee, 0xee, 0xee, 0xee}) {
+			t.Errorf("the client's memory holds %x, want the last response", b)
+		}
+	})
+	t.Run("C7 in events", func(t *testing.T) {
+		_, got := post(t, s, "/v2/models/repeat/infer", body("3"), "Accept: text/event-stream")
+		want := `{"error":"shared memory size specified with the request for output 'OUT' (3 bytes) should be at least 4 bytes to hold the results"}`
+		if strings.Count(got, want) != 2 {
+			t.Errorf("got %s\nwant %s for each response", got, want)
+		}
+	})
 }
 
 // fuzzRegions returns a registry with the region "in", 64 bytes that count from 0.
