@@ -52,6 +52,7 @@ type server struct {
 	sockets  listeners
 	store    *store.Store
 	tokens   *access.Tokens
+	network  *network
 	secure   map[string]*tls.Config // by option name; absent: plain
 	inside   *pipes                 // the page's way to the inference server under TLS, else nil
 	recorder *history.Recorder
@@ -64,7 +65,9 @@ type server struct {
 	archives string                     // the repository of SageMaker's archives, "": none
 	grpc     *grpcapi.Server
 	metrics  *metrics.Exporter
-	plain    []*http.Server // metrics and console
+	plain    []*http.Server // metrics, console and the control socket
+
+	metricsHTTP *http.Server
 
 	wg     sync.WaitGroup // the listeners' goroutines and the recorder
 	failed chan error     // capacity 1: a listener ended by itself
@@ -272,7 +275,8 @@ func (s *server) openAccess(ctx context.Context) error {
 	if err := s.c.checkAccess(s.tokens.Exist()); err != nil {
 		return err
 	}
-	s.tokens.Always(s.wide() && !s.c.AllowAnonymous)
+	s.network = newNetwork(ctx, s)
+	s.tokens.Always(s.network.choice.Open || s.wide() && !s.c.AllowAnonymous)
 	s.warnOpen()
 	s.warnHalfRestricted()
 	return nil
@@ -398,15 +402,6 @@ func (s *server) allowedHosts(address string) []string {
 	return append(ownNames(), s.c.AllowedHosts...)
 }
 
-// ownNames are the machine's names in its network; a site cannot take them for itself.
-func ownNames() []string {
-	name, err := os.Hostname()
-	if err != nil || name == "" {
-		return []string{}
-	}
-	return []string{name, name + ".local"}
-}
-
 func (s *server) openConsole() error {
 	o := console.Options{
 		Engine: s.engine, Store: s.store, Recorder: s.recorder, Backends: s.backends, Page: frontend.FS(),
@@ -414,6 +409,7 @@ func (s *server) openConsole() error {
 		Version: Version, PollEvery: s.c.pollInterval(), Addresses: s.addresses, ONNXRuntime: s.ort.describe,
 		Warnings:     func() []api.Warning { return s.warnings },
 		AllowedHosts: s.c.AllowedHosts, Log: s.log,
+		Tokens: s.tokens, Network: s.network,
 	}
 	if s.shell != nil {
 		o.Window, o.Pick = true, s.shell.pick
@@ -455,7 +451,8 @@ func (s *server) start(ctx context.Context) error {
 		s.spawn(func() error { return s.grpc.Serve(s.sockets["grpc"]) })
 	}
 	if s.c.AllowMetrics {
-		s.servePlain(s.wrapTLS("metrics", s.sockets["metrics"]), &http.Server{Handler: guardPlain(s.tokens, s.allowedHosts(s.c.MetricsAddress), s.metrics), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute})
+		s.metricsHTTP = &http.Server{Handler: guardPlain(s.tokens, s.allowedHosts(s.c.MetricsAddress), s.metrics), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+		s.servePlain(s.wrapTLS("metrics", s.sockets["metrics"]), s.metricsHTTP)
 	}
 	if c := s.console.Load(); c != nil {
 		h := c.Server()
@@ -469,6 +466,7 @@ func (s *server) start(ctx context.Context) error {
 			}
 		}
 	}
+	s.spawn(func() error { return s.network.run(run) })
 	s.recorder.Event(history.Event{Kind: history.ServerStart, Text: "nereid " + Version})
 	if err := s.engine.Start(ctx); err != nil {
 		return creating(err)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"nereid/app/access"
 	"nereid/app/console/api"
 	"nereid/app/console/staging"
 	"nereid/app/history"
@@ -56,6 +57,10 @@ type Options struct {
 	// Window allows the origins of the native window, and Pick opens its file dialog ("" when cancelled).
 	Window bool
 	Pick   func(ctx context.Context, folder bool) (string, error)
+
+	// Tokens and Network are the access settings; nil: there are none.
+	Tokens  *access.Tokens
+	Network Network
 
 	Limits staging.Limits // of imports
 	Log    *slog.Logger   // nil: none
@@ -187,6 +192,10 @@ func (c *Console) routes() *http.ServeMux {
 		"GET /api/history":                               c.getHistory,
 		"GET /api/history/events":                        c.getEvents,
 		"GET /api/events":                                c.getStream,
+		"GET /api/access":                                c.getAccess,
+		"POST /api/access/tokens":                        c.postToken,
+		"DELETE /api/access/tokens/{id}":                 c.deleteToken,
+		"PUT /api/access/network":                        c.putNetwork,
 		"/api/": func(http.ResponseWriter, *http.Request) error {
 			return fail(api.CodeNotFound, "no such route; see GET /api/server")
 		},

@@ -164,6 +164,11 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 	var shed shedder
 	defer shed.close()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.listeners, l)
+	}()
 	pause := time.Duration(0)
 	for {
 		shed.arm()

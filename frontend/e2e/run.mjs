@@ -11,6 +11,7 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { edges } from "./edges.mjs";
+import { settings } from "./settings.mjs";
 import { api, axe, drop, editorText, open, Report, root, setEditor, shot } from "./lib.mjs";
 
 const base = (process.argv[2] ?? "").replace(/\/$/, "");
@@ -222,8 +223,9 @@ await report.step("command palette by keyboard", async () => {
 
 await edges({ base, page, report, digits, zip });
 if (zip) fs.rmSync(zip);
+await settings({ base, http: `http://${(await api(base, "GET", "/api/server")).addresses.http}`, page, report });
 
-const pages = { models: "#/models", overview: `#/models/${digits}`, try: `#/models/${digits}/try`, config: `#/models/${digits}/config`, charts: `#/models/${digits}/charts`, revisions: `#/models/${digits}/revisions`, history: "#/history", server: "#/server" };
+const pages = { models: "#/models", overview: `#/models/${digits}`, try: `#/models/${digits}/try`, config: `#/models/${digits}/config`, charts: `#/models/${digits}/charts`, revisions: `#/models/${digits}/revisions`, history: "#/history", server: "#/server", settings: "#/settings" };
 for (const theme of ["light", "dark"]) {
   await report.step(`every page in the ${theme} theme, with axe`, async () => {
     await page.emulateMedia({ colorScheme: theme });

@@ -85,6 +85,13 @@
 // topics is a comma-separated choice, default all. A comment line goes out every 15 s. There is no replay: after
 // a reconnect the page reads GET /api/history for what it missed. A reader that falls behind is cut off.
 //
+// Access
+//
+//	GET    /api/access                               → Access
+//	POST   /api/access/tokens               NewToken → 201 MadeToken          invalid; the token's text is in this answer only
+//	DELETE /api/access/tokens/{id}                   → Access                 not_found
+//	PUT    /api/access/network            SetNetwork → Access                 conflict (no token yet, no such address, options decide)
+//
 // # Desktop window only (not_found elsewhere)
 //
 //	POST   /api/desktop/pick            PickRequest → PickResult              opens the system's file dialog; empty path: cancelled

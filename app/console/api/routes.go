@@ -43,6 +43,10 @@ func Routes() []Route {
 		{"GET", "/api/history", "", "History", 200},
 		{"GET", "/api/history/events", "", "Events", 200},
 		{"GET", "/api/events", "", "", 200},
+		{"GET", "/api/access", "", "Access", 200},
+		{"POST", "/api/access/tokens", "NewToken", "MadeToken", 201},
+		{"DELETE", "/api/access/tokens/{id}", "", "Access", 200},
+		{"PUT", "/api/access/network", "SetNetwork", "Access", 200},
 		{"POST", "/api/desktop/pick", "PickRequest", "PickResult", 200},
 	}
 }

@@ -132,6 +132,11 @@ export const client = {
   restore: (name: string, id: number, r: api.RestoreRequest) =>
     json<api.SaveResult>("POST", `${model(name)}/revisions/${id}/restore`, r),
 
+  access: (s?: AbortSignal) => json<api.Access>("GET", "/api/access", undefined, s),
+  createToken: (r: api.NewToken) => json<api.MadeToken>("POST", "/api/access/tokens", r),
+  revokeToken: (id: string) => json<api.Access>("DELETE", `/api/access/tokens/${seg(id)}`),
+  setNetwork: (r: api.SetNetwork) => json<api.Access>("PUT", "/api/access/network", r),
+
   history: (q: HistoryQuery, s?: AbortSignal) =>
     json<api.History>("GET", "/api/history" + query({ ...q }), undefined, s),
   events: (q: EventsQuery, s?: AbortSignal) =>

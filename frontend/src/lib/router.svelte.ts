@@ -7,7 +7,8 @@ export type Route =
   | { view: "models" }
   | { view: "model"; name: string; tab: Tab }
   | { view: "history" }
-  | { view: "server" };
+  | { view: "server" }
+  | { view: "settings" };
 
 function isTab(s: string | undefined): s is Tab {
   return tabs.some((t) => t === s);
@@ -23,7 +24,7 @@ export function parse(hash: string): Route {
       return { view: "models" }; // a broken escape
     }
   }
-  if (view === "history" || view === "server") return { view };
+  if (view === "history" || view === "server" || view === "settings") return { view };
   return { view: "models" };
 }
 
@@ -31,6 +32,7 @@ export const href = {
   models: "#/models",
   history: "#/history",
   server: "#/server",
+  settings: "#/settings",
   model: (name: string, tab: Tab = "overview") =>
     `#/models/${encodeURIComponent(name)}${tab === "overview" ? "" : "/" + tab}`,
 };

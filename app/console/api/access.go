@@ -1,0 +1,64 @@
+package api
+
+// Access answers GET /api/access: who may use the server, and from where.
+type Access struct {
+	// Asked: every client must send a token.
+	Asked bool `json:"asked"`
+	// Environment: the variable NEREID_TOKEN gives one more token, with the scope admin.
+	Environment bool              `json:"environment"`
+	Tokens      List[AccessToken] `json:"tokens"`
+	Network     Network           `json:"network"`
+}
+
+// AccessToken is a token without its text.
+type AccessToken struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// Scopes are infer, control and admin.
+	Scopes    List[string] `json:"scopes"`
+	CreatedMs int64        `json:"createdMs"`
+}
+
+// NewToken makes a token.
+type NewToken struct {
+	Name   string       `json:"name"`
+	Scopes List[string] `json:"scopes"`
+}
+
+// MadeToken is a token that was just made.
+type MadeToken struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// Token is its text, which nobody can have again.
+	Token string `json:"token"`
+}
+
+// Network says which other machines can reach the server.
+type Network struct {
+	Open bool `json:"open"`
+	// Address that is open, empty: all of them.
+	Address string `json:"address"`
+	// LocalFree: programs on this machine need no token.
+	LocalFree bool `json:"localFree"`
+	// Fixed: the command line's options decide, the page cannot.
+	Fixed bool `json:"fixed"`
+	// Choices are this machine's addresses.
+	Choices List[string]  `json:"choices"`
+	Reached List[Reached] `json:"reached"`
+	// Problems say what could not be opened.
+	Problems List[string] `json:"problems"`
+}
+
+// Reached is one service as other machines reach it.
+type Reached struct {
+	// Service is http, grpc or metrics.
+	Service string `json:"service"`
+	URL     string `json:"url"`
+}
+
+// SetNetwork opens the server to other machines or closes it.
+type SetNetwork struct {
+	Open      bool   `json:"open"`
+	Address   string `json:"address"`
+	LocalFree bool   `json:"localFree"`
+}

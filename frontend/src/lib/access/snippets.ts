@@ -1,0 +1,38 @@
+// How a client shows its token, ready to paste; and what a QR code of an address holds.
+
+/** What a token opens, as the server names it. */
+export const scopes = ["infer", "control", "admin"] as const;
+export type Scope = (typeof scopes)[number];
+
+/** A client call with a token. http and grpc are URLs such as http://192.168.1.5:8000 and grpc://192.168.1.5:8001. */
+export function curl(http: string, token: string): string {
+  return `curl -H 'Authorization: ${token}' ${http}/v2/health/ready -i`;
+}
+
+const bare = (url: string) => url.replace(/^\w+:\/\//, "");
+const secure = (url: string) => /^(https|grpcs):/.test(url);
+
+export function tritonHTTP(http: string, token: string): string {
+  return [
+    "import tritonclient.http as triton",
+    "",
+    `client = triton.InferenceServerClient("${bare(http)}"${secure(http) ? ", ssl=True" : ""})`,
+    `headers = {"Authorization": "${token}"}`,
+    "print(client.is_server_ready(headers=headers))",
+  ].join("\n");
+}
+
+export function tritonGRPC(grpc: string, token: string): string {
+  return [
+    "import tritonclient.grpc as triton",
+    "",
+    `client = triton.InferenceServerClient("${bare(grpc)}"${secure(grpc) ? ", ssl=True" : ""})`,
+    `headers = {"authorization": "${token}"}`,
+    "print(client.is_server_ready(headers=headers))",
+  ].join("\n");
+}
+
+/** The text of a QR code: the address alone, or with a header for whoever scans it. */
+export function qrText(url: string, token: string | null): string {
+  return token === null ? url : `${url}\nAuthorization: Bearer ${token}`;
+}
