@@ -45,6 +45,7 @@ type Config struct {
 	RawLog                      bool // messages are written as they are, without escapes
 	Trace                       trace.Settings
 	Telemetry                   trace.Telemetry
+	CacheSize                   int // bytes of the response cache; 0: there is none
 	AllowHTTP, AllowGRPC        bool
 	AllowMetrics, AllowUI       bool
 	AllowCPUMetrics             bool

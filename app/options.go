@@ -261,8 +261,8 @@ func backendOptions() []option {
 		{names: []string{"backend-config"}, group: g, arg: "[backend,]key=value", row: "H073",
 			help: "A setting for a backend, or for all. default-max-batch-size works.", set: backendConfig},
 		{names: []string{"repoagent-directory"}, group: g, arg: "path", class: noEffect, row: "H074", help: "There are no repository agents yet.", set: ignored(anyText)},
-		{names: []string{"cache-config"}, group: g, arg: "cache,key=value", class: refusable, row: "H075", help: "The response cache.",
-			set: onlyIf([]string{""}, "the response cache is")},
+		{names: []string{"cache-config"}, group: g, arg: "local,size=bytes", row: "H075",
+			help: "The response cache of the models that ask for one in their configuration. Default: none.", set: cacheConfig},
 		{names: []string{"cache-directory"}, group: g, arg: "path", class: noEffect, row: "H076", help: "Caches are built in.", set: ignored(anyText)},
 		{names: []string{"rate-limit"}, group: g, arg: "off|execution_count", class: refusable, row: "H077", help: "Rate limiting.",
 			set: onlyIf([]string{"off"}, "rate limiting is")},
@@ -312,8 +312,8 @@ func deprecatedOptions() []option {
 	return []option{
 		{names: []string{"strict-model-config"}, group: g, arg: "boolean", row: "H087", help: "true is --disable-auto-complete-config.",
 			set: boolean(func(c *Config) *bool { return &c.DisableAutoComplete })},
-		{names: []string{"response-cache-byte-size"}, group: g, arg: "bytes", class: refusable, row: "H088", help: "The response cache.",
-			set: onlyIf([]string{"0"}, "the response cache is")},
+		{names: []string{"response-cache-byte-size"}, group: g, arg: "bytes", row: "H088", help: "Old form of --cache-config=local,size; 0 for none.",
+			set: responseCacheSize},
 	}
 }
 

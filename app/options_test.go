@@ -141,7 +141,8 @@ func TestTritonserverOptions(t *testing.T) {
 		{name: "H072 --backend-directory", args: []string{"--backend-directory=/x"}, check: withoutEffect("backend-directory")},
 		{name: "H073 --backend-config", args: []string{"--backend-config=default-max-batch-size=7"}, check: func(c *Config) bool { n := c.defaultMaxBatchSize(); return n != nil && *n == 7 }, refused: []string{"--backend-config=x"}},
 		{name: "H074 --repoagent-directory", args: []string{"--repoagent-directory=/x"}, check: withoutEffect("repoagent-directory")},
-		{name: "--cache-config", refused: []string{"--cache-config=local,size=1000"}},
+		{name: "H075 --cache-config", args: []string{"--cache-config=local,size=1048576"}, check: func(c *Config) bool { return c.CacheSize == 1<<20 },
+			refused: []string{"--cache-config=redis,host=x", "--cache-config=local,size=0", "--cache-config=local,size=x", "--cache-config=local,nosuch=1", "--cache-config=local"}},
 		{name: "H076 --cache-directory", args: []string{"--cache-directory=/x"}, check: withoutEffect("cache-directory")},
 		{name: "--rate-limit", args: []string{"--rate-limit=off"}, refused: []string{"--rate-limit=execution_count"}},
 		{name: "--rate-limit-resource", refused: []string{"--rate-limit-resource=R:1"}},
@@ -154,7 +155,9 @@ func TestTritonserverOptions(t *testing.T) {
 		{name: "--model-load-gpu-limit", args: []string{"--model-load-gpu-limit=0:0.5"}, check: withoutEffect("model-load-gpu-limit")},
 		{name: "H086 --allow-client-shm", args: []string{"--allow-client-shm=false"}, check: func(c *Config) bool { return c.sharedMemory().Disabled }, refused: []string{"--allow-client-shm=maybe"}},
 		{name: "H087 --strict-model-config", args: []string{"--strict-model-config=true"}, check: func(c *Config) bool { return c.DisableAutoComplete }},
-		{name: "--response-cache-byte-size", args: []string{"--response-cache-byte-size=0"}, refused: []string{"--response-cache-byte-size=1000"}},
+		{name: "H088 --response-cache-byte-size", args: []string{"--response-cache-byte-size=1000"}, check: func(c *Config) bool { return c.CacheSize == 1000 },
+			refused: []string{"--response-cache-byte-size=-1"}},
+		{name: "H088 --response-cache-byte-size=0", args: []string{"--response-cache-byte-size=0"}, check: func(c *Config) bool { return c.CacheSize == 0 }},
 		{name: "H089 old trace options", args: []string{"--trace-file=x", "--trace-rate=1", "--trace-count=2", "--trace-log-frequency=3", "--trace-level=MAX"},
 			check: func(c *Config) bool {
 				return c.Trace == trace.Settings{Level: trace.Timestamps, Rate: 1, Count: 2, LogFrequency: 3, File: "x", Mode: "triton"}
@@ -313,6 +316,16 @@ func TestAMistakeIsSaidShortly(t *testing.T) {
 		text := errs.String()
 		if !strings.Contains(text, "error: unrecognized option '--http-prot'; did you mean --http-port?") || strings.Contains(text, "Usage:") != tt.usage {
 			t.Errorf("%q prints %q; want the error, with the usage: %v", tt.args, text, tt.usage)
+		}
+	}
+}
+
+func TestTheResponseCacheIsSetOnce_H088(t *testing.T) {
+	for _, args := range [][]string{
+		{"--cache-config=local,size=1000", "--response-cache-byte-size=1000"}, {"--response-cache-byte-size=1000", "--cache-config=local,size=1000"},
+	} {
+		if _, err := Load(false, append(args, "--data-dir="+t.TempDir()), none); err == nil || !strings.Contains(err.Error(), "leave one of the two out") {
+			t.Errorf("%q: %v", args, err)
 		}
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"nereid/engine"
 	"nereid/engine/backend"
 	"nereid/engine/backend/builtin"
+	"nereid/engine/cache"
 	"nereid/engine/grpcapi"
 	"nereid/engine/httpapi"
 	"nereid/engine/metrics"
@@ -47,6 +48,7 @@ type server struct {
 	log      *slog.Logger
 	control  *logState
 	trace    *trace.Tracer
+	cache    *cache.Cache  // nil: there is none
 	warnings []api.Warning // made while opening, shown by the page
 	data     *dataDir
 	sockets  listeners
@@ -188,11 +190,16 @@ func (s *server) open(ctx context.Context) error {
 	if s.archives != "" {
 		repositories = append(slices.Clone(repositories), s.archives)
 	}
+	if s.c.CacheSize > 0 {
+		if s.cache, err = cache.New(int64(s.c.CacheSize)); err != nil {
+			return err
+		}
+	}
 	s.engine, err = engine.New(engine.Options{
 		Repositories: repositories, Backends: s.backends, Mode: s.c.mode(), PollInterval: s.c.pollInterval(),
 		StartupModels: s.c.LoadModels, ID: s.c.ID, DisableAutoComplete: s.c.DisableAutoComplete,
 		DefaultMaxBatchSize: s.c.defaultMaxBatchSize(), ConfigName: s.c.ConfigName, LoadThreads: s.c.LoadThreads,
-		LooseReadiness: !s.c.StrictReadiness, OverrideFolder: overrides, Log: s.log, Events: s.events(),
+		LooseReadiness: !s.c.StrictReadiness, OverrideFolder: overrides, Cache: s.cache, Log: s.log, Events: s.events(),
 		SharedMemory: s.c.sharedMemory(),
 	})
 	if err != nil {
@@ -343,6 +350,14 @@ func (s *server) openRepositories() error {
 	return nil
 }
 
+// cacheStats returns what the metrics ask for the response cache's counts, nil if there is none.
+func (s *server) cacheStats() func() cache.Stats {
+	if s.cache == nil {
+		return nil
+	}
+	return s.cache.Stats
+}
+
 func (s *server) openFrontEnds() error {
 	var err error
 	if err = s.openTLS(); err != nil {
@@ -350,7 +365,7 @@ func (s *server) openFrontEnds() error {
 	}
 	if s.c.AllowMetrics {
 		if s.metrics, err = metrics.New(metrics.Options{
-			Source: s.engine, Version: Version, Log: s.log, OmitCPU: !s.c.AllowCPUMetrics,
+			Source: s.engine, Cache: s.cacheStats(), Version: Version, Log: s.log, OmitCPU: !s.c.AllowCPUMetrics,
 			Interval: time.Duration(s.c.MetricsIntervalMs) * time.Millisecond,
 		}); err != nil {
 			return err

@@ -27,6 +27,7 @@ var layers = map[string]int{
 	"engine/backend":         2,
 	"engine/backend/batchio": 2,
 	"engine/sched":           2,
+	"engine/cache":           2,
 	"engine/shm":             2,
 	"engine/stats":           2,
 	"engine/repo":            2,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"nereid/engine/backend"
+	"nereid/engine/cache"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/lifecycle"
@@ -64,6 +65,7 @@ type Options struct {
 	OverrideFolder      string        // where load overrides are unpacked; "": the system's temporary folder
 	// SharedMemory says whether and how clients may share memory with the server. The zero value: system regions.
 	SharedMemory shm.Options
+	Cache        *cache.Cache // the response cache of the models that ask for one; nil: none
 	Log          *slog.Logger // nil: none
 	Events       EventListener
 }
@@ -108,7 +110,7 @@ func New(o Options) (*Engine, error) {
 	e.models = lifecycle.NewManager(lifecycle.Options{
 		Repositories: o.Repositories, ConfigName: o.ConfigName, Backends: o.Backends, Host: host{e}, Stats: e.stats, Log: o.Log,
 		Events: o.Events, AutoComplete: !o.DisableAutoComplete, DefaultMaxBatchSize: batch, LoadThreads: o.LoadThreads,
-		Settle: o.Settle, OverrideFolder: o.OverrideFolder,
+		Settle: o.Settle, OverrideFolder: o.OverrideFolder, Cache: o.Cache,
 	})
 	e.live.Store(true)
 	return e, nil

@@ -105,6 +105,7 @@ type Request struct {
 	Times     Times
 	Batch     *Batch // the batch that it runs in; nil before
 	Place     Place  // where it waits
+	Cache     CacheNote
 	// Trace, if not nil, follows the request. Who makes the request sets it.
 	Trace Trace
 
@@ -213,6 +214,7 @@ func (r *Request) reset() {
 	r.Priority, r.Timeout, r.Correlation, r.Flags = 0, 0, CorrelationID{}, 0
 	r.Served, r.BatchSize, r.Times, r.Batch, r.Trace, r.observer = nil, 0, Times{}, nil, nil, nil
 	r.Place, r.order, r.held = Place{}, nil, r.held[:0]
+	r.Cache = CacheNote{}
 	r.answered.Store(false)
 	r.used.Store(false)
 	r.first.reset()

@@ -222,7 +222,7 @@ func (m *Manager) loadVersion(ctx context.Context, src *repo.Model, p *plan, n i
 	return model.Load(ctx, model.Spec{
 		Name: src.Name, Version: n, Config: p.cfg, ModelFolder: src.Folder,
 		VersionFolder: versionFolder(src, n), Backend: p.backend, Host: m.o.Host,
-		Stats: m.o.Stats.Version(src.Name, n), Log: m.o.Log, Models: m.partConfig,
+		Stats: m.o.Stats.Version(src.Name, n), Log: m.o.Log, Models: m.partConfig, Cache: m.o.Cache,
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"nereid/engine/backend"
+	"nereid/engine/cache"
 	"nereid/engine/inferencepb"
 	"nereid/engine/model"
 	"nereid/engine/repo"
@@ -39,6 +40,7 @@ type Options struct {
 	Backends   []backend.Backend
 	Host       backend.Host
 	Stats      *stats.Registry
+	Cache      *cache.Cache // nil: there is no response cache
 	Log        *slog.Logger
 	Events     Events
 	// AutoComplete fills in configurations from model files (default in Triton; off by --disable-auto-complete-config).

@@ -71,20 +71,23 @@ func (m *Manager) prepare(ctx context.Context, src *repo.Model, over *override) 
 		return p, nil
 	}
 	m.complete(ctx, src, p, pos)
-	for _, what := range withoutEffect(p.cfg) {
+	for _, what := range withoutEffect(p.cfg, m.o.Cache != nil) {
 		m.o.Log.Warn("a setting of a model configuration has no effect yet", "model", src.Name, "setting", what)
 	}
 	return p, nil
 }
 
 // withoutEffect lists what a configuration asks for that this server reads and does not do: none of it changes answers.
-func withoutEffect(cfg *inferencepb.ModelConfig) (all []string) {
+func withoutEffect(cfg *inferencepb.ModelConfig, cached bool) (all []string) {
 	add := func(set bool, name string) {
 		if set {
 			all = append(all, name)
 		}
 	}
-	add(cfg.GetResponseCache().GetEnable(), "response_cache")
+	asked := cfg.GetResponseCache().GetEnable()
+	// An ensemble's answers would outlive a reload of its parts.
+	add(asked && cached && cfg.GetEnsembleScheduling() != nil, "response_cache of an ensemble: set it for the models of its steps")
+	add(asked && !cached, "response_cache: the server has none; start it with --cache-config=local,size=<bytes>")
 	for _, g := range cfg.GetInstanceGroup() {
 		if g.GetRateLimiter() != nil {
 			add(true, "instance_group.rate_limiter")

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"nereid/engine/cache"
 	"nereid/engine/stats"
 )
 
@@ -21,6 +22,8 @@ type Source interface {
 // Options say what is written. Only Source is needed.
 type Options struct {
 	Source Source
+	// Cache gives the counts of the response cache; nil: there is none, nor its families.
+	Cache func() cache.Stats
 	// Version is the program's, for nereid_build_info.
 	Version string
 	Log     *slog.Logger // nil: slog.Default
@@ -105,6 +108,9 @@ func (e *Exporter) Append(dst []byte) []byte {
 	e.snapshots = e.o.Source.Snapshots(e.snapshots)
 	w := writer{b: dst}
 	e.models(&w)
+	if e.o.Cache != nil {
+		e.cache(&w)
+	}
 	e.machine(&w)
 	if !e.o.OmitOwn {
 		e.own(&w)

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"nereid/engine/cache"
 	"nereid/engine/stats"
 )
 
@@ -71,6 +72,14 @@ func TestText(t *testing.T) {
 		{name: "full", change: func(*Options) {}},
 		{name: "triton_only", change: func(o *Options) { o.OmitOwn = true }},
 		{name: "least", change: func(o *Options) { o.OmitOwn, o.OmitCPU, o.OmitCounterLatencies = true, true, true }},
+		{name: "cache", change: func(o *Options) {
+			s := threeRequests()
+			s[0].Cached, s[0].CacheHit, s[0].CacheMiss = true, stats.Total{Count: 5, Ns: 7000}, stats.Total{Count: 2, Ns: 9999}
+			o.Source, o.OmitOwn, o.OmitCPU, o.OmitCounterLatencies = s, true, true, true
+			o.Cache = func() cache.Stats {
+				return cache.Stats{Size: 1000, Used: 250, Entries: 2, Lookups: 7, Hits: 5, Misses: 2, Evictions: 1, Lookup: 8 * time.Microsecond, Insertion: 9 * time.Microsecond}
+			}
+		}},
 		{name: "no_models", change: func(o *Options) { o.Source, o.OmitOwn = source{}, true }},
 		{name: "no_proc", change: func(o *Options) { o.Source, o.Proc = source{}, filepath.Join(o.Proc, "none") }},
 	} {
@@ -249,6 +258,40 @@ func TestFamilies(t *testing.T) {
 				if !strings.Contains(text, line) {
 					t.Errorf("no line %q in\n%s", line, text)
 				}
+			}
+		})
+	}
+}
+
+func TestCacheFamilies(t *testing.T) {
+	s := threeRequests()
+	s[0].Cached, s[0].CacheHit, s[0].CacheMiss = true, stats.Total{Count: 5, Ns: 7000}, stats.Total{Count: 2, Ns: 9999}
+	e, err := New(Options{Source: s, Proc: procFolder(t), Cache: func() cache.Stats {
+		return cache.Stats{Size: 1000, Used: 250, Entries: 2, Lookups: 7, Hits: 5, Misses: 2, Evictions: 1, Lookup: 8 * time.Microsecond, Insertion: 9 * time.Microsecond}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(e.Append(nil))
+	of := `{model="identity_ort",version="1"}`
+	for _, tt := range []struct{ name, sample string }{
+		{"E012 nv_cache_num_hits_per_model", of + " 5"},
+		{"E012 nv_cache_num_misses_per_model", of + " 2"},
+		{"E013 nv_cache_hit_duration_per_model", of + " 7"},
+		{"E013 nv_cache_miss_duration_per_model", of + " 9"},
+		{"E026 nv_cache_util", " 0.25"},
+		{"E026 nv_cache_num_entries", " 2"},
+		{"E026 nv_cache_num_hits", " 5"},
+		{"E026 nv_cache_num_misses", " 2"},
+		{"E026 nv_cache_num_lookups", " 7"},
+		{"E026 nv_cache_num_evictions", " 1"},
+		{"E026 nv_cache_lookup_duration", " 8"},
+		{"E026 nv_cache_insertion_duration", " 9"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, family, _ := strings.Cut(tt.name, " ")
+			if !strings.Contains(text, "\n"+family+tt.sample+"\n") || strings.Count(text, "\n"+family+"{")+strings.Count(text, "\n"+family+" ") != 1 {
+				t.Errorf("not one sample %s%s in\n%s", family, tt.sample, text)
 			}
 		})
 	}

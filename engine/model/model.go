@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"nereid/engine/backend"
+	"nereid/engine/cache"
 	"nereid/engine/ensemble"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
@@ -32,6 +33,7 @@ type Spec struct {
 	// Models tells an ensemble of the models of its steps. Others do not need it.
 	Models ensemble.Lookup
 	Stats  *stats.Version
+	Cache  *cache.Cache // nil: the server has none
 	Log    *slog.Logger
 }
 
@@ -49,6 +51,8 @@ type Model struct {
 	loaded      backend.Model // nil for an ensemble, as is set
 	set         *instance.Set
 	inline      inlining
+	cache       *cache.Cache // nil: nothing is answered from it
+	owner       cache.Owner
 	defCount    int
 	loadTime    time.Duration
 
@@ -104,6 +108,10 @@ func (m *Model) start(ctx context.Context, s Spec) error {
 	if a, ok := s.Backend.(backend.Attributes); ok {
 		m.defCount = a.DefaultInstanceCount()
 	}
+	if s.Cache != nil && s.Config.GetResponseCache().GetEnable() {
+		m.cache, m.owner = s.Cache, s.Cache.NewOwner()
+	}
+	s.Stats.SetCached(m.cache != nil)
 	places, err := instance.Placements(s.Config, m.defCount)
 	if err != nil {
 		return err
@@ -204,10 +212,13 @@ func (m *Model) Infer(r *infer.Request) error {
 	}
 	r.Served = m
 	r.Observe(m)
-	m.stats.Admitted()
 	if r.Trace != nil {
 		r.Trace.Admitted(r)
 	}
+	if m.cache != nil && m.answerFromCache(r) {
+		return nil
+	}
+	m.stats.Admitted()
 	if m.inline.wanted(m) && m.set.Inline(r) {
 		return nil
 	}
@@ -227,8 +238,11 @@ func (m *Model) Infer(r *infer.Request) error {
 // Finished counts a request at its final response; see infer.Observer.
 func (m *Model) Finished(r *infer.Request, resp *infer.Response) {
 	executed := r.Batch != nil
-	if !executed {
+	if !executed && !r.Cache.Hit {
 		m.stats.Left(1)
+	}
+	if m.cache != nil {
+		m.noteCache(r, resp)
 	}
 	m.signature.reshapeOutputs(r, resp)
 	reason := stats.Other
@@ -277,6 +291,9 @@ func (m *Model) Close(ctx context.Context) error {
 		return nil
 	}
 	m.set.Close(ctx)
+	if m.cache != nil {
+		m.cache.Drop(m.owner)
+	}
 	return m.loaded.Close()
 }
 

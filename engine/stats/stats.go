@@ -68,6 +68,8 @@ type Snapshot struct {
 	Epoch uint64
 	// Pending is the number of requests that wait for execution now.
 	Pending int64
+	// Cached says that the version answers from the response cache where it can.
+	Cached bool
 	Counters
 }
 
@@ -77,6 +79,7 @@ type Version struct {
 	version int64
 	epoch   uint64
 	pending atomic.Int64
+	cached  atomic.Bool
 
 	mu sync.Mutex
 	c  Counters // guarded by mu
@@ -120,6 +123,23 @@ func (v *Version) Finished(r *infer.Request, resp *infer.Response, reason Reason
 	v.c.Infer.add(run)
 	v.c.Output.add(out)
 	v.countBatch(b, in, run)
+}
+
+// SetCached says whether the version answers from the response cache where it can.
+func (v *Version) SetCached(on bool) { v.cached.Store(on) }
+
+// CacheHit counts a request that was answered from the response cache, beside Finished; d is how long the lookup took.
+func (v *Version) CacheHit(d time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.c.CacheHit.add(d)
+}
+
+// CacheMiss counts a request whose answer was not in the response cache; d is how long lookup and insertion took.
+func (v *Version) CacheMiss(d time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.c.CacheMiss.add(d)
 }
 
 // Refused counts a request that no scheduler took; it gets no response.
@@ -177,6 +197,7 @@ func (v *Version) Snapshot(dst *Snapshot) {
 	dst.Batches = append(batches, v.c.Batches...)
 	v.mu.Unlock()
 	dst.Model, dst.Version, dst.Epoch, dst.Pending = v.model, v.version, v.epoch, max(v.pending.Load(), 0)
+	dst.Cached = v.cached.Load()
 }
 
 // ReasonOf classifies a failure. executed says whether the request had reached an instance.

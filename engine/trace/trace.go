@@ -29,6 +29,8 @@ const (
 	computeEnd         = "COMPUTE_END"
 	responseComplete   = "INFER_RESPONSE_COMPLETE"
 	requestEnd         = "REQUEST_END"
+	cacheStart         = "CACHE_HIT_LOOKUP_START"
+	cacheEnd           = "CACHE_HIT_LOOKUP_END"
 )
 
 // Trace is the timeline of one sampled request. The methods of a nil Trace do nothing.
@@ -149,13 +151,13 @@ func (tr *Trace) Responded(r *infer.Request, resp *infer.Response) {
 	if resp.Err != nil {
 		tr.failed = resp.Err.Error()
 	}
-	tr.stamp(&r.Times, r.Batch != nil)
+	tr.stamp(&r.Times, r.Batch != nil, &r.Cache)
 	tr.root.mu.Unlock()
 	tr.letGo()
 }
 
 // stamp adds the moments of the engine. The root's lock is held.
-func (tr *Trace) stamp(t *infer.Times, executed bool) {
+func (tr *Trace) stamp(t *infer.Times, executed bool, c *infer.CacheNote) {
 	end := t.Finished
 	if end == 0 { // it was refused by the scheduler
 		end = infer.Now()
@@ -166,6 +168,10 @@ func (tr *Trace) stamp(t *infer.Times, executed bool) {
 		}
 	}
 	add(requestStart, t.Arrived)
+	if c.Hit {
+		add(cacheStart, c.Start)
+		add(cacheEnd, c.End)
+	}
 	add(queueStart, t.Queued)
 	if executed {
 		add(computeStart, t.Taken)

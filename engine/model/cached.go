@@ -1,0 +1,47 @@
+package model
+
+import "nereid/engine/infer"
+
+// answerFromCache answers a request from the response cache, on the caller's goroutine; false: there is no such answer, and
+// what the model will say is to be kept. The configuration's check leaves no model here that is decoupled or whose answers
+// depend on a sequence.
+func (m *Model) answerFromCache(r *infer.Request) bool {
+	if !r.Correlation.IsZero() || r.Flags != 0 {
+		return false // it is asked for as part of a sequence: what comes before may matter to the model
+	}
+	r.Cache.Start = infer.Now()
+	r.Cache.Key = m.cache.Key(m.owner, r)
+	kept, end := m.cache.Lookup(r.Cache.Key, r.Cache.Start)
+	r.Cache.End = end
+	if kept == nil {
+		return false
+	}
+	r.Cache.Hit = true
+	resp := r.NewResponse()
+	for i := range kept.Outputs {
+		out := &kept.Outputs[i]
+		resp.AddOutput(out.Name, out.DataType, out.Shape, out.Data, nil)
+	}
+	resp.Parameters = append(resp.Parameters, kept.Parameters...)
+	resp.Final = true
+	_ = r.Respond(resp) // the first response of a request is never refused
+	return true
+}
+
+// noteCache counts a finished request that was looked up, and keeps the answer of one that was executed. It comes before
+// the outputs get the shapes that clients see, as they do after a lookup too.
+func (m *Model) noteCache(r *infer.Request, resp *infer.Response) {
+	took := r.Cache.End.Sub(r.Cache.Start)
+	switch {
+	case r.Cache.Start == 0 || resp.Err != nil:
+	case r.Cache.Hit:
+		m.stats.CacheHit(took)
+	default:
+		if len(resp.Outputs) > 0 { // else its outputs went in a response before
+			start := infer.Now()
+			m.cache.Insert(r.Cache.Key, m.owner, resp)
+			took += infer.Now().Sub(start)
+		}
+		m.stats.CacheMiss(took)
+	}
+}
