@@ -39,7 +39,7 @@ func inlinePolicyOf(cfg *inferencepb.ModelConfig, loaded backend.Model) inlinePo
 		}
 	}
 	if db := cfg.GetDynamicBatching(); db != nil {
-		if db.GetMaxQueueDelayMicroseconds() > 0 {
+		if db.GetMaxQueueDelayMicroseconds() > 0 || db.GetPreserveOrdering() { // the order is kept from the queue on
 			return inlineNever
 		}
 		return inlineLone

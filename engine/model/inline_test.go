@@ -16,6 +16,7 @@ func TestInlinePolicy(t *testing.T) {
 		{"plain", ``, inlineUnlessQueued},
 		{"dynamic batching", `dynamic_batching {}`, inlineLone},
 		{"with a delay", `dynamic_batching { max_queue_delay_microseconds: 100 }`, inlineNever},
+		{"C006 order preserved", `dynamic_batching { preserve_ordering: true }`, inlineNever},
 		{"execution that waits", `parameters { key: "execute_delay_ms" value { string_value: "1" } }`, inlineNever},
 		{"rate limited", `instance_group { count: 1 kind: KIND_CPU rate_limiter { priority: 2 } }`, inlineNever},
 	} {
