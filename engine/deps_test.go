@@ -31,6 +31,7 @@ var layers = map[string]int{
 	"engine/shm":             2,
 	"engine/stats":           2,
 	"engine/repo":            2,
+	"engine/worker":          2,
 
 	"engine/instance":                     3,
 	"engine/ensemble":                     3,
