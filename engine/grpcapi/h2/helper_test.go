@@ -1,0 +1,282 @@
+package h2
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"nereid/engine/tensor"
+)
+
+// rawCodec passes messages as bytes.
+type rawCodec struct{}
+
+func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(bytes.Clone(*v.(*[]byte)))}, nil
+}
+func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	*v.(*[]byte) = data.Materialize()
+	return nil
+}
+func (rawCodec) Name() string { return "proto" }
+
+// echo is an Inline that answers with its message, from another goroutine.
+type echo struct{}
+
+func (echo) Accept(context.Context) error { return nil }
+func (echo) Begin(s *Stream, msg *tensor.Buffer) {
+	s.Value = msg
+	go s.Wake()
+}
+func (echo) Resume(s *Stream) {
+	msg := s.Value.(*tensor.Buffer)
+	s.Finish(msg.Bytes(), s.Err())
+	msg.Release()
+}
+
+// wait is an Inline that never has an answer. It tells when a call has begun and why it ended.
+type wait struct {
+	begun chan struct{}
+	ended chan error
+}
+
+func (w wait) Accept(context.Context) error { return nil }
+func (w wait) Begin(_ *Stream, msg *tensor.Buffer) {
+	msg.Release()
+	w.begun <- struct{}{}
+}
+func (w wait) Resume(s *Stream) {
+	err := s.Err()
+	if err == nil {
+		return
+	}
+	s.Finish(nil, err)
+	w.ended <- err
+}
+
+// server is a running server of the service t.T.
+type server struct {
+	*Server
+	addr string
+	wait wait
+}
+
+func serve(t testing.TB, change func(*Options)) *server {
+	t.Helper()
+	o := Options{Codec: rawCodec{}}
+	if change != nil {
+		change(&o)
+	}
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := wait{begun: make(chan struct{}, 100_000), ended: make(chan error, 100_000)}
+	unused := func(any, grpc.ServerStream) error { return errors.New("inline methods have no handler") }
+	s.RegisterService(&grpc.ServiceDesc{ServiceName: "t.T", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{
+		{StreamName: "Echo", Handler: unused},
+		{StreamName: "Wait", Handler: unused},
+		{StreamName: "Unary", Handler: func(_ any, st grpc.ServerStream) error {
+			var b []byte
+			if err := st.RecvMsg(&b); err != nil {
+				return err
+			}
+			return st.SendMsg(&b)
+		}},
+		{StreamName: "Stream", ClientStreams: true, ServerStreams: true, Handler: func(_ any, st grpc.ServerStream) error {
+			for {
+				var b []byte
+				if err := st.RecvMsg(&b); err == io.EOF {
+					return nil
+				} else if err != nil {
+					return err
+				}
+				if err := st.SendMsg(&b); err != nil {
+					return err
+				}
+			}
+		}},
+	}}, nil)
+	for name, in := range map[string]Inline{"/t.T/Echo": echo{}, "/t.T/Wait": w} {
+		if err := s.HandleInline(name, in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	t.Cleanup(func() {
+		s.Stop()
+		if err := <-done; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return &server{s, l.Addr().String(), w}
+}
+
+// idle waits until no call is left, and optionally no connection.
+func (s *server) idle(t testing.TB, connections int) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		conns, calls := s.Counts()
+		if conns == connections && calls == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections and %d calls are left, want %d and 0", conns, calls, connections)
+		}
+		time.Sleep(time.Millisecond) // nothing tells
+	}
+}
+
+// client speaks frames.
+type client struct {
+	t testing.TB
+	net.Conn
+	*http2.Framer
+	enc   *hpack.Encoder
+	block bytes.Buffer
+	dec   *hpack.Decoder
+	next  uint32
+}
+
+func dial(t testing.TB, s *server, settings ...http2.Setting) *client {
+	t.Helper()
+	nc, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = nc.Close() })
+	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+	c := &client{t: t, Conn: nc, Framer: http2.NewFramer(nc, nc), next: 1}
+	c.Framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	c.enc = hpack.NewEncoder(&c.block)
+	if _, err := io.WriteString(nc, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.WriteSettings(settings...); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// head returns the header block of a call.
+func (c *client) head(method string, more ...string) []byte {
+	c.block.Reset()
+	fields := append([]string{":method", "POST", ":scheme", "http", ":path", "/t.T/" + method, ":authority", "x",
+		"content-type", "application/grpc", "te", "trailers"}, more...)
+	for i := 0; i < len(fields); i += 2 {
+		if err := c.enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	return c.block.Bytes()
+}
+
+// open sends a call's headers and returns its stream. Errors show when the answer is read.
+func (c *client) open(method string, more ...string) uint32 {
+	id := c.next
+	c.next += 2
+	_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.head(method, more...), EndHeaders: true})
+	return id
+}
+
+func (c *client) send(id uint32, end bool, msg []byte) {
+	b := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(msg))), msg...)
+	for len(b) > maxFrame {
+		_ = c.WriteData(id, false, b[:maxFrame])
+		b = b[maxFrame:]
+	}
+	_ = c.WriteData(id, end, b)
+}
+
+// reply is the answer to a call.
+type reply struct {
+	status, message string
+	header          map[string]string
+	body            []byte
+	reset           http2.ErrCode
+}
+
+// goneAway is a GOAWAY with an error.
+type goneAway struct{ http2.ErrCode }
+
+func (g goneAway) Error() string { return g.String() }
+
+// result reads until a call's end, and gives windows back.
+func (c *client) result(id uint32) (reply, error) {
+	r := reply{header: map[string]string{}}
+	for {
+		f, err := c.ReadFrame()
+		if err != nil {
+			return r, err
+		}
+		switch f := f.(type) {
+		case *http2.GoAwayFrame:
+			if f.ErrCode != http2.ErrCodeNo {
+				return r, goneAway{f.ErrCode}
+			}
+		case *http2.DataFrame:
+			if n := uint32(f.Length); n > 0 {
+				_ = c.WriteWindowUpdate(0, n)
+				_ = c.WriteWindowUpdate(f.StreamID, n)
+			}
+			if f.StreamID == id {
+				r.body = append(r.body, f.Data()...)
+			}
+		case *http2.MetaHeadersFrame:
+			if f.StreamID != id {
+				continue
+			}
+			for _, h := range f.Fields {
+				r.header[h.Name] = h.Value
+			}
+			if f.StreamEnded() {
+				r.status, r.message = r.header["grpc-status"], r.header["grpc-message"]
+				return r, nil
+			}
+		case *http2.RSTStreamFrame:
+			if f.StreamID == id {
+				r.reset = f.ErrCode
+				return r, nil
+			}
+		}
+	}
+}
+
+// expectGone reads until the server ends the connection with code.
+func (c *client) expectGone(code http2.ErrCode) {
+	c.t.Helper()
+	_, err := c.result(1 << 30)
+	var gone goneAway
+	if !errors.As(err, &gone) || gone.ErrCode != code {
+		c.t.Errorf("the connection ended with %v, want GOAWAY %v", err, code)
+	}
+}
+
+// works checks that a call on a connection is answered.
+func (c *client) works(method string) {
+	c.t.Helper()
+	id := c.open(method)
+	c.send(id, true, []byte("hello"))
+	if r, err := c.result(id); err != nil || r.status != "0" || string(r.body[prefixSize:]) != "hello" {
+		c.t.Errorf("%s = %+v, %v; want hello", method, r, err)
+	}
+}
+
+func code(err error) string { return grpcstatus.Code(err).String() }
