@@ -25,7 +25,7 @@ DESKTOP_TAGS := desktop,production,webkit2_41
 RUNTESTS := go run ./build/tools/runtests
 
 .PHONY: help setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-desktop \
-        build desktop loadgen run test soak mutants rows compatibility conformance-reference bench fuzz clean
+        build desktop loadgen run test soak mutants rows compatibility conformance-reference bench fuzz h2spec clean
 
 help:
 	@echo "make run       set up, build, serve models-sample in poll mode and open the page"
@@ -36,6 +36,7 @@ help:
 	@echo "make mutants   breaks the program on purpose; the tests must notice each time"
 	@echo "make rows      each feature row is tested or listed as not supported (FIX=1 takes tested rows off that list)"
 	@echo "make compatibility   writes docs/compatibility.md, which make test checks"
+	@echo "make h2spec    the gRPC port against the HTTP/2 conformance suite"
 	@echo "make bench     against the real Triton, interleaved; ONLY=identity-http REPEAT=1 SECONDS=2 REPORT=1"
 	@echo "make conformance-reference   the table of conformance cases against a real Triton; RECORD=1 writes its answers down"
 	@echo "make fuzz      each fuzz target for FUZZTIME (30s)"
@@ -120,6 +121,13 @@ compatibility:
 # The reference is some 200 MB from PyPI (build/bench/reference.sh), under $(CACHE)/bench.
 conformance-reference: setup-python
 	REFERENCE=$(if $(RECORD),record,1) $(PY) -m pytest build/conformance/test_cases.py -q
+
+H2SPEC_VERSION = v2.2.1+incompatible
+$(CACHE)/bin/h2spec:
+	GOBIN=$(abspath $(CACHE))/bin go install github.com/summerwind/h2spec/cmd/h2spec@$(H2SPEC_VERSION)
+
+h2spec: $(CACHE)/bin/h2spec
+	H2SPEC=$(abspath $<) go test -count=1 -run TestH2Spec -v ./engine/grpcapi/h2
 
 rows:
 	@go run ./build/tools/rows $(if $(FIX),-fix)

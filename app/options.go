@@ -172,7 +172,7 @@ func grpcOptions() []option {
 		{names: []string{"grpc-port"}, group: g, arg: "port", row: "H037", help: "Default: 8001. 0 takes a free one.",
 			set: port(func(c *Config) *int { return &c.GRPCPort })},
 		{names: []string{"grpc-transport"}, group: g, arg: "native|grpc-go", class: ours,
-			help: "What carries gRPC calls: our own HTTP/2, or grpc-go's. Default: grpc-go.",
+			help: "What carries gRPC calls: our own HTTP/2, or grpc-go's. Default: native.",
 			set:  text(func(c *Config) *string { return &c.GRPCTransport })},
 		{names: []string{"reuse-grpc-port"}, group: g, arg: "boolean", class: refusable, row: "H038",
 			help: "Shares the port between servers.", set: onlyIf(falsy, "sharing a port between servers is")},

@@ -5,6 +5,8 @@
 // goes through the generated types. The package checks what is the wire's: syntax, the typed contents against their
 // datatype, the reserved parameters. Models, shapes and sizes are the engine's.
 //
-// Goroutines: those of grpc-go (one per connection and direction, one per call) and, for a stream, one that receives and
-// one per decoupled request. Shutdown waits for all of them.
+// The calls come over package h2, or over grpc-go's server; a ModelInfer over h2 has no goroutine of its own (inlineInfer).
+//
+// Goroutines: those of the transport (two per connection; one per call, but for ModelInfer over h2) and, for a stream, one
+// that receives and one per decoupled request. Shutdown waits for all of them.
 package grpcapi

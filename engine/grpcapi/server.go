@@ -70,7 +70,7 @@ type Options struct {
 	// Triton's --grpc-infer-response-compression-level.
 	CompressResponses bool
 
-	// Transport is TransportNative or TransportGRPCGo. Empty: TransportGRPCGo.
+	// Transport is TransportNative or TransportGRPCGo. Empty: TransportNative.
 	Transport string
 
 	TLS *tls.Config // nil: plain text

@@ -33,9 +33,9 @@ type transport interface {
 // newTransport makes the transport that o names, with the services registered.
 func (s *Server) newTransport(o *Options) (transport, error) {
 	switch o.Transport {
-	case TransportNative:
+	case "", TransportNative:
 		return s.nativeTransport(o)
-	case "", TransportGRPCGo:
+	case TransportGRPCGo:
 		t := s.grpcGoTransport(o)
 		s.register(t, o.Reflection)
 		return t, nil

@@ -128,7 +128,7 @@ func TestA13ZeroWindow(t *testing.T) {
 		switch f := f.(type) {
 		case *http2.DataFrame:
 			sizes[f.StreamID] += len(f.Data())
-			_ = stalled[0].WriteWindowUpdate(0, uint32(f.Length))
+			_ = stalled[0].WriteWindowUpdate(0, f.Length)
 		case *http2.MetaHeadersFrame:
 			if f.StreamEnded() {
 				ends++

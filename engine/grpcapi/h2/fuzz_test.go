@@ -131,7 +131,7 @@ func FuzzMessages(f *testing.F) {
 					if !tooLarge {
 						t.Fatalf("feed refuses %x: %v", b, err)
 					}
-					chunk, tooLarge = nil, false
+					tooLarge = false
 					a = assembler{have: prefixSize, size: 1 << 30, body: pool.Get(1)} // nothing more is taken
 					got = append(got, nil)
 					break

@@ -151,7 +151,6 @@ type client struct {
 	*http2.Framer
 	enc   *hpack.Encoder
 	block bytes.Buffer
-	dec   *hpack.Decoder
 	next  uint32
 }
 
@@ -232,7 +231,7 @@ func (c *client) result(id uint32) (reply, error) {
 				return r, goneAway{f.ErrCode}
 			}
 		case *http2.DataFrame:
-			if n := uint32(f.Length); n > 0 {
+			if n := f.Length; n > 0 {
 				_ = c.WriteWindowUpdate(0, n)
 				_ = c.WriteWindowUpdate(f.StreamID, n)
 			}
