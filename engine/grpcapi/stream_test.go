@@ -220,3 +220,20 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 		t.Errorf("%d goroutines before, %d after:\n%s", before, n, b[:runtime.Stack(b, true)])
 	}
 }
+
+// TestA15AnswerOverTheClientsLimit: an answer that is larger than the client takes is the client's error, not the
+// server's.
+func TestA15AnswerOverTheClientsLimit(t *testing.T) {
+	conn, _ := start(t, newFakeEngine(testModels()...), nil)
+	c := inferencepb.NewGRPCInferenceServiceClient(conn)
+	in := &inferencepb.ModelInferRequest{ModelName: "id", RawInputContents: [][]byte{make([]byte, 400_000)},
+		Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{fp32(100_000)}}
+	for range 20 {
+		if _, err := c.ModelInfer(t.Context(), in, grpc.MaxCallRecvMsgSize(10_000)); grpcstatus.Code(err) != codes.ResourceExhausted {
+			t.Fatalf("ModelInfer = %v, want ResourceExhausted", err)
+		}
+	}
+	if out, err := c.ModelInfer(t.Context(), in); err != nil || len(out.GetRawOutputContents()[0]) != 400_000 {
+		t.Errorf("ModelInfer after it: %v, want 400,000 bytes", err)
+	}
+}
