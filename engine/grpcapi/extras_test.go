@@ -2,6 +2,8 @@ package grpcapi
 
 import (
 	"context"
+	"errors"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -164,5 +166,26 @@ func TestGracefulShutdown_B077(t *testing.T) {
 	}
 	if err := <-stopped; err != nil {
 		t.Errorf("Shutdown = %v", err)
+	}
+}
+
+// TestServeAfterShutdown: a server that is ended before it has begun has not failed.
+func TestServeAfterShutdown(t *testing.T) {
+	s, err := New(Options{Engine: newFakeEngine(), Transport: underTest})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Serve(l); err != nil {
+		t.Errorf("Serve after Shutdown = %v, want nil", err)
+	}
+	if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("closing the listener again: %v, want that it is closed", err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"nereid/engine"
+	"nereid/engine/grpcapi/h2"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/restrict"
@@ -153,7 +154,8 @@ func New(o Options) (*Server, error) {
 // Serve answers on l until Shutdown, and closes l. It may be called for several listeners. It returns nil after
 // Shutdown.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.transport.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+	err := s.transport.Serve(l)
+	if err != nil && !errors.Is(err, grpc.ErrServerStopped) && !errors.Is(err, h2.ErrStopped) {
 		return fmt.Errorf("serve gRPC on %s: %w", l.Addr(), err)
 	}
 	return nil

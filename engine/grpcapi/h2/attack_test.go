@@ -3,7 +3,6 @@ package h2
 import (
 	"bytes"
 	"io"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -241,10 +240,7 @@ func TestA22ClientLeaves(t *testing.T) {
 			t.Run(tt.name+" by "+how, func(t *testing.T) {
 				s := serve(t, nil)
 				if tt.until == nil {
-					nc, err := net.Dial("tcp", s.addr)
-					if err != nil {
-						t.Fatal(err)
-					}
+					nc := s.dialRaw(t)
 					_, _ = io.WriteString(nc, http2.ClientPreface[:7])
 					_ = nc.Close()
 					s.idle(t, 0)

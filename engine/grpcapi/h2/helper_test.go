@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,8 +69,24 @@ func (w wait) Resume(s *Stream) {
 // server is a running server of the service t.T.
 type server struct {
 	*Server
-	addr string
-	wait wait
+	addr   string
+	wait   wait
+	at     *accepting
+	dialed int64 // connections that the test has opened by hand
+}
+
+// accepting counts the calls of Accept: at the nth, the server has taken over n-1 connections.
+type accepting struct {
+	net.Listener
+	calls atomic.Int64
+	first chan struct{} // closed by the first
+}
+
+func (a *accepting) Accept() (net.Conn, error) {
+	if a.calls.Add(1) == 1 {
+		close(a.first)
+	}
+	return a.Listener.Accept()
 }
 
 func serve(t testing.TB, change func(*Options)) *server {
@@ -117,28 +134,42 @@ func serve(t testing.TB, change func(*Options)) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	at := &accepting{Listener: l, first: make(chan struct{})}
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
+	go func() { done <- s.Serve(at) }()
+	<-at.first // a server that is stopped before it serves is another case
 	t.Cleanup(func() {
 		s.Stop()
 		if err := <-done; err != nil {
 			t.Errorf("Serve: %v", err)
 		}
 	})
-	return &server{s, l.Addr().String(), w}
+	return &server{Server: s, addr: l.Addr().String(), wait: w, at: at}
 }
 
-// idle waits until no call is left, and optionally no connection.
+// dialRaw opens a connection.
+func (s *server) dialRaw(t testing.TB) net.Conn {
+	t.Helper()
+	nc, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.dialed++
+	return nc
+}
+
+// idle waits until the server has seen all connections, no call is left, and as many connections as told.
 func (s *server) idle(t testing.TB, connections int) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for {
+		seen := s.at.calls.Load() > s.dialed
 		conns, calls := s.Counts()
-		if conns == connections && calls == 0 {
+		if seen && conns == connections && calls == 0 {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d connections and %d calls are left, want %d and 0", conns, calls, connections)
+			t.Fatalf("%d connections and %d calls are left, all seen: %t; want %d and 0", conns, calls, seen, connections)
 		}
 		time.Sleep(time.Millisecond) // nothing tells
 	}
@@ -156,10 +187,7 @@ type client struct {
 
 func dial(t testing.TB, s *server, settings ...http2.Setting) *client {
 	t.Helper()
-	nc, err := net.Dial("tcp", s.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := s.dialRaw(t)
 	t.Cleanup(func() { _ = nc.Close() })
 	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
 	c := &client{t: t, Conn: nc, Framer: http2.NewFramer(nc, nc), next: 1}
