@@ -32,6 +32,7 @@ type Config struct {
 	LoadModels   []string
 	ConfigName   string
 	LoadThreads  int
+	LoadRetries  int
 	ExitTimeout  int // seconds
 	ExitOnError  bool
 

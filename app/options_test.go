@@ -52,7 +52,7 @@ func TestTritonserverOptions(t *testing.T) {
 		{name: "H015 --load-model", args: []string{"--model-control-mode=explicit", "--load-model=*"}, check: func(c *Config) bool { return c.LoadModels[0] == "*" }, refused: []string{"--load-model=x"}},
 		{name: "H016 --model-config-name", args: []string{"--model-config-name=a"}, check: func(c *Config) bool { return c.ConfigName == "a" }},
 		{name: "H017 --model-load-thread-count", args: []string{"--model-load-thread-count=2"}, check: func(c *Config) bool { return c.LoadThreads == 2 }},
-		{name: "--model-load-retry-count", args: []string{"--model-load-retry-count=0"}, check: nil, refused: []string{"--model-load-retry-count=3"}},
+		{name: "H018 --model-load-retry-count", args: []string{"--model-load-retry-count=3"}, check: func(c *Config) bool { return c.LoadRetries == 3 }, refused: []string{"--model-load-retry-count=-1"}},
 		{name: "--model-namespacing", args: []string{"--model-namespacing=false"}, refused: []string{"--model-namespacing=true"}},
 		{name: "--enable-peer-access", args: []string{"--enable-peer-access=true"}, check: withoutEffect("enable-peer-access")},
 		{name: "H021 --log-verbose", args: []string{"--log-verbose=2"}, check: func(c *Config) bool { return c.LogVerbose == 2 }, refused: []string{"--log-verbose=x"}},

@@ -39,6 +39,8 @@ type EventListener = lifecycle.Events
 type LoadParameters struct {
 	ConfigJSON string            // "": the repository's configuration
 	Files      map[string][]byte // by path in the model folder: "1/model.onnx"
+	// Version, if not 0, is the one version to load, beside those in service; then the others must be empty.
+	Version int64
 }
 
 // Options say what an Engine serves and how.
@@ -60,6 +62,7 @@ type Options struct {
 	DefaultMaxBatchSize *int
 	ConfigName          string        // --model-config-name
 	LoadThreads         int           // --model-load-thread-count; 0: 4
+	LoadRetries         int           // --model-load-retry-count
 	Settle              time.Duration // how long a changed model rests before polling loads it; 0: 1 s
 	LooseReadiness      bool          // --strict-readiness=false: ready although a model failed
 	OverrideFolder      string        // where load overrides are unpacked; "": the system's temporary folder
@@ -99,8 +102,8 @@ func New(o Options) (*Engine, error) {
 	if !slices.Contains([]ControlMode{ModeNone, ModePoll, ModeExplicit}, o.Mode) {
 		return nil, status.Errorf(status.InvalidArg, "model control mode %q is none of none, poll, explicit", o.Mode)
 	}
-	if o.PollInterval < 0 || o.Settle < 0 || o.LoadThreads < 0 {
-		return nil, status.New(status.InvalidArg, "poll interval, settle time and load threads must not be negative")
+	if o.PollInterval < 0 || o.Settle < 0 || o.LoadThreads < 0 || o.LoadRetries < 0 {
+		return nil, status.New(status.InvalidArg, "poll interval, settle time, load threads and retries must not be negative")
 	}
 	batch := 4
 	if o.DefaultMaxBatchSize != nil {
@@ -109,7 +112,7 @@ func New(o Options) (*Engine, error) {
 	e := &Engine{o: o, stats: stats.NewRegistry(), shared: shm.New(o.SharedMemory), started: time.Now()}
 	e.models = lifecycle.NewManager(lifecycle.Options{
 		Repositories: o.Repositories, ConfigName: o.ConfigName, Backends: o.Backends, Host: host{e}, Stats: e.stats, Log: o.Log,
-		Events: o.Events, AutoComplete: !o.DisableAutoComplete, DefaultMaxBatchSize: batch, LoadThreads: o.LoadThreads,
+		Events: o.Events, AutoComplete: !o.DisableAutoComplete, DefaultMaxBatchSize: batch, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,
 		Settle: o.Settle, OverrideFolder: o.OverrideFolder, Cache: o.Cache,
 	})
 	e.live.Store(true)
@@ -251,7 +254,50 @@ func (e *Engine) LoadModel(ctx context.Context, name string, p LoadParameters) e
 	if e.o.Mode != ModeExplicit {
 		return errNotExplicit
 	}
+	if p.Version != 0 {
+		if p.ConfigJSON != "" || len(p.Files) > 0 {
+			return status.New(status.InvalidArg, "load parameter 'version' cannot be given together with 'config' or 'file:'")
+		}
+		return e.models.LoadVersion(ctx, name, p.Version)
+	}
 	return e.models.Load(ctx, name, &lifecycle.Override{Config: p.ConfigJSON, Files: p.Files})
+}
+
+// UnloadVersion is UnloadModel of one version: the others serve on. Errors: NotFound for a version that is not known.
+func (e *Engine) UnloadVersion(_ context.Context, name string, version int64) error {
+	if e.o.Mode != ModeExplicit {
+		return errNotExplicit
+	}
+	return e.models.UnloadVersion(name, version)
+}
+
+// ReloadVersion loads one version of a model beside those in service, in every control mode: see Reload.
+func (e *Engine) ReloadVersion(ctx context.Context, name string, version int64) error {
+	return e.models.LoadVersion(ctx, name, version)
+}
+
+// RemoveVersion takes one version out of service, in every control mode: see Remove.
+func (e *Engine) RemoveVersion(name string, version int64) error {
+	return e.models.UnloadVersion(name, version)
+}
+
+// RegisterRepository adds a model repository, from which models can then be loaded; only in ModeExplicit. folders, which
+// may be nil, gives models other names than their folders': the folder by the model's name. Errors: Unsupported in another
+// mode, AlreadyExists, InvalidArg.
+func (e *Engine) RegisterRepository(path string, folders map[string]string) error {
+	if e.o.Mode != ModeExplicit {
+		return status.New(status.Unsupported, "repository registration is not allowed if model control mode is not EXPLICIT")
+	}
+	return e.models.Register(path, folders)
+}
+
+// UnregisterRepository takes a model repository away. What was loaded from it serves on until it is unloaded. Errors:
+// Unsupported outside ModeExplicit, InvalidArg.
+func (e *Engine) UnregisterRepository(path string) error {
+	if e.o.Mode != ModeExplicit {
+		return status.New(status.Unsupported, "repository unregistration is not allowed if model control mode is not EXPLICIT")
+	}
+	return e.models.Unregister(path)
 }
 
 // UnloadModel is the protocol's unload request. A model that is not loaded is no error. dependents asks to unload what

@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"context"
+	"strconv"
 	"strings"
 
 	"nereid/engine"
@@ -112,21 +113,51 @@ func loadParameters(in map[string]*inferencepb.ModelRepositoryParameter) (engine
 				p.Files = make(map[string][]byte, len(in))
 			}
 			p.Files[strings.TrimPrefix(name, "file:")] = c.BytesParam
+		case name == versionParameter:
+			var err error
+			if p.Version, err = oneVersion(v); err != nil {
+				return p, err
+			}
 		default:
-			return p, status.Errorf(status.InvalidArg, "unrecognized load parameter '%s'; known are 'config' and 'file:<path>'", name)
+			return p, status.Errorf(status.InvalidArg, "unrecognized load parameter '%s'; known are 'config', 'file:<path>' and 'version'", name)
 		}
 	}
 	return p, nil
+}
+
+// versionParameter of load and unload names the one version that is meant. It is ours.
+const versionParameter = "version"
+
+// oneVersion reads its value: a positive int64_param, or its digits as a string_param.
+func oneVersion(p *inferencepb.ModelRepositoryParameter) (int64, error) {
+	var v int64
+	switch c := p.GetParameterChoice().(type) {
+	case *inferencepb.ModelRepositoryParameter_Int64Param:
+		v = c.Int64Param
+	case *inferencepb.ModelRepositoryParameter_StringParam:
+		v, _ = strconv.ParseInt(c.StringParam, 10, 64) // 0 when it is none
+	}
+	if v < 1 {
+		return 0, status.New(status.InvalidArg, "parameter 'version' must be the number of a version, as int64_param or string_param")
+	}
+	return v, nil
 }
 
 func (s *Server) repositoryModelUnload(ctx context.Context, in *inferencepb.RepositoryModelUnloadRequest) (*inferencepb.RepositoryModelUnloadResponse, error) {
 	if err := oneRepository(in.GetRepositoryName()); err != nil {
 		return nil, err
 	}
-	dependents := false
+	dependents, version := false, int64(0)
 	for name, v := range in.GetParameters() {
+		if name == versionParameter {
+			var err error
+			if version, err = oneVersion(v); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		if name != "unload_dependents" {
-			return nil, status.Errorf(status.InvalidArg, "unrecognized unload parameter '%s'; known is 'unload_dependents'", name)
+			return nil, status.Errorf(status.InvalidArg, "unrecognized unload parameter '%s'; known are 'unload_dependents' and 'version'", name)
 		}
 		c, ok := v.GetParameterChoice().(*inferencepb.ModelRepositoryParameter_BoolParam)
 		if !ok {
@@ -134,7 +165,16 @@ func (s *Server) repositoryModelUnload(ctx context.Context, in *inferencepb.Repo
 		}
 		dependents = c.BoolParam
 	}
-	if err := s.engine.UnloadModel(ctx, in.GetModelName(), dependents); err != nil {
+	var err error
+	switch {
+	case dependents && version != 0:
+		err = status.New(status.InvalidArg, "parameters 'version' and 'unload_dependents' cannot be given together")
+	case version != 0:
+		err = s.engine.UnloadVersion(ctx, in.GetModelName(), version)
+	default:
+		err = s.engine.UnloadModel(ctx, in.GetModelName(), dependents)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return &inferencepb.RepositoryModelUnloadResponse{}, nil

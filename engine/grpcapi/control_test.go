@@ -101,7 +101,7 @@ func TestControl(t *testing.T) {
 			out, err := c.RepositoryModelLoad(ctx, &inferencepb.RepositoryModelLoadRequest{ModelName: "id",
 				Parameters: map[string]*inferencepb.ModelRepositoryParameter{"x": {}}})
 			return value(out, err)
-		}, code: codes.InvalidArgument, text: "unrecognized load parameter 'x'; known are 'config' and 'file:<path>'"},
+		}, code: codes.InvalidArgument, text: "unrecognized load parameter 'x'; known are 'config', 'file:<path>' and 'version'"},
 		{name: "B064 RepositoryModelLoad with a config of the wrong type", call: func() answer {
 			out, err := c.RepositoryModelLoad(ctx, &inferencepb.RepositoryModelLoadRequest{ModelName: "id",
 				Parameters: map[string]*inferencepb.ModelRepositoryParameter{"config": {}}})
@@ -115,6 +115,18 @@ func TestControl(t *testing.T) {
 				}})
 			return value(e.loaded["id"].ConfigJSON+string(e.loaded["id"].Files["1/model.onnx"]), err)
 		}, want: "{}\x01"},
+		{name: "B064 RepositoryModelUnload of one version", call: func() answer {
+			_, err := c.RepositoryModelUnload(ctx, &inferencepb.RepositoryModelUnloadRequest{ModelName: "one",
+				Parameters: map[string]*inferencepb.ModelRepositoryParameter{
+					"version": {ParameterChoice: &inferencepb.ModelRepositoryParameter_Int64Param{Int64Param: 3}}}})
+			return value(e.unloaded == "one" && e.unloadedVersion == 3, err)
+		}, want: true},
+		{name: "B064 RepositoryModelUnload of no version", call: func() answer {
+			_, err := c.RepositoryModelUnload(ctx, &inferencepb.RepositoryModelUnloadRequest{ModelName: "one",
+				Parameters: map[string]*inferencepb.ModelRepositoryParameter{
+					"version": {ParameterChoice: &inferencepb.ModelRepositoryParameter_StringParam{StringParam: "x"}}}})
+			return value(nil, err)
+		}, code: codes.InvalidArgument, text: "parameter 'version' must be the number of a version, as int64_param or string_param"},
 		{name: "B064 RepositoryModelUnload with its dependents", call: func() answer {
 			_, err := c.RepositoryModelUnload(ctx, &inferencepb.RepositoryModelUnloadRequest{ModelName: "ens",
 				Parameters: map[string]*inferencepb.ModelRepositoryParameter{

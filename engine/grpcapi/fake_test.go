@@ -40,10 +40,11 @@ type fakeEngine struct {
 	models  map[string]*served
 	ready   atomic.Bool
 
-	loaded     map[string]engine.LoadParameters
-	unloaded   string
-	dependents bool
-	seen       func(r *infer.Request) // nil, or told of each request before it is answered
+	loaded          map[string]engine.LoadParameters
+	unloaded        string
+	dependents      bool
+	unloadedVersion int64
+	seen            func(r *infer.Request) // nil, or told of each request before it is answered
 }
 
 func newFakeEngine(models ...*served) *fakeEngine {
@@ -150,6 +151,11 @@ func (e *fakeEngine) LoadModel(_ context.Context, name string, p engine.LoadPara
 		return status.Errorf(status.Internal, "failed to load '%s', failed to poll from model repository", name)
 	}
 	e.loaded[name] = p
+	return nil
+}
+
+func (e *fakeEngine) UnloadVersion(_ context.Context, name string, version int64) error {
+	e.unloaded, e.unloadedVersion = name, version
 	return nil
 }
 

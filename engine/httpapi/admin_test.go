@@ -134,6 +134,28 @@ func TestLoadParameters_B014(t *testing.T) {
 	send(t, conn, request("POST", "/v2/repository/models/m/load",
 		`{"parameters":{"config":"{\"max_batch_size\":2}","file:1/model.onnx":"AAEC"}}`))
 	send(t, conn, request("POST", "/v2/repository/models/m/unload", `{"parameters":{"unload_dependents":true}}`))
+	const bad = "parameter 'version' must be the number of a version"
+	for body, want := range map[string]string{`0`: bad, `-1`: bad, `1.5`: bad, `"x"`: bad, `3,"unload_dependents":true`: "parameters 'version' and 'unload_dependents' cannot be given together"} {
+		if got := send(t, conn, request("POST", "/v2/repository/models/m/unload", `{"parameters":{"version":`+body+`}}`)); got.status != "400 Bad Request" || !strings.Contains(got.body, want) {
+			t.Errorf("unload of version %s answers %s %s", body, got.status, got.body)
+		}
+	}
+	for _, body := range []string{`{"parameters":{"version":3}}`, `{"parameters":{"version":"3"}}`} {
+		send(t, conn, request("POST", "/v2/repository/models/m/unload", body))
+		s.engine.mu.Lock()
+		if s.engine.unloadedVersion != 3 {
+			t.Errorf("unload with %s unloads version %d", body, s.engine.unloadedVersion)
+		}
+		s.engine.unloadedVersion = 0
+		s.engine.mu.Unlock()
+	}
+	send(t, conn, request("POST", "/v2/repository/models/m/load", `{"parameters":{"version":7}}`))
+	s.engine.mu.Lock()
+	if n := len(s.engine.loaded); s.engine.loaded[n-1].Version != 7 {
+		t.Errorf("load of version 7 gets %+v", s.engine.loaded[n-1])
+	}
+	s.engine.loaded = s.engine.loaded[:1]
+	s.engine.mu.Unlock()
 	s.engine.mu.Lock()
 	loaded, dependent := s.engine.loaded, s.engine.dependent
 	s.engine.mu.Unlock()

@@ -22,6 +22,7 @@ type Engine interface {
 	RepositoryIndex(ready bool) []*inferencepb.RepositoryIndexResponse_ModelIndex
 	LoadModel(ctx context.Context, name string, p engine.LoadParameters) error
 	UnloadModel(ctx context.Context, name string, dependents bool) error
+	UnloadVersion(ctx context.Context, name string, version int64) error
 	// SharedMemory returns the regions of memory that clients share with the server; nil: they cannot.
 	SharedMemory() *shm.Registry
 }

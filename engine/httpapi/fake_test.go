@@ -40,9 +40,10 @@ type fakeEngine struct {
 	stats    *inferencepb.ModelStatisticsResponse
 	admin    func(op, name string) error // load and unload
 
-	mu        sync.Mutex
-	loaded    []engine.LoadParameters // guarded by mu, as is the next
-	dependent []bool
+	mu              sync.Mutex
+	loaded          []engine.LoadParameters // guarded by mu, as is the next
+	unloadedVersion int64
+	dependent       []bool
 }
 
 var _ Engine = (*fakeEngine)(nil)
@@ -145,6 +146,16 @@ func (e *fakeEngine) LoadModel(_ context.Context, name string, p engine.LoadPara
 	e.loaded = append(e.loaded, p)
 	if e.admin != nil {
 		return e.admin("load", name)
+	}
+	return nil
+}
+
+func (e *fakeEngine) UnloadVersion(_ context.Context, name string, version int64) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.unloadedVersion = version
+	if e.admin != nil {
+		return e.admin("unload", name)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -171,8 +172,12 @@ func (s *Server) repository(x *exchange, body []byte) error {
 		}
 		return err
 	}
-	dependents, err := parseUnload(body)
-	if err == nil {
+	dependents, version, err := parseUnload(body)
+	switch {
+	case err != nil:
+	case version != 0:
+		err = s.opt.Engine.UnloadVersion(s.lifetime, string(name), version)
+	default:
 		err = s.opt.Engine.UnloadModel(s.lifetime, string(name), dependents)
 	}
 	if err == nil {
@@ -262,6 +267,11 @@ func parseLoad(body []byte) (engine.LoadParameters, error) {
 	var p engine.LoadParameters
 	err := parameters(body, func(s *scanner, key []byte) error {
 		name := string(key)
+		if name == versionParameter {
+			v, err := oneVersion(s)
+			p.Version = v
+			return err
+		}
 		file, isFile := strings.CutPrefix(name, "file:")
 		if name != "config" && !isFile {
 			return status.New(status.InvalidArg, "unexpected error on creating Triton parameter")
@@ -291,8 +301,38 @@ func parseLoad(body []byte) (engine.LoadParameters, error) {
 	return p, err
 }
 
-func parseUnload(body []byte) (dependents bool, err error) {
-	err = parameters(body, func(s *scanner, key []byte) error {
+// versionParameter of load and unload names the one version that is meant. It is ours.
+const versionParameter = "version"
+
+// oneVersion reads its value: a positive whole number, or its digits as a string.
+func oneVersion(s *scanner) (int64, error) {
+	v, ok := int64(0), false
+	if s.peek() == '"' {
+		text, err := s.text()
+		if err != nil {
+			return 0, err
+		}
+		v, err = strconv.ParseInt(string(text), 10, 64)
+		ok = err == nil
+	} else {
+		n, err := s.number()
+		if err != nil {
+			return 0, err
+		}
+		v, ok = n.signed()
+	}
+	if !ok || v < 1 {
+		return 0, status.New(status.InvalidArg, "parameter 'version' must be the number of a version")
+	}
+	return v, nil
+}
+
+func parseUnload(body []byte) (dependents bool, version int64, err error) {
+	err = parameters(body, func(s *scanner, key []byte) (err error) {
+		if string(key) == versionParameter {
+			version, err = oneVersion(s)
+			return err
+		}
 		if string(key) != "unload_dependents" {
 			return s.skip()
 		}
@@ -303,7 +343,10 @@ func parseUnload(body []byte) (dependents bool, err error) {
 		dependents = v
 		return nil
 	})
-	return dependents, err
+	if err == nil && dependents && version != 0 {
+		err = status.New(status.InvalidArg, "parameters 'version' and 'unload_dependents' cannot be given together")
+	}
+	return dependents, version, err
 }
 
 func appendServerMetadata(b []byte, m *inferencepb.ServerMetadataResponse) []byte {

@@ -3,8 +3,6 @@ package lifecycle
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,17 +20,33 @@ type outcome struct {
 	number int64
 	model  *model.Model // loaded; nil if kept or failed
 	kept   bool         // what is in service needs no loading
-	err    error
+	// untouched: not looked at, since another version is loaded alone.
+	untouched bool
+	err       error
 }
 
 // errStopping is the answer to a change that comes, or is under way, when the manager closes.
 var errStopping = status.New(status.Unavailable, "the server is stopping")
 
-// changeOne brings a model to what look finds, and before it the models of its steps, which it returns. It returns once that is in service, or has failed. look is called when no
-// other change of the model is under way, so that of two changes the later one knows more. polled says that polling
-// asks: it leaves a model alone that was unloaded by hand. ctx ends what waits for its turn, and the load if the
-// backend can stop; Close does too.
-func (m *Manager) changeOne(ctx context.Context, name string, look func() (*repo.Model, error), over *override, polled bool) (parts []string, _ error) {
+// task is a change of a model that somebody asks for.
+type task struct {
+	// look finds what the model is to be. It is called when no other change of the model is under way, so that of two
+	// changes the later one knows more.
+	look func() (*repo.Model, error)
+	over *override
+	// polled: polling asks. It leaves a model alone that was unloaded by hand.
+	polled bool
+	// byHand: a load request asks, so that versions loaded or unloaded alone before count no more.
+	byHand bool
+	// only, if not 0, is the version to be loaded alone.
+	only int64
+}
+
+// changeOne brings a model to what t asks for, and before it the models of its steps, which it returns. It returns once
+// that is in service, or has failed. ctx ends what waits for its turn, and the load if the backend can stop; Close does
+// too.
+func (m *Manager) changeOne(ctx context.Context, name string, t task) (parts []string, _ error) {
+	over := t.over
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(m.open, cancel)()
@@ -42,14 +56,14 @@ func (m *Manager) changeOne(ctx context.Context, name string, look func() (*repo
 		return nil, errStopping
 	}
 	defer e.op.Unlock()
-	src, err := look()
+	src, err := t.look()
 	if err != nil {
 		over.remove()
 		m.dropUntried(e, err)
 		return nil, notPolled(name, err)
 	}
 	m.mu.Lock()
-	if m.closed || polled && e.held {
+	if m.closed || t.polled && e.held {
 		closed := m.closed
 		m.mu.Unlock()
 		over.remove()
@@ -58,7 +72,11 @@ func (m *Manager) changeOne(ctx context.Context, name string, look func() (*repo
 		}
 		return nil, nil
 	}
-	same := e.src != nil && e.src.Equal(src) && over == nil && e.settled()
+	if t.byHand && t.only == 0 && len(e.picked) > 0 {
+		m.step(e, whole{})
+		e.src = nil // what serves is not what the policy says
+	}
+	same := e.src != nil && e.src.Equal(src) && over == nil && e.settled() && (t.only == 0 || e.versions[t.only].model != nil)
 	if over == nil && e.override != nil && e.override.folder == "" && e.src != nil && e.src.Equal(src) {
 		over = e.override // an unchanged model keeps its earlier override
 	}
@@ -66,7 +84,7 @@ func (m *Manager) changeOne(ctx context.Context, name string, look func() (*repo
 	if same {
 		return nil, nil
 	}
-	parts, circular := m.loadParts(ctx, src, over, polled)
+	parts, circular := m.loadParts(ctx, src, over, t.polled)
 	if err := m.turn(ctx, e); err != nil {
 		if over != e.override {
 			over.remove()
@@ -75,14 +93,14 @@ func (m *Manager) changeOne(ctx context.Context, name string, look func() (*repo
 	}
 	defer func() { <-m.loads }()
 
-	plan, err := m.prepare(ctx, src, over)
+	plan, err := m.prepare(ctx, src, over, m.choose(e, t.only))
 	if err == nil {
 		err = circular
 	}
 	if err != nil {
 		return parts, m.failWhole(e, src, over, plan, err)
 	}
-	return parts, m.apply(ctx, e, src, over, plan)
+	return parts, m.apply(ctx, e, src, over, plan, t.only)
 }
 
 // turn waits until the model may load, of which so many may at once. On nil the caller gives its place back.
@@ -97,7 +115,7 @@ func (m *Manager) turn(ctx context.Context, e *entry) error {
 	defer m.mu.Unlock()
 	err := ctx.Err() // also beside a place: the load that made it may have ended for the same reason
 	if err == nil && !m.closed {
-		e.wanted, e.held = true, false
+		m.step(e, claimed{})
 		return nil
 	}
 	if place {
@@ -118,32 +136,11 @@ func (m *Manager) dropUntried(e *entry, err error) {
 	}
 }
 
-// settled reports whether every version that is to serve does. Manager.mu is held.
-func (e *entry) settled() bool {
-	if e.err != nil || len(e.versions) == 0 {
-		return false
-	}
-	ready := 0
-	for _, v := range e.versions {
-		switch {
-		case v.state == Ready && v.reason == nil:
-			ready++
-		case v.state == Unavailable && v.reason == errUnloaded:
-		default:
-			return false
-		}
-	}
-	return ready > 0
-}
-
 // failWhole notes that the folder or the configuration is at fault: nothing was tried, what serves goes on.
 func (m *Manager) failWhole(e *entry, src *repo.Model, over *override, plan *plan, err error) error {
 	m.mu.Lock()
-	e.err = err
-	kept := false
-	for _, v := range e.versions {
-		kept = kept || v.model != nil
-	}
+	m.step(e, refused{err})
+	kept := e.serves()
 	if over == e.override { // else what was brought with the request goes, and the folder is to be looked at as before
 		e.src = src
 		if plan != nil && plan.text != "" {
@@ -152,8 +149,8 @@ func (m *Manager) failWhole(e *entry, src *repo.Model, over *override, plan *pla
 	} else {
 		over.remove()
 	}
-	if !kept && m.table.Load().models[e.name] == nil {
-		m.table.Store(m.table.Load().with(e.name, nil, plan != nil && plan.versionsMissing))
+	if !kept && plan != nil && plan.versionsMissing && m.table.Load().models[e.name] == nil {
+		m.table.Store(m.table.Load().with(e.name, nil)) // known, but without versions
 	}
 	m.mu.Unlock()
 	m.o.Events.failed(e.name, 0, err, kept)
@@ -164,11 +161,15 @@ func (m *Manager) failWhole(e *entry, src *repo.Model, over *override, plan *pla
 }
 
 // apply loads what the plan asks for and swaps it in. e.op is held.
-func (m *Manager) apply(ctx context.Context, e *entry, src *repo.Model, over *override, p *plan) error {
+func (m *Manager) apply(ctx context.Context, e *entry, src *repo.Model, over *override, p *plan, only int64) error {
 	results := make([]outcome, len(p.versions))
 	var wg sync.WaitGroup
 	for i, n := range p.versions {
 		results[i].number = n
+		if only != 0 && n != only {
+			results[i].kept, results[i].untouched = true, true
+			continue
+		}
 		if m.keeps(ctx, e, src, p, n, &results[i]) {
 			continue
 		}
@@ -180,23 +181,17 @@ func (m *Manager) apply(ctx context.Context, e *entry, src *repo.Model, over *ov
 		}()
 	}
 	wg.Wait()
-	return m.commit(e, src, over, p, results)
+	return m.commit(e, src, over, p, results, only)
 }
 
 // keeps reports whether version n in service already is what the plan wants, resizing its instances if that is all
 // that differs; else it marks the version as loading.
 func (m *Manager) keeps(ctx context.Context, e *entry, src *repo.Model, p *plan, n int64, out *outcome) bool {
 	m.mu.Lock()
+	m.step(e, loading{[]int64{n}})
 	v := e.versions[n]
-	if v == nil {
-		v = &version{number: n}
-		e.versions[n] = v
-	}
 	current := v.model
 	sameFiles := current != nil && v.src == src.Versions[n] && e.src != nil && e.src.Folder == src.Folder
-	if current == nil {
-		v.state, v.reason = Loading, nil
-	}
 	sameShared, sameRest := v.shared == src.Shared, v.rest == src.Rest
 	m.mu.Unlock()
 	if !sameFiles {
@@ -219,6 +214,16 @@ func (m *Manager) loadVersion(ctx context.Context, src *repo.Model, p *plan, n i
 	if err := p.faults[n]; err != nil {
 		return nil, err
 	}
+	for try := 0; ; try++ {
+		mod, err := m.loadOnce(ctx, src, p, n)
+		if err == nil || try == m.o.LoadRetries || ctx.Err() != nil {
+			return mod, err
+		}
+		m.o.Log.Warn("a version failed to load and is tried again", "model", src.Name, "version", n, "try", try+2, "of", m.o.LoadRetries+1, "err", err)
+	}
+}
+
+func (m *Manager) loadOnce(ctx context.Context, src *repo.Model, p *plan, n int64) (*model.Model, error) {
 	return model.Load(ctx, model.Spec{
 		Name: src.Name, Version: n, Config: p.cfg, ModelFolder: src.Folder,
 		VersionFolder: versionFolder(src, n), Backend: p.backend, Host: m.o.Host,
@@ -227,39 +232,26 @@ func (m *Manager) loadVersion(ctx context.Context, src *repo.Model, p *plan, n i
 }
 
 // commit puts what was loaded into service and takes out what it replaces, in one step. e.op is held.
-func (m *Manager) commit(e *entry, src *repo.Model, over *override, p *plan, results []outcome) error {
+func (m *Manager) commit(e *entry, src *repo.Model, over *override, p *plan, results []outcome, only int64) error {
 	var failed []outcome
-	m.mu.Lock()
-	inService := map[int64]*model.Model{}
-	for n, v := range e.versions {
-		if v.model != nil {
-			inService[n] = v.model
-		}
-	}
-	hadService := len(inService) > 0
 	for _, r := range results {
 		if r.err != nil {
 			failed = append(failed, r)
-		} else if r.model != nil {
-			inService[r.number] = r.model
 		}
 	}
-	// Versions that are not wanted any more leave only if everything that is to come in their place has come.
-	if len(failed) == 0 || !keepOld {
-		for n := range inService {
-			if !slices.Contains(p.versions, n) {
-				delete(inService, n)
-			}
-		}
+	m.mu.Lock()
+	hadService := e.serves()
+	void := len(failed) == len(results) && over != nil && over != e.override
+	fx := m.step(e, tried{src: src, wanted: p.versions, results: results, at: time.Now(), void: void})
+	if only != 0 {
+		src = m.note(e, src, p, only, len(failed) == 0)
 	}
-	m.table.Store(m.table.Load().with(e.name, maps.Clone(inService), true))
-	reloads := m.settle(e, src, results, inService)
-	m.adopt(e, src, over, p, len(failed) == len(results))
+	m.adopt(e, src, over, p, void)
 	m.mu.Unlock()
 
 	for _, r := range results {
 		if r.model != nil {
-			m.o.Events.loaded(e.name, r.number, r.model.LoadTime(), reloads[r.number])
+			m.o.Events.loaded(e.name, r.number, r.model.LoadTime(), fx.reloaded[r.number])
 		}
 	}
 	if len(failed) == 0 {
@@ -275,48 +267,14 @@ func (m *Manager) commit(e *entry, src *repo.Model, over *override, p *plan, res
 }
 
 // adopt notes what the model came from. An override that brought nothing goes again. m.mu is held.
-func (m *Manager) adopt(e *entry, src *repo.Model, over *override, p *plan, nothing bool) {
-	old := e.override
-	if nothing && over != nil && over != old {
+func (m *Manager) adopt(e *entry, src *repo.Model, over *override, p *plan, void bool) {
+	if void {
 		over.remove()
 		return
 	}
-	e.src, e.cfg, e.text, e.err, e.override = src, p.cfg, p.text, nil, over
+	old := e.override
+	e.src, e.cfg, e.text, e.override = src, p.cfg, p.text, over
 	if old != over {
 		old.remove()
 	}
-}
-
-// settle brings the versions' states in line with what is now in service. m.mu is held.
-func (m *Manager) settle(e *entry, src *repo.Model, results []outcome, inService map[int64]*model.Model) map[int64]bool {
-	reloads := map[int64]bool{}
-	for _, r := range results {
-		v := e.versions[r.number]
-		switch {
-		case r.err != nil && v.model != nil:
-			v.reason = status.Errorf(status.CodeOf(r.err), "reload failed, the version loaded before goes on serving: %w", r.err)
-		case r.err != nil:
-			v.state, v.reason = Unavailable, r.err
-		default:
-			v.reason = nil
-			v.src, v.shared, v.rest = src.Versions[r.number], src.Shared, src.Rest
-		}
-		if r.model != nil {
-			if v.model != nil {
-				reloads[r.number] = true
-				v.reloads++
-				m.drain(e, v, false)
-			}
-			v.model, v.state, v.since, v.left = r.model, Ready, time.Now(), nil
-		}
-	}
-	for n, v := range e.versions {
-		if v.model != nil && inService[n] == nil {
-			m.drain(e, v, true)
-		}
-		if _, there := src.Versions[n]; !there && v.model == nil && v.drains == 0 && v.reason != errUnloaded {
-			delete(e.versions, n) // it never served and its folder is gone
-		}
-	}
-	return reloads
 }

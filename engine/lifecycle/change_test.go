@@ -574,7 +574,7 @@ func TestAnUnloadIsNotUndoneByAPollUnderWay(t *testing.T) {
 	r.load("m")
 	r.Unload("m")
 	found, _ := repo.Scan(r.scanOptions())
-	if err := r.change(t.Context(), "m", func() (*repo.Model, error) { return found["m"], nil }, nil, true); err != nil {
+	if err := r.change(t.Context(), "m", task{look: func() (*repo.Model, error) { return found["m"], nil }, polled: true}); err != nil {
 		t.Error(err)
 	}
 	r.check("after the poll's turn", "m")
@@ -586,7 +586,7 @@ func TestCopyUnderWayIsNotLoaded_A059(t *testing.T) {
 	r.write("m/1/file", "half")
 	found, _ := repo.Scan(r.scanOptions())
 	r.write("m/1/file", "the whole file")
-	if err := r.change(t.Context(), "m", func() (*repo.Model, error) { return r.rested(found["m"]) }, nil, true); status.CodeOf(err) != status.Internal ||
+	if err := r.change(t.Context(), "m", task{look: func() (*repo.Model, error) { return r.rested(found["m"]) }, polled: true}); status.CodeOf(err) != status.Internal ||
 		!strings.Contains(err.Error(), "is being changed") {
 		t.Errorf("change = %v, want a refusal", err)
 	}

@@ -11,10 +11,10 @@ import (
 	"nereid/engine/status"
 )
 
-// change brings a model to what look finds, the models of its steps first if it is an ensemble, and then brings the
+// change brings a model to what t asks for, the models of its steps first if it is an ensemble, and then brings the
 // ensembles that it is part of in line. See changeOne.
-func (m *Manager) change(ctx context.Context, name string, look func() (*repo.Model, error), over *override, polled bool) error {
-	changed, err := m.changeOne(ctx, name, look, over, polled)
+func (m *Manager) change(ctx context.Context, name string, t task) error {
+	changed, err := m.changeOne(ctx, name, t)
 	for _, part := range changed {
 		m.updateDependents(part, name)
 	}
@@ -30,7 +30,7 @@ func (m *Manager) loadParts(ctx context.Context, src *repo.Model, over *override
 		return nil, status.Errorf(status.InvalidArg, "circular dependency between ensembles: %s", strings.Join(circle, " -> "))
 	}
 	for _, dep := range deps {
-		more, _ := m.changeOne(ctx, dep, func() (*repo.Model, error) { return m.find(dep) }, nil, polled)
+		more, _ := m.changeOne(ctx, dep, task{look: func() (*repo.Model, error) { return m.find(dep) }, polled: polled})
 		parts = append(append(parts, more...), dep)
 	}
 	return parts, nil
@@ -69,9 +69,9 @@ func (m *Manager) circle(path, deps []string) []string {
 
 // partConfig tells an ensemble of the models of its steps; see ensemble.Lookup.
 func (m *Manager) partConfig(name string, version int64) (*inferencepb.ModelConfig, error) {
-	mod, err := m.Find(name, version)
+	cfg, err := m.Config(name, version)
 	if err == nil {
-		return mod.Config(), nil
+		return cfg, nil
 	}
 	s, known := m.Model(name)
 	if !known {
@@ -144,20 +144,14 @@ func (m *Manager) updateEnsemble(name string) {
 		m.updateDependents(name, "")
 	case !serving && over == nil:
 		// Its outcome is in the index and the events.
-		_ = m.change(m.open, name, func() (*repo.Model, error) { return m.find(name) }, nil, false)
+		_ = m.change(m.open, name, task{look: func() (*repo.Model, error) { return m.find(name) }})
 	}
 }
 
 // suspend takes a model out of service until what it needs is back. e.op is held.
 func (m *Manager) suspend(e *entry, why error) {
 	m.mu.Lock()
-	m.table.Store(m.table.Load().with(e.name, nil, true))
-	for _, v := range e.versions {
-		if v.model != nil {
-			v.left = why
-			m.drain(e, v, true)
-		}
-	}
+	m.step(e, suspended{why})
 	m.mu.Unlock()
 	m.o.Events.failed(e.name, 0, why, false)
 }

@@ -18,6 +18,8 @@ type Events struct {
 	Unloaded func(model string, version int64)
 	// Replaced: what a reload put another in place of is closed; the version serves on.
 	Replaced func(model string, version int64)
+	// Evicted: a version's memory is given back; its next request loads it again.
+	Evicted func(model string, version int64)
 	// ScanFailed: a repository cannot be read; nothing is unloaded.
 	ScanFailed func(err error)
 	// Changed: some state changed; called after each of the above too.
@@ -62,6 +64,13 @@ func (e *Events) unloaded(model string, version int64) {
 func (e *Events) replaced(model string, version int64) {
 	if e.Replaced != nil {
 		e.Replaced(model, version)
+	}
+	e.changed()
+}
+
+func (e *Events) evicted(model string, version int64) {
+	if e.Evicted != nil {
+		e.Evicted(model, version)
 	}
 	e.changed()
 }

@@ -31,10 +31,12 @@ type VersionStatus struct {
 	Version int64
 	State   State
 	// Reason is why the version is not, or not newly, loaded, with its code's name in front; "" if all is well.
-	Reason  string
+	Reason string
+	// Evicted: nothing is loaded, and the next request loads it; the state is READY all the same.
+	Evicted bool
 	Since   time.Time // in service since; zero: it is not
 	Reloads int
-	// Model is the served version, nil unless the state is READY.
+	// Model is the served version, nil unless the state is READY and nothing is evicted.
 	Model *model.Model
 }
 
@@ -65,8 +67,8 @@ func (e *entry) status() ModelStatus {
 	if e.src != nil {
 		s.Repository, s.Folder, s.ConfigPath = e.src.Root, e.src.Folder, e.src.Config
 	}
-	for _, v := range e.versions {
-		vs := VersionStatus{Version: v.number, State: v.state, Model: v.model, Reloads: v.reloads}
+	for n, v := range e.versions {
+		vs := VersionStatus{Version: n, State: v.state, Model: v.model, Reloads: v.reloads, Evicted: v.evicted}
 		switch {
 		case v.reason == errUnloaded:
 			vs.Reason = "unloaded"
@@ -91,19 +93,15 @@ func (m *Manager) AllReady() bool {
 		if !e.wanted {
 			continue
 		}
-		serving := false
-		for _, v := range e.versions {
-			serving = serving || v.model != nil
-		}
-		if !serving {
+		if !e.serves() {
 			return false
 		}
 	}
 	return true
 }
 
-// VersionReady reports whether a version is in service.
+// VersionReady reports whether a version is in service, evicted or not.
 func (m *Manager) VersionReady(name string, version int64) bool {
-	_, err := m.Find(name, version)
+	_, err := m.Config(name, version)
 	return err == nil
 }

@@ -15,21 +15,9 @@ import (
 	"nereid/engine/backend"
 	"nereid/engine/cache"
 	"nereid/engine/inferencepb"
-	"nereid/engine/model"
 	"nereid/engine/repo"
 	"nereid/engine/stats"
 	"nereid/engine/status"
-)
-
-// State is a version's state, with the words of Triton's repository index.
-type State string
-
-// The states.
-const (
-	Loading     State = "LOADING"
-	Ready       State = "READY"
-	Unloading   State = "UNLOADING"
-	Unavailable State = "UNAVAILABLE"
 )
 
 // Options say what a Manager manages.
@@ -49,6 +37,8 @@ type Options struct {
 	DefaultMaxBatchSize int
 	// LoadThreads is how many models load at once. 0: 4.
 	LoadThreads int
+	// LoadRetries is how often a version that fails to load is tried again.
+	LoadRetries int
 	// Settle is how long a changed folder must rest before it is loaded by polling. 0: 1 s.
 	Settle time.Duration
 	// OverrideFolder is where load overrides with files are unpacked. "": the system's temporary folder.
@@ -71,7 +61,11 @@ type Manager struct {
 
 	mu      sync.Mutex
 	entries map[string]*entry // guarded by mu, as are the entries' fields
-	closed  bool
+	// The repositories, and the models' names in those that were registered with others than their folders'. Both are
+	// replaced, not changed. Guarded by mu.
+	roots  []string
+	names  map[string]map[string]string
+	closed bool
 }
 
 // entry is what the manager knows of one model.
@@ -79,38 +73,19 @@ type entry struct {
 	name string
 	op   sync.Mutex // held during a change of this model; taken before Manager.mu
 
+	life
 	src      *repo.Model // what the present state came from; nil: never tried
 	override *override
 	cfg      *inferencepb.ModelConfig // in service, or last tried
 	text     string                   // the configuration file as it was then
-	err      error                    // why the last change failed as a whole
-	versions map[int64]*version
-	wanted   bool // it is to be served: counts for readiness
-	busy     bool // a change that polling started is under way
-	held     bool // unloaded by hand: polling leaves it alone until it is loaded by hand or its folder goes
-}
-
-// version is what the manager knows of one version.
-type version struct {
-	number int64
-	state  State
-	reason error
-	model  *model.Model // in service if state is READY
-	// What model was loaded from: the version folder, and the model folder's other files, with the configuration and
-	// without.
-	src, shared, rest repo.Print
-
-	since   time.Time
-	left    error // why it left service, where that was not an unload
-	drains  int   // replaced models of this number that are not closed yet
-	reloads int
+	busy     bool                     // a change that polling started is under way
 }
 
 // NewManager returns a manager that serves nothing yet.
 func NewManager(o Options) *Manager {
 	o.Settle = cmp.Or(o.Settle, time.Second)
 	m := &Manager{
-		o: o, backends: map[string]backend.Backend{}, entries: map[string]*entry{},
+		o: o, roots: o.Repositories, backends: map[string]backend.Backend{}, entries: map[string]*entry{},
 		loads: make(chan struct{}, cmp.Or(o.LoadThreads, 4)), again: make(chan struct{}, 1),
 	}
 	m.hard, m.cancel = context.WithCancel(context.Background())
@@ -129,7 +104,7 @@ func (m *Manager) lock(name string, add bool) *entry {
 		m.mu.Lock()
 		e := m.entries[name]
 		if e == nil && add && !m.closed {
-			e = &entry{name: name, versions: map[int64]*version{}}
+			e = &entry{name: name}
 			m.entries[name] = e
 		}
 		m.mu.Unlock()
@@ -172,7 +147,7 @@ func (m *Manager) loadFound(ctx context.Context, found map[string]*repo.Model, n
 	var mu sync.Mutex
 	for _, name := range names {
 		wg.Go(func() {
-			if err := m.change(ctx, name, func() (*repo.Model, error) { return found[name], nil }, nil, false); err != nil {
+			if err := m.change(ctx, name, task{look: func() (*repo.Model, error) { return found[name], nil }}); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				failed = append(failed, err)
@@ -205,14 +180,16 @@ func (m *Manager) Discover() error {
 	defer m.mu.Unlock()
 	for name := range found {
 		if m.entries[name] == nil {
-			m.entries[name] = &entry{name: name, versions: map[int64]*version{}}
+			m.entries[name] = &entry{name: name}
 		}
 	}
 	return nil
 }
 
 func (m *Manager) scanOptions() repo.Options {
-	return repo.Options{Roots: m.o.Repositories, ConfigName: m.o.ConfigName}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return repo.Options{Roots: m.roots, Names: m.names, ConfigName: m.o.ConfigName}
 }
 
 // Load loads a model or what changed in it, and waits. over, if not nil, replaces its configuration and files.
@@ -230,7 +207,7 @@ func (m *Manager) Load(ctx context.Context, name string, over *Override) error {
 	if ov != nil && ov.folder != "" {
 		look = func() (*repo.Model, error) { return repo.ScanModel(ov.folder, name, ""), nil }
 	}
-	return m.change(ctx, name, look, ov, false)
+	return m.change(ctx, name, task{look: look, over: ov, byHand: true})
 }
 
 // notPolled is Triton's error for a model whose folder or configuration is at fault.
@@ -259,36 +236,18 @@ func (m *Manager) Unload(name string) {
 	if e == nil {
 		return
 	}
-	m.mu.Lock()
-	e.held = true
-	m.mu.Unlock()
-	m.retire(e, true)
+	m.retire(e, retired{byHand: true}, true)
 	e.op.Unlock()
 	m.updateDependents(name, "")
 }
 
-// retire takes all versions out of service. e.op is held.
-func (m *Manager) retire(e *entry, known bool) {
+// retire takes all versions out of service, and forgets the model unless it is to stay known. e.op is held.
+func (m *Manager) retire(e *entry, ev retired, known bool) {
 	m.mu.Lock()
-	var gone []*version
-	for _, v := range e.versions {
-		if v.model != nil {
-			gone = append(gone, v)
-		}
-	}
-	e.wanted, e.err = false, nil
+	m.step(e, ev)
 	e.src = nil
-	for _, v := range e.versions {
-		v.left = nil
-		if v.model == nil && v.drains == 0 {
-			v.state, v.reason = Unavailable, errUnloaded
-		}
-	}
-	m.table.Store(m.table.Load().with(e.name, nil, known))
-	for _, v := range gone {
-		m.drain(e, v, true)
-	}
 	if !known {
+		m.table.Store(m.table.Load().without(e.name))
 		delete(m.entries, e.name)
 	}
 	e.override.remove()
@@ -297,44 +256,48 @@ func (m *Manager) retire(e *entry, known bool) {
 	m.o.Events.changed()
 }
 
-var errUnloaded = status.New(status.Unavailable, "unloaded")
-
-// drain closes the model of v when its last request is answered. leave says that the version leaves service with it,
-// else it has been replaced. m.mu is held, and the table no longer has the model.
-func (m *Manager) drain(e *entry, v *version, leave bool) {
-	old := v.model
-	v.model = nil
-	v.drains++
-	if leave {
-		v.state, v.reason = Unloading, v.left
-		v.src, v.shared, v.rest = 0, 0, 0
+// step is what becomes of a model at an event, carried out. m.mu is held.
+func (m *Manager) step(e *entry, ev event) effects {
+	var fx effects
+	e.life, fx = next(e.life, ev)
+	if fx.publish {
+		m.table.Store(m.table.Load().with(e.name, e.serving()))
 	}
-	m.wg.Add(1)
-	go func() {
-		defer m.wg.Done()
-		if err := old.Close(m.hard); err != nil {
-			m.o.Log.Error("closing a model failed", "model", e.name, "version", v.number, "err", err)
+	for _, d := range fx.drain {
+		m.wg.Add(1)
+		go m.drain(e, d)
+	}
+	for _, n := range fx.gone {
+		if !m.usedAnew(e, n) {
+			m.o.Stats.Remove(e.name, n)
 		}
-		m.mu.Lock()
-		v.drains--
-		left := v.drains == 0 && v.model == nil && v.state == Unloading
-		if left {
-			v.state, v.reason = Unavailable, cmp.Or(v.left, errUnloaded)
-			if !m.usedAnew(e, v.number) {
-				m.o.Stats.Remove(e.name, v.number)
-			}
+	}
+	return fx
+}
+
+// drain closes a model that left service when its last request is answered.
+func (m *Manager) drain(e *entry, d leaving) {
+	defer m.wg.Done()
+	if d.model != nil {
+		if err := d.model.Close(m.hard); err != nil {
+			m.o.Log.Error("closing a model failed", "model", e.name, "version", d.number, "err", err)
 		}
-		closed := m.closed
-		m.mu.Unlock()
-		if !closed {
-			debug.FreeOSMemory()
-		}
-		if leave {
-			m.o.Events.unloaded(e.name, v.number)
-		} else {
-			m.o.Events.replaced(e.name, v.number)
-		}
-	}()
+	}
+	m.mu.Lock()
+	m.step(e, drained{d.number})
+	closed := m.closed
+	m.mu.Unlock()
+	if !closed {
+		debug.FreeOSMemory()
+	}
+	switch d.why {
+	case unloaded:
+		m.o.Events.unloaded(e.name, d.number)
+	case replaced:
+		m.o.Events.replaced(e.name, d.number)
+	case evicted:
+		m.o.Events.evicted(e.name, d.number)
+	}
 }
 
 // usedAnew reports whether a version of a forgotten entry's name is in use again by the entry that came after: the two
@@ -345,7 +308,7 @@ func (m *Manager) usedAnew(e *entry, number int64) bool {
 		return false
 	}
 	v := now.versions[number]
-	return v != nil && (v.model != nil || v.drains > 0 || v.state == Loading)
+	return v.serves() || v.drains > 0 || v.state == Loading
 }
 
 // Close refuses all requests from now on, gives up loads under way, lets requests inside finish until ctx ends, then
@@ -371,7 +334,7 @@ func (m *Manager) Close(ctx context.Context) {
 			defer wg.Done()
 			e.op.Lock() // a change under way ends first
 			defer e.op.Unlock()
-			m.retire(e, true)
+			m.retire(e, retired{}, true)
 		}()
 	}
 	wg.Wait()

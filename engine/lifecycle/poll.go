@@ -97,7 +97,9 @@ func (m *Manager) poll(found map[string]*repo.Model, whole bool, waiting map[str
 		}
 		delete(waiting, name)
 		// Its outcome is in the index and the events.
-		m.begin(name, func() { _ = m.change(m.hard, name, func() (*repo.Model, error) { return m.rested(src) }, nil, true) })
+		m.begin(name, func() {
+			_ = m.change(m.hard, name, task{look: func() (*repo.Model, error) { return m.rested(src) }, polled: true})
+		})
 	}
 	if !whole {
 		return next
@@ -135,7 +137,7 @@ func (m *Manager) forgetIfGone(name string) {
 	_, err := m.find(name)
 	gone := status.CodeOf(err) == status.NotFound
 	if gone {
-		m.retire(e, false)
+		m.retire(e, retired{}, false)
 	}
 	e.op.Unlock()
 	if gone {
@@ -166,7 +168,7 @@ func (m *Manager) begin(name string, change func()) {
 	defer m.mu.Unlock()
 	e := m.entries[name]
 	if e == nil && !m.closed {
-		e = &entry{name: name, versions: map[int64]*version{}}
+		e = &entry{name: name}
 		m.entries[name] = e
 	}
 	if m.closed || e.busy {

@@ -22,7 +22,8 @@ const maxConfigSize = 16 << 20
 type plan struct {
 	text     string // the configuration as written
 	cfg      *inferencepb.ModelConfig
-	versions []int64
+	versions []int64 // to serve
+	policy   []int64 // what the version policy says
 	// faults are the reasons not to load a version: its file contradicts the configuration, or that is wrong itself.
 	faults  map[int64]error
 	backend backend.Backend
@@ -36,7 +37,7 @@ func versionFolder(src *repo.Model, n int64) string {
 
 // prepare reads, completes and validates a model's configuration. An error means that nothing can be tried. The plan
 // is not nil if the configuration could be read.
-func (m *Manager) prepare(ctx context.Context, src *repo.Model, over *override) (*plan, error) {
+func (m *Manager) prepare(ctx context.Context, src *repo.Model, over *override, c choice) (*plan, error) {
 	if src.Err != nil {
 		return nil, src.Err
 	}
@@ -46,6 +47,9 @@ func (m *Manager) prepare(ctx context.Context, src *repo.Model, over *override) 
 		return p, err
 	}
 	p.cfg = cfg
+	if cfg.GetName() != "" && cfg.GetName() != src.Name && src.Alias && cfg.GetName() == filepath.Base(src.Folder) {
+		cfg.Name = src.Name // the repository was registered with another name for it
+	}
 	if cfg.GetName() != "" && cfg.GetName() != src.Name {
 		return p, status.Errorf(status.InvalidArg, "unexpected directory name '%s' for model '%s', directory name must equal model name",
 			src.Name, cfg.GetName())
@@ -61,7 +65,10 @@ func (m *Manager) prepare(ctx context.Context, src *repo.Model, over *override) 
 	if err := faults.Err(); err != nil {
 		return p, err
 	}
-	p.versions = modelconfig.ChooseVersions(cfg.GetVersionPolicy(), numbers)
+	p.policy = modelconfig.ChooseVersions(cfg.GetVersionPolicy(), numbers)
+	if p.versions, err = c.of(src, p.policy, numbers); err != nil {
+		return p, err
+	}
 	if len(p.versions) == 0 {
 		p.versionsMissing = true
 		return p, status.Errorf(status.InvalidArg, "at least one version must be available under the version policy of model '%s'", src.Name)

@@ -1,8 +1,10 @@
 package lifecycle
 
 import (
+	"errors"
 	"maps"
 
+	"nereid/engine/inferencepb"
 	"nereid/engine/model"
 	"nereid/engine/status"
 )
@@ -14,32 +16,39 @@ type table struct {
 
 // served is one model's versions in service; it may have none.
 type served struct {
-	versions map[int64]*model.Model
-	latest   *model.Model
+	versions map[int64]*model.Model // nil values: evicted
+	newest   int64                  // 0: there is none
+	latest   *model.Model           // the newest; nil: it is evicted, or there is none
 }
 
-// with returns a table in which a model has other versions; nil: the model is forgotten.
-func (t *table) with(name string, versions map[int64]*model.Model, known bool) *table {
-	next := &table{models: maps.Clone(t.models)}
-	if next.models == nil {
-		next.models = map[string]*served{}
-	}
-	if !known {
-		delete(next.models, name)
-		return next
-	}
+// with returns a table in which a model has these versions.
+func (t *table) with(name string, versions map[int64]*model.Model) *table {
+	next := t.without(name)
 	s := &served{versions: versions}
 	for v, m := range versions {
-		if s.latest == nil || v > s.latest.Version() {
-			s.latest = m
+		if v > s.newest {
+			s.newest, s.latest = v, m
 		}
 	}
 	next.models[name] = s
 	return next
 }
 
+// without returns a table that does not know a model.
+func (t *table) without(name string) *table {
+	next := &table{models: maps.Clone(t.models)}
+	if next.models == nil {
+		next.models = map[string]*served{}
+	}
+	delete(next.models, name)
+	return next
+}
+
+// ErrEvicted is Find's answer for a version in service whose memory was given back: see Manager.Wake.
+var ErrEvicted = status.New(status.Unavailable, "the model is not in memory")
+
 // Find returns the version of a model that is in service: the latest for infer.LatestVersion (-1). Errors: NotFound,
-// with Triton's texts.
+// with Triton's texts; ErrEvicted.
 func (m *Manager) Find(name string, version int64) (*model.Model, error) {
 	s := m.table.Load().models[name]
 	switch {
@@ -47,13 +56,19 @@ func (m *Manager) Find(name string, version int64) (*model.Model, error) {
 		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' is not found", name)
 	case version < 0 && s.latest != nil:
 		return s.latest, nil
-	case s.latest == nil:
+	case s.newest == 0:
 		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' has no available versions", name)
+	case version < 0:
+		return nil, ErrEvicted
 	}
-	if mod := s.versions[version]; mod != nil {
-		return mod, nil
+	mod, there := s.versions[version]
+	switch {
+	case !there:
+		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' version %d is not found", name, version)
+	case mod == nil:
+		return nil, ErrEvicted
 	}
-	return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' version %d is not found", name, version)
+	return mod, nil
 }
 
 // Acquire finds a version and reserves a place for one request in it, which model.Infer uses up.
@@ -68,4 +83,22 @@ func (m *Manager) Acquire(name string, version int64) (*model.Model, error) {
 		}
 		// It began to close after we looked, so the table has been replaced: look again.
 	}
+}
+
+// Config returns the effective configuration of a version in service, also of an evicted one. It must not be changed.
+// Errors: NotFound, with Triton's texts.
+func (m *Manager) Config(name string, version int64) (*inferencepb.ModelConfig, error) {
+	mod, err := m.Find(name, version)
+	if err == nil {
+		return mod.Config(), nil
+	}
+	if !errors.Is(err, ErrEvicted) {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.entries[name]; e != nil && e.cfg != nil {
+		return e.cfg, nil
+	}
+	return nil, err
 }

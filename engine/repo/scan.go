@@ -35,6 +35,8 @@ type Model struct {
 	Shared, Rest Print
 	// Versions holds the print of every version folder, also of those that a version policy leaves out.
 	Versions map[int64]Print
+	// Alias says that Name is not the folder's.
+	Alias bool
 	// Err says why the folder could not be read. The rest is then incomplete.
 	Err error
 }
@@ -68,6 +70,8 @@ type Options struct {
 	Roots []string
 	// ConfigName picks configs/<ConfigName>.pbtxt over config.pbtxt where it exists (--model-config-name).
 	ConfigName string
+	// Names gives models other names than their folders': by repository, then by folder name.
+	Names map[string]map[string]string
 	// Only, if not empty, restricts the scan to one model.
 	Only string
 	// Devices, if not nil, is kept by Scan from call to call: the file system of each repository when it last had
@@ -98,11 +102,16 @@ func Scan(o Options) (models map[string]*Model, unread map[string]error) {
 			continue
 		}
 		for _, e := range entries {
-			name := e.Name()
-			if Ignored(name) || o.Only != "" && name != o.Only || !isFolder(root, e) {
+			folder := e.Name()
+			name, alias := o.Names[root][folder]
+			if !alias {
+				name = folder
+			}
+			if Ignored(folder) || o.Only != "" && name != o.Only || !isFolder(root, e) {
 				continue
 			}
-			m := ScanModel(root, name, o.ConfigName)
+			m := ScanModel(root, folder, o.ConfigName)
+			m.Name, m.Alias = name, alias
 			if err := CheckName(name); err != nil {
 				m.Err = err
 			}

@@ -1,0 +1,333 @@
+package lifecycle
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"nereid/engine/model"
+	"nereid/engine/repo"
+	"nereid/engine/status"
+)
+
+// State is a version's state, with the words of Triton's repository index.
+type State string
+
+// The states.
+const (
+	Loading     State = "LOADING"
+	Ready       State = "READY"
+	Unloading   State = "UNLOADING"
+	Unavailable State = "UNAVAILABLE"
+)
+
+var (
+	errUnloaded = status.New(status.Unavailable, "unloaded")
+)
+
+// life is where a model stands: a value that only next makes another of. The manager keeps one per model and carries out
+// the effects.
+type life struct {
+	wanted bool // it is to be served: counts for readiness
+	held   bool // unloaded by hand: polling leaves it alone until it is loaded by hand or its folder goes
+	err    error
+	// versions are all that are known of, by number.
+	versions map[int64]standing
+	// picked are the versions that were loaded (true) or unloaded (false) alone, whatever the version policy says, until
+	// the model is loaded as a whole.
+	picked map[int64]bool
+}
+
+// standing is where one version stands.
+type standing struct {
+	state  State
+	reason error
+	model  *model.Model // what serves; then state is READY
+	// evicted: in service although nothing is loaded; a request loads it. Then state is READY too, and model nil.
+	evicted bool
+	// What model was loaded from: the version folder, and the model folder's other files, with the configuration and
+	// without.
+	src, shared, rest repo.Print
+
+	since   time.Time
+	left    error // why it left service, where that was not an unload
+	drains  int   // models of this number that left and are not closed yet
+	reloads int
+}
+
+// serves reports whether requests to the version are taken.
+func (s standing) serves() bool { return s.model != nil || s.evicted }
+
+// effects are what the manager does after an event, in this order: it publishes the table of what serves, and closes what
+// has left as soon as its last request is answered.
+type effects struct {
+	publish bool
+	drain   []leaving
+	// reloaded are the versions that took the place of one of the same number.
+	reloaded map[int64]bool
+	// gone are versions of which nothing is left: their statistics go.
+	gone []int64
+}
+
+// leaving is a model to be closed once it has answered what it took.
+type leaving struct {
+	number int64
+	model  *model.Model // nil: it was evicted before, there is nothing to close
+	why    departure
+}
+
+// departure says what it means that a model leaves.
+type departure int
+
+const (
+	unloaded departure = iota // the version leaves service
+	replaced                  // another of its number serves
+	evicted                   // it serves on, and is loaded by the next request
+)
+
+// event is something that happens to a model.
+type event interface {
+	// apply changes l, which is nobody else's, and adds to fx.
+	apply(l *life, fx *effects)
+}
+
+// next is the state machine of a model: where it stands after ev, and what is to be done then. It is a pure function.
+func next(l life, ev event) (life, effects) {
+	l.versions, l.picked = maps.Clone(l.versions), maps.Clone(l.picked)
+	if l.versions == nil {
+		l.versions = map[int64]standing{}
+	}
+	var fx effects
+	ev.apply(&l, &fx)
+	return l, fx
+}
+
+// serving returns what requests can reach.
+func (l life) serving() map[int64]*model.Model {
+	all := map[int64]*model.Model{}
+	for n, v := range l.versions {
+		if v.serves() {
+			all[n] = v.model
+		}
+	}
+	return all
+}
+
+func (l life) serves() bool {
+	for _, v := range l.versions {
+		if v.serves() {
+			return true
+		}
+	}
+	return false
+}
+
+// settled reports whether every version that is to serve does, with its model loaded.
+func (l life) settled() bool {
+	if l.err != nil {
+		return false
+	}
+	ready := 0
+	for _, v := range l.versions {
+		switch {
+		case v.model != nil && v.reason == nil:
+			ready++
+		case v.state == Unavailable && v.reason == errUnloaded:
+		default:
+			return false
+		}
+	}
+	return ready > 0
+}
+
+// leave takes a version's model out of service.
+func (l *life) leave(n int64, why departure, fx *effects) {
+	v := l.versions[n]
+	fx.publish = true
+	fx.drain = append(fx.drain, leaving{n, v.model, why})
+	v.drains++
+	v.model, v.evicted = nil, why == evicted
+	if why == unloaded {
+		v.src, v.shared, v.rest = 0, 0, 0
+		v.state, v.reason = Unloading, v.left
+	}
+	l.versions[n] = v
+}
+
+// claimed: the model is to be served from now on.
+type claimed struct{}
+
+func (claimed) apply(l *life, _ *effects) { l.wanted, l.held = true, false }
+
+// chosen: one version is to be loaded alone, or not to be served; the others stay as they are.
+type chosen struct {
+	number int64
+	load   bool
+}
+
+func (e chosen) apply(l *life, _ *effects) {
+	if l.picked == nil {
+		l.picked = map[int64]bool{}
+	}
+	l.picked[e.number] = e.load
+}
+
+// whole: the model is to be served as its version policy says again.
+type whole struct{}
+
+func (whole) apply(l *life, _ *effects) { l.picked = nil }
+
+// loading: versions are about to be loaded. One that serves goes on.
+type loading struct{ numbers []int64 }
+
+func (e loading) apply(l *life, _ *effects) {
+	for _, n := range e.numbers {
+		v := l.versions[n]
+		if !v.serves() {
+			v.state, v.reason = Loading, nil
+		}
+		l.versions[n] = v
+	}
+}
+
+// refused: the folder or the configuration is at fault; nothing was tried, what serves goes on.
+type refused struct{ err error }
+
+func (e refused) apply(l *life, _ *effects) { l.err = e.err }
+
+// tried: a change came to its end.
+type tried struct {
+	src     *repo.Model
+	wanted  []int64   // the versions that are to serve
+	results []outcome // of each of them
+	at      time.Time
+	// void says that what was to replace the repository's files brought nothing and is forgotten.
+	void bool
+}
+
+func (e tried) apply(l *life, fx *effects) {
+	fx.publish, fx.reloaded = true, map[int64]bool{}
+	failed := false
+	for _, r := range e.results {
+		failed = failed || r.err != nil
+		e.settle(l, r, fx)
+	}
+	for _, n := range slices.Sorted(maps.Keys(l.versions)) {
+		v := l.versions[n]
+		// Versions that are not wanted any more leave only if everything that is to come in their place has come.
+		if v.serves() && !slices.Contains(e.wanted, n) && (!failed || !keepOld) {
+			v.left = nil
+			l.versions[n] = v
+			l.leave(n, unloaded, fx)
+			v = l.versions[n]
+		}
+		if _, there := e.src.Versions[n]; !there && !v.serves() && v.drains == 0 && v.reason != errUnloaded {
+			delete(l.versions, n) // it never served and its folder is gone
+		}
+	}
+	if !e.void {
+		l.err = nil
+	}
+}
+
+func (e tried) settle(l *life, r outcome, fx *effects) {
+	v := l.versions[r.number]
+	switch {
+	case r.err != nil && v.model != nil:
+		v.reason = status.Errorf(status.CodeOf(r.err), "reload failed, the version loaded before goes on serving: %w", r.err)
+	case r.err != nil:
+		v.state, v.reason, v.evicted = Unavailable, r.err, false
+	case r.untouched:
+	default:
+		v.reason = nil
+		v.src, v.shared, v.rest = e.src.Versions[r.number], e.src.Shared, e.src.Rest
+	}
+	l.versions[r.number] = v
+	if r.model == nil {
+		return
+	}
+	if v.model != nil {
+		fx.reloaded[r.number] = true
+		v.reloads++
+		l.versions[r.number] = v
+		l.leave(r.number, replaced, fx)
+		v = l.versions[r.number]
+	}
+	v.model, v.state, v.since, v.left, v.evicted = r.model, Ready, e.at, nil, false
+	l.versions[r.number] = v
+}
+
+// retired: the model leaves service as a whole; by hand says that it is to stay away.
+type retired struct{ byHand bool }
+
+func (e retired) apply(l *life, fx *effects) {
+	fx.publish = true
+	l.wanted, l.err, l.picked = false, nil, nil
+	l.held = l.held || e.byHand
+	for n := range l.versions {
+		l.unload(n, nil, fx)
+	}
+}
+
+// unload takes one version out of service, or notes that it is meant to be out.
+func (l *life) unload(n int64, why error, fx *effects) {
+	v := l.versions[n]
+	v.left = why
+	if !v.serves() && v.drains == 0 {
+		v.state, v.reason = Unavailable, cmp.Or(why, errUnloaded)
+	}
+	l.versions[n] = v
+	if v.serves() {
+		l.leave(n, unloaded, fx)
+	}
+}
+
+// dropped: one version leaves service, the others stay.
+type dropped struct{ number int64 }
+
+func (e dropped) apply(l *life, fx *effects) {
+	fx.publish = true
+	if _, known := l.versions[e.number]; known {
+		l.unload(e.number, nil, fx)
+	}
+}
+
+// suspended: what the model needs is not there any more; it is to come back with that.
+type suspended struct{ why error }
+
+func (e suspended) apply(l *life, fx *effects) {
+	fx.publish = true
+	for n, v := range l.versions {
+		if v.serves() {
+			l.unload(n, e.why, fx)
+		}
+	}
+}
+
+// banished: the model's memory is given back, and its next request loads it again.
+type banished struct{}
+
+func (banished) apply(l *life, fx *effects) {
+	for n, v := range l.versions {
+		if v.model != nil {
+			l.leave(n, evicted, fx)
+		}
+	}
+}
+
+// drained: a model that left is closed.
+type drained struct{ number int64 }
+
+func (e drained) apply(l *life, fx *effects) {
+	v, known := l.versions[e.number]
+	if !known {
+		return // the version was forgotten before
+	}
+	v.drains--
+	if v.drains == 0 && !v.serves() && v.state == Unloading {
+		v.state, v.reason = Unavailable, cmp.Or(v.left, errUnloaded)
+		fx.gone = append(fx.gone, e.number)
+	}
+	l.versions[e.number] = v
+}
