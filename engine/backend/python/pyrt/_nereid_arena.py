@@ -1,0 +1,227 @@
+"""The memory shared with the server: engine/worker/PROTOCOL.md, "Arenas"."""
+
+import mmap
+import os
+import threading
+import weakref
+
+import numpy as np
+
+TABLE = 65536
+HEADER = 64
+_MADV_REMOVE = getattr(mmap, "MADV_REMOVE", None)
+
+
+class _Memory(np.ndarray):
+    """The bytes of a slot. Arrays made on it keep it alive: numpy does not look behind a base of another type."""
+
+
+class _Mapped:
+    """A file that grows and never shrinks, mapped as far as it was needed. Older mappings live as long as arrays on them."""
+
+    def __init__(self, fd):
+        self.fd, self.map, self.size, self.bases = fd, None, 0, []
+        self.reach(1)
+
+    def reach(self, end):
+        """Maps the file so that it has the byte before end. Whether the file is that long."""
+        if end <= self.size:
+            return True
+        size = os.fstat(self.fd).st_size
+        if size < end:
+            return False
+        self.map, self.size = mmap.mmap(self.fd, size), size
+        base = np.frombuffer(self.map, np.uint8).__array_interface__["data"][0]
+        self.bases.append((base, size, weakref.ref(self.map)))
+        return True
+
+    def memory(self, at, length):
+        return np.ndarray.__new__(_Memory, (length,), np.uint8, self.map, at)
+
+
+class Down:
+    """What the server allocates in."""
+
+    def __init__(self, fd):
+        self._mapped = _Mapped(fd)
+        self._taken = {}  # id of a weak reference to a slot's memory -> it, the mapping, place of the header
+
+    def state(self, index):
+        """The state byte of a request."""
+        return State(self._mapped.map, index)
+
+    def take(self, at, length):
+        """The data of a slot. The slot is given back when nothing refers to the array's memory any more."""
+        mapped = self._mapped
+        if at < TABLE + HEADER or not mapped.reach(at + length):
+            raise ValueError("a slot of %d bytes at %d lies outside of the arena" % (length, at))
+        memory = mapped.memory(at, length)
+        ref = weakref.ref(memory, self._free)
+        self._taken[id(ref)] = (ref, mapped.map, at - HEADER)
+        return memory
+
+    def _free(self, ref):
+        _, mapping, header = self._taken.pop(id(ref))
+        mapping[header] = 0
+
+    def read(self, at, length):
+        """A copy of a slot's data; the slot is given back."""
+        mapped = self._mapped
+        if at < TABLE + HEADER or not mapped.reach(at + length):
+            raise ValueError("a frame of %d bytes at %d lies outside of the arena" % (length, at))
+        data = bytearray(mapped.map[at : at + length])
+        mapped.map[at - HEADER] = 0
+        return data
+
+    def find(self, array):
+        """Where a C-contiguous array's data lies in the arena, or -1."""
+        address = array.__array_interface__["data"][0]
+        for base, size, _ in self._mapped.bases:
+            if base <= address < base + size:
+                return address - base if self._alive(base) else -1
+        return -1
+
+    def _alive(self, base):
+        self._mapped.bases = [b for b in self._mapped.bases if b[2]() is not None]
+        return any(b[0] == base for b in self._mapped.bases)
+
+
+class State:
+    """The state byte of a request that the server keeps."""
+
+    __slots__ = ("_map", "_index")
+
+    def __init__(self, mapping, index):
+        self._map, self._index = mapping, index
+
+    def cancelled(self):
+        return bool(self._map[self._index] & 1)
+
+    def paused(self):
+        return self._map[self._index] & 3 == 2
+
+
+class Slot:
+    """A slot of the up arena. It is free when its header says so and no array of the model's lies in it."""
+
+    __slots__ = ("at", "room", "memory", "sent", "__weakref__")
+
+    def __init__(self, at, room):
+        self.at, self.room, self.memory, self.sent = at, room, None, False
+
+
+class Up:
+    """What the worker allocates in. Safe for use by several threads."""
+
+    def __init__(self, fd, grow=1 << 20):
+        os.ftruncate(fd, max(os.fstat(fd).st_size, TABLE))
+        self._mapped, self.grow = _Mapped(fd), grow
+        self._top = TABLE
+        self._rooms = {}  # size class -> its slots
+        self._empties = {}  # address of an array made by empty -> its slot
+        self._lock = threading.Lock()
+
+    def allocate(self, length):
+        """A slot that is in use, of at least length bytes."""
+        room = _room(length)
+        with self._lock:
+            slots = self._rooms.setdefault(room, [])
+            mapping = self._mapped.map
+            for i, slot in enumerate(slots):
+                if not mapping[slot.at - HEADER] and (slot.memory is None or slot.memory() is None):
+                    # The ones that were used last are looked at last: they are the most likely to be in use.
+                    slots.append(slots.pop(i))
+                    break
+            else:
+                slot = self._carve(room)
+                slots.append(slot)
+            self._mapped.map[slot.at - HEADER] = 1
+            slot.memory, slot.sent = None, False
+            return slot
+
+    def _carve(self, room):
+        start = self._top
+        end = start + HEADER + room
+        if end > self._mapped.size:
+            os.ftruncate(self._mapped.fd, _up(max(end, self._mapped.size + self.grow), mmap.PAGESIZE))
+            self._mapped.reach(end)
+        self._top = end
+        return Slot(start + HEADER, room)
+
+    def write(self, slot, data):
+        """Copies bytes-like data into a slot."""
+        self._mapped.map[slot.at : slot.at + len(data)] = data
+
+    def store(self, array):
+        """A slot with an array's data."""
+        slot = self.allocate(array.nbytes)
+        np.copyto(np.ndarray(array.shape, array.dtype, self._mapped.map, slot.at), array)
+        return slot
+
+    def release(self, slot):
+        """Gives back a slot that was not sent."""
+        self._mapped.map[slot.at - HEADER] = 0
+
+    def empty(self, shape, dtype):
+        """An array in a slot of its own."""
+        shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+        length = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        slot = self.allocate(length)
+        memory = self._mapped.memory(slot.at, length)
+        slot.memory = weakref.ref(memory)
+        array = np.ndarray(shape, dtype, memory)
+        address = array.__array_interface__["data"][0]
+        self._empties[address] = slot
+        weakref.finalize(memory, self._dropped, address, slot).atexit = False
+        return array
+
+    def _dropped(self, address, slot):
+        self._empties.pop(address, None)
+        if not slot.sent:
+            self._mapped.map[slot.at - HEADER] = 0
+
+    def send_empty(self, array):
+        """The offset of an array made by empty, once; -1 for any other: its data has to be copied."""
+        if not self._empties:
+            return -1
+        slot = self._empties.get(array.__array_interface__["data"][0])
+        if slot is None or slot.sent or array.nbytes > slot.room:
+            return -1
+        slot.sent = True
+        return slot.at
+
+    def trim(self):
+        """Gives the pages of free slots back to the system."""
+        if _MADV_REMOVE is None:
+            return
+        with self._lock:
+            for slots in self._rooms.values():
+                for slot in slots:
+                    if self._mapped.map[slot.at - HEADER] or (slot.memory is not None and slot.memory() is not None):
+                        continue
+                    first, last = _up(slot.at, mmap.PAGESIZE), (slot.at + slot.room) & -mmap.PAGESIZE
+                    if last > first:
+                        self._mapped.map.madvise(_MADV_REMOVE, first, last - first)
+
+    def free_bytes(self):
+        """How much of the arena no slot uses."""
+        with self._lock:
+            used = sum(
+                slot.room + HEADER
+                for slots in self._rooms.values()
+                for slot in slots
+                if self._mapped.map[slot.at - HEADER]
+            )
+            return self._mapped.size - TABLE - used
+
+
+def _up(n, multiple):
+    return -(-n // multiple) * multiple
+
+
+def _room(length):
+    """The size class of a length: eight steps from a power of two to the next."""
+    if length <= 4096 - HEADER:
+        return 4096 - HEADER
+    step = 1 << max((length + HEADER).bit_length() - 4, 6)
+    return _up(length + HEADER, step) - HEADER

@@ -1,0 +1,143 @@
+"""The control socket: engine/worker/PROTOCOL.md, "Frames".
+
+Nobody reads it all the time. Whoever waits for something reads for all (the leader), hands frames to those they are for and
+passes the lead on when its own has come. A single-threaded model so never switches threads.
+"""
+
+import collections
+import os
+import signal
+import socket
+import struct
+import sys
+import threading
+import traceback
+
+CALL, REPLY, EXECUTE, RESPONSES, BLS, BLS_RESPONSE, BLS_CANCEL, LOG, METRIC, HELLO = range(1, 11)
+FAR, DONE = 1, 2
+MAX_PACKET = 65536
+_HEADER = struct.Struct("<HHIQ")
+_FAR_BODY = struct.Struct("<QQ")
+
+
+def die(reason=""):
+    """Ends this process and those that it started: the server is gone (no reason to tell), or one of us does not understand
+    the other."""
+    try:
+        if reason:
+            sys.stderr.write("the worker ends: " + reason + "\n")
+            sys.stderr.flush()
+        os.killpg(0, signal.SIGKILL)
+    finally:
+        os._exit(1)
+
+
+class Channel:
+    """Frames in and out. Safe for use by several threads."""
+
+    def __init__(self, sock, down, up):
+        self._socket, self._down, self._up = sock, down, up
+        self._buffer = memoryview(bytearray(MAX_PACKET))
+        self._sending = threading.Lock()
+        self.turn = threading.Condition(threading.Lock())
+        self._reading, self._waiting = False, 0
+        self.commands = collections.deque()  # (kind, id, body) for the main thread
+        self._answers = {}  # (kind, id) -> what takes the body
+        self._last = 0
+
+    def number(self):
+        """A number for a call of ours."""
+        with self.turn:
+            self._last += 1
+            return self._last
+
+    def expect(self, kind, number, take):
+        """Has take(body) called, under the channel's lock, for each frame of that kind and number."""
+        with self.turn:
+            self._answers[kind, number] = take
+
+    def forget(self, kind, number):
+        """The end of expect. Not from within take: there, return True."""
+        with self.turn:
+            self._answers.pop((kind, number), None)
+
+    def send(self, kind, number, body, flags=0):
+        """Sends a frame."""
+        if len(body) > MAX_PACKET - _HEADER.size:
+            slot = self._up.allocate(len(body))
+            self._up.write(slot, body)
+            body, flags = _FAR_BODY.pack(slot.at, len(body)), flags | FAR
+        packet = _HEADER.pack(kind, flags, len(body), number) + body
+        try:
+            with self._sending:
+                self._socket.sendall(packet)
+        except OSError:
+            die()
+
+    def wait(self, done):
+        """Waits until done() is true, which is asked under the channel's lock after every frame."""
+        turn = self.turn
+        with turn:
+            while True:
+                if done():
+                    return
+                if not self._reading:
+                    break
+                self._waiting += 1
+                turn.wait()
+                self._waiting -= 1
+            self._reading = True
+        try:
+            while True:
+                frame = self._receive()
+                with turn:
+                    self._dispatch(*frame)
+                    ended = done()
+                    if ended:
+                        self._reading = False
+                    if self._waiting:
+                        turn.notify_all()
+                    if ended:
+                        return
+        except BaseException:
+            with turn:
+                self._reading = False
+                turn.notify_all()
+            raise
+
+    def _receive(self):
+        try:
+            length = self._socket.recv_into(self._buffer)
+        except OSError:
+            length = 0
+        if length == 0:
+            die()
+        if length < _HEADER.size:
+            die("a frame has %d bytes" % length)
+        kind, flags, size, number = _HEADER.unpack_from(self._buffer)
+        body = bytearray(self._buffer[_HEADER.size : length])
+        if size != len(body):
+            die("a frame says that its body has %d bytes and it has %d" % (size, len(body)))
+        if flags & FAR:
+            body = self._down.read(*_FAR_BODY.unpack(body))
+        return kind, number, body
+
+    def _dispatch(self, kind, number, body):
+        if kind == CALL or kind == EXECUTE:
+            self.commands.append((kind, number, body))
+            return
+        if kind not in (REPLY, BLS_RESPONSE):
+            die("a frame of kind %d" % kind)
+        take = self._answers.get((kind, number))
+        try:
+            if take is not None and take(body):
+                del self._answers[kind, number]
+        except Exception:
+            die(traceback.format_exc())
+
+
+def attach(fd):
+    """The socket of an inherited descriptor."""
+    sock = socket.socket(fileno=fd)
+    sock.setblocking(True)
+    return sock

@@ -1,0 +1,304 @@
+"""Records of the protocol: engine/worker/PROTOCOL.md, "Tensors", "Requests", "Responses"."""
+
+import struct
+
+import numpy as np
+
+import triton_python_backend_utils as pb
+
+FINAL, ERROR, EMPTY, RESCHEDULE = 1, 2, 4, 8
+IN_FRAME, IN_DOWN, IN_UP = 0, 1, 2
+
+# What goes into the frame: of one tensor, and of all tensors of a frame.
+INLINE_MOST = 8192
+INLINE_BUDGET = 49152
+
+_TENSOR = struct.Struct("<IHBBQQ")
+_SIGNATURE = struct.Struct("<BBHI")
+_REQUEST = struct.Struct("<IIQQQQIHHHHIIII")
+_RESPONSE = struct.Struct("<IIQHHIII")
+_RESPONSES = struct.Struct("<IIII")
+_BLS = struct.Struct("<qQIHHII")
+_NAME = struct.Struct("<H")
+
+_bytes = pb.Tensor._received
+_ZEROS = b"\0" * 16
+
+
+class Broken(Exception):
+    """A frame that does not decode."""
+
+
+class Codec:
+    """Reads requests and responses of the server's and writes our own. Its caches of names and shapes are bounded."""
+
+    def __init__(self, down, up):
+        self._down, self._up = down, up
+        self._signatures = {}  # signature -> (name, type, shape)
+        self._written = {}  # (name, type, shape) -> signature with its padding
+        self._named = {}  # bytes of a list of names -> names
+
+    # Reading
+
+    def _tensor(self, body, view, at):
+        """(tensor, end of its record). body: a bytearray; view: an ndarray on it."""
+        size, signed, place, _, offset, length = _TENSOR.unpack_from(body, at)
+        signature = bytes(body[at + 24 : at + 24 + signed])
+        known = self._signatures.get(signature)
+        if known is None:
+            known = self._learn(signature)
+        name, code, shape = known
+        if place == IN_FRAME:
+            if offset + length > len(body):
+                raise Broken("tensor '%s' lies outside of its frame" % name)
+            data = view[offset : offset + length]
+        elif place == IN_DOWN:
+            data = self._down.take(offset, length)
+        else:
+            raise Broken("tensor '%s' is in place %d" % (name, place))
+        return pb.Tensor._received(name, code, shape, data), at + size
+
+    def _learn(self, signature):
+        code, n, named, _ = _SIGNATURE.unpack_from(signature)
+        shape = struct.unpack_from("<%dq" % n, signature, 8)
+        name = signature[8 + 8 * n : 8 + 8 * n + named].decode()
+        if len(self._signatures) >= 1024:
+            self._signatures.clear()
+        known = self._signatures[signature] = (name, code, shape)
+        return known
+
+    def _names(self, packed):
+        names = self._named.get(packed)
+        if names is None:
+            names, at = [], 0
+            while at < len(packed):
+                (length,) = _NAME.unpack_from(packed, at)
+                names.append(packed[at + 2 : at + 2 + length].decode())
+                at += 2 + length
+            if len(self._named) >= 1024:
+                self._named.clear()
+            self._named[packed] = names
+        return names
+
+    def requests(self, body, model, version, outputs, runtime):
+        """The requests of an EXECUTE. outputs: all of the model's, for requests that name none."""
+        view = np.frombuffer(body, np.uint8)
+        (count,) = struct.unpack_from("<I", body)
+        at, made = 8, []
+        for _ in range(count):
+            (
+                size, flags, ticket, correlation, timeout, priority, state, ids, texts, inputs, named, names, parameters,
+                trace, _,
+            ) = _REQUEST.unpack_from(body, at)  # fmt: skip
+            request = pb.InferenceRequest.__new__(pb.InferenceRequest)
+            end = at + size
+            at += _REQUEST.size
+            request._id = body[at : at + ids].decode() if ids else ""
+            at += ids
+            request._correlation = body[at : at + texts].decode() if texts else correlation
+            at += texts
+            request._outputs = self._names(bytes(body[at : at + names])) if named else outputs
+            at += names
+            request._parameters = body[at : at + parameters].decode() if parameters else "{}"
+            at += parameters
+            request._trace = (
+                pb.InferenceTrace(ticket, body[at : at + trace].decode() if trace else "") if flags & 4 else None
+            )
+            at = (at + trace + 7) & -8
+            tensors = []
+            for _ in range(inputs):
+                tensor, at = self._tensor(body, view, at)
+                tensors.append(tensor)
+            if at != end:
+                raise Broken("a request's record has %d bytes and says %d" % (at - end + size, size))
+            request._inputs, request._model, request._version = tensors, model, version
+            request._flags, request._timeout, request._priority, request._memory = flags & 3, timeout, priority, None
+            request._ticket, request._release = ticket, pb.TRITONSERVER_REQUEST_RELEASE_ALL
+            request._state = None if state == 0xFFFFFFFF else self._down.state(state)
+            request._sender = pb.InferenceResponseSender(runtime, ticket, request._outputs, request._state)
+            made.append(request)
+        return made
+
+    def response(self, body):
+        """(response or None, whether it is the last one) of a BLS_RESPONSE."""
+        view = np.frombuffer(body, np.uint8)
+        count, _, text, _ = _RESPONSES.unpack_from(body)
+        if count != 1:
+            raise Broken("a BLS_RESPONSE has %d responses" % count)
+        at = 16 + ((text + 7) & -8)
+        _, flags, _, outputs, code, text, parameters, _ = _RESPONSE.unpack_from(body, at)
+        at += _RESPONSE.size
+        message = body[at : at + text].decode(errors="replace")
+        settings = body[at + text : at + text + parameters].decode() if parameters else "{}"
+        at = (at + text + parameters + 7) & -8
+        if flags & EMPTY:
+            return None, bool(flags & FINAL)
+        made = pb.InferenceResponse.__new__(pb.InferenceResponse)
+        tensors = []
+        for _ in range(outputs):
+            tensor, at = self._tensor(body, view, at)
+            tensors.append(tensor)
+        made._tensors, made._parameters = tensors, settings
+        made._error = pb.TritonError(message, code) if flags & ERROR else None
+        return made, bool(flags & FINAL)
+
+    # Writing
+
+    def _signature(self, tensor):
+        key = (tensor._name, tensor._code, tensor._shape)
+        known = self._written.get(key)
+        if known is None:
+            name = tensor._name.encode()
+            shape = tensor._shape
+            signature = _SIGNATURE.pack(tensor._code, len(shape), len(name), 0) + struct.pack("<%dq" % len(shape), *shape) + name
+            known = (len(signature), signature + b"\0" * (-len(signature) & 7))
+            if len(self._written) >= 1024:
+                self._written.clear()
+            self._written[key] = known
+        return known
+
+    def tensors(self, writer, tensors):
+        """Appends the records of tensors; their data follows with writer.finish."""
+        for tensor in tensors:
+            length, signature = self._signature(tensor)
+            writer.tensor(length, signature, *self._place(writer, tensor))
+
+    def _place(self, writer, tensor):
+        """(place, offset, length, data): data is what goes into the frame."""
+        code = tensor._code
+        if tensor._array is None and code == pb._BYTES:
+            data = tensor._data  # an input that was never looked at
+        elif code == pb._BYTES:
+            data = pb.serialize_byte_tensor(tensor._numpy()) or b""
+        else:
+            data = tensor._numpy()
+        length = data.nbytes if isinstance(data, np.ndarray) else len(data)
+        if length <= INLINE_MOST and writer.inline + length <= INLINE_BUDGET:
+            writer.inline += length + 16
+            return IN_FRAME, 0, length, data.tobytes() if isinstance(data, np.ndarray) else data
+        if isinstance(data, np.ndarray):
+            at = self._down.find(data)
+            if at >= 0:
+                writer.keep.append(data)
+                return IN_DOWN, at, length, None
+            at = self._up.send_empty(data)
+            if at >= 0:
+                return IN_UP, at, length, None
+            return IN_UP, self._up.store(data).at, length, None
+        slot = self._up.allocate(length)
+        self._up.write(slot, data)
+        return IN_UP, slot.at, length, None
+
+    def responses(self, items, code=0, text=""):
+        """The body of a RESPONSES. items: (ticket, flags, response or None, names of the wanted outputs or None); code is
+        that of the execution's error plus 1. Also what must be kept alive until the frame is sent."""
+        writer = Writer()
+        message = text.encode(errors="replace")
+        writer.add(_RESPONSES.pack(len(items), code, len(message), 0))
+        writer.add(message)
+        writer.pad()
+        for ticket, flags, response, wanted in items:
+            self._response(writer, ticket, flags, response, wanted)
+        return writer.finish(), writer.keep
+
+    def _response(self, writer, ticket, flags, response, wanted):
+        error, tensors, code, message, parameters = None, (), 0, b"", b""
+        if response is not None:
+            error = response._error
+            if response._parameters != "{}":
+                parameters = response._parameters.encode()
+            if error is None:
+                tensors = response._tensors
+                if wanted is not None:
+                    tensors = [t for t in tensors if t._name in wanted]
+            else:
+                flags |= ERROR
+                code, message = error._code, error._message.encode(errors="replace")
+        else:
+            flags |= EMPTY
+        begin = writer.begin(_RESPONSE.size)
+        if message or parameters:
+            writer.add(message + parameters)
+            writer.pad()
+        else:
+            writer.pad()
+        self.tensors(writer, tensors)
+        writer.end(begin, _RESPONSE, flags, ticket, len(tensors), code, len(message), len(parameters), 0)
+
+    def bls(self, request, stream, parent):
+        """The body of a BLS, and what must be kept alive until the frame is sent."""
+        writer = Writer()
+        model = request._model.encode()
+        memory = request._memory
+        kind = 2 if memory is not None and memory._kind == pb.TRITONSERVER_MEMORY_GPU else 0
+        device = memory._device if memory is not None else 0
+        writer.add(_BLS.pack(request._version, parent, 1 if stream else 0, len(model), 0, kind, device))
+        writer.add(model)
+        writer.pad()
+        self._request(writer, request)
+        return writer.finish(), writer.keep
+
+    def _request(self, writer, request):
+        identity = request._id.encode()
+        text, number = (request._correlation.encode(), 0) if isinstance(request._correlation, str) else (b"", request._correlation)
+        names = b"".join(_NAME.pack(len(n)) + n for n in (name.encode() for name in request._outputs))
+        parameters = request._parameters.encode() if request._parameters != "{}" else b""
+        begin = writer.begin(_REQUEST.size)
+        writer.add(identity + text + names + parameters)
+        writer.pad()
+        self.tensors(writer, request._inputs)
+        writer.end(
+            begin, _REQUEST, request._flags & 3, 0, number, request._timeout, request._priority, 0xFFFFFFFF, len(identity),
+            len(text), len(request._inputs), len(request._outputs), len(names), len(parameters), 0, 0,
+        )  # fmt: skip
+
+
+class Writer:
+    """A body in the making: records first, then the data that travels in the frame."""
+
+    __slots__ = ("_parts", "_at", "_data", "inline", "keep")
+
+    def __init__(self):
+        self._parts, self._at, self._data, self.inline, self.keep = [], 0, [], 0, []
+
+    def add(self, part):
+        self._parts.append(part)
+        self._at += len(part)
+
+    def pad(self):
+        rest = -self._at & 7
+        if rest:
+            self.add(_ZEROS[:rest])
+
+    def begin(self, size):
+        """Leaves room for a record's fixed part."""
+        self._parts.append(size)
+        self._at += size
+        return len(self._parts) - 1, self._at - size
+
+    def end(self, begin, layout, *values):
+        index, at = begin
+        self._parts[index] = layout.pack(self._at - at, *values)
+
+    def tensor(self, length, signature, place, offset, size, data):
+        record = 24 + len(signature)
+        if data is None:
+            self.add(_TENSOR.pack(record, length, place, 0, offset, size) + signature)
+            return
+        # Its offset is known when all records are: finish writes it.
+        self._data.append((len(self._parts), record, length, signature, size, data))
+        self._parts.append(None)
+        self._at += record
+
+    def finish(self):
+        at = self._at
+        parts = self._parts
+        for index, record, length, signature, size, data in self._data:
+            gap = -at & 15
+            if gap:
+                parts.append(_ZEROS[:gap])
+                at += gap
+            parts[index] = _TENSOR.pack(record, length, IN_FRAME, 0, at, size) + signature
+            parts.append(data)
+            at += size
+        return b"".join(parts)

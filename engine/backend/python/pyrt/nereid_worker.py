@@ -1,0 +1,528 @@
+"""A process that runs one instance of a Python model for the server: engine/worker/PROTOCOL.md."""
+
+import base64
+import collections
+import importlib
+import importlib.util
+import json
+import os
+import struct
+import sys
+import threading
+import time
+
+_DEFAULT_CODE = 1  # INTERNAL
+_CO_COROUTINE = 0x80  # inspect.CO_COROUTINE
+
+
+def _hello_error(text):
+    """Tells the server why there is no worker, with nothing but the standard library."""
+    import socket
+
+    body = json.dumps({"protocol": 1, "error": text}).encode()
+    socket.socket(fileno=3).sendall(struct.pack("<HHIQ", 10, 0, len(body), 0) + body)
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    if sys.version_info < (3, 8):
+        _hello_error("%s is Python %d.%d; models need 3.8 or newer" % ((sys.executable,) + sys.version_info[:2]))
+    try:
+        import numpy as np
+    except Exception as problem:  # whatever an installation can break with is the answer
+        _hello_error(
+            "%s cannot import numpy, which models need: %s; install it with '%s -m pip install numpy'"
+            % (sys.executable, problem, sys.executable)
+        )
+else:
+    import numpy as np
+
+import _nereid_arena as arena
+import _nereid_channel as channel
+import _nereid_codec as codec
+import triton_python_backend_utils as pb
+
+
+def describe(problem):
+    """An exception as the original's stub writes it: type, text and the frames of the model's code, innermost first."""
+    text = "%s: %s" % (type(problem).__name__, problem)
+    trace = problem.__traceback__
+    lines = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if os.path.dirname(code.co_filename) != _HERE and not code.co_filename.startswith("<frozen importlib"):
+            lines.append("  %s(%d): %s\n" % (code.co_filename, trace.tb_lineno, code.co_name))
+        trace = trace.tb_next
+    return text + "\n\nAt:\n" + "".join(reversed(lines)) if lines else text
+
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class Failure(Exception):
+    """What the worker itself has to say; the text stands alone."""
+
+
+class Runtime:
+    """What triton_python_backend_utils stands on."""
+
+    def __init__(self, wire, down, up):
+        self._wire, self._codec, self._up = wire, codec.Codec(down, up), up
+        self._senders = threading.Lock()
+        self._later = collections.deque()
+        self.model_dir, self.decoupled, self.verbose = "", False, 0
+        self.serving = False
+        self._executing = 0  # ticket of the first request of the execution under way
+        self._awaited = 0  # BLS requests of coroutines; guarded by the channel's lock
+        self._reader = None
+
+    # What models ask of the server
+
+    def ask(self, prefix, call):
+        """The reply to a call. An error becomes a TritonModelException with prefix before its text."""
+        self.flush()
+        number, replies = self._wire.number(), []
+
+        def take(body):
+            replies.append(body)
+            return True
+
+        self._wire.expect(channel.REPLY, number, take)
+        self._wire.send(channel.CALL, number, json.dumps(call).encode())
+        self._wire.wait(lambda: replies)
+        reply = json.loads(bytes(replies[0]))
+        if "error" in reply:
+            raise pb.TritonModelException(prefix + reply["error"])
+        return reply
+
+    def later(self, call):
+        """Makes a call whose answer nobody needs, when something else is sent: this may come from the garbage collector
+        in the middle of anything."""
+        self._later.append(call)
+
+    def flush(self):
+        while self._later:
+            try:
+                call = self._later.popleft()
+            except IndexError:
+                return
+            self._wire.send(channel.CALL, self._wire.number(), json.dumps(call).encode())
+
+    def load_model(self, name, config, files):
+        contents = {
+            path: base64.b64encode(data.encode() if isinstance(data, str) else data).decode() for path, data in files.items()
+        }
+        call = {"op": "load_model", "name": name, "config": config, "files": contents}
+        self.ask("Failed to load model: ", call)
+
+    def unload_model(self, name, dependents):
+        self.ask("Failed to unload model: ", {"op": "unload_model", "name": name, "unload_dependents": dependents})
+
+    def is_model_ready(self, name, version):
+        call = {"op": "is_model_ready", "name": name, "version": version}
+        return self.ask("Failed to check model readiness: ", call)["ready"]
+
+    def log(self, level, text, file, line):
+        if level == pb.LogLevel.VERBOSE and not self.verbose:
+            return
+        name = file.encode(errors="replace")[-4096:]
+        text = text.encode(errors="replace")
+        self._wire.send(channel.LOG, 0, struct.pack("<BBHI", level, 0, len(name), line) + name + text)
+
+    def metric(self, metric, op, value):
+        self._wire.send(channel.METRIC, 0, struct.pack("<QIId", metric, op, 0, value))
+
+    def empty(self, shape, dtype):
+        if dtype == np.object_:
+            raise pb.TritonModelException("empty makes arrays of numbers; BYTES tensors have no memory of their own")
+        return self._up.empty(shape, dtype)
+
+    # Requests to other models
+
+    def bls(self, request, stream):
+        """exec: a response, or with stream an iterator."""
+        call = self._begin(request, stream)
+        return pb.ResponseIterator(call) if stream else call.only()
+
+    def bls_async(self, request, stream):
+        """async_exec: a future of the running loop."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        if stream:
+            future.set_result(pb.ResponseIterator(self._begin(request, True)))
+            return future
+
+        def ended(response):
+            self._awaited -= 1
+            loop.call_soon_threadsafe(_resolve, future, response)
+
+        call = self._begin(request, False, ended)
+        del call
+        return future
+
+    def _read_for_coroutines(self):
+        # The loop's thread must not wait on the socket, and the main thread may be waiting for the loop.
+        while True:
+            self._reader.wait()
+            self._reader.clear()
+            self._wire.wait(lambda: not self._awaited)
+
+    def _begin(self, request, stream, ended=None):
+        if not self.serving:
+            raise pb.TritonModelException("BLS is only supported during the 'execute' function.")
+        self.flush()
+        parent = request._trace._ticket if request._trace is not None else 0
+        if not parent and self._executing:
+            parent = self._executing
+        body, kept = self._codec.bls(request, stream, parent)
+        call = Call(self._wire, self._codec, self._wire.number(), ended)
+        self._wire.expect(channel.BLS_RESPONSE, call.number, call.take)
+        if ended is not None:
+            with self._wire.turn:
+                self._awaited += 1
+            if self._reader is None:
+                self._reader = threading.Event()
+                threading.Thread(target=self._read_for_coroutines, name="bls", daemon=True).start()
+        self._wire.send(channel.BLS, call.number, body)
+        if ended is not None:
+            self._reader.set()
+        del kept
+        return call
+
+    # Responses
+
+    def send(self, sender, response, flags):
+        """InferenceResponseSender.send."""
+        final = bool(flags & pb.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+        state = sender._state
+        while state is not None and state.paused():
+            time.sleep(0.001)
+        with self._senders:
+            sender._count(response, final)
+            self.flush()
+            # Encoding under the lock keeps the order of a request's responses.
+            body, kept = self._codec.responses(
+                [(sender._ticket, codec.FINAL if final else 0, response, sender._outputs)]
+            )
+            self._wire.send(channel.RESPONSES, 0, body)
+        del kept
+
+    def finish(self, execution, items, problem=""):
+        """Ends an execution with the responses that are left, or with an error for all requests without one."""
+        body, kept = self._codec.responses(items, _DEFAULT_CODE + 1 if problem else 0, problem)
+        self._wire.send(channel.RESPONSES, execution, body, channel.DONE)
+        del kept
+
+
+class Call:
+    """A BLS request under way."""
+
+    def __init__(self, wire, codec_, number, ended):
+        self._wire, self._codec, self.number, self._on_end = wire, codec_, number, ended
+        self._arrived = collections.deque()
+        self._ended = False
+
+    def take(self, body):
+        response, final = self._codec.response(body)
+        if response is not None:
+            self._arrived.append(response)
+        self._ended = self._ended or final
+        if final and self._on_end is not None:
+            self._on_end(self._arrived.popleft() if self._arrived else _empty_response())
+        return final
+
+    def next(self):
+        """The next response, None after the last."""
+        self._wire.wait(lambda: self._arrived or self._ended)
+        return self._arrived.popleft() if self._arrived else None
+
+    def only(self):
+        response = self.next()
+        return _empty_response() if response is None else response
+
+    def cancel(self):
+        if not self._ended:
+            self._wire.send(channel.BLS_CANCEL, self.number, b"")
+
+
+def _empty_response():
+    return pb.InferenceResponse([], pb.TritonError("Unexpected empty response."))
+
+
+def _resolve(future, response):
+    if not future.done():
+        future.set_result(response)
+
+
+class Worker:
+    """Runs the model as the server says."""
+
+    def __init__(self, wire, runtime, up):
+        self._wire, self._runtime, self._up = wire, runtime, up
+        self._module = self._model = None
+        self._name, self._version, self._outputs = "", 1, []
+        self._loop = None
+
+    def serve(self):
+        """Answers until finalize."""
+        commands = self._wire.commands
+        while True:
+            self._runtime.flush()
+            if not commands:
+                self._wire.wait(lambda: commands)
+            kind, number, body = commands.popleft()
+            if kind == channel.EXECUTE:
+                self._execute(number, body)
+                continue
+            call = json.loads(bytes(body))
+            operation = getattr(self, "_op_" + call["op"], None)
+            if operation is None:
+                channel.die("a call named '%s'" % call["op"])
+            try:
+                reply = operation(call)
+            except Failure as failure:
+                reply = {"error": str(failure), "code": _DEFAULT_CODE}
+            except BaseException as problem:  # SystemExit and KeyboardInterrupt of a model's code are failures like others
+                reply = {"error": describe(problem), "code": _DEFAULT_CODE}
+            # Nothing of the call may live on into the next wait.
+            del body
+            self._wire.send(channel.REPLY, number, json.dumps(reply).encode())
+            if call["op"] == "finalize":
+                return
+
+    # Calls
+
+    def _import(self, path, version, platform):
+        if self._module is not None:
+            return
+        folder, file = os.path.split(path)
+        stem, extension = os.path.splitext(file)
+        if extension != ".py":
+            raise Failure('Model name must end with \'.py\'. Model name is "%s".' % file)
+        if not os.path.exists(path):
+            raise Failure("Python model file not found in '%s'" % path)
+        if platform:
+            sys.path.append(folder)
+            name = stem
+        else:
+            sys.path.extend((folder, os.path.dirname(folder)))
+            name = os.path.basename(folder) + "." + stem
+        importlib.invalidate_caches()
+        try:
+            module = importlib.import_module(name)
+        except ModuleNotFoundError as problem:
+            if problem.name is None or not (name == problem.name or name.startswith(problem.name + ".")):
+                raise
+            module = None
+        if module is None or os.path.realpath(getattr(module, "__file__", None) or "") != os.path.realpath(path):
+            # Something else has that name.
+            spec = importlib.util.spec_from_file_location("nereid_model_" + stem, path)
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[spec.name] = module
+            spec.loader.exec_module(module)
+        if not hasattr(module, "TritonPythonModel"):
+            raise Failure("AttributeError: module '%s' has no attribute 'TritonPythonModel'" % name)
+        self._module = module
+
+    def _op_auto_complete(self, call):
+        self._name = call["model_name"]
+        self._runtime.model_dir = call.get("model_dir") or os.path.dirname(call["model_path"])
+        self._import(call["model_path"], call["model_version"], call.get("platform", ""))
+        config = pb.ModelConfig(json.dumps(call["config"]))
+        complete = getattr(self._module.TritonPythonModel, "auto_complete_config", None)
+        if complete is None:
+            return {"config": call["config"], "completed": False}
+        config = complete(config)
+        if not isinstance(config, pb.ModelConfig):
+            raise Failure(
+                "auto_complete_config function in model '%s' must return a valid pb.ModelConfig object." % self._name
+            )
+        return {"config": config._model_config, "completed": True}
+
+    def _op_initialize(self, call):
+        runtime = self._runtime
+        self._name = call["args"]["model_name"]
+        self._version = int(call["args"]["model_version"])
+        runtime.decoupled, runtime.model_dir = call["decoupled"], call["model_dir"]
+        runtime.verbose = call.get("log_level", 0)
+        self._outputs = call["outputs"]
+        self._up.grow = max(int(call.get("grow") or 0), 1 << 16)
+        self._import(call["model_path"], call["args"]["model_version"], call.get("platform", ""))
+        self._model = self._module.TritonPythonModel()
+        if hasattr(self._model, "initialize"):
+            self._model.initialize(call["args"])
+        runtime.serving = True
+        code = getattr(getattr(self._model, "execute", None), "__code__", None)
+        return {
+            "async": code is not None and bool(code.co_flags & _CO_COROUTINE),
+            "is_ready": hasattr(self._model, "is_ready"),
+        }
+
+    def _op_is_ready(self, call):
+        answer = self._model.is_ready() if hasattr(self._model, "is_ready") else True
+        if _is_coroutine(answer):
+            answer = self._run(answer).result()
+        if not isinstance(answer, bool):
+            raise Failure("is_ready() must return a bool, found type '%s'" % type(answer))
+        return {"ready": answer}
+
+    def _op_finalize(self, call):
+        self._runtime.serving = False
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        if self._model is not None and hasattr(self._model, "finalize"):
+            self._model.finalize()
+        return {}
+
+    def _op_log_level(self, call):
+        self._runtime.verbose = call["verbose"]
+        return {}
+
+    def _op_trim(self, call):
+        self._up.trim()
+        return {}
+
+    # Executions
+
+    def _execute(self, execution, body):
+        runtime = self._runtime
+        requests = None
+        try:
+            requests = runtime._codec.requests(body, self._name, self._version, self._outputs, runtime)
+            runtime._executing = requests[0]._ticket if requests else 0
+            if not hasattr(self._model, "execute"):
+                raise Failure("Python model %s does not implement `execute` method." % self._module.__file__)
+            returned = self._model.execute(requests)
+            if _is_coroutine(returned):
+                future = self._run(returned)
+                if runtime.decoupled:
+                    future.add_done_callback(_report)
+                    returned = None
+                else:
+                    returned = future.result()
+            items = self._responses(requests, returned)
+        except codec.Broken as broken:
+            channel.die(str(broken))
+        except Failure as failure:
+            self._fail(execution, requests, str(failure))
+            return
+        except BaseException as problem:  # SystemExit and KeyboardInterrupt of a model's code are failures like others
+            self._fail(execution, requests, describe(problem))
+            return
+        finally:
+            runtime._executing = 0
+        try:
+            runtime.finish(execution, items)
+        except Exception as problem:
+            self._fail(execution, requests, describe(problem))
+
+    def _fail(self, execution, requests, text):
+        for request in requests or ():
+            request._sender._closed = True
+        self._runtime.finish(execution, [], text)
+
+    def _responses(self, requests, returned):
+        if returned is None:
+            return self._rescheduled(requests)
+        if self._runtime.decoupled:
+            raise Failure(
+                "Python model '%s' is using the decoupled mode and the execute function must return None." % self._name
+            )
+        if not isinstance(returned, list):
+            raise Failure("Expected a list in the execute return, found type '%s'." % type(returned))
+        if len(returned) != len(requests):
+            raise Failure(
+                "Number of InferenceResponse objects do not match the number of InferenceRequest objects. "
+                "InferenceRequest(s) size is:%d, and InferenceResponse(s) size is:%d\n" % (len(requests), len(returned))
+            )
+        items = []
+        for request, response in zip(requests, returned):
+            reschedule = request._release == pb.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE
+            if response is None:
+                if reschedule:
+                    request._sender._closed = True
+                    items.append((request._ticket, codec.RESCHEDULE, None, None))
+                continue
+            if reschedule:
+                raise Failure(
+                    "Expected a None object in the execute function return list for reschduled request, found type '%s'."
+                    % type(response)
+                )
+            if not isinstance(response, pb.InferenceResponse):
+                raise Failure(
+                    "Expected an 'InferenceResponse' object in the execute function return list, found type '%s'."
+                    % type(response)
+                )
+            try:
+                request._sender._count(response, True)
+            except pb.TritonModelException as problem:
+                raise Failure(str(problem)) from None
+            items.append((request._ticket, codec.FINAL, response, request._outputs))
+        return items
+
+    def _rescheduled(self, requests):
+        items = []
+        for request in requests:
+            if request._release == pb.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE:
+                request._sender._closed = True
+                items.append((request._ticket, codec.RESCHEDULE, None, None))
+        return items
+
+    def _run(self, coroutine):
+        import asyncio
+
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(target=self._spin, args=(self._loop,), name="asyncio", daemon=True).start()
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    @staticmethod
+    def _spin(loop):
+        import asyncio
+
+        asyncio.set_event_loop(loop)
+        loop.run_forever()
+
+
+def _is_coroutine(value):
+    # asyncio takes long to import: a value can only be a coroutine where its type says so.
+    return type(value).__name__ == "coroutine"
+
+
+def _report(future):
+    problem = None if future.cancelled() else future.exception()
+    if problem is not None:
+        pb._runtime.log(pb.LogLevel.ERROR, describe(problem), __file__, 0)
+
+
+def _take_descriptors():
+    for fd in (3, 4, 5):
+        os.set_inheritable(fd, False)
+    down, up = arena.Down(4), arena.Up(5)
+    return channel.Channel(channel.attach(3), down, up), down, up
+
+
+def main():
+    wire, down, up = _take_descriptors()
+    runtime = Runtime(wire, down, up)
+    pb._runtime = runtime
+    hello = {
+        "protocol": 1,
+        "pid": os.getpid(),
+        "runtime": "python %d.%d.%d" % sys.version_info[:3],
+        "versions": {"numpy": np.__version__},
+    }
+    wire.send(channel.HELLO, 0, json.dumps(hello).encode())
+    # Models import this file's runtime by the module's name, not as __main__.
+    sys.modules.setdefault("nereid_worker", sys.modules[__name__])
+    Worker(wire, runtime, up).serve()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Threads of the model's that still run do not keep the process.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
