@@ -41,6 +41,8 @@ var layers = map[string]int{
 	"engine/backend/onnxruntime":          3,
 	"engine/backend/onnxruntime/capi":     3,
 	"engine/backend/onnxruntime/onnxfile": 3,
+	"engine/backend/python":               3,
+	"engine/backend/python/pyrt":          3,
 	"engine/backend/backendtest":          3,
 
 	"engine/model":      4,
@@ -67,6 +69,7 @@ var layers = map[string]int{
 
 var sideways = map[string][]string{
 	"engine/tensor":              {"engine/status"},
+	"engine/backend/python":      {"engine/backend/python/pyrt"},
 	"engine/backend/onnxruntime": {"engine/backend/onnxruntime/capi", "engine/backend/onnxruntime/onnxfile"},
 	"app":                        {"app/access", "app/certs", "app/console", "app/console/api", "app/history", "app/desktop"},
 	"app/console":                {"app/access", "app/console/api", "app/console/staging", "app/history"},

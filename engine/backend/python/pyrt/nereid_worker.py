@@ -137,6 +137,9 @@ class Runtime:
             raise pb.TritonModelException("empty makes arrays of numbers; BYTES tensors have no memory of their own")
         return self._up.empty(shape, dtype)
 
+    def free_memory(self):
+        return self._up.free_bytes()
+
     # Requests to other models
 
     def bls(self, request, stream):

@@ -1,0 +1,33 @@
+"""The original's names for what lies behind triton_python_backend_utils: models and tests of the field import them from here."""
+
+import triton_python_backend_utils as _pb
+from triton_python_backend_utils import (  # noqa: F401
+    InferenceRequest,
+    InferenceResponse,
+    InferenceResponseSender,
+    InferenceTrace,
+    Logger,
+    Metric,
+    MetricFamily,
+    PreferredMemory,
+    ResponseIterator,
+    Tensor,
+    TRITONSERVER_MEMORY_CPU,
+    TRITONSERVER_MEMORY_GPU,
+    TritonError,
+    TritonModelException,
+    is_model_ready,
+    load_model,
+    unload_model,
+)
+
+
+class SharedMemory:
+    """The memory that a worker shares with the server."""
+
+    def free_memory(self):
+        """Bytes that nothing uses."""
+        return _pb._need_runtime("free_memory").free_memory()
+
+
+shared_memory = SharedMemory()

@@ -1,0 +1,293 @@
+"""What triton_python_backend_utils does without a server behind it. Run by pyrt_test.go, a class at a time."""
+
+import gc
+import json
+import sys
+import unittest
+
+import numpy as np
+
+sys.path.insert(0, ".")
+import _nereid_dlpack  # noqa: E402
+import triton_python_backend_utils as pb  # noqa: E402
+
+
+def config(**members):
+    made = {"name": "m", "max_batch_size": 0, "input": [], "output": []}
+    made.update(members)
+    return pb.ModelConfig(json.dumps(made))
+
+
+class Lookups(unittest.TestCase):
+    def test_tensors(self):
+        a, b = pb.Tensor("A", np.zeros(1)), pb.Tensor("B", np.zeros(1))
+        request = pb.InferenceRequest(model_name="m", inputs=[a, b], requested_output_names=["O"])
+        response = pb.InferenceResponse([a, b])
+        self.assertIs(pb.get_input_tensor_by_name(request, "B"), b)
+        self.assertIsNone(pb.get_input_tensor_by_name(request, "C"))
+        self.assertIs(pb.get_output_tensor_by_name(response, "A"), a)
+        self.assertIsNone(pb.get_output_tensor_by_name(response, "C"))
+
+    def test_configuration(self):
+        told = {"input": [{"name": "I", "dims": [1]}], "output": [{"name": "O", "dims": [2]}]}
+        self.assertEqual(pb.get_input_config_by_name(told, "I")["dims"], [1])
+        self.assertEqual(pb.get_output_config_by_name(told, "O")["dims"], [2])
+        self.assertIsNone(pb.get_input_config_by_name(told, "O"))
+        self.assertIsNone(pb.get_output_config_by_name({}, "O"))
+        self.assertFalse(pb.using_decoupled_model_transaction_policy(told))
+        self.assertTrue(pb.using_decoupled_model_transaction_policy({"model_transaction_policy": {"decoupled": True}}))
+
+
+class Types(unittest.TestCase):
+    def test_both_ways(self):
+        for number in range(1, 14):
+            self.assertEqual(pb.numpy_to_triton_type(pb.triton_to_numpy_type(number)), number)
+        self.assertIsNone(pb.triton_to_numpy_type(14))
+        self.assertIsNone(pb.numpy_to_triton_type(np.complex64))
+        self.assertEqual(pb.numpy_to_triton_type(np.bytes_), 13)
+
+    def test_texts(self):
+        self.assertEqual(pb.triton_string_to_numpy("TYPE_FP16"), np.float16)
+        self.assertEqual(pb.triton_string_to_numpy("TYPE_STRING"), np.object_)
+        self.assertEqual(pb.triton_string_to_numpy("TYPE_BOOL"), bool)
+        with self.assertRaises(KeyError):
+            pb.triton_string_to_numpy("FP16")
+
+
+class Bytes(unittest.TestCase):
+    def test_round_trip(self):
+        elements = np.array([[b"a\0b", "grün"], [b"", 7]], dtype=object)
+        packed = pb.serialize_byte_tensor(elements)
+        self.assertEqual(packed[:7], b"\3\0\0\0a\0b")
+        self.assertEqual(pb.deserialize_bytes_tensor(packed).tolist(), [b"a\0b", "grün".encode(), b"", b"7"])
+
+    def test_other_arrays(self):
+        self.assertEqual(pb.serialize_byte_tensor(np.array([], dtype=object)), ())
+        self.assertIsNone(pb.serialize_byte_tensor(np.zeros(2)))
+        self.assertEqual(pb.serialize_byte_tensor(np.array([b"xy"])), b"\2\0\0\0xy")
+
+    def test_cut_off(self):
+        for cut in (b"\1\0", b"\5\0\0\0abc"):
+            with self.assertRaises(pb.TritonModelException):
+                pb.deserialize_bytes_tensor(cut)
+
+
+class ModelConfig(unittest.TestCase):
+    def test_completes(self):
+        made = config()
+        made.set_max_batch_size(8)
+        made.set_dynamic_batching()
+        made.add_input({"name": "I", "data_type": "TYPE_FP32", "dims": [4], "optional": True})
+        made.add_output({"name": "O", "data_type": "TYPE_INT8", "dims": [-1]})
+        made.set_model_transaction_policy({"decoupled": True})
+        told = made.as_dict()
+        self.assertEqual(told["max_batch_size"], 8)
+        self.assertEqual(told["dynamic_batching"], {})
+        self.assertEqual(told["input"], [{"name": "I", "data_type": "TYPE_FP32", "dims": [4], "optional": True}])
+        self.assertEqual(told["output"], [{"name": "O", "data_type": "TYPE_INT8", "dims": [-1]}])
+        self.assertEqual(told["model_transaction_policy"], {"decoupled": True})
+
+    def test_keeps_what_agrees(self):
+        present = {"name": "I", "data_type": "TYPE_FP32", "dims": [4]}
+        made = config(input=[present], dynamic_batching={"preferred_batch_size": [4]})
+        made.set_dynamic_batching()
+        made.add_input(dict(present))
+        self.assertEqual(made.as_dict()["input"], [present])
+        self.assertEqual(made.as_dict()["dynamic_batching"], {"preferred_batch_size": [4]})
+
+    def test_fills_half_an_entry(self):
+        made = config(input=[{"name": "I", "data_type": "TYPE_INVALID", "dims": []}])
+        made.add_input({"name": "I", "data_type": "TYPE_FP32", "dims": [4]})
+        self.assertEqual(made.as_dict()["input"], [{"name": "I", "data_type": "TYPE_FP32", "dims": [4]}])
+
+    def test_contradictions(self):
+        present = {"name": "T", "data_type": "TYPE_FP32", "dims": [4], "optional": False}
+        new = {"name": "T", "data_type": "TYPE_FP32", "dims": [4]}
+        whole = dict(input=[present], output=[present], max_batch_size=4, model_transaction_policy={"decoupled": False})
+        cases = [
+            ("set_max_batch_size", 2, "configuration specified max_batch_size 4, but in auto-complete-config function for model 'm' specified max_batch_size 2"),
+            ("add_input", dict(new, data_type="TYPE_INT8"), "unable to load model 'm', configuration expects datatype TYPE_FP32 for input 'T', model provides TYPE_INT8"),
+            ("add_output", dict(new, dims=[5]), "model 'm', tensor 'T': the model expects dims [5] but the model configuration specifies dims [4]"),
+            ("add_input", dict(new, optional=True), "model 'm', tensor 'T': the model expects optional True but the model configuration specifies optional False"),
+            ("add_output", dict(new, optional=True), "output 'T' in auto-complete-config function for model 'm' contains property other than 'name', 'data_type' and 'dims'."),
+            ("add_input", {"data_type": "TYPE_INT8", "dims": []}, "input in auto-complete-config function for model 'm' is missing 'name' property."),
+            ("add_input", {"name": "X", "dims": []}, "input 'X' in auto-complete-config function for model 'm' is missing 'data_type' property."),
+            ("add_output", {"name": "X", "data_type": "TYPE_INT8"}, "output 'X' in auto-complete-config function for model 'm' is missing 'dims' property."),
+            ("set_model_transaction_policy", {"coupled": 1}, "model transaction property in auto-complete-config function for model 'm' contains property other than 'decoupled'."),
+            ("set_model_transaction_policy", {"decoupled": True}, "trying to change decoupled property in auto-complete-config for model 'm', which is already set to 'False'."),
+        ]
+        for function, argument, text in cases:
+            with self.subTest(text), self.assertRaises(ValueError) as caught:
+                getattr(config(**whole), function)(argument)
+            self.assertEqual(str(caught.exception), text)
+        for scheduler in ("sequence_batching", "ensemble_scheduling"):
+            with self.assertRaises(ValueError) as caught:
+                config(**{scheduler: {}}).set_dynamic_batching()
+            self.assertIn("Configuration specified scheduling_choice as '%s'" % scheduler, str(caught.exception))
+
+
+class Tensor(unittest.TestCase):
+    def test_of_every_type(self):
+        for number in range(1, 13):
+            array = np.array([[0, 1]], dtype=pb.triton_to_numpy_type(number))
+            tensor = pb.Tensor("T", array)
+            self.assertEqual((tensor.name(), tensor.triton_dtype(), tensor.shape(), tensor.is_cpu()), ("T", number, [1, 2], True))
+            self.assertIs(tensor.as_numpy(), array)
+
+    def test_made_fit(self):
+        sliced = np.arange(12).reshape(3, 4)[:, ::2]
+        self.assertTrue(pb.Tensor("T", sliced).as_numpy().flags.c_contiguous)
+        self.assertEqual(pb.Tensor("T", np.array([1, 2], dtype=">i4")).as_numpy().tolist(), [1, 2])
+        self.assertEqual(pb.Tensor("T", np.float32(3)).shape(), [])
+        self.assertEqual(pb.Tensor("T", np.array(["grün"])).triton_dtype(), 13)
+
+    def test_refused(self):
+        for name, array, text in [
+            ("", np.zeros(1), "Tensor name cannot be an empty string."),
+            ("T", np.zeros(1, dtype=np.complex64), "NumPy dtype is not supported."),
+        ]:
+            with self.assertRaises(pb.TritonModelException) as caught:
+                pb.Tensor(name, array)
+            self.assertEqual(str(caught.exception), text)
+
+
+class DLPack(unittest.TestCase):
+    def test_numpy_takes_ours(self):
+        for number in range(1, 13):
+            array = np.array([[0, 1, 1], [1, 0, 1]], dtype=pb.triton_to_numpy_type(number))
+            taken = np.from_dlpack(pb.Tensor("T", array))
+            self.assertEqual(taken.dtype, array.dtype)
+            np.testing.assert_array_equal(taken, array)
+            self.assertEqual(taken.__array_interface__["data"][0], array.__array_interface__["data"][0])
+
+    def test_round_trip_shares_memory(self):
+        array = np.arange(6, dtype=np.int16).reshape(2, 3)
+        back = pb.Tensor.from_dlpack("B", pb.Tensor("A", array).to_dlpack())
+        array[1, 2] = 99
+        self.assertEqual(back.as_numpy()[1, 2], 99)
+        self.assertEqual(back.name(), "B")
+
+    def test_memory_is_given_back(self):
+        array = np.zeros(4, dtype=np.float32)
+        before = sys.getrefcount(array)
+        capsule = pb.Tensor("A", array).to_dlpack()
+        self.assertGreater(sys.getrefcount(array), before)
+        del capsule
+        gc.collect()
+        self.assertEqual(sys.getrefcount(array), before)
+        tensor = pb.Tensor.from_dlpack("B", pb.Tensor("A", array).to_dlpack())
+        del tensor
+        gc.collect()
+        self.assertEqual(sys.getrefcount(array), before)
+        self.assertEqual(len(_nereid_dlpack._lent), 0)
+
+    def test_bfloat16(self):
+        capsule = _nereid_dlpack.export(np.array([0x3F80, 0x4000], dtype=np.uint16), True)
+        tensor = pb.Tensor.from_dlpack("B", capsule)
+        self.assertEqual((tensor.triton_dtype(), tensor.shape()), (14, [2]))
+        with self.assertRaises(pb.TritonModelException) as caught:
+            tensor.as_numpy()
+        self.assertEqual(
+            str(caught.exception),
+            "Tensor dtype is BF16 and cannot be converted to NumPy. Use to_dlpack() and from_dlpack() instead.",
+        )
+        array, bf16 = _nereid_dlpack.take(tensor)
+        self.assertTrue(bf16)
+        self.assertEqual(array.tolist(), [0x3F80, 0x4000])
+
+    def test_empty(self):
+        self.assertEqual(pb.Tensor.from_dlpack("E", np.zeros((0, 3), np.float32)).shape(), [0, 3])
+
+    def test_refused(self):
+        used = pb.Tensor("A", np.zeros(1)).to_dlpack()
+        pb.Tensor.from_dlpack("B", used)
+        cases = [
+            (np.zeros((2, 3)).T, "not contiguous"),
+            (3, "Provided tensor is not supported."),
+            (used, "can be taken once"),
+        ]
+        for source, text in cases:
+            with self.assertRaises(pb.TritonModelException) as caught:
+                pb.Tensor.from_dlpack("T", source)
+            self.assertIn(text, str(caught.exception))
+        with self.assertRaises(pb.TritonModelException) as caught:
+            pb.Tensor("S", np.array([b"x"], dtype=object)).to_dlpack()
+        self.assertEqual(str(caught.exception), "TYPE_BYTES tensors cannot be converted to DLPack.")
+
+
+class Request(unittest.TestCase):
+    def test_members(self):
+        tensor = pb.Tensor("I", np.zeros(1))
+        made = pb.InferenceRequest(
+            request_id="r", correlation_id="c", inputs=[tensor], requested_output_names=["O"], model_name="m",
+            model_version=3, flags=pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START, timeout=5,
+            preferred_memory=pb.PreferredMemory(pb.TRITONSERVER_MEMORY_CPU), parameters={"a": 1, "b": "x", "c": True},
+        )  # fmt: skip
+        self.assertEqual(made.request_id(), "r")
+        self.assertEqual(made.correlation_id(), "c")
+        self.assertEqual(made.inputs(), [tensor])
+        self.assertEqual(made.requested_output_names(), ["O"])
+        self.assertEqual(made.flags(), 1)
+        made.set_flags(pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END)
+        self.assertEqual(made.flags(), 2)
+        self.assertEqual(made.timeout(), 5)
+        self.assertEqual(json.loads(made.parameters()), {"a": 1, "b": "x", "c": True})
+        self.assertFalse(made.is_cancelled())
+        self.assertIsNone(made.trace().get_context())
+        self.assertEqual(pb.InferenceRequest(model_name="m", inputs=[], requested_output_names=[]).correlation_id(), 0)
+
+    def test_refused(self):
+        for arguments, text in [
+            (dict(correlation_id=1.5), "Correlation ID must be integer or string"),
+            (dict(inputs=[None]), "Input tensor for request with id '' and model name 'm' should not be empty."),
+            (dict(requested_output_names=[""]), "Requested output name for request with id '' and model name 'm' should not be empty."),
+            (dict(parameters={"a": [1]}), "Expect parameters values to have type bool/int/str, found type <class 'list'>"),
+            (dict(parameters={1: 1}), "Expect parameters keys to have type str, found type <class 'int'>"),
+        ]:
+            with self.assertRaises(pb.TritonModelException) as caught:
+                pb.InferenceRequest(model_name="m", **arguments)
+            self.assertEqual(str(caught.exception), text)
+
+    def test_release_flags(self):
+        made = pb.InferenceRequest(model_name="m")
+        made.set_release_flags(pb.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)
+        with self.assertRaises(pb.TritonModelException):
+            made.set_release_flags(9)
+
+    def test_needs_a_server(self):
+        with self.assertRaises(pb.TritonModelException):
+            pb.InferenceRequest(model_name="m").exec()
+
+
+class Response(unittest.TestCase):
+    def test_members(self):
+        tensor = pb.Tensor("O", np.zeros(1))
+        made = pb.InferenceResponse(output_tensors=[tensor], parameters={"k": 1})
+        self.assertEqual(made.output_tensors(), [tensor])
+        self.assertFalse(made.has_error())
+        self.assertEqual(made.parameters(), '{"k": 1}')
+        failed = pb.InferenceResponse(error=pb.TritonError("no", pb.TritonError.NOT_FOUND))
+        self.assertTrue(failed.has_error())
+        self.assertEqual((failed.error().message(), failed.error().code()), ("no", 2))
+
+    def test_refused(self):
+        with self.assertRaises(pb.TritonModelException):
+            pb.InferenceResponse([None])
+        with self.assertRaises(TypeError):
+            pb.InferenceResponse([np.zeros(1)])
+        with self.assertRaises(TypeError):
+            pb.InferenceResponse([], "a text")
+
+
+class Errors(unittest.TestCase):
+    def test_codes(self):
+        names = ["UNKNOWN", "INTERNAL", "NOT_FOUND", "INVALID_ARG", "UNAVAILABLE", "UNSUPPORTED", "ALREADY_EXISTS", "CANCELLED"]
+        self.assertEqual([getattr(pb.TritonError, name) for name in names], list(range(8)))
+        self.assertEqual(pb.TritonError("x").code(), pb.TritonError.INTERNAL)
+        with self.assertRaises(TypeError):
+            pb.TritonError(None)
+        self.assertTrue(issubclass(pb.TritonModelException, Exception))
+
+
+if __name__ == "__main__":
+    unittest.main()
