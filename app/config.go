@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"nereid/engine"
+	"nereid/engine/backend/onnxruntime"
 	"nereid/engine/restrict"
 	"nereid/engine/shm"
 	"nereid/engine/trace"
@@ -39,6 +40,7 @@ type Config struct {
 	DisableAutoComplete bool
 	StrictReadiness     bool
 	BackendConfig       []string
+	ONNXRuntime         onnxruntime.Settings // --backend-config=onnxruntime,...
 
 	LogVerbose                  int
 	LogInfo, LogWarn, LogError  bool

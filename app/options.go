@@ -1,12 +1,14 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
 
+	"nereid/engine/backend/onnxruntime"
 	"nereid/engine/grpcapi"
 	"nereid/engine/restrict"
 )
@@ -259,7 +261,8 @@ func backendOptions() []option {
 	return []option{
 		{names: []string{"backend-directory"}, group: g, arg: "path", class: noEffect, row: "H072", help: "The backends are built in.", set: ignored(anyText)},
 		{names: []string{"backend-config"}, group: g, arg: "[backend,]key=value", row: "H073",
-			help: "A setting for a backend, or for all. default-max-batch-size works.", set: backendConfig},
+			help: "A setting for a backend, or for all: default-max-batch-size; onnxruntime,enable-global-threadpool, intra_op_thread_count, inter_op_thread_count, op-library-directory, optimized-model-cache. May be given several times.",
+			set:  backendConfig},
 		{names: []string{"repoagent-directory"}, group: g, arg: "path", class: noEffect, row: "H074", help: "There are no repository agents yet.", set: ignored(anyText)},
 		{names: []string{"cache-config"}, group: g, arg: "local,size=bytes", row: "H075",
 			help: "The response cache of the models that ask for one in their configuration. Default: none.", set: cacheConfig},
@@ -279,6 +282,11 @@ func backendConfig(c *Config, v string) error {
 	key, value, ok := strings.Cut(setting, "=")
 	if !ok || key == "" {
 		return fmt.Errorf("%q is not of the form [backend,]key=value", v)
+	}
+	if name == "onnxruntime" && key != "default-max-batch-size" {
+		if err := c.ONNXRuntime.Set(key, value); !errors.Is(err, onnxruntime.ErrUnknownSetting) {
+			return err
+		}
 	}
 	if key == "default-max-batch-size" {
 		if n, err := strconv.Atoi(value); err != nil || n < 0 {
@@ -415,7 +423,7 @@ func ourOptions() []option {
 			help: "Uses inputs where they lie in clients' shared memory, without a copy. A client that shrinks such memory while a request uses it ends the server. Default: false.",
 			set:  boolean(func(c *Config) *bool { return &c.ClientShmDirect })},
 		{names: []string{"onnxruntime-library"}, group: g, class: ours, arg: "path",
-			help: "libonnxruntime to use in place of the built-in one. Default: NEREID_ONNXRUNTIME_LIBRARY.",
+			help: "libonnxruntime to use in place of the built-in one, or the folder that it is in: for GPUs one made by pip install --target=<folder> \"onnxruntime-gpu[cuda,cudnn]\". Default: NEREID_ONNXRUNTIME_LIBRARY, then <data-dir>/runtime/onnxruntime.",
 			set:  text(func(c *Config) *string { return &c.ONNXRuntimeLibrary })},
 	}
 }

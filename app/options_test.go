@@ -141,6 +141,12 @@ func TestTritonserverOptions(t *testing.T) {
 			}, refused: []string{"--trace-config=opentelemetry,resource=x", "--trace-config=opentelemetry,bsp_schedule_delay=x", "--trace-config=opentelemetry,nosuch=1"}},
 		{name: "H072 --backend-directory", args: []string{"--backend-directory=/x"}, check: withoutEffect("backend-directory")},
 		{name: "H073 --backend-config", args: []string{"--backend-config=default-max-batch-size=7"}, check: func(c *Config) bool { n := c.defaultMaxBatchSize(); return n != nil && *n == 7 }, refused: []string{"--backend-config=x"}},
+		{name: "--backend-config of onnxruntime", args: []string{"--backend-config=onnxruntime,enable-global-threadpool=1", "--backend-config=onnxruntime,intra_op_thread_count=3", "--backend-config=onnxruntime,op-library-directory=/opt/ops"},
+			check: func(c *Config) bool {
+				s := c.ONNXRuntime
+				return s.GlobalThreadPool && s.IntraOpThreads == 3 && slices.Equal(s.OpLibraryFolders, []string{"/opt/ops"})
+			},
+			refused: []string{"--backend-config=onnxruntime,enable-global-threadpool=maybe", "--backend-config=onnxruntime,intra_op_thread_count=-1"}},
 		{name: "H074 --repoagent-directory", args: []string{"--repoagent-directory=/x"}, check: withoutEffect("repoagent-directory")},
 		{name: "H075 --cache-config", args: []string{"--cache-config=local,size=1048576"}, check: func(c *Config) bool { return c.CacheSize == 1<<20 },
 			refused: []string{"--cache-config=redis,host=x", "--cache-config=local,size=0", "--cache-config=local,size=x", "--cache-config=local,nosuch=1", "--cache-config=local"}},

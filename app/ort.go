@@ -2,6 +2,7 @@ package app
 
 import (
 	"log/slog"
+	"path/filepath"
 
 	"nereid/app/console/api"
 	"nereid/engine/backend"
@@ -12,7 +13,10 @@ import (
 type ortRuntime struct{ b *onnxruntime.Backend }
 
 func newORT(c *Config, d *dataDir, log *slog.Logger) ortRuntime {
-	return ortRuntime{onnxruntime.New(onnxruntime.Options{Library: c.ONNXRuntimeLibrary, CacheFolder: d.join("runtime"), Log: log})}
+	return ortRuntime{onnxruntime.New(onnxruntime.Options{
+		Library: c.ONNXRuntimeLibrary, RuntimeFolder: filepath.Join(d.join("runtime"), "onnxruntime"), CacheFolder: d.join("runtime"),
+		Settings: c.ONNXRuntime, Log: log,
+	})}
 }
 
 func (o ortRuntime) backend() backend.Backend { return o.b }

@@ -1,7 +1,7 @@
 // Package onnxruntime is the backend "onnxruntime": ONNX models, run in this process by libonnxruntime.
 //
 // The library is not linked: it is opened at the first model, from the first of these places that has it: the path in
-// Options, the copy inside the program, lib/nereid beside the program's folder, /usr/lib/nereid, the system's own.
+// Options, the runtime folder in Options, the copy inside the program, lib/nereid beside the program's folder, /usr/lib/nereid, the system's own.
 // package onnxruntime_go makes session options and execution providers; package capi does the rest.
 //
 // A batch of one request is run on the request's own memory; several are first copied together. Outputs are handed out

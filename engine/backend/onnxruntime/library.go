@@ -30,10 +30,24 @@ const (
 // findLibrary returns the path of the library to open. A bare name means the system's own.
 func (o *Options) findLibrary(files fs.FS) (string, error) {
 	if o.Library != "" {
-		if _, err := os.Stat(o.Library); err != nil {
+		info, err := os.Stat(o.Library)
+		if err != nil {
 			return "", fmt.Errorf("onnxruntime library %s: %w; correct the path, or leave it out to use the copy inside this program", o.Library, err)
 		}
-		return filepath.Abs(o.Library)
+		if !info.IsDir() {
+			return filepath.Abs(o.Library)
+		}
+		path, err := inFolder(o.Library)
+		if path == "" && err == nil {
+			err = fmt.Errorf("folder %s has no %s, nor has %s in it; name the library itself, or run pip install --target=%s onnxruntime-gpu",
+				o.Library, libraryName, filepath.Join("onnxruntime", "capi"), o.Library)
+		}
+		return path, err
+	}
+	if o.RuntimeFolder != "" {
+		if path, err := inFolder(o.RuntimeFolder); path != "" || err != nil {
+			return path, err
+		}
 	}
 	path, err := unpack(files, o.CacheFolder)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
@@ -52,6 +66,37 @@ func (o *Options) findLibrary(files fs.FS) (string, error) {
 		}
 	}
 	return libraryName, nil
+}
+
+// inFolder returns the library in a folder, or in the Python package onnxruntime inside it; "" if there is none. Several
+// versions: the error says so.
+func inFolder(folder string) (string, error) {
+	for _, f := range []string{folder, filepath.Join(folder, "onnxruntime", "capi")} {
+		plain := filepath.Join(f, libraryName)
+		if _, err := os.Stat(plain); err == nil {
+			return filepath.Abs(plain)
+		}
+		found, err := filepath.Glob(plain + ".*") // libonnxruntime.so.1.31.1
+		if err != nil {
+			return "", fmt.Errorf("look for onnxruntime in %s: %w", f, err)
+		}
+		if len(found) > 1 {
+			return "", fmt.Errorf("several onnxruntime libraries in %s: %s; leave one, or name it with --onnxruntime-library", f, strings.Join(found, ", "))
+		}
+		if len(found) == 1 {
+			return filepath.Abs(found[0])
+		}
+	}
+	return "", nil
+}
+
+// embeddedVersionOr returns the version of the copy inside the program, or if it has none the given one.
+func embeddedVersionOr(version string) string {
+	v, err := fs.ReadFile(embedded, embeddedVersion)
+	if err != nil { // a program without a copy
+		return version
+	}
+	return strings.TrimSpace(string(v))
 }
 
 // unpack writes the library inside the program to the folder, unless an intact copy of this very library is there, and

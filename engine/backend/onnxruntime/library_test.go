@@ -191,7 +191,7 @@ func TestSecondLibrary(t *testing.T) {
 	if _, err := b.Version(); err != nil {
 		t.Skipf("no onnxruntime: %v", err)
 	}
-	if _, err := capi.Open("/elsewhere/libonnxruntime.so", 0); err == nil || !strings.Contains(err.Error(), "is in use already") {
+	if _, err := capi.Open("/elsewhere/libonnxruntime.so", 0, 0); err == nil || !strings.Contains(err.Error(), "is in use already") {
 		t.Errorf("opening a second library = %v", err)
 	}
 }

@@ -16,14 +16,16 @@ import (
 
 // model is one loaded version.
 type model struct {
-	library *capi.Library
-	spec    backend.Spec
-	path    string
-	mode    threading
-	inputs  []port // those of the model that the configuration lists
-	outputs []port
-	batched bool // max_batch_size is above 0
-	share   bool // instances share sessions
+	library  *capi.Library
+	spec     backend.Spec
+	path     string
+	settings *Settings
+	mode     threading
+	runtime  string // where the user may put another onnxruntime, "" for nowhere
+	inputs   []port // those of the model that the configuration lists
+	outputs  []port
+	batched  bool // max_batch_size is above 0
+	share    bool // instances share sessions
 
 	pool tensor.Pool // memory of small outputs and of strings
 	kept keptPool    // buffers around ONNX Runtime's memory
@@ -54,13 +56,17 @@ type port struct {
 	cut      *batchio.Output // an output that is dealt out by the shape of an input; nil: by rows
 }
 
-func newModel(ctx context.Context, l *capi.Library, s backend.Spec, path string, mode threading) (*model, error) {
+func newModel(ctx context.Context, l *capi.Library, s backend.Spec, path string, b *Backend, mode threading) (*model, error) {
 	m := &model{
-		library: l, spec: s, path: path, mode: mode, batched: s.Config.GetMaxBatchSize() > 0,
+		library: l, spec: s, path: path, settings: &b.o.Settings, runtime: b.o.RuntimeFolder, mode: mode, batched: s.Config.GetMaxBatchSize() > 0,
 		share:    mode != own || sharesSession(s.Config),
 		sessions: map[place]*capi.Session{}, all: map[*capi.Session]bool{},
 	}
-	session, err := m.newSession(ctx, place{})
+	read := m.newSession
+	if gpusOnly(s.Config) { // the session is for the signature alone: it need not be made well
+		read = m.readingSession
+	}
+	session, err := read(ctx, place{})
 	if err != nil {
 		return nil, err
 	}
@@ -73,9 +79,23 @@ func newModel(ctx context.Context, l *capi.Library, s backend.Spec, path string,
 		return nil, err
 	}
 	m.ports(sig)
+	if gpusOnly(s.Config) {
+		session.Close()
+		return m, nil
+	}
 	m.spare = session
 	m.all[session] = true
 	return m, nil
+}
+
+// gpusOnly reports whether all of a model's instances are for GPUs.
+func gpusOnly(c *inferencepb.ModelConfig) bool {
+	for _, g := range c.GetInstanceGroup() {
+		if g.GetKind() != inferencepb.ModelInstanceGroup_KIND_GPU {
+			return false
+		}
+	}
+	return len(c.GetInstanceGroup()) > 0
 }
 
 func sharesSession(c *inferencepb.ModelConfig) bool {
@@ -129,15 +149,28 @@ func (m *model) ports(sig *signature) {
 }
 
 func (m *model) newSession(ctx context.Context, p place) (*capi.Session, error) {
-	o, err := newSessionOptions(m.spec, m.mode)
+	o, err := newSessionOptions(m.spec, m.mode, m.settings)
 	if err != nil {
 		return nil, err
 	}
 	defer o.close()
-	if err := o.providers(m.spec, p); err != nil {
+	if err := o.providers(m.library, m.spec, p, m.runtime); err != nil {
 		return nil, err
 	}
 	m.run = o.run
+	return o.newSession(ctx, m.library, m.path)
+}
+
+// readingSession makes a session that can be asked for its signature and is not to run.
+func (m *model) readingSession(ctx context.Context, _ place) (*capi.Session, error) {
+	o, err := newSessionOptions(m.spec, m.mode, m.settings)
+	if err != nil {
+		return nil, err
+	}
+	defer o.close()
+	if err := o.forReading(); err != nil {
+		return nil, err
+	}
 	return o.newSession(ctx, m.library, m.path)
 }
 

@@ -17,12 +17,18 @@ import (
 
 // Options of the backend. The zero value works.
 type Options struct {
-	// Library is the path of libonnxruntime, 1.24 or newer. Empty: the search that the package comment describes.
+	// Library is the path of libonnxruntime, 1.24 or newer, or of the folder that it is in: also one that a Python
+	// package was installed into (pip install --target). Empty: the search that the package comment describes.
 	Library string
+	// RuntimeFolder is where a user may put another onnxruntime, one for GPUs above all, as a Python package. It comes
+	// before the copy inside the program. Empty: nowhere.
+	RuntimeFolder string
 	// CacheFolder is where the copy inside the program is unpacked, once. Empty: the user's cache folder.
 	CacheFolder string
 	// Threads is the size of the pool that models without thread counts of their own share. 0: one per core.
 	Threads int
+	// Settings are those of --backend-config.
+	Settings Settings
 	// Log receives what concerns no model. Nil: nothing.
 	Log *slog.Logger
 }
@@ -67,6 +73,16 @@ func (b *Backend) Version() (string, error) {
 	return l.Version, nil
 }
 
+// Providers opens the library, if that has not been done, and returns the execution providers that it was built with, by
+// its names: "CPUExecutionProvider".
+func (b *Backend) Providers() ([]string, error) {
+	l, err := b.open()
+	if err != nil {
+		return nil, err
+	}
+	return l.Providers, nil
+}
+
 // LibraryPath returns the path of the opened library, "" before it is opened.
 func (b *Backend) LibraryPath() string {
 	b.mu.Lock()
@@ -85,7 +101,8 @@ func (b *Backend) open() (*capi.Library, error) {
 	if err != nil {
 		return nil, status.Errorf(status.Unavailable, "%w", err)
 	}
-	l, err := capi.Open(path, b.o.Threads)
+	intra, inter := b.o.Settings.pool(b.o.Threads)
+	l, err := capi.Open(path, intra, inter)
 	var old *capi.TooOld
 	switch {
 	case errors.As(err, &old):
@@ -132,7 +149,7 @@ func (b *Backend) Signature(ctx context.Context, s backend.Spec) (*modelconfig.S
 	if err != nil {
 		return nil, err
 	}
-	o, err := newSessionOptions(s, pooled)
+	o, err := newSessionOptions(s, pooled, &b.o.Settings)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +185,7 @@ func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, erro
 	if err != nil {
 		return nil, err
 	}
-	m, err := newModel(ctx, l, s, path, threadingOf(s.Config, info))
+	m, err := newModel(ctx, l, s, path, b, threadingOf(s, info, b.o.Settings.GlobalThreadPool))
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ func (o *sessionOptions) forReading() error {
 }
 
 // newSessionOptions reads what a model's configuration says about its sessions.
-func newSessionOptions(s backend.Spec, mode threading) (_ *sessionOptions, err error) {
+func newSessionOptions(s backend.Spec, mode threading, settings *Settings) (_ *sessionOptions, err error) {
 	so, err := ort.NewSessionOptions()
 	if err != nil {
 		return nil, status.Errorf(status.Internal, "%w", err)
@@ -64,15 +64,8 @@ func newSessionOptions(s backend.Spec, mode threading) (_ *sessionOptions, err e
 			return nil, err
 		}
 	}
-	for _, library := range s.Config.GetModelOperations().GetOpLibraryFilename() {
-		if beside := filepath.Join(s.ModelFolder, library); filepath.IsLocal(library) {
-			if _, err := os.Stat(beside); err == nil { // else the system's search finds it, or says that it does not
-				library = beside
-			}
-		}
-		if err := capi.RegisterCustomOps(o.pointer(), library); err != nil {
-			return nil, runtimeError(err)
-		}
+	if err := o.customOps(s, settings.OpLibraryFolders); err != nil {
+		return nil, err
 	}
 	return o, nil
 }
@@ -152,13 +145,11 @@ func (o *sessionOptions) number(name, value string, set func(int) error) error {
 }
 
 func (o *sessionOptions) boolean(name, value string, set func(bool) error) error {
-	switch strings.ToLower(value) {
-	case "1", "true":
-		return runtimeError(set(true))
-	case "0", "false":
-		return runtimeError(set(false))
+	on, err := truth(value)
+	if err != nil {
+		return status.Errorf(status.InvalidArg, "parameter %q: %w", name, err)
 	}
-	return status.Errorf(status.InvalidArg, "parameter %q is %q, want \"true\" or \"false\"", name, value)
+	return runtimeError(set(on))
 }
 
 // newSession loads the file. ctx is looked at before: the load itself cannot be stopped.

@@ -1,148 +1,172 @@
 package onnxruntime
 
 import (
+	"fmt"
+	"path/filepath"
 	"slices"
-	"strconv"
+	"strings"
 
 	ort "github.com/yalue/onnxruntime_go"
 
 	"nereid/engine/backend"
+	"nereid/engine/backend/onnxruntime/capi"
 	"nereid/engine/inferencepb"
 	"nereid/engine/status"
 )
 
+type accelerator = inferencepb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator
+
+// The execution providers that models can ask for, by the names that the library lists.
+const (
+	cudaProvider     = "CUDAExecutionProvider"
+	tensorRTProvider = "TensorrtExecutionProvider"
+	openVINOProvider = "OpenVINOExecutionProvider"
+)
+
 // providers adds the execution providers that a configuration asks for at a place. The CPU's own is always there.
-func (o *sessionOptions) providers(s backend.Spec, p place) error {
+func (o *sessionOptions) providers(l *capi.Library, s backend.Spec, p place, runtime string) error {
 	accelerators := s.Config.GetOptimization().GetExecutionAccelerators()
-	if p.gpu {
-		return o.gpuProviders(s.Config, accelerators.GetGpuExecutionAccelerator(), p.device)
+	if !p.gpu {
+		return o.cpuProviders(l, accelerators.GetCpuExecutionAccelerator(), runtime)
 	}
-	for _, a := range accelerators.GetCpuExecutionAccelerator() {
+	cuda, rt, err := gpuOptions(s.Config, p.device)
+	if err != nil {
+		return err
+	}
+	preload(l, s)
+	if rt != nil {
+		if err := o.tensorRT(l, rt, runtime); err != nil {
+			return err
+		}
+	}
+	return o.cuda(l, cuda, p.device, runtime)
+}
+
+// cpuProviders adds OpenVINO, the one accelerator of CPUs that Triton's configuration knows.
+func (o *sessionOptions) cpuProviders(l *capi.Library, accelerators []*accelerator, runtime string) error {
+	for _, a := range accelerators {
 		if a.GetName() != "openvino" {
-			return status.Errorf(status.InvalidArg, "unknown Execution Accelerator '%s' is requested", a.GetName())
+			return status.Errorf(status.InvalidArg, "unknown Execution Accelerator '%s' is requested; cpu_execution_accelerator knows openvino alone, so take the others out: ONNX Runtime's own kernels run the model", a.GetName())
+		}
+		if err := need(l, openVINOProvider, "OpenVINO", runtime); err != nil {
+			return err
 		}
 		if err := o.AppendExecutionProviderOpenVINO(a.GetParameters()); err != nil {
-			return status.Errorf(status.Unsupported, "execution accelerator \"openvino\": %w", err)
+			return status.Errorf(status.InvalidArg, "execution accelerator \"openvino\": %w; its parameters must be ones that ONNX Runtime's OpenVINO provider knows, such as device_type: \"CPU\"", err)
 		}
 	}
 	return nil
 }
 
-func (o *sessionOptions) gpuProviders(c *inferencepb.ModelConfig, accelerators []*inferencepb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator, device int) error {
-	cuda := map[string]string{}
-	for _, name := range []string{"cudnn_conv_algo_search", "gpu_mem_limit", "arena_extend_strategy", "do_copy_in_default_stream"} {
-		if v := c.GetParameters()[name].GetStringValue(); v != "" {
-			value, err := cudaValue(name, v)
-			if err != nil {
-				return err
-			}
-			cuda[name] = value
-		}
+func (o *sessionOptions) cuda(l *capi.Library, values map[string]string, device int, runtime string) error {
+	if err := need(l, cudaProvider, "CUDA", runtime); err != nil {
+		return err
 	}
-	for _, a := range accelerators {
-		switch a.GetName() {
-		case "cuda":
-			for k, v := range a.GetParameters() {
-				cuda[k] = v
-			}
-		case "tensorrt":
-			if err := o.tensorRT(a.GetParameters(), device); err != nil {
-				return err
-			}
-		default:
-			return status.Errorf(status.InvalidArg, "unknown Execution Accelerator '%s' is requested", a.GetName())
-		}
-	}
-	cuda["device_id"] = strconv.Itoa(device)
 	options, err := ort.NewCUDAProviderOptions()
 	if err != nil {
-		return noProvider("CUDA", err)
+		return unusable(l, "CUDA", device, runtime, err)
 	}
 	defer func() { _ = options.Destroy() }()
-	if err := options.Update(cuda); err != nil {
-		return status.Errorf(status.InvalidArg, "options of the CUDA execution provider: %w", err)
+	if err := options.Update(values); err != nil {
+		return refused(l, "CUDA", device, runtime, err)
 	}
 	if err := o.AppendExecutionProviderCUDA(options); err != nil {
-		return noProvider("CUDA", err)
+		return unusable(l, "CUDA", device, runtime, err)
 	}
 	return nil
 }
 
-// cudaValue turns Triton's numbers into the provider's words.
-func cudaValue(name, value string) (string, error) {
-	words := map[string][]string{
-		"cudnn_conv_algo_search": {"EXHAUSTIVE", "HEURISTIC", "DEFAULT"},
-		"arena_extend_strategy":  {"kNextPowerOfTwo", "kSameAsRequested"},
-	}[name]
-	if words == nil {
-		return value, nil
-	}
-	n, err := strconv.Atoi(value)
-	if err != nil || n < 0 || n >= len(words) {
-		return "", status.Errorf(status.InvalidArg, "unsupported %s value '%s' is requested", name, value)
-	}
-	return words[n], nil
-}
-
-// tensorRTKeys are the parameters that the provider knows by the same name; tensorRTNames are the others'.
-var tensorRTKeys = []string{
-	"trt_auxiliary_streams", "trt_build_heuristics_enable", "trt_builder_optimization_level",
-	"trt_context_memory_sharing_enable", "trt_cuda_graph_enable", "trt_detailed_build_log", "trt_dla_core",
-	"trt_dla_enable", "trt_dump_ep_context_model", "trt_dump_subgraphs", "trt_engine_cache_enable",
-	"trt_engine_cache_path", "trt_engine_cache_prefix", "trt_ep_context_embed_mode", "trt_ep_context_file_path",
-	"trt_extra_plugin_lib_paths", "trt_force_sequential_engine_build", "trt_force_timing_cache",
-	"trt_int8_calibration_table_name", "trt_int8_use_native_calibration_table", "trt_layer_norm_fp32_fallback",
-	"trt_max_partition_iterations", "trt_min_subgraph_size", "trt_profile_max_shapes", "trt_profile_min_shapes",
-	"trt_profile_opt_shapes", "trt_sparsity_enable", "trt_tactic_sources", "trt_timing_cache_enable",
-	"trt_timing_cache_path",
-}
-
-var tensorRTNames = map[string]string{
-	"max_workspace_size_bytes":          "trt_max_workspace_size",
-	"int8_calibration_table_name":       "trt_int8_calibration_table_name",
-	"int8_use_native_calibration_table": "trt_int8_use_native_calibration_table",
-}
-
-func (o *sessionOptions) tensorRT(parameters map[string]string, device int) error {
-	keys := map[string]string{"device_id": strconv.Itoa(device)}
-	for name, value := range parameters {
-		if name == "precision_mode" {
-			switch value {
-			case "FP32":
-			case "FP16":
-				keys["trt_fp16_enable"] = "1"
-			case "BF16":
-				keys["trt_bf16_enable"] = "1"
-			case "INT8":
-				keys["trt_int8_enable"] = "1"
-			default:
-				return status.Errorf(status.InvalidArg, "unsupported precision mode '%s' is requested", value)
-			}
-			continue
-		}
-		key := tensorRTNames[name]
-		if slices.Contains(tensorRTKeys, name) {
-			key = name
-		}
-		if key == "" {
-			return status.Errorf(status.InvalidArg, "unknown parameter '%s' is provided for TensorRT Execution Accelerator", name)
-		}
-		keys[key] = value
+func (o *sessionOptions) tensorRT(l *capi.Library, values map[string]string, runtime string) error {
+	if err := need(l, tensorRTProvider, "TensorRT", runtime); err != nil {
+		return err
 	}
 	options, err := ort.NewTensorRTProviderOptions()
 	if err != nil {
-		return noProvider("TensorRT", err)
+		return unusable(l, "TensorRT", 0, runtime, err)
 	}
 	defer func() { _ = options.Destroy() }()
-	if err := options.Update(keys); err != nil {
-		return status.Errorf(status.InvalidArg, "options of the TensorRT execution provider: %w", err)
+	if err := options.Update(values); err != nil {
+		return refused(l, "TensorRT", 0, runtime, err)
 	}
 	if err := o.AppendExecutionProviderTensorRT(options); err != nil {
-		return noProvider("TensorRT", err)
+		return unusable(l, "TensorRT", 0, runtime, err)
 	}
 	return nil
 }
 
-func noProvider(name string, err error) error {
-	return status.Errorf(status.Unsupported, "this onnxruntime has no %s execution provider: %w; use KIND_CPU, or --onnxruntime-library with a build that has it", name, err)
+// install says what brings a provider, for a runtime folder or without one any folder.
+func install(l *capi.Library, name, runtime string) string {
+	option := ""
+	if runtime == "" {
+		runtime = "<folder>"
+		option = " and start with --onnxruntime-library=<folder>"
+	} else {
+		option = " and restart"
+	}
+	pip := func(packages string) string {
+		return fmt.Sprintf("run pip install --target=%s %s%s", runtime, packages, option)
+	}
+	version := embeddedVersionOr(l.Version)
+	switch name {
+	case "OpenVINO":
+		return pip("onnxruntime-openvino") + ", serve the model with backend \"openvino\", or take cpu_execution_accelerator out"
+	case "TensorRT":
+		return pip("\"onnxruntime-gpu[cuda,cudnn]=="+version+"\" tensorrt-cu13-libs") + ", or take gpu_execution_accelerator \"tensorrt\" out"
+	}
+	return pip("\"onnxruntime-gpu[cuda,cudnn]=="+version+"\"") + ", or set instance_group { kind: KIND_CPU }"
+}
+
+// need refuses a provider that the opened library was built without.
+func need(l *capi.Library, provider, name, runtime string) error {
+	if slices.Contains(l.Providers, provider) {
+		return nil
+	}
+	return status.Errorf(status.Unsupported, "onnxruntime %s at %s has no %s execution provider (it has %s); %s",
+		l.Version, l.Path, name, strings.Join(l.Providers, ", "), install(l, name, runtime))
+}
+
+// refused is the error for options that were not taken: the provider's library is opened to read them, which may be what
+// failed.
+func refused(l *capi.Library, name string, device int, runtime string, err error) error {
+	if strings.Contains(err.Error(), "Failed to load") {
+		return unusable(l, name, device, runtime, err)
+	}
+	return status.Errorf(status.InvalidArg, "options of the %s execution provider: %w", name, err)
+}
+
+// unusable is the error for a provider that the library has and that does not start.
+func unusable(l *capi.Library, name string, device int, runtime string, err error) error {
+	what := name
+	if name == "CUDA" {
+		what = fmt.Sprintf("CUDA execution provider for GPU %d", device)
+	} else {
+		what += " execution provider"
+	}
+	return status.Errorf(status.Unavailable, "the %s of onnxruntime %s at %s does not start: %w; it needs NVIDIA's driver, and the libraries that these bring: %s",
+		what, l.Version, l.Path, err, install(l, name, runtime))
+}
+
+// preloaded are the libraries that providers for GPUs need and that Python packages put where the system's loader does
+// not look. Those that come early are needed by later ones.
+var preloaded = []string{
+	"libcudart.so.*", "libnvJitLink.so.*", "libnvrtc.so.*", "libcublasLt.so.*", "libcublas.so.*", "libcufft.so.*", "libcurand.so.*",
+	"libcudnn*.so.*", "libnvinfer*.so.*", "libnvonnxparser.so.*",
+}
+
+// preload opens the libraries of NVIDIA's Python packages that lie beside the library's own package, so that the
+// providers find them. What cannot be opened shows when a provider needs it.
+func preload(l *capi.Library, s backend.Spec) {
+	packages := filepath.Join(filepath.Dir(l.Path), "..", "..") // above onnxruntime/capi
+	var paths []string
+	for _, name := range preloaded {
+		for _, folder := range []string{"nvidia/*/lib", "tensorrt_libs"} {
+			found, err := filepath.Glob(filepath.Join(packages, folder, name))
+			if err == nil { // else the folder's name is odd
+				paths = append(paths, found...)
+			}
+		}
+	}
+	for path, err := range l.Preload(paths) {
+		s.Log.Debug("a library for GPUs cannot be opened", "path", path, "err", err)
+	}
 }

@@ -1,9 +1,9 @@
 package onnxruntime
 
 import (
+	"nereid/engine/backend"
 	"nereid/engine/backend/onnxruntime/capi"
 	"nereid/engine/backend/onnxruntime/onnxfile"
-	"nereid/engine/inferencepb"
 )
 
 // threading says which threads a model's sessions compute with.
@@ -19,12 +19,17 @@ const (
 	own
 )
 
-// threadingOf chooses: own where the configuration has a thread count, else by the model's work.
-func threadingOf(c *inferencepb.ModelConfig, info *onnxfile.Info) threading {
+// threadingOf chooses: own where the configuration has a thread count and global does not overrule it, else by the
+// model's work.
+func threadingOf(s backend.Spec, info *onnxfile.Info, global bool) threading {
+	c := s.Config
 	value := func(name string) string { return c.GetParameters()[name].GetStringValue() }
 	for _, name := range []string{"intra_op_thread_count", "inter_op_thread_count"} {
 		if v := value(name); v != "" && v != "0" {
-			return own
+			if !global {
+				return own
+			}
+			s.Log.Info("parameter has no effect with enable-global-threadpool", "model", s.ModelName, "parameter", name)
 		}
 	}
 	if v := value("execution_mode"); v != "" && v != "0" {

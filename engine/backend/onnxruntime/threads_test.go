@@ -1,9 +1,11 @@
 package onnxruntime
 
 import (
+	"log/slog"
 	"path/filepath"
 	"testing"
 
+	"nereid/engine/backend"
 	"nereid/engine/backend/onnxruntime/onnxfile"
 	"nereid/engine/inferencepb"
 )
@@ -15,17 +17,20 @@ func TestThreading(t *testing.T) {
 		name, model string
 		batch       int32
 		parameters  map[string]string
+		global      bool
 		want        threading
 	}{
-		{"copy", "testdata/identity_fp32.onnx", 64, nil, inline},
-		{"small perceptron", mlp, 64, nil, inline},
-		{"small perceptron, huge batches", mlp, 4096, nil, pooled},
-		{"convolutions", digits, 1, nil, pooled},
-		{"loop", "testdata/loop.onnx", 0, nil, pooled},
-		{"own count", mlp, 64, map[string]string{"intra_op_thread_count": "2"}, own},
-		{"own inter-op count", mlp, 64, map[string]string{"inter_op_thread_count": "2"}, own},
-		{"count 0 is none", mlp, 64, map[string]string{"intra_op_thread_count": "0"}, inline},
-		{"parallel mode", mlp, 64, map[string]string{"execution_mode": "1"}, pooled},
+		{"copy", "testdata/identity_fp32.onnx", 64, nil, false, inline},
+		{"small perceptron", mlp, 64, nil, false, inline},
+		{"small perceptron, huge batches", mlp, 4096, nil, false, pooled},
+		{"convolutions", digits, 1, nil, false, pooled},
+		{"loop", "testdata/loop.onnx", 0, nil, false, pooled},
+		{"own count", mlp, 64, map[string]string{"intra_op_thread_count": "2"}, false, own},
+		{"own inter-op count", mlp, 64, map[string]string{"inter_op_thread_count": "2"}, false, own},
+		{"count 0 is none", mlp, 64, map[string]string{"intra_op_thread_count": "0"}, false, inline},
+		{"parallel mode", mlp, 64, map[string]string{"execution_mode": "1"}, false, pooled},
+		{"own count overruled by enable-global-threadpool", digits, 1, map[string]string{"intra_op_thread_count": "2"}, true, pooled},
+		{"own inter-op count overruled by enable-global-threadpool", digits, 1, map[string]string{"inter_op_thread_count": "2"}, true, pooled},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			info, err := onnxfile.Check(tt.model, filepath.Dir(tt.model))
@@ -36,7 +41,7 @@ func TestThreading(t *testing.T) {
 			for k, v := range tt.parameters {
 				c.Parameters[k] = &inferencepb.ModelParameter{StringValue: v}
 			}
-			if got := threadingOf(c, info); got != tt.want {
+			if got := threadingOf(backend.Spec{Config: c, Log: slog.New(slog.DiscardHandler)}, info, tt.global); got != tt.want {
 				t.Errorf("threadingOf = %d, want %d; the model is %+v", got, tt.want, info)
 			}
 		})

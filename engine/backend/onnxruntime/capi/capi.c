@@ -47,11 +47,11 @@ int nrd_code(OrtStatus *s) { return api->GetErrorCode(s); }
 const char *nrd_message(OrtStatus *s) { return api->GetErrorMessage(s); }
 void nrd_release_status(OrtStatus *s) { api->ReleaseStatus(s); }
 
-OrtStatus *nrd_env(int intra, OrtEnv **env) {
+OrtStatus *nrd_env(int intra, int inter, OrtEnv **env) {
   OrtThreadingOptions *t;
   TRY(api->CreateThreadingOptions(&t));
   OrtStatus *s = api->SetGlobalIntraOpNumThreads(t, intra);
-  if (!s) s = api->SetGlobalInterOpNumThreads(t, intra);
+  if (!s) s = api->SetGlobalInterOpNumThreads(t, inter);
   if (!s) s = api->SetGlobalSpinControl(t, 0);
   // Only fatal messages go to the library's own log: its errors come back as statuses.
   if (!s) s = api->CreateEnvWithGlobalThreadPools(ORT_LOGGING_LEVEL_FATAL, "nereid", t, env);
@@ -60,6 +60,16 @@ OrtStatus *nrd_env(int intra, OrtEnv **env) {
   TRY(api->DisableTelemetryEvents(*env));
   TRY(api->CreateCpuMemoryInfo(OrtDeviceAllocator, OrtMemTypeDefault, &cpu));
   return api->GetAllocatorWithDefaultOptions(&allocator);
+}
+
+OrtStatus *nrd_providers(char ***list, int *n) { return api->GetAvailableProviders(list, n); }
+void nrd_release_providers(char **list, int n) {
+  OrtStatus *s = api->ReleaseAvailableProviders(list, n);
+  if (s) api->ReleaseStatus(s); // documented never to fail
+}
+
+char *nrd_preload(const char *path) {
+  return dlopen(path, RTLD_NOW | RTLD_GLOBAL) ? NULL : strdup(dlerror());
 }
 
 OrtStatus *nrd_session(OrtEnv *env, const char *path, OrtSessionOptions *options, OrtSession **session) {

@@ -52,7 +52,13 @@ int nrd_code(OrtStatus *s);
 const char *nrd_message(OrtStatus *s);
 void nrd_release_status(OrtStatus *s);
 
-OrtStatus *nrd_env(int intra, OrtEnv **env);
+OrtStatus *nrd_env(int intra, int inter, OrtEnv **env);
+// nrd_providers lists the execution providers that the library was built with; the list is released by
+// nrd_release_providers.
+OrtStatus *nrd_providers(char ***list, int *n);
+void nrd_release_providers(char **list, int n);
+// nrd_preload opens a library for all later ones to use; else it returns the reason, which the caller frees.
+char *nrd_preload(const char *path);
 OrtStatus *nrd_session(OrtEnv *env, const char *path, OrtSessionOptions *options, OrtSession **session);
 void nrd_release_session(OrtSession *s);
 OrtStatus *nrd_disable_threads(OrtSessionOptions *o);

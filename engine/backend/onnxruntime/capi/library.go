@@ -59,7 +59,11 @@ func (e *TooOld) Error() string {
 type Library struct {
 	Path    string
 	Version string // "1.31.1"
-	env     *C.OrtEnv
+	// Providers are the execution providers that the library was built with, by its own names; the CPU's is last.
+	Providers []string
+	env       *C.OrtEnv
+
+	preload sync.Once
 }
 
 // process holds the one library of the process: dlopen, the environment and onnxruntime_go's own state are per
@@ -72,8 +76,9 @@ var process struct {
 // Open opens libonnxruntime and makes its environment with a shared pool of threads that do not spin. The first
 // library that opens stays for the life of the process; Open of the same path returns it again, of another path
 // fails. Nothing of the library but its version is called before the version is found new enough.
-// threads is the size of the pool, 0 for the number of cores. Safe for concurrent use.
-func Open(path string, threads int) (*Library, error) {
+// intra and inter are the sizes of the pool for work inside an operator and for operators side by side, 0 for the
+// number of cores. Safe for concurrent use.
+func Open(path string, intra, inter int) (*Library, error) {
 	process.Lock()
 	defer process.Unlock()
 	if l := process.library; l != nil {
@@ -99,11 +104,46 @@ func Open(path string, threads int) (*Library, error) {
 		C.nrd_close(handle)
 		return nil, fmt.Errorf("onnxruntime %s at %s does not have version %d of the C API", l.Version, path, APIVersion)
 	}
-	if err := check(C.nrd_env(C.int(threads), &l.env)); err != nil {
+	err := check(C.nrd_env(C.int(intra), C.int(inter), &l.env))
+	if err != nil {
 		return nil, fmt.Errorf("make the environment of onnxruntime %s at %s: %w", l.Version, path, err)
+	}
+	if l.Providers, err = providers(); err != nil {
+		return nil, fmt.Errorf("list the execution providers of onnxruntime %s at %s: %w", l.Version, path, err)
 	}
 	process.library = l
 	return l, nil
+}
+
+func providers() ([]string, error) {
+	var list **C.char
+	var n C.int
+	if err := check(C.nrd_providers(&list, &n)); err != nil {
+		return nil, err
+	}
+	defer C.nrd_release_providers(list, n)
+	var names []string
+	for _, name := range unsafe.Slice(list, int(n)) {
+		names = append(names, C.GoString(name))
+	}
+	return names, nil
+}
+
+// Preload opens libraries for all that is opened after, once in the life of the process; they stay. It returns those
+// that do not open, with the reasons.
+func (l *Library) Preload(paths []string) map[string]error {
+	failed := map[string]error{}
+	l.preload.Do(func() {
+		for _, path := range paths {
+			name := C.CString(path)
+			if reason := C.nrd_preload(name); reason != nil {
+				failed[path] = errors.New(C.GoString(reason))
+				C.free(unsafe.Pointer(reason))
+			}
+			C.free(unsafe.Pointer(name))
+		}
+	})
+	return failed
 }
 
 // newEnough compares "1.31.1" with 1.APIVersion.

@@ -1,0 +1,72 @@
+package onnxruntime
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"nereid/engine/backend"
+	"nereid/engine/backend/onnxruntime/capi"
+	"nereid/engine/status"
+)
+
+// customOps loads the libraries of operators that a configuration names. What they hold runs in this process, so that
+// a configuration alone, which a client may send, must not choose among all the machine's libraries.
+func (o *sessionOptions) customOps(s backend.Spec, allowed []string) error {
+	for _, name := range s.Config.GetModelOperations().GetOpLibraryFilename() {
+		path, err := opLibrary(s, name, allowed)
+		if err != nil {
+			return err
+		}
+		if err := capi.RegisterCustomOps(o.pointer(), path); err != nil {
+			return runtimeError(err)
+		}
+	}
+	return nil
+}
+
+// opLibrary finds a library in the model's folder, in the version's, or in an allowed one; an absolute name must lie in
+// one of them. Symbolic links are followed first.
+func opLibrary(s backend.Spec, name string, allowed []string) (string, error) {
+	folders := append([]string{s.ModelFolder, s.VersionFolder}, allowed...)
+	candidates := []string{name}
+	if !filepath.IsAbs(name) {
+		candidates = candidates[:0]
+		for _, folder := range folders {
+			candidates = append(candidates, filepath.Join(folder, name))
+		}
+	}
+	outside := ""
+	for _, c := range candidates {
+		path, err := filepath.EvalSymlinks(c)
+		if err != nil {
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		for _, folder := range folders {
+			if within(folder, path) {
+				return path, nil
+			}
+		}
+		outside = path
+	}
+	if outside != "" {
+		return "", status.Errorf(status.InvalidArg, "model '%s': op_library_filename %q is %s, outside the model's folder; move it there, or allow its folder with --backend-config=onnxruntime,op-library-directory=%s",
+			s.ModelName, name, outside, filepath.Dir(outside))
+	}
+	return "", status.Errorf(status.InvalidArg, "model '%s': op_library_filename %q is not in the model's folder %s; put it there, or into a folder allowed with --backend-config=onnxruntime,op-library-directory=<folder>",
+		s.ModelName, name, s.ModelFolder)
+}
+
+// within reports whether a path without symbolic links lies under a folder.
+func within(folder, path string) bool {
+	root, err := filepath.EvalSymlinks(folder)
+	if err != nil || folder == "" {
+		return false
+	}
+	rel, err := filepath.Rel(root, path)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+}
