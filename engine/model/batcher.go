@@ -1,19 +1,23 @@
 package model
 
 import (
+	"slices"
 	"time"
 
+	"nereid/engine/backend"
 	"nereid/engine/inferencepb"
 	"nereid/engine/sched"
 )
 
-// newBatcher returns the scheduler that a configuration asks for.
-func newBatcher(cfg *inferencepb.ModelConfig) sched.Batcher {
+// newBatcher returns the scheduler that a configuration asks for, for instances at these places.
+func newBatcher(cfg *inferencepb.ModelConfig, places []backend.Placement) sched.Batcher {
 	db := cfg.GetDynamicBatching()
 	if db == nil { // the default scheduler
 		return sched.NewDynamic(sched.Policy{MaxBatchSize: 1})
 	}
-	return sched.NewDynamic(dynamicPolicy(cfg, db))
+	p := dynamicPolicy(cfg, db)
+	p.SharedCores = !slices.ContainsFunc(places, func(p backend.Placement) bool { return p.Kind != inferencepb.ModelInstanceGroup_KIND_CPU })
+	return sched.NewDynamic(p)
 }
 
 // dynamicPolicy reads dynamic_batching. Its queue policies also hold for a model whose max_batch_size is 0.

@@ -127,7 +127,7 @@ func (m *Model) start(ctx context.Context, s Spec) error {
 	if err != nil {
 		return err
 	}
-	batcher := newBatcher(s.Config)
+	batcher := newBatcher(s.Config, places)
 	m.scheduler = batcher
 	m.set, err = instance.Start(ctx, instance.Options{
 		Model: m.loaded, Batcher: batcher, Stats: s.Stats, Log: s.Log, Decoupled: m.decoupled, Placements: places,

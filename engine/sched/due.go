@@ -51,7 +51,7 @@ func (d *Dynamic) due(now infer.Stamp) (n int, wait time.Duration) {
 }
 
 // cut takes n requests out of the queue and lets go of d.mu. It answers those that are cancelled; nil if all are.
-func (d *Dynamic) cut(n int) *infer.Batch {
+func (d *Dynamic) cut(inst InstanceID, n int, now infer.Stamp) *infer.Batch {
 	b := infer.NewBatch()
 	var cancelled []*infer.Request
 	for range n {
@@ -67,9 +67,16 @@ func (d *Dynamic) cut(n int) *infer.Batch {
 			d.order.Add(r)
 		}
 	}
+	if w := &d.workers[inst]; len(b.Requests) > 0 {
+		w.rows, w.since = b.Rows, now
+	}
 	var next *waiter
-	if d.queue.n > 0 && d.leader == nil {
+	switch {
+	case d.queue.n > 0 && d.leader == nil:
 		next = d.popIdle()
+	case d.queue.n == 0 && d.leader != nil && d.leader.want > 0: // what it held back for is gone
+		d.idle = append(d.idle, d.leader)
+		d.leader = nil
 	}
 	d.mu.Unlock()
 	if next != nil {

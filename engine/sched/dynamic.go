@@ -24,8 +24,10 @@ type Dynamic struct {
 	leader *waiter   // the instance that waits for the queue's head to become due
 	spare  []*waiter // for reuse
 	closed bool
-	timer  *time.Timer // calls expire; nil until a request has a timeout
-	alarm  infer.Stamp // when the timer is set to go off; 0: it is not
+	// workers are the instances, by ID.
+	workers []worker
+	timer   *time.Timer // calls expire; nil until a request has a timeout
+	alarm   infer.Stamp // when the timer is set to go off; 0: it is not
 }
 
 var (
@@ -37,6 +39,8 @@ var (
 type waiter struct {
 	wake  chan struct{} // capacity 1
 	timer *time.Timer
+	inst  InstanceID
+	want  int // the leader looks again once so many rows wait; 0: once a batch is due
 }
 
 // NewDynamic returns a batcher. The policy comes from a valid configuration.
@@ -104,7 +108,11 @@ func (d *Dynamic) level(r *infer.Request) int {
 // called returns the instance to wake after a request came, nil if none needs to. d.mu is held.
 func (d *Dynamic) called(now infer.Stamp) *waiter {
 	if w := d.leader; w != nil {
-		if n, _ := d.due(now); n == 0 {
+		if w.want > 0 {
+			if d.queue.rows < w.want {
+				return nil
+			}
+		} else if n, _ := d.due(now); n == 0 {
 			return nil
 		}
 		d.leader = nil
@@ -117,8 +125,16 @@ func (d *Dynamic) popIdle() *waiter {
 	if len(d.idle) == 0 {
 		return nil
 	}
-	w := d.idle[len(d.idle)-1]
-	d.idle = d.idle[:len(d.idle)-1]
+	i := len(d.idle) - 1 // the last one's memory is the warmest
+	if i > 0 {
+		for j, other := range d.idle[:i] {
+			if a, b := d.workers[other.inst].takes(1), d.workers[d.idle[i].inst].takes(1); a*3/2 < b { // or it has not run yet
+				i = j
+			}
+		}
+	}
+	w := d.idle[i]
+	d.idle = slices.Delete(d.idle, i, i+1)
 	return w
 }
 
@@ -149,7 +165,7 @@ func (d *Dynamic) wakeAll() {
 }
 
 // Next returns the next batch; see Batcher.
-func (d *Dynamic) Next(ctx context.Context, _ InstanceID, gate Gate) (*infer.Batch, error) {
+func (d *Dynamic) Next(ctx context.Context, inst InstanceID, gate Gate) (*infer.Batch, error) {
 	passed := gate == nil
 	if d.policy.MaxBatchSize > 1 {
 		// Let the goroutines that are ready to run go first: those of requests that have arrived join this batch. With
@@ -157,6 +173,7 @@ func (d *Dynamic) Next(ctx context.Context, _ InstanceID, gate Gate) (*infer.Bat
 		runtime.Gosched()
 	}
 	d.mu.Lock()
+	d.worker(inst).free(infer.Now())
 	for {
 		now := infer.Now()
 		if at := d.queue.deadline(); at != 0 && at < now { // the timer is late
@@ -168,7 +185,11 @@ func (d *Dynamic) Next(ctx context.Context, _ InstanceID, gate Gate) (*infer.Bat
 			}
 		}
 		n, wait := d.due(now)
+		want := 0
 		if n > 0 {
+			n, wait, want = d.hold(inst, n, now)
+		}
+		if wait == 0 && n > 0 {
 			if !passed {
 				d.mu.Unlock()
 				if err := gate(ctx); err != nil {
@@ -178,7 +199,7 @@ func (d *Dynamic) Next(ctx context.Context, _ InstanceID, gate Gate) (*infer.Bat
 				d.mu.Lock()
 				continue // look again: others may have been faster, or the batch may have grown
 			}
-			if b := d.cut(n); b != nil {
+			if b := d.cut(inst, n, now); b != nil {
 				return b, nil // cut let go of the lock
 			}
 			d.mu.Lock()
@@ -191,17 +212,23 @@ func (d *Dynamic) Next(ctx context.Context, _ InstanceID, gate Gate) (*infer.Bat
 			d.mu.Unlock()
 			return nil, ErrClosed
 		}
-		if err := d.sleep(ctx, wait); err != nil {
+		if err := d.sleep(ctx, inst, wait, want); err != nil {
 			d.mu.Unlock()
 			return nil, err
+		}
+		if d.workers[inst].last > 1 { // as above: one request woke this goroutine, others of the same moment are ready
+			d.mu.Unlock()
+			runtime.Gosched()
+			d.mu.Lock()
 		}
 	}
 }
 
 // sleep waits until the instance is woken, for at most wait if the queue is not empty. d.mu is held before and after,
 // not meanwhile.
-func (d *Dynamic) sleep(ctx context.Context, wait time.Duration) error {
+func (d *Dynamic) sleep(ctx context.Context, inst InstanceID, wait time.Duration, want int) error {
 	w := d.newWaiter()
+	w.inst, w.want = inst, want
 	leads := d.queue.n > 0 && d.leader == nil
 	if leads {
 		d.leader = w

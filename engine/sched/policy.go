@@ -17,6 +17,8 @@ type Policy struct {
 	Preferred []int
 	// MaxQueueDelay is how long the oldest request may wait for a batch to become preferred or full. 0: not at all.
 	MaxQueueDelay time.Duration
+	// SharedCores says that the instances run on the same cores.
+	SharedCores bool
 	// PreserveOrdering makes responses leave in the order in which their requests were taken from the queue.
 	PreserveOrdering bool
 

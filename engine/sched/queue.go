@@ -18,6 +18,7 @@ const (
 // the number of those that have one.
 type queue struct {
 	n         int
+	rows      int // of all requests together
 	levels    []level
 	busy      []uint64         // bit i: level i is not empty; unused while there is one level
 	deadlines []*infer.Request // a heap by Place.Deadline; Place.Heap is the index here, plus 1
@@ -52,6 +53,7 @@ func (l *level) size() int { return l.lists[0].n + l.lists[1].n }
 func (q *queue) push(r *infer.Request) {
 	q.link(r, waiting)
 	q.n++
+	q.rows += r.BatchSize
 	if r.Place.Deadline != 0 {
 		q.deadlines = append(q.deadlines, r)
 		r.Place.Heap = len(q.deadlines)
@@ -63,6 +65,7 @@ func (q *queue) push(r *infer.Request) {
 func (q *queue) remove(r *infer.Request) {
 	q.unlink(r)
 	q.n--
+	q.rows -= r.BatchSize
 	q.forget(r)
 	r.Place = infer.Place{}
 }

@@ -101,6 +101,7 @@ func (s *schedule) randomPolicy() {
 		p.Levels = 1 + rng.IntN(4)
 		p.DefaultLevel = 1 + rng.IntN(p.Levels)
 	}
+	p.SharedCores = rng.IntN(2) == 0
 	p.Queue = s.randomQueue()
 	if p.Levels > 0 && rng.IntN(2) == 0 {
 		p.LevelQueue = map[int]QueuePolicy{1 + rng.IntN(p.Levels): s.randomQueue()}

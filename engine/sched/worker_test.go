@@ -1,0 +1,158 @@
+package sched
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"nereid/engine/infer"
+)
+
+// closedLoop runs clients that ask again as soon as they have their answer, for a second of the fake clock, on
+// instances that take a time for each batch size. It returns how many rows were answered and in how many batches.
+func closedLoop(t *testing.T, p Policy, clients int, times ...func(rows int) time.Duration) (answered, batches int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDynamic(p)
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for i, takes := range times {
+			wg.Go(func() {
+				for {
+					b, err := d.Next(context.Background(), InstanceID(i), nil)
+					if err != nil {
+						return
+					}
+					time.Sleep(takes(b.Rows))
+					mu.Lock()
+					answered, batches = answered+b.Rows, batches+1
+					mu.Unlock()
+					for _, r := range b.Requests {
+						r.Fail(errCancelled)
+						r.Release()
+					}
+					b.Recycle()
+				}
+			})
+		}
+		end := time.Now().Add(time.Second)
+		for k := range clients {
+			wg.Go(func() {
+				time.Sleep(time.Duration(k) * 7 * time.Microsecond)
+				for time.Now().Before(end) {
+					r := infer.NewDetached()
+					r.BatchSize = 1
+					if err := d.Enqueue(r); err != nil {
+						t.Error(err)
+						return
+					}
+					if _, err := r.Next(context.Background()); err != nil {
+						t.Error(err)
+						return
+					}
+					r.Release()
+					time.Sleep(time.Duration(1+k%5) * 10 * time.Microsecond)
+				}
+			})
+		}
+		time.Sleep(time.Second + 500*ms)
+		d.Close()
+		wg.Wait()
+	})
+	return answered, batches
+}
+
+// linear is an instance that takes base for a batch and each for every row.
+func linear(base, each time.Duration) func(int) time.Duration {
+	return func(rows int) time.Duration { return base + time.Duration(rows)*each }
+}
+
+func TestInstancesLeaveWorkToOthers(t *testing.T) {
+	const us = time.Microsecond
+	shared := Policy{MaxBatchSize: 64, SharedCores: true}
+	apart := Policy{MaxBatchSize: 64}
+
+	t.Run("two instances on the same cores do not halve each other's batches", func(t *testing.T) {
+		rows, batches := closedLoop(t, shared, 64, linear(100*us, 13*us), linear(100*us, 13*us))
+		if each := float64(rows) / float64(batches); each < 27 { // 21 where each takes what there is
+			t.Errorf("%.1f rows in a batch, want 27 at least: %d rows, %d batches", each, rows, batches)
+		}
+	})
+	t.Run("C058 two instances that gain nothing from batches both run", func(t *testing.T) {
+		one, _ := closedLoop(t, shared, 8, linear(0, ms))
+		two, _ := closedLoop(t, shared, 8, linear(0, ms), linear(0, ms))
+		if float64(two) < 1.85*float64(one) {
+			t.Errorf("%d rows with two instances, %d with one; want 1.85 times as many", two, one)
+		}
+	})
+	t.Run("a lone client waits for nobody", func(t *testing.T) {
+		one, _ := closedLoop(t, shared, 1, linear(100*us, 13*us))
+		two, _ := closedLoop(t, shared, 1, linear(100*us, 13*us), linear(100*us, 13*us))
+		slow, _ := closedLoop(t, apart, 1, linear(100*us, 13*us), linear(ms, ms))
+		if two != one || float64(slow) < 0.95*float64(one) {
+			t.Errorf("%d rows with a second instance, %d with a slow one, %d alone", two, slow, one)
+		}
+	})
+	for _, clients := range []int{2, 16, 64, 200} {
+		t.Run("a slow instance never lowers the total", func(t *testing.T) {
+			fast, _ := closedLoop(t, apart, clients, linear(500*us, 10*us), linear(500*us, 10*us))
+			both, _ := closedLoop(t, apart, clients, linear(500*us, 10*us), linear(500*us, 10*us), linear(2*ms, 400*us), linear(2*ms, 400*us))
+			if float64(both) < 0.97*float64(fast) {
+				t.Errorf("%d clients: %d rows with the slow instances, %d without", clients, both, fast)
+			}
+		})
+	}
+	t.Run("a slow instance helps where the backlog outlasts it", func(t *testing.T) {
+		alone, _ := closedLoop(t, Policy{MaxBatchSize: 4}, 64, linear(0, ms))
+		both, _ := closedLoop(t, Policy{MaxBatchSize: 4}, 64, linear(0, ms), linear(0, 4*ms))
+		if float64(both) < 1.1*float64(alone) {
+			t.Errorf("%d rows with the slow instance, %d without; want 1.1 times as many", both, alone)
+		}
+	})
+}
+
+func TestQueueCosts(t *testing.T) {
+	d := NewDynamic(Policy{MaxBatchSize: 8})
+	r := infer.NewDetached()
+	r.BatchSize = 1
+	if n := testing.AllocsPerRun(200, func() { through(t, d, r) }); n > 0 {
+		t.Errorf("a request's way through the queue allocates %v times", n)
+	}
+}
+
+// through brings r into the queue and out.
+func through(t testing.TB, d *Dynamic, r *infer.Request) {
+	if err := d.Enqueue(r); err != nil {
+		t.Fatal(err)
+	}
+	b, err := d.Next(context.Background(), 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Requests[0].Release()
+	b.Recycle()
+}
+
+func BenchmarkQueue(b *testing.B) {
+	for _, bb := range []struct {
+		name   string
+		policy Policy
+	}{
+		{"default", Policy{MaxBatchSize: 1}},
+		{"dynamic", Policy{MaxBatchSize: 8}},
+		{"priorities", Policy{MaxBatchSize: 8, Levels: 10, DefaultLevel: 5}},
+		{"timeouts", Policy{MaxBatchSize: 8, Queue: QueuePolicy{Timeout: time.Hour}}},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			d := NewDynamic(bb.policy)
+			r := infer.NewDetached()
+			r.BatchSize = 1
+			b.ReportAllocs()
+			for b.Loop() {
+				through(b, d, r)
+			}
+		})
+	}
+}
