@@ -28,6 +28,7 @@ var layers = map[string]int{
 	"engine/backend/batchio": 2,
 	"engine/sched":           2,
 	"engine/cache":           2,
+	"engine/device":          2,
 	"engine/shm":             2,
 	"engine/stats":           2,
 	"engine/repo":            2,

@@ -61,6 +61,8 @@ type Placement struct {
 	Kind inferencepb.ModelInstanceGroup_Kind
 	// Device is the GPU's index for KIND_GPU, else 0.
 	Device int
+	// HostPolicy is the name of the host policy that the instance runs under; "" if it keeps to no cores of its own.
+	HostPolicy string
 	// SharedThreads says that the model names no thread count of its own, so that its CPU instances share the
 	// process's pool of cores.
 	SharedThreads bool

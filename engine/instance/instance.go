@@ -37,6 +37,7 @@ type Set struct {
 	runs []*run // guarded by mu, as is gone
 	gone []*run // taken away by Resize, perhaps with a batch to finish
 	next sched.InstanceID
+	free []sched.InstanceID // of instances that have ended
 
 	current atomic.Pointer[[]*run] // a copy of runs, for Inline
 }
@@ -87,8 +88,24 @@ func (s *Set) make(ctx context.Context, p backend.Placement) (*run, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.next++
-	return &run{place: p, inst: inst, id: s.next - 1, done: make(chan struct{})}, nil
+	r := &run{place: p, inst: inst, done: make(chan struct{})}
+	if n := len(s.free); n > 0 {
+		r.id, s.free = s.free[n-1], s.free[:n-1]
+	} else {
+		r.id = s.next
+		s.next++
+	}
+	return r, nil
+}
+
+// end lets the scheduler and the set forget an instance that takes no more batches.
+func (s *Set) end(r *run) {
+	if b, ok := s.o.Batcher.(sched.Leaver); ok {
+		b.Leave(r.id)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = append(s.free, r.id)
 }
 
 func (s *Set) begin(made []*run) {
@@ -217,6 +234,7 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 		s.execute(ctx, r.inst, b, &r.turn)
 		r.turn.Unlock()
 	}
+	s.end(r)
 	r.turn.Lock()
 	defer r.turn.Unlock()
 	r.turn.closed = true

@@ -14,6 +14,7 @@ import (
 
 	"nereid/engine/backend"
 	"nereid/engine/cache"
+	"nereid/engine/device"
 	"nereid/engine/inferencepb"
 	"nereid/engine/repo"
 	"nereid/engine/stats"
@@ -51,6 +52,7 @@ type Manager struct {
 	backends map[string]backend.Backend
 	table    atomic.Pointer[table]
 	loads    chan struct{} // a token for each load under way
+	cores    *device.Cores
 
 	wg     sync.WaitGroup  // changes and drains
 	hard   context.Context // ends when Close waits no longer
@@ -87,6 +89,7 @@ func NewManager(o Options) *Manager {
 	m := &Manager{
 		o: o, roots: o.Repositories, backends: map[string]backend.Backend{}, entries: map[string]*entry{},
 		loads: make(chan struct{}, cmp.Or(o.LoadThreads, 4)), again: make(chan struct{}, 1),
+		cores: device.NewCores(nil),
 	}
 	m.hard, m.cancel = context.WithCancel(context.Background())
 	m.open, m.shut = context.WithCancel(m.hard)

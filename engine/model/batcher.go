@@ -9,15 +9,25 @@ import (
 	"nereid/engine/sched"
 )
 
-// newBatcher returns the scheduler that a configuration asks for, for instances at these places.
-func newBatcher(cfg *inferencepb.ModelConfig, places []backend.Placement) sched.Batcher {
+// newBatcher returns the scheduler that a configuration asks for. coresBusy is nil unless the instances compute on the
+// same cores.
+func newBatcher(cfg *inferencepb.ModelConfig, coresBusy func() bool) sched.Batcher {
 	db := cfg.GetDynamicBatching()
 	if db == nil { // the default scheduler
-		return sched.NewDynamic(sched.Policy{MaxBatchSize: 1})
+		return sched.NewDynamic(sched.Policy{MaxBatchSize: 1, CoresBusy: coresBusy})
 	}
 	p := dynamicPolicy(cfg, db)
-	p.SharedCores = !slices.ContainsFunc(places, func(p backend.Placement) bool { return p.Kind != inferencepb.ModelInstanceGroup_KIND_CPU })
+	p.CoresBusy = coresBusy
 	return sched.NewDynamic(p)
+}
+
+// sharesCores says whether a model's instances take time from each other: all on the CPU, with a backend that computes in
+// this process. What others do in a process of their own, or waiting for something else, is not known.
+func sharesCores(loaded backend.Model, places []backend.Placement) bool {
+	computes, ok := loaded.(backend.Inliner)
+	return ok && computes.RunsInline() && !slices.ContainsFunc(places, func(p backend.Placement) bool {
+		return p.Kind != inferencepb.ModelInstanceGroup_KIND_CPU || p.HostPolicy != ""
+	})
 }
 
 // dynamicPolicy reads dynamic_batching. Its queue policies also hold for a model whose max_batch_size is 0.

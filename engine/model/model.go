@@ -11,6 +11,7 @@ import (
 
 	"nereid/engine/backend"
 	"nereid/engine/cache"
+	"nereid/engine/device"
 	"nereid/engine/ensemble"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
@@ -33,7 +34,8 @@ type Spec struct {
 	// Models tells an ensemble of the models of its steps. Others do not need it.
 	Models ensemble.Lookup
 	Stats  *stats.Version
-	Cache  *cache.Cache // nil: the server has none
+	Cache  *cache.Cache  // nil: the server has none
+	Cores  *device.Cores // nil: CPU instances count as independent of each other
 	Log    *slog.Logger
 }
 
@@ -127,7 +129,11 @@ func (m *Model) start(ctx context.Context, s Spec) error {
 	if err != nil {
 		return err
 	}
-	batcher := newBatcher(s.Config, places)
+	var coresBusy func() bool
+	if sharesCores(m.loaded, places) && s.Cores != nil {
+		coresBusy = s.Cores.Busy
+	}
+	batcher := newBatcher(s.Config, coresBusy)
 	m.scheduler = batcher
 	m.set, err = instance.Start(ctx, instance.Options{
 		Model: m.loaded, Batcher: batcher, Stats: s.Stats, Log: s.Log, Decoupled: m.decoupled, Placements: places,

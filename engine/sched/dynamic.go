@@ -110,13 +110,25 @@ func (d *Dynamic) called(now infer.Stamp) *waiter {
 	if w := d.leader; w != nil {
 		if w.want > 0 {
 			if d.queue.rows < w.want {
-				return nil
+				return d.calledBesides(now)
 			}
 		} else if n, _ := d.due(now); n == 0 {
 			return nil
 		}
 		d.leader = nil
 		return w
+	}
+	return d.popIdle()
+}
+
+// calledBesides returns the instance to wake while the leader leaves work to others, which may wait for a batch to
+// become due: nobody else keeps the time for them. d.mu is held.
+func (d *Dynamic) calledBesides(now infer.Stamp) *waiter {
+	if d.policy.CoresBusy != nil || d.policy.MaxQueueDelay == 0 || len(d.idle) == 0 {
+		return nil
+	}
+	if n, _ := d.due(now); n == 0 {
+		return nil
 	}
 	return d.popIdle()
 }
@@ -173,9 +185,9 @@ func (d *Dynamic) Next(ctx context.Context, inst InstanceID, gate Gate) (*infer.
 		runtime.Gosched()
 	}
 	d.mu.Lock()
-	d.worker(inst).free(infer.Now())
-	for {
-		now := infer.Now()
+	now := infer.Now()
+	d.worker(inst).free(now)
+	for ; ; now = infer.Now() {
 		if at := d.queue.deadline(); at != 0 && at < now { // the timer is late
 			if refused := d.takeExpired(now); len(refused) > 0 {
 				d.mu.Unlock()
@@ -191,12 +203,11 @@ func (d *Dynamic) Next(ctx context.Context, inst InstanceID, gate Gate) (*infer.
 		}
 		if wait == 0 && n > 0 {
 			if !passed {
-				d.mu.Unlock()
-				if err := gate(ctx); err != nil {
+				if err := d.pass(ctx, inst, gate); err != nil {
+					d.mu.Unlock()
 					return nil, err
 				}
 				passed = true
-				d.mu.Lock()
 				continue // look again: others may have been faster, or the batch may have grown
 			}
 			if b := d.cut(inst, n, now); b != nil {
@@ -204,6 +215,10 @@ func (d *Dynamic) Next(ctx context.Context, inst InstanceID, gate Gate) (*infer.
 			}
 			d.mu.Lock()
 			continue // all of them were cancelled
+		}
+		if passed && gate != nil { // the work is gone, and leave to run is not for waiting
+			d.mu.Unlock()
+			return nil, nil
 		}
 		if d.closed && d.queue.n == 0 {
 			if d.timer != nil {
@@ -222,6 +237,26 @@ func (d *Dynamic) Next(ctx context.Context, inst InstanceID, gate Gate) (*infer.
 			d.mu.Lock()
 		}
 	}
+}
+
+// pass asks the gate. Another instance may get leave sooner: one that idles is woken for the same work, and if leave is
+// refused the wake-up is passed on. d.mu is held before and after, not meanwhile.
+func (d *Dynamic) pass(ctx context.Context, inst InstanceID, gate Gate) error {
+	next := d.popIdle()
+	d.workers[inst].gated = true
+	d.mu.Unlock()
+	if next != nil {
+		next.signal()
+	}
+	err := gate(ctx)
+	d.mu.Lock()
+	d.workers[inst].gated = false
+	if err != nil && d.queue.n > 0 {
+		if next := d.popIdle(); next != nil {
+			next.signal()
+		}
+	}
+	return err
 }
 
 // sleep waits until the instance is woken, for at most wait if the queue is not empty. d.mu is held before and after,

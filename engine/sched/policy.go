@@ -17,8 +17,9 @@ type Policy struct {
 	Preferred []int
 	// MaxQueueDelay is how long the oldest request may wait for a batch to become preferred or full. 0: not at all.
 	MaxQueueDelay time.Duration
-	// SharedCores says that the instances run on the same cores.
-	SharedCores bool
+	// CoresBusy is for instances alike that compute on the same cores: whether those cores have no time to spare now. It
+	// is asked under the scheduler's lock and must be brief. nil: the instances do not take time from each other.
+	CoresBusy func() bool
 	// PreserveOrdering makes responses leave in the order in which their requests were taken from the queue.
 	PreserveOrdering bool
 

@@ -101,7 +101,9 @@ func (s *schedule) randomPolicy() {
 		p.Levels = 1 + rng.IntN(4)
 		p.DefaultLevel = 1 + rng.IntN(p.Levels)
 	}
-	p.SharedCores = rng.IntN(2) == 0
+	if rng.IntN(2) == 0 {
+		p.CoresBusy = func() bool { return true }
+	}
 	p.Queue = s.randomQueue()
 	if p.Levels > 0 && rng.IntN(2) == 0 {
 		p.LevelQueue = map[int]QueuePolicy{1 + rng.IntN(p.Levels): s.randomQueue()}

@@ -24,11 +24,18 @@ type Batcher interface {
 	Scheduler
 	// Next waits until a batch is due for an instance and returns it; the caller then owns the batch and one reference
 	// on each of its requests. It returns ErrClosed once closed and empty, or ctx's error. gate, if not nil, is asked
-	// once work is due and before the batch is cut; it may block.
+	// once work is due and before the batch is cut; it may block. Once the gate has given leave, Next does not wait any
+	// more: if others have taken the work meanwhile it returns nil, and the caller gives the leave back.
 	Next(ctx context.Context, inst InstanceID, gate Gate) (*infer.Batch, error)
 }
 
-// InstanceID numbers a model version's instances from 0.
+// Leaver is a Batcher that keeps something for each instance.
+type Leaver interface {
+	// Leave is told once an instance has ended: it will not call Next any more. Its ID may be given to another one.
+	Leave(inst InstanceID)
+}
+
+// InstanceID numbers a model version's instances from 0; those of instances that have left are used again.
 type InstanceID int
 
 // Gate asks for leave to run, as the rate limiter gives it. An error ends Next.

@@ -17,6 +17,8 @@ const (
 
 // worker is what the scheduler has measured of an instance: from the batch that Next returned to its next call.
 type worker struct {
+	here  bool                   // it has called Next and has not left
+	gated bool                   // it waits for leave to run, nobody knows how long
 	rows  int                    // of the batch that it runs; 0: none
 	since infer.Stamp            // when it took that batch
 	last  int                    // rows of the batch before
@@ -87,7 +89,21 @@ func (d *Dynamic) worker(id InstanceID) *worker {
 	for int(id) >= len(d.workers) {
 		d.workers = append(d.workers, worker{})
 	}
-	return &d.workers[id]
+	w := &d.workers[id]
+	w.here = true
+	return w
+}
+
+// Leave forgets an instance; see Leaver.
+func (d *Dynamic) Leave(id InstanceID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if int(id) < len(d.workers) {
+		d.workers[id] = worker{}
+	}
+	if d.queue.n > 0 { // another may have left this work to it
+		d.wakeAll()
+	}
 }
 
 // hold says whether an instance is to leave n requests, which are due, to the queue for a while: for how long, and
@@ -97,22 +113,23 @@ func (d *Dynamic) worker(id InstanceID) *worker {
 // take from both what neither has: on two busy cores two greedy instances spent a fifth to a third more CPU a request
 // than with this rule. And an instance takes nothing that faster ones would have done sooner.
 func (d *Dynamic) hold(id InstanceID, n int, now infer.Stamp) (take int, wait time.Duration, want int) {
-	if !leaveWork || len(d.workers) == 1 || d.closed || d.policy.MaxBatchSize <= 1 {
+	if !leaveWork || len(d.workers) == 1 || d.closed {
 		return n, 0, 0
 	}
 	w := &d.workers[id]
-	if d.policy.SharedCores {
-		if wait, want = d.holdShared(w, d.queue.rows, now); wait > 0 {
-			return 0, wait, want
-		}
+	if d.policy.CoresBusy == nil {
+		return d.holdSlow(w, n, now)
 	}
-	return d.holdSlow(w, n, now)
+	if wait, want = d.holdShared(w, d.queue.rows, now); wait > 0 {
+		return 0, wait, want
+	}
+	return n, 0, 0
 }
 
 // holdShared is the case of instances on the same cores.
 func (d *Dynamic) holdShared(w *worker, rows int, now infer.Stamp) (wait time.Duration, want int) {
 	want = min(w.enough(), d.policy.MaxBatchSize)
-	if rows >= want {
+	if rows >= want || !d.policy.CoresBusy() {
 		return 0, 0
 	}
 	for i := range d.workers {
@@ -134,13 +151,13 @@ func (d *Dynamic) holdShared(w *worker, rows int, now infer.Stamp) (wait time.Du
 // holdSlow is the case of instances that others outrun by more than half. Such a one takes only what it has done by
 // the time at which the faster ones would be through with all that waits.
 func (d *Dynamic) holdSlow(w *worker, n int, now infer.Stamp) (take int, wait time.Duration, want int) {
-	most := d.policy.MaxBatchSize
+	most := max(d.policy.MaxBatchSize, 1)
 	mine := w.takes(most)
 	speed, ahead, soonest := 0.0, 0.0, time.Duration(0) // rows per nanosecond; rows that the faster ones still have in hand
 	for i := range d.workers {
 		other := &d.workers[i]
 		t := other.takes(most)
-		if other == w || t == 0 || mine > 0 && t*3/2 >= mine || now.Sub(other.since) > 4*t && other.rows > 0 {
+		if other == w || !other.here || other.gated || t == 0 || mine > 0 && t*3/2 >= mine || now.Sub(other.since) > 4*t && other.rows > 0 {
 			continue // not faster, or it may be stuck
 		}
 		if mine == 0 && other.takes(1) > 0 { // nothing is known of this one: it is tried with little

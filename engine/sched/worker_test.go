@@ -3,6 +3,7 @@ package sched
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,7 +72,7 @@ func linear(base, each time.Duration) func(int) time.Duration {
 
 func TestInstancesLeaveWorkToOthers(t *testing.T) {
 	const us = time.Microsecond
-	shared := Policy{MaxBatchSize: 64, SharedCores: true}
+	shared := Policy{MaxBatchSize: 64, CoresBusy: func() bool { return true }}
 	apart := Policy{MaxBatchSize: 64}
 
 	t.Run("two instances on the same cores do not halve each other's batches", func(t *testing.T) {
@@ -104,6 +105,24 @@ func TestInstancesLeaveWorkToOthers(t *testing.T) {
 			}
 		})
 	}
+	for _, clients := range []int{1, 2, 3, 64} {
+		t.Run("nor does it without batches", func(t *testing.T) {
+			single := Policy{MaxBatchSize: 1}
+			fast, _ := closedLoop(t, single, clients, linear(0, 500*us), linear(0, 500*us))
+			both, _ := closedLoop(t, single, clients, linear(0, 500*us), linear(0, 500*us), linear(0, 5*ms), linear(0, 5*ms))
+			if float64(both) < 0.97*float64(fast) {
+				t.Errorf("%d clients: %d rows with the slow instances, %d without", clients, both, fast)
+			}
+		})
+	}
+	t.Run("instances on idle cores take what there is", func(t *testing.T) {
+		idle := Policy{MaxBatchSize: 8, CoresBusy: func() bool { return false }}
+		one, _ := closedLoop(t, idle, 12, linear(ms, 0))
+		two, _ := closedLoop(t, idle, 12, linear(ms, 0), linear(ms, 0))
+		if float64(two) < 1.15*float64(one) {
+			t.Errorf("%d rows with two instances, %d with one; want 1.15 times as many", two, one)
+		}
+	})
 	t.Run("a slow instance helps where the backlog outlasts it", func(t *testing.T) {
 		alone, _ := closedLoop(t, Policy{MaxBatchSize: 4}, 64, linear(0, ms))
 		both, _ := closedLoop(t, Policy{MaxBatchSize: 4}, 64, linear(0, ms), linear(0, 4*ms))
@@ -155,4 +174,108 @@ func BenchmarkQueue(b *testing.B) {
 			}
 		})
 	}
+}
+
+// What a slow instance leaves to a fast one is its own again once that one has gone, or cannot run.
+func TestNoWorkIsLeftToInstancesThatAreGone(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		end  func(d *Dynamic, leave context.CancelFunc, shut *atomic.Bool)
+	}{
+		{"left", func(d *Dynamic, leave context.CancelFunc, _ *atomic.Bool) { leave(); synctest.Wait(); d.Leave(0) }},
+		{"waits at its gate", func(_ *Dynamic, _ context.CancelFunc, shut *atomic.Bool) { shut.Store(true) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := NewDynamic(Policy{MaxBatchSize: 8})
+				ctx, leave := context.WithCancel(t.Context())
+				var shut atomic.Bool
+				run := func(ctx context.Context, id InstanceID, each time.Duration, gate Gate) {
+					for ctx.Err() == nil {
+						b, err := d.Next(ctx, id, gate)
+						if err != nil {
+							return
+						}
+						if b == nil {
+							continue
+						}
+						time.Sleep(each)
+						finish(b)
+					}
+				}
+				ask := func() time.Duration {
+					start := time.Now()
+					r := enqueue(t, d, 1)[0]
+					if _, err := r.Next(t.Context()); err != nil {
+						t.Error(err)
+					}
+					return time.Since(start)
+				}
+				go run(ctx, 0, ms, func(ctx context.Context) error {
+					if shut.Load() {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					return nil
+				})
+				for range 20 {
+					ask()
+				}
+				go run(t.Context(), 1, 20*ms, nil)
+				for range 20 {
+					ask()
+				}
+				if took := ask(); took > 2*ms {
+					t.Errorf("%v with the fast instance there", took)
+				}
+				tt.end(d, leave, &shut)
+				for range 3 {
+					if took := ask(); took > 30*ms {
+						t.Errorf("%v; the slow instance leaves the request to one that does not come", took)
+					}
+				}
+				leave()
+				d.Close()
+			})
+		})
+	}
+}
+
+// Leave to run that comes too late is given back: Next says so and does not wait with it.
+func TestLeaveToRunIsNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDynamic(Policy{MaxBatchSize: 8})
+		r := enqueue(t, d, 1)[0]
+		b, err := d.Next(t.Context(), 0, func(context.Context) error {
+			r.Cancel()
+			return nil
+		})
+		if b != nil || err != nil {
+			t.Errorf("Next = %+v, %v; want nothing", b, err)
+		}
+	})
+}
+
+// Who is refused leave passes the work on to an instance that idles.
+func TestRefusedLeavePassesTheWorkOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDynamic(Policy{MaxBatchSize: 8})
+		got := make(chan *infer.Batch)
+		for id := range InstanceID(2) { // the one that is woken first has no leave
+			go func() {
+				b, _ := d.Next(t.Context(), id, func(context.Context) error {
+					if id == 1 {
+						return errCancelled
+					}
+					return nil
+				})
+				if b != nil {
+					got <- b
+				}
+			}()
+			synctest.Wait()
+		}
+		enqueue(t, d, 1)
+		finish(<-got)
+	})
 }

@@ -139,6 +139,11 @@ func bench(ctx context.Context, o options) error {
 			return err
 		}
 	}
+	if o.wants("instances") {
+		if err := measureInstances(ctx, o, rep); err != nil {
+			return err
+		}
+	}
 	if rep.empty() {
 		return fmt.Errorf("no case matches -only %s", o.only)
 	}

@@ -14,14 +14,15 @@ import (
 
 // report collects the points of both sides; side 0 is ours, side 1 the reference.
 type report struct {
-	started time.Time
-	starts  [2][]startPoint
-	order   []caseKey
-	points  map[caseKey]*[2][]loadPoint
-	history [2][]loadPoint          // ours with its history, and without
-	echo    map[int]*[2][]loadPoint // by clients: ours with 1 MiB tensors, and the echo program
-	idle    []idlePoint
-	loadAvg string
+	started   time.Time
+	starts    [2][]startPoint
+	order     []caseKey
+	points    map[caseKey]*[2][]loadPoint
+	history   [2][]loadPoint          // ours with its history, and without
+	echo      map[int]*[2][]loadPoint // by clients: ours with 1 MiB tensors, and the echo program
+	idle      []idlePoint
+	instances pairs
+	loadAvg   string
 }
 
 type caseKey struct {
@@ -53,7 +54,7 @@ func (r *report) addLoad(name string, clients, side int, p loadPoint) {
 }
 
 func (r *report) empty() bool {
-	return len(r.order) == 0 && len(r.starts[0]) == 0 && len(r.history[0]) == 0 && len(r.echo) == 0 && len(r.idle) == 0
+	return len(r.order) == 0 && len(r.starts[0]) == 0 && len(r.history[0]) == 0 && len(r.echo) == 0 && len(r.idle) == 0 && len(r.instances) == 0
 }
 
 // spread is a median with its range.
@@ -132,6 +133,7 @@ func (r *report) markdown(o options) string {
 	}
 	r.echoTable(&b)
 	r.idleTable(&b)
+	b.WriteString(r.instances.markdown())
 	b.WriteString(r.bars())
 	return b.String()
 }

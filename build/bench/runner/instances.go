@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// instanceCase compares two models of one server of ours: how much better side 0 does than side 1.
+type instanceCase struct {
+	what    string
+	model   [2]string
+	tensors string
+	clients int
+	figure  string
+	limit   float64
+	atLeast bool
+}
+
+const (
+	instanceRate = "rate"
+	instanceCPU  = "server CPU a request"
+	convInput    = "image:FP32:1,1,28,28"
+)
+
+// instanceCases are what several instances, and the batcher, are to gain.
+func instanceCases() []instanceCase {
+	return []instanceCase{
+		{"mlp, dynamic batching against none", [2]string{"mlp_1", "mlp_plain"}, mlpInput, 64, instanceRate, 1.5, true},
+		{"mlp, an idle batcher against none", [2]string{"mlp_1", "mlp_plain"}, mlpInput, 1, instanceCPU, 1.05, false},
+		{"mlp, two instances against one", [2]string{"mlp_2", "mlp_1"}, mlpInput, 64, instanceRate, 1, true},
+		{"mlp, two instances against one, no batching", [2]string{"mlp_plain_2", "mlp_plain"}, mlpInput, 64, instanceRate, 1, true},
+		{"mlp, four instances against one", [2]string{"mlp_4", "mlp_1"}, mlpInput, 64, instanceRate, 1, true},
+		{"mlp, two instances against one", [2]string{"mlp_2", "mlp_1"}, mlpInput, 16, instanceRate, 1, true},
+		{"convolutions, two one-thread instances against one", [2]string{"conv_2", "conv_1"}, convInput, 8, instanceRate, 1.85, true},
+	}
+}
+
+// pairs are what was measured of the instance cases, in their order.
+type pairs [][2][]loadPoint
+
+// measureInstances runs the instance cases on one server, the two sides of a case in turn.
+func measureInstances(ctx context.Context, o options, rep *report) error {
+	if o.mlp == "" {
+		return nil
+	}
+	repository, err := instanceRepository(o.work, o.mlp)
+	if err != nil {
+		return err
+	}
+	s, err := nereid(o.binary, o.work).start(ctx, repository, o.work)
+	if err != nil {
+		return err
+	}
+	defer s.stop()
+	cases := instanceCases()
+	rep.instances = make(pairs, len(cases))
+	for round := range o.repeat {
+		for i, c := range cases {
+			for turn := range 2 {
+				side := (turn + round) % 2
+				l := load{c.what, "http", c.tensors, c.model[side], c.model[side], "same", nil}
+				p, err := o.load(ctx, l, 0, s, c.clients, o.seconds, "none")
+				if err != nil {
+					return fmt.Errorf("%s, model %s: %w", c.what, c.model[side], err)
+				}
+				rep.instances[i][side] = append(rep.instances[i][side], p)
+			}
+		}
+	}
+	return nil
+}
+
+// instanceRepository writes the models of the instance cases.
+func instanceRepository(work, mlp string) (string, error) {
+	root := filepath.Join(work, "instances")
+	if err := os.RemoveAll(root); err != nil {
+		return "", err
+	}
+	const oneThread = `parameters { key: "intra_op_thread_count" value { string_value: "1" } }` + "\n"
+	conv := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(mlp))), "digits", "1", "model.onnx")
+	for _, m := range []struct {
+		name, file, more string
+		count            int
+	}{
+		{"mlp_plain", mlp, "", 1},
+		{"mlp_plain_2", mlp, "", 2},
+		{"mlp_1", mlp, "dynamic_batching { }\n", 1},
+		{"mlp_2", mlp, "dynamic_batching { }\n", 2},
+		{"mlp_4", mlp, "dynamic_batching { }\n", 4},
+		{"conv_1", conv, oneThread, 1},
+		{"conv_2", conv, oneThread, 2},
+	} {
+		config := fmt.Sprintf("backend: \"onnxruntime\"\nmax_batch_size: 64\ninstance_group { count: %d kind: KIND_CPU }\n%s", m.count, m.more)
+		dir := filepath.Join(root, m.name)
+		if err := os.MkdirAll(filepath.Join(dir, "1"), 0o755); err != nil {
+			return "", err
+		}
+		data, err := os.ReadFile(m.file)
+		if err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(filepath.Join(dir, "config.pbtxt"), []byte(config), 0o644); err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(filepath.Join(dir, "1", "model.onnx"), data, 0o644); err != nil {
+			return "", err
+		}
+	}
+	return root, nil
+}
+
+// markdown is the table of the instance cases; "" if they were not measured.
+func (p pairs) markdown() string {
+	if len(p) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("\nInstances and batching, ours against ours:\n\n| case | clients | req/s | against | µs | against |\n|---|---|---|---|---|---|\n")
+	rate, us := func(p loadPoint) float64 { return p.Rate }, func(p loadPoint) float64 { return p.ServerUS }
+	for i, c := range instanceCases() {
+		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s |\n", c.what, c.clients, spreadOf(p[i][0], rate).text("%.0f"), spreadOf(p[i][1], rate).text("%.0f"),
+			spreadOf(p[i][0], us).text("%.1f"), spreadOf(p[i][1], us).text("%.1f"))
+	}
+	return b.String()
+}
+
+// bars compares the instance cases with what they are to reach.
+func (p pairs) bars() (list []bar) {
+	if len(p) == 0 {
+		return nil
+	}
+	figures := map[string]func(loadPoint) float64{
+		instanceRate: func(p loadPoint) float64 { return p.Rate }, instanceCPU: func(p loadPoint) float64 { return p.ServerUS },
+	}
+	for i, c := range instanceCases() {
+		if v, ok := pairRatio(&p[i], figures[c.figure]); ok {
+			list = append(list, bar{what: fmt.Sprintf("%s, %d clients, %s", c.what, c.clients, c.figure), got: v.median, limit: c.limit, atLeast: c.atLeast, unit: "times"})
+		}
+	}
+	return list
+}

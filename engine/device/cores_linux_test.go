@@ -1,0 +1,54 @@
+package device
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestCoresAreBusyUnlessHalfOfOneIsIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var idle time.Duration
+		reads, ok := 0, true
+		c := NewCores(func() (time.Duration, bool) { reads++; return idle, ok })
+		look := func(spent time.Duration) bool {
+			time.Sleep(coresEvery)
+			idle += spent
+			return c.Busy()
+		}
+		if !look(0) {
+			t.Error("idle before anything was measured")
+		}
+		if look(coresEvery) {
+			t.Error("busy with a whole core idle")
+		}
+		before := reads
+		for range 100 {
+			if c.Busy() {
+				t.Error("another answer without time passing")
+			}
+		}
+		if reads != before {
+			t.Errorf("%d reads without time passing", reads-before)
+		}
+		if !look(coresEvery / 4) {
+			t.Error("not busy with a quarter of a core idle")
+		}
+		look(coresEvery)
+		if ok = false; look(coresEvery) {
+			t.Error("the answer changed although the system did not tell")
+		}
+	})
+}
+
+func TestIdleTimeOfTheSystem(t *testing.T) {
+	a, ok := parseIdle([]byte("cpu  10 20 30 400 50 6 7 8 9 10\ncpu0 1 2 3 4 5\n"))
+	if !ok || a != 4500*time.Millisecond {
+		t.Errorf("parseIdle = %v, %v; want 4.5s", a, ok)
+	}
+	for _, bad := range []string{"", "cpu 1 2", "intr 1 2 3 4 5 6", "cpu a b c d e f"} {
+		if _, ok := parseIdle([]byte(bad)); ok {
+			t.Errorf("parseIdle(%q) is taken", bad)
+		}
+	}
+}
