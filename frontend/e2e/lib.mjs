@@ -50,6 +50,10 @@ export async function open(base, report, options = {}) {
   const page = await context.newPage();
   report.page = page;
   page.setDefaultTimeout(15_000);
+  page.on("request", (r) => {
+    const ours = r.url().startsWith(base + "/") || /^(data|blob|about|chrome-extension):/.test(r.url());
+    if (!ours) report.check(false, `H6 the page asks another place for ${r.url()}`);
+  });
   page.on("pageerror", (e) => report.check(false, `error in the page at ${page.url()}: ${e.message}`));
   page.on("console", (m) => {
     if (m.type() === "error" && !/favicon|status of (4|5)\d\d/.test(m.text())) report.check(false, `console error at ${page.url()}: ${m.text()}`);

@@ -11,6 +11,7 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { edges } from "./edges.mjs";
+import { hardening } from "./hardening.mjs";
 import { settings } from "./settings.mjs";
 import { api, axe, drop, editorText, open, Report, root, setEditor, shot } from "./lib.mjs";
 
@@ -224,6 +225,7 @@ await report.step("command palette by keyboard", async () => {
 await edges({ base, page, report, digits, zip });
 if (zip) fs.rmSync(zip);
 await settings({ base, http: `http://${(await api(base, "GET", "/api/server")).addresses.http}`, page, report });
+await hardening({ base, page, report, model: digits });
 
 const pages = { models: "#/models", overview: `#/models/${digits}`, try: `#/models/${digits}/try`, config: `#/models/${digits}/config`, charts: `#/models/${digits}/charts`, revisions: `#/models/${digits}/revisions`, history: "#/history", server: "#/server", settings: "#/settings" };
 for (const theme of ["light", "dark"]) {

@@ -31,6 +31,11 @@ export async function settings({ base, http, page, report }) {
       await page.getByLabel("with the token").check();
       for (const theme of ["light", "dark"]) {
         await page.emulateMedia({ colorScheme: theme });
+        // Colours change over a moment; axe is to see the new ones.
+        await page.evaluate(async () => {
+          for (let i = 0; i < 2; i++) await new Promise(requestAnimationFrame);
+          await Promise.all(document.getAnimations().map((a) => a.finished));
+        });
         await shot(page, `41-settings-open-${theme}`);
         await axe(page, report, `settings with the network open (${theme})`);
       }
