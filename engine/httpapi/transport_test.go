@@ -174,8 +174,8 @@ func TestA7CompressedBodies(t *testing.T) {
 	alive(t, s)
 }
 
-// TestBodyLimit_B036: case A10, a body over the limit is refused without being read, by length and by chunks.
-func TestBodyLimit_B036(t *testing.T) {
+// TestA10BodyLimit_B036: a body over the limit is refused without being read, by length and by chunks.
+func TestA10BodyLimit_B036(t *testing.T) {
 	s := serve(t, func(o *Options) { o.MaxBody = 100_000 })
 	text := `{"error":"request body is over the limit of 100000 bytes; raise it with --http-max-input-size"}`
 	conn := dial(t, s.addr)

@@ -1,6 +1,7 @@
 package modelconfig_test
 
 import (
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
+	"nereid/build/mutate"
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
 )
@@ -241,4 +243,32 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("Format of Parse(%q) reads %v, %v; want %v", text, again, faults, got)
 		}
 	})
+}
+
+// TestA24MutatedConfigurations parses broken copies of good configurations: a panic fails, and
+// so does a fault without its place. 10^6 of them in the soak run.
+func TestA24MutatedConfigurations(t *testing.T) {
+	var seeds [][]byte
+	for _, text := range good(t) {
+		seeds = append(seeds, []byte(text))
+	}
+	rng := rand.New(rand.NewPCG(3, 24))
+	fine, n := 0, mutate.Count(4_000, 1_000_000)
+	for range n {
+		text := mutate.Bytes(rng, seeds[rng.IntN(len(seeds))], seeds[rng.IntN(len(seeds))])
+		cfg, _, faults := modelconfig.Parse("f", text)
+		if err := faults.Err(); err != nil {
+			if !strings.HasPrefix(err.Error(), "f:") {
+				t.Fatalf("Parse(%q): fault without a place: %v", text, err)
+			}
+			continue
+		}
+		fine++
+		if _, _, faults := modelconfig.Parse("f", []byte(modelconfig.Format(cfg))); faults.Err() != nil {
+			t.Fatalf("%q is read, but not when it is written again: %v", text, faults.Err())
+		}
+	}
+	if fine == 0 || fine == n {
+		t.Errorf("%d of %d mutants are good: they try nothing", fine, n)
+	}
 }

@@ -168,13 +168,19 @@ func (c *conn) answer() {
 func (c *conn) resumeAll() {
 	list := c.ready
 	c.ready = c.readySpare[:0]
-	for _, s := range list {
+	for i, s := range list {
 		s.ready = false
+		if s.done { // it was woken once more while it finished
+			list[i] = nil
+			c.recycle(s)
+		}
 	}
 	c.mu.Unlock()
 	for i, s := range list {
-		list[i] = nil
-		s.c.srv.resume(s)
+		if s != nil {
+			list[i] = nil
+			s.c.srv.resume(s)
+		}
 	}
 	c.mu.Lock()
 	c.readySpare = list[:0]
