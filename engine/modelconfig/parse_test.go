@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -198,6 +199,17 @@ func TestParseFaults_A025(t *testing.T) {
 	}
 }
 
+// processorTime is what the process has used so far; unlike the time of day it says the same on a
+// machine that others use too.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
 // TestParseBounds gives it what a hostile or mistaken upload would.
 func TestParseBounds(t *testing.T) {
 	for _, tt := range []struct{ name, text string }{
@@ -211,13 +223,13 @@ func TestParseBounds(t *testing.T) {
 		{"a million string parts", "name: " + strings.Repeat("\"a\" ", 1_000_000) + "x"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			start := time.Now()
+			start := processorTime(t)
 			_, _, faults := modelconfig.Parse("f", []byte(tt.text))
 			if len(faults) == 0 || len(faults) > 100 {
 				t.Errorf("%d faults, want 1 to 100", len(faults))
 			}
-			if d := time.Since(start); d > 10*time.Second {
-				t.Errorf("took %v", d)
+			if d := processorTime(t) - start; d > 10*time.Second {
+				t.Errorf("took %v of processor time", d)
 			}
 		})
 	}
