@@ -21,6 +21,7 @@ import (
 // memory grew by is what counts. (The name brings it into the stage without the race detector, under which memory is
 // not what it is.)
 func TestA21AllocIdleConnections(t *testing.T) {
+	t.Parallel() // it mostly waits, and the server is a process of its own
 	n := 1000
 	if os.Getenv("NEREID_SOAK") == "full" {
 		n = 10_000
@@ -108,6 +109,7 @@ func residentBytes(t *testing.T, pid int) int64 {
 
 // TestA21FileLimit: a server that has no file descriptor left says so with 503, and serves again when it has.
 func TestA21FileLimit(t *testing.T) {
+	t.Parallel() // it mostly waits
 	_, addr, _ := serverProcess(t, filesVariable+"=40")
 	get := request("GET", "/v2/health/live", "")
 	var held []net.Conn

@@ -47,6 +47,7 @@ func untilParked(t *testing.T, s *Server, n int) {
 
 // TestParkedConnectionGoesOn: a connection that was parked serves as before, again and again, and silent ones too.
 func TestParkedConnectionGoesOn(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := serve(t, soon)
 	conn := dial(t, s.addr)
 	for range 3 {
@@ -72,6 +73,7 @@ func TestParkedConnectionGoesOn(t *testing.T) {
 }
 
 func TestParkedConnectionOverTLS(t *testing.T) {
+	t.Parallel() // it mostly waits
 	config := &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}}
 	s, err := New(Options{Engine: newFake(), parkAfter: time.Nanosecond})
 	if err != nil {
@@ -116,7 +118,7 @@ func selfSigned(t *testing.T) tls.Certificate {
 func TestParkedConnectionEnds(t *testing.T) {
 	before := runtime.NumGoroutine()
 	s, l := bareServer(t)
-	s.opt.parkAfter, s.opt.IdleTimeout = time.Nanosecond, 2*time.Second
+	s.opt.parkAfter, s.opt.IdleTimeout = time.Nanosecond, time.Second
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	var conns []net.Conn
@@ -155,6 +157,7 @@ func TestParkedConnectionEnds(t *testing.T) {
 
 // TestParkingRaces: requests that come just when a connection is being parked are answered like any other.
 func TestParkingRaces(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := serve(t, soon)
 	rounds := 20
 	if testing.Short() {
@@ -186,6 +189,7 @@ func TestParkingRaces(t *testing.T) {
 
 // TestTooManyConnections: those over the limit get 503, and room is found again when others end.
 func TestTooManyConnections(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := serve(t, soon, func(o *Options) { o.MaxConnections = 2 })
 	a, b := dial(t, s.addr), dial(t, s.addr)
 	for _, c := range []net.Conn{a, b} {
