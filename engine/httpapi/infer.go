@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,7 +77,7 @@ func (s *Server) infer(x *exchange, model string, version int64) {
 		return
 	}
 	if x.wantTiming {
-		x.timing = serverTiming(&r.Times)
+		x.timing = serverTiming(r)
 	}
 	s.reply(x, r, resp, cfg, o)
 	resp.Release()
@@ -123,9 +124,11 @@ func shape(r *infer.Request, resp *infer.Response, batched bool) error {
 	return shm.Store(r, resp)
 }
 
-// serverTiming writes where a request's time went, in milliseconds, in the form of the Server-Timing header.
-func serverTiming(t *infer.Times) string {
-	b := make([]byte, 0, 96)
+// serverTiming writes where a request's time went, in milliseconds, in the form of the Server-Timing header: its phases,
+// and the steps of an ensemble in the order in which they began, as step-1-model;desc="model:version";dur=0.123.
+func serverTiming(r *infer.Request) string {
+	t := &r.Times
+	b := make([]byte, 0, 96+64*len(r.Steps))
 	for _, part := range []struct {
 		name     string
 		from, to infer.Stamp
@@ -139,7 +142,39 @@ func serverTiming(t *infer.Times) string {
 		b = append(append(b, part.name...), ";dur="...)
 		b = strconv.AppendFloat(b, float64(part.to.Sub(part.from).Microseconds())/1000, 'f', 3, 64)
 	}
+	steps := slices.Clone(r.Steps)
+	slices.SortStableFunc(steps, func(p, q infer.StepTimes) int { return cmp.Compare(p.Queued, q.Queued) })
+	for i := range steps[:min(len(steps), maxTimedSteps)] {
+		b = appendStep(b, i+1, &steps[i])
+	}
 	return string(b)
+}
+
+// maxTimedSteps is how many steps Server-Timing tells: clients limit the size of a reply's header.
+const maxTimedSteps = 64
+
+func appendStep(b []byte, n int, s *infer.StepTimes) []byte {
+	b = strconv.AppendInt(append(b, ", step-"...), int64(n), 10)
+	b = append(b, '-')
+	for _, c := range []byte(s.Model) { // a token
+		if c < '0' || c > '9' && c < 'A' || c > 'Z' && c < '_' || c == '`' || c > 'z' {
+			c = '_'
+		}
+		b = append(b, c)
+	}
+	b = append(b, `;desc="`...)
+	for _, c := range []byte(s.Model) {
+		switch {
+		case c < ' ' || c > '~':
+			c = '?'
+		case c == '"' || c == '\\':
+			b = append(b, '\\')
+		}
+		b = append(b, c)
+	}
+	b = strconv.AppendInt(append(b, ':'), s.Version, 10)
+	b = append(b, `";dur=`...)
+	return strconv.AppendFloat(b, float64(s.Finished.Sub(s.Queued).Microseconds())/1000, 'f', 3, 64)
 }
 
 // readInfer reads the body into r. If it returns false, the reply is an error already.

@@ -418,6 +418,7 @@ export const en = {
   "timing.infer": "compute",
   "timing.output": "output",
   "timing.rest": "network, HTTP, browser",
+  "timing.steps": "Steps, in the order in which they began; some may have run side by side",
   "timing.second": "On the server: queue {queue}, compute {compute}",
   "timing.seconds": "On the server, mean of the {n} requests of that second: queue {queue}, compute {compute}",
   "snippet.title": "The same call",

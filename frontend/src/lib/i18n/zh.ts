@@ -420,6 +420,7 @@ export const zh: Record<keyof typeof en, string> = {
   "timing.infer": "计算",
   "timing.output": "输出",
   "timing.rest": "网络、HTTP、浏览器",
+  "timing.steps": "各步骤（按开始的先后；可能并行）",
   "timing.second": "服务器上：排队 {queue}，计算 {compute}",
   "timing.seconds": "服务器上该秒内 {n} 个请求的平均值：排队 {queue}，计算 {compute}",
   "snippet.title": "相同的调用",

@@ -5,7 +5,7 @@ import { t } from "../i18n/index.svelte";
 import { isFloat } from "./dtype";
 import { guess, prepare, preview, requestShape, stats, type Prep, type Stats } from "./image";
 import { decodeImage, resize } from "./pixels";
-import { build, parseReply, parseTiming, type InferReply, type InferRequest, type InputValue, type OutputWish } from "./request";
+import { build, parseReply, parseTiming, type InferReply, type InferRequest, type InputValue, type OutputWish, type Timing } from "./request";
 import type { Call, SnippetInput } from "./snippets";
 import { concrete, parseShape, parseValues, random, shapeOf, volume, zeros } from "./values";
 
@@ -118,8 +118,8 @@ export interface Outcome {
   status: number;
   /** From the click of the button to the whole reply in the page. */
   clientMs: number;
-  /** From the reply's Server-Timing, in milliseconds; empty when the server does not tell. */
-  timing: Record<string, number>;
+  /** From the reply's Server-Timing; empty when the server does not tell. */
+  timing: Timing;
   reply: InferReply | null;
   /** The server's text of a failure. */
   error: string;
@@ -181,7 +181,7 @@ export class TryForm {
       this.sent = r.request;
       this.outcome = { ...outcome(res, body, clientMs), sentMs };
     } catch (e) {
-      this.outcome = { sentMs, status: 0, clientMs: performance.now() - start, timing: {}, reply: null, error: errorText(e), replyBytes: 0 };
+      this.outcome = { sentMs, status: 0, clientMs: performance.now() - start, timing: { phases: {}, steps: [] }, reply: null, error: errorText(e), replyBytes: 0 };
     } finally {
       this.busy = false;
     }

@@ -74,6 +74,10 @@ describe("classes", () => {
 });
 
 it("reads Server-Timing", () => {
-  expect(parseTiming('queue;dur=0.012, infer;desc="compute";dur=1.5, total')).toEqual({ queue: 0.012, infer: 1.5 });
-  expect(parseTiming(null)).toEqual({});
+  expect(parseTiming('queue;dur=0.012, infer;desc="compute";dur=1.5, total')).toEqual({ phases: { queue: 0.012, infer: 1.5 }, steps: [] });
+  expect(parseTiming(null)).toEqual({ phases: {}, steps: [] });
+  expect(parseTiming('total;dur=3, step-1-a;desc="a, \\"b\\" ;dur=9:1";dur=1.25, step-2-c.d;dur=0.5, step-3-e;desc="e:2"')).toEqual({
+    phases: { total: 3 },
+    steps: [{ model: 'a, "b" ;dur=9:1', ms: 1.25 }, { model: "c.d", ms: 0.5 }],
+  });
 });

@@ -134,12 +134,31 @@ export function topK(v: readonly Element[], k: number, labels: readonly string[]
     .slice(0, k);
 }
 
-/** Reads the Server-Timing header: names to milliseconds. */
-export function parseTiming(header: string | null): Record<string, number> {
-  const out: Record<string, number> = {};
-  for (const part of (header ?? "").split(",")) {
-    const m = /^\s*([\w-]+)\s*;.*?dur=([\d.eE+-]+)/.exec(part);
-    if (m?.[1]) out[m[1]] = Number(m[2]);
+/** A step of an ensemble's request. */
+export interface Step {
+  /** model:version */
+  model: string;
+  ms: number;
+}
+
+export interface Timing {
+  /** The phases by name, in milliseconds. */
+  phases: Record<string, number>;
+  /** An ensemble's steps, in the order in which they began. */
+  steps: Step[];
+}
+
+/** Reads the Server-Timing header: phases, and step-1-name;desc="model:version";dur=1.5 for the steps of an ensemble. */
+export function parseTiming(header: string | null): Timing {
+  const out: Timing = { phases: {}, steps: [] };
+  const entry = /([\w.-]+)\s*((?:;\s*[\w-]+\s*=\s*(?:"(?:\\.|[^"\\])*"|[^\s",;]+)\s*)*)(?:,|$)/g;
+  const param = /([\w-]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^\s",;]+))/g;
+  for (const [, name = "", params = ""] of (header ?? "").matchAll(entry)) {
+    const p = new Map([...params.matchAll(param)].map(([, key, quoted, plain]) => [key, quoted?.replace(/\\(.)/g, "$1") ?? plain ?? ""]));
+    const dur = p.get("dur");
+    if (dur === undefined) continue;
+    if (/^step-\d+-/.test(name)) out.steps.push({ model: p.get("desc") ?? name.replace(/^step-\d+-/, ""), ms: Number(dur) });
+    else out.phases[name] = Number(dur);
   }
   return out;
 }
