@@ -98,7 +98,7 @@ func TestARefusedStartLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestAStuckShutdownIsGivenUp(t *testing.T) {
+func TestAStuckShutdownIsGivenUp_DV52(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		if !within(time.Minute, func() { time.Sleep(time.Second) }) || time.Since(start) != time.Second {

@@ -100,7 +100,7 @@ class Server:
             self.ui = "http://" + self._address("Started GUI at http://")
         until(lambda: self.request("GET", "/metrics", address=self.metrics).status == 200, 30, "no metrics", self.log)
         if self.wait:
-            until(lambda: self.get(f"/v2/health/{self.wait}").status == 200, 30, f"server not {self.wait}", self.log)
+            until(lambda: self.get(f"/v2/health/{self.wait}").status == 200, 300 if REFERENCE else 30, f"server not {self.wait}", self.log)
 
     def _address(self, text):
         """Waits for the line of the log that names the address; the last one counts, after a restart."""
@@ -112,7 +112,7 @@ class Server:
             found = pattern.findall(self.log())
             return found[-1] if found else None
 
-        return until(find, 60, f"the log has no line with {text!r}", self.log)
+        return until(find, 300 if REFERENCE else 60, f"the log has no line with {text!r}", self.log)
 
     def stop(self, sig=signal.SIGTERM, limit=45):
         """Ends the server and returns its exit status."""
@@ -164,7 +164,9 @@ def _reference_command():
     ).stdout.splitlines()
     env = dict(line.split("=", 1) for line in lines[1:])
     return (
-        [lines[0], f"--backend-directory={env.pop('BACKENDS')}", f"--cache-directory={env.pop('CACHES')}"],
+        # Its Python processes have 30 s to start, which is too short for all of them on a busy machine: it then aborts.
+        [lines[0], f"--backend-directory={env.pop('BACKENDS')}", f"--cache-directory={env.pop('CACHES')}",
+         "--backend-config=python,stub-timeout-seconds=300"],
         env,
     )
 

@@ -171,7 +171,7 @@ def test_A20_trace_file_is_not_to_be_set(settings, tmp_path):
     assert settings.trace() == START and not list(tmp_path.iterdir())
 
 
-def test_R7_unknown_trace_level_and_setting(settings):
+def test_R7_DV45_unknown_trace_level_and_setting(settings):
     for change, name in (({"trace_level": ["BAD"]}, "trace_level"), ({"nosuch": "1"}, "nosuch")):
         refused = None
         try:
@@ -204,7 +204,7 @@ def test_A20_log_file_is_not_to_be_set(settings):
     assert settings.log() == LOG_START
 
 
-def test_R7_unknown_log_setting(own):
+def test_R7_DV46_unknown_log_setting(own):
     a = own.post("/v2/logging", {"nosuch": 1})
     if deviates(False, True):
         assert a.status == 400 and "'nosuch'" in a.error
@@ -212,7 +212,7 @@ def test_R7_unknown_log_setting(own):
         assert (a.status, a.json) == (200, LOG_START)
 
 
-def test_B016_log_settings_of_the_wrong_kind(own):
+def test_B016_DV47_DV48_log_settings_of_the_wrong_kind(own):
     a = own.post("/v2/logging", {"log_info": "x"})
     assert (a.status, a.error) == (deviates(500, 400), "attempt to access JSON non-boolean as boolean")
     a = own.post("/v2/logging", {"log_format": "BAD"})

@@ -60,7 +60,7 @@ func TestTraceSetting(t *testing.T) {
 		{name: "B067 the server's are as they were", want: begin},
 		{name: "unknown model", model: "nope", code: codes.InvalidArgument, want: "Request for unknown model : nope"},
 		{name: "R7 unknown level", set: map[string]string{"trace_level": "BAD"}, code: codes.InvalidArgument, want: "trace_level: 'BAD' is none of OFF, TIMESTAMPS, TENSORS"},
-		{name: "R7 unknown key", set: map[string]string{"nosuch": "1"}, code: codes.InvalidArgument,
+		{name: "R7 DV45 unknown key", set: map[string]string{"nosuch": "1"}, code: codes.InvalidArgument,
 			want: "unknown trace setting 'nosuch'; known are trace_level, trace_rate, trace_count, log_frequency"},
 		{name: "A20 trace_file", set: map[string]string{"trace_file": "/etc/x"}, code: codes.Unimplemented, want: "trace file location can not be updated through network protocol"},
 		{name: "no file", set: map[string]string{"trace_level": "TIMESTAMPS"}, code: codes.InvalidArgument,
@@ -112,13 +112,13 @@ func TestLogSettings(t *testing.T) {
 		info bool
 	}{
 		{name: "B067 read", info: true},
-		{name: "a wrong one changes nothing", set: set{"log_info": flag(false), "log_format": text("BAD")}, code: codes.InvalidArgument,
+		{name: "DV49 a wrong one changes nothing", set: set{"log_info": flag(false), "log_format": text("BAD")}, code: codes.InvalidArgument,
 			text: `invalid argument for log_format, got: "BAD"`, info: true},
 		{name: "wrong type of a flag", set: set{"log_info": number(1)}, code: codes.InvalidArgument, text: "expect boolean for 'log_info'", info: true},
 		{name: "wrong type of the level", set: set{"log_verbose_level": flag(true)}, code: codes.InvalidArgument, text: "expect int32 for 'log_verbose_level'", info: true},
 		{name: "wrong type of the format", set: set{"log_format": flag(true)}, code: codes.InvalidArgument, text: "expect string for 'log_format'", info: true},
 		{name: "A20 log_file", set: set{"log_file": text("/etc/x")}, code: codes.Unimplemented, text: "log file location can not be updated through network protocol", info: true},
-		{name: "R7 unknown key", set: set{"nosuch": flag(true)}, code: codes.InvalidArgument,
+		{name: "R7 DV46 unknown key", set: set{"nosuch": flag(true)}, code: codes.InvalidArgument,
 			text: "unknown log setting 'nosuch'; known are log_info, log_warning, log_error, log_verbose_level, log_format", info: true},
 		{name: "B067 change", set: set{"log_info": flag(false), "log_verbose_level": number(0), "log_format": text("default")}},
 	} {

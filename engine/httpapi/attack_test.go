@@ -140,6 +140,7 @@ func TestHostileBodies(t *testing.T) {
 		{name: "A6 no number", request: header("abc"), status: "400"},
 		{name: "A6 empty", request: header(""), status: "400"},
 		{name: "A6 twice", request: request("POST", addSubPath, addSubJSON, "Inference-Header-Content-Length: 2", "Inference-Header-Content-Length: 2"), status: "400"},
+		{name: "DV50 Content-Encoding twice", request: request("POST", addSubPath, addSubJSON, "Content-Encoding: gzip", "Content-Encoding: identity"), status: "400"},
 
 		{name: "A12 prefix over the buffer", request: texts("[1]", "\x05\x00\x00\x00abcd"), status: "400"},
 		{name: "A12 prefix 2^32-1", request: texts("[1]", "\xff\xff\xff\xffabcd"), status: "400"},
@@ -184,6 +185,22 @@ func TestA7Bombs(t *testing.T) {
 			t.Errorf("%s: %d bytes were taken at a limit of 64 MiB", encoding, n)
 		}
 		alive(t, s)
+	}
+}
+
+// TestB4LoadOverrides: a file of a load request is put nowhere but into the model's own folder, and a load that is refused
+// leaves the model as it was.
+func TestB4LoadOverrides(t *testing.T) {
+	s := attacked(t)
+	const config = `{"backend":"add_sub"}`
+	for name, file := range map[string]string{"DV51 absolute": "/etc/nereid", "up": "../nereid", "up later": "1/../../nereid", "a folder": "1/", "backslashes": `..\\nereid`} {
+		t.Run("B4 "+name, func(t *testing.T) {
+			got := send(t, dial(t, s.addr), request("POST", "/v2/repository/models/add_sub/load", `{"parameters":{"config":`+strconv.Quote(config)+`,"file:`+file+`":"eA=="}}`))
+			if !strings.HasPrefix(got.status, "400") || !strings.Contains(got.body, "must be a path inside the model folder") {
+				t.Errorf("answer %s %s, want 400", got.status, got.body)
+			}
+			alive(t, s)
+		})
 	}
 }
 

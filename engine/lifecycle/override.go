@@ -55,10 +55,21 @@ func (m *Manager) unpack(name string, over *Override) (*override, error) {
 	return o, nil
 }
 
-func writeOverride(folder, path string, data []byte) error {
-	if !filepath.IsLocal(path) || strings.Contains(path, `\`) || strings.HasSuffix(path, "/") {
-		return status.Errorf(status.InvalidArg, "file override %q must be a path inside the model folder, such as file:1/model.onnx", path)
+// check reports a file that would lie outside the model's folder.
+func (o *Override) check() error {
+	if o == nil {
+		return nil
 	}
+	for path := range o.Files {
+		if !filepath.IsLocal(path) || strings.Contains(path, `\`) || strings.HasSuffix(path, "/") {
+			return status.Errorf(status.InvalidArg, "file override %q must be a path inside the model folder, such as file:1/model.onnx", path)
+		}
+	}
+	return nil
+}
+
+// writeOverride writes one file; its path is checked.
+func writeOverride(folder, path string, data []byte) error {
 	target := filepath.Join(folder, path)
 	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
 		return status.Errorf(status.Internal, "cannot write file override: %w", err)
