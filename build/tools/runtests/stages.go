@@ -81,11 +81,11 @@ func stages(logs string, soakFull bool, fuzzTime time.Duration) []stage {
 }
 
 // longStages are the parts of "make soak" that "make test" has not, or only short: the connection and mutant counts of
-// the Go tests, and each fuzz target for fuzzTime.
+// the Go tests, memory over cycles of loading and unloading, and each fuzz target for fuzzTime.
 func longStages(fuzzTime time.Duration) []stage {
 	return []stage{
 		{name: "soak-go", timeout: time.Hour, env: []string{"NEREID_SOAK=full"},
-			argv:  []string{"go", "test", "-json", "-timeout", "40m", "-run", "TestA(7|8|21|24)", "./engine/..."},
+			argv:  []string{"go", "test", "-json", "-timeout", "40m", "-run", "TestA(7|8|21|24)|TestAllocatedMemory", "./engine/..."},
 			parse: func(_ *stage, log []byte) ([]test, error) { return goTests(bytes.NewReader(log)) }},
 		{name: "fuzz", timeout: 100*fuzzTime + 30*time.Minute, argv: []string{"go", "run", "./build/tools/fuzz", "-time", fuzzTime.String()},
 			parse: func(_ *stage, log []byte) ([]test, error) { return stepTests(log), nil }},

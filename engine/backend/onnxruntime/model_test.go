@@ -379,52 +379,6 @@ func TestModelFolder_A008(t *testing.T) {
 	}
 }
 
-// TestUnloadGivesMemoryBack loads, runs and unloads a model of 2.7 MB many times.
-func TestUnloadGivesMemoryBack(t *testing.T) {
-	if _, err := os.Stat("/proc/self/statm"); err != nil {
-		t.Skip("memory is read from /proc")
-	}
-	b := open(t)
-	cycle := func() {
-		c := config(64, []tensorIO{{"input", tensor.FP32, []int64{784}}}, []tensorIO{{"output", tensor.FP32, []int64{10}}})
-		folder := filepath.Join("..", "..", "..", "models-sample", "mlp")
-		m, err := b.Load(t.Context(), backend.Spec{ModelName: "mlp", Version: 1, Config: c, ModelFolder: folder, VersionFolder: filepath.Join(folder, "1"), Log: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		inst, err := m.NewInstance(t.Context(), backend.Placement{Kind: inferencepb.ModelInstanceGroup_KIND_CPU})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := infer.New()
-		r.Inputs, r.BatchSize = []tensor.Tensor{{Name: "input", DataType: tensor.FP32, Shape: []int64{64, 784}, Data: make([]byte, 64*784*4)}}, 64
-		if err := inst.Execute(t.Context(), &infer.Batch{Requests: []*infer.Request{r}, Rows: 64}); err != nil {
-			t.Fatal(err)
-		}
-		if n := m.(backend.MemoryReporter).MemoryBytes(); n < 2e6 {
-			t.Errorf("MemoryBytes = %d, want over the 2.7 MB of the weights", n)
-		}
-		r.Release()
-		if err := inst.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	for range 10 {
-		cycle()
-	}
-	before := resident(t)
-	for range 60 {
-		cycle()
-	}
-	// 60 leaks of the weights would be 160 MB.
-	if after := resident(t); after > before+30<<20 {
-		t.Errorf("resident memory grew from %d to %d MB in 60 loads and unloads", before>>20, after>>20)
-	}
-}
-
 func resident(t *testing.T) int64 {
 	t.Helper()
 	runtime.GC()

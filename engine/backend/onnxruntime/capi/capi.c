@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #ifdef __GLIBC__
 #include <malloc.h>
+#include <unistd.h>
 #endif
 
 // The table of functions. Set once, before any other use, by nrd_use.
@@ -47,8 +48,21 @@ int nrd_code(OrtStatus *s) { return api->GetErrorCode(s); }
 const char *nrd_message(OrtStatus *s) { return api->GetErrorMessage(s); }
 void nrd_release_status(OrtStatus *s) { api->ReleaseStatus(s); }
 
+// tame_allocator keeps what unloaded models leave behind small. By default glibc learns to take large blocks from its
+// heaps once some were freed, where the small ones that live on pin them, and makes eight heaps for each core, each with
+// holes of its own. So weights stay outside the heaps, and there is one heap for a core.
+static void tame_allocator(void) {
+#ifdef __GLIBC__
+  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  mallopt(M_MMAP_THRESHOLD, 256 << 10);
+  mallopt(M_TRIM_THRESHOLD, 4 << 20); // a fixed one also ends the learning
+  mallopt(M_ARENA_MAX, cores > 4 ? (int)cores : 4);
+#endif
+}
+
 OrtStatus *nrd_env(int intra, int inter, OrtEnv **env) {
   OrtThreadingOptions *t;
+  tame_allocator();
   TRY(api->CreateThreadingOptions(&t));
   OrtStatus *s = api->SetGlobalIntraOpNumThreads(t, intra);
   if (!s) s = api->SetGlobalInterOpNumThreads(t, inter);
