@@ -15,6 +15,7 @@ DIST   := frontend/dist/index.html
 ORT    := engine/backend/onnxruntime/lib/libonnxruntime.so.zst
 
 GOLANGCI_VERSION := v2.15.0
+FAKE_GCS_VERSION := v1.56.1
 
 # One set of flags for everything that compiles: another set would compile SQLite again (about 50 s).
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -24,7 +25,7 @@ DESKTOP_TAGS := desktop,production,webkit2_41
 
 RUNTESTS := go run ./build/tools/runtests
 
-.PHONY: help setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-desktop \
+.PHONY: help setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-desktop \
         build desktop loadgen run test soak mutants rows compatibility conformance-reference bench fuzz h2spec clean
 
 help:
@@ -44,7 +45,7 @@ help:
 
 # --- set-up: automatic, idempotent, one stamp each ---
 
-setup: setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf
+setup: setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage
 
 $(STAMPS):
 	@mkdir -p $@
@@ -81,6 +82,18 @@ $(DIST): $(NODE_MODULES) $(shell find frontend -path frontend/node_modules -prun
 setup-perf: $(CACHE)/perf_analyzer/done
 $(CACHE)/perf_analyzer/done: build/setup/perf_analyzer.py | $(PY)
 	$(PY) build/setup/perf_analyzer.py $(@D)
+	@touch $@
+
+# Servers that speak like the clouds' storage, for tests; the one for S3 runs inside them.
+FAKE_GCS := $(CACHE)/bin/fake-gcs-server
+setup-storage: $(FAKE_GCS)-$(FAKE_GCS_VERSION) $(CACHE)/azurite/node_modules/.package-lock.json
+$(FAKE_GCS)-$(FAKE_GCS_VERSION):
+	@mkdir -p $(CACHE)/bin
+	GOBIN=$(CURDIR)/$(CACHE)/bin go install github.com/fsouza/fake-gcs-server@$(FAKE_GCS_VERSION)
+	@mv $(FAKE_GCS) $@ && ln -sf $(notdir $@) $(FAKE_GCS)
+$(CACHE)/azurite/node_modules/.package-lock.json: build/setup/azurite/package-lock.json
+	@mkdir -p $(CACHE)/azurite && cp build/setup/azurite/package.json build/setup/azurite/package-lock.json $(CACHE)/azurite
+	cd $(CACHE)/azurite && npm ci --no-audit --no-fund
 	@touch $@
 
 setup-system:

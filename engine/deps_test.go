@@ -34,6 +34,7 @@ var layers = map[string]int{
 	"engine/repo":            2,
 	"engine/worker":          2,
 
+	"engine/repo/cloud":                   3,
 	"engine/instance":                     3,
 	"engine/ensemble":                     3,
 	"engine/metrics":                      3,

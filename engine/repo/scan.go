@@ -1,6 +1,7 @@
 package repo
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash"
@@ -39,6 +40,9 @@ type Model struct {
 	Alias bool
 	// Err says why the folder could not be read. The rest is then incomplete.
 	Err error
+
+	// fetch brings the files that keep takes, by their paths in the model folder; nil: they are here.
+	fetch func(ctx context.Context, keep func(rel string) bool, progress func(done, total int64)) error
 }
 
 // Numbers returns the version numbers, ascending.
@@ -77,6 +81,8 @@ type Options struct {
 	// Devices, if not nil, is kept by Scan from call to call: the file system of each repository when it last had
 	// anything in it. An empty one on another file system than before counts as unread: it was unmounted.
 	Devices map[string]uint64
+	// Remotes holds the repositories among Roots that are no folders of this machine.
+	Remotes map[string]Remote
 }
 
 // Scan lists the models of all repositories by name. unread holds the repositories that cannot be read, with the reason:
@@ -92,6 +98,16 @@ func Scan(o Options) (models map[string]*Model, unread map[string]error) {
 			continue
 		}
 		seen = append(seen, clean)
+		if r := o.Remotes[root]; r != nil {
+			there, err := scanRemote(root, r, o)
+			if err != nil {
+				unread[root] = status.Errorf(status.Internal, "failed to read model repository %s: %w", root, err)
+			}
+			for name, m := range there {
+				add(models, name, m)
+			}
+			continue
+		}
 		entries, err := os.ReadDir(root)
 		if err != nil {
 			unread[root] = status.Errorf(status.Internal, "failed to read model repository %s: %w", root, err)
@@ -112,18 +128,23 @@ func Scan(o Options) (models map[string]*Model, unread map[string]error) {
 			}
 			m := ScanModel(root, folder, o.ConfigName)
 			m.Name, m.Alias = name, alias
-			if err := CheckName(name); err != nil {
-				m.Err = err
-			}
-			if other := models[name]; other != nil {
-				other.Err = status.Errorf(status.InvalidArg, "model '%s' is in two repositories, %s and %s: its name must be "+
-					"unique across all model repositories; rename or remove one", name, other.Root, root)
-				continue
-			}
-			models[name] = m
+			add(models, name, m)
 		}
 	}
 	return models, unread
+}
+
+// add notes a model that was found. Of two with one name neither can be served.
+func add(models map[string]*Model, name string, m *Model) {
+	if err := CheckName(name); err != nil {
+		m.Err = err
+	}
+	if other := models[name]; other != nil {
+		other.Err = status.Errorf(status.InvalidArg, "model '%s' is in two repositories, %s and %s: its name must be "+
+			"unique across all model repositories; rename or remove one", name, other.Root, m.Root)
+		return
+	}
+	models[name] = m
 }
 
 // unmounted compares a repository's file system with the one that it was on, and notes it.

@@ -1,0 +1,95 @@
+package cloud
+
+import (
+	"fmt"
+	"net"
+	"strings"
+
+	"nereid/engine/status"
+)
+
+// kind is a kind of storage, by the scheme of its addresses.
+type kind string
+
+const (
+	kindS3    kind = "s3"
+	kindGCS   kind = "gs"
+	kindAzure kind = "as"
+)
+
+// Is reports whether a repository's name is an address and not a folder.
+func Is(name string) bool { return strings.Contains(name, "://") }
+
+// address is where a repository is.
+type address struct {
+	kind     kind
+	endpoint string // "http://host:port"; "": the provider's own
+	account  string // of Azure
+	bucket   string // or container
+	prefix   string // "" or with a slash at its end
+}
+
+// parseAddress reads an address. Errors: InvalidArg, Unsupported for storage that is not there.
+func parseAddress(text string) (address, error) {
+	scheme, rest, _ := strings.Cut(text, "://")
+	a := address{kind: kind(scheme)}
+	switch a.kind {
+	case kindS3, kindGCS, kindAzure:
+	case "hdfs":
+		return a, status.Errorf(status.Unsupported, "model repository %s: HDFS is not supported; mount it (an NFS gateway or a FUSE mount) and name the folder", text)
+	default:
+		return a, status.Errorf(status.Unsupported, "model repository %s: %s:// is not supported; use a folder, s3://, gs:// or as://", text, scheme)
+	}
+	a.endpoint, rest = cutEndpoint(a.kind, rest)
+	parts := strings.FieldsFunc(rest, func(r rune) bool { return r == '/' })
+	if a.kind == kindAzure && len(parts) > 0 {
+		a.account = strings.TrimSuffix(parts[0], ".blob.core.windows.net")
+		parts = parts[1:]
+	}
+	if len(parts) == 0 || a.kind == kindAzure && a.account == "" {
+		return a, status.Errorf(status.InvalidArg, "model repository %s names no %s; write %s", text, map[kind]string{
+			kindS3: "bucket", kindGCS: "bucket", kindAzure: "account and container"}[a.kind], forms[a.kind])
+	}
+	a.bucket = parts[0]
+	if len(parts) > 1 {
+		a.prefix = strings.Join(parts[1:], "/") + "/"
+	}
+	return a, nil
+}
+
+var forms = map[kind]string{
+	kindS3:    "s3://bucket/path or s3://host:port/bucket/path",
+	kindGCS:   "gs://bucket/path",
+	kindAzure: "as://account/container/path",
+}
+
+// cutEndpoint takes http://host:port, https://host:port and, as Triton does for S3, host:port off the front. Without a scheme
+// it is plain HTTP.
+func cutEndpoint(k kind, rest string) (endpoint, left string) {
+	scheme := "http"
+	given := false
+	for _, s := range []string{"http", "https"} {
+		if after, ok := strings.CutPrefix(rest, s+"://"); ok {
+			scheme, rest, given = s, after, true
+		}
+	}
+	host, left, _ := strings.Cut(strings.TrimLeft(rest, "/"), "/")
+	_, port, err := net.SplitHostPort(host)
+	hasPort := err == nil && port != "" && strings.Trim(port, "0123456789") == ""
+	if k != kindGCS && (given || hasPort) {
+		return fmt.Sprintf("%s://%s", scheme, host), left
+	}
+	return "", rest
+}
+
+// String is the address in one form, for log and cache.
+func (a address) String() string {
+	at := string(a.kind) + "://"
+	if a.endpoint != "" {
+		at += a.endpoint + "/"
+	}
+	if a.account != "" {
+		at += a.account + "/"
+	}
+	return at + a.bucket + "/" + a.prefix
+}
