@@ -13,10 +13,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import digits  # noqa: E402
 import fonts  # noqa: E402
 import pictures  # noqa: E402
+import python_models  # noqa: E402
 import simple  # noqa: E402
 
 ROOT = fonts.HERE.parents[2] / "models-sample"
-STEPS = {"simple": simple.make, "digits": digits.make_digits, "mlp": digits.make_mlp, "requests": pictures.make}
+STEPS = {"simple": simple.make, "digits": digits.make_digits, "mlp": digits.make_mlp, "python": python_models.make, "requests": pictures.make}
 
 
 def main():

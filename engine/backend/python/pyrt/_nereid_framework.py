@@ -49,7 +49,7 @@ class Framework:
             return [[i] for i in range(len(requests))]
         groups = {}
         for i, request in enumerate(requests):
-            key = tuple((t.name(), t.triton_dtype(), tuple(t.shape()[1:])) for t in request.inputs())
+            key = tuple((t.name(), t.triton_dtype(), tuple(t.shape()[1:])) for t in request.inputs()) or i
             groups.setdefault(key, []).append(i)
         return list(groups.values())
 

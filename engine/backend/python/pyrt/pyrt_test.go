@@ -65,7 +65,15 @@ func TestGrammar(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(names) < 5 {
+	backends, err := fs.Glob(pyrt.Files, pyrt.Backends+"/*/model.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(backends) < 3 {
+		t.Fatalf("the backends are %v", backends)
+	}
+	names = append(names, backends...)
+	if len(names) < 8 {
 		t.Fatalf("the files are %v", names)
 	}
 	for _, name := range names {

@@ -30,8 +30,8 @@ class TritonPythonModel(Framework):
         if not os.path.isdir(path):
             return config  # a frozen graph does not say which of its nodes are inputs and outputs
         signature = _signature(tf.saved_model.load(path, tags=_tags(told)), told)
-        inputs = [_described(name, spec) for name, spec in signature.structured_input_signature[1].items()]
-        outputs = [_described(name, spec) for name, spec in signature.structured_outputs.items()]
+        inputs = [_described(name, spec) for name, spec in sorted(signature.structured_input_signature[1].items())]
+        outputs = [_described(name, spec) for name, spec in sorted(signature.structured_outputs.items())]
         return complete(config, inputs, outputs)
 
     def load(self, path):

@@ -1,0 +1,40 @@
+"""Writes the Python samples: digits_py, digits_pipeline, words and running_sum."""
+
+import pathlib
+import shutil
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+SOURCES = pathlib.Path(__file__).parent / "python"
+MODELS = ("digits_py", "digits_pipeline", "words", "running_sum")
+
+
+def make(root: pathlib.Path):
+    for name in MODELS:
+        folder = root / name
+        (folder / "1").mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(SOURCES / name / "model.py", folder / "1" / "model.py")
+        shutil.copyfile(SOURCES / name / "config.pbtxt", folder / "config.pbtxt")
+    weights(root / "mlp" / "1" / "model.onnx", root / "digits_py" / "1" / "weights.npz")
+    shutil.copyfile(root / "digits" / "labels.txt", root / "digits_py" / "labels.txt")
+
+
+def weights(model: pathlib.Path, target: pathlib.Path):
+    """The layers of the network mlp as half floats: w0, b0, w1, ... in their order."""
+    graph = onnx.load(str(model)).graph
+    held = {w.name: numpy_helper.to_array(w) for w in graph.initializer}
+    layers = {}
+    for i, node in enumerate(n for n in graph.node if n.op_type == "Gemm"):
+        layers[f"w{i}"] = held[node.input[1]].astype(np.float16)
+        layers[f"b{i}"] = held[node.input[2]].astype(np.float16)
+    # Not np.savez: it writes the time into the file, and the same weights must make the same file.
+    import io
+    import zipfile
+
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in layers.items():
+            buffer = io.BytesIO()
+            np.lib.format.write_array(buffer, array)
+            archive.writestr(zipfile.ZipInfo(name + ".npy", (1980, 1, 1, 0, 0, 0)), buffer.getvalue(), zipfile.ZIP_DEFLATED)
