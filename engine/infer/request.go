@@ -108,6 +108,8 @@ type Request struct {
 	Cache     CacheNote
 	// Trace, if not nil, follows the request. Who makes the request sets it.
 	Trace Trace
+	// Origin is set by a model that makes the request; nil: a client made it.
+	Origin *Origin
 
 	observer Observer
 	order    *Order      // who says when a response may go; nil: at once
@@ -212,7 +214,7 @@ func (r *Request) reset() {
 	r.Inputs, r.Outputs, r.Parameters, r.owned = r.Inputs[:0], r.Outputs[:0], r.Parameters[:0], r.owned[:0]
 	r.dims, r.kept, r.Steps = r.dims[:0], r.kept[:0], r.Steps[:0]
 	r.Priority, r.Timeout, r.Correlation, r.Flags = 0, 0, CorrelationID{}, 0
-	r.Served, r.BatchSize, r.Times, r.Batch, r.Trace, r.observer = nil, 0, Times{}, nil, nil, nil
+	r.Served, r.BatchSize, r.Times, r.Batch, r.Trace, r.Origin, r.observer = nil, 0, Times{}, nil, nil, nil, nil
 	r.Place, r.order, r.held = Place{}, nil, r.held[:0]
 	r.Cache = CacheNote{}
 	r.answered.Store(false)

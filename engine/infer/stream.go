@@ -61,6 +61,15 @@ func (s *stream) put(resp *Response, r *Request) {
 	}
 }
 
+// Behind reports whether the reader is so far behind that Respond with resp would block. The answer stands for a goroutine
+// that is the only one to respond.
+func (r *Request) Behind(resp *Response) bool {
+	size := resp.size()
+	r.stream.mu.Lock()
+	defer r.stream.mu.Unlock()
+	return r.stream.full(size)
+}
+
 // full reports whether a response of a size has to wait. The first one never has. s.mu is held.
 func (s *stream) full(size int) bool { return s.bytes > 0 && s.bytes+size > streamLimit }
 

@@ -1,0 +1,161 @@
+package worker
+
+import (
+	"sync"
+
+	"nereid/engine/infer"
+	"nereid/engine/status"
+)
+
+// mostNested is how deep models may call models.
+const mostNested = 32
+
+var encoders = sync.Pool{New: func() any { return &encoder{} }}
+
+// beginBLS decodes a request for another model and has it served on a goroutine of its own.
+func (w *Worker) beginBLS(id uint64, body []byte) error {
+	call, err := w.in.bls(body)
+	if err != nil {
+		return err
+	}
+	call.r.Origin = w.origin(&call)
+	w.mu.Lock()
+	w.bls[id] = call.r.Retain()
+	w.mu.Unlock()
+	w.tasks.Go(func() { w.serveBLS(id, &call) })
+	return nil
+}
+
+// origin says for whose sake a call is made: for its parent's, or for that of what is executed now.
+func (w *Worker) origin(call *blsCall) *infer.Origin {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var parent *infer.Request
+	exec := uint64(0)
+	if ex := w.cur; ex != nil && len(ex.lives) > 0 {
+		if i := call.parent - ex.first; call.parent == 0 || i < uint64(len(ex.lives)) {
+			exec = ex.id
+			if call.parent == 0 {
+				i = 0
+			}
+			parent = ex.lives[i].r
+		}
+	}
+	if l := w.late[call.parent]; parent == nil && l != nil {
+		parent = l.r
+	}
+	o := &infer.Origin{Model: w.spec.ModelName, Busy: func() bool { return exec != 0 && w.running.Load() == exec }}
+	if parent != nil {
+		o.Up = parent.Origin
+		if parent.Trace != nil && !parent.Answered() {
+			call.r.Trace = parent.Trace.Child()
+		}
+	}
+	return o
+}
+
+func (w *Worker) cancelBLS(id uint64) {
+	w.mu.Lock()
+	r := w.bls[id]
+	if r != nil {
+		r.Retain()
+	}
+	w.mu.Unlock()
+	if r != nil {
+		r.Cancel()
+		r.Release()
+	}
+}
+
+// serveBLS runs a call and sends its responses.
+func (w *Worker) serveBLS(id uint64, call *blsCall) {
+	r := call.r
+	defer r.Release()
+	defer w.endBLS(id)
+	err := w.inferBLS(r)
+	if err == nil && !call.stream && r.Served.Decoupled() {
+		r.Cancel()
+		err = status.Errorf(status.Unsupported, "Model %s is using the decoupled. The current BLS request call doesn't support models using the decoupled transaction policy. "+
+			"Please use 'decoupled=True' argument to the 'exec' or 'async_exec' calls for decoupled models.'", r.ModelName)
+	}
+	for err == nil {
+		resp, nerr := r.Next(w.context()) // which ends when settle has cancelled r
+		if nerr != nil {
+			err = nerr
+			break
+		}
+		last := resp.Final
+		serr := w.sendBLS(id, resp)
+		resp.Release()
+		if serr != nil {
+			r.Cancel()
+			if status.CodeOf(serr) == status.InvalidArg { // it cannot be written
+				err = serr
+				break
+			}
+			return // the worker is ending
+		}
+		if last {
+			return
+		}
+	}
+	if serr := w.sendBLS(id, &infer.Response{Err: err, Final: true}); serr != nil {
+		w.log.Debug("an error did not reach a model's process", "err", serr)
+	}
+}
+
+func (w *Worker) inferBLS(r *infer.Request) error {
+	switch {
+	case w.spec.Caller == nil:
+		return status.New(status.Unsupported, "this process may not call other models")
+	case r.Origin.Depth() > mostNested:
+		return status.Errorf(status.InvalidArg, "models call each other more than %d levels deep; the last is '%s', called by '%s'", mostNested, r.ModelName, w.spec.ModelName)
+	}
+	return w.spec.Caller.Infer(w.context(), r)
+}
+
+func (w *Worker) endBLS(id uint64) {
+	w.mu.Lock()
+	r := w.bls[id]
+	delete(w.bls, id)
+	w.mu.Unlock()
+	if r != nil {
+		r.Release()
+	}
+}
+
+// sendBLS sends one response to a call.
+func (w *Worker) sendBLS(id uint64, resp *infer.Response) error {
+	if !w.hold() {
+		return w.Err()
+	}
+	defer w.p.down.release()
+	e := encoders.Get().(*encoder)
+	defer encoders.Put(e)
+	e.arena = w.arena
+	e.begin()
+	err := e.response(resp)
+	var packet []byte
+	if err == nil {
+		packet, err = e.finish(kindBLSResponse, 0, id)
+	}
+	if err == nil {
+		err = w.send(packet)
+	}
+	if err != nil {
+		e.drop()
+	}
+	clear(e.tail)
+	e.arena = nil
+	return err
+}
+
+// hold keeps the arenas while the caller uses them, until it releases w.p.down; false: the worker has ended.
+func (w *Worker) hold() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.closed {
+		w.p.down.refs.Add(1)
+	}
+	return !w.closed
+}

@@ -1,0 +1,363 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"nereid/engine/infer"
+	"nereid/engine/status"
+)
+
+// execution is a batch that the worker has. The memory is used again for the next.
+type execution struct {
+	id     uint64
+	first  uint64 // ticket of the first request
+	lives  []live
+	batch  *infer.Batch
+	marked bool  // the batch's output phase has begun
+	err    error // of the execution as a whole
+	done   chan struct{}
+}
+
+var _ infer.Queue = (*Worker)(nil)
+
+// Execute runs a batch; see backend.Instance. When the worker ends meanwhile the error says how, with code Unavailable.
+func (w *Worker) Execute(ctx context.Context, b *infer.Batch) error {
+	ex := &w.exec
+	if err := w.admit(ex, b); err != nil {
+		return err
+	}
+	defer w.p.down.release()
+	packet, err := w.encode(ex)
+	if err == nil {
+		b.MarkInput() // now: the answer may come before send returns
+		err = w.send(packet)
+	}
+	if err != nil {
+		w.enc.drop()
+		w.forget(ex)
+		return err
+	}
+	return w.await(ctx, ex)
+}
+
+// admit gives the requests of a batch their tickets.
+func (w *Worker) admit(ex *execution, b *infer.Batch) error {
+	w.mu.Lock()
+	if w.closed {
+		defer w.mu.Unlock()
+		return w.err
+	}
+	w.numbers.exec++
+	ex.id, ex.first = w.numbers.exec, w.numbers.ticket+1
+	w.numbers.ticket += uint64(len(b.Requests))
+	ex.lives = ex.lives[:0]
+	for i, r := range b.Requests {
+		ex.lives = append(ex.lives, live{r: r, ticket: ex.first + uint64(i), state: w.arena.state()})
+	}
+	ex.batch, ex.marked, ex.err = b, false, nil
+	w.cur = ex
+	w.p.down.refs.Add(1) // until Execute returns: the process may end meanwhile
+	w.mu.Unlock()
+	w.running.Store(ex.id)
+	for i, r := range b.Requests {
+		r.WaitIn(w)
+		if r.Cancelled() {
+			w.arena.mark(ex.lives[i].state, stateCancelled, true)
+		}
+	}
+	return nil
+}
+
+func (w *Worker) encode(ex *execution) ([]byte, error) {
+	e := &w.enc
+	e.begin()
+	e.u32(uint32(len(ex.lives)))
+	e.u32(0)
+	for i := range ex.lives {
+		l := &ex.lives[i]
+		if err := e.request(l.r, l.ticket, l.state); err != nil {
+			return nil, err
+		}
+	}
+	return e.finish(kindExecute, 0, ex.id)
+}
+
+// forget takes back an execution that was not sent.
+func (w *Worker) forget(ex *execution) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cur != ex {
+		return // settled meanwhile
+	}
+	w.cur = nil
+	w.running.Store(0)
+	for i := range ex.lives {
+		w.arena.dropState(ex.lives[i].state)
+	}
+}
+
+// await waits for the end of an execution.
+func (w *Worker) await(ctx context.Context, ex *execution) error {
+	var late <-chan time.Time
+	if d := w.spec.Limits.Execute; d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		late = t.C
+	}
+	select {
+	case <-ex.done:
+		return ex.err
+	case <-w.dead:
+		return w.ending(ex)
+	case <-late:
+		_ = w.p.proc.Kill() // it may have ended
+		<-w.dead
+		return status.Errorf(status.Unavailable, "model instance '%s' took longer than %v to execute a batch; its process was ended", w.spec.Name, w.spec.Limits.Execute)
+	case <-ctx.Done():
+		_ = w.p.proc.Kill()
+		<-w.dead
+		return w.ending(ex)
+	}
+}
+
+// ending returns what an execution came to whose worker has ended: it may have been over just before.
+func (w *Worker) ending(ex *execution) error {
+	select {
+	case <-ex.done:
+		return ex.err
+	default:
+		return w.Err()
+	}
+}
+
+// Cancelled tells the worker that nobody waits for r; see infer.Queue.
+func (w *Worker) Cancelled(r *infer.Request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cur != nil {
+		for i := range w.cur.lives {
+			if l := &w.cur.lives[i]; l.r == r && !l.done {
+				w.arena.mark(l.state, stateCancelled, true)
+				return
+			}
+		}
+	}
+	for _, l := range w.late {
+		if l.r == r {
+			w.arena.mark(l.state, stateCancelled, true)
+			return
+		}
+	}
+}
+
+// responses handles a RESPONSES frame.
+func (w *Worker) responses(h header, body []byte) error {
+	c := cursor{b: body}
+	n, failure, bad := responsesHead(&c)
+	if bad {
+		return errFrame
+	}
+	for range n {
+		rec, ok := readResponse(&c)
+		if !ok {
+			return errFrame
+		}
+		if err := w.answer(&rec); err != nil {
+			return err
+		}
+	}
+	if h.flags&flagDone != 0 {
+		return w.finished(h.id, failure)
+	}
+	return nil
+}
+
+// find returns the request of a ticket, nil if the worker does not have it any more. With final, it has it no more after.
+func (w *Worker) find(ticket uint64, final bool) (l *live, current bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ex := w.cur; ex != nil && ticket-ex.first < uint64(len(ex.lives)) {
+		if l = &ex.lives[ticket-ex.first]; l.done {
+			return nil, false
+		}
+		if !ex.marked {
+			ex.marked = true
+			ex.batch.MarkOutput()
+		}
+		current = true
+	} else if l = w.late[ticket]; l == nil {
+		return nil, false
+	}
+	if final {
+		l.done = true
+		w.arena.dropState(l.state)
+		l.state = noState
+		delete(w.late, ticket)
+	}
+	return l, current
+}
+
+// answer hands one response on. An error is a frame that cannot be.
+func (w *Worker) answer(rec *responseRecord) error {
+	if rec.flags&responseReschedule != 0 {
+		rec.flags = responseFinal | responseError
+		rec.outputs, rec.code = 0, status.Unsupported
+		rec.text = []byte("the model asks to reschedule the request, which this server does not do yet")
+	}
+	final := rec.flags&responseFinal != 0
+	l, current := w.find(rec.ticket, final)
+	if l == nil {
+		return w.discard(rec)
+	}
+	if !current && final {
+		defer l.r.Release()
+	}
+	var resp *infer.Response
+	if rec.flags&responseEmpty == 0 {
+		resp = l.r.NewResponse()
+		if err := w.fill(rec, l.r, resp); err != nil {
+			return err
+		}
+	}
+	if w.spec.Decoupled {
+		w.decoupled(l, resp, final)
+	} else {
+		w.single(l, resp, final)
+	}
+	return nil
+}
+
+// fill turns a record into a response. What is wrong with a tensor is the response's error.
+func (w *Worker) fill(rec *responseRecord, r *infer.Request, resp *infer.Response) error {
+	if rec.flags&responseError != 0 {
+		resp.Err = status.New(rec.code, string(rec.text))
+		return nil
+	}
+	var err error
+	if len(rec.params) > 0 {
+		if resp.Parameters, err = parseParameters(rec.params, resp.Parameters); err != nil {
+			return err
+		}
+	}
+	err = w.in.outputs(rec, resp, r)
+	if err == nil {
+		err = w.spec.checkOutputs(r, resp)
+	}
+	if err != nil {
+		resp.Release()
+		resp.Err = err
+	}
+	return nil
+}
+
+// discard frees what a response has that nobody waits for.
+func (w *Worker) discard(rec *responseRecord) error {
+	for range rec.outputs {
+		_, at, err := tensorRecord(&rec.rest, w.in.sigs)
+		if err != nil {
+			return err
+		}
+		w.in.skip(at)
+	}
+	return nil
+}
+
+// single answers a request of a model that is not decoupled: with one response, when FINAL has come.
+func (w *Worker) single(l *live, resp *infer.Response, final bool) {
+	if l.held != nil && resp != nil {
+		resp.Release()
+		l.held.Release()
+		l.held.Err = status.Errorf(status.Internal, "model instance '%s' sent more than one response to a request, and the model is not decoupled; set model_transaction_policy { decoupled: true }", w.spec.Name)
+		resp = l.held
+	} else if resp == nil {
+		resp = l.held
+	}
+	l.held = resp
+	if !final {
+		return
+	}
+	l.held = nil
+	if resp == nil {
+		resp = l.r.NewResponse()
+		resp.Err = status.Errorf(status.Internal, "model instance '%s' sent no response to a request, and the model is not decoupled; set model_transaction_policy { decoupled: true }", w.spec.Name)
+	}
+	resp.Final = true
+	_ = l.r.Respond(resp) // it was cancelled in the meantime at worst
+}
+
+// finished ends the execution under way.
+func (w *Worker) finished(id uint64, failure error) error {
+	w.mu.Lock()
+	ex := w.cur
+	if ex == nil || ex.id != id {
+		w.mu.Unlock()
+		return status.Errorf(status.Internal, "it says that execution %d is over, which is not under way", id)
+	}
+	if !ex.marked {
+		ex.batch.MarkOutput()
+	}
+	w.cur = nil
+	for i := range ex.lives {
+		l := &ex.lives[i]
+		if l.done {
+			continue
+		}
+		if w.spec.Decoupled && failure == nil {
+			moved := *l
+			moved.r.Retain()
+			w.late[l.ticket] = &moved
+			continue
+		}
+		w.drop(l)
+		if l.spill != nil { // what waits goes first
+			l.spill.fail(failure)
+		}
+	}
+	ex.batch = nil
+	w.mu.Unlock()
+	w.running.Store(0)
+	ex.err = failure
+	ex.done <- struct{}{}
+	return nil
+}
+
+// checkOutputs is what Spec.Outputs stand for: it drops outputs that the configuration does not know, and errs where one
+// has another type or goes by another name.
+func (s *Spec) checkOutputs(r *infer.Request, resp *infer.Response) error {
+	if s.Outputs == nil {
+		return nil
+	}
+	unknown := ""
+	kept := resp.Outputs[:0]
+	for i := range resp.Outputs {
+		o := resp.Outputs[i]
+		dt, ok := s.Outputs[o.Name]
+		if !ok {
+			unknown = o.Name
+			o.Release()
+			continue
+		}
+		kept = append(kept, o)
+		if dt != o.DataType {
+			rest := resp.Outputs[i+1:]
+			for j := range rest {
+				rest[j].Release()
+			}
+			resp.Outputs = kept
+			return status.Errorf(status.Internal, "model instance '%s' returned output '%s' with data type %s, and its configuration says %s",
+				s.Name, o.Name, o.DataType.ConfigName(), dt.ConfigName())
+		}
+	}
+	resp.Outputs = kept
+	if unknown == "" {
+		return nil
+	}
+	for name := range s.Outputs {
+		if r.Wants(name) && resp.Output(name) == nil {
+			return status.Errorf(status.Internal, "model instance '%s' returned output '%s', which its configuration does not have, and no output '%s'",
+				s.Name, unknown, name)
+		}
+	}
+	return nil
+}

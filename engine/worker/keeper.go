@@ -1,0 +1,243 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"nereid/engine/infer"
+	"nereid/engine/status"
+)
+
+const (
+	// firstWait is how long after its end a worker is started again; each further end in a row doubles it, to longestWait.
+	// One that has lived for steady begins anew.
+	firstWait   = 100 * time.Millisecond
+	longestWait = 30 * time.Second
+	steady      = time.Minute
+	// mostEnds in a row put an instance in quarantine: it is started no more until its model is loaded anew.
+	mostEnds = 6
+	// patience is how long a batch waits for a worker that is being started; if it takes longer, it fails at once.
+	patience = 3 * time.Second
+	// trimEvery is how often idle workers are asked to give memory back.
+	trimEvery = 30 * time.Second
+)
+
+// State is what a Keeper's instance can do.
+type State struct {
+	// Err is nil if the instance takes requests, else why not: Unavailable.
+	Err error
+	// Ends is how often its worker has ended without being asked to.
+	Ends int
+	// Quarantined: it is not started again.
+	Quarantined bool
+}
+
+// Keeper has one worker running: when it ends, it starts another.
+type Keeper struct {
+	name  string
+	log   *slog.Logger
+	start func(context.Context) (*Worker, error)
+	grace time.Duration
+	stop  context.CancelFunc
+	done  chan struct{}
+
+	mu      sync.Mutex
+	worker  *Worker // guarded by mu, as is all below; nil: it is being started, or will be, or not any more
+	state   State
+	changed chan struct{} // closed and replaced with each change
+	due     time.Time     // when the next is started, at the earliest
+}
+
+// Keep has the worker that start makes running, and begins with first. start is called again whenever the worker has
+// ended; it makes it ready to execute. name is the model instance's; grace is how long a worker may take to finalize.
+func Keep(name string, log *slog.Logger, grace time.Duration, first *Worker, start func(context.Context) (*Worker, error)) *Keeper {
+	ctx, stop := context.WithCancel(context.Background())
+	k := &Keeper{name: name, log: log, start: start, grace: grace, stop: stop, done: make(chan struct{}), worker: first, changed: make(chan struct{})}
+	go k.run(ctx)
+	return k
+}
+
+// run watches the worker and starts it again.
+func (k *Keeper) run(ctx context.Context) {
+	defer close(k.done)
+	wait, ends, since := firstWait, 0, time.Now()
+	tick := time.NewTicker(trimEvery)
+	defer tick.Stop()
+	for w := k.Worker(); ; {
+		for alive := true; alive; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				k.trim(ctx, w)
+			case <-w.Done():
+				alive = false
+			}
+		}
+		if time.Since(since) > steady {
+			wait, ends = firstWait, 0
+		}
+		err := w.Err()
+		w.Kill() // it has ended: this gives back what is left
+		for w = nil; w == nil; {
+			ends++
+			if !k.down(err, wait, ends >= mostEnds) || !pause(ctx, wait) {
+				return
+			}
+			wait = min(2*wait, longestWait)
+			since = time.Now()
+			if w, err = k.start(ctx); err != nil {
+				k.log.Error("starting a model's process again failed", "instance", k.name, "err", err)
+			}
+		}
+		k.up(w)
+	}
+}
+
+// trim asks an idle worker to give memory back.
+func (k *Keeper) trim(ctx context.Context, w *Worker) {
+	if w.running.Load() != 0 {
+		return // it would not answer before its execution is over
+	}
+	ctx, stop := context.WithTimeout(ctx, time.Second)
+	defer stop()
+	if err := w.Trim(ctx); err != nil {
+		k.log.Debug("a model's process did not give memory back", "instance", k.name, "err", err)
+	}
+}
+
+// down notes that the worker has ended; false: it is not started again.
+func (k *Keeper) down(why error, wait time.Duration, quarantine bool) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.worker = nil
+	k.state.Ends++
+	k.due = time.Now().Add(wait)
+	k.state.Quarantined = quarantine
+	if quarantine {
+		k.state.Err = status.Errorf(status.Unavailable, "model instance '%s' is not started again: its process ended %d times in a row; load the model anew once it is mended. The last time: %w", k.name, mostEnds, why)
+		k.log.Error("a model's process ended too often and is not started again", "instance", k.name, "err", why)
+	} else {
+		k.state.Err = status.Errorf(status.Unavailable, "model instance '%s' is being started again: %w", k.name, why)
+		k.log.Error("a model's process ended; it is started again", "instance", k.name, "err", why, "in", wait)
+	}
+	k.signal()
+	return !quarantine
+}
+
+func (k *Keeper) up(w *Worker) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.worker = w
+	k.state.Err = nil
+	k.signal()
+	k.log.Info("a model's process runs again", "instance", k.name, "pid", w.PID())
+}
+
+// signal wakes those who wait for a change. k.mu is held.
+func (k *Keeper) signal() {
+	close(k.changed)
+	k.changed = make(chan struct{})
+}
+
+// pause waits; false: ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Worker returns the worker that runs, nil if none does.
+func (k *Keeper) Worker() *Worker {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.worker
+}
+
+// State returns what the instance can do now.
+func (k *Keeper) State() State {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.state
+}
+
+// Execute runs a batch on the worker; see backend.Instance. When the worker ends, the requests that it had fail at once,
+// and the instance is not free until there is another worker: what waits is not drawn into failing.
+func (k *Keeper) Execute(ctx context.Context, b *infer.Batch) error {
+	w, err := k.wait(ctx)
+	if err != nil {
+		return err
+	}
+	err = w.Execute(ctx, b)
+	if err == nil || w.Err() == nil {
+		return err
+	}
+	for _, r := range b.Requests {
+		r.Fail(err)
+	}
+	k.left(w)
+	_, _ = k.wait(ctx) // the next batch is told
+	return err
+}
+
+// left notes that a worker has ended before run does, so that nobody takes it for the next.
+func (k *Keeper) left(w *Worker) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.worker == w {
+		k.worker = nil
+		k.due = time.Now().Add(firstWait)
+		k.state.Err = status.Errorf(status.Unavailable, "model instance '%s' is being started again: %w", k.name, w.Err())
+	}
+}
+
+// wait returns the worker, once there is one. Errors: Unavailable when there will be none soon.
+func (k *Keeper) wait(ctx context.Context) (*Worker, error) {
+	var timeout *time.Timer
+	for {
+		k.mu.Lock()
+		w, st, changed, due := k.worker, k.state, k.changed, k.due
+		k.mu.Unlock()
+		if w != nil && w.Err() == nil {
+			return w, nil
+		}
+		if w != nil {
+			k.left(w)
+			continue
+		}
+		if st.Quarantined || time.Until(due) > patience {
+			return nil, st.Err
+		}
+		if timeout == nil {
+			timeout = time.NewTimer(patience)
+			defer timeout.Stop()
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			return nil, st.Err
+		case <-ctx.Done():
+			return nil, st.Err
+		}
+	}
+}
+
+// Close finalizes the worker and starts no other. It is not called during Execute.
+func (k *Keeper) Close() error {
+	k.stop()
+	<-k.done
+	w := k.Worker()
+	if w == nil {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(context.Background(), k.grace)
+	defer stop()
+	return w.Close(ctx)
+}

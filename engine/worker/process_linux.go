@@ -1,0 +1,219 @@
+package worker
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"nereid/engine/status"
+)
+
+// process is a running worker process and this side's ends of what it has.
+type process struct {
+	l       *Launcher
+	proc    *os.Process
+	pid     int
+	socket  *os.File
+	outputs [2]*os.File // its stdout and stderr
+	oom     int64       // kills of the control group for want of memory, before
+	down    *mapping
+	up      *mapping
+}
+
+// spawn starts a process with its arenas and pipes.
+func (l *Launcher) spawn(s *Spec) (_ *process, err error) {
+	path, err := exec.LookPath(s.Command[0])
+	if err != nil {
+		return nil, status.Errorf(status.NotFound, "cannot start %s: %w", s.Command[0], errors.Unwrap(err))
+	}
+	p := &process{l: l, oom: oomKills()}
+	var files []*os.File // the child's
+	defer func() {
+		for _, f := range files {
+			_ = f.Close() // the child has its own
+		}
+		if err != nil {
+			p.close()
+		}
+	}()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, null)
+	for i := range p.outputs {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		p.outputs[i] = r
+		files = append(files, w)
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("socketpair: %w", err)
+	}
+	p.socket = os.NewFile(uintptr(pair[0]), "worker")
+	files = append(files, os.NewFile(uintptr(pair[1]), "worker"))
+	if p.down, err = newMapping("nereid-down", tableSize+s.Arena); err != nil {
+		return nil, err
+	}
+	if p.up, err = newMapping("nereid-up", tableSize+s.Arena); err != nil {
+		return nil, err
+	}
+	attr := &os.ProcAttr{
+		Dir: s.Dir, Env: append(append(os.Environ(), "NEREID_WORKER="+strconv.Itoa(Version)), s.Env...),
+		Files: append(append([]*os.File{}, files...), p.down.file, p.up.file),
+		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+	}
+	if derr := l.do(func() { p.proc, err = os.StartProcess(path, s.Command, attr) }); derr != nil {
+		return nil, derr
+	}
+	if err != nil {
+		return nil, status.Errorf(status.Internal, "cannot start %s: %w", path, err)
+	}
+	p.pid = p.proc.Pid
+	l.watched(p.pid, true)
+	if err := p.limit(s.Limits); err != nil {
+		p.killGroup()
+		_, _ = p.wait()
+		return nil, status.Errorf(status.Internal, "cannot limit what %s takes: %w", path, err)
+	}
+	return p, nil
+}
+
+// limit sets the limits of the running process. It waits for its first call until then.
+func (p *process) limit(l Limits) error {
+	set := func(what int, n uint64) error {
+		return unix.Prlimit(p.pid, what, &unix.Rlimit{Cur: n, Max: n}, nil)
+	}
+	errs := []error{set(unix.RLIMIT_CORE, 0)}
+	if l.Memory == 0 {
+		l.Memory = machineMemory()
+	}
+	if l.Memory > 0 {
+		errs = append(errs, set(unix.RLIMIT_DATA, uint64(l.Memory)))
+	}
+	if l.Files > 0 {
+		errs = append(errs, set(unix.RLIMIT_NOFILE, l.Files))
+	}
+	if l.Processes > 0 {
+		errs = append(errs, set(unix.RLIMIT_NPROC, l.Processes))
+	}
+	// Where memory ends, the kernel takes a worker before the server. Not every container allows to say so.
+	_ = os.WriteFile("/proc/"+strconv.Itoa(p.pid)+"/oom_score_adj", []byte("600"), 0)
+	return errors.Join(errs...)
+}
+
+// killGroup ends the process and what it has started. The leader must not be reaped yet.
+func (p *process) killGroup() { _ = unix.Kill(-p.pid, unix.SIGKILL) }
+
+// wait waits for the process's end, ends what it has left behind and says how it ended.
+func (p *process) wait() (*os.ProcessState, string) {
+	for { // without reaping it: its number must not be another's when the group is killed
+		err := unix.Waitid(unix.P_PID, p.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	p.killGroup()
+	state, err := p.proc.Wait()
+	p.l.watched(p.pid, false)
+	if err != nil {
+		return nil, "it cannot be waited for: " + err.Error()
+	}
+	return state, p.ending(state)
+}
+
+// ending says in words how the process ended.
+func (p *process) ending(state *os.ProcessState) string {
+	ws, ok := state.Sys().(syscall.WaitStatus)
+	if !ok || !ws.Signaled() {
+		return "it ended with exit status " + strconv.Itoa(state.ExitCode())
+	}
+	text := fmt.Sprintf("it was ended by signal %d (%s)", ws.Signal(), ws.Signal())
+	if ws.Signal() == unix.SIGKILL && oomKills() > p.oom {
+		text += ": out of memory"
+	}
+	return text
+}
+
+// hangUp makes reads of the socket end on both sides.
+func (p *process) hangUp() {
+	c, err := p.socket.SyscallConn()
+	if err != nil {
+		return // closed already
+	}
+	_ = c.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
+}
+
+// close closes this side's ends.
+func (p *process) close() {
+	for _, f := range append(p.outputs[:], p.socket) {
+		if f != nil {
+			_ = f.Close() // nothing is buffered
+		}
+	}
+	for _, m := range []*mapping{p.down, p.up} {
+		if m != nil {
+			m.release()
+		}
+	}
+}
+
+// machineMemory returns the bytes of memory that the server may use at most: the machine's or its control group's.
+// 0: not known.
+func machineMemory() int64 {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 0
+	}
+	total := int64(info.Totalram) * int64(info.Unit)
+	if b, err := os.ReadFile(filepath.Join(ownCgroup(), "memory.max")); err == nil {
+		if n, err := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64); err == nil && n < total {
+			return n
+		}
+	}
+	return total
+}
+
+// ownCgroup returns the folder of the server's control group.
+func ownCgroup() string {
+	b, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "/sys/fs/cgroup"
+	}
+	for line := range strings.Lines(string(b)) {
+		if path, ok := strings.CutPrefix(line, "0::"); ok {
+			return filepath.Join("/sys/fs/cgroup", strings.TrimSpace(path))
+		}
+	}
+	return "/sys/fs/cgroup"
+}
+
+// oomKills returns how many processes of the server's control group, or of the machine, the kernel has ended for want of
+// memory.
+func oomKills() int64 {
+	for _, file := range []string{filepath.Join(ownCgroup(), "memory.events"), "/proc/vmstat"} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(b)) {
+			if n, ok := strings.CutPrefix(line, "oom_kill "); ok {
+				if v, err := strconv.ParseInt(strings.TrimSpace(n), 10, 64); err == nil {
+					return v
+				}
+			}
+		}
+	}
+	return 0
+}
