@@ -120,7 +120,7 @@ func (x *inbox) end() {
 func (x *inbox) data(sig *signature, p place) ([]byte, *tensor.Buffer, error) {
 	var b []byte
 	var buf *tensor.Buffer
-	ok := true
+	var ok bool
 	switch p.where {
 	case inFrame:
 		if p.length == 0 {
@@ -203,7 +203,7 @@ type responseRecord struct {
 }
 
 // responsesHead reads what precedes the responses of a frame: their number, and the execution's error.
-func responsesHead(c *cursor) (n uint32, err error, bad bool) { //nolint:staticcheck // err is the frame's content, not this function's failure
+func responsesHead(c *cursor) (n uint32, err error, bad bool) {
 	n = c.u32()
 	code, length := c.u32(), c.u32()
 	c.u32()
