@@ -34,8 +34,12 @@ var layers = map[string]int{
 	"engine/repo":            2,
 	"engine/worker":          2,
 
+	"engine/metrics/custom":      2,
+	"engine/backend/python/pyrt": 2,
+
 	"engine/repo/cloud":                   3,
 	"engine/instance":                     3,
+	"engine/backend/python":               3,
 	"engine/ensemble":                     3,
 	"engine/metrics":                      3,
 	"engine/trace":                        3,
@@ -43,8 +47,6 @@ var layers = map[string]int{
 	"engine/backend/onnxruntime":          3,
 	"engine/backend/onnxruntime/capi":     3,
 	"engine/backend/onnxruntime/onnxfile": 3,
-	"engine/backend/python":               3,
-	"engine/backend/python/pyrt":          3,
 	"engine/backend/backendtest":          3,
 
 	"engine/model":      4,
@@ -71,7 +73,6 @@ var layers = map[string]int{
 
 var sideways = map[string][]string{
 	"engine/tensor":              {"engine/status"},
-	"engine/backend/python":      {"engine/backend/python/pyrt"},
 	"engine/backend/onnxruntime": {"engine/backend/onnxruntime/capi", "engine/backend/onnxruntime/onnxfile"},
 	"app":                        {"app/access", "app/certs", "app/console", "app/console/api", "app/history", "app/desktop"},
 	"app/console":                {"app/access", "app/console/api", "app/console/staging", "app/history"},

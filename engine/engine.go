@@ -317,7 +317,10 @@ func (e *Engine) UnloadModel(_ context.Context, name string, dependents bool) er
 // host is what backends may ask of the engine.
 type host struct{ e *Engine }
 
-var _ backend.Host = host{}
+var (
+	_ backend.Host   = host{}
+	_ backend.Loader = host{}
+)
 
 func (h host) Infer(ctx context.Context, r *infer.Request) error { return h.e.Infer(ctx, r) }
 
@@ -327,6 +330,14 @@ func (h host) LoadModel(ctx context.Context, name string) error {
 
 func (h host) UnloadModel(ctx context.Context, name string) error {
 	return h.e.UnloadModel(ctx, name, false)
+}
+
+func (h host) LoadModelAs(ctx context.Context, name, config string, files map[string][]byte) error {
+	return h.e.LoadModel(ctx, name, LoadParameters{ConfigJSON: config, Files: files})
+}
+
+func (h host) UnloadModelAll(ctx context.Context, name string) error {
+	return h.e.UnloadModel(ctx, name, true)
 }
 
 func (h host) ModelReady(name string, version int64) bool {

@@ -74,6 +74,19 @@ type AutoCompleter interface {
 	Signature(ctx context.Context, s Spec) (*modelconfig.Signature, error)
 }
 
+// ConfigCompleter is a backend whose models complete their configuration by code of their own.
+type ConfigCompleter interface {
+	// CompleteConfig changes s.Config, which may be incomplete, to what the model makes of it. It is not called where
+	// completing configurations is turned off.
+	CompleteConfig(ctx context.Context, s Spec) error
+}
+
+// Health is a Model that may be out of order for a while, as one whose process is being started again.
+type Health interface {
+	// Healthy returns nil if the model takes requests, else why not. It must not block.
+	Healthy() error
+}
+
 // MemoryReporter is a Model that knows what it takes.
 type MemoryReporter interface {
 	// MemoryBytes returns the bytes of host memory that the model and its instances hold.
@@ -115,4 +128,13 @@ type Host interface {
 	LoadModel(ctx context.Context, name string) error
 	UnloadModel(ctx context.Context, name string) error
 	ModelReady(name string, version int64) bool
+}
+
+// Loader is a Host that can do all that a load and an unload request of the protocol can.
+type Loader interface {
+	// LoadModelAs loads a model with another configuration (JSON; "": the repository's) and with files, by their path in
+	// the model's folder, in place of the repository's.
+	LoadModelAs(ctx context.Context, name, config string, files map[string][]byte) error
+	// UnloadModelAll unloads a model and, if it is an ensemble, the models of its steps.
+	UnloadModelAll(ctx context.Context, name string) error
 }

@@ -36,7 +36,8 @@ type VersionStatus struct {
 	Evicted bool
 	Since   time.Time // in service since; zero: it is not
 	Reloads int
-	// Model is the served version, nil unless the state is READY and nothing is evicted.
+	// Model is the served version, nil unless the state is READY and nothing is evicted; also of a version in service that
+	// its backend says is out of order, whose state is UNAVAILABLE.
 	Model *model.Model
 }
 
@@ -77,6 +78,9 @@ func (e *entry) status() ModelStatus {
 		}
 		if v.model != nil {
 			vs.Since = v.since
+			if err := v.model.Healthy(); err != nil {
+				vs.State, vs.Reason = Unavailable, status.Reason(err)
+			}
 		}
 		s.Versions = append(s.Versions, vs)
 	}
@@ -100,8 +104,11 @@ func (m *Manager) AllReady() bool {
 	return true
 }
 
-// VersionReady reports whether a version is in service, evicted or not.
+// VersionReady reports whether a version is in service, evicted or not, and its backend in order.
 func (m *Manager) VersionReady(name string, version int64) bool {
+	if mod, err := m.Find(name, version); err == nil {
+		return mod.Healthy() == nil
+	}
 	_, err := m.Config(name, version)
 	return err == nil
 }

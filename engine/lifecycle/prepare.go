@@ -172,13 +172,29 @@ func Unsupported(cfg *inferencepb.ModelConfig, hasBackend bool) (path string, er
 
 // planned are Triton's backends that this server does not have.
 var planned = []string{
-	modelconfig.BackendPython, modelconfig.BackendPyTorch, modelconfig.BackendTensorFlow, modelconfig.BackendOpenVINO,
+	modelconfig.BackendPyTorch, modelconfig.BackendTensorFlow, modelconfig.BackendOpenVINO,
 	modelconfig.BackendTensorRT, "dali", "fil", "vllm", "tensorrtllm",
+}
+
+// completeByModel lets the newest version complete the configuration, where models do that themselves.
+func (m *Manager) completeByModel(ctx context.Context, src *repo.Model, p *plan) error {
+	c, ok := p.backend.(backend.ConfigCompleter)
+	if !ok || !m.o.AutoComplete {
+		return nil
+	}
+	n := p.versions[len(p.versions)-1]
+	return c.CompleteConfig(ctx, backend.Spec{
+		ModelName: src.Name, Version: n, Config: p.cfg, ModelFolder: src.Folder, VersionFolder: versionFolder(src, n), Host: m.o.Host, Log: m.o.Log,
+	})
 }
 
 // complete fills in what the configuration leaves open from the newest version whose file can be read, and validates
 // the result against every version's file.
 func (m *Manager) complete(ctx context.Context, src *repo.Model, p *plan, pos *modelconfig.Positions) {
+	if err := m.completeByModel(ctx, src, p); err != nil {
+		p.failAll(err)
+		return
+	}
 	sigs := map[int64]*modelconfig.Signature{}
 	ac, can := p.backend.(backend.AutoCompleter)
 	if can {

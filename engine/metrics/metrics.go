@@ -24,6 +24,8 @@ type Options struct {
 	Source Source
 	// Cache gives the counts of the response cache; nil: there is none, nor its families.
 	Cache func() cache.Stats
+	// Custom appends the metrics that models make for themselves; nil: there are none.
+	Custom func([]byte) []byte
 	// Version is the program's, for nereid_build_info.
 	Version string
 	Log     *slog.Logger // nil: slog.Default
@@ -114,6 +116,9 @@ func (e *Exporter) Append(dst []byte) []byte {
 	e.machine(&w)
 	if !e.o.OmitOwn {
 		e.own(&w)
+	}
+	if e.o.Custom != nil {
+		w.b = e.o.Custom(w.b)
 	}
 	return w.b
 }

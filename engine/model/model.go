@@ -191,6 +191,14 @@ func (m *Model) MemoryBytes() int64 {
 	return -1
 }
 
+// Healthy returns nil if the version can take requests now, else why not: the backend says so.
+func (m *Model) Healthy() error {
+	if h, ok := m.loaded.(backend.Health); ok {
+		return h.Healthy()
+	}
+	return nil
+}
+
 // Acquire reserves a place for one request; false: the model is closing, look it up again. Infer uses the place up.
 func (m *Model) Acquire() bool {
 	if m.inflight.Add(1) >= closing {
@@ -215,6 +223,11 @@ func (m *Model) Infer(r *infer.Request) error {
 	if err := m.signature.check(r); err != nil {
 		m.letGo()
 		return err
+	}
+	if r.Origin != nil && m.set != nil && r.Origin.Holds(m.name) >= m.set.Count() {
+		m.letGo()
+		return status.Errorf(status.InvalidArg, "model '%s' is called for the sake of requests that hold all of its %d instances: the call would wait for itself; raise instance_group.count or call another model",
+			m.name, m.set.Count())
 	}
 	r.Served = m
 	r.Observe(m)

@@ -180,11 +180,11 @@ func isFolder(parent string, e fs.DirEntry) bool {
 
 // Ignored reports whether a file name belongs to an editor, a copy under way or a version control system.
 func Ignored(name string) bool {
-	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") {
+	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || name == "__pycache__" {
 		return true
 	}
 	switch filepath.Ext(name) {
-	case ".swp", ".swx", ".tmp", ".part", ".crdownload":
+	case ".pyc", ".swp", ".swx", ".tmp", ".part", ".crdownload":
 		return true
 	}
 	return false

@@ -217,3 +217,20 @@ func oomKills() int64 {
 	}
 	return 0
 }
+
+// ResidentBytes returns the memory that the worker's process has, with what it shares; 0 if that is not known.
+func (w *Worker) ResidentBytes() int64 {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(w.p.pid) + "/statm")
+	if err != nil {
+		return 0 // it has ended
+	}
+	fields := strings.Fields(string(b))
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseInt(fields[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * int64(os.Getpagesize())
+}

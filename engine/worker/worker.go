@@ -498,3 +498,11 @@ func (w *Worker) Trim(ctx context.Context) error {
 	w.p.down.release()
 	return w.Call(ctx, "trim", nil, nil)
 }
+
+// Configure says what a worker that has started without a model's whole configuration executes from now on: see Spec. It
+// is called before the first Execute.
+func (w *Worker) Configure(name string, decoupled bool, outputs map[string]tensor.DataType) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.spec.Name, w.spec.Decoupled, w.spec.Outputs = name, decoupled, outputs
+}

@@ -1,0 +1,202 @@
+package python
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"nereid/engine/backend"
+	"nereid/engine/inferencepb"
+	"nereid/engine/modelconfig"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+	"nereid/engine/worker"
+)
+
+// jsonText is JSON that is taken over as it is.
+type jsonText = json.RawMessage
+
+func versionText(n int64) string { return strconv.FormatInt(n, 10) }
+
+// model is one version of a Python model.
+type model struct {
+	b        *Backend
+	spec     backend.Spec
+	file     string
+	platform string // the python-based backend; "": the model's own code
+	log      *slog.Logger
+	limits   worker.Limits
+	runtime  string // the file that Python runs
+	env      environment
+	outputs  map[string]tensor.DataType
+
+	mu      sync.Mutex
+	keepers []*worker.Keeper // guarded by mu
+}
+
+var (
+	_ backend.Model          = (*model)(nil)
+	_ backend.Health         = (*model)(nil)
+	_ backend.MemoryReporter = (*model)(nil)
+)
+
+// stamp tells the file, as it is now, and the environment.
+func (m *model) stamp() string {
+	info, err := os.Stat(m.file)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprint(m.file, info.ModTime().UnixNano(), info.Size(), m.env.python, m.env.stamp)
+}
+
+// spawn starts a process for an instance.
+func (m *model) spawn(ctx context.Context, name string, c *caller, extra []string) (*worker.Worker, error) {
+	return m.b.o.Launcher.Start(ctx, worker.Spec{
+		Name: name, ModelName: m.spec.ModelName, Version: m.spec.Version,
+		Command: []string{m.env.python, "-u", m.runtime}, Env: append(m.env.vars, extra...), Limits: m.limits,
+		Arena: m.b.settings.arena, Grow: m.b.settings.grow, StartTimeout: m.b.settings.timeout,
+		Decoupled: m.spec.Config.GetModelTransactionPolicy().GetDecoupled(), Outputs: m.outputs,
+		Caller: c, Log: m.log.With("instance", name),
+	})
+}
+
+// NewInstance starts a process and initializes the model in it, or in the one that has completed its configuration.
+func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
+	c := newCaller(m.spec.Host, m.b.o.Metrics)
+	var first *worker.Worker
+	if p.Kind != inferencepb.ModelInstanceGroup_KIND_GPU { // a GPU's process sees no other from its start on
+		if done := m.b.claim(m.spec.VersionFolder, m.stamp()); done != nil {
+			first, c = done.w, done.caller
+			first.Configure(p.Name, m.spec.Config.GetModelTransactionPolicy().GetDecoupled(), m.outputs)
+		}
+	}
+	start := func(ctx context.Context) (*worker.Worker, error) {
+		return m.launch(ctx, p, c)
+	}
+	var err error
+	if first != nil {
+		err = m.initialize(ctx, first, p)
+		if err != nil {
+			first.Kill()
+		}
+	} else {
+		first, err = start(ctx)
+	}
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+	k := worker.Keep(p.Name, m.log, m.b.settings.grace, first, start)
+	m.mu.Lock()
+	m.keepers = append(m.keepers, k)
+	m.mu.Unlock()
+	return &instance{Keeper: k, m: m, c: c}, nil
+}
+
+// launch starts and initializes a process for an instance.
+func (m *model) launch(ctx context.Context, p backend.Placement, c *caller) (*worker.Worker, error) {
+	c.reset() // what the last process had is gone
+	w, err := m.spawn(ctx, p.Name, c, deviceVars(p))
+	if err != nil {
+		return nil, err
+	}
+	if err := m.initialize(ctx, w, p); err != nil {
+		w.Kill()
+		return nil, err
+	}
+	return w, nil
+}
+
+// deviceVars is what a process that belongs to a GPU is told.
+func deviceVars(backend.Placement) []string { return nil }
+
+func (m *model) initialize(ctx context.Context, w *worker.Worker, p backend.Placement) error {
+	cfg := m.spec.Config
+	inputs, outputs := []string{}, []string{}
+	for _, in := range cfg.GetInput() {
+		inputs = append(inputs, in.GetName())
+	}
+	for _, out := range cfg.GetOutput() {
+		outputs = append(outputs, out.GetName())
+	}
+	err := w.Call(ctx, "initialize", map[string]any{
+		"model_path": m.file, "platform": m.platform, "model_dir": m.spec.VersionFolder,
+		"args": map[string]string{
+			"model_config": string(modelconfig.MarshalJSON(cfg)), "model_instance_kind": strings.TrimPrefix(p.Kind.String(), "KIND_"),
+			"model_instance_name": p.Name, "model_instance_device_id": strconv.Itoa(p.Device),
+			"model_repository": m.spec.ModelFolder, "model_version": versionText(m.spec.Version), "model_name": m.spec.ModelName,
+		},
+		"decoupled": cfg.GetModelTransactionPolicy().GetDecoupled(), "log_level": m.verbosity(),
+		"inputs": inputs, "outputs": outputs, "grow": m.b.settings.grow,
+	}, nil)
+	if err != nil {
+		return status.Errorf(status.CodeOf(err), "failed to initialize Python model instance '%s': %w", p.Name, err)
+	}
+	return nil
+}
+
+// verbosity is 1 if debug lines are logged.
+func (m *model) verbosity() int {
+	if m.log.Enabled(context.Background(), slog.LevelDebug) {
+		return 1
+	}
+	return 0
+}
+
+// Healthy returns nil if an instance takes requests.
+func (m *model) Healthy() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var err error
+	for _, k := range m.keepers {
+		if s := k.State(); s.Err == nil {
+			return nil
+		} else if err == nil {
+			err = s.Err
+		}
+	}
+	return err
+}
+
+// MemoryBytes returns the resident memory of the processes, and what is shared with them.
+func (m *model) MemoryBytes() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	total := int64(0)
+	for _, k := range m.keepers {
+		if w := k.Worker(); w != nil {
+			total += w.ResidentBytes()
+		}
+	}
+	return total
+}
+
+// Close has nothing left to give back: the instances were all.
+func (m *model) Close() error { return nil }
+
+// instance is one process, again and again.
+type instance struct {
+	*worker.Keeper
+	m *model
+	c *caller
+}
+
+// Close finalizes the model and ends its process.
+func (i *instance) Close() error {
+	err := i.Keeper.Close()
+	i.c.close()
+	i.m.mu.Lock()
+	defer i.m.mu.Unlock()
+	for n, k := range i.m.keepers {
+		if k == i.Keeper {
+			i.m.keepers = append(i.m.keepers[:n], i.m.keepers[n+1:]...)
+			break
+		}
+	}
+	return err
+}

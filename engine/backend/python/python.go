@@ -1,0 +1,237 @@
+package python
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"nereid/engine/backend"
+	"nereid/engine/inferencepb"
+	"nereid/engine/metrics/custom"
+	"nereid/engine/modelconfig"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+	"nereid/engine/worker"
+)
+
+// Options of the backend.
+type Options struct {
+	// Settings are those of --backend-config=python,key=value; see settings.go for those that count.
+	Settings map[string]string
+	// Folder is where our Python modules are unpacked and environments are kept. "": a folder in the system's temporary one.
+	Folder string
+	// Requirements is a requirements.txt for all models that have no environment of their own. "": none.
+	Requirements string
+	// Launcher starts the processes. It is closed after the backend.
+	Launcher *worker.Launcher
+	// Metrics takes the metrics that models make. nil: they may make none.
+	Metrics *custom.Registry
+	Log     *slog.Logger // nil: none
+}
+
+// Backend runs Python models.
+type Backend struct {
+	o        Options
+	log      *slog.Logger
+	settings settings
+	runtime  runtimeFiles
+	envs     environments
+
+	mu     sync.Mutex
+	ready  map[string]*completed // guarded by mu: processes that completed a configuration, by their version folder
+	closed bool
+	wg     sync.WaitGroup
+}
+
+var (
+	_ backend.Backend         = (*Backend)(nil)
+	_ backend.ConfigCompleter = (*Backend)(nil)
+)
+
+// New returns the backend; the caller closes it when no model of it is left. Errors: InvalidArg for settings that cannot be.
+func New(o Options) (*Backend, error) {
+	s, err := parseSettings(o.Settings)
+	if err != nil {
+		return nil, err
+	}
+	if o.Launcher == nil {
+		return nil, status.New(status.Internal, "python: Options.Launcher is nil")
+	}
+	o.Folder = cmp.Or(o.Folder, filepath.Join(os.TempDir(), "nereid-python"))
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	b := &Backend{o: o, log: o.Log, settings: s, ready: map[string]*completed{}, runtime: runtimeFiles{folder: filepath.Join(o.Folder, "runtime")}}
+	b.envs = environments{folder: filepath.Join(o.Folder, "environments"), interpreter: s.interpreter, requirements: o.Requirements, log: o.Log}
+	return b, nil
+}
+
+// Name returns "python".
+func (b *Backend) Name() string { return modelconfig.BackendPython }
+
+// Close ends what has completed a configuration and was not claimed.
+func (b *Backend) Close() {
+	b.mu.Lock()
+	b.closed = true
+	for folder, c := range b.ready {
+		delete(b.ready, folder)
+		c.expire()
+	}
+	b.mu.Unlock()
+	b.wg.Wait()
+}
+
+// Load finds the model's file and its environment, which it builds if need be.
+func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, error) {
+	return b.load(ctx, s, filepath.Join(s.VersionFolder, cmp.Or(s.Config.GetDefaultModelFilename(), "model.py")), "")
+}
+
+// load is Load of a model whose code is a file, that of a python-based backend if platform names one.
+func (b *Backend) load(ctx context.Context, s backend.Spec, file, platform string) (*model, error) {
+	if _, err := os.Stat(file); err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, status.Errorf(status.NotFound, "model file %s of model '%s' version %d is not there", file, s.ModelName, s.Version)
+		}
+		return nil, status.Errorf(status.Internal, "cannot read the file of model '%s' version %d: %w", s.ModelName, s.Version, err)
+	}
+	m := &model{b: b, spec: s, file: file, platform: platform}
+	m.log = s.Log
+	if m.log == nil {
+		m.log = slog.New(slog.DiscardHandler)
+	}
+	m.log = m.log.With("model", s.ModelName, "version", s.Version)
+	var err error
+	if m.limits, err = limitsOf(s.Config, b.settings); err != nil {
+		return nil, err
+	}
+	if m.runtime, err = b.runtime.unpack(); err != nil {
+		return nil, status.Errorf(status.Internal, "the Python modules of the server cannot be unpacked: %w", err)
+	}
+	if m.env, err = b.envs.of(ctx, s, m.log); err != nil {
+		return nil, err
+	}
+	m.outputs = map[string]tensor.DataType{}
+	for _, out := range s.Config.GetOutput() {
+		m.outputs[out.GetName()] = tensor.DataType(out.GetDataType())
+	}
+	return m, nil
+}
+
+// completed is a process that has completed a model's configuration and waits to become its first instance.
+type completed struct {
+	w      *worker.Worker
+	stamp  string // of what it has imported and how
+	expire func() // ends it; claimed ones do not hear it
+	caller *caller
+}
+
+// claimWithin is how long such a process is kept.
+const claimWithin = 30 * time.Second
+
+// CompleteConfig runs the model's auto_complete_config, if it has one.
+func (b *Backend) CompleteConfig(ctx context.Context, s backend.Spec) error {
+	return b.complete(ctx, s, filepath.Join(s.VersionFolder, cmp.Or(s.Config.GetDefaultModelFilename(), "model.py")), "")
+}
+
+func (b *Backend) complete(ctx context.Context, s backend.Spec, file, platform string) error {
+	if _, err := os.Stat(file); err != nil {
+		return nil // Load says so
+	}
+	m, err := b.load(ctx, s, file, platform)
+	if err != nil {
+		return err
+	}
+	c := newCaller(s.Host, b.o.Metrics)
+	w, err := m.spawn(ctx, s.ModelName, c, nil)
+	if err != nil {
+		return err
+	}
+	var reply struct {
+		Config    jsonText `json:"config"`
+		Completed bool     `json:"completed"`
+	}
+	err = w.Call(ctx, "auto_complete", map[string]any{
+		"model_path": file, "config": jsonText(modelconfig.MarshalJSON(s.Config)), "model_repository": s.ModelFolder,
+		"model_version": versionText(s.Version), "model_name": s.ModelName, "platform": platform, "model_dir": s.VersionFolder,
+	}, &reply)
+	if err == nil && reply.Completed {
+		err = replaceConfig(s.Config, reply.Config)
+	}
+	if err != nil {
+		w.Kill()
+		c.close()
+		return status.Errorf(status.CodeOf(err), "auto_complete_config of model '%s' version %d failed: %w", s.ModelName, s.Version, err)
+	}
+	b.keep(s.VersionFolder, &completed{w: w, stamp: m.stamp(), caller: c})
+	return nil
+}
+
+// replaceConfig makes cfg what a model has made of it. What the model may not change stays.
+func replaceConfig(cfg *inferencepb.ModelConfig, text []byte) error {
+	next, _, faults := modelconfig.ParseJSON("auto_complete_config", text)
+	if err := faults.Err(); err != nil {
+		return err
+	}
+	next.Name, next.Backend, next.Platform = cfg.Name, cfg.Backend, cfg.Platform
+	next.VersionPolicy, next.DefaultModelFilename = cfg.VersionPolicy, cfg.DefaultModelFilename
+	proto.Reset(cfg)
+	proto.Merge(cfg, next)
+	return nil
+}
+
+// keep lets a process wait for NewInstance.
+func (b *Backend) keep(folder string, c *completed) {
+	ctx, stop := context.WithTimeout(context.Background(), claimWithin)
+	claimed := false // guarded by b.mu
+	c.expire = stop
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if old := b.ready[folder]; old != nil {
+		delete(b.ready, folder)
+		old.expire()
+	}
+	if b.closed {
+		stop()
+	} else {
+		b.ready[folder] = c
+	}
+	b.wg.Go(func() {
+		defer stop()
+		select {
+		case <-ctx.Done():
+		case <-c.w.Done():
+		}
+		b.mu.Lock()
+		claimed = c.expire == nil
+		if b.ready[folder] == c {
+			delete(b.ready, folder)
+		}
+		b.mu.Unlock()
+		if !claimed {
+			c.w.Kill()
+			c.caller.close()
+		}
+	})
+}
+
+// claim returns the process that waits for a version folder, nil if there is none that fits.
+func (b *Backend) claim(folder, stamp string) *completed {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.ready[folder]
+	if c == nil || c.stamp != stamp || c.w.Err() != nil {
+		return nil
+	}
+	delete(b.ready, folder)
+	stop := c.expire
+	c.expire = nil
+	stop()
+	return c
+}

@@ -1,0 +1,113 @@
+package python
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"nereid/engine/inferencepb"
+	"nereid/engine/status"
+	"nereid/engine/worker"
+)
+
+// settings are the backend's, for all models.
+type settings struct {
+	interpreter string
+	arena, grow int64
+	timeout     time.Duration // for a process to answer at first
+	grace       time.Duration // for a model to finalize
+	limits      worker.Limits
+}
+
+// withoutEffect are Triton's settings that have nothing to set here: the memory that is shared has no name, and there are
+// neither message queues nor threads for them.
+var withoutEffect = []string{"shm-region-prefix-name", "stub-message-queue-size", "thread-pool-size"}
+
+// shared are settings of all backends that are no matter of this one.
+var shared = []string{"backend-directory", "min-compute-capability", "auto-complete-config", "default-max-batch-size"}
+
+// Known reports whether a setting of --backend-config=python,key=value is known, and whether it has an effect.
+func Known(key string) (known, effect bool) {
+	switch key {
+	case "shm-default-byte-size", "shm-growth-byte-size", "stub-timeout-seconds", "python", "memory-limit-byte-size",
+		"open-files-limit", "processes-limit", "execute-timeout-seconds":
+		return true, true
+	}
+	return slices.Contains(withoutEffect, key), false
+}
+
+// parseSettings reads the backend's settings. Errors: InvalidArg.
+func parseSettings(all map[string]string) (settings, error) {
+	s := settings{interpreter: "python3", timeout: 30 * time.Second, grace: 30 * time.Second}
+	for key, value := range all {
+		var err error
+		switch key {
+		case "python":
+			s.interpreter = value
+		case "shm-default-byte-size":
+			s.arena, err = positive(value)
+		case "shm-growth-byte-size":
+			s.grow, err = positive(value)
+		case "stub-timeout-seconds":
+			var n int64
+			n, err = positive(value)
+			s.timeout = time.Duration(n) * time.Second
+			s.grace = s.timeout
+		default:
+			if known, _ := Known(key); known || slices.Contains(shared, key) {
+				err = limit(&s.limits, key, value)
+			} else {
+				err = fmt.Errorf("there is no such setting; those of the python backend are python, shm-default-byte-size, shm-growth-byte-size, stub-timeout-seconds, memory-limit-byte-size, open-files-limit, processes-limit, execute-timeout-seconds")
+			}
+		}
+		if err != nil {
+			return s, status.Errorf(status.InvalidArg, "backend-config python,%s=%s: %w", key, value, err)
+		}
+	}
+	return s, nil
+}
+
+// limit sets a limit by its name; others are left alone.
+func limit(l *worker.Limits, key, value string) (err error) {
+	var n int64
+	switch key {
+	case "memory-limit-byte-size":
+		l.Memory, err = positive(value)
+	case "open-files-limit":
+		n, err = positive(value)
+		l.Files = uint64(n)
+	case "processes-limit":
+		n, err = positive(value)
+		l.Processes = uint64(n)
+	case "execute-timeout-seconds":
+		n, err = positive(value)
+		l.Execute = time.Duration(n) * time.Second
+	}
+	return err
+}
+
+func positive(v string) (int64, error) {
+	n, err := strconv.ParseInt(v, 10, 64)
+	if err != nil || n <= 0 || n > 1<<50 {
+		return 0, fmt.Errorf("%q is not a positive number", v)
+	}
+	return n, nil
+}
+
+// limitsOf returns the limits of a model's processes: the backend's, or what the model's parameters say: those of
+// --backend-config in capitals, with underscores.
+func limitsOf(cfg *inferencepb.ModelConfig, s settings) (worker.Limits, error) {
+	l := s.limits
+	for name, p := range cfg.GetParameters() {
+		key := strings.ReplaceAll(strings.ToLower(name), "_", "-")
+		if name != strings.ToUpper(name) {
+			continue
+		}
+		if err := limit(&l, key, p.GetStringValue()); err != nil {
+			return l, status.Errorf(status.InvalidArg, "parameter %s of model '%s': %w", name, cfg.GetName(), err)
+		}
+	}
+	return l, nil
+}
