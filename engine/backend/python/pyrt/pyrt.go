@@ -4,14 +4,19 @@ package pyrt
 
 import "embed"
 
-// Files are the modules, to be written into one folder that Python finds them in. Main is what Python runs.
+// Files are the modules, to be written into one folder that Python finds them in.
 //
-//go:embed *.py backends/*/model.py
+//go:embed *.py
 var Files embed.FS
-
-// Backends is the folder of the python-based backends that come with us, one folder each: what runs the files of a framework
-// by its Python package.
-const Backends = "backends"
 
 // Main is the module to run; it speaks the protocol of engine/worker on descriptors 3, 4 and 5.
 const Main = "nereid_worker.py"
+
+// Backends are the python-based backends that come with us, as <name>/model.py below BackendsFolder: what runs the files of
+// a framework by its Python package. Their modules import those of Files.
+//
+//go:embed backends/*/model.py
+var Backends embed.FS
+
+// BackendsFolder is where Backends has its folders.
+const BackendsFolder = "backends"

@@ -65,7 +65,7 @@ func TestGrammar(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	backends, err := fs.Glob(pyrt.Files, pyrt.Backends+"/*/model.py")
+	backends, err := fs.Glob(pyrt.Backends, pyrt.BackendsFolder+"/*/model.py")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,10 @@ func TestGrammar(t *testing.T) {
 		t.Fatalf("the files are %v", names)
 	}
 	for _, name := range names {
-		source, err := pyrt.Files.ReadFile(name)
+		source, err := fs.ReadFile(pyrt.Files, name)
+		if err != nil {
+			source, err = fs.ReadFile(pyrt.Backends, name)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
