@@ -130,6 +130,7 @@ func (r *report) bars() string {
 		list = append(list, bar{what: "recording the history, server CPU", got: (v.median - 1) * 100, limit: 2, unit: "%"})
 	}
 	list = append(list, r.instances.bars()...)
+	list = append(list, r.conv.bars()...)
 	if p := r.starts[0]; len(p) > 0 {
 		list = append(list,
 			bar{what: "start to ready, empty repository", got: spreadOf(p, func(p startPoint) float64 { return float64(p.toReady) / 1e6 }).median, limit: 150, unit: "ms"},

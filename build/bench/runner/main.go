@@ -144,6 +144,11 @@ func bench(ctx context.Context, o options) error {
 			return err
 		}
 	}
+	if o.wants("conv") {
+		if err := measureConv(ctx, o, rep); err != nil {
+			return err
+		}
+	}
 	if rep.empty() {
 		return fmt.Errorf("no case matches -only %s", o.only)
 	}

@@ -22,6 +22,7 @@ type report struct {
 	echo      map[int]*[2][]loadPoint // by clients: ours with 1 MiB tensors, and the echo program
 	idle      []idlePoint
 	instances pairs
+	conv      convPoints
 	loadAvg   string
 }
 
@@ -54,7 +55,7 @@ func (r *report) addLoad(name string, clients, side int, p loadPoint) {
 }
 
 func (r *report) empty() bool {
-	return len(r.order) == 0 && len(r.starts[0]) == 0 && len(r.history[0]) == 0 && len(r.echo) == 0 && len(r.idle) == 0 && len(r.instances) == 0
+	return len(r.order) == 0 && len(r.starts[0]) == 0 && len(r.history[0]) == 0 && len(r.echo) == 0 && len(r.idle) == 0 && len(r.instances) == 0 && len(r.conv[0]) == 0
 }
 
 // spread is a median with its range.
@@ -134,6 +135,7 @@ func (r *report) markdown(o options) string {
 	r.echoTable(&b)
 	r.idleTable(&b)
 	b.WriteString(r.instances.markdown())
+	b.WriteString(r.conv.markdown())
 	b.WriteString(r.bars())
 	return b.String()
 }

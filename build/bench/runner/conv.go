@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	convScript  = "build/bench/conv.py"
+	convPython  = ".cache/venv/bin/python"
+	convTensor  = "image:FP32:1,3,64,64"
+	convClients = 4
+)
+
+// convPoints are what a convolution model does on our server, side 0, and on ONNX Runtime alone, side 1: one thread
+// each, one picture at a time.
+type convPoints [2][]loadPoint
+
+// measureConv runs the two in turn.
+func measureConv(ctx context.Context, o options, rep *report) error {
+	root := filepath.Join(o.work, "conv")
+	if err := os.RemoveAll(root); err != nil {
+		return err
+	}
+	model := filepath.Join(root, "conv", "1", "model.onnx")
+	if err := os.MkdirAll(filepath.Dir(model), 0o755); err != nil {
+		return err
+	}
+	if out, err := exec.CommandContext(ctx, convPython, convScript, "make", model).CombinedOutput(); err != nil {
+		return fmt.Errorf("make the convolution model: %w: %s", err, out)
+	}
+	const config = `backend: "onnxruntime"
+max_batch_size: 8
+instance_group { count: 1 kind: KIND_CPU }
+parameters { key: "intra_op_thread_count" value { string_value: "1" } }
+`
+	if err := os.WriteFile(filepath.Join(root, "conv", "config.pbtxt"), []byte(config), 0o644); err != nil {
+		return err
+	}
+	s, err := nereid(o.binary, o.work).start(ctx, root, o.work)
+	if err != nil {
+		return err
+	}
+	defer s.stop()
+	l := load{"conv", "grpc", convTensor, "conv", "", "same", nil}
+	if _, err := o.load(ctx, l, 0, s, convClients, 0.5, "same"); err != nil {
+		return fmt.Errorf("convolutions: %w", err)
+	}
+	for round := range o.repeat {
+		for turn := range 2 {
+			side := (turn + round) % 2
+			var p loadPoint
+			if side == 0 {
+				p, err = o.load(ctx, l, 0, s, convClients, o.seconds, "none")
+			} else {
+				p, err = rawConv(ctx, model, o.seconds)
+			}
+			if err != nil {
+				return fmt.Errorf("convolutions: %w", err)
+			}
+			rep.conv[side] = append(rep.conv[side], p)
+		}
+	}
+	return nil
+}
+
+// rawConv runs the model on ONNX Runtime alone.
+func rawConv(ctx context.Context, model string, seconds float64) (p loadPoint, err error) {
+	cmd := exec.CommandContext(ctx, convPython, convScript, "run", model, "1", fmt.Sprint(seconds))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return p, err
+	}
+	return p, json.Unmarshal(out, &p)
+}
+
+func (c *convPoints) markdown() string {
+	if len(c[0]) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("\nA residual network of convolutions, one thread, against ONNX Runtime alone (Python, without a server):\n\n" +
+		"| | pictures/s | CPU µs each |\n|---|---|---|\n")
+	for side, name := range []string{fmt.Sprintf("ours, gRPC, %d clients", convClients), "ONNX Runtime alone"} {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, spreadOf(c[side], func(p loadPoint) float64 { return p.Rate }).text("%.1f"),
+			spreadOf(c[side], func(p loadPoint) float64 { return p.ServerUS }).text("%.0f"))
+	}
+	return b.String()
+}
+
+func (c *convPoints) bars() (list []bar) {
+	if v, ok := pairRatio((*[2][]loadPoint)(c), func(p loadPoint) float64 { return p.Rate }); ok {
+		list = append(list, bar{what: "convolutions, rate against ONNX Runtime alone", got: v.median, limit: 0.97, atLeast: true, unit: "times"})
+	}
+	return list
+}
