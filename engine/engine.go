@@ -204,7 +204,7 @@ func (e *Engine) Close(ctx context.Context) {
 // caller's reference on r stays its own. Errors: NotFound for models and versions, InvalidArg for a request that the
 // model cannot take, Unavailable.
 func (e *Engine) Infer(_ context.Context, r *infer.Request) error {
-	m, err := e.models.Acquire(r.ModelName, r.Version)
+	m, err := e.models.AcquireFor(r)
 	if err != nil {
 		return err
 	}
@@ -346,7 +346,7 @@ func (h host) ModelReady(name string, version int64) bool {
 
 // extensions are those of Triton's server metadata that are there, in its order, and the name of this server.
 var extensions = []string{
-	"classification", "model_repository", "model_repository(unload_dependents)", "model_configuration", systemSharedMemory,
+	"classification", "sequence", "model_repository", "model_repository(unload_dependents)", "model_configuration", systemSharedMemory,
 	cudaSharedMemory, "binary_tensor_data", "parameters", "statistics", "trace", "logging", "nereid",
 }
 

@@ -86,7 +86,7 @@ func TestCheckRefusesWhatALoadWould(t *testing.T) {
 	}{
 		{"backend of Triton", `backend: "python"`, "backend 'python' is not supported yet", 1, 10},
 		{"platform of Triton", `platform: "pytorch_libtorch"`, "backend 'pytorch' is not supported yet", 1, 11},
-		{"sequences", "max_batch_size: 4\nsequence_batching { }", "sequence_batching is not supported yet; remove it to serve the model without sequences", 2, 1},
+		{"sequences", "max_batch_size: 4\nsequence_batching { }", "", 0, 0},
 		{"version that is not there", "max_batch_size: 4\nversion_policy { specific { versions: [ 7 ] } }",
 			"the version policy leaves no version to serve; choose among those that are there: 1, 3", 2, 1},
 		{"version that is there", "version_policy { specific { versions: [ 3, 7 ] } }", "", 0, 0},

@@ -18,6 +18,7 @@ EXTENSIONS = [
     "classification",
     "model_repository",
     "model_repository(unload_dependents)",
+    "sequence",
     "model_configuration",
     "system_shared_memory",
     "binary_tensor_data",
@@ -27,7 +28,7 @@ EXTENSIONS = [
     "logging",
 ]
 # Named by Triton; this server names an extension only once it has it.
-EXTENSIONS += deviates(["sequence", "schedule_policy", "cuda_shared_memory"], [])
+EXTENSIONS += deviates(["schedule_policy", "cuda_shared_memory"], [])
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ type Batch struct {
 	Requests []*Request
 	// Rows is the sum of the requests' batch sizes.
 	Rows int
+	// Nulls is how many of the requests stand for an empty slot of a sequence batch.
+	Nulls int
 
 	Started Stamp // the instance began
 	Input   Stamp // inputs are gathered, the computation begins
@@ -57,7 +59,7 @@ func (b *Batch) MarkOutput() { b.Output = Now() }
 // AllCancelled reports whether nobody waits for any row.
 func (b *Batch) AllCancelled() bool {
 	for _, r := range b.Requests {
-		if !r.Cancelled() {
+		if !r.Cancelled() && !r.Null {
 			return false
 		}
 	}
@@ -73,7 +75,7 @@ func NewBatch() *Batch { return batches.Get().(*Batch) }
 // by hand.
 func (b *Batch) Recycle() {
 	clear(b.Requests)
-	b.Requests, b.Rows = b.Requests[:0], 0
+	b.Requests, b.Rows, b.Nulls = b.Requests[:0], 0, 0
 	b.Started, b.Input, b.Output, b.Ended, b.Counted, b.Closed = 0, 0, 0, 0, false, 0
 	b.users.Store(0)
 	batches.Put(b)

@@ -1,6 +1,8 @@
 package infer
 
 import (
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +26,20 @@ const (
 type CorrelationID struct {
 	Number uint64
 	Text   string
+}
+
+// String returns the ID as clients write it.
+func (c CorrelationID) String() string {
+	if c.Text != "" {
+		return c.Text
+	}
+	return strconv.FormatUint(c.Number, 10)
+}
+
+// Clone returns an ID that does not use memory of a request.
+func (c CorrelationID) Clone() CorrelationID {
+	c.Text = strings.Clone(c.Text)
+	return c
 }
 
 // IsZero reports whether there is no correlation ID.
@@ -106,6 +122,10 @@ type Request struct {
 	Batch     *Batch // the batch that it runs in; nil before
 	Place     Place  // where it waits
 	Cache     CacheNote
+	// States, if not nil, are the implicit states of its sequence: an execution sets the next ones.
+	States *States
+	// Null marks the stand-in for an empty slot of a sequence batch: nobody reads its answer.
+	Null bool
 	// Trace, if not nil, follows the request. Who makes the request sets it.
 	Trace Trace
 	// Origin is set by a model that makes the request; nil: a client made it.
@@ -115,6 +135,8 @@ type Request struct {
 	order    *Order      // who says when a response may go; nil: at once
 	held     []*Response // guarded by order's lock: responses whose turn has not come
 	answered atomic.Bool // the final response has been given
+	again    bool        // it is to be executed again; of the goroutine that executes it
+	mark     mark
 
 	// Steps are the finished steps of an ensemble's request, in the order in which they ended. They are complete when
 	// the final response has been read.
@@ -124,7 +146,7 @@ type Request struct {
 	kept   []*Request // see Keep
 	dims   []int64    // storage for the inputs' shapes
 	refs   atomic.Int32
-	pooled bool
+	pool   *sync.Pool // where it goes with its last reference; nil: to the garbage collector
 	cancel canceller
 	stream stream
 	first  Response // storage of the first response, so that the usual request allocates none
@@ -143,7 +165,7 @@ func newRequest() *Request {
 func New() *Request {
 	r := requests.Get().(*Request)
 	r.Version = LatestVersion
-	r.pooled = true
+	r.pool = &requests
 	r.refs.Store(1)
 	return r
 }
@@ -188,8 +210,8 @@ func (r *Request) Release() {
 	}
 	r.stream.drain()
 	r.reset()
-	if r.pooled {
-		requests.Put(r)
+	if r.pool != nil {
+		r.pool.Put(r)
 	}
 }
 
@@ -216,7 +238,7 @@ func (r *Request) reset() {
 	r.Priority, r.Timeout, r.Correlation, r.Flags = 0, 0, CorrelationID{}, 0
 	r.Served, r.BatchSize, r.Times, r.Batch, r.Trace, r.Origin, r.observer = nil, 0, Times{}, nil, nil, nil, nil
 	r.Place, r.order, r.held = Place{}, nil, r.held[:0]
-	r.Cache = CacheNote{}
+	r.Cache, r.States, r.Null, r.again, r.mark = CacheNote{}, nil, false, false, mark{}
 	r.answered.Store(false)
 	r.used.Store(false)
 	r.first.reset()
@@ -240,7 +262,7 @@ func (r *Request) Input(name string) *tensor.Tensor {
 // Wants reports whether the caller asked for an output: by name, or for all.
 func (r *Request) Wants(output string) bool {
 	if len(r.Outputs) == 0 {
-		return true
+		return !r.Null
 	}
 	for i := range r.Outputs {
 		if r.Outputs[i].Name == output {

@@ -116,6 +116,9 @@ func (s *Set) begin(made []*run) {
 		ctx, stop := context.WithCancel(context.Background())
 		r.leave, r.stop = leave, stop
 		r.ctx = ctx
+		if bound, ok := s.o.Batcher.(sched.Binder); ok {
+			bound.Attach(r.id)
+		}
 		s.runs = append(s.runs, r)
 		s.wg.Add(1)
 		go func() {
@@ -143,8 +146,8 @@ func (s *Set) Count() int {
 }
 
 // Resize brings the set to new placements while it serves: it adds what is missing, by name, and removes what is too
-// many, each after its present batch, for which it waits until ctx ends. New instances are warmed first; on an error
-// nothing changes.
+// many, each after its present batch, for which it waits until ctx ends, or when the last of the sequences that are tied to it
+// has ended, for which it does not wait. New instances are warmed first; on an error nothing changes.
 func (s *Set) Resize(ctx context.Context, places []backend.Placement) error {
 	want := map[string]bool{}
 	var made, gone []*run
@@ -182,6 +185,12 @@ func (s *Set) Resize(ctx context.Context, places []backend.Placement) error {
 	s.publishLocked()
 	s.gone = slices.DeleteFunc(append(s.gone, gone...), (*run).ended)
 	s.mu.Unlock()
+	if bound, ok := s.o.Batcher.(sched.Binder); ok {
+		for _, r := range gone { // they serve what is tied to them to its end; nobody waits for that
+			bound.Detach(r.id)
+		}
+		return nil
+	}
 	for _, r := range gone {
 		r.leave()
 	}
@@ -245,7 +254,7 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 
 // execute runs a batch and sees to it that each of its requests is answered. The turn is held.
 func (s *Set) execute(ctx context.Context, inst backend.Instance, b *infer.Batch, t *turn) {
-	s.o.Stats.Left(len(b.Requests))
+	s.o.Stats.Left(len(b.Requests) - b.Nulls)
 	b.Begin()
 	if !holdBatch {
 		for _, r := range b.Requests {
@@ -261,7 +270,9 @@ func (s *Set) execute(ctx context.Context, inst backend.Instance, b *infer.Batch
 		case r.Answered():
 		case err != nil:
 			r.Fail(err)
-		case !s.o.Decoupled: // else its responses may come later
+		case r.Rescheduled():
+			s.reschedule(r, b)
+		case !s.o.Decoupled || r.Null: // else its responses may come later
 			r.Fail(status.Errorf(status.Internal, "backend did not answer a request for model '%s'", r.ModelName))
 		}
 	}
@@ -270,6 +281,21 @@ func (s *Set) execute(ctx context.Context, inst backend.Instance, b *infer.Batch
 		r.Release()
 	}
 	b.End()
+}
+
+// reschedule gives a request of a batch back to the scheduler, to be executed again, or answers it with why that cannot be.
+func (s *Set) reschedule(r *infer.Request, b *infer.Batch) {
+	r.LeaveBatch()
+	s.o.Stats.Stepped(b)
+	s.o.Stats.Admitted()
+	var err error = status.Errorf(status.Internal, "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, but model '%s' has no iterative_sequence in a sequence_batching",
+		r.ModelName)
+	if again, ok := s.o.Batcher.(sched.Rescheduler); ok {
+		err = again.Reschedule(r)
+	}
+	if err != nil {
+		r.Fail(err)
+	}
 }
 
 // Execute calls inst.Execute and turns a panic of a Go backend into an error, so that only its batch fails. The stack

@@ -16,6 +16,7 @@ import (
 	"nereid/engine/cache"
 	"nereid/engine/device"
 	"nereid/engine/inferencepb"
+	"nereid/engine/model"
 	"nereid/engine/repo"
 	"nereid/engine/stats"
 	"nereid/engine/status"
@@ -81,6 +82,8 @@ type entry struct {
 	cfg      *inferencepb.ModelConfig // in service, or last tried
 	text     string                   // the configuration file as it was then
 	busy     bool                     // a change that polling started is under way
+	// lingering ends the wait for the sequences of models that left.
+	lingering map[*model.Model]context.CancelFunc
 }
 
 // NewManager returns a manager that serves nothing yet.
@@ -252,6 +255,9 @@ func (m *Manager) Unload(name string) {
 func (m *Manager) retire(e *entry, ev retired, known bool) {
 	m.mu.Lock()
 	m.step(e, ev)
+	for _, stop := range e.lingering {
+		stop()
+	}
 	e.src = nil
 	if !known {
 		m.table.Store(m.table.Load().without(e.name))
@@ -286,6 +292,7 @@ func (m *Manager) step(e *entry, ev event) effects {
 func (m *Manager) drain(e *entry, d leaving) {
 	defer m.wg.Done()
 	if d.model != nil {
+		m.linger(e, d.model)
 		if err := d.model.Close(m.hard); err != nil {
 			m.o.Log.Error("closing a model failed", "model", e.name, "version", d.number, "err", err)
 		}
@@ -305,6 +312,36 @@ func (m *Manager) drain(e *entry, d leaving) {
 	case evicted:
 		m.o.Events.evicted(e.name, d.number)
 	}
+}
+
+// lingerMost bounds how long a model that has been replaced is kept for the sequences that it holds.
+const lingerMost = 10 * time.Minute
+
+// linger keeps a model that has been replaced while it holds live sequences, at most for lingerMost, and not longer than the
+// model's name is served.
+func (m *Manager) linger(e *entry, old *model.Model) {
+	if !old.Sequenced() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(m.hard, lingerMost)
+	defer cancel()
+	m.mu.Lock()
+	stays := m.table.Load().lingers(e.name, old)
+	if stays {
+		if e.lingering == nil {
+			e.lingering = map[*model.Model]context.CancelFunc{}
+		}
+		e.lingering[old] = cancel
+	}
+	m.mu.Unlock()
+	if !stays {
+		return
+	}
+	old.Linger(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(e.lingering, old)
+	m.table.Store(m.table.Load().over(e.name, old))
 }
 
 // usedAnew reports whether a version of a forgotten entry's name is in use again by the entry that came after: the two

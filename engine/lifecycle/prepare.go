@@ -162,8 +162,6 @@ func (m *Manager) backendOf(cfg *inferencepb.ModelConfig) (backend.Backend, erro
 // error is nil, and the path empty, if there is no such thing.
 func Unsupported(cfg *inferencepb.ModelConfig, hasBackend bool) (path string, err error) {
 	switch {
-	case cfg.GetSequenceBatching() != nil:
-		return "sequence_batching", status.New(status.Unsupported, "sequence_batching is not supported yet; remove it to serve the model without sequences")
 	case !hasBackend && slices.Contains(planned, cfg.GetBackend()):
 		return "backend", status.Errorf(status.Unsupported, "backend '%s' is not supported yet", cfg.GetBackend())
 	}

@@ -3,7 +3,9 @@ package lifecycle
 import (
 	"errors"
 	"maps"
+	"slices"
 
+	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/model"
 	"nereid/engine/status"
@@ -19,9 +21,12 @@ type served struct {
 	versions map[int64]*model.Model // nil values: evicted
 	newest   int64                  // 0: there is none
 	latest   *model.Model           // the newest; nil: it is evicted, or there is none
+	// lingering are models that left and may hold live sequences, the latest one first.
+	lingering []*model.Model
 }
 
-// with returns a table in which a model has these versions.
+// with returns a table in which a model has these versions. While it has any, those with a sequence batcher that leave
+// linger.
 func (t *table) with(name string, versions map[int64]*model.Model) *table {
 	next := t.without(name)
 	s := &served{versions: versions}
@@ -30,8 +35,34 @@ func (t *table) with(name string, versions map[int64]*model.Model) *table {
 			s.newest, s.latest = v, m
 		}
 	}
+	if old := t.models[name]; old != nil && s.newest != 0 && keepSequences {
+		for v, m := range old.versions {
+			if m != nil && versions[v] != m && m.Sequenced() {
+				s.lingering = append(s.lingering, m)
+			}
+		}
+		s.lingering = append(s.lingering, old.lingering...)
+	}
 	next.models[name] = s
 	return next
+}
+
+// over returns a table in which a model lingers no more.
+func (t *table) over(name string, m *model.Model) *table {
+	if !t.lingers(name, m) {
+		return t
+	}
+	s := *t.models[name]
+	s.lingering = slices.DeleteFunc(slices.Clone(s.lingering), func(l *model.Model) bool { return l == m })
+	next := t.without(name)
+	next.models[name] = &s
+	return next
+}
+
+// lingers reports whether a model is kept for its sequences.
+func (t *table) lingers(name string, m *model.Model) bool {
+	s := t.models[name]
+	return s != nil && slices.Contains(s.lingering, m)
 }
 
 // without returns a table that does not know a model.
@@ -101,4 +132,18 @@ func (m *Manager) Config(name string, version int64) (*inferencepb.ModelConfig, 
 		return e.cfg, nil
 	}
 	return nil, err
+}
+
+// AcquireFor is Acquire for a request: one that continues a sequence goes to the model that holds it.
+func (m *Manager) AcquireFor(r *infer.Request) (*model.Model, error) {
+	if !r.Correlation.IsZero() && r.Flags&infer.SequenceStart == 0 {
+		if s := m.table.Load().models[r.ModelName]; s != nil {
+			for _, old := range s.lingering {
+				if (r.Version < 0 || r.Version == old.Version()) && old.AcquireSequence(r.Correlation) {
+					return old, nil
+				}
+			}
+		}
+	}
+	return m.Acquire(r.ModelName, r.Version)
 }

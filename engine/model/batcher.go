@@ -49,13 +49,19 @@ func dynamicPolicy(cfg *inferencepb.ModelConfig, db *inferencepb.ModelDynamicBat
 		}
 		p.LevelQueue[int(n)] = queuePolicy(q)
 	}
+	p.Equal, p.SameInputs = equalInputs(cfg)
+	return p
+}
+
+// equalInputs returns the inputs that must agree within a batch, and whether the requests of a batch must have the same.
+func equalInputs(cfg *inferencepb.ModelConfig) (equal []sched.EqualInput, same bool) {
 	for _, in := range cfg.GetInput() {
-		p.SameInputs = p.SameInputs || in.GetOptional()
+		same = same || in.GetOptional()
 		if !in.GetAllowRaggedBatch() && (in.GetIsShapeTensor() || variable(in.GetDims())) {
-			p.Equal = append(p.Equal, sched.EqualInput{Name: in.GetName(), Values: in.GetIsShapeTensor()})
+			equal = append(equal, sched.EqualInput{Name: in.GetName(), Values: in.GetIsShapeTensor()})
 		}
 	}
-	return p
+	return equal, same
 }
 
 func variable(dims []int64) bool {

@@ -2,6 +2,7 @@ package model
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"strconv"
@@ -50,7 +51,8 @@ type Model struct {
 	stats       *stats.Version
 	log         *slog.Logger
 	scheduler   sched.Scheduler
-	loaded      backend.Model // nil for an ensemble, as is set
+	sequences   *sched.Sequences // the scheduler, if that is what it is
+	loaded      backend.Model    // nil for an ensemble, as is set
 	set         *instance.Set
 	inline      inlining
 	cache       *cache.Cache // nil: nothing is answered from it
@@ -65,6 +67,7 @@ type Model struct {
 	inflight atomic.Int64
 	drained  chan struct{} // closed once when closing and inflight is 0
 	once     sync.Once
+	refused  sync.Once // guards the setting of the top bit
 }
 
 const closing = int64(1) << 62
@@ -133,7 +136,10 @@ func (m *Model) start(ctx context.Context, s Spec) error {
 	if sharesCores(m.loaded, places) && s.Cores != nil {
 		coresBusy = s.Cores.Busy
 	}
-	batcher := newBatcher(s.Config, coresBusy)
+	batcher, err := m.newBatcher(s, coresBusy)
+	if err != nil {
+		return errors.Join(err, m.loaded.Close())
+	}
 	m.scheduler = batcher
 	m.set, err = instance.Start(ctx, instance.Options{
 		Model: m.loaded, Batcher: batcher, Stats: s.Stats, Log: s.Log, Decoupled: m.decoupled, Placements: places,
@@ -295,11 +301,34 @@ func (m *Model) Refit(models ensemble.Lookup) error {
 	return nil
 }
 
+// newBatcher returns the scheduler that a configuration asks for.
+func (m *Model) newBatcher(s Spec, coresBusy func() bool) (sched.Batcher, error) {
+	if s.Config.GetSequenceBatching() == nil {
+		return newBatcher(s.Config, coresBusy), nil
+	}
+	p, err := sequencePolicy(s.ModelFolder, s.Config)
+	if err != nil {
+		return nil, err
+	}
+	m.sequences = sched.NewSequences(p)
+	return m.sequences, nil
+}
+
+// refuse lets Acquire fail from now on.
+func (m *Model) refuse() {
+	m.refused.Do(func() {
+		if m.inflight.Add(closing) == closing {
+			m.once.Do(func() { close(m.drained) })
+		}
+	})
+}
+
 // Close refuses new requests, waits until those admitted have their final response or ctx ends, then closes the
 // instances and the loaded files. It is called once.
 func (m *Model) Close(ctx context.Context) error {
-	if m.inflight.Add(closing) == closing {
-		m.once.Do(func() { close(m.drained) })
+	m.refuse()
+	if m.sequences != nil {
+		m.sequences.Finish()
 	}
 	select {
 	case <-m.drained:

@@ -29,6 +29,22 @@ type Batcher interface {
 	Next(ctx context.Context, inst InstanceID, gate Gate) (*infer.Batch, error)
 }
 
+// Binder is a Batcher that ties requests to instances.
+type Binder interface {
+	Batcher
+	// Attach says that an instance will call Next, before it does.
+	Attach(inst InstanceID)
+	// Detach gives an instance nothing new: its Next returns ErrClosed once what is tied to it has ended. It does not wait.
+	Detach(inst InstanceID)
+}
+
+// Rescheduler is a Batcher that takes a request again after an execution.
+type Rescheduler interface {
+	// Reschedule is called between Execute and the instance's next Next, for a request that is not answered. On nil the
+	// scheduler has taken a reference on r. Errors: why r cannot go on, for its caller.
+	Reschedule(r *infer.Request) error
+}
+
 // Leaver is a Batcher that keeps something for each instance.
 type Leaver interface {
 	// Leave is told once an instance has ended: it will not call Next any more. Its ID may be given to another one.

@@ -166,6 +166,20 @@ func (v *Version) countBatch(b *infer.Batch, in, run time.Duration) {
 	s.Output.Ns += uint64(b.Closed) // known already if the answers had to wait for others
 }
 
+// Stepped counts an execution in which a request was not finished but is to be executed again.
+func (v *Version) Stepped(b *infer.Batch) {
+	in, out := b.Input, b.Output
+	if in == 0 {
+		in = b.Started
+	}
+	if out == 0 {
+		out = b.Ended
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.countBatch(b, in.Sub(b.Started), out.Sub(in))
+}
+
 // Executed adds what is known only when Execute has returned. A batch without one success is not counted.
 func (v *Version) Executed(b *infer.Batch) {
 	v.mu.Lock()

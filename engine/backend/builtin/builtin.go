@@ -14,7 +14,7 @@ import (
 
 // All returns the backends of this package.
 func All() []backend.Backend {
-	return []backend.Backend{Identity(), Repeat(), Square(), AddSub()}
+	return []backend.Backend{Identity(), Repeat(), Square(), AddSub(), Sequence(), DynaSequence(), IterativeSequence()}
 }
 
 // dataType is the tensor type of a configured type: their numbers agree.

@@ -1,0 +1,125 @@
+package sched
+
+import (
+	"encoding/binary"
+	"strconv"
+	"time"
+
+	"nereid/engine/infer"
+	"nereid/engine/tensor"
+)
+
+// SequencePolicy says how sequences are batched, in the terms of sequence_batching in model_config.proto.
+type SequencePolicy struct {
+	// Slots is how many sequences an instance may have at once: the rows of a batch of the direct strategy, the candidates
+	// of the oldest one. At least 1.
+	Slots int
+	// MaxBatchSize is the most rows in a batch. 0 or 1: every request runs alone.
+	MaxBatchSize int
+	// Batched says that tensors have a batch dimension.
+	Batched bool
+	// Idle is how long a sequence may have nothing to do before it is ended.
+	Idle time.Duration
+	// Iterative makes every request a sequence of its own, which is executed until the backend asks for no more.
+	Iterative bool
+
+	// Oldest is the strategy: batches of the requests that wait longest. Else it is direct: each sequence has its row.
+	Oldest bool
+	// MaxQueueDelay is how long the oldest request may wait: for a preferred batch size, or for MinimumUtilization.
+	MaxQueueDelay time.Duration
+	// MinimumUtilization is the part of the slots, from 0 to 1, whose requests a batch of the direct strategy waits for.
+	MinimumUtilization float64
+	// Preferred are the batch sizes of the oldest strategy that go at once. None: MaxBatchSize.
+	Preferred []int
+	// PreserveOrdering makes responses of the oldest strategy leave in the order in which their requests were taken.
+	PreserveOrdering bool
+
+	// Equal and SameInputs are as in Policy.
+	Equal      []EqualInput
+	SameInputs bool
+
+	Controls []Control
+	States   []infer.StateSpec
+}
+
+// ControlKind is what a control input tells the model.
+type ControlKind uint8
+
+// The kinds of controls.
+const (
+	ControlStart ControlKind = iota
+	ControlEnd
+	ControlReady
+	ControlCorrelationID
+)
+
+// Control is an input that the batcher gives to every request.
+type Control struct {
+	Name     string
+	Kind     ControlKind
+	DataType tensor.DataType
+	// False and True are the input's bytes, for all kinds but ControlCorrelationID.
+	False, True []byte
+}
+
+// MaxCorrelationID is the longest correlation ID that is taken, in bytes: each live sequence keeps its own.
+const MaxCorrelationID = 4096
+
+func (p *SequencePolicy) alike() Policy { return Policy{Equal: p.Equal, SameInputs: p.SameInputs} }
+
+// shape is that of every control input.
+func (p *SequencePolicy) shape() []int64 {
+	if p.Batched {
+		return []int64{1, 1}
+	}
+	return []int64{1}
+}
+
+// wantsNumber reports whether the model is told the correlation ID as a number.
+func (p *SequencePolicy) wantsNumber() (tensor.DataType, bool) {
+	for i := range p.Controls {
+		if c := &p.Controls[i]; c.Kind == ControlCorrelationID && c.DataType != tensor.Bytes {
+			return c.DataType, true
+		}
+	}
+	return 0, false
+}
+
+// correlation returns a correlation ID as bytes of a control input. Numbers are cut to the type's size; as a text a number
+// is written in decimal.
+func correlation(id infer.CorrelationID, dt tensor.DataType) []byte {
+	if dt == tensor.Bytes {
+		text := id.Text
+		if text == "" && id.Number != 0 {
+			text = strconv.FormatUint(id.Number, 10)
+		}
+		return tensor.AppendBytesElement(nil, text)
+	}
+	b := binary.LittleEndian.AppendUint64(nil, id.Number)
+	return b[:dt.Size():dt.Size()]
+}
+
+// control appends the control inputs of a request of a sequence; r.Null: of an empty slot. corrid is what correlation
+// returned.
+func (s *Sequences) control(r *infer.Request, corrid []byte) {
+	for i := range s.policy.Controls {
+		c := &s.policy.Controls[i]
+		on := false
+		switch c.Kind {
+		case ControlStart:
+			on = r.Flags&infer.SequenceStart != 0
+		case ControlEnd:
+			on = r.Flags&infer.SequenceEnd != 0
+		case ControlReady:
+			on = !r.Null || !tellReady
+		case ControlCorrelationID:
+			r.Inputs = append(r.Inputs, tensor.Tensor{Name: c.Name, DataType: c.DataType, Shape: s.shape, Data: corrid})
+			continue
+		}
+		data := c.False
+		if on {
+			data = c.True
+		}
+		r.Inputs = append(r.Inputs, tensor.Tensor{Name: c.Name, DataType: c.DataType, Shape: s.shape, Data: data})
+	}
+}
