@@ -3,8 +3,10 @@ package engine_test
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +19,7 @@ import (
 	"nereid/engine/stats"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
+	"nereid/engine/trace"
 )
 
 const addSubConfig = `backend: "add_sub"
@@ -191,6 +194,56 @@ func TestEnsemble(t *testing.T) {
 			if s.Finished.Sub(s.Arrived) <= 0 || s.Version != 1 {
 				t.Errorf("step %+v has no times or the wrong version", s)
 			}
+		}
+	})
+	t.Run("E041 the steps' traces name the ensemble's as their parent", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "trace.json")
+		tr, err := trace.New(trace.Options{Settings: trace.Settings{Level: trace.Timestamps, Rate: 1, Count: -1, File: file, Mode: trace.ModeTriton}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := diamond("outer", 1, "X")
+		r.ID = "r7"
+		root := tr.Sample("outer", trace.Parent{})
+		r.Trace = root
+		if _, err := all(t, e, r); err != nil {
+			t.Error(err)
+		}
+		r.Release()
+		root.End()
+		if err := tr.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var elements []struct {
+			ID        uint64
+			Parent    uint64 `json:"parent_id"`
+			Model     string `json:"model_name"`
+			Version   int64  `json:"model_version"`
+			RequestID string `json:"request_id"`
+		}
+		if err := json.Unmarshal(text, &elements); err != nil {
+			t.Fatalf("%v in %s", err, text)
+		}
+		names, parents := map[uint64]string{}, map[uint64]uint64{}
+		for _, el := range elements {
+			if el.Model != "" {
+				names[el.ID], parents[el.ID] = el.Model, el.Parent
+				if el.Version != 1 || el.RequestID != "r7" {
+					t.Errorf("%s: version %d, request id %q; want 1 and r7", el.Model, el.Version, el.RequestID)
+				}
+			}
+		}
+		var got []string
+		for id, name := range names {
+			got = append(got, names[parents[id]]+">"+name)
+		}
+		slices.Sort(got)
+		if want := []string{">outer", "diamond>addsub", "diamond>addsub", "outer>diamond"}; !slices.Equal(got, want) {
+			t.Errorf("parents %v, want %v in %s", got, want, text)
 		}
 	})
 	t.Run("C043 only the steps that the wanted outputs need run", func(t *testing.T) {

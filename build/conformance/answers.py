@@ -93,13 +93,18 @@ class Call:
         return {"model_name": self.model, "inputs": inputs, "outputs": outputs, **self.more}
 
 
+def secure(server, client):
+    """The arguments by which a client speaks TLS with the server: none, unless a test gave the server some (tls.py)."""
+    return getattr(server, "secure", {}).get(client, {})
+
+
 def by_http(server, call):
-    with th.InferenceServerClient(server.http, network_timeout=LIMIT, connection_timeout=LIMIT) as c:
+    with th.InferenceServerClient(server.http, **secure(server, "http"), network_timeout=LIMIT, connection_timeout=LIMIT) as c:
         return c.infer(**call.arguments(th))
 
 
 def by_http_async(server, call):
-    with th.InferenceServerClient(server.http, network_timeout=LIMIT, connection_timeout=LIMIT) as c:
+    with th.InferenceServerClient(server.http, **secure(server, "http"), network_timeout=LIMIT, connection_timeout=LIMIT) as c:
         return c.async_infer(**call.arguments(th)).get_result()
 
 
@@ -117,27 +122,27 @@ def by_http_body(server, call):
 
 def by_http_aio(server, call):
     async def run():
-        async with ha.InferenceServerClient(server.http) as c:
+        async with ha.InferenceServerClient(server.http, **secure(server, "http_aio")) as c:
             return await asyncio.wait_for(c.infer(**call.arguments(ha)), LIMIT)
 
     return asyncio.run(run())
 
 
 def by_grpc(server, call):
-    with tg.InferenceServerClient(server.grpc) as c:
+    with tg.InferenceServerClient(server.grpc, **secure(server, "grpc")) as c:
         return c.infer(client_timeout=LIMIT, **call.arguments(tg))
 
 
 def by_grpc_async(server, call):
     done = queue.Queue()
-    with tg.InferenceServerClient(server.grpc) as c:
+    with tg.InferenceServerClient(server.grpc, **secure(server, "grpc")) as c:
         c.async_infer(callback=lambda result, error: done.put(error or result), client_timeout=LIMIT, **call.arguments(tg))
         return raised(done.get(timeout=LIMIT))
 
 
 def by_grpc_aio(server, call):
     async def run():
-        async with ga.InferenceServerClient(server.grpc) as c:
+        async with ga.InferenceServerClient(server.grpc, **secure(server, "grpc")) as c:
             return await c.infer(client_timeout=LIMIT, **call.arguments(ga))
 
     return asyncio.run(run())
@@ -146,7 +151,7 @@ def by_grpc_aio(server, call):
 def by_grpc_stream(server, call):
     """Everything that the stream gives for one request, up to the stream's end."""
     got = queue.Queue()
-    with tg.InferenceServerClient(server.grpc) as c:
+    with tg.InferenceServerClient(server.grpc, **secure(server, "grpc")) as c:
         c.start_stream(callback=lambda result, error: got.put(error or result))
         c.async_stream_infer(**call.arguments(tg))
         c.stop_stream()  # waits for the answers
@@ -158,7 +163,7 @@ def by_grpc_aio_stream(server, call):
         async def requests():
             yield call.arguments(ga)
 
-        async with ga.InferenceServerClient(server.grpc) as c:
+        async with ga.InferenceServerClient(server.grpc, **secure(server, "grpc")) as c:
             return [e or r async for r, e in c.stream_infer(requests(), stream_timeout=LIMIT)]
 
     return asyncio.run(run())

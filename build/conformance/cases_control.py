@@ -63,6 +63,25 @@ class Steps:
             time.sleep(0.02)
         raise AssertionError(f"{self.name} is still UNLOADING after 30 s")
 
+    def route(self, *wanted):
+        """Asks each version ("": the latest) for an inference, and notes which answered or why none did."""
+        module = th if isinstance(self.client, th.InferenceServerClient) else tg
+        for version in wanted:
+            i = module.InferInput("INPUT0", [1, 16], "FP32")
+            i.set_data_from_numpy(np.zeros((1, 16), np.float32))
+            try:
+                r = self.client.infer(self.name, [i], model_version=version).get_response()
+                value = r["model_version"] if isinstance(r, dict) else r.model_version
+            except InferenceServerException as e:
+                value = fault(e)
+            try:
+                m = self.client.get_model_metadata(self.name, version)
+                value = [value, m["versions"] if isinstance(m, dict) else list(m.versions)]
+            except InferenceServerException as e:
+                value = [value, fault(e)]
+            self.answers.append([f"version {version or 'latest'}", value])
+        return self
+
     def batch_size(self):
         c = self.client.get_model_config(self.name)
         self.answers.append(["max_batch_size", c["max_batch_size"] if isinstance(c, dict) else c.config.max_batch_size])
@@ -104,6 +123,14 @@ def versions(s):
     s.do("unload_model", s.name, unload_dependents=True).settle().index()
 
 
+def routing(s):
+    """A version that is not there, one that the policy leaves out, one that left service, and a model without any."""
+    s.do("load_model", s.name).do("unload_model", s.name).settle().route("", "2", "9").do("load_model", s.name).route("", "5", "2", "1", "9")
+    c = json.loads(config(s.name, batch=8))
+    s.do("load_model", s.name, config=json.dumps({**c, "version_policy": {"specific": {"versions": [2]}}})).settle().route("", "5", "2", "9")
+    s.do("unload_model", s.name).settle().route("", "2", "5", "9")
+
+
 def override(s):
     s.do("load_model", s.name).batch_size().do("load_model", s.name, config=config(s.name, batch=4)).batch_size()
     s.do("load_model", s.name).batch_size().do("load_model", s.name, config="{bad").batch_size()
@@ -136,6 +163,7 @@ def infer_after_unload(s):
 
 steps("control", "load-and-unload", "identity_FP32", load_and_unload)
 steps("control", "versions", "versions", versions)
+steps("control", "version-routing", "versions", routing)
 steps("control", "override-config", "plain", override, "DV28", because("config:1:2: the configuration is not the JSON of a model configuration: syntax error invalid value bad"))
 steps("control", "override-files", "made_{protocol}", files, "DV29", listed)
 steps("control", "override-files-without-config", "unmade_{protocol}", files_without_config, "DV28", because(NO_CONFIG))

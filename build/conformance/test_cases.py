@@ -7,7 +7,9 @@ import pytest
 
 import cases_control  # noqa: F401 - fills GROUPS
 import cases_faults  # noqa: F401 - fills GROUPS
+import cases_tls  # noqa: F401 - fills GROUPS
 import models
+import tls
 from cases import GROUPS, RECORD
 from harness import REFERENCE, Server
 
@@ -64,6 +66,17 @@ def controlled(tmp_path_factory):
     work = tmp_path_factory.mktemp("controlled")
     with Server(models.write_cases(work / "models"), work, "--model-control-mode=explicit") as s:
         yield s
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory):
+    """Servers with TLS on gRPC, one of them asking clients for a certificate, by name."""
+    work = tmp_path_factory.mktemp("secured")
+    repo = models.write_builtin(work / "models", "identity_INT32", "identity", models.identity_python(("INPUT0", "OUTPUT0")), *[[(n, "INT32", [-1])] for n in ("INPUT0", "OUTPUT0")]).parent
+    models.write_repeat(repo)
+    pki = tls.Certificates(work / "pki")
+    with Server(repo, work / "tls", *pki.options("grpc")) as one, Server(repo, work / "mutual", *pki.options("grpc", mutual=True)) as two:
+        yield {"tls": (one, pki), "mutual": (two, pki)}
 
 
 def group(*names):
@@ -160,8 +173,13 @@ def test_B057_B058_B061_B072_F043_clients(table, reference, case):
     reference.check(case, case.run(table))
 
 
+@group("tls")
+def test_B074_F043_tls(secured, reference, case):
+    reference.check(case, case.run(secured))
+
+
 @group("control")
-def test_B013_B014_B064_load_and_unload(controlled, reference, case):
+def test_A049_B013_B014_B064_load_and_unload(controlled, reference, case):
     reference.check(case, case.run(controlled))
 
 

@@ -346,7 +346,7 @@ func TestModelInferTwoSteps(t *testing.T) {
 	}
 }
 
-func TestModelInferCancel(t *testing.T) {
+func TestModelInferCancel_C056(t *testing.T) {
 	t.Run("B072 unary", func(t *testing.T) {
 		e := newFakeEngine()
 		came, left := make(chan struct{}), make(chan struct{})

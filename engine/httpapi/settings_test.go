@@ -3,6 +3,8 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -171,6 +173,90 @@ func TestTracedInference_E039(t *testing.T) {
 	}
 	if got, want := names(3), "HTTP_RECV_START HTTP_RECV_END HTTP_SEND_START HTTP_SEND_END "; got != want {
 		t.Errorf("moments of a refused request %s, want %s", got, want)
+	}
+}
+
+// TestTracedRoutes: every route that runs a model leaves the moments of its request in the file.
+func TestTracedRoutes_E039(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "trace.json")
+	tr := tracer(t, trace.Settings{Level: trace.Timestamps, Rate: 1, Count: -1, File: file, Mode: trace.ModeTriton})
+	e := realEngine(t)
+	s := serve(t, func(o *Options) { o.Engine, o.Trace, o.V1 = e, tr, true })
+	conn := dial(t, s.addr)
+	for _, name := range []string{"id_bytes", "identity", "repeat"} {
+		send(t, conn, request("POST", "/v2/repository/models/"+name+"/load", ""))
+	}
+	repeat := `{"inputs":[{"name":"IN","shape":[2],"datatype":"INT32","data":[1,2]},{"name":"DELAY","shape":[2],"datatype":"UINT32","data":[0,0]},` +
+		`{"name":"WAIT","shape":[1],"datatype":"UINT32","data":[0]}]}`
+	const execution = "REQUEST_START QUEUE_START COMPUTE_START COMPUTE_INPUT_END COMPUTE_OUTPUT_START COMPUTE_END INFER_RESPONSE_COMPLETE REQUEST_END "
+	routes := []struct{ path, body, header string }{
+		{"/v2/models/id_bytes/generate", `{"INPUT0":"a"}`, "X: y"},
+		{"/v2/models/id_bytes/generate_stream", `{"INPUT0":"a"}`, "X: y"},
+		{"/v2/models/repeat/generate_stream", `{"IN":[1,2],"DELAY":[0,0],"WAIT":0}`, "X: y"},
+		{"/v2/models/repeat/infer", repeat, "Accept: text/event-stream"},
+		{"/v1/models/identity:predict", `{"instances":[[` + zeroTo15 + `]]}`, "X: y"},
+	}
+	client := http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
+	defer client.CloseIdleConnections()
+	for _, r := range routes {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+s.addr+r.path, strings.NewReader(r.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, value, _ := strings.Cut(r.header, ": ")
+		req.Header.Set(name, value)
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != 200 {
+			t.Errorf("%s answers %s %s, %v", r.path, resp.Status, text, err)
+		}
+		resp.Body.Close()
+	}
+	if resp, err := client.Get("http://" + s.addr + "/v2"); err != nil { // the connection takes it once it is done with what came before
+		t.Fatal(err)
+	} else {
+		resp.Body.Close()
+	}
+	if err := tr.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []struct {
+		ID         uint64
+		ModelName  string `json:"model_name"`
+		Timestamps []struct{ Name string }
+	}
+	if err := json.Unmarshal(text, &all); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	moments, models := map[uint64]string{}, map[uint64]string{}
+	for _, el := range all {
+		if el.ModelName != "" {
+			models[el.ID] = el.ModelName
+		}
+		for _, m := range el.Timestamps {
+			moments[el.ID] += m.Name + " "
+		}
+	}
+	for i, r := range routes {
+		id := uint64(i + 1)
+		got := moments[id]
+		if !strings.Contains(r.path, "/"+models[id]) || models[id] == "" {
+			t.Errorf("%s: traced for model %q", r.path, models[id])
+		}
+		if !strings.HasPrefix(got, "HTTP_RECV_START HTTP_RECV_END ") || !strings.HasSuffix(got, " HTTP_SEND_END ") {
+			t.Errorf("%s: moments %s", r.path, got)
+		}
+		for _, m := range strings.Fields(execution) {
+			if !strings.Contains(got, m+" ") {
+				t.Errorf("%s: no %s in %s", r.path, m, got)
+			}
+		}
 	}
 }
 

@@ -277,7 +277,7 @@ func TestStalledBody(t *testing.T) {
 }
 
 // TestA22ClientLeaves: the request of a client that went away is cancelled, and nothing of it stays.
-func TestA22ClientLeaves(t *testing.T) {
+func TestA22ClientLeaves_C056(t *testing.T) {
 	s := serve(t)
 	started := make(chan *infer.Request, 1)
 	s.engine.models["multi"].run = func(r *infer.Request, _ *fakeModel) {

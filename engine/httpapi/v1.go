@@ -120,15 +120,16 @@ func (s *Server) predict(x *exchange, model string, version int64) {
 		return
 	}
 	s.names.keep(model)
+	r := infer.New()
+	defer r.Release()
+	r.ModelName, r.Version = model, version
+	s.sample(x, r)
 	buf, body, err := s.readBody(x, 0)
 	if err != nil {
 		s.replyBodyError(x, err)
 		return
 	}
-	r := infer.New()
-	defer r.Release()
 	r.Own(buf)
-	r.ModelName, r.Version = model, version
 	p := &x.infer.parser
 	rows, err := p.parsePredict(r, cfg, body)
 	if err == nil {

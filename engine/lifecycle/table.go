@@ -78,8 +78,9 @@ func (t *table) without(name string) *table {
 // ErrEvicted is Find's answer for a version in service whose memory was given back: see Manager.Wake.
 var ErrEvicted = status.New(status.Unavailable, "the model is not in memory")
 
-// Find returns the version of a model that is in service: the latest for infer.LatestVersion (-1). Errors: NotFound,
-// with Triton's texts; ErrEvicted.
+// Find returns the version of a model that is in service: the latest for infer.LatestVersion (-1). Errors: NotFound for a
+// model or version that is not known and for a model without a version in service, Unavailable for a version that is known
+// and not in service, both with Triton's texts; ErrEvicted.
 func (m *Manager) Find(name string, version int64) (*model.Model, error) {
 	s := m.table.Load().models[name]
 	switch {
@@ -87,19 +88,33 @@ func (m *Manager) Find(name string, version int64) (*model.Model, error) {
 		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' is not found", name)
 	case version < 0 && s.latest != nil:
 		return s.latest, nil
-	case s.newest == 0:
+	case version < 0 && s.newest == 0:
 		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' has no available versions", name)
 	case version < 0:
 		return nil, ErrEvicted
 	}
 	mod, there := s.versions[version]
 	switch {
+	case !there && m.knows(name, version):
+		return nil, status.Errorf(status.Unavailable, "Request for unknown model: '%s' version %d is not at ready state", name, version)
 	case !there:
 		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' version %d is not found", name, version)
 	case mod == nil:
 		return nil, ErrEvicted
 	}
 	return mod, nil
+}
+
+// knows reports whether there is something to say of a version, in service or not.
+func (m *Manager) knows(name string, version int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entries[name]
+	if e == nil {
+		return false
+	}
+	_, there := e.versions[version]
+	return there
 }
 
 // Acquire finds a version and reserves a place for one request in it, which model.Infer uses up.
