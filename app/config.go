@@ -15,6 +15,7 @@ import (
 
 	"nereid/engine"
 	"nereid/engine/backend/onnxruntime"
+	"nereid/engine/lifecycle"
 	"nereid/engine/restrict"
 	"nereid/engine/shm"
 	"nereid/engine/trace"
@@ -34,8 +35,11 @@ type Config struct {
 	ConfigName   string
 	LoadThreads  int
 	LoadRetries  int
-	ExitTimeout  int // seconds
-	ExitOnError  bool
+	Residency    lifecycle.Residency
+	// ResourcesFirst: a reload closes the old before it loads the new.
+	ResourcesFirst bool
+	ExitTimeout    int // seconds
+	ExitOnError    bool
 
 	DisableAutoComplete bool
 	StrictReadiness     bool

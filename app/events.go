@@ -29,6 +29,10 @@ func (s *server) events() engine.EventListener {
 		Replaced: func(model string, version int64) { // in Triton's log the old one of a reload is unloaded too
 			s.log.Info(fmt.Sprintf("successfully unloaded '%s' version %d", model, version))
 		},
+		Evicted: func(model string, version int64) {
+			s.log.Info(fmt.Sprintf("'%s' version %d has left memory; its next request loads it", model, version))
+			s.recorder.Event(history.Event{Kind: history.Unload, Model: model, Version: version, Text: "left memory; its next request loads it"})
+		},
 		ScanFailed: func(err error) {
 			s.log.Error("a model repository cannot be read; what is loaded goes on serving", "err", err)
 			s.recorder.Event(history.Event{Kind: history.RepositoryError, Text: err.Error()})

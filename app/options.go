@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"nereid/engine/backend/onnxruntime"
 	"nereid/engine/grpcapi"
@@ -69,6 +70,17 @@ func modelOptions() []option {
 		{names: []string{"model-load-retry-count"}, group: g, arg: "integer", row: "H018",
 			help: "How often a load that failed is tried again at once. A failed model is retried when its files change, too. Default: 0.",
 			set:  integer(0, 1000, func(c *Config) *int { return &c.LoadRetries })},
+		{names: []string{"model-memory-budget"}, group: g, class: ours, arg: "bytes",
+			help: "How much of the machine's memory models may take, such as 8GiB. Those that do not fit are loaded by their next request, and the one used longest ago leaves. Default: no bound.",
+			set:  func(c *Config, v string) (err error) { c.Residency.Host, err = parseBytes(v); return err }},
+		{names: []string{"model-memory-budget-gpu"}, group: g, class: ours, arg: "gpu:bytes",
+			help: "The same for the memory of one GPU, such as 0:20GiB; may be given for several.", set: gpuBudget},
+		{names: []string{"model-idle-unload-secs"}, group: g, class: ours, arg: "seconds",
+			help: "After how long without a request a model leaves memory; its next request loads it. Default: 0, never.",
+			set:  seconds(func(c *Config) *time.Duration { return &c.Residency.Idle })},
+		{names: []string{"model-reload-policy"}, group: g, class: ours, arg: "policy",
+			help: "availability_first: a version serves until its successor is ready. resources_first: it gives its memory back before, and requests wait. Default: availability_first.",
+			set:  reloadPolicy},
 		{names: []string{"model-namespacing"}, group: g, arg: "boolean", class: refusable, row: "H019",
 			help: "Lets repositories have models of the same name.", set: onlyIf(falsy, "namespaces are")},
 		{names: []string{"enable-peer-access"}, group: g, arg: "boolean", class: noEffect, row: "H020",

@@ -52,6 +52,12 @@ func TestTritonserverOptions(t *testing.T) {
 		{name: "H015 --load-model", args: []string{"--model-control-mode=explicit", "--load-model=*"}, check: func(c *Config) bool { return c.LoadModels[0] == "*" }, refused: []string{"--load-model=x"}},
 		{name: "H016 --model-config-name", args: []string{"--model-config-name=a"}, check: func(c *Config) bool { return c.ConfigName == "a" }},
 		{name: "H017 --model-load-thread-count", args: []string{"--model-load-thread-count=2"}, check: func(c *Config) bool { return c.LoadThreads == 2 }},
+		{name: "--model-memory-budget", args: []string{"--model-memory-budget=1.5GiB", "--model-memory-budget-gpu=0:500MB", "--model-memory-budget-gpu", "3:7"}, check: func(c *Config) bool {
+			return c.Residency.Host == 3<<29 && c.Residency.GPU[0] == 500e6 && c.Residency.GPU[3] == 7
+		}, refused: []string{"--model-memory-budget=much"}},
+		{name: "--model-memory-budget-gpu", refused: []string{"--model-memory-budget-gpu=8GiB"}},
+		{name: "--model-idle-unload-secs", args: []string{"--model-idle-unload-secs=1.5"}, check: func(c *Config) bool { return c.Residency.Idle == 1500*time.Millisecond }, refused: []string{"--model-idle-unload-secs=-1"}},
+		{name: "--model-reload-policy", args: []string{"--model-reload-policy=resources_first"}, check: func(c *Config) bool { return c.ResourcesFirst }, refused: []string{"--model-reload-policy=some"}},
 		{name: "H018 --model-load-retry-count", args: []string{"--model-load-retry-count=3"}, check: func(c *Config) bool { return c.LoadRetries == 3 }, refused: []string{"--model-load-retry-count=-1"}},
 		{name: "--model-namespacing", args: []string{"--model-namespacing=false"}, refused: []string{"--model-namespacing=true"}},
 		{name: "--enable-peer-access", args: []string{"--enable-peer-access=true"}, check: withoutEffect("enable-peer-access")},

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -64,8 +65,12 @@ type Options struct {
 	LoadThreads         int           // --model-load-thread-count; 0: 4
 	LoadRetries         int           // --model-load-retry-count
 	Settle              time.Duration // how long a changed model rests before polling loads it; 0: 1 s
-	LooseReadiness      bool          // --strict-readiness=false: ready although a model failed
-	OverrideFolder      string        // where load overrides are unpacked; "": the system's temporary folder
+	// ResourcesFirst makes reloads give memory back before they take new: see lifecycle.ReloadResources.
+	ResourcesFirst bool
+	// Residency bounds the memory of the models: what does not fit is loaded by its first request. The zero value: no bound.
+	Residency      lifecycle.Residency
+	LooseReadiness bool   // --strict-readiness=false: ready although a model failed
+	OverrideFolder string // where load overrides are unpacked; "": the system's temporary folder
 	// SharedMemory says whether and how clients may share memory with the server. The zero value: system regions.
 	SharedMemory shm.Options
 	Cache        *cache.Cache // the response cache of the models that ask for one; nil: none
@@ -113,7 +118,7 @@ func New(o Options) (*Engine, error) {
 	e.models = lifecycle.NewManager(lifecycle.Options{
 		Repositories: o.Repositories, ConfigName: o.ConfigName, Backends: o.Backends, Host: host{e}, Stats: e.stats, Log: o.Log,
 		Events: o.Events, AutoComplete: !o.DisableAutoComplete, DefaultMaxBatchSize: batch, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,
-		Settle: o.Settle, OverrideFolder: o.OverrideFolder, Cache: o.Cache,
+		Settle: o.Settle, OverrideFolder: o.OverrideFolder, Cache: o.Cache, Residency: o.Residency, ResourcesFirst: o.ResourcesFirst,
 	})
 	e.live.Store(true)
 	return e, nil
@@ -206,6 +211,9 @@ func (e *Engine) Close(ctx context.Context) {
 func (e *Engine) Infer(_ context.Context, r *infer.Request) error {
 	m, err := e.models.AcquireFor(r)
 	if err != nil {
+		if errors.Is(err, lifecycle.ErrEvicted) {
+			return e.models.Await(r)
+		}
 		return err
 	}
 	return m.Infer(r)
@@ -233,6 +241,15 @@ func (e *Engine) Models() []lifecycle.ModelStatus { return e.models.Models() }
 
 // Model returns what is known of one model; false if there is none of that name.
 func (e *Engine) Model(name string) (lifecycle.ModelStatus, bool) { return e.models.Model(name) }
+
+// Pin keeps a model in memory whatever the budget, or no longer; nil: as its configuration says.
+func (e *Engine) Pin(name string, pinned *bool) { e.models.Pin(name, pinned) }
+
+// Evict gives a model's memory back; its next request loads it again. Errors: NotFound, Unavailable while it works.
+func (e *Engine) Evict(name string) error { return e.models.Evict(name) }
+
+// Residency returns the budget of the models' memory and what they take now.
+func (e *Engine) Residency() lifecycle.ResidencyStatus { return e.models.ResidencyStatus() }
 
 // Snapshots copies the statistics of every version, by model and version, into dst, reusing its memory.
 func (e *Engine) Snapshots(dst []stats.Snapshot) []stats.Snapshot { return e.stats.Snapshots(dst) }

@@ -18,11 +18,10 @@ func (e *Engine) ModelReady(name string, version int64) (bool, error) {
 
 // ModelMetadata answers the protocol's model metadata request. Errors: NotFound.
 func (e *Engine) ModelMetadata(name string, version int64) (*inferencepb.ModelMetadataResponse, error) {
-	m, err := e.models.Find(name, version)
+	cfg, err := e.models.Config(name, version)
 	if err != nil {
 		return nil, err
 	}
-	cfg := m.Config()
 	platform := cfg.GetPlatform()
 	if platform == "" {
 		platform = cfg.GetBackend()
@@ -55,7 +54,7 @@ func (e *Engine) versionsOf(name string) []string {
 	var all []string
 	s, _ := e.models.Model(name)
 	for _, v := range s.Versions {
-		if v.Model != nil {
+		if v.State == lifecycle.Ready {
 			all = append(all, strconv.FormatInt(v.Version, 10))
 		}
 	}
@@ -65,11 +64,7 @@ func (e *Engine) versionsOf(name string) []string {
 // ModelConfig returns the effective configuration of a version in service. The caller must not change it. Errors:
 // NotFound.
 func (e *Engine) ModelConfig(name string, version int64) (*inferencepb.ModelConfig, error) {
-	m, err := e.models.Find(name, version)
-	if err != nil {
-		return nil, err
-	}
-	return m.Config(), nil
+	return e.models.Config(name, version)
 }
 
 // ModelStatistics answers the protocol's statistics request: of one version, of all versions of a model in service
@@ -77,7 +72,7 @@ func (e *Engine) ModelConfig(name string, version int64) (*inferencepb.ModelConf
 func (e *Engine) ModelStatistics(name string, version int64) (*inferencepb.ModelStatisticsResponse, error) {
 	if name != "" {
 		s, _ := e.models.Model(name)
-		serving := slices.ContainsFunc(s.Versions, func(v lifecycle.VersionStatus) bool { return v.Model != nil })
+		serving := slices.ContainsFunc(s.Versions, func(v lifecycle.VersionStatus) bool { return v.State == lifecycle.Ready })
 		if !serving {
 			return nil, status.Errorf(status.InvalidArg, "requested model '%s' is not available", name)
 		}
@@ -135,6 +130,9 @@ func (e *Engine) RepositoryIndex(ready bool) []*inferencepb.RepositoryIndexRespo
 			}
 			row := &inferencepb.RepositoryIndexResponse_ModelIndex{
 				Name: m.Name, Version: strconv.FormatInt(v.Version, 10), State: string(v.State), Reason: v.Reason,
+			}
+			if v.Evicted && row.Reason == "" {
+				row.Reason = "not in memory; its next request loads it"
 			}
 			if m.Err != nil && v.State == lifecycle.Ready {
 				row.Reason = "reload failed, what was loaded before goes on serving: " + status.Reason(m.Err)

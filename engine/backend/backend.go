@@ -93,6 +93,15 @@ type MemoryReporter interface {
 	MemoryBytes() int64
 }
 
+// DeviceMemoryReporter is a Model that knows what it takes of each GPU.
+type DeviceMemoryReporter interface {
+	// DeviceMemoryBytes returns the bytes that the model and its instances hold, by device.
+	DeviceMemoryBytes() map[int]int64
+}
+
+// Separate is a Model that may run in processes of its own; then MemoryBytes is what these take.
+type Separate interface{ InOwnProcess() bool }
+
 // Inliner is a Model whose executions may run on the goroutine that brings the request, in place of the instance's: they
 // are computation alone, wait for nothing and, as long as they are brief, need nobody who could break them off.
 type Inliner interface {

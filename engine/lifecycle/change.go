@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"nereid/engine/infer"
 	"nereid/engine/model"
 	"nereid/engine/modelconfig"
 	"nereid/engine/repo"
@@ -22,7 +23,9 @@ type outcome struct {
 	kept   bool         // what is in service needs no loading
 	// untouched: not looked at, since another version is loaded alone.
 	untouched bool
-	err       error
+	// face, if not nil, says that the version is to be loaded by its first request, and what that sees of it.
+	face infer.Served
+	err  error
 }
 
 // errStopping is the answer to a change that comes, or is under way, when the manager closes.
@@ -40,6 +43,8 @@ type task struct {
 	byHand bool
 	// only, if not 0, is the version to be loaded alone.
 	only int64
+	// wake: a request waits for an evicted model. What is not evicted is left alone.
+	wake bool
 }
 
 // changeOne brings a model to what t asks for, and before it the models of its steps, which it returns. It returns once
@@ -56,6 +61,9 @@ func (m *Manager) changeOne(ctx context.Context, name string, t task) (parts []s
 		return nil, errStopping
 	}
 	defer e.op.Unlock()
+	if t.wake && !m.asleep(e) {
+		return nil, nil
+	}
 	src, err := t.look()
 	if err != nil {
 		over.remove()
@@ -77,7 +85,7 @@ func (m *Manager) changeOne(ctx context.Context, name string, t task) (parts []s
 		e.src = nil // what serves is not what the policy says
 	}
 	same := e.src != nil && e.src.Equal(src) && over == nil && e.settled() && (t.only == 0 || e.versions[t.only].model != nil)
-	if over == nil && e.override != nil && e.override.folder == "" && e.src != nil && e.src.Equal(src) {
+	if over == nil && e.override != nil && (t.wake || e.override.folder == "") && e.src != nil && e.src.Equal(src) {
 		over = e.override // an unchanged model keeps its earlier override
 	}
 	m.mu.Unlock()
@@ -100,7 +108,7 @@ func (m *Manager) changeOne(ctx context.Context, name string, t task) (parts []s
 	if err != nil {
 		return parts, m.failWhole(e, src, over, plan, err)
 	}
-	return parts, m.apply(ctx, e, src, over, plan, t.only)
+	return parts, m.apply(ctx, e, src, over, plan, t)
 }
 
 // turn waits until the model may load, of which so many may at once. On nil the caller gives its place back.
@@ -161,27 +169,60 @@ func (m *Manager) failWhole(e *entry, src *repo.Model, over *override, plan *pla
 }
 
 // apply loads what the plan asks for and swaps it in. e.op is held.
-func (m *Manager) apply(ctx context.Context, e *entry, src *repo.Model, over *override, p *plan, only int64) error {
+func (m *Manager) apply(ctx context.Context, e *entry, src *repo.Model, over *override, p *plan, t task) error {
 	results := make([]outcome, len(p.versions))
-	var wg sync.WaitGroup
+	var wanting []*outcome // to be loaded
 	for i, n := range p.versions {
-		results[i].number = n
-		if only != 0 && n != only {
-			results[i].kept, results[i].untouched = true, true
-			continue
+		r := &results[i]
+		r.number = n
+		switch {
+		case t.only != 0 && n != t.only:
+			r.kept, r.untouched = true, true
+		case m.keeps(ctx, e, src, p, n, r):
+		case p.faults[n] != nil:
+			r.err = p.faults[n]
+		default:
+			wanting = append(wanting, r)
 		}
-		if m.keeps(ctx, e, src, p, n, &results[i]) {
-			continue
+	}
+	defer m.release(e)
+	if shelved, err := m.admit(ctx, e, src, p, wanting, t); err != nil {
+		if t.wake { // nothing was tried, it stays evicted
+			return err
 		}
-		m.o.Events.loading(e.name, n)
+		for _, r := range wanting {
+			r.err = err
+		}
+	} else if !shelved {
+		m.loadAll(ctx, e, src, p, wanting)
+	}
+	return m.commit(e, src, over, p, results, t.only)
+}
+
+// loadAll loads versions side by side. What does not fit into the budget of memory after all is closed again.
+func (m *Manager) loadAll(ctx context.Context, e *entry, src *repo.Model, p *plan, wanting []*outcome) {
+	var wg sync.WaitGroup
+	for _, r := range wanting {
+		m.o.Events.loading(e.name, r.number)
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			results[i].model, results[i].err = m.loadVersion(ctx, src, p, n)
+			r.model, r.err = m.loadVersion(ctx, src, p, r.number)
 		}()
 	}
 	wg.Wait()
-	return m.commit(e, src, over, p, results, only)
+	err := m.fit(ctx, e, wanting)
+	if err == nil {
+		return
+	}
+	for _, r := range wanting {
+		if r.model != nil {
+			if cerr := r.model.Close(ctx); cerr != nil {
+				m.o.Log.Error("closing a model that does not fit", "model", e.name, "version", r.number, "err", cerr)
+			}
+			r.model, r.err = nil, err
+		}
+	}
 }
 
 // keeps reports whether version n in service already is what the plan wants, resizing its instances if that is all
@@ -211,9 +252,6 @@ func (m *Manager) keeps(ctx context.Context, e *entry, src *repo.Model, p *plan,
 }
 
 func (m *Manager) loadVersion(ctx context.Context, src *repo.Model, p *plan, n int64) (*model.Model, error) {
-	if err := p.faults[n]; err != nil {
-		return nil, err
-	}
 	for try := 0; ; try++ {
 		mod, err := m.loadOnce(ctx, src, p, n)
 		if err == nil || try == m.o.LoadRetries || ctx.Err() != nil {
@@ -228,6 +266,7 @@ func (m *Manager) loadOnce(ctx context.Context, src *repo.Model, p *plan, n int6
 		Name: src.Name, Version: n, Config: p.cfg, ModelFolder: src.Folder,
 		VersionFolder: versionFolder(src, n), Backend: p.backend, Host: m.o.Host,
 		Stats: m.o.Stats.Version(src.Name, n), Log: m.o.Log, Models: m.partConfig, Cache: m.o.Cache, Cores: m.cores,
+		NoteUse: m.o.Residency.on(),
 	})
 }
 

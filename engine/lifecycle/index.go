@@ -23,7 +23,10 @@ type ModelStatus struct {
 	// Err says why the last change failed as a whole; versions may serve all the same.
 	Err        error
 	Overridden bool
-	Versions   []VersionStatus
+	// Memory is what the loaded versions take, as measured last; 0 if nothing is loaded or ever was measured.
+	Memory   model.Memory
+	Pinned   bool // never evicted
+	Versions []VersionStatus
 }
 
 // VersionStatus is what is known of one version.
@@ -47,7 +50,7 @@ func (m *Manager) Models() []ModelStatus {
 	defer m.mu.Unlock()
 	all := make([]ModelStatus, 0, len(m.entries))
 	for _, name := range slices.Sorted(maps.Keys(m.entries)) {
-		all = append(all, m.entries[name].status())
+		all = append(all, m.status(m.entries[name]))
 	}
 	return all
 }
@@ -60,11 +63,12 @@ func (m *Manager) Model(name string) (ModelStatus, bool) {
 	if e == nil {
 		return ModelStatus{}, false
 	}
-	return e.status(), true
+	return m.status(e), true
 }
 
-func (e *entry) status() ModelStatus {
-	s := ModelStatus{Name: e.name, ConfigText: e.text, Config: e.cfg, Err: e.err, Overridden: e.override != nil}
+// status is what is known of a model. m.mu is held.
+func (m *Manager) status(e *entry) ModelStatus {
+	s := ModelStatus{Memory: e.memory.memory(e.source), Pinned: m.pinned(e), Name: e.name, ConfigText: e.text, Config: e.cfg, Err: e.err, Overridden: e.override != nil}
 	if e.src != nil {
 		s.Repository, s.Folder, s.ConfigPath = e.src.Root, e.src.Folder, e.src.Config
 	}

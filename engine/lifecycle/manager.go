@@ -15,6 +15,7 @@ import (
 	"nereid/engine/backend"
 	"nereid/engine/cache"
 	"nereid/engine/device"
+	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/model"
 	"nereid/engine/repo"
@@ -43,6 +44,10 @@ type Options struct {
 	LoadRetries int
 	// Settle is how long a changed folder must rest before it is loaded by polling. 0: 1 s.
 	Settle time.Duration
+	// ResourcesFirst makes ReloadResources the policy of models that name none.
+	ResourcesFirst bool
+	// Residency bounds the memory of the models.
+	Residency Residency
 	// OverrideFolder is where load overrides with files are unpacked. "": the system's temporary folder.
 	OverrideFolder string
 }
@@ -66,9 +71,12 @@ type Manager struct {
 	entries map[string]*entry // guarded by mu, as are the entries' fields
 	// The repositories, and the models' names in those that were registered with others than their folders'. Both are
 	// replaced, not changed. Guarded by mu.
-	roots  []string
-	names  map[string]map[string]string
-	closed bool
+	roots   []string
+	names   map[string]map[string]string
+	pins    map[string]bool // by model, over what its configuration says
+	closing amount          // of models that have left and are not closed yet
+	freed   chan struct{}   // closed and replaced whenever one is
+	closed  bool
 }
 
 // entry is what the manager knows of one model.
@@ -84,6 +92,13 @@ type entry struct {
 	busy     bool                     // a change that polling started is under way
 	// lingering ends the wait for the sequences of models that left.
 	lingering map[*model.Model]context.CancelFunc
+
+	memory   amount // of its models, as measured last
+	peak     amount // the most that was measured of what src describes
+	source   model.MemorySource
+	reserved amount      // of a load under way
+	loaded   infer.Stamp // when it was loaded last
+	waking   *waking     // requests that wait for it to be loaded
 }
 
 // NewManager returns a manager that serves nothing yet.
@@ -94,12 +109,17 @@ func NewManager(o Options) *Manager {
 		loads: make(chan struct{}, cmp.Or(o.LoadThreads, 4)), again: make(chan struct{}, 1),
 		cores: device.NewCores(nil),
 	}
+	m.closing, m.freed = amount{}, make(chan struct{})
 	m.hard, m.cancel = context.WithCancel(context.Background())
 	m.open, m.shut = context.WithCancel(m.hard)
 	for _, b := range o.Backends {
 		m.backends[b.Name()] = b
 	}
 	m.table.Store(&table{})
+	if idle := o.Residency.Idle; idle > 0 {
+		m.wg.Add(1)
+		go m.evictIdle(idle)
+	}
 	return m
 }
 
@@ -278,7 +298,7 @@ func (m *Manager) step(e *entry, ev event) effects {
 	}
 	for _, d := range fx.drain {
 		m.wg.Add(1)
-		go m.drain(e, d)
+		go m.drain(e, d, m.leaves(e, d))
 	}
 	for _, n := range fx.gone {
 		if !m.usedAnew(e, n) {
@@ -289,7 +309,7 @@ func (m *Manager) step(e *entry, ev event) effects {
 }
 
 // drain closes a model that left service when its last request is answered.
-func (m *Manager) drain(e *entry, d leaving) {
+func (m *Manager) drain(e *entry, d leaving, size amount) {
 	defer m.wg.Done()
 	if d.model != nil {
 		m.linger(e, d.model)
@@ -299,6 +319,8 @@ func (m *Manager) drain(e *entry, d leaving) {
 	}
 	m.mu.Lock()
 	m.step(e, drained{d.number})
+	m.closing.sub(size)
+	m.wakeWaiters()
 	closed := m.closed
 	m.mu.Unlock()
 	if !closed {

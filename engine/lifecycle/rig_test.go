@@ -1,7 +1,9 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -27,6 +29,7 @@ type picky struct {
 	backend.Backend
 	load    func(ctx context.Context, s backend.Spec) error
 	execute func(ctx context.Context)
+	size    int64 // of every loaded model, as it says; 0: it does not say
 
 	mu      sync.Mutex
 	open    int // guarded by mu, as the others: models that are loaded
@@ -83,6 +86,8 @@ func (m *pickyModel) NewInstance(ctx context.Context, place backend.Placement) (
 	i, err := m.Model.NewInstance(ctx, place)
 	return &pickyInstance{i, m.p}, err
 }
+
+func (m *pickyModel) MemoryBytes() int64 { return cmp.Or(m.p.size, -1) }
 
 func (m *pickyModel) Close() error {
 	m.p.mu.Lock()
@@ -300,10 +305,13 @@ func (r *rig) ask(name string) error {
 	q.ModelName = name
 	q.Inputs = append(q.Inputs, tensor.Tensor{Name: "INPUT0", DataType: tensor.FP32, Shape: []int64{1, 4}, Data: make([]byte, 16)})
 	m, err := r.Acquire(name, infer.LatestVersion)
-	if err != nil {
-		return err
+	switch {
+	case errors.Is(err, ErrEvicted):
+		err = r.Await(q)
+	case err == nil:
+		err = m.Infer(q)
 	}
-	if err := m.Infer(q); err != nil {
+	if err != nil {
 		return err
 	}
 	resp, err := q.Next(context.Background())

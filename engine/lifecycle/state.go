@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"nereid/engine/infer"
 	"nereid/engine/model"
 	"nereid/engine/repo"
 	"nereid/engine/status"
@@ -46,6 +47,7 @@ type standing struct {
 	model  *model.Model // what serves; then state is READY
 	// evicted: in service although nothing is loaded; a request loads it. Then state is READY too, and model nil.
 	evicted bool
+	face    infer.Served // what requests see of an evicted version
 	// What model was loaded from: the version folder, and the model folder's other files, with the configuration and
 	// without.
 	src, shared, rest repo.Print
@@ -147,6 +149,9 @@ func (l *life) leave(n int64, why departure, fx *effects) {
 	fx.publish = true
 	fx.drain = append(fx.drain, leaving{n, v.model, why})
 	v.drains++
+	if why == evicted {
+		v.face = v.model
+	}
 	v.model, v.evicted = nil, why == evicted
 	if why == unloaded {
 		v.src, v.shared, v.rest = 0, 0, 0
@@ -243,6 +248,10 @@ func (e tried) settle(l *life, r outcome, fx *effects) {
 		v.reason = nil
 		v.src, v.shared, v.rest = e.src.Versions[r.number], e.src.Shared, e.src.Rest
 	}
+	if r.face != nil { // admitted, to be loaded by its first request
+		v.state, v.left, v.evicted, v.face = Ready, nil, true, r.face
+		v.src, v.shared, v.rest = e.src.Versions[r.number], e.src.Shared, e.src.Rest
+	}
 	l.versions[r.number] = v
 	if r.model == nil {
 		return
@@ -305,12 +314,12 @@ func (e suspended) apply(l *life, fx *effects) {
 	}
 }
 
-// banished: the model's memory is given back, and its next request loads it again.
-type banished struct{}
+// banished: the memory of some versions, or of all for nil, is given back, and their next request loads them again.
+type banished struct{ numbers []int64 }
 
-func (banished) apply(l *life, fx *effects) {
+func (e banished) apply(l *life, fx *effects) {
 	for n, v := range l.versions {
-		if v.model != nil {
+		if v.model != nil && (e.numbers == nil || slices.Contains(e.numbers, n)) {
 			l.leave(n, evicted, fx)
 		}
 	}

@@ -38,6 +38,8 @@ type Spec struct {
 	Cache  *cache.Cache  // nil: the server has none
 	Cores  *device.Cores // nil: CPU instances count as independent of each other
 	Log    *slog.Logger
+	// NoteUse asks to note the time of each request: see Model.LastUse.
+	NoteUse bool
 }
 
 // Model serves one version of a model.
@@ -59,12 +61,15 @@ type Model struct {
 	owner       cache.Owner
 	defCount    int
 	loadTime    time.Duration
+	fileBytes   int64 // of the version folder
+	noteUse     bool
 
 	mu  sync.Mutex
 	cfg *inferencepb.ModelConfig // guarded by mu; replaced by Resize
 
 	// inflight counts admitted requests without a final response; the top bit says that no more are admitted.
 	inflight atomic.Int64
+	lastUse  atomic.Int64  // an infer.Stamp
 	drained  chan struct{} // closed once when closing and inflight is 0
 	once     sync.Once
 	refused  sync.Once // guards the setting of the top bit
@@ -74,7 +79,7 @@ const closing = int64(1) << 62
 
 var _ infer.Served = (*Model)(nil)
 
-// Load loads the files, makes the instances and warms them. The model takes requests from then on. Errors: the
+// Load loads the files, makes the instances, warms them and puts the golden requests to the first. The model takes requests from then on. Errors: the
 // backend's, InvalidArg for instance groups and warmup samples that cannot be.
 func Load(ctx context.Context, s Spec) (*Model, error) {
 	start := time.Now()
@@ -90,7 +95,7 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 		name: s.Name, version: s.Version, versionText: strconv.FormatInt(s.Version, 10),
 		decoupled: s.Config.GetModelTransactionPolicy().GetDecoupled(),
 		signature: newSignature(s.Config), labels: labels, stats: s.Stats, log: s.Log, cfg: s.Config,
-		defCount: 1, drained: make(chan struct{}),
+		defCount: 1, drained: make(chan struct{}), noteUse: s.NoteUse,
 	}
 	if s.Config.GetEnsembleScheduling() != nil {
 		m.scheduler, err = ensemble.New(ensemble.Options{Config: s.Config, Host: s.Host, Models: s.Models, Stats: s.Stats})
@@ -103,6 +108,7 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 	if err := m.start(ctx, s); err != nil {
 		return nil, err
 	}
+	m.fileBytes = folderBytes(s.VersionFolder)
 	m.loadTime = time.Since(start)
 	m.inline.policy = inlinePolicyOf(s.Config, m.loaded)
 	return m, nil
@@ -125,6 +131,10 @@ func (m *Model) start(ctx context.Context, s Spec) error {
 	if err != nil {
 		return err
 	}
+	asked, err := readGolden(s.ModelFolder, s.VersionFolder, s.Config)
+	if err != nil {
+		return err
+	}
 	m.loaded, err = s.Backend.Load(ctx, backend.Spec{
 		ModelName: s.Name, Version: s.Version, Config: s.Config, ModelFolder: s.ModelFolder,
 		VersionFolder: s.VersionFolder, Host: s.Host, Log: s.Log,
@@ -144,7 +154,12 @@ func (m *Model) start(ctx context.Context, s Spec) error {
 	m.set, err = instance.Start(ctx, instance.Options{
 		Model: m.loaded, Batcher: batcher, Stats: s.Stats, Log: s.Log, Decoupled: m.decoupled, Placements: places,
 		Warmup: func(ctx context.Context, name string, inst backend.Instance) error {
-			return warm(ctx, m, samples, inst)
+			if err := warm(ctx, m, samples, inst); err != nil {
+				return err
+			}
+			ask := asked
+			asked = nil // once is enough
+			return runGolden(ctx, m, ask, inst)
 		},
 	})
 	if err != nil {
@@ -189,14 +204,6 @@ func (m *Model) Instances() int {
 // LoadTime returns how long Load took.
 func (m *Model) LoadTime() time.Duration { return m.loadTime }
 
-// MemoryBytes returns what the backend says the model takes, -1 if it does not know.
-func (m *Model) MemoryBytes() int64 {
-	if r, ok := m.loaded.(backend.MemoryReporter); ok {
-		return r.MemoryBytes()
-	}
-	return -1
-}
-
 // Healthy returns nil if the version can take requests now, else why not: the backend says so.
 func (m *Model) Healthy() error {
 	if h, ok := m.loaded.(backend.Health); ok {
@@ -235,7 +242,12 @@ func (m *Model) Infer(r *infer.Request) error {
 		return status.Errorf(status.InvalidArg, "model '%s' is called for the sake of requests that hold all of its %d instances: the call would wait for itself; raise instance_group.count or call another model",
 			m.name, m.set.Count())
 	}
-	r.Served = m
+	if r.Served == nil { // else it waited for the model to be loaded, and its caller may look at Served now
+		r.Served = m
+	}
+	if m.noteUse {
+		m.lastUse.Store(int64(infer.Now()))
+	}
 	r.Observe(m)
 	if r.Trace != nil {
 		r.Trace.Admitted(r)

@@ -1,0 +1,351 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"nereid/engine/backend"
+	"nereid/engine/status"
+)
+
+// zipf returns n picks of 12 models, a few of them often and most rarely.
+func zipf(seed uint64, n int) []string {
+	z := rand.NewZipf(rand.New(rand.NewPCG(seed, 3)), 1.2, 1, 11)
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("m%d", z.Uint64())
+	}
+	return all
+}
+
+// twelve is a rig with twelve models of 100 bytes each, and room for five.
+func twelve(t *testing.T, edit func(*Options)) *rig {
+	r := newRig(t, func(o *Options) {
+		o.Residency = Residency{Host: 550}
+		if edit != nil {
+			edit(o)
+		}
+	})
+	r.b.size = 100
+	for i := range 12 {
+		r.write(fmt.Sprintf("m%d/config.pbtxt", i), policy("all {}"))
+		r.write(fmt.Sprintf("m%d/1/file", i), strings.Repeat("x", 100))
+	}
+	return r
+}
+
+func (r *rig) resident() (all []string) {
+	for _, s := range r.Models() {
+		for _, v := range s.Versions {
+			if v.Model != nil {
+				all = append(all, s.Name)
+			}
+		}
+	}
+	return all
+}
+
+// Twelve models over a budget for five: the hit rate is that of an ideal LRU, and no request fails.
+func TestResidencyHitRate(t *testing.T) {
+	r := twelve(t, nil)
+	if failed, err := r.LoadAll(t.Context()); err != nil || len(failed) > 0 {
+		t.Fatal(failed, err)
+	}
+	if got := len(r.resident()); got != 5 {
+		t.Errorf("%d models are in memory after the start, want 5", got)
+	}
+	if !r.AllReady() {
+		t.Error("models that are not in memory make the server unready")
+	}
+	const requests = 3000
+	sequence := zipf(1, requests)
+	_, before, _ := r.b.count()
+	lru := r.resident() // the last is the one used last
+	misses := 0
+	for _, name := range sequence {
+		if i := slices.Index(lru, name); i >= 0 {
+			lru = slices.Delete(lru, i, i+1)
+		} else {
+			misses++
+			lru = lru[1:]
+		}
+		lru = append(lru, name)
+		if err := r.ask(name); err != nil {
+			t.Fatal(err)
+		}
+		if open, _, _ := r.b.count(); open > 5 {
+			t.Fatalf("%d models are open, the budget is for 5", open)
+		}
+	}
+	_, after, _ := r.b.count()
+	ideal, got := 1-float64(misses)/requests, 1-float64(after-before)/requests
+	t.Logf("hit rate %.3f, ideal LRU %.3f", got, ideal)
+	if got < ideal*0.95 {
+		t.Errorf("hit rate %.3f, of an ideal LRU %.3f", got, ideal)
+	}
+}
+
+// Many clients at once, over the same budget: nobody fails, and the memory stays within it.
+func TestResidencyUnderLoad(t *testing.T) {
+	r := twelve(t, func(o *Options) { o.Residency.Patience = 20 * time.Millisecond })
+	if failed, err := r.LoadAll(t.Context()); err != nil || len(failed) > 0 {
+		t.Fatal(failed, err)
+	}
+	var wg sync.WaitGroup
+	for c := range 8 {
+		wg.Go(func() {
+			for i, name := range zipf(uint64(c), 200) {
+				if err := r.ask(name); err != nil {
+					t.Errorf("client %d, request %d: %v", c, i, err)
+					return
+				}
+				if open, _, _ := r.b.count(); open > 5 {
+					t.Errorf("%d models are open, the budget is for 5", open)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if used := r.ResidencyStatus().Used.Host; used > 550 {
+		t.Errorf("%d bytes are in use, the budget is 550", used)
+	}
+}
+
+func TestResidencyRules(t *testing.T) {
+	yes := true
+	for _, tt := range []struct {
+		name string
+		do   func(t *testing.T, r *rig)
+	}{
+		{"a pinned model stays, by hand and by its configuration", func(t *testing.T, r *rig) {
+			r.write("m1/config.pbtxt", policy("all {}")+` parameters { key: "residency" value { string_value: "pinned" } }`)
+			r.Pin("m0", &yes)
+			r.load("m0")
+			r.load("m1")
+			for i := range 10 {
+				if err := r.ask(fmt.Sprintf("m%d", 2+i)); status.CodeOf(err) != status.NotFound {
+					t.Fatal(err)
+				}
+				r.load(fmt.Sprintf("m%d", 2+i))
+			}
+			if got := r.resident(); !slices.Contains(got, "m0") || !slices.Contains(got, "m1") || len(got) != 5 {
+				t.Errorf("in memory: %v, want five with m0 and m1", got)
+			}
+		}},
+		{"a model that is larger than the budget says how many bytes are short", func(t *testing.T, r *rig) {
+			r.b.size = 600
+			err := r.Load(t.Context(), "m0", nil)
+			if err == nil || !strings.Contains(err.Error(), "it needs 600 bytes of memory and is 50 bytes short of fitting into the budget of 550 bytes (--model-memory-budget)") {
+				t.Errorf("load = %v", err)
+			}
+			if open, _, _ := r.b.count(); open != 0 {
+				t.Errorf("%d models are open", open)
+			}
+		}},
+		{"all others are pinned", func(t *testing.T, r *rig) {
+			for i := range 5 {
+				r.Pin(fmt.Sprintf("m%d", i), &yes)
+				r.load(fmt.Sprintf("m%d", i))
+			}
+			err := r.Load(t.Context(), "m5", nil)
+			if err == nil || !strings.Contains(err.Error(), "50 bytes short") {
+				t.Errorf("load = %v", err)
+			}
+			r.Pin("m3", nil)
+			r.load("m5")
+			if slices.Contains(r.resident(), "m3") {
+				t.Error("the model that is pinned no longer stays")
+			}
+		}},
+		{"a model at work does not leave", func(t *testing.T, r *rig) {
+			working, finish := make(chan struct{}), make(chan struct{})
+			r.load("m0")
+			r.b.execute = func(context.Context) { close(working); <-finish }
+			done := make(chan error)
+			go func() { done <- r.ask("m0") }()
+			<-working
+			r.b.execute = nil
+			for i := range 5 {
+				r.load(fmt.Sprintf("m%d", 1+i)) // the last one needs a place, and m0 was used longest ago
+			}
+			if !slices.Contains(r.resident(), "m0") {
+				t.Error("it left")
+			}
+			if err := r.Evict("m0"); status.CodeOf(err) != status.Unavailable {
+				t.Errorf("Evict of a model at work = %v", err)
+			}
+			close(finish)
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}},
+		{"a request to a model that was evicted brings it back, as do those beside it", func(t *testing.T, r *rig) {
+			r.load("m0")
+			if err := r.Evict("m0"); err != nil {
+				t.Fatal(err)
+			}
+			if s, _ := r.Model("m0"); !s.Versions[0].Evicted || s.Versions[0].State != Ready {
+				t.Errorf("after Evict: %+v", s.Versions[0])
+			}
+			if cfg, err := r.Config("m0", -1); err != nil || cfg.GetMaxBatchSize() != 4 {
+				t.Errorf("the configuration of an evicted model = %v, %v", cfg, err)
+			}
+			_, before, _ := r.b.count()
+			var wg sync.WaitGroup
+			for range 20 {
+				wg.Go(func() {
+					if err := r.ask("m0"); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			if _, after, _ := r.b.count(); after != before+1 {
+				t.Errorf("20 requests loaded it %d times", after-before)
+			}
+		}},
+		{"a load that fails answers those who wait, and the next change mends it", func(t *testing.T, r *rig) {
+			r.load("m0")
+			if err := r.Evict("m0"); err != nil {
+				t.Fatal(err)
+			}
+			r.b.load = func(context.Context, backend.Spec) error { return status.New(status.Internal, "not this time") }
+			if err := r.ask("m0"); err == nil || !strings.Contains(err.Error(), "not this time") {
+				t.Errorf("a request = %v", err)
+			}
+			r.b.load = nil
+			r.load("m0")
+			if err := r.ask("m0"); err != nil {
+				t.Error(err)
+			}
+		}},
+		{"unload of an evicted model", func(t *testing.T, r *rig) {
+			r.load("m0")
+			if err := r.Evict("m0"); err != nil {
+				t.Fatal(err)
+			}
+			r.Unload("m0")
+			if err := r.ask("m0"); status.CodeOf(err) != status.NotFound {
+				t.Errorf("a request = %v", err)
+			}
+			r.until("it is unloaded", func() bool { return r.reason("m0", 1) == "unloaded" })
+		}},
+		{"what overrides the files survives", func(t *testing.T, r *rig) {
+			const good = `{"backend":"identity","max_batch_size":3,"input":[{"name":"INPUT0","data_type":"TYPE_FP32","dims":[4]}],` +
+				`"output":[{"name":"OUTPUT0","data_type":"TYPE_FP32","dims":[4]}]}`
+			if err := r.Load(t.Context(), "new", &Override{Config: good, Files: map[string][]byte{"7/file": nil}}); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Evict("new"); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.ask("new"); err != nil {
+				t.Error(err)
+			}
+			r.check("back", "new", 7)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := twelve(t, nil)
+			r.t = t
+			tt.do(t, r)
+		})
+	}
+}
+
+// Models leave after a time without requests, but not a pinned one.
+func TestResidencyIdle(t *testing.T) {
+	yes := true
+	r := newRig(t, func(o *Options) { o.Residency.Idle = time.Millisecond })
+	for _, name := range []string{"a", "b"} {
+		r.write(name+"/config.pbtxt", policy("all {}"))
+		r.write(name+"/1/file", "")
+	}
+	r.Pin("b", &yes)
+	r.load("a")
+	r.load("b")
+	r.until("a leaves", func() bool { return slices.Equal(r.resident(), []string{"b"}) })
+	if err := r.ask("a"); err != nil {
+		t.Error(err)
+	}
+}
+
+// With the policy resources first a reload closes the old before it loads the new, and no request is lost.
+func TestReloadPolicies(t *testing.T) {
+	for _, policyName := range []string{ReloadAvailability, ReloadResources} {
+		t.Run(policyName, func(t *testing.T) {
+			r := newRig(t, nil)
+			most := 0
+			r.b.load = func(context.Context, backend.Spec) error {
+				open, _, _ := r.b.count()
+				most = max(most, open)
+				return nil
+			}
+			text := policy("latest { num_versions: 1 }") + fmt.Sprintf(` parameters { key: "reload_policy" value { string_value: "%s" } }`, policyName)
+			r.write("m/config.pbtxt", text)
+			r.write("m/1/file", "")
+			r.load("m")
+			stop := make(chan struct{})
+			var wg sync.WaitGroup
+			for range 4 {
+				wg.Go(func() {
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+						}
+						if err := r.ask("m"); err != nil {
+							t.Errorf("a request: %v", err)
+							return
+						}
+					}
+				})
+			}
+			for i := range 10 {
+				r.write("m/1/file", fmt.Sprint(i))
+				r.load("m")
+			}
+			r.write("m/2/file", "")
+			r.load("m")
+			close(stop)
+			wg.Wait()
+			r.check("in the end", "m", 2)
+			if want := map[string]int{ReloadAvailability: 1, ReloadResources: 0}[policyName]; most != want && (policyName == ReloadResources || most < want) {
+				t.Errorf("up to %d models were open when another was loaded, want %d", most, want)
+			}
+		})
+	}
+}
+
+func TestLeavers(t *testing.T) {
+	all := []tenant{
+		{name: "new", memory: amount{host: 1}, used: 9, resting: true},
+		{name: "old", memory: amount{host: 1}, used: 1, resting: true},
+		{name: "pinned", memory: amount{host: 1}, used: 0, resting: true, pinned: true},
+		{name: "busy", memory: amount{host: 1}, used: 0},
+		{name: "sequence", memory: amount{host: 1}, used: 0, bound: true},
+		{name: "gpu", memory: amount{0: 1}, used: 0, resting: true},
+	}
+	for _, tt := range []struct {
+		name   string
+		short  amount
+		urgent bool
+		want   []string
+	}{
+		{"the least recently used first", amount{host: 1}, false, []string{"old", "new"}},
+		{"who works too, when it is urgent, but no sequence", amount{host: 1}, true, []string{"busy", "old", "new"}},
+		{"only who holds what is short", amount{0: 1}, false, []string{"gpu"}},
+		{"nobody", amount{1: 1}, true, []string{}},
+	} {
+		if got := leavers(all, tt.short, tt.urgent); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package model
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+// flatten appends the scalars of nested JSON arrays to dst, in row-major order.
+func flatten(dst []any, v any) []any {
+	if list, ok := v.([]any); ok {
+		for _, e := range list {
+			dst = flatten(dst, e)
+		}
+		return dst
+	}
+	return append(dst, v)
+}
+
+// encodeElements writes a JSON array of a tensor's elements as binary tensor data.
+func encodeElements(dt tensor.DataType, raw json.RawMessage) ([]byte, error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, fmt.Errorf("content: %w", err)
+	}
+	list, ok := v.([]any)
+	if !ok {
+		return nil, status.New(status.InvalidArg, "content is not an array")
+	}
+	var out []byte
+	for i, e := range flatten(nil, list) {
+		var err error
+		if out, err = appendElement(out, dt, e); err != nil {
+			return nil, status.Errorf(status.InvalidArg, "element %d: %w", i, err)
+		}
+	}
+	return out, nil
+}
+
+func appendElement(out []byte, dt tensor.DataType, e any) ([]byte, error) {
+	switch v := e.(type) {
+	case string:
+		if dt == tensor.Bytes {
+			return tensor.AppendBytesElement(out, v), nil
+		}
+	case bool:
+		if dt == tensor.Bool && v {
+			return append(out, 1), nil
+		} else if dt == tensor.Bool {
+			return append(out, 0), nil
+		}
+	case json.Number:
+		return appendNumber(out, dt, v.String())
+	}
+	return nil, status.Errorf(status.InvalidArg, "%v is not a %s", e, dt)
+}
+
+func appendNumber(out []byte, dt tensor.DataType, text string) ([]byte, error) {
+	bits := dt.Size() * 8
+	switch dt {
+	case tensor.Bool:
+		switch text {
+		case "0":
+			return append(out, 0), nil
+		case "1":
+			return append(out, 1), nil
+		}
+	case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64:
+		if n, err := strconv.ParseInt(text, 10, bits); err == nil {
+			return appendBits(out, bits, uint64(n)), nil
+		}
+	case tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
+		if n, err := strconv.ParseUint(text, 10, bits); err == nil {
+			return appendBits(out, bits, n), nil
+		}
+	case tensor.FP16, tensor.BF16, tensor.FP32, tensor.FP64:
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			break
+		}
+		switch dt {
+		case tensor.FP64:
+			return appendBits(out, bits, math.Float64bits(f)), nil
+		case tensor.FP32:
+			return appendBits(out, bits, uint64(math.Float32bits(float32(f)))), nil
+		case tensor.BF16:
+			return appendBits(out, bits, uint64(math.Float32bits(float32(f))>>16)), nil
+		}
+		return appendBits(out, bits, uint64(toHalf(float32(f)))), nil
+	}
+	return nil, status.Errorf(status.InvalidArg, "%s is not a %s", text, dt)
+}
+
+func appendBits(out []byte, bits int, v uint64) []byte {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], v)
+	return append(out, b[:bits/8]...)
+}
+
+// toHalf rounds to half precision, towards zero.
+func toHalf(f float32) uint16 {
+	b := math.Float32bits(f)
+	sign, exp, frac := uint16(b>>16)&0x8000, int(b>>23&0xff)-127+15, b&0x7fffff
+	switch {
+	case b&0x7fffffff > 0x7f800000: // NaN
+		return sign | 0x7e00
+	case exp >= 31:
+		return sign | 0x7c00
+	case exp > 0:
+		return sign | uint16(exp)<<10 | uint16(frac>>13)
+	case exp > -10: // subnormal
+		return sign | uint16((frac|0x800000)>>(14-exp))
+	}
+	return sign
+}
+
+func fromHalf(h uint16) float64 {
+	sign, exp, frac := float64(1), int(h>>10&0x1f), float64(h&0x3ff)
+	if h&0x8000 != 0 {
+		sign = -1
+	}
+	switch {
+	case exp == 31 && frac != 0:
+		return math.NaN()
+	case exp == 31:
+		return sign * math.Inf(1)
+	case exp == 0:
+		return sign * math.Ldexp(frac, -24)
+	}
+	return sign * math.Ldexp(1+frac/1024, exp-15)
+}
+
+// floatAt reads an element of a floating point tensor.
+func floatAt(dt tensor.DataType, b []byte) float64 {
+	switch dt {
+	case tensor.FP64:
+		return math.Float64frombits(binary.LittleEndian.Uint64(b))
+	case tensor.FP32:
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
+	case tensor.BF16:
+		return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16))
+	}
+	return fromHalf(binary.LittleEndian.Uint16(b))
+}
+
+// compareTensors says where got is not want. Floating point numbers may be off by tolerance, absolutely below 1 and
+// relatively above; NaN equals NaN.
+func compareTensors(got, want *tensor.Tensor, tolerance float64) error {
+	if got.DataType != want.DataType || !slices.Equal(got.Shape, want.Shape) {
+		return status.Errorf(status.Internal, "output '%s' is %s %s, want %s %s", got.Name, got.DataType, tensor.FormatShape(got.Shape),
+			want.DataType, tensor.FormatShape(want.Shape))
+	}
+	switch got.DataType {
+	case tensor.FP16, tensor.BF16, tensor.FP32, tensor.FP64:
+	default:
+		if !bytes.Equal(got.Data, want.Data) {
+			return status.Errorf(status.Internal, "output '%s' is not what it is to be", got.Name)
+		}
+		return nil
+	}
+	if len(got.Data) != len(want.Data) {
+		return status.Errorf(status.Internal, "output '%s' has %d bytes, want %d", got.Name, len(got.Data), len(want.Data))
+	}
+	size := got.DataType.Size()
+	for i := 0; i < len(got.Data); i += size {
+		g, w := floatAt(got.DataType, got.Data[i:]), floatAt(want.DataType, want.Data[i:])
+		if g == w || math.IsNaN(g) && math.IsNaN(w) {
+			continue
+		}
+		if !(math.Abs(g-w) <= tolerance*max(1, math.Abs(w))) {
+			return status.Errorf(status.Internal, "output '%s', element %d is %v, want %v within %v", got.Name, i/size, g, w, tolerance)
+		}
+	}
+	return nil
+}

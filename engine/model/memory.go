@@ -1,0 +1,135 @@
+package model
+
+import (
+	"io/fs"
+	"path/filepath"
+	"strconv"
+
+	"nereid/engine/backend"
+	"nereid/engine/infer"
+	"nereid/engine/inferencepb"
+)
+
+// Memory is what a model takes, in bytes.
+type Memory struct {
+	Host int64
+	GPU  map[int]int64 // by device; nil: none
+	// Source says how it is known.
+	Source MemorySource
+}
+
+// MemorySource says how the memory of a model is known.
+type MemorySource string
+
+// The sources, the better ones first.
+const (
+	FromProcess   MemorySource = "process"   // of the processes that execute the model
+	FromAllocator MemorySource = "allocator" // what the runtime's allocators hold for it, in this process
+	FromFiles     MemorySource = "files"     // the backend does not tell: the size of its files
+)
+
+// Memory asks the backend what the model and its instances take now. Without an answer it is the size of the files.
+func (m *Model) Memory() Memory {
+	if m.loaded == nil {
+		return Memory{Source: FromAllocator} // an ensemble is its graph
+	}
+	mem := Memory{Host: m.fileBytes, Source: FromFiles}
+	if r, ok := m.loaded.(backend.MemoryReporter); ok {
+		if n := r.MemoryBytes(); n >= 0 {
+			mem.Host, mem.Source = n, FromAllocator
+		}
+	}
+	if r, ok := m.loaded.(backend.DeviceMemoryReporter); ok {
+		mem.GPU = r.DeviceMemoryBytes()
+	}
+	if r, ok := m.loaded.(backend.Separate); ok && r.InOwnProcess() && mem.Source == FromAllocator {
+		mem.Source = FromProcess
+	}
+	return mem
+}
+
+// EstimateMemory is what a version will probably take, before it is loaded: the size of its files, on each device that it
+// asks for.
+func EstimateMemory(cfg *inferencepb.ModelConfig, versionFolder string) Memory {
+	if cfg.GetEnsembleScheduling() != nil {
+		return Memory{Source: FromFiles}
+	}
+	size := folderBytes(versionFolder)
+	mem := Memory{Host: size, Source: FromFiles}
+	for _, g := range cfg.GetInstanceGroup() {
+		for _, gpu := range g.GetGpus() {
+			if mem.GPU == nil {
+				mem.GPU = map[int]int64{}
+			}
+			mem.GPU[int(gpu)] = size
+		}
+	}
+	return mem
+}
+
+// folderBytes adds up the files of a folder; what cannot be looked at counts nothing.
+func folderBytes(folder string) (total int64) {
+	_ = filepath.WalkDir(folder, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return nil //nolint:nilerr // an estimate
+		}
+		if info, err := d.Info(); err == nil {
+			total += info.Size()
+		}
+		return nil
+	})
+	return total
+}
+
+// LastUse returns when the last request came, 0 if none has. Only a model whose Spec has NoteUse knows.
+func (m *Model) LastUse() infer.Stamp { return infer.Stamp(m.lastUse.Load()) }
+
+// sequences is a scheduler that keeps state between requests.
+type sequences interface {
+	// Live returns how many sequences have begun and not ended.
+	Live() int
+}
+
+// Resting reports whether the model could leave without anybody losing anything: it has no request and no live sequence.
+func (m *Model) Resting() bool { return m.Idle() && !m.HasSequences() }
+
+// HasSequences reports whether a sequence is live, so that the model holds state that its next request needs.
+func (m *Model) HasSequences() bool {
+	s, ok := m.scheduler.(sequences)
+	return ok && s.Live() > 0
+}
+
+// Face is what a request sees of a version that is not loaded yet.
+type Face struct {
+	name      string
+	version   int64
+	text      string
+	decoupled bool
+	labels    map[string][]string
+}
+
+var _ infer.Served = (*Face)(nil)
+
+// NewFace returns what requests see of a version, from its configuration and label files. Errors: InvalidArg.
+func NewFace(name string, version int64, cfg *inferencepb.ModelConfig, modelFolder string) (*Face, error) {
+	labels, err := readLabels(modelFolder, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Face{name, version, strconv.FormatInt(version, 10), cfg.GetModelTransactionPolicy().GetDecoupled(), labels}, nil
+}
+
+// Name returns the model's name.
+func (f *Face) Name() string { return f.name }
+
+// Version returns the version's number.
+func (f *Face) Version() int64 { return f.version }
+
+// VersionText returns the version's number in decimal.
+func (f *Face) VersionText() string { return f.text }
+
+// Decoupled reports whether a request may have any number of responses.
+func (f *Face) Decoupled() bool { return f.decoupled }
+
+// Labels returns the class labels of an output.
+func (f *Face) Labels(output string) []string { return f.labels[output] }
