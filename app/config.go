@@ -44,6 +44,9 @@ type Config struct {
 	DisableAutoComplete bool
 	StrictReadiness     bool
 	BackendConfig       []string
+	BackendDirectory    string               // of backends written in Python; "": none
+	Python              map[string]string    // settings of the Python backend
+	PythonRequirements  string               // a requirements.txt for Python models; "": none
 	ONNXRuntime         onnxruntime.Settings // --backend-config=onnxruntime,...
 
 	LogVerbose                  int

@@ -271,7 +271,8 @@ func metricsOptions() []option {
 func backendOptions() []option {
 	const g = "Backends"
 	return []option{
-		{names: []string{"backend-directory"}, group: g, arg: "path", class: noEffect, row: "H072", help: "The backends are built in.", set: ignored(anyText)},
+		{names: []string{"backend-directory"}, group: g, arg: "path", row: "H072",
+			help: "A folder of backends written in Python, each a folder with a model.py. The others are built in.", set: text(func(c *Config) *string { return &c.BackendDirectory })},
 		{names: []string{"backend-config"}, group: g, arg: "[backend,]key=value", row: "H073",
 			help: "A setting for a backend, or for all: default-max-batch-size; onnxruntime,enable-global-threadpool, intra_op_thread_count, inter_op_thread_count, op-library-directory, optimized-model-cache. May be given several times.",
 			set:  backendConfig},
@@ -299,6 +300,13 @@ func backendConfig(c *Config, v string) error {
 		if err := c.ONNXRuntime.Set(key, value); !errors.Is(err, onnxruntime.ErrUnknownSetting) {
 			return err
 		}
+	}
+	if name == "python" && key != "default-max-batch-size" {
+		return c.setPython(key, value)
+	}
+	if key == "backend-directory" {
+		c.BackendDirectory = value
+		return nil
 	}
 	if key == "default-max-batch-size" {
 		if n, err := strconv.Atoi(value); err != nil || n < 0 {
@@ -437,5 +445,8 @@ func ourOptions() []option {
 		{names: []string{"onnxruntime-library"}, group: g, class: ours, arg: "path",
 			help: "libonnxruntime to use in place of the built-in one, or the folder that it is in: for GPUs one made by pip install --target=<folder> \"onnxruntime-gpu[cuda,cudnn]\". Default: NEREID_ONNXRUNTIME_LIBRARY, then <data-dir>/runtime/onnxruntime.",
 			set:  text(func(c *Config) *string { return &c.ONNXRuntimeLibrary })},
+		{names: []string{"python-requirements"}, group: g, class: ours, arg: "file",
+			help: "A requirements.txt for the Python models that bring no environment of their own; it is installed once, into an environment under --data-dir. Default: none.",
+			set:  text(func(c *Config) *string { return &c.PythonRequirements })},
 	}
 }

@@ -145,7 +145,7 @@ func TestTritonserverOptions(t *testing.T) {
 				return c.Trace.Mode == "opentelemetry" && c.Trace.Rate == 0 && tel.URL == "http://c:4318/v1/traces" && slices.Equal(tel.Resource, [][2]string{{"service.name", "x=y"}}) &&
 					tel.MaxQueueSize == 7 && tel.ScheduleDelay == 8*time.Millisecond && tel.MaxExportBatchSize == 9
 			}, refused: []string{"--trace-config=opentelemetry,resource=x", "--trace-config=opentelemetry,bsp_schedule_delay=x", "--trace-config=opentelemetry,nosuch=1"}},
-		{name: "H072 --backend-directory", args: []string{"--backend-directory=/x"}, check: withoutEffect("backend-directory")},
+		{name: "H072 --backend-directory", args: []string{"--backend-directory=/x"}, check: func(c *Config) bool { return c.BackendDirectory == "/x" }},
 		{name: "H073 --backend-config", args: []string{"--backend-config=default-max-batch-size=7"}, check: func(c *Config) bool { n := c.defaultMaxBatchSize(); return n != nil && *n == 7 }, refused: []string{"--backend-config=x"}},
 		{name: "--backend-config of onnxruntime", args: []string{"--backend-config=onnxruntime,enable-global-threadpool=1", "--backend-config=onnxruntime,intra_op_thread_count=3", "--backend-config=onnxruntime,op-library-directory=/opt/ops"},
 			check: func(c *Config) bool {

@@ -60,6 +60,7 @@ type server struct {
 	recorder *history.Recorder
 	backends []backend.Backend
 	ort      ortRuntime
+	python   pythonRuntime
 	engine   *engine.Engine
 	console  atomic.Pointer[console.Console]
 	http     *httpapi.Server
@@ -178,7 +179,10 @@ func (s *server) open(ctx context.Context) error {
 	}
 	s.recorder = history.New(nil, s.store)
 	s.ort = newORT(s.c, s.data, s.log)
-	s.backends = append(builtin.All(), s.ort.backend())
+	if s.python, err = newPython(s.c, s.data, s.log); err != nil {
+		return err
+	}
+	s.backends = append(append(builtin.All(), s.ort.backend()), s.python.all...)
 	overrides := s.data.join("overrides")
 	if err := errors.Join(os.RemoveAll(overrides), os.MkdirAll(overrides, 0o700)); err != nil {
 		return fmt.Errorf("cannot prepare the data folder: %w", err)
@@ -365,7 +369,7 @@ func (s *server) openFrontEnds() error {
 	}
 	if s.c.AllowMetrics {
 		if s.metrics, err = metrics.New(metrics.Options{
-			Source: s.engine, Cache: s.cacheStats(), Version: Version, Log: s.log, OmitCPU: !s.c.AllowCPUMetrics,
+			Source: s.engine, Cache: s.cacheStats(), Custom: s.python.metrics.Append, Version: Version, Log: s.log, OmitCPU: !s.c.AllowCPUMetrics,
 			Interval: time.Duration(s.c.MetricsIntervalMs) * time.Millisecond,
 		}); err != nil {
 			return err
@@ -608,6 +612,7 @@ func (s *server) shutdown() {
 	if s.engine != nil {
 		s.engine.Close(ctx)
 	}
+	s.python.close(ctx)
 	if err := s.trace.Close(ctx); err != nil {
 		s.log.Warn("traces may be missing", "err", err)
 	}

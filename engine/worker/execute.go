@@ -317,6 +317,9 @@ func (w *Worker) finished(id uint64, failure error) error {
 	ex.batch = nil
 	w.mu.Unlock()
 	w.running.Store(0)
+	if !w.served.Load() {
+		w.served.Store(true)
+	}
 	ex.err = failure
 	ex.done <- struct{}{}
 	return nil

@@ -12,7 +12,8 @@ import (
 
 const (
 	// firstWait is how long after its end a worker is started again; each further end in a row doubles it, to longestWait.
-	// One that has lived for steady begins anew.
+	// A worker that has executed a batch, or has lived for steady, begins a new row: a request that ends its worker each
+	// time must not take the model from the others for ever longer.
 	firstWait   = 100 * time.Millisecond
 	longestWait = 30 * time.Second
 	steady      = time.Minute
@@ -76,7 +77,7 @@ func (k *Keeper) run(ctx context.Context) {
 				alive = false
 			}
 		}
-		if time.Since(since) > steady {
+		if time.Since(since) > steady || w.Executed() {
 			wait, ends = firstWait, 0
 		}
 		err := w.Err()

@@ -42,6 +42,7 @@ type Worker struct {
 	pool  tensor.Pool
 
 	running atomic.Uint64 // the execution under way; 0: none
+	served  atomic.Bool   // a batch has been executed to its end
 
 	mu      sync.Mutex
 	cur     *execution                // guarded by mu, as is all below; nil: nothing is executed
@@ -150,6 +151,9 @@ func (w *Worker) Err() error {
 	defer w.mu.Unlock()
 	return w.err
 }
+
+// Executed reports whether the worker has executed a batch to its end.
+func (w *Worker) Executed() bool { return w.served.Load() }
 
 // SharedBytes returns the size of the memory that is shared with the worker.
 func (w *Worker) SharedBytes() int64 { return w.p.down.size.Load() + w.p.up.size.Load() }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -25,27 +26,28 @@ func (f *runtimeFiles) unpack() (string, error) {
 	if f.main != "" {
 		return f.main, nil
 	}
-	entries, err := pyrt.Files.ReadDir(".")
+	sum := sha256.New()
+	texts := map[string][]byte{}
+	err := fs.WalkDir(pyrt.Files, ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		text, err := pyrt.Files.ReadFile(name)
+		texts[name] = text
+		sum.Write([]byte(name + "\x00"))
+		sum.Write(text)
+		return err
+	})
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.New()
-	texts := map[string][]byte{}
-	for _, e := range entries {
-		text, err := pyrt.Files.ReadFile(e.Name())
-		if err != nil {
+	folder := filepath.Join(f.folder, hex.EncodeToString(sum.Sum(nil))[:16])
+	for name, text := range texts {
+		path := filepath.Join(folder, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return "", err
 		}
-		texts[e.Name()] = text
-		sum.Write([]byte(e.Name() + "\x00"))
-		sum.Write(text)
-	}
-	folder := filepath.Join(f.folder, hex.EncodeToString(sum.Sum(nil))[:16])
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return "", err
-	}
-	for name, text := range texts {
-		if err := writeWhole(filepath.Join(folder, name), text); err != nil {
+		if err := writeWhole(path, text); err != nil {
 			return "", err
 		}
 	}

@@ -38,6 +38,12 @@ func Known(key string) (known, effect bool) {
 	return slices.Contains(withoutEffect, key), false
 }
 
+// CheckSetting returns InvalidArg if a setting has a value that cannot be.
+func CheckSetting(key, value string) error {
+	_, err := parseSettings(map[string]string{key: value})
+	return err
+}
+
 // parseSettings reads the backend's settings. Errors: InvalidArg.
 func parseSettings(all map[string]string) (settings, error) {
 	s := settings{interpreter: "python3", timeout: 30 * time.Second, grace: 30 * time.Second}

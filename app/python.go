@@ -1,0 +1,69 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"nereid/engine/backend"
+	"nereid/engine/backend/python"
+	"nereid/engine/metrics/custom"
+	"nereid/engine/worker"
+)
+
+// pythonRuntime is the Python backend, those that are written in Python, and what they need.
+type pythonRuntime struct {
+	launcher *worker.Launcher
+	metrics  *custom.Registry
+	own      *python.Backend
+	all      []backend.Backend
+}
+
+// newPython makes the backends. The caller closes them when no model is left, also after an error.
+func newPython(c *Config, d *dataDir, log *slog.Logger) (pythonRuntime, error) {
+	p := pythonRuntime{launcher: worker.NewLauncher(log), metrics: &custom.Registry{}}
+	var err error
+	p.own, err = python.New(python.Options{
+		Settings: c.Python, Requirements: c.PythonRequirements, Folder: filepath.Join(d.join("runtime"), "python"), Launcher: p.launcher,
+		Metrics: p.metrics, Log: log,
+	})
+	if err != nil {
+		return p, err
+	}
+	more, err := p.own.Based(c.BackendDirectory)
+	if err != nil {
+		return p, fmt.Errorf("--backend-directory: %w", err)
+	}
+	p.all = append([]backend.Backend{p.own}, more...)
+	return p, nil
+}
+
+// close ends the processes that are left.
+func (p pythonRuntime) close(context.Context) {
+	if p.own != nil {
+		p.own.Close()
+	}
+	if p.launcher != nil {
+		p.launcher.Close()
+	}
+}
+
+// setPython takes a setting of --backend-config=python.
+func (c *Config) setPython(key, value string) error {
+	known, effect := python.Known(key)
+	if known && effect {
+		if c.Python == nil {
+			c.Python = map[string]string{}
+		}
+		c.Python[key] = value
+		return python.CheckSetting(key, value)
+	}
+	why := ""
+	if known {
+		why = " (the memory that is shared with a model's process has no name, and needs neither queues nor threads)"
+	}
+	c.WithoutEffect = append(c.WithoutEffect, "backend-config "+strings.Join([]string{"python", key}, ",")+why)
+	return nil
+}

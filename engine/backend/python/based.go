@@ -1,0 +1,90 @@
+package python
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"nereid/engine/backend"
+	"nereid/engine/backend/python/pyrt"
+	"nereid/engine/status"
+)
+
+// based is a python-based backend: a model.py that serves many models, each with files of its own.
+type based struct {
+	*Backend
+	name string
+	file string // "": one of ours
+}
+
+var (
+	_ backend.Backend         = (*based)(nil)
+	_ backend.ConfigCompleter = (*based)(nil)
+)
+
+// Based returns the python-based backends: those of a backend directory (its folders with a model.py; "": none), and ours
+// for the names that it does not have. They end with b. Layout: Triton's --backend-directory.
+func (b *Backend) Based(directory string) ([]backend.Backend, error) {
+	files := map[string]string{}
+	ours, err := fs.ReadDir(pyrt.Files, pyrt.Backends)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range ours {
+		files[e.Name()] = ""
+	}
+	var entries []os.DirEntry
+	if directory != "" {
+		if entries, err = os.ReadDir(directory); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	for _, e := range entries {
+		file := filepath.Join(directory, e.Name(), "model.py")
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && e.Name() != b.Name() {
+			files[e.Name()] = file
+		}
+	}
+	var all []backend.Backend
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		all = append(all, &based{Backend: b, name: name, file: files[name]})
+	}
+	return all, nil
+}
+
+// path returns the backend's file; ours are unpacked first.
+func (b *based) path() (string, error) {
+	if b.file != "" {
+		return b.file, nil
+	}
+	main, err := b.runtime.unpack()
+	if err != nil {
+		return "", status.Errorf(status.Internal, "the Python modules of the server cannot be unpacked: %w", err)
+	}
+	return filepath.Join(filepath.Dir(main), pyrt.Backends, b.name, "model.py"), nil
+}
+
+// Name returns the folder's name.
+func (b *based) Name() string { return b.name }
+
+// Load starts nothing yet; see Backend.Load.
+func (b *based) Load(ctx context.Context, s backend.Spec) (backend.Model, error) {
+	file, err := b.path()
+	if err != nil {
+		return nil, err
+	}
+	return b.load(ctx, s, file, b.name)
+}
+
+// CompleteConfig runs the backend's auto_complete_config, if it has one.
+func (b *based) CompleteConfig(ctx context.Context, s backend.Spec) error {
+	file, err := b.path()
+	if err != nil {
+		return err
+	}
+	return b.complete(ctx, s, file, b.name)
+}

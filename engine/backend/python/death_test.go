@@ -1,0 +1,295 @@
+package python_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"nereid/engine/infer"
+	"nereid/engine/status"
+)
+
+// mortal does what its first number says; OUT has its process's number.
+const mortal = `
+what = int(x[0])
+if what == 1: os.kill(os.getpid(), signal.SIGSEGV)
+if what == 2: os.kill(os.getpid(), signal.SIGKILL)
+if what == 3: os._exit(3)
+if what == 4: os.abort()
+if what == 5:
+    while True: pass
+if what == 6: sys.exit("gone")
+if what == 7: raise ValueError("not this one")
+if what == 8:
+    hog = [np.zeros(1 << 26, np.uint8) for _ in range(64)]
+if what == 9:
+    if os.fork() == 0:
+        time.sleep(3600)
+if what == 10: os.close(3); time.sleep(3600)
+y = np.array([os.getpid()], np.float32)
+`
+
+func pidOf(t *testing.T, r *rig, model string) int {
+	t.Helper()
+	a := r.one(request(model, map[string][]float32{"IN": {0}}))
+	if a.err != nil || len(a.floats("OUT")) != 1 {
+		t.Fatalf("%s does not answer: %v", model, a.err)
+	}
+	return int(a.floats("OUT")[0])
+}
+
+// alive reports whether a process is there and not a zombie.
+func alive(pid int) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	return !strings.HasPrefix(rest, "Z")
+}
+
+func TestDeaths(t *testing.T) {
+	r := serve(t, map[string]string{"execute-timeout-seconds": "5", "memory-limit-byte-size": "1500000000"}, map[string]string{
+		"m/config.pbtxt":     config(""),
+		"m/1/model.py":       code(mortal, ""),
+		"other/config.pbtxt": config(""),
+		"other/1/model.py":   code(mortal, ""),
+	}).ready()
+	other := pidOf(t, r, "other")
+	for _, tt := range []struct {
+		name string
+		what float32
+		text string // of the error; "" none
+		code status.Code
+		dies bool
+	}{
+		{"D2 D056 SIGSEGV", 1, "the process of model instance 'm_0' ended while it had the request: it was ended by signal 11", status.Unavailable, true},
+		{"D2 SIGKILL", 2, "it was ended by signal 9", status.Unavailable, true},
+		{"D2 os._exit", 3, "it ended with exit status 3", status.Unavailable, true},
+		{"D2 abort", 4, "it was ended by signal 6", status.Unavailable, true},
+		{"D3 an endless loop", 5, "took longer than 5s to execute a batch; its process was ended", status.Unavailable, true},
+		{"D1 sys.exit", 6, "SystemExit: gone", status.Internal, false},
+		{"D1 an exception", 7, "ValueError: not this one", status.Internal, false},
+		{"D4 more memory than the limit", 8, "MemoryError", status.Internal, false},
+		{"D2 the socket closed", 10, "the process of model instance 'm_0' ended", status.Unavailable, true},
+		{"a child that stays behind", 9, "", 0, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := pidOf(t, r, "m")
+			start := time.Now()
+			a := r.one(request("m", map[string][]float32{"IN": {tt.what}}))
+			switch {
+			case tt.text == "" && a.err != nil, tt.text != "" && (a.err == nil || !strings.Contains(a.err.Error(), tt.text) || status.CodeOf(a.err) != tt.code):
+				t.Errorf("after %v: %v; want %v: …%s…", time.Since(start), a.err, tt.code, tt.text)
+			}
+			after := pidOf(t, r, "m") // waits for the next process
+			if (after != before) != tt.dies {
+				t.Errorf("the process is %d, and was %d; dies: %v", after, before, tt.dies)
+			}
+			if tt.dies && alive(before) {
+				t.Errorf("process %d is still there", before)
+			}
+			if ok, _ := r.ModelReady("m", infer.LatestVersion); !ok {
+				t.Error("the model is not ready although it answers")
+			}
+			if now := pidOf(t, r, "other"); now != other {
+				t.Errorf("the other model's process is %d and was %d", now, other)
+			}
+		})
+	}
+}
+
+// What a process has started goes with it, and a model that is being started again is not ready.
+func TestRestart(t *testing.T) {
+	gate := filepath.Join(t.TempDir(), "gate")
+	r := serve(t, nil, map[string]string{
+		"m/config.pbtxt": config(""),
+		"m/1/model.py": code(`
+if x[0] == 1:
+    import subprocess
+    child = subprocess.Popen(["sleep", "3600"])
+    y = np.array([child.pid], np.float32)
+elif x[0] == 2:
+    os._exit(1)
+else:
+    y = x`, `
+def initialize(self, args):
+    while os.path.exists(`+strconv.Quote(gate)+`):
+        time.sleep(0.01)`),
+	}).ready()
+	child := int(r.one(request("m", map[string][]float32{"IN": {1}})).floats("OUT")[0])
+	if child == 0 || !alive(child) {
+		t.Fatalf("the child is not there: %d", child)
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if a := r.one(request("m", map[string][]float32{"IN": {2}})); status.CodeOf(a.err) != status.Unavailable {
+		t.Errorf("%v, want Unavailable", a.err)
+	}
+	if ok, _ := r.ModelReady("m", infer.LatestVersion); ok {
+		t.Error("the model is ready while its process is being started")
+	}
+	until(t, "the index says why", func() bool {
+		rows := r.RepositoryIndex(false)
+		return len(rows) == 1 && rows[0].State == "UNAVAILABLE" && strings.Contains(rows[0].Reason, "is being started again")
+	})
+	until(t, "the child is gone", func() bool { return !alive(child) })
+	if err := os.Remove(gate); err != nil {
+		t.Fatal(err)
+	}
+	if a := r.one(request("m", map[string][]float32{"IN": {5}})); a.err != nil || a.floats("OUT")[0] != 5 {
+		t.Errorf("after the restart: %v %v", a.floats("OUT"), a.err)
+	}
+}
+
+// A model whose process ends each time it is started is left alone after some tries.
+func TestQuarantine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes the back-off's time")
+	}
+	gate := filepath.Join(t.TempDir(), "gate")
+	r := serve(t, nil, map[string]string{
+		"m/config.pbtxt": config(""),
+		"m/1/model.py": code("os._exit(1)", `
+def initialize(self, args):
+    if os.path.exists(`+strconv.Quote(gate)+`):
+        os._exit(7)`),
+	}).ready()
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.one(request("m", map[string][]float32{"IN": {0}}))
+	until(t, "it is given up", func() bool { return strings.Contains(r.log.String(), "ended too often and is not started again") })
+	if a := r.one(request("m", map[string][]float32{"IN": {0}})); status.CodeOf(a.err) != status.Unavailable || !strings.Contains(a.err.Error(), "is not started again") {
+		t.Errorf("%v, want Unavailable", a.err)
+	}
+	if err := os.Remove(gate); err != nil {
+		t.Fatal(err)
+	}
+	r.write("m/1/model.py", code("y = x", ""))
+	if err := r.Reload(t.Context(), "m"); err != nil {
+		t.Fatal(err)
+	}
+	if a := r.one(request("m", map[string][]float32{"IN": {5}})); a.err != nil || a.floats("OUT")[0] != 5 {
+		t.Errorf("after the reload: %v %v", a.floats("OUT"), a.err)
+	}
+}
+
+// lair is the environment variable by which the test program serves a model as a server that is to be killed.
+const lair = "NEREID_TEST_LAIR"
+
+// D10: a server that is killed takes its models' processes, and theirs, along.
+func TestKilledServer(t *testing.T) {
+	if folder := os.Getenv(lair); folder != "" {
+		beKilled(t, folder)
+		return
+	}
+	interpreter(t)
+	folder := t.TempDir()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledServer$")
+	cmd.Env = append(os.Environ(), lair+"="+folder)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	var pids []int
+	until(t, "the server serves", func() bool {
+		b, _ := os.ReadFile(filepath.Join(folder, "pids"))
+		text, whole := strings.CutSuffix(string(b), "\n")
+		select {
+		case err := <-ended:
+			t.Fatalf("the server ended: %v", err)
+		default:
+		}
+		for _, s := range strings.Fields(text) {
+			n, err := strconv.Atoi(s)
+			if err == nil && whole {
+				pids = append(pids, n)
+			}
+		}
+		return whole
+	})
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	if len(pids) != 2 {
+		t.Fatalf("the server had processes %v, want a worker and its child", pids)
+	}
+	for _, pid := range pids {
+		until(t, "the process "+strconv.Itoa(pid)+" is gone", func() bool { return !alive(pid) })
+	}
+}
+
+// beKilled serves a model with a child until the process is killed.
+func beKilled(t *testing.T, folder string) {
+	r := serve(t, nil, map[string]string{
+		"m/config.pbtxt": config(""),
+		"m/1/model.py": code(`
+import subprocess
+y = np.array([os.getpid(), subprocess.Popen(["sleep", "3600"]).pid], np.float32)`, ""),
+	}).ready()
+	pids := r.one(request("m", map[string][]float32{"IN": {1}})).floats("OUT")
+	text := strconv.Itoa(int(pids[0])) + " " + strconv.Itoa(int(pids[1])) + "\n"
+	if err := os.WriteFile(filepath.Join(folder, "new"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(folder, "new"), filepath.Join(folder, "pids")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), long)
+	defer cancel()
+	<-ctx.Done() // killed before that
+}
+
+// No process, no thread's memory and no file of shared memory is left when a server stops.
+func TestNothingIsLeft(t *testing.T) {
+	shm := func() string {
+		entries, err := os.ReadDir("/dev/shm")
+		if err != nil {
+			return err.Error()
+		}
+		var all []string
+		for _, e := range entries {
+			if strings.Contains(e.Name(), "nereid-") {
+				all = append(all, e.Name())
+			}
+		}
+		return strings.Join(all, " ")
+	}
+	fds := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	before, had := shm(), 0
+	for i := range 3 {
+		r := serve(t, nil, map[string]string{
+			"m/config.pbtxt": config("instance_group [ { count: 2 } ]"),
+			"m/1/model.py":   code(mortal, ""),
+		}).ready()
+		pid := pidOf(t, r, "m")
+		r.stop()
+		if alive(pid) {
+			t.Errorf("process %d is left", pid)
+		}
+		switch n := fds(); {
+		case i == 0:
+			had = n // with what the first use of the runtime opens for good
+		case n > had:
+			t.Errorf("round %d leaves %d descriptors, the first left %d", i, n, had)
+		}
+	}
+	if now := shm(); now != before {
+		t.Errorf("/dev/shm has %q, and had %q", now, before)
+	}
+}
