@@ -30,7 +30,7 @@ var (
 // for the names that it does not have. They end with b. Layout: Triton's --backend-directory.
 func (b *Backend) Based(directory string) ([]backend.Backend, error) {
 	files := map[string]string{}
-	ours, err := fs.ReadDir(pyrt.Files, pyrt.Backends)
+	ours, err := fs.ReadDir(pyrt.Backends, pyrt.BackendsFolder)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (b *based) path() (string, error) {
 	if err != nil {
 		return "", status.Errorf(status.Internal, "the Python modules of the server cannot be unpacked: %w", err)
 	}
-	return filepath.Join(filepath.Dir(main), pyrt.Backends, b.name, "model.py"), nil
+	return filepath.Join(filepath.Dir(main), pyrt.BackendsFolder, b.name, "model.py"), nil
 }
 
 // Name returns the folder's name.

@@ -219,7 +219,9 @@ func TestKilledServer(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	<-ended
+	if err := <-ended; err == nil {
+		t.Error("the server ended by itself")
+	}
 	if len(pids) != 2 {
 		t.Fatalf("the server had processes %v, want a worker and its child", pids)
 	}

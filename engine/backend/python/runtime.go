@@ -3,6 +3,7 @@ package python
 import (
 	"bytes"
 	"crypto/sha256"
+	"embed"
 	"encoding/hex"
 	"io/fs"
 	"os"
@@ -28,18 +29,20 @@ func (f *runtimeFiles) unpack() (string, error) {
 	}
 	sum := sha256.New()
 	texts := map[string][]byte{}
-	err := fs.WalkDir(pyrt.Files, ".", func(name string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
+	for _, files := range []embed.FS{pyrt.Files, pyrt.Backends} {
+		err := fs.WalkDir(files, ".", func(name string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			text, err := files.ReadFile(name)
+			texts[name] = text
+			sum.Write([]byte(name + "\x00"))
+			sum.Write(text)
 			return err
+		})
+		if err != nil {
+			return "", err
 		}
-		text, err := pyrt.Files.ReadFile(name)
-		texts[name] = text
-		sum.Write([]byte(name + "\x00"))
-		sum.Write(text)
-		return err
-	})
-	if err != nil {
-		return "", err
 	}
 	folder := filepath.Join(f.folder, hex.EncodeToString(sum.Sum(nil))[:16])
 	for name, text := range texts {
