@@ -2,6 +2,7 @@ package modelconfig
 
 import (
 	"fmt"
+	"slices"
 
 	"nereid/engine/inferencepb"
 	"nereid/engine/tensor"
@@ -58,6 +59,7 @@ func Complete(cfg *inferencepb.ModelConfig, sig *Signature, o CompleteOptions) F
 	if cfg.Backend == "" {
 		cfg.Backend = sig.Backend
 	}
+	sig = sig.without(cfg)
 	needIn, needOut := len(cfg.Input)+len(cfg.BatchInput) == 0, len(cfg.Output) == 0
 	if needIn || needOut {
 		if fault, ok := completeBatching(cfg, sig, o); !ok {
@@ -81,6 +83,32 @@ func Complete(cfg *inferencepb.ModelConfig, sig *Signature, o CompleteOptions) F
 	}
 	completeTensors(cfg, sig, batched)
 	return nil
+}
+
+// without is the signature as clients see it: the inputs that a sequence batcher fills, and the outputs that are its states,
+// are not to be completed.
+func (s *Signature) without(cfg *inferencepb.ModelConfig) *Signature {
+	sb := cfg.GetSequenceBatching()
+	if sb == nil {
+		return s
+	}
+	inside := map[string]bool{}
+	for _, c := range sb.ControlInput {
+		inside[c.Name] = true
+	}
+	outside := map[string]bool{}
+	for _, st := range sb.State {
+		inside[st.InputName], outside[st.OutputName] = true, true
+	}
+	rest := *s
+	rest.Inputs = slices.DeleteFunc(slices.Clone(s.Inputs), func(io IO) bool { return inside[io.Name] })
+	rest.Outputs = slices.DeleteFunc(slices.Clone(s.Outputs), func(io IO) bool { return outside[io.Name] && !listed(cfg, io.Name) })
+	return &rest
+}
+
+// listed reports whether a configuration lists an output.
+func listed(cfg *inferencepb.ModelConfig, name string) bool {
+	return slices.ContainsFunc(cfg.Output, func(o *inferencepb.ModelOutput) bool { return o.Name == name })
 }
 
 // completeBatching sets max_batch_size and dynamic_batching.

@@ -107,12 +107,32 @@ func (x *instance) handCut(p *port, buf *tensor.Buffer, requests []*infer.Reques
 				return err
 			}
 		}
-		if r.Wants(p.name) {
-			responses[k].AddOutput(p.name, p.dt, x.shape, data[:size:size], buf.Retain())
+		if err := x.give(p, r, responses[k], data[:size:size], buf, len(requests)); err != nil {
+			return err
 		}
 		data = data[size:]
 	}
 	return nil
+}
+
+// give hands a request its part of an output, of the shape x.shape: to its answer, and to its sequence if it is a state. A
+// state that is part of several requests' memory is copied, so that it does not keep theirs.
+func (x *instance) give(p *port, r *infer.Request, resp *infer.Response, data []byte, buf *tensor.Buffer, requests int) error {
+	if p.isWanted(r) {
+		resp.AddOutput(p.name, p.dt, x.shape, data, buf.Retain())
+	}
+	if !p.state || r.States == nil {
+		return nil
+	}
+	own := buf
+	if requests > 1 {
+		own = x.m.pool.Get(len(data))
+		copy(own.Bytes(), data)
+		data = own.Bytes()
+	} else {
+		own.Retain()
+	}
+	return r.States.Set(p.name, p.dt, x.shape, data, own)
 }
 
 // hand adds output i to the responses of those who want it.
@@ -133,8 +153,8 @@ func (x *instance) hand(i int, requests []*infer.Request, responses []*infer.Res
 		if len(shape) == 0 && len(p.dims) > 0 {
 			shape = p.dims
 		}
-		responses[0].AddOutput(p.name, p.dt, shape, data, buf.Retain())
-		return nil
+		x.shape = append(x.shape[:0], shape...)
+		return x.give(p, requests[0], responses[0], data, buf, 1)
 	}
 	rows, elements := x.shape[0], int64(1)
 	for _, d := range x.shape[1:] {
@@ -154,9 +174,9 @@ func (x *instance) hand(i int, requests []*infer.Request, responses []*infer.Res
 				size = int(n) * int(elements) * p.dt.Size()
 			}
 		}
-		if r.Wants(p.name) {
-			x.shape[0] = n
-			responses[k].AddOutput(p.name, p.dt, x.shape, data[:size:size], buf.Retain())
+		x.shape[0] = n
+		if err := x.give(p, r, responses[k], data[:size:size], buf, len(requests)); err != nil {
+			return err
 		}
 		data = data[size:]
 	}

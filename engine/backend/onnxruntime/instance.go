@@ -255,12 +255,12 @@ func (x *instance) make(i int, requests []*infer.Request) (err error) {
 	return nil
 }
 
-// choose asks the run for the outputs that anybody wants.
+// choose asks the run for the outputs that anybody wants, and for the states.
 func (x *instance) choose(requests []*infer.Request) {
 	n := 0
 	for i := range x.m.outputs {
-		name := x.m.outputs[i].name
-		x.wanted[i] = slices.ContainsFunc(requests, func(r *infer.Request) bool { return r.Wants(name) })
+		p := &x.m.outputs[i]
+		x.wanted[i] = p.state || slices.ContainsFunc(requests, p.isWanted)
 		if x.wanted[i] {
 			x.runner.AddOutput(i)
 			x.places[i] = n
@@ -268,3 +268,6 @@ func (x *instance) choose(requests []*infer.Request) {
 		}
 	}
 }
+
+// isWanted reports whether a request wants the output in its answer.
+func (p *port) isWanted(r *infer.Request) bool { return !p.hidden && r.Wants(p.name) }

@@ -54,6 +54,8 @@ type port struct {
 	ragged   bool            // an input whose requests are put together in one dimension
 	made     *batchio.Input  // a batch input: no request has it
 	cut      *batchio.Output // an output that is dealt out by the shape of an input; nil: by rows
+	state    bool            // an output that is the sequence's next state
+	hidden   bool            // an output that no answer has: the configuration lists it as a state only
 }
 
 func newModel(ctx context.Context, l *capi.Library, s backend.Spec, path string, b *Backend, mode threading) (*model, error) {
@@ -103,11 +105,14 @@ func sharesSession(c *inferencepb.ModelConfig) bool {
 	return v == "1" || strings.EqualFold(v, "true")
 }
 
-// controls are the inputs that the sequence batcher gives.
-func controls(c *inferencepb.ModelConfig) []string {
+// sequenceInputs are the inputs that the sequence batcher gives: controls and states.
+func sequenceInputs(c *inferencepb.ModelConfig) []string {
 	var all []string
 	for _, in := range c.GetSequenceBatching().GetControlInput() {
 		all = append(all, in.GetName())
+	}
+	for _, st := range c.GetSequenceBatching().GetState() {
+		all = append(all, st.GetInputName())
 	}
 	return all
 }
@@ -124,14 +129,14 @@ func batchInputs(c *inferencepb.ModelConfig) []string {
 // ports notes the model's inputs that are given, in the model's order, and the outputs that the configuration lists.
 func (m *model) ports(sig *signature) {
 	plan := batchio.New(m.spec.Config)
-	var given []string
+	given := sequenceInputs(m.spec.Config)
 	for _, in := range m.spec.Config.GetInput() {
 		given = append(given, in.GetName())
 	}
 	for i := range sig.inputs {
 		io := &sig.inputs[i]
 		made := plan.Input(io.Name)
-		if made != nil || slices.Contains(given, io.Name) || slices.Contains(controls(m.spec.Config), io.Name) {
+		if made != nil || slices.Contains(given, io.Name) {
 			m.inputs = append(m.inputs, port{
 				name: io.Name, dt: elementType(io.Type), code: io.Type, scalar: len(io.Dims) == 0, optional: sig.optional[i],
 				ragged: plan.Ragged(io.Name), made: made,
@@ -145,6 +150,20 @@ func (m *model) ports(sig *signature) {
 			p.dims = out.GetDims()
 		}
 		m.outputs = append(m.outputs, p)
+	}
+	m.stateOutputs(sig)
+}
+
+// stateOutputs notes the outputs that are states. The configuration may list them as outputs too.
+func (m *model) stateOutputs(sig *signature) {
+	for _, st := range m.spec.Config.GetSequenceBatching().GetState() {
+		i := slices.IndexFunc(m.outputs, func(p port) bool { return p.name == st.GetOutputName() })
+		if i < 0 {
+			io := find(sig.outputs, st.GetOutputName())
+			m.outputs = append(m.outputs, port{name: io.Name, dt: elementType(io.Type), code: io.Type, scalar: len(io.Dims) == 0, hidden: true})
+			i = len(m.outputs) - 1
+		}
+		m.outputs[i].state = true
 	}
 }
 

@@ -80,14 +80,14 @@ func publicIO(io *capi.IO) modelconfig.IO {
 // checkConfig compares a configuration with the model, in Triton's words.
 func (sig *signature) checkConfig(s backend.Spec) error {
 	c := s.Config
-	if len(c.GetSequenceBatching().GetState()) > 0 {
-		return status.Errorf(status.Unsupported, "model '%s' has sequence_batching state, which onnxruntime does not support yet", s.ModelName)
+	if err := sig.checkSequence(s); err != nil {
+		return err
 	}
 	if err := sig.checkBatchInputs(s); err != nil {
 		return err
 	}
 	plan := batchio.New(c)
-	made := append(controls(c), batchInputs(c)...)
+	made := append(sequenceInputs(c), batchInputs(c)...)
 	var required []string
 	for i := range sig.inputs {
 		if !sig.optional[i] && !slices.Contains(made, sig.inputs[i].Name) {
@@ -144,6 +144,50 @@ func (sig *signature) checkConfig(s backend.Spec) error {
 		}
 	}
 	return nil
+}
+
+// checkSequence compares the controls and the states with the model's inputs and outputs that they are for.
+func (sig *signature) checkSequence(s backend.Spec) error {
+	sb := s.Config.GetSequenceBatching()
+	for _, in := range sb.GetControlInput() {
+		io := find(sig.inputs, in.GetName())
+		if io == nil {
+			return status.Errorf(status.InvalidArg, "model '%s' has no input '%s' for the sequence control; its inputs are: %s", s.ModelName, in.GetName(), names(sig.inputs))
+		}
+		for _, c := range in.GetControl() {
+			if err := checkTensor(s, "sequence control", io, controlType(c), []int64{1}); err != nil {
+				return err
+			}
+		}
+	}
+	for _, st := range sb.GetState() {
+		for _, t := range []struct {
+			name string
+			all  []capi.IO
+		}{{st.GetInputName(), sig.inputs}, {st.GetOutputName(), sig.outputs}} {
+			io := find(t.all, t.name)
+			if io == nil {
+				return status.Errorf(status.InvalidArg, "model '%s' has no tensor '%s' for the sequence state; there are: %s", s.ModelName, t.name, names(t.all))
+			}
+			if err := checkTensor(s, "sequence state", io, st.GetDataType(), st.GetDims()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// controlType is the type of the input that a control is given in.
+func controlType(c *inferencepb.ModelSequenceBatching_Control) inferencepb.DataType {
+	switch {
+	case len(c.GetInt32FalseTrue()) > 0:
+		return inferencepb.DataType_TYPE_INT32
+	case len(c.GetFp32FalseTrue()) > 0:
+		return inferencepb.DataType_TYPE_FP32
+	case len(c.GetBoolFalseTrue()) > 0:
+		return inferencepb.DataType_TYPE_BOOL
+	}
+	return c.GetDataType()
 }
 
 // checkBatchInputs compares the batch inputs with the model's inputs that they are for.

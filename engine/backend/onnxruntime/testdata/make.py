@@ -103,3 +103,22 @@ save("ragged", nodes,
      [h.make_tensor("column", T.INT64, [2], [-1, 1]), h.make_tensor("axis0", T.INT64, [], [0]), h.make_tensor("zero_f", T.FLOAT, [1], [0]),
       h.make_tensor("first", T.INT64, [1], [0]), h.make_tensor("last", T.INT64, [1], [-1]), h.make_tensor("zero_i", T.INT32, [1], [0]),
       h.make_tensor("pairs", T.INT64, [2], [-1, 2])])
+
+# Implicit state: OUTPUT is the sum of INPUT since START, as SUM_OUT; SEEN_OUT has all values so far, and grows.
+save("stateful", [
+    h.make_node("Add", ["INPUT", "SUM_IN"], ["SUM_OUT"]), h.make_node("Identity", ["SUM_OUT"], ["OUTPUT"]),
+    h.make_node("Concat", ["SEEN_IN", "INPUT"], ["SEEN_OUT"], axis=1),
+], [io("INPUT", T.INT32, ["n", 1]), io("SUM_IN", T.INT32, ["n", 1]), io("SEEN_IN", T.INT32, ["n", "seen"])],
+     [io("OUTPUT", T.INT32, ["n", 1]), io("SUM_OUT", T.INT32, ["n", 1]), io("SEEN_OUT", T.INT32, ["n", "more"])])
+
+# Without a batch dimension, and with a state of texts: LAST_OUT is WORD, BEFORE is the word before.
+save("words", [h.make_node("Identity", ["WORD"], ["LAST_OUT"]), h.make_node("Identity", ["LAST_IN"], ["BEFORE"])],
+     [io("WORD", T.STRING, [1]), io("LAST_IN", T.STRING, [1])], [io("LAST_OUT", T.STRING, [1]), io("BEFORE", T.STRING, [1])])
+
+# Controls of every type: OUTPUT = INPUT + START, as Triton's example simple_sequence; CORRID comes back as ID.
+save("controls", [
+    h.make_node("Add", ["INPUT", "START"], ["OUTPUT"]), h.make_node("Identity", ["CORRID"], ["ID"]),
+    h.make_node("Identity", ["READY"], ["READY_OUT"]), h.make_node("Identity", ["END"], ["END_OUT"]),
+], [io("INPUT", T.INT32, ["n", 1]), io("START", T.INT32, ["n", 1]), io("READY", T.FLOAT, ["n", 1]), io("END", T.BOOL, ["n", 1]),
+    io("CORRID", T.STRING, ["n", 1])],
+     [io("OUTPUT", T.INT32, ["n", 1]), io("ID", T.STRING, ["n", 1]), io("READY_OUT", T.FLOAT, ["n", 1]), io("END_OUT", T.BOOL, ["n", 1])])
