@@ -394,3 +394,25 @@ func snapshotOf(e *engine.Engine, model string, version int64) stats.Snapshot {
 	}
 	return stats.Snapshot{}
 }
+
+func TestSequenceWarmup(t *testing.T) {
+	const sample = `model_warmup { name: %q batch_size: 1 inputs { key: "INPUT" value { data_type: TYPE_INT32 dims: 1 random_data: true } } %s }`
+	iterative := sequenceConfig("iterative_sequence", 4, "iterative_sequence: true", hour) + "model_transaction_policy { decoupled: true }\n"
+	e := sequences(t, map[string]string{
+		"bare":  sequenceConfig("dyna_sequence", 4, "", hour) + fmt.Sprintf(sample, "s", ""),
+		"told":  sequenceConfig("sequence", 4, "", hour) + fmt.Sprintf(sample, "s", `inputs { key: "READY" value { data_type: TYPE_FP32 dims: 1 zero_data: true } }`),
+		"steps": iterative + fmt.Sprintf(sample, "s", ""),
+	})
+	for model, state := range map[string]string{"bare": "READY", "steps": "READY", "told": "UNAVAILABLE"} {
+		t.Run("C083 "+model, func(t *testing.T) {
+			m, _ := e.Model(model)
+			// A row that is told that it is not ready is not answered, which shows that the sample's own control counts.
+			if len(m.Versions) != 1 || string(m.Versions[0].State) != state {
+				t.Errorf("%v %v; want %s", m.Err, m.Versions, state)
+			}
+		})
+	}
+	if got, err := tell(t, e, "bare", 5, whole, 4); err != nil || got != 9 {
+		t.Errorf("%d, %v; want 9", got, err)
+	}
+}

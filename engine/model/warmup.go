@@ -132,9 +132,20 @@ func runSample(ctx context.Context, m *Model, s sample, inst backend.Instance) e
 	r := infer.New()
 	defer r.Release()
 	r.ModelName, r.Served = m.name, m
-	r.Inputs = append(r.Inputs, s.inputs...)
+	var inside []tensor.Tensor // controls and states, which no client sends
+	for _, in := range s.inputs {
+		if m.sequences != nil && m.signature.input(in.Name) == nil {
+			inside = append(inside, in)
+		} else {
+			r.Inputs = append(r.Inputs, in)
+		}
+	}
 	if err := m.signature.check(r); err != nil {
 		return err
+	}
+	if m.sequences != nil {
+		r.Inputs = append(r.Inputs, inside...)
+		m.sequences.Dress(r)
 	}
 	b := infer.NewBatch()
 	b.Requests, b.Rows = append(b.Requests, r), r.BatchSize
@@ -144,6 +155,9 @@ func runSample(ctx context.Context, m *Model, s sample, inst backend.Instance) e
 	defer r.Release()
 	if err := instance.Execute(ctx, inst, b, m.log); err != nil {
 		return err
+	}
+	if r.Rescheduled() {
+		return nil // the first step of an iterative sequence
 	}
 	if !r.Answered() && !m.decoupled {
 		return status.New(status.Internal, "the backend did not answer")

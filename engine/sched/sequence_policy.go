@@ -1,7 +1,9 @@
 package sched
 
 import (
+	"bytes"
 	"encoding/binary"
+	"slices"
 	"strconv"
 	"time"
 
@@ -121,5 +123,39 @@ func (s *Sequences) control(r *infer.Request, corrid []byte) {
 			data = c.True
 		}
 		r.Inputs = append(r.Inputs, tensor.Tensor{Name: c.Name, DataType: c.DataType, Shape: s.shape, Data: data})
+	}
+}
+
+// Dress gives a request that does not come through the batcher, as one for warmup, what it lacks of the inputs that those
+// have which do: states as at the start, and controls as of a sequence of one request. Its rows are all given the same.
+func (s *Sequences) Dress(r *infer.Request) {
+	if r.Correlation.IsZero() {
+		r.Correlation.Number = 1
+	}
+	r.Flags |= infer.SequenceStart | infer.SequenceEnd
+	full := infer.New()
+	defer full.Release()
+	full.Flags, full.Correlation = r.Flags, r.Correlation
+	if len(s.policy.States) > 0 {
+		infer.NewStates(s.policy.States).Feed(full)
+	}
+	var corrid []byte
+	for i := range s.policy.Controls {
+		if c := &s.policy.Controls[i]; c.Kind == ControlCorrelationID {
+			corrid = correlation(r.Correlation, c.DataType)
+		}
+	}
+	s.control(full, corrid)
+	for i := range full.Inputs {
+		in := full.Inputs[i]
+		if r.Input(in.Name) != nil {
+			continue
+		}
+		in.Shape = slices.Clone(in.Shape)
+		if s.policy.Batched {
+			in.Shape[0] = int64(r.BatchSize)
+			in.Data = bytes.Repeat(in.Data, r.BatchSize)
+		}
+		r.Inputs = append(r.Inputs, in)
 	}
 }
