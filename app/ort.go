@@ -1,22 +1,52 @@
 package app
 
 import (
+	"context"
+	"fmt"
+	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 
 	"nereid/app/console/api"
 	"nereid/engine/backend"
 	"nereid/engine/backend/onnxruntime"
+	"nereid/engine/worker"
 )
 
 // ortRuntime is the ONNX Runtime backend. Its library is opened with the first model that needs it.
-type ortRuntime struct{ b *onnxruntime.Backend }
+type ortRuntime struct {
+	b        *onnxruntime.Backend
+	launcher *worker.Launcher // of models in processes of their own; nil: there are none
+}
 
 func newORT(c *Config, d *dataDir, log *slog.Logger) ortRuntime {
-	return ortRuntime{onnxruntime.New(onnxruntime.Options{
+	o := onnxruntime.Options{
 		Library: c.ONNXRuntimeLibrary, RuntimeFolder: filepath.Join(d.join("runtime"), "onnxruntime"), CacheFolder: d.join("runtime"),
 		Settings: c.ONNXRuntime, Log: log,
-	})}
+	}
+	if exe, err := os.Executable(); err != nil {
+		log.Warn("models cannot have processes of their own: this program's file is not known", "err", err)
+	} else {
+		o.Launcher, o.Worker = worker.NewLauncher(log), []string{exe, "worker"}
+	}
+	return ortRuntime{onnxruntime.New(o), o.Launcher}
+}
+
+// close ends what starts processes. All models must be unloaded.
+func (o ortRuntime) close() {
+	if o.launcher != nil {
+		o.launcher.Close()
+	}
+}
+
+// workerCommand is the process of a model that asks for one.
+func workerCommand(stderr io.Writer) int {
+	if err := onnxruntime.ServeWorker(context.Background(), slog.New(slog.NewTextHandler(stderr, nil))); err != nil {
+		fmt.Fprintln(stderr, "error:", err)
+		return 1
+	}
+	return 0
 }
 
 func (o ortRuntime) backend() backend.Backend { return o.b }

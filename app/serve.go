@@ -613,6 +613,7 @@ func (s *server) shutdown() {
 		s.engine.Close(ctx)
 	}
 	s.python.close(ctx)
+	s.ort.close()
 	if err := s.trace.Close(ctx); err != nil {
 		s.log.Warn("traces may be missing", "err", err)
 	}

@@ -38,6 +38,29 @@ func newMapping(name string, size int64) (*mapping, error) {
 	return m, nil
 }
 
+// openMapping maps an arena that the server has made and that is descriptor fd of this process. The caller holds one
+// reference.
+func openMapping(fd int, name string) (*mapping, error) {
+	unix.CloseOnExec(fd)
+	m := &mapping{file: os.NewFile(uintptr(fd), name)}
+	info, err := m.file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("descriptor %d is not the memory that is shared with the server: %w", fd, err)
+	}
+	for length := int64(reserve); ; length /= 2 {
+		m.mem, err = unix.Mmap(fd, 0, int(length), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+		if err == nil {
+			break
+		}
+		if length/2 < info.Size() {
+			return nil, fmt.Errorf("cannot map the memory that is shared with the server: %w", err)
+		}
+	}
+	m.size.Store(info.Size())
+	m.refs.Store(1)
+	return m, nil
+}
+
 // closing closes f and returns err.
 func closing(f *os.File, err error) error {
 	_ = f.Close() // err is why

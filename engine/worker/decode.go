@@ -98,6 +98,7 @@ func tensorRecord(c *cursor, sigs signatures) (*signature, place, error) {
 type inbox struct {
 	up   *mapping
 	down *arena
+	peer bool // this is the worker's side: up is the down arena, and there is no other
 	pool *tensor.Pool
 	sigs signatures
 	body []byte         // of the present frame
@@ -121,7 +122,7 @@ func (x *inbox) data(sig *signature, p place) ([]byte, *tensor.Buffer, error) {
 	var b []byte
 	var buf *tensor.Buffer
 	var ok bool
-	switch p.where {
+	switch x.side(p.where) {
 	case inFrame:
 		if p.length == 0 {
 			return x.strings(sig, nil, nil)
@@ -146,6 +147,18 @@ func (x *inbox) data(sig *signature, p place) ([]byte, *tensor.Buffer, error) {
 		return nil, nil, status.Errorf(status.Internal, "tensor '%s' lies at %d (place %d, %d bytes), where there is nothing", sig.name, p.at, p.where, p.length)
 	}
 	return x.strings(sig, b, buf)
+}
+
+// side returns a place as the server sees it: for a worker what comes from the other side is in the down arena, and
+// nothing is in its own.
+func (x *inbox) side(where uint8) uint8 {
+	switch {
+	case !x.peer || where == inFrame:
+		return where
+	case where == inDown:
+		return inUp
+	}
+	return math.MaxUint8
 }
 
 // upBuffer wraps a slot of the up arena; the last reference frees it.
@@ -184,7 +197,7 @@ func (x *inbox) strings(sig *signature, b []byte, buf *tensor.Buffer) ([]byte, *
 
 // skip frees the slot of a tensor that nobody wants.
 func (x *inbox) skip(p place) {
-	if p.where == inUp {
+	if x.side(p.where) == inUp {
 		if _, ok := x.up.view(p.at, p.length); ok {
 			x.up.free(int64(p.at))
 		}
@@ -318,6 +331,9 @@ func (x *inbox) request(c *cursor, r *infer.Request) error {
 	for range inputs {
 		sig, at, err := tensorRecord(c, x.sigs)
 		if err != nil {
+			if sig != nil {
+				x.skip(at)
+			}
 			return err
 		}
 		data, buf, err := x.data(sig, at)

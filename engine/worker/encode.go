@@ -16,6 +16,7 @@ import (
 // into the arena at once.
 type encoder struct {
 	arena *arena
+	place uint16 // of the arena, for who reads the frame; 0: down
 	buf   []byte // header and records
 	tail  []tailData
 	size  int     // of the tail
@@ -72,7 +73,7 @@ func (e *encoder) tensor(t *tensor.Tensor) error {
 		if at, err = e.slot(t.Data); err != nil {
 			return err
 		}
-		place = inDown
+		place = max(e.place, inDown)
 	} else if len(t.Data) > 0 {
 		e.tail = append(e.tail, tailData{field: len(e.buf) + 2, data: t.Data})
 		e.size += (len(t.Data) + 15) &^ 15
@@ -173,9 +174,19 @@ func (e *encoder) request(r *infer.Request, ticket uint64, state uint32) error {
 
 // response appends a RESPONSES body with one response.
 func (e *encoder) response(resp *infer.Response) error {
-	e.u32(1)
+	e.responsesHead(1)
+	return e.responseTo(resp, 0)
+}
+
+// responsesHead appends what precedes n responses of an execution without an error of its own.
+func (e *encoder) responsesHead(n int) {
+	e.u32(uint32(n))
 	e.u32(0)
 	e.u64(0)
+}
+
+// responseTo appends the record of a response to the request of a ticket.
+func (e *encoder) responseTo(resp *infer.Response, ticket uint64) error {
 	start := len(e.buf)
 	var flags, code uint32
 	text := ""
@@ -190,7 +201,7 @@ func (e *encoder) response(resp *infer.Response) error {
 	}
 	e.u32(0)
 	e.u32(flags)
-	e.u64(0)
+	e.u64(ticket)
 	outputs := resp.Outputs
 	if resp.Err != nil {
 		outputs = nil

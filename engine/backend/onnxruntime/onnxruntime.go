@@ -13,6 +13,7 @@ import (
 	"nereid/engine/backend/onnxruntime/capi"
 	"nereid/engine/modelconfig"
 	"nereid/engine/status"
+	"nereid/engine/worker"
 )
 
 // Options of the backend. The zero value works.
@@ -27,6 +28,10 @@ type Options struct {
 	CacheFolder string
 	// Threads is the size of the pool that models without thread counts of their own share. 0: one per core.
 	Threads int
+	// Launcher starts the processes of models that ask for them, by the command Worker with WorkerEnv added to this
+	// program's environment: ServeWorker must be what runs there. Nil or empty: there are none.
+	Launcher          *worker.Launcher
+	Worker, WorkerEnv []string
 	// Settings are those of --backend-config.
 	Settings Settings
 	// Log receives what concerns no model. Nil: nothing.
@@ -41,6 +46,7 @@ type Backend struct {
 	mu      sync.Mutex
 	library *capi.Library // guarded by mu; opened by the first model
 	path    string        // guarded by mu; where library came from
+	found   string        // guarded by mu; where processes of their own take it from
 }
 
 var (
@@ -141,6 +147,11 @@ func (b *Backend) Signature(ctx context.Context, s backend.Spec) (*modelconfig.S
 	if s.Log == nil {
 		s.Log = b.log
 	}
+	if apart, err := isolated(s.Config); err != nil {
+		return nil, err
+	} else if apart {
+		return b.isolatedSignature(ctx, s)
+	}
 	path, _, err := modelPath(s)
 	if err != nil {
 		return nil, err
@@ -176,6 +187,15 @@ func (b *Backend) MakesBatchInputs() {}
 func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, error) {
 	if s.Log == nil {
 		s.Log = b.log
+	}
+	if apart, err := isolated(s.Config); err != nil {
+		return nil, err
+	} else if apart {
+		m, err := b.newIsolated(ctx, s)
+		if err != nil {
+			return nil, err // not a nil model in an interface
+		}
+		return m, nil
 	}
 	path, info, err := modelPath(s)
 	if err != nil {

@@ -1,4 +1,7 @@
-// A library with one operator, Twice of domain test.nereid: y = 2x, in FP32. Built by TestCustomOps.
+// A library with one operator, Twice of domain test.nereid: y = 2x, in FP32. Built by the tests; CRASH_ON_LOAD and
+// CRASH_ON_RUN make it end its process.
+#include <stdlib.h>
+
 #include "onnxruntime_c_api.h"
 
 static const OrtApi *api;
@@ -27,6 +30,9 @@ static OrtStatus *compute(void *kernel, OrtKernelContext *c) {
   size_t rank, n = 1;
   ONNXTensorElementDataType t;
   OrtStatus *s;
+#ifdef CRASH_ON_RUN
+  abort();
+#endif
   if ((s = api->KernelContext_GetInput(c, 0, &x))) return s;
   if ((s = api->GetTensorElementTypeAndShapeDataReference(x, &t, &shape, &rank))) return s;
   for (size_t i = 0; i < rank; i++) n *= shape[i];
@@ -62,6 +68,9 @@ static OrtCustomOp twice = {
 OrtStatus *RegisterCustomOps(OrtSessionOptions *options, const OrtApiBase *base) {
   OrtCustomOpDomain *domain;
   OrtStatus *s;
+#ifdef CRASH_ON_LOAD
+  abort();
+#endif
   api = base->GetApi(ORT_API_VERSION);
   if ((s = api->CreateCustomOpDomain("test.nereid", &domain))) return s;
   if ((s = api->CustomOpDomain_Add(domain, &twice))) return s;

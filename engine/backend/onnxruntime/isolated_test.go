@@ -1,0 +1,211 @@
+package onnxruntime_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"nereid/engine/backend"
+	"nereid/engine/backend/backendtest"
+	"nereid/engine/backend/onnxruntime"
+	"nereid/engine/infer"
+	"nereid/engine/inferencepb"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+	"nereid/engine/worker"
+)
+
+// TestMain makes of this program the process of an isolated model where a test starts it as one.
+func TestMain(m *testing.M) {
+	if os.Getenv("NEREID_TEST_WORKER") == "1" {
+		if err := onnxruntime.ServeWorker(context.Background(), slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// apart returns a backend that can start processes.
+func apart(t testing.TB) *onnxruntime.Backend {
+	t.Helper()
+	open(t) // skips without a library
+	l := worker.NewLauncher(nil)
+	t.Cleanup(l.Close)
+	return onnxruntime.New(onnxruntime.Options{Library: os.Getenv("NEREID_ONNXRUNTIME_LIBRARY"), Threads: 2,
+		CacheFolder: filepath.Join("..", "..", "..", ".cache", "onnxruntime"),
+		Launcher:    l, Worker: []string{os.Args[0]}, WorkerEnv: []string{"NEREID_TEST_WORKER=1"}})
+}
+
+// isolate makes a configuration ask for a process.
+func isolate(c *inferencepb.ModelConfig) *inferencepb.ModelConfig {
+	if c.Parameters == nil {
+		c.Parameters = map[string]*inferencepb.ModelParameter{}
+	}
+	c.Parameters["isolation"] = &inferencepb.ModelParameter{StringValue: "process"}
+	return c
+}
+
+func TestConformanceInAProcess(t *testing.T) {
+	models := []backendtest.Model{
+		identityModel(t, "identity_fp32", tensor.FP32, 16),
+		identityModel(t, "identity_fp32", tensor.FP32, 50_000), // through the shared memory
+		identityModel(t, "identity_bool", tensor.Bool, 7),
+		identityModel(t, "identity_bytes", tensor.Bytes, 4),
+		identityModel(t, "identity_bytes", tensor.Bytes, 3000),
+		addSubModel(t),
+		loopModel(t),
+		tableModel(t),
+	}
+	for i := range models {
+		isolate(models[i].Config)
+	}
+	b := apart(t)
+	backendtest.Test(t, b, models...)
+}
+
+func TestSignatureFromAProcess(t *testing.T) {
+	sig, err := apart(t).Signature(t.Context(), sample(t, "add_sub", isolate(&inferencepb.ModelConfig{Name: "add_sub"})))
+	if err != nil || len(sig.Inputs) != 2 || sig.Inputs[1].Name != "INPUT1" || tensor.FormatShape(sig.Inputs[1].Dims) != "[-1,16]" ||
+		sig.Inputs[1].DimNames[0] != "n" || sig.Platform != "onnxruntime_onnx" || len(sig.Outputs) != 2 {
+		t.Errorf("Signature = %+v, %v", sig, err)
+	}
+}
+
+func TestIsolationIsRefused(t *testing.T) {
+	c := config(8, []tensorIO{{"INPUT0", tensor.FP32, []int64{-1}}}, []tensorIO{{"OUTPUT0", tensor.FP32, []int64{-1}}})
+	c.Parameters = map[string]*inferencepb.ModelParameter{"isolation": {StringValue: "container"}}
+	wrong := sample(t, "identity_fp32", c)
+	backendtest.TestRefusals(t, open(t),
+		backendtest.Refusal{Name: "unknown value", Spec: wrong, Code: status.InvalidArg, Text: `parameter "isolation" is "container", want "process"`},
+		backendtest.Refusal{Name: "no processes", Spec: sample(t, "identity_fp32", isolate(&inferencepb.ModelConfig{})), Code: status.Unsupported, Text: "cannot start"})
+	bad := isolate(config(8, []tensorIO{{"INPUT0", tensor.Int32, []int64{-1}}}, []tensorIO{{"OUTPUT0", tensor.FP32, []int64{-1}}}))
+	backendtest.TestRefusals(t, apart(t),
+		backendtest.Refusal{Name: "datatype, told by the process", Spec: sample(t, "identity_fp32", bad), Code: status.InvalidArg, Text: "configuration expects datatype TYPE_INT32 for input 'INPUT0', model provides TYPE_FP32"})
+}
+
+// crashing is a model whose operator library aborts the process: when it is loaded, or when it runs.
+func crashing(t *testing.T, when string) backend.Spec {
+	t.Helper()
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skip("no C compiler to make a library of operators with")
+	}
+	c := isolate(config(8, []tensorIO{{"x", tensor.FP32, []int64{2}}}, []tensorIO{{"y", tensor.FP32, []int64{2}}}))
+	c.ModelOperations = &inferencepb.ModelOperations{OpLibraryFilename: []string{"1/ops.so"}}
+	s := sample(t, "custom_op", c)
+	build := exec.Command(cc, "-shared", "-fPIC", "-I", "capi", "-D"+when, "testdata/custom_op.c", "-o", filepath.Join(s.VersionFolder, "ops.so"))
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return s
+}
+
+// once runs a request on an instance.
+func once(t *testing.T, inst backend.Instance, rows int, in ...tensor.Tensor) *infer.Response {
+	t.Helper()
+	r := infer.New()
+	r.Inputs, r.BatchSize = in, rows
+	if err := inst.Execute(t.Context(), &infer.Batch{Requests: []*infer.Request{r}, Rows: rows}); err != nil {
+		r.Fail(err)
+	}
+	resp, err := r.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+// TestCrashCostsItsModelAlone: a model that takes its process down fails its own requests with a reason, is started
+// again, and is given up after some times; another model and this process go on.
+func TestCrashCostsItsModelAlone(t *testing.T) {
+	b := apart(t)
+	good, bad := addSubModel(t), crashing(t, "CRASH_ON_RUN")
+	isolate(good.Config)
+	make1 := func(s backend.Spec) (backend.Model, backend.Instance) {
+		m, err := b.Load(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inst, err := m.NewInstance(t.Context(), backend.Placement{Name: s.ModelName + "_0_0", Kind: inferencepb.ModelInstanceGroup_KIND_CPU})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := inst.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return m, inst
+	}
+	_, goodInst := make1(spec(t, &good))
+	badModel, badInst := make1(bad)
+	resp := once(t, badInst, 1, floats("x", []int64{1, 2}, 3, 4))
+	if status.CodeOf(resp.Err) != status.Unavailable || !strings.Contains(resp.Err.Error(), "signal 6") {
+		t.Errorf("answer of the model that aborts: %v, want Unavailable with the signal", resp.Err)
+	}
+	if resp := once(t, goodInst, 1, good.Inputs(1, 1)...); resp.Err != nil {
+		t.Errorf("the other model: %v", resp.Err)
+	}
+	for end := time.Now().Add(time.Minute); ; { // each further crash comes after a longer pause
+		resp := once(t, badInst, 1, floats("x", []int64{1, 2}, 3, 4))
+		if strings.Contains(resp.Err.Error(), "is not started again") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the model is not given up; the last answer is %v", resp.Err)
+		}
+	}
+	if err := badModel.(backend.Health).Healthy(); status.CodeOf(err) != status.Unavailable {
+		t.Errorf("Healthy = %v, want Unavailable", err)
+	}
+	if resp := once(t, goodInst, 1, good.Inputs(1, 2)...); resp.Err != nil {
+		t.Errorf("the other model: %v", resp.Err)
+	}
+}
+
+func TestCrashWhileLoading(t *testing.T) {
+	_, err := apart(t).Load(t.Context(), crashing(t, "CRASH_ON_LOAD"))
+	if status.CodeOf(err) != status.InvalidArg || !strings.Contains(err.Error(), "signal 6") || !strings.Contains(err.Error(), "while ONNX Runtime was loading it") {
+		t.Errorf("Load = %v, want Invalid argument with what happened", err)
+	}
+}
+
+// TestAllocatedMemoryIsTheProcesses: cycles of loading, running and unloading an isolated model leave this process as it
+// was. NEREID_SOAK=full: 200 cycles.
+func TestAllocatedMemoryIsTheProcesses(t *testing.T) {
+	if race {
+		t.Skip("the race detector's own memory grows")
+	}
+	b, cycles := apart(t), 40
+	if os.Getenv("NEREID_SOAK") == "full" {
+		cycles = 200
+	}
+	s := mlpSpec()
+	isolate(s.Config)
+	in := []tensor.Tensor{{Name: "input", DataType: tensor.FP32, Shape: []int64{64, 784}, Data: make([]byte, 64*784*4)}}
+	var samples []int64
+	for i := range cycles {
+		cycle(t, b, s, in, 64)
+		if i >= cycles/4 {
+			debug.FreeOSMemory()
+			samples = append(samples, resident(t))
+		}
+	}
+	grows := slope(samples) / 1024
+	t.Logf("%d kB after a quarter of the cycles, %d kB at the end, %.1f kB a cycle", samples[0]>>10, samples[len(samples)-1]>>10, grows)
+	if grows > 10 {
+		t.Errorf("resident memory grows by %.1f kB a cycle, want at most 10: %d", grows, samples)
+	}
+}

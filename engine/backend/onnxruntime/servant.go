@@ -1,0 +1,119 @@
+package onnxruntime
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+
+	"google.golang.org/protobuf/proto"
+
+	"nereid/engine/backend"
+	"nereid/engine/backend/onnxruntime/capi"
+	"nereid/engine/infer"
+	"nereid/engine/inferencepb"
+	"nereid/engine/status"
+	"nereid/engine/worker"
+)
+
+// ServeWorker is the main function of a process that executes an instance of a model that asks for one: "nereid worker".
+// It returns when the server has it end, or is gone. log is the process's own, which the server reads line by line.
+func ServeWorker(ctx context.Context, log *slog.Logger) error {
+	capi.DefaultSignals()
+	s := &servant{log: log}
+	err := worker.Serve(ctx, worker.Hello{Runtime: "onnxruntime"}, s)
+	if errors.Is(err, io.EOF) {
+		os.Exit(0) // at once: a run may be under way
+	}
+	return errors.Join(err, s.close())
+}
+
+// servant has one model, and one instance of it.
+type servant struct {
+	log   *slog.Logger
+	model backend.Model
+	inst  backend.Instance
+	batch bool // max_batch_size is above 0
+}
+
+var _ worker.Servant = (*servant)(nil)
+
+// Call implements worker.Servant.
+func (s *servant) Call(ctx context.Context, op string, args json.RawMessage) (any, error) {
+	var a struct {
+		Load      loadCall
+		Placement backend.Placement
+	}
+	if err := json.Unmarshal(args, &a); err != nil {
+		return nil, status.Errorf(status.Internal, "call %q: %w", op, err)
+	}
+	switch op {
+	case "signature":
+		b, spec, err := s.prepare(&a.Load)
+		if err != nil {
+			return nil, err
+		}
+		return b.Signature(ctx, spec)
+	case "load":
+		b, spec, err := s.prepare(&a.Load)
+		if err != nil {
+			return nil, err
+		}
+		s.batch = spec.Config.GetMaxBatchSize() > 0
+		s.model, err = b.Load(ctx, spec)
+		return nil, err
+	case "instance":
+		if s.model == nil {
+			return nil, status.New(status.Internal, "no model is loaded")
+		}
+		var err error
+		s.inst, err = s.model.NewInstance(ctx, a.Placement)
+		return nil, err
+	case "is_ready":
+		return map[string]bool{"ready": s.inst != nil}, nil
+	case "finalize", "log_level", "trim":
+		return nil, nil
+	}
+	return nil, status.Errorf(status.Unsupported, "this worker does not know the call %q", op)
+}
+
+// prepare makes the backend that a call is for.
+func (s *servant) prepare(c *loadCall) (*Backend, backend.Spec, error) {
+	config := &inferencepb.ModelConfig{}
+	if err := proto.Unmarshal(c.Config, config); err != nil {
+		return nil, backend.Spec{}, status.Errorf(status.Internal, "%w", err)
+	}
+	b := New(Options{Library: c.Library, RuntimeFolder: c.RuntimeFolder, Threads: c.Threads, Settings: c.Settings, Log: s.log})
+	return b, backend.Spec{
+		ModelName: c.ModelName, Version: c.Version, Config: withoutIsolation(config), ModelFolder: c.ModelFolder, VersionFolder: c.VersionFolder, Log: s.log,
+	}, nil
+}
+
+// Execute implements worker.Servant.
+func (s *servant) Execute(ctx context.Context, b *infer.Batch) error {
+	if s.inst == nil {
+		return status.New(status.Internal, "there is no instance")
+	}
+	b.Rows = 0
+	for _, r := range b.Requests {
+		r.BatchSize = 1
+		if s.batch && len(r.Inputs) > 0 && len(r.Inputs[0].Shape) > 0 {
+			r.BatchSize = int(r.Inputs[0].Shape[0])
+		}
+		b.Rows += r.BatchSize
+	}
+	return s.inst.Execute(ctx, b)
+}
+
+func (s *servant) close() error {
+	var errs []error
+	if s.inst != nil {
+		errs = append(errs, s.inst.Close())
+	}
+	if s.model != nil {
+		errs = append(errs, s.model.Close())
+	}
+	return errors.Join(errs...)
+}
