@@ -276,7 +276,7 @@ func backendOptions() []option {
 		{names: []string{"backend-config"}, group: g, arg: "[backend,]key=value", row: "H073",
 			help: "A setting for a backend, or for all: default-max-batch-size; onnxruntime,enable-global-threadpool, intra_op_thread_count, inter_op_thread_count, op-library-directory, optimized-model-cache. May be given several times.",
 			set:  backendConfig},
-		{names: []string{"repoagent-directory"}, group: g, arg: "path", class: noEffect, row: "H074", help: "There are no repository agents yet.", set: ignored(anyText)},
+		{names: []string{"repoagent-directory"}, group: g, arg: "path", class: noEffect, row: "H074", help: "The repository agents are built in; libraries of Triton's agent interface are not loaded.", set: ignored(anyText)},
 		{names: []string{"cache-config"}, group: g, arg: "local,size=bytes", row: "H075",
 			help: "The response cache of the models that ask for one in their configuration. Default: none.", set: cacheConfig},
 		{names: []string{"cache-directory"}, group: g, arg: "path", class: noEffect, row: "H076", help: "Caches are built in.", set: ignored(anyText)},

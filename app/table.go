@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"nereid/engine"
+	"nereid/engine/agent"
 )
 
 // renderTable draws rows under a header as Triton does in its log. Line breaks in a cell become spaces, other control
@@ -55,7 +56,11 @@ func logTable(log *slog.Logger, rows [][]string) {
 
 // logStart writes the tables that Triton writes when its models are loaded.
 func logStart(log *slog.Logger, c *Config, e *engine.Engine, backends []string) {
-	logTable(log, [][]string{{"Repository Agent", "Path"}})
+	agents := [][]string{{"Repository Agent", "Path"}}
+	for _, a := range agent.All() {
+		agents = append(agents, []string{a.Name(), "<built in>"})
+	}
+	logTable(log, agents)
 	rows := [][]string{{"Backend", "Path", "Config"}}
 	for _, b := range backends {
 		rows = append(rows, []string{b, "<built in>", "{}"})

@@ -24,6 +24,7 @@ var layers = map[string]int{
 
 	"engine/classification": 2,
 
+	"engine/agent":           2,
 	"engine/backend":         2,
 	"engine/backend/batchio": 2,
 	"engine/sched":           2,

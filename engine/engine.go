@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"nereid/engine/agent"
 	"nereid/engine/backend"
 	"nereid/engine/cache"
 	"nereid/engine/infer"
@@ -49,6 +50,7 @@ type Options struct {
 	// Repositories are folders of model folders. None: an engine without models, to which nothing can be loaded.
 	Repositories []string
 	Backends     []backend.Backend
+	Agents       []agent.Agent // repository agents; nil: agent.All()
 	// Mode: the empty string is ModeNone.
 	Mode ControlMode
 	// PollInterval of ModePoll. 0: 15 s. Changes that the file system tells of are found at once.
@@ -101,6 +103,9 @@ func New(o Options) (*Engine, error) {
 	o.Mode = cmp.Or(o.Mode, ModeNone)
 	o.ID = cmp.Or(o.ID, "triton")
 	o.PollInterval = cmp.Or(o.PollInterval, 15*time.Second)
+	if o.Agents == nil {
+		o.Agents = agent.All()
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -116,7 +121,7 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{o: o, stats: stats.NewRegistry(), shared: shm.New(o.SharedMemory), started: time.Now()}
 	e.models = lifecycle.NewManager(lifecycle.Options{
-		Repositories: o.Repositories, ConfigName: o.ConfigName, Backends: o.Backends, Host: host{e}, Stats: e.stats, Log: o.Log,
+		Repositories: o.Repositories, ConfigName: o.ConfigName, Backends: o.Backends, Agents: o.Agents, Host: host{e}, Stats: e.stats, Log: o.Log,
 		Events: o.Events, AutoComplete: !o.DisableAutoComplete, DefaultMaxBatchSize: batch, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,
 		Settle: o.Settle, OverrideFolder: o.OverrideFolder, Cache: o.Cache, Residency: o.Residency, ResourcesFirst: o.ResourcesFirst,
 	})

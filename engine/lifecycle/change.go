@@ -106,6 +106,9 @@ func (m *Manager) changeOne(ctx context.Context, name string, t task) (parts []s
 		err = circular
 	}
 	if err != nil {
+		if plan != nil && plan.chain != nil {
+			plan.chain.failed()
+		}
 		return parts, m.failWhole(e, src, over, plan, err)
 	}
 	return parts, m.apply(ctx, e, src, over, plan, t)
@@ -188,26 +191,30 @@ func (m *Manager) apply(ctx context.Context, e *entry, src *repo.Model, over *ov
 	defer m.release(e)
 	if shelved, err := m.admit(ctx, e, src, p, wanting, t); err != nil {
 		if t.wake { // nothing was tried, it stays evicted
+			if p.chain != nil {
+				p.chain.failed()
+			}
 			return err
 		}
 		for _, r := range wanting {
 			r.err = err
 		}
 	} else if !shelved {
-		m.loadAll(ctx, e, src, p, wanting)
+		m.loadAll(ctx, e, p, wanting)
 	}
+	m.bind(p.chain, results)
 	return m.commit(e, src, over, p, results, t.only)
 }
 
 // loadAll loads versions side by side. What does not fit into the budget of memory after all is closed again.
-func (m *Manager) loadAll(ctx context.Context, e *entry, src *repo.Model, p *plan, wanting []*outcome) {
+func (m *Manager) loadAll(ctx context.Context, e *entry, p *plan, wanting []*outcome) {
 	var wg sync.WaitGroup
 	for _, r := range wanting {
 		m.o.Events.loading(e.name, r.number)
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			r.model, r.err = m.loadVersion(ctx, src, p, r.number)
+			r.model, r.err = m.loadVersion(ctx, p.src, p, r.number)
 		}()
 	}
 	wg.Wait()

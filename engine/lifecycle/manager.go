@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"nereid/engine/agent"
 	"nereid/engine/backend"
 	"nereid/engine/cache"
 	"nereid/engine/device"
@@ -29,6 +30,7 @@ type Options struct {
 	// ConfigName is --model-config-name.
 	ConfigName string
 	Backends   []backend.Backend
+	Agents     []agent.Agent
 	Host       backend.Host
 	Stats      *stats.Registry
 	Cache      *cache.Cache // nil: there is no response cache
@@ -73,9 +75,10 @@ type Manager struct {
 	// replaced, not changed. Guarded by mu.
 	roots   []string
 	names   map[string]map[string]string
-	pins    map[string]bool // by model, over what its configuration says
-	closing amount          // of models that have left and are not closed yet
-	freed   chan struct{}   // closed and replaced whenever one is
+	chains  map[*model.Model]*chain // what agents prepared a model
+	pins    map[string]bool         // by model, over what its configuration says
+	closing amount                  // of models that have left and are not closed yet
+	freed   chan struct{}           // closed and replaced whenever one is
 	closed  bool
 }
 
@@ -109,7 +112,7 @@ func NewManager(o Options) *Manager {
 		loads: make(chan struct{}, cmp.Or(o.LoadThreads, 4)), again: make(chan struct{}, 1),
 		cores: device.NewCores(nil),
 	}
-	m.closing, m.freed = amount{}, make(chan struct{})
+	m.closing, m.freed, m.chains = amount{}, make(chan struct{}), map[*model.Model]*chain{}
 	m.hard, m.cancel = context.WithCancel(context.Background())
 	m.open, m.shut = context.WithCancel(m.hard)
 	for _, b := range o.Backends {
@@ -313,9 +316,11 @@ func (m *Manager) drain(e *entry, d leaving, size amount) {
 	defer m.wg.Done()
 	if d.model != nil {
 		m.linger(e, d.model)
+		closed := m.unbind(d.model)
 		if err := d.model.Close(m.hard); err != nil {
 			m.o.Log.Error("closing a model failed", "model", e.name, "version", d.number, "err", err)
 		}
+		closed()
 	}
 	m.mu.Lock()
 	m.step(e, drained{d.number})

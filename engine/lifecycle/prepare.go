@@ -27,6 +27,8 @@ type plan struct {
 	// faults are the reasons not to load a version: its file contradicts the configuration, or that is wrong itself.
 	faults  map[int64]error
 	backend backend.Backend
+	src     *repo.Model // where to load from: what agents made of the model
+	chain   *chain      // the agents; nil: none
 	// versionsMissing: the configuration is fine, but no version is there to serve.
 	versionsMissing bool
 }
@@ -45,6 +47,21 @@ func (m *Manager) prepare(ctx context.Context, src *repo.Model, over *override, 
 	cfg, pos, err := m.readConfig(src, over, p)
 	if err != nil {
 		return p, err
+	}
+	p.src = src
+	if agents := cfg.GetModelRepositoryAgents(); len(agents.GetAgents()) > 0 {
+		if p.chain, p.src, err = m.startAgents(ctx, src, agents.GetAgents()); err != nil {
+			return p, err
+		}
+		if p.src != src {
+			if src = p.src; src.Err != nil {
+				return p, src.Err
+			}
+			if cfg, pos, err = m.readConfig(src, over, p); err != nil {
+				return p, err
+			}
+			cfg.ModelRepositoryAgents = agents // what the repository says stays in force
+		}
 	}
 	p.cfg = cfg
 	if cfg.GetName() != "" && cfg.GetName() != src.Name && src.Alias && cfg.GetName() == filepath.Base(src.Folder) {

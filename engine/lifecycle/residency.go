@@ -265,7 +265,7 @@ func (m *Manager) admit(ctx context.Context, e *entry, src *repo.Model, p *plan,
 	m.mu.Unlock()
 	if full && first && !t.byHand && !t.wake && !pinned && p.cfg.GetEnsembleScheduling() == nil {
 		for _, r := range wanting {
-			if r.face, r.err = newFace(src, p, r.number); r.err != nil {
+			if r.face, r.err = newFace(p.src, p, r.number); r.err != nil {
 				r.face = nil
 			}
 		}
@@ -293,7 +293,7 @@ func (m *Manager) estimate(e *entry, src *repo.Model, p *plan, wanting []*outcom
 	m.mu.Unlock()
 	need := amount{}
 	for _, r := range wanting {
-		need.add(amountOf(model.EstimateMemory(p.cfg, versionFolder(src, r.number))))
+		need.add(amountOf(model.EstimateMemory(p.cfg, versionFolder(p.src, r.number))))
 	}
 	return need
 }

@@ -1,0 +1,76 @@
+package agent
+
+import (
+	"context"
+	"crypto/md5" //nolint:gosec // the agent's configuration asks for it; SHA256 is there for those who need more
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"nereid/engine/status"
+)
+
+type checksum struct{}
+
+// Checksum returns Triton's checksum agent. Each parameter is a file: "MD5:<path in the model's folder>", or "SHA256:<path>",
+// which is ours, with the digest in hexadecimal. A model with a file that differs is not loaded.
+func Checksum() Agent { return checksum{} }
+
+func (checksum) Name() string { return "checksum" }
+
+func (checksum) Act(ctx context.Context, a Action, m *Model) error {
+	if a != Load {
+		return nil
+	}
+	root, err := os.OpenRoot(m.Folder)
+	if err != nil {
+		return status.Errorf(status.Internal, "checksum: %w", err)
+	}
+	defer root.Close() // read only
+	for _, key := range slices.Sorted(maps.Keys(m.Parameters)) {
+		if err := ctx.Err(); err != nil {
+			return status.Errorf(status.Cancelled, "checksum: %w", err)
+		}
+		if err := check(root, key, m.Parameters[key]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func check(root *os.Root, key, want string) error {
+	kind, path, ok := strings.Cut(key, ":")
+	var h hash.Hash
+	switch kind {
+	case "MD5":
+		h = md5.New() //nolint:gosec // see above
+	case "SHA256":
+		h = sha256.New()
+	default:
+		ok = false
+	}
+	if !ok || !filepath.IsLocal(path) {
+		return status.Errorf(status.InvalidArg, "checksum: parameter %q is neither MD5:<path> nor SHA256:<path> with a path inside the model's folder", key)
+	}
+	f, err := root.Open(path)
+	if err != nil {
+		return status.Errorf(status.InvalidArg, "checksum: %w", err)
+	}
+	defer f.Close() // read only
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return status.Errorf(status.InvalidArg, "checksum: %s is not a regular file", path)
+	}
+	if _, err := io.Copy(h, f); err != nil {
+		return status.Errorf(status.Internal, "checksum: cannot read %s: %w", path, err)
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); !strings.EqualFold(got, want) {
+		return status.Errorf(status.InvalidArg, "Mismatched %s hash for file %s, expect: %s, got: %s", kind, path, want, got)
+	}
+	return nil
+}
