@@ -253,3 +253,55 @@ def write_cases(repo):
     decoupled = "max_batch_size: 0\nmodel_transaction_policy { decoupled: true }\n"
     write_builtin(repo, "square", "square", SQUARE_PYTHON, [("IN", "INT32", [1])], [("OUT", "INT32", [1])], config=decoupled)
     return repo
+
+
+def write_simple_sequence(repo, name="simple_sequence", strategy="direct { }"):
+    """As the models of the clients' sequence examples: INT32 [1], OUTPUT = INPUT + START, so the first answer is one more."""
+    config = (
+        "max_batch_size: 8\nsequence_batching { max_sequence_idle_microseconds: 5000000 " + strategy + "\n"
+        '  control_input { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }\n'
+        '  control_input { name: "READY" control { kind: CONTROL_SEQUENCE_READY int32_false_true: [ 0, 1 ] } } }\n'
+    )
+    i, o = [("INPUT", "INT32", [1])], [("OUTPUT", "INT32", [1])]
+    folder = repo / name
+    write(folder / "config.pbtxt", f'backend: "{"python" if REFERENCE else "onnxruntime"}"\n' + tensors("input", i) + tensors("output", o) + config)
+    if REFERENCE:
+        python = (
+            "    def execute(self, requests):\n        out = []\n        for r in requests:\n"
+            '            a, b = (pb.get_input_tensor_by_name(r, n).as_numpy() for n in ("INPUT", "START"))\n'
+            '            out.append(pb.InferenceResponse([pb.Tensor("OUTPUT", a + b)]))\n        return out\n'
+        )
+        write(folder / "1/model.py", PYTHON_HEAD + python)
+        return folder
+    nodes = [helper.make_node("Add", ["INPUT", "START"], ["SUM"]), helper.make_node("Mul", ["SUM", "READY"], ["OUTPUT"])]
+    onnx_graph(folder / "1/model.onnx", nodes, i + [("START", "INT32", [1]), ("READY", "INT32", [1])], o)
+    return folder
+
+
+def write_running_sum(repo, name="running_sum", strategy="direct { }", more=""):
+    """Implicit state: OUTPUT (INT32 [1]) is the sum of INPUT since the sequence began."""
+    i, o = [("INPUT", "INT32", [1])], [("OUTPUT", "INT32", [1])]
+    config = (
+        "max_batch_size: 8\nsequence_batching { max_sequence_idle_microseconds: 5000000 " + strategy + "\n"
+        '  state { input_name: "SUM_IN" output_name: "SUM_OUT" data_type: TYPE_INT32 dims: 1 ' + more + " } }\n"
+    )
+    folder = repo / name
+    write(folder / "config.pbtxt", 'backend: "onnxruntime"\n' + tensors("input", i) + tensors("output", o) + config)
+    nodes = [helper.make_node("Add", ["INPUT", "SUM_IN"], ["SUM_OUT"]), helper.make_node("Identity", ["SUM_OUT"], ["OUTPUT"])]
+    onnx_graph(folder / "1/model.onnx", nodes, i + [("SUM_IN", "INT32", [1])], o + [("SUM_OUT", "INT32", [1])])
+    return folder
+
+
+def write_builtin_sequence(repo, name, backend, config):
+    """A model of one of the builtin sequence backends: INPUT and OUTPUT are INT32 [1], with all controls."""
+    i, o = [("INPUT", "INT32", [1])], [("OUTPUT", "INT32", [1])]
+    text = (
+        f'backend: "{backend}"\nmax_batch_size: 8\n' + tensors("input", i) + tensors("output", o) + "sequence_batching { " + config + "\n"
+        '  control_input { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }\n'
+        '  control_input { name: "READY" control { kind: CONTROL_SEQUENCE_READY int32_false_true: [ 0, 1 ] } }\n'
+        '  control_input { name: "END" control { kind: CONTROL_SEQUENCE_END int32_false_true: [ 0, 1 ] } }\n'
+        '  control_input { name: "CORRID" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 } } }\n'
+    )
+    write(repo / name / "config.pbtxt", text)
+    (repo / name / "1").mkdir(parents=True, exist_ok=True)
+    return repo / name

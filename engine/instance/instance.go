@@ -288,7 +288,7 @@ func (s *Set) reschedule(r *infer.Request, b *infer.Batch) {
 	r.LeaveBatch()
 	s.o.Stats.Stepped(b)
 	s.o.Stats.Admitted()
-	var err error = status.Errorf(status.Internal, "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, but model '%s' has no iterative_sequence in a sequence_batching",
+	err := status.Errorf(status.Internal, "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, but model '%s' has no iterative_sequence in a sequence_batching",
 		r.ModelName)
 	if again, ok := s.o.Batcher.(sched.Rescheduler); ok {
 		err = again.Reschedule(r)
