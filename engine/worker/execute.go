@@ -21,6 +21,15 @@ type execution struct {
 
 var _ infer.Queue = (*Worker)(nil)
 
+// Failure is what a worker says of an execution that failed as a whole, with its code. The worker lives on.
+type Failure struct{ Err error }
+
+// Error returns the worker's text.
+func (f *Failure) Error() string { return f.Err.Error() }
+
+// Unwrap returns the worker's error.
+func (f *Failure) Unwrap() error { return f.Err }
+
 // Execute runs a batch; see backend.Instance. When the worker ends meanwhile the error says how, with code Unavailable.
 func (w *Worker) Execute(ctx context.Context, b *infer.Batch) error {
 	ex := &w.exec
@@ -319,6 +328,9 @@ func (w *Worker) finished(id uint64, failure error) error {
 	w.running.Store(0)
 	if !w.served.Load() {
 		w.served.Store(true)
+	}
+	if failure != nil {
+		failure = &Failure{failure}
 	}
 	ex.err = failure
 	ex.done <- struct{}{}

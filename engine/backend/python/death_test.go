@@ -74,7 +74,7 @@ func TestDeaths(t *testing.T) {
 		{"D2 abort", 4, "it was ended by signal 6", status.Unavailable, true},
 		{"D3 an endless loop", 5, "took longer than 5s to execute a batch; its process was ended", status.Unavailable, true},
 		{"D1 sys.exit", 6, "SystemExit: gone", status.Internal, false},
-		{"D1 an exception", 7, "ValueError: not this one", status.Internal, false},
+		{"D1 an exception", 7, "Failed to process the request(s) for model 'm_0', message: ValueError: not this one\n\nAt:\n  ", status.Internal, false},
 		{"D4 more memory than the limit", 8, "MemoryError", status.Internal, false},
 		{"D2 the socket closed", 10, "the process of model instance 'm_0' ended", status.Unavailable, true},
 		{"a child that stays behind", 9, "", 0, false},

@@ -3,6 +3,7 @@ package python
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"sync"
 
 	"nereid/engine/backend"
+	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
 	"nereid/engine/status"
@@ -95,7 +97,7 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 	m.mu.Lock()
 	m.keepers = append(m.keepers, k)
 	m.mu.Unlock()
-	return &instance{Keeper: k, m: m, c: c}, nil
+	return &instance{Keeper: k, name: p.Name, m: m, c: c}, nil
 }
 
 // launch starts and initializes a process for an instance.
@@ -182,8 +184,19 @@ func (m *model) Close() error { return nil }
 // instance is one process, again and again.
 type instance struct {
 	*worker.Keeper
-	m *model
-	c *caller
+	name string
+	m    *model
+	c    *caller
+}
+
+// Execute runs a batch. An exception has Triton's words around it.
+func (i *instance) Execute(ctx context.Context, b *infer.Batch) error {
+	err := i.Keeper.Execute(ctx, b)
+	var failure *worker.Failure
+	if errors.As(err, &failure) {
+		return status.Errorf(status.CodeOf(err), "Failed to process the request(s) for model '%s', message: %w", i.name, failure.Err)
+	}
+	return err
 }
 
 // Close finalizes the model and ends its process.

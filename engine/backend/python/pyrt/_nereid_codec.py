@@ -37,6 +37,7 @@ class Codec:
         self._signatures = {}  # signature -> (name, type, shape)
         self._written = {}  # (name, type, shape) -> signature with its padding
         self._named = {}  # bytes of a list of names -> names
+        self._all = None  # the names that stand for all outputs of the model
 
     # Reading
 
@@ -82,6 +83,7 @@ class Codec:
 
     def requests(self, body, model, version, outputs, runtime):
         """The requests of an EXECUTE. outputs: all of the model's, for requests that name none."""
+        self._all = outputs
         view = np.frombuffer(body, np.uint8)
         (count,) = struct.unpack_from("<I", body)
         at, made = 8, []
@@ -209,7 +211,7 @@ class Codec:
                 parameters = response._parameters.encode()
             if error is None:
                 tensors = response._tensors
-                if wanted is not None:
+                if wanted is not None and wanted is not self._all:  # else the server looks at the names
                     tensors = [t for t in tensors if t._name in wanted]
             else:
                 flags |= ERROR
