@@ -28,6 +28,28 @@ pytestmark = pytest.mark.skipif(REFERENCE, reason="the reference has no ONNX bac
 COLOURS = ["red", "green", "blue"]
 
 
+SEQUENCE = """max_batch_size: 8
+sequence_batching {
+  max_sequence_idle_microseconds: 5000000
+  control_input { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }
+  control_input { name: "READY" control { kind: CONTROL_SEQUENCE_READY int32_false_true: [ 0, 1 ] } }
+  state { input_name: "SUM_IN" output_name: "SUM_OUT" data_type: TYPE_INT32 dims: 1 }
+}
+"""
+
+
+def write_sequence(repo):
+    """simple_sequence: the sum of the sequence's inputs so far, which the server keeps for it."""
+    i = [(n, "INT32", [1]) for n in ("INPUT", "START", "READY", "SUM_IN")]
+    nodes = [helper.make_node("Sub", ["one", "START"], ["goes_on"]), helper.make_node("Mul", ["SUM_IN", "goes_on"], ["kept"]),
+             helper.make_node("Mul", ["INPUT", "READY"], ["counts"]), helper.make_node("Add", ["kept", "counts"], ["OUTPUT"]),
+             helper.make_node("Identity", ["OUTPUT"], ["SUM_OUT"])]
+    one = [helper.make_tensor("one", TensorProto.INT32, [1], [1])]
+    folder = repo / "simple_sequence"
+    models.write(folder / "config.pbtxt", 'backend: "onnxruntime"\n' + models.tensors("input", i[:1]) + models.tensors("output", [("OUTPUT", "INT32", [1])]) + SEQUENCE)
+    models.onnx_graph(folder / "1/model.onnx", nodes, i, [("OUTPUT", "INT32", [1]), ("SUM_OUT", "INT32", [1])], one)
+
+
 def write_examples(repo):
     """simple, simple_string and simple_identity; image models of either format; repeat_int32."""
     models.write_sums(repo, "simple")
@@ -38,6 +60,7 @@ def write_examples(repo):
     models.add_model(repo, "simple_string", "max_batch_size: 8\n", text[:2], text[2:], cast + sums + back, "")
     models.write_identity(repo, "simple_identity", dims=(-1,), datatype="BYTES")
     models.write_repeat(repo, "repeat_int32")
+    write_sequence(repo)
     for name, shape, axes in (("densenet_onnx", [3, 224, 224], [2, 3]), ("inception_graphdef", [299, 299, 3], [1, 2])):
         nodes = [helper.make_node("ReduceMean", ["image"], ["class"], axes=axes, keepdims=0)]
         folder = models.add_model(repo, name, "max_batch_size: 4\n", [("image", "FP32", shape)], [("class", "FP32", [3])], nodes, "")
@@ -248,6 +271,81 @@ def test_F046_simple_cudashm_without_a_gpu(examples, protocol):
         assert status == [] if isinstance(status, list) else len(status.regions) == 0
         with pytest.raises(InferenceServerException, match="failed to register CUDA shared memory region"):
             client.register_cuda_shared_memory("input_data", b"QUJDRA==" * 11, 0, 64)
+
+
+# --- simple_*_sequence_sync_infer_client, simple_grpc_sequence_stream_infer_client, simple_grpc_aio_sequence_stream_infer_client ---
+
+VALUES = [11, 7, 5, 3, 2, 0, 1]
+# Two sequences whose requests alternate; ids may be numbers and texts.
+SEQUENCES = [pytest.param((1001, 1002), id="numbers"), pytest.param(("left", "right"), id="texts")]
+
+
+def steps_of(sequences):
+    """What the requests are in turn: (sequence, value, first, last)."""
+    for k, v in enumerate([0, *VALUES]):
+        for sequence, sign in zip(sequences, (1, -1)):
+            yield sequence, sign * v, k == 0, k == len(VALUES)
+
+
+def sums_of(sequences):
+    sums = np.cumsum([0, *VALUES]).tolist()
+    return {sequences[0]: sums, sequences[1]: [-s for s in sums]}
+
+
+def sequence_input(module, value):
+    i = module.InferInput("INPUT", [1, 1], "INT32")
+    i.set_data_from_numpy(np.full((1, 1), value, dtype=np.int32))
+    return [i]
+
+
+@pytest.mark.parametrize("sequences", SEQUENCES)
+def test_F046_simple_sequence_sync(examples, protocol, sequences):
+    module = module_of(protocol)
+    got = {s: [] for s in sequences}
+    with module.InferenceServerClient(getattr(examples, protocol)) as client:
+        for sequence, value, first, last in steps_of(sequences):
+            result = client.infer("simple_sequence", sequence_input(module, value), outputs=[module.InferRequestedOutput("OUTPUT")],
+                                  sequence_id=sequence, sequence_start=first, sequence_end=last)
+            got[sequence].append(int(result.as_numpy("OUTPUT")[0][0]))
+    assert got == sums_of(sequences)
+
+
+@pytest.mark.parametrize("sequences", SEQUENCES)
+def test_F046_simple_sequence_stream(examples, sequences):
+    done, got = queue.Queue(), {s: [] for s in sequences}
+    with tg.InferenceServerClient(examples.grpc) as client:
+        client.start_stream(callback=partial(lambda q, result, error: q.put((result, error)), done))
+        n = 0
+        for sequence, value, first, last in steps_of(sequences):
+            client.async_stream_infer("simple_sequence", sequence_input(tg, value), request_id=f"{sequence}_{n}", sequence_id=sequence, sequence_start=first, sequence_end=last)
+            n += 1
+        for _ in range(n):
+            result, error = done.get(timeout=30)
+            assert error is None, error
+            sequence = result.get_response().id.split("_")[0]
+            got[sequence if sequence in got else int(sequence)].append(int(result.as_numpy("OUTPUT")[0][0]))
+        client.stop_stream()
+    assert got == sums_of(sequences)
+
+
+@pytest.mark.parametrize("sequences", SEQUENCES)
+def test_F046_simple_aio_sequence_stream(examples, sequences):
+    async def run():
+        got = {s: [] for s in sequences}
+
+        async def requests():
+            for n, (sequence, value, first, last) in enumerate(steps_of(sequences)):
+                yield {"model_name": "simple_sequence", "inputs": sequence_input(ga, value), "request_id": f"{sequence}_{n}",
+                       "sequence_id": sequence, "sequence_start": first, "sequence_end": last}
+
+        async with ga.InferenceServerClient(examples.grpc) as client:
+            async for result, error in client.stream_infer(inputs_iterator=requests(), stream_timeout=30):
+                assert error is None, error
+                sequence = result.get_response().id.split("_")[0]
+                got[sequence if sequence in got else int(sequence)].append(int(result.as_numpy("OUTPUT")[0][0]))
+        return got
+
+    assert asyncio.run(run()) == sums_of(sequences)
 
 
 # --- simple_*_health_metadata, simple_*_model_control, keepalive and channel arguments ---
