@@ -368,8 +368,8 @@ func (h host) ModelReady(name string, version int64) bool {
 
 // extensions are those of Triton's server metadata that are there, in its order, and the name of this server.
 var extensions = []string{
-	"classification", "sequence", "model_repository", "model_repository(unload_dependents)", "model_configuration", systemSharedMemory,
-	cudaSharedMemory, "binary_tensor_data", "parameters", "statistics", "trace", "logging", "nereid",
+	"classification", "sequence", "model_repository", "model_repository(unload_dependents)", "schedule_policy", "model_configuration",
+	systemSharedMemory, cudaSharedMemory, "binary_tensor_data", "parameters", "statistics", "trace", "logging", "nereid",
 }
 
 // Extensions that a server has or not, as it was started.

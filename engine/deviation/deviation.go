@@ -98,5 +98,13 @@ func All() []Row {
 		{"DV53", "HTTP", "SageMaker: the name of a model of an archive in replies, statistics and metrics",
 			"that of the header X-Amzn-SageMaker-Target-Model of its load", "that of its load request, which the header need not repeat",
 			"one model has one name; which request carries the header cannot change it"},
+		{"DV54", "both", "extensions in the server's metadata", "cuda_shared_memory on a machine without a GPU too; none of its own",
+			"cuda_shared_memory only where device memory can be opened; nereid besides", "a client that looks before it registers should not be told wrong"},
+		{"DV55", "server", "a Python model whose process has died", "READY, and every request fails, until somebody reloads it",
+			"not ready, its requests fail at once, and the process is started again with growing pauses", "a balancer must not send requests to what cannot answer"},
+		{"DV56", "both", "load of a Python model without its model.py", "the load takes over two minutes", "400, INVALID_ARGUMENT naming the file, at once",
+			"the file is not there now and will not be in two minutes"},
+		{"DV57", "both", "a sequence of a model that takes its correlation ID as a text", "fails: unexpected number of string elements 2",
+			"the model gets the text", "it is what the configuration asks for"},
 	}
 }

@@ -1,0 +1,83 @@
+"""Where a Triton does badly what a server must do well: the rows of engine/deviation that need a whole server to see."""
+
+import os
+import time
+
+import numpy as np
+import pytest
+import tritonclient.grpc as tg
+import tritonclient.http as th
+from tritonclient.utils import InferenceServerException
+
+import models
+from harness import REFERENCE, ROOT, Server, until
+
+pytestmark = pytest.mark.skipif(REFERENCE, reason="what Triton answers stands in engine/deviation")
+
+DIES = """    def execute(self, requests):
+        import os
+        x = [pb.get_input_tensor_by_name(r, "INPUT0").as_numpy() for r in requests]
+        if any((v == 666).any() for v in x):
+            os._exit(3)
+        return [pb.InferenceResponse([pb.Tensor("OUTPUT0", v)]) for v in x]
+"""
+ONE = [[(n, "INT32", [1])] for n in ("INPUT0", "OUTPUT0")]
+
+
+def python_model(repo, name, code):
+    models.write(repo / name / "config.pbtxt", 'backend: "python"\n' + models.tensors("input", ONE[0]) + models.tensors("output", ONE[1]))
+    (repo / name / "1").mkdir(parents=True)
+    if code:
+        models.write(repo / name / "1/model.py", models.PYTHON_HEAD + code)
+
+
+@pytest.fixture
+def with_numpy(monkeypatch):
+    """The server's Python models run in the suite's interpreter, which has numpy."""
+    monkeypatch.setenv("PATH", f"{ROOT / '.cache/venv/bin'}{os.pathsep}{os.environ['PATH']}")
+
+
+def one(value):
+    i = th.InferInput("INPUT0", [1], "INT32")
+    i.set_data_from_numpy(np.array([value], np.int32))
+    return [i]
+
+
+def test_R2_DV55_a_dead_python_process_is_not_ready_and_comes_back(tmp_path, with_numpy):
+    python_model(tmp_path / "models", "dies", DIES)
+    with Server(tmp_path / "models", tmp_path) as s, th.InferenceServerClient(s.http) as c:
+        assert c.infer("dies", one(5)).as_numpy("OUTPUT0").tolist() == [5]
+        with pytest.raises(InferenceServerException, match="the process of model instance 'dies_0' ended"):
+            c.infer("dies", one(666))
+        assert not c.is_model_ready("dies")
+        until(lambda: c.is_model_ready("dies"), 30, "the model is not ready again", s.log)
+        assert c.infer("dies", one(7)).as_numpy("OUTPUT0").tolist() == [7]
+
+
+def test_R3_DV56_a_missing_model_file_is_said_at_once(tmp_path, with_numpy):
+    python_model(tmp_path / "models", "nofile", None)
+    with Server(tmp_path / "models", tmp_path, "--model-control-mode=explicit") as s, th.InferenceServerClient(s.http) as c:
+        begin = time.monotonic()
+        with pytest.raises(InferenceServerException, match="nofile/1/model.py") as e:
+            c.load_model("nofile")
+        assert e.value.status() == "400" and time.monotonic() - begin < 2
+
+
+def test_R8_DV57_correlation_ids_that_are_texts(tmp_path):
+    """The id reaches the model as a control tensor; a request may come behind others of its batch."""
+    repo = tmp_path / "models"
+    config = """max_batch_size: 4
+sequence_batching { control_input { name: "ID" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_STRING } } }
+"""
+    io = [("INPUT0", "INT32", [1]), ("ID", "BYTES", [1])], [("OUTPUT0", "INT32", [1]), ("WHO", "BYTES", [1])]
+    models.write(repo / "who/config.pbtxt", 'backend: "onnxruntime"\n' + models.tensors("input", io[0][:1]) + models.tensors("output", io[1]) + config)
+    nodes = [models.helper.make_node("Identity", ["INPUT0"], ["OUTPUT0"]), models.helper.make_node("Identity", ["ID"], ["WHO"])]
+    models.onnx_graph(repo / "who/1/model.onnx", nodes, *io)
+    with Server(repo, tmp_path) as s:
+        for module, url in ((th, s.http), (tg, s.grpc)):
+            with module.InferenceServerClient(url) as c:
+                for name in ("left", "a longer one", "日本"):
+                    i = module.InferInput("INPUT0", [1, 1], "INT32")
+                    i.set_data_from_numpy(np.array([[3]], np.int32))
+                    r = c.infer("who", [i], sequence_id=name, sequence_start=True, sequence_end=True)
+                    assert r.as_numpy("WHO").tolist() == [[name.encode()]] and r.as_numpy("OUTPUT0").tolist() == [[3]]
