@@ -1,0 +1,163 @@
+"""Hostile model files, in the server's own process and in one of their own; and what the end of such a process costs."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import models
+from harness import REFERENCE, Server, until
+
+pytestmark = pytest.mark.skipif(REFERENCE, reason="about this server's ONNX models")
+
+PROCESS = 'parameters { key: "isolation" value { string_value: "process" } }\n'
+
+
+def graph(*nodes, weights=(), opset=17):
+    """A model from x to y, both FP32 of [n, 4]."""
+    value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4])
+    g = helper.make_graph(list(nodes), "g", [value("x")], [value("y")], list(weights))
+    return helper.make_model(g, opset_imports=[helper.make_opsetid("", opset)], ir_version=8).SerializeToString()
+
+
+def add_external(location, offset=0, length=16):
+    """y = x + w, whose values lie in another file."""
+    w = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
+    for key, value in {"location": location, "offset": str(offset), "length": str(length)}.items():
+        w.external_data.add(key=key, value=value)
+    return graph(helper.make_node("Add", ["x", "w"], ["y"]), weights=[w])
+
+
+def add_short(dims, data):
+    """y = x + w, whose shape and data do not agree."""
+    w = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=dims, raw_data=data)
+    return graph(helper.make_node("Add", ["x", "w"], ["y"]), weights=[w])
+
+
+GOOD = graph(helper.make_node("Neg", ["x"], ["y"]))
+# name: the file, words of the answer
+HOSTILE = {
+    "B1 empty": (b"", "empty"),
+    "B1 random": (np.random.default_rng(1).bytes(5000), "model.onnx"),
+    "B1 truncated": (GOOD[:-7], "cut off or damaged"),
+    "B1 wrong magic": (b"PK\x03\x04" + bytes(100), "zip archive"),
+    "B1 text": (b"<html><body>404 Not Found</body></html>", "text"),
+    "B1 unknown operator": (graph(helper.make_node("Frobnicate", ["x"], ["y"])), "Frobnicate"),
+    "B1 opset too new": (graph(helper.make_node("Neg", ["x"], ["y"]), opset=999), "opset"),
+    "B1 graph with a cycle": (graph(helper.make_node("Add", ["x", "b"], ["a"]), helper.make_node("Add", ["a", "y"], ["b"]), helper.make_node("Neg", ["b"], ["y"])), "model"),
+    "B8 external data upwards": (add_external("../../../../../../etc/passwd"), "outside the model's folder"),
+    "B8 external data absolute": (add_external("/etc/passwd"), "outside the model's folder"),
+    "B8 external data through a link": (add_external("link"), "symbolic link"),
+    "B8 external data missing": (add_external("none.bin"), "missing"),
+    "B8 external data behind the end": (add_external("small.bin", offset=1 << 40), "which has 16 bytes"),
+    "B8 external data longer than the file": (add_external("small.bin", length=17), "which has 16 bytes"),
+    "B8 external data that is a folder": (add_external("folder"), "not a regular file"),
+    "B11 dims beyond the data": (add_short([1 << 20], bytes(16)), "the file has 16"),
+    "B11 dims whose product wraps": (add_short([1 << 33, 1 << 33], bytes(16)), "more elements than can be"),
+    "B11 negative dims": (add_short([-4], bytes(16)), "-4"),
+}
+
+
+def lay(repo, name, data, config):
+    folder = repo / name / "1"
+    folder.mkdir(parents=True)
+    (folder / "model.onnx").write_bytes(data)
+    (folder / "small.bin").write_bytes(bytes(16))
+    (folder / "folder").mkdir()
+    (folder / "link").symlink_to("/etc/passwd")
+    (repo / name / "config.pbtxt").write_text('backend: "onnxruntime"\n' + config)
+
+
+def ask(server, name, value=1.0):
+    body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [value] * 4}]}
+    return server.post(f"/v2/models/{name}/infer", body)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """A server with a good model in its own process, and one in a process of its own."""
+    work = tmp_path_factory.mktemp("hostile")
+    repo = work / "models"
+    lay(repo, "good", GOOD, "")
+    lay(repo, "apart", GOOD, PROCESS + "instance_group { count: 1 kind: KIND_CPU }\n")
+    with Server(repo, work, "--model-control-mode=explicit", "--load-model=good", "--load-model=apart") as s:
+        s.repo = repo
+        yield s
+
+
+@pytest.mark.parametrize("config", ["", PROCESS], ids=["in process", "apart"])
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_file_is_refused(hostile, case, config):
+    data, words = HOSTILE[case]
+    name = case.replace(" ", "_") + ("_apart" if config else "")
+    lay(hostile.repo, name, data, config)
+    answer = hostile.post(f"/v2/repository/models/{name}/load")
+    assert 400 <= answer.status < 500, (answer.status, answer.body)
+    assert words in answer.error, answer.error
+    assert "root:" not in answer.error, "the answer shows another file's contents"
+    assert hostile.state(name) == "UNAVAILABLE"
+    for good in "good", "apart":
+        assert ask(hostile, good).json["outputs"][0]["data"] == [-1.0] * 4
+
+
+def children(pid):
+    """The processes that a process has started, from its threads' lists."""
+    found = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/children") as f:
+            found += [int(p) for p in f.read().split()]
+    return found
+
+
+def workers(server):
+    def is_worker(pid):
+        with open(f"/proc/{pid}/cmdline", "rb") as f:
+            return f.read().split(b"\0")[1:2] == [b"worker"]
+
+    return [p for p in children(server.process.pid) if is_worker(p)]
+
+
+def test_the_end_of_a_process_costs_its_model_alone(hostile):
+    (before,) = workers(hostile)
+    os.kill(before, signal.SIGKILL)
+    assert ask(hostile, "good").status == 200
+    until(lambda: ask(hostile, "apart").status == 200, 20, "the model does not come back", hostile.log)
+    (after,) = workers(hostile)
+    assert after != before
+    assert ask(hostile, "apart", 2.0).json["outputs"][0]["data"] == [-2.0] * 4
+
+
+def test_unload_ends_the_process(hostile):
+    lay(hostile.repo, "passing", GOOD, PROCESS + "instance_group { count: 2 kind: KIND_CPU }\n")
+    before = set(workers(hostile))
+    assert hostile.post("/v2/repository/models/passing/load").status == 200
+    assert len(set(workers(hostile)) - before) == 2
+    assert ask(hostile, "passing").status == 200
+    assert hostile.post("/v2/repository/models/passing/unload").status == 200
+    until(lambda: set(workers(hostile)) == before, 20, "processes are left", hostile.log)
+
+
+def test_workers_die_with_the_server(tmp_path):
+    lay(tmp_path / "models", "apart", GOOD, PROCESS)
+    s = Server(tmp_path / "models", tmp_path)
+    s.start()
+    pids = workers(s)
+    assert len(pids) == 2  # the default for ONNX Runtime on CPUs
+    s.process.kill()
+    s.process.wait()
+    end = time.monotonic() + 2
+    while any(alive(p) for p in pids):
+        assert time.monotonic() < end, "workers outlive a killed server by 2 s"
+        time.sleep(0.02)
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
