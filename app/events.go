@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"nereid/app/history"
@@ -12,7 +13,8 @@ import (
 // events writes what happens to models into the log, with Triton's lines, and into the history, and pokes the page.
 func (s *server) events() engine.EventListener {
 	return engine.EventListener{
-		Loading: func(model string, version int64) { s.log.Info(fmt.Sprintf("loading: %s:%d", model, version)) },
+		Loading:     func(model string, version int64) { s.log.Info(fmt.Sprintf("loading: %s:%d", model, version)) },
+		Downloading: s.downloading(),
 		Loaded: func(model string, version int64, took time.Duration, reload bool) {
 			kind := history.Load
 			if reload {
@@ -42,6 +44,22 @@ func (s *server) events() engine.EventListener {
 				c.ModelsChanged()
 			}
 		},
+	}
+}
+
+// downloading logs a download every few seconds, and its end.
+func (s *server) downloading() func(model string, version int64, done, total int64) {
+	const every = 5 * time.Second
+	var mu sync.Mutex
+	last := map[string]time.Time{} // guarded by mu
+	return func(model string, version int64, done, total int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(last[model]) < every && done < total {
+			return
+		}
+		last[model] = time.Now()
+		s.log.Info(fmt.Sprintf("downloading: %s:%d", model, version), "done", done, "total", total)
 	}
 }
 

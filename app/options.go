@@ -48,7 +48,7 @@ func modelOptions() []option {
 	const g = "Models"
 	return []option{
 		{names: []string{"model-repository", "model-store"}, group: g, arg: "path", row: "H009",
-			help: "A model repository: a folder of model folders. May be given several times; relative paths are fine.",
+			help: "A model repository: a folder of model folders, or one in s3://, gs:// or as://. May be given several times; relative paths are fine.",
 			set:  list(func(c *Config) *[]string { return &c.Repositories })},
 		{names: []string{"model-control-mode"}, group: g, arg: "none|poll|explicit", row: "H013",
 			help: "none: all models at start. poll: follow the repositories. explicit: what load requests say. Default: none.",

@@ -34,6 +34,8 @@ import (
 	"nereid/engine/grpcapi"
 	"nereid/engine/httpapi"
 	"nereid/engine/metrics"
+	"nereid/engine/repo"
+	"nereid/engine/repo/cloud"
 	"nereid/engine/restrict"
 	"nereid/engine/status"
 	"nereid/engine/trace"
@@ -59,6 +61,8 @@ type server struct {
 	inside   *pipes                 // the page's way to the inference server under TLS, else nil
 	recorder *history.Recorder
 	backends []backend.Backend
+	remotes  map[string]repo.Remote // the repositories that are no folders
+	storage  []*cloud.Repository    // the same, to be closed
 	ort      ortRuntime
 	python   pythonRuntime
 	engine   *engine.Engine
@@ -200,7 +204,7 @@ func (s *server) open(ctx context.Context) error {
 		}
 	}
 	s.engine, err = engine.New(engine.Options{
-		Repositories: repositories, Backends: s.backends, Mode: s.c.mode(), PollInterval: s.c.pollInterval(),
+		Repositories: repositories, Remotes: s.remotes, Backends: s.backends, Mode: s.c.mode(), PollInterval: s.c.pollInterval(),
 		StartupModels: s.c.LoadModels, ID: s.c.ID, DisableAutoComplete: s.c.DisableAutoComplete,
 		DefaultMaxBatchSize: s.c.defaultMaxBatchSize(), ConfigName: s.c.ConfigName, LoadThreads: s.c.LoadThreads, LoadRetries: s.c.LoadRetries, Residency: s.c.Residency, ResourcesFirst: s.c.ResourcesFirst,
 		LooseReadiness: !s.c.StrictReadiness, OverrideFolder: overrides, Cache: s.cache, Log: s.log, Events: s.events(),
@@ -335,8 +339,11 @@ func (s *server) openRepositories() error {
 		s.log.Info("no --model-repository was given; models live in " + own)
 	}
 	for i, r := range s.c.Repositories {
-		if strings.Contains(r, "://") { // s3://, gs://, as://
-			return status.Errorf(status.Unsupported, "model repository %s is not on this machine: remote repositories are not supported yet; copy or mount it and name the folder", r)
+		if cloud.Is(r) {
+			if err := s.openRemote(r); err != nil {
+				return err
+			}
+			continue
 		}
 		path, err := filepath.Abs(r)
 		if err != nil {
@@ -351,6 +358,19 @@ func (s *server) openRepositories() error {
 		}
 		s.c.Repositories[i] = path
 	}
+	return nil
+}
+
+// openRemote makes a repository in a cloud's storage. What is copied from there stays in the data folder.
+func (s *server) openRemote(address string) error {
+	r, err := cloud.Open(context.Background(), address, cloud.Options{Cache: s.data.join("remote"), Lookup: os.LookupEnv, Log: s.log})
+	if err != nil {
+		return err
+	}
+	if s.remotes == nil {
+		s.remotes = map[string]repo.Remote{}
+	}
+	s.remotes[address], s.storage = r, append(s.storage, r)
 	return nil
 }
 
@@ -609,6 +629,9 @@ func (s *server) shutdown() {
 		down(h.Shutdown)
 	}
 	wg.Wait()
+	for _, r := range s.storage {
+		r.Close() // what is being downloaded goes on at the next start
+	}
 	if s.engine != nil {
 		s.engine.Close(ctx)
 	}

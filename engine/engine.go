@@ -16,6 +16,7 @@ import (
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/lifecycle"
+	"nereid/engine/repo"
 	"nereid/engine/shm"
 	"nereid/engine/stats"
 	"nereid/engine/status"
@@ -49,8 +50,11 @@ type LoadParameters struct {
 type Options struct {
 	// Repositories are folders of model folders. None: an engine without models, to which nothing can be loaded.
 	Repositories []string
-	Backends     []backend.Backend
-	Agents       []agent.Agent // repository agents; nil: agent.All()
+	// Remotes holds those of Repositories that are no folders of this machine, by their names there. The caller closes
+	// them, before the engine, so that downloads under way end.
+	Remotes  map[string]repo.Remote
+	Backends []backend.Backend
+	Agents   []agent.Agent // repository agents; nil: agent.All()
 	// Mode: the empty string is ModeNone.
 	Mode ControlMode
 	// PollInterval of ModePoll. 0: 15 s. Changes that the file system tells of are found at once.
@@ -121,7 +125,7 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{o: o, stats: stats.NewRegistry(), shared: shm.New(o.SharedMemory), started: time.Now()}
 	e.models = lifecycle.NewManager(lifecycle.Options{
-		Repositories: o.Repositories, ConfigName: o.ConfigName, Backends: o.Backends, Agents: o.Agents, Host: host{e}, Stats: e.stats, Log: o.Log,
+		Repositories: o.Repositories, Remotes: o.Remotes, ConfigName: o.ConfigName, Backends: o.Backends, Agents: o.Agents, Host: host{e}, Stats: e.stats, Log: o.Log,
 		Events: o.Events, AutoComplete: !o.DisableAutoComplete, DefaultMaxBatchSize: batch, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,
 		Settle: o.Settle, OverrideFolder: o.OverrideFolder, Cache: o.Cache, Residency: o.Residency, ResourcesFirst: o.ResourcesFirst,
 	})

@@ -84,7 +84,10 @@ func (c *Console) editable(ctx context.Context, name string, base int64) (st lif
 	if p.folder == "" {
 		return st, p, fail(api.CodeNotFound, "model %q has no folder in a repository", name)
 	}
-	if !writable(p.folder) {
+	if !p.writable() {
+		if p.copied {
+			return st, p, fail(api.CodeForbidden, "model %q is in %s, which this server only reads; change it there", name, p.repository)
+		}
 		return st, p, fail(api.CodeForbidden, "%s cannot be written by this server", p.folder)
 	}
 	head, err := c.syncRevision(ctx, name, p)

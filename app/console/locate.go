@@ -19,7 +19,14 @@ type place struct {
 	folder     string
 	config     string // path of config.pbtxt, whether it exists or not
 	text       *string
+	copied     bool // folder is the copy of a model in a remote repository
 }
+
+// writable says whether this server may change the model's folder: not a copy, which the next load would put right again.
+func (p place) writable() bool { return !p.copied && writable(p.folder) }
+
+// remote reports whether a repository is no folder of this machine.
+func remote(repository string) bool { return strings.Contains(repository, "://") }
 
 // locate finds a model by name, in the engine or in a repository. A model that is in neither is not_found; one that the
 // engine still serves while its folder is gone has an empty place.
@@ -29,14 +36,30 @@ func (c *Console) locate(name string) (lifecycle.ModelStatus, place, error) {
 	}
 	st, known := c.o.Engine.Model(name)
 	st.Name = name
+	if remote(st.Repository) {
+		p, err := copyOf(st)
+		return st, p, err
+	}
 	p, err := c.findFolder(name, st.Folder)
 	if err != nil {
 		return st, place{}, err
 	}
-	if p.folder == "" && !(known && alive(st)) {
+	if p.folder == "" && !(known && (alive(st) || slices.ContainsFunc(c.o.Repositories, remote))) {
 		return st, place{}, fail(api.CodeNotFound, "there is no model %q in the repositories (%s)", name, strings.Join(c.o.Repositories, ", "))
 	}
 	return st, p, nil
+}
+
+// copyOf is the place of a model in a remote repository. Without a copy there is no folder.
+func copyOf(st lifecycle.ModelStatus) (place, error) {
+	p := place{repository: st.Repository, config: filepath.Join(st.Folder, repo.ConfigName), copied: true}
+	if info, err := os.Stat(st.Folder); err != nil || !info.IsDir() {
+		return p, nil
+	}
+	p.folder = st.Folder
+	var err error
+	p.text, err = readText(p.config)
+	return p, err
 }
 
 // alive says whether the engine has anything of a model in service, or on the way in or out.
@@ -47,6 +70,9 @@ func alive(st lifecycle.ModelStatus) bool {
 // findFolder looks for a model's folder: hint, if it is below a repository, else the first repository that has it.
 func (c *Console) findFolder(name, hint string) (place, error) {
 	for _, root := range c.o.Repositories {
+		if remote(root) {
+			continue
+		}
 		folder := filepath.Join(root, name)
 		if hint != "" && hint != folder && filepath.Dir(hint) != root {
 			continue
@@ -96,6 +122,9 @@ func (c *Console) names() map[string]bool {
 		all[st.Name] = true
 	}
 	for _, root := range c.o.Repositories {
+		if remote(root) {
+			continue // the engine knows what is in it
+		}
 		entries, _ := os.ReadDir(root) // a repository that cannot be read is in GET /api/server
 		for _, e := range entries {
 			if repo.Ignored(e.Name()) || repo.CheckName(e.Name()) != nil {

@@ -46,7 +46,7 @@ func (c *Console) detail(ctx context.Context, st lifecycle.ModelStatus, p place)
 		if d.Files, err = files(p.folder); err != nil {
 			return d, err
 		}
-		d.Writable = writable(p.folder)
+		d.Writable = p.writable()
 	}
 	head, err := c.syncRevision(ctx, st.Name, p)
 	if err != nil {
@@ -171,7 +171,7 @@ func (c *Console) deleteModel(w http.ResponseWriter, r *http.Request) error {
 	if p.folder == "" {
 		return fail(api.CodeNotFound, "model %q has no folder in a repository", name)
 	}
-	if !writable(p.repository) {
+	if p.copied || !writable(p.repository) {
 		return fail(api.CodeForbidden, "the repository %s cannot be written; remove the model's folder by hand", p.repository)
 	}
 	// First out of service, so that polling does not find a model whose files go away under it.

@@ -56,6 +56,15 @@ func (c *Console) getServer(w http.ResponseWriter, _ *http.Request) error {
 func (c *Console) repositories() (out []api.Repository) {
 	for _, root := range c.o.Repositories {
 		r := api.Repository{Path: root}
+		if remote(root) {
+			for _, st := range c.o.Engine.Models() {
+				if st.Repository == root {
+					r.Models++
+				}
+			}
+			out = append(out, r)
+			continue
+		}
 		entries, err := os.ReadDir(root)
 		if err != nil {
 			r.Error = err.Error()

@@ -7,6 +7,8 @@ import "time"
 type Events struct {
 	// Loading: a version is about to be loaded.
 	Loading func(model string, version int64)
+	// Downloading: so many bytes of a version in a remote repository are here; called a few times a second.
+	Downloading func(model string, version int64, done, total int64)
 	// Loaded: a version is in service; reload says that it replaced one of the same number.
 	Loaded func(model string, version int64, took time.Duration, reload bool)
 	// Ready: a change of a model ended well.
@@ -29,6 +31,13 @@ type Events struct {
 func (e *Events) loading(model string, version int64) {
 	if e.Loading != nil {
 		e.Loading(model, version)
+	}
+	e.changed()
+}
+
+func (e *Events) downloading(model string, version int64, done, total int64) {
+	if e.Downloading != nil {
+		e.Downloading(model, version, done, total)
 	}
 	e.changed()
 }

@@ -88,6 +88,9 @@ func (m *Manager) status(e *entry) ModelStatus {
 		}
 		s.Versions = append(s.Versions, vs)
 	}
+	if t, under := m.transfers.now[e.name]; under {
+		t.add(&s)
+	}
 	slices.SortFunc(s.Versions, func(a, b VersionStatus) int { return cmp.Compare(a.Version, b.Version) })
 	return s
 }

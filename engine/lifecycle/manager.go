@@ -27,6 +27,8 @@ import (
 // Options say what a Manager manages.
 type Options struct {
 	Repositories []string
+	// Remotes holds the repositories that are no folders of this machine, by their names in Repositories.
+	Remotes map[string]repo.Remote
 	// ConfigName is --model-config-name.
 	ConfigName string
 	Backends   []backend.Backend
@@ -73,13 +75,14 @@ type Manager struct {
 	entries map[string]*entry // guarded by mu, as are the entries' fields
 	// The repositories, and the models' names in those that were registered with others than their folders'. Both are
 	// replaced, not changed. Guarded by mu.
-	roots   []string
-	names   map[string]map[string]string
-	chains  map[*model.Model]*chain // what agents prepared a model
-	pins    map[string]bool         // by model, over what its configuration says
-	closing amount                  // of models that have left and are not closed yet
-	freed   chan struct{}           // closed and replaced whenever one is
-	closed  bool
+	roots     []string
+	names     map[string]map[string]string
+	chains    map[*model.Model]*chain // what agents prepared a model
+	pins      map[string]bool         // by model, over what its configuration says
+	closing   amount                  // of models that have left and are not closed yet
+	freed     chan struct{}           // closed and replaced whenever one is
+	transfers transfers               // downloads under way, and those that failed
+	closed    bool
 }
 
 // entry is what the manager knows of one model.
@@ -218,7 +221,7 @@ func (m *Manager) Discover() error {
 func (m *Manager) scanOptions() repo.Options {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return repo.Options{Roots: m.roots, Names: m.names, ConfigName: m.o.ConfigName}
+	return repo.Options{Roots: m.roots, Names: m.names, ConfigName: m.o.ConfigName, Remotes: m.o.Remotes}
 }
 
 // Load loads a model or what changed in it, and waits. over, if not nil, replaces its configuration and files.

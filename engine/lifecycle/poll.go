@@ -159,7 +159,7 @@ func (m *Manager) differs(name string, src *repo.Model, whole bool) bool {
 	if e.src != nil && !whole && (e.src.Folder != src.Folder || e.src.Err != nil) {
 		return false // where it came from may be what cannot be read
 	}
-	return e.src == nil || !e.src.Equal(src)
+	return e.src == nil || !e.src.Equal(src) || m.fetchDue(name)
 }
 
 // begin runs a change of a model in a goroutine of its own, unless one that it began is under way.

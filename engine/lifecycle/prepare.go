@@ -73,8 +73,20 @@ func (m *Manager) prepare(ctx context.Context, src *repo.Model, over *override, 
 	}
 	numbers := src.Numbers()
 	var entries []os.DirEntry
+	newest := int64(0)
 	if len(numbers) > 0 {
-		if entries, err = os.ReadDir(versionFolder(src, numbers[len(numbers)-1])); err != nil {
+		newest = numbers[len(numbers)-1]
+	}
+	if src.Remote() {
+		if newest, err = m.fetch(ctx, src, p, c); err != nil {
+			return p, err
+		}
+		if newest == 0 && len(p.versions) > 0 {
+			return p, nil // no version can be had, each with its reason
+		}
+	}
+	if newest > 0 {
+		if entries, err = os.ReadDir(versionFolder(src, newest)); err != nil {
 			return p, status.Errorf(status.Internal, "failed to read version folder: %w", err)
 		}
 	}
@@ -132,6 +144,9 @@ func (m *Manager) readConfig(src *repo.Model, over *override, p *plan) (*inferen
 		cfg, pos, faults := modelconfig.ParseJSON("config", []byte(over.config))
 		p.text = over.config
 		return cfg, pos, faults.Err()
+	}
+	if err := m.readShared(src); err != nil {
+		return nil, nil, err
 	}
 	if src.Config == "" {
 		if !m.o.AutoComplete {
@@ -214,6 +229,9 @@ func (m *Manager) complete(ctx context.Context, src *repo.Model, p *plan, pos *m
 	ac, can := p.backend.(backend.AutoCompleter)
 	if can {
 		for _, n := range p.versions {
+			if p.faults[n] != nil {
+				continue // it could not be had
+			}
 			sig, err := ac.Signature(ctx, backend.Spec{
 				ModelName: src.Name, Version: n, Config: p.cfg, ModelFolder: src.Folder, VersionFolder: versionFolder(src, n), Log: m.o.Log,
 			})
