@@ -92,6 +92,7 @@ type Config struct {
 	History                     bool
 
 	cloudConfig
+	placementConfig
 
 	// WithoutEffect lists the options that were given and do nothing here.
 	WithoutEffect []string

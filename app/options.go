@@ -280,10 +280,11 @@ func backendOptions() []option {
 		{names: []string{"cache-config"}, group: g, arg: "local,size=bytes", row: "H075",
 			help: "The response cache of the models that ask for one in their configuration. Default: none.", set: cacheConfig},
 		{names: []string{"cache-directory"}, group: g, arg: "path", class: noEffect, row: "H076", help: "Caches are built in.", set: ignored(anyText)},
-		{names: []string{"rate-limit"}, group: g, arg: "off|execution_count", class: refusable, row: "H077", help: "Rate limiting.",
-			set: onlyIf([]string{"off"}, "rate limiting is")},
-		{names: []string{"rate-limit-resource"}, group: g, arg: "name:count[:device]", class: refusable, row: "H078", help: "Rate limiting.",
-			set: onlyIf(nil, "rate limiting is")},
+		{names: []string{"rate-limit"}, group: g, arg: "off|execution_count", row: "H077",
+			help: "execution_count: instances wait for the resources of their rate_limiter, by priority. Default: off.", set: rateLimit},
+		{names: []string{"rate-limit-resource"}, group: g, arg: "name:count[:device]", row: "H078",
+			help: "How much of a resource there is, on every device, on one, or with the device global. Default: as much as the neediest instance takes. May be given several times.",
+			set:  rateLimitResource},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"nereid/engine/instance"
 	"nereid/engine/restrict"
 	"nereid/engine/trace"
 )
@@ -157,8 +158,15 @@ func TestTritonserverOptions(t *testing.T) {
 		{name: "H075 --cache-config", args: []string{"--cache-config=local,size=1048576"}, check: func(c *Config) bool { return c.CacheSize == 1<<20 },
 			refused: []string{"--cache-config=redis,host=x", "--cache-config=local,size=0", "--cache-config=local,size=x", "--cache-config=local,nosuch=1", "--cache-config=local"}},
 		{name: "H076 --cache-directory", args: []string{"--cache-directory=/x"}, check: withoutEffect("cache-directory")},
-		{name: "--rate-limit", args: []string{"--rate-limit=off"}, refused: []string{"--rate-limit=execution_count"}},
-		{name: "--rate-limit-resource", refused: []string{"--rate-limit-resource=R:1"}},
+		{name: "H077 --rate-limit", args: []string{"--rate-limit=execution_count"}, check: func(c *Config) bool { return c.RateLimit && c.limiter() != nil },
+			refused: []string{"--rate-limit=on"}},
+		{name: "H077 --rate-limit=off", args: []string{"--rate-limit=off"}, check: func(c *Config) bool { return c.limiter() == nil }},
+		{name: "H078 --rate-limit-resource", args: []string{"--rate-limit-resource=R:1", "--rate-limit-resource=S:2:3", "--rate-limit-resource=T:4:global"},
+			check: func(c *Config) bool {
+				return slices.Equal(c.Resources, []instance.Resource{{Name: "R", Count: 1, Device: instance.EveryDevice}, {Name: "S", Count: 2, Device: 3},
+					{Name: "T", Count: 4, Device: instance.GlobalDevice}})
+			},
+			refused: []string{"--rate-limit-resource=R", "--rate-limit-resource=R:-1", "--rate-limit-resource=R:1:x", "--rate-limit-resource=:1", "--rate-limit-resource=R:1:2:3"}},
 		{name: "H079 --pinned-memory-pool-byte-size", args: []string{"--pinned-memory-pool-byte-size=1"}, check: withoutEffect("pinned-memory-pool-byte-size")},
 		{name: "--cuda-memory-pool-byte-size", args: []string{"--cuda-memory-pool-byte-size=0:1"}, check: withoutEffect("cuda-memory-pool-byte-size")},
 		{name: "--cuda-virtual-address-size", args: []string{"--cuda-virtual-address-size=0:1"}, check: withoutEffect("cuda-virtual-address-size")},

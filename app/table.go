@@ -108,7 +108,7 @@ func optionRows(c *Config, e *engine.Engine) [][]string {
 		{"model_control_mode", "MODE_" + strings.ToUpper(string(c.mode()))},
 		{"strict_model_config", digit(c.DisableAutoComplete)},
 		{"model_config_name", c.ConfigName},
-		{"rate_limit", "OFF"},
+		{"rate_limit", rateLimitText(c.RateLimit)},
 		{"strict_readiness", digit(c.StrictReadiness)},
 		{"exit_timeout", strconv.Itoa(c.ExitTimeout)},
 		{"cache_enabled", "0"},

@@ -15,6 +15,7 @@ import (
 	"nereid/engine/cache"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
+	"nereid/engine/instance"
 	"nereid/engine/lifecycle"
 	"nereid/engine/repo"
 	"nereid/engine/shm"
@@ -80,8 +81,10 @@ type Options struct {
 	// SharedMemory says whether and how clients may share memory with the server. The zero value: system regions.
 	SharedMemory shm.Options
 	Cache        *cache.Cache // the response cache of the models that ask for one; nil: none
-	Log          *slog.Logger // nil: none
-	Events       EventListener
+	// RateLimiter makes instances wait for the resources that their groups name: --rate-limit. nil: they do not.
+	RateLimiter *instance.Limiter
+	Log         *slog.Logger // nil: none
+	Events      EventListener
 }
 
 // Engine serves models. Its methods are safe for concurrent use.
@@ -127,7 +130,7 @@ func New(o Options) (*Engine, error) {
 	e.models = lifecycle.NewManager(lifecycle.Options{
 		Repositories: o.Repositories, Remotes: o.Remotes, ConfigName: o.ConfigName, Backends: o.Backends, Agents: o.Agents, Host: host{e}, Stats: e.stats, Log: o.Log,
 		Events: o.Events, AutoComplete: !o.DisableAutoComplete, DefaultMaxBatchSize: batch, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,
-		Settle: o.Settle, OverrideFolder: o.OverrideFolder, Cache: o.Cache, Residency: o.Residency, ResourcesFirst: o.ResourcesFirst,
+		Settle: o.Settle, OverrideFolder: o.OverrideFolder, Cache: o.Cache, Limiter: o.RateLimiter, Residency: o.Residency, ResourcesFirst: o.ResourcesFirst,
 	})
 	e.live.Store(true)
 	return e, nil

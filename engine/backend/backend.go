@@ -63,6 +63,8 @@ type Placement struct {
 	Device int
 	// HostPolicy is the name of the host policy that the instance runs under; "" if it keeps to no cores of its own.
 	HostPolicy string
+	// RateLimiter is what the instance takes while it runs; the core sees to it. nil: nothing.
+	RateLimiter *inferencepb.ModelRateLimiter
 	// SharedThreads says that the model names no thread count of its own, so that its CPU instances share the
 	// process's pool of cores.
 	SharedThreads bool

@@ -25,6 +25,7 @@ type Options struct {
 	Log        *slog.Logger
 	Decoupled  bool
 	Placements []backend.Placement
+	Limiter    *Limiter // nil: the server has none, and rate limiters of instance groups do not count
 	// Warmup, if not nil, is called on each instance before it takes requests.
 	Warmup func(ctx context.Context, name string, inst backend.Instance) error
 }
@@ -52,6 +53,7 @@ type run struct {
 	done  chan struct{}
 	ctx   context.Context // of its executions
 	turn  turn
+	slot  *Slot // in the rate limiter; nil: it runs as it likes
 }
 
 // Start makes and warms all instances, one after the other, then lets them take requests. On an error, or when ctx
@@ -63,7 +65,7 @@ func Start(ctx context.Context, o Options) (*Set, error) {
 		r, err := s.make(ctx, p)
 		if err != nil {
 			for _, r := range made {
-				err = errors.Join(err, r.inst.Close())
+				err = errors.Join(err, r.drop())
 			}
 			return nil, err
 		}
@@ -77,18 +79,26 @@ func (s *Set) make(ctx context.Context, p backend.Placement) (*run, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	r := &run{place: p, done: make(chan struct{})}
+	if s.o.Limiter != nil && p.RateLimiter != nil {
+		slot, err := s.o.Limiter.Join(p.RateLimiter, p.Device)
+		if err != nil {
+			return nil, err
+		}
+		r.slot = slot
+	}
 	inst, err := s.o.Model.NewInstance(ctx, p)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, r.drop())
 	}
+	r.inst = inst
 	if s.o.Warmup != nil && warmFirst {
 		if err := s.o.Warmup(ctx, p.Name, inst); err != nil {
-			return nil, errors.Join(err, inst.Close())
+			return nil, errors.Join(err, r.drop())
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := &run{place: p, inst: inst, done: make(chan struct{})}
 	if n := len(s.free); n > 0 {
 		r.id, s.free = s.free[n-1], s.free[:n-1]
 	} else {
@@ -98,10 +108,25 @@ func (s *Set) make(ctx context.Context, p backend.Placement) (*run, error) {
 	return r, nil
 }
 
+// drop gives back what was made of a run that never began.
+func (r *run) drop() (err error) {
+	if r.slot != nil {
+		r.slot.Leave()
+	}
+	if r.inst != nil {
+		err = r.inst.Close()
+	}
+	return err
+}
+
 // end lets the scheduler and the set forget an instance that takes no more batches.
 func (s *Set) end(r *run) {
 	if b, ok := s.o.Batcher.(sched.Leaver); ok {
 		b.Leave(r.id)
+	}
+	if r.slot != nil {
+		r.slot.Release(false)
+		r.slot.Leave()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +190,7 @@ func (s *Set) Resize(ctx context.Context, places []backend.Placement) error {
 		r, err := s.make(ctx, p)
 		if err != nil {
 			for _, r := range made {
-				err = errors.Join(err, r.inst.Close())
+				err = errors.Join(err, r.drop())
 			}
 			return err
 		}
@@ -234,14 +259,23 @@ func (s *Set) Close(ctx context.Context) {
 
 // loop is the life of one instance: it takes batches until pull ends or there are no more, and runs them under ctx.
 func (s *Set) loop(pull, ctx context.Context, r *run) {
+	var gate sched.Gate
+	if r.slot != nil {
+		gate = func(pull context.Context) error { return r.slot.Acquire(pull, ctx.Done()) }
+	}
 	for pull.Err() == nil { // Next looks only when it waits, and may never wait
-		b, err := s.o.Batcher.Next(pull, r.id, nil)
+		b, err := s.o.Batcher.Next(pull, r.id, gate)
 		if err != nil {
 			break // closed and empty, or told to go
 		}
-		r.turn.Lock()
-		s.execute(ctx, r.inst, b, &r.turn)
-		r.turn.Unlock()
+		if b != nil {
+			r.turn.Lock()
+			s.execute(ctx, r.inst, b, &r.turn)
+			r.turn.Unlock()
+		}
+		if r.slot != nil {
+			r.slot.Release(b != nil)
+		}
 	}
 	s.end(r)
 	r.turn.Lock()

@@ -38,7 +38,7 @@ func Placements(cfg *inferencepb.ModelConfig, defaultCount int) ([]backend.Place
 			count = defaultCount
 		}
 		for i := range count {
-			all = append(all, backend.Placement{Name: fmt.Sprintf("%s_%d", name, i), Kind: kind, SharedThreads: shared})
+			all = append(all, backend.Placement{Name: fmt.Sprintf("%s_%d", name, i), Kind: kind, SharedThreads: shared, RateLimiter: g.GetRateLimiter()})
 		}
 	}
 	return all, nil

@@ -18,6 +18,7 @@ import (
 	"nereid/engine/device"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
+	"nereid/engine/instance"
 	"nereid/engine/model"
 	"nereid/engine/repo"
 	"nereid/engine/stats"
@@ -35,7 +36,8 @@ type Options struct {
 	Agents     []agent.Agent
 	Host       backend.Host
 	Stats      *stats.Registry
-	Cache      *cache.Cache // nil: there is no response cache
+	Cache      *cache.Cache      // nil: there is no response cache
+	Limiter    *instance.Limiter // nil: there is no rate limiter
 	Log        *slog.Logger
 	Events     Events
 	// AutoComplete fills in configurations from model files (default in Triton; off by --disable-auto-complete-config).

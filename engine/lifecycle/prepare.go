@@ -107,14 +107,14 @@ func (m *Manager) prepare(ctx context.Context, src *repo.Model, over *override, 
 		return p, nil
 	}
 	m.complete(ctx, src, p, pos)
-	for _, what := range withoutEffect(p.cfg, m.o.Cache != nil) {
+	for _, what := range withoutEffect(p.cfg, m.o.Cache != nil, m.o.Limiter != nil) {
 		m.o.Log.Warn("a setting of a model configuration has no effect yet", "model", src.Name, "setting", what)
 	}
 	return p, nil
 }
 
 // withoutEffect lists what a configuration asks for that this server reads and does not do: none of it changes answers.
-func withoutEffect(cfg *inferencepb.ModelConfig, cached bool) (all []string) {
+func withoutEffect(cfg *inferencepb.ModelConfig, cached, limited bool) (all []string) {
 	add := func(set bool, name string) {
 		if set {
 			all = append(all, name)
@@ -125,8 +125,8 @@ func withoutEffect(cfg *inferencepb.ModelConfig, cached bool) (all []string) {
 	add(asked && cached && cfg.GetEnsembleScheduling() != nil, "response_cache of an ensemble: set it for the models of its steps")
 	add(asked && !cached, "response_cache: the server has none; start it with --cache-config=local,size=<bytes>")
 	for _, g := range cfg.GetInstanceGroup() {
-		if g.GetRateLimiter() != nil {
-			add(true, "instance_group.rate_limiter")
+		if g.GetRateLimiter() != nil && !limited {
+			add(true, "instance_group.rate_limiter: the server limits nothing; start it with --rate-limit=execution_count")
 			break
 		}
 	}

@@ -28,13 +28,13 @@ type inlining struct {
 	lone   atomic.Int32 // requests in a row that were alone, up to loneRun
 }
 
-func inlinePolicyOf(cfg *inferencepb.ModelConfig, loaded backend.Model) inlinePolicy {
+func inlinePolicyOf(cfg *inferencepb.ModelConfig, loaded backend.Model, limited bool) inlinePolicy {
 	brief, ok := loaded.(backend.Inliner)
 	if !ok || !brief.RunsInline() || cfg.GetModelTransactionPolicy().GetDecoupled() || cfg.GetSequenceBatching() != nil {
 		return inlineNever
 	}
 	for _, g := range cfg.GetInstanceGroup() {
-		if g.GetRateLimiter() != nil { // it has to be asked before each execution
+		if limited && g.GetRateLimiter() != nil || g.GetHostPolicy() != "" { // it has to be asked before each execution
 			return inlineNever
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"nereid/engine/backend/builtin"
+	"nereid/engine/instance"
 	"nereid/engine/tensor"
 )
 
@@ -21,7 +22,9 @@ func TestInlinePolicy(t *testing.T) {
 		{"rate limited", `instance_group { count: 1 kind: KIND_CPU rate_limiter { priority: 2 } }`, inlineNever},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			m := serve(t, spec(config(t, io+tt.config), t.TempDir(), builtin.Identity()))
+			s := spec(config(t, io+tt.config), t.TempDir(), builtin.Identity())
+			s.Limiter = instance.NewLimiter(nil)
+			m := serve(t, s)
 			if m.inline.policy != tt.want {
 				t.Errorf("policy %v, want %v", m.inline.policy, tt.want)
 			}

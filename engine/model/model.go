@@ -33,11 +33,12 @@ type Spec struct {
 	Backend       backend.Backend
 	Host          backend.Host
 	// Models tells an ensemble of the models of its steps. Others do not need it.
-	Models ensemble.Lookup
-	Stats  *stats.Version
-	Cache  *cache.Cache  // nil: the server has none
-	Cores  *device.Cores // nil: CPU instances count as independent of each other
-	Log    *slog.Logger
+	Models  ensemble.Lookup
+	Stats   *stats.Version
+	Cache   *cache.Cache      // nil: the server has none
+	Cores   *device.Cores     // nil: CPU instances count as independent of each other
+	Limiter *instance.Limiter // nil: the server limits nothing
+	Log     *slog.Logger
 	// NoteUse asks to note the time of each request: see Model.LastUse.
 	NoteUse bool
 }
@@ -110,7 +111,7 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 	}
 	m.fileBytes = folderBytes(s.VersionFolder)
 	m.loadTime = time.Since(start)
-	m.inline.policy = inlinePolicyOf(s.Config, m.loaded)
+	m.inline.policy = inlinePolicyOf(s.Config, m.loaded, s.Limiter != nil)
 	return m, nil
 }
 
@@ -152,7 +153,7 @@ func (m *Model) start(ctx context.Context, s Spec) error {
 	}
 	m.scheduler = batcher
 	m.set, err = instance.Start(ctx, instance.Options{
-		Model: m.loaded, Batcher: batcher, Stats: s.Stats, Log: s.Log, Decoupled: m.decoupled, Placements: places,
+		Model: m.loaded, Batcher: batcher, Stats: s.Stats, Log: s.Log, Decoupled: m.decoupled, Placements: places, Limiter: s.Limiter,
 		Warmup: func(ctx context.Context, name string, inst backend.Instance) error {
 			if err := warm(ctx, m, samples, inst); err != nil {
 				return err

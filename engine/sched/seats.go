@@ -248,6 +248,9 @@ func (s *Sequences) Next(ctx context.Context, inst InstanceID, gate Gate) (*infe
 			err = gate(ctx)
 			passed = err == nil
 			s.mu.Lock()
+		case passed && gate != nil: // what was due is gone, and leave to run is not for waiting
+			s.mu.Unlock()
+			return nil, nil
 		case s.over(b):
 			err = ErrClosed
 		default:

@@ -1,0 +1,111 @@
+package instance
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"nereid/engine/backend"
+	"nereid/engine/infer"
+	"nereid/engine/inferencepb"
+)
+
+// limitedSet is a set of n instances of a model whose executions take a millisecond, each counted in running.
+func limitedSet(t *testing.T, l *Limiter, r *inferencepb.ModelRateLimiter, n int, running, most *atomic.Int32) (Options, *Set) {
+	m := &fake{execute: func(b *infer.Batch) error {
+		now := running.Add(1)
+		defer running.Add(-1)
+		for was := most.Load(); now > was && !most.CompareAndSwap(was, now); was = most.Load() {
+		}
+		time.Sleep(time.Millisecond)
+		return answer(b)
+	}}
+	o := options(m)
+	o.Limiter = l
+	for i := range n {
+		o.Placements = append(o.Placements, backend.Placement{Name: fmt.Sprint("m_", i), RateLimiter: r})
+	}
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o, s
+}
+
+// Instances of two models that each take the whole of a resource never run at the same time, every request is answered,
+// and resources are free at the end, whether the models close in peace or not.
+func TestInstancesRunAsTheRateLimiterLets(t *testing.T) {
+	r := limits(1, global("R", 1))
+	for _, tt := range []struct {
+		name    string
+		limiter *Limiter
+		hurry   bool // close without waiting
+		most    int32
+	}{
+		{"C074 off", nil, false, 4},
+		{"C074 execution_count", NewLimiter(nil), false, 1},
+		{"closed in a hurry", NewLimiter(nil), true, 1},
+		{"C075 two at once where there are two", NewLimiter([]Resource{{"R", 2, GlobalDevice}}), false, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var running, most atomic.Int32
+				a, sa := limitedSet(t, tt.limiter, r, 2, &running, &most)
+				b, sb := limitedSet(t, tt.limiter, r, 2, &running, &most)
+				var wg sync.WaitGroup
+				for i := range 40 {
+					o := []Options{a, b}[i%2]
+					q := infer.NewDetached()
+					q.BatchSize = 1 + i%8
+					if err := o.Batcher.Enqueue(q); err != nil {
+						t.Fatal(err)
+					}
+					wg.Go(func() {
+						resp, err := q.Next(t.Context())
+						if err != nil || resp.Err != nil && !tt.hurry {
+							t.Errorf("request %d: %+v, %v", i, resp, err)
+						}
+						q.Release()
+					})
+				}
+				for i, s := range []*Set{sa, sb} {
+					[]Options{a, b}[i].Batcher.Close()
+					ctx, cancel := context.WithCancel(t.Context())
+					if tt.hurry {
+						cancel()
+					}
+					s.Close(ctx)
+					cancel()
+				}
+				wg.Wait()
+				if got := most.Load(); got != tt.most && !tt.hurry {
+					t.Errorf("%d ran at the same time, want %d", got, tt.most)
+				}
+				if tt.limiter != nil && len(tt.limiter.Uses()) > 0 {
+					t.Errorf("after all is closed there is %v", tt.limiter.Uses())
+				}
+			})
+		})
+	}
+}
+
+// An instance that cannot have what it needs does not begin, nor does it leave anything behind.
+func TestAnInstanceWithoutResourcesFailsToLoad(t *testing.T) {
+	o := options(&fake{execute: answer})
+	o.Limiter = NewLimiter([]Resource{{"R", 1, EveryDevice}})
+	o.Placements = []backend.Placement{{Name: "a", RateLimiter: limits(1, local("R", 1))}, {Name: "b", RateLimiter: limits(1, local("R", 2))}}
+	if _, err := Start(t.Context(), o); err == nil {
+		t.Error("Start passes")
+	}
+	o.Placements = []backend.Placement{{Name: "a", RateLimiter: limits(1, local("R", 1))}, {Name: "bad", RateLimiter: limits(1, local("R", 1))}}
+	if _, err := Start(t.Context(), o); err == nil {
+		t.Error("Start passes")
+	}
+	if uses, open := o.Limiter.Uses(), o.Model.(*fake).names(); len(uses) > 0 || len(open) > 0 {
+		t.Errorf("left behind: resources %v, instances %v", uses, open)
+	}
+}

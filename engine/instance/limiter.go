@@ -1,0 +1,268 @@
+package instance
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	"nereid/engine/inferencepb"
+	"nereid/engine/status"
+)
+
+// Devices of a Resource that are no GPU's number.
+const (
+	EveryDevice  = -1 // so much on each device
+	GlobalDevice = -2 // so much on all devices together
+)
+
+// Resource says how much of something there is: --rate-limit-resource.
+type Resource struct {
+	Name   string
+	Count  uint32
+	Device int // a number, EveryDevice or GlobalDevice
+}
+
+// Limiter is the rate limiter of a server: its instances run one beside the other as far as the resources go that they
+// take while they run. Who waits is served by weighted turns: an instance of priority 2 gets half the turns of one of
+// priority 1. Nobody overtakes an instance that waits for something which both need, so none waits for ever. It starts
+// no goroutine. Safe for concurrent use.
+type Limiter struct {
+	explicit []Resource
+
+	mu        sync.Mutex
+	slots     map[*Slot]bool // guarded by mu, as is all below
+	resources map[resourceKey]*resource
+	waiting   []*Slot // by turn
+	now       uint64  // the turn of the latest who got leave
+	seq       uint64
+}
+
+type resourceKey struct {
+	name   string
+	device int // a device's number, or GlobalDevice
+}
+
+type resource struct {
+	limit, used uint32
+	wanted      bool // by somebody who waits and comes first; only inside dispatch
+}
+
+// Slot is an instance's place in the limiter. Acquire and Release are called by one goroutine, in turn.
+type Slot struct {
+	l        *Limiter
+	need     map[resourceKey]uint32
+	priority uint64
+	grant    chan struct{} // capacity 1
+	held     bool          // of the goroutine that calls Acquire and Release
+
+	next uint64 // guarded by l.mu, as is all below: the turn of its next execution
+	turn uint64
+	seq  uint64
+}
+
+// NewLimiter returns a limiter. resources are limits; without any, of each resource there is as much as the neediest
+// instance takes.
+func NewLimiter(resources []Resource) *Limiter {
+	return &Limiter{explicit: resources, slots: map[*Slot]bool{}, resources: map[resourceKey]*resource{}}
+}
+
+// Join takes in an instance on a device (0 for one on the CPU). r is its group's rate limiter. Errors: InvalidArg if it
+// needs more than there is, or calls global what others have on each device, with Triton's texts.
+func (l *Limiter) Join(r *inferencepb.ModelRateLimiter, device int) (*Slot, error) {
+	s := &Slot{l: l, need: map[resourceKey]uint32{}, priority: uint64(max(r.GetPriority(), 1)), grant: make(chan struct{}, 1)}
+	for _, need := range r.GetResources() {
+		key := resourceKey{need.GetName(), device}
+		if need.GetGlobal() {
+			key.device = GlobalDevice
+		}
+		s.need[key] = need.GetCount()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.slots[s] = true
+	limits, err := l.limits()
+	if err != nil {
+		delete(l.slots, s)
+		return nil, err
+	}
+	s.next = l.now
+	l.set(limits)
+	return s, nil
+}
+
+// Leave takes the instance out. It holds nothing.
+func (s *Slot) Leave() {
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	delete(s.l.slots, s)
+	limits, err := s.l.limits()
+	if err != nil { // it could only get better
+		return
+	}
+	s.l.set(limits)
+	s.l.dispatch()
+}
+
+// limits works out how much there is of each resource that instances need. l.mu is held.
+func (l *Limiter) limits() (map[resourceKey]uint32, error) {
+	most := map[resourceKey]uint32{}
+	for s := range l.slots {
+		for key, n := range s.need {
+			most[key] = max(most[key], n)
+		}
+	}
+	keys := make([]resourceKey, 0, len(most))
+	for key := range most {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b resourceKey) int {
+		return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.name, b.name))
+	})
+	for _, key := range keys {
+		if len(l.explicit) > 0 {
+			there := l.given(key)
+			if there < most[key] {
+				return nil, status.Errorf(status.InvalidArg, "Resource count for \"%s\" is limited to %d which will prevent scheduling of one or more "+
+					"model instances, the minimum required count is %d", key.name, there, most[key])
+			}
+			most[key] = there
+		}
+	}
+	for _, key := range keys {
+		if _, both := most[resourceKey{key.name, GlobalDevice}]; both && key.device != GlobalDevice {
+			return nil, status.Errorf(status.InvalidArg,
+				"Resource \"%s\" is present as both global and device-specific resource in the model configuration.", key.name)
+		}
+	}
+	return most, nil
+}
+
+// given returns how much of a resource the options give, 0 if they do not name it. As in Triton, a global one takes the
+// largest count under its name, whatever the device.
+func (l *Limiter) given(key resourceKey) (n uint32) {
+	for _, e := range l.explicit {
+		if e.Name == key.name && (key.device == GlobalDevice || e.Device == key.device || e.Device == EveryDevice) {
+			n = max(n, e.Count)
+		}
+	}
+	return n
+}
+
+// set takes limits over. l.mu is held.
+func (l *Limiter) set(limits map[resourceKey]uint32) {
+	for key, n := range limits {
+		if l.resources[key] == nil {
+			l.resources[key] = &resource{}
+		}
+		l.resources[key].limit = n
+	}
+	for key := range l.resources {
+		if _, needed := limits[key]; !needed { // nor held: only who has joined holds something
+			delete(l.resources, key)
+		}
+	}
+}
+
+// Acquire waits until the instance may run and has what it needs, until Release. It returns ctx's error, or nil without
+// holding anything once over is closed: who is torn down needs no leave.
+func (s *Slot) Acquire(ctx context.Context, over <-chan struct{}) error {
+	l := s.l
+	l.mu.Lock()
+	s.turn = max(s.next, l.now)
+	l.seq++
+	s.seq = l.seq
+	at, _ := slices.BinarySearchFunc(l.waiting, s, func(a, b *Slot) int {
+		return cmp.Or(cmp.Compare(a.turn, b.turn), cmp.Compare(a.seq, b.seq))
+	})
+	l.waiting = slices.Insert(l.waiting, at, s)
+	l.dispatch()
+	l.mu.Unlock()
+	var err error
+	select {
+	case <-s.grant:
+		s.held = true
+		return nil
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-over:
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := slices.Index(l.waiting, s); i >= 0 {
+		l.waiting = slices.Delete(l.waiting, i, i+1)
+	} else { // it got leave at the last moment
+		<-s.grant
+		if giveBack {
+			s.giveBack()
+		}
+	}
+	l.dispatch()
+	return err
+}
+
+// Release gives back what the instance holds, if anything. ran says that it ran, which counts as its turn.
+func (s *Slot) Release(ran bool) {
+	if !s.held {
+		return
+	}
+	s.held = false
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	if ran {
+		s.next = s.turn + s.priority
+	}
+	s.giveBack()
+	s.l.dispatch()
+}
+
+// giveBack returns the resources of a slot that has leave. l.mu is held.
+func (s *Slot) giveBack() {
+	for key, n := range s.need {
+		s.l.resources[key].used -= n
+	}
+}
+
+// dispatch gives leave to whoever's turn it is and has all that it needs. l.mu is held.
+func (l *Limiter) dispatch() {
+	l.waiting = slices.DeleteFunc(l.waiting, func(s *Slot) bool {
+		free := true
+		for key, n := range s.need {
+			r := l.resources[key]
+			free = free && (!r.wanted || !inTurn) && r.used+n <= r.limit
+		}
+		if !free {
+			for key := range s.need {
+				l.resources[key].wanted = true // what it waits for is not for those behind it
+			}
+			return false
+		}
+		for key, n := range s.need {
+			l.resources[key].used += n
+		}
+		l.now = max(l.now, s.turn)
+		s.grant <- struct{}{}
+		return true
+	})
+	for _, r := range l.resources {
+		r.wanted = false
+	}
+}
+
+// Use is how much of a resource instances hold now.
+type Use struct {
+	Name        string
+	Device      int // a device's number, or GlobalDevice
+	Used, Limit uint32
+}
+
+// Uses returns the resources, by name and device.
+func (l *Limiter) Uses() (all []Use) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, r := range l.resources {
+		all = append(all, Use{key.name, key.device, r.used, r.limit})
+	}
+	slices.SortFunc(all, func(a, b Use) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Device, b.Device)) })
+	return all
+}
