@@ -111,7 +111,7 @@ func install(l *capi.Library, name, runtime string) string {
 	case "OpenVINO":
 		return pip("onnxruntime-openvino") + ", serve the model with backend \"openvino\", or take cpu_execution_accelerator out"
 	case "TensorRT":
-		return pip("\"onnxruntime-gpu[cuda,cudnn]=="+version+"\" tensorrt-cu13-libs") + ", or take gpu_execution_accelerator \"tensorrt\" out"
+		return pip("\"onnxruntime-gpu[cuda,cudnn]=="+version+"\" \"tensorrt-cu13-libs<11\"") + ", or take gpu_execution_accelerator \"tensorrt\" out"
 	}
 	return pip("\"onnxruntime-gpu[cuda,cudnn]=="+version+"\"") + ", or set instance_group { kind: KIND_CPU }"
 }

@@ -212,7 +212,7 @@ func TestInstall(t *testing.T) {
 		{cudaProvider, "CUDA", "/data/runtime/onnxruntime", `onnxruntime 1.99.0 at /x/libonnxruntime.so has no CUDA execution provider (it has CPUExecutionProvider); ` +
 			`run pip install --target=/data/runtime/onnxruntime "onnxruntime-gpu[cuda,cudnn]==` + version + `" and restart, or set instance_group { kind: KIND_CPU }`},
 		{cudaProvider, "CUDA", "", `run pip install --target=<folder> "onnxruntime-gpu[cuda,cudnn]==` + version + `" and start with --onnxruntime-library=<folder>`},
-		{tensorRTProvider, "TensorRT", "/r", `run pip install --target=/r "onnxruntime-gpu[cuda,cudnn]==` + version + `" tensorrt-cu13-libs and restart`},
+		{tensorRTProvider, "TensorRT", "/r", `run pip install --target=/r "onnxruntime-gpu[cuda,cudnn]==` + version + `" "tensorrt-cu13-libs<11" and restart`},
 		{openVINOProvider, "OpenVINO", "/r", `run pip install --target=/r onnxruntime-openvino and restart`},
 	} {
 		err := need(l, tt.provider, tt.name, tt.runtime)
