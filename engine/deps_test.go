@@ -29,6 +29,7 @@ var layers = map[string]int{
 	"engine/backend/batchio": 2,
 	"engine/sched":           2,
 	"engine/cache":           2,
+	"engine/cache/redis":     2,
 	"engine/device":          2,
 	"engine/shm":             2,
 	"engine/stats":           2,
@@ -74,6 +75,7 @@ var layers = map[string]int{
 
 var sideways = map[string][]string{
 	"engine/tensor":              {"engine/status"},
+	"engine/cache/redis":         {"engine/cache"},
 	"engine/backend/onnxruntime": {"engine/backend/onnxruntime/capi", "engine/backend/onnxruntime/onnxfile"},
 	"app":                        {"app/access", "app/certs", "app/console", "app/console/api", "app/history", "app/desktop"},
 	"app/console":                {"app/access", "app/console/api", "app/console/staging", "app/history"},

@@ -80,7 +80,7 @@ type Options struct {
 	OverrideFolder string // where load overrides are unpacked; "": the system's temporary folder
 	// SharedMemory says whether and how clients may share memory with the server. The zero value: system regions.
 	SharedMemory shm.Options
-	Cache        *cache.Cache // the response cache of the models that ask for one; nil: none
+	Cache        cache.Store // the response cache of the models that ask for one; nil: none
 	// RateLimiter makes instances wait for the resources that their groups name: --rate-limit. nil: they do not.
 	RateLimiter *instance.Limiter
 	Log         *slog.Logger // nil: none

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"context"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,9 +25,9 @@ type Response struct {
 	Parameters []infer.Parameter
 }
 
-// Stats are the cache's counts since its start.
+// Stats are a store's counts since its start.
 type Stats struct {
-	Size, Used, Entries              int64 // now
+	Size, Used, Entries              int64 // now; Size 0: the store is not ours, and its entries, like its evictions, are not known
 	Lookups, Hits, Misses, Evictions uint64
 	Lookup, Insertion                time.Duration // in all
 }
@@ -63,8 +64,10 @@ func New(size int64) (*Cache, error) {
 	return c, nil
 }
 
-// NewOwner returns an owner that has no entries.
-func (c *Cache) NewOwner() Owner { return Owner(c.owners.Add(1)) }
+// NewOwner returns an owner that has no entries; it never fails and does not ask for the identity.
+func (c *Cache) NewOwner(context.Context, func() (string, error)) (Owner, error) {
+	return Owner(c.owners.Add(1)), nil
+}
 
 // Key returns the hash of what decides the answer to a request: the owner, the inputs, the parameters and the requested
 // outputs. The ID, timeout and priority do not. The order of the inputs does not either.
@@ -101,7 +104,7 @@ func (c *Cache) Insert(k infer.CacheKey, o Owner, resp *infer.Response) {
 	if size > c.size {
 		return
 	}
-	e := &entry{key: k, owner: o, size: size, resp: copyOf(resp)}
+	e := &entry{key: k, owner: o, size: size, resp: Copy(resp)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if old := c.entries[k]; old != nil { // two asked at once
@@ -167,8 +170,8 @@ func sizeOf(resp *infer.Response) int64 {
 	return n
 }
 
-// copyOf copies a response, its bytes into one block.
-func copyOf(resp *infer.Response) Response {
+// Copy copies a response, its bytes into one block.
+func Copy(resp *infer.Response) Response {
 	total := 0
 	for i := range resp.Outputs {
 		total += len(resp.Outputs[i].Data)

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -25,6 +26,11 @@ func response(data string) *infer.Response {
 	p := &infer.Response{Final: true}
 	p.AddOutput("OUT", tensor.Uint8, []int64{int64(len(data))}, []byte(data), nil)
 	return p
+}
+
+func owner(c *Cache) Owner {
+	o, _ := c.NewOwner(context.Background(), nil) // never fails
+	return o
 }
 
 func find(c *Cache, k infer.CacheKey) *Response {
@@ -96,7 +102,7 @@ func TestEviction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := c.NewOwner()
+	o := owner(c)
 	key := func(i int) infer.CacheKey { return infer.CacheKey{uint64(i), 1} }
 	data := func(i int) string { return string(bytes.Repeat([]byte{byte(i)}, size)) }
 	for i := range 3 {
@@ -131,7 +137,7 @@ func TestEviction(t *testing.T) {
 	if s.Used != 3*one || s.Size != 3*one || s.Lookups != 7 || s.Hits != 5 || s.Misses != 2 || s.Evictions != 1 {
 		t.Errorf("stats %+v", s)
 	}
-	other := c.NewOwner()
+	other := owner(c)
 	c.Insert(key(5), other, response(data(5)))
 	c.Drop(o)
 	if s := c.Stats(); s.Entries != 1 || s.Used != one || find(c, key(5)) == nil {
@@ -164,7 +170,7 @@ func TestRightAnswersWhileEntriesAreEvicted_E6(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := c.NewOwner()
+	o := owner(c)
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"hash/maphash"
 	"math"
@@ -19,6 +20,22 @@ type hasher struct {
 	spare *sync.Pool // of *scratch
 }
 
+// StableHasher makes keys that are the same in every process, for stores that outlive one: SHA-256, cut to 128 bits. The zero
+// value is ready, and safe for concurrent use.
+type StableHasher struct{}
+
+// Key returns the key of a request of what identity stands for.
+func (StableHasher) Key(identity string, r *infer.Request) infer.CacheKey {
+	var s scratch
+	b := appendText(nil, identity)
+	b = s.appendRequest(b, r, func(b, data []byte) []byte {
+		sum := sha256.Sum256(data)
+		return append(b, sum[:]...)
+	})
+	sum := sha256.Sum256(b)
+	return infer.CacheKey{binary.LittleEndian.Uint64(sum[:]), binary.LittleEndian.Uint64(sum[8:])}
+}
+
 // scratch is memory for one key.
 type scratch struct {
 	text  []byte
@@ -32,15 +49,27 @@ func newHasher() hasher {
 	}
 }
 
-// key gathers everything but the inputs' bytes, which stand for themselves by their hash, in a form in which no two
-// different requests look the same: every part has its length before it.
 func (h *hasher) key(o Owner, r *infer.Request) infer.CacheKey {
 	s := h.spare.Get().(*scratch)
 	defer h.spare.Put(s)
-	b := binary.LittleEndian.AppendUint64(s.text[:0], uint64(o))
+	b := s.appendRequest(binary.LittleEndian.AppendUint64(s.text[:0], uint64(o)), r, h.digest)
+	s.text = b
+	return infer.CacheKey{maphash.Bytes(h.seeds[0], b), maphash.Bytes(h.seeds[1], b)}
+}
+
+func (h *hasher) digest(b, data []byte) []byte {
+	for _, seed := range h.seeds {
+		b = binary.LittleEndian.AppendUint64(b, maphash.Bytes(seed, data))
+	}
+	return b
+}
+
+// appendRequest gathers everything but the bytes of long inputs, for which their digest stands, in a form in which no two
+// different requests look the same: every part has its length before it.
+func (s *scratch) appendRequest(b []byte, r *infer.Request, digest func(b, data []byte) []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(r.Inputs)))
 	for _, i := range s.sorted(len(r.Inputs), func(i, j int) int { return strings.Compare(r.Inputs[i].Name, r.Inputs[j].Name) }) {
-		b = h.appendInput(b, &r.Inputs[i])
+		b = appendInput(b, &r.Inputs[i], digest)
 	}
 	b = binary.AppendUvarint(b, uint64(len(r.Outputs)))
 	for _, i := range s.sorted(len(r.Outputs), func(i, j int) int { return strings.Compare(r.Outputs[i].Name, r.Outputs[j].Name) }) {
@@ -49,8 +78,7 @@ func (h *hasher) key(o Owner, r *infer.Request) infer.CacheKey {
 	for i := range r.Parameters {
 		b = appendParameter(b, &r.Parameters[i])
 	}
-	s.text = b
-	return infer.CacheKey{maphash.Bytes(h.seeds[0], b), maphash.Bytes(h.seeds[1], b)}
+	return b
 }
 
 func (s *scratch) sorted(n int, compare func(i, j int) int) []int {
@@ -64,7 +92,7 @@ func (s *scratch) sorted(n int, compare func(i, j int) int) []int {
 	return s.order
 }
 
-func (h *hasher) appendInput(b []byte, in *tensor.Tensor) []byte {
+func appendInput(b []byte, in *tensor.Tensor, digest func(b, data []byte) []byte) []byte {
 	b = appendText(b, in.Name)
 	b = append(b, byte(in.DataType))
 	b = binary.AppendUvarint(b, uint64(len(in.Shape)))
@@ -75,10 +103,7 @@ func (h *hasher) appendInput(b []byte, in *tensor.Tensor) []byte {
 	if len(in.Data) <= 64 {
 		return append(b, in.Data...)
 	}
-	for _, seed := range h.seeds {
-		b = binary.LittleEndian.AppendUint64(b, maphash.Bytes(seed, in.Data))
-	}
-	return b
+	return digest(b, in.Data)
 }
 
 func appendText(b []byte, s string) []byte {

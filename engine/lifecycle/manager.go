@@ -36,7 +36,7 @@ type Options struct {
 	Agents     []agent.Agent
 	Host       backend.Host
 	Stats      *stats.Registry
-	Cache      *cache.Cache      // nil: there is no response cache
+	Cache      cache.Store       // nil: there is no response cache
 	Limiter    *instance.Limiter // nil: there is no rate limiter
 	Log        *slog.Logger
 	Events     Events

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,7 +30,7 @@ func (e *Exporter) cache(w *writer) {
 	us := func(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
 	count := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	for _, f := range []struct{ name, help, value string }{
-		{"nv_cache_util", "Cache utilization [0.0 - 1.0]", float(float64(s.Used) / float64(s.Size))},
+		{"nv_cache_util", "Cache utilization [0.0 - 1.0]", float(float64(s.Used) / float64(max(s.Size, 1)))},
 		{"nv_cache_num_entries", "Number of responses stored in response cache", strconv.FormatInt(s.Entries, 10)},
 		{"nv_cache_num_hits", "Number of cache hits in response cache", count(s.Hits)},
 		{"nv_cache_num_misses", "Number of cache misses in response cache", count(s.Misses)},
@@ -38,6 +39,9 @@ func (e *Exporter) cache(w *writer) {
 		{"nv_cache_lookup_duration", "Total cache lookup duration (hit and miss), in microseconds", us(s.Lookup)},
 		{"nv_cache_insertion_duration", "Total cache insertion duration, in microseconds", us(s.Insertion)},
 	} {
+		if s.Size == 0 && slices.Contains([]string{"nv_cache_util", "nv_cache_num_entries", "nv_cache_num_evictions"}, f.name) {
+			continue // of a store that is not ours
+		}
 		w.family(f.name, f.help, "gauge")
 		w.plain(f.name, f.value)
 	}

@@ -1,6 +1,21 @@
 package model
 
-import "nereid/engine/infer"
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+
+	"nereid/engine/infer"
+	"nereid/engine/status"
+)
 
 // answerFromCache answers a request from the response cache, on the caller's goroutine; false: there is no such answer, and
 // what the model will say is to be kept. The configuration's check leaves no model here that is decoupled or whose answers
@@ -44,4 +59,46 @@ func (m *Model) noteCache(r *infer.Request, resp *infer.Response) {
 		}
 		m.stats.CacheMiss(took)
 	}
+}
+
+// identityOf is a hash of what the answers of a version follow from: its name, its number, its configuration and its files.
+func identityOf(s Spec) (string, error) {
+	sum := sha256.New()
+	part := func(b []byte) {
+		_ = binary.Write(sum, binary.LittleEndian, uint64(len(b))) // a hash takes everything
+		sum.Write(b)
+	}
+	part([]byte(s.Name))
+	part([]byte(strconv.FormatInt(s.Version, 10)))
+	config, err := proto.MarshalOptions{Deterministic: true}.Marshal(s.Config)
+	if err != nil {
+		return "", err
+	}
+	part(config)
+	if s.VersionFolder != "" {
+		if err := filepath.WalkDir(s.VersionFolder, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			name, err := filepath.Rel(s.VersionFolder, path)
+			if err != nil {
+				return err
+			}
+			f, err := os.Open(path)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			content := sha256.New()
+			if _, err := io.Copy(content, f); err != nil {
+				return err
+			}
+			part([]byte(name))
+			part(content.Sum(nil))
+			return nil
+		}); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", status.Errorf(status.Internal, "cannot read the files of model '%s' version %d for the response cache: %w", s.Name, s.Version, err)
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
 }

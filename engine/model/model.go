@@ -35,7 +35,7 @@ type Spec struct {
 	// Models tells an ensemble of the models of its steps. Others do not need it.
 	Models  ensemble.Lookup
 	Stats   *stats.Version
-	Cache   *cache.Cache      // nil: the server has none
+	Cache   cache.Store       // nil: the server has none
 	Cores   *device.Cores     // nil: CPU instances count as independent of each other
 	Limiter *instance.Limiter // nil: the server limits nothing
 	Log     *slog.Logger
@@ -58,7 +58,7 @@ type Model struct {
 	loaded      backend.Model    // nil for an ensemble, as is set
 	set         *instance.Set
 	inline      inlining
-	cache       *cache.Cache // nil: nothing is answered from it
+	cache       cache.Store // nil: nothing is answered from it
 	owner       cache.Owner
 	defCount    int
 	loadTime    time.Duration
@@ -121,7 +121,11 @@ func (m *Model) start(ctx context.Context, s Spec) error {
 		m.defCount = a.DefaultInstanceCount()
 	}
 	if s.Cache != nil && s.Config.GetResponseCache().GetEnable() {
-		m.cache, m.owner = s.Cache, s.Cache.NewOwner()
+		owner, err := s.Cache.NewOwner(ctx, func() (string, error) { return identityOf(s) })
+		if err != nil {
+			return err
+		}
+		m.cache, m.owner = s.Cache, owner
 	}
 	s.Stats.SetCached(m.cache != nil)
 	places, err := instance.Placements(s.Config, m.defCount)

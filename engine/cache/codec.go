@@ -1,0 +1,145 @@
+package cache
+
+import (
+	"encoding/binary"
+	"math"
+
+	"nereid/engine/infer"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+// codecVersion is the first byte of an encoded response. Another one is not read: whoever wrote it knows another format.
+const codecVersion = 1
+
+// Append appends a response in the form that stores outside of this process keep: the version, the outputs (name, data type,
+// shape, bytes) and the parameters, every part behind its length.
+func Append(b []byte, r *Response) []byte {
+	b = append(b, codecVersion)
+	b = binary.AppendUvarint(b, uint64(len(r.Outputs)))
+	for i := range r.Outputs {
+		out := &r.Outputs[i]
+		b = appendText(b, out.Name)
+		b = append(b, byte(out.DataType))
+		b = binary.AppendUvarint(b, uint64(len(out.Shape)))
+		for _, d := range out.Shape {
+			b = binary.AppendVarint(b, d)
+		}
+		b = binary.AppendUvarint(b, uint64(len(out.Data)))
+		b = append(b, out.Data...)
+	}
+	b = binary.AppendUvarint(b, uint64(len(r.Parameters)))
+	for i := range r.Parameters {
+		b = appendParameter(b, &r.Parameters[i])
+	}
+	return b
+}
+
+// Parse reads what Append has written. The response's tensors lie in b. Errors: Internal; b may be anything.
+func Parse(b []byte) (*Response, error) {
+	p := parser{b: b}
+	if v := p.byte(); v != codecVersion {
+		return nil, status.Errorf(status.Internal, "a kept response has the format %d; %d is known", v, codecVersion)
+	}
+	r := &Response{}
+	for range p.count() {
+		out := tensor.Tensor{Name: string(p.bytes()), DataType: tensor.DataType(p.byte())}
+		for range p.count() {
+			out.Shape = append(out.Shape, p.varint())
+		}
+		out.Data = p.bytes()
+		r.Outputs = append(r.Outputs, out)
+		if p.bad {
+			break
+		}
+	}
+	for range p.count() {
+		r.Parameters = append(r.Parameters, p.parameter())
+		if p.bad {
+			break
+		}
+	}
+	if p.bad || len(p.b) != 0 {
+		return nil, status.Errorf(status.Internal, "a kept response of %d bytes is cut off or has bytes too many", len(b))
+	}
+	return r, nil
+}
+
+// parser takes parts off b. Reading past the end sets bad and gives nothing.
+type parser struct {
+	b   []byte
+	bad bool
+}
+
+func (p *parser) fail() { p.bad, p.b = true, nil }
+
+func (p *parser) byte() byte {
+	if len(p.b) == 0 {
+		p.fail()
+		return 0
+	}
+	v := p.b[0]
+	p.b = p.b[1:]
+	return v
+}
+
+func (p *parser) uvarint() uint64 {
+	v, n := binary.Uvarint(p.b)
+	if n <= 0 {
+		p.fail()
+		return 0
+	}
+	p.b = p.b[n:]
+	return v
+}
+
+func (p *parser) varint() int64 {
+	v, n := binary.Varint(p.b)
+	if n <= 0 {
+		p.fail()
+		return 0
+	}
+	p.b = p.b[n:]
+	return v
+}
+
+// count reads how many parts follow, each of a byte at least.
+func (p *parser) count() int {
+	n := p.uvarint()
+	if n > uint64(len(p.b)) {
+		p.fail()
+		return 0
+	}
+	return int(n)
+}
+
+func (p *parser) bytes() []byte {
+	n := p.count()
+	v := p.b[:n:n]
+	p.b = p.b[n:]
+	return v
+}
+
+func (p *parser) parameter() infer.Parameter {
+	v := infer.Parameter{Name: string(p.bytes()), Kind: infer.ParameterKind(p.byte())}
+	switch v.Kind {
+	case infer.BoolParameter:
+		v.Bool = p.byte() != 0
+	case infer.IntParameter:
+		v.Int = p.varint()
+	case infer.UintParameter:
+		v.Uint = p.uvarint()
+	case infer.FloatParameter:
+		if len(p.b) < 8 {
+			p.fail()
+			return v
+		}
+		v.Float = math.Float64frombits(binary.LittleEndian.Uint64(p.b))
+		p.b = p.b[8:]
+	case infer.StringParameter:
+		v.Text = string(p.bytes())
+	default:
+		p.fail()
+	}
+	return v
+}

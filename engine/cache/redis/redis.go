@@ -1,0 +1,364 @@
+// Package redis keeps responses in a Redis server that several servers may share: Triton's redis cache. A key follows from
+// a version's files and configuration and from the request, so that nobody gets the answers of other files.
+//
+// Responses are stored behind the answer to the client, by a goroutine that Close ends; where it cannot keep up they are not
+// stored. While the server cannot be reached nothing is asked of it but once a second, and the models answer.
+package redis
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	client "github.com/redis/go-redis/v9"
+
+	"nereid/engine/cache"
+	"nereid/engine/infer"
+	"nereid/engine/status"
+)
+
+const (
+	// prefix is that of all our keys. It has the number of the format of what is kept.
+	prefix = "nereid:1:"
+	// rest is how long a server that failed is left alone.
+	rest = time.Second
+	// waiting is how many responses may wait to be stored, waitingBytes how large they may be together.
+	waiting      = 256
+	waitingBytes = 64 << 20
+)
+
+// settings are those of --cache-config=redis,key=value, with Triton's names.
+type settings struct {
+	options             client.Options
+	host                string
+	port                int
+	tls                 bool
+	cert, key, ca, caIn string
+	sni                 string
+}
+
+// parse reads settings. Errors: InvalidArg.
+func parse(all map[string]string) (*settings, error) {
+	s := &settings{port: 6379}
+	o := &s.options
+	// A lookup that takes longer than the model is worth nothing: no second tries.
+	o.MaxRetries, o.PoolSize, o.PoolTimeout = -1, 1, time.Second
+	o.Username, o.Password = os.Getenv("TRITONCACHE_REDIS_USERNAME"), os.Getenv("TRITONCACHE_REDIS_PASSWORD")
+	ms := func(d *time.Duration) func(string) error {
+		return func(v string) error {
+			n, err := strconv.ParseInt(v, 10, 32)
+			if err != nil || n < 0 {
+				return errors.New("it is not a number of milliseconds")
+			}
+			*d = time.Duration(n) * time.Millisecond
+			return nil
+		}
+	}
+	number := func(at *int, least int) func(string) error {
+		return func(v string) error {
+			n, err := strconv.Atoi(v)
+			if err != nil || n < least {
+				return fmt.Errorf("it is not a number from %d on", least)
+			}
+			*at = n
+			return nil
+		}
+	}
+	text := func(at *string) func(string) error { return func(v string) error { *at = v; return nil } }
+	known := map[string]func(string) error{
+		"host": text(&s.host), "port": number(&s.port, 1), "user": text(&o.Username), "password": text(&o.Password),
+		"db": number(&o.DB, 0), "connect_timeout": ms(&o.DialTimeout), "pool_size": number(&o.PoolSize, 1),
+		"wait_timeout": ms(&o.PoolTimeout),
+		"socket_timeout": func(v string) error {
+			err := ms(&o.ReadTimeout)(v)
+			o.WriteTimeout = o.ReadTimeout
+			return err
+		},
+		"tls_enabled": func(v string) (err error) { s.tls, err = strconv.ParseBool(v); return err },
+		"cert":        text(&s.cert), "key": text(&s.key), "cacert": text(&s.ca), "cacert_dir": text(&s.caIn), "sni": text(&s.sni),
+	}
+	for name, value := range all {
+		set := known[name]
+		if set == nil {
+			return nil, status.Errorf(status.InvalidArg, "cache-config redis,%s=%s: there is no such setting; the redis cache has host, port, user, password, db, connect_timeout, socket_timeout, pool_size, wait_timeout, tls_enabled, cert, key, cacert, cacert_dir and sni", name, value)
+		}
+		if err := set(value); err != nil {
+			shown := value
+			if name == "password" {
+				shown = "..."
+			}
+			return nil, status.Errorf(status.InvalidArg, "cache-config redis,%s=%s: %w", name, shown, err)
+		}
+	}
+	if s.host == "" {
+		return nil, status.New(status.InvalidArg, "the redis cache needs a host: --cache-config=redis,host=<name>")
+	}
+	o.Addr = net.JoinHostPort(s.host, strconv.Itoa(s.port))
+	o.DialTimeout = cmp.Or(o.DialTimeout, time.Second)
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, time.Second)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, time.Second)
+	return s, s.openTLS()
+}
+
+func (s *settings) openTLS() error {
+	if !s.tls {
+		return nil
+	}
+	c := &tls.Config{ServerName: cmp.Or(s.sni, s.host), MinVersion: tls.VersionTLS12}
+	if s.cert != "" || s.key != "" {
+		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
+		if err != nil {
+			return status.Errorf(status.InvalidArg, "cache-config redis,cert: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	files := []string{}
+	if s.ca != "" {
+		files = append(files, s.ca)
+	}
+	if s.caIn != "" {
+		found, err := filepath.Glob(filepath.Join(s.caIn, "*"))
+		if err != nil {
+			return status.Errorf(status.InvalidArg, "cache-config redis,cacert_dir: %w", err)
+		}
+		files = append(files, found...)
+	}
+	if len(files) > 0 {
+		c.RootCAs = x509.NewCertPool()
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return status.Errorf(status.InvalidArg, "cache-config redis,cacert: %w", err)
+		}
+		if !c.RootCAs.AppendCertsFromPEM(text) {
+			return status.Errorf(status.InvalidArg, "cache-config redis,cacert: %s has no certificate", file)
+		}
+	}
+	s.options.TLSConfig = c
+	return nil
+}
+
+// Check reports what is wrong with settings without using them. Errors: InvalidArg.
+func Check(all map[string]string) error {
+	_, err := parse(all)
+	return err
+}
+
+// Cache is a store in a Redis server. Its methods are safe for concurrent use.
+type Cache struct {
+	c      *client.Client
+	hasher cache.StableHasher
+	log    *slog.Logger
+	queue  chan stored
+	ctx    context.Context // ends with Close
+	stop   context.CancelFunc
+	done   chan struct{}
+
+	mu     sync.RWMutex
+	owners map[cache.Owner]string // guarded by mu: identities
+	last   cache.Owner            // guarded by mu
+
+	until                                atomic.Int64 // infer.Stamp until which a server that failed is left alone; 0: it works
+	queued                               atomic.Int64 // bytes that wait
+	hits, misses, lookupTook, insertTook atomic.Int64
+	dropped                              atomic.Int64
+}
+
+var _ cache.Store = (*Cache)(nil)
+
+// stored is a response on its way.
+type stored struct {
+	key  string
+	resp cache.Response
+	size int64
+}
+
+// New returns a cache of a server, which need not be there yet. The caller closes it. Errors: InvalidArg.
+func New(all map[string]string, log *slog.Logger) (*Cache, error) {
+	s, err := parse(all)
+	if err != nil {
+		return nil, err
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	// The client's own lines go to nobody's log: what fails is told here, once.
+	client.SetLogger(silent{})
+	c := &Cache{c: client.NewClient(&s.options), log: log, queue: make(chan stored, waiting), done: make(chan struct{}), owners: map[cache.Owner]string{}}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	go c.store()
+	return c, nil
+}
+
+// silent takes the client's log lines.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
+// Close ends the connections. Responses that were not stored yet are not.
+func (c *Cache) Close() error {
+	c.stop()
+	<-c.done
+	return c.c.Close()
+}
+
+// NewOwner returns an owner that shares its entries with all of the same identity, in this process and elsewhere.
+func (c *Cache) NewOwner(_ context.Context, identity func() (string, error)) (cache.Owner, error) {
+	id, err := identity()
+	if err != nil {
+		return 0, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last++
+	c.owners[c.last] = id
+	return c.last, nil
+}
+
+// Key returns the same key for the same request of the same identity everywhere.
+func (c *Cache) Key(o cache.Owner, r *infer.Request) infer.CacheKey {
+	c.mu.RLock()
+	id := c.owners[o]
+	c.mu.RUnlock()
+	return c.hasher.Key(id, r)
+}
+
+// Lookup asks the server. One that does not answer is a miss.
+func (c *Cache) Lookup(k infer.CacheKey, start infer.Stamp) (*cache.Response, infer.Stamp) {
+	resp := c.find(k)
+	if resp == nil {
+		c.misses.Add(1)
+	} else {
+		c.hits.Add(1)
+	}
+	end := infer.Now()
+	c.lookupTook.Add(int64(end.Sub(start)))
+	return resp, end
+}
+
+func (c *Cache) find(k infer.CacheKey) *cache.Response {
+	if !c.may() {
+		return nil
+	}
+	b, err := c.c.Get(c.ctx, name(k)).Bytes()
+	if errors.Is(err, client.Nil) {
+		c.works()
+		return nil
+	}
+	if err != nil {
+		c.failed("look up", err)
+		return nil
+	}
+	c.works()
+	resp, err := cache.Parse(b)
+	if err != nil {
+		c.log.Warn("the redis cache holds what is not a response; the model answers", "error", err)
+		return nil
+	}
+	return resp
+}
+
+// Insert keeps a copy of a response, soon. Errors are told in the log.
+func (c *Cache) Insert(k infer.CacheKey, _ cache.Owner, resp *infer.Response) {
+	if !c.may() {
+		return
+	}
+	s := stored{key: name(k), resp: cache.Copy(resp)}
+	for i := range s.resp.Outputs {
+		s.size += int64(len(s.resp.Outputs[i].Data))
+	}
+	if c.queued.Add(s.size) > waitingBytes {
+		c.queued.Add(-s.size)
+		c.dropped.Add(1)
+		return
+	}
+	select {
+	case c.queue <- s:
+	default:
+		c.queued.Add(-s.size)
+		c.dropped.Add(1)
+	}
+}
+
+// store writes what is queued.
+func (c *Cache) store() {
+	defer close(c.done)
+	var b []byte
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case s := <-c.queue:
+			start := infer.Now()
+			b = cache.Append(b[:0], &s.resp)
+			err := c.c.Set(c.ctx, s.key, b, 0).Err()
+			c.queued.Add(-s.size)
+			c.insertTook.Add(int64(infer.Now().Sub(start)))
+			if err != nil && c.ctx.Err() == nil {
+				c.failed("store", err)
+			}
+			if cap(b) > 1<<20 {
+				b = nil
+			}
+		}
+	}
+}
+
+// Drop forgets who an owner is. Its entries stay: whoever has the same files may use them. The server's own limits end them.
+func (c *Cache) Drop(o cache.Owner) {
+	c.mu.Lock()
+	delete(c.owners, o)
+	c.mu.Unlock()
+}
+
+// Stats returns the counts of this process.
+func (c *Cache) Stats() cache.Stats {
+	s := cache.Stats{
+		Hits: uint64(c.hits.Load()), Misses: uint64(c.misses.Load()),
+		Lookup: time.Duration(c.lookupTook.Load()), Insertion: time.Duration(c.insertTook.Load()),
+	}
+	s.Lookups = s.Hits + s.Misses
+	return s
+}
+
+func name(k infer.CacheKey) string {
+	var b [16]byte
+	for i, half := range k {
+		for j := range 8 {
+			b[8*i+j] = byte(half >> (8 * j))
+		}
+	}
+	return prefix + hex.EncodeToString(b[:])
+}
+
+// may reports whether to ask the server: not while it rests.
+func (c *Cache) may() bool {
+	until := c.until.Load()
+	return until == 0 || int64(infer.Now()) >= until
+}
+
+func (c *Cache) works() {
+	if c.until.Load() != 0 && c.until.Swap(0) != 0 {
+		c.log.Info("the redis cache answers again")
+	}
+}
+
+// failed lets the server rest. It says so once.
+func (c *Cache) failed(what string, err error) {
+	if c.until.Swap(int64(infer.Now())+int64(rest)) == 0 {
+		c.log.Warn("the redis cache cannot "+what+" responses; the models answer until it can", "error", err)
+	}
+}
