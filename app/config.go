@@ -55,7 +55,8 @@ type Config struct {
 	RawLog                      bool // messages are written as they are, without escapes
 	Trace                       trace.Settings
 	Telemetry                   trace.Telemetry
-	CacheSize                   int // bytes of the response cache; 0: there is none
+	CacheSize                   int               // bytes of the local response cache; 0: there is none
+	CacheRedis                  map[string]string // settings of the response cache in a redis server; nil: there is none
 	AllowHTTP, AllowGRPC        bool
 	AllowMetrics, AllowUI       bool
 	AllowCPUMetrics             bool

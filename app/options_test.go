@@ -156,7 +156,11 @@ func TestTritonserverOptions(t *testing.T) {
 			refused: []string{"--backend-config=onnxruntime,enable-global-threadpool=maybe", "--backend-config=onnxruntime,intra_op_thread_count=-1"}},
 		{name: "H074 --repoagent-directory", args: []string{"--repoagent-directory=/x"}, check: withoutEffect("repoagent-directory")},
 		{name: "H075 --cache-config", args: []string{"--cache-config=local,size=1048576"}, check: func(c *Config) bool { return c.CacheSize == 1<<20 },
-			refused: []string{"--cache-config=redis,host=x", "--cache-config=local,size=0", "--cache-config=local,size=x", "--cache-config=local,nosuch=1", "--cache-config=local"}},
+			refused: []string{"--cache-config=memcached,host=x", "--cache-config=redis,hots=x", "--cache-config=redis,port=x", "--cache-config=local,size=0", "--cache-config=local,size=x", "--cache-config=local,nosuch=1", "--cache-config=local"}},
+		{name: "H075 C080 --cache-config of redis", args: []string{"--cache-config=redis,host=x", "--cache-config=redis,port=7"},
+			check: func(c *Config) bool {
+				return c.CacheSize == 0 && c.CacheRedis["host"] == "x" && c.CacheRedis["port"] == "7"
+			}},
 		{name: "H076 --cache-directory", args: []string{"--cache-directory=/x"}, check: withoutEffect("cache-directory")},
 		{name: "H077 --rate-limit", args: []string{"--rate-limit=execution_count"}, check: func(c *Config) bool { return c.RateLimit && c.limiter() != nil },
 			refused: []string{"--rate-limit=on"}},
@@ -343,7 +347,8 @@ func TestAMistakeIsSaidShortly(t *testing.T) {
 
 func TestTheResponseCacheIsSetOnce_H088(t *testing.T) {
 	for _, args := range [][]string{
-		{"--cache-config=local,size=1000", "--response-cache-byte-size=1000"}, {"--response-cache-byte-size=1000", "--cache-config=local,size=1000"},
+		{"--cache-config=local,size=1000", "--response-cache-byte-size=1000"}, {"--cache-config=local,size=1000", "--cache-config=redis,host=x"},
+		{"--cache-config=redis,host=x", "--cache-config=local,size=1000"}, {"--response-cache-byte-size=1000", "--cache-config=local,size=1000"},
 	} {
 		if _, err := Load(false, append(args, "--data-dir="+t.TempDir()), none); err == nil || !strings.Contains(err.Error(), "leave one of the two out") {
 			t.Errorf("%q: %v", args, err)

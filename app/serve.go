@@ -31,6 +31,7 @@ import (
 	"nereid/engine/backend"
 	"nereid/engine/backend/builtin"
 	"nereid/engine/cache"
+	"nereid/engine/cache/redis"
 	"nereid/engine/grpcapi"
 	"nereid/engine/httpapi"
 	"nereid/engine/metrics"
@@ -50,7 +51,8 @@ type server struct {
 	log      *slog.Logger
 	control  *logState
 	trace    *trace.Tracer
-	cache    *cache.Cache  // nil: there is none
+	cache    cache.Store   // nil: there is none
+	redis    *redis.Cache  // the cache, if it is in a redis server
 	warnings []api.Warning // made while opening, shown by the page
 	data     *dataDir
 	sockets  listeners
@@ -198,10 +200,8 @@ func (s *server) open(ctx context.Context) error {
 	if s.archives != "" {
 		repositories = append(slices.Clone(repositories), s.archives)
 	}
-	if s.c.CacheSize > 0 {
-		if s.cache, err = cache.New(int64(s.c.CacheSize)); err != nil {
-			return err
-		}
+	if err := s.openCache(); err != nil {
+		return err
 	}
 	s.engine, err = engine.New(engine.Options{
 		Repositories: repositories, Remotes: s.remotes, Backends: s.backends, Mode: s.c.mode(), PollInterval: s.c.pollInterval(),
@@ -371,6 +371,24 @@ func (s *server) openRemote(address string) error {
 		s.remotes = map[string]repo.Remote{}
 	}
 	s.remotes[address], s.storage = r, append(s.storage, r)
+	return nil
+}
+
+func (s *server) openCache() error {
+	switch {
+	case s.c.CacheSize > 0:
+		local, err := cache.New(int64(s.c.CacheSize))
+		if err != nil {
+			return err
+		}
+		s.cache = local
+	case s.c.CacheRedis != nil:
+		shared, err := redis.New(s.c.CacheRedis, s.log)
+		if err != nil {
+			return err
+		}
+		s.cache, s.redis = shared, shared
+	}
 	return nil
 }
 
@@ -634,6 +652,11 @@ func (s *server) shutdown() {
 	}
 	if s.engine != nil {
 		s.engine.Close(ctx)
+	}
+	if s.redis != nil {
+		if err := s.redis.Close(); err != nil {
+			s.log.Warn("closing the redis cache failed", "err", err)
+		}
 	}
 	s.python.close(ctx)
 	s.ort.close()

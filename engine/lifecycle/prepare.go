@@ -123,7 +123,7 @@ func withoutEffect(cfg *inferencepb.ModelConfig, cached, limited bool) (all []st
 	asked := cfg.GetResponseCache().GetEnable()
 	// An ensemble's answers would outlive a reload of its parts.
 	add(asked && cached && cfg.GetEnsembleScheduling() != nil, "response_cache of an ensemble: set it for the models of its steps")
-	add(asked && !cached, "response_cache: the server has none; start it with --cache-config=local,size=<bytes>")
+	add(asked && !cached, "response_cache: the server has none; start it with --cache-config=local,size=<bytes> or --cache-config=redis,host=<name>")
 	for _, g := range cfg.GetInstanceGroup() {
 		if g.GetRateLimiter() != nil && !limited {
 			add(true, "instance_group.rate_limiter: the server limits nothing; start it with --rate-limit=execution_count")

@@ -1,0 +1,73 @@
+package app
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+)
+
+// Two servers with the same model share its answers; one that has other files does not get them.
+func TestRedisCache(t *testing.T) {
+	redis := miniredis.RunT(t)
+	repository := func(version string) string {
+		root := t.TempDir()
+		folder := filepath.Join(root, "m", "1")
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for path, text := range map[string]string{
+			filepath.Join(root, "m", "config.pbtxt"): `backend: "identity" input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 } response_cache { enable: true }`,
+			filepath.Join(folder, "files"):           version,
+		} {
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return root
+	}
+	start := func(version string) *rig {
+		return runServer(t, "", "--model-repository="+repository(version), "--load-model=m", "--cache-config=redis,host="+redis.Host(), "--cache-config=redis,port="+redis.Port())
+	}
+	hits := func(r *rig, n int) string {
+		t.Helper()
+		const body = `{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[5]}]}`
+		for range n {
+			if code, text := ask(t, http.DefaultClient, http.MethodPost, "http://"+r.at("http")+"/v2/models/m/infer", body); code != 200 || !strings.Contains(text, `"data":[5.0]`) && !strings.Contains(text, `"data":[5]`) {
+				t.Fatalf("%d %s", code, text)
+			}
+		}
+		_, text := get(t, http.MethodGet, "http://"+r.at("metrics")+"/metrics")
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "nv_cache_num_hits ") {
+				return strings.TrimSpace(strings.TrimPrefix(line, "nv_cache_num_hits "))
+			}
+		}
+		t.Fatalf("no count of hits in\n%s", text)
+		return ""
+	}
+	first := start("one")
+	if got := hits(first, 1); got != "0" {
+		t.Fatalf("%s hits of an empty cache", got)
+	}
+	for end := time.Now().Add(20 * time.Second); len(redis.Keys()) == 0; { // stored behind the answer
+		if time.Now().After(end) {
+			t.Fatal("nothing was stored")
+		}
+		get(t, http.MethodGet, "http://"+first.at("http")+"/v2/health/live")
+	}
+	t.Run("C080 a server with the same files has the answers of another", func(t *testing.T) {
+		if got := hits(start("one"), 2); got != "2" {
+			t.Errorf("%s hits, want 2", got)
+		}
+	})
+	t.Run("C080 a server with other files does not", func(t *testing.T) {
+		if got := hits(start("two"), 1); got != "0" {
+			t.Errorf("%s hits, want 0", got)
+		}
+	})
+}
