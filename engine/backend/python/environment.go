@@ -1,9 +1,19 @@
 package python
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
 
 	"nereid/engine/backend"
 	"nereid/engine/status"
@@ -16,19 +26,189 @@ type environment struct {
 	stamp  string   // changes when what is in it does
 }
 
-// environments finds and builds environments.
+// environments finds and builds environments. A model's is, in this order: the one that its parameter EXECUTION_ENV_PATH
+// names, as in Triton a folder or an archive (conda-pack's; a venv does as well); one built from the requirements.txt in
+// its version's folder or its own; one built from the server's requirements; the machine's Python.
 type environments struct {
 	folder       string
 	interpreter  string // of the machine
-	requirements string // a file, for models without an environment of their own
+	requirements string // a file, for models without an environment of their own; "": none
 	log          *slog.Logger
 }
 
-// of returns the environment of a model.
-func (e *environments) of(_ context.Context, s backend.Spec, _ *slog.Logger) (environment, error) {
+// modelFolderVariable stands for the model's folder in EXECUTION_ENV_PATH.
+const modelFolderVariable = "$$TRITON_MODEL_DIRECTORY"
+
+// of returns the environment of a model. Errors: NotFound for what is not there, InvalidArg for an archive that is none,
+// Internal when an environment cannot be built; the text ends with what the installer said last.
+func (e *environments) of(ctx context.Context, s backend.Spec, log *slog.Logger) (environment, error) {
+	if p := s.Config.GetParameters()["EXECUTION_ENV_PATH"].GetStringValue(); p != "" {
+		return e.given(ctx, s, filepath.Clean(strings.ReplaceAll(p, modelFolderVariable, s.ModelFolder)), log)
+	}
+	for _, file := range []string{filepath.Join(s.VersionFolder, "requirements.txt"), filepath.Join(s.ModelFolder, "requirements.txt"), e.requirements} {
+		if file == "" {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		switch {
+		case err == nil:
+			return e.built(ctx, s.ModelName, file, text, log)
+		case file == e.requirements || !errors.Is(err, fs.ErrNotExist):
+			return environment{}, status.Errorf(status.NotFound, "the requirements of model '%s' cannot be read: %w", s.ModelName, err)
+		}
+	}
+	path, err := e.machine(s.ModelName)
+	return environment{python: path}, err
+}
+
+// machine returns the path of the machine's Python.
+func (e *environments) machine(model string) (string, error) {
 	path, err := exec.LookPath(e.interpreter)
 	if err != nil {
-		return environment{}, status.Errorf(status.NotFound, "there is no Python to run model '%s' with: %s is not found; install python3 with numpy, or name one by --backend-config=python,python=<path>", s.ModelName, e.interpreter)
+		return "", status.Errorf(status.NotFound, "there is no Python to run model '%s' with: %s is not found; install python3 with numpy, or name one by --backend-config=python,python=<path>", model, e.interpreter)
 	}
-	return environment{python: path}, nil
+	return path, nil
+}
+
+// given returns the environment at a path: a folder, or an archive that is unpacked once.
+func (e *environments) given(ctx context.Context, s backend.Spec, path string, log *slog.Logger) (environment, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return environment{}, status.Errorf(status.NotFound, "EXECUTION_ENV_PATH of model '%s': %w", s.ModelName, err)
+	}
+	if info.IsDir() {
+		return inFolder(s.ModelName, path, fmt.Sprint(info.ModTime().UnixNano()))
+	}
+	stamp := fmt.Sprint(path, "\x00", info.Size(), "\x00", info.ModTime().UnixNano())
+	folder := filepath.Join(e.folder, "archive-"+hash(stamp))
+	err = once(ctx, folder, func() error {
+		log.Info("unpacking the environment of a model", "archive", path, "folder", folder)
+		return e.unpack(ctx, path, folder)
+	})
+	if err != nil {
+		return environment{}, status.Errorf(cmp.Or(status.CodeOf(err), status.Internal), "EXECUTION_ENV_PATH of model '%s': %w", s.ModelName, err)
+	}
+	return inFolder(s.ModelName, folder, stamp)
+}
+
+// inFolder returns the environment that a folder is.
+func inFolder(model, folder, stamp string) (environment, error) {
+	for _, name := range []string{"python3", "python"} {
+		path := filepath.Join(folder, "bin", name)
+		if info, err := os.Stat(path); err != nil || info.IsDir() {
+			continue
+		}
+		env := environment{python: path, stamp: stamp, vars: []string{
+			"PATH=" + filepath.Join(folder, "bin") + string(os.PathListSeparator) + os.Getenv("PATH"), "PYTHONNOUSERSITE=1",
+		}}
+		if _, err := os.Stat(filepath.Join(folder, "pyvenv.cfg")); err == nil {
+			env.vars = append(env.vars, "VIRTUAL_ENV="+folder)
+		} else { // conda's has libraries of its own
+			env.vars = append(env.vars, "CONDA_PREFIX="+folder,
+				"LD_LIBRARY_PATH="+strings.Trim(filepath.Join(folder, "lib")+":"+os.Getenv("LD_LIBRARY_PATH"), ":"))
+		}
+		return env, nil
+	}
+	return environment{}, status.Errorf(status.NotFound, "the environment %s of model '%s' has no bin/python3; name a folder or an archive that conda-pack or venv made", folder, model)
+}
+
+// unpack unpacks an archive and makes it fit its new place.
+func (e *environments) unpack(ctx context.Context, archive, folder string) error {
+	if err := unpackArchive(archive, folder); err != nil {
+		return err
+	}
+	script := filepath.Join(folder, "bin", "conda-unpack")
+	if _, err := os.Stat(script); err != nil {
+		return nil // not conda-pack's
+	}
+	python := filepath.Join(folder, "bin", "python3")
+	if out, err := exec.CommandContext(ctx, python, script).CombinedOutput(); err != nil {
+		return status.Errorf(status.Internal, "conda-unpack: %w\n%s", err, lastLines(out))
+	}
+	return nil
+}
+
+// built returns the environment for a requirements.txt, which is built by the first that needs it.
+func (e *environments) built(ctx context.Context, model, file string, text []byte, log *slog.Logger) (environment, error) {
+	python, err := e.machine(model)
+	if err != nil {
+		return environment{}, err
+	}
+	real, err := filepath.EvalSymlinks(python)
+	if err != nil {
+		return environment{}, status.Errorf(status.Internal, "cannot find the Python of model '%s': %w", model, err)
+	}
+	info, err := os.Stat(real)
+	if err != nil {
+		return environment{}, status.Errorf(status.Internal, "cannot find the Python of model '%s': %w", model, err)
+	}
+	stamp := hash(fmt.Sprint(python, "\x00", real, "\x00", info.ModTime().UnixNano(), "\x00", string(text)))
+	folder := filepath.Join(e.folder, "requirements-"+stamp)
+	err = once(ctx, folder, func() error {
+		began := time.Now()
+		log.Info("building the environment of a model", "requirements", file, "folder", folder, "log", folder+".log")
+		err := build(ctx, python, file, text, folder)
+		if err == nil {
+			log.Info("the environment of a model is built", "folder", folder, "took", time.Since(began))
+		}
+		return err
+	})
+	if err != nil {
+		return environment{}, status.Errorf(status.Internal, "the environment of model '%s' cannot be built from %s: %w", model, file, err)
+	}
+	return inFolder(model, folder, stamp)
+}
+
+// build makes a venv and installs requirements, and numpy, with uv where it is installed, else with pip. What it says
+// goes to <folder>.log, and what it has installed to requirements.lock in the folder.
+func build(ctx context.Context, python, file string, text []byte, folder string) error {
+	log, err := os.Create(folder + ".log")
+	if err != nil {
+		return err
+	}
+	defer log.Close() // what the installer says; nothing depends on it
+	kept := filepath.Join(folder, "requirements.txt")
+	inside := filepath.Join(folder, "bin", "python")
+	steps := [][]string{
+		{python, "-m", "venv", folder},
+		{inside, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "-r", file, "numpy"},
+		{inside, "-m", "pip", "freeze", "--disable-pip-version-check"},
+	}
+	if uv, err := exec.LookPath("uv"); err == nil {
+		steps = [][]string{
+			{uv, "venv", "--python", python, folder},
+			{uv, "pip", "install", "--python", inside, "-r", file, "numpy"},
+			{uv, "pip", "freeze", "--python", inside},
+		}
+	}
+	var lock []byte
+	for i, step := range steps {
+		cmd := exec.CommandContext(ctx, step[0], step[1:]...)
+		cmd.Dir = filepath.Dir(file) // for what it names by relative paths
+		cmd.Env = append(os.Environ(), "PYTHONNOUSERSITE=1")
+		fmt.Fprintln(log, "$", strings.Join(step, " "))
+		if i == len(steps)-1 {
+			if lock, err = cmd.Output(); err != nil {
+				return fmt.Errorf("%s: %w", strings.Join(step, " "), err)
+			}
+			break
+		}
+		cmd.Stdout, cmd.Stderr = log, log
+		if err := cmd.Run(); err != nil {
+			said, _ := os.ReadFile(log.Name()) // better without than not at all
+			return fmt.Errorf("%s: %w; the end of %s:\n%s", strings.Join(step, " "), err, log.Name(), lastLines(said))
+		}
+	}
+	return errors.Join(os.WriteFile(kept, text, 0o600), os.WriteFile(filepath.Join(folder, "requirements.lock"), lock, 0o600))
+}
+
+// lastLines returns the end of what a program said.
+func lastLines(b []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	return strings.Join(lines[max(0, len(lines)-15):], "\n")
+}
+
+func hash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])[:16]
 }

@@ -1,0 +1,109 @@
+package python
+
+import (
+	"archive/tar"
+	"bufio"
+	"compress/bzip2"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+
+	"nereid/engine/status"
+)
+
+// archiveMost bounds what an archive may unpack to.
+const archiveMost = 64 << 30
+
+// unpackArchive unpacks a tar archive, as it is or packed by gzip, bzip2 or zstd, into a new folder. Nothing is written
+// outside of it: every path goes through os.Root. Errors: InvalidArg for an archive that is damaged or leads outside.
+func unpackArchive(archive, folder string) error {
+	f, err := os.Open(archive)
+	if err != nil {
+		return status.Errorf(status.NotFound, "%w", err)
+	}
+	defer f.Close() // read only
+	r, err := plain(bufio.NewReaderSize(f, 1<<20))
+	if err != nil {
+		return damaged(archive, err)
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer root.Close() // a folder
+	left := int64(archiveMost)
+	for t := tar.NewReader(r); ; {
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return damaged(archive, err)
+		}
+		if left -= h.Size; left < 0 {
+			return status.Errorf(status.InvalidArg, "%s unpacks to more than %d bytes", archive, int64(archiveMost))
+		}
+		if err := unpackEntry(root, h, t); err != nil {
+			return damaged(archive, fmt.Errorf("%s: %w", h.Name, err))
+		}
+	}
+}
+
+func damaged(archive string, err error) error {
+	return status.Errorf(status.InvalidArg, "%s is not an archive that can be unpacked: %w", archive, err)
+}
+
+// plain undoes the packing that the first bytes tell of.
+func plain(r *bufio.Reader) (io.Reader, error) {
+	head, err := r.Peek(4)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case strings.HasPrefix(string(head), "\x1f\x8b"):
+		return gzip.NewReader(r)
+	case strings.HasPrefix(string(head), "BZh"):
+		return bzip2.NewReader(r), nil
+	case string(head) == "\x28\xb5\x2f\xfd":
+		return zstd.NewReader(r)
+	}
+	return r, nil
+}
+
+func unpackEntry(root *os.Root, h *tar.Header, r io.Reader) error {
+	name := filepath.Clean(filepath.FromSlash(h.Name))
+	if name == "." {
+		return nil
+	}
+	if !filepath.IsLocal(name) {
+		return errors.New("the path leads out of the archive")
+	}
+	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	switch h.Typeflag {
+	case tar.TypeDir:
+		return root.MkdirAll(name, 0o755)
+	case tar.TypeReg:
+		f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, os.FileMode(h.Mode)&0o755|0o600)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(f, r)
+		return errors.Join(err, f.Close())
+	case tar.TypeSymlink: // where it leads to is checked when it is followed: writes go through root, and reads are the model's own
+		return root.Symlink(h.Linkname, name)
+	case tar.TypeLink:
+		return root.Link(filepath.Clean(filepath.FromSlash(h.Linkname)), name)
+	}
+	return fmt.Errorf("an entry of kind %q is neither a file nor a folder nor a link", h.Typeflag)
+}

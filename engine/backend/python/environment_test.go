@@ -1,0 +1,207 @@
+package python_test
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"compress/gzip"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// wheel writes a wheel of a package with one module, whose VERSION is the version.
+func wheel(t *testing.T, folder, name, version string) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(folder, fmt.Sprintf("%s-%s-py3-none-any.whl", name, version)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	z := zip.NewWriter(f)
+	info := fmt.Sprintf("%s-%s.dist-info/", name, version)
+	for _, file := range [][2]string{
+		{name + ".py", "VERSION = " + strconv.Quote(version) + "\n"},
+		{info + "METADATA", fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\n", name, version)},
+		{info + "WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
+		{info + "RECORD", ""},
+	} {
+		w, err := z.Create(file[0])
+		if err == nil {
+			_, err = w.Write([]byte(file[1]))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fakeNumpy makes every environment of the test see the numpy of the interpreter that runs it: no test downloads one.
+func fakeNumpy(t *testing.T) {
+	t.Helper()
+	site, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(interpreter(t))), "lib", "python3*", "site-packages"))
+	if err != nil || len(site) != 1 {
+		t.Fatal(site, err)
+	}
+	t.Setenv("PYTHONPATH", site[0])
+}
+
+// usesToy is a model that answers with the first digit of a package's version.
+var usesToy = code("import nereid_toy; y = np.array([float(nereid_toy.VERSION[0])], np.float32)", "")
+
+func TestRequirements(t *testing.T) {
+	fakeNumpy(t)
+	wheels := t.TempDir()
+	wheel(t, wheels, "nereid_toy", "1.0")
+	wheel(t, wheels, "nereid_toy", "2.0")
+	t.Setenv("PIP_FIND_LINKS", wheels)
+	t.Setenv("PIP_NO_INDEX", "1")
+	files := map[string]string{
+		"one/requirements.txt":   "nereid_toy==1.0\n",
+		"two/1/requirements.txt": "nereid_toy==2.0\n",
+		"bad/requirements.txt":   "nereid_toy==3.0\n",
+	}
+	for _, name := range []string{"one", "two", "bad"} {
+		files[name+"/config.pbtxt"] = config("")
+		files[name+"/1/model.py"] = usesToy
+	}
+	r := serve(t, nil, files)
+	for name, want := range map[string]float32{"one": 1, "two": 2} {
+		t.Run("D054 model "+name, func(t *testing.T) {
+			if a := r.one(request(name, map[string][]float32{"IN": {0}})); a.err != nil || a.floats("OUT")[0] != want {
+				t.Errorf("%v %v, want %v", a.floats("OUT"), a.err, want)
+			}
+		})
+	}
+	t.Run("D054 requirements that cannot be had", func(t *testing.T) {
+		s, _ := r.Model("bad")
+		if len(s.Versions) != 1 || !strings.Contains(s.Versions[0].Reason, "nereid_toy==3.0") {
+			t.Errorf("the reason does not name the package: %+v", s.Versions)
+		}
+	})
+	locks, err := filepath.Glob(filepath.Join(r.folder, "environments", "*", "requirements.lock"))
+	if err != nil || len(locks) != 2 {
+		t.Fatalf("lock files %v, %v; want 2", locks, err)
+	}
+	if b, err := os.ReadFile(locks[0]); err != nil || !strings.Contains(strings.ReplaceAll(string(b), "-", "_"), "nereid_toy==") {
+		t.Errorf("the lock file has no toy: %s %v", b, err)
+	}
+	built := strings.Count(r.log.String(), "the environment of a model is built")
+	if err := r.Reload(t.Context(), "one"); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(r.log.String(), "the environment of a model is built"); n != built || built != 2 {
+		t.Errorf("environments were built %d times, then %d; want 2 and no more", built, n)
+	}
+}
+
+// pack writes a tar.gz of a folder's files and links.
+func pack(t *testing.T, folder, archive string, more ...*tar.Header) {
+	t.Helper()
+	f, err := os.Create(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := gzip.NewWriter(f)
+	w := tar.NewWriter(g)
+	if err := w.AddFS(os.DirFS(folder)); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range more {
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []interface{ Close() error }{w, g, f} {
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestExecutionEnvPath(t *testing.T) {
+	fakeNumpy(t)
+	real, err := filepath.EvalSymlinks(interpreter(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// An environment whose Python is a script: which one ran is seen by what it sets.
+	env := t.TempDir()
+	script := "#!/bin/sh\nNEREID_TEST_ENV=yes exec " + real + " \"$@\"\n"
+	if err := os.Mkdir(filepath.Join(env, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(env, "bin", "python3"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	archives := t.TempDir()
+	pack(t, env, filepath.Join(archives, "env.tar.gz"))
+	pack(t, env, filepath.Join(archives, "evil.tar.gz"), &tar.Header{Name: "../out", Typeflag: tar.TypeReg, Mode: 0o644})
+	pack(t, env, filepath.Join(archives, "link.tar.gz"),
+		&tar.Header{Name: "out", Linkname: archives, Typeflag: tar.TypeSymlink}, &tar.Header{Name: "out/written", Typeflag: tar.TypeReg, Mode: 0o644})
+	if err := os.WriteFile(filepath.Join(archives, "text.tar.gz"), []byte("no archive"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	paths := map[string]string{
+		"folder": env, "archive": filepath.Join(archives, "env.tar.gz"), "relative": "$$TRITON_MODEL_DIRECTORY/env",
+		"evil": filepath.Join(archives, "evil.tar.gz"), "link": filepath.Join(archives, "link.tar.gz"), "text": filepath.Join(archives, "text.tar.gz"), "nowhere": "/nowhere/env.tar.gz",
+		"empty": archives,
+	}
+	for name, path := range paths {
+		files[name+"/config.pbtxt"] = config(fmt.Sprintf(`parameters { key: "EXECUTION_ENV_PATH" value { string_value: %q } }`, path))
+		files[name+"/1/model.py"] = code(`y = np.array([os.environ.get("NEREID_TEST_ENV") == "yes"], np.float32)`, "")
+	}
+	files["relative/env/bin/python3"] = script
+	r := serve(t, nil, files)
+	if err := os.Chmod(filepath.Join(r.root, "relative", "env", "bin", "python3"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Reload(t.Context(), "relative"); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"folder", "archive", "relative"} {
+		t.Run("D052 "+name, func(t *testing.T) {
+			if a := r.one(request(name, map[string][]float32{"IN": {0}})); a.err != nil || a.floats("OUT")[0] != 1 {
+				t.Errorf("%v %v, want 1: the model runs in its environment", a.floats("OUT"), a.err)
+			}
+		})
+	}
+	for name, want := range map[string]string{
+		"evil": "leads out of the archive", "link": "out/written", "text": "is not an archive that can be unpacked", "nowhere": "no such file", "empty": "has no bin/python3",
+	} {
+		t.Run("D052 D11 "+name, func(t *testing.T) {
+			if s, _ := r.Model(name); len(s.Versions) != 1 || !strings.Contains(s.Versions[0].Reason, want) {
+				t.Errorf("%+v, want a reason with %q", s.Versions, want)
+			}
+		})
+	}
+	for _, path := range []string{filepath.Join(archives, "written"), filepath.Join(r.folder, "environments", "out")} {
+		if _, err := os.Stat(path); err == nil {
+			t.Errorf("%s was written", path)
+		}
+	}
+}
+
+func TestNoPython(t *testing.T) {
+	r := serve(t, map[string]string{"python": "/nowhere/python3"}, map[string]string{"m/config.pbtxt": config(""), "m/1/model.py": code("y = x", "")})
+	if s, _ := r.Model("m"); len(s.Versions) != 1 || !strings.Contains(s.Versions[0].Reason, "/nowhere/python3 is not found; install python3 with numpy") {
+		t.Errorf("D11 no interpreter: %+v", s.Versions)
+	}
+	// An interpreter that has no numpy, as a venv of its own has none.
+	fake := filepath.Join(t.TempDir(), "python3")
+	if err := os.WriteFile(fake, []byte("#!/bin/sh\nexec "+interpreter(t)+" -S \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r = serve(t, map[string]string{"python": fake}, map[string]string{"m/config.pbtxt": config(""), "m/1/model.py": code("y = x", "")})
+	if s, _ := r.Model("m"); len(s.Versions) != 1 || !strings.Contains(s.Versions[0].Reason, "cannot import numpy") {
+		t.Errorf("D11 no numpy: %+v", s.Versions)
+	}
+}
