@@ -159,7 +159,7 @@ func TestSequenceErrors(t *testing.T) {
 		_, err := tell(t, e, "m", 0, first, 1)
 		refused(t, err, status.InvalidArg, "inference request to model 'm' must specify a non-zero or non-empty correlation ID")
 	})
-	t.Run("C034 no START", func(t *testing.T) {
+	t.Run("C034 DV58 no START, or a text for a number", func(t *testing.T) {
 		_, err := tell(t, e, "m", 4, 0, 1)
 		refused(t, err, status.InvalidArg, "inference request for sequence 4 to model 'm' must specify the START flag on the first request of the sequence")
 		_, err = tell(t, e, "m", "four", 0, 1)
@@ -193,7 +193,7 @@ func TestSequenceErrors(t *testing.T) {
 		_, err := all(t, e, r)
 		refused(t, err, status.InvalidArg, "inference request to model 'm' must specify batch-size 1 due to requirements of sequence batcher")
 	})
-	t.Run("C035 text", func(t *testing.T) {
+	t.Run("C035 DV57 text", func(t *testing.T) {
 		if got, err := tell(t, e, "text", "a name", first, 3); err != nil || got != 3 {
 			t.Errorf("%d, %v; want 3", got, err)
 		}
@@ -203,8 +203,11 @@ func TestSequenceErrors(t *testing.T) {
 		if got, err := tell(t, e, "text", 1234, whole, 4); err != nil || got != 4+int32(len("1234")) {
 			t.Errorf("a number for a model that takes a text: %d, %v; want 8", got, err)
 		}
-		_, err := tell(t, e, "text", strings.Repeat("x", 4097), first, 3)
-		refused(t, err, status.InvalidArg, "correlation ID of 4097 bytes for model 'text'; at most 4096 are taken")
+		_, err := tell(t, e, "text", strings.Repeat("x", 129), first, 3)
+		refused(t, err, status.Unsupported, "string correlation ID cannot be longer than 128 characters")
+		if _, err = tell(t, e, "text", strings.Repeat("x", 128), first, 3); err != nil {
+			t.Error(err)
+		}
 	})
 	t.Run("C030 C032 E3 an idle sequence gives its slot to the backlog", func(t *testing.T) {
 		if _, err := tell(t, e, "short", 1, first, 1); err != nil { // takes the only slot, and stays away
@@ -348,7 +351,7 @@ func TestSequencesSurviveAReload(t *testing.T) {
 			t.Fatalf("sequence %d: %d, %v; want %d", id, got, err, sum)
 		}
 	}
-	t.Run("C027 A062 replaced by a changed file", func(t *testing.T) {
+	t.Run("C027 DV59 replaced by a changed file", func(t *testing.T) {
 		want(1, first, 5, 5)
 		write(t, root+"/m/1/model", "new")
 		if err := e.Reload(t.Context(), "m"); err != nil {

@@ -154,6 +154,17 @@ def test_C034_E3_errors(client):
             ask(c, module, "simple_sequence", 1, **options)
 
 
+@pytest.mark.parametrize("text, fits", [("x" * 128, True), ("x" * 129, False), ("ä" * 65, False)], ids=["128", "129", "bytes-count"])
+def test_C035_longest_text(client, text, fits):
+    c, module = client
+    if fits:
+        assert ask(c, module, "simple_sequence", 1, sequence_id=text, sequence_start=True, sequence_end=True) == 2
+        return
+    with pytest.raises(InferenceServerException, match="string correlation ID cannot be longer than 128 characters") as err:
+        ask(c, module, "simple_sequence", 1, sequence_id=text, sequence_start=True)
+    assert err.value.status() == ("501" if module is th else "StatusCode.UNIMPLEMENTED")
+
+
 def test_C033_batch_size(client):
     c, module = client
     i = module.InferInput("INPUT", [2, 1], "INT32")

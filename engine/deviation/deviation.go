@@ -106,5 +106,11 @@ func All() []Row {
 			"the file is not there now and will not be in two minutes"},
 		{"DV57", "both", "a sequence of a model that takes its correlation ID as a text", "fails: unexpected number of string elements 2",
 			"the model gets the text", "it is what the configuration asks for"},
+		{"DV58", "both", "sequence_id of text for a model with a CORRID control of a number", "the text's bytes are taken for the number",
+			"400, INVALID_ARGUMENT", "the model would get a number that nobody sent, and part of memory that is not the request's"},
+		{"DV59", "server", "a live sequence when its model is loaded anew", "400 … must specify the START flag on the first request of the sequence",
+			"goes on with the version that has its state; new sequences begin on the new one", "a reload must not break what runs"},
+		{"DV60", "both", "a sequence whose request runs longer than max_sequence_idle_microseconds", "it is over; the next request must START",
+			"the idle time counts from the end of the execution", "a sequence that is worked on is not idle"},
 	}
 }

@@ -150,6 +150,9 @@ func (m *message) applyParameters(r *infer.Request) error {
 				r.Correlation = infer.CorrelationID{Number: p.Uint}
 			case p.set && p.Kind == infer.StringParameter:
 				r.Correlation = infer.CorrelationID{Text: p.Text}
+				if err := r.Correlation.Check(); err != nil {
+					return err
+				}
 			default:
 				return wrongType(p.Name, "int64_param or string_param")
 			}

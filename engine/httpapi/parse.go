@@ -232,6 +232,9 @@ func (p *requestParser) sequenceID() error {
 	if p.peek() == '"' {
 		id, err := p.text()
 		p.r.Correlation = infer.CorrelationID{Text: view(id)}
+		if err == nil {
+			err = p.r.Correlation.Check()
+		}
 		return err
 	}
 	id, err := p.unsigned("sequence_id")

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"nereid/engine/status"
 	"nereid/engine/tensor"
 )
 
@@ -34,6 +35,17 @@ func (c CorrelationID) String() string {
 		return c.Text
 	}
 	return strconv.FormatUint(c.Number, 10)
+}
+
+// MaxCorrelationID is the longest text that names a sequence, in bytes.
+const MaxCorrelationID = 128
+
+// Check returns Unsupported for a text that is too long, in Triton's words.
+func (c CorrelationID) Check() error {
+	if len(c.Text) > MaxCorrelationID {
+		return status.Errorf(status.Unsupported, "string correlation ID cannot be longer than %d characters", MaxCorrelationID)
+	}
+	return nil
 }
 
 // Clone returns an ID that does not use memory of a request.

@@ -146,8 +146,8 @@ func (s *Sequences) check(r *infer.Request) error {
 		}
 		return status.Errorf(status.InvalidArg, "inference request to model '%s' must specify a non-zero or non-empty correlation ID", r.ModelName)
 	}
-	if len(id.Text) > MaxCorrelationID {
-		return status.Errorf(status.InvalidArg, "correlation ID of %d bytes for model '%s'; at most %d are taken", len(id.Text), r.ModelName, MaxCorrelationID)
+	if err := id.Check(); err != nil {
+		return err
 	}
 	if dt, number := s.policy.wantsNumber(); number && id.Text != "" {
 		return status.Errorf(status.InvalidArg, "correlation ID '%s' for model '%s' must be a number: the model takes it as %s", id.Text, r.ModelName, dt)

@@ -64,9 +64,6 @@ type Control struct {
 	False, True []byte
 }
 
-// MaxCorrelationID is the longest correlation ID that is taken, in bytes: each live sequence keeps its own.
-const MaxCorrelationID = 4096
-
 func (p *SequencePolicy) alike() Policy { return Policy{Equal: p.Equal, SameInputs: p.SameInputs} }
 
 // shape is that of every control input.

@@ -1,0 +1,301 @@
+package sched
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"nereid/engine/infer"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+)
+
+// sequenceRequest is a request of sequence id; n is its one value.
+func sequenceRequest(id uint64, flags infer.Flags, n byte) *infer.Request {
+	r := infer.NewDetached()
+	r.ModelName, r.BatchSize, r.Correlation, r.Flags = "m", 1, infer.CorrelationID{Number: id}, flags
+	r.Inputs = append(r.Inputs, tensor.Tensor{Name: "INPUT", DataType: tensor.Uint8, Shape: []int64{1, 1}, Data: []byte{n}})
+	return r
+}
+
+// rowsOf lists the values of a batch, a dot for an empty row.
+func rowsOf(b *infer.Batch) (text string) {
+	for _, r := range b.Requests {
+		if r.Null {
+			text += "."
+		} else {
+			text += fmt.Sprint(r.Input("INPUT").Data[0])
+		}
+	}
+	return text
+}
+
+// finish answers a batch, as an instance does that goes on to Next.
+func answer(b *infer.Batch) {
+	b.Begin()
+	for _, r := range b.Requests {
+		resp := r.NewResponse()
+		resp.Final = true
+		_ = r.Respond(resp)
+		r.Release()
+	}
+	b.End()
+}
+
+const (
+	starts = infer.SequenceStart
+	ends   = infer.SequenceEnd
+)
+
+func TestSequenceBatches(t *testing.T) {
+	type sent struct {
+		id    uint64
+		flags infer.Flags
+		n     byte
+		shape int64 // 0: 1
+	}
+	for _, tt := range []struct {
+		name   string
+		policy SequencePolicy
+		send   [][]sent // before each Next
+		want   []string // rows of each batch, and when it came
+	}{
+		{"C027 rows stay, those between are empty", SequencePolicy{Slots: 4, MaxBatchSize: 4},
+			[][]sent{{{1, starts, 1, 0}, {2, starts, 2, 0}, {3, starts, 3, 0}}, {{3, 0, 4, 0}}, {{1, ends, 5, 0}}, {{4, starts, 6, 0}, {2, 0, 7, 0}}},
+			[]string{"123 0s", "..4 0s", "5 0s", ".7.6 0s"}},
+		{"C027 a row goes to the next at the end", SequencePolicy{Slots: 1, MaxBatchSize: 1},
+			[][]sent{{{1, starts, 1, 0}, {2, starts, 2, 0}, {1, ends, 3, 0}, {2, ends, 4, 0}}, nil, nil, nil}, []string{"1 0s", "3 0s", "2 0s", "4 0s"}},
+		{"C027 other shapes wait", SequencePolicy{Slots: 3, MaxBatchSize: 3, Equal: []EqualInput{{Name: "INPUT"}}},
+			[][]sent{{{1, starts, 1, 2}, {2, starts, 2, 1}, {3, starts, 3, 2}}, nil}, []string{"1.3 0s", ".2 0s"}},
+		{"C028 minimum_slot_utilization is met", SequencePolicy{Slots: 4, MaxBatchSize: 4, MinimumUtilization: 0.5, MaxQueueDelay: time.Second},
+			[][]sent{{{1, starts, 1, 0}, {2, starts, 2, 0}}}, []string{"12 0s"}},
+		{"C028 minimum_slot_utilization is not met in time", SequencePolicy{Slots: 4, MaxBatchSize: 4, MinimumUtilization: 0.75, MaxQueueDelay: time.Second},
+			[][]sent{{{1, starts, 1, 0}, {2, starts, 2, 0}}}, []string{"12 1s"}},
+		{"C028 the delay alone does nothing", SequencePolicy{Slots: 4, MaxBatchSize: 4, MaxQueueDelay: time.Second}, [][]sent{{{1, starts, 1, 0}}}, []string{"1 0s"}},
+		{"C029 one request of each sequence, the oldest first", SequencePolicy{Oldest: true, Slots: 5, MaxBatchSize: 2},
+			[][]sent{{{1, starts, 1, 0}, {1, 0, 2, 0}, {2, starts, 3, 0}, {3, starts, 4, 0}}, nil, nil}, []string{"13 0s", "42 0s"}},
+		{"C029 max_candidate_sequences", SequencePolicy{Oldest: true, Slots: 2, MaxBatchSize: 4},
+			[][]sent{{{1, starts, 1, 0}, {2, starts | ends, 2, 0}, {3, starts, 3, 0}}, nil}, []string{"12 0s", "3 0s"}},
+		{"C029 delay", SequencePolicy{Oldest: true, Slots: 4, MaxBatchSize: 4, MaxQueueDelay: time.Second}, [][]sent{{{1, starts, 1, 0}}}, []string{"1 1s"}},
+		{"C029 preferred size goes at once", SequencePolicy{Oldest: true, Slots: 4, MaxBatchSize: 4, MaxQueueDelay: time.Second, Preferred: []int{2}},
+			[][]sent{{{1, starts, 1, 0}, {2, starts, 2, 0}, {3, starts, 3, 0}}, nil}, []string{"12 0s", "3 1s"}},
+		{"C029 full", SequencePolicy{Oldest: true, Slots: 4, MaxBatchSize: 2, MaxQueueDelay: time.Second},
+			[][]sent{{{1, starts, 1, 0}, {2, starts, 2, 0}}}, []string{"12 0s"}},
+		{"C029 other shapes come together later", SequencePolicy{Oldest: true, Slots: 4, MaxBatchSize: 4, Equal: []EqualInput{{Name: "INPUT"}}},
+			[][]sent{{{1, starts, 1, 1}, {2, starts, 2, 2}, {3, starts, 3, 1}, {4, starts, 4, 2}}, nil}, []string{"13 0s", "24 0s"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tt.policy.Idle = time.Hour
+				s := NewSequences(tt.policy)
+				s.Attach(0)
+				var all []*infer.Request
+				for i, want := range tt.want {
+					for _, x := range tt.send[i] {
+						r := sequenceRequest(x.id, x.flags, x.n)
+						if x.shape > 0 {
+							r.Inputs[0].Shape = []int64{1, x.shape}
+						}
+						if err := s.Enqueue(r); err != nil {
+							t.Fatal(err)
+						}
+						all = append(all, r)
+					}
+					start := time.Now()
+					b, err := s.Next(t.Context(), 0, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if got := fmt.Sprintf("%s %v", rowsOf(b), time.Since(start)); got != want {
+						t.Errorf("batch %d is %s, want %s", i, got, want)
+					}
+					answer(b)
+				}
+				s.Close()
+				for _, r := range all {
+					r.Release()
+				}
+			})
+		})
+	}
+}
+
+// answerOf waits for a request's answer.
+func answerOf(t *testing.T, r *infer.Request) error {
+	t.Helper()
+	resp, err := r.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.Err
+}
+
+func TestSequenceTimes(t *testing.T) {
+	newOne := func(t *testing.T, idle time.Duration) (*Sequences, func() *infer.Batch) {
+		s := NewSequences(SequencePolicy{Slots: 1, MaxBatchSize: 1, Idle: idle})
+		s.Attach(0)
+		return s, func() *infer.Batch {
+			t.Helper()
+			b, err := s.Next(t.Context(), 0, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}
+	}
+	put := func(t *testing.T, s *Sequences, id uint64, flags infer.Flags, timeout time.Duration) *infer.Request {
+		t.Helper()
+		r := sequenceRequest(id, flags, 1)
+		r.Timeout = timeout
+		if err := s.Enqueue(r); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	t.Run("C030 E3 the slot comes back after the idle time", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s, next := newOne(t, 20*ms)
+			put(t, s, 1, starts, 0)
+			answer(next())
+			put(t, s, 2, starts, 0)
+			start := time.Now()
+			b := next()
+			if d := time.Since(start); d < 20*ms || d > 21*ms {
+				t.Errorf("the next sequence began after %v, want 20ms", d)
+			}
+			if err := s.Enqueue(sequenceRequest(1, 0, 1)); status.CodeOf(err) != status.InvalidArg {
+				t.Errorf("the idle sequence goes on: %v", err)
+			}
+			answer(b)
+		})
+	})
+	t.Run("C030 each request begins the idle time anew", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s, _ := newOne(t, 20*ms)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for {
+					b, err := s.Next(context.Background(), 0, nil)
+					if err != nil {
+						return
+					}
+					answer(b)
+				}
+			}()
+			flags := starts
+			for range 5 {
+				if err := answerOf(t, put(t, s, 1, flags, 0)); err != nil {
+					t.Error(err)
+				}
+				flags = 0
+				time.Sleep(19 * ms)
+			}
+			if n := s.Live(); n != 1 {
+				t.Errorf("%d sequences are live 19ms after the last request, want 1", n)
+			}
+			time.Sleep(2 * ms)
+			if n := s.Live(); n != 0 {
+				t.Errorf("%d sequences are live 21ms after the last request, want 0", n)
+			}
+			s.Close()
+			<-done
+		})
+	})
+	t.Run("C030 DV60 a long execution is no idle time", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s, next := newOne(t, 20*ms)
+			put(t, s, 1, starts, 0)
+			b := next()
+			time.Sleep(50 * ms)
+			answer(b)
+			put(t, s, 1, 0, 0)
+			answer(next())
+		})
+	})
+	t.Run("C032 B046 timeouts count in the backlog only", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s, next := newOne(t, time.Hour)
+			inSlot := put(t, s, 1, starts, ms)
+			waits := put(t, s, 2, starts, 10*ms)
+			follows := put(t, s, 2, ends, 0)
+			start := time.Now()
+			if err := answerOf(t, waits); !errors.Is(err, errExpired) || time.Since(start) > 11*ms {
+				t.Errorf("%v after %v; want %v after 10ms", err, time.Since(start), errExpired)
+			}
+			if err := answerOf(t, follows); !errors.Is(err, errExpired) {
+				t.Errorf("what follows: %v, want %v", err, errExpired)
+			}
+			answer(next())
+			if err := answerOf(t, inSlot); err != nil {
+				t.Errorf("a request with a slot: %v", err)
+			}
+		})
+	})
+	t.Run("an instance that goes takes its sequences along", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s, next := newOne(t, time.Hour)
+			r := put(t, s, 1, starts, 0)
+			answer(next())
+			waits := put(t, s, 1, 0, 0)
+			other := put(t, s, 2, starts, 0)
+			s.Leave(0)
+			if err := answerOf(t, waits); !errors.Is(err, errInstanceGone) {
+				t.Errorf("%v, want %v", err, errInstanceGone)
+			}
+			s.Attach(1)
+			b, err := s.Next(t.Context(), 1, nil)
+			if err != nil || b.Requests[0] != other {
+				t.Fatalf("%v, %v; want the sequence of the backlog", b, err)
+			}
+			answer(b)
+			r.Release()
+		})
+	})
+	t.Run("A062 C027 an instance that is to go serves its sequences to the end", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s, next := newOne(t, time.Hour)
+			s.Attach(1)
+			put(t, s, 1, starts, 0)
+			answer(next())
+			s.Detach(0)
+			put(t, s, 2, starts, 0) // on the other one
+			put(t, s, 1, ends, 0)
+			answer(next())
+			if _, err := s.Next(t.Context(), 0, nil); !errors.Is(err, ErrClosed) {
+				t.Errorf("%v, want %v", err, ErrClosed)
+			}
+			b, err := s.Next(t.Context(), 1, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer(b)
+		})
+	})
+	t.Run("C029 order is kept", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := NewSequences(SequencePolicy{Oldest: true, Slots: 4, MaxBatchSize: 4, PreserveOrdering: true, Idle: time.Hour})
+			s.Attach(0)
+			one, two := put(t, s, 1, starts, 0), put(t, s, 2, starts, 0)
+			b, err := s.Next(t.Context(), 0, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range b.Requests { // the last first
+				r := b.Requests[len(b.Requests)-1-i]
+				if two.Poll() != nil {
+					t.Error("the second request is answered before the first")
+				}
+				resp := r.NewResponse()
+				resp.Final = true
+				_ = r.Respond(resp)
+			}
+			if one.Poll() == nil || two.Poll() == nil {
+				t.Error("the answers are held for ever")
+			}
+		})
+	})
+}
