@@ -17,6 +17,7 @@ var layers = map[string]int{
 	"engine/inferencepb": 0,
 	"engine/restrict":    0,
 	"engine/deviation":   0,
+	"engine/socket":      0,
 
 	"engine/client":      1, // for other programs; nothing of the server imports it
 	"engine/infer":       1,

@@ -19,6 +19,7 @@ import (
 	"nereid/engine/infer"
 	"nereid/engine/restrict"
 	"nereid/engine/shm"
+	"nereid/engine/socket"
 	"nereid/engine/tensor"
 	"nereid/engine/trace"
 )
@@ -223,7 +224,7 @@ func (s *Server) start(l net.Listener) bool {
 
 // accept serves a connection on a goroutine of its own.
 func (s *Server) accept(nc net.Conn) {
-	c := newConn(s, nc)
+	c := newConn(s, socket.New(nc))
 	s.mu.Lock()
 	if s.closing.Load() {
 		s.mu.Unlock()

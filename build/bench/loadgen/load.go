@@ -187,8 +187,11 @@ const (
 // run loads the server once and returns what it saw. When ctx ends early, so does the window; requests in flight are
 // still answered and the figures are those of the time that passed.
 func run(ctx context.Context, o options) (point, error) {
-	calls, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.warm+o.window+time.Minute)
+	// A timer rather than a deadline, which every gRPC call would tell the server: clients that do not ask for a
+	// timeout send none.
+	calls, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	defer time.AfterFunc(o.warm+o.window+time.Minute, cancel).Stop()
 	workers, closeAll, err := newWorkers(calls, o)
 	if err != nil {
 		return point{}, err

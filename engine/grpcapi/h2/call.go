@@ -2,6 +2,7 @@ package h2
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -164,7 +165,7 @@ func (c *conn) begin(s *Stream) {
 		b := s.first
 		s.first = nil
 		c.srv.begin(s, b)
-		c.begun(s)
+		c.begun(s, true)
 		return
 	}
 	c.handlers.Add(1)
@@ -178,22 +179,20 @@ func (c *conn) begin(s *Stream) {
 		} else {
 			c.srv.begin(s, b)
 		}
-		c.begun(s)
+		c.begun(s, false)
 	}()
 }
 
-// begun lets Resume be called from now on.
-func (c *conn) begun(s *Stream) {
+// begun lets Resume be called from now on. The reader does that itself before it waits for more, unless it has been at
+// work for long.
+func (c *conn) begun(s *Stream, reader bool) {
 	c.mu.Lock()
-	s.busy = false
-	if s.done {
-		c.recycle(s)
-	} else if s.again {
-		s.again = false
-		c.resume(s)
-	}
+	c.idle(s, !reader || c.srv.now()-c.lastRead.Load() > int64(longWork))
 	c.mu.Unlock()
 }
+
+// longWork is how long answers may wait for the reader.
+const longWork = 100 * time.Microsecond
 
 // recycle keeps an inline call's object for another, if nobody else can have it. c.mu is held.
 func (c *conn) recycle(s *Stream) {

@@ -12,6 +12,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
+
+	"nereid/engine/socket"
 )
 
 // conn is one connection.
@@ -20,7 +22,8 @@ type conn struct {
 	nc      net.Conn
 	ctx     context.Context // peer; ends with the connection
 	cancel  context.CancelFunc
-	copyAll bool // the socket gains nothing by pieces
+	socket  *socket.Conn // is nc, if that is one
+	copyAll bool         // the socket gains nothing by pieces
 
 	// Of the reader.
 	in       []byte // in[r:w] is unread
@@ -43,6 +46,7 @@ type conn struct {
 	ready      []*Stream // inline calls to be resumed
 	readySpare []*Stream
 	asleep     bool // the answerer waits for waker
+	attended   bool // the reader is doing the answerer's work
 
 	out, spare *output
 	writing    bool
@@ -164,23 +168,37 @@ func (c *conn) answer() {
 	}
 }
 
+// attend does the answerer's work on the reader, which is about to wait for the client: a lone client's answer then costs
+// no change of goroutines. What cannot be written at once it leaves to the answerer. c.mu is held, but not all the time.
+func (c *conn) attend() {
+	if len(c.ready) == 0 && (c.out.empty() || c.writing) {
+		return
+	}
+	c.attended = true
+	for len(c.ready) > 0 {
+		c.resumeAll()
+	}
+	c.flushNow()
+	c.attended = false
+	if len(c.ready) > 0 || !c.writing && !c.out.empty() || c.leaving || c.dead {
+		c.wake()
+	}
+}
+
 // resumeAll resumes the calls that are ready. c.mu is held, but not while a call runs.
 func (c *conn) resumeAll() {
 	list := c.ready
-	c.ready = c.readySpare[:0]
-	for i, s := range list {
-		s.ready = false
-		if s.done { // it was woken once more while it finished
-			list[i] = nil
-			c.recycle(s)
-		}
+	c.ready, c.readySpare = c.readySpare[:0], nil
+	for _, s := range list {
+		s.ready, s.busy = false, true
 	}
 	c.mu.Unlock()
 	for i, s := range list {
-		if s != nil {
-			list[i] = nil
-			s.c.srv.resume(s)
-		}
+		list[i] = nil
+		c.srv.resume(s)
+		c.mu.Lock()
+		c.idle(s, true)
+		c.mu.Unlock()
 	}
 	c.mu.Lock()
 	c.readySpare = list[:0]
@@ -188,20 +206,44 @@ func (c *conn) resumeAll() {
 
 // resume puts an inline call among those to be resumed. c.mu is held.
 func (c *conn) resume(s *Stream) {
+	if c.queue(s) {
+		c.wake()
+	}
+}
+
+// queue is resume but for the wake-up, if it reports that one is wanted.
+func (c *conn) queue(s *Stream) bool {
 	switch {
 	case s.done || s.ready:
+		return false
 	case s.busy:
 		s.again = true
-	default:
-		s.ready = true
-		c.ready = append(c.ready, s)
-		c.wake()
+		return false
+	}
+	s.ready = true
+	c.ready = append(c.ready, s)
+	return true
+}
+
+// idle notes that Begin or Resume of an inline call has returned, so that Resume may be called again. wake: now, not when
+// the reader comes to it. c.mu is held.
+func (c *conn) idle(s *Stream, wake bool) {
+	s.busy = false
+	if s.done {
+		c.recycle(s)
+		return
+	}
+	if s.again {
+		s.again = false
+		if c.queue(s) && wake {
+			c.wake()
+		}
 	}
 }
 
 // wake has the answerer look. c.mu is held.
 func (c *conn) wake() {
-	if !c.asleep {
+	if !c.asleep || c.attended {
 		return
 	}
 	c.asleep = false
@@ -314,14 +356,12 @@ func (c *conn) fill(n int) error {
 	return nil
 }
 
-// beforeRead has what waits for the socket written, and waits itself if it is too much: a client that does not read is
+// beforeRead has calls resumed and what waits for the socket written, and waits itself if it is too much: a client that does not read is
 // not read either.
 func (c *conn) beforeRead() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.out.empty() && !c.writing {
-		c.wake()
-	}
+	c.attend()
 	for !c.dead && len(c.out.b) > maxControl {
 		c.stalled = true
 		c.drained.Wait()

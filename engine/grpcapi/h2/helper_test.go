@@ -66,7 +66,7 @@ func (w wait) Resume(s *Stream) {
 	w.ended <- err
 }
 
-// server is a running server of the service t.T.
+// server is a running server of the service t.T, and what a test adds.
 type server struct {
 	*Server
 	addr   string
@@ -89,7 +89,7 @@ func (a *accepting) Accept() (net.Conn, error) {
 	return a.Listener.Accept()
 }
 
-func serve(t testing.TB, change func(*Options)) *server {
+func serve(t testing.TB, change func(*Options), more ...*grpc.ServiceDesc) *server {
 	t.Helper()
 	o := Options{Codec: rawCodec{}}
 	if change != nil {
@@ -125,6 +125,9 @@ func serve(t testing.TB, change func(*Options)) *server {
 			}
 		}},
 	}}, nil)
+	for _, d := range more {
+		s.RegisterService(d, nil)
+	}
 	for name, in := range map[string]Inline{"/t.T/Echo": echo{}, "/t.T/Wait": w} {
 		if err := s.HandleInline(name, in); err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/binary"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 )
 
@@ -194,6 +196,69 @@ func TestStreamBackPressure(t *testing.T) {
 	s.idle(t, 1)
 }
 
+// TestUnreadAnswers: a client that sends many calls before it reads an answer gets all of them, whole. What the socket did
+// not take at once comes in its place.
+func TestUnreadAnswers(t *testing.T) {
+	s := serve(t, nil)
+	c := dial(t, s)
+	_ = c.Conn.(*net.TCPConn).SetReadBuffer(256 << 10) // a larger one passes too, but shows less
+	_ = c.WriteWindowUpdate(0, 1<<28)
+	const n, size = 1500, 3000
+	want := map[uint32]byte{}
+	for i := range n {
+		id := c.open("Echo")
+		want[id] = byte(i)
+		c.send(id, true, bytes.Repeat([]byte{byte(i)}, size))
+	}
+	got := map[uint32][]byte{}
+	for len(want) > 0 {
+		f, err := c.ReadFrame()
+		if err != nil {
+			t.Fatalf("%d answers are missing: %v", len(want), err)
+		}
+		id := f.Header().StreamID
+		switch f := f.(type) {
+		case *http2.DataFrame:
+			got[id] = append(got[id], f.Data()...)
+		case *http2.MetaHeadersFrame:
+			if !f.StreamEnded() {
+				continue
+			}
+			if b := got[id]; len(b) != prefixSize+size || !bytes.Equal(b[prefixSize:], bytes.Repeat([]byte{want[id]}, size)) {
+				t.Fatalf("the answer on stream %d has %d bytes or others than were sent", id, len(b))
+			}
+			delete(want, id)
+		}
+	}
+}
+
+func TestOutputJoin(t *testing.T) {
+	freed, big := &puts{}, make([]byte, 1<<20)
+	a, b := &output{}, &output{}
+	a.b = append(a.b, "rest "...)
+	b.b = append(b.b, "head "...)
+	b.refer([]byte("piece "))
+	b.owners = append(b.owners, mem.NewBuffer(&big, freed))
+	b.b = append(b.b, "tail"...)
+	a.join(b)
+	if !b.empty() || freed.n != 0 {
+		t.Errorf("what was joined is empty: %t; owners freed: %d", b.empty(), freed.n)
+	}
+	var w bytes.Buffer
+	if err := a.write(&w); err != nil || w.String() != "rest head piece tail" {
+		t.Errorf("written %q, %v", w.String(), err)
+	}
+	if a.reset(); freed.n != 1 {
+		t.Errorf("owners freed: %d, want 1", freed.n)
+	}
+}
+
+// puts counts the buffers that are let go.
+type puts struct{ n int }
+
+func (*puts) Get(n int) *[]byte { b := make([]byte, n); return &b }
+func (p *puts) Put(*[]byte)     { p.n++ }
+
 func TestCompression(t *testing.T) {
 	s := serve(t, nil)
 	for _, tt := range []struct {
@@ -266,8 +331,7 @@ func TestRefusals(t *testing.T) {
 
 // TestMetadata: what a handler sets reaches the client, text and binary, in headers and trailers.
 func TestMetadata(t *testing.T) {
-	s := serve(t, nil)
-	s.RegisterService(&grpc.ServiceDesc{ServiceName: "t.M", Streams: []grpc.StreamDesc{{StreamName: "Call", ServerStreams: true,
+	s := serve(t, nil, &grpc.ServiceDesc{ServiceName: "t.M", Streams: []grpc.StreamDesc{{StreamName: "Call", ServerStreams: true,
 		Handler: func(_ any, st grpc.ServerStream) error {
 			in, _ := metadata.FromIncomingContext(st.Context())
 			if err := grpc.SetHeader(st.Context(), metadata.Pairs("h", in.Get("user-agent")[0], "h-bin", in.Get("q-bin")[0])); err != nil {
@@ -278,7 +342,7 @@ func TestMetadata(t *testing.T) {
 			}
 			st.SetTrailer(metadata.Pairs("t", in.Get(":authority")[0], "t-bin", "\x00\xff"))
 			return st.SendMsg(ptr("x"))
-		}}}}, nil)
+		}}}})
 	conn := goClient(t, s)
 	ctx := metadata.AppendToOutgoingContext(context.Background(), "q-bin", "\x01\x00\x02")
 	var header, trailer metadata.MD

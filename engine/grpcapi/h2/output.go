@@ -5,6 +5,8 @@ import (
 	"net"
 
 	"google.golang.org/grpc/mem"
+
+	"nereid/engine/socket"
 )
 
 // copyBelow is the size under which a piece of a message is copied beside the frames rather than referred to.
@@ -49,9 +51,27 @@ func (o *output) write(w io.Writer) error {
 		vec = append(vec, o.b[from:])
 	}
 	o.vec = vec // WriteTo moves its receiver along
-	_, err := vec.WriteTo(w)
+	var err error
+	if s, ok := w.(*socket.Conn); ok {
+		_, err = s.WriteBuffers(&vec)
+	} else {
+		_, err = vec.WriteTo(w)
+	}
 	clear(o.vec)
 	return err
+}
+
+// join appends what waits in next, which is empty then.
+func (o *output) join(next *output) {
+	for _, p := range next.pieces {
+		o.pieces = append(o.pieces, piece{len(o.b) + p.at, p.data})
+	}
+	o.b = append(o.b, next.b...)
+	o.size += next.size
+	o.owners = append(o.owners, next.owners...)
+	clear(next.owners)
+	next.owners = next.owners[:0]
+	next.reset()
 }
 
 // reset empties o and lets go of what it holds.

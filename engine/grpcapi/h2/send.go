@@ -48,6 +48,48 @@ func (c *conn) flush() {
 	}
 }
 
+// flushNow writes what is waiting, if that is little and nobody is writing, as far as the socket takes it at once. c.mu is
+// let go meanwhile.
+func (c *conn) flushNow() {
+	out := c.out
+	if c.socket == nil || c.writing || c.dead || len(out.pieces) > 0 || len(out.b) == 0 || len(out.b) > flushNowMax {
+		return
+	}
+	c.writing = true
+	c.out, c.spare = c.spare, nil
+	c.mu.Unlock()
+	n, err := c.socket.TryWrite(out.b)
+	if err == nil && n == len(out.b) {
+		out.reset()
+	}
+	c.mu.Lock()
+	c.writing = false
+	switch {
+	case err != nil:
+		out.reset()
+		c.spare = out
+		c.die()
+		return
+	case n < len(out.b): // not after the reset
+		out.b = out.b[:copy(out.b, out.b[n:])]
+		out.join(c.out)
+		c.out, out = out, c.out
+	}
+	c.spare = out
+	if c.dead {
+		c.out.reset()
+		return
+	}
+	c.unblock()
+	if c.stalled {
+		c.stalled = false
+		c.drained.Broadcast()
+	}
+}
+
+// flushNowMax is well below what the socket of a client that reads has room for.
+const flushNowMax = 32 << 10
+
 // unblock goes on with calls that waited for the connection's window or for room.
 func (c *conn) unblock() {
 	if len(c.blocked) == 0 {

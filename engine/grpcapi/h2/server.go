@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/peer"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"nereid/engine/socket"
 	"nereid/engine/tensor"
 )
 
@@ -157,7 +158,7 @@ func (s *Server) Serve(l net.Listener) error {
 
 // begun starts a connection.
 func (s *Server) begun(nc net.Conn) {
-	c := newConn(s, nc)
+	c := newConn(s, socket.New(nc))
 	s.mu.Lock()
 	if s.stopping {
 		s.mu.Unlock()
@@ -194,8 +195,9 @@ func (s *Server) serve(c *conn) {
 		c.nc = t
 		c.mu.Unlock()
 	}
+	c.socket, _ = c.nc.(*socket.Conn)
 	_, isTCP := c.nc.(*net.TCPConn)
-	c.copyAll = !isTCP
+	c.copyAll = !isTCP && c.socket == nil
 	ctx, cancel := context.WithCancel(peer.NewContext(context.Background(), who))
 	c.ctx, c.cancel = ctx, cancel
 	c.headers = newHeaderReader(c)
@@ -331,12 +333,4 @@ func (s *Server) accept(st *Stream) error { return st.req.method.inline.Accept(s
 
 func (s *Server) begin(st *Stream, b *tensor.Buffer) { st.req.method.inline.Begin(st, b) }
 
-func (s *Server) resume(st *Stream) {
-	c := st.c
-	st.req.method.inline.Resume(st)
-	c.mu.Lock()
-	if st.done {
-		c.recycle(st)
-	}
-	c.mu.Unlock()
-}
+func (s *Server) resume(st *Stream) { st.req.method.inline.Resume(st) }
