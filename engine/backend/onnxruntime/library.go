@@ -50,8 +50,11 @@ func (o *Options) findLibrary(files fs.FS) (string, error) {
 		}
 	}
 	path, err := unpack(files, o.CacheFolder)
-	if err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return path, err
+	if err == nil {
+		return filepath.Abs(path)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
 	}
 	folders := []string{"/usr/lib/nereid"}
 	if exe, err := os.Executable(); err == nil {

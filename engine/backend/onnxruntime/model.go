@@ -9,6 +9,7 @@ import (
 	"nereid/engine/backend"
 	"nereid/engine/backend/batchio"
 	"nereid/engine/backend/onnxruntime/capi"
+	"nereid/engine/backend/onnxruntime/onnxfile"
 	"nereid/engine/inferencepb"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
@@ -21,6 +22,8 @@ type model struct {
 	path     string
 	settings *Settings
 	mode     threading
+	info     *onnxfile.Info
+	cache    string // where optimized graphs are kept, "" for nowhere
 	runtime  string // where the user may put another onnxruntime, "" for nowhere
 	inputs   []port // those of the model that the configuration lists
 	outputs  []port
@@ -58,9 +61,9 @@ type port struct {
 	hidden   bool            // an output that no answer has: the configuration lists it as a state only
 }
 
-func newModel(ctx context.Context, l *capi.Library, s backend.Spec, path string, b *Backend, mode threading) (*model, error) {
+func newModel(ctx context.Context, l *capi.Library, s backend.Spec, path string, info *onnxfile.Info, b *Backend, mode threading) (*model, error) {
 	m := &model{
-		library: l, spec: s, path: path, settings: &b.o.Settings, runtime: b.o.RuntimeFolder, mode: mode, batched: s.Config.GetMaxBatchSize() > 0,
+		library: l, spec: s, path: path, settings: &b.o.Settings, info: info, runtime: b.o.RuntimeFolder, cache: b.o.graphs(), mode: mode, batched: s.Config.GetMaxBatchSize() > 0,
 		share:    mode != own || sharesSession(s.Config),
 		sessions: map[place]*capi.Session{}, all: map[*capi.Session]bool{},
 	}
@@ -167,16 +170,33 @@ func (m *model) stateOutputs(sig *signature) {
 	}
 }
 
-func (m *model) newSession(ctx context.Context, p place) (*capi.Session, error) {
+// optionsAt returns the options of a session at a place.
+func (m *model) optionsAt(p place) (*sessionOptions, error) {
 	o, err := newSessionOptions(m.spec, m.mode, m.settings)
 	if err != nil {
 		return nil, err
 	}
-	defer o.close()
 	if err := o.providers(m.library, m.spec, p, m.runtime); err != nil {
+		o.close()
 		return nil, err
 	}
+	return o, nil
+}
+
+func (m *model) newSession(ctx context.Context, p place) (*capi.Session, error) {
+	cached, err := m.cachesGraph(p)
+	if err != nil {
+		return nil, err
+	}
+	o, err := m.optionsAt(p)
+	if err != nil {
+		return nil, err
+	}
+	defer o.close()
 	m.run = o.run
+	if cached {
+		return m.cachedSession(ctx, o)
+	}
 	return o.newSession(ctx, m.library, m.path)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 
 	ort "github.com/yalue/onnxruntime_go"
@@ -24,7 +25,8 @@ type Options struct {
 	// RuntimeFolder is where a user may put another onnxruntime, one for GPUs above all, as a Python package. It comes
 	// before the copy inside the program. Empty: nowhere.
 	RuntimeFolder string
-	// CacheFolder is where the copy inside the program is unpacked, once. Empty: the user's cache folder.
+	// CacheFolder is where the copy inside the program is unpacked, once, and where optimized graphs are kept. Empty: the
+	// user's cache folder, and no graphs.
 	CacheFolder string
 	// Threads is the size of the pool that models without thread counts of their own share. 0: one per core.
 	Threads int
@@ -36,6 +38,14 @@ type Options struct {
 	Settings Settings
 	// Log receives what concerns no model. Nil: nothing.
 	Log *slog.Logger
+}
+
+// graphs is the folder of optimized graphs, "" if there is none.
+func (o *Options) graphs() string {
+	if o.CacheFolder == "" {
+		return ""
+	}
+	return filepath.Join(o.CacheFolder, "optimized")
 }
 
 // Backend runs ONNX models.
@@ -205,7 +215,7 @@ func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, erro
 	if err != nil {
 		return nil, err
 	}
-	m, err := newModel(ctx, l, s, path, b, threadingOf(s, info, b.o.Settings.GlobalThreadPool))
+	m, err := newModel(ctx, l, s, path, info, b, threadingOf(s, info, b.o.Settings.GlobalThreadPool))
 	if err != nil {
 		return nil, err
 	}

@@ -85,7 +85,7 @@ func graphLevel(c *inferencepb.ModelConfig) ort.GraphOptimizationLevel {
 
 // elsewhere are parameters that something else reads.
 var elsewhere = []string{
-	"share_session_between_instances", isolationParameter, "cudnn_conv_algo_search", "gpu_mem_limit", "arena_extend_strategy", "do_copy_in_default_stream",
+	"share_session_between_instances", isolationParameter, optimizedParameter, "cudnn_conv_algo_search", "gpu_mem_limit", "arena_extend_strategy", "do_copy_in_default_stream",
 }
 
 func (o *sessionOptions) parameter(s backend.Spec, name, value string, ownThreads bool) error {

@@ -20,6 +20,8 @@ type Info struct {
 	Elements int64
 	// Ops counts the operators by type, those of bodies and functions too.
 	Ops map[string]int
+	// External says that constants lie in other files.
+	External bool
 	// InputRank is the most dimensions that an input of the graph has.
 	InputRank int
 }
@@ -288,6 +290,7 @@ func (c *checker) tensorData(t *tensorInfo) error {
 	need := (count*per + 7) / 8
 	switch {
 	case t.external:
+		c.info.External = true
 		return c.externalData(t, need)
 	case t.raw >= 0 && t.dtype != stringType:
 		if need > uint64(t.raw) {
