@@ -1,0 +1,71 @@
+"""docs/secure-deployment.md: the server as a user without rights, with nothing writable but its data folder."""
+
+import os
+import pathlib
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+
+import numpy as np
+import pytest
+import tritonclient.http as th
+
+import models
+from harness import BINARY, REFERENCE, ROOT, Server
+
+pytestmark = pytest.mark.skipif(REFERENCE, reason="our guide")
+NOBODY = 65534
+
+
+@pytest.fixture
+def folder():
+    """A folder that another user can reach."""
+    path = pathlib.Path(tempfile.mkdtemp(prefix="nereid-least-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+def test_B081_H13_an_unprivileged_user_and_a_read_only_repository(folder):
+    if os.getuid() == 0 and not shutil.which("setpriv"):
+        pytest.skip("no setpriv on this machine")
+    repo, work, program = folder / "models", folder / "work", folder / "nereid"
+    models.write_sums(repo)
+    shutil.copy2(BINARY, program)
+    program.chmod(0o555)
+    for path in [repo, *repo.rglob("*")]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    (work / "data").mkdir(parents=True)
+    drop = []
+    if os.getuid() == 0:
+        os.chown(work / "data", NOBODY, NOBODY)
+        drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs", "--bounding-set=-all", "env", f"HOME={work / 'data'}"]
+    try:
+        with Server(repo, work, command=[*drop, str(program), "serve"]) as s, th.InferenceServerClient(s.http) as c:
+            status = pathlib.Path(f"/proc/{s.process.pid}/status").read_text()
+            user = re.search(r"^Uid:\s+(\d+)", status, re.M)[1]
+            assert int(user) == (NOBODY if drop else os.getuid()) and re.search(r"^CapEff:\s+0+$", status, re.M)
+            a = np.arange(16, dtype=np.int32).reshape(1, 16)
+            inputs = [th.InferInput(n, a.shape, "INT32") for n in ("INPUT0", "INPUT1")]
+            for i in inputs:
+                i.set_data_from_numpy(a)
+            assert c.infer("sums", inputs).as_numpy("OUTPUT0").tolist() == (a + a).tolist()
+            left = [p for p in (work / "data").rglob("*")]
+            assert left, "the server wrote nothing: this proves nothing"
+            for p in [work / "data", *left]:
+                assert stat.S_IMODE(p.lstat().st_mode) & 0o077 == 0 or p == work / "data" and not p.stat().st_mode & 0o022, f"{p} is open to other users"
+    finally:
+        for path in [repo, *repo.rglob("*")]:
+            if path.is_dir():
+                path.chmod(0o755)
+
+
+def test_B081_the_guide_names_options_that_there_are():
+    text = (ROOT / "docs/secure-deployment.md").read_text()
+    known = subprocess.run([BINARY, "serve", "--help"], capture_output=True, text=True, timeout=30)
+    options = set(re.findall(r"--([a-z][a-z0-9-]*)", known.stdout + known.stderr))
+    named = set(re.findall(r"`?--([a-z][a-z0-9-]*)", text)) - {
+        "system", "home-dir", "create-home", "reuid", "regid", "clear-groups", "no-new-privs", "cap-drop"}  # of other programs
+    assert len(named) > 10 and named <= options, named - options
