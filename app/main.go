@@ -19,6 +19,8 @@ const mainUsage = `Nereid serves model repositories with Triton's protocols on o
 Usage:
   nereid serve [options]   serve; see nereid serve --help
   nereid [options]         serve and open the GUI, in a window where this build has one and else in the browser
+  nereid validate ...      find every fault of model repositories; see nereid validate --help
+  nereid config generate   write a config.pbtxt from a model file or folder; see nereid config --help
   nereid token ...         make, list and revoke access tokens; see nereid token --help
   nereid version           print the version
 
@@ -44,6 +46,10 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		return serveCommand(false, name+" serve", args[1:], stdout, stderr)
 	case "token":
 		return tokenCommand(args[1:], os.LookupEnv, stdout, stderr)
+	case "validate":
+		return validateCommand(context.Background(), args[1:], os.LookupEnv, stdout, stderr)
+	case "config":
+		return configCommand(context.Background(), args[1:], os.LookupEnv, stdout, stderr)
 	case "version", "--version":
 		fmt.Fprintf(stdout, "nereid %s (Triton protocol %s)\n", Version, engine.ServerVersion)
 		return 0

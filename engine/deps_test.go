@@ -67,6 +67,7 @@ var layers = map[string]int{
 	"app/console/staging":         8,
 	"app/console":                 8,
 	"app/history":                 8,
+	"app/inspect":                 8,
 	"app/access":                  8,
 	"app/certs":                   8,
 	"app/certs/certstest":         8,
@@ -78,7 +79,7 @@ var sideways = map[string][]string{
 	"engine/tensor":              {"engine/status"},
 	"engine/cache/redis":         {"engine/cache"},
 	"engine/backend/onnxruntime": {"engine/backend/onnxruntime/capi", "engine/backend/onnxruntime/onnxfile"},
-	"app":                        {"app/access", "app/certs", "app/console", "app/console/api", "app/history", "app/desktop"},
+	"app":                        {"app/access", "app/certs", "app/console", "app/console/api", "app/history", "app/inspect", "app/desktop"},
 	"app/console":                {"app/access", "app/console/api", "app/console/staging", "app/history"},
 	"app/console/staging":        {"app/console/api"},
 }

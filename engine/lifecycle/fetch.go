@@ -46,6 +46,19 @@ func (m *Manager) fetch(ctx context.Context, src *repo.Model, p *plan, c choice)
 	return newest, nil
 }
 
+// fetchAll brings all versions of a remote model to this machine, for agents, which may look at any file.
+func (m *Manager) fetchAll(ctx context.Context, src *repo.Model) error {
+	for _, n := range src.Numbers() {
+		err := src.FetchVersion(ctx, n, func(done, total int64) { m.transferred(src.Name, transfer{n, done, total}) })
+		if err != nil {
+			m.fetched(src.Name, false)
+			return err
+		}
+	}
+	m.fetched(src.Name, true)
+	return nil
+}
+
 // transferred notes how far a download is.
 func (m *Manager) transferred(name string, t transfer) {
 	m.mu.Lock()

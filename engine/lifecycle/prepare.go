@@ -50,6 +50,9 @@ func (m *Manager) prepare(ctx context.Context, src *repo.Model, over *override, 
 	}
 	p.src = src
 	if agents := cfg.GetModelRepositoryAgents(); len(agents.GetAgents()) > 0 {
+		if err := m.fetchAll(ctx, src); err != nil {
+			return p, err
+		}
 		if p.chain, p.src, err = m.startAgents(ctx, src, agents.GetAgents()); err != nil {
 			return p, err
 		}

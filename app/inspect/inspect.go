@@ -1,0 +1,242 @@
+package inspect
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"nereid/engine/backend"
+	"nereid/engine/inferencepb"
+	"nereid/engine/modelconfig"
+	"nereid/engine/repo"
+)
+
+// Options say how models are looked at: as the server would with the same settings.
+type Options struct {
+	Backends            []backend.Backend
+	ConfigName          string // --model-config-name
+	AutoComplete        bool
+	DefaultMaxBatchSize int
+	GPUs                []int32
+	Log                 *slog.Logger
+}
+
+func (o *Options) backend(name string) backend.Backend {
+	for _, b := range o.Backends {
+		if b.Name() == name {
+			return b
+		}
+	}
+	return nil
+}
+
+// maxConfigSize bounds what is read of a configuration file.
+const maxConfigSize = 16 << 20
+
+// model is what is known of a model folder.
+type model struct {
+	src       *repo.Model
+	text      string
+	cfg       *inferencepb.ModelConfig // nil when it cannot be read
+	completed *inferencepb.ModelConfig // before the defaults
+	pos       *modelconfig.Positions
+	faults    modelconfig.Faults
+}
+
+// fault notes what is wrong at a field, or, with "" for it, with the folder.
+func (m *model) fault(s modelconfig.Severity, path, message, fix string) {
+	f := modelconfig.Fault{File: m.src.Folder, Path: path, Message: message, Fix: fix, Severity: s}
+	if m.src.Config != "" && (path != "" || m.pos != nil) {
+		f.File = m.src.Config
+		at := m.pos.At(path)
+		f.Line, f.Col = at.Line, at.Col
+	}
+	m.faults = append(m.faults, f)
+}
+
+// take notes faults that the configuration's package found, with the path of the file.
+func (m *model) take(faults modelconfig.Faults) {
+	for _, f := range faults {
+		f.File = m.src.Config
+		if f.File == "" {
+			f.File = m.src.Folder
+		}
+		if !slices.Contains(m.faults, f) { // what all versions have is told once
+			m.faults = append(m.faults, f)
+		}
+	}
+}
+
+// look reads, completes and checks a model, as far as it goes.
+func (o *Options) look(ctx context.Context, src *repo.Model) *model {
+	m := &model{src: src}
+	if src.Err != nil {
+		m.fault(modelconfig.SeverityError, "", src.Err.Error(), "")
+		return m
+	}
+	if !m.read(o) {
+		return m
+	}
+	numbers := src.Numbers()
+	var entries []os.DirEntry
+	if len(numbers) > 0 {
+		entries, _ = os.ReadDir(m.version(numbers[len(numbers)-1])) // empty: the file is missing, which is told below
+	}
+	more := modelconfig.CompleteBackend(m.cfg, src.Name, entries)
+	m.take(more)
+	if more.Err() != nil {
+		return m
+	}
+	m.folders(numbers)
+	versions := modelconfig.ChooseVersions(m.cfg.GetVersionPolicy(), numbers)
+	sigs := o.signatures(ctx, m, versions)
+	if o.AutoComplete {
+		for _, n := range slices.Backward(versions) {
+			if sigs[n] != nil {
+				m.take(modelconfig.Complete(m.cfg, sigs[n], modelconfig.CompleteOptions{DefaultMaxBatchSize: o.DefaultMaxBatchSize, Positions: m.pos}))
+				break
+			}
+		}
+	}
+	m.completed = proto.CloneOf(m.cfg)
+	modelconfig.Normalize(m.cfg, backend.NormalizeOptions(o.backend(m.cfg.GetBackend())))
+	m.validate(o, versions, sigs)
+	return m
+}
+
+// read reads the configuration; false if there is none that can be read.
+func (m *model) read(o *Options) bool {
+	if m.src.Config == "" {
+		m.cfg = &inferencepb.ModelConfig{}
+		if !o.AutoComplete {
+			m.fault(modelconfig.SeverityError, "", "there is no config.pbtxt, and completing configurations is turned off", "write one with nereid config generate")
+		}
+		return o.AutoComplete
+	}
+	info, err := os.Stat(m.src.Config)
+	if err == nil && info.Size() > maxConfigSize {
+		m.fault(modelconfig.SeverityError, "", "the configuration is larger than "+strconv.Itoa(maxConfigSize>>20)+" MiB", "")
+		return false
+	}
+	text, err := os.ReadFile(m.src.Config)
+	if err != nil {
+		m.fault(modelconfig.SeverityError, "", err.Error(), "")
+		return false
+	}
+	var faults modelconfig.Faults
+	m.text = string(text)
+	m.cfg, m.pos, faults = modelconfig.Parse(m.src.Config, text)
+	m.take(faults)
+	if faults.Err() != nil {
+		m.cfg = nil
+	}
+	return m.cfg != nil
+}
+
+func (m *model) version(n int64) string {
+	return filepath.Join(m.src.Folder, strconv.FormatInt(n, 10))
+}
+
+// folders tells of versions that are not served because of their names, and of a policy that leaves none.
+func (m *model) folders(numbers []int64) {
+	entries, err := os.ReadDir(m.src.Folder)
+	if err != nil {
+		m.fault(modelconfig.SeverityError, "", err.Error(), "")
+		return
+	}
+	for _, e := range entries {
+		name := strings.TrimLeft(e.Name(), "vV0_")
+		if _, ok := repo.ParseVersion(e.Name()); ok || !e.IsDir() {
+			continue
+		}
+		if n, ok := repo.ParseVersion(name); ok {
+			m.fault(modelconfig.SeverityWarning, "", "the folder "+e.Name()+" is no version and is not looked at", "call it "+strconv.FormatInt(n, 10))
+		}
+	}
+	ensemble := m.cfg.GetEnsembleScheduling() != nil
+	switch {
+	case len(numbers) == 0 && ensemble:
+		m.fault(modelconfig.SeverityError, "", "there is no version folder", "make an empty folder called 1")
+	case len(numbers) == 0:
+		m.fault(modelconfig.SeverityError, "", "there is no version folder", "put the model's files into a folder called 1")
+	case len(modelconfig.ChooseVersions(m.cfg.GetVersionPolicy(), numbers)) == 0:
+		var there []string
+		for _, n := range numbers {
+			there = append(there, strconv.FormatInt(n, 10))
+		}
+		m.fault(modelconfig.SeverityError, "version_policy", "the version policy leaves no version to serve", "choose among those that are there: "+strings.Join(there, ", "))
+	}
+}
+
+// signatures reads the model files, of backends that do so without running them.
+func (o *Options) signatures(ctx context.Context, m *model, versions []int64) map[int64]*modelconfig.Signature {
+	b := o.backend(m.cfg.GetBackend())
+	sigs := map[int64]*modelconfig.Signature{}
+	for _, n := range versions {
+		if !m.file(n) {
+			continue
+		}
+		ac, can := b.(backend.AutoCompleter)
+		if !can || m.cfg.GetBackend() != modelconfig.BackendONNXRuntime {
+			continue // the others would run the model's code
+		}
+		sig, err := ac.Signature(ctx, backend.Spec{ModelName: m.src.Name, Version: n, Config: m.cfg, ModelFolder: m.src.Folder,
+			VersionFolder: m.version(n), Log: o.Log})
+		if err != nil {
+			m.faults = append(m.faults, modelconfig.Fault{File: m.version(n), Message: err.Error()})
+			continue
+		}
+		sigs[n] = sig
+	}
+	return sigs
+}
+
+// file reports whether a version has its model file, and tells if not.
+func (m *model) file(n int64) bool {
+	names := modelconfig.ModelFiles(m.cfg, "")
+	if len(names) == 0 || m.cfg.GetEnsembleScheduling() != nil {
+		return true
+	}
+	for _, name := range names {
+		if _, err := os.Stat(filepath.Join(m.version(n), filepath.FromSlash(name))); err == nil {
+			return true
+		}
+	}
+	f := modelconfig.Fault{File: m.version(n), Path: "default_model_filename",
+		Message: "the model file is missing: there is no " + strings.Join(names, " or "),
+		Fix:     "put it there, or name the file in default_model_filename"}
+	m.faults = append(m.faults, f)
+	return false
+}
+
+func (m *model) validate(o *Options, versions []int64, sigs map[int64]*modelconfig.Signature) {
+	v := modelconfig.ValidateOptions{Positions: m.pos, Folder: m.src.Name, Files: os.DirFS(m.src.Folder), GPUs: o.GPUs}
+	for _, b := range o.Backends {
+		v.Backends = append(v.Backends, b.Name())
+	}
+	with := []*modelconfig.Signature{nil}
+	for _, n := range versions {
+		if sigs[n] != nil {
+			with = append(with, sigs[n])
+		}
+	}
+	if len(with) > 1 {
+		with = with[1:]
+	}
+	for _, sig := range with {
+		v.Signature = sig
+		m.take(modelconfig.Validate(m.cfg, v))
+	}
+}
+
+// isFolder reports whether a path is a folder.
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

@@ -1,0 +1,183 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+
+	"nereid/app/inspect"
+	"nereid/engine/backend/builtin"
+	"nereid/engine/modelconfig"
+)
+
+const validateUsage = `Finds every fault of model repositories at once, without serving them and without running a model's code.
+
+Usage:
+  nereid validate [--json] [--model-config-name=<name>] [--data-dir=<folder>] REPOSITORY...
+
+Prints a line for each fault: file:line:column: what is wrong; how to mend it. The exit status is 0 when every model can
+be loaded as far as its files tell (warnings do not count), 1 when one cannot, 2 when the command itself is wrong.
+`
+
+const configUsage = `Writes configurations from model files.
+
+Usage:
+  nereid config generate [--output=<file>] [--data-dir=<folder>] FILE|FOLDER
+
+FOLDER is a model folder, whose config.pbtxt is completed from its newest version, or a version folder. FILE is a model
+file. The configuration goes to standard output, or to a file that is not there yet.
+`
+
+// validateCommand runs "nereid validate …".
+func validateCommand(ctx context.Context, args []string, lookup func(string) (string, bool), stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("nereid validate", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	asJSON := flags.Bool("json", false, "")
+	name := flags.String("model-config-name", "", "")
+	dataDir := flags.String("data-dir", "", "")
+	if code, end := parsed(flags.Parse(args), validateUsage, stdout, stderr); end {
+		return code
+	}
+	if flags.NArg() == 0 {
+		fmt.Fprint(stderr, "error: name at least one model repository\n\n"+validateUsage)
+		return 2
+	}
+	o, closeBackends, err := inspectOptions(ctx, *dataDir, lookup)
+	if err != nil {
+		fmt.Fprintf(stderr, "error: %v\n", err)
+		return 2
+	}
+	defer closeBackends()
+	o.ConfigName = *name
+	r := inspect.Repositories(ctx, flags.Args(), o)
+	if *asJSON {
+		enc := json.NewEncoder(stdout)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(r)
+	} else {
+		err = printReport(stdout, r)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "error: %v\n", err)
+		return 2
+	}
+	if r.Errors > 0 {
+		return 1
+	}
+	return 0
+}
+
+// parsed ends a command whose options are wrong, or that is asked for its use.
+func parsed(err error, use string, stdout, stderr io.Writer) (code int, end bool) {
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, use)
+		return 0, true
+	case err != nil:
+		fmt.Fprintf(stderr, "error: %v\n\n%s", err, use)
+		return 2, true
+	}
+	return 0, false
+}
+
+func printReport(w io.Writer, r inspect.Report) error {
+	var b strings.Builder
+	for _, why := range r.Unread {
+		fmt.Fprintln(&b, why)
+	}
+	bad := 0
+	for _, m := range r.Models {
+		for _, f := range m.Faults {
+			fmt.Fprintln(&b, f.Error())
+		}
+		if m.Faults.Err() != nil {
+			bad++
+		}
+	}
+	fmt.Fprintf(&b, "%d models, %d with errors; %d errors, %d warnings\n", len(r.Models), bad, r.Errors, r.Warnings)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// configCommand runs "nereid config …".
+func configCommand(ctx context.Context, args []string, lookup func(string) (string, bool), stdout, stderr io.Writer) int {
+	if len(args) == 0 || args[0] == "help" || args[0] == "--help" || args[0] == "-h" {
+		fmt.Fprint(stdout, configUsage)
+		return 0
+	}
+	flags := flag.NewFlagSet("nereid config generate", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	output := flags.String("output", "", "")
+	dataDir := flags.String("data-dir", "", "")
+	if code, end := parsed(flags.Parse(args[1:]), configUsage, stdout, stderr); end {
+		return code
+	}
+	if args[0] != "generate" || flags.NArg() != 1 {
+		fmt.Fprint(stderr, "error: nereid config wants generate and one file or folder\n\n"+configUsage)
+		return 2
+	}
+	o, closeBackends, err := inspectOptions(ctx, *dataDir, lookup)
+	if err != nil {
+		fmt.Fprintf(stderr, "error: %v\n", err)
+		return 2
+	}
+	defer closeBackends()
+	text, err := inspect.Generate(ctx, flags.Arg(0), o)
+	if err == nil {
+		err = writeConfig(*output, text, stdout)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "error: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// writeConfig never takes the place of a file.
+func writeConfig(output, text string, stdout io.Writer) error {
+	if output == "" {
+		_, err := io.WriteString(stdout, text)
+		return err
+	}
+	f, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s is there already; remove it first, or name another file", output)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// inspectOptions has the server's backends. What ONNX Runtime needs is unpacked into the data folder, as the server does.
+func inspectOptions(ctx context.Context, given string, lookup func(string) (string, bool)) (inspect.Options, func(), error) {
+	dir, err := commandDataDir(given, lookup)
+	if err != nil {
+		return inspect.Options{}, nil, err
+	}
+	c := defaults(false)
+	if v, ok := lookup("NEREID_ONNXRUNTIME_LIBRARY"); ok {
+		c.ONNXRuntimeLibrary = v
+	}
+	log := slog.New(slog.DiscardHandler) // what matters is in the faults
+	d := &dataDir{path: dir}
+	ort := newORT(c, d, log)
+	py, err := newPython(c, d, log)
+	closeAll := func() { py.close(ctx); ort.close() }
+	if err != nil {
+		closeAll()
+		return inspect.Options{}, nil, err
+	}
+	return inspect.Options{
+		Backends:     append(append(builtin.All(), ort.backend()), py.all...),
+		AutoComplete: true, DefaultMaxBatchSize: modelconfig.DefaultMaxBatchSize, Log: log,
+	}, closeAll, nil
+}
