@@ -121,6 +121,9 @@ type Attributes interface {
 // BatchIO is a backend that makes batch inputs and cuts outputs by batch outputs, as package batchio works them out.
 type BatchIO interface{ MakesBatchInputs() }
 
+// StateKeeper is a backend that sets the implicit states of sequences: Request.States.
+type StateKeeper interface{ KeepsStates() }
+
 // NormalizeOptions returns what a configuration's defaults depend on with this backend; nil: with none.
 func NormalizeOptions(b Backend) modelconfig.NormalizeOptions {
 	a, ok := b.(Attributes)

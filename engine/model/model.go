@@ -88,6 +88,10 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 		return nil, status.Errorf(status.Unsupported, "backend '%s' does not support batch_input and batch_output; remove them if model '%s' can do without",
 			s.Backend.Name(), s.Name)
 	}
+	if _, ok := s.Backend.(backend.StateKeeper); !ok && len(s.Config.GetSequenceBatching().GetState()) > 0 {
+		return nil, status.Errorf(status.Unsupported, "backend '%s' does not set implicit states; remove sequence_batching.state, and let model '%s' keep its state itself",
+			s.Backend.Name(), s.Name)
+	}
 	labels, err := readLabels(s.ModelFolder, s.Config)
 	if err != nil {
 		return nil, err

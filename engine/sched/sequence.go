@@ -320,6 +320,7 @@ func (s *Sequences) Reschedule(r *infer.Request) error {
 	if !s.policy.Iterative {
 		return errNotIterative(r)
 	}
+	r.WaitIn(s) // the backend may have listened meanwhile
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.live[r.Correlation]

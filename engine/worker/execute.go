@@ -210,9 +210,8 @@ func (w *Worker) find(ticket uint64, final bool) (l *live, current bool) {
 // answer hands one response on. An error is a frame that cannot be.
 func (w *Worker) answer(rec *responseRecord) error {
 	if rec.flags&responseReschedule != 0 {
-		rec.flags = responseFinal | responseError
-		rec.outputs, rec.code = 0, status.Unsupported
-		rec.text = []byte("the model asks to reschedule the request, which this server does not do yet")
+		w.reschedule(rec)
+		return w.discard(rec)
 	}
 	final := rec.flags&responseFinal != 0
 	l, current := w.find(rec.ticket, final)
@@ -235,6 +234,23 @@ func (w *Worker) answer(rec *responseRecord) error {
 		w.single(l, resp, final)
 	}
 	return nil
+}
+
+// reschedule marks a request of the present execution to be executed again: the worker has it no more until then.
+func (w *Worker) reschedule(rec *responseRecord) {
+	l, current := w.find(rec.ticket, true)
+	switch {
+	case l == nil:
+	case current:
+		if l.held != nil {
+			l.held.Release()
+			l.held = nil
+		}
+		l.r.Reschedule()
+	default:
+		l.r.Fail(status.Errorf(status.Internal, "model instance '%s' asked to reschedule a request after its execution had returned", w.spec.Name))
+		l.r.Release()
+	}
 }
 
 // fill turns a record into a response. What is wrong with a tensor is the response's error.

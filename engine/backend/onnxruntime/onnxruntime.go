@@ -190,6 +190,9 @@ func (b *Backend) Signature(ctx context.Context, s backend.Spec) (*modelconfig.S
 	return sig.public(s.Log)
 }
 
+// KeepsStates says that implicit state works; see backend.StateKeeper.
+func (b *Backend) KeepsStates() {}
+
 // MakesBatchInputs says that batch_input and batch_output work; see backend.BatchIO.
 func (b *Backend) MakesBatchInputs() {}
 
