@@ -4,7 +4,9 @@ import json
 import os
 import shutil
 import signal
+import statistics
 import subprocess
+import threading
 import time
 
 import pytest
@@ -70,6 +72,79 @@ def test_A063_no_request_fails_over_ten_reloads(tmp_path, proto):
         ready = [v for (m, v), (state, _) in s.index().items() if m == "plus_version" and state == "READY"]
         assert ready == [str(reloads + 1)]
     print(f"{proto}: {point['requests']} requests, {reloads} reloads, p99 {point['p99_ms']:.1f} ms")
+
+
+@pytest.mark.skipif(REFERENCE, reason="the reference has no console, and loses requests here")
+def test_A063_B18_reloads_and_slow_copies_under_load(tmp_path):
+    """32 clients while the model is reloaded every 200 ms, every second time with something broken, and while a large model
+    is copied slowly again and again: no failure, no wrong answer, no half model, and the memory stays flat."""
+    build_loadgen()
+    repo = tmp_path / "models"
+    models.write_plus_version(repo, config="dynamic_batching { }\n")
+    config = repo / "plus_version/config.pbtxt"
+    good = config.read_text()
+    seconds, size, slow = (600, 500 << 20, 20) if FULL else (10, 8 << 20, 3)
+    stop, faults, copies = threading.Event(), [], []
+    with Server(repo, tmp_path, "--model-control-mode=poll", "--repository-poll-secs=1") as s:
+
+        def copy():
+            """Copies the large model slowly; it must not be READY before it is whole."""
+            while not stop.is_set():
+                folder = repo / "large"
+                models.write(folder / "config.pbtxt", LARGE)
+                (folder / "1").mkdir(parents=True)
+                begin, chunk = time.monotonic(), bytes(size // 100)
+                with open(folder / "1/weights", "wb") as f:
+                    for i in range(100):
+                        f.write(chunk)
+                        f.flush()
+                        if s.state("large") == "READY":
+                            faults.append(f"READY with {i + 1} of 100 parts")
+                        if stop.wait(max(0, begin + (i + 1) * slow / 100 - time.monotonic())):
+                            return
+                until(lambda: s.state("large") == "READY" or stop.is_set(), 60, "the large model is not served")
+                shutil.rmtree(folder)
+                until(lambda: s.state("large") == "" or stop.is_set(), 60, "the large model is not forgotten")
+                copies.append(time.monotonic() - begin)
+
+        clients = load(s, "http", 32, seconds + 240, "plus_version", "version")
+        copier = threading.Thread(target=copy)
+        copier.start()
+        reloads, broken, memory = 0, 0, []
+        begin = time.monotonic()
+        try:
+            while time.monotonic() - begin < seconds:
+                bad = reloads % 2 == 1
+                with open(str(config) + ".tmp", "w") as f:
+                    f.write("broken: true\n" if bad else good + f"# {reloads}\n")
+                os.replace(str(config) + ".tmp", config)
+                result = console(s, "POST", "/api/models/plus_version/load")
+                if result["ok"] == bad:
+                    faults.append(f"reload {reloads}: {result}")
+                broken += bad
+                reloads += 1
+                memory.append(rss_mb(s.process.pid))
+                time.sleep(max(0, begin + reloads * 0.2 - time.monotonic()))
+            assert clients.poll() is None, "the load ended before the reloads did: " + clients.stdout.read()
+        finally:
+            stop.set()
+            copier.join()
+        point = finish(clients)
+    quarter = len(memory) // 4
+    first, last = statistics.median(memory[quarter : 2 * quarter]), statistics.median(memory[-quarter:])
+    print(
+        f"{point['requests']} requests, {point['errors']} errors, p99 {point['p99_ms']:.1f} ms; {reloads} reloads, {broken} of them broken; "
+        f"{len(copies)} copies of {size >> 20} MiB; RSS {first:.0f} MB in the second quarter, {last:.0f} MB in the last, at most {max(memory):.0f} MB"
+    )
+    assert not faults, faults[:5]
+    assert reloads > seconds and copies, f"{reloads} reloads, {len(copies)} copies"
+    assert last < first * 1.1 + 16, f"RSS grew from {first:.0f} to {last:.0f} MB"
+
+
+LARGE = """backend: "identity"
+input { name: "INPUT0" data_type: TYPE_FP32 dims: 4 }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 4 }
+"""
 
 
 @pytest.mark.skipif(REFERENCE, reason="about this server's memory")
