@@ -1,13 +1,16 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
 
+	"nereid/app/console"
 	"nereid/app/history"
 	"nereid/engine"
 	"nereid/engine/status"
+	"nereid/store"
 )
 
 // events writes what happens to models into the log, with Triton's lines, and into the history, and pokes the page.
@@ -35,6 +38,12 @@ func (s *server) events() engine.EventListener {
 			s.log.Info(fmt.Sprintf("'%s' version %d has left memory; its next request loads it", model, version))
 			s.recorder.Event(history.Event{Kind: history.Unload, Model: model, Version: version, Text: "left memory; its next request loads it"})
 		},
+		VersionsChosen: func(model string, before, after []int64) {
+			s.keepRevision(console.VersionsRevision(model, before, after))
+		},
+		Overridden: func(model, before, config string) {
+			s.keepRevision(console.OverrideRevision(model, before, config))
+		},
 		ScanFailed: func(err error) {
 			s.log.Error("a model repository cannot be read; what is loaded goes on serving", "err", err)
 			s.recorder.Event(history.Event{Kind: history.RepositoryError, Text: err.Error()})
@@ -60,6 +69,13 @@ func (s *server) downloading() func(model string, version int64, done, total int
 		}
 		last[model] = time.Now()
 		s.log.Info(fmt.Sprintf("downloading: %s:%d", model, version), "done", done, "total", total)
+	}
+}
+
+// keepRevision stores a change of a model that came through the engine. The change is made already: an error is logged.
+func (s *server) keepRevision(r store.Revision) {
+	if _, err := s.store.AddRevision(context.Background(), r); err != nil {
+		s.log.Warn("a change of a model is not recorded", "model", r.Model, "err", err)
 	}
 }
 

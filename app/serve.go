@@ -214,6 +214,13 @@ func (s *server) open(ctx context.Context) error {
 		return err
 	}
 	s.recorder.SetSource(s.engine)
+	pins, err := console.Pins(ctx, s.store)
+	if err != nil {
+		return err
+	}
+	for name, pinned := range pins {
+		s.engine.Pin(name, &pinned)
+	}
 	if err := s.openTrace(); err != nil {
 		return err
 	}

@@ -300,6 +300,11 @@ func (e *Engine) UnloadVersion(_ context.Context, name string, version int64) er
 	return e.models.UnloadVersion(name, version)
 }
 
+// ReloadWith loads a model with a configuration, JSON, in the place of its file's, in every control mode: see Reload.
+func (e *Engine) ReloadWith(ctx context.Context, name, config string) error {
+	return e.models.Load(ctx, name, &lifecycle.Override{Config: config})
+}
+
 // ReloadVersion loads one version of a model beside those in service, in every control mode: see Reload.
 func (e *Engine) ReloadVersion(ctx context.Context, name string, version int64) error {
 	return e.models.LoadVersion(ctx, name, version)

@@ -13,8 +13,10 @@ type Revision struct {
 	ID     int64 // given by the store, rising
 	Parent int64 // the revision of the same model before this one, 0 for the first; given by the store
 	Model  string
-	TimeUS int64  // 0: now
-	Source string // what made the change: console, import, disk, restore
+	TimeUS int64 // 0: now
+	// Source is what made the change: console, import, disk, restore; or what was changed, where that is not the file:
+	// SourceVersions, SourceOverride.
+	Source string
 	// Restores is the revision whose text this one brings back, 0 when it does not.
 	Restores int64
 	Author   string // who, "" when unknown
@@ -22,6 +24,27 @@ type Revision struct {
 	After    *string // nil: no config.pbtxt, as in a folder that has only a model file
 	// Outcome is what became of it, "" while unknown, and Reason why it failed: see SetRevisionOutcome.
 	Outcome, Reason string
+}
+
+// Changes of a model that are none of its configuration file.
+const (
+	// SourceVersions: a version was loaded or unloaded alone. The texts are the versions in service, one a line.
+	SourceVersions = "versions"
+	// SourceOverride: a load request brought a configuration. The texts are configurations.
+	SourceOverride = "override"
+)
+
+// FileRevision answers the latest revision of a model's configuration file, or ErrNotFound.
+func (s *Store) FileRevision(ctx context.Context, model string) (Revision, error) {
+	r, err := scanRevision(s.r.QueryRowContext(ctx, `SELECT `+revisionColumns+` FROM config_revision
+		WHERE model = ? AND source NOT IN (?, ?) ORDER BY id DESC LIMIT 1`, model, SourceVersions, SourceOverride).Scan)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Revision{}, fmt.Errorf("configuration revisions of model %q: %w", model, err)
+	}
+	return r, nil
 }
 
 // AddRevision stores r and answers it with its ID, Parent and TimeUS. When the error is nil, the revision is on disk

@@ -108,6 +108,20 @@ func testRecords(t *testing.T, s *Store) {
 	if err != nil || len(events) != 2 || events[0].Model != "bad" || string(events[1].Detail) != `{"a":1}` || events[0].TimeUS < now {
 		t.Errorf("Events = %+v, %v; want the latest first", events, err)
 	}
+	if none, err := s.FileRevision(ctx, "other"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("FileRevision of a model without any = %+v, %v; want ErrNotFound", none, err)
+	}
+	for _, source := range []string{SourceVersions, SourceOverride} {
+		if _, err := s.AddRevision(ctx, Revision{Model: "n", Source: source, After: text("1\n")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if none, err := s.FileRevision(ctx, "n"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("FileRevision of a model whose file was not changed = %+v, %v; want ErrNotFound", none, err)
+	}
+	if head, err := s.FileRevision(ctx, "m"); err != nil || head.ID != rev2.ID {
+		t.Errorf("FileRevision = %+v, %v; want %d", head, err, rev2.ID)
+	}
 	revs, err := s.Revisions(ctx, "m", 0, 0)
 	if err != nil || !reflect.DeepEqual(revs, []Revision{rev2, rev}) {
 		t.Errorf("Revisions = %+v, %v; want %+v", revs, err, []Revision{rev2, rev})

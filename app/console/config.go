@@ -104,14 +104,17 @@ func (c *Console) editable(ctx context.Context, name string, base int64) (st lif
 // syncRevision answers the newest revision of a model's configuration. When the file is not what that revision left, it
 // was changed outside: then a revision that says so is stored first. A model without revisions answers a zero one.
 func (c *Console) syncRevision(ctx context.Context, name string, p place) (store.Revision, error) {
-	last, err := c.o.Store.Revisions(ctx, name, 0, 1)
-	if err != nil || len(last) == 0 {
+	last, err := c.o.Store.FileRevision(ctx, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return store.Revision{}, nil
+	}
+	if err != nil {
 		return store.Revision{}, err
 	}
-	if p.folder == "" || equalText(last[0].After, p.text) {
-		return last[0], nil
+	if p.folder == "" || equalText(last.After, p.text) {
+		return last, nil
 	}
-	return c.o.Store.AddRevision(ctx, store.Revision{Model: name, Source: "disk", Before: last[0].After, After: p.text, Outcome: string(api.SaveSaved)})
+	return c.o.Store.AddRevision(ctx, store.Revision{Model: name, Source: "disk", Before: last.After, After: p.text, Outcome: string(api.SaveSaved)})
 }
 
 func equalText(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
@@ -248,13 +251,16 @@ func (c *Console) postRestore(w http.ResponseWriter, r *http.Request) error {
 	}
 	unlock := c.locks.lock(rev.Model)
 	defer unlock()
-	st, p, err := c.editable(r.Context(), rev.Model, req.BaseRevision)
-	if err != nil {
-		return err
-	}
 	text := rev.After
 	if req.Before {
 		text = rev.Before
+	}
+	if rev.Source == store.SourceVersions || rev.Source == store.SourceOverride {
+		return c.restoreService(w, r, rev, text)
+	}
+	st, p, err := c.editable(r.Context(), rev.Model, req.BaseRevision)
+	if err != nil {
+		return err
 	}
 	return c.save(w, r, st, p, store.Revision{Model: rev.Model, Source: "restore", Restores: rev.ID, Before: p.text, After: text})
 }

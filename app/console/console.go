@@ -168,6 +168,11 @@ func (c *Console) routes() *http.ServeMux {
 		"POST /api/models/{name}/load":   c.postLoad,
 		"POST /api/models/{name}/unload": c.postUnload,
 		"DELETE /api/models/{name}":      c.deleteModel,
+		"PUT /api/models/{name}/pin":     c.putPin,
+
+		"POST /api/models/{name}/versions/{version}/load":   c.postLoadVersion,
+		"POST /api/models/{name}/versions/{version}/unload": c.postUnloadVersion,
+
 		"GET /api/models/{name}/archive": c.getArchive,
 		"POST /api/models/{name}/warmup": c.postWarmup,
 		"GET /api/trash":                 c.getTrash,

@@ -95,6 +95,14 @@ func newRig(t *testing.T, mode engine.ControlMode, change ...func(*Options)) *ri
 		Settle: 20 * time.Millisecond, StartupModels: []string{"*"},
 		Events: engine.EventListener{Loaded: func(m string, v int64, d time.Duration, _ bool) {
 			rec.Event(history.Event{Kind: history.Load, Model: m, Version: v, Detail: history.Took(d)})
+		}, VersionsChosen: func(m string, before, after []int64) {
+			if _, err := r.store.AddRevision(context.Background(), VersionsRevision(m, before, after)); err != nil {
+				t.Error(err)
+			}
+		}, Overridden: func(m, before, config string) {
+			if _, err := r.store.AddRevision(context.Background(), OverrideRevision(m, before, config)); err != nil {
+				t.Error(err)
+			}
 		}}})
 	if err != nil {
 		t.Fatal(err)

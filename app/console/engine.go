@@ -15,7 +15,12 @@ type Engine interface {
 	Models() []lifecycle.ModelStatus
 	Model(name string) (lifecycle.ModelStatus, bool)
 	Reload(ctx context.Context, name string) error
+	ReloadWith(ctx context.Context, name, config string) error
+	ReloadVersion(ctx context.Context, name string, version int64) error
 	Remove(name string)
+	RemoveVersion(name string, version int64) error
+	Pin(name string, pinned *bool)
+	Residency() lifecycle.ResidencyStatus
 	Infer(ctx context.Context, r *infer.Request) error
 	Live() bool
 	Ready() bool

@@ -47,6 +47,7 @@ func (c *Console) detail(ctx context.Context, st lifecycle.ModelStatus, p place)
 			return d, err
 		}
 		d.Writable = p.writable()
+		d.OtherVersions = otherVersions(st, p)
 	}
 	head, err := c.syncRevision(ctx, st.Name, p)
 	if err != nil {
@@ -81,6 +82,9 @@ func runningConfig(st lifecycle.ModelStatus) *inferencepb.ModelConfig {
 	for i := len(st.Versions) - 1; i >= 0; i-- {
 		if m := st.Versions[i].Model; m != nil {
 			return m.Config()
+		}
+		if st.Versions[i].Evicted {
+			return st.Config
 		}
 	}
 	return nil

@@ -30,6 +30,10 @@ func (c *Console) view(st lifecycle.ModelStatus, p place) api.Model {
 	m := api.Model{
 		Name: st.Name, State: api.StateUnavailable,
 		Repository: p.repository, Folder: p.folder, ConfigPath: p.config, ConfigExists: p.text != nil,
+		MemoryBytes: st.Memory.Host, MemorySource: string(st.Memory.Source), Pinned: st.Pinned,
+	}
+	for _, n := range st.Memory.GPU {
+		m.GPUBytes += n
 	}
 	if st.Err != nil {
 		m.Reason = status.Reason(st.Err)
@@ -37,13 +41,13 @@ func (c *Console) view(st lifecycle.ModelStatus, p place) api.Model {
 	rank := []api.State{api.StateUnavailable, api.StateUnloading, api.StateLoading, api.StateReady}
 	for _, v := range st.Versions {
 		out := api.Version{Version: strconv.FormatInt(v.Version, 10), State: api.State(v.State), Reason: v.Reason,
-			LastMinute: c.recent(st.Name, v.Version)}
+			LastMinute: c.recent(st.Name, v.Version), Evicted: v.Evicted}
 		if !v.Since.IsZero() {
 			out.SinceMs = v.Since.UnixMilli()
 		}
 		if v.Model != nil {
 			out.LoadMs = ms(v.Model.LoadTime())
-			m.Instances = v.Model.Instances()
+			m.Instances, m.Resident = v.Model.Instances(), true
 		}
 		if slices.Index(rank, out.State) > slices.Index(rank, m.State) {
 			m.State = out.State

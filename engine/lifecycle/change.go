@@ -292,8 +292,12 @@ func (m *Manager) commit(e *entry, src *repo.Model, over *override, p *plan, res
 	if only != 0 {
 		src = m.note(e, src, p, only, len(failed) == 0)
 	}
+	earlier, fresh := e.text, over != nil && over != e.override && !void
 	m.adopt(e, src, over, p, void)
 	m.mu.Unlock()
+	if fresh {
+		m.o.Events.overridden(e.name, earlier, over.config)
+	}
 
 	for _, r := range results {
 		if r.model != nil {

@@ -1,6 +1,9 @@
 package lifecycle
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Events are functions that hear of changes; nil ones are skipped. They are called from the goroutine that makes the
 // change, without locks held, must not block for long and must not call back into the manager's changing methods.
@@ -22,6 +25,11 @@ type Events struct {
 	Replaced func(model string, version int64)
 	// Evicted: a version's memory is given back; its next request loads it again.
 	Evicted func(model string, version int64)
+	// VersionsChosen: a version was loaded or unloaded alone; before and after are the versions in service, ascending.
+	VersionsChosen func(model string, before, after []int64)
+	// Overridden: a load request brought a configuration, JSON, in the place of before, the text of the file or the JSON of
+	// an earlier request.
+	Overridden func(model, before, config string)
 	// ScanFailed: a repository cannot be read; nothing is unloaded.
 	ScanFailed func(err error)
 	// Changed: some state changed; called after each of the above too.
@@ -75,6 +83,19 @@ func (e *Events) replaced(model string, version int64) {
 		e.Replaced(model, version)
 	}
 	e.changed()
+}
+
+func (e *Events) versionsChosen(model string, before, after []int64) {
+	if e.VersionsChosen != nil && !slices.Equal(before, after) {
+		e.VersionsChosen(model, before, after)
+	}
+	e.changed()
+}
+
+func (e *Events) overridden(model, before, config string) {
+	if e.Overridden != nil && before != config {
+		e.Overridden(model, before, config)
+	}
 }
 
 func (e *Events) evicted(model string, version int64) {

@@ -19,7 +19,22 @@ func (m *Manager) LoadVersion(ctx context.Context, name string, version int64) e
 	if version < 1 {
 		return status.Errorf(status.InvalidArg, "version %d of model '%s' cannot be loaded: versions are numbers from 1 on", version, name)
 	}
-	return m.change(ctx, name, task{look: func() (*repo.Model, error) { return m.find(name) }, byHand: true, only: version})
+	before := m.inService(name)
+	err := m.change(ctx, name, task{look: func() (*repo.Model, error) { return m.find(name) }, byHand: true, only: version})
+	if err == nil {
+		m.o.Events.versionsChosen(name, before, m.inService(name))
+	}
+	return err
+}
+
+// inService returns the versions of a model in service, ascending.
+func (m *Manager) inService(name string) []int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.entries[name]; e != nil {
+		return slices.Sorted(maps.Keys(e.serving()))
+	}
+	return nil
 }
 
 // UnloadVersion takes one version of a model out of service; its other versions serve on, and it stays out, whatever the
@@ -30,6 +45,7 @@ func (m *Manager) UnloadVersion(name string, version int64) error {
 	if e == nil {
 		return status.Errorf(status.NotFound, "failed to unload version %d of '%s': there is no such model", version, name)
 	}
+	before := m.inService(name)
 	m.mu.Lock()
 	v, known := e.versions[version]
 	last := true
@@ -48,8 +64,8 @@ func (m *Manager) UnloadVersion(name string, version int64) error {
 		m.step(e, chosen{version, false})
 		m.step(e, dropped{version})
 		m.mu.Unlock()
-		m.o.Events.changed()
 	}
+	m.o.Events.versionsChosen(name, before, m.inService(name))
 	e.op.Unlock()
 	m.updateDependents(name, "")
 	return nil

@@ -29,6 +29,9 @@
 //	GET    /api/models/{name}                        → ModelDetail            not_found
 //	POST   /api/models/{name}/load                   → LoadResult             not_found; a load that fails is 200 with ok=false
 //	POST   /api/models/{name}/unload                 → LoadResult             not_found, conflict (an ensemble needs it)
+//	POST   /api/models/{name}/versions/{version}/load     → LoadResult           not_found
+//	POST   /api/models/{name}/versions/{version}/unload   → LoadResult           not_found
+//	PUT    /api/models/{name}/pin          SetPin → Model                        not_found
 //	DELETE /api/models/{name}                        → Trashed                not_found, conflict, forbidden (repository not writable)
 //	GET    /api/models/{name}/archive                → application/zip        not_found; one top folder named as the model
 //	POST   /api/models/{name}/warmup   WarmupRequest → WarmupResult           not_found, unavailable (not ready), invalid (no request can be made up)

@@ -34,6 +34,21 @@ type Model struct {
 	// ConfigPath is the path of config.pbtxt; the file need not exist (ConfigExists).
 	ConfigPath   string `json:"configPath"`
 	ConfigExists bool   `json:"configExists"`
+	// MemoryBytes is what its loaded versions take of the machine's memory, as measured last; 0 when nothing was.
+	MemoryBytes int64 `json:"memoryBytes"`
+	// GPUBytes is the same of all GPUs together.
+	GPUBytes int64 `json:"gpuBytes"`
+	// MemorySource says how it is known: "process", "allocator", "files" (their size); empty when nothing was measured.
+	MemorySource string `json:"memorySource"`
+	// Pinned: it stays in memory whatever the budget.
+	Pinned bool `json:"pinned"`
+	// Resident: a version is loaded. A model that is READY and not resident is loaded by its next request.
+	Resident bool `json:"resident"`
+}
+
+// SetPin keeps a model in memory, or lets it go again.
+type SetPin struct {
+	Pinned bool `json:"pinned"`
 }
 
 // Version is one version of a model.
@@ -48,6 +63,8 @@ type Version struct {
 	LastMinute Recent `json:"lastMinute"`
 	// LoadMs is how long the last load took, warmup included; 0 when it is not loaded.
 	LoadMs float64 `json:"loadMs"`
+	// Evicted: it is READY although nothing is loaded; its next request loads it.
+	Evicted bool `json:"evicted"`
 }
 
 // Recent summarises the last 60 seconds of one model version.
@@ -77,8 +94,10 @@ type ModelDetail struct {
 	// Revision is the id of the newest revision of ConfigText; 0 when none was kept yet.
 	Revision int64 `json:"revision"`
 	// Writable: the configuration can be saved.
-	Writable bool       `json:"writable"`
-	Files    List[File] `json:"files"`
+	Writable bool `json:"writable"`
+	// OtherVersions are in the folder and unknown to the engine: they can be loaded alone.
+	OtherVersions List[string] `json:"otherVersions"`
+	Files         List[File]   `json:"files"`
 	// Labels by output name, from the outputs' label files.
 	Labels map[string]List[string] `json:"labels"`
 }

@@ -28,6 +28,41 @@ export async function unloadModel(name: string): Promise<void> {
   }
 }
 
+/** Loads one version alone; the others stay as they are. */
+export async function loadVersion(name: string, version: string): Promise<void> {
+  const what = `${name} ${t("common.v")}${version}`;
+  try {
+    const r = await client.loadVersion(name, version);
+    live.put(r.model);
+    if (r.ok) toasts.show("ok", t("act.loaded", { name: what }));
+    else toasts.show("error", t("act.loadFailed", { name: what, reason: r.reason }));
+  } catch (e) {
+    toasts.show("error", t("act.loadFailed", { name: what, reason: errorText(e) }));
+  }
+}
+
+/** Unloads one version alone; the message offers to load it again. */
+export async function unloadVersion(name: string, version: string): Promise<void> {
+  const what = `${name} ${t("common.v")}${version}`;
+  try {
+    const r = await client.unloadVersion(name, version);
+    live.put(r.model);
+    if (r.ok) toasts.show("ok", t("act.unloaded", { name: what }), { label: t("common.undo"), run: () => void loadVersion(name, version) });
+    else toasts.show("error", t("act.unloadFailed", { name: what, reason: r.reason }));
+  } catch (e) {
+    toasts.show("error", t("act.unloadFailed", { name: what, reason: errorText(e) }));
+  }
+}
+
+/** Keeps a model in memory whatever the budget, or no longer. */
+export async function pinModel(name: string, pinned: boolean): Promise<void> {
+  try {
+    live.put(await client.pin(name, pinned));
+  } catch (e) {
+    toasts.show("error", errorText(e));
+  }
+}
+
 /** Moves the model's folder to the trash; the message offers to undo it. */
 export async function removeModel(name: string): Promise<void> {
   try {

@@ -238,7 +238,10 @@ export interface Revision {
   id: number;
   model: string;
   tMs: number;
-  /** Source is who changed it: "console", "import", "disk" (the file was changed outside), "restore". */
+  /**
+   * Source is who changed it: "console", "import", "disk" (the file was changed outside), "restore"; or what was changed:
+   * "versions" (one was loaded or unloaded alone), "override" (a load request brought a configuration).
+   */
   source: string;
   /** Restores is the id of the revision that this one brings back; 0 for others. */
   restores: number;
@@ -484,6 +487,21 @@ export interface Model {
   /** ConfigPath is the path of config.pbtxt; the file need not exist (ConfigExists). */
   configPath: string;
   configExists: boolean;
+  /** MemoryBytes is what its loaded versions take of the machine's memory, as measured last; 0 when nothing was. */
+  memoryBytes: number;
+  /** GPUBytes is the same of all GPUs together. */
+  gpuBytes: number;
+  /** MemorySource says how it is known: "process", "allocator", "files" (their size); empty when nothing was measured. */
+  memorySource: string;
+  /** Pinned: it stays in memory whatever the budget. */
+  pinned: boolean;
+  /** Resident: a version is loaded. A model that is READY and not resident is loaded by its next request. */
+  resident: boolean;
+}
+
+/** SetPin keeps a model in memory, or lets it go again. */
+export interface SetPin {
+  pinned: boolean;
 }
 
 /** Version is one version of a model. */
@@ -498,6 +516,8 @@ export interface Version {
   lastMinute: Recent;
   /** LoadMs is how long the last load took, warmup included; 0 when it is not loaded. */
   loadMs: number;
+  /** Evicted: it is READY although nothing is loaded; its next request loads it. */
+  evicted: boolean;
 }
 
 /** Recent summarises the last 60 seconds of one model version. */
@@ -527,6 +547,8 @@ export interface ModelDetail extends Model {
   revision: number;
   /** Writable: the configuration can be saved. */
   writable: boolean;
+  /** OtherVersions are in the folder and unknown to the engine: they can be loaded alone. */
+  otherVersions: string[];
   files: File[];
   /** Labels by output name, from the outputs' label files. */
   labels: Record<string, string[]>;
