@@ -17,6 +17,10 @@ type execution struct {
 	marked bool  // the batch's output phase has begun
 	err    error // of the execution as a whole
 	done   chan struct{}
+	leads  bool // who sent it reads: see turn.go
+	ctx    context.Context
+	began  time.Time // if there is a limit
+	late   bool      // guarded by the worker's mu: it was broken off
 }
 
 var _ infer.Queue = (*Worker)(nil)
@@ -33,6 +37,10 @@ func (f *Failure) Unwrap() error { return f.Err }
 // Execute runs a batch; see backend.Instance. When the worker ends meanwhile the error says how, with code Unavailable.
 func (w *Worker) Execute(ctx context.Context, b *infer.Batch) error {
 	ex := &w.exec
+	ex.ctx, ex.late = ctx, false
+	if w.spec.Limits.Execute > 0 {
+		ex.began = time.Now()
+	}
 	if err := w.admit(ex, b); err != nil {
 		return err
 	}
@@ -46,6 +54,9 @@ func (w *Worker) Execute(ctx context.Context, b *infer.Batch) error {
 		w.enc.drop()
 		w.forget(ex)
 		return err
+	}
+	if ex.leads {
+		return w.lead(ex)
 	}
 	return w.await(ctx, ex)
 }
@@ -66,6 +77,9 @@ func (w *Worker) admit(ex *execution, b *infer.Batch) error {
 	}
 	ex.batch, ex.marked, ex.err = b, false, nil
 	w.cur = ex
+	if ex.leads = !w.reading; ex.leads {
+		w.reading = true
+	}
 	w.p.down.refs.Add(1) // until Execute returns: the process may end meanwhile
 	w.mu.Unlock()
 	w.running.Store(ex.id)
@@ -100,6 +114,9 @@ func (w *Worker) forget(ex *execution) {
 		return // settled meanwhile
 	}
 	w.cur = nil
+	if ex.leads {
+		w.reading = false
+	}
 	w.running.Store(0)
 	for i := range ex.lives {
 		w.arena.dropState(ex.lives[i].state)
@@ -122,7 +139,7 @@ func (w *Worker) await(ctx context.Context, ex *execution) error {
 	case <-late:
 		_ = w.p.proc.Kill() // it may have ended
 		<-w.dead
-		return status.Errorf(status.Unavailable, "model instance '%s' took longer than %v to execute a batch; its process was ended", w.spec.Name, w.spec.Limits.Execute)
+		return w.errTooLong()
 	case <-ctx.Done():
 		_ = w.p.proc.Kill()
 		<-w.dead
@@ -136,8 +153,12 @@ func (w *Worker) ending(ex *execution) error {
 	case <-ex.done:
 		return ex.err
 	default:
-		return w.Err()
+		return w.lastWords(ex)
 	}
+}
+
+func (w *Worker) errTooLong() error {
+	return status.Errorf(status.Unavailable, "model instance '%s' took longer than %v to execute a batch; its process was ended", w.spec.Name, w.spec.Limits.Execute)
 }
 
 // Cancelled tells the worker that nobody waits for r; see infer.Queue.
@@ -341,6 +362,7 @@ func (w *Worker) finished(id uint64, failure error) error {
 	}
 	ex.batch = nil
 	w.mu.Unlock()
+	w.finishes++
 	w.running.Store(0)
 	if !w.served.Load() {
 		w.served.Store(true)

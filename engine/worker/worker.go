@@ -50,8 +50,15 @@ type Worker struct {
 	calls   map[uint64]chan []byte    // replies that are awaited
 	bls     map[uint64]*infer.Request // the worker's requests to other models, by its call number
 	numbers struct{ ticket, exec, call uint64 }
+	reading bool  // somebody reads the worker's frames: see turn.go
+	broken  error // what a reader that stands in for life found; nil: the end of the stream
 	closed  bool  // nothing more is sent
 	err     error // why it ended
+
+	gone chan struct{} // capacity 1: a reader that stands in for life found the end
+	// Of who reads:
+	buf      []byte
+	finishes int // executions that are over
 
 	greeted chan struct{} // closed after HELLO
 	dead    chan struct{} // closed when the process has ended and all that it owed is answered
@@ -85,7 +92,7 @@ func (l *Launcher) Start(ctx context.Context, s Spec) (*Worker, error) {
 	w := &Worker{
 		spec: s, log: s.Log, p: p, arena: newArena(p.down, s.Grow), out: newOutput(s.Log),
 		late: map[uint64]*live{}, calls: map[uint64]chan []byte{}, bls: map[uint64]*infer.Request{},
-		greeted: make(chan struct{}), dead: make(chan struct{}),
+		greeted: make(chan struct{}), dead: make(chan struct{}), gone: make(chan struct{}, 1), buf: make([]byte, maxPacket+1), reading: true,
 	}
 	w.enc.arena = w.arena
 	w.exec.done = make(chan struct{}, 1)
@@ -243,32 +250,27 @@ func (w *Worker) drop(l *live) {
 	}
 }
 
-// read hands out the worker's frames until there are no more. An error is a frame that cannot be.
-func (w *Worker) read() error {
-	buf := make([]byte, maxPacket+1)
-	for {
-		n, err := w.p.socket.Read(buf)
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return status.Errorf(status.Internal, "reading from it failed: %w", err)
-		case n > maxPacket:
-			return status.Errorf(status.Internal, "it sent a packet of more than %d bytes", maxPacket)
-		}
-		h, body, err := parsePacket(buf[:n])
-		if err == nil && h.flags&flagFar != 0 {
-			body, err = w.far(body)
-		}
-		if err == nil {
-			w.in.next(body)
-			err = w.handle(h, body)
-			w.in.end()
-		}
-		if err != nil {
-			return err
-		}
+// readOne reads a frame and handles it. io.EOF is the end of the stream; another error is a frame that cannot be.
+func (w *Worker) readOne() error {
+	n, err := w.p.socket.Read(w.buf)
+	switch {
+	case errors.Is(err, io.EOF):
+		return io.EOF
+	case err != nil:
+		return status.Errorf(status.Internal, "reading from it failed: %w", err)
+	case n > maxPacket:
+		return status.Errorf(status.Internal, "it sent a packet of more than %d bytes", maxPacket)
 	}
+	h, body, err := parsePacket(w.buf[:n])
+	if err == nil && h.flags&flagFar != 0 {
+		body, err = w.far(body)
+	}
+	if err == nil {
+		w.in.next(body)
+		err = w.handle(h, body)
+		w.in.end()
+	}
+	return err
 }
 
 // far copies a body that lies in the up arena.
