@@ -221,7 +221,7 @@ func ScanModel(root, name, configName string) *Model {
 		m.Err = status.Errorf(status.Internal, "failed to read model folder: %w", err)
 		return m
 	}
-	m.Config = findConfig(m.Folder, configName)
+	m.Config = findConfig(m.Folder, configName, entries)
 	p := newPrinter()
 	p.skip = m.Config
 	for _, e := range entries {
@@ -246,13 +246,23 @@ func ScanModel(root, name, configName string) *Model {
 	return m
 }
 
-func findConfig(folder, configName string) string {
-	paths := []string{filepath.Join(folder, ConfigName)}
+// findConfig returns the path of a model folder's configuration, "" if there is none.
+func findConfig(folder, configName string, entries []fs.DirEntry) string {
 	if configName != "" {
-		paths = append([]string{filepath.Join(folder, "configs", configName+".pbtxt")}, paths...)
-	}
-	for _, p := range paths {
+		p := filepath.Join(folder, "configs", configName+".pbtxt")
 		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() {
+			return p
+		}
+	}
+	for _, e := range entries {
+		if e.Name() != ConfigName {
+			continue
+		}
+		p := filepath.Join(folder, ConfigName)
+		if e.Type().IsRegular() {
+			return p
+		}
+		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() { // by a link
 			return p
 		}
 	}
