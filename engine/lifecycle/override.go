@@ -55,10 +55,16 @@ func (m *Manager) unpack(name string, over *Override) (*override, error) {
 	return o, nil
 }
 
-// check reports a file that would lie outside the model's folder.
+// maxOverrideFiles is how many files a load request may bring: a model has a few, a request to fill the disk with folders many.
+const maxOverrideFiles = 4096
+
+// check reports a file that would lie outside the model's folder, and too many of them.
 func (o *Override) check() error {
 	if o == nil {
 		return nil
+	}
+	if len(o.Files) > maxOverrideFiles {
+		return status.Errorf(status.InvalidArg, "the load request brings %d files, at most %d are taken; put the model into a repository", len(o.Files), maxOverrideFiles)
 	}
 	for path := range o.Files {
 		if !filepath.IsLocal(path) || strings.Contains(path, `\`) || strings.HasSuffix(path, "/") {

@@ -62,7 +62,7 @@ func TestChangesAreSeen(t *testing.T) {
 		{"nothing", func(*testing.T, string) {}, false},
 		{"swap file", func(t *testing.T, d string) { write(t, d+"/.config.pbtxt.swp", "x") }, false},
 		{"copy under way", func(t *testing.T, d string) { write(t, d+"/1/model.onnx.part", "x") }, false},
-		{"same size and time, other inode", func(t *testing.T, d string) {
+		{"B15 same size and time, other inode", func(t *testing.T, d string) {
 			info, err := os.Stat(d + "/1/model.onnx")
 			if err != nil {
 				t.Fatal(err)
@@ -86,8 +86,30 @@ func TestChangesAreSeen(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, true},
-		{"modification time long ago", func(t *testing.T, d string) {
+		{"B15 modification time in 1970", func(t *testing.T, d string) {
 			if err := os.Chtimes(d+"/1/model.onnx", time.Unix(0, 0), time.Unix(0, 0)); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+		{"B15 modification time in the future", func(t *testing.T, d string) {
+			if err := os.Chtimes(d+"/1/model.onnx", time.Now(), time.Now().AddDate(100, 0, 0)); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+		{"B15 another hard link", func(t *testing.T, d string) {
+			info, err := os.Stat(d + "/1/model.onnx")
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, d+"/../other", "o")
+			if err := errors.Join(os.Chtimes(d+"/../other", info.ModTime(), info.ModTime()), os.Remove(d+"/1/model.onnx"),
+				os.Link(d+"/../other", d+"/1/model.onnx")); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+		{"B15 a folder renamed over the version", func(t *testing.T, d string) {
+			write(t, d+"/.next/model.onnx", "m")
+			if err := errors.Join(os.RemoveAll(d+"/1"), os.Rename(d+"/.next", d+"/1")); err != nil {
 				t.Fatal(err)
 			}
 		}, true},

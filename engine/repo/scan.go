@@ -300,6 +300,9 @@ func (p *printer) tree(path string, depth int) error {
 		return status.Errorf(status.Internal, "failed to stat: %w", err)
 	}
 	p.file(path, info)
+	if info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeDevice|fs.ModeIrregular) != 0 {
+		return status.Errorf(status.InvalidArg, "%s is a %s: a model folder may have files, folders and links to them; remove it", path, special(info.Mode()))
+	}
 	if !info.IsDir() {
 		return nil
 	}
@@ -315,6 +318,19 @@ func (p *printer) tree(path string, depth int) error {
 		}
 	}
 	return nil
+}
+
+// special names what is neither a file nor a folder: reading it may never end.
+func special(m fs.FileMode) string {
+	switch {
+	case m&fs.ModeNamedPipe != 0:
+		return "pipe"
+	case m&fs.ModeSocket != 0:
+		return "socket"
+	case m&fs.ModeDevice != 0:
+		return "device"
+	}
+	return "special file"
 }
 
 func (p *printer) file(path string, info fs.FileInfo) {
