@@ -127,6 +127,10 @@ func withoutEffect(cfg *inferencepb.ModelConfig, cached, limited bool) (all []st
 	// An ensemble's answers would outlive a reload of its parts.
 	add(asked && cached && cfg.GetEnsembleScheduling() != nil, "response_cache of an ensemble: set it for the models of its steps")
 	add(asked && !cached, "response_cache: the server has none; start it with --cache-config=local,size=<bytes> or --cache-config=redis,host=<name>")
+	for _, st := range cfg.GetSequenceBatching().GetState() {
+		// A state is never copied between requests, and memory of the size it needs is taken for each.
+		add(st.GetUseGrowableMemory(), "use_growable_memory of state '"+st.GetInputName()+"': a state takes the memory that it needs")
+	}
 	for _, g := range cfg.GetInstanceGroup() {
 		if g.GetRateLimiter() != nil && !limited {
 			add(true, "instance_group.rate_limiter: the server limits nothing; start it with --rate-limit=execution_count")

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 	"path/filepath"
+	"slices"
 
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
@@ -46,6 +47,12 @@ func sequencePolicy(folder string, cfg *inferencepb.ModelConfig) (sched.Sequence
 			return p, err
 		}
 		p.States = append(p.States, one)
+	}
+	for _, in := range cfg.GetInput() {
+		if slices.ContainsFunc(p.Controls, func(c sched.Control) bool { return c.Name == in.GetName() }) ||
+			slices.ContainsFunc(p.States, func(st infer.StateSpec) bool { return st.Input == in.GetName() }) {
+			p.Shadowed = append(p.Shadowed, in.GetName())
+		}
 	}
 	return p, nil
 }

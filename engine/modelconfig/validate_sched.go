@@ -105,8 +105,21 @@ func (c *checker) sequence(s *inferencepb.ModelSequenceBatching) {
 		}
 		c.preferred(o.PreferredBatchSize, at+".oldest.preferred_batch_size")
 	}
-	if d := s.GetDirect(); d != nil && !(d.MinimumSlotUtilization >= 0 && d.MinimumSlotUtilization <= 1) {
-		c.err(at+".direct.minimum_slot_utilization", "use a number from 0 to 1", "minimum_slot_utilization is %v", d.MinimumSlotUtilization)
+	if d := s.GetDirect(); d != nil {
+		switch {
+		case !(d.MinimumSlotUtilization >= 0 && d.MinimumSlotUtilization <= 1):
+			c.err(at+".direct.minimum_slot_utilization", "use a number from 0 to 1", "minimum_slot_utilization is %v", d.MinimumSlotUtilization)
+		case d.MaxQueueDelayMicroseconds > 0 && d.MinimumSlotUtilization == 0:
+			c.warn(at+".direct.max_queue_delay_microseconds", "set minimum_slot_utilization", "max_queue_delay_microseconds does nothing while minimum_slot_utilization is 0")
+		}
+	}
+	for _, in := range c.internalInputs() {
+		if in.what == "batch input" {
+			continue
+		}
+		if i := slices.IndexFunc(c.cfg.Input, func(m *inferencepb.ModelInput) bool { return m.Name == in.name && in.name != "" }); i >= 0 {
+			c.warn(fmt.Sprintf("input[%d].name", i), "remove it from the inputs: what a client sends does not count", "input %q is a %s too", in.name, in.what)
+		}
 	}
 	c.states(s.State, at+".state")
 }
@@ -200,6 +213,9 @@ func (c *checker) states(list []*inferencepb.ModelSequenceBatching_State, at str
 }
 
 func (c *checker) initialState(s *inferencepb.ModelSequenceBatching_State, init *inferencepb.ModelSequenceBatching_InitialState, at string) {
+	if init.Name == "" {
+		c.err(at+".name", "add a name, which can be any", "Field 'name' must be set when using initial_state for state input '%s'.", s.InputName)
+	}
 	if init.DataType != s.DataType {
 		c.err(at+".data_type", "use the state's data_type", "the initial state has data_type %s, its state %s", init.DataType, s.DataType)
 	}
@@ -208,8 +224,15 @@ func (c *checker) initialState(s *inferencepb.ModelSequenceBatching_State, init 
 			c.err(fmt.Sprintf("%s.dims[%d]", at, k), "use 1 or more: the initial value has a fixed shape", "the initial state has dimension %d", d)
 		}
 	}
-	if len(init.Dims) > 0 && len(init.Dims) != len(s.Dims) {
+	if len(init.Dims) != len(s.Dims) {
 		c.err(at+".dims", "use as many dims as the state", "the initial state has %d dims, its state %d", len(init.Dims), len(s.Dims))
+	} else {
+		for k, d := range s.Dims {
+			if d >= 0 && init.Dims[k] > 0 && init.Dims[k] != d {
+				c.err(fmt.Sprintf("%s.dims[%d]", at, k), "use the state's dims, with a size for each -1",
+					"'initial_state' dim for input name '%s' doesn't match 'state' dim description. %d != %d", s.InputName, init.Dims[k], d)
+			}
+		}
 	}
 	switch init.StateData.(type) {
 	case nil:

@@ -2,11 +2,13 @@ package sched
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"nereid/engine/infer"
 	"nereid/engine/status"
+	"nereid/engine/tensor"
 )
 
 // Sequences is the sequence batcher: it ties each sequence to a slot of one instance, gives its requests to that instance
@@ -96,6 +98,9 @@ func errNoStart(r *infer.Request) error {
 func (s *Sequences) Enqueue(r *infer.Request) error {
 	if err := s.check(r); err != nil {
 		return err
+	}
+	if hidden := s.policy.Shadowed; len(hidden) > 0 {
+		r.Inputs = slices.DeleteFunc(r.Inputs, func(in tensor.Tensor) bool { return slices.Contains(hidden, in.Name) })
 	}
 	r.WaitIn(s)
 	now := infer.Now()

@@ -42,6 +42,8 @@ type SequencePolicy struct {
 
 	Controls []Control
 	States   []infer.StateSpec
+	// Shadowed are the inputs that clients may send although the batcher gives them: its own count.
+	Shadowed []string
 }
 
 // ControlKind is what a control input tells the model.

@@ -299,3 +299,24 @@ func TestSequenceTimes(t *testing.T) {
 		})
 	})
 }
+
+func TestAControlThatAClientSendsDoesNotCount(t *testing.T) {
+	s := NewSequences(SequencePolicy{Slots: 1, Idle: time.Hour, Shadowed: []string{"START"}, Controls: []Control{
+		{Name: "START", Kind: ControlStart, DataType: tensor.Bool, False: []byte{0}, True: []byte{1}},
+	}})
+	s.Attach(0)
+	r := sequenceRequest(1, starts, 5)
+	r.Inputs = append([]tensor.Tensor{{Name: "START", DataType: tensor.Bool, Shape: []int64{1, 1}, Data: []byte{0}}}, r.Inputs...)
+	if err := s.Enqueue(r); err != nil {
+		t.Fatal(err)
+	}
+	b, err := s.Next(t.Context(), 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := b.Requests[0]; len(got.Inputs) != 2 || got.Input("START").Data[0] != 1 || got.Input("INPUT").Data[0] != 5 {
+		t.Errorf("inputs %v; want INPUT and the batcher's START", got.Inputs)
+	}
+	answer(b)
+	r.Release()
+}
