@@ -20,6 +20,8 @@ pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="there is
 @pytest.fixture(scope="module")
 def driven(tmp_path_factory):
     work = tmp_path_factory.mktemp("driven")
+    models.write_simple_sequence(work / "models")
+    models.write_simple_sequence(work / "models", "simple_oldest", "oldest { max_candidate_sequences: 8 }")
     with Server(models.write_cases(work / "models"), work, "--log-verbose=0") as s:
         yield s
 
@@ -43,6 +45,9 @@ MODES = {
     "grpc streaming decoupled": ("grpc", "repeat", ["--async", "--streaming", "--input-data", "REPEAT"]),
     "grpc many": ("grpc", "batched", ["--async", "--concurrency-range", "8"]),
     "grpc shared memory": ("grpc", "plain", ["--async", "--shared-memory", "system"]),
+    "http sequences": ("http", "simple_sequence", ["--num-of-sequences", "4", "--sequence-length", "10"]),
+    "grpc sequences oldest": ("grpc", "simple_oldest", ["--async", "--num-of-sequences", "6", "--sequence-length", "10"]),
+    "grpc streaming sequences": ("grpc", "simple_sequence", ["--async", "--streaming", "--num-of-sequences", "4", "--sequence-length", "10"]),
     "grpc streaming shared memory": ("grpc", "plain", ["--async", "--streaming", "--shared-memory", "system"]),
 }
 
