@@ -172,6 +172,30 @@ def test_A078_memory_comes_back_after_load_and_unload(tmp_path):
         assert threads < 60, f"{threads} threads"
 
 
+@pytest.mark.skipif(REFERENCE, reason="about this server's memory")
+@pytest.mark.parametrize("isolation", ["none", "process"])
+def test_A078_memory_slope_over_loads_of_an_onnx_model(tmp_path, isolation):
+    """A line through resident memory after cycle 20 rises by at most 10 kB a cycle; short runs are noisier."""
+    repo = tmp_path / "models"
+    shutil.copytree(ROOT / "models-sample/mlp", repo / "mlp")
+    with open(repo / "mlp/config.pbtxt", "a") as f:
+        f.write(f'parameters {{ key: "isolation" value {{ string_value: "{isolation}" }} }}\n')
+    body = {"inputs": [{"name": "input", "datatype": "FP32", "shape": [1, 784], "data": [0.0] * 784}]}
+    sizes = []
+    with Server(repo, tmp_path, "--model-control-mode=explicit") as s:
+        for _ in range(200 if FULL else 60):
+            assert s.post("/v2/repository/models/mlp/load").status == 200
+            assert s.post("/v2/models/mlp/infer", body).status == 200
+            assert s.post("/v2/repository/models/mlp/unload").status == 200
+            until(lambda: s.state("mlp") == "UNAVAILABLE", 20, "not unloaded")
+            sizes.append(rss_mb(s.process.pid) * 1000)
+    late = sizes[20:]
+    middle, mean = (len(late) - 1) / 2, sum(late) / len(late)
+    slope = sum((i - middle) * (y - mean) for i, y in enumerate(late)) / sum((i - middle) ** 2 for i in range(len(late)))
+    print(f"isolation {isolation}: {late[0]:.0f} kB after 20 cycles, {late[-1]:.0f} at the end, {slope:.1f} kB a cycle")
+    assert slope <= (10 if FULL else 60), sizes
+
+
 def rss_mb(pid):
     with open(f"/proc/{pid}/statm") as f:
         return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
