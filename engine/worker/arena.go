@@ -80,7 +80,7 @@ type arena struct {
 }
 
 func newArena(m *mapping, grow int64) *arena {
-	a := &arena{mapping: m, grow: max(grow, 64<<10)}
+	a := &arena{mapping: m, grow: (max(grow, 64<<10) + slotHeader - 1) &^ (slotHeader - 1)}
 	if n := m.size.Load() - tableSize; n > 0 {
 		a.blocks = append(a.blocks, block{at: tableSize, size: n})
 	}
@@ -149,6 +149,9 @@ func (a *arena) sweep() {
 // extend makes the file longer by at least need. a.mu is held.
 func (a *arena) extend(need int64) error {
 	old := a.size.Load()
+	if last := len(a.blocks) - 1; last >= 0 && !a.blocks[last].busy {
+		need -= a.blocks[last].size // which is too small, or it would have been taken
+	}
 	size := old + max(need, a.grow)
 	if rest := int64(len(a.mem)) - old; size-old > rest {
 		if need > rest {
@@ -157,7 +160,6 @@ func (a *arena) extend(need int64) error {
 		}
 		size = int64(len(a.mem))
 	}
-	size &^= slotHeader - 1
 	if err := a.file.Truncate(size); err != nil {
 		return status.Errorf(status.Unavailable, "the memory shared with the model's process cannot grow to %d bytes: %w", size, err)
 	}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -252,22 +253,24 @@ func readResponse(c *cursor) (responseRecord, bool) {
 
 // outputs adds those outputs of a response that r wants to resp.
 func (x *inbox) outputs(p *responseRecord, resp *infer.Response, r *infer.Request) error {
+	var first error // what is wrong with a tensor; those behind it are given back
 	for range p.outputs {
 		sig, at, err := tensorRecord(&p.rest, x.sigs)
-		if err != nil {
-			return err
+		if p.rest.bad {
+			return errFrame
 		}
-		if !r.Wants(sig.name) {
+		if first = cmp.Or(first, err); first != nil || !r.Wants(sig.name) {
 			x.skip(at)
 			continue
 		}
 		data, buf, err := x.data(sig, at)
 		if err != nil {
-			return err
+			first = err
+			continue
 		}
 		resp.AddOutput(sig.name, sig.dt, sig.shape, data, buf)
 	}
-	return nil
+	return first
 }
 
 // blsCall is a decoded BLS.

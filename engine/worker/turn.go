@@ -59,7 +59,7 @@ func (w *Worker) stepBack() bool {
 }
 
 // look waits until nothing has been executed for turnAfter, and takes the turn; or until who has it finds the end: over.
-func (w *Worker) look() (err error, over bool) { //nolint:staticcheck // the error is what was found, not why look failed
+func (w *Worker) look() (err error, over bool) {
 	tick := time.NewTicker(turnAfter)
 	defer tick.Stop()
 	last := uint64(0)

@@ -1,0 +1,131 @@
+//go:build linux
+
+package worker
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+)
+
+func testArena(t testing.TB, size int64) *arena {
+	t.Helper()
+	m, err := newMapping("test", tableSize+size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.release)
+	return newArena(m, 64<<10)
+}
+
+// Slots in use never overlap and keep their content, whatever is taken and freed in between; what is free is used again.
+func TestArenaKeepsSlotsApart(t *testing.T) {
+	a := testArena(t, 64<<10)
+	type slot struct {
+		at   int64
+		n    int
+		fill byte
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	var used []slot
+	for i := range 20000 {
+		if len(used) > 50 || len(used) > 0 && rng.IntN(2) == 0 {
+			k := rng.IntN(len(used))
+			s := used[k]
+			if want := bytes.Repeat([]byte{s.fill}, s.n); !bytes.Equal(a.mem[s.at:s.at+int64(s.n)], want) {
+				t.Fatalf("step %d: slot %+v has lost its content", i, s)
+			}
+			a.free(s.at)
+			used[k] = used[len(used)-1]
+			used = used[:len(used)-1]
+			continue
+		}
+		s := slot{n: rng.IntN(40000), fill: byte(i)}
+		var err error
+		if s.at, err = a.alloc(s.n); err != nil {
+			t.Fatal(err)
+		}
+		if s.at%slotHeader != 0 || s.at < tableSize+slotHeader || s.at+int64(s.n) > a.size.Load() {
+			t.Fatalf("step %d: slot %+v in %d bytes", i, s, a.size.Load())
+		}
+		for j := range s.n {
+			a.mem[s.at+int64(j)] = s.fill
+		}
+		used = append(used, s)
+	}
+	if size := a.size.Load(); size > 8<<20 {
+		t.Errorf("50 slots of up to 40 kB made the arena grow to %d bytes", size)
+	}
+	for _, s := range used {
+		a.free(s.at)
+	}
+	a.mu.Lock()
+	a.sweep()
+	n := len(a.blocks)
+	a.mu.Unlock()
+	if n != 1 {
+		t.Errorf("%d blocks after all are free, want 1", n)
+	}
+}
+
+// What a response borrows stays although the worker has freed it, until the response is gone.
+func TestArenaBorrow(t *testing.T) {
+	a := testArena(t, 64<<10)
+	at, err := a.alloc(1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(a.mem[at:], "content")
+	for _, bad := range []struct{ at, n uint64 }{{uint64(at) - 1, 1}, {uint64(at), 5000}, {0, 1}, {1 << 62, 1}, {uint64(at), 1 << 63}, {uint64(at) + 4096, 1}} {
+		if _, _, ok := a.borrow(bad.at, bad.n); ok {
+			t.Errorf("borrow(%d, %d) has something, and the slot is 1000 bytes at %d", bad.at, bad.n, at)
+		}
+	}
+	b, buf, ok := a.borrow(uint64(at)+1, 6)
+	if !ok || string(b) != "ontent" {
+		t.Fatalf("borrow = %q, %v", b, ok)
+	}
+	a.free(at)
+	if other, err := a.alloc(60000); err != nil || other < at+1000 && other+60000 > at {
+		t.Errorf("a slot at %d overlaps the borrowed one at %d: %v", other, at, err)
+	}
+	buf.Release()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sweep()
+	if b := a.blocks[0]; b.busy || b.at != at-slotHeader {
+		t.Errorf("the slot is not free again: %+v", b)
+	}
+}
+
+func TestArenaIsFull(t *testing.T) {
+	a := testArena(t, 64<<10)
+	a.mem = a.mem[:tableSize+128<<10]
+	if _, err := a.alloc(100 << 10); err != nil {
+		t.Error(err)
+	}
+	if _, err := a.alloc(100 << 10); err == nil {
+		t.Error("more than the address space holds was given out")
+	}
+}
+
+func TestStates(t *testing.T) {
+	a := testArena(t, 0)
+	seen := map[uint32]bool{}
+	for range tableSize {
+		s := a.state()
+		if s == noState || seen[s] {
+			t.Fatalf("state %d after %d", s, len(seen))
+		}
+		seen[s] = true
+	}
+	if s := a.state(); s != noState {
+		t.Errorf("state %d although all are in use", s)
+	}
+	a.mark(7, stateCancelled, true)
+	a.mark(noState, stateCancelled, true)
+	a.dropState(7)
+	if s := a.state(); s != 7 || a.mem[7] != 0 {
+		t.Errorf("state %d is %d; want 7, and it clean", s, a.mem[s])
+	}
+}
