@@ -27,12 +27,16 @@ func main() {
 	clients := flag.String("c", "1,16,64", "numbers of clients, one load each")
 	label := flag.String("label", "", "name of the series")
 	asJSON := flag.Bool("json", false, "print one JSON object a line")
-	echo := flag.String("echo", "", "host:port: no load; serve there, answering each request with its body")
+	echo := flag.String("echo", "", "host:port: no load; serve there, answering each request with its body; -i: http, grpc (our own HTTP/2) or grpc-go")
 	flag.Parse()
 	if *echo != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		if err := serveEcho(ctx, *echo); err != nil {
+		serve := func() error { return serveEchoGRPC(ctx, *echo, o.proto) }
+		if o.proto == "http" {
+			serve = func() error { return serveEcho(ctx, *echo) }
+		}
+		if err := serve(); err != nil {
 			fmt.Fprintln(os.Stderr, "loadgen:", err)
 			os.Exit(1) //nolint:gocritic // nothing is to be undone
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"os/exec"
 	"strconv"
 	"syscall"
@@ -12,7 +13,15 @@ import (
 // bigTensor is 1 MiB.
 const bigTensor = "INPUT0:FP32:1,262144"
 
-// measureEcho compares ours with a program that sends each body back over the same HTTP library, in turn.
+// echoLibraries are what the echo program can serve with: the value of its -i.
+var echoLibraries = []string{"http", "grpc", "grpc-go"}
+
+type echoKey struct {
+	library string
+	clients int
+}
+
+// measureEcho compares ours with a program that sends each message back over a library, in turn.
 func measureEcho(ctx context.Context, o options, rep *report) error {
 	repository, err := ourRepository(o.work, "", false)
 	if err != nil {
@@ -23,50 +32,76 @@ func measureEcho(ctx context.Context, o options, rep *report) error {
 		return err
 	}
 	defer ours.stop()
-	echo, err := startEcho(ctx, o)
-	if err != nil {
-		return err
-	}
-	defer echo.stop()
-	l := load{"echo", "http", bigTensor, "big", "big", "none", nil}
-	if _, err := o.load(ctx, l, 0, ours, 4, 0.5, "identity"); err != nil {
-		return fmt.Errorf("1 MiB tensors: %w", err)
-	}
-	servers := []*server{ours, echo}
-	for round := range o.repeat {
-		for _, clients := range []int{1, 16} {
-			if rep.echo[clients] == nil {
-				rep.echo[clients] = &[2][]loadPoint{}
-			}
-			for turn := range servers {
-				side := (turn + round) % len(servers)
-				p, err := o.load(ctx, l, side, servers[side], clients, o.seconds, "none")
-				if err != nil {
-					return fmt.Errorf("1 MiB tensors, side %d, %d clients: %w", side, clients, err)
-				}
-				rep.echo[clients][side] = append(rep.echo[clients][side], p)
+	for _, library := range echoLibraries {
+		if o.wants("echo-" + library) {
+			if err := measureEchoOf(ctx, o, ours, library, rep); err != nil {
+				return fmt.Errorf("1 MiB tensors, %s: %w", library, err)
 			}
 		}
 	}
 	return nil
 }
 
-// startEcho starts the load generator's echo and waits until it answers.
-func startEcho(ctx context.Context, o options) (*server, error) {
+func measureEchoOf(ctx context.Context, o options, ours *server, library string, rep *report) error {
+	echo, err := startEcho(ctx, o, library)
+	if err != nil {
+		return err
+	}
+	defer echo.stop()
+	l := load{"echo", "grpc", bigTensor, "big", "big", "none", nil}
+	if library == "http" {
+		l.proto = "http"
+	}
+	if _, err := o.load(ctx, l, 0, ours, 4, 0.5, "identity"); err != nil {
+		return err
+	}
+	servers := []*server{ours, echo}
+	for round := range o.repeat {
+		for _, clients := range []int{1, 16} {
+			k := echoKey{library, clients}
+			if rep.echo[k] == nil {
+				rep.echo[k] = &[2][]loadPoint{}
+			}
+			for turn := range servers {
+				side := (turn + round) % len(servers)
+				p, err := o.load(ctx, l, side, servers[side], clients, o.seconds, "none")
+				if err != nil {
+					return fmt.Errorf("side %d, %d clients: %w", side, clients, err)
+				}
+				rep.echo[k][side] = append(rep.echo[k][side], p)
+			}
+		}
+	}
+	return nil
+}
+
+// startEcho starts the load generator's echo and waits until it takes connections.
+func startEcho(ctx context.Context, o options, library string) (*server, error) {
 	pt, err := freePorts()
 	if err != nil {
 		return nil, err
 	}
+	port := pt.http
+	if library != "http" {
+		port = pt.grpc
+	}
+	addr := "127.0.0.1:" + strconv.Itoa(port)
 	s := &server{ports: pt}
-	s.cmd = exec.CommandContext(ctx, o.loadgen, "-echo", "127.0.0.1:"+strconv.Itoa(pt.http))
+	s.cmd = exec.CommandContext(ctx, o.loadgen, "-echo", addr, "-i", library)
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	begin := time.Now()
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}
-	if err := s.waitReady(begin); err != nil { // it answers that too
-		s.stop()
-		return nil, fmt.Errorf("echo: %w", err)
+	for range 1000 {
+		if c, err := net.Dial("tcp", addr); err == nil {
+			_ = c.Close() // it was only to see
+			return s, nil
+		}
+		if s.ended() {
+			break
+		}
+		settle(ctx, 10*time.Millisecond)
 	}
-	return s, nil
+	s.stop()
+	return nil, fmt.Errorf("the echo over %s does not answer on %s", library, addr)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,17 +14,20 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"nereid/build/bench/proc"
 )
 
 // idlePoint is what connections without a request cost our server.
 type idlePoint struct {
-	proto        string
-	connections  int
-	bytesEach    int64
-	median, most time.Duration // of a request on one of them; 0: not measured
+	proto       string
+	connections int
+	bytesEach   int64
+	old, fresh  latency // of a request on one of them, and on a new one beside them
 }
+
+type latency struct{ median, most time.Duration }
 
 const (
 	idleHTTP, idleGRPC = 10_000, 1_000
@@ -37,9 +41,10 @@ func measureIdle(ctx context.Context, o options, rep *report) error {
 	for _, c := range []struct {
 		proto string
 		n     int
-		greet func(net.Conn) error
-	}{{"http", idleHTTP, askHealth}, {"grpc", idleGRPC, greetGRPC}} {
-		p, err := measureIdleOf(ctx, o, c.proto, c.n, c.greet)
+		open  func(net.Conn) error // a connection, which it leaves idle
+		ask   func(net.Conn) error // and is answered
+	}{{"http", idleHTTP, askHealth, askHealth}, {"grpc", idleGRPC, greetGRPC, askLive}} {
+		p, err := measureIdleOf(ctx, o, c.proto, c.n, c.open, c.ask)
 		if err != nil {
 			return fmt.Errorf("idle %s connections: %w", c.proto, err)
 		}
@@ -48,7 +53,7 @@ func measureIdle(ctx context.Context, o options, rep *report) error {
 	return nil
 }
 
-func measureIdleOf(ctx context.Context, o options, proto string, n int, greet func(net.Conn) error) (point idlePoint, err error) {
+func measureIdleOf(ctx context.Context, o options, proto string, n int, open, ask func(net.Conn) error) (point idlePoint, err error) {
 	s, err := nereid(o.binary, o.work).start(ctx, filepath.Join(o.work, "empty"), o.work)
 	if err != nil {
 		return point, err
@@ -71,7 +76,7 @@ func measureIdleOf(ctx context.Context, o options, proto string, n int, greet fu
 			return point, err
 		}
 		conns = append(conns, c)
-		if err := greet(c); err != nil {
+		if err := open(c); err != nil {
 			return point, err
 		}
 	}
@@ -81,20 +86,39 @@ func measureIdleOf(ctx context.Context, o options, proto string, n int, greet fu
 		return point, err
 	}
 	point = idlePoint{proto: proto, connections: n, bytesEach: int64((after.RSSMB - before.RSSMB) * 1e6 / float64(n))}
-	if proto != "http" {
-		return point, ctx.Err()
+	if point.old, err = timed(func(i int) error { return ask(conns[i*(n/idleAsked)]) }); err != nil {
+		return point, err
 	}
-	var took []time.Duration
-	for i := range 101 {
-		begin := time.Now()
-		if err := greet(conns[i*(n/101)]); err != nil {
-			return point, err
+	if point.fresh, err = timed(func(int) error {
+		c, err := net.Dial("tcp", s.addr(proto))
+		if err != nil {
+			return err
 		}
-		took = append(took, time.Since(begin))
+		conns = append(conns, c)
+		if err := open(c); err != nil || proto == "http" { // that asks already
+			return err
+		}
+		return ask(c)
+	}); err != nil {
+		return point, err
+	}
+	return point, ctx.Err()
+}
+
+// idleAsked is how many requests are sent one after the other.
+const idleAsked = 101
+
+func timed(request func(i int) error) (latency, error) {
+	took := make([]time.Duration, idleAsked)
+	for i := range took {
+		begin := time.Now()
+		if err := request(i); err != nil {
+			return latency{}, err
+		}
+		took[i] = time.Since(begin)
 	}
 	slices.Sort(took)
-	point.median, point.most = took[len(took)/2], took[len(took)-1]
-	return point, ctx.Err()
+	return latency{took[len(took)/2], took[len(took)-1]}, nil
 }
 
 func askHealth(c net.Conn) error {
@@ -122,4 +146,38 @@ func greetGRPC(c net.Conn) error {
 	}
 	_, err := f.ReadFrame()
 	return err
+}
+
+// askLive asks whether the server is live: the connection's first call.
+func askLive(c net.Conn) error {
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	for _, h := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", "/inference.GRPCInferenceService/ServerLive"},
+		{":authority", "127.0.0.1"}, {"content-type", "application/grpc"}, {"te", "trailers"}} {
+		if err := enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
+			return err
+		}
+	}
+	f := http2.NewFramer(c, c)
+	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true}); err != nil {
+		return err
+	}
+	if err := f.WriteData(1, true, make([]byte, 5)); err != nil { // an empty message
+		return err
+	}
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			return err
+		}
+		if h, ok := frame.(*http2.MetaHeadersFrame); ok && h.StreamEnded() {
+			for _, field := range h.Fields {
+				if field.Name == "grpc-status" && field.Value != "0" {
+					return errors.New("gRPC status " + field.Value)
+				}
+			}
+			return nil
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -124,7 +125,7 @@ func bench(ctx context.Context, o options) error {
 	if err := measureLoads(ctx, o, programs, rep); err != nil {
 		return err
 	}
-	if o.wants("echo") {
+	if slices.ContainsFunc(echoLibraries, func(library string) bool { return o.wants("echo-" + library) }) {
 		if err := measureEcho(ctx, o, rep); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -18,8 +19,8 @@ type report struct {
 	starts    [2][]startPoint
 	order     []caseKey
 	points    map[caseKey]*[2][]loadPoint
-	history   [2][]loadPoint          // ours with its history, and without
-	echo      map[int]*[2][]loadPoint // by clients: ours with 1 MiB tensors, and the echo program
+	history   [2][]loadPoint              // ours with its history, and without
+	echo      map[echoKey]*[2][]loadPoint // ours with 1 MiB tensors, and the echo program
 	idle      []idlePoint
 	instances pairs
 	conv      convPoints
@@ -40,7 +41,7 @@ type startPoint struct {
 
 func newReport(options) *report {
 	avg, _ := os.ReadFile("/proc/loadavg")
-	return &report{started: time.Now(), points: map[caseKey]*[2][]loadPoint{}, echo: map[int]*[2][]loadPoint{}, loadAvg: strings.TrimSpace(string(avg))}
+	return &report{started: time.Now(), points: map[caseKey]*[2][]loadPoint{}, echo: map[echoKey]*[2][]loadPoint{}, loadAvg: strings.TrimSpace(string(avg))}
 }
 
 func (r *report) addStart(side int, p startPoint) { r.starts[side] = append(r.starts[side], p) }
@@ -144,14 +145,22 @@ func (r *report) echoTable(b *strings.Builder) {
 	if len(r.echo) == 0 {
 		return
 	}
-	b.WriteString("\nTensors of 1 MiB over HTTP, beside a program that sends each body back over the same library:\n\n" +
-		"| clients | ours req/s | echo req/s | ours µs | echo µs | ratio |\n|---|---|---|---|---|---|\n")
+	b.WriteString("\nTensors of 1 MiB, beside a program that sends each message back over a library (http: fasthttp, grpc: our own HTTP/2,\n" +
+		"grpc-go: that; ours serves gRPC by its own in both):\n\n" +
+		"| echo | clients | ours req/s | echo req/s | ours µs | echo µs | ratio |\n|---|---|---|---|---|---|---|\n")
 	rate, us := func(p loadPoint) float64 { return p.Rate }, func(p loadPoint) float64 { return p.ServerUS }
-	for _, c := range slices.Sorted(maps.Keys(r.echo)) {
-		s := r.echo[c]
-		fmt.Fprintf(b, "| %d | %s | %s | %s | %s | %s |\n", c, spreadOf(s[0], rate).text("%.0f"), spreadOf(s[1], rate).text("%.0f"),
+	for _, k := range r.echoKeys() {
+		s := r.echo[k]
+		fmt.Fprintf(b, "| %s | %d | %s | %s | %s | %s | %s |\n", k.library, k.clients, spreadOf(s[0], rate).text("%.0f"), spreadOf(s[1], rate).text("%.0f"),
 			spreadOf(s[0], us).text("%.0f"), spreadOf(s[1], us).text("%.0f"), ratio(s, us))
 	}
+}
+
+// echoKeys returns the cases in the order of the libraries.
+func (r *report) echoKeys() []echoKey {
+	return slices.SortedFunc(maps.Keys(r.echo), func(a, b echoKey) int {
+		return cmp.Or(cmp.Compare(slices.Index(echoLibraries, a.library), slices.Index(echoLibraries, b.library)), cmp.Compare(a.clients, b.clients))
+	})
 }
 
 func (r *report) idleTable(b *strings.Builder) {
@@ -159,15 +168,14 @@ func (r *report) idleTable(b *strings.Builder) {
 		return
 	}
 	b.WriteString("\nIdle connections, each after one request (HTTP) or its greeting (gRPC):\n\n" +
-		"| protocol | connections | memory each, bytes | a request on one, median ms | at most |\n|---|---|---|---|---|\n")
+		"| protocol | connections | memory each, bytes | a request on one, median ms | at most | on a new one, median ms | at most |\n|---|---|---|---|---|---|---|\n")
 	for _, p := range r.idle {
-		latency := "– | –"
-		if p.median > 0 {
-			latency = fmt.Sprintf("%.2f | %.2f", float64(p.median)/1e6, float64(p.most)/1e6)
-		}
-		fmt.Fprintf(b, "| %s | %d | %d | %s |\n", p.proto, p.connections, p.bytesEach, latency)
+		fmt.Fprintf(b, "| %s | %d | %d | %.2f | %.2f | %.2f | %.2f |\n", p.proto, p.connections, p.bytesEach,
+			ms(p.old.median), ms(p.old.most), ms(p.fresh.median), ms(p.fresh.most))
 	}
 }
+
+func ms(d time.Duration) float64 { return float64(d) / 1e6 }
 
 func row(k caseKey, sides *[2][]loadPoint) string {
 	rate := func(p loadPoint) float64 { return p.Rate }

@@ -40,8 +40,18 @@ func (s *server) addr(proto string) string {
 	return "127.0.0.1:" + strconv.Itoa(s.ports.http)
 }
 
-// start starts the program and waits until it is ready.
+// start starts the program and waits until it is ready. Between the choice of a port and its use another program may take
+// it: then others are tried.
 func (p *program) start(ctx context.Context, repository, work string) (*server, error) {
+	for tries := 1; ; tries++ {
+		s, err := p.startOnce(ctx, repository, work)
+		if err == nil || tries == 3 || !strings.Contains(err.Error(), "already in use") {
+			return s, err
+		}
+	}
+}
+
+func (p *program) startOnce(ctx context.Context, repository, work string) (*server, error) {
 	pt, err := freePorts()
 	if err != nil {
 		return nil, err
