@@ -2,6 +2,7 @@ package h2
 
 import (
 	"bytes"
+	"encoding/binary"
 	"io"
 	"strings"
 	"testing"
@@ -183,18 +184,38 @@ func TestA14MessageOverTheLimit(t *testing.T) {
 	}
 }
 
-// TestA14AnnouncedMessage: memory is made for what has come, not for what is announced.
+// TestA14AnnouncedMessage: memory is made for what has come, not for what is announced, beyond what the connection's window
+// lets the client send at once.
 func TestA14AnnouncedMessage(t *testing.T) {
-	var a assembler
 	o := Options{Codec: rawCodec{}}
 	if err := o.setDefaults(); err != nil {
 		t.Fatal(err)
 	}
-	if _, done, err := a.feed([]byte{0, 0x7f, 0xff, 0xff, 0xff, 1, 2, 3}, o.MaxReceiveBytes, o.Pool); done || err != nil {
-		t.Fatalf("feed = %v, %v", done, err)
+	c := &conn{streams: map[uint32]*Stream{}}
+	held := 0
+	announce := func(size uint32) int {
+		s := &Stream{}
+		c.streams[uint32(len(c.streams))] = s
+		prefix := binary.BigEndian.AppendUint32([]byte{0}, size)
+		if _, done, err := s.in.feed(append(prefix, 1, 2, 3), o.MaxReceiveBytes, o.Pool, c.reserve); done || err != nil {
+			t.Fatalf("feed = %v, %v", done, err)
+		}
+		n := len(s.in.body.Bytes())
+		held += n
+		return n
 	}
-	if n := len(a.body.Bytes()); n > wholeAt {
+	if n := announce(1<<31 - 1); n > wholeAt {
 		t.Errorf("%d bytes are held for a message of which 3 have come", n)
+	}
+	for range 100 {
+		announce(1 << 20)
+	}
+	if limit := connWindow + 101*wholeAt; held > limit {
+		t.Errorf("%d bytes are held for messages of which 3 bytes have come each, want at most %d", held, limit)
+	}
+	clear(c.streams) // they have been cancelled
+	if n := announce(1 << 20); n != 1<<20 {
+		t.Errorf("%d bytes are held for the first message after the others, want all", n)
 	}
 }
 

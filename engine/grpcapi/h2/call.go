@@ -44,6 +44,7 @@ func (c *conn) startHandler(s *Stream) {
 // message takes the message that s.in has whole.
 func (c *conn) message(s *Stream) {
 	flag := s.in.flag
+	c.reserved -= s.in.reserved
 	b := s.in.take()
 	if s.call == nil {
 		if s.first != nil {

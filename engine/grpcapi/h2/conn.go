@@ -25,6 +25,8 @@ type conn struct {
 	socket  *socket.Conn // is nc, if that is one
 	copyAll bool         // the socket gains nothing by pieces
 
+	mayReserve func(size int) bool // c.reserve
+
 	// Of the reader.
 	in       []byte // in[r:w] is unread
 	r, w     int
@@ -33,6 +35,7 @@ type conn struct {
 	lastID   uint32 // the highest stream that the client has opened; changed with mu held
 	settings bool   // the client's first have come
 	calm     guards
+	reserved int          // at least what streams have reserved for messages of which not all has come
 	lastRead atomic.Int64 // when something came, in nanoseconds of the server's clock
 
 	handlers sync.WaitGroup // goroutines of calls
@@ -97,6 +100,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 		window: initialWindow, peerWindow: initialWindow, peerFrame: maxFrame, recvWindow: connWindow,
 	}
 	c.drained = sync.NewCond(&c.mu)
+	c.mayReserve = c.reserve
 	return c
 }
 
@@ -326,6 +330,24 @@ func (c *conn) drainLast() {
 	c.appendGoAway(c.lastID, codeNo, "graceful_stop")
 	c.leaving = len(c.streams) == 0
 	c.wake()
+}
+
+// reserve says whether a message's buffer may be made before its bytes come: on each connection as much as the window lets
+// the client send. Only the reader calls it.
+func (c *conn) reserve(size int) bool {
+	if size > connWindow-c.reserved { // what ended calls had is still counted
+		c.reserved = 0
+		c.mu.Lock()
+		for _, s := range c.streams {
+			c.reserved += s.in.reserved
+		}
+		c.mu.Unlock()
+		if size > connWindow-c.reserved {
+			return false
+		}
+	}
+	c.reserved += size
+	return true
 }
 
 // fill reads until in[r:w] has at least n bytes.

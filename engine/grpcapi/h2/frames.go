@@ -286,7 +286,7 @@ func (c *conn) body(s *Stream, n int) error {
 			continue
 		}
 		for len(p) > 0 {
-			rest, done, err := s.in.feed(p, c.srv.o.MaxReceiveBytes, pool)
+			rest, done, err := s.in.feed(p, c.srv.o.MaxReceiveBytes, pool, c.mayReserve)
 			s.uncredited += len(p) - len(rest)
 			if err != nil {
 				c.tooLarge(s)

@@ -126,7 +126,7 @@ func FuzzMessages(f *testing.F) {
 		var got [][]byte
 		for chunk := range slices.Chunk(b, max(int(step), 1)) {
 			for len(chunk) > 0 {
-				rest, done, err := a.feed(chunk, limit, &pool)
+				rest, done, err := a.feed(chunk, limit, &pool, nil)
 				if err != nil {
 					if !tooLarge {
 						t.Fatalf("feed refuses %x: %v", b, err)

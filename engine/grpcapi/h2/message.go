@@ -10,7 +10,8 @@ import (
 // prefixSize is the length of what stands before every gRPC message: a flag and the message's length.
 const prefixSize = 5
 
-// wholeAt is the size up to which a message's buffer is made at once. Larger ones grow as their bytes come.
+// wholeAt is the size up to which a message's buffer is made at once. That of a larger one grows as its bytes come, unless
+// it may be reserved.
 const wholeAt = 256 << 10
 
 var errTooLarge = errors.New("message too large")
@@ -23,13 +24,16 @@ type assembler struct {
 	filled int // bytes of body that have come
 	size   int // of the message
 	flag   byte
+
+	reserved int // bytes of body that were made at once on reserve's word
 }
 
 // partial reports whether a message has begun and not ended.
 func (a *assembler) partial() bool { return a.have > 0 }
 
-// feed takes from p and returns the rest. done: a message is whole; take it. The error is errTooLarge.
-func (a *assembler) feed(p []byte, limit int, pool *tensor.Pool) (rest []byte, done bool, err error) {
+// feed takes from p and returns the rest. done: a message is whole; take it. The error is errTooLarge. reserve says whether
+// the buffer of a large message may be made at once; nil: it may not.
+func (a *assembler) feed(p []byte, limit int, pool *tensor.Pool, reserve func(size int) bool) (rest []byte, done bool, err error) {
 	if a.have < prefixSize {
 		n := copy(a.prefix[a.have:], p)
 		a.have += n
@@ -44,7 +48,12 @@ func (a *assembler) feed(p []byte, limit int, pool *tensor.Pool) (rest []byte, d
 			return p, false, errTooLarge
 		}
 		a.size, a.filled = int(size), 0
-		a.body = pool.Get(min(a.size, wholeAt))
+		if a.size > wholeAt && reserve != nil && reserve(a.size) {
+			a.reserved = a.size
+			a.body = pool.Get(a.size)
+		} else {
+			a.body = pool.Get(min(a.size, wholeAt))
+		}
 	}
 	for len(p) > 0 && a.filled < a.size {
 		room := a.room(pool)
@@ -69,7 +78,7 @@ func (a *assembler) room(pool *tensor.Pool) []byte {
 // take hands over the whole message.
 func (a *assembler) take() *tensor.Buffer {
 	b := a.body
-	a.have, a.body = 0, nil
+	a.have, a.body, a.reserved = 0, nil, 0
 	return b
 }
 
@@ -78,5 +87,5 @@ func (a *assembler) drop() {
 	if a.body != nil {
 		a.body.Release()
 	}
-	a.have, a.body = 0, nil
+	a.have, a.body, a.reserved = 0, nil, 0
 }
