@@ -46,14 +46,14 @@ class Answer:
 class Server:
     """A server process. Use it as a context manager; it is live (not always ready) inside."""
 
-    def __init__(self, repositories, work, *options, wait="ready", command=None):
+    def __init__(self, repositories, work, *options, wait="ready", command=None, token=None):
         self.work = pathlib.Path(work)
         self.work.mkdir(parents=True, exist_ok=True)
         if isinstance(repositories, (str, pathlib.Path)):
             repositories = [repositories]
         self.repositories = [pathlib.Path(r) for r in repositories]
         self.options = list(options)
-        self.wait = wait
+        self.wait, self.token = wait, token
         self.command = command or [BINARY, "serve"]
         self.log_path = self.work / "server.log"
         self.process = None
@@ -134,6 +134,8 @@ class Server:
         """Sends one request over a connection of its own."""
         conn = http.client.HTTPConnection(address or self.http, timeout=60)
         try:
+            if self.token is not None:
+                headers = {"Authorization": self.token, **(headers or {})}
             conn.request(method, path, body=body, headers=headers or {})
             r = conn.getresponse()
             return Answer(r.status, r.reason, {k.lower(): v for k, v in r.getheaders()}, r.read())

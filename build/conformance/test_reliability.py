@@ -81,3 +81,26 @@ sequence_batching { control_input { name: "ID" control { kind: CONTROL_SEQUENCE_
                     i.set_data_from_numpy(np.array([[3]], np.int32))
                     r = c.infer("who", [i], sequence_id=name, sequence_start=True, sequence_end=True)
                     assert r.as_numpy("WHO").tolist() == [[name.encode()]] and r.as_numpy("OUTPUT0").tolist() == [[3]]
+
+
+ECHO = """    def execute(self, requests):
+        return [pb.InferenceResponse([pb.Tensor("OUTPUT0", pb.get_input_tensor_by_name(r, "INPUT0").as_numpy())]) for r in requests]
+"""
+
+
+def test_A16_a_request_larger_than_the_memory_that_is_shared(tmp_path, with_numpy):
+    """It grows with the request, and has no name that an error could show."""
+    repo = tmp_path / "models"
+    io = [[(n, "INT32", [-1])] for n in ("INPUT0", "OUTPUT0")]
+    models.write(repo / "echo/config.pbtxt", 'backend: "python"\n' + models.tensors("input", io[0]) + models.tensors("output", io[1]))
+    models.write(repo / "echo/1/model.py", models.PYTHON_HEAD + ECHO)
+    before = set(os.listdir("/dev/shm"))
+    options = ["--backend-config=python,shm-default-byte-size=1048576", "--backend-config=python,shm-growth-byte-size=1048576"]
+    with Server(repo, tmp_path, *options) as s, th.InferenceServerClient(s.http, network_timeout=120) as c:
+        x = np.arange((48 << 20) // 4, dtype=np.int32)
+        i = th.InferInput("INPUT0", x.shape, "INT32")
+        i.set_data_from_numpy(x)
+        assert np.array_equal(c.infer("echo", [i]).as_numpy("OUTPUT0"), x)
+        assert c.infer("echo", one(7)).as_numpy("OUTPUT0").tolist() == [7]
+        mine = {name for name in set(os.listdir("/dev/shm")) - before if not name.startswith("nereid_test_")}
+        assert not any(str(s.process.pid) in name or "triton_python" in name for name in mine), mine

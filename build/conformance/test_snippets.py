@@ -7,11 +7,13 @@ import grpc
 import numpy as np
 import pytest
 import requests
+import tritonclient.grpc as grpcclient
 import tritonclient.http as httpclient
 from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.utils import InferenceServerException
 
 import models
-from harness import REFERENCE, Server
+from harness import BINARY, REFERENCE, Server
 
 TOKEN = "YjU2ZmM4ZWY0ZTg5"
 GATEWAY = "1234567890.cn-hangzhou.example.com"  # what a gateway leaves in the Host header
@@ -31,6 +33,74 @@ def served(tmp_path_factory):
     options = ["--http-base-path=/api/predict/triton_service", f"--allowed-hosts={GATEWAY}"]
     with Server(repo, work, *options) as s:
         yield s
+
+
+@pytest.fixture(scope="module")
+def tokened(tmp_path_factory):
+    """The same behind a token from the environment."""
+    work = tmp_path_factory.mktemp("tokened")
+    repo = work / "models"
+    i, o = [("INPUT__0", "FP32", [4])], [("OUTPUT__0", "FP32", [4])]
+    models.add_model(repo, "fc_model_pt", "max_batch_size: 128\n", i, o, [models.helper.make_node("Neg", ["INPUT__0"], ["OUTPUT__0"])], "")
+    options = ["--http-base-path=/api/predict/triton_service", f"--allowed-hosts={GATEWAY}"]
+    with Server(repo, work, *options, command=["env", f"NEREID_TOKEN={TOKEN}", BINARY, "serve"], token=TOKEN) as s:
+        yield s
+
+
+class Header(httpclient.InferenceServerClientPlugin):
+    """A plugin of the client that adds the header, as applications write them."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __call__(self, request):
+        request.headers["authorization"] = self.value
+
+
+FORMS = pytest.mark.parametrize("value", [TOKEN, f"Bearer {TOKEN}"], ids=["raw", "bearer"])
+
+
+def http_call(client, **more):
+    i = httpclient.InferInput("INPUT__0", [1, 4], "FP32")
+    i.set_data_from_numpy(np.ones((1, 4), dtype=np.float32), binary_data=False)
+    o = [httpclient.InferRequestedOutput("OUTPUT__0", binary_data=False)]
+    return client.infer("fc_model_pt", [i], outputs=o, **more).as_numpy("OUTPUT__0").tolist()
+
+
+@FORMS
+def test_B078_B082_H8_a_token_over_http(tokened, value):
+    with httpclient.InferenceServerClient(url=f"{tokened.http}/api/predict/triton_service") as client:
+        assert http_call(client, headers={"Authorization": value, "Host": GATEWAY}) == [[-1.0] * 4]
+        for wrong in ({}, {"Authorization": "wrong"}, {"Authorization": value.lower()}):
+            with pytest.raises(InferenceServerException) as e:
+                http_call(client, headers=wrong)
+            assert e.value.status() == "401"
+        client.register_plugin(Header(value))
+        assert http_call(client) == [[-1.0] * 4]
+    got = requests.get(f"http://{tokened.http}/v2", headers={"Authorization": value}, timeout=10)
+    assert got.status_code == 200 and requests.get(f"http://{tokened.http}/v2", timeout=10).status_code == 401
+
+
+@FORMS
+def test_B078_B082_H8_a_token_over_grpc(tokened, value):
+    def call(client, **more):
+        i = grpcclient.InferInput("INPUT__0", [1, 4], "FP32")
+        i.set_data_from_numpy(np.ones((1, 4), dtype=np.float32))
+        return client.infer("fc_model_pt", [i], **more).as_numpy("OUTPUT__0").tolist()
+
+    with grpcclient.InferenceServerClient(tokened.grpc) as client:
+        assert call(client, headers={"authorization": value}) == [[-1.0] * 4]
+        with pytest.raises(InferenceServerException) as e:
+            call(client)
+        assert e.value.status() == "StatusCode.UNAUTHENTICATED"
+        client.register_plugin(Header(value))
+        assert call(client) == [[-1.0] * 4]
+    with grpc.insecure_channel(tokened.grpc) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        assert stub.ServerReady(service_pb2.ServerReadyRequest(), metadata=(("authorization", value),)).ready
+        with pytest.raises(grpc.RpcError) as e:
+            stub.ServerReady(service_pb2.ServerReadyRequest())
+        assert e.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_F047_curl_ready(served):
