@@ -13,8 +13,9 @@ pytestmark = [
     pytest.mark.skipif(not PYTHON.exists(), reason="PyTriton is not installed; make bench sets it up"),
 ]
 
-# Each kind of client runs in a process of its own: over HTTP those with threads fail against any server where gevent was used
-# in the main thread before.
+# Each kind of client runs in a process of its own. FuturesModelClient's threads share what is not made for it: now and then one
+# reads another's bytes and says RACE, with a real Triton too; then it is asked again.
+RACE = "Expected HTTP/, RTSP/ or ICE/"
 SCRIPT = """
 import asyncio, json, sys
 import numpy as np
@@ -58,7 +59,10 @@ ONE = {"OUTPUT0": [2 * i for i in A], "OUTPUT1": [0] * 16}
 
 
 def ask(kind, url):
-    done = subprocess.run([PYTHON, "-W", "ignore", "-c", SCRIPT, kind, url], capture_output=True, text=True, timeout=120)
+    for _ in range(6):
+        done = subprocess.run([PYTHON, "-W", "ignore", "-c", SCRIPT, kind, url], capture_output=True, text=True, timeout=120)
+        if not (kind == "futures" and done.returncode and RACE in done.stderr):
+            break
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.strip().splitlines()[-1])
 
