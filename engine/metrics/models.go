@@ -50,7 +50,7 @@ func (e *Exporter) models(w *writer) {
 	for i := range e.snapshots {
 		s := &e.snapshots[i]
 		for reason := range stats.NumReasons {
-			w.start("nv_inference_request_failure", "model", s.Model, "reason", reason.String(), "version", version(s))
+			w.of(s, "nv_inference_request_failure", "model", s.Model, "reason", reason.String(), "version", version(s))
 			w.end(strconv.FormatUint(s.Failures[reason], 10))
 		}
 	}
@@ -90,13 +90,13 @@ func (e *Exporter) histogram(w *writer) {
 			}
 			from = to
 			le := float(time.Duration(1 << bound).Seconds())
-			w.start(name+"_bucket", "model", s.Model, "version", version(s), "le", le)
+			w.of(s, name+"_bucket", "model", s.Model, "version", version(s), "le", le)
 			w.end(strconv.FormatUint(sum, 10))
 		}
 		for _, n := range s.Latency[from:] {
 			sum += n
 		}
-		w.start(name+"_bucket", "model", s.Model, "version", version(s), "le", "+Inf")
+		w.of(s, name+"_bucket", "model", s.Model, "version", version(s), "le", "+Inf")
 		w.end(strconv.FormatUint(sum, 10))
 		w.sample(name+"_sum", s, float(float64(s.Success.Ns)/float64(time.Second)))
 		w.sample(name+"_count", s, strconv.FormatUint(sum, 10))

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"slices"
 	"strings"
 
 	"nereid/engine/stats"
@@ -45,9 +46,17 @@ func (w *writer) end(value string) {
 	w.b = append(w.b, '\n')
 }
 
+// of writes a sample's name and labels for a model version: those of its own first, as Triton has them in order.
+func (w *writer) of(s *stats.Snapshot, name string, labels ...string) {
+	if len(s.Tags) > 0 {
+		labels = append(slices.Clone(s.Tags), labels...)
+	}
+	w.start(name, labels...)
+}
+
 // sample writes a sample of a model version.
 func (w *writer) sample(name string, s *stats.Snapshot, value string) {
-	w.start(name, "model", s.Model, "version", version(s))
+	w.of(s, name, "model", s.Model, "version", version(s))
 	w.end(value)
 }
 

@@ -132,6 +132,7 @@ func (m *Model) start(ctx context.Context, s Spec) error {
 		m.cache, m.owner = s.Cache, owner
 	}
 	s.Stats.SetCached(m.cache != nil)
+	s.Stats.SetTags(metricTags(s.Config))
 	places, err := instance.Placements(s.Config, m.defCount)
 	if err != nil {
 		return err

@@ -130,10 +130,19 @@ func (c *checker) backend() {
 		}
 		c.err("backend", fix, "unable to find backend library for backend '%s', try specifying runtime on the model configuration.", cfg.Backend)
 	}
-	if r := cfg.Runtime; badPath(r) && r != "" {
+	switch r := cfg.Runtime; {
+	case r == "":
+	case badPath(r):
 		c.err("runtime", "name a file in the backend's folder", "runtime %q leads out of the backend's folder", r)
+	case r == "libtriton_"+cfg.Backend+".so": // what Triton takes anyway
+	case r == "model.py" && !slices.Contains(compiled, cfg.Backend):
+	default:
+		c.err("runtime", "remove it: this server has its own", "backend '%s' has no runtime '%s'", cfg.Backend, r)
 	}
 }
+
+// compiled are the backends that are never written in Python.
+var compiled = []string{BackendONNXRuntime, BackendTensorRT, BackendDALI, BackendFIL, "identity", "repeat", "square", "add_sub"}
 
 func platformNames() []string {
 	names := []string{PlatformEnsemble}

@@ -190,10 +190,8 @@ func (c *checker) extras() {
 		c.err(`parameters[""]`, "write key: …", "a parameter has an empty key")
 	}
 	for _, k := range sortedMapKeys(cfg.MetricTags) {
-		if !labelName(k) {
-			c.err(fmt.Sprintf("metric_tags[%q]", k), "use letters, digits and '_', not a digit first", "metric tag %q is no label name of Prometheus", k)
-		} else if k == "model" || k == "version" || k == "gpu_uuid" {
-			c.err(fmt.Sprintf("metric_tags[%q]", k), "use another name", "metric tag %q is a label of the server's own", k)
+		if !labelName("_" + k) { // as the metrics have it, as Triton's do
+			c.err(fmt.Sprintf("metric_tags[%q]", k), "use letters, digits and '_'", "metric tag %q is no label name of Prometheus", k)
 		}
 	}
 	for i, m := range cfg.GetModelMetrics().GetMetricControl() {

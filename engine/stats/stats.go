@@ -70,6 +70,9 @@ type Snapshot struct {
 	Pending int64
 	// Cached says that the version answers from the response cache where it can.
 	Cached bool
+	// Tags are the labels that the model's configuration adds to its metrics: name, value, name, value, by name. They
+	// must not be changed.
+	Tags []string
 	Counters
 }
 
@@ -80,6 +83,7 @@ type Version struct {
 	epoch   uint64
 	pending atomic.Int64
 	cached  atomic.Bool
+	tags    atomic.Pointer[[]string]
 
 	mu sync.Mutex
 	c  Counters // guarded by mu
@@ -127,6 +131,9 @@ func (v *Version) Finished(r *infer.Request, resp *infer.Response, reason Reason
 
 // SetCached says whether the version answers from the response cache where it can.
 func (v *Version) SetCached(on bool) { v.cached.Store(on) }
+
+// SetTags says which labels the version's metrics have besides the server's own: name, value, name, value.
+func (v *Version) SetTags(tags []string) { v.tags.Store(&tags) }
 
 // CacheHit counts a request that was answered from the response cache, beside Finished; d is how long the lookup took.
 func (v *Version) CacheHit(d time.Duration) {
@@ -212,6 +219,10 @@ func (v *Version) Snapshot(dst *Snapshot) {
 	v.mu.Unlock()
 	dst.Model, dst.Version, dst.Epoch, dst.Pending = v.model, v.version, v.epoch, max(v.pending.Load(), 0)
 	dst.Cached = v.cached.Load()
+	dst.Tags = nil
+	if tags := v.tags.Load(); tags != nil {
+		dst.Tags = *tags
+	}
 }
 
 // ReasonOf classifies a failure. executed says whether the request had reached an instance.
