@@ -16,6 +16,10 @@ type Batch struct {
 	Rows int
 	// Nulls is how many of the requests stand for an empty slot of a sequence batch.
 	Nulls int
+	// Sequenced says that the requests are parts of sequences, of which the model may keep something for the next.
+	Sequenced bool
+	// Lost is set by a backend that has lost what it kept of sequences.
+	Lost Loss
 
 	Started Stamp // the instance began
 	Input   Stamp // inputs are gathered, the computation begins
@@ -30,6 +34,16 @@ type Batch struct {
 	// users are the requests without a final response, and the instance from Begin to End.
 	users atomic.Int32
 }
+
+// Loss is what became of what an instance keeps of sequences between executions.
+type Loss uint8
+
+// The losses.
+const (
+	NothingLost Loss = iota
+	LostBefore       // what was kept before this execution
+	LostNow          // that, and what this execution began
+)
 
 // Begin stamps the start and ties the requests to the batch: each takes its stamps over with its final response.
 func (b *Batch) Begin() {
@@ -75,7 +89,7 @@ func NewBatch() *Batch { return batches.Get().(*Batch) }
 // by hand.
 func (b *Batch) Recycle() {
 	clear(b.Requests)
-	b.Requests, b.Rows, b.Nulls = b.Requests[:0], 0, 0
+	b.Requests, b.Rows, b.Nulls, b.Sequenced, b.Lost = b.Requests[:0], 0, 0, false, NothingLost
 	b.Started, b.Input, b.Output, b.Ended, b.Counted, b.Closed = 0, 0, 0, 0, false, 0
 	b.users.Store(0)
 	batches.Put(b)

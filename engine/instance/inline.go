@@ -49,7 +49,7 @@ func (s *Set) Inline(r *infer.Request) bool {
 		r.Times.Queued = infer.Now()
 		b.Requests = append(b.Requests, r)
 		b.Rows = r.BatchSize
-		s.execute(run.ctx, run.inst, b, &run.turn)
+		s.execute(run.ctx, run.id, run.inst, b, &run.turn)
 		run.turn.Unlock()
 		return true
 	}

@@ -270,7 +270,7 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 		}
 		if b != nil {
 			r.turn.Lock()
-			s.execute(ctx, r.inst, b, &r.turn)
+			s.execute(ctx, r.id, r.inst, b, &r.turn)
 			r.turn.Unlock()
 		}
 		if r.slot != nil {
@@ -287,7 +287,7 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 }
 
 // execute runs a batch and sees to it that each of its requests is answered. The turn is held.
-func (s *Set) execute(ctx context.Context, inst backend.Instance, b *infer.Batch, t *turn) {
+func (s *Set) execute(ctx context.Context, id sched.InstanceID, inst backend.Instance, b *infer.Batch, t *turn) {
 	s.o.Stats.Left(len(b.Requests) - b.Nulls)
 	b.Begin()
 	if !holdBatch {
@@ -309,6 +309,9 @@ func (s *Set) execute(ctx context.Context, inst backend.Instance, b *infer.Batch
 		case !s.o.Decoupled || r.Null: // else its responses may come later
 			r.Fail(status.Errorf(status.Internal, "backend did not answer a request for model '%s'", r.ModelName))
 		}
+	}
+	if bound, ok := s.o.Batcher.(sched.Binder); ok && b.Lost != infer.NothingLost {
+		bound.Forget(id, b.Lost == infer.LostBefore)
 	}
 	s.o.Stats.Executed(b)
 	for _, r := range b.Requests {

@@ -36,6 +36,9 @@ type Binder interface {
 	Attach(inst InstanceID)
 	// Detach gives an instance nothing new: its Next returns ErrClosed once what is tied to it has ended. It does not wait.
 	Detach(inst InstanceID)
+	// Forget says that an instance has lost what it kept of its sequences: those that have begun end. It is called between
+	// Execute and the instance's next Next; begun says that those that began in that batch are not lost.
+	Forget(inst InstanceID, begun bool)
 }
 
 // Rescheduler is a Batcher that takes a request again after an execution.

@@ -81,6 +81,27 @@ func (s *Sequences) Detach(inst InstanceID) {
 	}
 }
 
+// Forget ends the sequences that an instance has lost; see Binder.
+func (s *Sequences) Forget(inst InstanceID, begun bool) {
+	var refused []*infer.Request
+	s.mu.Lock()
+	for _, b := range s.seats {
+		if b.inst != inst {
+			continue
+		}
+		for _, q := range b.slots {
+			switch {
+			case q == nil, begun && q.running != nil && q.running.Flags&infer.SequenceStart != 0:
+			case q.queue.n > 0 && q.queue.head.Flags&infer.SequenceStart != 0: // it has not begun, or begins anew
+			default:
+				s.breakOff(q, q.queue.head, &refused)
+			}
+		}
+	}
+	s.mu.Unlock()
+	fail(refused, errInstanceGone)
+}
+
 // Leave ends the sequences of an instance that is gone; see Leaver.
 func (s *Sequences) Leave(inst InstanceID) {
 	var refused []*infer.Request
@@ -249,6 +270,9 @@ func (s *Sequences) Next(ctx context.Context, inst InstanceID, gate Gate) (*infe
 			passed = err == nil
 			s.mu.Lock()
 		case passed && gate != nil: // what was due is gone, and leave to run is not for waiting
+			s.mu.Unlock()
+			return nil, nil
+		case passed && gate != nil: // the work is gone, and leave to run is not for waiting
 			s.mu.Unlock()
 			return nil, nil
 		case s.over(b):

@@ -58,6 +58,7 @@ func (s *Sequences) cut(b *seats, n int) *infer.Batch {
 		s.pickRows(b)
 	}
 	batch := infer.NewBatch()
+	batch.Sequenced = true
 	var first *infer.Request
 	for _, q := range b.picked {
 		if q == nil {

@@ -255,6 +255,38 @@ func TestSequenceTimes(t *testing.T) {
 			r.Release()
 		})
 	})
+	t.Run("an instance that lost what it kept", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := NewSequences(SequencePolicy{Slots: 4, MaxBatchSize: 4, Idle: time.Hour})
+			s.Attach(0)
+			old := put(t, s, 1, starts, 0)
+			b, err := s.Next(t.Context(), 0, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer(b)
+			put(t, s, 1, 0, 0)
+			put(t, s, 2, starts, 0)
+			if b, err = s.Next(t.Context(), 0, nil); err != nil {
+				t.Fatal(err)
+			}
+			waits, begins := put(t, s, 1, 0, 0), put(t, s, 3, starts, 0)
+			s.Forget(0, true)
+			answer(b)
+			if err := answerOf(t, waits); !errors.Is(err, errInstanceGone) {
+				t.Errorf("%v, want %v", err, errInstanceGone)
+			}
+			put(t, s, 2, 0, 0)
+			if b, err = s.Next(t.Context(), 0, nil); err != nil || len(b.Requests)-b.Nulls != 2 || !s.Holds(begins.Correlation) || s.Holds(old.Correlation) {
+				t.Fatalf("%v, %v; want the sequences that began then and later", b, err)
+			}
+			s.Forget(0, false)
+			answer(b)
+			if s.Holds(infer.CorrelationID{Number: 2}) || s.Holds(begins.Correlation) {
+				t.Error("a sequence that began is held")
+			}
+		})
+	})
 	t.Run("A062 C027 an instance that is to go serves its sequences to the end", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, next := newOne(t, time.Hour)
@@ -319,4 +351,32 @@ func TestAControlThatAClientSendsDoesNotCount(t *testing.T) {
 	}
 	answer(b)
 	r.Release()
+}
+
+// Leave to run is not for waiting: if the work goes while the gate is asked, Next gives it back.
+func TestSequencesGiveLeaveBack(t *testing.T) {
+	s := NewSequences(SequencePolicy{Slots: 1, Idle: time.Hour})
+	s.Attach(0)
+	r := sequenceRequest(1, starts, 5)
+	if err := s.Enqueue(r); err != nil {
+		t.Fatal(err)
+	}
+	b, err := s.Next(t.Context(), 0, func(context.Context) error { r.Cancel(); return nil })
+	if b != nil || err != nil {
+		t.Fatalf("%v, %v; want nothing", b, err)
+	}
+	if err := answerOf(t, r); status.CodeOf(err) != status.Cancelled {
+		t.Errorf("%v, want Cancelled", err)
+	}
+	refused := errors.New("no leave")
+	again := sequenceRequest(1, starts, 6)
+	if err := s.Enqueue(again); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Next(t.Context(), 0, func(context.Context) error { return refused }); !errors.Is(err, refused) {
+		t.Errorf("%v, want the gate's error", err)
+	}
+	if err := answerOf(t, again); !errors.Is(err, errInstanceGone) {
+		t.Errorf("%v, want %v", err, errInstanceGone)
+	}
 }

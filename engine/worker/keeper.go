@@ -44,6 +44,8 @@ type Keeper struct {
 	stop  context.CancelFunc
 	done  chan struct{}
 
+	last *Worker // that executed a batch; of the goroutine in Execute
+
 	mu      sync.Mutex
 	worker  *Worker // guarded by mu, as is all below; nil: it is being started, or will be, or not any more
 	state   State
@@ -176,9 +178,13 @@ func (k *Keeper) Execute(ctx context.Context, b *infer.Batch) error {
 	if err != nil {
 		return err
 	}
+	k.remind(w, b)
 	err = w.Execute(ctx, b)
 	if err == nil || w.Err() == nil {
 		return err
+	}
+	if b.Sequenced {
+		b.Lost = infer.LostNow
 	}
 	for _, r := range b.Requests {
 		r.Fail(err)
@@ -186,6 +192,20 @@ func (k *Keeper) Execute(ctx context.Context, b *infer.Batch) error {
 	k.left(w)
 	_, _ = k.wait(ctx) // the next batch is told
 	return err
+}
+
+// remind answers the requests of sequences that began on another worker: what that one kept of them is gone.
+func (k *Keeper) remind(w *Worker, b *infer.Batch) {
+	last := k.last
+	if k.last = w; !b.Sequenced || last == nil || last == w {
+		return
+	}
+	b.Lost = infer.LostBefore
+	for _, r := range b.Requests {
+		if !r.Null && r.Flags&infer.SequenceStart == 0 {
+			r.Fail(status.Errorf(status.Unavailable, "the process of model instance '%s' has been started again, and what it kept of the sequence is lost; start the sequence again", k.name))
+		}
+	}
 }
 
 // left notes that a worker has ended before run does, so that nobody takes it for the next.

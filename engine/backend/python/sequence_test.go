@@ -3,9 +3,12 @@ package python_test
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 
 	"nereid/engine/infer"
+	"nereid/engine/status"
 	"nereid/engine/tensor"
 )
 
@@ -163,6 +166,79 @@ func TestSequencesOfPythonModels(t *testing.T) {
 		m, _ := r.Model("state")
 		if len(m.Versions) != 1 || m.Versions[0].Reason == "" {
 			t.Errorf("%v %v, want a reason", m.Err, m.Versions)
+		}
+	})
+}
+
+// A process that ends takes what it kept of sequences along: none goes on as if nothing had happened.
+func TestSequencesOfAProcessThatEnds(t *testing.T) {
+	const mortal = `
+import os
+import numpy as np
+import triton_python_backend_utils as pb
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        out = []
+        for r in requests:
+            n = int(pb.get_input_tensor_by_name(r, "INPUT").as_numpy()[0][0])
+            if n == 666:
+                os._exit(3)
+            out.append(pb.InferenceResponse([pb.Tensor("OUTPUT", np.array([[os.getpid()]], dtype=np.int32))]))
+        return out
+`
+	r := serve(t, nil, map[string]string{
+		"m/config.pbtxt": `backend: "python"` + ports + "sequence_batching { " + controls, "m/1/model.py": mortal,
+	}).ready()
+	tell := func(id uint64, flags infer.Flags, n int32) (int32, error) {
+		t.Helper()
+		all := r.all(number("m", id, flags, n))
+		if len(all) != 1 || all[0].err != nil {
+			return 0, all[0].err
+		}
+		return int32(binary.LittleEndian.Uint32(all[0].outputs["OUTPUT"])), nil
+	}
+	begin := func(id uint64) int {
+		t.Helper()
+		pid, err := tell(id, infer.SequenceStart, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return int(pid)
+	}
+	over := func(err error) bool { // told at once, or while the request waits for the process
+		return err != nil && (strings.Contains(err.Error(), "must specify the START flag") || strings.Contains(err.Error(), "start the sequence again"))
+	}
+	t.Run("C034 D2 while it executes", func(t *testing.T) {
+		begin(1)
+		begin(2)
+		if _, err := tell(2, 0, 666); status.CodeOf(err) != status.Unavailable {
+			t.Errorf("the request that ends it: %v", err)
+		}
+		for id := range uint64(2) {
+			if _, err := tell(id+1, 0, 0); !over(err) {
+				t.Errorf("sequence %d goes on: %v", id+1, err)
+			}
+		}
+	})
+	t.Run("C034 D2 while it idles", func(t *testing.T) {
+		pid := begin(1)
+		begin(2)
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tell(1, 0, 0); status.CodeOf(err) != status.Unavailable {
+			t.Errorf("the next request: %v", err)
+		}
+		if _, err := tell(2, 0, 0); !over(err) {
+			t.Errorf("the other sequence: %v", err)
+		}
+		if begin(3) == pid {
+			t.Error("the process lives")
+		}
+		if _, err := tell(3, infer.SequenceEnd, 0); err != nil {
+			t.Errorf("a sequence that began after: %v", err)
 		}
 	})
 }
