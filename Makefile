@@ -26,7 +26,7 @@ DESKTOP_TAGS := desktop,production,webkit2_41
 RUNTESTS := go run ./build/tools/runtests
 
 .PHONY: help test-gpu test-openvino setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-desktop \
-        build desktop loadgen run test soak mutants rows compatibility conformance-reference bench fuzz h2spec clean
+        build desktop loadgen run test soak mutants rows compatibility conformance-reference test-frameworks bench fuzz h2spec clean
 
 help:
 	@echo "make run       set up, build, serve models-sample in poll mode and open the page"
@@ -155,6 +155,11 @@ $(CACHE)/bin/h2spec:
 
 h2spec: $(CACHE)/bin/h2spec
 	H2SPEC=$(abspath $<) go test -count=1 -run TestH2Spec -v ./engine/grpcapi/h2
+
+# Some 7 GB from PyPI, once, under $(CACHE)/frameworks.
+test-frameworks: setup-python setup-onnxruntime build
+	build/bin/nereid install --data-dir=$(CACHE)/frameworks --python=$(PY) openvino tensorflow pytorch
+	NEREID_FRAMEWORKS=$(CACHE)/frameworks $(PY) -m pytest build/conformance/test_frameworks.py -q -m frameworks
 
 rows:
 	@go run ./build/tools/rows $(if $(FIX),-fix)

@@ -22,6 +22,7 @@ Usage:
   nereid validate ...      find every fault of model repositories; see nereid validate --help
   nereid config generate   write a config.pbtxt from a model file or folder; see nereid config --help
   nereid token ...         make, list and revoke access tokens; see nereid token --help
+  nereid install ...       install what models of a framework need; see nereid install --help
   nereid version           print the version
 
 Under the name tritonserver the program takes its options at once and has its defaults.
@@ -50,6 +51,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		return validateCommand(context.Background(), args[1:], os.LookupEnv, stdout, stderr)
 	case "config":
 		return configCommand(context.Background(), args[1:], os.LookupEnv, stdout, stderr)
+	case "install":
+		return installCommand(args[1:], os.LookupEnv, stdout, stderr)
 	case "version", "--version":
 		fmt.Fprintf(stdout, "nereid %s (Triton protocol %s)\n", Version, engine.ServerVersion)
 		return 0

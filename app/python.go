@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"strings"
 
 	"nereid/engine/backend"
@@ -26,7 +25,7 @@ func newPython(c *Config, d *dataDir, log *slog.Logger) (pythonRuntime, error) {
 	p := pythonRuntime{launcher: worker.NewLauncher(log), metrics: &custom.Registry{}}
 	var err error
 	p.own, err = python.New(python.Options{
-		Settings: c.Python, Requirements: c.PythonRequirements, Folder: filepath.Join(d.join("runtime"), "python"), Launcher: p.launcher,
+		Settings: c.Python, Requirements: c.PythonRequirements, Folder: pythonFolder(d.join("")), Launcher: p.launcher,
 		Metrics: p.metrics, Log: log,
 	})
 	if err != nil {

@@ -67,7 +67,7 @@ func stages(logs string, soakFull bool, fuzzTime time.Duration) []stage {
 			parse: func(_ *stage, log []byte) ([]test, error) { return goTests(bytes.NewReader(log)) }}, // no use under the race detector
 		npm("check", "check"),
 		frontendTest,
-		pytest("conformance", "not soak and not desktop", 10*time.Minute),
+		pytest("conformance", "not soak and not desktop and not frameworks", 10*time.Minute),
 		e2e,
 		pytest("desktop", "desktop", 5*time.Minute, "SHOTS="+abs(filepath.Join(logs, "desktop"))),
 		pytest("soak", "soak", soakLimit, "NEREID_SOAK="+soakLength),

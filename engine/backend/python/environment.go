@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -28,7 +29,8 @@ type environment struct {
 
 // environments finds and builds environments. A model's is, in this order: the one that its parameter EXECUTION_ENV_PATH
 // names, as in Triton a folder or an archive (conda-pack's; a venv does as well); one built from the requirements.txt in
-// its version's folder or its own; one built from the server's requirements; the machine's Python.
+// its version's folder or its own; that of the framework that its backend needs, if it is installed; one built from the
+// server's requirements; the machine's Python.
 type environments struct {
 	folder       string
 	interpreter  string // of the machine
@@ -41,11 +43,18 @@ const modelFolderVariable = "$$TRITON_MODEL_DIRECTORY"
 
 // of returns the environment of a model. Errors: NotFound for what is not there, InvalidArg for an archive that is none,
 // Internal when an environment cannot be built; the text ends with what the installer said last.
-func (e *environments) of(ctx context.Context, s backend.Spec, log *slog.Logger) (environment, error) {
+// platform is the python-based backend, "" for a model's own code.
+func (e *environments) of(ctx context.Context, s backend.Spec, platform string, log *slog.Logger) (environment, error) {
 	if p := s.Config.GetParameters()["EXECUTION_ENV_PATH"].GetStringValue(); p != "" {
 		return e.given(ctx, s, filepath.Clean(strings.ReplaceAll(p, modelFolderVariable, s.ModelFolder)), log)
 	}
 	for _, file := range []string{filepath.Join(s.VersionFolder, "requirements.txt"), filepath.Join(s.ModelFolder, "requirements.txt"), e.requirements} {
+		if file == e.requirements {
+			if f, ok := FindFramework(platform); ok && f.Installed(filepath.Dir(e.folder)) {
+				path := f.folderOf(filepath.Dir(e.folder))
+				return inFolder(s.ModelName, path, path)
+			}
+		}
 		if file == "" {
 			continue
 		}
@@ -147,7 +156,7 @@ func (e *environments) built(ctx context.Context, model, file string, text []byt
 	err = once(ctx, folder, func() error {
 		began := time.Now()
 		log.Info("building the environment of a model", "requirements", file, "folder", folder, "log", folder+".log")
-		err := build(ctx, python, file, text, folder)
+		err := build(ctx, python, file, text, folder, io.Discard)
 		if err == nil {
 			log.Info("the environment of a model is built", "folder", folder, "took", time.Since(began))
 		}
@@ -160,8 +169,8 @@ func (e *environments) built(ctx context.Context, model, file string, text []byt
 }
 
 // build makes a venv and installs requirements, and numpy, with uv where it is installed, else with pip. What it says
-// goes to <folder>.log, and what it has installed to requirements.lock in the folder.
-func build(ctx context.Context, python, file string, text []byte, folder string) error {
+// goes to <folder>.log and to out, and what it has installed to requirements.lock in the folder.
+func build(ctx context.Context, python, file string, text []byte, folder string, out io.Writer) error {
 	log, err := os.Create(folder + ".log")
 	if err != nil {
 		return err
@@ -193,7 +202,8 @@ func build(ctx context.Context, python, file string, text []byte, folder string)
 			}
 			break
 		}
-		cmd.Stdout, cmd.Stderr = log, log
+		cmd.Stdout = io.MultiWriter(log, out)
+		cmd.Stderr = cmd.Stdout
 		if err := cmd.Run(); err != nil {
 			said, _ := os.ReadFile(log.Name()) // better without than not at all
 			return fmt.Errorf("%s: %w; the end of %s:\n%s", strings.Join(step, " "), err, log.Name(), lastLines(said))

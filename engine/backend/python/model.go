@@ -137,7 +137,7 @@ func (m *model) initialize(ctx context.Context, w *worker.Worker, p backend.Plac
 		"inputs": inputs, "outputs": outputs, "grow": m.b.settings.grow,
 	}, nil)
 	if err != nil {
-		return status.Errorf(status.CodeOf(err), "failed to initialize Python model instance '%s': %w", p.Name, err)
+		return status.Errorf(status.CodeOf(err), "failed to initialize Python model instance '%s': %w", p.Name, m.missing(err))
 	}
 	return nil
 }

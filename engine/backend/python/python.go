@@ -114,7 +114,7 @@ func (b *Backend) load(ctx context.Context, s backend.Spec, file, platform strin
 	if m.runtime, err = b.runtime.unpack(); err != nil {
 		return nil, status.Errorf(status.Internal, "the Python modules of the server cannot be unpacked: %w", err)
 	}
-	if m.env, err = b.envs.of(ctx, s, m.log); err != nil {
+	if m.env, err = b.envs.of(ctx, s, platform, m.log); err != nil {
 		return nil, err
 	}
 	m.outputs = map[string]tensor.DataType{}
@@ -167,7 +167,7 @@ func (b *Backend) complete(ctx context.Context, s backend.Spec, file, platform s
 	if err != nil {
 		w.Kill()
 		c.close()
-		return status.Errorf(status.CodeOf(err), "auto_complete_config of model '%s' version %d failed: %w", s.ModelName, s.Version, err)
+		return status.Errorf(status.CodeOf(err), "auto_complete_config of model '%s' version %d failed: %w", s.ModelName, s.Version, m.missing(err))
 	}
 	b.keep(s.VersionFolder, &completed{w: w, stamp: m.stamp(), caller: c})
 	return nil
