@@ -42,6 +42,7 @@ help:
 	@echo "make h2spec    the gRPC port against the HTTP/2 conformance suite"
 	@echo "make bench     against the real Triton, interleaved; ONLY=identity-http REPEAT=1 SECONDS=2 REPORT=1"
 	@echo "make conformance-reference   the table of conformance cases against a real Triton; RECORD=1 writes its answers down"
+	@echo "make test-frameworks   PyTorch, TensorFlow and OpenVINO for real (7 GB, once)"
 	@echo "make fuzz      each fuzz target for FUZZTIME (30s)"
 	@echo "make clean     removes what was built; what was downloaded stays in $(CACHE)"
 
@@ -115,9 +116,9 @@ loadgen:
 	@go build -o build/bin/loadgen ./build/bench/loadgen
 
 # The samples are served from a copy, which the GUI may change: dropped models and edited configurations stay there.
-run: build
+run: setup-python build
 	@test -d $(CACHE)/models || { mkdir -p $(CACHE) && cp -r models-sample $(CACHE)/models; }
-	build/bin/nereid serve --model-repository=$(CACHE)/models --model-control-mode=poll --repository-poll-secs=1 --open $(ARGS)
+	PATH="$(abspath $(VENV))/bin:$$PATH" build/bin/nereid serve --model-repository=$(CACHE)/models --model-control-mode=poll --repository-poll-secs=1 --open $(ARGS)
 
 # --- checks ---
 

@@ -12,6 +12,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -41,6 +42,10 @@ class Answer:
     @property
     def error(self):
         return self.json["error"]
+
+
+# Python models run with the Python that runs the tests: it has numpy.
+PYTHON_FIRST = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", "")
 
 
 class Server:
@@ -90,7 +95,7 @@ class Server:
         argv = argv + [f"--model-repository={r}" for r in self.repositories] + addresses + ports + self.options
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                argv, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **env}, start_new_session=True
+                argv, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, "PATH": PYTHON_FIRST, **env}, start_new_session=True
             )
         atexit.register(self.kill)  # a test that fails may forget it
         self.http = self._address("Started HTTPService at ")

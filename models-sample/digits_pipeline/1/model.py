@@ -1,0 +1,53 @@
+"""A grey picture of any size to a digit, by way of the model digits. All requests are under way at once."""
+
+import asyncio
+
+import numpy as np
+
+import triton_python_backend_utils as pb_utils
+
+SIDE = 28
+
+
+class TritonPythonModel:
+    async def execute(self, requests):
+        pictures = [self.shrink(pb_utils.get_input_tensor_by_name(r, "picture").as_numpy()) for r in requests]
+        answers = await asyncio.gather(*(self.ask(request, picture) for request, picture in zip(requests, pictures)))
+        return list(answers)
+
+    async def ask(self, request, picture):
+        asked = pb_utils.InferenceRequest(
+            model_name="digits",
+            requested_output_names=["scores"],
+            inputs=[pb_utils.Tensor("image", picture.reshape(1, 1, SIDE, SIDE))],
+            request_id=request.request_id(),
+            trace=request.trace(),
+        )
+        answer = await asked.async_exec()
+        if answer.has_error():
+            return pb_utils.InferenceResponse(
+                error=pb_utils.TritonError("digits: " + answer.error().message(), answer.error().code())
+            )
+        scores = pb_utils.get_output_tensor_by_name(answer, "scores").as_numpy()[0]
+        best = int(scores.argmax())
+        return pb_utils.InferenceResponse(
+            [
+                pb_utils.Tensor("digit", np.array([best], dtype=np.int32)),
+                pb_utils.Tensor("score", scores[best : best + 1].astype(np.float32)),
+            ]
+        )
+
+    @staticmethod
+    def shrink(picture):
+        """Each pixel is the mean of those that it covers."""
+        if picture.size == 0:
+            raise pb_utils.TritonModelException("the picture has no pixels")
+        for axis in (0, 1):
+            edges = np.linspace(0, picture.shape[axis], SIDE + 1).astype(int)
+            first = np.minimum(edges[:-1], picture.shape[axis] - 1)
+            width = np.maximum(edges[1:] - first, 1)
+            sums = np.add.reduceat(picture.astype(np.float32), first, axis=axis)
+            shape = [1, 1]
+            shape[axis] = SIDE
+            picture = sums / width.reshape(shape)
+        return (picture / 255).astype(np.float32)
