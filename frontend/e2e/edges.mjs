@@ -35,7 +35,7 @@ export async function edges({ base, page, report, digits, zip }) {
     await home();
     const folder = path.join(tmp, "with_code");
     fs.mkdirSync(path.join(folder, "1"), { recursive: true });
-    fs.writeFileSync(path.join(folder, "1", "model.py"), "print('hello')\n");
+    fs.writeFileSync(path.join(folder, "1", "model.plan"), "plan");
     fs.copyFileSync(path.join(root, "models-sample", "digits", "1", "model.onnx"), path.join(folder, "1", "model.onnx"));
     fs.writeFileSync(path.join(folder, "config.pbtxt"), 'backend: "onnxruntime"\n');
     await drop(page, [folder]);
@@ -49,11 +49,11 @@ export async function edges({ base, page, report, digits, zip }) {
 
   await report.step("a model of a backend that is not there is not offered to run", async () => {
     await home();
-    const folder = path.join(tmp, "of_python");
+    const folder = path.join(tmp, "of_tensorrt");
     fs.mkdirSync(path.join(folder, "1"), { recursive: true });
-    fs.writeFileSync(path.join(folder, "1", "model.py"), "print('hello')\n");
+    fs.writeFileSync(path.join(folder, "1", "model.plan"), "plan");
     await drop(page, [folder]);
-    await dialog.locator("footer").getByText("backend 'python' is not supported yet").waitFor();
+    await dialog.locator("footer").getByText("backend 'tensorrt' is not supported yet").waitFor();
     report.check((await dialog.getByRole("checkbox").count()) === 0, "nobody is asked to trust what cannot run");
     report.check(await button("Load model", dialog).isDisabled(), "a model without a backend is not loaded");
     await shot(page, "41-no-backend");
