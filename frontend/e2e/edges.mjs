@@ -35,7 +35,7 @@ export async function edges({ base, page, report, digits, zip }) {
     await home();
     const folder = path.join(tmp, "with_code");
     fs.mkdirSync(path.join(folder, "1"), { recursive: true });
-    fs.writeFileSync(path.join(folder, "1", "model.plan"), "plan");
+    fs.writeFileSync(path.join(folder, "1", "model.py"), "print('hello')\n");
     fs.copyFileSync(path.join(root, "models-sample", "digits", "1", "model.onnx"), path.join(folder, "1", "model.onnx"));
     fs.writeFileSync(path.join(folder, "config.pbtxt"), 'backend: "onnxruntime"\n');
     await drop(page, [folder]);
