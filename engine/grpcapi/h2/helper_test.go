@@ -205,10 +205,12 @@ func dial(t testing.TB, s *server, settings ...http2.Setting) *client {
 	return c
 }
 
-// head returns the header block of a call.
-func (c *client) head(method string, more ...string) []byte {
+// head returns the header block of a call of a method of t.T.
+func (c *client) head(method string, more ...string) []byte { return c.headOf("/t.T/"+method, more...) }
+
+func (c *client) headOf(path string, more ...string) []byte {
 	c.block.Reset()
-	fields := append([]string{":method", "POST", ":scheme", "http", ":path", "/t.T/" + method, ":authority", "x",
+	fields := append([]string{":method", "POST", ":scheme", "http", ":path", path, ":authority", "x",
 		"content-type", "application/grpc", "te", "trailers"}, more...)
 	for i := 0; i < len(fields); i += 2 {
 		if err := c.enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}); err != nil {
@@ -220,9 +222,13 @@ func (c *client) head(method string, more ...string) []byte {
 
 // open sends a call's headers and returns its stream. Errors show when the answer is read.
 func (c *client) open(method string, more ...string) uint32 {
+	return c.openPath("/t.T/"+method, more...)
+}
+
+func (c *client) openPath(path string, more ...string) uint32 {
 	id := c.next
 	c.next += 2
-	_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.head(method, more...), EndHeaders: true})
+	_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.headOf(path, more...), EndHeaders: true})
 	return id
 }
 

@@ -356,6 +356,44 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
+// TestHeadersAgain: calls whose headers are those of the one before, but for one thing, differ in that.
+func TestHeadersAgain(t *testing.T) {
+	s := serve(t, nil, &grpc.ServiceDesc{ServiceName: "t.M", Streams: []grpc.StreamDesc{{StreamName: "Call",
+		Handler: func(_ any, st grpc.ServerStream) error {
+			in, _ := metadata.FromIncomingContext(st.Context())
+			said := strings.Join(append(in.Get("a"), in.Get("grpc-timeout")...), "+")
+			if at, ok := st.Context().Deadline(); ok {
+				said += " within " + time.Until(at).Round(time.Hour).String()
+			}
+			return st.SendMsg(ptr(said))
+		}}}})
+	c := dial(t, s)
+	for i, tt := range []struct {
+		more   []string
+		want   string
+		status string
+	}{
+		{[]string{"a", "1"}, "1", "0"},
+		{[]string{"a", "1"}, "1", "0"},
+		{[]string{"a", "1", "grpc-timeout", "1H"}, "1 within 1h0m0s", "0"},
+		{[]string{"a", "1", "grpc-timeout", "2H"}, "1 within 2h0m0s", "0"},
+		{[]string{"grpc-timeout", "3H", "a", "1"}, "1 within 3h0m0s", "0"},
+		{[]string{"a", "1"}, "1", "0"},
+		{[]string{"a", "2", "grpc-timeout", "4H"}, "2 within 4h0m0s", "0"},
+		{[]string{"a", "2", "grpc-timeout", "x"}, "", "13"},
+		{[]string{"a", "2", "a", "3", "grpc-timeout", "5H"}, "2+3 within 5h0m0s", "0"},
+		{[]string{"a", "2", "grpc-timeout", "6H"}, "2 within 6h0m0s", "0"},
+		{nil, "", "0"},
+	} {
+		id := c.openPath("/t.M/Call", tt.more...)
+		c.send(id, true, nil)
+		r, err := c.result(id)
+		if err != nil || r.status != tt.status || tt.status == "0" && string(r.body[prefixSize:]) != tt.want {
+			t.Errorf("call %d with %v: %q, status %s, %v; want %q, status %s", i, tt.more, r.body, r.status, err, tt.want, tt.status)
+		}
+	}
+}
+
 func TestPercentEncode(t *testing.T) {
 	for in, want := range map[string]string{"plain text": "plain text", "100%": "100%25", "a\nb": "a%0Ab", "ü": "%C3%BC", "\xff": "%EF%BF%BD"} {
 		if got := percentEncode(in); got != want {

@@ -50,6 +50,11 @@ type headerReader struct {
 	kind      string // content-type
 	kindKnown bool
 
+	// What the block says, and what the last one said but for its timeout: with a deadline on every call a block changes
+	// the dynamic table each time, and says the same.
+	fields, lastFields []hpack.HeaderField
+	last               *request
+
 	// Requests by their block. The same bytes say the same as long as the dynamic table does not change, and a block
 	// of nothing but indices does not change it.
 	known [8]knownBlock
@@ -63,7 +68,7 @@ type knownBlock struct {
 
 func newHeaderReader(c *conn) *headerReader {
 	h := &headerReader{c: c}
-	h.dec = hpack.NewDecoder(tableSize, h.field)
+	h.dec = hpack.NewDecoder(tableSize, h.collect)
 	h.dec.SetMaxStringLength(2 * int(c.srv.o.MaxHeaderBytes)) // longer blocks are not read at all
 	return h
 }
@@ -106,9 +111,7 @@ func onlyIndices(b []byte) bool {
 }
 
 func (h *headerReader) decode(block []byte) error {
-	h.req = &request{length: -1}
-	h.md = make(metadata.MD, 8)
-	h.size, h.tooLarge, h.regular, h.pseudo, h.verb, h.kind, h.kindKnown = 0, false, false, [4]bool{}, "", "", false
+	h.fields, h.size, h.tooLarge = h.fields[:0], 0, false
 	h.dec.SetEmitEnabled(true)
 	if _, err := h.dec.Write(block); err != nil {
 		return &connError{codeCompression, err.Error()}
@@ -116,16 +119,77 @@ func (h *headerReader) decode(block []byte) error {
 	if err := h.dec.Close(); err != nil {
 		return &connError{codeCompression, err.Error()}
 	}
+	if h.again() {
+		return nil
+	}
+	h.req = &request{length: -1}
+	h.md = make(metadata.MD, 8)
+	h.regular, h.pseudo, h.verb, h.kind, h.kindKnown = false, [4]bool{}, "", "", false
+	for _, f := range h.fields {
+		h.field(f)
+	}
 	h.finish()
+	h.remember()
 	return nil
 }
 
-func (h *headerReader) field(f hpack.HeaderField) {
+func (h *headerReader) collect(f hpack.HeaderField) {
 	if h.size += f.Size(); h.size > h.c.srv.o.MaxHeaderBytes {
 		h.tooLarge = true
 		h.dec.SetEmitEnabled(false)
 		return
 	}
+	h.fields = append(h.fields, f)
+}
+
+const timeoutName = "grpc-timeout"
+
+// again makes the request of the last one if the fields say the same but for a timeout.
+func (h *headerReader) again() bool {
+	if h.last == nil || h.tooLarge {
+		return false
+	}
+	timeout, same := "", 0
+	for _, f := range h.fields {
+		switch {
+		case f.Name == timeoutName && timeout == "":
+			timeout = f.Value
+		case same == len(h.lastFields) || f.Name != h.lastFields[same].Name || f.Value != h.lastFields[same].Value:
+			return false
+		default:
+			same++
+		}
+	}
+	if same < len(h.lastFields) {
+		return false
+	}
+	r := *h.last
+	if r.timeout = 0; timeout != "" {
+		d, err := parseTimeout(timeout)
+		if err != nil {
+			return false
+		}
+		r.timeout = d
+	}
+	h.req = &r
+	return true
+}
+
+// remember keeps a good request for again.
+func (h *headerReader) remember() {
+	h.last = nil
+	if h.tooLarge || h.req.malformed != "" || h.req.refusal != nil || len(h.fields) > 64 {
+		return
+	}
+	h.last, h.lastFields = h.req, h.lastFields[:0]
+	for _, f := range h.fields {
+		if f.Name != timeoutName {
+			h.lastFields = append(h.lastFields, f)
+		}
+	}
+}
+
+func (h *headerReader) field(f hpack.HeaderField) {
 	if strings.HasPrefix(f.Name, ":") {
 		h.pseudoField(f)
 		return
@@ -153,7 +217,7 @@ func (h *headerReader) field(f hpack.HeaderField) {
 			return
 		}
 		r.length = int64(n)
-	case "grpc-timeout":
+	case timeoutName:
 		d, err := parseTimeout(f.Value)
 		if err != nil {
 			h.refuse(codes.Internal, "malformed grpc-timeout: "+err.Error())
