@@ -15,6 +15,7 @@ import (
 
 	"nereid/engine"
 	"nereid/engine/backend/onnxruntime"
+	"nereid/engine/device"
 	"nereid/engine/lifecycle"
 	"nereid/engine/restrict"
 	"nereid/engine/shm"
@@ -60,6 +61,7 @@ type Config struct {
 	AllowHTTP, AllowGRPC        bool
 	AllowMetrics, AllowUI       bool
 	AllowCPUMetrics             bool
+	AllowGPUMetrics             bool
 	HTTPAddress, GRPCAddress    string
 	MetricsAddress, UIAddress   string
 	HTTPPort, GRPCPort          int
@@ -139,8 +141,9 @@ func defaults(asTriton bool) *Config {
 		AsTriton: asTriton, ID: "triton", PollSecs: 15, LoadThreads: 4, ExitTimeout: 30, ExitOnError: asTriton,
 		StrictReadiness: true, LogInfo: true, LogWarn: true, LogError: true, LogFormat: "default", GRPCCompression: "none",
 		Trace:     trace.Default(),
-		AllowHTTP: true, AllowGRPC: true, AllowMetrics: true, AllowUI: true, AllowCPUMetrics: true,
-		HTTPAddress: "127.0.0.1", GRPCAddress: "127.0.0.1", UIAddress: "127.0.0.1",
+		AllowHTTP: true, AllowGRPC: true, AllowMetrics: true, AllowUI: true, AllowCPUMetrics: true, AllowGPUMetrics: true,
+		placementConfig: placementConfig{MinCapability: device.DefaultMinCapability},
+		HTTPAddress:     "127.0.0.1", GRPCAddress: "127.0.0.1", UIAddress: "127.0.0.1",
 		HTTPPort: 8000, GRPCPort: 8001, MetricsPort: 8002, UIPort: 8003, HTTPMaxInput: 64 << 20, MetricsIntervalMs: 2000,
 		KeepaliveTime: 7200000, KeepaliveTimeout: 20000, MinPingInterval: 300000,
 		AllowAnonymous: asTriton, History: true, given: map[string]string{},

@@ -254,7 +254,8 @@ func metricsOptions() []option {
 	return []option{
 		{names: []string{"allow-metrics"}, group: g, arg: "boolean", row: "H064", help: "Serves Prometheus metrics. Default: true.",
 			set: boolean(func(c *Config) *bool { return &c.AllowMetrics })},
-		{names: []string{"allow-gpu-metrics"}, group: g, arg: "boolean", class: noEffect, row: "H065", help: "GPU metrics; there are none yet.", set: ignored(anyBool)},
+		{names: []string{"allow-gpu-metrics"}, group: g, arg: "boolean", row: "H065", help: "GPU metrics, where there are GPUs. Default: true.",
+			set: boolean(func(c *Config) *bool { return &c.AllowGPUMetrics })},
 		{names: []string{"allow-cpu-metrics"}, group: g, arg: "boolean", row: "H066", help: "CPU and memory metrics. Default: true.",
 			set: boolean(func(c *Config) *bool { return &c.AllowCPUMetrics })},
 		{names: []string{"metrics-address"}, group: g, arg: "address", row: "H067", help: "Default: that of HTTP.",
@@ -323,13 +324,18 @@ func backendConfig(c *Config, v string) error {
 func memoryOptions() []option {
 	const g = "Memory and placement"
 	return []option{
-		{names: []string{"pinned-memory-pool-byte-size"}, group: g, arg: "bytes", class: noEffect, row: "H079", help: "A pool size.", set: ignored(anyInt)},
-		{names: []string{"cuda-memory-pool-byte-size"}, group: g, arg: "gpu:bytes", class: noEffect, row: "H080", help: "A pool size.", set: ignored(anyText)},
-		{names: []string{"cuda-virtual-address-size"}, group: g, arg: "gpu:bytes", class: noEffect, row: "H081", help: "An address range.", set: ignored(anyText)},
-		{names: []string{"min-supported-compute-capability"}, group: g, arg: "number", class: noEffect, row: "H082", help: "Which GPUs are used.", set: ignored(anyText)},
+		{names: []string{"pinned-memory-pool-byte-size"}, group: g, arg: "bytes", class: noEffect, row: "H079",
+			help: "There is no pool: the libraries that compute on GPUs pin memory as they need it.", set: ignored(anyInt)},
+		{names: []string{"cuda-memory-pool-byte-size"}, group: g, arg: "gpu:bytes", class: noEffect, row: "H080",
+			help: "There is no pool: ONNX Runtime's arena is bounded per model by gpu_mem_limit.", set: ignored(gpuBytes)},
+		{names: []string{"cuda-virtual-address-size"}, group: g, arg: "gpu:bytes", class: noEffect, row: "H081",
+			help: "States of sequences are kept in host memory, which grows as they do.", set: ignored(gpuBytes)},
+		{names: []string{"min-supported-compute-capability"}, group: g, arg: "number", row: "H082",
+			help: "GPUs below this CUDA compute capability are left alone. Default: 6.0.", set: minCapability},
 		{names: []string{"buffer-manager-thread-count"}, group: g, arg: "integer", class: noEffect, row: "H083", help: "Threads.", set: ignored(anyInt)},
 		{names: []string{"host-policy"}, group: g, arg: "policy,key=value", class: noEffect, row: "H084", help: "CPU affinity of instances.", set: ignored(anyText)},
-		{names: []string{"model-load-gpu-limit"}, group: g, arg: "gpu:fraction", class: noEffect, row: "H085", help: "GPU memory for models.", set: ignored(anyText)},
+		{names: []string{"model-load-gpu-limit"}, group: g, arg: "gpu:fraction", row: "H085",
+			help: "No model is loaded onto a GPU of whose memory more than this fraction is in use. May be given several times.", set: gpuLimit},
 		{names: []string{allowClientShm}, group: g, arg: "boolean", row: "H086",
 			help: "Lets clients share memory with the server. Default: true while HTTP and gRPC listen on loopback addresses only, else false.",
 			set:  boolean(func(c *Config) *bool { return &c.AllowClientShm })},

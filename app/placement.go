@@ -13,6 +13,9 @@ import (
 type placementConfig struct {
 	RateLimit bool                // --rate-limit=execution_count
 	Resources []instance.Resource // --rate-limit-resource
+
+	MinCapability float64         // --min-supported-compute-capability
+	GPULimits     map[int]float64 // --model-load-gpu-limit: shares of memory by GPU
 }
 
 // limiter returns the rate limiter, nil if there is to be none.
@@ -61,5 +64,40 @@ func rateLimitResource(c *Config, v string) error {
 		}
 	}
 	c.Resources = append(c.Resources, r)
+	return nil
+}
+
+func minCapability(c *Config, v string) error {
+	n, err := strconv.ParseFloat(v, 64)
+	if err != nil || !(n >= 0 && n < 100) {
+		return fmt.Errorf("%q is not a compute capability, such as 7.5", v)
+	}
+	c.MinCapability = n
+	return nil
+}
+
+// gpuLimit reads "<gpu>:<fraction>".
+func gpuLimit(c *Config, v string) error {
+	gpu, fraction, ok := strings.Cut(v, ":")
+	id, err1 := strconv.ParseUint(gpu, 10, 16)
+	f, err2 := strconv.ParseFloat(fraction, 64)
+	if !ok || err1 != nil || err2 != nil || !(f >= 0 && f <= 1) {
+		return fmt.Errorf("%q is not of the form gpu:fraction with a fraction from 0 to 1, such as 0:0.8", v)
+	}
+	if c.GPULimits == nil {
+		c.GPULimits = map[int]float64{}
+	}
+	c.GPULimits[int(id)] = f
+	return nil
+}
+
+// gpuBytes checks "<gpu>:<bytes>".
+func gpuBytes(v string) error {
+	gpu, bytes, ok := strings.Cut(v, ":")
+	_, err1 := strconv.ParseUint(gpu, 10, 16)
+	_, err2 := strconv.ParseUint(bytes, 10, 63)
+	if !ok || err1 != nil || err2 != nil {
+		return fmt.Errorf("%q is not of the form gpu:bytes, such as 0:67108864", v)
+	}
 	return nil
 }

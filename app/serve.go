@@ -32,6 +32,7 @@ import (
 	"nereid/engine/backend/builtin"
 	"nereid/engine/cache"
 	"nereid/engine/cache/redis"
+	"nereid/engine/device"
 	"nereid/engine/grpcapi"
 	"nereid/engine/httpapi"
 	"nereid/engine/metrics"
@@ -67,6 +68,7 @@ type server struct {
 	storage  []*cloud.Repository    // the same, to be closed
 	ort      ortRuntime
 	python   pythonRuntime
+	machine  *device.Machine
 	engine   *engine.Engine
 	console  atomic.Pointer[console.Console]
 	http     *httpapi.Server
@@ -184,6 +186,7 @@ func (s *server) open(ctx context.Context) error {
 		return err
 	}
 	s.recorder = history.New(nil, s.store)
+	s.machine = openMachine(s.c, s.log)
 	s.ort = newORT(s.c, s.data, s.log)
 	if s.python, err = newPython(s.c, s.data, s.log); err != nil {
 		return err
@@ -208,7 +211,7 @@ func (s *server) open(ctx context.Context) error {
 		StartupModels: s.c.LoadModels, ID: s.c.ID, DisableAutoComplete: s.c.DisableAutoComplete,
 		DefaultMaxBatchSize: s.c.defaultMaxBatchSize(), ConfigName: s.c.ConfigName, LoadThreads: s.c.LoadThreads, LoadRetries: s.c.LoadRetries, Residency: s.c.Residency, ResourcesFirst: s.c.ResourcesFirst,
 		LooseReadiness: !s.c.StrictReadiness, OverrideFolder: overrides, Cache: s.cache, Log: s.log, Events: s.events(),
-		SharedMemory: s.c.sharedMemory(), RateLimiter: s.c.limiter(),
+		SharedMemory: s.c.sharedMemory(), RateLimiter: s.c.limiter(), Machine: s.machine, GPULimits: s.c.GPULimits,
 	})
 	if err != nil {
 		return err
@@ -414,7 +417,7 @@ func (s *server) openFrontEnds() error {
 	}
 	if s.c.AllowMetrics {
 		if s.metrics, err = metrics.New(metrics.Options{
-			Source: s.engine, Cache: s.cacheStats(), Custom: s.python.metrics.Append, Version: Version, Log: s.log, OmitCPU: !s.c.AllowCPUMetrics,
+			Source: s.engine, Cache: s.cacheStats(), Custom: s.python.metrics.Append, Version: Version, Log: s.log, OmitCPU: !s.c.AllowCPUMetrics, GPUs: s.gpuMetrics(),
 			Interval: time.Duration(s.c.MetricsIntervalMs) * time.Millisecond,
 		}); err != nil {
 			return err
@@ -468,7 +471,7 @@ func (s *server) allowedHosts(address string) []string {
 
 func (s *server) openConsole() error {
 	o := console.Options{
-		Engine: s.engine, Store: s.store, Recorder: s.recorder, Backends: s.backends, Page: frontend.FS(),
+		Engine: s.engine, Store: s.store, Recorder: s.recorder, Backends: s.backends, Machine: s.machine, Page: frontend.FS(),
 		Repositories: s.c.Repositories, DataDir: s.data.path, AutoComplete: !s.c.DisableAutoComplete, DefaultMaxBatchSize: 4,
 		Version: Version, PollEvery: s.c.pollInterval(), Addresses: s.addresses, ONNXRuntime: s.ort.describe,
 		Warnings:     func() []api.Warning { return s.warnings },
@@ -667,6 +670,9 @@ func (s *server) shutdown() {
 	}
 	s.python.close(ctx)
 	s.ort.close()
+	if err := s.machine.Close(); err != nil {
+		s.log.Warn("the GPUs' driver could not be let go", "err", err)
+	}
 	if err := s.trace.Close(ctx); err != nil {
 		s.log.Warn("traces may be missing", "err", err)
 	}

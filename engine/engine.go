@@ -13,6 +13,7 @@ import (
 	"nereid/engine/agent"
 	"nereid/engine/backend"
 	"nereid/engine/cache"
+	"nereid/engine/device"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/instance"
@@ -83,8 +84,12 @@ type Options struct {
 	Cache        cache.Store // the response cache of the models that ask for one; nil: none
 	// RateLimiter makes instances wait for the resources that their groups name: --rate-limit. nil: they do not.
 	RateLimiter *instance.Limiter
-	Log         *slog.Logger // nil: none
-	Events      EventListener
+	// Machine has the GPUs that models may use. nil: none.
+	Machine *device.Machine
+	// GPULimits are the shares of GPUs' memory, by their number, over which no model is loaded onto them (--model-load-gpu-limit).
+	GPULimits map[int]float64
+	Log       *slog.Logger // nil: none
+	Events    EventListener
 }
 
 // Engine serves models. Its methods are safe for concurrent use.
@@ -130,7 +135,7 @@ func New(o Options) (*Engine, error) {
 	e.models = lifecycle.NewManager(lifecycle.Options{
 		Repositories: o.Repositories, Remotes: o.Remotes, ConfigName: o.ConfigName, Backends: o.Backends, Agents: o.Agents, Host: host{e}, Stats: e.stats, Log: o.Log,
 		Events: o.Events, AutoComplete: !o.DisableAutoComplete, DefaultMaxBatchSize: batch, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,
-		Settle: o.Settle, OverrideFolder: o.OverrideFolder, Cache: o.Cache, Limiter: o.RateLimiter, Residency: o.Residency, ResourcesFirst: o.ResourcesFirst,
+		Settle: o.Settle, OverrideFolder: o.OverrideFolder, Cache: o.Cache, Limiter: o.RateLimiter, Machine: o.Machine, GPULimits: o.GPULimits, Residency: o.Residency, ResourcesFirst: o.ResourcesFirst,
 	})
 	e.live.Store(true)
 	return e, nil

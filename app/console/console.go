@@ -18,6 +18,7 @@ import (
 	"nereid/app/console/staging"
 	"nereid/app/history"
 	"nereid/engine/backend"
+	"nereid/engine/device"
 	"nereid/store"
 )
 
@@ -28,6 +29,8 @@ type Options struct {
 	Recorder *history.Recorder
 	// Backends complete and check the configurations of models that are not loaded.
 	Backends []backend.Backend
+	// Machine has the GPUs that models may use; nil: none.
+	Machine *device.Machine
 	// Page has index.html at its root; without it the console says how to build one.
 	Page fs.FS
 

@@ -69,7 +69,8 @@ func (c *Console) draft(ctx context.Context, name, folder string, text *string) 
 		return d
 	}
 	d.complete(ctx, c, name, folder, pos)
-	o := modelconfig.ValidateOptions{Positions: pos, Folder: name, Signature: d.sig, Files: os.DirFS(folder)}
+	o := modelconfig.ValidateOptions{Positions: pos, Folder: name, Signature: d.sig, Files: os.DirFS(folder),
+		GPUs: c.o.Machine.IDs(), MinCapability: c.o.Machine.MinCapability()}
 	for _, b := range c.o.Backends {
 		o.Backends = append(o.Backends, b.Name())
 	}
@@ -132,7 +133,7 @@ func (d *drafted) complete(ctx context.Context, c *Console, name, folder string,
 			DefaultMaxBatchSize: c.o.DefaultMaxBatchSize, Positions: pos})...)
 	}
 	d.completed = proto.CloneOf(cfg)
-	modelconfig.Normalize(cfg, backend.NormalizeOptions(c.backend(cfg.GetBackend())))
+	modelconfig.Normalize(cfg, backend.NormalizeOptions(c.backend(cfg.GetBackend()), c.o.Machine.IDs()))
 }
 
 func (c *Console) backend(name string) backend.Backend {

@@ -105,7 +105,7 @@ func (o *Options) look(ctx context.Context, src *repo.Model) *model {
 		}
 	}
 	m.completed = proto.CloneOf(m.cfg)
-	modelconfig.Normalize(m.cfg, backend.NormalizeOptions(o.backend(m.cfg.GetBackend())))
+	modelconfig.Normalize(m.cfg, backend.NormalizeOptions(o.backend(m.cfg.GetBackend()), nil))
 	m.validate(o, versions, sigs)
 	return m
 }

@@ -55,14 +55,23 @@ type Instance interface {
 
 // Placement is where an instance runs.
 type Placement struct {
-	// Name is Triton's: model name, group index, instance index: "mlp_0_0".
+	// Name is Triton's: model name, group index, instance index: "mlp_0_0"; with the GPU's number on one: "mlp_0_0_gpu1".
 	Name string
 	// Kind is KIND_CPU, KIND_GPU or KIND_MODEL, never KIND_AUTO.
 	Kind inferencepb.ModelInstanceGroup_Kind
 	// Device is the GPU's index for KIND_GPU, else 0.
 	Device int
-	// HostPolicy is the name of the host policy that the instance runs under; "" if it keeps to no cores of its own.
+	// HostPolicy is the name of the host policy that the instance runs under if there is one of that name: its group's, else
+	// "cpu", "model" or "gpu_<id>".
 	HostPolicy string
+	// Cores are those that the instance keeps to, by its host policy; nil: all. Threads that NewInstance and Execute start
+	// from C inherit them; a process of the instance's has to be told.
+	Cores []int
+	// Passive instances are made and warmed, and take no requests.
+	Passive bool
+	// Profiles and SecondaryDevices are the group's, for backends that have such.
+	Profiles         []string
+	SecondaryDevices []*inferencepb.ModelInstanceGroup_SecondaryDevice
 	// RateLimiter is what the instance takes while it runs; the core sees to it. nil: nothing.
 	RateLimiter *inferencepb.ModelRateLimiter
 	// SharedThreads says that the model names no thread count of its own, so that its CPU instances share the
@@ -124,15 +133,24 @@ type BatchIO interface{ MakesBatchInputs() }
 // StateKeeper is a backend that sets the implicit states of sequences: Request.States.
 type StateKeeper interface{ KeepsStates() }
 
-// NormalizeOptions returns what a configuration's defaults depend on with this backend; nil: with none.
-func NormalizeOptions(b Backend) modelconfig.NormalizeOptions {
-	a, ok := b.(Attributes)
-	if !ok {
-		return modelconfig.NormalizeOptions{}
+// GPUUser is a backend that may run instances on GPUs.
+type GPUUser interface {
+	// UsesGPUs reports whether it can, as it is set up now: where not, models that leave their place open run on the CPU.
+	UsesGPUs() bool
+}
+
+// NormalizeOptions returns what a configuration's defaults depend on with this backend (nil: with none) on a machine with
+// these GPUs.
+func NormalizeOptions(b Backend, gpus []int32) (o modelconfig.NormalizeOptions) {
+	o.GPUs = gpus
+	if len(gpus) > 0 {
+		u, ok := b.(GPUUser)
+		o.CPUOnly = !ok || !u.UsesGPUs()
 	}
-	return modelconfig.NormalizeOptions{PreferredGroups: []*inferencepb.ModelInstanceGroup{{
-		Kind: inferencepb.ModelInstanceGroup_KIND_CPU, Count: int32(a.DefaultInstanceCount()),
-	}}}
+	if a, ok := b.(Attributes); ok && (len(gpus) == 0 || o.CPUOnly) {
+		o.PreferredGroups = []*inferencepb.ModelInstanceGroup{{Kind: inferencepb.ModelInstanceGroup_KIND_CPU, Count: int32(a.DefaultInstanceCount())}}
+	}
+	return o
 }
 
 // Host is what a backend or an ensemble may ask of the server that runs it.

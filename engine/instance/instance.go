@@ -141,7 +141,7 @@ func (s *Set) begin(made []*run) {
 		ctx, stop := context.WithCancel(context.Background())
 		r.leave, r.stop = leave, stop
 		r.ctx = ctx
-		if bound, ok := s.o.Batcher.(sched.Binder); ok {
+		if bound, ok := s.o.Batcher.(sched.Binder); ok && !r.place.Passive {
 			bound.Attach(r.id)
 		}
 		s.runs = append(s.runs, r)
@@ -151,6 +151,10 @@ func (s *Set) begin(made []*run) {
 			defer close(r.done)
 			defer stop() // frees the contexts
 			defer leave()
+			if r.place.Passive {
+				s.rest(pull, r)
+				return
+			}
 			s.loop(pull, ctx, r)
 		}()
 	}
@@ -159,7 +163,7 @@ func (s *Set) begin(made []*run) {
 
 // publishLocked lets Inline see the instances that there are. s.mu is held.
 func (s *Set) publishLocked() {
-	runs := slices.Clone(s.runs)
+	runs := slices.DeleteFunc(slices.Clone(s.runs), func(r *run) bool { return r.place.Passive })
 	s.current.Store(&runs)
 }
 
@@ -212,6 +216,10 @@ func (s *Set) Resize(ctx context.Context, places []backend.Placement) error {
 	s.mu.Unlock()
 	if bound, ok := s.o.Batcher.(sched.Binder); ok {
 		for _, r := range gone { // they serve what is tied to them to its end; nobody waits for that
+			if r.place.Passive {
+				r.leave()
+				continue
+			}
 			bound.Detach(r.id)
 		}
 		return nil
@@ -240,6 +248,13 @@ func (r *run) ended() bool {
 // Close waits until the scheduler, which the caller has closed, is empty and every instance is closed. If ctx ends
 // first, running executions are told to stop and Close waits for them still.
 func (s *Set) Close(ctx context.Context) {
+	s.mu.Lock()
+	for _, r := range s.runs {
+		if r.place.Passive {
+			r.leave()
+		}
+	}
+	s.mu.Unlock()
 	done := make(chan struct{})
 	go func() {
 		s.wg.Wait()
@@ -254,6 +269,24 @@ func (s *Set) Close(ctx context.Context) {
 		}
 		s.mu.Unlock()
 		<-done
+	}
+}
+
+// rest is the life of a passive instance: it is there until it is told to go.
+func (s *Set) rest(pull context.Context, r *run) {
+	<-pull.Done()
+	if r.slot != nil {
+		r.slot.Leave()
+	}
+	s.mu.Lock()
+	s.free = append(s.free, r.id)
+	s.mu.Unlock()
+	s.closeInstance(r)
+}
+
+func (s *Set) closeInstance(r *run) {
+	if err := r.inst.Close(); err != nil {
+		s.o.Log.Error("closing a model instance failed", "instance", r.place.Name, "err", err)
 	}
 }
 
@@ -281,9 +314,7 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 	r.turn.Lock()
 	defer r.turn.Unlock()
 	r.turn.closed = true
-	if err := r.inst.Close(); err != nil {
-		s.o.Log.Error("closing a model instance failed", "instance", r.place.Name, "err", err)
-	}
+	s.closeInstance(r)
 }
 
 // execute runs a batch and sees to it that each of its requests is answered. The turn is held.

@@ -15,7 +15,6 @@ import (
 
 	"nereid/engine/backend"
 	"nereid/engine/infer"
-	"nereid/engine/inferencepb"
 	"nereid/engine/sched"
 	"nereid/engine/stats"
 	"nereid/engine/status"
@@ -246,35 +245,6 @@ func (m *stuckModel) Execute(ctx context.Context, _ *infer.Batch) error {
 	close(m.started)
 	<-ctx.Done()
 	return ctx.Err()
-}
-
-func TestPlacements(t *testing.T) {
-	group := func(kind inferencepb.ModelInstanceGroup_Kind, count int32) *inferencepb.ModelInstanceGroup {
-		return &inferencepb.ModelInstanceGroup{Kind: kind, Count: count}
-	}
-	for _, tt := range []struct {
-		name   string
-		groups []*inferencepb.ModelInstanceGroup
-		want   []string
-		err    bool
-	}{
-		{"none: the backend's default", nil, []string{"m_0_0", "m_0_1"}, false},
-		{"count", []*inferencepb.ModelInstanceGroup{group(inferencepb.ModelInstanceGroup_KIND_CPU, 1)}, []string{"m_0_0"}, false},
-		{"auto without GPUs", []*inferencepb.ModelInstanceGroup{group(inferencepb.ModelInstanceGroup_KIND_AUTO, 2)}, []string{"m_0_0", "m_0_1"}, false},
-		{"two groups", []*inferencepb.ModelInstanceGroup{group(inferencepb.ModelInstanceGroup_KIND_CPU, 1), group(inferencepb.ModelInstanceGroup_KIND_MODEL, 1)}, []string{"m_0_0", "m_1_0"}, false},
-		{"GPU", []*inferencepb.ModelInstanceGroup{group(inferencepb.ModelInstanceGroup_KIND_GPU, 1)}, nil, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got, err := Placements(&inferencepb.ModelConfig{Name: "m", InstanceGroup: tt.groups}, 2)
-			var names []string
-			for _, p := range got {
-				names = append(names, p.Name)
-			}
-			if !slices.Equal(names, tt.want) || (err != nil) != tt.err {
-				t.Errorf("Placements = %v, %v; want %v, error %v", names, err, tt.want, tt.err)
-			}
-		})
-	}
 }
 
 // An instance that is taken away finishes its present batch: that batch's requests must not fail.

@@ -8,38 +8,91 @@ import (
 	"nereid/engine/status"
 )
 
-// Placements lists the instances that a normalised configuration asks for, in order. KIND_AUTO becomes KIND_CPU on a
-// machine without GPUs. It returns InvalidArg for GPUs that the machine does not have.
-func Placements(cfg *inferencepb.ModelConfig, defaultCount int) ([]backend.Placement, error) {
+// Placements lists the instances that a normalised configuration asks for, in order: of a KIND_GPU group as many as its
+// count on each of its GPUs. gpus are the numbers of those that models may use. KIND_AUTO, which normalising resolves, is
+// KIND_CPU here. An instance is named after its group, its number in it and its GPU: "m_0_1_gpu2". Errors: InvalidArg for
+// GPUs that the machine does not have, and where no instance would take requests.
+func Placements(cfg *inferencepb.ModelConfig, defaultCount int, gpus []int32) ([]backend.Placement, error) {
 	shared := cfg.GetParameters()["intra_op_thread_count"] == nil
 	groups := cfg.GetInstanceGroup()
 	if len(groups) == 0 {
 		groups = []*inferencepb.ModelInstanceGroup{{Count: int32(defaultCount)}}
 	}
 	var all []backend.Placement
+	working := false
 	for gi, g := range groups {
-		name := g.GetName()
-		if name == "" {
-			name = fmt.Sprintf("%s_%d", cfg.GetName(), gi)
+		p := backend.Placement{
+			Name: g.GetName(), Kind: g.GetKind(), SharedThreads: shared, RateLimiter: g.GetRateLimiter(), Passive: g.GetPassive(),
+			Profiles: g.GetProfile(), SecondaryDevices: g.GetSecondaryDevices(),
 		}
-		kind := g.GetKind()
-		switch kind {
-		case inferencepb.ModelInstanceGroup_KIND_AUTO:
-			kind = inferencepb.ModelInstanceGroup_KIND_CPU
-		case inferencepb.ModelInstanceGroup_KIND_GPU:
-			return nil, status.Errorf(status.InvalidArg, "instance group %s of model %s asks for KIND_GPU, and this server "+
-				"has no GPU that it can use; set kind: KIND_CPU or KIND_AUTO in config.pbtxt", name, cfg.GetName())
-		case inferencepb.ModelInstanceGroup_KIND_CPU, inferencepb.ModelInstanceGroup_KIND_MODEL:
-		default:
-			return nil, status.Errorf(status.InvalidArg, "instance group %s of model %s has unknown kind %v", name, cfg.GetName(), kind)
+		if p.Name == "" {
+			p.Name = fmt.Sprintf("%s_%d", cfg.GetName(), gi)
 		}
 		count := int(g.GetCount())
 		if count == 0 {
 			count = defaultCount
 		}
-		for i := range count {
-			all = append(all, backend.Placement{Name: fmt.Sprintf("%s_%d", name, i), Kind: kind, SharedThreads: shared, RateLimiter: g.GetRateLimiter()})
+		some, err := placeGroup(cfg, g, p, count, gpus)
+		if err != nil {
+			return nil, err
 		}
+		working = working || !p.Passive
+		all = append(all, some...)
+	}
+	if !working {
+		return nil, status.Errorf(status.InvalidArg, "every instance group of model %s is passive, so nothing would run its requests; leave passive out of one", cfg.GetName())
+	}
+	return all, nil
+}
+
+// placeGroup lists the instances of a group; p is what they have in common.
+func placeGroup(cfg *inferencepb.ModelConfig, g *inferencepb.ModelInstanceGroup, p backend.Placement, count int, gpus []int32) (all []backend.Placement, err error) {
+	group := p.Name
+	switch p.Kind {
+	case inferencepb.ModelInstanceGroup_KIND_AUTO:
+		p.Kind = inferencepb.ModelInstanceGroup_KIND_CPU
+	case inferencepb.ModelInstanceGroup_KIND_CPU, inferencepb.ModelInstanceGroup_KIND_MODEL:
+	case inferencepb.ModelInstanceGroup_KIND_GPU:
+		return placeOnGPUs(cfg, g, p, count, gpus)
+	default:
+		return nil, status.Errorf(status.InvalidArg, "instance group %s of model %s has unknown kind %v", group, cfg.GetName(), p.Kind)
+	}
+	p.HostPolicy = g.GetHostPolicy()
+	if p.HostPolicy == "" {
+		p.HostPolicy = map[bool]string{true: "model", false: "cpu"}[p.Kind == inferencepb.ModelInstanceGroup_KIND_MODEL]
+	}
+	for i := range count {
+		p.Name = fmt.Sprintf("%s_%d", group, i)
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+func placeOnGPUs(cfg *inferencepb.ModelConfig, g *inferencepb.ModelInstanceGroup, p backend.Placement, count int, gpus []int32) (all []backend.Placement, err error) {
+	group := p.Name
+	if len(gpus) == 0 {
+		return nil, status.Errorf(status.InvalidArg, "instance group %s of model %s has kind KIND_GPU but no GPUs are available", group, cfg.GetName())
+	}
+	there := map[int32]bool{}
+	for _, id := range gpus {
+		there[id] = true
+	}
+	for i := range count {
+		for _, id := range g.GetGpus() {
+			if !there[id] {
+				return nil, status.Errorf(status.InvalidArg, "instance group %s of model %s specifies invalid or unsupported gpu id %d; the GPUs are %v",
+					group, cfg.GetName(), id, gpus)
+			}
+			p.Device = int(id)
+			p.Name = fmt.Sprintf("%s_%d_gpu%d", group, i, id)
+			if p.HostPolicy = g.GetHostPolicy(); p.HostPolicy == "" {
+				p.HostPolicy = fmt.Sprintf("gpu_%d", id)
+			}
+			all = append(all, p)
+		}
+	}
+	if len(all) == 0 {
+		return nil, status.Errorf(status.InvalidArg, "instance group %s of model %s has kind KIND_GPU but specifies no GPUs", group, cfg.GetName())
 	}
 	return all, nil
 }

@@ -38,8 +38,11 @@ type Options struct {
 	Stats      *stats.Registry
 	Cache      cache.Store       // nil: there is no response cache
 	Limiter    *instance.Limiter // nil: there is no rate limiter
-	Log        *slog.Logger
-	Events     Events
+	Machine    *device.Machine   // nil: there are no GPUs
+	// GPULimits are the shares of GPUs' memory, by their number, over which no model is loaded onto them.
+	GPULimits map[int]float64
+	Log       *slog.Logger
+	Events    Events
 	// AutoComplete fills in configurations from model files (default in Triton; off by --disable-auto-complete-config).
 	AutoComplete bool
 	// DefaultMaxBatchSize is the backend option default-max-batch-size; 0 turns batching off where nothing asks for it.

@@ -261,12 +261,12 @@ func (m *Manager) complete(ctx context.Context, src *repo.Model, p *plan, pos *m
 			}
 		}
 	}
-	modelconfig.Normalize(p.cfg, backend.NormalizeOptions(p.backend))
+	modelconfig.Normalize(p.cfg, backend.NormalizeOptions(p.backend, m.o.Machine.IDs()))
 	for _, n := range p.versions {
 		if p.faults[n] != nil {
 			continue
 		}
-		if err := validate(src, p, pos, sigs[n]); err != nil {
+		if err := m.validate(src, p, pos, sigs[n]); err != nil {
 			p.faults[n] = err
 		}
 	}

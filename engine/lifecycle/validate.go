@@ -11,9 +11,10 @@ import (
 
 // validate checks the completed configuration, and against a version's file if the backend could read it. The error
 // holds all faults, each with its place, or, for a single one that has no place, its bare text.
-func validate(src *repo.Model, p *plan, pos *modelconfig.Positions, sig *modelconfig.Signature) error {
+func (m *Manager) validate(src *repo.Model, p *plan, pos *modelconfig.Positions, sig *modelconfig.Signature) error {
 	faults := modelconfig.Validate(p.cfg, modelconfig.ValidateOptions{
 		Positions: pos, Folder: src.Name, Signature: sig, Files: os.DirFS(src.Folder),
+		GPUs: m.o.Machine.IDs(), MinCapability: m.o.Machine.MinCapability(),
 	}).Errors()
 	if len(faults) == 0 {
 		return nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"nereid/engine/cache"
+	"nereid/engine/device"
 	"nereid/engine/stats"
 )
 
@@ -26,6 +27,8 @@ type Options struct {
 	Cache func() cache.Stats
 	// Custom appends the metrics that models make for themselves; nil: there are none.
 	Custom func([]byte) []byte
+	// GPUs are those whose figures are written (--allow-gpu-metrics); nil, or none: there are no families of them.
+	GPUs *device.Machine
 	// Version is the program's, for nereid_build_info.
 	Version string
 	Log     *slog.Logger // nil: slog.Default
@@ -112,6 +115,9 @@ func (e *Exporter) Append(dst []byte) []byte {
 	e.models(&w)
 	if e.o.Cache != nil {
 		e.cache(&w)
+	}
+	if len(e.o.GPUs.GPUs()) > 0 {
+		e.gpus(&w)
 	}
 	e.machine(&w)
 	if !e.o.OmitOwn {

@@ -34,7 +34,7 @@ func inlinePolicyOf(cfg *inferencepb.ModelConfig, loaded backend.Model, limited 
 		return inlineNever
 	}
 	for _, g := range cfg.GetInstanceGroup() {
-		if limited && g.GetRateLimiter() != nil || g.GetHostPolicy() != "" { // it has to be asked before each execution
+		if limited && g.GetRateLimiter() != nil { // it has to be asked before each execution
 			return inlineNever
 		}
 	}

@@ -38,7 +38,10 @@ type Spec struct {
 	Cache   cache.Store       // nil: the server has none
 	Cores   *device.Cores     // nil: CPU instances count as independent of each other
 	Limiter *instance.Limiter // nil: the server limits nothing
-	Log     *slog.Logger
+	Machine *device.Machine   // nil: there are no GPUs
+	// GPULimits are the shares of GPUs' memory over which nothing is loaded onto them.
+	GPULimits map[int]float64
+	Log       *slog.Logger
 	// NoteUse asks to note the time of each request: see Model.LastUse.
 	NoteUse bool
 }
@@ -64,6 +67,8 @@ type Model struct {
 	loadTime    time.Duration
 	fileBytes   int64 // of the version folder
 	noteUse     bool
+	machine     *device.Machine
+	gpuLimits   map[int]float64
 
 	mu  sync.Mutex
 	cfg *inferencepb.ModelConfig // guarded by mu; replaced by Resize
@@ -100,7 +105,7 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 		name: s.Name, version: s.Version, versionText: strconv.FormatInt(s.Version, 10),
 		decoupled: s.Config.GetModelTransactionPolicy().GetDecoupled(),
 		signature: newSignature(s.Config), labels: labels, stats: s.Stats, log: s.Log, cfg: s.Config,
-		defCount: 1, drained: make(chan struct{}), noteUse: s.NoteUse,
+		defCount: 1, drained: make(chan struct{}), noteUse: s.NoteUse, machine: s.Machine, gpuLimits: s.GPULimits,
 	}
 	if s.Config.GetEnsembleScheduling() != nil {
 		m.scheduler, err = ensemble.New(ensemble.Options{Config: s.Config, Host: s.Host, Models: s.Models, Stats: s.Stats})
@@ -133,8 +138,11 @@ func (m *Model) start(ctx context.Context, s Spec) error {
 	}
 	s.Stats.SetCached(m.cache != nil)
 	s.Stats.SetTags(metricTags(s.Config))
-	places, err := instance.Placements(s.Config, m.defCount)
+	places, err := instance.Placements(s.Config, m.defCount, s.Machine.IDs())
 	if err != nil {
+		return err
+	}
+	if err := m.roomOnGPUs(places); err != nil {
 		return err
 	}
 	samples, err := warmupSamples(s.ModelFolder, s.Config)
@@ -302,7 +310,7 @@ func (m *Model) Finished(r *infer.Request, resp *infer.Response) {
 
 // Resize applies a configuration that differs only in its instance groups, while the model serves.
 func (m *Model) Resize(ctx context.Context, cfg *inferencepb.ModelConfig) error {
-	places, err := instance.Placements(cfg, m.defCount)
+	places, err := instance.Placements(cfg, m.defCount, m.machine.IDs())
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,8 @@ const DefaultSequenceIdleMicroseconds = 1_000_000
 type NormalizeOptions struct {
 	// GPUs are the ids of the GPUs that models may use, ascending. None: KIND_AUTO is KIND_CPU.
 	GPUs []int32
+	// CPUOnly says that the backend can use none of them: KIND_AUTO is KIND_CPU.
+	CPUOnly bool
 	// PreferredGroups are the instance groups that the backend asks for when the configuration leaves kind,
 	// count or GPUs open. The first that the machine can satisfy is taken.
 	PreferredGroups []*inferencepb.ModelInstanceGroup
@@ -69,7 +71,7 @@ func normalizeGroups(cfg *inferencepb.ModelConfig, o NormalizeOptions) {
 			g.Name = fmt.Sprintf("%s_%d", cfg.Name, i)
 		}
 		if g.Kind == inferencepb.ModelInstanceGroup_KIND_AUTO {
-			if g.Kind = autoKind(g.Gpus, o.GPUs); g.Kind == inferencepb.ModelInstanceGroup_KIND_CPU {
+			if g.Kind = autoKind(g.Gpus, o); g.Kind == inferencepb.ModelInstanceGroup_KIND_CPU {
 				g.Gpus = nil // the GPUs it would have used are not there
 			}
 		}
@@ -129,8 +131,9 @@ func intersect(a, b []int32) []int32 {
 }
 
 // autoKind resolves KIND_AUTO: GPU when there are GPUs and every listed one is among them.
-func autoKind(listed, available []int32) inferencepb.ModelInstanceGroup_Kind {
-	if len(available) == 0 || len(intersect(listed, available)) != len(listed) {
+func autoKind(listed []int32, o NormalizeOptions) inferencepb.ModelInstanceGroup_Kind {
+	available := o.GPUs
+	if o.CPUOnly || len(available) == 0 || len(intersect(listed, available)) != len(listed) {
 		return inferencepb.ModelInstanceGroup_KIND_CPU
 	}
 	return inferencepb.ModelInstanceGroup_KIND_GPU

@@ -25,6 +25,8 @@ type ValidateOptions struct {
 	Files     fs.FS      // the model's folder: label, warmup and initial state files must be there
 	Backends  []string   // names that can be served; nil accepts every name
 	GPUs      []int32    // ids of the GPUs that models may use
+	// MinCapability is the least CUDA compute capability of GPUs, for the text about one that is not among them.
+	MinCapability float64
 }
 
 // Validate returns all faults of a configuration, in the order of the file. It takes a configuration before

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"strings"
 
 	"nereid/engine/inferencepb"
 )
@@ -36,6 +37,14 @@ func (c *checker) instances() {
 	}
 }
 
+// groupName is the name of a group, or the one that it will get.
+func (c *checker) groupName(g *inferencepb.ModelInstanceGroup, i int) string {
+	if g.Name != "" {
+		return g.Name
+	}
+	return fmt.Sprintf("%s_%d", c.cfg.Name, i)
+}
+
 // devices checks kind, GPUs and profiles of a group.
 func (c *checker) devices(g *inferencepb.ModelInstanceGroup, i int, at string) {
 	switch g.Kind {
@@ -45,12 +54,15 @@ func (c *checker) devices(g *inferencepb.ModelInstanceGroup, i int, at string) {
 		}
 	case inferencepb.ModelInstanceGroup_KIND_GPU:
 		if len(c.o.GPUs) == 0 {
-			c.err(at+".kind", "use KIND_CPU, or leave the kind out to take what there is", "instance group %d has kind KIND_GPU but no GPUs are available", i)
+			c.err(at+".kind", "use KIND_CPU, or leave the kind out to take what there is", "instance group %s of model %s has kind KIND_GPU but no GPUs are available",
+				c.groupName(g, i), c.cfg.Name)
 			break
 		}
 		for j, id := range g.Gpus {
 			if !slices.Contains(c.o.GPUs, id) {
-				c.err(fmt.Sprintf("%s.gpus[%d]", at, j), fmt.Sprintf("the GPUs are %v", c.o.GPUs), "instance group %d lists GPU %d, which is not there", i, id)
+				c.err(fmt.Sprintf("%s.gpus[%d]", at, j), "name one of these, or leave gpus out to use them all", "instance group %s of model %s specifies invalid "+
+					"or unsupported gpu id %d. GPUs with at least the minimum required CUDA compute compatibility of %f are: %s",
+					c.groupName(g, i), c.cfg.Name, id, c.o.MinCapability, strings.Trim(strings.ReplaceAll(fmt.Sprint(c.o.GPUs), " ", ", "), "[]"))
 			}
 		}
 	}

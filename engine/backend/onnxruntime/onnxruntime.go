@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	ort "github.com/yalue/onnxruntime_go"
@@ -223,4 +224,11 @@ func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, erro
 		return nil, err
 	}
 	return m, nil
+}
+
+// UsesGPUs reports whether the library has a provider for NVIDIA's GPUs: that of a runtime folder may, the built-in one has
+// none. See backend.GPUUser.
+func (b *Backend) UsesGPUs() bool {
+	all, err := b.Providers()
+	return err == nil && (slices.Contains(all, "CUDAExecutionProvider") || slices.Contains(all, "TensorrtExecutionProvider"))
 }

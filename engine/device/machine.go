@@ -1,0 +1,245 @@
+package device
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// GPU is one that this process may use.
+type GPU struct {
+	// Index is the number that models and options give it: its place among those that this process may use, as CUDA
+	// counts them.
+	Index int
+	// Physical is its number on the machine, or in the container, as nvidia-smi shows it.
+	Physical int
+	UUID     string
+	Name     string
+	// Bus is its PCI address.
+	Bus string
+	// Major and Minor are its CUDA compute capability.
+	Major, Minor int
+	MemoryBytes  uint64
+}
+
+// Capability returns the compute capability as Triton compares it: 8.6.
+func (g GPU) Capability() float64 { return float64(g.Major) + float64(g.Minor)/10 }
+
+// Reading is what a GPU does now. What the driver does not tell of a card is missing in Known.
+type Reading struct {
+	Utilization             float64 // 0 to 1
+	MemoryUsed, MemoryTotal uint64  // bytes
+	Power, PowerLimit       float64 // W
+	Energy                  float64 // J, since the driver was loaded
+	Temperature             float64 // degrees Celsius
+	Known                   Figures
+}
+
+// Figures is a set of a Reading's fields.
+type Figures uint8
+
+// The figures.
+const (
+	HasUtilization Figures = 1 << iota
+	HasMemory
+	HasPower
+	HasPowerLimit
+	HasEnergy
+	HasTemperature
+)
+
+// Driver gives access to the GPUs of the machine. Safe for concurrent use.
+type Driver interface {
+	// GPUs lists all, by PCI address; Index is not set.
+	GPUs() ([]GPU, error)
+	// Read reads one. An error says that the card cannot be reached.
+	Read(uuid string) (Reading, error)
+	Close() error
+}
+
+// DefaultMinCapability is the least compute capability that is used unless an option says otherwise; as in Triton.
+const DefaultMinCapability = 6.0
+
+// Options say which GPUs count.
+type Options struct {
+	// Driver is nil on a machine without.
+	Driver Driver
+	// Visible is CUDA_VISIBLE_DEVICES; nil: it is not set, and all are.
+	Visible *string
+	// MinCapability: those below are left alone.
+	MinCapability float64
+	// ReadEvery is how old a reading may be. 0: 2 s.
+	ReadEvery time.Duration
+	Log       *slog.Logger
+}
+
+// Machine is the GPUs that models may use. Safe for concurrent use. A nil Machine has none.
+type Machine struct {
+	o    Options
+	gpus []GPU
+
+	mu       sync.Mutex // guards all below
+	read     time.Time
+	readings []Reading
+	errs     []error
+	energy   []float64 // of each at the first reading
+}
+
+// NewMachine looks at the GPUs once; they do not change while the process runs, as for CUDA.
+func NewMachine(o Options) (*Machine, error) {
+	if o.Driver == nil {
+		return &Machine{o: o}, nil
+	}
+	if o.ReadEvery == 0 {
+		o.ReadEvery = 2 * time.Second
+	}
+	all, err := o.Driver.GPUs()
+	if err != nil {
+		return nil, fmt.Errorf("the GPUs cannot be listed: %w", err)
+	}
+	for i := range all {
+		all[i].Physical = i
+	}
+	visible := all
+	if o.Visible != nil {
+		if visible, err = choose(all, *o.Visible); err != nil {
+			o.Log.Warn("CUDA_VISIBLE_DEVICES is not as it should be", "value", *o.Visible, "err", err, "gpus", len(visible))
+		}
+	}
+	m := &Machine{o: o}
+	for i, g := range visible {
+		g.Index = i
+		if g.Capability()+1e-9 < o.MinCapability {
+			o.Log.Warn("a GPU is left alone: its compute capability is below --min-supported-compute-capability",
+				"gpu", i, "uuid", g.UUID, "name", g.Name, "capability", g.Capability(), "minimum", o.MinCapability)
+			continue
+		}
+		m.gpus = append(m.gpus, g)
+	}
+	m.Readings()
+	return m, nil
+}
+
+// choose returns those that CUDA_VISIBLE_DEVICES names, in its order: by number or by the beginning of the UUID. As for
+// CUDA, what comes after a name that fits none is not seen, and naming one twice hides all. The error says so.
+func choose(all []GPU, value string) ([]GPU, error) {
+	var list []GPU
+	if strings.TrimSpace(value) == "" {
+		return nil, nil
+	}
+	for name := range strings.SplitSeq(value, ",") {
+		name = strings.TrimSpace(name)
+		i := -1
+		if n, err := strconv.Atoi(name); err == nil {
+			if n < 0 {
+				return list, nil // the usual way to end the list
+			}
+			i = n
+		} else if strings.HasPrefix(name, "GPU-") {
+			i = slices.IndexFunc(all, func(g GPU) bool { return strings.HasPrefix(g.UUID, name) })
+			if i >= 0 && slices.ContainsFunc(all[i+1:], func(g GPU) bool { return strings.HasPrefix(g.UUID, name) }) {
+				return list, fmt.Errorf("%q fits several GPUs", name)
+			}
+		} else if strings.HasPrefix(name, "MIG-") {
+			return list, fmt.Errorf("%q is a part of a GPU (MIG), which is not supported; name whole GPUs", name)
+		}
+		if i < 0 || i >= len(all) {
+			return list, fmt.Errorf("%q is none of the %d GPUs; those after it are not used", name, len(all))
+		}
+		if slices.ContainsFunc(list, func(g GPU) bool { return g.UUID == all[i].UUID }) {
+			return nil, fmt.Errorf("%q is named twice, so CUDA sees no GPU at all", name)
+		}
+		list = append(list, all[i])
+	}
+	return list, nil
+}
+
+// GPUs returns those that models may use, by Index. The caller must not change them.
+func (m *Machine) GPUs() []GPU {
+	if m == nil {
+		return nil
+	}
+	return m.gpus
+}
+
+// IDs returns the numbers of GPUs.
+func (m *Machine) IDs() (ids []int32) {
+	for _, g := range m.GPUs() {
+		ids = append(ids, int32(g.Index))
+	}
+	return ids
+}
+
+// MinCapability returns the least compute capability that is used.
+func (m *Machine) MinCapability() float64 {
+	if m == nil {
+		return DefaultMinCapability
+	}
+	return m.o.MinCapability
+}
+
+// Readings returns what each of GPUs does, no older than Options.ReadEvery, and why one could not be read, nil if it could.
+// Energy counts from the start of this process. A card that falls off the bus is told of once in the log, and again when it
+// is back.
+func (m *Machine) Readings() ([]Reading, []error) {
+	if m == nil || len(m.gpus) == 0 {
+		return nil, nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.readings != nil && time.Since(m.read) < m.o.ReadEvery {
+		return slices.Clone(m.readings), slices.Clone(m.errs)
+	}
+	m.read = time.Now()
+	if m.readings == nil {
+		m.readings, m.errs = make([]Reading, len(m.gpus)), make([]error, len(m.gpus))
+		m.energy = make([]float64, len(m.gpus))
+	}
+	for i, g := range m.gpus {
+		r, err := m.o.Driver.Read(g.UUID)
+		switch {
+		case err != nil && m.errs[i] == nil:
+			m.o.Log.Error("a GPU cannot be reached", "gpu", g.Index, "uuid", g.UUID, "name", g.Name, "err", err)
+		case err == nil && m.errs[i] != nil:
+			m.o.Log.Info("a GPU can be reached again", "gpu", g.Index, "uuid", g.UUID, "name", g.Name)
+		}
+		if r.Known&HasEnergy != 0 {
+			if m.energy[i] == 0 || r.Energy < m.energy[i] { // the first time, or the driver was loaded anew
+				m.energy[i] = r.Energy
+			}
+			r.Energy -= m.energy[i]
+		}
+		m.readings[i], m.errs[i] = r, err
+	}
+	return slices.Clone(m.readings), slices.Clone(m.errs)
+}
+
+// MemoryShare returns how much of a GPU's memory is in use, 0 to 1; ok is false if that is not known.
+func (m *Machine) MemoryShare(index int) (share float64, ok bool) {
+	if m == nil {
+		return 0, false
+	}
+	for _, g := range m.gpus {
+		if g.Index != index {
+			continue
+		}
+		r, err := m.o.Driver.Read(g.UUID)
+		if err != nil || r.Known&HasMemory == 0 || r.MemoryTotal == 0 {
+			return 0, false
+		}
+		return float64(r.MemoryUsed) / float64(r.MemoryTotal), true
+	}
+	return 0, false
+}
+
+// Close lets go of the driver.
+func (m *Machine) Close() error {
+	if m == nil || m.o.Driver == nil {
+		return nil
+	}
+	return m.o.Driver.Close()
+}

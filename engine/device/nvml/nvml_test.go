@@ -1,0 +1,113 @@
+package nvml
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+
+	lib "github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
+
+	"nereid/engine/device"
+)
+
+// server is a machine with eight cards, on a library whose functions are set here.
+func server() *dgxa100.Server {
+	s := dgxa100.New()
+	for i := range s.Devices {
+		d := s.Devices[i].(*dgxa100.Device)
+		d.MemoryInfo.Used = uint64(i) << 30
+		d.GetUtilizationRatesFunc = func() (lib.Utilization, lib.Return) { return lib.Utilization{Gpu: 37}, lib.SUCCESS }
+		d.GetPowerUsageFunc = func() (uint32, lib.Return) { return 58954, lib.SUCCESS }
+		d.GetPowerManagementLimitFunc = func() (uint32, lib.Return) { return 300000, lib.SUCCESS }
+		d.GetTotalEnergyConsumptionFunc = func() (uint64, lib.Return) { return 0, lib.ERROR_NOT_SUPPORTED }
+		d.GetTemperatureFunc = func(lib.TemperatureSensors) (uint32, lib.Return) { return 41, lib.SUCCESS }
+	}
+	return s
+}
+
+func TestCardsOfTheLibrary(t *testing.T) {
+	s := server()
+	d, faults, err := Open(s)
+	if err != nil || len(faults) > 0 {
+		t.Fatal(err, faults)
+	}
+	gpus, err := d.GPUs()
+	if err != nil || len(gpus) != 8 || d.Version != "550.54.15" {
+		t.Fatalf("GPUs = %v, %v with driver %q; want 8 of 550.54.15", gpus, err, d.Version)
+	}
+	g, card := gpus[3], s.Devices[3].(*dgxa100.Device)
+	if g.UUID != card.UUID || g.Name != card.Name || g.Capability() != 8.0 || g.MemoryBytes != 42949672960 {
+		t.Errorf("the fourth is %+v", g)
+	}
+	r, err := d.Read(g.UUID)
+	want := device.Reading{Utilization: 0.37, MemoryUsed: 3 << 30, MemoryTotal: 42949672960, Power: 58.954, PowerLimit: 300, Temperature: 41,
+		Known: device.HasUtilization | device.HasMemory | device.HasPower | device.HasPowerLimit | device.HasTemperature}
+	if err != nil || r != want {
+		t.Errorf("Read = %+v, %v; want %+v", r, err, want)
+	}
+	card.GetMemoryInfoFunc = func() (lib.Memory, lib.Return) { return lib.Memory{}, lib.ERROR_GPU_IS_LOST }
+	if _, err := d.Read(g.UUID); err == nil {
+		t.Error("a lost card is read")
+	}
+	if _, err := d.Read("GPU-x"); err == nil {
+		t.Error("a card that is not there is read")
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOpenFaults(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		edit   func(s *dgxa100.Server)
+		want   error
+		failed bool
+		gpus   int
+	}{
+		{"C073 no driver", func(s *dgxa100.Server) { s.InitFunc = func() lib.Return { return lib.ERROR_LIBRARY_NOT_FOUND } }, ErrNoDriver, true, 0},
+		{"driver that does not start", func(s *dgxa100.Server) { s.InitFunc = func() lib.Return { return lib.ERROR_DRIVER_NOT_LOADED } }, nil, true, 0},
+		{"cards that cannot be counted", func(s *dgxa100.Server) {
+			s.DeviceGetCountFunc = func() (int, lib.Return) { return 0, lib.ERROR_UNKNOWN }
+		}, nil, true, 0},
+		{"C072 a card that does not answer is left out", func(s *dgxa100.Server) {
+			s.Devices[2].(*dgxa100.Device).GetUUIDFunc = func() (string, lib.Return) { return "", lib.ERROR_GPU_IS_LOST }
+		}, nil, false, 7},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := server()
+			tt.edit(s)
+			d, faults, err := Open(s)
+			if (err != nil) != tt.failed || tt.want != nil && !errors.Is(err, tt.want) {
+				t.Fatalf("Open = %v, want %v", err, tt.want)
+			}
+			if err == nil && (len(d.list) != tt.gpus || len(faults) != 8-tt.gpus) {
+				t.Errorf("%d cards, faults %v; want %d", len(d.list), faults, tt.gpus)
+			}
+		})
+	}
+}
+
+// This machine's own library: with a driver its cards can be read, without one that is what Open says.
+func TestTheLibraryOfThisMachine(t *testing.T) {
+	d, _, err := Open(nil)
+	if errors.Is(err, ErrNoDriver) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := device.NewMachine(device.Options{Driver: d, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, g := range m.GPUs() {
+		if _, errs := m.Readings(); errs[i] != nil || g.UUID == "" {
+			t.Errorf("GPU %+v: %v", g, errs[i])
+		}
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+}
