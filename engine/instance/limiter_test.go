@@ -98,10 +98,6 @@ func limiterSchedule(t *testing.T, rng *rand.Rand, seed uint64) {
 				needs = append(needs, &need{Name: name, Count: rng.Uint32N(4), Global: k == 2})
 			}
 		}
-		s, err := l.Join(limits(rng.Uint32N(4), needs...), device)
-		if err != nil {
-			t.Fatal(err)
-		}
 		key := func(n *need) string {
 			if n.Global {
 				return n.Name
@@ -113,6 +109,10 @@ func limiterSchedule(t *testing.T, rng *rand.Rand, seed uint64) {
 			most[key(n)] = max(most[key(n)], n.Count)
 		}
 		mu.Unlock()
+		s, err := l.Join(limits(rng.Uint32N(4), needs...), device)
+		if err != nil {
+			t.Fatal(err)
+		}
 		patience, work, own := time.Duration(rng.IntN(20)), time.Duration(1+rng.IntN(9)), rand.New(rand.NewPCG(seed, uint64(i)))
 		wg.Go(func() {
 			defer s.Leave()
