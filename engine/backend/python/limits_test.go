@@ -1,0 +1,155 @@
+package python_test
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"nereid/engine/infer"
+)
+
+// What a model writes without end is cut, and does not hold it up.
+func TestMuchOutput(t *testing.T) {
+	r := serve(t, nil, map[string]string{
+		"m/config.pbtxt": config(""),
+		"m/1/model.py": code(`
+for i in range(20000):
+    print("line %d of the model's output" % i)
+sys.stderr.write("x" * 1000000 + "\n")
+y = x`, ""),
+	}).ready()
+	if a := r.one(request("m", map[string][]float32{"IN": {1}})); a.err != nil {
+		t.Fatal(a.err)
+	}
+	r.stop()
+	text := r.log.String()
+	if n := strings.Count(text, "of the model's output"); n < 500 || n > 10000 {
+		t.Errorf("D8 %d of 20000 lines are in the log, want about 1000", n)
+	}
+	if !strings.Contains(text, "lines were dropped") {
+		t.Error("D8 the log does not say that lines were dropped")
+	}
+	if len(text) > 4<<20 {
+		t.Errorf("D8 the log has %d bytes", len(text))
+	}
+}
+
+// A model that uses up its descriptors or threads harms itself only.
+func TestOwnLimits(t *testing.T) {
+	r := serve(t, map[string]string{"open-files-limit": "200", "memory-limit-byte-size": "2000000000"}, map[string]string{
+		"m/config.pbtxt": config(""),
+		"m/1/model.py": code(`
+if x[0] == 1:
+    self.files = [open("/dev/null") for _ in range(1000)]
+if x[0] == 2:
+    stop = threading.Event()
+    threads = []
+    try:
+        for _ in range(10000):
+            threads.append(threading.Thread(target=stop.wait, daemon=True))
+            threads[-1].start()
+    finally:
+        stop.set()
+y = x`, ""),
+		"n/config.pbtxt":   config(`parameters { key: "OPEN_FILES_LIMIT" value { string_value: "50" } }`),
+		"n/1/model.py":     code(`import resource; y = np.array([resource.getrlimit(resource.RLIMIT_NOFILE)[0]], np.float32)`, ""),
+		"bad/config.pbtxt": config(`parameters { key: "MEMORY_LIMIT_BYTE_SIZE" value { string_value: "much" } }`),
+		"bad/1/model.py":   code("y = x", ""),
+	})
+	for _, tt := range []struct {
+		name string
+		what float32
+		text string
+	}{
+		{"D5 descriptors", 1, "Too many open files"},
+		{"D5 threads", 2, "can't start new thread"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if a := r.one(request("m", map[string][]float32{"IN": {tt.what}})); a.err == nil || !strings.Contains(a.err.Error(), tt.text) {
+				t.Errorf("%v, want an error with %q", a.err, tt.text)
+			}
+			if a := r.one(request("m", map[string][]float32{"IN": {0}})); a.err != nil {
+				t.Errorf("the next request: %v", a.err)
+			}
+		})
+	}
+	if a := r.one(request("n", map[string][]float32{"IN": {0}})); a.err != nil || a.floats("OUT")[0] != 50 {
+		t.Errorf("the limit of a model's parameter: %v %v", a.floats("OUT"), a.err)
+	}
+	if s, _ := r.Model("bad"); len(s.Versions) != 1 || !strings.Contains(s.Versions[0].Reason, `"much" is not a positive number`) {
+		t.Errorf("a limit that is none: %+v", s.Versions)
+	}
+}
+
+// Memory of 100000 floats goes round often, and what is shared does not grow with it.
+func TestSharedMemoryStaysFlat(t *testing.T) {
+	r := serve(t, map[string]string{"shm-default-byte-size": "65536", "shm-growth-byte-size": "65536"}, map[string]string{
+		"m/config.pbtxt": config(""),
+		"m/1/model.py": code(`
+if x[0] == -1:
+    y = np.array([sum(int(l.split()[1]) for l in open("/proc/self/smaps") if l.startswith("Pss_Shmem"))], np.float32)
+else:
+    y = x * 2`, ""),
+	}).ready()
+	in := make([]float32, 100000)
+	shared := func() float32 { return r.one(request("m", map[string][]float32{"IN": {-1}})).floats("OUT")[0] }
+	var first float32
+	for i := range 300 {
+		a := r.one(request("m", map[string][]float32{"IN": in}))
+		if a.err != nil || len(a.floats("OUT")) != len(in) {
+			t.Fatal(a.err)
+		}
+		if i == 20 {
+			first = shared()
+		}
+	}
+	if last := shared(); last > first*1.5+1000 {
+		t.Errorf("D055 D057 %v kB are shared after 300 requests, and %v were after 20", last, first)
+	}
+}
+
+// Loading and unloading again and again leaves nothing behind.
+func TestLoadCycles(t *testing.T) {
+	cycles := 20
+	if n, err := strconv.Atoi(os.Getenv("NEREID_SOAK_CYCLES")); err == nil {
+		cycles = n
+	}
+	r := serve(t, nil, map[string]string{"m/config.pbtxt": config(""), "m/1/model.py": code("y = x", "")}).ready()
+	fds := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	unload := func() {
+		if err := r.UnloadModel(t.Context(), "m", false); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "it is unloaded", func() bool {
+			s, _ := r.Model("m")
+			return s.Versions[0].State == "UNAVAILABLE"
+		})
+	}
+	var before int
+	for i := range cycles {
+		unload()
+		if i == 1 {
+			before = fds()
+		}
+		if err := r.Reload(t.Context(), "m"); err != nil {
+			t.Fatal(err)
+		}
+		if a := r.one(request("m", map[string][]float32{"IN": {float32(i)}})); a.err != nil || a.floats("OUT")[0] != float32(i) {
+			t.Fatal(a.err)
+		}
+	}
+	unload()
+	if now := fds(); now > before {
+		t.Errorf("%d descriptors after %d cycles, %d after 2", now, cycles, before)
+	}
+	if ok, _ := r.ModelReady("m", infer.LatestVersion); ok {
+		t.Error("it is ready although it is unloaded")
+	}
+}
