@@ -258,7 +258,7 @@ def write_cases(repo):
 def write_simple_sequence(repo, name="simple_sequence", strategy="direct { }"):
     """As the models of the clients' sequence examples: INT32 [1], OUTPUT = INPUT + START, so the first answer is one more."""
     config = (
-        "max_batch_size: 8\nsequence_batching { max_sequence_idle_microseconds: 5000000 " + strategy + "\n"
+        "max_batch_size: 8\nsequence_batching { max_sequence_idle_microseconds: 60000000 " + strategy + "\n"
         '  control_input { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }\n'
         '  control_input { name: "READY" control { kind: CONTROL_SEQUENCE_READY int32_false_true: [ 0, 1 ] } } }\n'
     )
@@ -282,7 +282,7 @@ def write_running_sum(repo, name="running_sum", strategy="direct { }", more=""):
     """Implicit state: OUTPUT (INT32 [1]) is the sum of INPUT since the sequence began."""
     i, o = [("INPUT", "INT32", [1])], [("OUTPUT", "INT32", [1])]
     config = (
-        "max_batch_size: 8\nsequence_batching { max_sequence_idle_microseconds: 5000000 " + strategy + "\n"
+        "max_batch_size: 8\nsequence_batching { max_sequence_idle_microseconds: 60000000 " + strategy + "\n"
         '  state { input_name: "SUM_IN" output_name: "SUM_OUT" data_type: TYPE_INT32 dims: 1 ' + more + " } }\n"
     )
     folder = repo / name
@@ -296,7 +296,7 @@ def write_builtin_sequence(repo, name, backend, config):
     """A model of one of the builtin sequence backends: INPUT and OUTPUT are INT32 [1], with all controls."""
     i, o = [("INPUT", "INT32", [1])], [("OUTPUT", "INT32", [1])]
     text = (
-        f'backend: "{backend}"\nmax_batch_size: 8\n' + tensors("input", i) + tensors("output", o) + "sequence_batching { " + config + "\n"
+        f'backend: "{backend}"\nmax_batch_size: 8\n' + tensors("input", i) + tensors("output", o) + "sequence_batching { max_sequence_idle_microseconds: 60000000 " + config + "\n"
         '  control_input { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }\n'
         '  control_input { name: "READY" control { kind: CONTROL_SEQUENCE_READY int32_false_true: [ 0, 1 ] } }\n'
         '  control_input { name: "END" control { kind: CONTROL_SEQUENCE_END int32_false_true: [ 0, 1 ] } }\n'

@@ -208,7 +208,7 @@ def test_E031_E032_E033_E3_statistics(sequences):
 
 def test_configuration_and_metadata_are_the_clients(sequences):
     config = sequences.get("/v2/models/simple_sequence/config").json["sequence_batching"]
-    assert config["max_sequence_idle_microseconds"] == 5000000
+    assert config["max_sequence_idle_microseconds"] == 60000000
     assert [c["name"] for c in config["control_input"]] == ["START", "READY"]
     metadata = sequences.get("/v2/models/simple_sequence").json
     assert [i["name"] for i in metadata["inputs"]] == ["INPUT"] and [o["name"] for o in metadata["outputs"]] == ["OUTPUT"]
