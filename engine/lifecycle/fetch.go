@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"nereid/engine/modelconfig"
@@ -106,6 +107,25 @@ func (m *Manager) readShared(src *repo.Model) error {
 		m.fetched(src.Name, false)
 	}
 	return err
+}
+
+// prefetch brings what is in no version of any remote model, many models at once: a start looks at all configurations
+// before it loads the first model. What fails is told by the model's load.
+func (m *Manager) prefetch(found map[string]*repo.Model) {
+	const atOnce = 16
+	var wg sync.WaitGroup
+	places := make(chan struct{}, atOnce)
+	for _, src := range found {
+		if !src.Remote() || src.Err != nil {
+			continue
+		}
+		places <- struct{}{}
+		wg.Go(func() {
+			_ = m.readShared(src)
+			<-places
+		})
+	}
+	wg.Wait()
 }
 
 // add shows the download in a model's status: the version loads, and has that as its reason.

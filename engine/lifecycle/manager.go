@@ -166,6 +166,7 @@ func (m *Manager) LoadAll(ctx context.Context) (failed []error, err error) {
 	if err := unreadError(unread); err != nil {
 		return nil, err
 	}
+	m.prefetch(found)
 	var ensembles, others []string // those after these, so that no part is tried twice
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		if m.dependenciesOf(found[name], nil) != nil {
