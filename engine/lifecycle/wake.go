@@ -118,7 +118,7 @@ func (m *Manager) resume(r *infer.Request, failed error) {
 		return
 	}
 	mod, err := m.Acquire(r.ModelName, r.Served.Version())
-	if status.CodeOf(err) == status.NotFound && r.Version < 0 {
+	if err != nil && !errors.Is(err, ErrEvicted) && r.Version < 0 {
 		mod, err = m.Acquire(r.ModelName, r.Version) // another version has taken its place
 	}
 	switch {
