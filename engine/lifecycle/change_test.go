@@ -59,7 +59,7 @@ func TestPollFollowsChanges_A055_A056_A057(t *testing.T) {
 				t.Errorf("reason %q", got)
 			}
 		}},
-		{"a broken version, then mended", func(t *testing.T, r *rig) {
+		{"B17 a broken version, then mended", func(t *testing.T, r *rig) {
 			r.write("m/config.pbtxt", latest)
 			r.pollAll()
 			r.write("m/2/broken", "")
@@ -75,7 +75,7 @@ func TestPollFollowsChanges_A055_A056_A057(t *testing.T) {
 			r.pollAll()
 			r.check("mended", "m", 2)
 		}},
-		{"a version in service becomes broken", func(t *testing.T, r *rig) {
+		{"B17 a version in service becomes broken", func(t *testing.T, r *rig) {
 			r.rename("m/1/file", "m/1/broken")
 			r.pollAll()
 			r.check("broken", "m", 1)
@@ -228,7 +228,7 @@ func TestPollFollowsChanges_A055_A056_A057(t *testing.T) {
 }
 
 // B20: a name in two repositories is served from neither, but what served goes on; with one gone the other serves.
-func TestOneNameInTwoRepositories_A003(t *testing.T) {
+func TestOneNameInTwoRepositories_A003_B20(t *testing.T) {
 	for _, gone := range []string{"first", "second"} {
 		t.Run(gone+" goes", func(t *testing.T) {
 			second := t.TempDir()
@@ -267,7 +267,7 @@ func TestOneNameInTwoRepositories_A003(t *testing.T) {
 }
 
 // A repository that cannot be read does not keep the others from being followed, and unloads nothing.
-func TestAnUnreadableRepositoryStopsOnlyItself_A060(t *testing.T) {
+func TestAnUnreadableRepositoryStopsOnlyItself_A060_B16(t *testing.T) {
 	second := t.TempDir()
 	r := newRig(t, func(o *Options) { o.Repositories = append(o.Repositories, second) })
 	r.write("here/config.pbtxt", policy("all {}"))
@@ -455,7 +455,7 @@ func TestAStartIsCancellable(t *testing.T) {
 }
 
 // B21: load and unload of one model from 50 clients are serialised, and the state is that of the last one.
-func TestManyClientsLoadAndUnloadOneModel_A070(t *testing.T) {
+func TestManyClientsLoadAndUnloadOneModel_A070_B21(t *testing.T) {
 	r := newRig(t, nil)
 	r.write("m/config.pbtxt", policy("all {}"))
 	r.write("m/1/file", "")
@@ -580,7 +580,7 @@ func TestAnUnloadIsNotUndoneByAPollUnderWay(t *testing.T) {
 	r.check("after the poll's turn", "m")
 }
 
-func TestCopyUnderWayIsNotLoaded_A059(t *testing.T) {
+func TestCopyUnderWayIsNotLoaded_A059_B14(t *testing.T) {
 	r := newRig(t, nil)
 	r.write("m/config.pbtxt", policy("all {}"))
 	r.write("m/1/file", "half")
