@@ -221,6 +221,9 @@ func (m *isolatedModel) Healthy() error {
 	return err
 }
 
+// InOwnProcess implements backend.Separate.
+func (m *isolatedModel) InOwnProcess() bool { return true }
+
 // MemoryBytes returns the resident memory of the processes.
 func (m *isolatedModel) MemoryBytes() (total int64) {
 	m.mu.Lock()

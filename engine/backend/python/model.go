@@ -165,6 +165,9 @@ func (m *model) Healthy() error {
 	return err
 }
 
+// InOwnProcess implements backend.Separate.
+func (m *model) InOwnProcess() bool { return true }
+
 // MemoryBytes returns the resident memory of the processes, and what is shared with them.
 func (m *model) MemoryBytes() int64 {
 	m.mu.Lock()
