@@ -17,6 +17,7 @@ import (
 )
 
 func (c *Console) getModels(w http.ResponseWriter, _ *http.Request) error {
+	c.o.Engine.Residency() // measures: models grow as they work
 	return reply(w, api.Models{Models: c.allModels()})
 }
 
@@ -24,6 +25,7 @@ func (c *Console) getModel(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
 	unlock := c.locks.lock(name)
 	defer unlock()
+	c.o.Engine.Residency() // measures: models grow as they work
 	st, p, err := c.locate(name)
 	if err != nil {
 		return err

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"nereid/engine/backend"
 	"nereid/engine/repo"
@@ -593,4 +595,25 @@ func TestCopyUnderWayIsNotLoaded_A059_B14(t *testing.T) {
 	r.check("changed since the scan", "m")
 	r.pollAll()
 	r.check("at rest", "m", 1)
+
+	// A copy that pauses for longer than the settle time still has its file open.
+	r.o.Settle = time.Minute
+	r.write("m/1/file", "half of the next")
+	f, err := os.OpenFile(filepath.Join(r.root, "m/1/file"), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	found, _ = repo.Scan(r.scanOptions())
+	for _, step := range []struct {
+		rested time.Duration
+		loads  bool
+	}{{2 * time.Minute, runtime.GOOS != "linux"}, {held * time.Minute, true}} {
+		_, before, _ := r.b.count()
+		next := r.Manager.poll(found, true, map[string]pending{"m": {found["m"], time.Now().Add(-step.rested)}})
+		r.wait()
+		if _, after, _ := r.b.count(); (after > before) != step.loads || (next > 0) == step.loads {
+			t.Errorf("open for writing, at rest for %v: %d loads, next look in %v; want one: %v", step.rested, after-before, next, step.loads)
+		}
+	}
 }

@@ -127,9 +127,9 @@ func NewManager(o Options) *Manager {
 		m.backends[b.Name()] = b
 	}
 	m.table.Store(&table{})
-	if idle := o.Residency.Idle; idle > 0 {
+	if o.Residency.on() {
 		m.wg.Add(1)
-		go m.evictIdle(idle)
+		go m.tend()
 	}
 	return m
 }

@@ -14,6 +14,10 @@ type pending struct {
 	since time.Time
 }
 
+// held is how many settle times a model whose files rest waits for who has one of them open for writing: a copy that pauses,
+// but not a program that keeps its log there.
+const held = 30
+
 // burst is how long Run waits after a change, for others that come with it: copying one file tells of thousands.
 const burst = 50 * time.Millisecond
 
@@ -89,7 +93,14 @@ func (m *Manager) poll(found map[string]*repo.Model, whole bool, waiting map[str
 			w = pending{src, now}
 			waiting[name] = w
 		}
-		if rest := m.o.Settle - now.Sub(w.since); rest > 0 {
+		rest := m.o.Settle - now.Sub(w.since)
+		if rest <= 0 && now.Sub(w.since) < held*m.o.Settle {
+			if file := repo.Written(src.Folder); file != "" { // a slow copy may pause for longer than the settle time
+				m.o.Log.Debug("a changed model is not loaded yet", "model", name, "writing", file)
+				rest = m.o.Settle
+			}
+		}
+		if rest > 0 {
 			if next == 0 || rest < next {
 				next = rest
 			}

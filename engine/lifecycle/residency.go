@@ -181,9 +181,6 @@ func (m *Manager) taken() amount {
 
 // measure asks every loaded model what it takes now: they grow as they work.
 func (m *Manager) measure() {
-	if !m.o.Residency.on() {
-		return
-	}
 	m.mu.Lock()
 	loaded := map[*entry][]*model.Model{}
 	for _, e := range m.entries {
@@ -226,7 +223,13 @@ func (e *entry) remember(now amount, source model.MemorySource) {
 
 // leaves counts a model that leaves as closing. m.mu is held.
 func (m *Manager) leaves(e *entry, d leaving) amount {
-	if !m.o.Residency.on() || d.model == nil {
+	if d.model == nil {
+		return nil
+	}
+	if !m.o.Residency.on() {
+		if !e.inMemory() {
+			e.memory = nil
+		}
 		return nil
 	}
 	size := amountOf(d.model.Memory())
@@ -295,6 +298,11 @@ func (m *Manager) estimate(e *entry, src *repo.Model, p *plan, wanting []*outcom
 	for _, r := range wanting {
 		need.add(amountOf(model.EstimateMemory(p.cfg, versionFolder(p.src, r.number))))
 	}
+	for place, n := range need { // files may be larger than what comes of them: only a measured size refuses a model
+		if limit, bound := m.o.Residency.limit(place); bound {
+			need[place] = min(n, limit)
+		}
+	}
 	return need
 }
 
@@ -324,9 +332,6 @@ func (m *Manager) fit(ctx context.Context, e *entry, loaded []*outcome) error {
 
 // release gives back what a load has reserved, and measures what came of it. e.op is held.
 func (m *Manager) release(e *entry) {
-	if !m.o.Residency.on() {
-		return
-	}
 	m.mu.Lock()
 	e.reserved = nil
 	e.loaded = infer.Now()
@@ -408,7 +413,11 @@ func (m *Manager) evictOne(but *entry, short amount, urgent bool) bool {
 		}
 		m.step(v, banished{})
 		v.op.Unlock()
-		m.o.Log.Info("a model leaves memory for another", "model", name, "for", but.name)
+		why := "those in memory have grown"
+		if but != nil {
+			why = "room for " + but.name
+		}
+		m.o.Log.Info("a model leaves memory", "model", name, "why", why)
 		return true
 	}
 	return false
@@ -448,10 +457,14 @@ func (m *Manager) tooLarge(name string, need, short amount) error {
 		name, strings.Join(parts, ", and "))
 }
 
-// evictIdle takes models out of memory that had no request for long.
-func (m *Manager) evictIdle(idle time.Duration) {
+// tend takes models out of memory that had no request for long, and others when those in it have grown over the budget.
+func (m *Manager) tend() {
 	defer m.wg.Done()
-	tick := time.NewTicker(max(idle/4, look))
+	every := time.Second
+	if idle := m.o.Residency.Idle; idle > 0 {
+		every = min(every, max(idle/4, look))
+	}
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {
@@ -459,16 +472,33 @@ func (m *Manager) evictIdle(idle time.Duration) {
 			return
 		case <-tick.C:
 		}
+		m.measure()
 		m.mu.Lock()
-		for _, t := range m.tenants(nil) {
-			e := m.entries[t.name]
-			if t.pinned || !t.resting || infer.Now().Sub(t.used) < idle || e.cfg.GetEnsembleScheduling() != nil || !e.op.TryLock() {
-				continue
+		m.evictIdle()
+		for {
+			used := m.taken()
+			used.sub(m.closing)
+			if short := m.o.Residency.over(used); len(short) == 0 || !m.evictOne(nil, short, false) {
+				break
 			}
-			m.step(e, banished{})
-			e.op.Unlock()
 		}
 		m.mu.Unlock()
+	}
+}
+
+// evictIdle takes models out of memory that had no request for long. m.mu is held.
+func (m *Manager) evictIdle() {
+	idle := m.o.Residency.Idle
+	if idle <= 0 {
+		return
+	}
+	for _, t := range m.tenants(nil) {
+		e := m.entries[t.name]
+		if t.pinned || !t.resting || infer.Now().Sub(t.used) < idle || e.cfg.GetEnsembleScheduling() != nil || !e.op.TryLock() {
+			continue
+		}
+		m.step(e, banished{})
+		e.op.Unlock()
 	}
 }
 

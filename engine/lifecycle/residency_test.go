@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -148,6 +149,14 @@ func TestResidencyRules(t *testing.T) {
 				t.Errorf("%d models are open", open)
 			}
 		}},
+		{"a model that takes less than its files is not refused for these", func(t *testing.T, r *rig) {
+			r.write("m0/1/file", strings.Repeat("x", 1000))
+			r.load("m0")
+			r.check("loaded", "m0", 1)
+			if s, _ := r.Model("m0"); s.Memory.Host != 100 || s.Memory.Source != "allocator" {
+				t.Errorf("memory %+v, want 100 of the allocator", s.Memory)
+			}
+		}},
 		{"all others are pinned", func(t *testing.T, r *rig) {
 			for i := range 5 {
 				r.Pin(fmt.Sprintf("m%d", i), &yes)
@@ -273,6 +282,27 @@ func TestResidencyIdle(t *testing.T) {
 	r.until("a leaves", func() bool { return slices.Equal(r.resident(), []string{"b"}) })
 	if err := r.ask("a"); err != nil {
 		t.Error(err)
+	}
+}
+
+// Models that grow as they work leave until the others fit.
+func TestResidencyGrowth(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Residency.Host, o.Residency.Idle = 550, time.Hour })
+	var size atomic.Int64
+	size.Store(50)
+	r.b.sizeNow = size.Load
+	for i := range 10 {
+		r.write(fmt.Sprintf("m%d/config.pbtxt", i), policy("all {}"))
+		r.write(fmt.Sprintf("m%d/1/file", i), "")
+		r.load(fmt.Sprintf("m%d", i))
+	}
+	if got := len(r.resident()); got != 10 {
+		t.Fatalf("%d models are in memory, want 10", got)
+	}
+	size.Store(100)
+	r.until("five have left", func() bool { return len(r.resident()) == 5 })
+	if got := r.resident(); !slices.Contains(got, "m9") || slices.Contains(got, "m0") {
+		t.Errorf("in memory: %v, want those used last", got)
 	}
 }
 

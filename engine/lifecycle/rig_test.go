@@ -29,7 +29,8 @@ type picky struct {
 	backend.Backend
 	load    func(ctx context.Context, s backend.Spec) error
 	execute func(ctx context.Context)
-	size    int64 // of every loaded model, as it says; 0: it does not say
+	sizeNow func() int64 // in place of size
+	size    int64        // of every loaded model, as it says; 0: it does not say
 
 	mu      sync.Mutex
 	open    int // guarded by mu, as the others: models that are loaded
@@ -87,7 +88,12 @@ func (m *pickyModel) NewInstance(ctx context.Context, place backend.Placement) (
 	return &pickyInstance{i, m.p}, err
 }
 
-func (m *pickyModel) MemoryBytes() int64 { return cmp.Or(m.p.size, -1) }
+func (m *pickyModel) MemoryBytes() int64 {
+	if m.p.sizeNow != nil {
+		return m.p.sizeNow()
+	}
+	return cmp.Or(m.p.size, -1)
+}
 
 func (m *pickyModel) Close() error {
 	m.p.mu.Lock()

@@ -19,13 +19,13 @@ import (
 // the whole and of one version, evictions, suspensions, and drains that end whenever they like. After every event the
 // machine's promises must hold; see world.check. NEREID_SOAK=1 runs ten times as many.
 func TestStateMachine(t *testing.T) {
-	lives := uint64(3000)
+	lives := uint64(2000)
 	if os.Getenv("NEREID_SOAK") != "" {
 		lives *= 10
 	}
 	for seed := range lives {
 		w := &world{rng: rand.New(rand.NewPCG(seed, 11)), closed: map[*model.Model]bool{}}
-		for range 60 {
+		for range 40 {
 			w.something()
 			if w.fault != "" {
 				break
