@@ -106,7 +106,7 @@ if x[0] < 2:
 	}{
 		{"D040 exec", "sync", []float32{1, 2}, []float32{4, 6}, ""},
 		{"D040 async_exec in an async execute", "async", []float32{1, 10}, []float32{15, 105}, ""},
-		{"D041 a stream of responses", "streaming", []float32{1, 2, 3, 4}, []float32{4, 10}, ""},
+		{"D036 D041 a stream of responses", "streaming", []float32{1, 2, 3, 4}, []float32{4, 10}, ""},
 		{"D041 a stream of no responses", "streaming", []float32{}, []float32{0, 0}, ""},
 		{"D040 an error of the other model", "failing", []float32{0}, nil, "TritonModelException: no, no"},
 		{"D040 a model that is not there", "failing", []float32{1}, nil, "'nowhere' is not found"},
@@ -196,7 +196,7 @@ class TritonPythonModel:
 			}
 		}
 	})
-	t.Run("A23 D7 D033 is_cancelled", func(t *testing.T) {
+	t.Run("D033 A23 D7 is_cancelled", func(t *testing.T) {
 		q := request("tokens", map[string][]float32{"IN": {1 << 30, 1}})
 		defer q.Release()
 		if err := r.Infer(t.Context(), q); err != nil {

@@ -68,7 +68,7 @@ func TestDeaths(t *testing.T) {
 		code status.Code
 		dies bool
 	}{
-		{"D2 D056 SIGSEGV", 1, "the process of model instance 'm_0' ended while it had the request: it was ended by signal 11", status.Unavailable, true},
+		{"D056 D2 SIGSEGV", 1, "the process of model instance 'm_0' ended while it had the request: it was ended by signal 11", status.Unavailable, true},
 		{"D2 SIGKILL", 2, "it was ended by signal 9", status.Unavailable, true},
 		{"D2 os._exit", 3, "it ended with exit status 3", status.Unavailable, true},
 		{"D2 abort", 4, "it was ended by signal 6", status.Unavailable, true},
