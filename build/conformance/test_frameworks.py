@@ -31,7 +31,7 @@ def server(tmp_path_factory):
         os.symlink(installed / f"framework-{name}", environments / f"framework-{name}")
         subprocess.run([installed / f"framework-{name}" / "bin" / "python", maker, name, repo], check=True)
     subprocess.run([sys.executable, maker, "onnx", repo], check=True)
-    with Server(repo, work, "--exit-on-error=false", "--strict-readiness=false", "--load-model=*", wait="live") as s:
+    with Server(repo, work, "--exit-on-error=false", "--strict-readiness=false", wait="live") as s:
         yield s
 
 
