@@ -174,7 +174,7 @@ func TestEnsemble(t *testing.T) {
 		r.Inputs = append(r.Inputs, tensor.Tensor{Name: "N", DataType: tensor.Int32, Shape: []int64{1}, Data: words(v)})
 		return r
 	}
-	t.Run("C043 branches meet again and the rows stay together", func(t *testing.T) {
+	t.Run("C043 D072 branches meet again and the rows stay together", func(t *testing.T) {
 		r := diamond("diamond", 2, "A", "B")
 		defer r.Release()
 		outs, err := all(t, e, r)

@@ -342,8 +342,8 @@ func TestSignatureChecks(t *testing.T) {
 		inputs       []tensor.Tensor
 		want         string // "": passes
 	}{
-		{"optional left out", two, []tensor.Tensor{ok}, ""},
-		{"optional there", two, []tensor.Tensor{ok, in("INPUT1", tensor.Bytes, word, 1)}, ""},
+		{"C092 optional left out", two, []tensor.Tensor{ok}, ""},
+		{"C092 optional there", two, []tensor.Tensor{ok, in("INPUT1", tensor.Bytes, word, 1)}, ""},
 		{"optional alone", two, []tensor.Tensor{in("INPUT1", tensor.Bytes, word, 1)}, "missing required input(s) ['INPUT0']"},
 		{"optional first", two, []tensor.Tensor{in("INPUT1", tensor.Bytes, word, 1), ok}, ""},
 		{"no strings", two, []tensor.Tensor{ok, in("INPUT1", tensor.Bytes, nil, 0)}, ""},

@@ -25,7 +25,7 @@ func TestBased(t *testing.T) {
 		want         []string
 	}{
 		{"D004 those that come with the server", "", []string{"openvino", "pytorch", "tensorflow"}},
-		{"D001 those of a folder, and ours", folder, []string{"mine", "openvino", "pytorch", "tensorflow"}},
+		{"D001 D077 those of a folder, and ours", folder, []string{"mine", "openvino", "pytorch", "tensorflow"}},
 		{"D001 a folder that is not there", filepath.Join(folder, "nowhere"), []string{"openvino", "pytorch", "tensorflow"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

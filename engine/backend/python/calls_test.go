@@ -104,7 +104,7 @@ if x[0] < 2:
 		in, want    []float32
 		text        string // of the error
 	}{
-		{"D040 exec", "sync", []float32{1, 2}, []float32{4, 6}, ""},
+		{"C052 D040 exec", "sync", []float32{1, 2}, []float32{4, 6}, ""},
 		{"D040 async_exec in an async execute", "async", []float32{1, 10}, []float32{15, 105}, ""},
 		{"D036 D041 a stream of responses", "streaming", []float32{1, 2, 3, 4}, []float32{4, 10}, ""},
 		{"D041 a stream of no responses", "streaming", []float32{}, []float32{0, 0}, ""},
