@@ -80,7 +80,7 @@ func TestValidateCommand(t *testing.T) {
 		code  int
 		want  []string // lines, with R/ for the repository
 	}{
-		{name: "the samples", code: 0, args: []string{"../models-sample"}, want: []string{"12 models, 0 with errors; 0 errors, 0 warnings"}},
+		{name: "the samples", code: 0, args: []string{"../models-sample"}, want: []string{"16 models, 0 with errors; 0 errors, 0 warnings"}},
 		{name: "an empty repository", code: 0, files: map[string]string{"README": ""}, want: []string{"0 models, 0 with errors; 0 errors, 0 warnings"}},
 		{name: "every fault of a file, and of every file, with its place", code: 1, files: map[string]string{
 			"a/config.pbtxt": "backend: \"identity\"\nmax_batch_size: -1\ninput { name: \"INPUT0\" data_type: TYPE_FP32 dims: 0 }\noutput { name: \"OUTPUT0\" data_type: TYPE_FP32 dims: 1 }\n",

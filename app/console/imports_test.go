@@ -264,8 +264,8 @@ func TestOldImportsAreRemoved(t *testing.T) {
 
 func TestImportForABackendThatIsNotThere(t *testing.T) {
 	r := newRig(t, engine.ModePoll)
-	im := r.upload("", map[string]string{"py/1/model.py": "print()"})
-	if len(im.Faults) != 1 || im.Faults[0].Message != "backend 'python' is not supported yet" || im.Faults[0].Field != "backend" || len(im.Code) != 1 {
+	im := r.upload("", map[string]string{"plan/1/model.plan": "plan", "plan/1/helper.py": "print()"})
+	if len(im.Faults) != 1 || im.Faults[0].Message != "backend 'tensorrt' is not supported yet" || im.Faults[0].Field != "backend" || len(im.Code) != 1 {
 		t.Fatalf("staged = %+v", im)
 	}
 	if code, body := r.call("POST", "/api/imports/"+im.ID+"/commit", api.ImportCommit{ConsentCode: true}); code != 409 || !strings.Contains(string(body), "not supported yet") {

@@ -77,8 +77,8 @@ func TestInstancesLeaveWorkToOthers(t *testing.T) {
 
 	t.Run("two instances on the same cores do not halve each other's batches", func(t *testing.T) {
 		rows, batches := closedLoop(t, shared, 64, linear(100*us, 13*us), linear(100*us, 13*us))
-		if each := float64(rows) / float64(batches); each < 27 { // 21 where each takes what there is
-			t.Errorf("%.1f rows in a batch, want 27 at least: %d rows, %d batches", each, rows, batches)
+		if each := float64(rows) / float64(batches); each < 25 { // 21 where each takes what there is, 27 and a little with the rule
+			t.Errorf("%.1f rows in a batch, want 25 at least: %d rows, %d batches", each, rows, batches)
 		}
 	})
 	t.Run("C058 two instances that gain nothing from batches both run", func(t *testing.T) {

@@ -21,8 +21,14 @@ func (c *conn) startHandler(s *Stream) {
 		cancel()
 		ctx, cancel = context.WithTimeout(s.req.ctx, d)
 	}
-	s.call = &call{cancel: cancel, arrived: make(chan struct{}, 1), sent: make(chan struct{}, 1)}
-	s.call.ctx = grpc.NewContextWithServerTransportStream(ctx, transportStream{s})
+	started := &call{cancel: cancel, arrived: make(chan struct{}, 1), sent: make(chan struct{}, 1)}
+	started.ctx = grpc.NewContextWithServerTransportStream(ctx, transportStream{s})
+	c.mu.Lock()
+	s.call = started
+	if !s.present { // the connection has ended since the stream was opened, when there was nothing to cancel
+		cancel()
+	}
+	c.mu.Unlock()
 	c.handlers.Add(1)
 	go func() {
 		defer c.handlers.Done()
