@@ -54,12 +54,12 @@ def add_sub(server, model, inputs, outputs, batch=2):
 @pytest.mark.parametrize(
     "model, inputs, outputs",
     [
-        pytest.param("add_sub_pt", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="D061 TorchScript"),
-        pytest.param("add_sub_named", ("a", "b"), ("sum__0", "difference__1"), id="D061 TorchScript by the names of arguments"),
-        pytest.param("add_sub_pt2", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="D062 an exported program"),
-        pytest.param("add_sub_savedmodel", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="D064 SavedModel, completed from the file"),
-        pytest.param("add_sub_graphdef", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="D064 a frozen graph"),
-        pytest.param("add_sub_openvino", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="D065 OpenVINO, completed from the file"),
+        pytest.param("add_sub_pt", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="TorchScript"),
+        pytest.param("add_sub_named", ("a", "b"), ("sum__0", "difference__1"), id="TorchScript by the names of arguments"),
+        pytest.param("add_sub_pt2", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="an exported program"),
+        pytest.param("add_sub_savedmodel", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="SavedModel, completed from the file"),
+        pytest.param("add_sub_graphdef", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="a frozen graph"),
+        pytest.param("add_sub_openvino", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="OpenVINO, completed from the file"),
     ],
 )
 def test_add_sub(server, model, inputs, outputs):

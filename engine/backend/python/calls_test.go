@@ -355,9 +355,11 @@ class TritonPythonModel:
 	if lines := strings.Fields(string(b)); len(lines) != 2 || lines[0] != lines[1] {
 		t.Errorf("processes of auto_complete_config and initialize: %v, want the same", lines)
 	}
-	if s, _ := r.Model("broken"); len(s.Versions) != 1 || !strings.Contains(s.Versions[0].Reason, "KeyError: 'lost'") {
-		t.Errorf("D021 a broken auto_complete_config: %+v", s.Versions)
-	}
+	t.Run("D021 a broken auto_complete_config is the version's reason", func(t *testing.T) {
+		if s, _ := r.Model("broken"); len(s.Versions) != 1 || !strings.Contains(s.Versions[0].Reason, "KeyError: 'lost'") {
+			t.Errorf("versions %+v", s.Versions)
+		}
+	})
 }
 
 func TestServerCalls(t *testing.T) {
