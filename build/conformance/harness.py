@@ -51,14 +51,14 @@ PYTHON_FIRST = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PA
 class Server:
     """A server process. Use it as a context manager; it is live (not always ready) inside."""
 
-    def __init__(self, repositories, work, *options, wait="ready", command=None, token=None):
+    def __init__(self, repositories, work, *options, wait="ready", command=None, token=None, limit=60):
         self.work = pathlib.Path(work)
         self.work.mkdir(parents=True, exist_ok=True)
         if isinstance(repositories, (str, pathlib.Path)):
             repositories = [repositories]
         self.repositories = [pathlib.Path(r) for r in repositories]
         self.options = list(options)
-        self.wait, self.token = wait, token
+        self.wait, self.token, self.limit = wait, token, limit  # limit: seconds to come up in
         self.command = command or [BINARY, "serve"]
         self.log_path = self.work / "server.log"
         self.process = None
@@ -117,7 +117,7 @@ class Server:
             found = pattern.findall(self.log())
             return found[-1] if found else None
 
-        return until(find, 300 if REFERENCE else 60, f"the log has no line with {text!r}", self.log)
+        return until(find, 300 if REFERENCE else self.limit, f"the log has no line with {text!r}", self.log)
 
     def stop(self, sig=signal.SIGTERM, limit=45):
         """Ends the server and returns its exit status."""

@@ -143,13 +143,21 @@ def complete(config, inputs, outputs):
     listed = bool(told.get("output"))
     for name, data_type, dims in inputs:
         if not _settled(named.get(name)):
-            config.add_input({"name": name, "data_type": data_type, "dims": dims[strip:]})
+            _add(config, "input", name, data_type, dims[strip:])
     for name, data_type, dims in outputs:
         if listed and name not in named:
             continue  # outputs that are listed are the ones that are wanted
         if not _settled(named.get(name)):
-            config.add_output({"name": name, "data_type": data_type, "dims": dims[strip:]})
+            _add(config, "output", name, data_type, dims[strip:])
     return config
+
+
+def _add(config, kind, name, data_type, dims):
+    (config.add_input if kind == "input" else config.add_output)(
+        {"name": name, "data_type": data_type, "dims": dims or [1]}
+    )
+    if not dims:  # a number for each row: configurations have a dimension at least
+        pb._by_name(config.as_dict()[kind], name)["reshape"] = {"shape": []}
 
 
 def _settled(told):
