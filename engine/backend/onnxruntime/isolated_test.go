@@ -184,9 +184,10 @@ func TestAllocatedMemoryIsTheProcesses(t *testing.T) {
 	if race {
 		t.Skip("the race detector's own memory grows")
 	}
-	b, cycles := apart(t), 40
+	// Over a few cycles what the Go runtime keeps for itself weighs more: an arena or a socket that stayed would be 40 kB and more.
+	b, cycles, most := apart(t), 40, 30.0
 	if os.Getenv("NEREID_SOAK") == "full" {
-		cycles = 200
+		cycles, most = 200, 10
 	}
 	s := mlpSpec()
 	isolate(s.Config)
@@ -201,7 +202,7 @@ func TestAllocatedMemoryIsTheProcesses(t *testing.T) {
 	}
 	grows := slope(samples) / 1024
 	t.Logf("%d kB after a quarter of the cycles, %d kB at the end, %.1f kB a cycle", samples[0]>>10, samples[len(samples)-1]>>10, grows)
-	if grows > 10 {
-		t.Errorf("resident memory grows by %.1f kB a cycle, want at most 10: %d", grows, samples)
+	if grows > most {
+		t.Errorf("resident memory grows by %.1f kB a cycle, want at most %.0f: %d", grows, most, samples)
 	}
 }
