@@ -69,7 +69,7 @@ def ask(kind, url):
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 @pytest.mark.parametrize("kind", ["plain", "futures", "asyncio"])
-def test_F048_model_client(server, protocol, kind):
+def test_model_client(server, protocol, kind):
     got = ask(kind, f"{protocol}://{getattr(server, protocol)}")
     if kind != "plain":
         assert got["samples"] == [ONE] * len(got["samples"]) and len(got["samples"]) >= 3
@@ -79,5 +79,5 @@ def test_F048_model_client(server, protocol, kind):
     assert got["absent"] in ("PyTritonClientTimeoutError", "PyTritonClientModelUnavailableError")
 
 
-def test_F048_decoupled_model_client(server):
+def test_decoupled_model_client(server):
     assert ask("decoupled", f"grpc://{server.grpc}")["samples"] == [{"OUT": [4], "IDX": [0]}, {"OUT": [5], "IDX": [1]}]
