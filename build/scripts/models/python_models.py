@@ -1,22 +1,16 @@
-"""Writes the Python samples: digits_py, digits_pipeline, words and running_sum."""
+"""What the Python samples need beside their code, which is written by hand in models-sample: the weights of digits_py."""
 
+import io
 import pathlib
 import shutil
+import zipfile
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
-SOURCES = pathlib.Path(__file__).parent / "python"
-MODELS = ("digits_py", "digits_pipeline", "words", "running_sum")
-
 
 def make(root: pathlib.Path):
-    for name in MODELS:
-        folder = root / name
-        (folder / "1").mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(SOURCES / name / "model.py", folder / "1" / "model.py")
-        shutil.copyfile(SOURCES / name / "config.pbtxt", folder / "config.pbtxt")
     weights(root / "mlp" / "1" / "model.onnx", root / "digits_py" / "1" / "weights.npz")
     shutil.copyfile(root / "digits" / "labels.txt", root / "digits_py" / "labels.txt")
 
@@ -30,9 +24,6 @@ def weights(model: pathlib.Path, target: pathlib.Path):
         layers[f"w{i}"] = held[node.input[1]].astype(np.float16)
         layers[f"b{i}"] = held[node.input[2]].astype(np.float16)
     # Not np.savez: it writes the time into the file, and the same weights must make the same file.
-    import io
-    import zipfile
-
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in layers.items():
             buffer = io.BytesIO()
