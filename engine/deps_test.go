@@ -18,6 +18,7 @@ var layers = map[string]int{
 	"engine/restrict":    0,
 	"engine/deviation":   0,
 	"engine/socket":      0,
+	"engine/clock":       0,
 
 	"engine/client":      1, // for other programs; nothing of the server imports it
 	"engine/infer":       1,

@@ -83,18 +83,12 @@ func (p *parser) byte() byte {
 	return v
 }
 
-func (p *parser) uvarint() uint64 {
-	v, n := binary.Uvarint(p.b)
-	if n <= 0 {
-		p.fail()
-		return 0
-	}
-	p.b = p.b[n:]
-	return v
-}
+func (p *parser) uvarint() uint64 { return number(p, binary.Uvarint) }
 
-func (p *parser) varint() int64 {
-	v, n := binary.Varint(p.b)
+func (p *parser) varint() int64 { return number(p, binary.Varint) }
+
+func number[T uint64 | int64](p *parser, read func([]byte) (T, int)) T {
+	v, n := read(p.b)
 	if n <= 0 {
 		p.fail()
 		return 0

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"nereid/engine/clock"
 	"nereid/engine/repo"
 	"nereid/engine/status"
 )
@@ -39,7 +40,7 @@ func (m *Manager) Run(ctx context.Context, interval time.Duration) {
 		case <-ctx.Done():
 			return
 		case _, ok := <-wake:
-			if !ok || !rest(ctx, min(burst, interval)) {
+			if !ok || !clock.Sleep(ctx, min(burst, interval)) {
 				return
 			}
 		case <-m.again:
@@ -58,18 +59,6 @@ func (m *Manager) Run(ctx context.Context, interval time.Duration) {
 		} else {
 			settle.Stop()
 		}
-	}
-}
-
-// rest waits for d; false: ctx ended.
-func rest(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

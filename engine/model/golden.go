@@ -16,7 +16,6 @@ import (
 	"nereid/engine/backend"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
-	"nereid/engine/instance"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
 )
@@ -209,13 +208,9 @@ func (m *Model) runGoldenOne(ctx context.Context, g *golden, inst backend.Instan
 	if err := m.signature.check(r); err != nil {
 		return err
 	}
-	b := infer.NewBatch()
-	b.Requests, b.Rows = append(b.Requests, r), r.BatchSize
-	b.Begin()
-	defer b.End()
-	r.Retain()
-	defer r.Release()
-	if err := instance.Execute(ctx, inst, b, m.log); err != nil {
+	done, err := m.executeAlone(ctx, r, inst)
+	defer done()
+	if err != nil {
 		return err
 	}
 	if !r.Answered() && !m.decoupled {

@@ -128,6 +128,18 @@ func warm(ctx context.Context, m *Model, samples []sample, inst backend.Instance
 	return nil
 }
 
+// executeAlone executes a batch of one request. The caller calls done, also after an error, when it has read the answers.
+func (m *Model) executeAlone(ctx context.Context, r *infer.Request, inst backend.Instance) (done func(), err error) {
+	b := infer.NewBatch()
+	b.Requests, b.Rows = append(b.Requests, r), r.BatchSize
+	b.Begin()
+	r.Retain()
+	return func() {
+		r.Release()
+		b.End()
+	}, instance.Execute(ctx, inst, b, m.log)
+}
+
 func runSample(ctx context.Context, m *Model, s sample, inst backend.Instance) error {
 	r := infer.New()
 	defer r.Release()
@@ -147,13 +159,9 @@ func runSample(ctx context.Context, m *Model, s sample, inst backend.Instance) e
 		r.Inputs = append(r.Inputs, inside...)
 		m.sequences.Dress(r)
 	}
-	b := infer.NewBatch()
-	b.Requests, b.Rows = append(b.Requests, r), r.BatchSize
-	b.Begin()
-	defer b.End()
-	r.Retain()
-	defer r.Release()
-	if err := instance.Execute(ctx, inst, b, m.log); err != nil {
+	done, err := m.executeAlone(ctx, r, inst)
+	defer done()
+	if err != nil {
 		return err
 	}
 	if r.Rescheduled() {

@@ -79,14 +79,8 @@ func (q *queue) delay(r *infer.Request) {
 
 func (q *queue) link(r *infer.Request, state uint8) {
 	l := &q.levels[r.Place.Level].lists[state-waiting]
-	r.Place.State, r.Place.Prev, r.Place.Next = state, l.tail, nil
-	if l.tail == nil {
-		l.head = r
-	} else {
-		l.tail.Place.Next = r
-	}
-	l.tail = r
-	l.n++
+	r.Place.State = state
+	l.push(r)
 	if len(q.levels) > 1 {
 		q.busy[r.Place.Level/64] |= 1 << (r.Place.Level % 64)
 	}
@@ -94,19 +88,7 @@ func (q *queue) link(r *infer.Request, state uint8) {
 
 func (q *queue) unlink(r *infer.Request) {
 	lv := &q.levels[r.Place.Level]
-	l := &lv.lists[r.Place.State-waiting]
-	next, prev := r.Place.Next, r.Place.Prev
-	if prev == nil {
-		l.head = next
-	} else {
-		prev.Place.Next = next
-	}
-	if next == nil {
-		l.tail = prev
-	} else {
-		next.Place.Prev = prev
-	}
-	l.n--
+	lv.lists[r.Place.State-waiting].unlink(r)
 	if len(q.levels) > 1 && lv.size() == 0 {
 		q.busy[r.Place.Level/64] &^= 1 << (r.Place.Level % 64)
 	}

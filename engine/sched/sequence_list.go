@@ -30,8 +30,8 @@ func (l *list) pushFront(r *infer.Request) {
 	l.n++
 }
 
-// remove takes r out, which is in the list.
-func (l *list) remove(r *infer.Request) {
+// unlink takes r out, which is in the list, and leaves what is known of its place.
+func (l *list) unlink(r *infer.Request) {
 	if p := r.Place.Prev; p == nil {
 		l.head = r.Place.Next
 	} else {
@@ -43,6 +43,11 @@ func (l *list) remove(r *infer.Request) {
 		n.Place.Prev = r.Place.Prev
 	}
 	l.n--
+}
+
+// remove takes r out, which is in the list. It has no place any more.
+func (l *list) remove(r *infer.Request) {
+	l.unlink(r)
 	r.Place = infer.Place{}
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"nereid/engine/clock"
 	"nereid/engine/infer"
 	"nereid/engine/status"
 )
@@ -86,7 +87,7 @@ func (k *Keeper) run(ctx context.Context) {
 		w.Kill() // it has ended: this gives back what is left
 		for w = nil; w == nil; {
 			ends++
-			if !k.down(err, wait, ends >= mostEnds) || !pause(ctx, wait) {
+			if !k.down(err, wait, ends >= mostEnds) || !clock.Sleep(ctx, wait) {
 				return
 			}
 			wait = min(2*wait, longestWait)
@@ -143,18 +144,6 @@ func (k *Keeper) up(w *Worker) {
 func (k *Keeper) signal() {
 	close(k.changed)
 	k.changed = make(chan struct{})
-}
-
-// pause waits; false: ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // Worker returns the worker that runs, nil if none does.

@@ -10,6 +10,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -337,9 +338,7 @@ func (c *Cache) Stats() cache.Stats {
 func name(k infer.CacheKey) string {
 	var b [16]byte
 	for i, half := range k {
-		for j := range 8 {
-			b[8*i+j] = byte(half >> (8 * j))
-		}
+		binary.LittleEndian.PutUint64(b[8*i:], half)
 	}
 	return prefix + hex.EncodeToString(b[:])
 }

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"nereid/engine/clock"
 	"nereid/engine/repo"
 )
 
@@ -146,7 +147,7 @@ func (r *Repository) download(ctx context.Context, f repo.File, object string, p
 			return err
 		}
 		r.o.Log.Warn("a download was broken off and goes on", "repository", r.text, "object", f.Path, "have", partSize(part, f.Size), "of", f.Size, "err", err)
-		if !sleep(ctx, pause<<(failed-1)) {
+		if !clock.Sleep(ctx, pause<<(failed-1)) {
 			return context.Cause(ctx)
 		}
 	}
@@ -244,17 +245,5 @@ func (m *meter) add(n int64) {
 	m.mu.Unlock()
 	if due {
 		m.tell(done, m.total)
-	}
-}
-
-// sleep waits; false: ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -21,7 +21,6 @@ _RESPONSES = struct.Struct("<IIII")
 _BLS = struct.Struct("<qQIHHII")
 _NAME = struct.Struct("<H")
 
-_bytes = pb.Tensor._received
 _ZEROS = b"\0" * 16
 
 
@@ -219,11 +218,8 @@ class Codec:
         else:
             flags |= EMPTY
         begin = writer.begin(_RESPONSE.size)
-        if message or parameters:
-            writer.add(message + parameters)
-            writer.pad()
-        else:
-            writer.pad()
+        writer.add(message + parameters)
+        writer.pad()
         self.tensors(writer, tensors)
         writer.end(begin, _RESPONSE, flags, ticket, len(tensors), code, len(message), len(parameters), 0)
 

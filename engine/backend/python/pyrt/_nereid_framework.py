@@ -15,7 +15,6 @@ class Framework:
     they take, `describe`."""
 
     FILES = ()  # default names of the model file, the first one that exists is taken
-    NAME = ""
 
     def initialize(self, args):
         self.config = json.loads(args["model_config"])

@@ -161,8 +161,7 @@ class Runtime:
             self._awaited -= 1
             loop.call_soon_threadsafe(_resolve, future, response)
 
-        call = self._begin(request, False, ended)
-        del call
+        self._begin(request, False, ended)
         return future
 
     def _read_for_coroutines(self):
@@ -428,8 +427,8 @@ class Worker:
 
     def _responses(self, requests, returned):
         if returned is None:
-            return self._rescheduled(requests)
-        if self._runtime.decoupled:
+            returned = [None] * len(requests)
+        elif self._runtime.decoupled:
             raise Failure(
                 "Python model '%s' is using the decoupled mode and the execute function must return None." % self._name
             )
@@ -463,14 +462,6 @@ class Worker:
             except pb.TritonModelException as problem:
                 raise Failure(str(problem)) from None
             items.append((request._ticket, codec.FINAL, response, request._outputs))
-        return items
-
-    def _rescheduled(self, requests):
-        items = []
-        for request in requests:
-            if request._release == pb.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE:
-                request._sender._closed = True
-                items.append((request._ticket, codec.RESCHEDULE, None, None))
         return items
 
     def _run(self, coroutine):

@@ -574,11 +574,11 @@ class InferenceResponse:
 class InferenceResponseSender:
     """Sends the responses of one request; may be used from any thread and after execute has returned."""
 
-    __slots__ = ("_runtime", "_ticket", "_outputs", "_state", "_sent", "_closed", "_lock")
+    __slots__ = ("_runtime", "_ticket", "_outputs", "_state", "_sent", "_closed")
 
     def __init__(self, runtime, ticket, outputs, state):
         self._runtime, self._ticket, self._outputs, self._state = runtime, ticket, outputs, state
-        self._sent, self._closed, self._lock = 0, False, None
+        self._sent, self._closed = 0, False
 
     def send(self, response=None, flags=0):
         """Sends a response. TRITONSERVER_RESPONSE_COMPLETE_FINAL says that it is the last one; with it the response may
@@ -718,7 +718,7 @@ class MetricFamily:
     def __init__(self, name, description, kind):
         if kind not in (self.COUNTER, self.GAUGE, self.HISTOGRAM):
             raise TritonModelException("Unknown metric kind")
-        self._kind, self._alive = kind, True
+        self._kind = kind
         self._runtime = _need_runtime("MetricFamily")
         self._id = self._runtime.ask(
             "Error when creating MetricFamily: ", {"op": "family_new", "name": name, "description": description, "kind": kind}
@@ -738,7 +738,6 @@ class MetricFamily:
 
     def __del__(self):
         if getattr(self, "_id", None) is not None:
-            self._alive = False
             self._runtime.later({"op": "family_delete", "family": self._id})
 
 

@@ -15,7 +15,6 @@ _TYPES = {
 
 
 class TritonPythonModel(Framework):
-    NAME = "openvino"
     FILES = _FILES
 
     @staticmethod

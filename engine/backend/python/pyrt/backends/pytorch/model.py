@@ -15,7 +15,6 @@ _INDEX = re.compile(r"^.*__(\d+)$", re.DOTALL)
 
 
 class TritonPythonModel(Framework):
-    NAME = "pytorch"
     FILES = ("model.pt", "model.pt2")
 
     def load(self, path):

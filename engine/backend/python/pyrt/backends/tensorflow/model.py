@@ -20,7 +20,6 @@ _TYPES = {
 
 
 class TritonPythonModel(Framework):
-    NAME = "tensorflow"
     FILES = _FILES
 
     @staticmethod
