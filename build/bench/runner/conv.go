@@ -15,6 +15,14 @@ const (
 	convPython  = ".cache/venv/bin/python"
 	convTensor  = "image:FP32:1,3,64,64"
 	convClients = 4
+
+	// One thread, and no dynamic batcher: the inputs and outputs are given, so that nothing is completed.
+	convConfig = `backend: "onnxruntime"
+max_batch_size: 8
+input { name: "image" data_type: TYPE_FP32 dims: [ 3, 64, 64 ] }
+output { name: "scores" data_type: TYPE_FP32 dims: 10 }
+parameters { key: "intra_op_thread_count" value { string_value: "1" } }
+`
 )
 
 // convPoints are what a convolution model does on our server, side 0, and on ONNX Runtime alone, side 1: one thread
@@ -27,19 +35,11 @@ func measureConv(ctx context.Context, o options, rep *report) error {
 	if err := os.RemoveAll(root); err != nil {
 		return err
 	}
-	model := filepath.Join(root, "conv", "1", "model.onnx")
-	if err := os.MkdirAll(filepath.Dir(model), 0o755); err != nil {
+	model := filepath.Join(o.work, "conv.onnx")
+	if err := makeConv(ctx, model); err != nil {
 		return err
 	}
-	if out, err := exec.CommandContext(ctx, convPython, convScript, "make", model).CombinedOutput(); err != nil {
-		return fmt.Errorf("make the convolution model: %w: %s", err, out)
-	}
-	const config = `backend: "onnxruntime"
-max_batch_size: 8
-instance_group { count: 1 kind: KIND_CPU }
-parameters { key: "intra_op_thread_count" value { string_value: "1" } }
-`
-	if err := os.WriteFile(filepath.Join(root, "conv", "config.pbtxt"), []byte(config), 0o644); err != nil {
+	if err := writeModel(filepath.Join(root, "conv"), model, convConfig, 1); err != nil {
 		return err
 	}
 	s, err := nereid(o.binary, o.work).start(ctx, root, o.work)
@@ -65,6 +65,14 @@ parameters { key: "intra_op_thread_count" value { string_value: "1" } }
 			}
 			rep.conv[side] = append(rep.conv[side], p)
 		}
+	}
+	return nil
+}
+
+// makeConv writes the convolution model.
+func makeConv(ctx context.Context, path string) error {
+	if out, err := exec.CommandContext(ctx, convPython, convScript, "make", path).CombinedOutput(); err != nil {
+		return fmt.Errorf("make the convolution model: %w: %s", err, out)
 	}
 	return nil
 }

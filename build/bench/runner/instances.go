@@ -12,6 +12,7 @@ import (
 type instanceCase struct {
 	what    string
 	model   [2]string
+	proto   string
 	tensors string
 	clients int
 	figure  string
@@ -22,19 +23,18 @@ type instanceCase struct {
 const (
 	instanceRate = "rate"
 	instanceCPU  = "server CPU a request"
-	convInput    = "image:FP32:1,1,28,28"
 )
 
 // instanceCases are what several instances, and the batcher, are to gain.
 func instanceCases() []instanceCase {
 	return []instanceCase{
-		{"mlp, dynamic batching against none", [2]string{"mlp_1", "mlp_plain"}, mlpInput, 64, instanceRate, 1.5, true},
-		{"mlp, an idle batcher against none", [2]string{"mlp_1", "mlp_plain"}, mlpInput, 1, instanceCPU, 1.05, false},
-		{"mlp, two instances against one", [2]string{"mlp_2", "mlp_1"}, mlpInput, 64, instanceRate, 1, true},
-		{"mlp, two instances against one, no batching", [2]string{"mlp_plain_2", "mlp_plain"}, mlpInput, 64, instanceRate, 1, true},
-		{"mlp, four instances against one", [2]string{"mlp_4", "mlp_1"}, mlpInput, 64, instanceRate, 1, true},
-		{"mlp, two instances against one", [2]string{"mlp_2", "mlp_1"}, mlpInput, 16, instanceRate, 1, true},
-		{"convolutions, two one-thread instances against one", [2]string{"conv_2", "conv_1"}, convInput, 8, instanceRate, 1.85, true},
+		{"mlp, dynamic batching against none", [2]string{"mlp_1", "mlp_plain"}, "http", mlpInput, 64, instanceRate, 1.5, true},
+		{"mlp, an idle batcher against none", [2]string{"mlp_1", "mlp_plain"}, "http", mlpInput, 1, instanceCPU, 1.05, false},
+		{"mlp, two instances against one", [2]string{"mlp_2", "mlp_1"}, "http", mlpInput, 64, instanceRate, 1, true},
+		{"mlp, two instances against one, no batching", [2]string{"mlp_plain_2", "mlp_plain"}, "http", mlpInput, 64, instanceRate, 1, true},
+		{"mlp, four instances against one", [2]string{"mlp_4", "mlp_1"}, "http", mlpInput, 64, instanceRate, 1, true},
+		{"mlp, two instances against one", [2]string{"mlp_2", "mlp_1"}, "http", mlpInput, 16, instanceRate, 1, true},
+		{"convolutions, two one-thread instances against one", [2]string{"conv_2", "conv_1"}, "grpc", convTensor, 8, instanceRate, 1.85, true},
 	}
 }
 
@@ -46,7 +46,7 @@ func measureInstances(ctx context.Context, o options, rep *report) error {
 	if o.mlp == "" {
 		return nil
 	}
-	repository, err := instanceRepository(o.work, o.mlp)
+	repository, err := instanceRepository(ctx, o.work, o.mlp)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func measureInstances(ctx context.Context, o options, rep *report) error {
 		for i, c := range cases {
 			for turn := range 2 {
 				side := (turn + round) % 2
-				l := load{c.what, "http", c.tensors, c.model[side], c.model[side], "same", nil}
+				l := load{c.what, c.proto, c.tensors, c.model[side], c.model[side], "same", nil}
 				p, err := o.load(ctx, l, 0, s, c.clients, o.seconds, "none")
 				if err != nil {
 					return fmt.Errorf("%s, model %s: %w", c.what, c.model[side], err)
@@ -73,43 +73,50 @@ func measureInstances(ctx context.Context, o options, rep *report) error {
 	return nil
 }
 
-// instanceRepository writes the models of the instance cases.
-func instanceRepository(work, mlp string) (string, error) {
+// instanceRepository writes the models of the instance cases. Their inputs and outputs are all given: a configuration
+// that leaves them out is completed from the model, and so gets a dynamic batcher, as with Triton.
+func instanceRepository(ctx context.Context, work, mlp string) (string, error) {
 	root := filepath.Join(work, "instances")
 	if err := os.RemoveAll(root); err != nil {
 		return "", err
 	}
-	const oneThread = `parameters { key: "intra_op_thread_count" value { string_value: "1" } }` + "\n"
-	conv := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(mlp))), "digits", "1", "model.onnx")
+	conv := filepath.Join(work, "conv.onnx")
+	if err := makeConv(ctx, conv); err != nil {
+		return "", err
+	}
 	for _, m := range []struct {
-		name, file, more string
-		count            int
+		name, file, config string
+		count              int
 	}{
-		{"mlp_plain", mlp, "", 1},
-		{"mlp_plain_2", mlp, "", 2},
-		{"mlp_1", mlp, "dynamic_batching { }\n", 1},
-		{"mlp_2", mlp, "dynamic_batching { }\n", 2},
-		{"mlp_4", mlp, "dynamic_batching { }\n", 4},
-		{"conv_1", conv, oneThread, 1},
-		{"conv_2", conv, oneThread, 2},
+		{"mlp_plain", mlp, mlpConfig, 1},
+		{"mlp_plain_2", mlp, mlpConfig, 2},
+		{"mlp_1", mlp, mlpConfig + "dynamic_batching { }\n", 1},
+		{"mlp_2", mlp, mlpConfig + "dynamic_batching { }\n", 2},
+		{"mlp_4", mlp, mlpConfig + "dynamic_batching { }\n", 4},
+		{"conv_1", conv, convConfig, 1},
+		{"conv_2", conv, convConfig, 2},
 	} {
-		config := fmt.Sprintf("backend: \"onnxruntime\"\nmax_batch_size: 64\ninstance_group { count: %d kind: KIND_CPU }\n%s", m.count, m.more)
-		dir := filepath.Join(root, m.name)
-		if err := os.MkdirAll(filepath.Join(dir, "1"), 0o755); err != nil {
-			return "", err
-		}
-		data, err := os.ReadFile(m.file)
-		if err != nil {
-			return "", err
-		}
-		if err := os.WriteFile(filepath.Join(dir, "config.pbtxt"), []byte(config), 0o644); err != nil {
-			return "", err
-		}
-		if err := os.WriteFile(filepath.Join(dir, "1", "model.onnx"), data, 0o644); err != nil {
+		if err := writeModel(filepath.Join(root, m.name), m.file, m.config, m.count); err != nil {
 			return "", err
 		}
 	}
 	return root, nil
+}
+
+// writeModel makes a model's folder with a copy of file as version 1 and so many instances on the CPU.
+func writeModel(dir, file, config string, count int) error {
+	if err := os.MkdirAll(filepath.Join(dir, "1"), 0o755); err != nil {
+		return err
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	config += fmt.Sprintf("instance_group { count: %d kind: KIND_CPU }\n", count)
+	if err := os.WriteFile(filepath.Join(dir, "config.pbtxt"), []byte(config), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "1", "model.onnx"), data, 0o644)
 }
 
 // markdown is the table of the instance cases; "" if they were not measured.

@@ -194,6 +194,13 @@ func cachingNereid(ctx context.Context, binary, work string) (*program, error) {
 	return p, nil
 }
 
+// mlpConfig is the configuration of the 784-512-512-10 network, without a batcher and without instances.
+const mlpConfig = `backend: "onnxruntime"
+max_batch_size: 64
+input { name: "input" data_type: TYPE_FP32 dims: 784 }
+output { name: "output" data_type: TYPE_FP32 dims: 10 }
+`
+
 // ourRepository writes the models that ours serves for the bench and returns their folder. cached: one of them wants
 // the response cache.
 func ourRepository(work, mlp string, cached bool) (string, error) {
@@ -207,12 +214,7 @@ input { name: "INPUT0" data_type: TYPE_FP32 dims: 16 }
 output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 16 }
 instance_group { count: 1 kind: KIND_CPU }
 `
-	const network = `backend: "onnxruntime"
-max_batch_size: 64
-input { name: "input" data_type: TYPE_FP32 dims: 784 }
-output { name: "output" data_type: TYPE_FP32 dims: 10 }
-instance_group { count: 1 kind: KIND_CPU }
-`
+	const network = mlpConfig + "instance_group { count: 1 kind: KIND_CPU }\n"
 	big := strings.ReplaceAll(identity, "dims: 16", "dims: -1")
 	models := map[string]string{"identity": identity, "big": big}
 	if cached {
