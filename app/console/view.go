@@ -60,6 +60,7 @@ func (c *Console) view(st lifecycle.ModelStatus, p place) api.Model {
 		m.DynamicBatching = cfg.GetDynamicBatching() != nil
 		m.Decoupled = cfg.GetModelTransactionPolicy().GetDecoupled()
 		m.Ensemble = cfg.GetEnsembleScheduling() != nil
+		m.Sequences = cfg.GetSequenceBatching() != nil
 		m.Inputs, m.Outputs = tensors(cfg, nil)
 	}
 	return m

@@ -13,6 +13,7 @@ import path from "node:path";
 import { edges } from "./edges.mjs";
 import { hardening } from "./hardening.mjs";
 import { settings } from "./settings.mjs";
+import { trying } from "./trying.mjs";
 import { api, axe, drop, editorText, open, Report, root, setEditor, shot } from "./lib.mjs";
 
 const base = (process.argv[2] ?? "").replace(/\/$/, "");
@@ -222,6 +223,7 @@ await report.step("command palette by keyboard", async () => {
   await page.getByRole("heading", { name: "Server", level: 1 }).waitFor();
 });
 
+await trying({ base, page, report, models: (await api(base, "GET", "/api/models")).models.map((m) => m.name) });
 await edges({ base, page, report, digits, zip });
 if (zip) fs.rmSync(zip);
 await settings({ base, http: `http://${(await api(base, "GET", "/api/server")).addresses.http}`, page, report });

@@ -19,12 +19,14 @@ type Model struct {
 	Backend  string        `json:"backend"`
 	Platform string        `json:"platform"`
 	// MaxBatchSize 0: the model does not batch.
-	MaxBatchSize    int          `json:"maxBatchSize"`
-	DynamicBatching bool         `json:"dynamicBatching"`
-	Decoupled       bool         `json:"decoupled"`
-	Ensemble        bool         `json:"ensemble"`
-	Inputs          List[Tensor] `json:"inputs"`
-	Outputs         List[Tensor] `json:"outputs"`
+	MaxBatchSize    int  `json:"maxBatchSize"`
+	DynamicBatching bool `json:"dynamicBatching"`
+	Decoupled       bool `json:"decoupled"`
+	Ensemble        bool `json:"ensemble"`
+	// Sequences: its requests belong to sequences and must name theirs.
+	Sequences bool         `json:"sequences"`
+	Inputs    List[Tensor] `json:"inputs"`
+	Outputs   List[Tensor] `json:"outputs"`
 	// Instances is the number of instances of one version, over all groups.
 	Instances int `json:"instances"`
 	// Repository is the path of the repository it comes from.

@@ -476,6 +476,8 @@ export interface Model {
   dynamicBatching: boolean;
   decoupled: boolean;
   ensemble: boolean;
+  /** Sequences: its requests belong to sequences and must name theirs. */
+  sequences: boolean;
   inputs: Tensor[];
   outputs: Tensor[];
   /** Instances is the number of instances of one version, over all groups. */

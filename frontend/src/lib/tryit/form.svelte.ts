@@ -5,7 +5,7 @@ import { t } from "../i18n/index.svelte";
 import { isFloat } from "./dtype";
 import { guess, prepare, preview, requestShape, stats, type Prep, type Stats } from "./image";
 import { decodeImage, resize } from "./pixels";
-import { build, parseReply, parseTiming, type InferReply, type InferRequest, type InputValue, type OutputWish, type Timing } from "./request";
+import { build, cutEvents, parseEvent, parseReply, parseTiming, type InferReply, type InferRequest, type InputValue, type OutputWish, type SequencePlace, type StreamItem, type Timing } from "./request";
 import type { Call, SnippetInput } from "./snippets";
 import { concrete, parseShape, parseValues, random, shapeOf, volume, zeros } from "./values";
 
@@ -13,6 +13,12 @@ import { concrete, parseShape, parseValues, random, shapeOf, volume, zeros } fro
 class Missing extends Error {}
 
 export type Mode = "image" | "values";
+
+/** Fewer elements than this are no image. */
+const smallestImage = 16;
+/** Responses of one stream, and requests of one sequence, that the page keeps. */
+const keptItems = 500;
+const keptTrail = 20;
 
 export interface Prepared {
   values: Float32Array;
@@ -31,9 +37,13 @@ export class InputForm {
   fileName = $state("");
   error = $state("");
   readonly guessed: Prep | null;
+  /** An image could be what it wants. */
+  readonly imageable: boolean;
 
   constructor(readonly tensor: Tensor) {
     this.guessed = guess(tensor);
+    const fixed = volume(tensor.dims.filter((d) => d >= 0));
+    this.imageable = this.guessed !== null || (tensor.dataType !== "BYTES" && tensor.dataType !== "BOOL" && (tensor.dims.some((d) => d < 0) || fixed >= smallestImage));
     if (this.guessed) {
       this.mode = "image";
       this.prep = this.guessed;
@@ -124,6 +134,16 @@ export interface Outcome {
   /** The server's text of a failure. */
   error: string;
   replyBytes: number;
+  /** The responses of a decoupled model, in order; null for others. */
+  items: StreamItem[] | null;
+}
+
+/** What a request of a sequence was answered. */
+export interface Trace {
+  place: SequencePlace;
+  /** The outputs in short, or the error. */
+  text: string;
+  failed: boolean;
 }
 
 /** The whole form of one model. */
@@ -137,6 +157,10 @@ export class TryForm {
   outcome = $state.raw<Outcome | null>(null);
   /** What was sent for the outcome. */
   sent = $state.raw<InferRequest | null>(null);
+  /** Of a model with sequences: where the next request stands, and those before it. */
+  sequence = $state<SequencePlace>({ id: "1", start: true, end: false });
+  trail = $state.raw<Trace[]>([]);
+  private abort: AbortController | null = null;
 
   constructor(readonly model: Model) {
     this.inputs = model.inputs.map((x) => new InputForm(x));
@@ -159,7 +183,9 @@ export class TryForm {
         if (!v) throw new Error("the form changed");
         return f.snippet(v);
       });
-      return { request: build(values, outputs, this.binary), call: { model: this.model.name, version: this.version, inputs, outputs } };
+      if (this.model.sequences && /^0*$/.test(this.sequence.id)) throw new Missing(t("try.noSequence"));
+      const manner = { ...(this.model.sequences ? { sequence: { ...this.sequence } } : {}), stream: this.model.decoupled };
+      return { request: build(values, outputs, this.binary, manner), call: { model: this.model.name, version: this.version, inputs, outputs, ...manner } };
     } catch (e) {
       return { error: errorText(e), missing: e instanceof Missing };
     }
@@ -169,27 +195,78 @@ export class TryForm {
     const r = this.request;
     if (this.busy || "error" in r) return;
     this.busy = true;
+    this.abort = new AbortController();
     const version = this.version ? `/versions/${encodeURIComponent(this.version)}` : "";
     const start = performance.now();
     const sentMs = Date.now();
+    const place = r.call.sequence;
     try {
       const res = await fetch(`${base()}/api/infer/${encodeURIComponent(this.model.name)}${version}`, {
-        method: "POST", headers: { ...r.request.headers, "X-Nereid": "1" }, body: r.request.body,
+        method: "POST", headers: { ...r.request.headers, "X-Nereid": "1" }, body: r.request.body, signal: this.abort.signal,
       });
-      const body = await res.arrayBuffer();
-      const clientMs = performance.now() - start;
       this.sent = r.request;
-      this.outcome = { ...outcome(res, body, clientMs), sentMs };
+      if (res.ok && res.headers.get("Content-Type")?.startsWith("text/event-stream")) await this.follow(res, start, sentMs);
+      else {
+        const body = await res.arrayBuffer();
+        this.outcome = { ...outcome(res, body, performance.now() - start), sentMs };
+      }
     } catch (e) {
-      this.outcome = { sentMs, status: 0, clientMs: performance.now() - start, timing: { phases: {}, steps: [] }, reply: null, error: errorText(e), replyBytes: 0 };
+      const clientMs = performance.now() - start;
+      const got = this.outcome?.sentMs === sentMs ? this.outcome : null; // a stream that broke off: what came stays
+      const error = this.abort.signal.aborted ? t("try.stopped") : errorText(e);
+      this.outcome = got ? { ...got, clientMs, error } : { sentMs, status: 0, clientMs, timing: { phases: {}, steps: [] }, reply: null, error, replyBytes: 0, items: null };
     } finally {
       this.busy = false;
+      this.abort = null;
     }
+    if (place) this.step(place);
+  }
+
+  /** Ends a request that is under way; the server cancels it. */
+  stop(): void {
+    this.abort?.abort();
+  }
+
+  /** Shows the responses of a stream as they come. */
+  private async follow(res: Response, start: number, sentMs: number): Promise<void> {
+    let shown: Outcome = { sentMs, status: res.status, clientMs: 0, timing: { phases: {}, steps: [] }, reply: null, error: "", replyBytes: 0, items: [] };
+    const decoder = new TextDecoder();
+    let items: StreamItem[] = [];
+    let rest = "";
+    this.outcome = shown;
+    const reader = res.body?.getReader();
+    for (let over = !reader; !over; ) {
+      const chunk = await reader?.read();
+      over = chunk?.done ?? true;
+      const clientMs = performance.now() - start;
+      rest += decoder.decode(chunk?.value, { stream: !over });
+      const cut = cutEvents(over ? rest + "\n\n" : rest);
+      rest = cut.rest;
+      items = [...items, ...cut.events.map((e) => parseEvent(e, clientMs))].slice(-keptItems);
+      shown = { ...shown, items, clientMs, replyBytes: shown.replyBytes + (chunk?.value?.length ?? 0), reply: items.findLast((i) => i.reply)?.reply ?? null };
+      this.outcome = shown;
+    }
+  }
+
+  /** Notes what a request of the sequence got, and puts the next in its place: after the last one another sequence begins. */
+  private step(place: SequencePlace): void {
+    const o = this.outcome;
+    const failed = o === null || o.error !== "";
+    this.trail = [...this.trail, { place, failed, text: failed ? (o?.error ?? "") : brief(o.reply) }].slice(-keptTrail);
+    if (failed) return; // the same request may be sent again
+    const n = Number(place.id);
+    this.sequence = place.end ? { id: Number.isSafeInteger(n) ? String(n + 1) : place.id, start: true, end: false } : { ...place, start: false };
   }
 }
 
+/** The outputs of a reply in one line. */
+function brief(r: InferReply | null): string {
+  const some = (v: readonly unknown[]) => v.slice(0, 4).join(", ") + (v.length > 4 ? ", …" : "");
+  return (r?.outputs ?? []).map((o) => `${o.name} ${some(o.data)}`).join(" · ");
+}
+
 function outcome(res: Response, body: ArrayBuffer, clientMs: number): Omit<Outcome, "sentMs"> {
-  const out: Omit<Outcome, "sentMs"> = { status: res.status, clientMs, timing: parseTiming(res.headers.get("Server-Timing")), reply: null, error: "", replyBytes: body.byteLength };
+  const out: Omit<Outcome, "sentMs"> = { status: res.status, clientMs, timing: parseTiming(res.headers.get("Server-Timing")), reply: null, error: "", replyBytes: body.byteLength, items: null };
   if (!res.ok) {
     out.error = errorOf(new TextDecoder().decode(body));
     return out;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { encode } from "./dtype";
-import { build, parseClass, parseReply, parseTiming, topK } from "./request";
+import { build, cutEvents, parseClass, parseEvent, parseReply, parseTiming, sequenceParameters, topK } from "./request";
 
 const text = (b: Uint8Array, n = b.length) => new TextDecoder().decode(b.subarray(0, n));
 const bytes = (json: string, ...parts: Uint8Array[]): ArrayBuffer => {
@@ -79,5 +79,31 @@ it("reads Server-Timing", () => {
   expect(parseTiming('total;dur=3, step-1-a;desc="a, \\"b\\" ;dur=9:1";dur=1.25, step-2-c.d;dur=0.5, step-3-e;desc="e:2"')).toEqual({
     phases: { total: 3 },
     steps: [{ model: 'a, "b" ;dur=9:1', ms: 1.25 }, { model: "c.d", ms: 0.5 }],
+  });
+});
+
+describe("sequences", () => {
+  it.each([["7", 7], ["session-7", "session-7"], ["0", "0"], ["18446744073709551615", "18446744073709551615"]])("the ID %s goes as %s", (id, want) => {
+    expect(sequenceParameters({ id, start: true, end: false })).toEqual({ sequence_id: want, sequence_start: true, sequence_end: false });
+  });
+  it("are parameters of the request", () => {
+    const r = build([], [], false, { sequence: { id: "7", start: false, end: true } });
+    expect(JSON.parse(r.json)).toMatchObject({ parameters: { sequence_id: 7, sequence_start: false, sequence_end: true } });
+    expect(r.headers["Accept"]).toBeUndefined();
+  });
+});
+
+describe("streams", () => {
+  it("are asked for by the Accept header", () => {
+    expect(build([], [], false, { stream: true }).headers["Accept"]).toBe("text/event-stream");
+  });
+  it("are cut where events end, whatever the chunks are", () => {
+    expect(cutEvents('data: {"a":1}\n\ndata: {"b"')).toEqual({ events: ['{"a":1}'], rest: 'data: {"b"' });
+    expect(cutEvents("data: x\r\ndata:y\r\n\r\n: still here\n\n")).toEqual({ events: ["x\ny"], rest: "" });
+  });
+  it("have replies and errors", () => {
+    const ok = parseEvent('{"model_name":"m","model_version":"1","outputs":[{"name":"y","datatype":"BYTES","shape":[1],"data":["ä"]}]}', 3);
+    expect(ok).toMatchObject({ ms: 3, error: "", reply: { model: "m", outputs: [{ name: "y", data: ["ä"] }] } });
+    expect(parseEvent('{"error":"no"}', 4)).toEqual({ ms: 4, reply: null, error: "no" });
   });
 });

@@ -44,10 +44,32 @@ const length = "Inference-Header-Content-Length";
 /** 64-bit integers beyond 2^53 were kept as digits; JSON.stringify would quote them. */
 const hasBig = (v: InputValue) => /INT64$/.test(v.dataType) && Array.from(v.data).some((e) => typeof e === "string");
 
+/** A request's place in a sequence. */
+export interface SequencePlace {
+  /** A number, or any text for models whose correlation ID is a string. */
+  id: string;
+  start: boolean;
+  end: boolean;
+}
+
+/** The parameters that put a request into a sequence. Digits go as a number, as long as the number keeps them all. */
+export function sequenceParameters(p: SequencePlace): Record<string, string | number | boolean> {
+  const n = Number(p.id);
+  const id = /^[1-9]\d*$/.test(p.id) && Number.isSafeInteger(n) ? n : p.id;
+  return { sequence_id: id, sequence_start: p.start, sequence_end: p.end };
+}
+
+/** How a request is asked to be answered: in order of a sequence, with any number of responses. */
+export interface Manner {
+  sequence?: SequencePlace;
+  stream?: boolean;
+}
+
 /** Makes the request. With binary, every input goes as binary tensor data; else only those that have no JSON form. */
-export function build(inputs: InputValue[], outputs: OutputWish[], binary: boolean): InferRequest {
+export function build(inputs: InputValue[], outputs: OutputWish[], binary: boolean, manner: Manner = {}): InferRequest {
   const parts: Uint8Array[] = [];
   const head = {
+    ...(manner.sequence ? { parameters: sequenceParameters(manner.sequence) } : {}),
     inputs: inputs.map((v) => {
       const about = { name: v.name, shape: v.shape, datatype: v.dataType };
       if (!binary && !needsBinary(v.dataType) && !hasBig(v)) return { ...about, data: Array.from(v.data) };
@@ -60,7 +82,7 @@ export function build(inputs: InputValue[], outputs: OutputWish[], binary: boole
   const json = JSON.stringify(head);
   const text = new TextEncoder().encode(json);
   const binaryBytes = parts.reduce((n, p) => n + p.length, 0);
-  const headers: Record<string, string> = { "Content-Type": "application/json" };
+  const headers: Record<string, string> = { "Content-Type": "application/json", ...(manner.stream ? { Accept: "text/event-stream" } : {}) };
   if (parts.length > 0) {
     headers["Content-Type"] = "application/octet-stream";
     headers[length] = String(text.length);
@@ -101,7 +123,7 @@ export function parseReply(body: ArrayBuffer, header: string | null): InferReply
   const json = new TextDecoder().decode(new Uint8Array(body, 0, n));
   const reply = JSON.parse(json) as WireReply;
   let at = n;
-  const outputs = reply.outputs.map((o) => {
+  const outputs = (reply.outputs ?? []).map((o) => {
     const size = o.parameters?.binary_data_size;
     if (size === undefined) return { name: o.name, dataType: o.datatype, shape: o.shape, data: (o.data ?? []).flat(Infinity) as Element[] };
     if (at + size > body.byteLength) throw new Error(`the reply ends inside the data of output ${o.name}`);
@@ -110,6 +132,31 @@ export function parseReply(body: ArrayBuffer, header: string | null): InferReply
     return { name: o.name, dataType: o.datatype, shape: o.shape, data: decode(o.datatype, raw) };
   });
   return { model: reply.model_name, version: reply.model_version, outputs, json };
+}
+
+/** One response of a stream. */
+export interface StreamItem {
+  /** Since the request was sent. */
+  ms: number;
+  reply: InferReply | null;
+  /** The server's text, of a response that is an error. */
+  error: string;
+}
+
+/** Reads one event of a stream of server-sent events: a reply, or {"error": …}. */
+export function parseEvent(data: string, ms: number): StreamItem {
+  const v: unknown = JSON.parse(data);
+  if (typeof v === "object" && v !== null && "error" in v) return { ms, reply: null, error: String(v.error) };
+  const body = new TextEncoder().encode(data);
+  return { ms, reply: parseReply(body.buffer, null), error: "" };
+}
+
+/** Cuts a growing text into the data of its events; rest is what has not ended yet. */
+export function cutEvents(text: string): { events: string[]; rest: string } {
+  const blocks = text.replace(/\r\n/g, "\n").split("\n\n");
+  const rest = blocks.pop() ?? "";
+  const events = blocks.map((b) => b.split("\n").filter((l) => l.startsWith("data:")).map((l) => l.slice(5).replace(/^ /, "")).join("\n"));
+  return { events: events.filter((e) => e !== ""), rest };
 }
 
 /** One class of a classification: the elements of the reply are "score:index" or "score:index:label". */

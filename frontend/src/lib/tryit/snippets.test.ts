@@ -54,6 +54,14 @@ describe("python", () => {
     expect(s).toContain("from PIL import Image, ImageOps");
   });
 
+  it("streams over gRPC, and names the sequence", () => {
+    const s = python({ ...call, stream: true, sequence: { id: "s 1", start: true, end: false } }, "grpc");
+    expect(s).toContain("client.start_stream(");
+    expect(s).toContain('sequence_id="s 1", sequence_start=True, sequence_end=False');
+    expect(python({ ...call, sequence: { id: "5", start: false, end: true } }, "http")).toContain("outputs=outputs, sequence_id=5, sequence_start=False, sequence_end=True)");
+    expect(curl({ ...call, stream: true }, request(call))).toContain("curl -N -X POST");
+  });
+
   it("does not write long data out", () => {
     const c = { ...call, inputs: [{ name: "x", dataType: "FP32", shape: [1, 100], source: { kind: "values" as const, data: new Array<number>(100).fill(0) } }] };
     expect(python(c, "http")).toContain("np.full((1, 100), 0, dtype=np.float32)");

@@ -1,7 +1,7 @@
 // The same inference call for a terminal and for Python.
 import type { Element } from "./dtype";
 import { imagenet, type Prep } from "./image";
-import type { InferRequest, OutputWish } from "./request";
+import { sequenceParameters, type InferRequest, type OutputWish, type SequencePlace } from "./request";
 
 export type Source = { kind: "image"; prep: Prep; file: string } | { kind: "values"; data: ArrayLike<Element> };
 
@@ -18,6 +18,9 @@ export interface Call {
   version: string;
   inputs: SnippetInput[];
   outputs: OutputWish[];
+  sequence?: SequencePlace;
+  /** The model answers with any number of responses. */
+  stream?: boolean;
   /** host:port of the inference listeners. */
   http: string;
   grpc: string;
@@ -43,7 +46,7 @@ export const bodyFile = "request.bin";
 export const needsFile = (r: InferRequest) => r.binaryBytes > 0 || r.json.length > 4000;
 
 export function curl(c: Call, r: InferRequest): string {
-  const lines = [`curl -X POST http://${clientAddress(c.http)}${inferPath(c)}`];
+  const lines = [`curl ${c.stream ? "-N " : ""}-X POST http://${clientAddress(c.http)}${inferPath(c)}`];
   for (const [k, v] of Object.entries(r.headers)) lines.push(`  -H ${shellQuote(`${k}: ${v}`)}`);
   lines.push(needsFile(r) ? `  --data-binary @${bodyFile}` : `  -d ${shellQuote(r.json)}`);
   if (c.outputs.some((o) => /^(FP16|BF16)$/.test(o.dataType) && o.classes === 0)) lines.push("  --output reply.bin");
@@ -105,14 +108,14 @@ function imageLines(p: Prep, file: string, shape: number[], type: string, v: str
   return out;
 }
 
-/** A whole Python program with tritonclient over HTTP or gRPC. */
+/** A whole Python program with tritonclient over HTTP or gRPC. tritonclient streams over gRPC only. */
 export function python(c: Call, protocol: "http" | "grpc"): string {
   const images = c.inputs.flatMap((i) => (i.source.kind === "image" ? [i.source.prep] : []));
   const needsOps = images.some((p) => p.fit !== "stretch");
   const mod = `${protocol}client`;
   const bfloat = c.inputs.some((i) => i.dataType === "BF16");
   const extra = (images.length ? " pillow" : "") + (bfloat ? " ml_dtypes" : "");
-  const out = [`# pip install "tritonclient[${protocol}]" numpy${extra}`, ...(bfloat ? ["import ml_dtypes"] : []), "import numpy as np", `import tritonclient.${protocol} as ${mod}`];
+  const out = [`# pip install "tritonclient[${protocol}]" numpy${extra}`, ...(c.stream ? ["import queue"] : []), ...(bfloat ? ["import ml_dtypes"] : []), "import numpy as np", `import tritonclient.${protocol} as ${mod}`];
   if (images.length) out.push(`from PIL import Image${needsOps ? ", ImageOps" : ""}`);
   out.push("");
   const vars = c.inputs.map((_, n) => (c.inputs.length === 1 ? "x" : `x${n}`));
@@ -124,10 +127,19 @@ export function python(c: Call, protocol: "http" | "grpc"): string {
   out.push("outputs = [");
   for (const o of c.outputs) out.push(`    ${mod}.InferRequestedOutput(${pyString(o.name)}${o.classes > 0 ? `, class_count=${o.classes}` : ""}),`);
   out.push("]", "");
-  const address = clientAddress(protocol === "http" ? c.http : c.grpc);
   const version = c.version ? `, model_version=${pyString(c.version)}` : "";
+  const sequence = c.sequence ? Object.entries(sequenceParameters(c.sequence)).map(([k, v]) => `, ${k}=${typeof v === "boolean" ? (v ? "True" : "False") : JSON.stringify(v)}`).join("") : "";
+  const address = clientAddress(protocol === "http" ? c.http : c.grpc);
+  if (c.stream) {
+    out.push(`client = ${mod}.InferenceServerClient("${address}")`, "answers = queue.Queue()", "client.start_stream(lambda result, error: answers.put(error or result))");
+    out.push(`client.async_stream_infer(${pyString(c.model)}, inputs${version}, outputs=outputs${sequence}, enable_empty_final_response=True)`);
+    out.push("while True:", "    result = answers.get()", "    if isinstance(result, Exception):", "        raise result");
+    out.push("    response = result.get_response()", "    if response.outputs:", `        print(${c.outputs.map((o) => `result.as_numpy(${pyString(o.name)})`).join(", ")})`);
+    out.push('    if response.parameters["triton_final_response"].bool_param:', "        break", "client.stop_stream()");
+    return out.join("\n") + "\n";
+  }
   out.push(`client = ${mod}.InferenceServerClient("${address}")`);
-  out.push(`result = client.infer(${pyString(c.model)}, inputs${version}, outputs=outputs)`);
+  out.push(`result = client.infer(${pyString(c.model)}, inputs${version}, outputs=outputs${sequence})`);
   for (const o of c.outputs) out.push(`print(${pyString(o.name)}, result.as_numpy(${pyString(o.name)}))`);
   return out.join("\n") + "\n";
 }

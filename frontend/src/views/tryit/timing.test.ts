@@ -11,7 +11,7 @@ afterEach(async () => {
 });
 
 function show(header: string | null): HTMLElement {
-  const outcome: Outcome = { sentMs: 1, status: 200, clientMs: 4, timing: parseTiming(header), reply: null, error: "", replyBytes: 0 };
+  const outcome: Outcome = { sentMs: 1, status: 200, clientMs: 4, timing: parseTiming(header), reply: null, error: "", replyBytes: 0, items: null };
   shown = mount(Timing, { target: document.body, props: { outcome } });
   return document.body;
 }
