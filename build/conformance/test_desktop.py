@@ -121,6 +121,14 @@ def test_only_the_desktop_build_needs_gtk():
         assert ("libgtk-3" in libraries, "libwebkit2gtk" in libraries) == (wanted, wanted), f"{program}:\n{libraries}"
 
 
+def test_the_program_is_linked_without_methods_that_nothing_calls():
+    """One use of reflection by name, as in text/template, and the linker keeps every method: half as big again."""
+    with open(BINARY, "rb") as f:
+        program = f.read()
+    assert b"nereid/app.Main" in program, "the names of functions are in the program"
+    assert b"text/template.(*state).evalField" not in program
+
+
 def test_window_shows_the_page_and_ends_on_sigterm(tmp_path, display):
     with Window(tmp_path, display, SAMPLES) as w:
         w.up()
