@@ -214,7 +214,7 @@ func (c *Config) complete(lookup func(string) (string, bool)) error {
 		errs = append(errs, errors.New("HTTP, gRPC and the GUI are all turned off: nothing could be asked of the server"))
 	}
 	errs = append(errs, c.GRPCTLS.check("grpc", c.GRPCTLS.Use), c.HTTPTLS.check("http", c.HTTPTLS.Use || c.MetricsSSL || c.UISSL))
-	errs = append(errs, c.checkCloud(), c.checkPorts())
+	errs = append(errs, c.checkCloud(), c.checkPorts(), c.checkPolicies())
 	return errors.Join(errs...)
 }
 

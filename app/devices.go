@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"nereid/engine/affinity"
 	"nereid/engine/device"
 	"nereid/engine/device/nvml"
 )
@@ -76,8 +77,21 @@ func devicesCommand(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
+// whichCores names the cores and NUMA nodes, for --host-policy; "" where the system does not tell.
+func whichCores() string {
+	cores, err := affinity.Cores()
+	if err != nil {
+		return ""
+	}
+	nodes, err := affinity.Nodes()
+	if err != nil {
+		return " (" + affinity.Format(cores) + ")"
+	}
+	return " (" + affinity.Format(cores) + "; NUMA nodes " + affinity.Format(nodes) + ")"
+}
+
 func printDevices(w io.Writer, m *device.Machine) error {
-	fmt.Fprintf(w, "CPU: %d cores that this process may use\n", runtime.NumCPU())
+	fmt.Fprintf(w, "CPU: %d cores that this process may use%s\n", runtime.NumCPU(), whichCores())
 	if len(m.GPUs()) == 0 {
 		_, err := fmt.Fprintln(w, "GPU: none that models can use")
 		return err

@@ -333,7 +333,10 @@ func memoryOptions() []option {
 		{names: []string{"min-supported-compute-capability"}, group: g, arg: "number", row: "H082",
 			help: "GPUs below this CUDA compute capability are left alone. Default: 6.0.", set: minCapability},
 		{names: []string{"buffer-manager-thread-count"}, group: g, arg: "integer", class: noEffect, row: "H083", help: "Threads.", set: ignored(anyInt)},
-		{names: []string{"host-policy"}, group: g, arg: "policy,key=value", class: noEffect, row: "H084", help: "CPU affinity of instances.", set: ignored(anyText)},
+		{names: []string{"host-policy"}, group: g, arg: "policy,key=value", row: "H084",
+			help: "What instances of groups of that host_policy keep to: cpu-cores=<cores and ranges, such as 0-3,8> or numa-node=<number>, for memory. " +
+				"The policies cpu, model and gpu_<id> are those of groups that name none. May be given several times.",
+			set: hostPolicy},
 		{names: []string{"model-load-gpu-limit"}, group: g, arg: "gpu:fraction", row: "H085",
 			help: "No model is loaded onto a GPU of whose memory more than this fraction is in use. May be given several times.", set: gpuLimit},
 		{names: []string{allowClientShm}, group: g, arg: "boolean", row: "H086",

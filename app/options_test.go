@@ -183,7 +183,11 @@ func TestTritonserverOptions(t *testing.T) {
 		{name: "H081 --cuda-virtual-address-size", args: []string{"--cuda-virtual-address-size=0:1"}, check: withoutEffect("cuda-virtual-address-size"),
 			refused: []string{"--cuda-virtual-address-size=a:1"}},
 		{name: "H083 --buffer-manager-thread-count", args: []string{"--buffer-manager-thread-count=1"}, check: withoutEffect("buffer-manager-thread-count")},
-		{name: "--host-policy", args: []string{"--host-policy=p,numa-node=0"}, check: withoutEffect("host-policy")},
+		{name: "H084 C065 --host-policy", args: []string{"--host-policy=p,numa-node=0", "--host-policy=p,cpu-cores=0-0", "--host-policy=gpu_1,cpu-cores=0"},
+			check: func(c *Config) bool {
+				return c.HostPolicies["p"].String() == "cpu-cores=0 numa-node=0" && c.HostPolicies["gpu_1"].String() == "cpu-cores=0" && len(c.HostPolicies) == 2
+			},
+			refused: []string{"--host-policy=p", "--host-policy=p,cpu-cores", "--host-policy=,cpu-cores=0", "--host-policy=p,cores=1", "--host-policy=p,cpu-cores=0-8100", "--host-policy=p,numa-node=900"}},
 		{name: "H086 --allow-client-shm", args: []string{"--allow-client-shm=false"}, check: func(c *Config) bool { return c.sharedMemory().Disabled }, refused: []string{"--allow-client-shm=maybe"}},
 		{name: "H087 --strict-model-config", args: []string{"--strict-model-config=true"}, check: func(c *Config) bool { return c.DisableAutoComplete }},
 		{name: "H088 --response-cache-byte-size", args: []string{"--response-cache-byte-size=1000"}, check: func(c *Config) bool { return c.CacheSize == 1000 },

@@ -1,11 +1,14 @@
 package app
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
+	"nereid/engine/affinity"
 	"nereid/engine/instance"
 )
 
@@ -16,6 +19,8 @@ type placementConfig struct {
 
 	MinCapability float64         // --min-supported-compute-capability
 	GPULimits     map[int]float64 // --model-load-gpu-limit: shares of memory by GPU
+
+	HostPolicies map[string]affinity.Policy // --host-policy, by name
 }
 
 // limiter returns the rate limiter, nil if there is to be none.
@@ -65,6 +70,35 @@ func rateLimitResource(c *Config, v string) error {
 	}
 	c.Resources = append(c.Resources, r)
 	return nil
+}
+
+// hostPolicy reads "<policy>,<key>=<value>".
+func hostPolicy(c *Config, v string) error {
+	name, setting, ok := strings.Cut(v, ",")
+	key, value, assigned := strings.Cut(setting, "=")
+	if !ok || !assigned || name == "" || key == "" {
+		return fmt.Errorf("%q is not of the form policy,key=value, such as gpu_0,cpu-cores=0-3", v)
+	}
+	if c.HostPolicies == nil {
+		c.HostPolicies = map[string]affinity.Policy{}
+	}
+	p := c.HostPolicies[name]
+	if err := p.Set(key, value); err != nil {
+		return fmt.Errorf("%q: %w", v, err)
+	}
+	c.HostPolicies[name] = p
+	return nil
+}
+
+// checkPolicies says which host policies ask for what this machine does not have.
+func (c *Config) checkPolicies() error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(c.HostPolicies)) {
+		if err := c.HostPolicies[name].Check(); err != nil {
+			errs = append(errs, fmt.Errorf("--host-policy: %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func minCapability(c *Config, v string) error {

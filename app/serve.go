@@ -211,7 +211,7 @@ func (s *server) open(ctx context.Context) error {
 		StartupModels: s.c.LoadModels, ID: s.c.ID, DisableAutoComplete: s.c.DisableAutoComplete,
 		DefaultMaxBatchSize: s.c.defaultMaxBatchSize(), ConfigName: s.c.ConfigName, LoadThreads: s.c.LoadThreads, LoadRetries: s.c.LoadRetries, Residency: s.c.Residency, ResourcesFirst: s.c.ResourcesFirst,
 		LooseReadiness: !s.c.StrictReadiness, OverrideFolder: overrides, Cache: s.cache, Log: s.log, Events: s.events(),
-		SharedMemory: s.c.sharedMemory(), RateLimiter: s.c.limiter(), Machine: s.machine, GPULimits: s.c.GPULimits,
+		SharedMemory: s.c.sharedMemory(), RateLimiter: s.c.limiter(), Machine: s.machine, GPULimits: s.c.GPULimits, HostPolicies: s.c.HostPolicies,
 	})
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ var layers = map[string]int{
 	"engine/deviation":   0,
 	"engine/socket":      0,
 	"engine/clock":       0,
+	"engine/affinity":    0,
 
 	"engine/client":      1, // for other programs; nothing of the server imports it
 	"engine/infer":       1,

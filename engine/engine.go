@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"nereid/engine/affinity"
 	"nereid/engine/agent"
 	"nereid/engine/backend"
 	"nereid/engine/cache"
@@ -86,6 +87,9 @@ type Options struct {
 	RateLimiter *instance.Limiter
 	// Machine has the GPUs that models may use. nil: none.
 	Machine *device.Machine
+	// HostPolicies say by name which cores and which NUMA node's memory the instances of groups of that host_policy keep to; those
+	// named "cpu", "model" and "gpu_<id>" hold for groups of that kind that name none (--host-policy).
+	HostPolicies map[string]affinity.Policy
 	// GPULimits are the shares of GPUs' memory, by their number, over which no model is loaded onto them (--model-load-gpu-limit).
 	GPULimits map[int]float64
 	Log       *slog.Logger // nil: none
@@ -135,7 +139,7 @@ func New(o Options) (*Engine, error) {
 	e.models = lifecycle.NewManager(lifecycle.Options{
 		Repositories: o.Repositories, Remotes: o.Remotes, ConfigName: o.ConfigName, Backends: o.Backends, Agents: o.Agents, Host: host{e}, Stats: e.stats, Log: o.Log,
 		Events: o.Events, AutoComplete: !o.DisableAutoComplete, DefaultMaxBatchSize: batch, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,
-		Settle: o.Settle, OverrideFolder: o.OverrideFolder, Cache: o.Cache, Limiter: o.RateLimiter, Machine: o.Machine, GPULimits: o.GPULimits, Residency: o.Residency, ResourcesFirst: o.ResourcesFirst,
+		Settle: o.Settle, OverrideFolder: o.OverrideFolder, Cache: o.Cache, Limiter: o.RateLimiter, Machine: o.Machine, HostPolicies: o.HostPolicies, GPULimits: o.GPULimits, Residency: o.Residency, ResourcesFirst: o.ResourcesFirst,
 	})
 	e.live.Store(true)
 	return e, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 
+	"nereid/engine/affinity"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
@@ -64,9 +65,9 @@ type Placement struct {
 	// HostPolicy is the name of the host policy that the instance runs under if there is one of that name: its group's, else
 	// "cpu", "model" or "gpu_<id>".
 	HostPolicy string
-	// Cores are those that the instance keeps to, by its host policy; nil: all. Threads that NewInstance and Execute start
-	// from C inherit them; a process of the instance's has to be told.
-	Cores []int
+	// Affinity is what the host policy says of cores and memory. NewInstance and Execute run on a thread that keeps to it, as
+	// do the threads that they start from C, unless the model is Separate: the backend starts its processes with it then.
+	Affinity affinity.Policy
 	// Passive instances are made and warmed, and take no requests.
 	Passive bool
 	// Profiles and SecondaryDevices are the group's, for backends that have such.
@@ -129,6 +130,10 @@ type Attributes interface {
 
 // BatchIO is a backend that makes batch inputs and cuts outputs by batch outputs, as package batchio works them out.
 type BatchIO interface{ MakesBatchInputs() }
+
+// ParallelLoader is a backend whose models make several instances at once (in Triton the backend attribute for parallel
+// loading of instances). Those of others are made one after the other.
+type ParallelLoader interface{ MakesInstancesInParallel() }
 
 // StateKeeper is a backend that sets the implicit states of sequences: Request.States.
 type StateKeeper interface{ KeepsStates() }

@@ -2,7 +2,6 @@ package instance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -26,6 +25,8 @@ type Options struct {
 	Decoupled  bool
 	Placements []backend.Placement
 	Limiter    *Limiter // nil: the server has none, and rate limiters of instance groups do not count
+	// Parallel is how many instances may be made at once. 0: 1.
+	Parallel int
 	// Warmup, if not nil, is called on each instance before it takes requests.
 	Warmup func(ctx context.Context, name string, inst backend.Instance) error
 }
@@ -56,56 +57,16 @@ type run struct {
 	slot  *Slot // in the rate limiter; nil: it runs as it likes
 }
 
-// Start makes and warms all instances, one after the other, then lets them take requests. On an error, or when ctx
-// ends, what was made is closed again.
+// Start makes and warms all instances, then lets them take requests. On an error, or when ctx ends, what was made is closed
+// again.
 func Start(ctx context.Context, o Options) (*Set, error) {
 	s := &Set{o: o}
-	var made []*run
-	for _, p := range o.Placements {
-		r, err := s.make(ctx, p)
-		if err != nil {
-			for _, r := range made {
-				err = errors.Join(err, r.drop())
-			}
-			return nil, err
-		}
-		made = append(made, r)
+	made, err := s.makeAll(ctx, o.Placements)
+	if err != nil {
+		return nil, err
 	}
 	s.begin(made)
 	return s, nil
-}
-
-func (s *Set) make(ctx context.Context, p backend.Placement) (*run, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	r := &run{place: p, done: make(chan struct{})}
-	if s.o.Limiter != nil && p.RateLimiter != nil {
-		slot, err := s.o.Limiter.Join(p.RateLimiter, p.Device)
-		if err != nil {
-			return nil, err
-		}
-		r.slot = slot
-	}
-	inst, err := s.o.Model.NewInstance(ctx, p)
-	if err != nil {
-		return nil, errors.Join(err, r.drop())
-	}
-	r.inst = inst
-	if s.o.Warmup != nil && warmFirst {
-		if err := s.o.Warmup(ctx, p.Name, inst); err != nil {
-			return nil, errors.Join(err, r.drop())
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := len(s.free); n > 0 {
-		r.id, s.free = s.free[n-1], s.free[:n-1]
-	} else {
-		r.id = s.next
-		s.next++
-	}
-	return r, nil
 }
 
 // drop gives back what was made of a run that never began.
@@ -155,7 +116,7 @@ func (s *Set) begin(made []*run) {
 				s.rest(pull, r)
 				return
 			}
-			s.loop(pull, ctx, r)
+			s.live(r.place, func() { s.loop(pull, ctx, r) })
 		}()
 	}
 	s.publishLocked()
@@ -163,7 +124,7 @@ func (s *Set) begin(made []*run) {
 
 // publishLocked lets Inline see the instances that there are. s.mu is held.
 func (s *Set) publishLocked() {
-	runs := slices.DeleteFunc(slices.Clone(s.runs), func(r *run) bool { return r.place.Passive })
+	runs := slices.DeleteFunc(slices.Clone(s.runs), func(r *run) bool { return r.place.Passive || s.pins(r.place) })
 	s.current.Store(&runs)
 }
 
@@ -179,7 +140,8 @@ func (s *Set) Count() int {
 // has ended, for which it does not wait. New instances are warmed first; on an error nothing changes.
 func (s *Set) Resize(ctx context.Context, places []backend.Placement) error {
 	want := map[string]bool{}
-	var made, gone []*run
+	var missing []backend.Placement
+	var gone []*run
 	have := map[string]bool{}
 	s.mu.Lock()
 	for _, r := range s.runs {
@@ -191,14 +153,11 @@ func (s *Set) Resize(ctx context.Context, places []backend.Placement) error {
 		if have[p.Name] {
 			continue
 		}
-		r, err := s.make(ctx, p)
-		if err != nil {
-			for _, r := range made {
-				err = errors.Join(err, r.drop())
-			}
-			return err
-		}
-		made = append(made, r)
+		missing = append(missing, p)
+	}
+	made, err := s.makeAll(ctx, missing)
+	if err != nil {
+		return err
 	}
 	s.begin(made)
 	s.mu.Lock()

@@ -3,6 +3,7 @@ package instance
 import (
 	"fmt"
 
+	"nereid/engine/affinity"
 	"nereid/engine/backend"
 	"nereid/engine/inferencepb"
 	"nereid/engine/status"
@@ -10,9 +11,10 @@ import (
 
 // Placements lists the instances that a normalised configuration asks for, in order: of a KIND_GPU group as many as its
 // count on each of its GPUs. gpus are the numbers of those that models may use. KIND_AUTO, which normalising resolves, is
-// KIND_CPU here. An instance is named after its group, its number in it and its GPU: "m_0_1_gpu2". Errors: InvalidArg for
+// KIND_CPU here. An instance is named after its group, its number in it and its GPU: "m_0_1_gpu2". policies are the host
+// policies by name; a name that there is no policy of restricts nothing, as in Triton. Errors: InvalidArg for
 // GPUs that the machine does not have, and where no instance would take requests.
-func Placements(cfg *inferencepb.ModelConfig, defaultCount int, gpus []int32) ([]backend.Placement, error) {
+func Placements(cfg *inferencepb.ModelConfig, defaultCount int, gpus []int32, policies map[string]affinity.Policy) ([]backend.Placement, error) {
 	shared := cfg.GetParameters()["intra_op_thread_count"] == nil
 	groups := cfg.GetInstanceGroup()
 	if len(groups) == 0 {
@@ -37,6 +39,9 @@ func Placements(cfg *inferencepb.ModelConfig, defaultCount int, gpus []int32) ([
 			return nil, err
 		}
 		working = working || !p.Passive
+		for i := range some {
+			some[i].Affinity = policies[some[i].HostPolicy]
+		}
 		all = append(all, some...)
 	}
 	if !working {

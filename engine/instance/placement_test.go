@@ -40,7 +40,7 @@ func TestPlacements(t *testing.T) {
 			if err := faults.Err(); err != nil {
 				t.Fatal(err)
 			}
-			got, err := Placements(cfg, 2, tt.gpus)
+			got, err := Placements(cfg, 2, tt.gpus, nil)
 			var all []string
 			for _, p := range got {
 				s := fmt.Sprint(p.Name, " ", strings.TrimPrefix(p.Kind.String(), "KIND_"), " ", p.Device, " ", p.HostPolicy)
@@ -54,7 +54,7 @@ func TestPlacements(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Placements(&inferencepb.ModelConfig{InstanceGroup: []*inferencepb.ModelInstanceGroup{{Kind: 99}}}, 1, nil); err == nil {
+	if _, err := Placements(&inferencepb.ModelConfig{InstanceGroup: []*inferencepb.ModelInstanceGroup{{Kind: 99}}}, 1, nil, nil); err == nil {
 		t.Error("an unknown kind passes")
 	}
 }

@@ -81,7 +81,7 @@ func throughput(t *testing.T, gpus int, groups string, batch, clients int) (rate
 			t.Fatal(err)
 		}
 		modelconfig.Normalize(cfg, modelconfig.NormalizeOptions{GPUs: machine.IDs()})
-		places, err := Placements(cfg, 1, machine.IDs())
+		places, err := Placements(cfg, 1, machine.IDs(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -273,7 +273,8 @@ func (m *Manager) loadOnce(ctx context.Context, src *repo.Model, p *plan, n int6
 		Name: src.Name, Version: n, Config: p.cfg, ModelFolder: src.Folder,
 		VersionFolder: versionFolder(src, n), Backend: p.backend, Host: m.o.Host,
 		Stats: m.o.Stats.Version(src.Name, n), Log: m.o.Log, Models: m.partConfig, Cache: m.o.Cache, Cores: m.cores, Limiter: m.o.Limiter, Machine: m.o.Machine, GPULimits: m.o.GPULimits,
-		NoteUse: m.o.Residency.on(),
+		HostPolicies: m.o.HostPolicies,
+		NoteUse:      m.o.Residency.on(),
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"nereid/engine/affinity"
 	"nereid/engine/agent"
 	"nereid/engine/backend"
 	"nereid/engine/cache"
@@ -39,6 +40,8 @@ type Options struct {
 	Cache      cache.Store       // nil: there is no response cache
 	Limiter    *instance.Limiter // nil: there is no rate limiter
 	Machine    *device.Machine   // nil: there are no GPUs
+	// HostPolicies are the server's, by name.
+	HostPolicies map[string]affinity.Policy
 	// GPULimits are the shares of GPUs' memory, by their number, over which no model is loaded onto them.
 	GPULimits map[int]float64
 	Log       *slog.Logger

@@ -26,7 +26,7 @@ func newBatcher(cfg *inferencepb.ModelConfig, coresBusy func() bool) sched.Batch
 func sharesCores(loaded backend.Model, places []backend.Placement) bool {
 	computes, ok := loaded.(backend.Inliner)
 	return ok && computes.RunsInline() && !slices.ContainsFunc(places, func(p backend.Placement) bool {
-		return p.Kind != inferencepb.ModelInstanceGroup_KIND_CPU || p.Cores != nil
+		return p.Kind != inferencepb.ModelInstanceGroup_KIND_CPU || p.Affinity.Cores != nil
 	})
 }
 

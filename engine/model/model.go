@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"nereid/engine/affinity"
 	"nereid/engine/backend"
 	"nereid/engine/cache"
 	"nereid/engine/device"
@@ -39,6 +43,8 @@ type Spec struct {
 	Cores   *device.Cores     // nil: CPU instances count as independent of each other
 	Limiter *instance.Limiter // nil: the server limits nothing
 	Machine *device.Machine   // nil: there are no GPUs
+	// HostPolicies say by name which cores and memory instances keep to (--host-policy).
+	HostPolicies map[string]affinity.Policy
 	// GPULimits are the shares of GPUs' memory over which nothing is loaded onto them.
 	GPULimits map[int]float64
 	Log       *slog.Logger
@@ -69,6 +75,7 @@ type Model struct {
 	noteUse     bool
 	machine     *device.Machine
 	gpuLimits   map[int]float64
+	policies    map[string]affinity.Policy
 
 	mu  sync.Mutex
 	cfg *inferencepb.ModelConfig // guarded by mu; replaced by Resize
@@ -105,7 +112,7 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 		name: s.Name, version: s.Version, versionText: strconv.FormatInt(s.Version, 10),
 		decoupled: s.Config.GetModelTransactionPolicy().GetDecoupled(),
 		signature: newSignature(s.Config), labels: labels, stats: s.Stats, log: s.Log, cfg: s.Config,
-		defCount: 1, drained: make(chan struct{}), noteUse: s.NoteUse, machine: s.Machine, gpuLimits: s.GPULimits,
+		defCount: 1, drained: make(chan struct{}), noteUse: s.NoteUse, machine: s.Machine, gpuLimits: s.GPULimits, policies: s.HostPolicies,
 	}
 	if s.Config.GetEnsembleScheduling() != nil {
 		m.scheduler, err = ensemble.New(ensemble.Options{Config: s.Config, Host: s.Host, Models: s.Models, Stats: s.Stats})
@@ -138,7 +145,7 @@ func (m *Model) start(ctx context.Context, s Spec) error {
 	}
 	s.Stats.SetCached(m.cache != nil)
 	s.Stats.SetTags(metricTags(s.Config))
-	places, err := instance.Placements(s.Config, m.defCount, s.Machine.IDs())
+	places, err := m.placements(s.Config)
 	if err != nil {
 		return err
 	}
@@ -169,15 +176,18 @@ func (m *Model) start(ctx context.Context, s Spec) error {
 		return errors.Join(err, m.loaded.Close())
 	}
 	m.scheduler = batcher
+	var first atomic.Bool // instance to be warm
 	m.set, err = instance.Start(ctx, instance.Options{
 		Model: m.loaded, Batcher: batcher, Stats: s.Stats, Log: s.Log, Decoupled: m.decoupled, Placements: places, Limiter: s.Limiter,
+		Parallel: instancesAtOnce(s.Backend),
 		Warmup: func(ctx context.Context, name string, inst backend.Instance) error {
 			if err := warm(ctx, m, samples, inst); err != nil {
 				return err
 			}
-			ask := asked
-			asked = nil // once is enough
-			return runGolden(ctx, m, ask, inst)
+			if !first.CompareAndSwap(false, true) {
+				return nil // once is enough
+			}
+			return runGolden(ctx, m, asked, inst)
 		},
 	})
 	if err != nil {
@@ -310,7 +320,7 @@ func (m *Model) Finished(r *infer.Request, resp *infer.Response) {
 
 // Resize applies a configuration that differs only in its instance groups, while the model serves.
 func (m *Model) Resize(ctx context.Context, cfg *inferencepb.ModelConfig) error {
-	places, err := instance.Placements(cfg, m.defCount, m.machine.IDs())
+	places, err := m.placements(cfg)
 	if err != nil {
 		return err
 	}
@@ -321,6 +331,27 @@ func (m *Model) Resize(ctx context.Context, cfg *inferencepb.ModelConfig) error 
 	m.cfg = cfg
 	m.mu.Unlock()
 	return nil
+}
+
+// placements lists the instances that a configuration asks for. A host policy that a group names and the server does not have
+// is told of: the model runs without, as in Triton.
+func (m *Model) placements(cfg *inferencepb.ModelConfig) ([]backend.Placement, error) {
+	for _, g := range cfg.GetInstanceGroup() {
+		name := g.GetHostPolicy()
+		if _, ok := m.policies[name]; name != "" && !ok {
+			m.log.Warn("an instance group's host policy is not one of the server's; its instances may use all cores", "model", m.name, "host_policy", name,
+				"known", slices.Sorted(maps.Keys(m.policies)), "mend", "--host-policy="+name+",cpu-cores=<cores>")
+		}
+	}
+	return instance.Placements(cfg, m.defCount, m.machine.IDs(), m.policies)
+}
+
+// instancesAtOnce is how many instances of a model a backend makes side by side: each may take a core for its own.
+func instancesAtOnce(b backend.Backend) int {
+	if _, ok := b.(backend.ParallelLoader); !ok {
+		return 1
+	}
+	return max(4, runtime.NumCPU())
 }
 
 // Refit checks an ensemble against the models of its steps as they are now. Other models always fit. Errors: InvalidArg.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"nereid/engine/affinity"
 	"nereid/engine/infer"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
@@ -46,6 +47,8 @@ type Spec struct {
 	Env     []string
 	Dir     string // "": the server's
 	Limits  Limits
+	// Affinity is what the process, with all that it starts, keeps to from its start on.
+	Affinity affinity.Policy
 	// Arena is how large the memory for tensors is at first, Grow by how much it grows at least, each way. 0: 1 MiB.
 	Arena, Grow int64
 	// StartTimeout is the longest that the worker may take to say hello. 0: 30 s.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nereid/engine/affinity"
 	"nereid/engine/status"
 )
 
@@ -74,7 +75,9 @@ func (l *Launcher) spawn(s *Spec) (_ *process, err error) {
 		Files: append(append([]*os.File{}, files...), p.down.file, p.up.file),
 		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	}
-	if derr := l.do(func() { p.proc, err = os.StartProcess(path, s.Command, attr) }); derr != nil {
+	if derr := l.do(func() {
+		err = l.within(s, func() error { p.proc, err = os.StartProcess(path, s.Command, attr); return err })
+	}); derr != nil {
 		return nil, derr
 	}
 	if err != nil {
@@ -88,6 +91,28 @@ func (l *Launcher) spawn(s *Spec) (_ *process, err error) {
 		return nil, status.Errorf(status.Internal, "cannot limit what %s takes: %w", path, err)
 	}
 	return p, nil
+}
+
+// within runs start on this thread, the launcher's, while it keeps to the affinity that the process is to inherit.
+func (l *Launcher) within(s *Spec, start func() error) error {
+	if !s.Affinity.Restricts() {
+		return start()
+	}
+	before, err := affinity.OfThread(0)
+	if err != nil {
+		return err
+	}
+	memory, err := s.Affinity.Apply()
+	if err == nil {
+		if memory != nil {
+			l.log.Warn("a host policy holds for cores alone", "instance", s.Name, "why", memory)
+		}
+		err = start()
+	}
+	if back := s.Affinity.Restore(before); back != nil {
+		l.log.Error("processes started from now on keep to a host policy that is not theirs", "policy", s.Affinity.String(), "err", back)
+	}
+	return err
 }
 
 // limit sets the limits of the running process. It waits for its first call until then.

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"nereid/engine/affinity"
 	"nereid/engine/backend"
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
@@ -74,7 +75,7 @@ func (b *Backend) newIsolated(ctx context.Context, s backend.Spec) (*isolatedMod
 	if err != nil {
 		return nil, err
 	}
-	if m.spare, err = m.start(ctx, s.ModelName); err != nil {
+	if m.spare, err = m.start(ctx, s.ModelName, affinity.Policy{}); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -124,7 +125,7 @@ func (b *Backend) isolatedSignature(ctx context.Context, s backend.Spec) (*model
 	if err != nil {
 		return nil, err
 	}
-	w, err := m.spawn(ctx, s.ModelName)
+	w, err := m.spawn(ctx, s.ModelName, affinity.Policy{})
 	if err != nil {
 		return nil, err
 	}
@@ -136,20 +137,25 @@ func (b *Backend) isolatedSignature(ctx context.Context, s backend.Spec) (*model
 	return &sig, nil
 }
 
-func (m *isolatedModel) spawn(ctx context.Context, name string) (*worker.Worker, error) {
+func (m *isolatedModel) spawn(ctx context.Context, name string, keep affinity.Policy) (*worker.Worker, error) {
 	return m.b.o.Launcher.Start(ctx, worker.Spec{
-		Name: name, ModelName: m.spec.ModelName, Version: m.spec.Version, Command: m.b.o.Worker, Env: m.b.o.WorkerEnv,
+		Affinity: keep,
+		Name:     name, ModelName: m.spec.ModelName, Version: m.spec.Version, Command: m.b.o.Worker, Env: m.b.o.WorkerEnv,
 		Log: m.log.With("instance", name),
 	})
 }
 
 // start starts a process that has loaded the model.
-func (m *isolatedModel) start(ctx context.Context, name string) (*worker.Worker, error) {
-	w, err := m.spawn(ctx, name)
+func (m *isolatedModel) start(ctx context.Context, name string, keep affinity.Policy) (*worker.Worker, error) {
+	w, err := m.spawn(ctx, name, keep)
 	if err != nil {
 		return nil, err
 	}
-	if err := w.Call(ctx, "load", m.load.members(), nil); err != nil {
+	call := m.load
+	if keep.Cores != nil && !call.Settings.GlobalThreadPool {
+		call.Threads = len(keep.Cores) // the pool is the process's, which has these cores alone
+	}
+	if err := w.Call(ctx, "load", call.members(), nil); err != nil {
 		defer w.Kill()
 		return nil, m.explain(w, err)
 	}
@@ -167,7 +173,7 @@ func (m *isolatedModel) explain(w *worker.Worker, err error) error {
 // NewInstance makes an instance in a process of its own.
 func (m *isolatedModel) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
 	start := func(ctx context.Context) (*worker.Worker, error) {
-		w, err := m.claim(ctx, p.Name)
+		w, err := m.claim(ctx, p)
 		if err != nil {
 			return nil, err
 		}
@@ -189,19 +195,19 @@ func (m *isolatedModel) NewInstance(ctx context.Context, p backend.Placement) (b
 	return x, nil
 }
 
-// claim returns a process that has loaded the model and nobody else has.
-func (m *isolatedModel) claim(ctx context.Context, name string) (*worker.Worker, error) {
+// claim returns a process that has loaded the model and nobody else has. A host policy holds from a process's start on.
+func (m *isolatedModel) claim(ctx context.Context, p backend.Placement) (*worker.Worker, error) {
 	m.mu.Lock()
 	w := m.spare
 	m.spare = nil
 	m.mu.Unlock()
 	if w != nil {
-		if w.Err() == nil {
+		if w.Err() == nil && !p.Affinity.Restricts() {
 			return w, nil
 		}
 		w.Kill()
 	}
-	return m.start(ctx, name)
+	return m.start(ctx, p.Name, p.Affinity)
 }
 
 // Healthy returns nil if an instance takes requests.

@@ -22,6 +22,7 @@ type model struct {
 	path     string
 	settings *Settings
 	mode     threading
+	run      map[string]string // run options
 	info     *onnxfile.Info
 	cache    string // where optimized graphs are kept, "" for nowhere
 	runtime  string // where the user may put another onnxruntime, "" for nowhere
@@ -34,16 +35,23 @@ type model struct {
 	kept keptPool    // buffers around ONNX Runtime's memory
 
 	mu       sync.Mutex
-	sessions map[place]*capi.Session // guarded by mu: shared ones
-	spare    *capi.Session           // guarded by mu: the first one made, until an instance takes it
-	run      map[string]string       // run options
-	all      map[*capi.Session]bool  // guarded by mu: every open session
+	sessions map[place]*shared      // guarded by mu
+	spare    *capi.Session          // guarded by mu: the first one made, until an instance takes it
+	all      map[*capi.Session]bool // guarded by mu: every open session
 }
 
 // place is where a session's kernels run.
 type place struct {
 	gpu    bool
 	device int
+	policy string // affinity.Policy.String; "": the session's threads may run anywhere
+}
+
+// shared is a session of several instances.
+type shared struct {
+	ready   chan struct{} // closed when the rest is set
+	session *capi.Session
+	err     error
 }
 
 // port is an input or an output.
@@ -64,14 +72,14 @@ type port struct {
 func newModel(ctx context.Context, l *capi.Library, s backend.Spec, path string, info *onnxfile.Info, b *Backend, mode threading) (*model, error) {
 	m := &model{
 		library: l, spec: s, path: path, settings: &b.o.Settings, info: info, runtime: b.o.RuntimeFolder, cache: b.o.graphs(), mode: mode, batched: s.Config.GetMaxBatchSize() > 0,
-		share:    mode != own || sharesSession(s.Config),
-		sessions: map[place]*capi.Session{}, all: map[*capi.Session]bool{},
+		share: mode != own || sharesSession(s.Config),
+		run:   runOptions(s.Config), sessions: map[place]*shared{}, all: map[*capi.Session]bool{},
 	}
 	read := m.newSession
 	if gpusOnly(s.Config) { // the session is for the signature alone: it need not be made well
 		read = m.readingSession
 	}
-	session, err := read(ctx, place{})
+	session, err := read(ctx, place{}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -171,37 +179,42 @@ func (m *model) stateOutputs(sig *signature) {
 }
 
 // optionsAt returns the options of a session at a place.
-func (m *model) optionsAt(p place) (*sessionOptions, error) {
-	o, err := newSessionOptions(m.spec, m.mode, m.settings)
+func (m *model) optionsAt(p place, cores []int) (*sessionOptions, error) {
+	mode := pinned(m.mode, m.settings, cores)
+	o, err := newSessionOptions(m.spec, mode, m.settings)
 	if err != nil {
 		return nil, err
 	}
-	if err := o.providers(m.library, m.spec, p, m.runtime); err != nil {
+	err = o.providers(m.library, m.spec, p, m.runtime)
+	if err == nil {
+		err = o.pin(m.spec, mode, cores)
+	}
+	if err != nil {
 		o.close()
 		return nil, err
 	}
 	return o, nil
 }
 
-func (m *model) newSession(ctx context.Context, p place) (*capi.Session, error) {
+// newSession makes a session at a place whose threads keep to cores; nil: to none.
+func (m *model) newSession(ctx context.Context, p place, cores []int) (*capi.Session, error) {
 	cached, err := m.cachesGraph(p)
 	if err != nil {
 		return nil, err
 	}
-	o, err := m.optionsAt(p)
+	o, err := m.optionsAt(p, cores)
 	if err != nil {
 		return nil, err
 	}
 	defer o.close()
-	m.run = o.run
 	if cached {
-		return m.cachedSession(ctx, o)
+		return m.cachedSession(ctx, o, p, cores)
 	}
 	return o.newSession(ctx, m.library, m.path)
 }
 
 // readingSession makes a session that can be asked for its signature and is not to run.
-func (m *model) readingSession(ctx context.Context, _ place) (*capi.Session, error) {
+func (m *model) readingSession(ctx context.Context, _ place, _ []int) (*capi.Session, error) {
 	o, err := newSessionOptions(m.spec, m.mode, m.settings)
 	if err != nil {
 		return nil, err
@@ -249,7 +262,8 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 	default:
 		return nil, status.Errorf(status.InvalidArg, "instance %s is of kind %s; onnxruntime supports KIND_CPU, KIND_GPU and KIND_MODEL", p.Name, p.Kind)
 	}
-	session, owned, err := m.session(ctx, where)
+	where.policy = p.Affinity.String()
+	session, owned, err := m.session(ctx, where, p.Affinity.Cores)
 	if err != nil {
 		return nil, err
 	}
@@ -267,30 +281,39 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 }
 
 // session returns a session for a place, and whether it is the instance's own.
-func (m *model) session(ctx context.Context, where place) (*capi.Session, bool, error) {
+func (m *model) session(ctx context.Context, where place, cores []int) (*capi.Session, bool, error) {
+	m.mu.Lock()
+	if m.share {
+		if e := m.sessions[where]; e != nil {
+			m.mu.Unlock()
+			<-e.ready
+			return e.session, false, e.err
+		}
+	}
+	e := &shared{ready: make(chan struct{})}
+	defer close(e.ready)
+	if m.share {
+		m.sessions[where] = e
+	}
+	e.session = m.spare
+	m.spare = nil
+	if where != (place{}) && e.session != nil { // it was made to look at the model, for any core
+		delete(m.all, e.session)
+		e.session.Close()
+		e.session = nil
+	}
+	m.mu.Unlock()
+	if e.session == nil {
+		e.session, e.err = m.newSession(ctx, where, cores)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if s := m.sessions[where]; s != nil {
-		return s, false, nil
+	if e.err != nil {
+		delete(m.sessions, where)
+		return nil, false, e.err
 	}
-	s := m.spare
-	m.spare = nil
-	if where.gpu && s != nil { // it was made for the CPU, to look at the model
-		delete(m.all, s)
-		s.Close()
-		s = nil
-	}
-	if s == nil {
-		var err error
-		if s, err = m.newSession(ctx, where); err != nil {
-			return nil, false, err
-		}
-		m.all[s] = true
-	}
-	if m.share {
-		m.sessions[where] = s
-	}
-	return s, !m.share, nil
+	m.all[e.session] = true
+	return e.session, !m.share, nil
 }
 
 // Close frees the sessions. Responses that are still being read keep their own memory.

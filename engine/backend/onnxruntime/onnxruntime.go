@@ -194,6 +194,9 @@ func (b *Backend) Signature(ctx context.Context, s backend.Spec) (*modelconfig.S
 // KeepsStates says that implicit state works; see backend.StateKeeper.
 func (b *Backend) KeepsStates() {}
 
+// MakesInstancesInParallel says that sessions may be made side by side; see backend.ParallelLoader.
+func (b *Backend) MakesInstancesInParallel() {}
+
 // MakesBatchInputs says that batch_input and batch_output work; see backend.BatchIO.
 func (b *Backend) MakesBatchInputs() {}
 

@@ -58,14 +58,14 @@ func (m *model) cachesGraph(p place) (bool, error) {
 
 // cachedSession makes a session from the optimized graph that an earlier load has left, or leaves one. Whatever is wrong
 // with the cache costs the time to optimize, and a line in the log.
-func (m *model) cachedSession(ctx context.Context, o *sessionOptions) (*capi.Session, error) {
+func (m *model) cachedSession(ctx context.Context, o *sessionOptions, p place, cores []int) (*capi.Session, error) {
 	path, err := m.graphPath()
 	if err != nil {
 		m.spec.Log.Warn("the optimized graph cannot be kept", "model", m.spec.ModelName, "err", err)
 		return o.newSession(ctx, m.library, m.path)
 	}
 	if _, err := os.Stat(path); err == nil {
-		if s, err := m.fromGraph(ctx, path); err == nil {
+		if s, err := m.fromGraph(ctx, path, p, cores); err == nil {
 			now := time.Now()
 			_ = os.Chtimes(path, now, now) // else it is removed sooner
 			return s, nil
@@ -78,9 +78,9 @@ func (m *model) cachedSession(ctx context.Context, o *sessionOptions) (*capi.Ses
 		m.spec.Log.Warn("the optimized graph cannot be kept", "model", m.spec.ModelName, "err", err)
 		return o.newSession(ctx, m.library, m.path)
 	}
-	_ = part.Close()                   // nothing is in it
-	defer os.Remove(part.Name())       // gone if it was renamed
-	again, err := m.optionsAt(place{}) // the caller's stay as they are, for a load without the cache
+	_ = part.Close()                    // nothing is in it
+	defer os.Remove(part.Name())        // gone if it was renamed
+	again, err := m.optionsAt(p, cores) // the caller's stay as they are, for a load without the cache
 	if err != nil {
 		return nil, err
 	}
@@ -101,8 +101,8 @@ func (m *model) cachedSession(ctx context.Context, o *sessionOptions) (*capi.Ses
 }
 
 // fromGraph loads an optimized graph as it is.
-func (m *model) fromGraph(ctx context.Context, path string) (*capi.Session, error) {
-	o, err := m.optionsAt(place{})
+func (m *model) fromGraph(ctx context.Context, path string, p place, cores []int) (*capi.Session, error) {
+	o, err := m.optionsAt(p, cores)
 	if err != nil {
 		return nil, err
 	}

@@ -20,10 +20,20 @@ import (
 	"nereid/engine/status"
 )
 
-// sessionOptions are the options of one session, and those of its runs.
+// sessionOptions are the options of one session.
 type sessionOptions struct {
 	*ort.SessionOptions
-	run map[string]string // run options
+}
+
+// shrinkage is the one parameter that is an option of runs.
+const shrinkage = "memory.enable_memory_arena_shrinkage"
+
+// runOptions are the options of a model's runs, nil for none.
+func runOptions(c *inferencepb.ModelConfig) map[string]string {
+	if v := c.GetParameters()[shrinkage].GetStringValue(); v != "" {
+		return map[string]string{shrinkage: v}
+	}
+	return nil
 }
 
 func (o *sessionOptions) close() { _ = o.Destroy() } // its one error is a second Destroy
@@ -85,7 +95,7 @@ func graphLevel(c *inferencepb.ModelConfig) ort.GraphOptimizationLevel {
 
 // elsewhere are parameters that something else reads.
 var elsewhere = []string{
-	"share_session_between_instances", isolationParameter, optimizedParameter, "cudnn_conv_algo_search", "gpu_mem_limit", "arena_extend_strategy", "do_copy_in_default_stream",
+	"share_session_between_instances", shrinkage, isolationParameter, optimizedParameter, "cudnn_conv_algo_search", "gpu_mem_limit", "arena_extend_strategy", "do_copy_in_default_stream",
 }
 
 func (o *sessionOptions) parameter(s backend.Spec, name, value string, ownThreads bool) error {
@@ -118,12 +128,6 @@ func (o *sessionOptions) parameter(s backend.Spec, name, value string, ownThread
 		return o.boolean(name, value, o.SetCpuMemArena)
 	case "enable_mem_pattern":
 		return o.boolean(name, value, o.SetMemPattern)
-	case "memory.enable_memory_arena_shrinkage":
-		if o.run == nil {
-			o.run = map[string]string{}
-		}
-		o.run[name] = value
-		return nil
 	}
 	switch {
 	case strings.HasPrefix(name, "session.") || strings.HasPrefix(name, "ep."):

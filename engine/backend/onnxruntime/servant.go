@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"nereid/engine/affinity"
 	"nereid/engine/backend"
 	"nereid/engine/backend/onnxruntime/capi"
 	"nereid/engine/infer"
@@ -68,6 +69,7 @@ func (s *servant) Call(ctx context.Context, op string, args json.RawMessage) (an
 		if s.model == nil {
 			return nil, status.New(status.Internal, "no model is loaded")
 		}
+		a.Placement.Affinity = affinity.Policy{} // the whole process has it, as it was started
 		var err error
 		s.inst, err = s.model.NewInstance(ctx, a.Placement)
 		return nil, err

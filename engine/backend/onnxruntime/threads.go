@@ -1,6 +1,10 @@
 package onnxruntime
 
 import (
+	"strconv"
+	"strings"
+
+	"nereid/engine/affinity"
 	"nereid/engine/backend"
 	"nereid/engine/backend/onnxruntime/capi"
 	"nereid/engine/backend/onnxruntime/onnxfile"
@@ -83,4 +87,54 @@ func (o *sessionOptions) threads(mode threading) error {
 		return o.SetInterOpNumThreads(1)
 	}
 	return o.AddSessionConfigEntry("session.intra_op.allow_spinning", "0")
+}
+
+// affinities is the option that says for each of a session's threads but the caller's which cores it keeps to.
+const affinities = "session.intra_op_thread_affinities"
+
+// pinned returns the mode of a model's session that keeps to cores, nil for none: its own threads in place of the process's
+// pool, which cannot be kept to them.
+func pinned(mode threading, settings *Settings, cores []int) threading {
+	if mode == pooled && cores != nil && !settings.GlobalThreadPool {
+		return own
+	}
+	return mode
+}
+
+// pin keeps the session's threads to cores, one for each unless the configuration says how many; nil: to none. The caller's
+// thread, the only one of a light model, keeps to them by itself, and so do those that are for operators side by side, which
+// it starts.
+func (o *sessionOptions) pin(s backend.Spec, mode threading, cores []int) error {
+	value := func(name string) string { return s.Config.GetParameters()[name].GetStringValue() }
+	if cores == nil || mode == inline || value(affinities) != "" {
+		return nil
+	}
+	if mode == pooled {
+		s.Log.Warn("a host policy does not hold for the threads of enable-global-threadpool", "model", s.ModelName, "cpu-cores", affinity.Format(cores))
+		return nil
+	}
+	threads, _ := strconv.Atoi(value("intra_op_thread_count")) // it has been read before; 0: not given
+	if threads == 0 {
+		threads = len(cores)
+		if err := o.SetIntraOpNumThreads(threads); err != nil {
+			return runtimeError(err)
+		}
+	}
+	if v := value("inter_op_thread_count"); v == "" || v == "0" {
+		if err := o.SetInterOpNumThreads(len(cores)); err != nil {
+			return runtimeError(err)
+		}
+	}
+	if threads == 1 {
+		return nil
+	}
+	list := make([]string, len(cores))
+	for i, n := range cores {
+		list[i] = strconv.Itoa(n + 1) // onnxruntime counts them from 1
+	}
+	each := make([]string, threads-1)
+	for i := range each {
+		each[i] = strings.Join(list, ",")
+	}
+	return runtimeError(o.AddSessionConfigEntry(affinities, strings.Join(each, ";")))
 }

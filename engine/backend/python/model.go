@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"nereid/engine/affinity"
 	"nereid/engine/backend"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
@@ -57,10 +58,10 @@ func (m *model) stamp() string {
 }
 
 // spawn starts a process for an instance.
-func (m *model) spawn(ctx context.Context, name string, c *caller, extra []string) (*worker.Worker, error) {
+func (m *model) spawn(ctx context.Context, name string, keep affinity.Policy, c *caller, extra []string) (*worker.Worker, error) {
 	return m.b.o.Launcher.Start(ctx, worker.Spec{
 		Name: name, ModelName: m.spec.ModelName, Version: m.spec.Version,
-		Command: []string{m.env.python, "-u", m.runtime}, Env: append(m.env.vars, extra...), Limits: m.limits,
+		Command: []string{m.env.python, "-u", m.runtime}, Env: append(m.env.vars, extra...), Limits: m.limits, Affinity: keep,
 		Arena: m.b.settings.arena, Grow: m.b.settings.grow, StartTimeout: m.b.settings.timeout,
 		Decoupled: m.spec.Config.GetModelTransactionPolicy().GetDecoupled(), Outputs: m.outputs,
 		Caller: c, Log: m.log.With("instance", name),
@@ -71,7 +72,7 @@ func (m *model) spawn(ctx context.Context, name string, c *caller, extra []strin
 func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
 	c := newCaller(m.spec.Host, m.b.o.Metrics)
 	var first *worker.Worker
-	if p.Kind != inferencepb.ModelInstanceGroup_KIND_GPU { // a GPU's process sees no other from its start on
+	if p.Kind != inferencepb.ModelInstanceGroup_KIND_GPU && !p.Affinity.Restricts() { // which hold from a process's start on
 		if done := m.b.claim(m.spec.VersionFolder, m.stamp()); done != nil {
 			first, c = done.w, done.caller
 			first.Configure(p.Name, m.spec.Config.GetModelTransactionPolicy().GetDecoupled(), m.outputs)
@@ -103,7 +104,7 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 // launch starts and initializes a process for an instance.
 func (m *model) launch(ctx context.Context, p backend.Placement, c *caller) (*worker.Worker, error) {
 	c.reset() // what the last process had is gone
-	w, err := m.spawn(ctx, p.Name, c, deviceVars(p))
+	w, err := m.spawn(ctx, p.Name, p.Affinity, c, deviceVars(p))
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"nereid/engine/affinity"
 	"nereid/engine/backend"
 	"nereid/engine/inferencepb"
 	"nereid/engine/metrics/custom"
@@ -75,6 +76,9 @@ func New(o Options) (*Backend, error) {
 
 // Name returns "python".
 func (b *Backend) Name() string { return modelconfig.BackendPython }
+
+// MakesInstancesInParallel implements backend.ParallelLoader: each instance has a process of its own.
+func (b *Backend) MakesInstancesInParallel() {}
 
 // Close ends what has completed a configuration and was not claimed.
 func (b *Backend) Close() {
@@ -149,7 +153,7 @@ func (b *Backend) complete(ctx context.Context, s backend.Spec, file, platform s
 		return err
 	}
 	c := newCaller(s.Host, b.o.Metrics)
-	w, err := m.spawn(ctx, s.ModelName, c, nil)
+	w, err := m.spawn(ctx, s.ModelName, affinity.Policy{}, c, nil)
 	if err != nil {
 		return err
 	}

@@ -81,6 +81,12 @@ type rig struct {
 // serve starts an engine on models: by path in the repository, the files' text.
 func serve(t testing.TB, settings map[string]string, files map[string]string) *rig {
 	t.Helper()
+	return serveWith(t, settings, files, func(*engine.Options) {})
+}
+
+// serveWith is serve with other options of the engine.
+func serveWith(t testing.TB, settings map[string]string, files map[string]string, set func(*engine.Options)) *rig {
+	t.Helper()
 	r := &rig{t: t, root: t.TempDir(), folder: t.TempDir()}
 	all := map[string]string{"python": interpreter(t)}
 	for k, v := range settings {
@@ -95,11 +101,12 @@ func serve(t testing.TB, settings map[string]string, files map[string]string) *r
 	if r.backend, err = python.New(python.Options{Settings: all, Folder: r.folder, Launcher: r.launcher, Metrics: &r.metrics, Log: log}); err != nil {
 		t.Fatal(err)
 	}
-	r.Engine, err = engine.New(engine.Options{
+	o := engine.Options{
 		Repositories: []string{r.root}, Mode: engine.ModeExplicit, StartupModels: []string{"*"}, Log: log,
 		Backends: append([]backend.Backend{r.backend}, builtin.All()...),
-	})
-	if err != nil {
+	}
+	set(&o)
+	if r.Engine, err = engine.New(o); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.stop)

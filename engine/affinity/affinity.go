@@ -1,0 +1,144 @@
+package affinity
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Policy says where threads run and where their memory lies. The zero value restricts nothing.
+type Policy struct {
+	// Cores are the numbers of the cores, ascending; nil: all.
+	Cores []int `json:",omitempty"`
+	// Nodes are the numbers of the NUMA nodes that memory is taken from; nil: any. Cores do not follow from them.
+	Nodes []int `json:",omitempty"`
+}
+
+// Restricts reports whether the policy says anything.
+func (p Policy) Restricts() bool { return p.Cores != nil || p.Nodes != nil }
+
+// String is the policy as the command line has it: "cpu-cores=0-3,8 numa-node=1".
+func (p Policy) String() string {
+	var all []string
+	if p.Cores != nil {
+		all = append(all, "cpu-cores="+Format(p.Cores))
+	}
+	if p.Nodes != nil {
+		all = append(all, "numa-node="+Format(p.Nodes))
+	}
+	return strings.Join(all, " ")
+}
+
+// The settings of a host policy, by Triton's names.
+const (
+	coresSetting = "cpu-cores"
+	nodeSetting  = "numa-node"
+)
+
+// Set takes one setting of --host-policy=<name>,<key>=<value>: cpu-cores, a list of cores and ranges such as "0-3,8", or
+// numa-node, a number.
+func (p *Policy) Set(key, value string) (err error) {
+	switch key {
+	case coresSetting:
+		if p.Cores, err = parseList(value); err != nil {
+			return fmt.Errorf("cpu-cores: %w; write ranges and cores with commas, such as 0-3,8", err)
+		}
+	case nodeSetting:
+		n, err := number(value)
+		if err != nil {
+			return fmt.Errorf("numa-node: %w", err)
+		}
+		p.Nodes = []int{n}
+	default:
+		return fmt.Errorf("Unsupported host policy setting '%s' is specified, supported settings are 'numa-node', 'cpu-cores'", key) //nolint:staticcheck // Triton's words
+	}
+	return nil
+}
+
+// Check says of a policy which of its cores and nodes this process cannot have.
+func (p Policy) Check() error {
+	var errs []error
+	if p.Cores != nil {
+		have, err := Cores()
+		if err != nil {
+			return err
+		}
+		if missing := without(p.Cores, have); len(missing) > 0 {
+			errs = append(errs, fmt.Errorf("cpu-cores: there is no core %s for this process; it has %s", Format(missing), Format(have)))
+		}
+	}
+	if p.Nodes != nil {
+		have, err := Nodes()
+		if err != nil {
+			return err
+		}
+		if missing := without(p.Nodes, have); len(missing) > 0 {
+			errs = append(errs, fmt.Errorf("numa-node: there is no node %s; this machine has %s", Format(missing), Format(have)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// without returns the members of a that b does not have.
+func without(a, b []int) []int {
+	return slices.DeleteFunc(slices.Clone(a), func(n int) bool { return slices.Contains(b, n) })
+}
+
+// most is more than any core's or node's number: the kernel has at most 8192 of the one and 1024 of the other.
+const most = 8192
+
+func number(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 || n >= most {
+		return 0, fmt.Errorf("%q is not a number from 0 to %d", s, most-1)
+	}
+	return n, nil
+}
+
+// parseList reads "0-3,8", as the kernel writes lists and Triton cpu-cores. The result is ascending, each number once.
+func parseList(s string) ([]int, error) {
+	list := []int{}
+	for part := range strings.SplitSeq(s, ",") {
+		low, high, ranged := strings.Cut(strings.TrimSpace(part), "-")
+		a, err := number(low)
+		if err != nil {
+			return nil, err
+		}
+		b := a
+		if ranged {
+			if b, err = number(high); err != nil {
+				return nil, err
+			}
+		}
+		if b < a {
+			return nil, fmt.Errorf("%q ends before it begins", part)
+		}
+		for ; a <= b; a++ {
+			list = append(list, a)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list), nil
+}
+
+// Format writes numbers as parseList reads them: ascending, with ranges where two or more follow each other.
+func Format(list []int) string {
+	list = slices.SortedFunc(slices.Values(list), cmp.Compare)
+	var all []string
+	for i := 0; i < len(list); {
+		k := i
+		for k+1 < len(list) && list[k+1] == list[k]+1 {
+			k++
+		}
+		part := strconv.Itoa(list[i])
+		if k > i {
+			part += "-" + strconv.Itoa(list[k])
+		}
+		all = append(all, part)
+		i = k + 1
+	}
+	return strings.Join(all, ",")
+}

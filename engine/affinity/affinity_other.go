@@ -1,0 +1,35 @@
+//go:build !linux
+
+package affinity
+
+import (
+	"fmt"
+	"runtime"
+)
+
+func unsupported() error {
+	return fmt.Errorf("host policies are not supported on %s", runtime.GOOS)
+}
+
+// Cores fails: see the file for Linux.
+func Cores() ([]int, error) { return nil, unsupported() }
+
+// Nodes fails.
+func Nodes() ([]int, error) { return nil, unsupported() }
+
+// Apply fails for a policy that restricts anything.
+func (p Policy) Apply() (memory, err error) {
+	if p.Restricts() {
+		return nil, unsupported()
+	}
+	return nil, nil
+}
+
+// Run calls f with Apply's errors.
+func (p Policy) Run(f func(memory, err error)) { f(p.Apply()) }
+
+// Restore has nothing to take back.
+func (p Policy) Restore([]int) error { return nil }
+
+// OfThread fails.
+func OfThread(int) ([]int, error) { return nil, unsupported() }

@@ -1,0 +1,122 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"nereid/engine/backend"
+	"nereid/engine/status"
+)
+
+// makeAll makes and warms instances, Options.Parallel at once. Their numbers follow the order of places. On an error what
+// was made is closed again, and no more is begun; the error is the first one in the order of places that is not of its making.
+func (s *Set) makeAll(ctx context.Context, places []backend.Placement) ([]*run, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	made := make([]*run, len(places))
+	errs := make([]error, len(places))
+	turns := make(chan struct{}, max(1, s.o.Parallel))
+	var wg sync.WaitGroup
+	for i, p := range places {
+		turns <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-turns }()
+			if made[i], errs[i] = s.make(ctx, p); errs[i] != nil {
+				cancel(errs[i])
+			}
+		})
+	}
+	wg.Wait()
+	err := context.Cause(ctx) // of the one that failed first, or that ended ctx
+	if err == nil {
+		s.number(made)
+		return made, nil
+	}
+	for _, r := range made {
+		if r != nil {
+			err = errors.Join(err, r.drop())
+		}
+	}
+	return nil, err
+}
+
+// number gives new instances their numbers, those of instances that have ended first.
+func (s *Set) number(made []*run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range made {
+		if n := len(s.free); n > 0 {
+			r.id, s.free = s.free[n-1], s.free[:n-1]
+		} else {
+			r.id = s.next
+			s.next++
+		}
+	}
+}
+
+// make makes and warms one instance, on a thread that keeps to its host policy.
+func (s *Set) make(ctx context.Context, p backend.Placement) (r *run, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if !s.pins(p) {
+		return s.build(ctx, p)
+	}
+	p.Affinity.Run(func(memory, refused error) {
+		if refused != nil {
+			err = status.Errorf(status.InvalidArg, "host policy %q of instance %s: %w", p.HostPolicy, p.Name, refused)
+			return
+		}
+		if memory != nil {
+			s.o.Log.Warn("a host policy holds for cores alone", "instance", p.Name, "policy", p.HostPolicy, "why", memory)
+		}
+		r, err = s.build(ctx, p)
+	})
+	return r, err
+}
+
+func (s *Set) build(ctx context.Context, p backend.Placement) (*run, error) {
+	r := &run{place: p, done: make(chan struct{})}
+	if s.o.Limiter != nil && p.RateLimiter != nil {
+		slot, err := s.o.Limiter.Join(p.RateLimiter, p.Device)
+		if err != nil {
+			return nil, err
+		}
+		r.slot = slot
+	}
+	inst, err := s.o.Model.NewInstance(ctx, p)
+	if err != nil {
+		return nil, errors.Join(err, r.drop())
+	}
+	r.inst = inst
+	if s.o.Warmup != nil && warmFirst {
+		if err := s.o.Warmup(ctx, p.Name, inst); err != nil {
+			return nil, errors.Join(err, r.drop())
+		}
+	}
+	return r, nil
+}
+
+// pins reports whether an instance needs a thread of its own: its host policy restricts threads, and they are this process's.
+func (s *Set) pins(p backend.Placement) bool {
+	if !p.Affinity.Restricts() {
+		return false
+	}
+	apart, ok := s.o.Model.(backend.Separate)
+	return !ok || !apart.InOwnProcess()
+}
+
+// live is an instance's life, on a thread that keeps to its host policy.
+func (s *Set) live(p backend.Placement, life func()) {
+	if !s.pins(p) {
+		life()
+		return
+	}
+	p.Affinity.Run(func(_, err error) {
+		if err != nil { // it held when the instance was made
+			s.o.Log.Error("an instance runs without its host policy", "instance", p.Name, "policy", p.HostPolicy, "err", err)
+		}
+		life()
+	})
+}
