@@ -45,6 +45,7 @@ type conn struct {
 	trace  *trace.Trace   // of the request, nil for nearly all
 	heard  bool           // the client has sent something
 	fresh  bool           // the library has just taken it over and has no request of it
+	ended  bool           // the client has closed its side, and everything before that was read
 	linger bool           // the client may still be sending: let it read the reply before the connection is reset
 
 	parkable atomic.Bool     // it may be parked
@@ -85,11 +86,18 @@ func (c *conn) enter(p phase) {
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n == 0 {
+		c.ended = err == io.EOF
 		return 0, c.readNothing(err)
+	}
+	if err == io.EOF { // TLS says so beside the last bytes, and again if it is asked
+		err = nil
 	}
 	if !c.heard {
 		c.heard = true
 		c.parkable.Store(true)
+		if b[0] == handshakeRecord {
+			return 0, errTLS // no line of it ends soon: the client would wait until the header's time is over
+		}
 	}
 	c.begin()
 	return n, err
@@ -206,12 +214,22 @@ func (c *conn) Value(any) any { return nil }
 // bodyReader reads a request's body and notes the progress, so that only a client that stops sending is cut off.
 type bodyReader struct {
 	io.Reader
-	c *conn
+	c       *conn
+	chunked bool
+	end     error // what ended it
 }
 
-// Read reads and notes the progress.
+// Read reads and notes the progress. Once it has failed it fails for ever: the library would take what follows a chunked
+// body for another chunk, and it takes the connection's end for the last chunk.
 func (b *bodyReader) Read(p []byte) (int, error) {
+	if b.end != nil {
+		return 0, b.end
+	}
 	n, err := b.Reader.Read(p)
+	if err == io.EOF && b.chunked && b.c.ended {
+		err = io.ErrUnexpectedEOF
+	}
+	b.end = err
 	b.c.since.Store(b.c.srv.tick.Load())
 	return n, err
 }

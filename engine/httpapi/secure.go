@@ -42,6 +42,12 @@ func sayPlain(err error) {
 	}
 }
 
+// handshakeRecord is the first byte that a TLS client sends, and no request begins with.
+const handshakeRecord = 0x16
+
+// errTLS is the fault of a client that speaks TLS to a port without.
+var errTLS = errors.New("the client speaks TLS, which this port does not")
+
 // goodbye reports whether b, the next bytes of a TLS connection, are an alert and nothing else. After a handshake clients
 // send one only: close_notify, the end of what they have to say. TLS 1.2 says alert in the clear; in TLS 1.3 it is the one
 // record of 19 bytes: two, their kind and a tag of 16 (RFC 8446, 5.2 and 6).

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -110,6 +111,19 @@ func TestA22ClientLeavesUnderTLS(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestHTTPSToAPlainPort_B043: the client learns it at once and not by the header's time limit.
+func TestHTTPSToAPlainPort_B043(t *testing.T) {
+	s := serve(t, func(o *Options) { o.HeaderTimeout = time.Hour })
+	conn := dial(t, s.addr)
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	err := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).Handshake()
+	var record tls.RecordHeaderError
+	if !errors.As(err, &record) {
+		t.Errorf("handshake: %v, want that the answer is no TLS", err)
+	}
+	alive(t, s)
 }
 
 func TestPlainHTTPToAnHTTPSPort_B043(t *testing.T) {

@@ -101,7 +101,7 @@ func readHead(x *exchange, ctx *fasthttp.RequestCtx) {
 		x.fault = "a request must not have both Content-Length and Transfer-Encoding"
 	}
 	if x.length == -1 || x.length > 0 {
-		x.reader = bodyReader{Reader: ctx.RequestBodyStream(), c: x.conn}
+		x.reader = bodyReader{Reader: ctx.RequestBodyStream(), c: x.conn, chunked: x.length == -1}
 		x.body = &x.reader
 	} else {
 		x.length = 0
@@ -229,7 +229,7 @@ func (s *Server) handleFault(ctx *fasthttp.RequestCtx, err error) {
 		c.linger = true
 		c.enter(writing)
 	}
-	ctx.Response.Reset()
+	ctx.Response.ResetBody() // the rest is untouched yet; Reset would turn the Date header on, and a goroutine with it
 	ctx.SetStatusCode(code)
 	ctx.SetContentType(typeText)
 	ctx.SetBody(appendError(nil, text))

@@ -104,6 +104,44 @@ func TestChunkedBody_B039(t *testing.T) {
 	}
 }
 
+// TestChunkedBodyThatEnds_B039: the last chunk ends a body and nothing else does, and what is behind it is the next request.
+func TestChunkedBodyThatEnds_B039(t *testing.T) {
+	s := serve(t)
+	head := "POST " + addSubPath + " HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+	chunks := func(body string, size int) string {
+		var b strings.Builder
+		for len(body) > 0 {
+			n := min(size, len(body))
+			fmt.Fprintf(&b, "%x\r\n%s\r\n", n, body[:n])
+			body = body[n:]
+		}
+		return b.String()
+	}
+	for _, cut := range []struct{ name, end string }{
+		{"no last chunk", ""}, {"half a size", "1"}, {"no end of the trailers", "0\r\n"}, {"a trailer cut off", "0\r\nX-T: 1\r\n"},
+	} {
+		t.Run(cut.name, func(t *testing.T) {
+			conn := dial(t, s.addr)
+			io.WriteString(conn, head+"\r\n"+chunks(addSubJSON, 40)+cut.end)
+			_ = conn.(*net.TCPConn).CloseWrite()
+			if got := receive(t, bufio.NewReader(conn), "POST"); got.status != "400 Bad Request" || !got.close {
+				t.Errorf("answer %s %s, want 400 and the connection's end", got.status, got.body)
+			}
+			ended(t, conn)
+		})
+	}
+	t.Run("pipelined and compressed", func(t *testing.T) {
+		conn := dial(t, s.addr)
+		one := head + "Content-Encoding: gzip\r\n\r\n" + chunks(compressed(t, "gzip", addSubJSON), 9) + "0\r\n\r\n"
+		io.WriteString(conn, strings.Repeat(one, 3))
+		_ = conn.(*net.TCPConn).CloseWrite() // an end behind a whole request is none of its body
+		r := bufio.NewReader(conn)
+		for range 3 {
+			checkAnswer(t, receive(t, r, "POST"), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+		}
+	})
+}
+
 func TestPipelining(t *testing.T) {
 	s := serve(t)
 	conn := dial(t, s.addr)
@@ -228,6 +266,9 @@ func TestA11Smuggling(t *testing.T) {
 			got := receive(t, r, "POST")
 			if !strings.HasPrefix(got.status, tt.want) {
 				t.Errorf("answer %s %s, want %s", got.status, got.body, tt.want)
+			}
+			if date := got.header.Get("Date"); date != "" {
+				t.Errorf("Date: %s; the library keeps a goroutine for it", date)
 			}
 			if tt.want != "" {
 				if !got.close {
