@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -44,11 +43,12 @@ type Config struct {
 
 	DisableAutoComplete bool
 	StrictReadiness     bool
-	BackendConfig       []string
-	BackendDirectory    string               // of backends written in Python; "": none
-	Python              map[string]string    // settings of the Python backend
-	PythonRequirements  string               // a requirements.txt for Python models; "": none
-	ONNXRuntime         onnxruntime.Settings // --backend-config=onnxruntime,...
+	// DefaultMaxBatchSizes are given to models that can batch and do not say how far, by backend; "": all others.
+	DefaultMaxBatchSizes map[string]int
+	BackendDirectory     string               // of backends written in Python; "": none
+	Python               map[string]string    // settings of the Python backend
+	PythonRequirements   string               // a requirements.txt for Python models; "": none
+	ONNXRuntime          onnxruntime.Settings // --backend-config=onnxruntime,...
 
 	LogVerbose                  int
 	LogInfo, LogWarn, LogError  bool
@@ -313,14 +313,11 @@ func (c *Config) mode() engine.ControlMode {
 
 func (c *Config) pollInterval() time.Duration { return time.Duration(c.PollSecs) * time.Second }
 
-// defaultMaxBatchSize is the backend option of that name, nil if it is not given.
+// defaultMaxBatchSize is the backend option of that name for all backends, nil if it is not given.
 func (c *Config) defaultMaxBatchSize() *int {
-	for _, v := range slices.Backward(c.BackendConfig) {
-		if text, ok := strings.CutPrefix(v, "default-max-batch-size="); ok {
-			if n, err := strconv.Atoi(text); err == nil {
-				return &n
-			}
-		}
+	n, ok := c.DefaultMaxBatchSizes[""]
+	if !ok {
+		return nil
 	}
-	return nil
+	return &n
 }

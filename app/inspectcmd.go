@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
 
 	"nereid/app/inspect"
@@ -20,7 +21,9 @@ import (
 const validateUsage = `Finds every fault of model repositories at once, without serving them and without running a model's code.
 
 Usage:
-  nereid validate [--json] [--model-config-name=<name>] [--data-dir=<folder>] REPOSITORY...
+  nereid validate [--json] [--gpus=<number>|auto] [--model-config-name=<name>] [--data-dir=<folder>] REPOSITORY...
+
+--gpus is how many GPUs the machine has that is to serve; auto, the default, asks this one.
 
 Prints a line for each fault: file:line:column: what is wrong; how to mend it. The exit status is 0 when every model can
 be loaded as far as its files tell (warnings do not count), 1 when one cannot, 2 when the command itself is wrong.
@@ -42,6 +45,7 @@ func validateCommand(ctx context.Context, args []string, lookup func(string) (st
 	asJSON := flags.Bool("json", false, "")
 	name := flags.String("model-config-name", "", "")
 	dataDir := flags.String("data-dir", "", "")
+	gpus := flags.String("gpus", "auto", "")
 	if code, end := parsed(flags.Parse(args), validateUsage, stdout, stderr); end {
 		return code
 	}
@@ -56,6 +60,10 @@ func validateCommand(ctx context.Context, args []string, lookup func(string) (st
 	}
 	defer closeBackends()
 	o.ConfigName = *name
+	if o.GPUs, err = gpusToAssume(*gpus, stderr); err != nil {
+		fmt.Fprintf(stderr, "error: %v\n", err)
+		return 2
+	}
 	r := inspect.Repositories(ctx, flags.Args(), o)
 	if *asJSON {
 		enc := json.NewEncoder(stdout)
@@ -72,6 +80,23 @@ func validateCommand(ctx context.Context, args []string, lookup func(string) (st
 		return 1
 	}
 	return 0
+}
+
+// gpusToAssume returns the numbers of the GPUs that --gpus stands for.
+func gpusToAssume(value string, stderr io.Writer) ([]int32, error) {
+	if value == "auto" {
+		m := openMachine(defaults(false), slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+		return m.IDs(), m.Close()
+	}
+	n, err := strconv.ParseUint(value, 10, 8)
+	if err != nil {
+		return nil, fmt.Errorf("--gpus: %q is neither auto nor a number from 0 to 255", value)
+	}
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = int32(i)
+	}
+	return ids, nil
 }
 
 // parsed ends a command whose options are wrong, or that is asked for its use.

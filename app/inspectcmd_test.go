@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,6 +80,8 @@ func TestValidateCommand(t *testing.T) {
 		args  []string
 		code  int
 		want  []string // lines, with R/ for the repository
+
+		options []string // before files' folder
 	}{
 		{name: "the samples", code: 0, args: []string{"../models-sample"}, want: []string{"16 models, 0 with errors; 0 errors, 0 warnings"}},
 		{name: "an empty repository", code: 0, files: map[string]string{"README": ""}, want: []string{"0 models, 0 with errors; 0 errors, 0 warnings"}},
@@ -111,6 +114,15 @@ func TestValidateCommand(t *testing.T) {
 		{name: "an ensemble that fits", code: 0, files: map[string]string{"e/1/x": "", "e/config.pbtxt": ensembleText("e", "a"), "a/1/x": "", "a/config.pbtxt": identityText},
 			want: []string{"2 models, 0 with errors; 0 errors, 0 warnings"}},
 		{name: "a repository that is not there", code: 1, args: []string{"/nonexistent/models"}, want: []string{"failed to read model repository /nonexistent/models"}},
+		{name: "C073 an instance for a GPU where there is none", code: 1, options: []string{"--gpus=0"}, files: map[string]string{"a/1/x": "", "a/config.pbtxt": identityText + "\ninstance_group { kind: KIND_GPU }\n"},
+			want: []string{"R/a/config.pbtxt:2:", "no GPUs are available"}},
+		{name: "C059 instances for GPUs where there are two", code: 0, options: []string{"--gpus=2"}, files: map[string]string{"a/1/x": "", "a/config.pbtxt": identityText + "\ninstance_group { kind: KIND_GPU gpus: [ 0, 1 ] }\n"},
+			want: []string{"1 models, 0 with errors; 0 errors, 0 warnings"}},
+		{name: "C059 an instance for a third GPU of two", code: 1, options: []string{"--gpus=2"}, files: map[string]string{"a/1/x": "", "a/config.pbtxt": identityText + "\ninstance_group { kind: KIND_GPU gpus: 2 }\n"},
+			want: []string{"R/a/config.pbtxt:2:", "gpu id 2"}},
+		{name: "C057 ONNX Runtime without a provider for GPUs", code: 0, options: []string{"--gpus=1"}, files: map[string]string{"a/1/model.onnx": mlp, "a/config.pbtxt": "platform: \"onnxruntime_onnx\"\ninstance_group { kind: KIND_GPU }\n"},
+			want: []string{"R/a/config.pbtxt:2:", "warning: backend 'onnxruntime' is not set up for GPUs here; install one that is, such as onnxruntime-gpu"}},
+		{name: "a number of GPUs that is none", code: 2, options: []string{"--gpus=some"}, files: map[string]string{"a/1/x": ""}},
 		{name: "no repository", code: 2, args: []string{}},
 		{name: "an unknown option", code: 2, args: []string{"--nosuch", "x"}},
 	} {
@@ -118,7 +130,7 @@ func TestValidateCommand(t *testing.T) {
 			root := writeFiles(t, t.TempDir(), tt.files)
 			args := tt.args
 			if tt.files != nil {
-				args = []string{root}
+				args = append(slices.Clone(tt.options), root)
 			}
 			code, out, errs := p.run(t, append([]string{"validate"}, args...)...)
 			out = strings.ReplaceAll(out, root, "R")

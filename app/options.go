@@ -275,7 +275,7 @@ func backendOptions() []option {
 		{names: []string{"backend-directory"}, group: g, arg: "path", row: "H072",
 			help: "A folder of backends written in Python, each a folder with a model.py. The others are built in.", set: text(func(c *Config) *string { return &c.BackendDirectory })},
 		{names: []string{"backend-config"}, group: g, arg: "[backend,]key=value", row: "H073",
-			help: "A setting for a backend, or for all: default-max-batch-size; onnxruntime,enable-global-threadpool, intra_op_thread_count, inter_op_thread_count, op-library-directory, optimized-model-cache. May be given several times.",
+			help: "A setting for a backend, or for all: default-max-batch-size, backend-directory, min-compute-capability, auto-complete-config, model-load-gpu-limit-device-<gpu>; onnxruntime,enable-global-threadpool, intra_op_thread_count, inter_op_thread_count, op-library-directory, optimized-model-cache. May be given several times.",
 			set:  backendConfig},
 		{names: []string{"repoagent-directory"}, group: g, arg: "path", class: noEffect, row: "H074", help: "The repository agents are built in; libraries of Triton's agent interface are not loaded.", set: ignored(anyText)},
 		{names: []string{"cache-config"}, group: g, arg: "cache,key=value", row: "H075",
@@ -298,26 +298,56 @@ func backendConfig(c *Config, v string) error {
 	if !ok || key == "" {
 		return fmt.Errorf("%q is not of the form [backend,]key=value", v)
 	}
-	if name == "onnxruntime" && key != "default-max-batch-size" {
+	if key == "default-max-batch-size" {
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 0 {
+			return fmt.Errorf("%q is not a batch size", value)
+		}
+		if c.DefaultMaxBatchSizes == nil {
+			c.DefaultMaxBatchSizes = map[string]int{}
+		}
+		c.DefaultMaxBatchSizes[name] = n
+		return nil
+	}
+	switch name {
+	case "":
+		return globalBackendConfig(c, key, value)
+	case "onnxruntime":
 		if err := c.ONNXRuntime.Set(key, value); !errors.Is(err, onnxruntime.ErrUnknownSetting) {
 			return err
 		}
-	}
-	if name == "python" && key != "default-max-batch-size" {
+	case "python":
 		return c.setPython(key, value)
+	case "tensorflow":
+		if key == "version" && value != "2" {
+			return fmt.Errorf("%q: there is TensorFlow 2 alone, as in Triton from 23.04 on", v)
+		}
 	}
-	if key == "backend-directory" {
+	c.WithoutEffect = append(c.WithoutEffect, "backend-config "+name+","+key)
+	return nil
+}
+
+// gpuLimitPrefix begins the name that --model-load-gpu-limit has among the settings of all backends.
+const gpuLimitPrefix = "model-load-gpu-limit-device-"
+
+// globalBackendConfig takes a setting of all backends, most of which have an option of their own too. Source of the names:
+// Triton's core, src/backend_config.cc.
+func globalBackendConfig(c *Config, key, value string) error {
+	switch key {
+	case "backend-directory":
 		c.BackendDirectory = value
 		return nil
+	case "min-compute-capability":
+		return minCapability(c, value)
+	case "auto-complete-config":
+		complete, err := parseBool(value)
+		c.DisableAutoComplete = !complete
+		return err
 	}
-	if key == "default-max-batch-size" {
-		if n, err := strconv.Atoi(value); err != nil || n < 0 {
-			return fmt.Errorf("%q is not a batch size", value)
-		}
-		c.BackendConfig = append(c.BackendConfig, setting)
-		return nil
+	if gpu, ok := strings.CutPrefix(key, gpuLimitPrefix); ok {
+		return gpuLimit(c, gpu+":"+value)
 	}
-	c.WithoutEffect = append(c.WithoutEffect, strings.TrimPrefix("backend-config "+name+","+key, ","))
+	c.WithoutEffect = append(c.WithoutEffect, "backend-config "+key)
 	return nil
 }
 

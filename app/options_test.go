@@ -153,7 +153,22 @@ func TestTritonserverOptions(t *testing.T) {
 					tel.MaxQueueSize == 7 && tel.ScheduleDelay == 8*time.Millisecond && tel.MaxExportBatchSize == 9
 			}, refused: []string{"--trace-config=opentelemetry,resource=x", "--trace-config=opentelemetry,bsp_schedule_delay=x", "--trace-config=opentelemetry,nosuch=1"}},
 		{name: "H072 --backend-directory", args: []string{"--backend-directory=/x"}, check: func(c *Config) bool { return c.BackendDirectory == "/x" }},
-		{name: "H073 --backend-config", args: []string{"--backend-config=default-max-batch-size=7"}, check: func(c *Config) bool { n := c.defaultMaxBatchSize(); return n != nil && *n == 7 }, refused: []string{"--backend-config=x"}},
+		{name: "H073 D002 --backend-config", args: []string{"--backend-config=default-max-batch-size=7", "--backend-config=onnxruntime,default-max-batch-size=9"},
+			check: func(c *Config) bool {
+				n := c.defaultMaxBatchSize()
+				return n != nil && *n == 7 && c.DefaultMaxBatchSizes["onnxruntime"] == 9 && len(c.DefaultMaxBatchSizes) == 2 && len(c.WithoutEffect) == 0
+			},
+			refused: []string{"--backend-config=x", "--backend-config=x,y", "--backend-config=default-max-batch-size=-1", "--backend-config=tensorflow,version=1"}},
+		{name: "D002 settings of all backends", args: []string{"--backend-config=,backend-directory=/b", "--backend-config=min-compute-capability=7.5",
+			"--backend-config=auto-complete-config=false", "--backend-config=model-load-gpu-limit-device-1=0.5"},
+			check: func(c *Config) bool {
+				return c.BackendDirectory == "/b" && c.MinCapability == 7.5 && c.DisableAutoComplete && c.GPULimits[1] == 0.5 && len(c.WithoutEffect) == 0
+			},
+			refused: []string{"--backend-config=min-compute-capability=x", "--backend-config=auto-complete-config=perhaps", "--backend-config=model-load-gpu-limit-device-x=0.5", "--backend-config=model-load-gpu-limit-device-0=2"}},
+		{name: "D002 a setting that a backend has not, or one of another backend", args: []string{"--backend-config=onnxruntime,nosuch=1", "--backend-config=tensorrt,plugins=/x.so", "--backend-config=resnet,backend-directory=/b"},
+			check: func(c *Config) bool {
+				return c.BackendDirectory == "" && slices.Equal(c.WithoutEffect, []string{"backend-config onnxruntime,nosuch", "backend-config tensorrt,plugins", "backend-config resnet,backend-directory"})
+			}},
 		{name: "--backend-config of onnxruntime", args: []string{"--backend-config=onnxruntime,enable-global-threadpool=1", "--backend-config=onnxruntime,intra_op_thread_count=3", "--backend-config=onnxruntime,op-library-directory=/opt/ops"},
 			check: func(c *Config) bool {
 				s := c.ONNXRuntime

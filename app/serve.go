@@ -209,7 +209,7 @@ func (s *server) open(ctx context.Context) error {
 	s.engine, err = engine.New(engine.Options{
 		Repositories: repositories, Remotes: s.remotes, Backends: s.backends, Mode: s.c.mode(), PollInterval: s.c.pollInterval(),
 		StartupModels: s.c.LoadModels, ID: s.c.ID, DisableAutoComplete: s.c.DisableAutoComplete,
-		DefaultMaxBatchSize: s.c.defaultMaxBatchSize(), ConfigName: s.c.ConfigName, LoadThreads: s.c.LoadThreads, LoadRetries: s.c.LoadRetries, Residency: s.c.Residency, ResourcesFirst: s.c.ResourcesFirst,
+		DefaultMaxBatchSize: s.c.defaultMaxBatchSize(), DefaultMaxBatchSizes: s.c.DefaultMaxBatchSizes, ConfigName: s.c.ConfigName, LoadThreads: s.c.LoadThreads, LoadRetries: s.c.LoadRetries, Residency: s.c.Residency, ResourcesFirst: s.c.ResourcesFirst,
 		LooseReadiness: !s.c.StrictReadiness, OverrideFolder: overrides, Cache: s.cache, Log: s.log, Events: s.events(),
 		SharedMemory: s.c.sharedMemory(), RateLimiter: s.c.limiter(), Machine: s.machine, GPULimits: s.c.GPULimits, HostPolicies: s.c.HostPolicies,
 	})

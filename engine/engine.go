@@ -70,10 +70,12 @@ type Options struct {
 	DisableAutoComplete bool
 	// DefaultMaxBatchSize is given to models that can batch and do not say how far. nil: 4.
 	DefaultMaxBatchSize *int
-	ConfigName          string        // --model-config-name
-	LoadThreads         int           // --model-load-thread-count; 0: 4
-	LoadRetries         int           // --model-load-retry-count
-	Settle              time.Duration // how long a changed model rests before polling loads it; 0: 1 s
+	// DefaultMaxBatchSizes are those of single backends, by name.
+	DefaultMaxBatchSizes map[string]int
+	ConfigName           string        // --model-config-name
+	LoadThreads          int           // --model-load-thread-count; 0: 4
+	LoadRetries          int           // --model-load-retry-count
+	Settle               time.Duration // how long a changed model rests before polling loads it; 0: 1 s
 	// ResourcesFirst makes reloads give memory back before they take new: see lifecycle.ReloadResources.
 	ResourcesFirst bool
 	// Residency bounds the memory of the models: what does not fit is loaded by its first request. The zero value: no bound.
@@ -138,7 +140,7 @@ func New(o Options) (*Engine, error) {
 	e := &Engine{o: o, stats: stats.NewRegistry(), shared: shm.New(o.SharedMemory), started: time.Now()}
 	e.models = lifecycle.NewManager(lifecycle.Options{
 		Repositories: o.Repositories, Remotes: o.Remotes, ConfigName: o.ConfigName, Backends: o.Backends, Agents: o.Agents, Host: host{e}, Stats: e.stats, Log: o.Log,
-		Events: o.Events, AutoComplete: !o.DisableAutoComplete, DefaultMaxBatchSize: batch, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,
+		Events: o.Events, AutoComplete: !o.DisableAutoComplete, DefaultMaxBatchSize: batch, DefaultMaxBatchSizes: o.DefaultMaxBatchSizes, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,
 		Settle: o.Settle, OverrideFolder: o.OverrideFolder, Cache: o.Cache, Limiter: o.RateLimiter, Machine: o.Machine, HostPolicies: o.HostPolicies, GPULimits: o.GPULimits, Residency: o.Residency, ResourcesFirst: o.ResourcesFirst,
 	})
 	e.live.Store(true)

@@ -90,7 +90,9 @@ func (c *changes) until(t *testing.T, what string, ok func() bool) {
 
 func start(t *testing.T, o engine.Options) *engine.Engine {
 	t.Helper()
-	o.Backends = builtin.All()
+	if o.Backends == nil {
+		o.Backends = builtin.All()
+	}
 	e, err := engine.New(o)
 	if err != nil {
 		t.Fatal(err)

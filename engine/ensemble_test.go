@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -334,6 +336,77 @@ func TestEnsemble(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// optionalConfig gives INPUT0 and INPUT1 back, each of which may be left out.
+const optionalConfig = `backend: "identity"
+max_batch_size: 8
+input { name: "INPUT0" data_type: TYPE_INT32 dims: 4 optional: true }
+input { name: "INPUT1" data_type: TYPE_INT32 dims: 4 optional: true }
+output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 4 }
+output { name: "OUTPUT1" data_type: TYPE_INT32 dims: 4 }
+dynamic_batching { }
+`
+
+// optionalEnsemble runs A and B through two models with optional inputs, one behind the other.
+const optionalEnsemble = `platform: "ensemble"
+max_batch_size: 8
+input { name: "A" data_type: TYPE_INT32 dims: 4 optional: true }
+input { name: "B" data_type: TYPE_INT32 dims: 4 optional: true }
+output { name: "X" data_type: TYPE_INT32 dims: 4 }
+output { name: "Y" data_type: TYPE_INT32 dims: 4 }
+ensemble_scheduling {
+  step { model_name: "both" model_version: -1 input_map { key: "INPUT0" value: "A" } output_map { key: "OUTPUT0" value: "a" } }
+  step { model_name: "both" model_version: -1
+    input_map { key: "INPUT0" value: "a" } input_map { key: "INPUT1" value: "B" }
+    output_map { key: "OUTPUT0" value: "X" } output_map { key: "OUTPUT1" value: "Y" } }
+}
+`
+
+func TestEnsembleOptionalInputs_C047(t *testing.T) {
+	root := t.TempDir()
+	for name, cfg := range map[string]string{
+		"both": optionalConfig, "word": wordConfig, "optional": optionalEnsemble,
+		// A model whose input is needed cannot have one that may be left out.
+		"strict": strings.Replace(optionalEnsemble, `model_name: "both" model_version: -1 input_map`, `model_name: "word" model_version: -1 input_map`, 1),
+	} {
+		write(t, root+"/"+name+"/config.pbtxt", cfg)
+		write(t, root+"/"+name+"/1/.keep", "")
+	}
+	e := start(t, engine.Options{Repositories: []string{root}})
+	if failed := errors.Join(e.StartFailures()...); failed == nil || !strings.Contains(failed.Error(), "in ensemble strict, input A may be left out, but input INPUT0 of model word may not") {
+		t.Errorf("the ensemble over a model that needs the input: %v", failed)
+	}
+	for _, tt := range []struct {
+		name    string
+		inputs  []string
+		outputs []string
+		want    string
+		err     string
+	}{
+		{name: "C047 both given", inputs: []string{"A", "B"}, want: "X 100, Y 200"},
+		{name: "C047 B left out, and what comes of it not asked for", inputs: []string{"A"}, outputs: []string{"X"}, want: "X 100"},
+		{name: "C047 B left out, and what comes of it asked for", inputs: []string{"A"}, outputs: []string{"Y"}, err: "at least one output is not set"},
+		{name: "C047 B alone", inputs: []string{"B"}, outputs: []string{"Y"}, err: "at least one output is not set"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := diamond("optional", 1, tt.inputs...)
+			defer r.Release()
+			for _, name := range tt.outputs {
+				r.Outputs = append(r.Outputs, infer.RequestedOutput{Name: name})
+			}
+			outs, err := all(t, e, r)
+			var got []string
+			for _, out := range outs {
+				for _, name := range slices.Sorted(maps.Keys(out)) {
+					got = append(got, fmt.Sprint(name, " ", out[name][0]))
+				}
+			}
+			if s := strings.Join(got, ", "); s != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("%s, %v; want %s, %q", s, err, tt.want, tt.err)
+			}
+		})
+	}
 }
 
 func TestEnsembleStatistics(t *testing.T) {

@@ -23,7 +23,7 @@ type Options struct {
 	ConfigName          string // --model-config-name
 	AutoComplete        bool
 	DefaultMaxBatchSize int
-	GPUs                []int32
+	GPUs                []int32 // of the machine that is to serve
 	Log                 *slog.Logger
 }
 
@@ -105,7 +105,7 @@ func (o *Options) look(ctx context.Context, src *repo.Model) *model {
 		}
 	}
 	m.completed = proto.CloneOf(m.cfg)
-	modelconfig.Normalize(m.cfg, backend.NormalizeOptions(o.backend(m.cfg.GetBackend()), nil))
+	modelconfig.Normalize(m.cfg, backend.NormalizeOptions(o.backend(m.cfg.GetBackend()), o.GPUs))
 	m.validate(o, versions, sigs)
 	return m
 }
@@ -220,6 +220,7 @@ func (m *model) validate(o *Options, versions []int64, sigs map[int64]*modelconf
 	for _, b := range o.Backends {
 		v.Backends = append(v.Backends, b.Name())
 	}
+	m.gpus(o)
 	with := []*modelconfig.Signature{nil}
 	for _, n := range versions {
 		if sigs[n] != nil {
@@ -232,6 +233,20 @@ func (m *model) validate(o *Options, versions []int64, sigs map[int64]*modelconf
 	for _, sig := range with {
 		v.Signature = sig
 		m.take(modelconfig.Validate(m.cfg, v))
+	}
+}
+
+// gpus warns of instances for GPUs of a backend that is not set up for any here: it may be where the model is to be served.
+func (m *model) gpus(o *Options) {
+	u, ok := o.backend(m.cfg.GetBackend()).(backend.GPUUser)
+	if !ok || len(o.GPUs) == 0 || u.UsesGPUs() {
+		return
+	}
+	for i, g := range m.cfg.GetInstanceGroup() {
+		if g.GetKind() == inferencepb.ModelInstanceGroup_KIND_GPU {
+			m.fault(modelconfig.SeverityWarning, "instance_group["+strconv.Itoa(i)+"].kind", "backend '"+m.cfg.GetBackend()+"' is not set up for GPUs here",
+				"install one that is, such as onnxruntime-gpu, into the runtime folder of the server's data folder")
+		}
 	}
 }
 

@@ -50,6 +50,8 @@ type Options struct {
 	AutoComplete bool
 	// DefaultMaxBatchSize is the backend option default-max-batch-size; 0 turns batching off where nothing asks for it.
 	DefaultMaxBatchSize int
+	// DefaultMaxBatchSizes are those of single backends, by name.
+	DefaultMaxBatchSizes map[string]int
 	// LoadThreads is how many models load at once. 0: 4.
 	LoadThreads int
 	// LoadRetries is how often a version that fails to load is tried again.

@@ -252,7 +252,7 @@ func (m *Manager) complete(ctx context.Context, src *repo.Model, p *plan, pos *m
 	if m.o.AutoComplete {
 		for _, n := range slices.Backward(p.versions) {
 			if sigs[n] != nil {
-				faults := modelconfig.Complete(p.cfg, sigs[n], modelconfig.CompleteOptions{DefaultMaxBatchSize: m.o.DefaultMaxBatchSize, Positions: pos})
+				faults := modelconfig.Complete(p.cfg, sigs[n], modelconfig.CompleteOptions{DefaultMaxBatchSize: m.defaultMaxBatchSize(p.cfg.GetBackend()), Positions: pos})
 				if err := faults.Err(); err != nil {
 					p.failAll(err)
 					return
@@ -270,4 +270,12 @@ func (m *Manager) complete(ctx context.Context, src *repo.Model, p *plan, pos *m
 			p.faults[n] = err
 		}
 	}
+}
+
+// defaultMaxBatchSize is what models of a backend get that can batch and do not say how far.
+func (m *Manager) defaultMaxBatchSize(backend string) int {
+	if n, ok := m.o.DefaultMaxBatchSizes[backend]; ok {
+		return n
+	}
+	return m.o.DefaultMaxBatchSize
 }

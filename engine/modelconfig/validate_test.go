@@ -157,3 +157,31 @@ func FuzzWholeWay(f *testing.F) {
 		}
 	})
 }
+
+// A format of pictures needs three dims, and is told to clients as it is written.
+func TestFormat_C093(t *testing.T) {
+	for _, tt := range []struct{ name, format, dims, want string }{
+		{"C093 NHWC", "FORMAT_NHWC", "224, 224, 3", ""},
+		{"C093 NCHW", "FORMAT_NCHW", "3, -1, -1", ""},
+		{"C093 none", "FORMAT_NONE", "5", ""},
+		{"C093 NCHW of four dims", "FORMAT_NCHW", "1, 3, 224, 224", `FORMAT_NCHW needs 3 dims, input "x" has 4`},
+		{"C093 NHWC of one", "FORMAT_NHWC", "5", `FORMAT_NHWC needs 3 dims, input "x" has 1`},
+		{"C093 another", "FORMAT_CHWN", "3, 2, 1", "FORMAT_CHWN"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			text := `name: "m" backend: "identity" max_batch_size: 4 input { name: "x" data_type: TYPE_FP32 format: ` + tt.format + ` dims: [ ` + tt.dims +
+				` ] } output { name: "y" data_type: TYPE_FP32 dims: [ 1 ] }`
+			cfg, pos, faults := modelconfig.Parse("config.pbtxt", []byte(text))
+			if faults.Err() == nil {
+				faults = modelconfig.Validate(cfg, modelconfig.ValidateOptions{Positions: pos})
+			}
+			err := faults.Err()
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Fatalf("faults %v, want %q", err, tt.want)
+			}
+			if err == nil && !strings.Contains(string(modelconfig.MarshalJSON(cfg)), `"format":"`+tt.format+`"`) {
+				t.Errorf("the configuration that clients see is %s", modelconfig.MarshalJSON(cfg))
+			}
+		})
+	}
+}

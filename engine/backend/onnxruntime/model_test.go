@@ -284,7 +284,7 @@ func TestAutoComplete_D015(t *testing.T) {
 	}
 }
 
-func TestRefuses(t *testing.T) {
+func TestRefuses_C097(t *testing.T) {
 	b := open(t)
 	f32, i32 := tensor.FP32, tensor.Int32
 	identity := func(batch int32, in, out tensorIO) *inferencepb.ModelConfig {
@@ -329,8 +329,12 @@ func TestRefuses(t *testing.T) {
 			Code: status.InvalidArg, Text: "unable to load model 'identity_fp32', configuration expects datatype TYPE_INT32 for input 'INPUT0', model provides TYPE_FP32"},
 		backendtest.Refusal{Name: "input name", Spec: sample(t, "identity_fp32", identity(8, tensorIO{"IN", f32, []int64{-1}}, tensorIO{"OUTPUT0", f32, []int64{-1}})),
 			Code: status.InvalidArg, Text: "unexpected inference input 'IN', allowed inputs are: INPUT0"},
-		backendtest.Refusal{Name: "output name", Spec: sample(t, "identity_fp32", identity(8, tensorIO{"INPUT0", f32, []int64{-1}}, tensorIO{"OUT", f32, []int64{-1}})),
+		backendtest.Refusal{Name: "C097 output name", Spec: sample(t, "identity_fp32", identity(8, tensorIO{"INPUT0", f32, []int64{-1}}, tensorIO{"OUT", f32, []int64{-1}})),
 			Code: status.InvalidArg, Text: "unexpected inference output 'OUT', allowed outputs are: OUTPUT0"},
+		backendtest.Refusal{Name: "C097 output datatype", Spec: sample(t, "identity_fp32", identity(8, tensorIO{"INPUT0", f32, []int64{-1}}, tensorIO{"OUTPUT0", i32, []int64{-1}})),
+			Code: status.InvalidArg, Text: "unable to load model 'identity_fp32', configuration expects datatype TYPE_INT32 for output 'OUTPUT0', model provides TYPE_FP32"},
+		backendtest.Refusal{Name: "C097 output dims", Spec: sample(t, "add_sub", config(8, []tensorIO{{"INPUT0", i32, []int64{16}}, {"INPUT1", i32, []int64{16}}}, []tensorIO{{"OUTPUT0", i32, []int64{17}}})),
+			Code: status.InvalidArg, Text: "model 'add_sub', tensor 'OUTPUT0': the model expects 2 dimensions (shape [-1,16]) but the model configuration specifies 2 dimensions"},
 		backendtest.Refusal{Name: "input left out", Spec: sample(t, "add_sub", config(8, []tensorIO{{"INPUT0", i32, []int64{16}}}, []tensorIO{{"OUTPUT0", i32, []int64{16}}})),
 			Code: status.InvalidArg, Text: "configuration expects 1 inputs, model provides 2: INPUT0, INPUT1"},
 		backendtest.Refusal{Name: "dims", Spec: sample(t, "add_sub", config(8, []tensorIO{{"INPUT0", i32, []int64{17}}, {"INPUT1", i32, []int64{16}}}, []tensorIO{{"OUTPUT0", i32, []int64{16}}})),
