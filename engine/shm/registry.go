@@ -2,6 +2,7 @@ package shm
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -43,10 +44,17 @@ const HandleSize = 64
 
 // Importer opens device memory that another process exported.
 type Importer interface {
-	// Import opens the memory behind a handle on a device. The memory has at least size bytes, else Import fails. ReadAt
-	// and WriteAt copy between it and the host and return when the copy is done; they may run at once.
+	// Import opens the memory behind a handle on a device. ReadAt and WriteAt copy between it and the host and return when
+	// the copy is done; they may run at once. Errors: ErrNoGPU, ErrBeyond for memory of less than size bytes, else why the
+	// handle cannot be opened.
 	Import(handle [HandleSize]byte, device int64, size uint64) (Memory, error)
 }
+
+// What an Importer says with errors.Is, beside what is wrong with a handle.
+var (
+	ErrNoGPU  = errors.New("there is no GPU that CUDA can use")
+	ErrBeyond = errors.New("the memory is smaller than the region")
+)
 
 // Memory is the content of a region, without its offset within the object. A ReadAt that gives less than was asked for
 // returns io.EOF or another error. Close is called once, when no request uses the region any more.
@@ -164,7 +172,7 @@ func (g *Registry) RegisterCUDA(name string, handle []byte, device int64, size u
 		return err
 	}
 	if g.o.CUDA == nil {
-		return status.Errorf(status.InvalidArg, "failed to register CUDA shared memory region: '%s', GPUs not supported", name)
+		return errNoGPU(name)
 	}
 	if len(handle) != HandleSize {
 		return status.Errorf(status.InvalidArg, "failed to register CUDA shared memory region '%s': its handle has %d bytes, want %d",
@@ -177,8 +185,13 @@ func (g *Registry) RegisterCUDA(name string, handle []byte, device int64, size u
 		return err
 	}
 	mem, err := g.o.CUDA.Import([HandleSize]byte(handle), device, size)
-	if err != nil {
-		return status.Errorf(status.InvalidArg, "failed to register shared memory region '%s': %w", name, err)
+	switch {
+	case errors.Is(err, ErrNoGPU):
+		return errNoGPU(name)
+	case errors.Is(err, ErrBeyond):
+		return errInvalidArgs(name)
+	case err != nil:
+		return status.Errorf(status.InvalidArg, "failed to register CUDA shared memory region '%s': %w", name, err)
 	}
 	return g.register(&region{kind: CUDA, name: strings.Clone(name), device: device, size: size, mem: mem})
 }
@@ -195,6 +208,11 @@ func (g *Registry) checkName(k Kind, name string) error {
 		return status.Errorf(status.InvalidArg, "the name of a shared memory region must be UTF-8 without NUL, it is %q", name)
 	}
 	return nil
+}
+
+// errNoGPU has Triton's words for a build or a machine without CUDA.
+func errNoGPU(name string) error {
+	return status.Errorf(status.InvalidArg, "failed to register CUDA shared memory region: '%s', GPUs not supported", name)
 }
 
 // errInvalidArgs has Triton's words for an offset and a size that the object does not have.

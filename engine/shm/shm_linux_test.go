@@ -3,6 +3,7 @@ package shm
 import (
 	"bytes"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -245,7 +246,9 @@ func TestRegisterCUDA(t *testing.T) {
 	check(t, g.RegisterCUDA("", handle, 0, 64), status.InvalidArg, "'region name' is necessary to register cuda shared memory region")
 	check(t, g.RegisterCUDA("r", handle[:63], 0, 64), status.InvalidArg, "failed to register CUDA shared memory region 'r': its handle has 63 bytes, want 64")
 	check(t, g.RegisterCUDA("r", handle, -1, 64), status.InvalidArg, "failed to register shared memory region 'r': invalid args")
-	check(t, g.RegisterCUDA("r", handle, 0, 1<<40), status.InvalidArg, "failed to register shared memory region 'r': out of memory")
+	check(t, g.RegisterCUDA("r", handle, 0, 1<<40), status.InvalidArg, "failed to register CUDA shared memory region 'r': failed to open CUDA IPC handle: out of memory")
+	check(t, g.RegisterCUDA("r", handle, 0, 1<<50), status.InvalidArg, "failed to register shared memory region 'r': invalid args")
+	check(t, g.RegisterCUDA("r", handle, 9, 64), status.InvalidArg, "failed to register CUDA shared memory region: 'r', GPUs not supported")
 	check(t, g.RegisterCUDA("r", handle, 0, 64), 0, "")
 	got, err := read(g, Range{Region: "r", Offset: 8, Size: 4}, tensor.Uint8)
 	if err != nil || !bytes.Equal(got, []byte{8, 9, 10, 11}) {
@@ -256,9 +259,14 @@ func TestRegisterCUDA(t *testing.T) {
 // fakeCUDA imports memory that counts from 0.
 type fakeCUDA struct{}
 
-func (fakeCUDA) Import(_ [HandleSize]byte, _ int64, size uint64) (Memory, error) {
-	if size > 1<<20 {
-		return nil, fmt.Errorf("out of memory")
+func (fakeCUDA) Import(_ [HandleSize]byte, device int64, size uint64) (Memory, error) {
+	switch {
+	case device == 9:
+		return nil, fmt.Errorf("%w: it is lost", ErrNoGPU)
+	case size > 1<<45:
+		return nil, ErrBeyond
+	case size > 1<<20:
+		return nil, errors.New("failed to open CUDA IPC handle: out of memory")
 	}
 	return &fakeDevice{b: counting(int(size))}, nil
 }

@@ -80,11 +80,19 @@ func (g *Registry) Read(pool *tensor.Pool, at Range, dt tensor.DataType, b *Budg
 	buf := pool.Get(int(at.Size))
 	if n, err := r.mem.ReadAt(buf.Bytes(), int64(at.Offset)); n < int(at.Size) {
 		buf.Release()
-		return nil, status.Errorf(status.InvalidArg,
-			"cannot read %d bytes at offset %d of shared memory region '%s': %w; the client may have shrunk it after its registration",
-			at.Size, at.Offset, at.Region, err)
+		return nil, r.errCopy("read", at, err)
 	}
 	return buf, nil
+}
+
+// errCopy says that a range of a registered region could not be read or written.
+func (r *region) errCopy(verb string, at Range, err error) error {
+	why := "the client may have shrunk it after its registration"
+	if r.kind == CUDA {
+		why = "the client may have freed it after its registration"
+	}
+	return status.Errorf(status.InvalidArg, "cannot %s %d bytes at offset %d of shared memory region '%s': %w; %s",
+		verb, at.Size, at.Offset, r.name, err, why)
 }
 
 // view returns the mapped bytes of a range if they can be used as they are. Elements of BYTES tensors cannot: their lengths
@@ -127,9 +135,7 @@ func (s *slot) Release() { _ = s.r.release() }
 // Write stores an output that fits. Errors: InvalidArg when the memory is not there any more.
 func (s *slot) Write(b []byte) error {
 	if _, err := s.r.mem.WriteAt(b, int64(s.at.Offset)); err != nil {
-		return status.Errorf(status.InvalidArg,
-			"cannot write %d bytes at offset %d of shared memory region '%s': %w; the client may have shrunk it after its registration",
-			len(b), s.at.Offset, s.at.Region, err)
+		return s.r.errCopy("write", Range{Offset: s.at.Offset, Size: uint64(len(b))}, err)
 	}
 	return nil
 }
