@@ -14,6 +14,10 @@ NODE_MODULES := frontend/node_modules/.package-lock.json
 DIST   := frontend/dist/index.html
 ORT    := engine/backend/onnxruntime/lib/libonnxruntime.so.zst
 
+# With the tag cuda where its set-up works; build/setup/cuda.py says what it takes.
+CUDA   := $(CACHE)/cuda
+WITH_CUDA := if [ -e $(CUDA)/env ]; then . $(CUDA)/env; else tags=; fi;
+
 GOLANGCI_VERSION := v2.15.0
 FAKE_GCS_VERSION := v1.56.1
 
@@ -28,7 +32,7 @@ LDFLAGS := -s -w -X nereid/app.Version=$(VERSION)
 
 RUNTESTS := go run ./build/tools/runtests
 
-.PHONY: help test-gpu test-openvino setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-desktop \
+.PHONY: help test-gpu test-openvino setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-desktop setup-cuda \
         build desktop loadgen run test soak mutants rows compatibility conformance-reference test-frameworks bench fuzz h2spec clean
 
 help:
@@ -51,7 +55,7 @@ help:
 
 # --- set-up: automatic, idempotent, one stamp each ---
 
-setup: setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage
+setup: setup-python setup-onnxruntime setup-cuda setup-lint setup-frontend setup-system setup-perf setup-storage
 
 $(STAMPS):
 	@mkdir -p $@
@@ -69,6 +73,9 @@ setup-onnxruntime: $(ORT)
 $(ORT): build/setup/onnxruntime.py | $(PY)
 	$(PY) -m pip install -q --disable-pip-version-check "$$(grep '^zstandard==' build/requirements.txt)"
 	$(PY) build/setup/onnxruntime.py $(CACHE)/onnxruntime $(@D)
+
+setup-cuda: | $(PY)
+	@$(PY) build/setup/cuda.py $(CUDA) || echo "the program is built without CUDA shared memory, for the reason above" >&2
 
 setup-lint: $(LINT)-$(GOLANGCI_VERSION)
 $(LINT)-$(GOLANGCI_VERSION):
@@ -109,11 +116,11 @@ setup-desktop:
 
 # --- programs ---
 
-build: $(ORT) $(DIST)
-	go build -tags $(TAGS) -ldflags "$(LDFLAGS)" -o build/bin/nereid .
+build: $(ORT) $(DIST) setup-cuda
+	$(WITH_CUDA) go build -tags "$(TAGS),$$tags" -ldflags "$(LDFLAGS)" -o build/bin/nereid .
 
-desktop: $(ORT) $(DIST) setup-desktop
-	go build -tags $(DESKTOP_TAGS) -ldflags "$(LDFLAGS)" -o build/bin/nereid-desktop .
+desktop: $(ORT) $(DIST) setup-desktop setup-cuda
+	$(WITH_CUDA) go build -tags "$(DESKTOP_TAGS),$$tags" -ldflags "$(LDFLAGS)" -o build/bin/nereid-desktop .
 
 loadgen:
 	@go build -o build/bin/loadgen ./build/bench/loadgen

@@ -47,36 +47,37 @@ import (
 
 // server is a running program's parts, in the order in which they are made.
 type server struct {
-	c        *Config
-	shell    *shell // nil: no window
-	log      *slog.Logger
-	control  *logState
-	trace    *trace.Tracer
-	cache    cache.Store   // nil: there is none
-	redis    *redis.Cache  // the cache, if it is in a redis server
-	warnings []api.Warning // made while opening, shown by the page
-	data     *dataDir
-	sockets  listeners
-	store    *store.Store
-	tokens   *access.Tokens
-	network  *network
-	secure   map[string]*tls.Config // by option name; absent: plain
-	inside   *pipes                 // the page's way to the inference server under TLS, else nil
-	recorder *history.Recorder
-	backends []backend.Backend
-	remotes  map[string]repo.Remote // the repositories that are no folders
-	storage  []*cloud.Repository    // the same, to be closed
-	ort      ortRuntime
-	python   pythonRuntime
-	machine  *device.Machine
-	engine   *engine.Engine
-	console  atomic.Pointer[console.Console]
-	http     *httpapi.Server
-	cloud    map[string]*httpapi.Server // of SageMaker and Vertex AI, by their listeners' names
-	archives string                     // the repository of SageMaker's archives, "": none
-	grpc     *grpcapi.Server
-	metrics  *metrics.Exporter
-	plain    []*http.Server // metrics, console and the control socket
+	c         *Config
+	shell     *shell // nil: no window
+	log       *slog.Logger
+	control   *logState
+	trace     *trace.Tracer
+	cache     cache.Store   // nil: there is none
+	redis     *redis.Cache  // the cache, if it is in a redis server
+	warnings  []api.Warning // made while opening, shown by the page
+	data      *dataDir
+	sockets   listeners
+	store     *store.Store
+	tokens    *access.Tokens
+	network   *network
+	secure    map[string]*tls.Config // by option name; absent: plain
+	inside    *pipes                 // the page's way to the inference server under TLS, else nil
+	recorder  *history.Recorder
+	backends  []backend.Backend
+	remotes   map[string]repo.Remote // the repositories that are no folders
+	storage   []*cloud.Repository    // the same, to be closed
+	ort       ortRuntime
+	python    pythonRuntime
+	machine   *device.Machine
+	closeCUDA func()
+	engine    *engine.Engine
+	console   atomic.Pointer[console.Console]
+	http      *httpapi.Server
+	cloud     map[string]*httpapi.Server // of SageMaker and Vertex AI, by their listeners' names
+	archives  string                     // the repository of SageMaker's archives, "": none
+	grpc      *grpcapi.Server
+	metrics   *metrics.Exporter
+	plain     []*http.Server // metrics, console and the control socket
 
 	metricsHTTP *http.Server
 
@@ -206,12 +207,16 @@ func (s *server) open(ctx context.Context) error {
 	if err := s.openCache(); err != nil {
 		return err
 	}
+	shared := s.c.sharedMemory()
+	if !shared.Disabled {
+		shared.CUDA, s.closeCUDA = cudaMemory(s.machine, s.log)
+	}
 	s.engine, err = engine.New(engine.Options{
 		Repositories: repositories, Remotes: s.remotes, Backends: s.backends, Mode: s.c.mode(), PollInterval: s.c.pollInterval(),
 		StartupModels: s.c.LoadModels, ID: s.c.ID, DisableAutoComplete: s.c.DisableAutoComplete,
 		DefaultMaxBatchSize: s.c.defaultMaxBatchSize(), DefaultMaxBatchSizes: s.c.DefaultMaxBatchSizes, ConfigName: s.c.ConfigName, LoadThreads: s.c.LoadThreads, LoadRetries: s.c.LoadRetries, Residency: s.c.Residency, ResourcesFirst: s.c.ResourcesFirst,
 		LooseReadiness: !s.c.StrictReadiness, OverrideFolder: overrides, Cache: s.cache, Log: s.log, Events: s.events(),
-		SharedMemory: s.c.sharedMemory(), RateLimiter: s.c.limiter(), Machine: s.machine, GPULimits: s.c.GPULimits, HostPolicies: s.c.HostPolicies,
+		SharedMemory: shared, RateLimiter: s.c.limiter(), Machine: s.machine, GPULimits: s.c.GPULimits, HostPolicies: s.c.HostPolicies,
 	})
 	if err != nil {
 		return err
@@ -670,6 +675,9 @@ func (s *server) shutdown() {
 	}
 	s.python.close(ctx)
 	s.ort.close()
+	if s.closeCUDA != nil {
+		s.closeCUDA()
+	}
 	if err := s.machine.Close(); err != nil {
 		s.log.Warn("the GPUs' driver could not be let go", "err", err)
 	}

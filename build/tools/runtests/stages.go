@@ -23,6 +23,11 @@ type stage struct {
 	parse func(s *stage, log []byte) ([]test, error)
 }
 
+// cudaTests are those of the build with the tag cuda, on a driver that they compile themselves. Where the tag cannot be
+// used, which make setup-cuda explains, they are skipped.
+const cudaTests = `if [ -e .cache/cuda/env ]; then . .cache/cuda/env; exec go test -json -count=1 -tags cuda ./engine/device/cuda; fi
+echo '{"Action":"skip","Package":"nereid/engine/device/cuda","Test":"TestCopies"}'`
+
 const python = ".cache/venv/bin/python"
 
 // stages returns all stages in order. logs is the folder for logs and reports; soakFull asks for the long cases at
@@ -60,8 +65,11 @@ func stages(logs string, soakFull bool, fuzzTime time.Duration) []stage {
 		{name: "gofmt", timeout: time.Minute, argv: []string{"bash", "-c",
 			`files=$(git ls-files -co --exclude-standard -- '*.go'); bad=$(gofmt -l $files); echo "$bad"; [ -z "$bad" ]`}},
 		{name: "vet", timeout: 10 * time.Minute, argv: []string{"go", "vet", "./..."}},
-		{name: "lint", timeout: 15 * time.Minute, argv: []string{".cache/bin/golangci-lint", "run", "./..."}},
+		{name: "lint", timeout: 15 * time.Minute, argv: []string{"bash", "-c", `.cache/bin/golangci-lint run ./... &&
+			if [ -e .cache/cuda/env ]; then . .cache/cuda/env && .cache/bin/golangci-lint run --build-tags cuda ./engine/device/... ./app; fi`}},
 		{name: "go", timeout: 20 * time.Minute, argv: []string{"go", "test", "-race", "-json", "-timeout", "10m", "./..."},
+			parse: func(_ *stage, log []byte) ([]test, error) { return goTests(bytes.NewReader(log)) }},
+		{name: "cuda", timeout: 10 * time.Minute, argv: []string{"bash", "-c", cudaTests},
 			parse: func(_ *stage, log []byte) ([]test, error) { return goTests(bytes.NewReader(log)) }},
 		{name: "allocations", timeout: 5 * time.Minute, argv: []string{"go", "test", "-json", "-run", "Alloc", "./engine/..."},
 			parse: func(_ *stage, log []byte) ([]test, error) { return goTests(bytes.NewReader(log)) }}, // no use under the race detector

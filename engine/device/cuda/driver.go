@@ -1,0 +1,210 @@
+//go:build cuda && linux && amd64
+
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"runtime"
+	"sync"
+
+	"gorgonia.org/cu"
+
+	"nereid/engine/shm"
+)
+
+// Driver is NVIDIA's driver, loaded when the first region comes. Safe for concurrent use.
+type Driver struct {
+	log *slog.Logger
+
+	mu       sync.Mutex // guards all below
+	loaded   bool
+	closed   bool
+	count    int // of the devices
+	contexts map[int64]*primary
+}
+
+var _ shm.Importer = (*Driver)(nil)
+
+// New returns a driver that is not loaded yet. The caller closes it after the registry that uses it.
+func New(log *slog.Logger) *Driver { return &Driver{log: log, contexts: map[int64]*primary{}} }
+
+// primary is a device's primary context, the one that CUDA's runtime uses as well. It is held until the driver is closed and
+// no region is left: making one takes a good part of a second.
+type primary struct {
+	device cu.Device
+	ctx    cu.CUContext
+	refs   int // the driver's and the regions'; guarded by Driver.mu
+}
+
+// in runs f with the context as the current one.
+func (p *primary) in(f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cu.PushCurrentCtx(p.ctx); err != nil {
+		return of(err)
+	}
+	err := f()
+	if _, perr := cu.PopCurrentCtx(); err == nil && perr != nil {
+		err = of(perr)
+	}
+	return err
+}
+
+// Import opens memory; see shm.Importer. Devices are numbered as CUDA numbers them in this process. Errors: shm.ErrNoGPU
+// where there is no driver or no device, shm.ErrBeyond for a size that the memory does not have, else CUDA's.
+func (d *Driver) Import(handle [shm.HandleSize]byte, device int64, size uint64) (shm.Memory, error) {
+	p, err := d.retain(device)
+	if err != nil {
+		return nil, err
+	}
+	m := &memory{driver: d, primary: p}
+	if err := p.in(func() error { return m.open(&handle, size) }); err != nil {
+		d.release(p)
+		return nil, err
+	}
+	return m, nil
+}
+
+// retain returns the context of a device with a reference.
+func (d *Driver) retain(device int64) (*primary, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.load(); err != nil {
+		return nil, err
+	}
+	if device < 0 || device >= int64(d.count) {
+		return nil, fmt.Errorf("failed to open CUDA IPC handle: %w", invalidDevice)
+	}
+	p := d.contexts[device]
+	if p == nil {
+		p = &primary{refs: 1}
+		var err error
+		if p.device, err = cu.GetDevice(int(device)); err == nil {
+			p.ctx, err = p.device.RetainPrimaryCtx()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the context of GPU %d cannot be opened: %w", device, of(err))
+		}
+		d.contexts[device] = p
+	}
+	p.refs++
+	return p, nil
+}
+
+// load makes CUDA ready, once. What fails is tried again with the next region. The caller holds mu.
+func (d *Driver) load() error {
+	switch {
+	case d.closed:
+		return errors.New("the server is shutting down")
+	case d.loaded:
+		return nil
+	}
+	err := load()
+	if err == nil {
+		if d.count, err = cu.NumDevices(); err != nil {
+			err = of(err)
+		} else if d.count == 0 {
+			err = noDevice
+		}
+	}
+	if err != nil {
+		d.log.Warn("CUDA shared memory cannot be opened", "err", err)
+		return fmt.Errorf("%w: %w", shm.ErrNoGPU, err)
+	}
+	d.loaded = true
+	d.log.Info("CUDA is open for clients' shared memory", "devices", d.count, "version", cu.Version())
+	return nil
+}
+
+func (d *Driver) release(p *primary) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.releaseLocked(p)
+}
+
+func (d *Driver) releaseLocked(p *primary) {
+	if p.refs--; p.refs > 0 {
+		return
+	}
+	if err := p.device.ReleasePrimaryCtx(); err != nil {
+		d.log.Warn("a GPU's context cannot be let go", "gpu", int(p.device), "err", of(err))
+	}
+}
+
+// Close lets the contexts go, each when its last region is closed.
+func (d *Driver) Close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	for device, p := range d.contexts {
+		delete(d.contexts, device)
+		d.releaseLocked(p)
+	}
+}
+
+// memory is a region of device memory. Copies of one region run one after the other, on a stream of its own, so that they do
+// not wait for what models compute.
+type memory struct {
+	driver  *Driver
+	primary *primary
+	base    cu.DevicePtr
+	stream  cu.Stream
+}
+
+var _ shm.Memory = (*memory)(nil)
+
+// open maps the handle; the context is the current one.
+func (m *memory) open(handle *[shm.HandleSize]byte, size uint64) (err error) {
+	if m.base, err = openHandle(handle); err != nil {
+		return fmt.Errorf("failed to open CUDA IPC handle: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeHandle(m.base))
+		}
+	}()
+	length, start, err := m.base.AddressRange()
+	if err != nil {
+		return fmt.Errorf("the size of the memory is not known: %w", of(err))
+	}
+	if before := uint64(m.base - start); before > uint64(length) || size > uint64(length)-before || size > math.MaxInt64 {
+		return shm.ErrBeyond
+	}
+	if m.stream, err = cu.MakeStream(cu.NonBlocking); err != nil {
+		return fmt.Errorf("no stream can be made on the GPU: %w", of(err))
+	}
+	return nil
+}
+
+// ReadAt copies from the device. The caller has checked the range.
+func (m *memory) ReadAt(p []byte, off int64) (int, error) { return m.copy(p, off, false) }
+
+// WriteAt copies to the device. The caller has checked the range.
+func (m *memory) WriteAt(p []byte, off int64) (int, error) { return m.copy(p, off, true) }
+
+func (m *memory) copy(p []byte, off int64, toDevice bool) (int, error) {
+	if err := m.primary.in(func() error { return copyAt(m.base+cu.DevicePtr(off), p, m.stream, toDevice) }); err != nil {
+		var r Result
+		if errors.As(err, &r) {
+			err = fmt.Errorf("CUDA says %w (%s)", err, r.Name())
+		}
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Close unmaps the memory.
+func (m *memory) Close() error {
+	err := m.primary.in(func() error {
+		serr := m.stream.Destroy()
+		if serr != nil {
+			serr = of(serr)
+		}
+		return errors.Join(serr, closeHandle(m.base))
+	})
+	m.driver.release(m.primary)
+	return err
+}
