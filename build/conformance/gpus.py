@@ -1,0 +1,48 @@
+"""A machine with two GPUs, as far as NVIDIA's libraries tell: those of engine/device/cuda/testdata in place of the driver's."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+from harness import BINARY, ROOT
+
+SOURCES = ROOT / "engine/device/cuda/testdata"
+HEADER = ROOT / ".cache/cuda/include"
+
+
+class Machine:
+    """The fake driver, compiled into a folder, and the state of its cards."""
+
+    def __init__(self, work):
+        self.libraries, self.state = pathlib.Path(work) / "lib", pathlib.Path(work) / "state"
+        self.libraries.mkdir(parents=True)
+        self.state.mkdir()
+        flags = ["-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-pthread"]
+        for source, library in (("cuda.c", "libcuda.so.1"), ("nvml.c", "libnvidia-ml.so.1")):
+            subprocess.run(["cc", *flags, f"-I{HEADER}", "-o", self.libraries / library, SOURCES / source], check=True)
+
+    def command(self, **environ):
+        """The command that serves on this machine."""
+        environ = {"LD_LIBRARY_PATH": self.libraries, "FAKE_GPU_FOLDER": self.state, **environ}
+        return ["env", *(f"{k}={v}" for k, v in environ.items()), BINARY, "serve"]
+
+    def client(self):
+        """tritonclient.utils.cuda_shared_memory on this machine, in this process; once in a process."""
+        os.environ["FAKE_GPU_FOLDER"] = str(self.state)  # which the library reads by getenv
+        os.environ["FAKE_CUDA_LIBRARY"] = str(self.libraries / "libcuda.so.1")
+        sys.path.insert(0, str(ROOT / "build/conformance/fakecuda"))
+        import tritonclient.utils.cuda_shared_memory as module
+
+        return module
+
+    def fail(self, call, code):
+        """Makes a call of the driver return an error, in every process; see heal."""
+        (self.state / "fault").write_text(f"{call} {code}\n")
+
+    def heal(self):
+        (self.state / "fault").unlink(missing_ok=True)
+
+    def held(self, process, what):
+        """How many handles (open) or contexts (context) a process holds."""
+        return len(list(self.state.glob(f"{what}.{process.pid}.*")))
