@@ -29,6 +29,7 @@ type Config struct {
 
 	ID           string
 	Repositories []string
+	Namespaces   bool // --model-namespacing
 	ControlMode  string
 	PollSecs     int
 	LoadModels   []string

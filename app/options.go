@@ -81,8 +81,9 @@ func modelOptions() []option {
 		{names: []string{"model-reload-policy"}, group: g, class: ours, arg: "policy",
 			help: "availability_first: a version serves until its successor is ready. resources_first: it gives its memory back before, and requests wait. Default: availability_first.",
 			set:  reloadPolicy},
-		{names: []string{"model-namespacing"}, group: g, arg: "boolean", class: refusable, row: "H019",
-			help: "Lets repositories have models of the same name.", set: onlyIf(falsy, "namespaces are")},
+		{names: []string{"model-namespacing"}, group: g, arg: "boolean", row: "H019",
+			help: "Lets repositories have models of the same name: a request whose name several have is refused, an ensemble runs its own repository's. Default: false.",
+			set:  boolean(func(c *Config) *bool { return &c.Namespaces })},
 		{names: []string{"enable-peer-access"}, group: g, arg: "boolean", class: noEffect, row: "H020",
 			help: "GPU peer access.", set: ignored(anyBool)},
 	}

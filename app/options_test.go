@@ -60,7 +60,7 @@ func TestTritonserverOptions(t *testing.T) {
 		{name: "--model-idle-unload-secs", args: []string{"--model-idle-unload-secs=1.5"}, check: func(c *Config) bool { return c.Residency.Idle == 1500*time.Millisecond }, refused: []string{"--model-idle-unload-secs=-1"}},
 		{name: "--model-reload-policy", args: []string{"--model-reload-policy=resources_first"}, check: func(c *Config) bool { return c.ResourcesFirst }, refused: []string{"--model-reload-policy=some"}},
 		{name: "H018 --model-load-retry-count", args: []string{"--model-load-retry-count=3"}, check: func(c *Config) bool { return c.LoadRetries == 3 }, refused: []string{"--model-load-retry-count=-1"}},
-		{name: "--model-namespacing", args: []string{"--model-namespacing=false"}, refused: []string{"--model-namespacing=true"}},
+		{name: "H019 --model-namespacing", args: []string{"--model-namespacing=true"}, check: func(c *Config) bool { return c.Namespaces }, refused: []string{"--model-namespacing=perhaps"}},
 		{name: "--enable-peer-access", args: []string{"--enable-peer-access=true"}, check: withoutEffect("enable-peer-access")},
 		{name: "H021 --log-verbose", args: []string{"--log-verbose=2"}, check: func(c *Config) bool { return c.LogVerbose == 2 }, refused: []string{"--log-verbose=x"}},
 		{name: "H022 --log-info", args: []string{"--log-info=false"}, check: func(c *Config) bool { return !c.LogInfo }},
@@ -238,11 +238,11 @@ func withoutEffect(name string) func(*Config) bool {
 }
 
 func TestAllFaultsAtOnce(t *testing.T) {
-	_, err := Load(false, []string{"--http-prot=1", "--http-port=x", "--model-namespacing=1", "stray", "--metrics-port"}, none)
+	_, err := Load(false, []string{"--http-prot=1", "--http-port=x", "--model-namespacing=x", "stray", "--metrics-port"}, none)
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"did you mean --http-port?", `"x" is not a whole number`, "namespaces are not supported yet", `unexpected argument "stray"`, "--metrics-port needs a value"} {
+	for _, want := range []string{"did you mean --http-port?", `"x" is not a whole number`, "--model-namespacing", `unexpected argument "stray"`, "--metrics-port needs a value"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in: %v", want, err)
 		}

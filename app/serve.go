@@ -212,7 +212,7 @@ func (s *server) open(ctx context.Context) error {
 		shared.CUDA, s.closeCUDA = cudaMemory(s.machine, s.log)
 	}
 	s.engine, err = engine.New(engine.Options{
-		Repositories: repositories, Remotes: s.remotes, Backends: s.backends, Mode: s.c.mode(), PollInterval: s.c.pollInterval(),
+		Repositories: repositories, Remotes: s.remotes, Namespaces: s.c.Namespaces, Backends: s.backends, Mode: s.c.mode(), PollInterval: s.c.pollInterval(),
 		StartupModels: s.c.LoadModels, ID: s.c.ID, DisableAutoComplete: s.c.DisableAutoComplete,
 		DefaultMaxBatchSize: s.c.defaultMaxBatchSize(), DefaultMaxBatchSizes: s.c.DefaultMaxBatchSizes, ConfigName: s.c.ConfigName, LoadThreads: s.c.LoadThreads, LoadRetries: s.c.LoadRetries, Residency: s.c.Residency, ResourcesFirst: s.c.ResourcesFirst,
 		LooseReadiness: !s.c.StrictReadiness, OverrideFolder: overrides, Cache: s.cache, Log: s.log, Events: s.events(),

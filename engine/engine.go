@@ -58,6 +58,9 @@ type Options struct {
 	Remotes  map[string]repo.Remote
 	Backends []backend.Backend
 	Agents   []agent.Agent // repository agents; nil: agent.All()
+	// Namespaces lets repositories have models of one name: a request whose name several models have is refused, and an
+	// ensemble's steps run those of its own repository first (--model-namespacing).
+	Namespaces bool
 	// Mode: the empty string is ModeNone.
 	Mode ControlMode
 	// PollInterval of ModePoll. 0: 15 s. Changes that the file system tells of are found at once.
@@ -139,7 +142,7 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{o: o, stats: stats.NewRegistry(), shared: shm.New(o.SharedMemory), started: time.Now()}
 	e.models = lifecycle.NewManager(lifecycle.Options{
-		Repositories: o.Repositories, Remotes: o.Remotes, ConfigName: o.ConfigName, Backends: o.Backends, Agents: o.Agents, Host: host{e}, Stats: e.stats, Log: o.Log,
+		Repositories: o.Repositories, Remotes: o.Remotes, Namespaces: o.Namespaces, ConfigName: o.ConfigName, Backends: o.Backends, Agents: o.Agents, Host: host{e}, Stats: e.stats, Log: o.Log,
 		Events: o.Events, AutoComplete: !o.DisableAutoComplete, DefaultMaxBatchSize: batch, DefaultMaxBatchSizes: o.DefaultMaxBatchSizes, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,
 		Settle: o.Settle, OverrideFolder: o.OverrideFolder, Cache: o.Cache, Limiter: o.RateLimiter, Machine: o.Machine, HostPolicies: o.HostPolicies, GPULimits: o.GPULimits, Residency: o.Residency, ResourcesFirst: o.ResourcesFirst,
 	})

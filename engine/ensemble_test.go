@@ -602,6 +602,25 @@ func TestEnsembleLife(t *testing.T) {
 		}
 		ready("outer", true)
 	})
+	t.Run("A069 loading an ensemble that has not changed loads the steps that have", func(t *testing.T) {
+		write(t, root+"/word/config.pbtxt", strings.Replace(wordConfig, "max_batch_size: 8", "max_batch_size: 16", 1))
+		if err := load("outer"); err != nil { // two levels above
+			t.Fatal(err)
+		}
+		if cfg, _ := e.ModelConfig("word", -1); cfg.GetMaxBatchSize() != 16 {
+			t.Errorf("word has the batch size %d, want 16", cfg.GetMaxBatchSize())
+		}
+		write(t, root+"/word/config.pbtxt", strings.ReplaceAll(wordConfig, "TYPE_INT32", "TYPE_FP32"))
+		if err := load("diamond"); err != nil {
+			t.Fatal(err)
+		}
+		ready("diamond", false) // it does not fit any more
+		write(t, root+"/word/config.pbtxt", wordConfig)
+		if err := load("diamond"); err != nil {
+			t.Fatal(err)
+		}
+		ready("outer", true)
+	})
 	t.Run("A067 unload_dependents unloads the steps that no other ensemble needs", func(t *testing.T) {
 		if err := load("single"); err != nil {
 			t.Fatal(err)
@@ -612,6 +631,22 @@ func TestEnsembleLife(t *testing.T) {
 		ready("addsub", true)
 		unload("outer", true)
 		ready("addsub", true) // diamond had left before
+	})
+	t.Run("A067 unload_dependents leaves a step that was loaded by its name", func(t *testing.T) {
+		for _, name := range []string{"one", "single"} {
+			if err := load(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		unload("single", true)
+		ready("square", false)
+		ready("one", true)
+		unload("one", false)
+		if err := load("single"); err != nil {
+			t.Fatal(err)
+		}
+		unload("single", true)
+		ready("one", false) // the unload has ended what was asked before
 	})
 	t.Run("a broken step is named in the failure", func(t *testing.T) {
 		write(t, root+"/word/config.pbtxt", "backend: ")

@@ -6,6 +6,7 @@ import (
 
 	"nereid/engine/inferencepb"
 	"nereid/engine/lifecycle"
+	"nereid/engine/repo"
 	"nereid/engine/stats"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
@@ -30,7 +31,8 @@ func (e *Engine) ModelMetadata(name string, version int64) (*inferencepb.ModelMe
 	if version > 0 { // as Triton: who asks for one version hears of that one
 		versions = []string{strconv.FormatInt(version, 10)}
 	}
-	meta := &inferencepb.ModelMetadataResponse{Name: name, Platform: platform, Versions: versions}
+	_, plain := repo.Split(name)
+	meta := &inferencepb.ModelMetadataResponse{Name: plain, Platform: platform, Versions: versions}
 	shape := func(dims []int64) []int64 {
 		if cfg.GetMaxBatchSize() > 0 {
 			return append([]int64{-1}, dims...)
@@ -70,8 +72,10 @@ func (e *Engine) ModelConfig(name string, version int64) (*inferencepb.ModelConf
 // ModelStatistics answers the protocol's statistics request: of one version, of all versions of a model in service
 // (version infer.LatestVersion), or of all models (name ""). Errors: InvalidArg, with Triton's texts.
 func (e *Engine) ModelStatistics(name string, version int64) (*inferencepb.ModelStatisticsResponse, error) {
+	key := name
 	if name != "" {
 		s, _ := e.models.Model(name)
+		key = s.Name
 		serving := slices.ContainsFunc(s.Versions, func(v lifecycle.VersionStatus) bool { return v.State == lifecycle.Ready })
 		if !serving {
 			return nil, status.Errorf(status.InvalidArg, "requested model '%s' is not available", name)
@@ -82,7 +86,7 @@ func (e *Engine) ModelStatistics(name string, version int64) (*inferencepb.Model
 	}
 	resp := &inferencepb.ModelStatisticsResponse{}
 	for _, s := range e.stats.Snapshots(nil) {
-		if name != "" && s.Model != name || version >= 0 && s.Version != version || !e.models.VersionReady(s.Model, s.Version) {
+		if name != "" && s.Model != key || version >= 0 && s.Version != version || !e.models.VersionReady(s.Model, s.Version) {
 			continue
 		}
 		resp.ModelStats = append(resp.ModelStats, statistics(&s))
@@ -94,8 +98,9 @@ func statistics(s *stats.Snapshot) *inferencepb.ModelStatistics {
 	total := func(t stats.Total) *inferencepb.StatisticDuration {
 		return &inferencepb.StatisticDuration{Count: t.Count, Ns: t.Ns}
 	}
+	_, name := repo.Split(s.Model)
 	m := &inferencepb.ModelStatistics{
-		Name: s.Model, Version: strconv.FormatInt(s.Version, 10), InferenceCount: s.Inferences, ExecutionCount: s.Executions,
+		Name: name, Version: strconv.FormatInt(s.Version, 10), InferenceCount: s.Inferences, ExecutionCount: s.Executions,
 		InferenceStats: &inferencepb.InferStatistics{
 			Success: total(s.Success), Fail: total(s.Fail), Queue: total(s.Queue), ComputeInput: total(s.Input),
 			ComputeInfer: total(s.Infer), ComputeOutput: total(s.Output), CacheHit: total(s.CacheHit), CacheMiss: total(s.CacheMiss),
@@ -117,8 +122,9 @@ func statistics(s *stats.Snapshot) *inferencepb.ModelStatistics {
 func (e *Engine) RepositoryIndex(ready bool) []*inferencepb.RepositoryIndexResponse_ModelIndex {
 	all := []*inferencepb.RepositoryIndexResponse_ModelIndex{}
 	for _, m := range e.models.Models() {
+		_, name := repo.Split(m.Name) // two models of one name are two rows alike, as in Triton
 		if len(m.Versions) == 0 && !ready {
-			row := &inferencepb.RepositoryIndexResponse_ModelIndex{Name: m.Name}
+			row := &inferencepb.RepositoryIndexResponse_ModelIndex{Name: name}
 			if m.Err != nil {
 				row.State, row.Reason = string(lifecycle.Unavailable), status.Reason(m.Err)
 			}
@@ -129,7 +135,7 @@ func (e *Engine) RepositoryIndex(ready bool) []*inferencepb.RepositoryIndexRespo
 				continue
 			}
 			row := &inferencepb.RepositoryIndexResponse_ModelIndex{
-				Name: m.Name, Version: strconv.FormatInt(v.Version, 10), State: string(v.State), Reason: v.Reason,
+				Name: name, Version: strconv.FormatInt(v.Version, 10), State: string(v.State), Reason: v.Reason,
 			}
 			if v.Evicted && row.Reason == "" {
 				row.Reason = "not in memory; its next request loads it"

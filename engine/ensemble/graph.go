@@ -10,6 +10,7 @@ import (
 
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
+	"nereid/engine/repo"
 	"nereid/engine/stats"
 	"nereid/engine/status"
 )
@@ -20,7 +21,7 @@ type Host interface {
 	Infer(ctx context.Context, r *infer.Request) error
 }
 
-// Lookup returns the configuration of a model version that is in service; version -1 is the latest.
+// Lookup returns the configuration of a model version that is in service by the model's key (repo.Key); version -1 is the latest.
 type Lookup func(model string, version int64) (*inferencepb.ModelConfig, error)
 
 // Options say what a Graph runs.
@@ -104,7 +105,7 @@ func New(o Options) (*Graph, error) {
 	limit := cfg.GetEnsembleScheduling().GetMaxInflightRequests()
 	for _, s := range cfg.GetEnsembleScheduling().GetStep() {
 		// A version of 0 is one that was not given.
-		st := step{model: s.GetModelName(), version: cmp.Or(s.GetModelVersion(), infer.LatestVersion)}
+		st := step{model: repo.Key(s.GetModelNamespace(), s.GetModelName()), version: cmp.Or(s.GetModelVersion(), infer.LatestVersion)}
 		for _, port := range slices.Sorted(maps.Keys(s.GetInputMap())) {
 			st.in = append(st.in, link{port, number(s.GetInputMap()[port])})
 		}

@@ -66,7 +66,7 @@ func (m *Manager) startAgents(ctx context.Context, src *repo.Model, list []*infe
 		return c, src, nil
 	}
 	moved := repo.ScanModel(filepath.Dir(folder), filepath.Base(folder), m.o.ConfigName)
-	moved.Name, moved.Root, moved.Alias = src.Name, src.Root, src.Alias
+	moved.Name, moved.Key, moved.Root, moved.Alias = src.Name, src.Key, src.Root, src.Alias
 	return c, moved, nil
 }
 

@@ -41,16 +41,25 @@ type task struct {
 	polled bool
 	// byHand: a load request asks, so that versions loaded or unloaded alone before count no more.
 	byHand bool
+	// asked: the model is loaded by its name, so that unloading an ensemble that has it as a step leaves it.
+	asked bool
+	// deep: the models of an ensemble's steps are looked at although the ensemble is as it was.
+	deep bool
+	// seen holds the models of steps that this change has looked at: none is twice.
+	seen map[string]bool
 	// only, if not 0, is the version to be loaded alone.
 	only int64
+	// relink: steps of the ensemble are to run other repositories' models than they do.
+	relink bool
 	// wake: a request waits for an evicted model. What is not evicted is left alone.
 	wake bool
 }
 
-// changeOne brings a model to what t asks for, and before it the models of its steps, which it returns. It returns once
+// changeOne brings a model to what t asks for, and before it the models of its steps, which it returns; kept says that the
+// model itself was not touched. It returns once
 // that is in service, or has failed. ctx ends what waits for its turn, and the load if the backend can stop; Close does
 // too.
-func (m *Manager) changeOne(ctx context.Context, name string, t task) (parts []string, _ error) {
+func (m *Manager) changeOne(ctx context.Context, name string, t task) (parts []string, kept bool, _ error) {
 	over := t.over
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -58,17 +67,17 @@ func (m *Manager) changeOne(ctx context.Context, name string, t task) (parts []s
 	e := m.lock(name, true)
 	if e == nil {
 		over.remove()
-		return nil, errStopping
+		return nil, true, errStopping
 	}
 	defer e.op.Unlock()
 	if t.wake && !m.asleep(e) {
-		return nil, nil
+		return nil, true, nil
 	}
 	src, err := t.look()
 	if err != nil {
 		over.remove()
 		m.dropUntried(e, err)
-		return nil, notPolled(name, err)
+		return nil, true, notPolled(name, err)
 	}
 	m.mu.Lock()
 	if m.closed || t.polled && e.held {
@@ -76,28 +85,32 @@ func (m *Manager) changeOne(ctx context.Context, name string, t task) (parts []s
 		m.mu.Unlock()
 		over.remove()
 		if closed {
-			return nil, errStopping
+			return nil, true, errStopping
 		}
-		return nil, nil
+		return nil, true, nil
 	}
+	e.asked = e.asked || t.asked
 	if t.byHand && t.only == 0 && len(e.picked) > 0 {
 		m.step(e, whole{})
 		e.src = nil // what serves is not what the policy says
 	}
-	same := e.src != nil && e.src.Equal(src) && over == nil && e.settled() && (t.only == 0 || e.versions[t.only].model != nil)
-	if over == nil && e.override != nil && (t.wake || e.override.folder == "") && e.src != nil && e.src.Equal(src) {
+	same := !t.relink && e.src != nil && e.src.Equal(src) && over == nil && e.settled() && (t.only == 0 || e.versions[t.only].model != nil)
+	if over == nil && e.override != nil && (t.wake || t.relink || e.override.folder == "") && e.src != nil && e.src.Equal(src) {
 		over = e.override // an unchanged model keeps its earlier override
 	}
 	m.mu.Unlock()
 	if same {
-		return nil, nil
+		if t.deep { // as Triton: a load request brings the models of the steps up to date even so
+			parts, _ = m.loadParts(ctx, src, over, t)
+		}
+		return parts, true, nil
 	}
-	parts, circular := m.loadParts(ctx, src, over, t.polled)
+	parts, circular := m.loadParts(ctx, src, over, t)
 	if err := m.turn(ctx, e); err != nil {
 		if over != e.override {
 			over.remove()
 		}
-		return parts, err
+		return parts, true, err
 	}
 	defer func() { <-m.loads }()
 
@@ -109,9 +122,9 @@ func (m *Manager) changeOne(ctx context.Context, name string, t task) (parts []s
 		if plan != nil && plan.chain != nil {
 			plan.chain.failed()
 		}
-		return parts, m.failWhole(e, src, over, plan, err)
+		return parts, false, m.failWhole(e, src, over, plan, err)
 	}
-	return parts, m.apply(ctx, e, src, over, plan, t)
+	return parts, false, m.apply(ctx, e, src, over, plan, t)
 }
 
 // turn waits until the model may load, of which so many may at once. On nil the caller gives its place back.
@@ -161,7 +174,7 @@ func (m *Manager) failWhole(e *entry, src *repo.Model, over *override, plan *pla
 		over.remove()
 	}
 	if !kept && plan != nil && plan.versionsMissing && m.table.Load().models[e.name] == nil {
-		m.table.Store(m.table.Load().with(e.name, nil)) // known, but without versions
+		m.table.Store(m.table.Load().with(e.name, nil, e.wanted)) // known, but without versions
 	}
 	m.mu.Unlock()
 	m.o.Events.failed(e.name, 0, err, kept)
@@ -272,7 +285,7 @@ func (m *Manager) loadOnce(ctx context.Context, src *repo.Model, p *plan, n int6
 	return model.Load(ctx, model.Spec{
 		Name: src.Name, Version: n, Config: p.cfg, ModelFolder: src.Folder,
 		VersionFolder: versionFolder(src, n), Backend: p.backend, Host: m.o.Host,
-		Stats: m.o.Stats.Version(src.Name, n), Log: m.o.Log, Models: m.partConfig, Cache: m.o.Cache, Cores: m.cores, Limiter: m.o.Limiter, Machine: m.o.Machine, GPULimits: m.o.GPULimits,
+		Stats: m.o.Stats.Version(src.Key, n), Log: m.o.Log, Models: m.partConfig, Cache: m.o.Cache, Cores: m.cores, Limiter: m.o.Limiter, Machine: m.o.Machine, GPULimits: m.o.GPULimits,
 		HostPolicies: m.o.HostPolicies,
 		NoteUse:      m.o.Residency.on(),
 	})

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"nereid/engine/ensemble"
 	"nereid/engine/inferencepb"
 	"nereid/engine/repo"
 	"nereid/engine/status"
@@ -14,29 +13,44 @@ import (
 // change brings a model to what t asks for, the models of its steps first if it is an ensemble, and then brings the
 // ensembles that it is part of in line. See changeOne.
 func (m *Manager) change(ctx context.Context, name string, t task) error {
-	changed, err := m.changeOne(ctx, name, t)
-	for _, part := range changed {
-		m.updateDependents(part, name)
+	return m.changeIn(ctx, name, t, map[string]bool{})
+}
+
+// changeIn is change within a round, which notes the ensembles that were loaded for a change of their parts: one that fails is
+// not tried again for each way that leads to it.
+func (m *Manager) changeIn(ctx context.Context, name string, t task, round map[string]bool) error {
+	t.seen = map[string]bool{}
+	changed, kept, err := m.changeOne(ctx, name, t)
+	except := name
+	if kept { // it may not fit its parts any more
+		except = ""
 	}
-	m.updateDependents(name, "")
+	for _, part := range changed {
+		m.updateDependents(part, except, round)
+	}
+	m.updateDependents(name, "", round)
 	return err
 }
 
 // loadParts loads the models of an ensemble's steps as they are in the repository now, and returns the names of those
 // that it looked at; none for other models. Their failures show when the ensemble is put together. e.op is held.
-func (m *Manager) loadParts(ctx context.Context, src *repo.Model, over *override, polled bool) (parts []string, err error) {
+func (m *Manager) loadParts(ctx context.Context, src *repo.Model, over *override, t task) (parts []string, err error) {
 	deps := m.dependenciesOf(src, over)
-	if circle := m.circle([]string{src.Name}, deps); circle != nil {
+	if circle := m.circle([]string{src.Key}, deps, map[string]bool{}); circle != nil {
 		return nil, status.Errorf(status.InvalidArg, "circular dependency between ensembles: %s", strings.Join(circle, " -> "))
 	}
 	for _, dep := range deps {
-		more, _ := m.changeOne(ctx, dep, task{look: func() (*repo.Model, error) { return m.find(dep) }, polled: polled})
+		if t.seen[dep] {
+			continue
+		}
+		t.seen[dep] = true
+		more, _, _ := m.changeOne(ctx, dep, task{look: func() (*repo.Model, error) { return m.find(dep) }, polled: t.polled, deep: t.deep, seen: t.seen})
 		parts = append(append(parts, more...), dep)
 	}
 	return parts, nil
 }
 
-// dependenciesOf returns the models of a model's steps, as far as its configuration can be read.
+// dependenciesOf returns the keys of the models of a model's steps, as far as its configuration can be read.
 func (m *Manager) dependenciesOf(src *repo.Model, over *override) []string {
 	if src.Err != nil {
 		return nil
@@ -45,24 +59,29 @@ func (m *Manager) dependenciesOf(src *repo.Model, over *override) []string {
 	if err != nil {
 		return nil // the load says why
 	}
-	return ensemble.Dependencies(cfg)
+	_ = m.link(src, cfg) // what is missing the load says
+	return partsOf(cfg)
 }
 
 // circle returns a way from the first model of the path over its dependencies back to one on the path, nil if there is
-// none.
-func (m *Manager) circle(path, deps []string) []string {
+// none. clear holds the models from which none leads.
+func (m *Manager) circle(path, deps []string, clear map[string]bool) []string {
 	for _, dep := range deps {
 		way := append(slices.Clone(path), dep)
 		if slices.Contains(path, dep) {
 			return way
 		}
+		if clear[dep] {
+			continue
+		}
 		src, err := m.find(dep)
 		if err != nil {
 			continue // there is no such model; the load says so
 		}
-		if found := m.circle(way, m.dependenciesOf(src, nil)); found != nil {
+		if found := m.circle(way, m.dependenciesOf(src, nil), clear); found != nil {
 			return found
 		}
+		clear[dep] = true
 	}
 	return nil
 }
@@ -89,12 +108,12 @@ func (m *Manager) partConfig(name string, version int64) (*inferencepb.ModelConf
 }
 
 // updateDependents brings the ensembles that a model is part of in line with it: what no longer fits leaves service with
-// the reason, what fits again is loaded. except is left alone.
-func (m *Manager) updateDependents(name, except string) {
+// the reason, what fits again is loaded. except is left alone, round is changeIn's.
+func (m *Manager) updateDependents(name, except string, round map[string]bool) {
 	m.mu.Lock()
 	var all []string
 	for other, e := range m.entries {
-		if other != except && other != name && e.wanted && slices.Contains(ensemble.Dependencies(e.cfg), name) {
+		if other != except && other != name && e.wanted && concerns(e.cfg, name) {
 			all = append(all, other)
 		}
 	}
@@ -105,14 +124,19 @@ func (m *Manager) updateDependents(name, except string) {
 	}
 	slices.Sort(all)
 	for _, other := range all {
-		m.updateEnsemble(other)
+		m.updateEnsemble(other, round)
 	}
 }
 
 // updateEnsemble checks an ensemble against the models of its steps.
-func (m *Manager) updateEnsemble(name string) {
+func (m *Manager) updateEnsemble(name string, round map[string]bool) {
 	e := m.lock(name, false)
 	if e == nil {
+		return
+	}
+	if m.moved(e) {
+		e.op.Unlock()
+		m.reload(e, round)
 		return
 	}
 	m.mu.Lock()
@@ -141,11 +165,19 @@ func (m *Manager) updateEnsemble(name string) {
 	switch {
 	case !wanted:
 	case unfit != nil:
-		m.updateDependents(name, "")
+		m.updateDependents(name, "", round)
 	case !serving && over == nil:
-		// Its outcome is in the index and the events.
-		_ = m.change(m.open, name, task{look: func() (*repo.Model, error) { return m.find(name) }})
+		m.reload(e, round)
 	}
+}
+
+// reload loads an ensemble for a change of its parts, once in a round. Its outcome is in the index and the events.
+func (m *Manager) reload(e *entry, round map[string]bool) {
+	if round[e.name] {
+		return
+	}
+	round[e.name] = true
+	_ = m.changeIn(m.open, e.name, task{look: m.look(e), relink: true}, round)
 }
 
 // suspend takes a model out of service until what it needs is back. e.op is held.
@@ -157,24 +189,30 @@ func (m *Manager) suspend(e *entry, why error) {
 }
 
 // UnloadAll is Unload of a model and, if it is an ensemble, of the models of its steps that no other ensemble in service
-// needs.
+// needs and that were not loaded by their own names.
 func (m *Manager) UnloadAll(name string) {
+	for _, key := range m.loaded(name) {
+		m.unloadAll(key)
+	}
+}
+
+func (m *Manager) unloadAll(name string) {
 	m.mu.Lock()
 	var deps []string
 	if e := m.entries[name]; e != nil && e.wanted {
-		deps = ensemble.Dependencies(e.cfg)
+		deps = partsOf(e.cfg)
 	}
 	m.mu.Unlock()
-	m.Unload(name)
+	m.unload(name)
 	for _, dep := range deps {
 		m.mu.Lock()
-		needed := false
+		needed := m.entries[dep] != nil && m.entries[dep].asked
 		for _, e := range m.entries {
-			needed = needed || e.wanted && slices.Contains(ensemble.Dependencies(e.cfg), dep)
+			needed = needed || e.wanted && slices.Contains(partsOf(e.cfg), dep)
 		}
 		m.mu.Unlock()
 		if !needed {
-			m.UnloadAll(dep)
+			m.unloadAll(dep)
 		}
 	}
 }

@@ -36,27 +36,27 @@ func (m *Manager) fetch(ctx context.Context, src *repo.Model, p *plan, c choice)
 	}
 	for i := len(p.versions) - 1; i >= 0; i-- {
 		n := p.versions[i]
-		err := src.FetchVersion(ctx, n, func(done, total int64) { m.transferred(src.Name, transfer{n, done, total}) })
+		err := src.FetchVersion(ctx, n, func(done, total int64) { m.transferred(src.Key, transfer{n, done, total}) })
 		if err != nil {
 			p.faults[n] = err
 			continue
 		}
 		newest = max(newest, n)
 	}
-	m.fetched(src.Name, len(p.faults) == 0)
+	m.fetched(src.Key, len(p.faults) == 0)
 	return newest, nil
 }
 
 // fetchAll brings all versions of a remote model to this machine, for agents, which may look at any file.
 func (m *Manager) fetchAll(ctx context.Context, src *repo.Model) error {
 	for _, n := range src.Numbers() {
-		err := src.FetchVersion(ctx, n, func(done, total int64) { m.transferred(src.Name, transfer{n, done, total}) })
+		err := src.FetchVersion(ctx, n, func(done, total int64) { m.transferred(src.Key, transfer{n, done, total}) })
 		if err != nil {
-			m.fetched(src.Name, false)
+			m.fetched(src.Key, false)
 			return err
 		}
 	}
-	m.fetched(src.Name, true)
+	m.fetched(src.Key, true)
 	return nil
 }
 
@@ -104,7 +104,7 @@ func (m *Manager) readShared(src *repo.Model) error {
 	}
 	err := src.FetchShared(m.open)
 	if err != nil {
-		m.fetched(src.Name, false)
+		m.fetched(src.Key, false)
 	}
 	return err
 }

@@ -13,7 +13,7 @@ import (
 
 // ModelStatus is what is known of one model.
 type ModelStatus struct {
-	Name       string
+	Name       string // with namespaces the key; see repo.Split
 	Repository string // "" if the model was never tried
 	Folder     string
 	ConfigPath string // "" if there is no file
@@ -55,11 +55,15 @@ func (m *Manager) Models() []ModelStatus {
 	return all
 }
 
-// Model returns the status of one model; false if there is none.
+// Model returns the status of one model; false if there is none, or several of the name.
 func (m *Manager) Model(name string) (ModelStatus, bool) {
+	key, err := m.key(name)
+	if err != nil {
+		return ModelStatus{}, false
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e := m.entries[name]
+	e := m.entries[key]
 	if e == nil {
 		return ModelStatus{}, false
 	}

@@ -31,6 +31,8 @@ type Options struct {
 	Repositories []string
 	// Remotes holds the repositories that are no folders of this machine, by their names in Repositories.
 	Remotes map[string]repo.Remote
+	// Namespaces lets repositories have models of one name: --model-namespacing.
+	Namespaces bool
 	// ConfigName is --model-config-name.
 	ConfigName string
 	Backends   []backend.Backend
@@ -97,7 +99,7 @@ type Manager struct {
 
 // entry is what the manager knows of one model.
 type entry struct {
-	name string
+	name string     // its key; see repo.Key
 	op   sync.Mutex // held during a change of this model; taken before Manager.mu
 
 	life
@@ -106,6 +108,7 @@ type entry struct {
 	cfg      *inferencepb.ModelConfig // in service, or last tried
 	text     string                   // the configuration file as it was then
 	busy     bool                     // a change that polling started is under way
+	asked    bool                     // it was loaded by its own name, not for an ensemble alone
 	// lingering ends the wait for the sequences of models that left.
 	lingering map[*model.Model]context.CancelFunc
 
@@ -131,7 +134,11 @@ func NewManager(o Options) *Manager {
 	for _, b := range o.Backends {
 		m.backends[b.Name()] = b
 	}
-	m.table.Store(&table{})
+	empty := &table{}
+	if o.Namespaces {
+		empty.names = names{}
+	}
+	m.table.Store(empty)
 	if o.Residency.on() {
 		m.wg.Add(1)
 		go m.tend()
@@ -190,7 +197,7 @@ func (m *Manager) loadFound(ctx context.Context, found map[string]*repo.Model, n
 	var mu sync.Mutex
 	for _, name := range names {
 		wg.Go(func() {
-			if err := m.change(ctx, name, task{look: func() (*repo.Model, error) { return found[name], nil }}); err != nil {
+			if err := m.change(ctx, name, task{look: func() (*repo.Model, error) { return found[name], nil }, asked: true}); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				failed = append(failed, err)
@@ -232,7 +239,7 @@ func (m *Manager) Discover() error {
 func (m *Manager) scanOptions() repo.Options {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return repo.Options{Roots: m.roots, Names: m.names, ConfigName: m.o.ConfigName, Remotes: m.o.Remotes}
+	return repo.Options{Roots: m.roots, Names: m.names, Namespaces: m.o.Namespaces, ConfigName: m.o.ConfigName, Remotes: m.o.Remotes}
 }
 
 // Load loads a model or what changed in it, and waits. over, if not nil, replaces its configuration and files.
@@ -240,21 +247,27 @@ func (m *Manager) scanOptions() repo.Options {
 // configuration cannot be used, InvalidArg "load failed for model 'x': …" when a version cannot be loaded. InvalidArg too when
 // an override's file would lie outside the model's folder.
 func (m *Manager) Load(ctx context.Context, name string, over *Override) error {
-	if err := repo.CheckName(name); err != nil {
+	if err := m.checkName(name); err != nil {
 		return notPolled(name, err)
 	}
 	if err := over.check(); err != nil {
 		return err
 	}
-	ov, err := m.unpack(name, over)
-	if err != nil {
-		return notPolled(name, err)
+	keys := m.keys(name)
+	if len(keys) > 1 && over != nil && len(over.Files) > 0 {
+		return ambiguous(name, len(keys))
 	}
-	look := func() (*repo.Model, error) { return m.find(name) }
-	if ov != nil && ov.folder != "" {
-		look = func() (*repo.Model, error) { return repo.ScanModel(ov.folder, name, ""), nil }
-	}
-	return m.change(ctx, name, task{look: look, over: ov, byHand: true})
+	return each(keys, func(key string) error {
+		ov, err := m.unpack(key, over)
+		if err != nil {
+			return notPolled(name, err)
+		}
+		look := func() (*repo.Model, error) { return m.find(key) }
+		if ov != nil && ov.folder != "" {
+			look = func() (*repo.Model, error) { return ov.look(key), nil }
+		}
+		return m.change(ctx, key, task{look: look, over: ov, byHand: true, asked: true, deep: true})
+	})
 }
 
 // notPolled is Triton's error for a model whose folder or configuration is at fault.
@@ -262,30 +275,36 @@ func notPolled(name string, err error) error {
 	return status.Errorf(status.Internal, "failed to load '%s', failed to poll from model repository: %w", name, err)
 }
 
-// find looks for a model in the repositories.
-func (m *Manager) find(name string) (*repo.Model, error) {
+// find looks for a model in the repositories by its key.
+func (m *Manager) find(key string) (*repo.Model, error) {
 	o := m.scanOptions()
-	o.Only = name
+	o.Within, o.Only = repo.Split(key)
 	found, unread := repo.Scan(o)
-	if src := found[name]; src != nil {
+	if src := found[key]; src != nil {
 		return src, nil
 	}
 	if err := unreadError(unread); err != nil {
 		return nil, err
 	}
-	return nil, status.Errorf(status.NotFound, "model '%s' is in none of the model repositories", name)
+	return nil, status.Errorf(status.NotFound, "model '%s' is in none of the model repositories", key)
 }
 
 // Unload takes a model out of service and returns once no new request reaches it; what it has runs to its end. A model
 // that is not loaded is no error.
 func (m *Manager) Unload(name string) {
-	e := m.lock(name, false)
+	for _, key := range m.loaded(name) {
+		m.unload(key)
+	}
+}
+
+func (m *Manager) unload(key string) {
+	e := m.lock(key, false)
 	if e == nil {
 		return
 	}
 	m.retire(e, retired{byHand: true}, true)
 	e.op.Unlock()
-	m.updateDependents(name, "")
+	m.updateDependents(key, "", map[string]bool{})
 }
 
 // retire takes all versions out of service, and forgets the model unless it is to stay known. e.op is held.
@@ -295,7 +314,7 @@ func (m *Manager) retire(e *entry, ev retired, known bool) {
 	for _, stop := range e.lingering {
 		stop()
 	}
-	e.src = nil
+	e.src, e.asked = nil, false
 	if !known {
 		m.table.Store(m.table.Load().without(e.name))
 		delete(m.entries, e.name)
@@ -311,7 +330,7 @@ func (m *Manager) step(e *entry, ev event) effects {
 	var fx effects
 	e.life, fx = next(e.life, ev)
 	if fx.publish {
-		m.table.Store(m.table.Load().with(e.name, e.serving()))
+		m.table.Store(m.table.Load().with(e.name, e.serving(), e.wanted))
 	}
 	for _, d := range fx.drain {
 		m.wg.Add(1)

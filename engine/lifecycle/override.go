@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"nereid/engine/repo"
 	"nereid/engine/status"
 )
 
@@ -29,6 +30,14 @@ func (o *override) remove() {
 	}
 }
 
+// look is what a scan finds of the files for the model of a key.
+func (o *override) look(key string) *repo.Model {
+	_, name := repo.Split(key)
+	src := repo.ScanModel(o.folder, name, "")
+	src.Key = key
+	return src
+}
+
 // unpack writes an override's files into a repository of their own.
 func (m *Manager) unpack(name string, over *Override) (*override, error) {
 	if over == nil || over.Config == "" && len(over.Files) == 0 {
@@ -46,8 +55,9 @@ func (m *Manager) unpack(name string, over *Override) (*override, error) {
 		return nil, status.Errorf(status.Internal, "cannot make a folder for the override files: %w", err)
 	}
 	o.folder = folder
+	_, plain := repo.Split(name)
 	for path, data := range over.Files {
-		if err := writeOverride(filepath.Join(folder, name), path, data); err != nil {
+		if err := writeOverride(filepath.Join(folder, plain), path, data); err != nil {
 			o.remove()
 			return nil, err
 		}

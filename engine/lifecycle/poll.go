@@ -120,9 +120,9 @@ func (m *Manager) poll(found map[string]*repo.Model, whole bool, waiting map[str
 
 // rested looks again at a model that polling wants to load: what changed since is to rest first.
 func (m *Manager) rested(src *repo.Model) (*repo.Model, error) {
-	now, err := m.find(src.Name)
+	now, err := m.find(src.Key)
 	if err == nil && !now.Equal(src) {
-		err = status.Errorf(status.Unavailable, "model '%s' is being changed", src.Name)
+		err = status.Errorf(status.Unavailable, "model '%s' is being changed", src.Key)
 	}
 	return now, err
 }
@@ -141,7 +141,7 @@ func (m *Manager) forgetIfGone(name string) {
 	}
 	e.op.Unlock()
 	if gone {
-		m.updateDependents(name, "")
+		m.updateDependents(name, "", map[string]bool{})
 	}
 }
 

@@ -67,6 +67,9 @@ func (m *Manager) prepare(ctx context.Context, src *repo.Model, over *override, 
 		}
 	}
 	p.cfg = cfg
+	if err := m.link(p.src, cfg); err != nil {
+		return p, err
+	}
 	if cfg.GetName() != "" && cfg.GetName() != src.Name && src.Alias && cfg.GetName() == filepath.Base(src.Folder) {
 		cfg.Name = src.Name // the repository was registered with another name for it
 	}

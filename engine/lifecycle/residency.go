@@ -504,13 +504,17 @@ func (m *Manager) evictIdle() {
 
 // Pin keeps a model in memory, or no longer, whatever its configuration says; nil: as that says.
 func (m *Manager) Pin(name string, pinned *bool) {
+	key, err := m.key(name)
+	if err != nil {
+		key = name // of several: none of them
+	}
 	m.mu.Lock()
 	if m.pins == nil {
 		m.pins = map[string]bool{}
 	}
-	delete(m.pins, name)
+	delete(m.pins, key)
 	if pinned != nil {
-		m.pins[name] = *pinned
+		m.pins[key] = *pinned
 	}
 	m.mu.Unlock()
 	m.o.Events.changed()
@@ -519,9 +523,13 @@ func (m *Manager) Pin(name string, pinned *bool) {
 // Evict gives a model's memory back; its next request loads it again. Errors: NotFound, Unavailable while it works or is
 // being changed.
 func (m *Manager) Evict(name string) error {
+	key, err := m.key(name)
+	if err != nil {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e := m.entries[name]
+	e := m.entries[key]
 	if e == nil || !e.inMemory() {
 		return status.Errorf(status.NotFound, "model '%s' is not in memory", name)
 	}

@@ -13,14 +13,19 @@ import (
 // as they are. It serves until it is unloaded or the model is loaded as a whole. Errors: those of Load, NotFound for a
 // version that is not in the repository.
 func (m *Manager) LoadVersion(ctx context.Context, name string, version int64) error {
-	if err := repo.CheckName(name); err != nil {
+	if err := m.checkName(name); err != nil {
 		return notPolled(name, err)
 	}
+	keys := m.keys(name)
+	if len(keys) > 1 {
+		return ambiguous(name, len(keys))
+	}
+	name = keys[0]
 	if version < 1 {
 		return status.Errorf(status.InvalidArg, "version %d of model '%s' cannot be loaded: versions are numbers from 1 on", version, name)
 	}
 	before := m.inService(name)
-	err := m.change(ctx, name, task{look: func() (*repo.Model, error) { return m.find(name) }, byHand: true, only: version})
+	err := m.change(ctx, name, task{look: func() (*repo.Model, error) { return m.find(name) }, byHand: true, asked: true, only: version})
 	if err == nil {
 		m.o.Events.versionsChosen(name, before, m.inService(name))
 	}
@@ -41,6 +46,10 @@ func (m *Manager) inService(name string) []int64 {
 // version policy says, until it is loaded again or the model is as a whole. With the last one the model is unloaded. A
 // version that is known and does not serve is no error. Errors: NotFound.
 func (m *Manager) UnloadVersion(name string, version int64) error {
+	name, err := m.key(name)
+	if err != nil {
+		return err
+	}
 	e := m.lock(name, false)
 	if e == nil {
 		return status.Errorf(status.NotFound, "failed to unload version %d of '%s': there is no such model", version, name)
@@ -67,7 +76,7 @@ func (m *Manager) UnloadVersion(name string, version int64) error {
 	}
 	m.o.Events.versionsChosen(name, before, m.inService(name))
 	e.op.Unlock()
-	m.updateDependents(name, "")
+	m.updateDependents(name, "", map[string]bool{})
 	return nil
 }
 

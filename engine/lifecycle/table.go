@@ -14,6 +14,7 @@ import (
 // table maps names to what is served. It does not change once stored.
 type table struct {
 	models map[string]*served
+	names  names // what plain names mean; nil: there are no namespaces
 }
 
 // served is one model's versions in service; it may have none.
@@ -23,13 +24,14 @@ type served struct {
 	latest   *model.Model           // the newest; nil: it is evicted, or there is none
 	// lingering are models that left and may hold live sequences, the latest one first.
 	lingering []*model.Model
+	wanted    bool // it is to be served
 }
 
 // with returns a table in which a model has these versions. While it has any, those with a sequence batcher that leave
 // linger.
-func (t *table) with(name string, versions map[int64]*model.Model) *table {
+func (t *table) with(name string, versions map[int64]*model.Model, wanted bool) *table {
 	next := t.without(name)
-	s := &served{versions: versions}
+	s := &served{versions: versions, wanted: wanted}
 	for v, m := range versions {
 		if v > s.newest {
 			s.newest, s.latest = v, m
@@ -43,8 +45,16 @@ func (t *table) with(name string, versions map[int64]*model.Model) *table {
 		}
 		s.lingering = append(s.lingering, old.lingering...)
 	}
-	next.models[name] = s
-	return next
+	return next.put(name, s)
+}
+
+// put adds a model to a table that is not stored yet.
+func (t *table) put(name string, s *served) *table {
+	t.models[name] = s
+	if t.names != nil {
+		t.names = namesOf(t.models)
+	}
+	return t
 }
 
 // over returns a table in which a model lingers no more.
@@ -55,8 +65,7 @@ func (t *table) over(name string, m *model.Model) *table {
 	s := *t.models[name]
 	s.lingering = slices.DeleteFunc(slices.Clone(s.lingering), func(l *model.Model) bool { return l == m })
 	next := t.without(name)
-	next.models[name] = &s
-	return next
+	return next.put(name, &s)
 }
 
 // lingers reports whether a model is kept for its sequences.
@@ -72,6 +81,9 @@ func (t *table) without(name string) *table {
 		next.models = map[string]*served{}
 	}
 	delete(next.models, name)
+	if t.names != nil {
+		next.names = namesOf(next.models)
+	}
 	return next
 }
 
@@ -82,8 +94,12 @@ var ErrEvicted = status.New(status.Unavailable, "the model is not in memory")
 // model or version that is not known and for a model without a version in service, Unavailable for a version that is known
 // and not in service, both with Triton's texts; ErrEvicted.
 func (m *Manager) Find(name string, version int64) (*model.Model, error) {
-	s := m.table.Load().models[name]
+	s, key, err := m.table.Load().find(name)
 	switch {
+	case err != nil:
+		return nil, err
+	case s == nil && m.o.Namespaces: // with namespaces Triton has another code
+		return nil, status.Errorf(status.InvalidArg, "Request for unknown model: '%s' is not found", name)
 	case s == nil:
 		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' is not found", name)
 	case version < 0 && s.latest != nil:
@@ -95,7 +111,7 @@ func (m *Manager) Find(name string, version int64) (*model.Model, error) {
 	}
 	mod, there := s.versions[version]
 	switch {
-	case !there && m.knows(name, version):
+	case !there && m.knows(key, version):
 		return nil, status.Errorf(status.Unavailable, "Request for unknown model: '%s' version %d is not at ready state", name, version)
 	case !there:
 		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' version %d is not found", name, version)
@@ -141,18 +157,22 @@ func (m *Manager) Config(name string, version int64) (*inferencepb.ModelConfig, 
 	if !errors.Is(err, ErrEvicted) {
 		return nil, err
 	}
+	key, err := m.key(name)
+	if err != nil {
+		return nil, err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if e := m.entries[name]; e != nil && e.cfg != nil {
+	if e := m.entries[key]; e != nil && e.cfg != nil {
 		return e.cfg, nil
 	}
-	return nil, err
+	return nil, ErrEvicted
 }
 
 // AcquireFor is Acquire for a request: one that continues a sequence goes to the model that holds it.
 func (m *Manager) AcquireFor(r *infer.Request) (*model.Model, error) {
 	if !r.Correlation.IsZero() && r.Flags&infer.SequenceStart == 0 {
-		if s := m.table.Load().models[r.ModelName]; s != nil {
+		if s, _, _ := m.table.Load().find(r.ModelName); s != nil {
 			for _, old := range s.lingering {
 				if (r.Version < 0 || r.Version == old.Version()) && old.AcquireSequence(r.Correlation) {
 					return old, nil

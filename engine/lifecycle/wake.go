@@ -27,12 +27,16 @@ func (m *Manager) Await(r *infer.Request) error {
 		if !errors.Is(err, ErrEvicted) {
 			return err
 		}
+		key, err := m.key(r.ModelName)
+		if err != nil {
+			return err
+		}
 		m.mu.Lock()
 		if m.closed {
 			m.mu.Unlock()
 			return errStopping
 		}
-		e := m.entries[r.ModelName]
+		e := m.entries[key]
 		face := e.face(r.Version)
 		if face == nil {
 			m.mu.Unlock()
@@ -88,19 +92,23 @@ func (m *Manager) asleep(e *entry) bool {
 	return false
 }
 
-// wake loads an evicted model and then runs the requests that waited for it.
-func (m *Manager) wake(e *entry) {
-	defer m.wg.Done()
-	look := func() (*repo.Model, error) {
+// look finds what a model comes from: what a load request brought, or its folder.
+func (m *Manager) look(e *entry) func() (*repo.Model, error) {
+	return func() (*repo.Model, error) {
 		m.mu.Lock()
 		over := e.override
 		m.mu.Unlock()
 		if over != nil && over.folder != "" {
-			return repo.ScanModel(over.folder, e.name, ""), nil
+			return over.look(e.name), nil
 		}
 		return m.find(e.name)
 	}
-	err := m.change(m.open, e.name, task{look: look, wake: true})
+}
+
+// wake loads an evicted model and then runs the requests that waited for it.
+func (m *Manager) wake(e *entry) {
+	defer m.wg.Done()
+	err := m.change(m.open, e.name, task{look: m.look(e), wake: true})
 	m.mu.Lock()
 	waited := e.waking.requests
 	e.waking = nil

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"nereid/engine/repo"
 	"nereid/engine/stats"
 )
 
@@ -46,8 +47,12 @@ func (w *writer) end(value string) {
 	w.b = append(w.b, '\n')
 }
 
-// of writes a sample's name and labels for a model version: those of its own first, as Triton has them in order.
+// of writes a sample's name and labels for a model version: those of its own first, as Triton has them in order. The first
+// of labels is the model; with namespaces its repository follows.
 func (w *writer) of(s *stats.Snapshot, name string, labels ...string) {
+	if namespace, model := repo.Split(s.Model); namespace != "" {
+		labels = slices.Concat([]string{"model", model, "namespace", namespace}, labels[2:])
+	}
 	if len(s.Tags) > 0 {
 		labels = append(slices.Clone(s.Tags), labels...)
 	}

@@ -60,7 +60,7 @@ func scanRemote(root string, r Remote, o Options) (map[string]*Model, error) {
 
 // remoteModel is what ScanModel does for a remote model.
 func remoteModel(root, name, configName string, r Remote, files []File) *Model {
-	m := &Model{Name: name, Root: root, Folder: r.Folder(name), Versions: map[int64]Print{}}
+	m := &Model{Name: name, Key: name, Root: root, Folder: r.Folder(name), Versions: map[int64]Print{}}
 	var used []File
 	versions := map[int64]*printer{}
 	shared := newPrinter()

@@ -26,7 +26,9 @@ type Print uint64
 
 // Model is what a scan found in one model folder.
 type Model struct {
-	Name   string
+	Name string
+	// Key tells the model from the others: its name, and with Options.Namespaces its repository too; see Split.
+	Key    string
 	Root   string // the repository
 	Folder string
 	// Config is the path of the configuration file, "" if there is none.
@@ -76,8 +78,12 @@ type Options struct {
 	ConfigName string
 	// Names gives models other names than their folders': by repository, then by folder name.
 	Names map[string]map[string]string
-	// Only, if not empty, restricts the scan to one model.
+	// Only, if not empty, restricts the scan to models of this name.
 	Only string
+	// Namespaces lets repositories have models of one name: the keys of the result are those of Key.
+	Namespaces bool
+	// Within, if not empty, restricts a scan with Namespaces to the repository of this namespace.
+	Within string
 	// Devices, if not nil, is kept by Scan from call to call: the file system of each repository when it last had
 	// anything in it. An empty one on another file system than before counts as unread: it was unmounted.
 	Devices map[string]uint64
@@ -85,10 +91,10 @@ type Options struct {
 	Remotes map[string]Remote
 }
 
-// Scan lists the models of all repositories by name. unread holds the repositories that cannot be read, with the reason:
+// Scan lists the models of all repositories by their keys. unread holds the repositories that cannot be read, with the reason:
 // of their models nothing is known, and a caller keeps what it has. A model folder that cannot be read is in the result
-// with its error. A name that occurs in two repositories is in the result with an error too, as Triton serves neither. A
-// repository that is named twice is looked at once.
+// with its error. Unless there are namespaces, a name that occurs in two repositories is in the result with an error too, as
+// Triton serves neither. A repository that is named twice is looked at once.
 func Scan(o Options) (models map[string]*Model, unread map[string]error) {
 	models, unread = map[string]*Model{}, map[string]error{}
 	var seen []string
@@ -98,13 +104,16 @@ func Scan(o Options) (models map[string]*Model, unread map[string]error) {
 			continue
 		}
 		seen = append(seen, clean)
+		if o.Namespaces && o.Within != "" && o.Within != Namespace(root) {
+			continue
+		}
 		if r := o.Remotes[root]; r != nil {
 			there, err := scanRemote(root, r, o)
 			if err != nil {
 				unread[root] = status.Errorf(status.Internal, "failed to read model repository %s: %w", root, err)
 			}
-			for name, m := range there {
-				add(models, name, m)
+			for _, m := range there {
+				o.add(models, m)
 			}
 			continue
 		}
@@ -128,23 +137,27 @@ func Scan(o Options) (models map[string]*Model, unread map[string]error) {
 			}
 			m := ScanModel(root, folder, o.ConfigName)
 			m.Name, m.Alias = name, alias
-			add(models, name, m)
+			o.add(models, m)
 		}
 	}
 	return models, unread
 }
 
-// add notes a model that was found. Of two with one name neither can be served.
-func add(models map[string]*Model, name string, m *Model) {
-	if err := CheckName(name); err != nil {
+// add notes a model that was found. Of two with one key neither can be served.
+func (o *Options) add(models map[string]*Model, m *Model) {
+	if err := CheckName(m.Name); err != nil {
 		m.Err = err
 	}
-	if other := models[name]; other != nil {
+	m.Key = m.Name
+	if o.Namespaces {
+		m.Key = Key(m.Root, m.Name)
+	}
+	if other := models[m.Key]; other != nil {
 		other.Err = status.Errorf(status.InvalidArg, "model '%s' is in two repositories, %s and %s: its name must be "+
-			"unique across all model repositories; rename or remove one", name, other.Root, m.Root)
+			"unique across all model repositories; rename or remove one, or start the server with --model-namespacing=true", m.Name, other.Root, m.Root)
 		return
 	}
-	models[name] = m
+	models[m.Key] = m
 }
 
 // unmounted compares a repository's file system with the one that it was on, and notes it.
@@ -215,7 +228,7 @@ func ParseVersion(name string) (n int64, ok bool) {
 
 // ScanModel looks at one model folder.
 func ScanModel(root, name, configName string) *Model {
-	m := &Model{Name: name, Root: root, Folder: filepath.Join(root, name), Versions: map[int64]Print{}}
+	m := &Model{Name: name, Key: name, Root: root, Folder: filepath.Join(root, name), Versions: map[int64]Print{}}
 	entries, err := os.ReadDir(m.Folder)
 	if err != nil {
 		m.Err = status.Errorf(status.Internal, "failed to read model folder: %w", err)
