@@ -216,7 +216,9 @@ func TestNamespacesAreFollowed(t *testing.T) {
 				t.Fatal(err)
 			}
 			if mode == engine.ModeExplicit {
-				w.UnloadModel(t.Context(), w.first+"/part", false)
+				if err := w.UnloadModel(t.Context(), w.first+"/part", false); err != nil {
+					t.Fatal(err)
+				}
 			}
 			ask("plus", "minus")
 			w.ch.until(t, "plus to run the other repository's part", func() bool { n, _ := w.run("plus"); return n == 2 })
