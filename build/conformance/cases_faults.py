@@ -5,6 +5,7 @@ import json
 import struct
 import zlib
 
+import grpc
 import numpy as np
 from tritonclient.grpc import service_pb2 as pb
 
@@ -160,6 +161,67 @@ for id, value in (("negative-size", -1), ("size-of-text", "64")):
 for id, body in {"cut-off": b'{"inputs":[', "two-roots": b"{}{}", "no-json": b"hello"}.items():
     post("deviations", "malformed/" + id, body, deviation="DV01", ours=status(400))
 post("faults", "empty-body", b"")
+
+# --- JSON at its edges: right values as Triton reads them, and its words for what is wrong ---
+
+
+def text(group, id, body, model=MODEL, route="infer", **more):
+    """A body as it is written."""
+    post(group, "edge/" + id, body if isinstance(body, bytes) else body.encode(), path=f"/v2/models/{model}/{route}", **more)
+
+
+def one(values, datatype, shape=None, more=""):
+    shape = [len(values.split(","))] if shape is None else shape
+    return '{"inputs":[{"name":"INPUT0","datatype":"%s","shape":%s,"data":[%s]}]%s}' % (datatype, shape, values, more)
+
+
+for values in ("1E5", "1e+5", "-0.0", "NaN", "Infinity", "-Infinity", "1e-400", "3.4028235e38", "16777217", "1e-45,1e-46,4.9e-324", "[1],[2]"):
+    text("edges", f"FP32 {values}", one(values, "FP32"), "identity_FP32")
+for values in ("9223372036854775807", "-9223372036854775808", "9007199254740993", "-0"):
+    text("edges", f"INT64 {values}", one(values, "INT64"), "identity_INT64")
+for values in (r'"\u0000"', r'"\u65e5"', r'"\ud83d\ude00"', r'"\n\t\/"', '""', '"日本"'):
+    text("edges", f"BYTES {values}", one(values, "BYTES"), "identity_BYTES")
+text("edges", "BYTES not UTF-8", b'{"inputs":[{"name":"INPUT0","datatype":"BYTES","shape":[1],"data":["\xff\xfe"]}]}', "identity_BYTES")
+row = ",".join(map(str, ROW))
+text("edges", "byte order mark", b"\xef\xbb\xbf" + one(row, "FP32", [1, 16]).encode(), "plain")
+text("edges", "data first", '{"inputs":[{"data":[%s],"shape":[1,16],"datatype":"FP32","name":"INPUT0"}]}' % row, "plain")
+text("edges", "ragged nesting", one("[0,1],[2,3,4,5,6,7,8,9,10,11,12,13,14,15],[]", "FP32", [1, 16]), "plain")
+for value in ("1.5", "-1e300", "18446744073709551615", "true", '"s"', "-5"):
+    text("edges", f"parameter {value}", one(row, "FP32", [1, 16], ',"parameters":{"x":%s}' % value), "plain")
+    text("edges", f"generate parameter {value}", '{"INPUT0":"a","x":%s}' % value, "identity_BYTES", "generate")
+text("edges", "outputs twice", one(row, "FP32", [1, 16], ',"outputs":[{"name":"OUTPUT0"},{"name":"OUTPUT0"}]'), "plain")
+two_rows = one("3,1,4,1,5,9,2,6,5,3,5,8,9,7,9,3," + row, "FP32", [2, 16], ',"outputs":[{"name":"OUTPUT0","parameters":{"classification":3}}]')
+text("edges", "labels of a batch", two_rows, "labelled")
+
+for values in ("1e400", "-1e400", "1.", "01", ".5", "+1", "0x10", "1e", "nan", "inf", "nul", "tru", "null", "true", '"1"', "{}", "1,2,", "1 2", "1,,2"):
+    text("edge_faults", f"FP32 {values}", one(values, "FP32"), "identity_FP32", deviation="DV01" if values not in ("null", "true", '"1"', "{}") else "DV02", ours=status(400))
+for values in ("9223372036854775808", "-9223372036854775809", "1.0", "1e3", "null", '"5"'):
+    text("edge_faults", f"INT64 {values}", one(values, "INT64"), "identity_INT64", deviation="DV02", ours=status(400))
+for values in (r'"\ud83d"', r'"\x"', '"tab\there"', '"open'):
+    text("edge_faults", f"BYTES {values!r}", one(values, "BYTES"), "identity_BYTES", deviation="DV01", ours=status(400))
+for values in ("1", "null", "true"):
+    text("edge_faults", f"BYTES {values}", one(values, "BYTES"), "identity_BYTES", deviation="DV02", ours=status(400))
+text("edge_faults", "half a surrogate pair", one(r'"\udc00"', "BYTES"), "identity_BYTES", deviation="DV61", ours=error(400, "failed to parse the request JSON buffer: The surrogate pair in string is invalid. at 68"))
+for id, shape in (("[16]", [16]), ("[16,1]", [16, 1]), ("[1,16,1]", [1, 16, 1]), ("[2,8]", [2, 8])):
+    text("edge_faults", "shape " + id, one(row, "FP32", shape), "plain")
+text("edge_faults", "batches differ and are too large", '{"inputs":[{"name":"INPUT0","datatype":"INT32","shape":[16],"data":[%s]},{"name":"INPUT1","datatype":"INT32","shape":[1,16],"data":[%s]}]}' % (row, row), fold=any_input)
+for id, parameters in (("sequence_id -1", '{"sequence_id":-1}'), ("sequence_id 1.5", '{"sequence_id":1.5}'), ("sequence_id true", '{"sequence_id":true}'),
+                       ("sequence_start 1", '{"sequence_start":1}'), ("priority -1", '{"priority":-1}'), ("timeout text", '{"timeout":"5"}'),
+                       ("a list", "[]"), ("a text", '"x"'), ("null", "null"), ("binary_data_output 1", '{"binary_data_output":1}')):
+    text("edge_faults", "parameters " + id, one(row, "FP32", [1, 16], ',"parameters":' + parameters), "plain", deviation="DV02", ours=status(400))
+for value in ("{}", "null"):
+    text("edge_faults", f"parameter {value}", one(row, "FP32", [1, 16], ',"parameters":{"x":%s}' % value), "plain")
+for value in ("-1", '"2"', "2.0"):
+    text("edge_faults", f"classification {value}", one(row, "FP32", [1, 16], ',"outputs":[{"name":"OUTPUT0","parameters":{"classification":%s}}]' % value), "plain", deviation="DV02", ours=status(400))
+for body in ("[]", "", '{"INPUT0":1.5}', '{"INPUT0":"5"}', '{"INPUT0":9223372036854775808}'):
+    for route in ("generate", "generate_stream"):
+        text("edge_faults", f"{route} {body}", body, "identity_INT64", route, deviation="DV02" if body else "DV01", ours=status(400))
+for id, tensor in (("short length", b"abc"), ("two for one", b"\1\0\0\0a\1\0\0\0b"), ("none for one", b"")):
+    header = {"inputs": [{"name": "INPUT0", "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": len(tensor)}}]}
+    body, headers = binary_body(header, tensor)
+    post("edge_faults", "edge/strings, " + id, body, path="/v2/models/identity_BYTES/infer", headers=headers)
+cut = one(row, "FP32", [1, 16]).encode()[:-1]
+text("edge_faults", "object without its end", cut, "plain", deviation="DV01", ours=status(400))
 
 # --- further deviations ---
 
@@ -346,3 +408,58 @@ for id, message, deviation, ours in (
     ),
 ):
     add("grpc_deviations", f"grpc-stub/ModelInfer {id}", lambda s, q=message: rpc(s, "ModelInfer", q), deviation, ours)
+
+
+# --- versions, metadata and methods over gRPC ---
+
+
+def of_version(version):
+    return pb.ModelInferRequest(model_name="plain", model_version=version, inputs=[grpc_tensor("INPUT0", "FP32")], raw_input_contents=[bytes(64)])
+
+
+for version in ("", "1", "01", "+1", "0", "-1", "9", "99999999999999999999", "abc"):
+    add("grpc_edges", f"grpc-stub/version {version!r}", lambda s, q=of_version(version): rpc(s, "ModelInfer", q))
+for version in ("1x", " 1", "1 "):
+    text = f"failed to get model version from specified version string '{version}' (details: stol), version should be an integral value > 0"
+    add("grpc_edges", f"grpc-stub/version {version!r}", lambda s, q=of_version(version): rpc(s, "ModelInfer", q), "DV69", refused(text))
+for size in (1000, 12000):
+    add("grpc_edges", f"grpc-stub/metadata of {size} bytes", lambda s, n=size: rpc(s, "ModelInfer", of_version(""), metadata=[("x-a", "a" * n)]))
+add("grpc_edges", "grpc-stub/many metadata", lambda s: rpc(s, "ModelInfer", of_version(""), metadata=[(f"x-{i}", "a") for i in range(200)]))
+add("grpc_edges", "grpc-stub/binary metadata", lambda s: rpc(s, "ModelInfer", of_version(""), metadata=[("x-bin", b"\0\xff")]))
+
+
+def large_metadata(size):
+    def run(server):
+        answer = rpc(server, "ServerLive", pb.ServerLiveRequest(), metadata=[("x-a", "a" * size)])
+        return {k: v for k, v in answer.items() if k != "text"}
+
+    return run
+
+
+add("grpc_edges", "grpc-stub/metadata of 60000 bytes", large_metadata(60000), "DV68", lambda _: {"live": True})
+add("grpc_edges", "grpc-stub/metadata of 70000 bytes", large_metadata(70000))
+
+
+def method(path):
+    def run(server):
+        with grpc.insecure_channel(server.grpc) as channel:
+            try:
+                return channel.unary_unary(path)(b"", timeout=30).hex()
+            except grpc.RpcError as e:
+                return {"code": e.code().name, "text": e.details()}
+
+    return run
+
+
+def unimplemented(text):
+    return lambda _: {"code": "UNIMPLEMENTED", "text": text}
+
+
+SERVICE = "/inference.GRPCInferenceService"
+add("grpc_edges", "grpc-stub/unknown method", method(SERVICE + "/Nope"), "DV70", unimplemented("unknown method Nope for service inference.GRPCInferenceService"))
+add("grpc_edges", "grpc-stub/unknown service", method("/nope.Nope/X"), "DV70", unimplemented("unknown service nope.Nope"))
+add("grpc_edges", "grpc-stub/health watched", method("/grpc.health.v1.Health/Watch"), "DV70", unimplemented("unknown method Watch for service grpc.health.v1.Health"))
+add(
+    "grpc_edges", "grpc-stub/reflection", method("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"), "DV70",
+    unimplemented("unknown service grpc.reflection.v1alpha.ServerReflection"),
+)

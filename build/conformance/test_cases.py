@@ -138,6 +138,16 @@ def test_B010_B024_B032_B033_F047_raw_requests(table, reference, case):
     reference.check(case, case.run(table))
 
 
+@group("edges")
+def test_B011_B024_B027_B029_B030_B047_json_at_its_edges(table, reference, case):
+    reference.check(case, case.run(table))
+
+
+@group("edge_faults")
+def test_B021_B024_B029_I002_faults_at_the_edges(table, reference, case):
+    reference.check(case, case.run(table))
+
+
 @group("faults")
 def test_B021_B028_B048_C098_I002_faults(table, reference, case):
     reference.check(case, case.run(table))
@@ -165,6 +175,11 @@ def test_B046_B047_B048_B060_B071_grpc_requests(table, reference, case):
 
 @group("grpc_deviations")
 def test_B071_grpc_deviations(table, reference, case):
+    reference.check(case, case.run(table))
+
+
+@group("grpc_edges")
+def test_B058_B068_B069_B071_versions_metadata_and_methods(table, reference, case):
     reference.check(case, case.run(table))
 
 

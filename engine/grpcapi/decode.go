@@ -200,9 +200,8 @@ func parseVersion(s string) (int64, error) {
 		return 0, status.Errorf(status.InvalidArg,
 			"failed to get model version from specified version string '%s' (details: stol), version should be an integral value > 0", s)
 	}
-	if n <= 0 {
-		return 0, status.Errorf(status.InvalidArg,
-			"failed to get model version from specified version string '%s', version should be an integral value > 0", s)
+	if n < 0 {
+		return 0, status.Errorf(status.InvalidArg, "invalid model version specified '%s' , version should be an integral value > 0", s)
 	}
 	return n, nil
 }

@@ -158,6 +158,10 @@ func (p *requestParser) stringData(f *inputFields, n, left int64) error {
 	return nil
 }
 
+func errBytesArray() error {
+	return status.New(status.InvalidArg, "Unable to parse JSON bytes array: "+nonString)
+}
+
 func (p *requestParser) strings(w *builder) (count int64, err error) {
 	depth, first := p.depth, true
 	for {
@@ -183,7 +187,10 @@ func (p *requestParser) strings(w *builder) (count int64, err error) {
 		if !more {
 			continue
 		}
-		text, err := p.string("data")
+		if p.peek() != '"' {
+			return count, errBytesArray()
+		}
+		text, err := p.text()
 		if err != nil {
 			return count, err
 		}

@@ -129,18 +129,18 @@ func isEnd(r *infer.Request, resp *infer.Response, any bool) bool {
 }
 
 // parseGenerate fills r from a generate request: "id" names the request, members with the name of an input of the
-// model are its tensors, all others are parameters; "parameters" holds more of both. An empty document counts as {}.
-// r must own doc's memory. An error is the client's fault.
+// model are its tensors, all others are parameters; "parameters" holds more of both. r must own doc's memory. An error is the client's fault.
 func (p *requestParser) parseGenerate(r *infer.Request, cfg *inferencepb.ModelConfig, doc []byte) error {
 	p.scanner = scanner{b: doc}
 	p.r = r
 	defer func() { p.r = nil }()
+	p.byteOrderMark()
 	if p.space() == 0 {
-		return nil
+		return p.fail(errEmpty, p.i)
 	}
 	err := func() error {
 		if p.peek() != '{' {
-			return status.New(status.InvalidArg, nonObject)
+			return status.New(status.InvalidArg, noMembers)
 		}
 		if err := p.generateMembers(cfg, true); err != nil {
 			return err
@@ -221,42 +221,12 @@ func (p *requestParser) generateID() error {
 	return nil
 }
 
-// generateParameter reads a value that is the model's own: a string, a boolean or a number.
+// generateParameter reads a value that is the model's own.
 func (p *requestParser) generateParameter(key []byte) error {
 	if len(p.r.Parameters) == maxGenerateParameters {
 		return unable("parameters", "more than 4096 of them")
 	}
-	q := infer.Parameter{Name: view(key)}
-	switch p.peek() {
-	case '"':
-		text, err := p.text()
-		if err != nil {
-			return err
-		}
-		q.Kind, q.Text = infer.StringParameter, view(text)
-	case 't', 'f':
-		v, ok := p.boolean()
-		if !ok {
-			return p.fail(errValue, p.i)
-		}
-		q.Kind, q.Bool = infer.BoolParameter, v
-	default:
-		n, err := p.number()
-		if err != nil {
-			return err
-		}
-		if n.kind == notNumber {
-			return status.New(status.InvalidArg, "parameter '"+string(key)+
-				"' has invalid type. It should be either 'int', 'bool', or 'string'.")
-		}
-		if v, ok := n.signed(); ok {
-			q.Kind, q.Int = infer.IntParameter, v
-		} else {
-			q.Kind, q.Float = infer.FloatParameter, n.float()
-		}
-	}
-	p.r.Parameters = append(p.r.Parameters, q)
-	return nil
+	return p.ownParameter(key)
 }
 
 // generateInput reads the tensor of an input: a scalar, a list, or lists in lists, whose nesting is then the shape.
@@ -413,16 +383,15 @@ func (p *requestParser) generateStrings(t *tensor.Tensor, n int64) error {
 		_, err = p.strings(&w)
 	} else {
 		var text []byte
-		if text, err = p.string("data"); err == nil {
+		if p.peek() != '"' {
+			err = errBytesArray()
+		} else if text, err = p.text(); err == nil {
 			w.room(4 + len(text))
 			w.b = tensor.AppendBytesElement(w.b, text)
 		}
 	}
 	if err != nil {
 		w.drop()
-		if status.CodeOf(err) == status.InvalidArg && strings.HasSuffix(err.Error(), nonString) {
-			return status.New(status.InvalidArg, "Unable to parse JSON bytes array: "+nonString)
-		}
 		return err
 	}
 	t.Buf = w.finish()

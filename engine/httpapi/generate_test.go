@@ -123,11 +123,11 @@ func TestGenerate(t *testing.T) {
 			`{"error":"server-sent events are text: leave out binary_data and binary_data_output, or use gRPC streaming"}`},
 		{"missing input", "id_bytes/generate", `{}`, 400, typeJSON, `{"error":"[request id: <id_unknown>] expected 1 inputs but got 0 inputs for model 'id_bytes'. ` +
 			`Got input(s) [], but missing required input(s) ['INPUT0']. Please provide all required input(s)."}`},
-		{"B056 fault before the stream", "id_bytes/generate_stream", ``, 400, typeJSON, `{"error":"[request id: <id_unknown>] expected 1 inputs but got 0 inputs for model 'id_bytes'. ` +
+		{"B056 fault before the stream", "id_bytes/generate_stream", `{}`, 400, typeJSON, `{"error":"[request id: <id_unknown>] expected 1 inputs but got 0 inputs for model 'id_bytes'. ` +
 			`Got input(s) [], but missing required input(s) ['INPUT0']. Please provide all required input(s)."}`},
 		{"malformed", "id_bytes/generate", `{`, 400, typeJSON, `{"error":"failed to parse the request JSON buffer: Missing a name for object member. at 1"}`},
 		{"unknown model", "nope/generate", `{}`, 404, typeJSON, `{"error":"Request for unknown model: 'nope' is not found"}`},
-		{"no object", "id_bytes/generate", `[]`, 400, typeJSON, `{"error":"` + nonObject + `"}`},
+		{"no object", "id_bytes/generate", `[]`, 400, typeJSON, `{"error":"` + noMembers + `"}`},
 		{"id not a string", "id_bytes/generate", `{"id":5,"INPUT0":"a"}`, 400, typeJSON, `{"error":"Unable to parse 'id': ` + nonString + `"}`},
 		{"parameters not an object", "id_bytes/generate", `{"parameters":5}`, 400, typeJSON, `{"error":"Expected JSON object for keyword: 'parameters': ` + nonObject + `"}`},
 		{"parameter of the wrong type", "id_bytes/generate", `{"INPUT0":"a","p":{}}`, 400, typeJSON,

@@ -200,6 +200,7 @@ func checkModelName(name []byte) error {
 // object walks the members of a document that is one object; an empty document counts as {}.
 func object(doc []byte, member func(s *scanner, key []byte) error) error {
 	s := &scanner{b: doc}
+	s.byteOrderMark()
 	if s.space() == 0 {
 		return nil
 	}

@@ -62,6 +62,7 @@ const (
 	nonBoolean  = "attempt to access JSON non-boolean as boolean"
 	nonArray    = "attempt to access JSON non-array as array"
 	nonObject   = "attempt to access JSON non-object as object"
+	noMembers   = "attempt to get members for non-object"
 	nonSigned   = "attempt to access JSON non-signed-integer as signed-integer"
 	nonUnsigned = "attempt to access JSON non-unsigned-integer as unsigned-integer"
 	nonNumber   = "attempt to access JSON non-number as double"
@@ -86,6 +87,7 @@ func once(seen *uint8, bit uint8, member string) error {
 }
 
 func (p *requestParser) top() error {
+	p.byteOrderMark()
 	if p.space() == 0 {
 		return p.fail(errEmpty, p.i)
 	}
@@ -191,7 +193,7 @@ func validID(id string) bool { return utf8.ValidString(id) && strings.IndexByte(
 
 func (p *requestParser) parameters() error {
 	if p.peek() != '{' {
-		return unable("parameters", nonObject)
+		return status.New(status.InvalidArg, "failed to get request params.: "+noMembers)
 	}
 	for first := true; ; first = false {
 		key, more, err := p.member(first)
@@ -237,9 +239,16 @@ func (p *requestParser) sequenceID() error {
 		}
 		return err
 	}
-	id, err := p.unsigned("sequence_id")
+	n, err := p.number()
+	if err != nil {
+		return err
+	}
+	id, ok := n.unsigned()
+	if !ok {
+		return unable("sequence_id", nonString)
+	}
 	p.r.Correlation = infer.CorrelationID{Number: id}
-	return err
+	return nil
 }
 
 func (p *requestParser) flag(member string, f infer.Flags) error {
@@ -256,6 +265,11 @@ func (p *requestParser) custom(key []byte) error {
 		return status.New(status.InvalidArg,
 			"parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified.")
 	}
+	return p.ownParameter(key)
+}
+
+// ownParameter reads a value that is the model's own: a string, a boolean or a number.
+func (p *requestParser) ownParameter(key []byte) error {
 	q := infer.Parameter{Name: view(key)}
 	switch p.peek() {
 	case '"':
@@ -267,7 +281,7 @@ func (p *requestParser) custom(key []byte) error {
 	case 't', 'f':
 		v, ok := p.boolean()
 		if !ok {
-			return p.fail(errValue, p.i)
+			return p.notValue()
 		}
 		q.Kind, q.Bool = infer.BoolParameter, v
 	default:
@@ -275,12 +289,15 @@ func (p *requestParser) custom(key []byte) error {
 		if err != nil {
 			return err
 		}
-		v, ok := n.signed()
-		if !ok {
+		if n.kind == notNumber {
 			return status.New(status.InvalidArg, "parameter '"+string(key)+
 				"' has invalid type. It should be either 'int', 'bool', or 'string'.")
 		}
-		q.Kind, q.Int = infer.IntParameter, v
+		if v, ok := n.signed(); ok {
+			q.Kind, q.Int = infer.IntParameter, v
+		} else {
+			q.Kind, q.Float = infer.FloatParameter, n.float()
+		}
 	}
 	p.r.Parameters = append(p.r.Parameters, q)
 	return nil
@@ -623,7 +640,9 @@ func (p *requestParser) outputParameters(out *infer.RequestedOutput, place *outp
 		case "classification":
 			var k uint64
 			place.seen |= seenClassification
-			k, err = p.unsigned("classification")
+			if k, err = p.unsigned("classification"); status.CodeOf(err) == status.InvalidArg && !errors.As(err, new(syntaxError)) {
+				err = status.New(status.InvalidArg, "Unable to set 'classification': "+nonUnsigned)
+			}
 			out.Classification = uint32(min(k, math.MaxUint32))
 		case "shared_memory_region", "shared_memory_offset", "shared_memory_byte_size":
 			var region bool

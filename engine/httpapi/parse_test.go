@@ -66,7 +66,7 @@ func TestHostileJSON(t *testing.T) {
 		return `{"inputs":[{"name":"x","shape":` + shape + `,"datatype":"` + dt + `",` + rest + `}]}`
 	}
 	for _, tt := range []struct{ name, doc, want string }{
-		{"A1 truncated", `{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1`, "Missing a comma or ]"},
+		{"A1 truncated", `{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1`, "Missing a comma or ']'"},
 		{"A1 not an object", `"x"`, "non-existing object member 'inputs'"},
 		{"A2 deep data", in("[1]", "FP32", `"data":`+strings.Repeat("[", 100000)), "Nesting deeper"},
 		{"A2 deep unknown key", `{"x":` + strings.Repeat(`{"a":`, 100000), "Nesting deeper"},

@@ -20,13 +20,12 @@ const (
 	errValue        = "Invalid value."
 	errMemberName   = "Missing a name for object member."
 	errColon        = "Missing a colon after a name of object member."
-	errObjectComma  = "Missing a comma or } after an object member."
-	errArrayComma   = "Missing a comma or ] after an array element."
+	errObjectComma  = "Missing a comma or '}' after an object member."
+	errArrayComma   = "Missing a comma or ']' after an array element."
 	errHex          = "Incorrect hex digit after \\u escape in string."
 	errSurrogate    = "The surrogate pair in string is invalid."
 	errEscape       = "Invalid escape character in string."
 	errQuote        = "Missing a closing quotation mark in string."
-	errControl      = "Invalid encoding in string."
 	errFraction     = "Miss fraction part in number."
 	errExponent     = "Miss exponent in number."
 	errNumberTooBig = "Number too big to be stored in double."
@@ -63,6 +62,13 @@ func (s *scanner) space() byte {
 		}
 	}
 	return 0
+}
+
+// byteOrderMark passes over the mark that some programs put before a document.
+func (s *scanner) byteOrderMark() {
+	if hasPrefix(s.b, "\xef\xbb\xbf") {
+		s.i = 3
+	}
 }
 
 // end returns an error unless only white space is left. A NUL ends a document, as it does in Triton.
@@ -178,7 +184,7 @@ func (s *scanner) controlError(i int) error {
 	if s.b[i] == 0 {
 		return s.fail(errQuote, i)
 	}
-	return s.fail(errControl, i)
+	return s.fail(errEscape, i)
 }
 
 // appendText reads a string and appends its content to dst.
@@ -513,11 +519,11 @@ func (s *scanner) skip() error {
 		return s.skipText()
 	case 't', 'f':
 		if _, ok := s.boolean(); !ok {
-			return s.fail(errValue, s.i)
+			return s.notValue()
 		}
 	case 'n':
 		if !hasPrefix(s.b[s.i:], "null") {
-			return s.fail(errValue, s.i)
+			return s.notValue()
 		}
 		s.i += 4
 	default:
@@ -526,10 +532,23 @@ func (s *scanner) skip() error {
 			return err
 		}
 		if n.kind == notNumber {
-			return s.fail(errValue, s.i)
+			return s.notValue()
 		}
 	}
 	return nil
+}
+
+// notValue is the fault of what is no value: it stands where that stops to be the beginning of one.
+func (s *scanner) notValue() error {
+	rest, n := s.b[s.i:], 0
+	for _, word := range []string{"null", "true", "false", "NaN", "Infinity"} {
+		i := 0
+		for i < len(rest) && i < len(word) && rest[i] == word[i] {
+			i++
+		}
+		n = max(n, i)
+	}
+	return s.fail(errValue, s.i+n)
 }
 
 func (s *scanner) skipText() error {
@@ -559,6 +578,7 @@ func (s *scanner) skipText() error {
 // checkSyntax returns the first fault in the form of a whole document.
 func checkSyntax(doc []byte) error {
 	s := scanner{b: doc}
+	s.byteOrderMark()
 	if s.space() == 0 {
 		return s.fail(errEmpty, s.i)
 	}

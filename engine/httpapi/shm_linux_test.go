@@ -68,7 +68,7 @@ func TestSharedMemoryAdmin(t *testing.T) {
 		{"POST " + sys + "/region/c/register", `{"key":7,"byte_size":64}`, bad(nonString)},
 		{"POST " + sys + "/region/c/register", `{"key":"k","byte_size":-1}`, bad(nonUnsigned)},
 		{"POST " + sys + "/region/c/register", `{"key":"k","offset":1.5,"byte_size":1}`, bad(nonUnsigned)},
-		{"POST " + sys + "/region/c/register", `{"key":"k"`, bad("failed to parse the request JSON buffer: Missing a comma or } after an object member. at 10")},
+		{"POST " + sys + "/region/c/register", `{"key":"k"`, bad("failed to parse the request JSON buffer: Missing a comma or '}' after an object member. at 10")},
 		{"POST " + sys + "/region/c/register", register(33), bad("failed to register shared memory region 'c': invalid args")},
 		{"POST " + sys + "/region/c/register", `{"key":"/triton_python_backend_shm_region_0","byte_size":1}`, bad("cannot register shared memory region 'c' with key " +
 			"'/triton_python_backend_shm_region_0' as the key contains the reserved prefix 'triton_python_backend_shm_region_'")},

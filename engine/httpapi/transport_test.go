@@ -142,6 +142,49 @@ func TestChunkedBodyThatEnds_B039(t *testing.T) {
 	})
 }
 
+// TestRequestForms: what HTTP/1.1 asks for and Triton does otherwise.
+func TestRequestForms_B020_B041(t *testing.T) {
+	s := serve(t)
+	live, ok := request("GET", "/v2/health/live", ""), answer{status: "200 OK", kind: typeText}
+	t.Run("DV64 HEAD", func(t *testing.T) {
+		conn := dial(t, s.addr)
+		io.WriteString(conn, request("HEAD", "/v2/health/live", "")+request("HEAD", "/nope", "")+live)
+		r := bufio.NewReader(conn)
+		checkAnswer(t, receive(t, r, "HEAD"), answer{status: "405 Not Allowed", kind: typeText})
+		checkAnswer(t, receive(t, r, "HEAD"), answer{status: "404 Not Found", kind: typeText})
+		checkAnswer(t, receive(t, r, "GET"), ok)
+	})
+	t.Run("DV65 chunk extensions", func(t *testing.T) {
+		body := fmt.Sprintf("%x;a=b;c=\"d\"\r\n%s\r\n0;last\r\nX-Trailer: 1\r\n\r\n", len(addSubJSON), addSubJSON)
+		conn := dial(t, s.addr)
+		io.WriteString(conn, "POST "+addSubPath+" HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"+body+live)
+		r := bufio.NewReader(conn)
+		checkAnswer(t, receive(t, r, "POST"), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+		checkAnswer(t, receive(t, r, "GET"), ok)
+	})
+	t.Run("DV65 an empty line before", func(t *testing.T) {
+		checkAnswer(t, send(t, dial(t, s.addr), "\r\n"+live), ok)
+	})
+	t.Run("DV66 Connection: close", func(t *testing.T) {
+		conn := dial(t, s.addr)
+		io.WriteString(conn, request("POST", addSubPath, addSubJSON, "Connection: close")+live)
+		r := bufio.NewReader(conn)
+		checkAnswer(t, receive(t, r, "POST"), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+		if rest, err := io.ReadAll(r); len(rest) > 0 || isTimeout(err) {
+			t.Errorf("then %q, %v; want the end", rest, err)
+		}
+	})
+	t.Run("B020 a body for a wrong method is none of the next request", func(t *testing.T) {
+		conn := dial(t, s.addr)
+		io.WriteString(conn, request("PUT", addSubPath, addSubJSON)+request("POST", "/nope", addSubJSON)+request("GET", "/v2/health/live", addSubJSON)+live)
+		r := bufio.NewReader(conn)
+		checkAnswer(t, receive(t, r, "PUT"), answer{status: "405 Not Allowed", kind: typeText, body: `{"error":"Method Not Allowed"}`})
+		checkAnswer(t, receive(t, r, "POST"), answer{status: "404 Not Found", kind: typeText, body: `{"error":"Not Found"}`})
+		checkAnswer(t, receive(t, r, "GET"), ok)
+		checkAnswer(t, receive(t, r, "GET"), ok)
+	})
+}
+
 func TestPipelining(t *testing.T) {
 	s := serve(t)
 	conn := dial(t, s.addr)
@@ -194,7 +237,9 @@ func TestA7CompressedBodies(t *testing.T) {
 	for _, tt := range []struct{ name, body, encoding, want string }{
 		{"gzip bomb", compressed(t, "gzip", strings.Repeat(" ", 32<<20)), "gzip", "413"},
 		{"deflate bomb", compressed(t, "deflate", strings.Repeat(" ", 32<<20)), "deflate", "413"},
-		{"broken half way", whole[:len(whole)/2], "gzip", "400"},
+		{"DV67 broken half way", whole[:len(whole)/2], "gzip", "400"},
+		{"DV67 without its checksum", whole[:len(whole)-8], "gzip", "400"},
+		{"DV67 with more behind it", whole + "more", "gzip", "400"},
 		{"bad checksum", whole[:len(whole)-8] + "12345678", "gzip", "400"},
 		{"plain text", addSubJSON, "gzip", "400"},
 		{"nested", compressed(t, "gzip", whole), "gzip", "400"},
@@ -243,21 +288,23 @@ func TestA11Smuggling(t *testing.T) {
 	for _, tt := range []struct{ name, request, want string }{
 		{"DV12 length and chunks", post + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "400"},
 		{"chunks and length", post + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", "400"},
-		{"two lengths", post + "Content-Length: 5\r\nContent-Length: 6\r\n\r\nabcde", "400"},
-		{"negative length", post + "Content-Length: -5\r\n\r\n", "400"},
+		{"DV62 two lengths", post + "Content-Length: 5\r\nContent-Length: 6\r\n\r\nabcde", "400"},
+		{"DV63 negative length", post + "Content-Length: -5\r\n\r\n", "400"},
 		{"length not a number", post + "Content-Length: 5x\r\n\r\nabcde", "400"},
-		{"two transfer encodings", post + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "400"},
+		{"DV62 two transfer encodings", post + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "400"},
 		{"unknown transfer encoding", post + "Transfer-Encoding: gzip\r\n\r\n", "400"},
-		{"DV12 folded header", post + "X: a\r\n b\r\n\r\n", "400"},
+		{"DV63 folded header", post + "X: a\r\n b\r\n\r\n", "400"},
 		{"CR alone", post + "X: a\rY: b\r\n\r\n", "400"},
-		{"space before the colon", post + "Content-Length : 5\r\n\r\nabcde", "400"},
-		{"no host", "GET /v2 HTTP/1.1\r\n\r\n", "400"},
-		{"two hosts", "GET /v2 HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "400"},
-		{"bad chunk length", post + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", "400"},
+		{"DV63 space before the colon", post + "Content-Length : 5\r\n\r\nabcde", "400"},
+		{"DV62 NUL in a header", post + "X: a\x00b\r\n\r\n", "400"},
+		{"DV62 name that is no token", post + "X-\xc3\xa9: a\r\n\r\n", "400"},
+		{"DV62 no host", "GET /v2 HTTP/1.1\r\n\r\n", "400"},
+		{"DV62 two hosts", "GET /v2 HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "400"},
+		{"DV63 bad chunk length", post + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", "400"},
 		{"chunk extension without end", post + "Transfer-Encoding: chunked\r\n\r\n1;" + strings.Repeat("x", 1<<20) + "\r\na\r\n0\r\n\r\n", ""},
 		{"DV11 two header lengths", post + "Inference-Header-Content-Length: 2\r\nInference-Header-Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", "400"},
 		{"not HTTP", "\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", "400"},
-		{"header too large", "GET /v2 HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 100_000) + "\r\n\r\n", "431"},
+		{"DV63 header too large", "GET /v2 HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 100_000) + "\r\n\r\n", "431"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := dial(t, s.addr)

@@ -185,6 +185,7 @@ func (p *requestParser) parsePredict(r *infer.Request, cfg *inferencepb.ModelCon
 		inputs[i].spec = spec
 	}
 	err = func() error {
+		p.byteOrderMark()
 		if p.space() != '{' {
 			if err := checkSyntax(doc); err != nil {
 				return err

@@ -52,7 +52,7 @@ func TestPredict_B089(t *testing.T) {
 		{name: "another signature", path: "id2:predict", body: `{"instances":[],"signature_name":"x"}`, status: "400 Bad Request", want: `{"error":"Serving signature name: \"x\" not found in signature def"}`},
 		{name: "no number", path: "id2:predict", body: `{"instances":[["a","b"]]}`, status: "400 Bad Request", want: `{"error":"Unable to parse 'data': ` + nonNumber + `"}`},
 		{name: "half precision", path: "half:predict", body: `{"instances":[[1]]}`, status: "400 Bad Request", want: `{"error":"receiving FP16 data via JSON is not supported. Please use the binary data format for input INPUT0"}`},
-		{name: "malformed", path: "id2:predict", body: `{"instances":[[1`, status: "400 Bad Request", want: `{"error":"failed to parse the request JSON buffer: Missing a comma or ] after an array element. at 16"}`},
+		{name: "malformed", path: "id2:predict", body: `{"instances":[[1`, status: "400 Bad Request", want: `{"error":"failed to parse the request JSON buffer: Missing a comma or ']' after an array element. at 16"}`},
 		{name: "no object", path: "id2:predict", body: `[]`, status: "400 Bad Request", want: `{"error":"` + nonObject + `"}`},
 		{name: "unknown model", path: "nope:predict", body: `{}`, status: "404 Not Found", want: `{"error":"Request for unknown model: 'nope' is not found"}`},
 		{name: "decoupled", path: "repeat:predict", body: `{}`, status: "501 Not Implemented", want: `{"error":"HTTP end point doesn't support models with decoupled transaction policy"}`},

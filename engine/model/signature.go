@@ -1,6 +1,7 @@
 package model
 
 import (
+	"encoding/binary"
 	"strings"
 
 	"nereid/engine/infer"
@@ -177,6 +178,9 @@ func (s *signature) checkShape(r *infer.Request, i int, p *port) error {
 		if s.matches(shape[1:], p.dims) {
 			return nil
 		}
+		if err := s.checkBatch(r); err != nil {
+			return err
+		}
 		full := append([]int64{-1}, p.dims...)
 		return invalid(r, "unexpected shape for input '%s' for model '%s'. Expected %s, got %s. NOTE: Setting a non-zero max_batch_size "+
 			"in the model config requires a batch dimension to be prepended to each input shape. If you want to specify the full shape "+
@@ -188,6 +192,19 @@ func (s *signature) checkShape(r *infer.Request, i int, p *port) error {
 	}
 	return invalid(r, "unexpected shape for input '%s' for model '%s'. Expected %s, got %s.", p.name, s.model,
 		tensor.FormatShape(p.dims), tensor.FormatShape(shape))
+}
+
+// checkBatch says what is wrong with the batch sizes of a request of which something else is wrong too: they come first.
+func (s *signature) checkBatch(r *infer.Request) error {
+	for i := range r.Inputs {
+		if shape := r.Inputs[i].Shape; len(shape) > 0 && shape[0] != r.Inputs[0].Shape[0] {
+			return invalid(r, "input '%s' batch size does not match other inputs for '%s'", r.Inputs[i].Name, s.model)
+		}
+	}
+	if int64(r.BatchSize) > s.maxBatch {
+		return invalid(r, "inference request batch-size must be <= %d for '%s'", s.maxBatch, s.model)
+	}
+	return nil
 }
 
 func (s *signature) matches(shape, dims []int64) bool {
@@ -215,11 +232,8 @@ func (s *signature) checkSize(r *infer.Request, in *tensor.Tensor, p *port) erro
 		if err != nil {
 			return invalid(r, "input '%s' for model '%s': %s", in.Name, s.model, err)
 		}
-		if err := tensor.CheckBytes(in.Data, n); err != nil {
-			if got, whole := countBytes(in.Data); whole && got < n {
-				return invalid(r, "expected %d string elements for inference input '%s' for model '%s', got %d", n, in.Name, s.model, got)
-			}
-			return invalid(r, "input '%s' for model '%s': %s", in.Name, s.model, err)
+		if tensor.CheckBytes(in.Data, n) != nil {
+			return s.wrongStrings(r, in, n)
 		}
 		return nil
 	}
@@ -229,14 +243,24 @@ func (s *signature) checkSize(r *infer.Request, in *tensor.Tensor, p *port) erro
 	return nil
 }
 
-// countBytes counts the elements of a BYTES tensor and reports whether b ends with a whole one.
-func countBytes(b []byte) (n int64, whole bool) {
-	size := 0
-	for _, element := range tensor.BytesElements(b) {
-		size += 4 + len(element)
-		n++
+// wrongStrings says why the data of a BYTES input are not n elements, in Triton's words.
+func (s *signature) wrongStrings(r *infer.Request, in *tensor.Tensor, n int64) error {
+	got, rest := int64(0), in.Data
+	for _, element := range tensor.BytesElements(in.Data) {
+		rest = rest[4+len(element):]
+		got++
 	}
-	return n, size == len(b)
+	switch {
+	case len(rest) == 0 && got < n:
+		return invalid(r, "expected %d string elements for inference input '%s' for model '%s', got %d", n, in.Name, s.model, got)
+	case got > n || got == n && len(rest) >= 4:
+		return invalid(r, "unexpected number of string elements %d for inference input '%s' for model '%s', expecting %d", max(got, n+1), in.Name, s.model, n)
+	case len(rest) < 4:
+		return invalid(r, "incomplete string length indicator for inference input '%s' for model '%s', expecting 4 bytes but only %d bytes available. "+
+			"Please make sure the string length indicator is in one buffer.", in.Name, s.model, len(rest))
+	}
+	return invalid(r, "incomplete string data for inference input '%s' for model '%s', expecting string of length %d but only %d bytes available",
+		in.Name, s.model, binary.LittleEndian.Uint32(rest), len(rest)-4)
 }
 
 // reshape maps a shape as the client sees it to what the backend sees, or back: dims of -1 are taken over in order.
