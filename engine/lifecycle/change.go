@@ -249,6 +249,9 @@ func (m *Manager) loadAll(ctx context.Context, e *entry, p *plan, wanting []*out
 // that differs; else it marks the version as loading.
 func (m *Manager) keeps(ctx context.Context, e *entry, src *repo.Model, p *plan, n int64, out *outcome) bool {
 	m.mu.Lock()
+	if !e.versions[n].serves() { // it begins anew, also where an old one that was unloaded is still at its last requests
+		m.o.Stats.Remove(e.name, n)
+	}
 	m.step(e, loading{[]int64{n}})
 	v := e.versions[n]
 	current := v.model
