@@ -59,6 +59,53 @@ func TestPlacements(t *testing.T) {
 	}
 }
 
+// What a group says beside its place reaches the backend with each of its instances, and with no other's.
+func TestPlacementsCarryWhatGroupsSay(t *testing.T) {
+	cfg, _, faults := modelconfig.Parse("config.pbtxt", []byte(`name: "m" instance_group [
+  { count: 2 kind: KIND_GPU gpus: 0 profile: [ "1", "3" ] secondary_devices { kind: KIND_NVDLA device_id: 1 } rate_limiter { priority: 2 } },
+  { count: 1 kind: KIND_CPU } ]`))
+	if err := faults.Err(); err != nil {
+		t.Fatal(err)
+	}
+	m := &placed{fake: &fake{execute: answer}}
+	o := options(m.fake)
+	o.Model = m
+	var err error
+	if o.Placements, err = Placements(cfg, 1, []int32{0}, nil); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range m.got {
+		profiles, devices, priority := "1 3", 1, uint32(2)
+		if i == 2 {
+			profiles, devices, priority = "", 0, 0
+		}
+		if strings.Join(p.Profiles, " ") != profiles || len(p.SecondaryDevices) != devices || p.RateLimiter.GetPriority() != priority ||
+			devices > 0 && (p.SecondaryDevices[0].GetDeviceId() != 1 || p.SecondaryDevices[0].GetKind() != inferencepb.ModelInstanceGroup_SecondaryDevice_KIND_NVDLA) {
+			t.Errorf("instance %d was made at %+v", i, p)
+		}
+	}
+	if len(m.got) != 3 {
+		t.Errorf("%d instances were made", len(m.got))
+	}
+	o.Batcher.Close()
+	s.Close(t.Context())
+}
+
+// placed notes where its instances are made.
+type placed struct {
+	*fake
+	got []backend.Placement
+}
+
+func (m *placed) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
+	m.got = append(m.got, p)
+	return m.fake.NewInstance(ctx, p)
+}
+
 // A passive instance is made, and never runs a request; it goes with the others, or by itself.
 func TestPassiveInstances_C062(t *testing.T) {
 	m := &fake{}

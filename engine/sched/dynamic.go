@@ -196,6 +196,10 @@ func (d *Dynamic) Next(ctx context.Context, inst InstanceID, gate Gate) (*infer.
 				continue
 			}
 		}
+		if d.closed && !emptyFirst {
+			d.mu.Unlock()
+			return nil, ErrClosed
+		}
 		n, wait := d.due(now)
 		want := 0
 		if n > 0 {

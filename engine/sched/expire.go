@@ -94,7 +94,7 @@ func (d *Dynamic) takeExpired(now infer.Stamp) (refused []*infer.Request) {
 		if at == 0 {
 			return refused
 		}
-		if at >= now {
+		if at >= now || !tellExpiry {
 			if d.alarm == 0 || at < d.alarm {
 				d.setAlarm(at, now)
 			}

@@ -294,7 +294,7 @@ func (s *Sequences) over(b *seats) bool {
 	if b.leaving {
 		return b.n == 0
 	}
-	return s.closed && len(s.live) == 0 // what waits elsewhere may have to come here
+	return s.closed && (len(s.live) == 0 || !runFirst) // what waits elsewhere may have to come here
 }
 
 // sleep waits until the instance is woken, for at most wait if that is not 0. s.mu is held before and after, not meanwhile.
