@@ -50,6 +50,8 @@ type Config struct {
 	Python               map[string]string    // settings of the Python backend
 	PythonRequirements   string               // a requirements.txt for Python models; "": none
 	ONNXRuntime          onnxruntime.Settings // --backend-config=onnxruntime,...
+	// Frameworks are the settings of backends that run a framework's own library, by their names.
+	Frameworks map[string]map[string]string
 
 	LogVerbose                  int
 	LogInfo, LogWarn, LogError  bool

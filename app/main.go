@@ -33,8 +33,8 @@ Under the name tritonserver the program takes its options at once and has its de
 func Main(args []string, stdout, stderr io.Writer) int {
 	name := filepath.Base(args[0])
 	args = args[1:]
-	if len(args) == 1 && args[0] == "worker" { // under any name: a server has started it
-		return workerCommand(stderr)
+	if len(args) > 0 && args[0] == "worker" { // under any name: a server has started it
+		return workerCommand(args[1:], stderr)
 	}
 	if name == "tritonserver" {
 		return serveCommand(true, name, args, stdout, stderr)

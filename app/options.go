@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"nereid/engine/backend/onnxruntime"
+	"nereid/engine/backend/runtime"
 	"nereid/engine/grpcapi"
 	"nereid/engine/restrict"
 )
@@ -276,7 +277,7 @@ func backendOptions() []option {
 		{names: []string{"backend-directory"}, group: g, arg: "path", row: "H072",
 			help: "A folder of backends written in Python, each a folder with a model.py. The others are built in.", set: text(func(c *Config) *string { return &c.BackendDirectory })},
 		{names: []string{"backend-config"}, group: g, arg: "[backend,]key=value", row: "H073",
-			help: "A setting for a backend, or for all: default-max-batch-size, backend-directory, min-compute-capability, auto-complete-config, model-load-gpu-limit-device-<gpu>; onnxruntime,enable-global-threadpool, intra_op_thread_count, inter_op_thread_count, op-library-directory, optimized-model-cache. May be given several times.",
+			help: "A setting for a backend, or for all: default-max-batch-size, backend-directory, min-compute-capability, auto-complete-config, model-load-gpu-limit-device-<gpu>; onnxruntime,enable-global-threadpool, intra_op_thread_count, inter_op_thread_count, op-library-directory, optimized-model-cache; tensorflow,library, op-library-directory, allow-soft-placement, gpu-memory-fraction; openvino,library. May be given several times.",
 			set:  backendConfig},
 		{names: []string{"repoagent-directory"}, group: g, arg: "path", class: noEffect, row: "H074", help: "The repository agents are built in; libraries of Triton's agent interface are not loaded.", set: ignored(anyText)},
 		{names: []string{"cache-config"}, group: g, arg: "cache,key=value", row: "H075",
@@ -319,10 +320,9 @@ func backendConfig(c *Config, v string) error {
 		}
 	case "python":
 		return c.setPython(key, value)
-	case "tensorflow":
-		if key == "version" && value != "2" {
-			return fmt.Errorf("%q: there is TensorFlow 2 alone, as in Triton from 23.04 on", v)
-		}
+	}
+	if runtime.Known(name, key) {
+		return c.setFramework(name, key, value)
 	}
 	c.WithoutEffect = append(c.WithoutEffect, "backend-config "+name+","+key)
 	return nil

@@ -11,6 +11,7 @@ import (
 	"nereid/app/console/api"
 	"nereid/engine/backend"
 	"nereid/engine/backend/onnxruntime"
+	"nereid/engine/backend/runtime"
 	"nereid/engine/worker"
 )
 
@@ -40,9 +41,16 @@ func (o ortRuntime) close() {
 	}
 }
 
-// workerCommand is the process of a model that asks for one.
-func workerCommand(stderr io.Writer) int {
-	if err := onnxruntime.ServeWorker(context.Background(), slog.New(slog.NewTextHandler(stderr, nil))); err != nil {
+// workerCommand is the process of a model that asks for one, or of a framework: its backend's name is the argument.
+func workerCommand(args []string, stderr io.Writer) int {
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	var err error
+	if len(args) == 0 {
+		err = onnxruntime.ServeWorker(context.Background(), log)
+	} else {
+		err = runtime.ServeWorker(context.Background(), args[0], log)
+	}
+	if err != nil {
 		fmt.Fprintln(stderr, "error:", err)
 		return 1
 	}

@@ -12,7 +12,7 @@ import (
 	"nereid/engine/worker"
 )
 
-// pythonRuntime is the Python backend, those that are written in Python, and what they need.
+// pythonRuntime is the Python backend, those that are written in Python, those of frameworks, and what they need.
 type pythonRuntime struct {
 	launcher *worker.Launcher
 	metrics  *custom.Registry
@@ -36,7 +36,9 @@ func newPython(c *Config, d *dataDir, log *slog.Logger) (pythonRuntime, error) {
 		return p, fmt.Errorf("--backend-directory: %w", err)
 	}
 	p.all = append([]backend.Backend{p.own}, more...)
-	return p, nil
+	frameworks, err := newFrameworks(c, d, p.launcher, p.all)
+	p.all = append(p.all, frameworks...)
+	return p, err
 }
 
 // close ends the processes that are left.

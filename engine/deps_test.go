@@ -54,6 +54,11 @@ var layers = map[string]int{
 	"engine/backend/onnxruntime":          3,
 	"engine/backend/onnxruntime/capi":     3,
 	"engine/backend/onnxruntime/onnxfile": 3,
+	"engine/backend/apart":                3,
+	"engine/backend/runtime":              3,
+	"engine/backend/runtime/tfapi":        3,
+	"engine/backend/runtime/ovapi":        3,
+	"engine/backend/runtime/savedmodel":   3,
 	"engine/backend/backendtest":          3,
 
 	"engine/model":      4,
@@ -82,7 +87,8 @@ var layers = map[string]int{
 var sideways = map[string][]string{
 	"engine/tensor":              {"engine/status"},
 	"engine/cache/redis":         {"engine/cache"},
-	"engine/backend/onnxruntime": {"engine/backend/onnxruntime/capi", "engine/backend/onnxruntime/onnxfile"},
+	"engine/backend/onnxruntime": {"engine/backend/apart", "engine/backend/onnxruntime/capi", "engine/backend/onnxruntime/onnxfile"},
+	"engine/backend/runtime":     {"engine/backend/apart", "engine/backend/runtime/tfapi", "engine/backend/runtime/ovapi", "engine/backend/runtime/savedmodel"},
 	"app":                        {"app/access", "app/certs", "app/console", "app/console/api", "app/history", "app/inspect", "app/desktop"},
 	"app/console":                {"app/access", "app/console/api", "app/console/staging", "app/history"},
 	"app/console/staging":        {"app/console/api"},

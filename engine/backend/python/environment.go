@@ -51,7 +51,7 @@ func (e *environments) of(ctx context.Context, s backend.Spec, platform string, 
 	for _, file := range []string{filepath.Join(s.VersionFolder, "requirements.txt"), filepath.Join(s.ModelFolder, "requirements.txt"), e.requirements} {
 		if file == e.requirements {
 			if f, ok := FindFramework(platform); ok && f.Installed(filepath.Dir(e.folder)) {
-				path := f.folderOf(filepath.Dir(e.folder))
+				path := f.Environment(filepath.Dir(e.folder))
 				return inFolder(s.ModelName, path, path)
 			}
 		}

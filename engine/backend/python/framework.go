@@ -13,12 +13,12 @@ import (
 	"nereid/engine/status"
 )
 
-// Framework is what one of our python-based backends needs from the package index: it is installed into an environment of
-// its own, by InstallFramework or by hand into the machine's Python.
+// Framework is what the models of a backend need from the package index: it is installed into an environment of its own, by
+// InstallFramework, or by hand into the machine's Python.
 type Framework struct {
 	Name         string // of the backend
 	Title        string
-	Module       string // that its model.py imports
+	Module       string // the Python package
 	Requirements string // the text of a requirements.txt
 	Size         string // about, on disk
 }
@@ -42,14 +42,14 @@ func FindFramework(name string) (Framework, bool) {
 	return all[i], true
 }
 
-// folderOf is where a framework's environment is, below Options.Folder.
-func (f Framework) folderOf(folder string) string {
+// Environment is where a framework's environment is, or would be, below folder, the Options.Folder of the server.
+func (f Framework) Environment(folder string) string {
 	return filepath.Join(folder, "environments", "framework-"+f.Name)
 }
 
 // Installed reports whether InstallFramework has made the environment, in the version that is asked for.
 func (f Framework) Installed(folder string) bool {
-	path := f.folderOf(folder)
+	path := f.Environment(folder)
 	if _, err := os.Stat(filepath.Join(path, ".complete")); err != nil {
 		return false
 	}
@@ -66,7 +66,7 @@ func InstallFramework(ctx context.Context, folder, interpreter string, f Framewo
 	if err != nil {
 		return status.Errorf(status.NotFound, "there is no Python to install %s for: %s is not found; install python3", f.Title, interpreter)
 	}
-	path := f.folderOf(folder)
+	path := f.Environment(folder)
 	if !f.Installed(folder) { // of another version, or not finished
 		if err := os.Remove(filepath.Join(path, ".complete")); err != nil && !os.IsNotExist(err) {
 			return status.Errorf(status.Internal, "%s cannot be installed: %w", f.Title, err)

@@ -1,7 +1,6 @@
 #include "capi.h"
 
 #include <dlfcn.h>
-#include <signal.h>
 #ifdef __GLIBC__
 #include <malloc.h>
 #include <unistd.h>
@@ -296,9 +295,4 @@ void nrd_trim(void) {
 #ifdef __GLIBC__
   malloc_trim(0);
 #endif
-}
-
-void nrd_default_signals(void) {
-  static const int faults[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV};
-  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) signal(faults[i], SIG_DFL);
 }

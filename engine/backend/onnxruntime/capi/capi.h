@@ -86,7 +86,5 @@ OrtStatus *nrd_strings(const nrd_output *o, void *buf);
 OrtStatus *nrd_memory(OrtSession *s, int64_t *bytes);
 
 void nrd_trim(void);
-// nrd_default_signals lets faults end the process as the system has it.
-void nrd_default_signals(void);
 
 #endif

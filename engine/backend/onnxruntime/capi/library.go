@@ -158,10 +158,6 @@ func newEnough(version string) bool {
 // Trim gives memory that the C library's allocator keeps back to the system.
 func Trim() { C.nrd_trim() }
 
-// DefaultSignals makes a fault, in C or in Go, end the process by its signal, so that who waits for the process learns
-// which it was. Only for processes that have nothing to tell.
-func DefaultSignals() { C.nrd_default_signals() }
-
 // DisableThreads makes sessions of these options use the environment's pool of threads. options is an OrtSessionOptions.
 func DisableThreads(options unsafe.Pointer) error {
 	return check(C.nrd_disable_threads((*C.OrtSessionOptions)(options)))

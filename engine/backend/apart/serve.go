@@ -1,4 +1,4 @@
-package onnxruntime
+package apart
 
 import (
 	"context"
@@ -12,19 +12,19 @@ import (
 
 	"nereid/engine/affinity"
 	"nereid/engine/backend"
-	"nereid/engine/backend/onnxruntime/capi"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/status"
 	"nereid/engine/worker"
 )
 
-// ServeWorker is the main function of a process that executes an instance of a model that asks for one: "nereid worker".
-// It returns when the server has it end, or is gone. log is the process's own, which the server reads line by line.
-func ServeWorker(ctx context.Context, log *slog.Logger) error {
-	capi.DefaultSignals()
-	s := &servant{log: log}
-	err := worker.Serve(ctx, worker.Hello{Runtime: "onnxruntime"}, s)
+// Serve is the main function of a process that executes an instance of a model. open makes the backend from what
+// Options.Backend was; runtime is what the process says that it is. Serve returns when the server has it end; when the
+// server is gone, the process ends. log is the process's own, which the server reads line by line.
+func Serve(ctx context.Context, runtime string, log *slog.Logger, open func(options json.RawMessage) (backend.Backend, error)) error {
+	defaultSignals()
+	s := &servant{log: log, open: open}
+	err := worker.Serve(ctx, worker.Hello{Runtime: runtime}, s)
 	if errors.Is(err, io.EOF) {
 		os.Exit(0) // at once: a run may be under way
 	}
@@ -34,6 +34,7 @@ func ServeWorker(ctx context.Context, log *slog.Logger) error {
 // servant has one model, and one instance of it.
 type servant struct {
 	log   *slog.Logger
+	open  func(json.RawMessage) (backend.Backend, error)
 	model backend.Model
 	inst  backend.Instance
 	batch bool // max_batch_size is above 0
@@ -56,7 +57,11 @@ func (s *servant) Call(ctx context.Context, op string, args json.RawMessage) (an
 		if err != nil {
 			return nil, err
 		}
-		return b.Signature(ctx, spec)
+		c, ok := b.(backend.AutoCompleter)
+		if !ok {
+			return nil, status.Errorf(status.Unsupported, "backend '%s' does not read signatures", b.Name())
+		}
+		return c.Signature(ctx, spec)
 	case "load":
 		b, spec, err := s.prepare(&a.Load)
 		if err != nil {
@@ -82,14 +87,17 @@ func (s *servant) Call(ctx context.Context, op string, args json.RawMessage) (an
 }
 
 // prepare makes the backend that a call is for.
-func (s *servant) prepare(c *loadCall) (*Backend, backend.Spec, error) {
+func (s *servant) prepare(c *loadCall) (backend.Backend, backend.Spec, error) {
 	config := &inferencepb.ModelConfig{}
 	if err := proto.Unmarshal(c.Config, config); err != nil {
 		return nil, backend.Spec{}, status.Errorf(status.Internal, "%w", err)
 	}
-	b := New(Options{Library: c.Library, RuntimeFolder: c.RuntimeFolder, Threads: c.Threads, Settings: c.Settings, Log: s.log})
+	b, err := s.open(c.Backend)
+	if err != nil {
+		return nil, backend.Spec{}, err
+	}
 	return b, backend.Spec{
-		ModelName: c.ModelName, Version: c.Version, Config: withoutIsolation(config), ModelFolder: c.ModelFolder, VersionFolder: c.VersionFolder, Log: s.log,
+		ModelName: c.ModelName, Version: c.Version, Config: config, ModelFolder: c.ModelFolder, VersionFolder: c.VersionFolder, Log: s.log,
 	}, nil
 }
 

@@ -1,0 +1,279 @@
+package apart
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"nereid/engine/affinity"
+	"nereid/engine/backend"
+	"nereid/engine/inferencepb"
+	"nereid/engine/modelconfig"
+	"nereid/engine/status"
+	"nereid/engine/worker"
+)
+
+// finalizeGrace is how long a process may take to end when its model is unloaded.
+const finalizeGrace = 10 * time.Second
+
+// Options say how a model's processes are started and what they load.
+type Options struct {
+	Launcher *worker.Launcher
+	// Command is the program and its arguments, Env is added to this program's environment: Serve must be what runs there.
+	Command, Env []string
+	// EnvAt returns what the process of an instance has in its environment beside Env; only the kind and the device of the
+	// placement count. Nil: nothing.
+	EnvAt func(backend.Placement) []string
+	// Backend returns what a process makes its backend from, which is handed to it as JSON. The process keeps to the policy.
+	Backend func(affinity.Policy) any
+	// Runtime names the library in the error of a process that ends while it loads: "ONNX Runtime".
+	Runtime string
+	// Limits bound what a process takes.
+	Limits worker.Limits
+}
+
+// Model is a model whose instances run in processes of their own.
+type Model struct {
+	o    Options
+	spec backend.Spec
+	load loadCall
+	log  *slog.Logger
+
+	spareEnv []string // of spare's process
+
+	mu      sync.Mutex
+	spare   *worker.Worker   // guarded by mu: has loaded the model, until an instance takes it
+	keepers []*worker.Keeper // guarded by mu
+}
+
+var (
+	_ backend.Model          = (*Model)(nil)
+	_ backend.Health         = (*Model)(nil)
+	_ backend.MemoryReporter = (*Model)(nil)
+	_ backend.Separate       = (*Model)(nil)
+)
+
+// loadCall is what a process is told to load.
+type loadCall struct {
+	Config        []byte // the protocol buffer
+	ModelName     string
+	Version       int64
+	ModelFolder   string
+	VersionFolder string
+	Backend       json.RawMessage
+}
+
+// call has a process load the model, or read its signature.
+func (m *Model) call(ctx context.Context, w *worker.Worker, op string, keep affinity.Policy, into any) error {
+	own, err := json.Marshal(m.o.Backend(keep))
+	if err != nil {
+		return status.Errorf(status.Internal, "%w", err)
+	}
+	c := m.load
+	c.Backend = own
+	if err := w.Call(ctx, op, map[string]any{"load": c}, into); err != nil {
+		return m.explain(w, err)
+	}
+	return nil
+}
+
+func newModel(s backend.Spec, o Options) (*Model, error) {
+	config, err := proto.Marshal(s.Config)
+	if err != nil {
+		return nil, status.Errorf(status.Internal, "%w", err)
+	}
+	if s.Log == nil {
+		s.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Model{o: o, spec: s, log: s.Log, load: loadCall{
+		Config: config, ModelName: s.ModelName, Version: s.Version, ModelFolder: s.ModelFolder, VersionFolder: s.VersionFolder,
+	}}, nil
+}
+
+// Load starts a process and has it load the model. Errors: those of the process's backend, InvalidArg when the process
+// ends over it, those of Launcher.Start.
+func Load(ctx context.Context, s backend.Spec, o Options) (*Model, error) {
+	m, err := newModel(s, o)
+	if err != nil {
+		return nil, err
+	}
+	first := firstPlace(s.Config)
+	m.spareEnv = m.envAt(first)
+	if m.spare, err = m.start(ctx, s.ModelName, first); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// firstPlace is where the first instance of a model runs.
+func firstPlace(c *inferencepb.ModelConfig) backend.Placement {
+	p := backend.Placement{Kind: inferencepb.ModelInstanceGroup_KIND_CPU}
+	if groups := c.GetInstanceGroup(); len(groups) > 0 {
+		p.Kind = groups[0].GetKind()
+		if gpus := groups[0].GetGpus(); len(gpus) > 0 {
+			p.Device = int(gpus[0])
+		}
+	}
+	return p
+}
+
+func (m *Model) envAt(p backend.Placement) []string {
+	if m.o.EnvAt == nil {
+		return nil
+	}
+	return m.o.EnvAt(p)
+}
+
+// Signature has a process read the model's signature, by the backend.AutoCompleter of its backend.
+func Signature(ctx context.Context, s backend.Spec, o Options) (*modelconfig.Signature, error) {
+	m, err := newModel(s, o)
+	if err != nil {
+		return nil, err
+	}
+	w, err := m.spawn(ctx, s.ModelName, backend.Placement{Kind: inferencepb.ModelInstanceGroup_KIND_CPU})
+	if err != nil {
+		return nil, err
+	}
+	defer w.Kill()
+	var sig modelconfig.Signature
+	if err := m.call(ctx, w, "signature", affinity.Policy{}, &sig); err != nil {
+		return nil, err
+	}
+	return &sig, nil
+}
+
+func (m *Model) spawn(ctx context.Context, name string, p backend.Placement) (*worker.Worker, error) {
+	return m.o.Launcher.Start(ctx, worker.Spec{
+		Name: name, ModelName: m.spec.ModelName, Version: m.spec.Version, Command: m.o.Command, Env: slices.Concat(m.o.Env, m.envAt(p)),
+		Affinity: p.Affinity, Limits: m.o.Limits, Log: m.log.With("instance", name),
+	})
+}
+
+// start starts a process for a place that has loaded the model.
+func (m *Model) start(ctx context.Context, name string, p backend.Placement) (*worker.Worker, error) {
+	w, err := m.spawn(ctx, name, p)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.call(ctx, w, "load", p.Affinity, nil); err != nil {
+		w.Kill()
+		return nil, err
+	}
+	return w, nil
+}
+
+// explain says of a process that ended over a model that the model is why.
+func (m *Model) explain(w *worker.Worker, err error) error {
+	if w.Err() == nil {
+		return err
+	}
+	return status.Errorf(status.InvalidArg, "model '%s' ended its process while %s was loading it: the file is damaged, or made to do harm, or an operator library failed. %w",
+		m.spec.ModelName, m.o.Runtime, err)
+}
+
+// NewInstance makes an instance in a process of its own.
+func (m *Model) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
+	start := func(ctx context.Context) (*worker.Worker, error) {
+		w, err := m.claim(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		w.Configure(p.Name, false, nil)
+		if err := w.Call(ctx, "instance", map[string]any{"placement": p}, nil); err != nil {
+			defer w.Kill()
+			return nil, m.explain(w, err)
+		}
+		return w, nil
+	}
+	first, err := start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	x := &instance{Keeper: worker.Keep(p.Name, m.log, finalizeGrace, first, start), m: m}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.keepers = append(m.keepers, x.Keeper)
+	return x, nil
+}
+
+// claim returns a process that has loaded the model and nobody else has. A host policy holds from a process's start on.
+func (m *Model) claim(ctx context.Context, p backend.Placement) (*worker.Worker, error) {
+	m.mu.Lock()
+	w := m.spare
+	m.spare = nil
+	m.mu.Unlock()
+	if w != nil {
+		if w.Err() == nil && !p.Affinity.Restricts() && slices.Equal(m.envAt(p), m.spareEnv) {
+			return w, nil
+		}
+		w.Kill()
+	}
+	return m.start(ctx, p.Name, p)
+}
+
+// Healthy returns nil if an instance takes requests.
+func (m *Model) Healthy() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var err error
+	for _, k := range m.keepers {
+		s := k.State()
+		if s.Err == nil {
+			return nil
+		}
+		if err == nil {
+			err = s.Err
+		}
+	}
+	return err
+}
+
+// InOwnProcess implements backend.Separate.
+func (m *Model) InOwnProcess() bool { return true }
+
+// MemoryBytes returns the resident memory of the processes.
+func (m *Model) MemoryBytes() (total int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, k := range m.keepers {
+		if w := k.Worker(); w != nil {
+			total += w.ResidentBytes()
+		}
+	}
+	if m.spare != nil {
+		total += m.spare.ResidentBytes()
+	}
+	return total
+}
+
+// Close ends the process that no instance has taken.
+func (m *Model) Close() error {
+	m.mu.Lock()
+	w := m.spare
+	m.spare = nil
+	m.mu.Unlock()
+	if w != nil {
+		w.Kill()
+	}
+	return nil
+}
+
+// instance is one process, again and again.
+type instance struct {
+	*worker.Keeper
+	m *Model
+}
+
+// Close ends the process.
+func (x *instance) Close() error {
+	err := x.Keeper.Close()
+	x.m.mu.Lock()
+	defer x.m.mu.Unlock()
+	x.m.keepers = slices.DeleteFunc(x.m.keepers, func(k *worker.Keeper) bool { return k == x.Keeper })
+	return err
+}

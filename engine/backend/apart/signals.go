@@ -1,0 +1,16 @@
+package apart
+
+/*
+#include <signal.h>
+#include <stddef.h>
+
+// Faults end the process as the system has it, so that who waits for it learns which it was.
+static void nrd_default_signals(void) {
+  static const int faults[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV};
+  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) signal(faults[i], SIG_DFL);
+}
+*/
+import "C"
+
+// defaultSignals makes a fault, in C or in Go, end the process by its signal.
+func defaultSignals() { C.nrd_default_signals() }

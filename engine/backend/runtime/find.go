@@ -1,0 +1,157 @@
+package runtime
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"nereid/engine/backend"
+	"nereid/engine/inferencepb"
+	"nereid/engine/status"
+)
+
+// find returns the paths of the framework's library, best first: the one that a setting names, that of the environment
+// which was installed, that of the machine's Python, and names for the system's loader.
+func (b *Backend) find(ctx context.Context) []string {
+	if told := b.o.Settings["library"]; told != "" {
+		if found := b.f.below(told); found != "" {
+			return []string{found}
+		}
+		return []string{told} // it is the library, or the error names it
+	}
+	packages, _ := filepath.Glob(filepath.Join(b.o.Environment, "lib", "python3*", "site-packages", b.f.pkg)) // the pattern is fine
+	for _, folder := range packages {
+		if found := b.f.below(folder); found != "" {
+			return []string{found}
+		}
+	}
+	if folder := b.machines(ctx); folder != "" {
+		if found := b.f.below(folder); found != "" {
+			return []string{found}
+		}
+	}
+	return b.f.names
+}
+
+// below returns the library below the folder of a package, "" if there is none.
+func (f *framework) below(folder string) string {
+	for _, place := range f.places {
+		found, _ := filepath.Glob(filepath.Join(folder, place)) // the pattern is fine
+		if len(found) > 0 {
+			slices.Sort(found)
+			return found[len(found)-1]
+		}
+	}
+	return ""
+}
+
+// machines returns the folder of the package in the machine's Python, which says so without importing it.
+func (b *Backend) machines(ctx context.Context) string {
+	if b.o.Interpreter == "" {
+		return ""
+	}
+	ctx, stop := context.WithTimeout(ctx, 10*time.Second)
+	defer stop()
+	out, err := exec.CommandContext(ctx, b.o.Interpreter, "-c",
+		"import importlib.util, sys; s = importlib.util.find_spec(sys.argv[1]); print(s.submodule_search_locations[0] if s else '')", b.f.pkg).Output()
+	if err != nil {
+		return "" // no Python is no error here: the framework is missing
+	}
+	return string(bytes.TrimSpace(out))
+}
+
+// missing says what to do where the framework is not there.
+func (b *Backend) missing(model string) string {
+	return b.f.title + " is not installed, which model '" + model + "' needs: " + b.o.Install +
+		", or name the folder of its library by --backend-config=" + b.f.name + ",library=<path>"
+}
+
+// open tries the libraries of a process, one after the other.
+func (p *processOptions) open(try func(path string) error) error {
+	var err error
+	for _, path := range p.Library {
+		if err = try(path); err == nil {
+			return nil
+		}
+		if filepath.IsAbs(path) {
+			return status.Errorf(status.Unavailable, "%w", err)
+		}
+	}
+	return status.Errorf(status.Unavailable, "%s: %w", p.Missing, err)
+}
+
+// modelPath returns the path of a model's file or folder. Errors: NotFound, which names what may be there.
+func modelPath(s backend.Spec, name string) (string, error) {
+	names := []string{s.Config.GetDefaultModelFilename()}
+	if all := defaultFiles(s.Config, name); names[0] == "" || names[0] == all[0] { // the first is what is completed
+		names = all
+	}
+	for _, n := range names {
+		path := filepath.Join(s.VersionFolder, n)
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", status.Errorf(status.NotFound, "no model file of model '%s' version %d: %s has none of %s; name the file in default_model_filename",
+		s.ModelName, s.Version, s.VersionFolder, strings.Join(names, ", "))
+}
+
+func defaultFiles(c *inferencepb.ModelConfig, name string) []string {
+	switch {
+	case c.GetPlatform() == "tensorflow_savedmodel":
+		return []string{"model.savedmodel"}
+	case c.GetPlatform() == "tensorflow_graphdef":
+		return []string{"model.graphdef"}
+	case name == openVINO().name:
+		return []string{"model.xml", "model.onnx", "model.saved_model", "model.pdmodel", "model.tflite", "model.pb"}
+	}
+	return []string{"model.savedmodel", "model.graphdef"}
+}
+
+// visible lets the process of an instance see the GPUs that it is for, and no others.
+func visible(p backend.Placement) []string {
+	switch p.Kind {
+	case inferencepb.ModelInstanceGroup_KIND_CPU:
+		return []string{"CUDA_VISIBLE_DEVICES=-1"}
+	case inferencepb.ModelInstanceGroup_KIND_GPU:
+		return []string{"CUDA_VISIBLE_DEVICES=" + strconv.Itoa(p.Device)}
+	}
+	return nil
+}
+
+// parameter returns a parameter of the configuration, "" if there is none.
+func parameter(c *inferencepb.ModelConfig, name string) string {
+	return strings.TrimSpace(c.GetParameters()[name].GetStringValue())
+}
+
+// flag reads a parameter that is yes or no.
+func flag(c *inferencepb.ModelConfig, name string) (bool, error) {
+	switch v := strings.ToLower(cmp.Or(parameter(c, name), "no")); v {
+	case "true", "1", "yes", "on":
+		return true, nil
+	case "false", "0", "no", "off":
+		return false, nil
+	default:
+		return false, status.Errorf(status.InvalidArg, "parameter %s is %q, want YES or NO", name, parameter(c, name))
+	}
+}
+
+// count reads a parameter that is a number from 0 on; -1: it is not there.
+func count(c *inferencepb.ModelConfig, name string) (int, error) {
+	v := parameter(c, name)
+	if v == "" {
+		return -1, nil
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 0 {
+		return 0, status.Errorf(status.InvalidArg, "parameter %s is %q, want a number from 0 on", name, v)
+	}
+	return n, nil
+}

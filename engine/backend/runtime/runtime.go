@@ -1,0 +1,153 @@
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+
+	"nereid/engine/affinity"
+	"nereid/engine/backend"
+	"nereid/engine/backend/apart"
+	"nereid/engine/modelconfig"
+	"nereid/engine/status"
+	"nereid/engine/worker"
+)
+
+// Options of a backend of a framework.
+type Options struct {
+	// Settings are those of --backend-config=<name>,key=value, as CheckSetting takes them.
+	Settings map[string]string
+	// Environment is the Python environment that the framework was installed into, whether it is there or not.
+	Environment string
+	// Interpreter is the machine's Python, which may have the framework too. "": it is not asked.
+	Interpreter string
+	// Install says in an error how the framework is installed: "run 'nereid install tensorflow' (1.6 GB)".
+	Install string
+	// Launcher starts the processes by the command Worker, with WorkerEnv added to this program's environment:
+	// ServeWorker must be what runs there.
+	Launcher          *worker.Launcher
+	Worker, WorkerEnv []string
+}
+
+// Backend runs the models of one framework in processes of their own.
+type Backend struct {
+	o Options
+	f framework
+}
+
+// framework is what differs between them.
+type framework struct {
+	name, title string
+	// env is what its processes have in their environment.
+	env []string
+	// places are where a library may be below a folder; names are those by which the system's loader may find one.
+	pkg    string // the Python package
+	places []string
+	names  []string
+	// signature reads a model file in the server. Nil: a process does.
+	signature func(s backend.Spec, log *slog.Logger) (*modelconfig.Signature, error)
+	// load loads a model in a process.
+	load func(ctx context.Context, s backend.Spec, p *processOptions) (backend.Model, error)
+	// read reads a model file in a process.
+	read func(ctx context.Context, s backend.Spec, p *processOptions) (*modelconfig.Signature, error)
+}
+
+// processOptions is what a process makes its backend from.
+type processOptions struct {
+	Library  []string // the first that opens is taken
+	Settings map[string]string
+	Missing  string // what to do where there is none
+}
+
+var (
+	_ backend.Backend       = (*Backend)(nil)
+	_ backend.AutoCompleter = (*Backend)(nil)
+	_ backend.BatchIO       = (*Backend)(nil)
+)
+
+// Names are the backends' names, as in config.pbtxt.
+func Names() []string { return []string{tensorFlow().name, openVINO().name} }
+
+// New returns the backend with a name of Names.
+func New(name string, o Options) (*Backend, error) {
+	for _, f := range []framework{tensorFlow(), openVINO()} {
+		if f.name == name {
+			return &Backend{o: o, f: f}, nil
+		}
+	}
+	return nil, status.Errorf(status.InvalidArg, "there is no framework %q", name)
+}
+
+// Name returns the backend's name: "tensorflow".
+func (b *Backend) Name() string { return b.f.name }
+
+// MakesBatchInputs says that batch_input and batch_output work; see backend.BatchIO.
+func (b *Backend) MakesBatchInputs() {}
+
+// Signature reads what a model file says of its inputs and outputs; nil where it says nothing.
+func (b *Backend) Signature(ctx context.Context, s backend.Spec) (*modelconfig.Signature, error) {
+	if b.f.signature != nil {
+		return b.f.signature(s, s.Log)
+	}
+	if _, err := modelPath(s, b.f.name); err != nil {
+		return nil, err
+	}
+	return apart.Signature(ctx, s, b.processes(ctx, s))
+}
+
+// Load starts a process that loads a model version.
+func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, error) {
+	if _, err := modelPath(s, b.f.name); err != nil {
+		return nil, err
+	}
+	if err := refuse(s, b.f.name); err != nil {
+		return nil, err
+	}
+	m, err := apart.Load(ctx, s, b.processes(ctx, s))
+	if err != nil {
+		return nil, err // not a nil model in an interface
+	}
+	return m, nil
+}
+
+// processes says how the processes of a model are started.
+func (b *Backend) processes(ctx context.Context, s backend.Spec) apart.Options {
+	own := processOptions{Library: b.find(ctx), Settings: b.o.Settings, Missing: b.missing(s.ModelName)}
+	return apart.Options{
+		Launcher: b.o.Launcher, Command: b.o.Worker, Env: append(b.f.env[:len(b.f.env):len(b.f.env)], b.o.WorkerEnv...),
+		EnvAt: visible, Runtime: b.f.title,
+		Backend: func(affinity.Policy) any { return own },
+	}
+}
+
+// ServeWorker is the main function of a process that executes an instance of a model of the framework with a name: "nereid
+// worker tensorflow".
+func ServeWorker(ctx context.Context, name string, log *slog.Logger) error {
+	b, err := New(name, Options{})
+	if err != nil {
+		return err
+	}
+	return apart.Serve(ctx, name, log, func(options json.RawMessage) (backend.Backend, error) {
+		in := &inside{f: b.f}
+		if err := json.Unmarshal(options, &in.o); err != nil {
+			return nil, status.Errorf(status.Internal, "%w", err)
+		}
+		return in, nil
+	})
+}
+
+// inside is the backend of a framework in a process.
+type inside struct {
+	f framework
+	o processOptions
+}
+
+func (b *inside) Name() string { return b.f.name }
+
+func (b *inside) Load(ctx context.Context, s backend.Spec) (backend.Model, error) {
+	return b.f.load(ctx, s, &b.o)
+}
+
+func (b *inside) Signature(ctx context.Context, s backend.Spec) (*modelconfig.Signature, error) {
+	return b.f.read(ctx, s, &b.o)
+}
