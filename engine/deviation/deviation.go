@@ -125,5 +125,8 @@ func All() []Row {
 		{"DV68", "gRPC", "metadata of more than 16 KiB", "RESOURCE_EXHAUSTED", "taken up to 64 KiB", "tokens of gateways are long"},
 		{"DV69", "gRPC", "model_version of a number and something else, as 1x", "the number counts", "INVALID_ARGUMENT", "another version may have been meant"},
 		{"DV70", "gRPC", "unknown service or method", "UNIMPLEMENTED without a text", "UNIMPLEMENTED naming it", "a client of another interface should learn it"},
+		{"DV71", "server", "the numbers of GPUs that differ, where CUDA_DEVICE_ORDER is not set", "CUDA's: the fastest is 0",
+			"nvidia-smi's: CUDA_DEVICE_ORDER=PCI_BUS_ID is set for the server and the processes of its models",
+			"the numbers in a configuration, in the metrics and in nvidia-smi must be those of the same cards"},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -71,7 +72,7 @@ func (l *Launcher) spawn(s *Spec) (_ *process, err error) {
 		return nil, err
 	}
 	attr := &os.ProcAttr{
-		Dir: s.Dir, Env: append(append(os.Environ(), "NEREID_WORKER="+strconv.Itoa(Version)), s.Env...),
+		Dir: s.Dir, Env: environment(os.Environ(), append([]string{"NEREID_WORKER=" + strconv.Itoa(Version)}, s.Env...)),
 		Files: append(append([]*os.File{}, files...), p.down.file, p.up.file),
 		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	}
@@ -91,6 +92,19 @@ func (l *Launcher) spawn(s *Spec) (_ *process, err error) {
 		return nil, status.Errorf(status.Internal, "cannot limit what %s takes: %w", path, err)
 	}
 	return p, nil
+}
+
+// environment is the server's with what is added, which replaces variables of the same name: of two, programs take the
+// first.
+func environment(base, added []string) []string {
+	var all []string
+	for _, v := range base {
+		name, _, _ := strings.Cut(v, "=")
+		if !slices.ContainsFunc(added, func(a string) bool { return strings.HasPrefix(a, name+"=") }) {
+			all = append(all, v)
+		}
+	}
+	return append(all, added...)
 }
 
 // within runs start on this thread, the launcher's, while it keeps to the affinity that the process is to inherit.

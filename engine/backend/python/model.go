@@ -14,7 +14,6 @@ import (
 	"nereid/engine/affinity"
 	"nereid/engine/backend"
 	"nereid/engine/infer"
-	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
@@ -34,6 +33,7 @@ type model struct {
 	platform string // the python-based backend; "": the model's own code
 	log      *slog.Logger
 	limits   worker.Limits
+	visible  visibility
 	runtime  string // the file that Python runs
 	env      environment
 	outputs  map[string]tensor.DataType
@@ -72,7 +72,7 @@ func (m *model) spawn(ctx context.Context, name string, keep affinity.Policy, c 
 func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
 	c := newCaller(m.spec.Host, m.b.o.Metrics)
 	var first *worker.Worker
-	if p.Kind != inferencepb.ModelInstanceGroup_KIND_GPU && !p.Affinity.Restricts() { // which hold from a process's start on
+	if m.deviceVars(p) == nil && !p.Affinity.Restricts() { // which hold from a process's start on
 		if done := m.b.claim(m.spec.VersionFolder, m.stamp()); done != nil {
 			first, c = done.w, done.caller
 			first.Configure(p.Name, m.spec.Config.GetModelTransactionPolicy().GetDecoupled(), m.outputs)
@@ -104,7 +104,7 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 // launch starts and initializes a process for an instance.
 func (m *model) launch(ctx context.Context, p backend.Placement, c *caller) (*worker.Worker, error) {
 	c.reset() // what the last process had is gone
-	w, err := m.spawn(ctx, p.Name, p.Affinity, c, deviceVars(p))
+	w, err := m.spawn(ctx, p.Name, p.Affinity, c, m.deviceVars(p))
 	if err != nil {
 		return nil, err
 	}
@@ -114,9 +114,6 @@ func (m *model) launch(ctx context.Context, p backend.Placement, c *caller) (*wo
 	}
 	return w, nil
 }
-
-// deviceVars is what a process that belongs to a GPU is told.
-func deviceVars(backend.Placement) []string { return nil }
 
 func (m *model) initialize(ctx context.Context, w *worker.Worker, p backend.Placement) error {
 	cfg := m.spec.Config
@@ -131,7 +128,7 @@ func (m *model) initialize(ctx context.Context, w *worker.Worker, p backend.Plac
 		"model_path": m.file, "platform": m.platform, "model_dir": m.spec.VersionFolder,
 		"args": map[string]string{
 			"model_config": string(modelconfig.MarshalJSON(cfg)), "model_instance_kind": strings.TrimPrefix(p.Kind.String(), "KIND_"),
-			"model_instance_name": p.Name, "model_instance_device_id": strconv.Itoa(p.Device),
+			"model_instance_name": p.Name, "model_instance_device_id": m.deviceID(p),
 			"model_repository": m.spec.ModelFolder, "model_version": versionText(m.spec.Version), "model_name": m.spec.ModelName,
 		},
 		"decoupled": cfg.GetModelTransactionPolicy().GetDecoupled(), "log_level": m.verbosity(),

@@ -115,6 +115,9 @@ func (b *Backend) load(ctx context.Context, s backend.Spec, file, platform strin
 	if m.limits, err = limitsOf(s.Config, b.settings); err != nil {
 		return nil, err
 	}
+	if m.visible, err = visibilityOf(s.Config, b.settings); err != nil {
+		return nil, err
+	}
 	if m.runtime, err = b.runtime.unpack(); err != nil {
 		return nil, status.Errorf(status.Internal, "the Python modules of the server cannot be unpacked: %w", err)
 	}

@@ -19,6 +19,7 @@ type settings struct {
 	timeout     time.Duration // for a process to answer at first
 	grace       time.Duration // for a model to finalize
 	limits      worker.Limits
+	visible     visibility
 }
 
 // withoutEffect are Triton's settings that have nothing to set here: the memory that is shared has no name, and there are
@@ -32,7 +33,7 @@ var shared = []string{"backend-directory", "min-compute-capability", "auto-compl
 func Known(key string) (known, effect bool) {
 	switch key {
 	case "shm-default-byte-size", "shm-growth-byte-size", "stub-timeout-seconds", "python", "memory-limit-byte-size",
-		"open-files-limit", "processes-limit", "execute-timeout-seconds":
+		"open-files-limit", "processes-limit", "execute-timeout-seconds", visibleSetting:
 		return true, true
 	}
 	return slices.Contains(withoutEffect, key), false
@@ -46,7 +47,7 @@ func CheckSetting(key, value string) error {
 
 // parseSettings reads the backend's settings. Errors: InvalidArg.
 func parseSettings(all map[string]string) (settings, error) {
-	s := settings{interpreter: "python3", timeout: 30 * time.Second, grace: 30 * time.Second}
+	s := settings{interpreter: "python3", timeout: 30 * time.Second, grace: 30 * time.Second, visible: seesAll}
 	for key, value := range all {
 		var err error
 		switch key {
@@ -61,11 +62,13 @@ func parseSettings(all map[string]string) (settings, error) {
 			n, err = positive(value)
 			s.timeout = time.Duration(n) * time.Second
 			s.grace = s.timeout
+		case visibleSetting:
+			s.visible, err = parseVisibility(value)
 		default:
 			if known, _ := Known(key); known || slices.Contains(shared, key) {
 				err = limit(&s.limits, key, value)
 			} else {
-				err = fmt.Errorf("there is no such setting; those of the python backend are python, shm-default-byte-size, shm-growth-byte-size, stub-timeout-seconds, memory-limit-byte-size, open-files-limit, processes-limit, execute-timeout-seconds")
+				err = fmt.Errorf("there is no such setting; those of the python backend are python, shm-default-byte-size, shm-growth-byte-size, stub-timeout-seconds, memory-limit-byte-size, open-files-limit, processes-limit, execute-timeout-seconds, visible-gpus")
 			}
 		}
 		if err != nil {

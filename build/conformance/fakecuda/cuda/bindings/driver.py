@@ -5,6 +5,7 @@ import enum
 import os
 
 lib = ctypes.CDLL(os.environ["FAKE_CUDA_LIBRARY"])
+lib.cuInit(0)
 
 
 class CUresult(enum.IntEnum):

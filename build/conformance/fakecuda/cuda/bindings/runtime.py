@@ -50,8 +50,6 @@ _device = 0
 
 def _in(device, call, *args):
     """Runs a call of the driver in the device's context."""
-    if not _contexts:
-        lib.cuInit(0)
     if device not in _contexts:
         context = ctypes.c_void_p()
         status = lib.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
