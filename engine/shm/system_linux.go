@@ -1,8 +1,10 @@
 package shm
 
 import (
+	"cmp"
 	"math"
 	"os"
+	"runtime/debug"
 
 	"golang.org/x/sys/unix"
 
@@ -43,8 +45,9 @@ func openSystem(o Options, object, name, key string, offset, size uint64) (mem M
 		return nil, nil, errOpen
 	}
 	s.f = os.NewFile(uintptr(fd), object)
+	s.window, s.before, _ = s.mmap(offset, size, unix.PROT_READ|unix.PROT_WRITE) // without it, the file is read and written
 	if o.Direct {
-		if err = s.mmap(offset, size); err != nil {
+		if s.whole, _, err = s.mmap(offset, size, unix.PROT_READ); err != nil {
 			return nil, nil, status.Errorf(status.InvalidArg, "failed to register shared memory region '%s': unable to map it: %w", name, err)
 		}
 		mapped = s.whole[uint64(len(s.whole))-size:]
@@ -56,26 +59,74 @@ func openSystem(o Options, object, name, key string, offset, size uint64) (mem M
 type systemMemory struct {
 	f     *os.File
 	base  int64  // where the region begins
-	whole []byte // the mapping, from the page in which the region begins; nil: none
+	whole []byte // a mapping for Options.Direct, from the page in which the region begins; nil: none
+	// window is a mapping to copy through (copyGuarded), which takes a fraction of what pread and pwrite take: they look up
+	// each page. The region begins before bytes into it. nil: it could not be mapped.
+	window []byte
+	before int64
 }
 
-func (s *systemMemory) mmap(offset, size uint64) (err error) {
-	before := offset % uint64(os.Getpagesize())
-	if size > math.MaxInt-before {
-		return unix.EINVAL
+func (s *systemMemory) mmap(offset, size uint64, how int) (mem []byte, before int64, err error) {
+	first := offset % uint64(os.Getpagesize())
+	if size > math.MaxInt-first {
+		return nil, 0, unix.EINVAL
 	}
-	s.whole, err = unix.Mmap(int(s.f.Fd()), int64(offset-before), int(before+size), unix.PROT_READ, unix.MAP_SHARED)
-	return err
+	mem, err = unix.Mmap(int(s.f.Fd()), int64(offset-first), int(first+size), how, unix.MAP_SHARED)
+	return mem, int64(first), err
+}
+
+// part returns n bytes of the window; false: it does not have them, or the object has been shrunk. A shrunk object's last
+// page can be used behind its end, but what is there is nobody's.
+func (s *systemMemory) part(off, n int64) ([]byte, bool) {
+	at := s.before + off
+	if off < 0 || at > int64(len(s.window)) || n > int64(len(s.window))-at {
+		return nil, false
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(s.f.Fd()), &st); err != nil || st.Size < s.base+off+n {
+		return nil, false
+	}
+	return s.window[at : at+n], true
+}
+
+// guardedAtOnce is how much is copied without giving the scheduler a chance.
+const guardedAtOnce = 4 << 20
+
+// copyGuarded copies between the server's memory and a mapping of memory that a client may shrink at any time, and reports
+// whether it could: a page that is not there any more ends the copy, not the process.
+func copyGuarded(dst, src []byte) (ok bool) {
+	before := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(before)
+		if p := recover(); p != nil {
+			if _, fault := p.(interface{ Addr() uintptr }); !fault {
+				panic(p)
+			}
+			ok = false
+		}
+	}()
+	for len(src) > guardedAtOnce {
+		copy(dst, src[:guardedAtOnce])
+		dst, src = dst[guardedAtOnce:], src[guardedAtOnce:]
+	}
+	copy(dst, src)
+	return true
 }
 
 // ReadAt reads from the region.
 func (s *systemMemory) ReadAt(p []byte, off int64) (int, error) {
-	n, err := s.f.ReadAt(p, s.base+off)
+	if b, ok := s.part(off, int64(len(p))); ok && copyGuarded(p, b) {
+		return len(p), nil
+	}
+	n, err := s.f.ReadAt(p, s.base+off) // says what is wrong
 	return n, bare(err)
 }
 
 // WriteAt writes into the region. It does not lengthen an object that the client has shrunk.
 func (s *systemMemory) WriteAt(p []byte, off int64) (int, error) {
+	if b, ok := s.part(off, int64(len(p))); ok && copyGuarded(b, p) {
+		return len(p), nil
+	}
 	info, err := s.f.Stat()
 	if err != nil {
 		return 0, bare(err)
@@ -90,11 +141,10 @@ func (s *systemMemory) WriteAt(p []byte, off int64) (int, error) {
 // Close lets the object go.
 func (s *systemMemory) Close() error {
 	var err error
-	if s.whole != nil {
-		err = unix.Munmap(s.whole)
+	for _, mem := range [][]byte{s.whole, s.window} {
+		if mem != nil {
+			err = cmp.Or(err, unix.Munmap(mem))
+		}
 	}
-	if cerr := s.f.Close(); err == nil {
-		err = cerr
-	}
-	return bare(err)
+	return bare(cmp.Or(err, s.f.Close()))
 }
