@@ -12,17 +12,29 @@ const mostNested = 32
 
 var encoders = sync.Pool{New: func() any { return &encoder{} }}
 
-// beginBLS decodes a request for another model and has it served on a goroutine of its own.
+// beginBLS decodes a request for another model and hands it to the server. An answer that is there at once, as one of a model
+// that runs on the goroutine of who asks, is sent at once; else a goroutine waits for it.
 func (w *Worker) beginBLS(id uint64, body []byte) error {
 	call, err := w.in.bls(body)
 	if err != nil {
 		return err
 	}
-	call.r.Origin = w.origin(&call)
+	r := call.r
+	r.Origin = w.origin(&call)
 	w.mu.Lock()
-	w.bls[id] = call.r.Retain()
+	w.bls[id] = r.Retain()
 	w.mu.Unlock()
-	w.tasks.Go(func() { w.serveBLS(id, &call) })
+	err = w.inferBLS(r) // does not block
+	if err == nil && !call.stream && !r.Served.Decoupled() {
+		call.first = r.Poll()
+		if resp := call.first; resp != nil && resp.Final && w.sendBLS(id, resp, true) == nil {
+			resp.Release()
+			w.endBLS(id)
+			r.Release()
+			return nil
+		}
+	}
+	w.tasks.Go(func() { w.serveBLS(id, &call, err) })
 	return nil
 }
 
@@ -67,25 +79,25 @@ func (w *Worker) cancelBLS(id uint64) {
 	}
 }
 
-// serveBLS runs a call and sends its responses.
-func (w *Worker) serveBLS(id uint64, call *blsCall) {
+// serveBLS sends the responses of a call that the server has taken, or has not: err.
+func (w *Worker) serveBLS(id uint64, call *blsCall, err error) {
 	r := call.r
 	defer r.Release()
 	defer w.endBLS(id)
-	err := w.inferBLS(r)
 	if err == nil && !call.stream && r.Served.Decoupled() {
 		r.Cancel()
 		err = status.Errorf(status.Unsupported, "Model %s is using the decoupled. The current BLS request call doesn't support models using the decoupled transaction policy. "+
 			"Please use 'decoupled=True' argument to the 'exec' or 'async_exec' calls for decoupled models.'", r.ModelName)
 	}
 	for err == nil {
-		resp, nerr := r.Next(w.context()) // which ends when settle has cancelled r
-		if nerr != nil {
-			err = nerr
-			break
+		resp := call.first
+		if call.first = nil; resp == nil {
+			if resp, err = r.Next(w.context()); err != nil { // when settle has cancelled r
+				break
+			}
 		}
 		last := resp.Final
-		serr := w.sendBLS(id, resp)
+		serr := w.sendBLS(id, resp, false)
 		resp.Release()
 		if serr != nil {
 			r.Cancel()
@@ -99,7 +111,7 @@ func (w *Worker) serveBLS(id uint64, call *blsCall) {
 			return
 		}
 	}
-	if serr := w.sendBLS(id, &infer.Response{Err: err, Final: true}); serr != nil {
+	if serr := w.sendBLS(id, &infer.Response{Err: err, Final: true}, false); serr != nil {
 		w.log.Debug("an error did not reach a model's process", "err", serr)
 	}
 }
@@ -124,8 +136,8 @@ func (w *Worker) endBLS(id uint64) {
 	}
 }
 
-// sendBLS sends one response to a call.
-func (w *Worker) sendBLS(id uint64, resp *infer.Response) error {
+// sendBLS sends one response to a call. now: it is an error if the worker's socket is full.
+func (w *Worker) sendBLS(id uint64, resp *infer.Response, now bool) error {
 	if !w.hold() {
 		return w.Err()
 	}
@@ -139,7 +151,11 @@ func (w *Worker) sendBLS(id uint64, resp *infer.Response) error {
 	if err == nil {
 		packet, err = e.finish(kindBLSResponse, 0, id)
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case now:
+		err = w.p.sendNow(packet)
+	default:
 		err = w.send(packet)
 	}
 	if err != nil {

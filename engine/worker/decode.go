@@ -277,7 +277,8 @@ func (x *inbox) outputs(p *responseRecord, resp *infer.Response, r *infer.Reques
 type blsCall struct {
 	parent uint64
 	stream bool
-	r      *infer.Request // the caller's to release
+	r      *infer.Request  // the caller's to release
+	first  *infer.Response // that has come already; nil: none
 }
 
 // bls decodes a request for another model.

@@ -36,6 +36,7 @@ func (l *Launcher) spawn(*Spec) (*process, error) { return nil, notSupported() }
 
 func (p *process) wait() (*os.ProcessState, string) { return nil, "" }
 func (p *process) hangUp()                          {}
+func (p *process) sendNow([]byte) error             { return notSupported() }
 func (p *process) close()                           {}
 
 func (m *mapping) unmap()           {}

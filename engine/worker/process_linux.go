@@ -194,6 +194,23 @@ func (p *process) hangUp() {
 	_ = c.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
 }
 
+// sendNow sends a packet if that does not have to wait.
+func (p *process) sendNow(packet []byte) error {
+	c, err := p.socket.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var serr error
+	if err := c.Control(func(fd uintptr) {
+		for serr = unix.EINTR; serr == unix.EINTR; { //nolint:errorlint // a number of the kernel's
+			_, serr = unix.SendmsgN(int(fd), packet, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		}
+	}); err != nil {
+		return err
+	}
+	return serr
+}
+
 // close closes this side's ends.
 func (p *process) close() {
 	for _, f := range append(p.outputs[:], p.socket) {
