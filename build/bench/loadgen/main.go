@@ -24,6 +24,7 @@ func main() {
 	flag.DurationVar(&o.window, "d", 4*time.Second, "measured window")
 	flag.IntVar(&o.pid, "pid", 0, "the server's process id, for its CPU time and memory")
 	flag.StringVar(&o.check, "check", "none", "check values: none, identity, same (as when sent alone), version (input + version)")
+	flag.StringVar(&o.outputs, "shm", "", "system shared memory for the tensors: the outputs' names, one for each input, as NAME;NAME; needs -i http")
 	clients := flag.String("c", "1,16,64", "numbers of clients, one load each")
 	label := flag.String("label", "", "name of the series")
 	asJSON := flag.Bool("json", false, "print one JSON object a line")

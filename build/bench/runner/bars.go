@@ -73,6 +73,22 @@ func loadBars() []loadBar {
 		{"cached-json", 64, rateBar, 1.8, true, 0},
 		{"cached-grpc", 64, rateBar, 1.6, true, 0},
 		{"cached-grpc", 1, p50Bar, 0.8, false, 0},
+		{"python-http", 1, rateBar, 1.5, true, 0},
+		{"python-http", 16, rateBar, 1.5, true, 0},
+		{"python-http", 64, rateBar, 1.5, true, 0},
+		{"python-grpc", 1, rateBar, 1.5, true, 0},
+		{"python-grpc", 16, rateBar, 1.5, true, 0},
+		{"python-grpc", 64, rateBar, 1.5, true, 0},
+		{"python-http", 1, p99Bar, 1, false, 0},
+		{"python-http", 16, p99Bar, 1, false, 0},
+		{"python-http", 64, p99Bar, 1, false, 0},
+		{"python-grpc", 1, p99Bar, 1, false, 0},
+		{"python-grpc", 16, p99Bar, 1, false, 0},
+		{"python-grpc", 64, p99Bar, 1, false, 0},
+		{"python-1mb-shm", 1, rateBar, 3, true, 0},
+		{"python-1mb-shm", 4, rateBar, 3, true, 0},
+		{"python-1mb-http", 1, rateBar, 1.7, true, 0},
+		{"python-1mb-http", 4, rateBar, 1.7, true, 0},
 	}
 }
 
@@ -133,6 +149,7 @@ func (r *report) bars() string {
 	}
 	list = append(list, r.instances.bars()...)
 	list = append(list, r.conv.bars()...)
+	list = append(list, r.python.bars()...)
 	if p := r.starts[0]; len(p) > 0 {
 		list = append(list,
 			bar{what: "start to ready, empty repository", got: spreadOf(p, func(p startPoint) float64 { return float64(p.toReady) / 1e6 }).median, limit: 150, unit: "ms"},

@@ -130,6 +130,11 @@ func bench(ctx context.Context, o options) error {
 			return err
 		}
 	}
+	if slices.ContainsFunc([]string{"python-http", "python-grpc", "python-batch-http", "python-1mb-shm", "python-1mb-http", "python-bls", "python-start"}, o.wants) {
+		if err := measurePython(ctx, o, rep); err != nil {
+			return fmt.Errorf("models in Python: %w", err)
+		}
+	}
 	if o.wants("idle") {
 		if err := measureIdle(ctx, o, rep); err != nil {
 			return err
@@ -210,7 +215,11 @@ func measureLoads(ctx context.Context, o options, programs []*program, rep *repo
 		}
 		servers = append(servers, s)
 	}
-	// Each case is loaded once before it counts, with its answers' values checked.
+	return o.pairs(ctx, wanted, programs, servers, rep)
+}
+
+// pairs runs loads on the servers in turn. Each is run once before it counts, with its answers' values checked.
+func (o *options) pairs(ctx context.Context, wanted []load, programs []*program, servers []*server, rep *report) error {
 	for _, l := range wanted {
 		for side, s := range servers {
 			if _, err := o.load(ctx, l, side, s, 16, 0.5, l.check); err != nil {
@@ -315,9 +324,13 @@ func (o *options) load(ctx context.Context, l load, side int, s *server, clients
 	if side == 1 {
 		model = l.theirs
 	}
-	cmd := exec.CommandContext(ctx, o.loadgen, "-json", "-u", s.addr(l.proto), "-i", l.proto, "-m", model, "-in", l.tensors,
+	proto := []string{"-i", l.proto}
+	if l.proto == "shm" {
+		proto = []string{"-i", "http", "-shm", "OUTPUT0"}
+	}
+	cmd := exec.CommandContext(ctx, o.loadgen, append(proto, "-json", "-u", s.addr(l.proto), "-m", model, "-in", l.tensors,
 		"-c", strconv.Itoa(clients), "-w", "1s", "-d", fmt.Sprintf("%gs", seconds), "-check", check,
-		"-pid", strconv.Itoa(s.cmd.Process.Pid))
+		"-pid", strconv.Itoa(s.cmd.Process.Pid))...)
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	runErr := cmd.Run()
