@@ -121,6 +121,13 @@ type Inliner interface {
 	RunsInline() bool
 }
 
+// Waiter is a Model whose executions wait for a process of their own, and else are as an Inliner's. They run on the goroutine
+// that brings the request only if that has nothing else to do (infer.Request.Client), and notice when its client is gone.
+type Waiter interface {
+	// WaitsInline is asked once, after Load.
+	WaitsInline() bool
+}
+
 // Attributes is a backend with default behaviours of its own.
 type Attributes interface {
 	// DefaultInstanceCount is the number of CPU instances of a model that names no instance group (Triton: 2 for ONNX

@@ -72,6 +72,7 @@ func (s *Server) generate(x *exchange, streaming bool) {
 func (s *Server) admit(x *exchange, r *infer.Request) error {
 	r.Times.Arrived = infer.Now()
 	x.conn.trace.Mark(trace.HTTPRecvEnd, r.Times.Arrived)
+	r.Client = x.conn
 	return s.opt.Engine.Infer(x.conn, r)
 }
 

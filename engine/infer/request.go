@@ -1,6 +1,7 @@
 package infer
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"sync"
@@ -142,6 +143,10 @@ type Request struct {
 	Trace Trace
 	// Origin is set by a model that makes the request; nil: a client made it.
 	Origin *Origin
+	// Client, if not nil, says that the goroutine that brings the request has nothing else to do until it is answered, so
+	// that it may execute it even if that means to wait for another process (backend.Waiter). It ends when the client is
+	// gone; who waits on that goroutine has to look, for it cannot call Cancel then.
+	Client context.Context //nolint:containedctx // it belongs to the request, which is handed on
 
 	observer Observer
 	order    *Order      // who says when a response may go; nil: at once
@@ -248,7 +253,7 @@ func (r *Request) reset() {
 	r.Inputs, r.Outputs, r.Parameters, r.owned = r.Inputs[:0], r.Outputs[:0], r.Parameters[:0], r.owned[:0]
 	r.dims, r.kept, r.Steps = r.dims[:0], r.kept[:0], r.Steps[:0]
 	r.Priority, r.Timeout, r.Correlation, r.Flags = 0, 0, CorrelationID{}, 0
-	r.Served, r.BatchSize, r.Times, r.Batch, r.Trace, r.Origin, r.observer = nil, 0, Times{}, nil, nil, nil, nil
+	r.Served, r.BatchSize, r.Times, r.Batch, r.Trace, r.Origin, r.Client, r.observer = nil, 0, Times{}, nil, nil, nil, nil, nil
 	r.Place, r.order, r.held = Place{}, nil, r.held[:0]
 	r.Cache, r.States, r.Null, r.again, r.mark = CacheNote{}, nil, false, false, mark{}
 	r.answered.Store(false)

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"nereid/engine/backend"
+	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 )
 
@@ -25,12 +26,13 @@ const loneRun = 8
 // inlining decides whether requests run inline.
 type inlining struct {
 	policy inlinePolicy
+	waits  bool         // an execution waits for another process: only on goroutines that may wait
 	lone   atomic.Int32 // requests in a row that were alone, up to loneRun
 }
 
 func inlinePolicyOf(cfg *inferencepb.ModelConfig, loaded backend.Model, limited bool) inlinePolicy {
 	brief, ok := loaded.(backend.Inliner)
-	if !ok || !brief.RunsInline() || cfg.GetModelTransactionPolicy().GetDecoupled() || cfg.GetSequenceBatching() != nil {
+	if ok = ok && brief.RunsInline() || waitsInline(loaded); !ok || cfg.GetModelTransactionPolicy().GetDecoupled() || cfg.GetSequenceBatching() != nil {
 		return inlineNever
 	}
 	for _, g := range cfg.GetInstanceGroup() {
@@ -47,8 +49,16 @@ func inlinePolicyOf(cfg *inferencepb.ModelConfig, loaded backend.Model, limited 
 	return inlineUnlessQueued
 }
 
+func waitsInline(loaded backend.Model) bool {
+	w, ok := loaded.(backend.Waiter)
+	return ok && w.WaitsInline()
+}
+
 // wanted reports whether a request that has just been admitted is to run inline.
-func (in *inlining) wanted(m *Model) bool {
+func (in *inlining) wanted(m *Model, r *infer.Request) bool {
+	if in.waits && r.Client == nil {
+		return false
+	}
 	switch in.policy {
 	case inlineUnlessQueued:
 		return m.stats.Pending() == 1 // itself

@@ -127,7 +127,7 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 	}
 	m.fileBytes = folderBytes(s.VersionFolder)
 	m.loadTime = time.Since(start)
-	m.inline.policy = inlinePolicyOf(s.Config, m.loaded, s.Limiter != nil)
+	m.inline.policy, m.inline.waits = inlinePolicyOf(s.Config, m.loaded, s.Limiter != nil), waitsInline(m.loaded)
 	return m, nil
 }
 
@@ -284,7 +284,7 @@ func (m *Model) Infer(r *infer.Request) error {
 		return nil
 	}
 	m.stats.Admitted()
-	if m.inline.wanted(m) && m.set.Inline(r) {
+	if m.inline.wanted(m, r) && m.set.Inline(r) {
 		return nil
 	}
 	if err := m.scheduler.Enqueue(r); err != nil {

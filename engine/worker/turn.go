@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"time"
+
+	"nereid/engine/infer"
 )
 
 // Frames are read by one goroutine at a time, who has the turn. While nothing is executed that is life. An execution of a
@@ -79,9 +81,14 @@ func (w *Worker) look() (err error, over bool) {
 		}
 		last = w.numbers.exec
 		kill := w.reading && w.overdue()
+		left := w.abandoned()
 		w.mu.Unlock()
 		if kill {
 			_ = w.p.proc.Kill() // who reads finds the end of the stream
+		}
+		if left != nil {
+			left.Cancel()
+			left.Release()
 		}
 	}
 }
@@ -95,6 +102,20 @@ func (w *Worker) overdue() bool {
 	d := w.spec.Limits.Execute
 	ex.late = d > 0 && time.Since(ex.began) > d
 	return ex.late || ex.ctx.Err() != nil
+}
+
+// abandoned returns a request under way, retained, whose client has gone while the goroutine that brought it waits here; nil:
+// there is none. w.mu is held.
+func (w *Worker) abandoned() *infer.Request {
+	if w.cur == nil {
+		return nil
+	}
+	for i := range w.cur.lives {
+		if l := &w.cur.lives[i]; !l.done && l.r.Client != nil && !l.r.Cancelled() && l.r.Client.Err() != nil {
+			return l.r.Retain()
+		}
+	}
+	return nil
 }
 
 // lead reads until an execution that took the turn is over. It returns the execution's error.

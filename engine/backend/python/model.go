@@ -46,6 +46,7 @@ var (
 	_ backend.Model          = (*model)(nil)
 	_ backend.Health         = (*model)(nil)
 	_ backend.MemoryReporter = (*model)(nil)
+	_ backend.Waiter         = (*model)(nil)
 )
 
 // stamp tells the file, as it is now, and the environment.
@@ -162,6 +163,9 @@ func (m *model) Healthy() error {
 	}
 	return err
 }
+
+// WaitsInline implements backend.Waiter.
+func (m *model) WaitsInline() bool { return true }
 
 // InOwnProcess implements backend.Separate.
 func (m *model) InOwnProcess() bool { return true }

@@ -76,6 +76,7 @@ type rig struct {
 	metrics  custom.Registry
 	log      journal
 	once     sync.Once
+	waits    bool // requests come on goroutines that may execute them
 }
 
 // serve starts an engine on models: by path in the repository, the files' text.
@@ -190,6 +191,9 @@ func (r *rig) all(q *infer.Request) []answer {
 	defer q.Release()
 	ctx, cancel := context.WithTimeout(context.Background(), long)
 	defer cancel()
+	if r.waits {
+		q.Client = ctx
+	}
 	if err := r.Infer(ctx, q); err != nil {
 		return []answer{{err: err, final: true}}
 	}

@@ -39,7 +39,9 @@ class Channel:
         self._socket, self._down, self._up = sock, down, up
         self._buffer = memoryview(bytearray(MAX_PACKET))
         self._sending = threading.Lock()
-        self.turn = threading.Condition(threading.Lock())
+        # Two names of one lock: entering a Condition is a call in Python, entering its lock is not.
+        self._lock = threading.Lock()
+        self.turn = threading.Condition(self._lock)
         self._reading, self._waiting = False, 0
         self.commands = collections.deque()  # (kind, id, body) for the main thread
         self._answers = {}  # (kind, id) -> what takes the body
@@ -47,13 +49,13 @@ class Channel:
 
     def number(self):
         """A number for a call of ours."""
-        with self.turn:
+        with self._lock:
             self._last += 1
             return self._last
 
     def expect(self, kind, number, take):
         """Has take(body) called, under the channel's lock, for each frame of that kind and number."""
-        with self.turn:
+        with self._lock:
             self._answers[kind, number] = take
 
     def forget(self, kind, number):
@@ -76,8 +78,8 @@ class Channel:
 
     def wait(self, done):
         """Waits until done() is true, which is asked under the channel's lock after every frame."""
-        turn = self.turn
-        with turn:
+        turn, lock = self.turn, self._lock
+        with lock:
             while True:
                 if done():
                     return
@@ -90,7 +92,7 @@ class Channel:
         try:
             while True:
                 frame = self._receive()
-                with turn:
+                with lock:
                     self._dispatch(*frame)
                     ended = done()
                     if ended:
@@ -100,7 +102,7 @@ class Channel:
                     if ended:
                         return
         except BaseException:
-            with turn:
+            with lock:
                 self._reading = False
                 turn.notify_all()
             raise

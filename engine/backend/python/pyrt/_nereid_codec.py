@@ -20,6 +20,8 @@ _RESPONSE = struct.Struct("<IIQHHIII")
 _RESPONSES = struct.Struct("<IIII")
 _BLS = struct.Struct("<qQIHHII")
 _NAME = struct.Struct("<H")
+_TICKET = struct.Struct("<Q")
+_TICKET_AT = _RESPONSES.size + 8  # of the first response's, where there is no text
 
 _ZEROS = b"\0" * 16
 
@@ -34,6 +36,7 @@ class Codec:
     def __init__(self, down, up):
         self._down, self._up = down, up
         self._signatures = {}  # signature -> (name, type, shape)
+        self._heads = {}  # (name, type, shape, flags) -> what precedes and follows the ticket of a response with that tensor
         self._written = {}  # (name, type, shape) -> signature with its padding
         self._named = {}  # bytes of a list of names -> names
         self._all = None  # the names that stand for all outputs of the model
@@ -193,6 +196,35 @@ class Codec:
     def responses(self, items, code=0, text=""):
         """The body of a RESPONSES. items: (ticket, flags, response or None, names of the wanted outputs or None); code is
         that of the execution's error plus 1. Also what must be kept alive until the frame is sent."""
+        if len(items) == 1 and not code:
+            body = self._plain(*items[0])
+            if body is not None:
+                return body, ()
+        return self._responses(items, code, text)
+
+    def _plain(self, ticket, flags, response, wanted):
+        """The body for one response with one small tensor of numbers, None for another. Most are like that, and the same but
+        for their ticket and data."""
+        if response is None or response._error is not None or len(response._tensors) != 1 or response._parameters != "{}":
+            return None
+        tensor = response._tensors[0]
+        array = tensor._array
+        if array is None or tensor._code == pb._BYTES or array.nbytes > INLINE_MOST:
+            return None
+        if wanted is not self._all and wanted is not None and tensor._name not in wanted:
+            return None
+        key = (tensor._name, tensor._code, tensor._shape, flags)
+        known = self._heads.get(key)
+        data = array.tobytes()
+        if known is None:
+            body, _ = self._responses([(ticket, flags, response, wanted)], 0, "")
+            known = body[:_TICKET_AT], body[_TICKET_AT + 8 : len(body) - len(data)]
+            if len(self._heads) >= 1024:
+                self._heads.clear()
+            self._heads[key] = known
+        return b"".join((known[0], _TICKET.pack(ticket), known[1], data))
+
+    def _responses(self, items, code, text):
         writer = Writer()
         message = text.encode(errors="replace")
         writer.add(_RESPONSES.pack(len(items), code, len(message), 0))

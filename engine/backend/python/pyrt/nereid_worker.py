@@ -2,6 +2,7 @@
 
 import base64
 import collections
+import gc
 import importlib
 import importlib.util
 import json
@@ -355,6 +356,9 @@ class Worker:
         self._model = self._module.TritonPythonModel()
         if hasattr(self._model, "initialize"):
             self._model.initialize(call["args"])
+        # What is there now stays: the collector need not go through it again and again while requests come.
+        gc.collect()
+        gc.freeze()
         runtime.serving = True
         code = getattr(getattr(self._model, "execute", None), "__code__", None)
         return {

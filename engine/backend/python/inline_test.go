@@ -1,0 +1,72 @@
+package python_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"nereid/engine/status"
+)
+
+// A request that is executed on the goroutine that brings it is as any other for its model.
+func TestOnTheCallersGoroutine(t *testing.T) {
+	begun := filepath.Join(t.TempDir(), "begun")
+	r := serve(t, nil, map[string]string{
+		"m/config.pbtxt": config(""),
+		"m/1/model.py": code(`
+y = np.array([threading.get_native_id() + 0.0], np.float32)
+if x[0] == 1:
+    open(`+strconv.Quote(begun)+`, "w").close()
+    while not request.is_cancelled():
+        time.sleep(0.001)
+if x[0] == 2:
+    open(`+strconv.Quote(begun)+`, "w").close()
+    while True:
+        pass`, ""),
+	}).ready()
+	r.waits = true
+	start := func(ctx context.Context, what float32) <-chan error {
+		q, done := request("m", map[string][]float32{"IN": {what}}), make(chan error, 1)
+		q.Client = ctx
+		go func() {
+			defer q.Release()
+			err := r.Infer(ctx, q)
+			if err == nil {
+				resp, nerr := q.Next(context.Background())
+				if err = nerr; err == nil {
+					err = resp.Err
+					resp.Release()
+				}
+			}
+			done <- err
+		}()
+		until(t, "the execution has begun", func() bool { return os.Remove(begun) == nil })
+		return done
+	}
+	if a := r.one(request("m", map[string][]float32{"IN": {0}})); a.err != nil {
+		t.Fatal(a.err)
+	}
+	t.Run("A23 D033 the client leaves", func(t *testing.T) {
+		ctx, leave := context.WithCancel(t.Context())
+		done := start(ctx, 1)
+		leave()
+		began := time.Now()
+		<-done // whatever it is: nobody reads it
+		t.Logf("noticed after %v", time.Since(began))
+	})
+	t.Run("D3 an endless loop is ended with the model", func(t *testing.T) {
+		done := start(t.Context(), 2)
+		if err := r.UnloadModel(t.Context(), "m", false); err != nil {
+			t.Fatal(err)
+		}
+		now, cancel := context.WithCancel(t.Context())
+		cancel()
+		r.Close(now) // without a drain
+		if err := <-done; status.CodeOf(err) != status.Unavailable {
+			t.Errorf("%v, want Unavailable", err)
+		}
+	})
+}
