@@ -10,6 +10,7 @@ import (
 
 	"nereid/engine/backend"
 	"nereid/engine/inferencepb"
+	"nereid/engine/model"
 	"nereid/engine/modelconfig"
 	"nereid/engine/repo"
 	"nereid/engine/status"
@@ -235,6 +236,11 @@ func (m *Manager) complete(ctx context.Context, src *repo.Model, p *plan, pos *m
 		p.failAll(err)
 		return
 	}
+	chosen, err := model.FileForDevices(p.cfg, m.o.Machine, backend.NormalizeOptions(p.backend, m.o.Machine.IDs()))
+	if err != nil {
+		p.failAll(err)
+		return
+	}
 	sigs := map[int64]*modelconfig.Signature{}
 	ac, can := p.backend.(backend.AutoCompleter)
 	if can {
@@ -243,7 +249,7 @@ func (m *Manager) complete(ctx context.Context, src *repo.Model, p *plan, pos *m
 				continue // it could not be had
 			}
 			sig, err := ac.Signature(ctx, backend.Spec{
-				ModelName: src.Name, Version: n, Config: p.cfg, ModelFolder: src.Folder, VersionFolder: versionFolder(src, n), Log: m.o.Log,
+				ModelName: src.Name, Version: n, Config: chosen, ModelFolder: src.Folder, VersionFolder: versionFolder(src, n), Log: m.o.Log,
 			})
 			if err != nil {
 				p.faults[n] = err

@@ -108,7 +108,8 @@ func (m *Manager) look(e *entry) func() (*repo.Model, error) {
 // wake loads an evicted model and then runs the requests that waited for it.
 func (m *Manager) wake(e *entry) {
 	defer m.wg.Done()
-	err := m.change(m.open, e.name, task{look: m.look(e), wake: true})
+	// What waits runs before the ensembles that the model is part of are looked at: one that is being loaded may be who waits.
+	_, _, err := m.changeOne(m.open, e.name, task{look: m.look(e), wake: true, seen: map[string]bool{}})
 	m.mu.Lock()
 	waited := e.waking.requests
 	e.waking = nil
@@ -117,6 +118,7 @@ func (m *Manager) wake(e *entry) {
 		m.resume(r, err)
 		r.Release()
 	}
+	m.updateDependents(e.name, "", map[string]bool{})
 }
 
 // resume runs a request that has waited, or answers it with why it cannot.

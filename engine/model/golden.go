@@ -189,18 +189,39 @@ func goldenTensor(raw json.RawMessage, name string, dt inferencepb.DataType, dim
 // runGolden sends every golden request to an instance and compares the answers. Errors: Internal, with the first
 // difference.
 func runGolden(ctx context.Context, m *Model, all []golden, inst backend.Instance) error {
+	return m.askGolden(ctx, all, func(r *infer.Request) (func(), error) {
+		done, err := m.executeAlone(ctx, r, inst)
+		if err == nil && !r.Answered() && !m.decoupled {
+			err = status.New(status.Internal, "the backend did not answer")
+		}
+		return done, err
+	})
+}
+
+// askEnsemble puts the golden requests to an ensemble, by way of its steps, which count them as they do any request. Errors:
+// those of readGolden and runGolden.
+func (m *Model) askEnsemble(ctx context.Context, s Spec) error {
+	asked, err := readGolden(s.ModelFolder, s.VersionFolder, s.Config)
+	if err != nil {
+		return err
+	}
+	return m.askGolden(ctx, asked, func(r *infer.Request) (func(), error) { return func() {}, m.scheduler.Enqueue(r) })
+}
+
+// askGolden puts every golden request by execute, whose result done is called when its answers are read.
+func (m *Model) askGolden(ctx context.Context, all []golden, execute func(r *infer.Request) (done func(), err error)) error {
 	for i := range all {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := m.runGoldenOne(ctx, &all[i], inst); err != nil {
+		if err := m.askGoldenOne(ctx, &all[i], execute); err != nil {
 			return status.Errorf(status.Internal, "the version does not answer its golden requests: %s: %w", all[i].where, err)
 		}
 	}
 	return nil
 }
 
-func (m *Model) runGoldenOne(ctx context.Context, g *golden, inst backend.Instance) error {
+func (m *Model) askGoldenOne(ctx context.Context, g *golden, execute func(r *infer.Request) (func(), error)) error {
 	r := infer.New()
 	defer r.Release()
 	r.ModelName, r.Served = m.name, m
@@ -208,14 +229,12 @@ func (m *Model) runGoldenOne(ctx context.Context, g *golden, inst backend.Instan
 	if err := m.signature.check(r); err != nil {
 		return err
 	}
-	done, err := m.executeAlone(ctx, r, inst)
+	done, err := execute(r)
 	defer done()
 	if err != nil {
 		return err
 	}
-	if !r.Answered() && !m.decoupled {
-		return status.New(status.Internal, "the backend did not answer")
-	}
+	defer context.AfterFunc(ctx, r.Cancel)()
 	missing := slices.Clone(g.want)
 	for {
 		resp, err := r.Next(ctx)

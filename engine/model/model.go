@@ -119,6 +119,10 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 		if err != nil {
 			return nil, err
 		}
+		if err := m.askEnsemble(ctx, s); err != nil {
+			m.scheduler.Close()
+			return nil, err
+		}
 		m.loadTime = time.Since(start)
 		return m, nil
 	}
@@ -160,8 +164,12 @@ func (m *Model) start(ctx context.Context, s Spec) error {
 	if err != nil {
 		return err
 	}
+	cfg, err := FileForDevices(s.Config, m.machine, backend.NormalizeOptions(s.Backend, m.machine.IDs()))
+	if err != nil {
+		return err
+	}
 	m.loaded, err = s.Backend.Load(ctx, backend.Spec{
-		ModelName: s.Name, Version: s.Version, Config: s.Config, ModelFolder: s.ModelFolder,
+		ModelName: s.Name, Version: s.Version, Config: cfg, ModelFolder: s.ModelFolder,
 		VersionFolder: s.VersionFolder, Host: s.Host, Log: s.Log,
 	})
 	if err != nil {

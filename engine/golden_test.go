@@ -1,0 +1,69 @@
+package engine_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"nereid/engine"
+	"nereid/engine/lifecycle"
+)
+
+// goldenPair is a golden request of pairConfig: 5 and 3, with the sum that it is to give.
+func goldenPair(sum int) string {
+	return fmt.Sprintf(`{"data": [{"INPUT0": [5], "INPUT1": [3]}], "validation_data": [{"OUTPUT0": [%d]}]}`, sum)
+}
+
+func TestGoldenRequestsOfEnsembles(t *testing.T) {
+	for _, tt := range []struct {
+		name, text, want string
+	}{
+		{"right", goldenPair(8), ""},
+		{"wrong", goldenPair(9), "does not answer its golden requests: a.json request 0: output 'OUTPUT0', element 0 is 8, want 9"},
+		{"not JSON", "{", "a.json: unexpected EOF"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			root := t.TempDir()
+			put(t, root, "part", oneConfig)
+			put(t, root, "sum", pairConfig("part", "OUTPUT0", "OUTPUT1"))
+			write(t, root+"/sum/golden/a.json", tt.text)
+			w := &twins{t: t, Engine: start(t, engine.Options{Repositories: []string{root}, Mode: engine.ModeExplicit})}
+			err := w.LoadModel(t.Context(), "sum", engine.LoadParameters{})
+			if tt.want == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.gives("sum", 8)
+				resp, err := w.ModelStatistics("sum", -1)
+				if err != nil || resp.GetModelStats()[0].GetInferenceStats().GetSuccess().GetCount() != 1 {
+					t.Errorf("statistics %v, %v; want the one request and not the golden one", resp, err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("LoadModel = %v, want %q in it", err, tt.want)
+			}
+			w.gives("part", 8)
+		})
+	}
+	t.Run("of a part that is not in memory", func(t *testing.T) {
+		root := t.TempDir()
+		put(t, root, "part", oneConfig)
+		put(t, root, "sum", pairConfig("part", "OUTPUT0", "OUTPUT1"))
+		w := &twins{t: t, Engine: start(t, engine.Options{
+			Repositories: []string{root}, Mode: engine.ModeExplicit, StartupModels: []string{"part", "sum"},
+			Residency: lifecycle.Residency{Idle: time.Hour},
+		})}
+		for sum := 8; sum <= 9; sum++ {
+			if err := w.Evict("part"); err != nil {
+				t.Fatal(err)
+			}
+			write(t, root+"/sum/golden/a.json", goldenPair(sum))
+			if err := w.LoadModel(t.Context(), "sum", engine.LoadParameters{}); (err == nil) != (sum == 8) {
+				t.Errorf("LoadModel with the golden answer %d = %v", sum, err)
+			}
+			w.gives("sum", 8) // as it was before
+		}
+	})
+}
