@@ -125,6 +125,9 @@ func (e *Engine) RepositoryIndex(ready bool) []*inferencepb.RepositoryIndexRespo
 		_, name := repo.Split(m.Name) // two models of one name are two rows alike, as in Triton
 		if len(m.Versions) == 0 && !ready {
 			row := &inferencepb.RepositoryIndexResponse_ModelIndex{Name: name}
+			if m.Waits != nil {
+				row.State, row.Reason = string(lifecycle.Unavailable), status.Reason(m.Waits)
+			}
 			if m.Err != nil {
 				row.State, row.Reason = string(lifecycle.Unavailable), status.Reason(m.Err)
 			}
@@ -139,6 +142,9 @@ func (e *Engine) RepositoryIndex(ready bool) []*inferencepb.RepositoryIndexRespo
 			}
 			if v.Evicted && row.Reason == "" {
 				row.Reason = "not in memory; its next request loads it"
+			}
+			if m.Waits != nil && row.Reason == "" {
+				row.Reason = status.Reason(m.Waits)
 			}
 			if m.Err != nil && v.State == lifecycle.Ready {
 				row.Reason = "reload failed, what was loaded before goes on serving: " + status.Reason(m.Err)

@@ -35,6 +35,9 @@ func (c *Console) view(st lifecycle.ModelStatus, p place) api.Model {
 	for _, n := range st.Memory.GPU {
 		m.GPUBytes += n
 	}
+	if st.Waits != nil {
+		m.Reason = status.Reason(st.Waits)
+	}
 	if st.Err != nil {
 		m.Reason = status.Reason(st.Err)
 	}

@@ -90,6 +90,7 @@ func (m *Manager) changeOne(ctx context.Context, name string, t task) (parts []s
 		return nil, true, nil
 	}
 	e.asked = e.asked || t.asked
+	e.waits = nil
 	if t.byHand && t.only == 0 && len(e.picked) > 0 {
 		m.step(e, whole{})
 		e.src = nil // what serves is not what the policy says

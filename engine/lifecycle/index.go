@@ -21,7 +21,9 @@ type ModelStatus struct {
 	// Config is the effective configuration at the last change, nil if none could be made. It must not be changed.
 	Config *inferencepb.ModelConfig
 	// Err says why the last change failed as a whole; versions may serve all the same.
-	Err        error
+	Err error
+	// Waits says why a change in the repository is not made yet, nil if none is known of.
+	Waits      error
 	Overridden bool
 	// Memory is what the loaded versions take, as measured last; 0 if nothing is loaded or ever was measured.
 	Memory   model.Memory
@@ -72,7 +74,7 @@ func (m *Manager) Model(name string) (ModelStatus, bool) {
 
 // status is what is known of a model. m.mu is held.
 func (m *Manager) status(e *entry) ModelStatus {
-	s := ModelStatus{Memory: e.memory.memory(e.source), Pinned: m.pinned(e), Name: e.name, ConfigText: e.text, Config: e.cfg, Err: e.err, Overridden: e.override != nil}
+	s := ModelStatus{Memory: e.memory.memory(e.source), Pinned: m.pinned(e), Name: e.name, ConfigText: e.text, Config: e.cfg, Err: e.err, Waits: e.waits, Overridden: e.override != nil}
 	if e.src != nil {
 		s.Repository, s.Folder, s.ConfigPath = e.src.Root, e.src.Folder, e.src.Config
 	}

@@ -108,6 +108,7 @@ type entry struct {
 	cfg      *inferencepb.ModelConfig // in service, or last tried
 	text     string                   // the configuration file as it was then
 	busy     bool                     // a change that polling started is under way
+	waits    error                    // why a change that polling saw is not made yet
 	asked    bool                     // it was loaded by its own name, not for an ensemble alone
 	// lingering ends the wait for the sequences of models that left.
 	lingering map[*model.Model]context.CancelFunc

@@ -75,6 +75,7 @@ func (m *Manager) poll(found map[string]*repo.Model, whole bool, waiting map[str
 	for name, src := range found {
 		if !m.differs(name, src, whole) {
 			delete(waiting, name)
+			m.waits(name, nil)
 			continue
 		}
 		w, ok := waiting[name]
@@ -83,7 +84,14 @@ func (m *Manager) poll(found map[string]*repo.Model, whole bool, waiting map[str
 			waiting[name] = w
 		}
 		rest := m.o.Settle - now.Sub(w.since)
-		if rest <= 0 && now.Sub(w.since) < held*m.o.Settle {
+		switch src.Marker {
+		case repo.Copying: // the next look is when the marker is written
+			m.waits(name, errCopying)
+			continue
+		case repo.Whole:
+			rest = 0
+		}
+		if rest <= 0 && src.Marker == repo.NoMarker && now.Sub(w.since) < held*m.o.Settle {
 			if file := repo.Written(src.Folder); file != "" { // a slow copy may pause for longer than the settle time
 				m.o.Log.Debug("a changed model is not loaded yet", "model", name, "writing", file)
 				rest = m.o.Settle
@@ -118,10 +126,34 @@ func (m *Manager) poll(found map[string]*repo.Model, whole bool, waiting map[str
 	return next
 }
 
+// errCopying is why a model with a marker waits.
+var errCopying = status.Errorf(status.Unavailable, "a change waits for its copy to be over: a file was written after the marker %s; write that again when all is there", repo.ReadyName)
+
+// waits notes why a change that polling saw is not made yet, nil: there is no reason.
+func (m *Manager) waits(name string, why error) {
+	m.mu.Lock()
+	e := m.entries[name]
+	if e == nil && why != nil && !m.closed {
+		e = &entry{name: name}
+		m.entries[name] = e
+	}
+	news := e != nil && e.waits != why
+	if news {
+		e.waits = why
+	}
+	m.mu.Unlock()
+	if news {
+		if why != nil {
+			m.o.Log.Info("a changed model is not loaded yet", "model", name, "why", why)
+		}
+		m.o.Events.changed()
+	}
+}
+
 // rested looks again at a model that polling wants to load: what changed since is to rest first.
 func (m *Manager) rested(src *repo.Model) (*repo.Model, error) {
 	now, err := m.find(src.Key)
-	if err == nil && !now.Equal(src) {
+	if err == nil && (!now.Equal(src) || now.Marker == repo.Copying) {
 		err = status.Errorf(status.Unavailable, "model '%s' is being changed", src.Key)
 	}
 	return now, err

@@ -38,6 +38,8 @@ type Model struct {
 	Shared, Rest Print
 	// Versions holds the print of every version folder, also of those that a version policy leaves out.
 	Versions map[int64]Print
+	// Marker says what a file ReadyName in the folder tells of a copy.
+	Marker Marker
 	// Alias says that Name is not the folder's.
 	Alias bool
 	// Err says why the folder could not be read. The rest is then incomplete.
@@ -46,6 +48,19 @@ type Model struct {
 	// fetch brings the files that keep takes, by their paths in the model folder; nil: they are here.
 	fetch func(ctx context.Context, keep func(rel string) bool, progress func(done, total int64)) error
 }
+
+// ReadyName is the file in a model folder that tells polling that the others are whole: who copies writes it last, and again
+// after each change.
+const ReadyName = ".ready"
+
+// Marker is what a file ReadyName tells.
+type Marker int
+
+const (
+	NoMarker Marker = iota
+	Whole           // it was written after every other file
+	Copying         // something was written after it
+)
 
 // Numbers returns the version numbers, ascending.
 func (m *Model) Numbers() []int64 {
@@ -237,6 +252,7 @@ func ScanModel(root, name, configName string) *Model {
 	m.Config = findConfig(m.Folder, configName, entries)
 	p := newPrinter()
 	p.skip = m.Config
+	written := int64(0) // when something in the folder changed last, by the clock of its file system
 	for _, e := range entries {
 		path := filepath.Join(m.Folder, e.Name())
 		if Ignored(e.Name()) {
@@ -249,6 +265,7 @@ func ScanModel(root, name, configName string) *Model {
 				continue
 			}
 			m.Versions[v] = vp.sum()
+			written = max(written, vp.written)
 			continue
 		}
 		if err := p.tree(path, 0); err != nil {
@@ -256,7 +273,28 @@ func ScanModel(root, name, configName string) *Model {
 		}
 	}
 	m.Shared, m.Rest = p.sum(), nonzero(p.rest)
+	m.Marker = marker(filepath.Join(m.Folder, ReadyName), max(written, p.written))
 	return m
+}
+
+// marker compares a marker with when the other files changed last.
+func marker(path string, written int64) Marker {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil || !info.Mode().IsRegular():
+		return NoMarker
+	case changed(info) < written:
+		return Copying
+	}
+	return Whole
+}
+
+// changed is when a file changed, in nanoseconds: its content, its name or its times. Unlike the modification time nobody sets it.
+func changed(info fs.FileInfo) int64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return changeTime(st)
+	}
+	return info.ModTime().UnixNano()
 }
 
 // findConfig returns the path of a model folder's configuration, "" if there is none.
@@ -289,6 +327,7 @@ const maxDepth = 16
 type printer struct {
 	all, rest hash.Hash64
 	skip      string // not in rest
+	written   int64  // when one of the files and folders changed last
 	buf       []byte
 }
 
@@ -347,6 +386,7 @@ func special(m fs.FileMode) string {
 }
 
 func (p *printer) file(path string, info fs.FileInfo) {
+	p.written = max(p.written, changed(info))
 	p.buf = append(p.buf[:0], path...)
 	inode := uint64(0)
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {

@@ -52,7 +52,7 @@ func watch(ctx context.Context, w *fsnotify.Watcher, roots []string, poll time.D
 			if e.Has(fsnotify.Create) {
 				addTree(w, e.Name, 1)
 			}
-			if e.Op == fsnotify.Chmod || Ignored(filepath.Base(e.Name)) {
+			if base := filepath.Base(e.Name); base != ReadyName && (e.Op == fsnotify.Chmod || Ignored(base)) {
 				continue
 			}
 		case _, ok := <-errs: // an overflow, say: look at everything
