@@ -4,7 +4,9 @@ import shutil
 
 import numpy as np
 import pytest
+import tritonclient.grpc as tg
 import tritonclient.http as th
+from tritonclient.utils import InferenceServerException
 
 import models
 from harness import REFERENCE, Server, until
@@ -53,6 +55,34 @@ def test_A052_A056_versions_come_and_go(polled):
     waits_for(polled, lambda: versions(polled) == ["1", "2"], "version 3 is still served")
     assert answer(polled) == ("2", 2.0)
     waits_for(polled, lambda: polled.index().get(("plus_version", "3"))[0] == "UNAVAILABLE", "version 3 is not UNAVAILABLE")
+
+
+@pytest.mark.skipif(REFERENCE, reason="what a Python model does when its folder goes takes minutes there")
+def test_A056_R9_a_version_that_left_is_not_an_unknown_one(polled):
+    """A version that was served answers 503 and UNAVAILABLE, as in Triton: it may come back. One that never was: 404."""
+    shutil.copytree(polled.next / "2", polled.model / "2")
+    waits_for(polled, lambda: versions(polled) == ["1", "2"], "version 2 is not served")
+    shutil.rmtree(polled.model / "2")
+    waits_for(polled, lambda: versions(polled) == ["1"], "version 2 is still served")
+    body = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 16], "data": [0] * 16}]}
+    left = "Request for unknown model: 'plus_version' version 2 is not at ready state"
+    never = "Request for unknown model: 'plus_version' version 9 is not found"
+    for version, code, text in (("2", 503, left), ("9", 404, never)):
+        path = f"/v2/models/plus_version/versions/{version}"
+        for a in (polled.post(path + "/infer", body), polled.get(path), polled.get(path + "/config")):
+            assert (a.status, a.error) == (code, text)
+        assert polled.get(path + "/ready").status == 400
+    with tg.InferenceServerClient(polled.grpc) as c:
+        i = tg.InferInput("INPUT0", [1, 16], "FP32")
+        i.set_data_from_numpy(np.zeros([1, 16], np.float32))
+        for version, code, text in (("2", "UNAVAILABLE", left), ("9", "NOT_FOUND", never)):
+            with pytest.raises(InferenceServerException) as e:
+                c.infer("plus_version", [i], model_version=version)
+            assert (e.value.status(), e.value.message()) == ("StatusCode." + code, text)
+            assert not c.is_model_ready("plus_version", version)
+    shutil.copytree(polled.next / "2", polled.model / "2")
+    waits_for(polled, lambda: versions(polled) == ["1", "2"], "version 2 does not come back")
+    assert answer(polled, "2") == ("2", 2.0)
 
 
 def test_A055_models_come_and_go(polled):
