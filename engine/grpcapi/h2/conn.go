@@ -378,6 +378,13 @@ func (c *conn) fill(n int) error {
 	return nil
 }
 
+// shrink gives back what a large frame that is not DATA needed.
+func (c *conn) shrink() {
+	rest := c.in[c.r:c.w]
+	c.in = make([]byte, max(maxBuffer, len(rest)))
+	c.r, c.w = 0, copy(c.in, rest)
+}
+
 // beforeRead has calls resumed and what waits for the socket written, and waits itself if it is too much: a client that does not read is
 // not read either.
 func (c *conn) beforeRead() error {
@@ -398,9 +405,10 @@ func (c *conn) beforeRead() error {
 func (c *conn) open() error {
 	o := &c.srv.o
 	c.mu.Lock()
-	b := appendHead(c.out.b, 3*6, frameSettings, 0, 0)
+	b := appendHead(c.out.b, 4*6, frameSettings, 0, 0)
 	b = appendSetting(b, settingMaxStreams, o.MaxConcurrentStreams)
 	b = appendSetting(b, settingInitialWindow, streamWindow)
+	b = appendSetting(b, settingMaxFrame, o.MaxFrameBytes)
 	b = appendSetting(b, settingMaxHeaderList, o.MaxHeaderBytes)
 	c.out.b = appendWords(b, frameWindowUpdate, 0, connWindow-initialWindow)
 	c.mu.Unlock()
@@ -435,7 +443,7 @@ func (c *conn) read() error {
 
 func (c *conn) frame(h frameHead) error {
 	switch {
-	case h.length > maxFrame:
+	case h.length > int(c.srv.o.MaxFrameBytes):
 		return &connError{codeFrameSize, fmt.Sprintf("a frame of %d bytes, more than SETTINGS_MAX_FRAME_SIZE allows", h.length)}
 	case !c.settings && h.kind != frameSettings:
 		return protocolError("the first frame is not SETTINGS")
@@ -451,6 +459,9 @@ func (c *conn) frame(h frameHead) error {
 	}
 	p := c.in[c.r : c.r+h.length]
 	c.r += h.length
+	if h.length > maxBuffer {
+		defer c.shrink()
+	}
 	switch h.kind {
 	case frameHeaders:
 		return c.headersFrame(h, p)

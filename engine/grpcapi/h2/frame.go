@@ -57,7 +57,7 @@ const (
 const (
 	preface       = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 	headSize      = 9
-	maxFrame      = 16 << 10 // of a received frame's payload: the initial limit, and the smallest that a peer may set
+	maxFrame      = 16 << 10 // of a frame's payload: the initial limit, and the smallest that a peer may set
 	maxFrameLimit = 1<<24 - 1
 	maxWindow     = 1<<31 - 1
 	initialWindow = 65535

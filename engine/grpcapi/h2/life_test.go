@@ -29,7 +29,7 @@ func TestH2Spec(t *testing.T) {
 	if program == "" {
 		t.Skip("H2SPEC does not name h2spec's program; use make h2spec")
 	}
-	s := serve(t, nil)
+	s := serve(t, func(o *Options) { o.MaxFrameBytes = maxFrame }) // its headers are not larger
 	host, port, _ := strings.Cut(s.addr, ":")
 	out, err := exec.Command(program, "-h", host, "-p", port, "-o", "2").CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte(", 0 failed")) {
@@ -159,6 +159,40 @@ func TestSizes(t *testing.T) {
 		}
 	}
 	s.idle(t, 1)
+}
+
+// TestLargeFrames: clients that fill frames as large as the server allows them, of DATA and of headers, and larger ones.
+func TestLargeFrames(t *testing.T) {
+	s := serve(t, nil)
+	c := dial(t, s)
+	for _, n := range []int{defaultMaxFrame, defaultMaxFrame + 1, maxBuffer + 1, 3 * defaultMaxFrame} {
+		msg := make([]byte, n-prefixSize)
+		for i := range msg {
+			msg[i] = byte(i * 7)
+		}
+		id := c.open("Echo")
+		b := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(msg))), msg...)
+		for len(b) > defaultMaxFrame {
+			_ = c.WriteData(id, false, b[:defaultMaxFrame])
+			b = b[defaultMaxFrame:]
+		}
+		_ = c.WriteData(id, true, b)
+		if r, err := c.result(id); err != nil || r.status != "0" || !bytes.Equal(r.body[min(len(r.body), prefixSize):], msg) {
+			t.Fatalf("message of %d bytes: status %q, %d bytes came back, %v", len(msg), r.status, len(r.body), err)
+		}
+	}
+	for range 2 {
+		id := c.next
+		c.next += 2
+		block := c.head("Echo", "x", strings.Repeat("y", 80_000))
+		_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: true, EndHeaders: true})
+		if r, err := c.result(id); err != nil || r.status != "8" {
+			t.Fatalf("80 KB of headers in a frame: %+v, %v; want RESOURCE_EXHAUSTED (8)", r, err)
+		}
+		c.works("Echo")
+	}
+	_ = c.WriteData(c.open("Echo"), false, make([]byte, defaultMaxFrame+1))
+	c.expectGone(http2.ErrCodeFrameSize)
 }
 
 // TestStreamBackPressure: a stream of more than all windows, whose client reads only when it has sent all it can.

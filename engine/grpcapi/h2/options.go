@@ -27,6 +27,9 @@ type Options struct {
 	MaxConcurrentStreams uint32
 	// MaxHeaderBytes bounds a call's headers as RFC 9113 counts them (names, values and 32 a field). 0: 64 KiB.
 	MaxHeaderBytes uint32
+	// MaxFrameBytes bounds the payload of a frame that a client sends, 16 KiB to 16 MiB - 1. 0: 256 KiB: large messages in
+	// large frames are read to where they belong.
+	MaxFrameBytes uint32
 	// ConnectionTimeout bounds TLS and the first frames. 0: 20 s.
 	ConnectionTimeout time.Duration
 
@@ -39,6 +42,7 @@ type Options struct {
 const (
 	defaultMaxStreams = 4096
 	defaultMaxHeaders = 64 << 10
+	defaultMaxFrame   = 256 << 10
 
 	streamWindow = 1 << 20  // what a client may send of a call before it is read
 	connWindow   = 16 << 20 // of all calls of a connection
@@ -55,6 +59,9 @@ func (o *Options) setDefaults() error {
 	if o.MaxReceiveBytes < 0 || o.MaxSendBytes < 0 {
 		return fmt.Errorf("h2: message limits %d and %d must not be negative; use 0 for 2 GiB", o.MaxReceiveBytes, o.MaxSendBytes)
 	}
+	if o.MaxFrameBytes != 0 && (o.MaxFrameBytes < maxFrame || o.MaxFrameBytes > maxFrameLimit) {
+		return fmt.Errorf("h2: MaxFrameBytes %d is not in %d to %d, or 0 for %d", o.MaxFrameBytes, maxFrame, maxFrameLimit, defaultMaxFrame)
+	}
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -65,6 +72,7 @@ func (o *Options) setDefaults() error {
 	o.MaxSendBytes = orElse(o.MaxSendBytes, math.MaxInt32)
 	o.MaxConcurrentStreams = orElse(o.MaxConcurrentStreams, defaultMaxStreams)
 	o.MaxHeaderBytes = orElse(o.MaxHeaderBytes, defaultMaxHeaders)
+	o.MaxFrameBytes = orElse(o.MaxFrameBytes, defaultMaxFrame)
 	o.ConnectionTimeout = orElse(o.ConnectionTimeout, 20*time.Second)
 	k := &o.Keepalive
 	k.MaxConnectionIdle = orElse(k.MaxConnectionIdle, forever)
