@@ -36,7 +36,7 @@ func (s *server) events() engine.EventListener {
 		},
 		Evicted: func(model string, version int64) {
 			s.log.Info(fmt.Sprintf("'%s' version %d has left memory; its next request loads it", model, version))
-			s.recorder.Event(history.Event{Kind: history.Unload, Model: model, Version: version, Text: "left memory; its next request loads it"})
+			s.recorder.Event(history.Event{Kind: history.Evict, Model: model, Version: version, Text: "left memory; its next request loads it"})
 		},
 		VersionsChosen: func(model string, before, after []int64) {
 			s.keepRevision(console.VersionsRevision(model, before, after))

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 
@@ -39,6 +40,17 @@ func newPython(c *Config, d *dataDir, log *slog.Logger) (pythonRuntime, error) {
 	frameworks, err := newFrameworks(c, d, p.launcher, p.all)
 	p.all = append(p.all, frameworks...)
 	return p, err
+}
+
+// frameworks installs what python-based backends need, for the page.
+type frameworks struct{ folder, interpreter string }
+
+func (frameworks) List() []python.Framework { return python.Frameworks() }
+
+func (f frameworks) Installed(x python.Framework) bool { return x.Installed(f.folder) }
+
+func (f frameworks) Install(ctx context.Context, x python.Framework, out io.Writer) error {
+	return python.InstallFramework(ctx, f.folder, f.interpreter, x, out)
 }
 
 // close ends the processes that are left.

@@ -481,7 +481,8 @@ func (s *server) openConsole() error {
 		Version: Version, PollEvery: s.c.pollInterval(), Addresses: s.addresses, ONNXRuntime: s.ort.describe,
 		Warnings:     func() []api.Warning { return s.warnings },
 		AllowedHosts: s.c.AllowedHosts, Log: s.log,
-		Tokens: s.tokens, Network: s.network,
+		Tokens: s.tokens, Network: s.network, Environment: s.python.own.EnvironmentOf,
+		Frameworks: frameworks{folder: pythonFolder(s.data.path), interpreter: cmp.Or(s.c.Python["python"], "python3")},
 	}
 	if s.shell != nil {
 		o.Window, o.Pick = true, s.shell.pick

@@ -18,6 +18,7 @@ import (
 	"nereid/app/console/staging"
 	"nereid/app/history"
 	"nereid/engine/backend"
+	"nereid/engine/backend/python"
 	"nereid/engine/device"
 	"nereid/store"
 )
@@ -65,25 +66,31 @@ type Options struct {
 	Tokens  *access.Tokens
 	Network Network
 
+	// Frameworks can be installed from the page; nil: none. Environment tells what a Python model runs in.
+	Frameworks  Frameworks
+	Environment func(model string) (python.EnvironmentUse, bool)
+
 	Limits staging.Limits // of imports
 	Log    *slog.Logger   // nil: none
 }
 
 // Console is the server of the GUI. Its methods are safe for concurrent use.
 type Console struct {
-	o       Options
-	log     *slog.Logger
-	handler http.Handler
-	infer   http.Handler
-	hub     *hub
-	imports *imports
-	trash   *trash
-	locks   modelLocks
-	fields  func() *api.ConfigFields
-	errors  rateLimit // of reported client errors
-	texts   runningTexts
-	sigs    signatures
-	told    toldModels
+	o        Options
+	log      *slog.Logger
+	handler  http.Handler
+	infer    http.Handler
+	hub      *hub
+	imports  *imports
+	trash    *trash
+	locks    modelLocks
+	fields   func() *api.ConfigFields
+	errors   rateLimit // of reported client errors
+	texts    runningTexts
+	sigs     signatures
+	told     toldModels
+	load     load
+	installs installs
 
 	poke   chan struct{}
 	ctx    context.Context // ends with Close
@@ -161,13 +168,18 @@ func (c *Console) Close() error {
 func (c *Console) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	for pattern, h := range map[string]func(http.ResponseWriter, *http.Request) error{
-		"GET /config.js":          c.configScript,
-		"GET /api/server":         c.getServer,
-		"POST /api/client-errors": c.postClientError,
-		"POST /api/desktop/pick":  c.postPick,
+		"GET /config.js":                        c.configScript,
+		"GET /api/server":                       c.getServer,
+		"GET /api/machine":                      c.getMachine,
+		"GET /api/frameworks":                   c.getFrameworks,
+		"POST /api/frameworks/{name}/install":   c.postInstall,
+		"DELETE /api/frameworks/{name}/install": c.deleteInstall,
+		"POST /api/client-errors":               c.postClientError,
+		"POST /api/desktop/pick":                c.postPick,
 
 		"GET /api/models":                c.getModels,
 		"GET /api/models/{name}":         c.getModel,
+		"GET /api/models/{name}/runtime": c.getRuntime,
 		"POST /api/models/{name}/load":   c.postLoad,
 		"POST /api/models/{name}/unload": c.postUnload,
 		"DELETE /api/models/{name}":      c.deleteModel,

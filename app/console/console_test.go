@@ -218,7 +218,7 @@ func TestEventKindsAreTheSame(t *testing.T) {
 	for kind, want := range map[string]api.EventKind{
 		history.ServerStart: api.EventServerStart, history.ServerStop: api.EventServerStop, history.Load: api.EventLoad,
 		history.LoadFailed: api.EventLoadFailed, history.Reload: api.EventReload, history.ReloadFailed: api.EventReloadFailed,
-		history.Unload: api.EventUnload, history.Import: api.EventImport, history.ImportFailed: api.EventImportFailed,
+		history.Unload: api.EventUnload, history.Evict: api.EventEvict, history.Import: api.EventImport, history.ImportFailed: api.EventImportFailed,
 		history.ConfigSaved: api.EventConfigSaved, history.ConfigRestored: api.EventConfigRestored, history.ModelDeleted: api.EventModelDeleted,
 		history.ModelRestored: api.EventModelRestored, history.RepositoryError: api.EventRepositoryError,
 		history.ClientError: api.EventClientError, history.HistoryDropped: api.EventHistoryDropped,

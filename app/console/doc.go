@@ -7,5 +7,6 @@
 // a model's folder or configuration is made under a lock of that model, one at a time.
 //
 // Goroutines: one that watches models for the event stream and removes imports that were left alone, one for each
-// event stream (its request's), one for each import that is being committed. Close ends them and waits.
+// event stream (its request's), one for each import that is being committed, two for
+// each framework that is being installed. Close ends them and waits.
 package console

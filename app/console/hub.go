@@ -23,7 +23,7 @@ const (
 	maxStreams  = 256
 )
 
-var topics = []string{"models", "samples", "event", "import"}
+var topics = []string{"models", "samples", "event", "import", "machine", "framework"}
 
 // hub hands messages to the event streams.
 type hub struct {
@@ -165,6 +165,8 @@ func (c *Console) getStream(w http.ResponseWriter, r *http.Request) error {
 func (c *Console) watch() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	machine := time.NewTicker(machineEvery)
+	defer machine.Stop()
 	clean := time.NewTicker(time.Minute)
 	defer clean.Stop()
 	for {
@@ -173,6 +175,11 @@ func (c *Console) watch() {
 			return
 		case <-clean.C:
 			c.imports.expire(c.log)
+			continue
+		case <-machine.C:
+			if c.hub.wants("machine") {
+				c.hub.publish("machine", c.machine())
+			}
 			continue
 		case <-tick.C:
 			if !c.hub.wants("models") {

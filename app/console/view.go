@@ -44,12 +44,12 @@ func (c *Console) view(st lifecycle.ModelStatus, p place) api.Model {
 	rank := []api.State{api.StateUnavailable, api.StateUnloading, api.StateLoading, api.StateReady}
 	for _, v := range st.Versions {
 		out := api.Version{Version: strconv.FormatInt(v.Version, 10), State: api.State(v.State), Reason: v.Reason,
-			LastMinute: c.recent(st.Name, v.Version), Evicted: v.Evicted}
+			LastMinute: c.recent(st.Name, v.Version), Evicted: v.Evicted, FetchedBytes: v.Fetched, FetchBytes: v.Fetching}
 		if !v.Since.IsZero() {
 			out.SinceMs = v.Since.UnixMilli()
 		}
 		if v.Model != nil {
-			out.LoadMs = ms(v.Model.LoadTime())
+			out.LoadMs, out.Golden = ms(v.Model.LoadTime()), v.Model.Golden()
 			m.Instances, m.Resident = v.Model.Instances(), true
 		}
 		if slices.Index(rank, out.State) > slices.Index(rank, m.State) {

@@ -16,6 +16,7 @@ const (
 	Reload          = "reload"
 	ReloadFailed    = "reload_failed" // what served before still does
 	Unload          = "unload"
+	Evict           = "evict" // left memory; its next request loads it
 	Import          = "import"
 	ImportFailed    = "import_failed"
 	ConfigSaved     = "config_saved"

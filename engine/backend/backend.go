@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"nereid/engine/affinity"
 	"nereid/engine/infer"
@@ -113,6 +114,28 @@ type DeviceMemoryReporter interface {
 
 // Separate is a Model that may run in processes of its own; then MemoryBytes is what these take.
 type Separate interface{ InOwnProcess() bool }
+
+// ProcessReporter is a Model whose instances are processes.
+type ProcessReporter interface {
+	// Processes describes them, by instance. It must not block.
+	Processes() []Process
+}
+
+// Process is the process of a model instance, for people.
+type Process struct {
+	Instance string
+	PID      int       // 0: none runs now
+	Since    time.Time // in service since; zero: it is not
+	// MemoryBytes is its resident memory, with what is shared with it.
+	MemoryBytes int64
+	// Ends counts how often it has ended without being asked to, and was started again; Quarantined: not any more.
+	Ends        int
+	Quarantined bool
+	// Err says why it takes no requests now; nil: it does.
+	Err error
+	// Output is the last lines that it wrote to its standard output and error, Before those of the process before it.
+	Output, Before []string
+}
 
 // Inliner is a Model whose executions may run on the goroutine that brings the request, in place of the instance's: they
 // are computation alone, wait for nothing and, as long as they are brief, need nobody who could break them off.

@@ -128,6 +128,17 @@ func (s *Set) publishLocked() {
 	s.current.Store(&runs)
 }
 
+// Placements returns where the instances run, in order.
+func (s *Set) Placements() []backend.Placement {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]backend.Placement, 0, len(s.runs))
+	for _, r := range s.runs {
+		all = append(all, r.place)
+	}
+	return all
+}
+
 // Count returns the number of instances.
 func (s *Set) Count() int {
 	s.mu.Lock()

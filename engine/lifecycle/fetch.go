@@ -136,11 +136,11 @@ func (t transfer) add(s *ModelStatus) {
 			if v.State != Ready {
 				v.State = Loading
 			}
-			v.Reason = reason
+			v.Reason, v.Fetched, v.Fetching = reason, t.done, t.total
 			return
 		}
 	}
-	s.Versions = append(s.Versions, VersionStatus{Version: t.version, State: Loading, Reason: reason})
+	s.Versions = append(s.Versions, VersionStatus{Version: t.version, State: Loading, Reason: reason, Fetched: t.done, Fetching: t.total})
 }
 
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

@@ -40,7 +40,10 @@ type VersionStatus struct {
 	// Evicted: nothing is loaded, and the next request loads it; the state is READY all the same.
 	Evicted bool
 	Since   time.Time // in service since; zero: it is not
-	Reloads int
+	// Fetched and Fetching are the bytes of its files that have been downloaded, and all that are needed; Fetching is 0
+	// unless that is under way.
+	Fetched, Fetching int64
+	Reloads           int
 	// Model is the served version, nil unless the state is READY and nothing is evicted; also of a version in service that
 	// its backend says is out of order, whose state is UNAVAILABLE.
 	Model *model.Model

@@ -71,6 +71,7 @@ type Model struct {
 	owner       cache.Owner
 	defCount    int
 	loadTime    time.Duration
+	golden      int   // requests that were put at load and answered well
 	fileBytes   int64 // of the version folder
 	noteUse     bool
 	machine     *device.Machine
@@ -168,6 +169,7 @@ func (m *Model) start(ctx context.Context, s Spec) error {
 	if err != nil {
 		return err
 	}
+	m.golden = len(asked)
 	m.loaded, err = s.Backend.Load(ctx, backend.Spec{
 		ModelName: s.Name, Version: s.Version, Config: cfg, ModelFolder: s.ModelFolder,
 		VersionFolder: s.VersionFolder, Host: s.Host, Log: s.Log,
@@ -247,6 +249,25 @@ func (m *Model) Healthy() error {
 	}
 	return nil
 }
+
+// Processes describes the processes of the instances; nil for a model that runs in this one.
+func (m *Model) Processes() []backend.Process {
+	if r, ok := m.loaded.(backend.ProcessReporter); ok {
+		return r.Processes()
+	}
+	return nil
+}
+
+// Placements returns where the instances run, in order; nil for an ensemble.
+func (m *Model) Placements() []backend.Placement {
+	if m.set == nil {
+		return nil
+	}
+	return m.set.Placements()
+}
+
+// Golden returns how many golden requests the version was put and has answered as it should.
+func (m *Model) Golden() int { return m.golden }
 
 // Acquire reserves a place for one request; false: the model is closing, look it up again. Infer uses the place up.
 func (m *Model) Acquire() bool {

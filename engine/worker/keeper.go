@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,6 +37,20 @@ type State struct {
 	Quarantined bool
 }
 
+// Report is what is known of a Keeper's worker, for people.
+type Report struct {
+	Name string // the model instance's
+	// PID is 0 while no process runs.
+	PID int
+	// Since is when the process was taken into service; zero while none runs.
+	Since time.Time
+	// Bytes is the process's resident memory, with what is shared with it.
+	Bytes int64
+	State
+	// Output is the last lines that the process wrote, Before those of the one before it.
+	Output, Before []string
+}
+
 // Keeper has one worker running: when it ends, it starts another.
 type Keeper struct {
 	name  string
@@ -52,13 +67,15 @@ type Keeper struct {
 	state   State
 	changed chan struct{} // closed and replaced with each change
 	due     time.Time     // when the next is started, at the earliest
+	since   time.Time     // when the worker was taken into service
+	said    []string      // the last output of the worker before
 }
 
 // Keep has the worker that start makes running, and begins with first. start is called again whenever the worker has
 // ended; it makes it ready to execute. name is the model instance's; grace is how long a worker may take to finalize.
 func Keep(name string, log *slog.Logger, grace time.Duration, first *Worker, start func(context.Context) (*Worker, error)) *Keeper {
 	ctx, stop := context.WithCancel(context.Background())
-	k := &Keeper{name: name, log: log, start: start, grace: grace, stop: stop, done: make(chan struct{}), worker: first, changed: make(chan struct{})}
+	k := &Keeper{name: name, log: log, start: start, grace: grace, stop: stop, done: make(chan struct{}), worker: first, changed: make(chan struct{}), since: time.Now()}
 	go k.run(ctx)
 	return k
 }
@@ -85,6 +102,7 @@ func (k *Keeper) run(ctx context.Context) {
 		}
 		err := w.Err()
 		w.Kill() // it has ended: this gives back what is left
+		k.heard(w)
 		for w = nil; w == nil; {
 			ends++
 			if !k.down(err, wait, ends >= mostEnds) || !clock.Sleep(ctx, wait) {
@@ -134,7 +152,7 @@ func (k *Keeper) down(why error, wait time.Duration, quarantine bool) bool {
 func (k *Keeper) up(w *Worker) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.worker = w
+	k.worker, k.since = w, time.Now()
 	k.state.Err = nil
 	k.signal()
 	k.log.Info("a model's process runs again", "instance", k.name, "pid", w.PID())
@@ -158,6 +176,29 @@ func (k *Keeper) State() State {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.state
+}
+
+// heard keeps what a worker wrote last.
+func (k *Keeper) heard(w *Worker) {
+	lines := w.out.lines()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.said = lines
+}
+
+// Report returns what is known of the worker now. Safe for concurrent use.
+func (k *Keeper) Report() Report {
+	k.mu.Lock()
+	r := Report{Name: k.name, State: k.state, Before: slices.Clone(k.said)}
+	w := k.worker
+	if w != nil {
+		r.PID, r.Since = w.PID(), k.since
+	}
+	k.mu.Unlock()
+	if w != nil {
+		r.Output, r.Bytes = w.out.lines(), max(0, w.ResidentBytes())
+	}
+	return r
 }
 
 // Execute runs a batch on the worker; see backend.Instance. When the worker ends, the requests that it had fail at once,

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -93,8 +94,10 @@ func (o *output) sayDropped(n int) {
 }
 
 // last returns the last lines of output.
-func (o *output) last() string {
+func (o *output) last() string { return strings.Join(o.lines(), "\n") }
+
+func (o *output) lines() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return strings.Join(o.tail, "\n")
+	return slices.Clone(o.tail)
 }

@@ -21,12 +21,17 @@
 //
 //	GET    /config.js                                → script     sets window.__base: "" in a browser, the absolute address for the window
 //	GET    /api/server                               → Server
+//	GET    /api/machine                              → Machine
+//	GET    /api/frameworks                           → Frameworks
+//	POST   /api/frameworks/{name}/install InstallFramework → 202 Framework    not_found, consent, conflict (installed, or being so)
+//	DELETE /api/frameworks/{name}/install            → Framework              not_found, conflict (not being installed)
 //	POST   /api/client-errors             ClientError → 204       the page reports an error of its own; logged, at most 10 a minute
 //
 // Models
 //
 //	GET    /api/models                               → Models
 //	GET    /api/models/{name}                        → ModelDetail            not_found
+//	GET    /api/models/{name}/runtime                → ModelRuntime           not_found
 //	POST   /api/models/{name}/load                   → LoadResult             not_found; a load that fails is 200 with ok=false
 //	POST   /api/models/{name}/unload                 → LoadResult             not_found, conflict (an ensemble needs it)
 //	POST   /api/models/{name}/versions/{version}/load     → LoadResult           not_found
@@ -83,6 +88,8 @@
 //	models    ModelsEvent    at once with full=true, then at every change of state, reason, version or configuration
 //	samples   SamplesEvent   once a second, while any model version is loaded
 //	event     Event          each new row of the event history
+//	machine   Machine        every 2 s
+//	framework Framework      every second while one is installed, and at its end
 //	import    Import         at every change of a staged import; origin "window" asks the page to open it
 //
 // topics is a comma-separated choice, default all. A comment line goes out every 15 s. There is no replay: after

@@ -61,6 +61,7 @@ const (
 	EventReload          EventKind = "reload"
 	EventReloadFailed    EventKind = "reload_failed" // the old one keeps serving
 	EventUnload          EventKind = "unload"
+	EventEvict           EventKind = "evict" // left memory for want of room or requests; its next request loads it
 	EventImport          EventKind = "import"
 	EventImportFailed    EventKind = "import_failed"
 	EventConfigSaved     EventKind = "config_saved"

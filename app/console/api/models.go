@@ -67,6 +67,11 @@ type Version struct {
 	LoadMs float64 `json:"loadMs"`
 	// Evicted: it is READY although nothing is loaded; its next request loads it.
 	Evicted bool `json:"evicted"`
+	// Golden counts the golden requests that the version has answered as it should when it was loaded.
+	Golden int `json:"golden"`
+	// FetchedBytes of its FetchBytes are downloaded; FetchBytes is 0 unless that is under way.
+	FetchedBytes int64 `json:"fetchedBytes"`
+	FetchBytes   int64 `json:"fetchBytes"`
 }
 
 // Recent summarises the last 60 seconds of one model version.

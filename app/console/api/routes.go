@@ -15,9 +15,14 @@ type Route struct {
 func Routes() []Route {
 	return []Route{
 		{"GET", "/api/server", "", "Server", 200},
+		{"GET", "/api/machine", "", "Machine", 200},
+		{"GET", "/api/frameworks", "", "Frameworks", 200},
+		{"POST", "/api/frameworks/{name}/install", "InstallFramework", "Framework", 202},
+		{"DELETE", "/api/frameworks/{name}/install", "", "Framework", 200},
 		{"POST", "/api/client-errors", "ClientError", "", 204},
 		{"GET", "/api/models", "", "Models", 200},
 		{"GET", "/api/models/{name}", "", "ModelDetail", 200},
+		{"GET", "/api/models/{name}/runtime", "", "ModelRuntime", 200},
 		{"POST", "/api/models/{name}/load", "", "LoadResult", 200},
 		{"POST", "/api/models/{name}/unload", "", "LoadResult", 200},
 		{"POST", "/api/models/{name}/versions/{version}/load", "", "LoadResult", 200},

@@ -52,10 +52,11 @@ type Model struct {
 }
 
 var (
-	_ backend.Model          = (*Model)(nil)
-	_ backend.Health         = (*Model)(nil)
-	_ backend.MemoryReporter = (*Model)(nil)
-	_ backend.Separate       = (*Model)(nil)
+	_ backend.Model           = (*Model)(nil)
+	_ backend.Health          = (*Model)(nil)
+	_ backend.MemoryReporter  = (*Model)(nil)
+	_ backend.ProcessReporter = (*Model)(nil)
+	_ backend.Separate        = (*Model)(nil)
 )
 
 // loadCall is what a process is told to load.
@@ -231,6 +232,18 @@ func (m *Model) Healthy() error {
 		}
 	}
 	return err
+}
+
+// Processes implements backend.ProcessReporter.
+func (m *Model) Processes() (all []backend.Process) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, k := range m.keepers {
+		r := k.Report()
+		all = append(all, backend.Process{Instance: r.Name, PID: r.PID, Since: r.Since, MemoryBytes: r.Bytes, Ends: r.Ends,
+			Quarantined: r.Quarantined, Err: r.Err, Output: r.Output, Before: r.Before})
+	}
+	return all
 }
 
 // InOwnProcess implements backend.Separate.

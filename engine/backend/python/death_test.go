@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -125,6 +126,7 @@ elif x[0] == 2:
 else:
     y = x`, `
 def initialize(self, args):
+    print("here again")
     while os.path.exists(`+strconv.Quote(gate)+`):
         time.sleep(0.01)`),
 	}).ready()
@@ -151,6 +153,11 @@ def initialize(self, args):
 	}
 	if a := r.one(request("m", map[string][]float32{"IN": {5}})); a.err != nil || a.floats("OUT")[0] != 5 {
 		t.Errorf("after the restart: %v %v", a.floats("OUT"), a.err)
+	}
+	m, _ := r.Model("m")
+	if all := m.Versions[0].Model.Processes(); len(all) != 1 || all[0].Instance != "m_0" || !alive(all[0].PID) || all[0].Ends != 1 || all[0].Quarantined ||
+		all[0].Err != nil || all[0].MemoryBytes < 1<<20 || all[0].Since.IsZero() || !slices.Contains(all[0].Output, "here again") {
+		t.Errorf("the process after the restart: %+v", all)
 	}
 }
 

@@ -36,6 +36,7 @@ type environments struct {
 	interpreter  string // of the machine
 	requirements string // a file, for models without an environment of their own; "": none
 	log          *slog.Logger
+	uses         uses
 }
 
 // modelFolderVariable stands for the model's folder in EXECUTION_ENV_PATH.
@@ -45,13 +46,27 @@ const modelFolderVariable = "$$TRITON_MODEL_DIRECTORY"
 // Internal when an environment cannot be built; the text ends with what the installer said last.
 // platform is the python-based backend, "" for a model's own code.
 func (e *environments) of(ctx context.Context, s backend.Spec, platform string, log *slog.Logger) (environment, error) {
+	use := EnvironmentUse{Kind: FromMachine, State: EnvironmentReady}
+	env, err := e.choose(ctx, s, platform, log, &use)
+	if use.Python = env.python; err != nil {
+		use.State, use.Err = EnvironmentFailed, err
+	} else {
+		use.State = EnvironmentReady
+	}
+	e.uses.note(s.ModelName, use)
+	return env, err
+}
+
+// choose is of; it notes in use what it chose, and in uses what it builds.
+func (e *environments) choose(ctx context.Context, s backend.Spec, platform string, log *slog.Logger, use *EnvironmentUse) (environment, error) {
 	if p := s.Config.GetParameters()["EXECUTION_ENV_PATH"].GetStringValue(); p != "" {
-		return e.given(ctx, s, filepath.Clean(strings.ReplaceAll(p, modelFolderVariable, s.ModelFolder)), log)
+		return e.given(ctx, s, filepath.Clean(strings.ReplaceAll(p, modelFolderVariable, s.ModelFolder)), log, use)
 	}
 	for _, file := range []string{filepath.Join(s.VersionFolder, "requirements.txt"), filepath.Join(s.ModelFolder, "requirements.txt"), e.requirements} {
 		if file == e.requirements {
 			if f, ok := FindFramework(platform); ok && f.Installed(filepath.Dir(e.folder)) {
 				path := f.Environment(filepath.Dir(e.folder))
+				use.Kind, use.Folder = FromFramework, path
 				return inFolder(s.ModelName, path, path)
 			}
 		}
@@ -61,7 +76,7 @@ func (e *environments) of(ctx context.Context, s backend.Spec, platform string, 
 		text, err := os.ReadFile(file)
 		switch {
 		case err == nil:
-			return e.built(ctx, s.ModelName, file, text, log)
+			return e.built(ctx, s.ModelName, file, text, log, use)
 		case file == e.requirements || !errors.Is(err, fs.ErrNotExist):
 			return environment{}, status.Errorf(status.NotFound, "the requirements of model '%s' cannot be read: %w", s.ModelName, err)
 		}
@@ -80,7 +95,8 @@ func (e *environments) machine(model string) (string, error) {
 }
 
 // given returns the environment at a path: a folder, or an archive that is unpacked once.
-func (e *environments) given(ctx context.Context, s backend.Spec, path string, log *slog.Logger) (environment, error) {
+func (e *environments) given(ctx context.Context, s backend.Spec, path string, log *slog.Logger, use *EnvironmentUse) (environment, error) {
+	use.Kind, use.Source = FromFolder, path
 	info, err := os.Stat(path)
 	if err != nil {
 		return environment{}, status.Errorf(status.NotFound, "EXECUTION_ENV_PATH of model '%s': %w", s.ModelName, err)
@@ -90,7 +106,9 @@ func (e *environments) given(ctx context.Context, s backend.Spec, path string, l
 	}
 	stamp := fmt.Sprint(path, "\x00", info.Size(), "\x00", info.ModTime().UnixNano())
 	folder := filepath.Join(e.folder, "archive-"+hash(stamp))
+	use.Kind, use.Folder = FromArchive, folder
 	err = once(ctx, folder, func() error {
+		e.building(s.ModelName, use)
 		log.Info("unpacking the environment of a model", "archive", path, "folder", folder)
 		return e.unpack(ctx, path, folder)
 	})
@@ -138,7 +156,8 @@ func (e *environments) unpack(ctx context.Context, archive, folder string) error
 }
 
 // built returns the environment for a requirements.txt, which is built by the first that needs it.
-func (e *environments) built(ctx context.Context, model, file string, text []byte, log *slog.Logger) (environment, error) {
+func (e *environments) built(ctx context.Context, model, file string, text []byte, log *slog.Logger, use *EnvironmentUse) (environment, error) {
+	use.Kind, use.Source = FromRequirements, file
 	python, err := e.machine(model)
 	if err != nil {
 		return environment{}, err
@@ -153,7 +172,9 @@ func (e *environments) built(ctx context.Context, model, file string, text []byt
 	}
 	stamp := hash(fmt.Sprint(python, "\x00", real, "\x00", info.ModTime().UnixNano(), "\x00", string(text)))
 	folder := filepath.Join(e.folder, "requirements-"+stamp)
+	use.Folder = folder
 	err = once(ctx, folder, func() error {
+		e.building(model, use)
 		began := time.Now()
 		log.Info("building the environment of a model", "requirements", file, "folder", folder, "log", folder+".log")
 		err := build(ctx, python, file, text, folder, io.Discard)
@@ -166,6 +187,13 @@ func (e *environments) built(ctx context.Context, model, file string, text []byt
 		return environment{}, status.Errorf(status.Internal, "the environment of model '%s' cannot be built from %s: %w", model, file, err)
 	}
 	return inFolder(model, folder, stamp)
+}
+
+// building notes that a model waits for its environment to be made.
+func (e *environments) building(model string, use *EnvironmentUse) {
+	now := *use
+	now.State = EnvironmentBuilding
+	e.uses.note(model, now)
 }
 
 // build makes a venv and installs requirements, and numpy, with uv where it is installed, else with pip. What it says

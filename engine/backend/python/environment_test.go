@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"nereid/engine/backend/python"
 )
 
 // wheel writes a wheel of a package with one module, whose VERSION is the version.
@@ -93,6 +95,23 @@ func TestRequirements(t *testing.T) {
 	if b, err := os.ReadFile(locks[0]); err != nil || !strings.Contains(strings.ReplaceAll(string(b), "-", "_"), "nereid_toy==") {
 		t.Errorf("the lock file has no toy: %s %v", b, err)
 	}
+	t.Run("what a model runs in is known", func(t *testing.T) {
+		one, ok := r.backend.EnvironmentOf("one")
+		if !ok || one.Kind != python.FromRequirements || one.State != python.EnvironmentReady || !strings.HasSuffix(one.Source, "one/requirements.txt") ||
+			!strings.HasPrefix(one.Python, one.Folder) || !strings.Contains(strings.ReplaceAll(one.Lock(), "-", "_"), "nereid_toy==1.0") {
+			t.Errorf("model one: %+v, lock %q", one, one.Lock())
+		}
+		bad, ok := r.backend.EnvironmentOf("bad")
+		if !ok || bad.State != python.EnvironmentFailed || bad.Err == nil {
+			t.Errorf("model bad: %+v", bad)
+		}
+		if said, err := os.ReadFile(bad.LogPath()); err != nil || !strings.Contains(string(said), "nereid_toy==3.0") {
+			t.Errorf("the log of what failed: %s, %v", said, err)
+		}
+		if _, ok := r.backend.EnvironmentOf("none"); ok {
+			t.Error("a model that was never loaded has an environment")
+		}
+	})
 	built := strings.Count(r.log.String(), "the environment of a model is built")
 	if err := r.Reload(t.Context(), "one"); err != nil {
 		t.Fatal(err)

@@ -43,10 +43,11 @@ type model struct {
 }
 
 var (
-	_ backend.Model          = (*model)(nil)
-	_ backend.Health         = (*model)(nil)
-	_ backend.MemoryReporter = (*model)(nil)
-	_ backend.Waiter         = (*model)(nil)
+	_ backend.Model           = (*model)(nil)
+	_ backend.Health          = (*model)(nil)
+	_ backend.MemoryReporter  = (*model)(nil)
+	_ backend.Waiter          = (*model)(nil)
+	_ backend.ProcessReporter = (*model)(nil)
 )
 
 // stamp tells the file, as it is now, and the environment.
@@ -166,6 +167,18 @@ func (m *model) Healthy() error {
 
 // WaitsInline implements backend.Waiter.
 func (m *model) WaitsInline() bool { return true }
+
+// Processes implements backend.ProcessReporter.
+func (m *model) Processes() (all []backend.Process) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, k := range m.keepers {
+		r := k.Report()
+		all = append(all, backend.Process{Instance: r.Name, PID: r.PID, Since: r.Since, MemoryBytes: r.Bytes, Ends: r.Ends,
+			Quarantined: r.Quarantined, Err: r.Err, Output: r.Output, Before: r.Before})
+	}
+	return all
+}
 
 // InOwnProcess implements backend.Separate.
 func (m *model) InOwnProcess() bool { return true }

@@ -323,7 +323,7 @@ export interface Event {
 }
 
 /** EventKind says what happened. */
-export type EventKind = "server_start" | "server_stop" | "load" | "load_failed" | "reload" | "reload_failed" | "unload" | "import" | "import_failed" | "config_saved" | "config_restored" | "model_deleted" | "model_restored" | "repository_error" | "client_error" | "history_dropped";
+export type EventKind = "server_start" | "server_stop" | "load" | "load_failed" | "reload" | "reload_failed" | "unload" | "evict" | "import" | "import_failed" | "config_saved" | "config_restored" | "model_deleted" | "model_restored" | "repository_error" | "client_error" | "history_dropped";
 
 /** Events answers GET /api/history/events, newest first. */
 export interface Events {
@@ -453,6 +453,155 @@ export interface ImportCommit {
   replace: boolean;
 }
 
+/** Machine answers GET /api/machine and is the stream's topic machine: what the server runs on, and how busy it is. */
+export interface Machine {
+  /** TMs is when it was read. */
+  tMs: number;
+  cpus: number;
+  /** CPUBusy is the share of all cores that was busy since the last reading, of whatever program, 0 to 1; null when unknown. */
+  cpuBusy: number | null;
+  /** MemoryBytes is what there is for the server, MemoryFreeBytes what could still be had of it; 0 when unknown. */
+  memoryBytes: number;
+  memoryFreeBytes: number;
+  /** ProcessBytes is the resident memory of the server's own process. */
+  processBytes: number;
+  /** ModelBytes is what the loaded models take of the machine's memory, each as its memorySource says. */
+  modelBytes: number;
+  gpus: GPU[];
+  budget: Budget;
+}
+
+/** GPU is one that models may use. What the driver does not tell is null. */
+export interface GPU {
+  /** Index is the number that instance groups name; Physical that on the machine, as nvidia-smi shows it. */
+  index: number;
+  physical: number;
+  uuid: string;
+  name: string;
+  capability: string;
+  memoryBytes: number;
+  usedBytes: number | null;
+  utilization: number | null;
+  powerW: number | null;
+  celsius: number | null;
+  /** ModelBytes is what this server's models take of it. */
+  modelBytes: number;
+  /** BudgetBytes bounds ModelBytes; 0: nothing does. */
+  budgetBytes: number;
+  /** Error says why it cannot be read now. */
+  error: string;
+}
+
+/** Budget is how much memory models may take before those used longest ago leave. */
+export interface Budget {
+  /** On: models may leave memory, for want of room or of requests, and come back by themselves. */
+  on: boolean;
+  /** Bytes of the machine's memory; 0: no bound. */
+  bytes: number;
+  /** IdleMs is after how long without a request a model leaves; 0: never for that. */
+  idleMs: number;
+  /** Pinned, Resident and Evicted count models. */
+  pinned: number;
+  resident: number;
+  evicted: number;
+}
+
+/** ModelRuntime answers GET /api/models/{name}/runtime: where a model's instances run, and what they run in. */
+export interface ModelRuntime {
+  instances: Instance[];
+  /** Environment of a Python model; null for others, and before its first load. */
+  environment: Environment | null;
+}
+
+/** Instance is one model instance. */
+export interface Instance {
+  version: string;
+  name: string;
+  /** Kind is KIND_CPU, KIND_GPU or KIND_MODEL; GPU is the index of a KIND_GPU's card. */
+  kind: string;
+  gpu: number;
+  /** HostPolicy is the name of the host policy that counts for it; Cores are those that it keeps to, empty: all. */
+  hostPolicy: string;
+  cores: number[];
+  /** Passive instances take no requests. */
+  passive: boolean;
+  /** Process is that of an instance with one of its own, else null. */
+  process: Worker | null;
+}
+
+/** Worker is the process of an instance. */
+export interface Worker {
+  /** PID is 0 while no process runs. */
+  pid: number;
+  /** SinceMs is when it was taken into service; 0 while none is. */
+  sinceMs: number;
+  memoryBytes: number;
+  /** Ends counts how often it ended without being asked to. Quarantined: it is not started again. */
+  ends: number;
+  quarantined: boolean;
+  /** Error says why it takes no requests now; empty: it does. */
+  error: string;
+  /** Output is the last lines that it wrote, Before those of the process before it. */
+  output: string[];
+  before: string[];
+}
+
+/** Environment is the Python that a model runs in. */
+export interface Environment {
+  /** Kind is machine, folder, archive, requirements or framework. */
+  kind: string;
+  /** State is building, ready or failed. */
+  state: string;
+  sinceMs: number;
+  /** Python is the interpreter's path; empty until it is known. */
+  python: string;
+  /** Source is the requirements file, folder or archive; Folder is where the environment lies. */
+  source: string;
+  folder: string;
+  /** Log is the end of what the installer said, LogPath the whole of it. */
+  log: string[];
+  logPath: string;
+  /** Lock has the installed packages with their versions, one a line. */
+  lock: string[];
+  error: string;
+}
+
+/** Frameworks answers GET /api/frameworks. */
+export interface Frameworks {
+  frameworks: Framework[];
+}
+
+/**
+ * Framework is what the models of a backend need and the program does not bring: packages of Python's package index. It is
+ * also the stream's topic framework, while one is installed and at its end.
+ */
+export interface Framework {
+  /** Name of the backend. */
+  name: string;
+  title: string;
+  /** Package with its version, and about how much room it takes. */
+  package: string;
+  size: string;
+  state: FrameworkState;
+  /** SinceMs is when the installation began, while State is installing. */
+  sinceMs: number;
+  /** Log is the end of what the installer says, or said last. */
+  log: string[];
+  /** Reason in full, of failed. */
+  reason: string;
+  /** Waiting are the models that could not be loaded for want of it. */
+  waiting: string[];
+}
+
+/** FrameworkState says how far a framework's installation is. */
+export type FrameworkState = "missing" | "installing" | "installed" | "failed";
+
+/** InstallFramework begins an installation. */
+export interface InstallFramework {
+  /** Consent: the user knows the size and agrees that packages are fetched from the package index. */
+  consent: boolean;
+}
+
 /** Models answers GET /api/models, sorted by name. */
 export interface Models {
   models: Model[];
@@ -520,6 +669,11 @@ export interface Version {
   loadMs: number;
   /** Evicted: it is READY although nothing is loaded; its next request loads it. */
   evicted: boolean;
+  /** Golden counts the golden requests that the version has answered as it should when it was loaded. */
+  golden: number;
+  /** FetchedBytes of its FetchBytes are downloaded; FetchBytes is 0 unless that is under way. */
+  fetchedBytes: number;
+  fetchBytes: number;
 }
 
 /** Recent summarises the last 60 seconds of one model version. */
