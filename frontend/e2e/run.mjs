@@ -12,6 +12,7 @@ import os from "node:os";
 import path from "node:path";
 import { edges } from "./edges.mjs";
 import { hardening } from "./hardening.mjs";
+import { runtime } from "./runtime.mjs";
 import { settings } from "./settings.mjs";
 import { trying } from "./trying.mjs";
 import { api, axe, drop, editorText, open, Report, root, setEditor, shot } from "./lib.mjs";
@@ -224,6 +225,7 @@ await report.step("command palette by keyboard", async () => {
 });
 
 await trying({ base, page, report, models: (await api(base, "GET", "/api/models")).models.map((m) => m.name) });
+await runtime({ base, page, report });
 await edges({ base, page, report, digits, zip });
 if (zip) fs.rmSync(zip);
 await settings({ base, http: `http://${(await api(base, "GET", "/api/server")).addresses.http}`, page, report });

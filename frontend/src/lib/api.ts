@@ -105,8 +105,13 @@ export interface EventsQuery {
 
 export const client = {
   server: (s?: AbortSignal) => json<api.Server>("GET", "/api/server", undefined, s),
+  machine: (s?: AbortSignal) => json<api.Machine>("GET", "/api/machine", undefined, s),
+  frameworks: (s?: AbortSignal) => json<api.Frameworks>("GET", "/api/frameworks", undefined, s),
+  install: (name: string) => json<api.Framework>("POST", `/api/frameworks/${seg(name)}/install`, { consent: true } satisfies api.InstallFramework),
+  stopInstall: (name: string) => json<api.Framework>("DELETE", `/api/frameworks/${seg(name)}/install`),
   models: (s?: AbortSignal) => json<api.Models>("GET", "/api/models", undefined, s),
   model: (name: string, s?: AbortSignal) => json<api.ModelDetail>("GET", model(name), undefined, s),
+  runtime: (name: string, s?: AbortSignal) => json<api.ModelRuntime>("GET", `${model(name)}/runtime`, undefined, s),
   load: (name: string) => json<api.LoadResult>("POST", `${model(name)}/load`),
   unload: (name: string) => json<api.LoadResult>("POST", `${model(name)}/unload`),
   loadVersion: (name: string, version: string) => json<api.LoadResult>("POST", `${model(name)}/versions/${encodeURIComponent(version)}/load`),

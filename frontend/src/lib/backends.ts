@@ -16,6 +16,16 @@ const builtIn: Record<string, Key> = {
   repeat: "server.backend.repeat",
   square: "server.backend.square",
   add_sub: "server.backend.add_sub",
+  sequence: "server.backend.sequence",
+  dyna_sequence: "server.backend.dyna_sequence",
+  iterative_sequence: "server.backend.iterative_sequence",
+};
+
+const ours: Record<string, Key> = {
+  python: "server.backend.python",
+  openvino: "server.backend.openvino",
+  pytorch: "server.backend.pytorch",
+  tensorflow: "server.backend.tensorflow",
 };
 
 /** One row for each backend that a model can name, those that need a library first. */
@@ -25,7 +35,7 @@ export function backendRows(s: Pick<Server, "backends" | "onnxRuntime">): Backen
       const { version, library, error } = s.onnxRuntime;
       return { name, note: error || `ONNX Runtime ${version || t("server.notLoaded")}`, bad: error !== "", library };
     }
-    const key = builtIn[name];
+    const key = builtIn[name] ?? ours[name];
     return { name, note: note || (key ? t(key) : ""), bad: false, library: "" };
   });
   return rows.sort((a, b) => Number(a.name in builtIn) - Number(b.name in builtIn));

@@ -45,6 +45,9 @@ export function bytes(v: number): string {
   return `${digits(v)} ${units[i]}`;
 }
 
+/** A share as a percentage without digits after the point. */
+export const percent = (v: number) => `${Math.round(v * 100)} %`;
+
 /** A rate: "0/s", "12.5/s", "43,100/s". */
 export function rate(v: number | null | undefined): string {
   if (v === null || v === undefined || !Number.isFinite(v)) return dash;

@@ -1,6 +1,7 @@
 // The one stream of live data (GET /api/events) and what the page keeps of it.
 import type * as api from "./api.gen";
 import { base } from "./api";
+import { frameworks } from "./frameworks.svelte";
 import { SampleRing } from "./ring";
 
 /** Seconds of samples kept for each model version. */
@@ -14,6 +15,7 @@ class Live {
   /** lost: there was an answer once, and now there is none. */
   status = $state<"connecting" | "open" | "lost">("connecting");
   models = $state.raw<api.Model[] | null>(null);
+  machine = $state.raw<api.Machine | null>(null);
   events = $state.raw<api.Event[]>([]);
   /** The newest state of the imports that the stream told about. */
   imports = $state.raw<Record<string, api.Import>>({});
@@ -43,6 +45,8 @@ class Live {
     on<api.ModelsEvent>("models", (v) => this.onModels(v));
     on<api.SamplesEvent>("samples", (v) => this.onSamples(v));
     on<api.Event>("event", (v) => (this.events = [v, ...this.events].slice(0, maxEvents)));
+    on<api.Machine>("machine", (v) => (this.machine = v));
+    on<api.Framework>("framework", (v) => frameworks.put(v));
     on<api.Import>("import", (v) => this.setImport(v));
   }
 

@@ -49,7 +49,7 @@ describe("models events", () => {
 
 describe("summary", () => {
   const recent = { qps: 4, requests: 240, failures: 2, p50Us: 100, p99Us: 900, spark: [1, 2] };
-  const version = (v: string) => ({ version: v, state: "READY" as const, reason: "", sinceMs: 0, loadMs: 0, evicted: false, lastMinute: recent });
+  const version = (v: string) => ({ version: v, state: "READY" as const, reason: "", sinceMs: 0, loadMs: 0, evicted: false, golden: 0, fetchedBytes: 0, fetchBytes: 0, lastMinute: recent });
   it("takes the server's figures without samples", () => {
     const s = summary(model("m", [version("1"), version("2")]), () => undefined, 0);
     expect([s.qps, s.failures, s.p50Us, s.spark.length, s.spark.at(-1)]).toEqual([8, 4, 100, 60, 4]);

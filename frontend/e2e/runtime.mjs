@@ -1,0 +1,134 @@
+// What models run on and in: the machine, the memory budget, pins, versions one by one, processes that end, environments
+// that cannot be built, frameworks that are missing.
+import fs from "node:fs";
+import path from "node:path";
+import { api, axe, root, shot } from "./lib.mjs";
+
+const python = (body) => `import os
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        answers = []
+        for r in requests:
+            x = pb_utils.get_input_tensor_by_name(r, "X").as_numpy()
+${body}
+            answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("Y", x)]))
+        return answers
+`;
+const config = 'backend: "python"\ninput [ { name: "X" data_type: TYPE_FP32 dims: [ 1 ] } ]\noutput [ { name: "Y" data_type: TYPE_FP32 dims: [ 1 ] } ]\n';
+
+/** The server follows its repository (poll mode). Models that begin with e2e_ are made there, and removed. */
+export async function runtime({ base, page, report }) {
+  const repo = (await api(base, "GET", "/api/server")).repositories[0].path;
+  const made = [];
+  const make = (name, files) => {
+    made.push(name);
+    // Aside first, then in its place at once: the server must not see half a model.
+    const aside = path.join(repo, `.${name}`);
+    for (const [file, text] of Object.entries(files)) {
+      fs.mkdirSync(path.dirname(path.join(aside, file)), { recursive: true });
+      fs.writeFileSync(path.join(aside, file), text);
+    }
+    fs.renameSync(aside, path.join(repo, name));
+  };
+  const until = async (name, is) => {
+    for (const end = Date.now() + 60_000; ; await new Promise((ok) => setTimeout(ok, 200))) {
+      const m = (await api(base, "GET", "/api/models")).models.find((x) => x.name === name);
+      if (m && is(m)) return m;
+      if (Date.now() > end) throw new Error(`${name} is not as it should be: ${JSON.stringify(m)}`);
+    }
+  };
+  const open = (name) => page.goto(`${base}/#/models/${name}`);
+  const panel = (heading) => page.locator("section.panel", { has: page.getByRole("heading", { name: heading, exact: true }) });
+
+  await report.step("the server page tells of the machine and of the models' memory", async () => {
+    await page.goto(`${base}/#/server`);
+    await panel("Machine").getByText(/% of \d+ cores busy/).first().waitFor(); // the stream's second reading has it
+    await panel("Machine").getByRole("meter").nth(1).waitFor();
+    const machine = await api(base, "GET", "/api/machine");
+    report.check(machine.gpus.length > 0 || (await page.getByText("No NVIDIA GPU that models can use was found").isVisible()), "no GPU is said calmly");
+    report.check((await panel("Memory of models").getByRole("meter").count()) === 1, "the memory of models has its bar");
+    report.check((await panel("Frameworks").getByRole("button", { name: "Install PyTorch…" }).count()) === 1, "PyTorch can be installed from here");
+    await shot(page, "17-server");
+    await axe(page, report, "server with machine");
+    await panel("Frameworks").getByRole("button", { name: "Install PyTorch…" }).click();
+    await page.getByRole("dialog").getByText("5.5 GB").waitFor();
+    await axe(page, report, "the question before an installation");
+    await page.getByRole("dialog").getByRole("button", { name: "Cancel" }).click();
+    report.check((await api(base, "GET", "/api/frameworks")).frameworks.every((f) => f.state === "missing"), "nothing is installed without consent");
+  });
+
+  await report.step("versions are loaded and unloaded one by one, and a pin stays", async () => {
+    const onnx = fs.readFileSync(path.join(root, "models-sample", "add_sub", "1", "model.onnx"));
+    make("e2e_versions", { "1/model.onnx": onnx, "2/model.onnx": onnx, "3/model.onnx": onnx });
+    await until("e2e_versions", (m) => m.state === "READY");
+    await open("e2e_versions");
+    const versions = panel("Versions");
+    await versions.getByRole("button", { name: "Load v1" }).click();
+    await versions.getByRole("button", { name: "Unload v1" }).waitFor();
+    await versions.getByRole("button", { name: "Unload v3" }).click();
+    await versions.getByRole("button", { name: "Load v3" }).waitFor();
+    const m = await api(base, "GET", "/api/models/e2e_versions");
+    const ready = m.versions.filter((v) => v.state === "READY").map((v) => v.version);
+    report.check(ready.join() === "1", `version 1 alone serves: ${ready}`);
+    await shot(page, "18-versions");
+    const pin = page.getByLabel("Keep it in memory whatever the budget");
+    await pin.check();
+    await until("e2e_versions", (x) => x.pinned);
+    await page.reload();
+    await page.getByRole("heading", { name: "e2e_versions" }).waitFor();
+    report.check(await pin.isChecked(), "the pin is still there");
+    await pin.uncheck();
+    await until("e2e_versions", (x) => !x.pinned);
+    await axe(page, report, "versions");
+  });
+
+  await report.step("a process that ends is seen with its last words, and comes back", async () => {
+    make("e2e_mortal", { "config.pbtxt": config, "1/model.py": python("            print('got', int(x[0]), flush=True)\n            if x[0] == 13: os.abort()") });
+    await until("e2e_mortal", (m) => m.state === "READY");
+    await open("e2e_mortal");
+    const instances = panel("Instances");
+    await instances.getByRole("button", { name: "e2e_mortal_0" }).click();
+    const row = instances.locator("tbody tr").first();
+    const before = (await row.locator("td").nth(3).innerText()).split("\n")[0];
+    report.check(/^\d+$/.test(before), `the process has its number: ${before}`);
+    const body = (v) => JSON.stringify({ inputs: [{ name: "X", shape: [1], datatype: "FP32", data: [v] }] });
+    await api(base, "POST", "/api/infer/e2e_mortal", body(12), { "Content-Type": "application/json" });
+    await instances.getByText("got 12").waitFor();
+    await api(base, "POST", "/api/infer/e2e_mortal", body(13), { "Content-Type": "application/json" }).then(
+      () => report.check(false, "a process that aborts answers"),
+      (e) => report.check(e.message.includes("signal 6"), `the error says how it ended: ${e.message}`),
+    );
+    await row.locator("td").nth(5).getByText("1", { exact: true }).waitFor();
+    await shot(page, "19-process");
+    await axe(page, report, "processes");
+    const after = (await row.locator("td").nth(3).innerText()).split("\n")[0];
+    report.check(/^\d+$/.test(after) && after !== before, `another process runs: ${after} after ${before}`);
+  });
+
+  await report.step("an environment that cannot be built shows what the installer said", async () => {
+    make("e2e_environment", { "config.pbtxt": config, "requirements.txt": "--no-index\n./nereid_e2e_none-1.0-py3-none-any.whl\n", "1/model.py": python("            pass") });
+    await until("e2e_environment", (m) => m.versions.some((v) => v.state === "UNAVAILABLE" && v.reason.includes("cannot be built from")));
+    await open("e2e_environment");
+    const env = panel("Python environment");
+    await env.getByText("could not be made").waitFor();
+    await env.getByRole("region", { name: "What the installer said" }).getByText("nereid_e2e_none").first().waitFor();
+    await shot(page, "19-environment");
+    await axe(page, report, "environment");
+  });
+
+  await report.step("a model that waits for a framework offers to install it", async () => {
+    make("e2e_torch", { "config.pbtxt": config.replace("python", "pytorch"), "1/model.pt": "no model" });
+    await until("e2e_torch", (m) => m.versions.some((v) => v.reason.includes("is not installed")));
+    await page.goto(`${base}/#/models`);
+    await page.getByText("e2e_torch needs PyTorch, which is not installed.").waitFor();
+    await page.locator("p", { hasText: "e2e_torch needs PyTorch" }).getByRole("button", { name: "Install PyTorch…" }).click();
+    await page.getByRole("dialog").getByText(/Models that are loaded then: .*e2e_torch/).waitFor();
+    await shot(page, "19-install");
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+  });
+
+  for (const name of made) await api(base, "DELETE", `/api/models/${name}`);
+}
