@@ -116,7 +116,7 @@ func (c *Console) getRuntime(w http.ResponseWriter, r *http.Request) error {
 		}
 		for _, p := range v.Model.Placements() {
 			i := api.Instance{Version: strconv.FormatInt(v.Version, 10), Name: p.Name, Kind: p.Kind.String(), GPU: p.Device,
-				HostPolicy: p.HostPolicy, Cores: p.Cores, Passive: p.Passive}
+				HostPolicy: p.HostPolicy, Affinity: p.Affinity.String(), Passive: p.Passive}
 			if own, ok := processes[p.Name]; ok {
 				i.Process = apiWorker(own)
 			}

@@ -101,6 +101,7 @@ export async function runtime({ base, page, report }) {
       (e) => report.check(e.message.includes("signal 6"), `the error says how it ended: ${e.message}`),
     );
     await row.locator("td").nth(5).getByText("1", { exact: true }).waitFor();
+    await instances.getByRole("region", { name: "Last output of the process before" }).getByText("got 13").waitFor();
     await shot(page, "19-process");
     await axe(page, report, "processes");
     const after = (await row.locator("td").nth(3).innerText()).split("\n")[0];

@@ -67,9 +67,10 @@ type Instance struct {
 	// Kind is KIND_CPU, KIND_GPU or KIND_MODEL; GPU is the index of a KIND_GPU's card.
 	Kind string `json:"kind"`
 	GPU  int    `json:"gpu"`
-	// HostPolicy is the name of the host policy that counts for it; Cores are those that it keeps to, empty: all.
-	HostPolicy string    `json:"hostPolicy"`
-	Cores      List[int] `json:"cores"`
+	// HostPolicy is the name of the host policy that counts for it. Affinity is what that says, as options have it
+	// ("cpu-cores=0-3 numa-node=0"); empty: nothing.
+	HostPolicy string `json:"hostPolicy"`
+	Affinity   string `json:"affinity"`
 	// Passive instances take no requests.
 	Passive bool `json:"passive"`
 	// Process is that of an instance with one of its own, else null.

@@ -520,9 +520,12 @@ export interface Instance {
   /** Kind is KIND_CPU, KIND_GPU or KIND_MODEL; GPU is the index of a KIND_GPU's card. */
   kind: string;
   gpu: number;
-  /** HostPolicy is the name of the host policy that counts for it; Cores are those that it keeps to, empty: all. */
+  /**
+   * HostPolicy is the name of the host policy that counts for it. Affinity is what that says, as options have it
+   * ("cpu-cores=0-3 numa-node=0"); empty: nothing.
+   */
   hostPolicy: string;
-  cores: number[];
+  affinity: string;
   /** Passive instances take no requests. */
   passive: boolean;
   /** Process is that of an instance with one of its own, else null. */
