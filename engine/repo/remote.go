@@ -46,7 +46,7 @@ func scanRemote(root string, r Remote, o Options) (map[string]*Model, error) {
 	byModel := map[string][]File{}
 	for _, f := range files {
 		name, rest, ok := strings.Cut(f.Path, "/")
-		if !ok || rest == "" || Ignored(name) || o.Only != "" && name != o.Only {
+		if !ok || name == "" || rest == "" || Ignored(name) || o.Only != "" && name != o.Only {
 			continue
 		}
 		byModel[name] = append(byModel[name], f)
@@ -69,7 +69,7 @@ func remoteModel(root, name, configName string, r Remote, files []File) *Model {
 		if strings.HasSuffix(rel, "/") || hidden(rel) {
 			continue // a marker of a folder, or a file that does not count
 		}
-		if !fs.ValidPath(rel) || !filepath.IsLocal(rel) || strings.ContainsAny(rel, "\\\x00") {
+		if rel == "." || !fs.ValidPath(rel) || !filepath.IsLocal(rel) || strings.ContainsAny(rel, "\\\x00") {
 			m.Err = status.Errorf(status.InvalidArg, "%s has an object %q, which cannot be a file in a model folder; rename or remove it", root, f.Path)
 			continue
 		}

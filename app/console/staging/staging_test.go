@@ -46,7 +46,7 @@ type entry struct {
 	body string
 }
 
-func zipped(t *testing.T, entries ...entry) string {
+func zipped(t testing.TB, entries ...entry) string {
 	t.Helper()
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
@@ -69,7 +69,7 @@ func zipped(t *testing.T, entries ...entry) string {
 	return b.String()
 }
 
-func tarred(t *testing.T, headers ...*tar.Header) string {
+func tarred(t testing.TB, headers ...*tar.Header) string {
 	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
