@@ -16,6 +16,7 @@ import (
 type harness struct {
 	inst     backend.Instance
 	in       tensor.Tensor
+	more     []tensor.Tensor
 	requests int
 	batch    infer.Batch
 }
@@ -48,7 +49,7 @@ func (h *harness) once(ctx context.Context, t testing.TB) {
 	h.batch.Requests = h.batch.Requests[:0]
 	for range h.requests {
 		r := infer.New()
-		r.Inputs = append(r.Inputs, h.in)
+		r.Inputs = append(append(r.Inputs, h.in), h.more...)
 		r.BatchSize = 1
 		h.batch.Requests = append(h.batch.Requests, r)
 	}
@@ -80,6 +81,16 @@ func mlpHarness(t testing.TB, requests int, parameters map[string]*inferencepb.M
 		tensor.Tensor{Name: "input", DataType: tensor.FP32, Shape: []int64{1, 784}, Data: make([]byte, 4*784)}, requests)
 }
 
+// addSubHarness runs a model whose file tells the shapes of its outputs.
+func addSubHarness(t testing.TB, requests int) *harness {
+	folder, _ := repository(t, "add_sub")
+	dims := []int64{16}
+	h := newHarness(t, folder, config(64, []tensorIO{{"INPUT0", tensor.Int32, dims}, {"INPUT1", tensor.Int32, dims}}, []tensorIO{{"OUTPUT0", tensor.Int32, dims}, {"OUTPUT1", tensor.Int32, dims}}),
+		tensor.Tensor{Name: "INPUT0", DataType: tensor.Int32, Shape: []int64{1, 16}, Data: fill(64, 1)}, requests)
+	h.more = []tensor.Tensor{{Name: "INPUT1", DataType: tensor.Int32, Shape: []int64{1, 16}, Data: fill(64, 2)}}
+	return h
+}
+
 // TestExecuteDoesNotAllocate runs both ways that outputs are handed out, for lone requests and for batches.
 func TestExecuteDoesNotAllocate(t *testing.T) {
 	if race {
@@ -88,9 +99,12 @@ func TestExecuteDoesNotAllocate(t *testing.T) {
 	for _, tt := range []struct {
 		name            string
 		width, requests int
-	}{{"small", 16, 1}, {"small batch", 16, 8}, {"large", 4096, 1}, {"large batch", 4096, 8}} {
+	}{{"small", 16, 1}, {"small batch", 16, 8}, {"large", 4096, 1}, {"large batch", 4096, 8}, {"known shapes", 0, 1}, {"known shapes batch", 0, 8}} {
 		t.Run(tt.name, func(t *testing.T) {
-			h := identityHarness(t, tt.width, tt.requests)
+			h := addSubHarness(t, tt.requests)
+			if tt.width > 0 {
+				h = identityHarness(t, tt.width, tt.requests)
+			}
 			ctx := context.Background()
 			if n := testing.AllocsPerRun(300, func() { h.once(ctx, t) }); n >= 1 {
 				t.Errorf("%v allocations per Execute of %d requests, want 0", n, tt.requests)
@@ -107,6 +121,7 @@ func BenchmarkExecute(b *testing.B) {
 		make func(b *testing.B) *harness
 	}{
 		{"identity16/1", func(b *testing.B) *harness { return identityHarness(b, 16, 1) }},
+		{"addSub16/1", func(b *testing.B) *harness { return addSubHarness(b, 1) }},
 		{"identity16/32", func(b *testing.B) *harness { return identityHarness(b, 16, 32) }},
 		{"identity1M/1", func(b *testing.B) *harness { return identityHarness(b, 1<<20, 1) }},
 		{"mlp/1", func(b *testing.B) *harness { return mlpHarness(b, 1, nil) }},

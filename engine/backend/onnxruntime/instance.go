@@ -18,7 +18,10 @@ type instance struct {
 	runner *capi.Runner
 	watch  *watch
 
-	scratch []capi.Scratch // one per input: the rows of several requests together
+	scratch []capi.Scratch // one per input: the rows of several requests together, or small ones
+	small   []capi.Scratch // one per output whose shape is known: its rows
+	gives   bool           // small outputs are written to memory of ours
+	gave    bool           // some are in this run
 	wanted  []bool         // one per output: somebody in this batch wants it
 	places  []int          // one per output: its place among the run's outputs
 	shape   []int64
@@ -29,7 +32,7 @@ type instance struct {
 // keepScratch is how much memory an input's scratch may keep between batches.
 const keepScratch = 64 << 20
 
-func newInstance(m *model, session *capi.Session) (*instance, error) {
+func newInstance(m *model, session *capi.Session, gpu bool) (*instance, error) {
 	var in, out []string
 	for i := range m.inputs {
 		in = append(in, m.inputs[i].name)
@@ -43,7 +46,7 @@ func newInstance(m *model, session *capi.Session) (*instance, error) {
 	}
 	return &instance{
 		m: m, runner: runner, watch: newWatch(runner),
-		scratch: make([]capi.Scratch, len(in)), wanted: make([]bool, len(out)), places: make([]int, len(out)),
+		scratch: make([]capi.Scratch, len(in)), small: make([]capi.Scratch, len(out)), gives: giveOutputs && !gpu, wanted: make([]bool, len(out)), places: make([]int, len(out)),
 	}, nil
 }
 
@@ -53,6 +56,9 @@ func (x *instance) Close() error {
 	x.runner.Close()
 	for i := range x.scratch {
 		x.scratch[i].Free()
+	}
+	for i := range x.small {
+		x.small[i].Free()
 	}
 	if x.owned != nil {
 		x.m.closeSession(x.owned)
@@ -104,7 +110,9 @@ func (x *instance) run(ctx context.Context, b *infer.Batch, requests []*infer.Re
 			return err
 		}
 	}
-	x.choose(requests)
+	if err := x.choose(requests); err != nil {
+		return err
+	}
 	b.MarkInput()
 	x.watch.begin(ctx, b)
 	err := x.runner.Run()
@@ -116,12 +124,24 @@ func (x *instance) run(ctx context.Context, b *infer.Batch, requests []*infer.Re
 			return status.New(status.Cancelled, "request cancelled")
 		}
 	}
+	if err != nil && x.gives && x.gave {
+		return x.runWithoutGiving(ctx, b, requests)
+	}
 	b.MarkOutput()
 	if err != nil {
 		return runtimeError(err)
 	}
 	defer x.tidy()
 	return x.answer(requests)
+}
+
+// runWithoutGiving runs again what has failed, without memory for its outputs: they may have other shapes than the file says,
+// for which versions of onnxruntime have their own texts. If that was why, no more memory is given.
+func (x *instance) runWithoutGiving(ctx context.Context, b *infer.Batch, requests []*infer.Request) error {
+	x.gives = false
+	err := x.run(ctx, b, requests)
+	x.gives = err != nil
+	return err
 }
 
 // tidy lets go of what the run left.
@@ -186,7 +206,8 @@ func (x *instance) gather(i int, requests []*infer.Request) error {
 			p.name, x.m.spec.ModelName, size, tensor.FormatShape(x.shape), p.dt)
 	}
 	data := first.Data
-	if len(requests) > 1 || !aligned(data, p.dt.Size()) {
+	stays := len(requests) > 1 || size <= copyLimit && p.dt != tensor.Bytes || !aligned(data, p.dt.Size())
+	if stays {
 		if data, err = x.scratch[i].Get(size); err != nil {
 			return status.Errorf(status.Unavailable, "%w", err)
 		}
@@ -198,7 +219,7 @@ func (x *instance) gather(i int, requests []*infer.Request) error {
 	if p.scalar {
 		x.shape = x.shape[:0] // its [1] is the configuration's way to write a scalar
 	}
-	if err := x.runner.AddInput(i, p.code, x.shape, count, data); err != nil {
+	if err := x.runner.AddInput(i, p.code, x.shape, count, data, stays); err != nil {
 		return status.Errorf(status.InvalidArg, "input '%s': %w", p.name, err)
 	}
 	return nil
@@ -249,24 +270,49 @@ func (x *instance) make(i int, requests []*infer.Request) (err error) {
 	if err := p.made.Fill(data, requests); err != nil {
 		return err
 	}
-	if err := x.runner.AddInput(i, p.code, x.shape, count, data); err != nil {
+	if err := x.runner.AddInput(i, p.code, x.shape, count, data, true); err != nil {
 		return status.Errorf(status.InvalidArg, "batch input '%s': %w", p.name, err)
 	}
 	return nil
 }
 
-// choose asks the run for the outputs that anybody wants, and for the states.
-func (x *instance) choose(requests []*infer.Request) {
+// choose asks the run for the outputs that anybody wants, and for the states: small ones of a known shape into memory of
+// ours, which saves making and freeing a value for each run.
+func (x *instance) choose(requests []*infer.Request) error {
+	rows := int64(0)
+	for _, r := range requests {
+		rows += int64(r.BatchSize)
+	}
 	n := 0
+	x.gave = false
 	for i := range x.m.outputs {
 		p := &x.m.outputs[i]
 		x.wanted[i] = p.state || slices.ContainsFunc(requests, p.isWanted)
-		if x.wanted[i] {
-			x.runner.AddOutput(i)
-			x.places[i] = n
-			n++
+		if !x.wanted[i] {
+			continue
 		}
+		x.places[i] = n
+		n++
+		size := p.each
+		if x.m.batched {
+			size *= rows
+		}
+		if !x.gives || size <= 0 || size > copyLimit {
+			x.runner.AddOutput(i)
+			continue
+		}
+		data, err := x.small[i].Get(int(size))
+		if err != nil {
+			return status.Errorf(status.Unavailable, "%w", err)
+		}
+		x.shape = append(x.shape[:0], p.whole...)
+		if x.m.batched {
+			x.shape[0] = rows
+		}
+		x.gave = true
+		x.runner.AddOutputTo(i, p.code, x.shape, data)
 	}
+	return nil
 }
 
 // isWanted reports whether a request wants the output in its answer.

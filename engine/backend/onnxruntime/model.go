@@ -67,6 +67,29 @@ type port struct {
 	cut      *batchio.Output // an output that is dealt out by the shape of an input; nil: by rows
 	state    bool            // an output that is the sequence's next state
 	hidden   bool            // an output that no answer has: the configuration lists it as a state only
+	whole    []int64         // an output's shape where the file tells, but for the batch
+	each     int64           // its bytes, in a batching model those of a row; 0: not known
+}
+
+// measure notes an output's shape and size, where the file tells.
+func (p *port) measure(io *capi.IO, batched bool) {
+	dims := io.Dims
+	if batched {
+		if len(dims) == 0 || dims[0] != -1 {
+			return
+		}
+		dims = dims[1:]
+	}
+	n := int64(p.dt.Size()) // 0 for strings
+	for _, d := range dims {
+		if d <= 0 || d > copyLimit {
+			return
+		}
+		if n *= d; n > copyLimit {
+			return
+		}
+	}
+	p.whole, p.each = io.Dims, n
 }
 
 func newModel(ctx context.Context, l *capi.Library, s backend.Spec, path string, info *onnxfile.Info, b *Backend, mode threading) (*model, error) {
@@ -159,6 +182,9 @@ func (m *model) ports(sig *signature) {
 		p := port{name: io.Name, dt: elementType(io.Type), code: io.Type, scalar: len(io.Dims) == 0, cut: plan.Output(io.Name)}
 		if p.scalar && out.GetReshape() == nil {
 			p.dims = out.GetDims()
+		}
+		if p.cut == nil {
+			p.measure(io, m.batched)
 		}
 		m.outputs = append(m.outputs, p)
 	}
@@ -267,7 +293,7 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 	if err != nil {
 		return nil, err
 	}
-	inst, err := newInstance(m, session)
+	inst, err := newInstance(m, session, where.gpu)
 	if err != nil {
 		if owned {
 			m.closeSession(session)

@@ -151,13 +151,16 @@ nrd_runner *nrd_new_runner(OrtSession *s, size_t inputs, size_t outputs) {
   r->inputs = inputs;
   r->outputs = outputs;
   r->in = calloc(inputs + 1, sizeof *r->in);
+  r->given = calloc(outputs + 1, sizeof *r->given);
   r->out = calloc(outputs + 1, sizeof *r->out);
+  r->kept_in = calloc(inputs + 1, sizeof *r->kept_in);
+  r->kept_out = calloc(outputs + 1, sizeof *r->kept_out);
   r->in_names = calloc(inputs + 1, sizeof *r->in_names);
   r->out_names = calloc(outputs + 1, sizeof *r->out_names);
   r->in_values = calloc(inputs + 1, sizeof *r->in_values);
   r->out_values = calloc(outputs + 1, sizeof *r->out_values);
   r->stale = calloc(outputs + 1, sizeof *r->stale);
-  if (!r->in || !r->out || !r->in_names || !r->out_names || !r->in_values || !r->out_values || !r->stale) {
+  if (!r->in || !r->given || !r->out || !r->kept_in || !r->kept_out || !r->in_names || !r->out_names || !r->in_values || !r->out_values || !r->stale) {
     nrd_free_runner(r);
     return NULL;
   }
@@ -176,10 +179,19 @@ static void release_values(OrtValue **v, size_t n) {
   }
 }
 
+static void release_kept(nrd_kept *k, size_t n) {
+  for (size_t i = 0; k && i < n; i++)
+    if (k[i].value) api->ReleaseValue(k[i].value);
+  free(k);
+}
+
 void nrd_free_runner(nrd_runner *r) {
+  release_kept(r->kept_in, r->inputs);
+  release_kept(r->kept_out, r->outputs);
   if (r->stale) release_values(r->stale, r->stale_count);
   if (r->options) api->ReleaseRunOptions(r->options);
   free(r->in);
+  free(r->given);
   free(r->out);
   free(r->in_names);
   free(r->out_names);
@@ -231,6 +243,29 @@ static OrtStatus *describe(OrtValue *v, nrd_output *o) {
   return api->GetTensorMutableData(v, &o->data);
 }
 
+// kept_value makes *value the one around in's memory, or takes the one of the last run that had the same.
+static OrtStatus *kept_value(nrd_kept *k, const nrd_input *in, OrtValue **value) {
+  if (k->value && (k->at.data != in->data || k->at.size != in->size || k->at.type != in->type || k->at.rank != in->rank ||
+                   memcmp(k->at.shape, in->shape, (size_t)in->rank * sizeof *in->shape))) {
+    api->ReleaseValue(k->value);
+    k->value = NULL;
+  }
+  if (!k->value) {
+    TRY(api->CreateTensorWithDataAsOrtValue(cpu, (void *)in->data, in->size, in->shape, in->rank, in->type, &k->value));
+    k->at = *in;
+  }
+  *value = k->value;
+  return NULL;
+}
+
+// release_own releases values that are not kept.
+static void release_own(OrtValue **v, const nrd_kept *k, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    if (v[i] && v[i] != k[i].value) api->ReleaseValue(v[i]);
+    v[i] = NULL;
+  }
+}
+
 OrtStatus *nrd_run(nrd_runner *r, size_t n_in, size_t n_out) {
   OrtStatus *s = NULL;
   release_values(r->stale, r->stale_count);
@@ -239,18 +274,25 @@ OrtStatus *nrd_run(nrd_runner *r, size_t n_in, size_t n_out) {
     nrd_input *in = &r->in[i];
     if (in->type == ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING)
       s = string_input(in, &r->in_values[i]);
+    else if (in->keep)
+      s = kept_value(&r->kept_in[i], in, &r->in_values[i]);
     else
       s = api->CreateTensorWithDataAsOrtValue(cpu, (void *)in->data, in->size, in->shape, in->rank, in->type, &r->in_values[i]);
   }
+  for (size_t i = 0; i < n_out && !s; i++)
+    if (r->given[i].data) s = kept_value(&r->kept_out[i], &r->given[i], &r->out_values[i]);
   if (!s)
     s = api->Run(r->session, r->options, r->in_names, (const OrtValue *const *)r->in_values, n_in, r->out_names, n_out, r->out_values);
-  release_values(r->in_values, n_in);
+  release_own(r->in_values, r->kept_in, n_in);
   for (size_t i = 0; i < n_out && !s; i++) s = describe(r->out_values[i], &r->out[i]);
   if (s) {
-    release_values(r->out_values, n_out);
+    release_own(r->out_values, r->kept_out, n_out);
     return s;
   }
-  memset(r->out_values, 0, n_out * sizeof *r->out_values); // they are in r->out
+  for (size_t i = 0; i < n_out; i++) {
+    if (r->given[i].data) r->out[i].value = NULL;
+    r->out_values[i] = NULL; // it is in r->out
+  }
   return NULL;
 }
 

@@ -14,12 +14,19 @@ typedef struct {
   uint64_t count; // elements
   int32_t type;   // ONNXTensorElementDataType
   int32_t rank;
+  int32_t keep;   // the memory stays after the run: the value around it is used again while it is the same
   int64_t shape[NRD_MAX_RANK];
 } nrd_input;
 
-// One output of a run. The value is the caller's to release; shape and data live as long as it does.
+// A value around memory that stays.
 typedef struct {
   OrtValue *value;
+  nrd_input at;
+} nrd_kept;
+
+// One output of a run. The value is the caller's to release; shape and data live as long as it does.
+typedef struct {
+  OrtValue *value; // NULL if the memory was given
   const int64_t *shape;
   void *data;       // NULL for strings
   uint64_t size;    // bytes; for strings in Triton's form
@@ -34,7 +41,9 @@ typedef struct {
   OrtRunOptions *options;
   size_t inputs, outputs;   // capacities of the arrays below
   nrd_input *in;
+  nrd_input *given; // by output: memory of the caller's to write it to, of just its shape; data 0: there is none
   nrd_output *out;
+  nrd_kept *kept_in, *kept_out;
   const char **in_names, **out_names; // chosen for this run
   OrtValue **in_values, **out_values;
   OrtValue **stale;         // outputs of the last run that were copied, released by the next

@@ -120,6 +120,7 @@ func (s *Session) describe(kind Kind, i int, io *IO) error {
 type Runner struct {
 	c       *C.nrd_runner
 	in      []C.nrd_input
+	given   []C.nrd_input
 	out     []C.nrd_output
 	inName  []*C.char // chosen by SetInput
 	outName []*C.char
@@ -137,6 +138,7 @@ func (s *Session) NewRunner(inputs, outputs []string, config map[string]string) 
 	}
 	r := &Runner{c: c}
 	r.in = unsafe.Slice(c.in, len(inputs))
+	r.given = unsafe.Slice(c.given, len(outputs))
 	r.out = unsafe.Slice(c.out, len(outputs))
 	r.inName = unsafe.Slice(c.in_names, len(inputs))
 	r.outName = unsafe.Slice(c.out_names, len(outputs))
@@ -168,7 +170,7 @@ func (r *Runner) Close() {
 	for _, n := range r.names {
 		C.free(unsafe.Pointer(n))
 	}
-	r.c, r.in, r.out, r.inName, r.outName, r.names = nil, nil, nil, nil, nil, nil
+	r.c, r.in, r.given, r.out, r.inName, r.outName, r.names = nil, nil, nil, nil, nil, nil, nil
 }
 
 // Reset forgets the inputs and outputs chosen for the last run.
@@ -178,33 +180,51 @@ func (r *Runner) Reset() {
 }
 
 // AddInput gives the next run input i of NewRunner's list: its ONNXTensorElementDataType, shape, number of elements and
-// bytes (strings in Triton's form). data is used in place until the run is over; it is pinned until Reset.
-func (r *Runner) AddInput(i, dtype int, shape []int64, count int64, data []byte) error {
+// bytes (strings in Triton's form). data is used in place until the run is over; it is pinned until Reset. stays says that
+// it is no memory of Go's and no strings: as long as address and shape are the same, further runs have less to do.
+func (r *Runner) AddInput(i, dtype int, shape []int64, count int64, data []byte, stays bool) error {
 	if len(shape) > C.NRD_MAX_RANK {
 		return fmt.Errorf("%d dimensions; at most %d are supported", len(shape), C.NRD_MAX_RANK)
 	}
 	in := &r.in[r.nIn]
 	r.inName[r.nIn] = r.names[i]
-	in._type, in.rank = C.int32_t(dtype), C.int32_t(len(shape))
-	in.size, in.count = C.uint64_t(len(data)), C.uint64_t(count)
-	for k, d := range shape {
-		in.shape[k] = C.int64_t(d)
-	}
-	if len(data) == 0 { // any address will do
+	describe(in, dtype, shape, count, data)
+	in.keep = 0
+	switch {
+	case len(data) == 0: // any address will do
 		in.data = C.uintptr_t(uintptr(unsafe.Pointer(in)))
-	} else {
-		p := unsafe.SliceData(data)
-		r.pin.Pin(p)
-		in.data = C.uintptr_t(uintptr(unsafe.Pointer(p)))
+	case stays:
+		in.keep = 1
+	default:
+		r.pin.Pin(unsafe.SliceData(data))
 	}
 	r.nIn++
 	return nil
 }
 
+// describe fills in what a tensor is and where.
+func describe(c *C.nrd_input, dtype int, shape []int64, count int64, data []byte) {
+	c._type, c.rank = C.int32_t(dtype), C.int32_t(len(shape))
+	c.size, c.count = C.uint64_t(len(data)), C.uint64_t(count)
+	c.data = C.uintptr_t(uintptr(unsafe.Pointer(unsafe.SliceData(data))))
+	for k, d := range shape {
+		c.shape[k] = C.int64_t(d)
+	}
+}
+
 // AddOutput asks the next run for output i of NewRunner's list.
 func (r *Runner) AddOutput(i int) {
 	r.outName[r.nOut] = r.names[len(r.in)+i]
+	r.given[r.nOut].data = 0
 	r.nOut++
+}
+
+// AddOutputTo is AddOutput into memory that stays, as AddInput has it, and is not empty. The run fails if the
+// model gives another shape.
+func (r *Runner) AddOutputTo(i, dtype int, shape []int64, data []byte) {
+	g := &r.given[r.nOut]
+	r.AddOutput(i)
+	describe(g, dtype, shape, 0, data)
 }
 
 // Run runs the model with the inputs and outputs chosen since Reset. On success the caller takes each output with
@@ -266,8 +286,11 @@ func (r *Runner) Keep(i int) Value {
 	return v
 }
 
-// Discard lets output i of the last run go, at the latest with the next run.
+// Discard lets output i of the last run go, at the latest with the next run. One in memory that was given stays.
 func (r *Runner) Discard(i int) {
+	if r.out[i].value == nil {
+		return
+	}
 	stale := unsafe.Slice(r.c.stale, len(r.out))
 	stale[r.c.stale_count] = r.out[i].value
 	r.c.stale_count++

@@ -47,6 +47,14 @@ save("table", [h.make_node("Gather", ["table", "index"], ["value"])], [io("index
 save("mixes_rows", [h.make_node("Compress", ["x", "first"], ["y"], axis=0)], [io("x", T.FLOAT, ["n", 2])],
      [io("y", T.FLOAT, ["m", 2])], [h.make_tensor("first", T.BOOL, [1], [True])])
 
+# What it says of its output is not so: two of the three columns are left.
+save("other_shape", [h.make_node("Compress", ["x", "some"], ["y"], axis=1)], [io("x", T.FLOAT, ["n", 3])],
+     [io("y", T.FLOAT, ["n", 3])], [h.make_tensor("some", T.BOOL, [3], [True, False, True])])
+
+# One output is no node's: it is there before the run.
+save("constant", [h.make_node("Constant", [], ["y"], value=h.make_tensor("", T.FLOAT, [2], [3, 4])), h.make_node("Neg", ["x"], ["z"])],
+     [io("x", T.FLOAT, [2])], [io("y", T.FLOAT, [2]), io("z", T.FLOAT, [2])])
+
 save("sequence", [h.make_node("SequenceConstruct", ["x", "x"], ["s"]), h.make_node("Identity", ["x"], ["y"])],
      [io("x", T.FLOAT, ["n", 2])],
      [h.make_tensor_sequence_value_info("s", T.FLOAT, ["n", 2]), io("y", T.FLOAT, ["n", 2])])
