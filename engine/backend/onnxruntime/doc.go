@@ -5,7 +5,8 @@
 // package onnxruntime_go makes session options and execution providers; package capi does the rest.
 //
 // A batch of one request is run on the request's own memory; several are first copied together. Outputs are handed out
-// in ONNX Runtime's memory, which goes when the last row is released; small ones are copied.
+// in ONNX Runtime's memory, which goes when the last row is released. Small inputs and outputs are copied to and from memory
+// that stays with the instance, so that a run need not make values around it.
 //
 // Instances of a model without thread counts share one session. It computes on the process's pool of threads, or if the
 // model is so light that waking them costs more than it saves, on the calling thread alone. ONNX Runtime owns the threads; this package starts no goroutine, but each instance has a timer that looks at runs that take long.
