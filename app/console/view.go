@@ -30,7 +30,7 @@ func (c *Console) view(st lifecycle.ModelStatus, p place) api.Model {
 	m := api.Model{
 		Name: st.Name, State: api.StateUnavailable,
 		Repository: p.repository, Folder: p.folder, ConfigPath: p.config, ConfigExists: p.text != nil,
-		MemoryBytes: st.Memory.Host, MemorySource: string(st.Memory.Source), Pinned: st.Pinned,
+		MemoryBytes: st.Memory.Host, MemorySource: string(st.Memory.Source), GPUSource: string(st.Memory.GPUSource), Pinned: st.Pinned,
 	}
 	for _, n := range st.Memory.GPU {
 		m.GPUBytes += n

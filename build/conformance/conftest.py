@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import models
+from gpus import Machine
 from harness import REFERENCE, ROOT, Server
 
 
@@ -48,6 +49,12 @@ def broken(tmp_path_factory):
     models.write_sums(repo)
     with Server(repo, work, "--exit-on-error=false", wait="live") as s:
         yield s
+
+
+@pytest.fixture(scope="session")
+def machine(tmp_path_factory):
+    """A machine with two GPUs that are none."""
+    return Machine(tmp_path_factory.mktemp("gpus"))
 
 
 @pytest.fixture

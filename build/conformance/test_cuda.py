@@ -3,9 +3,7 @@ on a driver that is not NVIDIA's but behaves like it (gpus.py). make test-gpu do
 
 import asyncio
 import base64
-import json
 import queue
-import re
 import uuid
 
 import numpy as np
@@ -17,7 +15,6 @@ import tritonclient.http.aio as ha
 import tritonclient.utils.shared_memory as system
 from tritonclient.utils import InferenceServerException, serialize_byte_tensor
 
-from gpus import Machine
 from harness import REFERENCE, ROOT, Server
 from models import TYPES
 from test_types import sample
@@ -30,11 +27,6 @@ pytestmark = [
 ROW = np.arange(16, dtype=np.float32).reshape(1, 16)
 UNTOUCHED = 0xEE
 MODULES = {"http": th, "grpc": tg}
-
-
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory):
-    return Machine(tmp_path_factory.mktemp("gpus"))
 
 
 @pytest.fixture(scope="module")
@@ -397,38 +389,3 @@ def test_B018_B066_devices_by_the_servers_numbers(good, machine, cuda, tmp_path)
             c.register_cuda_shared_memory("r", r.raw, 0, 64)
             assert c.get_cuda_shared_memory_status("r").regions["r"].device_id == 0
             assert refused(c.register_cuda_shared_memory, "s", r.raw, 1, 64).endswith("invalid device ordinal")
-
-
-PYTHON = """
-import json, os
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def initialize(self, args):
-        self.said = [args["model_instance_kind"], args["model_instance_device_id"], os.environ["CUDA_DEVICE_ORDER"]]
-        self.said.append(os.environ.get("CUDA_VISIBLE_DEVICES", "unset"))
-
-    def execute(self, requests):
-        answer = pb_utils.Tensor("OUT", np.array([json.dumps(self.said)], dtype=object))
-        return [pb_utils.InferenceResponse([answer]) for _ in requests]
-"""
-
-
-@pytest.mark.parametrize("options, told", [([], "unset"), (["--backend-config=python,visible-gpus=instance"], "1")], ids=["all", "own"])
-def test_D022_G022_DV71_a_python_model_on_a_gpu(machine, tmp_path, options, told):
-    folder = tmp_path / "models" / "m"
-    (folder / "1").mkdir(parents=True)
-    (folder / "1" / "model.py").write_text(PYTHON)
-    (folder / "config.pbtxt").write_text(
-        'backend: "python"\ninput [ { name: "IN" data_type: TYPE_INT32 dims: [ 1 ] } ]\n'
-        'output [ { name: "OUT" data_type: TYPE_STRING dims: [ 1 ] } ]\ninstance_group [ { kind: KIND_GPU gpus: [ 1 ] } ]\n'
-    )
-    with Server(tmp_path / "models", tmp_path, *options, command=machine.command()) as s, th.InferenceServerClient(s.http) as c:
-        i = th.InferInput("IN", [1], "INT32")
-        i.set_data_from_numpy(np.zeros(1, np.int32))
-        said = json.loads(c.infer("m", [i]).as_numpy("OUT")[0])
-        assert said == ["GPU", "0" if options else "1", "PCI_BUS_ID", told]
-        metrics = s.request("GET", "/metrics", address=s.metrics).body.decode()
-        assert re.search(r'nereid_gpu_info\{[^}]*uuid="GPU-00000000-0000-0000-0000-000000000001"', metrics)

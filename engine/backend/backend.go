@@ -108,7 +108,8 @@ type MemoryReporter interface {
 
 // DeviceMemoryReporter is a Model that knows what it takes of each GPU.
 type DeviceMemoryReporter interface {
-	// DeviceMemoryBytes returns the bytes that the model and its instances hold, by device.
+	// DeviceMemoryBytes returns the bytes that the model and its instances hold, by the GPU's number; those that it does not
+	// know of are missing.
 	DeviceMemoryBytes() map[int]int64
 }
 

@@ -82,6 +82,8 @@ type Machine struct {
 	o    Options
 	gpus []GPU
 
+	loads loads
+
 	mu       sync.Mutex // guards all below
 	read     time.Time
 	readings []Reading
@@ -110,7 +112,7 @@ func NewMachine(o Options) (*Machine, error) {
 			o.Log.Warn("CUDA_VISIBLE_DEVICES is not as it should be", "value", *o.Visible, "err", err, "gpus", len(visible))
 		}
 	}
-	m := &Machine{o: o}
+	m := &Machine{o: o, loads: loads{now: map[int]int{}, begun: map[int]int{}}}
 	for i, g := range visible {
 		g.Index = i
 		if g.Capability()+1e-9 < o.MinCapability {

@@ -115,7 +115,7 @@ type entry struct {
 
 	memory   amount // of its models, as measured last
 	peak     amount // the most that was measured of what src describes
-	source   model.MemorySource
+	source   sources
 	reserved amount      // of a load under way
 	loaded   infer.Stamp // when it was loaded last
 	waking   *waking     // requests that wait for it to be loaded

@@ -77,8 +77,15 @@ func (a amount) most(b amount) {
 	}
 }
 
-func (a amount) memory(source model.MemorySource) model.Memory {
-	m := model.Memory{Host: a[host], Source: source}
+// sources says how an amount is known: the weakest way of each kind of memory.
+type sources struct{ host, gpu model.MemorySource }
+
+func (s *sources) add(m model.Memory) {
+	s.host, s.gpu = model.Weaker(s.host, m.Source), model.Weaker(s.gpu, m.GPUSource)
+}
+
+func (a amount) memory(from sources) model.Memory {
+	m := model.Memory{Host: a[host], Source: from.host, GPUSource: from.gpu}
 	for p, n := range a {
 		if p != host {
 			if m.GPU == nil {
@@ -192,11 +199,11 @@ func (m *Manager) measure() {
 	}
 	m.mu.Unlock()
 	for e, models := range loaded {
-		total, source := amount{}, model.MemorySource("")
+		total, from := amount{}, sources{}
 		for _, mod := range models {
 			mem := mod.Memory()
 			total.add(amountOf(mem))
-			source = mem.Source
+			from.add(mem)
 		}
 		m.mu.Lock()
 		still := 0
@@ -206,15 +213,15 @@ func (m *Manager) measure() {
 			}
 		}
 		if still == len(models) { // else what left counts as closing
-			e.remember(total, source)
+			e.remember(total, from)
 		}
 		m.mu.Unlock()
 	}
 }
 
 // remember notes what a model takes. m.mu is held.
-func (e *entry) remember(now amount, source model.MemorySource) {
-	e.memory, e.source = now, source
+func (e *entry) remember(now amount, from sources) {
+	e.memory, e.source = now, from
 	if e.peak == nil {
 		e.peak = amount{}
 	}
@@ -342,15 +349,15 @@ func (m *Manager) release(e *entry) {
 		}
 	}
 	m.mu.Unlock()
-	total, source := amount{}, model.MemorySource("")
+	total, from := amount{}, sources{}
 	for _, mod := range models {
 		mem := mod.Memory()
 		total.add(amountOf(mem))
-		source = mem.Source
+		from.add(mem)
 	}
 	m.mu.Lock()
 	if len(models) > 0 {
-		e.remember(total, source)
+		e.remember(total, from)
 	}
 	m.wakeWaiters()
 	m.mu.Unlock()
@@ -561,7 +568,7 @@ func (m *Manager) ResidencyStatus() ResidencyStatus {
 	m.measure()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return ResidencyStatus{On: m.o.Residency.on(), Budget: m.o.Residency, Used: m.taken().memory("")}
+	return ResidencyStatus{On: m.o.Residency.on(), Budget: m.o.Residency, Used: m.taken().memory(sources{})}
 }
 
 // resourcesFirst reports whether a reload is to give memory back before it takes new: the policy of the model, else the

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"nereid/engine/backend"
+	"nereid/engine/model"
 	"nereid/engine/status"
 )
 
@@ -89,6 +90,31 @@ func TestResidencyHitRate(t *testing.T) {
 	t.Logf("hit rate %.3f, ideal LRU %.3f", got, ideal)
 	if got < ideal*0.95 {
 		t.Errorf("hit rate %.3f, of an ideal LRU %.3f", got, ideal)
+	}
+}
+
+// A GPU's budget is held against what is measured there, not against the size of the files.
+func TestResidencyOfAGPU(t *testing.T) {
+	r := twelve(t, func(o *Options) { o.Residency = Residency{GPU: map[int]int64{1: 550}} })
+	r.b.onGPU = 100
+	for i := range 12 {
+		r.write(fmt.Sprintf("m%d/1/file", i), strings.Repeat("x", 10000))
+	}
+	if failed, err := r.LoadAll(t.Context()); err != nil || len(failed) > 0 {
+		t.Fatal(failed, err)
+	}
+	for i := range 12 {
+		if err := r.ask(fmt.Sprintf("m%d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if used := r.ResidencyStatus().Used; len(r.resident()) != 5 || used.GPU[1] != 500 {
+		t.Errorf("%d models are in memory and take %v of the GPU, want 5 and 500", len(r.resident()), used.GPU)
+	}
+	for _, s := range r.Models() {
+		if in := slices.Contains(r.resident(), s.Name); in && (s.Memory.GPU[1] != 100 || s.Memory.GPUSource != model.FromAllocator || s.Memory.Source != model.FromAllocator) {
+			t.Errorf("%s: %+v, want 100 bytes of GPU 1 from the allocator", s.Name, s.Memory)
+		}
 	}
 }
 

@@ -31,6 +31,7 @@ type picky struct {
 	execute func(ctx context.Context)
 	sizeNow func() int64 // in place of size
 	size    int64        // of every loaded model, as it says; 0: it does not say
+	onGPU   int64        // that it takes of GPU 1, as it says; 0: it does not say
 
 	mu      sync.Mutex
 	open    int // guarded by mu, as the others: models that are loaded
@@ -93,6 +94,13 @@ func (m *pickyModel) MemoryBytes() int64 {
 		return m.p.sizeNow()
 	}
 	return cmp.Or(m.p.size, -1)
+}
+
+func (m *pickyModel) DeviceMemoryBytes() map[int]int64 {
+	if m.p.onGPU == 0 {
+		return nil
+	}
+	return map[int]int64{1: m.p.onGPU}
 }
 
 func (m *pickyModel) Close() error {

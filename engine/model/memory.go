@@ -3,6 +3,7 @@ package model
 import (
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"nereid/engine/backend"
@@ -14,8 +15,8 @@ import (
 type Memory struct {
 	Host int64
 	GPU  map[int]int64 // by device; nil: none
-	// Source says how it is known.
-	Source MemorySource
+	// Source says how Host is known, GPUSource how GPU is: the weakest of several; "" without figures.
+	Source, GPUSource MemorySource
 }
 
 // MemorySource says how the memory of a model is known.
@@ -25,8 +26,20 @@ type MemorySource string
 const (
 	FromProcess   MemorySource = "process"   // of the processes that execute the model
 	FromAllocator MemorySource = "allocator" // what the runtime's allocators hold for it, in this process
-	FromFiles     MemorySource = "files"     // the backend does not tell: the size of its files
+	// FromDifference is by how much the GPU's memory in use grew while the model was loaded, and nothing else was there.
+	FromDifference MemorySource = "difference"
+	FromFiles      MemorySource = "files" // nobody tells: the size of its files
 )
+
+var fromBest = []MemorySource{"", FromProcess, FromAllocator, FromDifference, FromFiles}
+
+// Weaker returns the one of two sources that is to be trusted less.
+func Weaker(a, b MemorySource) MemorySource {
+	if slices.Index(fromBest, a) > slices.Index(fromBest, b) {
+		return a
+	}
+	return b
+}
 
 // Memory asks the backend what the model and its instances take now. Without an answer it is the size of the files.
 func (m *Model) Memory() Memory {
@@ -39,9 +52,7 @@ func (m *Model) Memory() Memory {
 			mem.Host, mem.Source = n, FromAllocator
 		}
 	}
-	if r, ok := m.loaded.(backend.DeviceMemoryReporter); ok {
-		mem.GPU = r.DeviceMemoryBytes()
-	}
+	mem.GPU, mem.GPUSource = m.gpuMemory()
 	if r, ok := m.loaded.(backend.Separate); ok && r.InOwnProcess() && mem.Source == FromAllocator {
 		mem.Source = FromProcess
 	}
@@ -61,7 +72,7 @@ func EstimateMemory(cfg *inferencepb.ModelConfig, versionFolder string) Memory {
 			if mem.GPU == nil {
 				mem.GPU = map[int]int64{}
 			}
-			mem.GPU[int(gpu)] = size
+			mem.GPU[int(gpu)], mem.GPUSource = size, FromFiles
 		}
 	}
 	return mem

@@ -78,8 +78,9 @@ type Model struct {
 	gpuLimits   map[int]float64
 	policies    map[string]affinity.Policy
 
-	mu  sync.Mutex
-	cfg *inferencepb.ModelConfig // guarded by mu; replaced by Resize
+	mu    sync.Mutex
+	cfg   *inferencepb.ModelConfig // guarded by mu; replaced by Resize
+	cards onGPUs                   // guarded by mu
 
 	// inflight counts admitted requests without a final response; the top bit says that no more are admitted.
 	inflight atomic.Int64
@@ -170,6 +171,8 @@ func (m *Model) start(ctx context.Context, s Spec) error {
 		return err
 	}
 	m.golden = len(asked)
+	watch := m.machine.Watch(gpusOf(places))
+	defer func() { m.placed(gpusOf(places), watch.End()) }()
 	m.loaded, err = s.Backend.Load(ctx, backend.Spec{
 		ModelName: s.Name, Version: s.Version, Config: cfg, ModelFolder: s.ModelFolder,
 		VersionFolder: s.VersionFolder, Host: s.Host, Log: s.Log,
@@ -353,9 +356,13 @@ func (m *Model) Resize(ctx context.Context, cfg *inferencepb.ModelConfig) error 
 	if err != nil {
 		return err
 	}
-	if err := m.set.Resize(ctx, places); err != nil {
+	watch := m.machine.Watch(gpusOf(places))
+	err = m.set.Resize(ctx, places)
+	grown := watch.End()
+	if err != nil {
 		return err
 	}
+	m.placed(gpusOf(places), grown)
 	m.mu.Lock()
 	m.cfg = cfg
 	m.mu.Unlock()

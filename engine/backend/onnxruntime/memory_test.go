@@ -1,6 +1,7 @@
 package onnxruntime_test
 
 import (
+	"errors"
 	"log/slog"
 	"maps"
 	"os"
@@ -108,6 +109,24 @@ func TestAllocatedMemoryComesBack(t *testing.T) {
 				t.Errorf("resident memory grows by %.1f kB a cycle, want at most 10; bytes at every fifth: %d", grows, samples)
 			}
 		})
+	}
+}
+
+// A model that runs on the CPU takes nothing of a GPU; an allocator that a session does not have is an error.
+func TestNoDeviceMemoryOnTheCPU(t *testing.T) {
+	m, err := open(t).Load(t.Context(), mlpSpec())
+	if err != nil {
+		t.Fatal(err)
+	}
+	inst, err := m.NewInstance(t.Context(), backend.Placement{Kind: inferencepb.ModelInstanceGroup_KIND_CPU})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := m.(backend.DeviceMemoryReporter).DeviceMemoryBytes(); len(got) != 0 {
+		t.Errorf("%v bytes of GPUs", got)
+	}
+	if err := errors.Join(inst.Close(), m.Close()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -35,9 +35,9 @@ type model struct {
 	kept keptPool    // buffers around ONNX Runtime's memory
 
 	mu       sync.Mutex
-	sessions map[place]*shared      // guarded by mu
-	spare    *capi.Session          // guarded by mu: the first one made, until an instance takes it
-	all      map[*capi.Session]bool // guarded by mu: every open session
+	sessions map[place]*shared       // guarded by mu
+	spare    *capi.Session           // guarded by mu: the first one made, until an instance takes it
+	all      map[*capi.Session]place // guarded by mu: every open session, and where it runs
 }
 
 // place is where a session's kernels run.
@@ -96,7 +96,7 @@ func newModel(ctx context.Context, l *capi.Library, s backend.Spec, path string,
 	m := &model{
 		library: l, spec: s, path: path, settings: &b.o.Settings, info: info, runtime: b.o.RuntimeFolder, cache: b.o.graphs(), mode: mode, batched: s.Config.GetMaxBatchSize() > 0,
 		share: mode != own || sharesSession(s.Config),
-		run:   runOptions(s.Config), sessions: map[place]*shared{}, all: map[*capi.Session]bool{},
+		run:   runOptions(s.Config), sessions: map[place]*shared{}, all: map[*capi.Session]place{},
 	}
 	read := m.newSession
 	if gpusOnly(s.Config) { // the session is for the signature alone: it need not be made well
@@ -120,7 +120,7 @@ func newModel(ctx context.Context, l *capi.Library, s backend.Spec, path string,
 		return m, nil
 	}
 	m.spare = session
-	m.all[session] = true
+	m.all[session] = place{}
 	return m, nil
 }
 
@@ -278,6 +278,29 @@ func (m *model) MemoryBytes() int64 {
 	return total
 }
 
+// DeviceMemoryBytes implements backend.DeviceMemoryReporter: it asks the sessions' allocators. What TensorRT takes is not
+// among theirs, so that nothing is told of its models.
+func (m *model) DeviceMemoryBytes() map[int]int64 {
+	if _, rt, err := gpuOptions(m.spec.Config, 0); err != nil || rt != nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	total := map[int]int64{}
+	for s, where := range m.all {
+		if !where.gpu {
+			continue
+		}
+		n, err := s.DeviceMemory(where.device)
+		if err != nil || n == 0 {
+			m.spec.Log.Debug("onnxruntime does not tell a session's memory of a GPU", "model", m.spec.ModelName, "gpu", where.device, "err", err)
+			return nil // a part would look like the whole
+		}
+		total[where.device] += n
+	}
+	return total
+}
+
 // NewInstance makes an instance. Instances without thread counts of their own share one session per place.
 func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
 	where := place{}
@@ -338,7 +361,7 @@ func (m *model) session(ctx context.Context, where place, cores []int) (*capi.Se
 		delete(m.sessions, where)
 		return nil, false, e.err
 	}
-	m.all[e.session] = true
+	m.all[e.session] = where
 	return e.session, !m.share, nil
 }
 

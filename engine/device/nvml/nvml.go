@@ -3,6 +3,7 @@ package nvml
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -23,7 +24,10 @@ type Driver struct {
 	Version string
 }
 
-var _ device.Driver = (*Driver)(nil)
+var (
+	_ device.Driver        = (*Driver)(nil)
+	_ device.ProcessReader = (*Driver)(nil)
+)
 
 // Open loads the library and lists the cards. lib is for tests; nil: the system's. A card that cannot be asked is left
 // out; Faults says why. The caller closes the driver. Errors: ErrNoDriver, or what the library says.
@@ -137,6 +141,30 @@ func (d *Driver) Read(uuid string) (r device.Reading, err error) {
 		r.Known |= device.HasTemperature
 	}
 	return r, nil
+}
+
+// Processes asks a card for what computes on it; see device.ProcessReader. Windows and parts of a card (MIG) do not tell.
+func (d *Driver) Processes(uuid string) (map[int]uint64, error) {
+	h := d.gpus[uuid]
+	if h == nil {
+		return nil, fmt.Errorf("there is no GPU %q", uuid)
+	}
+	list, ret := h.GetComputeRunningProcesses()
+	switch ret {
+	case nvml.SUCCESS:
+	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_NO_PERMISSION, nvml.ERROR_FUNCTION_NOT_FOUND:
+		return nil, fmt.Errorf("%w (%s)", device.ErrNotTold, said(ret))
+	default:
+		return nil, fmt.Errorf("GPU %s does not answer (%s)", uuid, said(ret))
+	}
+	all := map[int]uint64{}
+	for _, p := range list {
+		if p.UsedGpuMemory == math.MaxUint64 { // NVML_VALUE_NOT_AVAILABLE
+			return nil, fmt.Errorf("%w: no figures for process %d", device.ErrNotTold, p.Pid)
+		}
+		all[int(p.Pid)] += p.UsedGpuMemory
+	}
+	return all, nil
 }
 
 // Close unloads the library.

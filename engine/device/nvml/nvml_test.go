@@ -3,6 +3,7 @@ package nvml
 import (
 	"errors"
 	"log/slog"
+	"maps"
 	"testing"
 
 	lib "github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -86,6 +87,41 @@ func TestOpenFaults(t *testing.T) {
 				t.Errorf("%d cards, faults %v; want %d", len(d.list), faults, tt.gpus)
 			}
 		})
+	}
+}
+
+func TestProcesses(t *testing.T) {
+	s := server()
+	d, _, err := Open(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	card := s.Devices[2].(*dgxa100.Device)
+	for _, tt := range []struct {
+		name string
+		list []lib.ProcessInfo
+		ret  lib.Return
+		want map[int]uint64
+		is   error
+	}{
+		{"none", nil, lib.SUCCESS, map[int]uint64{}, nil},
+		{"two, one of them twice", []lib.ProcessInfo{{Pid: 7, UsedGpuMemory: 100}, {Pid: 8, UsedGpuMemory: 1}, {Pid: 7, UsedGpuMemory: 5}}, lib.SUCCESS,
+			map[int]uint64{7: 105, 8: 1}, nil},
+		{"one without a figure", []lib.ProcessInfo{{Pid: 7, UsedGpuMemory: 100}, {Pid: 8, UsedGpuMemory: 1<<64 - 1}}, lib.SUCCESS, nil, device.ErrNotTold},
+		{"not supported", nil, lib.ERROR_NOT_SUPPORTED, nil, device.ErrNotTold},
+		{"not allowed", nil, lib.ERROR_NO_PERMISSION, nil, device.ErrNotTold},
+		{"lost", nil, lib.ERROR_GPU_IS_LOST, nil, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			card.GetComputeRunningProcessesFunc = func() ([]lib.ProcessInfo, lib.Return) { return tt.list, tt.ret }
+			got, err := d.Processes(card.UUID)
+			if !maps.Equal(got, tt.want) || (err == nil) != (tt.want != nil) || errors.Is(err, device.ErrNotTold) != (tt.is != nil) {
+				t.Errorf("Processes = %v, %v; want %v, %v", got, err, tt.want, tt.is)
+			}
+		})
+	}
+	if _, err := d.Processes("GPU-x"); err == nil {
+		t.Error("a card that is not there tells its processes")
 	}
 }
 

@@ -647,6 +647,8 @@ export interface Model {
   gpuBytes: number;
   /** MemorySource says how it is known: "process", "allocator", "files" (their size); empty when nothing was measured. */
   memorySource: string;
+  /** GPUSource says the same of GPUBytes; besides it may be "difference": by how much the memory in use grew as it was loaded. */
+  gpuSource: string;
   /** Pinned: it stays in memory whatever the budget. */
   pinned: boolean;
   /** Resident: a version is loaded. A model that is READY and not resident is loaded by its next request. */

@@ -14,7 +14,7 @@ import { isolated } from "./chart/plot";
 
 const model = (name: string, versions: Model["versions"] = []): Model => ({
   name, state: "READY", reason: "", versions, backend: "", platform: "", maxBatchSize: 0, dynamicBatching: false, decoupled: false, ensemble: false, sequences: false,
-  inputs: [], outputs: [], instances: 1, repository: "", folder: "", configPath: "", configExists: false, memoryBytes: 0, gpuBytes: 0, memorySource: "", pinned: false, resident: true,
+  inputs: [], outputs: [], instances: 1, repository: "", folder: "", configPath: "", configExists: false, memoryBytes: 0, gpuBytes: 0, memorySource: "", gpuSource: "", pinned: false, resident: true,
 });
 const upload = (path: string) => ({ path, file: new File([], path) });
 

@@ -320,16 +320,27 @@ OrtStatus *nrd_strings(const nrd_output *o, void *buf) {
   return NULL;
 }
 
-OrtStatus *nrd_memory(OrtSession *s, int64_t *bytes) {
+static OrtStatus *allocated(OrtSession *s, const OrtMemoryInfo *where, int64_t *bytes) {
   OrtAllocator *a = NULL;
   OrtKeyValuePairs *stats = NULL;
   const char *v;
   *bytes = 0;
-  TRY(api->CreateAllocator(s, cpu, &a));
+  TRY(api->CreateAllocator(s, where, &a));
   OrtStatus *st = api->AllocatorGetStats(a, &stats);
   if (!st && stats && (v = api->GetKeyValue(stats, "TotalAllocated"))) *bytes = strtoll(v, NULL, 10);
   if (stats) api->ReleaseKeyValuePairs(stats);
   api->ReleaseAllocator(a);
+  return st;
+}
+
+OrtStatus *nrd_memory(OrtSession *s, int64_t *bytes) { return allocated(s, cpu, bytes); }
+
+OrtStatus *nrd_device_memory(OrtSession *s, int device, int64_t *bytes) {
+  OrtMemoryInfo *where = NULL;
+  *bytes = 0;
+  TRY(api->CreateMemoryInfo("Cuda", OrtDeviceAllocator, device, OrtMemTypeDefault, &where));
+  OrtStatus *st = allocated(s, where, bytes);
+  api->ReleaseMemoryInfo(where);
   return st;
 }
 

@@ -93,6 +93,8 @@ OrtStatus *nrd_strings(const nrd_output *o, void *buf);
 
 // nrd_memory returns the bytes that the session's CPU allocator holds, 0 if it does not say.
 OrtStatus *nrd_memory(OrtSession *s, int64_t *bytes);
+// nrd_device_memory returns the same of the allocator for a CUDA device; an error if the session has none.
+OrtStatus *nrd_device_memory(OrtSession *s, int device, int64_t *bytes);
 
 void nrd_trim(void);
 

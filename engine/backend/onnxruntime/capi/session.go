@@ -42,6 +42,13 @@ func (s *Session) Memory() (int64, error) {
 	return int64(n), err
 }
 
+// DeviceMemory returns the same of the session's allocator for a CUDA device. Errors: the session runs on no such device.
+func (s *Session) DeviceMemory(device int) (int64, error) {
+	var n C.int64_t
+	err := check(C.nrd_device_memory(s.c, C.int(device), &n))
+	return int64(n), err
+}
+
 // Kind selects a list of a model's tensors.
 type Kind int
 

@@ -145,6 +145,7 @@ export const en = {
   "overview.gpuMemory": "{size} of GPU memory",
   "overview.memory.process": "what its processes take",
   "overview.memory.allocator": "what the runtime's allocators hold",
+  "overview.memory.difference": "by how much the GPU's memory in use grew as it was loaded",
   "overview.memory.files": "size of its files: the backend does not tell",
   "overview.noMemory": "none: it is not loaded",
   "overview.pin": "Keep it in memory whatever the budget",

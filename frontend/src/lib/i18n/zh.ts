@@ -147,6 +147,7 @@ export const zh: Record<keyof typeof en, string> = {
   "overview.gpuMemory": "{size} GPU 内存",
   "overview.memory.process": "其进程占用",
   "overview.memory.allocator": "运行时分配器持有",
+  "overview.memory.difference": "加载时 GPU 已用显存的增量",
   "overview.memory.files": "文件大小：后端未提供",
   "overview.noMemory": "无：未加载",
   "overview.pin": "无论预算如何都保留在内存中",

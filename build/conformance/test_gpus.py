@@ -1,0 +1,91 @@
+"""Models on GPUs, as far as that goes without one: where instances are placed, what they are told, what they take (gpus.py)."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import tritonclient.http as th
+
+from harness import REFERENCE, ROOT, Server, until
+
+pytestmark = [
+    pytest.mark.skipif(REFERENCE, reason="it would need a card"),
+    pytest.mark.skipif(not (ROOT / ".cache/cuda/env").exists(), reason="there is no header to compile the driver with: make setup-cuda says why"),
+]
+
+MIB = 1 << 20
+
+PYTHON = """
+import json, os
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.said = [args["model_instance_kind"], args["model_instance_device_id"], os.environ["CUDA_DEVICE_ORDER"]]
+        self.said.append(os.environ.get("CUDA_VISIBLE_DEVICES", "unset"))
+        took = json.loads(args["model_config"]).get("parameters", {}).get("took")
+        if took:  # as if it had allocated that much
+            self.card = os.path.join(os.environ["FAKE_GPU_FOLDER"], "gpu" + self.said[1])
+            self.line = "process %d %s\\n" % (os.getpid(), took["string_value"])
+            with open(self.card, "a") as f:
+                f.write(self.line)
+
+    def finalize(self):
+        if hasattr(self, "card"):
+            with open(self.card) as f:
+                text = f.read()
+            with open(self.card, "w") as f:
+                f.write(text.replace(self.line, ""))
+
+    def execute(self, requests):
+        answer = pb_utils.Tensor("OUT", np.array([json.dumps(self.said)], dtype=object))
+        return [pb_utils.InferenceResponse([answer]) for _ in requests]
+"""
+
+
+def write(folder, took=None):
+    """A Python model with an instance on GPU 1 that says what it was told, and takes memory there."""
+    (folder / "1").mkdir(parents=True)
+    (folder / "1" / "model.py").write_text(PYTHON)
+    parameters = "" if took is None else 'parameters { key: "took" value { string_value: "%d" } }\n' % took
+    (folder / "config.pbtxt").write_text(
+        'backend: "python"\ninput [ { name: "IN" data_type: TYPE_INT32 dims: [ 1 ] } ]\n'
+        'output [ { name: "OUT" data_type: TYPE_STRING dims: [ 1 ] } ]\ninstance_group [ { kind: KIND_GPU gpus: [ 1 ] } ]\n' + parameters
+    )
+
+
+def ask(client, model):
+    i = th.InferInput("IN", [1], "INT32")
+    i.set_data_from_numpy(np.zeros(1, np.int32))
+    return json.loads(client.infer(model, [i]).as_numpy("OUT")[0])
+
+
+@pytest.mark.parametrize("options, told", [([], "unset"), (["--backend-config=python,visible-gpus=instance"], "1")], ids=["all", "own"])
+def test_D022_G022_DV71_a_python_model_on_a_gpu(machine, tmp_path, options, told):
+    write(tmp_path / "models" / "m")
+    with Server(tmp_path / "models", tmp_path, *options, command=machine.command()) as s, th.InferenceServerClient(s.http) as c:
+        assert ask(c, "m") == ["GPU", "0" if options else "1", "PCI_BUS_ID", told]
+        metrics = s.request("GET", "/metrics", address=s.metrics).body.decode()
+        assert re.search(r'nereid_gpu_info\{[^}]*uuid="GPU-00000000-0000-0000-0000-000000000001"', metrics)
+
+
+def models(server):
+    answer = server.request("GET", "/api/models", address=server.ui.removeprefix("http://"))
+    return {m["name"]: m for m in answer.json["models"]}
+
+
+def test_memory_of_processes_within_a_gpus_budget(machine, tmp_path):
+    """Two models that take 600 MiB each of a GPU, as its driver says of their processes, and room for one."""
+    for name in ("a", "b"):
+        write(tmp_path / "models" / name, 600 * MIB)
+    budget = "--model-memory-budget-gpu=1:700MiB"
+    with Server(tmp_path / "models", tmp_path, budget, command=machine.command()) as s, th.InferenceServerClient(s.http) as c:
+        for name in ("a", "b", "a", "b"):
+            assert ask(c, name)[0] == "GPU"
+            until(lambda: models(s)[name]["gpuBytes"] == 600 * MIB, 10, "the memory is not told", s.log)
+            now = models(s)
+            assert now[name]["gpuSource"] == now[name]["memorySource"] == "process"
+            assert [m for m in now if now[m]["resident"]] == [name]
