@@ -84,8 +84,8 @@ func TestCheckRefusesWhatALoadWould(t *testing.T) {
 		name, text, want string // the one error; "": none
 		line, col        int
 	}{
-		{"backend of Triton", `backend: "tensorrt"`, "backend 'tensorrt' is not supported yet", 1, 10},
-		{"platform of Triton", `platform: "pytorch_libtorch"`, "backend 'pytorch' is not supported yet", 1, 11},
+		{"backend of Triton", `backend: "openvino"`, "backend 'openvino' is not part of this server", 1, 10},
+		{"platform of Triton", `platform: "pytorch_libtorch"`, "backend 'pytorch' is not part of this server", 1, 11},
 		{"sequences", "max_batch_size: 4\nsequence_batching { }", "", 0, 0},
 		{"version that is not there", "max_batch_size: 4\nversion_policy { specific { versions: [ 7 ] } }",
 			"the version policy leaves no version to serve; choose among those that are there: 1, 3", 2, 1},

@@ -265,10 +265,10 @@ func TestOldImportsAreRemoved(t *testing.T) {
 func TestImportForABackendThatIsNotThere(t *testing.T) {
 	r := newRig(t, engine.ModePoll)
 	im := r.upload("", map[string]string{"plan/1/model.plan": "plan", "plan/1/helper.py": "print()"})
-	if len(im.Faults) != 1 || im.Faults[0].Message != "backend 'tensorrt' is not supported yet" || im.Faults[0].Field != "backend" || len(im.Code) != 1 {
+	if len(im.Faults) != 1 || !strings.HasPrefix(im.Faults[0].Message, "backend 'tensorrt' runs engines that TensorRT has built") || im.Faults[0].Field != "backend" || len(im.Code) != 1 {
 		t.Fatalf("staged = %+v", im)
 	}
-	if code, body := r.call("POST", "/api/imports/"+im.ID+"/commit", api.ImportCommit{ConsentCode: true}); code != 409 || !strings.Contains(string(body), "not supported yet") {
+	if code, body := r.call("POST", "/api/imports/"+im.ID+"/commit", api.ImportCommit{ConsentCode: true}); code != 409 || !strings.Contains(string(body), "serve the ONNX model that the engine was built from") {
 		t.Errorf("commit = %d %s, want 409", code, body)
 	}
 }

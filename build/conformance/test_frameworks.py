@@ -3,14 +3,17 @@ NEREID_FRAMEWORKS is the data folder that they were installed into."""
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import time
 
 import ml_dtypes
 import numpy as np
 import pytest
 import tritonclient.grpc as grpcclient
 import tritonclient.http as httpclient
+from tritonclient.utils import InferenceServerException
 
 from harness import ROOT, Server
 
@@ -32,7 +35,7 @@ def server(tmp_path_factory):
         os.symlink(installed / f"framework-{name}", environments / f"framework-{name}")
         subprocess.run([installed / f"framework-{name}" / "bin" / "python", maker, name, repo], check=True)
     subprocess.run([sys.executable, maker, "onnx", repo], check=True)
-    with Server(repo, work, "--exit-on-error=false", "--strict-readiness=false", wait="live", limit=400) as s:
+    with Server(repo, work, "--exit-on-error=false", "--strict-readiness=false", "--model-control-mode=explicit", "--load-model=*", wait="live", limit=400) as s:
         yield s
 
 
@@ -55,12 +58,12 @@ def add_sub(server, model, inputs, outputs, batch=2):
 @pytest.mark.parametrize(
     "model, inputs, outputs",
     [
-        pytest.param("add_sub_pt", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="TorchScript"),
-        pytest.param("add_sub_named", ("a", "b"), ("sum__0", "difference__1"), id="TorchScript by the names of arguments"),
-        pytest.param("add_sub_pt2", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="an exported program"),
-        pytest.param("add_sub_savedmodel", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="SavedModel, completed from the file"),
-        pytest.param("add_sub_graphdef", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="a frozen graph"),
-        pytest.param("add_sub_openvino", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="OpenVINO, completed from the file"),
+        pytest.param("add_sub_pt", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="D061 TorchScript"),
+        pytest.param("add_sub_named", ("a", "b"), ("sum__0", "difference__1"), id="D061 TorchScript by the names of arguments"),
+        pytest.param("add_sub_pt2", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="D062 an exported program"),
+        pytest.param("add_sub_savedmodel", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="D064 SavedModel, completed from the file"),
+        pytest.param("add_sub_graphdef", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="D064 a frozen graph"),
+        pytest.param("add_sub_openvino", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="D065 OpenVINO, completed from the file"),
     ],
 )
 def test_add_sub(server, model, inputs, outputs):
@@ -114,7 +117,215 @@ def test_joined_into_a_batch(server):
             done.result()
 
 
-def test_broken_file(server):
+def request(server, model, inputs, version="", module=httpclient, parameters=None):
+    client = module.InferenceServerClient(server.http if module is httpclient else server.grpc)
+    given = []
+    for name, (value, kind) in inputs.items():
+        tensor = module.InferInput(name, list(value.shape), kind)
+        tensor.set_data_from_numpy(value)
+        given.append(tensor)
+    return client.infer(model, given, model_version=version, parameters=parameters)
+
+
+VALUES = {
+    "BOOL": np.array([[True, False, True], [False, False, True]]),
+    "UINT8": np.array([[0, 1, 255], [7, 8, 9]], np.uint8),
+    "UINT16": np.array([[0, 1, 65535], [7, 8, 9]], np.uint16),
+    "UINT32": np.array([[0, 1, 2**32 - 1], [7, 8, 9]], np.uint32),
+    "UINT64": np.array([[0, 1, 2**64 - 1], [7, 8, 9]], np.uint64),
+    "INT8": np.array([[-128, 1, 127], [7, 8, 9]], np.int8),
+    "INT16": np.array([[-32768, 1, 32767], [7, 8, 9]], np.int16),
+    "INT32": np.array([[-(2**31), 1, 2**31 - 1], [7, 8, 9]], np.int32),
+    "INT64": np.array([[-(2**63), 1, 2**63 - 1], [7, 8, 9]], np.int64),
+    "FP16": np.array([[0.5, -1, 65504], [7, 8, 9]], np.float16),
+    "FP32": np.array([[0.1, -1, 3e38], [7, 8, 9]], np.float32),
+    "FP64": np.array([[0.1, -1, 1e308], [7, 8, 9]], np.float64),
+    "BF16": np.array([[0.5, -1, 3e38], [7, 8, 9]], ml_dtypes.bfloat16),
+    "STRING": np.array([[b"", b"a\x00\xff", b"x" * 5000], [b"b", b"c", b"d"]], object),
+}
+
+
+@pytest.mark.parametrize("module", [httpclient, grpcclient], ids=["HTTP", "gRPC"])
+@pytest.mark.parametrize(
+    "model, turned",
+    [
+        pytest.param("types_savedmodel", True, id="D064 every data type of a SavedModel, in a batch"),
+        pytest.param("types_graphdef", False, id="D064 every data type of a graph"),
+        pytest.param("types_openvino", False, id="D065 every data type, in a batch"),
+    ],
+)
+def test_types(server, model, turned, module):
+    kinds = [kind for kind in VALUES if kind != "STRING" or model != "types_openvino"]
+    flat = model == "types_graphdef"
+    values = {kind: VALUES[kind].ravel() if flat else VALUES[kind] for kind in kinds}
+    result = request(server, model, {"in_" + kind: (value, "BYTES" if kind == "STRING" else kind) for kind, value in values.items()}, module=module)
+    for kind, value in values.items():
+        got = result.as_numpy("out_" + kind)
+        np.testing.assert_array_equal(got, value[:, ::-1] if turned else value, err_msg=kind)
+
+
+@pytest.mark.parametrize("model, name, output, factor", [
+    pytest.param("signature_default", "x", "y", 2, id="D064 the default signature"),
+    pytest.param("signature_named", "x", "y", 3, id="D064 TF_SIGNATURE_DEF"),
+    pytest.param("threads", "x", "y", 2, id="D064 thread counts, and two instances"),
+    pytest.param("batch_reshaped", "x", "y", 2, id="D065 a fixed batch size becomes variable"),
+    pytest.param("batch_padded", "x", "y", 2, id="D065 ENABLE_BATCH_PADDING"),
+    pytest.param("tuned_openvino", "x", "y", 0, id="D065 the other parameters"),
+])  # fmt: skip
+def test_parameters(server, model, name, output, factor):
+    for rows in (1, 3, 4):
+        x = np.arange(rows * (3 if model.startswith("batch") else 4), dtype=np.float32).reshape(rows, -1)
+        result = request(server, model, {name: (x, "FP32")}).as_numpy(output)
+        np.testing.assert_array_equal(result, x * factor if factor else x * x)
+
+
+def test_exact_batch(server):
+    """D065 SKIP_OV_DYNAMIC_BATCHSIZE: the model takes its own batch size, and says so of others."""
+    x = np.ones((4, 3), np.float32)
+    np.testing.assert_array_equal(request(server, "batch_exact", {"x": (x, "FP32")}).as_numpy("y"), x * 2)
+    with pytest.raises(InferenceServerException, match="takes batches of 4 and got 2; set the parameter ENABLE_BATCH_PADDING to YES"):
+        request(server, "batch_exact", {"x": (x[:2], "FP32")})
+
+
+def test_other_shapes(server):
+    x = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
+    result = request(server, "any_rank", {"n": (np.array([3], np.int32), "INT32"), "x": (x, "FP32")})
+    np.testing.assert_array_equal(result.as_numpy("y"), x * 3)
+    assert result.as_numpy("n").tolist() == [4]
+    picture = np.random.default_rng(2).random((1, 3, 4, 4), dtype=np.float32)
+    result = request(server, "reshaped_layers", {"x": (picture, "FP32")}).as_numpy("y")
+    np.testing.assert_array_equal(result, picture.max(axis=(2, 3), keepdims=True))
+    picture = np.random.default_rng(3).random((2, 3, 8, 8), dtype=np.float32)
+    result = request(server, "densenet_openvino", {"data_0": (picture, "FP32")}).as_numpy("fc6_1")
+    np.testing.assert_array_equal(result, picture.max(axis=(2, 3), keepdims=True))
+    x = np.array([1.5, 2.5], np.float32)
+    np.testing.assert_array_equal(request(server, "initialized", {"x": (x, "FP32")}).as_numpy("y"), x + 10)
+
+
+def test_openvino_texts(server):
+    texts = np.array([b"one", b"", "zw\u00f6lf".encode()], object)
+    got = request(server, "texts_openvino", {"text": (texts.reshape(-1, 1) if batched(server, "texts_openvino") else texts, "BYTES")}).as_numpy("same")
+    assert got.ravel().tolist() == texts.tolist() * 2
+    with pytest.raises(InferenceServerException, match="a text has a zero byte, which OpenVINO's C interface does not take"):
+        request(server, "texts_openvino", {"text": (np.array([b"a\x00b"], object), "BYTES")})
+
+
+def batched(server, model):
+    return httpclient.InferenceServerClient(server.http).get_model_config(model)["max_batch_size"] > 0
+
+
+def test_large(server):
+    """Some megabytes, through the shared memory and back; several at once, joined and cut."""
+    a = np.random.default_rng(4).random((4, 512, 256), dtype=np.float32)
+    b = np.random.default_rng(5).random((4, 256, 512), dtype=np.float32)
+
+    def ask(n):
+        got = request(server, "product", {"a": (a[:n], "FP32"), "b": (b[:n], "FP32")}).as_numpy("y")
+        np.testing.assert_allclose(got, a[:n] @ b[:n], rtol=1e-3)
+
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(ask, n) for n in (1, 2, 1, 4, 1, 3)]:
+            done.result()
+
+
+def test_wrong_shapes(server):
+    """What the configuration forbids is refused before the model; what only the model knows is its answer, to that request."""
+    x = np.ones((2, 5), np.float32)
+    for model, name in (("signature_default", "x"), ("add_sub_openvino", "INPUT0")):
+        with pytest.raises(InferenceServerException, match="unexpected shape for input|expected .* inputs"):
+            request(server, model, {name: (x, "FP32")})
+    a, b = np.ones((1, 2, 3), np.float32), np.ones((1, 4, 2), np.float32)
+    with pytest.raises(InferenceServerException, match="TensorFlow: .*(In|in)compatible|TensorFlow: Matrix size") as info:
+        request(server, "product", {"a": (a, "FP32"), "b": (b, "FP32")})
+    assert info.value.status() == "400"
+    with pytest.raises(InferenceServerException, match="data-type|datatype|data type"):
+        request(server, "signature_default", {"x": (np.ones((1, 4), np.int32), "INT32")})
+    np.testing.assert_array_equal(request(server, "signature_default", {"x": (x[:, :4], "FP32")}).as_numpy("y"), x[:, :4] * 2)
+
+
+@pytest.mark.parametrize("model, reason", [
+    pytest.param("broken_pt", "RuntimeError", id="D061 a damaged TorchScript"),
+    pytest.param("broken_savedmodel", "it is not a protocol buffer of a SavedModel", id="D064 a damaged SavedModel"),
+    pytest.param("broken_graphdef", "Invalid GraphDef", id="D064 a damaged graph"),
+    pytest.param("wrong_node", "unexpected inference output 'z' for model 'wrong_node': the graph has no such node", id="D064 an output that is no node"),
+    pytest.param("signature_wrong", "the SavedModel has serving_default, thrice; name one in the parameter TF_SIGNATURE_DEF", id="D064 a signature that is not there"),
+    pytest.param("tag_wrong", "expected 'gpu' tag, the SavedModel has serve", id="D064 a tag that is not there"),
+    pytest.param("accelerated", "'tensorrt' (TF-TRT), which TensorFlow's packages no longer have", id="D074 TensorFlow-TensorRT"),
+    pytest.param("broken_openvino", "Unable to read the model", id="D065 a damaged IR"),
+    pytest.param("no_device", "TOASTER", id="D065 a device that is not there"),
+])  # fmt: skip
+def test_refused(server, model, reason):
     index = {m["name"]: m for m in httpclient.InferenceServerClient(server.http).get_model_repository_index()}
-    assert index["broken_pt"]["state"] == "UNAVAILABLE"
-    assert "RuntimeError" in index["broken_pt"]["reason"], index["broken_pt"]["reason"]
+    assert index[model]["state"] == "UNAVAILABLE"
+    assert reason in index[model]["reason"], index[model]["reason"]
+
+
+def workers(server, model):
+    """The processes of a framework's models, by what they say in the log: (pid of each that runs)."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            line = (path / "cmdline").read_bytes().split(b"\0")
+            parent = int((path / "stat").read_text().rsplit(")", 1)[1].split()[1])
+        except (OSError, IndexError, ValueError):
+            continue
+        if parent == server.process.pid and line[1:3] == [b"worker", model.encode()]:
+            found.append(int(path.name))
+    return found
+
+
+@pytest.mark.parametrize("framework, model, other", [
+    pytest.param("tensorflow", "signature_default", "batch_padded", id="D064 TensorFlow"),
+    pytest.param("openvino", "batch_padded", "signature_default", id="D065 OpenVINO"),
+])  # fmt: skip
+def test_death(server, framework, model, other):
+    """Processes that are killed are started again; nobody else's model notices."""
+    width = {"signature_default": 4, "batch_padded": 3}
+    before = workers(server, framework)
+    assert before
+    for pid in before:
+        os.kill(pid, signal.SIGKILL)
+    x = np.ones((1, width[other]), np.float32)
+    np.testing.assert_array_equal(request(server, other, {"x": (x, "FP32")}).as_numpy("y"), x * 2)
+    x = np.ones((1, width[model]), np.float32)
+    until = time.monotonic() + 60
+    while True:
+        try:
+            got = request(server, model, {"x": (x, "FP32")}).as_numpy("y")
+            break
+        except InferenceServerException as problem:
+            assert "ended" in str(problem) or "started again" in str(problem), problem
+            assert time.monotonic() < until, problem
+            time.sleep(0.1)
+    np.testing.assert_array_equal(got, x * 2)
+    assert not set(before) & set(workers(server, framework))
+
+
+@pytest.mark.parametrize("model", [
+    pytest.param("signature_default", id="D064 TensorFlow"), pytest.param("batch_padded", id="D065 OpenVINO"),
+])  # fmt: skip
+def test_loads_leave_nothing(server, model):
+    """Loading and unloading leaves no process, no descriptor and no memory of the server's behind."""
+    client = httpclient.InferenceServerClient(server.http, network_timeout=120)
+    proc = pathlib.Path("/proc") / str(server.process.pid)
+
+    def cycle(times):
+        for _ in range(times):
+            client.unload_model(model)
+            until = time.monotonic() + 30
+            while client.is_model_ready(model):
+                assert time.monotonic() < until
+            client.load_model(model)
+
+    def held():
+        pages = int((proc / "statm").read_text().split()[1])
+        return len(os.listdir(proc / "fd")), pages * os.sysconf("SC_PAGE_SIZE"), len(workers(server, "tensorflow")) + len(workers(server, "openvino"))
+
+    cycle(3)
+    files, memory, processes = held()
+    cycle(int(os.environ.get("NEREID_CYCLES", "10")))
+    after = held()
+    assert after[2] == processes and after[0] <= files + 4, (files, processes, after)
+    assert after[1] <= memory + (32 << 20), (memory, after)

@@ -141,22 +141,167 @@ def tensorflow(root):
     module = Shout()
     tf.saved_model.save(module, str(folder / "1" / "model.savedmodel"), signatures=module.__call__)
 
+    types(tf, root)
+    others(tf, root)
+
+
+def types(tf, root):
+    """One input and output of each data type, in a SavedModel and in a graph."""
+    kinds = {
+        "BOOL": tf.bool, "UINT8": tf.uint8, "UINT16": tf.uint16, "UINT32": tf.uint32, "UINT64": tf.uint64, "INT8": tf.int8,
+        "INT16": tf.int16, "INT32": tf.int32, "INT64": tf.int64, "FP16": tf.float16, "FP32": tf.float32, "FP64": tf.float64,
+        "BF16": tf.bfloat16, "STRING": tf.string,
+    }  # fmt: skip
+
+    class Types(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None, None], kind, name="in_" + name) for name, kind in kinds.items()])
+        def __call__(self, *values):
+            return {"out_" + name: tf.reverse(value, [1]) for name, value in zip(kinds, values)}
+
+    folder = write(root / "types_savedmodel", 'platform: "tensorflow_savedmodel"\nmax_batch_size: 8\n')
+    module = Types()
+    tf.saved_model.save(module, str(folder / "1" / "model.savedmodel"), signatures=module.__call__)
+
+    graph = tf.Graph()
+    with graph.as_default():
+        for name, kind in kinds.items():
+            tf.identity(tf.compat.v1.placeholder(kind, [None], name="in_" + name), name="out_" + name)
+    listed = [
+        "%s [ %s ]\n" % (kind, ", ".join('{ name: "%s%s" data_type: TYPE_%s dims: [ -1 ] }' % (prefix, name, name) for name in kinds))
+        for kind, prefix in (("input", "in_"), ("output", "out_"))
+    ]
+    folder = write(root / "types_graphdef", 'platform: "tensorflow_graphdef"\n' + "".join(listed))
+    (folder / "1" / "model.graphdef").write_bytes(graph.as_graph_def().SerializeToString())
+
+
+def others(tf, root):
+    class Two(tf.Module):
+        """Two signatures; a number; a tensor of any rank; a product whose inner dimensions have to agree."""
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.float32, name="x")])
+        def twice(self, x):
+            return {"y": x * 2}
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.float32, name="x")])
+        def thrice(self, x):
+            return {"y": x * 3}
+
+        @tf.function(input_signature=[tf.TensorSpec([], tf.int32, name="n"), tf.TensorSpec(None, tf.float32, name="x")])
+        def scaled(self, n, x):
+            return {"y": x * tf.cast(n, tf.float32), "n": n + 1}
+
+        @tf.function(input_signature=[tf.TensorSpec([None, None, None], tf.float32, name=name) for name in "ab"])
+        def product(self, a, b):
+            return {"y": tf.linalg.matmul(a, b)}
+
+    module = Two()
+    for name, text in (
+        ("signature_default", ""),
+        ("signature_named", 'parameters { key: "TF_SIGNATURE_DEF" value { string_value: "thrice" } }\n'),
+        ("signature_wrong", 'parameters { key: "TF_SIGNATURE_DEF" value { string_value: "fourfold" } }\n'),
+        ("tag_wrong", 'parameters { key: "TF_GRAPH_TAG" value { string_value: "gpu" } }\n'),
+        ("accelerated", 'optimization { execution_accelerators { gpu_execution_accelerator: [ { name: "tensorrt" } ] } }\n'),
+        (
+            "threads",
+            'parameters { key: "TF_NUM_INTRA_THREADS" value { string_value: "1" } }\nparameters { key: "TF_NUM_INTER_THREADS" value { string_value: "1" } }\n'
+            'parameters { key: "TF_USE_PER_SESSION_THREADS" value { string_value: "on" } }\ninstance_group [ { count: 2 } ]\n',
+        ),
+    ):
+        folder = write(root / name, 'platform: "tensorflow_savedmodel"\nmax_batch_size: 4\n' + text)
+        tf.saved_model.save(module, str(folder / "1" / "model.savedmodel"), signatures={"serving_default": module.twice, "thrice": module.thrice})
+    folder = write(
+        root / "any_rank",
+        'platform: "tensorflow_savedmodel"\ninput [ { name: "n" data_type: TYPE_INT32 dims: [ 1 ] }, { name: "x" data_type: TYPE_FP32 dims: [ -1, -1, 2 ] } ]\n'
+        'output [ { name: "y" data_type: TYPE_FP32 dims: [ -1, -1, 2 ] }, { name: "n" data_type: TYPE_INT32 dims: [ 1 ] } ]\n',
+    )
+    tf.saved_model.save(module, str(folder / "1" / "model.savedmodel"), signatures=module.scaled)
+    folder = write(root / "product", 'platform: "tensorflow_savedmodel"\nmax_batch_size: 4\n')
+    tf.saved_model.save(module, str(folder / "1" / "model.savedmodel"), signatures=module.product)
+
+    graph = tf.Graph()
+    with graph.as_default():
+        x = tf.compat.v1.placeholder(tf.float32, [None], name="x")
+        ten = tf.compat.v1.get_variable("ten", initializer=tf.constant(10.0), use_resource=False)
+        tf.add(x, ten, name="y")
+        tf.group(ten.initializer, name="start")
+    io = 'input [ { name: "x" data_type: TYPE_FP32 dims: [ -1 ] } ]\noutput [ { name: "y" data_type: TYPE_FP32 dims: [ -1 ] } ]\n'
+    folder = write(root / "initialized", 'platform: "tensorflow_graphdef"\n' + io + 'parameters { key: "TF_INIT_OPS_FILE" value { string_value: "init_ops.json" } }\n')
+    (folder / "1" / "model.graphdef").write_bytes(graph.as_graph_def().SerializeToString())
+    (folder / "init_ops.json").write_text('{ "init_ops": ["start"] }')
+
+    broken = write(root / "broken_graphdef", 'platform: "tensorflow_graphdef"\n' + io)
+    (broken / "1" / "model.graphdef").write_bytes(b"not a model")
+    broken = write(root / "wrong_node", 'platform: "tensorflow_graphdef"\n' + io.replace('"y"', '"z"'))
+    (broken / "1" / "model.graphdef").write_bytes(graph.as_graph_def().SerializeToString())
+    broken = write(root / "broken_savedmodel", 'platform: "tensorflow_savedmodel"\n')
+    whole = (root / "product" / "1" / "model.savedmodel" / "saved_model.pb").read_bytes()
+    (broken / "1" / "model.savedmodel").mkdir()
+    (broken / "1" / "model.savedmodel" / "saved_model.pb").write_bytes(whole[: len(whole) // 2])
+
 
 def openvino(root):
     import openvino as ov
     import openvino.opset13 as ops
 
-    a = ops.parameter([-1, 16], ov.Type.f32, name="INPUT0")
-    b = ops.parameter([-1, 16], ov.Type.f32, name="INPUT1")
-    for parameter, name in ((a, "INPUT0"), (b, "INPUT1")):
-        parameter.output(0).get_tensor().set_names({name})
-    outputs = []
-    for name, node in (("OUTPUT0", ops.add(a, b)), ("OUTPUT1", ops.subtract(a, b))):
-        result = ops.result(node)
-        node.output(0).get_tensor().set_names({name})
-        outputs.append(result)
+    def save(folder, inputs, results):
+        """inputs and results by their names."""
+        for name, node in list(inputs.items()) + list(results.items()):
+            node.output(0).get_tensor().set_names({name})
+        model = ov.Model([ops.result(node) for node in results.values()], list(inputs.values()), folder.name)
+        ov.save_model(model, str(folder / "1" / "model.xml"), compress_to_fp16=False)
+
+    a, b = ops.parameter([-1, 16], ov.Type.f32), ops.parameter([-1, 16], ov.Type.f32)
     folder = write(root / "add_sub_openvino", 'backend: "openvino"\n')
-    ov.save_model(ov.Model(outputs, [a, b], "add_sub"), str(folder / "1" / "model.xml"), compress_to_fp16=False)
+    save(folder, {"INPUT0": a, "INPUT1": b}, {"OUTPUT0": ops.add(a, b), "OUTPUT1": ops.subtract(a, b)})
+
+    kinds = {
+        "BOOL": ov.Type.boolean, "UINT8": ov.Type.u8, "UINT16": ov.Type.u16, "UINT32": ov.Type.u32, "UINT64": ov.Type.u64,
+        "INT8": ov.Type.i8, "INT16": ov.Type.i16, "INT32": ov.Type.i32, "INT64": ov.Type.i64, "FP16": ov.Type.f16,
+        "FP32": ov.Type.f32, "FP64": ov.Type.f64, "BF16": ov.Type.bf16,
+    }  # fmt: skip
+    inputs = {"in_" + name: ops.parameter([-1, -1], kind) for name, kind in kinds.items()}
+    outputs = {"out_" + name: ops.transpose(ops.transpose(inputs["in_" + name], ops.constant([1, 0])), ops.constant([1, 0])) for name in kinds}
+    folder = write(root / "types_openvino", 'backend: "openvino"\nmax_batch_size: 8\n')
+    save(folder, inputs, outputs)
+
+    x = ops.parameter([-1], ov.Type.string)
+    folder = write(root / "texts_openvino", 'backend: "openvino"\n')
+    save(folder, {"text": x}, {"same": ops.concat([x, x], 0)})
+
+    def fixed(name, text):
+        x = ops.parameter([4, 3], ov.Type.f32)
+        save(write(root / name, 'backend: "openvino"\nmax_batch_size: 4\n' + text), {"x": x}, {"y": ops.multiply(x, ops.constant([[2.0]], ov.Type.f32))})
+
+    yes = 'parameters { key: "%s" value { string_value: "YES" } }\n'
+    fixed("batch_reshaped", "")
+    fixed("batch_padded", yes % "ENABLE_BATCH_PADDING")
+    fixed("batch_exact", yes % "SKIP_OV_DYNAMIC_BATCHSIZE")
+
+    x = ops.parameter([1, 3, 8, 8], ov.Type.f32)
+    folder = write(
+        root / "reshaped_layers",
+        'backend: "openvino"\ninput [ { name: "x" data_type: TYPE_FP32 dims: [ 1, 3, 4, 4 ] } ]\noutput [ { name: "y" data_type: TYPE_FP32 dims: [ 1, 3, 1, 1 ] } ]\n'
+        + yes % "RESHAPE_IO_LAYERS",
+    )
+    save(folder, {"x": x}, {"y": ops.reduce_max(x, ops.constant([2, 3]), True)})
+
+    x = ops.parameter([-1, 4], ov.Type.f32)
+    folder = write(
+        root / "tuned_openvino",
+        'backend: "openvino"\nmax_batch_size: 8\ninstance_group [ { count: 2 } ]\n'
+        + "".join(
+            'parameters { key: "%s" value { string_value: "%s" } }\n' % pair
+            for pair in {
+                "PERFORMANCE_HINT": "THROUGHPUT", "INFERENCE_NUM_THREADS": "1", "COMPILATION_NUM_THREADS": "1", "NUM_STREAMS": "1",
+                "HINT_BF16": "NO", "TARGET_DEVICE": "CPU",
+            }.items()
+        ),  # fmt: skip
+    )
+    save(folder, {"x": x}, {"y": ops.multiply(x, x)})
+    folder = write(root / "no_device", 'backend: "openvino"\nmax_batch_size: 8\nparameters { key: "TARGET_DEVICE" value { string_value: "TOASTER" } }\n')
+    save(folder, {"x": x}, {"y": ops.multiply(x, x)})
+    broken = write(root / "broken_openvino", 'backend: "openvino"\n')
+    (broken / "1" / "model.xml").write_text("<net>")
 
 
 def onnx(root):
@@ -173,6 +318,8 @@ def onnx(root):
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     model.ir_version = 9
+    save(model, str(folder / "1" / "model.onnx"))
+    folder = write(root / "densenet_openvino", 'backend: "openvino"\ndefault_model_filename: "model.onnx"\n')
     save(model, str(folder / "1" / "model.onnx"))
 
 

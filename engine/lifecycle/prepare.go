@@ -200,23 +200,6 @@ func (m *Manager) backendOf(cfg *inferencepb.ModelConfig) (backend.Backend, erro
 	return b, nil
 }
 
-// Unsupported answers what a configuration wants that Triton does and this server does not: why no version of it can
-// be loaded, and the path of the field that wants it. hasBackend: the server has the backend that cfg names. The
-// error is nil, and the path empty, if there is no such thing.
-func Unsupported(cfg *inferencepb.ModelConfig, hasBackend bool) (path string, err error) {
-	switch {
-	case !hasBackend && slices.Contains(planned, cfg.GetBackend()):
-		return "backend", status.Errorf(status.Unsupported, "backend '%s' is not supported yet", cfg.GetBackend())
-	}
-	return "", nil
-}
-
-// planned are Triton's backends that this server does not have.
-var planned = []string{
-	modelconfig.BackendPyTorch, modelconfig.BackendTensorFlow, modelconfig.BackendOpenVINO,
-	modelconfig.BackendTensorRT, "dali", "fil", "vllm", "tensorrtllm",
-}
-
 // completeByModel lets the newest version complete the configuration, where models do that themselves.
 func (m *Manager) completeByModel(ctx context.Context, src *repo.Model, p *plan) error {
 	c, ok := p.backend.(backend.ConfigCompleter)

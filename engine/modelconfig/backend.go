@@ -38,6 +38,7 @@ var artifacts = []artifact{
 	{"torch_aoti", BackendPyTorch, "model.pt2", false, false},
 	{"libtorch", BackendPyTorch, "model.pt", false, false},
 	{"", BackendPython, "model.py", false, false},
+	{"caffe2_netdef", BackendCaffe2, "model.netdef", false, false},
 }
 
 // CompleteBackend fills in the name, from the model's folder, and platform, backend and

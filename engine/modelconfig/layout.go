@@ -12,6 +12,7 @@ const (
 	BackendFIL     = "fil"
 	BackendOneFlow = "oneflow"
 	BackendVLLM    = "vllm"
+	BackendCaffe2  = "caffe2" // ours, for what Triton has forgotten: its models are refused by name
 )
 
 // filFiles are the names of a FIL model by the parameter model_type, as in the FIL backend's documentation.

@@ -91,9 +91,10 @@ func openVINOSignature(_ context.Context, s backend.Spec, o *processOptions) (*m
 	defer m.Close()
 	sig := &modelconfig.Signature{Backend: modelconfig.BackendOpenVINO}
 	for _, part := range []struct {
+		kind string
 		list func() ([]ovapi.IO, error)
 		to   *[]modelconfig.IO
-	}{{m.Inputs, &sig.Inputs}, {m.Outputs, &sig.Outputs}} {
+	}{{"input", m.Inputs, &sig.Inputs}, {"output", m.Outputs, &sig.Outputs}} {
 		list, err := part.list()
 		if err != nil {
 			return nil, status.Errorf(status.Unsupported, "unable to load model '%s': %w", s.ModelName, err)
@@ -101,7 +102,9 @@ func openVINOSignature(_ context.Context, s backend.Spec, o *processOptions) (*m
 		for _, t := range list {
 			io := modelconfig.IO{Name: t.Name, DataType: t.DataType, Dims: t.Dims}
 			if t.Unranked {
-				io.Dims = anyShape(s.Config, t.Name)
+				if io.Dims = anyShape(s.Config, t.Name); io.Dims == nil {
+					return nil, errAnyShape(s, part.kind, t.Name)
+				}
 			}
 			if set.fixed && s.Config.GetMaxBatchSize() > 0 && len(io.Dims) > 0 {
 				io.Dims[0] = -1
@@ -142,7 +145,11 @@ func (m *ovModel) NewInstance(_ context.Context, p backend.Placement) (backend.I
 			device = "GPU." + strconv.Itoa(p.Device)
 		}
 	}
-	c, err := m.m.Compile(device, m.set.properties)
+	properties := m.set.properties
+	if device == "CPU" { // its plugin does not know the setting, which changes no answers
+		properties = slices.DeleteFunc(slices.Clone(properties), func(p ovapi.Property) bool { return p.Key == compilationThreads })
+	}
+	c, err := m.m.Compile(device, properties)
 	if err != nil {
 		return nil, status.Errorf(status.InvalidArg, "unable to compile model '%s' for %s: %w", m.spec.ModelName, device, err)
 	}
@@ -201,6 +208,9 @@ type ovSettings struct {
 	padding    bool
 }
 
+// compilationThreads is a parameter, and OpenVINO's name for it.
+const compilationThreads = "COMPILATION_NUM_THREADS"
+
 func parseOpenVINO(c *inferencepb.ModelConfig) (*ovSettings, error) {
 	s := &ovSettings{device: parameter(c, "TARGET_DEVICE")}
 	var skip bool
@@ -219,7 +229,7 @@ func parseOpenVINO(c *inferencepb.ModelConfig) (*ovSettings, error) {
 	}
 	for _, p := range []struct{ name, older, key string }{
 		{"INFERENCE_NUM_THREADS", "CPU_THREADS_NUM", "INFERENCE_NUM_THREADS"},
-		{"COMPILATION_NUM_THREADS", "", "COMPILATION_NUM_THREADS"},
+		{compilationThreads, "", compilationThreads},
 	} {
 		name := p.name
 		if parameter(c, name) == "" && p.older != "" {

@@ -109,29 +109,36 @@ func describe(s backend.Spec, list []savedmodel.Tensor, kind string) ([]modelcon
 			return nil, status.Errorf(status.Unsupported, "unable to process %s '%s' for '%s', unsupported datatype '%s'", kind, t.Name, s.ModelName, tfapi.TypeName(t.Type))
 		}
 		if t.Unranked {
-			io.Dims = anyShape(s.Config, t.Name)
+			if io.Dims = anyShape(s.Config, t.Name); io.Dims == nil {
+				return nil, errAnyShape(s, kind, t.Name)
+			}
 		}
 		all = append(all, io)
 	}
 	return all, nil
 }
 
-// anyShape is the shape of a model's tensor that may have any: that of the configuration, each dimension variable.
+// anyShape is the shape of a model's tensor that may have any: that of the configuration; nil: it has none.
 func anyShape(c *inferencepb.ModelConfig, name string) []int64 {
 	for _, t := range tensors(c) {
-		if t.GetName() != name {
+		dims := t.GetDims()
+		if t.GetReshape() != nil {
+			dims = t.GetReshape().GetShape()
+		}
+		if t.GetName() != name || len(dims) == 0 {
 			continue
 		}
-		n := len(t.GetDims())
-		if t.GetReshape() != nil {
-			n = len(t.GetReshape().GetShape())
-		}
 		if c.GetMaxBatchSize() > 0 {
-			n++
+			return append([]int64{-1}, dims...)
 		}
-		return slices.Repeat([]int64{-1}, n)
+		return dims
 	}
-	return []int64{-1}
+	return nil
+}
+
+// errAnyShape is the error for a tensor of any rank that the configuration does not describe.
+func errAnyShape(s backend.Spec, kind, name string) error {
+	return status.Errorf(status.InvalidArg, "unable to complete the configuration of model '%s': %s '%s' of the model may have any shape; list its dims in config.pbtxt", s.ModelName, kind, name)
 }
 
 type configTensor interface {

@@ -26,7 +26,21 @@ func check(text *C.char) error {
 		return nil
 	}
 	defer C.free(unsafe.Pointer(text))
-	return &Error{strings.TrimSpace(C.GoString(text))}
+	return &Error{said(C.GoString(text))}
+}
+
+// said is what a message says, without the places in OpenVINO's sources that it begins with.
+func said(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "Exception from ") {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == 0 {
+		return strings.TrimSpace(text)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Library is the opened libopenvino_c, with its core.
