@@ -49,7 +49,7 @@ help:
 	@echo "make h2spec    the gRPC port against the HTTP/2 conformance suite"
 	@echo "make bench     against the real Triton, interleaved; ONLY=identity-http REPEAT=1 SECONDS=2 REPORT=1"
 	@echo "make conformance-reference   the table of conformance cases against a real Triton; RECORD=1 writes its answers down"
-	@echo "make test-frameworks   PyTorch, TensorFlow and OpenVINO for real (7 GB, once)"
+	@echo "make test-frameworks   PyTorch, TensorFlow, OpenVINO and forests for real (7 GB, once)"
 	@echo "make fuzz      each fuzz target for FUZZTIME (30s)"
 	@echo "make clean     removes what was built; what was downloaded stays in $(CACHE)"
 
@@ -169,7 +169,7 @@ h2spec: $(CACHE)/bin/h2spec
 
 # Some 7 GB from PyPI, once, under $(CACHE)/frameworks.
 test-frameworks: setup-python setup-onnxruntime build
-	build/bin/nereid install --data-dir=$(CACHE)/frameworks --python=$(PY) openvino tensorflow pytorch
+	build/bin/nereid install --data-dir=$(CACHE)/frameworks --python=$(PY) openvino tensorflow pytorch fil
 	NEREID_FRAMEWORKS=$(CACHE)/frameworks $(PY) -m pytest build/conformance/test_frameworks.py -q -m frameworks
 
 rows:

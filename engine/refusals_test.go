@@ -13,11 +13,11 @@ import (
 // What Triton runs and this server does not is refused by name, with what to do; the other models of the repository serve.
 func TestRefusals(t *testing.T) {
 	for _, tt := range []struct{ name, config, file, want string }{
-		{"D060 tensorrt_plan", `platform: "tensorrt_plan"`, "model.plan", "serve the ONNX model that the engine was built from, with optimization { execution_accelerators"},
-		{"D060 a plan without a configuration", "", "model.plan", "backend 'tensorrt' runs engines that TensorRT has built for one kind of GPU"},
-		{"D067 DALI", `backend: "dali"`, "model.dali", "put the pipeline into a Python model (pip install nvidia-dali-cuda120"},
-		{"D068 vLLM", `backend: "vllm"`, "model.json", "put the vllm/model.py of its makers into --backend-directory"},
-		{"D068 TensorRT-LLM", `backend: "tensorrtllm"`, "model.json", "put a tensorrtllm/model.py that runs TensorRT-LLM's Python API into --backend-directory"},
+		{"tensorrt_plan", `platform: "tensorrt_plan"`, "model.plan", "serve the ONNX model that the engine was built from, with optimization { execution_accelerators"},
+		{"a plan without a configuration", "", "model.plan", "backend 'tensorrt' runs engines that TensorRT has built for one kind of GPU"},
+		{"DALI", `backend: "dali"`, "model.dali", "put the pipeline into a Python model (pip install nvidia-dali-cuda120"},
+		{"vLLM", `backend: "vllm"`, "model.json", "put the vllm/model.py of its makers into --backend-directory"},
+		{"TensorRT-LLM", `backend: "tensorrtllm"`, "model.json", "put a tensorrtllm/model.py that runs TensorRT-LLM's Python API into --backend-directory"},
 		{"D069 Caffe2", `platform: "caffe2_netdef"`, "model.netdef", "PyTorch has dropped Caffe2; convert the model to ONNX"},
 		{"D069 a NetDef without a configuration", "", "model.netdef", "backend 'caffe2' ran Caffe2's networks"},
 		{"D070 OneFlow", `backend: "oneflow"`, "model/README", "convert the model to ONNX (oneflow_onnx), or, where OneFlow is installed, put a oneflow/model.py"},

@@ -19,7 +19,7 @@ from harness import ROOT, Server
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(600)]
 
-NAMES = ("pytorch", "tensorflow", "openvino")
+NAMES = ("pytorch", "tensorflow", "openvino", "fil")
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +158,9 @@ def test_types(server, model, turned, module):
     kinds = [kind for kind in VALUES if kind != "STRING" or model != "types_openvino"]
     flat = model == "types_graphdef"
     values = {kind: VALUES[kind].ravel() if flat else VALUES[kind] for kind in kinds}
+    if model == "types_openvino":  # its plugin for CPUs computes 64 bits in 32
+        for kind in ("INT64", "UINT64", "UINT32", "FP64"):
+            values[kind] = np.array([[0, 1, 2**20], [7, 8, 9.5]]).astype(values[kind].dtype)
     result = request(server, model, {"in_" + kind: (value, "BYTES" if kind == "STRING" else kind) for kind, value in values.items()}, module=module)
     for kind, value in values.items():
         got = result.as_numpy("out_" + kind)
@@ -177,6 +180,19 @@ def test_parameters(server, model, name, output, factor):
         x = np.arange(rows * (3 if model.startswith("batch") else 4), dtype=np.float32).reshape(rows, -1)
         result = request(server, model, {name: (x, "FP32")}).as_numpy(output)
         np.testing.assert_array_equal(result, x * factor if factor else x * x)
+
+
+@pytest.mark.parametrize("model, rows, want", [
+    pytest.param("forest_regression", [[0, 1, 0], [0, 3, 0]], [[-1], [2]], id="D066 a regression"),
+    pytest.param("forest_classes", [[0, 1, 0], [0, 3, 0]], [[0], [0]], id="D066 classes by a threshold"),
+    pytest.param("forest_scores", [[0, 1, 0], [0, 3, 0]], [[0.26894143], [0.880797]], id="D066 predict_proba"),
+    pytest.param("forest_lightgbm", [[1, 1], [4, 0]], [[0.09003057, 0.24472848, 0.66524096], [0.66524096, 0.09003057, 0.24472848]],
+                 id="D066 LightGBM, completed from the file"),
+    pytest.param("forest_xgboost", [[0, 7], [1, 7]], [[6], [11]], id="D066 XGBoost's JSON, completed from the file"),
+])  # fmt: skip
+def test_forests(server, model, rows, want):
+    got = request(server, model, {"input__0": (np.array(rows, np.float32), "FP32")}).as_numpy("output__0")
+    np.testing.assert_allclose(got, np.array(want, np.float32), rtol=1e-6)
 
 
 def test_exact_batch(server):
@@ -204,14 +220,10 @@ def test_other_shapes(server):
 
 def test_openvino_texts(server):
     texts = np.array([b"one", b"", "zw\u00f6lf".encode()], object)
-    got = request(server, "texts_openvino", {"text": (texts.reshape(-1, 1) if batched(server, "texts_openvino") else texts, "BYTES")}).as_numpy("same")
+    got = request(server, "texts_openvino", {"text": (texts, "BYTES")}).as_numpy("same")
     assert got.ravel().tolist() == texts.tolist() * 2
     with pytest.raises(InferenceServerException, match="a text has a zero byte, which OpenVINO's C interface does not take"):
         request(server, "texts_openvino", {"text": (np.array([b"a\x00b"], object), "BYTES")})
-
-
-def batched(server, model):
-    return httpclient.InferenceServerClient(server.http).get_model_config(model)["max_batch_size"] > 0
 
 
 def test_large(server):
@@ -255,6 +267,8 @@ def test_wrong_shapes(server):
     pytest.param("accelerated", "'tensorrt' (TF-TRT), which TensorFlow's packages no longer have", id="D074 TensorFlow-TensorRT"),
     pytest.param("broken_openvino", "Unable to read the model", id="D065 a damaged IR"),
     pytest.param("no_device", "TOASTER", id="D065 a device that is not there"),
+    pytest.param("broken_forest", "model.txt is not a model of the type lightgbm", id="D066 a damaged forest"),
+    pytest.param("wrong_forest", "the model has 3 features: write TYPE_FP32 and dims: [ 3 ]", id="D066 a forest of other features"),
 ])  # fmt: skip
 def test_refused(server, model, reason):
     index = {m["name"]: m for m in httpclient.InferenceServerClient(server.http).get_model_repository_index()}

@@ -1,4 +1,4 @@
-"""Writes one framework's tiny models into a repository: `make_models.py pytorch|tensorflow|openvino|onnx FOLDER`, run by the
+"""Writes one framework's tiny models into a repository: `make_models.py pytorch|tensorflow|openvino|fil|onnx FOLDER`, run by the
 Python that has the framework. Each computes what its name says, so that answers can be told."""
 
 import pathlib
@@ -265,7 +265,10 @@ def openvino(root):
     save(folder, inputs, outputs)
 
     x = ops.parameter([-1], ov.Type.string)
-    folder = write(root / "texts_openvino", 'backend: "openvino"\n')
+    folder = write(
+        root / "texts_openvino",
+        'backend: "openvino"\ninput [ { name: "text" data_type: TYPE_STRING dims: [ -1 ] } ]\noutput [ { name: "same" data_type: TYPE_STRING dims: [ -1 ] } ]\n',
+    )
     save(folder, {"text": x}, {"same": ops.concat([x, x], 0)})
 
     def fixed(name, text):
@@ -304,6 +307,73 @@ def openvino(root):
     (broken / "1" / "model.xml").write_text("<net>")
 
 
+def fil(root):
+    import treelite
+    from treelite.model_builder import Metadata, ModelBuilder, PostProcessorFunc, TreeAnnotation
+
+    def forest(postprocessor, task):
+        """One tree: 2 where the second of three features is 2 or more, else -1."""
+        b = ModelBuilder(
+            threshold_type="float32", leaf_output_type="float32",
+            metadata=Metadata(num_feature=3, task_type=task, average_tree_output=False, num_target=1, num_class=[1], leaf_vector_shape=(1, 1)),
+            tree_annotation=TreeAnnotation(num_tree=1, target_id=[0], class_id=[0]),
+            postprocessor=PostProcessorFunc(name=postprocessor), base_scores=[0.0],
+        )  # fmt: skip
+        b.start_tree()
+        b.start_node(0)
+        b.numerical_test(feature_id=1, threshold=2.0, default_left=True, opname="<", left_child_key=1, right_child_key=2)
+        b.end_node()
+        for key, value in ((1, -1.0), (2, 2.0)):
+            b.start_node(key)
+            b.leaf(value)
+            b.end_node()
+        b.end_tree()
+        return b.commit()
+
+    given = "".join('parameters { key: "%s" value { string_value: "%s" } }\n' % pair for pair in (("model_type", "treelite_checkpoint"), ("algo", "NAIVE")))
+    listed = (
+        'backend: "fil"\nmax_batch_size: 1024\ninput [ { name: "input__0" data_type: TYPE_FP32 dims: [ 3 ] } ]\n'
+        'output [ { name: "output__0" data_type: TYPE_FP32 dims: [ 1 ] } ]\ndynamic_batching {}\n'
+    )
+    for name, postprocessor, task, more in (
+        ("forest_regression", "identity", "kRegressor", {}),
+        ("forest_classes", "sigmoid", "kBinaryClf", {"output_class": "true", "threshold": "0.9"}),
+        ("forest_scores", "sigmoid", "kBinaryClf", {"is_classifier": "true", "predict_proba": "true"}),
+    ):
+        text = given + "".join('parameters { key: "%s" value { string_value: "%s" } }\n' % pair for pair in more.items())
+        forest(postprocessor, task).serialize(str(write(root / name, listed + text) / "1" / "checkpoint.tl"))
+
+    folder = write(root / "forest_lightgbm", 'backend: "fil"\nparameters { key: "model_type" value { string_value: "lightgbm" } }\n')
+    tree = (
+        "Tree={0}\nnum_leaves=2\nnum_cat=0\nsplit_feature=0\nsplit_gain=1\nthreshold={1}\ndecision_type=2\nleft_child=-1\nright_child=-2\n"
+        "leaf_value={0} {2}\nleaf_weight=1 1\nleaf_count=1 1\ninternal_value=0\ninternal_weight=0\ninternal_count=2\nis_linear=0\nshrinkage=1\n\n\n"
+    )
+    (folder / "1" / "model.txt").write_text(
+        "tree\nversion=v4\nnum_class=3\nnum_tree_per_iteration=3\nlabel_index=0\nmax_feature_idx=1\nobjective=multiclass num_class:3\n"
+        "feature_names=a b\nfeature_infos=[0:10] [0:10]\ntree_sizes=300 300 300\n\n"
+        + "".join(tree.format(i, 3 * (i + 1), 3 - i) for i in range(3))
+        + "end of trees\n\nfeature_importances:\na=3\n\nparameters:\nend of parameters\n"
+    )
+
+    folder = write(root / "forest_xgboost", 'backend: "fil"\nmax_batch_size: 64\nparameters { key: "model_type" value { string_value: "xgboost_json" } }\n')
+    (folder / "1" / "xgboost.json").write_text(XGBOOST)
+    broken = write(root / "broken_forest", 'backend: "fil"\nparameters { key: "model_type" value { string_value: "lightgbm" } }\n')
+    (broken / "1" / "model.txt").write_text("no trees")
+    broken = write(root / "wrong_forest", listed.replace("dims: [ 3 ]", "dims: [ 4 ]") + given)
+    forest("identity", "kRegressor").serialize(str(broken / "1" / "checkpoint.tl"))
+
+
+# A regression as XGBoost writes it: 10 where the first of two features is 1 or more, else 5, and the base score of 1.
+XGBOOST = """{"learner": {"attributes": {}, "feature_names": [], "feature_types": [], "gradient_booster": {"model": {"gbtree_model_param":
+{"num_parallel_tree": "1", "num_trees": "1"}, "tree_info": [0], "trees": [{"base_weights": [0.0, 5.0, 10.0], "categories": [],
+"categories_nodes": [], "categories_segments": [], "categories_sizes": [], "default_left": [0, 0, 0], "id": 0, "left_children": [1, -1, -1],
+"loss_changes": [1.0, 0.0, 0.0], "parents": [2147483647, 0, 0], "right_children": [2, -1, -1], "split_conditions": [1.0, 5.0, 10.0],
+"split_indices": [0, 0, 0], "split_type": [0, 0, 0], "sum_hessian": [2.0, 1.0, 1.0], "tree_param": {"num_deleted": "0", "num_feature": "2",
+"num_nodes": "3", "size_leaf_vector": "1"}}]}, "name": "gbtree"}, "learner_model_param": {"base_score": "1E0", "boost_from_average": "1",
+"num_class": "0", "num_feature": "2", "num_target": "1"}, "objective": {"name": "reg:squarederror", "reg_loss_param":
+{"scale_pos_weight": "1"}}}, "version": [2, 1, 0]}"""
+
+
 def onnx(root):
     from onnx import TensorProto, helper, save
 
@@ -324,4 +394,4 @@ def onnx(root):
 
 
 if __name__ == "__main__":
-    {"pytorch": pytorch, "tensorflow": tensorflow, "openvino": openvino, "onnx": onnx}[sys.argv[1]](pathlib.Path(sys.argv[2]))
+    {"pytorch": pytorch, "tensorflow": tensorflow, "openvino": openvino, "fil": fil, "onnx": onnx}[sys.argv[1]](pathlib.Path(sys.argv[2]))

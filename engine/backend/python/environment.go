@@ -91,6 +91,9 @@ func (e *environments) machine(model string) (string, error) {
 	if err != nil {
 		return "", status.Errorf(status.NotFound, "there is no Python to run model '%s' with: %s is not found; install python3 with numpy, or name one by --backend-config=python,python=<path>", model, e.interpreter)
 	}
+	if path, err = filepath.Abs(path); err != nil { // environments are built from elsewhere
+		return "", status.Errorf(status.Internal, "the Python of model '%s' cannot be found: %w", model, err)
+	}
 	return path, nil
 }
 

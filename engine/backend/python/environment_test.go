@@ -224,3 +224,54 @@ func TestNoPython(t *testing.T) {
 		t.Errorf("D11 no numpy: %+v", s.Versions)
 	}
 }
+
+// A framework is installed once per version, from any folder, with an interpreter that is named from there; what is broken
+// off or of another version is installed anew.
+func TestInstallFramework(t *testing.T) {
+	fakeNumpy(t)
+	wheels := t.TempDir()
+	wheel(t, wheels, "nereid_toy", "1.0")
+	wheel(t, wheels, "nereid_toy", "2.0")
+	t.Setenv("PIP_FIND_LINKS", wheels)
+	t.Setenv("PIP_NO_INDEX", "1")
+	python3, err := filepath.Abs(interpreter(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(filepath.Dir(python3))
+	relative := "." + string(filepath.Separator) + filepath.Base(python3)
+	folder := t.TempDir()
+	toy := func(version string) python.Framework {
+		return python.Framework{Name: "toy", Title: "Toy", Module: "nereid_toy", Requirements: "nereid_toy==" + version + "\n"}
+	}
+	for _, tt := range []struct {
+		name, version, said, err string
+	}{
+		{name: "for the first time", version: "1.0", said: "nereid_toy-1.0"},
+		{name: "again", version: "1.0"},
+		{name: "another version", version: "2.0", said: "nereid_toy-2.0"},
+		{name: "one that cannot be had", version: "3.0", err: "Toy cannot be installed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var out strings.Builder
+			err := python.InstallFramework(t.Context(), folder, relative, toy(tt.version), &out)
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) || !strings.Contains(err.Error(), "nereid_toy==3.0") {
+					t.Errorf("InstallFramework = %v; want %q, and the package", err, tt.err)
+				}
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			said := strings.ReplaceAll(out.String(), "nereid-toy", "nereid_toy")
+			if tt.said != "" && !strings.Contains(said, tt.said) || tt.said == "" && tt.err == "" && said != "" {
+				t.Errorf("the installer said %q; want %q", said, tt.said)
+			}
+			if got := toy(tt.version).Installed(folder); got != (tt.err == "") {
+				t.Errorf("Installed = %v", got)
+			}
+		})
+	}
+	if toy("1.0").Installed(folder) {
+		t.Error("a version that was replaced counts as installed")
+	}
+}

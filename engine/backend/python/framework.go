@@ -26,6 +26,7 @@ type Framework struct {
 // Frameworks returns them by their names.
 func Frameworks() []Framework {
 	return []Framework{
+		{"fil", "Treelite", "treelite", "treelite==4.8.1\nnumpy\n", "250 MB"},
 		{"openvino", "OpenVINO", "openvino", "openvino==2026.4.1\nnumpy\n", "280 MB"},
 		{"pytorch", "PyTorch", "torch", "torch==2.15.0\nnumpy\n", "5.5 GB with its CUDA libraries"},
 		{"tensorflow", "TensorFlow", "tensorflow", "tensorflow-cpu==2.21.0\nnumpy\n", "1.6 GB"},
@@ -65,6 +66,9 @@ func InstallFramework(ctx context.Context, folder, interpreter string, f Framewo
 	python, err := exec.LookPath(interpreter)
 	if err != nil {
 		return status.Errorf(status.NotFound, "there is no Python to install %s for: %s is not found; install python3", f.Title, interpreter)
+	}
+	if python, err = filepath.Abs(python); err != nil { // it is run from elsewhere
+		return status.Errorf(status.Internal, "%s cannot be installed: %w", f.Title, err)
 	}
 	path := f.Environment(folder)
 	if !f.Installed(folder) { // of another version, or not finished

@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -161,7 +160,8 @@ func tensors(c *inferencepb.ModelConfig) (all []configTensor) {
 type tfModel struct {
 	spec    backend.Spec
 	session *tfapi.Session
-	nodes   map[string]savedmodel.Tensor // of a SavedModel, by the names of the signature
+	// Of a SavedModel, by the names of the signature, which an input and an output may share; nil: it is a graph.
+	inputs, outputs map[string]savedmodel.Tensor
 }
 
 // loadTensorFlow opens the library and loads the model.
@@ -231,14 +231,19 @@ func (m *tfModel) loadSaved(path string, config []byte) error {
 	if err != nil {
 		return err
 	}
-	m.nodes = map[string]savedmodel.Tensor{}
-	for _, t := range slices.Concat(choice.Signature.Inputs, choice.Signature.Outputs) {
-		m.nodes[t.Name] = t
-	}
+	m.inputs, m.outputs = byName(choice.Signature.Inputs), byName(choice.Signature.Outputs)
 	if m.session, err = tfapi.LoadSavedModel(path, choice.Tags, config); err != nil {
 		return m.failed(err, path)
 	}
 	return nil
+}
+
+func byName(list []savedmodel.Tensor) map[string]savedmodel.Tensor {
+	all := map[string]savedmodel.Tensor{}
+	for _, t := range list {
+		all[t.Name] = t
+	}
+	return all
 }
 
 func (m *tfModel) loadGraph(path string, config []byte) error {
@@ -298,11 +303,11 @@ func (m *tfModel) NewInstance(_ context.Context, p backend.Placement) (backend.I
 		return nil, status.Errorf(status.Unsupported, "instance %s is for GPU %d, which this TensorFlow does not see: name the library of a TensorFlow for GPUs by --backend-config=tensorflow,library=<path>, or use KIND_CPU", p.Name, p.Device)
 	}
 	in, out := ports(m.spec.Config)
-	inNodes, err := m.look(in, "input")
+	inNodes, err := m.look(in, m.inputs, "input")
 	if err != nil {
 		return nil, err
 	}
-	outNodes, err := m.look(out, "output")
+	outNodes, err := m.look(out, m.outputs, "output")
 	if err != nil {
 		return nil, err
 	}
@@ -312,20 +317,20 @@ func (m *tfModel) NewInstance(_ context.Context, p backend.Placement) (backend.I
 	}
 	x := newInstance(m.spec, r)
 	for i := range x.in {
-		t, ok := m.nodes[x.in[i].name]
+		t, ok := m.inputs[x.in[i].name]
 		x.in[i].scalar = ok && !t.Unranked && len(t.Dims) == 0
 	}
 	return x, nil
 }
 
 // look finds the nodes of a graph that the configuration's tensors are, and compares their types.
-func (m *tfModel) look(list []port, kind string) ([]string, error) {
+func (m *tfModel) look(list []port, of map[string]savedmodel.Tensor, kind string) ([]string, error) {
 	nodes := make([]string, len(list))
 	for i := range list {
 		p := &list[i]
 		nodes[i] = p.name
-		if m.nodes != nil {
-			t, ok := m.nodes[p.name]
+		if of != nil {
+			t, ok := of[p.name]
 			if !ok {
 				return nil, status.Errorf(status.InvalidArg, "unexpected inference %s '%s' for model '%s': its signature has no such", kind, p.name, m.spec.ModelName)
 			}

@@ -24,7 +24,11 @@ class Framework:
         self.batches = self.config.get("max_batch_size", 0) > 0
         self.inputs = self.config.get("input", [])
         self.outputs = self.config.get("output", [])
-        self.load(model_file(self.config, self.FILES))
+        self.load(self.path())
+
+    def path(self):
+        """The file or folder to load."""
+        return model_file(self.config, self.FILES)
 
     def parameter(self, name, convert=str, default=None):
         """A parameter of the configuration."""
