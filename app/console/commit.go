@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -135,6 +136,7 @@ func (c *Console) install(s *staged, name, root, from, config string) error {
 		return err
 	}
 	c.step(s, "load", -1)
+	before := c.inService(name)
 	replaced, err := swapIn(part, place)
 	if err == nil {
 		if err = c.o.Engine.Reload(ctx, name); err != nil {
@@ -152,6 +154,9 @@ func (c *Console) install(s *staged, name, root, from, config string) error {
 		return err
 	}
 	c.outcome(ctx, &rev, api.SaveLoaded, "")
+	if after := c.inService(name); replaced && !slices.Equal(before, after) {
+		c.note(ctx, VersionsRevision(name, before, after))
+	}
 	if replaced {
 		if _, err := c.trash.put(name, part, place); err != nil {
 			c.log.Warn("a model that was replaced cannot be kept in the trash", "model", name, "err", err)

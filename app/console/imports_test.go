@@ -3,11 +3,16 @@ package console
 import (
 	"archive/zip"
 	"bytes"
+	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"nereid/app/console/api"
@@ -115,6 +120,90 @@ func TestImportThatFailsChangesNothing(t *testing.T) {
 	}
 	if list := get[api.Trash](r, 200, "GET", "/api/trash", nil); len(list.Items) != 1 || list.Items[0].From != filepath.Join(r.repo, "ready") {
 		t.Errorf("trash = %+v", list)
+	}
+}
+
+// What can run code on this machine is shown, asked for once, and not loaded before: also when the server polls.
+func TestImportAsksBeforeCode_B13(t *testing.T) {
+	for _, file := range []string{"model.pt", "model.pt2", "weights.pkl", "scaler.joblib", "model.py", "lib.so"} {
+		t.Run("B13 "+file, func(t *testing.T) {
+			r := newRig(t, engine.ModePoll)
+			im := r.upload("", map[string]string{"m/1/model.onnx": "good", "m/1/" + file: "x"})
+			if len(im.Code) != 1 || im.Code[0].Path != "1/"+file || im.Code[0].Why == "" {
+				t.Fatalf("staged = %+v", im)
+			}
+			if code, body := r.call("POST", "/api/imports/"+im.ID+"/commit", api.ImportCommit{}); code != 412 || !strings.Contains(string(body), "runs as code on this machine") {
+				t.Errorf("commit without consent = %d %s, want 412", code, body)
+			}
+			if code, _ := r.call("GET", "/api/models/m", nil); code != 404 {
+				t.Errorf("the model without consent = %d, want 404: nothing of it is in the repository", code)
+			}
+			if left, _ := filepath.Glob(filepath.Join(r.repo, "m*")); len(left) != 0 {
+				t.Errorf("in the repository without consent: %v", left)
+			}
+			if im = r.commit(im, api.ImportCommit{ConsentCode: true}); im.State != api.ImportLoaded {
+				t.Errorf("commit with consent = %+v", im)
+			}
+		})
+	}
+}
+
+// Nothing is fetched from addresses: there is no such thing as an import from one.
+func TestImportFetchesNothing_B12(t *testing.T) {
+	r := newRig(t, engine.ModeExplicit)
+	var asked atomic.Int32
+	there := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer there.Close()
+	for _, address := range []string{"http://169.254.169.254/latest/meta-data/", "file:///etc/passwd", there.URL + "/m.onnx", "s3://bucket/m", "//" + there.Listener.Addr().String() + "/m.onnx"} {
+		t.Run("B12 "+address, func(t *testing.T) {
+			for _, body := range []string{`{"url":` + strconv.Quote(address) + `}`, `{"path":` + strconv.Quote(address) + `}`} {
+				if code, text := r.call("POST", "/api/imports", strings.NewReader(body)); code != 400 && code != 403 {
+					t.Errorf("%s = %d %s, want a refusal", body, code, text)
+				}
+			}
+		})
+	}
+	if n := asked.Load(); n != 0 {
+		t.Errorf("%d requests were made", n)
+	}
+	if staged, _ := filepath.Glob(filepath.Join(r.data, "imports/*")); len(staged) != 0 {
+		t.Errorf("left over: %v", staged)
+	}
+}
+
+// What an import, a removal and a return change is in the model's revisions.
+func TestImportsAndRemovalsAreRevisions(t *testing.T) {
+	r := newRig(t, engine.ModeExplicit)
+	const config = "backend: \"onnxruntime\"\nmax_batch_size: 4\n"
+	im := r.upload("", map[string]string{"m/config.pbtxt": config, "m/1/model.onnx": "good"})
+	if im = r.commit(im, api.ImportCommit{}); im.State != api.ImportLoaded {
+		t.Fatalf("committed = %+v", im)
+	}
+	im = r.upload("", map[string]string{"m/config.pbtxt": config, "m/2/model.onnx": "good"})
+	if im = r.commit(im, api.ImportCommit{Replace: true}); im.State != api.ImportLoaded {
+		t.Fatalf("committed = %+v", im)
+	}
+	item := get[api.Trashed](r, 200, "DELETE", "/api/models/m", nil)
+	get[api.Trashed](r, 200, "POST", "/api/trash/"+item.ID+"/restore", nil)
+	list := get[api.Revisions](r, 200, "GET", "/api/models/m/revisions", nil).Revisions
+	var sources []string
+	for _, rev := range list {
+		sources = append(sources, rev.Source)
+	}
+	if want := []string{"restore", "delete", "versions", "import", "import"}; !slices.Equal(sources, want) {
+		t.Fatalf("revisions %v, want %v", sources, want)
+	}
+	full := func(at int) api.RevisionFull {
+		return get[api.RevisionFull](r, 200, "GET", fmt.Sprintf("/api/models/m/revisions/%d", list[at].ID), nil)
+	}
+	if v := full(2); v.Before != "1\n" || v.After != "2\n" {
+		t.Errorf("versions %q to %q, want 1 to 2", v.Before, v.After)
+	}
+	if d := full(1); d.Before != config || d.After != "" || d.Removed != 2 {
+		t.Errorf("removal %+v", d)
+	}
+	if b := full(0); b.After != config || b.Restores != list[1].ID {
+		t.Errorf("return %+v, want it to restore %d", b, list[1].ID)
 	}
 }
 

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -14,6 +15,8 @@ import (
 	"nereid/engine/inferencepb"
 	"nereid/engine/lifecycle"
 	"nereid/engine/modelconfig"
+	"nereid/engine/repo"
+	"nereid/store"
 )
 
 func (c *Console) getModels(w http.ResponseWriter, _ *http.Request) error {
@@ -165,6 +168,28 @@ func (c *Console) postUnload(w http.ResponseWriter, r *http.Request) error {
 	return c.loadResult(w, name, nil)
 }
 
+// sourceDelete is the source of a revision that says that the model's folder went to the trash.
+const sourceDelete = "delete"
+
+// note stores a revision of a change that is made already; an error is logged.
+func (c *Console) note(ctx context.Context, rev store.Revision) {
+	rev.Outcome = cmp.Or(rev.Outcome, string(api.SaveSaved))
+	if _, err := c.o.Store.AddRevision(context.WithoutCancel(ctx), rev); err != nil {
+		c.log.Warn("a change of a model is not recorded", "model", rev.Model, "err", err)
+	}
+}
+
+// inService returns the versions of a model in service, ascending.
+func (c *Console) inService(name string) (all []int64) {
+	st, _ := c.o.Engine.Model(name)
+	for _, v := range st.Versions {
+		if v.State == lifecycle.Ready {
+			all = append(all, v.Version)
+		}
+	}
+	return all
+}
+
 // deleteModel takes a model out of service and moves its folder to the trash.
 func (c *Console) deleteModel(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
@@ -182,10 +207,14 @@ func (c *Console) deleteModel(w http.ResponseWriter, r *http.Request) error {
 	}
 	// First out of service, so that polling does not find a model whose files go away under it.
 	c.o.Engine.Remove(name)
+	if _, err := c.syncRevision(r.Context(), name, p); err != nil {
+		return err
+	}
 	item, err := c.trash.put(name, p.folder, p.folder)
 	if err != nil {
 		return err
 	}
+	c.note(r.Context(), store.Revision{Model: name, Source: sourceDelete, Before: p.text})
 	c.o.Recorder.Event(history.Event{Kind: history.ModelDeleted, Model: name, Text: "moved to the trash from " + p.folder})
 	c.ModelsChanged()
 	return reply(w, item)
@@ -208,6 +237,14 @@ func (c *Console) postTrashRestore(w http.ResponseWriter, r *http.Request) error
 	defer unlock()
 	if err := c.trash.restore(item); err != nil {
 		return err
+	}
+	if text, err := readText(filepath.Join(item.From, repo.ConfigName)); err == nil {
+		gone, _ := c.o.Store.FileRevision(r.Context(), item.Model)
+		rev := store.Revision{Model: item.Model, Source: "restore", After: text}
+		if gone.Source == sourceDelete {
+			rev.Restores = gone.ID
+		}
+		c.note(r.Context(), rev)
 	}
 	c.o.Recorder.Event(history.Event{Kind: history.ModelRestored, Model: item.Model, Text: "back from the trash in " + item.From})
 	if err := c.o.Engine.Reload(context.WithoutCancel(r.Context()), item.Model); err != nil {

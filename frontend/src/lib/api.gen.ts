@@ -239,7 +239,8 @@ export interface Revision {
   model: string;
   tMs: number;
   /**
-   * Source is who changed it: "console", "import", "disk" (the file was changed outside), "restore"; or what was changed:
+   * Source is who changed it: "console", "import", "disk" (the file was changed outside), "delete" (the model went to the
+   * trash), "restore"; or what was changed:
    * "versions" (one was loaded or unloaded alone), "override" (a load request brought a configuration).
    */
   source: string;

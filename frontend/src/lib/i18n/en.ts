@@ -275,6 +275,7 @@ export const en = {
   "rev.source.console": "edited here",
   "rev.source.import": "import",
   "rev.source.disk": "changed on disk",
+  "rev.source.delete": "moved to the trash",
   "rev.source.versions": "versions in service",
   "rev.source.override": "configuration of a load request",
   "rev.source.restore": "restored from #{id}",
