@@ -79,7 +79,8 @@ func (c *Console) mayCommit(ctx context.Context, s *staged, req api.ImportCommit
 // commit copies the staged model beside its place, swaps it in, loads it and, if that fails, puts back what was there.
 func (c *Console) commit(s *staged) {
 	s.mu.Lock()
-	name, root, from, config := s.view.Name, s.view.Repository, s.dir, s.view.Config
+	root, from, config := s.view.Repository, s.dir, s.view.Config
+	name := repo.Key(c.namespace(root), s.view.Name)
 	s.mu.Unlock()
 	start := time.Now()
 	err := c.install(s, name, root, from, config)
@@ -110,7 +111,8 @@ func (c *Console) install(s *staged, name, root, from, config string) error {
 	unlock := c.locks.lock(name)
 	defer unlock()
 	ctx := c.ctx
-	place := filepath.Join(root, name)
+	_, plain := repo.Split(name)
+	place := filepath.Join(root, plain)
 	old, err := readText(filepath.Join(place, repo.ConfigName))
 	if err != nil {
 		return err

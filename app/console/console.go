@@ -36,7 +36,9 @@ type Options struct {
 	Page fs.FS
 
 	Repositories []string // absolute paths; the first takes imports that name none
-	DataDir      string   // absolute path; staged imports and the trash lie there
+	// Namespaces: models are known by their repository and name; see repo.Key.
+	Namespaces bool
+	DataDir    string // absolute path; staged imports and the trash lie there
 
 	// DialInference connects to the inference HTTP server. nil: the page cannot try models.
 	DialInference func(ctx context.Context) (net.Conn, error)

@@ -45,6 +45,7 @@ func (d *drafted) withFile(s modelconfig.Severity) modelconfig.Faults {
 // loading. folder "" checks the text alone.
 func (c *Console) draft(ctx context.Context, name, folder string, text *string) drafted {
 	var d drafted
+	_, name = repo.Split(name)
 	cfg, pos := &inferencepb.ModelConfig{}, (*modelconfig.Positions)(nil)
 	if text != nil {
 		if cfg, pos, d.faults = modelconfig.Parse(repo.ConfigName, []byte(*text)); len(d.faults.Errors()) > 0 || cfg == nil {

@@ -31,7 +31,11 @@ func remote(repository string) bool { return strings.Contains(repository, "://")
 // locate finds a model by name, in the engine or in a repository. A model that is in neither is not_found; one that the
 // engine still serves while its folder is gone has an empty place.
 func (c *Console) locate(name string) (lifecycle.ModelStatus, place, error) {
-	if err := repo.CheckName(name); err != nil {
+	namespace, plain := repo.Split(name)
+	if namespace != "" && !slices.ContainsFunc(c.o.Repositories, func(root string) bool { return c.namespace(root) == namespace }) {
+		plain = name
+	}
+	if err := repo.CheckName(plain); err != nil {
 		return lifecycle.ModelStatus{}, place{}, err
 	}
 	st, known := c.o.Engine.Model(name)
@@ -48,6 +52,14 @@ func (c *Console) locate(name string) (lifecycle.ModelStatus, place, error) {
 		return st, place{}, fail(api.CodeNotFound, "there is no model %q in the repositories (%s)", name, strings.Join(c.o.Repositories, ", "))
 	}
 	return st, p, nil
+}
+
+// namespace is what tells a repository's models from others of their names, "" if nothing does.
+func (c *Console) namespace(root string) string {
+	if !c.o.Namespaces {
+		return ""
+	}
+	return repo.Namespace(root)
 }
 
 // copyOf is the place of a model in a remote repository. Without a copy there is no folder.
@@ -73,7 +85,11 @@ func (c *Console) findFolder(name, hint string) (place, error) {
 		if remote(root) {
 			continue
 		}
-		folder := filepath.Join(root, name)
+		namespace, plain := repo.Split(name)
+		if namespace != "" && namespace != c.namespace(root) {
+			continue
+		}
+		folder := filepath.Join(root, plain)
 		if hint != "" && hint != folder && filepath.Dir(hint) != root {
 			continue
 		}
@@ -131,7 +147,7 @@ func (c *Console) names() map[string]bool {
 				continue
 			}
 			if info, err := os.Stat(filepath.Join(root, e.Name())); err == nil && info.IsDir() {
-				all[e.Name()] = true
+				all[repo.Key(c.namespace(root), e.Name())] = true
 			}
 		}
 	}

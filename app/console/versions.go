@@ -19,7 +19,8 @@ import (
 
 // otherVersions are the version folders of a model that the engine does not know of.
 func otherVersions(st lifecycle.ModelStatus, p place) (out []string) {
-	for _, n := range repo.ScanModel(p.repository, st.Name, "").Numbers() {
+	_, name := repo.Split(st.Name)
+	for _, n := range repo.ScanModel(p.repository, name, "").Numbers() {
 		if !slices.ContainsFunc(st.Versions, func(v lifecycle.VersionStatus) bool { return v.Version == n }) {
 			out = append(out, strconv.FormatInt(n, 10))
 		}

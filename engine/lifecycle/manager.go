@@ -245,11 +245,11 @@ func (m *Manager) scanOptions() repo.Options {
 
 // Load loads a model or what changed in it, and waits. over, if not nil, replaces its configuration and files.
 // Errors have Triton's words: Internal "failed to load 'x', failed to poll from model repository" when it is not there or its
-// configuration cannot be used, InvalidArg "load failed for model 'x': …" when a version cannot be loaded. InvalidArg too when
+// configuration cannot be used, InvalidArg for what cannot be a name, and "load failed for model 'x': …" when a version cannot be loaded. InvalidArg too when
 // an override's file would lie outside the model's folder.
 func (m *Manager) Load(ctx context.Context, name string, over *Override) error {
 	if err := m.checkName(name); err != nil {
-		return notPolled(name, err)
+		return err
 	}
 	if err := over.check(); err != nil {
 		return err

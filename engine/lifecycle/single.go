@@ -14,7 +14,7 @@ import (
 // version that is not in the repository.
 func (m *Manager) LoadVersion(ctx context.Context, name string, version int64) error {
 	if err := m.checkName(name); err != nil {
-		return notPolled(name, err)
+		return err
 	}
 	keys := m.keys(name)
 	if len(keys) > 1 {
