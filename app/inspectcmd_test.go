@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -241,6 +242,11 @@ func TestHostileConfigurations(t *testing.T) {
 		{"B2 deep nesting", "parameters { key: \"a\" value { " + strings.Repeat("x { ", 100_000), "config.pbtxt:1:"},
 		{"B2 an unknown field", "backend: \"identity\"\nmax_batchsize: 4\n", "config.pbtxt:2:1: "},
 		{"B2 an unknown enum", "backend: \"identity\"\ninput { name: \"x\" data_type: TYPE_FLOAT dims: 1 }\n", "config.pbtxt:2:30: "},
+		{"B2 a syntax error", "backend: \"identity\"\ninput [ { name: \"x\"\n", "config.pbtxt:2:"},
+		{"B2 another model's name", "name: \"other\"\n" + identityText, "config.pbtxt:1:"},
+		{"B2 max_batch_size -1", identityText + "\nmax_batch_size: -1\n", "config.pbtxt:2:17: "},
+		{"B2 dims of 0", "backend: \"identity\"\ninput { name: \"x\" data_type: TYPE_FP32 dims: [ 0 ] }\n", "config.pbtxt:2:"},
+		{"B2 dims of -5", "backend: \"identity\"\ninput { name: \"x\" data_type: TYPE_FP32 dims: [ -5 ] }\n", "config.pbtxt:2:"},
 		{"B2 max_batch_size 2^31-1", identityText + "\nmax_batch_size: 2147483647\n", "config.pbtxt:2:17: "},
 		{"B2 dims of 2^62", "backend: \"identity\"\ninput { name: \"x\" data_type: TYPE_FP32 dims: [ 4611686018427387904, 4 ] }\n", "config.pbtxt:2:"},
 		{"B2 a billion instances", identityText + "\ninstance_group { count: 1000000000 }\n", "config.pbtxt:2:25: "},
@@ -248,9 +254,14 @@ func TestHostileConfigurations(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			root := writeFiles(t, t.TempDir(), map[string]string{"m/config.pbtxt": tt.text, "m/1/x": ""})
 			o := inspect.Options{AutoComplete: true}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
 			start := time.Now()
 			r := inspect.Repositories(t.Context(), []string{root}, o)
 			took := time.Since(start)
+			if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 4*200<<20 { // in all; what lives at once is less
+				t.Errorf("%d MB were taken", (after.TotalAlloc-before.TotalAlloc)>>20)
+			}
 			if len(r.Models) != 1 || r.Errors == 0 || !strings.Contains(r.Models[0].Faults.Error(), tt.want) {
 				t.Errorf("faults %.300s, want %q", r.Models[0].Faults.Error(), tt.want)
 			}

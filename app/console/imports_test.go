@@ -273,7 +273,7 @@ func TestImportPathAndArchive(t *testing.T) {
 	}
 }
 
-func TestImportRefuses(t *testing.T) {
+func TestImportRefuses_B3(t *testing.T) {
 	r := newRig(t, engine.ModeExplicit)
 	im := get[api.Import](r, 201, "POST", "/api/imports", api.ImportCreate{})
 	base := "/api/imports/" + im.ID

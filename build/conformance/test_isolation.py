@@ -1,7 +1,9 @@
 """Hostile model files, in the server's own process and in one of their own; and what the end of such a process costs."""
 
+import base64
 import os
 import signal
+import socket
 import time
 
 import numpy as np
@@ -102,6 +104,51 @@ def test_hostile_file_is_refused(hostile, case, config):
     assert hostile.state(name) == "UNAVAILABLE"
     for good in "good", "apart":
         assert ask(hostile, good).json["outputs"][0]["data"] == [-1.0] * 4
+
+
+def resident(pid):
+    with open(f"/proc/{pid}/statm") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("config", ["", PROCESS], ids=["in process", "apart"])
+def test_B6_a_model_file_of_3_GB_of_nothing_is_refused(hostile, config):
+    """A sparse file: it takes no disk, and refusing it no memory."""
+    name = "B6_sparse" + ("_apart" if config else "")
+    lay(hostile.repo, name, b"", config)
+    os.truncate(hostile.repo / name / "1/model.onnx", 3 << 30)
+    before, begin = resident(hostile.process.pid), time.monotonic()
+    answer = hostile.post(f"/v2/repository/models/{name}/load")
+    assert 400 <= answer.status < 500 and "model.onnx" in answer.error, (answer.status, answer.body)
+    assert time.monotonic() - begin < 10 and resident(hostile.process.pid) - before < 200 << 20
+    assert ask(hostile, "good").status == 200
+
+
+def test_B6_a_load_request_of_3_GB_is_refused_unread(hostile):
+    """413 by the limit after the first 64 KB; the model serves on, and the server has not grown."""
+    before = resident(hostile.process.pid)
+    host, port = hostile.http.split(":")
+    for length in f"Content-Length: {3 << 30}", "Content-Length: 4611686018427387904":
+        with socket.create_connection((host, int(port)), 20) as c:
+            c.sendall(f"POST /v2/repository/models/good/load HTTP/1.1\r\nHost: {hostile.http}\r\nContent-Type: application/json\r\n{length}\r\n\r\n".encode())
+            c.sendall(b"{" + b" " * (64 << 10))
+            assert c.recv(100).startswith(b"HTTP/1.1 413"), length
+    assert resident(hostile.process.pid) - before < 64 << 20
+    assert ask(hostile, "good").status == 200
+
+
+def test_B5_a_load_request_that_cannot_be_used_changes_nothing(hostile):
+    config = '{"backend": "onnxruntime"}'
+    for case, parameters, words in [
+        ("bad base64", {"config": config, "file:1/model.onnx": "!!! no base64 !!!"}, "base64"),
+        ("no configuration", {"file:1/model.onnx": base64.b64encode(GOOD).decode()}, "must have the parameter 'config'"),
+        ("another model's configuration", {"config": '{"name": "other", "backend": "onnxruntime"}'}, "unexpected directory name 'good' for model 'other'"),
+        ("a number for a configuration", {"config": 7}, "non-string"),
+    ]:
+        answer = hostile.post("/v2/repository/models/good/load", {"parameters": parameters})
+        # 500 is Triton's status where it only says that polling failed; ours says why
+        assert answer.status >= 400 and words in answer.error, (case, answer.status, answer.body)
+        assert ask(hostile, "good").json["outputs"][0]["data"] == [-1.0] * 4, case
 
 
 def children(pid):

@@ -13,7 +13,7 @@ import pytest
 import tritonclient.http as th
 
 import models
-from harness import BINARY, REFERENCE, ROOT, Server
+from harness import BINARY, REFERENCE, ROOT, Server, until
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="our guide")
 NOBODY = 65534
@@ -60,6 +60,35 @@ def test_B081_H13_an_unprivileged_user_and_a_read_only_repository(folder):
         for path in [repo, *repo.rglob("*")]:
             if path.is_dir():
                 path.chmod(0o755)
+
+
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs two users")
+def test_B7_a_folder_that_cannot_be_read_keeps_only_its_model_out(folder):
+    repo, work, program = folder / "models", folder / "work", folder / "nereid"
+    models.write_sums(repo)
+    shutil.copy2(BINARY, program)
+    program.chmod(0o555)
+    for name, closed in {"folder": "", "version": "1", "file": "config.pbtxt"}.items():
+        shutil.copytree(repo / "sums", repo / name)
+        (repo / name / "config.pbtxt").write_text((repo / name / "config.pbtxt").read_text().replace('name: "sums"', ""))
+        (repo / name / closed).chmod(0)
+    (work / "data").mkdir(parents=True)
+    os.chown(work / "data", NOBODY, NOBODY)
+    drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs", "--bounding-set=-all", "env", f"HOME={work / 'data'}"]
+    try:
+        with Server(repo, work, "--model-control-mode=poll", "--repository-poll-secs=1", "--strict-readiness=false", command=[*drop, str(program), "serve"]) as s:
+            index = {row["name"]: row for row in s.post("/v2/repository/index").json}
+            for name in "folder", "version", "file":
+                assert index[name]["state"] == "UNAVAILABLE" and "permission denied" in index[name]["reason"], index[name]
+            assert s.state("sums") == "READY"
+            shutil.copytree(repo / "sums", repo / "late")
+            (repo / "late/config.pbtxt").write_text((repo / "late/config.pbtxt").read_text().replace('name: "sums"', ""))
+            until(lambda: s.state("late") == "READY", 30, "polling stopped", s.log)
+            (repo / "folder").chmod(0o755)
+            until(lambda: s.state("folder") == "READY", 30, "the folder that was opened is not served", s.log)
+    finally:
+        for name in "folder", "version/1", "file":
+            (repo / name).chmod(0o755)
 
 
 def test_B081_the_guide_names_options_that_there_are():

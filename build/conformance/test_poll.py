@@ -124,7 +124,7 @@ def test_A061_A063_a_broken_version_leaves_the_old_one(polled):
 
 
 @pytest.mark.skipif(REFERENCE, reason="Triton loads what is half there")
-def test_A059_a_model_that_is_still_being_copied_is_not_loaded(polled):
+def test_A059_B14_a_model_that_is_still_being_copied_is_not_loaded(polled):
     data = (polled.next / "2/model.onnx").read_bytes()
     (polled.model / "2").mkdir()
     with open(polled.model / "2/model.onnx", "wb") as f:

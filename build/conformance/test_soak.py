@@ -75,7 +75,7 @@ def test_A063_no_request_fails_over_ten_reloads(tmp_path, proto):
 
 
 @pytest.mark.skipif(REFERENCE, reason="the reference has no console, and loses requests here")
-def test_A063_B18_reloads_and_slow_copies_under_load(tmp_path):
+def test_A063_B14_B18_reloads_and_slow_copies_under_load(tmp_path):
     """32 clients while the model is reloaded every 200 ms, every second time with something broken, and while a large model
     is copied slowly again and again: no failure, no wrong answer, no half model, and the memory stays flat."""
     build_loadgen()

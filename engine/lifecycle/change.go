@@ -47,6 +47,8 @@ type task struct {
 	deep bool
 	// seen holds the models of steps that this change has looked at: none is twice.
 	seen map[string]bool
+	// clear holds the models from which no steps lead back to where this change began.
+	clear map[string]bool
 	// only, if not 0, is the version to be loaded alone.
 	only int64
 	// relink: steps of the ensemble are to run other repositories' models than they do.

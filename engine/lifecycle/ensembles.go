@@ -19,7 +19,7 @@ func (m *Manager) change(ctx context.Context, name string, t task) error {
 // changeIn is change within a round, which notes the ensembles that were loaded for a change of their parts: one that fails is
 // not tried again for each way that leads to it.
 func (m *Manager) changeIn(ctx context.Context, name string, t task, round map[string]bool) error {
-	t.seen = map[string]bool{}
+	t.seen, t.clear = map[string]bool{}, map[string]bool{}
 	changed, kept, err := m.changeOne(ctx, name, t)
 	except := name
 	if kept { // it may not fit its parts any more
@@ -36,7 +36,7 @@ func (m *Manager) changeIn(ctx context.Context, name string, t task, round map[s
 // that it looked at; none for other models. Their failures show when the ensemble is put together. e.op is held.
 func (m *Manager) loadParts(ctx context.Context, src *repo.Model, over *override, t task) (parts []string, err error) {
 	deps := m.dependenciesOf(src, over)
-	if circle := m.circle([]string{src.Key}, deps, map[string]bool{}); circle != nil {
+	if circle := m.circle([]string{src.Key}, deps, t.clear); circle != nil {
 		return nil, status.Errorf(status.InvalidArg, "circular dependency between ensembles: %s", strings.Join(circle, " -> "))
 	}
 	for _, dep := range deps {
@@ -44,7 +44,7 @@ func (m *Manager) loadParts(ctx context.Context, src *repo.Model, over *override
 			continue
 		}
 		t.seen[dep] = true
-		more, _, _ := m.changeOne(ctx, dep, task{look: func() (*repo.Model, error) { return m.find(dep) }, polled: t.polled, deep: t.deep, seen: t.seen})
+		more, _, _ := m.changeOne(ctx, dep, task{look: func() (*repo.Model, error) { return m.find(dep) }, polled: t.polled, deep: t.deep, seen: t.seen, clear: t.clear})
 		parts = append(append(parts, more...), dep)
 	}
 	return parts, nil

@@ -109,7 +109,7 @@ func (m *Manager) look(e *entry) func() (*repo.Model, error) {
 func (m *Manager) wake(e *entry) {
 	defer m.wg.Done()
 	// What waits runs before the ensembles that the model is part of are looked at: one that is being loaded may be who waits.
-	_, _, err := m.changeOne(m.open, e.name, task{look: m.look(e), wake: true, seen: map[string]bool{}})
+	_, _, err := m.changeOne(m.open, e.name, task{look: m.look(e), wake: true, seen: map[string]bool{}, clear: map[string]bool{}})
 	m.mu.Lock()
 	waited := e.waking.requests
 	e.waking = nil

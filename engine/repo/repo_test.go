@@ -158,7 +158,7 @@ func TestOneUnreadableRepositoryDoesNotHideTheOthers(t *testing.T) {
 }
 
 // An unmounted repository leaves an empty folder on the file system around it. That is not a repository without models.
-func TestAnUnmountedRepositoryIsUnread(t *testing.T) {
+func TestAnUnmountedRepositoryIsUnread_B16(t *testing.T) {
 	full, empty, emptied := t.TempDir(), t.TempDir(), t.TempDir()
 	write(t, full+"/m/1/model.onnx", "")
 	write(t, emptied+"/n/1/model.onnx", "")
