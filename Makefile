@@ -32,7 +32,7 @@ LDFLAGS := -s -w -X nereid/app.Version=$(VERSION)
 
 RUNTESTS := go run ./build/tools/runtests
 
-.PHONY: help test-gpu test-openvino setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-desktop setup-cuda \
+.PHONY: help test-gpu gpu-here test-openvino setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-desktop setup-cuda \
         build desktop loadgen run test soak mutants rows compatibility conformance-reference test-frameworks bench fuzz h2spec clean
 
 help:
@@ -41,7 +41,7 @@ help:
 	@echo "make desktop   build/bin/nereid-desktop, the same with the window"
 	@echo "make test      everything that CI checks; ONLY=go,lint picks stages"
 	@echo "make soak      the long cases at full length, and each fuzz target for FUZZTIME (10m)"
-	@echo "make test-gpu  what needs an NVIDIA GPU; fetches the GPU build of ONNX Runtime into $(CACHE)/gpu (2 GB)"
+	@echo "make test-gpu  what needs an NVIDIA GPU: ONNX Runtime's GPU build (2 GB, into $(CACHE)/gpu) and CUDA shared memory"
 	@echo "make test-openvino   ONNX models on OpenVINO; fetches it into $(CACHE)/openvino (300 MB)"
 	@echo "make mutants   breaks the program on purpose; the tests must notice each time"
 	@echo "make rows      each feature row is tested or listed as not supported (FIX=1 takes tested rows off that list)"
@@ -140,11 +140,17 @@ soak: setup-python setup-onnxruntime build loadgen
 
 # The wheels are big, so only these targets fetch them. Without a card test-gpu ends with status 2 and says so.
 GPU_WHEELS := "onnxruntime-gpu[cuda,cudnn]==1.31.1" "tensorrt-cu13-libs==10.16.1.11"
-test-gpu: $(ORT)
+CUDA_PYTHON := "cuda-bindings==12.9.10"
+gpu-here:
 	@[ -e /dev/nvidia0 ] || [ -e /dev/dxg ] || \
 	  { echo "no GPU here: there is neither /dev/nvidia0 nor /dev/dxg. Run make test-gpu on a machine with an NVIDIA GPU and its driver" >&2; exit 1; }
+test-gpu: gpu-here setup-python build
 	@test -d $(CACHE)/gpu/onnxruntime || $(PY) -m pip install -q --disable-pip-version-check --target=$(CACHE)/gpu $(GPU_WHEELS)
-	NEREID_TEST_GPU=1 NEREID_TEST_FULL=1 NEREID_ONNXRUNTIME_LIBRARY=$(CURDIR)/$(CACHE)/gpu go test -count=1 -v -run '^TestGPU' ./engine/backend/onnxruntime
+	@test -d $(CACHE)/gpu-python/cuda || $(PY) -m pip install -q --disable-pip-version-check --target=$(CACHE)/gpu-python $(CUDA_PYTHON)
+	status=0; \
+	NEREID_TEST_GPU=1 NEREID_TEST_FULL=1 NEREID_ONNXRUNTIME_LIBRARY=$(CURDIR)/$(CACHE)/gpu go test -count=1 -v -run '^TestGPU' ./engine/backend/onnxruntime || status=1; \
+	NEREID_TEST_GPU=1 PYTHONPATH=$(CACHE)/gpu-python $(PY) -m pytest build/conformance/test_cuda.py -v || status=1; \
+	exit $$status
 
 test-openvino: $(ORT)
 	@test -d $(CACHE)/openvino/onnxruntime || $(PY) -m pip install -q --disable-pip-version-check --no-deps --target=$(CACHE)/openvino onnxruntime-openvino==1.24.1

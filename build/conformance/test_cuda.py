@@ -15,6 +15,7 @@ import tritonclient.http.aio as ha
 import tritonclient.utils.shared_memory as system
 from tritonclient.utils import InferenceServerException, serialize_byte_tensor
 
+from gpus import REAL
 from harness import REFERENCE, ROOT, Server
 from models import TYPES
 from test_types import sample
@@ -121,22 +122,22 @@ def test_B018_B066_the_server_says_that_it_can(client):
 
 
 def test_B018_B066_register_status_unregister(client, cuda, machine, on_gpus):
-    with Region(cuda, 256) as r, Region(cuda, 512, device=1) as other:
+    with Region(cuda, 256) as r, Region(cuda, 512, device=machine.second) as other:
         one, two = "one_" + r.name, "two_" + r.name
         client.register_cuda_shared_memory(one, r.raw, 0, 64)
-        client.register_cuda_shared_memory(two, other.raw, 1, 512)
-        assert regions(client) == {one: (0, 64), two: (1, 512)}
+        client.register_cuda_shared_memory(two, other.raw, machine.second, 512)
+        assert regions(client) == {one: (0, 64), two: (machine.second, 512)}
         status = client.get_cuda_shared_memory_status(two)
         assert len(status.regions if client.module is tg else status) == 1
-        assert machine.held(on_gpus.process, "open") == 2
+        machine.holds(on_gpus.process, "open", 2)
         client.unregister_cuda_shared_memory(one)
         client.unregister_cuda_shared_memory(one)
-        assert regions(client) == {two: (1, 512)}
+        assert regions(client) == {two: (machine.second, 512)}
         with pytest.raises(InferenceServerException, match=f"Unable to find cuda shared memory region: '{one}'"):
             client.get_cuda_shared_memory_status(one)
         client.unregister_cuda_shared_memory()
         assert regions(client) == {}
-        assert machine.held(on_gpus.process, "open") == 0
+        machine.holds(on_gpus.process, "open", 0)
 
 
 def test_B018_B066_the_protocols_share_one_registry(on_gpus, cuda):
@@ -149,11 +150,11 @@ def test_B018_B066_the_protocols_share_one_registry(on_gpus, cuda):
 
 
 @pytest.mark.parametrize("datatype", TYPES)
-def test_B018_B066_input_and_output_of_each_type(client, cuda, datatype):
+def test_B018_B066_input_and_output_of_each_type(client, cuda, machine, datatype):
     x = sample(datatype)
     raw = serialize_byte_tensor(x).item() if datatype == "BYTES" else x.tobytes()
     n, edge = len(raw), bytes([UNTOUCHED])
-    with Region(cuda, n + 24, client) as source, Region(cuda, n + 24, client, device=1) as target:
+    with Region(cuda, n + 24, client) as source, Region(cuda, n + 24, client, machine.second) as target:
         source.set(np.frombuffer(8 * edge + raw, np.uint8))
         i = shared_input(client.module, source, n, x.shape, datatype, offset=8)
         r = client.infer("id_" + datatype, [i], outputs=[shared_output(client.module, target, n, offset=8)])
@@ -212,18 +213,18 @@ def test_B018_B066_a_large_tensor(client, cuda):
         assert target.bytes() == x.tobytes()
 
 
-def test_B018_B066_at_once(on_gpus, cuda):
-    async def one(c, module, r, k):
-        await c.register_cuda_shared_memory(r.name, r.raw, k % 2, 128)
+def test_B018_B066_at_once(on_gpus, cuda, machine):
+    async def one(c, module, r):
+        await c.register_cuda_shared_memory(r.name, r.raw, r.device, 128)
         ins = [shared_input(module, r, 64, [1, 16], "FP32")]
         await c.infer("batched", ins, outputs=[shared_output(module, r, 64, offset=64)])
         await c.unregister_cuda_shared_memory(r.name)
 
     async def run(all_):
         async with ha.InferenceServerClient(on_gpus.http) as h, ga.InferenceServerClient(on_gpus.grpc) as g:
-            await asyncio.gather(*(one(*((h, th) if k % 4 < 2 else (g, tg)), r, k) for k, r in enumerate(all_)))
+            await asyncio.gather(*(one(*((h, th) if k % 4 < 2 else (g, tg)), r) for k, r in enumerate(all_)))
 
-    all_ = [Region(cuda, 128, device=k % 2) for k in range(60)]
+    all_ = [Region(cuda, 128, device=k % 2 * machine.second) for k in range(60)]
     for k, r in enumerate(all_):
         r.set(ROW + k)
     asyncio.run(run(all_))
@@ -268,23 +269,25 @@ def refused_exists(call, *args):
 
 def test_B018_B066_what_cannot_be_registered(client, cuda, machine, on_gpus):
     open_failed = "failed to register CUDA shared memory region 'r': failed to open CUDA IPC handle: "
+    register = client.register_cuda_shared_memory
+    assert refused(register, "r", base64.b64encode(bytes(64)), 0, 64).startswith(open_failed)
     with Region(cuda, 64) as r:
-        register = client.register_cuda_shared_memory
+        assert refused(register, "r", r.raw, 64, 64) == open_failed + "invalid device ordinal"
+        machine.fail("cuIpcOpenMemHandle", 2)
+        try:
+            assert refused(register, "r", r.raw, 0, 64) == open_failed + "out of memory"
+        finally:
+            machine.heal()
         assert refused(register, "r", base64.b64encode(bytes(64)), 0, 64) == open_failed + "invalid argument"
-        assert refused(register, "r", r.raw, 2, 64) == open_failed + "invalid device ordinal"
         assert refused(register, "r", r.raw, 1, 64) == open_failed + "peer access is not supported between these two devices"
         assert refused(register, "r", r.raw, 0, 65) == "failed to register shared memory region 'r': invalid args"
         assert refused(register, "r", r.raw, 0, 0) == "failed to register shared memory region 'r': invalid args"
         short = refused(register, "r", base64.b64encode(bytes(63)), 0, 64)
         assert short == ("'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t" if client.module is th else
                          "failed to register CUDA shared memory region 'r': its handle has 63 bytes, want 64")
-        machine.fail("cuIpcOpenMemHandle", 2)
-        try:
-            assert refused(register, "r", r.raw, 0, 64) == open_failed + "out of memory"
-        finally:
-            machine.heal()
     assert refused(client.register_cuda_shared_memory, "r", r.raw, 0, 64) == open_failed + "invalid argument"  # it is freed
-    assert regions(client) == {} and machine.held(on_gpus.process, "open") == 0
+    assert regions(client) == {}
+    machine.holds(on_gpus.process, "open", 0)
 
 
 def test_C4_tensors_beyond_the_region(client, cuda):
@@ -312,6 +315,7 @@ def test_C5_the_device_does_not_answer(client, cuda, machine):
         assert plain(client).as_numpy("OUTPUT0").tolist() == ROW.tolist()
 
 
+@pytest.mark.skipif(REAL, reason="CUDA does not say what happens then")
 def test_C6_memory_that_was_freed(client, cuda):
     """Freed by the client, it stays as long as the server has it open."""
     source, target = Region(cuda, 64, client), Region(cuda, 64, client)
@@ -350,9 +354,9 @@ def test_C9_two_thousand_registrations(on_gpus, cuda, machine):
                 assert "1024 regions are registered, which is the limit" in e.message()
                 full += 1
         assert full == 2000 - 1024
-        assert machine.held(on_gpus.process, "open") == 2  # each is mapped once
+        machine.holds(on_gpus.process, "open", 2)  # each is mapped once
         c.unregister_cuda_shared_memory()
-        assert machine.held(on_gpus.process, "open") == 0
+        machine.holds(on_gpus.process, "open", 0)
 
 
 def test_C10_no_driver_no_device_and_off(good, machine, cuda, tmp_path):
@@ -363,13 +367,14 @@ def test_C10_no_driver_no_device_and_off(good, machine, cuda, tmp_path):
         with Server(good, tmp_path / "a", "--model-control-mode=explicit", command=machine.command()) as s, Region(cuda, 64) as r:
             with tg.InferenceServerClient(s.grpc) as c:
                 c.module = tg
-                assert machine.held(s.process, "context") == 0
+                machine.holds(s.process, "context", 0)
                 assert refused(c.register_cuda_shared_memory, "r", r.raw, 0, 64) == gpus_not_supported
                 machine.heal()
                 c.register_cuda_shared_memory("r", r.raw, 0, 64)
-                assert machine.held(s.process, "context") == 1
+                machine.holds(s.process, "context", 1)
                 assert s.stop() == 0
-                assert machine.held(s.process, "context") == machine.held(s.process, "open") == 0
+                machine.holds(s.process, "context", 0)
+                machine.holds(s.process, "open", 0)
     finally:
         machine.heal()
     hidden = machine.command(CUDA_VISIBLE_DEVICES="")
@@ -383,6 +388,8 @@ def test_C10_no_driver_no_device_and_off(good, machine, cuda, tmp_path):
 
 def test_B018_B066_devices_by_the_servers_numbers(good, machine, cuda, tmp_path):
     """Where CUDA_VISIBLE_DEVICES leaves one card, it is the server's device 0."""
+    if machine.second == 0:
+        pytest.skip("there is one card")
     only = machine.command(CUDA_VISIBLE_DEVICES="1")
     with Server(good, tmp_path, "--model-control-mode=explicit", command=only) as s, tg.InferenceServerClient(s.grpc) as c:
         with Region(cuda, 64, device=1) as r:

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import tritonclient.http as th
 
+from gpus import REAL
 from harness import REFERENCE, ROOT, Server, until
 
 pytestmark = [
-    pytest.mark.skipif(REFERENCE, reason="it would need a card"),
+    pytest.mark.skipif(REFERENCE or REAL, reason="the models here play with the fake cards"),
     pytest.mark.skipif(not (ROOT / ".cache/cuda/env").exists(), reason="there is no header to compile the driver with: make setup-cuda says why"),
 ]
 
