@@ -83,6 +83,7 @@ type Machine struct {
 	gpus []GPU
 
 	loads loads
+	tally tally
 
 	mu       sync.Mutex // guards all below
 	read     time.Time

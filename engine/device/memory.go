@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 )
 
 // ErrNotTold is what a driver answers that does not tell what processes take of a card.
@@ -16,33 +17,61 @@ type ProcessReader interface {
 }
 
 // GroupMemory returns what process groups take of each GPU on which they take something, by Index. A process of a model leads
-// a group, which those that it starts belong to. It asks the driver. Where that does not tell, or counts processes in another
-// namespace than this one, nothing is found.
+// a group, which those that it starts belong to. The driver is asked unless it just was. Where that does not tell, or counts
+// processes in another namespace than this one, nothing is found.
 func (m *Machine) GroupMemory(groups []int) map[int]int64 {
 	if m == nil || len(groups) == 0 {
 		return nil
 	}
-	driver, ok := m.o.Driver.(ProcessReader)
-	if !ok {
-		return nil
-	}
 	var found map[int]int64
-	for _, g := range m.gpus {
-		all, err := driver.Processes(g.UUID)
-		if err != nil {
-			continue // Readings says what is wrong with the card
-		}
-		for pid, n := range all {
-			if !slices.Contains(groups, groupOf(pid)) {
+	for i, all := range m.groups() {
+		for group, n := range all {
+			if !slices.Contains(groups, group) {
 				continue
 			}
 			if found == nil {
 				found = map[int]int64{}
 			}
-			found[g.Index] += int64(n)
+			found[m.gpus[i].Index] += n
 		}
 	}
 	return found
+}
+
+// justNow is how old what processes take may be: who asks for many models asks the driver once.
+const justNow = 20 * time.Millisecond
+
+// tally is what process groups took of each GPU, in the order of Machine.gpus.
+type tally struct {
+	mu  sync.Mutex // guards all below
+	at  time.Time
+	all []map[int]int64
+}
+
+func (m *Machine) groups() []map[int]int64 {
+	driver, ok := m.o.Driver.(ProcessReader)
+	if !ok {
+		return nil
+	}
+	t := &m.tally
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all != nil && time.Since(t.at) < justNow {
+		return t.all
+	}
+	t.all = make([]map[int]int64, len(m.gpus)) // the old ones may be in use
+	for i, g := range m.gpus {
+		t.all[i] = map[int]int64{}
+		all, err := driver.Processes(g.UUID)
+		if err != nil {
+			continue // Readings says what is wrong with the card
+		}
+		for pid, n := range all {
+			t.all[i][groupOf(pid)] += int64(n)
+		}
+	}
+	t.at = time.Now()
+	return t.all
 }
 
 // loads counts what is loaded onto GPUs, by Index, so that what one load takes can be told from another's.

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // told is a driver that knows what processes take.
@@ -94,6 +96,23 @@ func TestGroupMemory(t *testing.T) {
 	if _, err := d.Processes("GPU-x"); !errors.Is(err, ErrNotTold) {
 		t.Error(err)
 	}
+}
+
+// Many models are asked for at once, and the driver once.
+func TestGroupMemoryAsksOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := four(8)
+		all := map[int]uint64{syscall.Getpid(): 5}
+		m := machine(t, told{c, map[string]map[int]uint64{c.gpus[0].UUID: all}}, "0")
+		group := []int{syscall.Getpgrp()}
+		for _, want := range []int64{5, 5, 6} {
+			if got := m.GroupMemory(group); got[0] != want {
+				t.Errorf("GroupMemory = %v, want %d", got, want)
+			}
+			all[syscall.Getpid()] = 6
+			time.Sleep(justNow / 2)
+		}
+	})
 }
 
 func TestWatch(t *testing.T) {
