@@ -167,6 +167,10 @@ func (s *server) open(ctx context.Context) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}
+	// With large tensors alive a few times the heap can be more than there is: near this bound the collector runs more often.
+	if memory := device.Host().Memory; os.Getenv("GOMEMLIMIT") == "" && memory > 0 {
+		debug.SetMemoryLimit(memory / 10 * 7)
+	}
 	for _, name := range s.c.WithoutEffect {
 		s.log.Info("the option --" + name + " has no effect in this server")
 	}

@@ -134,7 +134,7 @@ func isEnd(r *infer.Request, resp *infer.Response, any bool) bool {
 func (p *requestParser) parseGenerate(r *infer.Request, cfg *inferencepb.ModelConfig, doc []byte) error {
 	p.scanner = scanner{b: doc}
 	p.r = r
-	defer func() { p.r = nil }()
+	defer p.done()
 	p.byteOrderMark()
 	if p.space() == 0 {
 		return p.fail(errEmpty, p.i)

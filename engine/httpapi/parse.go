@@ -43,7 +43,7 @@ func (p *requestParser) parse(r *infer.Request, doc []byte) error {
 	p.binarySizes = p.binarySizes[:0]
 	p.budget = shm.Budget{}
 	err := p.top()
-	p.r = nil
+	p.done()
 	if err == nil {
 		return nil
 	}
@@ -55,6 +55,11 @@ func (p *requestParser) parse(r *infer.Request, doc []byte) error {
 		return syntax.error
 	}
 	return err
+}
+
+// done lets go of the request and of its document, which the parser would hold until the connection's next request.
+func (p *requestParser) done() {
+	p.r, p.scanner = nil, scanner{}
 }
 
 const (

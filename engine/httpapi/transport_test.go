@@ -672,6 +672,49 @@ func TestLargeBodies(t *testing.T) {
 	}
 }
 
+// TestLargeBodiesDoNotStay: a connection that goes on does not hold the memory of a large request.
+func TestLargeBodiesDoNotStay(t *testing.T) {
+	s := serve(t, func(o *Options) { o.MaxBody = 128 << 20 })
+	conn := dial(t, s.addr)
+	r := bufio.NewReader(conn)
+	held := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	const size = 80 << 20 // more than pools keep
+	piece := make([]byte, 1<<20)
+	before := held()
+	for _, tt := range []struct{ path, head, tail string }{
+		{"id_any/infer", `{"inputs":[{"name":"INPUT0","shape":[` + strconv.Itoa(size) + `],"datatype":"UINT8","parameters":{"binary_data_size":` +
+			strconv.Itoa(size) + `}}],"parameters":{"binary_data_output":true},"outputs":[{"name":"NOPE"}]}`, ""},
+		{"id_bytes/infer", "", `{"inputs":[]`},
+		{"id_bytes/generate", "", `{"INPUT0":`},
+	} {
+		fmt.Fprintf(conn, "POST /v2/models/%s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n", tt.path, size+len(tt.head)+len(tt.tail))
+		if tt.head != "" {
+			fmt.Fprintf(conn, "Inference-Header-Content-Length: %d\r\n", len(tt.head))
+		} else { // white space before a fault
+			for i := range piece {
+				piece[i] = ' '
+			}
+		}
+		io.WriteString(conn, "\r\n"+tt.head)
+		for range size / len(piece) {
+			if _, err := conn.Write(piece); err != nil {
+				t.Fatal(err)
+			}
+		}
+		io.WriteString(conn, tt.tail)
+		got := receive(t, r, "POST")
+		if more := held() - before; more > size/2 {
+			t.Errorf("%s (%s): %d bytes are held after it", tt.path, got.status, more)
+		}
+	}
+}
+
 func TestOptionsFaults(t *testing.T) {
 	_, err := New(Options{BasePath: "x", MaxBody: -1})
 	for _, want := range []string{"Engine is missing", `base path "x"`, "negative"} {

@@ -179,7 +179,7 @@ type v1Input struct {
 func (p *requestParser) parsePredict(r *infer.Request, cfg *inferencepb.ModelConfig, doc []byte) (rows int64, err error) {
 	p.scanner = scanner{b: doc}
 	p.r = r
-	defer func() { p.r = nil }()
+	defer p.done()
 	inputs := make([]v1Input, len(cfg.GetInput()))
 	for i, spec := range cfg.GetInput() {
 		inputs[i].spec = spec

@@ -2,8 +2,11 @@ package tensor
 
 import (
 	"math/bits"
+	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Buffer is memory with a count of those who use it. The one who makes it holds one reference. When the last
@@ -59,10 +62,32 @@ func (b *Buffer) Release() {
 }
 
 // Pool hands out buffers in size classes (powers of two from 512 bytes to 64 MiB), so that one huge body does not
-// stay behind a small one. Larger buffers come from and go to the garbage collector. The zero value is ready.
+// stay behind a small one. Larger buffers come from and go to the garbage collector; a second after several of them were
+// released, their memory goes back to the system. The zero value is ready.
 // Get and the release of its buffers are safe for concurrent use.
 type Pool struct {
 	classes [maxClass - minClass + 1]sync.Pool
+	loose   atomic.Int64 // bytes of larger buffers that were released since memory last went back to the system
+}
+
+const (
+	// looseBytes are worth a collection, which is cheap beside a request of that size. By itself the collector lets them
+	// lie until as much again several times over is asked for, or two minutes have passed.
+	looseBytes = 256 << 20
+	looseTime  = time.Second
+)
+
+// released counts a buffer that no class holds.
+func (p *Pool) released(b *Buffer) {
+	n := int64(cap(b.data))
+	b.data = nil
+	if was := p.loose.Add(n) - n; was < looseBytes && was+n >= looseBytes {
+		time.AfterFunc(looseTime, func() {
+			p.loose.Store(0)
+			runtime.GC() // what the classes hold they let go at the second collection
+			debug.FreeOSMemory()
+		})
+	}
 }
 
 const (
@@ -74,7 +99,7 @@ const (
 func (p *Pool) Get(n int) *Buffer {
 	c := class(n)
 	if c > maxClass {
-		return NewBuffer(make([]byte, n), nil)
+		return NewBuffer(make([]byte, n), p.released)
 	}
 	pool := &p.classes[c-minClass]
 	b, ok := pool.Get().(*Buffer)

@@ -2,8 +2,11 @@ package tensor
 
 import (
 	"math"
+	"runtime"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"nereid/engine/status"
 )
@@ -146,6 +149,42 @@ func TestRenew(t *testing.T) {
 	}()
 	b.Renew(nil)
 	b.Renew(nil)
+}
+
+// TestPoolGivesBack: what large buffers held goes back to the system soon after they were released, not at some later
+// collection.
+func TestPoolGivesBack(t *testing.T) {
+	forced := func() uint32 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.NumForcedGC
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var p Pool
+		release := func(total int) {
+			var all []*Buffer
+			for ; total > 0; total -= 65 << 20 {
+				all = append(all, p.Get(65<<20))
+			}
+			for _, b := range all {
+				b.Release()
+			}
+			time.Sleep(2 * looseTime)
+			synctest.Wait()
+		}
+		before := forced()
+		release(looseBytes / 2)
+		if n := forced() - before; n != 0 {
+			t.Errorf("%d collections for little", n)
+		}
+		for range 2 {
+			before = forced()
+			release(looseBytes)
+			if n := forced() - before; n != 2 {
+				t.Errorf("%d collections after %d bytes were released, want the two that give them back", n, looseBytes)
+			}
+		}
+	})
 }
 
 func TestPoolSizes(t *testing.T) {
