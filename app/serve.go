@@ -480,7 +480,7 @@ func (s *server) allowedHosts(address string) []string {
 
 func (s *server) openConsole() error {
 	o := console.Options{
-		Engine: s.engine, Store: s.store, Recorder: s.recorder, Backends: s.backends, Machine: s.machine, Page: frontend.FS(),
+		Engine: s.engine, Store: s.store, Recorder: s.recorder, Backends: s.backends, Machine: s.machine, HostPolicies: s.c.HostPolicies, Page: frontend.FS(),
 		Repositories: s.c.Repositories, Namespaces: s.c.Namespaces, DataDir: s.data.path, AutoComplete: !s.c.DisableAutoComplete, DefaultMaxBatchSize: 4,
 		Version: Version, PollEvery: s.c.pollInterval(), Addresses: s.addresses, ONNXRuntime: s.ort.describe,
 		Warnings:     func() []api.Warning { return s.warnings },

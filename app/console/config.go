@@ -15,6 +15,7 @@ import (
 	"nereid/engine"
 	"nereid/engine/lifecycle"
 	"nereid/engine/modelconfig"
+	"nereid/engine/repo"
 	"nereid/store"
 )
 
@@ -48,11 +49,28 @@ func (c *Console) postConfigCheck(w http.ResponseWriter, r *http.Request) error 
 	if req.Import != "" {
 		file = modelconfig.SeverityError
 	}
-	out := api.CheckResult{Faults: apiFaults(d.withFile(file), req.Text, name)}
+	out := api.CheckResult{Faults: apiFaults(d.withFile(file), req.Text, name), Groups: instanceGroups(req.Text)}
 	if len(d.faults.Errors()) == 0 && d.cfg != nil {
 		out.Completed = modelconfig.Format(d.cfg)
 	}
 	return reply(w, out)
+}
+
+// instanceGroups are those of a text; none of one that cannot be read.
+func instanceGroups(text string) (out []api.InstanceGroup) {
+	cfg, _, faults := modelconfig.Parse(repo.ConfigName, []byte(text))
+	if cfg == nil || len(faults.Errors()) > 0 {
+		return nil
+	}
+	for _, g := range cfg.GetInstanceGroup() {
+		v := api.InstanceGroup{Name: g.GetName(), Kind: g.GetKind().String(), Count: int(g.GetCount()), HostPolicy: g.GetHostPolicy(),
+			Passive: g.GetPassive(), Other: g.GetRateLimiter() != nil || len(g.GetProfile())+len(g.GetSecondaryDevices()) > 0}
+		for _, id := range g.GetGpus() {
+			v.GPUs = append(v.GPUs, int(id))
+		}
+		out = append(out, v)
+	}
+	return out
 }
 
 // putConfig saves a configuration and reloads the model. A text with faults is not written.

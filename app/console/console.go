@@ -17,6 +17,7 @@ import (
 	"nereid/app/console/api"
 	"nereid/app/console/staging"
 	"nereid/app/history"
+	"nereid/engine/affinity"
 	"nereid/engine/backend"
 	"nereid/engine/backend/python"
 	"nereid/engine/device"
@@ -32,6 +33,8 @@ type Options struct {
 	Backends []backend.Backend
 	// Machine has the GPUs that models may use; nil: none.
 	Machine *device.Machine
+	// HostPolicies are those of --host-policy, by name.
+	HostPolicies map[string]affinity.Policy
 	// Page has index.html at its root; without it the console says how to build one.
 	Page fs.FS
 

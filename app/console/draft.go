@@ -76,6 +76,7 @@ func (c *Console) draft(ctx context.Context, name, folder string, text *string) 
 		o.Backends = append(o.Backends, b.Name())
 	}
 	d.faults = append(d.faults, modelconfig.Validate(cfg, o)...)
+	d.parameters(c, pos)
 	d.versions(numbers, pos)
 	d.unsupported(c, pos)
 	return d
@@ -97,6 +98,32 @@ func (d *drafted) unsupported(c *Console, pos *modelconfig.Positions) {
 	f := faultAt(pos, place, err.Error(), "")
 	f.Path = path
 	d.faults = append(d.faults, f)
+}
+
+// parameters adds what the backend says of the model's parameters.
+func (d *drafted) parameters(c *Console, pos *modelconfig.Positions) {
+	judge, ok := c.backend(d.cfg.GetBackend()).(backend.ParameterJudge)
+	if !ok {
+		return
+	}
+	for _, r := range judge.JudgeParameters(d.cfg) {
+		if !r.Refused && slices.Contains(lifecycle.Parameters(), r.Name) {
+			continue
+		}
+		path := "parameters[" + strconv.Quote(r.Name) + "]"
+		fix, place := "", path
+		if near := modelconfig.Suggest(r.Name, slices.Concat(r.Known, lifecycle.Parameters())); !r.Refused && near != "" {
+			fix, place = "did you mean "+strconv.Quote(near)+"?", path+".key"
+		} else if r.Refused {
+			place = path + ".string_value"
+		}
+		f := faultAt(pos, place, fmt.Sprintf("parameter %q %s", r.Name, strings.TrimPrefix(r.Text, "parameter "+strconv.Quote(r.Name)+" ")), fix)
+		f.Path = path
+		if !r.Refused {
+			f.Severity = modelconfig.SeverityWarning
+		}
+		d.faults = append(d.faults, f)
+	}
 }
 
 // versions adds that the version policy leaves none of the versions that are there, unless a fault says so already. A

@@ -2,8 +2,10 @@ package console
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -54,6 +56,9 @@ func (c *Console) machine() api.Machine {
 	out := api.Machine{TMs: time.Now().UnixMilli(), CPUs: runtime.NumCPU(), CPUBusy: c.load.of(use), MemoryBytes: use.Memory,
 		MemoryFreeBytes: use.Free, ProcessBytes: process().RSSBytes, ModelBytes: r.Used.Host,
 		Budget: api.Budget{On: r.On, Bytes: r.Budget.Host, IdleMs: r.Budget.Idle.Milliseconds()}}
+	for _, name := range slices.Sorted(maps.Keys(c.o.HostPolicies)) {
+		out.HostPolicies = append(out.HostPolicies, api.HostPolicy{Name: name, Affinity: c.o.HostPolicies[name].String()})
+	}
 	readings, errs := c.o.Machine.Readings()
 	for i, g := range c.o.Machine.GPUs() {
 		out.GPUs = append(out.GPUs, apiGPU(g, readings[i], errs[i], r))

@@ -94,6 +94,23 @@ type ConfigCompleter interface {
 	CompleteConfig(ctx context.Context, s Spec) error
 }
 
+// ParameterJudge is a backend that can tell of a model's parameters, before anything is loaded, which it refuses and which
+// it does not know.
+type ParameterJudge interface {
+	// JudgeParameters looks at the parameters of cfg, which may lack everything else. It reads no file.
+	JudgeParameters(cfg *inferencepb.ModelConfig) []ParameterRemark
+}
+
+// ParameterRemark is what is to be said about one parameter.
+type ParameterRemark struct {
+	Name string // the parameter's key
+	Text string // what is wrong with it, and what would be right
+	// Refused: a model with it is not loaded. Else it has no effect.
+	Refused bool
+	// Known are the keys that could have been meant, of a parameter without effect.
+	Known []string
+}
+
 // Health is a Model that may be out of order for a while, as one whose process is being started again.
 type Health interface {
 	// Healthy returns nil if the model takes requests, else why not. It must not block.

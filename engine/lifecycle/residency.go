@@ -592,6 +592,9 @@ const (
 	ReloadResources = "resources_first"
 )
 
+// Parameters are the names of the model parameters that the server itself reads, whatever the backend.
+func Parameters() []string { return []string{pinParameter, reloadParameter} }
+
 // stepAside takes what is to be replaced out of memory and waits until it is closed. Requests wait meanwhile. A
 // model with a live sequence stays for that. e.op is held.
 func (m *Manager) stepAside(ctx context.Context, e *entry, p *plan, wanting []*outcome) {

@@ -433,9 +433,11 @@ func (p *parser) mapEntry(m protoreflect.Map, fd protoreflect.FieldDescriptor, p
 			p.skipValue()
 		case f.Number() == key.Number():
 			p.needColon(colon, name)
+			where := p.tok.pos
 			if s, ok := p.scalarAt(key, path, false); ok {
 				k, haveKey = s.MapKey(), true
 				p.place(entry(), at)
+				p.place(entry()+".key", where)
 			}
 		case haveKey:
 			value(colon, name)

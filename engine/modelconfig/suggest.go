@@ -7,6 +7,10 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
+// Suggest returns the candidate that was most likely meant, "" if none is near. Case, underscores and hyphens do not
+// count.
+func Suggest(got string, candidates []string) string { return suggest(got, candidates) }
+
 // suggest returns the candidate that was most likely meant, "" if none is near. Case, underscores and
 // hyphens do not count.
 func suggest(got string, candidates []string) string {

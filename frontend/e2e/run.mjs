@@ -10,6 +10,7 @@ import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
+import { configuring } from "./configuring.mjs";
 import { edges } from "./edges.mjs";
 import { hardening } from "./hardening.mjs";
 import { runtime } from "./runtime.mjs";
@@ -225,6 +226,7 @@ await report.step("command palette by keyboard", async () => {
 });
 
 await trying({ base, page, report, models: (await api(base, "GET", "/api/models")).models.map((m) => m.name) });
+await configuring({ base, page, report, model: digits });
 await runtime({ base, page, report });
 await edges({ base, page, report, digits, zip });
 if (zip) fs.rmSync(zip);

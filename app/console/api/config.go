@@ -45,6 +45,23 @@ type CheckResult struct {
 	Faults List[Fault] `json:"faults"`
 	// Completed is the configuration with what the model file and the defaults add; empty when there are errors.
 	Completed string `json:"completed"`
+	// Groups are the instance groups as the text has them, before defaults.
+	Groups List[InstanceGroup] `json:"groups"`
+}
+
+// InstanceGroup is one entry of instance_group, as a form edits it.
+type InstanceGroup struct {
+	Name string `json:"name"`
+	// Kind is KIND_AUTO, KIND_CPU, KIND_GPU or KIND_MODEL.
+	Kind string `json:"kind"`
+	// Count 0: the backend's default.
+	Count      int       `json:"count"`
+	GPUs       List[int] `json:"gpus"`
+	HostPolicy string    `json:"hostPolicy"`
+	Passive    bool      `json:"passive"`
+	// Other says that the group has fields besides these (a rate limiter, profiles, secondary devices), which the form would
+	// lose.
+	Other bool `json:"other"`
 }
 
 // ConfigFields describes the configuration language, for completion and help: the message and enum types

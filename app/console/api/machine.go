@@ -15,7 +15,16 @@ type Machine struct {
 	// ModelBytes is what the loaded models take of the machine's memory, each as its memorySource says.
 	ModelBytes int64     `json:"modelBytes"`
 	GPUs       List[GPU] `json:"gpus"`
-	Budget     Budget    `json:"budget"`
+	// HostPolicies are the names that --host-policy gives settings to, with these settings.
+	HostPolicies List[HostPolicy] `json:"hostPolicies"`
+	Budget       Budget           `json:"budget"`
+}
+
+// HostPolicy is one of --host-policy.
+type HostPolicy struct {
+	Name string `json:"name"`
+	// Affinity as the option has it: "cpu-cores=0-3 numa-node=0".
+	Affinity string `json:"affinity"`
 }
 
 // GPU is one that models may use. What the driver does not tell is null.

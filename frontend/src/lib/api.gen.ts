@@ -154,6 +154,25 @@ export interface CheckResult {
   faults: Fault[];
   /** Completed is the configuration with what the model file and the defaults add; empty when there are errors. */
   completed: string;
+  /** Groups are the instance groups as the text has them, before defaults. */
+  groups: InstanceGroup[];
+}
+
+/** InstanceGroup is one entry of instance_group, as a form edits it. */
+export interface InstanceGroup {
+  name: string;
+  /** Kind is KIND_AUTO, KIND_CPU, KIND_GPU or KIND_MODEL. */
+  kind: string;
+  /** Count 0: the backend's default. */
+  count: number;
+  gpus: number[];
+  hostPolicy: string;
+  passive: boolean;
+  /**
+   * Other says that the group has fields besides these (a rate limiter, profiles, secondary devices), which the form would
+   * lose.
+   */
+  other: boolean;
 }
 
 /**
@@ -469,7 +488,16 @@ export interface Machine {
   /** ModelBytes is what the loaded models take of the machine's memory, each as its memorySource says. */
   modelBytes: number;
   gpus: GPU[];
+  /** HostPolicies are the names that --host-policy gives settings to, with these settings. */
+  hostPolicies: HostPolicy[];
   budget: Budget;
+}
+
+/** HostPolicy is one of --host-policy. */
+export interface HostPolicy {
+  name: string;
+  /** Affinity as the option has it: "cpu-cores=0-3 numa-node=0". */
+  affinity: string;
 }
 
 /** GPU is one that models may use. What the driver does not tell is null. */

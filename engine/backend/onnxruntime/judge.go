@@ -1,0 +1,52 @@
+package onnxruntime
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"nereid/engine/backend"
+	"nereid/engine/inferencepb"
+)
+
+var _ backend.ParameterJudge = (*Backend)(nil)
+
+// counts and switches are the parameters that are numbers of 0 or more, and those that are true or false.
+var (
+	counts   = []string{"intra_op_thread_count", "inter_op_thread_count", "execution_mode"}
+	switches = []string{"enable_mem_arena", "enable_mem_pattern"}
+)
+
+// JudgeParameters implements backend.ParameterJudge.
+func (b *Backend) JudgeParameters(cfg *inferencepb.ModelConfig) (all []backend.ParameterRemark) {
+	refuse := func(name, format string, args ...any) {
+		all = append(all, backend.ParameterRemark{Name: name, Refused: true, Text: fmt.Sprintf(format, args...)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(cfg.GetParameters())) {
+		value := cfg.GetParameters()[name].GetStringValue()
+		switch {
+		case slices.Contains(counts, name):
+			n, err := strconv.Atoi(value)
+			if err != nil || n < 0 {
+				refuse(name, "is %q; want a number of 0 or more", value)
+			} else if name == "execution_mode" && n > 1 {
+				refuse(name, "is %d; want 0 (sequential) or 1 (parallel)", n)
+			}
+		case slices.Contains(switches, name):
+			if _, err := truth(value); err != nil {
+				refuse(name, "%v", err)
+			}
+		case name == isolationParameter:
+			if _, err := isolated(cfg); err != nil {
+				refuse(name, "%v", err)
+			}
+		case strings.HasPrefix(name, "session."), strings.HasPrefix(name, "ep."), slices.Contains(elsewhere, name):
+		default:
+			all = append(all, backend.ParameterRemark{Name: name, Text: "has no effect in onnxruntime",
+				Known: slices.Concat(counts, switches, elsewhere)})
+		}
+	}
+	return all
+}

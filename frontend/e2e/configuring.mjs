@@ -1,0 +1,59 @@
+// The configuration beyond typing: instance groups by a form, and what the backend says of parameters.
+import { api, axe, editorText, setEditor, shot } from "./lib.mjs";
+
+/** model: the name of a loaded ONNX model whose configuration may be changed. Leaves it as it was. */
+export async function configuring({ base, page, report, model }) {
+  const button = (name) => page.getByRole("button", { name, exact: true });
+  const open = async () => {
+    await page.goto(`${base}/#/models/${model}/config`);
+    await page.locator(".cm-line").first().waitFor();
+    await page.getByText("No faults found").waitFor();
+  };
+  await report.step("instance groups are edited in a form and counts apply at once", async () => {
+    await open();
+    const before = await editorText(page);
+    await button("Instances").click();
+    const group = page.getByRole("group", { name: "Group 1" });
+    if ((await group.count()) === 0) await button("Add a group").click();
+    await group.getByLabel("Runs on").selectOption("KIND_CPU");
+    await group.getByLabel("Instances").fill("3");
+    await group.getByLabel("Instances").blur();
+    await page.locator(".cm-line", { hasText: /count: 3/ }).waitFor();
+    await shot(page, "09-instances");
+    await axe(page, report, "instance groups");
+    await button("Save and reload").click();
+    await page.getByText("the new configuration serves").waitFor();
+    await page.goto(`${base}/#/models/${model}`);
+    const rows = page.locator("section.panel", { has: page.getByRole("heading", { name: "Instances", exact: true }) }).locator("tbody tr");
+    await rows.nth(2).waitFor();
+    report.check((await rows.count()) === 3, `three instances run: ${await rows.count()}`);
+    await open();
+    await setEditor(page, before);
+    await page.getByText("No faults found").waitFor();
+    if (!(await button("Save and reload").isDisabled())) {
+      await button("Save and reload").click();
+      await page.getByText("the new configuration serves").waitFor();
+    }
+  });
+
+  await report.step("the backend judges parameters while typing", async () => {
+    await open();
+    const before = await editorText(page);
+    const parameter = (key, value) => `${before.trimEnd()}\nparameters {\n  key: "${key}"\n  value { string_value: "${value}" }\n}\n`;
+    const faults = page.getByRole("list", { name: "Faults" });
+    await setEditor(page, parameter("intra_op_thread_count", "many"));
+    await faults.getByText('parameter "intra_op_thread_count" is "many"').waitFor();
+    report.check(await button("Save and reload").isDisabled(), "a parameter that the backend refuses is not saved");
+    await setEditor(page, parameter("intra_op_thread_cont", "1"));
+    await faults.getByText("has no effect in onnxruntime").waitFor();
+    await shot(page, "09-parameters");
+    await faults.getByRole("button", { name: 'use "intra_op_thread_count"' }).click();
+    await page.getByText("No faults found").waitFor();
+    report.check((await editorText(page)).includes('"intra_op_thread_count"'), "the fix is one click");
+    await button("Discard changes").click();
+    await page.locator(".cm-line", { hasText: "intra_op" }).first().waitFor({ state: "detached" });
+    report.check((await editorText(page)) === before, "discarding brings the text back into the editor");
+    const m = await api(base, "GET", `/api/models/${model}`);
+    report.check(m.state === "READY" && !m.configText.includes("intra_op"), "nothing was saved");
+  });
+}
