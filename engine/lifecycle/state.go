@@ -146,9 +146,11 @@ func (l life) settled() bool {
 // leave takes a version's model out of service.
 func (l *life) leave(n int64, why departure, fx *effects) {
 	v := l.versions[n]
-	fx.publish = true
-	fx.drain = append(fx.drain, leaving{n, v.model, why})
-	v.drains++
+	fx.publish = fx.publish || tellLeaving
+	if why != replaced || closeReplaced {
+		fx.drain = append(fx.drain, leaving{n, v.model, why})
+		v.drains++
+	}
 	if why == evicted {
 		v.face = v.model
 	}
@@ -334,7 +336,7 @@ func (e drained) apply(l *life, fx *effects) {
 		return // the version was forgotten before
 	}
 	v.drains--
-	if v.drains == 0 && !v.serves() && v.state == Unloading {
+	if (v.drains == 0 || !awaitDrains) && !v.serves() && v.state == Unloading {
 		v.state, v.reason = Unavailable, cmp.Or(v.left, errUnloaded)
 		fx.gone = append(fx.gone, e.number)
 	}
