@@ -12,7 +12,6 @@ import (
 
 	"nereid/engine"
 	"nereid/engine/httpapi"
-	"nereid/engine/modelconfig"
 	"nereid/engine/status"
 )
 
@@ -39,12 +38,13 @@ type archives struct {
 	mu     sync.Mutex
 	loaded []httpapi.Archive // sorted by name; guarded by mu
 	busy   map[string]bool   // names that are being loaded or unloaded; guarded by mu
+	parts  map[string][]part // by name, what was loaded for it; guarded by mu
 }
 
 var _ httpapi.Archives = (*archives)(nil)
 
 func newArchives(e loader, root, repository string) *archives {
-	return &archives{engine: e, root: root, repository: repository, busy: map[string]bool{}}
+	return &archives{engine: e, root: root, repository: repository, busy: map[string]bool{}, parts: map[string][]part{}}
 }
 
 // Loaded lists the models.
@@ -76,7 +76,7 @@ func (a *archives) end(name string) {
 	delete(a.busy, name)
 }
 
-// Load links the model folder of an archive into the repository and loads it.
+// Load links the model folders of an archive into the repository and loads them: see archiveParts.
 func (a *archives) Load(ctx context.Context, name, url string) error {
 	if !archiveName.MatchString(name) {
 		return status.Errorf(status.InvalidArg, "model_name %q is not a name of letters, digits, dots, dashes and underscores", name)
@@ -89,30 +89,54 @@ func (a *archives) Load(ctx context.Context, name, url string) error {
 	if there {
 		return status.Errorf(status.AlreadyExists, "model '%s' is loaded already", name)
 	}
-	folder, err := a.modelFolder(url)
+	folder, err := a.folderOf(url)
 	if err != nil {
 		return err
 	}
-	p, err := ownName(folder, name)
+	parts, err := archiveParts(name, folder)
 	if err != nil {
 		return err
 	}
-	link := filepath.Join(a.repository, name)
-	if err := os.Symlink(folder, link); err != nil {
-		return status.Errorf(status.Internal, "cannot link the archive's model: %w", err)
-	}
-	if err := a.engine.LoadModel(ctx, name, p); err != nil {
-		return errors.Join(err, os.Remove(link))
+	for i, p := range parts {
+		if err := a.loadPart(ctx, p); err != nil {
+			return errors.Join(err, a.drop(context.WithoutCancel(ctx), parts[:i]))
+		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	i, _ := a.find(name)
 	a.loaded = slices.Insert(a.loaded, i, httpapi.Archive{Name: name, URL: url})
+	a.parts[name] = parts
 	return nil
 }
 
-// modelFolder finds the one model of an archive.
-func (a *archives) modelFolder(url string) (string, error) {
+// loadPart links a model folder into the repository and loads it.
+func (a *archives) loadPart(ctx context.Context, p part) error {
+	link := filepath.Join(a.repository, p.name)
+	if err := os.Symlink(p.folder, link); err != nil {
+		return status.Errorf(status.Internal, "cannot link the archive's model: %w", err)
+	}
+	if err := a.engine.LoadModel(ctx, p.name, p.load); err != nil {
+		return errors.Join(err, os.Remove(link))
+	}
+	return nil
+}
+
+// drop takes models out of service, the last one first, and removes their links.
+func (a *archives) drop(ctx context.Context, parts []part) error {
+	var all []error
+	for _, p := range slices.Backward(parts) {
+		if err := a.engine.UnloadModel(ctx, p.name, false); err != nil {
+			all = append(all, err)
+			continue
+		}
+		all = append(all, os.Remove(filepath.Join(a.repository, p.name)))
+	}
+	return errors.Join(all...)
+}
+
+// folderOf checks an archive's address and returns its folder.
+func (a *archives) folderOf(url string) (string, error) {
 	below, ok := strings.CutPrefix(url, a.root)
 	if !ok || !archivePath.MatchString(below) || slices.Contains(strings.Split(below, "/"), "..") {
 		return "", status.Errorf(status.InvalidArg, "Invalid \"url\" '%s': expected a path of the form %s/<hash>/model[/<subdir>]", url, a.root)
@@ -124,46 +148,10 @@ func (a *archives) modelFolder(url string) (string, error) {
 	if real, err := filepath.EvalSymlinks(a.root); err != nil || !strings.HasPrefix(folder, real+"/") {
 		return "", status.Errorf(status.InvalidArg, "url '%s' leads out of %s", url, a.root)
 	}
-	if _, err := os.Stat(filepath.Join(folder, "config.pbtxt")); err == nil {
-		return folder, nil
-	}
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return "", status.Errorf(status.InvalidArg, "the archive's folder cannot be read: %w", err)
-	}
-	var models []string
-	for _, e := range entries {
-		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
-			models = append(models, e.Name())
-		}
-	}
-	if len(models) != 1 {
-		return "", status.Errorf(status.Unsupported, "the archive in '%s' has %d model folders; archives of one model are supported, ensembles are not yet", url, len(models))
-	}
-	return filepath.Join(folder, models[0]), nil
+	return folder, nil
 }
 
-// ownName gives the folder's configuration the name that the model is served under.
-func ownName(folder, name string) (engine.LoadParameters, error) {
-	text, err := os.ReadFile(filepath.Join(folder, "config.pbtxt"))
-	if errors.Is(err, os.ErrNotExist) {
-		return engine.LoadParameters{}, nil
-	}
-	if err != nil {
-		return engine.LoadParameters{}, status.Errorf(status.InvalidArg, "the model's configuration cannot be read: %w", err)
-	}
-	cfg, _, faults := modelconfig.Parse(filepath.Join(folder, "config.pbtxt"), text)
-	if err := faults.Err(); err != nil {
-		return engine.LoadParameters{}, err
-	}
-	if cfg.GetName() == "" || cfg.GetName() == name {
-		return engine.LoadParameters{}, nil
-	}
-	cfg.Name = name
-	return engine.LoadParameters{ConfigJSON: string(modelconfig.MarshalJSON(cfg))}, nil
-}
-
-// Unload takes a model out of service and removes its link.
+// Unload takes a model out of service, with those of its steps, and removes their links.
 func (a *archives) Unload(ctx context.Context, name string) error {
 	there, err := a.begin(name)
 	if err != nil {
@@ -173,13 +161,17 @@ func (a *archives) Unload(ctx context.Context, name string) error {
 	if !there {
 		return status.Errorf(status.NotFound, "model '%s' is not loaded", name)
 	}
-	if err := a.engine.UnloadModel(ctx, name, true); err != nil {
+	a.mu.Lock()
+	parts := a.parts[name]
+	a.mu.Unlock()
+	if err := a.drop(ctx, parts); err != nil {
 		return err
 	}
 	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.parts, name)
 	if i, ok := a.find(name); ok {
 		a.loaded = slices.Delete(a.loaded, i, i+1)
 	}
-	a.mu.Unlock()
-	return os.Remove(filepath.Join(a.repository, name))
+	return nil
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"nereid/engine/backend/builtin"
 	"nereid/engine/httpapi"
 	"nereid/engine/infer"
+	"nereid/engine/lifecycle"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
 )
@@ -164,5 +166,100 @@ func TestArchives_B083(t *testing.T) {
 	}
 	if err := a.Load(t.Context(), "h1", root+"/abc/model"); err != nil {
 		t.Errorf("load after the unload: %v", err)
+	}
+}
+
+// An archive with several models is served as the ensemble that runs the others. Two archives may have parts of one name.
+func TestArchivesOfEnsembles_B083(t *testing.T) {
+	root, repository := t.TempDir(), t.TempDir()
+	const head = `input { name: "X" data_type: TYPE_INT32 dims: 1 } output { name: "Y" data_type: TYPE_INT32 dims: 1 }
+`
+	put := func(path, config string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Join(root, path, "1"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, path, "config.pbtxt"), []byte(config), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step := func(model, out string) string { // the sum of X and X, or their difference
+		return fmt.Sprintf(`ensemble_scheduling { step { model_name: %q model_version: -1 input_map { key: "INPUT0" value: "X" }
+			input_map { key: "INPUT1" value: "X" } output_map { key: %q value: "Y" } } }`, model, out)
+	}
+	pass := func(model string) string {
+		return fmt.Sprintf(`ensemble_scheduling { step { model_name: %q model_version: -1 input_map { key: "X" value: "X" } output_map { key: "Y" value: "Y" } } }`, model)
+	}
+	const part = `name: "part" backend: "add_sub" input { name: "INPUT0" data_type: TYPE_INT32 dims: 1 } input { name: "INPUT1" data_type: TYPE_INT32 dims: 1 }
+		output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 1 } output { name: "OUTPUT1" data_type: TYPE_INT32 dims: 1 }`
+	for hash, out := range map[string]string{"sum": "OUTPUT0", "difference": "OUTPUT1"} {
+		put(hash+"/model/part", part)
+		put(hash+"/model/inner", `name: "inner" platform: "ensemble" `+head+step("part", out))
+		put(hash+"/model/outer", `platform: "ensemble" `+head+pass("inner"))
+	}
+	put("two/model/part", part)
+	put("two/model/a", `platform: "ensemble" `+head+step("part", "OUTPUT0"))
+	put("two/model/b", `platform: "ensemble" `+head+step("part", "OUTPUT0"))
+	put("circle/model/a", `platform: "ensemble" `+head+pass("b"))
+	put("circle/model/b", `platform: "ensemble" `+head+pass("a"))
+	put("circle/model/top", `platform: "ensemble" `+head+pass("a"))
+	put("bad/model/part", strings.Replace(part, "add_sub", "nosuch", 1))
+	put("bad/model/e", `platform: "ensemble" `+head+step("part", "OUTPUT0"))
+	e, err := engine.New(engine.Options{Repositories: []string{repository}, Backends: builtin.All(), Mode: engine.ModeExplicit, OverrideFolder: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close(t.Context())
+	if err := e.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a := newArchives(e, root, repository)
+	ask := func(name string, want byte) {
+		t.Helper()
+		r := infer.New()
+		defer r.Release()
+		r.ModelName = name
+		r.Inputs = append(r.Inputs, tensor.Tensor{Name: "X", DataType: tensor.Int32, Shape: []int64{1}, Data: []byte{5, 0, 0, 0}})
+		if err := e.Infer(t.Context(), r); err != nil {
+			t.Errorf("inference on %s: %v", name, err)
+			return
+		}
+		resp, err := r.Next(t.Context())
+		if err != nil || resp.Err != nil || resp.Outputs[0].Data[0] != want {
+			t.Errorf("inference on %s: %v, %v; want %d", name, resp, err, want)
+		}
+		resp.Release()
+	}
+	for _, tt := range []struct{ hash, want string }{
+		{"sum", ""}, {"difference", ""}, {"two", `ensembles that no other runs: ["a" "b"]`}, {"circle", "run each other in a circle"}, {"bad", "unable to find backend library"},
+	} {
+		err := a.Load(t.Context(), tt.hash, root+"/"+tt.hash+"/model")
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("Load of %s = %v, want %q", tt.hash, err, tt.want)
+		}
+	}
+	ask("sum", 10)
+	ask("difference", 0)
+	if err := a.Unload(t.Context(), "sum"); err != nil {
+		t.Fatal(err)
+	}
+	ask("difference", 0)
+	links, err := os.ReadDir(repository)
+	var names []string
+	for _, l := range links {
+		names = append(names, l.Name())
+	}
+	if want := []string{"difference", "difference:inner", "difference:part"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("links left: %v, %v; want %v", names, err, want)
+	}
+	if got := a.Loaded(); len(got) != 1 || got[0].Name != "difference" {
+		t.Errorf("loaded: %v", got)
+	}
+	for _, m := range e.Models() {
+		for _, v := range m.Versions {
+			if up := v.State == lifecycle.Ready; up != strings.HasPrefix(m.Name, "difference") {
+				t.Errorf("%s is %s", m.Name, v.State)
+			}
+		}
 	}
 }
