@@ -7,6 +7,7 @@ import pytest
 
 import cases_control  # noqa: F401 - fills GROUPS
 import cases_faults  # noqa: F401 - fills GROUPS
+import cases_python
 import cases_tls  # noqa: F401 - fills GROUPS
 import models
 import tls
@@ -77,6 +78,14 @@ def secured(tmp_path_factory):
     pki = tls.Certificates(work / "pki")
     with Server(repo, work / "tls", *pki.options("grpc")) as one, Server(repo, work / "mutual", *pki.options("grpc", mutual=True)) as two:
         yield {"tls": (one, pki), "mutual": (two, pki)}
+
+
+@pytest.fixture(scope="module")
+def python_models(tmp_path_factory):
+    """A server in explicit mode with the Python models."""
+    work = tmp_path_factory.mktemp("python")
+    with Server(cases_python.write(work / "models"), work, *cases_python.options()) as s:
+        yield s
 
 
 def group(*names):
@@ -196,6 +205,36 @@ def test_B074_F043_tls(secured, reference, case):
 @group("control")
 def test_A049_B013_B014_B064_load_and_unload(controlled, reference, case):
     reference.check(case, case.run(controlled))
+
+
+@group("python_lab")
+def test_D022_D025_D026_D027_D028_D029_D031_D032_D034_D036_D037_D038_D040_D041_D044_D047_D048_the_module(python_models, reference, case):
+    reference.check(case, case.run(python_models))
+
+
+@group("python_types")
+def test_D031_D058_types_in_python(python_models, reference, case):
+    reference.check(case, case.run(python_models))
+
+
+@group("python_returns")
+def test_D023_D034_D037_what_execute_returns(python_models, reference, case):
+    reference.check(case, case.run(python_models))
+
+
+@group("python_streams")
+def test_D033_D035_D046_streams_of_python_models(python_models, reference, case):
+    reference.check(case, case.run(python_models))
+
+
+@group("python_sequences")
+def test_D042_D045_sequences_of_python_models(python_models, reference, case):
+    reference.check(case, case.run(python_models))
+
+
+@group("python_loading")
+def test_D021_D030_D038_configurations_of_python_models(python_models, reference, case):
+    reference.check(case, case.run(python_models))
 
 
 def test_the_table_is_large_and_has_no_id_twice():

@@ -117,6 +117,12 @@ type Health interface {
 	Healthy() error
 }
 
+// Readiness is a Model that may be asked whether it is ready, when somebody asks the server.
+type Readiness interface {
+	// Ready returns nil if the model says that it is ready, else why not. It may take until ctx ends.
+	Ready(ctx context.Context) error
+}
+
 // MemoryReporter is a Model that knows what it takes.
 type MemoryReporter interface {
 	// MemoryBytes returns the bytes of host memory that the model and its instances hold.

@@ -128,5 +128,7 @@ func All() []Row {
 		{"DV71", "server", "the numbers of GPUs that differ, where CUDA_DEVICE_ORDER is not set", "CUDA's: the fastest is 0",
 			"nvidia-smi's: CUDA_DEVICE_ORDER=PCI_BUS_ID is set for the server and the processes of its models",
 			"the numbers in a configuration, in the metrics and in nvidia-smi must be those of the same cards"},
+		{"DV72", "both", "an output of a Python model that has another type than the configuration says, or a name that it does not have",
+			"the bytes are passed on as the type that they have; the output is left out", "500, INTERNAL naming the output", "the client would read other values, or miss some"},
 	}
 }

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"time"
@@ -120,10 +121,16 @@ func (m *Manager) AllReady() bool {
 	return true
 }
 
-// VersionReady reports whether a version is in service, evicted or not, and its backend in order.
+// readyWithin is how long a model may take to say whether it is ready: Triton's limit.
+const readyWithin = 5 * time.Second
+
+// VersionReady reports whether a version is in service, evicted or not, its backend in order, and ready if it can be asked,
+// which may take until readyWithin.
 func (m *Manager) VersionReady(name string, version int64) bool {
 	if mod, err := m.Find(name, version); err == nil {
-		return mod.Healthy() == nil
+		ctx, stop := context.WithTimeout(context.Background(), readyWithin)
+		defer stop()
+		return mod.Ready(ctx) == nil
 	}
 	_, err := m.Config(name, version)
 	return err == nil

@@ -261,6 +261,17 @@ func (m *Model) Processes() []backend.Process {
 	return nil
 }
 
+// Ready is Healthy, and asks the model itself if it can be asked. It may take until ctx ends.
+func (m *Model) Ready(ctx context.Context) error {
+	if err := m.Healthy(); err != nil {
+		return err
+	}
+	if r, ok := m.loaded.(backend.Readiness); ok {
+		return r.Ready(ctx)
+	}
+	return nil
+}
+
 // Placements returns where the instances run, in order; nil for an ensemble.
 func (m *Model) Placements() []backend.Placement {
 	if m.set == nil {

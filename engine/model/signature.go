@@ -190,7 +190,7 @@ func (s *signature) checkShape(r *infer.Request, i int, p *port) error {
 	if s.matches(shape, p.dims) {
 		return nil
 	}
-	return invalid(r, "unexpected shape for input '%s' for model '%s'. Expected %s, got %s.", p.name, s.model,
+	return invalid(r, "unexpected shape for input '%s' for model '%s'. Expected %s, got %s. ", p.name, s.model,
 		tensor.FormatShape(p.dims), tensor.FormatShape(shape))
 }
 

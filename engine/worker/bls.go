@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"fmt"
 	"sync"
 
 	"nereid/engine/infer"
@@ -86,13 +87,20 @@ func (w *Worker) serveBLS(id uint64, call *blsCall, err error) {
 	defer w.endBLS(id)
 	if err == nil && !call.stream && r.Served.Decoupled() {
 		r.Cancel()
-		err = status.Errorf(status.Unsupported, "Model %s is using the decoupled. The current BLS request call doesn't support models using the decoupled transaction policy. "+
+		err = refused(r, "Model %s is using the decoupled. The current BLS request call doesn't support models using the decoupled transaction policy. "+
 			"Please use 'decoupled=True' argument to the 'exec' or 'async_exec' calls for decoupled models.'", r.ModelName)
 	}
+	watch := w.lookAfter(r)
+	defer watch.stop()
 	for err == nil {
 		resp := call.first
 		if call.first = nil; resp == nil {
 			if resp, err = r.Next(w.context()); err != nil { // when settle has cancelled r
+				break
+			}
+			if circle := watch.broken(); circle != nil && resp.Err != nil {
+				resp.Release()
+				err = circle
 				break
 			}
 		}
@@ -116,14 +124,27 @@ func (w *Worker) serveBLS(id uint64, call *blsCall, err error) {
 	}
 }
 
+// inferBLS hands a call to the server. Its errors are in the words of Triton's Python backend, which has one code for all.
 func (w *Worker) inferBLS(r *infer.Request) error {
 	switch {
 	case w.spec.Caller == nil:
 		return status.New(status.Unsupported, "this process may not call other models")
 	case r.Origin.Depth() > mostNested:
-		return status.Errorf(status.InvalidArg, "models call each other more than %d levels deep; the last is '%s', called by '%s'", mostNested, r.ModelName, w.spec.ModelName)
+		return refused(r, "models call each other more than %d levels deep; the last is '%s', called by '%s'", mostNested, r.ModelName, w.spec.ModelName)
 	}
-	return w.spec.Caller.Infer(w.context(), r)
+	err := w.spec.Caller.Infer(w.context(), r)
+	switch {
+	case err == nil:
+		return nil
+	case status.CodeOf(err) == status.NotFound:
+		return refused(r, "Failed for execute the inference request. Model '%s' is not ready.", r.ModelName)
+	}
+	return refused(r, "%w", err)
+}
+
+// refused is the error of a call that the server does not take.
+func refused(r *infer.Request, format string, args ...any) error {
+	return status.Errorf(status.Internal, "Model %s - Error when running inference: %w", r.ModelName, fmt.Errorf(format, args...))
 }
 
 func (w *Worker) endBLS(id uint64) {
@@ -146,6 +167,9 @@ func (w *Worker) sendBLS(id uint64, resp *infer.Response, now bool) error {
 	defer encoders.Put(e)
 	e.arena = w.arena
 	e.begin()
+	if resp.Err != nil { // the codes of answers to calls are one in Triton
+		resp.Err = status.New(status.Internal, resp.Err.Error())
+	}
 	err := e.response(resp)
 	var packet []byte
 	if err == nil {

@@ -69,9 +69,10 @@ type Launcher struct {
 	done chan struct{}
 	once sync.Once
 
-	mu    sync.Mutex
-	guard *guard // guarded by mu; nil: not started, or it cannot be
-	tried bool
+	mu      sync.Mutex
+	guard   *guard // guarded by mu, as is all below; nil: not started, or it cannot be
+	tried   bool
+	workers map[*Worker]struct{} // that live
 }
 
 // NewLauncher returns a launcher. The caller closes it.

@@ -25,6 +25,7 @@ func (l *Launcher) run() {
 }
 
 type process struct {
+	l        *Launcher
 	proc     *os.Process
 	pid      int
 	socket   *os.File

@@ -100,6 +100,7 @@ func (l *Launcher) Start(ctx context.Context, s Spec) (*Worker, error) {
 	for i, stream := range []string{"stdout", "stderr"} {
 		w.tasks.Go(func() { w.out.read(p.outputs[i], stream) })
 	}
+	l.enroll(w, true)
 	ended := make(chan string, 1)
 	w.tasks.Go(func() {
 		_, how := p.wait()
@@ -159,6 +160,9 @@ func (w *Worker) Err() error {
 	return w.err
 }
 
+// Executing reports whether the worker has a batch now.
+func (w *Worker) Executing() bool { return w.running.Load() != 0 }
+
 // Executed reports whether the worker has executed a batch to its end.
 func (w *Worker) Executed() bool { return w.served.Load() }
 
@@ -199,6 +203,7 @@ func (w *Worker) life(ended <-chan string) {
 		err = status.Errorf(status.Unavailable, "the process of model instance '%s' was ended: %w", w.spec.Name, err)
 	}
 	w.settle(err)
+	w.p.l.enroll(w, false)
 	w.p.close()
 	close(w.dead)
 }

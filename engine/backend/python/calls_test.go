@@ -109,7 +109,7 @@ if x[0] < 2:
 		{"D036 D041 a stream of responses", "streaming", []float32{1, 2, 3, 4}, []float32{4, 10}, ""},
 		{"D041 a stream of no responses", "streaming", []float32{}, []float32{0, 0}, ""},
 		{"D040 an error of the other model", "failing", []float32{0}, nil, "TritonModelException: no, no"},
-		{"D040 a model that is not there", "failing", []float32{1}, nil, "'nowhere' is not found"},
+		{"D040 a model that is not there", "failing", []float32{1}, nil, "Model 'nowhere' is not ready"},
 		{"D041 a decoupled model without decoupled=True", "failing", []float32{2}, nil, "decoupled=True"},
 		{"D9 a model that calls itself", "self", []float32{1}, nil, "would wait for itself"},
 		{"D9 two models that call each other", "ping", []float32{1}, nil, "would wait for itself"},

@@ -54,7 +54,7 @@ if x[0] == 2:
 		done := start(ctx, 1)
 		leave()
 		began := time.Now()
-		<-done // whatever it is: nobody reads it
+		_ = <-done // whatever it is: nobody reads it
 		t.Logf("noticed after %v", time.Since(began))
 	})
 	t.Run("D3 an endless loop is ended with the model", func(t *testing.T) {

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"nereid/engine/affinity"
 	"nereid/engine/backend"
@@ -38,6 +40,8 @@ type model struct {
 	env      environment
 	outputs  map[string]tensor.DataType
 
+	asks atomic.Bool // the model's class has is_ready
+
 	mu      sync.Mutex
 	keepers []*worker.Keeper // guarded by mu
 }
@@ -48,6 +52,7 @@ var (
 	_ backend.MemoryReporter  = (*model)(nil)
 	_ backend.Waiter          = (*model)(nil)
 	_ backend.ProcessReporter = (*model)(nil)
+	_ backend.Readiness       = (*model)(nil)
 )
 
 // stamp tells the file, as it is now, and the environment.
@@ -126,6 +131,9 @@ func (m *model) initialize(ctx context.Context, w *worker.Worker, p backend.Plac
 	for _, out := range cfg.GetOutput() {
 		outputs = append(outputs, out.GetName())
 	}
+	var has struct {
+		IsReady bool `json:"is_ready"`
+	}
 	err := w.Call(ctx, "initialize", map[string]any{
 		"model_path": m.file, "platform": m.platform, "model_dir": m.spec.VersionFolder,
 		"args": map[string]string{
@@ -135,11 +143,41 @@ func (m *model) initialize(ctx context.Context, w *worker.Worker, p backend.Plac
 		},
 		"decoupled": cfg.GetModelTransactionPolicy().GetDecoupled(), "log_level": m.verbosity(),
 		"inputs": inputs, "outputs": outputs, "grow": m.b.settings.grow,
-	}, nil)
+	}, &has)
 	if err != nil {
-		return status.Errorf(status.CodeOf(err), "failed to initialize Python model instance '%s': %w", p.Name, m.missing(err))
+		return m.missing(err)
 	}
+	m.asks.Store(has.IsReady)
 	return nil
+}
+
+// Ready asks the model's is_ready, if it has one, of each instance until one says yes. An instance that executes is ready.
+func (m *model) Ready(ctx context.Context) error {
+	if !m.asks.Load() {
+		return nil
+	}
+	m.mu.Lock()
+	keepers := slices.Clone(m.keepers)
+	m.mu.Unlock()
+	err := status.Errorf(status.Unavailable, "model '%s' has no instance", m.spec.ModelName)
+	for _, k := range keepers {
+		w := k.Worker()
+		if w == nil {
+			err = k.State().Err
+			continue
+		}
+		if w.Executing() {
+			return nil
+		}
+		var answer struct{ Ready bool }
+		if err = w.Call(ctx, "is_ready", nil, &answer); err == nil {
+			if answer.Ready {
+				return nil
+			}
+			err = status.Errorf(status.Unavailable, "is_ready of model '%s' says that it is not", m.spec.ModelName)
+		}
+	}
+	return err
 }
 
 // verbosity is 1 if debug lines are logged.

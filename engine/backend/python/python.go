@@ -174,7 +174,7 @@ func (b *Backend) complete(ctx context.Context, s backend.Spec, file, platform s
 	if err != nil {
 		w.Kill()
 		c.close()
-		return status.Errorf(status.CodeOf(err), "auto_complete_config of model '%s' version %d failed: %w", s.ModelName, s.Version, m.missing(err))
+		return m.missing(err)
 	}
 	b.keep(s.VersionFolder, &completed{w: w, stamp: m.stamp(), caller: c})
 	return nil

@@ -143,6 +143,14 @@ func (r *rig) write(path, text string) {
 	}
 }
 
+// writeAt makes an empty file.
+func (r *rig) writeAt(path string) {
+	r.t.Helper()
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // ready fails the test unless all models of the start serve.
 func (r *rig) ready() *rig {
 	r.t.Helper()

@@ -77,7 +77,7 @@ func (g *Registry) Family(name, help string, kind Kind) (*Family, error) {
 		g.families[name] = f
 	}
 	if f.kind != kind {
-		return nil, status.Errorf(status.InvalidArg, "metric family %q exists as a %s and cannot be a %s too", name, f.kind, kind)
+		return nil, status.New(status.InvalidArg, "Family name already exists with different type") // Triton's words
 	}
 	f.users++
 	return f, nil

@@ -126,8 +126,8 @@ def take(source):
 def _capsule_of(source):
     if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
         raise Refused(
-            "Provided tensor is not supported. Tensor must be a DLPack capsule or have `__dlpack__` and "
-            "`__dlpack_device__` attributes"
+            "Provided tensor is not supported. Tensor must be a DLPack capsule         or have `__dlpack__` and "
+            "`__dlpack_device__` attributes"  # with the gap of the original's text
         )
     device = source.__dlpack_device__()[0]
     if int(device) == _CUDA:

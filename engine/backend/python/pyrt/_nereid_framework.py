@@ -58,7 +58,7 @@ class Framework:
 
     def _together(self, requests):
         if len(requests) == 1:
-            outputs = self.run({t.name(): t._numpy() for t in requests[0].inputs()}, requests[0].requested_output_names())
+            outputs = self.run({t.name(): t._numpy() for t in requests[0].inputs()}, requests[0]._outputs)
             return [pb.InferenceResponse([self._output(name, array) for name, array in outputs.items()])]
         rows = [request.inputs()[0].shape()[0] for request in requests]
         names = [t.name() for t in requests[0].inputs()]

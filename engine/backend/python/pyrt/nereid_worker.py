@@ -46,7 +46,7 @@ import triton_python_backend_utils as pb
 
 def describe(problem):
     """An exception as the original's stub writes it: type, text and the frames of the model's code, innermost first."""
-    text = "%s: %s" % (type(problem).__name__, problem)
+    text = "%s: %s" % (type(problem).__name__, str(problem) or "<EMPTY MESSAGE>")
     trace = problem.__traceback__
     lines = []
     while trace is not None:
@@ -72,6 +72,7 @@ class Runtime:
         self._senders = threading.Lock()
         self._later = collections.deque()
         self.model_dir, self.decoupled, self.verbose = "", False, 0
+        self.said = ""  # what the original puts before what the server says
         self.serving = False
         self._executing = 0  # ticket of the first request of the execution under way
         self._awaited = 0  # BLS requests of coroutines; guarded by the channel's lock
@@ -93,7 +94,7 @@ class Runtime:
         self._wire.wait(lambda: replies)
         reply = json.loads(bytes(replies[0]))
         if "error" in reply:
-            raise pb.TritonModelException(prefix + reply["error"])
+            raise pb.TritonModelException(prefix + self.said + reply["error"])
         return reply
 
     def later(self, call):
@@ -350,6 +351,7 @@ class Worker:
         self._version = int(call["args"]["model_version"])
         runtime.decoupled, runtime.model_dir = call["decoupled"], call["model_dir"]
         runtime.verbose = call.get("log_level", 0)
+        runtime.said = "Failed to process the request for model '%s', message: " % call["args"]["model_instance_name"]
         self._outputs = call["outputs"]
         self._up.grow = max(int(call.get("grow") or 0), 1 << 16)
         self._import(call["model_path"], call["args"]["model_version"], call.get("platform", ""))

@@ -47,6 +47,9 @@ _NUMPY_TYPES = (
 _DTYPES = tuple(None if t is None else np.dtype(t) for t in _NUMPY_TYPES) + (np.dtype(np.uint16),)
 _CODES = {t: code for code, t in enumerate(_DTYPES[1:14], 1)}
 
+# Where the original has its classes in C: models and their logs know them by it.
+_C = "c_python_backend_utils"
+
 # The process that runs the model; None outside of a server.
 _runtime = None
 
@@ -259,6 +262,8 @@ class ModelConfig:
 class TritonError:
     """An error of one response: its text and one of the codes below."""
 
+    __module__ = _C
+
     UNKNOWN, INTERNAL, NOT_FOUND, INVALID_ARG, UNAVAILABLE, UNSUPPORTED, ALREADY_EXISTS, CANCELLED = range(8)
 
     __slots__ = ("_message", "_code")
@@ -285,6 +290,8 @@ TRITONSERVER_MEMORY_CPU = 1
 class PreferredMemory:
     """Where a BLS request's outputs should lie. Outputs always come in CPU memory: the wish is passed on, no more."""
 
+    __module__ = _C
+
     __slots__ = ("_kind", "_device")
 
     def __init__(self, preferred_memory_type, preferred_device_id=0):
@@ -293,6 +300,8 @@ class PreferredMemory:
 
 class InferenceTrace:
     """The trace of a request, to give to BLS requests that are made for its sake."""
+
+    __module__ = _C
 
     __slots__ = ("_ticket", "_context")
 
@@ -311,13 +320,18 @@ class Tensor:
     """A named array. Inputs are views of memory that the server filled: they may be written to, and stay valid for as long
     as something refers to them."""
 
+    __module__ = _C
+
     __slots__ = ("_name", "_code", "_shape", "_array", "_data")
 
     def __init__(self, name, numpy_array):
         if name == "":
             raise TritonModelException("Tensor name cannot be an empty string.")
         if not isinstance(numpy_array, np.ndarray):
-            numpy_array = np.asarray(numpy_array)
+            if isinstance(numpy_array, np.generic):  # what reductions of arrays give
+                numpy_array = np.asarray(numpy_array)
+            else:
+                raise TypeError("Tensor: numpy_array must be a numpy.ndarray, not " + type(numpy_array).__name__)
         code = _CODES.get(numpy_array.dtype)
         if code is None:
             numpy_array, code = _foreign(numpy_array)
@@ -368,7 +382,7 @@ class Tensor:
     def to_dlpack(self):
         """A DLPack capsule on the tensor's memory."""
         if self._code == _BYTES:
-            raise TritonModelException("TYPE_BYTES tensors cannot be converted to DLPack.")
+            raise TritonModelException("DLPack does not have support for string tensors.")
         return _dlpack.export(self._numpy(), bool(self._code == _BF16))
 
     def __dlpack__(self, stream=None, max_version=None, dl_device=None, copy=None):
@@ -435,6 +449,8 @@ def _parameters_json(parameters):
 class InferenceRequest:
     """A request: one that came to the model, or one that it makes to another model (BLS)."""
 
+    __module__ = _C
+
     __slots__ = (
         "_id", "_correlation", "_inputs", "_outputs", "_model", "_version", "_flags", "_timeout", "_memory", "_trace",
         "_parameters", "_priority", "_ticket", "_state", "_sender", "_release",
@@ -475,8 +491,8 @@ class InferenceRequest:
         return self._inputs
 
     def requested_output_names(self):
-        """The outputs that are wanted, a list of names; all of the model's where the client named none."""
-        return self._outputs
+        """The outputs that are wanted, a set of names; all of the model's where the client named none."""
+        return set(self._outputs)
 
     def request_id(self):
         return self._id
@@ -545,6 +561,8 @@ class InferenceRequest:
 class InferenceResponse:
     """Outputs or an error, with parameters."""
 
+    __module__ = _C
+
     __slots__ = ("_tensors", "_error", "_parameters")
 
     def __init__(self, output_tensors=(), error=None, parameters=None):
@@ -573,6 +591,8 @@ class InferenceResponse:
 
 class InferenceResponseSender:
     """Sends the responses of one request; may be used from any thread and after execute has returned."""
+
+    __module__ = _C
 
     __slots__ = ("_runtime", "_ticket", "_outputs", "_state", "_sent", "_closed")
 
@@ -614,6 +634,8 @@ class InferenceResponseSender:
 
 class ResponseIterator:
     """The responses of a BLS request with decoupled=True, in their order. May be gone through again afterwards."""
+
+    __module__ = _C
 
     __slots__ = ("_call", "_seen", "_at")
 
@@ -663,12 +685,13 @@ def unload_model(model_name, unload_dependents=False):
 def is_model_ready(model_name, model_version=""):
     """Whether a version of a model can be asked; "": any version."""
     version = str(model_version)
+    runtime = _need_runtime("is_model_ready")
     if version and not (version.isascii() and version.isdigit() and int(version) > 0):
         raise TritonModelException(
-            "failed to get model version from specified version string '%s', version should be an integral value > 0"
-            % version
+            "Failed to check model readiness: %sfailed to get model version from specified version string '%s' (details: "
+            "stol), version should be an integral value > 0" % (runtime.said, version)
         )
-    return _need_runtime("is_model_ready").is_model_ready(model_name, version)
+    return runtime.is_model_ready(model_name, version)
 
 
 class LogLevel:
@@ -713,11 +736,13 @@ def _log(level, message):
 class MetricFamily:
     """A family of metrics of the model's own. It must outlive its metrics."""
 
+    __module__ = _C
+
     COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 
     def __init__(self, name, description, kind):
         if kind not in (self.COUNTER, self.GAUGE, self.HISTOGRAM):
-            raise TritonModelException("Unknown metric kind")
+            raise TypeError("MetricFamily: kind must be COUNTER, GAUGE or HISTOGRAM, not %r" % (kind,))
         self._kind = kind
         self._runtime = _need_runtime("MetricFamily")
         self._id = self._runtime.ask(
@@ -744,6 +769,8 @@ class MetricFamily:
 class Metric:
     """One metric of a family: made by MetricFamily.Metric."""
 
+    __module__ = _C
+
     def __init__(self, family, labels, buckets):
         self._family, self._runtime = family, family._runtime
         self._id = self._runtime.ask(
@@ -767,7 +794,7 @@ class Metric:
         """What a counter or gauge stands at."""
         prefix = "Failed to get metric value: "
         if self._family._kind == MetricFamily.HISTOGRAM:
-            raise TritonModelException(prefix + "TRITONSERVER_METRIC_KIND_HISTOGRAM does not support Value")
+            raise TritonModelException(prefix + self._runtime.said + "TRITONSERVER_METRIC_KIND_HISTOGRAM does not support Value")
         return self._runtime.ask(prefix, {"op": "metric_value", "metric": self._id})["value"]
 
     def _change(self, op, value, verb, kinds):
@@ -775,12 +802,15 @@ class Metric:
         kind = self._family._kind
         if kind not in kinds:
             raise TritonModelException(
-                "%sTRITONSERVER_METRIC_KIND_%s does not support %s" % (prefix, kind.upper(), verb.capitalize())
+                "%s%sTRITONSERVER_METRIC_KIND_%s does not support %s"
+                % (prefix, self._runtime.said, kind.upper(), verb.capitalize())
             )
         value = float(value)
         if kind == MetricFamily.COUNTER and value < 0:
             raise TritonModelException(
-                prefix + "TRITONSERVER_METRIC_KIND_COUNTER can only be incremented monotonically by non-negative values."
+                prefix
+                + self._runtime.said
+                + "TRITONSERVER_METRIC_KIND_COUNTER can only be incremented monotonically by non-negative values."
             )
         self._runtime.metric(self._id, op, value)
 

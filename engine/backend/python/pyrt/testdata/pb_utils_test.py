@@ -212,7 +212,7 @@ class DLPack(unittest.TestCase):
             self.assertIn(text, str(caught.exception))
         with self.assertRaises(pb.TritonModelException) as caught:
             pb.Tensor("S", np.array([b"x"], dtype=object)).to_dlpack()
-        self.assertEqual(str(caught.exception), "TYPE_BYTES tensors cannot be converted to DLPack.")
+        self.assertEqual(str(caught.exception), "DLPack does not have support for string tensors.")
 
 
 class Request(unittest.TestCase):
@@ -226,7 +226,7 @@ class Request(unittest.TestCase):
         self.assertEqual(made.request_id(), "r")
         self.assertEqual(made.correlation_id(), "c")
         self.assertEqual(made.inputs(), [tensor])
-        self.assertEqual(made.requested_output_names(), ["O"])
+        self.assertEqual(made.requested_output_names(), {"O"})
         self.assertEqual(made.flags(), 1)
         made.set_flags(pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END)
         self.assertEqual(made.flags(), 2)
