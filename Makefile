@@ -176,6 +176,7 @@ h2spec: $(CACHE)/bin/h2spec
 # Some 7 GB from PyPI, once, under $(CACHE)/frameworks.
 test-frameworks: setup-python setup-onnxruntime build
 	build/bin/nereid install --data-dir=$(CACHE)/frameworks --python=$(PY) openvino tensorflow pytorch fil
+	NEREID_FRAMEWORKS=$(abspath $(CACHE))/frameworks go test -count=1 -run '^TestReal' ./engine/backend/runtime
 	NEREID_FRAMEWORKS=$(CACHE)/frameworks $(PY) -m pytest build/conformance/test_frameworks.py -q -m frameworks
 
 rows:

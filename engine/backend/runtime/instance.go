@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"nereid/engine/backend"
@@ -167,8 +168,9 @@ func (x *instance) run(b *infer.Batch, requests []*infer.Request) error {
 
 // coded gives an error of a library the code that it asks for, Internal else.
 func coded(err error) error {
-	if s, ok := err.(interface{ Status() status.Code }); ok {
-		return status.Errorf(s.Status(), "%w", err)
+	var own interface{ Status() status.Code }
+	if errors.As(err, &own) {
+		return status.Errorf(own.Status(), "%w", err)
 	}
 	return status.Errorf(status.CodeOf(err), "%w", err)
 }
