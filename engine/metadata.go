@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 
 	"nereid/engine/inferencepb"
 	"nereid/engine/lifecycle"
+	"nereid/engine/model"
 	"nereid/engine/repo"
 	"nereid/engine/stats"
 	"nereid/engine/status"
@@ -89,7 +91,9 @@ func (e *Engine) ModelStatistics(name string, version int64) (*inferencepb.Model
 		if name != "" && s.Model != key || version >= 0 && s.Version != version || !e.models.VersionReady(s.Model, s.Version) {
 			continue
 		}
-		resp.ModelStats = append(resp.ModelStats, statistics(&s))
+		m := statistics(&s)
+		m.MemoryUsage = e.memoryUsage(s.Model, s.Version)
+		resp.ModelStats = append(resp.ModelStats, m)
 	}
 	return resp, nil
 }
@@ -114,7 +118,34 @@ func statistics(s *stats.Snapshot) *inferencepb.ModelStatistics {
 			BatchSize: b.Size, ComputeInput: total(b.Input), ComputeInfer: total(b.Infer), ComputeOutput: total(b.Output),
 		})
 	}
+	for i, r := range s.Responses {
+		if m.ResponseStats == nil {
+			m.ResponseStats = map[string]*inferencepb.InferResponseStatistics{}
+		}
+		m.ResponseStats[strconv.Itoa(i)] = &inferencepb.InferResponseStatistics{
+			ComputeInfer: total(r.Infer), ComputeOutput: total(r.Output), Success: total(r.Success), Fail: total(r.Fail),
+			EmptyResponse: total(r.Empty), Cancel: total(r.Cancel),
+		}
+	}
 	return m
+}
+
+// memoryUsage is what a version in service takes by kind of memory, as far as its backend tells.
+func (e *Engine) memoryUsage(name string, version int64) (all []*inferencepb.MemoryUsage) {
+	known, _ := e.models.Model(name)
+	for _, v := range known.Versions {
+		if v.Version != version || v.Model == nil {
+			continue
+		}
+		mem := v.Model.Memory()
+		if mem.Source != model.FromFiles && mem.Host > 0 {
+			all = append(all, &inferencepb.MemoryUsage{Type: "CPU", ByteSize: uint64(mem.Host)})
+		}
+		for _, gpu := range slices.Sorted(maps.Keys(mem.GPU)) {
+			all = append(all, &inferencepb.MemoryUsage{Type: "GPU", Id: int64(gpu), ByteSize: uint64(mem.GPU[gpu])})
+		}
+	}
+	return all
 }
 
 // RepositoryIndex answers the protocol's index request: every version of every model with its state, and the reason

@@ -109,6 +109,18 @@ type Observer interface {
 	Finished(r *Request, resp *Response)
 }
 
+// StreamObserver is an Observer that hears of every response before the final one too.
+type StreamObserver interface {
+	// Streamed is called for each of them, on the goroutine that responds. It must not block.
+	Streamed(r *Request, resp *Response)
+}
+
+// Sent is what the responses of a decoupled model's request have been so far. It belongs to the statistics.
+type Sent struct {
+	N  int
+	At Stamp // of the last one
+}
+
 // Request is one inference request. The caller fills the exported fields, hands the request to the engine and reads
 // its responses with Next. After hand-over the caller must not change it. Its strings and byte slices may be views of
 // memory that it owns: whoever keeps one beyond the request's life clones it.
@@ -135,6 +147,7 @@ type Request struct {
 	Batch     *Batch // the batch that it runs in; nil before
 	Place     Place  // where it waits
 	Cache     CacheNote
+	Sent      Sent
 	// States, if not nil, are the implicit states of its sequence: an execution sets the next ones.
 	States *States
 	// Null marks the stand-in for an empty slot of a sequence batch: nobody reads its answer.
@@ -255,6 +268,7 @@ func (r *Request) reset() {
 	r.Priority, r.Timeout, r.Correlation, r.Flags = 0, 0, CorrelationID{}, 0
 	r.Served, r.BatchSize, r.Times, r.Batch, r.Trace, r.Origin, r.Client, r.observer = nil, 0, Times{}, nil, nil, nil, nil, nil
 	r.Place, r.order, r.held = Place{}, nil, r.held[:0]
+	r.Sent = Sent{}
 	r.Cache, r.States, r.Null, r.again, r.mark = CacheNote{}, nil, false, false, mark{}
 	r.answered.Store(false)
 	r.used.Store(false)

@@ -98,6 +98,8 @@ func (r *Request) Respond(resp *Response) error {
 func (r *Request) deliver(resp *Response) {
 	if resp.Final {
 		r.finish(resp)
+	} else if o, ok := r.observer.(StreamObserver); ok {
+		o.Streamed(r, resp)
 	}
 	r.stream.put(resp, r)
 }

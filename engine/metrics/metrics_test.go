@@ -27,6 +27,7 @@ func (s source) Snapshots(dst []stats.Snapshot) []stats.Snapshot { return append
 // threeRequests are the numbers of three requests of batch 2 to one model, and a failed one to another.
 func threeRequests() source {
 	a := stats.Snapshot{Model: "identity_ort", Version: 1, Pending: 0}
+	a.LoadTime = 4683712 * time.Nanosecond
 	a.Success = stats.Total{Count: 3, Ns: 854670}
 	a.Queue = stats.Total{Count: 3, Ns: 207516}
 	a.Input = stats.Total{Count: 3, Ns: 103426}
@@ -157,7 +158,7 @@ func TestHistogramCountsAreExact(t *testing.T) {
 	}
 }
 
-func TestUtilization(t *testing.T) {
+func TestUtilization_E029(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proc := procFolder(t)
 		c := cpuSampler{proc: proc, every: 2 * time.Second}

@@ -68,6 +68,10 @@ func (e *Exporter) models(w *writer) {
 		s := &e.snapshots[i]
 		w.sample("nv_inference_pending_request_count", s, strconv.FormatInt(s.Pending, 10))
 	}
+	w.family("nv_model_load_duration_secs", "Model load time in seconds", "gauge")
+	for i := range e.snapshots {
+		w.sample("nv_model_load_duration_secs", &e.snapshots[i], float(e.snapshots[i].LoadTime.Seconds()))
+	}
 }
 
 // The histogram has one bound per octave, at bounds of stats.Histogram, so that its counts are exact.

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -28,6 +30,21 @@ func sharesCores(loaded backend.Model, places []backend.Placement) bool {
 	return ok && computes.RunsInline() && !slices.ContainsFunc(places, func(p backend.Placement) bool {
 		return p.Kind != inferencepb.ModelInstanceGroup_KIND_CPU || p.Affinity.Cores != nil
 	})
+}
+
+// batchStrategy returns the library that Triton would load to cut this model's batches, "" if there is none. Source of the
+// names: Triton's documentation of custom batching.
+func batchStrategy(s Spec) string {
+	if path := s.Config.GetParameters()["TRITON_BATCH_STRATEGY_PATH"].GetStringValue(); path != "" {
+		return path
+	}
+	for _, folder := range []string{s.VersionFolder, s.ModelFolder} {
+		path := filepath.Join(folder, "batchstrategy.so")
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return ""
 }
 
 // dynamicPolicy reads dynamic_batching. Its queue policies also hold for a model whose max_batch_size is 0.

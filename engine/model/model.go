@@ -92,7 +92,10 @@ type Model struct {
 
 const closing = int64(1) << 62
 
-var _ infer.Served = (*Model)(nil)
+var (
+	_ infer.Served         = (*Model)(nil)
+	_ infer.StreamObserver = (*Model)(nil)
+)
 
 // Load loads the files, makes the instances, warms them and puts the golden requests to the first. The model takes requests from then on. Errors: the
 // backend's, InvalidArg for instance groups and warmup samples that cannot be.
@@ -126,6 +129,7 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 			return nil, err
 		}
 		m.loadTime = time.Since(start)
+		s.Stats.SetLoadTime(m.loadTime)
 		return m, nil
 	}
 	if err := m.start(ctx, s); err != nil {
@@ -133,6 +137,7 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 	}
 	m.fileBytes = folderBytes(s.VersionFolder)
 	m.loadTime = time.Since(start)
+	s.Stats.SetLoadTime(m.loadTime)
 	m.inline.policy, m.inline.waits = inlinePolicyOf(s.Config, m.loaded, s.Limiter != nil), waitsInline(m.loaded)
 	return m, nil
 }
@@ -187,6 +192,9 @@ func (m *Model) start(ctx context.Context, s Spec) error {
 	batcher, err := m.newBatcher(s, coresBusy)
 	if err != nil {
 		return errors.Join(err, m.loaded.Close())
+	}
+	if path := batchStrategy(s); path != "" {
+		s.Log.Warn("libraries for batching are not loaded; the model's batches are cut by dynamic_batching alone", "model", s.Name, "library", path)
 	}
 	m.scheduler = batcher
 	var first atomic.Bool // instance to be warm
@@ -357,8 +365,17 @@ func (m *Model) Finished(r *infer.Request, resp *infer.Response) {
 	if resp.Err != nil {
 		reason = stats.ReasonOf(resp.Err, executed)
 	}
+	if m.decoupled && executed {
+		m.stats.Responded(r, resp)
+	}
 	m.stats.Finished(r, resp, reason)
 	m.letGo()
+}
+
+// Streamed counts a response of a decoupled model before the final one; see infer.StreamObserver.
+func (m *Model) Streamed(r *infer.Request, resp *infer.Response) {
+	m.signature.reshapeOutputs(r, resp)
+	m.stats.Responded(r, resp)
 }
 
 // Resize applies a configuration that differs only in its instance groups, while the model serves.

@@ -44,6 +44,16 @@ type Batch struct {
 	Input, Infer, Output Total
 }
 
+// Response is what happened to the responses of a decoupled model at one place in their streams. A total's time is that since the
+// response before, or for the first since the execution began.
+type Response struct {
+	Infer, Output                Total
+	Success, Fail, Empty, Cancel Total
+}
+
+// MaxResponses is how far into a stream its responses are counted by their place.
+const MaxResponses = 1024
+
 // Counters are the numbers of one model version since its epoch began. Times are sums over requests; those in Batches
 // are sums over executions.
 type Counters struct {
@@ -56,7 +66,8 @@ type Counters struct {
 	CacheHit, CacheMiss         Total
 	Failures                    [NumReasons]uint64
 	InputBytes                  uint64
-	Batches                     []Batch // by size, ascending
+	Batches                     []Batch    // by size, ascending
+	Responses                   []Response // by place in the stream; of decoupled models
 	Latency                     Histogram
 }
 
@@ -73,6 +84,8 @@ type Snapshot struct {
 	// Tags are the labels that the model's configuration adds to its metrics: name, value, name, value, by name. They
 	// must not be changed.
 	Tags []string
+	// LoadTime is how long the version's last load took.
+	LoadTime time.Duration
 	Counters
 }
 
@@ -84,6 +97,7 @@ type Version struct {
 	pending atomic.Int64
 	cached  atomic.Bool
 	tags    atomic.Pointer[[]string]
+	load    atomic.Int64 // nanoseconds
 
 	mu sync.Mutex
 	c  Counters // guarded by mu
@@ -129,11 +143,52 @@ func (v *Version) Finished(r *infer.Request, resp *infer.Response, reason Reason
 	v.countBatch(b, in, run)
 }
 
+// Responded counts a response of a decoupled model, the final one before Finished.
+func (v *Version) Responded(r *infer.Request, resp *infer.Response) {
+	now := infer.Now()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	i, from := r.Sent.N, r.Sent.At
+	r.Sent.N, r.Sent.At = i+1, now
+	if i >= MaxResponses {
+		return
+	}
+	if b := r.Batch; from == 0 && b != nil {
+		if from = b.Input; from == 0 {
+			from = b.Started
+		}
+	}
+	if from == 0 { // an ensemble's, which runs in its steps' batches
+		from = r.Times.Queued
+	}
+	for len(v.c.Responses) <= i {
+		v.c.Responses = append(v.c.Responses, Response{})
+	}
+	c, took := &v.c.Responses[i], now.Sub(from)
+	switch {
+	case resp.Err != nil && status.CodeOf(resp.Err) == status.Cancelled:
+		c.Cancel.add(took)
+		return
+	case resp.Err != nil:
+		c.Fail.add(took)
+	case len(resp.Outputs) == 0:
+		c.Empty.add(took)
+		return // nothing was computed
+	default:
+		c.Success.add(took)
+	}
+	c.Infer.add(took)
+	c.Output.add(0) // outputs are handed over where they are
+}
+
 // SetCached says whether the version answers from the response cache where it can.
 func (v *Version) SetCached(on bool) { v.cached.Store(on) }
 
 // SetTags says which labels the version's metrics have besides the server's own: name, value, name, value.
 func (v *Version) SetTags(tags []string) { v.tags.Store(&tags) }
+
+// SetLoadTime says how long the version took to load.
+func (v *Version) SetLoadTime(d time.Duration) { v.load.Store(int64(d)) }
 
 // CacheHit counts a request that was answered from the response cache, beside Finished; d is how long the lookup took.
 func (v *Version) CacheHit(d time.Duration) {
@@ -212,13 +267,14 @@ func (c *Counters) batch(size uint64) *Batch {
 
 // Snapshot copies the counters into dst, reusing its memory.
 func (v *Version) Snapshot(dst *Snapshot) {
-	batches := dst.Batches[:0]
+	batches, responses := dst.Batches[:0], dst.Responses[:0]
 	v.mu.Lock()
 	dst.Counters = v.c
 	dst.Batches = append(batches, v.c.Batches...)
+	dst.Responses = append(responses, v.c.Responses...)
 	v.mu.Unlock()
 	dst.Model, dst.Version, dst.Epoch, dst.Pending = v.model, v.version, v.epoch, max(v.pending.Load(), 0)
-	dst.Cached = v.cached.Load()
+	dst.Cached, dst.LoadTime = v.cached.Load(), time.Duration(v.load.Load())
 	dst.Tags = nil
 	if tags := v.tags.Load(); tags != nil {
 		dst.Tags = *tags
