@@ -65,7 +65,9 @@ func stages(logs string, soakFull bool, fuzzTime time.Duration) []stage {
 		{name: "gofmt", timeout: time.Minute, argv: []string{"bash", "-c",
 			`files=$(git ls-files -co --exclude-standard -- '*.go'); bad=$(gofmt -l $files); echo "$bad"; [ -z "$bad" ]`}},
 		{name: "vet", timeout: 10 * time.Minute, argv: []string{"go", "vet", "./..."}},
-		{name: "lint", timeout: 15 * time.Minute, argv: []string{"bash", "-c", `.cache/bin/golangci-lint run ./... &&
+		// Its cache remembers where files lie: one that other checkouts share names files that are gone.
+		{name: "lint", timeout: 15 * time.Minute, argv: []string{"bash", "-c", `export GOLANGCI_LINT_CACHE=$PWD/.cache/golangci-lint
+			.cache/bin/golangci-lint run ./... &&
 			if [ -e .cache/cuda/env ]; then . .cache/cuda/env && .cache/bin/golangci-lint run --build-tags cuda ./engine/device/... ./app; fi`}},
 		{name: "go", timeout: 20 * time.Minute, argv: []string{"go", "test", "-race", "-json", "-timeout", "10m", "./..."},
 			parse: func(_ *stage, log []byte) ([]test, error) { return goTests(bytes.NewReader(log)) }},
