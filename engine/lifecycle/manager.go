@@ -117,6 +117,7 @@ type entry struct {
 	peak     amount // the most that was measured of what src describes
 	source   sources
 	reserved amount      // of a load under way
+	unfit    bool        // what is reserved is in memory already, and does not fit yet
 	loaded   infer.Stamp // when it was loaded last
 	waking   *waking     // requests that wait for it to be loaded
 }

@@ -186,13 +186,25 @@ func (m *Manager) taken() amount {
 	return used
 }
 
+// takenBesides returns what all take but for the reservation of e, and, if fits, for those of other loads that are in memory
+// and do not fit yet. m.mu is held.
+func (m *Manager) takenBesides(e *entry, fits bool) amount {
+	used := m.taken()
+	for _, other := range m.entries {
+		if other == e || fits && other.unfit {
+			used.sub(other.reserved)
+		}
+	}
+	return used
+}
+
 // measure asks every loaded model what it takes now: they grow as they work.
 func (m *Manager) measure() {
 	m.mu.Lock()
 	loaded := map[*entry][]*model.Model{}
 	for _, e := range m.entries {
 		for _, v := range e.versions {
-			if v.model != nil {
+			if v.model != nil && e.reserved == nil { // else it counts by what is reserved until it is released
 				loaded[e] = append(loaded[e], v.model)
 			}
 		}
@@ -206,13 +218,16 @@ func (m *Manager) measure() {
 			from.add(mem)
 		}
 		m.mu.Lock()
-		still := 0
+		same := len(models)
 		for _, v := range e.versions {
 			if v.model != nil && slices.Contains(models, v.model) {
-				still++
+				same--
+			} else if v.model != nil {
+				same = -1 // it came meanwhile, and counts already
+				break
 			}
 		}
-		if still == len(models) { // else what left counts as closing
+		if same == 0 { // else what left counts as closing
 			e.remember(total, from)
 		}
 		m.mu.Unlock()
@@ -281,7 +296,7 @@ func (m *Manager) admit(ctx context.Context, e *entry, src *repo.Model, p *plan,
 		}
 		return true, nil
 	}
-	return false, m.makeRoom(ctx, e, need)
+	return false, m.makeRoom(ctx, e, need, false)
 }
 
 func newFace(src *repo.Model, p *plan, n int64) (infer.Served, error) {
@@ -334,13 +349,12 @@ func (m *Manager) fit(ctx context.Context, e *entry, loaded []*outcome) error {
 			need.add(amountOf(r.model.Memory()))
 		}
 	}
-	return m.makeRoom(ctx, e, need)
+	return m.makeRoom(ctx, e, need, true)
 }
 
 // release gives back what a load has reserved, and measures what came of it. e.op is held.
 func (m *Manager) release(e *entry) {
 	m.mu.Lock()
-	e.reserved = nil
 	e.loaded = infer.Now()
 	var models []*model.Model
 	for _, v := range e.versions {
@@ -356,6 +370,7 @@ func (m *Manager) release(e *entry) {
 		from.add(mem)
 	}
 	m.mu.Lock()
+	e.reserved = nil // in one step with what takes its place: between the two another load would find room that is not there
 	if len(models) > 0 {
 		e.remember(total, from)
 	}
@@ -372,21 +387,32 @@ func (m *Manager) wakeWaiters() {
 // look is how often a load that waits for room looks whether a model rests.
 const look = 2 * time.Millisecond
 
-// makeRoom reserves need for e, after as many models have left as that takes. Errors: Unavailable, with what is short.
-func (m *Manager) makeRoom(ctx context.Context, e *entry, need amount) error {
+// makeRoom reserves need for e, after as many models have left as that takes. held says that it is in memory already, and
+// only to be found fitting: of several such at once the first stays. Errors: Unavailable, with what is short.
+func (m *Manager) makeRoom(ctx context.Context, e *entry, need amount, held bool) error {
 	m.measure()
 	begin := time.Now()
 	patience, wait := cmp.Or(m.o.Residency.Patience, time.Second), cmp.Or(m.o.Residency.Wait, time.Minute)
 	tick := time.NewTicker(look)
 	defer tick.Stop()
+	m.mu.Lock()
+	e.reserved, e.unfit = nil, held
+	if held {
+		e.reserved = need
+	}
+	m.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		e.unfit = false
+		m.mu.Unlock()
+	}()
 	for {
 		m.mu.Lock()
-		e.reserved = nil
-		used := m.taken()
+		used := m.takenBesides(e, held)
 		used.add(need)
 		short := m.o.Residency.over(used)
 		if len(short) == 0 {
-			e.reserved = need
+			e.reserved, e.unfit = need, false
 			m.mu.Unlock()
 			return nil
 		}

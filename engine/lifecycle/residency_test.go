@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -141,6 +142,78 @@ func TestResidencyUnderLoad(t *testing.T) {
 	wg.Wait()
 	if used := r.ResidencyStatus().Used.Host; used > 550 {
 		t.Errorf("%d bytes are in use, the budget is 550", used)
+	}
+}
+
+// Whenever it is looked, what is loaded counts: else another load finds room that is not there.
+func TestWhatIsLoadedCountsAtOnce(t *testing.T) {
+	r := twelve(t, nil)
+	looked := 0
+	r.b.sizeNow = func() int64 {
+		if !r.Manager.mu.TryLock() { // the caller holds it
+			return 100
+		}
+		defer r.Manager.mu.Unlock()
+		loaded := int64(0)
+		for _, e := range r.entries {
+			for _, v := range e.versions {
+				if v.model != nil {
+					loaded++
+				}
+			}
+		}
+		looked++
+		if used := r.taken()[host]; used < 100*loaded {
+			t.Errorf("%d bytes count, with %d models of 100 in memory", used, loaded)
+		}
+		return 100
+	}
+	for i := range 7 {
+		r.load(fmt.Sprintf("m%d", i))
+	}
+	if looked == 0 {
+		t.Error("nothing was measured")
+	}
+}
+
+// A load that turns out larger than its files waits for room, and what it holds counts meanwhile: a third is not let in.
+func TestWhatDoesNotFitYetCounts(t *testing.T) {
+	r := twelve(t, nil)
+	r.load("m0")
+	r.load("m1")
+	busy := make(chan struct{})
+	began := make(chan struct{}, 2)
+	r.b.execute = func(context.Context) {
+		began <- struct{}{}
+		<-busy
+	}
+	var wg sync.WaitGroup
+	for _, name := range []string{"m0", "m1"} { // at work: they do not leave
+		wg.Go(func() {
+			if err := r.ask(name); err != nil {
+				t.Error(err)
+			}
+		})
+		<-began
+	}
+	r.b.size = 400 // 200 are taken
+	fitting := make(chan error, 1)
+	go func() { fitting <- r.Load(t.Context(), "m2", nil) }()
+	var used int64
+	for unfit := false; !unfit; runtime.Gosched() {
+		r.Manager.mu.Lock()
+		e := r.entries["m2"]
+		unfit = e != nil && e.unfit
+		used = r.taken()[host]
+		r.Manager.mu.Unlock()
+	}
+	if used < 600 {
+		t.Errorf("%d bytes count, want 600: 200 in service and 400 of the one that does not fit yet", used)
+	}
+	close(busy)
+	wg.Wait()
+	if err := <-fitting; err != nil {
+		t.Error(err)
 	}
 }
 

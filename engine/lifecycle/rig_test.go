@@ -30,7 +30,7 @@ type picky struct {
 	load    func(ctx context.Context, s backend.Spec) error
 	execute func(ctx context.Context)
 	sizeNow func() int64 // in place of size
-	size    int64        // of every loaded model, as it says; 0: it does not say
+	size    int64        // of every model that is loaded from now on, as it says; 0: it does not say
 	onGPU   int64        // that it takes of GPU 1, as it says; 0: it does not say
 
 	mu      sync.Mutex
@@ -70,7 +70,7 @@ func (p *picky) Load(ctx context.Context, s backend.Spec) (backend.Model, error)
 		p.open++
 		p.mu.Unlock()
 	}
-	return &pickyModel{m, p}, err
+	return &pickyModel{m, p, p.size}, err
 }
 
 func (p *picky) count() (open, loads, most int) {
@@ -81,7 +81,8 @@ func (p *picky) count() (open, loads, most int) {
 
 type pickyModel struct {
 	backend.Model
-	p *picky
+	p    *picky
+	size int64
 }
 
 func (m *pickyModel) NewInstance(ctx context.Context, place backend.Placement) (backend.Instance, error) {
@@ -93,7 +94,7 @@ func (m *pickyModel) MemoryBytes() int64 {
 	if m.p.sizeNow != nil {
 		return m.p.sizeNow()
 	}
-	return cmp.Or(m.p.size, -1)
+	return cmp.Or(m.size, -1)
 }
 
 func (m *pickyModel) DeviceMemoryBytes() map[int]int64 {
