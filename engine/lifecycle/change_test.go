@@ -362,9 +362,9 @@ func TestOverrides_A065_A066(t *testing.T) {
 
 func TestLoadOfWhatIsNotThereLeavesNoTrace(t *testing.T) {
 	r := newRig(t, nil)
-	for _, name := range []string{"nope", "../nope", "", "a\x00b"} {
-		if err := r.Load(t.Context(), name, nil); status.CodeOf(err) != status.Internal || !strings.HasPrefix(err.Error(), "failed to load") {
-			t.Errorf("Load(%q) = %v, want Internal, failed to load", name, err)
+	for name, want := range map[string]status.Code{"nope": status.Internal, "../nope": status.InvalidArg, "": status.InvalidArg, "a\x00b": status.InvalidArg, ".hidden": status.InvalidArg} {
+		if err := r.Load(t.Context(), name, nil); status.CodeOf(err) != want || want == status.Internal && !strings.HasPrefix(err.Error(), "failed to load") {
+			t.Errorf("Load(%q) = %v, want code %v", name, err, want)
 		}
 	}
 	if all := r.Models(); len(all) != 0 {
