@@ -148,6 +148,8 @@ func TestInferThroughTheEngine(t *testing.T) {
 	}
 	if s := st.ModelStats[0]; s.InferenceCount != 2 || s.ExecutionCount != 1 || s.InferenceStats.Success.Count != 1 || s.BatchStats[0].BatchSize != 2 {
 		t.Errorf("statistics = %v, want 2 rows in 1 execution and 1 success of batch size 2", s)
+	} else if len(s.MemoryUsage) != 0 {
+		t.Errorf("a backend that does not measure its memory uses %v", s.MemoryUsage)
 	}
 }
 

@@ -141,6 +141,9 @@ func (e *Engine) memoryUsage(name string, version int64) (all []*inferencepb.Mem
 		if mem.Source != model.FromFiles && mem.Host > 0 {
 			all = append(all, &inferencepb.MemoryUsage{Type: "CPU", ByteSize: uint64(mem.Host)})
 		}
+		if mem.GPUSource == model.FromFiles {
+			continue // a guess
+		}
 		for _, gpu := range slices.Sorted(maps.Keys(mem.GPU)) {
 			all = append(all, &inferencepb.MemoryUsage{Type: "GPU", Id: int64(gpu), ByteSize: uint64(mem.GPU[gpu])})
 		}

@@ -78,7 +78,7 @@ def models(server):
     return {m["name"]: m for m in answer.json["models"]}
 
 
-def test_memory_of_processes_within_a_gpus_budget(machine, tmp_path):
+def test_E035_memory_of_processes_within_a_gpus_budget(machine, tmp_path):
     """Two models that take 600 MiB each of a GPU, as its driver says of their processes, and room for one."""
     for name in ("a", "b"):
         write(tmp_path / "models" / name, 600 * MIB)
@@ -90,3 +90,6 @@ def test_memory_of_processes_within_a_gpus_budget(machine, tmp_path):
             now = models(s)
             assert now[name]["gpuSource"] == now[name]["memorySource"] == "process"
             assert [m for m in now if now[m]["resident"]] == [name]
+            usage = c.get_inference_statistics(name)["model_stats"][0]["memory_usage"]
+            assert [(u["type"], u["id"]) for u in usage] == [("CPU", 0), ("GPU", 1)]
+            assert usage[0]["byte_size"] > MIB and usage[1]["byte_size"] == 600 * MIB

@@ -110,12 +110,15 @@ func (m *Machine) Watch(gpus []int) *Watch {
 }
 
 // End returns by how much the memory in use of the GPUs has grown since Watch: of those onto which nothing else was loaded
-// meanwhile, and whose memory did not shrink. What other programs do there is counted, too.
+// meanwhile, and whose memory did not shrink. What other programs do there is counted, too. GroupMemory asks the driver anew.
 func (w *Watch) End() map[int]int64 {
 	grown := map[int]int64{}
 	if w.m == nil {
 		return grown
 	}
+	w.m.tally.mu.Lock()
+	w.m.tally.all = nil
+	w.m.tally.mu.Unlock()
 	for _, i := range w.gpus {
 		n, ok := w.m.memoryUsed(i)
 		w.m.loads.mu.Lock()

@@ -112,6 +112,11 @@ func TestGroupMemoryAsksOnce(t *testing.T) {
 			all[syscall.Getpid()] = 6
 			time.Sleep(justNow / 2)
 		}
+		all[syscall.Getpid()] = 7
+		m.Watch(nil).End()
+		if got := m.GroupMemory(group); got[0] != 7 {
+			t.Errorf("GroupMemory = %v after a load, want 7", got)
+		}
 	})
 }
 
