@@ -9,6 +9,7 @@ import tritonclient.grpc as tg
 import tritonclient.http as th
 from tritonclient.utils import InferenceServerException
 
+import models
 from harness import REFERENCE, Server, deviates, until
 
 START = {
@@ -341,3 +342,42 @@ def test_E037_one_model_is_traced(traced, tmp_path):
         c.update_trace_settings("sums", {"trace_level": None})
         infer(c, th, "no")
     assert [t["request_id"] for t in summary(elements(tmp_path / "trace.json", 1)).values()] == ["yes"]
+
+
+BLS_TRACED = (
+    "    def execute(self, requests):\n        out = []\n        for r in requests:\n"
+    '            x = pb.get_input_tensor_by_name(r, "INPUT0")\n'
+    '            for trace in (r.trace(), None):\n'
+    '                q = pb.InferenceRequest(model_name="inner", requested_output_names=["OUTPUT0"], inputs=[x], '
+    'request_id="traced" if trace else "not", trace=trace)\n'
+    "                a = q.exec()\n"
+    '            out.append(pb.InferenceResponse([pb.Tensor("OUTPUT0", pb.get_output_tensor_by_name(a, "OUTPUT0").as_numpy())]))\n'
+    "        return out\n"
+)
+
+
+@writes_late
+def test_D043_calls_of_python_models_are_in_their_trace(tmp_path):
+    """A call that is given the request's trace is a child of it; one that is not is no part of it."""
+    repo = tmp_path / "models"
+    for name, code in (("outer", BLS_TRACED), ("inner", models.identity_python(("INPUT0", "OUTPUT0")))):
+        io = models.tensors("input", [("INPUT0", "FP32", [-1])]) + models.tensors("output", [("OUTPUT0", "FP32", [-1])])
+        models.write(repo / name / "config.pbtxt", 'backend: "python"\n' + io)
+        models.write(repo / name / "1/model.py", models.PYTHON_HEAD + code)
+    options = ("level=TIMESTAMPS", "rate=1", f"triton,file={tmp_path}/t")
+    with Server(repo, tmp_path, *(f"--trace-config={o}" for o in options)) as s:
+        with th.InferenceServerClient(s.http) as c:
+            x = th.InferInput("INPUT0", [2], "FP32")
+            x.set_data_from_numpy(np.array([1, 2], np.float32))
+            c.update_trace_settings("inner", {"trace_rate": "1000000"})  # by itself it is not traced
+            c.infer("outer", [x], request_id="mine")
+        by_id = summary(elements(tmp_path / "t", 2))
+    outer = {i: t for i, t in by_id.items() if t["model_name"] == "outer"}
+    inner = [t for t in by_id.values() if t["model_name"] == "inner"]
+    assert len(outer) == 1 and len(inner) == 1, by_id
+    (parent, mine), child = outer.popitem(), inner[0]
+    assert mine["request_id"] == "mine" and "parent_id" not in mine
+    assert child["parent_id"] == parent and child["request_id"] in ("traced", ""), child
+    for start, end in SPANS:
+        assert child["at"][start] <= child["at"][end]
+    assert mine["at"]["COMPUTE_START"] <= child["at"]["REQUEST_START"] <= child["at"]["REQUEST_END"] <= mine["at"]["COMPUTE_END"]

@@ -8,8 +8,13 @@ import (
 	"nereid/engine/status"
 )
 
-// mostNested is how deep models may call models.
-const mostNested = 32
+const (
+	// mostNested is how deep models may call models.
+	mostNested = 32
+	// mostCalls is how many calls of other models a worker may have unanswered, mostQuestions how many others.
+	mostCalls     = 1 << 16
+	mostQuestions = 1 << 10
+)
 
 var encoders = sync.Pool{New: func() any { return &encoder{} }}
 
@@ -23,6 +28,11 @@ func (w *Worker) beginBLS(id uint64, body []byte) error {
 	r := call.r
 	r.Origin = w.origin(&call)
 	w.mu.Lock()
+	if w.bls[id] != nil || len(w.bls) >= mostCalls {
+		w.mu.Unlock()
+		r.Release()
+		return status.Errorf(status.Internal, "it makes call %d again, or more than %d calls at once", id, mostCalls)
+	}
 	w.bls[id] = r.Retain()
 	w.mu.Unlock()
 	err = w.inferBLS(r) // does not block
@@ -60,7 +70,7 @@ func (w *Worker) origin(call *blsCall) *infer.Origin {
 	o := &infer.Origin{Model: w.spec.ModelName, Busy: func() bool { return exec != 0 && w.running.Load() == exec }}
 	if parent != nil {
 		o.Up = parent.Origin
-		if parent.Trace != nil && !parent.Answered() {
+		if call.traced && parent.Trace != nil && !parent.Answered() {
 			call.r.Trace = parent.Trace.Child()
 		}
 	}

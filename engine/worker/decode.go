@@ -277,6 +277,7 @@ func (x *inbox) outputs(p *responseRecord, resp *infer.Response, r *infer.Reques
 type blsCall struct {
 	parent uint64
 	stream bool
+	traced bool // in the trace of its parent
 	r      *infer.Request  // the caller's to release
 	first  *infer.Response // that has come already; nil: none
 }
@@ -300,7 +301,7 @@ func (x *inbox) bls(body []byte) (blsCall, error) {
 		r.Release()
 		return blsCall{}, err
 	}
-	return blsCall{parent: parent, stream: flags&blsStream != 0, r: r}, nil
+	return blsCall{parent: parent, stream: flags&blsStream != 0, traced: flags&blsTraced != 0, r: r}, nil
 }
 
 func (x *inbox) request(c *cursor, r *infer.Request) error {

@@ -55,6 +55,7 @@ const (
 	responseReschedule = 8
 
 	blsStream = 1
+	blsTraced = 2
 )
 
 type header struct {

@@ -44,6 +44,8 @@ type Worker struct {
 	running atomic.Uint64 // the execution under way; 0: none
 	served  atomic.Bool   // a batch has been executed to its end
 
+	questions atomic.Int32 // calls up under way, without those of models
+
 	mu      sync.Mutex
 	cur     *execution                // guarded by mu, as is all below; nil: nothing is executed
 	late    map[uint64]*live          // requests whose execution is over, by ticket
@@ -312,8 +314,14 @@ func (w *Worker) handle(h header, body []byte) error {
 			c <- append([]byte(nil), body...)
 		}
 	case kindCall:
+		if w.questions.Add(1) > mostQuestions {
+			return status.Errorf(status.Internal, "it makes more than %d calls at once", mostQuestions)
+		}
 		text := append([]byte(nil), body...)
-		w.tasks.Go(func() { w.answerCall(h.id, text) })
+		w.tasks.Go(func() {
+			defer w.questions.Add(-1)
+			w.answerCall(h.id, text)
+		})
 	case kindLog:
 		return w.logged(body)
 	case kindMetric:

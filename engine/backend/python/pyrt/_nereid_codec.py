@@ -262,7 +262,8 @@ class Codec:
         memory = request._memory
         kind = 2 if memory is not None and memory._kind == pb.TRITONSERVER_MEMORY_GPU else 0
         device = memory._device if memory is not None else 0
-        writer.add(_BLS.pack(request._version, parent, 1 if stream else 0, len(model), 0, kind, device))
+        flags = (1 if stream else 0) | (2 if request._trace is not None else 0)
+        writer.add(_BLS.pack(request._version, parent, flags, len(model), 0, kind, device))
         writer.add(model)
         writer.pad()
         self._request(writer, request)
