@@ -95,7 +95,7 @@ func stages(logs string, soakFull bool, fuzzTime time.Duration) []stage {
 func longStages(fuzzTime time.Duration) []stage {
 	return []stage{
 		{name: "soak-go", timeout: time.Hour, env: []string{"NEREID_SOAK=full"},
-			argv:  []string{"go", "test", "-json", "-timeout", "40m", "-run", "TestA(7|8|21|24)|TestAllocatedMemory", "./engine/..."},
+			argv:  []string{"go", "test", "-json", "-timeout", "40m", "-run", "TestA(7|8|21|24)|TestAllocatedMemory|TestLoadCycles|TestManyRequests|TestWildWorker", "./engine/..."},
 			parse: func(_ *stage, log []byte) ([]test, error) { return goTests(bytes.NewReader(log)) }},
 		{name: "fuzz", timeout: 100*fuzzTime + 30*time.Minute, argv: []string{"go", "run", "./build/tools/fuzz", "-time", fuzzTime.String()},
 			parse: func(_ *stage, log []byte) ([]test, error) { return stepTests(log), nil }},

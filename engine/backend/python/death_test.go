@@ -90,11 +90,15 @@ func testDeaths(t *testing.T, waits bool) {
 			before := pidOf(t, r, "m")
 			start := time.Now()
 			a := r.one(request("m", map[string][]float32{"IN": {tt.what}}))
+			failed := time.Since(start)
 			switch {
 			case tt.text == "" && a.err != nil, tt.text != "" && (a.err == nil || !strings.Contains(a.err.Error(), tt.text) || status.CodeOf(a.err) != tt.code):
 				t.Errorf("after %v: %v; want %v: …%s…", time.Since(start), a.err, tt.code, tt.text)
 			}
 			after := pidOf(t, r, "m") // waits for the next process
+			if tt.dies {
+				t.Logf("failed after %v, answers again after %v", failed, time.Since(start)-failed)
+			}
 			if (after != before) != tt.dies {
 				t.Errorf("the process is %d, and was %d; dies: %v", after, before, tt.dies)
 			}
@@ -204,7 +208,7 @@ func TestKilledServer(t *testing.T) {
 		return
 	}
 	interpreter(t)
-	folder := t.TempDir()
+	folder, objects := t.TempDir(), sharedObjects(t)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledServer$")
 	cmd.Env = append(os.Environ(), lair+"="+folder)
 	if err := cmd.Start(); err != nil {
@@ -238,9 +242,16 @@ func TestKilledServer(t *testing.T) {
 	if len(pids) != 2 {
 		t.Fatalf("the server had processes %v, want a worker and its child", pids)
 	}
-	for _, pid := range pids {
-		until(t, "the process "+strconv.Itoa(pid)+" is gone", func() bool { return !alive(pid) })
-	}
+	t.Run("D10 the processes of a killed server go", func(t *testing.T) {
+		began := time.Now()
+		for _, pid := range pids {
+			until(t, "the process "+strconv.Itoa(pid)+" is gone", func() bool { return !alive(pid) })
+		}
+		t.Logf("gone after %v", time.Since(began))
+		if n := sharedObjects(t); n > objects {
+			t.Errorf("%d objects of shared memory, %d before", n, objects)
+		}
+	})
 }
 
 // beKilled serves a model with a child until the process is killed.
