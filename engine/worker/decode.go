@@ -277,7 +277,7 @@ func (x *inbox) outputs(p *responseRecord, resp *infer.Response, r *infer.Reques
 type blsCall struct {
 	parent uint64
 	stream bool
-	traced bool // in the trace of its parent
+	traced bool            // in the trace of its parent
 	r      *infer.Request  // the caller's to release
 	first  *infer.Response // that has come already; nil: none
 }
