@@ -490,6 +490,7 @@ func (s *server) openConsole() error {
 	}
 	if s.shell != nil {
 		o.Window, o.Pick = true, s.shell.pick
+		o.Desktop = newOnDesktop(context.Background(), s.store, s.shell.keep, s.log)
 	}
 	if n := s.c.defaultMaxBatchSize(); n != nil {
 		o.DefaultMaxBatchSize = *n

@@ -11,6 +11,8 @@ import (
 type shell struct {
 	// pick opens the system's dialog for a file or a folder; "" when it was cancelled.
 	pick func(ctx context.Context, folder bool) (string, error)
+	// keep tells the window whether it hides when it is closed, in place of ending the program.
+	keep func(bool)
 	// wrap adds to the console what only a program with a window answers.
 	wrap func(http.Handler) http.Handler
 	// opened is called once, when the console answers at addr and before the models are loaded. dataDir is locked.

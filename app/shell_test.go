@@ -22,6 +22,7 @@ func TestShellAroundTheServer(t *testing.T) {
 	opened := make(chan string, 1)
 	around := &shell{
 		pick: func(context.Context, bool) (string, error) { return "/picked", nil },
+		keep: func(bool) {},
 		wrap: func(next http.Handler) http.Handler {
 			calls = append(calls, "wrap")
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -60,6 +60,7 @@ func serveInWindow(c *Config, stdout, stderr io.Writer) error {
 	var log *slog.Logger // the server's goroutine writes and reads it
 	around := &shell{
 		pick: window.Pick,
+		keep: window.Keep,
 		wrap: func(next http.Handler) http.Handler { return host.Wrap(window.Watch(next), window.Show) },
 		opened: func(l *slog.Logger, dataDir string, addr net.Addr) error {
 			log = l

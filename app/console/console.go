@@ -67,6 +67,9 @@ type Options struct {
 	Window bool
 	Pick   func(ctx context.Context, folder bool) (string, error)
 
+	// Desktop has what can be decided about the window; nil: there is none.
+	Desktop Desktop
+
 	// Tokens and Network are the access settings; nil: there are none.
 	Tokens  *access.Tokens
 	Network Network
@@ -96,6 +99,7 @@ type Console struct {
 	told     toldModels
 	load     load
 	installs installs
+	window   sync.Mutex // held while Options.Desktop works
 
 	poke   chan struct{}
 	ctx    context.Context // ends with Close
@@ -181,6 +185,8 @@ func (c *Console) routes() *http.ServeMux {
 		"DELETE /api/frameworks/{name}/install": c.deleteInstall,
 		"POST /api/client-errors":               c.postClientError,
 		"POST /api/desktop/pick":                c.postPick,
+		"GET /api/desktop":                      c.getDesktop,
+		"PUT /api/desktop":                      c.putDesktop,
 
 		"GET /api/models":                c.getModels,
 		"GET /api/models/{name}":         c.getModel,

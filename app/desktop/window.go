@@ -14,6 +14,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/wailsapp/wails/v2"
@@ -44,6 +45,8 @@ type Window struct {
 	alive chan struct{} // closed by the page's first call
 	pick  sync.Mutex    // held while a dialog is open
 	drops drops
+	keep  atomic.Bool // closing hides
+	quits atomic.Bool // the program ends, whatever keep says
 
 	mu  sync.Mutex
 	ctx context.Context // Wails' own, which its functions ask for; nil while there is no window; guarded by mu
@@ -113,6 +116,7 @@ func (w *Window) Run(ctx context.Context, o Options) (err error) {
 			w.mu.Unlock()
 			cancel()
 		},
+		OnBeforeClose: w.closing,
 		// DisableWebViewDrop must stay false: on Linux it ends the drops of files too.
 		DragAndDrop: &options.DragAndDrop{EnableFileDrop: true},
 		// Without Linux options Wails turns the GPU off.
@@ -140,6 +144,7 @@ func (w *Window) quitAfter(ctx context.Context, started, ended <-chan struct{}) 
 		if own == nil {
 			return
 		}
+		w.quits.Store(true)
 		runtime.Quit(own)
 		select {
 		case <-ended:
@@ -168,6 +173,18 @@ func (w *Window) wails() context.Context {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.ctx
+}
+
+// Keep says whether closing the window only hides it. Quitting from the menu ends the program all the same.
+func (w *Window) Keep(on bool) { w.keep.Store(on) }
+
+// closing is asked when the window is to be closed; true keeps it.
+func (w *Window) closing(own context.Context) bool {
+	if w.quits.Load() || !w.keep.Load() {
+		return false
+	}
+	runtime.Hide(own)
+	return true
 }
 
 // Show brings the window to the front. Before the window opens it does nothing.
@@ -310,7 +327,10 @@ func (w *Window) menu(o Options) *menu.Menu {
 	file.AddText(w.words.browser, keys.CmdOrCtrl("b"), do(func(own context.Context) { runtime.BrowserOpenURL(own, o.Base+"/") }))
 	file.AddText(w.words.reload, keys.CmdOrCtrl("r"), do(runtime.WindowReload))
 	file.AddSeparator()
-	file.AddText(w.words.quit, keys.CmdOrCtrl("q"), do(runtime.Quit))
+	file.AddText(w.words.quit, keys.CmdOrCtrl("q"), do(func(own context.Context) {
+		w.quits.Store(true)
+		runtime.Quit(own)
+	}))
 	return m
 }
 

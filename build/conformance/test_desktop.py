@@ -1,5 +1,6 @@
 """The desktop build: a real window under Xvfb that shows the page which a browser gets."""
 
+import ctypes
 import json
 import os
 import pathlib
@@ -30,7 +31,7 @@ def display():
         assert shutil.which(program), f"{program} is missing; run build/setup/system.sh test"
     read, write = os.pipe()
     xvfb = subprocess.Popen(
-        ["Xvfb", "-displayfd", str(write), "-screen", "0", "1400x900x24", "-nolisten", "tcp"],
+        ["Xvfb", "-displayfd", str(write), "-screen", "0", "1400x900x24", "-nolisten", "tcp", "-noreset"],
         pass_fds=[write],
         stderr=subprocess.DEVNULL,
     )
@@ -176,6 +177,75 @@ def test_quit_in_the_menu_ends_the_server_in_order(tmp_path, display):
         w.xdotool("key", "ctrl+q")
         assert w.end() == 0, w.log()
         assert "successfully unloaded 'identity'" in w.log()
+
+
+class ClientMessage(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int), ("serial", ctypes.c_ulong), ("send_event", ctypes.c_int), ("display", ctypes.c_void_p),
+                ("window", ctypes.c_ulong), ("message_type", ctypes.c_ulong), ("format", ctypes.c_int), ("data", ctypes.c_long * 5),
+                ("rest", ctypes.c_long * 12)]  # an XEvent is as long as its longest kind
+
+
+def close_window(display, window):
+    """Asks a window to close, as a window manager does when its cross is clicked."""
+    x = ctypes.CDLL("libX11.so.6")
+    x.XOpenDisplay.restype, x.XInternAtom.restype = ctypes.c_void_p, ctypes.c_ulong
+    screen = ctypes.c_void_p(x.XOpenDisplay(display.encode()))
+    protocols, delete = (x.XInternAtom(screen, name, False) for name in (b"WM_PROTOCOLS", b"WM_DELETE_WINDOW"))
+    message = ClientMessage(type=33, send_event=1, window=int(window), message_type=protocols, format=32)
+    message.data[0] = delete
+    assert x.XSendEvent(screen, ctypes.c_ulong(int(window)), False, ctypes.c_long(0), ctypes.byref(message))
+    x.XCloseDisplay(screen)
+
+
+def settings(w, **change):
+    """Changes the window's settings, as the page does."""
+    now = w.get("/api/desktop")
+    body = {"keepRunning": now["keepRunning"], "autostart": now["autostart"], **change}
+    request = urllib.request.Request(w.gui + "/api/desktop", method="PUT", data=json.dumps(body).encode(),
+                                     headers={"X-Nereid": "1", "Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=10) as r:
+        return json.load(r)
+
+
+def test_closing_the_window_ends_the_program_unless_it_is_to_keep_running(tmp_path, display):
+    models.write_identity(tmp_path / "models", "identity")
+    visible = lambda w: w.xdotool("search", "--onlyvisible", "--name", "^Nereid$")  # noqa: E731
+    for keep in (True, False):
+        with Window(tmp_path, display, tmp_path / "models") as w:
+            w.up()
+            if not keep:
+                assert w.get("/api/desktop")["keepRunning"], "the choice of the last run is forgotten"
+            assert settings(w, keepRunning=keep)["keepRunning"] == keep
+            (window,) = visible(w)
+            close_window(display, window)
+            if keep:
+                until(lambda: not visible(w), LIMIT, "the window does not hide", w.log)
+                assert w.get("/api/server")["live"], "the server must run on"
+                second = subprocess.run(w.argv, env=w.env, capture_output=True, text=True, timeout=LIMIT)
+                assert second.returncode == 0, second.stderr
+                until(lambda: visible(w), LIMIT, "the window does not come back", w.log)
+                (window,) = visible(w)
+                w.xdotool("windowfocus", "--sync", window)
+                w.xdotool("key", "ctrl+q")  # to quit is to quit
+            assert w.end() == 0, w.log()
+            assert "successfully unloaded 'identity'" in w.log()
+
+
+def test_start_with_the_computer(tmp_path, display):
+    models.write_identity(tmp_path / "models", "identity")
+    w = Window(tmp_path, display, tmp_path / "models")
+    w.env["XDG_CONFIG_HOME"] = str(tmp_path / "config")
+    with w:
+        w.up()
+        entry = tmp_path / "config/autostart/nereid.desktop"
+        now = w.get("/api/desktop")
+        assert (now["autostart"], now["autostartPath"], now["autostartWhyNot"]) == (False, str(entry), "")
+        assert settings(w, autostart=True)["autostart"]
+        text = entry.read_text()
+        assert f'"{os.path.realpath(DESKTOP)}" "--model-repository={tmp_path / "models"}"' in text and f"\nPath={os.getcwd()}\n" in text, text
+        assert not settings(w, autostart=False)["autostart"] and not entry.exists()
+        w.process.terminate()
+        assert w.end() == 0, w.log()
 
 
 def test_sigterm_ends_a_window_with_an_open_dialog(tmp_path, display):

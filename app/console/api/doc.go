@@ -104,5 +104,7 @@
 //
 // # Desktop window only (not_found elsewhere)
 //
+//	GET    /api/desktop                              → Desktop
+//	PUT    /api/desktop                   SetDesktop → Desktop                conflict (the autostart entry cannot be changed)
 //	POST   /api/desktop/pick            PickRequest → PickResult              opens the system's file dialog; empty path: cancelled
 package api

@@ -55,6 +55,8 @@ func Routes() []Route {
 		{"POST", "/api/access/tokens", "NewToken", "MadeToken", 201},
 		{"DELETE", "/api/access/tokens/{id}", "", "Access", 200},
 		{"PUT", "/api/access/network", "SetNetwork", "Access", 200},
+		{"GET", "/api/desktop", "", "Desktop", 200},
+		{"PUT", "/api/desktop", "SetDesktop", "Desktop", 200},
 		{"POST", "/api/desktop/pick", "PickRequest", "PickResult", 200},
 	}
 }

@@ -99,6 +99,22 @@ type ClientError struct {
 	UserAgent string `json:"userAgent"`
 }
 
+// Desktop answers GET /api/desktop: what a window's program does besides.
+type Desktop struct {
+	// KeepRunning: closing the window hides it, and the server runs on. A second start shows it again.
+	KeepRunning bool `json:"keepRunning"`
+	// Autostart: the program starts when the user logs in, by the file AutostartPath. AutostartWhyNot says why it cannot.
+	Autostart       bool   `json:"autostart"`
+	AutostartPath   string `json:"autostartPath"`
+	AutostartWhyNot string `json:"autostartWhyNot"`
+}
+
+// SetDesktop decides both.
+type SetDesktop struct {
+	KeepRunning bool `json:"keepRunning"`
+	Autostart   bool `json:"autostart"`
+}
+
 // PickRequest opens the system's dialog in the desktop window.
 type PickRequest struct {
 	// Folder picks a folder, else a file.

@@ -895,6 +895,22 @@ export interface ClientError {
   userAgent: string;
 }
 
+/** Desktop answers GET /api/desktop: what a window's program does besides. */
+export interface Desktop {
+  /** KeepRunning: closing the window hides it, and the server runs on. A second start shows it again. */
+  keepRunning: boolean;
+  /** Autostart: the program starts when the user logs in, by the file AutostartPath. AutostartWhyNot says why it cannot. */
+  autostart: boolean;
+  autostartPath: string;
+  autostartWhyNot: string;
+}
+
+/** SetDesktop decides both. */
+export interface SetDesktop {
+  keepRunning: boolean;
+  autostart: boolean;
+}
+
 /** PickRequest opens the system's dialog in the desktop window. */
 export interface PickRequest {
   /** Folder picks a folder, else a file. */

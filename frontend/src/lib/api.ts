@@ -131,6 +131,9 @@ export const client = {
   dropImport: async (id: string) => void (await call("DELETE", imp(id))),
   pick: (folder: boolean) => json<api.PickResult>("POST", "/api/desktop/pick", { folder } satisfies api.PickRequest),
 
+  desktop: (s?: AbortSignal) => json<api.Desktop>("GET", "/api/desktop", undefined, s),
+  setDesktop: (r: api.SetDesktop) => json<api.Desktop>("PUT", "/api/desktop", r),
+
   fields: () => json<api.ConfigFields>("GET", "/api/config/fields"),
   check: (r: api.CheckRequest, s?: AbortSignal) => json<api.CheckResult>("POST", "/api/config/check", r, s),
   saveConfig: (name: string, r: api.SaveConfig) => json<api.SaveResult>("PUT", `${model(name)}/config`, r),

@@ -16,7 +16,7 @@ export const en = {
   "nav.models": "Models",
   "nav.history": "History",
   "nav.server": "Server",
-  "nav.settings": "Access",
+  "nav.settings": "Settings",
   "token.title": "Tokens",
   "token.asked": "Every client must send a token: over HTTP, gRPC and metrics.",
   "token.notAsked": "No token is asked for yet. From the first token on, every client must send one, programs on this machine too.",
@@ -562,4 +562,9 @@ export const en = {
   "groups.remove": "Remove the group",
   "groups.add": "Add a group",
   "groups.none": "The text names no instance groups: the backend's default counts.",
+  "desktop.title": "This window",
+  "desktop.keep": "Keep running when the window is closed.",
+  "desktop.keepHelp": "The server goes on; starting Nereid again shows the window. Quit in the File menu ends it.",
+  "desktop.autostart": "Start when I log in.",
+  "desktop.autostartHelp": "With the same options and folder as now: {path}",
 } as const;

@@ -18,7 +18,7 @@ export const zh: Record<keyof typeof en, string> = {
   "nav.models": "模型",
   "nav.history": "历史",
   "nav.server": "服务器",
-  "nav.settings": "访问",
+  "nav.settings": "设置",
   "token.title": "令牌",
   "token.asked": "所有客户端都必须携带令牌：HTTP、gRPC 和指标均如此。",
   "token.notAsked": "目前不要求令牌。创建第一个令牌后，所有客户端都必须携带令牌，本机程序也不例外。",
@@ -564,4 +564,9 @@ export const zh: Record<keyof typeof en, string> = {
   "groups.remove": "删除该组",
   "groups.add": "添加一组",
   "groups.none": "文本未指定实例组：采用后端默认值。",
+  "desktop.title": "窗口",
+  "desktop.keep": "关闭窗口后继续运行。",
+  "desktop.keepHelp": "服务器继续运行；再次启动 Nereid 会显示窗口。用“文件”菜单中的“退出”结束。",
+  "desktop.autostart": "登录时启动。",
+  "desktop.autostartHelp": "使用当前的选项和文件夹：{path}",
 };
