@@ -11,7 +11,6 @@ import (
 
 // FuzzUnpack: an archive gives files inside the area, within its limits, or an error.
 func FuzzUnpack(f *testing.F) {
-	seeds := f.TempDir()
 	f.Add(false, []byte(zipped(f, entry{name: "m/1/model.onnx", body: "abc"}, entry{name: "m/config.pbtxt", body: "x"})))
 	f.Add(false, []byte(zipped(f, entry{name: "../x", body: "abc"})))
 	f.Add(false, []byte(zipped(f, entry{name: "a", body: strings.Repeat("\x00", 1<<16)})))
@@ -19,11 +18,7 @@ func FuzzUnpack(f *testing.F) {
 	f.Add(true, []byte("not an archive"))
 	limits := Limits{Bytes: 1 << 20, Files: 20, Ratio: 50, RatioFrom: 1 << 10}
 	f.Fuzz(func(t *testing.T, isTar bool, data []byte) {
-		dir, err := os.MkdirTemp(seeds, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer os.RemoveAll(dir)
+		dir := t.TempDir()
 		a, err := NewArea(filepath.Join(dir, "area"), limits)
 		if err != nil {
 			t.Fatal(err)
