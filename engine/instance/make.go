@@ -9,21 +9,21 @@ import (
 	"nereid/engine/status"
 )
 
-// makeAll makes and warms instances, Options.Parallel at once. Their numbers follow the order of places. On an error what
-// was made is closed again, and no more is begun; the error is the first one in the order of places that is not of its making.
+// makeAll makes and warms instances, Options.Parallel at once. Their numbers follow the order of places. With the first error no
+// more is begun, and what was made is closed again.
 func (s *Set) makeAll(ctx context.Context, places []backend.Placement) ([]*run, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	made := make([]*run, len(places))
-	errs := make([]error, len(places))
 	turns := make(chan struct{}, max(1, s.o.Parallel))
 	var wg sync.WaitGroup
 	for i, p := range places {
 		turns <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-turns }()
-			if made[i], errs[i] = s.make(ctx, p); errs[i] != nil {
-				cancel(errs[i])
+			var err error
+			if made[i], err = s.make(ctx, p); err != nil {
+				cancel(err)
 			}
 		})
 	}

@@ -166,7 +166,9 @@ func (m *Manager) updateEnsemble(name string, round map[string]bool) {
 	case !wanted:
 	case unfit != nil:
 		m.updateDependents(name, "", round)
-	case !serving && over == nil:
+	case serving: // what is made of it has to know too
+		m.updateDependents(name, "", round)
+	case over == nil:
 		m.reload(e, round)
 	}
 }

@@ -1,6 +1,9 @@
 package model
 
 import (
+	"cmp"
+	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -13,7 +16,10 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"nereid/engine/cache"
+	"nereid/engine/ensemble"
 	"nereid/engine/infer"
+	"nereid/engine/inferencepb"
 	"nereid/engine/status"
 )
 
@@ -25,7 +31,7 @@ func (m *Model) answerFromCache(r *infer.Request) bool {
 		return false // it is asked for as part of a sequence: what comes before may matter to the model
 	}
 	r.Cache.Start = infer.Now()
-	r.Cache.Key = m.cache.Key(m.owner, r)
+	r.Cache.Key = m.cache.Key(m.owner(), r)
 	kept, end := m.cache.Lookup(r.Cache.Key, r.Cache.Start)
 	r.Cache.End = end
 	if kept == nil {
@@ -54,11 +60,55 @@ func (m *Model) noteCache(r *infer.Request, resp *infer.Response) {
 	default:
 		if len(resp.Outputs) > 0 { // else its outputs went in a response before
 			start := infer.Now()
-			m.cache.Insert(r.Cache.Key, m.owner, resp)
+			m.cache.Insert(r.Cache.Key, m.owner(), resp)
 			took += infer.Now().Sub(start)
 		}
 		m.stats.CacheMiss(took)
 	}
+}
+
+// owner is under which name the version's answers are kept now.
+func (m *Model) owner() cache.Owner { return cache.Owner(m.keeps.Load()) }
+
+// newEnsembleOwner returns an owner for an ensemble's answers. Nobody else has answers of the same: no name says what the models
+// of the steps are made of.
+func newEnsembleOwner(ctx context.Context, store cache.Store) (cache.Owner, error) {
+	return store.NewOwner(ctx, func() (string, error) { return rand.Text(), nil })
+}
+
+// keepAnew forgets what was kept of an ensemble: it came from the models of its steps as they were before.
+func (m *Model) keepAnew() error {
+	owner, err := newEnsembleOwner(context.Background(), m.cache)
+	if err != nil {
+		return err
+	}
+	m.cache.Drop(cache.Owner(m.keeps.Swap(uint64(owner))))
+	return nil
+}
+
+// keepable returns why the answers of an ensemble do not follow from its inputs alone, as those of the models of its steps, and of
+// theirs, must: cfg is its own configuration or that of an ensemble inside it.
+func keepable(name string, cfg *inferencepb.ModelConfig, models ensemble.Lookup) error {
+	for _, s := range cfg.GetEnsembleScheduling().GetStep() {
+		part, err := models(s.GetModelName(), cmp.Or(s.GetModelVersion(), infer.LatestVersion))
+		if err != nil {
+			return err
+		}
+		why := ""
+		switch {
+		case part.GetModelTransactionPolicy().GetDecoupled():
+			why = "is decoupled"
+		case part.GetSequenceBatching() != nil:
+			why = "has sequence_batching"
+		}
+		if why != "" {
+			return status.Errorf(status.InvalidArg, "the response cache cannot serve ensemble '%s': model '%s' %s; turn response_cache off", name, s.GetModelName(), why)
+		}
+		if err := keepable(name, part, models); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // identityOf is a hash of what the answers of a version follow from: its name, its number, its configuration and its files.

@@ -67,8 +67,8 @@ type Model struct {
 	loaded      backend.Model    // nil for an ensemble, as is set
 	set         *instance.Set
 	inline      inlining
-	cache       cache.Store // nil: nothing is answered from it
-	owner       cache.Owner
+	cache       cache.Store   // nil: nothing is answered from it
+	keeps       atomic.Uint64 // the cache.Owner of what is kept; see owner
 	defCount    int
 	loadTime    time.Duration
 	golden      int   // requests that were put at load and answered well
@@ -128,6 +128,9 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 			m.scheduler.Close()
 			return nil, err
 		}
+		if err := m.keepEnsemble(ctx, s); err != nil {
+			return nil, err
+		}
 		m.loadTime = time.Since(start)
 		s.Stats.SetLoadTime(m.loadTime)
 		return m, nil
@@ -142,6 +145,23 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 	return m, nil
 }
 
+// keepEnsemble gives an ensemble that asks for it the response cache.
+func (m *Model) keepEnsemble(ctx context.Context, s Spec) error {
+	if s.Cache != nil && s.Config.GetResponseCache().GetEnable() {
+		if err := keepable(s.Name, s.Config, s.Models); err != nil {
+			return err
+		}
+		owner, err := newEnsembleOwner(ctx, s.Cache)
+		if err != nil {
+			return err
+		}
+		m.cache = s.Cache
+		m.keeps.Store(uint64(owner))
+	}
+	s.Stats.SetCached(m.cache != nil)
+	return nil
+}
+
 // start loads the files and makes the instances, warmed.
 func (m *Model) start(ctx context.Context, s Spec) error {
 	if a, ok := s.Backend.(backend.Attributes); ok {
@@ -152,7 +172,8 @@ func (m *Model) start(ctx context.Context, s Spec) error {
 		if err != nil {
 			return err
 		}
-		m.cache, m.owner = s.Cache, owner
+		m.cache = s.Cache
+		m.keeps.Store(uint64(owner))
 	}
 	s.Stats.SetCached(m.cache != nil)
 	s.Stats.SetTags(metricTags(s.Config))
@@ -418,12 +439,20 @@ func instancesAtOnce(b backend.Backend) int {
 	return max(4, runtime.NumCPU())
 }
 
-// Refit checks an ensemble against the models of its steps as they are now. Other models always fit. Errors: InvalidArg.
+// Refit checks an ensemble against the models of its steps as they are now, after one has changed, and forgets the answers that
+// were kept. Other models always fit. Errors: InvalidArg.
 func (m *Model) Refit(models ensemble.Lookup) error {
-	if g, ok := m.scheduler.(*ensemble.Graph); ok {
-		return g.Refit(models)
+	g, ok := m.scheduler.(*ensemble.Graph)
+	if !ok {
+		return nil
 	}
-	return nil
+	if err := g.Refit(models); err != nil || m.cache == nil {
+		return err
+	}
+	if err := keepable(m.name, m.Config(), models); err != nil {
+		return err
+	}
+	return m.keepAnew()
 }
 
 // newBatcher returns the scheduler that a configuration asks for.
@@ -460,12 +489,14 @@ func (m *Model) Close(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	m.scheduler.Close()
-	if m.set == nil {
-		return nil
+	if m.set != nil {
+		m.set.Close(ctx)
 	}
-	m.set.Close(ctx)
 	if m.cache != nil {
-		m.cache.Drop(m.owner)
+		m.cache.Drop(m.owner())
+	}
+	if m.loaded == nil {
+		return nil
 	}
 	return m.loaded.Close()
 }
