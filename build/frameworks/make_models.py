@@ -30,6 +30,20 @@ def pytorch(root):
     folder = write(root / "add_sub_named", 'platform: "pytorch_libtorch"\nmax_batch_size: 8\n' + IO.format("b", "a", "sum__0", "difference__1"))
     torch.jit.script(AddSub()).save(str(folder / "1" / "model.pt"))
 
+    # Classes of Python: one without weights and one with.
+    text = "import torch\n\n\nclass AddSub(torch.nn.Module):\n    def forward(self, a, b):\n        return a + b, a - b\n"
+    names = IO.format("A", "B", "SUM", "DIFFERENCE")
+    folder = write(root / "add_sub_class", 'backend: "pytorch"\nmax_batch_size: 8\n' + names + "dynamic_batching {}\n")
+    (folder / "1" / "model.py").write_text(text)
+    folder = write(
+        root / "add_sub_weights",
+        'backend: "pytorch"\nruntime: "model.py"\nmax_batch_size: 8\nparameters { key: "NUM_THREADS" value { string_value: "1" } }\n' + names,
+    )
+    begin = "    def __init__(self):\n        super().__init__()\n        self.scale = torch.nn.Parameter(torch.zeros(1))\n\n    def forward"
+    weighted = text.replace("    def forward", begin).replace("a + b, a - b", "self.scale * (a + b), self.scale * (a - b)")
+    (folder / "1" / "model.py").write_text(weighted)
+    torch.save({"scale": torch.ones(1)}, folder / "1" / "model.pt")
+
     folder = write(
         root / "add_sub_pt2", 'backend: "pytorch"\ndefault_model_filename: "model.pt2"\nmax_batch_size: 8\n' + indexed
     )

@@ -1,27 +1,47 @@
-"""PyTorch: TorchScript (.pt) and exported programs (.pt2), with any torch that is installed.
+"""PyTorch: TorchScript (.pt), exported programs (.pt2), and classes of Python with their weights, with any torch that is
+installed.
+
+A class: model.py in the version's folder has one subclass of torch.nn.Module, made without arguments; model.pt beside it,
+where there is one, is its state dictionary. `runtime: "model.py"` in the configuration says that it is one, which is needed
+only where model.pt is there. Inputs are arguments and results outputs in the configuration's order, whatever their names.
 
 Names follow Triton's PyTorch backend: inputs are `<name>__<index>`, or arguments of forward(), or keys of the dictionary
 that forward() takes; outputs are `<name>__<index>`, or keys of the dictionary that it returns."""
 
+import importlib.util
+import json
+import os
 import re
+import sys
 
 import numpy as np
 import torch
 
 import triton_python_backend_utils as pb
-from _nereid_framework import Framework, boolean
+from _nereid_framework import Framework, boolean, model_file
 
 _INDEX = re.compile(r"^.*__(\d+)$", re.DOTALL)
 
 
 class TritonPythonModel(Framework):
-    FILES = ("model.pt", "model.pt2")
+    FILES = ("model.pt", "model.pt2", "model.py")
+    CLASSES = ("model.py", "model.pt")  # where the configuration says runtime: "model.py"
+
+    def path(self):
+        config = self.config
+        if config.get("default_model_filename") == "model.pt":  # which every configuration is completed with
+            config = {**config, "default_model_filename": ""}
+        return model_file(config, self.CLASSES if config.get("runtime") == "model.py" else self.FILES)
 
     def load(self, path):
         self._threads()
         self._mode = torch.inference_mode if self.parameter("INFERENCE_MODE", boolean, True) else torch.no_grad
         self._clean = self.parameter("ENABLE_CACHE_CLEANING", boolean, False)
         self._torch_device = torch.device("cuda:%d" % self.device if self.kind == "GPU" else "cpu")
+        if path.endswith(".py"):
+            self._model = self._made(path)
+            self._by_position()
+            return
         if path.endswith(".pt2"):
             self._model = torch.export.load(path).module().to(self._torch_device)
             arguments = None
@@ -31,6 +51,35 @@ class TritonPythonModel(Framework):
             self._model = torch.jit.load(path, map_location=self._torch_device).eval()
             arguments = [a.name for a in self._model.forward.schema.arguments[1:]]
         self._arrange(arguments)
+
+    def _made(self, path):
+        """The module that a file of Python has the class of, with its weights."""
+        name = "nereid_torch_" + re.sub(r"\W", "_", self.name)
+        spec = importlib.util.spec_from_file_location(name, path)
+        source = importlib.util.module_from_spec(spec)
+        sys.modules[name] = source
+        sys.path.append(os.path.dirname(path))  # for what it imports
+        spec.loader.exec_module(source)
+        classes = [c for c in vars(source).values() if isinstance(c, type) and issubclass(c, torch.nn.Module)]
+        own = [c for c in classes if c.__module__ == name] or classes
+        if not own:
+            raise pb.TritonModelException("Cannot find a subclass of torch.nn.Module in %s" % path)
+        module = own[0]()
+        weights = os.path.splitext(path)[0] + ".pt"
+        if os.path.exists(weights):
+            module.load_state_dict(torch.load(weights, map_location=self._torch_device))
+        module = module.to(self._torch_device).eval()
+        told = self.parameter("TORCH_COMPILE_OPTIONAL_PARAMETERS", json.loads)
+        if told is None or told.get("disable"):
+            return module  # compiling takes a compiler and its time: who wants it says how
+        if "model" in told:
+            raise pb.TritonModelException("'model' is not an optional parameter for 'torch.compile'")
+        return torch.compile(module, **told)
+
+    def _by_position(self):
+        self._by_name = self._as_dictionary = False
+        self._order = [i["name"] for i in self.inputs]
+        self._results = {o["name"]: at for at, o in enumerate(self.outputs)}
 
     def _threads(self):
         n = self.parameter("INTRA_OP_THREAD_COUNT", int) or self.parameter("NUM_THREADS", int)
