@@ -182,6 +182,18 @@ func TestNamespaces(t *testing.T) {
 			t.Errorf("failed with %v", m.Err)
 		}
 	})
+	t.Run("A076 an ensemble that comes with a load request runs its own repository's model", func(t *testing.T) {
+		w := newTwins(t, engine.Options{Mode: engine.ModeExplicit}, both(t))
+		const config = `{"platform":"ensemble","input":[{"name":"INPUT0","data_type":"TYPE_INT32","dims":[1]},{"name":"INPUT1","data_type":"TYPE_INT32","dims":[1]}],
+			"output":[{"name":"OUTPUT0","data_type":"TYPE_INT32","dims":[1]}],"ensemble_scheduling":{"step":[{"model_name":"part","model_version":-1,
+			"input_map":{"INPUT0":"INPUT0","INPUT1":"INPUT1"},"output_map":{"OUTPUT0":"OUTPUT0"}}]}}`
+		for name, want := range map[string]int32{"plus": 8, "minus": 2} {
+			if err := w.LoadModel(t.Context(), name, engine.LoadParameters{ConfigJSON: config, Files: map[string][]byte{"1/x": nil}}); err != nil {
+				t.Fatal(err)
+			}
+			w.gives(name, want)
+		}
+	})
 	t.Run("A076 files of a load request for a name that two have are refused", func(t *testing.T) {
 		w := newTwins(t, engine.Options{Mode: engine.ModeExplicit}, both(t))
 		err := w.LoadModel(t.Context(), "part", engine.LoadParameters{ConfigJSON: `{"backend":"identity"}`, Files: map[string][]byte{"1/x": nil}})

@@ -194,7 +194,8 @@ func (m *Manager) partOf(src *repo.Model, s *inferencepb.ModelEnsembling_Step) (
 	o := m.scanOptions()
 	o.Only = name
 	found, _ := repo.Scan(o)
-	for _, namespace := range []string{s.GetModelNamespace(), repo.Namespace(src.Root)} {
+	own, _ := repo.Split(src.Key) // not of src.Root: its files may have come with a request
+	for _, namespace := range []string{s.GetModelNamespace(), own} {
 		if key = repo.Key(namespace, name); namespace != "" && found[key] != nil {
 			return key, true
 		}
