@@ -21,7 +21,7 @@ import (
 const validateUsage = `Finds every fault of model repositories at once, without serving them and without running a model's code.
 
 Usage:
-  nereid validate [--json] [--gpus=<number>|auto] [--model-config-name=<name>] [--data-dir=<folder>] REPOSITORY...
+  nereid validate [--json] [--gpus=<number>|auto] [--model-config-name=<name>] [--model-namespacing] [--data-dir=<folder>] REPOSITORY...
 
 --gpus is how many GPUs the machine has that is to serve; auto, the default, asks this one.
 
@@ -44,6 +44,7 @@ func validateCommand(ctx context.Context, args []string, lookup func(string) (st
 	flags.SetOutput(io.Discard)
 	asJSON := flags.Bool("json", false, "")
 	name := flags.String("model-config-name", "", "")
+	namespaces := flags.Bool("model-namespacing", false, "")
 	dataDir := flags.String("data-dir", "", "")
 	gpus := flags.String("gpus", "auto", "")
 	if code, end := parsed(flags.Parse(args), validateUsage, stdout, stderr); end {
@@ -59,7 +60,7 @@ func validateCommand(ctx context.Context, args []string, lookup func(string) (st
 		return 2
 	}
 	defer closeBackends()
-	o.ConfigName = *name
+	o.ConfigName, o.Namespaces = *name, *namespaces
 	if o.GPUs, err = gpusToAssume(*gpus, stderr); err != nil {
 		fmt.Fprintf(stderr, "error: %v\n", err)
 		return 2

@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"nereid/app/inspect"
+	"nereid/engine/backend/builtin"
 )
 
 // files writes files below a folder.
@@ -270,4 +272,52 @@ func TestHostileConfigurations(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Validation knows the same names as the server, and looks at every model once.
+func TestValidateEnsembles(t *testing.T) {
+	backends := inspect.Options{AutoComplete: true, Backends: builtin.All()}
+	ensemble := func(step string) string {
+		return `platform: "ensemble" input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 }
+			ensemble_scheduling { step { model_name: "` + step + `" model_version: -1 input_map { key: "INPUT0" value: "INPUT0" } output_map { key: "OUTPUT0" value: "OUTPUT0" } } }`
+	}
+	t.Run("A076 C051 models of one name in two repositories", func(t *testing.T) {
+		first := writeFiles(t, t.TempDir(), map[string]string{"part/config.pbtxt": identityText, "part/1/x": "", "e/config.pbtxt": ensemble("part"), "e/1/x": ""})
+		second := writeFiles(t, t.TempDir(), map[string]string{"part/config.pbtxt": strings.ReplaceAll(identityText, "TYPE_FP32", "TYPE_INT8"), "part/1/x": "",
+			"e/config.pbtxt": ensemble("part"), "e/1/x": ""})
+		o := backends
+		if r := inspect.Repositories(t.Context(), []string{first, second}, o); r.Errors == 0 || !strings.Contains(fmt.Sprint(r.Models), "--model-namespacing=true") {
+			t.Errorf("without namespaces: %+v", r)
+		}
+		o.Namespaces = true
+		r := inspect.Repositories(t.Context(), []string{first, second}, o)
+		for _, m := range r.Models {
+			if bad := m.Name == second+"/e"; (len(m.Faults.Errors()) > 0) != bad || bad && !strings.Contains(m.Faults.Error(), "inconsistent data type") {
+				t.Errorf("%s: %v", m.Name, m.Faults)
+			}
+		}
+		if len(r.Models) != 4 {
+			t.Errorf("%d models, want 4", len(r.Models))
+		}
+	})
+	t.Run("B19 40 levels of ensembles with two ways at each", func(t *testing.T) {
+		files := map[string]string{"a40/config.pbtxt": identityText, "a40/1/x": "", "b40/config.pbtxt": identityText, "b40/1/x": ""}
+		for i := range 40 {
+			for _, side := range []string{"a", "b"} {
+				cfg := ensemble(fmt.Sprintf("a%d", i+1))
+				cfg = strings.Replace(cfg, `output_map { key: "OUTPUT0" value: "OUTPUT0" } }`, `output_map { key: "OUTPUT0" value: "T" } }
+					step { model_name: "`+fmt.Sprintf("b%d", i+1)+`" model_version: -1 input_map { key: "INPUT0" value: "T" } output_map { key: "OUTPUT0" value: "OUTPUT0" } }`, 1)
+				files[fmt.Sprintf("%s%d/config.pbtxt", side, i)] = cfg
+				files[fmt.Sprintf("%s%d/1/x", side, i)] = ""
+			}
+		}
+		root := writeFiles(t, t.TempDir(), files)
+		begin := time.Now()
+		if r := inspect.Repositories(t.Context(), []string{root}, backends); len(r.Models) != 82 || r.Errors != 0 {
+			t.Errorf("%d models, %d errors: %.500v", len(r.Models), r.Errors, r.Models)
+		}
+		if took := time.Since(begin); took > 20*time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
 }

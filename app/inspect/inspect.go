@@ -21,6 +21,7 @@ import (
 type Options struct {
 	Backends            []backend.Backend
 	ConfigName          string // --model-config-name
+	Namespaces          bool   // --model-namespacing
 	AutoComplete        bool
 	DefaultMaxBatchSize int
 	GPUs                []int32 // of the machine that is to serve

@@ -33,7 +33,7 @@ type ModelReport struct {
 
 // Repositories looks at every model of the repositories. It has no error: what keeps it from looking is in the report.
 func Repositories(ctx context.Context, roots []string, o Options) Report {
-	found, unread := repo.Scan(repo.Options{Roots: roots, ConfigName: o.ConfigName})
+	found, unread := repo.Scan(repo.Options{Roots: roots, ConfigName: o.ConfigName, Namespaces: o.Namespaces})
 	r := Report{Models: []ModelReport{}}
 	for root, err := range unread {
 		if r.Unread == nil {
@@ -45,6 +45,9 @@ func Repositories(ctx context.Context, roots []string, o Options) Report {
 	models := map[string]*model{}
 	for name, src := range found {
 		models[name] = o.look(ctx, src)
+	}
+	for _, m := range models {
+		m.link(models)
 	}
 	for _, name := range slices.Sorted(maps.Keys(models)) {
 		models[name].graph(models)
@@ -65,18 +68,49 @@ func Repositories(ctx context.Context, roots []string, o Options) Report {
 	return r
 }
 
+// link sets the namespaces of an ensemble's steps: its own where that has the model, else that of the only one of the name.
+func (m *model) link(models map[string]*model) {
+	own, _ := repo.Split(m.src.Key)
+	for _, s := range m.cfg.GetEnsembleScheduling().GetStep() {
+		given := s.GetModelNamespace()
+		s.ModelNamespace = ""
+		if own == "" {
+			continue
+		}
+		var all []string
+		for key := range models {
+			if namespace, name := repo.Split(key); name == s.GetModelName() {
+				all = append(all, namespace)
+			}
+		}
+		switch {
+		case given != "" && slices.Contains(all, given):
+			s.ModelNamespace = given
+		case slices.Contains(all, own):
+			s.ModelNamespace = own
+		case len(all) == 1:
+			s.ModelNamespace = all[0]
+		}
+	}
+}
+
+// partOf is the key of a step's model.
+func partOf(s *inferencepb.ModelEnsembling_Step) string {
+	return repo.Key(s.GetModelNamespace(), s.GetModelName())
+}
+
 // graph checks an ensemble against the models of its steps. A part with faults of its own is not told of twice.
 func (m *model) graph(models map[string]*model) {
 	steps := m.cfg.GetEnsembleScheduling().GetStep()
 	if len(steps) == 0 || m.faults.Err() != nil {
 		return
 	}
-	if circle := circleFrom(models, []string{m.src.Name}); circle != nil {
+	if circle := circleFrom(models, []string{m.src.Key}, map[string]bool{}); circle != nil {
 		m.fault(modelconfig.SeverityError, "ensemble_scheduling", "circular dependency between ensembles: "+strings.Join(circle, " -> "), "take one of the steps out")
 		return
 	}
 	for i, s := range steps {
-		part := models[s.GetModelName()]
+		part := models[partOf(s)]
 		at := "ensemble_scheduling.step[" + itoa(i) + "].model_name"
 		switch {
 		case part == nil:
@@ -101,20 +135,26 @@ func (m *model) graph(models map[string]*model) {
 	}
 }
 
-// circleFrom returns a way from the first model of the path back to one on it, nil if there is none.
-func circleFrom(models map[string]*model, path []string) []string {
+// circleFrom returns a way from the first model of the path back to one on it, nil if there is none. clear holds the models
+// from which none leads.
+func circleFrom(models map[string]*model, path []string, clear map[string]bool) []string {
 	m := models[path[len(path)-1]]
 	if m == nil || m.cfg == nil {
 		return nil
 	}
-	for _, dep := range ensemble.Dependencies(m.cfg) {
+	for _, s := range m.cfg.GetEnsembleScheduling().GetStep() {
+		dep := partOf(s)
+		if clear[dep] {
+			continue
+		}
 		way := append(slices.Clone(path), dep)
 		if slices.Contains(path, dep) {
 			return way
 		}
-		if found := circleFrom(models, way); found != nil {
+		if found := circleFrom(models, way, clear); found != nil {
 			return found
 		}
+		clear[dep] = true
 	}
 	return nil
 }

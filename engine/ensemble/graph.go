@@ -71,16 +71,6 @@ type link struct {
 	tensor int
 }
 
-// Dependencies returns the models of an ensemble's steps, each once, sorted; none if cfg is no ensemble.
-func Dependencies(cfg *inferencepb.ModelConfig) []string {
-	var names []string
-	for _, s := range cfg.GetEnsembleScheduling().GetStep() {
-		names = append(names, s.GetModelName())
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
 // New builds the graph and checks that the models fit together. Errors: InvalidArg, with Triton's words where it has
 // them; those of Models.
 func New(o Options) (*Graph, error) {
