@@ -16,7 +16,7 @@ ORT    := engine/backend/onnxruntime/lib/libonnxruntime.so.zst
 
 # With the tag cuda where its set-up works; build/setup/cuda.py says what it takes.
 CUDA   := $(CACHE)/cuda
-WITH_CUDA := if [ -e $(CUDA)/env ]; then . $(CUDA)/env; else tags=; fi;
+WITH_CUDA := if [ -e $(CUDA)/env ]; then . $(CUDA)/env; else tags= ldflags=; fi;
 
 GOLANGCI_VERSION := v2.15.0
 FAKE_GCS_VERSION := v1.56.1
@@ -117,10 +117,10 @@ setup-desktop:
 # --- programs ---
 
 build: $(ORT) $(DIST) setup-cuda
-	$(WITH_CUDA) go build -tags "$(TAGS),$$tags" -ldflags "$(LDFLAGS)" -o build/bin/nereid .
+	$(WITH_CUDA) go build -tags "$(TAGS),$$tags" -ldflags "$(LDFLAGS) $$ldflags" -o build/bin/nereid .
 
 desktop: $(ORT) $(DIST) setup-desktop setup-cuda
-	$(WITH_CUDA) go build -tags "$(DESKTOP_TAGS),$$tags" -ldflags "$(LDFLAGS)" -o build/bin/nereid-desktop .
+	$(WITH_CUDA) go build -tags "$(DESKTOP_TAGS),$$tags" -ldflags "$(LDFLAGS) $$ldflags" -o build/bin/nereid-desktop .
 
 loadgen:
 	@go build -o build/bin/loadgen ./build/bench/loadgen

@@ -4,6 +4,8 @@ on a driver that is not NVIDIA's but behaves like it (gpus.py). make test-gpu do
 import asyncio
 import base64
 import queue
+import re
+import subprocess
 import uuid
 
 import numpy as np
@@ -16,7 +18,7 @@ import tritonclient.utils.shared_memory as system
 from tritonclient.utils import InferenceServerException, serialize_byte_tensor
 
 from gpus import REAL
-from harness import REFERENCE, ROOT, Server
+from harness import BINARY, REFERENCE, ROOT, Server
 from models import TYPES
 from test_types import sample
 
@@ -114,6 +116,15 @@ def refused(call, *args):
         call(*args)
     assert e.value.status() in ("400", "StatusCode.INVALID_ARGUMENT")
     return e.value.message()
+
+
+def test_the_program_exports_nothing_of_the_driver():
+    """Libraries that are linked against libcuda.so.1, as ONNX Runtime's CUDA provider, must get the driver's functions."""
+    exported = subprocess.run(["nm", "-D", "--defined-only", BINARY], check=True, capture_output=True, text=True).stdout
+    drivers = set(re.findall(r"\bcu[A-Z]\w*", (ROOT / ".cache/cuda/include/cuda.h").read_text()))
+    assert {line.split()[-1] for line in exported.splitlines()} & drivers == set()
+    needed = subprocess.run(["readelf", "-d", BINARY], check=True, capture_output=True, text=True).stdout
+    assert "libcuda" not in needed
 
 
 def test_B018_B066_the_server_says_that_it_can(client):

@@ -10,7 +10,8 @@ stands on standard error.
 libcuda.a has every function that cuda.h declares, as a jump through a table. The table is filled by nereid_cuda_open,
 which loads libcuda.so.1, a part of NVIDIA's driver; before, and where there is no driver, each function returns an error. So
 one program runs on machines with and without a driver, needs no libcuda.so.1 to start, and does not touch the driver before
-it is asked to. cuInit does nothing and succeeds: gorgonia.org/cu calls it in an init function and ends the process if it
+it is asked to. The program exports none of these functions, so that libraries which are linked against libcuda.so.1 get the driver's own.
+cuInit does nothing and succeeds: gorgonia.org/cu calls it in an init function and ends the process if it
 fails, which it does without a GPU. The real one is called by nereid_cuda_open.
 """
 
@@ -48,11 +49,11 @@ static int missing(void) { return absent; }
 __attribute__((visibility("hidden"))) void *nereid_cuda_table[COUNT] = {[0 ... COUNT - 1] = (void *)missing};
 static const char names[] = NAMES;
 
-int cuInit(unsigned flags) { (void)flags; return 0; }
+__attribute__((visibility("hidden"))) int cuInit(unsigned flags) { (void)flags; return 0; }
 
 /* Loads the driver and initializes it. Returns 0, CUDA's error, or -1 with *why where the library cannot be loaded. Not safe
    for concurrent use; a second call does all again. */
-int nereid_cuda_open(const char **why) {
+__attribute__((visibility("hidden"))) int nereid_cuda_open(const char **why) {
 	*why = NULL;
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 	if (lib == NULL) {
@@ -92,7 +93,8 @@ def main() -> None:
     names = functions(cc, include)
     archive(cc, lib, names)
     part = env.with_name("env.part")
-    part.write_text(f"# {mine}\n" + variables(include, lib))
+    # go build does not look at what LIBRARY_PATH finds: a variable that nobody reads makes it link anew after a change.
+    part.write_text(f"# {mine}\n" + variables(include, lib) + f'tags=cuda ldflags="-X main.cudaSetup={mine[:16]}"\n')
     part.replace(env)
     print(f"cuda: {len(names)} functions of the driver can be called")
 
@@ -132,7 +134,7 @@ def archive(cc: list[str], lib: pathlib.Path, names: list[str]) -> None:
     text = SHIM.replace("COUNT", str(len(names))).replace("NAMES", "\n".join(f'"{n}\\0"' for n in names))
     lines = [".text"]
     for i, name in enumerate(names):
-        lines += [f".globl {name}", f".type {name},@function", f"{name}: jmp *nereid_cuda_table+{8 * i}(%rip)", f".size {name},.-{name}"]
+        lines += [f".globl {name}", f".hidden {name}", f".type {name},@function", f"{name}: jmp *nereid_cuda_table+{8 * i}(%rip)", f".size {name},.-{name}"]
     text += "__asm__(\n" + "\n".join(f'"{line}\\n"' for line in lines) + ");\n"
     source.write_text(text)
     subprocess.run(cc + ["-O2", "-fPIC", "-Wall", "-Werror", "-c", source, "-o", object_], check=True)
@@ -146,8 +148,8 @@ def variables(include: pathlib.Path, lib: pathlib.Path) -> str:
     CPATH and LIBRARY_PATH are the compiler's own, so go build compiles nothing but cu because of them. They come after the
     folders that cu names; where a CUDA toolkit lies there, the flags that come before must be used, for all packages."""
     if any(os.path.exists(d + "/cuda.h") for d in THEIR_INCLUDES) or any(os.path.exists(d + "/libcuda.so") for d in THEIR_LIBRARIES):
-        return f'export CGO_CFLAGS="${{CGO_CFLAGS:--O2 -g}} -I{include}" CGO_LDFLAGS="${{CGO_LDFLAGS:--O2 -g}} -L{lib}"\ntags=cuda\n'
-    return f'export CPATH="{include}${{CPATH:+:$CPATH}}" LIBRARY_PATH="{lib}${{LIBRARY_PATH:+:$LIBRARY_PATH}}"\ntags=cuda\n'
+        return f'export CGO_CFLAGS="${{CGO_CFLAGS:--O2 -g}} -I{include}" CGO_LDFLAGS="${{CGO_LDFLAGS:--O2 -g}} -L{lib}"\n'
+    return f'export CPATH="{include}${{CPATH:+:$CPATH}}" LIBRARY_PATH="{lib}${{LIBRARY_PATH:+:$LIBRARY_PATH}}"\n'
 
 
 if __name__ == "__main__":
