@@ -463,3 +463,31 @@ add(
     "grpc_edges", "grpc-stub/reflection", method("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"), "DV70",
     unimplemented("unknown service grpc.reflection.v1alpha.ServerReflection"),
 )
+
+
+# --- settings and the index: bodies at their edges ---
+
+TRACE, LOG, INDEX = "/v2/trace/setting", "/v2/logging", "/v2/repository/index"
+NO_OBJECT = error(400, "attempt to access JSON non-object as object")
+
+
+def whole(group, id, body, path, **more):
+    post(group, f"body/{id} {body}", body.encode(), path=path, **more)
+
+
+for body in ("{}", '{"trace_rate":"5"}', '{"trace_rate":null}', '{"trace_count":"7"}', '{"trace_count":null}', '{"log_frequency":"3"}', '{"log_frequency":null}', '{"trace_level":[]}', '{"trace_level":["off"]}', '{"trace_count":"-2"}', '{"trace_count":"x"}', '{"trace_level":["TIMESTAMPS"]}'):
+    whole("bodies", "trace", body, TRACE)
+for body in ("{}", '{"log_info":true}', '{"log_verbose_level":0}', '{"log_format":"default"}', '{"log_file":"/tmp/x"}'):
+    whole("bodies", "log", body, LOG)
+for body in ("", "{}", '{"ready":true}', '{"ready":false}', '{"other":1}'):
+    whole("bodies", "index", body, INDEX, fold=neutral)
+for body in ("", "{bad"):
+    whole("bodies", "trace", body, TRACE, deviation="DV01", ours=status(400))
+    whole("bodies", "log", body, LOG, deviation="DV01", ours=status(400))
+for body in ("[]", "null"):
+    whole("bodies", "trace", body, TRACE, deviation="DV73", ours=NO_OBJECT)
+    whole("bodies", "log", body, LOG, deviation="DV73", ours=NO_OBJECT)
+    whole("bodies", "index", body, INDEX, fold=neutral, deviation="DV73", ours=NO_OBJECT)
+whole("bodies", "trace", '{"trace_rate":"-5"}', TRACE, deviation="DV73", ours=error(400, "Unable to parse 'trace_rate', value is out of range [ 0, 4294967295 ], got: -5"))
+whole("bodies", "trace", '{"trace_count":"1x"}', TRACE, deviation="DV73", ours=error(400, "Unable to parse 'trace_count', got: 1x"))
+whole("bodies", "trace", '{"trace_rate":null,"trace_count":null}', TRACE)  # as it was

@@ -192,6 +192,11 @@ def test_B058_B068_B069_B071_versions_metadata_and_methods(table, reference, cas
     reference.check(case, case.run(table))
 
 
+@group("bodies")
+def test_B013_B015_B016_bodies_at_their_edges(table, reference, case):
+    reference.check(case, case.run(table))
+
+
 @group("clients")
 def test_B057_B058_B061_B072_F043_clients(table, reference, case):
     reference.check(case, case.run(table))

@@ -40,7 +40,9 @@ def samples(text):
 
 def test_B019_DV25_metrics_port(server):
     scrape(server)
-    for method, path, status in (("POST", "/metrics", 405), ("GET", "/nosuch", deviates(200, 404))):
+    refused = server.request("POST", "/metrics", address=server.metrics)
+    assert (refused.status, refused.json) == (405, {"error": "Method Not Allowed"})
+    for method, path, status in (("POST", "/metrics", 405), ("PUT", "/metrics", 405), ("HEAD", "/metrics", 405), ("GET", "/nosuch", deviates(200, 404))):
         assert server.request(method, path, address=server.metrics).status == status, (method, path)
 
 

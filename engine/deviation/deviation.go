@@ -130,5 +130,7 @@ func All() []Row {
 			"the numbers in a configuration, in the metrics and in nvidia-smi must be those of the same cards"},
 		{"DV72", "both", "an output of a Python model that has another type than the configuration says, or a name that it does not have",
 			"the bytes are passed on as the type that they have; the output is left out", "500, INTERNAL naming the output", "the client would read other values, or miss some"},
+		{"DV73", "HTTP", "index, load, unload, trace or log settings with a body that is no object, or with a number that does not fit",
+			"taken as an empty object; the number wraps or ends at its first letter", "400 naming it", "what was asked for is not what would be done"},
 	}
 }

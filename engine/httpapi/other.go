@@ -223,6 +223,16 @@ func object(doc []byte, member func(s *scanner, key []byte) error) error {
 	return err
 }
 
+// filledObject is object but for an empty document, which is a fault.
+func filledObject(doc []byte, member func(s *scanner, key []byte) error) error {
+	s := &scanner{b: doc}
+	s.byteOrderMark()
+	if s.space() == 0 {
+		return errors.Unwrap(s.fail(errEmpty, s.i))
+	}
+	return object(doc, member)
+}
+
 // object calls member for every member of the object that it stands on; member reads or skips the value.
 func (s *scanner) object(member func(s *scanner, key []byte) error) error {
 	for first := true; ; first = false {
@@ -258,7 +268,7 @@ func parameters(body []byte, member func(s *scanner, key []byte) error) error {
 			return s.skip()
 		}
 		if s.peek() != '{' {
-			return status.New(status.InvalidArg, nonObject)
+			return status.New(status.InvalidArg, noMembers)
 		}
 		return s.object(member)
 	})
@@ -273,12 +283,12 @@ func parseLoad(body []byte) (engine.LoadParameters, error) {
 			p.Version = v
 			return err
 		}
+		if s.peek() != '"' {
+			return status.New(status.InvalidArg, nonString)
+		}
 		file, isFile := strings.CutPrefix(name, "file:")
 		if name != "config" && !isFile {
 			return status.New(status.InvalidArg, "unexpected error on creating Triton parameter")
-		}
-		if s.peek() != '"' {
-			return status.New(status.InvalidArg, nonString)
 		}
 		text, err := s.text()
 		if err != nil {

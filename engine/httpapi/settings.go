@@ -63,7 +63,7 @@ func (s *Server) traceSettings(x *exchange, body []byte) error {
 // parseTraceUpdate reads an object of settings; null clears one.
 func parseTraceUpdate(body []byte) (trace.Update, error) {
 	var u trace.Update
-	err := object(body, func(s *scanner, key []byte) error {
+	err := filledObject(body, func(s *scanner, key []byte) error {
 		name := string(key)
 		values, err := settingValues(s, name == "trace_level")
 		if err != nil {
@@ -147,7 +147,7 @@ func (s *Server) logSettings(x *exchange, body []byte) error {
 // parseLogUpdate reads an object of settings; null leaves one as it is.
 func parseLogUpdate(body []byte) (engine.LogUpdate, error) {
 	var u engine.LogUpdate
-	err := object(body, func(s *scanner, key []byte) error {
+	err := filledObject(body, func(s *scanner, key []byte) error {
 		null := s.peek() == 'n'
 		switch name := string(key); name {
 		case "log_file", "log_info", "log_warning", "log_error", "log_verbose_level", "log_format":

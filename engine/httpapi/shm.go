@@ -63,7 +63,7 @@ func (s *Server) registerSystem(region string, body []byte) error {
 	var key string
 	var offset, size uint64
 	hasKey, hasSize := false, false
-	err := object(body, func(sc *scanner, member []byte) (err error) {
+	err := filledObject(body, func(sc *scanner, member []byte) (err error) {
 		switch string(member) {
 		case "key":
 			hasKey = true
@@ -96,7 +96,7 @@ func (s *Server) registerCUDA(region string, body []byte) error {
 	var handle []byte
 	var device, size uint64
 	hasHandle, hasDevice, hasSize := false, false, false
-	err := object(body, func(sc *scanner, member []byte) (err error) {
+	err := filledObject(body, func(sc *scanner, member []byte) (err error) {
 		switch string(member) {
 		case "raw_handle":
 			hasHandle = true

@@ -3,6 +3,7 @@ package metrics
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"runtime"
@@ -84,26 +85,29 @@ func New(o Options) (*Exporter, error) {
 	return e, nil
 }
 
-// ServeHTTP answers GET and HEAD of /metrics; other methods get 405, other paths 404.
+// ServeHTTP answers GET of /metrics; other methods get 405, other paths 404, with Triton's texts.
 func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/metrics" {
-		http.NotFound(w, r)
+		refuse(w, http.StatusNotFound)
 		return
 	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, "Method Not Allowed", http.StatusMethodNotAllowed)
+	if r.Method != http.MethodGet {
+		w.Header().Set("Allow", "GET")
+		refuse(w, http.StatusMethodNotAllowed)
 		return
 	}
 	body := e.Append(nil)
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	if r.Method == http.MethodHead {
-		return
-	}
 	if _, err := w.Write(body); err != nil {
 		e.o.Log.Debug("metrics client went away", "err", err)
 	}
+}
+
+func refuse(w http.ResponseWriter, code int) {
+	w.Header().Set("Content-Type", "text/plain")
+	w.WriteHeader(code)
+	_, _ = io.WriteString(w, `{"error":"`+http.StatusText(code)+`"}`) // the status says it already
 }
 
 // Append appends the present metrics as Prometheus text.

@@ -205,19 +205,23 @@ func TestServeHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
-		method string
-		code   int
-		empty  bool
+		method, path string
+		code         int
+		kind, body   string
 	}{
-		{http.MethodGet, 200, false}, {http.MethodHead, 200, true}, {http.MethodPost, 405, false}, {http.MethodDelete, 405, false},
+		{http.MethodGet, "/metrics", 200, "text/plain; charset=utf-8", ""},
+		{http.MethodHead, "/metrics", 405, "text/plain", `{"error":"Method Not Allowed"}`},
+		{http.MethodPost, "/metrics", 405, "text/plain", `{"error":"Method Not Allowed"}`},
+		{http.MethodDelete, "/metrics", 405, "text/plain", `{"error":"Method Not Allowed"}`},
+		{http.MethodGet, "/metrics/", 404, "text/plain", `{"error":"Not Found"}`},
 	} {
 		w := httptest.NewRecorder()
-		e.ServeHTTP(w, httptest.NewRequest(tt.method, "/metrics", nil))
-		if w.Code != tt.code || (w.Body.Len() == 0) != tt.empty {
-			t.Errorf("%s = %d with %d bytes, want %d", tt.method, w.Code, w.Body.Len(), tt.code)
+		e.ServeHTTP(w, httptest.NewRequest(tt.method, tt.path, nil))
+		if body := w.Body.String(); w.Code != tt.code || tt.body != "" && body != tt.body || tt.body == "" && !strings.HasPrefix(body, "# HELP ") {
+			t.Errorf("%s %s = %d %.60q, want %d %q", tt.method, tt.path, w.Code, body, tt.code, tt.body)
 		}
-		if ct := w.Header().Get("Content-Type"); ct != "text/plain; charset=utf-8" {
-			t.Errorf("%s has Content-Type %q", tt.method, ct)
+		if ct := w.Header().Get("Content-Type"); ct != tt.kind {
+			t.Errorf("%s %s has Content-Type %q", tt.method, tt.path, ct)
 		}
 	}
 }

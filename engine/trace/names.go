@@ -87,6 +87,8 @@ func put[T uint32 | int32](f *Field[T], name string, values []string, low, high 
 	}
 	n, err := strconv.ParseInt(values[0], 10, 64)
 	switch {
+	case err == nil && n < low && low == -1:
+		return status.Errorf(status.InvalidArg, "Unable to parse '%s'. Expecting value >= -1, got:%s", name, printable(values[0]))
 	case errors.Is(err, strconv.ErrRange), err == nil && (n < low || n > high):
 		return status.Errorf(status.InvalidArg, "Unable to parse '%s', value is out of range [ %d, %d ], got: %s", name, low, high, printable(values[0]))
 	case err != nil:

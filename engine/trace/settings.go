@@ -2,6 +2,7 @@ package trace
 
 import (
 	"maps"
+	"strings"
 	"sync/atomic"
 
 	"nereid/engine/status"
@@ -31,9 +32,9 @@ func (l Level) Names() []string {
 	return all
 }
 
-// ParseLevel reads one of Triton's words. MIN and MAX are old names of TIMESTAMPS.
+// ParseLevel reads one of Triton's words, in letters of either case. MIN and MAX are old names of TIMESTAMPS.
 func ParseLevel(word string) (Level, error) {
-	switch word {
+	switch strings.ToUpper(word) {
 	case "OFF":
 		return 0, nil
 	case "TIMESTAMPS", "MIN", "MAX":

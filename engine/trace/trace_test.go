@@ -449,7 +449,7 @@ func TestRefusedUpdates(t *testing.T) {
 		{"no number", "trace_rate", "x", "Unable to parse 'trace_rate', got: x", status.InvalidArg},
 		{"two numbers", "trace_rate", "1+2", "expect only 1 value for 'trace_rate'", status.InvalidArg},
 		{"too large", "trace_rate", "4294967296", "Unable to parse 'trace_rate', value is out of range [ 0, 4294967295 ], got: 4294967296", status.InvalidArg},
-		{"too small", "trace_count", "-2", "Unable to parse 'trace_count', value is out of range [ -1, 2147483647 ], got: -2", status.InvalidArg},
+		{"too small", "trace_count", "-2", "Unable to parse 'trace_count'. Expecting value >= -1, got:-2", status.InvalidArg},
 		{"frequency", "log_frequency", "99999999999999999999", "Unable to parse 'log_frequency', value is out of range [ 0, 4294967295 ], got: 99999999999999999999", status.InvalidArg},
 		{"no file", "trace_level", "TIMESTAMPS", "Attempting to set invalid trace setting :trace file name is not given", status.InvalidArg},
 	} {
