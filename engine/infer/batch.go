@@ -18,6 +18,9 @@ type Batch struct {
 	Nulls int
 	// Sequenced says that the requests are parts of sequences, of which the model may keep something for the next.
 	Sequenced bool
+	// Inline says that Execute runs on the goroutine that brought the request, which waits for Execute to return before it
+	// looks at the answer.
+	Inline bool
 	// Lost is set by a backend that has lost what it kept of sequences.
 	Lost Loss
 
@@ -89,7 +92,7 @@ func NewBatch() *Batch { return batches.Get().(*Batch) }
 // by hand.
 func (b *Batch) Recycle() {
 	clear(b.Requests)
-	b.Requests, b.Rows, b.Nulls, b.Sequenced, b.Lost = b.Requests[:0], 0, 0, false, NothingLost
+	b.Requests, b.Rows, b.Nulls, b.Sequenced, b.Inline, b.Lost = b.Requests[:0], 0, 0, false, false, NothingLost
 	b.Started, b.Input, b.Output, b.Ended, b.Counted, b.Closed = 0, 0, 0, 0, false, 0
 	b.users.Store(0)
 	batches.Put(b)

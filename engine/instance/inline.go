@@ -48,7 +48,7 @@ func (s *Set) Inline(r *infer.Request) bool {
 		r.Retain()
 		r.Times.Queued = infer.Now()
 		b.Requests = append(b.Requests, r)
-		b.Rows = r.BatchSize
+		b.Rows, b.Inline = r.BatchSize, true
 		s.execute(run.ctx, run.id, run.inst, b, &run.turn)
 		run.turn.Unlock()
 		return true

@@ -202,7 +202,8 @@ func (k *Keeper) Report() Report {
 }
 
 // Execute runs a batch on the worker; see backend.Instance. When the worker ends, the requests that it had fail at once,
-// and the instance is not free until there is another worker: what waits is not drawn into failing.
+// and the instance is not free until there is another worker: what waits is not drawn into failing. Who brought the request
+// and executes it inline is not held: the next batch waits then.
 func (k *Keeper) Execute(ctx context.Context, b *infer.Batch) error {
 	w, err := k.wait(ctx)
 	if err != nil {
@@ -220,7 +221,9 @@ func (k *Keeper) Execute(ctx context.Context, b *infer.Batch) error {
 		r.Fail(err)
 	}
 	k.left(w)
-	_, _ = k.wait(ctx) // the next batch is told
+	if !b.Inline {
+		_, _ = k.wait(ctx) // the next batch is told
+	}
 	return err
 }
 

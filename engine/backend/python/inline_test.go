@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 
 // A request that is executed on the goroutine that brings it is as any other for its model.
 func TestOnTheCallersGoroutine(t *testing.T) {
-	begun := filepath.Join(t.TempDir(), "begun")
+	begun, gate := filepath.Join(t.TempDir(), "begun"), filepath.Join(t.TempDir(), "gate")
 	r := serve(t, nil, map[string]string{
 		"m/config.pbtxt": config(""),
 		"m/1/model.py": code(`
@@ -25,7 +26,13 @@ if x[0] == 1:
 if x[0] == 2:
     open(`+strconv.Quote(begun)+`, "w").close()
     while True:
-        pass`, ""),
+        pass
+if x[0] == 3:
+    open(`+strconv.Quote(begun)+`, "w").close()
+    os._exit(9)`, `
+def initialize(self, args):
+    while os.path.exists(`+strconv.Quote(gate)+`):
+        time.sleep(0.01)`),
 	}).ready()
 	r.waits = true
 	start := func(ctx context.Context, what float32) <-chan error {
@@ -54,8 +61,24 @@ if x[0] == 2:
 		done := start(ctx, 1)
 		leave()
 		began := time.Now()
-		_ = <-done // whatever it is: nobody reads it
-		t.Logf("noticed after %v", time.Since(began))
+		err := <-done // whatever it is: nobody reads it
+		t.Logf("noticed after %v: %v", time.Since(began), err)
+	})
+	t.Run("D2 a death is answered before the next process is there", func(t *testing.T) {
+		r.writeAt(gate)
+		done := start(t.Context(), 3)
+		if err := <-done; status.CodeOf(err) != status.Unavailable || !strings.Contains(err.Error(), "it ended with exit status 9") {
+			t.Errorf("%v, want Unavailable", err)
+		}
+		if ok, _ := r.ModelReady("m", -1); ok {
+			t.Error("the model is ready without a process")
+		}
+		if err := os.Remove(gate); err != nil {
+			t.Fatal(err)
+		}
+		if a := r.one(request("m", map[string][]float32{"IN": {0}})); a.err != nil {
+			t.Errorf("the next request: %v", a.err)
+		}
 	})
 	t.Run("D3 an endless loop is ended with the model", func(t *testing.T) {
 		done := start(t.Context(), 2)
