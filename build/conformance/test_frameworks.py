@@ -60,7 +60,7 @@ def add_sub(server, model, inputs, outputs, batch=2):
     [
         pytest.param("add_sub_pt", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="D061 TorchScript"),
         pytest.param("add_sub_named", ("a", "b"), ("sum__0", "difference__1"), id="D061 TorchScript by the names of arguments"),
-        pytest.param("add_sub_pt2", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="D062 an exported program"),
+        pytest.param("add_sub_pt2", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="an exported program"),
         pytest.param("add_sub_class", ("A", "B"), ("SUM", "DIFFERENCE"), id="D063 a class of Python"),
         pytest.param("add_sub_weights", ("A", "B"), ("SUM", "DIFFERENCE"), id="D063 a class of Python and its weights"),
         pytest.param("add_sub_savedmodel", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="D064 SavedModel, completed from the file"),
@@ -261,6 +261,9 @@ def test_wrong_shapes(server):
 
 @pytest.mark.parametrize("model, reason", [
     pytest.param("broken_pt", "RuntimeError", id="D061 a damaged TorchScript"),
+    pytest.param("accelerated_pt", "the execution accelerator 'tensorrt' is not one of PyTorch's; take it out", id="D074 an accelerator of PyTorch"),
+    pytest.param("torch_tensorrt", "was compiled by Torch-TensorRT, whose runtime is not installed", id="D074 Torch-TensorRT"),
+    pytest.param("inductor_package", "was compiled by AOT Inductor (torch_aoti), which is not run; save the exported program", id="AOT Inductor"),
     pytest.param("broken_savedmodel", "it is not a protocol buffer of a SavedModel", id="D064 a damaged SavedModel"),
     pytest.param("broken_graphdef", "Invalid GraphDef", id="D064 a damaged graph"),
     pytest.param("wrong_node", "unexpected inference output 'z' for model 'wrong_node': the graph has no such node", id="D064 an output that is no node"),

@@ -3,6 +3,7 @@ Python that has the framework. Each computes what its name says, so that answers
 
 import pathlib
 import sys
+import zipfile
 
 IO = """input [ {{ name: "{0}" data_type: TYPE_FP32 dims: [ 16 ] }}, {{ name: "{1}" data_type: TYPE_FP32 dims: [ 16 ] }} ]
 output [ {{ name: "{2}" data_type: TYPE_FP32 dims: [ 16 ] }}, {{ name: "{3}" data_type: TYPE_FP32 dims: [ 16 ] }} ]
@@ -103,6 +104,25 @@ def pytorch(root):
     torch.manual_seed(0)
     for version in (1, 2, 3):
         torch.jit.script(Resnet(version)).save(str(folder / str(version) / "model.pt"))
+
+    folder = write(
+        root / "accelerated_pt",
+        'platform: "pytorch_libtorch"\nmax_batch_size: 8\n' + indexed
+        + 'optimization { execution_accelerators { gpu_execution_accelerator: [ { name: "tensorrt" } ] } }\n',
+    )
+    torch.jit.script(AddSub()).save(str(folder / "1" / "model.pt"))
+    # As Torch-TensorRT saves it: the code names a class that its runtime brings.
+    whole = folder / "1" / "model.pt"
+    folder = write(root / "torch_tensorrt", 'platform: "pytorch_libtorch"\nmax_batch_size: 8\n' + indexed)
+    with zipfile.ZipFile(whole) as before, zipfile.ZipFile(folder / "1" / "model.pt", "w") as after:
+        for name in before.namelist():
+            text = before.read(name)
+            if name.endswith(".py"):
+                text = text.replace(b"a: Tensor", b"a: __torch__.torch.classes.tensorrt.Engine")
+            after.writestr(name, text)
+    folder = write(root / "inductor_package", 'platform: "torch_aoti"\nmax_batch_size: 8\n' + indexed)
+    with zipfile.ZipFile(folder / "1" / "model.pt2", "w") as package:
+        package.writestr("model/data/aotinductor/model/x.so", b"")
 
     folder = write(root / "broken_pt", 'platform: "pytorch_libtorch"\nmax_batch_size: 8\n' + indexed)
     (folder / "1" / "model.pt").write_bytes(b"not a model")

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import sys
+import zipfile
 
 import numpy as np
 import torch
@@ -34,6 +35,7 @@ class TritonPythonModel(Framework):
         return model_file(config, self.CLASSES if config.get("runtime") == "model.py" else self.FILES)
 
     def load(self, path):
+        _refuse(self.config, path)
         self._threads()
         self._mode = torch.inference_mode if self.parameter("INFERENCE_MODE", boolean, True) else torch.no_grad
         self._clean = self.parameter("ENABLE_CACHE_CLEANING", boolean, False)
@@ -48,7 +50,7 @@ class TritonPythonModel(Framework):
         else:
             if self.parameter("DISABLE_OPTIMIZED_EXECUTION", boolean, False):
                 torch._C._set_graph_executor_optimize(False)
-            self._model = torch.jit.load(path, map_location=self._torch_device).eval()
+            self._model = _torchscript(path, self._torch_device)
             arguments = [a.name for a in self._model.forward.schema.arguments[1:]]
         self._arrange(arguments)
 
@@ -162,3 +164,33 @@ class TritonPythonModel(Framework):
         if value.dtype == torch.bfloat16:
             return value.view(torch.int16).numpy().view(np.uint16)
         return value.numpy()
+
+
+def _refuse(config, path):
+    """What Triton's backend runs and this one does not is refused by name, with what to do."""
+    told = config.get("optimization", {}).get("execution_accelerators", {})
+    asked = [a["name"] for kind in ("gpu_execution_accelerator", "cpu_execution_accelerator") for a in told.get(kind, [])]
+    if asked:
+        raise pb.TritonModelException(
+            "the execution accelerator '%s' is not one of PyTorch's; take it out, or convert the model to ONNX (torch.onnx.export) and ask for it there"
+            % asked[0]
+        )
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            if any("/data/aotinductor/" in "/" + name for name in archive.namelist()):
+                raise pb.TritonModelException(
+                    "%s was compiled by AOT Inductor (torch_aoti), which is not run; save the exported program in its place (torch.export.save)"
+                    % os.path.basename(path)
+                )
+
+
+def _torchscript(path, device):
+    try:
+        return torch.jit.load(path, map_location=device).eval()
+    except RuntimeError as problem:
+        if "torch.classes.tensorrt" not in str(problem):
+            raise
+        raise pb.TritonModelException(
+            "%s was compiled by Torch-TensorRT, whose runtime is not installed: save the model as it was before (torch.jit.script), or export it "
+            "to ONNX and ask for the execution accelerator 'tensorrt' there: %s" % (os.path.basename(path), problem)
+        ) from None
