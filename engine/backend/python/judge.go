@@ -24,7 +24,7 @@ func (b *Backend) JudgeParameters(cfg *inferencepb.ModelConfig) (all []backend.P
 		case name == "VISIBLE_GPUS":
 			_, err = parseVisibility(value)
 		case name == strings.ToUpper(name):
-			err = limit(&worker.Limits{}, strings.ReplaceAll(strings.ToLower(name), "_", "-"), value)
+			_, err = new(worker.Limits).Set(strings.ReplaceAll(strings.ToLower(name), "_", "-"), value)
 		}
 		if err != nil {
 			all = append(all, backend.ParameterRemark{Name: name, Text: err.Error(), Refused: true})

@@ -112,7 +112,7 @@ func (b *Backend) load(ctx context.Context, s backend.Spec, file, platform strin
 	}
 	m.log = m.log.With("model", s.ModelName, "version", s.Version)
 	var err error
-	if m.limits, err = limitsOf(s.Config, b.settings); err != nil {
+	if m.limits, err = b.settings.limits.Of(s.Config); err != nil {
 		return nil, err
 	}
 	if m.visible, err = visibilityOf(s.Config, b.settings); err != nil {

@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
-	"nereid/engine/inferencepb"
 	"nereid/engine/status"
 	"nereid/engine/worker"
 )
@@ -66,7 +64,7 @@ func parseSettings(all map[string]string) (settings, error) {
 			s.visible, err = parseVisibility(value)
 		default:
 			if known, _ := Known(key); known || slices.Contains(shared, key) {
-				err = limit(&s.limits, key, value)
+				_, err = s.limits.Set(key, value)
 			} else {
 				err = fmt.Errorf("there is no such setting; those of the python backend are python, shm-default-byte-size, shm-growth-byte-size, stub-timeout-seconds, memory-limit-byte-size, open-files-limit, processes-limit, execute-timeout-seconds, visible-gpus")
 			}
@@ -78,45 +76,10 @@ func parseSettings(all map[string]string) (settings, error) {
 	return s, nil
 }
 
-// limit sets a limit by its name; others are left alone.
-func limit(l *worker.Limits, key, value string) (err error) {
-	var n int64
-	switch key {
-	case "memory-limit-byte-size":
-		l.Memory, err = positive(value)
-	case "open-files-limit":
-		n, err = positive(value)
-		l.Files = uint64(n)
-	case "processes-limit":
-		n, err = positive(value)
-		l.Processes = uint64(n)
-	case "execute-timeout-seconds":
-		n, err = positive(value)
-		l.Execute = time.Duration(n) * time.Second
-	}
-	return err
-}
-
 func positive(v string) (int64, error) {
 	n, err := strconv.ParseInt(v, 10, 64)
 	if err != nil || n <= 0 || n > 1<<50 {
 		return 0, fmt.Errorf("%q is not a positive number", v)
 	}
 	return n, nil
-}
-
-// limitsOf returns the limits of a model's processes: the backend's, or what the model's parameters say: those of
-// --backend-config in capitals, with underscores.
-func limitsOf(cfg *inferencepb.ModelConfig, s settings) (worker.Limits, error) {
-	l := s.limits
-	for name, p := range cfg.GetParameters() {
-		key := strings.ReplaceAll(strings.ToLower(name), "_", "-")
-		if name != strings.ToUpper(name) {
-			continue
-		}
-		if err := limit(&l, key, p.GetStringValue()); err != nil {
-			return l, status.Errorf(status.InvalidArg, "parameter %s of model '%s': %w", name, cfg.GetName(), err)
-		}
-	}
-	return l, nil
 }

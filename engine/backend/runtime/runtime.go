@@ -92,7 +92,11 @@ func (b *Backend) Signature(ctx context.Context, s backend.Spec) (*modelconfig.S
 	if _, err := modelPath(s, b.f.name); err != nil {
 		return nil, err
 	}
-	return apart.Signature(ctx, s, b.processes(ctx, s))
+	o, err := b.processes(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return apart.Signature(ctx, s, o)
 }
 
 // Load starts a process that loads a model version.
@@ -103,7 +107,11 @@ func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, erro
 	if err := refuse(s, b.f.name); err != nil {
 		return nil, err
 	}
-	m, err := apart.Load(ctx, s, b.processes(ctx, s))
+	o, err := b.processes(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	m, err := apart.Load(ctx, s, o)
 	if err != nil {
 		return nil, err // not a nil model in an interface
 	}
@@ -111,13 +119,17 @@ func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, erro
 }
 
 // processes says how the processes of a model are started.
-func (b *Backend) processes(ctx context.Context, s backend.Spec) apart.Options {
+func (b *Backend) processes(ctx context.Context, s backend.Spec) (apart.Options, error) {
+	limits, err := worker.Limits{}.Of(s.Config)
+	if err != nil {
+		return apart.Options{}, err
+	}
 	own := processOptions{Library: b.find(ctx), Settings: b.o.Settings, Missing: b.missing(s.ModelName)}
 	return apart.Options{
 		Launcher: b.o.Launcher, Command: b.o.Worker, Env: append(b.f.env[:len(b.f.env):len(b.f.env)], b.o.WorkerEnv...),
-		EnvAt: visible, Runtime: b.f.title,
+		EnvAt: visible, Runtime: b.f.title, Limits: limits,
 		Backend: func(affinity.Policy) any { return own },
-	}
+	}, nil
 }
 
 // ServeWorker is the main function of a process that executes an instance of a model of the framework with a name: "nereid

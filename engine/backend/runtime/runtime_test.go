@@ -111,12 +111,13 @@ func TestLoadRefuses(t *testing.T) {
 	for _, tt := range []struct{ name, backend, config, text string }{
 		{"D074 TensorFlow-TensorRT", "tensorflow", accelerator("gpu", "tensorrt"), "'tensorrt' (TF-TRT), which TensorFlow's packages no longer have; take it out, or convert the model to ONNX"},
 		{"D074 another accelerator", "tensorflow", accelerator("gpu", "auto_mixed_precision"), "'auto_mixed_precision', which the tensorflow backend does not have; take it out"},
+		{"a limit that is none", "tensorflow", parameters("MEMORY_LIMIT_BYTE_SIZE", "much"), `parameter MEMORY_LIMIT_BYTE_SIZE of model '`},
 		{"D064 state of sequences", "tensorflow", `sequence_batching { state [ { input_name: "INPUT0" output_name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 16 ] } ] }`, "convert the model to ONNX, or keep the state in the client"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := framed(t, tt.backend, Options{}).Load(t.Context(), savedModel(t, tt.config))
-			if status.CodeOf(err) != status.Unsupported || !strings.Contains(err.Error(), tt.text) {
-				t.Errorf("Load = %v; want Unsupported with %q", err, tt.text)
+			if c := status.CodeOf(err); c != status.Unsupported && c != status.InvalidArg || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("Load = %v; want Unsupported or InvalidArg with %q", err, tt.text)
 			}
 		})
 	}
@@ -248,5 +249,30 @@ func TestSettings(t *testing.T) {
 	}
 	if Known("openvino", "version") || Known("onnxruntime", "library") {
 		t.Error("settings of others are known")
+	}
+}
+
+func TestJudgeParameters(t *testing.T) {
+	for _, tt := range []struct {
+		name, backend, config string
+		want                  []backend.ParameterRemark
+	}{
+		{name: "D064 fine", backend: "tensorflow", config: parameters("TF_NUM_INTRA_THREADS", "2", "mine", "x", "OPEN_FILES_LIMIT", "99")},
+		{name: "D064 a value that cannot be", backend: "tensorflow", config: parameters("TF_NUM_INTRA_THREADS", "x"),
+			want: []backend.ParameterRemark{{Name: "TF_NUM_INTRA_THREADS", Text: `parameter TF_NUM_INTRA_THREADS is "x", want a number from 0 on`, Refused: true}}},
+		{name: "D065 of another backend", backend: "openvino", config: parameters("TF_GRAPH_TAG", "x", "NUM_STREAMS", "two"), want: []backend.ParameterRemark{
+			{Name: "NUM_STREAMS", Text: `parameter NUM_STREAMS is "TWO", want a number from 0 on, AUTO or NUMA`, Refused: true},
+			{Name: "TF_GRAPH_TAG", Text: "the openvino backend has no such parameter"}}},
+		{name: "a limit that is none", backend: "openvino", config: parameters("PROCESSES_LIMIT", "0"),
+			want: []backend.ParameterRemark{{Name: "PROCESSES_LIMIT", Text: `"0" is not a positive number`, Refused: true}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := framed(t, tt.backend, Options{}).JudgeParameters(parse(t, tt.config))
+			if !slices.EqualFunc(got, tt.want, func(a, b backend.ParameterRemark) bool {
+				return a.Name == b.Name && a.Text == b.Text && a.Refused == b.Refused
+			}) {
+				t.Errorf("JudgeParameters = %+v; want %+v", got, tt.want)
+			}
+		})
 	}
 }

@@ -50,7 +50,6 @@ static struct {
   int (*infer_request_set_tensor_by_const_port)(void *, void *port, void *tensor);
   int (*infer_request_get_tensor_by_const_port)(void *, void *port, void **);
   int (*infer_request_infer)(void *);
-  int (*infer_request_cancel)(void *);
   int (*tensor_create)(uint32_t, shape_t, void **);
   int (*tensor_create_from_host_ptr)(uint32_t, shape_t, void *, void **);
   int (*tensor_create_from_string_array)(const char **, size_t, shape_t, void **);
@@ -73,7 +72,7 @@ static const struct {
   F(port_get_element_type), F(port_get_partial_shape), F(partial_shape_free), F(output_const_port_free), F(compiled_model_free),
   F(compiled_model_input_by_name), F(compiled_model_output_by_name), F(compiled_model_create_infer_request),
   F(infer_request_free), F(infer_request_set_tensor_by_const_port), F(infer_request_get_tensor_by_const_port),
-  F(infer_request_infer), F(infer_request_cancel), F(tensor_create), F(tensor_create_from_host_ptr),
+  F(infer_request_infer), F(tensor_create), F(tensor_create_from_host_ptr),
   F(tensor_create_from_string_array), F(tensor_get_shape), F(shape_free), F(tensor_get_element_type), F(tensor_get_byte_size),
   F(tensor_data), F(tensor_free),
 #undef F
@@ -224,7 +223,6 @@ char *nrd_ov_put_strings(void *request, void *port, const int64_t *shape, int ra
 }
 
 char *nrd_ov_infer(void *request) { return failed(ov.infer_request_infer(request)); }
-void nrd_ov_cancel(void *request) { ov.infer_request_cancel(request); } // the run says what came of it
 
 // A std::string of the C++ library that OpenVINO is built with (libstdc++): nrd_ov_sizes tells that it has this size.
 typedef struct {

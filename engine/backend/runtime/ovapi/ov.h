@@ -51,7 +51,6 @@ void nrd_ov_free_request(void *request);
 char *nrd_ov_put(void *request, void *port, uint32_t type, const int64_t *shape, int rank, void *data);
 char *nrd_ov_put_strings(void *request, void *port, const int64_t *shape, int rank, const char **texts, size_t n);
 char *nrd_ov_infer(void *request);
-void nrd_ov_cancel(void *request);
 char *nrd_ov_output_of(void *request, void *port, uint32_t string_type, nrd_ov_output *o);
 void nrd_ov_get_strings(const nrd_ov_output *o, void *buf);
 void nrd_ov_free_tensor(void *tensor);

@@ -191,9 +191,6 @@ func (r *Runner) Run(want []int) error {
 	return nil
 }
 
-// Cancel stops the run in progress, which then fails. It may be called from another goroutine.
-func (r *Runner) Cancel() { C.nrd_ov_cancel(r.request) }
-
 // Output describes output k of those that the last run was to compute. Data is nil for strings, whose Size is that of
 // Triton's form; it is overwritten by the next run.
 func (r *Runner) Output(k int) (dt tensor.DataType, shape []int64, data []byte, size int, err error) {

@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// TF_TString is 24 bytes, whatever it holds.
-enum { STRING_SIZE = 24 };
+enum { STRING_SIZE = NRD_TF_STRING_SIZE };
 
 typedef void (*deallocator)(void *data, size_t len, void *arg);
 

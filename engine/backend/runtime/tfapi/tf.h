@@ -7,7 +7,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-enum { NRD_TF_MAX_RANK = 64, NRD_TF_STRING = 7 };
+// A TF_TString is of NRD_TF_STRING_SIZE bytes, whatever it holds.
+enum { NRD_TF_MAX_RANK = 64, NRD_TF_STRING = 7, NRD_TF_STRING_SIZE = 24 };
 
 // TF_Output: an output of an operation of the graph.
 typedef struct {

@@ -257,7 +257,7 @@ func (r *Runner) putStrings(i int, dims []C.int64_t, count int64, parts [][]byte
 			return status.Errorf(status.InvalidArg, "the texts do not fit the shape")
 		}
 		count -= n
-		data = unsafe.Add(data, n*24)
+		data = unsafe.Add(data, n*C.NRD_TF_STRING_SIZE)
 	}
 	if count != 0 {
 		r.drop(i)
