@@ -192,7 +192,7 @@ func TestRefusedRequests(t *testing.T) {
 	}
 }
 
-func TestPollFollowsTheRepository(t *testing.T) {
+func TestPollFollowsTheRepository_I005(t *testing.T) {
 	root := repository(t)
 	c := newChanges()
 	e := start(t, engine.Options{
@@ -276,7 +276,7 @@ func TestReloadUnderLoadLosesNothing(t *testing.T) {
 	wg.Wait()
 }
 
-func TestExplicitLoadAndUnload(t *testing.T) {
+func TestExplicitLoadAndUnload_I005(t *testing.T) {
 	root := repository(t)
 	c := newChanges()
 	e := start(t, engine.Options{Repositories: []string{root}, Mode: engine.ModeExplicit, Events: engine.EventListener{Changed: c.note}})

@@ -46,7 +46,7 @@ func TestCustomConfigurations(t *testing.T) {
 		mode                engine.ControlMode
 		both, plain, custom int64
 	}{
-		{"A027 the custom one where it is there, else config.pbtxt", "h100", engine.ModeNone, 2, 1, 2},
+		{"I005 A027 the custom one where it is there, else config.pbtxt", "h100", engine.ModeNone, 2, 1, 2},
 		{"A027 another device's", "a100", engine.ModeNone, 3, 1, 0},
 		{"A027 without a name", "", engine.ModeNone, 1, 1, 0},
 		{"A027 in explicit mode", "h100", engine.ModeExplicit, 2, 1, 2},

@@ -208,7 +208,7 @@ func TestNamespaces(t *testing.T) {
 
 func TestNamespacesAreFollowed(t *testing.T) {
 	for _, mode := range []engine.ControlMode{engine.ModePoll, engine.ModeExplicit} {
-		t.Run("A076 C051 a part goes and comes back, mode "+string(mode), func(t *testing.T) {
+		t.Run("I005 A076 C051 a part goes and comes back, mode "+string(mode), func(t *testing.T) {
 			w := newTwins(t, engine.Options{Mode: mode}, both(t))
 			ask := func(names ...string) {
 				t.Helper()

@@ -61,7 +61,7 @@ func TestPollFollowsChanges_A055_A056_A057(t *testing.T) {
 				t.Errorf("reason %q", got)
 			}
 		}},
-		{"B17 a broken version, then mended", func(t *testing.T, r *rig) {
+		{"I005 B17 a broken version, then mended", func(t *testing.T, r *rig) {
 			r.write("m/config.pbtxt", latest)
 			r.pollAll()
 			r.write("m/2/broken", "")
@@ -132,7 +132,7 @@ func TestPollFollowsChanges_A055_A056_A057(t *testing.T) {
 				t.Errorf("after labels and count changed: %v, want 3 instances and the new labels", err)
 			}
 		}},
-		{"A062 only the instance count changes", func(t *testing.T, r *rig) {
+		{"I005 A062 only the instance count changes", func(t *testing.T, r *rig) {
 			before, err := r.Find("m", 1)
 			if err != nil {
 				t.Fatal(err)

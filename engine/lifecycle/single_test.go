@@ -136,7 +136,7 @@ func TestLoadRetries_A072(t *testing.T) {
 	r.check("what served goes on", "m", 1)
 }
 
-func TestRegisteredRepositories_A024(t *testing.T) {
+func TestRegisteredRepositories_A024_I005(t *testing.T) {
 	r := newRig(t, nil)
 	other := t.TempDir()
 	r.root, other = other, r.root

@@ -252,10 +252,12 @@ func ScanModel(root, name, configName string) *Model {
 	m.Config = findConfig(m.Folder, configName, entries)
 	p := newPrinter()
 	p.skip = m.Config
+	marked := false
 	written := int64(0) // when something in the folder changed last, by the clock of its file system
 	for _, e := range entries {
 		path := filepath.Join(m.Folder, e.Name())
 		if Ignored(e.Name()) {
+			marked = marked || e.Name() == ReadyName
 			continue
 		}
 		if v, ok := ParseVersion(e.Name()); ok && isFolder(m.Folder, e) {
@@ -273,7 +275,9 @@ func ScanModel(root, name, configName string) *Model {
 		}
 	}
 	m.Shared, m.Rest = p.sum(), nonzero(p.rest)
-	m.Marker = marker(filepath.Join(m.Folder, ReadyName), max(written, p.written))
+	if marked {
+		m.Marker = marker(filepath.Join(m.Folder, ReadyName), max(written, p.written))
+	}
 	return m
 }
 
