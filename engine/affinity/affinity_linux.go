@@ -92,17 +92,26 @@ func (p Policy) Run(f func(memory, err error)) {
 	<-done
 }
 
-// Restore takes from the calling thread what Apply has set; cores are those that it had before.
-func (p Policy) Restore(cores []int) error {
-	if p.Cores != nil {
-		if _, err := (Policy{Cores: cores}).Apply(); err != nil {
-			return err
-		}
+// Current returns what the calling thread keeps to, for Restore.
+func Current() (Policy, error) {
+	cores, err := OfThread(0)
+	if err != nil {
+		return Policy{}, err
 	}
-	if p.Nodes != nil {
+	nodes, err := MemoryNodes()
+	if err != nil {
+		nodes = nil // the kernel lets nobody choose, so there is nothing to bring back
+	}
+	return Policy{Cores: cores, Nodes: nodes}, nil
+}
+
+// Restore takes from the calling thread what Apply has set; before is what Current said then.
+func (p Policy) Restore(before Policy) error {
+	if p.Nodes != nil && before.Nodes == nil {
 		_ = setMempolicy(modeDefault, nil) // it fails where setting did
 	}
-	return nil
+	_, err := before.Apply()
+	return err
 }
 
 // The modes of set_mempolicy(2).

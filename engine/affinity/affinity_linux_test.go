@@ -21,6 +21,10 @@ func TestApply_C065(t *testing.T) {
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		before, err := Current()
+		if err != nil || !slices.Equal(before.Cores, all) {
+			t.Errorf("Current = %v, %v; want the cores %v", before, err, all)
+		}
 		memory, err := p.Apply()
 		if err != nil {
 			t.Error(err)
@@ -34,7 +38,7 @@ func TestApply_C065(t *testing.T) {
 		} else if nodes, err := MemoryNodes(); err != nil || !slices.Equal(nodes, p.Nodes) {
 			t.Errorf("memory is bound to %v, %v; want %v", nodes, err, p.Nodes)
 		}
-		if err := p.Restore(all); err != nil {
+		if err := p.Restore(before); err != nil {
 			t.Error(err)
 		}
 		if got, err := OfThread(0); err != nil || !slices.Equal(got, all) {

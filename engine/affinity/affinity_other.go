@@ -29,7 +29,10 @@ func (p Policy) Apply() (memory, err error) {
 func (p Policy) Run(f func(memory, err error)) { f(p.Apply()) }
 
 // Restore has nothing to take back.
-func (p Policy) Restore([]int) error { return nil }
+func (p Policy) Restore(Policy) error { return nil }
+
+// Current returns the zero policy.
+func Current() (Policy, error) { return Policy{}, nil }
 
 // OfThread fails.
 func OfThread(int) ([]int, error) { return nil, unsupported() }

@@ -112,7 +112,7 @@ func (l *Launcher) within(s *Spec, start func() error) error {
 	if !s.Affinity.Restricts() {
 		return start()
 	}
-	before, err := affinity.OfThread(0)
+	before, err := affinity.Current()
 	if err != nil {
 		return err
 	}
