@@ -266,7 +266,9 @@ func TestWhatCannotBeOpened(t *testing.T) {
 
 // A driver that does not start is tried again with the next region.
 func TestNoDevice(t *testing.T) {
+	var log bytes.Buffer
 	d := driver(t)
+	d.log = slog.New(slog.NewTextHandler(&log, nil))
 	handle, _ := export(t, 0, counting(64))
 	for call, code := range map[string]Result{"cuInit": noDevice, "cuDeviceGetCount": 999} {
 		fail(t, call, code)
@@ -281,6 +283,9 @@ func TestNoDevice(t *testing.T) {
 	}
 	if err := m.Close(); err != nil {
 		t.Error(err)
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 {
+		t.Errorf("the log warns %d times, want once:\n%s", n, &log)
 	}
 }
 

@@ -21,6 +21,7 @@ type Driver struct {
 
 	mu       sync.Mutex // guards all below
 	loaded   bool
+	told     bool // that it does not load
 	closed   bool
 	count    int // of the devices
 	contexts map[int64]*primary
@@ -111,10 +112,13 @@ func (d *Driver) load() error {
 		}
 	}
 	if err != nil {
-		d.log.Warn("CUDA shared memory cannot be opened", "err", err)
+		if !d.told { // clients may ask again and again
+			d.log.Warn("clients' CUDA shared memory cannot be opened; see whether nvidia-smi works", "err", err)
+		}
+		d.told = true
 		return fmt.Errorf("%w: %w", shm.ErrNoGPU, err)
 	}
-	d.loaded = true
+	d.loaded, d.told = true, false
 	d.log.Info("CUDA is open for clients' shared memory", "devices", d.count, "version", cu.Version())
 	return nil
 }
