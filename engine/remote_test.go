@@ -212,6 +212,10 @@ func TestModelsFromS3(t *testing.T) {
 			}
 			cloudy <- e
 		}()
+		ch.until(t, "the progress of the version", func() bool {
+			m, _ := e.Model("id")
+			return len(m.Versions) == 1 && m.Versions[0].Fetching == 3e6 && m.Versions[0].Fetched < 3e6
+		})
 		ch.until(t, "the progress in the index", func() bool {
 			for _, m := range e.RepositoryIndex(false) {
 				if m.Version == "1" && m.State == string(lifecycle.Loading) && strings.HasPrefix(m.Reason, "downloading: ") && strings.HasSuffix(m.Reason, " of 3.0 MB") {

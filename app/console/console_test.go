@@ -265,6 +265,22 @@ func TestServerAndModels(t *testing.T) {
 	}
 }
 
+func TestWarmupOfASequenceModel(t *testing.T) {
+	r := newRig(t, engine.ModeExplicit)
+	r.write("sums/config.pbtxt", `backend: "sequence" max_batch_size: 1
+input [ { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] } ] output [ { name: "OUTPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
+sequence_batching { control_input [
+  { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } },
+  { name: "READY" control { kind: CONTROL_SEQUENCE_READY int32_false_true: [ 0, 1 ] } } ] }`)
+	r.write("sums/1/keep", "")
+	if l := get[api.LoadResult](r, 200, "POST", "/api/models/sums/load", nil); !l.OK || !l.Model.Sequences {
+		t.Fatalf("load = %+v", l)
+	}
+	if w := get[api.WarmupResult](r, 200, "POST", "/api/models/sums/warmup", api.WarmupRequest{Count: 10}); len(w.SamplesUs) != 10 || w.SettledUs <= 0 {
+		t.Errorf("warmup = %+v", w)
+	}
+}
+
 func TestWarmup(t *testing.T) {
 	r := newRig(t, engine.ModeExplicit)
 	w := get[api.WarmupResult](r, 200, "POST", "/api/models/ready/warmup", api.WarmupRequest{Count: 10, Batch: 2})

@@ -49,7 +49,7 @@ func (c *Console) postWarmup(w http.ResponseWriter, r *http.Request) error {
 	}
 	out := api.WarmupResult{Version: strconv.FormatInt(v.Version, 10), Batch: rows, Source: source}
 	for range req.Count {
-		us, err := c.once(r.Context(), st.Name, v.Version, inputs)
+		us, err := c.once(r.Context(), st.Name, v.Version, inputs, sequenceOf(cfg))
 		if err != nil {
 			return err
 		}
@@ -73,11 +73,30 @@ func readyVersion(st lifecycle.ModelStatus, version string) (lifecycle.VersionSt
 	return lifecycle.VersionStatus{}, fail(api.CodeUnavailable, "model %q is not ready; load it first", st.Name)
 }
 
-// once runs one request and answers its latency inside the server in microseconds.
-func (c *Console) once(ctx context.Context, model string, version int64, inputs []tensor.Tensor) (float64, error) {
+// sequenceOf names a sequence of its own for a request to a model that wants one; else none.
+func sequenceOf(cfg *inferencepb.ModelConfig) infer.CorrelationID {
+	if cfg.GetSequenceBatching() == nil {
+		return infer.CorrelationID{}
+	}
+	n := rand.Uint32()>>2 | 1<<29 // fits every type that a correlation ID may have; clients seldom begin there
+	for _, in := range cfg.GetSequenceBatching().GetControlInput() {
+		for _, ctl := range in.GetControl() {
+			if ctl.GetKind() == inferencepb.ModelSequenceBatching_Control_CONTROL_SEQUENCE_CORRID && ctl.GetDataType() == inferencepb.DataType_TYPE_STRING {
+				return infer.CorrelationID{Text: "warm-up-" + strconv.FormatUint(uint64(n), 10)}
+			}
+		}
+	}
+	return infer.CorrelationID{Number: uint64(n)}
+}
+
+// once runs one request, which is a whole sequence if sequence names one, and answers its latency inside the server in microseconds.
+func (c *Console) once(ctx context.Context, model string, version int64, inputs []tensor.Tensor, sequence infer.CorrelationID) (float64, error) {
 	q := infer.New()
 	defer q.Release()
 	q.ModelName, q.Version = model, version
+	if sequence != (infer.CorrelationID{}) {
+		q.Correlation, q.Flags = sequence, infer.SequenceStart|infer.SequenceEnd
+	}
 	for _, in := range inputs {
 		shape := q.Dims(len(in.Shape))
 		copy(shape, in.Shape)

@@ -205,6 +205,7 @@ func (m *Model) askEnsemble(ctx context.Context, s Spec) error {
 	if err != nil {
 		return err
 	}
+	m.golden = len(asked)
 	return m.askGolden(ctx, asked, func(r *infer.Request) (func(), error) { return func() {}, m.scheduler.Enqueue(r) })
 }
 

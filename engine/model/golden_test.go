@@ -51,6 +51,9 @@ func TestGoldenRequests(t *testing.T) {
 			if m != nil {
 				defer func() { _ = m.Close(context.Background()) }()
 			}
+			if n := strings.Count(tt.text, `"INPUT1"`); err == nil && m.Golden() != n {
+				t.Errorf("%d golden requests were answered, want %d", m.Golden(), n)
+			}
 			switch {
 			case tt.want == "" && err != nil:
 				t.Error(err)

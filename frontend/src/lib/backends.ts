@@ -24,6 +24,7 @@ const builtIn: Record<string, Key> = {
 const ours: Record<string, Key> = {
   python: "server.backend.python",
   openvino: "server.backend.openvino",
+  fil: "server.backend.fil",
   pytorch: "server.backend.pytorch",
   tensorflow: "server.backend.tensorflow",
 };
