@@ -271,3 +271,37 @@ func TestWatchTellsOfANewFile_A058(t *testing.T) {
 		})
 	}
 }
+
+// A file whose modification time is always the same is overwritten in place by one of the same size.
+func TestTimesThatTellNothing_B15(t *testing.T) {
+	for name, at := range map[string]time.Time{"1970": time.Unix(0, 0), "1980": time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC), "the future": time.Now().AddDate(10, 0, 0)} {
+		t.Run("B15 "+name, func(t *testing.T) {
+			root := t.TempDir()
+			path := root + "/m/1/model.onnx"
+			put := func(text string) {
+				t.Helper()
+				f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := f.WriteString(text); err != nil {
+					t.Fatal(err)
+				}
+				if err := errors.Join(f.Close(), os.Chtimes(path, at, at)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(t, path, "")
+			put("old")
+			before := scan(t, root)["m"]
+			if !before.Equal(scan(t, root)["m"]) {
+				t.Fatal("nothing changed, and it looks so")
+			}
+			for deadline := time.Now().Add(20 * time.Second); before.Equal(scan(t, root)["m"]); put("new") { // a clock of change times has ticks
+				if time.Now().After(deadline) {
+					t.Fatal("a change of the content is not seen")
+				}
+			}
+		})
+	}
+}

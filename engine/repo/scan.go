@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"nereid/engine/status"
 )
@@ -389,6 +390,14 @@ func special(m fs.FileMode) string {
 	return "special file"
 }
 
+// saysNothing reports a modification time that is the same for every content: that of builds which set all times to 1970 or
+// 1980, or one in the future. Weights of one architecture have one size too, so that such a file overwritten in place looks the
+// same but for its change time. That is not taken where it is not needed: it changes with hard links and owners too.
+func saysNothing(info fs.FileInfo) bool {
+	const epochs = 315_705_600 // 1980-01-03, in seconds
+	return info.ModTime().Unix() < epochs || info.ModTime().UnixNano() > changed(info)+int64(time.Minute)
+}
+
 func (p *printer) file(path string, info fs.FileInfo) {
 	p.written = max(p.written, changed(info))
 	p.buf = append(p.buf[:0], path...)
@@ -401,6 +410,9 @@ func (p *printer) file(path string, info fs.FileInfo) {
 		p.buf = fmt.Appendf(p.buf, "\x00dir\x00")
 	} else {
 		p.buf = fmt.Appendf(p.buf, "\x00%v\x00%d\x00%d\x00%d\x00", info.Mode(), info.Size(), info.ModTime().UnixNano(), inode)
+		if saysNothing(info) {
+			p.buf = fmt.Appendf(p.buf, "%d\x00", changed(info))
+		}
 	}
 	_, _ = p.all.Write(p.buf) // a hash never fails
 	if path != p.skip {
