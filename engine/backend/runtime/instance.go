@@ -87,7 +87,9 @@ type instance struct {
 	pool       tensor.Pool
 	close      func() // frees what is behind the runner
 
-	alone     bool // the requests of a batch run together, in one run
+	// alone: the requests of a batch run together, in one run. Then outputs that the next run overwrites are not copied: the
+	// process of package apart has sent an execution's answers before the next one begins.
+	alone     bool
 	parts     [][]byte
 	shape     []int64
 	want      []int
