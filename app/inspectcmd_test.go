@@ -267,7 +267,7 @@ func TestHostileConfigurations(t *testing.T) {
 			if len(r.Models) != 1 || r.Errors == 0 || !strings.Contains(r.Models[0].Faults.Error(), tt.want) {
 				t.Errorf("faults %.300s, want %q", r.Models[0].Faults.Error(), tt.want)
 			}
-			if took > 5*time.Second { // a second and the noise of a busy machine
+			if took > time.Minute { // it has run away: a second is usual, and a busy machine is not its fault
 				t.Errorf("took %v", took)
 			}
 		})

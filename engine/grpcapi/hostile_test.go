@@ -152,7 +152,7 @@ func TestA23DeadlineWhileQueued(t *testing.T) {
 	if _, err := c.ModelInfer(ctx, in); grpcstatus.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("a request behind them: %v, want DeadlineExceeded", err)
 	}
-	if d := time.Since(begin); d > 5*time.Second {
+	if d := time.Since(begin); d > 20*time.Second {
 		t.Errorf("the deadline of 100 ms took %v", d)
 	}
 	for range cap(earlier) {

@@ -377,7 +377,7 @@ func TestSignatureChecks(t *testing.T) {
 			defer r.Release()
 			start := time.Now()
 			err := s.check(r)
-			if d := time.Since(start); d > 5*time.Second {
+			if d := time.Since(start); d > time.Minute { // it has run away
 				t.Errorf("check took %v", d)
 			}
 			if tt.want == "" {
