@@ -21,7 +21,7 @@ import (
 // memory grew by is what counts. (The name brings it into the stage without the race detector, under which memory is
 // not what it is.)
 func TestA21AllocIdleConnections(t *testing.T) {
-	t.Parallel() // it mostly waits, and the server is a process of its own
+	t.Parallel()                    // it mostly waits, and the server is a process of its own
 	n, limit := 1000, 2*time.Second // a busy machine is not the server's fault
 	if os.Getenv("NEREID_SOAK") == "full" {
 		n, limit = 10_000, 50*time.Millisecond
