@@ -53,7 +53,7 @@ export async function edges({ base, page, report, digits, zip }) {
     fs.mkdirSync(path.join(folder, "1"), { recursive: true });
     fs.writeFileSync(path.join(folder, "1", "model.plan"), "plan");
     await drop(page, [folder]);
-    await dialog.locator("footer").getByText("backend 'tensorrt' is not supported yet").waitFor();
+    await dialog.locator("footer").getByText("backend 'tensorrt' runs engines that TensorRT has built").waitFor();
     report.check((await dialog.getByRole("checkbox").count()) === 0, "nobody is asked to trust what cannot run");
     report.check(await button("Load model", dialog).isDisabled(), "a model without a backend is not loaded");
     await shot(page, "41-no-backend");
