@@ -104,7 +104,7 @@ export async function runtime({ base, page, report }) {
     await instances.getByRole("region", { name: "Last output of the process before" }).getByText("got 13").waitFor();
     await shot(page, "19-process");
     await axe(page, report, "processes");
-    await instances.getByText("being started again").waitFor({ state: "detached" });
+    await row.getByText("being started again").waitFor({ state: "detached" });
     const after = (await row.locator("td").nth(3).innerText()).split("\n")[0];
     report.check(/^\d+$/.test(after) && after !== before, `another process runs: ${after} after ${before}`);
   });
