@@ -58,11 +58,11 @@ def add_sub(server, model, inputs, outputs, batch=2):
 @pytest.mark.parametrize(
     "model, inputs, outputs",
     [
-        pytest.param("add_sub_pt", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="D061 TorchScript"),
-        pytest.param("add_sub_named", ("a", "b"), ("sum__0", "difference__1"), id="D061 TorchScript by the names of arguments"),
+        pytest.param("add_sub_pt", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="TorchScript"),
+        pytest.param("add_sub_named", ("a", "b"), ("sum__0", "difference__1"), id="TorchScript by the names of arguments"),
         pytest.param("add_sub_pt2", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="an exported program"),
-        pytest.param("add_sub_class", ("A", "B"), ("SUM", "DIFFERENCE"), id="D063 a class of Python"),
-        pytest.param("add_sub_weights", ("A", "B"), ("SUM", "DIFFERENCE"), id="D063 a class of Python and its weights"),
+        pytest.param("add_sub_class", ("A", "B"), ("SUM", "DIFFERENCE"), id="a class of Python"),
+        pytest.param("add_sub_weights", ("A", "B"), ("SUM", "DIFFERENCE"), id="a class of Python and its weights"),
         pytest.param("add_sub_savedmodel", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="D064 SavedModel, completed from the file"),
         pytest.param("add_sub_graphdef", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="D064 a frozen graph"),
         pytest.param("add_sub_openvino", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="D065 OpenVINO, completed from the file"),
@@ -185,12 +185,12 @@ def test_parameters(server, model, name, output, factor):
 
 
 @pytest.mark.parametrize("model, rows, want", [
-    pytest.param("forest_regression", [[0, 1, 0], [0, 3, 0]], [[-1], [2]], id="D066 a regression"),
-    pytest.param("forest_classes", [[0, 1, 0], [0, 3, 0]], [[0], [0]], id="D066 classes by a threshold"),
-    pytest.param("forest_scores", [[0, 1, 0], [0, 3, 0]], [[0.26894143], [0.880797]], id="D066 predict_proba"),
+    pytest.param("forest_regression", [[0, 1, 0], [0, 3, 0]], [[-1], [2]], id="a regression"),
+    pytest.param("forest_classes", [[0, 1, 0], [0, 3, 0]], [[0], [0]], id="classes by a threshold"),
+    pytest.param("forest_scores", [[0, 1, 0], [0, 3, 0]], [[0.26894143], [0.880797]], id="predict_proba"),
     pytest.param("forest_lightgbm", [[1, 1], [4, 0]], [[0.09003057, 0.24472848, 0.66524096], [0.66524096, 0.09003057, 0.24472848]],
-                 id="D066 LightGBM, completed from the file"),
-    pytest.param("forest_xgboost", [[0, 7], [1, 7]], [[6], [11]], id="D066 XGBoost's JSON, completed from the file"),
+                 id="LightGBM, completed from the file"),
+    pytest.param("forest_xgboost", [[0, 7], [1, 7]], [[6], [11]], id="XGBoost's JSON, completed from the file"),
 ])  # fmt: skip
 def test_forests(server, model, rows, want):
     got = request(server, model, {"input__0": (np.array(rows, np.float32), "FP32")}).as_numpy("output__0")
@@ -260,7 +260,7 @@ def test_wrong_shapes(server):
 
 
 @pytest.mark.parametrize("model, reason", [
-    pytest.param("broken_pt", "RuntimeError", id="D061 a damaged TorchScript"),
+    pytest.param("broken_pt", "RuntimeError", id="a damaged TorchScript"),
     pytest.param("accelerated_pt", "the execution accelerator 'tensorrt' is not one of PyTorch's; take it out", id="D074 an accelerator of PyTorch"),
     pytest.param("torch_tensorrt", "was compiled by Torch-TensorRT, whose runtime is not installed", id="D074 Torch-TensorRT"),
     pytest.param("inductor_package", "was compiled by AOT Inductor (torch_aoti), which is not run; save the exported program", id="AOT Inductor"),
@@ -272,8 +272,8 @@ def test_wrong_shapes(server):
     pytest.param("accelerated", "'tensorrt' (TF-TRT), which TensorFlow's packages no longer have", id="D074 TensorFlow-TensorRT"),
     pytest.param("broken_openvino", "Unable to read the model", id="D065 a damaged IR"),
     pytest.param("no_device", "TOASTER", id="D065 a device that is not there"),
-    pytest.param("broken_forest", "model.txt is not a model of the type lightgbm", id="D066 a damaged forest"),
-    pytest.param("wrong_forest", "the model has 3 features: write TYPE_FP32 and dims: [ 3 ]", id="D066 a forest of other features"),
+    pytest.param("broken_forest", "model.txt is not a model of the type lightgbm", id="a damaged forest"),
+    pytest.param("wrong_forest", "the model has 3 features: write TYPE_FP32 and dims: [ 3 ]", id="a forest of other features"),
 ])  # fmt: skip
 def test_refused(server, model, reason):
     index = {m["name"]: m for m in httpclient.InferenceServerClient(server.http).get_model_repository_index()}

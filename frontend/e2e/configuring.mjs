@@ -26,6 +26,7 @@ export async function configuring({ base, page, report, model }) {
     await page.goto(`${base}/#/models/${model}`);
     const rows = page.locator("section.panel", { has: page.getByRole("heading", { name: "Instances", exact: true }) }).locator("tbody tr");
     await rows.nth(2).waitFor();
+    await rows.nth(3).waitFor({ state: "detached" }); // the one of before may still be at its last work
     report.check((await rows.count()) === 3, `three instances run: ${await rows.count()}`);
     await open();
     await setEditor(page, before);
