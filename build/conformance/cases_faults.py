@@ -422,7 +422,7 @@ for version in ("", "1", "01", "+1", "0", "-1", "9", "99999999999999999999", "ab
 for version in ("1x", " 1", "1 "):
     text = f"failed to get model version from specified version string '{version}' (details: stol), version should be an integral value > 0"
     add("grpc_edges", f"grpc-stub/version {version!r}", lambda s, q=of_version(version): rpc(s, "ModelInfer", q), "DV69", refused(text))
-for size in (1000, 12000):
+for size in (1000, 7000):  # above its soft limit of 8192 bytes gRPC refuses at random
     add("grpc_edges", f"grpc-stub/metadata of {size} bytes", lambda s, n=size: rpc(s, "ModelInfer", of_version(""), metadata=[("x-a", "a" * n)]))
 add("grpc_edges", "grpc-stub/many metadata", lambda s: rpc(s, "ModelInfer", of_version(""), metadata=[(f"x-{i}", "a") for i in range(200)]))
 add("grpc_edges", "grpc-stub/binary metadata", lambda s: rpc(s, "ModelInfer", of_version(""), metadata=[("x-bin", b"\0\xff")]))
