@@ -46,9 +46,9 @@ type Model struct {
 
 	spareEnv []string // of spare's process
 
-	mu      sync.Mutex
-	spare   *worker.Worker   // guarded by mu: has loaded the model, until an instance takes it
-	keepers []*worker.Keeper // guarded by mu
+	Keepers
+	mu    sync.Mutex
+	spare *worker.Worker // guarded by mu: has loaded the model, until an instance takes it
 }
 
 var (
@@ -196,9 +196,7 @@ func (m *Model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 		return nil, err
 	}
 	x := &instance{Keeper: worker.Keep(p.Name, m.log, finalizeGrace, first, start), m: m}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.keepers = append(m.keepers, x.Keeper)
+	m.Add(x.Keeper)
 	return x, nil
 }
 
@@ -217,47 +215,11 @@ func (m *Model) claim(ctx context.Context, p backend.Placement) (*worker.Worker,
 	return m.start(ctx, p.Name, p)
 }
 
-// Healthy returns nil if an instance takes requests.
-func (m *Model) Healthy() error {
+// MemoryBytes returns the resident memory of the processes, that of the one that no instance has taken yet too.
+func (m *Model) MemoryBytes() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var err error
-	for _, k := range m.keepers {
-		s := k.State()
-		if s.Err == nil {
-			return nil
-		}
-		if err == nil {
-			err = s.Err
-		}
-	}
-	return err
-}
-
-// Processes implements backend.ProcessReporter.
-func (m *Model) Processes() (all []backend.Process) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, k := range m.keepers {
-		r := k.Report()
-		all = append(all, backend.Process{Instance: r.Name, PID: r.PID, Since: r.Since, MemoryBytes: r.Bytes, Ends: r.Ends,
-			Quarantined: r.Quarantined, Err: r.Err, Output: r.Output, Before: r.Before})
-	}
-	return all
-}
-
-// InOwnProcess implements backend.Separate.
-func (m *Model) InOwnProcess() bool { return true }
-
-// MemoryBytes returns the resident memory of the processes.
-func (m *Model) MemoryBytes() (total int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, k := range m.keepers {
-		if w := k.Worker(); w != nil {
-			total += w.ResidentBytes()
-		}
-	}
+	total := m.Keepers.MemoryBytes()
 	if m.spare != nil {
 		total += m.spare.ResidentBytes()
 	}
@@ -285,8 +247,6 @@ type instance struct {
 // Close ends the process.
 func (x *instance) Close() error {
 	err := x.Keeper.Close()
-	x.m.mu.Lock()
-	defer x.m.mu.Unlock()
-	x.m.keepers = slices.DeleteFunc(x.m.keepers, func(k *worker.Keeper) bool { return k == x.Keeper })
+	x.m.Remove(x.Keeper)
 	return err
 }

@@ -7,14 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"nereid/engine/affinity"
 	"nereid/engine/backend"
+	"nereid/engine/backend/apart"
 	"nereid/engine/infer"
 	"nereid/engine/modelconfig"
 	"nereid/engine/status"
@@ -42,8 +41,7 @@ type model struct {
 
 	asks atomic.Bool // the model's class has is_ready
 
-	mu      sync.Mutex
-	keepers []*worker.Keeper // guarded by mu
+	apart.Keepers
 }
 
 var (
@@ -102,9 +100,7 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 		return nil, err
 	}
 	k := worker.Keep(p.Name, m.log, m.b.settings.grace, first, start)
-	m.mu.Lock()
-	m.keepers = append(m.keepers, k)
-	m.mu.Unlock()
+	m.Add(k)
 	return &instance{Keeper: k, name: p.Name, m: m, c: c}, nil
 }
 
@@ -156,11 +152,8 @@ func (m *model) Ready(ctx context.Context) error {
 	if !m.asks.Load() {
 		return nil
 	}
-	m.mu.Lock()
-	keepers := slices.Clone(m.keepers)
-	m.mu.Unlock()
 	err := status.Errorf(status.Unavailable, "model '%s' has no instance", m.spec.ModelName)
-	for _, k := range keepers {
+	for _, k := range m.All() {
 		w := k.Worker()
 		if w == nil {
 			err = k.State().Err
@@ -188,51 +181,8 @@ func (m *model) verbosity() int {
 	return 0
 }
 
-// Healthy returns nil if an instance takes requests.
-func (m *model) Healthy() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var err error
-	for _, k := range m.keepers {
-		if s := k.State(); s.Err == nil {
-			return nil
-		} else if err == nil {
-			err = s.Err
-		}
-	}
-	return err
-}
-
 // WaitsInline implements backend.Waiter.
 func (m *model) WaitsInline() bool { return true }
-
-// Processes implements backend.ProcessReporter.
-func (m *model) Processes() (all []backend.Process) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, k := range m.keepers {
-		r := k.Report()
-		all = append(all, backend.Process{Instance: r.Name, PID: r.PID, Since: r.Since, MemoryBytes: r.Bytes, Ends: r.Ends,
-			Quarantined: r.Quarantined, Err: r.Err, Output: r.Output, Before: r.Before})
-	}
-	return all
-}
-
-// InOwnProcess implements backend.Separate.
-func (m *model) InOwnProcess() bool { return true }
-
-// MemoryBytes returns the resident memory of the processes, and what is shared with them.
-func (m *model) MemoryBytes() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	total := int64(0)
-	for _, k := range m.keepers {
-		if w := k.Worker(); w != nil {
-			total += w.ResidentBytes()
-		}
-	}
-	return total
-}
 
 // Close has nothing left to give back: the instances were all.
 func (m *model) Close() error { return nil }
@@ -259,13 +209,6 @@ func (i *instance) Execute(ctx context.Context, b *infer.Batch) error {
 func (i *instance) Close() error {
 	err := i.Keeper.Close()
 	i.c.close()
-	i.m.mu.Lock()
-	defer i.m.mu.Unlock()
-	for n, k := range i.m.keepers {
-		if k == i.Keeper {
-			i.m.keepers = append(i.m.keepers[:n], i.m.keepers[n+1:]...)
-			break
-		}
-	}
+	i.m.Remove(i.Keeper)
 	return err
 }
