@@ -26,6 +26,11 @@ def driven(tmp_path_factory):
         yield s
 
 
+# When it stops, perf_analyzer ends the sequences it is in from another thread, and now and then (one run of fourteen) still
+# sends a request of a sequence behind the END, which is refused as the real server refuses it. Such a run is made again.
+OVERTAKEN = "must specify the START flag on the first request of the sequence"
+TRIES = 5
+
 MODES = {
     "http": ("http", "plain", []),
     "http async": ("http", "plain", ["--async"]),
@@ -63,13 +68,17 @@ def test_F044_perf_analyzer(driven, tmp_path, protocol, model, options):
         argv[argv.index("REPEAT")] = str(data)
     if "--collect-metrics" in argv:
         argv += ["--verbose-csv", "--metrics-url", f"{driven.metrics}/metrics"]
-    before = counts(driven, model)
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, env={**os.environ, "LD_LIBRARY_PATH": str(FOLDER)})
+    for _ in range(TRIES):
+        report.unlink(missing_ok=True)
+        before = counts(driven, model)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=120, env={**os.environ, "LD_LIBRARY_PATH": str(FOLDER)})
+        after = counts(driven, model)
+        if not ("sequence" in str(argv) and OVERTAKEN in done.stdout + done.stderr and after[1] == before[1] + 1):
+            break
     assert done.returncode == 0, done.stdout + done.stderr
     with report.open() as f:
         row = next(csv.DictReader(f))
     assert float(row["Inferences/Second"]) > 0, done.stdout
-    after = counts(driven, model)
     assert after[0] - before[0] >= REQUESTS and after[1] == before[1], (before, after, done.stdout)
 
 
