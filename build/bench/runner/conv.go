@@ -32,17 +32,18 @@ type convPoints [2][]loadPoint
 // measureConv runs the two in turn.
 func measureConv(ctx context.Context, o options, rep *report) error {
 	root := filepath.Join(o.work, "conv")
-	if err := os.RemoveAll(root); err != nil {
-		return err
-	}
 	model := filepath.Join(o.work, "conv.onnx")
 	if err := makeConv(ctx, model); err != nil {
 		return err
 	}
-	if err := writeModel(filepath.Join(root, "conv"), model, convConfig, 1); err != nil {
+	folder, err := onnxFolder("conv", onCPU(convConfig, 1), model)
+	if err != nil {
 		return err
 	}
-	s, err := nereid(o.binary, o.work).start(ctx, root, o.work)
+	if err := writeRepository(root, folder); err != nil {
+		return err
+	}
+	s, err := nereid(o.binary, o.work).start(ctx, root)
 	if err != nil {
 		return err
 	}

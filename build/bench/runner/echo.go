@@ -27,7 +27,7 @@ func measureEcho(ctx context.Context, o options, rep *report) error {
 	if err != nil {
 		return err
 	}
-	ours, err := nereid(o.binary, o.work).start(ctx, repository, o.work)
+	ours, err := nereid(o.binary, o.work).start(ctx, repository)
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func measureIdle(ctx context.Context, o options, rep *report) error {
 }
 
 func measureIdleOf(ctx context.Context, o options, proto string, n int, open, ask func(net.Conn) error) (point idlePoint, err error) {
-	s, err := nereid(o.binary, o.work).start(ctx, filepath.Join(o.work, "empty"), o.work)
+	s, err := nereid(o.binary, o.work).start(ctx, filepath.Join(o.work, "empty"))
 	if err != nil {
 		return point, err
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 )
@@ -50,7 +49,7 @@ func measureInstances(ctx context.Context, o options, rep *report) error {
 	if err != nil {
 		return err
 	}
-	s, err := nereid(o.binary, o.work).start(ctx, repository, o.work)
+	s, err := nereid(o.binary, o.work).start(ctx, repository)
 	if err != nil {
 		return err
 	}
@@ -76,14 +75,11 @@ func measureInstances(ctx context.Context, o options, rep *report) error {
 // instanceRepository writes the models of the instance cases. Their inputs and outputs are all given: a configuration
 // that leaves them out is completed from the model, and so gets a dynamic batcher, as with Triton.
 func instanceRepository(ctx context.Context, work, mlp string) (string, error) {
-	root := filepath.Join(work, "instances")
-	if err := os.RemoveAll(root); err != nil {
-		return "", err
-	}
 	conv := filepath.Join(work, "conv.onnx")
 	if err := makeConv(ctx, conv); err != nil {
 		return "", err
 	}
+	var models []modelFolder
 	for _, m := range []struct {
 		name, file, config string
 		count              int
@@ -96,27 +92,14 @@ func instanceRepository(ctx context.Context, work, mlp string) (string, error) {
 		{"conv_1", conv, convConfig, 1},
 		{"conv_2", conv, convConfig, 2},
 	} {
-		if err := writeModel(filepath.Join(root, m.name), m.file, m.config, m.count); err != nil {
+		f, err := onnxFolder(m.name, onCPU(m.config, m.count), m.file)
+		if err != nil {
 			return "", err
 		}
+		models = append(models, f)
 	}
-	return root, nil
-}
-
-// writeModel makes a model's folder with a copy of file as version 1 and so many instances on the CPU.
-func writeModel(dir, file, config string, count int) error {
-	if err := os.MkdirAll(filepath.Join(dir, "1"), 0o755); err != nil {
-		return err
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	config += fmt.Sprintf("instance_group { count: %d kind: KIND_CPU }\n", count)
-	if err := os.WriteFile(filepath.Join(dir, "config.pbtxt"), []byte(config), 0o644); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "1", "model.onnx"), data, 0o644)
+	root := filepath.Join(work, "instances")
+	return root, writeRepository(root, models...)
 }
 
 // markdown is the table of the instance cases; "" if they were not measured.

@@ -165,7 +165,7 @@ func bench(ctx context.Context, o options) error {
 func measureStart(ctx context.Context, o options, programs []*program, rep *report) error {
 	for range o.repeat {
 		for side, p := range programs {
-			s, err := p.start(ctx, filepath.Join(o.work, "empty"), o.work)
+			s, err := p.start(ctx, filepath.Join(o.work, "empty"))
 			if err != nil {
 				return err
 			}
@@ -201,20 +201,11 @@ func measureLoads(ctx context.Context, o options, programs []*program, rep *repo
 	if err != nil {
 		return err
 	}
-	var servers []*server
-	defer func() {
-		for _, s := range servers {
-			s.stop()
-		}
-	}()
-	for i, p := range programs {
-		repository := []string{ours, filepath.Join(o.work, "repo")}[i]
-		s, err := p.start(ctx, repository, o.work)
-		if err != nil {
-			return err
-		}
-		servers = append(servers, s)
+	servers, err := startAll(ctx, programs, []string{ours, filepath.Join(o.work, "repo")})
+	if err != nil {
+		return err
 	}
+	defer stopAll(servers)
 	return o.pairs(ctx, wanted, programs, servers, rep)
 }
 
@@ -259,25 +250,18 @@ func measureHistory(ctx context.Context, o options, rep *report) error {
 		return err
 	}
 	l := load{"history", "http", identityInput, "identity", "identity", "identity", nil}
-	var servers []*server
-	defer func() {
-		for _, s := range servers {
-			s.stop()
-		}
-	}()
-	for _, arg := range []string{"--history=true", "--history=false"} {
-		work := filepath.Join(o.work, "history"+arg[len("--history="):])
-		if err := os.MkdirAll(work, 0o755); err != nil {
-			return err
-		}
-		p := nereid(o.binary, work)
-		p.argv = append(p.argv, arg)
-		s, err := p.start(ctx, repository, work)
-		if err != nil {
-			return err
-		}
-		servers = append(servers, s)
+	var programs []*program
+	for _, value := range []string{"true", "false"} {
+		p := nereid(o.binary, filepath.Join(o.work, "history"+value))
+		p.name += "-history-" + value
+		p.argv = append(p.argv, "--history="+value)
+		programs = append(programs, p)
 	}
+	servers, err := startAll(ctx, programs, []string{repository, repository})
+	if err != nil {
+		return err
+	}
+	defer stopAll(servers)
 	for n := range historyPairs {
 		for turn := range servers {
 			side := (turn + n) % len(servers)

@@ -83,40 +83,21 @@ output { name: "US" data_type: TYPE_FP64 dims: 1 }
 
 // pythonRepository writes the models. ours: with one that calls our builtin identity, which the reference does not have.
 func pythonRepository(root string, ours bool) error {
-	if err := os.RemoveAll(root); err != nil {
-		return err
+	python := func(name, config, code string) modelFolder {
+		return modelFolder{name: name, config: "backend: \"python\"\n" + config, file: "model.py", data: []byte(code)}
 	}
-	type model struct{ config, code string }
-	models := map[string]model{
-		"identity_py":    {pythonTensors, pythonIdentity},
-		"identity_batch": {pythonTensors + "dynamic_batching { }\n", pythonIdentity},
-		"big_py":         {strings.ReplaceAll(pythonTensors, "dims: 16", "dims: -1"), pythonIdentity},
-		"bls_py":         {pythonCalls, strings.Replace(pythonBLS, "TARGET", "identity_py", 1)},
+	models := []modelFolder{
+		python("identity_py", pythonTensors, pythonIdentity),
+		python("identity_batch", pythonTensors+"dynamic_batching { }\n", pythonIdentity),
+		python("big_py", strings.ReplaceAll(pythonTensors, "dims: 16", "dims: -1"), pythonIdentity),
+		python("bls_py", pythonCalls, strings.Replace(pythonBLS, "TARGET", "identity_py", 1)),
 	}
 	if ours {
-		models["bls_identity"] = model{pythonCalls, strings.Replace(pythonBLS, "TARGET", "identity", 1)}
-		models["identity"] = model{config: "backend: \"identity\"\n" + pythonTensors}
+		models = append(models,
+			python("bls_identity", pythonCalls, strings.Replace(pythonBLS, "TARGET", "identity", 1)),
+			modelFolder{name: "identity", config: "backend: \"identity\"\n" + pythonTensors})
 	}
-	for name, m := range models {
-		config := m.config
-		if m.code != "" {
-			config = "backend: \"python\"\n" + config
-		}
-		dir := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Join(dir, "1"), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, "config.pbtxt"), []byte(config), 0o644); err != nil {
-			return err
-		}
-		if m.code == "" {
-			continue
-		}
-		if err := os.WriteFile(filepath.Join(dir, "1", "model.py"), []byte(m.code), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	return writeRepository(root, models...)
 }
 
 // pythonPoints are what is measured of Python models beside loads; side 0 is ours, side 1 the reference.
@@ -167,19 +148,11 @@ func measurePythonLoads(ctx context.Context, o options, programs []*program, fol
 	if len(wanted) == 0 && !o.wants("python-bls") {
 		return nil
 	}
-	var servers []*server
-	defer func() {
-		for _, s := range servers {
-			s.stop()
-		}
-	}()
-	for side, p := range programs {
-		s, err := p.start(ctx, folders[side], filepath.Dir(folders[side]))
-		if err != nil {
-			return err
-		}
-		servers = append(servers, s)
+	servers, err := startAll(ctx, programs, folders)
+	if err != nil {
+		return err
 	}
+	defer stopAll(servers)
 	if err := o.pairs(ctx, wanted, programs, servers, rep); err != nil {
 		return err
 	}
@@ -241,21 +214,17 @@ func blsCall(ctx context.Context, s *server, model string) (float64, error) {
 
 // measurePythonStart loads and unloads a Python model on servers in explicit mode.
 func measurePythonStart(ctx context.Context, o options, programs []*program, folders []string, points *pythonPoints) error {
-	var servers []*server
-	defer func() {
-		for _, s := range servers {
-			s.stop()
-		}
-	}()
+	explicit := make([]*program, len(programs))
 	for side, p := range programs {
-		explicit := *p
-		explicit.argv = append(append([]string{}, p.argv...), "--model-control-mode=explicit")
-		s, err := explicit.start(ctx, folders[side], filepath.Dir(folders[side]))
-		if err != nil {
-			return err
-		}
-		servers = append(servers, s)
+		own := *p
+		own.argv = append(append([]string{}, p.argv...), "--model-control-mode=explicit")
+		explicit[side] = &own
 	}
+	servers, err := startAll(ctx, explicit, folders)
+	if err != nil {
+		return err
+	}
+	defer stopAll(servers)
 	rest := make([]int, len(servers)) // processes without the model; the first round warms up and counts them
 	for round := range o.repeat + 1 {
 		for turn := range servers {

@@ -40,23 +40,43 @@ func (s *server) addr(proto string) string {
 	return "127.0.0.1:" + strconv.Itoa(s.ports.http)
 }
 
-// start starts the program and waits until it is ready. Between the choice of a port and its use another program may take
+// start starts the program and waits until it is ready; its log lies beside the repository. Between the choice of a port and its use another program may take
 // it: then others are tried.
-func (p *program) start(ctx context.Context, repository, work string) (*server, error) {
+func (p *program) start(ctx context.Context, repository string) (*server, error) {
 	for tries := 1; ; tries++ {
-		s, err := p.startOnce(ctx, repository, work)
+		s, err := p.startOnce(ctx, repository)
 		if err == nil || tries == 3 || !strings.Contains(err.Error(), "already in use") {
 			return s, err
 		}
 	}
 }
 
-func (p *program) startOnce(ctx context.Context, repository, work string) (*server, error) {
+// startAll starts each program on the repository of the same place. The caller stops them; after an error none runs.
+func startAll(ctx context.Context, programs []*program, repositories []string) ([]*server, error) {
+	var all []*server
+	for i, p := range programs {
+		s, err := p.start(ctx, repositories[i])
+		if err != nil {
+			stopAll(all)
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+func stopAll(all []*server) {
+	for _, s := range all {
+		s.stop()
+	}
+}
+
+func (p *program) startOnce(ctx context.Context, repository string) (*server, error) {
 	pt, err := freePorts()
 	if err != nil {
 		return nil, err
 	}
-	s := &server{ports: pt, log: filepath.Join(work, p.name+".log")}
+	s := &server{ports: pt, log: filepath.Join(filepath.Dir(repository), p.name+".log")}
 	log, err := os.Create(s.log)
 	if err != nil {
 		return nil, err
@@ -186,7 +206,7 @@ const cacheOption = "--cache-config=local,size=10485760"
 func cachingNereid(ctx context.Context, binary, work string) (*program, error) {
 	p := nereid(binary, work)
 	p.argv = append(p.argv, cacheOption)
-	s, err := p.start(ctx, filepath.Join(work, "empty"), work)
+	s, err := p.start(ctx, filepath.Join(work, "empty"))
 	if err != nil {
 		return nil, err
 	}
@@ -204,43 +224,28 @@ output { name: "output" data_type: TYPE_FP32 dims: 10 }
 // ourRepository writes the models that ours serves for the bench and returns their folder. cached: one of them wants
 // the response cache.
 func ourRepository(work, mlp string, cached bool) (string, error) {
-	root := filepath.Join(work, "ours")
-	if err := os.RemoveAll(root); err != nil {
-		return "", err
-	}
-	const identity = `backend: "identity"
+	const config = `backend: "identity"
 max_batch_size: 64
 input { name: "INPUT0" data_type: TYPE_FP32 dims: 16 }
 output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 16 }
-instance_group { count: 1 kind: KIND_CPU }
 `
-	const network = mlpConfig + "instance_group { count: 1 kind: KIND_CPU }\n"
-	big := strings.ReplaceAll(identity, "dims: 16", "dims: -1")
-	models := map[string]string{"identity": identity, "big": big}
+	identity := onCPU(config, 1)
+	models := []modelFolder{
+		{name: "identity", config: identity},
+		{name: "big", config: strings.ReplaceAll(identity, "dims: 16", "dims: -1")},
+	}
 	if cached {
-		models["identity_cached"] = identity + "response_cache { enable: true }\n"
+		models = append(models, modelFolder{name: "identity_cached", config: identity + "response_cache { enable: true }\n"})
 	}
 	if mlp != "" {
-		models["mlp"], models["mlp_db"] = network, network+"dynamic_batching { }\n"
-	}
-	for name, config := range models {
-		dir := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Join(dir, "1"), 0o755); err != nil {
-			return "", err
-		}
-		if err := os.WriteFile(filepath.Join(dir, "config.pbtxt"), []byte(config), 0o644); err != nil {
-			return "", err
-		}
-		if !strings.HasPrefix(name, "mlp") {
-			continue
-		}
-		data, err := os.ReadFile(mlp)
+		m, err := onnxFolder("mlp", onCPU(mlpConfig, 1), mlp)
 		if err != nil {
 			return "", err
 		}
-		if err := os.WriteFile(filepath.Join(dir, "1", "model.onnx"), data, 0o644); err != nil {
-			return "", err
-		}
+		batched := m
+		batched.name, batched.config = "mlp_db", m.config+"dynamic_batching { }\n"
+		models = append(models, m, batched)
 	}
-	return root, nil
+	root := filepath.Join(work, "ours")
+	return root, writeRepository(root, models...)
 }
