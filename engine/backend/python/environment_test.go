@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"nereid/engine"
 	"nereid/engine/backend/python"
 )
 
@@ -61,8 +62,9 @@ var usesToy = code("import nereid_toy; y = np.array([float(nereid_toy.VERSION[0]
 func TestRequirements(t *testing.T) {
 	fakeNumpy(t)
 	wheels := t.TempDir()
-	wheel(t, wheels, "nereid_toy", "1.0")
-	wheel(t, wheels, "nereid_toy", "2.0")
+	for _, version := range []string{"1.0", "2.0", "4.0"} {
+		wheel(t, wheels, "nereid_toy", version)
+	}
 	t.Setenv("PIP_FIND_LINKS", wheels)
 	t.Setenv("PIP_NO_INDEX", "1")
 	files := map[string]string{
@@ -70,18 +72,36 @@ func TestRequirements(t *testing.T) {
 		"two/1/requirements.txt": "nereid_toy==2.0\n",
 		"bad/requirements.txt":   "nereid_toy==3.0\n",
 	}
-	for _, name := range []string{"one", "two", "bad"} {
+	for _, name := range []string{"one", "two", "bad", "none"} {
 		files[name+"/config.pbtxt"] = config("")
 		files[name+"/1/model.py"] = usesToy
 	}
-	r := serve(t, nil, files)
-	for name, want := range map[string]float32{"one": 1, "two": 2} {
-		t.Run("D054 model "+name, func(t *testing.T) {
-			if a := r.one(request(name, map[string][]float32{"IN": {0}})); a.err != nil || a.floats("OUT")[0] != want {
-				t.Errorf("%v %v, want %v", a.floats("OUT"), a.err, want)
-			}
-		})
+	// For models without any: named as a user does, from where the server was started.
+	venv, err := filepath.Abs(filepath.Dir(filepath.Dir(interpreter(t))))
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Setenv("NEREID_VENV", venv)
+	here := t.TempDir()
+	t.Chdir(here)
+	if err := os.Mkdir("for", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	all := filepath.Join("for", "all.txt")
+	if err := os.WriteFile(all, []byte("nereid_toy==4.0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	options := python.Options{Folder: t.TempDir(), Requirements: all}
+	r := serveIn(t, options, files, func(*engine.Options) {})
+	answers := func(t *testing.T, r *rig) {
+		t.Helper()
+		for name, want := range map[string]float32{"one": 1, "two": 2, "none": 4} {
+			if a := r.one(request(name, map[string][]float32{"IN": {0}})); a.err != nil || a.floats("OUT")[0] != want {
+				t.Errorf("model %s: %v %v, want %v", name, a.floats("OUT"), a.err, want)
+			}
+		}
+	}
+	t.Run("D054 clashing versions together: of the model, of its version, of the server", func(t *testing.T) { answers(t, r) })
 	t.Run("D054 requirements that cannot be had", func(t *testing.T) {
 		s, _ := r.Model("bad")
 		if len(s.Versions) != 1 || !strings.Contains(s.Versions[0].Reason, "nereid_toy==3.0") {
@@ -89,8 +109,8 @@ func TestRequirements(t *testing.T) {
 		}
 	})
 	locks, err := filepath.Glob(filepath.Join(r.folder, "environments", "*", "requirements.lock"))
-	if err != nil || len(locks) != 2 {
-		t.Fatalf("lock files %v, %v; want 2", locks, err)
+	if err != nil || len(locks) != 3 {
+		t.Fatalf("lock files %v, %v; want 3", locks, err)
 	}
 	if b, err := os.ReadFile(locks[0]); err != nil || !strings.Contains(strings.ReplaceAll(string(b), "-", "_"), "nereid_toy==") {
 		t.Errorf("the lock file has no toy: %s %v", b, err)
@@ -108,17 +128,30 @@ func TestRequirements(t *testing.T) {
 		if said, err := os.ReadFile(bad.LogPath()); err != nil || !strings.Contains(string(said), "nereid_toy==3.0") {
 			t.Errorf("the log of what failed: %s, %v", said, err)
 		}
-		if _, ok := r.backend.EnvironmentOf("none"); ok {
+		if _, ok := r.backend.EnvironmentOf("unknown"); ok {
 			t.Error("a model that was never loaded has an environment")
 		}
+		if said, err := os.ReadFile(one.LogPath()); err != nil || !strings.Contains(strings.ReplaceAll(string(said), "-", "_"), "nereid_toy_1.0") {
+			t.Errorf("the log of what was installed: %s, %v", said, err)
+		}
 	})
-	built := strings.Count(r.log.String(), "the environment of a model is built")
+	const isBuilt = "the environment of a model is built"
+	built := strings.Count(r.log.String(), isBuilt)
 	if err := r.Reload(t.Context(), "one"); err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(r.log.String(), "the environment of a model is built"); n != built || built != 2 {
-		t.Errorf("environments were built %d times, then %d; want 2 and no more", built, n)
+	if n := strings.Count(r.log.String(), isBuilt); n != built || built != 3 {
+		t.Errorf("environments were built %d times, then %d; want 3 and no more", built, n)
 	}
+	t.Run("D054 a server that is started again has them", func(t *testing.T) {
+		r.stop()
+		delete(files, "bad/requirements.txt") // which would be tried again
+		again := serveIn(t, options, files, func(*engine.Options) {})
+		answers(t, again)
+		if strings.Contains(again.log.String(), isBuilt) {
+			t.Errorf("an environment was built again:\n%s", again.log.String())
+		}
+	})
 }
 
 // pack writes a tar.gz of a folder's files and links.
@@ -238,9 +271,16 @@ func TestInstallFramework(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(filepath.Dir(python3))
-	relative := "." + string(filepath.Separator) + filepath.Base(python3)
-	folder := t.TempDir()
+	here, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(here)
+	relative, err := filepath.Rel(here, python3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const folder = "data" // from here
 	toy := func(version string) python.Framework {
 		return python.Framework{Name: "toy", Title: "Toy", Module: "nereid_toy", Requirements: "nereid_toy==" + version + "\n"}
 	}

@@ -70,6 +70,9 @@ func InstallFramework(ctx context.Context, folder, interpreter string, f Framewo
 	if python, err = filepath.Abs(python); err != nil { // it is run from elsewhere
 		return status.Errorf(status.Internal, "%s cannot be installed: %w", f.Title, err)
 	}
+	if folder, err = filepath.Abs(folder); err != nil { // as is what it writes
+		return status.Errorf(status.Internal, "%s cannot be installed: %w", f.Title, err)
+	}
 	path := f.Environment(folder)
 	if !f.Installed(folder) { // of another version, or not finished
 		if err := os.Remove(filepath.Join(path, ".complete")); err != nil && !os.IsNotExist(err) {

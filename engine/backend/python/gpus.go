@@ -2,11 +2,10 @@ package python
 
 import (
 	"fmt"
-	"os"
 	"strconv"
-	"strings"
 
 	"nereid/engine/backend"
+	"nereid/engine/device"
 	"nereid/engine/inferencepb"
 	"nereid/engine/status"
 )
@@ -69,17 +68,7 @@ func (m *model) deviceVars(p backend.Placement) []string {
 	if p.Kind != inferencepb.ModelInstanceGroup_KIND_GPU {
 		return []string{visibleDevices + "="}
 	}
-	return []string{visibleDevices + "=" + cardOf(p.Device)}
-}
-
-// cardOf is how CUDA is asked for one card: the server's list, where it has one, holds the names by the server's numbers.
-func cardOf(device int) string {
-	if list, ok := os.LookupEnv(visibleDevices); ok {
-		if names := strings.Split(list, ","); device < len(names) {
-			return strings.TrimSpace(names[device])
-		}
-	}
-	return strconv.Itoa(device)
+	return []string{visibleDevices + "=" + device.CUDAName(p.Device)}
 }
 
 // deviceID is what the model hears as model_instance_device_id.

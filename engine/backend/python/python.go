@@ -65,7 +65,14 @@ func New(o Options) (*Backend, error) {
 	if o.Launcher == nil {
 		return nil, status.New(status.Internal, "python: Options.Launcher is nil")
 	}
-	o.Folder = cmp.Or(o.Folder, filepath.Join(os.TempDir(), "nereid-python"))
+	if o.Folder, err = filepath.Abs(cmp.Or(o.Folder, filepath.Join(os.TempDir(), "nereid-python"))); err != nil {
+		return nil, status.Errorf(status.Internal, "python: %w", err)
+	}
+	if o.Requirements != "" { // installers run in its folder
+		if o.Requirements, err = filepath.Abs(o.Requirements); err != nil {
+			return nil, status.Errorf(status.Internal, "python: %w", err)
+		}
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

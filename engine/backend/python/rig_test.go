@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"log/slog"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -88,18 +89,23 @@ func serve(t testing.TB, settings map[string]string, files map[string]string) *r
 // serveWith is serve with other options of the engine.
 func serveWith(t testing.TB, settings map[string]string, files map[string]string, set func(*engine.Options)) *rig {
 	t.Helper()
-	r := &rig{t: t, root: t.TempDir(), folder: t.TempDir()}
+	return serveIn(t, python.Options{Settings: settings, Folder: t.TempDir()}, files, set)
+}
+
+// serveIn is serveWith with a backend of more options than its settings.
+func serveIn(t testing.TB, p python.Options, files map[string]string, set func(*engine.Options)) *rig {
+	t.Helper()
+	r := &rig{t: t, root: t.TempDir(), folder: p.Folder}
 	all := map[string]string{"python": interpreter(t)}
-	for k, v := range settings {
-		all[k] = v
-	}
+	maps.Copy(all, p.Settings)
 	for path, text := range files {
 		r.write(path, text)
 	}
 	log := slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	r.launcher = worker.NewLauncher(log)
 	var err error
-	if r.backend, err = python.New(python.Options{Settings: all, Folder: r.folder, Launcher: r.launcher, Metrics: &r.metrics, Log: log}); err != nil {
+	p.Settings, p.Launcher, p.Metrics, p.Log = all, r.launcher, &r.metrics, log
+	if r.backend, err = python.New(p); err != nil {
 		t.Fatal(err)
 	}
 	o := engine.Options{

@@ -1,18 +1,16 @@
 package runtime
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"nereid/engine/backend"
+	"nereid/engine/device"
 	"nereid/engine/inferencepb"
 	"nereid/engine/status"
 )
@@ -32,7 +30,7 @@ func (b *Backend) find(ctx context.Context) []string {
 			return []string{found}
 		}
 	}
-	if folder := b.machines(ctx); folder != "" {
+	if folder := b.machine.folder(ctx, b.o.Interpreter, b.f.pkg); folder != "" {
 		if found := b.f.below(folder); found != "" {
 			return []string{found}
 		}
@@ -50,21 +48,6 @@ func (f *framework) below(folder string) string {
 		}
 	}
 	return ""
-}
-
-// machines returns the folder of the package in the machine's Python, which says so without importing it.
-func (b *Backend) machines(ctx context.Context) string {
-	if b.o.Interpreter == "" {
-		return ""
-	}
-	ctx, stop := context.WithTimeout(ctx, 10*time.Second)
-	defer stop()
-	out, err := exec.CommandContext(ctx, b.o.Interpreter, "-c",
-		"import importlib.util, sys; s = importlib.util.find_spec(sys.argv[1]); print(s.submodule_search_locations[0] if s else '')", b.f.pkg).Output()
-	if err != nil {
-		return "" // no Python is no error here: the framework is missing
-	}
-	return string(bytes.TrimSpace(out))
 }
 
 // missing says what to do where the framework is not there.
@@ -121,7 +104,7 @@ func visible(p backend.Placement) []string {
 	case inferencepb.ModelInstanceGroup_KIND_CPU:
 		return []string{"CUDA_VISIBLE_DEVICES=-1"}
 	case inferencepb.ModelInstanceGroup_KIND_GPU:
-		return []string{"CUDA_VISIBLE_DEVICES=" + strconv.Itoa(p.Device)}
+		return []string{"CUDA_VISIBLE_DEVICES=" + device.CUDAName(p.Device)}
 	}
 	return nil
 }

@@ -31,8 +31,9 @@ type Options struct {
 
 // Backend runs the models of one framework in processes of their own.
 type Backend struct {
-	o Options
-	f framework
+	o       Options
+	f       framework
+	machine machine
 }
 
 // framework is what differs between them.
