@@ -68,35 +68,18 @@ func Repositories(ctx context.Context, roots []string, o Options) Report {
 	return r
 }
 
-// link sets the namespaces of an ensemble's steps: its own where that has the model, else that of the only one of the name.
+// link sets the namespaces of an ensemble's steps.
 func (m *model) link(models map[string]*model) {
 	own, _ := repo.Split(m.src.Key)
 	for _, s := range m.cfg.GetEnsembleScheduling().GetStep() {
-		given := s.GetModelNamespace()
-		s.ModelNamespace = ""
-		if own == "" {
-			continue
-		}
-		var all []string
+		var have []string // none without namespaces
 		for key := range models {
-			if namespace, name := repo.Split(key); name == s.GetModelName() {
-				all = append(all, namespace)
+			if namespace, name := repo.Split(key); namespace != "" && name == s.GetModelName() {
+				have = append(have, namespace)
 			}
 		}
-		switch {
-		case given != "" && slices.Contains(all, given):
-			s.ModelNamespace = given
-		case slices.Contains(all, own):
-			s.ModelNamespace = own
-		case len(all) == 1:
-			s.ModelNamespace = all[0]
-		}
+		ensemble.Link(s, own, have)
 	}
-}
-
-// partOf is the key of a step's model.
-func partOf(s *inferencepb.ModelEnsembling_Step) string {
-	return repo.Key(s.GetModelNamespace(), s.GetModelName())
 }
 
 // graph checks an ensemble against the models of its steps. A part with faults of its own is not told of twice.
@@ -110,7 +93,7 @@ func (m *model) graph(models map[string]*model) {
 		return
 	}
 	for i, s := range steps {
-		part := models[partOf(s)]
+		part := models[ensemble.Part(s)]
 		at := "ensemble_scheduling.step[" + itoa(i) + "].model_name"
 		switch {
 		case part == nil:
@@ -143,7 +126,7 @@ func circleFrom(models map[string]*model, path []string, clear map[string]bool) 
 		return nil
 	}
 	for _, s := range m.cfg.GetEnsembleScheduling().GetStep() {
-		dep := partOf(s)
+		dep := ensemble.Part(s)
 		if clear[dep] {
 			continue
 		}

@@ -10,7 +10,6 @@ import (
 
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
-	"nereid/engine/repo"
 	"nereid/engine/stats"
 	"nereid/engine/status"
 )
@@ -95,7 +94,7 @@ func New(o Options) (*Graph, error) {
 	limit := cfg.GetEnsembleScheduling().GetMaxInflightRequests()
 	for _, s := range cfg.GetEnsembleScheduling().GetStep() {
 		// A version of 0 is one that was not given.
-		st := step{model: repo.Key(s.GetModelNamespace(), s.GetModelName()), version: cmp.Or(s.GetModelVersion(), infer.LatestVersion)}
+		st := step{model: Part(s), version: cmp.Or(s.GetModelVersion(), infer.LatestVersion)}
 		for _, port := range slices.Sorted(maps.Keys(s.GetInputMap())) {
 			st.in = append(st.in, link{port, number(s.GetInputMap()[port])})
 		}

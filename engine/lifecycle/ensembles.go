@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"nereid/engine/ensemble"
 	"nereid/engine/inferencepb"
 	"nereid/engine/repo"
 	"nereid/engine/status"
@@ -60,7 +61,7 @@ func (m *Manager) dependenciesOf(src *repo.Model, over *override) []string {
 		return nil // the load says why
 	}
 	_ = m.link(src, cfg) // what is missing the load says
-	return partsOf(cfg)
+	return ensemble.Parts(cfg)
 }
 
 // circle returns a way from the first model of the path over its dependencies back to one on the path, nil if there is
@@ -202,7 +203,7 @@ func (m *Manager) unloadAll(name string) {
 	m.mu.Lock()
 	var deps []string
 	if e := m.entries[name]; e != nil && e.wanted {
-		deps = partsOf(e.cfg)
+		deps = ensemble.Parts(e.cfg)
 	}
 	m.mu.Unlock()
 	m.unload(name)
@@ -210,7 +211,7 @@ func (m *Manager) unloadAll(name string) {
 		m.mu.Lock()
 		needed := m.entries[dep] != nil && m.entries[dep].asked
 		for _, e := range m.entries {
-			needed = needed || e.wanted && slices.Contains(partsOf(e.cfg), dep)
+			needed = needed || e.wanted && slices.Contains(ensemble.Parts(e.cfg), dep)
 		}
 		m.mu.Unlock()
 		if !needed {

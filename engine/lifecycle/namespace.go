@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"nereid/engine/ensemble"
 	"nereid/engine/inferencepb"
 	"nereid/engine/repo"
 	"nereid/engine/status"
@@ -159,24 +160,16 @@ func each(keys []string, do func(key string) error) error {
 	return status.Errorf(status.CodeOf(all[0]), "%w", errors.Join(all...))
 }
 
-// link sets the namespace of every step of an ensemble: that of the ensemble's own repository where it has a model of that
-// name, else that of the only model of that name. A step that names another repository that has one keeps it. Errors:
-// InvalidArg, with Triton's words, for models that are not there and for names that several other repositories have.
+// link sets the namespace of every step of an ensemble (ensemble.Link). Errors: InvalidArg, with Triton's words, for models that
+// are not there and for names that several other repositories have.
 func (m *Manager) link(src *repo.Model, cfg *inferencepb.ModelConfig) error {
-	steps := cfg.GetEnsembleScheduling().GetStep()
-	if !m.o.Namespaces {
-		for _, s := range steps {
-			s.ModelNamespace = ""
-		}
-		return nil
-	}
+	own, _ := repo.Split(src.Key) // not of src.Root: its files may have come with a request
 	var missing []string
-	for _, s := range steps {
-		key, ok := m.partOf(src, s)
-		if !ok && !slices.Contains(missing, s.GetModelName()) {
-			missing = append(missing, s.GetModelName())
+	for _, s := range cfg.GetEnsembleScheduling().GetStep() {
+		name := s.GetModelName()
+		if !ensemble.Link(s, own, m.namespacesOf(name)) && m.o.Namespaces && !slices.Contains(missing, name) {
+			missing = append(missing, name)
 		}
-		s.ModelNamespace, _ = repo.Split(key)
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
@@ -185,38 +178,19 @@ func (m *Manager) link(src *repo.Model, cfg *inferencepb.ModelConfig) error {
 	return nil
 }
 
-// partOf finds the model of a step; ok is false if there is none, or several and none is preferred.
-func (m *Manager) partOf(src *repo.Model, s *inferencepb.ModelEnsembling_Step) (key string, ok bool) {
-	name := s.GetModelName()
-	if repo.CheckName(name) != nil {
-		return name, false
+// namespacesOf returns the namespaces that have a model of that name; none without Options.Namespaces.
+func (m *Manager) namespacesOf(name string) (all []string) {
+	if !m.o.Namespaces || repo.CheckName(name) != nil {
+		return nil
 	}
 	o := m.scanOptions()
 	o.Only = name
 	found, _ := repo.Scan(o)
-	own, _ := repo.Split(src.Key) // not of src.Root: its files may have come with a request
-	for _, namespace := range []string{s.GetModelNamespace(), own} {
-		if key = repo.Key(namespace, name); namespace != "" && found[key] != nil {
-			return key, true
-		}
+	for key := range found {
+		namespace, _ := repo.Split(key)
+		all = append(all, namespace)
 	}
-	if len(found) == 1 {
-		for key := range found {
-			return key, true
-		}
-	}
-	return name, false
-}
-
-// partsOf returns the keys of the models of an ensemble's steps, each once, sorted; none if cfg is no ensemble. Its steps are
-// linked.
-func partsOf(cfg *inferencepb.ModelConfig) []string {
-	var all []string
-	for _, s := range cfg.GetEnsembleScheduling().GetStep() {
-		all = append(all, repo.Key(s.GetModelNamespace(), s.GetModelName()))
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return all
 }
 
 // concerns reports whether an ensemble is to be looked at when a model has changed: a step runs it, or may be to run it now.
@@ -243,5 +217,5 @@ func (m *Manager) moved(e *entry) bool {
 		return false
 	}
 	_ = m.link(src, written) // what is missing the models say
-	return !slices.Equal(partsOf(written), partsOf(cfg))
+	return !slices.Equal(ensemble.Parts(written), ensemble.Parts(cfg))
 }
