@@ -44,14 +44,19 @@ func (l *Limits) Set(key, value string) (known bool, err error) {
 	return true, nil
 }
 
-// Of returns the limits of a model's workers: these, or what the model's parameters say, which have the settings' names in
-// capitals, with underscores. Errors: InvalidArg.
+// SetParameter sets a limit by the name that it has among a model's parameters, the setting's in capitals with underscores, like
+// MEMORY_LIMIT_BYTE_SIZE; otherwise as Set.
+func (l *Limits) SetParameter(name, value string) (known bool, err error) {
+	if name != strings.ToUpper(name) {
+		return false, nil
+	}
+	return l.Set(strings.ReplaceAll(strings.ToLower(name), "_", "-"), value)
+}
+
+// Of returns the limits of a model's workers: these, or what the model's parameters say (see SetParameter). Errors: InvalidArg.
 func (l Limits) Of(cfg *inferencepb.ModelConfig) (Limits, error) {
 	for name, p := range cfg.GetParameters() {
-		if name != strings.ToUpper(name) {
-			continue
-		}
-		if _, err := l.Set(strings.ReplaceAll(strings.ToLower(name), "_", "-"), p.GetStringValue()); err != nil {
+		if _, err := l.SetParameter(name, p.GetStringValue()); err != nil {
 			return l, status.Errorf(status.InvalidArg, "parameter %s of model '%s': %w", name, cfg.GetName(), err)
 		}
 	}

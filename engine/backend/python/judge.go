@@ -3,7 +3,6 @@ package python
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"nereid/engine/backend"
 	"nereid/engine/inferencepb"
@@ -20,11 +19,10 @@ func (b *Backend) JudgeParameters(cfg *inferencepb.ModelConfig) (all []backend.P
 	for _, name := range slices.Sorted(maps.Keys(cfg.GetParameters())) {
 		var err error
 		value := cfg.GetParameters()[name].GetStringValue()
-		switch {
-		case name == "VISIBLE_GPUS":
+		if name == "VISIBLE_GPUS" {
 			_, err = parseVisibility(value)
-		case name == strings.ToUpper(name):
-			_, err = new(worker.Limits).Set(strings.ReplaceAll(strings.ToLower(name), "_", "-"), value)
+		} else {
+			_, err = new(worker.Limits).SetParameter(name, value)
 		}
 		if err != nil {
 			all = append(all, backend.ParameterRemark{Name: name, Text: err.Error(), Refused: true})

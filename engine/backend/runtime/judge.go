@@ -32,7 +32,7 @@ func (b *Backend) JudgeParameters(cfg *inferencepb.ModelConfig) (all []backend.P
 			continue
 		}
 		alone := &inferencepb.ModelConfig{Parameters: map[string]*inferencepb.ModelParameter{name: cfg.GetParameters()[name]}}
-		bounds, err := new(worker.Limits).Set(strings.ReplaceAll(strings.ToLower(name), "_", "-"), parameter(cfg, name))
+		bounds, err := new(worker.Limits).SetParameter(name, parameter(cfg, name))
 		switch {
 		case bounds:
 		case !slices.Contains(known[b.f.name], name):
