@@ -65,6 +65,9 @@ func openDataDir(path string) (*dataDir, error) {
 // join returns a path inside the folder.
 func (d *dataDir) join(name string) string { return filepath.Join(d.path, name) }
 
+// python is what the Python backend keeps.
+func (d *dataDir) python() string { return pythonFolder(d.path) }
+
 // openTemporaryDataDir makes a folder that goes with the server, unless models that the user removed wait in it.
 func openTemporaryDataDir() (*dataDir, error) {
 	path, err := os.MkdirTemp("", "nereid-")

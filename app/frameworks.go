@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -29,7 +28,7 @@ func newFrameworks(c *Config, d *dataDir, launcher *worker.Launcher, have []back
 			return nil, fmt.Errorf("nothing says how %s is installed", name)
 		}
 		b, err := runtime.New(name, runtime.Options{
-			Settings: c.Frameworks[name], Environment: f.Environment(pythonFolder(d.join(""))), Interpreter: cmp.Or(c.Python["python"], "python3"),
+			Settings: c.Frameworks[name], Environment: f.Environment(d.python()), Interpreter: c.interpreter(),
 			Install:  fmt.Sprintf("run 'nereid install %s' (%s)", f.Name, f.Size),
 			Launcher: launcher, Worker: []string{exe, "worker", name},
 		})

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -26,7 +27,7 @@ func newPython(c *Config, d *dataDir, log *slog.Logger) (pythonRuntime, error) {
 	p := pythonRuntime{launcher: worker.NewLauncher(log), metrics: &custom.Registry{}}
 	var err error
 	p.own, err = python.New(python.Options{
-		Settings: c.Python, Requirements: c.PythonRequirements, Folder: pythonFolder(d.join("")), Launcher: p.launcher,
+		Settings: c.Python, Requirements: c.PythonRequirements, Folder: d.python(), Launcher: p.launcher,
 		Metrics: p.metrics, Log: log,
 	})
 	if err != nil {
@@ -62,6 +63,9 @@ func (p pythonRuntime) close(context.Context) {
 		p.launcher.Close()
 	}
 }
+
+// interpreter is the Python that environments are made with.
+func (c *Config) interpreter() string { return cmp.Or(c.Python["python"], "python3") }
 
 // setPython takes a setting of --backend-config=python.
 func (c *Config) setPython(key, value string) error {

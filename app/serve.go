@@ -486,7 +486,7 @@ func (s *server) openConsole() error {
 		Warnings:     func() []api.Warning { return s.warnings },
 		AllowedHosts: s.c.AllowedHosts, Log: s.log,
 		Tokens: s.tokens, Network: s.network, Environment: s.python.own.EnvironmentOf,
-		Frameworks: frameworks{folder: pythonFolder(s.data.path), interpreter: cmp.Or(s.c.Python["python"], "python3")},
+		Frameworks: frameworks{folder: s.data.python(), interpreter: s.c.interpreter()},
 	}
 	if s.shell != nil {
 		o.Window, o.Pick = true, s.shell.pick

@@ -199,11 +199,31 @@ func checkModelName(name []byte) error {
 
 // object walks the members of a document that is one object; an empty document counts as {}.
 func object(doc []byte, member func(s *scanner, key []byte) error) error {
+	if s := atStart(doc); s.peek() != 0 {
+		return s.document(member)
+	}
+	return nil
+}
+
+// filledObject is object but for an empty document, which is a fault.
+func filledObject(doc []byte, member func(s *scanner, key []byte) error) error {
+	s := atStart(doc)
+	if s.peek() == 0 {
+		return errors.Unwrap(s.fail(errEmpty, s.i))
+	}
+	return s.document(member)
+}
+
+// atStart stands on the first character of a document.
+func atStart(doc []byte) *scanner {
 	s := &scanner{b: doc}
 	s.byteOrderMark()
-	if s.space() == 0 {
-		return nil
-	}
+	s.space()
+	return s
+}
+
+// document reads all of a document that is one object. A fault of its syntax comes before what member finds.
+func (s *scanner) document(member func(s *scanner, key []byte) error) error {
 	err := func() error {
 		if s.peek() != '{' {
 			return status.New(status.InvalidArg, nonObject)
@@ -217,20 +237,10 @@ func object(doc []byte, member func(s *scanner, key []byte) error) error {
 		return nil
 	}
 	var syntax syntaxError
-	if errors.As(err, &syntax) || errors.As(checkSyntax(doc), &syntax) {
+	if errors.As(err, &syntax) || errors.As(checkSyntax(s.b), &syntax) {
 		return syntax.error
 	}
 	return err
-}
-
-// filledObject is object but for an empty document, which is a fault.
-func filledObject(doc []byte, member func(s *scanner, key []byte) error) error {
-	s := &scanner{b: doc}
-	s.byteOrderMark()
-	if s.space() == 0 {
-		return errors.Unwrap(s.fail(errEmpty, s.i))
-	}
-	return object(doc, member)
 }
 
 // object calls member for every member of the object that it stands on; member reads or skips the value.

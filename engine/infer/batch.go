@@ -38,6 +38,14 @@ type Batch struct {
 	users atomic.Int32
 }
 
+// Rows is the sum of the requests' batch sizes.
+func Rows(requests []*Request) (rows int64) {
+	for _, r := range requests {
+		rows += int64(r.BatchSize)
+	}
+	return rows
+}
+
 // Loss is what became of what an instance keeps of sequences between executions.
 type Loss uint8
 

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"nereid/engine/backend/batchio"
 	"nereid/engine/backend/onnxruntime/capi"
 	"nereid/engine/infer"
 	"nereid/engine/status"
@@ -61,15 +62,7 @@ func (x *instance) check(i int, requests []*infer.Request) error {
 	if !x.m.batched {
 		return nil
 	}
-	rows := int64(0)
-	for _, r := range requests {
-		rows += int64(r.BatchSize)
-	}
-	if len(o.Shape) == 0 || o.Shape[0] != rows {
-		return status.Errorf(status.Internal, "model '%s' gave output '%s' the shape %s for a batch of %d; its first dimension must be the batch, or set max_batch_size: 0",
-			x.m.spec.ModelName, p.name, tensor.FormatShape(o.Shape), rows)
-	}
-	return nil
+	return batchio.CheckRows(x.m.spec.ModelName, p.name, o.Shape, infer.Rows(requests))
 }
 
 // checkCut makes sure that an output has the elements that are to be dealt out.

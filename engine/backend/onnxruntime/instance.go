@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"nereid/engine/backend/batchio"
 	"nereid/engine/backend/onnxruntime/capi"
 	"nereid/engine/infer"
 	"nereid/engine/status"
@@ -72,9 +73,7 @@ func (x *instance) Execute(ctx context.Context, b *infer.Batch) error {
 	for rest := b.Requests; len(rest) > 0; {
 		n := 1
 		if x.m.batched {
-			for n < len(rest) && x.alike(rest[0], rest[n]) {
-				n++
-			}
+			n = batchio.Run(rest, x.alike)
 		}
 		x.part(ctx, b, rest[:n])
 		rest = rest[n:]
@@ -165,12 +164,7 @@ func (x *instance) input(r *infer.Request, i int) *tensor.Tensor {
 // alike reports whether two requests can be run together.
 func (x *instance) alike(a, b *infer.Request) bool {
 	for i := range x.m.inputs {
-		p, q := x.input(a, i), x.input(b, i)
-		switch {
-		case p == nil && q == nil:
-		case p != nil && q != nil && x.m.inputs[i].ragged && p.DataType == q.DataType:
-		case p == nil || q == nil || p.DataType != q.DataType || len(p.Shape) == 0 || len(q.Shape) == 0 ||
-			!slices.Equal(p.Shape[1:], q.Shape[1:]):
+		if !batchio.Joins(x.input(a, i), x.input(b, i), x.m.inputs[i].ragged) {
 			return false
 		}
 	}
@@ -279,10 +273,7 @@ func (x *instance) make(i int, requests []*infer.Request) (err error) {
 // choose asks the run for the outputs that anybody wants, and for the states: small ones of a known shape into memory of
 // ours, which saves making and freeing a value for each run.
 func (x *instance) choose(requests []*infer.Request) error {
-	rows := int64(0)
-	for _, r := range requests {
-		rows += int64(r.BatchSize)
-	}
+	rows := infer.Rows(requests)
 	n := 0
 	x.gave = false
 	for i := range x.m.outputs {

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"nereid/engine/backend/batchio"
 	"nereid/engine/infer"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
@@ -48,7 +49,11 @@ func (x *instance) hand(k int, requests []*infer.Request, responses []*infer.Res
 	}
 	x.shape = append(x.shape[:0], shape...)
 	if p.cut == nil && x.batched {
-		if err := x.check(p, requests); err != nil {
+		rows := int64(x.pad)
+		if rows == 0 {
+			rows = infer.Rows(requests)
+		}
+		if err := batchio.CheckRows(x.spec.ModelName, p.name, shape, rows); err != nil {
 			return err
 		}
 	}
@@ -93,21 +98,6 @@ func (x *instance) hand(k int, requests []*infer.Request, responses []*infer.Res
 	}
 	if p.cut != nil && len(data) > 0 {
 		return status.Errorf(status.Internal, "model '%s' gave output '%s' more elements than its batch_output deals out", x.spec.ModelName, p.name)
-	}
-	return nil
-}
-
-// check makes sure that an output can be told apart into rows.
-func (x *instance) check(p *port, requests []*infer.Request) error {
-	rows := int64(x.pad)
-	if rows == 0 {
-		for _, r := range requests {
-			rows += int64(r.BatchSize)
-		}
-	}
-	if len(x.shape) == 0 || x.shape[0] != rows {
-		return status.Errorf(status.Internal, "model '%s' gave output '%s' the shape %s for a batch of %d; its first dimension must be the batch, or set max_batch_size: 0",
-			x.spec.ModelName, p.name, tensor.FormatShape(x.shape), rows)
 	}
 	return nil
 }

@@ -116,9 +116,7 @@ func (x *instance) Execute(_ context.Context, b *infer.Batch) error {
 	for rest := b.Requests; len(rest) > 0; {
 		n := 1
 		if x.batched {
-			for n < len(rest) && x.alike(rest[0], rest[n]) {
-				n++
-			}
+			n = batchio.Run(rest, x.alike)
 		}
 		x.alone = n == len(b.Requests)
 		x.part(b, rest[:n])
@@ -180,15 +178,8 @@ func coded(err error) error {
 // alike reports whether two requests can be run together.
 func (x *instance) alike(a, b *infer.Request) bool {
 	for i := range x.in {
-		if x.in[i].made != nil {
-			continue
-		}
-		p, q := a.Input(x.in[i].name), b.Input(x.in[i].name)
-		switch {
-		case p == nil && q == nil:
-		case p != nil && q != nil && x.in[i].ragged && p.DataType == q.DataType:
-		case p == nil || q == nil || p.DataType != q.DataType || len(p.Shape) == 0 || len(q.Shape) == 0 ||
-			!slices.Equal(p.Shape[1:], q.Shape[1:]):
+		p := &x.in[i]
+		if p.made == nil && !batchio.Joins(a.Input(p.name), b.Input(p.name), p.ragged) {
 			return false
 		}
 	}
