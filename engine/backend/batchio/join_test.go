@@ -10,7 +10,9 @@ import (
 )
 
 func TestJoins(t *testing.T) {
-	of := func(dt tensor.DataType, shape ...int64) *tensor.Tensor { return &tensor.Tensor{DataType: dt, Shape: shape} }
+	of := func(dt tensor.DataType, shape ...int64) *tensor.Tensor {
+		return &tensor.Tensor{DataType: dt, Shape: shape}
+	}
 	for _, tt := range []struct {
 		name   string
 		p, q   *tensor.Tensor
