@@ -68,6 +68,7 @@ type Launcher struct {
 	stop chan struct{}
 	done chan struct{}
 	once sync.Once
+	oom  oomAccount
 
 	mu      sync.Mutex
 	guard   *guard // guarded by mu, as is all below; nil: not started, or it cannot be
@@ -80,7 +81,7 @@ func NewLauncher(log *slog.Logger) *Launcher {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	l := &Launcher{log: log, jobs: make(chan func()), stop: make(chan struct{}), done: make(chan struct{})}
+	l := &Launcher{log: log, jobs: make(chan func()), stop: make(chan struct{}), done: make(chan struct{}), oom: oomAccount{count: oomKills}}
 	go l.run()
 	return l
 }

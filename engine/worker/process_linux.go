@@ -1,12 +1,10 @@
 package worker
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +23,7 @@ type process struct {
 	pid     int
 	socket  *os.File
 	outputs [2]*os.File // its stdout and stderr
-	oom     int64       // kills of the control group for want of memory, before
+	kills   int64       // those of the launcher's account, before
 	down    *mapping
 	up      *mapping
 }
@@ -36,7 +34,7 @@ func (l *Launcher) spawn(s *Spec) (_ *process, err error) {
 	if err != nil {
 		return nil, status.Errorf(status.NotFound, "cannot start %s: %w", s.Command[0], errors.Unwrap(err))
 	}
-	p := &process{l: l, oom: oomKills()}
+	p := &process{l: l, kills: l.oom.before()}
 	var files []*os.File // the child's
 	defer func() {
 		for _, f := range files {
@@ -136,7 +134,7 @@ func (p *process) limit(l Limits) error {
 	}
 	errs := []error{set(unix.RLIMIT_CORE, 0)}
 	if l.Memory == 0 {
-		l.Memory = machineMemory()
+		l.Memory = availableMemory()
 	}
 	if l.Memory > 0 {
 		errs = append(errs, set(unix.RLIMIT_DATA, uint64(l.Memory)))
@@ -147,8 +145,7 @@ func (p *process) limit(l Limits) error {
 	if l.Processes > 0 {
 		errs = append(errs, set(unix.RLIMIT_NPROC, l.Processes))
 	}
-	// Where memory ends, the kernel takes a worker before the server. Not every container allows to say so.
-	_ = os.WriteFile("/proc/"+strconv.Itoa(p.pid)+"/oom_score_adj", []byte("600"), 0)
+	preferWorker(p.pid)
 	return errors.Join(errs...)
 }
 
@@ -179,10 +176,15 @@ func (p *process) ending(state *os.ProcessState) string {
 		return "it ended with exit status " + strconv.Itoa(state.ExitCode())
 	}
 	text := fmt.Sprintf("it was ended by signal %d (%s)", ws.Signal(), ws.Signal())
-	if ws.Signal() == unix.SIGKILL && oomKills() > p.oom {
-		text += ": out of memory"
+	if ws.Signal() != unix.SIGKILL || !p.l.oom.since(p.kills) {
+		return text
 	}
-	return text
+	had := ""
+	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
+		had = fmt.Sprintf(", when it had %d MiB", usage.Maxrss>>10)
+	}
+	return text + ": out of memory: the kernel ended it" + had +
+		"; give the machine or its container more, or bound what the model takes by its parameter MEMORY_LIMIT_BYTE_SIZE"
 }
 
 // hangUp makes reads of the socket end on both sides.
@@ -223,55 +225,6 @@ func (p *process) close() {
 			m.release()
 		}
 	}
-}
-
-// machineMemory returns the bytes of memory that the server may use at most: the machine's or its control group's.
-// 0: not known.
-func machineMemory() int64 {
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		return 0
-	}
-	total := int64(info.Totalram) * int64(info.Unit)
-	if b, err := os.ReadFile(filepath.Join(ownCgroup(), "memory.max")); err == nil {
-		if n, err := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64); err == nil && n < total {
-			return n
-		}
-	}
-	return total
-}
-
-// ownCgroup returns the folder of the server's control group.
-func ownCgroup() string {
-	b, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return "/sys/fs/cgroup"
-	}
-	for line := range strings.Lines(string(b)) {
-		if path, ok := strings.CutPrefix(line, "0::"); ok {
-			return filepath.Join("/sys/fs/cgroup", strings.TrimSpace(path))
-		}
-	}
-	return "/sys/fs/cgroup"
-}
-
-// oomKills returns how many processes of the server's control group, or of the machine, the kernel has ended for want of
-// memory.
-func oomKills() int64 {
-	for _, file := range []string{filepath.Join(ownCgroup(), "memory.events"), "/proc/vmstat"} {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		for line := range strings.Lines(string(b)) {
-			if n, ok := strings.CutPrefix(line, "oom_kill "); ok {
-				if v, err := strconv.ParseInt(strings.TrimSpace(n), 10, 64); err == nil {
-					return v
-				}
-			}
-		}
-	}
-	return 0
 }
 
 // ResidentBytes returns the memory that the worker's process has, with what it shares; 0 if that is not known.
