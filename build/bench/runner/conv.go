@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -25,9 +26,10 @@ parameters { key: "intra_op_thread_count" value { string_value: "1" } }
 `
 )
 
-// convPoints are what a convolution model does on our server, side 0, and on ONNX Runtime alone, side 1: one thread
-// each, one picture at a time.
-type convPoints [2][]loadPoint
+// convPoints are what a convolution model does on our server, on ONNX Runtime alone, and on our scheduler and backend in
+// one process with its caller: one thread each, one picture at a time. The server shares the cores with its clients, so
+// that the last says what running a model through us costs, and the first what a user of this machine sees.
+type convPoints [3][]loadPoint
 
 // measureConv runs the two in turn.
 func measureConv(ctx context.Context, o options, rep *report) error {
@@ -53,13 +55,16 @@ func measureConv(ctx context.Context, o options, rep *report) error {
 		return fmt.Errorf("convolutions: %w", err)
 	}
 	for round := range o.repeat {
-		for turn := range 2 {
-			side := (turn + round) % 2
+		for turn := range rep.conv {
+			side := (turn + round) % len(rep.conv)
 			var p loadPoint
-			if side == 0 {
+			switch side {
+			case 0:
 				p, err = o.load(ctx, l, 0, s, convClients, o.seconds, "none")
-			} else {
+			case 1:
 				p, err = rawConv(ctx, model, o.seconds)
+			case 2:
+				p, err = o.embed(ctx, root, "conv", convTensor, 1)
 			}
 			if err != nil {
 				return fmt.Errorf("convolutions: %w", err)
@@ -96,7 +101,7 @@ func (c *convPoints) markdown() string {
 	var b strings.Builder
 	b.WriteString("\nA residual network of convolutions, one thread, against ONNX Runtime alone (Python, without a server):\n\n" +
 		"| | pictures/s | CPU µs each |\n|---|---|---|\n")
-	for side, name := range []string{fmt.Sprintf("ours, gRPC, %d clients", convClients), "ONNX Runtime alone"} {
+	for side, name := range []string{fmt.Sprintf("ours, gRPC, %d clients", convClients), "ONNX Runtime alone", "ours in process, one caller"} {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, spreadOf(c[side], func(p loadPoint) float64 { return p.Rate }).text("%.1f"),
 			spreadOf(c[side], func(p loadPoint) float64 { return p.ServerUS }).text("%.0f"))
 	}
@@ -104,8 +109,25 @@ func (c *convPoints) markdown() string {
 }
 
 func (c *convPoints) bars() (list []bar) {
-	if v, ok := pairRatio((*[2][]loadPoint)(c), func(p loadPoint) float64 { return p.Rate }); ok {
-		list = append(list, bar{what: "convolutions, rate against ONNX Runtime alone", got: v.median, limit: 0.97, atLeast: true, unit: "times"})
+	rate := func(p loadPoint) float64 { return p.Rate }
+	for _, one := range []struct {
+		what string
+		side int
+	}{{"convolutions, rate in process against ONNX Runtime alone", 2}, {"convolutions, rate over gRPC against ONNX Runtime alone", 0}} {
+		if v, ok := pairRatio(&[2][]loadPoint{c[one.side], c[1]}, rate); ok {
+			list = append(list, bar{what: one.what, got: v.median, limit: 0.97, atLeast: true, unit: "times"})
+		}
 	}
 	return list
+}
+
+// embed runs the model in a process of its own, with its callers (build/bench/embedded).
+func (o *options) embed(ctx context.Context, repository, model, input string, callers int) (p loadPoint, err error) {
+	cmd := exec.CommandContext(ctx, o.embedded, "-r", repository, "-m", model, "-in", input, "-c", strconv.Itoa(callers), "-d", fmt.Sprint(o.seconds, "s"))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return p, fmt.Errorf("%s: %w", o.embedded, err)
+	}
+	return p, json.Unmarshal(out, &p)
 }

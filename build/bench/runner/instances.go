@@ -19,6 +19,9 @@ type instanceCase struct {
 	atLeast bool
 }
 
+// inProcess in place of a protocol: no load generator shares the cores.
+const inProcess = "in process"
+
 const (
 	instanceRate = "rate"
 	instanceCPU  = "server CPU a request"
@@ -33,7 +36,9 @@ func instanceCases() []instanceCase {
 		{"mlp, two instances against one, no batching", [2]string{"mlp_plain_2", "mlp_plain"}, "http", mlpInput, 64, instanceRate, 1, true},
 		{"mlp, four instances against one", [2]string{"mlp_4", "mlp_1"}, "http", mlpInput, 64, instanceRate, 1, true},
 		{"mlp, two instances against one", [2]string{"mlp_2", "mlp_1"}, "http", mlpInput, 16, instanceRate, 1, true},
-		{"convolutions, two one-thread instances against one", [2]string{"conv_2", "conv_1"}, "grpc", convTensor, 8, instanceRate, 1.85, true},
+		{"mlp, an idle batcher against none, in process", [2]string{"mlp_1", "mlp_plain"}, inProcess, mlpInput, 1, instanceCPU, 1.05, false},
+		{"convolutions, two one-thread instances against one, in process", [2]string{"conv_2", "conv_1"}, inProcess, convTensor, 4, instanceRate, 1.85, true},
+		{"convolutions, two one-thread instances against one, over HTTP", [2]string{"conv_2", "conv_1"}, "http", convTensor, 8, instanceRate, 1.85, true},
 	}
 }
 
@@ -60,8 +65,13 @@ func measureInstances(ctx context.Context, o options, rep *report) error {
 		for i, c := range cases {
 			for turn := range 2 {
 				side := (turn + round) % 2
-				l := load{c.what, c.proto, c.tensors, c.model[side], c.model[side], "same", nil}
-				p, err := o.load(ctx, l, 0, s, c.clients, o.seconds, "none")
+				var p loadPoint
+				if c.proto == inProcess {
+					p, err = o.embed(ctx, repository, c.model[side], c.tensors, c.clients)
+				} else {
+					l := load{c.what, c.proto, c.tensors, c.model[side], c.model[side], "same", nil}
+					p, err = o.load(ctx, l, 0, s, c.clients, o.seconds, "none")
+				}
 				if err != nil {
 					return fmt.Errorf("%s, model %s: %w", c.what, c.model[side], err)
 				}

@@ -30,6 +30,7 @@ func main() {
 	flag.StringVar(&o.work, "work", ".cache/bench", "folder for the reference and the repositories")
 	flag.StringVar(&o.binary, "nereid", "build/bin/nereid", "our server")
 	flag.StringVar(&o.loadgen, "loadgen", "build/bin/loadgen", "the load generator")
+	flag.StringVar(&o.embedded, "embedded", "build/bin/embedded", "the program that calls models in its own process")
 	flag.StringVar(&o.mlp, "mlp", "models-sample/mlp/1/model.onnx", "the 784-512-512-10 network")
 	flag.BoolVar(&o.alone, "alone", false, "measure ours only, without the reference")
 	flag.Parse()
@@ -42,11 +43,11 @@ func main() {
 }
 
 type options struct {
-	only, clients, report, work, binary, loadgen, mlp string
-	repeat                                            int
-	seconds                                           float64
-	alone                                             bool
-	cached                                            bool // our server has a response cache
+	only, clients, report, work, binary, loadgen, embedded, mlp string
+	repeat                                                      int
+	seconds                                                     float64
+	alone                                                       bool
+	cached                                                      bool // our server has a response cache
 }
 
 // load is one kind of request, sent to a model of each server.
