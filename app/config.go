@@ -71,6 +71,7 @@ type Config struct {
 	MetricsPort, UIPort         int
 	HTTPMaxInput                int
 	MetricsIntervalMs           int
+	Metrics                     metricsConfig
 	HTTPBasePath                string
 	GRPCTransport               string // "": the default
 	AllowedHosts                []string

@@ -266,8 +266,10 @@ func metricsOptions() []option {
 			set: port(func(c *Config) *int { return &c.MetricsPort })},
 		{names: []string{"metrics-interval-ms"}, group: g, arg: "ms", row: "H069", help: "How old CPU figures may be. Default: 2000.",
 			set: integer(1, maxInt, func(c *Config) *int { return &c.MetricsIntervalMs })},
-		{names: []string{"metrics-config"}, group: g, arg: "key=value", class: refusable, row: "H070", help: "Which latency metrics there are.",
-			set: onlyIf([]string{"counter_latencies=true", "histogram_latencies=false", "summary_latencies=false"}, "choosing latency metrics is")},
+		{names: []string{"metrics-config"}, group: g, arg: "setting=value", row: "H070",
+			help: "Which latency metrics there are: counter_latencies (default: true), histogram_latencies (false), summary_latencies (false), " +
+				"summary_quantiles=<quantile>:<error>,... (0.5:0.05,0.9:0.01,0.95:0.001,0.99:0.001,0.999:0.001). May be given several times.",
+			set: setMetrics},
 	}
 }
 

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"nereid/engine/instance"
+	"nereid/engine/metrics"
 	"nereid/engine/restrict"
+	"nereid/engine/stats"
 	"nereid/engine/trace"
 )
 
@@ -137,7 +139,19 @@ func TestTritonserverOptions(t *testing.T) {
 		{name: "H067 --metrics-address", args: []string{"--metrics-address=::1"}, check: func(c *Config) bool { return c.MetricsAddress == "::1" }},
 		{name: "H068 --metrics-port", args: []string{"--metrics-port=7"}, check: func(c *Config) bool { return c.MetricsPort == 7 }},
 		{name: "H069 --metrics-interval-ms", args: []string{"--metrics-interval-ms=500"}, check: func(c *Config) bool { return c.MetricsIntervalMs == 500 }},
-		{name: "--metrics-config", args: []string{"--metrics-config=counter_latencies=true"}, refused: []string{"--metrics-config=summary_latencies=true"}},
+		{name: "H070 E017 --metrics-config", args: []string{"--metrics-config=counter_latencies=false", "--metrics-config", "histogram_latencies=true",
+			"--metrics-config=summary_latencies=TRUE", "--metrics-config=summary_quantiles=0.5:0.05,0.9:0.01"},
+			check: func(c *Config) bool {
+				m := c.Metrics
+				return m.NoLatencyCounters && m.Latencies == stats.Detail{Summaries: true, Histograms: true} &&
+					slices.Equal(m.Quantiles, []metrics.Quantile{{Share: 0.5, Error: 0.05}, {Share: 0.9, Error: 0.01}})
+			},
+			refused: []string{"--metrics-config=summary_latencies", "--metrics-config=a,summary_latencies=true", "--metrics-config=summary_latencies=", "--metrics-config=nosuch=1",
+				"--metrics-config=counter_latencies=perhaps", "--metrics-config=summary_quantiles=0.5", "--metrics-config=summary_quantiles=x:y",
+				"--metrics-config=summary_quantiles=0.9:0.01:7", "--metrics-config=summary_quantiles=1.5:0.1", "--metrics-config=summary_quantiles=0.5:NaN"}},
+		{name: "E017 DV75 --metrics-config by default", args: []string{"--id=x"}, check: func(c *Config) bool {
+			return !c.Metrics.NoLatencyCounters && c.Metrics.Latencies == stats.Detail{} && c.Metrics.Quantiles == nil
+		}, refused: []string{"--metrics-config=summary_latency=true"}},
 		{name: "H071 --trace-config", args: []string{"--trace-config=level=TIMESTAMPS", "--trace-config", "level=TENSORS", "--trace-config=rate=5",
 			"--trace-config=count=9", "--trace-config=triton,file=t.json", "--trace-config=triton,log-frequency=3"},
 			check: func(c *Config) bool {

@@ -221,6 +221,7 @@ func (s *server) open(ctx context.Context) error {
 		DefaultMaxBatchSize: s.c.defaultMaxBatchSize(), DefaultMaxBatchSizes: s.c.DefaultMaxBatchSizes, ConfigName: s.c.ConfigName, LoadThreads: s.c.LoadThreads, LoadRetries: s.c.LoadRetries, Residency: s.c.Residency, ResourcesFirst: s.c.ResourcesFirst,
 		LooseReadiness: !s.c.StrictReadiness, OverrideFolder: overrides, Cache: s.cache, Log: s.log, Events: s.events(),
 		SharedMemory: shared, RateLimiter: s.c.limiter(), Machine: s.machine, GPULimits: s.c.GPULimits, HostPolicies: s.c.HostPolicies,
+		Latencies: s.c.Metrics.Latencies,
 	})
 	if err != nil {
 		return err
@@ -427,7 +428,7 @@ func (s *server) openFrontEnds() error {
 	if s.c.AllowMetrics {
 		if s.metrics, err = metrics.New(metrics.Options{
 			Source: s.engine, Cache: s.cacheStats(), Custom: s.python.metrics.Append, Version: Version, Log: s.log, OmitCPU: !s.c.AllowCPUMetrics, GPUs: s.gpuMetrics(),
-			Interval: time.Duration(s.c.MetricsIntervalMs) * time.Millisecond,
+			Interval: time.Duration(s.c.MetricsIntervalMs) * time.Millisecond, OmitCounterLatencies: s.c.Metrics.NoLatencyCounters, Quantiles: s.c.Metrics.Quantiles,
 		}); err != nil {
 			return err
 		}

@@ -97,6 +97,8 @@ type Options struct {
 	HostPolicies map[string]affinity.Policy
 	// GPULimits are the shares of GPUs' memory, by their number, over which no model is loaded onto them (--model-load-gpu-limit).
 	GPULimits map[int]float64
+	// Latencies says what the statistics keep of latencies beyond their sums, for the metrics (--metrics-config).
+	Latencies stats.Detail
 	Log       *slog.Logger // nil: none
 	Events    EventListener
 }
@@ -140,7 +142,7 @@ func New(o Options) (*Engine, error) {
 	if o.DefaultMaxBatchSize != nil {
 		batch = *o.DefaultMaxBatchSize
 	}
-	e := &Engine{o: o, stats: stats.NewRegistry(), shared: shm.New(o.SharedMemory), started: time.Now()}
+	e := &Engine{o: o, stats: stats.NewDetailedRegistry(o.Latencies), shared: shm.New(o.SharedMemory), started: time.Now()}
 	e.models = lifecycle.NewManager(lifecycle.Options{
 		Repositories: o.Repositories, Remotes: o.Remotes, Namespaces: o.Namespaces, ConfigName: o.ConfigName, Backends: o.Backends, Agents: o.Agents, Host: host{e}, Stats: e.stats, Log: o.Log,
 		Events: o.Events, AutoComplete: !o.DisableAutoComplete, DefaultMaxBatchSize: batch, DefaultMaxBatchSizes: o.DefaultMaxBatchSizes, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,
@@ -279,6 +281,11 @@ func (e *Engine) Residency() lifecycle.ResidencyStatus { return e.models.Residen
 
 // Snapshots copies the statistics of every version, by model and version, into dst, reusing its memory.
 func (e *Engine) Snapshots(dst []stats.Snapshot) []stats.Snapshot { return e.stats.Snapshots(dst) }
+
+// Distributions copies a version's latencies in detail, as far as Options.Latencies keeps them; see stats.Version.Distributions.
+func (e *Engine) Distributions(model string, version int64, shares []float64, dst *stats.Distributions) bool {
+	return e.stats.Distributions(model, version, shares, dst)
+}
 
 // Reload loads a model as it is in the repository now, in every control mode: the owner of the machine asks, not a
 // client of the protocol. The errors are LoadModel's.

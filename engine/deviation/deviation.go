@@ -132,5 +132,9 @@ func All() []Row {
 			"the bytes are passed on as the type that they have; the output is left out", "500, INTERNAL naming the output", "the client would read other values, or miss some"},
 		{"DV73", "HTTP", "index, load, unload, trace or log settings with a body that is no object, or with a number that does not fit",
 			"taken as an empty object; the number wraps or ends at its first letter", "400 naming it", "what was asked for is not what would be done"},
+		{"DV74", "server", "--metrics-config counter_latencies=false", "all counters of requests, inferences and executions stay 0 besides",
+			"only the counters of latencies are left out", "counts are no latencies"},
+		{"DV75", "server", "--metrics-config with an unknown setting, or with a value that cannot be read", "ignored, or that part of it",
+			"the server does not start and names it", "metrics that were asked for and are not there are missed when they are needed"},
 	}
 }

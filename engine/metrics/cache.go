@@ -17,8 +17,11 @@ func (e *Exporter) cache(w *writer) {
 		{"nv_cache_num_hits_per_model", "Number of cache hits per model", func(s *stats.Snapshot) uint64 { return s.CacheHit.Count }},
 		{"nv_cache_hit_duration_per_model", "Total cache hit duration per model, in microseconds", func(s *stats.Snapshot) uint64 { return micros(s.CacheHit) }},
 		{"nv_cache_num_misses_per_model", "Number of cache misses per model", func(s *stats.Snapshot) uint64 { return s.CacheMiss.Count }},
-		{"nv_cache_miss_duration_per_model", "Total cache miss duration per model, in microseconds", func(s *stats.Snapshot) uint64 { return micros(s.CacheMiss) }},
+		{"nv_cache_miss_duration_per_model", "Total cache miss (insert+lookup) duration per model, in microseconds", func(s *stats.Snapshot) uint64 { return micros(s.CacheMiss) }},
 	} {
+		if e.o.OmitCounterLatencies {
+			break // Triton's go with it, counts and durations alike
+		}
 		w.family(f.name, f.help, "counter")
 		for i := range e.snapshots {
 			if s := &e.snapshots[i]; s.Cached {

@@ -21,6 +21,24 @@ type Source interface {
 	Snapshots(dst []stats.Snapshot) []stats.Snapshot
 }
 
+// Distributor is a Source that keeps more of latencies than their sums; see stats.Registry.Distributions.
+type Distributor interface {
+	Distributions(model string, version int64, shares []float64, dst *stats.Distributions) bool
+}
+
+// Quantile is one that summaries show.
+type Quantile struct {
+	Share float64 // of the latencies, 0 to 1
+	// Error is how far the share may be off. What is shown is the exact share's latency to within 1 % of it, so that this
+	// is not used.
+	Error float64
+}
+
+// DefaultQuantiles returns Triton's.
+func DefaultQuantiles() []Quantile {
+	return []Quantile{{0.5, 0.05}, {0.9, 0.01}, {0.95, 0.001}, {0.99, 0.001}, {0.999, 0.001}}
+}
+
 // Options say what is written. Only Source is needed.
 type Options struct {
 	Source Source
@@ -36,8 +54,10 @@ type Options struct {
 
 	// OmitCPU leaves out the nv_cpu_ families: --allow-cpu-metrics=false.
 	OmitCPU bool
-	// OmitCounterLatencies leaves out the nv_inference_*_duration_us counters: --metrics-config counter_latencies=false.
+	// OmitCounterLatencies leaves out the nv_inference_*_duration_us counters and those of the cache per model: --metrics-config counter_latencies=false.
 	OmitCounterLatencies bool
+	// Quantiles are those of summaries, if Source is a Distributor and keeps them. nil: DefaultQuantiles.
+	Quantiles []Quantile
 	// OmitOwn leaves out the nereid_ families.
 	OmitOwn bool
 	// Interval is the least time over which nv_cpu_utilization is measured: --metrics-interval-ms. 0: 2 s.
@@ -54,6 +74,8 @@ type Exporter struct {
 
 	mu        sync.Mutex // one scrape at a time; guards the rest
 	snapshots []stats.Snapshot
+	shares    []float64             // of Options.Quantiles
+	details   []stats.Distributions // of snapshots; empty if Source is no Distributor
 	cpu       cpuSampler
 	failed    map[string]bool // by what could not be read: logged once
 }
@@ -76,6 +98,12 @@ func New(o Options) (*Exporter, error) {
 		o.Log = slog.Default()
 	}
 	e := &Exporter{o: o, started: time.Now(), failed: map[string]bool{}}
+	if e.o.Quantiles == nil {
+		e.o.Quantiles = DefaultQuantiles()
+	}
+	for _, q := range e.o.Quantiles {
+		e.shares = append(e.shares, q.Share)
+	}
 	e.cpu = cpuSampler{proc: o.Proc, every: o.Interval}
 	if !o.OmitCPU {
 		if _, err := e.cpu.utilization(time.Now()); err != nil {
@@ -124,6 +152,7 @@ func (e *Exporter) Append(dst []byte) []byte {
 		e.gpus(&w)
 	}
 	e.machine(&w)
+	e.latencies(&w)
 	if !e.o.OmitOwn {
 		e.own(&w)
 	}

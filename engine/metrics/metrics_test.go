@@ -76,7 +76,7 @@ func TestText(t *testing.T) {
 		{name: "cache", change: func(o *Options) {
 			s := threeRequests()
 			s[0].Cached, s[0].CacheHit, s[0].CacheMiss = true, stats.Total{Count: 5, Ns: 7000}, stats.Total{Count: 2, Ns: 9999}
-			o.Source, o.OmitOwn, o.OmitCPU, o.OmitCounterLatencies = s, true, true, true
+			o.Source, o.OmitOwn, o.OmitCPU = s, true, true
 			o.Cache = func() cache.Stats {
 				return cache.Stats{Size: 1000, Used: 250, Entries: 2, Lookups: 7, Hits: 5, Misses: 2, Evictions: 1, Lookup: 8 * time.Microsecond, Insertion: 9 * time.Microsecond}
 			}

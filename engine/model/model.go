@@ -158,7 +158,7 @@ func (m *Model) keepEnsemble(ctx context.Context, s Spec) error {
 		m.cache = s.Cache
 		m.keeps.Store(uint64(owner))
 	}
-	s.Stats.SetCached(m.cache != nil)
+	s.Stats.SetKind(kindOf(s.Config, m.cache != nil, s.Log))
 	return nil
 }
 
@@ -175,7 +175,7 @@ func (m *Model) start(ctx context.Context, s Spec) error {
 		m.cache = s.Cache
 		m.keeps.Store(uint64(owner))
 	}
-	s.Stats.SetCached(m.cache != nil)
+	s.Stats.SetKind(kindOf(s.Config, m.cache != nil, s.Log))
 	s.Stats.SetTags(metricTags(s.Config))
 	places, err := m.placements(s.Config)
 	if err != nil {

@@ -17,10 +17,16 @@ type Registry struct {
 	mu       sync.Mutex
 	versions map[key]*Version // guarded by mu, as is epoch
 	epoch    uint64
+	keep     Detail
 }
 
-// NewRegistry returns an empty registry.
-func NewRegistry() *Registry { return &Registry{versions: map[key]*Version{}} }
+// NewRegistry returns an empty registry that keeps latencies as sums.
+func NewRegistry() *Registry { return NewDetailedRegistry(Detail{}) }
+
+// NewDetailedRegistry returns an empty registry that keeps more of latencies than their sums.
+func NewDetailedRegistry(keep Detail) *Registry {
+	return &Registry{versions: map[key]*Version{}, keep: keep}
+}
 
 // Version returns the statistics of a version; new ones with a new epoch if it has none.
 func (g *Registry) Version(model string, version int64) *Version {
@@ -30,7 +36,7 @@ func (g *Registry) Version(model string, version int64) *Version {
 	v := g.versions[k]
 	if v == nil {
 		g.epoch++
-		v = &Version{model: model, version: version, epoch: g.epoch}
+		v = &Version{model: model, version: version, epoch: g.epoch, keep: g.keep}
 		g.versions[k] = v
 	}
 	return v

@@ -99,8 +99,11 @@ type Version struct {
 	tags    atomic.Pointer[[]string]
 	load    atomic.Int64 // nanoseconds
 
-	mu sync.Mutex
-	c  Counters // guarded by mu
+	keep Detail
+
+	mu     sync.Mutex
+	c      Counters // guarded by mu
+	detail *detail  // guarded by mu; nil: sums are enough
 }
 
 // Admitted notes that a request joined the queue.
@@ -132,6 +135,9 @@ func (v *Version) Finished(r *infer.Request, resp *infer.Response, reason Reason
 	for i := range r.Inputs {
 		v.c.InputBytes += uint64(len(r.Inputs[i].Data))
 	}
+	if v.detail != nil {
+		v.observe(r, whole, in, run, out)
+	}
 	if b == nil {
 		return
 	}
@@ -143,6 +149,18 @@ func (v *Version) Finished(r *infer.Request, resp *infer.Response, reason Reason
 	v.countBatch(b, in, run)
 }
 
+// observe counts a success in detail. One from the cache waited in no queue. v.mu is held.
+func (v *Version) observe(r *infer.Request, whole, in, run, out time.Duration) {
+	now := r.Times.Finished
+	v.detail.observe(Request, now, whole)
+	v.detail.observe(Queue, now, r.Times.Taken.Sub(r.Times.Queued))
+	if r.Batch != nil {
+		v.detail.observe(ComputeInput, now, in)
+		v.detail.observe(ComputeInfer, now, run)
+		v.detail.observe(ComputeOutput, now, out)
+	}
+}
+
 // Responded counts a response of a decoupled model, the final one before Finished.
 func (v *Version) Responded(r *infer.Request, resp *infer.Response) {
 	now := infer.Now()
@@ -150,6 +168,9 @@ func (v *Version) Responded(r *infer.Request, resp *infer.Response) {
 	defer v.mu.Unlock()
 	i, from := r.Sent.N, r.Sent.At
 	r.Sent.N, r.Sent.At = i+1, now
+	if i == 0 && v.detail != nil && !(resp.Final && resp.Err == nil && len(resp.Outputs) == 0) { // else it only ends the stream
+		v.detail.observe(FirstResponse, now, now.Sub(r.Times.Arrived))
+	}
 	if i >= MaxResponses {
 		return
 	}
@@ -181,9 +202,6 @@ func (v *Version) Responded(r *infer.Request, resp *infer.Response) {
 	c.Output.add(0) // outputs are handed over where they are
 }
 
-// SetCached says whether the version answers from the response cache where it can.
-func (v *Version) SetCached(on bool) { v.cached.Store(on) }
-
 // SetTags says which labels the version's metrics have besides the server's own: name, value, name, value.
 func (v *Version) SetTags(tags []string) { v.tags.Store(&tags) }
 
@@ -195,6 +213,9 @@ func (v *Version) CacheHit(d time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.c.CacheHit.add(d)
+	if v.detail != nil {
+		v.detail.observe(CacheHit, infer.Now(), d)
+	}
 }
 
 // CacheMiss counts a request whose answer was not in the response cache; d is how long lookup and insertion took.
@@ -202,6 +223,9 @@ func (v *Version) CacheMiss(d time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.c.CacheMiss.add(d)
+	if v.detail != nil {
+		v.detail.observe(CacheMiss, infer.Now(), d)
+	}
 }
 
 // Refused counts a request that no scheduler took; it gets no response.

@@ -1,0 +1,62 @@
+package app
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"nereid/engine/metrics"
+	"nereid/engine/stats"
+)
+
+// metricsConfig is what --metrics-config says.
+type metricsConfig struct {
+	NoLatencyCounters bool         // counter_latencies=false
+	Latencies         stats.Detail // histogram_latencies, summary_latencies
+	Quantiles         []metrics.Quantile
+}
+
+// setMetrics reads one setting=value. Triton takes any setting and any value, and leaves out what it does not understand; here
+// they are refused.
+func setMetrics(c *Config, v string) error {
+	setting, value, ok := strings.Cut(v, "=")
+	if !ok || setting == "" || value == "" || strings.Contains(setting, ",") {
+		return fmt.Errorf("the format is <setting>=<value>, got %q", v)
+	}
+	m := &c.Metrics
+	var err error
+	switch setting {
+	case "counter_latencies":
+		var on bool
+		on, err = parseBool(value)
+		m.NoLatencyCounters = !on
+	case "histogram_latencies":
+		m.Latencies.Histograms, err = parseBool(value)
+	case "summary_latencies":
+		m.Latencies.Summaries, err = parseBool(value)
+	case "summary_quantiles":
+		m.Quantiles, err = parseQuantiles(value)
+	default:
+		return fmt.Errorf("%q is no setting of metrics; there are counter_latencies, histogram_latencies, summary_latencies and summary_quantiles", setting)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", setting, err)
+	}
+	return nil
+}
+
+// parseQuantiles reads <quantile>:<error>,... in any order, which the metrics keep.
+func parseQuantiles(v string) ([]metrics.Quantile, error) {
+	var all []metrics.Quantile
+	for pair := range strings.SplitSeq(v, ",") {
+		share, fault, ok := strings.Cut(pair, ":")
+		q, err := strconv.ParseFloat(share, 64)
+		e, err2 := strconv.ParseFloat(fault, 64)
+		if !ok || err != nil || err2 != nil || math.IsNaN(q+e) || q < 0 || q > 1 || e < 0 || e > 1 {
+			return nil, fmt.Errorf("%q is not of the form <quantile>:<error> with numbers from 0 to 1, such as 0.95:0.001", pair)
+		}
+		all = append(all, metrics.Quantile{Share: q, Error: e})
+	}
+	return all, nil
+}
