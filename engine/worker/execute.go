@@ -243,10 +243,11 @@ func (w *Worker) answer(rec *responseRecord) error {
 		defer l.r.Release()
 	}
 	var resp *infer.Response
+	var bad error
 	if rec.flags&responseEmpty == 0 {
 		resp = l.r.NewResponse()
-		if err := w.fill(rec, l.r, resp); err != nil {
-			return err
+		if bad = w.fill(rec, l.r, resp); bad != nil {
+			resp.Err = bad // the request is the worker's no more if this was final: nobody else answers it
 		}
 	}
 	if w.spec.Decoupled {
@@ -254,7 +255,7 @@ func (w *Worker) answer(rec *responseRecord) error {
 	} else {
 		w.single(l, resp, final)
 	}
-	return nil
+	return bad
 }
 
 // reschedule marks a request of the present execution to be executed again: the worker has it no more until then.
