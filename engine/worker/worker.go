@@ -11,6 +11,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"nereid/engine/infer"
@@ -261,7 +262,7 @@ func (w *Worker) drop(l *live) {
 func (w *Worker) readOne() error {
 	n, err := w.p.socket.Read(w.buf)
 	switch {
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET): // it left frames of ours unread when it ended
 		return io.EOF
 	case err != nil:
 		return status.Errorf(status.Internal, "reading from it failed: %w", err)

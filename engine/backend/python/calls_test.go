@@ -133,6 +133,30 @@ if x[0] < 2:
 	}
 }
 
+// A model may give up waiting for a call: its loop is closed when the answer comes. That ends nothing.
+func TestAnswerAfterItsLoop(t *testing.T) {
+	release := filepath.Join(t.TempDir(), "release")
+	r := serve(t, nil, map[string]string{
+		"held/config.pbtxt": config(""),
+		"held/1/model.py": code(`
+while not os.path.exists(`+strconv.Quote(release)+`): time.sleep(0.001)
+y = x + 1`, ""),
+		"impatient/config.pbtxt": config(""),
+		"impatient/1/model.py": callerOf(`
+import asyncio
+def call(): return pb_utils.InferenceRequest(model_name="held", requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", x)])
+async def give_up(): call().async_exec()
+asyncio.run(give_up())
+open(` + strconv.Quote(release) + `, "w").close()
+resp = call().exec() # answered after the other
+if resp.has_error(): raise pb_utils.TritonModelException(resp.error().message())
+y = pb_utils.get_output_tensor_by_name(resp, "OUT").as_numpy()`),
+	}).ready()
+	if a := r.one(request("impatient", map[string][]float32{"IN": {1}})); a.err != nil || !slices.Equal(a.floats("OUT"), []float32{2}) {
+		t.Errorf("%v, %v; want [2]", a.floats("OUT"), a.err)
+	}
+}
+
 func TestDecoupled(t *testing.T) {
 	r := serve(t, nil, map[string]string{
 		"tokens/config.pbtxt": config("model_transaction_policy { decoupled: true }"),

@@ -21,19 +21,23 @@ class _Mapped:
 
     def __init__(self, fd):
         self.fd, self.map, self.size, self.bases = fd, None, 0, []
+        self._growing = threading.Lock()
         self.reach(1)
 
     def reach(self, end):
         """Maps the file so that it has the byte before end. Whether the file is that long."""
         if end <= self.size:
             return True
-        size = os.fstat(self.fd).st_size
-        if size < end:
-            return False
-        self.map, self.size = mmap.mmap(self.fd, size), size
-        base = np.frombuffer(self.map, np.uint8).__array_interface__["data"][0]
-        self.bases.append((base, size, weakref.ref(self.map)))
-        return True
+        with self._growing:
+            size = os.fstat(self.fd).st_size
+            if size < end:
+                return False
+            if end <= self.size:
+                return True  # another thread was faster; its mapping may be the larger one
+            self.map, self.size = mmap.mmap(self.fd, size), size
+            base = np.frombuffer(self.map, np.uint8).__array_interface__["data"][0]
+            self.bases.append((base, size, weakref.ref(self.map)))
+            return True
 
     def memory(self, at, length):
         return np.ndarray.__new__(_Memory, (length,), np.uint8, self.map, at)
@@ -168,14 +172,16 @@ class Up:
         length = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
         slot = self.allocate(length)
         memory = self._mapped.memory(slot.at, length)
-        slot.memory = weakref.ref(memory)
+        slot.memory = mine = weakref.ref(memory)
         array = np.ndarray(shape, dtype, memory)
         address = array.__array_interface__["data"][0]
         self._empties[address] = slot
-        weakref.finalize(memory, self._dropped, address, slot).atexit = False
+        weakref.finalize(memory, self._dropped, address, slot, mine).atexit = False
         return array
 
-    def _dropped(self, address, slot):
+    def _dropped(self, address, slot, mine):
+        if slot.memory is not mine:
+            return  # another thread has taken the slot since the memory went
         self._empties.pop(address, None)
         if not slot.sent:
             self._mapped.map[slot.at - HEADER] = 0

@@ -1,5 +1,6 @@
 """What the models of frameworks have in common: requests are joined into one batch, run, and cut apart again."""
 
+import collections
 import json
 import os
 
@@ -36,14 +37,17 @@ class Framework:
 
     def execute(self, requests):
         responses = [None] * len(requests)
-        for group in self._groups(requests):
+        groups = collections.deque(self._groups(requests))
+        while groups:
+            group = groups.popleft()
             try:
                 for i, response in zip(group, self._together([requests[i] for i in group])):
                     responses[i] = response
-            except Exception as problem:  # the framework's own errors are the answer to these requests and no others
-                failed = pb.InferenceResponse(error=pb.TritonError("%s: %s" % (type(problem).__name__, problem)))
-                for i in group:
-                    responses[i] = failed
+            except Exception as problem:  # the framework's own errors are answers
+                if len(group) > 1:  # one's values may have failed the others: each gets what it would get alone
+                    groups.extend([i] for i in group)
+                    continue
+                responses[group[0]] = pb.InferenceResponse(error=pb.TritonError("%s: %s" % (type(problem).__name__, problem)))
         return responses
 
     def _groups(self, requests):

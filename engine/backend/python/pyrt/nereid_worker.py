@@ -161,7 +161,10 @@ class Runtime:
 
         def ended(response):
             self._awaited -= 1
-            loop.call_soon_threadsafe(_resolve, future, response)
+            try:
+                loop.call_soon_threadsafe(_resolve, future, response)
+            except RuntimeError:
+                pass  # the loop is closed: nobody waits for the answer any more
 
         self._begin(request, False, ended)
         return future

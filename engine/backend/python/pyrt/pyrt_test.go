@@ -44,6 +44,8 @@ func TestModule(t *testing.T) {
 		{"D032 InferenceRequest", "Request"},
 		{"D034 InferenceResponse", "Response"},
 		{"D037 D038 errors", "Errors"},
+		{"memory shared with the server", "Arena"},
+		{"batches of frameworks", "FrameworkBatches"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -2,13 +2,16 @@
 
 import gc
 import json
+import os
 import sys
 import unittest
 
 import numpy as np
 
 sys.path.insert(0, ".")
+import _nereid_arena  # noqa: E402
 import _nereid_dlpack  # noqa: E402
+import _nereid_framework  # noqa: E402
 import triton_python_backend_utils as pb  # noqa: E402
 
 
@@ -287,6 +290,79 @@ class Errors(unittest.TestCase):
         with self.assertRaises(TypeError):
             pb.TritonError(None)
         self.assertTrue(issubclass(pb.TritonModelException, Exception))
+
+
+class Arena(unittest.TestCase):
+    def setUp(self):
+        self.fd = os.memfd_create("test")
+        self.addCleanup(os.close, self.fd)
+
+    def test_slots_of_arrays(self):
+        up = _nereid_arena.Up(self.fd)
+        array = up.empty((3000,), np.dtype(np.float32))
+        (slot,) = up._empties.values()
+        self.assertNotEqual(up.allocate(12000).at, slot.at)
+        del array
+        gc.collect()
+        self.assertEqual(up.allocate(12000).at, slot.at)
+
+    def test_a_slot_that_another_thread_has_taken(self):
+        # Between the end of an array that was sent and what follows from it, its slot may be somebody else's.
+        up = _nereid_arena.Up(self.fd)
+        array = up.empty((3000,), np.dtype(np.float32))
+        (slot,) = up._empties.values()
+        self.assertEqual(up.send_empty(array), slot.at)
+        taken = []
+
+        def take(_):
+            up._mapped.map[slot.at - _nereid_arena.HEADER] = 0  # as the server does
+            taken.append(up.allocate(12000))
+
+        watch = _nereid_arena.weakref.ref(array.base, take)  # called before what the arena itself waits for
+        del array
+        gc.collect()
+        self.assertIsNotNone(watch)
+        self.assertIs(taken[0], slot)
+        self.assertEqual(up._mapped.map[slot.at - _nereid_arena.HEADER], 1)
+
+
+class Doubling(_nereid_framework.Framework):
+    """Doubles its input, but cannot bear a 13."""
+
+    def path(self):
+        return ""
+
+    def load(self, path):
+        self.runs = 0
+
+    def run(self, inputs, wanted):
+        self.runs += 1
+        if (inputs["IN"] == 13).any():
+            raise ValueError("13")
+        return {name: inputs["IN"] * 2 for name in wanted}
+
+
+class FrameworkBatches(unittest.TestCase):
+    def execute(self, *values):
+        model = Doubling()
+        told = {"max_batch_size": 8, "input": [{"name": "IN"}], "output": [{"name": "OUT", "data_type": "TYPE_FP32"}]}
+        model.initialize({"model_config": json.dumps(told), "model_name": "m"})
+        requests = [
+            pb.InferenceRequest(model_name="m", inputs=[pb.Tensor("IN", np.full((1, 2), v, np.float32))], requested_output_names=["OUT"])
+            for v in values
+        ]
+        return model, model.execute(requests)
+
+    def test_together(self):
+        model, responses = self.execute(1, 2, 3)
+        self.assertEqual([r.output_tensors()[0].as_numpy().tolist() for r in responses], [[[2, 2]], [[4, 4]], [[6, 6]]])
+        self.assertEqual(model.runs, 1)
+
+    def test_one_that_fails(self):
+        _, responses = self.execute(1, 13, 3)
+        self.assertEqual([r.has_error() for r in responses], [False, True, False])
+        self.assertIn("ValueError: 13", responses[1].error().message())
+        self.assertEqual(responses[2].output_tensors()[0].as_numpy().tolist(), [[6, 6]])
 
 
 if __name__ == "__main__":
