@@ -28,10 +28,11 @@ func unpackArchive(archive, folder string) error {
 		return status.Errorf(status.NotFound, "%w", err)
 	}
 	defer f.Close() // read only
-	r, err := plain(bufio.NewReaderSize(f, 1<<20))
+	r, closeIt, err := plain(bufio.NewReaderSize(f, 1<<20))
 	if err != nil {
 		return damaged(archive, err)
 	}
+	defer closeIt()
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
@@ -59,29 +60,35 @@ func unpackArchive(archive, folder string) error {
 }
 
 func damaged(archive string, err error) error {
-	return status.Errorf(status.InvalidArg, "%s is not an archive that can be unpacked: %w", archive, err)
+	return status.Errorf(status.InvalidArg, "%s is not an archive that can be unpacked (tar, as it is or packed by gzip, bzip2 or zstd): %w", archive, err)
 }
 
-// plain undoes the packing that the first bytes tell of.
-func plain(r *bufio.Reader) (io.Reader, error) {
+// plain undoes the packing that the first bytes tell of. The caller calls closeIt when it has read enough.
+func plain(r *bufio.Reader) (plain io.Reader, closeIt func(), err error) {
 	head, err := r.Peek(4)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	closeIt = func() {}
 	switch {
 	case strings.HasPrefix(string(head), "\x1f\x8b"):
-		return gzip.NewReader(r)
+		plain, err = gzip.NewReader(r)
 	case strings.HasPrefix(string(head), "BZh"):
-		return bzip2.NewReader(r), nil
+		plain = bzip2.NewReader(r)
 	case string(head) == "\x28\xb5\x2f\xfd":
-		return zstd.NewReader(r)
+		var z *zstd.Decoder
+		if z, err = zstd.NewReader(r); err == nil {
+			plain, closeIt = z, z.Close // it has goroutines
+		}
+	default:
+		plain = r
 	}
-	return r, nil
+	return plain, closeIt, err
 }
 
 func unpackEntry(root *os.Root, h *tar.Header, r io.Reader) error {
 	name := filepath.Clean(filepath.FromSlash(h.Name))
-	if name == "." {
+	if name == "." || h.Typeflag == tar.TypeXGlobalHeader {
 		return nil
 	}
 	if !filepath.IsLocal(name) {
