@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -75,7 +76,7 @@ func (l *Launcher) spawn(s *Spec) (_ *process, err error) {
 		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	}
 	if derr := l.do(func() {
-		err = l.within(s, func() error { p.proc, err = os.StartProcess(path, s.Command, attr); return err })
+		err = l.within(s, func() error { p.proc, err = startProcess(path, s.Command, attr); return err })
 	}); derr != nil {
 		return nil, derr
 	}
@@ -90,6 +91,17 @@ func (l *Launcher) spawn(s *Spec) (_ *process, err error) {
 		return nil, status.Errorf(status.Internal, "cannot limit what %s takes: %w", path, err)
 	}
 	return p, nil
+}
+
+// startProcess is os.StartProcess, again while the program's file is open for writing: one that was just unpacked is for a
+// moment, in every child that another thread has forked meanwhile and that has not run its own program yet.
+func startProcess(path string, argv []string, attr *os.ProcAttr) (p *os.Process, err error) {
+	for wait := time.Millisecond; ; wait *= 2 {
+		if p, err = os.StartProcess(path, argv, attr); !errors.Is(err, unix.ETXTBSY) || wait > 500*time.Millisecond {
+			return p, err
+		}
+		time.Sleep(wait)
+	}
 }
 
 // environment is the server's with what is added, which replaces variables of the same name: of two, programs take the

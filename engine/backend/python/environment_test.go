@@ -222,7 +222,8 @@ func TestExecutionEnvPath(t *testing.T) {
 	for _, name := range []string{"folder", "archive", "relative"} {
 		t.Run("D052 "+name, func(t *testing.T) {
 			if a := r.one(request(name, map[string][]float32{"IN": {0}})); a.err != nil || a.floats("OUT")[0] != 1 {
-				t.Errorf("%v %v, want 1: the model runs in its environment", a.floats("OUT"), a.err)
+				m, _ := r.Model(name)
+				t.Errorf("%v %v, want 1: the model runs in its environment; %+v", a.floats("OUT"), a.err, m.Versions)
 			}
 		})
 	}
