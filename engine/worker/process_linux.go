@@ -97,7 +97,7 @@ func (l *Launcher) spawn(s *Spec) (_ *process, err error) {
 // moment, in every child that another thread has forked meanwhile and that has not run its own program yet.
 func startProcess(path string, argv []string, attr *os.ProcAttr) (p *os.Process, err error) {
 	for wait := time.Millisecond; ; wait *= 2 {
-		if p, err = os.StartProcess(path, argv, attr); !errors.Is(err, unix.ETXTBSY) || wait > 500*time.Millisecond {
+		if p, err = os.StartProcess(path, argv, attr); !errors.Is(err, unix.ETXTBSY) || wait > time.Second {
 			return p, err
 		}
 		time.Sleep(wait)
