@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// firstWait is how long after its end a worker is started again; each further end in a row doubles it, to longestWait.
-	// A worker that has executed a batch, or has lived for steady, begins a new row: a request that ends its worker each
-	// time must not take the model from the others for ever longer.
-	firstWait   = 100 * time.Millisecond
+	// A worker is started again at once. When that one ends too, the next waits for secondWait, and each further end in a row
+	// doubles it, to longestWait. A worker that has executed a batch, or has lived for steady, begins a new row: a request
+	// that ends its worker each time must not take the model from the others for ever longer.
+	secondWait  = 200 * time.Millisecond
 	longestWait = 30 * time.Second
 	steady      = time.Minute
 	// mostEnds in a row put an instance in quarantine: it is started no more until its model is loaded anew.
@@ -83,7 +83,7 @@ func Keep(name string, log *slog.Logger, grace time.Duration, first *Worker, sta
 // run watches the worker and starts it again.
 func (k *Keeper) run(ctx context.Context) {
 	defer close(k.done)
-	wait, ends, since := firstWait, 0, time.Now()
+	wait, ends, since := time.Duration(0), 0, time.Now()
 	tick := time.NewTicker(trimEvery)
 	defer tick.Stop()
 	for w := k.Worker(); ; {
@@ -98,17 +98,17 @@ func (k *Keeper) run(ctx context.Context) {
 			}
 		}
 		if time.Since(since) > steady || w.Executed() {
-			wait, ends = firstWait, 0
+			wait, ends = 0, 0
 		}
 		err := w.Err()
 		w.Kill() // it has ended: this gives back what is left
 		k.heard(w)
 		for w = nil; w == nil; {
 			ends++
-			if !k.down(err, wait, ends >= mostEnds) || !clock.Sleep(ctx, wait) {
+			if !k.down(err, wait, ends >= mostEnds) || !clock.Sleep(ctx, wait) || ctx.Err() != nil {
 				return
 			}
-			wait = min(2*wait, longestWait)
+			wait = min(max(2*wait, secondWait), longestWait)
 			since = time.Now()
 			if w, err = k.start(ctx); err != nil {
 				k.log.Error("starting a model's process again failed", "instance", k.name, "err", err)
@@ -247,7 +247,7 @@ func (k *Keeper) left(w *Worker) {
 	defer k.mu.Unlock()
 	if k.worker == w {
 		k.worker = nil
-		k.due = time.Now().Add(firstWait)
+		k.due = time.Now()
 		k.state.Err = status.Errorf(status.Unavailable, "model instance '%s' is being started again: %w", k.name, w.Err())
 	}
 }

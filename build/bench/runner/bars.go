@@ -150,6 +150,7 @@ func (r *report) bars() string {
 	list = append(list, r.instances.bars()...)
 	list = append(list, r.conv.bars()...)
 	list = append(list, r.python.bars()...)
+	list = append(list, r.recovery.bars()...)
 	if p := r.starts[0]; len(p) > 0 {
 		list = append(list,
 			bar{what: "start to ready, empty repository", got: spreadOf(p, func(p startPoint) float64 { return float64(p.toReady) / 1e6 }).median, limit: 150, unit: "ms"},

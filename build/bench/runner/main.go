@@ -156,6 +156,11 @@ func bench(ctx context.Context, o options) error {
 			return err
 		}
 	}
+	if o.wants("recovery") {
+		if err := measureRecovery(ctx, o, rep); err != nil {
+			return err
+		}
+	}
 	if rep.empty() {
 		return fmt.Errorf("no case matches -only %s", o.only)
 	}

@@ -25,6 +25,7 @@ type report struct {
 	instances pairs
 	conv      convPoints
 	python    pythonPoints
+	recovery  recoveryPoints
 	loadAvg   string
 }
 
@@ -57,7 +58,7 @@ func (r *report) addLoad(name string, clients, side int, p loadPoint) {
 }
 
 func (r *report) empty() bool {
-	return len(r.order) == 0 && len(r.starts[0]) == 0 && len(r.history[0]) == 0 && len(r.echo) == 0 && len(r.idle) == 0 && len(r.instances) == 0 && len(r.conv[0]) == 0 && len(r.python.builtin) == 0 && len(r.python.load[0]) == 0
+	return len(r.order) == 0 && len(r.starts[0]) == 0 && len(r.history[0]) == 0 && len(r.echo) == 0 && len(r.idle) == 0 && len(r.instances) == 0 && len(r.conv[0]) == 0 && len(r.python.builtin) == 0 && len(r.python.load[0]) == 0 && len(r.recovery.killed) == 0
 }
 
 // spread is a median with its range.
@@ -139,6 +140,7 @@ func (r *report) markdown(o options) string {
 	b.WriteString(r.instances.markdown())
 	b.WriteString(r.conv.markdown())
 	b.WriteString(r.python.markdown())
+	b.WriteString(r.recovery.markdown())
 	b.WriteString(r.bars())
 	return b.String()
 }

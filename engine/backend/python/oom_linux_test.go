@@ -1,7 +1,6 @@
 package python_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,6 +13,7 @@ import (
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/status"
+	"nereid/engine/worker/workertest"
 )
 
 // crowded is the environment variable by which the test program serves models in a control group whose memory ends.
@@ -25,68 +25,26 @@ const crowd = 1 << 30
 // D4: where memory ends, the kernel ends the model's process that takes it, and neither the server nor another model. The
 // case of a limit that the process is given is in TestDeaths and needs no control group.
 func TestOutOfMemory(t *testing.T) {
-	if group := os.Getenv(crowded); group != "" {
-		t.Run("D4 the kernel ends a process for want of memory", func(t *testing.T) { inCrowd(t, group) })
+	if procs := os.Getenv(crowded); procs != "" {
+		t.Run("D4 the kernel ends a process for want of memory", func(t *testing.T) { inCrowd(t, procs) })
 		return
 	}
 	interpreter(t)
+	group, err := workertest.NewGroup("nereid-test-"+strconv.Itoa(os.Getpid()), crowd)
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { until(t, "the control group is gone", func() bool { return group.Remove() == nil }) })
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOutOfMemory$", "-test.v")
-	cmd.Env = append(os.Environ(), crowded+"="+memoryGroup(t, crowd))
+	cmd.Env = append(os.Environ(), crowded+"="+group.Procs())
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestOutOfMemory/D4") {
 		t.Fatalf("the server of the control group: %v\n%s", err, out)
 	}
 }
 
-// memoryGroup makes a control group that has so many bytes. It skips where that is not allowed.
-func memoryGroup(t *testing.T, most int64) string {
-	t.Helper()
-	own, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		t.Skipf("this kernel has no control groups: %v", err)
-	}
-	root, path, limit := "/sys/fs/cgroup", "/", "memory.max"
-	for line := range strings.Lines(string(own)) {
-		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if slices.Contains(strings.Split(parts[1], ","), "memory") {
-			root, path, limit = "/sys/fs/cgroup/memory", parts[2], "memory.limit_in_bytes"
-			break
-		}
-		if parts[0] == "0" {
-			path = parts[2]
-		}
-	}
-	var errs []error
-	for ; ; path = filepath.Dir(path) { // one with processes of its own gives no memory to groups in it, its parents may
-		outer := filepath.Join(root, path)
-		_ = os.WriteFile(filepath.Join(outer, "cgroup.subtree_control"), []byte("+memory"), 0) // version 1 has none; else the limit says so
-		group := filepath.Join(outer, "nereid-test-"+strconv.Itoa(os.Getpid()))
-		err := os.Mkdir(group, 0o755)
-		if err == nil {
-			t.Cleanup(func() {
-				until(t, "the control group is empty", func() bool { return os.Remove(group) == nil || !exists(group) })
-			})
-			err = os.WriteFile(filepath.Join(group, limit), []byte(strconv.FormatInt(most, 10)), 0)
-		}
-		if err == nil {
-			// Swapping would only make it slow. Not every kernel counts it.
-			_ = os.WriteFile(filepath.Join(group, "memory.swap.max"), []byte("0"), 0)
-			_ = os.WriteFile(filepath.Join(group, "memory.memsw.limit_in_bytes"), []byte(strconv.FormatInt(most, 10)), 0)
-			return group
-		}
-		if errs = append(errs, err); path == "/" {
-			t.Skipf("no control group with a limit of memory can be made here, which takes root's rights or a delegated group: %v", errors.Join(errs...))
-		}
-	}
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
 // inCrowd serves two models in a control group, of which one takes all the memory that there is.
-func inCrowd(t *testing.T, group string) {
-	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte("0"), 0); err != nil {
+func inCrowd(t *testing.T, procs string) {
+	if err := os.WriteFile(procs, []byte("0"), 0); err != nil {
 		t.Fatal(err)
 	}
 	gate := filepath.Join(t.TempDir(), "gate")
