@@ -15,7 +15,8 @@ import (
 
 // runner runs a loaded model, one run at a time.
 type runner interface {
-	// Put gives the next run input i, with the bytes of all parts (strings in Triton's form) one after the other.
+	// Put gives the next run input i, with the bytes of all parts (strings in Triton's form) one after the other. They stay
+	// as they are until Reset.
 	Put(i int, shape []int64, parts [][]byte) error
 	// Run computes the outputs with these indexes from the inputs that were put since Reset.
 	Run(want []int) error
@@ -94,6 +95,7 @@ type instance struct {
 	shape     []int64
 	want      []int
 	zeros     []byte
+	made      []*tensor.Buffer // of the run's batch inputs
 	responses []*infer.Response
 }
 
@@ -129,6 +131,10 @@ func (x *instance) Execute(_ context.Context, b *infer.Batch) error {
 func (x *instance) part(b *infer.Batch, requests []*infer.Request) {
 	err := x.run(b, requests)
 	x.runner.Reset()
+	for _, buf := range x.made {
+		buf.Release()
+	}
+	x.made = x.made[:0]
 	if err == nil {
 		return
 	}
@@ -265,7 +271,7 @@ func (x *instance) putMade(i int, requests []*infer.Request) (err error) {
 		return err
 	}
 	buf := x.pool.Get(int(n) * 4)
-	defer buf.Release()
+	x.made = append(x.made, buf)
 	if err := p.made.Fill(buf.Bytes(), requests); err != nil {
 		return err
 	}

@@ -204,6 +204,44 @@ func TestBatches(t *testing.T) {
 	}
 }
 
+// late is an echo that looks at its inputs when it runs, as libraries do that take large ones in place.
+type late struct {
+	echo
+	parts [][][]byte
+}
+
+func (l *late) Put(i int, shape []int64, parts [][]byte) error {
+	for len(l.parts) <= i {
+		l.parts = append(l.parts, nil)
+	}
+	l.parts[i] = slices.Clone(parts)
+	return l.echo.Put(i, shape, parts)
+}
+
+func (l *late) Run(want []int) error {
+	for i := range l.parts {
+		l.data[i] = bytes.Join(l.parts[i], nil)
+	}
+	return l.echo.Run(want)
+}
+
+func TestBatchInputsStayUntilTheRun(t *testing.T) {
+	l := &late{echo: echo{dt: tensor.Int32}}
+	x := newInstance(backend.Spec{Log: slog.New(slog.DiscardHandler), Config: echoConfig(t, tensor.Int32, `
+batch_input { kind: BATCH_ELEMENT_COUNT target_name: "COUNT" data_type: TYPE_INT32 source_input: "X" }
+batch_input { kind: BATCH_ACCUMULATED_ELEMENT_COUNT target_name: "UP_TO" data_type: TYPE_INT32 source_input: "X" }
+`)}, l)
+	in := func() []tensor.Tensor { return values(tensor.Int32, 3)(1, 1) }
+	if _, errs := batch(t, x, in(), in()); errs[0] != nil || errs[1] != nil {
+		t.Fatal(errs)
+	}
+	for i, want := range []string{1: "\x03\x00\x00\x00\x03\x00\x00\x00", 2: "\x03\x00\x00\x00\x06\x00\x00\x00"} {
+		if i > 0 && string(l.data[i]) != want {
+			t.Errorf("the run had %q as input %d, want %q", l.data[i], i, want)
+		}
+	}
+}
+
 func TestWrongOutputs(t *testing.T) {
 	for _, tt := range []struct {
 		name, config string
