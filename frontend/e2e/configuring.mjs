@@ -1,5 +1,5 @@
 // The configuration beyond typing: instance groups by a form, and what the backend says of parameters.
-import { api, axe, editorText, setEditor, shot } from "./lib.mjs";
+import { api, axe, editorText, eventually, setEditor, shot } from "./lib.mjs";
 
 /** model: the name of a loaded ONNX model whose configuration may be changed. Leaves it as it was. */
 export async function configuring({ base, page, report, model }) {
@@ -14,7 +14,7 @@ export async function configuring({ base, page, report, model }) {
     const before = await editorText(page);
     await button("Instances").click();
     const group = page.getByRole("group", { name: "Group 1" });
-    if (!/instance_group/.test(before)) await button("Add a group").click(); // else the form shows it in a moment
+    if (!/instance_group/.test(before)) await button("Add a group").click();
     await group.waitFor();
     await group.getByLabel("Runs on").selectOption("KIND_CPU");
     await group.getByLabel("Instances").fill("3");
@@ -26,8 +26,8 @@ export async function configuring({ base, page, report, model }) {
     await page.getByText("the new configuration serves").waitFor();
     await page.goto(`${base}/#/models/${model}`);
     const rows = page.locator("section.panel", { has: page.getByRole("heading", { name: "Instances", exact: true }) }).locator("tbody tr");
-    await rows.nth(2).waitFor();
-    report.check((await rows.count()) === 3, `three instances run: ${await rows.count()}`);
+    const running = await eventually(() => rows.count(), (n) => n === 3);
+    report.check(running === 3, `three instances run: ${running}`);
     await open();
     await setEditor(page, before);
     await page.getByText("No faults found").waitFor();

@@ -9,6 +9,8 @@ const require = createRequire(import.meta.url);
 const axeSource = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
 export const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../..");
+/** Milliseconds that anything is waited for: far more than it takes, so that only what never comes fails on a busy machine. */
+export const patience = 60_000;
 /** Folder for screenshots; none are taken without it. */
 const shots = process.env.NEREID_SHOTS ?? "";
 
@@ -49,7 +51,7 @@ export async function open(base, report, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1360, height: 860 }, acceptDownloads: true, ...options });
   const page = await context.newPage();
   report.page = page;
-  page.setDefaultTimeout(15_000);
+  page.setDefaultTimeout(patience);
   page.on("request", (r) => {
     const ours = r.url().startsWith(base + "/") || /^(data|blob|about|chrome-extension):/.test(r.url());
     if (!ours) report.check(false, `H6 the page asks another place for ${r.url()}`);
@@ -68,8 +70,26 @@ export async function shot(page, name) {
   await page.screenshot({ path: path.join(shots, `${name}.png`) });
 }
 
-/** Runs axe on the page as it stands; every violation is a failure. */
+/** Asks again until the answer is as it should be, and returns the last answer. */
+export async function eventually(ask, is) {
+  for (const end = Date.now() + patience; ; await new Promise((ok) => setTimeout(ok, 100))) {
+    const answer = await ask();
+    if (is(answer) || Date.now() > end) return answer;
+  }
+}
+
+/** Waits until colours and places have stopped changing. */
+async function still(page) {
+  await page.evaluate(async () => {
+    for (let i = 0; i < 2; i++) await new Promise(requestAnimationFrame);
+    const ends = document.getAnimations().filter((a) => a.effect?.getComputedTiming().endTime !== Infinity);
+    await Promise.allSettled(ends.map((a) => a.finished));
+  });
+}
+
+/** Runs axe on the page once it stands still; every violation is a failure. */
 export async function axe(page, report, name) {
+  await still(page);
   // Through the debugger's own channel: the page's content security policy stays in force.
   await page.evaluate(axeSource);
   const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
@@ -91,10 +111,10 @@ export async function drop(page, paths, at = { x: 700, y: 500 }) {
     await cdp.send("Input.dispatchDragEvent", { type: "dragOver", ...at, data });
     await cdp.send("Input.dispatchDragEvent", { type: "drop", ...at, data });
     try {
-      await overlay.waitFor({ state: "detached", timeout: 2000 });
+      await overlay.waitFor({ state: "detached", timeout: 5000 });
       break;
     } catch (e) {
-      if (attempt === 5) throw e;
+      if (attempt === 12) throw e;
       await cdp.send("Input.dispatchDragEvent", { type: "dragEnter", ...at, data });
     }
   }

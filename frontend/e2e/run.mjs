@@ -16,7 +16,7 @@ import { hardening } from "./hardening.mjs";
 import { runtime } from "./runtime.mjs";
 import { settings } from "./settings.mjs";
 import { trying } from "./trying.mjs";
-import { api, axe, drop, editorText, open, Report, root, setEditor, shot } from "./lib.mjs";
+import { api, axe, drop, editorText, eventually, open, patience, Report, root, setEditor, shot } from "./lib.mjs";
 
 const base = (process.argv[2] ?? "").replace(/\/$/, "");
 if (!/^https?:\/\//.test(base)) {
@@ -28,6 +28,7 @@ const sample = (...p) => path.join(root, "models-sample", ...p);
 const id = Date.now().toString(36);
 const digits = `e2e_digits_${id}`;
 const addSub = `e2e_add_sub_${id}`;
+const tmp = fs.mkdtempSync(path.join(os.tmpdir(), "nereid-e2e-"));
 const at = (name, tab = "") => `${base}/#/models/${name}${tab && "/" + tab}`;
 
 const { browser, page } = await open(base, report);
@@ -66,7 +67,7 @@ await report.step("a fault is shown while typing, with its place", async () => {
 
 await report.step("load it with one click", async () => {
   await button("Load model", dialog).click();
-  await dialog.getByText(`${digits} is ready`).waitFor({ timeout: 30_000 });
+  await dialog.getByText(`${digits} is ready`).waitFor();
   await shot(page, "04-loaded");
   await button("Try it", dialog).click();
   await page.getByRole("heading", { name: digits }).waitFor();
@@ -101,7 +102,7 @@ await report.step("every recorded picture gets its recorded class", async () => 
 
 await report.step("the same call by curl and Python answers the same", async () => {
   const want = String(bestClass(JSON.parse(fs.readFileSync(sample("digits", "requests", "grey_28.json"), "utf8"))));
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), "nereid-snippets-"));
+  const folder = fs.mkdtempSync(path.join(tmp, "snippets-"));
   fs.copyFileSync(sample("digits", "requests", "grey_28.png"), path.join(folder, "grey_28.png"));
   const text = async (kind) => {
     await page.getByRole("button", { name: kind, exact: true }).click();
@@ -120,13 +121,12 @@ await report.step("the same call by curl and Python answers the same", async () 
     const out = execFileSync(process.env.NEREID_PYTHON, ["-c", program + best], { cwd: folder }).toString();
     report.check(out.includes(`BEST ${want}`), `${kind} answers ${out}`);
   }
-  fs.rmSync(folder, { recursive: true });
 });
 
 await report.step("warm it up", async () => {
   await page.goto(at(digits));
   await button("Warm up").click();
-  await page.getByText("settled (median").waitFor({ timeout: 30_000 });
+  await page.getByText("settled (median").waitFor();
   const figures = await page.locator(".figures b").allTextContents();
   report.check(figures.length >= 2 && figures.every((f) => /[0-9.]+ ?(µs|ms|s|×)$/.test(f)), `first and settled latency: ${figures}`);
   await shot(page, "06-warmup");
@@ -143,7 +143,7 @@ await report.step("edit the configuration, see the difference, save and reload",
   await shot(page, "07-config");
   await axe(page, report, "configuration");
   await button("Save and reload").click();
-  await page.getByText("the new configuration serves").waitFor({ timeout: 30_000 });
+  await page.getByText("the new configuration serves").waitFor();
   await shot(page, "08-saved");
 });
 
@@ -155,14 +155,19 @@ await report.step("completion and hover help come from the descriptor", async ()
   await shot(page, "09-completion");
   await page.keyboard.press("Escape");
   await button("Discard changes").click();
-  await page.locator(".cm-line span", { hasText: "version_policy" }).first().hover();
-  await page.locator(".cm-help").waitFor();
+  const word = page.locator(".cm-line span", { hasText: "version_policy" }).first();
+  const shown = await eventually(async () => {
+    await page.mouse.move(0, 0);
+    await word.hover();
+    return page.locator(".cm-help").waitFor({ timeout: 3000 }).then(() => true, () => false);
+  }, (ok) => ok);
+  report.check(shown, "help shows where the mouse rests");
 });
 
 await report.step("revisions: undo the change", async () => {
   await page.goto(at(digits, "revisions"));
   await button("Undo this change").click();
-  await page.getByText("the new configuration serves").waitFor({ timeout: 30_000 });
+  await page.getByText("the new configuration serves").waitFor();
   await shot(page, "10-revisions");
   await axe(page, report, "revisions");
   const m = await api(base, "GET", `/api/models/${digits}`);
@@ -172,8 +177,14 @@ await report.step("revisions: undo the change", async () => {
 await report.step("charts show the traffic", async () => {
   await page.goto(at(digits, "charts"));
   await page.locator("figure canvas").first().waitFor();
-  await traffic(digits, 4000);
-  await page.waitForFunction(() => [...document.querySelectorAll("figure .legend b")].some((b) => /^[1-9]/.test(b.textContent ?? "")), null, { timeout: 10_000 });
+  let shown = false;
+  const sent = traffic(digits, () => shown);
+  try {
+    await page.waitForFunction(() => [...document.querySelectorAll("figure .legend b")].some((b) => /^[1-9]/.test(b.textContent ?? "")));
+  } finally {
+    shown = true;
+    await sent;
+  }
   await shot(page, "11-charts");
   await axe(page, report, "charts");
   await button("1 h").click();
@@ -184,7 +195,7 @@ await report.step("charts show the traffic", async () => {
 let zip = "";
 await report.step("download the model as a zip", async () => {
   const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Download as zip" }).click()]);
-  zip = path.join(os.tmpdir(), `${digits}.zip`);
+  zip = path.join(tmp, `${digits}.zip`);
   await download.saveAs(zip);
   const bytes = fs.readFileSync(zip);
   report.check(bytes.subarray(0, 2).toString() === "PK", "the download is a zip");
@@ -201,7 +212,7 @@ await report.step("drop a model folder: the name is taken, another one loads", a
   await dialog.getByText("No faults found").waitFor();
   await shot(page, "13-import-folder");
   await button("Load model", dialog).click();
-  await dialog.getByText(`${addSub} is ready`).waitFor({ timeout: 30_000 });
+  await dialog.getByText(`${addSub} is ready`).waitFor();
   await button("Try it", dialog).click();
   await button("Send request").click();
   await page.getByText("seen from this page").waitFor();
@@ -229,17 +240,21 @@ await trying({ base, page, report, models: (await api(base, "GET", "/api/models"
 await configuring({ base, page, report, model: digits });
 await runtime({ base, page, report });
 await edges({ base, page, report, digits, zip });
-if (zip) fs.rmSync(zip);
 await settings({ base, http: `http://${(await api(base, "GET", "/api/server")).addresses.http}`, page, report });
 await hardening({ base, page, report, model: digits });
 
-const pages = { models: "#/models", overview: `#/models/${digits}`, try: `#/models/${digits}/try`, config: `#/models/${digits}/config`, charts: `#/models/${digits}/charts`, revisions: `#/models/${digits}/revisions`, history: "#/history", server: "#/server", settings: "#/settings" };
+/** Where each page is, and what is there once it is finished: charts and editors come by dynamic import. */
+const pages = {
+  models: ["#/models", "table.cards tbody tr"], overview: [`#/models/${digits}`, "section.panel td.mono"], try: [`#/models/${digits}/try`, "main section.send"],
+  config: [`#/models/${digits}/config`, ".cm-line"], charts: [`#/models/${digits}/charts`, "figure canvas"], revisions: [`#/models/${digits}/revisions`, "section.panel table"],
+  history: ["#/history", "main table"], server: ["#/server", "main [role=meter]"], settings: ["#/settings", "main form"],
+};
 for (const theme of ["light", "dark"]) {
   await report.step(`every page in the ${theme} theme, with axe`, async () => {
     await page.emulateMedia({ colorScheme: theme });
-    for (const [name, hash] of Object.entries(pages)) {
+    for (const [name, [hash, finished]] of Object.entries(pages)) {
       await page.goto(`${base}/${hash}`);
-      await page.waitForTimeout(900); // charts and editors come by dynamic import; axe then sees the finished page
+      await page.locator(finished).first().waitFor();
       await shot(page, `20-${theme}-${name}`);
       await axe(page, report, `${name} (${theme})`);
     }
@@ -259,14 +274,14 @@ await report.step("clean up", async () => {
 });
 
 await browser.close();
+fs.rmSync(tmp, { recursive: true });
 console.log(report.failures.length ? `${report.failures.length} failed:\n- ${report.failures.join("\n- ")}` : `all passed (${report.passed} checks)`);
 process.exit(report.failures.length ? 1 : 0);
 
-/** Sends requests for some milliseconds. */
-async function traffic(model, ms) {
+/** Sends requests until it is enough. */
+async function traffic(model, enough) {
   const body = JSON.stringify({ inputs: [{ name: "image", shape: [1, 1, 28, 28], datatype: "FP32", data: new Array(784).fill(0) }] });
-  const end = Date.now() + ms;
-  while (Date.now() < end) await api(base, "POST", `/api/infer/${model}`, body, { "Content-Type": "application/json" });
+  for (const end = Date.now() + 2 * patience; !enough() && Date.now() < end; ) await api(base, "POST", `/api/infer/${model}`, body, { "Content-Type": "application/json" });
 }
 
 /** The class with the best score of a recorded answer; null when the record has another form. */

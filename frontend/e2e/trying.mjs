@@ -1,6 +1,6 @@
 // "Try it" beyond one request and one answer: responses of a decoupled model as they come, and requests of a sequence.
 import { execFileSync } from "node:child_process";
-import { axe, shot } from "./lib.mjs";
+import { axe, patience, shot } from "./lib.mjs";
 
 /** Needs the samples words and running_sum; does nothing without them. models: the names that are there. */
 export async function trying({ base, page, report, models }) {
@@ -10,10 +10,10 @@ export async function trying({ base, page, report, models }) {
       await page.goto(`${base}/#/models/words/try`);
       await page.getByLabel("Values of text_input").fill('["the quick brown fox"]');
       await page.getByRole("checkbox", { name: "send this optional input" }).check();
-      await page.getByLabel("Values of delay_ms").fill("[150]");
+      await page.getByLabel("Values of delay_ms").fill("[1000]");
       await send.click();
-      await page.getByText("1 responses so far").waitFor();
-      await page.getByRole("button", { name: "Stop" }).waitFor();
+      // Looked for in every frame: it is there for three seconds only.
+      await page.waitForFunction(() => /\b[1-3] responses so far/.test(document.body.innerText) && [...document.querySelectorAll("button")].some((b) => b.textContent === "Stop"));
       await page.getByText(/^4 responses · first after/).waitFor();
       report.check((await page.locator("p.text").innerText()) === "the quick brown fox", "the words are read in one piece");
       report.check((await page.locator(".list tbody tr").count()) === 4, "each response has its row");
@@ -27,7 +27,7 @@ export async function trying({ base, page, report, models }) {
         await page.getByLabel("Values of delay_ms").fill("[1]");
         await page.getByRole("button", { name: "Python gRPC" }).click();
         const program = await page.locator("pre[role=region]").textContent();
-        const out = execFileSync(process.env.NEREID_PYTHON, ["-c", program], { timeout: 30_000 }).toString();
+        const out = execFileSync(process.env.NEREID_PYTHON, ["-c", program], { timeout: 2 * patience }).toString();
         report.check(out.split("\n").filter((l) => l.includes("b'")).length === 4, `the Python program prints four responses: ${out}`);
       }
     });

@@ -14,7 +14,7 @@ describe("FaultList", () => {
     const onreveal = vi.fn();
     const onfix = vi.fn();
     const onrecheck = vi.fn();
-    render(FaultList, { faults: [fault, { ...fault, line: 0 }], onreveal, onfix, onrecheck });
+    render(FaultList, { faults: [fault, { ...fault, line: 0 }], known: true, onreveal, onfix, onrecheck });
     await fireEvent.click(screen.getByRole("button", { name: "3:7" }));
     expect(onreveal).toHaveBeenCalledWith(fault);
     await fireEvent.click(screen.getAllByRole("button", { name: "use y" })[0]!);
@@ -23,8 +23,10 @@ describe("FaultList", () => {
     expect(onrecheck).toHaveBeenCalledOnce();
     expect(screen.getByRole("button", { name: "x" })).toBeTruthy(); // a fault without a place is named by its field
   });
-  it("says when there is none", () => {
-    render(FaultList, { faults: [], onreveal: vi.fn(), onfix: vi.fn(), onrecheck: vi.fn() });
+  it("says when there is none, but not of a text that was not checked", async () => {
+    const { rerender } = render(FaultList, { faults: [], known: false, onreveal: vi.fn(), onfix: vi.fn(), onrecheck: vi.fn() });
+    expect(screen.queryByText("No faults found")).toBeNull();
+    await rerender({ known: true });
     expect(screen.getByText("No faults found")).toBeTruthy();
   });
 });

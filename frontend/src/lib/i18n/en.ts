@@ -228,6 +228,7 @@ export const en = {
   "editor.failed": "The editor could not be loaded: {reason}",
   "editor.unchecked": "Not checked: {reason}",
   "fault.none": "No faults found",
+  "fault.unknown": "Not checked yet",
   "fault.list": "Faults",
   "fault.go": "Show in the text",
   "fault.whole": "general",

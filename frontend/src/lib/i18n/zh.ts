@@ -230,6 +230,7 @@ export const zh: Record<keyof typeof en, string> = {
   "editor.failed": "编辑器加载失败：{reason}",
   "editor.unchecked": "未检查：{reason}",
   "fault.none": "未发现问题",
+  "fault.unknown": "尚未检查",
   "fault.list": "问题",
   "fault.go": "在文本中显示",
   "fault.whole": "总体",
