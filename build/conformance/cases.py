@@ -134,7 +134,7 @@ TYPED = {
 }
 
 
-def rpc(server, method, request, timeout=30, **more):
+def rpc(server, method, request, timeout=60, **more):
     """The answer of one unary call by the raw stub, as JSON of the message or as status."""
     with grpc.insecure_channel(server.grpc) as channel:
         try:
@@ -312,7 +312,7 @@ def cancelled(server):
     with tg.InferenceServerClient(server.grpc) as c:
         context = c.async_infer(callback=lambda result, error: done.put(error or result), **SLOW.arguments(tg))
         context.cancel()
-        got = done.get(timeout=20)
+        got = done.get(timeout=60)
         return fault(got)["code"] if isinstance(got, InferenceServerException) else result(got)
 
 

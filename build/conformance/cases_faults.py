@@ -444,7 +444,7 @@ def method(path):
     def run(server):
         with grpc.insecure_channel(server.grpc) as channel:
             try:
-                return channel.unary_unary(path)(b"", timeout=30).hex()
+                return channel.unary_unary(path)(b"", timeout=60).hex()
             except grpc.RpcError as e:
                 return {"code": e.code().name, "text": e.details()}
 

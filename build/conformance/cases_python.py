@@ -171,8 +171,8 @@ def two_in_a_batch(server):
     with tg.InferenceServerClient(server.grpc) as c:
         for i, v in enumerate((-1, 4)):
             call = Call("py_batch", [("INPUT0", "FP32", np.array([[v, v]], np.float32))], request_id=str(i))
-            c.async_infer(callback=lambda result, error, i=i: done.put((i, error or result)), client_timeout=20, **call.arguments(tg))
-        got = dict(done.get(timeout=20) for _ in range(2))
+            c.async_infer(callback=lambda result, error, i=i: done.put((i, error or result)), client_timeout=120, **call.arguments(tg))
+        got = dict(done.get(timeout=60) for _ in range(2))
     return [fault(got[0]) if isinstance(got[0], InferenceServerException) else "no error", got[1].as_numpy("OUTPUT0").tolist()]
 
 
@@ -200,14 +200,14 @@ def cancelled(server):
     with tg.InferenceServerClient(server.grpc) as c:
         c.start_stream(callback=lambda result, error: got.put(error or result))
         c.async_stream_infer(**call(-3))
-        got.get(timeout=20)
+        got.get(timeout=60)
         c.stop_stream(cancel_requests=True)
     got = queue.Queue()
     with tg.InferenceServerClient(server.grpc) as c:
         c.start_stream(callback=lambda result, error: got.put(error or result))
         c.async_stream_infer(**call(-4))
         c.stop_stream()
-    return got.get(timeout=20).as_numpy("OUT").tolist()
+    return got.get(timeout=60).as_numpy("OUT").tolist()
 
 
 add("python_streams", "python/cancelled", cancelled)

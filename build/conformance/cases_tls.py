@@ -47,7 +47,7 @@ def refused(kind, **how):
         arguments = {} if how.get("plain") else pki.grpc(own, pki.other if how.get("other") else None)
         with tg.InferenceServerClient(server.grpc, **arguments) as c:
             try:
-                return {"live": c.is_server_live(client_timeout=20)}
+                return {"live": c.is_server_live(client_timeout=120)}
             except InferenceServerException as e:
                 return {"code": e.status()}
 

@@ -20,7 +20,7 @@ def main() -> int:
         repo = pathlib.Path(work) / "models"
         shutil.copytree(ROOT / "models-sample", repo)
         with Server(repo, work, "--model-control-mode=poll", "--repository-poll-secs=1") as server:
-            done = subprocess.run(["node", "e2e/run.mjs", server.ui], cwd=ROOT / "frontend", timeout=540,
+            done = subprocess.run(["node", "e2e/run.mjs", server.ui], cwd=ROOT / "frontend", timeout=1500,
                                   env={**os.environ, "NEREID_PYTHON": sys.executable})
         print(server.log()[-6000:] if done.returncode else "", file=sys.stderr)
         return done.returncode

@@ -103,9 +103,9 @@ class Server:
         self.metrics = self._address("Started Metrics Service at ")
         if not REFERENCE:
             self.ui = "http://" + self._address("Started GUI at http://")
-        until(lambda: self.request("GET", "/metrics", address=self.metrics).status == 200, 30, "no metrics", self.log)
+        until(lambda: self.request("GET", "/metrics", address=self.metrics).status == 200, 60, "no metrics", self.log)
         if self.wait:
-            until(lambda: self.get(f"/v2/health/{self.wait}").status == 200, 300 if REFERENCE else 30, f"server not {self.wait}", self.log)
+            until(lambda: self.get(f"/v2/health/{self.wait}").status == 200, 300 if REFERENCE else 120, f"server not {self.wait}", self.log)
 
     def _address(self, text):
         """Waits for the line of the log that names the address; the last one counts, after a restart."""
@@ -119,7 +119,7 @@ class Server:
 
         return until(find, 300 if REFERENCE else self.limit, f"the log has no line with {text!r}", self.log)
 
-    def stop(self, sig=signal.SIGTERM, limit=45):
+    def stop(self, sig=signal.SIGTERM, limit=120):
         """Ends the server and returns its exit status."""
         if self.process is None:
             return None

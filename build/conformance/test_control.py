@@ -25,7 +25,7 @@ def unload(server, name, value=None):
 
 
 def unavailable(server, name):
-    until(lambda: server.state(name) == "UNAVAILABLE", 20, f"{name} is not UNAVAILABLE", server.log)
+    until(lambda: server.state(name) == "UNAVAILABLE", 60, f"{name} is not UNAVAILABLE", server.log)
 
 
 def test_A053_A064_A067_A068_load_and_unload(explicit):

@@ -252,7 +252,7 @@ def test_B066_in_a_stream(on_gpus, cuda):
         for k in range(8):
             c.async_stream_infer("plain", [shared_input(tg, source, 64, [1, 16], "FP32", offset=64 * k)],
                                  outputs=[shared_output(tg, target, 64, offset=64 * k)])
-        assert [e for e in (results.get(timeout=30) for _ in range(8)) if e] == []
+        assert [e for e in (results.get(timeout=60) for _ in range(8)) if e] == []
         c.stop_stream()
         assert target.bytes() == source.bytes()
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import stat
 import subprocess
+import time
 import urllib.error
 import urllib.request
 
@@ -81,7 +82,18 @@ class Window:
     def xdotool(self, *args):
         return subprocess.run(["xdotool", *args], env=self.env, capture_output=True, text=True).stdout.split()
 
-    def end(self, limit=20):
+    def type(self, window, key, done):
+        """Presses a key until it has done what it should: a window may not listen yet that shows already."""
+        end = time.monotonic() + LIMIT
+        while not done():
+            assert time.monotonic() < end, f"{key} does nothing:\n{self.log()[-3000:]}"
+            self.xdotool("windowfocus", "--sync", window)
+            self.xdotool("key", key)
+            soon = time.monotonic() + 5
+            while not done() and time.monotonic() < soon:
+                time.sleep(0.1)
+
+    def end(self, limit=LIMIT):
         """Waits for the program's end and returns its status."""
         try:
             return self.process.wait(limit)
@@ -95,7 +107,7 @@ class Window:
         return path
 
     def get(self, path):
-        with urllib.request.urlopen(self.gui + path, timeout=10) as r:
+        with urllib.request.urlopen(self.gui + path, timeout=60) as r:
             return json.load(r)
 
 
@@ -160,7 +172,7 @@ def test_second_start_shows_the_window_of_the_first(tmp_path, display):
         # Without the secret nobody moves the window, and a server without a window is no window to show.
         request = urllib.request.Request(w.gui + "/api/desktop/show", method="POST", headers={"Authorization": "Bearer x", "X-Nereid": "1"})
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(request, timeout=10)
+            urllib.request.urlopen(request, timeout=60)
         assert refused.value.code == 403
         note.unlink()
         third = subprocess.run(w.argv, env=w.env, capture_output=True, text=True, timeout=LIMIT)
@@ -173,8 +185,7 @@ def test_quit_in_the_menu_ends_the_server_in_order(tmp_path, display):
     with Window(tmp_path, display, tmp_path / "models") as w:
         w.up()
         (window,) = w.xdotool("search", "--onlyvisible", "--name", "^Nereid$")
-        w.xdotool("windowfocus", "--sync", window)
-        w.xdotool("key", "ctrl+q")
+        w.type(window, "ctrl+q", lambda: w.process.poll() is not None)
         assert w.end() == 0, w.log()
         assert "successfully unloaded 'identity'" in w.log()
 
@@ -203,7 +214,7 @@ def settings(w, **change):
     body = {"keepRunning": now["keepRunning"], "autostart": now["autostart"], **change}
     request = urllib.request.Request(w.gui + "/api/desktop", method="PUT", data=json.dumps(body).encode(),
                                      headers={"X-Nereid": "1", "Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=10) as r:
+    with urllib.request.urlopen(request, timeout=60) as r:
         return json.load(r)
 
 
@@ -225,8 +236,7 @@ def test_closing_the_window_ends_the_program_unless_it_is_to_keep_running(tmp_pa
                 assert second.returncode == 0, second.stderr
                 until(lambda: visible(w), LIMIT, "the window does not come back", w.log)
                 (window,) = visible(w)
-                w.xdotool("windowfocus", "--sync", window)
-                w.xdotool("key", "ctrl+q")  # to quit is to quit
+                w.type(window, "ctrl+q", lambda: w.process.poll() is not None)  # to quit is to quit
             assert w.end() == 0, w.log()
             assert "successfully unloaded 'identity'" in w.log()
 
@@ -254,9 +264,7 @@ def test_sigterm_ends_a_window_with_an_open_dialog(tmp_path, display):
     with Window(tmp_path, display, tmp_path / "models") as w:
         w.up()
         (window,) = w.xdotool("search", "--onlyvisible", "--name", "^Nereid$")
-        w.xdotool("windowfocus", "--sync", window)
-        w.xdotool("key", "ctrl+o")
-        until(lambda: w.xdotool("search", "--onlyvisible", "--name", "^Open Model File$"), LIMIT, "no dialog opens", w.log)
+        w.type(window, "ctrl+o", lambda: w.xdotool("search", "--onlyvisible", "--name", "^Open Model File$"))
         w.shot("dialog")
         w.process.terminate()
         assert w.end() == 0, w.log()

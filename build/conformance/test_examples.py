@@ -134,7 +134,7 @@ def test_F046_simple_grpc_infer(examples):
     inputs[1].set_data_from_numpy(b)
     outputs = [tg.InferRequestedOutput("OUTPUT0"), tg.InferRequestedOutput("OUTPUT1")]
     for compression in (None, "gzip", "deflate"):
-        check_simple(client.infer(model_name="simple", inputs=inputs, outputs=outputs, client_timeout=30, headers={"test": "1"}, compression_algorithm=compression), a, b)
+        check_simple(client.infer(model_name="simple", inputs=inputs, outputs=outputs, client_timeout=120, headers={"test": "1"}, compression_algorithm=compression), a, b)
     statistics = client.get_inference_statistics(model_name="simple")
     assert len(statistics.model_stats) == 1
     with pytest.raises(InferenceServerException, match="Request for unknown model: 'wrong_model_name' is not found"):
@@ -168,9 +168,9 @@ def test_F046_simple_async_infer(examples, protocol):
             return
         done = queue.Queue()
         for _ in range(n):
-            client.async_infer(model_name="simple", inputs=inputs, callback=partial(lambda q, result, error: q.put((result, error)), done), client_timeout=30)
+            client.async_infer(model_name="simple", inputs=inputs, callback=partial(lambda q, result, error: q.put((result, error)), done), client_timeout=120)
         for _ in range(n):
-            result, error = done.get(timeout=30)
+            result, error = done.get(timeout=60)
             assert error is None
             check_simple(result, a, b)
 
@@ -320,7 +320,7 @@ def test_F046_simple_sequence_stream(examples, sequences):
             client.async_stream_infer("simple_sequence", sequence_input(tg, value), request_id=f"{sequence}_{n}", sequence_id=sequence, sequence_start=first, sequence_end=last)
             n += 1
         for _ in range(n):
-            result, error = done.get(timeout=30)
+            result, error = done.get(timeout=60)
             assert error is None, error
             sequence = result.get_response().id.split("_")[0]
             got[sequence if sequence in got else int(sequence)].append(int(result.as_numpy("OUTPUT")[0][0]))
@@ -339,7 +339,7 @@ def test_F046_simple_aio_sequence_stream(examples, sequences):
                        "sequence_id": sequence, "sequence_start": first, "sequence_end": last}
 
         async with ga.InferenceServerClient(examples.grpc) as client:
-            async for result, error in client.stream_infer(inputs_iterator=requests(), stream_timeout=30):
+            async for result, error in client.stream_infer(inputs_iterator=requests(), stream_timeout=120):
                 assert error is None, error
                 sequence = result.get_response().id.split("_")[0]
                 got[sequence if sequence in got else int(sequence)].append(int(result.as_numpy("OUTPUT")[0][0]))
@@ -411,7 +411,7 @@ def test_F046_simple_grpc_custom_repeat(examples):
         client.async_stream_infer(model_name="repeat_int32", inputs=inputs, request_id="0", outputs=[tg.InferRequestedOutput("OUT")])
         got = []
         while len(got) < n:
-            result, error = done.get(timeout=30)
+            result, error = done.get(timeout=60)
             assert error is None
             got.append(int(result.as_numpy("OUT")[0]))
         client.stop_stream()
@@ -535,7 +535,7 @@ def test_F046_image_client(examples, protocol, tmp_path, model, scaling, mode):
         if mode == "async" and protocol == "http":
             responses = [r.get_result() for r in responses]
         elif mode != "sync":
-            got = [done.get(timeout=30) for _ in range(sent)]
+            got = [done.get(timeout=60) for _ in range(sent)]
             assert all(error is None for _, error in got)
             responses = sorted((r for r, _ in got), key=lambda r: int(r.get_response().id))
         if mode == "streaming":

@@ -48,11 +48,11 @@ def test_B011_generate_by_curl(server, curl):
 
 def test_B011_B054_generate_by_requests(server):
     numbers = list(range(16))
-    r = requests.post(url(server, "/v2/models/sums/generate"), json={"id": "42", "INPUT0": numbers, "INPUT1": numbers}, timeout=30)
+    r = requests.post(url(server, "/v2/models/sums/generate"), json={"id": "42", "INPUT0": numbers, "INPUT1": numbers}, timeout=60)
     assert r.status_code == 200 and r.headers["Content-Type"].startswith("application/json")
     assert r.json() == {"id": "42", "OUTPUT0": [2 * n for n in numbers], "OUTPUT1": [0] * 16, "model_name": "sums", "model_version": "1"}
-    assert requests.post(url(server, "/v2/models/id_BYTES/generate"), json={"INPUT0": "one"}, timeout=30).json()["OUTPUT0"] == "one"
-    r = requests.post(url(server, "/v2/models/sums/generate"), json={"INPUT0": [1, 2, 3], "INPUT1": numbers}, timeout=30)
+    assert requests.post(url(server, "/v2/models/id_BYTES/generate"), json={"INPUT0": "one"}, timeout=60).json()["OUTPUT0"] == "one"
+    r = requests.post(url(server, "/v2/models/sums/generate"), json={"INPUT0": [1, 2, 3], "INPUT1": numbers}, timeout=60)
     assert (r.status_code, r.json()["error"]) == (400, "The schema can not convert input 'INPUT0' to tensor with proper shape")
 
 
@@ -66,10 +66,10 @@ def events(response):
 
 def test_B012_generate_stream(server):
     body = {"IN": [1, 2, 3], "DELAY": [1, 1, 1], "WAIT": 1}
-    with requests.post(url(server, "/v2/models/repeat/generate_stream"), json=body, stream=True, timeout=30) as r:
+    with requests.post(url(server, "/v2/models/repeat/generate_stream"), json=body, stream=True, timeout=60) as r:
         assert r.status_code == 200 and r.headers["Content-Type"] == "text/event-stream; charset=utf-8"
         assert [(e["OUT"], e["IDX"]) for e in events(r)] == [(1, 0), (2, 1), (3, 2)]
-    with requests.post(url(server, "/v2/models/id_BYTES/generate_stream"), json={"INPUT0": "x"}, stream=True, timeout=30) as r:
+    with requests.post(url(server, "/v2/models/id_BYTES/generate_stream"), json={"INPUT0": "x"}, stream=True, timeout=60) as r:
         assert [e["OUTPUT0"] for e in events(r)] == ["x"]
 
 
@@ -77,17 +77,17 @@ def test_B012_generate_stream(server):
 def test_B012_events_come_one_by_one(server):
     """The first event is here long before the model gives the second."""
     body = {"IN": [1, 2], "DELAY": [0, 60000], "WAIT": 0}
-    with requests.post(url(server, "/v2/models/repeat/generate_stream"), json=body, stream=True, timeout=30) as r:
+    with requests.post(url(server, "/v2/models/repeat/generate_stream"), json=body, stream=True, timeout=60) as r:
         assert next(events(r))["OUT"] == 1
     # The client left: the model is told, and others are served.
     assert server.get("/v2/models/repeat/ready").status == 200
 
 
 def test_B055_generate_on_many_responses(server):
-    r = requests.post(url(server, "/v2/models/repeat/generate"), json={"IN": [1, 2], "DELAY": [0, 0], "WAIT": 0}, timeout=30)
+    r = requests.post(url(server, "/v2/models/repeat/generate"), json={"IN": [1, 2], "DELAY": [0, 0], "WAIT": 0}, timeout=60)
     assert r.status_code == deviates(200, 400)
     assert r.json()["error"].startswith("generate expects model to produce exactly 1 response, use generate stream")
-    r = requests.post(url(server, "/v2/models/repeat/generate"), json={"IN": 7, "DELAY": 0, "WAIT": 0}, timeout=30)
+    r = requests.post(url(server, "/v2/models/repeat/generate"), json={"IN": 7, "DELAY": 0, "WAIT": 0}, timeout=60)
     assert (r.status_code, r.json()["OUT"]) == (200, 7)
 
 
@@ -95,15 +95,15 @@ def test_B055_generate_on_many_responses(server):
 def test_B012_events_of_infer(server):
     tensors = [("IN", "INT32", [4, 5]), ("DELAY", "UINT32", [0, 0]), ("WAIT", "UINT32", [0])]
     body = {"id": "e", "inputs": [{"name": n, "datatype": t, "shape": [len(d)], "data": d} for n, t, d in tensors]}
-    with requests.post(url(server, "/v2/models/repeat/infer"), json=body, headers={"Accept": "text/event-stream"}, stream=True, timeout=30) as r:
+    with requests.post(url(server, "/v2/models/repeat/infer"), json=body, headers={"Accept": "text/event-stream"}, stream=True, timeout=60) as r:
         got = list(events(r))
     assert [(e["id"], {o["name"]: o["data"] for o in e["outputs"]}) for e in got] == [("e", {"OUT": [4], "IDX": [0]}), ("e", {"OUT": [5], "IDX": [1]})]
-    assert requests.post(url(server, "/v2/models/repeat/infer"), json=body, timeout=30).status_code == 501
+    assert requests.post(url(server, "/v2/models/repeat/infer"), json=body, timeout=60).status_code == 501
 
 
 @ours
 def test_B004_list_of_models(server):
-    assert requests.get(url(server, "/v2/models"), timeout=30).json() == server.post("/v2/repository/index", b"").json
+    assert requests.get(url(server, "/v2/models"), timeout=60).json() == server.post("/v2/repository/index", b"").json
 
 
 @pytest.fixture(scope="module")
@@ -178,12 +178,12 @@ def test_B073_compression(guarded, algorithm):
 def test_B042_cors(guarded):
     path, origin = url(guarded, "/v2/models/plain/infer"), {"Origin": "https://app.example"}
     asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type,inference-header-content-length"}
-    r = requests.options(path, headers=origin | asks, timeout=30)
+    r = requests.options(path, headers=origin | asks, timeout=60)
     assert r.status_code == 204 and r.headers["Access-Control-Allow-Origin"] == "https://app.example"
     assert "inference-header-content-length" in r.headers["Access-Control-Allow-Headers"]
-    r = requests.options(path, headers={"Origin": "https://evil.example"} | asks, timeout=30)
+    r = requests.options(path, headers={"Origin": "https://evil.example"} | asks, timeout=60)
     assert r.status_code == 405 and not [h for h in r.headers if h.lower().startswith("access-control")]
-    r = requests.get(url(guarded, "/v2"), headers=origin, timeout=30)
+    r = requests.get(url(guarded, "/v2"), headers=origin, timeout=60)
     assert "Inference-Header-Content-Length" in r.headers["Access-Control-Expose-Headers"]
 
 
@@ -204,15 +204,15 @@ def test_B069_reflection(guarded, server):
 def test_B089_kserve_v1(guarded):
     numbers = list(range(16))
     row = {"INPUT0": numbers, "INPUT1": numbers}
-    r = requests.post(url(guarded, "/v1/models/sums:predict"), json={"instances": [row, row]}, timeout=30)
+    r = requests.post(url(guarded, "/v1/models/sums:predict"), json={"instances": [row, row]}, timeout=60)
     assert r.json() == {"predictions": [{"OUTPUT0": [2 * n for n in numbers], "OUTPUT1": [0] * 16}] * 2}
-    r = requests.post(url(guarded, "/v1/models/batched/versions/1:predict"), json={"instances": [numbers]}, timeout=30)
+    r = requests.post(url(guarded, "/v1/models/batched/versions/1:predict"), json={"instances": [numbers]}, timeout=60)
     assert r.json() == {"predictions": [[float(n) for n in numbers]]}
-    r = requests.post(url(guarded, "/v1/models/id_BYTES:predict"), json={"inputs": [{"b64": "aGk="}, "there"]}, timeout=30)
+    r = requests.post(url(guarded, "/v1/models/id_BYTES:predict"), json={"inputs": [{"b64": "aGk="}, "there"]}, timeout=60)
     assert r.json() == {"outputs": ["hi", "there"]}
-    r = requests.get(url(guarded, "/v1/models/sums"), timeout=30)
+    r = requests.get(url(guarded, "/v1/models/sums"), timeout=60)
     assert r.json()["ready"] and r.json()["model_version_status"][0]["state"] == "AVAILABLE"
-    assert requests.post(url(guarded, "/v1/models/nope:predict"), json={"instances": []}, timeout=30).status_code == 404
+    assert requests.post(url(guarded, "/v1/models/nope:predict"), json={"instances": []}, timeout=60).status_code == 404
 
 
 @ours
@@ -220,14 +220,14 @@ def test_B083_sagemaker(good, tmp_path):
     command = ["env", "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME=plain", BINARY, "serve"]
     with Server(good, tmp_path, "--allow-sagemaker=true", "--sagemaker-port=0", command=command) as s:
         address = s._address("Started Sagemaker HTTPService at ")
-        assert requests.get(url(s, "/ping", address), timeout=30).status_code == 200
+        assert requests.get(url(s, "/ping", address), timeout=60).status_code == 200
         body, size = th.InferenceServerClient.generate_request_body(plain_inputs(th))
         kind = "application/vnd.sagemaker-triton.binary+json;json-header-size="
-        r = requests.post(url(s, "/invocations", address), data=body, headers={"Content-Type": f"{kind}{size}"}, timeout=30)
+        r = requests.post(url(s, "/invocations", address), data=body, headers={"Content-Type": f"{kind}{size}"}, timeout=60)
         assert r.status_code == 200 and r.headers["Content-Type"].startswith(kind), r.text
         got = th.InferenceServerClient.parse_response_body(r.content, header_length=int(r.headers["Content-Type"][len(kind) :]))
         np.testing.assert_array_equal(got.as_numpy("OUTPUT0"), np.arange(16, dtype=np.float32).reshape(1, 16))
-        assert requests.get(url(s, "/v2", address), timeout=30).status_code == 400
+        assert requests.get(url(s, "/v2", address), timeout=60).status_code == 400
 
 
 @ours
@@ -237,14 +237,14 @@ def test_B084_vertex_ai(good, tmp_path):
     # HTTP is off by default there; the harness wants it.
     with Server(good, tmp_path, "--allow-http=true", "--allow-grpc=true", "--vertex-ai-default-model=plain", command=command) as s:
         address = s._address("Started Vertex AI HTTPService at ")
-        assert requests.get(url(s, "/v1/endpoints/1", address), timeout=30).status_code == 200
+        assert requests.get(url(s, "/v1/endpoints/1", address), timeout=60).status_code == 200
         body = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 16], "data": list(range(16))}]}
         predict = url(s, "/v1/endpoints/1:predict", address)
-        assert requests.post(predict, json=body, timeout=30).json()["outputs"][0]["data"] == list(range(16))
+        assert requests.post(predict, json=body, timeout=60).json()["outputs"][0]["data"] == list(range(16))
         redirect = {"X-Vertex-Ai-Triton-Redirect": "v2/models/plain/config"}
-        assert requests.post(predict, headers=redirect, timeout=30).json()["name"] == "plain"
+        assert requests.post(predict, headers=redirect, timeout=60).json()["name"] == "plain"
         redirect = {"X-Vertex-Ai-Triton-Redirect": "v2/repository/models/plain/unload"}
-        assert requests.post(predict, headers=redirect, timeout=30).status_code == 403
+        assert requests.post(predict, headers=redirect, timeout=60).status_code == 403
 
 
 @ours

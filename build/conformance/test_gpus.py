@@ -86,7 +86,7 @@ def test_E035_memory_of_processes_within_a_gpus_budget(machine, tmp_path):
     with Server(tmp_path / "models", tmp_path, budget, command=machine.command()) as s, th.InferenceServerClient(s.http) as c:
         for name in ("a", "b", "a", "b"):
             assert ask(c, name)[0] == "GPU"
-            until(lambda: models(s)[name]["gpuBytes"] == 600 * MIB, 10, "the memory is not told", s.log)
+            until(lambda: models(s)[name]["gpuBytes"] == 600 * MIB, 60, "the memory is not told", s.log)
             now = models(s)
             assert now[name]["gpuSource"] == now[name]["memorySource"] == "process"
             assert [m for m in now if now[m]["resident"]] == [name]

@@ -111,7 +111,7 @@ def test_B060_client_async_calls(server):
             i.set_data_from_numpy(x)
             c.async_infer("batched", [i], callback=lambda result, error, x=x: done.put((x, result, error)))
         for _ in range(100):
-            x, result, error = done.get(timeout=30)
+            x, result, error = done.get(timeout=60)
             assert error is None
             np.testing.assert_array_equal(result.as_numpy("OUTPUT0"), x)
 

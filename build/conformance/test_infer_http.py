@@ -245,7 +245,7 @@ def test_B039_chunked_request(server):
 def test_B041_DV22_keep_alive_and_pipelining(server):
     host, port = server.http.split(":")
     one = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with socket.create_connection((host, int(port)), timeout=20) as s:
+    with socket.create_connection((host, int(port)), timeout=60) as s:
         for n in (1, deviates(1, 3)):  # the reference does not answer pipelined requests
             s.sendall(one * n)
             got = b""
@@ -261,7 +261,7 @@ def test_expect_100_continue(server):
 
     host, port = server.http.split(":")
     text = json.dumps(sums_json()).encode()
-    with socket.create_connection((host, int(port)), timeout=20) as s:
+    with socket.create_connection((host, int(port)), timeout=60) as s:
         s.sendall(
             b"POST /v2/models/sums/infer HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(text)
@@ -286,7 +286,7 @@ def test_B035_zero_size_tensor(server):
 
 @pytest.mark.skipif(REFERENCE, reason="the reference reads the whole body first")
 def test_B036_DV09_body_above_the_limit(server):
-    conn = http.client.HTTPConnection(server.http, timeout=30)
+    conn = http.client.HTTPConnection(server.http, timeout=60)
     conn.putrequest("POST", "/v2/models/sums/infer")
     conn.putheader("Content-Length", str(65 << 20))
     conn.endheaders()

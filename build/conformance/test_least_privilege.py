@@ -83,9 +83,9 @@ def test_B7_a_folder_that_cannot_be_read_keeps_only_its_model_out(folder):
             assert s.state("sums") == "READY"
             shutil.copytree(repo / "sums", repo / "late")
             (repo / "late/config.pbtxt").write_text((repo / "late/config.pbtxt").read_text().replace('name: "sums"', ""))
-            until(lambda: s.state("late") == "READY", 30, "polling stopped", s.log)
+            until(lambda: s.state("late") == "READY", 60, "polling stopped", s.log)
             (repo / "folder").chmod(0o755)
-            until(lambda: s.state("folder") == "READY", 30, "the folder that was opened is not served", s.log)
+            until(lambda: s.state("folder") == "READY", 60, "the folder that was opened is not served", s.log)
     finally:
         for name in "folder", "version/1", "file":
             (repo / name).chmod(0o755)
@@ -93,7 +93,7 @@ def test_B7_a_folder_that_cannot_be_read_keeps_only_its_model_out(folder):
 
 def test_B081_the_guide_names_options_that_there_are():
     text = (ROOT / "docs/secure-deployment.md").read_text()
-    known = subprocess.run([BINARY, "serve", "--help"], capture_output=True, text=True, timeout=30)
+    known = subprocess.run([BINARY, "serve", "--help"], capture_output=True, text=True, timeout=60)
     options = set(re.findall(r"--([a-z][a-z0-9-]*)", known.stdout + known.stderr))
     named = set(re.findall(r"`?--([a-z][a-z0-9-]*)", text)) - {
         "system", "home-dir", "create-home", "reuid", "regid", "clear-groups", "no-new-privs", "cap-drop"}  # of other programs

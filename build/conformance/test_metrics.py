@@ -102,7 +102,7 @@ def test_E030_series_come_and_go_with_the_model(explicit):
     explicit.post("/v2/repository/models/plain/load")
     assert has()
     explicit.post("/v2/repository/models/plain/unload")
-    until(lambda: not has(), 20, "the series of an unloaded model are still there")
+    until(lambda: not has(), 60, "the series of an unloaded model are still there")
 
 
 def test_B019_keep_alive(server):

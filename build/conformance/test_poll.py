@@ -1,6 +1,7 @@
 """Poll mode: what changes in the repository is served, and a fault in it takes nothing out of service."""
 
 import shutil
+import time
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from tritonclient.utils import InferenceServerException
 import models
 from harness import REFERENCE, Server, until
 
-LIMIT = 20
+LIMIT = 60
 
 
 @pytest.fixture
@@ -126,19 +127,26 @@ def test_A061_A063_a_broken_version_leaves_the_old_one(polled):
 @pytest.mark.skipif(REFERENCE, reason="Triton loads what is half there")
 def test_A059_B14_a_model_that_is_still_being_copied_is_not_loaded(polled):
     data = (polled.next / "2/model.onnx").read_bytes()
-    (polled.model / "2").mkdir()
-    with open(polled.model / "2/model.onnx", "wb") as f:
-        for i in range(8):  # two seconds, each part later than the settle window's half
-            f.write(data[i * len(data) // 8 : (i + 1) * len(data) // 8])
-            f.flush()
-            until_time(0.25)
-    waits_for(polled, lambda: versions(polled) == ["1", "2"], "the copied version is not served")
-    assert "failed to load 'plus_version'" not in polled.log()
+    for attempt in range(10):
+        before = polled.log().count("failed to load 'plus_version'")
+        (polled.model / "2").mkdir()
+        begin, longest = time.monotonic(), 0
+        with open(polled.model / "2/model.onnx", "wb") as f:
+            for i in range(8):  # two seconds, each part within the second that a folder must rest
+                f.write(data[i * len(data) // 8 : (i + 1) * len(data) // 8])
+                f.flush()
+                until_time(0.25)
+                begin, longest = time.monotonic(), max(longest, time.monotonic() - begin)
+        waits_for(polled, lambda: versions(polled) == ["1", "2"], "the copied version is not served")
+        if polled.log().count("failed to load 'plus_version'") == before:
+            return
+        assert longest > 0.7, "half a model was loaded"  # else this machine was too busy to copy it that fast
+        shutil.rmtree(polled.model / "2")
+        waits_for(polled, lambda: versions(polled) == ["1"], "version 2 is still served")
+    raise AssertionError("this machine never copied eight parts without a rest of 0.7 s")
 
 
 def until_time(seconds):
-    import time
-
     time.sleep(seconds)  # the copying itself is what takes time here
 
 

@@ -57,7 +57,7 @@ def test_twelve_models_over_a_budget_for_five(tmp_path):
     with start(repo, tmp_path, "budget", f"--model-memory-budget={budget}") as s:
         for name in names:
             infer(s, name, 1)
-        until(lambda: len(resident(s)) <= 5, 20, "models that have grown do not leave")
+        until(lambda: len(resident(s)) <= 5, 60, "models that have grown do not leave")
         assert {state for state, _ in s.index().values()} == {"READY"}
         cold = next(n for n in names if n not in resident(s))
         assert "next request" in s.index()[(cold, "1")][1]
@@ -86,7 +86,7 @@ def test_twelve_models_over_a_budget_for_five(tmp_path):
         with concurrent.futures.ThreadPoolExecutor() as pool:
             for done in [pool.submit(client, i) for i in range(4)] + [pool.submit(streaming, i) for i in range(2)]:
                 done.result()
-        until(lambda: len(resident(s)) <= 5, 20, "models that have grown do not leave")
+        until(lambda: len(resident(s)) <= 5, 60, "models that have grown do not leave")
         now = resident(s)
         assert 4 <= len(now) <= 5 and cold in now, (now, cold)
         assert s.get("/v2/health/ready").status == 200

@@ -230,7 +230,7 @@ def test_B050_at_once(server):
 def stream_results(c, n):
     results = queue.Queue()
     c.start_stream(callback=lambda result, error: results.put((result, error)))
-    return lambda: [results.get(timeout=30) for _ in range(n)]
+    return lambda: [results.get(timeout=60) for _ in range(n)]
 
 
 def test_B050_in_a_stream(server):

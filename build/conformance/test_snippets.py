@@ -77,8 +77,8 @@ def test_B078_B082_H8_a_token_over_http(tokened, value):
             assert e.value.status() == "401"
         client.register_plugin(Header(value))
         assert http_call(client) == [[-1.0] * 4]
-    got = requests.get(f"http://{tokened.http}/v2", headers={"Authorization": value}, timeout=10)
-    assert got.status_code == 200 and requests.get(f"http://{tokened.http}/v2", timeout=10).status_code == 401
+    got = requests.get(f"http://{tokened.http}/v2", headers={"Authorization": value}, timeout=60)
+    assert got.status_code == 200 and requests.get(f"http://{tokened.http}/v2", timeout=60).status_code == 401
 
 
 @FORMS
@@ -106,7 +106,7 @@ def test_B078_B082_H8_a_token_over_grpc(tokened, value):
 def test_F047_curl_ready(served):
     if not shutil.which("curl"):
         pytest.skip("no curl on this machine")
-    done = subprocess.run(["curl", "-v", f"{served.http}/v2/health/ready".replace("127.0.0.1", "localhost")], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(["curl", "-v", f"{served.http}/v2/health/ready".replace("127.0.0.1", "localhost")], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0
     lines = [line.strip() for line in done.stderr.splitlines()]
     assert "< HTTP/1.1 200 OK" in lines and "< Content-Length: 0" in lines and "< Content-Type: text/plain" in lines, done.stderr

@@ -62,7 +62,7 @@ def test_A063_no_request_fails_over_ten_reloads(tmp_path, proto):
         begin = time.monotonic()
         for n in range(2, reloads + 2):
             shutil.copytree(tmp_path / f"next/plus_version/{n}", repo / f"plus_version/{n}")
-            until(lambda: s.get("/v2/models/plus_version").json["versions"] == [str(n)], 30, f"version {n} is not served", s.log)
+            until(lambda: s.get("/v2/models/plus_version").json["versions"] == [str(n)], 60, f"version {n} is not served", s.log)
             if n > 2:
                 shutil.rmtree(repo / f"plus_version/{n - 2}")
             time.sleep(max(0, begin + (n - 1) * seconds / reloads - time.monotonic()))
@@ -113,7 +113,8 @@ def test_A063_B14_B18_reloads_and_slow_copies_under_load(tmp_path):
         reloads, broken, memory = 0, 0, []
         begin = time.monotonic()
         try:
-            while time.monotonic() - begin < seconds:
+            # On a busy machine a reload takes longer than usual: then it goes on until there were enough.
+            while time.monotonic() - begin < seconds or (reloads <= seconds or not copies) and time.monotonic() - begin < seconds + 200:
                 bad = reloads % 2 == 1
                 with open(str(config) + ".tmp", "w") as f:
                     f.write("broken: true\n" if bad else good + f"# {reloads}\n")
@@ -161,7 +162,7 @@ def test_A078_memory_comes_back_after_load_and_unload(tmp_path):
                 body = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 16], "data": [0] * 16}]}
                 assert s.post("/v2/models/plus_version/infer", body).status == 200
                 assert s.post("/v2/repository/models/plus_version/unload").status == 200
-                until(lambda: s.state("plus_version") == "UNAVAILABLE", 20, "not unloaded")
+                until(lambda: s.state("plus_version") == "UNAVAILABLE", 60, "not unloaded")
 
         cycle(rounds // 2)
         before = rss_mb(s.process.pid)
@@ -187,7 +188,7 @@ def test_A078_memory_slope_over_loads_of_an_onnx_model(tmp_path, isolation):
             assert s.post("/v2/repository/models/mlp/load").status == 200
             assert s.post("/v2/models/mlp/infer", body).status == 200
             assert s.post("/v2/repository/models/mlp/unload").status == 200
-            until(lambda: s.state("mlp") == "UNAVAILABLE", 20, "not unloaded")
+            until(lambda: s.state("mlp") == "UNAVAILABLE", 60, "not unloaded")
             sizes.append(rss_mb(s.process.pid) * 1000)
     late = sizes[20:]
     middle, mean = (len(late) - 1) / 2, sum(late) / len(late)
@@ -209,12 +210,12 @@ def test_H008_requests_in_flight_are_answered_at_shutdown(tmp_path, good):
         clients = load(s, "http", 16, 3, "batched", "identity")
         time.sleep(1.5)
         begin = time.monotonic()
-        status = s.stop(signal.SIGTERM, limit=20)
+        status = s.stop(signal.SIGTERM, limit=60)
         took = time.monotonic() - begin
         clients.terminate()
         out, _ = clients.communicate()
         assert status == 0, s.log()[-2000:]
-        assert took < 10
+        assert took < 25  # not after the 30 s that requests in flight may take
         for fault in json.loads(out)["faults"] if out else []:
             assert "is not the input" not in fault and "inside" not in fault, fault
 

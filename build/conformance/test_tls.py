@@ -27,7 +27,7 @@ def https(request, tmp_path_factory):
         s.own = pki.client if request.param == "mutual" else None
         s.pki = pki
         s.secure = {"http": pki.http(s.own), "http_aio": pki.http_aio(s.own)}
-        until(lambda: requests.get(f"https://{s.http}/v2/health/ready", verify=pki.root, cert=s.own, timeout=5).status_code == 200, 30, "not ready", s.log)
+        until(lambda: requests.get(f"https://{s.http}/v2/health/ready", verify=pki.root, cert=s.own, timeout=5).status_code == 200, 60, "not ready", s.log)
         yield s
 
 
@@ -48,17 +48,17 @@ def test_B043_F047_curl(https):
     if not shutil.which("curl"):
         pytest.skip("no curl on this machine")
     own = ["--cert", https.own[0], "--key", https.own[1]] if https.own else []
-    done = subprocess.run(["curl", "-v", "--cacert", https.pki.root, *own, f"https://{https.http}/v2/health/ready"], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(["curl", "-v", "--cacert", https.pki.root, *own, f"https://{https.http}/v2/health/ready"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and "< HTTP/1.1 200 OK" in done.stderr, done.stderr
 
 
 def test_B043_who_must_not_get_through(https):
     url = f"https://{https.http}/v2/health/live"
     with pytest.raises(requests.exceptions.SSLError):  # a client that trusts another authority
-        requests.get(url, verify=https.pki.other, cert=https.own, timeout=10)
+        requests.get(url, verify=https.pki.other, cert=https.own, timeout=60)
     if https.own:
         for own in (None, https.pki.stranger):
             with pytest.raises(requests.exceptions.ConnectionError):
-                requests.get(url, verify=https.pki.root, cert=own, timeout=10)
-    plain = requests.get(f"http://{https.http}/v2", timeout=10)
+                requests.get(url, verify=https.pki.root, cert=own, timeout=60)
+    plain = requests.get(f"http://{https.http}/v2", timeout=60)
     assert plain.status_code == 400 and "HTTPS" in plain.text, plain.text

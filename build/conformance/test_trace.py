@@ -251,7 +251,7 @@ def elements(path, n):
         all = json.loads(text) if text else []  # whole from the first trace on
         return all if sum("model_name" in e for e in all) >= n else None
 
-    return until(read, 10, "the traces are not written")
+    return until(read, 60, "the traces are not written")
 
 
 def summary(all):
