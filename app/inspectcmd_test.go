@@ -316,7 +316,7 @@ func TestValidateEnsembles(t *testing.T) {
 		if r := inspect.Repositories(t.Context(), []string{root}, backends); len(r.Models) != 82 || r.Errors != 0 {
 			t.Errorf("%d models, %d errors: %.500v", len(r.Models), r.Errors, r.Models)
 		}
-		if took := time.Since(begin); took > 20*time.Second {
+		if took := time.Since(begin); took > time.Minute {
 			t.Errorf("took %v", took)
 		}
 	})

@@ -47,7 +47,7 @@ func http2Frames(t *testing.T, address string, each func(write func(kind, flags 
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	write := func(kind, flags byte, payload []byte) {
 		_, _ = c.Write(append([]byte{0, 0, byte(len(payload)), kind, flags, 0, 0, 0, 0}, payload...)) // a failure ends the reading too
 	}

@@ -54,7 +54,7 @@ func TestRedisCache(t *testing.T) {
 	if got := hits(first, 1); got != "0" {
 		t.Fatalf("%s hits of an empty cache", got)
 	}
-	for end := time.Now().Add(20 * time.Second); len(redis.Keys()) == 0; { // stored behind the answer
+	for end := time.Now().Add(time.Minute); len(redis.Keys()) == 0; { // stored behind the answer
 		if time.Now().After(end) {
 			t.Fatal("nothing was stored")
 		}

@@ -37,7 +37,7 @@ func shake(t *testing.T, r *rig, client *tls.Config) map[string]error {
 	t.Helper()
 	out := map[string]error{}
 	for name, path := range map[string]string{"http": "/v2", "metrics": "/metrics", "ui": "/"} {
-		c := &http.Client{Transport: &http.Transport{TLSClientConfig: client.Clone()}, Timeout: 10 * time.Second}
+		c := &http.Client{Transport: &http.Transport{TLSClientConfig: client.Clone()}, Timeout: time.Minute}
 		resp, err := c.Get("https://" + r.at(name) + path)
 		if err == nil {
 			resp.Body.Close()
@@ -118,7 +118,7 @@ func TestH10_RenewalInARunningServer(t *testing.T) {
 		}
 	}
 	for _, endpoint := range []string{"http", "grpc", "metrics", "ui"} {
-		deadline := time.Now().Add(10 * time.Second)
+		deadline := time.Now().Add(time.Minute)
 		for shown := ""; shown != "second"; {
 			conn, err := tls.Dial("tcp", r.at(endpoint), &tls.Config{RootCAs: authority.Pool, NextProtos: []string{"h2", "http/1.1"}})
 			if err != nil {

@@ -47,7 +47,7 @@ func TestManySteps_B19(t *testing.T) {
 		t.Helper()
 		begin := time.Now()
 		err := e.LoadModel(t.Context(), name, engine.LoadParameters{})
-		if took := time.Since(begin); took > 10*time.Second {
+		if took := time.Since(begin); took > time.Minute {
 			t.Errorf("%s took %v", name, took)
 		}
 		return err

@@ -75,7 +75,7 @@ func serve() (httpURL, grpcAddress string, stop func()) {
 	go func() { ended <- h.Serve(lh) }()
 	go func() { ended <- g.Serve(lg) }()
 	return "http://" + lh.Addr().String(), lg.Addr().String(), func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		err := errors.Join(h.Shutdown(ctx), g.Shutdown(ctx), <-ended, <-ended)
 		e.Close(ctx)

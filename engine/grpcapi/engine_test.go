@@ -44,7 +44,7 @@ output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 } ]`,
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		e.Close(ctx)
 	})

@@ -188,7 +188,7 @@ func start(t testing.TB, e Engine, change func(*Options)) (*grpc.ClientConn, *Se
 	}
 	t.Cleanup(func() {
 		_ = conn.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := s.Shutdown(ctx); err != nil {
 			t.Errorf("Shutdown: %v", err)

@@ -108,6 +108,7 @@ func (rawCodec) Unmarshal(b []byte, v any) error {
 // TestA23DeadlineWhileQueued: a request whose deadline passes while it waits is taken out, counted as cancelled, and the
 // one before it is answered.
 func TestA23DeadlineWhileQueued(t *testing.T) {
+	t.Parallel() // it mostly waits
 	e, err := engine.New(engine.Options{Repositories: []string{t.TempDir()}, Backends: builtin.All(), Mode: engine.ModeExplicit})
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +120,7 @@ func TestA23DeadlineWhileQueued(t *testing.T) {
 	var log lockedBuffer
 	conn, _ := start(t, e, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	c := inferencepb.NewGRPCInferenceServiceClient(conn)
-	const config = `{"backend":"identity","max_batch_size":8,"instance_group":[{"count":1,"kind":"KIND_CPU"}],"parameters":{"execute_delay_ms":{"string_value":"300"}},` +
+	const config = `{"backend":"identity","max_batch_size":8,"instance_group":[{"count":1,"kind":"KIND_CPU"}],"parameters":{"execute_delay_ms":{"string_value":"3000"}},` +
 		`"input":[{"name":"INPUT0","data_type":"TYPE_FP32","dims":[16]}],"output":[{"name":"OUTPUT0","data_type":"TYPE_FP32","dims":[16]}]}`
 	if _, err := c.RepositoryModelLoad(t.Context(), &inferencepb.RepositoryModelLoadRequest{ModelName: "slow",
 		Parameters: map[string]*inferencepb.ModelRepositoryParameter{
@@ -146,14 +147,14 @@ func TestA23DeadlineWhileQueued(t *testing.T) {
 		return -1, 0, 0
 	}
 	until(t, func() bool { p, _, _ := of(); return p == 1 }) // one runs, one waits
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	begin := time.Now()
 	if _, err := c.ModelInfer(ctx, in); grpcstatus.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("a request behind them: %v, want DeadlineExceeded", err)
 	}
-	if d := time.Since(begin); d > 20*time.Second {
-		t.Errorf("the deadline of 100 ms took %v", d)
+	if d := time.Since(begin); d > time.Minute {
+		t.Errorf("the deadline of 1 s took %v", d)
 	}
 	for range cap(earlier) {
 		if err := <-earlier; err != nil {
@@ -188,13 +189,13 @@ func until(t *testing.T, cond func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for range 1500 {
+	for range 6000 {
 		if cond() {
 			return
 		}
 		<-tick.C
 	}
-	t.Fatal("not within 15 s")
+	t.Fatal("not within a minute")
 }
 
 // TestA24MutatedMessages decodes broken copies of good messages: a panic fails, and so does a message that the generated

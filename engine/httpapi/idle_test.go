@@ -22,7 +22,7 @@ import (
 // not what it is.)
 func TestA21AllocIdleConnections(t *testing.T) {
 	t.Parallel()                    // it mostly waits, and the server is a process of its own
-	n, limit := 1000, 2*time.Second // a busy machine is not the server's fault
+	n, limit := 1000, 5*time.Second // a busy machine is not the server's fault
 	if os.Getenv("NEREID_SOAK") == "full" {
 		n, limit = 10_000, 50*time.Millisecond
 	}
@@ -76,7 +76,7 @@ func TestA21AllocIdleConnections(t *testing.T) {
 	begin := time.Now()
 	c := dial(t, addr)
 	send(t, c, whole)
-	if d := time.Since(begin); d > max(limit, 10*time.Second) { // the usual is 0.2 ms; a busy machine is not the server's fault
+	if d := time.Since(begin); d > max(limit, time.Minute) { // the usual is 0.2 ms; a busy machine is not the server's fault
 		t.Errorf("a new connection's request takes %v", d)
 	}
 

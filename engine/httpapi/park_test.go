@@ -118,7 +118,7 @@ func selfSigned(t *testing.T) tls.Certificate {
 func TestParkedConnectionEnds(t *testing.T) {
 	before := runtime.NumGoroutine()
 	s, l := bareServer(t)
-	s.opt.parkAfter, s.opt.IdleTimeout = time.Nanosecond, time.Second
+	s.opt.parkAfter, s.opt.IdleTimeout = time.Nanosecond, 4*time.Second // long enough to see them parked
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	var conns []net.Conn

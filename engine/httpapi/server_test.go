@@ -35,7 +35,7 @@ func serve(tb testing.TB, change ...func(*Options)) *testServer {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := s.Shutdown(ctx); err != nil {
 			tb.Errorf("Shutdown = %v", err)

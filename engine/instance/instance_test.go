@@ -337,7 +337,7 @@ func TestResizeEndsUnderConstantLoad(t *testing.T) {
 		if got := m.names(); err != nil || !slices.Equal(got, []string{"b"}) {
 			t.Errorf("Resize = %v with instances %v, want b alone", err, got)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("an instance that always finds work is never taken away")
 	}
 	e.stop.Store(true)

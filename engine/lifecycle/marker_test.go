@@ -22,7 +22,7 @@ func TestReadyMarker_A059_B14(t *testing.T) {
 	// after writes a file until it is younger than the marker, by the clock of the file system.
 	after := func(path, text string) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; {
+		for deadline := time.Now().Add(time.Minute); ; {
 			r.write(path, text)
 			if repo.ScanModel(r.root, "m", "").Marker == repo.Copying {
 				return

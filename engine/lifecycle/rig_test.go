@@ -152,7 +152,7 @@ func newRig(t testing.TB, edit func(*Options)) *rig {
 		if open, _, _ := r.b.count(); open != 0 {
 			t.Errorf("%d models are open after Close", open)
 		}
-		for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+		for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; runtime.Gosched() {
 			if time.Now().After(deadline) { // the runtime needs a moment to reap what has returned
 				buf := make([]byte, 1<<16)
 				t.Fatalf("%d goroutines after Close, %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
@@ -176,8 +176,8 @@ func (r *rig) changed() {
 // until waits for changes until ok.
 func (r *rig) until(what string, ok func() bool) {
 	r.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	stop := time.AfterFunc(20*time.Second, r.changed)
+	deadline := time.Now().Add(time.Minute)
+	stop := time.AfterFunc(time.Minute+time.Second, r.changed)
 	defer stop.Stop()
 	r.mu.Lock()
 	defer r.mu.Unlock()

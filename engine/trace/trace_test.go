@@ -47,7 +47,7 @@ func open(t *testing.T, s Settings, tel Telemetry) *Tracer {
 
 func shut(t *testing.T, tr *Tracer) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := tr.Close(ctx); err != nil {
 		t.Error(err)

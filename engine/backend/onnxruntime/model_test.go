@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"nereid/engine/backend"
 	"nereid/engine/backend/backendtest"
@@ -401,18 +402,19 @@ func resident(t *testing.T) int64 {
 func TestIdleThreadsDoNotSpin(t *testing.T) {
 	h := mlpHarness(t, 64, map[string]*inferencepb.ModelParameter{"execution_mode": {StringValue: "1"}}) // needs the pool
 	h.once(context.Background(), t)
-	used := make(chan bool)
-	before := cpuTime()
-	go func() { // 300 ms of waiting, measured: what is under test is time that passes
-		ctx, cancel := context.WithTimeout(context.Background(), 300e6)
-		defer cancel()
+	// 300 ms of waiting, measured: what is under test is time that passes. Threads that spin do so each time; the garbage
+	// collector does not.
+	var used []time.Duration
+	for range 5 {
+		before := cpuTime()
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		<-ctx.Done()
-		close(used)
-	}()
-	<-used
-	if d := cpuTime() - before; d > 100e6 {
-		t.Errorf("the process used %v of CPU time in 300ms of idling", d)
+		cancel()
+		if used = append(used, cpuTime()-before); used[len(used)-1] <= 100*time.Millisecond {
+			return
+		}
 	}
+	t.Errorf("the process used %v of CPU time in 300ms of idling each", used)
 }
 
 // TestTornDownInstance: the end of the instance's context stops a run for which somebody still waits.

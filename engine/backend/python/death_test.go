@@ -60,7 +60,7 @@ func TestDeaths(t *testing.T) {
 }
 
 func testDeaths(t *testing.T, waits bool) {
-	r := serve(t, map[string]string{"execute-timeout-seconds": "2", "memory-limit-byte-size": "1500000000"}, map[string]string{
+	r := serve(t, map[string]string{"execute-timeout-seconds": "8", "memory-limit-byte-size": "1500000000"}, map[string]string{
 		"m/config.pbtxt":     config(""),
 		"m/1/model.py":       code(mortal, ""),
 		"other/config.pbtxt": config(""),
@@ -79,7 +79,7 @@ func testDeaths(t *testing.T, waits bool) {
 		{"D2 SIGKILL", 2, "it was ended by signal 9", status.Unavailable, true},
 		{"D2 os._exit", 3, "it ended with exit status 3", status.Unavailable, true},
 		{"D2 abort", 4, "it was ended by signal 6", status.Unavailable, true},
-		{"D3 an endless loop", 5, "took longer than 2s to execute a batch; its process was ended", status.Unavailable, true},
+		{"D3 an endless loop", 5, "took longer than 8s to execute a batch; its process was ended", status.Unavailable, true},
 		{"D1 sys.exit", 6, "SystemExit: gone", status.Internal, false},
 		{"D1 an exception", 7, "Failed to process the request(s) for model 'm_0', message: ValueError: not this one\n\nAt:\n  ", status.Internal, false},
 		{"D4 more memory than the limit", 8, "MemoryError", status.Internal, false},

@@ -49,7 +49,7 @@ func FuzzConnection(f *testing.F) {
 				}
 			}
 		}()
-		_ = here.SetWriteDeadline(time.Now().Add(5 * time.Second))
+		_ = here.SetWriteDeadline(time.Now().Add(time.Minute))
 		_, _ = here.Write([]byte(http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"))
 		_, _ = here.Write(b)
 		_ = here.Close()

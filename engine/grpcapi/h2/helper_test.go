@@ -164,7 +164,7 @@ func (s *server) dialRaw(t testing.TB) net.Conn {
 // idle waits until the server has seen all connections, no call is left, and as many connections as told.
 func (s *server) idle(t testing.TB, connections int) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		seen := s.at.calls.Load() > s.dialed
 		conns, calls := s.Counts()
@@ -192,7 +192,7 @@ func dial(t testing.TB, s *server, settings ...http2.Setting) *client {
 	t.Helper()
 	nc := s.dialRaw(t)
 	t.Cleanup(func() { _ = nc.Close() })
-	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = nc.SetDeadline(time.Now().Add(time.Minute))
 	c := &client{t: t, Conn: nc, Framer: http2.NewFramer(nc, nc), next: 1}
 	c.Framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	c.enc = hpack.NewEncoder(&c.block)

@@ -42,7 +42,7 @@ func TestDrain(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		age  time.Duration
-	}{{"GracefulStop", 0}, {"MaxConnectionAge", 500 * time.Millisecond}} {
+	}{{"GracefulStop", 0}, {"MaxConnectionAge", 3 * time.Second}} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := serve(t, func(o *Options) { o.Keepalive.MaxConnectionAge = tt.age })
 			c := dial(t, s)
@@ -99,7 +99,7 @@ func TestDrain(t *testing.T) {
 
 func TestDeadClientIsFound(t *testing.T) {
 	s := serve(t, func(o *Options) {
-		o.Keepalive = keepalive.ServerParameters{Time: time.Second, Timeout: 50 * time.Millisecond}
+		o.Keepalive = keepalive.ServerParameters{Time: 3 * time.Second, Timeout: 50 * time.Millisecond}
 	})
 	c := dial(t, s)
 	c.works("Echo")

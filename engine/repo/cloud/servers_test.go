@@ -73,9 +73,9 @@ func startS3(t *testing.T) *storage {
 
 // startGCS runs fake-gcs-server, which asks for no credentials.
 func startGCS(t *testing.T) *storage {
-	port := freePort(t)
-	start(t, tool(t, "bin/fake-gcs-server"), "server started at", "-scheme", "http", "-backend", "memory", "-host", "127.0.0.1", "-port", port,
-		"-public-host", "127.0.0.1:"+port)
+	port := start(t, tool(t, "bin/fake-gcs-server"), "server started at", func(port string) []string {
+		return []string{"-scheme", "http", "-backend", "memory", "-host", "127.0.0.1", "-port", port, "-public-host", "127.0.0.1:" + port}
+	})
 	base := "http://127.0.0.1:" + port
 	asJSON := http.Header{"Content-Type": {"application/json"}}
 	send(t, http.MethodPost, base+"/storage/v1/b?project=p", asJSON, []byte(`{"name":"models"}`))
@@ -98,9 +98,9 @@ const (
 
 // startAzure runs Azurite.
 func startAzure(t *testing.T) *storage {
-	port := freePort(t)
-	start(t, tool(t, "azurite/node_modules/.bin/azurite-blob"), "successfully listens on", "--inMemoryPersistence", "--blobHost", "127.0.0.1", "--blobPort", port,
-		"--skipApiVersionCheck", "--disableTelemetry")
+	port := start(t, tool(t, "azurite/node_modules/.bin/azurite-blob"), "successfully listens on", func(port string) []string {
+		return []string{"--inMemoryPersistence", "--blobHost", "127.0.0.1", "--blobPort", port, "--skipApiVersionCheck", "--disableTelemetry"}
+	})
 	at := "http://127.0.0.1:" + port + "/" + azuriteAccount
 	key, err := container.NewSharedKeyCredential(azuriteAccount, azuriteKey)
 	if err != nil {
@@ -150,8 +150,25 @@ func freePort(t *testing.T) string {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// start runs a server until the test ends, and returns when it says that it is ready.
-func start(t *testing.T, program, ready string, args ...string) {
+// start runs a server until the test ends, and returns its port when it says that it is ready. These servers do not tell
+// which port they got, so that one is found for them; where another program was faster they try the next.
+func start(t *testing.T, program, ready string, args func(port string) []string) string {
+	t.Helper()
+	for try := 1; ; try++ {
+		port := freePort(t)
+		said := launch(t, program, ready, args(port))
+		if said == "" {
+			return port
+		}
+		if try == 5 || !strings.Contains(said, "address already in use") && !strings.Contains(said, "EADDRINUSE") {
+			t.Fatalf("%s ended: %s", program, said)
+		}
+	}
+}
+
+// launch runs a server until the test ends. It returns "" when the server says that it is ready, and what it said if it
+// ended before.
+func launch(t *testing.T, program, ready string, args []string) string {
 	t.Helper()
 	cmd := exec.Command(program, args...)
 	cmd.Dir = t.TempDir()
@@ -186,11 +203,10 @@ func start(t *testing.T, program, ready string, args ...string) {
 	}()
 	select {
 	case text := <-said:
-		if text != "" {
-			t.Fatalf("%s ended: %s", program, text)
-		}
+		return text
 	case <-time.After(time.Minute):
 		t.Fatalf("%s does not say %q", program, ready)
+		return ""
 	}
 }
 
