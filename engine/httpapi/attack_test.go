@@ -250,11 +250,14 @@ func TestA8SlowHeaders(t *testing.T) {
 		c := dial(t, s.addr)
 		open.Go(func() {
 			<-start
-			for _, b := range []byte("GET /v2 HTTP/1.1\r\n") {
-				if _, err := c.Write([]byte{b}); err != nil {
+			text := []byte("GET /v2 HTTP/1.1\r\nX-Endless: ")
+			for end := time.Now().Add(limit + time.Minute); time.Now().Before(end); <-time.After(limit / 8) {
+				if _, err := c.Write(text[:1]); err != nil {
 					return // cut off
 				}
-				<-time.After(limit / 8)
+				if text = text[1:]; len(text) == 0 {
+					text = []byte("x")
+				}
 			}
 			t.Error("a header may take longer than its limit")
 		})
