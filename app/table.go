@@ -111,7 +111,7 @@ func optionRows(c *Config, e *engine.Engine) [][]string {
 		{"rate_limit", rateLimitText(c.RateLimit)},
 		{"strict_readiness", digit(c.StrictReadiness)},
 		{"exit_timeout", strconv.Itoa(c.ExitTimeout)},
-		{"cache_enabled", "0"},
+		{"cache_enabled", digit(c.CacheSize > 0 || c.CacheRedis != nil)},
 		{"data_dir", c.DataDir},
 	}...)
 }

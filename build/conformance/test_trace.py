@@ -314,6 +314,32 @@ def test_E040_tensors(good, tmp_path):
     assert outputs["OUTPUT0"]["data"].split(",") == [str(2 * i) for i in range(16)]
 
 
+@pytest.mark.skipif(REFERENCE, reason="needs the identity backend")
+def test_E043_activities_of_the_identity_backend(tmp_path):
+    """The configuration is that of Triton's own test of custom spans."""
+    model = tmp_path / "models/custom_identity_int32"
+    (model / "1").mkdir(parents=True)
+    (model / "config.pbtxt").write_text(
+        'backend: "identity"\nmax_batch_size: 1024\n'
+        "input [{ name: \"INPUT0\" data_type: TYPE_INT32 dims: [ -1 ] }]\noutput [{ name: \"OUTPUT0\" data_type: TYPE_INT32 dims: [ -1 ] }]\n"
+        'instance_group [{ kind: KIND_CPU }]\nparameters [{ key: "enable_custom_tracing" value: { string_value: "true" } }, '
+        '{ key: "nested_span_count" value: { string_value: "6" } }, { key: "single_activity_frequency" value: { string_value: "3" } }]\n'
+    )
+    options = ("level=TIMESTAMPS", "rate=1", f"triton,file={tmp_path}/t")
+    with Server(tmp_path / "models", tmp_path, *(f"--trace-config={o}" for o in options)) as s:
+        body = {"inputs": [{"name": "INPUT0", "datatype": "INT32", "shape": [1, 2], "data": [1, 2]}]}
+        assert s.post("/v2/models/custom_identity_int32/infer", body).status == 200
+        names = [m["name"] for e in elements(tmp_path / "t", 1) for m in e.get("timestamps", [])]
+    custom = [n for n in names if n.startswith("CUSTOM_")]
+    single = "CUSTOM_SINGLE_ACTIVITY"
+    assert custom == [
+        "CUSTOM_ACTIVITY_START", "CUSTOM_ACTIVITY_END", single,
+        "CUSTOM_ACTIVITY0_START", single, "CUSTOM_ACTIVITY1_START", "CUSTOM_ACTIVITY2_START", "CUSTOM_ACTIVITY3_START", single,
+        "CUSTOM_ACTIVITY4_START", "CUSTOM_ACTIVITY5_START", *(f"CUSTOM_ACTIVITY{i}_END" for i in range(5, -1, -1)),
+    ]
+    assert names.index("REQUEST_START") < names.index(custom[0]) and names.index(custom[-1]) < names.index("REQUEST_END")
+
+
 @writes_late
 def test_E038_log_frequency_and_count(traced, tmp_path, kind):
     settings = kind(traced)

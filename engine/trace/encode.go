@@ -46,7 +46,8 @@ func appendOne(b []byte, tr *Trace) []byte {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = append(append(append(b, `{"name":"`...), m.name...), `","ns":`...)
+			b = appendText(append(b, `{"name":`...), m.name)
+			b = append(b, `,"ns":`...)
 			b = strconv.AppendInt(b, m.at.Time().UnixNano(), 10)
 			b = append(b, '}')
 		}

@@ -199,10 +199,11 @@ func (x *exporter) request(ctx context.Context, tr *Trace) context.Context {
 	}
 	compute := []string{computeStart, computeInputEnd, computeOutputStart, computeEnd}
 	for _, m := range tr.marks {
-		if !frontEnd(m.name) && !slices.Contains(compute, m.name) {
+		if !m.custom && !frontEnd(m.name) && !slices.Contains(compute, m.name) {
 			span.AddEvent(m.name, api.WithTimestamp(m.at.Time()))
 		}
 	}
+	x.activities(ctx, span, tr)
 	if begin := tr.at(computeStart); begin != 0 {
 		_, c := x.tracer.Start(ctx, "compute", api.WithTimestamp(begin.Time()))
 		for _, name := range compute {
@@ -214,6 +215,34 @@ func (x *exporter) request(ctx context.Context, tr *Trace) context.Context {
 	}
 	span.End(api.WithTimestamp(end.Time()))
 	return ctx
+}
+
+// activities makes the spans that backends asked for inside a request's. One that is not closed ends with the request.
+func (x *exporter) activities(ctx context.Context, span api.Span, tr *Trace) {
+	type open struct {
+		ctx  context.Context
+		span api.Span
+	}
+	stack := []open{{ctx, span}}
+	for _, m := range tr.marks {
+		if !m.custom {
+			continue
+		}
+		name, at := strings.ToValidUTF8(m.name, "\uFFFD"), api.WithTimestamp(m.at.Time())
+		if of, ok := strings.CutSuffix(name, "_START"); ok && of != "" {
+			inner, s := x.tracer.Start(stack[len(stack)-1].ctx, of, at)
+			stack = append(stack, open{inner, s})
+		}
+		top := stack[len(stack)-1].span
+		top.AddEvent(name, at)
+		if of, ok := strings.CutSuffix(name, "_END"); ok && of != "" && len(stack) > 1 {
+			top.End(at)
+			stack = stack[:len(stack)-1]
+		}
+	}
+	for i := len(stack) - 1; i > 0; i-- {
+		stack[i].span.End(api.WithTimestamp(tr.at(requestEnd).Time()))
+	}
 }
 
 // close sends what waits.

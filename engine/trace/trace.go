@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -53,15 +54,20 @@ type Trace struct {
 	ended    bool
 	failed   string
 	marks    []mark
+	custom   int // how many of marks backends gave
 	tensors  []activity
 	copied   int64
 	children []*Trace // of a root: all below it
 }
 
 type mark struct {
-	name string
-	at   infer.Stamp
+	name   string
+	at     infer.Stamp
+	custom bool // a backend gave it
 }
+
+// maxActivities is how many activities of backends a request's trace holds; more are left out.
+const maxActivities = 1024
 
 // activity is a tensor that a request carried.
 type activity struct {
@@ -69,7 +75,7 @@ type activity struct {
 	tensor tensor.Tensor
 }
 
-var _ infer.Trace = (*Trace)(nil)
+var _ infer.ActivityTrace = (*Trace)(nil)
 
 // ID returns the trace's number.
 func (tr *Trace) ID() uint64 { return tr.id }
@@ -81,7 +87,18 @@ func (tr *Trace) Mark(name string, at infer.Stamp) {
 	}
 	tr.root.mu.Lock()
 	defer tr.root.mu.Unlock()
-	tr.marks = append(tr.marks, mark{name, at})
+	tr.marks = append(tr.marks, mark{name: name, at: at})
+}
+
+// Activity implements infer.ActivityTrace.
+func (tr *Trace) Activity(name string, at infer.Stamp) {
+	tr.root.mu.Lock()
+	defer tr.root.mu.Unlock()
+	if tr.ended || tr.custom == maxActivities || tr.setting.Level&Timestamps == 0 {
+		return
+	}
+	tr.custom++
+	tr.marks = append(tr.marks, mark{name: strings.Clone(name), at: at, custom: true})
 }
 
 // End says that the front end is done with the request. The trace is written once the engine is, too.
@@ -143,7 +160,7 @@ func (tr *Trace) Responded(r *infer.Request, resp *infer.Response) {
 		tr.keep("TENSOR_BACKEND_OUTPUT", resp.Outputs)
 	}
 	if !resp.Final {
-		tr.marks = append(tr.marks, mark{responseComplete, infer.Now()})
+		tr.marks = append(tr.marks, mark{name: responseComplete, at: infer.Now()})
 		tr.root.mu.Unlock()
 		return
 	}
@@ -164,7 +181,7 @@ func (tr *Trace) stamp(t *infer.Times, executed bool, c *infer.CacheNote) {
 	}
 	add := func(name string, at infer.Stamp) {
 		if at != 0 {
-			tr.marks = append(tr.marks, mark{name, at})
+			tr.marks = append(tr.marks, mark{name: name, at: at})
 		}
 	}
 	add(requestStart, t.Arrived)
@@ -186,6 +203,9 @@ func (tr *Trace) stamp(t *infer.Times, executed bool, c *infer.CacheNote) {
 	}
 	add(responseComplete, end)
 	add(requestEnd, end)
+	if tr.custom > 0 { // they came before the moments of the engine, which are known only now
+		slices.SortStableFunc(tr.marks, func(a, b mark) int { return cmp.Compare(a.at, b.at) })
+	}
 }
 
 // Child implements infer.Trace.

@@ -74,7 +74,8 @@ func one(t *testing.T, tr *Tracer, model, id string, p Parent, inputs ...tensor.
 	return true
 }
 
-func execute(t *testing.T, r *infer.Request) {
+// execute runs a request; its backend tells of activities.
+func execute(t *testing.T, r *infer.Request, activities ...string) {
 	t.Helper()
 	r.Times.Arrived = infer.Now()
 	r.Trace.Admitted(r)
@@ -83,6 +84,9 @@ func execute(t *testing.T, r *infer.Request) {
 	b.Requests, b.Rows = append(b.Requests, r), 1
 	b.Begin()
 	b.MarkInput()
+	for _, a := range activities {
+		r.Activity(a)
+	}
 	b.MarkOutput()
 	resp := r.NewResponse()
 	for i := range r.Inputs {
@@ -559,6 +563,92 @@ func TestOpenTelemetry_E042(t *testing.T) {
 	}
 	if got, want := list(tr, ""), "TIMESTAMPS 0 -1 opentelemetry 512 100 5000 service.name=here "+url; got != want {
 		t.Errorf("settings %s, want %s", got, want)
+	}
+}
+
+// busy sends a traced request whose backend tells of activities.
+func busy(t *testing.T, tr *Tracer, activities ...string) {
+	t.Helper()
+	trace := tr.Sample("m", Parent{})
+	r := infer.New()
+	defer r.Release()
+	r.ModelName, r.Served, r.Trace = "m", served{"m"}, trace
+	execute(t, r, activities...)
+	r.Activity("LATE") // nobody reads it any more
+	trace.End()
+}
+
+func TestActivitiesInAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "t")
+	tr := open(t, Settings{Level: Timestamps, Rate: 1, Count: -1, File: file, Mode: ModeTriton}, Telemetry{})
+	busy(t, tr, "TOKENIZE_START", "a \"b\"", "TOKENIZE_END")
+	many := make([]string, maxActivities+10)
+	for i := range many {
+		many[i] = "X"
+	}
+	busy(t, tr, many...)
+	shut(t, tr)
+	all := read(t, file)
+	t.Run("E043 activities are among the moments, in order", func(t *testing.T) {
+		var names []string
+		last := int64(0)
+		for _, m := range all[1].Timestamps {
+			names = append(names, m.Name)
+			if m.Ns < last {
+				t.Errorf("%s comes before the one before it", m.Name)
+			}
+			last = m.Ns
+		}
+		want := "REQUEST_START QUEUE_START COMPUTE_START COMPUTE_INPUT_END TOKENIZE_START a \"b\" TOKENIZE_END COMPUTE_OUTPUT_START COMPUTE_END INFER_RESPONSE_COMPLETE REQUEST_END"
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("moments %s, want %s", got, want)
+		}
+	})
+	if n := len(all[3].Timestamps); n != maxActivities+8 {
+		t.Errorf("%d moments of a backend that does not stop, want %d and the engine's 8", n, maxActivities)
+	}
+	// Without a trace there is nobody to tell.
+	r := infer.New()
+	defer r.Release()
+	r.Activity("X")
+}
+
+func TestActivitiesAsSpans(t *testing.T) {
+	url, spans, _ := endpoint(t)
+	tr := open(t, Settings{Level: Timestamps, Rate: 1, Count: -1, Mode: ModeOpenTelemetry}, Telemetry{URL: url})
+	busy(t, tr, "A_END", "CUSTOM_START", "CUSTOM_END", "SINGLE", "OUTER_START", "ONE", "INNER_START", "INNER_END", "OUTER_END", "OPEN_START", "_START", "_END")
+	shut(t, tr)
+	by, names := map[string]*otlp.Span{}, map[string]string{}
+	for _, s := range spans() {
+		by[s.GetName()], names[string(s.GetSpanId())] = s, s.GetName()
+	}
+	for _, tt := range []struct{ name, parent, events string }{
+		{"m", "InferRequest", "REQUEST_START QUEUE_START INFER_RESPONSE_COMPLETE REQUEST_END A_END SINGLE"},
+		{"CUSTOM", "m", "CUSTOM_START CUSTOM_END"},
+		{"OUTER", "m", "OUTER_START ONE OUTER_END"},
+		{"INNER", "OUTER", "INNER_START INNER_END"},
+		{"OPEN", "m", "OPEN_START _START _END"},
+		{"compute", "m", "COMPUTE_START COMPUTE_INPUT_END COMPUTE_OUTPUT_START COMPUTE_END"},
+	} {
+		t.Run("E043 span "+tt.name, func(t *testing.T) {
+			s := by[tt.name]
+			if s == nil {
+				t.Fatalf("no such span; there are %v", names)
+			}
+			var events []string
+			for _, e := range s.GetEvents() {
+				events = append(events, e.GetName())
+			}
+			if got := strings.Join(events, " "); got != tt.events || names[string(s.GetParentSpanId())] != tt.parent {
+				t.Errorf("under %s with events %s, want under %s with %s", names[string(s.GetParentSpanId())], got, tt.parent, tt.events)
+			}
+			if s.GetEndTimeUnixNano() < s.GetStartTimeUnixNano() || s.GetEndTimeUnixNano() > by["m"].GetEndTimeUnixNano() {
+				t.Error("it does not end, or after its request")
+			}
+		})
+	}
+	if len(by) != 7 {
+		t.Errorf("%d spans: %v", len(by), names)
 	}
 }
 

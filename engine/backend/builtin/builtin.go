@@ -34,6 +34,19 @@ func millis(c *inferencepb.ModelConfig, name string) (time.Duration, error) {
 	return time.Duration(n) * time.Millisecond, nil
 }
 
+// whole reads a parameter that is a count from low to 1000.
+func whole(c *inferencepb.ModelConfig, name string, missing, low int) (int, error) {
+	p, ok := c.GetParameters()[name]
+	if !ok {
+		return missing, nil
+	}
+	n, err := strconv.Atoi(p.GetStringValue())
+	if err != nil || n < low || n > 1000 {
+		return 0, status.Errorf(status.InvalidArg, "parameter %q is %q, want a number from %d to 1000", name, p.GetStringValue(), low)
+	}
+	return n, nil
+}
+
 // pause waits for d. It ends early with ctx's error, and with Cancelled when nobody waits for any of the requests.
 func pause(ctx context.Context, d time.Duration, requests ...*infer.Request) error {
 	if d <= 0 {

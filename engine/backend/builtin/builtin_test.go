@@ -97,7 +97,14 @@ func TestIdentityRefuses(t *testing.T) {
 	shape.Output[0].Dims = []int64{5}
 	delay := config(0, f32, []int64{4}, []string{"INPUT0"}, []string{"OUTPUT0"})
 	delay.Parameters = map[string]*inferencepb.ModelParameter{"execute_delay_ms": {StringValue: "soon"}}
+	parameter := func(name, value string) backend.Spec {
+		c := config(0, f32, []int64{4}, []string{"INPUT0"}, []string{"OUTPUT0"})
+		c.Parameters = map[string]*inferencepb.ModelParameter{name: {StringValue: value}}
+		return spec(c)
+	}
 	backendtest.TestRefusals(t, builtin.Identity(),
+		backendtest.Refusal{Name: "spans without end", Spec: parameter("nested_span_count", "1001"), Code: status.InvalidArg, Text: "from 0 to 1000"},
+		backendtest.Refusal{Name: "every zeroth", Spec: parameter("single_activity_frequency", "0"), Code: status.InvalidArg, Text: "from 1 to 1000"},
 		backendtest.Refusal{Name: "unequal counts", Spec: spec(config(0, f32, []int64{4}, []string{"INPUT0"}, nil)),
 			Code: status.InvalidArg, Text: "equal input/output pairs"},
 		backendtest.Refusal{Name: "input name", Spec: spec(config(0, f32, []int64{4}, []string{"IN"}, []string{"OUTPUT0"})),

@@ -3,6 +3,7 @@ package builtin
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,7 +16,8 @@ import (
 
 // Identity returns the backend "identity": each INPUT<i> comes back as OUTPUT<i>, of any type and shape, without a
 // copy. Parameters: "creation_delay_ms" and "execute_delay_ms" wait that long at each instance's start and in each
-// execution.
+// execution; "enable_custom_tracing" tells the trace of each request about activities, as Triton's does, and of spans nested
+// "nested_span_count" deep, every "single_activity_frequency"th with an activity of its own.
 func Identity() backend.Backend { return identity{} }
 
 type identity struct{}
@@ -34,7 +36,12 @@ func (identity) Load(_ context.Context, s backend.Spec) (backend.Model, error) {
 	if m.pairs, err = pairs(s.Config); err != nil {
 		return nil, err
 	}
-	return m, nil
+	m.traced = s.Config.GetParameters()["enable_custom_tracing"].GetStringValue() == "true"
+	if m.spans, err = whole(s.Config, "nested_span_count", 0, 0); err != nil {
+		return nil, err
+	}
+	m.single, err = whole(s.Config, "single_activity_frequency", 1, 1)
+	return m, err
 }
 
 // pair is an input and the output that gives it back.
@@ -73,6 +80,8 @@ func pairs(c *inferencepb.ModelConfig) ([]pair, error) {
 type identityModel struct {
 	pairs                       []pair
 	executeDelay, creationDelay time.Duration
+	traced                      bool
+	spans, single               int // see Identity
 }
 
 func (m *identityModel) NewInstance(ctx context.Context, _ backend.Placement) (backend.Instance, error) {
@@ -96,6 +105,9 @@ func (m *identityModel) Execute(ctx context.Context, b *infer.Batch) error {
 	}
 	b.MarkOutput()
 	for _, r := range b.Requests {
+		if m.traced && r.Trace != nil {
+			m.trace(r)
+		}
 		resp := r.NewResponse()
 		for i := range r.Inputs {
 			in := &r.Inputs[i]
@@ -112,6 +124,23 @@ func (m *identityModel) Execute(ctx context.Context, b *infer.Batch) error {
 		}
 	}
 	return nil
+}
+
+// trace tells the request's trace about activities that did not happen, for those who want to see what becomes of them.
+func (m *identityModel) trace(r *infer.Request) {
+	span := func(i int, end string) string { return "CUSTOM_ACTIVITY" + strconv.Itoa(i) + end }
+	r.Activity("CUSTOM_ACTIVITY_START")
+	r.Activity("CUSTOM_ACTIVITY_END")
+	r.Activity("CUSTOM_SINGLE_ACTIVITY")
+	for i := range m.spans {
+		r.Activity(span(i, "_START"))
+		if i%m.single == 0 {
+			r.Activity("CUSTOM_SINGLE_ACTIVITY")
+		}
+	}
+	for i := m.spans - 1; i >= 0; i-- {
+		r.Activity(span(i, "_END"))
+	}
 }
 
 func (m *identityModel) output(input string) string {
