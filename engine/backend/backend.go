@@ -175,6 +175,14 @@ type Waiter interface {
 	WaitsInline() bool
 }
 
+// Series is an Instance to which several batches may be given at once.
+type Series interface {
+	// ExecuteSeries executes batches one after the other, each with one request, and sets errs[i] to what Execute would return
+	// of batches[i]. It sees to it that the batches' stamps are those of their own executions (infer.Batch.Ran). Requests
+	// are answered soon after their own execution, not only after the last.
+	ExecuteSeries(ctx context.Context, batches []*infer.Batch, errs []error)
+}
+
 // Attributes is a backend with default behaviours of its own.
 type Attributes interface {
 	// DefaultInstanceCount is the number of CPU instances of a model that names no instance group (Triton: 2 for ONNX

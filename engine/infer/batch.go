@@ -81,6 +81,12 @@ func (b *Batch) MarkInput() { b.Input = Now() }
 // MarkOutput notes that the computation ended.
 func (b *Batch) MarkOutput() { b.Output = Now() }
 
+// Ran sets the stamps of a batch that was executed in a series, where the backend knows when.
+func (b *Batch) Ran(began, ended Stamp) {
+	began = max(began, b.Started) // which is when the series began
+	b.Started, b.Input, b.Output = began, began, max(began, ended)
+}
+
 // AllCancelled reports whether nobody waits for any row.
 func (b *Batch) AllCancelled() bool {
 	for _, r := range b.Requests {

@@ -266,6 +266,7 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 	if r.slot != nil {
 		gate = func(pull context.Context) error { return r.slot.Acquire(pull, ctx.Done()) }
 	}
+	series := s.series(r)
 	for pull.Err() == nil { // Next looks only when it waits, and may never wait
 		b, err := s.o.Batcher.Next(pull, r.id, gate)
 		if err != nil {
@@ -273,7 +274,9 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 		}
 		if b != nil {
 			r.turn.Lock()
-			s.execute(ctx, r.id, r.inst, b, &r.turn)
+			if series == nil || !series.execute(ctx, b) {
+				s.execute(ctx, r.id, r.inst, b, &r.turn)
+			}
 			r.turn.Unlock()
 		}
 		if r.slot != nil {
@@ -300,6 +303,11 @@ func (s *Set) execute(ctx context.Context, id sched.InstanceID, inst backend.Ins
 	err := Execute(ctx, inst, b, s.o.Log)
 	b.Ended = infer.Now()
 	t.took(b.Ended.Sub(b.Started), len(b.Requests))
+	s.executed(id, b, err)
+}
+
+// executed sees to it that each request of a batch is answered whose execution is over, and lets go of it.
+func (s *Set) executed(id sched.InstanceID, b *infer.Batch, err error) {
 	for _, r := range b.Requests {
 		switch {
 		case r.Answered():

@@ -243,6 +243,49 @@ func (d *Dynamic) Next(ctx context.Context, inst InstanceID, gate Gate) (*infer.
 	}
 }
 
+// More gives an instance what else it may execute at once; see Serial.
+func (d *Dynamic) More(inst InstanceID, list []*infer.Batch, most int) []*infer.Batch {
+	if d.policy.MaxBatchSize > 1 {
+		return list
+	}
+	d.mu.Lock()
+	again := d.workers[inst].again
+	d.mu.Unlock()
+	if again { // as in Next: requests of the same moment join
+		runtime.Gosched()
+	}
+	d.mu.Lock()
+	here := 0
+	for i := range d.workers {
+		if d.workers[i].here {
+			here++
+		}
+	}
+	share := (d.queue.n + 1) / max(here, 1)
+	before := len(list)
+	for now := infer.Now(); len(list)-before < min(most, share-1); {
+		n, wait := d.due(now)
+		if n == 0 || wait > 0 {
+			break
+		}
+		if here > 1 {
+			if n, wait, _ = d.hold(inst, n, now); n == 0 || wait > 0 {
+				break
+			}
+		}
+		rows := d.workers[inst].rows
+		if b := d.cut(inst, n, now); b != nil {
+			list = append(list, b)
+			rows += b.Rows
+		}
+		d.mu.Lock()
+		d.workers[inst].rows = rows
+	}
+	d.workers[inst].again = len(list) > before
+	d.mu.Unlock()
+	return list
+}
+
 // pass asks the gate. Another instance may get leave sooner: one that idles is woken for the same work, and if leave is
 // refused the wake-up is passed on. d.mu is held before and after, not meanwhile.
 func (d *Dynamic) pass(ctx context.Context, inst InstanceID, gate Gate) error {

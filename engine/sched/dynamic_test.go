@@ -233,3 +233,71 @@ func TestInstancesComeAndGo(t *testing.T) {
 		})
 	}
 }
+
+// More gives an instance its share of what waits, one request a batch, and nothing of what is to be joined.
+func TestMore(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		policy    Policy
+		instances int
+		sizes     []int
+		most      int
+		want      []int // rows of the batches beside the first
+	}{
+		{"all that waits", Policy{}, 1, []int{1, 1, 1, 1}, 9, []int{1, 1, 1}},
+		{"requests stay whole and in order", Policy{MaxBatchSize: 1}, 1, []int{1, 3, 2, 5}, 9, []int{3, 2, 5}},
+		{"at most as many as asked for", Policy{}, 1, []int{1, 2, 3, 4}, 2, []int{2, 3}},
+		{"none asked for", Policy{}, 1, []int{1, 1}, 0, nil},
+		{"nothing else waits", Policy{}, 1, []int{1}, 9, nil},
+		{"half for another instance", Policy{}, 2, []int{1, 1, 1, 1}, 9, []int{1}},
+		{"a lone one is another's", Policy{}, 2, []int{1, 1}, 9, nil},
+		{"what is joined in batches", Policy{MaxBatchSize: 2}, 1, []int{1, 1, 1, 1}, 9, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := NewDynamic(tt.policy)
+				for id := range tt.instances {
+					ctx, cancel := context.WithCancel(t.Context())
+					cancel()
+					if _, err := d.Next(ctx, InstanceID(id), nil); !errors.Is(err, context.Canceled) {
+						t.Fatal(err)
+					}
+				}
+				enqueue(t, d, tt.sizes...)
+				first, err := d.Next(t.Context(), 0, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				list := d.More(0, []*infer.Batch{first}, tt.most)
+				var got []int
+				for _, b := range list[1:] {
+					got = append(got, b.Rows)
+				}
+				if list[0] != first || !slices.Equal(got, tt.want) {
+					t.Errorf("More(%v, most %d) = %v, want %v", tt.sizes, tt.most, got, tt.want)
+				}
+				for _, b := range list {
+					finish(b)
+				}
+			})
+		})
+	}
+}
+
+// A request that is cancelled while it waits is no part of what More gives.
+func TestMoreWithoutTheCancelled(t *testing.T) {
+	d := NewDynamic(Policy{})
+	all := enqueue(t, d, 1, 1, 1, 1)
+	first, err := d.Next(t.Context(), 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all[2].Cancel()
+	list := d.More(0, []*infer.Batch{first}, 9)
+	if len(list) != 3 || list[1].Requests[0] != all[1] || list[2].Requests[0] != all[3] {
+		t.Errorf("%d batches, want those of the three that are not cancelled", len(list))
+	}
+	for _, b := range list {
+		finish(b)
+	}
+}

@@ -57,5 +57,13 @@ type Leaver interface {
 // InstanceID numbers a model version's instances from 0; those of instances that have left are used again.
 type InstanceID int
 
+// Serial is a Batcher for instances that execute several batches one after the other.
+type Serial interface {
+	// More appends to list batches for an instance that has one from Next and has not executed it, at most most of them: what
+	// is due now, and of that not more than the instance's share. It does not wait, and gives nothing where a batch may have
+	// several requests. The caller owns what it gets, as from Next.
+	More(inst InstanceID, list []*infer.Batch, most int) []*infer.Batch
+}
+
 // Gate asks for leave to run, as the rate limiter gives it. An error ends Next.
 type Gate func(ctx context.Context) error

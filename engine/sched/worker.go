@@ -22,6 +22,7 @@ type worker struct {
 	rows  int                    // of the batch that it runs; 0: none
 	since infer.Stamp            // when it took that batch
 	last  int                    // rows of the batch before
+	again bool                   // More gave it something
 	each  [classes]time.Duration // mean time for a row in batches of a size class; 0: not known
 }
 

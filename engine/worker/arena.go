@@ -44,6 +44,9 @@ func (m *mapping) word(data int64) *uint32 {
 // free tells the side that allocated a slot that its data is not needed any more.
 func (m *mapping) free(data int64) { atomic.StoreUint32(m.word(data), 0) }
 
+// begun returns the ticket of the last request of a series that the worker has begun, from the up arena.
+func (m *mapping) begun() uint64 { return atomic.LoadUint64((*uint64)(unsafe.Pointer(&m.mem[0]))) }
+
 // view returns n bytes at an offset that the other side has sent, or false if there is no such slot.
 func (m *mapping) view(at, n uint64) ([]byte, bool) {
 	if at < tableSize+slotHeader || at%slotHeader != 0 || at > uint64(len(m.mem)) || n > uint64(len(m.mem))-at {

@@ -165,7 +165,7 @@ func TestResponseRoundTrip(t *testing.T) {
 		}
 		x.next(body)
 		c := cursor{b: body}
-		n, failure, bad := responsesHead(&c)
+		n, _, failure, bad := responsesHead(&c)
 		rec, ok := readResponse(&c)
 		if n != 1 || failure != nil || bad || !ok {
 			t.Fatal(n, failure, bad, ok)
@@ -271,7 +271,7 @@ func FuzzFrames(f *testing.F) {
 		x.end()
 		x.next(body)
 		c := cursor{b: body}
-		n, _, bad := responsesHead(&c)
+		n, _, _, bad := responsesHead(&c)
 		for i := uint32(0); i < n && !bad; i++ {
 			rec, ok := readResponse(&c)
 			if !ok {

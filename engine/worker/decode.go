@@ -213,23 +213,25 @@ type responseRecord struct {
 	code    status.Code
 	text    []byte
 	params  []byte
-	rest    cursor // at the outputs
+	took    time.Duration // of its execution, in a series
+	rest    cursor        // at the outputs
 }
 
-// responsesHead reads what precedes the responses of a frame: their number, and the execution's error.
-func responsesHead(c *cursor) (n uint32, err error, bad bool) {
+// responsesHead reads what precedes the responses of a frame: their number, how long ago the first of these executions
+// began, in a series, and the execution's error.
+func responsesHead(c *cursor) (n uint32, ago time.Duration, err error, bad bool) {
 	n = c.u32()
 	code, length := c.u32(), c.u32()
-	c.u32()
+	ago = time.Duration(c.u32())
 	text := c.take(int(length))
 	c.pad()
 	if c.bad {
-		return 0, nil, true
+		return 0, 0, nil, true
 	}
 	if code != 0 {
 		err = status.New(codeOf(code-1), string(text))
 	}
-	return n, err, false
+	return n, ago, err, false
 }
 
 func codeOf(n uint32) status.Code {
@@ -244,7 +246,7 @@ func readResponse(c *cursor) (responseRecord, bool) {
 	p := responseRecord{flags: r.u32(), ticket: r.u64(), outputs: int(r.u16())}
 	p.code = codeOf(uint32(r.u16()))
 	text, params := int(r.u32()), int(r.u32())
-	r.u32()
+	p.took = time.Duration(r.u32())
 	p.text, p.params = r.take(text), r.take(params)
 	r.pad()
 	p.rest = r

@@ -14,8 +14,10 @@ type execution struct {
 	first  uint64 // ticket of the first request
 	lives  []live
 	batch  *infer.Batch
-	marked bool  // the batch's output phase has begun
-	err    error // of the execution as a whole
+	series []*infer.Batch // in place of batch: one for each request, executed one after the other
+	last   infer.Stamp    // when the last one of the series that was answered ended
+	marked bool           // the batch's output phase has begun
+	err    error          // of the execution as a whole
 	done   chan struct{}
 	leads  bool // who sent it reads: see turn.go
 	ctx    context.Context
@@ -36,18 +38,36 @@ func (f *Failure) Unwrap() error { return f.Err }
 
 // Execute runs a batch; see backend.Instance. When the worker ends meanwhile the error says how, with code Unavailable.
 func (w *Worker) Execute(ctx context.Context, b *infer.Batch) error {
-	ex := &w.exec
-	ex.ctx, ex.late = ctx, false
-	if w.spec.Limits.Execute > 0 {
-		ex.began = time.Now()
-	}
-	if err := w.admit(ex, b); err != nil {
+	if err := w.admit(ctx, b, nil); err != nil {
 		return err
 	}
 	defer w.p.down.release()
+	return w.run(ctx)
+}
+
+// ExecuteSeries runs batches of one request each one after the other; see backend.Series. On an error, which is Execute's,
+// begun says how many of them the worker may have begun: what is behind those can be executed elsewhere.
+func (w *Worker) ExecuteSeries(ctx context.Context, series []*infer.Batch) (begun int, err error) {
+	if err := w.admit(ctx, nil, series); err != nil {
+		return 0, err
+	}
+	defer w.p.down.release()
+	defer w.p.up.release()
+	if err = w.run(ctx); err == nil {
+		return len(series), nil
+	}
+	last := w.p.up.begun()
+	return min(max(int(int64(last-w.exec.first))+1, 1), len(series)), err
+}
+
+// run sends what was admitted and waits for its end.
+func (w *Worker) run(ctx context.Context) error {
+	ex := &w.exec
 	packet, err := w.encode(ex)
 	if err == nil {
-		b.MarkInput() // now: the answer may come before send returns
+		if ex.batch != nil {
+			ex.batch.MarkInput() // now: the answer may come before send returns
+		}
 		err = w.send(packet)
 	}
 	if err != nil {
@@ -61,29 +81,46 @@ func (w *Worker) Execute(ctx context.Context, b *infer.Batch) error {
 	return w.await(ctx, ex)
 }
 
-// admit gives the requests of a batch their tickets.
-func (w *Worker) admit(ex *execution, b *infer.Batch) error {
+// admit gives the requests of a batch, or of a series, their tickets. It takes a reference on the arenas that the caller
+// reads, which he has until there is no execution any more: the process may end meanwhile.
+func (w *Worker) admit(ctx context.Context, b *infer.Batch, series []*infer.Batch) error {
+	ex := &w.exec
 	w.mu.Lock()
 	if w.closed {
 		defer w.mu.Unlock()
 		return w.err
 	}
 	w.numbers.exec++
-	ex.id, ex.first = w.numbers.exec, w.numbers.ticket+1
-	w.numbers.ticket += uint64(len(b.Requests))
-	ex.lives = ex.lives[:0]
-	for i, r := range b.Requests {
-		ex.lives = append(ex.lives, live{r: r, ticket: ex.first + uint64(i), state: w.arena.state()})
+	ex.ctx, ex.late = ctx, false
+	if w.spec.Limits.Execute > 0 {
+		ex.began = time.Now()
 	}
-	ex.batch, ex.marked, ex.err = b, false, nil
+	ex.id, ex.first = w.numbers.exec, w.numbers.ticket+1
+	ex.lives = ex.lives[:0]
+	if b != nil {
+		for _, r := range b.Requests {
+			ex.lives = append(ex.lives, live{r: r})
+		}
+	} else {
+		for _, b := range series {
+			ex.lives = append(ex.lives, live{r: b.Requests[0]})
+		}
+		w.p.up.refs.Add(1)
+	}
+	for i := range ex.lives {
+		w.numbers.ticket++
+		ex.lives[i].ticket, ex.lives[i].state = w.numbers.ticket, w.arena.state()
+	}
+	ex.batch, ex.series, ex.last, ex.marked, ex.err = b, series, 0, false, nil
 	w.cur = ex
 	if ex.leads = !w.reading; ex.leads {
 		w.reading = true
 	}
-	w.p.down.refs.Add(1) // until Execute returns: the process may end meanwhile
+	w.p.down.refs.Add(1)
 	w.mu.Unlock()
 	w.running.Store(ex.id)
-	for i, r := range b.Requests {
+	for i := range ex.lives {
+		r := ex.lives[i].r
 		r.WaitIn(w)
 		if r.Cancelled() {
 			w.arena.mark(ex.lives[i].state, stateCancelled, true)
@@ -103,7 +140,11 @@ func (w *Worker) encode(ex *execution) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return e.finish(kindExecute, 0, ex.id)
+	flags := uint16(0)
+	if ex.series != nil {
+		flags = flagEach
+	}
+	return e.finish(kindExecute, flags, ex.id)
 }
 
 // forget takes back an execution that was not sent.
@@ -131,20 +172,46 @@ func (w *Worker) await(ctx context.Context, ex *execution) error {
 		defer t.Stop()
 		late = t.C
 	}
-	select {
-	case <-ex.done:
-		return ex.err
-	case <-w.dead:
-		return w.ending(ex)
-	case <-late:
-		_ = w.p.proc.Kill() // it may have ended
-		<-w.dead
-		return w.errTooLong()
-	case <-ctx.Done():
-		_ = w.p.proc.Kill()
-		<-w.dead
-		return w.ending(ex)
+	for {
+		select {
+		case <-ex.done:
+			return ex.err
+		case <-w.dead:
+			return w.ending(ex)
+		case <-late:
+			if left := w.leftOf(ex); left > 0 {
+				late = time.After(left)
+				continue
+			}
+			_ = w.p.proc.Kill() // it may have ended
+			<-w.dead
+			return w.errTooLong()
+		case <-ctx.Done():
+			_ = w.p.proc.Kill()
+			<-w.dead
+			return w.ending(ex)
+		}
 	}
+}
+
+// advanced begins the limit of an execution anew, where responses are from a series that goes on: what follows them has
+// all of it.
+func (w *Worker) advanced(id uint64) {
+	if w.spec.Limits.Execute == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ex := w.cur; ex != nil && ex.series != nil && ex.id == id {
+		ex.began = time.Now()
+	}
+}
+
+// leftOf returns how much of its limit an execution has left.
+func (w *Worker) leftOf(ex *execution) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.spec.Limits.Execute - time.Since(ex.began)
 }
 
 // ending returns what an execution came to whose worker has ended: it may have been over just before.
@@ -184,19 +251,23 @@ func (w *Worker) Cancelled(r *infer.Request) {
 // responses handles a RESPONSES frame.
 func (w *Worker) responses(h header, body []byte) error {
 	c := cursor{b: body}
-	n, failure, bad := responsesHead(&c)
+	n, ago, failure, bad := responsesHead(&c)
 	if bad {
 		return errFrame
 	}
+	began := infer.Now() - infer.Stamp(ago) // of what the first response is from
 	for range n {
 		rec, ok := readResponse(&c)
 		if !ok {
 			return errFrame
 		}
-		if err := w.answer(&rec); err != nil {
+		ended := began + infer.Stamp(rec.took)
+		if err := w.answer(&rec, began, ended); err != nil {
 			return err
 		}
+		began = ended
 	}
+	w.advanced(h.id)
 	if h.flags&flagDone != 0 {
 		return w.finished(h.id, failure)
 	}
@@ -204,14 +275,20 @@ func (w *Worker) responses(h header, body []byte) error {
 }
 
 // find returns the request of a ticket, nil if the worker does not have it any more. With final, it has it no more after.
-func (w *Worker) find(ticket uint64, final bool) (l *live, current bool) {
+// began and ended are the moments of its execution, in a series.
+func (w *Worker) find(ticket uint64, final bool, began, ended infer.Stamp) (l *live, current bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if ex := w.cur; ex != nil && ticket-ex.first < uint64(len(ex.lives)) {
-		if l = &ex.lives[ticket-ex.first]; l.done {
+		i := ticket - ex.first
+		if l = &ex.lives[i]; l.done {
 			return nil, false
 		}
-		if !ex.marked {
+		if ex.series != nil {
+			began = max(began, ex.last)
+			ex.last = max(ended, began)
+			ex.series[i].Ran(began, ex.last)
+		} else if !ex.marked {
 			ex.marked = true
 			ex.batch.MarkOutput()
 		}
@@ -229,13 +306,14 @@ func (w *Worker) find(ticket uint64, final bool) (l *live, current bool) {
 }
 
 // answer hands one response on. An error is a frame that cannot be.
-func (w *Worker) answer(rec *responseRecord) error {
+// began and ended are find's.
+func (w *Worker) answer(rec *responseRecord, began, ended infer.Stamp) error {
 	if rec.flags&responseReschedule != 0 {
-		w.reschedule(rec)
+		w.reschedule(rec, began, ended)
 		return w.discard(rec)
 	}
 	final := rec.flags&responseFinal != 0
-	l, current := w.find(rec.ticket, final)
+	l, current := w.find(rec.ticket, final, began, ended)
 	if l == nil {
 		return w.discard(rec)
 	}
@@ -259,8 +337,8 @@ func (w *Worker) answer(rec *responseRecord) error {
 }
 
 // reschedule marks a request of the present execution to be executed again: the worker has it no more until then.
-func (w *Worker) reschedule(rec *responseRecord) {
-	l, current := w.find(rec.ticket, true)
+func (w *Worker) reschedule(rec *responseRecord, began, ended infer.Stamp) {
+	l, current := w.find(rec.ticket, true, began, ended)
 	switch {
 	case l == nil:
 	case current:
@@ -341,7 +419,7 @@ func (w *Worker) finished(id uint64, failure error) error {
 		w.mu.Unlock()
 		return status.Errorf(status.Internal, "it says that execution %d is over, which is not under way", id)
 	}
-	if !ex.marked {
+	if !ex.marked && ex.batch != nil {
 		ex.batch.MarkOutput()
 	}
 	w.cur = nil
@@ -361,7 +439,7 @@ func (w *Worker) finished(id uint64, failure error) error {
 			l.spill.fail(failure)
 		}
 	}
-	ex.batch = nil
+	ex.batch, ex.series = nil, nil
 	w.mu.Unlock()
 	w.finishes++
 	w.running.Store(0)

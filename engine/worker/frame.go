@@ -27,6 +27,7 @@ const (
 const (
 	flagFar  = 1 // the body lies in an arena
 	flagDone = 2 // RESPONSES: the execution is over
+	flagEach = 4 // EXECUTE: the requests are executed one after the other
 )
 
 const (

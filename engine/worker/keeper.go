@@ -227,6 +227,33 @@ func (k *Keeper) Execute(ctx context.Context, b *infer.Batch) error {
 	return err
 }
 
+// ExecuteSeries runs batches of one request each one after the other; see backend.Series. When the worker ends, the requests
+// that it had begun fail, and the others go to the next worker.
+func (k *Keeper) ExecuteSeries(ctx context.Context, series []*infer.Batch, errs []error) {
+	for len(series) > 0 {
+		begun := len(series)
+		w, err := k.wait(ctx)
+		if err == nil {
+			begun, err = w.ExecuteSeries(ctx, series)
+		}
+		ended := err != nil && w != nil && w.Err() != nil
+		if !ended {
+			begun = len(series)
+		}
+		for i := range begun {
+			errs[i] = err
+			if ended { // at once, not only when there is another worker
+				series[i].Requests[0].Fail(err)
+			}
+		}
+		if ended {
+			k.left(w)
+			_, _ = k.wait(ctx) // for the rest, or for the next batch: that is told
+		}
+		series, errs = series[begun:], errs[begun:]
+	}
+}
+
 // remind answers the requests of sequences that began on another worker: what that one kept of them is gone.
 func (k *Keeper) remind(w *Worker, b *infer.Batch) {
 	last := k.last

@@ -195,9 +195,23 @@ type instance struct {
 	c    *caller
 }
 
+var _ backend.Series = (*instance)(nil)
+
 // Execute runs a batch. An exception has Triton's words around it.
 func (i *instance) Execute(ctx context.Context, b *infer.Batch) error {
-	err := i.Keeper.Execute(ctx, b)
+	return i.words(i.Keeper.Execute(ctx, b))
+}
+
+// ExecuteSeries implements backend.Series. The words around exceptions are put there by the process, for each request.
+func (i *instance) ExecuteSeries(ctx context.Context, batches []*infer.Batch, errs []error) {
+	i.Keeper.ExecuteSeries(ctx, batches, errs)
+	for n, err := range errs {
+		errs[n] = i.words(err)
+	}
+}
+
+// words puts Triton's around an exception.
+func (i *instance) words(err error) error {
 	var failure *worker.Failure
 	if errors.As(err, &failure) {
 		return status.Errorf(status.CodeOf(err), "Failed to process the request(s) for model '%s', message: %w", i.name, failure.Err)

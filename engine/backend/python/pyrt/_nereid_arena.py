@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import struct
 import threading
 import weakref
 
@@ -9,6 +10,7 @@ import numpy as np
 
 TABLE = 65536
 HEADER = 64
+_TICKET = struct.Struct("<Q")
 _MADV_REMOVE = getattr(mmap, "MADV_REMOVE", None)
 
 
@@ -124,6 +126,10 @@ class Up:
         self._rooms = {}  # size class -> its slots
         self._empties = {}  # address of an array made by empty -> its slot
         self._lock = threading.Lock()
+
+    def begin(self, ticket):
+        """Tells the server that the request's execution begins."""
+        _TICKET.pack_into(self._mapped.map, 0, ticket)
 
     def allocate(self, length):
         """A slot that is in use, of at least length bytes."""

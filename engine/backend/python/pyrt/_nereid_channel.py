@@ -14,7 +14,8 @@ import threading
 import traceback
 
 CALL, REPLY, EXECUTE, RESPONSES, BLS, BLS_RESPONSE, BLS_CANCEL, LOG, METRIC, HELLO = range(1, 11)
-FAR, DONE = 1, 2
+FAR, DONE, EACH = 1, 2, 4
+SERIES = 1 << 16  # here alone: an EXECUTE with EACH
 MAX_PACKET = 65536
 _HEADER = struct.Struct("<HHIQ")
 _FAR_BODY = struct.Struct("<QQ")
@@ -122,10 +123,12 @@ class Channel:
             die("a frame says that its body has %d bytes and it has %d" % (size, len(body)))
         if flags & FAR:
             body = self._down.read(*_FAR_BODY.unpack(body))
+        if flags & EACH and kind == EXECUTE:
+            kind = SERIES
         return kind, number, body
 
     def _dispatch(self, kind, number, body):
-        if kind == CALL or kind == EXECUTE:
+        if kind == CALL or kind == EXECUTE or kind == SERIES:
             self.commands.append((kind, number, body))
             return
         if kind not in (REPLY, BLS_RESPONSE):

@@ -24,6 +24,7 @@ _TICKET = struct.Struct("<Q")
 _TICKET_AT = _RESPONSES.size + 8  # of the first response's, where there is no text
 
 _ZEROS = b"\0" * 16
+_MOST_TIME = 0xFFFFFFFF  # nanoseconds
 
 
 class Broken(Exception):
@@ -37,6 +38,7 @@ class Codec:
         self._down, self._up = down, up
         self._signatures = {}  # signature -> (name, type, shape)
         self._heads = {}  # (name, type, shape, flags) -> what precedes and follows the ticket of a response with that tensor
+        self._records = {}  # the same for a series -> the layout of a response's record and its constant parts
         self._written = {}  # (name, type, shape) -> signature with its padding
         self._named = {}  # bytes of a list of names -> names
         self._all = None  # the names that stand for all outputs of the model
@@ -224,17 +226,70 @@ class Codec:
             self._heads[key] = known
         return b"".join((known[0], _TICKET.pack(ticket), known[1], data))
 
-    def _responses(self, items, code, text):
+    def series(self, items, ago):
+        """The body of a RESPONSES out of a series. items: those of responses, and for each how many nanoseconds it took; ago:
+        how many before now the first of them began."""
+        ago = min(ago, _MOST_TIME)
+        body = self._plain_series(items, ago)
+        return (body, ()) if body is not None else self._responses(items, 0, "", ago)
+
+    def _plain_series(self, items, ago):
+        """_plain for several, each small enough that a frame takes them all."""
+        records, known = [], self._records
+        at, size = _RESPONSES.size, 0
+        for ticket, flags, response, wanted, took in items:
+            if response is None or response._error is not None or response._parameters != "{}" or len(response._tensors) != 1:
+                return None
+            tensor = response._tensors[0]
+            array, code = tensor._array, tensor._code
+            if array is None or code == pb._BYTES or array.nbytes > INLINE_MOST:
+                return None
+            if wanted is not self._all and wanted is not None and tensor._name not in wanted:
+                return None
+            key = (tensor._name, code, tensor._shape, flags)
+            record = known.get(key)
+            if record is None:
+                record = self._record(key, tensor, flags)
+            data = array.tobytes()
+            records.append((record, ticket, min(took, _MOST_TIME), data))
+            at += record[0].size
+            size += len(data)
+        if size > INLINE_BUDGET:
+            return None
+        parts, tail = [_RESPONSES.pack(len(items), 0, 0, ago)], []
+        for (layout, head, counts, place, rest), ticket, took, data in records:
+            gap = -at & 15
+            if gap:
+                tail.append(_ZEROS[:gap])
+                at += gap
+            parts.append(layout.pack(head, ticket, counts, took, place, at, rest))
+            tail.append(data)
+            at += len(data)
+        return b"".join(parts + tail)
+
+    def _record(self, key, tensor, flags):
+        length, signature = self._signature(tensor)
+        size = 24 + len(signature)
+        whole = _RESPONSE.pack(_RESPONSE.size + size, flags, 0, 1, 0, 0, 0, 0) + (
+            _TENSOR.pack(size, length, IN_FRAME, 0, 0, tensor._array.nbytes) + signature
+        )
+        layout = struct.Struct("<8sQ12sI8sQ%ds" % (len(whole) - 48))
+        if len(self._records) >= 1024:
+            self._records.clear()
+        record = self._records[key] = (layout, whole[:8], whole[16:28], whole[32:40], whole[48:])
+        return record
+
+    def _responses(self, items, code, text, ago=0):
         writer = Writer()
         message = text.encode(errors="replace")
-        writer.add(_RESPONSES.pack(len(items), code, len(message), 0))
+        writer.add(_RESPONSES.pack(len(items), code, len(message), ago))
         writer.add(message)
         writer.pad()
-        for ticket, flags, response, wanted in items:
-            self._response(writer, ticket, flags, response, wanted)
+        for item in items:
+            self._response(writer, *item)
         return writer.finish(), writer.keep
 
-    def _response(self, writer, ticket, flags, response, wanted):
+    def _response(self, writer, ticket, flags, response, wanted, took=0):
         error, tensors, code, message, parameters = None, (), 0, b"", b""
         if response is not None:
             error = response._error
@@ -253,7 +308,8 @@ class Codec:
         writer.add(message + parameters)
         writer.pad()
         self.tensors(writer, tensors)
-        writer.end(begin, _RESPONSE, flags, ticket, len(tensors), code, len(message), len(parameters), 0)
+        took = min(took, _MOST_TIME)
+        writer.end(begin, _RESPONSE, flags, ticket, len(tensors), code, len(message), len(parameters), took)
 
     def bls(self, request, stream, parent):
         """The body of a BLS, and what must be kept alive until the frame is sent."""

@@ -14,6 +14,7 @@ import time
 
 _DEFAULT_CODE = 1  # INTERNAL
 _CO_COROUTINE = 0x80  # inspect.CO_COROUTINE
+_HOLD = 150_000  # how many nanoseconds of answers to a series are sent together
 
 
 def _hello_error(text):
@@ -216,6 +217,13 @@ class Runtime:
             self._wire.send(channel.RESPONSES, 0, body)
         del kept
 
+    def answer(self, execution, items, ago, last):
+        """Sends responses of a series."""
+        self.flush()
+        body, kept = self._codec.series(items, ago)
+        self._wire.send(channel.RESPONSES, execution, body, channel.DONE if last else 0)
+        del kept
+
     def finish(self, execution, items, problem=""):
         """Ends an execution with the responses that are left, or with an error for all requests without one."""
         body, kept = self._codec.responses(items, _DEFAULT_CODE + 1 if problem else 0, problem)
@@ -270,6 +278,7 @@ class Worker:
         self._wire, self._runtime, self._up = wire, runtime, up
         self._module = self._model = None
         self._name, self._version, self._outputs = "", 1, []
+        self._failed = ""  # what precedes the text of an exception
         self._loop = None
 
     def serve(self):
@@ -282,6 +291,9 @@ class Worker:
             kind, number, body = commands.popleft()
             if kind == channel.EXECUTE:
                 self._execute(number, body)
+                continue
+            if kind == channel.SERIES:
+                self._series(number, body)
                 continue
             call = json.loads(bytes(body))
             operation = getattr(self, "_op_" + call["op"], None)
@@ -354,6 +366,7 @@ class Worker:
         self._version = int(call["args"]["model_version"])
         runtime.decoupled, runtime.model_dir = call["decoupled"], call["model_dir"]
         runtime.verbose = call.get("log_level", 0)
+        self._failed = "Failed to process the request(s) for model '%s', message: " % call["args"]["model_instance_name"]
         runtime.said = "Failed to process the request for model '%s', message: " % call["args"]["model_instance_name"]
         self._outputs = call["outputs"]
         self._up.grow = max(int(call.get("grow") or 0), 1 << 16)
@@ -402,18 +415,7 @@ class Worker:
         requests = None
         try:
             requests = runtime._codec.requests(body, self._name, self._version, self._outputs, runtime)
-            runtime._executing = requests[0]._ticket if requests else 0
-            if not hasattr(self._model, "execute"):
-                raise Failure("Python model %s does not implement `execute` method." % self._module.__file__)
-            returned = self._model.execute(requests)
-            if _is_coroutine(returned):
-                future = self._run(returned)
-                if runtime.decoupled:
-                    future.add_done_callback(_report)
-                    returned = None
-                else:
-                    returned = future.result()
-            items = self._responses(requests, returned)
+            items = self._call(requests)
         except codec.Broken as broken:
             channel.die(str(broken))
         except Failure as failure:
@@ -428,6 +430,72 @@ class Worker:
             runtime.finish(execution, items)
         except Exception as problem:
             self._fail(execution, requests, describe(problem))
+
+    def _call(self, requests):
+        """Has the model execute requests; what there is to be sent of it."""
+        runtime = self._runtime
+        runtime._executing = requests[0]._ticket if requests else 0
+        if not hasattr(self._model, "execute"):
+            raise Failure("Python model %s does not implement `execute` method." % self._module.__file__)
+        returned = self._model.execute(requests)
+        if _is_coroutine(returned):
+            future = self._run(returned)
+            if runtime.decoupled:
+                future.add_done_callback(_report)
+                returned = None
+            else:
+                returned = future.result()
+        return self._responses(requests, returned)
+
+    def _series(self, execution, body):
+        """Executes requests one after the other. Answers that are there within a short time go together."""
+        runtime, now = self._runtime, time.perf_counter_ns
+        began = mark = now()
+        try:
+            requests = runtime._codec.requests(body, self._name, self._version, self._outputs, runtime)
+        except codec.Broken as broken:
+            channel.die(str(broken))
+        requests.reverse()
+        answers = []
+        while requests:
+            for ticket, flags, response, wanted in self._one(requests.pop()):
+                ended = now()
+                answers.append((ticket, flags, response, wanted, ended - mark))
+                mark = ended
+            if requests and mark - began > _HOLD:
+                self._answer(execution, answers, began, False)
+                answers, began = [], mark
+        self._answer(execution, answers, began, True)
+
+    def _answer(self, execution, answers, began, last):
+        try:
+            self._runtime.answer(execution, answers, time.perf_counter_ns() - began, last)
+        except Exception as problem:  # of one of them: which one, and what is sent of the others, shows when each goes alone
+            if len(answers) == 1:
+                text = self._failed + describe(problem)
+                answers = [answers[0][:2] + (pb.InferenceResponse(error=pb.TritonError(text)), None) + answers[0][4:]]
+                self._runtime.answer(execution, answers, 0, last)
+                return
+            for i, answer in enumerate(answers):
+                self._answer(execution, [answer], began, last and i == len(answers) - 1)
+
+    def _one(self, request):
+        """_call for one request of a series. What goes wrong is its answer."""
+        state = request._state
+        if state is not None and state.cancelled():
+            problem = pb.TritonError("request was cancelled", pb.TritonError.CANCELLED)
+            return [(request._ticket, codec.FINAL, pb.InferenceResponse(error=problem), None)]
+        self._up.begin(request._ticket)
+        try:
+            return self._call([request])
+        except Failure as failure:
+            text = str(failure)
+        except BaseException as problem:  # as in _execute
+            text = describe(problem)
+        finally:
+            self._runtime._executing = 0
+        request._sender._closed = True
+        return [(request._ticket, codec.FINAL, pb.InferenceResponse(error=pb.TritonError(self._failed + text)), None)]
 
     def _fail(self, execution, requests, text):
         for request in requests or ():

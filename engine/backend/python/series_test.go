@@ -1,0 +1,282 @@
+package python_test
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"nereid/engine/backend"
+	"nereid/engine/backend/python"
+	"nereid/engine/infer"
+	"nereid/engine/modelconfig"
+	"nereid/engine/status"
+	"nereid/engine/tensor"
+	"nereid/engine/worker"
+)
+
+// seriesRig is one instance of a Python model, without the server that would choose when to give it several batches.
+type seriesRig struct {
+	t    *testing.T
+	inst backend.Series
+}
+
+func newSeriesRig(t *testing.T, settings map[string]string, cfgText, source string) *seriesRig {
+	t.Helper()
+	folder := t.TempDir()
+	version := filepath.Join(folder, "m", "1")
+	if err := os.MkdirAll(version, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(version, "model.py"), []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, _, faults := modelconfig.Parse("config.pbtxt", []byte(`name: "m" `+cfgText))
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	all := map[string]string{"python": interpreter(t)}
+	for k, v := range settings {
+		all[k] = v
+	}
+	launcher := worker.NewLauncher(nil)
+	t.Cleanup(launcher.Close)
+	b, err := python.New(python.Options{Settings: all, Folder: t.TempDir(), Launcher: launcher})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	m, err := b.Load(t.Context(), backend.Spec{ModelName: "m", Version: 1, Config: cfg, ModelFolder: filepath.Dir(version), VersionFolder: version, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inst, err := m.NewInstance(t.Context(), backend.Placement{Name: "m_0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := inst.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &seriesRig{t, inst.(backend.Series)}
+}
+
+// run executes requests as one series, in the way of package instance, and returns each one's answer and its batch's stamps.
+func (g *seriesRig) run(requests ...*infer.Request) ([]answer, []infer.Times) {
+	g.t.Helper()
+	var batches []*infer.Batch
+	for _, r := range requests {
+		b := infer.NewBatch()
+		r.BatchSize = 1
+		b.Requests, b.Rows = append(b.Requests, r), 1
+		b.Begin()
+		batches = append(batches, b)
+	}
+	errs := make([]error, len(batches))
+	g.inst.ExecuteSeries(g.t.Context(), batches, errs)
+	var all []answer
+	var times []infer.Times
+	for i, r := range requests {
+		r.Fail(errs[i])
+		resp, err := r.Next(g.t.Context())
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		all = append(all, read(resp))
+		times = append(times, r.Times)
+		batches[i].End()
+		r.Release()
+	}
+	return all, times
+}
+
+func vectors(values ...float32) (all []*infer.Request) {
+	for _, v := range values {
+		all = append(all, request("m", map[string][]float32{"IN": {v}}))
+	}
+	return all
+}
+
+// TestSeries: requests that are given to a process together are executed one by one, as if each had come alone.
+func TestSeries(t *testing.T) {
+	gate := filepath.Join(t.TempDir(), "gate")
+	g := newSeriesRig(t, map[string]string{"execute-timeout-seconds": "20"}, config(""), code(`
+if x[0] == 7: raise ValueError("not this one")
+if x[0] == 8: time.sleep(0.03)
+if x[0] == 9:
+    while not os.path.exists(`+strconv.Quote(gate)+`): time.sleep(0.001)
+if x[0] == 10: os._exit(3)
+if x[0] == 11: raise SystemExit("gone")
+y = np.concatenate([x, np.array([len(requests), os.getpid()], np.float32)])
+if x[0] == 12: y = np.repeat(x, 3000)
+`, ""))
+	want := func(t *testing.T, a answer, v float32) {
+		t.Helper()
+		if got := a.floats("OUT"); a.err != nil || len(got) < 2 || got[0] != v || got[1] != 1 {
+			t.Errorf("the answer to %v is %v, %v; want itself, alone in its execution", v, got, a.err)
+		}
+	}
+	t.Run("D023 each request has its own execution and answer", func(t *testing.T) {
+		var values []float32
+		for i := range 40 {
+			values = append(values, float32(100+i))
+		}
+		answers, _ := g.run(vectors(values...)...)
+		for i, a := range answers {
+			want(t, a, values[i])
+		}
+	})
+	t.Run("an exception is one request's", func(t *testing.T) {
+		answers, _ := g.run(vectors(1, 7, 2, 11, 3)...)
+		for i, v := range []float32{1, 0, 2, 0, 3} {
+			if v != 0 {
+				want(t, answers[i], v)
+			}
+		}
+		for i, text := range map[int]string{1: "ValueError: not this one\n\nAt:\n  ", 3: "SystemExit: gone"} {
+			if err := answers[i].err; status.CodeOf(err) != status.Internal || !strings.HasPrefix(err.Error(), "Failed to process the request(s) for model 'm_0', message: "+text) {
+				t.Errorf("%v; want %s…", err, text)
+			}
+		}
+	})
+	t.Run("stamps are those of each one's execution", func(t *testing.T) {
+		_, times := g.run(vectors(1, 8, 2)...)
+		for i, s := range times {
+			if s.Taken > s.Input || s.Input > s.Output || s.Output > s.Finished || i > 0 && s.Input < times[i-1].Output {
+				t.Errorf("request %d: %+v, after %+v", i, s, times[max(i-1, 0)])
+			}
+		}
+		if d := times[1].Output.Sub(times[1].Input); d < 30*time.Millisecond {
+			t.Errorf("an execution of 30 ms is said to have taken %v", d)
+		}
+	})
+	t.Run("answers do not wait for what comes behind them", func(t *testing.T) {
+		requests := vectors(8, 9, 3)
+		first := requests[0].Retain()
+		defer first.Release()
+		done := make(chan []answer)
+		go func() {
+			answers, _ := g.run(requests...)
+			done <- answers
+		}()
+		until(t, "the first is answered", first.Answered)
+		if err := os.WriteFile(gate, nil, 0o600); err != nil {
+			t.Error(err)
+		}
+		for i, a := range <-done {
+			want(t, a, []float32{8, 9, 3}[i])
+		}
+	})
+	t.Run("D033 one that nobody waits for is not executed", func(t *testing.T) {
+		requests := vectors(1, 10, 2) // the second would end the process
+		requests[1].Cancel()
+		answers, _ := g.run(requests...)
+		want(t, answers[0], 1)
+		want(t, answers[2], 2)
+		if status.CodeOf(answers[1].err) != status.Cancelled {
+			t.Errorf("%v, want Cancelled", answers[1].err)
+		}
+	})
+	t.Run("large tensors", func(t *testing.T) {
+		var requests []*infer.Request
+		big := make([]float32, 1<<18)
+		for i := range 12 {
+			big[0] = float32(1000 + i)
+			v := big
+			if i%3 == 1 {
+				v = big[:2000]
+			}
+			requests = append(requests, request("m", map[string][]float32{"IN": v}))
+		}
+		answers, _ := g.run(append(requests, vectors(12, 12, 12, 12, 12, 12, 12, 1)...)...)
+		for i, a := range answers[:12] {
+			got := a.floats("OUT")
+			if n := len(got); a.err != nil || n < 2002 || got[0] != float32(1000+i) || got[n-2] != 1 {
+				t.Errorf("request %d: %d floats, %v", i, n, a.err)
+			}
+		}
+		for _, a := range answers[12:19] {
+			if got := a.floats("OUT"); a.err != nil || len(got) != 3000 || got[2999] != 12 {
+				t.Errorf("%d floats, %v", len(got), a.err)
+			}
+		}
+		want(t, answers[19], 1)
+	})
+	t.Run("D2 D056 a death is for those that had begun", func(t *testing.T) {
+		before, _ := g.run(vectors(1, 2)...)
+		answers, _ := g.run(vectors(1, 10, 2, 3, 10, 4)...)
+		if err := answers[0].err; err != nil && status.CodeOf(err) != status.Unavailable { // it may have been answered
+			t.Errorf("the one before: %v", err)
+		}
+		for _, i := range []int{1, 4} {
+			if err := answers[i].err; status.CodeOf(err) != status.Unavailable || !strings.Contains(err.Error(), "it ended with exit status 3") {
+				t.Errorf("the one that ended the process: %v", err)
+			}
+		}
+		want(t, answers[2], 2)
+		want(t, answers[5], 4)
+		if err := answers[3].err; err == nil {
+			want(t, answers[3], 3)
+		} else if status.CodeOf(err) != status.Unavailable {
+			t.Errorf("the one before the second death: %v", err)
+		}
+		pids := []float32{before[0].floats("OUT")[2], answers[2].floats("OUT")[2], answers[5].floats("OUT")[2]}
+		if slices.Sort(pids); pids[0] == pids[1] || pids[1] == pids[2] {
+			t.Errorf("the processes were %v, want three", pids)
+		}
+	})
+}
+
+// The limit of an execution is each one's.
+func TestSeriesLimit(t *testing.T) {
+	g := newSeriesRig(t, map[string]string{"execute-timeout-seconds": "2"}, config(""), code(`
+if x[0] == 5:
+    while True: pass
+time.sleep(float(x[0]))
+y = x`, ""))
+	answers, _ := g.run(vectors(0.9, 0.9, 0.9)...)
+	for i, a := range answers {
+		if a.err != nil {
+			t.Errorf("D3 request %d of three that take 0.9 s each: %v", i, a.err)
+		}
+	}
+	answers, _ = g.run(vectors(0, 0.3, 5, 0)...)
+	for i, a := range answers {
+		if i != 2 && a.err != nil {
+			t.Errorf("D3 request %d beside one without an end: %v", i, a.err)
+		}
+	}
+	if err := answers[2].err; status.CodeOf(err) != status.Unavailable || !strings.Contains(fmt.Sprint(err), "took longer than 2s") {
+		t.Errorf("D3 an execution without an end: %v", err)
+	}
+}
+
+// BYTES go through a series as ever.
+func TestSeriesOfStrings(t *testing.T) {
+	g := newSeriesRig(t, nil, strings.ReplaceAll(config(""), "TYPE_FP32", "TYPE_STRING"), code(`y = x[::-1].copy()`, ""))
+	texts := func(all ...string) *infer.Request {
+		var b []byte
+		for _, s := range all {
+			b = tensor.AppendBytesElement(b, s)
+		}
+		q := infer.New()
+		q.ModelName = "m"
+		q.Inputs = append(q.Inputs, tensor.Tensor{Name: "IN", DataType: tensor.Bytes, Shape: []int64{int64(len(all))}, Data: b})
+		return q
+	}
+	answers, _ := g.run(texts("a", "bb"), texts("ccc", ""), texts("d"))
+	for i, text := range []string{"\x02\x00\x00\x00bb\x01\x00\x00\x00a", "\x00\x00\x00\x00\x03\x00\x00\x00ccc", "\x01\x00\x00\x00d"} {
+		if a := answers[i]; string(a.outputs["OUT"]) != text {
+			t.Errorf("request %d: %q, %v", i, a.outputs["OUT"], a.err)
+		}
+	}
+}
