@@ -228,8 +228,8 @@ func TestParseBounds(t *testing.T) {
 			if len(faults) == 0 || len(faults) > 100 {
 				t.Errorf("%d faults, want 1 to 100", len(faults))
 			}
-			if d := processorTime(t) - start; d > 10*time.Second {
-				t.Errorf("took %v of processor time", d)
+			if d := processorTime(t) - start; d > time.Minute {
+				t.Errorf("took %v of processor time", d) // it has run away: a second is usual
 			}
 		})
 	}
