@@ -238,15 +238,15 @@ if x[0] == 12: y = np.repeat(x, 3000)
 
 // The limit of an execution is each one's.
 func TestSeriesLimit(t *testing.T) {
-	g := newSeriesRig(t, map[string]string{"execute-timeout-seconds": "2"}, config(""), code(`
+	g := newSeriesRig(t, map[string]string{"execute-timeout-seconds": "5"}, config(""), code(`
 if x[0] == 5:
     while True: pass
 time.sleep(float(x[0]))
 y = x`, ""))
-	answers, _ := g.run(vectors(0.9, 0.9, 0.9)...)
+	answers, _ := g.run(vectors(1.8, 1.8, 1.8)...)
 	for i, a := range answers {
 		if a.err != nil {
-			t.Errorf("D3 request %d of three that take 0.9 s each: %v", i, a.err)
+			t.Errorf("D3 request %d of three that take 1.8 s each: %v", i, a.err)
 		}
 	}
 	answers, _ = g.run(vectors(0, 0.3, 5, 0)...)
@@ -255,7 +255,7 @@ y = x`, ""))
 			t.Errorf("D3 request %d beside one without an end: %v", i, a.err)
 		}
 	}
-	if err := answers[2].err; status.CodeOf(err) != status.Unavailable || !strings.Contains(fmt.Sprint(err), "took longer than 2s") {
+	if err := answers[2].err; status.CodeOf(err) != status.Unavailable || !strings.Contains(fmt.Sprint(err), "took longer than 5s") {
 		t.Errorf("D3 an execution without an end: %v", err)
 	}
 }
