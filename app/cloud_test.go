@@ -18,7 +18,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-func TestVertexAIEnvironment_H060(t *testing.T) {
+func TestVertexAIEnvironment_H060_H090_G015(t *testing.T) {
 	env := map[string]string{
 		"AIP_MODE": "PREDICTION", "AIP_HTTP_PORT": "7080", "AIP_PREDICT_ROUTE": "/predict", "AIP_HEALTH_ROUTE": "/health", "AIP_STORAGE_URI": "/models",
 	}
@@ -45,6 +45,20 @@ func TestVertexAIEnvironment_H060(t *testing.T) {
 	}
 }
 
+func TestSageMakerEnvironment_H090_G015(t *testing.T) {
+	env := map[string]string{"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "m", "SAGEMAKER_TRITON_INFERENCE_TYPE": "generate", "SAGEMAKER_TRITON_PING_MODE": "live"}
+	lookup := func(k string) (string, bool) { v, ok := env[k]; return v, ok }
+	args := []string{"--data-dir=" + t.TempDir(), "--allow-sagemaker=true"}
+	c, err := Load(true, args, lookup)
+	if err != nil || c.SageMakerModel != "m" || c.SageMakerKind != "generate" || !c.SageMakerPingLive {
+		t.Errorf("the environment gives %+v, %v", c.cloudConfig, err)
+	}
+	env["SAGEMAKER_TRITON_INFERENCE_TYPE"] = "chat"
+	if _, err = Load(true, args, lookup); err == nil || !strings.Contains(err.Error(), "SAGEMAKER_TRITON_INFERENCE_TYPE") {
+		t.Errorf("an unknown type: %v", err)
+	}
+}
+
 func TestSageMakerSafePorts_H058(t *testing.T) {
 	ports := []string{"--data-dir=" + t.TempDir(), "--allow-sagemaker=1", "--sagemaker-safe-port-range=8000-8010"}
 	if _, err := Load(false, ports, none); err != nil {
@@ -56,7 +70,7 @@ func TestSageMakerSafePorts_H058(t *testing.T) {
 }
 
 // The SageMaker service answers beside the others, under the same guard.
-func TestSageMakerService_B083(t *testing.T) {
+func TestSageMakerService_B083_G015(t *testing.T) {
 	r := runServer(t, "secret", "--allow-sagemaker=true", "--sagemaker-port=0")
 	base := "http://" + r.sockets["sagemaker"].Addr().String()
 	for _, tt := range []struct {

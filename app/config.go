@@ -68,6 +68,8 @@ type Config struct {
 	HTTPAddress, GRPCAddress    string
 	MetricsAddress, UIAddress   string
 	HTTPPort, GRPCPort          int
+	ReuseHTTPPort               bool // other servers of the same user may listen there too
+	ReuseGRPCPort               bool
 	MetricsPort, UIPort         int
 	HTTPMaxInput                int
 	MetricsIntervalMs           int
@@ -228,16 +230,17 @@ type endpoint struct {
 	on           bool
 	address      string
 	port         int
+	reuse        bool // the port is shared with other servers
 }
 
 func (c *Config) endpoints() []endpoint {
 	return []endpoint{ // in the order in which Triton binds them, then ours
-		{"GRPC service", "grpc", c.AllowGRPC, c.GRPCAddress, c.GRPCPort},
-		{"HTTP service", "http", c.AllowHTTP, c.HTTPAddress, c.HTTPPort},
-		{"SageMaker service", "sagemaker", c.AllowSageMaker, c.HTTPAddress, c.SageMakerPort},
-		{"Vertex AI service", "vertex-ai", c.AllowVertexAI, c.HTTPAddress, c.VertexAIPort},
-		{"Metrics service", "metrics", c.AllowMetrics, c.MetricsAddress, c.MetricsPort},
-		{"GUI", "ui", c.AllowUI, c.UIAddress, c.UIPort},
+		{"GRPC service", "grpc", c.AllowGRPC, c.GRPCAddress, c.GRPCPort, c.ReuseGRPCPort},
+		{"HTTP service", "http", c.AllowHTTP, c.HTTPAddress, c.HTTPPort, c.ReuseHTTPPort},
+		{"SageMaker service", "sagemaker", c.AllowSageMaker, c.HTTPAddress, c.SageMakerPort, false},
+		{"Vertex AI service", "vertex-ai", c.AllowVertexAI, c.HTTPAddress, c.VertexAIPort, false},
+		{"Metrics service", "metrics", c.AllowMetrics, c.MetricsAddress, c.MetricsPort, false},
+		{"GUI", "ui", c.AllowUI, c.UIAddress, c.UIPort, false},
 	}
 }
 

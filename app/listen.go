@@ -2,11 +2,13 @@ package app
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -31,7 +33,11 @@ func listen(c *Config) (listeners, error) {
 			continue
 		}
 		host := strings.Trim(e.address, "[]")
-		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(e.port)))
+		config := net.ListenConfig{}
+		if e.reuse {
+			config.Control = reusePort
+		}
+		l, err := config.Listen(context.Background(), "tcp", net.JoinHostPort(host, strconv.Itoa(e.port)))
 		if errors.Is(err, syscall.EADDRINUSE) && e.option == "ui" && c.AsTriton && c.given["ui-port"] == "" {
 			l, err = net.Listen("tcp", net.JoinHostPort(host, "0")) // Triton has no GUI: its port is nothing to fail for
 		}
@@ -62,6 +68,16 @@ func describeBusy(e endpoint, err error) error {
 		free = fmt.Sprintf("; say --%s-port=%d (free now) or --%s-port=0", e.option, p, e.option)
 	}
 	return fmt.Errorf("failed to start %s: Unavailable - Socket '%s' already in use%s%s", e.what, address, holder, free)
+}
+
+// sharedPort reads whether a port is shared, where the system can.
+func sharedPort(field func(*Config) *bool) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		if err := boolean(field)(c, v); err != nil || !*field(c) || canReusePorts {
+			return err
+		}
+		return fmt.Errorf("sharing a port between servers is not supported on %s", runtime.GOOS)
+	}
 }
 
 func freePort(address string) int {

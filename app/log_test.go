@@ -96,7 +96,7 @@ func TestLogEscapes(t *testing.T) {
 	}{
 		{"A19 E046 a message with a line break and a terminal escape is one line", "", 1},
 		{"E046 TRITON_SERVER_ESCAPE_LOG_MESSAGES=1", "1", 1},
-		{"E046 TRITON_SERVER_ESCAPE_LOG_MESSAGES=0 writes messages as they are", "0", 2},
+		{"E046 H090 TRITON_SERVER_ESCAPE_LOG_MESSAGES=0 writes messages as they are", "0", 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := Load(false, []string{"--data-dir=" + t.TempDir()}, func(name string) (string, bool) {

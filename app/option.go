@@ -3,7 +3,6 @@ package app
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -16,9 +15,6 @@ const (
 	ours class = iota + 1
 	// noEffect: accepted and logged once; ignoring it changes no answer.
 	noEffect
-	// refusable: refused when it asks for something that this server does not have, because ignoring it would change
-	// answers or open what was to be closed; its set function says so.
-	refusable
 )
 
 // option is one command line option.
@@ -93,18 +89,6 @@ func anyInt(v string) error {
 	}
 	return nil
 }
-
-// onlyIf accepts the values that ask for nothing and refuses the others by name.
-func onlyIf(harmless []string, missing string) func(*Config, string) error {
-	return func(_ *Config, v string) error {
-		if slices.Contains(harmless, strings.ToLower(v)) {
-			return nil
-		}
-		return fmt.Errorf("%s not supported yet; leave the option out", missing)
-	}
-}
-
-var falsy = []string{"false", "off", "0"}
 
 // parse reads a command line into c. It returns every fault at once.
 func parse(c *Config, args []string) error {
@@ -207,11 +191,8 @@ func usage(program string) string {
 			}
 		}
 		b.WriteString("\n\t" + o.help)
-		switch o.class {
-		case noEffect:
+		if o.class == noEffect {
 			b.WriteString(" Accepted without effect.")
-		case refusable:
-			b.WriteString(" Refused where it asks for what is not supported yet.")
 		}
 		b.WriteString("\n")
 	}

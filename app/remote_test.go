@@ -31,7 +31,7 @@ func TestRemoteRepository(t *testing.T) {
 	r := runServer(t, "", "--model-repository="+address, "--load-model=far")
 	console := "http://" + r.at("ui")
 
-	t.Run("A016 a model of the bucket serves beside one of the folder", func(t *testing.T) {
+	t.Run("A016 H090 a model of the bucket serves beside one of the folder", func(t *testing.T) {
 		for _, name := range []string{"good", "far"} {
 			if code, text := get(t, "GET", "http://"+r.at("http")+"/v2/models/"+name+"/ready"); code != 200 {
 				t.Errorf("%s: %d %s\n%s", name, code, text, r.out)

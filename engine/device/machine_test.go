@@ -51,7 +51,7 @@ func TestWhichGPUsCount(t *testing.T) {
 		warns   string
 	}{
 		{name: "all", want: "0:0 1:1 2:2 3:3"},
-		{name: "C059 CUDA_VISIBLE_DEVICES renumbers", visible: set("2,0"), want: "0:2 1:0"},
+		{name: "C059 H090 CUDA_VISIBLE_DEVICES renumbers", visible: set("2,0"), want: "0:2 1:0"},
 		{name: "C059 by UUID, and its beginning", visible: set("GPU-13-0, GPU-00"), want: "0:3 1:0"},
 		{name: "none", visible: set(""), want: ""},
 		{name: "ended by -1", visible: set("1,-1,2"), want: "0:1"},

@@ -113,7 +113,7 @@ func TestSageMakerKinds_B083(t *testing.T) {
 	}
 }
 
-func TestVertexAI_B084(t *testing.T) {
+func TestVertexAI_B084_G015(t *testing.T) {
 	s := serve(t, func(o *Options) {
 		o.VertexAI = &VertexAI{Predict: "/v1/endpoints/1:predict", Health: "/v1/health", Model: func() string { return "identity_ort" }}
 		o.Metrics = func(b []byte) []byte { return append(b, "nv_x 1\n"...) }

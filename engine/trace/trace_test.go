@@ -652,6 +652,19 @@ func TestActivitiesAsSpans(t *testing.T) {
 	}
 }
 
+func TestOpenTelemetryEnvironment_H090(t *testing.T) {
+	url, spans, resource := endpoint(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", strings.TrimSuffix(url, "/v1/traces"))
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment=edge")
+	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1")
+	tr := open(t, Settings{Level: Timestamps, Rate: 1, Count: -1, Mode: ModeOpenTelemetry}, Telemetry{})
+	one(t, tr, "m", "", Parent{})
+	shut(t, tr)
+	if len(spans()) != 3 || !strings.Contains(resource(), "deployment=edge ") {
+		t.Errorf("%d spans from %q, want 3 with the attributes of the environment", len(spans()), resource())
+	}
+}
+
 func BenchmarkOff(b *testing.B) {
 	tr, err := New(Options{Settings: Default()})
 	if err != nil {

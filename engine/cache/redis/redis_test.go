@@ -190,7 +190,7 @@ func TestPassword(t *testing.T) {
 	s := miniredis.RunT(t)
 	s.RequireUserAuth("nereid", "secret")
 	k := infer.CacheKey{1, 2}
-	t.Run("right, from the environment", func(t *testing.T) {
+	t.Run("H090 right, from the environment", func(t *testing.T) {
 		t.Setenv("TRITONCACHE_REDIS_USERNAME", "nereid")
 		t.Setenv("TRITONCACHE_REDIS_PASSWORD", "secret")
 		log := &lines{}

@@ -98,7 +98,7 @@ func TestStorages(t *testing.T) {
 	}{{"A016 S3", startS3}, {"A017 Google Cloud Storage", startGCS}, {"A018 Azure", startAzure}} {
 		t.Run(s.name, func(t *testing.T) {
 			st := s.start(t)
-			t.Run("A021 models are listed and copied, a restart downloads nothing", st.testCopy)
+			t.Run("A021 I023 models are listed and copied, a restart downloads nothing", st.testCopy)
 			t.Run("a changed object is seen by its tag, alone downloaded, and a removed one goes", st.testChange)
 			t.Run("a transfer that is cut goes on where it ended, over restarts too", st.testResume)
 			t.Run("a content under another name is not downloaded again", st.testContent)
@@ -322,7 +322,7 @@ func TestCredentialsFile(t *testing.T) {
 	good := `{"key_id": "` + s3Key + `", "secret_key": "` + s3Secret + `", "region": "eu-west-1"}`
 	const bad = `{"key_id": "AKIDWRONG", "secret_key": "x"}`
 	for _, tt := range []struct{ name, text, want string }{
-		{"A020 the longest prefix wins", `{"s3": {"": ` + bad + `, "` + s.root + `/a": ` + good + `, "` + s.root + `": ` + bad + `}}`, ""},
+		{"A020 H090 the longest prefix wins", `{"s3": {"": ` + bad + `, "` + s.root + `/a": ` + good + `, "` + s.root + `": ` + bad + `}}`, ""},
 		{"A020 the entry without a prefix is for all others", `{"s3": {"s3://other": ` + bad + `, "": ` + good + `}}`, ""},
 		{"A020 no entry fits", `{"s3": {"s3://other": ` + good + `}}`, "no entry fits"},
 		{"A020 no S3 in it", `{"gs": {"": "x.json"}}`, "no entry fits"},
@@ -357,7 +357,7 @@ func lookup(env map[string]string) func(string) (string, bool) {
 func TestMountDirectory(t *testing.T) {
 	s := startS3(t)
 	s.put(t, "m/1/model.bin", []byte("x"))
-	t.Run("A019 copies go into the folder that is named", func(t *testing.T) {
+	t.Run("A019 H090 copies go into the folder that is named", func(t *testing.T) {
 		dir := t.TempDir()
 		s.env["TRITON_AWS_MOUNT_DIRECTORY"] = dir
 		defer delete(s.env, "TRITON_AWS_MOUNT_DIRECTORY")
