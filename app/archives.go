@@ -99,7 +99,8 @@ func (a *archives) Load(ctx context.Context, name, url string) error {
 	}
 	for i, p := range parts {
 		if err := a.loadPart(ctx, p); err != nil {
-			return errors.Join(err, a.drop(context.WithoutCancel(ctx), parts[:i]))
+			_, left := a.drop(context.WithoutCancel(ctx), parts[:i])
+			return errors.Join(err, left)
 		}
 	}
 	a.mu.Lock()
@@ -122,17 +123,20 @@ func (a *archives) loadPart(ctx context.Context, p part) error {
 	return nil
 }
 
-// drop takes models out of service, the last one first, and removes their links.
-func (a *archives) drop(ctx context.Context, parts []part) error {
+// drop takes models out of service, the last one first, and removes their links. rest are those that stay, with why.
+func (a *archives) drop(ctx context.Context, parts []part) (rest []part, err error) {
 	var all []error
 	for _, p := range slices.Backward(parts) {
-		if err := a.engine.UnloadModel(ctx, p.name, false); err != nil {
-			all = append(all, err)
-			continue
+		err := a.engine.UnloadModel(ctx, p.name, false)
+		if err == nil {
+			err = os.Remove(filepath.Join(a.repository, p.name))
 		}
-		all = append(all, os.Remove(filepath.Join(a.repository, p.name)))
+		if err != nil {
+			all, rest = append(all, err), append(rest, p)
+		}
 	}
-	return errors.Join(all...)
+	slices.Reverse(rest)
+	return rest, errors.Join(all...)
 }
 
 // folderOf checks an archive's address and returns its folder.
@@ -164,11 +168,12 @@ func (a *archives) Unload(ctx context.Context, name string) error {
 	a.mu.Lock()
 	parts := a.parts[name]
 	a.mu.Unlock()
-	if err := a.drop(ctx, parts); err != nil {
-		return err
-	}
+	rest, err := a.drop(ctx, parts)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.parts[name] = rest; err != nil {
+		return err
+	}
 	delete(a.parts, name)
 	if i, ok := a.find(name); ok {
 		a.loaded = slices.Delete(a.loaded, i, i+1)

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -275,5 +276,48 @@ func TestArchivesOfEnsembles_B083(t *testing.T) {
 				t.Errorf("%s is %s", m.Name, v.State)
 			}
 		}
+	}
+}
+
+// refusing is an engine that does not unload one model.
+type refusing struct{ name string }
+
+func (refusing) LoadModel(context.Context, string, engine.LoadParameters) error { return nil }
+
+func (r *refusing) UnloadModel(_ context.Context, name string, _ bool) error {
+	if name == r.name {
+		return status.New(status.Unavailable, "not now")
+	}
+	return nil
+}
+
+// What could not be unloaded at once is unloaded by the next request.
+func TestArchiveIsUnloadedInTheEnd(t *testing.T) {
+	root, repository := t.TempDir(), t.TempDir()
+	for name, config := range map[string]string{
+		"part": `backend: "identity"`,
+		"top":  `platform: "ensemble" ensemble_scheduling { step { model_name: "part" model_version: -1 } }`,
+	} {
+		if err := os.MkdirAll(filepath.Join(root, "h", "model", name, "1"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, "h", "model", name, "config.pbtxt"), []byte(config), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := &refusing{"m" + partSeparator + "part"}
+	a := newArchives(e, root, repository)
+	if err := a.Load(t.Context(), "m", root+"/h/model"); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Unload(t.Context(), "m"); status.CodeOf(err) != status.Unavailable {
+		t.Fatalf("Unload = %v, want that it is not possible now", err)
+	}
+	e.name = ""
+	if err := a.Unload(t.Context(), "m"); err != nil {
+		t.Errorf("Unload again = %v", err)
+	}
+	if links, err := os.ReadDir(repository); err != nil || len(links) != 0 || len(a.Loaded()) != 0 {
+		t.Errorf("links left: %v, %v; loaded %v", links, err, a.Loaded())
 	}
 }
