@@ -146,5 +146,11 @@ func (s *server) addresses() api.Addresses {
 		}
 		return ""
 	}
-	return api.Addresses{HTTP: get("http"), GRPC: get("grpc"), Metrics: get("metrics"), Console: get("ui")}
+	out := api.Addresses{HTTP: get("http"), GRPC: get("grpc"), Metrics: get("metrics"), Console: get("ui")}
+	for _, e := range []struct{ option, member string }{{"http", "http"}, {"grpc", "grpc"}, {"metrics", "metrics"}, {"ui", "console"}} {
+		if s.secure[e.option] != nil {
+			out.TLS = append(out.TLS, e.member)
+		}
+	}
+	return out
 }

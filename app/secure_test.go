@@ -151,6 +151,9 @@ func TestThePageTriesModelsUnderMutualTLS(t *testing.T) {
 			t.Errorf("answer %d %s", code, text)
 		}
 	}
+	if code, text := ask(t, client, "GET", "https://"+r.at("ui")+"/api/server", ""); code != 200 || !strings.Contains(text, `"tls":["http","grpc","metrics","console"]`) {
+		t.Errorf("the page hears %d %s, want which addresses speak TLS", code, text)
+	}
 }
 
 func TestTLSFilesAreChecked(t *testing.T) {

@@ -34,6 +34,8 @@ type Addresses struct {
 	GRPC    string `json:"grpc"`
 	Metrics string `json:"metrics"`
 	Console string `json:"console"`
+	// TLS has the members above that speak TLS only: "http", "grpc", "metrics", "console".
+	TLS List[string] `json:"tls"`
 }
 
 // Repository is one model repository.

@@ -830,6 +830,8 @@ export interface Addresses {
   grpc: string;
   metrics: string;
   console: string;
+  /** TLS has the members above that speak TLS only: "http", "grpc", "metrics", "console". */
+  tls: string[];
 }
 
 /** Repository is one model repository. */

@@ -11,10 +11,8 @@ describe("half precision", () => {
   ])("%s", (_, v, bits) => expect(toHalf(v)).toBe(bits));
 
   it("comes back exactly for every pattern that is no NaN", () => {
-    for (let h = 0; h < 0x10000; h++) {
-      const v = fromHalf(h);
-      if (!Number.isNaN(v)) expect(toHalf(v)).toBe(h);
-    }
+    const wrong = Array.from({ length: 0x10000 }, (_, h) => h).filter((h) => !Number.isNaN(fromHalf(h)) && toHalf(fromHalf(h)) !== h);
+    expect(wrong).toEqual([]); // an expectation for each takes long
     expect(fromHalf(toHalf(NaN))).toBeNaN();
   });
 });

@@ -6,7 +6,7 @@ import { isFloat } from "./dtype";
 import { guess, prepare, preview, requestShape, stats, type Prep, type Stats } from "./image";
 import { decodeImage, resize } from "./pixels";
 import { build, cutEvents, parseEvent, parseReply, parseTiming, type InferReply, type InferRequest, type InputValue, type OutputWish, type SequencePlace, type StreamItem, type Timing } from "./request";
-import type { Call, SnippetInput } from "./snippets";
+import type { Call, SnippetInput, Where } from "./snippets";
 import { concrete, parseShape, parseValues, random, shapeOf, volume, zeros } from "./values";
 
 /** Nothing was chosen yet: no fault of the user. */
@@ -173,7 +173,7 @@ export class TryForm {
   }
 
   /** The request as the form stands, or what is wrong with the form. */
-  request: { request: InferRequest; call: Omit<Call, "http" | "grpc"> } | { error: string; missing: boolean } = $derived.by(() => {
+  request: { request: InferRequest; call: Omit<Call, Where> } | { error: string; missing: boolean } = $derived.by(() => {
     try {
       const used = this.inputs.filter((i) => i.use);
       const values = used.map((i) => i.value());

@@ -4,7 +4,7 @@ import { build } from "./request";
 import { clientAddress, curl, python, type Call } from "./snippets";
 
 const call: Call = {
-  model: "a b", version: "2", http: "127.0.0.1:8000", grpc: "0.0.0.0:8001",
+  model: "a b", version: "2", http: "127.0.0.1:8000", grpc: "0.0.0.0:8001", tls: [],
   inputs: [{ name: "x", dataType: "BYTES", shape: [1, 2], source: { kind: "values", data: ["it's", 'say "hi"'] } }],
   outputs: [{ name: "y", dataType: "FP32", classes: 3 }],
 };
@@ -35,6 +35,14 @@ describe("python", () => {
     expect(s).toContain('InferRequestedOutput("y", class_count=3)');
     expect(s).toContain('model_version="2"');
     expect(s).toContain(p === "http" ? '"127.0.0.1:8000"' : '"localhost:8001"');
+  });
+
+  it("uses TLS where the server does", () => {
+    const c = { ...call, tls: ["http", "grpc"] };
+    expect(curl(c, request(c))).toContain("curl -X POST https://127.0.0.1:8000/");
+    expect(python(c, "http")).toContain('InferenceServerClient("127.0.0.1:8000", ssl=True)');
+    expect(python({ ...c, stream: true }, "grpc")).toContain('InferenceServerClient("localhost:8001", ssl=True)');
+    expect(python(call, "grpc")).toContain('InferenceServerClient("localhost:8001")');
   });
 
   it("makes BF16 of ml_dtypes, as tritonclient wants it since 26.06", () => {

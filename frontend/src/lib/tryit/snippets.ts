@@ -24,13 +24,21 @@ export interface Call {
   /** host:port of the inference listeners. */
   http: string;
   grpc: string;
+  /** Those of them that speak TLS. */
+  tls: readonly string[];
 }
+
+/** What of a call is the server's to say. */
+export type Where = "http" | "grpc" | "tls";
 
 /** Values up to this many stand in the snippet itself; more are made or read from a file. */
 const inlineLimit = 64;
 
 /** The address for a client on this machine: a listener on every interface is reached by localhost. */
 export const clientAddress = (a: string) => a.replace(/^(0\.0\.0\.0|\[::\]|)(?=:)/, "localhost");
+
+/** How the URL of one of the server's HTTP addresses begins. */
+export const scheme = (a: { tls: readonly string[] }, key: string) => (a.tls.includes(key) ? "https://" : "http://");
 
 const shellQuote = (s: string) => `'${s.replaceAll("'", `'\\''`)}'`;
 
@@ -46,7 +54,7 @@ export const bodyFile = "request.bin";
 export const needsFile = (r: InferRequest) => r.binaryBytes > 0 || r.json.length > 4000;
 
 export function curl(c: Call, r: InferRequest): string {
-  const lines = [`curl ${c.stream ? "-N " : ""}-X POST http://${clientAddress(c.http)}${inferPath(c)}`];
+  const lines = [`curl ${c.stream ? "-N " : ""}-X POST ${scheme(c, "http")}${clientAddress(c.http)}${inferPath(c)}`];
   for (const [k, v] of Object.entries(r.headers)) lines.push(`  -H ${shellQuote(`${k}: ${v}`)}`);
   lines.push(needsFile(r) ? `  --data-binary @${bodyFile}` : `  -d ${shellQuote(r.json)}`);
   if (c.outputs.some((o) => /^(FP16|BF16)$/.test(o.dataType) && o.classes === 0)) lines.push("  --output reply.bin");
@@ -129,16 +137,16 @@ export function python(c: Call, protocol: "http" | "grpc"): string {
   out.push("]", "");
   const version = c.version ? `, model_version=${pyString(c.version)}` : "";
   const sequence = c.sequence ? Object.entries(sequenceParameters(c.sequence)).map(([k, v]) => `, ${k}=${typeof v === "boolean" ? (v ? "True" : "False") : JSON.stringify(v)}`).join("") : "";
-  const address = clientAddress(protocol === "http" ? c.http : c.grpc);
+  const address = `"${clientAddress(protocol === "http" ? c.http : c.grpc)}"${c.tls.includes(protocol) ? ", ssl=True" : ""}`;
   if (c.stream) {
-    out.push(`client = ${mod}.InferenceServerClient("${address}")`, "answers = queue.Queue()", "client.start_stream(lambda result, error: answers.put(error or result))");
+    out.push(`client = ${mod}.InferenceServerClient(${address})`, "answers = queue.Queue()", "client.start_stream(lambda result, error: answers.put(error or result))");
     out.push(`client.async_stream_infer(${pyString(c.model)}, inputs${version}, outputs=outputs${sequence}, enable_empty_final_response=True)`);
     out.push("while True:", "    result = answers.get()", "    if isinstance(result, Exception):", "        raise result");
     out.push("    response = result.get_response()", "    if response.outputs:", `        print(${c.outputs.map((o) => `result.as_numpy(${pyString(o.name)})`).join(", ")})`);
     out.push('    if response.parameters["triton_final_response"].bool_param:', "        break", "client.stop_stream()");
     return out.join("\n") + "\n";
   }
-  out.push(`client = ${mod}.InferenceServerClient("${address}")`);
+  out.push(`client = ${mod}.InferenceServerClient(${address})`);
   out.push(`result = client.infer(${pyString(c.model)}, inputs${version}, outputs=outputs${sequence})`);
   for (const o of c.outputs) out.push(`print(${pyString(o.name)}, result.as_numpy(${pyString(o.name)}))`);
   return out.join("\n") + "\n";
