@@ -23,6 +23,7 @@ Usage:
   nereid config generate   write a config.pbtxt from a model file or folder; see nereid config --help
   nereid devices [options] show the CPUs and GPUs that models may use
   nereid token ...         make, list and revoke access tokens; see nereid token --help
+  nereid backup <file>     copy history, settings and tokens into a file; nereid restore takes them back
   nereid install ...       install what models of a framework need; see nereid install --help
   nereid version           print the version
 
@@ -50,6 +51,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		return devicesCommand(args[1:], stdout, stderr)
 	case "token":
 		return tokenCommand(args[1:], os.LookupEnv, stdout, stderr)
+	case "backup", "restore":
+		return backupCommand(command, args[1:], os.LookupEnv, stdout, stderr)
 	case "validate":
 		return validateCommand(context.Background(), args[1:], os.LookupEnv, stdout, stderr)
 	case "config":

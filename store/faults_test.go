@@ -224,7 +224,7 @@ func counts(t *testing.T, s *Store) (n [4]int) {
 	return n
 }
 
-func TestPruneBySizeShrinksTheFile_E050(t *testing.T) {
+func TestPruneBySizeShrinksTheFile_E050_G027(t *testing.T) {
 	const limit = 1 << 20
 	s := open(t, t.TempDir(), Options{MaxBytes: limit})
 	start := nowUS()/hour*hour - 10*hour

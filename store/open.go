@@ -74,7 +74,11 @@ func Open(ctx context.Context, dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 	if why != "" {
-		aside, err := setAside(path, why, time.Now())
+		word := "damaged"
+		if why != word {
+			word = "foreign"
+		}
+		aside, err := setAside(path, word, time.Now())
 		if err != nil {
 			return nil, fmt.Errorf("database %s is %s and cannot be set aside: %w", path, why, err)
 		}
@@ -176,12 +180,8 @@ func recheck(ctx context.Context, db *sql.DB, path string) (why string, err erro
 	return "", os.Remove(path + suspectSuffix)
 }
 
-// setAside renames the database and its companions and answers the new name.
-func setAside(path, why string, now time.Time) (string, error) {
-	word := "damaged"
-	if why != word {
-		word = "foreign"
-	}
+// setAside renames the database and its companions and answers the new name. word is in that: damaged, foreign or replaced.
+func setAside(path, word string, now time.Time) (string, error) {
 	stamp := now.UTC().Format("20060102T150405Z")
 	aside := fmt.Sprintf("%s.%s-%s", path, word, stamp)
 	for n := 2; ; n++ {

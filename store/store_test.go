@@ -460,7 +460,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-func TestMigrate(t *testing.T) {
+func TestMigrate_G027(t *testing.T) {
 	ctx := t.Context()
 	db := openDB("file::memory:?_txlock=immediate", 1)
 	defer db.Close()

@@ -1,0 +1,126 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Backup writes a copy of the database in the folder dir to the file target, which must not exist: one file, without the gaps of
+// what was deleted, that only its owner can read. Everything committed is in it, also while a server writes to the database; that is
+// all but the samples and events of the last second. An older schema stays as it is.
+func Backup(ctx context.Context, dir, target string) error {
+	path := filepath.Join(dir, FileName)
+	if err := usable(ctx, path); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(target, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("backup: %s exists already; name a new file", target)
+	}
+	if err != nil {
+		return fmt.Errorf("backup: %w", err)
+	}
+	err = copyDatabase(ctx, path, target)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(fmt.Errorf("backup: %w", err), os.Remove(target))
+	}
+	return nil
+}
+
+// Restore puts the database that source is a backup of in the place of the one in the folder dir, which it makes if need be. Nobody may
+// have that one open. It is renamed, not deleted: aside is its new name, "" if there was none. A source that is damaged, or
+// not ours, is refused, one of a newer Nereid with a *NewerSchemaError; then everything is as it was. The next Open brings an older
+// schema up to date.
+func Restore(ctx context.Context, source, dir string) (aside string, err error) {
+	if err := usable(ctx, source); err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("restore: %w", err)
+	}
+	path := filepath.Join(dir, FileName)
+	fresh := path + "-restoring"
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a restore that was killed
+		return "", fmt.Errorf("restore: %w", err)
+	}
+	if err = createPrivate(fresh); err == nil {
+		err = copyDatabase(ctx, source, fresh)
+	}
+	if err == nil {
+		err = syncFile(fresh)
+	}
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("restore: %w", err), os.Remove(fresh))
+	}
+	if _, err := os.Lstat(path); err == nil {
+		if aside, err = setAside(path, "replaced", time.Now()); err != nil {
+			return "", fmt.Errorf("restore: the present database cannot be set aside: %w", err)
+		}
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		return aside, fmt.Errorf("restore: %w", err)
+	}
+	return aside, syncFile(dir)
+}
+
+// usable returns why the database at path cannot be copied, after a look at all of it.
+func usable(ctx context.Context, path string) error {
+	steps, err := migrations()
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(path); err != nil {
+		return fmt.Errorf("database: %w", err)
+	}
+	why, err := inspect(ctx, path, len(steps))
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		return fmt.Errorf("database %s is %s", path, why)
+	}
+	db := openDB(dsn(path, probeParams), 1)
+	defer db.Close()
+	var app int
+	if err := db.QueryRowContext(ctx, "PRAGMA application_id").Scan(&app); err != nil {
+		return openError(path, err)
+	}
+	if app != applicationID {
+		return fmt.Errorf("database %s is empty", path)
+	}
+	var answer string
+	if err := db.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&answer); err != nil && !isDamage(err) {
+		return openError(path, err)
+	}
+	if answer != "ok" {
+		return fmt.Errorf("database %s is damaged: %s", path, answer)
+	}
+	return nil
+}
+
+// copyDatabase writes what is committed in a database into another file, which is empty.
+func copyDatabase(ctx context.Context, from, to string) error {
+	db := openDB(dsn(from, probeParams), 1)
+	defer db.Close()
+	if _, err := db.ExecContext(ctx, "VACUUM INTO ?", to); err != nil {
+		return openError(from, err)
+	}
+	return nil
+}
+
+// syncFile waits until a file or folder is on the disk.
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
