@@ -23,6 +23,7 @@ import (
 	"nereid/engine/shm"
 	"nereid/engine/stats"
 	"nereid/engine/status"
+	"nereid/engine/tensor"
 )
 
 // ServerVersion is the version of Triton whose behaviour the wire shows.
@@ -142,7 +143,9 @@ func New(o Options) (*Engine, error) {
 	if o.DefaultMaxBatchSize != nil {
 		batch = *o.DefaultMaxBatchSize
 	}
-	e := &Engine{o: o, stats: stats.NewDetailedRegistry(o.Latencies), shared: shm.New(o.SharedMemory), started: time.Now()}
+	e := &Engine{o: o, stats: stats.NewDetailedRegistry(o.Latencies), started: time.Now()}
+	o.SharedMemory.Near = e.near
+	e.shared = shm.New(o.SharedMemory)
 	e.models = lifecycle.NewManager(lifecycle.Options{
 		Repositories: o.Repositories, Remotes: o.Remotes, Namespaces: o.Namespaces, ConfigName: o.ConfigName, Backends: o.Backends, Agents: o.Agents, Host: host{e}, Stats: e.stats, Log: o.Log,
 		Events: o.Events, AutoComplete: !o.DisableAutoComplete, DefaultMaxBatchSize: batch, DefaultMaxBatchSizes: o.DefaultMaxBatchSizes, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,
@@ -253,6 +256,15 @@ func (e *Engine) Live() bool { return e.live.Load() }
 // Ready reports whether the start is over and, unless readiness is loose, every model that is to be served is.
 func (e *Engine) Ready() bool {
 	return e.up.Load() && (e.o.LooseReadiness || e.models.AllReady())
+}
+
+// near returns memory for an input where the model's process finds it, nil if there is none.
+func (e *Engine) near(name string, version int64, n int) *tensor.Buffer {
+	m, err := e.models.Find(name, version)
+	if err != nil {
+		return nil // which the request will hear
+	}
+	return m.InputBuffer(n)
 }
 
 // SharedMemory returns the regions of memory that clients share with the server.

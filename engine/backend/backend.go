@@ -9,6 +9,7 @@ import (
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
+	"nereid/engine/tensor"
 )
 
 // Backend is an execution engine, made once per process.
@@ -173,6 +174,13 @@ type Inliner interface {
 type Waiter interface {
 	// WaitsInline is asked once, after Load.
 	WaitsInline() bool
+}
+
+// InputMemory is a Model that has memory in which inputs need not be copied again to be executed.
+type InputMemory interface {
+	// InputBuffer returns n bytes of it, whose one reference is the caller's, or nil. The request that owns it need not come.
+	// Safe for concurrent use.
+	InputBuffer(n int) *tensor.Buffer
 }
 
 // Series is an Instance to which several batches may be given at once.

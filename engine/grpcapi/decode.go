@@ -376,7 +376,7 @@ func (m *message) resolve(own *tensor.Buffer) error {
 			return status.Errorf(status.InvalidArg,
 				"unexpected 'content' provided when using shared memory for input tensor '%s' for model '%s'", t.Name, m.r.ModelName)
 		case in.shared:
-			buf, err := m.regions.Read(m.pool, in.at, t.DataType, &budget)
+			buf, err := m.regions.Read(m.r, m.pool, in.at, t.DataType, &budget)
 			if err != nil {
 				return err
 			}

@@ -425,7 +425,7 @@ func oneSource(sources uint8) error {
 
 // readShared reads an input's data out of shared memory.
 func (p *requestParser) readShared(f *inputFields) error {
-	buf, err := p.regions.Read(p.pool, f.shared, f.dt, &p.budget)
+	buf, err := p.regions.Read(p.r, p.pool, f.shared, f.dt, &p.budget)
 	if err != nil {
 		return err
 	}

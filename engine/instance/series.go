@@ -21,6 +21,8 @@ const (
 	// those that come meanwhile cannot go before them, and another instance cannot take them over.
 	seriesMost = 32
 	seriesTime = 2 * time.Millisecond
+	// seriesEach is the longest mean time of an execution: of longer ones the wake-ups are a small part.
+	seriesEach = time.Millisecond
 )
 
 // series executes several batches of a run one after the other. It belongs to the run's goroutine, which has the turn.
@@ -47,7 +49,7 @@ func (s *Set) series(r *run) *series {
 // execute runs first and what else waits; false: nothing else is to be run, or this instance takes too long.
 func (x *series) execute(ctx context.Context, first *infer.Batch) bool {
 	t := &x.r.turn
-	if t.mean == 0 || t.mean > inlineMost || len(first.Requests) != 1 {
+	if t.mean == 0 || t.mean > seriesEach || len(first.Requests) != 1 {
 		return false
 	}
 	x.batches = x.batcher.More(x.r.id, append(x.batches[:0], first), min(seriesMost, int(seriesTime/t.mean))-1)

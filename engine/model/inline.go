@@ -6,6 +6,7 @@ import (
 	"nereid/engine/backend"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
+	"nereid/engine/tensor"
 )
 
 // inlinePolicy says when a request may run on the goroutine that brings it.
@@ -47,6 +48,14 @@ func inlinePolicyOf(cfg *inferencepb.ModelConfig, loaded backend.Model, limited 
 		return inlineLone
 	}
 	return inlineUnlessQueued
+}
+
+// InputBuffer returns memory for n bytes of an input that the backend need not copy, nil if it has none. See backend.InputMemory.
+func (m *Model) InputBuffer(n int) *tensor.Buffer {
+	if own, ok := m.loaded.(backend.InputMemory); ok {
+		return own.InputBuffer(n)
+	}
+	return nil
 }
 
 func waitsInline(loaded backend.Model) bool {

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"nereid/engine/status"
+	"nereid/engine/tensor"
 )
 
 // Kind is what a region's memory is.
@@ -76,6 +77,9 @@ type Options struct {
 	Direct bool
 	// CUDA imports device memory; nil: there is none, and CUDA registrations are refused.
 	CUDA Importer
+	// Near, if not nil, returns memory for n bytes of an input of a model that the model's process can use where it is, nil
+	// where there is none. What lies there may be changed by that process.
+	Near func(model string, version int64, n int) *tensor.Buffer
 	// Folder holds the objects of system regions. "": /dev/shm.
 	Folder string
 }

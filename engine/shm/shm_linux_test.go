@@ -69,7 +69,7 @@ func check(t *testing.T, err error, code status.Code, text string) {
 
 func read(g *Registry, at Range, dt tensor.DataType) ([]byte, error) {
 	var pool tensor.Pool
-	buf, err := g.Read(&pool, at, dt, &Budget{})
+	buf, err := g.Read(infer.New(), &pool, at, dt, &Budget{})
 	if err != nil {
 		return nil, err
 	}
@@ -337,7 +337,7 @@ func TestReadOnce(t *testing.T) {
 			g := registry(t, Options{Direct: tt.direct})
 			check(t, g.RegisterSystem("r", key, 8, 32), 0, "")
 			var pool tensor.Pool
-			buf, err := g.Read(&pool, Range{Region: "r", Size: 4}, tt.dt, &Budget{})
+			buf, err := g.Read(infer.New(), &pool, Range{Region: "r", Size: 4}, tt.dt, &Budget{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -537,7 +537,7 @@ func TestLimits(t *testing.T) {
 		check(t, err, status.InvalidArg, "the inputs of a request may have 2147483647 bytes in shared memory; split the request")
 		var pool tensor.Pool
 		b := &Budget{taken: MaxRequest - 10}
-		_, err = g.Read(&pool, Range{Region: "r", Size: 11}, tensor.Uint8, b)
+		_, err = g.Read(infer.New(), &pool, Range{Region: "r", Size: 11}, tensor.Uint8, b)
 		check(t, err, status.InvalidArg, "the inputs of a request may have 2147483647 bytes in shared memory; split the request")
 	})
 }
@@ -626,6 +626,60 @@ func FuzzRegister(f *testing.F) {
 				t.Fatalf("read %d bytes at %d of a region of %d", length, from, size)
 			}
 			check(t, g.Close(), 0, "")
+		}
+	})
+}
+
+// Options.Near gives the memory for inputs of some size and fixed-size types; what it gave is let go where reading fails.
+func TestNear(t *testing.T) {
+	key, path := object(t, counting(64<<10))
+	let := 0
+	var asked []string
+	g := registry(t, Options{Near: func(model string, version int64, n int) *tensor.Buffer {
+		asked = append(asked, fmt.Sprint(model, version, n))
+		if model == "none" {
+			return nil
+		}
+		return tensor.NewBuffer(make([]byte, n), func(*tensor.Buffer) { let++ })
+	}})
+	check(t, g.RegisterSystem("r", key, 0, 64<<10), 0, "")
+	var pool tensor.Pool
+	for _, tt := range []struct {
+		name, model string
+		size        uint64
+		dt          tensor.DataType
+		asked, near bool
+	}{
+		{"large", "m", 64 << 10, tensor.FP32, true, true},
+		{"from a model without such memory", "none", 64 << 10, tensor.FP32, true, false},
+		{"small", "m", 1000, tensor.FP32, false, false},
+		{"strings", "m", 64 << 10, tensor.Bytes, false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := infer.New()
+			defer r.Release()
+			r.ModelName, r.Version = tt.model, 3
+			asked, let = nil, 0
+			buf, err := g.Read(r, &pool, Range{Region: "r", Size: tt.size}, tt.dt, &Budget{})
+			if err != nil || !bytes.Equal(buf.Bytes(), counting(int(tt.size))) {
+				t.Fatalf("%v, or other bytes", err)
+			}
+			buf.Release()
+			if near := let == 1; near != tt.near || (len(asked) > 0) != tt.asked || tt.asked && asked[0] != fmt.Sprint(tt.model, 3, tt.size) {
+				t.Errorf("asked %v, near %v; want %v, %v", asked, near, tt.asked, tt.near)
+			}
+		})
+	}
+	t.Run("C5 a shrunk object", func(t *testing.T) {
+		if err := os.Truncate(path, 100); err != nil {
+			t.Fatal(err)
+		}
+		r := infer.New()
+		defer r.Release()
+		let = 0
+		_, err := g.Read(r, &pool, Range{Region: "r", Size: 64 << 10}, tensor.FP32, &Budget{})
+		if status.CodeOf(err) != status.InvalidArg || let != 1 {
+			t.Errorf("%v; its memory let go %d times, want once", err, let)
 		}
 	})
 }

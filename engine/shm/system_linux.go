@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nereid/engine/status"
+	"nereid/engine/tensor"
 )
 
 const systemSupported = true
@@ -106,10 +107,10 @@ func copyGuarded(dst, src []byte) (ok bool) {
 		}
 	}()
 	for len(src) > guardedAtOnce {
-		copy(dst, src[:guardedAtOnce])
+		tensor.Copy(dst, src[:guardedAtOnce])
 		dst, src = dst[guardedAtOnce:], src[guardedAtOnce:]
 	}
-	copy(dst, src)
+	tensor.Copy(dst, src)
 	return true
 }
 

@@ -62,25 +62,34 @@ func (g *Registry) find(at Range) (*region, error) {
 	return r, nil
 }
 
-// Read returns the bytes of an input of a type, once read, in memory of the pool's. The caller has the buffer's reference.
-// With Options.Direct the buffer may be the region itself. Errors: NotFound for a name, InvalidArg for a range that the
-// region does not have (any more) or that is over the budget.
-func (g *Registry) Read(pool *tensor.Pool, at Range, dt tensor.DataType, b *Budget) (*tensor.Buffer, error) {
-	r, err := g.find(at)
+// nearLeast is the size from which on an input is read into memory that is near its model: less travels with the request.
+const nearLeast = 16 << 10
+
+// Read returns the bytes of an input of a type for r, whose model is known, once read, in memory near the model or of the
+// pool's. The caller has the buffer's reference. With Options.Direct the buffer may be the region itself. Errors: NotFound for
+// a name, InvalidArg for a range that the region does not have (any more) or that is over the budget.
+func (g *Registry) Read(r *infer.Request, pool *tensor.Pool, at Range, dt tensor.DataType, b *Budget) (*tensor.Buffer, error) {
+	from, err := g.find(at)
 	if err != nil {
 		return nil, err
 	}
-	if view := r.view(at, dt); view != nil {
-		return tensor.NewBuffer(view, func(*tensor.Buffer) { _ = r.release() }), nil
+	if view := from.view(at, dt); view != nil {
+		return tensor.NewBuffer(view, func(*tensor.Buffer) { _ = from.release() }), nil
 	}
-	defer r.release() //nolint:errcheck // what was read stands
+	defer from.release() //nolint:errcheck // what was read stands
 	if err := b.take(at.Size); err != nil {
 		return nil, err
 	}
-	buf := pool.Get(int(at.Size))
-	if n, err := r.mem.ReadAt(buf.Bytes(), int64(at.Offset)); n < int(at.Size) {
+	var buf *tensor.Buffer
+	if g.o.Near != nil && at.Size >= nearLeast && dt.Size() > 0 { // the lengths of BYTES are checked, and must not change after
+		buf = g.o.Near(r.ModelName, r.Version, int(at.Size))
+	}
+	if buf == nil {
+		buf = pool.Get(int(at.Size))
+	}
+	if n, err := from.mem.ReadAt(buf.Bytes(), int64(at.Offset)); n < int(at.Size) {
 		buf.Release()
-		return nil, r.errCopy("read", at, err)
+		return nil, from.errCopy("read", at, err)
 	}
 	return buf, nil
 }

@@ -35,6 +35,25 @@ func (t *Tensor) Release() {
 	t.Buf, t.Data = nil, nil
 }
 
+const (
+	copyPiece = 256 << 10
+	copyMost  = 16 << 20
+)
+
+// Copy is copy for content that is about to be used again. From 1 MiB on copy writes around the caches, and whoever uses the
+// content next waits for memory: a tensor that is passed on twice takes double the time. Content that no cache has room for
+// is copied so.
+func Copy(dst, src []byte) int {
+	n := min(len(dst), len(src))
+	if n > copyMost {
+		return copy(dst, src)
+	}
+	for at := 0; at < n; at += copyPiece {
+		copy(dst[at:n], src[at:min(at+copyPiece, n)])
+	}
+	return n
+}
+
 // CheckBytes returns InvalidArg unless b holds exactly n BYTES elements.
 // Format: Triton's binary tensor data extension.
 func CheckBytes(b []byte, n int64) error {

@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"bytes"
 	"math"
 	"runtime"
 	"slices"
@@ -195,5 +196,20 @@ func TestPoolSizes(t *testing.T) {
 			t.Errorf("Get(%d) has %d bytes", n, len(b.Bytes()))
 		}
 		b.Release()
+	}
+}
+
+func TestCopy(t *testing.T) {
+	for _, n := range []int{0, 1, copyPiece - 1, copyPiece, copyPiece + 1, 1 << 20, 3*copyPiece + 17, copyMost, copyMost + 1} {
+		src, dst := make([]byte, n), make([]byte, n+8)
+		for i := range src {
+			src[i] = byte(i>>8 ^ i*7)
+		}
+		if got := Copy(dst, src); got != n || !bytes.Equal(dst[:n], src) || !bytes.Equal(dst[n:], make([]byte, 8)) {
+			t.Errorf("Copy of %d bytes = %d, equal %v", n, got, bytes.Equal(dst[:n], src))
+		}
+		if got := Copy(dst[:n/2], src); got != n/2 {
+			t.Errorf("Copy of %d bytes into %d = %d", n, n/2, got)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"sync"
@@ -67,7 +68,7 @@ type block struct {
 	at   int64 // of its header
 	size int64 // with the header
 	busy bool
-	refs int // responses that refer to it
+	refs int // responses that refer to it, and the request whose input it is
 }
 
 // arena allocates in the down arena. Safe for concurrent use.
@@ -108,6 +109,43 @@ func (a *arena) alloc(n int) (int64, error) {
 	data := at + slotHeader
 	atomic.StoreUint32(a.word(data), 1)
 	return data, nil
+}
+
+// reserve returns n bytes of a slot that the worker does not have, until claim gives it to him; nil: there is no room.
+func (a *arena) reserve(n int) *tensor.Buffer {
+	at, err := a.alloc(n)
+	if err != nil {
+		return nil // who asks has other memory
+	}
+	a.mu.Lock()
+	i, _ := a.find(at - slotHeader)
+	a.blocks[i].refs++
+	a.mu.Unlock()
+	a.free(at) // nobody sweeps it: it has a reference
+	a.refs.Add(1)
+	return tensor.NewBuffer(a.mem[at:at+int64(n):at+int64(n)], func(*tensor.Buffer) { a.giveBack(at - slotHeader) })
+}
+
+// claim gives the worker a slot that was reserved and whose data is a tensor's, and returns the data's offset; false: the data
+// is not that, or the worker has it.
+func (a *arena) claim(data []byte) (int64, bool) {
+	at := int64(uintptr(unsafe.Pointer(unsafe.SliceData(data))) - uintptr(unsafe.Pointer(unsafe.SliceData(a.mem))))
+	if at < tableSize+slotHeader || at >= a.size.Load() {
+		return 0, false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	i, ok := a.find(at - slotHeader)
+	if !ok || !a.blocks[i].busy || a.blocks[i].refs == 0 || int64(len(data)) > a.blocks[i].size-slotHeader || atomic.LoadUint32(a.word(at)) != 0 {
+		return 0, false
+	}
+	atomic.StoreUint32(a.word(at), 1)
+	return at, true
+}
+
+// find returns the index of the block that begins at start. a.mu is held.
+func (a *arena) find(start int64) (int, bool) {
+	return slices.BinarySearchFunc(a.blocks, start, func(b block, at int64) int { return cmp.Compare(b.at, at) })
 }
 
 // fit takes the first free block that is large enough. a.mu is held.
@@ -217,8 +255,7 @@ func (a *arena) borrow(at, n uint64) ([]byte, *tensor.Buffer, bool) {
 
 func (a *arena) giveBack(start int64) {
 	a.mu.Lock()
-	i, ok := slices.BinarySearchFunc(a.blocks, start, func(b block, at int64) int { return int(b.at - at) })
-	if ok {
+	if i, ok := a.find(start); ok {
 		a.blocks[i].refs--
 	}
 	a.mu.Unlock()

@@ -129,3 +129,54 @@ func TestStates(t *testing.T) {
 		t.Errorf("state %d is %d; want 7, and it clean", s, a.mem[s])
 	}
 }
+
+// Memory that is reserved for an input is nobody else's until it is let go, and the worker's in between if it claims it.
+func TestArenaReserve(t *testing.T) {
+	a := testArena(t, 64<<10)
+	buf := a.reserve(5000)
+	data := buf.Bytes()
+	other, err := a.alloc(59000) // which does not fit beside it
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.free(other)
+	for _, no := range [][]byte{make([]byte, 10), data[64:], data[1:], a.mem[:100], a.mem[other : other+100], nil} {
+		if at, ok := a.claim(no); ok {
+			t.Errorf("claim of %d bytes that were not reserved = %d", len(no), at)
+		}
+	}
+	at, ok := a.claim(data)
+	if !ok || &a.mem[at] != &data[0] {
+		t.Fatalf("claim = %d, %v", at, ok)
+	}
+	if _, again := a.claim(data); again {
+		t.Error("the worker has it already, and it is claimed again")
+	}
+	a.free(at) // by the worker
+	if _, again := a.claim(data); !again {
+		t.Error("the worker has freed it, and it cannot be given to it again")
+	}
+	buf.Release() // the worker has it still
+	if next, err := a.alloc(5000); err != nil || next == at {
+		t.Errorf("a slot at %d, %v: the worker has that", next, err)
+	}
+	a.free(at)
+	a.mu.Lock()
+	a.sweep()
+	i, found := a.find(at - slotHeader)
+	a.mu.Unlock()
+	if !found || a.blocks[i].busy {
+		t.Error("the slot is not free when nobody has it")
+	}
+	size := a.size.Load()
+	for range 100 { // requests that never come
+		a.reserve(30000).Release()
+	}
+	if a.size.Load() != size {
+		t.Errorf("the arena has grown from %d to %d bytes", size, a.size.Load())
+	}
+	a.mem = a.mem[:a.size.Load()]
+	if buf := a.reserve(1 << 20); buf != nil {
+		t.Error("more than the address space holds was reserved")
+	}
+}

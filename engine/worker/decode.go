@@ -179,7 +179,7 @@ func (x *inbox) strings(sig *signature, b []byte, buf *tensor.Buffer) ([]byte, *
 	}
 	if buf != nil && buf != x.copy {
 		own := x.pool.Get(len(b))
-		copy(own.Bytes(), b)
+		tensor.Copy(own.Bytes(), b)
 		buf.Release()
 		b, buf = own.Bytes(), own
 	}

@@ -70,7 +70,10 @@ func (e *encoder) tensor(t *tensor.Tensor) error {
 	inline := len(t.Data) <= inlineMost && e.size+len(t.Data) <= inlineBudget
 	if !inline {
 		var err error
-		if at, err = e.slot(t.Data); err != nil {
+		var there bool
+		if at, there = e.arena.claim(t.Data); there {
+			e.slots = append(e.slots, at)
+		} else if at, err = e.slot(t.Data); err != nil {
 			return err
 		}
 		place = max(e.place, inDown)
@@ -99,7 +102,7 @@ func (e *encoder) slot(data []byte) (int64, error) {
 		return 0, err
 	}
 	e.slots = append(e.slots, at)
-	copy(e.arena.mem[at:], data)
+	tensor.Copy(e.arena.mem[at:], data)
 	return at, nil
 }
 

@@ -169,6 +169,16 @@ func (w *Worker) Executing() bool { return w.running.Load() != 0 }
 // Executed reports whether the worker has executed a batch to its end.
 func (w *Worker) Executed() bool { return w.served.Load() }
 
+// InputBuffer returns n bytes of the memory that is shared with the worker, for an input of a request that may be executed
+// there; nil: there is no room, or the worker has ended.
+func (w *Worker) InputBuffer(n int) *tensor.Buffer {
+	if !w.hold() {
+		return nil
+	}
+	defer w.p.down.release()
+	return w.arena.reserve(n)
+}
+
 // SharedBytes returns the size of the memory that is shared with the worker.
 func (w *Worker) SharedBytes() int64 { return w.p.down.size.Load() + w.p.up.size.Load() }
 

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"nereid/engine/backend"
+	"nereid/engine/tensor"
 	"nereid/engine/worker"
 )
 
@@ -27,6 +28,21 @@ func (k *Keepers) Remove(own *worker.Keeper) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.all = slices.DeleteFunc(k.all, func(x *worker.Keeper) bool { return x == own })
+}
+
+// InputBuffer implements backend.InputMemory: the memory is that of the only process. Which of several will have the request
+// is not known before.
+func (k *Keepers) InputBuffer(n int) *tensor.Buffer {
+	k.mu.Lock()
+	var w *worker.Worker
+	if len(k.all) == 1 {
+		w = k.all[0].Worker()
+	}
+	k.mu.Unlock()
+	if w == nil {
+		return nil
+	}
+	return w.InputBuffer(n)
 }
 
 // All returns the processes as they are now.

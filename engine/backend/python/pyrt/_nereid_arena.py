@@ -18,6 +18,12 @@ class _Memory(np.ndarray):
     """The bytes of a slot. Arrays made on it keep it alive: numpy does not look behind a base of another type."""
 
 
+class _Input(_Memory):
+    """The bytes of a slot of the server's, which begin at offset at of the arena."""
+
+    __slots__ = ("at",)
+
+
 class _Mapped:
     """A file that grows and never shrinks, mapped as far as it was needed. Older mappings live as long as arrays on them."""
 
@@ -44,6 +50,11 @@ class _Mapped:
     def memory(self, at, length):
         return np.ndarray.__new__(_Memory, (length,), np.uint8, self.map, at)
 
+    def input(self, at, length):
+        memory = np.ndarray.__new__(_Input, (length,), np.uint8, self.map, at)
+        memory.at = at
+        return memory
+
 
 class Down:
     """What the server allocates in."""
@@ -61,7 +72,7 @@ class Down:
         mapped = self._mapped
         if at < TABLE + HEADER or not mapped.reach(at + length):
             raise ValueError("a slot of %d bytes at %d lies outside of the arena" % (length, at))
-        memory = mapped.memory(at, length)
+        memory = mapped.input(at, length)
         ref = weakref.ref(memory, self._free)
         self._taken[id(ref)] = (ref, mapped.map, at - HEADER)
         return memory
@@ -79,8 +90,17 @@ class Down:
         mapped.map[at - HEADER] = 0
         return data
 
+    @staticmethod
+    def held(array):
+        """Whether find would tell of an array at once where it lies: it is all of an input."""
+        base = array.base
+        return type(base) is _Input and base.nbytes == array.nbytes
+
     def find(self, array):
         """Where a C-contiguous array's data lies in the arena, or -1."""
+        base = array.base
+        if type(base) is _Input and base.nbytes == array.nbytes:
+            return base.at
         address = array.__array_interface__["data"][0]
         for base, size, _ in self._mapped.bases:
             if base <= address < base + size:

@@ -183,17 +183,20 @@ class Codec:
             writer.inline += length + 16
             return IN_FRAME, 0, length, data.tobytes() if isinstance(data, np.ndarray) else data
         if isinstance(data, np.ndarray):
-            at = self._down.find(data)
-            if at >= 0:
-                writer.keep.append(data)
-                return IN_DOWN, at, length, None
-            at = self._up.send_empty(data)
-            if at >= 0:
-                return IN_UP, at, length, None
-            return IN_UP, self._up.store(data).at, length, None
+            place, at = self._outside(data, writer.keep)
+            return place, at, length, None
         slot = self._up.allocate(length)
         self._up.write(slot, data)
         return IN_UP, slot.at, length, None
+
+    def _outside(self, array, keep):
+        """(place, offset) of an array's data in an arena, where it may have to be copied to."""
+        at = self._down.find(array)
+        if at >= 0:
+            keep.append(array)
+            return IN_DOWN, at
+        at = self._up.send_empty(array)
+        return IN_UP, at if at >= 0 else self._up.store(array).at
 
     def responses(self, items, code=0, text=""):
         """The body of a RESPONSES. items: (ticket, flags, response or None, names of the wanted outputs or None); code is
@@ -202,6 +205,9 @@ class Codec:
             body = self._plain(*items[0])
             if body is not None:
                 return body, ()
+            made = self._simple(items)
+            if made is not None:
+                return made
         return self._responses(items, code, text)
 
     def _plain(self, ticket, flags, response, wanted):
@@ -229,49 +235,57 @@ class Codec:
     def series(self, items, ago):
         """The body of a RESPONSES out of a series. items: those of responses, and for each how many nanoseconds it took; ago:
         how many before now the first of them began."""
-        ago = min(ago, _MOST_TIME)
-        body = self._plain_series(items, ago)
-        return (body, ()) if body is not None else self._responses(items, 0, "", ago)
+        return self._simple(items, min(ago, _MOST_TIME)) or self._responses(items, 0, "", ago)
 
-    def _plain_series(self, items, ago):
-        """_plain for several, each small enough that a frame takes them all."""
-        records, known = [], self._records
-        at, size = _RESPONSES.size, 0
-        for ticket, flags, response, wanted, took in items:
+    def _simple(self, items, ago=0):
+        """_responses for responses with one tensor of numbers each, None for others."""
+        known, whole = self._records, self._all
+        records, keep = [], []
+        at, inline = _RESPONSES.size, 0
+        for ticket, flags, response, wanted, *took in items:
             if response is None or response._error is not None or response._parameters != "{}" or len(response._tensors) != 1:
                 return None
             tensor = response._tensors[0]
             array, code = tensor._array, tensor._code
-            if array is None or code == pb._BYTES or array.nbytes > INLINE_MOST:
+            if array is None or code == pb._BYTES:
                 return None
-            if wanted is not self._all and wanted is not None and tensor._name not in wanted:
+            if wanted is not whole and wanted is not None and tensor._name not in wanted:
                 return None
-            key = (tensor._name, code, tensor._shape, flags)
+            if array.nbytes > INLINE_MOST:
+                if len(items) > 1 and not self._down.held(array):
+                    return None  # its slot would be lost if one behind it is not simple
+                place, offset = self._outside(array, keep)
+                data = b""
+            else:
+                place, offset, data = IN_FRAME, 0, array.tobytes()
+                inline += len(data) + 16
+            key = (tensor._name, code, tensor._shape, flags, place)
             record = known.get(key)
             if record is None:
-                record = self._record(key, tensor, flags)
-            data = array.tobytes()
-            records.append((record, ticket, min(took, _MOST_TIME), data))
+                record = self._record(key, tensor)
+            records.append((record, ticket, min(took[0], _MOST_TIME) if took else 0, offset, data))
             at += record[0].size
-            size += len(data)
-        if size > INLINE_BUDGET:
+        if inline > INLINE_BUDGET:
             return None
         parts, tail = [_RESPONSES.pack(len(items), 0, 0, ago)], []
-        for (layout, head, counts, place, rest), ticket, took, data in records:
-            gap = -at & 15
-            if gap:
-                tail.append(_ZEROS[:gap])
-                at += gap
-            parts.append(layout.pack(head, ticket, counts, took, place, at, rest))
-            tail.append(data)
-            at += len(data)
-        return b"".join(parts + tail)
+        for (layout, head, counts, placed, rest), ticket, took, offset, data in records:
+            if data:
+                gap = -at & 15
+                if gap:
+                    tail.append(_ZEROS[:gap])
+                    at += gap
+                offset = at
+                tail.append(data)
+                at += len(data)
+            parts.append(layout.pack(head, ticket, counts, took, placed, offset, rest))
+        return b"".join(parts + tail), keep
 
-    def _record(self, key, tensor, flags):
+    def _record(self, key, tensor):
+        """What a response with one tensor is made of: a layout, and its parts beside ticket, time and offset."""
         length, signature = self._signature(tensor)
         size = 24 + len(signature)
-        whole = _RESPONSE.pack(_RESPONSE.size + size, flags, 0, 1, 0, 0, 0, 0) + (
-            _TENSOR.pack(size, length, IN_FRAME, 0, 0, tensor._array.nbytes) + signature
+        whole = _RESPONSE.pack(_RESPONSE.size + size, key[3], 0, 1, 0, 0, 0, 0) + (
+            _TENSOR.pack(size, length, key[4], 0, 0, tensor._array.nbytes) + signature
         )
         layout = struct.Struct("<8sQ12sI8sQ%ds" % (len(whole) - 48))
         if len(self._records) >= 1024:
@@ -282,7 +296,7 @@ class Codec:
     def _responses(self, items, code, text, ago=0):
         writer = Writer()
         message = text.encode(errors="replace")
-        writer.add(_RESPONSES.pack(len(items), code, len(message), ago))
+        writer.add(_RESPONSES.pack(len(items), code, len(message), min(ago, _MOST_TIME)))
         writer.add(message)
         writer.pad()
         for item in items:
