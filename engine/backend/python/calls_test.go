@@ -157,6 +157,28 @@ y = pb_utils.get_output_tensor_by_name(resp, "OUT").as_numpy()`),
 	}
 }
 
+// A response that cannot be written is not one that was sent: the model may send another.
+func TestResponseThatCannotBeWritten(t *testing.T) {
+	r := serve(t, nil, map[string]string{
+		"texts/config.pbtxt": config("model_transaction_policy { decoupled: true }"),
+		"texts/1/model.py": `import numpy as np
+import triton_python_backend_utils as pb_utils
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            sender = request.get_response_sender()
+            bad = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array(["\ud800"], np.object_))])
+            try:
+                sender.send(bad, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+            except UnicodeEncodeError as problem:
+                error = pb_utils.TritonError("no text: " + problem.reason)
+                sender.send(pb_utils.InferenceResponse(error=error), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+`}).ready()
+	if a := r.one(request("texts", map[string][]float32{"IN": {1}})); a.err == nil || !strings.Contains(a.err.Error(), "no text: surrogates not allowed") {
+		t.Errorf("%v, want the error that the model sent", a.err)
+	}
+}
+
 func TestDecoupled(t *testing.T) {
 	r := serve(t, nil, map[string]string{
 		"tokens/config.pbtxt": config("model_transaction_policy { decoupled: true }"),

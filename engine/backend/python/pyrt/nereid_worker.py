@@ -208,12 +208,17 @@ class Runtime:
         while state is not None and state.paused():
             time.sleep(0.001)
         with self._senders:
+            before = sender._sent, sender._closed
             sender._count(response, final)
             self.flush()
             # Encoding under the lock keeps the order of a request's responses.
-            body, kept = self._codec.responses(
-                [(sender._ticket, codec.FINAL if final else 0, response, sender._outputs)]
-            )
+            try:
+                body, kept = self._codec.responses(
+                    [(sender._ticket, codec.FINAL if final else 0, response, sender._outputs)]
+                )
+            except BaseException:
+                sender._sent, sender._closed = before  # nothing was sent: another response may be
+                raise
             self._wire.send(channel.RESPONSES, 0, body)
         del kept
 
