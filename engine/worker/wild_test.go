@@ -129,6 +129,15 @@ func TestWildWorker(t *testing.T) {
 					t.Errorf("seed %d: the worker lives", seed)
 				}
 				t.Logf("seed %d: %v", seed, err)
+				w.spills.Wait()
+				for final := err != nil || !decoupled || r.Rescheduled(); !final; { // what else is not answered, the instance answers
+					resp := r.Poll()
+					if resp == nil {
+						t.Fatalf("seed %d: the request has no final response", seed)
+					}
+					final = resp.Final
+					resp.Release()
+				}
 				r.Release()
 			}
 		})
