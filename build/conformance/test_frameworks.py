@@ -3,6 +3,7 @@ NEREID_FRAMEWORKS is the data folder that they were installed into."""
 
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -70,6 +71,46 @@ def add_sub(server, model, inputs, outputs, batch=2):
 )
 def test_add_sub(server, model, inputs, outputs):
     add_sub(server, model, inputs, outputs)
+
+
+compiles = pytest.mark.skipif(
+    shutil.which(os.environ.get("CXX", "g++")) is None, reason="AOT Inductor compiles by a C++ compiler, which is not here (g++, or what CXX names)"
+)
+
+
+@compiles
+@pytest.mark.parametrize("batch", [1, 2, 8, 1])
+def test_compiled(server, batch):
+    """A package of AOT Inductor, by index, also for a batch of one, which its compiler counts as impossible."""
+    add_sub(server, "add_sub_aoti", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), batch)
+
+
+@pytest.mark.parametrize("model", [
+    pytest.param("structured_pt2", id="an exported program with paths"), pytest.param("structured_aoti", id="compiled by AOT Inductor", marks=compiles),
+])  # fmt: skip
+def test_structures(server, model):
+    """Tensors that lie in dictionaries and lists, by their paths; sizes that do not fit are refused, whatever lies behind."""
+    names = ("ARGS[0][a]", "ARGS[0][b]", "KWARGS[factor]")
+
+    def ask(*rows):
+        given = [np.random.default_rng(i).random((n, 4), dtype=np.float32) for i, n in enumerate(rows)]
+        return given, request(server, model, {name: (value, "FP32") for name, value in zip(names, given)})
+
+    for rows in (3, 1, 2, 70):
+        (a, b, factor), got = ask(rows, rows, rows)
+        np.testing.assert_array_equal(got.as_numpy("RESULT[sum]"), a + b)
+        np.testing.assert_array_equal(got.as_numpy("RESULT[parts][0]"), a * factor)
+        np.testing.assert_array_equal(got.as_numpy("RESULT[parts][1]"), b * factor)
+    for rows in ((3, 1, 3), (1, 3, 1), (4, 4, 3)):
+        with pytest.raises(InferenceServerException, match="RuntimeError|AssertionError"):
+            ask(*rows)
+    assert ask(2, 2, 2)  # the process is the same, and well
+
+
+def test_single_result(server):
+    """A package that returns a tensor: RESULT."""
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    np.testing.assert_array_equal(request(server, "single_pt2", {"ARGS[0]": (x, "FP32")}).as_numpy("RESULT"), x * 2)
 
 
 def ask(server, model, name, value, kind, version=""):
@@ -263,7 +304,8 @@ def test_wrong_shapes(server):
     pytest.param("broken_pt", "RuntimeError", id="a damaged TorchScript"),
     pytest.param("accelerated_pt", "the execution accelerator 'tensorrt' is not one of PyTorch's; take it out", id="D074 an accelerator of PyTorch"),
     pytest.param("torch_tensorrt", "was compiled by Torch-TensorRT, whose runtime is not installed", id="D074 Torch-TensorRT"),
-    pytest.param("inductor_package", "was compiled by AOT Inductor (torch_aoti), which is not run; save the exported program", id="AOT Inductor"),
+    pytest.param("wrong_path", "output 'RESULT[difference]' is not in the package, which has RESULT[sum], RESULT[parts][0], RESULT[parts][1]; or write", id="a path that is not there"),
+    pytest.param("hooked_package", "parameter 'MODEL_INIT_LIBRARY' is not known here", id="a library that begins with the model"),
     pytest.param("broken_savedmodel", "it is not a protocol buffer of a SavedModel", id="D064 a damaged SavedModel"),
     pytest.param("broken_graphdef", "Invalid GraphDef", id="D064 a damaged graph"),
     pytest.param("wrong_node", "unexpected inference output 'z' for model 'wrong_node': the graph has no such node", id="D064 an output that is no node"),

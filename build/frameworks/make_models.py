@@ -1,7 +1,9 @@
 """Writes one framework's tiny models into a repository: `make_models.py pytorch|tensorflow|openvino|fil|onnx FOLDER`, run by the
 Python that has the framework. Each computes what its name says, so that answers can be told."""
 
+import os
 import pathlib
+import shutil
 import sys
 import zipfile
 
@@ -120,12 +122,54 @@ def pytorch(root):
             if name.endswith(".py"):
                 text = text.replace(b"a: Tensor", b"a: __torch__.torch.classes.tensorrt.Engine")
             after.writestr(name, text)
-    folder = write(root / "inductor_package", 'platform: "torch_aoti"\nmax_batch_size: 8\n' + indexed)
-    with zipfile.ZipFile(folder / "1" / "model.pt2", "w") as package:
-        package.writestr("model/data/aotinductor/model/x.so", b"")
+    packages(root, program)
 
     folder = write(root / "broken_pt", 'platform: "pytorch_libtorch"\nmax_batch_size: 8\n' + indexed)
     (folder / "1" / "model.pt").write_bytes(b"not a model")
+
+
+def packages(root, add_sub):
+    """What AOT Inductor compiles, which takes a C++ compiler, and programs whose tensors lie in structures."""
+    import torch
+
+    class Structured(torch.nn.Module):
+        def forward(self, pair, *, factor):
+            return {"sum": pair["a"] + pair["b"], "parts": [pair["a"] * factor, pair["b"] * factor]}
+
+    class Twice(torch.nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    def tensors(kind, names, dims):
+        return "".join("%s { name: \"%s\" data_type: TYPE_FP32 dims: [ %s ] }\n" % (kind, name, dims) for name in names)
+
+    rows = torch.export.Dim("rows")
+    a, b, x = (torch.zeros(3, 4) for _ in range(3))  # one tensor for all would be one input
+    structured = torch.export.export(
+        Structured(), ({"a": a, "b": b},), {"factor": x}, dynamic_shapes={"pair": {"a": {0: rows}, "b": {0: rows}}, "factor": {0: rows}}
+    )
+    paths = tensors("input", ("KWARGS[factor]", "ARGS[0][a]", "ARGS[0][b]"), "-1, 4") + tensors(
+        "output", ("RESULT[parts][1]", "RESULT[parts][0]", "RESULT[sum]"), "-1, 4"
+    )
+    folder = write(root / "structured_pt2", 'platform: "torch_aoti"\n' + paths)
+    torch.export.save(structured, str(folder / "1" / "model.pt2"))
+    folder = write(root / "single_pt2", 'platform: "torch_aoti"\n' + tensors("input", ["ARGS[0]"], "3, 4") + tensors("output", ["RESULT"], "3, 4"))
+    torch.export.save(torch.export.export(Twice(), (x,)), str(folder / "1" / "model.pt2"))
+
+    wrong = write(root / "wrong_path", 'platform: "torch_aoti"\n' + paths.replace("[sum]", "[difference]"))
+    torch.export.save(structured, str(wrong / "1" / "model.pt2"))
+    hooked = write(root / "hooked_package", 'platform: "torch_aoti"\nparameters { key: "MODEL_INIT_LIBRARY" value { string_value: "x.so" } }\n' + paths)
+    torch.export.save(structured, str(hooked / "1" / "model.pt2"))
+
+    if shutil.which(os.environ.get("CXX", "g++")) is None:
+        print("no package is compiled: there is no C++ compiler (g++, or what CXX names)", file=sys.stderr)
+        return
+    torch._inductor.config.compile_threads = 1  # in this process
+    folder = write(root / "structured_aoti", 'platform: "torch_aoti"\n' + paths)
+    torch._inductor.aoti_compile_and_package(structured, package_path=str(folder / "1" / "model.pt2"))
+    indexed = IO.format("INPUT__0", "INPUT__1", "OUTPUT__0", "OUTPUT__1")
+    folder = write(root / "add_sub_aoti", 'platform: "torch_aoti"\nmax_batch_size: 8\n' + indexed + "dynamic_batching {}\n")
+    torch._inductor.aoti_compile_and_package(add_sub, package_path=str(folder / "1" / "model.pt2"))
 
 
 def tensorflow(root):

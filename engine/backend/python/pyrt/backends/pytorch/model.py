@@ -1,23 +1,23 @@
-"""PyTorch: TorchScript (.pt), exported programs (.pt2), and classes of Python with their weights, with any torch that is
-installed.
+"""PyTorch: TorchScript (.pt), exported programs and what AOT Inductor compiled of them (.pt2), and classes of Python with
+their weights, with any torch that is installed.
 
 A class: model.py in the version's folder has one subclass of torch.nn.Module, made without arguments; model.pt beside it,
 where there is one, is its state dictionary. `runtime: "model.py"` in the configuration says that it is one, which is needed
 only where model.pt is there. Inputs are arguments and results outputs in the configuration's order, whatever their names.
 
 Names follow Triton's PyTorch backend: inputs are `<name>__<index>`, or arguments of forward(), or keys of the dictionary
-that forward() takes; outputs are `<name>__<index>`, or keys of the dictionary that it returns."""
+that forward() takes; outputs are `<name>__<index>`, or keys of the dictionary that it returns. Those of packages: _nereid_pt2."""
 
 import importlib.util
 import json
 import os
 import re
 import sys
-import zipfile
 
 import numpy as np
 import torch
 
+import _nereid_pt2
 import triton_python_backend_utils as pb
 from _nereid_framework import Framework, boolean, model_file
 
@@ -35,7 +35,7 @@ class TritonPythonModel(Framework):
         return model_file(config, self.CLASSES if config.get("runtime") == "model.py" else self.FILES)
 
     def load(self, path):
-        _refuse(self.config, path)
+        _refuse(self.config)
         self._threads()
         self._mode = torch.inference_mode if self.parameter("INFERENCE_MODE", boolean, True) else torch.no_grad
         self._clean = self.parameter("ENABLE_CACHE_CLEANING", boolean, False)
@@ -45,14 +45,13 @@ class TritonPythonModel(Framework):
             self._by_position()
             return
         if path.endswith(".pt2"):
-            self._model = torch.export.load(path).module().to(self._torch_device)
-            arguments = None
-        else:
-            if self.parameter("DISABLE_OPTIMIZED_EXECUTION", boolean, False):
-                torch._C._set_graph_executor_optimize(False)
-            self._model = _torchscript(path, self._torch_device)
-            arguments = [a.name for a in self._model.forward.schema.arguments[1:]]
-        self._arrange(arguments)
+            self._model, inputs, outputs = _nereid_pt2.load(path, self._torch_device)
+            self._by_place(inputs, outputs)
+            return
+        if self.parameter("DISABLE_OPTIMIZED_EXECUTION", boolean, False):
+            torch._C._set_graph_executor_optimize(False)
+        self._model = _torchscript(path, self._torch_device)
+        self._arrange([a.name for a in self._model.forward.schema.arguments[1:]])
 
     def _made(self, path):
         """The module that a file of Python has the class of, with its weights."""
@@ -83,6 +82,12 @@ class TritonPythonModel(Framework):
         self._order = [i["name"] for i in self.inputs]
         self._results = {o["name"]: at for at, o in enumerate(self.outputs)}
 
+    def _by_place(self, inputs, outputs):
+        self._by_name = self._as_dictionary = False
+        at = _nereid_pt2.places("input", [i["name"] for i in self.inputs], inputs, "KWARGS")
+        self._order = sorted(at, key=at.get)
+        self._results = _nereid_pt2.places("output", [o["name"] for o in self.outputs], outputs, "RESULT")
+
     def _threads(self):
         n = self.parameter("INTRA_OP_THREAD_COUNT", int) or self.parameter("NUM_THREADS", int)
         if n:
@@ -94,20 +99,20 @@ class TritonPythonModel(Framework):
     def _arrange(self, arguments):
         """How inputs become arguments and results outputs."""
         names = [i["name"] for i in self.inputs]
-        self._by_name = arguments is not None and bool(names) and set(names) <= set(arguments)
+        self._by_name = bool(names) and set(names) <= set(arguments)
         indices = [_INDEX.match(name) for name in names]
         self._as_dictionary = False
         if self._by_name:
             self._order = [name for name in arguments if name in names]
         elif all(indices):
             self._order = [name for _, name in sorted((int(m.group(1)), m.group(0)) for m in indices)]
-        elif arguments is not None and len(arguments) == 1 and "Dict" in str(self._model.forward.schema.arguments[1].type):
+        elif len(arguments) == 1 and "Dict" in str(self._model.forward.schema.arguments[1].type):
             self._order, self._as_dictionary = names, True
         else:
             wrong = next(name for name, m in zip(names, indices) if not m)
             raise pb.TritonModelException(
                 "input '%s' is neither an argument of the model's forward() (%s) nor of the form <name>__<index>"
-                % (wrong, ", ".join(arguments or ["its exported program has no names"]))
+                % (wrong, ", ".join(arguments))
             )
         self._results = {}
         for output in self.outputs:
@@ -166,7 +171,7 @@ class TritonPythonModel(Framework):
         return value.numpy()
 
 
-def _refuse(config, path):
+def _refuse(config):
     """What Triton's backend runs and this one does not is refused by name, with what to do."""
     told = config.get("optimization", {}).get("execution_accelerators", {})
     asked = [a["name"] for kind in ("gpu_execution_accelerator", "cpu_execution_accelerator") for a in told.get(kind, [])]
@@ -175,13 +180,8 @@ def _refuse(config, path):
             "the execution accelerator '%s' is not one of PyTorch's; take it out, or convert the model to ONNX (torch.onnx.export) and ask for it there"
             % asked[0]
         )
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            if any("/data/aotinductor/" in "/" + name for name in archive.namelist()):
-                raise pb.TritonModelException(
-                    "%s was compiled by AOT Inductor (torch_aoti), which is not run; save the exported program in its place (torch.export.save)"
-                    % os.path.basename(path)
-                )
+    if "MODEL_INIT_LIBRARY" in config.get("parameters", {}):
+        raise pb.TritonModelException("parameter 'MODEL_INIT_LIBRARY' is not known here, and the model would not be what it is with it; take it out")
 
 
 def _torchscript(path, device):
