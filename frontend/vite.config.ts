@@ -11,5 +11,6 @@ export default defineConfig({
   server: { proxy: { "/api": { target, changeOrigin: true, headers: { Origin: target } }, "/config.js": { target } } },
   // Under vitest Svelte would mount its server build without the browser condition.
   resolve: process.env["VITEST"] ? { conditions: ["browser"] } : {},
-  test: { environment: "happy-dom", include: ["src/**/*.test.ts"] },
+  // The limits stop only what hangs: a busy machine takes many times what is usual.
+  test: { environment: "happy-dom", include: ["src/**/*.test.ts"], testTimeout: 120_000, hookTimeout: 120_000, teardownTimeout: 120_000 },
 });
