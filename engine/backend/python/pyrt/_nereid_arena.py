@@ -188,10 +188,6 @@ class Up:
         np.copyto(np.ndarray(array.shape, array.dtype, self._mapped.map, slot.at), array)
         return slot
 
-    def release(self, slot):
-        """Gives back a slot that was not sent."""
-        self._mapped.map[slot.at - HEADER] = 0
-
     def empty(self, shape, dtype):
         """An array in a slot of its own."""
         shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
@@ -221,6 +217,14 @@ class Up:
             return -1
         slot.sent = True
         return slot.at
+
+    def take_back(self, at):
+        """Undoes that the slot at that offset was to be sent: one of an array made by empty stays that array's."""
+        for slot in tuple(self._empties.values()):
+            if slot.at == at:
+                slot.sent = False
+                return
+        self._mapped.map[at - HEADER] = 0
 
     def trim(self):
         """Gives the pages of free slots back to the system."""

@@ -299,9 +299,18 @@ class Codec:
         writer.add(_RESPONSES.pack(len(items), code, len(message), min(ago, _MOST_TIME)))
         writer.add(message)
         writer.pad()
-        for item in items:
-            self._response(writer, *item)
+        try:
+            for item in items:
+                self._response(writer, *item)
+        except BaseException:
+            self._take_back(writer)
+            raise
         return writer.finish(), writer.keep
+
+    def _take_back(self, writer):
+        """Undoes what a frame that could not be written has done: its tensors in the up arena are not sent."""
+        for at in writer.up:
+            self._up.take_back(at)
 
     def _response(self, writer, ticket, flags, response, wanted, took=0):
         error, tensors, code, message, parameters = None, (), 0, b"", b""
@@ -336,7 +345,11 @@ class Codec:
         writer.add(_BLS.pack(request._version, parent, flags, len(model), 0, kind, device))
         writer.add(model)
         writer.pad()
-        self._request(writer, request)
+        try:
+            self._request(writer, request)
+        except BaseException:
+            self._take_back(writer)
+            raise
         return writer.finish(), writer.keep
 
     def _request(self, writer, request):
@@ -357,10 +370,10 @@ class Codec:
 class Writer:
     """A body in the making: records first, then the data that travels in the frame."""
 
-    __slots__ = ("_parts", "_at", "_data", "inline", "keep")
+    __slots__ = ("_parts", "_at", "_data", "inline", "keep", "up")
 
     def __init__(self):
-        self._parts, self._at, self._data, self.inline, self.keep = [], 0, [], 0, []
+        self._parts, self._at, self._data, self.inline, self.keep, self.up = [], 0, [], 0, [], []
 
     def add(self, part):
         self._parts.append(part)
@@ -385,6 +398,8 @@ class Writer:
         record = 24 + len(signature)
         if data is None:
             self.add(_TENSOR.pack(record, length, place, 0, offset, size) + signature)
+            if place == IN_UP:
+                self.up.append(offset)
             return
         # Its offset is known when all records are: finish writes it.
         self._data.append((len(self._parts), record, length, signature, size, data))

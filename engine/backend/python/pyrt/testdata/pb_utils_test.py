@@ -10,6 +10,7 @@ import numpy as np
 
 sys.path.insert(0, ".")
 import _nereid_arena  # noqa: E402
+import _nereid_codec  # noqa: E402
 import _nereid_dlpack  # noqa: E402
 import _nereid_framework  # noqa: E402
 import triton_python_backend_utils as pb  # noqa: E402
@@ -324,6 +325,25 @@ class Arena(unittest.TestCase):
         self.assertIsNotNone(watch)
         self.assertIs(taken[0], slot)
         self.assertEqual(up._mapped.map[slot.at - _nereid_arena.HEADER], 1)
+
+    def test_a_response_that_cannot_be_written(self):
+        down = os.memfd_create("test")
+        self.addCleanup(os.close, down)
+        os.ftruncate(down, _nereid_arena.TABLE)
+        up = _nereid_arena.Up(self.fd)
+        codec = _nereid_codec.Codec(_nereid_arena.Down(down), up)
+        own = up.empty((3000,), np.dtype(np.float32))
+        (slot,) = up._empties.values()
+        tensors = [pb.Tensor("A", np.zeros(50000)), pb.Tensor("B", own), pb.Tensor("C", np.array(["x" * 50000], np.object_))]
+        bad = pb.Tensor("D", np.array(["\ud800"], np.object_))
+        with self.assertRaises(UnicodeEncodeError):
+            codec.responses([(1, 0, pb.InferenceResponse(tensors + [bad]), None)])
+        request = pb.InferenceRequest(model_name="m", inputs=tensors + [bad])
+        with self.assertRaises(UnicodeEncodeError):
+            codec.bls(request, False, 0)
+        in_use = [s.at for slots in up._rooms.values() for s in slots if up._mapped.map[s.at - _nereid_arena.HEADER]]
+        self.assertEqual(in_use, [slot.at])
+        self.assertEqual(up.send_empty(own), slot.at)  # as if it had never been sent
 
 
 class Doubling(_nereid_framework.Framework):
