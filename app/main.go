@@ -21,6 +21,7 @@ Usage:
   nereid [options]         serve and open the GUI, in a window where this build has one and else in the browser
   nereid validate ...      find every fault of model repositories; see nereid validate --help
   nereid config generate   write a config.pbtxt from a model file or folder; see nereid config --help
+  nereid perf ...          measure a server under load; see nereid perf --help
   nereid devices [options] show the CPUs and GPUs that models may use
   nereid token ...         make, list and revoke access tokens; see nereid token --help
   nereid backup <file>     copy history, settings and tokens into a file; nereid restore takes them back
@@ -49,6 +50,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		return serveCommand(false, name+" serve", args[1:], stdout, stderr)
 	case "devices":
 		return devicesCommand(args[1:], stdout, stderr)
+	case "perf":
+		return perfCommand(context.Background(), args[1:], stdout, stderr)
 	case "token":
 		return tokenCommand(args[1:], os.LookupEnv, stdout, stderr)
 	case "backup", "restore":

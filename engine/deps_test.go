@@ -25,6 +25,8 @@ var layers = map[string]int{
 	"engine/infer":       1,
 	"engine/modelconfig": 1,
 
+	"engine/perf": 2, // over the client: it measures any server
+
 	"engine/classification": 2,
 
 	"engine/agent":             2,

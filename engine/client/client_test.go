@@ -323,6 +323,35 @@ func TestStream_F050(t *testing.T) {
 	}
 }
 
+// Tensors in JSON both ways give what the binary form gives.
+func TestTensorsInJSON(t *testing.T) {
+	address, _, stop := serve()
+	t.Cleanup(stop)
+	var got []*client.Response
+	for _, o := range []client.HTTPOptions{{}, {JSONInputs: true}, {JSONOutputs: true}, {JSONInputs: true, JSONOutputs: true}} {
+		o.Client = &http.Client{Transport: &http.Transport{}}
+		c, err := client.NewHTTP(address, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		for _, outputs := range [][]client.Output{nil, {{Name: "OUTPUT0"}, {Name: "OUTPUT1"}}} {
+			r := sums(2)
+			r.Outputs = outputs
+			answer, err := c.Infer(t.Context(), r)
+			if err != nil {
+				t.Fatalf("%+v: %v", o, err)
+			}
+			got = append(got, answer)
+		}
+	}
+	for i, r := range got {
+		if len(r.Outputs) != 2 || !reflect.DeepEqual(r.Outputs, got[0].Outputs) {
+			t.Errorf("answer %d has the outputs %v, want %v", i, r.Outputs, got[0].Outputs)
+		}
+	}
+}
+
 // TestAnswersThatAreWrong: a server may be broken; the client says so and does not panic.
 func TestAnswersThatAreWrong(t *testing.T) {
 	for _, tt := range []struct{ name, length, body, want string }{
@@ -331,7 +360,8 @@ func TestAnswersThatAreWrong(t *testing.T) {
 		{"longer than the body", "99", "{}", "header length"},
 		{"more bytes than there are", "80", `{"outputs":[{"name":"O","shape":[4],"parameters":{"binary_data_size":16}}]}     abc`, "left"},
 		{"bytes left over", "2", "{}abc", "left over"},
-		{"JSON data", "", `{"outputs":[{"name":"O","shape":[1],"datatype":"FP32","data":[1]}]}`, "binary form"},
+		{"JSON data", "", `{"outputs":[{"name":"O","shape":[1],"datatype":"FP32","data":[1,2]}]}`, "has 2 values"},
+		{"neither form", "", `{"outputs":[{"name":"O","shape":[1],"datatype":"FP32"}]}`, "binary form"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

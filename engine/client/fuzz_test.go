@@ -7,6 +7,7 @@ func FuzzDecodeHTTP(f *testing.F) {
 	f.Add([]byte(`{"model_name":"m","model_version":"1","outputs":[{"name":"O","datatype":"FP32","shape":[1],"parameters":{"binary_data_size":4}}]}`), []byte("abcd"))
 	f.Add([]byte(`{"outputs":[{"name":"O","datatype":"BYTES","shape":[1],"parameters":{"binary_data_size":5}}]}`), []byte("\x01\x00\x00\x00a"))
 	f.Add([]byte(`{"parameters":{"a":1,"b":1e400,"c":"x"},"outputs":[{"parameters":{"shared_memory_region":"r","shared_memory_byte_size":9}}]}`), []byte{})
+	f.Add([]byte(`{"outputs":[{"name":"O","datatype":"FP32","shape":[2],"data":[1,2.5]}]}`), []byte{})
 	f.Fuzz(func(t *testing.T, head, tail []byte) {
 		r, err := decodeHTTP(head, tail)
 		if err != nil {
@@ -23,7 +24,7 @@ func FuzzDecodeHTTP(f *testing.F) {
 				t.Errorf("%d numbers out of %d bytes", len(v), len(o.Data))
 			}
 		}
-		if n != len(tail) {
+		if n < len(tail) { // outputs in JSON have more
 			t.Errorf("the outputs have %d bytes of %d", n, len(tail))
 		}
 	})

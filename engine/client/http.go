@@ -25,6 +25,9 @@ type HTTPOptions struct {
 	Header   http.Header  // sent with every request
 	Token    string       // sent as Authorization: Bearer
 	MaxBytes int64        // the largest answer that is read; default 2 GiB
+
+	// Tensors travel as JSON numbers and strings instead of in the binary form.
+	JSONInputs, JSONOutputs bool
 }
 
 // HTTP is a client over HTTP. See Client for its methods.
@@ -244,17 +247,22 @@ const headerLength = "Inference-Header-Content-Length"
 
 // Infer implements Client.
 func (c *HTTP) Infer(ctx context.Context, r *Request) (*Response, error) {
-	head, tail, err := encodeHTTP(r)
+	head, tail, err := encodeHTTP(r, &c.opt)
 	if err != nil {
 		return nil, err
 	}
 	body := make([]byte, 0, len(head)+tail)
 	body = append(body, head...)
 	for i := range r.Inputs {
-		body = append(body, r.Inputs[i].Data...)
+		if tail > 0 {
+			body = append(body, r.Inputs[i].Data...)
+		}
 	}
-	data, header, err := c.do(ctx, http.MethodPost, modelPath(r.Model, r.Version)+"/infer", body,
-		"Content-Type", "application/octet-stream", headerLength, strconv.Itoa(len(head)))
+	kind := []string{"Content-Type", "application/octet-stream", headerLength, strconv.Itoa(len(head))}
+	if c.opt.JSONInputs {
+		kind = []string{"Content-Type", "application/json"}
+	}
+	data, header, err := c.do(ctx, http.MethodPost, modelPath(r.Model, r.Version)+"/infer", body, kind...)
 	if err != nil {
 		return nil, err
 	}

@@ -65,34 +65,39 @@ func (m *Memory) parameters() map[string]any {
 	return map[string]any{"shared_memory_region": m.Region, "shared_memory_offset": m.Offset, "shared_memory_byte_size": m.ByteSize}
 }
 
-// encodeHTTP returns the JSON of a request and how many bytes of tensors follow it.
-func encodeHTTP(r *Request) (head []byte, tail int, err error) {
+// encodeHTTP returns the JSON of a request and how many bytes of tensors follow it. o says which tensors are in JSON.
+func encodeHTTP(r *Request, o *HTTPOptions) (head []byte, tail int, err error) {
 	p, err := r.parameters()
 	if err != nil {
 		return nil, 0, err
 	}
 	doc := jsonRequest{ID: r.ID, Parameters: p, Inputs: make([]jsonTensor, 0, len(r.Inputs))}
-	if len(r.Outputs) == 0 {
+	if len(r.Outputs) == 0 && !o.JSONOutputs {
 		p["binary_data_output"] = true
 	}
 	for i := range r.Inputs {
 		in := &r.Inputs[i]
 		t := jsonTensor{Name: in.Name, DataType: in.DataType.String(), Shape: in.Shape}
-		if in.Memory != nil {
+		switch {
+		case in.Memory != nil:
 			t.Parameters = in.Memory.parameters()
-		} else {
+		case o.JSONInputs:
+			if t.Data, err = ToJSON(in); err != nil {
+				return nil, 0, err
+			}
+		default:
 			t.Parameters = map[string]any{"binary_data_size": len(in.Data)}
 			tail += len(in.Data)
 		}
 		doc.Inputs = append(doc.Inputs, t)
 	}
-	for _, o := range r.Outputs {
-		t := jsonTensor{Name: o.Name, Parameters: map[string]any{"binary_data": true}}
-		if o.Memory != nil {
-			t.Parameters = o.Memory.parameters()
+	for _, out := range r.Outputs {
+		t := jsonTensor{Name: out.Name, Parameters: map[string]any{"binary_data": !o.JSONOutputs}}
+		if out.Memory != nil {
+			t.Parameters = out.Memory.parameters()
 		}
-		if o.Classes > 0 {
-			t.Parameters["classification"] = o.Classes
+		if out.Classes > 0 {
+			t.Parameters["classification"] = out.Classes
 		}
 		doc.Outputs = append(doc.Outputs, t)
 	}
@@ -116,6 +121,11 @@ func decodeHTTP(head, tail []byte) (*Response, error) {
 			offset, _ := p["shared_memory_offset"].(int64) // 0 where it is not said
 			size, _ := p["shared_memory_byte_size"].(int64)
 			t.Memory = &Memory{Region: region, Offset: offset, ByteSize: size}
+		} else if _, binary := p["binary_data_size"]; !binary && o.Data != nil {
+			var err error
+			if t, err = FromJSON(t.Name, t.DataType, t.Shape, o.Data); err != nil {
+				return nil, fmt.Errorf("the answer: %w", err)
+			}
 		} else {
 			n, ok := p["binary_data_size"].(int64)
 			if !ok || n < 0 || n > int64(len(tail)) {

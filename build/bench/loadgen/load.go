@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"nereid/build/bench/proc"
+	"nereid/engine/perf"
 )
 
 // answer is one whole reply; its bytes are valid until the lane's next exchange.
@@ -77,7 +78,7 @@ type worker struct {
 	alone  reply
 	length int // of every answer; 0: may differ
 	check  checker
-	hist   histogram
+	hist   perf.Histogram
 	errs   uint64
 }
 
@@ -231,7 +232,7 @@ func run(ctx context.Context, o options) (point, error) {
 					continue
 				}
 				if before == measuring && phase.Load() == measuring {
-					w.hist.add(took)
+					w.hist.Add(took)
 				}
 			}
 		})
@@ -262,18 +263,18 @@ func run(ctx context.Context, o options) (point, error) {
 
 // fill computes the figures from the workers' counts and the CPU seconds used.
 func (p *point) fill(workers []*worker, server, own, machine float64) {
-	var h histogram
+	var h perf.Histogram
 	for _, w := range workers {
-		h.merge(&w.hist)
+		h.Merge(&w.hist)
 		p.Errors += w.errs
 	}
 	ms := func(d time.Duration) float64 { return float64(d) / 1e6 }
-	p.Requests = h.n
-	p.Rate = float64(h.n) / p.Seconds
-	p.P50MS, p.P90MS, p.P99MS, p.MaxMS = ms(h.quantile(.5)), ms(h.quantile(.9)), ms(h.quantile(.99)), ms(h.max)
-	if h.n > 0 {
-		p.MeanMS = ms(h.sum) / float64(h.n)
-		p.ServerUS = server / float64(h.n) * 1e6
+	p.Requests = h.Count()
+	p.Rate = float64(h.Count()) / p.Seconds
+	p.P50MS, p.P90MS, p.P99MS, p.MaxMS = ms(h.Quantile(.5)), ms(h.Quantile(.9)), ms(h.Quantile(.99)), ms(h.Max())
+	if h.Count() > 0 {
+		p.MeanMS = ms(h.Mean())
+		p.ServerUS = server / float64(h.Count()) * 1e6
 	}
 	p.ServerCPU, p.ClientCPU = server/p.Seconds, own/p.Seconds
 	p.OtherCPU = max(0, machine-server-own) / p.Seconds

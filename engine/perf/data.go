@@ -1,0 +1,247 @@
+package perf
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"nereid/engine/client"
+	"nereid/engine/tensor"
+)
+
+// Step is the tensors of one request for one row, without the batch dimension.
+type Step struct {
+	Inputs []client.Tensor
+	Want   []client.Tensor // what the outputs must be; those that are not named may be anything
+	At     float64         // when a fixed schedule sends it, in milliseconds from its begin
+}
+
+// Data is what is sent: streams of steps. A sequence plays one stream; other requests take all steps in turn.
+type Data struct {
+	Streams [][]Step
+	Given   bool // by the user, so that a stream's length is a sequence's unless another is asked for
+}
+
+// InputOptions say what the tensors of generated data look like.
+type InputOptions struct {
+	Zero         bool               // zeros and empty strings in place of random values
+	Shapes       map[string][]int64 // of inputs with sizes that are free, by name
+	String       string             // the value of every string; "": random ones
+	StringLength int                // of random strings; default 128
+}
+
+// shapeOf is the shape of one row: the model's, or the one that is given for it.
+func (o *InputOptions) shapeOf(in IO) ([]int64, error) {
+	shape, ok := o.Shapes[in.Name]
+	if !ok {
+		shape = in.Shape
+	}
+	if slices.ContainsFunc(shape, func(d int64) bool { return d < 0 }) {
+		return nil, fmt.Errorf("input %q has the shape %v, whose size is free; give one with --shape %s:d,d,…", in.Name, in.Shape, in.Name)
+	}
+	return shape, fits(in, shape)
+}
+
+// fits tells whether a model takes a shape.
+func fits(in IO, shape []int64) error {
+	ok := len(shape) == len(in.Shape)
+	for i := 0; ok && i < len(shape); i++ {
+		ok = shape[i] >= 0 && (in.Shape[i] < 0 || shape[i] == in.Shape[i])
+	}
+	if !ok {
+		return fmt.Errorf("%q: the shape %v does not fit the model's %v", in.Name, shape, in.Shape)
+	}
+	return nil
+}
+
+// CheckShapes refuses shapes for inputs that the model does not have.
+func (o *InputOptions) CheckShapes(m *Model) error {
+	for name := range o.Shapes {
+		if !slices.ContainsFunc(m.Inputs, func(in IO) bool { return in.Name == name }) {
+			return fmt.Errorf("--shape: model %q has no input %q", m.Name, name)
+		}
+	}
+	return nil
+}
+
+// maxRow bounds the bytes of one generated tensor of one row.
+const maxRow = 1 << 31
+
+// Generate makes one step of zeros or of random values, which every request then sends. Optional inputs are left out.
+func Generate(m *Model, o InputOptions) (*Data, error) {
+	if err := o.CheckShapes(m); err != nil {
+		return nil, err
+	}
+	var step Step
+	for _, in := range m.Inputs {
+		if in.Optional {
+			continue
+		}
+		shape, err := o.shapeOf(in)
+		if err != nil {
+			return nil, err
+		}
+		n, err := tensor.Elements(shape)
+		if err != nil {
+			return nil, fmt.Errorf("input %q: %w", in.Name, err)
+		}
+		t := client.Tensor{Name: in.Name, DataType: in.DataType, Shape: shape}
+		if t.Data, err = o.values(in.DataType, n); err != nil {
+			return nil, fmt.Errorf("input %q of shape %v: %w", in.Name, shape, err)
+		}
+		step.Inputs = append(step.Inputs, t)
+	}
+	return &Data{Streams: [][]Step{{step}}}, nil
+}
+
+// values are n elements: zeros, or random ones. Random floats lie in [0, 1), so that no model sees NaN; random integers have
+// seven bits, so that they are valid in every type.
+func (o *InputOptions) values(dt tensor.DataType, n int64) ([]byte, error) {
+	size := int64(dt.Size())
+	if dt == tensor.Bytes {
+		size = 4 + int64(max(len(o.String), o.stringLength()))
+	}
+	if size == 0 {
+		return nil, fmt.Errorf("the data type %v cannot be generated", dt)
+	}
+	if n > maxRow/size {
+		return nil, fmt.Errorf("more than %d bytes", maxRow)
+	}
+	if dt == tensor.Bytes {
+		return o.strings(n), nil
+	}
+	b := make([]byte, n*size)
+	if o.Zero {
+		return b, nil
+	}
+	_, _ = rand.Read(b) // never fails
+	e := int(size)
+	for i := 0; i < len(b); i += e {
+		tame(dt, b[i:i+e])
+	}
+	return b, nil
+}
+
+// tame makes a random element a harmless one.
+func tame(dt tensor.DataType, e []byte) {
+	unit := float64(e[0]) / 256
+	switch dt {
+	case tensor.Bool:
+		e[0] &= 1
+	case tensor.FP16: // 1.m − 1 in the bits: an exponent of −1 gives [0.5, 1)
+		e[1] = 0x38 | e[1]&3
+	case tensor.BF16:
+		e[1], e[0] = 0x3f, e[0]&0x7f
+	case tensor.FP32:
+		putLittle(e, uint64(math.Float32bits(float32(unit))))
+	case tensor.FP64:
+		putLittle(e, math.Float64bits(unit))
+	default:
+		putLittle(e, uint64(e[0]&0x7f))
+	}
+}
+
+func putLittle(e []byte, v uint64) {
+	for i := range e {
+		e[i] = byte(v >> (8 * i))
+	}
+}
+
+func (o *InputOptions) stringLength() int {
+	if o.StringLength > 0 {
+		return o.StringLength
+	}
+	return 128
+}
+
+// letters are what random strings are made of.
+const letters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01"
+
+func (o *InputOptions) strings(n int64) []byte {
+	b := []byte{}
+	for range n {
+		s := []byte(o.String)
+		if o.String == "" && !o.Zero {
+			s = make([]byte, o.stringLength())
+			_, _ = rand.Read(s) // never fails
+			for i := range s {
+				s[i] = letters[s[i]&63]
+			}
+		}
+		b = tensor.AppendBytesElement(b, s)
+	}
+	return b
+}
+
+// ReadFolder makes one step of the files of a folder: one for each input, named as it, with its bytes in row-major order, or
+// for strings with one a line. A file named as an output is what the output must be.
+func ReadFolder(dir string, m *Model, o InputOptions) (*Data, error) {
+	if err := o.CheckShapes(m); err != nil {
+		return nil, err
+	}
+	var step Step
+	for _, in := range m.Inputs {
+		t, err := readTensor(dir, in, &o)
+		switch {
+		case err == nil:
+			step.Inputs = append(step.Inputs, t)
+		case in.Optional && errors.Is(err, fs.ErrNotExist):
+		default:
+			return nil, fmt.Errorf("input %q: %w", in.Name, err)
+		}
+	}
+	for _, out := range m.Outputs {
+		t, err := readTensor(dir, out, &InputOptions{})
+		switch {
+		case err == nil:
+			step.Want = append(step.Want, t)
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, fmt.Errorf("output %q: %w", out.Name, err)
+		}
+	}
+	return &Data{Streams: [][]Step{{step}}, Given: true}, nil
+}
+
+func readTensor(dir string, io IO, o *InputOptions) (client.Tensor, error) {
+	t := client.Tensor{Name: io.Name, DataType: io.DataType}
+	b, err := os.ReadFile(filepath.Join(dir, io.Name))
+	if err != nil {
+		return t, err
+	}
+	if t.Shape, err = o.shapeOf(io); err != nil {
+		return t, err
+	}
+	t.Data = b
+	if io.DataType == tensor.Bytes {
+		t.Data = []byte{}
+		for line := range strings.Lines(string(bytes.TrimSuffix(b, []byte("\n")))) {
+			t.Data = tensor.AppendBytesElement(t.Data, strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"))
+		}
+	}
+	return t, whole(&t)
+}
+
+// whole tells whether a tensor has the bytes that its shape needs.
+func whole(t *client.Tensor) error {
+	n, err := tensor.Elements(t.Shape)
+	if err != nil {
+		return err
+	}
+	if t.DataType == tensor.Bytes {
+		if err := tensor.CheckBytes(t.Data, n); err != nil {
+			return fmt.Errorf("%d strings are needed for the shape %v: %w", n, t.Shape, err)
+		}
+		return nil
+	}
+	if want, err := tensor.ByteSize(t.DataType, t.Shape); err != nil || int64(len(t.Data)) != want {
+		return fmt.Errorf("%d bytes, but the shape %v of %v needs %d", len(t.Data), t.Shape, t.DataType, want)
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+package perf
+
+import (
+	"context"
+	"time"
+)
+
+// measurement is the windows of one level.
+type measurement struct {
+	r     *run
+	l     *load
+	level float64
+	want  int // requests of the one window; 0: windows until three agree
+
+	windows []*Point
+	bounds  []time.Time
+	stable  bool
+}
+
+// watch cuts windows until three agree, the threshold is exceeded by as many, or there were enough.
+func (m *measurement) watch(ctx context.Context) error {
+	o := &m.r.o
+	for range o.MaxTrials {
+		w, err := m.window(ctx)
+		if w != nil {
+			m.windows = append(m.windows, w)
+			if f := o.Events.Window; f != nil {
+				f(m.level, w)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if m.want > 0 {
+			m.stable = true
+			return nil
+		}
+		if m.stable = m.agree(!o.Rough); m.stable || m.beyond() {
+			return nil
+		}
+	}
+	// A load that the server cannot keep up with has ever longer latencies, at a throughput that is stable.
+	m.stable = m.stable || o.Rough && m.agree(false)
+	return nil
+}
+
+// window waits for the end of one and returns its figures, also where it is cut short by an error.
+func (m *measurement) window(ctx context.Context) (*Point, error) {
+	o := &m.r.o
+	w := m.point()
+	var before *ServerStats
+	var err error
+	if o.Server != nil {
+		if before, err = snapshot(ctx, o.Server, &o.Model); err != nil {
+			return nil, err
+		}
+	}
+	gather := gatherer{o: o}
+	m.l.rec.cut() // what ended between the windows
+	begin := time.Now()
+	if len(m.windows) == 0 {
+		close(m.l.start) // not before: the server's counters were read
+	}
+	waited := m.wait(ctx, begin, &gather)
+	w.Tally = *m.l.rec.cut()
+	w.Begin, w.End = begin, time.Now()
+	w.Elapsed = w.End.Sub(begin)
+	w.Windows = 1
+	w.Metrics = gather.sum()
+	m.bounds = append(m.bounds, w.Begin, w.End)
+	if before != nil {
+		after, err := snapshot(context.WithoutCancel(ctx), o.Server, &o.Model)
+		if err != nil {
+			return nil, err
+		}
+		w.Server = after.minus(before)
+	}
+	if waited == nil {
+		waited = gather.err
+	}
+	return w, waited
+}
+
+// wait returns when the window is over; an error where the load or the run is.
+func (m *measurement) wait(ctx context.Context, begin time.Time, g *gatherer) error {
+	o := &m.r.o
+	length := o.Window
+	switch {
+	case m.want > 0:
+		length = 1 << 62
+	case o.WindowCount > 0:
+		length = time.Second
+	}
+	end := time.NewTimer(length)
+	defer end.Stop()
+	ticks := g.start()
+	defer g.stop()
+	for {
+		select {
+		case <-m.l.rec.done:
+			return nil
+		case <-m.l.fail:
+			return m.l.fault
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticks:
+			g.gather()
+		case <-end.C:
+			if o.WindowCount > 0 && m.l.rec.count() < uint64(o.WindowCount) {
+				end.Reset(10 * time.Millisecond)
+				continue
+			}
+			return nil
+		}
+	}
+}
+
+func (m *measurement) point() *Point {
+	o := &m.r.o
+	return &Point{Level: m.level, Concurrency: o.Concurrency != nil, Batch: max(1, o.Batch), Percentile: o.Percentile}
+}
+
+// recent is the last windows that must agree; nil if there are not enough.
+func (m *measurement) recent() []*Point {
+	if len(m.windows) < stableWindows {
+		return nil
+	}
+	return m.windows[len(m.windows)-stableWindows:]
+}
+
+// agree tells whether the last windows differ by no more than the stability, in throughput and latency.
+func (m *measurement) agree(latency bool) bool {
+	list := m.recent()
+	if list == nil {
+		return false
+	}
+	limit := 1 + m.r.o.Stability/100
+	spread := func(of func(*Point) float64) bool {
+		low, high := of(list[0]), of(list[0])
+		for _, w := range list {
+			low, high = min(low, of(w)), max(high, of(w))
+		}
+		return low > 0 && high/low <= limit
+	}
+	return spread(func(w *Point) float64 { return w.Throughput() }) &&
+		(!latency || spread(func(w *Point) float64 { return float64(w.Decisive()) }))
+}
+
+// beyond tells whether one of the last windows was over the threshold, so that more are of no use.
+func (m *measurement) beyond() bool {
+	for _, w := range m.recent() {
+		if t := m.r.o.Threshold; t > 0 && w.Decisive() >= t {
+			return true
+		}
+	}
+	return false
+}
+
+// summary is the figures of the level: of the last windows, or of all where they do not agree.
+func (m *measurement) summary() *Point {
+	p := m.point()
+	p.Stable = m.stable
+	list := m.windows
+	if recent := m.recent(); recent != nil && m.stable {
+		list = recent
+	}
+	for _, w := range list {
+		p.merge(&w.Tally)
+		p.Windows++
+		if w.Server != nil {
+			if p.Server == nil {
+				p.Server = &ServerStats{Model: w.Server.Model}
+			}
+			p.Server = w.Server.plus(p.Server)
+		}
+		if w.Metrics != nil {
+			if p.Metrics == nil {
+				p.Metrics = new(Metrics)
+			}
+			p.Metrics.merge(w.Metrics)
+		}
+	}
+	return p
+}
