@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -194,14 +193,7 @@ func (o *perfOptions) metricsAddress() string {
 		}
 		return o.metricsURL
 	}
-	host := o.address()
-	if u, err := url.Parse(host); err == nil && u.Host != "" {
-		host = u.Host
-	}
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	return "http://" + net.JoinHostPort(host, "8002") + "/metrics"
+	return "http://" + net.JoinHostPort(o.host(), "8002") + "/metrics"
 }
 
 // settings tells what will be done.

@@ -7,7 +7,9 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 
@@ -49,12 +51,24 @@ func (o *perfOptions) address() string {
 	return "http://" + o.url
 }
 
+// host is the server's name or address.
+func (o *perfOptions) host() string {
+	host := o.address()
+	if u, err := url.Parse(host); err == nil && u.Host != "" {
+		return u.Hostname()
+	}
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return host
+}
+
 // dial makes the client by which the load is sent.
 func (o *perfOptions) dial() (client.Client, error) {
 	if o.protocol == "grpc" {
 		return o.dialGRPC()
 	}
-	conf, err := o.tls.http()
+	conf, err := o.tls.http(o.host())
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +148,7 @@ func roots(path string) (*x509.CertPool, error) {
 
 // http is the configuration of HTTPS, with curl's meaning of the two checks: the peer's is of the chain, the host's of the
 // name.
-func (t *perfTLS) http() (*tls.Config, error) {
+func (t *perfTLS) http(host string) (*tls.Config, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	var err error
 	if conf.RootCAs, err = roots(t.httpCA); err != nil {
@@ -151,13 +165,16 @@ func (t *perfTLS) http() (*tls.Config, error) {
 		return conf, nil
 	}
 	conf.InsecureSkipVerify = true
-	chain, name := t.verifyPeer == "1", t.verifyHost != "0" // 1 is as good as 2, says curl
-	conf.VerifyConnection = func(s tls.ConnectionState) error { return verifyParts(s, conf.RootCAs, chain, name) }
+	if t.verifyHost == "0" { // 1 is as good as 2, says curl
+		host = ""
+	}
+	chain := t.verifyPeer == "1"
+	conf.VerifyConnection = func(s tls.ConnectionState) error { return verifyParts(s, conf.RootCAs, chain, host) }
 	return conf, nil
 }
 
-// verifyParts checks a server's chain, its name, or neither.
-func verifyParts(s tls.ConnectionState, authorities *x509.CertPool, chain, name bool) error {
+// verifyParts checks a server's chain, its name (unless host is ""), or neither.
+func verifyParts(s tls.ConnectionState, authorities *x509.CertPool, chain bool, host string) error {
 	leaf := s.PeerCertificates[0]
 	if chain {
 		between := x509.NewCertPool()
@@ -168,8 +185,8 @@ func verifyParts(s tls.ConnectionState, authorities *x509.CertPool, chain, name 
 			return err
 		}
 	}
-	if name {
-		return leaf.VerifyHostname(s.ServerName)
+	if host != "" {
+		return leaf.VerifyHostname(host)
 	}
 	return nil
 }
