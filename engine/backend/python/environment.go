@@ -67,7 +67,7 @@ func (e *environments) choose(ctx context.Context, s backend.Spec, platform stri
 			if f, ok := FindFramework(platform); ok && f.Installed(filepath.Dir(e.folder)) {
 				path := f.Environment(filepath.Dir(e.folder))
 				use.Kind, use.Folder = FromFramework, path
-				return inFolder(s.ModelName, path, path)
+				return inFolder(ctx, s.ModelName, path, path)
 			}
 		}
 		if file == "" {
@@ -105,7 +105,7 @@ func (e *environments) given(ctx context.Context, s backend.Spec, path string, l
 		return environment{}, status.Errorf(status.NotFound, "EXECUTION_ENV_PATH of model '%s': %w", s.ModelName, err)
 	}
 	if info.IsDir() {
-		return inFolder(s.ModelName, path, fmt.Sprint(info.ModTime().UnixNano()))
+		return inFolder(ctx, s.ModelName, path, fmt.Sprint(info.ModTime().UnixNano()))
 	}
 	stamp := fmt.Sprint(path, "\x00", info.Size(), "\x00", info.ModTime().UnixNano())
 	folder := filepath.Join(e.folder, "archive-"+hash(stamp))
@@ -118,11 +118,11 @@ func (e *environments) given(ctx context.Context, s backend.Spec, path string, l
 	if err != nil {
 		return environment{}, status.Errorf(cmp.Or(status.CodeOf(err), status.Internal), "EXECUTION_ENV_PATH of model '%s': %w", s.ModelName, err)
 	}
-	return inFolder(s.ModelName, folder, stamp)
+	return inFolder(ctx, s.ModelName, folder, stamp)
 }
 
 // inFolder returns the environment that a folder is.
-func inFolder(model, folder, stamp string) (environment, error) {
+func inFolder(ctx context.Context, model, folder, stamp string) (environment, error) {
 	for _, name := range []string{"python3", "python"} {
 		path := filepath.Join(folder, "bin", name)
 		if info, err := os.Stat(path); err != nil || info.IsDir() {
@@ -136,6 +136,10 @@ func inFolder(model, folder, stamp string) (environment, error) {
 		} else { // conda's has libraries of its own
 			env.vars = append(env.vars, "CONDA_PREFIX="+folder,
 				"LD_LIBRARY_PATH="+strings.Trim(filepath.Join(folder, "lib")+":"+os.Getenv("LD_LIBRARY_PATH"), ":"))
+			var err error
+			if env.vars, err = activate(ctx, folder, env.vars); err != nil {
+				return environment{}, status.Errorf(status.CodeOf(err), "the environment %s of model '%s' cannot be activated: %w", folder, model, err)
+			}
 		}
 		return env, nil
 	}
@@ -189,7 +193,7 @@ func (e *environments) built(ctx context.Context, model, file string, text []byt
 	if err != nil {
 		return environment{}, status.Errorf(status.Internal, "the environment of model '%s' cannot be built from %s: %w", model, file, err)
 	}
-	return inFolder(model, folder, stamp)
+	return inFolder(ctx, model, folder, stamp)
 }
 
 // building notes that a model waits for its environment to be made.
