@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -24,16 +23,7 @@ kept beside it under a new name. A backup of an older version is brought up to d
 
 // backupCommand runs "nereid backup …" and "nereid restore …".
 func backupCommand(verb string, args []string, lookup func(string) (string, bool), stdout, stderr io.Writer) int {
-	err := runBackup(verb, args, lookup, stdout)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, backupUsage)
-		return 0
-	case err != nil:
-		fmt.Fprintf(stderr, "error: %v\n", err)
-		return 1
-	}
-	return 0
+	return ended(runBackup(verb, args, lookup, stdout), backupUsage, stdout, stderr)
 }
 
 func runBackup(verb string, args []string, lookup func(string) (string, bool), stdout io.Writer) error {

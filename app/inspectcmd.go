@@ -100,6 +100,19 @@ func gpusToAssume(value string, stderr io.Writer) ([]int32, error) {
 	return ids, nil
 }
 
+// ended answers how a command came out with its exit status; help, which was asked for, is its usage.
+func ended(err error, use string, stdout, stderr io.Writer) int {
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, use)
+		return 0
+	case err != nil:
+		fmt.Fprintf(stderr, "error: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
 // parsed ends a command whose options are wrong, or that is asked for its use.
 func parsed(err error, use string, stdout, stderr io.Writer) (code int, end bool) {
 	switch {

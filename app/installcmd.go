@@ -30,16 +30,7 @@ when they are loaded again.
 
 // installCommand runs "nereid install …".
 func installCommand(args []string, lookup func(string) (string, bool), stdout, stderr io.Writer) int {
-	err := runInstall(args, lookup, stdout, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, installUsage)
-		return 0
-	case err != nil:
-		fmt.Fprintf(stderr, "error: %v\n", err)
-		return 1
-	}
-	return 0
+	return ended(runInstall(args, lookup, stdout, stderr), installUsage, stdout, stderr)
 }
 
 func runInstall(args []string, lookup func(string) (string, bool), stdout, stderr io.Writer) error {

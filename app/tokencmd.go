@@ -37,16 +37,7 @@ func tokenCommand(args []string, lookup func(string) (string, bool), stdout, std
 		fmt.Fprint(stdout, tokenUsage)
 		return 0
 	}
-	err := runToken(args[0], args[1:], lookup, stdout, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, tokenUsage)
-		return 0
-	case err != nil:
-		fmt.Fprintf(stderr, "error: %v\n", err)
-		return 1
-	}
-	return 0
+	return ended(runToken(args[0], args[1:], lookup, stdout, stderr), tokenUsage, stdout, stderr)
 }
 
 func runToken(verb string, args []string, lookup func(string) (string, bool), stdout, stderr io.Writer) error {
