@@ -58,3 +58,10 @@ func TestBackupCommand(t *testing.T) {
 		t.Errorf("help: %q", out)
 	}
 }
+
+func TestLicencesCommand_G025(t *testing.T) {
+	var out, err bytes.Buffer
+	if code := Main([]string{"nereid", "licenses"}, &out, &err); code != 0 || !strings.Contains(out.String(), "== ") || !strings.Contains(out.String(), "google.golang.org/grpc") {
+		t.Errorf("it ends with %d and says %.200q %q", code, out.String(), err.String())
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"nereid/app/licenses"
 	"nereid/engine"
 )
 
@@ -26,6 +27,7 @@ Usage:
   nereid token ...         make, list and revoke access tokens; see nereid token --help
   nereid backup <file>     copy history, settings and tokens into a file; nereid restore takes them back
   nereid install ...       install what models of a framework need; see nereid install --help
+  nereid licenses          print the licences of what the program is made of
   nereid version           print the version
 
 Under the name tritonserver the program takes its options at once and has its defaults.
@@ -64,6 +66,12 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		return installCommand(args[1:], os.LookupEnv, stdout, stderr)
 	case "version", "--version":
 		fmt.Fprintf(stdout, "nereid %s (Triton protocol %s)\n", Version, engine.ServerVersion)
+		return 0
+	case "licenses", "licences":
+		if err := licenses.Write(stdout); err != nil {
+			fmt.Fprintf(stderr, "error: %v\n", err)
+			return 1
+		}
 		return 0
 	case "help", "--help", "-h":
 		fmt.Fprint(stdout, mainUsage)

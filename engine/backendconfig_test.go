@@ -27,7 +27,7 @@ func (n named) Signature(context.Context, backend.Spec) (*modelconfig.Signature,
 }
 
 // default-max-batch-size of a backend goes before that of all; a configuration before both.
-func TestDefaultMaxBatchSizes_D002(t *testing.T) {
+func TestDefaultMaxBatchSizes_D002_I022(t *testing.T) {
 	root := t.TempDir()
 	for name, cfg := range map[string]string{"l": `backend: "left"`, "r": `backend: "right"`, "own": `backend: "left" max_batch_size: 3`} {
 		write(t, root+"/"+name+"/config.pbtxt", cfg)

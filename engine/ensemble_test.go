@@ -436,7 +436,7 @@ func TestEnsembleStatistics(t *testing.T) {
 	})
 }
 
-func TestEnsembleUnderStorm(t *testing.T) {
+func TestEnsembleUnderStorm_I010(t *testing.T) {
 	root := ensembles(t)
 	e := start(t, engine.Options{Repositories: []string{root}, Mode: engine.ModeExplicit, StartupModels: []string{"*"}})
 	t.Run("C049 every caller gets its own rows, beside cancellations and reloads of a step", func(t *testing.T) {
@@ -475,7 +475,7 @@ func TestEnsembleUnderStorm(t *testing.T) {
 	})
 }
 
-func TestEnsembleCancel(t *testing.T) {
+func TestEnsembleCancel_I010(t *testing.T) {
 	root := t.TempDir()
 	write(t, root+"/wait/config.pbtxt", `backend: "repeat"
 model_transaction_policy { decoupled: true }
@@ -547,7 +547,7 @@ ensemble_scheduling {
 	})
 }
 
-func TestEnsembleLife(t *testing.T) {
+func TestEnsembleLife_I010(t *testing.T) {
 	root := ensembles(t)
 	e := start(t, engine.Options{Repositories: []string{root}, Mode: engine.ModeExplicit})
 	ready := func(name string, want bool) {

@@ -65,7 +65,7 @@ func over(part, more string) string {
 
 // An ensemble's answers are kept where it asks for that: a hit runs no step, whether the steps' models keep theirs or not. A model
 // of a step that is loaded again makes what is over it forget, through ensembles of ensembles too, before its load returns.
-func TestEnsembleResponseCache_C050(t *testing.T) {
+func TestEnsembleResponseCache_C050_I013(t *testing.T) {
 	const on = `response_cache { enable: true }`
 	root := t.TempDir()
 	for name, cfg := range map[string]string{

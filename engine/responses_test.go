@@ -62,7 +62,7 @@ input { name: "IN" data_type: TYPE_INT32 dims: 1 }
 output { name: "OUT" data_type: TYPE_INT32 dims: [ 1, 1 ] reshape { shape: [ 1 ] } }
 `
 
-func TestResponseStatistics_E034(t *testing.T) {
+func TestResponseStatistics_E034_I011(t *testing.T) {
 	root := t.TempDir()
 	write(t, root+"/s/config.pbtxt", streamerConfig)
 	write(t, root+"/s/1/.keep", "")

@@ -36,7 +36,7 @@ def stats(server, model):
     return server.get(f"/v2/models/{model}/stats").json["model_stats"][0]
 
 
-def test_C078_E032_hits_over_both_protocols(cached):
+def test_C078_E032_I013_hits_over_both_protocols(cached):
     with th.InferenceServerClient(cached.http) as h, tg.InferenceServerClient(cached.grpc) as g:
         first = infer(h, th, request_id="a")
         again = infer(h, th, request_id="b")
@@ -54,7 +54,7 @@ def test_C078_E032_hits_over_both_protocols(cached):
     assert plain["inference_count"] == 3 and plain["inference_stats"]["cache_miss"]["count"] == 0
 
 
-def test_E012_E013_E026_metrics(cached):
+def test_E012_E013_E026_I013_metrics(cached):
     with th.InferenceServerClient(cached.http) as h:
         for _ in range(3):
             infer(h, th)

@@ -128,7 +128,7 @@ def test_A042_B049_classification(table, reference, case):
 
 
 @group("requests")
-def test_B026_B045_B046_B047_requests(table, reference, case):
+def test_B026_B045_B046_B047_I017_requests(table, reference, case):
     reference.check(case, case.run(table))
 
 
@@ -138,7 +138,7 @@ def test_B037_B038_I004_compression(table, reference, case):
 
 
 @group("decoupled")
-def test_B051_B059_B061_C053_C054_decoupled(table, reference, case):
+def test_B051_B059_B061_C053_C054_I011_decoupled(table, reference, case):
     reference.check(case, case.run(table))
 
 
@@ -198,12 +198,12 @@ def test_B013_B015_B016_bodies_at_their_edges(table, reference, case):
 
 
 @group("clients")
-def test_B057_B058_B061_B072_F043_clients(table, reference, case):
+def test_B057_B058_B061_B072_F043_I026_clients(table, reference, case):
     reference.check(case, case.run(table))
 
 
 @group("tls")
-def test_B074_F043_tls(secured, reference, case):
+def test_B074_F043_I003_tls(secured, reference, case):
     reference.check(case, case.run(secured))
 
 
@@ -213,7 +213,7 @@ def test_A049_B013_B014_B064_load_and_unload(controlled, reference, case):
 
 
 @group("python_lab")
-def test_D022_D025_D026_D027_D028_D029_D031_D032_D034_D036_D037_D038_D040_D041_D044_D047_D048_the_module(python_models, reference, case):
+def test_D022_D025_D026_D027_D028_D029_D031_D032_D034_D036_D037_D038_D040_D041_D044_D047_D048_I018_the_module(python_models, reference, case):
     reference.check(case, case.run(python_models))
 
 
@@ -223,12 +223,12 @@ def test_D031_D058_types_in_python(python_models, reference, case):
 
 
 @group("python_returns")
-def test_D023_D034_D037_what_execute_returns(python_models, reference, case):
+def test_D023_D034_D037_I018_what_execute_returns(python_models, reference, case):
     reference.check(case, case.run(python_models))
 
 
 @group("python_streams")
-def test_D033_D035_D046_streams_of_python_models(python_models, reference, case):
+def test_D033_D035_D046_I018_streams_of_python_models(python_models, reference, case):
     reference.check(case, case.run(python_models))
 
 
@@ -238,7 +238,7 @@ def test_D042_D045_sequences_of_python_models(python_models, reference, case):
 
 
 @group("python_loading")
-def test_D021_D030_D038_configurations_of_python_models(python_models, reference, case):
+def test_D021_D030_D038_I006_I018_configurations_of_python_models(python_models, reference, case):
     reference.check(case, case.run(python_models))
 
 

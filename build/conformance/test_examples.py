@@ -106,7 +106,7 @@ def check_simple(results, a, b):
 # --- simple_*_infer_client, simple_*_string_infer_client, simple_*_async_infer_client, simple_*_aio_infer_client ---
 
 
-def test_F046_simple_http_infer(examples):
+def test_F046_I026_simple_http_infer(examples):
     """With binary and JSON data mixed, request parameters, query parameters, and each compression."""
     client = th.InferenceServerClient(url=examples.http, verbose=False)
     inputs, a, b = simple_inputs(th)
@@ -127,7 +127,7 @@ def test_F046_simple_http_infer(examples):
     client.close()
 
 
-def test_F046_simple_grpc_infer(examples):
+def test_F046_I026_simple_grpc_infer(examples):
     client = tg.InferenceServerClient(url=examples.grpc, verbose=False)
     inputs, a, b = simple_inputs(tg)
     inputs[0].set_data_from_numpy(a)
@@ -553,7 +553,7 @@ def test_F046_image_client(examples, protocol, tmp_path, model, scaling, mode):
             assert len(shown) == 4
 
 
-def test_F046_memory_growth(examples, protocol):
+def test_F046_I025_memory_growth(examples, protocol):
     """Many requests with large and small tensors leave the server as large as it was."""
     module = module_of(protocol)
     with module.InferenceServerClient(getattr(examples, protocol)) as client:

@@ -149,7 +149,7 @@ def test_B079_bad_rule_keeps_the_server_from_starting(good, tmp_path):
     assert "unknown restricted" in s.log()
 
 
-def test_B040_reserved_header_is_not_forwarded(guarded):
+def test_B040_I017_reserved_header_is_not_forwarded(guarded):
     with th.InferenceServerClient(guarded.http) as c:
         c.infer("plain", plain_inputs(th), headers={"my_header": "1"})
         if REFERENCE:
@@ -158,7 +158,7 @@ def test_B040_reserved_header_is_not_forwarded(guarded):
             c.infer("plain", plain_inputs(th), headers={"priority": "1"})
 
 
-def test_B076_reserved_metadata_is_not_forwarded(guarded):
+def test_B076_I017_reserved_metadata_is_not_forwarded(guarded):
     with tg.InferenceServerClient(guarded.grpc) as c:
         c.infer("plain", plain_inputs(tg), headers={"my_header": "1"})
         if REFERENCE:

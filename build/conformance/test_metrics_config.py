@@ -82,7 +82,7 @@ def quantiles(text, family, model):
     return re.findall(rf'^{family}\{{model="{model}",version="1",quantile="([^"]*)"\}} (\S+)$', text, re.M)
 
 
-def test_E015_E016_E017_summaries(repo, tmp_path):
+def test_E015_E016_E017_I015_summaries(repo, tmp_path):
     with Server(repo, tmp_path, *options("summary_latencies=true")) as s:
         idle = scrape(s)
         assert quantiles(idle, "nv_inference_queue_summary_us", "echo") == [(q, "Nan") for q in DEFAULT_QUANTILES]
@@ -122,7 +122,7 @@ def test_E017_quantiles_and_no_counters_DV74(repo, tmp_path):
 
 
 @pytest.mark.skipif(REFERENCE, reason="2.51 has no histograms")
-def test_E014_E018_histograms(repo, tmp_path):
+def test_E014_E018_I015_histograms(repo, tmp_path):
     family = "nv_inference_first_response_histogram_ms"
     decoupled = "model_transaction_policy { decoupled: true }\n"
     write(repo, "tokens", decoupled, TOKENS)

@@ -58,7 +58,7 @@ MODES = {
 
 
 @pytest.mark.parametrize("protocol, model, options", [pytest.param(*m, id=n.replace(" ", "-")) for n, m in MODES.items()])
-def test_F044_perf_analyzer(driven, tmp_path, protocol, model, options):
+def test_F024_F044_I026_perf_analyzer(driven, tmp_path, protocol, model, options):
     report = tmp_path / "report.csv"
     argv = [str(FOLDER / "perf_analyzer"), "-m", model, "-i", protocol, "-u", getattr(driven, protocol), "-f", str(report), "--max-threads", "2"]
     argv += options if "--request-rate-range" in options else options + ["--request-count", str(REQUESTS)]

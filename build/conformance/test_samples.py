@@ -107,7 +107,7 @@ def test_a_classifier_in_python(samples):
         assert [v.decode().split(":")[2] for v in top.ravel()] == labels
 
 
-def test_a_pipeline_in_python(samples):
+def test_G028_a_pipeline_in_python(samples):
     """digits_pipeline: pictures of any size, by way of the model digits."""
     right = 0
     with tg.InferenceServerClient(samples.grpc) as client:

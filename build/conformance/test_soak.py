@@ -149,7 +149,7 @@ output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 4 }
 
 
 @pytest.mark.skipif(REFERENCE, reason="about this server's memory")
-def test_A078_memory_comes_back_after_load_and_unload(tmp_path):
+def test_A078_I025_memory_comes_back_after_load_and_unload(tmp_path):
     """Loading and unloading again and again does not grow the process."""
     repo = tmp_path / "models"
     models.write_plus_version(repo)
@@ -175,7 +175,7 @@ def test_A078_memory_comes_back_after_load_and_unload(tmp_path):
 
 @pytest.mark.skipif(REFERENCE, reason="about this server's memory")
 @pytest.mark.parametrize("isolation", ["none", "process"])
-def test_A078_memory_slope_over_loads_of_an_onnx_model(tmp_path, isolation):
+def test_A078_I025_memory_slope_over_loads_of_an_onnx_model(tmp_path, isolation):
     """A line through resident memory after cycle 20 rises by at most 10 kB a cycle; short runs are noisier."""
     repo = tmp_path / "models"
     shutil.copytree(ROOT / "models-sample/mlp", repo / "mlp")

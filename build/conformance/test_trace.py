@@ -183,7 +183,7 @@ def test_R7_DV45_unknown_trace_level_and_setting(settings):
     assert settings.trace() == START
 
 
-def test_B016_B067_E048_log_settings(settings):
+def test_B016_B067_E048_I015_log_settings(settings):
     assert settings.log() == LOG_START
 
 
@@ -276,7 +276,7 @@ SPANS = [
 
 
 @writes_late
-def test_E038_E039_E044_trace_file(traced, tmp_path):
+def test_E038_E039_E044_I015_trace_file(traced, tmp_path):
     before = time.time_ns()
     with th.InferenceServerClient(traced.http) as c:
         infer(c, th, "over-http")

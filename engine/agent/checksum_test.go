@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestChecksum_A082(t *testing.T) {
+func TestChecksum_A082_I024(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(folder, "1"), 0o755); err != nil {
 		t.Fatal(err)

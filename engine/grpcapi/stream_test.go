@@ -191,7 +191,7 @@ func TestShutdownEndsIdleStreams(t *testing.T) {
 	}
 }
 
-func TestNoGoroutineIsLeft(t *testing.T) {
+func TestNoGoroutineIsLeft_I003(t *testing.T) {
 	before := runtime.NumGoroutine()
 	t.Run("serve", func(t *testing.T) {
 		conn, _ := start(t, newFakeEngine(testModels()...), nil)

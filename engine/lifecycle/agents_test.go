@@ -56,7 +56,7 @@ func agentConfig(names ...string) string {
 	return policy("all {}") + b.String() + "}"
 }
 
-func TestRepositoryAgents_A079(t *testing.T) {
+func TestRepositoryAgents_A079_I024(t *testing.T) {
 	var mu sync.Mutex
 	var heard []string
 	first, second := &recorder{name: "first", heard: &heard, mu: &mu}, &recorder{name: "second", heard: &heard, mu: &mu}

@@ -104,7 +104,7 @@ func TestConfigAnswersLikeTriton_A028_A041(t *testing.T) {
 	}
 }
 
-func TestComplete_A030_A031(t *testing.T) {
+func TestComplete_A030_A031_I006(t *testing.T) {
 	batched := sig(fp32("x", -1, 3, -1), fp32("y", -1, 10))
 	for _, tt := range []struct {
 		name, text string

@@ -44,7 +44,7 @@ func TestValidateGoodFiles(t *testing.T) {
 }
 
 // TestValidateSignature takes what a model file has and configurations that fit it.
-func TestValidateSignature(t *testing.T) {
+func TestValidateSignature_I006(t *testing.T) {
 	s := sig(fp32("x", -1, 3, -1), fp32("y", -1, 10))
 	s.Inputs = append(s.Inputs, modelconfig.IO{Name: "START", DataType: 11, Dims: []int64{-1, 1}})
 	s.Inputs = append(s.Inputs, modelconfig.IO{Name: "bias", DataType: 11, Dims: []int64{-1}, Optional: true})

@@ -18,6 +18,8 @@ const shots = process.env.NEREID_SHOTS ?? "";
 export class Report {
   failures = [];
   passed = 0;
+  asked = 0; // requests of the page
+  elsewhere = []; // those of them that went to another place than the server
   /** Set once there is a page: a step that fails leaves a screenshot of what it saw. */
   page = null;
 
@@ -54,6 +56,8 @@ export async function open(base, report, options = {}) {
   page.setDefaultTimeout(patience);
   page.on("request", (r) => {
     const ours = r.url().startsWith(base + "/") || /^(data|blob|about|chrome-extension):/.test(r.url());
+    report.asked++;
+    if (!ours) report.elsewhere.push(r.url());
     if (!ours) report.check(false, `H6 the page asks another place for ${r.url()}`);
   });
   page.on("pageerror", (e) => report.check(false, `error in the page at ${page.url()}: ${e.message}`));

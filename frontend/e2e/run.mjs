@@ -73,7 +73,7 @@ await report.step("load it with one click", async () => {
   await page.getByRole("heading", { name: digits }).waitFor();
 });
 
-await report.step("try it with a picture", async () => {
+await report.step("G029 try it with a picture: upload it, see the result", async () => {
   await page.setInputFiles("input[accept='image/*']", sample("digits", "requests", "grey_28.png"));
   await page.getByText("tensor:").waitFor();
   await button("Send request").click();
@@ -271,6 +271,11 @@ await report.step("the page in 简体中文", async () => {
 await report.step("clean up", async () => {
   const there = (await api(base, "GET", "/api/models")).models.map((m) => m.name);
   for (const name of there.filter((n) => n === digits || n === addSub)) await api(base, "DELETE", `/api/models/${name}`);
+});
+
+await report.step("G025 nothing was asked of another place than the server", async () => {
+  report.check(report.asked > 50, `the page asked for ${report.asked} things`);
+  report.check(report.elsewhere.length === 0, `asked elsewhere: ${report.elsewhere}`);
 });
 
 await browser.close();

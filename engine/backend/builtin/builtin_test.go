@@ -85,7 +85,7 @@ func slowIdentityModel() backendtest.Model {
 	return m
 }
 
-func TestIdentity_D071(t *testing.T) {
+func TestIdentity_D071_I022(t *testing.T) {
 	backendtest.Test(t, builtin.Identity(), identityModel(), slowIdentityModel())
 }
 

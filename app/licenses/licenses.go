@@ -1,0 +1,22 @@
+package licenses
+
+import (
+	"bytes"
+	"compress/gzip"
+	_ "embed" // for packed
+	"fmt"
+	"io"
+)
+
+//go:embed licenses.txt.gz
+var packed []byte
+
+// Write writes the licences as text: for each a line that begins with "== " and names what it is of, then its words.
+func Write(w io.Writer) error {
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return fmt.Errorf("licences: %w", err)
+	}
+	_, err = io.Copy(w, r) // of our own making
+	return err
+}
