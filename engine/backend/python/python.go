@@ -26,7 +26,8 @@ import (
 type Options struct {
 	// Settings are those of --backend-config=python,key=value; see settings.go for those that count.
 	Settings map[string]string
-	// Folder is where our Python modules are unpacked and environments are kept. "": a folder in the system's temporary one.
+	// Folder is where our Python modules are unpacked and environments are kept; nobody else may be able to write there. "":
+	// nereid/python in the user's cache folder.
 	Folder string
 	// Requirements is a requirements.txt for all models that have no environment of their own. "": none.
 	Requirements string
@@ -65,7 +66,14 @@ func New(o Options) (*Backend, error) {
 	if o.Launcher == nil {
 		return nil, status.New(status.Internal, "python: Options.Launcher is nil")
 	}
-	if o.Folder, err = filepath.Abs(cmp.Or(o.Folder, filepath.Join(os.TempDir(), "nereid-python"))); err != nil {
+	if o.Folder == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return nil, status.Errorf(status.InvalidArg, "python: Options.Folder is empty, and there is no cache folder: %w", err)
+		}
+		o.Folder = filepath.Join(cache, "nereid", "python")
+	}
+	if o.Folder, err = filepath.Abs(o.Folder); err != nil {
 		return nil, status.Errorf(status.Internal, "python: %w", err)
 	}
 	if o.Requirements != "" { // installers run in its folder
