@@ -296,7 +296,7 @@ func TestPerfOutput(t *testing.T) {
 			}
 			return out.Write(b)
 		})
-		code := perfCommand(ctx, []string{"-m", "plain", "-u", r.at("http"), "-v", "-p", "50", "-r", "100000", "-s", "0", "-f", dir + "/cut.csv"}, stop, &errs)
+		code := perfCommand(ctx, []string{"-m", "plain", "-u", r.at("http"), "-v", "--measurement-mode", "count_windows", "-r", "100000", "-s", "0", "-f", dir + "/cut.csv"}, stop, &errs)
 		if row := readCSV(t, dir+"/cut.csv"); code != 0 || len(row) != 1 || !strings.Contains(errs.String(), "interrupted") || !strings.Contains(out.String(), "Throughput: ") {
 			t.Errorf("status %d, CSV %v\n%s%s", code, row, out.String(), errs.String())
 		}
