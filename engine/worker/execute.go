@@ -2,6 +2,9 @@ package worker
 
 import (
 	"context"
+	"errors"
+	"os"
+	"syscall"
 	"time"
 
 	"nereid/engine/infer"
@@ -73,6 +76,11 @@ func (w *Worker) run(ctx context.Context) error {
 	if err != nil {
 		w.enc.drop()
 		w.forget(ex)
+		if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, os.ErrClosed) {
+			_ = w.p.proc.Kill() // who takes no requests has ended, or is not let live
+			<-w.dead
+			return w.Err()
+		}
 		return err
 	}
 	if ex.leads {
