@@ -130,6 +130,21 @@ func TestStates(t *testing.T) {
 	}
 }
 
+// A large slot is taken where one was just freed, not where the arena has room beside.
+func TestArenaReusesWarmMemory(t *testing.T) {
+	a := testArena(t, 8<<20)
+	first, err := a.alloc(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		a.free(first)
+		if next, err := a.alloc(1 << 20); err != nil || next != first {
+			t.Fatalf("a slot at %d after that at %d was freed, %v", next, first, err)
+		}
+	}
+}
+
 // Memory that is reserved for an input is nobody else's until it is let go, and the worker's in between if it claims it.
 func TestArenaReserve(t *testing.T) {
 	a := testArena(t, 64<<10)

@@ -10,6 +10,7 @@ import numpy as np
 
 TABLE = 65536
 HEADER = 64
+_WARM = 256 << 10
 _TICKET = struct.Struct("<Q")
 _MADV_REMOVE = getattr(mmap, "MADV_REMOVE", None)
 
@@ -159,8 +160,10 @@ class Up:
             mapping = self._mapped.map
             for i, slot in enumerate(slots):
                 if not mapping[slot.at - HEADER] and (slot.memory is None or slot.memory() is None):
-                    # The ones that were used last are looked at last: they are the most likely to be in use.
-                    slots.append(slots.pop(i))
+                    if room < _WARM:
+                        # The ones that were used last are looked at last: they are the most likely to be in use.
+                        slots.append(slots.pop(i))
+                    # Large ones are better taken where memory is in the caches still.
                     break
             else:
                 slot = self._carve(room)
