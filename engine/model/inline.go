@@ -16,6 +16,9 @@ const (
 	inlineNever inlinePolicy = iota
 	// inlineUnlessQueued: while nothing waits. For models that run each request alone.
 	inlineUnlessQueued
+	// inlineAlone: while the model has no other. For models that run each request alone, in another process: those that come
+	// meanwhile go there together, which costs less than one by one inline.
+	inlineAlone
 	// inlineLone: while requests come one at a time. For models with dynamic batching: with several clients a request that
 	// ran at once would miss the batch that it belongs to.
 	inlineLone
@@ -47,6 +50,9 @@ func inlinePolicyOf(cfg *inferencepb.ModelConfig, loaded backend.Model, limited 
 		}
 		return inlineLone
 	}
+	if waitsInline(loaded) {
+		return inlineAlone
+	}
 	return inlineUnlessQueued
 }
 
@@ -71,6 +77,8 @@ func (in *inlining) wanted(m *Model, r *infer.Request) bool {
 	switch in.policy {
 	case inlineUnlessQueued:
 		return m.stats.Pending() == 1 // itself
+	case inlineAlone:
+		return m.inflight.Load() == 1
 	case inlineLone:
 		lone := in.lone.Load()
 		if m.inflight.Load() != 1 {

@@ -52,3 +52,32 @@ func TestInlinePolicy(t *testing.T) {
 		})
 	}
 }
+
+// A model in a process of its own runs a request inline only while it has no other, on goroutines that may wait.
+func TestInlineAlone(t *testing.T) {
+	const io = `input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 } max_batch_size: 8 `
+	m := serve(t, spec(config(t, io), t.TempDir(), builtin.Identity()))
+	in := inlining{policy: inlineAlone, waits: true}
+	r := request(input("INPUT0", tensor.FP32, 4, 1, 1))
+	defer r.Release()
+	for _, tt := range []struct {
+		name   string
+		inside int64 // requests, with this one
+		client bool
+		want   bool
+	}{
+		{"alone", 1, true, true},
+		{"alone on a goroutine that may not wait", 1, false, false},
+		{"beside another", 2, true, false},
+	} {
+		if r.Client = nil; tt.client {
+			r.Client = t.Context()
+		}
+		before := m.inflight.Load()
+		m.inflight.Store(tt.inside)
+		if got := in.wanted(m, r); got != tt.want {
+			t.Errorf("%s: inline %v, want %v", tt.name, got, tt.want)
+		}
+		m.inflight.Store(before)
+	}
+}
