@@ -1,6 +1,7 @@
 """Every framework that has packages runs for real, all in one repository. `make test-frameworks` installs them and runs this;
 NEREID_FRAMEWORKS is the data folder that they were installed into."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 
 import ml_dtypes
 import numpy as np
@@ -321,6 +323,56 @@ def test_refused(server, model, reason):
     index = {m["name"]: m for m in httpclient.InferenceServerClient(server.http).get_model_repository_index()}
     assert index[model]["state"] == "UNAVAILABLE"
     assert reason in index[model]["reason"], index[model]["reason"]
+
+
+USES_PACKAGING = """import numpy as np
+import packaging
+import triton_python_backend_utils as pb
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        version = np.array([packaging.__version__.encode()], np.object_)
+        return [pb.InferenceResponse([pb.Tensor("VERSION", version)]) for _ in requests]
+"""
+
+
+def test_environments(tmp_path):
+    """Models whose requirements clash, and numpy for each, from the package index into environments of their own: built once, with
+    a log and a lock that the page has; what cannot be had is said in the model's error and in the log."""
+    repo = tmp_path / "models"
+    wanted = {"old": "23.2", "new": "24.2", "all": "25.0"}
+    places = {"old": repo / "old", "new": repo / "new" / "1", "all": tmp_path, "never": repo / "never"}
+    for name in places:
+        (repo / name / "1").mkdir(parents=True)
+        (repo / name / "config.pbtxt").write_text('backend: "python"\noutput [ { name: "VERSION" data_type: TYPE_STRING dims: [ 1 ] } ]\n'
+                                                  'input [ { name: "X" data_type: TYPE_FP32 dims: [ 1 ] } ]\n')
+        (repo / name / "1" / "model.py").write_text(USES_PACKAGING)
+        (places[name] / "requirements.txt").write_text("packaging==%s\n" % wanted.get(name, "0.0.99"))
+    options = ["--exit-on-error=false", "--strict-readiness=false", "--model-control-mode=explicit", "--load-model=*",
+               "--python-requirements=%s" % os.path.relpath(tmp_path / "requirements.txt")]
+
+    def answers(server):
+        for name, version in wanted.items():
+            got = request(server, name, {"X": (np.zeros(1, np.float32), "FP32")}).as_numpy("VERSION")
+            assert got.tolist() == [version.encode()], name
+
+    with Server(repo, tmp_path, *options, wait="live", limit=400) as server:
+        answers(server)
+        index = {m["name"]: m for m in httpclient.InferenceServerClient(server.http).get_model_repository_index()}
+        assert "packaging==0.0.99" in index["never"]["reason"] and ".log" in index["never"]["reason"], index["never"]
+        for name, version in wanted.items():
+            environment = json.load(urllib.request.urlopen("%s/api/models/%s/runtime" % (server.ui, name)))["environment"]
+            assert environment["state"] == "ready" and "packaging==" + version in environment["lock"], environment
+            assert any(line.startswith("numpy==") for line in environment["lock"]), environment
+            assert any("packaging==" + version in line for line in environment["log"]), environment
+        failed = json.load(urllib.request.urlopen("%s/api/models/never/runtime" % server.ui))["environment"]
+        assert failed["state"] == "failed" and any("packaging==0.0.99" in line for line in failed["log"]), failed
+    (repo / "never" / "requirements.txt").unlink()  # which would be tried again
+    server.log_path.rename(tmp_path / "first.log")
+    with Server(repo, tmp_path, *options, wait="live", limit=400) as server:
+        answers(server)
+        assert "building the environment of a model" not in server.log()
 
 
 def workers(server, model):
