@@ -36,9 +36,14 @@ if what == 10: os.close(3); time.sleep(3600)
 y = np.array([os.getpid()], np.float32)
 `
 
+// pidOf returns the number of the process that answers for a model, once there is one.
 func pidOf(t *testing.T, r *rig, model string) int {
 	t.Helper()
-	a := r.one(request(model, map[string][]float32{"IN": {0}}))
+	var a answer
+	until(t, model+" is not being started", func() bool {
+		a = r.one(request(model, map[string][]float32{"IN": {0}}))
+		return status.CodeOf(a.err) != status.Unavailable
+	})
 	if a.err != nil || len(a.floats("OUT")) != 1 {
 		t.Fatalf("%s does not answer: %v", model, a.err)
 	}
@@ -156,9 +161,10 @@ def initialize(self, args):
 	if err := os.Remove(gate); err != nil {
 		t.Fatal(err)
 	}
-	if a := r.one(request("m", map[string][]float32{"IN": {5}})); a.err != nil || a.floats("OUT")[0] != 5 {
-		t.Errorf("after the restart: %v %v", a.floats("OUT"), a.err)
-	}
+	until(t, "it answers after the restart", func() bool {
+		a := r.one(request("m", map[string][]float32{"IN": {5}}))
+		return a.err == nil && a.floats("OUT")[0] == 5
+	})
 	m, _ := r.Model("m")
 	if all := m.Versions[0].Model.Processes(); len(all) != 1 || all[0].Instance != "m_0" || !alive(all[0].PID) || all[0].Ends != 1 || all[0].Quarantined ||
 		all[0].Err != nil || all[0].MemoryBytes < 1<<20 || all[0].Since.IsZero() || !slices.Contains(all[0].Output, "here again") {
