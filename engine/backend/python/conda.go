@@ -2,6 +2,7 @@ package python
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,8 +13,9 @@ import (
 	"nereid/engine/status"
 )
 
-// activation has the scripts that are its arguments set what they set, and prints all variables, each with a zero at its end.
-const activation = `for script; do . "$script"; done; exec env -0`
+// activation has the scripts that are its arguments set what they set, and prints all variables, each with a zero at its end. What
+// the scripts say goes to the standard error.
+const activation = `exec 3>&1 >&2; for script; do . "$script"; done; exec env -0 >&3 3>&-`
 
 // activate returns vars, those of the processes of an environment, with what the environment's packages set when conda
 // activates it: the scripts of etc/conda/activate.d, as bin/activate of an archive of conda-pack runs them. Errors: Internal,
@@ -29,12 +31,12 @@ func activate(ctx context.Context, folder string, vars []string) ([]string, erro
 	}
 	ctx, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
-	cmd := exec.CommandContext(ctx, shell, append([]string{"-c", activation, shell}, scripts...)...)
+	cmd := inGroup(exec.CommandContext(ctx, shell, append([]string{"-c", activation, shell}, scripts...)...))
 	cmd.Env = append(os.Environ(), vars...) // of two, exec takes the last
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.Output()
-	if err != nil {
+	if err != nil && !errors.Is(err, exec.ErrWaitDelay) { // which is a script that left something running
 		return nil, status.Errorf(status.Internal, "the scripts in %s: %w\n%s", filepath.Dir(scripts[0]), err, lastLines([]byte(said.String())))
 	}
 	before := cmd.Environ()

@@ -21,7 +21,7 @@ func TestCondaPack(t *testing.T) {
 		"bin/activate":                  "export PATH\n",
 		"bin/conda-unpack":              "import os, sys\nopen(os.path.join(os.path.dirname(sys.argv[0]), 'unpacked'), 'a').write('x')\n",
 		"etc/conda/activate.d/b.sh":     "export NEREID_TEST_DATA=\"$NEREID_TEST_SHARE/data\"\nPATH=\"$CONDA_PREFIX/tools:$PATH\"\n",
-		"etc/conda/activate.d/a.sh":     "export NEREID_TEST_SHARE=\"$CONDA_PREFIX/share\"\n",
+		"etc/conda/activate.d/a.sh":     "echo hello\nexport NEREID_TEST_SHARE=\"$CONDA_PREFIX/share\"\n",
 		"etc/conda/activate.d/notes.md": "exit 1\n",
 	} {
 		path := filepath.Join(env, filepath.FromSlash(name))
@@ -40,6 +40,7 @@ path = os.environ["PATH"].split(":")
 y = np.array([
     os.environ["NEREID_TEST_DATA"] == root + "/share/data", path[0] == root + "/tools", path[1] == root + "/bin",
     os.environ["LD_LIBRARY_PATH"].split(":")[0] == root + "/lib", open(root + "/bin/unpacked").read() == "x",
+    not any("hello" in name for name in os.environ),
 ], np.float32)`, ""),
 	})
 	if s, _ := r.Model("m"); len(s.Versions) != 1 || !strings.Contains(s.Versions[0].Reason, "m/env.tar.gz: no such file") {
@@ -52,7 +53,7 @@ y = np.array([
 				t.Fatal(err)
 			}
 			a := r.one(request("m", map[string][]float32{"IN": {0}}))
-			if got := a.floats("OUT"); a.err != nil || len(got) != 5 {
+			if got := a.floats("OUT"); a.err != nil || len(got) != 6 {
 				t.Fatal(got, a.err)
 			}
 			for i, ok := range a.floats("OUT") {

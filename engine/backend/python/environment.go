@@ -156,7 +156,7 @@ func (e *environments) unpack(ctx context.Context, archive, folder string) error
 		return nil // not conda-pack's
 	}
 	python := filepath.Join(folder, "bin", "python3")
-	if out, err := exec.CommandContext(ctx, python, script).CombinedOutput(); err != nil {
+	if out, err := inGroup(exec.CommandContext(ctx, python, script)).CombinedOutput(); err != nil {
 		return status.Errorf(status.Internal, "conda-unpack: %w\n%s", err, lastLines(out))
 	}
 	return nil
@@ -227,7 +227,7 @@ func build(ctx context.Context, python, file string, text []byte, folder string,
 	}
 	var lock []byte
 	for i, step := range steps {
-		cmd := exec.CommandContext(ctx, step[0], step[1:]...)
+		cmd := inGroup(exec.CommandContext(ctx, step[0], step[1:]...))
 		cmd.Dir = filepath.Dir(file) // for what it names by relative paths
 		cmd.Env = append(os.Environ(), "PYTHONNOUSERSITE=1")
 		fmt.Fprintln(log, "$", strings.Join(step, " "))

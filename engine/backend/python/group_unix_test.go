@@ -1,0 +1,49 @@
+//go:build unix
+
+package python
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// saw calls what once something that is written has the text.
+type saw struct {
+	text string
+	what func()
+}
+
+func (s saw) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), s.text) {
+		s.what()
+	}
+	return len(b), nil
+}
+
+// An installer that is stopped ends with what it has started, which holds its output: nobody waits for that.
+func TestInstallerIsStopped(t *testing.T) {
+	folder := t.TempDir()
+	installer := filepath.Join(folder, "python3")
+	if err := os.WriteFile(installer, []byte("#!/bin/sh\nsleep 1000 &\necho started\nwait\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", "/usr/bin:/bin") // without uv
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	done := make(chan error, 1)
+	go func() {
+		done <- build(ctx, installer, filepath.Join(folder, "requirements.txt"), nil, filepath.Join(folder, "env"), saw{"started", stop})
+	}()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("an installation that was stopped succeeded")
+		}
+	case <-time.After(time.Minute):
+		t.Error("the installation goes on")
+	}
+}
