@@ -73,6 +73,11 @@ func validateCommand(ctx context.Context, args []string, lookup func(string) (st
 	} else {
 		err = printReport(stdout, r)
 	}
+	for _, path := range flags.Args() {
+		if above, is := modelFolder(path); is {
+			fmt.Fprintf(stderr, "note: %s looks like one model's own folder; a model repository is the folder above it: nereid validate %s\n", path, above)
+		}
+	}
 	if err != nil {
 		fmt.Fprintf(stderr, "error: %v\n", err)
 		return 2
@@ -140,9 +145,17 @@ func printReport(w io.Writer, r inspect.Report) error {
 			bad++
 		}
 	}
-	fmt.Fprintf(&b, "%d models, %d with errors; %d errors, %d warnings\n", len(r.Models), bad, r.Errors, r.Warnings)
+	fmt.Fprintf(&b, "%s, %d with errors; %s, %s\n", counted(len(r.Models), "model"), bad, counted(r.Errors, "error"), counted(r.Warnings, "warning"))
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// counted is a number with its noun: "1 model", "2 models".
+func counted(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return strconv.Itoa(n) + " " + noun
 }
 
 // configCommand runs "nereid config …".

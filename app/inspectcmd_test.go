@@ -120,7 +120,7 @@ func TestValidateCommand(t *testing.T) {
 		{name: "C073 an instance for a GPU where there is none", code: 1, options: []string{"--gpus=0"}, files: map[string]string{"a/1/x": "", "a/config.pbtxt": identityText + "\ninstance_group { kind: KIND_GPU }\n"},
 			want: []string{"R/a/config.pbtxt:2:", "no GPUs are available"}},
 		{name: "C059 instances for GPUs where there are two", code: 0, options: []string{"--gpus=2"}, files: map[string]string{"a/1/x": "", "a/config.pbtxt": identityText + "\ninstance_group { kind: KIND_GPU gpus: [ 0, 1 ] }\n"},
-			want: []string{"1 models, 0 with errors; 0 errors, 0 warnings"}},
+			want: []string{"1 model, 0 with errors; 0 errors, 0 warnings"}},
 		{name: "C059 an instance for a third GPU of two", code: 1, options: []string{"--gpus=2"}, files: map[string]string{"a/1/x": "", "a/config.pbtxt": identityText + "\ninstance_group { kind: KIND_GPU gpus: 2 }\n"},
 			want: []string{"R/a/config.pbtxt:2:", "gpu id 2"}},
 		{name: "C057 ONNX Runtime without a provider for GPUs", code: 0, options: []string{"--gpus=1"}, files: map[string]string{"a/1/model.onnx": mlp, "a/config.pbtxt": "platform: \"onnxruntime_onnx\"\ninstance_group { kind: KIND_GPU }\n"},
@@ -149,6 +149,14 @@ func TestValidateCommand(t *testing.T) {
 				t.Logf("output:\n%s", out)
 			}
 		})
+	}
+}
+
+func TestValidateOfAModelsOwnFolderNamesTheRepository(t *testing.T) {
+	root := writeFiles(t, t.TempDir(), map[string]string{"a/config.pbtxt": identityText, "a/1/x": ""})
+	_, _, errs := newProgram(t).run(t, "validate", filepath.Join(root, "a"))
+	if want := "nereid validate " + root; !strings.Contains(errs, want) {
+		t.Errorf("standard error %q, want %q in it", errs, want)
 	}
 }
 

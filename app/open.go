@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -269,9 +270,16 @@ func (s *server) openRepositories() error {
 		info, err := os.Stat(path)
 		switch {
 		case err != nil:
-			return status.Errorf(status.Internal, "failed to stat file %s: %w", path, err)
+			var pathErr *fs.PathError
+			if errors.As(err, &pathErr) {
+				err = pathErr.Err // the path is said already
+			}
+			return status.Errorf(status.Internal, "failed to stat file %s: %w; correct --model-repository, or make the folder", path, err)
 		case !info.IsDir():
 			return status.Errorf(status.InvalidArg, "model repository %s is not a folder", path)
+		}
+		if above, is := modelFolder(path); is {
+			s.warn(fmt.Sprintf("--model-repository=%s looks like one model's own folder; a model repository is the folder above it: --model-repository=%s", path, above))
 		}
 		s.c.Repositories[i] = path
 	}

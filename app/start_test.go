@@ -161,13 +161,42 @@ func TestRepositoriesThatCannotBeServedAreRefusedWithTheReason(t *testing.T) {
 		{"S3 without a bucket", "s3://", "names no bucket"},
 		{"HDFS", "hdfs://namenode/models", "HDFS is not supported"},
 		{"other storage", "https://host/models", "https:// is not supported"},
-		{"missing", "/nonexistent/models", "failed to stat file /nonexistent/models"},
+		{"missing", "/nonexistent/models", "failed to stat file /nonexistent/models: no such file or directory; correct --model-repository, or make the folder"},
 		{"a file", file, "is not a folder"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := &server{c: load(t, "--model-repository="+tc.path), log: slog.New(slog.DiscardHandler), data: &dataDir{path: t.TempDir()}}
 			if err := s.openRepositories(); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("openRepositories = %v, want %q in it", err, tc.want)
+			}
+		})
+	}
+}
+
+// The commonest mistake: --model-repository names a model in place of the folder of models.
+func TestAModelsOwnFolderIsNoRepository(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		files map[string]string
+		warns bool
+	}{
+		{"a configuration", map[string]string{"config.pbtxt": "", "1/x": ""}, true},
+		{"a version with a model file", map[string]string{"1/model.onnx": ""}, true},
+		{"models", map[string]string{"a/config.pbtxt": "", "a/1/model.onnx": ""}, false},
+		{"a model whose name is a number", map[string]string{"7/config.pbtxt": "", "7/1/model.onnx": ""}, false},
+		{"nothing", map[string]string{"README": ""}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := writeFiles(t, t.TempDir(), tt.files)
+			s := &server{c: load(t, "--model-repository="+path), log: slog.New(slog.DiscardHandler), data: &dataDir{path: t.TempDir()}}
+			if err := s.openRepositories(); err != nil {
+				t.Fatal(err)
+			}
+			if got := len(s.warnings) > 0; got != tt.warns {
+				t.Fatalf("warnings %v, want some: %v", s.warnings, tt.warns)
+			}
+			if want := "--model-repository=" + filepath.Dir(path); tt.warns && !strings.HasSuffix(s.warnings[0].Text, want) {
+				t.Errorf("the warning is %q, want %q at its end", s.warnings[0].Text, want)
 			}
 		})
 	}

@@ -12,6 +12,7 @@ import os from "node:os";
 import path from "node:path";
 import { configuring } from "./configuring.mjs";
 import { edges } from "./edges.mjs";
+import { faces } from "./faces.mjs";
 import { hardening } from "./hardening.mjs";
 import { runtime } from "./runtime.mjs";
 import { settings } from "./settings.mjs";
@@ -240,6 +241,7 @@ await trying({ base, page, report, models: (await api(base, "GET", "/api/models"
 await configuring({ base, page, report, model: digits });
 await runtime({ base, page, report });
 await edges({ base, page, report, digits, zip });
+await faces({ base, page, report, id });
 await settings({ base, http: `http://${(await api(base, "GET", "/api/server")).addresses.http}`, page, report });
 await hardening({ base, page, report, model: digits });
 
