@@ -21,7 +21,7 @@ it("lists an ensemble's steps with model, version and time", () => {
   const at = show('queue;dur=0, input;dur=0, infer;dur=3, output;dur=0, total;dur=3, step-1-pre;desc="pre:1";dur=1, step-2-net;desc="net:7";dur=2');
   expect(texts(at, "ol li .model")).toEqual(["pre:1", "net:7"]);
   expect(texts(at, "ol li b")).toEqual(["1.00 ms", "2.00 ms"]);
-  expect([...at.querySelectorAll<HTMLElement>("ol .track span")].map((e) => e.style.width)).toEqual(["25%", "50%"]);
+  expect([...at.querySelectorAll<HTMLElement>("ol .track span")].map((e) => e.style.width)).toEqual([1 / 3, 2 / 3].map((share) => `${share * 100}%`)); // of the time inside the server
   expect(texts(at, "ul li b")).toHaveLength(5);
 });
 
