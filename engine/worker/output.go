@@ -48,7 +48,7 @@ func (o *output) read(f *os.File, stream string) {
 			_, err = r.ReadSlice('\n')
 		}
 		if err != nil {
-			if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
 				o.log.Warn("the output of a model's process cannot be read", "err", err)
 			}
 			o.end()

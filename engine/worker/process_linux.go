@@ -225,6 +225,15 @@ func (p *process) sendNow(packet []byte) error {
 	return serr
 }
 
+// drain ends the reading of the output at a time. Where that cannot be, it ends it at once.
+func (p *process) drain(end time.Time) {
+	for _, f := range p.outputs {
+		if err := f.SetReadDeadline(end); err != nil {
+			_ = f.Close()
+		}
+	}
+}
+
 // close closes this side's ends.
 func (p *process) close() {
 	for _, f := range append(p.outputs[:], p.socket) {

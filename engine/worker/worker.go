@@ -66,6 +66,7 @@ type Worker struct {
 	greeted chan struct{} // closed after HELLO
 	dead    chan struct{} // closed when the process has ended and all that it owed is answered
 	tasks   sync.WaitGroup
+	outs    sync.WaitGroup // of what reads its output
 	spills  sync.WaitGroup // at a reader's pace, and not the process's matter any more
 }
 
@@ -101,7 +102,7 @@ func (l *Launcher) Start(ctx context.Context, s Spec) (*Worker, error) {
 	w.exec.done = make(chan struct{}, 1)
 	w.in = inbox{up: p.up, down: w.arena, pool: &w.pool, sigs: signatures{}}
 	for i, stream := range []string{"stdout", "stderr"} {
-		w.tasks.Go(func() { w.out.read(p.outputs[i], stream) })
+		w.outs.Go(func() { w.out.read(p.outputs[i], stream) })
 	}
 	l.enroll(w, true)
 	ended := make(chan string, 1)
@@ -205,6 +206,10 @@ func (w *Worker) Close(ctx context.Context) error {
 	return err
 }
 
+// lastWordsIn is how long the output of a worker that has ended is read at most: a process that it left behind may still
+// have it open.
+const lastWordsIn = 2 * time.Second
+
 // life reads what the worker sends until it ends, then settles all that it owed.
 func (w *Worker) life(ended <-chan string) {
 	err := w.read()
@@ -217,6 +222,8 @@ func (w *Worker) life(ended <-chan string) {
 	}
 	w.settle(err)
 	w.p.l.enroll(w, false)
+	w.p.drain(time.Now().Add(lastWordsIn))
+	w.outs.Wait()
 	w.p.close()
 	close(w.dead)
 }
@@ -429,6 +436,7 @@ func (w *Worker) Call(ctx context.Context, op string, args map[string]any, into 
 	select {
 	case text, ok := <-answer:
 		if !ok {
+			<-w.dead // then its last output has been read
 			return w.startError(w.Err())
 		}
 		return decodeReply(op, text, into)
