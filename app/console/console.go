@@ -84,22 +84,23 @@ type Options struct {
 
 // Console is the server of the GUI. Its methods are safe for concurrent use.
 type Console struct {
-	o        Options
-	log      *slog.Logger
-	handler  http.Handler
-	infer    http.Handler
-	hub      *hub
-	imports  *imports
-	trash    *trash
-	locks    modelLocks
-	fields   func() *api.ConfigFields
-	errors   rateLimit // of reported client errors
-	texts    runningTexts
-	sigs     signatures
-	told     toldModels
-	load     load
-	installs installs
-	window   sync.Mutex // held while Options.Desktop works
+	o         Options
+	log       *slog.Logger
+	handler   http.Handler
+	infer     http.Handler
+	hub       *hub
+	imports   *imports
+	trash     *trash
+	locks     modelLocks
+	fields    func() *api.ConfigFields
+	errors    rateLimit // of reported client errors
+	texts     runningTexts
+	sigs      signatures
+	told      toldModels
+	load      load
+	installs  installs
+	loadTests loadTests
+	window    sync.Mutex // held while Options.Desktop works
 
 	poke   chan struct{}
 	ctx    context.Context // ends with Close
@@ -201,8 +202,13 @@ func (c *Console) routes() *http.ServeMux {
 
 		"GET /api/models/{name}/archive": c.getArchive,
 		"POST /api/models/{name}/warmup": c.postWarmup,
-		"GET /api/trash":                 c.getTrash,
-		"POST /api/trash/{id}/restore":   c.postTrashRestore,
+
+		"GET /api/models/{name}/load-test":    c.getLoadTest,
+		"POST /api/models/{name}/load-test":   c.postLoadTest,
+		"DELETE /api/models/{name}/load-test": c.deleteLoadTest,
+
+		"GET /api/trash":               c.getTrash,
+		"POST /api/trash/{id}/restore": c.postTrashRestore,
 
 		"POST /api/imports":                     c.postImport,
 		"GET /api/imports/{id}":                 c.getImport,

@@ -134,6 +134,31 @@ await report.step("warm it up", async () => {
   await axe(page, report, "overview");
 });
 
+await report.step("measure it under load, and find the result again", async () => {
+  await page.goto(at(digits));
+  const load = page.locator("section.load");
+  await load.getByLabel("Clients from").fill("1");
+  await load.getByLabel("to", { exact: true }).fill("3");
+  await load.getByLabel("by", { exact: true }).fill("2");
+  await load.getByRole("button", { name: "Start" }).click();
+  await load.getByText(/^Measured /).waitFor({ timeout: 120_000 });
+  const rows = await load.locator("tbody tr").allTextContents();
+  report.check(rows.length === 2 && rows.every((r) => /\/s/.test(r) && /(µs|ms|s)/.test(r)), `a row for each level: ${rows.join(" | ")}`);
+  await load.locator("svg[role=img]").waitFor();
+  await shot(page, "06b-load-test");
+  await axe(page, report, "load test");
+  await page.reload();
+  await load.getByText(/^Measured /).waitFor();
+  await load.getByLabel("to", { exact: true }).fill("99");
+  await load.getByLabel("by", { exact: true }).fill("1");
+  await load.getByRole("button", { name: "Start" }).click();
+  await load.getByText(/are more than 64/).waitFor();
+  await load.getByLabel("to", { exact: true }).fill("60");
+  await load.getByRole("button", { name: "Start" }).click();
+  await load.getByRole("button", { name: "Stop" }).click();
+  await load.getByText(/^Stopped after/).waitFor({ timeout: 30_000 });
+});
+
 await report.step("edit the configuration, see the difference, save and reload", async () => {
   await page.goto(at(digits, "config"));
   await page.locator(".cm-content").waitFor();

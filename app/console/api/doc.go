@@ -40,6 +40,9 @@
 //	DELETE /api/models/{name}                        → Trashed                not_found, conflict, forbidden (repository not writable)
 //	GET    /api/models/{name}/archive                → application/zip        not_found; one top folder named as the model
 //	POST   /api/models/{name}/warmup   WarmupRequest → WarmupResult           not_found, unavailable (not ready), invalid (no request can be made up)
+//	GET    /api/models/{name}/load-test              → LoadTest               not_found; the one that runs, or the last one
+//	POST   /api/models/{name}/load-test StartLoadTest → 202 LoadTest          not_found, unavailable (not ready), invalid, conflict (one runs)
+//	DELETE /api/models/{name}/load-test              → LoadTest               conflict (none runs); it ends soon after
 //	GET    /api/trash                                → Trash
 //	POST   /api/trash/{id}/restore                   → Trashed                not_found, conflict (a model of that name exists)
 //

@@ -473,6 +473,53 @@ export interface ImportCommit {
   replace: boolean;
 }
 
+/** LoadTestState says how far a load test is. */
+export type LoadTestState = "none" | "running" | "done" | "stopped" | "failed";
+
+/** StartLoadTest begins a load test: so many requests under way at a time, level by level. */
+export interface StartLoadTest {
+  /** From, To and Step are the levels, 1..1024 and at most 64 of them. */
+  from: number;
+  to: number;
+  step: number;
+  /** Batch size of each request, 1..max batch size, default 1. */
+  batch: number;
+  /** WindowMs is how long a window is, 100..60000, default 1000. A level ends when three windows agree, or after ten. */
+  windowMs: number;
+}
+
+/** LoadTest is the load test of a model that runs, or the last one that did. */
+export interface LoadTest {
+  state: LoadTestState;
+  reason: string;
+  startedMs: number;
+  /** 0 while it runs */
+  endedMs: number;
+  batch: number;
+  /** Levels are all that were asked for. */
+  levels: number[];
+  points: LoadPoint[];
+  /** Now is the last window of the level that is being measured; null when there is none. */
+  now: LoadPoint | null;
+}
+
+/** LoadPoint is what a level showed. Latencies are a client's on this machine, over HTTP. */
+export interface LoadPoint {
+  level: number;
+  requests: number;
+  /** Rate is rows per second. */
+  rate: number;
+  meanUs: number;
+  p50Us: number;
+  p95Us: number;
+  p99Us: number;
+  /** QueueUs and ComputeUs are the server's averages. */
+  queueUs: number;
+  computeUs: number;
+  /** Stable: the last three windows agreed within a tenth. */
+  stable: boolean;
+}
+
 /** Machine answers GET /api/machine and is the stream's topic machine: what the server runs on, and how busy it is. */
 export interface Machine {
   /** TMs is when it was read. */

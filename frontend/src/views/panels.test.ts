@@ -4,6 +4,7 @@ import type { Environment, GPU, Instance, InstanceGroup, Machine, Model, Version
 import { live } from "../lib/live.svelte";
 import EnvironmentPanel from "./model/EnvironmentPanel.svelte";
 import InstanceForm from "./model/InstanceForm.svelte";
+import LoadCurve from "./model/LoadCurve.svelte";
 import RuntimePanel from "./model/RuntimePanel.svelte";
 import ModelRow from "./models/ModelRow.svelte";
 import MachinePanel from "./server/MachinePanel.svelte";
@@ -40,6 +41,19 @@ describe("MachinePanel", () => {
     expect(screen.getByText(/40 % busy · 61 °C · compute capability 8.6/)).toBeTruthy();
     expect(screen.getByText(/6.00 GiB of 24.0 GiB in use, 18.0 GiB free · models 2.00 GiB/)).toBeTruthy();
     expect(screen.getByText("it has fallen off the bus")).toBeTruthy();
+  });
+});
+
+describe("LoadCurve", () => {
+  const point = (level: number, rate: number, p95Us: number) => ({ level, rate, p95Us, requests: 1, meanUs: 0, p50Us: 0, p99Us: 0, queueUs: 0, computeUs: 0, stable: true });
+  it("draws the levels, scaled to the largest", () => {
+    const { container } = render(LoadCurve, { points: [point(1, 500, 1000), point(4, 1000, 2000)] });
+    expect(screen.getByRole("img", { name: "Throughput up to 1,000/s against the 95th percentile of the latency up to 2.00 ms, 2 levels" })).toBeTruthy();
+    expect([...container.querySelectorAll("circle")].map((c) => [c.getAttribute("cx"), c.getAttribute("cy")])).toEqual([["300", "70"], ["592", "8"]]);
+  });
+  it("needs two levels", () => {
+    render(LoadCurve, { points: [point(1, 500, 1000)] });
+    expect(screen.queryByRole("img")).toBeNull();
   });
 });
 
