@@ -28,6 +28,8 @@ def driven(tmp_path_factory):
 
 # When it stops, perf_analyzer ends the sequences it is in from another thread, and now and then (one run of fourteen) still
 # sends a request of a sequence behind the END, which is refused as the real server refuses it. Such a run is made again.
+# On a machine with a load of 28 on two cores it once never ended (streaming with shared memory; one run of thirty there, none
+# elsewhere): why is not known. Once is forgiven, twice in a row is not.
 OVERTAKEN = "must specify the START flag on the first request of the sequence"
 TRIES = 5
 
@@ -68,10 +70,17 @@ def test_F024_F044_I026_perf_analyzer(driven, tmp_path, protocol, model, options
         argv[argv.index("REPEAT")] = str(data)
     if "--collect-metrics" in argv:
         argv += ["--verbose-csv", "--metrics-url", f"{driven.metrics}/metrics"]
+    hung = False
     for _ in range(TRIES):
         report.unlink(missing_ok=True)
         before = counts(driven, model)
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=120, env={**os.environ, "LD_LIBRARY_PATH": str(FOLDER)})
+        try:
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=120, env={**os.environ, "LD_LIBRARY_PATH": str(FOLDER)})
+        except subprocess.TimeoutExpired as e:
+            after = counts(driven, model)
+            assert not hung and after[1] == before[1], f"it hangs; counts {before}, then {after}, of {REQUESTS}: {e.stdout} {e.stderr}"
+            hung = True
+            continue
         after = counts(driven, model)
         if not ("sequence" in str(argv) and OVERTAKEN in done.stdout + done.stderr and after[1] == before[1] + 1):
             break
