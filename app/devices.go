@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -60,6 +61,9 @@ func openMachine(c *Config, log *slog.Logger) *device.Machine {
 
 // devicesCommand prints the machine as models see it.
 func devicesCommand(args []string, stdout, stderr io.Writer) int {
+	if slices.Contains(args, "--help") {
+		fmt.Fprint(stdout, "Shows the CPUs and GPUs that models may use. It takes the options of nereid serve, of which those about GPUs count.\n\n")
+	}
 	c, code := readOptions(false, "nereid devices", args, stdout, stderr)
 	if c == nil {
 		return code
