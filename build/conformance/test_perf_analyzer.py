@@ -28,8 +28,9 @@ def driven(tmp_path_factory):
 
 # When it stops, perf_analyzer ends the sequences it is in from another thread, and now and then (one run of fourteen) still
 # sends a request of a sequence behind the END, which is refused as the real server refuses it. Such a run is made again.
-# On a machine with a load of 28 on two cores it once never ended (streaming with shared memory; one run of thirty there, none
-# elsewhere): why is not known. Once is forgiven, twice in a row is not.
+# Streaming with shared memory, one run of thirty never ends although all answers have arrived: its socket has received as many
+# bytes as in a good run, while its main thread sleeps and counts. Behind a proxy, which is slower, it ended 120 times of 120.
+# Such a run, with every request answered, is made again too.
 OVERTAKEN = "must specify the START flag on the first request of the sequence"
 TRIES = 5
 
@@ -70,20 +71,20 @@ def test_F024_F044_I026_perf_analyzer(driven, tmp_path, protocol, model, options
         argv[argv.index("REPEAT")] = str(data)
     if "--collect-metrics" in argv:
         argv += ["--verbose-csv", "--metrics-url", f"{driven.metrics}/metrics"]
-    hung = False
     for _ in range(TRIES):
         report.unlink(missing_ok=True)
         before = counts(driven, model)
         try:
-            done = subprocess.run(argv, capture_output=True, text=True, timeout=120, env={**os.environ, "LD_LIBRARY_PATH": str(FOLDER)})
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env={**os.environ, "LD_LIBRARY_PATH": str(FOLDER)})
         except subprocess.TimeoutExpired as e:
             after = counts(driven, model)
-            assert not hung and after[1] == before[1], f"it hangs; counts {before}, then {after}, of {REQUESTS}: {e.stdout} {e.stderr}"
-            hung = True
+            assert after[0] - before[0] >= REQUESTS and after[1] == before[1], f"it hangs; counts {before}, then {after}: {e.stdout} {e.stderr}"
+            done = None
             continue
         after = counts(driven, model)
         if not ("sequence" in str(argv) and OVERTAKEN in done.stdout + done.stderr and after[1] == before[1] + 1):
             break
+    assert done, f"it hangs, {TRIES} times of {TRIES}"
     assert done.returncode == 0, done.stdout + done.stderr
     with report.open() as f:
         row = next(csv.DictReader(f))
