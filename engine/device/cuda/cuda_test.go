@@ -16,6 +16,7 @@ import (
 	"sync"
 	"testing"
 
+	"nereid/engine/infer"
 	"nereid/engine/shm"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
