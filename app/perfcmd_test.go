@@ -314,7 +314,7 @@ type writerFunc func([]byte) (int, error)
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 // What the options say reaches the server.
-func TestPerfRequests(t *testing.T) {
+func TestPerfRequests_F017(t *testing.T) {
 	r := perfRig(t)
 	var mu sync.Mutex
 	var heads []http.Header
