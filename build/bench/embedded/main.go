@@ -15,7 +15,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,6 +24,7 @@ import (
 	"nereid/engine/backend"
 	"nereid/engine/backend/onnxruntime"
 	"nereid/engine/infer"
+	"nereid/engine/perf"
 	"nereid/engine/tensor"
 )
 
@@ -124,18 +124,15 @@ func call(ctx context.Context, eng *engine.Engine, model string, in tensor.Tenso
 
 // parse reads NAME:FP32:d,d,.. and fills the tensor with values from -1 to 1.
 func parse(spec string) (t tensor.Tensor, err error) {
-	f := strings.Split(spec, ":")
-	if len(f) != 3 || f[1] != "FP32" {
+	name, shape, err := perf.ParseShape(spec)
+	if err != nil {
+		return t, err
+	}
+	name, ok := strings.CutSuffix(name, ":FP32")
+	if !ok {
 		return t, fmt.Errorf("input %q: want NAME:FP32:d,d,.. such as INPUT0:FP32:1,16", spec)
 	}
-	t.Name, t.DataType = f[0], tensor.FP32
-	for _, d := range strings.Split(f[2], ",") {
-		n, err := strconv.ParseInt(d, 10, 64)
-		if err != nil {
-			return t, fmt.Errorf("input %q: %w", spec, err)
-		}
-		t.Shape = append(t.Shape, n)
-	}
+	t.Name, t.DataType, t.Shape = name, tensor.FP32, shape
 	n, err := tensor.Elements(t.Shape)
 	if err != nil {
 		return t, fmt.Errorf("input %q: %w", spec, err)

@@ -84,12 +84,16 @@ func makeConv(ctx context.Context, path string) error {
 }
 
 // rawConv runs the model on ONNX Runtime alone.
-func rawConv(ctx context.Context, model string, seconds float64) (p loadPoint, err error) {
-	cmd := exec.CommandContext(ctx, convPython, convScript, "run", model, "1", fmt.Sprint(seconds))
+func rawConv(ctx context.Context, model string, seconds float64) (loadPoint, error) {
+	return printed(exec.CommandContext(ctx, convPython, convScript, "run", model, "1", fmt.Sprint(seconds)))
+}
+
+// printed runs a program that measures and prints a loadPoint.
+func printed(cmd *exec.Cmd) (p loadPoint, err error) {
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return p, err
+		return p, fmt.Errorf("%s: %w", cmd.Path, err)
 	}
 	return p, json.Unmarshal(out, &p)
 }
@@ -122,12 +126,6 @@ func (c *convPoints) bars() (list []bar) {
 }
 
 // embed runs the model in a process of its own, with its callers (build/bench/embedded).
-func (o *options) embed(ctx context.Context, repository, model, input string, callers int) (p loadPoint, err error) {
-	cmd := exec.CommandContext(ctx, o.embedded, "-r", repository, "-m", model, "-in", input, "-c", strconv.Itoa(callers), "-d", fmt.Sprint(o.seconds, "s"))
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return p, fmt.Errorf("%s: %w", o.embedded, err)
-	}
-	return p, json.Unmarshal(out, &p)
+func (o *options) embed(ctx context.Context, repository, model, input string, callers int) (loadPoint, error) {
+	return printed(exec.CommandContext(ctx, o.embedded, "-r", repository, "-m", model, "-in", input, "-c", strconv.Itoa(callers), "-d", fmt.Sprint(o.seconds, "s")))
 }
