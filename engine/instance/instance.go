@@ -349,9 +349,14 @@ func (s *Set) reschedule(r *infer.Request, b *infer.Batch) {
 func Execute(ctx context.Context, inst backend.Instance, b *infer.Batch, log *slog.Logger) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			log.Error("a backend panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			err = status.Errorf(status.Internal, "backend panicked: %v", p)
+			err = panicked(log, p)
 		}
 	}()
 	return inst.Execute(ctx, b)
+}
+
+// panicked logs a backend's panic p, which is being recovered from, and returns what its requests are answered.
+func panicked(log *slog.Logger, p any) error {
+	log.Error("a backend panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	return status.Errorf(status.Internal, "backend panicked: %v", p)
 }

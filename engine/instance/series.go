@@ -2,14 +2,11 @@ package instance
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 	"time"
 
 	"nereid/engine/backend"
 	"nereid/engine/infer"
 	"nereid/engine/sched"
-	"nereid/engine/status"
 )
 
 // An instance in a process of its own costs two wake-ups a batch, which is more than a brief execution. Where a model has
@@ -84,9 +81,9 @@ func (x *series) execute(ctx context.Context, first *infer.Batch) bool {
 func (x *series) run(ctx context.Context) {
 	defer func() {
 		if p := recover(); p != nil {
-			x.s.o.Log.Error("a backend panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			err := panicked(x.s.o.Log, p)
 			for i := range x.errs {
-				x.errs[i] = status.Errorf(status.Internal, "backend panicked: %v", p)
+				x.errs[i] = err
 			}
 		}
 	}()
