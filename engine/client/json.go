@@ -88,26 +88,14 @@ func appendNumber(b []byte, dt tensor.DataType, s string) ([]byte, error) {
 			return binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v))), nil
 		}
 		return binary.LittleEndian.AppendUint64(b, math.Float64bits(v)), nil
-	case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64:
-		v, err := strconv.ParseInt(s, 10, bits)
-		if err != nil {
+	case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64, tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
+		b, ok := tensor.AppendInteger(b, dt, s)
+		if !ok {
 			return b, fmt.Errorf("%s is no value of type %v", s, dt)
 		}
-		return appendLittle(b, uint64(v), bits/8), nil
-	case tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
-		v, err := strconv.ParseUint(s, 10, bits)
-		if err != nil {
-			return b, fmt.Errorf("%s is no value of type %v", s, dt)
-		}
-		return appendLittle(b, v, bits/8), nil
+		return b, nil
 	}
 	return b, fmt.Errorf("type %v has no form in JSON; give the bytes instead", dt)
-}
-
-func appendLittle(b []byte, v uint64, n int) []byte {
-	var all [8]byte
-	binary.LittleEndian.PutUint64(all[:], v)
-	return append(b, all[:n]...)
 }
 
 // ToJSON returns the elements of a tensor as one flat array of JSON. Strings must be UTF-8 to arrive as they are.

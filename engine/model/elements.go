@@ -74,14 +74,6 @@ func appendNumber(out []byte, dt tensor.DataType, text string) ([]byte, error) {
 		case "1":
 			return append(out, 1), nil
 		}
-	case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64:
-		if n, err := strconv.ParseInt(text, 10, bits); err == nil {
-			return appendBits(out, bits, uint64(n)), nil
-		}
-	case tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
-		if n, err := strconv.ParseUint(text, 10, bits); err == nil {
-			return appendBits(out, bits, n), nil
-		}
 	case tensor.FP16, tensor.BF16, tensor.FP32, tensor.FP64:
 		f, err := strconv.ParseFloat(text, 64)
 		if err != nil {
@@ -89,21 +81,19 @@ func appendNumber(out []byte, dt tensor.DataType, text string) ([]byte, error) {
 		}
 		switch dt {
 		case tensor.FP64:
-			return appendBits(out, bits, math.Float64bits(f)), nil
+			return tensor.AppendBits(out, bits, math.Float64bits(f)), nil
 		case tensor.FP32:
-			return appendBits(out, bits, uint64(math.Float32bits(float32(f)))), nil
+			return tensor.AppendBits(out, bits, uint64(math.Float32bits(float32(f)))), nil
 		case tensor.BF16:
-			return appendBits(out, bits, uint64(math.Float32bits(float32(f))>>16)), nil
+			return tensor.AppendBits(out, bits, uint64(math.Float32bits(float32(f))>>16)), nil
 		}
-		return appendBits(out, bits, uint64(toHalf(float32(f)))), nil
+		return tensor.AppendBits(out, bits, uint64(toHalf(float32(f)))), nil
+	default:
+		if out, ok := tensor.AppendInteger(out, dt, text); ok {
+			return out, nil
+		}
 	}
 	return nil, status.Errorf(status.InvalidArg, "%s is not a %s", text, dt)
-}
-
-func appendBits(out []byte, bits int, v uint64) []byte {
-	var b [8]byte
-	binary.LittleEndian.PutUint64(b[:], v)
-	return append(out, b[:bits/8]...)
 }
 
 // toHalf rounds to half precision, towards zero.

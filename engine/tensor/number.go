@@ -1,0 +1,30 @@
+package tensor
+
+import (
+	"encoding/binary"
+	"strconv"
+)
+
+// AppendBits appends the low bits of v, a multiple of 8, in little-endian order.
+func AppendBits(dst []byte, bits int, v uint64) []byte {
+	var all [8]byte
+	binary.LittleEndian.PutUint64(all[:], v)
+	return append(dst, all[:bits/8]...)
+}
+
+// AppendInteger appends an element of an integer type that text, a decimal number, gives; false: text is no value of dt, or dt
+// is no integer type.
+func AppendInteger(dst []byte, dt DataType, text string) ([]byte, bool) {
+	bits := dt.Size() * 8
+	switch dt {
+	case Int8, Int16, Int32, Int64:
+		if n, err := strconv.ParseInt(text, 10, bits); err == nil {
+			return AppendBits(dst, bits, uint64(n)), true
+		}
+	case Uint8, Uint16, Uint32, Uint64:
+		if n, err := strconv.ParseUint(text, 10, bits); err == nil {
+			return AppendBits(dst, bits, n), true
+		}
+	}
+	return dst, false
+}
