@@ -33,7 +33,7 @@ LDFLAGS := -s -w -X nereid/app.Version=$(VERSION)
 RUNTESTS := go run ./build/tools/runtests
 
 .PHONY: help test-gpu gpu-here test-openvino setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-desktop setup-cuda \
-        build desktop loadgen run test soak mutants rows compatibility conformance-reference test-frameworks bench fuzz h2spec clean
+        build desktop loadgen run test soak mutants rows compatibility conformance-reference test-frameworks bench fuzz h2spec screenshots clean
 
 help:
 	@echo "make run       set up, build, serve models-sample in poll mode and open the page"
@@ -51,6 +51,7 @@ help:
 	@echo "make conformance-reference   the table of conformance cases against a real Triton; RECORD=1 writes its answers down"
 	@echo "make test-frameworks   PyTorch, TensorFlow, OpenVINO and forests for real (7 GB, once)"
 	@echo "make fuzz      each fuzz target for FUZZTIME (30s)"
+	@echo "make screenshots   the pictures in docs/images, of a server under a light load"
 	@echo "make clean     removes what was built; what was downloaded stays in $(CACHE)"
 
 # --- set-up: automatic, idempotent, one stamp each ---
@@ -188,6 +189,9 @@ fuzz: $(ORT) $(DIST)
 bench: build loadgen
 	@go build -tags "$(TAGS)" -o build/bin/embedded ./build/bench/embedded
 	@go run ./build/bench/runner -only "$(ONLY)" -repeat $(or $(REPEAT),5) -seconds $(or $(SECONDS),4) $(if $(REPORT),-report docs/results)
+
+screenshots: setup-python setup-frontend build
+	cd frontend && NEREID_PYTHON="$(abspath $(VENV))/bin/python" node e2e/screenshots.mjs ../build/bin/nereid
 
 clean:
 	rm -rf build/bin frontend/dist/* engine/backend/onnxruntime/lib/libonnxruntime.* $(CACHE)/test-logs test-results
