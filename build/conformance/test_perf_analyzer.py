@@ -31,7 +31,11 @@ def driven(tmp_path_factory):
 # Streaming with shared memory, one run of thirty never ends although all answers have arrived: its socket has received as many
 # bytes as in a good run, while its main thread sleeps and counts. Behind a proxy, which is slower, it ended 120 times of 120.
 # Such a run, with every request answered, is made again too.
+# It begins to send before it asks for the statistics at the start. If all requests are answered by then (a fast server, and its
+# main thread waits for a core), no version's count grows between the two, and it ends with UNCOUNTED. Asked for the version by
+# number it does not look at the counts, so the second run is; a proxy that holds the question back for 0.5 s shows both.
 OVERTAKEN = "must specify the START flag on the first request of the sequence"
+UNCOUNTED = "failed to find the requested model version"
 TRIES = 5
 
 MODES = {
@@ -82,6 +86,9 @@ def test_F024_F044_I026_perf_analyzer(driven, tmp_path, protocol, model, options
             done = None
             continue
         after = counts(driven, model)
+        if UNCOUNTED in done.stdout + done.stderr and "-x" not in argv and after[0] - before[0] >= REQUESTS and after[1] == before[1]:
+            argv += ["-x", "1"]
+            continue
         if not ("sequence" in str(argv) and OVERTAKEN in done.stdout + done.stderr and after[1] == before[1] + 1):
             break
     assert done, f"it hangs, {TRIES} times of {TRIES}"
