@@ -39,6 +39,7 @@ type staged struct {
 	view    api.Import
 	dir     string // of the arranged model; "" before
 	touched time.Time
+	writing int  // files that are arriving
 	edited  bool // the user wrote the configuration
 	gone    bool
 }
@@ -124,7 +125,7 @@ func (s *staged) idle() time.Duration {
 		return 0
 	}
 	defer s.mu.Unlock()
-	if s.view.State == api.ImportCommitting {
+	if s.view.State == api.ImportCommitting || s.writing > 0 {
 		return 0
 	}
 	return time.Since(s.touched)
@@ -263,21 +264,34 @@ func (c *Console) putImportFile(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	state, area := s.view.State, s.area
-	s.touched = time.Now()
-	s.mu.Unlock()
-	if state == api.ImportCommitting || state == api.ImportLoaded {
-		return fail(api.CodeConflict, "the import takes no more files; it is %s", state)
+	area, err := s.receive()
+	if err != nil {
+		return err
 	}
+	defer s.received()
 	// Not under the lock: files come at the same time.
 	if err := area.Put(r.PathValue("path"), r.Body); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.touched = time.Now()
-	s.mu.Unlock()
 	return noContent(w)
+}
+
+// receive says where a file that arrives is written to. It does not expire until received is called.
+func (s *staged) receive() (*staging.Area, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.view.State == api.ImportCommitting || s.view.State == api.ImportLoaded {
+		return nil, fail(api.CodeConflict, "the import takes no more files; it is %s", s.view.State)
+	}
+	s.writing++
+	return s.area, nil
+}
+
+func (s *staged) received() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writing--
+	s.touched = time.Now()
 }
 
 func (c *Console) postAnalyze(w http.ResponseWriter, r *http.Request) error {

@@ -351,6 +351,44 @@ func TestOldImportsAreRemoved(t *testing.T) {
 	}
 }
 
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// A file may take longer to arrive than an import lives without a call.
+func TestImportsThatAreBeingWrittenStay(t *testing.T) {
+	r := newRig(t, engine.ModeExplicit)
+	im := get[api.Import](r, 201, "POST", "/api/imports", api.ImportCreate{})
+	s, err := r.c.imports.get(im.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expire := func() {
+		s.mu.Lock()
+		s.touched = s.touched.Add(-2 * importLife)
+		s.mu.Unlock()
+		r.c.imports.expire(r.c.log)
+	}
+	slow := readerFunc(func(p []byte) (int, error) {
+		expire()
+		return copy(p, "good"), io.EOF
+	})
+	w := httptest.NewRecorder()
+	req := httptest.NewRequestWithContext(t.Context(), "PUT", "/", slow)
+	req.SetPathValue("id", im.ID)
+	req.SetPathValue("path", "m.onnx")
+	if err := r.c.putImportFile(w, req); err != nil {
+		t.Fatalf("a file that took two hours to arrive: %v", err)
+	}
+	if got := get[api.Import](r, 200, "POST", "/api/imports/"+im.ID+"/analyze", nil); len(got.Files) == 0 {
+		t.Errorf("the import has no files: %+v", got)
+	}
+	expire()
+	if _, err := r.c.imports.get(im.ID); err == nil {
+		t.Error("an import that nobody writes to any more stays for ever")
+	}
+}
+
 func TestImportForABackendThatIsNotThere(t *testing.T) {
 	r := newRig(t, engine.ModePoll)
 	im := r.upload("", map[string]string{"plan/1/model.plan": "plan", "plan/1/helper.py": "print()"})

@@ -28,6 +28,7 @@ func (s *Server) newTransport() *fasthttp.Server {
 	return &fasthttp.Server{
 		Handler:                      s.handle,
 		ErrorHandler:                 s.handleFault,
+		HeaderReceived:               lowerExpect,
 		ExpectHandler:                s.handleExpect,
 		ConnState:                    s.connState,
 		Concurrency:                  math.MaxInt32, // accept counts
@@ -196,7 +197,17 @@ var (
 	newlineSpace    = []byte("\n ")
 	newlineTab      = []byte("\n\t")
 	headerLengthKey = []byte(headerLengthName)
+	expectKey       = []byte("Expect")
+	expectContinue  = []byte("100-continue")
 )
+
+// lowerExpect writes an expectation as the library compares it; its case means nothing (RFC 9110, 10.1.1).
+func lowerExpect(h *fasthttp.RequestHeader) (none fasthttp.RequestConfig) {
+	if e := h.PeekBytes(expectKey); len(e) > 0 && bytes.EqualFold(e, expectContinue) {
+		h.SetBytesKV(expectKey, expectContinue)
+	}
+	return none
+}
 
 // handleExpect decides on "Expect: 100-continue" before the client sends its body.
 func (s *Server) handleExpect(ctx *fasthttp.RequestCtx) int {
