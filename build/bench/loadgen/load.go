@@ -163,6 +163,15 @@ func lanes(ctx context.Context, o options) (newLane func(i int, in []tensor) (la
 	}
 	switch o.proto {
 	case "grpc":
+		if o.clients <= o.conns {
+			deadline := time.Now().Add(o.warm + o.window + time.Minute)
+			newLane = func(_ int, in []tensor) (lane, error) {
+				return newH2Lane(o.addr, grpcRequest(o.model, in), deadline), nil
+			}
+			return newLane, func() {}, nil
+		}
+		fallthrough
+	case "grpc-go":
 		conns, err := dial(o.addr, min(o.clients, o.conns))
 		if err != nil {
 			return nil, nil, err
@@ -184,7 +193,7 @@ func lanes(ctx context.Context, o options) (newLane func(i int, in []tensor) (la
 		}
 		return newLane, func() {}, nil
 	}
-	return nil, nil, fmt.Errorf("-i %q: want http (binary tensors), json or grpc", o.proto)
+	return nil, nil, fmt.Errorf("-i %q: want http (binary tensors), json, grpc or grpc-go", o.proto)
 }
 
 const (

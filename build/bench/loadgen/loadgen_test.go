@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -19,9 +20,12 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"nereid/build/bench/proc"
+	"nereid/engine/grpcapi/h2"
 	"nereid/engine/inferencepb"
 )
 
@@ -133,29 +137,158 @@ func TestRunOverHTTP(t *testing.T) {
 	}
 }
 
-func TestRunOverGRPC(t *testing.T) {
+// grpcServer serves an echo by grpc-go, whose windows are 64 KiB, and counts its connections.
+func grpcServer(t *testing.T, change func(n int64, r *inferencepb.ModelInferResponse) error) (addr string, conns *atomic.Int64) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	counting := &countingListener{Listener: l}
 	srv := grpc.NewServer()
-	inferencepb.RegisterGRPCInferenceServiceServer(srv, grpcEcho{})
+	inferencepb.RegisterGRPCInferenceServiceServer(srv, &grpcEcho{change: change})
+	go func() { _ = srv.Serve(counting) }()
+	t.Cleanup(srv.Stop)
+	return l.Addr().String(), &counting.n
+}
+
+type countingListener struct {
+	net.Listener
+	n atomic.Int64
+}
+
+func (l *countingListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		l.n.Add(1)
+	}
+	return c, err
+}
+
+func TestRunOverGRPC(t *testing.T) {
+	for _, tt := range []struct {
+		name, proto, tensors string
+		clients, conns       int
+		wantConns            int64
+		change               func(n int64, r *inferencepb.ModelInferResponse) error
+		wantFault            string
+	}{
+		{name: "a connection each", clients: 2, conns: 2, wantConns: 2},
+		{name: "shared connections", clients: 4, conns: 2, wantConns: 2},
+		{name: "by grpc-go", proto: "grpc-go", clients: 1, conns: 2, wantConns: 1},
+		{name: "larger than frames and windows", clients: 1, conns: 1, wantConns: 1, tensors: "INPUT0:FP32:1,262144"},
+		{name: "a wrong value is noticed", clients: 1, conns: 1, wantConns: 1, wantFault: "is not the input",
+			change: func(n int64, r *inferencepb.ModelInferResponse) error {
+				if n > 10 {
+					r.RawOutputContents[0][0] ^= 1
+				}
+				return nil
+			}},
+		{name: "a short answer is noticed", clients: 1, conns: 1, wantConns: 1, wantFault: "bytes, want",
+			change: func(n int64, r *inferencepb.ModelInferResponse) error {
+				if n > 10 {
+					r.RawOutputContents[0] = r.RawOutputContents[0][1:]
+				}
+				return nil
+			}},
+		{name: "an error is noticed", clients: 1, conns: 1, wantFault: `gRPC status "14": 100 % no`, wantConns: -1,
+			change: func(n int64, _ *inferencepb.ModelInferResponse) error {
+				if n > 10 {
+					return status.Error(codes.Unavailable, "100 % no")
+				}
+				return nil
+			}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			addr, conns := grpcServer(t, tt.change)
+			o := options{addr: addr, proto: cmp.Or(tt.proto, "grpc"), model: "m", tensors: cmp.Or(tt.tensors, "INPUT0:FP32:1,16"),
+				clients: tt.clients, conns: tt.conns, warm: 20 * time.Millisecond, window: 150 * time.Millisecond, check: "identity"}
+			p, err := run(t.Context(), o)
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case tt.wantFault == "" && (p.Errors > 0 || p.Requests == 0 || !p.Checked):
+				t.Errorf("run = %+v; want requests and no errors", p)
+			case tt.wantFault != "" && (p.Errors == 0 || !strings.Contains(strings.Join(p.Faults, ";"), tt.wantFault)):
+				t.Errorf("run: %d errors, faults %q; want some with %q", p.Errors, p.Faults, tt.wantFault)
+			}
+			if n := conns.Load(); tt.wantConns > 0 && tt.wantFault == "" && n != tt.wantConns {
+				t.Errorf("%d connections, want %d", n, tt.wantConns)
+			}
+		})
+	}
+}
+
+// Our own HTTP/2 server is the other side of the client's too: its echo answers with the request, so that nothing can be checked
+// but the length.
+func TestRunOverOwnHTTP2(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	srv, err := h2.New(h2.Options{Codec: echoCodec{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.RegisterService(&echoService, nil)
 	go func() { _ = srv.Serve(l) }()
 	t.Cleanup(srv.Stop)
-	o := options{addr: l.Addr().String(), proto: "grpc", model: "m", tensors: "INPUT0:FP32:1,16", clients: 4, conns: 2,
-		warm: 20 * time.Millisecond, window: 150 * time.Millisecond, check: "identity"}
-	p, err := run(t.Context(), o)
-	if err != nil || p.Errors > 0 || p.Requests == 0 {
-		t.Errorf("run = %+v, %v; want requests and no errors", p, err)
+	lane := newH2Lane(addr, make([]byte, 300<<10), time.Now().Add(time.Minute))
+	defer lane.close()
+	for range 3 {
+		if a, err := lane.exchange(t.Context()); err != nil || len(a.body) != 300<<10 {
+			t.Fatalf("exchange = %d bytes, %v; want %d", len(a.body), err, 300<<10)
+		}
 	}
+}
+
+// canned is a server that says what it has to say, whatever it hears.
+type canned struct{ *bytes.Reader }
+
+func (canned) Write(b []byte) (int, error) { return len(b), nil }
+func (canned) Close() error                { return nil }
+
+func FuzzH2Answer(f *testing.F) {
+	settings := []byte{0, 0, 0, h2Settings, 0, 0, 0, 0, 0}
+	f.Add(settings)
+	answer := append(bytes.Clone(settings), 0, 0, 1, h2Headers, h2EndHeaders, 0, 0, 0, 1, 0x88)
+	answer = append(answer, 0, 0, 6, h2Data, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 9)
+	answer = append(answer, 0, 0, 15, h2Headers, h2EndHeaders|h2EndStream, 0, 0, 0, 1, 0, 11)
+	f.Add(append(append(answer, "grpc-status"...), 1, '0'))
+	f.Add(append(bytes.Clone(settings), 0, 0, 8, h2Ping, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8))
+	f.Add(append(bytes.Clone(settings), 0, 0, 3, h2Headers, h2Padded|h2Priority, 0, 0, 0, 1, 1, 2, 3))
+	f.Add(append(bytes.Clone(settings), 0, 0, 8, h2GoAway, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		lane := newH2Lane("a:1", []byte("request"), time.Time{})
+		if err := lane.open(canned{bytes.NewReader(b)}); err != nil {
+			return
+		}
+		for range 3 { // what is left to say ends
+			if a, err := lane.try(); err != nil || len(a.body) > len(b) {
+				if err == nil {
+					t.Fatalf("an answer of %d bytes out of %d", len(a.body), len(b))
+				}
+				return
+			}
+		}
+	})
 }
 
 type grpcEcho struct {
 	inferencepb.UnimplementedGRPCInferenceServiceServer
+	change func(n int64, r *inferencepb.ModelInferResponse) error
+	n      atomic.Int64
 }
 
-func (grpcEcho) ModelInfer(_ context.Context, r *inferencepb.ModelInferRequest) (*inferencepb.ModelInferResponse, error) {
-	return &inferencepb.ModelInferResponse{ModelName: r.GetModelName(), ModelVersion: "1", RawOutputContents: r.GetRawInputContents()}, nil
+func (e *grpcEcho) ModelInfer(_ context.Context, r *inferencepb.ModelInferRequest) (*inferencepb.ModelInferResponse, error) {
+	answer := &inferencepb.ModelInferResponse{ModelName: r.GetModelName(), ModelVersion: "1", RawOutputContents: r.GetRawInputContents()}
+	if e.change != nil {
+		if err := e.change(e.n.Add(1), answer); err != nil {
+			return nil, err
+		}
+	}
+	return answer, nil
 }
 
 func TestCheckVersion(t *testing.T) {

@@ -16,10 +16,10 @@ import (
 func main() {
 	var o options
 	flag.StringVar(&o.addr, "u", "127.0.0.1:8000", "host:port of the server")
-	flag.StringVar(&o.proto, "i", "http", "http (binary tensors), json, or grpc")
+	flag.StringVar(&o.proto, "i", "http", "http (binary tensors), json, grpc, or grpc-go (grpc by that library, whatever the number of clients)")
 	flag.StringVar(&o.model, "m", "", "model")
 	flag.StringVar(&o.tensors, "in", "INPUT0:FP32:1,16", "inputs: NAME:DTYPE:d,d,..[;...]")
-	flag.IntVar(&o.conns, "conns", 8, "gRPC: at most so many connections")
+	flag.IntVar(&o.conns, "conns", 8, "gRPC: at most so many connections; up to so many clients have one of their own")
 	flag.DurationVar(&o.warm, "w", time.Second, "warm-up")
 	flag.DurationVar(&o.window, "d", 4*time.Second, "measured window")
 	flag.IntVar(&o.pid, "pid", 0, "the server's process id, for its CPU time and memory")
