@@ -125,7 +125,8 @@ func shape(r *infer.Request, resp *infer.Response, batched bool) error {
 }
 
 // serverTiming writes where a request's time went, in milliseconds, in the form of the Server-Timing header: its phases,
-// and the steps of an ensemble in the order in which they began, as step-1-model;desc="model:version";dur=0.123.
+// and the steps of an ensemble in the order in which they began, as step-1-model;desc="model:version";start=0.100;dur=0.123,
+// start since the beginning of total.
 func serverTiming(r *infer.Request) string {
 	t := &r.Times
 	b := make([]byte, 0, 96+64*len(r.Steps))
@@ -140,12 +141,12 @@ func serverTiming(r *infer.Request) string {
 			b = append(b, ", "...)
 		}
 		b = append(append(b, part.name...), ";dur="...)
-		b = strconv.AppendFloat(b, float64(part.to.Sub(part.from).Microseconds())/1000, 'f', 3, 64)
+		b = appendMillis(b, part.from, part.to)
 	}
 	steps := slices.Clone(r.Steps)
 	slices.SortStableFunc(steps, func(p, q infer.StepTimes) int { return cmp.Compare(p.Queued, q.Queued) })
 	for i := range steps[:min(len(steps), maxTimedSteps)] {
-		b = appendStep(b, i+1, &steps[i])
+		b = appendStep(b, i+1, &steps[i], t.Arrived)
 	}
 	return string(b)
 }
@@ -153,7 +154,7 @@ func serverTiming(r *infer.Request) string {
 // maxTimedSteps is how many steps Server-Timing tells: clients limit the size of a reply's header.
 const maxTimedSteps = 64
 
-func appendStep(b []byte, n int, s *infer.StepTimes) []byte {
+func appendStep(b []byte, n int, s *infer.StepTimes, zero infer.Stamp) []byte {
 	b = strconv.AppendInt(append(b, ", step-"...), int64(n), 10)
 	b = append(b, '-')
 	for _, c := range []byte(s.Model) { // a token
@@ -173,8 +174,12 @@ func appendStep(b []byte, n int, s *infer.StepTimes) []byte {
 		b = append(b, c)
 	}
 	b = strconv.AppendInt(append(b, ':'), s.Version, 10)
-	b = append(b, `";dur=`...)
-	return strconv.AppendFloat(b, float64(s.Finished.Sub(s.Queued).Microseconds())/1000, 'f', 3, 64)
+	b = appendMillis(append(b, `";start=`...), zero, s.Queued)
+	return appendMillis(append(b, ";dur="...), s.Queued, s.Finished)
+}
+
+func appendMillis(b []byte, from, to infer.Stamp) []byte {
+	return strconv.AppendFloat(b, float64(to.Sub(from).Microseconds())/1000, 'f', 3, 64)
 }
 
 // readInfer reads the body into r. If it returns false, the reply is an error already.

@@ -48,7 +48,7 @@ func TestServerTiming(t *testing.T) {
 	t.Run("an ensemble's steps", func(t *testing.T) {
 		resp := post("/v2/models/two/infer", addSubJSON, "1")
 		_, steps, _ := strings.Cut(resp.Header.Get("Server-Timing"), ", step-")
-		want := regexp.MustCompile(`^1-add_sub;desc="add_sub:1";dur=\d+\.\d{3}, step-2-add_sub;desc="add_sub:1";dur=\d+\.\d{3}$`)
+		want := regexp.MustCompile(`^1-add_sub;desc="add_sub:1";start=\d+\.\d{3};dur=\d+\.\d{3}, step-2-add_sub;desc="add_sub:1";start=\d+\.\d{3};dur=\d+\.\d{3}$`)
 		if resp.StatusCode != 200 || !want.MatchString(steps) {
 			t.Errorf("status %s, steps %q", resp.Status, steps)
 		}
@@ -56,10 +56,11 @@ func TestServerTiming(t *testing.T) {
 	t.Run("a name that a header cannot hold", func(t *testing.T) {
 		r := infer.New()
 		defer r.Release()
-		r.Steps = []infer.StepTimes{{Model: "b", Version: 2, Times: infer.Times{Queued: 2000, Finished: 1502000}},
-			{Model: "a \"\\\n漢", Version: 1, Times: infer.Times{Queued: 1000, Finished: 3000}}}
+		r.Times.Arrived = 500
+		r.Steps = []infer.StepTimes{{Model: "b", Version: 2, Times: infer.Times{Queued: 2500, Finished: 1502500}},
+			{Model: "a \"\\\n漢", Version: 1, Times: infer.Times{Queued: 1500, Finished: 3500}}}
 		_, steps, _ := strings.Cut(serverTiming(r), ", step-")
-		if want := `1-a_______;desc="a \"\\????:1";dur=0.002, step-2-b;desc="b:2";dur=1.500`; steps != want {
+		if want := `1-a_______;desc="a \"\\????:1";start=0.001;dur=0.002, step-2-b;desc="b:2";start=0.002;dur=1.500`; steps != want {
 			t.Errorf("steps %q, want %q", steps, want)
 		}
 	})

@@ -95,7 +95,7 @@ func serveWith(t testing.TB, settings map[string]string, files map[string]string
 func serveIn(t testing.TB, p python.Options, files map[string]string, set func(*engine.Options)) *rig {
 	t.Helper()
 	r := &rig{t: t, root: t.TempDir(), folder: p.Folder}
-	all := map[string]string{"python": interpreter(t)}
+	all := map[string]string{"python": interpreter(t), "stub-timeout-seconds": "300"} // a busy machine is no fault
 	maps.Copy(all, p.Settings)
 	for path, text := range files {
 		r.write(path, text)

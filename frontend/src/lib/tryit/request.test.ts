@@ -76,9 +76,9 @@ describe("classes", () => {
 it("reads Server-Timing", () => {
   expect(parseTiming('queue;dur=0.012, infer;desc="compute";dur=1.5, total')).toEqual({ phases: { queue: 0.012, infer: 1.5 }, steps: [] });
   expect(parseTiming(null)).toEqual({ phases: {}, steps: [] });
-  expect(parseTiming('total;dur=3, step-1-a;desc="a, \\"b\\" ;dur=9:1";dur=1.25, step-2-c.d;dur=0.5, step-3-e;desc="e:2"')).toEqual({
+  expect(parseTiming('total;dur=3, step-1-a;desc="a, \\"b\\" ;dur=9:1";start=0.25;dur=1.25, step-2-c.d;dur=0.5, step-3-e;desc="e:2"')).toEqual({
     phases: { total: 3 },
-    steps: [{ model: 'a, "b" ;dur=9:1', ms: 1.25 }, { model: "c.d", ms: 0.5 }],
+    steps: [{ model: 'a, "b" ;dur=9:1', startMs: 0.25, ms: 1.25 }, { model: "c.d", startMs: 0, ms: 0.5 }],
   });
 });
 

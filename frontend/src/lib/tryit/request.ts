@@ -185,6 +185,8 @@ export function topK(v: readonly Element[], k: number, labels: readonly string[]
 export interface Step {
   /** model:version */
   model: string;
+  /** When it began, in milliseconds since the request did. */
+  startMs: number;
   ms: number;
 }
 
@@ -195,7 +197,7 @@ export interface Timing {
   steps: Step[];
 }
 
-/** Reads the Server-Timing header: phases, and step-1-name;desc="model:version";dur=1.5 for the steps of an ensemble. */
+/** Reads the Server-Timing header: phases, and step-1-name;desc="model:version";start=0.5;dur=1.5 for the steps of an ensemble. */
 export function parseTiming(header: string | null): Timing {
   const out: Timing = { phases: {}, steps: [] };
   const entry = /([\w.-]+)\s*((?:;\s*[\w-]+\s*=\s*(?:"(?:\\.|[^"\\])*"|[^\s",;]+)\s*)*)(?:,|$)/g;
@@ -204,7 +206,7 @@ export function parseTiming(header: string | null): Timing {
     const p = new Map([...params.matchAll(param)].map(([, key, quoted, plain]) => [key, quoted?.replace(/\\(.)/g, "$1") ?? plain ?? ""]));
     const dur = p.get("dur");
     if (dur === undefined) continue;
-    if (/^step-\d+-/.test(name)) out.steps.push({ model: p.get("desc") ?? name.replace(/^step-\d+-/, ""), ms: Number(dur) });
+    if (/^step-\d+-/.test(name)) out.steps.push({ model: p.get("desc") ?? name.replace(/^step-\d+-/, ""), startMs: Number(p.get("start") ?? 0), ms: Number(dur) });
     else out.phases[name] = Number(dur);
   }
   return out;

@@ -17,11 +17,12 @@ function show(header: string | null): HTMLElement {
 }
 const texts = (e: HTMLElement, what: string) => [...e.querySelectorAll(what)].map((n) => n.textContent?.replace(/\s+/g, " ").trim());
 
-it("lists an ensemble's steps with model, version and time", () => {
-  const at = show('queue;dur=0, input;dur=0, infer;dur=3, output;dur=0, total;dur=3, step-1-pre;desc="pre:1";dur=1, step-2-net;desc="net:7";dur=2');
+it("draws an ensemble's steps at their start, with model, version and time", () => {
+  const at = show('queue;dur=0, input;dur=0, infer;dur=3, output;dur=0, total;dur=4, step-1-pre;desc="pre:1";start=0.5;dur=1, step-2-net;desc="net:7";start=1.5;dur=2');
   expect(texts(at, "ol li .model")).toEqual(["pre:1", "net:7"]);
   expect(texts(at, "ol li b")).toEqual(["1.00 ms", "2.00 ms"]);
-  expect([...at.querySelectorAll<HTMLElement>("ol .track span")].map((e) => e.style.width)).toEqual([1 / 3, 2 / 3].map((share) => `${share * 100}%`)); // of the time inside the server
+  expect([...at.querySelectorAll<HTMLElement>("ol .track span")].map((e) => [e.style.marginLeft, e.style.width])).toEqual([["12.5%", "25%"], ["37.5%", "50%"]]); // of the time inside the server
+  expect(texts(at, "ol .at")).toEqual(["from 500 µs", "from 1.50 ms"]);
   expect(texts(at, "ul li b")).toHaveLength(5);
 });
 
