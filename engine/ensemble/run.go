@@ -244,6 +244,7 @@ func (x *run) request(s *step, values []value) *infer.Request {
 	}
 	r.Parameters = append(r.Parameters, x.r.Parameters...)
 	r.Priority, r.Timeout, r.Correlation, r.Flags = x.r.Priority, x.r.Timeout, x.r.Correlation, x.r.Flags
+	r.Origin = x.r.Origin
 	return r
 }
 

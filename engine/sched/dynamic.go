@@ -265,7 +265,7 @@ func (d *Dynamic) More(inst InstanceID, list []*infer.Batch, most int) []*infer.
 	before := len(list)
 	for now := infer.Now(); len(list)-before < min(most, share-1); {
 		n, wait := d.due(now)
-		if n == 0 || wait > 0 {
+		if n == 0 || wait > 0 || !mayFollow(list[len(list)-1].Requests[0], d.queue.first()) {
 			break
 		}
 		if here > 1 {
@@ -285,6 +285,9 @@ func (d *Dynamic) More(inst InstanceID, list []*infer.Batch, most int) []*infer.
 	d.mu.Unlock()
 	return list
 }
+
+// mayFollow reports whether a request may be executed once another is, by the same instance; see Serial.
+func mayFollow(before, r *infer.Request) bool { return r.Origin == nil || r.Origin == before.Origin }
 
 // pass asks the gate. Another instance may get leave sooner: one that idles is woken for the same work, and if leave is
 // refused the wake-up is passed on. d.mu is held before and after, not meanwhile.

@@ -301,3 +301,43 @@ func TestMoreWithoutTheCancelled(t *testing.T) {
 		finish(b)
 	}
 }
+
+// What a model asks for is executed behind nothing that may wait for that model: requests of other executions, and of
+// clients, may call it.
+func TestMoreKeepsCallsApart(t *testing.T) {
+	client, one, other := (*infer.Origin)(nil), &infer.Origin{Model: "a"}, &infer.Origin{Model: "a"}
+	for _, tt := range []struct {
+		name    string
+		origins []*infer.Origin
+		want    int // batches with the first
+	}{
+		{"of clients", []*infer.Origin{client, client, client}, 3},
+		{"a call behind clients", []*infer.Origin{client, client, one, client}, 2},
+		{"clients behind a call", []*infer.Origin{one, client, client}, 3},
+		{"calls of one execution", []*infer.Origin{one, one, one}, 3},
+		{"calls of two", []*infer.Origin{one, one, other}, 2},
+		{"a client between calls of one", []*infer.Origin{one, client, one}, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := NewDynamic(Policy{})
+			for _, o := range tt.origins {
+				r := rows(1)
+				r.Origin = o
+				if err := d.Enqueue(r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			first, err := d.Next(t.Context(), 0, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list := d.More(0, []*infer.Batch{first}, 9)
+			if len(list) != tt.want {
+				t.Errorf("%d batches, want %d", len(list), tt.want)
+			}
+			for _, b := range list {
+				finish(b)
+			}
+		})
+	}
+}

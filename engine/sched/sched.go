@@ -61,7 +61,8 @@ type InstanceID int
 type Serial interface {
 	// More appends to list batches for an instance that has one from Next and has not executed it, at most most of them: what
 	// is due now, and of that not more than the instance's share. It does not wait, and gives nothing where a batch may have
-	// several requests. The caller owns what it gets, as from Next.
+	// several requests. What a model asks for comes behind other requests only if the same execution asks for those: others
+	// may wait for that model. The caller owns what it gets, as from Next.
 	More(inst InstanceID, list []*infer.Batch, most int) []*infer.Batch
 }
 

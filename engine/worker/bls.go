@@ -49,11 +49,12 @@ func (w *Worker) beginBLS(id uint64, body []byte) error {
 	return nil
 }
 
-// origin says for whose sake a call is made: for its parent's, or for that of what is executed now.
+// origin says for whose sake a call is made: for its parent's, or for that of what is executed now. It is one for all calls of
+// a request.
 func (w *Worker) origin(call *blsCall) *infer.Origin {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var parent *infer.Request
+	var parent *live
 	exec := uint64(0)
 	if ex := w.cur; ex != nil && len(ex.lives) > 0 {
 		if i := call.parent - ex.first; call.parent == 0 || i < uint64(len(ex.lives)) {
@@ -61,18 +62,21 @@ func (w *Worker) origin(call *blsCall) *infer.Origin {
 			if call.parent == 0 {
 				i = 0
 			}
-			parent = ex.lives[i].r
+			parent = &ex.lives[i]
 		}
 	}
-	if l := w.late[call.parent]; parent == nil && l != nil {
-		parent = l.r
+	if parent == nil {
+		parent = w.late[call.parent]
+	}
+	if parent != nil && call.traced && parent.r.Trace != nil && !parent.r.Answered() {
+		call.r.Trace = parent.r.Trace.Child()
+	}
+	if parent != nil && parent.origin != nil {
+		return parent.origin
 	}
 	o := &infer.Origin{Model: w.spec.ModelName, Busy: func() bool { return exec != 0 && w.running.Load() == exec }}
 	if parent != nil {
-		o.Up = parent.Origin
-		if call.traced && parent.Trace != nil && !parent.Answered() {
-			call.r.Trace = parent.Trace.Child()
-		}
+		o.Up, parent.origin = parent.r.Origin, o
 	}
 	return o
 }

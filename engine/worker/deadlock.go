@@ -146,7 +146,8 @@ func (o *lookout) look() {
 	}
 	o.err = status.Errorf(status.Unavailable, "the models %s wait for each other: every instance of them executes a request whose call of another one cannot begin; "+
 		"raise their instance_group.count, or let models call each other in one direction only", strings.Join(quoted(models), " and "))
-	o.r.Cancel() // which answers it
+	o.r.Fail(o.err) // also if it is executed, by a model that does not look whether it is cancelled
+	o.r.Cancel()
 }
 
 // broken returns why the call was broken off, nil if it was not.

@@ -78,6 +78,7 @@ type live struct {
 	done   bool            // its final response has come
 	held   *infer.Response // of a model that is not decoupled: a response that came before FINAL
 	spill  *spill
+	origin *infer.Origin // of the calls made for its sake; nil: none was
 }
 
 // Start starts a worker and waits for its hello. Errors: NotFound when the program is not there, Internal when it ends or

@@ -62,6 +62,117 @@ if x[0] == 1:
 	}
 }
 
+// A circle of three: the calls wait for what is executed, and one of them for what waits itself. Whichever is broken off, all
+// come to an end.
+func TestThreeModelsThatWaitForEachOther(t *testing.T) {
+	folder := t.TempDir()
+	caller := func(begins, waits, next string) string {
+		body := ""
+		if begins != "" {
+			body = `
+if x[0] == 1:
+    open(` + strconv.Quote(filepath.Join(folder, begins)) + `, "w").close()
+    while not os.path.exists(` + strconv.Quote(filepath.Join(folder, waits)) + `):
+        time.sleep(0.001)`
+		}
+		return code(`
+y = x`+body+`
+if x[0] < 9:
+    call = pb_utils.InferenceRequest(model_name="`+next+`", requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", x + 1)])
+    answer = call.exec()
+    if answer.has_error():
+        responses.append(pb_utils.InferenceResponse(error=answer.error()))
+        continue`, "")
+	}
+	r := serve(t, nil, map[string]string{
+		"a/config.pbtxt": config(""), "a/1/model.py": caller("a", "c", "b"),
+		"b/config.pbtxt": config(""), "b/1/model.py": caller("", "", "c"),
+		"c/config.pbtxt": config(""), "c/1/model.py": caller("c", "a", "a"),
+	}).ready()
+	answers := make(chan answer, 2)
+	for _, model := range []string{"a", "c"} {
+		go func() { answers <- r.one(request(model, map[string][]float32{"IN": {1}})) }()
+	}
+	t.Run("D9 a circle of three models is broken off", func(t *testing.T) {
+		for range 2 {
+			// One of them by the circle; the other may call a model by then that waits for it.
+			if a := <-answers; a.err == nil || !strings.Contains(a.err.Error(), "wait for each other") && !strings.Contains(a.err.Error(), "would wait for itself") {
+				t.Errorf("%v, %v; want an error that tells of the circle", a.floats("OUT"), a.err)
+			}
+		}
+	})
+	for _, model := range []string{"a", "b", "c"} {
+		if a := r.one(request(model, map[string][]float32{"IN": {9}})); a.err != nil {
+			t.Errorf("%s afterwards: %v", model, a.err)
+		}
+	}
+}
+
+// A call of a model is not executed behind requests that wait for its answer, where another instance is free: requests that
+// are given to a process together (see TestSeries) hold no more than they would one by one.
+func TestCallsBesideSeries(t *testing.T) {
+	call := func(model string) string {
+		return code(`
+y = x
+if x[0] == 1:
+    answer = pb_utils.InferenceRequest(model_name="`+model+`", requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", x * 0)]).exec()
+    if answer.has_error():
+        responses.append(pb_utils.InferenceResponse(error=answer.error()))
+        continue`, "")
+	}
+	r := serve(t, nil, map[string]string{
+		"a/config.pbtxt": config("instance_group [ { count: 2 } ]"), "a/1/model.py": call("b"),
+		"b/config.pbtxt": config(""), "b/1/model.py": call("a"),
+	}).ready()
+	// One request at a time holds an instance of a while it waits for b, and one b's while it waits for a: a's other instance
+	// serves that. The many others make a's queue long.
+	var wg sync.WaitGroup
+	for _, client := range []struct {
+		model string
+		in    float32
+		n     int
+	}{{"a", 1, 1}, {"b", 1, 1}, {"a", 0, 24}} {
+		for range client.n {
+			wg.Go(func() {
+				for range 300 {
+					a := r.one(request(client.model, map[string][]float32{"IN": {client.in}}))
+					if a.err != nil {
+						t.Errorf("%s with %v: %v", client.model, client.in, a.err)
+						return
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+}
+
+// A circle that goes through an ensemble is found as one that does not.
+func TestModelThatCallsItselfThroughAnEnsemble(t *testing.T) {
+	r := serve(t, nil, map[string]string{
+		"m/config.pbtxt": config(""),
+		"m/1/model.py": code(`
+y = x
+if x[0] > 0:
+    answer = pb_utils.InferenceRequest(model_name="e", requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", x - 1)]).exec()
+    if answer.has_error():
+        responses.append(pb_utils.InferenceResponse(error=answer.error()))
+        continue
+    y = pb_utils.get_output_tensor_by_name(answer, "OUT").as_numpy() + 10`, ""),
+		"e/1/.keep": "",
+		"e/config.pbtxt": strings.Replace(config(""), `backend: "python"`, `platform: "ensemble"`, 1) + `
+ensemble_scheduling { step [ { model_name: "m" model_version: -1 input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" } } ] }`,
+	}).ready()
+	t.Run("D9 a model that calls itself through an ensemble", func(t *testing.T) {
+		if a := r.one(request("m", map[string][]float32{"IN": {1}})); a.err == nil || !strings.Contains(a.err.Error(), "would wait for itself") {
+			t.Errorf("%v, %v; want an error", a.floats("OUT"), a.err)
+		}
+	})
+	if a := r.one(request("e", map[string][]float32{"IN": {0}})); a.err != nil {
+		t.Errorf("afterwards: %v", a.err)
+	}
+}
+
 func TestIsReady(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	sync := `

@@ -159,23 +159,28 @@ if x[0] == 12: y = np.repeat(x, 3000)
 			t.Errorf("an execution of 30 ms is said to have taken %v", d)
 		}
 	})
-	t.Run("answers do not wait for what comes behind them", func(t *testing.T) {
-		requests := vectors(8, 9, 3)
-		first := requests[0].Retain()
-		defer first.Release()
-		done := make(chan []answer)
-		go func() {
-			answers, _ := g.run(requests...)
-			done <- answers
-		}()
-		until(t, "the first is answered", first.Answered)
-		if err := os.WriteFile(gate, nil, 0o600); err != nil {
-			t.Error(err)
-		}
-		for i, a := range <-done {
-			want(t, a, []float32{8, 9, 3}[i])
-		}
-	})
+	for name, v := range map[string]float32{"answers": 8, "answers that came soon": 1} {
+		t.Run(name+" do not wait for what comes behind them", func(t *testing.T) {
+			if err := os.Remove(gate); err != nil && !os.IsNotExist(err) {
+				t.Fatal(err)
+			}
+			requests := vectors(v, 9, 3)
+			first := requests[0].Retain()
+			defer first.Release()
+			done := make(chan []answer)
+			go func() {
+				answers, _ := g.run(requests...)
+				done <- answers
+			}()
+			until(t, "the first is answered", first.Answered)
+			if err := os.WriteFile(gate, nil, 0o600); err != nil {
+				t.Error(err)
+			}
+			for i, a := range <-done {
+				want(t, a, []float32{v, 9, 3}[i])
+			}
+		})
+	}
 	t.Run("D033 one that nobody waits for is not executed", func(t *testing.T) {
 		requests := vectors(1, 10, 2) // the second would end the process
 		requests[1].Cancel()
@@ -277,6 +282,26 @@ func TestSeriesOfStrings(t *testing.T) {
 	for i, text := range []string{"\x02\x00\x00\x00bb\x01\x00\x00\x00a", "\x00\x00\x00\x00\x03\x00\x00\x00ccc", "\x01\x00\x00\x00d"} {
 		if a := answers[i]; string(a.outputs["OUT"]) != text {
 			t.Errorf("request %d: %q, %v", i, a.outputs["OUT"], a.err)
+		}
+	}
+}
+
+// A model may answer each request with the same array, filled anew: what was answered does not change any more.
+func TestSeriesFromOneArray(t *testing.T) {
+	for _, n := range []int{1, 5000, 300000} { // in the packet, in a slot, in one that is made by need
+		g := newSeriesRig(t, nil, config(""), code(`
+if not hasattr(self, "out"): self.out = np.zeros(`+strconv.Itoa(n)+`, np.float32)
+y = self.out
+y[:] = x[0]`, ""))
+		var values []float32
+		for i := range 20 {
+			values = append(values, float32(i+1))
+		}
+		answers, _ := g.run(vectors(values...)...)
+		for i, a := range answers {
+			if got := a.floats("OUT"); a.err != nil || len(got) != n || got[0] != values[i] || got[n-1] != values[i] {
+				t.Errorf("%d floats, request %d: %d floats, the first %v, %v; want %v", n, i, len(got), got[:min(len(got), 1)], a.err, values[i])
+			}
 		}
 	}
 }

@@ -91,12 +91,6 @@ class Down:
         mapped.map[at - HEADER] = 0
         return data
 
-    @staticmethod
-    def held(array):
-        """Whether find would tell of an array at once where it lies: it is all of an input."""
-        base = array.base
-        return type(base) is _Input and base.nbytes == array.nbytes
-
     def find(self, array):
         """Where a C-contiguous array's data lies in the arena, or -1."""
         base = array.base

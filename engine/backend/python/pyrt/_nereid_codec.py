@@ -24,7 +24,7 @@ _TICKET = struct.Struct("<Q")
 _TICKET_AT = _RESPONSES.size + 8  # of the first response's, where there is no text
 
 _ZEROS = b"\0" * 16
-_MOST_TIME = 0xFFFFFFFF  # nanoseconds
+MOST_TIME = 0xFFFFFFFF  # nanoseconds
 
 
 class Broken(Exception):
@@ -205,7 +205,7 @@ class Codec:
             body = self._plain(*items[0])
             if body is not None:
                 return body, ()
-            made = self._simple(items)
+            made = self._simple(*items[0])
             if made is not None:
                 return made
         return self._responses(items, code, text)
@@ -232,42 +232,53 @@ class Codec:
             self._heads[key] = known
         return b"".join((known[0], _TICKET.pack(ticket), known[1], data))
 
-    def series(self, items, ago):
-        """The body of a RESPONSES out of a series. items: those of responses, and for each how many nanoseconds it took; ago:
-        how many before now the first of them began."""
-        return self._simple(items, min(ago, _MOST_TIME)) or self._responses(items, 0, "", ago)
+    def one(self, item, ago):
+        """The body of a RESPONSES with one response out of a series: that of responses, and how many nanoseconds it took; ago:
+        how many before now its execution began. Also what must be kept alive until the frame is sent."""
+        ago = min(ago, MOST_TIME)
+        return self._simple(*item, ago) or self._responses([item], 0, "", ago)
 
-    def _simple(self, items, ago=0):
-        """_responses for responses with one tensor of numbers each, None for others."""
-        known, whole = self._records, self._all
-        records, keep = [], []
-        at, inline = _RESPONSES.size, 0
-        for ticket, flags, response, wanted, *took in items:
-            if response is None or response._error is not None or response._parameters != "{}" or len(response._tensors) != 1:
-                return None
-            tensor = response._tensors[0]
-            array, code = tensor._array, tensor._code
-            if array is None or code == pb._BYTES:
-                return None
-            if wanted is not whole and wanted is not None and tensor._name not in wanted:
-                return None
-            if array.nbytes > INLINE_MOST:
-                if len(items) > 1 and not self._down.held(array):
-                    return None  # its slot would be lost if one behind it is not simple
-                place, offset = self._outside(array, keep)
-                data = b""
-            else:
-                place, offset, data = IN_FRAME, 0, array.tobytes()
-                inline += len(data) + 16
-            key = (tensor._name, code, tensor._shape, flags, place)
-            record = known.get(key)
-            if record is None:
-                record = self._record(key, tensor)
-            records.append((record, ticket, min(took[0], _MOST_TIME) if took else 0, offset, data))
-            at += record[0].size
-        if inline > INLINE_BUDGET:
+    def small(self, response, flags, wanted):
+        """(record, bytes) of a response with one small tensor of numbers, for packed; None for another response."""
+        if response is None or response._error is not None or len(response._tensors) != 1 or response._parameters != "{}":
             return None
-        parts, tail = [_RESPONSES.pack(len(items), 0, 0, ago)], []
+        tensor = response._tensors[0]
+        array, code = tensor._array, tensor._code
+        if array is None or code == pb._BYTES or array.nbytes > INLINE_MOST:
+            return None
+        if wanted is not self._all and wanted is not None and tensor._name not in wanted:
+            return None
+        key = (tensor._name, code, tensor._shape, flags, IN_FRAME)
+        return self._records.get(key) or self._record(key, tensor), array.tobytes()
+
+    def _simple(self, ticket, flags, response, wanted, took=0, ago=0):
+        """_responses for a response with one tensor of numbers, None for another."""
+        if response is None or response._error is not None or response._parameters != "{}" or len(response._tensors) != 1:
+            return None
+        tensor = response._tensors[0]
+        array, code = tensor._array, tensor._code
+        if array is None or code == pb._BYTES:
+            return None
+        if wanted is not self._all and wanted is not None and tensor._name not in wanted:
+            return None
+        keep = []
+        if array.nbytes > INLINE_MOST:
+            place, offset = self._outside(array, keep)
+            data = b""
+        else:
+            place, offset, data = IN_FRAME, 0, array.tobytes()
+        key = (tensor._name, code, tensor._shape, flags, place)
+        record = self._records.get(key) or self._record(key, tensor)
+        return self.packed([(record, ticket, min(took, MOST_TIME), offset, data)], ago), keep
+
+    @staticmethod
+    def packed(records, ago):
+        """The body of a RESPONSES. records: layout and constant parts of each response, its ticket, the nanoseconds it took, and
+        its tensor's place and bytes; ago: how many nanoseconds before now the first of them began."""
+        parts, tail = [_RESPONSES.pack(len(records), 0, 0, min(ago, MOST_TIME))], []
+        at = _RESPONSES.size
+        for record in records:
+            at += record[0][0].size
         for (layout, head, counts, placed, rest), ticket, took, offset, data in records:
             if data:
                 gap = -at & 15
@@ -278,7 +289,7 @@ class Codec:
                 tail.append(data)
                 at += len(data)
             parts.append(layout.pack(head, ticket, counts, took, placed, offset, rest))
-        return b"".join(parts + tail), keep
+        return b"".join(parts + tail)
 
     def _record(self, key, tensor):
         """What a response with one tensor is made of: a layout, and its parts beside ticket, time and offset."""
@@ -296,7 +307,7 @@ class Codec:
     def _responses(self, items, code, text, ago=0):
         writer = Writer()
         message = text.encode(errors="replace")
-        writer.add(_RESPONSES.pack(len(items), code, len(message), min(ago, _MOST_TIME)))
+        writer.add(_RESPONSES.pack(len(items), code, len(message), min(ago, MOST_TIME)))
         writer.add(message)
         writer.pad()
         try:
@@ -331,7 +342,7 @@ class Codec:
         writer.add(message + parameters)
         writer.pad()
         self.tensors(writer, tensors)
-        took = min(took, _MOST_TIME)
+        took = min(took, MOST_TIME)
         writer.end(begin, _RESPONSE, flags, ticket, len(tensors), code, len(message), len(parameters), took)
 
     def bls(self, request, stream, parent):

@@ -14,7 +14,6 @@ import time
 
 _DEFAULT_CODE = 1  # INTERNAL
 _CO_COROUTINE = 0x80  # inspect.CO_COROUTINE
-_HOLD = 150_000  # how many nanoseconds of answers to a series are sent together
 
 
 def _hello_error(text):
@@ -42,6 +41,7 @@ else:
 import _nereid_arena as arena
 import _nereid_channel as channel
 import _nereid_codec as codec
+import _nereid_series as series
 import triton_python_backend_utils as pb
 
 
@@ -75,6 +75,8 @@ class Runtime:
         self.model_dir, self.decoupled, self.verbose = "", False, 0
         self.said = ""  # what the original puts before what the server says
         self.serving = False
+        self.held = series.Held(self._codec, self._send_held, self._send_alone)
+        self.failed = ""  # what precedes the text of an exception of the model
         self._executing = 0  # ticket of the first request of the execution under way
         self._awaited = 0  # BLS requests of coroutines; guarded by the channel's lock
         self._reader = None
@@ -84,6 +86,7 @@ class Runtime:
     def ask(self, prefix, call):
         """The reply to a call. An error becomes a TritonModelException with prefix before its text."""
         self.flush()
+        self.held.release()
         number, replies = self._wire.number(), []
 
         def take(body):
@@ -181,6 +184,7 @@ class Runtime:
         if not self.serving:
             raise pb.TritonModelException("BLS is only supported during the 'execute' function.")
         self.flush()
+        self.held.release()
         parent = request._trace._ticket if request._trace is not None else 0
         if not parent and self._executing:
             parent = self._executing
@@ -222,11 +226,17 @@ class Runtime:
             self._wire.send(channel.RESPONSES, 0, body)
         del kept
 
-    def answer(self, execution, items, ago, last):
-        """Sends responses of a series."""
+    def _send_held(self, execution, body, last):
         self.flush()
-        body, kept = self._codec.series(items, ago)
         self._wire.send(channel.RESPONSES, execution, body, channel.DONE if last else 0)
+
+    def _send_alone(self, execution, answer, began, last):
+        try:
+            body, kept = self._codec.one(answer, time.perf_counter_ns() - began)
+        except Exception as problem:
+            error = pb.TritonError(self.failed + describe(problem))
+            body, kept = self._codec.one(answer[:2] + (pb.InferenceResponse(error=error), None, answer[4]), time.perf_counter_ns() - began)
+        self._send_held(execution, body, last)
         del kept
 
     def finish(self, execution, items, problem=""):
@@ -283,7 +293,6 @@ class Worker:
         self._wire, self._runtime, self._up = wire, runtime, up
         self._module = self._model = None
         self._name, self._version, self._outputs = "", 1, []
-        self._failed = ""  # what precedes the text of an exception
         self._loop = None
 
     def serve(self):
@@ -371,7 +380,7 @@ class Worker:
         self._version = int(call["args"]["model_version"])
         runtime.decoupled, runtime.model_dir = call["decoupled"], call["model_dir"]
         runtime.verbose = call.get("log_level", 0)
-        self._failed = "Failed to process the request(s) for model '%s', message: " % call["args"]["model_instance_name"]
+        runtime.failed = "Failed to process the request(s) for model '%s', message: " % call["args"]["model_instance_name"]
         runtime.said = "Failed to process the request for model '%s', message: " % call["args"]["model_instance_name"]
         self._outputs = call["outputs"]
         self._up.grow = max(int(call.get("grow") or 0), 1 << 16)
@@ -454,45 +463,28 @@ class Worker:
 
     def _series(self, execution, body):
         """Executes requests one after the other. Answers that are there within a short time go together."""
-        runtime, now = self._runtime, time.perf_counter_ns
-        began = mark = now()
+        runtime = self._runtime
         try:
             requests = runtime._codec.requests(body, self._name, self._version, self._outputs, runtime)
         except codec.Broken as broken:
             channel.die(str(broken))
         requests.reverse()
-        answers = []
+        held = runtime.held
+        held.begin(execution)
         while requests:
-            for ticket, flags, response, wanted in self._one(requests.pop()):
-                ended = now()
-                answers.append((ticket, flags, response, wanted, ended - mark))
-                mark = ended
-            if requests and mark - began > _HOLD:
-                self._answer(execution, answers, began, False)
-                answers, began = [], mark
-        self._answer(execution, answers, began, True)
-
-    def _answer(self, execution, answers, began, last):
-        try:
-            self._runtime.answer(execution, answers, time.perf_counter_ns() - began, last)
-        except Exception as problem:  # of one of them: which one, and what is sent of the others, shows when each goes alone
-            if len(answers) == 1:
-                text = self._failed + describe(problem)
-                answers = [answers[0][:2] + (pb.InferenceResponse(error=pb.TritonError(text)), None) + answers[0][4:]]
-                self._runtime.answer(execution, answers, 0, last)
-                return
-            for i, answer in enumerate(answers):
-                self._answer(execution, [answer], began, last and i == len(answers) - 1)
+            answer = self._one(requests.pop())
+            held.add(answer, not requests)
 
     def _one(self, request):
-        """_call for one request of a series. What goes wrong is its answer."""
+        """_call for one request of a series: its answer, None if there is none. What goes wrong is its answer."""
         state = request._state
         if state is not None and state.cancelled():
             problem = pb.TritonError("request was cancelled", pb.TritonError.CANCELLED)
-            return [(request._ticket, codec.FINAL, pb.InferenceResponse(error=problem), None)]
+            return request._ticket, codec.FINAL, pb.InferenceResponse(error=problem), None
         self._up.begin(request._ticket)
         try:
-            return self._call([request])
+            answers = self._call([request])
+            return answers[0] if answers else None
         except Failure as failure:
             text = str(failure)
         except BaseException as problem:  # as in _execute
@@ -500,7 +492,7 @@ class Worker:
         finally:
             self._runtime._executing = 0
         request._sender._closed = True
-        return [(request._ticket, codec.FINAL, pb.InferenceResponse(error=pb.TritonError(self._failed + text)), None)]
+        return request._ticket, codec.FINAL, pb.InferenceResponse(error=pb.TritonError(self._runtime.failed + text)), None
 
     def _fail(self, execution, requests, text):
         for request in requests or ():

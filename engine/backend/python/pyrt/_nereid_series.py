@@ -1,0 +1,93 @@
+"""Answers to a series: requests that come together and are executed one after the other."""
+
+import threading
+import time
+
+import _nereid_codec as codec
+
+_HOLD = 150_000  # how many nanoseconds of answers are sent together
+_LATE = 10_000_000  # how many nanoseconds an answer waits at most for what is executed behind it
+
+
+class Held:
+    """The answers that are sent together. What the model makes of an array once it has answered with it changes nothing any
+    more. And no answer waits while what is executed behind it waits for others, who may wait for it, or takes long. Safe for
+    use by several threads.
+
+    send(execution, body, last) sends a frame; alone(execution, answer, began, last) one answer of any kind, with the time that
+    it took, whose execution began at began."""
+
+    def __init__(self, codec_, send, alone):
+        self._codec, self._send, self._alone = codec_, send, alone
+        self._lock = threading.Lock()
+        self._execution, self._records, self._room = 0, [], 0
+        self._began = self._mark = 0  # when the execution of the first that is held began, and that of the last one ended
+        self._series, self._wake = 0, None
+
+    def begin(self, execution):
+        """A series begins."""
+        with self._lock:
+            self._execution, self._records, self._room = execution, [], codec.INLINE_BUDGET
+            self._began = self._mark = time.perf_counter_ns()
+            self._series += 1
+        if self._wake is None:
+            self._wake = threading.Event()
+            threading.Thread(target=self._look, name="series", daemon=True).start()
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def add(self, answer, last):
+        """Takes the answer to the request whose execution has ended now: ticket, flags, response, and the names of the wanted
+        outputs; None: it has none. last: so has the series."""
+        with self._lock:
+            ended = time.perf_counter_ns()
+            if answer is None:
+                if last:
+                    self._flush(True)
+                return
+            ticket, flags, response, wanted = answer
+            took = ended - self._mark
+            try:
+                small = self._codec.small(response, flags, wanted)
+            except Exception:
+                small = None  # which shows when it is sent
+            if small is None:
+                if self._records:
+                    self._flush(False)
+                self._alone(self._execution, (ticket, flags, response, wanted, took), self._mark, last)
+                self._began = self._mark = ended
+                return
+            record, data = small
+            if self._room < len(data) + 16:
+                self._flush(False)
+            self._room -= len(data) + 16
+            self._records.append((record, ticket, min(took, codec.MOST_TIME), 0, data))
+            self._mark = ended
+            if last or ended - self._began > _HOLD:
+                self._flush(last)
+
+    def release(self):
+        """Sends what is held: who calls is going to wait for the server."""
+        if self._records:
+            with self._lock:
+                if self._records:
+                    self._flush(False)
+
+    def _flush(self, last):
+        records, began = self._records, self._began
+        self._records, self._room, self._began = [], codec.INLINE_BUDGET, self._mark
+        self._send(self._execution, self._codec.packed(records, time.perf_counter_ns() - began), last)
+
+    def _look(self):
+        # While there are series: what is late?
+        seen = 0
+        while True:
+            self._wake.wait()
+            time.sleep(_LATE / 1e9)
+            with self._lock:
+                if self._records:
+                    if time.perf_counter_ns() - self._mark >= _LATE:
+                        self._flush(False)
+                elif seen == self._series:
+                    self._wake.clear()
+                seen = self._series
