@@ -202,3 +202,35 @@ func TestAStreamThatIsNeverEmptyDoesNotGrow(t *testing.T) {
 		t.Errorf("the queue of a stream with 2 responses has room for %d", n)
 	}
 }
+
+// A run is for those who wait for one of its rows: it is worth nothing once none does.
+func TestAllCancelled(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		cancelled []bool
+		null      int // a stand-in for an empty slot, from 1; 0: none
+		want      bool
+	}{
+		{"none", []bool{false, false}, 0, false},
+		{"some", []bool{true, false, true}, 0, false},
+		{"all but the first", []bool{false, true}, 0, false},
+		{"all", []bool{true, true}, 0, true},
+		{"all beside a stand-in", []bool{true, false}, 2, true},
+		{"a stand-in beside one that waits", []bool{false, false}, 2, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := NewBatch()
+			for i, cancelled := range tt.cancelled {
+				r := New()
+				defer r.Release()
+				if r.Null = i+1 == tt.null; cancelled {
+					r.Cancel()
+				}
+				b.Requests = append(b.Requests, r)
+			}
+			if got := b.AllCancelled(); got != tt.want {
+				t.Errorf("AllCancelled() = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"strconv"
+	"strings"
 	"sync"
 
 	"nereid/engine/backend"
@@ -152,7 +153,8 @@ func (c *caller) load(ctx context.Context, a *arguments) error {
 		return status.New(status.Unsupported, "models cannot be loaded with another configuration here")
 	}
 	files := map[string][]byte{}
-	for path, text := range a.Files {
+	for name, text := range a.Files {
+		path := strings.TrimPrefix(name, "file:") // as a load request has them
 		b, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
 			return status.Errorf(status.InvalidArg, "file %q of model '%s': %w", path, a.Name, err)

@@ -408,6 +408,42 @@ class TritonPythonModel:
 	})
 }
 
+// load_model takes a configuration and files, by the names that they have in a load request.
+func TestLoadModelWithFiles(t *testing.T) {
+	r := serve(t, nil, map[string]string{
+		"m/config.pbtxt": config(""),
+		"m/1/model.py": code(`
+source = `+strconv.Quote(code("y = x * 7", ""))+`
+files = {0: {"file:3/model.py": source.encode()}, 1: {"file:../../m/1/model.py": b""}, 2: {"file:/tmp/model.py": b""}, 3: {"3/model.py": source}}
+config = json.dumps({"backend": "python", "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]}], "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]}]})
+pb_utils.load_model(model_name="new", config="" if x[0] == 4 else config, files=files[int(x[0]) % 4])
+y = x`, ""),
+	}).ready()
+	ask := func(n float32) answer { return r.one(request("m", map[string][]float32{"IN": {n}})) }
+	for _, n := range []float32{0, 3} {
+		t.Run(fmt.Sprintf("D044 load_model with files, %v", n), func(t *testing.T) {
+			if a := ask(n); a.err != nil {
+				t.Fatal(a.err)
+			}
+			q := request("new", map[string][]float32{"IN": {1, 2}})
+			q.Version = 3
+			if a := r.one(q); a.err != nil || !slices.Equal(a.floats("OUT"), []float32{7, 14}) {
+				t.Errorf("%v, %v; want [7 14]", a.floats("OUT"), a.err)
+			}
+			if err := r.UnloadModel(t.Context(), "new", false); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for n, text := range map[float32]string{1: "../../m/1/model.py", 2: "/tmp/model.py", 4: "config"} {
+		t.Run(fmt.Sprintf("D044 B4 load_model with files that cannot be, %v", n), func(t *testing.T) {
+			if a := ask(n); a.err == nil || !strings.Contains(a.err.Error(), text) {
+				t.Errorf("%v, want an error that tells of %s", a.err, text)
+			}
+		})
+	}
+}
+
 func TestServerCalls(t *testing.T) {
 	r := serve(t, nil, map[string]string{
 		"other/config.pbtxt": config(""),
