@@ -2,6 +2,7 @@ package python_test
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -198,7 +201,7 @@ continue`, "") + "\n",
 		return all
 	}
 	big := make([]float32, 100000)
-	ask := func(i int) {
+	ask := func(i int) error {
 		model, in, want := "m", []float32{float32(i % 1000)}, float32(i%1000)+1
 		switch {
 		case i%1000 == 1:
@@ -214,27 +217,41 @@ continue`, "") + "\n",
 		all := r.all(request(model, map[string][]float32{"IN": in}))
 		if in[0] == -1 {
 			if all[0].err == nil {
-				t.Fatal("an exception is no error")
+				return errors.New("an exception is no error")
 			}
-			return
+			return nil
 		}
 		if all[0].err != nil || all[0].floats("OUT")[0] != want || model == "s" && len(all) != 4 {
-			t.Fatalf("request %d of %s: %v %v, %d responses", i, model, all[0].err, all[0].floats("OUT"), len(all))
+			return fmt.Errorf("request %d of %s: %v %v, %d responses", i, model, all[0].err, all[0].floats("OUT"), len(all))
+		}
+		return nil
+	}
+	run := func(n int) { // by clients at once, so that requests wait for each other and go together
+		var next atomic.Int64
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+					if err := ask(i); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		if wg.Wait(); t.Failed() {
+			t.FailNow()
 		}
 	}
 	warm := count / 10
-	for i := range warm {
-		ask(i)
-	}
+	run(warm)
 	debug.FreeOSMemory()
 	server, workers := footprintOf(t, os.Getpid()), map[int]footprint{}
 	for _, pid := range pids() {
 		workers[pid] = footprintOf(t, pid)
 	}
 	began := time.Now()
-	for i := range count - warm {
-		ask(i)
-	}
+	run(count - warm)
 	t.Logf("%d requests at %.0f/s", count-warm, float64(count-warm)/time.Since(began).Seconds())
 	debug.FreeOSMemory()
 	t.Run(fmt.Sprintf("D055 D057 %d requests leave memory and descriptors as they are", count), func(t *testing.T) {
