@@ -22,6 +22,7 @@ var layers = map[string]int{
 	"engine/affinity":    0,
 
 	"engine/client":      1, // for other programs; nothing of the server imports it
+	"engine/gpumem":      1,
 	"engine/infer":       1,
 	"engine/modelconfig": 1,
 

@@ -24,6 +24,16 @@ static CUresult copy(CUdeviceptr p, uintptr_t host, size_t n, void *stream, int 
 	CUresult done = cuStreamSynchronize(stream);
 	return queued != CUDA_SUCCESS ? queued : done;
 }
+
+static CUresult copy_within(CUdeviceptr to, CUdeviceptr from, size_t n, void *stream) { return cuMemcpyDtoDAsync(to, from, n, stream); }
+
+static CUresult pin(uintptr_t *p, size_t n) {
+	void *at = NULL;
+	CUresult r = cuMemHostAlloc(&at, n, CU_MEMHOSTALLOC_PORTABLE);
+	*p = (uintptr_t)at;
+	return r;
+}
+static CUresult unpin(uintptr_t p) { return cuMemFreeHost((void *)p); }
 */
 import "C"
 
@@ -36,6 +46,7 @@ import (
 
 	"gorgonia.org/cu"
 
+	"nereid/engine/gpumem"
 	"nereid/engine/shm"
 )
 
@@ -119,3 +130,37 @@ func copyAt(p cu.DevicePtr, host []byte, s cu.Stream, toDevice bool) error {
 	runtime.KeepAlive(host)
 	return result(r)
 }
+
+// copyWithin makes copies within a device and waits.
+func copyWithin(list []gpumem.Copy, s cu.Stream) error {
+	var failed error
+	for _, c := range list {
+		if c.Size == 0 {
+			continue
+		}
+		if failed = result(C.copy_within(C.CUdeviceptr(c.To), C.CUdeviceptr(c.From), C.size_t(c.Size), unsafe.Pointer(s.C()))); failed != nil {
+			break
+		}
+	}
+	if err := result(C.cuStreamSynchronize(C.CUstream(unsafe.Pointer(s.C())))); failed == nil { // also for those that were queued
+		failed = err
+	}
+	return failed
+}
+
+// pin allocates page-locked memory of the host, for all contexts.
+func pin(n int) (uintptr, error) {
+	var p C.uintptr_t
+	err := result(C.pin(&p, C.size_t(n)))
+	return uintptr(p), err
+}
+
+func unpin(p uintptr) error { return result(C.unpin(C.uintptr_t(p))) }
+
+func allocate(n int) (uintptr, error) {
+	var p C.CUdeviceptr
+	err := result(C.cuMemAlloc(&p, C.size_t(n)))
+	return uintptr(p), err
+}
+
+func release(p uintptr) error { return result(C.cuMemFree(C.CUdeviceptr(p))) }

@@ -9,15 +9,20 @@ import (
 	"math"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"gorgonia.org/cu"
 
+	"nereid/engine/gpumem"
 	"nereid/engine/shm"
 )
 
-// Driver is NVIDIA's driver, loaded when the first region comes. Safe for concurrent use.
+// Driver is NVIDIA's driver, loaded when the first region comes, or the first that wants memory for a GPU. Safe for
+// concurrent use.
 type Driver struct {
 	log *slog.Logger
+
+	toHost, fromHost, within atomic.Int64 // bytes that were copied
 
 	mu       sync.Mutex // guards all below
 	loaded   bool
@@ -37,7 +42,10 @@ func New(log *slog.Logger) *Driver { return &Driver{log: log, contexts: map[int6
 type primary struct {
 	device cu.Device
 	ctx    cu.CUContext
-	refs   int // the driver's and the regions'; guarded by Driver.mu
+	refs   int // the driver's, the regions' and the pools'; guarded by Driver.mu
+
+	mu      sync.Mutex
+	streams []cu.Stream // guarded by mu: for copies within the GPU, those that nobody uses now
 }
 
 // in runs f with the context as the current one.
@@ -133,6 +141,9 @@ func (d *Driver) releaseLocked(p *primary) {
 	if p.refs--; p.refs > 0 {
 		return
 	}
+	if err := p.in(p.dropStreams); err != nil {
+		d.log.Warn("a GPU's streams cannot be let go", "gpu", int(p.device), "err", err)
+	}
 	if err := p.device.ReleasePrimaryCtx(); err != nil {
 		d.log.Warn("a GPU's context cannot be let go", "gpu", int(p.device), "err", of(err))
 	}
@@ -158,7 +169,7 @@ type memory struct {
 	stream  cu.Stream
 }
 
-var _ shm.Memory = (*memory)(nil)
+var _ shm.DeviceMemory = (*memory)(nil)
 
 // open maps the handle; the context is the current one.
 func (m *memory) open(handle *[shm.HandleSize]byte, size uint64) (err error) {
@@ -191,13 +202,37 @@ func (m *memory) WriteAt(p []byte, off int64) (int, error) { return m.copy(p, of
 
 func (m *memory) copy(p []byte, off int64, toDevice bool) (int, error) {
 	if err := m.primary.in(func() error { return copyAt(m.base+cu.DevicePtr(off), p, m.stream, toDevice) }); err != nil {
-		var r Result
-		if errors.As(err, &r) {
-			err = fmt.Errorf("CUDA says %w (%s)", err, r.Name())
-		}
-		return 0, err
+		return 0, says(err)
+	}
+	if toDevice {
+		m.driver.fromHost.Add(int64(len(p)))
+	} else {
+		m.driver.toHost.Add(int64(len(p)))
 	}
 	return len(p), nil
+}
+
+// Address returns where the memory is in the primary context of its GPU.
+func (m *memory) Address() uintptr { return uintptr(m.base) }
+
+// CopyFrom copies n bytes of the same GPU's memory into this one. The caller has checked the range.
+func (m *memory) CopyFrom(address uintptr, n int, off int64) error {
+	err := m.primary.in(func() error {
+		return copyWithin([]gpumem.Copy{{To: uintptr(m.base) + uintptr(off), From: address, Size: n}}, m.stream)
+	})
+	if err == nil {
+		m.driver.within.Add(int64(n))
+	}
+	return says(err)
+}
+
+// says names a Result as one of CUDA's.
+func says(err error) error {
+	var r Result
+	if errors.As(err, &r) {
+		return fmt.Errorf("CUDA says %w (%s)", err, r.Name())
+	}
+	return err
 }
 
 // Close unmaps the memory.

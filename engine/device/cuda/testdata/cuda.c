@@ -26,7 +26,7 @@ struct handle { char magic[8]; uint64_t id, size; uint32_t card; char rest[64 - 
 _Static_assert(sizeof(struct handle) == sizeof(CUipcMemHandle), "a handle has 64 bytes");
 
 struct memory { struct memory *next; CUdeviceptr base; size_t size; int card, fd, refs, imported, opened; uint64_t id; };
-struct copy { struct copy *next; struct memory *memory; off_t at; size_t n; void *host; int to_device; };
+struct copy { struct copy *next; struct memory *memory, *from; off_t at, from_at; size_t n; void *host; int to_device; };
 struct CUstream_st { int card; struct copy *first, **last; };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -283,13 +283,57 @@ static CUresult enqueue(CUstream s, CUdeviceptr p, void *host, size_t n, int to_
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t n, CUstream s) { CONTEXT; return enqueue(s, to, (void *)from, n, 1); }
 CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t n, CUstream s) { CONTEXT; return enqueue(s, from, to, n, 0); }
 
+CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s) {
+	CONTEXT;
+	if (s == NULL || s->card != current()) return CUDA_ERROR_INVALID_HANDLE;
+	CUresult r = CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&lock);
+	struct memory *m = find(to, n), *o = find(from, n);
+	if (m != NULL && o != NULL && m->card == s->card && o->card == s->card) {
+		struct copy *c = calloc(1, sizeof *c);
+		*c = (struct copy){.memory = m, .at = (off_t)(to - m->base), .from = o, .from_at = (off_t)(from - o->base), .n = n};
+		*s->last = c;
+		s->last = &c->next;
+		r = 0;
+	}
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+/* within makes a copy between two files. */
+static ssize_t within(const struct copy *c) {
+	void *b = malloc(c->n);
+	ssize_t n = pread(c->from->fd, b, c->n, c->from_at);
+	if (n == (ssize_t)c->n) n = pwrite(c->memory->fd, b, c->n, c->at);
+	free(b);
+	return n;
+}
+
+/* Page-locked memory is a file's, too, so that tests see what is left: "pinned.PID.ADDRESS". Unlike a card's, the host reads it. */
+CUresult cuMemHostAlloc(void **to, size_t n, unsigned flags) {
+	CONTEXT;
+	char p[4096];
+	if (n == 0 || flags != CU_MEMHOSTALLOC_PORTABLE) return CUDA_ERROR_INVALID_VALUE;
+	if (posix_memalign(to, 4096, n) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+	close(make(path(p, "pinned.%d.%lx", getpid(), (unsigned long)*to)));
+	return 0;
+}
+
+CUresult cuMemFreeHost(void *at) {
+	CONTEXT;
+	char p[4096];
+	if (unlink(path(p, "pinned.%d.%lx", getpid(), (unsigned long)at)) != 0) return CUDA_ERROR_INVALID_VALUE;
+	free(at);
+	return 0;
+}
+
 CUresult cuStreamSynchronize(CUstream s) {
 	CUresult r = fault(__func__);
 	if (depth == 0) return CUDA_ERROR_INVALID_CONTEXT;
 	pthread_mutex_lock(&lock);
 	while (s->first != NULL) { /* what fails is dropped, too */
 		struct copy *c = s->first;
-		ssize_t n = r != 0 ? 0 : c->to_device ? pwrite(c->memory->fd, c->host, c->n, c->at) : pread(c->memory->fd, c->host, c->n, c->at);
+		ssize_t n = r != 0 ? 0 : c->from != NULL ? within(c) : c->to_device ? pwrite(c->memory->fd, c->host, c->n, c->at) : pread(c->memory->fd, c->host, c->n, c->at);
 		if (r == 0 && n != (ssize_t)c->n) r = CUDA_ERROR_ILLEGAL_ADDRESS;
 		s->first = c->next;
 		if (c->to_device) free(c->host);
