@@ -144,7 +144,7 @@ func New(o Options) (*Engine, error) {
 		batch = *o.DefaultMaxBatchSize
 	}
 	e := &Engine{o: o, stats: stats.NewDetailedRegistry(o.Latencies), started: time.Now()}
-	o.SharedMemory.Near = e.near
+	o.SharedMemory.Near, o.SharedMemory.OnDevice = e.near, e.onDevice
 	e.shared = shm.New(o.SharedMemory)
 	e.models = lifecycle.NewManager(lifecycle.Options{
 		Repositories: o.Repositories, Remotes: o.Remotes, Namespaces: o.Namespaces, ConfigName: o.ConfigName, Backends: o.Backends, Agents: o.Agents, Host: host{e}, Stats: e.stats, Log: o.Log,
@@ -265,6 +265,12 @@ func (e *Engine) near(name string, version int64, n int) *tensor.Buffer {
 		return nil // which the request will hear
 	}
 	return m.InputBuffer(n)
+}
+
+// onDevice reports whether a model takes inputs where they are on a GPU.
+func (e *Engine) onDevice(name string, version int64, gpu int) bool {
+	m, err := e.models.Find(name, version)
+	return err == nil && m.TakesDeviceMemory(gpu)
 }
 
 // SharedMemory returns the regions of memory that clients share with the server.

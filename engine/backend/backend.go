@@ -183,6 +183,14 @@ type InputMemory interface {
 	InputBuffer(n int) *tensor.Buffer
 }
 
+// DeviceMemoryUser is a Model whose instances take inputs where they are on a GPU (tensor.Tensor.OnDevice) from requests that
+// have OnDevice set, and may leave outputs there whose place the caller has on that GPU (infer.DeviceOutput): the one who reads
+// the response copies them. All its instances take such requests, on whichever device they run.
+type DeviceMemoryUser interface {
+	// UsesDeviceMemory reports whether an instance that runs on a GPU has use for that. Safe for concurrent use.
+	UsesDeviceMemory(gpu int) bool
+}
+
 // Series is an Instance to which several batches may be given at once.
 type Series interface {
 	// ExecuteSeries executes batches one after the other, each with one request, and sets errs[i] to what Execute would return

@@ -77,6 +77,13 @@ type SharedOutput interface {
 	Release()             // called once, with the request's last reference
 }
 
+// DeviceOutput is a SharedOutput that may be on a GPU.
+type DeviceOutput interface {
+	SharedOutput
+	// Device returns where, of Size bytes; nil: it is not on a GPU.
+	Device() *tensor.Device
+}
+
 // Served is the model version that took a request.
 type Served interface {
 	Name() string
@@ -150,6 +157,8 @@ type Request struct {
 	Sent      Sent
 	// States, if not nil, are the implicit states of its sequence: an execution sets the next ones.
 	States *States
+	// OnDevice says that inputs may be, and outputs may be left, in memory of GPUs (tensor.Device).
+	OnDevice bool
 	// Null marks the stand-in for an empty slot of a sequence batch: nobody reads its answer.
 	Null bool
 	// Trace, if not nil, follows the request. Who makes the request sets it.
@@ -269,7 +278,7 @@ func (r *Request) reset() {
 	r.Served, r.BatchSize, r.Times, r.Batch, r.Trace, r.Origin, r.Client, r.observer = nil, 0, Times{}, nil, nil, nil, nil, nil
 	r.Place, r.order, r.held = Place{}, nil, r.held[:0]
 	r.Sent = Sent{}
-	r.Cache, r.States, r.Null, r.again, r.mark = CacheNote{}, nil, false, false, mark{}
+	r.Cache, r.States, r.OnDevice, r.Null, r.again, r.mark = CacheNote{}, nil, false, false, false, mark{}
 	r.answered.Store(false)
 	r.used.Store(false)
 	r.first.reset()

@@ -24,6 +24,7 @@ import (
 	"nereid/engine/sched"
 	"nereid/engine/stats"
 	"nereid/engine/status"
+	"nereid/engine/tensor"
 )
 
 // Spec says which version to serve and with what.
@@ -67,8 +68,10 @@ type Model struct {
 	loaded      backend.Model    // nil for an ensemble, as is set
 	set         *instance.Set
 	inline      inlining
-	cache       cache.Store   // nil: nothing is answered from it
-	keeps       atomic.Uint64 // the cache.Owner of what is kept; see owner
+	devices     backend.DeviceMemoryUser // nil: tensors are in the host's memory
+	hosts       tensor.Pool              // memory for inputs that come from GPUs all the same
+	cache       cache.Store              // nil: nothing is answered from it
+	keeps       atomic.Uint64            // the cache.Owner of what is kept; see owner
 	defCount    int
 	loadTime    time.Duration
 	golden      int   // requests that were put at load and answered well
@@ -141,6 +144,7 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 	m.fileBytes = folderBytes(s.VersionFolder)
 	m.loadTime = time.Since(start)
 	s.Stats.SetLoadTime(m.loadTime)
+	m.devices = takesDevices(s.Config, m.loaded, m.cache != nil)
 	m.inline.policy, m.inline.waits = inlinePolicyOf(s.Config, m.loaded, s.Limiter != nil), waitsInline(m.loaded)
 	return m, nil
 }
@@ -336,6 +340,12 @@ func (m *Model) Infer(r *infer.Request) error {
 	if err := m.signature.check(r); err != nil {
 		m.letGo()
 		return err
+	}
+	if m.devices != nil || r.OnDevice {
+		if err := m.settle(r); err != nil {
+			m.letGo()
+			return err
+		}
 	}
 	if r.Origin != nil && m.set != nil && r.Origin.Holds(m.name) >= m.set.Count() {
 		m.letGo()

@@ -220,7 +220,10 @@ func (s *signature) matches(shape, dims []int64) bool {
 }
 
 func (s *signature) checkSize(r *infer.Request, in *tensor.Tensor, p *port) error {
-	if uint64(p.fixed) < 1<<40 && r.BatchSize < 1<<20 && int64(r.BatchSize)*p.fixed == int64(len(in.Data)) {
+	if in.Data == nil && in.OnDevice() != nil {
+		r.OnDevice = true
+	}
+	if uint64(p.fixed) < 1<<40 && r.BatchSize < 1<<20 && int64(r.BatchSize)*p.fixed == int64(in.Size()) {
 		return nil // the product cannot wrap
 	}
 	want, err := tensor.ByteSize(in.DataType, in.Shape)
@@ -237,8 +240,8 @@ func (s *signature) checkSize(r *infer.Request, in *tensor.Tensor, p *port) erro
 		}
 		return nil
 	}
-	if want != int64(len(in.Data)) {
-		return invalid(r, "input byte size mismatch for input '%s' for model '%s'. Expected %d, got %d", in.Name, s.model, want, len(in.Data))
+	if want != int64(in.Size()) {
+		return invalid(r, "input byte size mismatch for input '%s' for model '%s'. Expected %d, got %d", in.Name, s.model, want, in.Size())
 	}
 	return nil
 }

@@ -65,6 +65,15 @@ type Memory interface {
 	io.Closer
 }
 
+// DeviceMemory is a Memory on a GPU, which models there can use where it is.
+type DeviceMemory interface {
+	Memory
+	// Address returns where it is in the primary context of its GPU.
+	Address() uintptr
+	// CopyFrom copies n bytes of the same GPU's memory into this one, at an offset, and returns when that is done.
+	CopyFrom(address uintptr, n int, off int64) error
+}
+
 // Options of a Registry. The zero value allows system regions.
 type Options struct {
 	// Disabled refuses registrations: --allow-client-shm=false.
@@ -80,6 +89,8 @@ type Options struct {
 	// Near, if not nil, returns memory for n bytes of an input of a model that the model's process can use where it is, nil
 	// where there is none. What lies there may be changed by that process.
 	Near func(model string, version int64, n int) *tensor.Buffer
+	// OnDevice, if not nil, reports whether a model takes inputs where they are on a GPU, and leaves outputs there.
+	OnDevice func(model string, version int64, gpu int) bool
 	// Folder holds the objects of system regions. "": /dev/shm.
 	Folder string
 }

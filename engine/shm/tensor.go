@@ -66,7 +66,8 @@ func (g *Registry) find(at Range) (*region, error) {
 const nearLeast = 16 << 10
 
 // Read returns the bytes of an input of a type for r, whose model is known, once read, in memory near the model or of the
-// pool's. The caller has the buffer's reference. With Options.Direct the buffer may be the region itself. Errors: NotFound for
+// pool's. The caller has the buffer's reference. With Options.Direct the buffer may be the region itself, and so it is for a
+// model that takes it where it is on a GPU: then the buffer is a device's. Errors: NotFound for
 // a name, InvalidArg for a range that the region does not have (any more) or that is over the budget.
 func (g *Registry) Read(r *infer.Request, pool *tensor.Pool, at Range, dt tensor.DataType, b *Budget) (*tensor.Buffer, error) {
 	from, err := g.find(at)
@@ -80,6 +81,10 @@ func (g *Registry) Read(r *infer.Request, pool *tensor.Pool, at Range, dt tensor
 	if err := b.take(at.Size); err != nil {
 		return nil, err
 	}
+	if d := g.device(r, from, at, dt); d != nil {
+		from.retain()
+		return tensor.NewDeviceBuffer(*d, func(*tensor.Buffer) { _ = from.release() }), nil
+	}
 	var buf *tensor.Buffer
 	if g.o.Near != nil && at.Size >= nearLeast && dt.Size() > 0 { // the lengths of BYTES are checked, and must not change after
 		buf = g.o.Near(r.ModelName, r.Version, int(at.Size))
@@ -87,11 +92,42 @@ func (g *Registry) Read(r *infer.Request, pool *tensor.Pool, at Range, dt tensor
 	if buf == nil {
 		buf = pool.Get(int(at.Size))
 	}
-	if n, err := from.mem.ReadAt(buf.Bytes(), int64(at.Offset)); n < int(at.Size) {
+	if err := from.read(buf.Bytes(), at); err != nil {
 		buf.Release()
-		return nil, from.errCopy("read", at, err)
+		return nil, err
 	}
 	return buf, nil
+}
+
+// read copies a range to the host.
+func (r *region) read(b []byte, at Range) error {
+	if n, err := r.mem.ReadAt(b, int64(at.Offset)); n < int(at.Size) {
+		return r.errCopy("read", at, err)
+	}
+	return nil
+}
+
+// device returns a range as what the model of r can use on its GPU; nil: it has to be read.
+func (g *Registry) device(r *infer.Request, from *region, at Range, dt tensor.DataType) *tensor.Device {
+	if from.kind != CUDA || g.o.OnDevice == nil || at.Size == 0 || dt.Size() == 0 {
+		return nil
+	}
+	d := from.onDevice(at)
+	if d == nil || !g.o.OnDevice(r.ModelName, r.Version, d.GPU) {
+		return nil
+	}
+	at.Region = "" // the request's own text
+	d.Read = func(b []byte) error { return from.read(b, at) }
+	return d
+}
+
+// onDevice returns where a range is; nil: it is not on a GPU, or that cannot be told.
+func (r *region) onDevice(at Range) *tensor.Device {
+	mem, ok := r.mem.(DeviceMemory)
+	if !ok || at.Size > math.MaxInt {
+		return nil
+	}
+	return &tensor.Device{GPU: int(r.device), Address: mem.Address() + uintptr(at.Offset), Size: int(at.Size)}
 }
 
 // errCopy says that a range of a registered region could not be read or written.
@@ -123,7 +159,7 @@ type slot struct {
 	at Range
 }
 
-var _ infer.SharedOutput = (*slot)(nil)
+var _ infer.DeviceOutput = (*slot)(nil)
 
 // Slot returns where an output goes; the caller owns it. The errors are Read's.
 func (g *Registry) Slot(at Range) (infer.SharedOutput, error) {
@@ -137,6 +173,29 @@ func (g *Registry) Slot(at Range) (infer.SharedOutput, error) {
 
 // Size returns the bytes that there is room for.
 func (s *slot) Size() uint64 { return s.at.Size }
+
+// Device returns where the slot is on a GPU; nil: it is not.
+func (s *slot) Device() *tensor.Device { return s.r.onDevice(s.at) }
+
+// writeDevice stores an output that fits from memory of a GPU: nothing is to be done for one that is there already, and one of
+// another GPU goes by way of the host.
+func (s *slot) writeDevice(d *tensor.Device) error {
+	here := s.Device()
+	switch {
+	case here != nil && here.GPU == d.GPU && here.Address == d.Address:
+		return nil
+	case here != nil && here.GPU == d.GPU:
+		if err := s.r.mem.(DeviceMemory).CopyFrom(d.Address, d.Size, int64(s.at.Offset)); err != nil {
+			return s.r.errCopy("write", Range{Offset: s.at.Offset, Size: uint64(d.Size)}, err)
+		}
+		return nil
+	}
+	b := make([]byte, d.Size)
+	if err := d.ReadAll(b); err != nil {
+		return err
+	}
+	return s.Write(b)
+}
 
 // Release lets the region go.
 func (s *slot) Release() { _ = s.r.release() }
@@ -160,10 +219,10 @@ func Store(r *infer.Request, resp *infer.Response) error {
 			continue
 		}
 		shared = true
-		if t := resp.Output(r.Outputs[i].Name); t != nil && uint64(len(t.Data)) > s.Size() {
+		if t := resp.Output(r.Outputs[i].Name); t != nil && uint64(t.Size()) > s.Size() {
 			return status.Errorf(status.Internal,
 				"shared memory size specified with the request for output '%s' (%d bytes) should be at least %d bytes to hold the results",
-				t.Name, s.Size(), len(t.Data))
+				t.Name, s.Size(), t.Size())
 		}
 	}
 	if !shared {
@@ -175,13 +234,29 @@ func Store(r *infer.Request, resp *infer.Response) error {
 			continue
 		}
 		t := resp.Output(r.Outputs[i].Name)
-		if t == nil || len(t.Data) == 0 {
+		if t == nil || t.Size() == 0 {
 			continue
 		}
-		if err := s.Write(t.Data); err != nil {
+		if err := write(s, t); err != nil {
 			return err
 		}
 		t.Release()
 	}
 	return nil
+}
+
+// write stores an output that fits, wherever it is.
+func write(to infer.SharedOutput, t *tensor.Tensor) error {
+	d := t.OnDevice()
+	if d == nil {
+		return to.Write(t.Data)
+	}
+	if s, ok := to.(*slot); ok {
+		return s.writeDevice(d)
+	}
+	b := make([]byte, d.Size)
+	if err := d.ReadAll(b); err != nil {
+		return err
+	}
+	return to.Write(b)
 }

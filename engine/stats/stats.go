@@ -133,7 +133,7 @@ func (v *Version) Finished(r *infer.Request, resp *infer.Response, reason Reason
 	v.c.Latency[Bucket(whole)]++
 	v.c.LastInference = time.Now()
 	for i := range r.Inputs {
-		v.c.InputBytes += uint64(len(r.Inputs[i].Data))
+		v.c.InputBytes += uint64(r.Inputs[i].Size())
 	}
 	if v.detail != nil {
 		v.observe(r, whole, in, run, out)

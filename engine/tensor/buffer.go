@@ -13,9 +13,19 @@ import (
 // reference goes, the memory is handed back (to a pool, to a runtime, to shared memory) and must not be touched.
 // Retain and Release are safe for concurrent use.
 type Buffer struct {
-	data []byte
-	refs atomic.Int32
-	free func(*Buffer) // nil: the garbage collector's
+	data   []byte
+	device *Device // where the memory is if the host cannot read it; data is nil then
+	refs   atomic.Int32
+	free   func(*Buffer) // nil: the garbage collector's
+}
+
+// Device is memory of a GPU, which the host can reach by copies only.
+type Device struct {
+	GPU     int     // as CUDA numbers it in this process
+	Address uintptr // in the primary context of the GPU
+	Size    int     // in bytes
+	// Read copies the first len(b) bytes to the host and returns when they are there; nil: it cannot be done.
+	Read func(b []byte) error
 }
 
 // NewBuffer wraps memory; free, if not nil, is called once when the last reference goes, from whichever goroutine
@@ -25,6 +35,16 @@ func NewBuffer(data []byte, free func(*Buffer)) *Buffer {
 	b.refs.Store(1)
 	return b
 }
+
+// NewDeviceBuffer is NewBuffer for memory of a GPU. Its Bytes are nil.
+func NewDeviceBuffer(d Device, free func(*Buffer)) *Buffer {
+	b := NewBuffer(nil, free)
+	b.device = &d
+	return b
+}
+
+// Device returns where the memory is, nil if it is the host's.
+func (b *Buffer) Device() *Device { return b.device }
 
 // Renew gives a buffer whose last reference is gone new memory and one reference, the caller's. Only who made the
 // buffer may call it, to use its free function again without an allocation.

@@ -14,10 +14,51 @@ type Tensor struct {
 	DataType DataType
 	// Shape is in elements per dimension, the batch dimension (if the model has one) first.
 	Shape []int64
-	// Data is the content: Elements(Shape)*DataType.Size() bytes, or for BYTES the length-prefixed elements.
+	// Data is the content: Elements(Shape)*DataType.Size() bytes, or for BYTES the length-prefixed elements. nil if Buf is
+	// memory of a GPU (OnDevice), which only those get who say that they take it.
 	Data []byte
 	// Buf owns Data. Nil: Data is the garbage collector's and may be kept without a reference.
 	Buf *Buffer
+}
+
+// OnDevice returns the memory of a GPU that has the content, all of it, nil if Data has.
+func (t *Tensor) OnDevice() *Device {
+	if t.Data != nil || t.Buf == nil {
+		return nil
+	}
+	return t.Buf.device
+}
+
+// Size returns the bytes of the content, wherever it is.
+func (t *Tensor) Size() int {
+	if d := t.OnDevice(); d != nil {
+		return d.Size
+	}
+	return len(t.Data)
+}
+
+// ToHost replaces memory of a GPU by a copy in memory of the pool's, whose one reference the caller gets: it is nil where the
+// content was the host's already. The reference on what the tensor had before stays with who has it.
+func (t *Tensor) ToHost(pool *Pool) (*Buffer, error) {
+	d := t.OnDevice()
+	if d == nil {
+		return nil, nil
+	}
+	buf := pool.Get(d.Size)
+	if err := d.ReadAll(buf.Bytes()); err != nil {
+		buf.Release()
+		return nil, err
+	}
+	t.Data, t.Buf = buf.Bytes(), buf
+	return buf, nil
+}
+
+// ReadAll copies all of it into b, which has room. Errors: Internal where nobody can, else Read's.
+func (d *Device) ReadAll(b []byte) error {
+	if d.Read == nil {
+		return status.Errorf(status.Internal, "memory of GPU %d cannot be read by the host", d.GPU)
+	}
+	return d.Read(b[:d.Size])
 }
 
 // Retain takes a reference on the tensor's buffer, if it has one.

@@ -129,6 +129,11 @@ func (tr *Trace) Admitted(r *infer.Request) {
 	}
 }
 
+// KeepsTensors reports whether the trace copies the tensors of its requests: they must be where the host can read them.
+func (tr *Trace) KeepsTensors() bool {
+	return tr.setting.Level&Tensors != 0 && tr.setting.Mode == ModeTriton
+}
+
 // keep copies tensors. The root's lock is held.
 func (tr *Trace) keep(name string, list []tensor.Tensor) {
 	if tr.setting.Mode != ModeTriton {
