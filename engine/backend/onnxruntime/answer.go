@@ -132,7 +132,11 @@ func (x *instance) give(p *port, r *infer.Request, resp *infer.Response, data []
 func (x *instance) hand(i int, requests []*infer.Request, responses []*infer.Response) error {
 	p, o := &x.m.outputs[i], x.runner.Output(x.places[i])
 	x.shape = append(x.shape[:0], o.Shape...)
-	buf, err := x.take(p, x.places[i], o)
+	if o.Address != 0 {
+		x.handOnCard(i, o, requests, responses)
+		return nil
+	}
+	buf, err := x.take(i, o)
 	if err != nil {
 		return err
 	}
@@ -177,9 +181,10 @@ func (x *instance) hand(i int, requests []*infer.Request, responses []*infer.Res
 }
 
 // take wraps an output's memory. The caller has the one reference.
-func (x *instance) take(p *port, place int, o capi.Output) (*tensor.Buffer, error) {
+func (x *instance) take(i int, o capi.Output) (*tensor.Buffer, error) {
+	place := x.places[i]
 	switch {
-	case p.dt == tensor.Bytes:
+	case x.m.outputs[i].dt == tensor.Bytes:
 		buf := x.m.pool.Get(o.Size)
 		if err := x.runner.Strings(place, buf.Bytes()); err != nil {
 			buf.Release()
@@ -192,6 +197,8 @@ func (x *instance) take(p *port, place int, o capi.Output) (*tensor.Buffer, erro
 		copy(buf.Bytes(), o.Data)
 		x.runner.Discard(place)
 		return buf, nil
+	case x.card != nil && x.card.outputs[i] != nil:
+		return x.card.take(i), nil
 	}
 	buf := x.m.kept.wrap(x.runner.Keep(place), o.Data)
 	if !keepOutputs {

@@ -18,6 +18,7 @@ type instance struct {
 	owned  *capi.Session // closed with the instance; nil if it is shared
 	runner *capi.Runner
 	watch  *watch
+	card   *card // nil: it is on no GPU, or has none of its memory
 
 	scratch []capi.Scratch // one per input: the rows of several requests together, or small ones
 	small   []capi.Scratch // one per output whose shape is known: its rows
@@ -33,7 +34,7 @@ type instance struct {
 // keepScratch is how much memory an input's scratch may keep between batches.
 const keepScratch = 64 << 20
 
-func newInstance(m *model, session *capi.Session, gpu bool) (*instance, error) {
+func newInstance(m *model, session *capi.Session, where place, nodes []int) (*instance, error) {
 	var in, out []string
 	for i := range m.inputs {
 		in = append(in, m.inputs[i].name)
@@ -45,9 +46,10 @@ func newInstance(m *model, session *capi.Session, gpu bool) (*instance, error) {
 	if err != nil {
 		return nil, runtimeError(err)
 	}
+	card := newCard(m, runner, where, nodes)
 	return &instance{
-		m: m, runner: runner, watch: newWatch(runner),
-		scratch: make([]capi.Scratch, len(in)), small: make([]capi.Scratch, len(out)), gives: giveOutputs && !gpu, wanted: make([]bool, len(out)), places: make([]int, len(out)),
+		m: m, runner: runner, watch: newWatch(runner), card: card, gives: giveOutputs && (!where.gpu || card != nil),
+		scratch: make([]capi.Scratch, len(in)), small: make([]capi.Scratch, len(out)), wanted: make([]bool, len(out)), places: make([]int, len(out)),
 	}, nil
 }
 
@@ -104,6 +106,9 @@ func (x *instance) part(ctx context.Context, b *infer.Batch, requests []*infer.R
 // run runs requests together. On nil each is answered; on an error none, unless the error came while answering.
 func (x *instance) run(ctx context.Context, b *infer.Batch, requests []*infer.Request) error {
 	x.runner.Reset()
+	if x.card != nil {
+		defer x.card.end()
+	}
 	for i := range x.m.inputs {
 		if err := x.gather(i, requests); err != nil {
 			return err
@@ -138,6 +143,9 @@ func (x *instance) run(ctx context.Context, b *infer.Batch, requests []*infer.Re
 // for which versions of onnxruntime have their own texts. If that was why, no more memory is given.
 func (x *instance) runWithoutGiving(ctx context.Context, b *infer.Batch, requests []*infer.Request) error {
 	x.gives = false
+	if x.card != nil {
+		x.card.end() // what the failed run was to write to
+	}
 	err := x.run(ctx, b, requests)
 	x.gives = err != nil
 	return err
@@ -199,24 +207,60 @@ func (x *instance) gather(i int, requests []*infer.Request) error {
 		return status.Errorf(status.InvalidArg, "input '%s' of model '%s' has %d bytes for shape %s of %s",
 			p.name, x.m.spec.ModelName, size, tensor.FormatShape(x.shape), p.dt)
 	}
-	data := first.Data
-	stays := len(requests) > 1 || size <= copyLimit && p.dt != tensor.Bytes || !aligned(data, p.dt.Size())
-	if stays {
-		if data, err = x.scratch[i].Get(size); err != nil {
-			return status.Errorf(status.Unavailable, "%w", err)
-		}
-		at := 0
-		for _, r := range requests {
-			at += copy(data[at:], x.input(r, i).Data)
-		}
-	}
 	if p.scalar {
 		x.shape = x.shape[:0] // its [1] is the configuration's way to write a scalar
+	}
+	if x.card != nil {
+		if done, err := x.onCard(i, requests, size, count); done || err != nil {
+			return err
+		}
+	}
+	data := first.Data
+	stays := len(requests) > 1 || size <= copyLimit && p.dt != tensor.Bytes || !aligned(data, p.dt.Size()) || len(data) < size
+	if stays {
+		if data, err = x.gathered(i, requests, size); err != nil {
+			return err
+		}
 	}
 	if err := x.runner.AddInput(i, p.code, x.shape, count, data, stays); err != nil {
 		return status.Errorf(status.InvalidArg, "input '%s': %w", p.name, err)
 	}
 	return nil
+}
+
+// gathered copies the requests' input i together.
+func (x *instance) gathered(i int, requests []*infer.Request, size int) ([]byte, error) {
+	data, err := x.room(i, size)
+	if err != nil {
+		return nil, err
+	}
+	at := 0
+	for _, r := range requests {
+		in := x.input(r, i)
+		if d := in.OnDevice(); d != nil {
+			if err := d.ReadAll(data[at:]); err != nil {
+				return nil, err
+			}
+			at += d.Size
+			continue
+		}
+		at += copy(data[at:], in.Data)
+	}
+	return data, nil
+}
+
+// room returns memory for size bytes of input i, until the run is over.
+func (x *instance) room(i, size int) ([]byte, error) {
+	if x.card != nil {
+		if b := x.card.input(size); b != nil {
+			return b, nil
+		}
+	}
+	data, err := x.scratch[i].Get(size)
+	if err != nil {
+		return nil, status.Errorf(status.Unavailable, "%w", err)
+	}
+	return data, nil
 }
 
 // together leaves the shape of the requests' input i in x.shape and returns its size in bytes.
@@ -230,14 +274,14 @@ func (x *instance) together(i int, requests []*infer.Request) (size int, err err
 				return 0, err
 			}
 			total += n
-			size += len(in.Data)
+			size += in.Size()
 		}
 		x.shape = append(x.shape[:0], total)
 		return size, nil
 	}
 	for k, r := range requests {
 		in := x.input(r, i)
-		size += len(in.Data)
+		size += in.Size()
 		if k == 0 {
 			x.shape = append(x.shape[:0], in.Shape...)
 		} else {
@@ -257,9 +301,9 @@ func (x *instance) make(i int, requests []*infer.Request) (err error) {
 	if err != nil {
 		return err
 	}
-	data, err := x.scratch[i].Get(int(count) * p.dt.Size())
+	data, err := x.room(i, int(count)*p.dt.Size())
 	if err != nil {
-		return status.Errorf(status.Unavailable, "%w", err)
+		return err
 	}
 	if err := p.made.Fill(data, requests); err != nil {
 		return err
@@ -287,6 +331,10 @@ func (x *instance) choose(requests []*infer.Request) error {
 		size := p.each
 		if x.m.batched {
 			size *= rows
+		}
+		if x.card != nil {
+			x.toCard(i, requests, int(size))
+			continue
 		}
 		if !x.gives || size <= 0 || size > copyLimit {
 			x.runner.AddOutput(i)

@@ -10,6 +10,7 @@ import (
 	"nereid/engine/backend/batchio"
 	"nereid/engine/backend/onnxruntime/capi"
 	"nereid/engine/backend/onnxruntime/onnxfile"
+	"nereid/engine/gpumem"
 	"nereid/engine/inferencepb"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
@@ -24,9 +25,11 @@ type model struct {
 	mode     threading
 	run      map[string]string // run options
 	info     *onnxfile.Info
-	cache    string // where optimized graphs are kept, "" for nowhere
-	runtime  string // where the user may put another onnxruntime, "" for nowhere
-	inputs   []port // those of the model that the configuration lists
+	cache    string         // where optimized graphs are kept, "" for nowhere
+	runtime  string         // where the user may put another onnxruntime, "" for nowhere
+	memory   *gpumem.Memory // of GPUs; nil: tensors reach them from the host's
+	pretend  bool           // tests: see Backend
+	inputs   []port         // those of the model that the configuration lists
 	outputs  []port
 	batched  bool // max_batch_size is above 0
 	share    bool // instances share sessions
@@ -71,6 +74,9 @@ type port struct {
 	each     int64           // its bytes, in a batching model those of a row; 0: not known
 }
 
+// mostKnown bounds the sizes that are noted, in bytes, so that products with a number of rows do not wrap.
+const mostKnown = 1 << 31
+
 // measure notes an output's shape and size, where the file tells.
 func (p *port) measure(io *capi.IO, batched bool) {
 	dims := io.Dims
@@ -82,10 +88,10 @@ func (p *port) measure(io *capi.IO, batched bool) {
 	}
 	n := int64(p.dt.Size()) // 0 for strings
 	for _, d := range dims {
-		if d <= 0 || d > copyLimit {
+		if d <= 0 || d > mostKnown {
 			return
 		}
-		if n *= d; n > copyLimit {
+		if n *= d; n > mostKnown {
 			return
 		}
 	}
@@ -94,7 +100,7 @@ func (p *port) measure(io *capi.IO, batched bool) {
 
 func newModel(ctx context.Context, l *capi.Library, s backend.Spec, path string, info *onnxfile.Info, b *Backend, mode threading) (*model, error) {
 	m := &model{
-		library: l, spec: s, path: path, settings: &b.o.Settings, info: info, runtime: b.o.RuntimeFolder, cache: b.o.graphs(), mode: mode, batched: s.Config.GetMaxBatchSize() > 0,
+		library: l, spec: s, path: path, settings: &b.o.Settings, info: info, runtime: b.o.RuntimeFolder, memory: b.o.GPUMemory, pretend: b.pretend, cache: b.o.graphs(), mode: mode, batched: s.Config.GetMaxBatchSize() > 0,
 		share: mode != own || sharesSession(s.Config),
 		run:   runOptions(s.Config), sessions: map[place]*shared{}, all: map[*capi.Session]place{},
 	}
@@ -211,6 +217,9 @@ func (m *model) optionsAt(p place, cores []int) (*sessionOptions, error) {
 	if err != nil {
 		return nil, err
 	}
+	if m.pretend {
+		p.gpu = false
+	}
 	err = o.providers(m.library, m.spec, p, m.runtime)
 	if err == nil {
 		err = o.pin(m.spec, mode, cores)
@@ -316,7 +325,7 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 	if err != nil {
 		return nil, err
 	}
-	inst, err := newInstance(m, session, where.gpu)
+	inst, err := newInstance(m, session, where, p.Affinity.Nodes)
 	if err != nil {
 		if owned {
 			m.closeSession(session)

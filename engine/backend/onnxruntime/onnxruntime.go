@@ -13,6 +13,7 @@ import (
 
 	"nereid/engine/backend"
 	"nereid/engine/backend/onnxruntime/capi"
+	"nereid/engine/gpumem"
 	"nereid/engine/modelconfig"
 	"nereid/engine/status"
 	"nereid/engine/worker"
@@ -35,6 +36,9 @@ type Options struct {
 	// program's environment: ServeWorker must be what runs there. Nil or empty: there are none.
 	Launcher          *worker.Launcher
 	Worker, WorkerEnv []string
+	// GPUMemory is what instances on GPUs gather inputs and take outputs in, and what copies within a GPU; nil: they use ordinary
+	// memory, and clients' CUDA regions come by way of it.
+	GPUMemory *gpumem.Memory
 	// Settings are those of --backend-config.
 	Settings Settings
 	// Log receives what concerns no model. Nil: nothing.
@@ -53,6 +57,8 @@ func (o *Options) graphs() string {
 type Backend struct {
 	o   Options
 	log *slog.Logger
+	// pretend is set by tests: instances on GPUs run on the CPU, and the memory of GPUs is the host's.
+	pretend bool
 
 	mu      sync.Mutex
 	library *capi.Library // guarded by mu; opened by the first model

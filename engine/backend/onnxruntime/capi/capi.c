@@ -189,6 +189,8 @@ void nrd_free_runner(nrd_runner *r) {
   release_kept(r->kept_in, r->inputs);
   release_kept(r->kept_out, r->outputs);
   if (r->stale) release_values(r->stale, r->stale_count);
+  if (r->binding) api->ReleaseIoBinding(r->binding);
+  if (r->device) api->ReleaseMemoryInfo(r->device);
   if (r->options) api->ReleaseRunOptions(r->options);
   free(r->in);
   free(r->given);
@@ -232,6 +234,7 @@ static OrtStatus *describe(OrtValue *v, nrd_output *o) {
   o->count = 1;
   for (size_t i = 0; i < rank; i++) o->count *= (uint64_t)o->shape[i];
   o->data = NULL;
+  o->device = 0;
   size_t size = 0;
   if (type == ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING) {
     TRY(api->GetStringTensorDataLength(v, &size));
@@ -243,15 +246,19 @@ static OrtStatus *describe(OrtValue *v, nrd_output *o) {
   return api->GetTensorMutableData(v, &o->data);
 }
 
+static OrtStatus *around(const nrd_runner *r, const nrd_input *in, OrtValue **value) {
+  return api->CreateTensorWithDataAsOrtValue(in->device ? r->device : cpu, (void *)in->data, in->size, in->shape, in->rank, in->type, value);
+}
+
 // kept_value makes *value the one around in's memory, or takes the one of the last run that had the same.
-static OrtStatus *kept_value(nrd_kept *k, const nrd_input *in, OrtValue **value) {
-  if (k->value && (k->at.data != in->data || k->at.size != in->size || k->at.type != in->type || k->at.rank != in->rank ||
+static OrtStatus *kept_value(const nrd_runner *r, nrd_kept *k, const nrd_input *in, OrtValue **value) {
+  if (k->value && (k->at.device != in->device || k->at.data != in->data || k->at.size != in->size || k->at.type != in->type || k->at.rank != in->rank ||
                    memcmp(k->at.shape, in->shape, (size_t)in->rank * sizeof *in->shape))) {
     api->ReleaseValue(k->value);
     k->value = NULL;
   }
   if (!k->value) {
-    TRY(api->CreateTensorWithDataAsOrtValue(cpu, (void *)in->data, in->size, in->shape, in->rank, in->type, &k->value));
+    TRY(around(r, in, &k->value));
     k->at = *in;
   }
   *value = k->value;
@@ -266,25 +273,42 @@ static void release_own(OrtValue **v, const nrd_kept *k, size_t n) {
   }
 }
 
-OrtStatus *nrd_run(nrd_runner *r, size_t n_in, size_t n_out) {
-  OrtStatus *s = NULL;
+// prepare makes the values of a run.
+static OrtStatus *prepare(nrd_runner *r, size_t n_in, size_t n_out) {
   release_values(r->stale, r->stale_count);
   r->stale_count = 0;
-  for (size_t i = 0; i < n_in && !s; i++) {
+  for (size_t i = 0; i < n_in; i++) {
     nrd_input *in = &r->in[i];
     if (in->type == ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING)
-      s = string_input(in, &r->in_values[i]);
+      TRY(string_input(in, &r->in_values[i]));
     else if (in->keep)
-      s = kept_value(&r->kept_in[i], in, &r->in_values[i]);
+      TRY(kept_value(r, &r->kept_in[i], in, &r->in_values[i]));
     else
-      s = api->CreateTensorWithDataAsOrtValue(cpu, (void *)in->data, in->size, in->shape, in->rank, in->type, &r->in_values[i]);
+      TRY(around(r, in, &r->in_values[i]));
   }
-  for (size_t i = 0; i < n_out && !s; i++)
-    if (r->given[i].data) s = kept_value(&r->kept_out[i], &r->given[i], &r->out_values[i]);
-  if (!s)
-    s = api->Run(r->session, r->options, r->in_names, (const OrtValue *const *)r->in_values, n_in, r->out_names, n_out, r->out_values);
+  for (size_t i = 0; i < n_out; i++)
+    if (r->given[i].data) TRY(kept_value(r, &r->kept_out[i], &r->given[i], &r->out_values[i]));
+  return NULL;
+}
+
+// locate notes whether the device has an output that was to be left there.
+static OrtStatus *locate(const nrd_runner *r, const nrd_input *given, nrd_output *o) {
+  const OrtMemoryInfo *where;
+  OrtMemoryInfoDeviceType type;
+  if (!given->device) return NULL;
+  TRY(api->GetTensorMemoryInfo(o->value, &where));
+  api->MemoryInfoGetDeviceType(where, &type);
+  o->device = (int32_t)type == r->device_type;
+  return NULL;
+}
+
+// finish describes the outputs of a run, or cleans up after one that failed with s.
+static OrtStatus *finish(nrd_runner *r, size_t n_in, size_t n_out, OrtStatus *s) {
   release_own(r->in_values, r->kept_in, n_in);
-  for (size_t i = 0; i < n_out && !s; i++) s = describe(r->out_values[i], &r->out[i]);
+  for (size_t i = 0; i < n_out && !s; i++) {
+    s = describe(r->out_values[i], &r->out[i]);
+    if (!s) s = locate(r, &r->given[i], &r->out[i]);
+  }
   if (s) {
     release_own(r->out_values, r->kept_out, n_out);
     return s;
@@ -294,6 +318,70 @@ OrtStatus *nrd_run(nrd_runner *r, size_t n_in, size_t n_out) {
     r->out_values[i] = NULL; // it is in r->out
   }
   return NULL;
+}
+
+OrtStatus *nrd_run(nrd_runner *r, size_t n_in, size_t n_out) {
+  OrtStatus *s = prepare(r, n_in, n_out);
+  if (!s)
+    s = api->Run(r->session, r->options, r->in_names, (const OrtValue *const *)r->in_values, n_in, r->out_names, n_out, r->out_values);
+  return finish(r, n_in, n_out, s);
+}
+
+OrtStatus *nrd_use_device(nrd_runner *r, const char *name, int number) {
+  OrtMemoryInfoDeviceType type;
+  TRY(api->CreateMemoryInfo(name, OrtDeviceAllocator, number, OrtMemTypeDefault, &r->device));
+  api->MemoryInfoGetDeviceType(r->device, &type);
+  r->device_type = type;
+  return api->CreateIoBinding(r->session, &r->binding);
+}
+
+// bind gives the values to the binding. An input that is not where it is used is copied there at once.
+static OrtStatus *bind(nrd_runner *r, size_t n_in, size_t n_out) {
+  for (size_t i = 0; i < n_in; i++) TRY(api->BindInput(r->binding, r->in_names[i], r->in_values[i]));
+  for (size_t i = 0; i < n_out; i++) {
+    if (r->out_values[i])
+      TRY(api->BindOutput(r->binding, r->out_names[i], r->out_values[i]));
+    else
+      TRY(api->BindOutputToDevice(r->binding, r->out_names[i], r->given[i].device ? r->device : cpu));
+  }
+  return NULL;
+}
+
+// collect takes the outputs that were made out of the binding.
+static OrtStatus *collect(nrd_runner *r, size_t n_out) {
+  OrtValue **list = NULL;
+  size_t n = 0;
+  if (n_out == 0) return NULL;
+  TRY(api->GetBoundOutputValues(r->binding, allocator, &list, &n));
+  for (size_t i = 0; i < n; i++) {
+    if (i < n_out && !r->out_values[i])
+      r->out_values[i] = list[i];
+    else
+      api->ReleaseValue(list[i]);
+  }
+  OrtStatus *s = api->AllocatorFree(allocator, list);
+  if (!s && n != n_out) s = api->CreateStatus(ORT_FAIL, "the binding has another number of outputs than were bound");
+  return s;
+}
+
+// settle waits for what the device still does of a run that has failed: it may use memory of the caller's.
+static void settle(nrd_runner *r) {
+  OrtStatus *in = api->SynchronizeBoundInputs(r->binding), *out = api->SynchronizeBoundOutputs(r->binding);
+  if (in) api->ReleaseStatus(in); // the run's own error is told
+  if (out) api->ReleaseStatus(out);
+}
+
+OrtStatus *nrd_run_bound(nrd_runner *r, size_t n_in, size_t n_out) {
+  OrtStatus *s = prepare(r, n_in, n_out);
+  if (!s) s = bind(r, n_in, n_out);
+  if (!s) s = api->SynchronizeBoundInputs(r->binding);
+  if (!s) s = api->RunWithBinding(r->session, r->options, r->binding);
+  if (!s) s = api->SynchronizeBoundOutputs(r->binding);
+  if (s) settle(r);
+  if (!s) s = collect(r, n_out);
+  api->ClearBoundInputs(r->binding); // it would hold the memory until the next run
+  api->ClearBoundOutputs(r->binding);
+  return finish(r, n_in, n_out, s);
 }
 
 OrtStatus *nrd_terminate(nrd_runner *r, int on) {

@@ -15,6 +15,7 @@ typedef struct {
   int32_t type;   // ONNXTensorElementDataType
   int32_t rank;
   int32_t keep;   // the memory stays after the run: the value around it is used again while it is the same
+  int32_t device; // it is the runner's device's memory
   int64_t shape[NRD_MAX_RANK];
 } nrd_input;
 
@@ -33,15 +34,21 @@ typedef struct {
   uint64_t count;   // elements
   int32_t type;
   int32_t rank;
+  int32_t device;   // data is the runner's device's memory
 } nrd_output;
 
 // What a runner keeps between runs.
 typedef struct {
   OrtSession *session;
   OrtRunOptions *options;
+  OrtIoBinding *binding;    // NULL: it has no device, and the next two mean nothing
+  OrtMemoryInfo *device;    // where memory of the device is
+  int32_t device_type;      // OrtMemoryInfoDeviceType
   size_t inputs, outputs;   // capacities of the arrays below
   nrd_input *in;
-  nrd_input *given; // by output: memory of the caller's to write it to, of just its shape; data 0: there is none
+  // By output: memory of the caller's to write it to, of just its shape; data 0: there is none, and device says where it is to
+  // be left.
+  nrd_input *given;
   nrd_output *out;
   nrd_kept *kept_in, *kept_out;
   const char **in_names, **out_names; // chosen for this run
@@ -86,6 +93,10 @@ OrtStatus *nrd_init_runner(nrd_runner *r, const char *key, const char *value);
 void nrd_free_runner(nrd_runner *r);
 // nrd_run runs the first n_in inputs and n_out outputs of r. On success each r->out[i] holds a value.
 OrtStatus *nrd_run(nrd_runner *r, size_t n_in, size_t n_out);
+// nrd_use_device lets runs of r have inputs and outputs on a device, under ONNX Runtime's name for its memory and the number.
+OrtStatus *nrd_use_device(nrd_runner *r, const char *name, int number);
+// nrd_run_bound is nrd_run by I/O binding, for a runner with a device. When it returns, the device has finished.
+OrtStatus *nrd_run_bound(nrd_runner *r, size_t n_in, size_t n_out);
 OrtStatus *nrd_terminate(nrd_runner *r, int on);
 void nrd_release_value(OrtValue *v);
 // nrd_strings writes a string tensor in Triton's form into buf, which has o->size bytes.

@@ -5,6 +5,8 @@ package capi
 #cgo LDFLAGS: -ldl
 #cgo nocallback nrd_run
 #cgo noescape nrd_run
+#cgo nocallback nrd_run_bound
+#cgo noescape nrd_run_bound
 #cgo nocallback nrd_release_value
 #cgo nocallback nrd_strings
 #cgo noescape nrd_strings

@@ -134,6 +134,8 @@ type Runner struct {
 	names   []*C.char // all names, freed by Close
 	nIn     int
 	nOut    int
+	device  bool // UseDevice has been called
+	bound   bool // something of the next run is on the device
 	pin     runtime.Pinner
 }
 
@@ -168,6 +170,22 @@ func (s *Session) NewRunner(inputs, outputs []string, config map[string]string) 
 	return r, nil
 }
 
+// CUDA is ONNX Runtime's name for the memory of NVIDIA's GPUs, CPU for the host's.
+const (
+	CUDA = "Cuda"
+	CPU  = "Cpu"
+)
+
+// UseDevice lets runs have inputs and outputs in the memory of a device, which the session must use. It is called once, before
+// the first run.
+func (r *Runner) UseDevice(memory string, device int) error {
+	name := C.CString(memory)
+	defer C.free(unsafe.Pointer(name))
+	err := check(C.nrd_use_device(r.c, name, C.int(device)))
+	r.device = err == nil
+	return err
+}
+
 // Close frees the runner. Values taken from it stay.
 func (r *Runner) Close() {
 	if r.c == nil {
@@ -183,7 +201,7 @@ func (r *Runner) Close() {
 // Reset forgets the inputs and outputs chosen for the last run.
 func (r *Runner) Reset() {
 	r.pin.Unpin()
-	r.nIn, r.nOut = 0, 0
+	r.nIn, r.nOut, r.bound = 0, 0, false
 }
 
 // AddInput gives the next run input i of NewRunner's list: its ONNXTensorElementDataType, shape, number of elements and
@@ -196,7 +214,7 @@ func (r *Runner) AddInput(i, dtype int, shape []int64, count int64, data []byte,
 	in := &r.in[r.nIn]
 	r.inName[r.nIn] = r.names[i]
 	describe(in, dtype, shape, count, data)
-	in.keep = 0
+	in.keep, in.device = 0, 0
 	switch {
 	case len(data) == 0: // any address will do
 		in.data = C.uintptr_t(uintptr(unsafe.Pointer(in)))
@@ -206,6 +224,20 @@ func (r *Runner) AddInput(i, dtype int, shape []int64, count int64, data []byte,
 		r.pin.Pin(unsafe.SliceData(data))
 	}
 	r.nIn++
+	return nil
+}
+
+// AddDeviceInput is AddInput for an input that is not empty, of size bytes in the device's memory; UseDevice has been called.
+func (r *Runner) AddDeviceInput(i, dtype int, shape []int64, count int64, address uintptr, size int) error {
+	if len(shape) > C.NRD_MAX_RANK || !r.device {
+		return fmt.Errorf("%d dimensions of an input on a device (%v); at most %d are supported", len(shape), r.device, C.NRD_MAX_RANK)
+	}
+	in := &r.in[r.nIn]
+	r.inName[r.nIn] = r.names[i]
+	describe(in, dtype, shape, count, nil)
+	in.keep, in.device, in.data, in.size = 1, 1, C.uintptr_t(address), C.uint64_t(size)
+	r.nIn++
+	r.bound = true
 	return nil
 }
 
@@ -222,8 +254,24 @@ func describe(c *C.nrd_input, dtype int, shape []int64, count int64, data []byte
 // AddOutput asks the next run for output i of NewRunner's list.
 func (r *Runner) AddOutput(i int) {
 	r.outName[r.nOut] = r.names[len(r.in)+i]
-	r.given[r.nOut].data = 0
+	r.given[r.nOut].data, r.given[r.nOut].device = 0, 0
 	r.nOut++
+}
+
+// AddDeviceOutput is AddOutput for one that is left in the device's memory; it is not of strings. UseDevice has been called.
+func (r *Runner) AddDeviceOutput(i int) {
+	g := &r.given[r.nOut]
+	r.AddOutput(i)
+	g.device = 1
+	r.bound = true
+}
+
+// AddDeviceOutputTo is AddOutputTo into memory of the device. UseDevice has been called.
+func (r *Runner) AddDeviceOutputTo(i, dtype int, shape []int64, address uintptr, size int) {
+	g := &r.given[r.nOut]
+	r.AddDeviceOutput(i)
+	describe(g, dtype, shape, 0, nil)
+	g.data, g.size = C.uintptr_t(address), C.uint64_t(size)
 }
 
 // AddOutputTo is AddOutput into memory that stays, as AddInput has it, and is not empty. The run fails if the
@@ -240,9 +288,14 @@ func (r *Runner) Run() error {
 	if r.c == nil {
 		return ErrClosed
 	}
-	err := check(C.nrd_run(r.c, C.size_t(r.nIn), C.size_t(r.nOut)))
+	var s *C.OrtStatus
+	if r.bound {
+		s = C.nrd_run_bound(r.c, C.size_t(r.nIn), C.size_t(r.nOut))
+	} else {
+		s = C.nrd_run(r.c, C.size_t(r.nIn), C.size_t(r.nOut))
+	}
 	r.pin.Unpin()
-	return err
+	return check(s)
 }
 
 // Terminate stops the run in progress, and every further one until Resume. It may be called from another goroutine.
@@ -255,15 +308,20 @@ func (r *Runner) Resume() error { return check(C.nrd_terminate(r.c, 0)) }
 type Output struct {
 	Type  int // ONNXTensorElementDataType
 	Shape []int64
-	Data  []byte // nil for strings
+	Data  []byte // nil for strings, and on a device
 	Size  int    // bytes; for strings in Triton's form
+	// Address is where it is in the device's memory; 0: it is the host's.
+	Address uintptr
 }
 
 // Output describes output i of the last run.
 func (r *Runner) Output(i int) Output {
 	c := &r.out[i]
 	o := Output{Type: int(c._type), Shape: unsafe.Slice((*int64)(c.shape), int(c.rank)), Size: int(c.size)}
-	if c.data != nil {
+	switch {
+	case c.device != 0:
+		o.Address = uintptr(c.data)
+	case c.data != nil:
 		o.Data = unsafe.Slice((*byte)(c.data), o.Size)
 	}
 	return o
