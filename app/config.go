@@ -15,6 +15,7 @@ import (
 	"nereid/engine"
 	"nereid/engine/backend/onnxruntime"
 	"nereid/engine/device"
+	"nereid/engine/gpumem"
 	"nereid/engine/lifecycle"
 	"nereid/engine/restrict"
 	"nereid/engine/shm"
@@ -148,7 +149,7 @@ func defaults(asTriton bool) *Config {
 		StrictReadiness: true, LogInfo: true, LogWarn: true, LogError: true, LogFormat: "default", GRPCCompression: "none",
 		Trace:     trace.Default(),
 		AllowHTTP: true, AllowGRPC: true, AllowMetrics: true, AllowUI: true, AllowCPUMetrics: true, AllowGPUMetrics: true,
-		placementConfig: placementConfig{MinCapability: device.DefaultMinCapability},
+		placementConfig: placementConfig{MinCapability: device.DefaultMinCapability, PinnedBytes: gpumem.DefaultPinnedBytes},
 		HTTPAddress:     "127.0.0.1", GRPCAddress: "127.0.0.1", UIAddress: "127.0.0.1",
 		HTTPPort: 8000, GRPCPort: 8001, MetricsPort: 8002, UIPort: 8003, HTTPMaxInput: 64 << 20, MetricsIntervalMs: 2000,
 		KeepaliveTime: 7200000, KeepaliveTimeout: 20000, MinPingInterval: 300000,

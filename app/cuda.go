@@ -3,19 +3,20 @@
 package app
 
 import (
-	"log/slog"
-
 	"nereid/engine/device"
 	"nereid/engine/device/cuda"
+	"nereid/engine/gpumem"
 	"nereid/engine/shm"
 )
 
-// cudaMemory returns what opens clients' device memory, nil on a machine without GPUs, and how it is let go. The driver is
-// loaded when the first region comes.
-func cudaMemory(m *device.Machine, log *slog.Logger) (shm.Importer, func()) {
+// openCUDA returns what opens clients' device memory and the pools for models on GPUs, nil on a machine without GPUs, and how
+// both are let go. The driver is loaded when one of them is needed.
+func openCUDA(m *device.Machine, o gpumem.Options) (shm.Importer, *gpumem.Memory, func()) {
 	if len(m.GPUs()) == 0 {
-		return nil, func() {}
+		return nil, nil, func() {}
 	}
-	d := cuda.New(log)
-	return d, d.Close
+	d := cuda.New(o.Log)
+	o.Driver = d
+	pools := gpumem.New(o)
+	return d, pools, func() { pools.Close(); d.Close() }
 }

@@ -3,16 +3,15 @@
 package app
 
 import (
-	"log/slog"
-
 	"nereid/engine/device"
+	"nereid/engine/gpumem"
 	"nereid/engine/shm"
 )
 
-// cudaMemory says that this build cannot open clients' device memory.
-func cudaMemory(m *device.Machine, log *slog.Logger) (shm.Importer, func()) {
+// openCUDA says that this build opens neither clients' device memory nor pools for models on GPUs.
+func openCUDA(m *device.Machine, o gpumem.Options) (shm.Importer, *gpumem.Memory, func()) {
 	if len(m.GPUs()) > 0 {
-		log.Info("this build does not open clients' CUDA shared memory; make build makes one that does, on Linux for x86_64")
+		o.Log.Info("this build neither opens clients' CUDA shared memory nor pins memory; make build makes one that does, on Linux for x86_64")
 	}
-	return nil, func() {}
+	return nil, nil, func() {}
 }

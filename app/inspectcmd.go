@@ -221,7 +221,7 @@ func inspectOptions(ctx context.Context, given string, lookup func(string) (stri
 	}
 	log := slog.New(slog.DiscardHandler) // what matters is in the faults
 	d := &dataDir{path: dir}
-	ort := newORT(c, d, log)
+	ort := newORT(c, d, nil, log)
 	py, err := newPython(c, d, log)
 	closeAll := func() { py.close(ctx); ort.close() }
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"nereid/engine/cache"
 	"nereid/engine/cache/redis"
 	"nereid/engine/device"
+	"nereid/engine/gpumem"
 	"nereid/engine/grpcapi"
 	"nereid/engine/httpapi"
 	"nereid/engine/metrics"
@@ -99,7 +100,8 @@ func tune() {
 // openBackends looks at the machine and makes the backends.
 func (s *server) openBackends() (err error) {
 	s.machine = openMachine(s.c, s.log)
-	s.ort = newORT(s.c, s.data, s.log)
+	s.regions, s.gpuMemory, s.closeCUDA = openCUDA(s.machine, gpumem.Options{PinnedBytes: s.c.PinnedBytes, DeviceBytes: s.c.CUDABytes, Log: s.log})
+	s.ort = newORT(s.c, s.data, s.gpuMemory, s.log)
 	if s.python, err = newPython(s.c, s.data, s.log); err != nil {
 		return err
 	}
@@ -125,7 +127,7 @@ func (s *server) openEngine() (err error) {
 	}
 	shared := s.c.sharedMemory()
 	if !shared.Disabled {
-		shared.CUDA, s.closeCUDA = cudaMemory(s.machine, s.log)
+		shared.CUDA = s.regions
 	}
 	s.engine, err = engine.New(engine.Options{
 		Repositories: repositories, Remotes: s.remotes, Namespaces: s.c.Namespaces, Backends: s.backends, Mode: s.c.mode(), PollInterval: s.c.pollInterval(),
@@ -333,6 +335,7 @@ func (s *server) openFrontEnds() error {
 	if s.c.AllowMetrics {
 		if s.metrics, err = metrics.New(metrics.Options{
 			Source: s.engine, Cache: s.cacheStats(), Custom: s.python.metrics.Append, Version: Version, Log: s.log, OmitCPU: !s.c.AllowCPUMetrics, GPUs: s.gpuMetrics(),
+			GPUMemory: s.gpuMemory, PinnedBytes: s.c.PinnedBytes,
 			Interval: time.Duration(s.c.MetricsIntervalMs) * time.Millisecond, OmitCounterLatencies: s.c.Metrics.NoLatencyCounters, Quantiles: s.c.Metrics.Quantiles,
 		}); err != nil {
 			return err

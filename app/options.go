@@ -358,10 +358,12 @@ func globalBackendConfig(c *Config, key, value string) error {
 func memoryOptions() []option {
 	const g = "Memory and placement"
 	return []option{
-		{names: []string{"pinned-memory-pool-byte-size"}, group: g, arg: "bytes", class: noEffect, row: "H079",
-			help: "There is no pool: the libraries that compute on GPUs pin memory as they need it.", set: ignored(anyInt)},
-		{names: []string{"cuda-memory-pool-byte-size"}, group: g, arg: "gpu:bytes", class: noEffect, row: "H080",
-			help: "There is no pool: ONNX Runtime's arena is bounded per model by gpu_mem_limit.", set: ignored(gpuBytes)},
+		{names: []string{"pinned-memory-pool-byte-size"}, group: g, arg: "bytes", row: "H079",
+			help: "Page-locked host memory in which models on GPUs gather inputs and take outputs. It is allocated with the first need; what does not fit goes through ordinary memory. " +
+				"0: none. Default: 268435456.", set: pinnedBytes},
+		{names: []string{"cuda-memory-pool-byte-size"}, group: g, arg: "gpu:bytes", row: "H080",
+			help: "Memory on a GPU in which inputs from clients' CUDA regions are put together to batches. It is allocated with the first need; what does not fit goes through " +
+				"the host. What models compute in is not of it: that bounds gpu_mem_limit per model. Default: 67108864 on each GPU. May be given several times.", set: cudaBytes},
 		{names: []string{"cuda-virtual-address-size"}, group: g, arg: "gpu:bytes", class: noEffect, row: "H081",
 			help: "States of sequences are kept in host memory, which grows as they do.", set: ignored(gpuBytes)},
 		{names: []string{"min-supported-compute-capability"}, group: g, arg: "number", row: "H082",

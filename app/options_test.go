@@ -1,6 +1,7 @@
 package app
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -206,8 +207,13 @@ func TestTritonserverOptions(t *testing.T) {
 					{Name: "T", Count: 4, Device: instance.GlobalDevice}})
 			},
 			refused: []string{"--rate-limit-resource=R", "--rate-limit-resource=R:-1", "--rate-limit-resource=R:1:x", "--rate-limit-resource=:1", "--rate-limit-resource=R:1:2:3"}},
-		{name: "H079 --pinned-memory-pool-byte-size", args: []string{"--pinned-memory-pool-byte-size=1"}, check: withoutEffect("pinned-memory-pool-byte-size")},
-		{name: "H080 --cuda-memory-pool-byte-size", args: []string{"--cuda-memory-pool-byte-size=0:1"}, check: withoutEffect("cuda-memory-pool-byte-size"),
+		{name: "H079 --pinned-memory-pool-byte-size", args: []string{"--pinned-memory-pool-byte-size=1"}, check: func(c *Config) bool { return c.PinnedBytes == 1 && len(c.WithoutEffect) == 0 },
+			refused: []string{"--pinned-memory-pool-byte-size=-1", "--pinned-memory-pool-byte-size=1M"}},
+		{name: "H079 --pinned-memory-pool-byte-size is 256 MiB by default", args: []string{"--cuda-memory-pool-byte-size=0:5"}, check: func(c *Config) bool { return c.PinnedBytes == 256<<20 }},
+		{name: "H080 --cuda-memory-pool-byte-size", args: []string{"--cuda-memory-pool-byte-size=0:1", "--cuda-memory-pool-byte-size=2:3"},
+			check: func(c *Config) bool {
+				return maps.Equal(c.CUDABytes, map[int]int64{0: 1, 2: 3}) && len(c.WithoutEffect) == 0
+			},
 			refused: []string{"--cuda-memory-pool-byte-size=1", "--cuda-memory-pool-byte-size=0:x"}},
 		{name: "H081 --cuda-virtual-address-size", args: []string{"--cuda-virtual-address-size=0:1"}, check: withoutEffect("cuda-virtual-address-size"),
 			refused: []string{"--cuda-virtual-address-size=a:1"}},

@@ -12,6 +12,7 @@ import (
 	"nereid/engine/backend"
 	"nereid/engine/backend/onnxruntime"
 	"nereid/engine/backend/runtime"
+	"nereid/engine/gpumem"
 	"nereid/engine/worker"
 )
 
@@ -21,10 +22,10 @@ type ortRuntime struct {
 	launcher *worker.Launcher // of models in processes of their own; nil: there are none
 }
 
-func newORT(c *Config, d *dataDir, log *slog.Logger) ortRuntime {
+func newORT(c *Config, d *dataDir, memory *gpumem.Memory, log *slog.Logger) ortRuntime {
 	o := onnxruntime.Options{
 		Library: c.ONNXRuntimeLibrary, RuntimeFolder: filepath.Join(d.join("runtime"), "onnxruntime"), CacheFolder: d.join("runtime"),
-		Settings: c.ONNXRuntime, Log: log,
+		Settings: c.ONNXRuntime, GPUMemory: memory, Log: log,
 	}
 	if exe, err := os.Executable(); err != nil {
 		log.Warn("models cannot have processes of their own: this program's file is not known", "err", err)

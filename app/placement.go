@@ -20,6 +20,9 @@ type placementConfig struct {
 	MinCapability float64         // --min-supported-compute-capability
 	GPULimits     map[int]float64 // --model-load-gpu-limit: shares of memory by GPU
 
+	PinnedBytes int64         // --pinned-memory-pool-byte-size
+	CUDABytes   map[int]int64 // --cuda-memory-pool-byte-size, by GPU
+
 	HostPolicies map[string]affinity.Policy // --host-policy, by name
 }
 
@@ -133,5 +136,33 @@ func gpuBytes(v string) error {
 	if !ok || err1 != nil || err2 != nil {
 		return fmt.Errorf("%q is not of the form gpu:bytes, such as 0:67108864", v)
 	}
+	return nil
+}
+
+// pinnedBytes is --pinned-memory-pool-byte-size.
+func pinnedBytes(c *Config, v string) error {
+	n, err := strconv.ParseUint(v, 10, 47) // more than any process may have
+	if err != nil {
+		return fmt.Errorf("%q is not a number of bytes, such as 268435456; 0 for no pool", v)
+	}
+	c.PinnedBytes = int64(n)
+	return nil
+}
+
+// cudaBytes is --cuda-memory-pool-byte-size.
+func cudaBytes(c *Config, v string) error {
+	if err := gpuBytes(v); err != nil {
+		return err
+	}
+	gpu, bytes, _ := strings.Cut(v, ":")
+	id, err1 := strconv.Atoi(gpu)
+	n, err2 := strconv.ParseUint(bytes, 10, 47)
+	if err := errors.Join(err1, err2); err != nil {
+		return fmt.Errorf("%q: %w", v, err)
+	}
+	if c.CUDABytes == nil {
+		c.CUDABytes = map[int]int64{}
+	}
+	c.CUDABytes[id] = int64(n)
 	return nil
 }

@@ -27,11 +27,13 @@ import (
 	"nereid/engine/cache"
 	"nereid/engine/cache/redis"
 	"nereid/engine/device"
+	"nereid/engine/gpumem"
 	"nereid/engine/grpcapi"
 	"nereid/engine/httpapi"
 	"nereid/engine/metrics"
 	"nereid/engine/repo"
 	"nereid/engine/repo/cloud"
+	"nereid/engine/shm"
 	"nereid/engine/status"
 	"nereid/engine/trace"
 	"nereid/store"
@@ -61,6 +63,8 @@ type server struct {
 	ort       ortRuntime
 	python    pythonRuntime
 	machine   *device.Machine
+	regions   shm.Importer   // opens clients' device memory; nil: there is none
+	gpuMemory *gpumem.Memory // nil: there is no GPU
 	closeCUDA func()
 	engine    *engine.Engine
 	console   atomic.Pointer[console.Console]

@@ -13,6 +13,7 @@ import (
 
 	"nereid/engine/cache"
 	"nereid/engine/device"
+	"nereid/engine/gpumem"
 	"nereid/engine/stats"
 )
 
@@ -48,6 +49,10 @@ type Options struct {
 	Custom func([]byte) []byte
 	// GPUs are those whose figures are written (--allow-gpu-metrics); nil, or none: there are no families of them.
 	GPUs *device.Machine
+	// GPUMemory is the pools for transfers to GPUs; nil: there is no GPU.
+	GPUMemory *gpumem.Memory
+	// PinnedBytes is the bound of the pool of pinned memory, which is shown without a GPU too, as in Triton.
+	PinnedBytes int64
 	// Version is the program's, for nereid_build_info.
 	Version string
 	Log     *slog.Logger // nil: slog.Default
@@ -172,11 +177,7 @@ func (e *Exporter) complain(what string, err error) {
 
 // machine writes what concerns the machine as a whole.
 func (e *Exporter) machine(w *writer) {
-	// There is no pool of pinned memory: the device's library has its own.
-	w.family("nv_pinned_memory_pool_total_bytes", "Pinned memory pool total memory size, in bytes", "gauge")
-	w.plain("nv_pinned_memory_pool_total_bytes", "0")
-	w.family("nv_pinned_memory_pool_used_bytes", "Pinned memory pool used memory size, in bytes", "gauge")
-	w.plain("nv_pinned_memory_pool_used_bytes", "0")
+	e.gpuMemory(w)
 	if e.o.OmitCPU {
 		return
 	}
