@@ -62,6 +62,7 @@ class Server:
         self.command = command or [BINARY, "serve"]
         self.log_path = self.work / "server.log"
         self.process = None
+        self._log_start = 0  # of this process, in the log
 
     def __enter__(self):
         self.start()
@@ -84,6 +85,16 @@ class Server:
             self.kill()
             raise
 
+    def revive(self, patience=0.0):
+        """Starts the server again if its process has ended or ends within so many seconds; returns whether it had."""
+        try:
+            status = self.process.wait(patience)
+        except subprocess.TimeoutExpired:
+            return False
+        print(f"the server ended with {status}:\n{self.log()[-4000:]}")
+        self.start()
+        return True
+
     def _start(self):
         argv, env = _reference_command() if REFERENCE else (self.command, {})
         if REFERENCE:
@@ -94,6 +105,7 @@ class Server:
             addresses = [f"--data-dir={self.work / 'data'}"]
         argv = argv + [f"--model-repository={r}" for r in self.repositories] + addresses + ports + self.options
         with open(self.log_path, "ab") as log:
+            self._log_start = log.tell()
             self.process = subprocess.Popen(
                 argv, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, "PATH": PYTHON_FIRST, **env}, start_new_session=True
             )
@@ -108,14 +120,14 @@ class Server:
             until(lambda: self.get(f"/v2/health/{self.wait}").status == 200, 300 if REFERENCE else 120, f"server not {self.wait}", self.log)
 
     def _address(self, text):
-        """Waits for the line of the log that names the address; the last one counts, after a restart."""
-        pattern = re.compile(re.escape(text) + r'([0-9a-z.:\[\]]+:\d+)')
+        """Waits for the line of this process's log that names the address."""
+        pattern = re.compile((re.escape(text) + r'([0-9a-z.:\[\]]+:\d+)').encode())
 
         def find():
             if self.process.poll() is not None:
                 raise AssertionError(f"the server ended with {self.process.returncode}:\n{self.log()[-4000:]}")
-            found = pattern.findall(self.log())
-            return found[-1] if found else None
+            found = pattern.search(self.log_path.read_bytes(), self._log_start)
+            return found[1].decode() if found else None
 
         return until(find, 300 if REFERENCE else self.limit, f"the log has no line with {text!r}", self.log)
 

@@ -69,7 +69,7 @@ func TestExpectContinue(t *testing.T) {
 	for _, expect := range []string{"Expect: 100-continue", "Expect: 100-Continue", "EXPECT: 100-CONTINUE"} {
 		t.Run(expect, func(t *testing.T) {
 			conn := dial(t, s.addr)
-			conn.SetReadDeadline(time.Now().Add(time.Minute)) // a server that does not hear the question waits for the body
+			_ = conn.SetReadDeadline(time.Now().Add(time.Minute)) // a server that does not hear the question waits for the body
 			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s\r\n\r\n", addSubPath, len(addSubJSON), expect)
 			r := bufio.NewReader(conn)
 			line, err := r.ReadString('\n')
