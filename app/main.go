@@ -23,6 +23,7 @@ Usage:
   nereid validate ...      find every fault of model repositories; see nereid validate --help
   nereid config generate   write a config.pbtxt from a model file or folder; see nereid config --help
   nereid perf ...          measure a server under load; see nereid perf --help
+  nereid tune ...          find a model's best configuration; see nereid tune --help
   nereid devices [options] show the CPUs and GPUs that models may use
   nereid token ...         make, list and revoke access tokens; see nereid token --help
   nereid backup <file>     copy history, settings and tokens into a file; nereid restore takes them back
@@ -54,6 +55,10 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		return devicesCommand(args[1:], stdout, stderr)
 	case "perf":
 		return perfCommand(context.Background(), args[1:], stdout, stderr)
+	case "tune":
+		return tuneCommand(context.Background(), args[1:], os.LookupEnv, stdout, stderr)
+	case privateServe: // started by nereid tune
+		return privateServeCommand(name, args[1:], os.Stdin, stdout, stderr)
 	case "token":
 		return tokenCommand(args[1:], os.LookupEnv, stdout, stderr)
 	case "backup", "restore":

@@ -38,7 +38,7 @@ import (
 
 // open makes every part and binds every port, but serves nothing yet.
 func (s *server) open(ctx context.Context) error {
-	tune()
+	tuneMemory()
 	for _, name := range s.c.WithoutEffect {
 		s.log.Info("the option --" + name + " has no effect in this server")
 	}
@@ -79,8 +79,8 @@ func (s *server) open(ctx context.Context) error {
 	return s.openFrontEnds()
 }
 
-// tune sets what of Go's runtime the environment does not.
-func tune() {
+// tuneMemory sets what of Go's runtime the environment does not.
+func tuneMemory() {
 	// Long calls into C hold a scheduler slot each: with as many slots as cores, handlers would wait behind them.
 	// Measured with one ONNX Runtime instance on two cores: +60 % requests/s over the default.
 	if os.Getenv("GOMAXPROCS") == "" {

@@ -1,0 +1,219 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"nereid/engine/modelconfig"
+	"nereid/engine/perf"
+	"nereid/engine/repo"
+	"nereid/engine/tune"
+)
+
+// tuneCommand runs "nereid tune …". An interrupt ends it with what was measured.
+func tuneCommand(ctx context.Context, args []string, lookup func(string) (string, bool), stdout, stderr io.Writer) int {
+	o, err := parseTune(args)
+	if code, end := parsed(err, tuneUsage, stdout, stderr); end {
+		return code
+	}
+	o.lookup = lookup
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // the second interrupt ends the program at once
+	if err := o.run(ctx, stdout, stderr); err != nil {
+		fmt.Fprintf(stderr, "error: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// tuned is what a search found of a model.
+type tuned struct {
+	model     string
+	space     tune.Space
+	goal      tune.Goal
+	rate      bool // the load is requests a second
+	batch     int
+	result    *tune.Result
+	ranked    []tune.Trial
+	baseline  tune.Trial
+	based     bool // there is a baseline
+	cut       bool // the search was cancelled
+	configOf  func(model string, c tune.Candidate) (string, error)
+	models    []tuneModel
+	began     time.Time
+	ended     time.Time
+	gpus      int
+	top       int
+	searching string // quick or brute
+}
+
+// run tunes and reports.
+func (o *tuneOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
+	t, err := o.tuner()
+	if err != nil {
+		return err
+	}
+	if err := t.open(); err != nil {
+		return err
+	}
+	r, err := o.search(ctx, t, stdout, stderr)
+	err = errors.Join(err, t.close())
+	if r == nil || len(r.result.Trials) == 0 {
+		if err == nil || errors.Is(err, context.Canceled) {
+			return errors.New("interrupted before anything was measured")
+		}
+		return err
+	}
+	return errors.Join(err, o.report(r, stdout, stderr))
+}
+
+// tuner finds the model and those that work for it.
+func (o *tuneOptions) tuner() (*tuner, error) {
+	m, err := findTuneModel(o.repositories, o.model)
+	if err != nil {
+		return nil, err
+	}
+	t := &tuner{model: m, options: o.server, batch: o.batch, window: o.window, trials: o.trials, requests: o.requests, rate: o.lists.rate, tuneParts: o.composingToo}
+	inputs := perfOptions{data: o.data, inputs: o.inputs}
+	t.load = inputs.load
+	names := append(steps(m.config), o.composing...)
+	for i := 0; i < len(names); i++ { // grows as ensembles are found
+		if have := func(n string) bool { return n == m.name || hasModel(t.parts, n) }; have(names[i]) {
+			continue
+		}
+		part, err := findTuneModel(o.repositories, names[i])
+		if err != nil {
+			return nil, fmt.Errorf("a part of model %q: %w", m.name, err)
+		}
+		t.parts = append(t.parts, part)
+		names = append(names, steps(part.config)...)
+	}
+	for _, n := range o.composing {
+		t.composing = append(t.composing, perf.ModelVersion{Name: n})
+	}
+	return t, nil
+}
+
+func hasModel(list []tuneModel, name string) bool {
+	for _, m := range list {
+		if m.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// steps are the models of an ensemble's configuration; none for others, and for a text that cannot be read.
+func steps(config string) (names []string) {
+	cfg, _, faults := modelconfig.Parse(repo.ConfigName, []byte(config))
+	if faults.Err() != nil {
+		return nil // the private server says it better
+	}
+	for _, s := range cfg.GetEnsembleScheduling().GetStep() {
+		names = append(names, s.GetModelName())
+	}
+	return names
+}
+
+// search looks for the best. The result is nil if nothing could be begun; beside an error it is what was measured.
+func (o *tuneOptions) search(ctx context.Context, t *tuner, stdout, stderr io.Writer) (*tuned, error) {
+	machine := tuneHere(slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	fmt.Fprintf(stdout, "Tuning %s in servers of its own; what serves it now is left alone, but shares the machine.\n", t.model.name)
+	r := &tuned{model: t.model.name, goal: o.goal, rate: o.lists.rate, batch: o.batch, began: time.Now(), models: t.models(), gpus: machine.gpus, top: o.top, searching: o.mode, result: &tune.Result{}}
+	if err := t.learn(ctx, &o.lists, machine); err != nil {
+		return nil, err
+	}
+	r.space = t.space
+	r.configOf = func(model string, c tune.Candidate) (string, error) {
+		for _, m := range r.models {
+			if m.name == model {
+				return tuneConfig(m.config, t.present[m.name], of(r.space.Changes(c), m.name))
+			}
+		}
+		return "", fmt.Errorf("there is no model %q", model)
+	}
+	known, keep, err := o.checkpoint(t)
+	if err != nil {
+		return nil, err
+	}
+	most := min(o.budget, r.space.Size())
+	if o.mode == "brute" {
+		most = r.space.Size()
+	}
+	n := 0
+	s := tune.Options{Space: r.space, Goal: o.goal, Budget: o.budget, Cores: machine.cores, Known: known, Measure: t.measure}
+	var kept error
+	s.Done = func(trial tune.Trial, fresh bool) {
+		n++
+		o.progress(stdout, r, trial, n, most, fresh)
+		if fresh {
+			kept = errors.Join(kept, keep(trial))
+		}
+	}
+	find := tune.Quick
+	if o.mode == "brute" {
+		find = tune.Brute
+	}
+	r.result, err = find(ctx, s)
+	r.ended = time.Now()
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		r.cut, err = true, nil
+		fmt.Fprintln(stderr, "interrupted: these are the figures of what was measured")
+	}
+	r.ranked = tune.Rank(&r.space, &r.goal, r.result.Trials)
+	r.baseline, r.based = tune.Baseline(&r.space, &r.goal, r.result.Trials)
+	return r, errors.Join(err, kept)
+}
+
+// progress prints a line of a trial.
+func (o *tuneOptions) progress(w io.Writer, r *tuned, t tune.Trial, n, most int, fresh bool) {
+	again := ""
+	if !fresh {
+		again = " (from the checkpoint)"
+	}
+	fmt.Fprintf(w, "[%d/%d] %s, %s: %s%s\n", n, most, r.variantText(t.Candidate), r.loadText(t.Candidate), figures(&t.Measurement), again)
+}
+
+// variantText says a candidate's configuration by its changes.
+func (r *tuned) variantText(c tune.Candidate) string {
+	changes := r.space.Changes(c)
+	if len(changes) == 0 {
+		return "present configuration"
+	}
+	words := make([]string, len(changes))
+	for i, ch := range changes {
+		if words[i] = changeText(ch); ch.Model != r.model {
+			words[i] = ch.Model + ": " + words[i]
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+func (r *tuned) loadText(c tune.Candidate) string {
+	if r.rate {
+		return fmt.Sprintf("%d requests/s", r.space.LoadOf(c))
+	}
+	return fmt.Sprintf("concurrency %d", r.space.LoadOf(c))
+}
+
+func figures(m *tune.Measurement) string {
+	if m.Failed != "" {
+		return "failed: " + m.Failed
+	}
+	text := fmt.Sprintf("%.1f infer/s, p99 %s", m.Throughput, msText(m.P99))
+	if !m.Stable {
+		text += " (windows differ)"
+	}
+	return text
+}
+
+func msText(d time.Duration) string { return fmt.Sprintf("%.2f ms", float64(d.Nanoseconds())/1e6) }

@@ -1,0 +1,257 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"nereid/engine/inferencepb"
+	"nereid/engine/modelconfig"
+	"nereid/engine/tune"
+)
+
+// tuneRun searches with short measurements. The private servers are this test binary as the program.
+func tuneRun(t *testing.T, args ...string) (*tuned, string) {
+	t.Helper()
+	r, out, err := tuneTry(t, t.Context(), args...)
+	if err != nil {
+		t.Fatalf("nereid tune %q: %v\n%s", args, err, out)
+	}
+	return r, out
+}
+
+func tuneTry(t *testing.T, ctx context.Context, args ...string) (*tuned, string, error) {
+	t.Helper()
+	t.Setenv(asProgram, "1")
+	o, err := parseTune(append([]string{"--request-count", "40"}, args...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tn, err := o.tuner()
+	if err != nil {
+		return nil, "", err
+	}
+	if err := tn.open(); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	r, err := o.search(ctx, tn, &out, &out)
+	if cerr := tn.close(); cerr != nil {
+		t.Error(cerr)
+	}
+	if _, serr := os.Stat(tn.scratch); !os.IsNotExist(serr) {
+		t.Errorf("the private server's folder is left: %v", serr)
+	}
+	if r != nil {
+		if err := r.table(&out); err != nil {
+			t.Error(err)
+		}
+	}
+	return r, out.String(), err
+}
+
+const sampleModels = "../models-sample"
+
+// variants are the configurations that were measured.
+func (r *tuned) variants() (out []string) {
+	for _, t := range r.result.Trials {
+		if v := r.space.Variant(t.Candidate); !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func TestTune(t *testing.T) {
+	t.Run("F029 F036 a quick search of an ONNX model", func(t *testing.T) {
+		r, out := tuneRun(t, "--model-repository", sampleModels, "-m", "mlp", "--budget=8", "--concurrency=2,4,8", "--threads=1", "--instance-counts=1,2")
+		if n := len(r.result.Trials); n < 3 || n > 8 {
+			t.Errorf("%d measurements, want 3 to 8\n%s", n, out)
+		}
+		for _, trial := range r.result.Trials {
+			m := trial.Measurement
+			if m.Failed != "" || m.Throughput <= 0 || m.P99 < m.P50 || m.P50 <= 0 || m.Memory < 10<<20 || m.AvailableMemory <= 0 || m.Requests < 40 {
+				t.Errorf("%s: %+v", r.space.Key(trial.Candidate), m)
+			}
+		}
+		if !r.based || !strings.Contains(out, "now  present configuration") || len(r.variants()) < 2 {
+			t.Errorf("no baseline or no variants: %q\n%s", r.variants(), out)
+		}
+	})
+	t.Run("F028 F031 a brute search of given values under request rates", func(t *testing.T) {
+		r, out := tuneRun(t, "--model-repository", sampleModels, "-m", "mlp", "--search=brute", "--max-batch-sizes=4,8", "--queue-delays=off,100",
+			"--instance-counts=2", "--threads=1", "--request-rate=200,400")
+		// 2 sizes by 2 delays under 2 rates, and the present configuration, which is none of them.
+		if len(r.result.Trials) != 2*2*2+2 || len(r.variants()) != 5 || !r.result.Ended {
+			t.Errorf("%d measurements of %q\n%s", len(r.result.Trials), r.variants(), out)
+		}
+		for _, want := range []string{"200 requests/s", "dynamic batching, 0 µs → no dynamic batching", "max_batch_size 64 → 4"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("no %q in\n%s", want, out)
+			}
+		}
+	})
+	t.Run("F029 an ensemble and its parts", func(t *testing.T) {
+		r, out := tuneRun(t, "--model-repository", perfModels(t), "-m", "pair", "--search=brute", "--concurrency=2", "--tune-composing", "--max-batch-sizes=8",
+			"--instance-counts=1,2", "--queue-delays=off")
+		if len(r.result.Trials) != 2 || !strings.Contains(out, "plain: instances 1 → 2") {
+			t.Errorf("%d measurements\n%s", len(r.result.Trials), out)
+		}
+	})
+	t.Run("a configuration that cannot be loaded is passed over", func(t *testing.T) {
+		root := writeFiles(t, t.TempDir(), map[string]string{"m/1/x": "", "m/config.pbtxt": `backend: "identity" max_batch_size: 8
+input { name: "INPUT0" data_type: TYPE_FP32 dims: 4 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 4 }
+model_warmup { name: "w" batch_size: 8 inputs { key: "INPUT0" value { data_type: TYPE_FP32 dims: 4 zero_data: true } } }`})
+		r, out := tuneRun(t, "--model-repository", root, "-m", "m", "--search=brute", "--concurrency=2", "--max-batch-sizes=2", "--instance-counts=1", "--queue-delays=off")
+		if r.result.Trials[0].Failed != "" || !strings.Contains(r.result.Trials[1].Failed, "batch") || !strings.Contains(out, "1 failed") || len(r.ranked) != 1 {
+			t.Errorf("%+v\n%s", r.result.Trials, out)
+		}
+	})
+	t.Run("F035 a search that was cancelled goes on from its checkpoint", func(t *testing.T) {
+		at := filepath.Join(t.TempDir(), "checkpoint")
+		args := []string{"--model-repository", perfModels(t), "-m", "plain", "--search=brute", "--concurrency=1,2", "--max-batch-sizes=8", "--instance-counts=1,2", "--queue-delays=off", "--checkpoint", at}
+		ctx, cancel := context.WithCancel(t.Context())
+		o, err := parseTune(args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv(asProgram, "1")
+		tn, err := o.tuner()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tn.open(); err != nil {
+			t.Fatal(err)
+		}
+		tn.requests = 20
+		part, err := o.search(ctx, tn, writerFunc(func(b []byte) (int, error) {
+			if strings.HasPrefix(string(b), "[2/") {
+				cancel()
+			}
+			return len(b), nil
+		}), &bytes.Buffer{})
+		if err := errors.Join(err, tn.close()); err != nil || !part.cut || len(part.result.Trials) != 2 {
+			t.Fatalf("cancelled: %+v, %v", part, err)
+		}
+		r, out := tuneRun(t, args...)
+		if len(r.result.Trials) != 4 || strings.Count(out, "(from the checkpoint)") != 2 || r.cut {
+			t.Errorf("%d trials\n%s", len(r.result.Trials), out)
+		}
+		if again, out := tuneRun(t, args...); strings.Count(out, "(from the checkpoint)") != 4 || len(again.result.Trials) != 4 {
+			t.Errorf("a search that is done measures again\n%s", out)
+		}
+		if _, _, err := tuneTry(t, t.Context(), append(args, "-b", "2")...); err == nil || !strings.Contains(err.Error(), "another model") {
+			t.Errorf("a checkpoint of another load is taken: %v", err)
+		}
+	})
+}
+
+// The usual values are model_analyzer's, with instances by the machine.
+func TestTuneAxes_F027(t *testing.T) {
+	cfg, _, faults := modelconfig.Parse("", []byte(`name: "m" backend: "onnxruntime" max_batch_size: 6 dynamic_batching { } instance_group [ { count: 2 kind: KIND_CPU } ]`))
+	if err := faults.Err(); err != nil {
+		t.Fatal(err)
+	}
+	axes := tuneAxes(cfg, &tuneLists{}, tuneMachine{cores: 8, gpus: 1}, true)
+	want := map[tune.Field][]int{
+		tune.MaxBatch:  {1, 2, 4, 6, 8, 16, 32, 64, 128},
+		tune.Delay:     {tune.NoBatching, 0, 100, 500, 1000, 5000},
+		tune.Instances: {1, 2, 3, 4, 5, 6, 7, 8},
+		tune.Kind:      {tune.KindCPU, tune.KindGPU},
+		tune.Threads:   {1, 2, 4, 0},
+	}
+	for _, a := range axes {
+		if !slices.Equal(a.Values, want[a.Field]) || a.Present != (a.Field == tune.MaxBatch) {
+			t.Errorf("%+v, want %v", a, want[a.Field])
+		}
+		delete(want, a.Field)
+	}
+	if len(want) > 0 {
+		t.Errorf("no axes for %v", want)
+	}
+	o, err := parseTune([]string{"-m", "m", "--model-repository", "x", "--search", "brute"})
+	if err != nil || !slices.Equal(o.lists.load, []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}) {
+		t.Errorf("loads %v, %v", o.lists.load, err)
+	}
+}
+
+func TestTuneConfig(t *testing.T) {
+	const text = "# mine\nname: \"m\"\nmax_batch_size: 64 # rows\ninstance_group [ { count: 1 kind: KIND_CPU host_policy: \"p\" } ]\ndynamic_batching { preferred_batch_size: [ 4, 32 ] preserve_ordering: true }\nparameters { key: \"k\" value { string_value: \"v\" } }\n"
+	present, _, _ := modelconfig.Parse("", []byte(text))
+	for _, tt := range []struct {
+		name    string
+		changes []tune.Change
+		want    []string // in the text
+		none    []string
+	}{
+		{"nothing", nil, []string{text}, nil},
+		{"smaller batches lose preferred sizes", []tune.Change{{Field: tune.MaxBatch, From: 64, To: 8}}, []string{"# mine", "max_batch_size: 8 # rows", "preserve_ordering: true", "4"}, []string{"32"}},
+		{"no batching", []tune.Change{{Field: tune.Delay, From: 0, To: tune.NoBatching}}, []string{"# mine", "max_batch_size: 64 # rows"}, []string{"dynamic_batching"}},
+		{"a delay", []tune.Change{{Field: tune.Delay, To: 500}}, []string{"max_queue_delay_microseconds: 500", "preserve_ordering: true"}, nil},
+		{"instances keep their policy", []tune.Change{{Field: tune.Instances, From: 1, To: 3}}, []string{"count: 3", `host_policy: "p"`, "KIND_CPU"}, nil},
+		{"on the GPU", []tune.Change{{Field: tune.Kind, From: 0, To: 1}}, []string{"KIND_GPU", "count: 1"}, []string{"KIND_CPU"}},
+		{"threads beside other parameters", []tune.Change{{Field: tune.Threads, To: 2}}, []string{`"intra_op_thread_count"`, `"2"`, `"k"`}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := tuneConfig(text, present, tt.changes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range tt.want {
+				if !strings.Contains(got, w) {
+					t.Errorf("no %q in\n%s", w, got)
+				}
+			}
+			for _, w := range tt.none {
+				if strings.Contains(got, w) {
+					t.Errorf("%q in\n%s", w, got)
+				}
+			}
+			cfg, _, faults := modelconfig.Parse("", []byte(got))
+			if why := tuneTook(cfg, tt.changes); faults.Err() != nil || why != "" {
+				t.Errorf("%v %s", faults.Err(), why)
+			}
+		})
+	}
+	if why := tuneTook(&inferencepb.ModelConfig{MaxBatchSize: 4}, []tune.Change{{Field: tune.MaxBatch, To: 8}}); !strings.Contains(why, "is to be 8, but") {
+		t.Errorf("a change that was not taken is %q", why)
+	}
+}
+
+func TestTuneOptions(t *testing.T) {
+	o, err := parseTune([]string{"-m", "m", "--model-repository=r", "--latency-budget=20", "--min-throughput=5", "--max-memory=100", "--objective=perf_throughput=2,latency=1", "--queue-delays=off,100", "--concurrency=2:8:2", "--", "--backend-config=a,b=c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("F032 objectives and constraints", func(t *testing.T) {
+		if len(o.goal.Constraints) != 3 || o.goal.Weights[tune.Throughput] != 2 || o.goal.Weights[tune.LatencyP99] != 1 {
+			t.Errorf("%+v", o.goal)
+		}
+	})
+	if !slices.Equal(o.lists.delays, []int{-1, 100}) || !slices.Equal(o.lists.load, []int{2, 4, 6, 8}) || !slices.Equal(o.server, []string{"--backend-config=a,b=c"}) {
+		t.Errorf("%+v", o)
+	}
+	for _, tt := range [][2]string{
+		{"--objective=speed", `objective "speed": want one of cpu_free_ram`},
+		{"--objective=throughput=x", `the weight "x" is no number`},
+		{"--latency-budget=-1", "want a min or a max above 0"},
+		{"--search=optuna", "want quick or brute"},
+		{"--budget=0", "want 1 or more"},
+		{"--instance-kinds=tpu", `"tpu" is none of cpu, gpu`},
+		{"--max-batch-sizes=0", "is none of the whole numbers from 1"},
+		{"--window=1", "want 50 to 600000"},
+		{"--nothing", "unknown option -nothing"},
+	} {
+		if _, err := parseTune([]string{"-m", "m", "--model-repository=r", tt[0]}); err == nil || !strings.Contains(err.Error(), tt[1]) {
+			t.Errorf("%s: %v, want %q", tt[0], err, tt[1])
+		}
+	}
+	if _, err := parseTune([]string{"-m", "m", "--model-repository=r", "--", "--http-port=1"}); err == nil || !strings.Contains(err.Error(), "sets this option") {
+		t.Errorf("an option of the private servers' own: %v", err)
+	}
+}

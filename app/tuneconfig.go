@@ -1,0 +1,268 @@
+package app
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+
+	"nereid/engine/inferencepb"
+	"nereid/engine/modelconfig"
+	"nereid/engine/repo"
+	"nereid/engine/tune"
+)
+
+// threadsParameter is how ONNX Runtime is told how many threads an execution has.
+const threadsParameter = "intra_op_thread_count"
+
+// tuneLists are the values to try. nil: chosen by the machine and the model; empty: the present one alone.
+type tuneLists struct {
+	batches, delays, instances, kinds, threads []int
+	load                                       []int
+	rate                                       bool // load is requests a second
+}
+
+// tuneMachine is what the values depend on beside the model.
+type tuneMachine struct{ cores, gpus int }
+
+// tuneAxes are the axes of a model, whose configuration is completed and normalized. all: those of a model that is measured
+// itself, and not only as a part of another one.
+func tuneAxes(cfg *inferencepb.ModelConfig, l *tuneLists, m tuneMachine, all bool) []tune.Axis {
+	var out []tune.Axis
+	add := func(f tune.Field, asked, usual []int, present int) {
+		values := asked
+		if values == nil {
+			values = usual
+		}
+		if len(values) > 0 {
+			out = append(out, tuneAxis(cfg.GetName(), f, values, present))
+		}
+	}
+	batches := cfg.GetMaxBatchSize() > 0
+	if batches && all {
+		add(tune.MaxBatch, l.batches, doubling(1, 128), int(cfg.GetMaxBatchSize()))
+	}
+	if batches && cfg.GetSequenceBatching() == nil && cfg.GetEnsembleScheduling() == nil {
+		present := tune.NoBatching
+		if d := cfg.GetDynamicBatching(); d != nil {
+			present = int(d.GetMaxQueueDelayMicroseconds())
+		}
+		add(tune.Delay, l.delays, []int{tune.NoBatching, 0, 100, 500, 1000, 5000}, present)
+	}
+	if cfg.GetEnsembleScheduling() != nil {
+		return out
+	}
+	kind, count := tunePresent(cfg)
+	add(tune.Instances, l.instances, upTo(min(max(m.cores, 4), 8)), count)
+	if m.gpus > 0 && kind >= 0 {
+		add(tune.Kind, l.kinds, []int{tune.KindCPU, tune.KindGPU}, kind)
+	}
+	if cfg.GetBackend() == modelconfig.BackendONNXRuntime {
+		present, _ := strconv.Atoi(cfg.GetParameters()[threadsParameter].GetStringValue()) // none: 0
+		add(tune.Threads, l.threads, append(doubling(1, max(1, m.cores/2)), 0), present)
+	}
+	return out
+}
+
+// tunePresent is the kind of the instances of a configuration and how many there are in a group; kind -1: of several kinds.
+func tunePresent(cfg *inferencepb.ModelConfig) (kind, count int) {
+	kind = -1
+	for i, g := range cfg.GetInstanceGroup() {
+		k := tune.KindCPU
+		if g.GetKind() == inferencepb.ModelInstanceGroup_KIND_GPU {
+			k = tune.KindGPU
+		}
+		if count += int(g.GetCount()); i == 0 {
+			kind = k
+		} else if k != kind {
+			kind = -1
+		}
+	}
+	return kind, max(1, count)
+}
+
+// tuneAxis is an axis of the values and the present one.
+func tuneAxis(model string, f tune.Field, values []int, present int) tune.Axis {
+	a := tune.Axis{Model: model, Field: f, Values: slices.Clone(values), Present: !slices.Contains(values, present)}
+	if a.Present {
+		a.Values = append(a.Values, present)
+	}
+	order := func(v int) int {
+		if f == tune.Threads && v == 0 {
+			return 1 << 30
+		}
+		return v
+	}
+	slices.SortFunc(a.Values, func(x, y int) int { return order(x) - order(y) })
+	a.Values = slices.Compact(a.Values)
+	a.Start = slices.Index(a.Values, present)
+	return a
+}
+
+// doubling is low, twice that and so on up to high.
+func doubling(low, high int) (out []int) {
+	for ; low <= high; low *= 2 {
+		out = append(out, low)
+	}
+	return out
+}
+
+func upTo(n int) (out []int) {
+	for i := 1; i <= n; i++ {
+		out = append(out, i)
+	}
+	return out
+}
+
+// tuneConfig is a model's configuration text with changes. present is its configuration as the server completed it.
+func tuneConfig(text string, present *inferencepb.ModelConfig, changes []tune.Change) (string, error) {
+	if len(changes) == 0 {
+		return text, nil
+	}
+	cfg, _, faults := modelconfig.Parse(repo.ConfigName, []byte(text))
+	if err := faults.Err(); err != nil {
+		return "", err
+	}
+	fields := map[string]bool{}
+	for _, c := range changes {
+		switch c.Field {
+		case tune.MaxBatch:
+			cfg.MaxBatchSize = int32(c.To)
+			fields["max_batch_size"] = true
+		case tune.Delay:
+			setDelay(cfg, present, c.To)
+			fields["dynamic_batching"] = true
+		case tune.Instances, tune.Kind:
+			fields["instance_group"] = true
+		case tune.Threads:
+			cfg.Parameters = maps.Clone(cfg.GetParameters())
+			if cfg.Parameters == nil {
+				cfg.Parameters = map[string]*inferencepb.ModelParameter{}
+			}
+			cfg.Parameters[threadsParameter] = &inferencepb.ModelParameter{StringValue: strconv.Itoa(c.To)}
+			if c.To == 0 {
+				delete(cfg.Parameters, threadsParameter)
+			}
+			fields["parameters"] = true
+		}
+	}
+	if fields["instance_group"] {
+		cfg.InstanceGroup = tuneGroups(cfg, present, changes)
+	}
+	if fields["max_batch_size"] && trimPreferred(cfg) {
+		fields["dynamic_batching"] = true
+	}
+	return modelconfig.Replace(text, cfg, slices.Sorted(maps.Keys(fields))...)
+}
+
+// setDelay turns dynamic batching off, or on with a delay. What else is said about it stays.
+func setDelay(cfg, present *inferencepb.ModelConfig, delay int) {
+	if delay == tune.NoBatching {
+		cfg.SchedulingChoice = nil
+		return
+	}
+	d := cfg.GetDynamicBatching()
+	if d == nil {
+		d = present.GetDynamicBatching() // that was completed
+	}
+	next := &inferencepb.ModelDynamicBatching{}
+	if d != nil {
+		next = proto.CloneOf(d)
+	}
+	next.MaxQueueDelayMicroseconds = uint64(delay)
+	cfg.SchedulingChoice = &inferencepb.ModelConfig_DynamicBatching{DynamicBatching: next}
+}
+
+// trimPreferred takes out preferred batch sizes that are too large now, and tells whether there were any.
+func trimPreferred(cfg *inferencepb.ModelConfig) bool {
+	d := cfg.GetDynamicBatching()
+	if d == nil {
+		return false
+	}
+	fit := slices.DeleteFunc(slices.Clone(d.PreferredBatchSize), func(n int32) bool { return n > cfg.MaxBatchSize })
+	if len(fit) == len(d.PreferredBatchSize) {
+		return false
+	}
+	d = proto.CloneOf(d)
+	d.PreferredBatchSize = fit
+	cfg.SchedulingChoice = &inferencepb.ModelConfig_DynamicBatching{DynamicBatching: d}
+	return true
+}
+
+// tuneGroups are the instance groups after changes. A lone group keeps what else it says; of several, one remains.
+func tuneGroups(cfg, present *inferencepb.ModelConfig, changes []tune.Change) []*inferencepb.ModelInstanceGroup {
+	kind, count := tunePresent(present)
+	newKind := false
+	for _, c := range changes {
+		switch c.Field {
+		case tune.Instances:
+			count = c.To
+		case tune.Kind:
+			kind, newKind = c.To, true
+		}
+	}
+	g := &inferencepb.ModelInstanceGroup{}
+	if len(cfg.GetInstanceGroup()) == 1 {
+		g = proto.CloneOf(cfg.GetInstanceGroup()[0])
+	}
+	g.Count = int32(count)
+	if newKind || g.Kind == inferencepb.ModelInstanceGroup_KIND_AUTO && kind == tune.KindCPU {
+		g.Kind, g.Gpus = inferencepb.ModelInstanceGroup_KIND_CPU, nil
+		if kind == tune.KindGPU {
+			g.Kind = inferencepb.ModelInstanceGroup_KIND_GPU
+		}
+	}
+	return []*inferencepb.ModelInstanceGroup{g}
+}
+
+// tuneTook tells how the configuration that a server uses differs from what changes ask for, "" if it does not.
+func tuneTook(got *inferencepb.ModelConfig, changes []tune.Change) string {
+	kind, count := tunePresent(got)
+	for _, c := range changes {
+		is := c.To
+		switch c.Field {
+		case tune.MaxBatch:
+			is = int(got.GetMaxBatchSize())
+		case tune.Delay:
+			if is = tune.NoBatching; got.GetDynamicBatching() != nil {
+				is = int(got.GetDynamicBatching().GetMaxQueueDelayMicroseconds())
+			}
+		case tune.Instances:
+			is = count
+		case tune.Kind:
+			is = kind
+		case tune.Threads:
+			is, _ = strconv.Atoi(got.GetParameters()[threadsParameter].GetStringValue())
+		}
+		if is != c.To {
+			return fmt.Sprintf("%s is to be %d, but the server completes the configuration with %d", c.Field, c.To, is)
+		}
+	}
+	return ""
+}
+
+// changeText says a change in the configuration's words.
+func changeText(c tune.Change) string {
+	word := func(v int) string {
+		switch {
+		case c.Field == tune.Delay && v == tune.NoBatching:
+			return "no dynamic batching"
+		case c.Field == tune.Delay:
+			return fmt.Sprintf("dynamic batching, %d µs", v)
+		case c.Field == tune.Kind && v == tune.KindGPU:
+			return "KIND_GPU"
+		case c.Field == tune.Kind:
+			return "KIND_CPU"
+		case c.Field == tune.Threads && v == 0:
+			return "all cores"
+		}
+		return strconv.Itoa(v)
+	}
+	name := map[tune.Field]string{tune.MaxBatch: "max_batch_size", tune.Delay: "", tune.Instances: "instances", tune.Kind: "kind", tune.Threads: "threads"}[c.Field]
+	if name != "" {
+		name += " "
+	}
+	return name + word(c.From) + " → " + word(c.To)
+}

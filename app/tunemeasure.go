@@ -1,0 +1,300 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"nereid/engine/client"
+	"nereid/engine/inferencepb"
+	"nereid/engine/perf"
+	"nereid/engine/tune"
+)
+
+// tuner measures candidates of a model's configuration.
+type tuner struct {
+	model        tuneModel
+	parts        []tuneModel // that work for it
+	options      []string    // of the private servers
+	batch        int
+	window       time.Duration
+	trials       int // windows at most
+	requests     int // of one window; 0: windows until they agree
+	load         func(m *perf.Model) (*perf.Data, error)
+	composing    []perf.ModelVersion
+	rate         bool
+	gpus         int
+	tuneParts    bool // the configurations of parts change too
+	scratch      string
+	repositories int // made so far
+
+	space   tune.Space
+	present map[string]*inferencepb.ModelConfig // completed, by model
+	server  *privateServer
+	client  *client.HTTP
+	variant string // that the server serves
+	failed  string // why it does not
+	data    *perf.Data
+	shape   perf.Model
+	point   func(c tune.Candidate, p *perf.Point) // hears of windows; nil: nobody does
+}
+
+// openTuner makes the folder of its private servers.
+func (t *tuner) open() (err error) {
+	t.present = map[string]*inferencepb.ModelConfig{}
+	t.scratch, err = os.MkdirTemp("", "nereid-tune-")
+	return err
+}
+
+// close ends the server and takes the folder away.
+func (t *tuner) close() error {
+	t.stop()
+	return os.RemoveAll(t.scratch)
+}
+
+func (t *tuner) stop() {
+	if t.server == nil {
+		return
+	}
+	_ = t.client.Close()
+	t.server.close()
+	t.server, t.client = nil, nil
+}
+
+// models are the model and its parts.
+func (t *tuner) models() []tuneModel { return append([]tuneModel{t.model}, t.parts...) }
+
+// start ends the server that there is and starts one of the configurations with changes. failed is why the model does not load.
+func (t *tuner) start(ctx context.Context, changes []tune.Change) (failed string, err error) {
+	t.stop()
+	t.repositories++
+	root := filepath.Join(t.scratch, "repository-"+strconv.Itoa(t.repositories))
+	if err := os.Mkdir(root, 0o755); err != nil {
+		return "", err
+	}
+	var names []string
+	for _, m := range t.models() {
+		text, err := tuneConfig(m.config, t.present[m.name], of(changes, m.name))
+		if err != nil {
+			return "", fmt.Errorf("model %q: %w", m.name, err)
+		}
+		if err := m.link(root, text); err != nil {
+			return "", err
+		}
+		names = append(names, m.name)
+	}
+	slices.Reverse(names) // parts first
+	if t.server, err = startPrivate(ctx, root, filepath.Join(t.scratch, "data"), names, t.options); err != nil {
+		return "", err
+	}
+	if t.client, err = t.server.client(); err != nil {
+		t.server.close()
+		t.server = nil
+		return "", err
+	}
+	for _, name := range names {
+		if failed, err = t.server.failure(ctx, t.client, name); err != nil || failed != "" {
+			return failed, err
+		}
+		cfg, err := t.client.ModelConfig(ctx, name, "")
+		if err != nil {
+			return "", err
+		}
+		if failed = tuneTook(cfg, of(changes, name)); failed != "" {
+			return failed, nil
+		}
+		if len(changes) == 0 {
+			t.present[name] = cfg
+		}
+	}
+	return "", nil
+}
+
+// of are the changes of one model.
+func of(changes []tune.Change, model string) (out []tune.Change) {
+	for _, c := range changes {
+		if c.Model == model {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// learn starts the present configuration and makes the search's axes, and what is sent.
+func (t *tuner) learn(ctx context.Context, l *tuneLists, m tuneMachine) error {
+	failed, err := t.start(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if failed != "" {
+		return fmt.Errorf("model %q cannot be loaded as it is: %s", t.model.name, failed)
+	}
+	t.shape, err = perf.Describe(ctx, t.client, t.model.name, "", t.composing)
+	switch {
+	case err != nil:
+		return err
+	case t.shape.Decoupled:
+		return fmt.Errorf("model %q is decoupled: a request may have many answers, whose throughput nereid tune does not compare; measure it with nereid perf -i grpc --streaming", t.model.name)
+	}
+	if t.batch > max(1, t.shape.MaxBatchSize) {
+		return fmt.Errorf("-b %d is more than the max_batch_size of model %q, %d", t.batch, t.model.name, t.shape.MaxBatchSize)
+	}
+	if t.data, err = t.load(&t.shape); err != nil {
+		return err
+	}
+	own := *l
+	if own.batches == nil { // none that cannot take a request
+		own.batches = slices.DeleteFunc(doubling(1, 128), func(n int) bool { return n < t.batch })
+	}
+	t.gpus = m.gpus
+	t.space = tune.Space{Axes: tuneAxes(t.present[t.model.name], &own, m, true)}
+	if t.tuneParts {
+		for _, p := range t.parts {
+			t.space.Axes = append(t.space.Axes, tuneAxes(t.present[p.name], &own, m, false)...)
+		}
+	}
+	first := l.load[0]
+	for _, v := range l.load { // the one nearest to 8, where a search begins
+		if v <= 8 || l.rate && v <= l.load[len(l.load)/2] {
+			first = v
+		}
+	}
+	t.space.Axes = append(t.space.Axes, tuneAxis("", tune.Load, l.load, first))
+	t.variant = t.space.Variant(t.space.Start())
+	return nil
+}
+
+// measure implements tune.Options.Measure.
+func (t *tuner) measure(ctx context.Context, c tune.Candidate) (tune.Measurement, error) {
+	if v := t.space.Variant(c); v != t.variant || t.server == nil && t.failed == "" {
+		t.variant = ""
+		failed, err := t.start(ctx, t.space.Changes(c))
+		if err != nil {
+			return tune.Measurement{}, err
+		}
+		if t.variant, t.failed = v, failed; failed != "" {
+			t.stop()
+		}
+	}
+	if t.failed != "" {
+		return tune.Measurement{Failed: t.failed}, nil
+	}
+	for _, changed := range t.space.Changes(c) {
+		if changed.Field == tune.MaxBatch && changed.To < t.batch {
+			return tune.Measurement{Failed: fmt.Sprintf("requests have %d rows", t.batch)}, nil
+		}
+	}
+	h, err := t.server.client() // connections of its own: each load begins anew
+	if err != nil {
+		return tune.Measurement{}, err
+	}
+	load := float64(t.space.LoadOf(c))
+	level := &perf.Range{Start: load, End: load, Step: 1}
+	o := perf.Options{
+		Target: perf.NewUnary(h), Server: t.client, Model: t.shape, Data: t.data, Batch: t.batch, Window: t.window, MaxTrials: t.trials,
+		Gather: t.gather(ctx), Seed: 1,
+	}
+	defer o.Target.Close()
+	if t.requests > 0 {
+		o.Requests = max(t.requests, int(load))
+	}
+	if t.rate {
+		o.Rate = level
+	} else {
+		o.Concurrency = level
+	}
+	usage := newConsumption(t.server.cmd.Process.Pid)
+	o.Events.Window = func(_ float64, p *perf.Point) {
+		usage.look()
+		if t.point != nil {
+			t.point(c, p)
+		}
+	}
+	result, err := perf.Run(ctx, o)
+	usage.look()
+	p := result.Beyond
+	if len(result.Points) > 0 {
+		p = &result.Points[len(result.Points)-1]
+	}
+	switch {
+	case ctx.Err() != nil:
+		return tune.Measurement{}, ctx.Err() // a level that was cut short says nothing
+	case err != nil:
+		select {
+		case <-t.server.ended:
+			failed := "the server ended: " + t.server.reason()
+			t.stop()
+			t.failed = failed
+			return tune.Measurement{Failed: failed}, nil
+		default:
+		}
+		var answer *client.Error
+		if errors.As(err, &answer) { // the model fails under this configuration or load
+			return tune.Measurement{Failed: err.Error()}, nil
+		}
+		return tune.Measurement{}, err
+	case p == nil || p.Requests == 0:
+		return tune.Measurement{Failed: "no request was answered in time"}, nil
+	}
+	return measured(p, usage), nil
+}
+
+// gather reads the metrics of GPUs, nil where there are none.
+func (t *tuner) gather(ctx context.Context) func() (perf.Metrics, error) {
+	if t.gpus == 0 {
+		return nil
+	}
+	h := &http.Client{Transport: tokenTransport{t.server.token}}
+	return perf.Scrape(ctx, h, "http://"+t.server.metrics+"/metrics")
+}
+
+// tokenTransport sends a token along.
+type tokenTransport struct{ token string }
+
+func (t tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+t.token)
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// measured is the figures of a point.
+func measured(p *perf.Point, u *consumption) tune.Measurement {
+	m := tune.Measurement{
+		Throughput: p.Throughput(), Avg: p.Latency.Mean(), P50: p.Latency.Quantile(.5), P90: p.Latency.Quantile(.9),
+		P95: p.Latency.Quantile(.95), P99: p.Latency.Quantile(.99), Requests: p.Requests, Stable: p.Stable,
+		CPU: u.cores(), Memory: u.memory, AvailableMemory: u.left,
+	}
+	if s := p.Server; s != nil {
+		m.Queue, m.Compute = s.Queue.Mean(), s.Compute().Mean()
+	}
+	if g := p.Metrics; g != nil {
+		for gpu, r := range g.UsedMemory {
+			m.GPUMemory += int64(r.Max)
+			m.GPUFree += int64(g.TotalMemory[gpu].First - r.Max)
+		}
+		for _, r := range g.Utilization {
+			m.GPUUtilization += 100 * r.Mean() / float64(len(g.Utilization))
+		}
+		for _, r := range g.Power {
+			m.GPUPower += r.Mean()
+		}
+	}
+	return m
+}
+
+// tuneHere is this machine.
+func tuneHere(log *slog.Logger) tuneMachine {
+	m := openMachine(defaults(false), log)
+	out := tuneMachine{cores: cores(), gpus: len(m.IDs())}
+	if err := m.Close(); err != nil {
+		log.Warn("the GPUs' library does not close", "err", err)
+	}
+	return out
+}

@@ -1,0 +1,150 @@
+package app
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"nereid/engine/tune"
+)
+
+// report shows what was found.
+func (o *tuneOptions) report(r *tuned, stdout, stderr io.Writer) error {
+	return r.table(stdout)
+}
+
+// shown are the best configurations, without the present one.
+func (r *tuned) shown() (out []tune.Trial) {
+	for _, t := range r.ranked {
+		if len(out) < r.top && !r.space.IsPresent(t.Candidate) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// best is the best configuration that keeps the constraints, the present one if none is better; false if none keeps them.
+func (r *tuned) best() (tune.Trial, bool) {
+	if len(r.ranked) == 0 || !r.goal.Keeps(&r.ranked[0].Measurement) {
+		return tune.Trial{}, false
+	}
+	return r.ranked[0], true
+}
+
+// table writes the best configurations beside the present one, and why.
+func (r *tuned) table(w io.Writer) error {
+	fmt.Fprintln(w)
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(tab, "\tCONFIGURATION\t%s\tINFER/S\tP50\tP99\tCPU\tMEMORY\tGOAL\n", strings.ToUpper(r.loadName()))
+	row := func(name string, t *tune.Trial) {
+		keeps := "kept"
+		if !r.goal.Keeps(&t.Measurement) {
+			keeps = "missed"
+		}
+		fmt.Fprintf(tab, "%s\t%s\t%d\t%.1f\t%s\t%s\t%.0f %%\t%.0f MB\t%s\n", name, r.variantText(t.Candidate), r.space.LoadOf(t.Candidate), t.Throughput,
+			msText(t.P50), msText(t.P99), t.Of(tune.CPU), t.Of(tune.RAM), keeps)
+	}
+	if r.based {
+		row("now", &r.baseline)
+	}
+	for i, t := range r.shown() {
+		row(fmt.Sprint(i+1), &t)
+	}
+	if err := tab.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	for _, line := range r.why() {
+		fmt.Fprintln(w, line)
+	}
+	return nil
+}
+
+func (r *tuned) loadName() string {
+	if r.rate {
+		return "requests/s"
+	}
+	return "concurrency"
+}
+
+// why says in sentences what was found, and by which steps.
+func (r *tuned) why() (lines []string) {
+	failed := 0
+	for _, t := range r.result.Trials {
+		if t.Failed != "" {
+			failed++
+		}
+	}
+	text := fmt.Sprintf("%d measurements in %.0f s", len(r.result.Trials), r.ended.Sub(r.began).Seconds())
+	switch {
+	case r.cut:
+		text += ", interrupted"
+	case r.searching == "quick" && r.result.Ended:
+		text += "; nothing near the best is better"
+	case r.searching == "quick":
+		text += ", which is the budget; a larger one may find better"
+	}
+	if failed > 0 {
+		text += fmt.Sprintf("; %d failed", failed)
+	}
+	lines = append(lines, text+".")
+	for _, s := range r.result.Steps {
+		lines = append(lines, "  "+r.stepText(&s))
+	}
+	best, ok := r.best()
+	switch {
+	case !ok:
+		lines = append(lines, "No configuration keeps the constraints: "+r.goalText()+".")
+	case r.space.IsPresent(best.Candidate):
+		lines = append(lines, "The present configuration is the best that was found.")
+	case r.based:
+		lines = append(lines, fmt.Sprintf("The best, %s, at %s: throughput %s, p99 %s, memory %s against the present configuration at its best (%s).",
+			r.variantText(best.Candidate), r.loadText(best.Candidate), ratio(best.Throughput, r.baseline.Throughput),
+			ratio(best.Of(tune.LatencyP99), r.baseline.Of(tune.LatencyP99)), ratio(best.Of(tune.RAM), r.baseline.Of(tune.RAM)), r.loadText(r.baseline.Candidate)))
+	}
+	return lines
+}
+
+// stepText says what a step changed and did.
+func (r *tuned) stepText(s *tune.Step) string {
+	var words []string
+	for i := range r.space.Axes {
+		a := &r.space.Axes[i]
+		if s.From.Candidate[i] == s.To.Candidate[i] {
+			continue
+		}
+		c := tune.Change{Model: a.Model, Field: a.Field, From: a.Values[s.From.Candidate[i]], To: a.Values[s.To.Candidate[i]]}
+		word := changeText(c)
+		if a.Field == tune.Load {
+			word = fmt.Sprintf("%s %d → %d", r.loadName(), c.From, c.To)
+		} else if a.Model != r.model {
+			word = a.Model + ": " + word
+		}
+		words = append(words, word)
+	}
+	return fmt.Sprintf("%s: throughput %s, p99 %s", strings.Join(words, ", "), ratio(s.To.Throughput, s.From.Throughput),
+		ratio(s.To.Of(tune.LatencyP99), s.From.Of(tune.LatencyP99)))
+}
+
+// ratio says a change in percent.
+func ratio(to, from float64) string {
+	if from <= 0 {
+		return "unknown"
+	}
+	return fmt.Sprintf("%+.0f %%", 100*(to/from-1))
+}
+
+// goalText says the constraints.
+func (r *tuned) goalText() string {
+	var words []string
+	for _, c := range r.goal.Constraints {
+		if c.Min > 0 {
+			words = append(words, fmt.Sprintf("%s at least %g", c.Metric, c.Min))
+		}
+		if c.Max > 0 {
+			words = append(words, fmt.Sprintf("%s at most %g", c.Metric, c.Max))
+		}
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,398 @@
+package tune
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Trial is a candidate and what it showed.
+type Trial struct {
+	Candidate Candidate
+	Measurement
+}
+
+// Step is a change that Quick kept: what it did to the best candidate so far.
+type Step struct{ From, To Trial }
+
+// Result is what a search found. It is whole also where the search was cut short: see Ended.
+type Result struct {
+	Trials []Trial // in the order of measuring
+	Steps  []Step  // of Quick
+	// Ended is true if the search came to its own end, rather than to the end of its budget or its context.
+	Ended bool
+}
+
+// Options say what to search, and how to measure.
+type Options struct {
+	Space Space
+	Goal  Goal
+	// Budget bounds the measurements of Quick, those that are Known among them. 0: DefaultBudget.
+	Budget int
+	// Cores of the machine, for what Quick tries first. 0: 1.
+	Cores int
+	// Known are measurements of an earlier run by their Space.Key: they are taken as they are.
+	Known map[string]Measurement
+	// Measure measures a candidate. One whose configuration cannot be loaded is a Measurement with Failed. An error ends the
+	// search with what was measured.
+	Measure func(ctx context.Context, c Candidate) (Measurement, error)
+	// Done hears of each trial, those that are known as well; fresh: it was measured now. nil: nobody hears. It is called by
+	// the search's goroutine.
+	Done func(t Trial, fresh bool)
+}
+
+// DefaultBudget is how many measurements Quick makes at most.
+const DefaultBudget = 60
+
+func (o *Options) check() error {
+	if o.Budget == 0 {
+		o.Budget = DefaultBudget
+	}
+	o.Cores = max(1, o.Cores)
+	if o.Budget < 0 {
+		return fmt.Errorf("the budget %d must not be negative", o.Budget)
+	}
+	return errors.Join(o.Space.Check(), o.Goal.Check())
+}
+
+// errBudget ends Quick from within.
+var errBudget = errors.New("the budget is spent")
+
+// prober measures each candidate once.
+type prober struct {
+	o      *Options
+	ctx    context.Context
+	limit  int // measurements; 0: no limit
+	seen   map[string]int
+	result Result
+}
+
+func newProber(ctx context.Context, o *Options, limit int) *prober {
+	return &prober{o: o, ctx: ctx, limit: limit, seen: map[string]int{}}
+}
+
+// probe returns the trial of a candidate.
+func (p *prober) probe(c Candidate) (Trial, error) {
+	key := p.o.Space.Key(c)
+	if i, ok := p.seen[key]; ok {
+		return p.result.Trials[i], nil
+	}
+	if p.limit > 0 && len(p.result.Trials) >= p.limit {
+		return Trial{}, errBudget
+	}
+	m, known := p.o.Known[key]
+	if !known {
+		if err := p.ctx.Err(); err != nil {
+			return Trial{}, err
+		}
+		var err error
+		if m, err = p.o.Measure(p.ctx, slices.Clone(c)); err != nil {
+			return Trial{}, err
+		}
+	}
+	t := Trial{Candidate: slices.Clone(c), Measurement: m}
+	p.seen[key] = len(p.result.Trials)
+	p.result.Trials = append(p.result.Trials, t)
+	if p.o.Done != nil {
+		p.o.Done(t, !known)
+	}
+	return t, nil
+}
+
+// Brute measures every candidate, the present configuration first, and each configuration under all loads before the next.
+// When ctx ends or Measure fails it returns what was measured, and the error.
+func Brute(ctx context.Context, o Options) (*Result, error) {
+	if err := o.check(); err != nil {
+		return &Result{}, err
+	}
+	p := newProber(ctx, &o, 0)
+	err := p.all(o.Space.Start(), len(o.Space.Axes)-1) // the present configuration
+	if err == nil {
+		err = p.all(o.Space.Start(), 0)
+	}
+	p.result.Ended = err == nil
+	return &p.result, err
+}
+
+// all measures the candidates that have c's values on the axes before from.
+func (p *prober) all(c Candidate, from int) error {
+	if from == len(c) {
+		_, err := p.probe(c)
+		return err
+	}
+	a := &p.o.Space.Axes[from]
+	for i := range a.Values {
+		if a.Present && a.Field != Load && i == a.Start {
+			continue
+		}
+		next := slices.Clone(c)
+		next[from] = i
+		if err := p.all(next, from+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Quick climbs from the present configuration: it looks along one axis after the other for something better, in ever longer
+// steps, then along two at once, until nothing is better or the budget is spent. When ctx ends or Measure fails it returns
+// what was measured, and the error.
+func Quick(ctx context.Context, o Options) (*Result, error) {
+	if err := o.check(); err != nil {
+		return &Result{}, err
+	}
+	c := &climb{prober: newProber(ctx, &o, o.Budget), axes: o.Space.Axes}
+	err := c.run()
+	if errors.Is(err, errBudget) {
+		err = nil
+	} else {
+		c.result.Ended = err == nil
+	}
+	return &c.result, err
+}
+
+// climb is Quick while it runs.
+type climb struct {
+	*prober
+	axes []Axis
+	best Trial
+}
+
+func (c *climb) run() error {
+	var err error
+	if c.best, err = c.probe(c.o.Space.Start()); err != nil {
+		return err
+	}
+	if c.best.Failed != "" {
+		return fmt.Errorf("the present configuration cannot be measured: %s", c.best.Failed)
+	}
+	if _, err = c.line(len(c.axes) - 1); err != nil {
+		return err
+	}
+	if err = c.open(); err != nil {
+		return err
+	}
+	for {
+		better, err := c.round()
+		if err != nil {
+			return err
+		}
+		if better {
+			continue
+		}
+		if better, err = c.jump(); err != nil || !better {
+			return err
+		}
+	}
+}
+
+// open tries what experience says: few instances with many threads and many with few, so that all cores work and none has two
+// things to do, and large batches or none. Each of them that is better is where the next begins.
+func (c *climb) open() error {
+	for _, a := range c.models() {
+		inst, threads := c.axis(a, Instances), c.axis(a, Threads)
+		if inst >= 0 && threads >= 0 {
+			for _, n := range c.axes[inst].Values {
+				if per := c.o.Cores / n; n == 1 || per >= 1 && n&(n-1) == 0 {
+					if err := c.set(assign{inst, n}, assign{threads, per}); err != nil {
+						return err
+					}
+				}
+			}
+		} else if inst >= 0 {
+			if err := c.set(assign{inst, c.o.Cores}); err != nil {
+				return err
+			}
+		}
+		batch, delay := c.axis(a, MaxBatch), c.axis(a, Delay)
+		if delay < 0 {
+			continue
+		}
+		if err := c.set(assign{delay, NoBatching}); err != nil {
+			return err
+		}
+		if batch < 0 {
+			continue
+		}
+		n := 1
+		if inst >= 0 {
+			n = c.o.Space.Value(c.best.Candidate, inst)
+		}
+		for _, rows := range []int{64, 16} { // under a load that fills two batches of each instance
+			if err := c.set(assign{delay, 0}, assign{batch, rows}, assign{len(c.axes) - 1, 2 * rows * n}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// models are those whose configuration may change.
+func (c *climb) models() (names []string) {
+	for _, a := range c.axes {
+		if a.Field != Load && !slices.Contains(names, a.Model) {
+			names = append(names, a.Model)
+		}
+	}
+	return names
+}
+
+// axis is the index of a model's axis, -1 if there is none.
+func (c *climb) axis(model string, f Field) int {
+	return slices.IndexFunc(c.axes, func(a Axis) bool { return a.Model == model && a.Field == f })
+}
+
+// assign is a value on an axis, or the nearest one that there is.
+type assign struct{ axis, value int }
+
+// set tries values on axes, and the load that then is better.
+func (c *climb) set(to ...assign) error {
+	next := slices.Clone(c.best.Candidate)
+	for _, v := range to {
+		next[v.axis] = c.nearest(v)
+	}
+	better, err := c.take(next)
+	if better {
+		_, err = c.line(len(c.axes) - 1)
+	}
+	return err
+}
+
+func (c *climb) nearest(v assign) int {
+	a := &c.axes[v.axis]
+	far := func(i int) int {
+		x := a.order(i) - v.value
+		if a.Field == Threads && a.Values[i] == 0 {
+			x = c.o.Cores - v.value
+		}
+		return max(x, -x)
+	}
+	best := 0
+	for i := range a.Values {
+		if far(i) < far(best) {
+			best = i
+		}
+	}
+	return best
+}
+
+// round looks along every axis, along the load before and after each other: what a configuration is worth shows under
+// the load that it can bear.
+func (c *climb) round() (better bool, err error) {
+	load := len(c.axes) - 1
+	if better, err = c.line(load); err != nil {
+		return better, err
+	}
+	for axis := range load {
+		moved, err := c.line(axis)
+		if err != nil {
+			return better, err
+		}
+		if !moved {
+			continue
+		}
+		better = true
+		if _, err := c.line(load); err != nil {
+			return better, err
+		}
+	}
+	return better, nil
+}
+
+// line looks along one axis, up and then down.
+func (c *climb) line(axis int) (better bool, err error) {
+	for _, dir := range []int{1, -1} {
+		moved, err := c.walk(axis, dir)
+		if err != nil || moved {
+			return moved, err
+		}
+	}
+	return false, nil
+}
+
+// walk takes steps that double while they are better, and then that halve.
+func (c *climb) walk(axis, dir int) (better bool, err error) {
+	step := 1
+	for {
+		moved, err := c.try(move{axis, dir * step})
+		if err != nil {
+			return better, err
+		}
+		if !moved {
+			break
+		}
+		better = true
+		step *= 2
+	}
+	if !better {
+		return false, nil
+	}
+	for step /= 2; step >= 1; step /= 2 {
+		for _, d := range []int{dir, -dir} {
+			moved, err := c.try(move{axis, d * step})
+			if err != nil {
+				return better, err
+			}
+			if moved {
+				break
+			}
+		}
+	}
+	return better, nil
+}
+
+// move is a step on an axis.
+type move struct{ axis, by int }
+
+// try measures the best candidate with moves, and takes it if it is better. Moves past an axis's end stop there.
+func (c *climb) try(moves ...move) (better bool, err error) {
+	next := slices.Clone(c.best.Candidate)
+	for _, m := range moves {
+		next[m.axis] = min(max(next[m.axis]+m.by, 0), len(c.axes[m.axis].Values)-1)
+	}
+	return c.take(next)
+}
+
+// take measures a candidate and makes it the best if it is better.
+func (c *climb) take(next Candidate) (better bool, err error) {
+	if slices.Equal(next, c.best.Candidate) {
+		return false, nil
+	}
+	t, err := c.probe(next)
+	if err != nil || !c.o.Goal.better(&t.Measurement, &c.best.Measurement) {
+		return false, err
+	}
+	c.result.Steps = append(c.result.Steps, Step{From: c.best, To: t})
+	c.best = t
+	return true, nil
+}
+
+// jump looks where no single step leads: further along an axis, along an axis and the load, and along two axes against
+// each other. It ends with the first that is better.
+func (c *climb) jump() (better bool, err error) {
+	load := len(c.axes) - 1
+	var tries [][]move
+	for a := range load {
+		for b := a + 1; b < load; b++ {
+			if c.axes[a].Model != c.axes[b].Model {
+				continue
+			}
+			tries = append(tries, []move{{a, 1}, {b, -1}}, []move{{a, -1}, {b, 1}})
+		}
+	}
+	for a := range load {
+		for _, dir := range []int{1, -1} {
+			tries = append(tries, []move{{a, dir}, {load, dir}}, []move{{a, 2 * dir}})
+		}
+	}
+	for a := range load {
+		tries = append(tries, []move{{a, -1}, {load, 1}}, []move{{a, 1}, {load, -1}})
+	}
+	for _, t := range tries {
+		if moved, err := c.try(t...); err != nil || moved {
+			return moved, err
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,152 @@
+package tune
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Field is what an axis changes.
+type Field string
+
+// The fields. All but Load are a model's configuration.
+const (
+	Load      Field = "load"             // requests under way, or a second
+	MaxBatch  Field = "max_batch_size"   // rows
+	Delay     Field = "max_queue_delay"  // of dynamic batching, microseconds; NoBatching: there is none
+	Instances Field = "instance_count"   // of each device
+	Kind      Field = "instance_kind"    // KindCPU or KindGPU
+	Threads   Field = "intra_op_threads" // of ONNX Runtime, for one execution; 0, the last value: as many as there are cores
+)
+
+// NoBatching is the Delay of a model without dynamic batching.
+const NoBatching = -1
+
+// The values of Kind.
+const (
+	KindCPU = 0
+	KindGPU = 1
+)
+
+// Axis is one thing that may be changed, and its values in rising order.
+type Axis struct {
+	Model  string // whose configuration it is; "" for Load
+	Field  Field
+	Values []int
+	Start  int // the index of the present configuration's value, or of the load that a search begins with
+	// Present says that the value at Start is there only because the present configuration has it: Brute measures it with
+	// nothing else changed.
+	Present bool
+}
+
+// Space is all candidates. The last axis is the load: measurements that differ in nothing else need no other server.
+type Space struct{ Axes []Axis }
+
+// Candidate is an index into the values of each axis.
+type Candidate []int
+
+// Check returns the first fault of a space.
+func (s *Space) Check() error {
+	if len(s.Axes) == 0 || s.Axes[len(s.Axes)-1].Field != Load {
+		return errors.New("the last axis of a search must be the load")
+	}
+	for _, a := range s.Axes {
+		if a.Start < 0 || a.Start >= len(a.Values) {
+			return fmt.Errorf("%s: the start %d is none of %d values", a.name(), a.Start, len(a.Values))
+		}
+		for i := range a.Values {
+			if i > 0 && a.order(i) <= a.order(i-1) {
+				return fmt.Errorf("%s: the values %v do not rise", a.name(), a.Values)
+			}
+		}
+	}
+	return nil
+}
+
+// order is a value by which the axis's values rise.
+func (a *Axis) order(i int) int {
+	if a.Field == Threads && a.Values[i] == 0 {
+		return math.MaxInt
+	}
+	return a.Values[i]
+}
+
+func (a *Axis) name() string {
+	if a.Model == "" {
+		return string(a.Field)
+	}
+	return a.Model + "." + string(a.Field)
+}
+
+// Start is the present configuration under the load that a search begins with.
+func (s *Space) Start() Candidate {
+	c := make(Candidate, len(s.Axes))
+	for i := range s.Axes {
+		c[i] = s.Axes[i].Start
+	}
+	return c
+}
+
+// Value is a candidate's value on an axis.
+func (s *Space) Value(c Candidate, axis int) int { return s.Axes[axis].Values[c[axis]] }
+
+// LoadOf is the load of a candidate.
+func (s *Space) LoadOf(c Candidate) int { return s.Value(c, len(s.Axes)-1) }
+
+// Key names a candidate: the same in every run of a search, for the measurements that are kept.
+func (s *Space) Key(c Candidate) string { return s.key(c, len(s.Axes)) }
+
+// Variant names a candidate's configuration, without the load.
+func (s *Space) Variant(c Candidate) string { return s.key(c, len(s.Axes)-1) }
+
+func (s *Space) key(c Candidate, n int) string {
+	var b strings.Builder
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		fmt.Fprintf(&b, "%s=%d", s.Axes[i].name(), s.Value(c, i))
+	}
+	return b.String()
+}
+
+// IsPresent tells whether a candidate's configuration is the present one, under whatever load.
+func (s *Space) IsPresent(c Candidate) bool {
+	return slices.Equal(c[:len(c)-1], s.Start()[:len(c)-1])
+}
+
+// Change is an axis on which a candidate's configuration is not the present one.
+type Change struct {
+	Model    string
+	Field    Field
+	From, To int
+}
+
+// Changes are the differences of a candidate's configuration from the present one.
+func (s *Space) Changes(c Candidate) []Change {
+	var out []Change
+	for i := range s.Axes[:len(s.Axes)-1] {
+		if a := &s.Axes[i]; c[i] != a.Start {
+			out = append(out, Change{Model: a.Model, Field: a.Field, From: a.Values[a.Start], To: a.Values[c[i]]})
+		}
+	}
+	return out
+}
+
+// Size is how many candidates Brute measures.
+func (s *Space) Size() int {
+	n, present := 1, false
+	for i := range s.Axes {
+		k := len(s.Axes[i].Values)
+		if s.Axes[i].Present && i < len(s.Axes)-1 {
+			k, present = k-1, true
+		}
+		n *= k
+	}
+	if present {
+		n += len(s.Axes[len(s.Axes)-1].Values)
+	}
+	return n
+}
