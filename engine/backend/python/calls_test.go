@@ -179,6 +179,37 @@ class TritonPythonModel:
 	}
 }
 
+// What a stream has sent stays as it was, whatever the model does with its array between two responses.
+func TestStreamFromOneArray(t *testing.T) {
+	r := serve(t, nil, map[string]string{
+		"counts/config.pbtxt": config("model_transaction_policy { decoupled: true }"),
+		"counts/1/model.py": code(`
+sender = request.get_response_sender()
+for i in range(5):
+    sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x)]))
+    x += 1
+sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+continue`, ""),
+	}).ready()
+	for _, n := range []int{1, 5000} {
+		q := request("counts", map[string][]float32{"IN": make([]float32, n)})
+		if err := r.Infer(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "all is sent", q.Answered)
+		for i := range 5 {
+			resp, err := q.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := read(resp).floats("OUT"); len(got) != n || got[0] != float32(i) || got[n-1] != float32(i) {
+				t.Errorf("%d floats, response %d: %d floats, the first %v", n, i, len(got), got[:min(len(got), 1)])
+			}
+		}
+		q.Release()
+	}
+}
+
 func TestDecoupled(t *testing.T) {
 	r := serve(t, nil, map[string]string{
 		"tokens/config.pbtxt": config("model_transaction_policy { decoupled: true }"),

@@ -305,3 +305,29 @@ y[:] = x[0]`, ""))
 		}
 	}
 }
+
+// A model may answer with an input that it keeps, and change that afterwards.
+func TestSeriesFromKeptInput(t *testing.T) {
+	for _, n := range []int{1, 5000, 300000} {
+		for _, what := range []string{"x", "x[:]", "x.reshape(1, -1)[0]"} {
+			g := newSeriesRig(t, nil, config(""), code(`
+if not hasattr(self, "sum"): self.sum = `+what+`
+else: self.sum += x
+y = self.sum`, ""))
+			var requests []*infer.Request
+			for range 12 {
+				in := make([]float32, n)
+				for i := range in {
+					in[i] = 1
+				}
+				requests = append(requests, request("m", map[string][]float32{"IN": in}))
+			}
+			answers, _ := g.run(requests...)
+			for i, a := range answers {
+				if got, want := a.floats("OUT"), float32(i+1); a.err != nil || len(got) != n || got[0] != want || got[n-1] != want {
+					t.Errorf("%s of %d floats, request %d: %d floats, the first %v, %v; want %v", what, n, i, len(got), got[:min(len(got), 1)], a.err, want)
+				}
+			}
+		}
+	}
+}

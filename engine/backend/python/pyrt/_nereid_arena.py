@@ -19,7 +19,7 @@ class _Memory(np.ndarray):
     """The bytes of a slot. Arrays made on it keep it alive: numpy does not look behind a base of another type."""
 
 
-class _Input(_Memory):
+class Input(_Memory):
     """The bytes of a slot of the server's, which begin at offset at of the arena."""
 
     __slots__ = ("at",)
@@ -52,7 +52,7 @@ class _Mapped:
         return np.ndarray.__new__(_Memory, (length,), np.uint8, self.map, at)
 
     def input(self, at, length):
-        memory = np.ndarray.__new__(_Input, (length,), np.uint8, self.map, at)
+        memory = np.ndarray.__new__(Input, (length,), np.uint8, self.map, at)
         memory.at = at
         return memory
 
@@ -94,7 +94,7 @@ class Down:
     def find(self, array):
         """Where a C-contiguous array's data lies in the arena, or -1."""
         base = array.base
-        if type(base) is _Input and base.nbytes == array.nbytes:
+        if type(base) is Input and base.nbytes == array.nbytes:
             return base.at
         address = array.__array_interface__["data"][0]
         for base, size, _ in self._mapped.bases:

@@ -1,9 +1,11 @@
 """Records of the protocol: engine/worker/PROTOCOL.md, "Tensors", "Requests", "Responses"."""
 
 import struct
+from sys import getrefcount
 
 import numpy as np
 
+import _nereid_arena as arena
 import triton_python_backend_utils as pb
 
 FINAL, ERROR, EMPTY, RESCHEDULE = 1, 2, 4, 8
@@ -29,6 +31,27 @@ MOST_TIME = 0xFFFFFFFF  # nanoseconds
 
 class Broken(Exception):
     """A frame that does not decode."""
+
+
+def _references(tensor):
+    array = tensor._array
+    return getrefcount(array)
+
+
+# What _references gives for an array that a tensor alone has.
+_ONE = _references(pb.Tensor("x", np.zeros(1, np.uint8)))
+
+
+def _only(tensor):
+    """Whether nothing but the tensor has its array, which lies in an input, nor anything else the input."""
+    array = tensor._array
+    while getrefcount(array) <= _ONE:
+        if type(array) is arena.Input:
+            return tensor._data is None
+        array = array.base
+        if not isinstance(array, np.ndarray):
+            return False
+    return False
 
 
 class Codec:
@@ -183,20 +206,23 @@ class Codec:
             writer.inline += length + 16
             return IN_FRAME, 0, length, data.tobytes() if isinstance(data, np.ndarray) else data
         if isinstance(data, np.ndarray):
-            place, at = self._outside(data, writer.keep)
+            del data
+            place, at = self._outside(tensor, writer.keep, writer.lent)
             return place, at, length, None
         slot = self._up.allocate(length)
         self._up.write(slot, data)
         return IN_UP, slot.at, length, None
 
-    def _outside(self, array, keep):
-        """(place, offset) of an array's data in an arena, where it may have to be copied to."""
-        at = self._down.find(array)
-        if at >= 0:
-            keep.append(array)
-            return IN_DOWN, at
-        at = self._up.send_empty(array)
-        return IN_UP, at if at >= 0 else self._up.store(array).at
+    def _outside(self, tensor, keep, lent=False):
+        """(place, offset) of an array's data in an arena, where it may have to be copied to. It may stay where it is, in an
+        input, if the model cannot change it any more. lent: it does not until it has the answer."""
+        if lent or _only(tensor):
+            at = self._down.find(tensor._array)
+            if at >= 0:
+                keep.append(tensor._array)
+                return IN_DOWN, at
+        at = self._up.send_empty(tensor._array)
+        return IN_UP, at if at >= 0 else self._up.store(tensor._array).at
 
     def responses(self, items, code=0, text=""):
         """The body of a RESPONSES. items: (ticket, flags, response or None, names of the wanted outputs or None); code is
@@ -263,7 +289,8 @@ class Codec:
             return None
         keep = []
         if array.nbytes > INLINE_MOST:
-            place, offset = self._outside(array, keep)
+            del array
+            place, offset = self._outside(tensor, keep)
             data = b""
         else:
             place, offset, data = IN_FRAME, 0, array.tobytes()
@@ -347,7 +374,7 @@ class Codec:
 
     def bls(self, request, stream, parent):
         """The body of a BLS, and what must be kept alive until the frame is sent."""
-        writer = Writer()
+        writer = Writer(lent=True)
         model = request._model.encode()
         memory = request._memory
         kind = 2 if memory is not None and memory._kind == pb.TRITONSERVER_MEMORY_GPU else 0
@@ -381,10 +408,11 @@ class Codec:
 class Writer:
     """A body in the making: records first, then the data that travels in the frame."""
 
-    __slots__ = ("_parts", "_at", "_data", "inline", "keep", "up")
+    __slots__ = ("_parts", "_at", "_data", "inline", "keep", "up", "lent")
 
-    def __init__(self):
+    def __init__(self, lent=False):
         self._parts, self._at, self._data, self.inline, self.keep, self.up = [], 0, [], 0, [], []
+        self.lent = lent
 
     def add(self, part):
         self._parts.append(part)

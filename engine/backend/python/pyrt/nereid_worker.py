@@ -433,17 +433,18 @@ class Worker:
         except codec.Broken as broken:
             channel.die(str(broken))
         except Failure as failure:
-            self._fail(execution, requests, str(failure))
+            self._fail(execution, [r._sender for r in requests or ()], str(failure))
             return
         except BaseException as problem:  # SystemExit and KeyboardInterrupt of a model's code are failures like others
-            self._fail(execution, requests, describe(problem))
+            self._fail(execution, [r._sender for r in requests or ()], describe(problem))
             return
         finally:
             runtime._executing = 0
+        senders, requests = [request._sender for request in requests], None  # the inputs are the model's alone, or nobody's
         try:
             runtime.finish(execution, items)
         except Exception as problem:
-            self._fail(execution, requests, describe(problem))
+            self._fail(execution, senders, describe(problem))
 
     def _call(self, requests):
         """Has the model execute requests; what there is to be sent of it."""
@@ -494,9 +495,9 @@ class Worker:
         request._sender._closed = True
         return request._ticket, codec.FINAL, pb.InferenceResponse(error=pb.TritonError(self._runtime.failed + text)), None
 
-    def _fail(self, execution, requests, text):
-        for request in requests or ():
-            request._sender._closed = True
+    def _fail(self, execution, senders, text):
+        for sender in senders:
+            sender._closed = True
         self._runtime.finish(execution, [], text)
 
     def _responses(self, requests, returned):

@@ -424,7 +424,8 @@ def _foreign(array):
 
 def empty(shape, dtype):
     """An uninitialised array of numpy type dtype in the memory that is shared with the server: as an output it is sent
-    without a copy. It is an ordinary array in every other way. The original does not have this function."""
+    without a copy, so it must not be changed once it was sent. It is an ordinary array in every other way. The original does
+    not have this function."""
     return _need_runtime("empty").empty(shape, np.dtype(dtype))
 
 

@@ -326,6 +326,39 @@ class Arena(unittest.TestCase):
         self.assertIs(taken[0], slot)
         self.assertEqual(up._mapped.map[slot.at - _nereid_arena.HEADER], 1)
 
+    def test_an_input_that_is_sent_back(self):
+        # It stays where it is if the model has nothing of it any more.
+        down = os.memfd_create("test")
+        self.addCleanup(os.close, down)
+        os.ftruncate(down, 1 << 20)
+        arena = _nereid_arena.Down(down)
+        codec = _nereid_codec.Codec(arena, _nereid_arena.Up(self.fd))
+        kept = []
+        for name, keep, stays in (
+            ("nothing is kept", lambda request, x: None, True),
+            ("a part of it was", lambda request, x: x[:5].sum(), True),
+            ("the array is", lambda request, x: x, False),
+            ("a view is", lambda request, x: x[5:9], False),
+            ("a view of other type is", lambda request, x: x.view(np.int32), False),
+            ("the tensor is", lambda request, x: request, False),
+        ):
+            for answer in (lambda x: x, lambda x: x.reshape(100, -1), lambda x: x[1000:]):
+                for several in (False, True):
+                    request = pb.Tensor._received("IN", 11, (10000,), arena.take(_nereid_arena.TABLE + 4096, 40000))
+                    x = request.as_numpy()
+                    kept.append(keep(request, x))
+                    tensors = [pb.Tensor("OUT", answer(x))] + [pb.Tensor("MORE", np.zeros(1))] * several
+                    response = pb.InferenceResponse(tensors)
+                    del request, x, tensors
+                    with self.subTest(name, several=several):
+                        sent = []
+                        find = arena.find
+                        arena.find = lambda array: sent.append(find(array)) or sent[-1]
+                        codec.responses([(1, 0, response, None)])
+                        codec.one((1, 0, response, None, 5), 5)
+                        del arena.find
+                        self.assertEqual([at >= 0 for at in sent], [True, True] if stays else [])
+
     def test_a_response_that_cannot_be_written(self):
         down = os.memfd_create("test")
         self.addCleanup(os.close, down)
