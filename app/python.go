@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"strings"
 
+	"nereid/engine/awake"
 	"nereid/engine/backend"
 	"nereid/engine/backend/python"
 	"nereid/engine/metrics/custom"
@@ -22,9 +24,21 @@ type pythonRuntime struct {
 	all      []backend.Backend
 }
 
+// coresAwake is the most cores that are kept awake without being asked for: on more of them who waits is woken on any.
+const coresAwake = 4
+
 // newPython makes the backends. The caller closes them when no model is left, also after an error.
 func newPython(c *Config, d *dataDir, log *slog.Logger) (pythonRuntime, error) {
 	p := pythonRuntime{launcher: worker.NewLauncher(log), metrics: &custom.Registry{}}
+	switch c.KeepAwake {
+	case "true":
+		p.launcher.KeepAwake(awake.New(math.MaxInt))
+	case "false":
+	default:
+		if awake.Slow() {
+			p.launcher.KeepAwake(awake.New(coresAwake))
+		}
+	}
 	var err error
 	p.own, err = python.New(python.Options{
 		Settings: c.Python, Requirements: c.PythonRequirements, Folder: d.python(), Launcher: p.launcher,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"nereid/engine/affinity"
+	"nereid/engine/awake"
 	"nereid/engine/infer"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
@@ -63,12 +64,13 @@ type Spec struct {
 
 // Launcher starts workers. One is made per process, and closed when all workers are.
 type Launcher struct {
-	log  *slog.Logger
-	jobs chan func()
-	stop chan struct{}
-	done chan struct{}
-	once sync.Once
-	oom  oomAccount
+	log   *slog.Logger
+	jobs  chan func()
+	stop  chan struct{}
+	done  chan struct{}
+	once  sync.Once
+	oom   oomAccount
+	awake *awake.Keeper // see KeepAwake
 
 	mu      sync.Mutex
 	guard   *guard // guarded by mu, as is all below; nil: not started, or it cannot be
@@ -102,6 +104,7 @@ func (l *Launcher) do(f func()) error {
 func (l *Launcher) Close() {
 	l.once.Do(func() { close(l.stop) })
 	<-l.done
+	l.awake.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.guard != nil {
