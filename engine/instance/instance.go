@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"nereid/engine/backend"
 	"nereid/engine/infer"
@@ -25,6 +26,7 @@ type Options struct {
 	Decoupled  bool
 	Placements []backend.Placement
 	Limiter    *Limiter // nil: the server has none, and rate limiters of instance groups do not count
+	Slices     *Slices  // of the server; nil: of this set alone
 	// Parallel is how many instances may be made at once. 0: 1.
 	Parallel int
 	// Warmup, if not nil, is called on each instance before it takes requests.
@@ -267,6 +269,8 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 		gate = func(pull context.Context) error { return r.slot.Acquire(pull, ctx.Done()) }
 	}
 	series := s.series(r)
+	slice := newSlice(&s.o)
+	defer slice.free()
 	for pull.Err() == nil { // Next looks only when it waits, and may never wait
 		b, err := s.o.Batcher.Next(pull, r.id, gate)
 		if err != nil {
@@ -275,13 +279,16 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 		if b != nil {
 			r.turn.Lock()
 			if series == nil || !series.execute(ctx, b) {
-				s.execute(ctx, r.id, r.inst, b, &r.turn)
+				slice.begin()
+				n := len(b.Requests) // the batch ends with its execution
+				slice.end(s.execute(ctx, r.id, r.inst, b, &r.turn), n)
 			}
 			r.turn.Unlock()
 		}
 		if r.slot != nil {
 			r.slot.Release(b != nil)
 		}
+		slice.yield()
 	}
 	s.end(r)
 	r.turn.Lock()
@@ -290,8 +297,8 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 	s.closeInstance(r)
 }
 
-// execute runs a batch and sees to it that each of its requests is answered. The turn is held.
-func (s *Set) execute(ctx context.Context, id sched.InstanceID, inst backend.Instance, b *infer.Batch, t *turn) {
+// execute runs a batch and sees to it that each of its requests is answered. It returns how long the batch ran. The turn is held.
+func (s *Set) execute(ctx context.Context, id sched.InstanceID, inst backend.Instance, b *infer.Batch, t *turn) time.Duration {
 	s.o.Stats.Left(len(b.Requests) - b.Nulls)
 	b.Begin()
 	if !holdBatch {
@@ -302,8 +309,10 @@ func (s *Set) execute(ctx context.Context, id sched.InstanceID, inst backend.Ins
 	}
 	err := Execute(ctx, inst, b, s.o.Log)
 	b.Ended = infer.Now()
-	t.took(b.Ended.Sub(b.Started), len(b.Requests))
+	ran := b.Ended.Sub(b.Started)
+	t.took(ran, len(b.Requests))
 	s.executed(id, b, err)
+	return ran
 }
 
 // executed sees to it that each request of a batch is answered whose execution is over, and lets go of it.

@@ -291,7 +291,7 @@ func (m *Manager) loadOnce(ctx context.Context, src *repo.Model, p *plan, n int6
 	return model.Load(ctx, model.Spec{
 		Name: src.Name, Version: n, Config: p.cfg, ModelFolder: src.Folder,
 		VersionFolder: versionFolder(src, n), Backend: p.backend, Host: m.o.Host,
-		Stats: m.o.Stats.Version(src.Key, n), Log: m.o.Log, Models: m.partConfig, Cache: m.o.Cache, Cores: m.cores, Limiter: m.o.Limiter, Machine: m.o.Machine, GPULimits: m.o.GPULimits,
+		Stats: m.o.Stats.Version(src.Key, n), Log: m.o.Log, Models: m.partConfig, Cache: m.o.Cache, Cores: m.cores, Slices: &m.slices, Limiter: m.o.Limiter, Machine: m.o.Machine, GPULimits: m.o.GPULimits,
 		HostPolicies: m.o.HostPolicies,
 		NoteUse:      m.o.Residency.on(),
 	})

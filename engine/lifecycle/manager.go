@@ -75,6 +75,7 @@ type Manager struct {
 	table    atomic.Pointer[table]
 	loads    chan struct{} // a token for each load under way
 	cores    *device.Cores
+	slices   instance.Slices
 
 	wg     sync.WaitGroup  // changes and drains
 	hard   context.Context // ends when Close waits no longer

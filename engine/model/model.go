@@ -43,6 +43,7 @@ type Spec struct {
 	Cache   cache.Store       // nil: the server has none
 	Cores   *device.Cores     // nil: CPU instances count as independent of each other
 	Limiter *instance.Limiter // nil: the server limits nothing
+	Slices  *instance.Slices  // nil: the model's own
 	Machine *device.Machine   // nil: there are no GPUs
 	// HostPolicies say by name which cores and memory instances keep to (--host-policy).
 	HostPolicies map[string]affinity.Policy
@@ -224,7 +225,7 @@ func (m *Model) start(ctx context.Context, s Spec) error {
 	m.scheduler = batcher
 	var first atomic.Bool // instance to be warm
 	m.set, err = instance.Start(ctx, instance.Options{
-		Model: m.loaded, Batcher: batcher, Stats: s.Stats, Log: s.Log, Decoupled: m.decoupled, Placements: places, Limiter: s.Limiter,
+		Model: m.loaded, Batcher: batcher, Stats: s.Stats, Log: s.Log, Decoupled: m.decoupled, Placements: places, Limiter: s.Limiter, Slices: s.Slices,
 		Parallel: instancesAtOnce(s.Backend),
 		Warmup: func(ctx context.Context, name string, inst backend.Instance) error {
 			if err := warm(ctx, m, samples, inst); err != nil {

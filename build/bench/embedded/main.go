@@ -14,6 +14,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -63,6 +64,9 @@ func measure(ctx context.Context, o options) (p point, err error) {
 	in, err := parse(o.input)
 	if err != nil {
 		return p, err
+	}
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(runtime.NumCPU() + 2) // as the server does
 	}
 	eng, err := engine.New(engine.Options{Repositories: []string{o.repository}, Backends: []backend.Backend{onnxruntime.New(onnxruntime.Options{})}})
 	if err != nil {

@@ -17,7 +17,16 @@ type instanceCase struct {
 	figure  string
 	limit   float64
 	atLeast bool
+	// A small difference of two small figures shows only in the median of many pairs: that many short ones a round, in place of one
+	// of the asked length. 0: one.
+	short int
 }
+
+// shortSeconds is the window of a short pair's loads, and shortWarm the warm-up before it: the server has been running for long.
+const (
+	shortSeconds = 0.25
+	shortWarm    = "100ms"
+)
 
 // inProcess in place of a protocol: no load generator shares the cores.
 const inProcess = "in process"
@@ -30,15 +39,15 @@ const (
 // instanceCases are what several instances, and the batcher, are to gain.
 func instanceCases() []instanceCase {
 	return []instanceCase{
-		{"mlp, dynamic batching against none", [2]string{"mlp_1", "mlp_plain"}, "http", mlpInput, 64, instanceRate, 1.5, true},
-		{"mlp, an idle batcher against none", [2]string{"mlp_1", "mlp_plain"}, "http", mlpInput, 1, instanceCPU, 1.05, false},
-		{"mlp, two instances against one", [2]string{"mlp_2", "mlp_1"}, "http", mlpInput, 64, instanceRate, 1, true},
-		{"mlp, two instances against one, no batching", [2]string{"mlp_plain_2", "mlp_plain"}, "http", mlpInput, 64, instanceRate, 1, true},
-		{"mlp, four instances against one", [2]string{"mlp_4", "mlp_1"}, "http", mlpInput, 64, instanceRate, 1, true},
-		{"mlp, two instances against one", [2]string{"mlp_2", "mlp_1"}, "http", mlpInput, 16, instanceRate, 1, true},
-		{"mlp, an idle batcher against none, in process", [2]string{"mlp_1", "mlp_plain"}, inProcess, mlpInput, 1, instanceCPU, 1.05, false},
-		{"convolutions, two one-thread instances against one, in process", [2]string{"conv_2", "conv_1"}, inProcess, convTensor, 4, instanceRate, 1.85, true},
-		{"convolutions, two one-thread instances against one, over HTTP", [2]string{"conv_2", "conv_1"}, "http", convTensor, 8, instanceRate, 1.85, true},
+		{"mlp, dynamic batching against none", [2]string{"mlp_1", "mlp_plain"}, "http", mlpInput, 64, instanceRate, 1.5, true, 0},
+		{"mlp, an idle batcher against none", [2]string{"mlp_1", "mlp_plain"}, "http", mlpInput, 1, instanceCPU, 1.05, false, 8},
+		{"mlp, two instances against one", [2]string{"mlp_2", "mlp_1"}, "http", mlpInput, 64, instanceRate, 1, true, 4},
+		{"mlp, two instances against one, no batching", [2]string{"mlp_plain_2", "mlp_plain"}, "http", mlpInput, 64, instanceRate, 1, true, 0},
+		{"mlp, four instances against one", [2]string{"mlp_4", "mlp_1"}, "http", mlpInput, 64, instanceRate, 1, true, 4},
+		{"mlp, two instances against one", [2]string{"mlp_2", "mlp_1"}, "http", mlpInput, 16, instanceRate, 1, true, 4},
+		{"mlp, an idle batcher against none, in process", [2]string{"mlp_1", "mlp_plain"}, inProcess, mlpInput, 1, instanceCPU, 1.05, false, 0},
+		{"convolutions, two one-thread instances against one, in process", [2]string{"conv_2", "conv_1"}, inProcess, convTensor, 4, instanceRate, 1.85, true, 0},
+		{"convolutions, two one-thread instances against one, over HTTP", [2]string{"conv_2", "conv_1"}, "http", convTensor, 8, instanceRate, 1.85, true, 0},
 	}
 }
 
@@ -63,23 +72,31 @@ func measureInstances(ctx context.Context, o options, rep *report) error {
 	rep.instances = make(pairs, len(cases))
 	for round := range o.repeat {
 		for i, c := range cases {
-			for turn := range 2 {
-				side := (turn + round) % 2
-				var p loadPoint
-				if c.proto == inProcess {
-					p, err = o.embed(ctx, repository, c.model[side], c.tensors, c.clients)
-				} else {
-					l := load{c.what, c.proto, c.tensors, c.model[side], c.model[side], "same", nil}
-					p, err = o.load(ctx, l, 0, s, c.clients, o.seconds, "none")
+			for pair := range max(1, c.short) {
+				for turn := range 2 {
+					side := (turn + round + pair) % 2
+					p, err := o.instance(ctx, c, side, s, repository)
+					if err != nil {
+						return fmt.Errorf("%s, model %s: %w", c.what, c.model[side], err)
+					}
+					rep.instances[i][side] = append(rep.instances[i][side], p)
 				}
-				if err != nil {
-					return fmt.Errorf("%s, model %s: %w", c.what, c.model[side], err)
-				}
-				rep.instances[i][side] = append(rep.instances[i][side], p)
 			}
 		}
 	}
 	return nil
+}
+
+// instance measures one side of a case once.
+func (o *options) instance(ctx context.Context, c instanceCase, side int, s *server, repository string) (loadPoint, error) {
+	if c.proto == inProcess {
+		return o.embed(ctx, repository, c.model[side], c.tensors, c.clients)
+	}
+	l := load{c.what, c.proto, c.tensors, c.model[side], c.model[side], "same", nil}
+	if c.short > 0 {
+		return o.loadAfter(ctx, shortWarm, l, 0, s, c.clients, shortSeconds, "none")
+	}
+	return o.load(ctx, l, 0, s, c.clients, o.seconds, "none")
 }
 
 // instanceRepository writes the models of the instance cases. Their inputs and outputs are all given: a configuration
@@ -118,10 +135,11 @@ func (p pairs) markdown() string {
 		return ""
 	}
 	var b strings.Builder
-	b.WriteString("\nInstances and batching, ours against ours:\n\n| case | clients | req/s | against | µs | against |\n|---|---|---|---|---|---|\n")
+	fmt.Fprintf(&b, "\nInstances and batching, ours against ours; a case with more pairs than the others has windows of %g s after %s:\n\n", shortSeconds, shortWarm)
+	b.WriteString("| case | clients | pairs | req/s | against | µs | against |\n|---|---|---|---|---|---|---|\n")
 	rate, us := func(p loadPoint) float64 { return p.Rate }, func(p loadPoint) float64 { return p.ServerUS }
 	for i, c := range instanceCases() {
-		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s |\n", c.what, c.clients, spreadOf(p[i][0], rate).text("%.0f"), spreadOf(p[i][1], rate).text("%.0f"),
+		fmt.Fprintf(&b, "| %s | %d | %d | %s | %s | %s | %s |\n", c.what, c.clients, len(p[i][0]), spreadOf(p[i][0], rate).text("%.0f"), spreadOf(p[i][1], rate).text("%.0f"),
 			spreadOf(p[i][0], us).text("%.1f"), spreadOf(p[i][1], us).text("%.1f"))
 	}
 	return b.String()

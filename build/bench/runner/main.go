@@ -310,6 +310,11 @@ type loadPoint struct {
 
 // load runs loadgen once. Any wrong or failed answer is an error.
 func (o *options) load(ctx context.Context, l load, side int, s *server, clients int, seconds float64, check string) (loadPoint, error) {
+	return o.loadAfter(ctx, "1s", l, side, s, clients, seconds, check)
+}
+
+// loadAfter is load with another warm-up than one second.
+func (o *options) loadAfter(ctx context.Context, warm string, l load, side int, s *server, clients int, seconds float64, check string) (loadPoint, error) {
 	model := l.ours
 	if side == 1 {
 		model = l.theirs
@@ -319,7 +324,7 @@ func (o *options) load(ctx context.Context, l load, side int, s *server, clients
 		proto = []string{"-i", "http", "-shm", "OUTPUT0"}
 	}
 	cmd := exec.CommandContext(ctx, o.loadgen, append(proto, "-json", "-u", s.addr(l.proto), "-m", model, "-in", l.tensors,
-		"-c", strconv.Itoa(clients), "-w", "1s", "-d", fmt.Sprintf("%gs", seconds), "-check", check,
+		"-c", strconv.Itoa(clients), "-w", warm, "-d", fmt.Sprintf("%gs", seconds), "-check", check,
 		"-pid", strconv.Itoa(s.cmd.Process.Pid))...)
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut

@@ -1,0 +1,80 @@
+package instance
+
+import (
+	"testing"
+	"time"
+
+	"nereid/engine/backend"
+)
+
+// inProcess and apartModel are models whose instances compute here, and in another process.
+type inProcess struct{ backend.Model }
+
+type apartModel struct{ backend.Model }
+
+func (apartModel) InOwnProcess() bool { return true }
+
+func TestSliceYields(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		model    backend.Model
+		others   int32 // instances in long executions
+		requests int   // of each execution; 0: 1
+		ran      []time.Duration
+		want     bool // the last one is followed by a yield
+		locked   bool
+	}{
+		{name: "a brief execution", model: inProcess{}, ran: []time.Duration{50 * time.Microsecond}},
+		{name: "brief executions that make a slice", model: inProcess{}, ran: []time.Duration{600 * time.Microsecond, 600 * time.Microsecond}, want: true},
+		{name: "a slice begins anew after a yield", model: inProcess{}, ran: []time.Duration{600 * time.Microsecond, 600 * time.Microsecond, 600 * time.Microsecond}},
+		{name: "brief executions of several requests", model: inProcess{}, requests: 2, ran: []time.Duration{600 * time.Microsecond, 600 * time.Microsecond}},
+		{name: "a long execution alone", model: inProcess{}, ran: []time.Duration{5 * time.Millisecond}},
+		{name: "a long execution beside another", model: inProcess{}, others: 1, ran: []time.Duration{5 * time.Millisecond}, want: true, locked: true},
+		{name: "a long execution beside another, in a process of its own", model: apartModel{}, others: 1, ran: []time.Duration{5 * time.Millisecond}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			shared := &Slices{}
+			s := newSlice(&Options{Model: tt.model, Slices: shared})
+			defer s.free()
+			shared.long.Store(tt.others)
+			got := false
+			for _, d := range tt.ran {
+				s.begin()
+				s.end(d, max(1, tt.requests))
+				got = s.yield()
+			}
+			if got != tt.want || s.locked != tt.locked || shared.long.Load() != tt.others {
+				t.Errorf("after executions of %v beside %d others: yielded %v, locked %v, %d counted; want %v, %v, %d",
+					tt.ran, tt.others, got, s.locked, shared.long.Load(), tt.want, tt.locked, tt.others)
+			}
+		})
+	}
+}
+
+// A goroutine that was kept to its thread goes from it again when nothing else computes, but not between two executions.
+func TestSliceLeavesItsThread(t *testing.T) {
+	shared := &Slices{}
+	s := newSlice(&Options{Model: inProcess{}, Slices: shared})
+	defer s.free()
+	run := func(others int32) {
+		s.begin()
+		if s.long && shared.long.Load() == 0 {
+			t.Error("an instance in a long execution is not counted")
+		}
+		s.end(5*time.Millisecond, 8)
+		shared.long.Store(others)
+		s.yield()
+		shared.long.Store(0)
+	}
+	run(1)
+	for i := range aloneMost {
+		run(0)
+		if !s.locked {
+			t.Fatalf("after %d slices alone the goroutine has left its thread, want %d", i+1, aloneMost+1)
+		}
+	}
+	run(0)
+	if s.locked {
+		t.Errorf("after %d slices alone the goroutine keeps to its thread still", aloneMost+1)
+	}
+}
