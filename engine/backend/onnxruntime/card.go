@@ -1,6 +1,7 @@
 package onnxruntime
 
 import (
+	"cmp"
 	"slices"
 
 	"nereid/engine/backend"
@@ -60,11 +61,7 @@ func newCard(m *model, r *capi.Runner, where place, nodes []int) *card {
 	if c.pinIn || c.pinOut {
 		c.memory.Reserve(c.node) // on the instance's thread, and not while a request waits
 	}
-	memory := capi.CUDA
-	if m.pretend {
-		memory = capi.CPU
-	}
-	err := r.UseDevice(memory, where.device)
+	err := r.UseDevice(cmp.Or(m.pretend, capi.CUDA), where.device)
 	if c.binds = err == nil; !c.binds {
 		m.spec.Log.Warn("onnxruntime takes no memory of a GPU; clients' CUDA regions are copied by way of the host", "model", m.spec.ModelName, "gpu", where.device, "err", err)
 	}

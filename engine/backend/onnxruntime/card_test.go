@@ -581,6 +581,41 @@ func TestCardThatFails(t *testing.T) {
 	}
 }
 
+// What ONNX Runtime says of memory that it cannot use is the request's error; requests with tensors in the host's memory are
+// served by the same instance before and after.
+func TestMemoryThatNobodyKnows(t *testing.T) {
+	o := pretend(t, 1<<20, 1<<20)
+	o.b.PretendWithoutProvider()
+	model := cardModels()[0]
+	inst := o.instance(t, model.spec(t))
+	for k := range 20 {
+		r := infer.New()
+		r.BatchSize, r.OnDevice = 1, true
+		in := model.make(rand.New(rand.NewPCG(1, 1)), 1, 0)
+		for i, x := range in {
+			o.input(t, r, x, k%2-1, 1024*i)
+		}
+		if err := inst.Execute(t.Context(), &infer.Batch{Requests: []*infer.Request{r}, Rows: 1}); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := r.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case k%2 == 1 && (status.CodeOf(resp.Err) != status.Internal || !strings.HasPrefix(resp.Err.Error(), "onnx runtime error ")):
+			t.Errorf("%v: %v", status.CodeOf(resp.Err), resp.Err)
+		case k%2 == 0 && (resp.Err != nil || !bytes.Equal(resp.Output("OUTPUT0").Data, model.want(in)[0])):
+			t.Errorf("from the host: %v", resp.Err)
+		}
+		if k == 1 {
+			t.Log(resp.Err)
+		}
+		resp.Release()
+		r.Release()
+	}
+}
+
 // Ten thousand bound runs, with outputs in place, left on the card and in the host's memory, leave no memory behind.
 func TestBoundRunsLeaveNothing(t *testing.T) {
 	if race || testing.Short() {

@@ -28,7 +28,7 @@ type model struct {
 	cache    string         // where optimized graphs are kept, "" for nowhere
 	runtime  string         // where the user may put another onnxruntime, "" for nowhere
 	memory   *gpumem.Memory // of GPUs; nil: tensors reach them from the host's
-	pretend  bool           // tests: see Backend
+	pretend  string         // tests: see Backend
 	inputs   []port         // those of the model that the configuration lists
 	outputs  []port
 	batched  bool // max_batch_size is above 0
@@ -217,7 +217,7 @@ func (m *model) optionsAt(p place, cores []int) (*sessionOptions, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.pretend {
+	if m.pretend != "" {
 		p.gpu = false
 	}
 	err = o.providers(m.library, m.spec, p, m.runtime)

@@ -57,8 +57,8 @@ func (o *Options) graphs() string {
 type Backend struct {
 	o   Options
 	log *slog.Logger
-	// pretend is set by tests: instances on GPUs run on the CPU, and the memory of GPUs is the host's.
-	pretend bool
+	// pretend is set by tests: instances on GPUs run on the CPU, and their memory goes by this name (capi.CPU: it is the host's).
+	pretend string
 
 	mu      sync.Mutex
 	library *capi.Library // guarded by mu; opened by the first model
