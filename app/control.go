@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"nereid/app/access"
+	"nereid/store"
 )
 
 // The commands of the same user talk to a running server over a socket in the data folder: whoever may open it may read
@@ -85,8 +86,8 @@ func socketAddress(dir string) (address string, done func(), err error) {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", f.Fd(), controlName), func() { _ = f.Close() }, nil
 }
 
-// controlHandler makes, lists and revokes tokens.
-func controlHandler(tokens *access.Tokens) http.Handler {
+// controlHandler makes, lists and revokes tokens, and keeps revisions of configurations that a command has changed.
+func controlHandler(tokens *access.Tokens, st *store.Store) http.Handler {
 	mux := http.NewServeMux()
 	answer := func(w http.ResponseWriter, v any, err error) {
 		w.Header().Set("Content-Type", "application/json")
@@ -116,6 +117,10 @@ func controlHandler(tokens *access.Tokens) http.Handler {
 		gone, err := tokens.Revoke(r.Context(), r.PathValue("id"))
 		answer(w, bodyOf(gone), err)
 	})
+	mux.HandleFunc("POST /revisions", func(w http.ResponseWriter, r *http.Request) {
+		out, err := postRevision(st, w, r)
+		answer(w, out, err)
+	})
 	return mux
 }
 
@@ -137,5 +142,5 @@ func (s *server) serveControl() {
 		s.warn(fmt.Sprintf("the command nereid token cannot reach this server while it runs: %v", err))
 		return
 	}
-	s.servePlain(l, &http.Server{Handler: controlHandler(s.tokens), ReadHeaderTimeout: 10 * time.Second})
+	s.servePlain(l, &http.Server{Handler: controlHandler(s.tokens, s.store), ReadHeaderTimeout: 10 * time.Second})
 }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
 	"nereid/engine/perf"
 	"nereid/engine/repo"
@@ -49,6 +50,7 @@ type tuned struct {
 	cut       bool // the search was cancelled
 	configOf  func(model string, c tune.Candidate) (string, error)
 	models    []tuneModel
+	present   map[string]*inferencepb.ModelConfig // completed, by model
 	began     time.Time
 	ended     time.Time
 	gpus      int
@@ -73,7 +75,7 @@ func (o *tuneOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 		}
 		return err
 	}
-	return errors.Join(err, o.report(r, stdout, stderr))
+	return errors.Join(err, o.report(r, stdout))
 }
 
 // tuner finds the model and those that work for it.
@@ -132,7 +134,7 @@ func (o *tuneOptions) search(ctx context.Context, t *tuner, stdout, stderr io.Wr
 	if err := t.learn(ctx, &o.lists, machine); err != nil {
 		return nil, err
 	}
-	r.space = t.space
+	r.space, r.present = t.space, t.present
 	r.configOf = func(model string, c tune.Candidate) (string, error) {
 		for _, m := range r.models {
 			if m.name == model {

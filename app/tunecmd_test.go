@@ -57,16 +57,6 @@ func tuneTry(t *testing.T, ctx context.Context, args ...string) (*tuned, string,
 
 const sampleModels = "../models-sample"
 
-// variants are the configurations that were measured.
-func (r *tuned) variants() (out []string) {
-	for _, t := range r.result.Trials {
-		if v := r.space.Variant(t.Candidate); !slices.Contains(out, v) {
-			out = append(out, v)
-		}
-	}
-	return out
-}
-
 func TestTune(t *testing.T) {
 	t.Run("F029 F036 a quick search of an ONNX model", func(t *testing.T) {
 		r, out := tuneRun(t, "--model-repository", sampleModels, "-m", "mlp", "--budget=8", "--concurrency=2,4,8", "--threads=1", "--instance-counts=1,2")

@@ -49,6 +49,11 @@ Measurement
 
 Result
   --top N                                 configurations to show; default 3
+  --report FILE                           a page of HTML with plots
+  --export-path FOLDER                    metrics-model-inference.csv in model_analyzer's columns, with GPUs metrics-model-gpu.csv
+  --output-model-repository FOLDER        the best configurations as models of their own
+  --apply                                 writes the best configuration into the repository; what was there is kept as a revision in
+                                          --data-dir, as of nereid serve, and shows in the GUI
 
 SERVER OPTIONS are those of nereid serve that models need, as --backend-config. An interrupt ends the search and shows what was
 found. The exit status is 0, 1 after an error, and 2 when the options are wrong.
@@ -73,6 +78,11 @@ type tuneOptions struct {
 	composingToo bool
 	top          int
 	checkpointAt string
+	reportAt     string
+	exportAt     string
+	variantsAt   string
+	applies      bool
+	dataDir      string
 	server       []string // options
 }
 
@@ -130,6 +140,11 @@ func (o *tuneOptions) flags(v *tuneValues) *flag.FlagSet {
 	f.StringVar(&v.composing, "bls-composing-models", "", "")
 	f.BoolVar(&o.composingToo, "tune-composing", false, "")
 	f.IntVar(&o.top, "top", 3, "")
+	f.StringVar(&o.reportAt, "report", "", "")
+	f.StringVar(&o.exportAt, "export-path", "", "")
+	f.StringVar(&o.variantsAt, "output-model-repository", "", "")
+	f.BoolVar(&o.applies, "apply", false, "")
+	f.StringVar(&o.dataDir, "data-dir", "", "")
 	return f
 }
 

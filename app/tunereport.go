@@ -1,8 +1,13 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -10,8 +15,33 @@ import (
 )
 
 // report shows what was found.
-func (o *tuneOptions) report(r *tuned, stdout, stderr io.Writer) error {
-	return r.table(stdout)
+func (o *tuneOptions) report(r *tuned, stdout io.Writer) error {
+	errs := []error{r.table(stdout)}
+	if o.reportAt != "" {
+		errs = append(errs, writeFile(o.reportAt, r.writeHTML))
+	}
+	if o.exportAt != "" {
+		errs = append(errs, r.export(o.exportAt))
+	}
+	if o.variantsAt != "" {
+		errs = append(errs, r.writeRepository(o.variantsAt))
+	}
+	if err := errors.Join(errs...); err != nil || !o.applies {
+		return err
+	}
+	return o.apply(r, stdout)
+}
+
+// export writes the tables into a folder, under model_analyzer's names.
+func (r *tuned) export(folder string) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	err := writeFile(filepath.Join(folder, "metrics-model-inference.csv"), r.writeCSV)
+	if r.gpus > 0 {
+		err = errors.Join(err, writeFile(filepath.Join(folder, "metrics-model-gpu.csv"), r.writeGPUCSV))
+	}
+	return err
 }
 
 // shown are the best configurations, without the present one.
@@ -70,6 +100,16 @@ func (r *tuned) loadName() string {
 
 // why says in sentences what was found, and by which steps.
 func (r *tuned) why() (lines []string) {
+	all := r.summary()
+	lines = append(lines, all[0])
+	for _, s := range r.result.Steps {
+		lines = append(lines, "  "+r.stepText(&s))
+	}
+	return append(lines, all[1:]...)
+}
+
+// summary is how much was measured, and what was found.
+func (r *tuned) summary() (lines []string) {
 	failed := 0
 	for _, t := range r.result.Trials {
 		if t.Failed != "" {
@@ -89,9 +129,6 @@ func (r *tuned) why() (lines []string) {
 		text += fmt.Sprintf("; %d failed", failed)
 	}
 	lines = append(lines, text+".")
-	for _, s := range r.result.Steps {
-		lines = append(lines, "  "+r.stepText(&s))
-	}
 	best, ok := r.best()
 	switch {
 	case !ok:
@@ -133,6 +170,18 @@ func ratio(to, from float64) string {
 		return "unknown"
 	}
 	return fmt.Sprintf("%+.0f %%", 100*(to/from-1))
+}
+
+// objectiveText says what is to be reached.
+func (r *tuned) objectiveText() string {
+	var words []string
+	for _, m := range slices.Sorted(maps.Keys(r.goal.Weights)) {
+		words = append(words, fmt.Sprintf("%s (weight %g)", m, r.goal.Weights[m]))
+	}
+	if len(r.goal.Constraints) > 0 {
+		words = append(words, r.goalText())
+	}
+	return strings.Join(words, ", ")
 }
 
 // goalText says the constraints.

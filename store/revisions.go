@@ -14,7 +14,7 @@ type Revision struct {
 	Parent int64 // the revision of the same model before this one, 0 for the first; given by the store
 	Model  string
 	TimeUS int64 // 0: now
-	// Source is what made the change: console, import, disk, delete, restore; or what was changed, where that is not the file:
+	// Source is what made the change: console, import, disk, delete, restore, tune; or what was changed, where that is not the file:
 	// SourceVersions, SourceOverride.
 	Source string
 	// Restores is the revision whose text this one brings back, 0 when it does not.

@@ -303,6 +303,7 @@ export const en = {
   "rev.source.console": "edited here",
   "rev.source.import": "import",
   "rev.source.disk": "changed on disk",
+  "rev.source.tune": "tuned",
   "rev.source.delete": "moved to the trash",
   "rev.source.versions": "versions in service",
   "rev.source.override": "configuration of a load request",

@@ -305,6 +305,7 @@ export const zh: Record<keyof typeof en, string> = {
   "rev.source.console": "在此编辑",
   "rev.source.import": "导入",
   "rev.source.disk": "在磁盘上修改",
+  "rev.source.tune": "调优",
   "rev.source.delete": "移入回收站",
   "rev.source.versions": "提供服务的版本",
   "rev.source.override": "加载请求的配置",

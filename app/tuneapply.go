@@ -1,0 +1,130 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"nereid/engine/repo"
+	"nereid/engine/tune"
+	"nereid/store"
+)
+
+// sourceTune is the source of a revision that nereid tune --apply made.
+const sourceTune = "tune"
+
+// apply writes the best configuration into the repository, and keeps what was there as a revision first.
+func (o *tuneOptions) apply(r *tuned, stdout io.Writer) error {
+	best, ok := r.best()
+	switch {
+	case r.cut:
+		return errors.New("--apply: the search was interrupted; nothing is changed")
+	case !ok:
+		return errors.New("--apply: no configuration keeps the constraints; nothing is changed")
+	case r.space.IsPresent(best.Candidate):
+		fmt.Fprintln(stdout, "The present configuration stays.")
+		return nil
+	}
+	dir, err := commandDataDir(o.dataDir, o.lookup)
+	if err != nil {
+		return fmt.Errorf("--apply: %w", err)
+	}
+	for _, m := range r.models {
+		if len(of(r.space.Changes(best.Candidate), m.name)) == 0 {
+			continue
+		}
+		text, err := r.configOf(m.name, best.Candidate)
+		if err != nil {
+			return err
+		}
+		if err := applyConfig(dir, &m, text); err != nil {
+			return fmt.Errorf("--apply: %w", err)
+		}
+		fmt.Fprintf(stdout, "Wrote %s; the configuration before is a revision of model %s. A server that polls the repository loads it by itself.\n",
+			filepath.Join(m.folder, repo.ConfigName), m.name)
+	}
+	return nil
+}
+
+// applyConfig replaces a model's configuration, which must be what was measured.
+func applyConfig(dataDir string, m *tuneModel, text string) error {
+	path := filepath.Join(m.folder, repo.ConfigName)
+	rev := store.Revision{Model: m.name, Source: sourceTune, After: &text, Outcome: "saved"}
+	switch b, err := os.ReadFile(path); {
+	case err == nil:
+		before := string(b)
+		rev.Before = &before
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if was := rev.Before; was == nil && m.config != "" || was != nil && *was != m.config {
+		return fmt.Errorf("%s was changed while it was tuned; nothing is changed", path)
+	}
+	if err := addRevision(dataDir, rev); err != nil {
+		return fmt.Errorf("the configuration cannot be kept as a revision, so that it is not changed: %w", err)
+	}
+	part, err := os.CreateTemp(m.folder, ".config-*.tmp")
+	if err != nil {
+		return err
+	}
+	_, err = part.WriteString(text)
+	err = errors.Join(err, part.Chmod(0o644), part.Sync(), part.Close())
+	if err == nil {
+		err = os.Rename(part.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(part.Name())
+	}
+	return err
+}
+
+// addRevision keeps a revision in the data folder, by the server that has it or without one.
+func addRevision(dir string, rev store.Revision) error {
+	ctx := context.Background()
+	data, err := openDataDir(dir)
+	var used *inUseError
+	if errors.As(err, &used) {
+		var out revisionAdded
+		return (&remoteTokens{used}).call(http.MethodPost, "/revisions", rev, &out)
+	}
+	if err != nil {
+		return err
+	}
+	defer data.close()
+	st, err := store.Open(ctx, data.path, store.Options{})
+	if err != nil {
+		return err
+	}
+	_, err = st.AddRevision(ctx, rev)
+	return errors.Join(err, st.Close())
+}
+
+// revisionAdded is the answer to a revision on the control socket.
+type revisionAdded struct{ ID int64 }
+
+// postRevision keeps a revision that a command of the same user made.
+func postRevision(st *store.Store, w http.ResponseWriter, r *http.Request) (out revisionAdded, err error) {
+	var rev store.Revision
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<20)).Decode(&rev); err != nil {
+		return out, err
+	}
+	rev.ID, rev.Parent = 0, 0
+	rev, err = st.AddRevision(r.Context(), rev)
+	return revisionAdded{rev.ID}, err
+}
+
+// worthShowing are the trials of a plot: those that did not fail.
+func worthShowing(trials []tune.Trial) (out []tune.Trial) {
+	for _, t := range trials {
+		if t.Failed == "" {
+			out = append(out, t)
+		}
+	}
+	return out
+}

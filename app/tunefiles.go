@@ -1,0 +1,221 @@
+package app
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"nereid/engine/inferencepb"
+	"nereid/engine/modelconfig"
+	"nereid/engine/repo"
+	"nereid/engine/tune"
+)
+
+// writeCSV writes the trials in model_analyzer's columns, the best first, and those of what else was measured after them.
+// Format: metrics-model-inference.csv of model_analyzer, whose fields may be chosen.
+func (r *tuned) writeCSV(w io.Writer) error {
+	load := "Concurrency"
+	if r.rate {
+		load = "Request Rate"
+	}
+	out := csv.NewWriter(w)
+	rows := [][]string{{"Model", "Batch", load, "Model Config Path", "Instance Group", "Max Batch Size", "Satisfies Constraints", "Throughput (infer/sec)",
+		"p99 Latency (ms)", "Avg Latency (ms)", "p90 Latency (ms)", "p95 Latency (ms)", "RAM Usage (MB)", "CPU Utilization (%)"}}
+	for _, t := range r.inOrder() {
+		cfg, err := r.completed(t.Candidate)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, []string{r.model, strconv.Itoa(r.batch), strconv.Itoa(r.space.LoadOf(t.Candidate)), r.variantName(t.Candidate), groupText(cfg),
+			strconv.Itoa(int(cfg.GetMaxBatchSize())), yes(r.goal.Keeps(&t.Measurement)), number(t.Throughput), number(t.Of(tune.LatencyP99)),
+			number(t.Of(tune.LatencyAvg)), number(t.Of(tune.LatencyP90)), number(t.Of(tune.LatencyP95)), number(t.Of(tune.RAM)), number(t.Of(tune.CPU))})
+	}
+	return out.WriteAll(rows)
+}
+
+// writeGPUCSV is the same for what the GPUs showed together.
+// Format: metrics-model-gpu.csv of model_analyzer.
+func (r *tuned) writeGPUCSV(w io.Writer) error {
+	rows := [][]string{{"Model", "GPU UUID", "Batch", "Concurrency", "Model Config Path", "Instance Group", "Satisfies Constraints", "GPU Memory Usage (MB)",
+		"GPU Utilization (%)", "GPU Power Usage (W)"}}
+	for _, t := range r.inOrder() {
+		cfg, err := r.completed(t.Candidate)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, []string{r.model, "all", strconv.Itoa(r.batch), strconv.Itoa(r.space.LoadOf(t.Candidate)), r.variantName(t.Candidate), groupText(cfg),
+			yes(r.goal.Keeps(&t.Measurement)), number(t.Of(tune.GPUMemory)), number(t.GPUUtilization), number(t.GPUPower)})
+	}
+	return csv.NewWriter(w).WriteAll(rows)
+}
+
+func yes(b bool) string {
+	if b {
+		return "Yes"
+	}
+	return "No"
+}
+
+// number has three decimals at most.
+func number(v float64) string { return strconv.FormatFloat(math.Round(v*1000)/1000, 'f', -1, 64) }
+
+// inOrder are the trials by their configurations' ranks, and of each by the load. Those that failed are left out.
+func (r *tuned) inOrder() (out []tune.Trial) {
+	for _, head := range r.ranked {
+		var own []tune.Trial
+		for _, t := range r.result.Trials {
+			if t.Failed == "" && r.space.Variant(t.Candidate) == r.space.Variant(head.Candidate) {
+				own = append(own, t)
+			}
+		}
+		slices.SortFunc(own, func(a, b tune.Trial) int { return r.space.LoadOf(a.Candidate) - r.space.LoadOf(b.Candidate) })
+		out = append(out, own...)
+	}
+	return out
+}
+
+// variantName is what model_analyzer calls a configuration: numbered in the order of measuring.
+func (r *tuned) variantName(c tune.Candidate) string {
+	if r.space.IsPresent(c) {
+		return r.model + "_config_default"
+	}
+	n := 0
+	for _, v := range r.variants() {
+		if v == r.space.Variant(c) {
+			break
+		}
+		if v != r.space.Variant(r.space.Start()) {
+			n++
+		}
+	}
+	return fmt.Sprintf("%s_config_%d", r.model, n)
+}
+
+// variants are the configurations that were measured, in order.
+func (r *tuned) variants() (out []string) {
+	for _, t := range r.result.Trials {
+		if v := r.space.Variant(t.Candidate); !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// completed is a candidate's configuration with what the server completed of the present one.
+func (r *tuned) completed(c tune.Candidate) (*inferencepb.ModelConfig, error) {
+	present := r.present[r.model]
+	text, err := tuneConfig(modelconfig.Format(present), present, of(r.space.Changes(c), r.model))
+	if err != nil {
+		return nil, err
+	}
+	cfg, _, faults := modelconfig.Parse(repo.ConfigName, []byte(text))
+	return cfg, faults.Err()
+}
+
+// groupText is the instances as model_analyzer has them: "2:CPU".
+func groupText(cfg *inferencepb.ModelConfig) string {
+	var words []string
+	for _, g := range cfg.GetInstanceGroup() {
+		words = append(words, fmt.Sprintf("%d:%s", g.GetCount(), strings.TrimPrefix(g.GetKind().String(), "KIND_")))
+	}
+	return strings.Join(words, "+")
+}
+
+// writeRepository writes the present configuration and the best ones as models of their own, with the model's files.
+func (r *tuned) writeRepository(root string) error {
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return err
+	}
+	for _, t := range append([]tune.Trial{{Candidate: r.space.Start()}}, r.shown()...) {
+		for _, c := range r.space.Changes(t.Candidate) {
+			if c.Model != r.model {
+				return fmt.Errorf("--output-model-repository: %s changes its part %s; a variant of it would need parts of other names", r.variantName(t.Candidate), c.Model)
+			}
+		}
+		if err := r.writeVariant(root, t.Candidate); err != nil {
+			return fmt.Errorf("--output-model-repository: %w", err)
+		}
+	}
+	return nil
+}
+
+func (r *tuned) writeVariant(root string, c tune.Candidate) error {
+	name := r.variantName(c)
+	folder := filepath.Join(root, name)
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		return fmt.Errorf("%w; remove it, or name another folder", err)
+	}
+	text, err := r.configOf(r.model, c)
+	if err != nil {
+		return err
+	}
+	if text, err = modelconfig.Replace(text, &inferencepb.ModelConfig{Name: name}, "name"); err != nil {
+		return err
+	}
+	if err := copyTree(r.models[0].folder, folder); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(folder, repo.ConfigName), []byte(text), 0o644)
+}
+
+// copyTree copies a model's files other than its configuration, as links to the same content where the file system can.
+func copyTree(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == from {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil || rel == repo.ConfigName {
+			return err
+		}
+		if repo.Ignored(d.Name()) {
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		at := filepath.Join(to, rel)
+		info, err := os.Stat(path) // a link's target
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			return os.Mkdir(at, 0o755)
+		case info.IsDir(): // by a link
+			if err := os.Mkdir(at, 0o755); err != nil {
+				return err
+			}
+			target, err := filepath.EvalSymlinks(path)
+			if err != nil {
+				return err
+			}
+			return copyTree(target, at)
+		}
+		if d.Type().IsRegular() && os.Link(path, at) == nil {
+			return nil
+		}
+		return copyFile(path, at)
+	})
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}

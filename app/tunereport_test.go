@@ -1,0 +1,221 @@
+package app
+
+import (
+	"bytes"
+	"encoding/csv"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"nereid/engine/inferencepb"
+	"nereid/engine/modelconfig"
+	"nereid/engine/tune"
+	"nereid/store"
+)
+
+// foundOf is a search's end as if it had been measured: two instances are better.
+func foundOf(t *testing.T, m tuneModel) *tuned {
+	t.Helper()
+	present, _, faults := modelconfig.Parse("", []byte(m.config))
+	if err := faults.Err(); err != nil {
+		t.Fatal(err)
+	}
+	r := &tuned{model: m.name, models: []tuneModel{m}, batch: 2, top: 3, searching: "quick", began: time.Unix(0, 0), ended: time.Unix(9, 0), gpus: 1,
+		goal:  tune.Goal{Weights: map[tune.Metric]float64{tune.Throughput: 1}, Constraints: []tune.Constraint{{Metric: tune.LatencyP99, Max: 10}}},
+		space: tune.Space{Axes: []tune.Axis{{Model: m.name, Field: tune.Instances, Values: []int{1, 2, 3}}, {Field: tune.Load, Values: []int{4, 8}}}}}
+	r.present = map[string]*inferencepb.ModelConfig{m.name: present}
+	r.configOf = func(_ string, c tune.Candidate) (string, error) {
+		return tuneConfig(m.config, present, r.space.Changes(c))
+	}
+	trial := func(i, load int, throughput float64, p99 time.Duration) tune.Trial {
+		return tune.Trial{Candidate: tune.Candidate{i, load}, Measurement: tune.Measurement{Throughput: throughput, P50: p99 / 2, P99: p99, Avg: p99 / 2,
+			P90: p99, P95: p99, Memory: 100e6, CPU: 1.25, GPUMemory: 5e6, GPUUtilization: 40, GPUPower: 70.5, Stable: true}}
+	}
+	r.result = &tune.Result{Ended: true, Trials: []tune.Trial{trial(0, 0, 100, 4*time.Millisecond), trial(0, 1, 120, 8*time.Millisecond),
+		trial(1, 1, 230.5, 6*time.Millisecond), trial(2, 1, 300, 20*time.Millisecond),
+		{Candidate: tune.Candidate{2, 0}, Measurement: tune.Measurement{Failed: "no <memory>"}}}}
+	r.result.Steps = []tune.Step{{From: r.result.Trials[1], To: r.result.Trials[2]}}
+	r.ranked = tune.Rank(&r.space, &r.goal, r.result.Trials)
+	r.baseline, r.based = tune.Baseline(&r.space, &r.goal, r.result.Trials)
+	return r
+}
+
+const tunedConfig = "# kept\nbackend: \"identity\"\nmax_batch_size: 8\ninput { name: \"INPUT0\" data_type: TYPE_FP32 dims: 4 }\noutput { name: \"OUTPUT0\" data_type: TYPE_FP32 dims: 4 }\ninstance_group [ { count: 1 kind: KIND_CPU } ]\n"
+
+func tunedModel(t *testing.T) (root string, m tuneModel) {
+	t.Helper()
+	root = writeFiles(t, t.TempDir(), map[string]string{"m/config.pbtxt": tunedConfig, "m/1/data": "x", "m/1/.swap": "no"})
+	m, err := findTuneModel([]string{root}, "m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root, m
+}
+
+func TestTuneReport_F033(t *testing.T) {
+	_, m := tunedModel(t)
+	r := foundOf(t, m)
+	t.Run("F033 the tables have model_analyzer's columns", func(t *testing.T) {
+		folder := filepath.Join(t.TempDir(), "results")
+		if err := r.export(folder); err != nil {
+			t.Fatal(err)
+		}
+		read := func(name string) [][]string {
+			b, err := os.ReadFile(filepath.Join(folder, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows, err := csv.NewReader(bytes.NewReader(b)).ReadAll()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return rows
+		}
+		rows := read("metrics-model-inference.csv")
+		if got := strings.Join(rows[0][:9], ","); got != "Model,Batch,Concurrency,Model Config Path,Instance Group,Max Batch Size,Satisfies Constraints,Throughput (infer/sec),p99 Latency (ms)" {
+			t.Errorf("columns %s", got)
+		}
+		want := [][]string{ // by rank: the constraint is kept first
+			{"m", "2", "8", "m_config_0", "2:CPU", "8", "Yes", "230.5", "6"},
+			{"m", "2", "4", "m_config_default", "1:CPU", "8", "Yes", "100", "4"},
+			{"m", "2", "8", "m_config_default", "1:CPU", "8", "Yes", "120", "8"},
+			{"m", "2", "8", "m_config_1", "3:CPU", "8", "No", "300", "20"},
+		}
+		if len(rows) != 1+len(want) {
+			t.Fatalf("%q", rows)
+		}
+		for i, w := range want {
+			if !slices.Equal(rows[i+1][:9], w) {
+				t.Errorf("row %d is %q, want %q", i, rows[i+1], w)
+			}
+		}
+		if gpu := read("metrics-model-gpu.csv"); len(gpu) != 5 || gpu[1][8] != "40" || gpu[1][9] != "70.5" {
+			t.Errorf("%q", gpu)
+		}
+	})
+	t.Run("F033 the page", func(t *testing.T) {
+		var b bytes.Buffer
+		if err := r.writeHTML(&b); err != nil {
+			t.Fatal(err)
+		}
+		page := b.String()
+		for _, want := range []string{"<title>m: tuning</title>", "instances 1 → 2", "throughput &#43;92 %", "<svg ", `class="best"`, `class="limit"`, "no &lt;memory&gt;", "230.5", "GPU memory"} {
+			if !strings.Contains(page, want) {
+				t.Errorf("no %s in the page", want)
+			}
+		}
+		if n := strings.Count(page, "<circle "); n != 8 {
+			t.Errorf("%d points, want 4 in each plot", n)
+		}
+		for _, bad := range []string{"http://", "https://", "<script", "NaN", "Inf"} {
+			if strings.Contains(page, bad) {
+				t.Errorf("%s in the page", bad)
+			}
+		}
+	})
+	t.Run("why", func(t *testing.T) {
+		text := strings.Join(r.why(), "\n")
+		for _, want := range []string{"5 measurements in 9 s; nothing near the best is better; 1 failed.", "instances 1 → 2: throughput +92 %, p99 -25 %", "The best, instances 1 → 2, at concurrency 8"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("no %q in\n%s", want, text)
+			}
+		}
+	})
+}
+
+func TestTuneVariants_F038(t *testing.T) {
+	_, m := tunedModel(t)
+	r := foundOf(t, m)
+	root := filepath.Join(t.TempDir(), "out")
+	if err := r.writeRepository(root); err != nil {
+		t.Fatal(err)
+	}
+	for name, count := range map[string]string{"m_config_default": "1", "m_config_0": "2", "m_config_1": "3"} {
+		b, err := os.ReadFile(filepath.Join(root, name, "config.pbtxt"))
+		cfg, _, faults := modelconfig.Parse("", b)
+		if err != nil || faults.Err() != nil || cfg.GetName() != name || !strings.Contains(string(b), "# kept") || !strings.Contains(string(b), "count: "+count) {
+			t.Errorf("%s: %v %v\n%s", name, err, faults.Err(), b)
+		}
+		if b, err := os.ReadFile(filepath.Join(root, name, "1", "data")); err != nil || string(b) != "x" {
+			t.Errorf("%s: the model's file is %q, %v", name, b, err)
+		}
+		if _, err := os.Stat(filepath.Join(root, name, "1", ".swap")); !os.IsNotExist(err) {
+			t.Errorf("%s has an editor's file: %v", name, err)
+		}
+	}
+	if code, out, errs := newProgram(t).run(t, "validate", root); code != 0 {
+		t.Errorf("the variants have faults: %s%s", out, errs)
+	}
+	if err := r.writeRepository(root); err == nil || !strings.Contains(err.Error(), "remove it, or name another folder") {
+		t.Errorf("variants take the place of others: %v", err)
+	}
+}
+
+func TestTuneApply(t *testing.T) {
+	revisions := func(t *testing.T, st *store.Store) []store.Revision {
+		t.Helper()
+		list, err := st.Revisions(t.Context(), "m", 0, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	check := func(t *testing.T, m tuneModel, list []store.Revision) {
+		t.Helper()
+		b, err := os.ReadFile(filepath.Join(m.folder, "config.pbtxt"))
+		if err != nil || !strings.Contains(string(b), "count: 2") || !strings.Contains(string(b), "# kept") {
+			t.Errorf("the configuration is %q, %v", b, err)
+		}
+		if len(list) != 1 || list[0].Source != sourceTune || list[0].Before == nil || *list[0].Before != tunedConfig || list[0].After == nil || *list[0].After != string(b) {
+			t.Errorf("revisions %+v", list)
+		}
+	}
+	t.Run("without a server", func(t *testing.T) {
+		_, m := tunedModel(t)
+		o := &tuneOptions{dataDir: t.TempDir()}
+		if err := o.apply(foundOf(t, m), &bytes.Buffer{}); err != nil {
+			t.Fatal(err)
+		}
+		st, err := store.Open(t.Context(), o.dataDir, store.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer st.Close()
+		check(t, m, revisions(t, st))
+	})
+	t.Run("with the server that has the data folder", func(t *testing.T) {
+		_, m := tunedModel(t)
+		srv := runServer(t, "")
+		o := &tuneOptions{dataDir: srv.data.path}
+		if err := o.apply(foundOf(t, m), &bytes.Buffer{}); err != nil {
+			t.Fatal(err)
+		}
+		check(t, m, revisions(t, srv.store))
+	})
+	t.Run("not over a change, nor where nothing is better, nor after an interrupt", func(t *testing.T) {
+		_, m := tunedModel(t)
+		o := &tuneOptions{dataDir: t.TempDir()}
+		r := foundOf(t, m)
+		r.cut = true
+		if err := o.apply(r, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "interrupted") {
+			t.Errorf("%v", err)
+		}
+		r.cut, r.goal.Constraints[0].Max = false, 1
+		if err := o.apply(r, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "keeps the constraints") {
+			t.Errorf("%v", err)
+		}
+		r = foundOf(t, m)
+		writeFiles(t, m.folder, map[string]string{"config.pbtxt": "# other\n"})
+		if err := o.apply(r, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "was changed while it was tuned") {
+			t.Errorf("%v", err)
+		}
+		var out bytes.Buffer
+		r.ranked = []tune.Trial{r.baseline}
+		if err := o.apply(r, &out); err != nil || !strings.Contains(out.String(), "stays") {
+			t.Errorf("%v %s", err, out.String())
+		}
+	})
+}
