@@ -108,6 +108,8 @@ func TestValidateCommand(t *testing.T) {
 		{name: "nothing tells the backend", code: 1, files: map[string]string{"a/1/weights": ""}, want: []string{"R/a: Invalid model name: Could not determine backend for model 'a'"}},
 		{name: "a backend that is not there", code: 1, files: map[string]string{"a/1/x": "", "a/config.pbtxt": `backend: "identiti"`},
 			want: []string{`R/a/config.pbtxt:1:10: unable to find backend library for backend 'identiti', try specifying runtime on the model configuration. did you mean "identity"?`}},
+		{name: "a backend of Triton's that there is not", code: 1, files: map[string]string{"a/1/x": "", "a/config.pbtxt": strings.Replace(identityText, `"identity"`, `"oneflow"`, 1)},
+			want: []string{`R/a/config.pbtxt:1:10: backend 'oneflow' needs OneFlow's library`, "convert the model to ONNX"}},
 		{name: "an ensemble without a part", code: 1, files: map[string]string{"e/1/x": "", "e/config.pbtxt": ensembleText("e", "nosuch")},
 			want: []string{"R/e/config.pbtxt:5:", "the step's model 'nosuch' is in none of the repositories"}},
 		{name: "ensembles in a circle", code: 1, files: map[string]string{"e/1/x": "", "f/1/x": "", "e/config.pbtxt": ensembleText("e", "f"), "f/config.pbtxt": ensembleText("f", "e")},

@@ -70,7 +70,7 @@ func (c *Console) draft(ctx context.Context, name, folder string, text *string) 
 		return d
 	}
 	d.complete(ctx, c, name, folder, pos)
-	o := modelconfig.ValidateOptions{Positions: pos, Folder: name, Signature: d.sig, Files: os.DirFS(folder),
+	o := modelconfig.ValidateOptions{Positions: pos, Refused: lifecycle.Refused, Folder: name, Signature: d.sig, Files: os.DirFS(folder),
 		GPUs: c.o.Machine.IDs(), MinCapability: c.o.Machine.MinCapability()}
 	for _, b := range c.o.Backends {
 		o.Backends = append(o.Backends, b.Name())

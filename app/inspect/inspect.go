@@ -13,6 +13,7 @@ import (
 
 	"nereid/engine/backend"
 	"nereid/engine/inferencepb"
+	"nereid/engine/lifecycle"
 	"nereid/engine/modelconfig"
 	"nereid/engine/repo"
 )
@@ -217,7 +218,7 @@ func (m *model) file(n int64) bool {
 }
 
 func (m *model) validate(o *Options, versions []int64, sigs map[int64]*modelconfig.Signature) {
-	v := modelconfig.ValidateOptions{Positions: m.pos, Folder: m.src.Name, Files: os.DirFS(m.src.Folder), GPUs: o.GPUs}
+	v := modelconfig.ValidateOptions{Positions: m.pos, Folder: m.src.Name, Files: os.DirFS(m.src.Folder), GPUs: o.GPUs, Refused: lifecycle.Refused}
 	for _, b := range o.Backends {
 		v.Backends = append(v.Backends, b.Name())
 	}

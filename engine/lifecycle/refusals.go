@@ -24,6 +24,17 @@ var refusals = map[string]string{
 		"put a tensorrtllm/model.py that runs TensorRT-LLM's Python API into --backend-directory, or serve the model with vLLM in that way",
 }
 
+// Refused says of a backend that Triton has and this server may not have why, and what to do; "" of any other.
+func Refused(name string) string {
+	if why := refusals[name]; why != "" {
+		return why
+	}
+	if slices.Contains(others, name) {
+		return "is not part of this server"
+	}
+	return ""
+}
+
 // Unsupported answers what a configuration wants that Triton does and this server does not: why no version of it can
 // be loaded, and the path of the field that wants it. hasBackend: the server has the backend that cfg names. The
 // error is nil, and the path empty, if there is no such thing.
@@ -31,12 +42,8 @@ func Unsupported(cfg *inferencepb.ModelConfig, hasBackend bool) (path string, er
 	if hasBackend {
 		return "", nil
 	}
-	name := cfg.GetBackend()
-	if why := refusals[name]; why != "" {
-		return "backend", status.Errorf(status.Unsupported, "backend '%s' %s", name, why)
-	}
-	if slices.Contains(others, name) {
-		return "backend", status.Errorf(status.Unsupported, "backend '%s' is not part of this server", name)
+	if why := Refused(cfg.GetBackend()); why != "" {
+		return "backend", status.Errorf(status.Unsupported, "backend '%s' %s", cfg.GetBackend(), why)
 	}
 	return "", nil
 }

@@ -24,7 +24,9 @@ type ValidateOptions struct {
 	Signature *Signature // what the model file has
 	Files     fs.FS      // the model's folder: label, warmup and initial state files must be there
 	Backends  []string   // names that can be served; nil accepts every name
-	GPUs      []int32    // ids of the GPUs that models may use
+	// Refused says of a backend that is not among Backends why, and what to do; "" if nothing is known of it. Nil knows of none.
+	Refused func(backend string) string
+	GPUs    []int32 // ids of the GPUs that models may use
 	// MinCapability is the least CUDA compute capability of GPUs, for the text about one that is not among them.
 	MinCapability float64
 }
@@ -126,6 +128,12 @@ func (c *checker) backend() {
 	case cfg.Backend != "" && cfg.Platform != "" && !slices.Contains(platformsOf(cfg.Backend), cfg.Platform):
 		c.err("platform", "leave the platform out", "unexpected 'platform' and 'backend' pair, got:%s, %s", cfg.Platform, cfg.Backend)
 	case cfg.Backend != "" && c.o.Backends != nil && !slices.Contains(c.o.Backends, cfg.Backend):
+		if c.o.Refused != nil {
+			if why := c.o.Refused(cfg.Backend); why != "" {
+				c.err("backend", "", "backend '%s' %s", cfg.Backend, why)
+				break
+			}
+		}
 		fix := "use one of " + strings.Join(c.o.Backends, ", ")
 		if s := suggest(cfg.Backend, c.o.Backends); s != "" {
 			fix = fmt.Sprintf("did you mean %q?", s)
