@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -524,6 +525,12 @@ ensemble_scheduling {
 		resp.Release()
 		if err := e.Infer(t.Context(), second); err != nil {
 			t.Fatal(err)
+		}
+		for range 10_000 { // enough for its first response, if it ran
+			runtime.Gosched()
+		}
+		if resp := second.Poll(); resp != nil {
+			t.Fatalf("%v, %v: the second runs beside the first", resp, resp.Err)
 		}
 		for _, r := range []*infer.Request{second, first} {
 			r.Cancel()
