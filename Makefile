@@ -149,8 +149,9 @@ test-gpu: gpu-here setup-python build
 	@test -d $(CACHE)/gpu/onnxruntime || $(PY) -m pip install -q --disable-pip-version-check --target=$(CACHE)/gpu $(GPU_WHEELS)
 	@test -d $(CACHE)/gpu-python/cuda || $(PY) -m pip install -q --disable-pip-version-check --target=$(CACHE)/gpu-python $(CUDA_PYTHON)
 	status=0; \
-	NEREID_TEST_GPU=1 NEREID_TEST_FULL=1 NEREID_ONNXRUNTIME_LIBRARY=$(CURDIR)/$(CACHE)/gpu go test -count=1 -v -run '^TestGPU' ./engine/backend/onnxruntime || status=1; \
-	NEREID_TEST_GPU=1 PYTHONPATH=$(CACHE)/gpu-python $(PY) -m pytest build/conformance/test_cuda.py -v || status=1; \
+	tags=; ldflags=; [ ! -e $(CUDA)/env ] || . $(CUDA)/env; \
+	NEREID_TEST_GPU=1 NEREID_TEST_FULL=1 NEREID_ONNXRUNTIME_LIBRARY=$(CURDIR)/$(CACHE)/gpu go test -count=1 -v -tags "$$tags" -ldflags "$$ldflags" -run '^TestGPU' ./engine/backend/onnxruntime || status=1; \
+	NEREID_TEST_GPU=1 PYTHONPATH=$(CACHE)/gpu-python $(PY) -m pytest build/conformance/test_cuda.py build/conformance/test_cuda_binding.py -v -rP || status=1; \
 	exit $$status
 
 test-openvino: $(ORT)

@@ -25,7 +25,7 @@ type stage struct {
 
 // cudaTests are those of the build with the tag cuda, on a driver that they compile themselves. Where the tag cannot be
 // used, which make setup-cuda explains, they are skipped.
-const cudaTests = `if [ -e .cache/cuda/env ]; then . .cache/cuda/env; exec go test -json -count=1 -tags cuda -ldflags "$ldflags" ./engine/device/cuda; fi
+const cudaTests = `if [ -e .cache/cuda/env ]; then . .cache/cuda/env; go vet -tags cuda ./engine/backend/onnxruntime || exit 1; exec go test -json -count=1 -tags cuda -ldflags "$ldflags" ./engine/device/cuda; fi
 echo '{"Action":"skip","Package":"nereid/engine/device/cuda","Test":"TestCopies"}'`
 
 const python = ".cache/venv/bin/python"
