@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,13 +31,14 @@ Goal
 Search
   --search quick|brute                    quick climbs from the present configuration; brute measures all; default quick
   --budget N                              measurements of a quick search at most; default 60
-  --max-batch-sizes N,N,…                 values to try, or START:END[:STEP]; so all of these; default 1 to 128, doubling
+  --max-batch-sizes N,N,…                 values to try, START:END[:STEP], or present; so all of these; default 1 to 128, doubling
   --queue-delays off|US,…                 dynamic batching: none, or with a delay; default off,0,100,500,1000,5000
   --instance-counts N,N,…                 default 1 to the number of cores, 4 to 8
   --instance-kinds cpu,gpu                default both where there is a GPU
   --threads N,N,…                         of an execution in ONNX Runtime, 0: all cores; default up to half of them, and 0
   --concurrency N,N,…                     requests under way; default 1 to 1024, doubling
   --request-rate N,N,…                    requests a second in its place
+  --config-file FILE                      model_analyzer's YAML; what it has no place for here is refused by name
   --checkpoint FILE                       keeps every measurement; a search that was cut short goes on there
 
 Measurement
@@ -88,13 +90,13 @@ type tuneOptions struct {
 
 // tuneValues are the options as they are written.
 type tuneValues struct {
-	objective, batches, delays, counts, kinds, threads, concurrency, rate, composing string
-	latency, throughput, memory, gpuMemory                                           float64
-	window                                                                           int
-	shape                                                                            []string
+	objective, batches, delays, counts, kinds, threads, concurrency, rate, composing, file string
+	latency, throughput, memory, gpuMemory                                                 float64
+	window                                                                                 int
+	shape                                                                                  []string
 }
 
-// parseTune reads the command line. It returns every fault at once.
+// parseTune reads the command line, which goes before a --config-file. It returns every fault at once.
 func parseTune(args []string) (*tuneOptions, error) {
 	o, v := &tuneOptions{}, &tuneValues{}
 	f := o.flags(v)
@@ -102,7 +104,28 @@ func parseTune(args []string) (*tuneOptions, error) {
 		return nil, perfFlagError(err)
 	}
 	o.server = f.Args()
-	return o, o.finish(f, v)
+	if v.file == "" {
+		return o, o.finish(v)
+	}
+	text, err := os.ReadFile(v.file)
+	if err != nil {
+		return nil, fmt.Errorf("--config-file: %w", err)
+	}
+	more, server, err := analyzerArgs(text, o.model)
+	if err != nil {
+		return nil, fmt.Errorf("--config-file %s: %w", v.file, err)
+	}
+	given := map[string]bool{}
+	f.Visit(func(g *flag.Flag) { given[g.Name] = true })
+	more = slices.DeleteFunc(more, func(s string) bool {
+		name, _, _ := strings.Cut(strings.TrimPrefix(s, "--"), "=")
+		return given[name]
+	})
+	if err := f.Parse(more); err != nil {
+		return nil, fmt.Errorf("--config-file %s: %w", v.file, perfFlagError(err))
+	}
+	o.server = append(server, o.server...)
+	return o, o.finish(v)
 }
 
 func (o *tuneOptions) flags(v *tuneValues) *flag.FlagSet {
@@ -111,6 +134,7 @@ func (o *tuneOptions) flags(v *tuneValues) *flag.FlagSet {
 	more := func(to *[]string) func(string) error {
 		return func(s string) error { *to = append(*to, s); return nil }
 	}
+	f.StringVar(&v.file, "config-file", "", "")
 	f.StringVar(&o.model, "m", "", "")
 	f.StringVar(&o.model, "model", "", "")
 	f.Func("model-repository", "", more(&o.repositories))
@@ -149,7 +173,7 @@ func (o *tuneOptions) flags(v *tuneValues) *flag.FlagSet {
 }
 
 // finish checks the options and makes what they say. It returns every fault at once.
-func (o *tuneOptions) finish(f *flag.FlagSet, v *tuneValues) error {
+func (o *tuneOptions) finish(v *tuneValues) error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if o.model == "" {
@@ -194,7 +218,7 @@ func (o *tuneOptions) finish(f *flag.FlagSet, v *tuneValues) error {
 			bad("-- %s: nereid tune sets this option of its servers itself", s)
 		}
 	}
-	errs = append(errs, o.goals(v), o.values(f, v))
+	errs = append(errs, o.goals(v), o.values(v))
 	return errors.Join(errs...)
 }
 
@@ -235,11 +259,14 @@ func (o *tuneOptions) goals(v *tuneValues) error {
 }
 
 // values reads the lists of what is to be tried.
-func (o *tuneOptions) values(f *flag.FlagSet, v *tuneValues) error {
+func (o *tuneOptions) values(v *tuneValues) error {
 	var errs []error
 	read := func(option, text string, low, high int, words map[string]int) []int {
-		if text == "" {
+		switch text {
+		case "":
 			return nil
+		case present:
+			return []int{}
 		}
 		list, err := tuneList(text, low, high, words)
 		if err != nil {
@@ -260,7 +287,7 @@ func (o *tuneOptions) values(f *flag.FlagSet, v *tuneValues) error {
 		}
 		l.load, l.rate = rates, true
 	}
-	if l.load == nil {
+	if len(l.load) == 0 {
 		l.load = doubling(1, 1024)
 	}
 	return errors.Join(errs...)
