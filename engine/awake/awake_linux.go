@@ -54,7 +54,7 @@ static void *nrd_run(void *arg) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(t.core, &set);
-  // Only a thread that everything else goes before may run for nothing, and only where it is meant to.
+  // Only a thread that all others of its group go before may run for nothing, and only where it is meant to.
   if (pthread_setschedparam(pthread_self(), SCHED_IDLE, &none) || pthread_setaffinity_np(pthread_self(), sizeof set, &set)) return NULL;
   while (!atomic_load(&t.a->ending)) {
     if (nrd_now() < atomic_load(&t.a->until)) {
@@ -107,6 +107,7 @@ import "C"
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -129,19 +130,53 @@ type Keeper struct {
 // would be spent for nothing. The caller closes it.
 func New(cores int) *Keeper {
 	have, err := affinity.Cores()
-	if err != nil || len(have) > cores || bounded() {
+	if err != nil || len(have) > cores {
+		return nil
+	}
+	groups, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		groups = nil // a kernel without
+	}
+	if bounded(groups, "/sys/fs/cgroup") {
 		return nil
 	}
 	return &Keeper{cores: have}
 }
 
-// bounded reports whether the CPU time of this process's control group is bounded, as far as it can be seen from inside.
-func bounded() bool {
-	if b, err := os.ReadFile("/sys/fs/cgroup/cpu.max"); err == nil && !strings.HasPrefix(string(b), "max") {
-		return true
+// bounded reports whether the CPU time of a process is bounded by its control group or one of those that it is in, as far as it
+// can be seen from inside. groups is its /proc/<pid>/cgroup, root what is mounted at /sys/fs/cgroup. Source of the formats:
+// cgroups(7) and the kernel's documentation of control groups, version 1 and 2.
+func bounded(groups []byte, root string) bool {
+	if within(root, "/", "cpu.max", "max") || within(filepath.Join(root, "cpu"), "/", "cpu.cfs_quota_us", "-1") {
+		return true // in a container, where its own group is mounted and its path may be the one outside
 	}
-	b, err := os.ReadFile("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
-	return err == nil && !strings.HasPrefix(string(b), "-1")
+	for line := range strings.Lines(string(groups)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		switch {
+		case len(parts) < 3:
+		case parts[0] == "0":
+			if within(root, parts[2], "cpu.max", "max") {
+				return true
+			}
+		case slices.Contains(strings.Split(parts[1], ","), "cpu"):
+			if within(filepath.Join(root, "cpu"), parts[2], "cpu.cfs_quota_us", "-1") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// within reports whether a group's file, or that of a group around it, has another bound than none.
+func within(root, path, file, none string) bool {
+	for path = filepath.Join("/", path); ; path = filepath.Dir(path) {
+		if b, err := os.ReadFile(filepath.Join(root, path, file)); err == nil && !strings.HasPrefix(string(b), none) {
+			return true
+		}
+		if path == "/" {
+			return false
+		}
+	}
 }
 
 // Slow reports whether a core of this machine that idles is slow to wake: whether it is a virtual one, whose halt and whose

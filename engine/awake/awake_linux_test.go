@@ -68,6 +68,45 @@ func TestKeeper(t *testing.T) {
 	waitFor(t, "")
 }
 
+// A unit of systemd, or a container that sees the host's groups, is not at the root of what is mounted; neither are the groups
+// that it is in.
+func TestBounded(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		groups string // /proc/self/cgroup
+		files  map[string]string
+		want   bool
+	}{
+		{name: "no groups"},
+		{name: "a machine without bounds", groups: "0::/user.slice/a.scope\n", files: map[string]string{"user.slice/cpu.max": "max 100000\n", "user.slice/a.scope/cpu.max": "max 100000\n"}},
+		{name: "a container's own group", groups: "0::/\n", files: map[string]string{"cpu.max": "150000 100000\n"}, want: true},
+		{name: "a container that sees its path outside", groups: "0::/docker/1\n", files: map[string]string{"cpu.max": "150000 100000\n"}, want: true},
+		{name: "a unit of systemd", groups: "0::/system.slice/nereid.service\n", files: map[string]string{"system.slice/nereid.service/cpu.max": "150000 100000\n"}, want: true},
+		{name: "the slice that a unit is in", groups: "0::/system.slice/nereid.service\n",
+			files: map[string]string{"system.slice/cpu.max": "150000 100000\n", "system.slice/nereid.service/cpu.max": "max 100000\n"}, want: true},
+		{name: "another unit", groups: "0::/system.slice/nereid.service\n", files: map[string]string{"system.slice/other.service/cpu.max": "150000 100000\n"}},
+		{name: "version 1 without bounds", groups: "4:cpu,cpuacct:/a\n0::/\n", files: map[string]string{"cpu/a/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_quota_us": "-1\n"}},
+		{name: "version 1, its own group", groups: "4:cpu,cpuacct:/a/b\n0::/\n", files: map[string]string{"cpu/a/b/cpu.cfs_quota_us": "150000\n", "cpu/cpu.cfs_quota_us": "-1\n"}, want: true},
+		{name: "version 1 in a container", groups: "4:cpu,cpuacct:/docker/1\n", files: map[string]string{"cpu/cpu.cfs_quota_us": "150000\n"}, want: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			root := t.TempDir()
+			for name, text := range tt.files {
+				path := filepath.Join(root, name)
+				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := bounded([]byte(tt.groups), root); got != tt.want {
+				t.Errorf("bounded by %q with %q: %v, want %v", tt.groups, tt.files, got, tt.want)
+			}
+		})
+	}
+}
+
 func TestKeeperThatIsNone(t *testing.T) {
 	var k *Keeper
 	k.Until(time.Hour)

@@ -3,8 +3,9 @@
 // time that one thread waits for another, which is more than a brief request takes.
 //
 // A Keeper has one thread for each core that it may run on. They are of the kernel's idle class, so that every other thread of
-// the machine goes before them, and hold no part of Go's runtime. They run only until a moment that the caller puts off from
-// request to request; then they sleep. When that is worth it is the caller's to know.
+// the same control group goes before them, and hold no part of Go's runtime. Between groups that share the cores by weight, as
+// containers do, the kernel weighs the groups: there the threads take of the group's share what it leaves. They run only until a
+// moment that the caller puts off from request to request; then they sleep. When that is worth it is the caller's to know.
 //
 // It starts threads of C, no goroutines.
 package awake
