@@ -78,3 +78,31 @@ func TestSliceLeavesItsThread(t *testing.T) {
 		t.Errorf("after %d slices alone the goroutine keeps to its thread still", aloneMost+1)
 	}
 }
+
+// A goroutine that was kept to its thread while executions were long goes from it also if all that comes later is brief batches,
+// which make no slices: what keeps to a thread is slower to wake.
+func TestSliceLeavesItsThreadForBriefBatches(t *testing.T) {
+	shared := &Slices{}
+	s := newSlice(&Options{Model: inProcess{}, Slices: shared})
+	defer s.free()
+	run := func(others int32, d time.Duration) (yielded bool) {
+		s.begin()
+		s.end(d, 8)
+		shared.long.Store(others)
+		yielded = s.yield()
+		shared.long.Store(0)
+		return yielded
+	}
+	run(1, 5*time.Millisecond)
+	if !s.locked {
+		t.Fatal("the goroutine does not keep to its thread beside a long execution")
+	}
+	for range 2 * (aloneMost + 2) {
+		if run(0, 600*time.Microsecond) {
+			t.Error("brief executions of several requests are followed by a yield")
+		}
+	}
+	if s.locked {
+		t.Errorf("after %d slices of brief batches alone the goroutine keeps to its thread still", aloneMost+2)
+	}
+}
