@@ -216,13 +216,18 @@ class Codec:
     def _outside(self, tensor, keep, lent=False):
         """(place, offset) of an array's data in an arena, where it may have to be copied to. It may stay where it is, in an
         input, if the model cannot change it any more. lent: it does not until it has the answer."""
-        if lent or _only(tensor):
-            at = self._down.find(tensor._array)
+        unseen = tensor._array is None  # texts of an input, of which the model only ever gets copies
+        if unseen or lent or _only(tensor):
+            array = tensor._data if unseen else tensor._array
+            at = self._down.find(array)
             if at >= 0:
-                keep.append(tensor._array)
+                keep.append(array)
+                if not unseen and not lent:
+                    tensor._give_away()
                 return IN_DOWN, at
-        at = self._up.send_empty(tensor._array)
-        return IN_UP, at if at >= 0 else self._up.store(tensor._array).at
+        array = tensor._data if unseen else tensor._array
+        at = self._up.send_empty(array)
+        return IN_UP, at if at >= 0 else self._up.store(array).at
 
     def responses(self, items, code=0, text=""):
         """The body of a RESPONSES. items: (ticket, flags, response or None, names of the wanted outputs or None); code is
@@ -275,7 +280,7 @@ class Codec:
         if wanted is not self._all and wanted is not None and tensor._name not in wanted:
             return None
         key = (tensor._name, code, tensor._shape, flags, IN_FRAME)
-        return self._records.get(key) or self._record(key, tensor), array.tobytes()
+        return self._records.get(key) or self._record(key, tensor, array.nbytes), array.tobytes()
 
     def _simple(self, ticket, flags, response, wanted, took=0, ago=0):
         """_responses for a response with one tensor of numbers, None for another."""
@@ -287,15 +292,15 @@ class Codec:
             return None
         if wanted is not self._all and wanted is not None and tensor._name not in wanted:
             return None
-        keep = []
-        if array.nbytes > INLINE_MOST:
+        keep, size = [], array.nbytes
+        if size > INLINE_MOST:
             del array
             place, offset = self._outside(tensor, keep)
             data = b""
         else:
             place, offset, data = IN_FRAME, 0, array.tobytes()
         key = (tensor._name, code, tensor._shape, flags, place)
-        record = self._records.get(key) or self._record(key, tensor)
+        record = self._records.get(key) or self._record(key, tensor, size)
         return self.packed([(record, ticket, min(took, MOST_TIME), offset, data)], ago), keep
 
     @staticmethod
@@ -318,12 +323,12 @@ class Codec:
             parts.append(layout.pack(head, ticket, counts, took, placed, offset, rest))
         return b"".join(parts + tail)
 
-    def _record(self, key, tensor):
+    def _record(self, key, tensor, nbytes):
         """What a response with one tensor is made of: a layout, and its parts beside ticket, time and offset."""
         length, signature = self._signature(tensor)
         size = 24 + len(signature)
         whole = _RESPONSE.pack(_RESPONSE.size + size, key[3], 0, 1, 0, 0, 0, 0) + (
-            _TENSOR.pack(size, length, key[4], 0, 0, tensor._array.nbytes) + signature
+            _TENSOR.pack(size, length, key[4], 0, 0, nbytes) + signature
         )
         layout = struct.Struct("<8sQ12sI8sQ%ds" % (len(whole) - 48))
         if len(self._records) >= 1024:

@@ -374,10 +374,16 @@ class Tensor:
             if self._code == _BYTES:
                 array = deserialize_bytes_tensor(self._data.tobytes()).reshape(self._shape)
                 self._data = None
+            elif type(self._data) is tuple:  # see _give_away
+                array, self._data = self._data[0].copy(), None
             else:
                 array = np.ndarray(self._shape, _DTYPES[self._code], self._data)
             self._array = array
         return array
+
+    def _give_away(self):
+        # The server reads the array where it is: who asks for it from now on gets a copy.
+        self._array, self._data = None, (self._array,)
 
     def to_dlpack(self):
         """A DLPack capsule on the tensor's memory."""

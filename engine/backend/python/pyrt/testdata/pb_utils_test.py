@@ -343,21 +343,64 @@ class Arena(unittest.TestCase):
             ("the tensor is", lambda request, x: request, False),
         ):
             for answer in (lambda x: x, lambda x: x.reshape(100, -1), lambda x: x[1000:]):
-                for several in (False, True):
+                for several, series in ((False, False), (False, True), (True, False), (True, True)):
                     request = pb.Tensor._received("IN", 11, (10000,), arena.take(_nereid_arena.TABLE + 4096, 40000))
                     x = request.as_numpy()
                     kept.append(keep(request, x))
                     tensors = [pb.Tensor("OUT", answer(x))] + [pb.Tensor("MORE", np.zeros(1))] * several
                     response = pb.InferenceResponse(tensors)
                     del request, x, tensors
-                    with self.subTest(name, several=several):
+                    with self.subTest(name, several=several, series=series):
                         sent = []
                         find = arena.find
                         arena.find = lambda array: sent.append(find(array)) or sent[-1]
-                        codec.responses([(1, 0, response, None)])
-                        codec.one((1, 0, response, None, 5), 5)
+                        if series:
+                            codec.one((1, 0, response, None, 5), 5)
+                        else:
+                            codec.responses([(1, 0, response, None)])
                         del arena.find
-                        self.assertEqual([at >= 0 for at in sent], [True, True] if stays else [])
+                        self.assertEqual([at >= 0 for at in sent], [True] if stays else [])
+
+    def test_a_tensor_that_is_kept_when_it_was_sent_back(self):
+        # What the model makes of it then is no matter of the server's, which reads where the input lies.
+        down = os.memfd_create("test")
+        self.addCleanup(os.close, down)
+        os.ftruncate(down, 1 << 20)
+        arena = _nereid_arena.Down(down)
+        codec = _nereid_codec.Codec(arena, _nereid_arena.Up(self.fd))
+        for more in ([], [pb.Tensor("MORE", np.zeros(1))]):
+            with self.subTest(several=bool(more)):
+                data = arena.take(_nereid_arena.TABLE + 4096, 40000)
+                data[:] = 0
+                tensor = pb.Tensor("OUT", pb.Tensor._received("IN", 11, (100, 100), data).as_numpy())
+                del data
+                _, kept = codec.responses([(1, 0, pb.InferenceResponse([tensor] + more), None)])
+                self.assertEqual(len(kept), 1)  # it stayed where it is
+                tensor.as_numpy()[:] += 1
+                self.assertEqual((tensor.as_numpy().sum(), tensor.shape()), (10000, [100, 100]))
+                self.assertEqual(kept[0].sum(), 0)
+                self.assertEqual(codec.responses([(1, 0, pb.InferenceResponse([tensor] + more), None)])[1], [])
+
+    def test_texts_that_are_sent_on_unseen(self):
+        down = os.memfd_create("test")
+        self.addCleanup(os.close, down)
+        os.ftruncate(down, 1 << 20)
+        arena = _nereid_arena.Down(down)
+        codec = _nereid_codec.Codec(arena, _nereid_arena.Up(self.fd))
+        texts = pb.serialize_byte_tensor(np.array([b"x" * 10000, b""], np.object_))
+        data = arena.take(_nereid_arena.TABLE + 4096, len(texts))
+        data[:] = np.frombuffer(texts, np.uint8)
+        tensor = pb.Tensor._received("IN", pb._BYTES, (2,), data)
+        del data
+        for what, made in (
+            ("answer", lambda: codec.responses([(1, 0, pb.InferenceResponse([tensor]), None)])),
+            ("answer of a series", lambda: codec.one((1, 0, pb.InferenceResponse([tensor]), None, 5), 5)),
+            ("call", lambda: codec.bls(pb.InferenceRequest(model_name="m", requested_output_names=[], inputs=[tensor]), False, 0)),
+        ):
+            with self.subTest(what):
+                _, kept = made()
+                self.assertEqual([k.tobytes() for k in kept], [texts])
+        self.assertEqual(list(tensor.as_numpy()), [b"x" * 10000, b""])
 
     def test_a_response_that_cannot_be_written(self):
         down = os.memfd_create("test")
