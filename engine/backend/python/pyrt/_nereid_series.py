@@ -33,8 +33,6 @@ class Held:
         if self._wake is None:
             self._wake = threading.Event()
             threading.Thread(target=self._look, name="series", daemon=True).start()
-        if not self._wake.is_set():
-            self._wake.set()
 
     def add(self, answer, last):
         """Takes the answer to the request whose execution has ended now: ticket, flags, response, and the names of the wanted
@@ -65,6 +63,8 @@ class Held:
             self._mark = ended
             if last or ended - self._began > _HOLD:
                 self._flush(last)
+            elif not self._wake.is_set():
+                self._wake.set()
 
     def release(self):
         """Sends what is held: who calls is going to wait for the server."""
@@ -79,7 +79,7 @@ class Held:
         self._send(self._execution, self._codec.packed(records, time.perf_counter_ns() - began), last)
 
     def _look(self):
-        # While there are series: what is late?
+        # What is late? While series come in which answers are held.
         seen = 0
         while True:
             self._wake.wait()

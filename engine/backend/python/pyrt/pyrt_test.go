@@ -45,6 +45,7 @@ func TestModule(t *testing.T) {
 		{"D034 InferenceResponse", "Response"},
 		{"D037 D038 errors", "Errors"},
 		{"memory shared with the server", "Arena"},
+		{"answers to a series", "Series"},
 		{"batches of frameworks", "FrameworkBatches"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -3,7 +3,9 @@
 import gc
 import json
 import os
+import queue
 import sys
+import time
 import unittest
 
 import numpy as np
@@ -13,6 +15,7 @@ import _nereid_arena  # noqa: E402
 import _nereid_codec  # noqa: E402
 import _nereid_dlpack  # noqa: E402
 import _nereid_framework  # noqa: E402
+import _nereid_series  # noqa: E402
 import triton_python_backend_utils as pb  # noqa: E402
 
 
@@ -420,6 +423,26 @@ class Arena(unittest.TestCase):
         in_use = [s.at for slots in up._rooms.values() for s in slots if up._mapped.map[s.at - _nereid_arena.HEADER]]
         self.assertEqual(in_use, [slot.at])
         self.assertEqual(up.send_empty(own), slot.at)  # as if it had never been sent
+
+
+class Series(unittest.TestCase):
+    def test_an_answer_behind_a_long_execution(self):
+        # Nor does one wait for what is executed behind it that came soon after that.
+        self.addCleanup(setattr, _nereid_series, "_HOLD", _nereid_series._HOLD)
+        _nereid_series._HOLD = 1 << 60  # all come soon
+        fd = os.memfd_create("test")
+        self.addCleanup(os.close, fd)
+        sent = queue.Queue()
+        codec = _nereid_codec.Codec(None, _nereid_arena.Up(fd))
+        held = _nereid_series.Held(codec, lambda execution, body, last: sent.put(last), None)
+        answer = (1, 0, pb.InferenceResponse([pb.Tensor("OUT", np.zeros(1))]), None)
+        held.begin(1)
+        while held._wake.is_set():
+            time.sleep(0.001)
+        held.add(answer, False)
+        self.assertFalse(sent.get(timeout=60))
+        held.add(answer, True)
+        self.assertTrue(sent.get(timeout=60))
 
 
 class Doubling(_nereid_framework.Framework):
