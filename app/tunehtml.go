@@ -2,7 +2,7 @@ package app
 
 import (
 	"fmt"
-	"html/template"
+	"html"
 	"io"
 	"math"
 	"time"
@@ -10,28 +10,32 @@ import (
 	"nereid/engine/tune"
 )
 
+// tuneRow is a line of a table of the report.
+type tuneRow struct {
+	Name, Config, Load, Throughput, P50, P99, CPU, Memory, GPUMemory, Goal string
+}
+
+// tunePage is what the report shows.
+type tunePage struct {
+	Model, Goal, When string
+	Rows, All         []tuneRow
+	Why, Steps        []string
+	Failed            []string
+	Speed, Memory     *plot
+	GPUs              bool
+}
+
 // writeHTML writes a report that needs no other file.
 func (r *tuned) writeHTML(w io.Writer) error {
-	type row struct {
-		Name, Config, Load, Throughput, P50, P99, CPU, Memory, GPUMemory, Goal string
-	}
-	type page struct {
-		Model, Goal, When string
-		Rows, All         []row
-		Why, Steps        []string
-		Failed            []string
-		Speed, Memory     *plot
-		GPUs              bool
-	}
-	line := func(name string, t *tune.Trial) row {
+	line := func(name string, t *tune.Trial) tuneRow {
 		goal := "kept"
 		if !r.goal.Keeps(&t.Measurement) {
 			goal = "missed"
 		}
-		return row{name, r.variantText(t.Candidate), r.loadText(t.Candidate), fmt.Sprintf("%.1f", t.Throughput), msText(t.P50), msText(t.P99),
+		return tuneRow{name, r.variantText(t.Candidate), r.loadText(t.Candidate), fmt.Sprintf("%.1f", t.Throughput), msText(t.P50), msText(t.P99),
 			fmt.Sprintf("%.0f %%", t.Of(tune.CPU)), fmt.Sprintf("%.0f MB", t.Of(tune.RAM)), fmt.Sprintf("%.0f MB", t.Of(tune.GPUMemory)), goal}
 	}
-	p := page{Model: r.model, Goal: r.objectiveText(), When: r.began.Format(time.DateTime), Why: r.summary(), GPUs: r.gpus > 0}
+	p := tunePage{Model: r.model, Goal: r.objectiveText(), When: r.began.Format(time.DateTime), Why: r.summary(), GPUs: r.gpus > 0}
 	if r.based {
 		p.Rows = append(p.Rows, line("now", &r.baseline))
 	}
@@ -52,7 +56,7 @@ func (r *tuned) writeHTML(w io.Writer) error {
 	p.Memory = r.plot("p99, ms", "memory, MB", func(t *tune.Trial) (float64, float64) {
 		return t.Of(tune.LatencyP99), t.Of(tune.RAM) + t.Of(tune.GPUMemory)
 	})
-	return tunePage().Execute(w, p)
+	return p.write(w)
 }
 
 // plot is a scatter plot with a logarithmic x axis.
@@ -136,48 +140,105 @@ func (r *tuned) plot(x, y string, of func(*tune.Trial) (float64, float64)) *plot
 	return p
 }
 
-func tunePage() *template.Template {
-	pair := func(gpus bool, list any) any {
-		return struct {
-			GPUs bool
-			List any
-		}{gpus, list}
-	}
-	return template.Must(template.New("tune").Funcs(template.FuncMap{"rows": pair}).Parse(tuneHTML))
+// markup writes HTML and keeps the first error. Package html/template is not used: it calls methods by name, for which the linker
+// keeps every method of every type in the program.
+type markup struct {
+	w   io.Writer
+	err error
 }
 
-const tuneHTML = `<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{{.Model}}: tuning</title>
-<style>
+// put writes by a format of markup; strings among the arguments are text, and escaped.
+func (m *markup) put(format string, args ...any) {
+	if m.err != nil {
+		return
+	}
+	for i, a := range args {
+		if text, ok := a.(string); ok {
+			args[i] = html.EscapeString(text)
+		}
+	}
+	_, m.err = fmt.Fprintf(m.w, format, args...)
+}
+
+// list writes items between an opening and a closing tag, under a heading; nothing if there are none.
+func (m *markup) list(heading, tag string, items []string) {
+	if len(items) == 0 {
+		return
+	}
+	m.put("<h2>%s</h2><%s>", heading, tag)
+	for _, item := range items {
+		m.put("<li>%s</li>", item)
+	}
+	m.put("</%s>\n", tag)
+}
+
+func (m *markup) table(rows []tuneRow, gpus bool) {
+	m.put("<table><tr><th></th><th>Configuration</th><th>Load</th><th>infer/s</th><th>p50</th><th>p99</th><th>CPU</th><th>Memory</th>")
+	if gpus {
+		m.put("<th>GPU memory</th>")
+	}
+	m.put("<th>Goal</th></tr>\n")
+	for _, r := range rows {
+		m.put("<tr><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td>",
+			r.Name, r.Config, r.Load, r.Throughput, r.P50, r.P99, r.CPU, r.Memory)
+		if gpus {
+			m.put("<td>%s</td>", r.GPUMemory)
+		}
+		m.put("<td>%s</td></tr>\n", r.Goal)
+	}
+	m.put("</table>\n")
+}
+
+func (m *markup) plot(heading string, p *plot) {
+	m.put("<h2>%s</h2>\n<svg viewBox=\"0 0 720 360\" role=\"img\" aria-label=\"%s by %s\">\n", heading, p.Y, p.X)
+	for _, l := range p.Lines {
+		if l.Along == "x" {
+			m.put(`<line class="grid" x1="%[1]g" x2="%[1]g" y1="15" y2="320"/><text x="%[1]g" y="335" text-anchor="middle">%[2]s</text>`, l.At, l.Text)
+		} else {
+			m.put(`<line class="grid" x1="70" x2="700" y1="%[1]g" y2="%[1]g"/><text x="64" y="%[1]g" dy="4" text-anchor="end">%[2]s</text>`, l.At, l.Text)
+		}
+	}
+	if p.Limit != 0 {
+		m.put(`<line class="limit" x1="%[1]g" x2="%[1]g" y1="15" y2="320"/>`, p.Limit)
+	}
+	for _, d := range p.Points {
+		radius := 4.5
+		if d.Kind == "best" {
+			radius = 7
+		}
+		m.put(`<circle class="%s" cx="%g" cy="%g" r="%g"><title>%s</title></circle>`+"\n", d.Kind, d.X, d.Y, radius, d.Title)
+	}
+	m.put(`<text x="385" y="354" text-anchor="middle">%s</text><text x="70" y="11">%s</text></svg>`+"\n", p.X, p.Y)
+	m.put("<p class=\"muted\">Green: the best. Blue: the present configuration. Hollow: misses a constraint. The line is the latency budget.</p>\n")
+}
+
+func (p *tunePage) write(w io.Writer) error {
+	m := &markup{w: w}
+	m.put("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s: tuning</title>\n"+tuneStyle+"</head><body>\n", p.Model)
+	m.put("<h1>%s: tuning</h1>\n<p class=\"muted\">%s. Goal: %s.</p>\n", p.Model, p.When, p.Goal)
+	for _, why := range p.Why {
+		m.put("<p>%s</p>", why)
+	}
+	m.put("\n<h2>The best beside the present configuration</h2>\n")
+	m.table(p.Rows, p.GPUs)
+	m.plot("Throughput and latency", p.Speed)
+	m.plot("Memory and latency", p.Memory)
+	m.list("How it was found", "ol", p.Steps)
+	m.list("What could not be measured", "ul", p.Failed)
+	m.put("<h2>All measurements</h2>\n")
+	m.table(p.All, p.GPUs)
+	m.put("</body></html>\n")
+	return m.err
+}
+
+// tuneStyle is the report's style sheet, as a format.
+const tuneStyle = `<style>
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #1c2430; background: #fff }
 h1 { font-size: 1.5rem } h2 { font-size: 1.1rem; margin-top: 2rem }
-table { border-collapse: collapse; width: 100% } th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #dde3ea; font-variant-numeric: tabular-nums }
+table { border-collapse: collapse; width: 100%% } th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #dde3ea; font-variant-numeric: tabular-nums }
 th { font-weight: 600; color: #55606e } .muted { color: #55606e }
-svg { width: 100%; height: auto } svg text { font-size: 11px; fill: #55606e } .grid { stroke: #e6ebf0 } .limit { stroke: #b3401f; stroke-dasharray: 4 3 }
+svg { width: 100%%; height: auto } svg text { font-size: 11px; fill: #55606e } .grid { stroke: #e6ebf0 } .limit { stroke: #b3401f; stroke-dasharray: 4 3 }
 .other { fill: #8a99ab } .missed { fill: none; stroke: #b9c3ce } .now { fill: #1f6fb3 } .best { fill: #1f8a4c }
 @media (prefers-color-scheme: dark) { body { background: #14181d; color: #dce3ea } th, .muted, svg text { color: #9aa7b5; fill: #9aa7b5 } th, td { border-color: #2c343d } .grid { stroke: #2c343d } }
-</style></head><body>
-<h1>{{.Model}}: tuning</h1>
-<p class="muted">{{.When}}. Goal: {{.Goal}}.</p>
-{{range .Why}}<p>{{.}}</p>{{end}}
-{{define "rows"}}<table><tr><th></th><th>Configuration</th><th>Load</th><th>infer/s</th><th>p50</th><th>p99</th><th>CPU</th><th>Memory</th>{{if .GPUs}}<th>GPU memory</th>{{end}}<th>Goal</th></tr>
-{{$gpus := .GPUs}}{{range .List}}<tr><td>{{.Name}}</td><td>{{.Config}}</td><td>{{.Load}}</td><td>{{.Throughput}}</td><td>{{.P50}}</td><td>{{.P99}}</td><td>{{.CPU}}</td><td>{{.Memory}}</td>{{if $gpus}}<td>{{.GPUMemory}}</td>{{end}}<td>{{.Goal}}</td></tr>
-{{end}}</table>{{end}}
-{{define "plot"}}<svg viewBox="0 0 720 360" role="img" aria-label="{{.Y}} by {{.X}}">
-{{range .Lines}}{{if eq .Along "x"}}<line class="grid" x1="{{.At}}" x2="{{.At}}" y1="15" y2="320"/><text x="{{.At}}" y="335" text-anchor="middle">{{.Text}}</text>{{else}}<line class="grid" x1="70" x2="700" y1="{{.At}}" y2="{{.At}}"/><text x="64" y="{{.At}}" dy="4" text-anchor="end">{{.Text}}</text>{{end}}
-{{end}}{{if .Limit}}<line class="limit" x1="{{.Limit}}" x2="{{.Limit}}" y1="15" y2="320"/>{{end}}
-{{range .Points}}<circle class="{{.Kind}}" cx="{{.X}}" cy="{{.Y}}" r="{{if eq .Kind "best"}}7{{else}}4.5{{end}}"><title>{{.Title}}</title></circle>
-{{end}}<text x="385" y="354" text-anchor="middle">{{.X}}</text><text x="70" y="11">{{.Y}}</text></svg>
-<p class="muted">Green: the best. Blue: the present configuration. Hollow: misses a constraint. The line is the latency budget.</p>{{end}}
-<h2>The best beside the present configuration</h2>
-{{template "rows" (rows .GPUs .Rows)}}
-<h2>Throughput and latency</h2>
-{{template "plot" .Speed}}
-<h2>Memory and latency</h2>
-{{template "plot" .Memory}}
-{{if .Steps}}<h2>How it was found</h2><ol>{{range .Steps}}<li>{{.}}</li>{{end}}</ol>{{end}}
-{{if .Failed}}<h2>What could not be measured</h2><ul>{{range .Failed}}<li>{{.}}</li>{{end}}</ul>{{end}}
-<h2>All measurements</h2>
-{{template "rows" (rows .GPUs .All)}}
-</body></html>
+</style>
 `

@@ -102,7 +102,7 @@ func TestTuneReport_F033(t *testing.T) {
 			t.Fatal(err)
 		}
 		page := b.String()
-		for _, want := range []string{"<title>m: tuning</title>", "instances 1 → 2", "throughput &#43;92 %", "<svg ", `class="best"`, `class="limit"`, "no &lt;memory&gt;", "230.5", "GPU memory"} {
+		for _, want := range []string{"<title>m: tuning</title>", "instances 1 → 2", "throughput +92 %", "<svg ", `class="best"`, `class="limit"`, "no &lt;memory&gt;", "230.5", "GPU memory"} {
 			if !strings.Contains(page, want) {
 				t.Errorf("no %s in the page", want)
 			}
