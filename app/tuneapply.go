@@ -69,12 +69,16 @@ func applyConfig(dataDir string, m *tuneModel, text string) error {
 	if err := addRevision(dataDir, rev); err != nil {
 		return fmt.Errorf("the configuration cannot be kept as a revision, so that it is not changed: %w", err)
 	}
+	mode := fs.FileMode(0o644)
+	if info, err := os.Stat(path); err == nil {
+		mode = info.Mode().Perm()
+	}
 	part, err := os.CreateTemp(m.folder, ".config-*.tmp")
 	if err != nil {
 		return err
 	}
 	_, err = part.WriteString(text)
-	err = errors.Join(err, part.Chmod(0o644), part.Sync(), part.Close())
+	err = errors.Join(err, part.Chmod(mode), part.Sync(), part.Close())
 	if err == nil {
 		err = os.Rename(part.Name(), path)
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 
+	"nereid/engine/perf"
 	"nereid/engine/tune"
 )
 
@@ -23,6 +24,7 @@ type checkpointHead struct {
 	Rate    bool
 	Server  []string // options
 	Data    []string
+	Inputs  perf.InputOptions
 }
 
 type checkpointLine struct {
@@ -35,7 +37,7 @@ func (o *tuneOptions) checkpoint(t *tuner) (known map[string]tune.Measurement, k
 	if o.checkpointAt == "" {
 		return nil, func(tune.Trial) error { return nil }, nil
 	}
-	head := checkpointHead{Version: 1, Model: t.model.name, Configs: map[string]string{}, Batch: t.batch, Rate: t.rate, Server: t.options, Data: o.data}
+	head := checkpointHead{Version: 1, Model: t.model.name, Configs: map[string]string{}, Batch: t.batch, Rate: t.rate, Server: t.options, Data: o.data, Inputs: o.inputs}
 	for _, m := range t.models() {
 		head.Configs[m.name] = m.config
 	}
@@ -51,10 +53,15 @@ func (o *tuneOptions) checkpoint(t *tuner) (known map[string]tune.Measurement, k
 		return nil, nil, fmt.Errorf("--checkpoint %s: %w", o.checkpointAt, err)
 	}
 	whole := bytes.LastIndexByte(b, '\n') + 1 // what comes after was cut short
-	if whole == 0 {
-		b, whole = append(first, '\n'), len(first)+1
+	switch {
+	case whole == 0:
+		err = os.WriteFile(o.checkpointAt, append(first, '\n'), 0o644)
+	case whole < len(b):
+		err = os.Truncate(o.checkpointAt, int64(whole))
+	default:
+		err = nil
 	}
-	if err := os.WriteFile(o.checkpointAt, b[:whole], 0o644); err != nil {
+	if err != nil {
 		return nil, nil, fmt.Errorf("--checkpoint: %w", err)
 	}
 	return known, func(trial tune.Trial) error {
@@ -71,18 +78,23 @@ func (o *tuneOptions) checkpoint(t *tuner) (known map[string]tune.Measurement, k
 	}, nil
 }
 
+var errNotCheckpoint = errors.New("it is of another model, configuration, load or server; name another file, or remove it")
+
 // readCheckpoint reads the measurements of a checkpoint whose head is to be first. A last line without an end does not count.
 func readCheckpoint(b, first []byte) (map[string]tune.Measurement, error) {
 	known := map[string]tune.Measurement{}
 	for n := 1; ; n++ {
 		line, rest, ok := bytes.Cut(b, []byte("\n"))
-		if !ok {
+		switch {
+		case !ok && n == 1 && !bytes.HasPrefix(first, b):
+			return nil, errNotCheckpoint
+		case !ok:
 			return known, nil
 		}
 		b = rest
 		if n == 1 {
 			if !bytes.Equal(line, first) {
-				return nil, errors.New("it is of another model, configuration, load or server; name another file, or remove it")
+				return nil, errNotCheckpoint
 			}
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -235,6 +236,10 @@ func TestTuneOptions(t *testing.T) {
 		{"--instance-kinds=tpu", `"tpu" is none of cpu, gpu`},
 		{"--max-batch-sizes=0", "is none of the whole numbers from 1"},
 		{"--window=1", "want 50 to 600000"},
+		{"--concurrency=8:2", `"8:2": want start:end:step`},
+		{"--instance-counts=1:2000", "the whole numbers from 1 to 1024"},
+		{"--instance-kinds=1:2", "want values of cpu, gpu"},
+		{"--concurrency=1:60000", "60000 values are more than 4096"},
 		{"--nothing", "unknown option -nothing"},
 	} {
 		if _, err := parseTune([]string{"-m", "m", "--model-repository=r", tt[0]}); err == nil || !strings.Contains(err.Error(), tt[1]) {
@@ -244,4 +249,69 @@ func TestTuneOptions(t *testing.T) {
 	if _, err := parseTune([]string{"-m", "m", "--model-repository=r", "--", "--http-port=1"}); err == nil || !strings.Contains(err.Error(), "sets this option") {
 		t.Errorf("an option of the private servers' own: %v", err)
 	}
+}
+
+// A model's process may say anything.
+func TestTuneFollow(t *testing.T) {
+	s := &privateServer{cmd: exec.Command("never started"), ended: make(chan struct{})}
+	up := make(chan struct{})
+	s.follow(strings.NewReader("I Started HTTPService at 127.0.0.1:1\nI Started Metrics Service at 127.0.0.1:2\n"+
+		"Started HTTPService at 127.0.0.1:3\nStarted Metrics Service at 127.0.0.1:4\ngone\n"), up)
+	<-up
+	<-s.ended
+	if s.address != "127.0.0.1:1" || s.metrics != "127.0.0.1:2" || s.reason() != "gone" {
+		t.Errorf("%s %s %s", s.address, s.metrics, s.reason())
+	}
+}
+
+func TestTuneCheckpoint(t *testing.T) {
+	open := func(t *testing.T, text string, args ...string) (at string, err error) {
+		t.Helper()
+		at = filepath.Join(t.TempDir(), "checkpoint")
+		o, err := parseTune(append([]string{"-m", "m", "--model-repository=r", "--checkpoint", at}, args...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text != "" {
+			writeFiles(t, filepath.Dir(at), map[string]string{"checkpoint": text})
+		}
+		_, _, err = o.checkpoint(&tuner{model: tuneModel{name: "m"}, batch: 1})
+		return at, err
+	}
+	read := func(t *testing.T, at string) string {
+		t.Helper()
+		b, err := os.ReadFile(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	at, err := open(t, "")
+	head := read(t, at)
+	if err != nil || !strings.HasSuffix(head, "}\n") {
+		t.Fatalf("%q, %v", head, err)
+	}
+	const line = `{"Key":"load=1","Throughput":5}` + "\n"
+	for _, tt := range []struct{ name, text, want string }{
+		{"a head that was cut short", head[:len(head)/2], head},
+		{"a line that was cut short", head + line + line[:9], head + line},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			at, err := open(t, tt.text)
+			if got := read(t, at); err != nil || got != tt.want {
+				t.Errorf("%q, %v; want %q", got, err, tt.want)
+			}
+		})
+	}
+	t.Run("a file of something else stays", func(t *testing.T) {
+		at, err := open(t, "name: \"m\"")
+		if got := read(t, at); err == nil || !strings.Contains(err.Error(), "name another file") || got != "name: \"m\"" {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+	t.Run("other shapes are another load", func(t *testing.T) {
+		if _, err := open(t, head+line, "--shape=X:1,2"); err == nil || !strings.Contains(err.Error(), "name another file") {
+			t.Error(err)
+		}
+	})
 }

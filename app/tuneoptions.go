@@ -293,6 +293,9 @@ func (o *tuneOptions) values(v *tuneValues) error {
 	return errors.Join(errs...)
 }
 
+// mostValues is how many values a range may have.
+const mostValues = 4096
+
 // tuneList reads "value,value,…" or "start:end:step", in rising order without repeats. words are values that are no numbers.
 func tuneList(text string, low, high int, words map[string]int) (out []int, err error) {
 	if strings.Contains(text, ":") {
@@ -300,7 +303,15 @@ func tuneList(text string, low, high int, words map[string]int) (out []int, err 
 		if err != nil {
 			return nil, err
 		}
-		for v := r.Start; v <= r.End && len(out) < 4096; v += r.Step {
+		switch n := int((r.End-r.Start)/r.Step) + 1; {
+		case low > high:
+			return nil, fmt.Errorf("%q: want values of %s", text, allowed(low, high, words))
+		case r.Start < float64(low) || r.End > float64(high) || r.End < r.Start:
+			return nil, fmt.Errorf("%q: want start:end:step with the end not below the start, of %s", text, allowed(low, high, nil))
+		case n > mostValues:
+			return nil, fmt.Errorf("%q: %d values are more than %d; take a larger step", text, n, mostValues)
+		}
+		for v := r.Start; v <= r.End; v += r.Step {
 			out = append(out, int(v))
 		}
 	} else {

@@ -186,6 +186,20 @@ func TestTuneApply(t *testing.T) {
 		defer st.Close()
 		check(t, m, revisions(t, st))
 	})
+	t.Run("with the file's mode", func(t *testing.T) {
+		_, m := tunedModel(t)
+		path := filepath.Join(m.folder, "config.pbtxt")
+		if err := os.Chmod(path, 0o660); err != nil {
+			t.Fatal(err)
+		}
+		o := &tuneOptions{dataDir: t.TempDir()}
+		if err := o.apply(foundOf(t, m), &bytes.Buffer{}); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode() != 0o660 {
+			t.Errorf("%v, %v; want 660", info.Mode(), err)
+		}
+	})
 	t.Run("with the server that has the data folder", func(t *testing.T) {
 		_, m := tunedModel(t)
 		srv := runServer(t, "")

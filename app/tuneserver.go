@@ -169,6 +169,7 @@ func startPrivate(ctx context.Context, repository, dataDir string, models, optio
 // follow reads the log to its end; up is closed when the server says that it serves.
 func (s *privateServer) follow(log io.Reader, up chan struct{}) {
 	defer close(s.ended)
+	serves := false
 	lines := bufio.NewScanner(log)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -178,11 +179,15 @@ func (s *privateServer) follow(log io.Reader, up chan struct{}) {
 			s.said = s.said[1:]
 		}
 		s.mu.Unlock()
+		if serves { // what comes now may be a model's own words
+			continue
+		}
 		if _, at, ok := strings.Cut(line, "Started HTTPService at "); ok {
 			s.address = strings.TrimSpace(strings.Trim(at, `"`))
 		}
 		if _, at, ok := strings.Cut(line, "Started Metrics Service at "); ok { // the last of them
 			s.metrics = strings.TrimSpace(strings.Trim(at, `"`))
+			serves = true
 			close(up)
 		}
 	}
