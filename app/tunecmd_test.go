@@ -253,7 +253,7 @@ func TestTuneOptions(t *testing.T) {
 
 // A model's process may say anything.
 func TestTuneFollow(t *testing.T) {
-	s := &privateServer{cmd: exec.Command("never started"), ended: make(chan struct{})}
+	s := &privateServer{cmd: exec.Command("none"), ended: make(chan struct{})}
 	up := make(chan struct{})
 	s.follow(strings.NewReader("I Started HTTPService at 127.0.0.1:1\nI Started Metrics Service at 127.0.0.1:2\n"+
 		"Started HTTPService at 127.0.0.1:3\nStarted Metrics Service at 127.0.0.1:4\ngone\n"), up)
