@@ -33,6 +33,8 @@ func (o *sessionOptions) providers(l *capi.Library, s backend.Spec, p place, run
 	if err != nil {
 		return err
 	}
+	withoutGraphs(s, cuda)
+	withoutGraphs(s, rt)
 	preload(l, s)
 	if rt != nil {
 		if err := o.tensorRT(l, rt, runtime); err != nil {
@@ -40,6 +42,18 @@ func (o *sessionOptions) providers(l *capi.Library, s backend.Spec, p place, run
 		}
 	}
 	return o.cuda(l, cuda, p.device, runtime)
+}
+
+// withoutGraphs takes CUDA graphs out of a provider's options, and says so. ONNX Runtime captures a graph in the first run and
+// then runs it again without a look at the inputs and outputs that it is given: it reads and writes the memory of the first
+// request for all that follow. Values that are no truth are left for the provider to refuse.
+func withoutGraphs(s backend.Spec, options map[string]string) {
+	for _, name := range []string{"enable_cuda_graph", "trt_cuda_graph_enable"} {
+		if on, err := truth(options[name]); err == nil && on {
+			delete(options, name)
+			s.Log.Warn("CUDA graphs are not used: a graph has the tensors of the request that it was captured with; take the parameter out", "model", s.ModelName, "parameter", name)
+		}
+	}
 }
 
 // cpuProviders adds OpenVINO, the one accelerator of CPUs that Triton's configuration knows.

@@ -2,6 +2,7 @@ package onnxruntime
 
 import (
 	"errors"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -142,6 +143,32 @@ func gpuConfig(parameters map[string]string, accelerators ...*accelerator) *infe
 	c.Optimization = &inferencepb.ModelOptimizationPolicy{ExecutionAccelerators: &inferencepb.ModelOptimizationPolicy_ExecutionAccelerators{
 		GpuExecutionAccelerator: accelerators}}
 	return c
+}
+
+// A graph would be run again on the memory of the request that it was captured with: other requests would get that one's outputs,
+// or what else lies there.
+func TestCUDAGraphsAreLeftOut(t *testing.T) {
+	for _, tt := range []struct {
+		name, value, want string
+		told              bool
+	}{
+		{"enable_cuda_graph", "1", "", true},
+		{"enable_cuda_graph", "True", "", true},
+		{"enable_cuda_graph", "0", "0", false},
+		{"enable_cuda_graph", "maybe", "maybe", false}, // the provider says what is wrong
+		{"trt_cuda_graph_enable", "true", "", true},
+		{"trt_cuda_graph_enable", "false", "false", false},
+		{"use_tf32", "1", "1", false},
+	} {
+		var log strings.Builder
+		s := backend.Spec{ModelName: "m", Log: slog.New(slog.NewTextHandler(&log, nil))}
+		options := map[string]string{tt.name: tt.value}
+		withoutGraphs(s, options)
+		if got := options[tt.name]; got != tt.want || strings.Contains(log.String(), tt.name) != tt.told {
+			t.Errorf("%s=%s: the provider gets %q, want %q; the log: %q", tt.name, tt.value, got, tt.want, log.String())
+		}
+	}
+	withoutGraphs(backend.Spec{}, nil)
 }
 
 // TestGPUOptions: what a configuration says, in the providers' words. That the providers take them needs a card: see
