@@ -2,7 +2,6 @@ package app
 
 import (
 	"encoding/csv"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -13,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"nereid/app/console/staging"
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
 	"nereid/engine/repo"
@@ -166,7 +166,8 @@ func (r *tuned) writeVariant(root string, c tune.Candidate) error {
 	return os.WriteFile(filepath.Join(folder, repo.ConfigName), []byte(text), 0o644)
 }
 
-// copyTree copies a model's files other than its configuration, as links to the same content where the file system can.
+// copyTree copies a model's files other than its configuration. They are no links: a file that is written to again in one of the
+// models would change in the other.
 func copyTree(from, to string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == from {
@@ -199,23 +200,6 @@ func copyTree(from, to string) error {
 			}
 			return copyTree(target, at)
 		}
-		if d.Type().IsRegular() && os.Link(path, at) == nil {
-			return nil
-		}
-		return copyFile(path, at)
+		return staging.CopyFile(path, at)
 	})
-}
-
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
 }

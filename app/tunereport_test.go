@@ -142,6 +142,11 @@ func TestTuneVariants_F038(t *testing.T) {
 		if b, err := os.ReadFile(filepath.Join(root, name, "1", "data")); err != nil || string(b) != "x" {
 			t.Errorf("%s: the model's file is %q, %v", name, b, err)
 		}
+		from, err1 := os.Stat(filepath.Join(r.models[0].folder, "1", "data"))
+		to, err2 := os.Stat(filepath.Join(root, name, "1", "data"))
+		if err1 != nil || err2 != nil || os.SameFile(from, to) {
+			t.Errorf("%s shares its file with the model: who writes to one changes the other (%v, %v)", name, err1, err2)
+		}
 		if _, err := os.Stat(filepath.Join(root, name, "1", ".swap")); !os.IsNotExist(err) {
 			t.Errorf("%s has an editor's file: %v", name, err)
 		}

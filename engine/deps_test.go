@@ -97,7 +97,7 @@ var sideways = map[string][]string{
 	"engine/backend/onnxruntime": {"engine/backend/apart", "engine/backend/onnxruntime/capi", "engine/backend/onnxruntime/onnxfile"},
 	"engine/backend/python":      {"engine/backend/apart"},
 	"engine/backend/runtime":     {"engine/backend/apart", "engine/backend/runtime/tfapi", "engine/backend/runtime/ovapi", "engine/backend/runtime/savedmodel"},
-	"app":                        {"app/access", "app/certs", "app/console", "app/console/api", "app/history", "app/inspect", "app/desktop", "app/licenses"},
+	"app":                        {"app/access", "app/certs", "app/console", "app/console/api", "app/console/staging", "app/history", "app/inspect", "app/desktop", "app/licenses"},
 	"app/console":                {"app/access", "app/console/api", "app/console/staging", "app/history"},
 	"app/console/staging":        {"app/console/api"},
 }

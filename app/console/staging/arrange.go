@@ -288,10 +288,11 @@ func linkOrCopy(from, to string) error {
 	if err := os.Link(from, to); err == nil || errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return copyFile(from, to)
+	return CopyFile(from, to)
 }
 
-func copyFile(from, to string) error {
+// CopyFile copies a file to a place where there is none, and returns when its content is on the disk.
+func CopyFile(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
