@@ -20,6 +20,7 @@ var layers = map[string]int{
 	"engine/socket":      0,
 	"engine/clock":       0,
 	"engine/affinity":    0,
+	"engine/cgroup":      0,
 
 	"engine/awake":       1,
 	"engine/client":      1, // for other programs; nothing of the server imports it

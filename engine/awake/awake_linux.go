@@ -106,8 +106,8 @@ static void nrd_end(nrd_awake *a, pthread_t *ids, int n) {
 import "C"
 
 import (
+	"bytes"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -115,6 +115,7 @@ import (
 	"unsafe"
 
 	"nereid/engine/affinity"
+	"nereid/engine/cgroup"
 )
 
 // Keeper keeps the cores of this process awake. A nil one does nothing. It is safe for concurrent use.
@@ -130,53 +131,22 @@ type Keeper struct {
 // would be spent for nothing. The caller closes it.
 func New(cores int) *Keeper {
 	have, err := affinity.Cores()
-	if err != nil || len(have) > cores {
-		return nil
-	}
-	groups, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		groups = nil // a kernel without
-	}
-	if bounded(groups, "/sys/fs/cgroup") {
+	if err != nil || len(have) > cores || bounded(cgroup.Own("cpu")) {
 		return nil
 	}
 	return &Keeper{cores: have}
 }
 
 // bounded reports whether the CPU time of a process is bounded by its control group or one of those that it is in, as far as it
-// can be seen from inside. groups is its /proc/<pid>/cgroup, root what is mounted at /sys/fs/cgroup. Source of the formats:
-// cgroups(7) and the kernel's documentation of control groups, version 1 and 2.
-func bounded(groups []byte, root string) bool {
-	if within(root, "/", "cpu.max", "max") || within(filepath.Join(root, "cpu"), "/", "cpu.cfs_quota_us", "-1") {
-		return true // in a container, where its own group is mounted and its path may be the one outside
-	}
-	for line := range strings.Lines(string(groups)) {
-		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		switch {
-		case len(parts) < 3:
-		case parts[0] == "0":
-			if within(root, parts[2], "cpu.max", "max") {
-				return true
-			}
-		case slices.Contains(strings.Split(parts[1], ","), "cpu"):
-			if within(filepath.Join(root, "cpu"), parts[2], "cpu.cfs_quota_us", "-1") {
-				return true
-			}
+// can be seen from inside.
+func bounded(g cgroup.Group) bool {
+	for _, file := range g.Files("cpu.cfs_quota_us", "cpu.max") {
+		b, err := os.ReadFile(file)
+		if err == nil && !bytes.HasPrefix(b, []byte("-1")) && !bytes.HasPrefix(b, []byte("max")) {
+			return true
 		}
 	}
 	return false
-}
-
-// within reports whether a group's file, or that of a group around it, has another bound than none.
-func within(root, path, file, none string) bool {
-	for path = filepath.Join("/", path); ; path = filepath.Dir(path) {
-		if b, err := os.ReadFile(filepath.Join(root, path, file)); err == nil && !strings.HasPrefix(string(b), none) {
-			return true
-		}
-		if path == "/" {
-			return false
-		}
-	}
 }
 
 // Slow reports whether a core of this machine that idles is slow to wake: whether it is a virtual one, whose halt and whose

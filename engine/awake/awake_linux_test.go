@@ -8,9 +8,11 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"nereid/engine/affinity"
+	"nereid/engine/cgroup"
 )
 
 // idlers returns the states, as /proc has them, of this process's threads of the kernel's idle class.
@@ -74,34 +76,28 @@ func TestBounded(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		groups string // /proc/self/cgroup
-		files  map[string]string
+		files  fstest.MapFS
 		want   bool
 	}{
 		{name: "no groups"},
-		{name: "a machine without bounds", groups: "0::/user.slice/a.scope\n", files: map[string]string{"user.slice/cpu.max": "max 100000\n", "user.slice/a.scope/cpu.max": "max 100000\n"}},
-		{name: "a container's own group", groups: "0::/\n", files: map[string]string{"cpu.max": "150000 100000\n"}, want: true},
-		{name: "a container that sees its path outside", groups: "0::/docker/1\n", files: map[string]string{"cpu.max": "150000 100000\n"}, want: true},
-		{name: "a unit of systemd", groups: "0::/system.slice/nereid.service\n", files: map[string]string{"system.slice/nereid.service/cpu.max": "150000 100000\n"}, want: true},
+		{name: "a machine without bounds", groups: "0::/user.slice/a.scope\n", files: fstest.MapFS{"user.slice/cpu.max": {Data: []byte("max 100000\n")}, "user.slice/a.scope/cpu.max": {Data: []byte("max 100000\n")}}},
+		{name: "a container's own group", groups: "0::/\n", files: fstest.MapFS{"cpu.max": {Data: []byte("150000 100000\n")}}, want: true},
+		{name: "a container that sees its path outside", groups: "0::/docker/1\n", files: fstest.MapFS{"cpu.max": {Data: []byte("150000 100000\n")}}, want: true},
+		{name: "a unit of systemd", groups: "0::/system.slice/nereid.service\n", files: fstest.MapFS{"system.slice/nereid.service/cpu.max": {Data: []byte("150000 100000\n")}}, want: true},
 		{name: "the slice that a unit is in", groups: "0::/system.slice/nereid.service\n",
-			files: map[string]string{"system.slice/cpu.max": "150000 100000\n", "system.slice/nereid.service/cpu.max": "max 100000\n"}, want: true},
-		{name: "another unit", groups: "0::/system.slice/nereid.service\n", files: map[string]string{"system.slice/other.service/cpu.max": "150000 100000\n"}},
-		{name: "version 1 without bounds", groups: "4:cpu,cpuacct:/a\n0::/\n", files: map[string]string{"cpu/a/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_quota_us": "-1\n"}},
-		{name: "version 1, its own group", groups: "4:cpu,cpuacct:/a/b\n0::/\n", files: map[string]string{"cpu/a/b/cpu.cfs_quota_us": "150000\n", "cpu/cpu.cfs_quota_us": "-1\n"}, want: true},
-		{name: "version 1 in a container", groups: "4:cpu,cpuacct:/docker/1\n", files: map[string]string{"cpu/cpu.cfs_quota_us": "150000\n"}, want: true},
+			files: fstest.MapFS{"system.slice/cpu.max": {Data: []byte("150000 100000\n")}, "system.slice/nereid.service/cpu.max": {Data: []byte("max 100000\n")}}, want: true},
+		{name: "another unit", groups: "0::/system.slice/nereid.service\n", files: fstest.MapFS{"system.slice/other.service/cpu.max": {Data: []byte("150000 100000\n")}}},
+		{name: "version 1 without bounds", groups: "4:cpu,cpuacct:/a\n0::/\n", files: fstest.MapFS{"cpu/a/cpu.cfs_quota_us": {Data: []byte("-1\n")}, "cpu/cpu.cfs_quota_us": {Data: []byte("-1\n")}}},
+		{name: "version 1, its own group", groups: "4:cpu,cpuacct:/a/b\n0::/\n", files: fstest.MapFS{"cpu/a/b/cpu.cfs_quota_us": {Data: []byte("150000\n")}, "cpu/cpu.cfs_quota_us": {Data: []byte("-1\n")}}, want: true},
+		{name: "version 1 in a container", groups: "4:cpu,cpuacct:/docker/1\n", files: fstest.MapFS{"cpu/cpu.cfs_quota_us": {Data: []byte("150000\n")}}, want: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			root := t.TempDir()
-			for name, text := range tt.files {
-				path := filepath.Join(root, name)
-				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+			if err := os.CopyFS(root, tt.files); err != nil {
+				t.Fatal(err)
 			}
-			if got := bounded([]byte(tt.groups), root); got != tt.want {
-				t.Errorf("bounded by %q with %q: %v, want %v", tt.groups, tt.files, got, tt.want)
+			if got := bounded(cgroup.Of([]byte(tt.groups), root, "cpu")); got != tt.want {
+				t.Errorf("bounded by %q: %v, want %v", tt.groups, got, tt.want)
 			}
 		})
 	}

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"os"
 	"strconv"
-	"strings"
 	"time"
+
+	"nereid/engine/cgroup"
 )
 
-// Host reads what the machine does now. Sources of the formats: proc(5), /proc/stat and /proc/meminfo; the kernel's
-// documentation of control groups, version 2, memory.max and memory.current.
+// Host reads what the machine does now. Sources of the formats: proc(5), /proc/stat and /proc/meminfo.
 func Host() HostUse {
 	var u HostUse
 	if b, err := os.ReadFile("/proc/stat"); err == nil {
@@ -18,20 +18,8 @@ func Host() HostUse {
 	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
 		u.Memory, u.Free = parseMeminfo(b)
 	}
-	most, err1 := readBytes("/sys/fs/cgroup/memory.max")
-	used, err2 := readBytes("/sys/fs/cgroup/memory.current")
-	if err1 == nil && err2 == nil && most < u.Memory { // "max" is no number: there is no bound
-		u.Memory, u.Free = most, max(0, min(u.Free, most-used))
-	}
+	u.Memory, u.Free = cgroup.Own("memory").Memory(u.Memory, u.Free)
 	return u
-}
-
-func readBytes(path string) (int64, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
 }
 
 // parseStat reads the line "cpu": user, nice, system, idle, iowait, irq, softirq, steal; guests count as user already.

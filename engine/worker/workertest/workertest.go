@@ -6,43 +6,29 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
+
+	"nereid/engine/cgroup"
 )
 
 // Group is a control group with a bound of its memory; its path is the folder. Linux only.
 type Group string
 
 // NewGroup makes a control group with so many bytes, in that of this process or one further out, for name. Errors: what the
-// machine does not allow; it takes root's rights or a delegated group. Source of the formats: cgroups(7).
+// machine does not allow; it takes root's rights or a delegated group.
 func NewGroup(name string, most int64) (Group, error) {
-	text, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return "", fmt.Errorf("this kernel has no control groups: %w", err)
-	}
-	root, path, limit := "/sys/fs/cgroup", "/", "memory.max"
-	for line := range strings.Lines(string(text)) {
-		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(parts) == 3 && slices.Contains(strings.Split(parts[1], ","), "memory") { // version 1
-			root, path, limit = "/sys/fs/cgroup/memory", parts[2], "memory.limit_in_bytes"
-			break
-		}
-		if len(parts) == 3 && parts[0] == "0" {
-			path = parts[2]
-		}
-	}
 	var errs []error
-	for ; ; path = filepath.Dir(path) { // one with processes of its own gives no memory to groups in it, its parents may
-		g := Group(filepath.Join(root, path, name))
-		err := g.limit(limit, most)
+	// One with processes of its own gives no memory to groups in it; those further out may.
+	for _, limit := range cgroup.Own("memory").Files("memory.limit_in_bytes", "memory.max") {
+		g := Group(filepath.Join(filepath.Dir(limit), name))
+		err := g.limit(filepath.Base(limit), most)
 		if err == nil {
 			return g, nil
 		}
-		if errs = append(errs, err); path == "/" {
-			return "", fmt.Errorf("no control group with a bound of its memory can be made, which takes root's rights or a delegated group: %w", errors.Join(errs...))
-		}
+		errs = append(errs, err)
 	}
+	return "", fmt.Errorf("no control group with a bound of its memory can be made, which takes root's rights or a delegated group: %w", errors.Join(errs...))
 }
 
 func (g Group) limit(file string, most int64) error {
