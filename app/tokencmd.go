@@ -1,17 +1,14 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -126,25 +123,13 @@ type tokenKeeper interface {
 
 // withTokens runs f on the server that has the data folder, or on the folder itself.
 func withTokens(dir string, f func(tokenKeeper) error) error {
-	ctx := context.Background()
-	data, err := openDataDir(dir)
-	var used *inUseError
-	if errors.As(err, &used) {
-		return f(&remoteTokens{used})
-	}
-	if err != nil {
-		return err
-	}
-	defer data.close()
-	st, err := store.Open(ctx, data.path, store.Options{})
-	if err != nil {
-		return err
-	}
-	tokens, err := access.New(ctx, access.Options{Store: st})
-	if err == nil {
-		err = f(&localTokens{tokens})
-	}
-	return errors.Join(err, st.Close())
+	return withStore(dir, func(c *controlClient) error { return f(remoteTokens{c}) }, func(ctx context.Context, st *store.Store) error {
+		tokens, err := access.New(ctx, access.Options{Store: st})
+		if err != nil {
+			return err
+		}
+		return f(&localTokens{tokens})
+	})
 }
 
 type localTokens struct{ tokens *access.Tokens }
@@ -165,48 +150,19 @@ func (l *localTokens) revoke(idOrName string) (tokenBody, error) {
 	return bodyOf(gone), err
 }
 
-type remoteTokens struct{ used *inUseError }
+type remoteTokens struct{ *controlClient }
 
-func (r *remoteTokens) create(in tokenBody) (out tokenBody, err error) {
+func (r remoteTokens) create(in tokenBody) (out tokenBody, err error) {
 	err = r.call(http.MethodPost, "/tokens", in, &out)
 	return out, err
 }
 
-func (r *remoteTokens) list() (out []tokenBody, err error) {
+func (r remoteTokens) list() (out []tokenBody, err error) {
 	err = r.call(http.MethodGet, "/tokens", nil, &out)
 	return out, err
 }
 
-func (r *remoteTokens) revoke(idOrName string) (out tokenBody, err error) {
+func (r remoteTokens) revoke(idOrName string) (out tokenBody, err error) {
 	err = r.call(http.MethodDelete, "/tokens/"+url.PathEscape(idOrName), nil, &out)
 	return out, err
-}
-
-// call asks the running server.
-func (r *remoteTokens) call(method, path string, in, out any) error {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return err
-	}
-	req, err := http.NewRequest(method, "http://control"+path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dialControl(ctx, r.used.path) }}
-	defer transport.CloseIdleConnections()
-	resp, err := (&http.Client{Transport: transport, Timeout: 30 * time.Second}).Do(req)
-	if err != nil {
-		return fmt.Errorf("the server%s that has the data folder %s does not answer: %w", r.used.holder, r.used.path, err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		var e struct {
-			Error string `json:"error"`
-		}
-		if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<16)).Decode(&e); err != nil || strings.TrimSpace(e.Error) == "" {
-			return fmt.Errorf("the server%s answers %s", r.used.holder, resp.Status)
-		}
-		return errors.New(e.Error)
-	}
-	return json.NewDecoder(resp.Body).Decode(out)
 }

@@ -90,23 +90,13 @@ func applyConfig(dataDir string, m *tuneModel, text string) error {
 
 // addRevision keeps a revision in the data folder, by the server that has it or without one.
 func addRevision(dir string, rev store.Revision) error {
-	ctx := context.Background()
-	data, err := openDataDir(dir)
-	var used *inUseError
-	if errors.As(err, &used) {
+	return withStore(dir, func(c *controlClient) error {
 		var out revisionAdded
-		return (&remoteTokens{used}).call(http.MethodPost, "/revisions", rev, &out)
-	}
-	if err != nil {
+		return c.call(http.MethodPost, "/revisions", rev, &out)
+	}, func(ctx context.Context, st *store.Store) error {
+		_, err := st.AddRevision(ctx, rev)
 		return err
-	}
-	defer data.close()
-	st, err := store.Open(ctx, data.path, store.Options{})
-	if err != nil {
-		return err
-	}
-	_, err = st.AddRevision(ctx, rev)
-	return errors.Join(err, st.Close())
+	})
 }
 
 // revisionAdded is the answer to a revision on the control socket.
