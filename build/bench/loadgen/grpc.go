@@ -38,8 +38,8 @@ func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
 
 func (bytesCodec) Name() string { return "proto" }
 
-// dial opens n gRPC connections to addr.
-func dial(addr string, n int) ([]*grpc.ClientConn, error) {
+// dialGRPC opens n gRPC connections to addr.
+func dialGRPC(addr string, n int) ([]*grpc.ClientConn, error) {
 	var conns []*grpc.ClientConn
 	for range n {
 		c, err := grpc.NewClient("passthrough:///"+addr,

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"net/url"
 	"time"
 
@@ -93,12 +92,9 @@ func (l *h2Lane) exchange(context.Context) (answer, error) {
 
 func (l *h2Lane) try() (answer, error) {
 	if l.conn == nil {
-		c, err := net.Dial("tcp", l.addr)
+		c, err := dial(l.addr, l.deadline)
 		if err != nil {
 			return answer{}, err
-		}
-		if err := c.SetDeadline(l.deadline); err != nil {
-			return answer{}, errors.Join(err, c.Close())
 		}
 		if err := l.open(c); err != nil {
 			return answer{}, err

@@ -34,12 +34,9 @@ func (l *httpLane) exchange(context.Context) (answer, error) {
 
 func (l *httpLane) try() (answer, error) {
 	if l.conn == nil {
-		c, err := net.Dial("tcp", l.addr)
+		c, err := dial(l.addr, l.deadline)
 		if err != nil {
 			return answer{}, err
-		}
-		if err := c.SetDeadline(l.deadline); err != nil {
-			return answer{}, errors.Join(err, c.Close())
 		}
 		l.conn, l.in = c, bufio.NewReaderSize(c, 64<<10)
 	}
@@ -66,6 +63,18 @@ func (l *httpLane) try() (answer, error) {
 		return answer{}, fmt.Errorf("status %d: %s", status, l.body[:min(len(l.body), 300)])
 	}
 	return answer{body: l.body, headerLen: headerLen}, nil
+}
+
+// dial opens a connection whose reads and writes all end by the deadline.
+func dial(addr string, deadline time.Time) (net.Conn, error) {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.SetDeadline(deadline); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
 }
 
 // readHead reads the status line and the headers. length is -1 for a chunked body.

@@ -172,7 +172,7 @@ func lanes(ctx context.Context, o options) (newLane func(i int, in []tensor) (la
 		}
 		fallthrough
 	case "grpc-go":
-		conns, err := dial(o.addr, min(o.clients, o.conns))
+		conns, err := dialGRPC(o.addr, min(o.clients, o.conns))
 		if err != nil {
 			return nil, nil, err
 		}
