@@ -54,46 +54,29 @@ def _function(name, result, *arguments):
     return ctypes.PYFUNCTYPE(result, *arguments)(ctypes.cast(function, ctypes.c_void_p).value)
 
 
-_capsule_new = _function("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 _capsule_is = _function("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
 _capsule_get = _function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 _capsule_rename = _function("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
-# For a capsule that is being destroyed, which must not be referred to again.
-_dying_is = _function("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
-_dying_get = _function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
-
-# What the takers of our capsules still use, by the address of its structure.
-_lent = {}
-
-
-@_Deleter
-def _give_back(address):
-    _lent.pop(address, None)
-
-
-@_Deleter
-def _destroy(capsule):
-    if _dying_is(capsule, _FRESH):
-        _lent.pop(_dying_get(capsule, _FRESH), None)
 
 
 def export(array, bf16):
     """A capsule on the array's memory, which lives as long as the capsule or its taker. bf16: the array's 16-bit elements
     are bfloat16."""
+    if not hasattr(np.ndarray, "__dlpack__"):
+        raise Refused("DLPack needs numpy 1.22 or newer; this is %s" % np.__version__)
     if not array.flags.c_contiguous:
         array = array.copy(order="C")
-    n = array.ndim
-    shape = (ctypes.c_int64 * max(n, 1))(*array.shape)
-    strides = (ctypes.c_int64 * max(n, 1))(*(s // array.itemsize for s in array.strides))
-    code = _BFLOAT if bf16 else _CODES[array.dtype.kind]
-    managed = _Managed()
-    managed.tensor = _Tensor(
-        array.ctypes.data, _Device(_CPU, 0), n, _DataType(code, array.itemsize * 8, 1), shape, strides, 0
-    )
-    managed.deleter = ctypes.cast(_give_back, ctypes.c_void_p).value
-    address = ctypes.addressof(managed)
-    _lent[address] = (managed, array, shape, strides)
-    return _capsule_new(address, _FRESH, ctypes.cast(_destroy, ctypes.c_void_p).value)
+    # The capsule is numpy's, whose destructor and deleter are not written in Python: both may be called while an exception of
+    # the taker's is on its way, which code in Python would trip over. What numpy does not lend is told it as something else:
+    # memory that is read only, as writable; bool and bfloat16, as numbers of their size.
+    memory = (ctypes.c_uint8 * array.nbytes).from_address(array.ctypes.data)
+    strides = (ctypes.c_int64 * max(array.ndim, 1))(*(s // array.itemsize for s in array.strides))
+    memory.owner = array, strides
+    capsule = np.ndarray(array.shape, "u1" if array.dtype.kind == "b" else array.dtype, memory).__dlpack__()
+    tensor = _Managed.from_address(_capsule_get(capsule, _FRESH)).tensor
+    tensor.dtype.code = _BFLOAT if bf16 else _CODES[array.dtype.kind]
+    tensor.strides = strides  # numpy leaves them out, which newer versions of the rules forbid
+    return capsule
 
 
 def take(source):

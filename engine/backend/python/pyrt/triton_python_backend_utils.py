@@ -389,7 +389,10 @@ class Tensor:
         """A DLPack capsule on the tensor's memory."""
         if self._code == _BYTES:
             raise TritonModelException("DLPack does not have support for string tensors.")
-        return _dlpack.export(self._numpy(), bool(self._code == _BF16))
+        try:
+            return _dlpack.export(self._numpy(), bool(self._code == _BF16))
+        except _dlpack.Refused as refused:
+            raise TritonModelException(str(refused)) from None
 
     def __dlpack__(self, stream=None, max_version=None, dl_device=None, copy=None):
         if stream is not None:
