@@ -281,8 +281,11 @@ func (w *Worker) drop(l *live) {
 // readOne reads a frame and handles it. io.EOF is the end of the stream; another error is a frame that cannot be.
 func (w *Worker) readOne() error {
 	n, err := w.p.socket.Read(w.buf)
+	if errors.Is(err, syscall.ECONNRESET) { // said once, where it left frames of ours unread when it ended; its own come after that
+		n, err = w.p.socket.Read(w.buf)
+	}
 	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET): // it left frames of ours unread when it ended
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		return io.EOF
 	case err != nil:
 		return status.Errorf(status.Internal, "reading from it failed: %w", err)
