@@ -109,7 +109,8 @@ type Config struct {
 	WithoutEffect []string
 
 	given       map[string]string
-	defaultData bool // no data folder was asked for
+	args        []string // the options with values as they were given: --name=value, by their first names
+	defaultData bool     // no data folder was asked for
 }
 
 // TLSFiles are the TLS options of an endpoint.

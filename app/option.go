@@ -129,6 +129,9 @@ func parse(c *Config, args []string) error {
 			continue
 		}
 		c.given[o.names[0]] = value
+		if !o.flag {
+			c.args = append(c.args, "--"+o.names[0]+"="+value)
+		}
 		if o.class == noEffect {
 			c.WithoutEffect = append(c.WithoutEffect, o.names[0])
 		}

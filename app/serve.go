@@ -63,6 +63,7 @@ type server struct {
 	ort       ortRuntime
 	python    pythonRuntime
 	machine   *device.Machine
+	cores     int            // that this process may use
 	regions   shm.Importer   // opens clients' device memory; nil: there is none
 	gpuMemory *gpumem.Memory // nil: there is no GPU
 	closeCUDA func()

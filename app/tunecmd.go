@@ -60,6 +60,11 @@ type tuned struct {
 
 // run tunes and reports.
 func (o *tuneOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
+	if dir, err := commandDataDir(o.dataDir, o.lookup); err == nil { // what was installed for models counts here too
+		if at := pythonFolder(dir); isFolder(at) {
+			o.python = at
+		}
+	}
 	t, err := o.tuner()
 	if err != nil {
 		return err
@@ -84,9 +89,14 @@ func (o *tuneOptions) tuner() (*tuner, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &tuner{model: m, options: o.server, batch: o.batch, window: o.window, trials: o.trials, requests: o.requests, rate: o.lists.rate, tuneParts: o.composingToo}
+	t := &tuner{model: m, options: o.server, batch: o.batch, window: o.window, trials: o.trials, requests: o.requests, rate: o.lists.rate, tuneParts: o.composingToo, python: o.python}
 	inputs := perfOptions{data: o.data, inputs: o.inputs}
-	t.load = inputs.load
+	t.load = func(shape *perf.Model) (*perf.Data, error) {
+		if o.fillFree {
+			inputs.inputs.FillFree(shape)
+		}
+		return inputs.load(shape)
+	}
 	names := append(steps(m.config), o.composing...)
 	for i := 0; i < len(names); i++ { // grows as ensembles are found
 		if have := func(n string) bool { return n == m.name || hasModel(t.parts, n) }; have(names[i]) {
@@ -103,6 +113,11 @@ func (o *tuneOptions) tuner() (*tuner, error) {
 		t.composing = append(t.composing, perf.ModelVersion{Name: n})
 	}
 	return t, nil
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 func hasModel(list []tuneModel, name string) bool {
@@ -128,7 +143,10 @@ func steps(config string) (names []string) {
 
 // search looks for the best. The result is nil if nothing could be begun; beside an error it is what was measured.
 func (o *tuneOptions) search(ctx context.Context, t *tuner, stdout, stderr io.Writer) (*tuned, error) {
-	machine := tuneHere(slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	machine := o.machine
+	if machine.cores == 0 {
+		machine = tuneHere(slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	}
 	fmt.Fprintf(stdout, "Tuning %s in servers of its own; what serves it now is left alone, but shares the machine.\n", t.model.name)
 	r := &tuned{model: t.model.name, goal: o.goal, rate: o.lists.rate, batch: o.batch, began: time.Now(), models: t.models(), gpus: machine.gpus, top: o.top, searching: o.mode, result: &tune.Result{}}
 	if err := t.learn(ctx, &o.lists, machine); err != nil {
@@ -147,16 +165,19 @@ func (o *tuneOptions) search(ctx context.Context, t *tuner, stdout, stderr io.Wr
 	if err != nil {
 		return nil, err
 	}
-	most := min(o.budget, r.space.Size())
-	if o.mode == "brute" {
-		most = r.space.Size()
-	}
+	most := o.most(&r.space)
 	n := 0
+	if o.events.learned != nil {
+		o.events.learned(r, most)
+	}
 	s := tune.Options{Space: r.space, Goal: o.goal, Budget: o.budget, Cores: machine.cores, Known: known, Measure: t.measure}
 	var kept error
 	s.Done = func(trial tune.Trial, fresh bool) {
 		n++
 		o.progress(stdout, r, trial, n, most, fresh)
+		if o.events.trial != nil {
+			o.events.trial(r, trial)
+		}
 		if fresh {
 			kept = errors.Join(kept, keep(trial))
 		}
@@ -174,6 +195,14 @@ func (o *tuneOptions) search(ctx context.Context, t *tuner, stdout, stderr io.Wr
 	r.ranked = tune.Rank(&r.space, &r.goal, r.result.Trials)
 	r.baseline, r.based = tune.Baseline(&r.space, &r.goal, r.result.Trials)
 	return r, errors.Join(err, kept)
+}
+
+// most is how many measurements a search makes at most.
+func (o *tuneOptions) most(s *tune.Space) int {
+	if o.mode == "brute" {
+		return s.Size()
+	}
+	return min(o.budget, s.Size())
 }
 
 // progress prints a line of a trial.

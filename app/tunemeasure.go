@@ -31,7 +31,8 @@ type tuner struct {
 	composing    []perf.ModelVersion
 	rate         bool
 	gpus         int
-	tuneParts    bool // the configurations of parts change too
+	tuneParts    bool   // the configurations of parts change too
+	python       string // the folder of Python environments, shared with others; "": the private servers' own
 	scratch      string
 	repositories int // made so far
 
@@ -43,15 +44,27 @@ type tuner struct {
 	failed  string // why it does not
 	data    *perf.Data
 	shape   perf.Model
-	point   func(c tune.Candidate, p *perf.Point) // hears of windows; nil: nobody does
+	point   func(c tune.Candidate, p *perf.Point) // hears of what is measured: nil as it begins, then each window; nil: nobody does
 }
 
 // openTuner makes the folder of its private servers.
 func (t *tuner) open() (err error) {
 	t.present = map[string]*inferencepb.ModelConfig{}
-	t.scratch, err = os.MkdirTemp("", "nereid-tune-")
+	if t.scratch, err = os.MkdirTemp("", "nereid-tune-"); err != nil || t.python == "" {
+		return err
+	}
+	at := pythonFolder(t.dataDir())
+	if err = errors.Join(os.MkdirAll(t.python, 0o700), os.MkdirAll(filepath.Dir(at), 0o700)); err == nil {
+		err = os.Symlink(t.python, at) // processes that make an environment there wait for each other
+	}
+	if err != nil {
+		err = errors.Join(err, t.close())
+	}
 	return err
 }
+
+// dataDir is that of the private servers.
+func (t *tuner) dataDir() string { return filepath.Join(t.scratch, "data") }
 
 // close ends the server and takes the folder away.
 func (t *tuner) close() error {
@@ -91,7 +104,7 @@ func (t *tuner) start(ctx context.Context, changes []tune.Change) (failed string
 		names = append(names, m.name)
 	}
 	slices.Reverse(names) // parts first
-	if t.server, err = startPrivate(ctx, root, filepath.Join(t.scratch, "data"), names, t.options); err != nil {
+	if t.server, err = startPrivate(ctx, root, t.dataDir(), names, t.options); err != nil {
 		return "", err
 	}
 	if t.client, err = t.server.client(); err != nil {
@@ -141,7 +154,7 @@ func (t *tuner) learn(ctx context.Context, l *tuneLists, m tuneMachine) error {
 	case err != nil:
 		return err
 	case t.shape.Decoupled:
-		return fmt.Errorf("model %q is decoupled: a request may have many answers, whose throughput nereid tune does not compare; measure it with nereid perf -i grpc --streaming", t.model.name)
+		return errDecoupled(t.model.name)
 	}
 	if t.batch > max(1, t.shape.MaxBatchSize) {
 		return fmt.Errorf("-b %d is more than the max_batch_size of model %q, %d", t.batch, t.model.name, t.shape.MaxBatchSize)
@@ -149,6 +162,17 @@ func (t *tuner) learn(ctx context.Context, l *tuneLists, m tuneMachine) error {
 	if t.data, err = t.load(&t.shape); err != nil {
 		return err
 	}
+	t.makeSpace(l, m)
+	t.variant = t.space.Variant(t.space.Start())
+	return nil
+}
+
+func errDecoupled(model string) error {
+	return fmt.Errorf("model %q is decoupled: a request may have many answers, whose throughput nereid tune does not compare; measure it with nereid perf -i grpc --streaming", model)
+}
+
+// makeSpace makes the search's axes of the completed configurations, which are known.
+func (t *tuner) makeSpace(l *tuneLists, m tuneMachine) {
 	own := *l
 	if own.batches == nil { // none that cannot take a request
 		own.batches = slices.DeleteFunc(doubling(1, 128), func(n int) bool { return n < t.batch })
@@ -167,12 +191,13 @@ func (t *tuner) learn(ctx context.Context, l *tuneLists, m tuneMachine) error {
 		}
 	}
 	t.space.Axes = append(t.space.Axes, tuneAxis("", tune.Load, l.load, first))
-	t.variant = t.space.Variant(t.space.Start())
-	return nil
 }
 
 // measure implements tune.Options.Measure.
 func (t *tuner) measure(ctx context.Context, c tune.Candidate) (tune.Measurement, error) {
+	if t.point != nil {
+		t.point(c, nil)
+	}
 	if v := t.space.Variant(c); v != t.variant || t.server == nil && t.failed == "" {
 		t.variant = ""
 		failed, err := t.start(ctx, t.space.Changes(c))

@@ -85,7 +85,17 @@ type tuneOptions struct {
 	variantsAt   string
 	applies      bool
 	dataDir      string
-	server       []string // options
+	server       []string    // options
+	python       string      // the folder of Python environments that the private servers share with others; "": none
+	fillFree     bool        // sizes of inputs that are free and not given are 1
+	machine      tuneMachine // without cores: it is looked at
+	events       tuneEvents
+}
+
+// tuneEvents hear of a search; nil ones are left out.
+type tuneEvents struct {
+	learned func(r *tuned, most int) // the axes are known
+	trial   func(r *tuned, t tune.Trial)
 }
 
 // tuneValues are the options as they are written.

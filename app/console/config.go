@@ -99,14 +99,8 @@ func (c *Console) editable(ctx context.Context, name string, base int64) (st lif
 	if st, p, err = c.locate(name); err != nil {
 		return st, p, err
 	}
-	if p.folder == "" {
-		return st, p, fail(api.CodeNotFound, "model %q has no folder in a repository", name)
-	}
-	if !p.writable() {
-		if p.copied {
-			return st, p, fail(api.CodeForbidden, "model %q is in %s, which this server only reads; change it there", name, p.repository)
-		}
-		return st, p, fail(api.CodeForbidden, "%s cannot be written by this server", p.folder)
+	if err := changeable(name, p); err != nil {
+		return st, p, err
 	}
 	head, err := c.syncRevision(ctx, name, p)
 	if err != nil {
@@ -117,6 +111,19 @@ func (c *Console) editable(ctx context.Context, name string, base int64) (st lif
 			"look at the new text, then save again", name, head.ID, base)
 	}
 	return st, p, nil
+}
+
+// changeable answers why a model's configuration cannot be changed here, nil if it can.
+func changeable(name string, p place) error {
+	switch {
+	case p.folder == "":
+		return fail(api.CodeNotFound, "model %q has no folder in a repository", name)
+	case p.copied:
+		return fail(api.CodeForbidden, "model %q is in %s, which this server only reads; change it there", name, p.repository)
+	case !p.writable():
+		return fail(api.CodeForbidden, "%s cannot be written by this server", p.folder)
+	}
+	return nil
 }
 
 // syncRevision answers the newest revision of a model's configuration. When the file is not what that revision left, it
@@ -140,14 +147,22 @@ func equalText(a, b *string) bool { return a == b || a != nil && b != nil && *a 
 // save stores a revision, then replaces the file, then reloads the model if it is meant to run. The order makes that
 // no text is ever lost: a crash in between leaves the old file and a revision with both texts.
 func (c *Console) save(w http.ResponseWriter, r *http.Request, st lifecycle.ModelStatus, p place, rev store.Revision) error {
-	ctx := context.WithoutCancel(r.Context()) // a closed page must not stop it half way
-	rev, err := c.o.Store.AddRevision(ctx, rev)
+	out, err := c.saveConfig(r.Context(), st, p, rev)
 	if err != nil {
 		return err
 	}
+	return reply(w, out)
+}
+
+func (c *Console) saveConfig(ctx context.Context, st lifecycle.ModelStatus, p place, rev store.Revision) (api.SaveResult, error) {
+	ctx = context.WithoutCancel(ctx) // a closed page must not stop it half way
+	rev, err := c.o.Store.AddRevision(ctx, rev)
+	if err != nil {
+		return api.SaveResult{}, err
+	}
 	if err := writeConfig(p.config, rev.After); err != nil {
 		c.outcome(ctx, &rev, api.SaveFailed, "the file was not written: "+err.Error())
-		return err
+		return api.SaveResult{}, err
 	}
 	out := api.SaveResult{Outcome: api.SaveSaved}
 	if c.wanted(st) {
@@ -163,6 +178,9 @@ func (c *Console) save(w http.ResponseWriter, r *http.Request, st lifecycle.Mode
 	}
 	c.outcome(ctx, &rev, out.Outcome, out.Reason)
 	e := history.Event{Kind: history.ConfigSaved, Model: st.Name, Text: "configuration saved", Detail: history.Detail{Revision: rev.ID, DurationMs: out.LoadMs}}
+	if rev.Source == sourceTune {
+		e.Text = "configuration of a tuning saved"
+	}
 	if rev.Restores != 0 {
 		e.Kind, e.Text = history.ConfigRestored, "configuration of revision "+strconv.FormatInt(rev.Restores, 10)+" restored"
 	}
@@ -172,7 +190,7 @@ func (c *Console) save(w http.ResponseWriter, r *http.Request, st lifecycle.Mode
 	c.o.Recorder.Event(e)
 	c.ModelsChanged()
 	out.Revision = apiRevision(rev)
-	return reply(w, out)
+	return out, nil
 }
 
 // wanted says whether a model is meant to be in service: not one that was unloaded on purpose.

@@ -74,6 +74,9 @@ type Options struct {
 	Tokens  *access.Tokens
 	Network Network
 
+	// Tuner searches for models' best configurations; nil: nobody does.
+	Tuner Tuner
+
 	// Frameworks can be installed from the page; nil: none. Environment tells what a Python model runs in.
 	Frameworks  Frameworks
 	Environment func(model string) (python.EnvironmentUse, bool)
@@ -100,6 +103,8 @@ type Console struct {
 	load      load
 	installs  installs
 	loadTests loadTests
+	tunings   tunings
+	measuring measuring
 	window    sync.Mutex // held while Options.Desktop works
 
 	poke   chan struct{}
@@ -206,6 +211,15 @@ func (c *Console) routes() *http.ServeMux {
 		"GET /api/models/{name}/load-test":    c.getLoadTest,
 		"POST /api/models/{name}/load-test":   c.postLoadTest,
 		"DELETE /api/models/{name}/load-test": c.deleteLoadTest,
+
+		"GET /api/models/{name}/tunings":                       c.getTunings,
+		"POST /api/models/{name}/tunings/plan":                 c.postTuningPlan,
+		"POST /api/models/{name}/tunings":                      c.postTuning,
+		"GET /api/models/{name}/tunings/{id}":                  c.getTuning,
+		"POST /api/models/{name}/tunings/{id}/stop":            c.postTuningStop,
+		"DELETE /api/models/{name}/tunings/{id}":               c.deleteTuning,
+		"GET /api/models/{name}/tunings/{id}/configs/{config}": c.getTuningConfig,
+		"POST /api/models/{name}/tunings/{id}/apply":           c.postTuningApply,
 
 		"GET /api/trash":               c.getTrash,
 		"POST /api/trash/{id}/restore": c.postTrashRestore,

@@ -21,7 +21,7 @@ const (
 	maxLoadLevels = 64
 )
 
-// loadTests are the load test that runs, of which there is one at a time, since two would measure each other. The last
+// loadTests are the load test that runs, of which there is one at a time: see measuring. The last
 // one of each model is in the store.
 type loadTests struct {
 	mu     sync.Mutex
@@ -100,16 +100,16 @@ func (c *Console) postLoadTest(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	t := api.LoadTest{State: api.LoadTestRunning, StartedMs: time.Now().UnixMilli(), Batch: req.Batch, Levels: levels}
+	end, err := c.measuring.begin("model " + quote(st.Name) + " is being measured")
+	if err != nil {
+		cancel()
+		return errors.Join(err, o.Target.Close())
+	}
 	l := &c.loadTests
 	l.mu.Lock()
-	if other := l.model; other != "" {
-		l.mu.Unlock()
-		cancel()
-		return fail(api.CodeConflict, "model %q is being measured; two load tests would measure each other", other)
-	}
 	l.model, l.now, l.cancel = st.Name, t, cancel
 	l.mu.Unlock()
-	c.wg.Go(func() { c.runLoadTest(ctx, st.Name, o) })
+	c.wg.Go(func() { c.runLoadTest(ctx, st.Name, o, end) })
 	writeJSON(w, http.StatusAccepted, t)
 	return nil
 }
@@ -157,16 +157,8 @@ func (c *Console) loadOptions(ctx context.Context, name string, req *api.StartLo
 	if o.Batch < 1 || o.Batch > max(1, o.Model.MaxBatchSize) {
 		return o, errors.Join(fail(api.CodeInvalid, "batch %d must be from 1 to max_batch_size, %d", o.Batch, o.Model.MaxBatchSize), h.Close())
 	}
-	inputs := perf.InputOptions{Shapes: map[string][]int64{}}
-	for _, in := range o.Model.Inputs {
-		if slices.Contains(in.Shape, -1) {
-			shape := slices.Clone(in.Shape)
-			for i := range shape {
-				shape[i] = max(1, shape[i])
-			}
-			inputs.Shapes[in.Name] = shape
-		}
-	}
+	var inputs perf.InputOptions
+	inputs.FillFree(&o.Model)
 	if o.Data, err = perf.Generate(&o.Model, inputs); err != nil {
 		return o, errors.Join(fail(api.CodeInvalid, "no requests can be made up: %v", err), h.Close())
 	}
@@ -174,7 +166,7 @@ func (c *Console) loadOptions(ctx context.Context, name string, req *api.StartLo
 }
 
 // runLoadTest measures level by level, also past one whose windows do not agree, and keeps the result.
-func (c *Console) runLoadTest(ctx context.Context, model string, o perf.Options) {
+func (c *Console) runLoadTest(ctx context.Context, model string, o perf.Options, end func()) {
 	l := &c.loadTests
 	defer func() { _ = o.Target.Close() }() // the load is over
 	levels := *o.Concurrency
@@ -208,6 +200,7 @@ func (c *Console) runLoadTest(ctx context.Context, model string, o perf.Options)
 	defer l.mu.Unlock()
 	l.cancel()
 	l.model, l.now = "", api.LoadTest{}
+	end()
 }
 
 func loadPoint(p *perf.Point) api.LoadPoint {

@@ -14,18 +14,18 @@ import (
 )
 
 // serving adds the real inference server to a rig.
-func serving(t *testing.T, files map[string]string) *rig {
+func serving(t *testing.T, files map[string]string, change ...func(*Options)) *rig {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newRig(t, engine.ModeExplicit, func(o *Options) {
+	r := newRig(t, engine.ModeExplicit, append(change, func(o *Options) {
 		o.DialInference = func(ctx context.Context) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "tcp", l.Addr().String())
 		}
-	})
+	})...)
 	for name, text := range files {
 		r.write(name+"/config.pbtxt", text)
 		r.write(name+"/1/x", "")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -35,6 +36,22 @@ type InputOptions struct {
 	Shapes       map[string][]int64 // of inputs with sizes that are free, by name
 	String       string             // the value of every string; "": random ones
 	StringLength int                // of random strings; default 128
+}
+
+// FillFree gives a shape to each input that has sizes which are free and none is given for: with 1 in their places.
+func (o *InputOptions) FillFree(m *Model) {
+	shapes := map[string][]int64{}
+	for _, in := range m.Inputs {
+		if slices.Contains(in.Shape, -1) {
+			shape := slices.Clone(in.Shape)
+			for i := range shape {
+				shape[i] = max(1, shape[i])
+			}
+			shapes[in.Name] = shape
+		}
+	}
+	maps.Copy(shapes, o.Shapes)
+	o.Shapes = shapes
 }
 
 // shapeOf is the shape of one row: the model's, or the one that is given for it.

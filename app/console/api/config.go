@@ -163,7 +163,7 @@ type Revision struct {
 	Model string `json:"model"`
 	TMs   int64  `json:"tMs"`
 	// Source is who changed it: "console", "import", "disk" (the file was changed outside), "delete" (the model went to the
-	// trash), "restore"; or what was changed:
+	// trash), "restore", "tune" (a tuned configuration was applied, here or by nereid tune --apply); or what was changed:
 	// "versions" (one was loaded or unloaded alone), "override" (a load request brought a configuration).
 	Source string `json:"source"`
 	// Restores is the id of the revision that this one brings back; 0 for others.

@@ -43,6 +43,14 @@
 //	GET    /api/models/{name}/load-test              → LoadTest               not_found; the one that runs, or the last one
 //	POST   /api/models/{name}/load-test StartLoadTest → 202 LoadTest          not_found, unavailable (not ready), invalid, conflict (one runs)
 //	DELETE /api/models/{name}/load-test              → LoadTest               conflict (none runs); it ends soon after
+//	GET    /api/models/{name}/tunings                → Tunings                not_found; the one that runs, and those before it
+//	POST   /api/models/{name}/tunings/plan StartTuning → TuningPlan           not_found, invalid, unavailable (no configuration is known)
+//	POST   /api/models/{name}/tunings  StartTuning → 202 Tuning               as plan; conflict (a model is tuned or measured)
+//	GET    /api/models/{name}/tunings/{id}?from=     → Tuning                 not_found; from: the first trial that is wanted
+//	POST   /api/models/{name}/tunings/{id}/stop      → Tuning                 not_found, conflict (it has ended); it ends soon after
+//	DELETE /api/models/{name}/tunings/{id}           → 204                    not_found, conflict (it runs)
+//	GET    /api/models/{name}/tunings/{id}/configs/{config}   → TuningTexts   not_found
+//	POST   /api/models/{name}/tunings/{id}/apply ApplyTuning → AppliedTuning  not_found, forbidden, conflict (it runs, or a file is not what was tuned)
 //	GET    /api/trash                                → Trash
 //	POST   /api/trash/{id}/restore                   → Trashed                not_found, conflict (a model of that name exists)
 //

@@ -259,7 +259,7 @@ export interface Revision {
   tMs: number;
   /**
    * Source is who changed it: "console", "import", "disk" (the file was changed outside), "delete" (the model went to the
-   * trash), "restore"; or what was changed:
+   * trash), "restore", "tune" (a tuned configuration was applied, here or by nereid tune --apply); or what was changed:
    * "versions" (one was loaded or unloaded alone), "override" (a load request brought a configuration).
    */
   source: string;
@@ -969,4 +969,177 @@ export interface PickRequest {
 /** PickResult is the path that was picked; empty when the dialog was cancelled. */
 export interface PickResult {
   path: string;
+}
+
+/** TuningState says how far a tuning is. */
+export type TuningState = "running" | "done" | "stopped" | "failed";
+
+/** StartTuning asks for a search for a model's best configuration. What is empty or 0 is chosen as nereid tune chooses it. */
+export interface StartTuning {
+  /** Objective is throughput or latency (p99), or model_analyzer's metrics with weights: perf_throughput=2,perf_latency_p99=1. */
+  objective: string;
+  /** The constraints; 0: none. Latency is the p99, memory that of the model's server. */
+  latencyBudgetMs: number;
+  minThroughput: number;
+  maxMemoryMb: number;
+  maxGpuMemoryMb: number;
+  /** Search is quick or brute; Budget is the most measurements of a quick one. */
+  search: string;
+  budget: number;
+  /** What is tried, as nereid tune takes it: "1,2,4", "1:8:1", or "present" for the present value alone. */
+  maxBatchSizes: string;
+  queueDelays: string;
+  instanceCounts: string;
+  instanceKinds: string;
+  threads: string;
+  concurrency: string;
+  /** Batch is the rows of a request, default 1. WindowMs is how long a window is, default 1000. */
+  batch: number;
+  windowMs: number;
+  /**
+   * Shapes are those of inputs in requests, without the batch dimension: "INPUT0:3,224,224". Sizes that are free and not
+   * given are 1.
+   */
+  shapes: string[];
+  /** Parts: the configurations of an ensemble's models change too. */
+  parts: boolean;
+}
+
+/** TuningPlan is what a tuning will try. */
+export interface TuningPlan {
+  axes: TuningAxis[];
+  /** Size is how many measurements there could be, Most how many are made at most. */
+  size: number;
+  most: number;
+  /** LeastMs and MostMs are about how long it takes. */
+  leastMs: number;
+  mostMs: number;
+}
+
+/** TuningAxis is one thing that is varied. */
+export interface TuningAxis {
+  /** Model whose configuration it is; empty for the load. */
+  model: string;
+  /** Field is max_batch_size, max_queue_delay, instance_count, instance_kind, intra_op_threads or load. */
+  field: string;
+  /** Values in rising order: as TuningChange has them. */
+  values: number[];
+  /** Present is the value of the configuration as it is, or the load that the search begins with. */
+  present: number;
+}
+
+/** TuningChange is what a configuration has different from the present one. */
+export interface TuningChange {
+  model: string;
+  field: string;
+  /**
+   * From and To: rows, microseconds (-1: no dynamic batching), instances, 0 for KIND_CPU and 1 for KIND_GPU, threads (0: all
+   * cores).
+   */
+  from: number;
+  to: number;
+}
+
+/** TuningConfig is a configuration that was measured. */
+export interface TuningConfig {
+  /** Changes are none for the present configuration. */
+  changes: TuningChange[];
+}
+
+/** TuningTrial is one measurement: a configuration under a load. Latencies are a client's. */
+export interface TuningTrial {
+  /** Config is an index into Tuning.Configs. */
+  config: number;
+  /** Load is how many requests are under way. */
+  load: number;
+  /** Rate is rows per second. */
+  rate: number;
+  p50Us: number;
+  p90Us: number;
+  p99Us: number;
+  queueUs: number;
+  computeUs: number;
+  /** Cores that the server used, and its memory. */
+  cores: number;
+  memoryBytes: number;
+  gpuMemoryBytes: number;
+  /** Stable: the windows agreed. Keeps: every constraint is kept. */
+  stable: boolean;
+  keeps: boolean;
+  /** Failed says why there are no figures; empty: there are. */
+  failed: string;
+}
+
+/** TuningNow is what is being measured. */
+export interface TuningNow {
+  changes: TuningChange[];
+  load: number;
+  /** Rate and P99Us of the last window; 0 before the first has ended, such as while the server starts. */
+  rate: number;
+  p99Us: number;
+}
+
+/** TuningHead is a tuning as a list shows it. */
+export interface TuningHead {
+  id: number;
+  model: string;
+  state: TuningState;
+  reason: string;
+  startedMs: number;
+  /** 0 while it runs */
+  endedMs: number;
+  request: StartTuning;
+  /** Measured of Most measurements at most; Most is 0 until the model is known. */
+  measured: number;
+  most: number;
+  /** Best is the best trial that keeps the constraints, Present the best of the present configuration; null: there is none. */
+  best: TuningTrial | null;
+  present: TuningTrial | null;
+  /** BestChanges are those of the best trial's configuration. */
+  bestChanges: TuningChange[];
+  /** Applied is the last revision by which one of its configurations was applied, 0 if none was; AppliedConfig which. */
+  applied: number;
+  appliedConfig: number;
+}
+
+/** Tuning is a search for a model's best configuration, that runs or did. */
+export interface Tuning extends TuningHead {
+  plan: TuningPlan;
+  configs: TuningConfig[];
+  /** Trials in the order of measuring, from the one that was asked for. */
+  trials: TuningTrial[];
+  /** From is the index of the first of Trials. */
+  from: number;
+  /** Now is what is being measured; null when nothing is. */
+  now: TuningNow | null;
+}
+
+/** Tunings answers GET …/tunings: newest first. */
+export interface Tunings {
+  tunings: TuningHead[];
+  /** Writable: the best configuration can be applied here. Why not says WhyNot. */
+  writable: boolean;
+  whyNot: string;
+}
+
+/** TuningTexts are the files of a configuration that was measured. */
+export interface TuningTexts {
+  texts: TuningText[];
+}
+
+/** TuningText is a model's config.pbtxt, as it was when the tuning began and with the changes. */
+export interface TuningText {
+  model: string;
+  before: string;
+  after: string;
+}
+
+/** ApplyTuning writes a configuration that was measured into the repository. */
+export interface ApplyTuning {
+  config: number;
+}
+
+/** AppliedTuning answers it: a save of each model that changed, by their names. */
+export interface AppliedTuning {
+  saves: SaveResult[];
 }

@@ -1,0 +1,270 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"nereid/app/console/api"
+	"nereid/engine"
+)
+
+// fakeTuner measures what a test tells it to, one event after the other. The real one is tested in package app.
+type fakeTuner struct {
+	events chan TuneEvent // closed: the search has ended
+	err    error
+}
+
+func (f *fakeTuner) Plan(m TuneModel, r *api.StartTuning) (api.TuningPlan, error) {
+	if m.Config(m.Name) == nil || m.Config("nosuch") != nil {
+		return api.TuningPlan{}, errors.New("the configurations are wrong")
+	}
+	if r.Objective == "speed" {
+		return api.TuningPlan{}, errors.New("objective \"speed\"")
+	}
+	return api.TuningPlan{Most: 7}, nil
+}
+
+func (f *fakeTuner) Tune(ctx context.Context, _ TuneModel, _ *api.StartTuning, see func(TuneEvent)) error {
+	for {
+		select {
+		case e, ok := <-f.events:
+			if !ok {
+				return f.err
+			}
+			see(e)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func tuningRig(t *testing.T) (*rig, *fakeTuner) {
+	t.Helper()
+	f := &fakeTuner{events: make(chan TuneEvent)}
+	r := newRig(t, engine.ModeExplicit, func(o *Options) { o.Tuner = f })
+	return r, f
+}
+
+// over waits until a tuning has ended.
+func (r *rig) over(path string) api.Tuning {
+	r.t.Helper()
+	for {
+		got := get[api.Tuning](r, 200, "GET", path, nil)
+		if got.State != api.TuningRunning {
+			return got
+		}
+		select {
+		case <-r.t.Context().Done():
+			r.t.Fatal("the tuning does not end")
+		case <-time.After(10 * time.Millisecond): // asks as the page does
+		}
+	}
+}
+
+// trial is an event with a trial of a configuration, which is new with texts.
+func trial(config, best, present int, rate float64, texts ...api.TuningText) TuneEvent {
+	e := TuneEvent{Trial: &api.TuningTrial{Config: config, Load: 8, Rate: rate, Keeps: true}, Best: best, Present: present}
+	if texts != nil || config == 0 {
+		e.Config = &TunedConfig{Texts: texts}
+	}
+	for _, x := range texts {
+		e.Config.Changes = append(e.Config.Changes, api.TuningChange{Model: x.Model, Field: "instance_count", From: 1, To: 2})
+	}
+	return e
+}
+
+func TestTuning(t *testing.T) {
+	const base = "/api/models/ready/tunings"
+	path := func(id int64) string { return fmt.Sprintf("%s/%d", base, id) }
+	const after = "backend: \"onnxruntime\"\nmax_batch_size: 4\ninstance_group { count: 2 }\n"
+
+	t.Run("a search as the page sees it, and applied", func(t *testing.T) {
+		r, f := tuningRig(t)
+		if got := get[api.Tunings](r, 200, "GET", base, nil); len(got.Tunings) != 0 || !got.Writable {
+			t.Errorf("before the first: %+v", got)
+		}
+		if got := get[api.TuningPlan](r, 200, "POST", base+"/plan", api.StartTuning{}); got.Most != 7 {
+			t.Errorf("plan %+v", got)
+		}
+		started := get[api.Tuning](r, 202, "POST", base, api.StartTuning{Search: "quick"})
+		one := path(started.ID)
+		f.events <- TuneEvent{Plan: &api.TuningPlan{Most: 5}}
+		f.events <- trial(0, 0, 0, 100)
+		f.events <- trial(1, 1, 0, 150, api.TuningText{Model: "ready", After: after})
+		f.events <- TuneEvent{Now: &api.TuningNow{Load: 16}}
+		f.events <- TuneEvent{} // what was before it has been seen
+		got := get[api.Tuning](r, 200, "GET", one+"?from=1", nil)
+		if got.State != api.TuningRunning || got.Most != 5 || got.Measured != 2 || len(got.Trials) != 1 || got.From != 1 || got.Best.Rate != 150 ||
+			got.Present.Rate != 100 || len(got.BestChanges) != 1 || got.Now == nil || got.Now.Load != 16 || len(got.Configs) != 2 {
+			t.Errorf("while it runs: %+v", got)
+		}
+		if list := get[api.Tunings](r, 200, "GET", base, nil); len(list.Tunings) != 1 || list.Tunings[0].Measured != 2 || list.Tunings[0].State != api.TuningRunning {
+			t.Errorf("list while it runs: %+v", list)
+		}
+		get[api.Error](r, http.StatusConflict, "POST", base, api.StartTuning{})
+		get[api.Error](r, http.StatusConflict, "DELETE", one, nil)
+		get[api.Error](r, http.StatusConflict, "POST", one+"/apply", api.ApplyTuning{Config: 1})
+		close(f.events)
+		if got := r.over(one); got.State != api.TuningDone || len(got.Trials) != 2 || got.EndedMs < got.StartedMs || got.Now != nil {
+			t.Errorf("result %+v", got)
+		}
+		get[api.Error](r, http.StatusConflict, "POST", one+"/stop", nil)
+		get[api.Error](r, 404, "GET", "/api/models/other/tunings/"+fmt.Sprint(started.ID), nil)
+		applied := get[api.AppliedTuning](r, 200, "POST", one+"/apply", api.ApplyTuning{Config: 1})
+		if len(applied.Saves) != 1 || applied.Saves[0].Outcome != api.SaveLoaded {
+			t.Fatalf("applied %+v", applied)
+		}
+		if b, err := os.ReadFile(filepath.Join(r.repo, "ready", "config.pbtxt")); err != nil || string(b) != after {
+			t.Errorf("the file is %q, %v", b, err)
+		}
+		rev, err := r.store.FileRevision(t.Context(), "ready")
+		if err != nil || rev.Source != sourceTune || rev.Before != nil || rev.ID != get[api.Tuning](r, 200, "GET", one, nil).Applied {
+			t.Errorf("revision %+v, %v", rev, err)
+		}
+		if got := get[api.Error](r, http.StatusConflict, "POST", one+"/apply", api.ApplyTuning{Config: 1}); !strings.Contains(got.Error, "nothing is changed") {
+			t.Errorf("applied to another text: %+v", got)
+		}
+		get[struct{}](r, 204, "DELETE", one, nil)
+		get[api.Error](r, 404, "GET", one, nil)
+	})
+
+	t.Run("stopped with what was measured", func(t *testing.T) {
+		r, f := tuningRig(t)
+		one := path(get[api.Tuning](r, 202, "POST", base, api.StartTuning{}).ID)
+		f.events <- trial(0, 0, 0, 100)
+		get[api.Tuning](r, 200, "POST", one+"/stop", nil)
+		if got := r.over(one); got.State != api.TuningStopped || len(got.Trials) != 1 || got.Reason != "" {
+			t.Errorf("result %+v", got)
+		}
+		get[api.Tuning](r, 202, "POST", base, api.StartTuning{}) // the next may begin; the console's end stops it
+	})
+
+	t.Run("a failure has its reason", func(t *testing.T) {
+		r, f := tuningRig(t)
+		f.err = errors.New("the model cannot be loaded as it is")
+		one := path(get[api.Tuning](r, 202, "POST", base, api.StartTuning{}).ID)
+		close(f.events)
+		if got := r.over(one); got.State != api.TuningFailed || got.Reason != f.err.Error() {
+			t.Errorf("result %+v", got)
+		}
+	})
+
+	t.Run("a configuration that failed is not applied", func(t *testing.T) {
+		r, f := tuningRig(t)
+		one := path(get[api.Tuning](r, 202, "POST", base, api.StartTuning{}).ID)
+		e := trial(0, -1, -1, 0, api.TuningText{Model: "ready", After: "x"})
+		e.Trial.Failed = "no memory"
+		f.events <- e
+		close(f.events)
+		if got := r.over(one); got.Best != nil || got.Present != nil {
+			t.Errorf("result %+v", got)
+		}
+		get[api.Error](r, 400, "POST", one+"/apply", api.ApplyTuning{Config: 0})
+		get[api.Error](r, 404, "POST", one+"/apply", api.ApplyTuning{Config: 1})
+	})
+
+	t.Run("one that a server's death left", func(t *testing.T) {
+		r, _ := tuningRig(t)
+		rec := tuningRecord{Tuning: api.Tuning{TuningHead: api.TuningHead{Model: "ready", State: api.TuningRunning, Measured: 1}, Trials: []api.TuningTrial{{Rate: 5}}, Now: &api.TuningNow{}}}
+		row, err := rec.row()
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := r.store.AddTuning(t.Context(), row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := get[api.Tuning](r, 200, "GET", path(id), nil)
+		list := get[api.Tunings](r, 200, "GET", base, nil)
+		if got.State != api.TuningStopped || got.Now != nil || len(got.Trials) != 1 || !strings.Contains(got.Reason, "server ended") || list.Tunings[0].State != api.TuningStopped {
+			t.Errorf("%+v, %+v", got, list)
+		}
+		get[api.Error](r, http.StatusConflict, "POST", path(id)+"/stop", nil)
+	})
+
+	t.Run("refused", func(t *testing.T) {
+		r, _ := tuningRig(t)
+		get[api.Error](r, 400, "POST", base, api.StartTuning{Objective: "speed"})
+		get[api.Error](r, 404, "POST", "/api/models/nosuch/tunings", api.StartTuning{})
+		get[api.Error](r, 404, "POST", base+"/x/stop", nil)
+		r.headers = http.Header{} // another site's page cannot send it
+		for _, route := range []string{"/plan", "", "/1/stop", "/1/apply"} {
+			get[api.Error](r, http.StatusForbidden, "POST", base+route, nil)
+		}
+		get[api.Error](r, http.StatusForbidden, "DELETE", base+"/1", nil)
+		if list, err := r.store.Tunings(t.Context(), "ready"); err != nil || len(list) != 0 {
+			t.Errorf("a refused tuning is kept: %+v, %v", list, err)
+		}
+		none := newRig(t, engine.ModeExplicit)
+		get[api.Error](none, http.StatusNotImplemented, "POST", base, api.StartTuning{})
+	})
+}
+
+// What measures, measures alone.
+func TestMeasuring(t *testing.T) {
+	f := &fakeTuner{events: make(chan TuneEvent)}
+	r := serving(t, nil, func(o *Options) { o.Tuner = f })
+	started := get[api.Tuning](r, 202, "POST", "/api/models/ready/tunings", api.StartTuning{})
+	if got := get[api.Error](r, http.StatusConflict, "POST", "/api/models/ready/load-test", api.StartLoadTest{From: 1, To: 1, Step: 1}); !strings.Contains(got.Error, "is being tuned") {
+		t.Errorf("a load test beside a tuning: %+v", got)
+	}
+	close(f.events)
+	r.over(fmt.Sprintf("/api/models/ready/tunings/%d", started.ID))
+	get[api.LoadTest](r, 202, "POST", "/api/models/ready/load-test", api.StartLoadTest{From: 1, To: 64, Step: 1, WindowMs: 60_000})
+	if got := get[api.Error](r, http.StatusConflict, "POST", "/api/models/ready/tunings", api.StartTuning{}); !strings.Contains(got.Error, "is being measured") {
+		t.Errorf("a tuning beside a load test: %+v", got)
+	}
+	get[api.LoadTest](r, 200, "DELETE", "/api/models/ready/load-test", nil)
+	r.settled(t, "ready")
+}
+
+// A repository that the server may not write is tuned, and not changed.
+func TestTuningOfWhatIsNotWritable(t *testing.T) {
+	r, _ := tuningRig(t)
+	rec := tuningRecord{Tuning: api.Tuning{TuningHead: api.TuningHead{Model: "ready", State: api.TuningDone}, Trials: []api.TuningTrial{{}}},
+		Texts: []api.TuningTexts{{Texts: []api.TuningText{{Model: "ready", After: "x"}}}}}
+	row, err := rec.row()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := r.store.AddTuning(t.Context(), row)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(r.repo, "ready"), 0o555); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(filepath.Join(r.repo, "ready"), 0o755) })
+	if writable(filepath.Join(r.repo, "ready")) {
+		t.Skip("this user may write everywhere")
+	}
+	if got := get[api.Tunings](r, 200, "GET", "/api/models/ready/tunings", nil); got.Writable || got.WhyNot == "" {
+		t.Errorf("%+v", got)
+	}
+	get[api.Error](r, http.StatusForbidden, "POST", fmt.Sprintf("/api/models/ready/tunings/%d/apply", id), api.ApplyTuning{})
+}
+
+func TestChangeable(t *testing.T) {
+	for name, tt := range map[string]struct {
+		p    place
+		want api.Code
+	}{
+		"no folder":                    {place{}, api.CodeNotFound},
+		"a copy of a remote one":       {place{folder: t.TempDir(), copied: true, repository: "s3://b/m"}, api.CodeForbidden},
+		"a folder that is gone by now": {place{folder: filepath.Join(t.TempDir(), "x")}, api.CodeForbidden},
+	} {
+		if err := changeable("m", tt.p); err == nil || codeOf(err) != tt.want {
+			t.Errorf("%s: %v, want %s", name, err, tt.want)
+		}
+	}
+	if err := changeable("m", place{folder: t.TempDir()}); err != nil {
+		t.Error(err)
+	}
+}
