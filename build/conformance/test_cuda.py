@@ -20,6 +20,7 @@ from tritonclient.utils import InferenceServerException, serialize_byte_tensor
 from gpus import REAL
 from harness import BINARY, REFERENCE, ROOT, Server
 from models import TYPES
+from regions import connected, shared_input, shared_output
 from test_types import sample
 
 pytestmark = [
@@ -29,7 +30,6 @@ pytestmark = [
 
 ROW = np.arange(16, dtype=np.float32).reshape(1, 16)
 UNTOUCHED = 0xEE
-MODULES = {"http": th, "grpc": tg}
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +45,7 @@ def on_gpus(good, machine, tmp_path_factory):
 
 @pytest.fixture(params=["http", "grpc"])
 def client(request, on_gpus, cuda):
-    module = MODULES[request.param]
-    with module.InferenceServerClient(getattr(on_gpus, request.param)) as c:
-        c.module = module
+    with connected(on_gpus, request.param) as c:
         yield c
 
 
@@ -87,18 +85,6 @@ def regions(client):
     if client.module is tg:
         return {n: (r.device_id, r.byte_size) for n, r in status.regions.items()}
     return {r["name"]: (r["device_id"], r["byte_size"]) for r in status}
-
-
-def shared_input(module, region, size, shape, datatype, name="INPUT0", offset=0):
-    i = module.InferInput(name, list(shape), datatype)
-    i.set_shared_memory(region.name, size, offset)
-    return i
-
-
-def shared_output(module, region, size, name="OUTPUT0", offset=0):
-    o = module.InferRequestedOutput(name) if module is tg else module.InferRequestedOutput(name, binary_data=False)
-    o.set_shared_memory(region.name, size, offset)
-    return o
 
 
 def plain(client, source=None, target=None, size=64, offset=0):

@@ -14,7 +14,8 @@ import tritonclient.http as th
 from gpus import REAL
 from harness import ROOT, Server
 from models import write_plus_version
-from test_cuda import MODULES, Region, shared_input, shared_output
+from regions import connected, shared_input, shared_output
+from test_cuda import Region
 
 LIBRARY = ROOT / ".cache/gpu"
 GPU = "\ninstance_group {{ kind: KIND_GPU gpus: 0 count: {} }}\n"
@@ -63,9 +64,7 @@ BOUND_OUT = 'nereid_cuda_bound_bytes_total{tensors="output"}'
 
 @pytest.fixture(params=["http", "grpc"])
 def client(request, onnx):
-    module = MODULES[request.param]
-    with module.InferenceServerClient(getattr(onnx, request.param)) as c:
-        c.module = module
+    with connected(onnx, request.param) as c:
         yield c
 
 

@@ -16,11 +16,11 @@ from tritonclient.utils import InferenceServerException, serialize_byte_tensor
 
 from harness import REFERENCE, Server, deviates, until
 from models import TYPES
+from regions import connected, shared_input, shared_output
 from test_types import same, sample
 
 ROW = np.arange(16, dtype=np.float32).reshape(1, 16)
 UNTOUCHED = 0xEE
-MODULES = {"http": th, "grpc": tg}
 
 
 class Region:
@@ -64,9 +64,7 @@ class Region:
 
 @pytest.fixture(params=["http", "grpc"])
 def client(request, server):
-    module = MODULES[request.param]
-    with module.InferenceServerClient(getattr(server, request.param)) as c:
-        c.module = module
+    with connected(server, request.param) as c:
         yield c
 
 
@@ -75,18 +73,6 @@ def names(client):
     if client.module is tg:
         return {n: (r.key, r.offset, r.byte_size) for n, r in status.regions.items()}
     return {r["name"]: (r["key"], r["offset"], r["byte_size"]) for r in status}
-
-
-def shared_input(module, region, size, shape, datatype, name="INPUT0", offset=0):
-    i = module.InferInput(name, list(shape), datatype)
-    i.set_shared_memory(region.name, size, offset)
-    return i
-
-
-def shared_output(module, region, size, name="OUTPUT0", offset=0):
-    o = module.InferRequestedOutput(name) if module is tg else module.InferRequestedOutput(name, binary_data=False)
-    o.set_shared_memory(region.name, size, offset)
-    return o
 
 
 def output_of(module, result, name="OUTPUT0"):

@@ -93,6 +93,29 @@ func input(name string, dt tensor.DataType, data int, shape ...int64) tensor.Ten
 	return tensor.Tensor{Name: name, DataType: dt, Shape: shape, Data: make([]byte, data)}
 }
 
+// beforeModel is a model whose instances call a function before each execution; an error of it is the execution's.
+type beforeModel struct {
+	backend.Model
+	do func(*infer.Batch) error
+}
+
+type beforeInstance struct {
+	backend.Instance
+	do func(*infer.Batch) error
+}
+
+func (m *beforeModel) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
+	i, err := m.Model.NewInstance(ctx, p)
+	return &beforeInstance{i, m.do}, err
+}
+
+func (i *beforeInstance) Execute(ctx context.Context, b *infer.Batch) error {
+	if err := i.do(b); err != nil {
+		return err
+	}
+	return i.Instance.Execute(ctx, b)
+}
+
 // recorder is the identity backend; it keeps the inputs that its instances execute.
 type recorder struct {
 	backend.Backend
@@ -101,45 +124,23 @@ type recorder struct {
 	fail error
 }
 
-type recorderModel struct {
-	*recorder
-	backend.Model
-}
-
-type recorderInstance struct {
-	*recorder
-	backend.Instance
-}
-
 func record() *recorder { return &recorder{Backend: builtin.Identity()} }
 
 func (r *recorder) Load(ctx context.Context, s backend.Spec) (backend.Model, error) {
 	m, err := r.Backend.Load(ctx, s)
-	return &recorderModel{r, m}, err
+	return &beforeModel{m, r.record}, err
 }
 
-func (m *recorderModel) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
-	i, err := m.Model.NewInstance(ctx, p)
-	return &recorderInstance{m.recorder, i}, err
-}
-
-func (m *recorderModel) Close() error { return m.Model.Close() }
-
-func (i *recorderInstance) Close() error { return i.Instance.Close() }
-
-func (i *recorderInstance) Execute(ctx context.Context, b *infer.Batch) error {
-	i.mu.Lock()
-	for _, r := range b.Requests {
-		for _, in := range r.Inputs {
+func (r *recorder) record(b *infer.Batch) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, req := range b.Requests {
+		for _, in := range req.Inputs {
 			in.Shape, in.Data = slices.Clone(in.Shape), slices.Clone(in.Data)
-			i.seen = append(i.seen, in)
+			r.seen = append(r.seen, in)
 		}
 	}
-	i.mu.Unlock()
-	if i.fail != nil {
-		return i.fail
-	}
-	return i.Instance.Execute(ctx, b)
+	return r.fail
 }
 
 func identity(dt, dims, more string) string {

@@ -23,30 +23,19 @@ type deviceUser struct {
 
 func (u *deviceUser) Load(ctx context.Context, s backend.Spec) (backend.Model, error) {
 	m, err := u.Backend.Load(ctx, s)
-	return &deviceModel{m, u}, err
+	return deviceModel{&beforeModel{m, u.look}}, err
 }
 
-type deviceModel struct {
-	backend.Model
-	u *deviceUser
-}
+type deviceModel struct{ *beforeModel }
 
-func (m *deviceModel) UsesDeviceMemory(gpu int) bool { return gpu == 1 }
-func (m *deviceModel) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
-	i, err := m.Model.NewInstance(ctx, p)
-	return &deviceInstance{i, m.u}, err
-}
+func (deviceModel) UsesDeviceMemory(gpu int) bool { return gpu == 1 }
 
-type deviceInstance struct {
-	backend.Instance
-	u *deviceUser
-}
-
-func (i *deviceInstance) Execute(ctx context.Context, b *infer.Batch) error {
+// look notes where tensors are, and brings them to the host for the backend.
+func (u *deviceUser) look(b *infer.Batch) error {
 	for _, r := range b.Requests {
-		i.u.asks = append(i.u.asks, r.OnDevice)
+		u.asks = append(u.asks, r.OnDevice)
 		for k := range r.Inputs {
-			i.u.where = append(i.u.where, r.Inputs[k].OnDevice() != nil)
+			u.where = append(u.where, r.Inputs[k].OnDevice() != nil)
 			var pool tensor.Pool
 			if buf, err := r.Inputs[k].ToHost(&pool); err != nil {
 				return err
@@ -55,7 +44,7 @@ func (i *deviceInstance) Execute(ctx context.Context, b *infer.Batch) error {
 			}
 		}
 	}
-	return i.Instance.Execute(ctx, b)
+	return nil
 }
 
 // looker is a trace that wants to see tensors, or not.

@@ -24,28 +24,11 @@ type held struct {
 
 func (h *held) Load(ctx context.Context, s backend.Spec) (backend.Model, error) {
 	m, err := h.recorder.Load(ctx, s)
-	return &heldModel{m, h}, err
-}
-
-type heldModel struct {
-	backend.Model
-	h *held
-}
-
-func (m *heldModel) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
-	i, err := m.Model.NewInstance(ctx, p)
-	return &heldInstance{i, m.h}, err
-}
-
-type heldInstance struct {
-	backend.Instance
-	h *held
-}
-
-func (i *heldInstance) Execute(ctx context.Context, b *infer.Batch) error {
-	i.h.began <- b.Rows
-	<-i.h.leave
-	return i.Instance.Execute(ctx, b)
+	return &beforeModel{m, func(b *infer.Batch) error {
+		h.began <- b.Rows
+		<-h.leave
+		return nil
+	}}, err
 }
 
 const queued = `

@@ -550,6 +550,13 @@ func TestWayOfTensorsOnCards(t *testing.T) {
 	}
 }
 
+// cardRequest is a request of one row that takes its tensors from cards.
+func cardRequest() *infer.Request {
+	r := infer.New()
+	r.BatchSize, r.OnDevice = 1, true
+	return r
+}
+
 // A copy within the card that fails is the request's error, in CUDA's words, and the next request is served.
 func TestCardThatFails(t *testing.T) {
 	o := pretend(t, 1<<20, 1<<20)
@@ -557,19 +564,12 @@ func TestCardThatFails(t *testing.T) {
 	inst := o.instance(t, model.spec(t))
 	for _, fails := range []bool{true, false} {
 		o.fail = fails
-		r := infer.New()
-		r.BatchSize, r.OnDevice = 1, true
+		r := cardRequest()
 		in := model.make(rand.New(rand.NewPCG(1, 1)), 1, 0)
 		for i, x := range in {
 			o.input(t, r, x, 0, 1024*i+8)
 		}
-		if err := inst.Execute(t.Context(), &infer.Batch{Requests: []*infer.Request{r}, Rows: 1}); err != nil {
-			t.Fatal(err)
-		}
-		resp, err := r.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := alone(t, inst, r)
 		switch {
 		case fails && (status.CodeOf(resp.Err) != status.InvalidArg || !strings.Contains(resp.Err.Error(), "input 'INPUT0' cannot be read where it is: CUDA says no")):
 			t.Errorf("%v", resp.Err)
@@ -589,19 +589,12 @@ func TestMemoryThatNobodyKnows(t *testing.T) {
 	model := cardModels()[0]
 	inst := o.instance(t, model.spec(t))
 	for k := range 20 {
-		r := infer.New()
-		r.BatchSize, r.OnDevice = 1, true
+		r := cardRequest()
 		in := model.make(rand.New(rand.NewPCG(1, 1)), 1, 0)
 		for i, x := range in {
 			o.input(t, r, x, k%2-1, 1024*i)
 		}
-		if err := inst.Execute(t.Context(), &infer.Batch{Requests: []*infer.Request{r}, Rows: 1}); err != nil {
-			t.Fatal(err)
-		}
-		resp, err := r.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := alone(t, inst, r)
 		switch {
 		case k%2 == 1 && (status.CodeOf(resp.Err) != status.Internal || !strings.HasPrefix(resp.Err.Error(), "onnx runtime error ")):
 			t.Errorf("%v: %v", status.CodeOf(resp.Err), resp.Err)
@@ -626,18 +619,11 @@ func TestBoundRunsLeaveNothing(t *testing.T) {
 	inst := o.instance(t, model.spec(t))
 	rng := rand.New(rand.NewPCG(1, 1))
 	run := func() {
-		r := infer.New()
-		r.BatchSize, r.OnDevice = 1, true
+		r := cardRequest()
 		in := model.make(rng, 1, 2000)
 		o.input(t, r, in[0], 0, 256*rng.IntN(2))
 		o.output(t, r, "OUTPUT0", rng.IntN(2)-1, 16384, 8000)
-		if err := inst.Execute(t.Context(), &infer.Batch{Requests: []*infer.Request{r}, Rows: 1}); err != nil {
-			t.Fatal(err)
-		}
-		resp, err := r.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := alone(t, inst, r)
 		if err := shm.Store(r, resp); err != nil || resp.Err != nil {
 			t.Fatal(err, resp.Err)
 		}

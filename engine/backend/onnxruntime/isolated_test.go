@@ -110,7 +110,13 @@ func once(t *testing.T, inst backend.Instance, rows int, in ...tensor.Tensor) *i
 	t.Helper()
 	r := infer.New()
 	r.Inputs, r.BatchSize = in, rows
-	if err := inst.Execute(t.Context(), &infer.Batch{Requests: []*infer.Request{r}, Rows: rows}); err != nil {
+	return alone(t, inst, r)
+}
+
+// alone runs a request in a batch of its own and returns its response.
+func alone(t *testing.T, inst backend.Instance, r *infer.Request) *infer.Response {
+	t.Helper()
+	if err := inst.Execute(t.Context(), &infer.Batch{Requests: []*infer.Request{r}, Rows: r.BatchSize}); err != nil {
 		r.Fail(err)
 	}
 	resp, err := r.Next(t.Context())

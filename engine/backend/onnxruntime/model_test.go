@@ -36,13 +36,7 @@ func ask(t *testing.T, b backend.Backend, s backend.Spec, rows int, in ...tensor
 	}
 	r := infer.New()
 	r.Inputs, r.BatchSize = in, rows
-	if err := inst.Execute(t.Context(), &infer.Batch{Requests: []*infer.Request{r}, Rows: rows}); err != nil {
-		r.Fail(err)
-	}
-	resp, err := r.Next(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := alone(t, inst, r)
 	t.Cleanup(func() {
 		resp.Release()
 		r.Release()
