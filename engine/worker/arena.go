@@ -17,6 +17,8 @@ const (
 	// the slots: in the down arena a byte for each request's state.
 	slotHeader = 64
 	tableSize  = 65536
+	// heldSizeAt is where in the up arena it says how many answers behind the first slotHeader bytes are whole.
+	heldSizeAt = 8
 	// keepFree is how much of the down arena stays when nothing is in use; what is above goes back to the system.
 	keepFree = 8 << 20
 	// warmLeast is the size from which on a slot is taken where one was just freed, rather than where none was for long: what
@@ -50,6 +52,13 @@ func (m *mapping) free(data int64) { atomic.StoreUint32(m.word(data), 0) }
 
 // begun returns the ticket of the last request of a series that the worker has begun, from the up arena.
 func (m *mapping) begun() uint64 { return atomic.LoadUint64((*uint64)(unsafe.Pointer(&m.mem[0]))) }
+
+// held returns a copy of the answers of a series that the worker has not sent yet, from the up arena: the body of a RESPONSES
+// whose number of responses does not count.
+func (m *mapping) held() []byte {
+	n := atomic.LoadUint32((*uint32)(unsafe.Pointer(&m.mem[heldSizeAt])))
+	return slices.Clone(m.mem[slotHeader:][:min(n, tableSize-slotHeader)])
+}
 
 // view returns n bytes at an offset that the other side has sent, or false if there is no such slot.
 func (m *mapping) view(at, n uint64) ([]byte, bool) {

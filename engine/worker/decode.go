@@ -217,12 +217,12 @@ type responseRecord struct {
 	rest    cursor        // at the outputs
 }
 
-// responsesHead reads what precedes the responses of a frame: their number, how long ago the first of these executions
+// responsesHead reads what precedes the responses of a frame: their number, the moment at which the first of these executions
 // began, in a series, and the execution's error.
-func responsesHead(c *cursor) (n uint32, ago time.Duration, err error, bad bool) {
+func responsesHead(c *cursor) (n, began uint32, err error, bad bool) {
 	n = c.u32()
 	code, length := c.u32(), c.u32()
-	ago = time.Duration(c.u32())
+	began = c.u32()
 	text := c.take(int(length))
 	c.pad()
 	if c.bad {
@@ -231,7 +231,7 @@ func responsesHead(c *cursor) (n uint32, ago time.Duration, err error, bad bool)
 	if code != 0 {
 		err = status.New(codeOf(code-1), string(text))
 	}
-	return n, ago, err, false
+	return n, began, err, false
 }
 
 func codeOf(n uint32) status.Code {

@@ -263,25 +263,52 @@ func (w *Worker) Cancelled(r *infer.Request) {
 // responses handles a RESPONSES frame.
 func (w *Worker) responses(h header, body []byte) error {
 	c := cursor{b: body}
-	n, ago, failure, bad := responsesHead(&c)
+	n, moment, failure, bad := responsesHead(&c)
 	if bad {
 		return errFrame
 	}
-	began := infer.Now() - infer.Stamp(ago) // of what the first response is from
+	began := w.moments.stamp(moment) // of what the first response is from
 	for range n {
-		rec, ok := readResponse(&c)
-		if !ok {
-			return errFrame
-		}
-		ended := began + infer.Stamp(rec.took)
-		if err := w.answer(&rec, began, ended); err != nil {
+		var err error
+		if began, err = w.next(&c, began); err != nil {
 			return err
 		}
-		began = ended
 	}
 	w.advanced(h.id)
 	if h.flags&flagDone != 0 {
 		return w.finished(h.id, failure)
+	}
+	return nil
+}
+
+// next hands the next response of a frame on, from an execution that began at began in a series. It returns when that ended.
+func (w *Worker) next(c *cursor, began infer.Stamp) (ended infer.Stamp, err error) {
+	rec, ok := readResponse(c)
+	if !ok {
+		return began, errFrame
+	}
+	ended = began + infer.Stamp(rec.took)
+	return ended, w.answer(&rec, began, ended)
+}
+
+// unsent hands those answers of a series on that were there when the process ended, and not sent.
+func (w *Worker) unsent() error {
+	w.mu.Lock()
+	series := w.cur != nil && w.cur.series != nil
+	w.mu.Unlock()
+	if !series {
+		return nil
+	}
+	body := w.p.up.held()
+	c := cursor{b: body}
+	_, moment, _, _ := responsesHead(&c)
+	w.in.next(body)
+	defer w.in.end()
+	for began := w.moments.stamp(moment); c.at < len(c.b); {
+		var err error
+		if began, err = w.next(&c, began); err != nil {
+			return err
+		}
 	}
 	return nil
 }

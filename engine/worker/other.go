@@ -51,3 +51,5 @@ func (w *Worker) ResidentBytes() int64 { return 0 }
 func connect() (*peer, error) { return nil, notSupported() }
 
 func oomKills() int64 { return 0 }
+
+func monotonic() int64 { return 0 }

@@ -31,16 +31,17 @@ type Hello struct {
 // Worker is one process that executes a model instance. Execute is called by one goroutine at a time; all else is safe for
 // concurrent use.
 type Worker struct {
-	spec  Spec
-	log   *slog.Logger
-	p     *process
-	arena *arena
-	out   *output
-	hello Hello
-	enc   encoder // Execute's
-	exec  execution
-	in    inbox // the reader's
-	pool  tensor.Pool
+	spec    Spec
+	log     *slog.Logger
+	p       *process
+	arena   *arena
+	out     *output
+	hello   Hello
+	enc     encoder // Execute's
+	exec    execution
+	in      inbox   // the reader's
+	moments moments // its own
+	pool    tensor.Pool
 
 	running atomic.Uint64 // the execution under way; 0: none
 	served  atomic.Bool   // a batch has been executed to its end
@@ -102,6 +103,7 @@ func (l *Launcher) Start(ctx context.Context, s Spec) (*Worker, error) {
 	}
 	w.enc.arena = w.arena
 	w.brisk = l.watch()
+	w.moments = newMoments()
 	w.exec.done = make(chan struct{}, 1)
 	w.in = inbox{up: p.up, down: w.arena, pool: &w.pool, sigs: signatures{}}
 	for i, stream := range []string{"stdout", "stderr"} {
@@ -218,6 +220,9 @@ func (w *Worker) life(ended <-chan string) {
 	err := w.read()
 	_ = w.p.proc.Kill() // who does not speak any more, or not so that we understand, is not let live
 	how := <-ended
+	if left := w.unsent(); left != nil {
+		w.log.Warn("answers that a model's process had not sent when it ended cannot be read", "err", left)
+	}
 	if err == nil {
 		err = status.Errorf(status.Unavailable, "the process of model instance '%s' ended while it had the request: %s", w.spec.Name, how)
 	} else {

@@ -118,6 +118,7 @@ if x[0] == 10: os._exit(3)
 if x[0] == 11: raise SystemExit("gone")
 y = np.concatenate([x, np.array([len(requests), os.getpid()], np.float32)])
 if x[0] == 12: y = np.repeat(x, 3000)
+if x[0] == 13: os.kill(os.getpid(), signal.SIGKILL)
 `, ""))
 	want := func(t *testing.T, a answer, v float32) {
 		t.Helper()
@@ -216,52 +217,61 @@ if x[0] == 12: y = np.repeat(x, 3000)
 		}
 		want(t, answers[19], 1)
 	})
-	t.Run("D2 D056 a death is for those that had begun", func(t *testing.T) {
+	t.Run("D2 D056 a death is for those that had no answer", func(t *testing.T) {
 		before, _ := g.run(vectors(1, 2)...)
-		answers, _ := g.run(vectors(1, 10, 2, 3, 10, 4)...)
-		if err := answers[0].err; err != nil && status.CodeOf(err) != status.Unavailable { // it may have been answered
-			t.Errorf("the one before: %v", err)
-		}
-		for _, i := range []int{1, 4} {
-			if err := answers[i].err; status.CodeOf(err) != status.Unavailable || !strings.Contains(err.Error(), "it ended with exit status 3") {
-				t.Errorf("the one that ended the process: %v", err)
+		answers, times := g.run(vectors(1, 2, 10, 3, 4, 5, 12, 13, 6)...)
+		for i, v := range []float32{1, 2, 0, 3, 4, 5, 0, 0, 6} {
+			if v != 0 {
+				want(t, answers[i], v)
 			}
 		}
-		want(t, answers[2], 2)
-		want(t, answers[5], 4)
-		if err := answers[3].err; err == nil {
-			want(t, answers[3], 3)
-		} else if status.CodeOf(err) != status.Unavailable {
-			t.Errorf("the one before the second death: %v", err)
+		if got := answers[6].floats("OUT"); answers[6].err != nil || len(got) != 3000 {
+			t.Errorf("a larger answer before the death: %d floats, %v", len(got), answers[6].err)
 		}
-		pids := []float32{before[0].floats("OUT")[2], answers[2].floats("OUT")[2], answers[5].floats("OUT")[2]}
+		for i, text := range map[int]string{2: "it ended with exit status 3", 7: "it was ended by signal 9"} {
+			if err := answers[i].err; status.CodeOf(err) != status.Unavailable || !strings.Contains(err.Error(), text) {
+				t.Errorf("the one that ended the process: %v, want …%s…", err, text)
+			}
+		}
+		pids := []float32{before[0].floats("OUT")[2], answers[3].floats("OUT")[2], answers[8].floats("OUT")[2]}
 		if slices.Sort(pids); pids[0] == pids[1] || pids[1] == pids[2] {
 			t.Errorf("the processes were %v, want three", pids)
+		}
+		for i, s := range times {
+			if s.Taken > s.Input || s.Input > s.Output || s.Output > s.Finished {
+				t.Errorf("request %d: %+v", i, s)
+			}
 		}
 	})
 }
 
 // The limit of an execution is each one's.
 func TestSeriesLimit(t *testing.T) {
+	const limit = 5 * time.Second
 	g := newSeriesRig(t, map[string]string{"execute-timeout-seconds": "5"}, config(""), code(`
 if x[0] == 5:
     while True: pass
 time.sleep(float(x[0]))
 y = x`, ""))
-	answers, _ := g.run(vectors(1.8, 1.8, 1.8)...)
-	for i, a := range answers {
-		if a.err != nil {
-			t.Errorf("D3 request %d of three that take 1.8 s each: %v", i, a.err)
+	for _, series := range [][]float32{{1.8, 1.8, 1.8}, {0, 0.3, 5, 0}} {
+		answers, times := g.run(vectors(series...)...)
+		for i, a := range answers {
+			endless := series[i] == 5
+			if a.err == nil && !endless {
+				continue
+			}
+			if status.CodeOf(a.err) != status.Unavailable || !strings.Contains(fmt.Sprint(a.err), "took longer than 5s") {
+				t.Errorf("D3 request %d of %v: %v", i, series, a.err)
+			}
+			// On a machine that stands still for that long it is so of any: what counts is since when.
+			began := times[i].Taken
+			if i > 0 {
+				began = max(began, times[i-1].Output)
+			}
+			if took := times[i].Finished.Sub(began); took < limit {
+				t.Errorf("D3 request %d of %v was ended after %v, want %v", i, series, took, limit)
+			}
 		}
-	}
-	answers, _ = g.run(vectors(0, 0.3, 5, 0)...)
-	for i, a := range answers {
-		if i != 2 && a.err != nil {
-			t.Errorf("D3 request %d beside one without an end: %v", i, a.err)
-		}
-	}
-	if err := answers[2].err; status.CodeOf(err) != status.Unavailable || !strings.Contains(fmt.Sprint(err), "took longer than 5s") {
-		t.Errorf("D3 an execution without an end: %v", err)
 	}
 }
 

@@ -12,6 +12,8 @@ TABLE = 65536
 HEADER = 64
 _WARM = 256 << 10
 _TICKET = struct.Struct("<Q")
+_HELD = struct.Struct("<I")
+_HELD_SIZE_AT = 8
 _MADV_REMOVE = getattr(mmap, "MADV_REMOVE", None)
 
 
@@ -145,6 +147,14 @@ class Up:
     def begin(self, ticket):
         """Tells the server that the request's execution begins."""
         _TICKET.pack_into(self._mapped.map, 0, ticket)
+
+    def held(self):
+        """Where answers of a series are put until they are sent: (memory, offset, how many bytes)."""
+        return self._mapped.map, HEADER, TABLE - HEADER
+
+    def hold(self, size):
+        """Tells the server how many bytes there of are whole: it sends them on if this process ends before it has sent them."""
+        _HELD.pack_into(self._mapped.map, _HELD_SIZE_AT, size)
 
     def allocate(self, length):
         """A slot that is in use, of at least length bytes."""

@@ -24,9 +24,15 @@ _BLS = struct.Struct("<qQIHHII")
 _NAME = struct.Struct("<H")
 _TICKET = struct.Struct("<Q")
 _TICKET_AT = _RESPONSES.size + 8  # of the first response's, where there is no text
+HEAD = _RESPONSES.size
 
 _ZEROS = b"\0" * 16
 MOST_TIME = 0xFFFFFFFF  # nanoseconds
+
+
+def moment(nanoseconds):
+    """A moment of time.monotonic_ns as records have it."""
+    return nanoseconds // 1000 & 0xFFFFFFFF
 
 
 class Broken(Exception):
@@ -62,6 +68,7 @@ class Codec:
         self._signatures = {}  # signature -> (name, type, shape)
         self._heads = {}  # (name, type, shape, flags) -> what precedes and follows the ticket of a response with that tensor
         self._records = {}  # the same for a series -> the layout of a response's record and its constant parts
+        self._wholes = {}  # the same with the tensor's data in the record
         self._written = {}  # (name, type, shape) -> signature with its padding
         self._named = {}  # bytes of a list of names -> names
         self._all = None  # the names that stand for all outputs of the model
@@ -263,14 +270,21 @@ class Codec:
             self._heads[key] = known
         return b"".join((known[0], _TICKET.pack(ticket), known[1], data))
 
-    def one(self, item, ago):
-        """The body of a RESPONSES with one response out of a series: that of responses, and how many nanoseconds it took; ago:
-        how many before now its execution began. Also what must be kept alive until the frame is sent."""
-        ago = min(ago, MOST_TIME)
-        return self._simple(*item, ago) or self._responses([item], 0, "", ago)
+    def one(self, item, began):
+        """The body of a RESPONSES with one response out of a series: that of responses, and how many nanoseconds it took; began:
+        when its execution did. Also what must be kept alive until the frame is sent."""
+        began = moment(began)
+        return self._simple(*item, began) or self._responses([item], 0, "", began)
+
+    @staticmethod
+    def begin(memory, at, count, began):
+        """Writes what precedes count responses."""
+        _RESPONSES.pack_into(memory, at, count, 0, 0, moment(began))
 
     def small(self, response, flags, wanted):
-        """(record, bytes) of a response with one small tensor of numbers, for packed; None for another response."""
+        """(record, bytes) of a response with one small tensor of numbers; None for another response. A record is its layout,
+        where in it the bytes are, and its constant parts: layout.pack_into(memory, at, parts[0], ticket, parts[1], nanoseconds
+        that it took, parts[2], where in the frame its bytes are, parts[3], bytes)."""
         if response is None or response._error is not None or len(response._tensors) != 1 or response._parameters != "{}":
             return None
         tensor = response._tensors[0]
@@ -280,9 +294,9 @@ class Codec:
         if wanted is not self._all and wanted is not None and tensor._name not in wanted:
             return None
         key = (tensor._name, code, tensor._shape, flags, IN_FRAME)
-        return self._records.get(key) or self._record(key, tensor, array.nbytes), array.tobytes()
+        return self._wholes.get(key) or self._whole(key, tensor, array.nbytes), array.tobytes()
 
-    def _simple(self, ticket, flags, response, wanted, took=0, ago=0):
+    def _simple(self, ticket, flags, response, wanted, took=0, began=0):
         """_responses for a response with one tensor of numbers, None for another."""
         if response is None or response._error is not None or response._parameters != "{}" or len(response._tensors) != 1:
             return None
@@ -301,13 +315,13 @@ class Codec:
             place, offset, data = IN_FRAME, 0, array.tobytes()
         key = (tensor._name, code, tensor._shape, flags, place)
         record = self._records.get(key) or self._record(key, tensor, size)
-        return self.packed([(record, ticket, min(took, MOST_TIME), offset, data)], ago), keep
+        return self.packed([(record, ticket, min(took, MOST_TIME), offset, data)], began), keep
 
     @staticmethod
-    def packed(records, ago):
+    def packed(records, began):
         """The body of a RESPONSES. records: layout and constant parts of each response, its ticket, the nanoseconds it took, and
-        its tensor's place and bytes; ago: how many nanoseconds before now the first of them began."""
-        parts, tail = [_RESPONSES.pack(len(records), 0, 0, min(ago, MOST_TIME))], []
+        its tensor's place and bytes; began: when the first of them did, a moment."""
+        parts, tail = [_RESPONSES.pack(len(records), 0, 0, began)], []
         at = _RESPONSES.size
         for record in records:
             at += record[0][0].size
@@ -336,10 +350,21 @@ class Codec:
         record = self._records[key] = (layout, whole[:8], whole[16:28], whole[32:40], whole[48:])
         return record
 
-    def _responses(self, items, code, text, ago=0):
+    def _whole(self, key, tensor, nbytes):
+        """_record with the tensor's data behind it, so that it stands alone. Its size is a multiple of 16."""
+        layout, head, counts, placed, rest = self._record(key, tensor, nbytes)
+        inside = (layout.size + 15) & -16
+        size = (inside + nbytes + 15) & -16
+        layout = struct.Struct("<8sQ12sI8sQ%ds%ds%dx" % (len(rest) + inside - layout.size, nbytes, size - inside - nbytes))
+        if len(self._wholes) >= 1024:
+            self._wholes.clear()
+        whole = self._wholes[key] = (layout, inside, (struct.pack("<I", size) + head[4:], counts, placed, rest))
+        return whole
+
+    def _responses(self, items, code, text, began=0):
         writer = Writer()
         message = text.encode(errors="replace")
-        writer.add(_RESPONSES.pack(len(items), code, len(message), min(ago, MOST_TIME)))
+        writer.add(_RESPONSES.pack(len(items), code, len(message), began))
         writer.add(message)
         writer.pad()
         try:

@@ -11,24 +11,26 @@ _LATE = 10_000_000  # how many nanoseconds an answer waits at most for what is e
 
 class Held:
     """The answers that are sent together. What the model makes of an array once it has answered with it changes nothing any
-    more. And no answer waits while what is executed behind it waits for others, who may wait for it, or takes long. Safe for
-    use by several threads.
+    more. And no answer waits while what is executed behind it waits for others, who may wait for it, or takes long. They wait
+    in memory that is shared with the server, which has them also if this process ends meanwhile. Safe for use by several
+    threads.
 
     send(execution, body, last) sends a frame; alone(execution, answer, began, last) one answer of any kind, with the time that
     it took, whose execution began at began."""
 
-    def __init__(self, codec_, send, alone):
-        self._codec, self._send, self._alone = codec_, send, alone
+    def __init__(self, codec_, up, send, alone):
+        self._codec, self._up, self._send, self._alone = codec_, up, send, alone
+        self._memory, self._base, self._room = up.held()
         self._lock = threading.Lock()
-        self._execution, self._records, self._room = 0, [], 0
+        self._execution, self._count, self._end = 0, 0, codec.HEAD  # how many are held, and how long the frame is with them
         self._began = self._mark = 0  # when the execution of the first that is held began, and that of the last one ended
         self._series, self._wake = 0, None
 
     def begin(self, execution):
         """A series begins."""
         with self._lock:
-            self._execution, self._records, self._room = execution, [], codec.INLINE_BUDGET
-            self._began = self._mark = time.perf_counter_ns()
+            self._execution, self._count, self._end = execution, 0, codec.HEAD
+            self._began = self._mark = time.monotonic_ns()
             self._series += 1
         if self._wake is None:
             self._wake = threading.Event()
@@ -38,7 +40,7 @@ class Held:
         """Takes the answer to the request whose execution has ended now: ticket, flags, response, and the names of the wanted
         outputs; None: it has none. last: so has the series."""
         with self._lock:
-            ended = time.perf_counter_ns()
+            ended = time.monotonic_ns()
             if answer is None:
                 if last:
                     self._flush(True)
@@ -49,18 +51,24 @@ class Held:
                 small = self._codec.small(response, flags, wanted)
             except Exception:
                 small = None  # which shows when it is sent
-            if small is None:
-                if self._records:
+            if small is None or small[0][0].size > self._room - codec.HEAD:
+                if self._count:
                     self._flush(False)
                 self._alone(self._execution, (ticket, flags, response, wanted, took), self._mark, last)
                 self._began = self._mark = ended
                 return
-            record, data = small
-            if self._room < len(data) + 16:
+            (layout, inside, parts), data = small
+            if self._end + layout.size > self._room:
                 self._flush(False)
-            self._room -= len(data) + 16
-            self._records.append((record, ticket, min(took, codec.MOST_TIME), 0, data))
-            self._mark = ended
+            if not self._count:
+                self._codec.begin(self._memory, self._base, 0, self._began)
+            at = self._end
+            layout.pack_into(
+                self._memory, self._base + at, parts[0], ticket, parts[1], min(took, codec.MOST_TIME), parts[2], at + inside,
+                parts[3], data,
+            )  # fmt: skip
+            self._count, self._end, self._mark = self._count + 1, at + layout.size, ended
+            self._up.hold(self._end)
             if last or ended - self._began > _HOLD:
                 self._flush(last)
             elif not self._wake.is_set():
@@ -68,15 +76,17 @@ class Held:
 
     def release(self):
         """Sends what is held: who calls is going to wait for the server."""
-        if self._records:
+        if self._count:
             with self._lock:
-                if self._records:
+                if self._count:
                     self._flush(False)
 
     def _flush(self, last):
-        records, began = self._records, self._began
-        self._records, self._room, self._began = [], codec.INLINE_BUDGET, self._mark
-        self._send(self._execution, self._codec.packed(records, time.perf_counter_ns() - began), last)
+        self._codec.begin(self._memory, self._base, self._count, self._began)
+        body = self._memory[self._base : self._base + self._end]
+        self._count, self._end, self._began = 0, codec.HEAD, self._mark
+        self._send(self._execution, body, last)
+        self._up.hold(0)
 
     def _look(self):
         # What is late? While series come in which answers are held.
@@ -85,8 +95,8 @@ class Held:
             self._wake.wait()
             time.sleep(_LATE / 1e9)
             with self._lock:
-                if self._records:
-                    if time.perf_counter_ns() - self._mark >= _LATE:
+                if self._count:
+                    if time.monotonic_ns() - self._mark >= _LATE:
                         self._flush(False)
                 elif seen == self._series:
                     self._wake.clear()

@@ -75,7 +75,7 @@ class Runtime:
         self.model_dir, self.decoupled, self.verbose = "", False, 0
         self.said = ""  # what the original puts before what the server says
         self.serving = False
-        self.held = series.Held(self._codec, self._send_held, self._send_alone)
+        self.held = series.Held(self._codec, up, self._send_held, self._send_alone)
         self.failed = ""  # what precedes the text of an exception of the model
         self._executing = 0  # ticket of the first request of the execution under way
         self._awaited = 0  # BLS requests of coroutines; guarded by the channel's lock
@@ -232,10 +232,10 @@ class Runtime:
 
     def _send_alone(self, execution, answer, began, last):
         try:
-            body, kept = self._codec.one(answer, time.perf_counter_ns() - began)
+            body, kept = self._codec.one(answer, began)
         except Exception as problem:
             error = pb.TritonError(self.failed + describe(problem))
-            body, kept = self._codec.one(answer[:2] + (pb.InferenceResponse(error=error), None, answer[4]), time.perf_counter_ns() - began)
+            body, kept = self._codec.one(answer[:2] + (pb.InferenceResponse(error=error), None, answer[4]), began)
         self._send_held(execution, body, last)
         del kept
 

@@ -469,8 +469,8 @@ class Series(unittest.TestCase):
         fd = os.memfd_create("test")
         self.addCleanup(os.close, fd)
         sent = queue.Queue()
-        codec = _nereid_codec.Codec(None, _nereid_arena.Up(fd))
-        held = _nereid_series.Held(codec, lambda execution, body, last: sent.put(last), None)
+        up = _nereid_arena.Up(fd)
+        held = _nereid_series.Held(_nereid_codec.Codec(None, up), up, lambda execution, body, last: sent.put(last), None)
         answer = (1, 0, pb.InferenceResponse([pb.Tensor("OUT", np.zeros(1))]), None)
         held.begin(1)
         while held._wake.is_set():
