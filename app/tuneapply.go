@@ -11,13 +11,12 @@ import (
 	"os"
 	"path/filepath"
 
+	"nereid/app/console"
+	"nereid/app/durable"
 	"nereid/engine/repo"
 	"nereid/engine/tune"
 	"nereid/store"
 )
-
-// sourceTune is the source of a revision that nereid tune --apply made.
-const sourceTune = "tune"
 
 // apply writes the best configuration into the repository, and keeps what was there as a revision first.
 func (o *tuneOptions) apply(r *tuned, stdout io.Writer) error {
@@ -55,7 +54,7 @@ func (o *tuneOptions) apply(r *tuned, stdout io.Writer) error {
 // applyConfig replaces a model's configuration, which must be what was measured.
 func applyConfig(dataDir string, m *tuneModel, text string) error {
 	path := filepath.Join(m.folder, repo.ConfigName)
-	rev := store.Revision{Model: m.name, Source: sourceTune, After: &text, Outcome: "saved"}
+	rev := store.Revision{Model: m.name, Source: console.SourceTune, After: &text, Outcome: "saved"}
 	switch b, err := os.ReadFile(path); {
 	case err == nil:
 		before := string(b)
@@ -69,23 +68,7 @@ func applyConfig(dataDir string, m *tuneModel, text string) error {
 	if err := addRevision(dataDir, rev); err != nil {
 		return fmt.Errorf("the configuration cannot be kept as a revision, so that it is not changed: %w", err)
 	}
-	mode := fs.FileMode(0o644)
-	if info, err := os.Stat(path); err == nil {
-		mode = info.Mode().Perm()
-	}
-	part, err := os.CreateTemp(m.folder, ".config-*.tmp")
-	if err != nil {
-		return err
-	}
-	_, err = part.WriteString(text)
-	err = errors.Join(err, part.Chmod(mode), part.Sync(), part.Close())
-	if err == nil {
-		err = os.Rename(part.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(part.Name())
-	}
-	return err
+	return durable.Replace(path, []byte(text), 0o644)
 }
 
 // addRevision keeps a revision in the data folder, by the server that has it or without one.

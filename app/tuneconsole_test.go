@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"nereid/app/console"
 	"nereid/app/console/api"
 )
 
@@ -118,7 +119,7 @@ output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }
 	page[api.Error](t, r, 404, "GET", one+"/configs/2", nil)
 	page[api.Error](t, r, 400, "POST", one+"/apply", api.ApplyTuning{Config: 0})
 	applied := page[api.AppliedTuning](t, r, 200, "POST", one+"/apply", api.ApplyTuning{Config: 1})
-	if len(applied.Saves) != 1 || applied.Saves[0].Outcome != api.SaveLoaded || applied.Saves[0].Revision.Source != sourceTune {
+	if len(applied.Saves) != 1 || applied.Saves[0].Outcome != api.SaveLoaded || applied.Saves[0].Revision.Source != console.SourceTune {
 		t.Fatalf("applied %+v", applied)
 	}
 	if now, err := os.ReadFile(config); err != nil || string(now) != texts.Texts[0].After {

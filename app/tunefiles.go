@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"nereid/app/console/staging"
+	"nereid/app/durable"
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
 	"nereid/engine/repo"
@@ -163,43 +163,36 @@ func (r *tuned) writeVariant(root string, c tune.Candidate) error {
 	if err := copyTree(r.models[0].folder, folder); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(folder, repo.ConfigName), []byte(text), 0o644)
+	return durable.Replace(filepath.Join(folder, repo.ConfigName), []byte(text), 0o644)
 }
 
-// copyTree copies a model's files other than its configuration. They are no links: a file that is written to again in one of the
-// models would change in the other.
+// copyTree copies a model's files. They are no links: a file that is written to again in one of the models would change in the
+// other.
 func copyTree(from, to string) error {
+	from, err := filepath.EvalSymlinks(from) // links are followed, here and below
+	if err != nil {
+		return err
+	}
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || path == from {
+		switch {
+		case err != nil || path == from:
 			return err
-		}
-		rel, err := filepath.Rel(from, path)
-		if err != nil || rel == repo.ConfigName {
-			return err
-		}
-		if repo.Ignored(d.Name()) {
-			if d.IsDir() {
-				return fs.SkipDir
-			}
+		case repo.Ignored(d.Name()) && d.IsDir():
+			return fs.SkipDir
+		case repo.Ignored(d.Name()):
 			return nil
 		}
-		at := filepath.Join(to, rel)
-		info, err := os.Stat(path) // a link's target
-		switch {
-		case err != nil:
+		at := filepath.Join(to, strings.TrimPrefix(path, from))
+		info, err := os.Stat(path)
+		if err != nil {
 			return err
-		case d.IsDir():
-			return os.Mkdir(at, 0o755)
-		case info.IsDir(): // by a link
-			if err := os.Mkdir(at, 0o755); err != nil {
-				return err
-			}
-			target, err := filepath.EvalSymlinks(path)
-			if err != nil {
-				return err
-			}
-			return copyTree(target, at)
 		}
-		return staging.CopyFile(path, at)
+		if !info.IsDir() {
+			return durable.Copy(path, at)
+		}
+		if err := os.Mkdir(at, 0o755); err != nil || d.IsDir() {
+			return err
+		}
+		return copyTree(path, at)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"nereid/app/console"
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
 	"nereid/engine/tune"
@@ -159,6 +160,34 @@ func TestTuneVariants_F038(t *testing.T) {
 	}
 }
 
+// A model's folder, its versions and its files may be links.
+func TestTuneVariantsOfLinks(t *testing.T) {
+	files := writeFiles(t, t.TempDir(), map[string]string{"model/config.pbtxt": tunedConfig, "one/data": "x", "one/config.pbtxt": "a file of the version's", "two": "y"})
+	root := t.TempDir()
+	for link, target := range map[string]string{filepath.Join(root, "m"): "model", filepath.Join(files, "model", "1"): "one", filepath.Join(files, "one", "more"): "two"} {
+		if err := os.Symlink(filepath.Join(files, target), link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := findTuneModel([]string{root}, "m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "out")
+	if err := foundOf(t, m).writeRepository(out); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"1/data": "x", "1/config.pbtxt": "a file of the version's", "1/more": "y"} {
+		path := filepath.Join(out, "m_config_0", filepath.FromSlash(name))
+		if b, err := os.ReadFile(path); err != nil || string(b) != want {
+			t.Errorf("%s is %q, %v; want %q", name, b, err, want)
+		}
+		if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
+			t.Errorf("%s is no file of its own: %v", name, err)
+		}
+	}
+}
+
 func TestTuneApply(t *testing.T) {
 	revisions := func(t *testing.T, st *store.Store) []store.Revision {
 		t.Helper()
@@ -174,7 +203,7 @@ func TestTuneApply(t *testing.T) {
 		if err != nil || !strings.Contains(string(b), "count: 2") || !strings.Contains(string(b), "# kept") {
 			t.Errorf("the configuration is %q, %v", b, err)
 		}
-		if len(list) != 1 || list[0].Source != sourceTune || list[0].Before == nil || *list[0].Before != tunedConfig || list[0].After == nil || *list[0].After != string(b) {
+		if len(list) != 1 || list[0].Source != console.SourceTune || list[0].Before == nil || *list[0].Before != tunedConfig || list[0].After == nil || *list[0].After != string(b) {
 			t.Errorf("revisions %+v", list)
 		}
 	}

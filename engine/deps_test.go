@@ -84,6 +84,7 @@ var layers = map[string]int{
 	"app/console":                 8,
 	"app/history":                 8,
 	"app/inspect":                 8,
+	"app/durable":                 8,
 	"app/access":                  8,
 	"app/certs":                   8,
 	"app/certs/certstest":         8,
@@ -98,9 +99,9 @@ var sideways = map[string][]string{
 	"engine/backend/onnxruntime": {"engine/backend/apart", "engine/backend/onnxruntime/capi", "engine/backend/onnxruntime/onnxfile"},
 	"engine/backend/python":      {"engine/backend/apart"},
 	"engine/backend/runtime":     {"engine/backend/apart", "engine/backend/runtime/tfapi", "engine/backend/runtime/ovapi", "engine/backend/runtime/savedmodel"},
-	"app":                        {"app/access", "app/certs", "app/console", "app/console/api", "app/console/staging", "app/history", "app/inspect", "app/desktop", "app/licenses"},
-	"app/console":                {"app/access", "app/console/api", "app/console/staging", "app/history"},
-	"app/console/staging":        {"app/console/api"},
+	"app":                        {"app/access", "app/certs", "app/console", "app/console/api", "app/console/staging", "app/durable", "app/history", "app/inspect", "app/desktop", "app/licenses"},
+	"app/console":                {"app/access", "app/console/api", "app/console/staging", "app/durable", "app/history"},
+	"app/console/staging":        {"app/console/api", "app/durable"},
 }
 
 func TestImportsGoDown(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"nereid/app/console/api"
+	"nereid/app/durable"
 	"nereid/app/history"
 	"nereid/engine/repo"
 	"nereid/store"
@@ -129,7 +130,7 @@ func (c *Console) install(s *staged, name, root, from, config string) error {
 	var text *string
 	if config != "" {
 		text = &config
-		if err := writeAtomic(filepath.Join(part, repo.ConfigName), []byte(config), 0o644); err != nil {
+		if err := durable.Replace(filepath.Join(part, repo.ConfigName), []byte(config), 0o644); err != nil {
 			return err
 		}
 	}
@@ -243,7 +244,7 @@ func (c *Console) copyModel(s *staged, from, to string) error {
 			}
 		})
 	})
-	return errors.Join(err, syncFolder(to))
+	return errors.Join(err, durable.SyncFolder(to))
 }
 
 func walkFiles(root string, f func(path string, info fs.FileInfo) error) error {

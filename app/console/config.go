@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"nereid/app/console/api"
+	"nereid/app/durable"
 	"nereid/app/history"
 	"nereid/engine"
 	"nereid/engine/lifecycle"
@@ -178,7 +179,7 @@ func (c *Console) saveConfig(ctx context.Context, st lifecycle.ModelStatus, p pl
 	}
 	c.outcome(ctx, &rev, out.Outcome, out.Reason)
 	e := history.Event{Kind: history.ConfigSaved, Model: st.Name, Text: "configuration saved", Detail: history.Detail{Revision: rev.ID, DurationMs: out.LoadMs}}
-	if rev.Source == sourceTune {
+	if rev.Source == SourceTune {
 		e.Text = "configuration of a tuning saved"
 	}
 	if rev.Restores != 0 {
@@ -218,11 +219,7 @@ func writeConfig(path string, text *string) error {
 		}
 		return nil
 	}
-	mode := fs.FileMode(0o644)
-	if info, err := os.Stat(path); err == nil {
-		mode = info.Mode().Perm()
-	}
-	return writeAtomic(path, []byte(*text), mode)
+	return durable.Replace(path, []byte(*text), 0o644)
 }
 
 func (c *Console) getRevisions(w http.ResponseWriter, r *http.Request) error {

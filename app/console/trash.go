@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	"nereid/app/console/api"
 	"nereid/app/console/staging"
+	"nereid/app/durable"
 )
 
 // trash keeps removed model folders: <dir>/<id>/item.json and <dir>/<id>/model/.
@@ -43,7 +43,7 @@ func (t *trash) put(model, folder, from string) (api.Trashed, error) {
 	if err != nil {
 		return item, err
 	}
-	if err := writeAtomic(filepath.Join(at, "item.json"), b, 0o600); err != nil {
+	if err := durable.Replace(filepath.Join(at, "item.json"), b, 0o600); err != nil {
 		return item, errors.Join(err, os.RemoveAll(at))
 	}
 	if err := moveFolder(folder, filepath.Join(at, "model")); err != nil {
@@ -137,58 +137,10 @@ func copyFolder(from, to string) error {
 			}
 			return os.Symlink(target, at)
 		case 0:
-			return copyRegular(p, at)
+			return durable.Copy(p, at)
 		}
 		return fail(api.CodeInvalid, "%s is neither a file nor a folder", p)
 	})
-}
-
-func copyRegular(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return err
-	}
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Sync(), out.Close(), os.Chtimes(to, time.Time{}, info.ModTime()))
-}
-
-// writeAtomic replaces a file by new content: whole or not at all, also through a loss of power.
-func writeAtomic(path string, content []byte, mode fs.FileMode) error {
-	part := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".nereid-"+newID())
-	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(part, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(part))
-	}
-	return syncFolder(filepath.Dir(path))
-}
-
-// syncFolder puts a rename on disk. Some file systems cannot, and need not.
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) {
-		return err
-	}
-	return nil
 }
 
 // exchangeByRenames swaps two folders where that cannot be done in one step.

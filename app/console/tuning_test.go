@@ -125,7 +125,7 @@ func TestTuning(t *testing.T) {
 			t.Errorf("the file is %q, %v", b, err)
 		}
 		rev, err := r.store.FileRevision(t.Context(), "ready")
-		if err != nil || rev.Source != sourceTune || rev.Before != nil || rev.ID != get[api.Tuning](r, 200, "GET", one, nil).Applied {
+		if err != nil || rev.Source != SourceTune || rev.Before != nil || rev.ID != get[api.Tuning](r, 200, "GET", one, nil).Applied {
 			t.Errorf("revision %+v, %v", rev, err)
 		}
 		if got := get[api.Error](r, http.StatusConflict, "POST", one+"/apply", api.ApplyTuning{Config: 1}); !strings.Contains(got.Error, "nothing is changed") {

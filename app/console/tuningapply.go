@@ -12,8 +12,8 @@ import (
 	"nereid/store"
 )
 
-// sourceTune is the source of a revision that a tuning made; nereid tune --apply has the same.
-const sourceTune = "tune"
+// SourceTune is the source of a revision that a tuning made, here or by nereid tune --apply.
+const SourceTune = "tune"
 
 // getTuningConfig answers the files of a configuration that was measured.
 func (c *Console) getTuningConfig(w http.ResponseWriter, r *http.Request) error {
@@ -86,7 +86,7 @@ func (c *Console) postTuningApply(w http.ResponseWriter, r *http.Request) error 
 	}
 	var out api.AppliedTuning
 	for _, ch := range changes {
-		saved, err := c.saveConfig(r.Context(), ch.st, ch.p, store.Revision{Model: ch.st.Name, Source: sourceTune, Before: ch.p.text, After: &ch.text})
+		saved, err := c.saveConfig(r.Context(), ch.st, ch.p, store.Revision{Model: ch.st.Name, Source: SourceTune, Before: ch.p.text, After: &ch.text})
 		if err != nil {
 			if len(out.Saves) > 0 {
 				err = fmt.Errorf("%w; the configuration of %q is written already, undo it by its revision %d", err, out.Saves[0].Revision.Model, out.Saves[0].Revision.ID)

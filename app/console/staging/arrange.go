@@ -3,7 +3,6 @@ package staging
 import (
 	"cmp"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -11,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"nereid/app/durable"
 )
 
 // Shape is the form in which a model came in.
@@ -288,22 +289,7 @@ func linkOrCopy(from, to string) error {
 	if err := os.Link(from, to); err == nil || errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return CopyFile(from, to)
-}
-
-// CopyFile copies a file to a place where there is none, and returns when its content is on the disk.
-func CopyFile(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Sync(), out.Close())
+	return durable.Copy(from, to)
 }
 
 // describe lists the files, versions and code of the arranged folder.
