@@ -37,7 +37,7 @@ func tuneAxes(cfg *inferencepb.ModelConfig, l *tuneLists, m tuneMachine, all boo
 			values = usual
 		}
 		if len(values) > 0 {
-			out = append(out, tuneAxis(cfg.GetName(), f, values, present))
+			out = append(out, tune.NewAxis(cfg.GetName(), f, values, present))
 		}
 	}
 	batches := cfg.GetMaxBatchSize() > 0
@@ -81,24 +81,6 @@ func tunePresent(cfg *inferencepb.ModelConfig) (kind, count int) {
 		}
 	}
 	return kind, max(1, count)
-}
-
-// tuneAxis is an axis of the values and the present one.
-func tuneAxis(model string, f tune.Field, values []int, present int) tune.Axis {
-	a := tune.Axis{Model: model, Field: f, Values: slices.Clone(values), Present: !slices.Contains(values, present)}
-	if a.Present {
-		a.Values = append(a.Values, present)
-	}
-	order := func(v int) int {
-		if f == tune.Threads && v == 0 {
-			return 1 << 30
-		}
-		return v
-	}
-	slices.SortFunc(a.Values, func(x, y int) int { return order(x) - order(y) })
-	a.Values = slices.Compact(a.Values)
-	a.Start = slices.Index(a.Values, present)
-	return a
 }
 
 // doubling is low, twice that and so on up to high.

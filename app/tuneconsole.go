@@ -171,8 +171,8 @@ func (s *tuneTeller) trial(r *tuned, t tune.Trial) {
 	}
 	e.Trial = tuningTrial(r, n, &t)
 	e.Best, e.Present = -1, -1
-	if ranked := tune.Rank(&r.space, &r.goal, s.trials); len(ranked) > 0 && r.goal.Keeps(&ranked[0].Measurement) {
-		e.Best = s.index(ranked[0])
+	if best, ok := tune.Best(&r.space, &r.goal, s.trials); ok {
+		e.Best = s.index(best)
 	}
 	if present, ok := tune.Baseline(&r.space, &r.goal, s.trials); ok {
 		e.Present = s.index(present)

@@ -47,16 +47,19 @@ const (
 
 const mega = 1e6
 
-// metrics are all metrics, and whether more is better.
-func metrics() map[Metric]bool {
-	return map[Metric]bool{
-		Throughput: true, LatencyAvg: false, LatencyP90: false, LatencyP95: false, LatencyP99: false, RAM: false, RAMLeft: true,
-		CPU: false, GPUMemory: false, GPUFree: true, GPUUtilization: true, GPUPower: false,
-	}
+// Metrics are the names of the metrics, sorted.
+func Metrics() []Metric {
+	return []Metric{RAMLeft, RAM, CPU, GPUFree, GPUPower, GPUMemory, GPUUtilization, LatencyAvg, LatencyP90, LatencyP95, LatencyP99, Throughput}
 }
 
-// Metrics are the names of the metrics, sorted.
-func Metrics() []Metric { return slices.Sorted(maps.Keys(metrics())) }
+// up tells whether more of a metric is better.
+func (name Metric) up() bool {
+	switch name {
+	case Throughput, RAMLeft, GPUFree, GPUUtilization:
+		return true
+	}
+	return false
+}
 
 // Of is the value of a metric in its unit.
 func (m *Measurement) Of(name Metric) float64 {
@@ -110,7 +113,7 @@ func (g *Goal) Check() error {
 		return fmt.Errorf("there is no objective; want one or more of %s", nameList())
 	}
 	for m, w := range g.Weights {
-		if _, ok := metrics()[m]; !ok {
+		if !slices.Contains(Metrics(), m) {
 			return fmt.Errorf("objective %q: want one of %s", m, nameList())
 		}
 		if !(w > 0) || math.IsInf(w, 0) {
@@ -118,7 +121,7 @@ func (g *Goal) Check() error {
 		}
 	}
 	for _, c := range g.Constraints {
-		if _, ok := metrics()[c.Metric]; !ok {
+		if !slices.Contains(Metrics(), c.Metric) {
 			return fmt.Errorf("constraint %q: want one of %s", c.Metric, nameList())
 		}
 		if !(c.Min >= 0) || !(c.Max >= 0) || c.Min == 0 && c.Max == 0 || c.Max > 0 && c.Min > c.Max {
@@ -152,10 +155,10 @@ func (g *Goal) Score(m *Measurement) (score, over float64) {
 			over += math.Log(c.Min / v)
 		}
 	}
-	sum, up := 0.0, metrics()
+	sum := 0.0
 	for _, name := range g.objectives() {
 		w, v := g.Weights[name], math.Log(max(m.Of(name), tiny))
-		if !up[name] {
+		if !name.up() {
 			v = -v
 		}
 		score += w * v

@@ -2,6 +2,7 @@ package tune
 
 import (
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -27,7 +28,7 @@ func TestGoal_F032(t *testing.T) {
 			}
 		}
 	}
-	if len(Metrics()) != 12 {
+	if len(Metrics()) != 12 || !slices.IsSorted(Metrics()) {
 		t.Errorf("metrics %v", Metrics())
 	}
 	for _, tt := range []struct {
@@ -67,11 +68,41 @@ func TestRank(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("Rank = %q, want %q", got, want)
 	}
+	if b, ok := Best(s, g, trials); !ok || s.Key(b.Candidate) != want[0] {
+		t.Errorf("Best = %+v, %v", b, ok)
+	}
+	if b, ok := Best(s, g, trials[3:4]); ok {
+		t.Errorf("the best breaks a constraint: %+v", b)
+	}
+	if b, ok := Best(s, g, trials[5:6]); ok {
+		t.Errorf("the best has failed: %+v", b)
+	}
 	if b, ok := Baseline(s, g, trials); !ok || b.Throughput != 120 {
 		t.Errorf("Baseline = %+v, %v", b, ok)
 	}
 	if _, ok := Baseline(s, g, trials[2:]); ok {
 		t.Error("there is a baseline of configurations that are not present")
+	}
+}
+
+func TestNewAxis(t *testing.T) {
+	for _, tt := range []struct {
+		field   Field
+		values  []int
+		present int
+		want    Axis
+	}{
+		{Instances, []int{4, 1, 2, 2}, 2, Axis{Values: []int{1, 2, 4}, Start: 1}},
+		{Instances, []int{1, 4}, 3, Axis{Values: []int{1, 3, 4}, Start: 1, Present: true}},
+		{Threads, []int{0, 2, 1}, 0, Axis{Values: []int{1, 2, 0}, Start: 2}},
+		{Threads, []int{2, 0}, 1, Axis{Values: []int{1, 2, 0}, Start: 0, Present: true}},
+		{Delay, []int{0, NoBatching}, 100, Axis{Values: []int{NoBatching, 0, 100}, Start: 2, Present: true}},
+	} {
+		values := slices.Clone(tt.values)
+		tt.want.Model, tt.want.Field = "m", tt.field
+		if got := NewAxis("m", tt.field, values, tt.present); !reflect.DeepEqual(got, tt.want) || !slices.Equal(values, tt.values) {
+			t.Errorf("NewAxis(%s, %v, %d) = %+v, want %+v; the values are %v", tt.field, tt.values, tt.present, got, tt.want, values)
+		}
 	}
 }
 

@@ -6,6 +6,28 @@ import "slices"
 // the constraints come first. Of trials that differ by no more than noise, the one with the lower p99 is the better. Those
 // that failed are left out.
 func Rank(s *Space, g *Goal, trials []Trial) []Trial {
+	all := heads(s, g, trials)
+	out := make([]Trial, 0, len(all))
+	for len(all) > 0 {
+		i := g.pick(all)
+		out = append(out, all[i])
+		all = slices.Delete(all, i, i+1)
+	}
+	return out
+}
+
+// Best is the first trial of Rank if it keeps the constraints; false if none does.
+func Best(s *Space, g *Goal, trials []Trial) (Trial, bool) {
+	all := heads(s, g, trials)
+	if len(all) == 0 {
+		return Trial{}, false
+	}
+	best := all[g.pick(all)]
+	return best, g.Keeps(&best.Measurement)
+}
+
+// heads are the best trials of each configuration, those that failed left out.
+func heads(s *Space, g *Goal, trials []Trial) (out []Trial) {
 	by := map[string][]Trial{}
 	var order []string
 	for _, t := range trials {
@@ -18,15 +40,8 @@ func Rank(s *Space, g *Goal, trials []Trial) []Trial {
 		}
 		by[v] = append(by[v], t)
 	}
-	var heads []Trial
 	for _, v := range order {
-		heads = append(heads, by[v][g.pick(by[v])])
-	}
-	out := make([]Trial, 0, len(heads))
-	for len(heads) > 0 {
-		i := g.pick(heads)
-		out = append(out, heads[i])
-		heads = slices.Delete(heads, i, i+1)
+		out = append(out, by[v][g.pick(by[v])])
 	}
 	return out
 }

@@ -194,7 +194,7 @@ func (c *climb) open() error {
 		inst, threads := c.axis(a, Instances), c.axis(a, Threads)
 		if inst >= 0 && threads >= 0 {
 			for _, n := range c.axes[inst].Values {
-				if per := c.o.Cores / n; n == 1 || per >= 1 && n&(n-1) == 0 {
+				if per := c.o.Cores / n; per >= 1 && n&(n-1) == 0 {
 					if err := c.set(assign{inst, n}, assign{threads, per}); err != nil {
 						return err
 					}
@@ -262,7 +262,7 @@ func (c *climb) set(to ...assign) error {
 func (c *climb) nearest(v assign) int {
 	a := &c.axes[v.axis]
 	far := func(i int) int {
-		x := a.order(i) - v.value
+		x := a.Values[i] - v.value
 		if a.Field == Threads && a.Values[i] == 0 {
 			x = c.o.Cores - v.value
 		}

@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -41,6 +42,18 @@ type Axis struct {
 	Present bool
 }
 
+// NewAxis is an axis of values, in whatever order, and of the present one, at which it starts.
+func NewAxis(model string, f Field, values []int, present int) Axis {
+	a := Axis{Model: model, Field: f, Values: slices.Clone(values), Present: !slices.Contains(values, present)}
+	if a.Present {
+		a.Values = append(a.Values, present)
+	}
+	slices.SortFunc(a.Values, func(x, y int) int { return cmp.Compare(f.order(x), f.order(y)) })
+	a.Values = slices.Compact(a.Values)
+	a.Start = slices.Index(a.Values, present)
+	return a
+}
+
 // Space is all candidates. The last axis is the load: measurements that differ in nothing else need no other server.
 type Space struct{ Axes []Axis }
 
@@ -57,7 +70,7 @@ func (s *Space) Check() error {
 			return fmt.Errorf("%s: the start %d is none of %d values", a.name(), a.Start, len(a.Values))
 		}
 		for i := range a.Values {
-			if i > 0 && a.order(i) <= a.order(i-1) {
+			if i > 0 && a.Field.order(a.Values[i]) <= a.Field.order(a.Values[i-1]) {
 				return fmt.Errorf("%s: the values %v do not rise", a.name(), a.Values)
 			}
 		}
@@ -65,12 +78,12 @@ func (s *Space) Check() error {
 	return nil
 }
 
-// order is a value by which the axis's values rise.
-func (a *Axis) order(i int) int {
-	if a.Field == Threads && a.Values[i] == 0 {
+// order is a number by which the values of an axis rise.
+func (f Field) order(value int) int {
+	if f == Threads && value == 0 {
 		return math.MaxInt
 	}
-	return a.Values[i]
+	return value
 }
 
 func (a *Axis) name() string {
