@@ -14,7 +14,6 @@ import (
 	"nereid/app/console"
 	"nereid/app/durable"
 	"nereid/engine/repo"
-	"nereid/engine/tune"
 	"nereid/store"
 )
 
@@ -94,14 +93,4 @@ func postRevision(st *store.Store, w http.ResponseWriter, r *http.Request) (out 
 	rev.ID, rev.Parent = 0, 0
 	rev, err = st.AddRevision(r.Context(), rev)
 	return revisionAdded{rev.ID}, err
-}
-
-// worthShowing are the trials of a plot: those that did not fail.
-func worthShowing(trials []tune.Trial) (out []tune.Trial) {
-	for _, t := range trials {
-		if t.Failed == "" {
-			out = append(out, t)
-		}
-	}
-	return out
 }

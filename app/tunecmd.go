@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -99,7 +100,7 @@ func (o *tuneOptions) tuner() (*tuner, error) {
 	}
 	names := append(steps(m.config), o.composing...)
 	for i := 0; i < len(names); i++ { // grows as ensembles are found
-		if have := func(n string) bool { return n == m.name || hasModel(t.parts, n) }; have(names[i]) {
+		if slices.ContainsFunc(t.models(), func(m tuneModel) bool { return m.name == names[i] }) {
 			continue
 		}
 		part, err := findTuneModel(o.repositories, names[i])
@@ -118,15 +119,6 @@ func (o *tuneOptions) tuner() (*tuner, error) {
 func isFolder(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
-}
-
-func hasModel(list []tuneModel, name string) bool {
-	for _, m := range list {
-		if m.name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // steps are the models of an ensemble's configuration; none for others, and for a text that cannot be read.

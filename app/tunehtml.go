@@ -5,6 +5,7 @@ import (
 	"html"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"nereid/engine/tune"
@@ -87,7 +88,7 @@ const (
 
 func (r *tuned) plot(x, y string, of func(*tune.Trial) (float64, float64)) *plot {
 	p := &plot{X: x, Y: y}
-	trials := worthShowing(r.result.Trials)
+	trials := slices.DeleteFunc(slices.Clone(r.result.Trials), func(t tune.Trial) bool { return t.Failed != "" })
 	low, high, top := math.Inf(1), 0.0, 0.0
 	for i := range trials {
 		a, b := of(&trials[i])

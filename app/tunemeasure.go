@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"time"
@@ -47,7 +48,7 @@ type tuner struct {
 	point   func(c tune.Candidate, p *perf.Point) // hears of what is measured: nil as it begins, then each window; nil: nobody does
 }
 
-// openTuner makes the folder of its private servers.
+// open makes the folder of its private servers.
 func (t *tuner) open() (err error) {
 	t.present = map[string]*inferencepb.ModelConfig{}
 	if t.scratch, err = os.MkdirTemp("", "nereid-tune-"); err != nil || t.python == "" {
@@ -190,7 +191,7 @@ func (t *tuner) makeSpace(l *tuneLists, m tuneMachine) {
 			first = v
 		}
 	}
-	t.space.Axes = append(t.space.Axes, tuneAxis("", tune.Load, l.load, first))
+	t.space.Axes = append(t.space.Axes, tune.NewAxis("", tune.Load, l.load, first))
 }
 
 // measure implements tune.Options.Measure.
@@ -198,23 +199,13 @@ func (t *tuner) measure(ctx context.Context, c tune.Candidate) (tune.Measurement
 	if t.point != nil {
 		t.point(c, nil)
 	}
-	if v := t.space.Variant(c); v != t.variant || t.server == nil && t.failed == "" {
-		t.variant = ""
-		failed, err := t.start(ctx, t.space.Changes(c))
-		if err != nil {
-			return tune.Measurement{}, err
-		}
-		if t.variant, t.failed = v, failed; failed != "" {
-			t.stop()
-		}
-	}
-	if t.failed != "" {
-		return tune.Measurement{Failed: t.failed}, nil
-	}
 	for _, changed := range t.space.Changes(c) {
 		if changed.Field == tune.MaxBatch && changed.To < t.batch {
 			return tune.Measurement{Failed: fmt.Sprintf("requests have %d rows", t.batch)}, nil
 		}
+	}
+	if failed, err := t.serve(ctx, c); err != nil || failed != "" {
+		return tune.Measurement{Failed: failed}, err
 	}
 	h, err := t.server.client() // connections of its own: each load begins anew
 	if err != nil {
@@ -244,31 +235,50 @@ func (t *tuner) measure(ctx context.Context, c tune.Candidate) (tune.Measurement
 	}
 	result, err := perf.Run(ctx, o)
 	usage.look()
-	p := result.Beyond
-	if len(result.Points) > 0 {
-		p = &result.Points[len(result.Points)-1]
-	}
 	switch {
 	case ctx.Err() != nil:
 		return tune.Measurement{}, ctx.Err() // a level that was cut short says nothing
 	case err != nil:
-		select {
-		case <-t.server.ended:
-			failed := "the server ended: " + t.server.reason()
-			t.stop()
-			t.failed = failed
-			return tune.Measurement{Failed: failed}, nil
-		default:
-		}
-		var answer *client.Error
-		if errors.As(err, &answer) { // the model fails under this configuration or load
-			return tune.Measurement{Failed: err.Error()}, nil
-		}
-		return tune.Measurement{}, err
-	case p == nil || p.Requests == 0:
+		return t.failure(err)
+	}
+	p := result.Beyond
+	if len(result.Points) > 0 {
+		p = &result.Points[len(result.Points)-1]
+	}
+	if p == nil || p.Requests == 0 {
 		return tune.Measurement{Failed: "no request was answered in time"}, nil
 	}
 	return measured(p, usage), nil
+}
+
+// serve has a server of a candidate's configuration. failed is why there is none.
+func (t *tuner) serve(ctx context.Context, c tune.Candidate) (failed string, err error) {
+	if v := t.space.Variant(c); v != t.variant || t.server == nil && t.failed == "" {
+		t.variant = ""
+		if failed, err = t.start(ctx, t.space.Changes(c)); err != nil {
+			return "", err
+		}
+		if t.variant, t.failed = v, failed; failed != "" {
+			t.stop()
+		}
+	}
+	return t.failed, nil
+}
+
+// failure is the measurement of a run that failed by its configuration or load, else the error.
+func (t *tuner) failure(err error) (tune.Measurement, error) {
+	select {
+	case <-t.server.ended:
+		t.failed = "the server ended: " + t.server.reason()
+		t.stop()
+		return tune.Measurement{Failed: t.failed}, nil
+	default:
+	}
+	var answer *client.Error
+	if errors.As(err, &answer) {
+		return tune.Measurement{Failed: err.Error()}, nil
+	}
+	return tune.Measurement{}, err
 }
 
 // gather reads the metrics of GPUs, nil where there are none.
@@ -313,6 +323,9 @@ func measured(p *perf.Point, u *consumption) tune.Measurement {
 	}
 	return m
 }
+
+// cores is how many this process may use.
+func cores() int { return runtime.GOMAXPROCS(0) }
 
 // tuneHere is this machine.
 func tuneHere(log *slog.Logger) tuneMachine {

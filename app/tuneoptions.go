@@ -195,9 +195,12 @@ func (o *tuneOptions) finish(v *tuneValues) error {
 	if o.mode != "quick" && o.mode != "brute" {
 		bad("--search %s: want quick or brute", o.mode)
 	}
-	for name, n := range map[string]int{"--budget": o.budget, "-b": o.batch, "--max-trials": o.trials, "--top": o.top} {
-		if n < 1 {
-			bad("%s %d: want 1 or more", name, n)
+	for _, option := range []struct {
+		name  string
+		value int
+	}{{"--budget", o.budget}, {"-b", o.batch}, {"--max-trials", o.trials}, {"--top", o.top}} {
+		if option.value < 1 {
+			bad("%s %d: want 1 or more", option.name, option.value)
 		}
 	}
 	if o.requests < 0 {

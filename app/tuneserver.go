@@ -67,7 +67,7 @@ func findTuneModel(repositories []string, name string) (tuneModel, error) {
 			return tuneModel{}, err
 		}
 		folder := filepath.Join(root, name)
-		if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+		if !isFolder(folder) {
 			if _, err := os.ReadDir(root); err != nil {
 				return tuneModel{}, fmt.Errorf("--model-repository: %w", err)
 			}

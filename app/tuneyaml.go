@@ -32,16 +32,16 @@ func analyzerArgs(text []byte, model string) (args, server []string, err error) 
 		}
 	case model == "":
 		return nil, nil, fmt.Errorf("profile_models names %d models; choose one with -m", len(models))
-	case len(models) > 0 && !hasKey(models, model):
+	}
+	about, named := models[model]
+	if len(models) > 0 && !named {
 		return nil, nil, fmt.Errorf("profile_models has no model %q", model)
 	}
 	a.add("m", model)
 	a.whole(file)
-	a.own(models[model])
+	a.own(about)
 	return a.args, a.server, errors.Join(a.errs...)
 }
-
-func hasKey(m map[string]map[string]any, name string) bool { _, ok := m[name]; return ok }
 
 // analyzer translates a file.
 type analyzer struct {
@@ -147,15 +147,12 @@ func (a *analyzer) ranges(limits map[string][2]string) {
 			list = upTo(usual[1])[usual[0]-1:]
 		}
 		option := map[string]string{"concurrency": "concurrency", "request_rate": "request-rate", "model_batch_size": "max-batch-sizes", "instance_count": "instance-counts"}[bound]
-		a.add(option, a.values(bound, toAny(list)))
+		words := make([]string, len(list))
+		for i, n := range list {
+			words[i] = strconv.Itoa(n)
+		}
+		a.add(option, strings.Join(words, ","))
 	}
-}
-
-func toAny(list []int) (out []any) {
-	for _, v := range list {
-		out = append(out, v)
-	}
-	return out
 }
 
 // shared translates keys that may stand at the top or with a model.

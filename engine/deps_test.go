@@ -21,6 +21,7 @@ var layers = map[string]int{
 	"engine/clock":       0,
 	"engine/affinity":    0,
 	"engine/cgroup":      0,
+	"engine/proc":        0,
 
 	"engine/awake":       1,
 	"engine/client":      1, // for other programs; nothing of the server imports it

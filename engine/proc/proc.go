@@ -1,4 +1,4 @@
-// Package proc reads from /proc what processes and the machine have used. Linux only; it starts no goroutine.
+// Package proc reads from /proc what processes have used. It finds nothing where there is no /proc, and starts no goroutine.
 package proc
 
 import (
@@ -16,7 +16,7 @@ const ticksPerSecond = 100
 type Usage struct {
 	CPU       float64 // seconds
 	RSSMB     float64 // pages shared between processes count in each
-	Processes int
+	Processes []int   // their numbers, in no order
 }
 
 // Tree reads the CPU time and memory of pid and all its descendants; children that ended and were waited for
@@ -62,7 +62,7 @@ func Tree(pid int) (Usage, error) {
 			if at == pid {
 				u.CPU += p.cpu
 				u.RSSMB += p.pages * float64(os.Getpagesize()) / 1e6
-				u.Processes++
+				u.Processes = append(u.Processes, id)
 				break
 			}
 		}
@@ -70,23 +70,34 @@ func Tree(pid int) (Usage, error) {
 	return u, nil
 }
 
-// MachineCPU returns the busy CPU seconds of the whole machine since it started.
-func MachineCPU() float64 {
-	data, err := os.ReadFile("/proc/stat")
+// Memory returns the bytes of memory of a process, what it shares with others in equal parts; where the system does not tell
+// that, all of it. 0: there is no such process. Source of the fields: proc(5), smaps_rollup and status.
+func Memory(pid int) int64 {
+	folder := "/proc/" + strconv.Itoa(pid)
+	if n := kilobytes(folder+"/smaps_rollup", "Pss:"); n > 0 {
+		return n
+	}
+	return kilobytes(folder+"/status", "VmRSS:")
+}
+
+// kilobytes is a number in a file of lines "name: number kB", in bytes; 0 if there is none.
+func kilobytes(path, name string) int64 {
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return 0
 	}
-	line, _, _ := strings.Cut(string(data), "\n")
-	busy := 0.0
-	for i, f := range strings.Fields(line)[1:] {
-		// user nice system idle iowait irq softirq steal; guest time is in user already.
-		if i == 3 || i == 4 || i > 7 {
+	for line := range strings.Lines(string(b)) {
+		words := strings.Fields(line)
+		if len(words) < 2 || words[0] != name {
 			continue
 		}
-		v, _ := strconv.ParseFloat(f, 64)
-		busy += v
+		n, err := strconv.ParseInt(words[1], 10, 53)
+		if err != nil {
+			return 0
+		}
+		return n << 10
 	}
-	return busy / ticksPerSecond
+	return 0
 }
 
 // OwnCPU returns the CPU seconds that this process has used.

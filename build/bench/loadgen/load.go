@@ -8,8 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"nereid/build/bench/proc"
+	"nereid/engine/device"
 	"nereid/engine/perf"
+	"nereid/engine/proc"
 )
 
 // answer is one whole reply; its bytes are valid until the lane's next exchange.
@@ -252,7 +253,7 @@ func run(ctx context.Context, o options) (point, error) {
 	if err != nil {
 		return point{}, err
 	}
-	own0, machine0, start := proc.OwnCPU(), proc.MachineCPU(), time.Now()
+	own0, machine0, start := proc.OwnCPU(), device.Host().Busy, time.Now()
 	phase.Store(measuring)
 	wait(ctx, o.window)
 	phase.Store(stopping)
@@ -261,7 +262,7 @@ func run(ctx context.Context, o options) (point, error) {
 	if err != nil {
 		return point{}, fmt.Errorf("the server ended during the load: %w", err)
 	}
-	own, machine := proc.OwnCPU()-own0, proc.MachineCPU()-machine0
+	own, machine := proc.OwnCPU()-own0, (device.Host().Busy - machine0).Seconds()
 	wg.Wait()
 
 	p := point{Proto: o.proto, Model: o.model, Clients: o.clients, Seconds: seconds, Faults: faults,

@@ -24,9 +24,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"nereid/build/bench/proc"
 	"nereid/engine/grpcapi/h2"
 	"nereid/engine/inferencepb"
+	"nereid/engine/proc"
 )
 
 func TestParseTensorsRefuses(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"nereid/build/bench/proc"
+	"nereid/engine/proc"
 )
 
 func main() {

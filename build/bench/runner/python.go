@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"nereid/build/bench/proc"
+	"nereid/engine/proc"
 )
 
 // pythonLoads are the loads on Python models; both servers run the same files with the same Python.
@@ -263,7 +263,7 @@ func loadCycle(ctx context.Context, s *server, rest *int) (load, unload float64,
 	if *rest == 0 {
 		settle(ctx, 6*time.Second)
 		u, err := proc.Tree(s.cmd.Process.Pid)
-		*rest = u.Processes
+		*rest = len(u.Processes)
 		return 0, 0, err
 	}
 	for time.Since(began) < time.Minute {
@@ -271,7 +271,7 @@ func loadCycle(ctx context.Context, s *server, rest *int) (load, unload float64,
 		if err != nil {
 			return 0, 0, err
 		}
-		if u.Processes <= *rest {
+		if len(u.Processes) <= *rest {
 			return load, time.Since(began).Seconds(), nil
 		}
 		settle(ctx, 2*time.Millisecond)
