@@ -132,7 +132,7 @@ output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }
 	if len(revs.Revisions) != 1 || revs.Revisions[0].ID != applied.Saves[0].Revision.ID {
 		t.Errorf("revisions %+v", revs)
 	}
-	if again := page[api.Error](t, r, 409, "POST", one+"/apply", api.ApplyTuning{Config: 1}); !strings.Contains(again.Error, "changed since it was tuned") {
+	if again := page[api.Error](t, r, 409, "POST", one+"/apply", api.ApplyTuning{Config: 1}); !strings.Contains(again.Error, "in place already") {
 		t.Errorf("applied twice: %+v", again)
 	}
 

@@ -8,5 +8,5 @@
 //
 // Goroutines: one that watches models for the event stream and removes imports that were left alone, one for each
 // event stream (its request's), one for each import that is being committed, two for
-// each framework that is being installed. Close ends them and waits.
+// each framework that is being installed, one for the load test or the tuning that runs. Close ends them and waits.
 package console

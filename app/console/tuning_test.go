@@ -128,6 +128,10 @@ func TestTuning(t *testing.T) {
 		if err != nil || rev.Source != SourceTune || rev.Before != nil || rev.ID != get[api.Tuning](r, 200, "GET", one, nil).Applied {
 			t.Errorf("revision %+v, %v", rev, err)
 		}
+		if got := get[api.Error](r, http.StatusConflict, "POST", one+"/apply", api.ApplyTuning{Config: 1}); !strings.Contains(got.Error, "in place already") {
+			t.Errorf("applied twice: %+v", got)
+		}
+		r.write("ready/config.pbtxt", "max_batch_size: 2\n")
 		if got := get[api.Error](r, http.StatusConflict, "POST", one+"/apply", api.ApplyTuning{Config: 1}); !strings.Contains(got.Error, "nothing is changed") {
 			t.Errorf("applied to another text: %+v", got)
 		}

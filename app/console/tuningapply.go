@@ -122,6 +122,9 @@ func (c *Console) tunedChange(r *http.Request, name string, text api.TuningText)
 	if p.text != nil {
 		was = *p.text
 	}
+	if was == text.After {
+		return change{}, fail(api.CodeConflict, "the configuration of %q is in place already", name)
+	}
 	if was != text.Before {
 		return change{}, fail(api.CodeConflict, "the configuration of %q was changed since it was tuned, so that the figures are of another one; "+
 			"nothing is changed: tune it again, or take the changes over by hand", name)

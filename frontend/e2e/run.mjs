@@ -17,6 +17,7 @@ import { hardening } from "./hardening.mjs";
 import { runtime } from "./runtime.mjs";
 import { settings } from "./settings.mjs";
 import { trying } from "./trying.mjs";
+import { tuning } from "./tuning.mjs";
 import { api, axe, drop, editorText, eventually, open, patience, Report, root, setEditor, shot } from "./lib.mjs";
 
 const base = (process.argv[2] ?? "").replace(/\/$/, "");
@@ -264,6 +265,7 @@ await report.step("command palette by keyboard", async () => {
 
 await trying({ base, page, report, models: (await api(base, "GET", "/api/models")).models.map((m) => m.name) });
 await configuring({ base, page, report, model: digits });
+await tuning({ base, page, report, model: digits });
 await runtime({ base, page, report });
 await edges({ base, page, report, digits, zip });
 await faces({ base, page, report, id });

@@ -1,6 +1,6 @@
 // Hash routes, by hand: they work in a browser and in the desktop window alike.
 
-export const tabs = ["overview", "try", "config", "charts", "revisions"] as const;
+export const tabs = ["overview", "try", "config", "tune", "charts", "revisions"] as const;
 export type Tab = (typeof tabs)[number];
 
 export type Route =

@@ -1,0 +1,116 @@
+// What the page says and draws of a tuning.
+import type { StartTuning, TuningAxis, TuningChange, TuningHead, TuningTrial } from "./api.gen";
+import { count } from "./format";
+import { t } from "./i18n/index.svelte";
+
+/** A value of an axis in the configuration's words. */
+export function valueText(field: string, v: number): string {
+  switch (field) {
+    case "max_queue_delay":
+      return v < 0 ? t("tune.noBatching") : t("tune.delay", { n: count(v) });
+    case "instance_kind":
+      return v === 1 ? "KIND_GPU" : "KIND_CPU";
+    case "intra_op_threads":
+      return v === 0 ? t("tune.allCores") : count(v);
+    default:
+      return count(v);
+  }
+}
+
+const names = {
+  max_batch_size: "tune.field.max_batch_size",
+  max_queue_delay: "tune.field.max_queue_delay",
+  instance_count: "tune.field.instance_count",
+  instance_kind: "tune.field.instance_kind",
+  intra_op_threads: "tune.field.intra_op_threads",
+  load: "tune.field.load",
+} as const;
+
+/** The name of an axis; of another model than the one that is tuned with that model's name. */
+export function fieldText(field: string, of = "", model = ""): string {
+  const key = names[field as keyof typeof names];
+  const name = key ? t(key) : field;
+  return of !== "" && of !== model ? `${of}: ${name}` : name;
+}
+
+/** A configuration by its changes: "instances 1 → 2, threads all cores → 1". */
+export function changesText(changes: readonly TuningChange[], model: string): string {
+  if (changes.length === 0) return t("tune.present");
+  return changes.map((c) => `${fieldText(c.field, c.model, model)} ${valueText(c.field, c.from)} → ${valueText(c.field, c.to)}`).join(", ");
+}
+
+/** The values of an axis with the present one marked: "1, 2 (now), 4". */
+export function axisText(a: TuningAxis): string {
+  return a.values.map((v) => valueText(a.field, v) + (v === a.present && a.field !== "load" ? ` (${t("tune.now")})` : "")).join(", ");
+}
+
+/** By how much a figure changed: "+32 %"; empty when it cannot be said. */
+export function ratio(to: number, from: number): string {
+  if (!(from > 0) || !Number.isFinite(to)) return "";
+  const percent = Math.round(100 * (to / from - 1));
+  return percent === 0 ? "±0 %" : `${percent > 0 ? "+" : "−"}${count(Math.abs(percent))} %`;
+}
+
+/** What was to be reached, in a line. */
+export function goalText(r: StartTuning): string {
+  const words = [r.objective === "latency" ? t("tune.goal.latency") : r.objective === "" || r.objective === "throughput" ? t("tune.goal.throughput") : r.objective];
+  if (r.latencyBudgetMs > 0) words.push(t("tune.goal.budget", { n: r.latencyBudgetMs }));
+  if (r.minThroughput > 0) words.push(t("tune.goal.rate", { n: r.minThroughput }));
+  if (r.maxMemoryMb > 0) words.push(t("tune.goal.memory", { n: r.maxMemoryMb }));
+  if (r.maxGpuMemoryMb > 0) words.push(t("tune.goal.gpuMemory", { n: r.maxGpuMemoryMb }));
+  return words.join(", ");
+}
+
+/** What a tuning found, in a line. */
+export function resultText(h: TuningHead): string {
+  if (!h.best) return t(h.present || h.measured > 0 ? "tune.result.none" : "tune.result.nothing");
+  if (h.bestChanges.length === 0) return t("tune.result.present");
+  if (!h.present) return changesText(h.bestChanges, h.model);
+  return t("tune.result.best", { rate: ratio(h.best.rate, h.present.rate), p99: ratio(h.best.p99Us, h.present.p99Us) });
+}
+
+/** A scale from values to pixels with its ticks; logarithmic where values differ much. */
+export interface Scale {
+  at: (v: number) => number;
+  ticks: number[];
+}
+
+/** From 0 to max. */
+export function linear(max: number, from: number, to: number): Scale {
+  const step = niceStep(max / 4);
+  const top = Math.max(step, Math.ceil(max / step - 1e-9) * step);
+  const ticks: number[] = [];
+  for (let i = 0; i * step <= top * (1 + 1e-9); i++) ticks.push(i * step);
+  return { at: (v) => from + (v / top) * (to - from), ticks };
+}
+
+/** From min to max, both above 0: in decades if they are more than ten times apart, else from 0. */
+export function spread(min: number, max: number, from: number, to: number): Scale {
+  if (!(min > 0) || max / min < 10) return linear(max, from, to);
+  const low = Math.log10(min) - 0.05;
+  const high = Math.log10(max) + 0.05;
+  const ticks: number[] = [];
+  for (let e = Math.floor(low); e <= Math.ceil(high); e++) {
+    for (const m of high - low > 2 ? [1] : [1, 3]) {
+      const v = m * 10 ** e;
+      if (Math.log10(v) >= low && Math.log10(v) <= high) ticks.push(v);
+    }
+  }
+  return { at: (v) => from + ((Math.log10(Math.max(v, Number.MIN_VALUE)) - low) / (high - low)) * (to - from), ticks };
+}
+
+function niceStep(v: number): number {
+  if (!(v > 0)) return 1;
+  const e = 10 ** Math.floor(Math.log10(v));
+  return [1, 2, 5, 10].map((m) => m * e).find((s) => s >= v * (1 - 1e-9)) ?? 10 * e;
+}
+
+export type Order = "measured" | "rate" | "p99";
+
+/** Trials with their numbers, in an order; those that failed come last. */
+export function ordered(trials: readonly TuningTrial[], by: Order): { n: number; trial: TuningTrial }[] {
+  const rows = trials.map((trial, n) => ({ n, trial }));
+  if (by === "measured") return rows.reverse();
+  const key = (x: TuningTrial) => (x.failed !== "" ? Infinity : by === "rate" ? -x.rate : x.p99Us);
+  return rows.sort((a, b) => key(a.trial) - key(b.trial) || a.n - b.n);
+}
