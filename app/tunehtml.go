@@ -4,16 +4,41 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"iter"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"nereid/engine/tune"
 )
 
-// tuneRow is a line of a table of the report.
+// tuneRow is a line of a table.
 type tuneRow struct {
 	Name, Config, Load, Throughput, P50, P99, CPU, Memory, GPUMemory, Goal string
+}
+
+func (r *tuned) row(name string, t *tune.Trial) tuneRow {
+	goal := "kept"
+	if !r.goal.Keeps(&t.Measurement) {
+		goal = "missed"
+	}
+	return tuneRow{name, r.variantText(t.Candidate), r.loadText(t.Candidate), fmt.Sprintf("%.1f", t.Throughput), msText(t.P50), msText(t.P99),
+		fmt.Sprintf("%.0f %%", t.Of(tune.CPU)), fmt.Sprintf("%.0f MB", t.Of(tune.RAM)), fmt.Sprintf("%.0f MB", t.Of(tune.GPUMemory)), goal}
+}
+
+// head are the present configuration and the best ones, with their names.
+func (r *tuned) head() iter.Seq2[string, *tune.Trial] {
+	return func(yield func(string, *tune.Trial) bool) {
+		if r.based && !yield("now", &r.baseline) {
+			return
+		}
+		for i, t := range r.shown() {
+			if !yield(strconv.Itoa(i+1), &t) {
+				return
+			}
+		}
+	}
 }
 
 // tunePage is what the report shows.
@@ -28,20 +53,9 @@ type tunePage struct {
 
 // writeHTML writes a report that needs no other file.
 func (r *tuned) writeHTML(w io.Writer) error {
-	line := func(name string, t *tune.Trial) tuneRow {
-		goal := "kept"
-		if !r.goal.Keeps(&t.Measurement) {
-			goal = "missed"
-		}
-		return tuneRow{name, r.variantText(t.Candidate), r.loadText(t.Candidate), fmt.Sprintf("%.1f", t.Throughput), msText(t.P50), msText(t.P99),
-			fmt.Sprintf("%.0f %%", t.Of(tune.CPU)), fmt.Sprintf("%.0f MB", t.Of(tune.RAM)), fmt.Sprintf("%.0f MB", t.Of(tune.GPUMemory)), goal}
-	}
 	p := tunePage{Model: r.model, Goal: r.objectiveText(), When: r.began.Format(time.DateTime), Why: r.summary(), GPUs: r.gpus > 0}
-	if r.based {
-		p.Rows = append(p.Rows, line("now", &r.baseline))
-	}
-	for i, t := range r.shown() {
-		p.Rows = append(p.Rows, line(fmt.Sprint(i+1), &t))
+	for name, t := range r.head() {
+		p.Rows = append(p.Rows, r.row(name, t))
 	}
 	for _, s := range r.result.Steps {
 		p.Steps = append(p.Steps, r.stepText(&s))
@@ -51,7 +65,7 @@ func (r *tuned) writeHTML(w io.Writer) error {
 			p.Failed = append(p.Failed, r.variantText(t.Candidate)+", "+r.loadText(t.Candidate)+": "+t.Failed)
 			continue
 		}
-		p.All = append(p.All, line(fmt.Sprint(i+1), &t))
+		p.All = append(p.All, r.row(strconv.Itoa(i+1), &t))
 	}
 	p.Speed = r.plot("p99, ms", "infer/s", func(t *tune.Trial) (float64, float64) { return t.Of(tune.LatencyP99), t.Throughput })
 	p.Memory = r.plot("p99, ms", "memory, MB", func(t *tune.Trial) (float64, float64) {
@@ -191,16 +205,22 @@ func (m *markup) table(rows []tuneRow, gpus bool) {
 }
 
 func (m *markup) plot(heading string, p *plot) {
-	m.put("<h2>%s</h2>\n<svg viewBox=\"0 0 720 360\" role=\"img\" aria-label=\"%s by %s\">\n", heading, p.Y, p.X)
+	const right, low = plotWidth - plotRight, plotHeight - plotBottom
+	m.put("<h2>%s</h2>\n<svg viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"%s by %s\">\n", heading, plotWidth, plotHeight, p.Y, p.X)
+	upright := func(class string, at float64) {
+		m.put(`<line class="%s" x1="%[2]g" x2="%[2]g" y1="%g" y2="%g"/>`, class, at, plotTopSpace, low)
+	}
 	for _, l := range p.Lines {
 		if l.Along == "x" {
-			m.put(`<line class="grid" x1="%[1]g" x2="%[1]g" y1="15" y2="320"/><text x="%[1]g" y="335" text-anchor="middle">%[2]s</text>`, l.At, l.Text)
+			upright("grid", l.At)
+			m.put(`<text x="%g" y="%g" text-anchor="middle">%s</text>`, l.At, low+15, l.Text)
 		} else {
-			m.put(`<line class="grid" x1="70" x2="700" y1="%[1]g" y2="%[1]g"/><text x="64" y="%[1]g" dy="4" text-anchor="end">%[2]s</text>`, l.At, l.Text)
+			m.put(`<line class="grid" x1="%g" x2="%g" y1="%[3]g" y2="%[3]g"/>`, plotLeft, right, l.At)
+			m.put(`<text x="%g" y="%g" dy="4" text-anchor="end">%s</text>`, plotLeft-6, l.At, l.Text)
 		}
 	}
 	if p.Limit != 0 {
-		m.put(`<line class="limit" x1="%[1]g" x2="%[1]g" y1="15" y2="320"/>`, p.Limit)
+		upright("limit", p.Limit)
 	}
 	for _, d := range p.Points {
 		radius := 4.5
@@ -209,7 +229,7 @@ func (m *markup) plot(heading string, p *plot) {
 		}
 		m.put(`<circle class="%s" cx="%g" cy="%g" r="%g"><title>%s</title></circle>`+"\n", d.Kind, d.X, d.Y, radius, d.Title)
 	}
-	m.put(`<text x="385" y="354" text-anchor="middle">%s</text><text x="70" y="11">%s</text></svg>`+"\n", p.X, p.Y)
+	m.put(`<text x="%g" y="%g" text-anchor="middle">%s</text><text x="%g" y="11">%s</text></svg>`+"\n", (plotLeft+right)/2, plotHeight-6, p.X, plotLeft, p.Y)
 	m.put("<p class=\"muted\">Green: the best. Blue: the present configuration. Hollow: misses a constraint. The line is the latency budget.</p>\n")
 }
 

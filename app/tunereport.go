@@ -67,19 +67,9 @@ func (r *tuned) table(w io.Writer) error {
 	fmt.Fprintln(w)
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(tab, "\tCONFIGURATION\t%s\tINFER/S\tP50\tP99\tCPU\tMEMORY\tGOAL\n", strings.ToUpper(r.loadName()))
-	row := func(name string, t *tune.Trial) {
-		keeps := "kept"
-		if !r.goal.Keeps(&t.Measurement) {
-			keeps = "missed"
-		}
-		fmt.Fprintf(tab, "%s\t%s\t%d\t%.1f\t%s\t%s\t%.0f %%\t%.0f MB\t%s\n", name, r.variantText(t.Candidate), r.space.LoadOf(t.Candidate), t.Throughput,
-			msText(t.P50), msText(t.P99), t.Of(tune.CPU), t.Of(tune.RAM), keeps)
-	}
-	if r.based {
-		row("now", &r.baseline)
-	}
-	for i, t := range r.shown() {
-		row(fmt.Sprint(i+1), &t)
+	for name, t := range r.head() {
+		row := r.row(name, t)
+		fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", name, row.Config, r.space.LoadOf(t.Candidate), row.Throughput, row.P50, row.P99, row.CPU, row.Memory, row.Goal)
 	}
 	if err := tab.Flush(); err != nil {
 		return err
