@@ -59,9 +59,16 @@ type Graph struct {
 type step struct {
 	model   string
 	version int64
-	in, out []link // by port
-	// places bounds how many requests of the step are under way at once, over all requests of the ensemble; nil: no bound.
-	places chan struct{}
+	in, out []link  // by port
+	places  *places // nil: no bound
+}
+
+// places bounds how many requests of a step are under way at once, over all requests of the ensemble.
+type places struct {
+	free chan struct{} // as many as there are, when all are taken
+
+	mu    sync.Mutex
+	taken map[*infer.Request]struct{} // guarded by mu: who has them
 }
 
 // link ties an input or output of a step's model to a tensor of the ensemble.
@@ -102,7 +109,7 @@ func New(o Options) (*Graph, error) {
 			st.out = append(st.out, link{port, number(s.GetOutputMap()[port])})
 		}
 		if limit > 0 {
-			st.places = make(chan struct{}, limit)
+			st.places = &places{free: make(chan struct{}, limit), taken: map[*infer.Request]struct{}{}}
 		}
 		g.steps = append(g.steps, st)
 	}

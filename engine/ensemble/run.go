@@ -21,6 +21,7 @@ type run struct {
 	mu        sync.Mutex
 	active    map[*infer.Request]struct{} // guarded by mu, as is all below: the steps' requests under way
 	cancelled bool
+	waits     map[*step]int // for a place of these steps, each so often
 	err       error         // the first failure
 	queue     time.Duration // sums over the steps, as Triton counts an ensemble's phases
 	input     time.Duration
@@ -177,20 +178,15 @@ func (x *run) respond(resp *infer.Response) {
 
 // call runs one request of a step and hands its responses to take, in order. An error of take ends the request.
 func (x *run) call(s *step, values []value, take func(resp *infer.Response) error) error {
-	if s.places != nil {
-		select {
-		case s.places <- struct{}{}:
-		default:
-			select {
-			case s.places <- struct{}{}:
-			case <-x.r.Done():
-				return status.New(status.Cancelled, "request was cancelled")
-			}
-		}
-		defer func() { <-s.places }()
+	if s.places != nil && !x.place(s) {
+		return status.New(status.Cancelled, "request was cancelled")
 	}
 	r := x.request(s, values)
 	defer r.Release()
+	if s.places != nil {
+		s.places.take(r)
+		defer s.places.give(r)
+	}
 	if !x.enter(r) {
 		return status.New(status.Cancelled, "request was cancelled")
 	}
@@ -217,6 +213,66 @@ func (x *run) call(s *step, values []value, take func(resp *infer.Response) erro
 			return nil
 		}
 	}
+}
+
+// place waits for a place of a step; false: the request was cancelled before there was one.
+func (x *run) place(s *step) bool {
+	select {
+	case s.places.free <- struct{}{}:
+		return true
+	default:
+	}
+	x.waitFor(s, 1)
+	defer x.waitFor(s, -1)
+	select {
+	case s.places.free <- struct{}{}:
+		return true
+	case <-x.r.Done():
+		return false
+	}
+}
+
+func (x *run) waitFor(s *step, n int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.waits == nil {
+		x.waits = map[*step]int{}
+	}
+	if x.waits[s] += n; x.waits[s] == 0 {
+		delete(x.waits, s)
+	}
+}
+
+// take notes who has a place, give gives it back.
+func (p *places) take(r *infer.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.taken[r] = struct{}{}
+}
+
+func (p *places) give(r *infer.Request) {
+	p.mu.Lock()
+	delete(p.taken, r)
+	p.mu.Unlock()
+	<-p.free
+}
+
+// Awaits returns the requests that the ensemble's request waits for now, one reference on each: its steps', and those that have
+// the places that it waits for. None: it does not wait.
+func (x *run) Awaits() (all []*infer.Request) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for r := range x.active {
+		all = append(all, r.Retain())
+	}
+	for s := range x.waits {
+		s.places.mu.Lock()
+		for r := range s.places.taken {
+			all = append(all, r.Retain())
+		}
+		s.places.mu.Unlock()
+	}
+	return all
 }
 
 // request makes a step's request. Its inputs are the values' bytes, which it keeps alive.

@@ -211,6 +211,14 @@ func (r *Request) WaitIn(q Queue) {
 	r.cancel.mu.Unlock()
 }
 
+// In returns the queue that WaitIn was called with last, nil before. What its caller set in the request before that can be
+// read after it. Safe for concurrent use while the caller holds a reference.
+func (r *Request) In() Queue {
+	r.cancel.mu.Lock()
+	defer r.cancel.mu.Unlock()
+	return r.cancel.queue
+}
+
 // Cancelled reports whether Cancel was called.
 func (r *Request) Cancelled() bool { return r.cancel.flag.Load() }
 

@@ -33,7 +33,7 @@ func (w *Worker) beginBLS(id uint64, body []byte) error {
 		r.Release()
 		return status.Errorf(status.Internal, "it makes call %d again, or more than %d calls at once", id, mostCalls)
 	}
-	w.bls[id] = r.Retain()
+	w.bls[id] = &asked{r: r.Retain(), parent: call.parent, loose: call.loose}
 	w.mu.Unlock()
 	err = w.inferBLS(r) // does not block
 	if err == nil && !call.stream && !r.Served.Decoupled() {
@@ -49,15 +49,22 @@ func (w *Worker) beginBLS(id uint64, body []byte) error {
 	return nil
 }
 
+// asked is a call that is not answered.
+type asked struct {
+	r      *infer.Request // with a reference
+	parent uint64         // ticket of the request for whose sake it is made; 0: not known
+	loose  bool           // nobody waits for it, as far as is known
+}
+
 // origin says for whose sake a call is made: for its parent's, or for that of what is executed now. It is one for all calls of
-// a request.
+// a request that what is executed waits for, and one for all others.
 func (w *Worker) origin(call *blsCall) *infer.Origin {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var parent *live
 	exec := uint64(0)
 	if ex := w.cur; ex != nil && len(ex.lives) > 0 {
-		if i := call.parent - ex.first; call.parent == 0 || i < uint64(len(ex.lives)) {
+		if i := call.parent - ex.first; call.parent == 0 && call.holds || i < uint64(len(ex.lives)) {
 			exec = ex.id
 			if call.parent == 0 {
 				i = 0
@@ -71,27 +78,48 @@ func (w *Worker) origin(call *blsCall) *infer.Origin {
 	if parent != nil && call.traced && parent.r.Trace != nil && !parent.r.Answered() {
 		call.r.Trace = parent.r.Trace.Child()
 	}
-	if parent != nil && parent.origin != nil {
-		return parent.origin
-	}
-	o := &infer.Origin{Model: w.spec.ModelName, Busy: func() bool { return exec != 0 && w.running.Load() == exec }}
+	known := new(*infer.Origin)
 	if parent != nil {
-		o.Up, parent.origin = parent.r.Origin, o
+		known = &parent.loose
+		if call.holds {
+			known = &parent.origin
+		}
 	}
+	if *known != nil {
+		return *known
+	}
+	o := &infer.Origin{Model: w.spec.ModelName, Loose: !call.holds, Busy: func() bool { return exec != 0 && w.running.Load() == exec }}
+	if parent != nil {
+		o.Up = parent.r.Origin
+	}
+	*known = o
 	return o
 }
 
 func (w *Worker) cancelBLS(id uint64) {
 	w.mu.Lock()
-	r := w.bls[id]
-	if r != nil {
-		r.Retain()
+	var r *infer.Request
+	if c := w.bls[id]; c != nil {
+		r = c.r.Retain()
 	}
 	w.mu.Unlock()
 	if r != nil {
 		r.Cancel()
 		r.Release()
 	}
+}
+
+// waitsBLS notes whether somebody waits for a call that was made without.
+func (w *Worker) waitsBLS(id uint64, body []byte) error {
+	if len(body) != 1 {
+		return errFrame
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c := w.bls[id]; c != nil {
+		c.loose = body[0] == 0
+	}
+	return nil
 }
 
 // serveBLS sends the responses of a call that the server has taken, or has not: err.
@@ -104,7 +132,7 @@ func (w *Worker) serveBLS(id uint64, call *blsCall, err error) {
 		err = refused(r, "Model %s is using the decoupled. The current BLS request call doesn't support models using the decoupled transaction policy. "+
 			"Please use 'decoupled=True' argument to the 'exec' or 'async_exec' calls for decoupled models.'", r.ModelName)
 	}
-	watch := w.lookAfter(r)
+	watch := w.lookAfter(id, call)
 	defer watch.stop()
 	for err == nil {
 		resp := call.first
@@ -163,11 +191,11 @@ func refused(r *infer.Request, format string, args ...any) error {
 
 func (w *Worker) endBLS(id uint64) {
 	w.mu.Lock()
-	r := w.bls[id]
+	c := w.bls[id]
 	delete(w.bls, id)
 	w.mu.Unlock()
-	if r != nil {
-		r.Release()
+	if c != nil {
+		c.r.Release()
 	}
 }
 

@@ -280,6 +280,8 @@ type blsCall struct {
 	parent uint64
 	stream bool
 	traced bool            // in the trace of its parent
+	holds  bool            // what is executed waits for it
+	loose  bool            // nobody waits for it yet
 	r      *infer.Request  // the caller's to release
 	first  *infer.Response // that has come already; nil: none
 }
@@ -303,7 +305,7 @@ func (x *inbox) bls(body []byte) (blsCall, error) {
 		r.Release()
 		return blsCall{}, err
 	}
-	return blsCall{parent: parent, stream: flags&blsStream != 0, traced: flags&blsTraced != 0, r: r}, nil
+	return blsCall{parent: parent, stream: flags&blsStream != 0, traced: flags&blsTraced != 0, holds: flags&blsHolds != 0, loose: flags&blsLoose != 0, r: r}, nil
 }
 
 func (x *inbox) request(c *cursor, r *infer.Request) error {

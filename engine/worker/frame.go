@@ -22,6 +22,7 @@ const (
 	kindLog
 	kindMetric
 	kindHello
+	kindBLSWait
 )
 
 const (
@@ -57,6 +58,8 @@ const (
 
 	blsStream = 1
 	blsTraced = 2
+	blsHolds  = 4
+	blsLoose  = 8
 )
 
 type header struct {

@@ -50,10 +50,10 @@ type Worker struct {
 	questions atomic.Int32 // calls up under way, without those of models
 
 	mu      sync.Mutex
-	cur     *execution                // guarded by mu, as is all below; nil: nothing is executed
-	late    map[uint64]*live          // requests whose execution is over, by ticket
-	calls   map[uint64]chan []byte    // replies that are awaited
-	bls     map[uint64]*infer.Request // the worker's requests to other models, by its call number
+	cur     *execution             // guarded by mu, as is all below; nil: nothing is executed
+	late    map[uint64]*live       // requests whose execution is over, by ticket
+	calls   map[uint64]chan []byte // replies that are awaited
+	bls     map[uint64]*asked      // the worker's requests to other models, by its call number
 	numbers struct{ ticket, exec, call uint64 }
 	reading bool  // somebody reads the worker's frames: see turn.go
 	broken  error // what a reader that stands in for life found; nil: the end of the stream
@@ -80,7 +80,8 @@ type live struct {
 	done   bool            // its final response has come
 	held   *infer.Response // of a model that is not decoupled: a response that came before FINAL
 	spill  *spill
-	origin *infer.Origin // of the calls made for its sake; nil: none was
+	origin *infer.Origin // of the calls made for its sake that its execution waits for; nil: none was
+	loose  *infer.Origin // of the others
 }
 
 // Start starts a worker and waits for its hello. Errors: NotFound when the program is not there, Internal when it ends or
@@ -98,7 +99,7 @@ func (l *Launcher) Start(ctx context.Context, s Spec) (*Worker, error) {
 	}
 	w := &Worker{
 		spec: s, log: s.Log, p: p, arena: newArena(p.down, s.Grow), out: newOutput(s.Log),
-		late: map[uint64]*live{}, calls: map[uint64]chan []byte{}, bls: map[uint64]*infer.Request{},
+		late: map[uint64]*live{}, calls: map[uint64]chan []byte{}, bls: map[uint64]*asked{},
 		greeted: make(chan struct{}), dead: make(chan struct{}), gone: make(chan struct{}, 1), buf: make([]byte, maxPacket+1), reading: true,
 	}
 	w.enc.arena = w.arena
@@ -241,14 +242,14 @@ func (w *Worker) settle(err error) {
 	w.mu.Lock()
 	w.closed, w.err = true, err
 	late, calls, bls := w.late, w.calls, w.bls
-	w.late, w.calls, w.bls = map[uint64]*live{}, map[uint64]chan []byte{}, map[uint64]*infer.Request{}
+	w.late, w.calls, w.bls = map[uint64]*live{}, map[uint64]chan []byte{}, map[uint64]*asked{}
 	cur := w.cur
 	w.cur = nil
 	w.mu.Unlock()
 	w.running.Store(0)
-	for _, r := range bls {
-		r.Cancel()
-		r.Release()
+	for _, c := range bls {
+		c.r.Cancel()
+		c.r.Release()
 	}
 	for _, c := range calls {
 		close(c)
@@ -334,6 +335,8 @@ func (w *Worker) handle(h header, body []byte) error {
 		return w.beginBLS(h.id, body)
 	case kindBLSCancel:
 		w.cancelBLS(h.id)
+	case kindBLSWait:
+		return w.waitsBLS(h.id, body)
 	case kindReply:
 		w.mu.Lock()
 		c := w.calls[h.id]

@@ -13,7 +13,7 @@ import sys
 import threading
 import traceback
 
-CALL, REPLY, EXECUTE, RESPONSES, BLS, BLS_RESPONSE, BLS_CANCEL, LOG, METRIC, HELLO = range(1, 11)
+CALL, REPLY, EXECUTE, RESPONSES, BLS, BLS_RESPONSE, BLS_CANCEL, LOG, METRIC, HELLO, BLS_WAIT = range(1, 12)
 FAR, DONE, EACH = 1, 2, 4
 SERIES = 1 << 16  # here alone: an EXECUTE with EACH
 MAX_PACKET = 65536
@@ -55,7 +55,8 @@ class Channel:
             return self._last
 
     def expect(self, kind, number, take):
-        """Has take(body) called, under the channel's lock, for each frame of that kind and number."""
+        """Has take(body) called, under the channel's lock, for each frame of that kind and number; with None where that is
+        BLS_RESPONSE and the server asks whether somebody waits for it."""
         with self._lock:
             self._answers[kind, number] = take
 
@@ -131,6 +132,8 @@ class Channel:
         if kind == CALL or kind == EXECUTE or kind == SERIES:
             self.commands.append((kind, number, body))
             return
+        if kind == BLS_WAIT:
+            kind, body = BLS_RESPONSE, None
         if kind not in (REPLY, BLS_RESPONSE):
             die("a frame of kind %d" % kind)
         take = self._answers.get((kind, number))

@@ -9,6 +9,7 @@ import _nereid_arena as arena
 import triton_python_backend_utils as pb
 
 FINAL, ERROR, EMPTY, RESCHEDULE = 1, 2, 4, 8
+STREAM, HOLDS, LOOSE = 1, 4, 8
 IN_FRAME, IN_DOWN, IN_UP = 0, 1, 2
 
 # What goes into the frame: of one tensor, and of all tensors of a frame.
@@ -402,14 +403,15 @@ class Codec:
         took = min(took, MOST_TIME)
         writer.end(begin, _RESPONSE, flags, ticket, len(tensors), code, len(message), len(parameters), took)
 
-    def bls(self, request, stream, parent):
-        """The body of a BLS, and what must be kept alive until the frame is sent."""
+    def bls(self, request, flags, parent):
+        """The body of a BLS, and what must be kept alive until the frame is sent. flags: STREAM, HOLDS, LOOSE."""
         writer = Writer(lent=True)
         model = request._model.encode()
         memory = request._memory
         kind = 2 if memory is not None and memory._kind == pb.TRITONSERVER_MEMORY_GPU else 0
         device = memory._device if memory is not None else 0
-        flags = (1 if stream else 0) | (2 if request._trace is not None else 0)
+        if request._trace is not None:
+            flags |= 2
         writer.add(_BLS.pack(request._version, parent, flags, len(model), 0, kind, device))
         writer.add(model)
         writer.pad()

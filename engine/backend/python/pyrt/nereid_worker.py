@@ -80,6 +80,8 @@ class Runtime:
         self._executing = 0  # ticket of the first request of the execution under way
         self._awaited = 0  # BLS requests of coroutines; guarded by the channel's lock
         self._reader = None
+        # The threads that executions are on: this one, and that of coroutines.
+        self._main, self.loop = threading.get_ident(), 0
 
     # What models ask of the server
 
@@ -170,7 +172,7 @@ class Runtime:
             except RuntimeError:
                 pass  # the loop is closed: nobody waits for the answer any more
 
-        self._begin(request, False, ended)
+        self._begin(request, False, ended, future)
         return future
 
     def _read_for_coroutines(self):
@@ -180,7 +182,7 @@ class Runtime:
             self._reader.clear()
             self._wire.wait(lambda: not self._awaited)
 
-    def _begin(self, request, stream, ended=None):
+    def _begin(self, request, stream, ended=None, future=None):
         if not self.serving:
             raise pb.TritonModelException("BLS is only supported during the 'execute' function.")
         self.flush()
@@ -188,8 +190,15 @@ class Runtime:
         parent = request._trace._ticket if request._trace is not None else 0
         if not parent and self._executing:
             parent = self._executing
-        body, kept = self._codec.bls(request, stream, parent)
-        call = Call(self._wire, self._codec, self._wire.number(), ended)
+        if stream:
+            flags = codec.STREAM
+        elif future is not None:
+            flags = codec.LOOSE
+        else:
+            thread = threading.get_ident()
+            flags = codec.HOLDS if thread == self._main or self._executing and thread == self.loop else 0
+        body, kept = self._codec.bls(request, flags, parent)
+        call = Call(self._wire, self._codec, self._wire.number(), ended, future)
         self._wire.expect(channel.BLS_RESPONSE, call.number, call.take)
         if ended is not None:
             with self._wire.turn:
@@ -249,12 +258,17 @@ class Runtime:
 class Call:
     """A BLS request under way."""
 
-    def __init__(self, wire, codec_, number, ended):
-        self._wire, self._codec, self.number, self._on_end = wire, codec_, number, ended
+    def __init__(self, wire, codec_, number, ended, future):
+        self._wire, self._codec, self.number, self._on_end, self._future = wire, codec_, number, ended, future
         self._arrived = collections.deque()
         self._ended = False
 
     def take(self, body):
+        if body is None:
+            # Who awaits a future has it call back. Where that cannot be seen, somebody is taken to.
+            waits = self._future is None or bool(getattr(self._future, "_callbacks", True))
+            self._wire.send(channel.BLS_WAIT, self.number, b"\1" if waits else b"\0")
+            return False
         response, final = self._codec.response(body)
         if response is not None:
             self._arrived.append(response)
@@ -547,10 +561,11 @@ class Worker:
             threading.Thread(target=self._spin, args=(self._loop,), name="asyncio", daemon=True).start()
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
-    @staticmethod
-    def _spin(loop):
+    def _spin(self, loop):
         import asyncio
 
+        if not self._runtime.decoupled:  # else no execution waits for its coroutine
+            self._runtime.loop = threading.get_ident()
         asyncio.set_event_loop(loop)
         loop.run_forever()
 

@@ -434,7 +434,7 @@ class Arena(unittest.TestCase):
         for what, made in (
             ("answer", lambda: codec.responses([(1, 0, pb.InferenceResponse([tensor]), None)])),
             ("answer of a series", lambda: codec.one((1, 0, pb.InferenceResponse([tensor]), None, 5), 5)),
-            ("call", lambda: codec.bls(pb.InferenceRequest(model_name="m", requested_output_names=[], inputs=[tensor]), False, 0)),
+            ("call", lambda: codec.bls(pb.InferenceRequest(model_name="m", requested_output_names=[], inputs=[tensor]), 0, 0)),
         ):
             with self.subTest(what):
                 _, kept = made()
@@ -455,7 +455,7 @@ class Arena(unittest.TestCase):
             codec.responses([(1, 0, pb.InferenceResponse(tensors + [bad]), None)])
         request = pb.InferenceRequest(model_name="m", inputs=tensors + [bad])
         with self.assertRaises(UnicodeEncodeError):
-            codec.bls(request, False, 0)
+            codec.bls(request, 0, 0)
         in_use = [s.at for slots in up._rooms.values() for s in slots if up._mapped.map[s.at - _nereid_arena.HEADER]]
         self.assertEqual(in_use, [slot.at])
         self.assertEqual(up.send_empty(own), slot.at)  # as if it had never been sent
