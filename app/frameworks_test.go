@@ -88,11 +88,14 @@ func TestFrameworksGiveWay(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer d.close()
-			p, err := newPython(&Config{BackendDirectory: tt.folder}, d, slog.New(slog.DiscardHandler))
+			c, log := &Config{BackendDirectory: tt.folder}, slog.New(slog.DiscardHandler)
+			launcher := newLauncher(c, log)
+			defer launcher.Close()
+			p, err := newPython(c, d, launcher, log)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer p.close(t.Context())
+			defer p.close()
 			var all []string
 			for _, b := range p.all {
 				all = append(all, b.Name())

@@ -54,7 +54,7 @@ func validateCommand(ctx context.Context, args []string, lookup func(string) (st
 		fmt.Fprint(stderr, "error: name at least one model repository\n\n"+validateUsage)
 		return 2
 	}
-	o, closeBackends, err := inspectOptions(ctx, *dataDir, lookup)
+	o, closeBackends, err := inspectOptions(*dataDir, lookup)
 	if err != nil {
 		fmt.Fprintf(stderr, "error: %v\n", err)
 		return 2
@@ -175,7 +175,7 @@ func configCommand(ctx context.Context, args []string, lookup func(string) (stri
 		fmt.Fprint(stderr, "error: nereid config wants generate and one file or folder\n\n"+configUsage)
 		return 2
 	}
-	o, closeBackends, err := inspectOptions(ctx, *dataDir, lookup)
+	o, closeBackends, err := inspectOptions(*dataDir, lookup)
 	if err != nil {
 		fmt.Fprintf(stderr, "error: %v\n", err)
 		return 2
@@ -210,7 +210,7 @@ func writeConfig(output, text string, stdout io.Writer) error {
 }
 
 // inspectOptions has the server's backends. What ONNX Runtime needs is unpacked into the data folder, as the server does.
-func inspectOptions(ctx context.Context, given string, lookup func(string) (string, bool)) (inspect.Options, func(), error) {
+func inspectOptions(given string, lookup func(string) (string, bool)) (inspect.Options, func(), error) {
 	dir, err := commandDataDir(given, lookup)
 	if err != nil {
 		return inspect.Options{}, nil, err
@@ -221,9 +221,10 @@ func inspectOptions(ctx context.Context, given string, lookup func(string) (stri
 	}
 	log := slog.New(slog.DiscardHandler) // what matters is in the faults
 	d := &dataDir{path: dir}
-	ort := newORT(c, d, nil, log)
-	py, err := newPython(c, d, log)
-	closeAll := func() { py.close(ctx); ort.close() }
+	launcher := newLauncher(c, log)
+	ort := newORT(c, d, nil, launcher, log)
+	py, err := newPython(c, d, launcher, log)
+	closeAll := func() { py.close(); launcher.Close() }
 	if err != nil {
 		closeAll()
 		return inspect.Options{}, nil, err

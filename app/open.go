@@ -102,8 +102,9 @@ func tuneMemory() {
 func (s *server) openBackends() (err error) {
 	s.machine = openMachine(s.c, s.log)
 	s.regions, s.gpuMemory, s.closeCUDA = openCUDA(s.machine, gpumem.Options{PinnedBytes: s.c.PinnedBytes, DeviceBytes: s.c.CUDABytes, Log: s.log})
-	s.ort = newORT(s.c, s.data, s.gpuMemory, s.log)
-	if s.python, err = newPython(s.c, s.data, s.log); err != nil {
+	s.launcher = newLauncher(s.c, s.log)
+	s.ort = newORT(s.c, s.data, s.gpuMemory, s.launcher, s.log)
+	if s.python, err = newPython(s.c, s.data, s.launcher, s.log); err != nil {
 		return err
 	}
 	s.backends = append(append(builtin.All(), s.ort.backend()), s.python.all...)

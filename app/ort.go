@@ -17,12 +17,9 @@ import (
 )
 
 // ortRuntime is the ONNX Runtime backend. Its library is opened with the first model that needs it.
-type ortRuntime struct {
-	b        *onnxruntime.Backend
-	launcher *worker.Launcher // of models in processes of their own; nil: there are none
-}
+type ortRuntime struct{ b *onnxruntime.Backend }
 
-func newORT(c *Config, d *dataDir, memory *gpumem.Memory, log *slog.Logger) ortRuntime {
+func newORT(c *Config, d *dataDir, memory *gpumem.Memory, launcher *worker.Launcher, log *slog.Logger) ortRuntime {
 	o := onnxruntime.Options{
 		Library: c.ONNXRuntimeLibrary, RuntimeFolder: filepath.Join(d.join("runtime"), "onnxruntime"), CacheFolder: d.join("runtime"),
 		Settings: c.ONNXRuntime, GPUMemory: memory, Log: log,
@@ -30,16 +27,9 @@ func newORT(c *Config, d *dataDir, memory *gpumem.Memory, log *slog.Logger) ortR
 	if exe, err := os.Executable(); err != nil {
 		log.Warn("models cannot have processes of their own: this program's file is not known", "err", err)
 	} else {
-		o.Launcher, o.Worker = worker.NewLauncher(log), []string{exe, "worker"}
+		o.Launcher, o.Worker = launcher, []string{exe, "worker"}
 	}
-	return ortRuntime{onnxruntime.New(o), o.Launcher}
-}
-
-// close ends what starts processes. All models must be unloaded.
-func (o ortRuntime) close() {
-	if o.launcher != nil {
-		o.launcher.Close()
-	}
+	return ortRuntime{onnxruntime.New(o)}
 }
 
 // workerCommand is the process of a model that asks for one, or of a framework: its backend's name is the argument.

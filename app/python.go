@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"strings"
 
-	"nereid/engine/awake"
 	"nereid/engine/backend"
 	"nereid/engine/backend/python"
 	"nereid/engine/metrics/custom"
@@ -18,30 +16,17 @@ import (
 
 // pythonRuntime is the Python backend, those that are written in Python, those of frameworks, and what they need.
 type pythonRuntime struct {
-	launcher *worker.Launcher
-	metrics  *custom.Registry
-	own      *python.Backend
-	all      []backend.Backend
+	metrics *custom.Registry
+	own     *python.Backend
+	all     []backend.Backend
 }
 
-// coresAwake is the most cores that are kept awake without being asked for: on more of them who waits is woken on any.
-const coresAwake = 4
-
 // newPython makes the backends. The caller closes them when no model is left, also after an error.
-func newPython(c *Config, d *dataDir, log *slog.Logger) (pythonRuntime, error) {
-	p := pythonRuntime{launcher: worker.NewLauncher(log), metrics: &custom.Registry{}}
-	switch c.KeepAwake {
-	case "true":
-		p.launcher.KeepAwake(awake.New(math.MaxInt))
-	case "false":
-	default:
-		if awake.Slow() {
-			p.launcher.KeepAwake(awake.New(coresAwake))
-		}
-	}
+func newPython(c *Config, d *dataDir, launcher *worker.Launcher, log *slog.Logger) (pythonRuntime, error) {
+	p := pythonRuntime{metrics: &custom.Registry{}}
 	var err error
 	p.own, err = python.New(python.Options{
-		Settings: c.Python, Requirements: c.PythonRequirements, Folder: d.python(), Launcher: p.launcher,
+		Settings: c.Python, Requirements: c.PythonRequirements, Folder: d.python(), Launcher: launcher,
 		Metrics: p.metrics, Log: log,
 	})
 	if err != nil {
@@ -52,7 +37,7 @@ func newPython(c *Config, d *dataDir, log *slog.Logger) (pythonRuntime, error) {
 		return p, fmt.Errorf("--backend-directory: %w", err)
 	}
 	p.all = append([]backend.Backend{p.own}, more...)
-	frameworks, err := newFrameworks(c, d, p.launcher, p.all)
+	frameworks, err := newFrameworks(c, d, launcher, p.all)
 	p.all = append(p.all, frameworks...)
 	return p, err
 }
@@ -69,12 +54,9 @@ func (f frameworks) Install(ctx context.Context, x python.Framework, out io.Writ
 }
 
 // close ends the processes that are left.
-func (p pythonRuntime) close(context.Context) {
+func (p pythonRuntime) close() {
 	if p.own != nil {
 		p.own.Close()
-	}
-	if p.launcher != nil {
-		p.launcher.Close()
 	}
 }
 

@@ -36,6 +36,7 @@ import (
 	"nereid/engine/shm"
 	"nereid/engine/status"
 	"nereid/engine/trace"
+	"nereid/engine/worker"
 	"nereid/store"
 )
 
@@ -60,6 +61,7 @@ type server struct {
 	backends  []backend.Backend
 	remotes   map[string]repo.Remote // the repositories that are no folders
 	storage   []*cloud.Repository    // the same, to be closed
+	launcher  *worker.Launcher       // of models' processes
 	ort       ortRuntime
 	python    pythonRuntime
 	machine   *device.Machine
@@ -298,8 +300,10 @@ func (s *server) shutdown() {
 			s.log.Warn("closing the redis cache failed", "err", err)
 		}
 	}
-	s.python.close(ctx)
-	s.ort.close()
+	s.python.close()
+	if s.launcher != nil {
+		s.launcher.Close()
+	}
 	if s.closeCUDA != nil {
 		s.closeCUDA()
 	}
