@@ -55,6 +55,7 @@ type tuned struct {
 	began     time.Time
 	ended     time.Time
 	gpus      int
+	alone     *tune.Measurement // of a server without models; nil: there is none
 	top       int
 	searching string // quick or brute
 }
@@ -141,6 +142,13 @@ func (o *tuneOptions) search(ctx context.Context, t *tuner, stdout, stderr io.Wr
 	}
 	fmt.Fprintf(stdout, "Tuning %s in servers of its own; what serves it now is left alone, but shares the machine.\n", t.model.name)
 	r := &tuned{model: t.model.name, goal: o.goal, rate: o.lists.rate, batch: o.batch, began: time.Now(), models: t.models(), gpus: machine.gpus, top: o.top, searching: o.mode, result: &tune.Result{}}
+	if o.exportAt != "" {
+		t.gpus = machine.gpus
+		var err error
+		if r.alone, err = t.alone(ctx); err != nil {
+			return nil, fmt.Errorf("a server without models: %w", err)
+		}
+	}
 	if err := t.learn(ctx, &o.lists, machine); err != nil {
 		return nil, err
 	}

@@ -3,11 +3,13 @@ package app
 import (
 	"bytes"
 	"context"
+	"encoding/csv"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -85,6 +87,25 @@ func TestTune(t *testing.T) {
 			if !strings.Contains(out, want) {
 				t.Errorf("no %q in\n%s", want, out)
 			}
+		}
+	})
+	t.Run("F033 a server without models", func(t *testing.T) {
+		at := t.TempDir()
+		r, _ := tuneRun(t, "--model-repository", perfModels(t), "-m", "plain", "--search=brute", "--concurrency=1", "--max-batch-sizes=present", "--queue-delays=present",
+			"--instance-counts=present", "--window=50", "--export-path", at)
+		if err := r.export(at); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(at, "metrics-server-only.csv"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := csv.NewReader(bytes.NewReader(b)).ReadAll()
+		if err != nil || len(rows) != 2 || strings.Join(rows[0][:5], ",") != "Model,GPU UUID,GPU Memory Usage (MB),GPU Utilization (%),GPU Power Usage (W)" || rows[1][0] != "triton-server" {
+			t.Fatalf("%q, %v", rows, err)
+		}
+		if mb, err := strconv.ParseFloat(rows[1][5], 64); err != nil || mb < 10 || r.alone.Memory < 10<<20 {
+			t.Errorf("a server without models takes %q MB, %v", rows[1][5], err)
 		}
 	})
 	t.Run("F029 an ensemble and its parts", func(t *testing.T) {

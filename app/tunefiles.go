@@ -57,6 +57,16 @@ func (r *tuned) writeGPUCSV(w io.Writer) error {
 	return csv.NewWriter(w).WriteAll(rows)
 }
 
+// writeServerCSV writes what a server without models takes, which is the models' in no other table. The GPUs are taken together.
+// Format: metrics-server-only.csv of model_analyzer, with the columns of memory and processors that it can be told to add.
+func (r *tuned) writeServerCSV(w io.Writer) error {
+	m := r.alone
+	return csv.NewWriter(w).WriteAll([][]string{
+		{"Model", "GPU UUID", "GPU Memory Usage (MB)", "GPU Utilization (%)", "GPU Power Usage (W)", "RAM Usage (MB)", "CPU Utilization (%)"},
+		{"triton-server", "all", number(m.Of(tune.GPUMemory)), number(m.GPUUtilization), number(m.GPUPower), number(m.Of(tune.RAM)), number(m.Of(tune.CPU))},
+	})
+}
+
 func yes(b bool) string {
 	if b {
 		return "Yes"

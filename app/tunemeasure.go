@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"nereid/engine/client"
+	"nereid/engine/clock"
 	"nereid/engine/inferencepb"
 	"nereid/engine/perf"
 	"nereid/engine/tune"
@@ -309,23 +310,59 @@ func measured(p *perf.Point, u *consumption) tune.Measurement {
 	if s := p.Server; s != nil {
 		m.Queue, m.Compute = s.Queue.Mean(), s.Compute().Mean()
 	}
-	if g := p.Metrics; g != nil {
-		for gpu, r := range g.UsedMemory {
-			m.GPUMemory += int64(r.Max)
-			m.GPUFree += int64(g.TotalMemory[gpu].First - r.Max)
-		}
-		for _, r := range g.Utilization {
-			m.GPUUtilization += 100 * r.Mean() / float64(len(g.Utilization))
-		}
-		for _, r := range g.Power {
-			m.GPUPower += r.Mean()
-		}
-	}
+	gpuFigures(&m, p.Metrics)
 	return m
 }
 
 // cores is how many this process may use.
 func cores() int { return runtime.GOMAXPROCS(0) }
+
+// gpuFigures adds what the GPUs showed; g may be nil.
+func gpuFigures(m *tune.Measurement, g *perf.Metrics) {
+	if g == nil {
+		return
+	}
+	for gpu, r := range g.UsedMemory {
+		m.GPUMemory += int64(r.Max)
+		m.GPUFree += int64(g.TotalMemory[gpu].First - r.Max)
+	}
+	for _, r := range g.Utilization {
+		m.GPUUtilization += 100 * r.Mean() / float64(len(g.Utilization))
+	}
+	for _, r := range g.Power {
+		m.GPUPower += r.Mean()
+	}
+}
+
+// alone measures a private server without models for the time of a window: what of the figures of models is the server's own.
+func (t *tuner) alone(ctx context.Context) (*tune.Measurement, error) {
+	root := filepath.Join(t.scratch, "none")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		return nil, err
+	}
+	var err error
+	if t.server, err = startPrivate(ctx, root, t.dataDir(), nil, t.options); err != nil {
+		return nil, err
+	}
+	defer t.stop()
+	if t.client, err = t.server.client(); err != nil {
+		return nil, err
+	}
+	usage := newConsumption(t.server.cmd.Process.Pid)
+	if !clock.Sleep(ctx, t.window) {
+		return nil, ctx.Err()
+	}
+	usage.look()
+	m := &tune.Measurement{CPU: usage.cores(), Memory: usage.memory, AvailableMemory: usage.left}
+	if gather := t.gather(ctx); gather != nil {
+		g, err := gather()
+		if err != nil {
+			return nil, err
+		}
+		gpuFigures(m, &g)
+	}
+	return m, nil
+}
 
 // tuneHere is this machine.
 func tuneHere(log *slog.Logger) tuneMachine {

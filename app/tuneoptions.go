@@ -52,7 +52,8 @@ Measurement
 Result
   --top N                                 configurations to show; default 3
   --report FILE                           a page of HTML with plots
-  --export-path FOLDER                    metrics-model-inference.csv in model_analyzer's columns, with GPUs metrics-model-gpu.csv
+  --export-path FOLDER                    metrics-model-inference.csv in model_analyzer's columns, with GPUs metrics-model-gpu.csv, and
+                                          metrics-server-only.csv of a server without models
   --output-model-repository FOLDER        the best configurations as models of their own
   --apply                                 writes the best configuration into the repository; what was there is kept as a revision in
                                           --data-dir, as of nereid serve, and shows in the GUI

@@ -41,6 +41,9 @@ func (r *tuned) export(folder string) error {
 	if r.gpus > 0 {
 		err = errors.Join(err, writeFile(filepath.Join(folder, "metrics-model-gpu.csv"), r.writeGPUCSV))
 	}
+	if r.alone != nil {
+		err = errors.Join(err, writeFile(filepath.Join(folder, "metrics-server-only.csv"), r.writeServerCSV))
+	}
 	return err
 }
 
