@@ -188,6 +188,7 @@ func tuningTrial(r *tuned, config int, t *tune.Trial) *api.TuningTrial {
 	return &api.TuningTrial{
 		Config: config, Load: r.space.LoadOf(t.Candidate), Rate: t.Throughput, P50Us: micros(t.P50), P90Us: micros(t.P90), P99Us: micros(t.P99),
 		QueueUs: micros(t.Queue), ComputeUs: micros(t.Compute), Cores: t.CPU, MemoryBytes: t.Memory, GPUMemoryBytes: t.GPUMemory,
+		GPUUtilization: t.GPUUtilization, GPUPowerW: t.GPUPower,
 		Stable: t.Stable, Keeps: t.Failed == "" && r.goal.Keeps(&t.Measurement), Failed: t.Failed,
 	}
 }

@@ -96,6 +96,9 @@ type TuningTrial struct {
 	Cores          float64 `json:"cores"`
 	MemoryBytes    int64   `json:"memoryBytes"`
 	GPUMemoryBytes int64   `json:"gpuMemoryBytes"`
+	// GPUUtilization is the mean of the GPUs, in percent; GPUPowerW the power of all of them. 0 where there is none.
+	GPUUtilization float64 `json:"gpuUtilization"`
+	GPUPowerW      float64 `json:"gpuPowerW"`
 	// Stable: the windows agreed. Keeps: every constraint is kept.
 	Stable bool `json:"stable"`
 	Keeps  bool `json:"keeps"`

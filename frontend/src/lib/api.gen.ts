@@ -1063,6 +1063,9 @@ export interface TuningTrial {
   cores: number;
   memoryBytes: number;
   gpuMemoryBytes: number;
+  /** GPUUtilization is the mean of the GPUs, in percent; GPUPowerW the power of all of them. 0 where there is none. */
+  gpuUtilization: number;
+  gpuPowerW: number;
   /** Stable: the windows agreed. Keeps: every constraint is kept. */
   stable: boolean;
   keeps: boolean;

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import type { Model, StartTuning, TuningHead, TuningTrial } from "./api.gen";
-import { axisText, changesText, goalText, linear, ordered, ratio, resultText, spread } from "./tuning";
+import type { Machine, Model, StartTuning, TuningHead, TuningTrial } from "./api.gen";
+import { axisText, changesText, goalText, density, figures, linear, ordered, ratio, resultText, spread } from "./tuning";
 import { freeInputs, TuningForm } from "./tuningform.svelte";
 
-const trial = (x: Partial<TuningTrial>): TuningTrial => ({ config: 0, load: 1, rate: 100, p50Us: 1, p90Us: 1, p99Us: 1000, queueUs: 0, computeUs: 0, cores: 1, memoryBytes: 1, gpuMemoryBytes: 0, stable: true, keeps: true, failed: "", ...x });
+const trial = (x: Partial<TuningTrial>): TuningTrial => ({ config: 0, load: 1, rate: 100, p50Us: 1, p90Us: 1, p99Us: 1000, queueUs: 0, computeUs: 0, cores: 1, memoryBytes: 1, gpuMemoryBytes: 0, gpuUtilization: 0, gpuPowerW: 0, stable: true, keeps: true, failed: "", ...x });
 const head = (h: Partial<TuningHead>): TuningHead => ({ id: 1, model: "m", state: "done", reason: "", startedMs: 0, endedMs: 0, request: new TuningForm().request(), measured: 2, most: 2, best: null, present: null, bestChanges: [], applied: 0, appliedConfig: 0, ...h });
 
 describe("words", () => {
@@ -47,6 +47,21 @@ describe("scales", () => {
     expect(s.at(50_000)).toBeLessThan(500);
     expect(spread(100, 900, 0, 500).ticks[0]).toBe(0);
     expect(spread(0, 900, 0, 500).ticks[0]).toBe(0);
+  });
+});
+
+describe("G023 the goals of tuning that a chart shows", () => {
+  const gib = 1 << 30;
+  const machine = { memoryBytes: 16 * gib, gpus: [{ memoryBytes: 8 * gib }, { memoryBytes: 8 * gib }] } as unknown as Machine;
+  it("has those of GPUs where there are some, and density where the machine is known", () => {
+    expect(figures([trial({})], null).map((f) => f.id)).toEqual(["rate", "p99", "p50", "memory", "cores"]);
+    const card = trial({ memoryBytes: gib, gpuMemoryBytes: 3 * gib, gpuUtilization: 61.4, gpuPowerW: 70.5 });
+    const all = figures([trial({}), card], machine);
+    expect(all.map((f) => f.id)).toEqual(["rate", "p99", "p50", "memory", "cores", "gpuUse", "gpuMemory", "gpuPower", "density"]);
+    expect(all.map((f) => f.text(f.of(card)))).toEqual(["100/s", "1.00 ms", "1.00 µs", "1.00 GiB", "1.0 cores", "61 %", "3.00 GiB", "71 W", "5 ×"]);
+  });
+  it("is as dense as the scarcest memory", () => {
+    expect([density(trial({ memoryBytes: 3 * gib }), machine), density(trial({ memoryBytes: gib, gpuMemoryBytes: 5 * gib }), machine), density(trial({ memoryBytes: 0 }), machine)]).toEqual([5, 3, 0]);
   });
 });
 

@@ -1,6 +1,6 @@
 // What the page says and draws of a tuning.
-import type { StartTuning, TuningAxis, TuningChange, TuningHead, TuningTrial } from "./api.gen";
-import { count } from "./format";
+import type { Machine, StartTuning, TuningAxis, TuningChange, TuningHead, TuningTrial } from "./api.gen";
+import { bytes, count, rate, us } from "./format";
 import { t } from "./i18n/index.svelte";
 
 /** A value of an axis in the configuration's words. */
@@ -67,6 +67,43 @@ export function resultText(h: TuningHead): string {
   if (h.bestChanges.length === 0) return t("tune.result.present");
   if (!h.present) return changesText(h.bestChanges, h.model);
   return t("tune.result.best", { rate: ratio(h.best.rate, h.present.rate), p99: ratio(h.best.p99Us, h.present.p99Us) });
+}
+
+/** A figure that a tuning may be about, and that a chart may have on an axis. */
+export interface Figure {
+  id: "rate" | "p99" | "p50" | "memory" | "cores" | "gpuUse" | "gpuMemory" | "gpuPower" | "density";
+  name: string;
+  of: (x: TuningTrial) => number;
+  text: (v: number) => string;
+}
+
+const mib = 1 << 20; // so that ticks are round numbers of them
+
+/** The figures that there are: those of GPUs where trials have some; how many such servers have room where the machine is known. */
+export function figures(trials: readonly TuningTrial[], machine: Machine | null): Figure[] {
+  const out: Figure[] = [
+    { id: "rate", name: t("load.rate"), of: (x) => x.rate, text: rate },
+    { id: "p99", name: t("tune.p99"), of: (x) => x.p99Us, text: us },
+    { id: "p50", name: t("tune.p50"), of: (x) => x.p50Us, text: us },
+    { id: "memory", name: t("models.memory"), of: (x) => x.memoryBytes / mib, text: (v) => bytes(v * mib) },
+    { id: "cores", name: t("tune.cpu"), of: (x) => x.cores, text: (v) => t("tune.cores", { n: v.toFixed(1) }) },
+  ];
+  if (trials.some((x) => x.gpuMemoryBytes > 0)) {
+    out.push(
+      { id: "gpuUse", name: t("tune.gpuUse"), of: (x) => x.gpuUtilization, text: (v) => `${Math.round(v)} %` },
+      { id: "gpuMemory", name: t("tune.gpuMemory"), of: (x) => x.gpuMemoryBytes / mib, text: (v) => bytes(v * mib) },
+      { id: "gpuPower", name: t("tune.gpuPower"), of: (x) => x.gpuPowerW, text: (v) => `${v.toFixed(0)} W` },
+    );
+  }
+  if (machine && machine.memoryBytes > 0) out.push({ id: "density", name: t("tune.density"), of: (x) => density(x, machine), text: (v) => `${count(Math.round(v * 10) / 10)} ×` });
+  return out;
+}
+
+/** How many servers of a configuration have room in the memory of the machine and of its GPUs. */
+export function density(x: TuningTrial, m: Machine): number {
+  const cards = m.gpus.reduce((n, g) => n + g.memoryBytes, 0);
+  const room = [[m.memoryBytes, x.memoryBytes], [cards, x.gpuMemoryBytes]].filter(([, used]) => (used ?? 0) > 0).map(([has, used]) => Math.floor((has ?? 0) / (used ?? 1)));
+  return room.length > 0 ? Math.min(...room) : 0;
 }
 
 /** A scale from values to pixels with its ticks; logarithmic where values differ much. */

@@ -6,7 +6,7 @@ import Tune from "./Tune.svelte";
 import TuneChart from "./TuneChart.svelte";
 import TuneTable from "./TuneTable.svelte";
 
-const trial = (x: Partial<TuningTrial>): TuningTrial => ({ config: 0, load: 8, rate: 100, p50Us: 500, p90Us: 800, p99Us: 1000, queueUs: 0, computeUs: 0, cores: 1, memoryBytes: 1 << 20, gpuMemoryBytes: 0, stable: true, keeps: true, failed: "", ...x });
+const trial = (x: Partial<TuningTrial>): TuningTrial => ({ config: 0, load: 8, rate: 100, p50Us: 500, p90Us: 800, p99Us: 1000, queueUs: 0, computeUs: 0, cores: 1, memoryBytes: 1 << 20, gpuMemoryBytes: 0, gpuUtilization: 0, gpuPowerW: 0, stable: true, keeps: true, failed: "", ...x });
 const plan: TuningPlan = { axes: [{ model: "m", field: "instance_count", values: [1, 2], present: 1 }, { model: "", field: "load", values: [8], present: 8 }], size: 2, most: 2, leastMs: 6000, mostMs: 16_000 };
 const trials = [trial({}), trial({ config: 1, rate: 150, p99Us: 800 }), trial({ config: 2, rate: 0, failed: "out of memory" })];
 const changes = [{ model: "m", field: "instance_count", from: 1, to: 2 }];
@@ -115,13 +115,18 @@ describe("TuneTable", () => {
 });
 
 describe("TuneChart", () => {
-  it("draws what was measured, the limit, and rings the best", () => {
+  it("draws what was measured, the limit, and rings the best", async () => {
     const { container } = render(TuneChart, { tuning: tuning(), chosen: 1, onchoose: vi.fn() });
-    expect(screen.getByRole("img", { name: /of 2 measurements/ })).toBeTruthy();
+    expect(screen.getByRole("img", { name: /Throughput against p99 latency of 2 measurements/ })).toBeTruthy();
     const chart = container.querySelector("figure > svg") as SVGElement;
     expect(chart.querySelectorAll("circle.dot")).toHaveLength(2);
     expect(chart.querySelectorAll("circle.best")).toHaveLength(1);
     expect(chart.querySelectorAll("line.budget")).toHaveLength(1);
+    const top = () => Number(chart.querySelectorAll("circle.dot")[0]?.getAttribute("cy"));
+    const before = top();
+    await fireEvent.change(screen.getByLabelText("Upwards"), { target: { value: "memory" } });
+    expect(screen.getByRole("img", { name: /Memory against p99 latency/ })).toBeTruthy();
+    expect(top()).not.toBe(before);
     expect(chart.querySelector("title")?.textContent).toBe("present configuration, clients 8: 100/s, p99 1.00 ms");
   });
 });
