@@ -71,16 +71,7 @@ func (s *Store) AddRevision(ctx context.Context, r Revision) (Revision, error) {
 
 // SetRevisionOutcome notes what became of a revision, such as "loaded", and the reason of a failure.
 func (s *Store) SetRevisionOutcome(ctx context.Context, id int64, outcome, reason string) error {
-	err := s.durable(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		res, err := tx.ExecContext(ctx, `UPDATE config_revision SET outcome = ?, reason = ? WHERE id = ?`, outcome, reason, id)
-		if err != nil {
-			return err
-		}
-		if n, err := res.RowsAffected(); err != nil || n == 0 {
-			return errors.Join(err, ErrNotFound)
-		}
-		return nil
-	})
+	err := s.change(ctx, `UPDATE config_revision SET outcome = ?, reason = ? WHERE id = ?`, outcome, reason, id)
 	if err != nil {
 		return fmt.Errorf("outcome of configuration revision %d: %w", id, err)
 	}

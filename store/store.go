@@ -184,4 +184,18 @@ func (s *Store) durable(ctx context.Context, do func(context.Context, *sql.Tx) e
 	}
 }
 
+// change is durable for a statement that is to change a row: ErrNotFound if it changes none.
+func (s *Store) change(ctx context.Context, statement string, args ...any) error {
+	return s.durable(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		res, err := tx.ExecContext(ctx, statement, args...)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			return errors.Join(err, ErrNotFound)
+		}
+		return nil
+	})
+}
+
 func nowUS() int64 { return time.Now().UnixMicro() }

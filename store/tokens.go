@@ -43,16 +43,7 @@ func (s *Store) AddToken(ctx context.Context, t Token) (Token, error) {
 
 // DeleteToken removes a token, or answers ErrNotFound. When the error is nil, it is gone from the disk for good.
 func (s *Store) DeleteToken(ctx context.Context, id string) error {
-	err := s.durable(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		res, err := tx.ExecContext(ctx, `DELETE FROM access_token WHERE id = ?`, id)
-		if err != nil {
-			return err
-		}
-		if n, err := res.RowsAffected(); err != nil || n == 0 {
-			return errors.Join(err, ErrNotFound)
-		}
-		return nil
-	})
+	err := s.change(ctx, `DELETE FROM access_token WHERE id = ?`, id)
 	if err != nil {
 		return fmt.Errorf("token %q is not removed: %w", id, err)
 	}

@@ -63,16 +63,7 @@ func (s *Store) DeleteTuning(ctx context.Context, id int64) error {
 }
 
 func (s *Store) oneTuning(ctx context.Context, id int64, query string, args ...any) error {
-	err := s.durable(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		res, err := tx.ExecContext(ctx, query, append([]any{id}, args...)...)
-		if err != nil {
-			return err
-		}
-		if n, err := res.RowsAffected(); err != nil || n == 0 {
-			return errors.Join(err, ErrNotFound)
-		}
-		return nil
-	})
+	err := s.change(ctx, query, append([]any{id}, args...)...)
 	if err != nil {
 		return fmt.Errorf("tuning %d: %w", id, err)
 	}
