@@ -16,24 +16,10 @@ import (
 const broken = "NEREID_TEST_BROKEN"
 
 func beBroken() {
-	send := func(h header, body []byte) {
-		h.length = uint32(len(body))
-		packet := make([]byte, headerSize, headerSize+len(body))
-		putHeader(packet, h)
-		if _, err := unix.Write(controlFD, append(packet, body...)); err != nil {
-			os.Exit(0)
-		}
-	}
-	send(header{kind: kindHello}, []byte(`{"protocol": 1, "pid": 1}`))
-	buf := make([]byte, maxPacket)
-	n, err := unix.Read(controlFD, buf)
-	if err != nil || n < headerSize {
-		os.Exit(0)
-	}
-	exec := binary.LittleEndian.Uint64(buf[8:])
-	ticket := binary.LittleEndian.Uint64(buf[headerSize+8+8:])
-	send(header{kind: kindResponses, flags: flagDone, id: exec}, make([]byte, 16)) // the execution is over, the stream is not
-	const parameters = "[]"                                                        // and are to be an object
+	greet()
+	exec, ticket := listen()
+	speak(header{kind: kindResponses, flags: flagDone, id: exec}, make([]byte, 16)) // the execution is over, the stream is not
+	const parameters = "[]"                                                         // and are to be an object
 	body := binary.LittleEndian.AppendUint32(nil, 1)
 	body = append(body, make([]byte, 12)...)
 	body = binary.LittleEndian.AppendUint32(body, 40)
@@ -44,8 +30,8 @@ func beBroken() {
 	body = append(body, 0, 0, 0, 0)
 	body = append(body, parameters...)
 	body = append(body, make([]byte, 6)...)
-	send(header{kind: kindResponses}, body)
-	_, _ = unix.Read(controlFD, buf) // until the server ends it
+	speak(header{kind: kindResponses}, body)
+	_, _ = unix.Read(controlFD, make([]byte, 1)) // until the server ends it
 	os.Exit(0)
 }
 

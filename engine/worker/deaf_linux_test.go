@@ -19,12 +19,7 @@ func beDeaf() {
 	if err := unix.Shutdown(controlFD, unix.SHUT_RD); err != nil {
 		os.Exit(1)
 	}
-	hello := []byte(`{"protocol": 1, "pid": 1}`)
-	packet := make([]byte, headerSize, headerSize+len(hello))
-	putHeader(packet, header{kind: kindHello, length: uint32(len(hello))})
-	if _, err := unix.Write(controlFD, append(packet, hello...)); err != nil {
-		os.Exit(1)
-	}
+	greet()
 	for {
 		_ = unix.Pause() // until the server ends it
 	}

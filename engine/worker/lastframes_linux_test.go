@@ -4,7 +4,6 @@ package worker
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"os"
 	"testing"
@@ -21,25 +20,11 @@ const parting = "NEREID_TEST_PARTING"
 
 // bePartingly answers the first execution while the server is busy with the frame before, and ends.
 func bePartingly(leave bool) {
-	send := func(h header, body []byte) {
-		h.length = uint32(len(body))
-		packet := make([]byte, headerSize, headerSize+len(body))
-		putHeader(packet, h)
-		if _, err := unix.Write(controlFD, append(packet, body...)); err != nil {
-			os.Exit(0)
-		}
-	}
-	send(header{kind: kindHello}, []byte(`{"protocol": 1, "pid": 1}`))
-	buf := make([]byte, maxPacket)
-	n, err := unix.Read(controlFD, buf)
-	if err != nil || n < headerSize {
-		os.Exit(0)
-	}
-	exec := binary.LittleEndian.Uint64(buf[8:])
-	ticket := binary.LittleEndian.Uint64(buf[headerSize+8+8:])
-	send(header{kind: kindMetric}, make([]byte, 24))
+	greet()
+	exec, ticket := listen()
+	speak(header{kind: kindMetric}, make([]byte, 24))
 	if leave {
-		for err = unix.EINTR; err == unix.EINTR; { //nolint:errorlint // a number of the kernel's
+		for err := error(unix.EINTR); err == unix.EINTR; { //nolint:errorlint // a number of the kernel's
 			_, err = unix.Poll([]unix.PollFd{{Fd: controlFD, Events: unix.POLLIN}}, -1)
 		}
 	}

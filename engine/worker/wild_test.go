@@ -24,29 +24,13 @@ const wild = "NEREID_TEST_WILD"
 // beWild says hello, waits for an execution and then sends frames that are half right, until the server ends it.
 func beWild(seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	send := func(h header, body []byte) {
-		packet := make([]byte, headerSize, headerSize+len(body))
-		if h.length == 0 {
-			h.length = uint32(len(body))
-		}
-		putHeader(packet, h)
-		if _, err := unix.Write(controlFD, append(packet, body...)); err != nil {
-			os.Exit(0)
-		}
-	}
-	send(header{kind: kindHello}, []byte(`{"protocol": 1, "pid": 1}`))
-	buf := make([]byte, maxPacket)
-	n, err := unix.Read(controlFD, buf)
-	if err != nil || n < headerSize {
-		os.Exit(0)
-	}
-	exec := binary.LittleEndian.Uint64(buf[8:])
-	ticket := binary.LittleEndian.Uint64(buf[headerSize+8+8:])
+	greet()
+	exec, ticket := listen()
 	if err := unix.Ftruncate(upFD, 1<<21); err != nil {
 		os.Exit(0)
 	}
 	for range 2000 {
-		send(header{kind: kind(rng.IntN(12)), flags: uint16(rng.IntN(4)), id: []uint64{exec, 0, rng.Uint64N(4)}[rng.IntN(3)]}, wildBody(rng, ticket))
+		speak(header{kind: kind(rng.IntN(12)), flags: uint16(rng.IntN(4)), id: []uint64{exec, 0, rng.Uint64N(4)}[rng.IntN(3)]}, wildBody(rng, ticket))
 	}
 	os.Exit(0)
 }
