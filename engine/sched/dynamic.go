@@ -287,7 +287,9 @@ func (d *Dynamic) More(inst InstanceID, list []*infer.Batch, most int) []*infer.
 }
 
 // mayFollow reports whether a request may be executed once another is, by the same instance; see Serial.
-func mayFollow(before, r *infer.Request) bool { return r.Origin == nil || r.Origin == before.Origin }
+func mayFollow(before, r *infer.Request) bool {
+	return r.Origin == nil || r.Origin == before.Origin || !seriesOrigin
+}
 
 // pass asks the gate. Another instance may get leave sooner: one that idles is woken for the same work, and if leave is
 // refused the wake-up is passed on. d.mu is held before and after, not meanwhile.

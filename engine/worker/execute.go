@@ -63,6 +63,9 @@ func (w *Worker) ExecuteSeries(ctx context.Context, series []*infer.Batch) (begu
 	if err = w.run(ctx); err == nil {
 		return len(series), nil
 	}
+	if !seriesRest {
+		return len(series), err
+	}
 	last := w.p.up.begun()
 	return min(max(int(int64(last-w.exec.first))+1, 1), len(series)), err
 }
@@ -209,7 +212,7 @@ func (w *Worker) await(ctx context.Context, ex *execution) error {
 // advanced begins the limit of an execution anew, where responses are from a series that goes on: what follows them has
 // all of it.
 func (w *Worker) advanced(id uint64) {
-	if w.spec.Limits.Execute == 0 {
+	if w.spec.Limits.Execute == 0 || !seriesLimit {
 		return
 	}
 	w.mu.Lock()
@@ -296,7 +299,7 @@ func (w *Worker) unsent() error {
 	w.mu.Lock()
 	series := w.cur != nil && w.cur.series != nil
 	w.mu.Unlock()
-	if !series {
+	if !series || !seriesUnsent {
 		return nil
 	}
 	body := w.p.up.held()

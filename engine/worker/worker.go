@@ -287,7 +287,7 @@ func (w *Worker) drop(l *live) {
 // readOne reads a frame and handles it. io.EOF is the end of the stream; another error is a frame that cannot be.
 func (w *Worker) readOne() error {
 	n, err := w.p.socket.Read(w.buf)
-	if errors.Is(err, syscall.ECONNRESET) { // said once, where it left frames of ours unread when it ended; its own come after that
+	if errors.Is(err, syscall.ECONNRESET) && lastFrames { // said once, where it left frames of ours unread when it ended; its own come after that
 		n, err = w.p.socket.Read(w.buf)
 	}
 	switch {

@@ -40,7 +40,7 @@ func newSeriesRig(t *testing.T, settings map[string]string, cfgText, source stri
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	all := map[string]string{"python": interpreter(t)}
+	all := map[string]string{"python": interpreter(t), "stub-timeout-seconds": "300"} // a busy machine is no fault
 	for k, v := range settings {
 		all[k] = v
 	}
@@ -99,6 +99,24 @@ func (g *seriesRig) run(requests ...*infer.Request) ([]answer, []infer.Times) {
 	return all, times
 }
 
+// runTo is run, where the second execution goes on once there is a file at gate: it makes it when the first is answered.
+func (g *seriesRig) runTo(gate string, values ...float32) []answer {
+	g.t.Helper()
+	requests := vectors(values...)
+	first := requests[0].Retain()
+	defer first.Release()
+	done := make(chan []answer)
+	go func() {
+		answers, _ := g.run(requests...)
+		done <- answers
+	}()
+	until(g.t, "the first is answered", first.Answered)
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		g.t.Error(err)
+	}
+	return <-done
+}
+
 func vectors(values ...float32) (all []*infer.Request) {
 	for _, v := range values {
 		all = append(all, request("m", map[string][]float32{"IN": {v}}))
@@ -109,7 +127,9 @@ func vectors(values ...float32) (all []*infer.Request) {
 // TestSeries: requests that are given to a process together are executed one by one, as if each had come alone.
 func TestSeries(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
+	executed := filepath.Join(t.TempDir(), "executed")
 	g := newSeriesRig(t, map[string]string{"execute-timeout-seconds": "20"}, config(""), code(`
+with open(`+strconv.Quote(executed)+`, "a") as f: f.write("%d " % x[0])
 if x[0] == 7: raise ValueError("not this one")
 if x[0] == 8: time.sleep(0.03)
 if x[0] == 9:
@@ -160,28 +180,11 @@ if x[0] == 13: os.kill(os.getpid(), signal.SIGKILL)
 			t.Errorf("an execution of 30 ms is said to have taken %v", d)
 		}
 	})
-	for name, v := range map[string]float32{"answers": 8, "answers that came soon": 1} {
-		t.Run(name+" do not wait for what comes behind them", func(t *testing.T) {
-			if err := os.Remove(gate); err != nil && !os.IsNotExist(err) {
-				t.Fatal(err)
-			}
-			requests := vectors(v, 9, 3)
-			first := requests[0].Retain()
-			defer first.Release()
-			done := make(chan []answer)
-			go func() {
-				answers, _ := g.run(requests...)
-				done <- answers
-			}()
-			until(t, "the first is answered", first.Answered)
-			if err := os.WriteFile(gate, nil, 0o600); err != nil {
-				t.Error(err)
-			}
-			for i, a := range <-done {
-				want(t, a, []float32{v, 9, 3}[i])
-			}
-		})
-	}
+	t.Run("answers do not wait for what comes behind them", func(t *testing.T) {
+		for i, a := range g.runTo(gate, 8, 9, 3) {
+			want(t, a, []float32{8, 9, 3}[i])
+		}
+	})
 	t.Run("D033 one that nobody waits for is not executed", func(t *testing.T) {
 		requests := vectors(1, 10, 2) // the second would end the process
 		requests[1].Cancel()
@@ -219,7 +222,13 @@ if x[0] == 13: os.kill(os.getpid(), signal.SIGKILL)
 	})
 	t.Run("D2 D056 a death is for those that had no answer", func(t *testing.T) {
 		before, _ := g.run(vectors(1, 2)...)
+		if err := os.Remove(executed); err != nil {
+			t.Fatal(err)
+		}
 		answers, times := g.run(vectors(1, 2, 10, 3, 4, 5, 12, 13, 6)...)
+		if all, err := os.ReadFile(executed); err != nil || string(all) != "1 2 10 3 4 5 12 13 6 " {
+			t.Errorf("it executed %s, %v; want each once", all, err)
+		}
 		for i, v := range []float32{1, 2, 0, 3, 4, 5, 0, 0, 6} {
 			if v != 0 {
 				want(t, answers[i], v)
@@ -243,6 +252,70 @@ if x[0] == 13: os.kill(os.getpid(), signal.SIGKILL)
 			}
 		}
 	})
+}
+
+// Answers that wait to be sent together with others, here until the series ends.
+func TestSeriesAnswersThatWait(t *testing.T) {
+	g := newSeriesRig(t, nil, config(""), code(`
+if x[0] == 8: time.sleep(0.03)
+if x[0] == 10: os._exit(3)
+if x[0] == 13: os.kill(os.getpid(), signal.SIGKILL)
+y = np.repeat(x, 300) if x[0] % 2 else x`, `
+def initialize(self, args):
+    import _nereid_series
+    _nereid_series._HOLD = _nereid_series._LATE = 1 << 60`))
+	for how, v := range map[string]float32{"D2 os._exit": 10, "D2 SIGKILL": 13} {
+		t.Run(how+" does not take them", func(t *testing.T) {
+			var values []float32
+			for i := range 100 { // more than one frame has
+				values = append(values, float32(100+i))
+			}
+			answers, times := g.run(vectors(append(values, v, 1)...)...)
+			for i, a := range answers {
+				if i == len(values) {
+					if status.CodeOf(a.err) != status.Unavailable {
+						t.Errorf("the one that ended the process: %v", a.err)
+					}
+					continue
+				}
+				want := append(values, v, 1)[i]
+				if got := a.floats("OUT"); a.err != nil || len(got) == 0 || got[0] != want || len(got) != []int{1, 300}[int(want)%2] || got[len(got)-1] != want {
+					t.Errorf("the answer to %v: %d floats, %v", want, len(got), a.err)
+				}
+				if s := times[i]; s.Taken > s.Input || s.Input > s.Output || s.Output > s.Finished {
+					t.Errorf("request %d: %+v", i, s)
+				}
+			}
+		})
+	}
+	t.Run("their stamps are those of each one's execution", func(t *testing.T) {
+		answers, times := g.run(vectors(8, 1, 8, 8)...)
+		for i, s := range times {
+			if s.Taken > s.Input || s.Input > s.Output || s.Output > s.Finished || i > 0 && s.Input < times[i-1].Output || answers[i].err != nil {
+				t.Errorf("request %d: %+v, after %+v, %v", i, s, times[max(i-1, 0)], answers[i].err)
+			}
+			if d := s.Output.Sub(s.Input); i != 1 && d < 30*time.Millisecond {
+				t.Errorf("an execution of 30 ms is said to have taken %v", d)
+			}
+		}
+	})
+}
+
+// An answer that came soon is held, but not for long if what is executed behind it takes its time.
+func TestSeriesAnswersThatWaitForLong(t *testing.T) {
+	gate := filepath.Join(t.TempDir(), "gate")
+	g := newSeriesRig(t, nil, config(""), code(`
+if x[0] == 9:
+    while not os.path.exists(`+strconv.Quote(gate)+`): time.sleep(0.001)
+y = x`, `
+def initialize(self, args):
+    import _nereid_series
+    _nereid_series._HOLD = 1 << 60`))
+	for i, a := range g.runTo(gate, 1, 9, 3) {
+		if want := []float32{1, 9, 3}[i]; a.err != nil || a.floats("OUT")[0] != want {
+			t.Errorf("the answer to %v is %v, %v", want, a.floats("OUT"), a.err)
+		}
+	}
 }
 
 // The limit of an execution is each one's.
