@@ -19,6 +19,7 @@ import (
 type checkpointHead struct {
 	Version int
 	Model   string
+	With    []string          `json:",omitempty"`
 	Configs map[string]string // the present ones, by model
 	Batch   int
 	Rate    bool
@@ -37,7 +38,7 @@ func (o *tuneOptions) checkpoint(t *tuner) (known map[string]tune.Measurement, k
 	if o.checkpointAt == "" {
 		return nil, func(tune.Trial) error { return nil }, nil
 	}
-	head := checkpointHead{Version: 1, Model: t.model.name, Configs: map[string]string{}, Batch: t.batch, Rate: t.rate, Server: t.options, Data: o.data, Inputs: o.inputs}
+	head := checkpointHead{Version: 1, Model: t.model.name, With: o.with, Configs: map[string]string{}, Batch: t.batch, Rate: t.rate, Server: t.options, Data: o.data, Inputs: o.inputs}
 	for _, m := range t.models() {
 		head.Configs[m.name] = m.config
 	}

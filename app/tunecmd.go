@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -40,6 +41,7 @@ func tuneCommand(ctx context.Context, args []string, lookup func(string) (string
 // tuned is what a search found of a model.
 type tuned struct {
 	model     string
+	with      []string // measured at the same time
 	space     tune.Space
 	goal      tune.Goal
 	rate      bool // the load is requests a second
@@ -92,14 +94,22 @@ func (o *tuneOptions) tuner() (*tuner, error) {
 		return nil, err
 	}
 	t := &tuner{model: m, options: o.server, batch: o.batch, window: o.window, trials: o.trials, requests: o.requests, rate: o.lists.rate, tuneParts: o.composingToo, python: o.python}
-	inputs := perfOptions{data: o.data, inputs: o.inputs}
-	t.load = func(shape *perf.Model) (*perf.Data, error) {
-		if o.fillFree {
-			inputs.inputs.FillFree(shape)
+	for _, name := range o.with {
+		other, err := findTuneModel(o.repositories, name)
+		if err != nil {
+			return nil, err
 		}
-		return inputs.load(shape)
+		if slices.ContainsFunc(t.tuned(), func(m tuneModel) bool { return m.name == name }) {
+			return nil, fmt.Errorf("model %q is named twice", name)
+		}
+		t.others = append(t.others, other)
 	}
-	names := append(steps(m.config), o.composing...)
+	t.load = o.inputsOf
+	var names []string
+	for _, model := range t.tuned() {
+		names = append(names, steps(model.config)...)
+	}
+	names = append(names, o.composing...)
 	for i := 0; i < len(names); i++ { // grows as ensembles are found
 		if slices.ContainsFunc(t.models(), func(m tuneModel) bool { return m.name == names[i] }) {
 			continue
@@ -122,6 +132,21 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
+// inputsOf makes the requests of a model. Of several models each takes the shapes of its own inputs.
+func (o *tuneOptions) inputsOf(shape *perf.Model) (*perf.Data, error) {
+	inputs := perfOptions{data: o.data, inputs: o.inputs}
+	if len(o.with) > 0 {
+		inputs.inputs.Shapes = maps.Clone(o.inputs.Shapes)
+		maps.DeleteFunc(inputs.inputs.Shapes, func(name string, _ []int64) bool {
+			return !slices.ContainsFunc(shape.Inputs, func(in perf.IO) bool { return in.Name == name })
+		})
+	}
+	if o.fillFree {
+		inputs.inputs.FillFree(shape)
+	}
+	return inputs.load(shape)
+}
+
 // steps are the models of an ensemble's configuration; none for others, and for a text that cannot be read.
 func steps(config string) (names []string) {
 	cfg, _, faults := modelconfig.Parse(repo.ConfigName, []byte(config))
@@ -140,8 +165,8 @@ func (o *tuneOptions) search(ctx context.Context, t *tuner, stdout, stderr io.Wr
 	if machine.cores == 0 {
 		machine = tuneHere(slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	}
-	fmt.Fprintf(stdout, "Tuning %s in servers of its own; what serves it now is left alone, but shares the machine.\n", t.model.name)
-	r := &tuned{model: t.model.name, goal: o.goal, rate: o.lists.rate, batch: o.batch, began: time.Now(), models: t.models(), gpus: machine.gpus, top: o.top, searching: o.mode, result: &tune.Result{}}
+	fmt.Fprintf(stdout, "Tuning %s in servers of its own; what serves it now is left alone, but shares the machine.\n", strings.Join(append([]string{o.model}, o.with...), " and "))
+	r := &tuned{model: t.model.name, goal: o.goal, rate: o.lists.rate, batch: o.batch, began: time.Now(), with: o.with, models: t.models(), gpus: machine.gpus, top: o.top, searching: o.mode, result: &tune.Result{}}
 	if o.exportAt != "" {
 		t.gpus = machine.gpus
 		var err error
@@ -151,6 +176,13 @@ func (o *tuneOptions) search(ctx context.Context, t *tuner, stdout, stderr io.Wr
 	}
 	if err := t.learn(ctx, &o.lists, machine); err != nil {
 		return nil, err
+	}
+	for name := range o.inputs.Shapes {
+		if !slices.ContainsFunc(t.loads, func(l tuneLoad) bool {
+			return slices.ContainsFunc(l.shape.Inputs, func(in perf.IO) bool { return in.Name == name })
+		}) {
+			return nil, fmt.Errorf("--shape: no model has an input %q", name)
+		}
 	}
 	r.space, r.present = t.space, t.present
 	r.configOf = func(model string, c tune.Candidate) (string, error) {

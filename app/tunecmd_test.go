@@ -108,6 +108,45 @@ func TestTune(t *testing.T) {
 			t.Errorf("a server without models takes %q MB, %v", rows[1][5], err)
 		}
 	})
+	t.Run("F029 two models at the same time", func(t *testing.T) {
+		at := t.TempDir()
+		r, out := tuneRun(t, "--model-repository", sampleModels, "-m", "mlp,add_sub", "--search=brute", "--concurrency=1,2", "--max-batch-sizes=present", "--queue-delays=present",
+			"--threads=present", "--instance-counts=1,2", "--shape=INPUT0:16")
+		// Two counts of instances of each model under two loads.
+		if len(r.result.Trials) != 2*2*2 || len(r.variants()) != 4 || !r.result.Ended {
+			t.Errorf("%d measurements of %q\n%s", len(r.result.Trials), r.variants(), out)
+		}
+		for _, trial := range r.result.Trials {
+			if len(trial.Models) != 2 || trial.Failed != "" {
+				t.Fatalf("%s: %+v", r.space.Key(trial.Candidate), trial.Measurement)
+			}
+			a, b := trial.Models[0], trial.Models[1]
+			if a.Throughput <= 0 || b.Throughput <= 0 || trial.Throughput != a.Throughput+b.Throughput || trial.P99 != max(a.P99, b.P99) || a.Requests < 40 || b.Requests < 40 || a.Memory != b.Memory {
+				t.Errorf("%s: %+v", r.space.Key(trial.Candidate), trial.Measurement)
+			}
+		}
+		for _, want := range []string{"Tuning mlp and add_sub", "add_sub: instances "} {
+			if !strings.Contains(out, want) {
+				t.Errorf("no %q in\n%s", want, out)
+			}
+		}
+		if err := r.export(at); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(at, "metrics-model-inference.csv"))
+		if err != nil || strings.Count(string(b), "\nmlp,") != 8 || strings.Count(string(b), "\nadd_sub,") != 8 {
+			t.Errorf("a row for each model: %v\n%s", err, b)
+		}
+	})
+	t.Run("two models, and a shape that none has", func(t *testing.T) {
+		_, _, err := tuneTry(t, t.Context(), "--model-repository", sampleModels, "-m", "mlp", "-m", "add_sub", "--shape=NOTHING:4")
+		if err == nil || !strings.Contains(err.Error(), `no model has an input "NOTHING"`) {
+			t.Error(err)
+		}
+		if _, _, err := tuneTry(t, t.Context(), "--model-repository", sampleModels, "-m", "mlp,mlp"); err == nil || !strings.Contains(err.Error(), "named twice") {
+			t.Error(err)
+		}
+	})
 	t.Run("F029 an ensemble and its parts", func(t *testing.T) {
 		r, out := tuneRun(t, "--model-repository", perfModels(t), "-m", "pair", "--search=brute", "--concurrency=2", "--tune-composing", "--max-batch-sizes=8",
 			"--instance-counts=1,2", "--queue-delays=off")

@@ -47,7 +47,7 @@ const mostTrials = 1000
 func (c *consoleTuner) asked(m console.TuneModel, r *api.StartTuning) (*tuneOptions, error) {
 	o, v := &tuneOptions{}, &tuneValues{}
 	o.flags(v) // sets what is not asked for
-	o.model, o.repositories, o.server = m.Name, m.Repositories, c.options
+	o.model, o.with, o.repositories, o.server = m.Name, m.With, m.Repositories, c.options
 	o.python, o.machine, o.fillFree = c.python, c.machine, true
 	o.mode, o.composingToo = cmp.Or(r.Search, o.mode), r.Parts
 	o.budget, o.batch = cmp.Or(r.Budget, o.budget), cmp.Or(r.Batch, o.batch)
@@ -74,12 +74,14 @@ func (c *consoleTuner) Plan(m console.TuneModel, r *api.StartTuning) (api.Tuning
 			return api.TuningPlan{}, fmt.Errorf("nothing is known of the configuration of model %q; load it first", part.name)
 		}
 	}
-	cfg := t.present[t.model.name]
-	switch {
-	case cfg.GetModelTransactionPolicy().GetDecoupled():
-		return api.TuningPlan{}, errDecoupled(t.model.name)
-	case t.batch > max(1, int(cfg.GetMaxBatchSize())):
-		return api.TuningPlan{}, fmt.Errorf("requests of %d rows are more than the max_batch_size of model %q, %d", t.batch, t.model.name, cfg.GetMaxBatchSize())
+	for _, model := range t.tuned() {
+		cfg := t.present[model.name]
+		switch {
+		case cfg.GetModelTransactionPolicy().GetDecoupled():
+			return api.TuningPlan{}, errDecoupled(model.name)
+		case t.batch > max(1, int(cfg.GetMaxBatchSize())):
+			return api.TuningPlan{}, fmt.Errorf("requests of %d rows are more than the max_batch_size of model %q, %d", t.batch, model.name, cfg.GetMaxBatchSize())
+		}
 	}
 	t.makeSpace(&o.lists, c.machine)
 	if n := o.most(&t.space); n > mostTrials {
@@ -185,12 +187,17 @@ func (s *tuneTeller) index(t tune.Trial) int {
 }
 
 func tuningTrial(r *tuned, config int, t *tune.Trial) *api.TuningTrial {
-	return &api.TuningTrial{
+	out := &api.TuningTrial{
 		Config: config, Load: r.space.LoadOf(t.Candidate), Rate: t.Throughput, P50Us: micros(t.P50), P90Us: micros(t.P90), P99Us: micros(t.P99),
 		QueueUs: micros(t.Queue), ComputeUs: micros(t.Compute), Cores: t.CPU, MemoryBytes: t.Memory, GPUMemoryBytes: t.GPUMemory,
 		GPUUtilization: t.GPUUtilization, GPUPowerW: t.GPUPower,
 		Stable: t.Stable, Keeps: t.Failed == "" && r.goal.Keeps(&t.Measurement), Failed: t.Failed,
 	}
+	for i := range t.Models {
+		m := &t.Models[i]
+		out.Models = append(out.Models, api.TuningFigures{Model: append([]string{r.model}, r.with...)[i], Rate: m.Throughput, P50Us: micros(m.P50), P99Us: micros(m.P99)})
+	}
+	return out
 }
 
 // tuningTexts are the files that a candidate changes.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -57,13 +58,14 @@ func tunedBy(t *testing.T, r *rig, path string) api.Tuning {
 // The page's search is the command's: a real one, from the plan to the file in the repository, and there after a restart.
 func TestTuneOnThePage(t *testing.T) {
 	t.Setenv(asProgram, "1")
-	root := writeFiles(t, t.TempDir(), map[string]string{"m/1/x": "", "m/config.pbtxt": `# mine
+	root := writeFiles(t, t.TempDir(), map[string]string{"n/1/x": "", "n/config.pbtxt": `backend: "identity"
+input { name: "INPUT0" data_type: TYPE_FP32 dims: 8 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 8 }`, "m/1/x": "", "m/config.pbtxt": `# mine
 backend: "identity"
 max_batch_size: 8
 input { name: "INPUT0" data_type: TYPE_FP32 dims: -1 }
 output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }
 `})
-	args := []string{"--model-repository=" + root, "--data-dir=" + t.TempDir(), "--load-model=m", "--backend-config=python,python=python3"}
+	args := []string{"--model-repository=" + root, "--data-dir=" + t.TempDir(), "--load-model=m", "--load-model=n", "--backend-config=python,python=python3"}
 	r := runServer(t, "", args...)
 	const base = "/api/models/m/tunings"
 	config := filepath.Join(root, "m", "config.pbtxt")
@@ -102,7 +104,7 @@ output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }
 			t.Errorf("trial %+v", trial)
 		}
 	}
-	if now := page[api.Tuning](t, r, 200, "GET", one+"?from=3", nil); len(now.Trials) != 1 || now.From != 3 || now.Trials[0] != got.Trials[3] {
+	if now := page[api.Tuning](t, r, 200, "GET", one+"?from=3", nil); len(now.Trials) != 1 || now.From != 3 || !reflect.DeepEqual(now.Trials[0], got.Trials[3]) {
 		t.Errorf("from the fourth trial: %+v", now)
 	}
 	if len(got.Configs[0].Changes) != 0 || len(got.Configs[1].Changes) == 0 || got.Configs[1].Changes[0].Model != "m" {
@@ -139,11 +141,19 @@ output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }
 	r.shutdown()
 	r = runServer(t, "", args...)
 	list := page[api.Tunings](t, r, 200, "GET", base, nil)
-	if len(list.Tunings) != 1 || list.Tunings[0].Applied != revs.Revisions[0].ID || list.Tunings[0].State != api.TuningDone || *list.Tunings[0].Best != *got.Best || !list.Writable {
+	if len(list.Tunings) != 1 || list.Tunings[0].Applied != revs.Revisions[0].ID || list.Tunings[0].State != api.TuningDone || !reflect.DeepEqual(list.Tunings[0].Best, got.Best) || !list.Writable {
 		t.Errorf("after a restart: %+v", list)
 	}
 	if kept := page[api.Tuning](t, r, 200, "GET", one, nil); len(kept.Trials) != 4 {
 		t.Errorf("after a restart: %+v", kept)
+	}
+
+	page[api.Error](t, r, 404, "POST", base, api.StartTuning{With: api.List[string]{"nosuch"}})
+	both := page[api.Tuning](t, r, 202, "POST", base, api.StartTuning{With: api.List[string]{"n"}, Search: "brute", MaxBatchSizes: "present", QueueDelays: "present",
+		InstanceCounts: "present", Concurrency: "1", WindowMs: 50})
+	got = tunedBy(t, r, fmt.Sprintf("%s/%d", base, both.ID))
+	if got.State != api.TuningDone || len(got.Trials) != 1 || len(got.Trials[0].Models) != 2 || got.Trials[0].Models[1].Model != "n" || got.Trials[0].Models[1].Rate <= 0 {
+		t.Errorf("of two models: %+v", got)
 	}
 }
 

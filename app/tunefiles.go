@@ -30,13 +30,19 @@ func (r *tuned) writeCSV(w io.Writer) error {
 	rows := [][]string{{"Model", "Batch", load, "Model Config Path", "Instance Group", "Max Batch Size", "Satisfies Constraints", "Throughput (infer/sec)",
 		"p99 Latency (ms)", "Avg Latency (ms)", "p90 Latency (ms)", "p95 Latency (ms)", "RAM Usage (MB)", "CPU Utilization (%)"}}
 	for _, t := range r.inOrder() {
-		cfg, err := r.completed(t.Candidate)
-		if err != nil {
-			return err
+		for i, model := range append([]string{r.model}, r.with...) {
+			cfg, err := r.completed(model, t.Candidate)
+			if err != nil {
+				return err
+			}
+			m := &t.Measurement
+			if len(m.Models) > 0 {
+				m = &m.Models[i]
+			}
+			rows = append(rows, []string{model, strconv.Itoa(r.batch), strconv.Itoa(r.space.LoadOf(t.Candidate)), r.variantName(t.Candidate), groupText(cfg),
+				strconv.Itoa(int(cfg.GetMaxBatchSize())), yes(r.goal.Keeps(&t.Measurement)), number(m.Throughput), number(m.Of(tune.LatencyP99)),
+				number(m.Of(tune.LatencyAvg)), number(m.Of(tune.LatencyP90)), number(m.Of(tune.LatencyP95)), number(m.Of(tune.RAM)), number(m.Of(tune.CPU))})
 		}
-		rows = append(rows, []string{r.model, strconv.Itoa(r.batch), strconv.Itoa(r.space.LoadOf(t.Candidate)), r.variantName(t.Candidate), groupText(cfg),
-			strconv.Itoa(int(cfg.GetMaxBatchSize())), yes(r.goal.Keeps(&t.Measurement)), number(t.Throughput), number(t.Of(tune.LatencyP99)),
-			number(t.Of(tune.LatencyAvg)), number(t.Of(tune.LatencyP90)), number(t.Of(tune.LatencyP95)), number(t.Of(tune.RAM)), number(t.Of(tune.CPU))})
 	}
 	return out.WriteAll(rows)
 }
@@ -47,11 +53,11 @@ func (r *tuned) writeGPUCSV(w io.Writer) error {
 	rows := [][]string{{"Model", "GPU UUID", "Batch", "Concurrency", "Model Config Path", "Instance Group", "Satisfies Constraints", "GPU Memory Usage (MB)",
 		"GPU Utilization (%)", "GPU Power Usage (W)"}}
 	for _, t := range r.inOrder() {
-		cfg, err := r.completed(t.Candidate)
+		cfg, err := r.completed(r.model, t.Candidate)
 		if err != nil {
 			return err
 		}
-		rows = append(rows, []string{r.model, "all", strconv.Itoa(r.batch), strconv.Itoa(r.space.LoadOf(t.Candidate)), r.variantName(t.Candidate), groupText(cfg),
+		rows = append(rows, []string{strings.Join(append([]string{r.model}, r.with...), ","), "all", strconv.Itoa(r.batch), strconv.Itoa(r.space.LoadOf(t.Candidate)), r.variantName(t.Candidate), groupText(cfg),
 			yes(r.goal.Keeps(&t.Measurement)), number(t.Of(tune.GPUMemory)), number(t.GPUUtilization), number(t.GPUPower)})
 	}
 	return csv.NewWriter(w).WriteAll(rows)
@@ -119,10 +125,10 @@ func (r *tuned) variants() (out []string) {
 	return out
 }
 
-// completed is a candidate's configuration with what the server completed of the present one.
-func (r *tuned) completed(c tune.Candidate) (*inferencepb.ModelConfig, error) {
-	present := r.present[r.model]
-	text, err := tuneConfig(modelconfig.Format(present), present, of(r.space.Changes(c), r.model))
+// completed is a candidate's configuration of a model with what the server completed of the present one.
+func (r *tuned) completed(model string, c tune.Candidate) (*inferencepb.ModelConfig, error) {
+	present := r.present[model]
+	text, err := tuneConfig(modelconfig.Format(present), present, of(r.space.Changes(c), model))
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +153,7 @@ func (r *tuned) writeRepository(root string) error {
 	for _, t := range append([]tune.Trial{{Candidate: r.space.Start()}}, r.shown()...) {
 		for _, c := range r.space.Changes(t.Candidate) {
 			if c.Model != r.model {
-				return fmt.Errorf("--output-model-repository: %s changes its part %s; a variant of it would need parts of other names", r.variantName(t.Candidate), c.Model)
+				return fmt.Errorf("--output-model-repository: %s changes model %s too; a variant of it would need that one under another name", r.variantName(t.Candidate), c.Model)
 			}
 		}
 		if err := r.writeVariant(root, t.Candidate); err != nil {

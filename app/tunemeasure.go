@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"nereid/engine/client"
@@ -23,7 +25,8 @@ import (
 // tuner measures candidates of a model's configuration.
 type tuner struct {
 	model        tuneModel
-	parts        []tuneModel // that work for it
+	others       []tuneModel // measured at the same time
+	parts        []tuneModel // that work for them
 	options      []string    // of the private servers
 	batch        int
 	window       time.Duration
@@ -44,9 +47,8 @@ type tuner struct {
 	client  *client.HTTP
 	variant string // that the server serves
 	failed  string // why it does not
-	data    *perf.Data
-	shape   perf.Model
-	point   func(c tune.Candidate, p *perf.Point) // hears of what is measured: nil as it begins, then each window; nil: nobody does
+	loads   []tuneLoad
+	point   func(c tune.Candidate, p *perf.Point) // hears of what is measured: nil as it begins, then of one model each window; nil: nobody does
 }
 
 // open makes the folder of its private servers.
@@ -83,8 +85,18 @@ func (t *tuner) stop() {
 	t.server, t.client = nil, nil
 }
 
-// models are the model and its parts.
-func (t *tuner) models() []tuneModel { return append([]tuneModel{t.model}, t.parts...) }
+// tuned are the models that are measured.
+func (t *tuner) tuned() []tuneModel { return append([]tuneModel{t.model}, t.others...) }
+
+// models are those and their parts.
+func (t *tuner) models() []tuneModel { return append(t.tuned(), t.parts...) }
+
+// tuneLoad is what is sent to a model that is measured.
+type tuneLoad struct {
+	name  string
+	shape perf.Model
+	data  *perf.Data
+}
 
 // start ends the server that there is and starts one of the configurations with changes. failed is why the model does not load.
 func (t *tuner) start(ctx context.Context, changes []tune.Change) (failed string, err error) {
@@ -149,20 +161,24 @@ func (t *tuner) learn(ctx context.Context, l *tuneLists, m tuneMachine) error {
 		return err
 	}
 	if failed != "" {
-		return fmt.Errorf("model %q cannot be loaded as it is: %s", t.model.name, failed)
+		return fmt.Errorf("model %q cannot be loaded as it is: %s", t.model.name, failed) // or one that it is with, as the reason says
 	}
-	t.shape, err = perf.Describe(ctx, t.client, t.model.name, "", t.composing)
-	switch {
-	case err != nil:
-		return err
-	case t.shape.Decoupled:
-		return errDecoupled(t.model.name)
-	}
-	if t.batch > max(1, t.shape.MaxBatchSize) {
-		return fmt.Errorf("-b %d is more than the max_batch_size of model %q, %d", t.batch, t.model.name, t.shape.MaxBatchSize)
-	}
-	if t.data, err = t.load(&t.shape); err != nil {
-		return err
+	t.loads = nil
+	for _, model := range t.tuned() {
+		s := tuneLoad{name: model.name}
+		s.shape, err = perf.Describe(ctx, t.client, s.name, "", t.composing)
+		switch {
+		case err != nil:
+			return err
+		case s.shape.Decoupled:
+			return errDecoupled(s.name)
+		case t.batch > max(1, s.shape.MaxBatchSize):
+			return fmt.Errorf("-b %d is more than the max_batch_size of model %q, %d", t.batch, s.name, s.shape.MaxBatchSize)
+		}
+		if s.data, err = t.load(&s.shape); err != nil {
+			return fmt.Errorf("model %q: %w", s.name, err)
+		}
+		t.loads = append(t.loads, s)
 	}
 	t.makeSpace(l, m)
 	t.variant = t.space.Variant(t.space.Start())
@@ -180,7 +196,10 @@ func (t *tuner) makeSpace(l *tuneLists, m tuneMachine) {
 		own.batches = slices.DeleteFunc(doubling(1, 128), func(n int) bool { return n < t.batch })
 	}
 	t.gpus = m.gpus
-	t.space = tune.Space{Axes: tuneAxes(t.present[t.model.name], &own, m, true)}
+	t.space = tune.Space{}
+	for _, model := range t.tuned() {
+		t.space.Axes = append(t.space.Axes, tuneAxes(t.present[model.name], &own, m, true)...)
+	}
 	if t.tuneParts {
 		for _, p := range t.parts {
 			t.space.Axes = append(t.space.Axes, tuneAxes(t.present[p.name], &own, m, false)...)
@@ -208,15 +227,67 @@ func (t *tuner) measure(ctx context.Context, c tune.Candidate) (tune.Measurement
 	if failed, err := t.serve(ctx, c); err != nil || failed != "" {
 		return tune.Measurement{Failed: failed}, err
 	}
+	usage := newConsumption(t.server.cmd.Process.Pid)
+	points, err := t.level(ctx, c, usage)
+	usage.look()
+	switch {
+	case ctx.Err() != nil:
+		return tune.Measurement{}, ctx.Err() // a level that was cut short says nothing
+	case err != nil:
+		return t.failure(err)
+	}
+	var list []tune.Measurement
+	for i, p := range points {
+		if p == nil || p.Requests == 0 {
+			return tune.Measurement{Failed: "no request of model " + t.loads[i].name + " was answered in time"}, nil
+		}
+		p.Metrics = points[0].Metrics // the machine's
+		list = append(list, measured(p, usage))
+	}
+	return tune.Together(list), nil
+}
+
+// level measures a load, of each model at the same time. A model whose windows agree stays under load until those of the
+// others do.
+func (t *tuner) level(ctx context.Context, c tune.Candidate, usage *consumption) ([]*perf.Point, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	points, errs := make([]*perf.Point, len(t.loads)), make([]error, len(t.loads))
+	var wg sync.WaitGroup
+	var left atomic.Int32
+	left.Store(int32(len(t.loads)))
+	for i := range t.loads {
+		wg.Go(func() {
+			points[i], errs[i] = t.send(ctx, i, c, usage)
+			if left.Add(-1) == 0 || errs[i] != nil {
+				cancel() // the others' figures are there, or of no use
+			}
+			for ctx.Err() == nil {
+				if _, err := t.send(ctx, i, c, usage); err != nil {
+					return // at the end of ctx; what fails in earnest fails in the figures of the next level
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return nil, err
+		}
+	}
+	return points, errors.Join(errs...)
+}
+
+// send measures a load of one model. usage is looked at by the first one's alone.
+func (t *tuner) send(ctx context.Context, i int, c tune.Candidate, usage *consumption) (*perf.Point, error) {
 	h, err := t.server.client() // connections of its own: each load begins anew
 	if err != nil {
-		return tune.Measurement{}, err
+		return nil, err
 	}
 	load := float64(t.space.LoadOf(c))
 	level := &perf.Range{Start: load, End: load, Step: 1}
 	o := perf.Options{
-		Target: perf.NewUnary(h), Server: t.client, Model: t.shape, Data: t.data, Batch: t.batch, Window: t.window, MaxTrials: t.trials,
-		Gather: t.gather(ctx), Seed: 1,
+		Target: perf.NewUnary(h), Server: t.client, Model: t.loads[i].shape, Data: t.loads[i].data, Batch: t.batch, Window: t.window, MaxTrials: t.trials, Seed: 1,
 	}
 	defer o.Target.Close()
 	if t.requests > 0 {
@@ -227,29 +298,23 @@ func (t *tuner) measure(ctx context.Context, c tune.Candidate) (tune.Measurement
 	} else {
 		o.Concurrency = level
 	}
-	usage := newConsumption(t.server.cmd.Process.Pid)
-	o.Events.Window = func(_ float64, p *perf.Point) {
-		usage.look()
-		if t.point != nil {
-			t.point(c, p)
+	if i == 0 {
+		o.Gather = t.gather(ctx)
+		o.Events.Window = func(_ float64, p *perf.Point) {
+			usage.look()
+			if t.point != nil && len(t.loads) == 1 {
+				t.point(c, p)
+			}
 		}
 	}
 	result, err := perf.Run(ctx, o)
-	usage.look()
-	switch {
-	case ctx.Err() != nil:
-		return tune.Measurement{}, ctx.Err() // a level that was cut short says nothing
-	case err != nil:
-		return t.failure(err)
+	if err != nil {
+		return nil, err
 	}
-	p := result.Beyond
 	if len(result.Points) > 0 {
-		p = &result.Points[len(result.Points)-1]
+		return &result.Points[len(result.Points)-1], nil
 	}
-	if p == nil || p.Requests == 0 {
-		return tune.Measurement{Failed: "no request was answered in time"}, nil
-	}
-	return measured(p, usage), nil
+	return result.Beyond, nil
 }
 
 // serve has a server of a candidate's configuration. failed is why there is none.

@@ -19,7 +19,10 @@ const tuneUsage = `Finds the configuration with which a model serves best on thi
 one that serves the model meanwhile keeps its configuration, but shares the machine.
 
 Usage:
-  nereid tune --model-repository=FOLDER -m MODEL [options] [-- SERVER OPTIONS]
+  nereid tune --model-repository=FOLDER -m MODEL[,MODEL…] [options] [-- SERVER OPTIONS]
+
+Several models are loaded and measured at the same time, each under the load, and tuned together: one that becomes a tenth
+better is worth as much as any other that does.
 
 Goal
   --objective throughput|latency          or model_analyzer's metrics with weights, as perf_throughput=2,perf_latency_p99=1;
@@ -66,6 +69,7 @@ found. The exit status is 0, 1 after an error, and 2 when the options are wrong.
 type tuneOptions struct {
 	lookup       func(string) (string, bool)
 	model        string
+	with         []string // models that are measured and tuned at the same time
 	repositories []string
 	goal         tune.Goal
 	mode         string
@@ -146,8 +150,8 @@ func (o *tuneOptions) flags(v *tuneValues) *flag.FlagSet {
 		return func(s string) error { *to = append(*to, s); return nil }
 	}
 	f.StringVar(&v.file, "config-file", "", "")
-	f.StringVar(&o.model, "m", "", "")
-	f.StringVar(&o.model, "model", "", "")
+	f.Func("m", "", o.names)
+	f.Func("model", "", o.names)
 	f.Func("model-repository", "", more(&o.repositories))
 	f.StringVar(&v.objective, "objective", "throughput", "")
 	f.Float64Var(&v.latency, "latency-budget", 0, "")
@@ -181,6 +185,18 @@ func (o *tuneOptions) flags(v *tuneValues) *flag.FlagSet {
 	f.BoolVar(&o.applies, "apply", false, "")
 	f.StringVar(&o.dataDir, "data-dir", "", "")
 	return f
+}
+
+// names takes a model, or several with commas; it may be given several times.
+func (o *tuneOptions) names(s string) error {
+	for name := range strings.SplitSeq(s, ",") {
+		if name = strings.TrimSpace(name); o.model == "" {
+			o.model = name
+		} else {
+			o.with = append(o.with, name)
+		}
+	}
+	return nil
 }
 
 // finish checks the options and makes what they say. It returns every fault at once.

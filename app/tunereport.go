@@ -133,6 +133,15 @@ func (r *tuned) summary() (lines []string) {
 			r.variantText(best.Candidate), r.loadText(best.Candidate), ratio(best.Throughput, r.baseline.Throughput),
 			ratio(best.Of(tune.LatencyP99), r.baseline.Of(tune.LatencyP99)), ratio(best.Of(tune.RAM), r.baseline.Of(tune.RAM)), r.loadText(r.baseline.Candidate)))
 	}
+	if ok && r.based && !r.space.IsPresent(best.Candidate) {
+		for i, name := range append([]string{r.model}, r.with...) {
+			if len(best.Models) > i && len(r.baseline.Models) > i {
+				to, from := &best.Models[i], &r.baseline.Models[i]
+				lines = append(lines, fmt.Sprintf("  %s: %.1f infer/s (%s), p99 %s (%s)", name, to.Throughput, ratio(to.Throughput, from.Throughput),
+					msText(to.P99), ratio(to.Of(tune.LatencyP99), from.Of(tune.LatencyP99))))
+			}
+		}
+	}
 	return lines
 }
 

@@ -24,14 +24,18 @@ func analyzerArgs(text []byte, model string) (args, server []string, err error) 
 	}
 	a := &analyzer{}
 	models := a.models(file["profile_models"])
+	together := file["run_config_profile_models_concurrently_enable"] == true
 	delete(file, "profile_models")
+	delete(file, "run_config_profile_models_concurrently_enable")
 	switch {
+	case together && model == "":
+		return a.together(models, file)
 	case model == "" && len(models) == 1:
 		for name := range models {
 			model = name
 		}
 	case model == "":
-		return nil, nil, fmt.Errorf("profile_models names %d models; choose one with -m", len(models))
+		return nil, nil, fmt.Errorf("profile_models names %d models; choose one with -m, or have run_config_profile_models_concurrently_enable", len(models))
 	}
 	about, named := models[model]
 	if len(models) > 0 && !named {
@@ -40,6 +44,18 @@ func analyzerArgs(text []byte, model string) (args, server []string, err error) 
 	a.add("m", model)
 	a.whole(file)
 	a.own(about)
+	return a.args, a.server, errors.Join(a.errs...)
+}
+
+// together translates a file of models that are measured at the same time. What is said of one of them has no option of its own.
+func (a *analyzer) together(models map[string]map[string]any, file map[string]any) (args, server []string, err error) {
+	for _, name := range slices.Sorted(maps.Keys(models)) {
+		a.add("m", name)
+		if len(models[name]) > 0 {
+			a.bad("profile_models.%s: of models that are measured at the same time, say it for all of them", name)
+		}
+	}
+	a.whole(file)
 	return a.args, a.server, errors.Join(a.errs...)
 }
 

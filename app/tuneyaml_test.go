@@ -52,6 +52,19 @@ profile_models:
 			t.Errorf("%+v", o.goal)
 		}
 	})
+	t.Run("F029 models at the same time", func(t *testing.T) {
+		const text = "model_repository: r\nprofile_models: [ b, a ]\nrun_config_profile_models_concurrently_enable: true\nrun_config_search_mode: quick\n"
+		o, err := analyzerFile(t, text)
+		if err != nil || o.model != "a" || !slices.Equal(o.with, []string{"b"}) || o.mode != "quick" {
+			t.Errorf("%+v, %v", o, err)
+		}
+		if o, err := analyzerFile(t, text, "-m", "b"); err != nil || o.model != "b" || len(o.with) != 0 {
+			t.Errorf("one of them: %+v, %v", o, err)
+		}
+		if _, err := analyzerFile(t, strings.Replace(text, "[ b, a ]", "{ a: { cpu_only: true }, b: }", 1)); err == nil || !strings.Contains(err.Error(), "profile_models.a: of models") {
+			t.Error(err)
+		}
+	})
 	t.Run("F027 F031 an automatic search within bounds", func(t *testing.T) {
 		o, err := analyzerFile(t, "model_repository: r\nprofile_models: a, b\nrun_config_search_max_instance_count: 3\nrun_config_search_min_model_batch_size: 4\nrun_config_search_max_model_batch_size: 16\nrun_config_search_min_request_rate: 16\nrun_config_search_max_request_rate: 64\n", "-m", "b")
 		if err != nil {

@@ -28,6 +28,7 @@ type Tuner interface {
 // TuneModel is a model that is to be tuned.
 type TuneModel struct {
 	Name         string   // of its folder
+	With         []string // the same of others that are tuned at the same time
 	Repositories []string // folders; the first one has the model
 	// Config answers the configuration of the model or of one that works for it, as the server completes it; nil: unknown.
 	Config func(name string) *inferencepb.ModelConfig
@@ -139,7 +140,7 @@ func at(trials []api.TuningTrial, i int) *api.TuningTrial {
 }
 
 // tuneModel makes what the tuner is to know of a model.
-func (c *Console) tuneModel(name string) (TuneModel, error) {
+func (c *Console) tuneModel(name string, r *api.StartTuning) (TuneModel, error) {
 	st, p, err := c.locate(name)
 	switch {
 	case err != nil:
@@ -168,6 +169,15 @@ func (c *Console) tuneModel(name string) (TuneModel, error) {
 		}
 		return st.Config
 	}}
+	for _, other := range r.With {
+		if _, p, err := c.locate(other); err != nil {
+			return TuneModel{}, err
+		} else if p.folder == "" || p.copied {
+			return TuneModel{}, fail(api.CodeUnsupported, "model %q has no folder of a repository; models are tuned in folders", other)
+		}
+		_, plain := repo.Split(other)
+		m.With = append(m.With, plain)
+	}
 	for _, r := range c.o.Repositories {
 		if r != p.repository && !remote(r) {
 			m.Repositories = append(m.Repositories, r)
@@ -225,7 +235,7 @@ func (c *Console) postTuningPlan(w http.ResponseWriter, r *http.Request) error {
 	if err := readJSON(w, r, &req); err != nil {
 		return err
 	}
-	m, err := c.tuneModel(r.PathValue("name"))
+	m, err := c.tuneModel(r.PathValue("name"), &req)
 	if err != nil {
 		return err
 	}
@@ -243,7 +253,7 @@ func (c *Console) postTuning(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	name := r.PathValue("name")
-	m, err := c.tuneModel(name)
+	m, err := c.tuneModel(name, &req)
 	if err != nil {
 		return err
 	}

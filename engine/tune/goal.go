@@ -22,8 +22,11 @@ type Measurement struct {
 	GPUUtilization          float64 // percent, the average of the GPUs
 	GPUPower                float64 // watts, of all GPUs
 	Requests                uint64
-	Stable                  bool   // the windows agreed
-	Failed                  string // why there are no figures: the configuration cannot be loaded
+	Stable                  bool // the windows agreed
+	// Models are the figures of each model, if several are measured at the same time; the others are then the sum of their
+	// throughputs and the highest of their latencies. What they share is the same in each.
+	Models []Measurement `json:",omitempty"`
+	Failed string        // why there are no figures: the configuration cannot be loaded
 }
 
 // Metric is one figure of a measurement, by the name that model_analyzer gives it.
@@ -142,9 +145,20 @@ func nameList() string {
 // Score is how good a measurement is: the sum of its metrics' logarithms by their weights, so that a difference of 0.01 is
 // about one percent. over is by how much it breaks constraints in the same measure, 0 for one that keeps them all.
 // A measurement that failed scores minus infinity.
+//
+// Of several models it is the mean of theirs: one that becomes twice as good is worth as much as any other that does, however
+// much faster that is. All of them must keep the constraints.
 func (g *Goal) Score(m *Measurement) (score, over float64) {
 	if m.Failed != "" {
 		return math.Inf(-1), math.Inf(1)
+	}
+	if n := float64(len(m.Models)); n > 0 {
+		for i := range m.Models {
+			s, o := g.Score(&m.Models[i])
+			score += s / n
+			over += o / n
+		}
+		return score, over
 	}
 	for _, c := range g.Constraints {
 		v := max(m.Of(c.Metric), tiny)
@@ -182,6 +196,27 @@ const tiny = 1e-6
 
 // noise is the difference of scores that says nothing: measurements repeat no better.
 const noise = .01
+
+// Together is the measurement of models that were measured at the same time: each with its own throughput and latencies, and what
+// they share. There must be one at least; of one it is that one.
+func Together(list []Measurement) Measurement {
+	out := list[0]
+	if len(list) == 1 {
+		return out
+	}
+	for i := range list[1:] {
+		m := &list[i+1]
+		out.Throughput += m.Throughput
+		out.Requests += m.Requests
+		out.Stable = out.Stable && m.Stable
+		for _, d := range []struct{ to, of *time.Duration }{{&out.Avg, &m.Avg}, {&out.P50, &m.P50}, {&out.P90, &m.P90}, {&out.P95, &m.P95}, {&out.P99, &m.P99},
+			{&out.Queue, &m.Queue}, {&out.Compute, &m.Compute}} {
+			*d.to = max(*d.to, *d.of)
+		}
+	}
+	out.Models = list
+	return out
+}
 
 // Keeps tells whether a measurement keeps every constraint.
 func (g *Goal) Keeps(m *Measurement) bool {

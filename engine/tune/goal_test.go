@@ -125,3 +125,34 @@ func TestSpace(t *testing.T) {
 		}
 	}
 }
+
+// Of several models the slow one counts as much as the fast one, and each must keep the constraints.
+func TestGoalOfSeveralModels_F029(t *testing.T) {
+	of := func(throughput float64, p99 time.Duration) Measurement {
+		return Measurement{Throughput: throughput, P99: p99, Memory: 100e6, Stable: true, Requests: 10}
+	}
+	both := func(fast, slow float64, p99 time.Duration) Measurement {
+		return Together([]Measurement{of(fast, time.Millisecond), of(slow, p99)})
+	}
+	g := Goal{Weights: map[Metric]float64{Throughput: 1}, Constraints: []Constraint{{Metric: LatencyP99, Max: 50}, {Metric: RAM, Max: 200}}}
+	now, sum, fair, late := both(10000, 20, 40*time.Millisecond), both(12000, 10, 40*time.Millisecond), both(9900, 30, 40*time.Millisecond), both(10000, 90, 80*time.Millisecond)
+	if now.Throughput != 10020 || now.P99 != 40*time.Millisecond || now.Requests != 20 || now.Memory != 100e6 || len(now.Models) != 2 {
+		t.Errorf("together: %+v", now)
+	}
+	score := func(m Measurement) float64 {
+		s, over := g.Score(&m)
+		if over != 0 {
+			t.Errorf("%+v breaks constraints by %v", m, over)
+		}
+		return s
+	}
+	if !(score(sum) < score(now) && score(now) < score(fair)) {
+		t.Errorf("scores %v, %v, %v: want what is better for both first, not what has the higher sum", score(sum), score(now), score(fair))
+	}
+	if g.Keeps(&late) {
+		t.Error("a model breaks the latency budget, and the others hide it")
+	}
+	if one := of(5, 1); !reflect.DeepEqual(Together([]Measurement{one}), one) {
+		t.Errorf("of one: %+v", Together([]Measurement{one}))
+	}
+}

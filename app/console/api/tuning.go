@@ -36,6 +36,8 @@ type StartTuning struct {
 	// Shapes are those of inputs in requests, without the batch dimension: "INPUT0:3,224,224". Sizes that are free and not
 	// given are 1.
 	Shapes List[string] `json:"shapes"`
+	// With are other models that are measured and tuned at the same time, under the same load each.
+	With List[string] `json:"with"`
 	// Parts: the configurations of an ensemble's models change too.
 	Parts bool `json:"parts"`
 }
@@ -104,6 +106,16 @@ type TuningTrial struct {
 	Keeps  bool `json:"keeps"`
 	// Failed says why there are no figures; empty: there are.
 	Failed string `json:"failed"`
+	// Models are the figures of each model, if there are several; Rate is then their sum, latencies are the highest.
+	Models List[TuningFigures] `json:"models"`
+}
+
+// TuningFigures are those of one of several models that were measured at the same time.
+type TuningFigures struct {
+	Model string  `json:"model"`
+	Rate  float64 `json:"rate"`
+	P50Us float64 `json:"p50Us"`
+	P99Us float64 `json:"p99Us"`
 }
 
 // TuningNow is what is being measured.

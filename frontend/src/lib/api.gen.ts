@@ -1001,6 +1001,8 @@ export interface StartTuning {
    * given are 1.
    */
   shapes: string[];
+  /** With are other models that are measured and tuned at the same time, under the same load each. */
+  with: string[];
   /** Parts: the configurations of an ensemble's models change too. */
   parts: boolean;
 }
@@ -1071,6 +1073,16 @@ export interface TuningTrial {
   keeps: boolean;
   /** Failed says why there are no figures; empty: there are. */
   failed: string;
+  /** Models are the figures of each model, if there are several; Rate is then their sum, latencies are the highest. */
+  models: TuningFigures[];
+}
+
+/** TuningFigures are those of one of several models that were measured at the same time. */
+export interface TuningFigures {
+  model: string;
+  rate: number;
+  p50Us: number;
+  p99Us: number;
 }
 
 /** TuningNow is what is being measured. */

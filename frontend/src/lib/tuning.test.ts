@@ -3,7 +3,7 @@ import type { Machine, Model, StartTuning, TuningHead, TuningTrial } from "./api
 import { axisText, changesText, goalText, density, figures, linear, ordered, ratio, resultText, spread } from "./tuning";
 import { freeInputs, TuningForm } from "./tuningform.svelte";
 
-const trial = (x: Partial<TuningTrial>): TuningTrial => ({ config: 0, load: 1, rate: 100, p50Us: 1, p90Us: 1, p99Us: 1000, queueUs: 0, computeUs: 0, cores: 1, memoryBytes: 1, gpuMemoryBytes: 0, gpuUtilization: 0, gpuPowerW: 0, stable: true, keeps: true, failed: "", ...x });
+const trial = (x: Partial<TuningTrial>): TuningTrial => ({ config: 0, load: 1, rate: 100, p50Us: 1, p90Us: 1, p99Us: 1000, queueUs: 0, computeUs: 0, cores: 1, memoryBytes: 1, gpuMemoryBytes: 0, gpuUtilization: 0, gpuPowerW: 0, stable: true, keeps: true, failed: "", models: [], ...x });
 const head = (h: Partial<TuningHead>): TuningHead => ({ id: 1, model: "m", state: "done", reason: "", startedMs: 0, endedMs: 0, request: new TuningForm().request(), measured: 2, most: 2, best: null, present: null, bestChanges: [], applied: 0, appliedConfig: 0, ...h });
 
 describe("words", () => {
@@ -21,9 +21,9 @@ describe("words", () => {
     expect([ratio(132, 100), ratio(50, 100), ratio(100.1, 100), ratio(1, 0)]).toEqual(["+32 %", "−50 %", "±0 %", ""]);
   });
   it("says the goal and the result", () => {
-    const r: StartTuning = { ...new TuningForm().request(), latencyBudgetMs: 5, maxMemoryMb: 200 };
-    expect(goalText(r)).toBe("most throughput, p99 at most 5 ms, memory at most 200 MB");
-    expect(goalText({ ...r, objective: "perf_throughput=2", latencyBudgetMs: 0, maxMemoryMb: 0 })).toBe("perf_throughput=2");
+    const r: StartTuning = { ...new TuningForm().request(), latencyBudgetMs: 5, maxMemoryMb: 200, with: ["b"] };
+    expect(goalText(r)).toBe("most throughput, p99 at most 5 ms, together with b, memory at most 200 MB");
+    expect(goalText({ ...r, objective: "perf_throughput=2", latencyBudgetMs: 0, maxMemoryMb: 0, with: [] })).toBe("perf_throughput=2");
     expect(resultText(head({}))).toContain("No configuration keeps the limits");
     expect(resultText(head({ measured: 0 }))).toBe("Nothing was measured.");
     expect(resultText(head({ best: trial({}), present: trial({}) }))).toContain("is the best that was found");
@@ -80,8 +80,9 @@ describe("TuningForm", () => {
     f.latencyMs = 2.5;
     f.minRate = null; // an emptied field
     f.lists.concurrency = " 1, 2 ";
+    f.with = { b: true, c: false };
     f.shapes = { A: "[3, 224]", B: " " };
-    expect(f.request()).toMatchObject({ search: "brute", budget: 0, latencyBudgetMs: 2.5, minThroughput: 0, concurrency: "1,2", shapes: ["A:3,224"] });
+    expect(f.request()).toMatchObject({ search: "brute", budget: 0, latencyBudgetMs: 2.5, minThroughput: 0, concurrency: "1,2", shapes: ["A:3,224"], with: ["b"] });
   });
   it("asks for shapes of inputs with free sizes", () => {
     const tensor = (name: string, dims: number[], optional = false) => ({ name, dataType: "FP32", shape: [], dims, dimNames: [], format: "", optional, labels: false });

@@ -55,6 +55,7 @@ export function ratio(to: number, from: number): string {
 export function goalText(r: StartTuning): string {
   const words = [r.objective === "latency" ? t("tune.goal.latency") : r.objective === "" || r.objective === "throughput" ? t("tune.goal.throughput") : r.objective];
   if (r.latencyBudgetMs > 0) words.push(t("tune.goal.budget", { n: r.latencyBudgetMs }));
+  if (r.with.length > 0) words.push(t("tune.goal.with", { models: r.with.join(", ") }));
   if (r.minThroughput > 0) words.push(t("tune.goal.rate", { n: r.minThroughput }));
   if (r.maxMemoryMb > 0) words.push(t("tune.goal.memory", { n: r.maxMemoryMb }));
   if (r.maxGpuMemoryMb > 0) words.push(t("tune.goal.gpuMemory", { n: r.maxGpuMemoryMb }));

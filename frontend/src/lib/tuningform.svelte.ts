@@ -31,6 +31,8 @@ export class TuningForm {
   /** By input: "3,224,224". */
   shapes = $state<Record<string, string>>({});
   parts = $state(false);
+  /** Other models, by name. */
+  with = $state<Record<string, boolean>>({});
 
   request(): StartTuning {
     const trimmed = (f: ListField) => this.lists[f].replace(/\s+/g, "");
@@ -39,7 +41,7 @@ export class TuningForm {
       latencyBudgetMs: whole(this.latencyMs), minThroughput: whole(this.minRate), maxMemoryMb: whole(this.memoryMb), maxGpuMemoryMb: whole(this.gpuMemoryMb),
       maxBatchSizes: trimmed("maxBatchSizes"), queueDelays: trimmed("queueDelays"), instanceCounts: trimmed("instanceCounts"),
       instanceKinds: trimmed("instanceKinds"), threads: trimmed("threads"), concurrency: trimmed("concurrency"),
-      batch: whole(this.batch), windowMs: whole(this.windowMs), parts: this.parts,
+      batch: whole(this.batch), windowMs: whole(this.windowMs), parts: this.parts, with: Object.entries(this.with).filter(([, on]) => on).map(([name]) => name),
       shapes: Object.entries(this.shapes).map(([name, s]) => [name, s.replace(/[\s[\]]+/g, "")] as const).filter(([, s]) => s !== "").map(([name, s]) => `${name}:${s}`),
     };
   }

@@ -6,7 +6,7 @@ import Tune from "./Tune.svelte";
 import TuneChart from "./TuneChart.svelte";
 import TuneTable from "./TuneTable.svelte";
 
-const trial = (x: Partial<TuningTrial>): TuningTrial => ({ config: 0, load: 8, rate: 100, p50Us: 500, p90Us: 800, p99Us: 1000, queueUs: 0, computeUs: 0, cores: 1, memoryBytes: 1 << 20, gpuMemoryBytes: 0, gpuUtilization: 0, gpuPowerW: 0, stable: true, keeps: true, failed: "", ...x });
+const trial = (x: Partial<TuningTrial>): TuningTrial => ({ config: 0, load: 8, rate: 100, p50Us: 500, p90Us: 800, p99Us: 1000, queueUs: 0, computeUs: 0, cores: 1, memoryBytes: 1 << 20, gpuMemoryBytes: 0, gpuUtilization: 0, gpuPowerW: 0, stable: true, keeps: true, failed: "", models: [], ...x });
 const plan: TuningPlan = { axes: [{ model: "m", field: "instance_count", values: [1, 2], present: 1 }, { model: "", field: "load", values: [8], present: 8 }], size: 2, most: 2, leastMs: 6000, mostMs: 16_000 };
 const trials = [trial({}), trial({ config: 1, rate: 150, p99Us: 800 }), trial({ config: 2, rate: 0, failed: "out of memory" })];
 const changes = [{ model: "m", field: "instance_count", from: 1, to: 2 }];
@@ -79,6 +79,15 @@ describe("Tune", () => {
     expect(await screen.findByText(/the new configuration serves/)).toBeTruthy();
     expect(asked.find((a) => a.key.endsWith("/apply"))?.body).toEqual({ config: 1 });
     await vi.waitFor(() => expect(onapplied).toHaveBeenCalled());
+  });
+  it("shows each of several models", async () => {
+    const of = (rate: number) => [{ model: "m", rate, p50Us: 1, p99Us: 800 }, { model: "n", rate: 2 * rate, p50Us: 1, p99Us: 400 }];
+    const several = [trial({ models: of(100) }), trial({ config: 1, rate: 150, models: of(125) })];
+    answers["GET /api/models/m/tunings"] = listed(tuning());
+    answers["GET /api/models/m/tunings/7"] = tuning({ trials: several, present: several[0] ?? null, best: several[1] ?? null });
+    shown();
+    const row = await screen.findByRole("row", { name: /^n / });
+    expect(row.textContent).toContain("250/s+25 %400 µs±0 %");
   });
   it.each([
     ["in place", "a: 2\n", true, /is in place/],
