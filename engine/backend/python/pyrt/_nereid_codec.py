@@ -68,8 +68,8 @@ class Codec:
         self._down, self._up = down, up
         self._signatures = {}  # signature -> (name, type, shape)
         self._heads = {}  # (name, type, shape, flags) -> what precedes and follows the ticket of a response with that tensor
-        self._records = {}  # the same for a series -> the layout of a response's record and its constant parts
-        self._wholes = {}  # the same with the tensor's data in the record
+        self._records = {}  # the same, and the place -> the layout of a response's record and its constant parts
+        self._wholes = {}  # the same for a series, with the tensor's data in the record
         self._written = {}  # (name, type, shape) -> signature with its padding
         self._named = {}  # bytes of a list of names -> names
         self._all = None  # the names that stand for all outputs of the model
@@ -298,45 +298,19 @@ class Codec:
         return self._wholes.get(key) or self._whole(key, tensor, array.nbytes), array.tobytes()
 
     def _simple(self, ticket, flags, response, wanted, took=0, began=0):
-        """_responses for a response with one tensor of numbers, None for another."""
+        """_responses for a response with one tensor of numbers that is too large for the frame, None for another."""
         if response is None or response._error is not None or response._parameters != "{}" or len(response._tensors) != 1:
             return None
         tensor = response._tensors[0]
-        array, code = tensor._array, tensor._code
-        if array is None or code == pb._BYTES:
+        if tensor._array is None or tensor._code == pb._BYTES or tensor._array.nbytes <= INLINE_MOST:
             return None
         if wanted is not self._all and wanted is not None and tensor._name not in wanted:
             return None
-        keep, size = [], array.nbytes
-        if size > INLINE_MOST:
-            del array
-            place, offset = self._outside(tensor, keep)
-            data = b""
-        else:
-            place, offset, data = IN_FRAME, 0, array.tobytes()
-        key = (tensor._name, code, tensor._shape, flags, place)
-        record = self._records.get(key) or self._record(key, tensor, size)
-        return self.packed([(record, ticket, min(took, MOST_TIME), offset, data)], began), keep
-
-    @staticmethod
-    def packed(records, began):
-        """The body of a RESPONSES. records: layout and constant parts of each response, its ticket, the nanoseconds it took, and
-        its tensor's place and bytes; began: when the first of them did, a moment."""
-        parts, tail = [_RESPONSES.pack(len(records), 0, 0, began)], []
-        at = _RESPONSES.size
-        for record in records:
-            at += record[0][0].size
-        for (layout, head, counts, placed, rest), ticket, took, offset, data in records:
-            if data:
-                gap = -at & 15
-                if gap:
-                    tail.append(_ZEROS[:gap])
-                    at += gap
-                offset = at
-                tail.append(data)
-                at += len(data)
-            parts.append(layout.pack(head, ticket, counts, took, placed, offset, rest))
-        return b"".join(parts + tail)
+        keep, size = [], tensor._array.nbytes
+        place, offset = self._outside(tensor, keep)
+        key = (tensor._name, tensor._code, tensor._shape, flags, place)
+        layout, head, counts, placed, rest = self._records.get(key) or self._record(key, tensor, size)
+        return _RESPONSES.pack(1, 0, 0, began) + layout.pack(head, ticket, counts, min(took, MOST_TIME), placed, offset, rest), keep
 
     def _record(self, key, tensor, nbytes):
         """What a response with one tensor is made of: a layout, and its parts beside ticket, time and offset."""
