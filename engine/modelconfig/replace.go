@@ -2,7 +2,6 @@ package modelconfig
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -74,10 +73,11 @@ func replaceSpans(text string, values map[string]string, fields []string) string
 		b.WriteString(strings.TrimSuffix(value, "\n"))
 	}
 	b.WriteString(text[at:])
-	for _, name := range slices.Compact(fields) {
+	for _, name := range fields {
 		if values[name] == "" || done[name] {
 			continue
 		}
+		done[name] = true
 		if s := b.String(); s != "" && !strings.HasSuffix(s, "\n") {
 			b.WriteByte('\n')
 		}

@@ -29,6 +29,7 @@ func TestReplace(t *testing.T) {
 		{"repeated blocks", "parameters { key: \"b\" value { string_value: \"}\" } }\nname: 'a' \"b\"\nparameters { key: \"c\" value { string_value: '2' } }\n", all[3:],
 			"parameters {\n  key: \"a\"\n  value {\n    string_value: \"1\"\n  }\n}\nname: 'a' \"b\"\n"},
 		{"what is not there", "name: \"m\"", all[:3], "name: \"m\"\nmax_batch_size: 8\n" + group + "\n"},
+		{"a field that is asked for twice", "name: \"m\"", []string{"max_batch_size", "instance_group", "max_batch_size"}, "name: \"m\"\nmax_batch_size: 8\n" + group + "\n"},
 		{"a name within a block", "optimization { cuda { graphs: true } } max_batch_size: 1\nversion_policy: { latest { num_versions: 1 } }", all[:1],
 			"optimization { cuda { graphs: true } } max_batch_size: 8\nversion_policy: { latest { num_versions: 1 } }"},
 	} {
