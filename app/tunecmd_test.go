@@ -297,6 +297,8 @@ func TestTuneOptions(t *testing.T) {
 		{"--max-batch-sizes=0", "is none of the whole numbers from 1"},
 		{"--window=1", "want 50 to 600000"},
 		{"--concurrency=8:2", `"8:2": want start:end:step`},
+		{"--concurrency=present", `"present" is none of the whole numbers from 1 to 65536`},
+		{"--request-rate=present", `"present" is none of the whole numbers from 1`},
 		{"--instance-counts=1:2000", "the whole numbers from 1 to 1024"},
 		{"--instance-kinds=1:2", "want values of cpu, gpu"},
 		{"--concurrency=1:60000", "60000 values are more than 4096"},

@@ -291,12 +291,9 @@ func (o *tuneOptions) goals(v *tuneValues) error {
 // values reads the lists of what is to be tried.
 func (o *tuneOptions) values(v *tuneValues) error {
 	var errs []error
-	read := func(option, text string, low, high int, words map[string]int) []int {
-		switch text {
-		case "":
+	numbers := func(option, text string, low, high int, words map[string]int) []int {
+		if text == "" {
 			return nil
-		case present:
-			return []int{}
 		}
 		list, err := tuneList(text, low, high, words)
 		if err != nil {
@@ -304,20 +301,26 @@ func (o *tuneOptions) values(v *tuneValues) error {
 		}
 		return list
 	}
+	read := func(option, text string, low, high int, words map[string]int) []int {
+		if text == present {
+			return []int{}
+		}
+		return numbers(option, text, low, high, words)
+	}
 	l := &o.lists
 	l.batches = read("max-batch-sizes", v.batches, 1, 1<<20, nil)
 	l.delays = read("queue-delays", v.delays, 0, 60_000_000, map[string]int{"off": tune.NoBatching})
 	l.instances = read("instance-counts", v.counts, 1, 1024, nil)
 	l.kinds = read("instance-kinds", v.kinds, 2, 1, map[string]int{"cpu": tune.KindCPU, "gpu": tune.KindGPU})
 	l.threads = read("threads", v.threads, 0, 1024, nil)
-	l.load = read("concurrency", v.concurrency, 1, 65536, nil)
-	if rates := read("request-rate", v.rate, 1, 10_000_000, nil); rates != nil {
+	l.load = numbers("concurrency", v.concurrency, 1, 65536, nil)
+	if rates := numbers("request-rate", v.rate, 1, 10_000_000, nil); rates != nil {
 		if l.load != nil {
 			errs = append(errs, errors.New("--concurrency and --request-rate: want one of both"))
 		}
 		l.load, l.rate = rates, true
 	}
-	if len(l.load) == 0 {
+	if l.load == nil {
 		l.load = doubling(1, 1024)
 	}
 	return errors.Join(errs...)
