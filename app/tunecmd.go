@@ -177,12 +177,8 @@ func (o *tuneOptions) search(ctx context.Context, t *tuner, stdout, stderr io.Wr
 	if err := t.learn(ctx, &o.lists, machine); err != nil {
 		return nil, err
 	}
-	for name := range o.inputs.Shapes {
-		if !slices.ContainsFunc(t.loads, func(l tuneLoad) bool {
-			return slices.ContainsFunc(l.shape.Inputs, func(in perf.IO) bool { return in.Name == name })
-		}) {
-			return nil, fmt.Errorf("--shape: no model has an input %q", name)
-		}
+	if err := o.checkShapes(t.loads); err != nil {
+		return nil, err
 	}
 	r.space, r.present = t.space, t.present
 	r.configOf = func(model string, c tune.Candidate) (string, error) {
@@ -227,6 +223,17 @@ func (o *tuneOptions) search(ctx context.Context, t *tuner, stdout, stderr io.Wr
 	r.ranked = tune.Rank(&r.space, &r.goal, r.result.Trials)
 	r.baseline, r.based = tune.Baseline(&r.space, &r.goal, r.result.Trials)
 	return r, errors.Join(err, kept)
+}
+
+// checkShapes refuses shapes of inputs that no model has.
+func (o *tuneOptions) checkShapes(loads []tuneLoad) error {
+	for name := range o.inputs.Shapes {
+		has := func(in perf.IO) bool { return in.Name == name }
+		if !slices.ContainsFunc(loads, func(l tuneLoad) bool { return slices.ContainsFunc(l.shape.Inputs, has) }) {
+			return fmt.Errorf("--shape: no model has an input %q", name)
+		}
+	}
+	return nil
 }
 
 // most is how many measurements a search makes at most.

@@ -55,6 +55,14 @@ describe("Tune", () => {
     expect((await screen.findByRole("alert")).textContent).toContain("more than 1000");
     expect((screen.getByRole("button", { name: /Start tuning/ }) as HTMLButtonElement).disabled).toBe(true);
   });
+  it("keeps a field whose value takes it out of the plan", async () => {
+    shown();
+    await screen.findByText("1 (now), 2");
+    answers["POST /api/models/m/tunings/plan"] = { ...plan, axes: plan.axes.slice(1), most: 1 };
+    await fireEvent.input(screen.getByLabelText("instances"), { target: { value: "present" } });
+    await screen.findByText(/At most 1 measurements/);
+    expect((screen.getByLabelText("instances") as HTMLInputElement).value).toBe("present");
+  });
   it("starts with what is chosen, and shows how far it is", async () => {
     answers["POST /api/models/m/tunings"] = tuning({ state: "running", endedMs: 0, measured: 1, trials: trials.slice(0, 1), best: trials[0] ?? null, now: { changes, load: 16, rate: 120, p99Us: 900 } });
     answers["GET /api/models/m/tunings/7/configs/0"] = { texts: [] };
