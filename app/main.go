@@ -41,6 +41,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "worker" { // under any name: a server has started it
 		return workerCommand(args[1:], stderr)
 	}
+	if len(args) > 0 && args[0] == privateServe { // under any name: a tuning has started it
+		return privateServeCommand(name, args[1:], os.Stdin, stdout, stderr)
+	}
 	if name == "tritonserver" {
 		return serveCommand(true, name, args, stdout, stderr)
 	}
@@ -57,8 +60,6 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		return perfCommand(context.Background(), args[1:], stdout, stderr)
 	case "tune":
 		return tuneCommand(context.Background(), args[1:], os.LookupEnv, stdout, stderr)
-	case privateServe: // started by nereid tune
-		return privateServeCommand(name, args[1:], os.Stdin, stdout, stderr)
 	case "token":
 		return tokenCommand(args[1:], os.LookupEnv, stdout, stderr)
 	case "backup", "restore":

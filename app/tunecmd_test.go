@@ -313,6 +313,16 @@ func TestTuneOptions(t *testing.T) {
 	}
 }
 
+// The program's file may be called tritonserver, and a server of that name tunes models on its page.
+func TestPrivateServeUnderAnyName(t *testing.T) {
+	for _, name := range []string{"nereid", "/opt/tritonserver/bin/tritonserver"} {
+		var out, errs bytes.Buffer
+		if code := Main([]string{name, privateServe, "--nosuch=1"}, &out, &errs); code != 1 || !strings.Contains(errs.String(), privateServe+" --help lists the options") {
+			t.Errorf("%s: status %d, %s%s", name, code, out.String(), errs.String())
+		}
+	}
+}
+
 // A model's process may say anything.
 func TestTuneFollow(t *testing.T) {
 	s := &privateServer{cmd: exec.Command("none"), ended: make(chan struct{})}
