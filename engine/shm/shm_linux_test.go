@@ -690,3 +690,130 @@ func TestNear(t *testing.T) {
 		}
 	})
 }
+
+// TestRegions: inputs that stay in their client's memory, and outputs that are such inputs.
+func TestRegions(t *testing.T) {
+	const most, half = 1 << 20, 512 << 10
+	key, path := object(t, counting(most))
+	takes := true
+	g := registry(t, Options{OnDevice: func(model string, _ int64, gpu int) bool { return takes && model == "m" && gpu == tensor.ClientMemory }})
+	check(t, g.RegisterSystem("r", key, 0, most), 0, "")
+	check(t, g.RegisterSystem("same", key, half, half), 0, "")
+	other, otherPath := object(t, make([]byte, most))
+	check(t, g.RegisterSystem("other", other, 0, most), 0, "")
+	var pool tensor.Pool
+	get := func(model string, at Range, dt tensor.DataType) (*tensor.Buffer, error) {
+		r := infer.New()
+		defer r.Release()
+		r.ModelName = model
+		return g.Read(r, &pool, at, dt, &Budget{})
+	}
+	for _, tt := range []struct {
+		name, model string
+		at          Range
+		dt          tensor.DataType
+		stays       bool
+		offset      int64 // in the object
+	}{
+		{"an input", "m", Range{"r", 0, half}, tensor.FP32, true, 0},
+		{"in the middle", "m", Range{"r", 64, half}, tensor.FP32, true, 64},
+		{"in a region that does not begin with its object", "m", Range{"same", 128, half - 128}, tensor.FP32, true, half + 128},
+		{"of a model that takes none", "n", Range{"r", 0, half}, tensor.FP32, false, 0},
+		{"small", "m", Range{"r", 0, 64 << 10}, tensor.FP32, false, 0},
+		{"at an odd place", "m", Range{"r", 4, half}, tensor.FP32, false, 0},
+		{"strings", "m", Range{"r", 0, half}, tensor.Bytes, false, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			buf, err := get(tt.model, tt.at, tt.dt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer buf.Release()
+			d := buf.Device()
+			if (d != nil) != tt.stays {
+				t.Fatalf("it is %+v", d)
+			}
+			if d != nil && (d.GPU != tensor.ClientMemory || d.Offset != tt.offset || d.Size != int(tt.at.Size) || buf.Bytes() != nil) {
+				t.Errorf("it is %+v", d)
+			}
+		})
+	}
+	input := func(at Range) *tensor.Buffer {
+		buf, err := get("m", at, tensor.Uint8)
+		if err != nil || buf.Device() == nil {
+			t.Fatalf("%v, or no input that stays", err)
+		}
+		return buf
+	}
+	for _, tt := range []struct {
+		name    string
+		in      Range
+		out     map[string]Range // each gets the input
+		written map[string]int64 // of what was written, where the input began in the object before
+	}{
+		{"to another object", Range{"r", 0, half}, map[string]Range{"A": {"other", 64, half}}, map[string]int64{"A": 0}},
+		{"to its own place", Range{"r", 0, half}, map[string]Range{"A": {"r", 0, half}}, map[string]int64{"A": 0}},
+		{"over itself", Range{"r", 0, half}, map[string]Range{"A": {"r", 100, half}}, map[string]int64{"A": 0}},
+		{"over itself by another region's name", Range{"r", half, half - 64}, map[string]Range{"A": {"same", 7, half - 64}}, map[string]int64{"A": half}},
+		{"twice, once over itself", Range{"r", 0, half}, map[string]Range{"A": {"r", 100, half}, "B": {"other", 0, half}}, map[string]int64{"A": 0, "B": 0}},
+	} {
+		t.Run("B050 an output "+tt.name, func(t *testing.T) {
+			before := make([]byte, most)
+			for i := range before {
+				before[i] = byte(i / 251)
+			}
+			if err := os.WriteFile(path, before, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r := wanting(t, g, tt.out)
+			defer r.Release()
+			resp := r.NewResponse()
+			buf := input(tt.in)
+			for name := range tt.out {
+				resp.AddOutput(name, tensor.Uint8, []int64{int64(tt.in.Size)}, nil, buf.Retain())
+			}
+			buf.Release()
+			check(t, Store(r, resp), 0, "")
+			for name, at := range tt.out {
+				file, offset := path, at.Offset
+				if at.Region == "other" {
+					file = otherPath
+				}
+				if at.Region == "same" {
+					offset += half
+				}
+				got, err := os.ReadFile(file)
+				from := tt.written[name]
+				if err != nil || !bytes.Equal(got[offset:offset+tt.in.Size], before[from:from+int64(tt.in.Size)]) {
+					t.Errorf("%v, or output %s is not the input", err, name)
+				}
+			}
+		})
+	}
+	t.Run("gone when nobody uses it", func(t *testing.T) {
+		buf := input(Range{"other", 0, half})
+		gone, back := 0, 0
+		buf.Device().Region.WhenGone(func() { gone++ })
+		buf.Device().Region.WhenGone(func() { back++ })()
+		if err := g.Unregister(System, "other"); err != nil || gone != 0 {
+			t.Fatalf("%v, gone %d times while it is used", err, gone)
+		}
+		buf.Release()
+		if gone != 1 || back != 0 {
+			t.Errorf("told %d times that it is gone, want once; %d times who had taken that back", gone, back)
+		}
+	})
+	t.Run("C5 a shrunk object", func(t *testing.T) {
+		buf := input(Range{"r", 0, half})
+		defer buf.Release()
+		if err := os.Truncate(path, 100); err != nil {
+			t.Fatal(err)
+		}
+		if err := buf.Device().ReadAll(make([]byte, half)); status.CodeOf(err) != status.InvalidArg {
+			t.Error(err)
+		}
+		if _, err := get("m", Range{"r", 0, half}, tensor.FP32); status.CodeOf(err) != status.InvalidArg {
+			t.Error(err)
+		}
+	})
+}

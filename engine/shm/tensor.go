@@ -62,17 +62,31 @@ func (g *Registry) find(at Range) (*region, error) {
 	return r, nil
 }
 
-// nearLeast is the size from which on an input is read into memory that is near its model: less travels with the request.
-const nearLeast = 16 << 10
+const (
+	// nearLeast is the size from which on an input is read into memory that is near its model: less travels with the request.
+	nearLeast = 16 << 10
+	// regionLeast is the size from which on an input stays in its client's memory where the model's process can read it there:
+	// to see to it that the model's writes stay its own takes as long as to copy less.
+	regionLeast = 128 << 10
+	// regionAlign is how such an input lies in its object, in bytes: as the memory that is shared with processes gives it.
+	regionAlign = 64
+)
 
 // Read returns the bytes of an input of a type for r, whose model is known, once read, in memory near the model or of the
 // pool's. The caller has the buffer's reference. With Options.Direct the buffer may be the region itself, and so it is for a
-// model that takes it where it is on a GPU: then the buffer is a device's. Errors: NotFound for
+// model that takes it where it is, on a GPU or in the client's memory: then the buffer is a device's. Errors: NotFound for
 // a name, InvalidArg for a range that the region does not have (any more) or that is over the budget.
 func (g *Registry) Read(r *infer.Request, pool *tensor.Pool, at Range, dt tensor.DataType, b *Budget) (*tensor.Buffer, error) {
 	from, err := g.find(at)
 	if err != nil {
 		return nil, err
+	}
+	if d := g.device(r, from, at, dt); d != nil {
+		if err := b.take(at.Size); err != nil {
+			_ = from.release() // it was not read
+			return nil, err
+		}
+		return tensor.NewDeviceBuffer(*d, func(*tensor.Buffer) { _ = from.release() }), nil
 	}
 	if view := from.view(at, dt); view != nil {
 		return tensor.NewBuffer(view, func(*tensor.Buffer) { _ = from.release() }), nil
@@ -80,10 +94,6 @@ func (g *Registry) Read(r *infer.Request, pool *tensor.Pool, at Range, dt tensor
 	defer from.release() //nolint:errcheck // what was read stands
 	if err := b.take(at.Size); err != nil {
 		return nil, err
-	}
-	if d := g.device(r, from, at, dt); d != nil {
-		from.retain()
-		return tensor.NewDeviceBuffer(*d, func(*tensor.Buffer) { _ = from.release() }), nil
 	}
 	var buf *tensor.Buffer
 	if g.o.Near != nil && at.Size >= nearLeast && dt.Size() > 0 { // the lengths of BYTES are checked, and must not change after
@@ -107,13 +117,28 @@ func (r *region) read(b []byte, at Range) error {
 	return nil
 }
 
-// device returns a range as what the model of r can use on its GPU; nil: it has to be read.
+// device returns a range as what the model of r can use where it is; nil: it has to be read.
 func (g *Registry) device(r *infer.Request, from *region, at Range, dt tensor.DataType) *tensor.Device {
-	if from.kind != CUDA || g.o.OnDevice == nil || at.Size == 0 || dt.Size() == 0 {
+	if g.o.OnDevice == nil || at.Size == 0 || dt.Size() == 0 {
 		return nil
 	}
-	d := from.onDevice(at)
-	if d == nil || !g.o.OnDevice(r.ModelName, r.Version, d.GPU) {
+	var d *tensor.Device
+	switch m := from.mem.(type) {
+	case DeviceMemory:
+		if d = from.onDevice(at); d == nil || !g.o.OnDevice(r.ModelName, r.Version, d.GPU) {
+			return nil
+		}
+	case clientMemory:
+		if at.Size < regionLeast || at.Size > MaxRequest || !g.o.OnDevice(r.ModelName, r.Version, tensor.ClientMemory) {
+			return nil
+		}
+		if _, ok := m.part(int64(at.Offset), int64(at.Size)); !ok {
+			return nil // it cannot be read either, which says why
+		}
+		if d = m.place(int64(at.Offset), int64(at.Size)); d.Offset%regionAlign != 0 {
+			return nil
+		}
+	default:
 		return nil
 	}
 	at.Region = "" // the request's own text
@@ -128,6 +153,12 @@ func (r *region) onDevice(at Range) *tensor.Device {
 		return nil
 	}
 	return &tensor.Device{GPU: int(r.device), Address: mem.Address() + uintptr(at.Offset), Size: int(at.Size)}
+}
+
+// clientMemory is a Memory that other processes can map.
+type clientMemory interface {
+	place(off, n int64) *tensor.Device
+	part(off, n int64) ([]byte, bool)
 }
 
 // errCopy says that a range of a registered region could not be read or written.
@@ -182,6 +213,8 @@ func (s *slot) Device() *tensor.Device { return s.r.onDevice(s.at) }
 func (s *slot) writeDevice(d *tensor.Device) error {
 	here := s.Device()
 	switch {
+	case d.Region != nil && s.writeRegion(d):
+		return nil
 	case here != nil && here.GPU == d.GPU && here.Address == d.Address:
 		return nil
 	case here != nil && here.GPU == d.GPU:
@@ -195,6 +228,19 @@ func (s *slot) writeDevice(d *tensor.Device) error {
 		return err
 	}
 	return s.Write(b)
+}
+
+// writeRegion stores an output that fits from a client's memory, which may be this one, and reports whether it could.
+func (s *slot) writeRegion(d *tensor.Device) bool {
+	m, ok := s.r.mem.(clientMemory)
+	if !ok {
+		return false
+	}
+	if to := m.place(int64(s.at.Offset), int64(d.Size)); to.Region.Overlaps(to.Offset, int64(d.Size), d.Region, d.Offset, int64(d.Size)) {
+		return to.Offset == d.Offset
+	}
+	b, ok := m.part(int64(s.at.Offset), int64(d.Size))
+	return ok && d.ReadAll(b) == nil
 }
 
 // Release lets the region go.
@@ -228,6 +274,9 @@ func Store(r *infer.Request, resp *infer.Response) error {
 	if !shared {
 		return nil
 	}
+	if err := moveApart(r, resp); err != nil {
+		return err
+	}
 	for i := range r.Outputs {
 		s := r.Outputs[i].Shared
 		if s == nil {
@@ -259,4 +308,45 @@ func write(to infer.SharedOutput, t *tensor.Tensor) error {
 		return err
 	}
 	return to.Write(b)
+}
+
+// moveApart copies outputs out of clients' memory where another output of the request is going to be written.
+func moveApart(r *infer.Request, resp *infer.Response) error {
+	for i := range resp.Outputs {
+		t := &resp.Outputs[i]
+		d := t.OnDevice()
+		if d == nil || d.Region == nil || !overwritten(r, resp, t.Name, d) {
+			continue
+		}
+		b := make([]byte, d.Size)
+		if err := d.ReadAll(b); err != nil {
+			return err
+		}
+		t.Release()
+		t.Data = b
+	}
+	return nil
+}
+
+// overwritten reports whether another output than the named one goes to where d is.
+func overwritten(r *infer.Request, resp *infer.Response, name string, d *tensor.Device) bool {
+	for i := range r.Outputs {
+		s, ok := r.Outputs[i].Shared.(*slot)
+		if !ok || r.Outputs[i].Name == name {
+			continue
+		}
+		m, ok := s.r.mem.(clientMemory)
+		if !ok {
+			continue
+		}
+		t := resp.Output(r.Outputs[i].Name)
+		if t == nil {
+			continue
+		}
+		to := m.place(int64(s.at.Offset), int64(t.Size()))
+		if to.Region.Overlaps(to.Offset, int64(to.Size), d.Region, d.Offset, int64(d.Size)) {
+			return true
+		}
+	}
+	return false
 }

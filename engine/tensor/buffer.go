@@ -19,11 +19,13 @@ type Buffer struct {
 	free   func(*Buffer) // nil: the garbage collector's
 }
 
-// Device is memory of a GPU, which the host can reach by copies only.
+// Device is memory that the host can reach by copies only: a GPU's, or a client's, which is not to be trusted.
 type Device struct {
-	GPU     int     // as CUDA numbers it in this process
+	GPU     int     // as CUDA numbers it in this process; ClientMemory: it is in Region
 	Address uintptr // in the primary context of the GPU
 	Size    int     // in bytes
+	Region  *Region // of ClientMemory
+	Offset  int64   // of ClientMemory: where it begins in Region's object, in bytes
 	// Read copies the first len(b) bytes to the host and returns when they are there; nil: it cannot be done.
 	Read func(b []byte) error
 }

@@ -16,8 +16,9 @@ import (
 // into the arena at once.
 type encoder struct {
 	arena *arena
-	place uint16 // of the arena, for who reads the frame; 0: down
-	buf   []byte // header and records
+	given *shares // the clients' regions that who reads the frame has; nil: none
+	place uint16  // of the arena, for who reads the frame; 0: down
+	buf   []byte  // header and records
 	tail  []tailData
 	size  int     // of the tail
 	slots []int64 // taken for this frame, by the offset of their data
@@ -67,9 +68,14 @@ func (e *encoder) tensor(t *tensor.Tensor) error {
 	e.u16(uint16(8 + 8*len(t.Shape) + len(t.Name)))
 	place := uint16(inFrame)
 	var at int64
-	inline := len(t.Data) <= inlineMost && e.size+len(t.Data) <= inlineBudget
-	if !inline {
-		var err error
+	var err error
+	size := t.Size()
+	inline := size <= inlineMost && e.size+size <= inlineBudget
+	if d := t.OnDevice(); d != nil {
+		if place, at, err = e.device(d); err != nil {
+			return err
+		}
+	} else if !inline {
 		var there bool
 		if at, there = e.arena.claim(t.Data); there {
 			e.slots = append(e.slots, at)
@@ -77,13 +83,13 @@ func (e *encoder) tensor(t *tensor.Tensor) error {
 			return err
 		}
 		place = max(e.place, inDown)
-	} else if len(t.Data) > 0 {
+	} else if size > 0 {
 		e.tail = append(e.tail, tailData{field: len(e.buf) + 2, data: t.Data})
-		e.size += (len(t.Data) + 15) &^ 15
+		e.size += (size + 15) &^ 15
 	}
 	e.u16(place)
 	e.u64(uint64(at))
-	e.u64(uint64(len(t.Data)))
+	e.u64(uint64(size))
 	e.buf = append(e.buf, byte(t.DataType), byte(len(t.Shape)))
 	e.u16(uint16(len(t.Name)))
 	e.u32(0)
@@ -93,6 +99,19 @@ func (e *encoder) tensor(t *tensor.Tensor) error {
 	e.buf = append(e.buf, t.Name...)
 	e.close(start)
 	return nil
+}
+
+// device says where data is that the host reaches by copies only: in a client's region, if who reads the frame has that, or in
+// a slot, to which it is copied.
+func (e *encoder) device(d *tensor.Device) (place uint16, at int64, err error) {
+	if where, ok := e.given.place(d); ok {
+		return inRegion, where, nil
+	}
+	if at, err = e.arena.alloc(d.Size); err != nil {
+		return 0, 0, err
+	}
+	e.slots = append(e.slots, at)
+	return max(e.place, inDown), at, d.ReadAll(e.arena.mem[at : at+int64(d.Size)])
 }
 
 // slot copies data into a slot.

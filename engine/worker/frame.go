@@ -23,6 +23,8 @@ const (
 	kindMetric
 	kindHello
 	kindBLSWait
+	kindRegionGone
+	kindCopyRegions
 )
 
 const (
@@ -45,6 +47,7 @@ const (
 	inFrame = iota
 	inDown
 	inUp
+	inRegion
 )
 
 // Flags of a request and of a response.

@@ -23,6 +23,7 @@ type process struct {
 	proc    *os.Process
 	pid     int
 	socket  *os.File
+	regions *os.File    // descriptors of clients' memory go there; nil: it gets none
 	outputs [2]*os.File // its stdout and stderr
 	kills   int64       // those of the launcher's account, before
 	down    *mapping
@@ -70,10 +71,19 @@ func (l *Launcher) spawn(s *Spec) (_ *process, err error) {
 	if p.up, err = newMapping("nereid-up", tableSize+s.Arena); err != nil {
 		return nil, err
 	}
+	given := append(append([]*os.File{}, files...), p.down.file, p.up.file)
+	vars := []string{"NEREID_WORKER=" + strconv.Itoa(Version)}
+	if l := s.Limits.Files; s.Regions != nil && (l == 0 || l >= regionFiles) {
+		theirs, err := p.pairForRegions()
+		if err != nil {
+			return nil, err
+		}
+		files, given = append(files, theirs), append(given, theirs)
+		vars = append(vars, "NEREID_REGIONS="+strconv.Itoa(regionFD))
+	}
 	attr := &os.ProcAttr{
-		Dir: s.Dir, Env: environment(os.Environ(), append([]string{"NEREID_WORKER=" + strconv.Itoa(Version)}, s.Env...)),
-		Files: append(append([]*os.File{}, files...), p.down.file, p.up.file),
-		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+		Dir: s.Dir, Env: environment(os.Environ(), append(vars, s.Env...)), Files: given,
+		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	}
 	if derr := l.do(func() {
 		err = l.within(s, func() error { p.proc, err = startProcess(path, s.Command, attr); return err })
@@ -91,6 +101,16 @@ func (l *Launcher) spawn(s *Spec) (_ *process, err error) {
 		return nil, status.Errorf(status.Internal, "cannot limit what %s takes: %w", path, err)
 	}
 	return p, nil
+}
+
+// pairForRegions makes the socket for descriptors of clients' memory, and returns the process's end.
+func (p *process) pairForRegions() (theirs *os.File, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("socketpair: %w", err)
+	}
+	p.regions = os.NewFile(uintptr(pair[0]), "regions")
+	return os.NewFile(uintptr(pair[1]), "regions"), nil
 }
 
 // startProcess is os.StartProcess, again while the program's file is open for writing: one that was just unpacked is for a
@@ -209,15 +229,33 @@ func (p *process) hangUp() {
 }
 
 // sendNow sends a packet if that does not have to wait.
-func (p *process) sendNow(packet []byte) error {
-	c, err := p.socket.SyscallConn()
+func (p *process) sendNow(packet []byte) error { return sendNow(p.socket, packet, nil) }
+
+// sendFile sends a message with a descriptor, if that does not have to wait.
+func (p *process) sendFile(message []byte, f *os.File) error {
+	if p.regions == nil {
+		return os.ErrClosed
+	}
+	c, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var serr error
+	if err := c.Control(func(fd uintptr) { serr = sendNow(p.regions, message, unix.UnixRights(int(fd))) }); err != nil {
+		return err
+	}
+	return serr
+}
+
+func sendNow(socket *os.File, packet, rights []byte) error {
+	c, err := socket.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var serr error
 	if err := c.Control(func(fd uintptr) {
 		for serr = unix.EINTR; serr == unix.EINTR; { //nolint:errorlint // a number of the kernel's
-			_, serr = unix.SendmsgN(int(fd), packet, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+			_, serr = unix.SendmsgN(int(fd), packet, rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 		}
 	}); err != nil {
 		return err
@@ -236,7 +274,7 @@ func (p *process) drain(end time.Time) {
 
 // close closes this side's ends.
 func (p *process) close() {
-	for _, f := range append(p.outputs[:], p.socket) {
+	for _, f := range append(p.outputs[:], p.socket, p.regions) {
 		if f != nil {
 			_ = f.Close() // nothing is buffered
 		}

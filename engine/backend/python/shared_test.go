@@ -28,7 +28,12 @@ type sharedRig struct {
 
 func newSharedRig(t *testing.T, cfg, source string) *sharedRig {
 	t.Helper()
-	g := &sharedRig{rig: serve(t, nil, map[string]string{"m/config.pbtxt": cfg, "m/1/model.py": source}).ready()}
+	return newSharedRigWith(t, nil, cfg, source)
+}
+
+func newSharedRigWith(t *testing.T, settings map[string]string, cfg, source string) *sharedRig {
+	t.Helper()
+	g := &sharedRig{rig: serve(t, settings, map[string]string{"m/config.pbtxt": cfg, "m/1/model.py": source}).ready()}
 	var err error
 	if g.mem, err = os.CreateTemp("/dev/shm", "nereid-test-"); err != nil {
 		t.Fatal(err)
@@ -144,8 +149,14 @@ func (g *sharedRig) run(q *infer.Request) error {
 
 // TestShared: a client's tensors in system shared memory are the model's own while it has them.
 func TestShared(t *testing.T) {
+	t.Run("inputs where they are", func(t *testing.T) { testShared(t, true) })
+	t.Run("inputs that are copied", func(t *testing.T) { testShared(t, false) })
+}
+
+func testShared(t *testing.T, inPlace bool) {
 	begun, gate := filepath.Join(t.TempDir(), "begun"), filepath.Join(t.TempDir(), "gate")
-	g := newSharedRig(t, strings.Replace(config(""), "output [", `output [ { name: "MORE" data_type: TYPE_FP32 dims: [ -1 ] },`, 1), code(`
+	settings := map[string]string{"shm-region-inputs": strconv.FormatBool(inPlace)}
+	g := newSharedRigWith(t, settings, strings.Replace(config(""), "output [", `output [ { name: "MORE" data_type: TYPE_FP32 dims: [ -1 ] },`, 1), code(`
 y = x
 if x[0] == 2: y = x + 1
 if x[0] == 3: x += 10
@@ -239,8 +250,9 @@ continue
 			t.Errorf("the one that ends the process: %v", err)
 		}
 		g.set(2)
-		if err := g.run(waiting); err != nil || g.output(1) != 1 {
-			t.Errorf("%v, the output is %v, want 1: what was read", err, g.output(1))
+		want := map[bool]float32{true: 3, false: 1}[inPlace] // by what is there when it is executed, or what was when it came
+		if err := g.run(waiting); err != nil || g.output(1) != want {
+			t.Errorf("%v, the output is %v, want %v", err, g.output(1), want)
 		}
 	})
 	t.Run("D057 requests that never come leave nothing", func(t *testing.T) {

@@ -6,11 +6,12 @@ from sys import getrefcount
 import numpy as np
 
 import _nereid_arena as arena
+import _nereid_regions as regions
 import triton_python_backend_utils as pb
 
 FINAL, ERROR, EMPTY, RESCHEDULE = 1, 2, 4, 8
 STREAM, HOLDS, LOOSE = 1, 4, 8
-IN_FRAME, IN_DOWN, IN_UP = 0, 1, 2
+IN_FRAME, IN_DOWN, IN_UP, IN_REGION = 0, 1, 2, 3
 
 # What goes into the frame: of one tensor, and of all tensors of a frame.
 INLINE_MOST = 8192
@@ -53,7 +54,7 @@ def _only(tensor):
     """Whether nothing but the tensor has its array, which lies in an input, nor anything else the input."""
     array = tensor._array
     while getrefcount(array) <= _ONE:
-        if type(array) is arena.Input:
+        if isinstance(array, arena.Input):
             return tensor._data is None
         array = array.base
         if not isinstance(array, np.ndarray):
@@ -62,10 +63,11 @@ def _only(tensor):
 
 
 class Codec:
-    """Reads requests and responses of the server's and writes our own. Its caches of names and shapes are bounded."""
+    """Reads requests and responses of the server's and writes our own. Its caches of names and shapes are bounded. clients:
+    clients' memory, if there is any that inputs may lie in."""
 
-    def __init__(self, down, up):
-        self._down, self._up = down, up
+    def __init__(self, down, up, clients=None):
+        self._down, self._up, self._clients = down, up, clients
         self._signatures = {}  # signature -> (name, type, shape)
         self._heads = {}  # (name, type, shape, flags) -> what precedes and follows the ticket of a response with that tensor
         self._records = {}  # the same, and the place -> the layout of a response's record and its constant parts
@@ -76,8 +78,9 @@ class Codec:
 
     # Reading
 
-    def _tensor(self, body, view, at):
-        """(tensor, end of its record). body: a bytearray; view: an ndarray on it."""
+    def _tensor(self, body, view, at, ticket=0):
+        """(tensor, end of its record). body: a bytearray; view: an ndarray on it; ticket: that of the request whose input it
+        is."""
         size, signed, place, _, offset, length = _TENSOR.unpack_from(body, at)
         signature = bytes(body[at + 24 : at + 24 + signed])
         known = self._signatures.get(signature)
@@ -90,6 +93,11 @@ class Codec:
             data = view[offset : offset + length]
         elif place == IN_DOWN:
             data = self._down.take(offset, length)
+        elif place == IN_REGION and self._clients is not None:
+            try:
+                data = self._clients.take(ticket, offset, length)
+            except regions.Missing as problem:
+                raise Broken(str(problem)) from None
         else:
             raise Broken("tensor '%s' is in place %d" % (name, place))
         return pb.Tensor._received(name, code, shape, data), at + size
@@ -144,7 +152,7 @@ class Codec:
             at = (at + trace + 7) & -8
             tensors = []
             for _ in range(inputs):
-                tensor, at = self._tensor(body, view, at)
+                tensor, at = self._tensor(body, view, at, ticket)
                 tensors.append(tensor)
             if at != end:
                 raise Broken("a request's record has %d bytes and says %d" % (at - end + size, size))
@@ -227,6 +235,11 @@ class Codec:
         unseen = tensor._array is None  # texts of an input, of which the model only ever gets copies
         if unseen or lent or _only(tensor):
             array = tensor._data if unseen else tensor._array
+            if self._clients is not None and not lent:
+                at = self._clients.give(array, keep)
+                if at >= 0:
+                    tensor._give_away()
+                    return IN_REGION, at
             at = self._down.find(array)
             if at >= 0:
                 keep.append(array)
@@ -271,18 +284,18 @@ class Codec:
             self._heads[key] = known
         return b"".join((known[0], _TICKET.pack(ticket), known[1], data))
 
-    def one(self, item, began):
-        """The body of a RESPONSES with one response out of a series: that of responses, and how many nanoseconds it took; began:
+    def one(self, item, took, began):
+        """The body of a RESPONSES with one response out of a series: that of responses, which took so many nanoseconds; began:
         when its execution did. Also what must be kept alive until the frame is sent."""
         began = moment(began)
-        return self._simple(*item, began) or self._responses([item], 0, "", began)
+        return self._simple(*item, took, began) or self._responses([(*item, took)], 0, "", began)
 
     @staticmethod
     def begin(memory, at, count, began):
         """Writes what precedes count responses."""
         _RESPONSES.pack_into(memory, at, count, 0, 0, moment(began))
 
-    def small(self, response, flags, wanted):
+    def small(self, flags, response, wanted):
         """(record, bytes) of a response with one small tensor of numbers; None for another response. A record is its layout,
         where in it the bytes are, and its constant parts: layout.pack_into(memory, at, parts[0], ticket, parts[1], nanoseconds
         that it took, parts[2], where in the frame its bytes are, parts[3], bytes)."""
@@ -376,6 +389,12 @@ class Codec:
         self.tensors(writer, tensors)
         took = min(took, MOST_TIME)
         writer.end(begin, _RESPONSE, flags, ticket, len(tensors), code, len(message), len(parameters), took)
+
+    def answered(self, ticket, kept=()):
+        """Says that a request is answered by a frame that is about to be sent: what its client's memory has is the client's again
+        then. kept: what responses gave with the frame, which must not have it any more."""
+        if self._clients is not None and self._clients.leased:
+            self._clients.settle(ticket, kept)
 
     def bls(self, request, flags, parent):
         """The body of a BLS, and what must be kept alive until the frame is sent. flags: STREAM, HOLDS, LOOSE."""

@@ -15,8 +15,8 @@ class Held:
     in memory that is shared with the server, which has them also if this process ends meanwhile. Safe for use by several
     threads.
 
-    send(execution, body, last) sends a frame; alone(execution, answer, began, last) one answer of any kind, with the time that
-    it took, whose execution began at began."""
+    send(execution, body, last) sends a frame; alone(execution, answer, took, began, last) one answer of any kind, whose execution
+    took so many nanoseconds and began at began."""
 
     def __init__(self, codec_, up, send, alone):
         self._codec, self._up, self._send, self._alone = codec_, up, send, alone
@@ -37,34 +37,34 @@ class Held:
             threading.Thread(target=self._look, name="series", daemon=True).start()
 
     def add(self, answer, last):
-        """Takes the answer to the request whose execution has ended now: ticket, flags, response, and the names of the wanted
-        outputs; None: it has none. last: so has the series."""
+        """Takes the answer to the request whose execution has ended now, a list: ticket, flags, response, and the names of the
+        wanted outputs; None: it has none. last: so has the series."""
         with self._lock:
             ended = time.monotonic_ns()
             if answer is None:
                 if last:
                     self._flush(True)
                 return
-            ticket, flags, response, wanted = answer
             took = ended - self._mark
             try:
-                small = self._codec.small(response, flags, wanted)
+                small = self._codec.small(*answer[1:])
             except Exception:
                 small = None  # which shows when it is sent
             if small is None or small[0][0].size > self._room - codec.HEAD:
                 if self._count:
                     self._flush(False)
-                self._alone(self._execution, (ticket, flags, response, wanted, took), self._mark, last)
+                self._alone(self._execution, answer, took, self._mark, last)
                 self._began = self._mark = ended
                 return
             (layout, inside, parts), data = small
             if self._end + layout.size > self._room:
                 self._flush(False)
+            self._codec.answered(answer[0])
             if not self._count:
                 self._codec.begin(self._memory, self._base, 0, self._began)
             at = self._end
             layout.pack_into(
-                self._memory, self._base + at, parts[0], ticket, parts[1], min(took, codec.MOST_TIME), parts[2], at + inside,
+                self._memory, self._base + at, parts[0], answer[0], parts[1], min(took, codec.MOST_TIME), parts[2], at + inside,
                 parts[3], data,
             )  # fmt: skip
             self._count, self._end, self._mark = self._count + 1, at + layout.size, ended

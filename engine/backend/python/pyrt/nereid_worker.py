@@ -41,6 +41,7 @@ else:
 import _nereid_arena as arena
 import _nereid_channel as channel
 import _nereid_codec as codec
+import _nereid_regions as regions
 import _nereid_series as series
 import triton_python_backend_utils as pb
 
@@ -68,8 +69,8 @@ class Failure(Exception):
 class Runtime:
     """What triton_python_backend_utils stands on."""
 
-    def __init__(self, wire, down, up):
-        self._wire, self._codec, self._up = wire, codec.Codec(down, up), up
+    def __init__(self, wire, down, up, clients=None):
+        self._wire, self._codec, self._up = wire, codec.Codec(down, up, clients), up
         self._senders = threading.Lock()
         self._later = collections.deque()
         self.model_dir, self.decoupled, self.verbose = "", False, 0
@@ -114,7 +115,14 @@ class Runtime:
                 call = self._later.popleft()
             except IndexError:
                 return
+            if call is None:
+                self._wire.send(channel.COPY_REGIONS, 0, b"")
+                continue
             self._wire.send(channel.CALL, self._wire.number(), json.dumps(call).encode())
+
+    def copy_regions(self):
+        """Has the server copy inputs again that lie in clients' memory; as later."""
+        self._later.append(None)
 
     def load_model(self, name, config, files):
         contents = {
@@ -232,6 +240,8 @@ class Runtime:
             except BaseException:
                 sender._sent, sender._closed = before  # nothing was sent: another response may be
                 raise
+            if final:
+                self._codec.answered(sender._ticket, kept)
             self._wire.send(channel.RESPONSES, 0, body)
         del kept
 
@@ -239,18 +249,27 @@ class Runtime:
         self.flush()
         self._wire.send(channel.RESPONSES, execution, body, channel.DONE if last else 0)
 
-    def _send_alone(self, execution, answer, began, last):
+    def _send_alone(self, execution, answer, took, began, last):
         try:
-            body, kept = self._codec.one(answer, began)
+            body, kept = self._codec.one(answer, took, began)
         except Exception as problem:
             error = pb.TritonError(self.failed + describe(problem))
-            body, kept = self._codec.one(answer[:2] + (pb.InferenceResponse(error=error), None, answer[4]), began)
+            answer[2:] = pb.InferenceResponse(error=error), None
+            body, kept = self._codec.one(answer, took, began)
+        answer[2] = None  # what is in the response is the server's, or the model's alone
+        self._codec.answered(answer[0], kept)
         self._send_held(execution, body, last)
         del kept
 
-    def finish(self, execution, items, problem=""):
-        """Ends an execution with the responses that are left, or with an error for all requests without one."""
+    def finish(self, execution, items, problem="", tickets=None):
+        """Ends an execution with the responses that are left, which it takes out of the list, or with an error for all requests
+        without one, whose tickets are given."""
         body, kept = self._codec.responses(items, _DEFAULT_CODE + 1 if problem else 0, problem)
+        if tickets is None:
+            tickets = [item[0] for item in items]
+        items.clear()
+        for ticket in tickets:
+            self._codec.answered(ticket, kept)
         self._wire.send(channel.RESPONSES, execution, body, channel.DONE)
         del kept
 
@@ -495,7 +514,7 @@ class Worker:
         state = request._state
         if state is not None and state.cancelled():
             problem = pb.TritonError("request was cancelled", pb.TritonError.CANCELLED)
-            return request._ticket, codec.FINAL, pb.InferenceResponse(error=problem), None
+            return [request._ticket, codec.FINAL, pb.InferenceResponse(error=problem), None]
         self._up.begin(request._ticket)
         try:
             answers = self._call([request])
@@ -507,12 +526,12 @@ class Worker:
         finally:
             self._runtime._executing = 0
         request._sender._closed = True
-        return request._ticket, codec.FINAL, pb.InferenceResponse(error=pb.TritonError(self._runtime.failed + text)), None
+        return [request._ticket, codec.FINAL, pb.InferenceResponse(error=pb.TritonError(self._runtime.failed + text)), None]
 
     def _fail(self, execution, senders, text):
         for sender in senders:
             sender._closed = True
-        self._runtime.finish(execution, [], text)
+        self._runtime.finish(execution, [], text, [sender._ticket for sender in senders])
 
     def _responses(self, requests, returned):
         if returned is None:
@@ -534,7 +553,7 @@ class Worker:
             if response is None:
                 if reschedule:
                     request._sender._closed = True
-                    items.append((request._ticket, codec.RESCHEDULE, None, None))
+                    items.append([request._ticket, codec.RESCHEDULE, None, None])
                 continue
             if reschedule:
                 raise Failure(
@@ -550,7 +569,7 @@ class Worker:
                 request._sender._count(response, True)
             except pb.TritonModelException as problem:
                 raise Failure(str(problem)) from None
-            items.append((request._ticket, codec.FINAL, response, request._outputs))
+            items.append([request._ticket, codec.FINAL, response, request._outputs])
         return items
 
     def _run(self, coroutine):
@@ -585,18 +604,26 @@ def _take_descriptors():
     for fd in (3, 4, 5):
         os.set_inheritable(fd, False)
     down, up = arena.Down(4), arena.Up(5)
-    return channel.Channel(channel.attach(3), down, up), down, up
+    wire = channel.Channel(channel.attach(3), down, up)
+    fd = os.environ.pop("NEREID_REGIONS", "")
+    if fd:
+        os.set_inheritable(int(fd), False)
+        wire.clients = regions.open_regions(int(fd))
+    return wire, down, up
 
 
 def main():
     wire, down, up = _take_descriptors()
-    runtime = Runtime(wire, down, up)
+    runtime = Runtime(wire, down, up, wire.clients)
+    if wire.clients is not None:
+        wire.clients.enough = runtime.copy_regions
     pb._runtime = runtime
     hello = {
         "protocol": 1,
         "pid": os.getpid(),
         "runtime": "python %d.%d.%d" % sys.version_info[:3],
         "versions": {"numpy": np.__version__},
+        "regions": wire.clients is not None,
     }
     wire.send(channel.HELLO, 0, json.dumps(hello).encode())
     # Models import this file's runtime by the module's name, not as __main__.

@@ -394,7 +394,7 @@ class Arena(unittest.TestCase):
                         find = arena.find
                         arena.find = lambda array: sent.append(find(array)) or sent[-1]
                         if series:
-                            codec.one((1, 0, response, None, 5), 5)
+                            codec.one((1, 0, response, None), 5, 5)
                         else:
                             codec.responses([(1, 0, response, None)])
                         del arena.find
@@ -433,7 +433,7 @@ class Arena(unittest.TestCase):
         del data
         for what, made in (
             ("answer", lambda: codec.responses([(1, 0, pb.InferenceResponse([tensor]), None)])),
-            ("answer of a series", lambda: codec.one((1, 0, pb.InferenceResponse([tensor]), None, 5), 5)),
+            ("answer of a series", lambda: codec.one((1, 0, pb.InferenceResponse([tensor]), None), 5, 5)),
             ("call", lambda: codec.bls(pb.InferenceRequest(model_name="m", requested_output_names=[], inputs=[tensor]), 0, 0)),
         ):
             with self.subTest(what):
