@@ -3,6 +3,7 @@ package worker
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"math"
 	"strconv"
 	"unicode/utf8"
@@ -111,7 +112,36 @@ func (e *encoder) device(d *tensor.Device) (place uint16, at int64, err error) {
 		return 0, 0, err
 	}
 	e.slots = append(e.slots, at)
-	return max(e.place, inDown), at, d.ReadAll(e.arena.mem[at : at+int64(d.Size)])
+	if err := d.ReadAll(e.arena.mem[at : at+int64(d.Size)]); err != nil {
+		return 0, 0, &unreadable{err}
+	}
+	return max(e.place, inDown), at, nil
+}
+
+// unreadable is what is wrong with a request's memory, and no matter of other requests in its frame.
+type unreadable struct{ error }
+
+// unread returns the error of who was to read a request's memory, nil if err is another one.
+func unread(err error) error {
+	var u *unreadable
+	if errors.As(err, &u) {
+		return u.error
+	}
+	return nil
+}
+
+// encoded is how far a frame has come.
+type encoded struct{ buf, tail, size, slots int }
+
+func (e *encoder) mark() encoded { return encoded{len(e.buf), len(e.tail), e.size, len(e.slots)} }
+
+// backTo takes back what was written since a mark.
+func (e *encoder) backTo(m encoded) {
+	for _, at := range e.slots[m.slots:] {
+		e.arena.free(at)
+	}
+	clear(e.tail[m.tail:])
+	e.buf, e.tail, e.size, e.slots = e.buf[:m.buf], e.tail[:m.tail], m.size, e.slots[:m.slots]
 }
 
 // slot copies data into a slot.

@@ -11,6 +11,7 @@ import (
 	"nereid/engine/infer"
 	"nereid/engine/shm"
 	"nereid/engine/status"
+	"nereid/engine/tensor"
 )
 
 // process returns the number of the process of the model's only instance.
@@ -282,4 +283,89 @@ y = x + 1
 	g.resize(3 * 4 * sharedFloats)
 	g.set(1)
 	g.want(2, "OUT")
+}
+
+// What a model keeps of a request that it leaves without a response is its own as well: the request ends with an error.
+func TestRegionsWithoutResponse(t *testing.T) {
+	g := newSharedRig(t, config(""), code(`
+y = x
+if x[0] == 2:
+    self.array = x
+    responses.append(None)
+    continue
+if x[0] == 3: y = self.array
+`, ""))
+	g.set(2)
+	if err := g.run(g.must(g.ask("OUT"))); err == nil {
+		t.Error("a request without a response has no error")
+	}
+	g.set(3)
+	g.want(2, "OUT")
+}
+
+// C5: a request whose client has shrunk its memory before the model got it fails, and not those of the same batch.
+func TestRegionShrunkInABatch(t *testing.T) {
+	begun, gate := filepath.Join(t.TempDir(), "begun"), filepath.Join(t.TempDir(), "gate")
+	g := newSharedRig(t, config("max_batch_size: 8\ndynamic_batching { max_queue_delay_microseconds: 100000 preferred_batch_size: [ 3 ] }"), code(`
+y = x + len(requests)
+if x[0, 0] == 6:
+    open(`+strconv.Quote(begun)+`, "w").close()
+    while not os.path.exists(`+strconv.Quote(gate)+`): time.sleep(0.001)
+`, ""))
+	other, err := os.CreateTemp("/dev/shm", "nereid-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	defer os.Remove(other.Name())
+	if err := other.Truncate(4 * sharedFloats); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.SharedMemory().RegisterSystem("other", filepath.Base(other.Name()), 0, 4*sharedFloats); err != nil {
+		t.Fatal(err)
+	}
+	start := func(region string) *infer.Request {
+		t.Helper()
+		q := infer.New()
+		q.ModelName, q.Version = "m", infer.LatestVersion
+		buf, err := g.SharedMemory().Read(q, &g.pool, shm.Range{Region: region, Size: 4 * sharedFloats}, tensor.FP32, &shm.Budget{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Own(buf)
+		q.Inputs = append(q.Inputs, tensor.Tensor{Name: "IN", DataType: tensor.FP32, Shape: []int64{1, sharedFloats}, Data: buf.Bytes(), Buf: buf})
+		if err := g.Infer(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		return q
+	}
+	g.set(6)
+	first := start("r")
+	defer first.Release()
+	until(t, "the first execution has begun", func() bool { _, err := os.Stat(begun); return err == nil })
+	all := []*infer.Request{start("r"), start("other"), start("r")}
+	if err := other.Truncate(4096); err != nil {
+		t.Fatal(err)
+	}
+	g.writeAt(gate)
+	if _, err := g.next(first); err != nil {
+		t.Fatal(err)
+	}
+	for i, q := range all {
+		defer q.Release()
+		resp, err := q.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 1 {
+			if status.CodeOf(resp.Err) != status.InvalidArg {
+				t.Errorf("the request of the client that has shrunk its memory: %v", resp.Err)
+			}
+		} else if resp.Err != nil {
+			t.Errorf("request %d of the batch: %v", i, resp.Err)
+		} else if v := read(resp).floats("OUT"); len(v) != sharedFloats || v[0] != 8 {
+			t.Errorf("request %d of the batch has the wrong output", i)
+		}
+		resp.Release()
+	}
 }

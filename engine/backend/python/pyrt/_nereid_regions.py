@@ -10,7 +10,9 @@ import os
 import resource
 import socket
 import struct
+import threading
 from sys import getrefcount
+from weakref import getweakrefcount
 
 import numpy as np
 
@@ -118,10 +120,10 @@ class _Lease:
 
     def make_own(self):
         """Has the input in pages of this process's own. False: it is gone."""
+        self.own = True  # before the mapping is looked at: another thread may be in ended, which sees one or the other
         mapping = self.mapping
         if mapping is None:
             return False
-        self.own = True
         _, _, _, _, first, length = self.spot
         try:
             mapping.map.madvise(_MADV_POPULATE_WRITE, first, length)
@@ -142,8 +144,9 @@ class _Lease:
 
 
 def _faults():
-    # The kernel counts every page that a write makes private.
-    return resource.getrusage(resource.RUSAGE_SELF)[6]
+    # The kernel counts every page that a write makes private, as a major fault where the client's page was swapped out.
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used[6] + used[7]
 
 
 def _references(kept, i):
@@ -155,12 +158,12 @@ def _references(kept, i):
 _ONE = _references([np.zeros(1, np.uint8)], 0)
 
 
-def _unshared(kept, i):
-    """Whether nothing but the list has an array on an input, nor anything else the input."""
-    array = kept[i]
+def _unshared(kept, lease):
+    """Whether the list has the array on an input that was given for it, and nothing else has that, nor the input."""
+    array = kept[lease.given]
     while getrefcount(array) <= _ONE:
-        if isinstance(array, Input):
-            return True
+        if type(array) is Input:
+            return array.lease is lease
         array = array.base
         if not isinstance(array, np.ndarray):
             return False
@@ -227,6 +230,7 @@ class Regions:
         self._known = {}  # number -> region
         self.leased = {}  # ticket -> leases of its inputs
         self._sizes, self._owned = [0, 0], 0
+        self._learning = threading.Lock()
 
     def take(self, ticket, where, length):
         """The bytes of an input."""
@@ -257,13 +261,14 @@ class Regions:
             return None  # there are no descriptors, no memory, or less of the object: a copy says what it is
 
     def _learn(self, number):
-        while number not in self._known:
-            message, control, _, _ = self._socket.recvmsg(_GIVEN.size, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
-            if len(message) != _GIVEN.size or not control:
-                raise Missing("a client's memory did not come with its message: are there descriptors left?")
-            given, base, size = _GIVEN.unpack(message)
-            self._known[given] = _Region(struct.unpack("<i", control[0][2][:4])[0], base, size)
-        return self._known[number]
+        with self._learning:  # two who read might each get what the other one waits for
+            while number not in self._known:
+                message, control, _, _ = self._socket.recvmsg(_GIVEN.size, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
+                if len(message) != _GIVEN.size or not control:
+                    raise Missing("a client's memory did not come with its message: are there descriptors left?")
+                given, base, size = _GIVEN.unpack(message)
+                self._known[given] = _Region(struct.unpack("<i", control[0][2][:4])[0], base, size)
+            return self._known[number]
 
     def forget(self, number):
         """The region is gone."""
@@ -276,12 +281,13 @@ class Regions:
     def give(self, array, keep):
         """Where an array lies that is an input, whole and unchanged, to answer with; keep gets it. -1: it is none. The caller
         knows that nobody else has it."""
-        memory = array.base
+        memory, weak = array.base, getweakrefcount(array)
         if type(memory) is np.ndarray:
+            weak += getweakrefcount(memory)
             memory = memory.base  # array is another view of the one that as_numpy gave
-        if type(memory) is not Input:
+        lease = getattr(memory, "lease", None)
+        if lease is None or weak or getweakrefcount(memory):
             return -1
-        lease = memory.lease
         if array.nbytes != lease.length or lease.own or not lease.clean(lease.mapping):
             return -1
         lease.given = len(keep)
@@ -291,7 +297,7 @@ class Regions:
     def settle(self, ticket, kept):
         """The request is about to be answered, with what is kept: what it had of its client's memory is the client's again then."""
         for lease in self.leased.pop(ticket, ()):
-            if lease.mapping is None or lease.own or 0 <= lease.given < len(kept) and _unshared(kept, lease.given):
+            if lease.mapping is None or lease.own or 0 <= lease.given < len(kept) and _unshared(kept, lease):
                 continue
             if lease.make_own():
                 self.count()

@@ -263,7 +263,7 @@ class Runtime:
 
     def finish(self, execution, items, problem="", tickets=None):
         """Ends an execution with the responses that are left, which it takes out of the list, or with an error for all requests
-        without one, whose tickets are given."""
+        without one. tickets: of the requests that end by it, if there are others than those of the responses."""
         body, kept = self._codec.responses(items, _DEFAULT_CODE + 1 if problem else 0, problem)
         if tickets is None:
             tickets = [item[0] for item in items]
@@ -474,8 +474,10 @@ class Worker:
         finally:
             runtime._executing = 0
         senders, requests = [request._sender for request in requests], None  # the inputs are the model's alone, or nobody's
+        # Without decoupled responses it is the end also of those that have none.
+        tickets = None if runtime.decoupled else [sender._ticket for sender in senders]
         try:
-            runtime.finish(execution, items)
+            runtime.finish(execution, items, tickets=tickets)
         except Exception as problem:
             self._fail(execution, senders, describe(problem))
 
@@ -506,7 +508,10 @@ class Worker:
         held = runtime.held
         held.begin(execution)
         while requests:
+            ticket = requests[-1]._ticket
             answer = self._one(requests.pop())
+            if answer is None and not runtime.decoupled:
+                runtime._codec.answered(ticket)  # it will have none
             held.add(answer, not requests)
 
     def _one(self, request):

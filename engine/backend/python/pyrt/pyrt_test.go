@@ -45,6 +45,7 @@ func TestModule(t *testing.T) {
 		{"D034 InferenceResponse", "Response"},
 		{"D037 D038 errors", "Errors"},
 		{"memory shared with the server", "Arena"},
+		{"clients' memory", "Regions"},
 		{"answers to a series", "Series"},
 		{"batches of frameworks", "FrameworkBatches"},
 	} {
