@@ -82,6 +82,9 @@ if x[0] == 8:
     self.request = request
 if x[0] == 9: y = pb_utils.get_input_tensor_by_name(self.request, "IN").as_numpy()
 if x[0] == 10: y = x[::-1]
+if x[0] == 13:
+    y = x + 1
+    x[:] = 99
 if x[0] == 12: self.array = self.response = self.request = None
 if x[0] == 11: y = np.concatenate([x[1:], x[:1]])
 `, ""))
@@ -94,6 +97,8 @@ if x[0] == 11: y = np.concatenate([x[1:], x[:1]])
 		{"what was kept, when the client's memory has changed", 3, 2},
 		{"D031 written into", 4, 5},
 		{"after that", 1, 1},
+		{"written into, and answered with something else", 13, 14},
+		{"after that too", 1, 1},
 		{"a response that is kept", 5, 5},
 		{"what was kept of that", 6, 5},
 		{"a request that is kept", 8, 8},
