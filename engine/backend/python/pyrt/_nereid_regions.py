@@ -23,7 +23,8 @@ _OFFSET_BITS = 40
 _OFFSET = (1 << _OFFSET_BITS) - 1
 _PAGE = mmap.PAGESIZE
 _WHOLE = 64 << 20  # regions of up to this size are mapped as a whole
-_MOST = 1 << 30  # how many bytes are mapped at once, and in how many mappings; further inputs are copied
+_MOST = 1 << 30  # how many bytes are mapped at once (and no more than an eighth of the process's limit of memory), and in how
+# many mappings; further inputs are copied
 _MOST_MAPPINGS = 128
 _OWN_MOST = 8  # how many times a model may write into inputs, or keep them, before they are copied by the server again
 _MADV_POPULATE_WRITE = 23
@@ -253,7 +254,9 @@ class Regions:
         return memory
 
     def _map(self, region, spot):
-        if self._sizes[0] + spot[1] > _MOST or self._sizes[1] >= _MOST_MAPPINGS:
+        limit = resource.getrlimit(resource.RLIMIT_DATA)[0]  # the kernel counts what is mapped so as the model's memory
+        most = _MOST if limit == resource.RLIM_INFINITY else min(_MOST, limit // 8)
+        if self._sizes[0] + spot[1] > most or self._sizes[1] >= _MOST_MAPPINGS:
             return None
         try:
             return _Mapping(region.fd, spot[0], spot[1], self._sizes)

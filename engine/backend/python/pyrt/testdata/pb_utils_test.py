@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import queue
+import resource
 import socket
 import struct
 import sys
@@ -538,6 +539,22 @@ class Regions(unittest.TestCase):
                     array[0] = 2
                 del array
                 self.assertEqual(self.input()[0], 1)
+
+    def test_mappings_leave_room_in_the_limit_of_memory(self):
+        # To which the kernel counts them.
+        with open("/proc/self/status") as status:
+            (used,) = (int(line.split()[1]) << 10 for line in status if line.startswith("VmData:"))
+        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        limit = used + (64 << 20)
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_DATA, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+        arrays, mapped = [], -1
+        while self.regions._sizes[0] > mapped:
+            mapped = self.regions._sizes[0]
+            arrays.append(self.input())
+        self.assertGreater(mapped, 0)
+        self.assertLessEqual(mapped, limit // 8)
+        self.assertEqual(arrays[-1].sum(), self.SIZE // 2)
 
     def test_views_of_the_input_itself(self):
         array = np.asarray(self.input().base[:])
