@@ -230,6 +230,16 @@ func (s *slot) writeDevice(d *tensor.Device) error {
 	return s.Write(b)
 }
 
+// Over implements infer.RegionOutput.
+func (s *slot) Over(d *tensor.Device) bool {
+	m, ok := s.r.mem.(clientMemory)
+	if !ok || d.Region == nil {
+		return false
+	}
+	to := m.place(int64(s.at.Offset), int64(s.at.Size))
+	return to.Region.Overlaps(to.Offset, int64(to.Size), d.Region, d.Offset, int64(d.Size))
+}
+
 // writeRegion stores an output that fits from a client's memory, which may be this one, and reports whether it could.
 func (s *slot) writeRegion(d *tensor.Device) bool {
 	m, ok := s.r.mem.(clientMemory)

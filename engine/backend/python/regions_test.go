@@ -374,3 +374,41 @@ if x[0, 0] == 6:
 		resp.Release()
 	}
 }
+
+// A decoupled model's first responses leave its input alone until the last one, also where the client has them stored there.
+func TestRegionsWithOutputsOverTheInput(t *testing.T) {
+	gate := filepath.Join(t.TempDir(), "gate")
+	g := newSharedRig(t, config("model_transaction_policy { decoupled: true }"), `
+import os, time
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            sender = request.get_response_sender()
+            x = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
+            sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x + 1)]))
+            while not os.path.exists(`+strconv.Quote(gate)+`): time.sleep(0.001)
+            sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x + 2)]), flags=1)
+`)
+	g.set(5)
+	q := g.must(g.ask())
+	defer q.Release()
+	slot, err := g.SharedMemory().Slot(shm.Range{Region: "r", Size: 4 * sharedFloats})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Outputs = append(q.Outputs, infer.RequestedOutput{Name: "OUT", Shared: slot})
+	if err := g.Infer(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	for want := range 2 {
+		if _, err := g.next(q); err != nil {
+			t.Fatal(err)
+		}
+		if got := g.output(0); got != float32(6+want) {
+			t.Errorf("response %d is %v, want %d", want, got, 6+want)
+		}
+		g.writeAt(gate)
+	}
+}
