@@ -311,10 +311,15 @@ func (r *Request) Wants(output string) bool {
 	if len(r.Outputs) == 0 {
 		return !r.Null
 	}
+	return r.Requested(output) != nil
+}
+
+// Requested returns what the caller said of an output that it asked for by name; nil: it did not.
+func (r *Request) Requested(output string) *RequestedOutput {
 	for i := range r.Outputs {
 		if r.Outputs[i].Name == output {
-			return true
+			return &r.Outputs[i]
 		}
 	}
-	return false
+	return nil
 }

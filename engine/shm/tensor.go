@@ -208,48 +208,50 @@ func (s *slot) Size() uint64 { return s.at.Size }
 // Device returns where the slot is on a GPU; nil: it is not.
 func (s *slot) Device() *tensor.Device { return s.r.onDevice(s.at) }
 
-// writeDevice stores an output that fits from memory of a GPU: nothing is to be done for one that is there already, and one of
-// another GPU goes by way of the host.
-func (s *slot) writeDevice(d *tensor.Device) error {
-	here := s.Device()
-	switch {
-	case d.Region != nil && s.writeRegion(d):
-		return nil
-	case here != nil && here.GPU == d.GPU && here.Address == d.Address:
-		return nil
-	case here != nil && here.GPU == d.GPU:
-		if err := s.r.mem.(DeviceMemory).CopyFrom(d.Address, d.Size, int64(s.at.Offset)); err != nil {
-			return s.r.errCopy("write", Range{Offset: s.at.Offset, Size: uint64(d.Size)}, err)
-		}
+// inRegion returns where the first n bytes of the slot are in a client's memory; nil: they are on a GPU.
+func (s *slot) inRegion(n int) *tensor.Device {
+	m, ok := s.r.mem.(clientMemory)
+	if !ok {
 		return nil
 	}
-	b := make([]byte, d.Size)
-	if err := d.ReadAll(b); err != nil {
-		return err
-	}
-	return s.Write(b)
+	return m.place(int64(s.at.Offset), int64(n))
 }
 
 // Over implements infer.RegionOutput.
 func (s *slot) Over(d *tensor.Device) bool {
-	m, ok := s.r.mem.(clientMemory)
-	if !ok || d.Region == nil {
-		return false
-	}
-	to := m.place(int64(s.at.Offset), int64(s.at.Size))
-	return to.Region.Overlaps(to.Offset, int64(to.Size), d.Region, d.Offset, int64(d.Size))
+	to := s.inRegion(int(s.at.Size))
+	return to != nil && to.Overlaps(d)
 }
 
-// writeRegion stores an output that fits from a client's memory, which may be this one, and reports whether it could.
-func (s *slot) writeRegion(d *tensor.Device) bool {
-	m, ok := s.r.mem.(clientMemory)
-	if !ok {
-		return false
+// take stores an output that fits from where it is: nothing is to be done for one that is there already. False: it has to go by
+// way of the host, like one of another GPU.
+func (s *slot) take(d *tensor.Device) (done bool, err error) {
+	if d.Region != nil {
+		return s.takeRegion(d), nil
 	}
-	if to := m.place(int64(s.at.Offset), int64(d.Size)); to.Region.Overlaps(to.Offset, int64(d.Size), d.Region, d.Offset, int64(d.Size)) {
+	here := s.Device()
+	switch {
+	case here == nil || here.GPU != d.GPU:
+		return false, nil
+	case here.Address == d.Address:
+		return true, nil
+	}
+	if err := s.r.mem.(DeviceMemory).CopyFrom(d.Address, d.Size, int64(s.at.Offset)); err != nil {
+		return false, s.r.errCopy("write", Range{Offset: s.at.Offset, Size: uint64(d.Size)}, err)
+	}
+	return true, nil
+}
+
+// takeRegion is take from a client's memory, which may be this one.
+func (s *slot) takeRegion(d *tensor.Device) bool {
+	to := s.inRegion(d.Size)
+	switch {
+	case to == nil:
+		return false
+	case to.Overlaps(d):
 		return to.Offset == d.Offset
 	}
-	b, ok := m.part(int64(s.at.Offset), int64(d.Size))
+	b, ok := s.r.mem.(clientMemory).part(int64(s.at.Offset), int64(d.Size))
 	return ok && d.ReadAll(b) == nil
 }
 
@@ -311,7 +313,9 @@ func write(to infer.SharedOutput, t *tensor.Tensor) error {
 		return to.Write(t.Data)
 	}
 	if s, ok := to.(*slot); ok {
-		return s.writeDevice(d)
+		if done, err := s.take(d); done || err != nil {
+			return err
+		}
 	}
 	b := make([]byte, d.Size)
 	if err := d.ReadAll(b); err != nil {
@@ -322,18 +326,18 @@ func write(to infer.SharedOutput, t *tensor.Tensor) error {
 
 // moveApart copies outputs out of clients' memory where another output of the request is going to be written.
 func moveApart(r *infer.Request, resp *infer.Response) error {
+	var pool tensor.Pool
 	for i := range resp.Outputs {
 		t := &resp.Outputs[i]
 		d := t.OnDevice()
 		if d == nil || d.Region == nil || !overwritten(r, resp, t.Name, d) {
 			continue
 		}
-		b := make([]byte, d.Size)
-		if err := d.ReadAll(b); err != nil {
+		there := t.Buf
+		if _, err := t.ToHost(&pool); err != nil {
 			return err
 		}
-		t.Release()
-		t.Data = b
+		there.Release()
 	}
 	return nil
 }
@@ -345,16 +349,11 @@ func overwritten(r *infer.Request, resp *infer.Response, name string, d *tensor.
 		if !ok || r.Outputs[i].Name == name {
 			continue
 		}
-		m, ok := s.r.mem.(clientMemory)
-		if !ok {
-			continue
-		}
 		t := resp.Output(r.Outputs[i].Name)
 		if t == nil {
 			continue
 		}
-		to := m.place(int64(s.at.Offset), int64(t.Size()))
-		if to.Region.Overlaps(to.Offset, int64(to.Size), d.Region, d.Offset, int64(d.Size)) {
+		if to := s.inRegion(t.Size()); to != nil && to.Overlaps(d) {
 			return true
 		}
 	}

@@ -54,7 +54,8 @@ func (r *Region) Close() {
 	}
 }
 
-// Overlaps reports whether a part of this region and one of another's have bytes in common; offsets are in the objects.
-func (r *Region) Overlaps(at, n int64, other *Region, otherAt, otherN int64) bool {
-	return r.Object == other.Object && at < otherAt+otherN && otherAt < at+n
+// Overlaps reports whether d and o are in regions and have bytes in common there.
+func (d *Device) Overlaps(o *Device) bool {
+	return d.Region != nil && o.Region != nil && d.Region.Object == o.Region.Object &&
+		d.Offset < o.Offset+int64(o.Size) && o.Offset < d.Offset+int64(d.Size)
 }

@@ -59,12 +59,11 @@ func (l *Launcher) spawn(s *Spec) (_ *process, err error) {
 		p.outputs[i] = r
 		files = append(files, w)
 	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("socketpair: %w", err)
+	var theirs *os.File
+	if p.socket, theirs, err = socketPair("worker"); err != nil {
+		return nil, err
 	}
-	p.socket = os.NewFile(uintptr(pair[0]), "worker")
-	files = append(files, os.NewFile(uintptr(pair[1]), "worker"))
+	files = append(files, theirs)
 	if p.down, err = newMapping("nereid-down", tableSize+s.Arena); err != nil {
 		return nil, err
 	}
@@ -74,8 +73,7 @@ func (l *Launcher) spawn(s *Spec) (_ *process, err error) {
 	given := append(append([]*os.File{}, files...), p.down.file, p.up.file)
 	vars := []string{"NEREID_WORKER=" + strconv.Itoa(Version)}
 	if l := s.Limits.Files; s.Regions != nil && (l == 0 || l >= regionFiles) {
-		theirs, err := p.pairForRegions()
-		if err != nil {
+		if p.regions, theirs, err = socketPair("regions"); err != nil {
 			return nil, err
 		}
 		files, given = append(files, theirs), append(given, theirs)
@@ -103,14 +101,13 @@ func (l *Launcher) spawn(s *Spec) (_ *process, err error) {
 	return p, nil
 }
 
-// pairForRegions makes the socket for descriptors of clients' memory, and returns the process's end.
-func (p *process) pairForRegions() (theirs *os.File, err error) {
+// socketPair makes a socket between the server and a process.
+func socketPair(name string) (ours, theirs *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("socketpair: %w", err)
+		return nil, nil, fmt.Errorf("socketpair: %w", err)
 	}
-	p.regions = os.NewFile(uintptr(pair[0]), "regions")
-	return os.NewFile(uintptr(pair[1]), "regions"), nil
+	return os.NewFile(uintptr(pair[0]), name), os.NewFile(uintptr(pair[1]), name), nil
 }
 
 // startProcess is os.StartProcess, again while the program's file is open for writing: one that was just unpacked is for a

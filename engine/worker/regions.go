@@ -141,13 +141,12 @@ func (x *inbox) addInput(sig *signature, p place, r *infer.Request, resp *infer.
 		resp.AddOutput(sig.name, sig.dt, sig.shape, nil, in.Buf.Retain())
 		return nil
 	}
-	d := in.OnDevice()
-	buf := x.pool.Get(d.Size)
-	if err := d.ReadAll(buf.Bytes()); err != nil {
-		buf.Release()
+	host := *in
+	buf, err := host.ToHost(x.pool)
+	if err != nil {
 		return err
 	}
-	resp.AddOutput(sig.name, sig.dt, sig.shape, buf.Bytes(), buf)
+	resp.AddOutput(sig.name, sig.dt, sig.shape, host.Data, buf)
 	return nil
 }
 
@@ -167,14 +166,10 @@ func (x *inbox) input(p place, r *infer.Request) *tensor.Tensor {
 
 // leftInRegion reports whether an output may stay in a region: who reads the response copies it to where the client wants it.
 func leftInRegion(r *infer.Request, name string) bool {
-	if !r.OnDevice {
+	o := r.Requested(name)
+	if !r.OnDevice || o == nil {
 		return false
 	}
-	for i := range r.Outputs {
-		if o := &r.Outputs[i]; o.Name == name {
-			_, ok := o.Shared.(infer.DeviceOutput)
-			return ok && o.Classification == 0
-		}
-	}
-	return false
+	_, ok := o.Shared.(infer.DeviceOutput)
+	return ok && o.Classification == 0
 }

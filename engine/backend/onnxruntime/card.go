@@ -216,12 +216,9 @@ func placeOf(r *infer.Request, name string) *tensor.Device {
 	if !r.OnDevice {
 		return nil
 	}
-	for i := range r.Outputs {
-		if r.Outputs[i].Name == name {
-			if s, ok := r.Outputs[i].Shared.(infer.DeviceOutput); ok {
-				return s.Device()
-			}
-			return nil
+	if o := r.Requested(name); o != nil {
+		if s, ok := o.Shared.(infer.DeviceOutput); ok {
+			return s.Device()
 		}
 	}
 	return nil

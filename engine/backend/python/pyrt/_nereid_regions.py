@@ -50,14 +50,14 @@ class Input(arena.Input):
 
 
 class _Mapping:
-    """A private mapping of a part of an object, which begins at offset start. faults: how many page faults this process had
-    when the mapping was last known to have no page of its own."""
+    """A private mapping of a part of an object. faults: how many page faults this process had when the mapping was last known
+    to have no page of its own."""
 
-    __slots__ = ("map", "start", "size", "base", "faults", "sizes")
+    __slots__ = ("map", "size", "base", "faults", "sizes")
 
     def __init__(self, fd, start, size, sizes):
         self.map = mmap.mmap(fd, size, flags=_PRIVATE, prot=_BOTH, offset=start)
-        self.start, self.size, self.faults, self.sizes = start, size, -1, sizes
+        self.size, self.faults, self.sizes = size, -1, sizes
         self.base = np.frombuffer(self.map, np.uint8).__array_interface__["data"][0]
         sizes[0] += size
         sizes[1] += 1
