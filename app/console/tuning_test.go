@@ -52,6 +52,20 @@ func tuningRig(t *testing.T) (*rig, *fakeTuner) {
 	return r, f
 }
 
+// stored puts a tuning into the store and returns its number.
+func (r *rig) stored(rec tuningRecord) int64 {
+	r.t.Helper()
+	row, err := rec.row()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	id, err := r.store.AddTuning(r.t.Context(), row)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return id
+}
+
 // over waits until a tuning has ended.
 func (r *rig) over(path string) api.Tuning {
 	r.t.Helper()
@@ -177,14 +191,7 @@ func TestTuning(t *testing.T) {
 	t.Run("one that a server's death left", func(t *testing.T) {
 		r, _ := tuningRig(t)
 		rec := tuningRecord{Tuning: api.Tuning{TuningHead: api.TuningHead{Model: "ready", State: api.TuningRunning, Measured: 1}, Trials: []api.TuningTrial{{Rate: 5}}, Now: &api.TuningNow{}}}
-		row, err := rec.row()
-		if err != nil {
-			t.Fatal(err)
-		}
-		id, err := r.store.AddTuning(t.Context(), row)
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := r.stored(rec)
 		got := get[api.Tuning](r, 200, "GET", path(id), nil)
 		list := get[api.Tunings](r, 200, "GET", base, nil)
 		if got.State != api.TuningStopped || got.Now != nil || len(got.Trials) != 1 || !strings.Contains(got.Reason, "server ended") || list.Tunings[0].State != api.TuningStopped {
@@ -234,14 +241,7 @@ func TestTuningOfWhatIsNotWritable(t *testing.T) {
 	r, _ := tuningRig(t)
 	rec := tuningRecord{Tuning: api.Tuning{TuningHead: api.TuningHead{Model: "ready", State: api.TuningDone}, Trials: []api.TuningTrial{{}}},
 		Texts: []api.TuningTexts{{Texts: []api.TuningText{{Model: "ready", After: "x"}}}}}
-	row, err := rec.row()
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, err := r.store.AddTuning(t.Context(), row)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := r.stored(rec)
 	if err := os.Chmod(filepath.Join(r.repo, "ready"), 0o555); err != nil {
 		t.Fatal(err)
 	}

@@ -372,12 +372,16 @@ class Arena(unittest.TestCase):
         self.assertIs(taken[0], slot)
         self.assertEqual(up._mapped.map[slot.at - _nereid_arena.HEADER], 1)
 
-    def test_an_input_that_is_sent_back(self):
-        # It stays where it is if the model has nothing of it any more.
+    def inputs(self):
+        """An arena of 1 MiB that a server would allocate in."""
         down = os.memfd_create("test")
         self.addCleanup(os.close, down)
         os.ftruncate(down, 1 << 20)
-        arena = _nereid_arena.Down(down)
+        return _nereid_arena.Down(down)
+
+    def test_an_input_that_is_sent_back(self):
+        # It stays where it is if the model has nothing of it any more.
+        arena = self.inputs()
         codec = _nereid_codec.Codec(arena, _nereid_arena.Up(self.fd))
         kept = []
         for name, keep, stays in (
@@ -409,10 +413,7 @@ class Arena(unittest.TestCase):
 
     def test_a_tensor_that_is_kept_when_it_was_sent_back(self):
         # What the model makes of it then is no matter of the server's, which reads where the input lies.
-        down = os.memfd_create("test")
-        self.addCleanup(os.close, down)
-        os.ftruncate(down, 1 << 20)
-        arena = _nereid_arena.Down(down)
+        arena = self.inputs()
         codec = _nereid_codec.Codec(arena, _nereid_arena.Up(self.fd))
         for more in ([], [pb.Tensor("MORE", np.zeros(1))]):
             with self.subTest(several=bool(more)):
@@ -428,10 +429,7 @@ class Arena(unittest.TestCase):
                 self.assertEqual(codec.responses([(1, 0, pb.InferenceResponse([tensor] + more), None)])[1], [])
 
     def test_texts_that_are_sent_on_unseen(self):
-        down = os.memfd_create("test")
-        self.addCleanup(os.close, down)
-        os.ftruncate(down, 1 << 20)
-        arena = _nereid_arena.Down(down)
+        arena = self.inputs()
         codec = _nereid_codec.Codec(arena, _nereid_arena.Up(self.fd))
         texts = pb.serialize_byte_tensor(np.array([b"x" * 10000, b""], np.object_))
         data = arena.take(_nereid_arena.TABLE + 4096, len(texts))
