@@ -12,14 +12,21 @@ import (
 // follow each other closely, as those of one busy client on this machine do, the cores are therefore kept awake.
 
 const (
-	// briskFirst is how many lone executions must follow each other before the cores are kept awake.
+	// briskFirst is how many lone executions must follow each other before the cores are kept awake. One that comes late or takes
+	// long, as one of some dozens does on a machine that others use too, takes briskMiss of them back, down to briskLast before
+	// the cores sleep; briskAll is how many are counted.
 	briskFirst = 16
+	briskMiss  = 4
+	briskLast  = 8
+	briskAll   = 24
 	// briskGap is the longest time between two of them, and briskStay that once the cores are awake, which shortens it:
 	// requests that come by a clock, and from afar, leave more.
 	briskGap  = 300 * time.Microsecond
 	briskStay = 250 * time.Microsecond
 	// briskMost is the longest that an execution takes: the longer it is, the less it matters how long threads take to wake.
 	briskMost = 400 * time.Microsecond
+	// briskPause is a time between two that tells of another client, or of the same one doing something else.
+	briskPause = 10 * time.Millisecond
 )
 
 // brisk watches how executions of one worker follow each other. It belongs to who calls Execute.
@@ -27,7 +34,8 @@ type brisk struct {
 	keeper waker       // nil: nothing is watched
 	began  infer.Stamp // of the last lone execution
 	ended  infer.Stamp // 0: there was none
-	row    int         // how many have followed each other
+	row    int         // how many have followed each other, less what was taken back
+	awake  bool        // the cores are kept awake
 }
 
 // waker keeps the cores awake for some time from now.
@@ -61,18 +69,24 @@ func (b *brisk) end(n int) {
 
 func (b *brisk) begins(now infer.Stamp, n int) {
 	if n > 1 { // others wait: the cores have enough to do
-		b.row = 0
+		b.row, b.awake = 0, false
 		return
 	}
-	gap := briskGap
-	if b.row >= briskFirst {
-		gap = briskStay
+	most := briskGap
+	if b.awake {
+		most = briskStay
 	}
-	if b.began = now; b.ended == 0 || time.Duration(now-b.ended) > gap {
-		b.row = 0
-		return
+	gap := time.Duration(now - b.ended)
+	switch b.began = now; {
+	case b.ended == 0, gap > briskPause:
+		b.row, b.awake = 0, false
+	case gap > most:
+		b.miss()
+	default:
+		b.row = min(b.row+1, briskAll)
+		b.awake = b.awake || b.row >= briskFirst
 	}
-	if b.row++; b.row >= briskFirst {
+	if b.awake {
 		b.keeper.Until(briskMost)
 	}
 }
@@ -82,9 +96,16 @@ func (b *brisk) ends(now infer.Stamp, n int) {
 		return
 	}
 	if b.ended = now; time.Duration(now-b.began) > briskMost {
-		b.row = 0
+		b.miss()
 	}
-	if b.row >= briskFirst {
+	if b.awake {
 		b.keeper.Until(briskStay)
+	}
+}
+
+// miss notes an execution that came late or took long.
+func (b *brisk) miss() {
+	if b.row -= briskMiss; b.row < briskLast && b.awake || b.row < 0 {
+		b.row, b.awake = 0, false
 	}
 }

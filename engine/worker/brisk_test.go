@@ -27,8 +27,14 @@ func TestBrisk(t *testing.T) {
 		want  int // executions of the last step for which the cores are kept awake
 	}{
 		{"lone ones that follow each other closely", []step{closely}, 100 - briskFirst},
+		{"one of 25 comes late", []step{closely, {1, 600 * us, 100 * us, 1}, {24, 100 * us, 100 * us, 1}, {1, 600 * us, 100 * us, 1}}, 1},
+		{"one of 25 takes long", []step{closely, {1, 100 * us, 900 * us, 1}, {24, 100 * us, 100 * us, 1}}, 24},
+		{"every other comes late", []step{closely, {1, 600 * us, 100 * us, 1}, {1, 100 * us, 100 * us, 1},
+			{1, 600 * us, 100 * us, 1}, {1, 100 * us, 100 * us, 1}, {1, 600 * us, 100 * us, 1}, {1, 100 * us, 100 * us, 1},
+			{1, 600 * us, 100 * us, 1}, {1, 100 * us, 100 * us, 1}, {1, 600 * us, 100 * us, 1}, {1, 100 * us, 100 * us, 1},
+			{1, 600 * us, 100 * us, 1}, {100, 600 * us, 100 * us, 1}}, 0},
 		{"they go on", []step{closely, {10, 200 * us, 300 * us, 1}}, 10},
-		{"from a core that sleeps", []step{{100, 290 * us, 100 * us, 1}}, 5}, // one in each row of 17, until they follow each other more closely
+		{"from a core that sleeps", []step{{100, 290 * us, 100 * us, 1}}, 15}, // three in each row of 19, until they follow each other more closely
 		{"by a clock", []step{{100, 400 * us, 100 * us, 1}}, 0},
 		{"a pause", []step{closely, {1, time.Second, 100 * us, 1}}, 0},
 		{"after a pause", []step{closely, {1, time.Second, 100 * us, 1}, {briskFirst - 1, 100 * us, 100 * us, 1}}, 0},
