@@ -10,6 +10,8 @@ import (
 	"net"
 	"strconv"
 	"time"
+
+	"nereid/engine/socket"
 )
 
 // httpLane sends one prepared request over one keep-alive connection, which it opens when needed.
@@ -65,7 +67,8 @@ func (l *httpLane) try() (answer, error) {
 	return answer{body: l.body, headerLen: headerLen}, nil
 }
 
-// dial opens a connection whose reads and writes all end by the deadline.
+// dial opens a connection whose reads and writes all end by the deadline. Package net's would tell the scheduler of each, which
+// wakes a thread where this process idled: 20 us of the machine that the server is on.
 func dial(addr string, deadline time.Time) (net.Conn, error) {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -74,7 +77,7 @@ func dial(addr string, deadline time.Time) (net.Conn, error) {
 	if err := c.SetDeadline(deadline); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	return c, nil
+	return socket.New(c), nil
 }
 
 // readHead reads the status line and the headers. length is -1 for a chunked body.
