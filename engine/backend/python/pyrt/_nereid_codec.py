@@ -20,6 +20,7 @@ INLINE_BUDGET = 49152
 _TENSOR = struct.Struct("<IHBBQQ")
 _SIGNATURE = struct.Struct("<BBHI")
 _REQUEST = struct.Struct("<IIQQQQIHHHHIIII")
+_SIZE = struct.Struct("<I")
 _RESPONSE = struct.Struct("<IIQHHIII")
 _RESPONSES = struct.Struct("<IIII")
 _BLS = struct.Struct("<qQIHHII")
@@ -69,6 +70,7 @@ class Codec:
     def __init__(self, down, up, clients=None):
         self._down, self._up, self._clients = down, up, clients
         self._signatures = {}  # signature -> (name, type, shape)
+        self._forms = {}  # size of a request's record -> form of the last one of that size with one tensor: see _learn_form
         self._heads = {}  # (name, type, shape, flags) -> what precedes and follows the ticket of a response with that tensor
         self._records = {}  # the same, and the place -> the layout of a response's record and its constant parts
         self._wholes = {}  # the same for a series, with the tensor's data in the record
@@ -78,29 +80,30 @@ class Codec:
 
     # Reading
 
-    def _tensor(self, body, view, at, ticket=0):
-        """(tensor, end of its record). body: a bytearray; view: an ndarray on it; ticket: that of the request whose input it
-        is."""
+    def _tensor(self, body, at, ticket=0):
+        """(tensor, end of its record). body: a bytearray; ticket: that of the request whose input it is."""
         size, signed, place, _, offset, length = _TENSOR.unpack_from(body, at)
         signature = bytes(body[at + 24 : at + 24 + signed])
         known = self._signatures.get(signature)
         if known is None:
             known = self._learn(signature)
         name, code, shape = known
+        return pb.Tensor._received(name, code, shape, self._data(body, name, place, offset, length, ticket)), at + size
+
+    def _data(self, body, name, place, offset, length, ticket):
+        """The bytes of a tensor, an ndarray."""
         if place == IN_FRAME:
             if offset + length > len(body):
                 raise Broken("tensor '%s' lies outside of its frame" % name)
-            data = view[offset : offset + length]
-        elif place == IN_DOWN:
-            data = self._down.take(offset, length)
-        elif place == IN_REGION and self._clients is not None:
+            return np.frombuffer(body, np.uint8, length, offset)
+        if place == IN_DOWN:
+            return self._down.take(offset, length)
+        if place == IN_REGION and self._clients is not None:
             try:
-                data = self._clients.take(ticket, offset, length)
+                return self._clients.take(ticket, offset, length)
             except regions.Missing as problem:
                 raise Broken(str(problem)) from None
-        else:
-            raise Broken("tensor '%s' is in place %d" % (name, place))
-        return pb.Tensor._received(name, code, shape, data), at + size
+        raise Broken("tensor '%s' is in place %d" % (name, place))
 
     def _learn(self, signature):
         code, n, named, _ = _SIGNATURE.unpack_from(signature)
@@ -127,46 +130,80 @@ class Codec:
     def requests(self, body, model, version, outputs, runtime):
         """The requests of an EXECUTE. outputs: all of the model's, for requests that name none."""
         self._all = outputs
-        view = np.frombuffer(body, np.uint8)
-        (count,) = struct.unpack_from("<I", body)
+        (count,) = _SIZE.unpack_from(body)
         at, made = 8, []
         for _ in range(count):
-            (
-                size, flags, ticket, correlation, timeout, priority, state, ids, texts, inputs, named, names, parameters,
-                trace, _,
-            ) = _REQUEST.unpack_from(body, at)  # fmt: skip
+            (size,) = _SIZE.unpack_from(body, at)
+            form = self._forms.get(size)
+            if form is not None:
+                _, layout, constant, fields, (name, code, shape, place, length) = form
+                _, flags, ticket, numbers, state, texts, offset, rest = layout.unpack_from(body, at)
+                if (flags, numbers, texts, rest) != constant:
+                    form = None
+            if form is not None:
+                data = self._data(body, name, place, offset, length, ticket)
+                tensors, trace = [pb.Tensor._received(name, code, shape, data)], None
+            else:
+                ticket, state, fields, trace, tensors = self._request_at(body, at, size)
+            identity, correlation, names, parameters, flags, timeout, priority = fields
             request = pb.InferenceRequest.__new__(pb.InferenceRequest)
-            end = at + size
-            at += _REQUEST.size
-            request._id = body[at : at + ids].decode() if ids else ""
-            at += ids
-            request._correlation = body[at : at + texts].decode() if texts else correlation
-            at += texts
-            request._outputs = self._names(bytes(body[at : at + names])) if named else outputs
-            at += names
-            request._parameters = body[at : at + parameters].decode() if parameters else "{}"
-            at += parameters
-            request._trace = (
-                pb.InferenceTrace(ticket, body[at : at + trace].decode() if trace else "") if flags & 4 else None
-            )
-            at = (at + trace + 7) & -8
-            tensors = []
-            for _ in range(inputs):
-                tensor, at = self._tensor(body, view, at, ticket)
-                tensors.append(tensor)
-            if at != end:
-                raise Broken("a request's record has %d bytes and says %d" % (at - end + size, size))
+            request._id, request._correlation, request._parameters, request._trace = identity, correlation, parameters, trace
+            request._outputs = outputs if names is None else names
             request._inputs, request._model, request._version = tensors, model, version
-            request._flags, request._timeout, request._priority, request._memory = flags & 3, timeout, priority, None
+            request._flags, request._timeout, request._priority, request._memory = flags, timeout, priority, None
             request._ticket, request._release = ticket, pb.TRITONSERVER_REQUEST_RELEASE_ALL
             request._state = None if state == 0xFFFFFFFF else self._down.state(state)
             request._sender = pb.InferenceResponseSender(runtime, ticket, request._outputs, request._state)
             made.append(request)
+            at += size
         return made
+
+    def _request_at(self, body, start, size):
+        """(ticket, state, what else is not its inputs', trace, inputs) of a request's record."""
+        (
+            _, flags, ticket, correlation, timeout, priority, state, ids, texts, inputs, named, names, parameters, trace, _,
+        ) = _REQUEST.unpack_from(body, start)  # fmt: skip
+        at = start + _REQUEST.size
+        identity = body[at : at + ids].decode() if ids else ""
+        at += ids
+        if texts:
+            correlation = body[at : at + texts].decode()
+        at += texts
+        wanted = self._names(bytes(body[at : at + names])) if named else None
+        at += names
+        settings = body[at : at + parameters].decode() if parameters else "{}"
+        at += parameters
+        traced = pb.InferenceTrace(ticket, body[at : at + trace].decode() if trace else "") if flags & 4 else None
+        at = first = (at + trace + 7) & -8
+        tensors = []
+        for _ in range(inputs):
+            tensor, at = self._tensor(body, at, ticket)
+            tensors.append(tensor)
+        if at != start + size:
+            raise Broken("a request's record has %d bytes and says %d" % (at - start, size))
+        fields = identity, correlation, wanted, settings, flags & 3, timeout, priority
+        if inputs == 1 and traced is None:
+            self._learn_form(body, start, size, first - start, fields, tensors[0])
+        return ticket, state, fields, traced, tensors
+
+    def _learn_form(self, body, start, size, tensor_at, fields, tensor):
+        """Remembers a request's record with one tensor, whose record begins at tensor_at in it: the layout, what is the same in
+        the next one too (all but the ticket, the state and where the tensor's data is), and what that says. Most requests are
+        like one before."""
+        known = self._forms.get(size)
+        if known is not None and known[0] == tensor_at:
+            layout = known[1]  # it takes long to make
+        else:
+            layout = struct.Struct("<I4sQ24sI%dsQ%ds" % (tensor_at - 36, size - tensor_at - 16))
+        _, flags, _, numbers, _, texts, _, rest = layout.unpack_from(body, start)
+        _, _, place, _, _, length = _TENSOR.unpack_from(body, start + tensor_at)
+        if len(self._forms) >= 1024:
+            self._forms.clear()
+        shape = tensor._name, tensor._code, tensor._shape, place, length
+        self._forms[size] = tensor_at, layout, (flags, numbers, texts, rest), fields, shape
 
     def response(self, body):
         """(response or None, whether it is the last one) of a BLS_RESPONSE."""
-        view = np.frombuffer(body, np.uint8)
         count, _, text, _ = _RESPONSES.unpack_from(body)
         if count != 1:
             raise Broken("a BLS_RESPONSE has %d responses" % count)
@@ -181,7 +218,7 @@ class Codec:
         made = pb.InferenceResponse.__new__(pb.InferenceResponse)
         tensors = []
         for _ in range(outputs):
-            tensor, at = self._tensor(body, view, at)
+            tensor, at = self._tensor(body, at)
             tensors.append(tensor)
         made._tensors, made._parameters = tensors, settings
         made._error = pb.TritonError(message, code) if flags & ERROR else None
@@ -254,30 +291,32 @@ class Codec:
         """The body of a RESPONSES. items: (ticket, flags, response or None, names of the wanted outputs or None); code is
         that of the execution's error plus 1. Also what must be kept alive until the frame is sent."""
         if len(items) == 1 and not code:
-            body = self._plain(*items[0])
-            if body is not None:
-                return body, ()
-            made = self._simple(*items[0])
-            if made is not None:
-                return made
+            ticket, flags, response, wanted = items[0]
+            tensor = self._lone(response, wanted)
+            if tensor is not None:
+                if tensor._array.nbytes <= INLINE_MOST:
+                    return self._plain(ticket, flags, tensor), ()
+                return self._large(ticket, flags, tensor)
         return self._responses(items, code, text)
 
-    def _plain(self, ticket, flags, response, wanted):
-        """The body for one response with one small tensor of numbers, None for another. Most are like that, and the same but
-        for their ticket and data."""
-        if response is None or response._error is not None or len(response._tensors) != 1 or response._parameters != "{}":
+    def _lone(self, response, wanted):
+        """The tensor of a response that has one of numbers and nothing else, None for another response. Most are like that."""
+        if response is None or response._error is not None or response._parameters != "{}" or len(response._tensors) != 1:
             return None
         tensor = response._tensors[0]
-        array = tensor._array
-        if array is None or tensor._code == pb._BYTES or array.nbytes > INLINE_MOST:
+        if tensor._array is None or tensor._code == pb._BYTES:
             return None
         if wanted is not self._all and wanted is not None and tensor._name not in wanted:
             return None
+        return tensor
+
+    def _plain(self, ticket, flags, tensor):
+        """The body for one response with one small tensor, which is the same for all but for their ticket and data."""
         key = (tensor._name, tensor._code, tensor._shape, flags)
         known = self._heads.get(key)
-        data = array.tobytes()
+        data = tensor._array.tobytes()
         if known is None:
-            body, _ = self._responses([(ticket, flags, response, wanted)], 0, "")
+            body, _ = self._responses([(ticket, flags, pb.InferenceResponse([tensor]), None)], 0, "")
             known = body[:_TICKET_AT], body[_TICKET_AT + 8 : len(body) - len(data)]
             if len(self._heads) >= 1024:
                 self._heads.clear()
@@ -288,7 +327,10 @@ class Codec:
         """The body of a RESPONSES with one response out of a series: that of responses, which took so many nanoseconds; began:
         when its execution did. Also what must be kept alive until the frame is sent."""
         began = moment(began)
-        return self._simple(*item, took, began) or self._responses([(*item, took)], 0, "", began)
+        tensor = self._lone(*item[2:])
+        if tensor is not None and tensor._array.nbytes > INLINE_MOST:
+            return self._large(*item[:2], tensor, took, began)
+        return self._responses([(*item, took)], 0, "", began)
 
     @staticmethod
     def begin(memory, at, count, began):
@@ -299,26 +341,15 @@ class Codec:
         """(record, bytes) of a response with one small tensor of numbers; None for another response. A record is its layout,
         where in it the bytes are, and its constant parts: layout.pack_into(memory, at, parts[0], ticket, parts[1], nanoseconds
         that it took, parts[2], where in the frame its bytes are, parts[3], bytes)."""
-        if response is None or response._error is not None or len(response._tensors) != 1 or response._parameters != "{}":
+        tensor = self._lone(response, wanted)
+        if tensor is None or tensor._array.nbytes > INLINE_MOST:
             return None
-        tensor = response._tensors[0]
-        array, code = tensor._array, tensor._code
-        if array is None or code == pb._BYTES or array.nbytes > INLINE_MOST:
-            return None
-        if wanted is not self._all and wanted is not None and tensor._name not in wanted:
-            return None
-        key = (tensor._name, code, tensor._shape, flags, IN_FRAME)
+        array = tensor._array
+        key = (tensor._name, tensor._code, tensor._shape, flags, IN_FRAME)
         return self._wholes.get(key) or self._whole(key, tensor, array.nbytes), array.tobytes()
 
-    def _simple(self, ticket, flags, response, wanted, took=0, began=0):
-        """_responses for a response with one tensor of numbers that is too large for the frame, None for another."""
-        if response is None or response._error is not None or response._parameters != "{}" or len(response._tensors) != 1:
-            return None
-        tensor = response._tensors[0]
-        if tensor._array is None or tensor._code == pb._BYTES or tensor._array.nbytes <= INLINE_MOST:
-            return None
-        if wanted is not self._all and wanted is not None and tensor._name not in wanted:
-            return None
+    def _large(self, ticket, flags, tensor, took=0, began=0):
+        """_responses for a response with one tensor that is too large for the frame."""
         keep, size = [], tensor._array.nbytes
         place, offset = self._outside(tensor, keep)
         key = (tensor._name, tensor._code, tensor._shape, flags, place)

@@ -330,12 +330,9 @@ class Worker:
 
     def serve(self):
         """Answers until finalize."""
-        commands = self._wire.commands
         while True:
             self._runtime.flush()
-            if not commands:
-                self._wire.wait(lambda: commands)
-            kind, number, body = commands.popleft()
+            kind, number, body = self._wire.command()
             if kind == channel.EXECUTE:
                 self._execute(number, body)
                 continue
