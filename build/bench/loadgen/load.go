@@ -23,7 +23,8 @@ type answer struct {
 
 func (a answer) parse() (reply, error) {
 	if a.shared != nil {
-		return reply{outputs: a.shared}, nil
+		version, err := parseVersion(a.body)
+		return reply{version: version, outputs: a.shared}, err
 	}
 	if a.grpc {
 		return parseGRPCReply(a.body)

@@ -61,6 +61,17 @@ func parseHTTPReply(body []byte, headerLen int) (reply, error) {
 	return r, nil
 }
 
+// parseVersion returns the version of the model that an HTTP answer is from.
+func parseVersion(head []byte) (string, error) {
+	var answer struct {
+		Version string `json:"model_version"`
+	}
+	if err := json.Unmarshal(head, &answer); err != nil {
+		return "", fmt.Errorf("answer is no JSON: %w", err)
+	}
+	return answer.Version, nil
+}
+
 func packFloats(dtype string, values []float64) ([]byte, error) {
 	if dtype != "FP32" {
 		return nil, fmt.Errorf("checking JSON answers of type %s is not built; use the binary form", dtype)

@@ -24,6 +24,7 @@ func pythonLoads() []load {
 		{"python-grpc", "grpc", identityInput, "identity_py", "identity_py", "identity", all},
 		{"python-batch-http", "http", identityInput, "identity_batch", "identity_batch", "identity", []int{64}},
 		{"python-1mb-shm", "shm", bigTensor, "big_py", "big_py", "identity", few},
+		{"python-1mb-shm-add", "shm", bigTensor, "add_py", "add_py", "version", few},
 		{"python-1mb-http", "http", bigTensor, "big_py", "big_py", "identity", few},
 	}
 }
@@ -39,6 +40,9 @@ class TritonPythonModel:
             out.append(pb.InferenceResponse([pb.Tensor("OUTPUT0", x)]))
         return out
 `
+
+// pythonAdd is a model that makes its output, as most do, where the identity hands its input on.
+var pythonAdd = strings.Replace(pythonIdentity, `"OUTPUT0", x`, `"OUTPUT0", x + 1`, 1)
 
 // pythonBLS times CALLS requests to another model, one after the other.
 const pythonBLS = `import time
@@ -90,6 +94,7 @@ func pythonRepository(root string, ours bool) error {
 		python("identity_py", pythonTensors, pythonIdentity),
 		python("identity_batch", pythonTensors+"dynamic_batching { }\n", pythonIdentity),
 		python("big_py", strings.ReplaceAll(pythonTensors, "dims: 16", "dims: -1"), pythonIdentity),
+		python("add_py", strings.ReplaceAll(pythonTensors, "dims: 16", "dims: -1"), pythonAdd),
 		python("bls_py", pythonCalls, strings.Replace(pythonBLS, "TARGET", "identity_py", 1)),
 	}
 	if ours {
