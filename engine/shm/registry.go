@@ -111,6 +111,8 @@ type Registry struct {
 	mu      sync.RWMutex
 	regions map[string]*region // guarded by mu, as is the next
 	closed  bool
+
+	outgoing atomic.Int64 // bytes that outputs of requests under way go to
 }
 
 // region is a registered part of an object. The registry holds one reference while the name is registered, and every

@@ -97,8 +97,9 @@ func (s *systemMemory) part(off, n int64) ([]byte, bool) {
 const guardedAtOnce = 4 << 20
 
 // copyGuarded copies between the server's memory and a mapping of memory that a client may shrink at any time, and reports
-// whether it could: a page that is not there any more ends the copy, not the process.
-func copyGuarded(dst, src []byte) (ok bool) {
+// whether it could: a page that is not there any more ends the copy, not the process. Both are of one length. around: what is
+// copied is not looked at here again, and leaves the caches to others.
+func copyGuarded(dst, src []byte, around bool) (ok bool) {
 	before := debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(before)
@@ -109,17 +110,25 @@ func copyGuarded(dst, src []byte) (ok bool) {
 			ok = false
 		}
 	}()
-	for len(src) > guardedAtOnce {
-		tensor.Copy(dst, src[:guardedAtOnce])
-		dst, src = dst[guardedAtOnce:], src[guardedAtOnce:]
+	for len(src) > 0 {
+		piece := src[:min(len(src), guardedAtOnce)]
+		if around {
+			copy(dst, piece) // for what this does with 1 MiB and more see tensor.Copy
+		} else {
+			tensor.Copy(dst, piece)
+		}
+		dst, src = dst[len(piece):], src[len(piece):]
 	}
-	tensor.Copy(dst, src)
 	return true
 }
 
 // ReadAt reads from the region.
-func (s *systemMemory) ReadAt(p []byte, off int64) (int, error) {
-	if b, ok := s.part(off, int64(len(p))); ok && copyGuarded(p, b) {
+func (s *systemMemory) ReadAt(p []byte, off int64) (int, error) { return s.read(p, off, false) }
+
+func (s *systemMemory) readAround(p []byte, off int64) (int, error) { return s.read(p, off, true) }
+
+func (s *systemMemory) read(p []byte, off int64, around bool) (int, error) {
+	if b, ok := s.part(off, int64(len(p))); ok && copyGuarded(p, b, around) {
 		return len(p), nil
 	}
 	n, err := s.f.ReadAt(p, s.base+off) // says what is wrong
@@ -127,8 +136,12 @@ func (s *systemMemory) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // WriteAt writes into the region. It does not lengthen an object that the client has shrunk.
-func (s *systemMemory) WriteAt(p []byte, off int64) (int, error) {
-	if b, ok := s.part(off, int64(len(p))); ok && copyGuarded(b, p) {
+func (s *systemMemory) WriteAt(p []byte, off int64) (int, error) { return s.write(p, off, false) }
+
+func (s *systemMemory) writeAround(p []byte, off int64) (int, error) { return s.write(p, off, true) }
+
+func (s *systemMemory) write(p []byte, off int64, around bool) (int, error) {
+	if b, ok := s.part(off, int64(len(p))); ok && copyGuarded(b, p, around) {
 		return len(p), nil
 	}
 	info, err := s.f.Stat()

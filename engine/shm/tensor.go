@@ -102,7 +102,7 @@ func (g *Registry) Read(r *infer.Request, pool *tensor.Pool, at Range, dt tensor
 	if buf == nil {
 		buf = pool.Get(int(at.Size))
 	}
-	if err := from.read(buf.Bytes(), at); err != nil {
+	if err := from.read(buf.Bytes(), at, false); err != nil {
 		buf.Release()
 		return nil, err
 	}
@@ -110,8 +110,15 @@ func (g *Registry) Read(r *infer.Request, pool *tensor.Pool, at Range, dt tensor
 }
 
 // read copies a range to the host.
-func (r *region) read(b []byte, at Range) error {
-	if n, err := r.mem.ReadAt(b, int64(at.Offset)); n < int(at.Size) {
+// around is tensor.Device.Read's.
+func (r *region) read(b []byte, at Range, around bool) (err error) {
+	n := 0
+	if m, ok := r.mem.(clientMemory); ok && around {
+		n, err = m.readAround(b, int64(at.Offset))
+	} else {
+		n, err = r.mem.ReadAt(b, int64(at.Offset))
+	}
+	if n < int(at.Size) {
 		return r.errCopy("read", at, err)
 	}
 	return nil
@@ -142,7 +149,7 @@ func (g *Registry) device(r *infer.Request, from *region, at Range, dt tensor.Da
 		return nil
 	}
 	at.Region = "" // the request's own text
-	d.Read = func(b []byte) error { return from.read(b, at) }
+	d.Read = func(b []byte, around bool) error { return from.read(b, at, around) }
 	return d
 }
 
@@ -159,6 +166,9 @@ func (r *region) onDevice(at Range) *tensor.Device {
 type clientMemory interface {
 	place(off, n int64) *tensor.Device
 	part(off, n int64) ([]byte, bool)
+	// readAround and writeAround are ReadAt and WriteAt that leave the caches to others.
+	readAround(p []byte, off int64) (int, error)
+	writeAround(p []byte, off int64) (int, error)
 }
 
 // errCopy says that a range of a registered region could not be read or written.
@@ -186,6 +196,7 @@ func (r *region) view(at Range, dt tensor.DataType) []byte {
 
 // slot is the part of a region that an output goes to.
 type slot struct {
+	g  *Registry
 	r  *region
 	at Range
 }
@@ -199,8 +210,16 @@ func (g *Registry) Slot(at Range) (infer.SharedOutput, error) {
 		return nil, err
 	}
 	at.Region = r.name // the request's own text may go before the slot does
-	return &slot{r: r, at: at}, nil
+	g.outgoing.Add(int64(at.Size))
+	return &slot{g: g, r: r, at: at}, nil
 }
+
+// crowd is how many bytes of others' outputs are too many for the caches. With inputs as large they fill half of a large one.
+const crowd = 6 << 20
+
+// crowded reports whether the outputs of the other requests under way are too many for the caches: until its client looks at
+// this one it would be gone from there, and with it what others need.
+func (s *slot) crowded() bool { return s.g.outgoing.Load()-int64(s.at.Size) >= crowd }
 
 // Size returns the bytes that there is room for.
 func (s *slot) Size() uint64 { return s.at.Size }
@@ -252,15 +271,24 @@ func (s *slot) takeRegion(d *tensor.Device) bool {
 		return to.Offset == d.Offset
 	}
 	b, ok := s.r.mem.(clientMemory).part(int64(s.at.Offset), int64(d.Size))
-	return ok && d.ReadAll(b) == nil
+	return ok && d.Read != nil && d.Read(b, s.crowded()) == nil
 }
 
 // Release lets the region go.
-func (s *slot) Release() { _ = s.r.release() }
+func (s *slot) Release() {
+	s.g.outgoing.Add(-int64(s.at.Size))
+	_ = s.r.release()
+}
 
 // Write stores an output that fits. Errors: InvalidArg when the memory is not there any more.
 func (s *slot) Write(b []byte) error {
-	if _, err := s.r.mem.WriteAt(b, int64(s.at.Offset)); err != nil {
+	var err error
+	if m, ok := s.r.mem.(clientMemory); ok && s.crowded() {
+		_, err = m.writeAround(b, int64(s.at.Offset))
+	} else {
+		_, err = s.r.mem.WriteAt(b, int64(s.at.Offset))
+	}
+	if err != nil {
 		return s.r.errCopy("write", Range{Offset: s.at.Offset, Size: uint64(len(b))}, err)
 	}
 	return nil

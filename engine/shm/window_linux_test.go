@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"nereid/engine/infer"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
 )
@@ -17,17 +18,72 @@ func TestCopyGuarded(t *testing.T) {
 	check(t, g.RegisterSystem("r", key, 10, 3*4096-10), 0, "")
 	s := g.regions["r"].mem.(*systemMemory)
 	mine, theirs := make([]byte, 3*4096-10), s.window[10:]
-	if !copyGuarded(mine, theirs) || !bytes.Equal(mine, counting(3 * 4096)[10:]) {
-		t.Error("the region is not read")
+	for _, around := range []bool{false, true} {
+		clear(mine)
+		if !copyGuarded(mine, theirs, around) || !bytes.Equal(mine, counting(3 * 4096)[10:]) {
+			t.Errorf("the region is not read, around the caches: %v", around)
+		}
 	}
 	if err := os.Truncate(path, 4096); err != nil {
 		t.Fatal(err)
 	}
-	if copyGuarded(mine, theirs) {
-		t.Error("C5 memory that is not there is read")
+	for _, around := range []bool{false, true} {
+		if copyGuarded(mine, theirs, around) {
+			t.Errorf("C5 memory that is not there is read, around the caches: %v", around)
+		}
+		if copyGuarded(theirs, mine, around) {
+			t.Errorf("C5 memory that is not there is written, around the caches: %v", around)
+		}
 	}
-	if copyGuarded(theirs, mine) {
-		t.Error("C5 memory that is not there is written")
+}
+
+// Outputs go around the caches where there are many of them, and are the same.
+func TestCrowd(t *testing.T) {
+	const size, all = 5 << 20, 4 * 5 << 20
+	want := make([]byte, all)
+	for i := range want {
+		want[i] = byte(i * 7 >> 3)
+	}
+	key, path := object(t, want)
+	g := registry(t, Options{OnDevice: func(string, int64, int) bool { return true }})
+	check(t, g.RegisterSystem("r", key, 0, all), 0, "")
+	var slots []*slot
+	for i, crowded := range []bool{false, false, true} {
+		s, err := g.Slot(Range{Region: "r", Offset: uint64(i) * size, Size: size})
+		if err != nil {
+			t.Fatal(err)
+		}
+		slots = append(slots, s.(*slot))
+		if slots[i].crowded() != crowded {
+			t.Errorf("with %d outputs of %d bytes crowded is %v", i+1, size, !crowded)
+		}
+	}
+	if err := slots[0].Write(want[size : 2*size]); err != nil {
+		t.Error(err)
+	}
+	var pool tensor.Pool
+	last, err := g.Read(infer.New(), &pool, Range{Region: "r", Offset: 3 * size, Size: size}, tensor.Uint8, &Budget{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := last.Device()
+	if d == nil || d.Region == nil {
+		t.Fatal("the input is not where it is")
+	}
+	if done, err := slots[1].take(d); !done || err != nil {
+		t.Errorf("an output that is an input is not taken: %v", err)
+	}
+	last.Release()
+	for _, s := range slots {
+		s.Release()
+	}
+	if g.outgoing.Load() != 0 {
+		t.Errorf("%d bytes go somewhere when nobody waits for an output", g.outgoing.Load())
+	}
+	copy(want, want[size:2*size])
+	copy(want[size:2*size], want[3*size:])
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("the outputs differ, %v", err)
 	}
 }
 

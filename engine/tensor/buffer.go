@@ -26,8 +26,9 @@ type Device struct {
 	Size    int     // in bytes
 	Region  *Region // of ClientMemory
 	Offset  int64   // of ClientMemory: where it begins in Region's object, in bytes
-	// Read copies the first len(b) bytes to the host and returns when they are there; nil: it cannot be done.
-	Read func(b []byte) error
+	// Read copies the first len(b) bytes to the host and returns when they are there; nil: it cannot be done. around: nobody
+	// here looks at b soon, and the caches are better left to others.
+	Read func(b []byte, around bool) error
 }
 
 // NewBuffer wraps memory; free, if not nil, is called once when the last reference goes, from whichever goroutine
