@@ -13,6 +13,10 @@ FINAL, ERROR, EMPTY, RESCHEDULE = 1, 2, 4, 8
 STREAM, HOLDS, LOOSE = 1, 4, 8
 IN_FRAME, IN_DOWN, IN_UP, IN_REGION = 0, 1, 2, 3
 
+# How large a request's record is at most that others are compared with, and how many of its size in a row may be unlike.
+_FORM_MOST = 1024
+_UNLIKE_MOST = 8
+
 # What goes into the frame: of one tensor, and of all tensors of a frame.
 INLINE_MOST = 8192
 INLINE_BUDGET = 49152
@@ -64,7 +68,7 @@ def _only(tensor):
 
 
 class Codec:
-    """Reads requests and responses of the server's and writes our own. Its caches of names and shapes are bounded. clients:
+    """Reads requests and responses of the server's and writes our own. Its caches of names, shapes and small records are bounded. clients:
     clients' memory, if there is any that inputs may lie in."""
 
     def __init__(self, down, up, clients=None):
@@ -136,11 +140,12 @@ class Codec:
             (size,) = _SIZE.unpack_from(body, at)
             form = self._forms.get(size)
             if form is not None:
-                _, layout, constant, fields, (name, code, shape, place, length) = form
+                _, _, layout, constant, fields, (name, code, shape, place, length) = form
                 _, flags, ticket, numbers, state, texts, offset, rest = layout.unpack_from(body, at)
                 if (flags, numbers, texts, rest) != constant:
                     form = None
             if form is not None:
+                form[0] = 0
                 data = self._data(body, name, place, offset, length, ticket)
                 tensors, trace = [pb.Tensor._received(name, code, shape, data)], None
             else:
@@ -182,25 +187,29 @@ class Codec:
         if at != start + size:
             raise Broken("a request's record has %d bytes and says %d" % (at - start, size))
         fields = identity, correlation, wanted, settings, flags & 3, timeout, priority
-        if inputs == 1 and traced is None:
+        if inputs == 1 and traced is None and size <= _FORM_MOST:
             self._learn_form(body, start, size, first - start, fields, tensors[0])
         return ticket, state, fields, traced, tensors
 
     def _learn_form(self, body, start, size, tensor_at, fields, tensor):
         """Remembers a request's record with one tensor, whose record begins at tensor_at in it: the layout, what is the same in
         the next one too (all but the ticket, the state and where the tensor's data is), and what that says. Most requests are
-        like one before."""
-        known = self._forms.get(size)
-        if known is not None and known[0] == tensor_at:
-            layout = known[1]  # it takes long to make
+        like one before; where they are not, each with an id of its own, this is left."""
+        known, unlike = self._forms.get(size), 0
+        if known is not None:
+            known[0] = unlike = known[0] + 1
+            if unlike > _UNLIKE_MOST and unlike % 64:
+                return
+        if known is not None and known[1] == tensor_at:
+            layout = known[2]  # it takes long to make
         else:
             layout = struct.Struct("<I4sQ24sI%dsQ%ds" % (tensor_at - 36, size - tensor_at - 16))
         _, flags, _, numbers, _, texts, _, rest = layout.unpack_from(body, start)
         _, _, place, _, _, length = _TENSOR.unpack_from(body, start + tensor_at)
-        if len(self._forms) >= 1024:
+        if known is None and len(self._forms) >= 1024:
             self._forms.clear()
         shape = tensor._name, tensor._code, tensor._shape, place, length
-        self._forms[size] = tensor_at, layout, (flags, numbers, texts, rest), fields, shape
+        self._forms[size] = [unlike, tensor_at, layout, (flags, numbers, texts, rest), fields, shape]
 
     def response(self, body):
         """(response or None, whether it is the last one) of a BLS_RESPONSE."""
@@ -311,7 +320,8 @@ class Codec:
         return tensor
 
     def _plain(self, ticket, flags, tensor):
-        """The body for one response with one small tensor, which is the same for all but for their ticket and data."""
+        """The body for one response with one small tensor. Those for tensors of one name, type and shape differ in ticket and
+        data only."""
         key = (tensor._name, tensor._code, tensor._shape, flags)
         known = self._heads.get(key)
         data = tensor._array.tobytes()

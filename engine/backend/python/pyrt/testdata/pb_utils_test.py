@@ -506,31 +506,60 @@ class Requests(unittest.TestCase):
             [(t.name(), t.triton_dtype(), t.shape(), t.as_numpy().tolist(), t.as_numpy().flags.writeable) for t in request.inputs()],
         )  # fmt: skip
 
-    def test_in_any_order(self):
-        choose = random.Random(7)
+    @staticmethod
+    def some(choose):
         arrays = [
             np.arange(4, dtype=np.float32), np.arange(4, dtype=np.int32), np.arange(4, dtype=np.float32).reshape(2, 2),
             np.array([b"ab", b"c"], np.object_), np.zeros((0, 3), np.int8), np.arange(8, dtype=np.int16), np.float64([7]),
         ]  # fmt: skip
-        pool, known = [], 0
-        for round_ in range(600):
-            if len(pool) == 12:
-                pool.pop(choose.randrange(12))
-            tensors = [pb.Tensor(choose.choice("AB"), choose.choice(arrays)) for _ in range(choose.choice([1, 1, 1, 0, 2]))]
-            made = pb.InferenceRequest(
-                request_id=choose.choice(["", "", "x", "8 bytes."]), correlation_id=choose.choice([0, 0, 5, "z"]), inputs=tensors,
-                requested_output_names=choose.choice([["O"], ["P"], []]), flags=choose.choice([0, 0, 1, 4]),
-                timeout=choose.choice([0, 0, 9]), parameters=choose.choice([None, None, {"k": 1}]),
-            )  # fmt: skip
-            made._priority = choose.choice([0, 0, 2])
-            pool.append(made)
+        tensors = [pb.Tensor(choose.choice("AB"), choose.choice(arrays)) for _ in range(choose.choice([1, 1, 1, 1, 0, 2]))]
+        request = pb.InferenceRequest(
+            request_id=choose.choice(["", "", "x", "8 bytes."]), correlation_id=choose.choice([0, 0, 5, "z"]), inputs=tensors,
+            requested_output_names=choose.choice([["O"], ["P"], []]), flags=choose.choice([0, 0, 1, 4]),
+            timeout=choose.choice([0, 0, 9]), parameters=choose.choice([None, None, {"k": 1}]),
+        )  # fmt: skip
+        request._priority = choose.choice([0, 0, 2])
+        return request
+
+    def test_in_any_order(self):
+        choose = random.Random(7)
+        pool, total, parsed = [], 0, []
+        parse = self.old._request_at
+        self.old._request_at = lambda *record: parsed.append(record) or parse(*record)
+        for round_ in range(900):
+            if round_ % 5 == 0:
+                pool[12:] = []
+                pool.insert(0, self.some(choose))
             requests = [choose.choice(pool) for _ in range(choose.choice([1, 1, 3]))]
             body = self.body(requests, 3 * round_ + 1)
-            known += self.old._forms.get(struct.unpack_from("<I", body, 8)[0]) is not None
+            total += len(requests)
             read = [c.requests(bytearray(body), "m", 1, ["ALL"], None) for c in (self.old, self.codec())]
             self.assertEqual(*([self.seen(r) for r in made] for made in read))
             self.assertEqual([r._id for r in read[0]], [r._id for r in requests])
-        self.assertGreater(known, 300)
+        self.assertGreater(total - len(parsed), 200)
+
+    def test_one_like_the_one_before(self):
+        request = pb.InferenceRequest("id", 7, [pb.Tensor("A", np.arange(4, dtype=np.float32))], ["O"])
+        self.old.requests(self.body([request], 1), "m", 1, [], None)
+        self.old._request_at = None  # it must do without
+        for first in (2, 3):
+            body = self.body([request, request], first)
+            self.assertEqual(*([self.seen(r) for r in c.requests(body, "m", 1, [], None)] for c in (self.old, self.codec())))
+
+    def test_what_is_remembered_is_bounded(self):
+        tensor = pb.Tensor("A", np.arange(4, dtype=np.float32))
+        for n in range(0, 40000, 8):
+            request = pb.InferenceRequest(inputs=[tensor], parameters={"prompt": "x" * n})
+            self.old.requests(self.body([request], 1), "m", 1, [], None)
+        self.assertLess(sum(len(part) for form in self.old._forms.values() for part in form[3]), 1 << 20)
+        self.old._forms.clear()
+        for n in range(10, 99):  # each with an id of its own
+            self.old.requests(self.body([pb.InferenceRequest(str(n), 0, [tensor])], 1), "m", 1, [], None)
+            (form,) = self.old._forms.values()
+            self.assertEqual(form[4][0], str(min(n, 18) if n < 74 else 74))
+        for _ in range(2):  # and alike again
+            self.old.requests(self.body([pb.InferenceRequest("74", 0, [tensor])], 1), "m", 1, [], None)
+        self.assertEqual(form[0], 0)
 
     def test_what_does_not_decode(self):
         request = pb.InferenceRequest(inputs=[pb.Tensor("A", np.arange(4, dtype=np.float32))], requested_output_names=["O"])
