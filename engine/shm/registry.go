@@ -112,7 +112,7 @@ type Registry struct {
 	regions map[string]*region // guarded by mu, as is the next
 	closed  bool
 
-	outgoing atomic.Int64 // bytes that outputs of requests under way go to
+	outgoing atomic.Int64 // bytes of the host's memory that slots have
 }
 
 // region is a registered part of an object. The registry holds one reference while the name is registered, and every

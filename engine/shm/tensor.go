@@ -210,16 +210,25 @@ func (g *Registry) Slot(at Range) (infer.SharedOutput, error) {
 		return nil, err
 	}
 	at.Region = r.name // the request's own text may go before the slot does
-	g.outgoing.Add(int64(at.Size))
-	return &slot{g: g, r: r, at: at}, nil
+	s := &slot{g: g, r: r, at: at}
+	s.g.outgoing.Add(s.room())
+	return s, nil
 }
 
-// crowd is how many bytes of others' outputs are too many for the caches. With inputs as large they fill half of a large one.
+// room is how many bytes of the host's memory the slot has, for crowded.
+func (s *slot) room() int64 {
+	if s.r.kind == CUDA {
+		return 0
+	}
+	return int64(s.at.Size)
+}
+
+// crowd is for how many bytes of other outputs the caches are too small. With inputs as large they fill half of a large one.
 const crowd = 6 << 20
 
-// crowded reports whether the outputs of the other requests under way are too many for the caches: until its client looks at
-// this one it would be gone from there, and with it what others need.
-func (s *slot) crowded() bool { return s.g.outgoing.Load()-int64(s.at.Size) >= crowd }
+// crowded reports whether the caches are too small for the outputs of all requests under way: until its client looks at this one
+// it would be gone from there, and with it what others need. It goes by the room that the other slots have.
+func (s *slot) crowded() bool { return s.g.outgoing.Load()-s.room() >= crowd }
 
 // Size returns the bytes that there is room for.
 func (s *slot) Size() uint64 { return s.at.Size }
@@ -276,7 +285,7 @@ func (s *slot) takeRegion(d *tensor.Device) bool {
 
 // Release lets the region go.
 func (s *slot) Release() {
-	s.g.outgoing.Add(-int64(s.at.Size))
+	s.g.outgoing.Add(-s.room())
 	_ = s.r.release()
 }
 
