@@ -87,8 +87,10 @@ func loadBars() []loadBar {
 		{"python-grpc", 64, p99Bar, 1, false, 0},
 		{"python-1mb-shm", 1, rateBar, 3, true, 0},
 		{"python-1mb-shm", 4, rateBar, 3, true, 0},
+		{"python-1mb-shm", 16, rateBar, 3, true, 0},
 		{"python-1mb-shm-add", 1, rateBar, 3, true, 0},
 		{"python-1mb-shm-add", 4, rateBar, 3, true, 0},
+		{"python-1mb-shm-add", 16, rateBar, 3, true, 0},
 		{"python-1mb-http", 1, rateBar, 1.7, true, 0},
 		{"python-1mb-http", 4, rateBar, 1.7, true, 0},
 	}

@@ -18,13 +18,13 @@ import (
 
 // pythonLoads are the loads on Python models; both servers run the same files with the same Python.
 func pythonLoads() []load {
-	all, few := []int{1, 16, 64}, []int{1, 4}
+	all, some, few := []int{1, 16, 64}, []int{1, 4, 16}, []int{1, 4}
 	return []load{
 		{"python-http", "http", identityInput, "identity_py", "identity_py", "identity", all},
 		{"python-grpc", "grpc", identityInput, "identity_py", "identity_py", "identity", all},
 		{"python-batch-http", "http", identityInput, "identity_batch", "identity_batch", "identity", []int{64}},
-		{"python-1mb-shm", "shm", bigTensor, "big_py", "big_py", "identity", few},
-		{"python-1mb-shm-add", "shm", bigTensor, "add_py", "add_py", "version", few},
+		{"python-1mb-shm", "shm", bigTensor, "big_py", "big_py", "identity", some},
+		{"python-1mb-shm-add", "shm", bigTensor, "add_py", "add_py", "version", some},
 		{"python-1mb-http", "http", bigTensor, "big_py", "big_py", "identity", few},
 	}
 }
