@@ -2,6 +2,8 @@ package worker
 
 import (
 	"encoding/binary"
+	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 
@@ -74,8 +76,14 @@ func (s *shares) give(r *tensor.Region) *share {
 	binary.LittleEndian.PutUint64(message[:], uint64(s.next))
 	binary.LittleEndian.PutUint64(message[8:], uint64(r.Base))
 	binary.LittleEndian.PutUint64(message[16:], uint64(r.Size))
-	if err := s.w.p.sendFile(message[:], r.File); err != nil {
-		return nil // it is copied then
+	// The process reads there and nothing else, and is given no more than that.
+	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", r.File.Fd()))
+	if err != nil {
+		return nil // its inputs are copied then
+	}
+	defer f.Close()
+	if s.w.p.sendFile(message[:], f) != nil {
+		return nil
 	}
 	given := &share{number: s.next, cancel: r.WhenGone(func() { s.forget(r) })}
 	s.all[r] = given

@@ -266,6 +266,26 @@ class TritonPythonModel:
 	}
 }
 
+// The process has no descriptor by which it, or code of its model's, could write into a client's memory.
+func TestRegionIsReadOnly(t *testing.T) {
+	g := newSharedRig(t, config(""), code(`
+y = np.zeros_like(x)
+for fd in os.listdir("/proc/self/fd"):
+    try:
+        if not os.readlink("/proc/self/fd/" + fd).startswith("/dev/shm/nereid-test-"): continue
+        y += 1 - y
+        os.pwrite(int(fd), b"\xff" * 64, 0)
+        y = x + 99
+        break
+    except OSError: pass
+`, ""))
+	g.set(5)
+	g.want(1, "OUT")
+	if in := g.output(0); in != 5 {
+		t.Errorf("the input is %v after it, want 5", in)
+	}
+}
+
 // C5: a client that shrinks its memory while a model reads it there ends the model's process, and nothing else.
 func TestRegionShrunkMeanwhile(t *testing.T) {
 	begun, gate := filepath.Join(t.TempDir(), "begun"), filepath.Join(t.TempDir(), "gate")
