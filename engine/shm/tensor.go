@@ -109,8 +109,7 @@ func (g *Registry) Read(r *infer.Request, pool *tensor.Pool, at Range, dt tensor
 	return buf, nil
 }
 
-// read copies a range to the host.
-// around is tensor.Device.Read's.
+// read copies a range to the host; around is tensor.Device.Read's.
 func (r *region) read(b []byte, at Range, around bool) (err error) {
 	n := 0
 	if m, ok := r.mem.(clientMemory); ok && around {
@@ -211,7 +210,7 @@ func (g *Registry) Slot(at Range) (infer.SharedOutput, error) {
 	}
 	at.Region = r.name // the request's own text may go before the slot does
 	s := &slot{g: g, r: r, at: at}
-	s.g.outgoing.Add(s.room())
+	g.outgoing.Add(s.room())
 	return s, nil
 }
 

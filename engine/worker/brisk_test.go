@@ -2,6 +2,7 @@ package worker
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -29,10 +30,9 @@ func TestBrisk(t *testing.T) {
 		{"lone ones that follow each other closely", []step{closely}, 100 - briskFirst},
 		{"one of 25 comes late", []step{closely, {1, 600 * us, 100 * us, 1}, {24, 100 * us, 100 * us, 1}, {1, 600 * us, 100 * us, 1}}, 1},
 		{"one of 25 takes long", []step{closely, {1, 100 * us, 900 * us, 1}, {24, 100 * us, 100 * us, 1}}, 24},
-		{"every other comes late", []step{closely, {1, 600 * us, 100 * us, 1}, {1, 100 * us, 100 * us, 1},
-			{1, 600 * us, 100 * us, 1}, {1, 100 * us, 100 * us, 1}, {1, 600 * us, 100 * us, 1}, {1, 100 * us, 100 * us, 1},
-			{1, 600 * us, 100 * us, 1}, {1, 100 * us, 100 * us, 1}, {1, 600 * us, 100 * us, 1}, {1, 100 * us, 100 * us, 1},
-			{1, 600 * us, 100 * us, 1}, {100, 600 * us, 100 * us, 1}}, 0},
+		{"every other comes late", slices.Concat([]step{closely},
+			slices.Repeat([]step{{1, 600 * us, 100 * us, 1}, {1, 100 * us, 100 * us, 1}}, 5),
+			[]step{{1, 600 * us, 100 * us, 1}, {100, 600 * us, 100 * us, 1}}), 0},
 		{"they go on", []step{closely, {10, 200 * us, 300 * us, 1}}, 10},
 		{"from a core that sleeps", []step{{100, 290 * us, 100 * us, 1}}, 15}, // three in each row of 19, until they follow each other more closely
 		{"by a clock", []step{{100, 400 * us, 100 * us, 1}}, 0},

@@ -131,7 +131,7 @@ func bench(ctx context.Context, o options) error {
 			return err
 		}
 	}
-	if slices.ContainsFunc([]string{"python-http", "python-grpc", "python-batch-http", "python-1mb-shm", "python-1mb-shm-add", "python-1mb-http", "python-bls", "python-start"}, o.wants) {
+	if slices.ContainsFunc(pythonLoads(), func(l load) bool { return o.wants(l.name) }) || o.wants("python-bls") || o.wants("python-start") {
 		if err := measurePython(ctx, o, rep); err != nil {
 			return fmt.Errorf("models in Python: %w", err)
 		}

@@ -18,7 +18,6 @@ import traceback
 ) = range(1, 14)  # fmt: skip
 FAR, DONE, EACH = 1, 2, 4
 SERIES = 1 << 16  # here alone: an EXECUTE with EACH
-_COMMANDS = (EXECUTE, SERIES, CALL)
 MAX_PACKET = 65536
 _HEADER = struct.Struct("<HHIQ")
 _FAR_BODY = struct.Struct("<QQ")
@@ -115,29 +114,8 @@ class Channel:
 
     def command(self):
         """Waits for the next command and takes it: (kind, id, body). The main thread's."""
-        commands, lock = self.commands, self._lock
-        while True:
-            with lock:
-                if commands:
-                    return commands.popleft()
-                if self._reading:
-                    self._waiting += 1
-                    self.turn.wait()
-                    self._waiting -= 1
-                    continue
-                self._reading = True
-            frame = None
-            try:
-                frame = self._receive()
-            finally:
-                with lock:
-                    self._reading = False
-                    if frame is not None and frame[0] not in _COMMANDS:
-                        self._dispatch(*frame)
-                    if self._waiting:
-                        self.turn.notify_all()
-            if frame[0] in _COMMANDS:
-                return frame
+        self.wait(self.commands.__len__)
+        return self.commands.popleft()
 
     def _receive(self):
         try:
@@ -159,7 +137,7 @@ class Channel:
         return kind, number, body
 
     def _dispatch(self, kind, number, body):
-        if kind in _COMMANDS:
+        if kind == CALL or kind == EXECUTE or kind == SERIES:
             self.commands.append((kind, number, body))
             return
         if kind == BLS_WAIT:

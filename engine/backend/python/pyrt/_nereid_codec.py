@@ -67,14 +67,23 @@ def _only(tensor):
     return False
 
 
+class _Form:
+    """What is the same in a request's record with one tensor as in the next one of its size: all but the ticket, the state and
+    where the tensor's data is. unlike: how many of its size in a row were not like it; tensor_at: where the tensor's record begins;
+    layout: of the record, constant: what it gives for the parts that stay, fields: what those say of the request, tensor: of the
+    tensor (name, type, shape, place, length)."""
+
+    __slots__ = ("unlike", "tensor_at", "layout", "constant", "fields", "tensor")
+
+
 class Codec:
-    """Reads requests and responses of the server's and writes our own. Its caches of names, shapes and small records are bounded. clients:
-    clients' memory, if there is any that inputs may lie in."""
+    """Reads requests and responses of the server's and writes our own. Its caches of names, shapes and small records are bounded.
+    clients: clients' memory, if there is any that inputs may lie in."""
 
     def __init__(self, down, up, clients=None):
         self._down, self._up, self._clients = down, up, clients
         self._signatures = {}  # signature -> (name, type, shape)
-        self._forms = {}  # size of a request's record -> form of the last one of that size with one tensor: see _learn_form
+        self._forms = {}  # size of a request's record -> _Form of the last one of that size
         self._heads = {}  # (name, type, shape, flags) -> what precedes and follows the ticket of a response with that tensor
         self._records = {}  # the same, and the place -> the layout of a response's record and its constant parts
         self._wholes = {}  # the same for a series, with the tensor's data in the record
@@ -140,12 +149,12 @@ class Codec:
             (size,) = _SIZE.unpack_from(body, at)
             form = self._forms.get(size)
             if form is not None:
-                _, _, layout, constant, fields, (name, code, shape, place, length) = form
-                _, flags, ticket, numbers, state, texts, offset, rest = layout.unpack_from(body, at)
-                if (flags, numbers, texts, rest) != constant:
+                _, flags, ticket, numbers, state, texts, offset, rest = form.layout.unpack_from(body, at)
+                if (flags, numbers, texts, rest) != form.constant:
                     form = None
             if form is not None:
-                form[0] = 0
+                form.unlike, fields = 0, form.fields
+                name, code, shape, place, length = form.tensor
                 data = self._data(body, name, place, offset, length, ticket)
                 tensors, trace = [pb.Tensor._received(name, code, shape, data)], None
             else:
@@ -192,24 +201,28 @@ class Codec:
         return ticket, state, fields, traced, tensors
 
     def _learn_form(self, body, start, size, tensor_at, fields, tensor):
-        """Remembers a request's record with one tensor, whose record begins at tensor_at in it: the layout, what is the same in
-        the next one too (all but the ticket, the state and where the tensor's data is), and what that says. Most requests are
-        like one before; where they are not, each with an id of its own, this is left."""
-        known, unlike = self._forms.get(size), 0
-        if known is not None:
-            known[0] = unlike = known[0] + 1
-            if unlike > _UNLIKE_MOST and unlike % 64:
-                return
-        if known is not None and known[1] == tensor_at:
-            layout = known[2]  # it takes long to make
+        """Remembers a request's record with one tensor. Most requests are like one before; where they are not, each with an id of
+        its own, this is left."""
+        form = self._forms.get(size)
+        if form is None:
+            if len(self._forms) >= 1024:
+                self._forms.clear()
+            form = _Form()
+            form.unlike, form.tensor_at = 0, -1
         else:
-            layout = struct.Struct("<I4sQ24sI%dsQ%ds" % (tensor_at - 36, size - tensor_at - 16))
+            form.unlike += 1
+            if form.unlike > _UNLIKE_MOST and form.unlike % 64:
+                return
+        layout = (
+            form.layout  # it takes long to make
+            if form.tensor_at == tensor_at
+            else struct.Struct("<I4sQ24sI%dsQ%ds" % (tensor_at - 36, size - tensor_at - 16))
+        )
         _, flags, _, numbers, _, texts, _, rest = layout.unpack_from(body, start)
         _, _, place, _, _, length = _TENSOR.unpack_from(body, start + tensor_at)
-        if known is None and len(self._forms) >= 1024:
-            self._forms.clear()
-        shape = tensor._name, tensor._code, tensor._shape, place, length
-        self._forms[size] = [unlike, tensor_at, layout, (flags, numbers, texts, rest), fields, shape]
+        form.tensor_at, form.layout, form.constant, form.fields = tensor_at, layout, (flags, numbers, texts, rest), fields
+        form.tensor = tensor._name, tensor._code, tensor._shape, place, length
+        self._forms[size] = form
 
     def response(self, body):
         """(response or None, whether it is the last one) of a BLS_RESPONSE."""

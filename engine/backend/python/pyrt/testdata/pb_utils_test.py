@@ -551,15 +551,15 @@ class Requests(unittest.TestCase):
         for n in range(0, 40000, 8):
             request = pb.InferenceRequest(inputs=[tensor], parameters={"prompt": "x" * n})
             self.old.requests(self.body([request], 1), "m", 1, [], None)
-        self.assertLess(sum(len(part) for form in self.old._forms.values() for part in form[3]), 1 << 20)
+        self.assertLess(sum(len(part) for form in self.old._forms.values() for part in form.constant), 1 << 20)
         self.old._forms.clear()
         for n in range(10, 99):  # each with an id of its own
             self.old.requests(self.body([pb.InferenceRequest(str(n), 0, [tensor])], 1), "m", 1, [], None)
             (form,) = self.old._forms.values()
-            self.assertEqual(form[4][0], str(min(n, 18) if n < 74 else 74))
+            self.assertEqual(form.fields[0], str(min(n, 18) if n < 74 else 74))
         for _ in range(2):  # and alike again
             self.old.requests(self.body([pb.InferenceRequest("74", 0, [tensor])], 1), "m", 1, [], None)
-        self.assertEqual(form[0], 0)
+        self.assertEqual(form.unlike, 0)
 
     def test_what_does_not_decode(self):
         request = pb.InferenceRequest(inputs=[pb.Tensor("A", np.arange(4, dtype=np.float32))], requested_output_names=["O"])
