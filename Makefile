@@ -189,7 +189,7 @@ fuzz: $(ORT) $(DIST)
 
 bench: build loadgen
 	@go build -tags "$(TAGS)" -o build/bin/embedded ./build/bench/embedded
-	@go run ./build/bench/runner -only "$(ONLY)" -repeat $(or $(REPEAT),5) -seconds $(or $(SECONDS),4) $(if $(REPORT),-report docs/results)
+	@go run ./build/bench/runner -only "$(ONLY)" -repeat $(or $(REPEAT),5) -seconds $(or $(SECONDS),4) $(if $(REPORT),-report docs/development/results)
 
 screenshots: setup-python setup-frontend build
 	cd frontend && NEREID_PYTHON="$(abspath $(VENV))/bin/python" node e2e/screenshots.mjs ../build/bin/nereid

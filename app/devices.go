@@ -12,9 +12,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"nereid/engine/affinity"
 	"nereid/engine/device"
 	"nereid/engine/device/nvml"
+	"nereid/engine/system/affinity"
 )
 
 // cudaOrder makes CUDA number GPUs as nvidia-smi does. By default CUDA puts the fastest first, which differs where cards do.

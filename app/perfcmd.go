@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"nereid/app/perf"
 	"nereid/engine/client"
-	"nereid/engine/perf"
 )
 
 // The exit statuses of perf_analyzer.

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/encoding/gzip"
 
+	"nereid/app/perf"
 	"nereid/engine/client"
-	"nereid/engine/perf"
 )
 
 // perfTLS is the options about TLS.

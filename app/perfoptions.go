@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"nereid/engine/perf"
+	"nereid/app/perf"
 )
 
 // perfOptions is the command line of nereid perf: perf_analyzer's options, by their names.

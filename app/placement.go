@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"nereid/engine/affinity"
 	"nereid/engine/instance"
+	"nereid/engine/system/affinity"
 )
 
 // placementConfig is what the command line says about where and when instances run.

@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"os"
 
-	"nereid/engine/perf"
-	"nereid/engine/tune"
+	"nereid/app/perf"
+	"nereid/app/tune"
 )
 
 // A checkpoint is a file of JSON lines: what was measured and how, then a line for each trial. It is only added to, so that

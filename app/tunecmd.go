@@ -14,11 +14,11 @@ import (
 	"syscall"
 	"time"
 
+	"nereid/app/perf"
+	"nereid/app/tune"
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
-	"nereid/engine/perf"
 	"nereid/engine/repo"
-	"nereid/engine/tune"
 )
 
 // tuneCommand runs "nereid tune …". An interrupt ends it with what was measured.

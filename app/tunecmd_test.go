@@ -13,9 +13,9 @@ import (
 	"strings"
 	"testing"
 
+	"nereid/app/tune"
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
-	"nereid/engine/tune"
 )
 
 // tuneRun searches with short measurements. The private servers are this test binary as the program.

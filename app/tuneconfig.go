@@ -8,10 +8,10 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"nereid/app/tune"
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
 	"nereid/engine/repo"
-	"nereid/engine/tune"
 )
 
 // threadsParameter is how ONNX Runtime is told how many threads an execution has.

@@ -12,9 +12,9 @@ import (
 
 	"nereid/app/console"
 	"nereid/app/console/api"
+	"nereid/app/perf"
+	"nereid/app/tune"
 	"nereid/engine/inferencepb"
-	"nereid/engine/perf"
-	"nereid/engine/tune"
 )
 
 // consoleTuner is nereid tune for the page: the same searches in the same servers of their own.

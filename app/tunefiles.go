@@ -13,10 +13,10 @@ import (
 	"strings"
 
 	"nereid/app/durable"
+	"nereid/app/tune"
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
 	"nereid/engine/repo"
-	"nereid/engine/tune"
 )
 
 // writeCSV writes the trials in model_analyzer's columns, the best first, and those of what else was measured after them.

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"nereid/engine/tune"
+	"nereid/app/tune"
 )
 
 // tuneRow is a line of a table.

@@ -15,11 +15,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"nereid/app/perf"
+	"nereid/app/tune"
 	"nereid/engine/client"
 	"nereid/engine/clock"
 	"nereid/engine/inferencepb"
-	"nereid/engine/perf"
-	"nereid/engine/tune"
 )
 
 // tuner measures candidates of a model's configuration.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"nereid/engine/perf"
-	"nereid/engine/tune"
+	"nereid/app/perf"
+	"nereid/app/tune"
 )
 
 const tuneUsage = `Finds the configuration with which a model serves best on this machine, by measuring. It does so in servers of its own:

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"nereid/engine/tune"
+	"nereid/app/tune"
 )
 
 // report shows what was found.

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"nereid/app/console"
+	"nereid/app/tune"
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
-	"nereid/engine/tune"
 	"nereid/store"
 )
 

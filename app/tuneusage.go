@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"nereid/engine/device"
-	"nereid/engine/proc"
+	"nereid/engine/system/proc"
 )
 
 // consumption is what a process and those that it started take; all zero where the system does not tell.

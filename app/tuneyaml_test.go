@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"nereid/engine/tune"
+	"nereid/app/tune"
 )
 
 func analyzerFile(t *testing.T, text string, args ...string) (*tuneOptions, error) {

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"nereid/engine/affinity"
 	"nereid/engine/agent"
 	"nereid/engine/backend"
 	"nereid/engine/cache"
@@ -23,6 +22,7 @@ import (
 	"nereid/engine/shm"
 	"nereid/engine/stats"
 	"nereid/engine/status"
+	"nereid/engine/system/affinity"
 	"nereid/engine/tensor"
 )
 

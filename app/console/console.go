@@ -17,10 +17,10 @@ import (
 	"nereid/app/console/api"
 	"nereid/app/console/staging"
 	"nereid/app/history"
-	"nereid/engine/affinity"
 	"nereid/engine/backend"
 	"nereid/engine/backend/python"
 	"nereid/engine/device"
+	"nereid/engine/system/affinity"
 	"nereid/store"
 )
 

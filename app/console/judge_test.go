@@ -6,9 +6,9 @@ import (
 
 	"nereid/app/console/api"
 	"nereid/engine"
-	"nereid/engine/affinity"
 	"nereid/engine/backend"
 	"nereid/engine/inferencepb"
+	"nereid/engine/system/affinity"
 )
 
 // judging is a backend that refuses the parameter bad and knows good.

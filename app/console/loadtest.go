@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"nereid/app/console/api"
+	"nereid/app/perf"
 	"nereid/engine/client"
-	"nereid/engine/perf"
 	"nereid/store"
 )
 

@@ -114,8 +114,8 @@ import (
 	"time"
 	"unsafe"
 
-	"nereid/engine/affinity"
-	"nereid/engine/cgroup"
+	"nereid/engine/system/affinity"
+	"nereid/engine/system/cgroup"
 )
 
 // Keeper keeps the cores of this process awake. A nil one does nothing. It is safe for concurrent use.

@@ -11,8 +11,8 @@ import (
 	"testing/fstest"
 	"time"
 
-	"nereid/engine/affinity"
-	"nereid/engine/cgroup"
+	"nereid/engine/system/affinity"
+	"nereid/engine/system/cgroup"
 )
 
 // idlers returns the states, as /proc has them, of this process's threads of the kernel's idle class.

@@ -5,10 +5,10 @@ import (
 	"log/slog"
 	"time"
 
-	"nereid/engine/affinity"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
+	"nereid/engine/system/affinity"
 	"nereid/engine/tensor"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"nereid/engine/cgroup"
+	"nereid/engine/system/cgroup"
 )
 
 // Host reads what the machine does now. Sources of the formats: proc(5), /proc/stat and /proc/meminfo.

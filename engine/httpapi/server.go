@@ -19,7 +19,7 @@ import (
 	"nereid/engine/infer"
 	"nereid/engine/restrict"
 	"nereid/engine/shm"
-	"nereid/engine/socket"
+	"nereid/engine/system/socket"
 	"nereid/engine/tensor"
 	"nereid/engine/trace"
 )

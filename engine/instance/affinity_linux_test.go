@@ -9,10 +9,10 @@ import (
 	"sync"
 	"testing"
 
-	"nereid/engine/affinity"
 	"nereid/engine/backend"
 	"nereid/engine/infer"
 	"nereid/engine/modelconfig"
+	"nereid/engine/system/affinity"
 )
 
 // threads is a model that notes the cores and the memory of the threads it is called on, by instance.

@@ -3,10 +3,10 @@ package instance
 import (
 	"fmt"
 
-	"nereid/engine/affinity"
 	"nereid/engine/backend"
 	"nereid/engine/inferencepb"
 	"nereid/engine/status"
+	"nereid/engine/system/affinity"
 )
 
 // Placements lists the instances that a normalised configuration asks for, in order: of a KIND_GPU group as many as its

@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"nereid/engine/affinity"
 	"nereid/engine/agent"
 	"nereid/engine/backend"
 	"nereid/engine/cache"
@@ -24,6 +23,7 @@ import (
 	"nereid/engine/repo"
 	"nereid/engine/stats"
 	"nereid/engine/status"
+	"nereid/engine/system/affinity"
 )
 
 // Options say what a Manager manages.

@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"nereid/engine/affinity"
 	"nereid/engine/backend"
 	"nereid/engine/cache"
 	"nereid/engine/device"
@@ -24,6 +23,7 @@ import (
 	"nereid/engine/sched"
 	"nereid/engine/stats"
 	"nereid/engine/status"
+	"nereid/engine/system/affinity"
 	"nereid/engine/tensor"
 )
 

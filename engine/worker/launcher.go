@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"nereid/engine/affinity"
 	"nereid/engine/awake"
 	"nereid/engine/infer"
 	"nereid/engine/status"
+	"nereid/engine/system/affinity"
 	"nereid/engine/tensor"
 )
 

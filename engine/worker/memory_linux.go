@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nereid/engine/cgroup"
+	"nereid/engine/system/cgroup"
 )
 
 // availableMemory returns the bytes of memory that the server may use at most: the machine's or its control group's.

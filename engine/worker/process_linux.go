@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nereid/engine/affinity"
 	"nereid/engine/status"
+	"nereid/engine/system/affinity"
 )
 
 // process is a running worker process and this side's ends of what it has.

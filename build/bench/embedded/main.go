@@ -21,11 +21,11 @@ import (
 	"syscall"
 	"time"
 
+	"nereid/app/perf"
 	"nereid/engine"
 	"nereid/engine/backend"
 	"nereid/engine/backend/onnxruntime"
 	"nereid/engine/infer"
-	"nereid/engine/perf"
 	"nereid/engine/tensor"
 )
 

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"nereid/engine/socket"
+	"nereid/engine/system/socket"
 )
 
 // httpLane sends one prepared request over one keep-alive connection, which it opens when needed.

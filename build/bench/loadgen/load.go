@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"nereid/app/perf"
 	"nereid/engine/device"
-	"nereid/engine/perf"
-	"nereid/engine/proc"
+	"nereid/engine/system/proc"
 )
 
 // answer is one whole reply; its bytes are valid until the lane's next exchange.

@@ -26,7 +26,7 @@ import (
 
 	"nereid/engine/grpcapi/h2"
 	"nereid/engine/inferencepb"
-	"nereid/engine/proc"
+	"nereid/engine/system/proc"
 )
 
 func TestParseTensorsRefuses(t *testing.T) {

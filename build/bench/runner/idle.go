@@ -16,7 +16,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"nereid/engine/proc"
+	"nereid/engine/system/proc"
 )
 
 // idlePoint is what connections without a request cost our server.

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"nereid/engine/proc"
+	"nereid/engine/system/proc"
 )
 
 func main() {

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"nereid/engine/proc"
+	"nereid/engine/system/proc"
 )
 
 // pythonLoads are the loads on Python models; both servers run the same files with the same Python.

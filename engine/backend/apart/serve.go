@@ -10,11 +10,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"nereid/engine/affinity"
 	"nereid/engine/backend"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/status"
+	"nereid/engine/system/affinity"
 	"nereid/engine/worker"
 )
 

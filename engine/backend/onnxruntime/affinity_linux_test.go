@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"nereid/engine/affinity"
 	"nereid/engine/backend"
 	"nereid/engine/backend/onnxruntime"
 	"nereid/engine/inferencepb"
+	"nereid/engine/system/affinity"
 	"nereid/engine/tensor"
 )
 

@@ -7,12 +7,12 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"nereid/engine/affinity"
 	"nereid/engine/backend"
 	"nereid/engine/backend/apart"
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
 	"nereid/engine/status"
+	"nereid/engine/system/affinity"
 )
 
 // isolationParameter is the model parameter that asks for a process for each instance, by the value "process".

@@ -4,10 +4,10 @@ import (
 	"strconv"
 	"strings"
 
-	"nereid/engine/affinity"
 	"nereid/engine/backend"
 	"nereid/engine/backend/onnxruntime/capi"
 	"nereid/engine/backend/onnxruntime/onnxfile"
+	"nereid/engine/system/affinity"
 )
 
 // threading says which threads a model's sessions compute with.

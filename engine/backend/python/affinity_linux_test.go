@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"nereid/engine"
-	"nereid/engine/affinity"
+	"nereid/engine/system/affinity"
 )
 
 // A model's process, with what it starts, keeps to the cores of its instance's host policy; also the one that is started when the

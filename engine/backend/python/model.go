@@ -11,12 +11,12 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"nereid/engine/affinity"
 	"nereid/engine/backend"
 	"nereid/engine/backend/apart"
 	"nereid/engine/infer"
 	"nereid/engine/modelconfig"
 	"nereid/engine/status"
+	"nereid/engine/system/affinity"
 	"nereid/engine/tensor"
 	"nereid/engine/worker"
 )

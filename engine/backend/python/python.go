@@ -12,12 +12,12 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"nereid/engine/affinity"
 	"nereid/engine/backend"
 	"nereid/engine/inferencepb"
 	"nereid/engine/metrics/custom"
 	"nereid/engine/modelconfig"
 	"nereid/engine/status"
+	"nereid/engine/system/affinity"
 	"nereid/engine/tensor"
 	"nereid/engine/worker"
 )

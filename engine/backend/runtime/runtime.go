@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"log/slog"
 
-	"nereid/engine/affinity"
 	"nereid/engine/backend"
 	"nereid/engine/backend/apart"
 	"nereid/engine/modelconfig"
 	"nereid/engine/status"
+	"nereid/engine/system/affinity"
 	"nereid/engine/worker"
 )
 

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"nereid/engine/socket"
+	"nereid/engine/system/socket"
 )
 
 // conn is one connection.

@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/grpc/mem"
 
-	"nereid/engine/socket"
+	"nereid/engine/system/socket"
 )
 
 // copyBelow is the size under which a piece of a message is copied beside the frames rather than referred to.

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/peer"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"nereid/engine/socket"
+	"nereid/engine/system/socket"
 	"nereid/engine/tensor"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"nereid/engine/cgroup"
+	"nereid/engine/system/cgroup"
 )
 
 // Group is a control group with a bound of its memory; its path is the folder. Linux only.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"nereid/engine/socket"
+	"nereid/engine/system/socket"
 )
 
 // pair returns both ends of a TCP connection, the first as New makes it.
