@@ -103,8 +103,8 @@ func (s *Set) pins(p backend.Placement) bool {
 	if !p.Affinity.Restricts() {
 		return false
 	}
-	apart, ok := s.o.Model.(backend.Separate)
-	return !ok || !apart.InOwnProcess()
+	separate, ok := s.o.Model.(backend.Separate)
+	return !ok || !separate.InOwnProcess()
 }
 
 // live is an instance's life, on a thread that keeps to its host policy.

@@ -36,8 +36,8 @@ type slice struct {
 }
 
 func newSlice(o *Options) slice {
-	apart, ok := o.Model.(backend.Separate)
-	s := slice{shared: o.Slices, off: ok && apart.InOwnProcess()}
+	separate, ok := o.Model.(backend.Separate)
+	s := slice{shared: o.Slices, off: ok && separate.InOwnProcess()}
 	if s.shared == nil {
 		s.shared = new(Slices)
 	}

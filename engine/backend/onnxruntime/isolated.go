@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"nereid/engine/backend"
-	"nereid/engine/backend/apart"
+	"nereid/engine/backend/isolation"
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
 	"nereid/engine/status"
@@ -39,12 +39,12 @@ type processOptions struct {
 }
 
 // newIsolated starts a process and has it load the model.
-func (b *Backend) newIsolated(ctx context.Context, s backend.Spec) (*apart.Model, error) {
+func (b *Backend) newIsolated(ctx context.Context, s backend.Spec) (*isolation.Model, error) {
 	o, err := b.apart(&s)
 	if err != nil {
 		return nil, err
 	}
-	return apart.Load(ctx, s, o)
+	return isolation.Load(ctx, s, o)
 }
 
 // isolatedSignature has a process read the model's signature.
@@ -53,24 +53,24 @@ func (b *Backend) isolatedSignature(ctx context.Context, s backend.Spec) (*model
 	if err != nil {
 		return nil, err
 	}
-	return apart.Signature(ctx, s, o)
+	return isolation.Signature(ctx, s, o)
 }
 
 // apart says how the processes of a model are started; s becomes what they load.
-func (b *Backend) apart(s *backend.Spec) (apart.Options, error) {
+func (b *Backend) apart(s *backend.Spec) (isolation.Options, error) {
 	if b.o.Launcher == nil || len(b.o.Worker) == 0 {
-		return apart.Options{}, status.Errorf(status.Unsupported, "model '%s' asks for a process of its own, which this program cannot start; take the parameter \"isolation\" out", s.ModelName)
+		return isolation.Options{}, status.Errorf(status.Unsupported, "model '%s' asks for a process of its own, which this program cannot start; take the parameter \"isolation\" out", s.ModelName)
 	}
 	if len(s.Config.GetSequenceBatching().GetState()) > 0 {
-		return apart.Options{}, status.Errorf(status.Unsupported, "model '%s' has sequence_batching state and asks for a process of its own; take the parameter \"isolation\" out", s.ModelName)
+		return isolation.Options{}, status.Errorf(status.Unsupported, "model '%s' has sequence_batching state and asks for a process of its own; take the parameter \"isolation\" out", s.ModelName)
 	}
 	library, err := b.locate()
 	if err != nil {
-		return apart.Options{}, status.Errorf(status.Unavailable, "%w", err)
+		return isolation.Options{}, status.Errorf(status.Unavailable, "%w", err)
 	}
 	s.Config = proto.CloneOf(s.Config)
 	delete(s.Config.Parameters, isolationParameter)
-	return apart.Options{
+	return isolation.Options{
 		Launcher: b.o.Launcher, Command: b.o.Worker, Env: b.o.WorkerEnv, Runtime: "ONNX Runtime",
 		Backend: func(keep affinity.Policy) any {
 			p := processOptions{Library: library, RuntimeFolder: b.o.RuntimeFolder, Threads: b.o.Threads, Settings: b.o.Settings}
@@ -102,7 +102,7 @@ func (b *Backend) locate() (string, error) {
 // ServeWorker is the main function of a process that executes an instance of a model that asks for one: "nereid worker".
 // It returns when the server has it end, or is gone. log is the process's own, which the server reads line by line.
 func ServeWorker(ctx context.Context, log *slog.Logger) error {
-	return apart.Serve(ctx, "onnxruntime", log, func(options json.RawMessage) (backend.Backend, error) {
+	return isolation.Serve(ctx, "onnxruntime", log, func(options json.RawMessage) (backend.Backend, error) {
 		var o processOptions
 		if err := json.Unmarshal(options, &o); err != nil {
 			return nil, status.Errorf(status.Internal, "%w", err)

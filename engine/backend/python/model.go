@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 
 	"nereid/engine/backend"
-	"nereid/engine/backend/apart"
+	"nereid/engine/backend/isolation"
 	"nereid/engine/infer"
 	"nereid/engine/modelconfig"
 	"nereid/engine/status"
@@ -42,7 +42,7 @@ type model struct {
 	asks    atomic.Bool // the model's class has is_ready
 	regions worker.Regions
 
-	apart.Keepers
+	isolation.Keepers
 }
 
 var (

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 
 	"nereid/engine/backend"
-	"nereid/engine/backend/apart"
+	"nereid/engine/backend/isolation"
 	"nereid/engine/modelconfig"
 	"nereid/engine/status"
 	"nereid/engine/system/affinity"
@@ -97,7 +97,7 @@ func (b *Backend) Signature(ctx context.Context, s backend.Spec) (*modelconfig.S
 	if err != nil {
 		return nil, err
 	}
-	return apart.Signature(ctx, s, o)
+	return isolation.Signature(ctx, s, o)
 }
 
 // Load starts a process that loads a model version.
@@ -112,7 +112,7 @@ func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, erro
 	if err != nil {
 		return nil, err
 	}
-	m, err := apart.Load(ctx, s, o)
+	m, err := isolation.Load(ctx, s, o)
 	if err != nil {
 		return nil, err // not a nil model in an interface
 	}
@@ -120,13 +120,13 @@ func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, erro
 }
 
 // processes says how the processes of a model are started.
-func (b *Backend) processes(ctx context.Context, s backend.Spec) (apart.Options, error) {
+func (b *Backend) processes(ctx context.Context, s backend.Spec) (isolation.Options, error) {
 	limits, err := worker.Limits{}.Of(s.Config)
 	if err != nil {
-		return apart.Options{}, err
+		return isolation.Options{}, err
 	}
 	own := processOptions{Library: b.find(ctx), Settings: b.o.Settings, Missing: b.missing(s.ModelName)}
-	return apart.Options{
+	return isolation.Options{
 		Launcher: b.o.Launcher, Command: b.o.Worker, Env: append(b.f.env[:len(b.f.env):len(b.f.env)], b.o.WorkerEnv...),
 		EnvAt: visible, Runtime: b.f.title, Limits: limits,
 		Backend: func(affinity.Policy) any { return own },
@@ -140,7 +140,7 @@ func ServeWorker(ctx context.Context, name string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	return apart.Serve(ctx, name, log, func(options json.RawMessage) (backend.Backend, error) {
+	return isolation.Serve(ctx, name, log, func(options json.RawMessage) (backend.Backend, error) {
 		in := &inside{f: b.f}
 		if err := json.Unmarshal(options, &in.o); err != nil {
 			return nil, status.Errorf(status.Internal, "%w", err)

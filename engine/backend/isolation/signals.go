@@ -1,4 +1,4 @@
-package apart
+package isolation
 
 /*
 #include <signal.h>
