@@ -32,27 +32,35 @@ LDFLAGS := -s -w -X nereid/app.Version=$(VERSION)
 
 RUNTESTS := go run ./build/tools/runtests
 
-.PHONY: help test-gpu gpu-here test-openvino setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-desktop setup-cuda \
-        build desktop loadgen run test soak mutants rows compatibility conformance-reference test-frameworks bench fuzz h2spec screenshots clean
+.PHONY: help check test-gpu gpu-here test-openvino setup setup-python setup-onnxruntime setup-lint setup-frontend setup-system setup-perf setup-storage setup-desktop setup-cuda \
+        build desktop loadgen run test soak mutants features compatibility conformance-reference test-frameworks bench fuzz h2spec screenshots clean
 
 help:
-	@echo "make run       set up, build, serve models-sample in poll mode and open the page"
-	@echo "make build     build/bin/nereid, one self-contained file"
-	@echo "make desktop   build/bin/nereid-desktop, the same with the window"
-	@echo "make test      everything that CI checks; ONLY=go,lint picks stages"
-	@echo "make soak      the long cases at full length, and each fuzz target for FUZZTIME (10m)"
-	@echo "make test-gpu  what needs an NVIDIA GPU: ONNX Runtime's GPU build (2 GB, into $(CACHE)/gpu) and CUDA shared memory"
-	@echo "make test-openvino   ONNX models on OpenVINO; fetches it into $(CACHE)/openvino (300 MB)"
-	@echo "make mutants   breaks the program on purpose; the tests must notice each time"
-	@echo "make rows      each feature row is tested or listed as not supported (FIX=1 takes tested rows off that list)"
-	@echo "make compatibility   writes docs/compatibility.md, which make test checks"
-	@echo "make h2spec    the gRPC port against the HTTP/2 conformance suite"
-	@echo "make bench     against the real Triton, interleaved; ONLY=identity-http REPEAT=1 SECONDS=2 REPORT=1"
-	@echo "make conformance-reference   the table of conformance cases against a real Triton; RECORD=1 writes its answers down"
-	@echo "make test-frameworks   PyTorch, TensorFlow, OpenVINO and forests for real (7 GB, once)"
-	@echo "make fuzz      each fuzz target for FUZZTIME (30s)"
-	@echo "make screenshots   the pictures in docs/images, of a server under a light load"
-	@echo "make clean     removes what was built; what was downloaded stays in $(CACHE)"
+	@echo "Every day:"
+	@echo "  make run       set up, build, serve models-sample in poll mode and open the page"
+	@echo "  make check     before a commit: format, vet, lint, and the short unit tests (3 minutes on two cores)"
+	@echo "  make test      everything that CI checks (15 minutes); ONLY=go,lint picks stages"
+	@echo
+	@echo "Programs:"
+	@echo "  make build     build/bin/nereid, one self-contained file"
+	@echo "  make desktop   build/bin/nereid-desktop, the same with the window"
+	@echo "  make clean     remove what was built; downloads stay in $(CACHE)"
+	@echo
+	@echo "Generated files:"
+	@echo "  make features       check that each feature is tested or listed as not supported; FIX=1 unlists tested ones"
+	@echo "  make compatibility  write docs/compatibility.md"
+	@echo "  make screenshots    the pictures in docs/images"
+	@echo "  make conformance-reference   run the conformance cases against a real Triton; RECORD=1 writes its answers"
+	@echo
+	@echo "Longer checks:"
+	@echo "  make mutants   apply each patch of build/mutants; a test must fail each time; ONLY=name"
+	@echo "  make fuzz      each fuzz target for FUZZTIME (30s)"
+	@echo "  make soak      the long cases at full length, and each fuzz target for FUZZTIME (10m)"
+	@echo "  make bench     compare with a real Triton, interleaved; ONLY=identity-http REPEAT=1 SECONDS=2 REPORT=1"
+	@echo "  make h2spec    the gRPC port against the HTTP/2 conformance suite"
+	@echo "  make test-frameworks   PyTorch, TensorFlow, OpenVINO and forests for real (7 GB, once)"
+	@echo "  make test-openvino     ONNX models on OpenVINO (300 MB, once)"
+	@echo "  make test-gpu  what needs an NVIDIA GPU: ONNX Runtime's GPU build (2 GB, once) and CUDA shared memory"
 
 # --- set-up: automatic, idempotent, one stamp each ---
 
@@ -133,6 +141,10 @@ run: setup-python build
 
 # --- checks ---
 
+# -short leaves out the tests that take longest; make test runs them.
+check: setup-onnxruntime setup-lint setup-frontend setup-python
+	@$(RUNTESTS) -only "gofmt,vet,lint,unit"
+
 test: setup build desktop loadgen
 	@$(RUNTESTS) -only "$(ONLY)"
 
@@ -159,10 +171,10 @@ test-openvino: $(ORT)
 	NEREID_TEST_FULL=1 NEREID_ONNXRUNTIME_LIBRARY=$(CURDIR)/$(CACHE)/openvino go test -count=1 -v -run 'OpenVINO|Conformance_' ./engine/backend/onnxruntime
 
 mutants: $(ORT) $(DIST)
-	@go run ./build/tools/mutants -manifest build/mutants.txt $(if $(ONLY),-only "$(ONLY)")
+	@go run ./build/tools/mutants $(if $(ONLY),-only "$(ONLY)")
 
 compatibility:
-	@go run ./build/tools/rows -compatibility $(or $(MODE),write)
+	@go run ./build/tools/features -compatibility $(or $(MODE),write)
 
 # The reference is some 200 MB from PyPI (build/bench/reference.sh), under $(CACHE)/bench.
 conformance-reference: setup-python
@@ -181,8 +193,8 @@ test-frameworks: setup-python setup-onnxruntime build
 	NEREID_FRAMEWORKS=$(abspath $(CACHE))/frameworks go test -count=1 -run '^TestReal' ./engine/backend/runtime
 	NEREID_FRAMEWORKS=$(CACHE)/frameworks $(PY) -m pytest build/conformance/test_frameworks.py -q -m frameworks
 
-rows:
-	@go run ./build/tools/rows $(if $(FIX),-fix)
+features:
+	@go run ./build/tools/features $(if $(FIX),-fix)
 
 fuzz: $(ORT) $(DIST)
 	@go run ./build/tools/fuzz -time $(or $(FUZZTIME),30s) $(if $(ONLY),-only "$(ONLY)")

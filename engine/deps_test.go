@@ -16,7 +16,6 @@ var layers = map[string]int{
 	"engine/tensor":          0,
 	"engine/inferencepb":     0,
 	"engine/restrict":        0,
-	"engine/deviation":       0,
 	"engine/system/socket":   0,
 	"engine/clock":           0,
 	"engine/system/affinity": 0,

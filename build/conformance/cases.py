@@ -2,7 +2,7 @@
 
 Each case has an id of its own and a function that asks a server and returns its answer as plain JSON (answers.py). What a
 real Triton answered is in reference.json under the id. A case in which this server differs on purpose names its row of
-engine/deviation and says how: ours(answer of Triton) is what this server must answer.
+docs/deviations.csv and says how: ours(answer of Triton) is what this server must answer.
 """
 
 import asyncio

@@ -1,8 +1,14 @@
 // Command mutants breaks the program on purpose and demands that the tests notice.
 //
-// The manifest names, one a line, "tag | package | test regexp | what is broken". A mutant is code behind a build tag
-// (a pair of files, one with "//go:build TAG", one without). For each line the tests must pass without the tag, match
-// at least one test, compile with the tag, and fail with it. A mutant that survives makes the command fail.
+// A mutant is a patch, build/mutants/NAME.patch, with lines before the diff that say what it proves:
+//
+//	# package: ./engine/sched
+//	# tests: TestRandomSchedules
+//	# broken: a request runs although its timeout has expired
+//
+// The pair of package and tests may be repeated. The patch is applied to copies of the files, which "go test -overlay"
+// uses in place of the originals. For each pair the tests must pass without the patch, match at least one test, compile
+// with the patch, and fail with it. A patch that does not apply and a mutant that no test notices make the command fail.
 package main
 
 import (
@@ -13,7 +19,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -25,99 +30,167 @@ import (
 )
 
 func main() {
-	manifest := flag.String("manifest", "build/mutants.txt", "list of mutants")
-	only := flag.String("only", "", "tags to try, separated by commas; empty: all")
+	folder := flag.String("patches", "build/mutants", "folder of the patches")
+	only := flag.String("only", "", "names of mutants to try, separated by commas; empty: all")
+	apply := flag.Bool("apply", false, "only check that every patch applies")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *manifest, *only); err != nil {
+	if err := run(ctx, *folder, *only, *apply); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-// mutant is one line of the manifest.
-type mutant struct{ tag, pkg, tests, what string }
+// mutant is one patch.
+type mutant struct {
+	name   string
+	patch  string // the file
+	proofs []proof
+	broken string // what the patch breaks, for people
+}
 
-func run(ctx context.Context, manifest, only string) error {
-	data, err := os.ReadFile(manifest)
+// proof names the tests that must notice a mutant.
+type proof struct{ pkg, tests string }
+
+func run(ctx context.Context, folder, only string, applyOnly bool) error {
+	list, err := readMutants(folder)
 	if err != nil {
 		return err
 	}
-	list, err := parse(string(data))
-	if err != nil {
-		return fmt.Errorf("%s: %w", manifest, err)
+	if names := strings.Split(only, ","); only != "" {
+		list = slices.DeleteFunc(list, func(m mutant) bool { return !slices.Contains(names, m.name) })
 	}
-	tags, err := tagsInTree(".")
-	if err != nil {
-		return err
-	}
-	if err := compareTags(list, tags); err != nil {
-		return err
-	}
-	caught, survived := 0, 0
-	for _, m := range list {
-		if only != "" && !slices.Contains(strings.Split(only, ","), m.tag) {
-			continue
-		}
-		begin := time.Now()
-		err := try(ctx, m)
-		took := time.Since(begin).Round(100 * time.Millisecond)
-		if err != nil {
-			survived++
-			fmt.Printf("FAIL %-28s %s: %v  %v\n", m.tag, m.what, err, took)
-			continue
-		}
-		caught++
-		fmt.Printf("ok   %-28s %s  %v\n", m.tag, m.what, took)
-	}
-	fmt.Printf("%d passed, %d failed\n", caught, survived)
-	if survived > 0 {
-		return fmt.Errorf("%d mutants were not caught", survived)
-	}
-	if caught == 0 {
+	if len(list) == 0 {
 		return errors.New("no mutant was tried")
+	}
+	passed, failed := 0, 0
+	for _, m := range list {
+		begin := time.Now()
+		n, errs := try(ctx, m, applyOnly)
+		passed, failed = passed+n, failed+len(errs)
+		took := time.Since(begin).Round(100 * time.Millisecond)
+		for _, err := range errs {
+			fmt.Printf("FAIL %-28s %s: %v  %v\n", m.name, m.broken, err, took)
+		}
+		if len(errs) == 0 {
+			fmt.Printf("ok   %-28s %s  %v\n", m.name, m.broken, took)
+		}
+	}
+	fmt.Printf("%d passed, %d failed\n", passed, failed)
+	if failed > 0 {
+		return fmt.Errorf("%d mutants were not noticed", failed)
 	}
 	return nil
 }
 
-// try runs the tests without and with the mutant and returns nil if they noticed it.
-func try(ctx context.Context, m mutant) error {
-	clean, err := goTest(ctx, m, "")
+// try applies a mutant to copies and runs its tests with and without it. It returns the number of pairs that noticed the
+// mutant, and one error for each pair that did not.
+func try(ctx context.Context, m mutant, applyOnly bool) (noticed int, errs []error) {
+	copies, err := os.MkdirTemp("", "mutant")
 	if err != nil {
-		return err
+		return 0, []error{err}
 	}
-	if clean.failed > 0 || clean.broken {
+	defer os.RemoveAll(copies)
+	overlay, err := applyTo(ctx, m.patch, ".", copies)
+	if err != nil {
+		return 0, []error{err}
+	}
+	if applyOnly {
+		return 1, nil
+	}
+	for _, p := range m.proofs {
+		if err := tryOne(ctx, p, overlay); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", p.pkg, err))
+			continue
+		}
+		noticed++
+	}
+	return noticed, errs
+}
+
+// tryOne returns nil if the tests pass without the overlay and fail with it.
+func tryOne(ctx context.Context, p proof, overlay string) error {
+	clean, err := goTest(ctx, p, "")
+	switch {
+	case err != nil:
+		return err
+	case clean.failed > 0 || clean.broken:
 		return errors.New("the tests fail without the mutant too")
+	case clean.passed == 0:
+		return fmt.Errorf("-run %s matches no test", p.tests)
 	}
-	if clean.passed == 0 {
-		return fmt.Errorf("-run %s matches no test in %s", m.tests, m.pkg)
-	}
-	broken, err := goTest(ctx, m, m.tag)
-	if err != nil {
+	mutated, err := goTest(ctx, p, overlay)
+	switch {
+	case err != nil:
 		return err
-	}
-	if broken.broken {
+	case mutated.broken:
 		return errors.New("the mutant does not compile")
-	}
-	if broken.failed == 0 {
+	case mutated.failed == 0:
 		return errors.New("survived: every test passed")
 	}
 	return nil
 }
 
-// result counts the tests of one package; broken says that it did not compile.
+// applyTo applies a patch to copies of the files below root that it names. It returns the overlay file for the go
+// command, which lies beside the copies.
+func applyTo(ctx context.Context, patch, root, copies string) (overlay string, err error) {
+	text, err := os.ReadFile(patch)
+	if err != nil {
+		return "", err
+	}
+	replace := map[string]string{}
+	for _, m := range patchedFile.FindAllStringSubmatch(string(text), -1) {
+		from, err := filepath.Abs(filepath.Join(root, m[1]))
+		if err != nil {
+			return "", err
+		}
+		to := filepath.Join(copies, m[1])
+		data, err := os.ReadFile(from)
+		if err != nil {
+			return "", fmt.Errorf("%s no longer applies: %w", patch, err)
+		}
+		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.WriteFile(to, data, 0o600)); err != nil {
+			return "", err
+		}
+		replace[from] = to
+	}
+	if len(replace) == 0 {
+		return "", fmt.Errorf("%s changes no file", patch)
+	}
+	absolute, err := filepath.Abs(patch)
+	if err != nil {
+		return "", err
+	}
+	// Outside a repository git apply changes the files below the folder where it runs.
+	cmd := exec.CommandContext(ctx, "git", "apply", absolute)
+	cmd.Dir = copies
+	cmd.Env = append(os.Environ(), "GIT_DIR="+filepath.Join(copies, "none"), "GIT_CEILING_DIRECTORIES="+copies)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s no longer applies: %s", patch, bytes.TrimSpace(out))
+	}
+	data, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	overlay = filepath.Join(copies, "overlay.json")
+	return overlay, os.WriteFile(overlay, data, 0o600)
+}
+
+var patchedFile = regexp.MustCompile(`(?m)^--- a/(.+)$`)
+
+// result counts the tests of one package. broken: the package did not compile.
 type result struct {
 	passed, failed int
 	broken         bool
 }
 
-func goTest(ctx context.Context, m mutant, tag string) (result, error) {
-	args := []string{"test", "-json", "-count=1", "-timeout=3m", "-run", m.tests}
-	if tag != "" {
-		args = append(args, "-tags", tag)
+func goTest(ctx context.Context, p proof, overlay string) (result, error) {
+	args := []string{"test", "-json", "-count=1", "-timeout=3m", "-run", p.tests}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, m.pkg)...)
+	cmd := exec.CommandContext(ctx, "go", append(args, p.pkg)...)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -155,72 +228,54 @@ func countEvents(out []byte) result {
 	return r
 }
 
-// parse reads the manifest. Empty lines and lines that start with # are skipped.
-func parse(text string) ([]mutant, error) {
+// readMutants reads the patches of a folder in the order of their names.
+func readMutants(folder string) ([]mutant, error) {
+	paths, err := filepath.Glob(filepath.Join(folder, "*.patch"))
+	if err != nil {
+		return nil, err
+	}
 	var list []mutant
-	for i, line := range strings.Split(text, "\n") {
-		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
-			continue
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
 		}
-		f := strings.Split(line, " | ")
-		if len(f) != 4 || !strings.HasPrefix(f[0], "mutant_") {
-			return nil, fmt.Errorf("line %d: %q: want 'mutant_name | package | test regexp | what is broken'", i+1, line)
+		m := mutant{name: strings.TrimSuffix(filepath.Base(path), ".patch"), patch: path}
+		if err := m.readHeader(string(data)); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		for j := range f {
-			f[j] = strings.TrimSpace(f[j])
-		}
-		if _, err := regexp.Compile(f[2]); err != nil {
-			return nil, fmt.Errorf("line %d: %w", i+1, err)
-		}
-		list = append(list, mutant{f[0], f[1], f[2], f[3]})
+		list = append(list, m)
 	}
 	return list, nil
 }
 
-var buildTag = regexp.MustCompile(`(?m)^//go:build .*$`)
-var tagName = regexp.MustCompile(`\bmutant_[a-z0-9_]+`)
-
-// tagsInTree returns the mutant tags that Go files below root know.
-func tagsInTree(root string) (map[string]bool, error) {
-	tags := map[string]bool{}
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+// readHeader reads the lines before the diff.
+func (m *mutant) readHeader(text string) error {
+	head, _, ok := strings.Cut(text, "\n--- a/")
+	if !ok {
+		return errors.New("no diff with paths a/ and b/")
+	}
+	pkg := ""
+	for line := range strings.Lines(head) {
+		key, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "# "), ": ")
+		if !ok {
+			continue
 		}
-		if d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules") {
-			return filepath.SkipDir
-		}
-		if d.IsDir() || filepath.Ext(path) != ".go" {
-			return nil
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		for _, line := range buildTag.FindAllString(string(data), -1) {
-			for _, tag := range tagName.FindAllString(line, -1) {
-				tags[tag] = true
+		switch key {
+		case "package":
+			pkg = value
+		case "tests":
+			if _, err := regexp.Compile(value); err != nil || pkg == "" {
+				return fmt.Errorf("tests: %q without a package before it, or not a regular expression", value)
 			}
-		}
-		return nil
-	})
-	return tags, err
-}
-
-// compareTags demands that the manifest and the tree know the same mutants.
-func compareTags(list []mutant, tags map[string]bool) error {
-	var errs []error
-	listed := map[string]bool{}
-	for _, m := range list {
-		listed[m.tag] = true
-		if !tags[m.tag] {
-			errs = append(errs, fmt.Errorf("%s: in the manifest, but no file has this build tag", m.tag))
+			m.proofs = append(m.proofs, proof{pkg, value})
+			pkg = ""
+		case "broken":
+			m.broken = value
 		}
 	}
-	for tag := range tags {
-		if !listed[tag] {
-			errs = append(errs, fmt.Errorf("%s: a build tag in the tree, but not in the manifest", tag))
-		}
+	if len(m.proofs) == 0 || m.broken == "" || pkg != "" {
+		return errors.New(`the lines before the diff must have "# package: ", "# tests: " and "# broken: "`)
 	}
-	return errors.Join(errs...)
+	return nil
 }

@@ -1,25 +1,92 @@
 package main
 
-import "testing"
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
 
-func TestParse(t *testing.T) {
+const (
+	header = "# package: ./x\n# tests: TestA\n# broken: the sum is wrong\n"
+	diff   = "\n--- a/x/x.go\n+++ b/x/x.go\n@@ -2,3 +2,3 @@\n const one = 1\n-const sum = 1 + 1\n+const sum = 1 - 1\n const two = 2\n"
+)
+
+func TestReadHeader(t *testing.T) {
 	for _, tt := range []struct {
 		name, in string
-		want     int
-		wantErr  bool
+		proofs   int // 0: refused
 	}{
-		{name: "comments and empty lines", in: "# none\n\n"},
-		{name: "two tests for one mutant", in: "mutant_a | ./x | TestA | swaps\nmutant_a | ./y | TestB | swaps\n", want: 2},
-		{name: "a field is missing", in: "mutant_a | ./x | TestA", wantErr: true},
-		{name: "a tag that is no mutant", in: "race | ./x | TestA | what", wantErr: true},
-		{name: "a bad regexp", in: "mutant_a | ./x | Test( | what", wantErr: true},
+		{name: "one pair", in: header + diff, proofs: 1},
+		{name: "two pairs", in: "# package: ./y\n# tests: TestB\n" + header + diff, proofs: 2},
+		{name: "no diff", in: header},
+		{name: "no tests", in: "# package: ./x\n# broken: b\n" + diff},
+		{name: "nothing said to be broken", in: "# package: ./x\n# tests: TestA\n" + diff},
+		{name: "tests without a package", in: "# tests: TestA\n# broken: b\n" + diff},
+		{name: "a bad regular expression", in: "# package: ./x\n# tests: Test(\n# broken: b\n" + diff},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := parse(tt.in)
-			if len(got) != tt.want || (err != nil) != tt.wantErr {
-				t.Errorf("parse(%q) = %v, %v; want %d mutants, error %v", tt.in, got, err, tt.want, tt.wantErr)
+			var m mutant
+			err := m.readHeader(tt.in)
+			if (err != nil) != (tt.proofs == 0) || err == nil && len(m.proofs) != tt.proofs {
+				t.Errorf("readHeader = %v with %d pairs, want %d pairs", err, len(m.proofs), tt.proofs)
 			}
 		})
+	}
+}
+
+func TestApplyTo(t *testing.T) {
+	for _, tt := range []struct{ name, source, wantErr string }{
+		{name: "the file is as the patch knows it", source: "package x\nconst one = 1\nconst sum = 1 + 1\nconst two = 2\n"},
+		{name: "lines moved", source: "// Package x adds.\n\npackage x\nconst one = 1\nconst sum = 1 + 1\nconst two = 2\n"},
+		{name: "the line has changed", source: "package x\nconst one = 1\nconst sum = 2 + 2\nconst two = 2\n", wantErr: "no longer applies"},
+		{name: "the file is gone", wantErr: "no longer applies"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			root, copies := t.TempDir(), t.TempDir()
+			file, patch := filepath.Join(root, "x/x.go"), filepath.Join(root, "sum.patch")
+			write(t, patch, header+diff)
+			if tt.source != "" {
+				write(t, file, tt.source)
+			}
+			overlay, err := applyTo(context.Background(), patch, root, copies)
+			if tt.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
+					t.Fatalf("applyTo = %v, want %q", err, tt.wantErr)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got struct{ Replace map[string]string }
+			data, err := os.ReadFile(overlay)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal(data, &got); err != nil {
+				t.Fatal(err)
+			}
+			mutated, err := os.ReadFile(got.Replace[file])
+			if err != nil || !strings.Contains(string(mutated), "1 - 1") {
+				t.Errorf("the copy is %q, %v", mutated, err)
+			}
+			if original, _ := os.ReadFile(file); string(original) != tt.source {
+				t.Errorf("the original changed: %q", original)
+			}
+		})
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -43,15 +110,17 @@ func TestCountEvents(t *testing.T) {
 	}
 }
 
-func TestCompareTags(t *testing.T) {
-	list := []mutant{{tag: "mutant_a"}}
-	if err := compareTags(list, map[string]bool{"mutant_a": true}); err != nil {
-		t.Errorf("compareTags of the same sets = %v", err)
+// TestPatchesApply checks the patches of the repository, which must follow the code.
+func TestPatchesApply(t *testing.T) {
+	list, err := readMutants("../../mutants")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if compareTags(list, map[string]bool{}) == nil {
-		t.Error("compareTags lets a mutant pass that no file has")
-	}
-	if compareTags(nil, map[string]bool{"mutant_b": true}) == nil {
-		t.Error("compareTags lets a mutant pass that the manifest lacks")
+	for _, m := range list {
+		t.Run(m.name, func(t *testing.T) {
+			if _, err := applyTo(context.Background(), m.patch, "../../..", t.TempDir()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -47,14 +47,14 @@ func runAll(ctx context.Context, logs string, only []string, soak bool, fuzzTime
 	start := time.Now()
 	for i := range list {
 		s := &list[i]
-		if len(only) > 0 && !slices.Contains(only, s.name) {
+		if !slices.Contains(only, s.name) && (len(only) > 0 || s.onDemand) {
 			continue
 		}
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
-		if s.name == "rows" && len(only) == 0 {
-			// Only a complete run can say which rows were really proven.
+		if s.name == "features" && len(only) == 0 {
+			// Only a complete run can say which features were proven.
 			s.argv = append(s.argv, "-results", filepath.Join(logs, "names.tsv"))
 		}
 		_ = os.Remove(filepath.Join(logs, s.name+".xml"))

@@ -19,89 +19,113 @@ type stage struct {
 	timeout time.Duration
 	env     []string
 	argv    []string
-	// parse turns the log (and what the command left behind) into tests; nil: the command itself is one test.
+	// parse turns the log, and the report that the command wrote, into tests. nil: the command itself is one test.
 	parse func(s *stage, log []byte) ([]test, error)
+	// onDemand stages run only when -only names them.
+	onDemand bool
 }
-
-// cudaTests are those of the build with the tag cuda, on a driver that they compile themselves. Where the tag cannot be
-// used, which make setup-cuda explains, they are skipped.
-const cudaTests = `if [ -e .cache/cuda/env ]; then . .cache/cuda/env; go vet -tags cuda ./engine/backend/onnxruntime || exit 1; exec go test -json -count=1 -tags cuda -ldflags "$ldflags" ./engine/device/cuda; fi
-echo '{"Action":"skip","Package":"nereid/engine/device/cuda","Test":"TestCopies"}'`
 
 const python = ".cache/venv/bin/python"
 
-// stages returns all stages in order. Their limits only stop what hangs: each is several times what the stage takes on two
-// cores, because other work may run beside it. logs is the folder for logs and reports; soakFull asks for the long cases at
-// full length, with fuzzTime for each fuzz target.
-func stages(logs string, soakFull bool, fuzzTime time.Duration) []stage {
-	junit := func(name string) string { return filepath.Join(logs, name+".xml") }
-	fromJUnit := func(s *stage, _ []byte) ([]test, error) { return junitTests(junit(s.name)) }
-	pytest := func(name, mark string, timeout time.Duration, env ...string) stage {
-		return stage{
-			name: name, timeout: timeout, env: env, parse: fromJUnit,
-			argv: []string{python, "-m", "pytest", "build/conformance", "-q", "-m", mark, "--junitxml", junit(name)},
-		}
+// The linter remembers the paths of files, so each checkout needs a cache. With -trimpath, Go's build cache may return
+// what cgo made in another checkout, which may be deleted by now.
+const lint = `export GOLANGCI_LINT_CACHE=$PWD/.cache/golangci-lint GOFLAGS=${GOFLAGS//-trimpath/}
+.cache/bin/golangci-lint run ./... &&
+if [ -e .cache/cuda/env ]; then
+	. .cache/cuda/env && .cache/bin/golangci-lint run --build-tags cuda ./engine/device/... ./app
+fi`
+
+// cudaTests are those of the build with the tag cuda, on a driver that they compile themselves. They are skipped where
+// the tag cannot be used; make setup-cuda says why.
+const cudaTests = `if [ -e .cache/cuda/env ]; then
+	. .cache/cuda/env
+	go vet -tags cuda ./engine/backend/onnxruntime || exit 1
+	exec go test -json -count=1 -tags cuda -ldflags "$ldflags" ./engine/device/cuda
+fi
+echo '{"Action":"skip","Package":"nereid/engine/device/cuda","Test":"TestCopies"}'`
+
+// stages returns all stages in order. Their limits stop only what hangs: each is several times what the stage takes on
+// two cores. logs is the folder for logs and reports. full asks for the long cases at full length, with fuzzTime for each
+// fuzz target.
+func stages(logs string, full bool, fuzzTime time.Duration) []stage {
+	reports, err := filepath.Abs(logs)
+	if err != nil {
+		reports = logs
 	}
+	path := func(name string) string { return filepath.Join(reports, name) }
 	soakLength, soakLimit := "short", 20*time.Minute
-	if soakFull {
+	if full {
 		soakLength, soakLimit = "full", 90*time.Minute
 	}
-	abs := func(p string) string {
-		a, err := filepath.Abs(p)
-		if err != nil {
-			return p
-		}
-		return a
-	}
-	npm := func(name, script string, args ...string) stage {
-		return stage{name: name, timeout: 20 * time.Minute, argv: append([]string{"npm", "--prefix", "frontend", "run", "--silent", script, "--"}, args...)}
-	}
-	frontendTest := npm("frontend", "test", "--reporter=default", "--reporter=junit", "--outputFile.junit="+abs(junit("frontend")))
-	frontendTest.parse = fromJUnit
-	e2e := stage{name: "e2e", timeout: 30 * time.Minute, argv: []string{python, "build/conformance/e2e.py"},
-		env:   []string{"NEREID_SHOTS=" + abs(filepath.Join(logs, "e2e"))},
-		parse: func(_ *stage, log []byte) ([]test, error) { return stepTests(log), nil }}
-
+	frontend := npm("frontend", "test",
+		"--reporter=default", "--reporter=junit", "--outputFile.junit="+path("frontend.xml"))
+	frontend.parse = fromJUnit(reports)
 	all := []stage{
 		{name: "gofmt", timeout: 5 * time.Minute, argv: []string{"bash", "-c",
-			`files=$(git ls-files -co --exclude-standard -- '*.go'); bad=$(gofmt -l $files); echo "$bad"; [ -z "$bad" ]`}},
+			`bad=$(git ls-files -co --exclude-standard -- '*.go' | xargs gofmt -l); echo "$bad"; [ -z "$bad" ]`}},
 		{name: "vet", timeout: 30 * time.Minute, argv: []string{"go", "vet", "./..."}},
-		// Its cache remembers where files lie: one that other checkouts share names files that are gone.
-		// Without -trimpath: with it Go's build cache gives what cgo made in another checkout, which may be gone by now.
-		{name: "lint", timeout: 30 * time.Minute, argv: []string{"bash", "-c", `export GOLANGCI_LINT_CACHE=$PWD/.cache/golangci-lint GOFLAGS=${GOFLAGS//-trimpath/}
-			.cache/bin/golangci-lint run ./... &&
-			if [ -e .cache/cuda/env ]; then . .cache/cuda/env && .cache/bin/golangci-lint run --build-tags cuda ./engine/device/... ./app; fi`}},
-		{name: "go", timeout: time.Hour, argv: []string{"go", "test", "-race", "-json", "-timeout", "30m", "./..."},
-			parse: func(_ *stage, log []byte) ([]test, error) { return goTests(bytes.NewReader(log)) }},
-		{name: "cuda", timeout: 20 * time.Minute, argv: []string{"bash", "-c", cudaTests},
-			parse: func(_ *stage, log []byte) ([]test, error) { return goTests(bytes.NewReader(log)) }},
-		{name: "allocations", timeout: 20 * time.Minute, argv: []string{"go", "test", "-json", "-run", "Alloc", "./engine/..."},
-			parse: func(_ *stage, log []byte) ([]test, error) { return goTests(bytes.NewReader(log)) }}, // no use under the race detector
+		{name: "lint", timeout: 30 * time.Minute, argv: []string{"bash", "-c", lint}},
+		goTest("unit", 20*time.Minute, "-short", "./..."),
+		goTest("go", time.Hour, "-race", "-timeout", "30m", "./..."),
+		{name: "cuda", timeout: 20 * time.Minute, argv: []string{"bash", "-c", cudaTests}, parse: fromGo},
+		goTest("allocations", 20*time.Minute, "-run", "Alloc", "./engine/..."), // the race detector allocates too
 		npm("check", "check"),
-		frontendTest,
-		pytest("conformance", "not soak and not desktop and not frameworks", 40*time.Minute),
-		e2e,
-		pytest("desktop", "desktop", 20*time.Minute, "SHOTS="+abs(filepath.Join(logs, "desktop"))),
-		pytest("soak", "soak", soakLimit, "NEREID_SOAK="+soakLength),
-		{name: "rows", timeout: 10 * time.Minute, argv: []string{"go", "run", "./build/tools/rows"}},
-		{name: "compatibility", timeout: 10 * time.Minute, argv: []string{"go", "run", "./build/tools/rows", "-compatibility", "check"}},
+		frontend,
+		pytest("conformance", reports, "not soak and not desktop and not frameworks", 40*time.Minute),
+		{name: "e2e", timeout: 30 * time.Minute, argv: []string{python, "build/conformance/e2e.py"},
+			env: []string{"NEREID_SHOTS=" + path("e2e")}, parse: fromSteps},
+		pytest("desktop", reports, "desktop", 20*time.Minute, "SHOTS="+path("desktop")),
+		pytest("soak", reports, "soak", soakLimit, "NEREID_SOAK="+soakLength),
+		{name: "features", timeout: 10 * time.Minute, argv: []string{"go", "run", "./build/tools/features"}},
+		{name: "compatibility", timeout: 10 * time.Minute,
+			argv: []string{"go", "run", "./build/tools/features", "-compatibility", "check"}},
 	}
-	if soakFull {
+	for i := range all {
+		all[i].onDemand = all[i].name == "unit" // a part of "go"
+	}
+	if full {
 		all = append(all, longStages(fuzzTime)...)
 	}
 	return all
 }
 
-// longStages are the parts of "make soak" that "make test" has not, or only short: the connection and mutant counts of
-// the Go tests, memory over cycles of loading and unloading, and each fuzz target for fuzzTime.
+// longStages are the parts of "make soak" that "make test" lacks or has only in short: many connections and mutated
+// inputs in Go tests, memory over cycles of loading and unloading, and each fuzz target for fuzzTime.
 func longStages(fuzzTime time.Duration) []stage {
+	goSoak := goTest("soak-go", time.Hour, "-timeout", "40m", "-run",
+		"TestA(7|8|21|24)|TestAllocatedMemory|TestLoadCycles|TestManyRequests|TestWildWorker", "./engine/...")
+	goSoak.env = []string{"NEREID_SOAK=full"}
 	return []stage{
-		{name: "soak-go", timeout: time.Hour, env: []string{"NEREID_SOAK=full"},
-			argv:  []string{"go", "test", "-json", "-timeout", "40m", "-run", "TestA(7|8|21|24)|TestAllocatedMemory|TestLoadCycles|TestManyRequests|TestWildWorker", "./engine/..."},
-			parse: func(_ *stage, log []byte) ([]test, error) { return goTests(bytes.NewReader(log)) }},
-		{name: "fuzz", timeout: 100*fuzzTime + 30*time.Minute, argv: []string{"go", "run", "./build/tools/fuzz", "-time", fuzzTime.String()},
-			parse: func(_ *stage, log []byte) ([]test, error) { return stepTests(log), nil }},
+		goSoak,
+		{name: "fuzz", timeout: 100*fuzzTime + 30*time.Minute, parse: fromSteps,
+			argv: []string{"go", "run", "./build/tools/fuzz", "-time", fuzzTime.String()}},
 	}
+}
+
+func goTest(name string, timeout time.Duration, args ...string) stage {
+	return stage{name: name, timeout: timeout, parse: fromGo, argv: append([]string{"go", "test", "-json"}, args...)}
+}
+
+// pytest runs the conformance tests that a mark selects.
+func pytest(name, reports, mark string, timeout time.Duration, env ...string) stage {
+	return stage{
+		name: name, timeout: timeout, env: env, parse: fromJUnit(reports),
+		argv: []string{python, "-m", "pytest", "build/conformance", "-q", "-m", mark,
+			"--junitxml", filepath.Join(reports, name+".xml")},
+	}
+}
+
+func npm(name, script string, args ...string) stage {
+	argv := []string{"npm", "--prefix", "frontend", "run", "--silent", script, "--"}
+	return stage{name: name, timeout: 20 * time.Minute, argv: append(argv, args...)}
+}
+
+func fromGo(_ *stage, log []byte) ([]test, error) { return goTests(bytes.NewReader(log)) }
+
+func fromSteps(_ *stage, log []byte) ([]test, error) { return stepTests(log), nil }
+
+func fromJUnit(reports string) func(*stage, []byte) ([]test, error) {
+	return func(s *stage, _ []byte) ([]test, error) { return junitTests(filepath.Join(reports, s.name+".xml")) }
 }
 
 // run runs the stage and returns its tests. The error says why the tests cannot be trusted: the command could not

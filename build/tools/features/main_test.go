@@ -24,8 +24,8 @@ func repository(t *testing.T, files map[string]string) string {
 }
 
 const (
-	rowsCSV = "id,title,priority\nA001,one,P0\nA002,two,P1\n"
-	page    = "# Not supported\n\n## Area\n\n### Part\n\n| id | title | reason |\n|---|---|---|\n| A002 | two \\| half | not built yet |\n"
+	features = "id,title,priority,description\nA001,one,P0,does one\nA002,two,P1,does two\n"
+	page     = "# Not supported\n\n## Area\n\n### Part\n\n| id | title | reason |\n|---|---|---|\n| A002 | two \\| half | not built yet |\n"
 )
 
 func TestRun(t *testing.T) {
@@ -46,7 +46,7 @@ func TestRun(t *testing.T) {
 		{name: "named and skipped", files: map[string]string{"x_test.go": "package x\nfunc TestOne_A001() {}\n"}, results: "skip\tgo: x TestOne_A001\n", wantErr: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.files["docs/rows.csv"], tt.files["docs/not-supported.md"] = rowsCSV, page
+			tt.files["docs/features.csv"], tt.files["docs/not-supported.md"] = features, page
 			root, results := repository(t, tt.files), ""
 			if tt.results != "" {
 				results = filepath.Join(t.TempDir(), "names.tsv")
@@ -61,9 +61,9 @@ func TestRun(t *testing.T) {
 	}
 }
 
-func TestFixDropsTestedRows(t *testing.T) {
+func TestFixDropsTestedFeatures(t *testing.T) {
 	root := repository(t, map[string]string{
-		"docs/rows.csv": rowsCSV, "docs/not-supported.md": page,
+		"docs/features.csv": features, "docs/not-supported.md": page,
 		"x_test.go": "package x\nfunc TestAll_A001_A002() {}\n",
 	})
 	if err := run(root, "", true); err != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -19,9 +20,10 @@ var (
 	jsTest    = regexp.MustCompile("\\b(?:test|it|describe|step)(?:\\.\\w+)*\\(\\s*[\"'`]([^\"'`\n]*)")
 )
 
-// sourceNames collects the names of tests from the sources below root: Go test functions and the strings in their
-// files that begin with a row id (names of subtests), Python test functions and parameter ids, and the titles of
-// test, it and describe in JavaScript and TypeScript tests.
+// sourceNames collects the names of tests from the sources below root:
+//   - Go: test functions, and strings in test files that begin with a feature's id (the names of subtests);
+//   - Python: test functions and parameter ids;
+//   - JavaScript and TypeScript: the titles of test, it, describe and step.
 func sourceNames(root string) ([]string, error) {
 	var names []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -30,13 +32,7 @@ func sourceNames(root string) ([]string, error) {
 		}
 		base := d.Name()
 		if d.IsDir() {
-			if path != root && (strings.HasPrefix(base, ".") || base == "node_modules" || base == "dist" || base == "testdata") {
-				return filepath.SkipDir
-			}
-			if base == "rows" && strings.HasSuffix(filepath.ToSlash(path), "build/tools/rows") {
-				return filepath.SkipDir // the examples in the tests of this very program prove nothing
-			}
-			return nil
+			return skipFolder(path == root, base, "features") // the examples in this program's own tests prove nothing
 		}
 		var found []string
 		switch {
@@ -51,6 +47,14 @@ func sourceNames(root string) ([]string, error) {
 		return err
 	})
 	return names, err
+}
+
+// skipFolder returns fs.SkipDir for folders that hold no sources, and for the one named also.
+func skipFolder(isRoot bool, name, also string) error {
+	if !isRoot && (strings.HasPrefix(name, ".") || slices.Contains([]string{"node_modules", "dist", "testdata", also}, name)) {
+		return fs.SkipDir
+	}
+	return nil
 }
 
 func isJSTest(path, base string) bool {

@@ -1,9 +1,9 @@
-// Command rows checks that each row of the feature list (docs/rows.csv) is either in the name of at least one test or
-// in docs/not-supported.md with its reason, and never in both. It prints the counts and exits 1 when a row is wrong.
+// Command features checks the list of Triton's features, docs/features.csv. Each feature must be in the name of a test, or
+// in docs/not-supported.md with a reason, and never in both. It prints the counts, and exits with 1 if a feature is wrong.
 //
-// A row is in a test's name when the name holds its id as a word: TestDynamicBatch_C001, t.Run("C001 preferred size"),
-// def test_B018_binary, test("E001 ..."). Without -results the names are read from the sources; with it, from the
-// list of tests that ran, and only those that passed count.
+// A feature is in the name of a test when the name has its id as a word: TestDynamicBatch_C001,
+// t.Run("C001 preferred size"), def test_B018_binary, test("E001 ..."). By default the names come from the sources.
+// With -results they come from the list of tests that ran, and only those that passed count.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -19,29 +20,29 @@ import (
 )
 
 func main() {
-	results := flag.String("results", "", "file with the tests that ran, one 'outcome<TAB>name' a line; empty: read the sources")
-	fix := flag.Bool("fix", false, "take rows that have a test off the list of what is not supported")
-	page := flag.String("compatibility", "", "write: writes docs/compatibility.md and does nothing else; check: fails unless it is up to date")
+	results := flag.String("results", "", "file with the tests that ran, one 'outcome<TAB>name' per line; empty: read the sources")
+	fix := flag.Bool("fix", false, "remove features that have a test from docs/not-supported.md")
+	page := flag.String("compatibility", "", "write: only write docs/compatibility.md; check: fail unless it is up to date")
 	root := flag.String("root", ".", "root of the repository")
 	flag.Parse()
 	if *page != "" {
 		if err := runCompatibility(*root, *page); err != nil {
-			fmt.Fprintln(os.Stderr, "rows:", err)
+			fmt.Fprintln(os.Stderr, "features:", err)
 			os.Exit(1)
 		}
 		return
 	}
 	if err := run(*root, *results, *fix); err != nil {
-		fmt.Fprintln(os.Stderr, "rows:", err)
+		fmt.Fprintln(os.Stderr, "features:", err)
 		os.Exit(1)
 	}
 }
 
-// row is one line of docs/rows.csv.
-type row struct{ id, title, priority string }
+// feature is one line of docs/features.csv. Its fourth column, the description, is for readers only.
+type feature struct{ id, title, priority string }
 
 func run(root, results string, fix bool) error {
-	rows, err := readRows(root + "/docs/rows.csv")
+	features, err := readFeatures(root + "/docs/features.csv")
 	if err != nil {
 		return err
 	}
@@ -56,46 +57,46 @@ func run(root, results string, fix bool) error {
 	}
 	tested := idsOf(named)
 	var faults []string
-	unproven := map[string]bool{} // said once, not once more as missing
+	unproven := map[string]bool{} // reported here, so not again as missing
 	if results != "" {
 		ran, err := passedNames(results)
 		if err != nil {
 			return err
 		}
 		proven := idsOf(ran)
-		for _, r := range rows {
+		for _, r := range features {
 			if where, ok := tested[r.id]; ok && proven[r.id] == "" {
-				faults = append(faults, fmt.Sprintf("%s %s: named by %s, but no test with this id passed in this run", r.id, r.title, where))
+				faults = append(faults, fmt.Sprintf("%s %s: in the name of %s, but no test with this id passed in this run", r.id, r.title, where))
 				unproven[r.id] = true
 			}
 		}
 		tested = proven
 	}
 	if fix {
-		if err := dropRows(page, tested); err != nil {
+		if err := dropFeatures(page, tested); err != nil {
 			return err
 		}
 		if reasons, err = readReasons(page); err != nil {
 			return err
 		}
 	}
-	sum, more := check(rows, tested, reasons)
+	sum, more := check(features, tested, reasons)
 	more = slices.DeleteFunc(more, func(f string) bool { return unproven[f[:4]] })
 	for _, f := range append(faults, more...) {
 		fmt.Println(f)
 	}
 	fmt.Println(sum)
 	if n := len(faults) + len(more); n > 0 {
-		return fmt.Errorf("%d rows are wrong", n)
+		return fmt.Errorf("%d features are wrong", n)
 	}
 	return nil
 }
 
-// check compares the list with what is tested (id to a test's name) and with what is excused (id to reason).
-func check(rows []row, tested, reasons map[string]string) (summary string, faults []string) {
+// check compares the list with the tested features (id to the name of a test) and with the reasons of the others.
+func check(features []feature, tested, reasons map[string]string) (summary string, faults []string) {
 	known := map[string]bool{}
 	byPriority := map[string][2]int{}
-	for _, r := range rows {
+	for _, r := range features {
 		known[r.id] = true
 		test, isTested := tested[r.id]
 		reason, isExcused := reasons[r.id]
@@ -115,32 +116,22 @@ func check(rows []row, tested, reasons map[string]string) (summary string, fault
 	}
 	for id := range reasons {
 		if !known[id] {
-			faults = append(faults, fmt.Sprintf("%s: listed as not supported, but there is no such row", id))
+			faults = append(faults, fmt.Sprintf("%s: listed as not supported, but there is no such feature", id))
 		}
 	}
 	sort.Strings(faults)
 	var parts []string
 	total := 0
-	for _, p := range slices.Sorted(keys(byPriority)) {
+	for _, p := range slices.Sorted(maps.Keys(byPriority)) {
 		n := byPriority[p]
 		total += n[0]
 		parts = append(parts, fmt.Sprintf("%s %d of %d", p, n[0], n[1]))
 	}
-	return fmt.Sprintf("rows: %d of %d tested (%s), %d not supported", total, len(rows), strings.Join(parts, ", "), len(reasons)), faults
+	return fmt.Sprintf("features: %d of %d tested (%s), %d not supported", total, len(features), strings.Join(parts, ", "), len(reasons)), faults
 }
 
-func keys[V any](m map[string]V) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
-}
-
-// readRows reads docs/rows.csv: id, title, priority, ids unique.
-func readRows(path string) ([]row, error) {
+// readFeatures reads docs/features.csv: id, title, priority, description. Ids are unique.
+func readFeatures(path string) ([]feature, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -150,19 +141,19 @@ func readRows(path string) ([]row, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	var rows []row
+	var features []feature
 	seen := map[string]bool{}
 	for i, l := range lines[min(1, len(lines)):] {
-		if !idPattern.MatchString(l[0]) || seen[l[0]] || l[1] == "" {
-			return nil, fmt.Errorf("%s: line %d: bad or repeated id %q, or no title", path, i+2, l[0])
+		if !idPattern.MatchString(l[0]) || seen[l[0]] || l[1] == "" || l[3] == "" {
+			return nil, fmt.Errorf("%s: line %d: bad or repeated id %q, or no title or description", path, i+2, l[0])
 		}
 		seen[l[0]] = true
-		rows = append(rows, row{l[0], l[1], l[2]})
+		features = append(features, feature{l[0], l[1], l[2]})
 	}
-	if len(rows) == 0 {
-		return nil, errors.New(path + " has no rows")
+	if len(features) == 0 {
+		return nil, errors.New(path + " has no features")
 	}
-	return rows, nil
+	return features, nil
 }
 
 var (
@@ -185,15 +176,15 @@ func readReasons(path string) (map[string]string, error) {
 			continue
 		}
 		if _, ok := reasons[m[1]]; ok {
-			return nil, fmt.Errorf("%s: line %d: row %s is listed twice", path, i+1, m[1])
+			return nil, fmt.Errorf("%s: line %d: feature %s is listed twice", path, i+1, m[1])
 		}
 		reasons[m[1]] = m[2]
 	}
 	return reasons, nil
 }
 
-// dropRows takes the rows that are tested out of the page, and the headings and tables that they leave empty.
-func dropRows(path string, tested map[string]string) error {
+// dropFeatures removes tested features from the page, and the headings and tables that become empty.
+func dropFeatures(path string, tested map[string]string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -240,7 +231,7 @@ func dropEmpty(lines []string) []string {
 	return lines
 }
 
-// idsOf returns the row ids that occur as words in the names, each with one name that holds it.
+// idsOf returns the ids of features that are words of the names, each with one name that has it.
 func idsOf(names []string) map[string]string {
 	ids := map[string]string{}
 	for _, name := range names {
@@ -253,7 +244,7 @@ func idsOf(names []string) map[string]string {
 	return ids
 }
 
-// passedNames reads the names of the tests that passed from what runtests wrote.
+// passedNames reads the names of the tests that passed from the list that runtests writes.
 func passedNames(path string) ([]string, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

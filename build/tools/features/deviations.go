@@ -1,0 +1,95 @@
+package main
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// deviation is an answer that differs from Triton 2.51 on purpose: one line of docs/deviations.csv.
+type deviation struct {
+	id       string // "DV01"; ids are given in order, and never twice
+	protocol string // "HTTP", "gRPC", "both" or "server"
+	request  string // what the client asks, or what happens
+	triton   string // what Triton answers or does
+	nereid   string
+	why      string
+}
+
+var deviationID = regexp.MustCompile(`\bDV[0-9]{2}\b|_(DV[0-9]{2})`)
+
+// readDeviations reads docs/deviations.csv. Each row must be complete, have the next id, and ask something new.
+func readDeviations(root string) ([]deviation, error) {
+	path := filepath.Join(root, "docs/deviations.csv")
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	lines, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var list []deviation
+	requests := map[string]bool{}
+	for i, l := range lines[min(1, len(lines)):] {
+		if len(l) != 6 {
+			return nil, fmt.Errorf("%s: line %d has %d columns, want 6", path, i+2, len(l))
+		}
+		d := deviation{l[0], l[1], l[2], l[3], l[4], l[5]}
+		switch want := fmt.Sprintf("DV%02d", i+1); {
+		case d.id != want:
+			return nil, fmt.Errorf("%s: line %d has the id %q, want %q", path, i+2, d.id, want)
+		case !slices.Contains([]string{"HTTP", "gRPC", "both", "server"}, d.protocol):
+			return nil, fmt.Errorf("%s: %s: unknown protocol %q", path, d.id, d.protocol)
+		case slices.Contains(l, "") || d.triton == d.nereid || requests[d.request]:
+			return nil, fmt.Errorf("%s: %s is incomplete, states no difference, or repeats a request", path, d.id)
+		}
+		requests[d.request] = true
+		list = append(list, d)
+	}
+	return list, nil
+}
+
+// checkDeviations compares the deviations with the ids in tests and in tables of cases. Each must be in both.
+func checkDeviations(root string, deviations []deviation) ([]string, error) {
+	tested := map[string]bool{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := d.Name()
+		if d.IsDir() {
+			return skipFolder(path == root, base, "tools")
+		}
+		python := strings.HasSuffix(base, ".py") && (strings.HasPrefix(base, "test_") || strings.HasPrefix(base, "cases"))
+		if !python && !strings.HasSuffix(base, "_test.go") {
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		for _, id := range deviationID.FindAllString(string(data), -1) {
+			tested[strings.TrimPrefix(id, "_")] = true
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var faults []string
+	for _, d := range deviations {
+		if !tested[d.id] {
+			faults = append(faults, fmt.Sprintf("%s (%s): no test has its id", d.id, d.request))
+		}
+		delete(tested, d.id)
+	}
+	for id := range tested {
+		faults = append(faults, id+": a test has this id, but there is no such deviation")
+	}
+	slices.Sort(faults)
+	return faults, nil
+}
