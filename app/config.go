@@ -49,7 +49,6 @@ type Config struct {
 	DefaultMaxBatchSizes map[string]int
 	BackendDirectory     string               // of backends written in Python; "": none
 	Python               map[string]string    // settings of the Python backend
-	KeepAwake            string               // "auto" (also ""), "true" or "false": see --keep-cores-awake
 	PythonRequirements   string               // a requirements.txt for Python models; "": none
 	ONNXRuntime          onnxruntime.Settings // --backend-config=onnxruntime,...
 	// Frameworks are the settings of backends that run a framework's own library, by their names.

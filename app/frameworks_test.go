@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"nereid/engine/backend/python"
+	"nereid/engine/worker"
 )
 
 // install runs the command and returns its status and what it said.
@@ -89,7 +90,7 @@ func TestFrameworksGiveWay(t *testing.T) {
 			}
 			defer d.close()
 			c, log := &Config{BackendDirectory: tt.folder}, slog.New(slog.DiscardHandler)
-			launcher := newLauncher(c, log)
+			launcher := worker.NewLauncher(log)
 			defer launcher.Close()
 			p, err := newPython(c, d, launcher, log)
 			if err != nil {

@@ -16,6 +16,7 @@ import (
 	"nereid/app/inspect"
 	"nereid/engine/backend/builtin"
 	"nereid/engine/modelconfig"
+	"nereid/engine/worker"
 )
 
 const validateUsage = `Finds every fault of model repositories at once, without serving them and without running a model's code.
@@ -221,7 +222,7 @@ func inspectOptions(given string, lookup func(string) (string, bool)) (inspect.O
 	}
 	log := slog.New(slog.DiscardHandler) // what matters is in the faults
 	d := &dataDir{path: dir}
-	launcher := newLauncher(c, log)
+	launcher := worker.NewLauncher(log)
 	ort := newORT(c, d, nil, launcher, log)
 	py, err := newPython(c, d, launcher, log)
 	closeAll := func() { py.close(); launcher.Close() }

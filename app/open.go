@@ -32,6 +32,7 @@ import (
 	"nereid/engine/restrict"
 	"nereid/engine/status"
 	"nereid/engine/trace"
+	"nereid/engine/worker"
 	"nereid/frontend"
 	"nereid/store"
 )
@@ -102,7 +103,7 @@ func tuneMemory() {
 func (s *server) openBackends() (err error) {
 	s.machine = openMachine(s.c, s.log)
 	s.regions, s.gpuMemory, s.closeCUDA = openCUDA(s.machine, gpumem.Options{PinnedBytes: s.c.PinnedBytes, DeviceBytes: s.c.CUDABytes, Log: s.log})
-	s.launcher = newLauncher(s.c, s.log)
+	s.launcher = worker.NewLauncher(s.log)
 	s.ort = newORT(s.c, s.data, s.gpuMemory, s.launcher, s.log)
 	if s.python, err = newPython(s.c, s.data, s.launcher, s.log); err != nil {
 		return err

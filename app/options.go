@@ -494,14 +494,5 @@ func ourOptions() []option {
 		{names: []string{"python-requirements"}, group: g, class: ours, arg: "file",
 			help: "A requirements.txt for the Python models that bring no environment of their own; it is installed once, into an environment under --data-dir. Default: none.",
 			set:  text(func(c *Config) *string { return &c.PythonRequirements })},
-		{names: []string{"keep-cores-awake"}, group: g, class: ours, arg: "auto|true|false",
-			help: "Keeps the cores from sleeping, at the lowest priority, while lone brief requests to a model in a process of its own follow each other closely: on a virtual machine a core that sleeps takes 25 to 50 us to wake, four times a request. auto: on virtual machines of at most 4 cores; true: everywhere; never where a control group bounds the CPU time. Beside other containers it takes CPU time from them, within this one's share. Default: auto.",
-			set: func(c *Config, v string) error {
-				if v != "auto" && v != "true" && v != "false" {
-					return fmt.Errorf("%q is none of auto, true and false", v)
-				}
-				c.KeepAwake = v
-				return nil
-			}},
 	}
 }

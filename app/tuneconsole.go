@@ -33,7 +33,7 @@ func tuneServerOptions(args []string) (out []string) {
 		if slices.Contains([]string{"backend-config", "backend-directory", "disable-auto-complete-config", "strict-model-config", "repoagent-directory",
 			"host-policy", "model-load-gpu-limit", "rate-limit", "rate-limit-resource", "pinned-memory-pool-byte-size", "cuda-memory-pool-byte-size",
 			"cuda-virtual-address-size", "min-supported-compute-capability", "buffer-manager-thread-count", "onnxruntime-library", "python-requirements",
-			"keep-cores-awake", "enable-peer-access"}, name) {
+			"enable-peer-access"}, name) {
 			out = append(out, a)
 		}
 	}

@@ -22,7 +22,6 @@ var layers = map[string]int{
 	"engine/system/cgroup":   0,
 	"engine/system/proc":     0,
 
-	"engine/awake":       1,
 	"engine/client":      1, // for other programs; nothing of the server imports it
 	"engine/gpumem":      1,
 	"engine/infer":       1,

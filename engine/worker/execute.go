@@ -46,8 +46,6 @@ func (w *Worker) Execute(ctx context.Context, b *infer.Batch) error {
 		return err
 	}
 	defer w.p.down.release()
-	w.brisk.begin(len(b.Requests))
-	defer w.brisk.end(len(b.Requests))
 	return w.run(ctx)
 }
 
@@ -59,8 +57,6 @@ func (w *Worker) ExecuteSeries(ctx context.Context, series []*infer.Batch) (begu
 	}
 	defer w.p.down.release()
 	defer w.p.up.release()
-	w.brisk.begin(len(series))
-	defer w.brisk.end(len(series))
 	if err = w.run(ctx); err == nil {
 		return len(series), nil
 	}

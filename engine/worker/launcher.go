@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"nereid/engine/awake"
 	"nereid/engine/infer"
 	"nereid/engine/status"
 	"nereid/engine/system/affinity"
@@ -67,13 +66,12 @@ type Spec struct {
 
 // Launcher starts workers. One is made per process, and closed when all workers are.
 type Launcher struct {
-	log   *slog.Logger
-	jobs  chan func()
-	stop  chan struct{}
-	done  chan struct{}
-	once  sync.Once
-	oom   oomAccount
-	awake *awake.Keeper // see KeepAwake
+	log  *slog.Logger
+	jobs chan func()
+	stop chan struct{}
+	done chan struct{}
+	once sync.Once
+	oom  oomAccount
 
 	mu      sync.Mutex
 	guard   *guard // guarded by mu, as is all below; nil: not started, or it cannot be
@@ -107,7 +105,6 @@ func (l *Launcher) do(f func()) error {
 func (l *Launcher) Close() {
 	l.once.Do(func() { close(l.stop) })
 	<-l.done
-	l.awake.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.guard != nil {

@@ -48,7 +48,6 @@ type Worker struct {
 
 	running atomic.Uint64 // the execution under way; 0: none
 	served  atomic.Bool   // a batch has been executed to its end
-	brisk   brisk         // Execute's
 
 	questions atomic.Int32 // calls up under way, without those of models
 
@@ -106,7 +105,6 @@ func (l *Launcher) Start(ctx context.Context, s Spec) (*Worker, error) {
 		greeted: make(chan struct{}), dead: make(chan struct{}), gone: make(chan struct{}, 1), buf: make([]byte, maxPacket+1), reading: true,
 	}
 	w.enc.arena = w.arena
-	w.brisk = l.watch()
 	w.moments = newMoments()
 	w.exec.done = make(chan struct{}, 1)
 	w.in = inbox{up: p.up, down: w.arena, pool: &w.pool, sigs: signatures{}}
