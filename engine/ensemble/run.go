@@ -42,7 +42,7 @@ func (g *Graph) Enqueue(r *infer.Request) error {
 	r.Retain()
 	r.Times.Queued = infer.Now()
 	x := &run{g: g, r: r, need: g.needed(r), decoupled: *g.flows.Load(), active: map[*infer.Request]struct{}{}}
-	r.WaitIn(x)
+	r.SetQueue(x)
 	if r.Cancelled() {
 		x.Cancelled(r)
 	}

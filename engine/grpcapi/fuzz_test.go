@@ -20,7 +20,7 @@ import (
 
 // reference makes of a message of the generated decoder what the codec has to make of its bytes.
 func reference(in *inferencepb.ModelInferRequest) (*infer.Request, error) {
-	r := &infer.Request{ModelName: in.GetModelName(), ID: in.GetId()}
+	r := &infer.Request{Content: infer.Content{ModelName: in.GetModelName(), ID: in.GetId()}}
 	var err error
 	if r.Version, err = parseVersion(in.GetModelVersion()); err != nil {
 		return nil, err

@@ -181,8 +181,8 @@ func TestAReaderThatStaysAwayIsCancelled(t *testing.T) {
 			}
 			_ = r.Respond(r.NewResponse())
 		}
-		if d := time.Since(start); d != streamPatience {
-			t.Errorf("cancelled after %v, want %v", d, streamPatience)
+		if d := time.Since(start); d != slowReaderTimeout {
+			t.Errorf("cancelled after %v, want %v", d, slowReaderTimeout)
 		}
 		r.Release()
 	})
@@ -198,7 +198,7 @@ func TestAStreamThatIsNeverEmptyDoesNotGrow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := cap(r.stream.queue); n > 1000 {
+	if n := cap(r.stream.queue.items); n > 1000 {
 		t.Errorf("the queue of a stream with 2 responses has room for %d", n)
 	}
 }

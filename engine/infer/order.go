@@ -1,54 +1,46 @@
 package infer
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
-// Order hands the responses of requests on in the order in which the requests were added: one that is answered early
-// waits for those before it. The zero value is empty. Safe for concurrent use.
+// Order delivers the responses of requests in the order in which the requests were added. A response that comes early
+// waits for those of earlier requests. The zero value is empty. Safe for concurrent use.
 type Order struct {
-	mu       sync.Mutex
-	queue    []*Request // guarded by mu, as is all below, and each queued request's held
-	head     int
-	flushing bool // somebody hands responses on; it takes what comes meanwhile along
+	mu         sync.Mutex
+	queue      fifo[*Request] // guarded by mu, as are delivering and each queued request's held
+	delivering bool           // a goroutine delivers responses; it also takes those that are added meanwhile
 }
 
-// Add puts r behind all that were added before. It is called once, before anything answers r, and takes a reference
-// that goes with the final response.
+// Add puts r behind all requests that were added before. Call it once, before anything answers r. Order holds a
+// reference on r until its final response.
 func (o *Order) Add(r *Request) {
 	r.Retain()
 	r.order = o
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.head > 32 && o.head > len(o.queue)/2 {
-		n := copy(o.queue, o.queue[o.head:])
-		clear(o.queue[n:])
-		o.queue, o.head = o.queue[:n], 0
-	}
-	o.queue = append(o.queue, r)
+	o.queue.push(r)
 }
 
-// give takes a response of r, and hands on all whose turn has come. No lock is held while one is handed on.
-func (o *Order) give(r *Request, resp *Response) {
+// deliver adds a response of r and delivers all responses that wait for no earlier request. No lock is held while it
+// delivers one.
+func (o *Order) deliver(r *Request, resp *Response) {
 	o.mu.Lock()
 	r.held = append(r.held, resp)
-	if o.flushing {
+	if o.delivering {
 		o.mu.Unlock()
 		return
 	}
-	o.flushing = true
-	for o.head < len(o.queue) {
-		front := o.queue[o.head]
-		if len(front.held) == 0 {
-			break
-		}
+	o.delivering = true
+	for o.queue.len() > 0 && len(o.queue.front().held) > 0 {
+		front := o.queue.front()
 		next := front.held[0]
-		front.held = front.held[:copy(front.held, front.held[1:])]
-		final := next.Final
-		if final {
-			o.queue[o.head] = nil
-			if o.head++; o.head == len(o.queue) {
-				o.queue, o.head = o.queue[:0], 0
-			}
+		front.held = slices.Delete(front.held, 0, 1)
+		if next.Final {
+			o.queue.pop()
 		}
+		final := next.Final // next belongs to its reader once it is delivered
 		o.mu.Unlock()
 		front.deliver(next)
 		if final {
@@ -56,6 +48,6 @@ func (o *Order) give(r *Request, resp *Response) {
 		}
 		o.mu.Lock()
 	}
-	o.flushing = false
+	o.delivering = false
 	o.mu.Unlock()
 }

@@ -1,26 +1,26 @@
 package infer
 
-// Origin is the execution for whose sake a model made a request.
+// Origin is the execution in which a model made a request.
 type Origin struct {
-	Model string
-	Up    *Origin // of the request that is executed; nil: a client made that one
-	// Busy reports whether that execution still has its instance. Safe for concurrent use.
+	Model  string  // the model that is executed
+	Parent *Origin // of the request that is executed; nil: a client made that one
+	// Busy reports whether that execution still occupies its instance. Safe for concurrent use.
 	Busy func() bool
-	// Loose says that the execution is not known to wait for what is made for its sake. Busy is not asked then.
-	Loose bool
+	// Async says that the execution may not wait for the requests that it makes. Busy is not called then.
+	Async bool
 }
 
-// Depth returns how many executions lie between a request and the client.
+// Depth returns the number of executions between a request and the client.
 func (o *Origin) Depth() (n int) {
-	for ; o != nil; o = o.Up {
+	for ; o != nil; o = o.Parent {
 		n++
 	}
 	return n
 }
 
-// Holds returns how many instances of a model are known to wait for a request that was made for the sake of o.
+// Holds returns how many instances of a model are known to wait for a request with this origin.
 func (o *Origin) Holds(model string) (n int) {
-	for ; o != nil && !o.Loose; o = o.Up {
+	for ; o != nil && !o.Async; o = o.Parent {
 		if o.Model == model && o.Busy() {
 			n++
 		}

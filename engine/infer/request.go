@@ -12,7 +12,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// LatestVersion asks for the version that the model's version policy ranks highest.
+// LatestVersion asks for the highest version that the model's version policy makes available.
 const LatestVersion int64 = -1
 
 // Flags of a request, with the values of Triton's TRITONSERVER_RequestFlag.
@@ -44,7 +44,8 @@ const MaxCorrelationID = 128
 // Check returns Unsupported for a text that is too long, in Triton's words.
 func (c CorrelationID) Check() error {
 	if len(c.Text) > MaxCorrelationID {
-		return status.Errorf(status.Unsupported, "string correlation ID cannot be longer than %d characters", MaxCorrelationID)
+		return status.Errorf(status.Unsupported,
+			"string correlation ID cannot be longer than %d characters", MaxCorrelationID)
 	}
 	return nil
 }
@@ -58,29 +59,29 @@ func (c CorrelationID) Clone() CorrelationID {
 // IsZero reports whether there is no correlation ID.
 func (c CorrelationID) IsZero() bool { return c.Number == 0 && c.Text == "" }
 
-// RequestedOutput is an output that the caller wants.
+// RequestedOutput is an output that the caller asks for.
 type RequestedOutput struct {
 	Name string
-	// Classification, if not 0, asks for the top K classes in place of the values. The front end makes them.
+	// Classification, if not 0, asks for the top K classes instead of the values. The front end computes them.
 	Classification uint32
-	// Binary is the front end's own note: the caller wants this output as binary data.
+	// Binary is used by the front end only: the caller wants this output as binary data.
 	Binary bool
-	// Shared, if not nil, is where the output's bytes go in place of the response. The front end writes them; the request
-	// owns it from here on.
+	// Shared, if not nil, receives the output's bytes instead of the response. The front end writes them. The request owns
+	// it and releases it.
 	Shared SharedOutput
 }
 
-// SharedOutput is memory of the caller's that an output goes to.
+// SharedOutput is shared memory of the caller that receives an output.
 type SharedOutput interface {
 	Size() uint64         // in bytes
 	Write(b []byte) error // at most Size bytes
-	Release()             // called once, with the request's last reference
+	Release()             // called once, when the request ends
 }
 
-// DeviceOutput is a SharedOutput that may be on a GPU.
+// DeviceOutput is a SharedOutput that may be in GPU memory.
 type DeviceOutput interface {
 	SharedOutput
-	// Device returns where, of Size bytes; nil: it is not on a GPU.
+	// Device returns the GPU memory, nil if it is host memory.
 	Device() *tensor.Device
 }
 
@@ -101,51 +102,43 @@ type Served interface {
 	Labels(output string) []string
 }
 
-// Place is where a request waits in its scheduler. Only that scheduler looks at it, under its own lock.
-type Place struct {
-	Next, Prev *Request
-	Deadline   Stamp // when the wait is too long; 0: never
-	Heap       int   // index among the deadlines, from 1; 0: it has none
-	Level      int   // index of its priority level
-	State      uint8 // the scheduler's; 0: it does not wait
-}
-
-// Queue is what a request waits in.
-type Queue interface {
-	// Cancelled is called by Cancel, on its goroutine, without a lock: the queue takes the request out if it still has
-	// it. The caller holds a reference.
-	Cancelled(r *Request)
-}
-
-// Observer hears of a request's end before the caller does, so that a caller who got its answer finds itself counted.
-type Observer interface {
-	// Finished is called once, with the final response, on the goroutine that responds. It must not block.
-	Finished(r *Request, resp *Response)
-}
-
-// StreamObserver is an Observer that hears of every response before the final one too.
-type StreamObserver interface {
-	// Streamed is called for each of them, on the goroutine that responds. It must not block.
-	Streamed(r *Request, resp *Response)
-}
-
-// Sent is what the responses of a decoupled model's request have been so far. It belongs to the statistics.
+// Sent counts the responses of a decoupled model's request. Only the statistics use it.
 type Sent struct {
 	N  int
 	At Stamp // of the last one
 }
 
-// Request is one inference request. The caller fills the exported fields, hands the request to the engine and reads
-// its responses with Next. After hand-over the caller must not change it. Its strings and byte slices may be views of
-// memory that it owns: whoever keeps one beyond the request's life clones it.
+// Request is one inference request. The caller fills Content, hands the request to the engine and reads its responses
+// with Next. After that the caller must not change it.
 type Request struct {
+	Content
+	Progress
+
+	// Trace, if not nil, follows the request. The caller sets it.
+	Trace Trace
+	// Origin is set by a model that makes the request. It is nil for a client's request.
+	Origin *Origin
+	// Client, if not nil, says that the goroutine that brings the request only waits for the response. It may then execute
+	// the request itself, even if that blocks on another process (backend.Waiter). The context ends when the client has
+	// disconnected. Code that blocks on this goroutine must watch it, since the goroutine cannot call Cancel.
+	Client context.Context //nolint:containedctx // it belongs to the request, which is handed on
+
+	delivery
+	memory
+	cancel canceller
+	stream stream
+}
+
+// Content is what the caller asks for. Strings and byte slices may be views of memory that the request owns: clone what
+// must outlive the request.
+type Content struct {
 	ModelName string
 	Version   int64 // LatestVersion unless the caller named one
 	ID        string
 
-	// Inputs are views of memory that the request owns (see Own) or that the garbage collector does.
+	// Inputs are views of memory that the request owns (see Own) or that the garbage collector owns.
 	Inputs []tensor.Tensor
-	// Outputs the caller wants, in its order; none: all of the model's.
+	// Outputs are the requested outputs in the caller's order. None: all outputs of the model.
 	Outputs    []RequestedOutput
 	Parameters []Parameter
 
@@ -153,50 +146,48 @@ type Request struct {
 	Timeout     time.Duration // in the queue; 0: the model's default
 	Correlation CorrelationID
 	Flags       Flags
+}
 
-	// Set by the engine when it admits the request.
+// Progress is what the engine notes about a request that it has admitted.
+type Progress struct {
 	Served    Served
 	BatchSize int // rows; 1 for models without a batch dimension
 	Times     Times
 	Batch     *Batch // the batch that it runs in; nil before
-	Place     Place  // where it waits
-	Cache     CacheNote
+	Place     Place  // in the scheduler's queue
+	Cache     CacheLookup
 	Sent      Sent
-	// States, if not nil, are the implicit states of its sequence: an execution sets the next ones.
-	States *States
-	// OnDevice says that inputs may be, and outputs may be left, in memory of GPUs (tensor.Device).
-	OnDevice bool
-	// Null marks the stand-in for an empty slot of a sequence batch: nobody reads its answer.
-	Null bool
-	// Trace, if not nil, follows the request. Who makes the request sets it.
-	Trace Trace
-	// Origin is set by a model that makes the request; nil: a client made it.
-	Origin *Origin
-	// Client, if not nil, says that the goroutine that brings the request has nothing else to do until it is answered, so
-	// that it may execute it even if that means to wait for another process (backend.Waiter). It ends when the client is
-	// gone; who waits on that goroutine has to look, for it cannot call Cancel then.
-	Client context.Context //nolint:containedctx // it belongs to the request, which is handed on
-
-	observer Observer
-	order    *Order      // who says when a response may go; nil: at once
-	held     []*Response // guarded by order's lock: responses whose turn has not come
-	answered atomic.Bool // the final response has been given
-	again    bool        // it is to be executed again; of the goroutine that executes it
-	mark     mark
-
 	// Steps are the finished steps of an ensemble's request, in the order in which they ended. They are complete when
 	// the final response has been read.
 	Steps []StepTimes
+	// States, if not nil, are the implicit states of its sequence: an execution sets the next ones.
+	States *States
+	// OnDevice says that inputs may be in GPU memory (tensor.Device), and that outputs may stay there.
+	OnDevice bool
+	// Null marks the stand-in for an empty slot of a sequence batch. Nobody reads its response.
+	Null bool
 
-	owned  []*tensor.Buffer
-	kept   []*Request // see Keep
-	dims   []int64    // storage for the inputs' shapes
-	refs   atomic.Int32
-	pool   *sync.Pool // where it goes with its last reference; nil: to the garbage collector
-	cancel canceller
-	stream stream
-	first  Response // storage of the first response, so that the usual request allocates none
-	used   atomic.Bool
+	rescheduled bool // see Reschedule; used by the goroutine that executes the request
+}
+
+// delivery is what Respond needs.
+type delivery struct {
+	observer Observer
+	order    *Order      // decides when a response is delivered; nil: at once
+	held     []*Response // guarded by order's lock: responses that wait for those of earlier requests
+	answered atomic.Bool // the final response has been given
+	first    Response    // storage of the first response, so that the usual request allocates none
+	used     atomic.Bool // first is in use
+}
+
+// memory is what a request owns until its last reference is released.
+type memory struct {
+	owned []*tensor.Buffer
+	kept  []*Request // see Keep
+	dims  []int64    // storage for the inputs' shapes
+	mark  mark
+	refs  atomic.Int32
+	pool  *sync.Pool // receives the request with its last release; nil: the garbage collector
 }
 
 var requests = sync.Pool{New: func() any { return newRequest() }}
@@ -207,7 +198,7 @@ func newRequest() *Request {
 	return r
 }
 
-// New returns an empty request with one reference, the caller's. Its slices may have spare capacity.
+// New returns an empty request with one reference, which the caller holds. Its slices may have spare capacity.
 func New() *Request {
 	r := requests.Get().(*Request)
 	r.Version = LatestVersion
@@ -216,8 +207,8 @@ func New() *Request {
 	return r
 }
 
-// NewDetached is New for a request whose memory is not shared with others before or after, as tests on a fake clock
-// need it (a channel belongs to one synctest bubble).
+// NewDetached is New without the pool of requests. Tests with a fake clock need it, because a channel belongs to one
+// synctest bubble.
 func NewDetached() *Request {
 	r := newRequest()
 	r.Version = LatestVersion
@@ -225,13 +216,13 @@ func NewDetached() *Request {
 	return r
 }
 
-// Own hands the caller's reference on b to the request: it lives as long as the request does. Inputs are views of it.
+// Own gives the caller's reference on b to the request, which releases it at its end. Inputs are views of such buffers.
 func (r *Request) Own(b *tensor.Buffer) { r.owned = append(r.owned, b) }
 
-// Keep holds another request until r is gone: r's strings and inputs may be views of what that one owns.
+// Keep retains another request until r ends, because r's strings and inputs are views of memory that it owns.
 func (r *Request) Keep(other *Request) { r.kept = append(r.kept, other.Retain()) }
 
-// Dims returns n zeroed numbers for an input's shape, from storage that lives as long as the request.
+// Dims returns n zeroed numbers for an input's shape. They are valid as long as the request.
 func (r *Request) Dims(n int) []int64 {
 	at := len(r.dims)
 	r.dims = append(r.dims, make([]int64, n)...)
@@ -246,7 +237,7 @@ func (r *Request) Retain() *Request {
 	return r
 }
 
-// Release drops a reference. With the last one unread responses and the input buffers go too.
+// Release drops a reference. The last one also releases unread responses and the input buffers.
 func (r *Request) Release() {
 	switch n := r.refs.Add(-1); {
 	case n > 0:
@@ -262,30 +253,28 @@ func (r *Request) Release() {
 }
 
 func (r *Request) reset() {
-	for i, b := range r.owned {
+	for _, b := range r.owned {
 		b.Release()
-		r.owned[i] = nil
 	}
 	for i := range r.Outputs {
 		if s := r.Outputs[i].Shared; s != nil {
 			s.Release()
 		}
 	}
-	for i, other := range r.kept {
+	for _, other := range r.kept {
 		other.Release()
-		r.kept[i] = nil
 	}
-	clear(r.Inputs)
-	clear(r.Outputs)
-	clear(r.Parameters)
-	r.ModelName, r.ID = "", ""
-	r.Inputs, r.Outputs, r.Parameters, r.owned = r.Inputs[:0], r.Outputs[:0], r.Parameters[:0], r.owned[:0]
-	r.dims, r.kept, r.Steps = r.dims[:0], r.kept[:0], r.Steps[:0]
-	r.Priority, r.Timeout, r.Correlation, r.Flags = 0, 0, CorrelationID{}, 0
-	r.Served, r.BatchSize, r.Times, r.Batch, r.Trace, r.Origin, r.Client, r.observer = nil, 0, Times{}, nil, nil, nil, nil, nil
-	r.Place, r.order, r.held = Place{}, nil, r.held[:0]
-	r.Sent = Sent{}
-	r.Cache, r.States, r.OnDevice, r.Null, r.again, r.mark = CacheNote{}, nil, false, false, false, mark{}
+	clear(r.owned)
+	clear(r.kept)
+	r.owned, r.kept, r.dims, r.mark = r.owned[:0], r.kept[:0], r.dims[:0], mark{}
+	c := &r.Content
+	clear(c.Inputs)
+	clear(c.Outputs)
+	clear(c.Parameters)
+	r.Content = Content{Inputs: c.Inputs[:0], Outputs: c.Outputs[:0], Parameters: c.Parameters[:0]}
+	r.Progress = Progress{Steps: r.Steps[:0]}
+	r.Trace, r.Origin, r.Client = nil, nil, nil
+	r.observer, r.order, r.held = nil, nil, r.held[:0]
 	r.answered.Store(false)
 	r.used.Store(false)
 	r.first.reset()
@@ -293,7 +282,7 @@ func (r *Request) reset() {
 	r.stream.reset()
 }
 
-// Observe sets who hears of the request's end. The engine calls it once, before it queues the request.
+// Observe sets the observer. The engine calls it once, before it queues the request.
 func (r *Request) Observe(o Observer) { r.observer = o }
 
 // Input returns the input with a name, nil if there is none.
@@ -314,7 +303,7 @@ func (r *Request) Wants(output string) bool {
 	return r.Requested(output) != nil
 }
 
-// Requested returns what the caller said of an output that it asked for by name; nil: it did not.
+// Requested returns the requested output with a name, nil if the caller did not name it.
 func (r *Request) Requested(output string) *RequestedOutput {
 	for i := range r.Outputs {
 		if r.Outputs[i].Name == output {

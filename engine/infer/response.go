@@ -5,21 +5,21 @@ import (
 	"nereid/engine/tensor"
 )
 
-// Response is one answer to a request: outputs or an error. Each output holds one reference on its buffer.
+// Response is one response to a request: outputs or an error. Each output holds one reference on its buffer.
 type Response struct {
 	Outputs    []tensor.Tensor
 	Parameters []Parameter
-	// Err, if not nil, is the answer in place of outputs.
+	// Err, if not nil, is returned to the caller instead of outputs.
 	Err error
-	// Final marks the last response of the request. A final response without outputs and error is the empty one of
-	// a decoupled model.
+	// Final marks the last response of the request. A decoupled model may end with a final response that has neither
+	// outputs nor an error.
 	Final bool
 
 	shapes []int64 // storage for the outputs' shapes
 }
 
-// AddOutput appends an output and takes over the caller's reference on buf (nil: data is the garbage collector's).
-// The shape is copied.
+// AddOutput appends an output and takes over the caller's reference on buf. If buf is nil, the garbage collector owns
+// data. The shape is copied.
 func (p *Response) AddOutput(name string, dt tensor.DataType, shape []int64, data []byte, buf *tensor.Buffer) {
 	at := len(p.shapes)
 	p.shapes = append(p.shapes, shape...)
@@ -38,8 +38,8 @@ func (p *Response) Output(name string) *tensor.Tensor {
 	return nil
 }
 
-// Release drops the references on the outputs. The reader of a response calls it once it has encoded them; the
-// response must not be used after.
+// Release drops the references on the outputs. The reader of a response calls it when it has encoded them. The response
+// must not be used after that.
 func (p *Response) Release() {
 	for i := range p.Outputs {
 		p.Outputs[i].Release()
@@ -62,7 +62,7 @@ func (p *Response) size() int {
 	return n
 }
 
-// NewResponse returns an empty response for r. The first one of a request costs no allocation.
+// NewResponse returns an empty response for r. The first one of a request does not allocate.
 func (r *Request) NewResponse() *Response {
 	if r.used.CompareAndSwap(false, true) {
 		return &r.first
@@ -70,10 +70,10 @@ func (r *Request) NewResponse() *Response {
 	return &Response{}
 }
 
-// Respond hands a response to the caller; resp.Final says whether it is the last. It may be called from any goroutine,
-// runs no caller's code and blocks only on a stream of a decoupled model whose reader is behind by more than the
-// stream's limit, until it reads or the request is cancelled. A response after the final one is dropped: Respond
-// then returns Internal. The caller of Respond must hold a reference on r.
+// Respond gives the caller a response; resp.Final says whether it is the last one. It may be called from any goroutine
+// that holds a reference on r, and runs no code of the caller. It blocks only for a decoupled model, while the unread
+// responses exceed streamLimit and the request is not cancelled. A response after the final one is dropped, and Respond
+// returns Internal.
 func (r *Request) Respond(resp *Response) error {
 	if resp.Final {
 		if !r.answered.CompareAndSwap(false, true) {
@@ -86,15 +86,15 @@ func (r *Request) Respond(resp *Response) error {
 	} else if r.Trace != nil {
 		r.Trace.Responded(r, resp)
 	}
-	if r.order != nil && keepOrder {
-		r.order.give(r, resp)
+	if r.order != nil {
+		r.order.deliver(r, resp)
 		return nil
 	}
 	r.deliver(resp)
 	return nil
 }
 
-// deliver hands a response to the caller.
+// deliver adds a response to the stream and notifies the observer.
 func (r *Request) deliver(resp *Response) {
 	if resp.Final {
 		r.finish(resp)
@@ -104,7 +104,7 @@ func (r *Request) deliver(resp *Response) {
 	r.stream.put(resp, r)
 }
 
-// finish completes the stamps from those of the batch and tells the observer.
+// finish takes the times over from the batch and notifies the observer.
 func (r *Request) finish(resp *Response) {
 	now := Now()
 	r.Times.Finished = now
@@ -126,18 +126,18 @@ func (r *Request) finish(resp *Response) {
 	}
 	if b != nil {
 		r.Batch = nil // it may be reused before the request is
-		b.letGo()
+		b.release()
 	}
 }
 
-// Fail answers with an error as the final response. It does nothing if the request has its final response already.
+// Fail responds with an error as the final response. It does nothing if the request already has its final response.
 func (r *Request) Fail(err error) {
 	if r.answered.Load() {
 		return
 	}
 	resp := r.NewResponse()
 	resp.Err, resp.Final = err, true
-	_ = r.Respond(resp) // lost a race with another final response: that one stands
+	_ = r.Respond(resp) // an error: another final response was faster
 }
 
 // Answered reports whether the final response has been given.

@@ -2,33 +2,32 @@ package infer
 
 import "sync"
 
-// Reschedule says that the request is to be executed again: its sequence is iterative, and this execution was one step of
-// it. A backend calls it during Execute for a request that gets no final response in it. One that has its final response
-// all the same is done.
-func (r *Request) Reschedule() { r.again = true }
+// Reschedule asks for another execution of the request, which is one step of an iterative sequence. A backend calls it
+// during Execute instead of giving the final response. It has no effect on a request that gets its final response.
+func (r *Request) Reschedule() { r.rescheduled = true }
 
-// Rescheduled reports whether Reschedule was called for a request that is not done, and forgets it.
+// Rescheduled reports whether Reschedule was called and the request has no final response. It resets the mark.
 func (r *Request) Rescheduled() bool {
-	again := r.again && !r.answered.Load()
-	r.again = false
+	again := r.rescheduled && !r.answered.Load()
+	r.rescheduled = false
 	return again
 }
 
-// LeaveBatch unties a request that is to be executed again from the batch that it ran in.
+// LeaveBatch removes a request that will be executed again from its batch.
 func (r *Request) LeaveBatch() {
 	if b := r.Batch; b != nil {
 		r.Batch = nil
-		b.letGo()
+		b.release()
 	}
 }
 
-// mark is what a request had before the scheduler added to it.
+// mark is the size of a request before the scheduler added to it.
 type mark struct{ inputs, dims, owned int }
 
-// Mark notes what r has now. The scheduler calls it before it adds inputs.
+// Mark saves the size of r's inputs. The scheduler calls it before it adds inputs.
 func (r *Request) Mark() { r.mark = mark{len(r.Inputs), len(r.dims), len(r.owned)} }
 
-// Rewind takes away what was added since Mark: inputs, shapes, and buffers that r owns.
+// Rewind removes what was added since Mark: inputs, their shapes, and buffers.
 func (r *Request) Rewind() {
 	clear(r.Inputs[r.mark.inputs:])
 	r.Inputs, r.dims = r.Inputs[:r.mark.inputs], r.dims[:r.mark.dims]
@@ -40,15 +39,15 @@ func (r *Request) Rewind() {
 	r.States = nil
 }
 
-// Nulls makes the requests for empty slots of batches. The zero value is ready. It is for one goroutine at a time; what it
-// made may be released anywhere.
+// Nulls makes the requests for empty slots of sequence batches. The zero value is ready. New must not be called
+// concurrently, but any goroutine may release the requests.
 type Nulls struct {
 	pool  sync.Pool
-	zeros []byte // nobody changes it
+	zeros []byte // never changed
 }
 
-// New returns a request to stand beside r: its inputs have the names, types and shapes of the first n of r's, and zeros for
-// values. Nobody reads its answer. The caller has the one reference.
+// New returns a request to be executed with r. Its inputs have the names, types and shapes of the first n inputs of r, and
+// only zeros. Nobody reads its response. The caller has the one reference.
 func (p *Nulls) New(r *Request, n int) *Request {
 	null, ok := p.pool.Get().(*Request)
 	if !ok {

@@ -5,11 +5,11 @@ import "time"
 // Stamp is a moment on the process's monotonic clock, in nanoseconds since an arbitrary start. 0 means "not yet".
 type Stamp int64
 
-// The origin lies an hour back so that no stamp is 0, also under a fake clock that starts at it.
-var origin = time.Now().Add(-time.Hour)
+// clockStart is an hour before the start of the process. So no stamp is 0, even with a fake clock.
+var clockStart = time.Now().Add(-time.Hour)
 
-// Now returns the present moment.
-func Now() Stamp { return Stamp(time.Since(origin)) }
+// Now returns the current moment.
+func Now() Stamp { return Stamp(time.Since(clockStart)) }
 
 // Sub returns s-t, 0 if that is negative or either is unset.
 func (s Stamp) Sub(t Stamp) time.Duration {
@@ -19,19 +19,32 @@ func (s Stamp) Sub(t Stamp) time.Duration {
 	return time.Duration(s - t)
 }
 
-// Times are a request's moments in the server.
+// Time returns the moment as wall clock time. Changes of the system clock after the start of the process do not count.
+func (s Stamp) Time() time.Time { return clockStart.Add(time.Duration(s)) }
+
+// Times are the moments of a request's life in the server.
 type Times struct {
-	Arrived  Stamp // the request was whole and parsed
-	Queued   Stamp // a scheduler took it
+	Arrived  Stamp // the request was complete and parsed
+	Queued   Stamp // a scheduler queued it
 	Taken    Stamp // its execution began
 	Input    Stamp // its batch's inputs are gathered, the computation begins
 	Output   Stamp // the computation ended
 	Finished Stamp // the final response was given
 }
 
-// StepTimes are the moments of one step of an ensemble's request.
+// StepTimes are the times of one step of an ensemble's request.
 type StepTimes struct {
 	Model   string
 	Version int64
 	Times
+}
+
+// CacheKey identifies a request in the response cache; see package cache. The zero value: none.
+type CacheKey [2]uint64
+
+// CacheLookup is the lookup of a request in the response cache.
+type CacheLookup struct {
+	Key        CacheKey
+	Start, End Stamp // of the lookup; 0: there was none
+	Hit        bool
 }

@@ -7,32 +7,32 @@ import (
 	"nereid/engine/tensor"
 )
 
-// StateSpec describes one implicit state of a sequence: what the model gives as an output is the input of the sequence's
-// next request.
+// StateSpec describes one implicit state of a sequence: an output of the model that is an input of the sequence's next
+// request.
 type StateSpec struct {
 	Input, Output string
 	DataType      tensor.DataType
-	// Shape and Initial are what the first request of a sequence gets: Elements(Shape) elements, with the batch dimension
-	// of 1 if the model has one.
+	// Shape and Initial are the value for the first request of a sequence. Shape includes a batch dimension of 1 if the
+	// model has one.
 	Shape   []int64
 	Initial []byte
 }
 
 // States are the implicit states of one sequence. The scheduler feeds them to a request, the backend sets them during
-// Execute, and the scheduler feeds them to the next: never two at once.
+// Execute, and the scheduler feeds them to the next request. They are never used concurrently.
 type States struct {
 	specs  []StateSpec
 	values []tensor.Tensor // each holds a reference on its buffer
 }
 
-// NewStates returns the states of a sequence that has not begun.
+// NewStates returns the initial states of a sequence.
 func NewStates(specs []StateSpec) *States {
 	s := &States{specs: specs, values: make([]tensor.Tensor, len(specs))}
 	s.Reset()
 	return s
 }
 
-// Reset brings the initial values back.
+// Reset restores the initial values.
 func (s *States) Reset() {
 	for i := range s.specs {
 		v, p := &s.values[i], &s.specs[i]
@@ -49,7 +49,7 @@ func (s *States) Release() {
 	}
 }
 
-// Feed gives r the present values as inputs, which it holds as long as it lives, and lets its execution set the next.
+// Feed adds the current values to r's inputs, with references that r holds. The execution of r sets the next values.
 func (s *States) Feed(r *Request) {
 	for i := range s.values {
 		v := &s.values[i]
@@ -64,16 +64,14 @@ func (s *States) Feed(r *Request) {
 	r.States = s
 }
 
-// Set makes a value the sequence's next one and takes over the caller's reference on buf (nil: data is the garbage
-// collector's), also on an error. The shape is copied. Errors: InvalidArg for an output that is no state, for data that is
-// not of the state's type or does not fit the shape.
+// Set sets the sequence's next value of a state. It takes over the caller's reference on buf, also on an error. If buf is
+// nil, the garbage collector owns data. The shape is copied. Errors: InvalidArg for an output that is no state, and for data
+// of another type or size than the state has.
 func (s *States) Set(output string, dt tensor.DataType, shape []int64, data []byte, buf *tensor.Buffer) error {
 	i := slices.IndexFunc(s.specs, func(p StateSpec) bool { return p.Output == output })
-	err := error(nil)
-	if i < 0 {
-		err = status.Errorf(status.InvalidArg, "state '%s' is not a valid state name.", output)
-	} else {
-		err = s.fits(i, dt, shape, data)
+	err := status.Errorf(status.InvalidArg, "state '%s' is not a valid state name.", output)
+	if i >= 0 {
+		err = s.specs[i].check(dt, shape, data)
 	}
 	if err != nil {
 		if buf != nil {
@@ -88,26 +86,26 @@ func (s *States) Set(output string, dt tensor.DataType, shape []int64, data []by
 	return nil
 }
 
-func (s *States) fits(i int, dt tensor.DataType, shape []int64, data []byte) error {
-	if want := s.specs[i].DataType; dt != want {
-		return status.Errorf(status.InvalidArg, "state '%s' has data-type '%s', the model configuration says '%s'", s.specs[i].Output, dt, want)
+// check returns an error unless data is a value of the state.
+func (p *StateSpec) check(dt tensor.DataType, shape []int64, data []byte) error {
+	if dt != p.DataType {
+		return status.Errorf(status.InvalidArg,
+			"state '%s' has data-type '%s', the model configuration says '%s'", p.Output, dt, p.DataType)
 	}
 	size, err := tensor.ByteSize(dt, shape)
-	if err != nil {
-		return status.Errorf(status.InvalidArg, "state '%s': %w", s.specs[i].Output, err)
-	}
-	if size < 0 {
-		n, err := tensor.Elements(shape)
-		if err == nil {
+	if err == nil && size < 0 { // BYTES
+		var n int64
+		if n, err = tensor.Elements(shape); err == nil {
 			err = tensor.CheckBytes(data, n)
 		}
-		if err != nil {
-			return status.Errorf(status.InvalidArg, "state '%s': %w", s.specs[i].Output, err)
-		}
-		return nil
+		size = int64(len(data))
 	}
-	if size != int64(len(data)) {
-		return status.Errorf(status.InvalidArg, "state '%s' has %d bytes for the shape %s of %s", s.specs[i].Output, len(data), tensor.FormatShape(shape), dt)
+	switch {
+	case err != nil:
+		return status.Errorf(status.InvalidArg, "state '%s': %w", p.Output, err)
+	case size != int64(len(data)):
+		return status.Errorf(status.InvalidArg, "state '%s' has %d bytes for the shape %s of %s",
+			p.Output, len(data), tensor.FormatShape(shape), dt)
 	}
 	return nil
 }

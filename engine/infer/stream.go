@@ -7,31 +7,28 @@ import (
 	"time"
 )
 
-// streamLimit is how many bytes of output may wait for a slow reader before a decoupled sender blocks, responseCost what
-// each response counts beside its output, so that empty ones are bounded too. After streamPatience of blocking the
-// reader is taken for gone and the request is cancelled.
 const (
-	streamLimit    = 16 << 20
-	responseCost   = 256
-	streamPatience = time.Minute
+	// streamLimit is how many bytes of unread output a decoupled model may send before it blocks.
+	streamLimit = 16 << 20
+	// responseCost is the size of a response without its outputs, so that the limit also holds for empty responses.
+	responseCost = 256
 )
 
 // stream is the queue of responses from backend to caller.
 type stream struct {
 	mu     sync.Mutex
-	queue  []*Response // guarded by mu, as are the next three
-	head   int
-	bytes  int
-	inline [1]*Response
+	queue  fifo[*Response] // guarded by mu, as are bytes and waker
+	bytes  int             // the size of the responses in queue
+	waker  Waker
+	inline [1]*Response  // storage of queue for the usual single response
 	wake   chan struct{} // capacity 1: something was put and waker is nil
-	waker  Waker         // guarded by mu
 	space  chan struct{} // capacity 1: something was taken
 }
 
 func (s *stream) init() {
 	s.wake = make(chan struct{}, 1)
 	s.space = make(chan struct{}, 1)
-	s.queue = s.inline[:0]
+	s.queue.items = s.inline[:0]
 }
 
 func (s *stream) put(resp *Response, r *Request) {
@@ -42,15 +39,10 @@ func (s *stream) put(resp *Response, r *Request) {
 		s.waitForSpace(size, r)
 		s.mu.Lock()
 	}
-	if s.head > 32 && s.head > len(s.queue)/2 { // a reader that is always behind must not make the queue grow
-		n := copy(s.queue, s.queue[s.head:])
-		clear(s.queue[n:])
-		s.queue, s.head = s.queue[:n], 0
-	}
-	s.queue = append(s.queue, resp)
+	s.queue.push(resp)
 	s.bytes += size
 	if s.waker != nil {
-		s.waker.Wake() // under mu: after Notify(nil) none comes any more
+		s.waker.Wake() // under mu, so that no call follows Notify(nil)
 		s.mu.Unlock()
 		return
 	}
@@ -61,26 +53,25 @@ func (s *stream) put(resp *Response, r *Request) {
 	}
 }
 
-// Behind reports whether the reader is so far behind that Respond with resp would block. The answer stands for a goroutine
-// that is the only one to respond.
-func (r *Request) Behind(resp *Response) bool {
+// WouldBlock reports whether Respond with resp would block. The result stays valid until another goroutine responds.
+func (r *Request) WouldBlock(resp *Response) bool {
 	size := resp.size()
 	r.stream.mu.Lock()
 	defer r.stream.mu.Unlock()
 	return r.stream.full(size)
 }
 
-// full reports whether a response of a size has to wait. The first one never has. s.mu is held.
+// full reports whether a response of a size has to wait. The first one never waits. s.mu is held.
 func (s *stream) full(size int) bool { return s.bytes > 0 && s.bytes+size > streamLimit }
 
-// waitForSpace blocks until a response of a size fits or r is cancelled, which it does itself when that takes too long.
+// waitForSpace blocks until a response of a size fits or r is cancelled. It cancels r itself after slowReaderTimeout.
 func (s *stream) waitForSpace(size int, r *Request) {
-	patience := time.NewTimer(streamPatience)
-	defer patience.Stop()
+	timeout := time.NewTimer(slowReaderTimeout)
+	defer timeout.Stop()
 	for !r.Cancelled() {
 		select {
 		case <-s.space:
-		case <-patience.C:
+		case <-timeout.C:
 			r.Cancel()
 		case <-r.Done():
 		}
@@ -96,15 +87,10 @@ func (s *stream) waitForSpace(size int, r *Request) {
 func (s *stream) take() *Response {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.head == len(s.queue) {
+	if s.queue.len() == 0 {
 		return nil
 	}
-	resp := s.queue[s.head]
-	s.queue[s.head] = nil
-	s.head++
-	if s.head == len(s.queue) {
-		s.queue, s.head = s.queue[:0], 0
-	}
+	resp := s.queue.pop()
 	s.bytes -= resp.size()
 	select {
 	case s.space <- struct{}{}:
@@ -129,14 +115,13 @@ func (s *stream) reset() {
 	case <-s.space:
 	default:
 	}
-	if cap(s.queue) > 64 {
-		s.queue = s.inline[:0]
+	if cap(s.queue.items) > 64 {
+		s.queue.items = s.inline[:0]
 	}
 }
 
-// Next waits for the next response. It returns ctx's error if ctx ends first; the request goes on then, until
-// somebody cancels it. Only the caller who made the request reads, from one goroutine at a time, and not after a
-// final response.
+// Next waits for the next response. If ctx ends first it returns ctx's error, but the request continues until Cancel is
+// called. Only the caller that made the request may read, from one goroutine at a time, and not after a final response.
 func (r *Request) Next(ctx context.Context) (*Response, error) {
 	for {
 		if resp := r.stream.take(); resp != nil {
@@ -155,28 +140,27 @@ func (r *Request) Next(ctx context.Context) (*Response, error) {
 	}
 }
 
-// Waker hears that a request has a response to take. Wake is called on the goroutine that responds, with the request
-// locked: it must not block and must not call the request.
+// Waker is notified when a request has a response. Wake is called on the goroutine that responds, with the request
+// locked. It must not block or call methods of the request.
 type Waker interface{ Wake() }
 
-// Notify makes w hear of every response that is put from now on; the caller then takes them with Poll in place of Next.
-// Call it before the request is handed to the engine, and with nil to hear no more: after that no Wake runs or comes.
+// Notify makes every later response call w.Wake. The caller then reads responses with Poll instead of Next. Call it
+// before the request is handed to the engine. Notify(nil) ends the notifications: when it returns, no Wake is running.
 func (r *Request) Notify(w Waker) {
 	r.stream.mu.Lock()
 	r.stream.waker = w
 	r.stream.mu.Unlock()
 }
 
-// Poll returns the next response, nil if there is none yet. Who may call it is as for Next.
+// Poll returns the next response, nil if there is none yet. The rules for its caller are those of Next.
 func (r *Request) Poll() *Response { return r.stream.take() }
 
-// canceller is a flag with a channel that is made only if somebody asks for it.
+// canceller is a flag with a channel that is made when Done is called first.
 type canceller struct {
-	flag atomic.Bool // set under mu
-	mu   sync.Mutex
-	done chan struct{} // guarded by mu, as is queue
-	// queue hears of the cancellation.
-	queue Queue
+	flag  atomic.Bool // set under mu
+	mu    sync.Mutex
+	done  chan struct{} // guarded by mu, as is queue
+	queue Queue         // is notified of the cancellation
 }
 
 func (c *canceller) reset() {
@@ -185,8 +169,8 @@ func (c *canceller) reset() {
 	c.queue = nil
 }
 
-// Cancel tells the engine that nobody wants the answer. A request in a queue leaves it; a running batch is stopped
-// only when all its requests are cancelled. Safe for concurrent use and more than once.
+// Cancel says that the response is not wanted any more. A request in a queue leaves it. A running batch is stopped only
+// when all its requests are cancelled. Safe for concurrent use; later calls do nothing.
 func (r *Request) Cancel() {
 	r.cancel.mu.Lock()
 	if r.cancel.flag.Swap(true) {
@@ -203,17 +187,17 @@ func (r *Request) Cancel() {
 	}
 }
 
-// WaitIn says who is to hear of a cancellation: the queue that is about to take the request. A queue that sees the
-// request not cancelled after WaitIn hears of every cancellation that comes later.
-func (r *Request) WaitIn(q Queue) {
+// SetQueue sets the queue that is notified of a cancellation, before that queue takes the request. A queue that finds the
+// request not cancelled after SetQueue is notified of every later cancellation.
+func (r *Request) SetQueue(q Queue) {
 	r.cancel.mu.Lock()
 	r.cancel.queue = q
 	r.cancel.mu.Unlock()
 }
 
-// In returns the queue that WaitIn was called with last, nil before. What its caller set in the request before that can be
-// read after it. Safe for concurrent use while the caller holds a reference.
-func (r *Request) In() Queue {
+// Queue returns the queue that was set last with SetQueue, nil before. What the caller of SetQueue wrote to the request
+// before the call can be read after Queue. Safe for concurrent use while the caller holds a reference.
+func (r *Request) Queue() Queue {
 	r.cancel.mu.Lock()
 	defer r.cancel.mu.Unlock()
 	return r.cancel.queue

@@ -84,8 +84,8 @@ func (r *run) drop() (err error) {
 
 // end lets the scheduler and the set forget an instance that takes no more batches.
 func (s *Set) end(r *run) {
-	if b, ok := s.o.Batcher.(sched.Leaver); ok {
-		b.Leave(r.id)
+	if b, ok := s.o.Batcher.(sched.Remover); ok {
+		b.Remove(r.id)
 	}
 	if r.slot != nil {
 		r.slot.Release(false)
@@ -329,7 +329,7 @@ func (s *Set) executed(id sched.InstanceID, b *infer.Batch, err error) {
 		}
 	}
 	if bound, ok := s.o.Batcher.(sched.Binder); ok && b.Lost != infer.NothingLost {
-		bound.Forget(id, b.Lost == infer.LostBefore)
+		bound.EndSequences(id, b.Lost == infer.LostBefore)
 	}
 	s.o.Stats.Executed(b)
 	for _, r := range b.Requests {

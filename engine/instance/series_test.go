@@ -41,7 +41,7 @@ func (m *serial) run(b *infer.Batch) error {
 	if b.Requests[0].ID == "bad" {
 		return fmt.Errorf("request %s", b.Requests[0].ID)
 	}
-	b.Ran(began, infer.Now())
+	b.SetSpan(began, infer.Now())
 	return answer(b)
 }
 

@@ -155,7 +155,7 @@ func (m *Model) Sequenced() bool { return m.sequences != nil }
 // AcquireSequence is Acquire for a request that continues a sequence: also a model that refuses new requests takes it,
 // while it holds the sequence.
 func (m *Model) AcquireSequence(id infer.CorrelationID) bool {
-	if m.sequences == nil || !m.sequences.Holds(id) {
+	if m.sequences == nil || !m.sequences.Continues(id) {
 		return false
 	}
 	m.inflight.Add(1)

@@ -157,7 +157,7 @@ func runSample(ctx context.Context, m *Model, s sample, inst backend.Instance) e
 	}
 	if m.sequences != nil {
 		r.Inputs = append(r.Inputs, inside...)
-		m.sequences.Dress(r)
+		m.sequences.AddControls(r)
 	}
 	done, err := m.executeAlone(ctx, r, inst)
 	defer done()

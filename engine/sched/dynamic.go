@@ -54,7 +54,7 @@ func NewDynamic(p Policy) *Dynamic {
 
 // Enqueue admits r; see Scheduler. It answers a request that is cancelled already.
 func (d *Dynamic) Enqueue(r *infer.Request) error {
-	r.WaitIn(d)
+	r.SetQueue(d)
 	now := infer.Now()
 	d.mu.Lock()
 	if d.closed {

@@ -38,7 +38,7 @@ type Binder interface {
 	Detach(inst InstanceID)
 	// Forget says that an instance has lost what it kept of its sequences: those that have begun end. It is called between
 	// Execute and the instance's next Next; begun says that those that began in that batch are not lost.
-	Forget(inst InstanceID, begun bool)
+	EndSequences(inst InstanceID, begun bool)
 }
 
 // Rescheduler is a Batcher that takes a request again after an execution.
@@ -48,10 +48,10 @@ type Rescheduler interface {
 	Reschedule(r *infer.Request) error
 }
 
-// Leaver is a Batcher that keeps something for each instance.
-type Leaver interface {
+// Remover is a Batcher that keeps something for each instance.
+type Remover interface {
 	// Leave is told once an instance has ended: it will not call Next any more. Its ID may be given to another one.
-	Leave(inst InstanceID)
+	Remove(inst InstanceID)
 }
 
 // InstanceID numbers a model version's instances from 0; those of instances that have left are used again.

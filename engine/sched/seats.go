@@ -82,7 +82,7 @@ func (s *Sequences) Detach(inst InstanceID) {
 }
 
 // Forget ends the sequences that an instance has lost; see Binder.
-func (s *Sequences) Forget(inst InstanceID, begun bool) {
+func (s *Sequences) EndSequences(inst InstanceID, begun bool) {
 	var refused []*infer.Request
 	s.mu.Lock()
 	for _, b := range s.seats {
@@ -102,8 +102,8 @@ func (s *Sequences) Forget(inst InstanceID, begun bool) {
 	fail(refused, errInstanceGone)
 }
 
-// Leave ends the sequences of an instance that is gone; see Leaver.
-func (s *Sequences) Leave(inst InstanceID) {
+// Leave ends the sequences of an instance that is gone; see Remover.
+func (s *Sequences) Remove(inst InstanceID) {
 	var refused []*infer.Request
 	s.mu.Lock()
 	for _, b := range s.seats {

@@ -41,7 +41,7 @@ type Sequences struct {
 var (
 	_ Binder      = (*Sequences)(nil)
 	_ Rescheduler = (*Sequences)(nil)
-	_ Leaver      = (*Sequences)(nil)
+	_ Remover     = (*Sequences)(nil)
 	_ infer.Queue = (*Sequences)(nil)
 )
 
@@ -102,7 +102,7 @@ func (s *Sequences) Enqueue(r *infer.Request) error {
 	if hidden := s.policy.Shadowed; len(hidden) > 0 {
 		r.Inputs = slices.DeleteFunc(r.Inputs, func(in tensor.Tensor) bool { return slices.Contains(hidden, in.Name) })
 	}
-	r.WaitIn(s)
+	r.SetQueue(s)
 	now := infer.Now()
 	s.mu.Lock()
 	if s.closed {
@@ -286,7 +286,7 @@ func (q *sequence) giveUp(refused *[]*infer.Request) {
 }
 
 // Holds reports whether a sequence is live that a request without the START flag may continue.
-func (s *Sequences) Holds(id infer.CorrelationID) bool {
+func (s *Sequences) Continues(id infer.CorrelationID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.live[id]
@@ -325,7 +325,7 @@ func (s *Sequences) Reschedule(r *infer.Request) error {
 	if !s.policy.Iterative {
 		return errNotIterative(r)
 	}
-	r.WaitIn(s) // the backend may have listened meanwhile
+	r.SetQueue(s) // the backend may have listened meanwhile
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.live[r.Correlation]

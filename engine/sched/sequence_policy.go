@@ -127,7 +127,7 @@ func (s *Sequences) control(r *infer.Request, corrid []byte) {
 
 // Dress gives a request that does not come through the batcher, as one for warmup, what it lacks of the inputs that those
 // have which do: states as at the start, and controls as of a sequence of one request. Its rows are all given the same.
-func (s *Sequences) Dress(r *infer.Request) {
+func (s *Sequences) AddControls(r *infer.Request) {
 	if r.Correlation.IsZero() {
 		r.Correlation.Number = 1
 	}

@@ -242,7 +242,7 @@ func TestSequenceTimes(t *testing.T) {
 			answer(next())
 			waits := put(t, s, 1, 0, 0)
 			other := put(t, s, 2, starts, 0)
-			s.Leave(0)
+			s.Remove(0)
 			if err := answerOf(t, waits); !errors.Is(err, errInstanceGone) {
 				t.Errorf("%v, want %v", err, errInstanceGone)
 			}
@@ -271,18 +271,18 @@ func TestSequenceTimes(t *testing.T) {
 				t.Fatal(err)
 			}
 			waits, begins := put(t, s, 1, 0, 0), put(t, s, 3, starts, 0)
-			s.Forget(0, true)
+			s.EndSequences(0, true)
 			answer(b)
 			if err := answerOf(t, waits); !errors.Is(err, errInstanceGone) {
 				t.Errorf("%v, want %v", err, errInstanceGone)
 			}
 			put(t, s, 2, 0, 0)
-			if b, err = s.Next(t.Context(), 0, nil); err != nil || len(b.Requests)-b.Nulls != 2 || !s.Holds(begins.Correlation) || s.Holds(old.Correlation) {
+			if b, err = s.Next(t.Context(), 0, nil); err != nil || len(b.Requests)-b.Nulls != 2 || !s.Continues(begins.Correlation) || s.Continues(old.Correlation) {
 				t.Fatalf("%v, %v; want the sequences that began then and later", b, err)
 			}
-			s.Forget(0, false)
+			s.EndSequences(0, false)
 			answer(b)
-			if s.Holds(infer.CorrelationID{Number: 2}) || s.Holds(begins.Correlation) {
+			if s.Continues(infer.CorrelationID{Number: 2}) || s.Continues(begins.Correlation) {
 				t.Error("a sequence that began is held")
 			}
 		})

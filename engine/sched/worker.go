@@ -95,8 +95,8 @@ func (d *Dynamic) worker(id InstanceID) *worker {
 	return w
 }
 
-// Leave forgets an instance; see Leaver.
-func (d *Dynamic) Leave(id InstanceID) {
+// Leave forgets an instance; see Remover.
+func (d *Dynamic) Remove(id InstanceID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if int(id) < len(d.workers) {

@@ -182,7 +182,7 @@ func TestNoWorkIsLeftToInstancesThatAreGone(t *testing.T) {
 		name string
 		end  func(d *Dynamic, leave context.CancelFunc, shut *atomic.Bool)
 	}{
-		{"left", func(d *Dynamic, leave context.CancelFunc, _ *atomic.Bool) { leave(); synctest.Wait(); d.Leave(0) }},
+		{"left", func(d *Dynamic, leave context.CancelFunc, _ *atomic.Bool) { leave(); synctest.Wait(); d.Remove(0) }},
 		{"waits at its gate", func(_ *Dynamic, _ context.CancelFunc, shut *atomic.Bool) { shut.Store(true) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

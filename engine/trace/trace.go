@@ -179,7 +179,7 @@ func (tr *Trace) Responded(r *infer.Request, resp *infer.Response) {
 }
 
 // stamp adds the moments of the engine. The root's lock is held.
-func (tr *Trace) stamp(t *infer.Times, executed bool, c *infer.CacheNote) {
+func (tr *Trace) stamp(t *infer.Times, executed bool, c *infer.CacheLookup) {
 	end := t.Finished
 	if end == 0 { // it was refused by the scheduler
 		end = infer.Now()

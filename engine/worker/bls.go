@@ -88,9 +88,9 @@ func (w *Worker) origin(call *blsCall) *infer.Origin {
 	if *known != nil {
 		return *known
 	}
-	o := &infer.Origin{Model: w.spec.ModelName, Loose: !call.holds, Busy: func() bool { return exec != 0 && w.running.Load() == exec }}
+	o := &infer.Origin{Model: w.spec.ModelName, Async: !call.holds, Busy: func() bool { return exec != 0 && w.running.Load() == exec }}
 	if parent != nil {
-		o.Up = parent.r.Origin
+		o.Parent = parent.r.Origin
 	}
 	*known = o
 	return o

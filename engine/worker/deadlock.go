@@ -228,7 +228,7 @@ func (w *Worker) seen() *held {
 // look sees what a request waits for. The caller has a reference on it.
 func look(r *infer.Request) waiting {
 	c := waiting{r: r}
-	switch q := r.In().(type) {
+	switch q := r.Queue().(type) {
 	case nil:
 		c.relayed = true // it is on its way to its queue
 	case *Worker:

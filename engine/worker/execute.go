@@ -133,7 +133,7 @@ func (w *Worker) admit(ctx context.Context, b *infer.Batch, series []*infer.Batc
 	w.running.Store(ex.id)
 	for i := range ex.lives {
 		r := ex.lives[i].r
-		r.WaitIn(w)
+		r.SetQueue(w)
 		if r.Cancelled() {
 			w.arena.mark(ex.lives[i].state, stateCancelled, true)
 		}
@@ -352,7 +352,7 @@ func (w *Worker) find(ticket uint64, final bool, began, ended infer.Stamp) (l *l
 		if ex.series != nil {
 			began = max(began, ex.last)
 			ex.last = max(ended, began)
-			ex.series[i].Ran(began, ex.last)
+			ex.series[i].SetSpan(began, ex.last)
 		} else if !ex.marked {
 			ex.marked = true
 			ex.batch.MarkOutput()

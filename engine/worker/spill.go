@@ -31,7 +31,7 @@ func (w *Worker) decoupled(l *live, resp *infer.Response, final bool) {
 		resp = l.r.NewResponse()
 	}
 	resp.Final = final
-	if l.spill == nil && !l.r.Behind(resp) {
+	if l.spill == nil && !l.r.WouldBlock(resp) {
 		_ = l.r.Respond(resp) // cancelled at worst
 		return
 	}
