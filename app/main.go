@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	perfcmd "nereid/app/command/perf"
+	tunecmd "nereid/app/command/tune"
 	"nereid/app/licenses"
 	"nereid/engine"
 )
@@ -41,7 +43,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "worker" { // under any name: a server has started it
 		return workerCommand(args[1:], stderr)
 	}
-	if len(args) > 0 && args[0] == privateServe { // under any name: a tuning has started it
+	if len(args) > 0 && args[0] == tunecmd.PrivateServe { // under any name: a tuning has started it
 		return privateServeCommand(name, args[1:], os.Stdin, stdout, stderr)
 	}
 	if name == "tritonserver" {
@@ -57,9 +59,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	case "devices":
 		return devicesCommand(args[1:], stdout, stderr)
 	case "perf":
-		return perfCommand(context.Background(), args[1:], stdout, stderr)
+		return perfcmd.Run(context.Background(), Version, args[1:], stdout, stderr)
 	case "tune":
-		return tuneCommand(context.Background(), args[1:], os.LookupEnv, stdout, stderr)
+		return tunecmd.Run(context.Background(), tuneProgram(), args[1:], stdout, stderr)
 	case "token":
 		return tokenCommand(args[1:], os.LookupEnv, stdout, stderr)
 	case "backup", "restore":

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"nereid/app/access"
+	tunecmd "nereid/app/command/tune"
 	"nereid/app/console"
 	"nereid/app/console/api"
 	"nereid/app/history"
@@ -39,7 +40,7 @@ import (
 
 // open makes every part and binds every port, but serves nothing yet.
 func (s *server) open(ctx context.Context) error {
-	s.cores = cores() // before it is changed
+	s.cores = runtime.GOMAXPROCS(0) // before it is changed
 	tuneMemory()
 	for _, name := range s.c.WithoutEffect {
 		s.log.Info("the option --" + name + " has no effect in this server")
@@ -399,7 +400,10 @@ func (s *server) openConsole() error {
 		AllowedHosts: s.c.AllowedHosts, Log: s.log,
 		Tokens: s.tokens, Network: s.network, Environment: s.python.own.EnvironmentOf,
 		Frameworks: frameworks{folder: s.data.python(), interpreter: s.c.interpreter()},
-		Tuner:      &consoleTuner{options: tuneServerOptions(s.c.args), python: s.data.python(), machine: tuneMachine{cores: s.cores, gpus: len(s.machine.IDs())}},
+		Tuner: &tunecmd.Console{
+			Program: tuneProgram(), ServerOptions: tunecmd.ServerOptions(s.c.args), Python: s.data.python(),
+			Cores: s.cores, GPUCount: len(s.machine.IDs()),
+		},
 	}
 	if s.shell != nil {
 		o.Window, o.Pick = true, s.shell.pick

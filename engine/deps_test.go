@@ -89,6 +89,8 @@ var layers = map[string]int{
 	"app/certs/certstest":         8,
 	"app/desktop":                 8,
 	"app/licenses":                8,
+	"app/command/perf":            8,
+	"app/command/tune":            8,
 	"app":                         8,
 }
 
@@ -98,7 +100,8 @@ var sideways = map[string][]string{
 	"engine/backend/onnxruntime": {"engine/backend/isolation", "engine/backend/onnxruntime/capi", "engine/backend/onnxruntime/onnxfile"},
 	"engine/backend/python":      {"engine/backend/isolation"},
 	"engine/backend/runtime":     {"engine/backend/isolation", "engine/backend/runtime/tfapi", "engine/backend/runtime/ovapi", "engine/backend/runtime/savedmodel"},
-	"app":                        {"app/access", "app/certs", "app/console", "app/console/api", "app/console/staging", "app/durable", "app/history", "app/inspect", "app/desktop", "app/licenses"},
+	"app/command/tune":           {"app/console", "app/console/api", "app/durable"},
+	"app":                        {"app/access", "app/command/perf", "app/command/tune", "app/certs", "app/console", "app/console/api", "app/console/staging", "app/durable", "app/history", "app/inspect", "app/desktop", "app/licenses"},
 	"app/console":                {"app/access", "app/console/api", "app/console/staging", "app/durable", "app/history"},
 	"app/console/staging":        {"app/console/api", "app/durable"},
 }

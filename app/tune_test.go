@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -12,8 +13,10 @@ import (
 	"testing"
 	"time"
 
+	tunecmd "nereid/app/command/tune"
 	"nereid/app/console"
 	"nereid/app/console/api"
+	"nereid/store"
 )
 
 // page asks a server's console as the page does.
@@ -73,7 +76,7 @@ output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := tuneServerOptions(r.c.args); !slices.Equal(got, []string{"--backend-config=python,python=python3"}) {
+	if got := tunecmd.ServerOptions(r.c.args); !slices.Equal(got, []string{"--backend-config=python,python=python3"}) {
 		t.Errorf("the private servers get %q", got)
 	}
 	req := api.StartTuning{Search: "brute", MaxBatchSizes: "present", QueueDelays: "off", InstanceCounts: "3", Concurrency: "1,2", WindowMs: 50, Shapes: api.List[string]{"INPUT0:16"}}
@@ -181,5 +184,30 @@ func TestTuneOnThePageEndsWithTheServer(t *testing.T) {
 	r = runServer(t, "", args...)
 	if got := page[api.Tuning](t, r, 200, "GET", one, nil); got.State != api.TuningStopped || got.Measured != 0 {
 		t.Errorf("after the end: %+v", got)
+	}
+}
+
+// The program's file may be called tritonserver, and a server of that name tunes models on its page.
+func TestPrivateServeUnderAnyName(t *testing.T) {
+	for _, name := range []string{"nereid", "/opt/tritonserver/bin/tritonserver"} {
+		var out, errs bytes.Buffer
+		if code := Main([]string{name, tunecmd.PrivateServe, "--nosuch=1"}, &out, &errs); code != 1 || !strings.Contains(errs.String(), tunecmd.PrivateServe+" --help lists the options") {
+			t.Errorf("%s: status %d, %s%s", name, code, out.String(), errs.String())
+		}
+	}
+}
+
+// A running server stores the revisions of a tuning that nereid tune --apply made.
+func TestTuneRevisionThroughServer(t *testing.T) {
+	srv := runServer(t, "")
+	before, after := "# before\n", "# after\n"
+	rev := store.Revision{Model: "m", Source: console.SourceTune, Before: &before, After: &after, Outcome: "saved"}
+	if err := addRevision(srv.data.path, rev); err != nil {
+		t.Fatal(err)
+	}
+	list, err := srv.store.Revisions(t.Context(), "m", 0, 10)
+	if err != nil || len(list) != 1 || list[0].Source != console.SourceTune || *list[0].Before != before ||
+		*list[0].After != after {
+		t.Errorf("revisions %+v, %v", list, err)
 	}
 }

@@ -1,4 +1,4 @@
-package app
+package tunecmd
 
 import (
 	"errors"
@@ -30,6 +30,14 @@ func (o *tuneOptions) report(r *tuned, stdout io.Writer) error {
 		return err
 	}
 	return o.apply(r, stdout)
+}
+
+func writeFile(path string, write func(io.Writer) error) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
 }
 
 // export writes the tables into a folder, under model_analyzer's names.

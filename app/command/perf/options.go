@@ -1,4 +1,4 @@
-package app
+package perfcmd
 
 import (
 	"errors"
@@ -13,10 +13,11 @@ import (
 	"nereid/app/perf"
 )
 
-// perfOptions is the command line of nereid perf: perf_analyzer's options, by their names.
-type perfOptions struct {
+// options is the command line of nereid perf: perf_analyzer's options, by their names.
+type options struct {
 	verbose                           int
 	version                           bool
+	program                           string // the version of the program
 	url, protocol                     string
 	model, modelVersion, composing    string
 	async, sync, streaming, serial    bool
@@ -27,7 +28,7 @@ type perfOptions struct {
 	data                              []string
 	zero                              bool
 	inputs                            perf.InputOptions
-	tls                               perfTLS
+	tls                               tlsOptions
 	threads, current, most            int
 	dynamic                           bool
 	concurrency, rates                string
@@ -40,8 +41,8 @@ type perfOptions struct {
 	measure perf.Options // what needs no server to be known
 }
 
-// perfRefused are options of perf_analyzer that ask for what this tool does not do, with the reason.
-var perfRefused = map[string]string{
+// refused are options of perf_analyzer that ask for what this tool does not do, with the reason.
+var refused = map[string]string{
 	"session-concurrency":        "sessions of chats are for OpenAI's API, which this server does not speak",
 	"periodic-concurrency-range": "use --concurrency-range, which holds each level until it is stable",
 	"request-period":             "it belongs to --periodic-concurrency-range",
@@ -54,11 +55,11 @@ var perfRefused = map[string]string{
 	"log-frequency":              "set the server's traces by its --trace-config option or its trace API, or in the GUI",
 }
 
-// perfWithoutEffect are options of perf_analyzer that change nothing here, nor there for --service-kind=triton.
-var perfWithoutEffect = []string{"model-signature-name", "triton-server-directory", "model-repository", "endpoint", "output-shared-memory-size"}
+// withoutEffect are options of perf_analyzer that change nothing here, nor there for --service-kind=triton.
+var withoutEffect = []string{"model-signature-name", "triton-server-directory", "model-repository", "endpoint", "output-shared-memory-size"}
 
-// perfKinds are the service kinds with what is to be said of them.
-var perfKinds = map[string]string{
+// serviceKinds are the service kinds with what is to be said of them.
+var serviceKinds = map[string]string{
 	"triton":       "",
 	"triton_c_api": "there is no library to load: measure a server, or use package engine in a Go benchmark",
 	"tfserving":    "TensorFlow Serving has another protocol; this tool measures servers that speak KServe v2",
@@ -67,23 +68,23 @@ var perfKinds = map[string]string{
 	"dynamic_grpc": "this tool measures servers that speak KServe v2",
 }
 
-// parsePerf reads the command line. The first fault is returned.
-func parsePerf(args []string) (*perfOptions, error) {
-	o := &perfOptions{protocol: "http", compression: "none", inFormat: "binary", outFormat: "binary", windowMode: "time_windows"}
+// parse reads the command line. The first fault is returned.
+func parse(args []string) (*options, error) {
+	o := &options{protocol: "http", compression: "none", inFormat: "binary", outFormat: "binary", windowMode: "time_windows"}
 	f := flag.NewFlagSet("nereid perf", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	o.generalFlags(f)
 	o.loadFlags(f)
 	o.inputFlags(f)
 	o.serverFlags(f)
-	for name, why := range perfRefused {
+	for name, why := range refused {
 		f.Func(name, "", func(string) error { return errors.New("not supported: " + why) })
 	}
-	for _, name := range perfWithoutEffect {
+	for _, name := range withoutEffect {
 		f.String(name, "", "")
 	}
 	if err := f.Parse(splitShort(args)); err != nil {
-		return nil, perfFlagError(err)
+		return nil, flagError(err)
 	}
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q: options begin with a dash", f.Arg(0))
@@ -94,8 +95,8 @@ func parsePerf(args []string) (*perfOptions, error) {
 	return o, o.finish(f)
 }
 
-// perfFlagError takes package flag's prefix from a fault.
-func perfFlagError(err error) error {
+// flagError takes package flag's prefix from a fault.
+func flagError(err error) error {
 	text := strings.TrimPrefix(err.Error(), "flag provided but not defined: ")
 	if text != err.Error() {
 		return fmt.Errorf("unknown option %s; nereid perf --help lists the options", text)
@@ -125,7 +126,7 @@ func splitShort(args []string) []string {
 	return out
 }
 
-func (o *perfOptions) generalFlags(f *flag.FlagSet) {
+func (o *options) generalFlags(f *flag.FlagSet) {
 	f.BoolVar(&o.version, "version", false, "")
 	f.StringVar(&o.model, "m", "", "")
 	f.StringVar(&o.modelVersion, "x", "", "")
@@ -138,7 +139,7 @@ func (o *perfOptions) generalFlags(f *flag.FlagSet) {
 	f.StringVar(&o.metricsURL, "metrics-url", "", "")
 	f.Func("metrics-interval", "", milliseconds(&o.measure.Interval))
 	f.Func("service-kind", "", func(v string) error {
-		why, ok := perfKinds[v]
+		why, ok := serviceKinds[v]
 		if !ok {
 			return errors.New("want triton")
 		}
@@ -149,7 +150,7 @@ func (o *perfOptions) generalFlags(f *flag.FlagSet) {
 	})
 }
 
-func (o *perfOptions) loadFlags(f *flag.FlagSet) {
+func (o *options) loadFlags(f *flag.FlagSet) {
 	m := &o.measure
 	both := func(set func(string) error, names ...string) {
 		for _, n := range names {
@@ -193,7 +194,7 @@ func (o *perfOptions) loadFlags(f *flag.FlagSet) {
 	f.BoolVar(&o.dynamic, "d", false, "")
 }
 
-func (o *perfOptions) inputFlags(f *flag.FlagSet) {
+func (o *options) inputFlags(f *flag.FlagSet) {
 	add := func(list *[]string) func(string) error {
 		return func(v string) error { *list = append(*list, v); return nil }
 	}
@@ -228,7 +229,7 @@ func (o *perfOptions) inputFlags(f *flag.FlagSet) {
 	})
 }
 
-func (o *perfOptions) serverFlags(f *flag.FlagSet) {
+func (o *options) serverFlags(f *flag.FlagSet) {
 	f.StringVar(&o.url, "u", "", "")
 	f.Func("i", "", func(v string) error { return oneOf(&o.protocol, "http", "grpc")(strings.ToLower(v)) })
 	for _, n := range []string{"async", "a"} {
@@ -260,7 +261,7 @@ func (o *perfOptions) serverFlags(f *flag.FlagSet) {
 }
 
 // finish reads what belongs together.
-func (o *perfOptions) finish(f *flag.FlagSet) error {
+func (o *options) finish(f *flag.FlagSet) error {
 	given := map[string]bool{}
 	f.Visit(func(one *flag.Flag) { given[one.Name] = true })
 	if o.model == "" {
@@ -315,7 +316,7 @@ func (o *perfOptions) finish(f *flag.FlagSet) error {
 }
 
 // finishLoad reads how the load is made.
-func (o *perfOptions) finishLoad(given map[string]bool) error {
+func (o *options) finishLoad(given map[string]bool) error {
 	modes := 0
 	for _, n := range []string{"concurrency-range", "request-rate-range", "request-intervals", "fixed-schedule"} {
 		if given[n] {

@@ -1,4 +1,4 @@
-package app
+package tunecmd
 
 import (
 	"bytes"
@@ -152,8 +152,8 @@ func TestTuneVariants_F038(t *testing.T) {
 			t.Errorf("%s has an editor's file: %v", name, err)
 		}
 	}
-	if code, out, errs := newProgram(t).run(t, "validate", root); code != 0 {
-		t.Errorf("the variants have faults: %s%s", out, errs)
+	if out, err := runProgram(t, "validate", root); err != nil {
+		t.Errorf("the variants have faults: %v %s", err, out)
 	}
 	if err := r.writeRepository(root); err == nil || !strings.Contains(err.Error(), "remove it, or name another folder") {
 		t.Errorf("variants take the place of others: %v", err)
@@ -209,7 +209,7 @@ func TestTuneApply(t *testing.T) {
 	}
 	t.Run("without a server", func(t *testing.T) {
 		_, m := tunedModel(t)
-		o := &tuneOptions{dataDir: t.TempDir()}
+		o := &tuneOptions{dataDir: t.TempDir(), program: testProgram}
 		if err := o.apply(foundOf(t, m), &bytes.Buffer{}); err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +226,7 @@ func TestTuneApply(t *testing.T) {
 		if err := os.Chmod(path, 0o660); err != nil {
 			t.Fatal(err)
 		}
-		o := &tuneOptions{dataDir: t.TempDir()}
+		o := &tuneOptions{dataDir: t.TempDir(), program: testProgram}
 		if err := o.apply(foundOf(t, m), &bytes.Buffer{}); err != nil {
 			t.Fatal(err)
 		}
@@ -234,18 +234,9 @@ func TestTuneApply(t *testing.T) {
 			t.Errorf("%v, %v; want 660", info.Mode(), err)
 		}
 	})
-	t.Run("with the server that has the data folder", func(t *testing.T) {
-		_, m := tunedModel(t)
-		srv := runServer(t, "")
-		o := &tuneOptions{dataDir: srv.data.path}
-		if err := o.apply(foundOf(t, m), &bytes.Buffer{}); err != nil {
-			t.Fatal(err)
-		}
-		check(t, m, revisions(t, srv.store))
-	})
 	t.Run("not over a change, nor where nothing is better, nor after an interrupt", func(t *testing.T) {
 		_, m := tunedModel(t)
-		o := &tuneOptions{dataDir: t.TempDir()}
+		o := &tuneOptions{dataDir: t.TempDir(), program: testProgram}
 		r := foundOf(t, m)
 		r.cut = true
 		if err := o.apply(r, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "interrupted") {

@@ -1,14 +1,12 @@
-package app
+package tunecmd
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -38,6 +36,7 @@ type tuner struct {
 	gpus         int
 	tuneParts    bool   // the configurations of parts change too
 	python       string // the folder of Python environments, shared with others; "": the private servers' own
+	pythonFolder func(dataDir string) string
 	scratch      string
 	repositories int // made so far
 
@@ -57,7 +56,7 @@ func (t *tuner) open() (err error) {
 	if t.scratch, err = os.MkdirTemp("", "nereid-tune-"); err != nil || t.python == "" {
 		return err
 	}
-	at := pythonFolder(t.dataDir())
+	at := t.pythonFolder(t.dataDir())
 	if err = errors.Join(os.MkdirAll(t.python, 0o700), os.MkdirAll(filepath.Dir(at), 0o700)); err == nil {
 		err = os.Symlink(t.python, at) // processes that make an environment there wait for each other
 	}
@@ -379,9 +378,6 @@ func measured(p *perf.Point, u *consumption) tune.Measurement {
 	return m
 }
 
-// cores is how many this process may use.
-func cores() int { return runtime.GOMAXPROCS(0) }
-
 // gpuFigures adds what the GPUs showed; g may be nil.
 func gpuFigures(m *tune.Measurement, g *perf.Metrics) {
 	if g == nil {
@@ -427,14 +423,4 @@ func (t *tuner) alone(ctx context.Context) (*tune.Measurement, error) {
 		gpuFigures(m, &g)
 	}
 	return m, nil
-}
-
-// tuneHere is this machine.
-func tuneHere(log *slog.Logger) tuneMachine {
-	m := openMachine(defaults(false), log)
-	out := tuneMachine{cores: cores(), gpus: len(m.IDs())}
-	if err := m.Close(); err != nil {
-		log.Warn("the GPUs' library does not close", "err", err)
-	}
-	return out
 }

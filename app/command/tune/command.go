@@ -1,14 +1,16 @@
-package app
+package tunecmd
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -19,15 +21,33 @@ import (
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
 	"nereid/engine/repo"
+	"nereid/store"
 )
 
-// tuneCommand runs "nereid tune …". An interrupt ends it with what was measured.
-func tuneCommand(ctx context.Context, args []string, lookup func(string) (string, bool), stdout, stderr io.Writer) int {
+// Program is what the command needs of the program that it belongs to.
+type Program struct {
+	// DataDir returns the data folder: the given one, or the default if that is empty.
+	DataDir func(given string) (string, error)
+	// PythonFolder returns the folder of the Python environments in a data folder.
+	PythonFolder func(dataDir string) string
+	// AddRevision stores a revision in a data folder, through the server that has it open or without one.
+	AddRevision func(dataDir string, r store.Revision) error
+	// GPUs counts the GPUs that models may use.
+	GPUs func(log *slog.Logger) int
+}
+
+// Run runs the command and returns its exit status. An interrupt stops the search; what was measured is then reported.
+func Run(ctx context.Context, program Program, args []string, stdout, stderr io.Writer) int {
 	o, err := parseTune(args)
-	if code, end := parsed(err, tuneUsage, stdout, stderr); end {
-		return code
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, tuneUsage)
+		return 0
+	case err != nil:
+		fmt.Fprintf(stderr, "error: %v\n\n%s", err, tuneUsage)
+		return 2
 	}
-	o.lookup = lookup
+	o.program = program
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second interrupt ends the program at once
@@ -64,8 +84,8 @@ type tuned struct {
 
 // run tunes and reports.
 func (o *tuneOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
-	if dir, err := commandDataDir(o.dataDir, o.lookup); err == nil { // what was installed for models counts here too
-		if at := pythonFolder(dir); isFolder(at) {
+	if dir, err := o.program.DataDir(o.dataDir); err == nil { // what was installed for models counts here too
+		if at := o.program.PythonFolder(dir); isFolder(at) {
 			o.python = at
 		}
 	}
@@ -93,7 +113,7 @@ func (o *tuneOptions) tuner() (*tuner, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &tuner{model: m, options: o.server, batch: o.batch, window: o.window, trials: o.trials, requests: o.requests, rate: o.lists.rate, tuneParts: o.composingToo, python: o.python}
+	t := &tuner{model: m, options: o.server, batch: o.batch, window: o.window, trials: o.trials, requests: o.requests, rate: o.lists.rate, tuneParts: o.composingToo, python: o.python, pythonFolder: o.program.PythonFolder}
 	for _, name := range o.with {
 		other, err := findTuneModel(o.repositories, name)
 		if err != nil {
@@ -134,17 +154,17 @@ func isFolder(path string) bool {
 
 // inputsOf makes the requests of a model. Of several models each takes the shapes of its own inputs.
 func (o *tuneOptions) inputsOf(shape *perf.Model) (*perf.Data, error) {
-	inputs := perfOptions{data: o.data, inputs: o.inputs}
+	inputs := o.inputs
 	if len(o.with) > 0 {
-		inputs.inputs.Shapes = maps.Clone(o.inputs.Shapes)
-		maps.DeleteFunc(inputs.inputs.Shapes, func(name string, _ []int64) bool {
+		inputs.Shapes = maps.Clone(o.inputs.Shapes)
+		maps.DeleteFunc(inputs.Shapes, func(name string, _ []int64) bool {
 			return !slices.ContainsFunc(shape.Inputs, func(in perf.IO) bool { return in.Name == name })
 		})
 	}
 	if o.fillFree {
-		inputs.inputs.FillFree(shape)
+		inputs.FillFree(shape)
 	}
-	return inputs.load(shape)
+	return perf.ReadInputs(o.data, shape, inputs)
 }
 
 // steps are the models of an ensemble's configuration; none for others, and for a text that cannot be read.
@@ -163,7 +183,8 @@ func steps(config string) (names []string) {
 func (o *tuneOptions) search(ctx context.Context, t *tuner, stdout, stderr io.Writer) (*tuned, error) {
 	machine := o.machine
 	if machine.cores == 0 {
-		machine = tuneHere(slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+		log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		machine = tuneMachine{cores: runtime.GOMAXPROCS(0), gpus: o.program.GPUs(log)}
 	}
 	fmt.Fprintf(stdout, "Tuning %s in servers of its own; what serves it now is left alone, but shares the machine.\n", strings.Join(append([]string{o.model}, o.with...), " and "))
 	r := &tuned{model: t.model.name, goal: o.goal, rate: o.lists.rate, batch: o.batch, began: time.Now(), with: o.with, models: t.models(), gpus: machine.gpus, top: o.top, searching: o.mode, result: &tune.Result{}}

@@ -1,4 +1,4 @@
-package app
+package perfcmd
 
 import (
 	"compress/zlib"
@@ -21,8 +21,8 @@ import (
 	"nereid/engine/client"
 )
 
-// perfTLS is the options about TLS.
-type perfTLS struct {
+// tlsOptions is the options about TLS.
+type tlsOptions struct {
 	grpc                      bool
 	grpcCA, grpcKey, grpcCert string
 
@@ -33,7 +33,7 @@ type perfTLS struct {
 }
 
 // address is where the server is: of HTTP a URL, of gRPC host:port.
-func (o *perfOptions) address() string {
+func (o *options) address() string {
 	switch {
 	case o.protocol == "grpc" && o.url == "":
 		return "localhost:8001"
@@ -52,7 +52,7 @@ func (o *perfOptions) address() string {
 }
 
 // host is the server's name or address.
-func (o *perfOptions) host() string {
+func (o *options) host() string {
 	host := o.address()
 	if u, err := url.Parse(host); err == nil && u.Host != "" {
 		return u.Hostname()
@@ -64,7 +64,7 @@ func (o *perfOptions) host() string {
 }
 
 // dial makes the client by which the load is sent.
-func (o *perfOptions) dial() (client.Client, error) {
+func (o *options) dial() (client.Client, error) {
 	if o.protocol == "grpc" {
 		return o.dialGRPC()
 	}
@@ -87,7 +87,7 @@ func (o *perfOptions) dial() (client.Client, error) {
 	})
 }
 
-func (o *perfOptions) dialGRPC() (*client.GRPC, error) {
+func (o *options) dialGRPC() (*client.GRPC, error) {
 	g := client.GRPCOptions{Metadata: map[string]string{}, Dial: []grpc.DialOption{perf.GRPCTimes()}}
 	for _, h := range o.headers {
 		name, value, _ := strings.Cut(h, ":")
@@ -148,7 +148,7 @@ func roots(path string) (*x509.CertPool, error) {
 
 // http is the configuration of HTTPS, with curl's meaning of the two checks: the peer's is of the chain, the host's of the
 // name.
-func (t *perfTLS) http(host string) (*tls.Config, error) {
+func (t *tlsOptions) http(host string) (*tls.Config, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	var err error
 	if conf.RootCAs, err = roots(t.httpCA); err != nil {
@@ -192,7 +192,7 @@ func verifyParts(s tls.ConnectionState, authorities *x509.CertPool, chain bool, 
 }
 
 // pair reads the client's certificate and key, each in PEM or DER.
-func (t *perfTLS) pair() (tls.Certificate, error) {
+func (t *tlsOptions) pair() (tls.Certificate, error) {
 	cert, err := pemOf(t.httpCert, t.certType, "CERTIFICATE")
 	if err != nil {
 		return tls.Certificate{}, err

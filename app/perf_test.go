@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"nereid/app/certs/certstest"
+	perfcmd "nereid/app/command/perf"
 )
 
 // perfModels is a repository with a model of each kind.
@@ -74,7 +75,7 @@ func (r *rig) counted(t *testing.T, model string) (good, bad uint64) {
 func perfRun(t *testing.T, want int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	if code := perfCommand(t.Context(), args, &out, &errs); code != want {
+	if code := perfcmd.Run(t.Context(), Version, args, &out, &errs); code != want {
 		t.Fatalf("nereid perf %q = %d, want %d\n%s%s", args, code, want, out.String(), errs.String())
 	}
 	return out.String(), errs.String()
@@ -162,13 +163,13 @@ func TestPerf_F013(t *testing.T) {
 		})
 	}
 	t.Run("F011 answers that validation_data does not say", func(t *testing.T) {
-		_, errs := perfRun(t, perfFailed, "-m", "sums", "-u", r.at("http"), "--input-data", values+"/wrong.json", "--request-count", "10")
+		_, errs := perfRun(t, 99, "-m", "sums", "-u", r.at("http"), "--input-data", values+"/wrong.json", "--request-count", "10")
 		if !strings.Contains(errs, `output "OUTPUT0" (INT32[4]) is not what validation_data says`) {
 			t.Errorf("stderr %s", errs)
 		}
 	})
 	t.Run("F013 a decoupled model without a stream", func(t *testing.T) {
-		_, errs := perfRun(t, perfFailed, "-m", "repeat", "-u", r.at("http"), "--shape=IN:1", "--shape=DELAY:1")
+		_, errs := perfRun(t, 99, "-m", "repeat", "-u", r.at("http"), "--shape=IN:1", "--shape=DELAY:1")
 		if !strings.Contains(errs, "add -i grpc --streaming") {
 			t.Errorf("stderr %s", errs)
 		}
@@ -269,7 +270,7 @@ func TestPerfOutput(t *testing.T) {
 				t.Errorf("request %+v", q)
 			}
 		}
-		if _, errs := perfRun(t, perfBadUse, "-m", "seq", "-u", r.at("http"), "--profile-export-file", path); !strings.Contains(errs, "is there already") {
+		if _, errs := perfRun(t, 3, "-m", "seq", "-u", r.at("http"), "--profile-export-file", path); !strings.Contains(errs, "is there already") {
 			t.Errorf("stderr %s", errs)
 		}
 	})
@@ -296,13 +297,13 @@ func TestPerfOutput(t *testing.T) {
 			}
 			return out.Write(b)
 		})
-		code := perfCommand(ctx, []string{"-m", "plain", "-u", r.at("http"), "-v", "--measurement-mode", "count_windows", "-r", "100000", "-s", "0", "-f", dir + "/cut.csv"}, stop, &errs)
+		code := perfcmd.Run(ctx, Version, []string{"-m", "plain", "-u", r.at("http"), "-v", "--measurement-mode", "count_windows", "-r", "100000", "-s", "0", "-f", dir + "/cut.csv"}, stop, &errs)
 		if row := readCSV(t, dir+"/cut.csv"); code != 0 || len(row) != 1 || !strings.Contains(errs.String(), "interrupted") || !strings.Contains(out.String(), "Throughput: ") {
 			t.Errorf("status %d, CSV %v\n%s%s", code, row, out.String(), errs.String())
 		}
 	})
 	t.Run("F009 no stable measurement", func(t *testing.T) {
-		_, errs := perfRun(t, perfUnstable, "-m", "plain", "-u", r.at("http"), "-p", "20", "-r", "2")
+		_, errs := perfRun(t, 2, "-m", "plain", "-u", r.at("http"), "-p", "20", "-r", "2")
 		if !strings.Contains(errs, "Failed to obtain stable measurement within 2 measurement windows") {
 			t.Errorf("stderr %s", errs)
 		}
@@ -412,7 +413,7 @@ func TestPerfTLS_F013(t *testing.T) {
 		t.Run("F013 "+tt.name, func(t *testing.T) {
 			want := 0
 			if tt.want != "" {
-				want = perfFailed
+				want = 99
 			}
 			_, errs := perfRun(t, want, append([]string{"-m", "good", "--request-count", "3"}, tt.args...)...)
 			if !strings.Contains(errs, tt.want) {
@@ -460,7 +461,7 @@ func TestPerfOptionsThatAreWrong(t *testing.T) {
 		{"-m a -i x", "want http or grpc"},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
-			_, errs := perfRun(t, perfBadUse, strings.Fields(tt.line)...)
+			_, errs := perfRun(t, 3, strings.Fields(tt.line)...)
 			if !strings.Contains(errs, tt.want) || strings.Count(errs, "\n") != 1 {
 				t.Errorf("stderr %q, want one line with %q", errs, tt.want)
 			}
@@ -471,7 +472,7 @@ func TestPerfOptionsThatAreWrong(t *testing.T) {
 	}
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
-	if _, errs := perfRun(t, perfFailed, "-m", "a", "-u", gone.URL); !strings.Contains(errs, "refused") {
+	if _, errs := perfRun(t, 99, "-m", "a", "-u", gone.URL); !strings.Contains(errs, "refused") {
 		t.Errorf("without a server: %q", errs)
 	}
 }

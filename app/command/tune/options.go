@@ -1,4 +1,4 @@
-package app
+package tunecmd
 
 import (
 	"errors"
@@ -67,7 +67,7 @@ found. The exit status is 0, 1 after an error, and 2 when the options are wrong.
 
 // tuneOptions is the command line of nereid tune.
 type tuneOptions struct {
-	lookup       func(string) (string, bool)
+	program      Program
 	model        string
 	with         []string // models that are measured and tuned at the same time
 	repositories []string
@@ -116,7 +116,7 @@ func parseTune(args []string) (*tuneOptions, error) {
 	o, v := &tuneOptions{}, &tuneValues{}
 	f := o.flags(v)
 	if err := f.Parse(args); err != nil {
-		return nil, perfFlagError(err)
+		return nil, flagError(err)
 	}
 	o.server = f.Args()
 	if v.file == "" {
@@ -137,10 +137,18 @@ func parseTune(args []string) (*tuneOptions, error) {
 		return given[name]
 	})
 	if err := f.Parse(more); err != nil {
-		return nil, fmt.Errorf("--config-file %s: %w", v.file, perfFlagError(err))
+		return nil, fmt.Errorf("--config-file %s: %w", v.file, flagError(err))
 	}
 	o.server = append(server, o.server...)
 	return o, o.finish(v)
+}
+
+// flagError words package flag's error as ours.
+func flagError(err error) error {
+	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: "); ok {
+		return fmt.Errorf("unknown option %s; nereid tune --help lists the options", name)
+	}
+	return err
 }
 
 func (o *tuneOptions) flags(v *tuneValues) *flag.FlagSet {

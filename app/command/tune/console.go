@@ -1,4 +1,4 @@
-package app
+package tunecmd
 
 import (
 	"cmp"
@@ -17,17 +17,18 @@ import (
 	"nereid/engine/inferencepb"
 )
 
-// consoleTuner is nereid tune for the page: the same searches in the same servers of their own.
-type consoleTuner struct {
-	options []string // of the private servers
-	python  string   // the folder of the Python environments
-	machine tuneMachine
+// Console runs the searches of nereid tune for the GUI.
+type Console struct {
+	Program
+	ServerOptions   []string // of the private servers; see ServerOptions
+	Python          string   // the folder of the Python environments
+	Cores, GPUCount int      // of the machine
 }
 
-var _ console.Tuner = (*consoleTuner)(nil)
+var _ console.Tuner = (*Console)(nil)
 
-// tuneServerOptions are those of a server's options that its models need, and so the private servers do.
-func tuneServerOptions(args []string) (out []string) {
+// ServerOptions returns those of a server's options that its models need: the private servers get them too.
+func ServerOptions(args []string) (out []string) {
 	for _, a := range args {
 		name, _, _ := strings.Cut(strings.TrimPrefix(a, "--"), "=")
 		if slices.Contains([]string{"backend-config", "backend-directory", "disable-auto-complete-config", "strict-model-config", "repoagent-directory",
@@ -40,15 +41,17 @@ func tuneServerOptions(args []string) (out []string) {
 	return out
 }
 
+func (c *Console) machine() tuneMachine { return tuneMachine{cores: c.Cores, gpus: c.GPUCount} }
+
 // mostTrials is how many measurements the page takes on: a thousand takes an hour or more.
 const mostTrials = 1000
 
 // asked makes the command's options of a request, with the command's checks.
-func (c *consoleTuner) asked(m console.TuneModel, r *api.StartTuning) (*tuneOptions, error) {
+func (c *Console) asked(m console.TuneModel, r *api.StartTuning) (*tuneOptions, error) {
 	o, v := &tuneOptions{}, &tuneValues{}
 	o.flags(v) // sets what is not asked for
-	o.model, o.with, o.repositories, o.server = m.Name, m.With, m.Repositories, c.options
-	o.python, o.machine, o.fillFree = c.python, c.machine, true
+	o.model, o.with, o.repositories, o.server = m.Name, m.With, m.Repositories, c.ServerOptions
+	o.program, o.python, o.machine, o.fillFree = c.Program, c.Python, c.machine(), true
 	o.mode, o.composingToo = cmp.Or(r.Search, o.mode), r.Parts
 	o.budget, o.batch = cmp.Or(r.Budget, o.budget), cmp.Or(r.Batch, o.batch)
 	v.objective, v.window = cmp.Or(r.Objective, v.objective), cmp.Or(r.WindowMs, v.window)
@@ -59,7 +62,7 @@ func (c *consoleTuner) asked(m console.TuneModel, r *api.StartTuning) (*tuneOpti
 }
 
 // Plan implements console.Tuner.
-func (c *consoleTuner) Plan(m console.TuneModel, r *api.StartTuning) (api.TuningPlan, error) {
+func (c *Console) Plan(m console.TuneModel, r *api.StartTuning) (api.TuningPlan, error) {
 	o, err := c.asked(m, r)
 	if err != nil {
 		return api.TuningPlan{}, err
@@ -83,7 +86,7 @@ func (c *consoleTuner) Plan(m console.TuneModel, r *api.StartTuning) (api.Tuning
 			return api.TuningPlan{}, fmt.Errorf("requests of %d rows are more than the max_batch_size of model %q, %d", t.batch, model.name, cfg.GetMaxBatchSize())
 		}
 	}
-	t.makeSpace(&o.lists, c.machine)
+	t.makeSpace(&o.lists, c.machine())
 	if n := o.most(&t.space); n > mostTrials {
 		return api.TuningPlan{}, fmt.Errorf("these are %d measurements, more than %d; take fewer values, or the quick search, or nereid tune on the command line", n, mostTrials)
 	}
@@ -111,7 +114,7 @@ func (o *tuneOptions) plan(s *tune.Space) api.TuningPlan {
 }
 
 // Tune implements console.Tuner.
-func (c *consoleTuner) Tune(ctx context.Context, m console.TuneModel, r *api.StartTuning, see func(console.TuneEvent)) (err error) {
+func (c *Console) Tune(ctx context.Context, m console.TuneModel, r *api.StartTuning, see func(console.TuneEvent)) (err error) {
 	o, err := c.asked(m, r)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package app
+package tunecmd
 
 import (
 	"bytes"
@@ -35,6 +35,7 @@ func tuneTry(t *testing.T, ctx context.Context, args ...string) (*tuned, string,
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.program = testProgram
 	tn, err := o.tuner()
 	if err != nil {
 		return nil, "", err
@@ -58,7 +59,7 @@ func tuneTry(t *testing.T, ctx context.Context, args ...string) (*tuned, string,
 	return r, out.String(), err
 }
 
-const sampleModels = "../models-sample"
+const sampleModels = "../../../models-sample"
 
 func TestTune(t *testing.T) {
 	t.Run("F029 F036 a quick search of an ONNX model", func(t *testing.T) {
@@ -91,7 +92,7 @@ func TestTune(t *testing.T) {
 	})
 	t.Run("F033 a server without models", func(t *testing.T) {
 		at := t.TempDir()
-		r, _ := tuneRun(t, "--model-repository", perfModels(t), "-m", "plain", "--search=brute", "--concurrency=1", "--max-batch-sizes=present", "--queue-delays=present",
+		r, _ := tuneRun(t, "--model-repository", testModels(t), "-m", "plain", "--search=brute", "--concurrency=1", "--max-batch-sizes=present", "--queue-delays=present",
 			"--instance-counts=present", "--window=50", "--export-path", at)
 		if err := r.export(at); err != nil {
 			t.Fatal(err)
@@ -148,7 +149,7 @@ func TestTune(t *testing.T) {
 		}
 	})
 	t.Run("F029 an ensemble and its parts", func(t *testing.T) {
-		r, out := tuneRun(t, "--model-repository", perfModels(t), "-m", "pair", "--search=brute", "--concurrency=2", "--tune-composing", "--max-batch-sizes=8",
+		r, out := tuneRun(t, "--model-repository", testModels(t), "-m", "pair", "--search=brute", "--concurrency=2", "--tune-composing", "--max-batch-sizes=8",
 			"--instance-counts=1,2", "--queue-delays=off")
 		if len(r.result.Trials) != 2 || !strings.Contains(out, "plain: instances 1 → 2") {
 			t.Errorf("%d measurements\n%s", len(r.result.Trials), out)
@@ -165,12 +166,13 @@ model_warmup { name: "w" batch_size: 8 inputs { key: "INPUT0" value { data_type:
 	})
 	t.Run("F035 a search that was cancelled goes on from its checkpoint", func(t *testing.T) {
 		at := filepath.Join(t.TempDir(), "checkpoint")
-		args := []string{"--model-repository", perfModels(t), "-m", "plain", "--search=brute", "--concurrency=1,2", "--max-batch-sizes=8", "--instance-counts=1,2", "--queue-delays=off", "--checkpoint", at}
+		args := []string{"--model-repository", testModels(t), "-m", "plain", "--search=brute", "--concurrency=1,2", "--max-batch-sizes=8", "--instance-counts=1,2", "--queue-delays=off", "--checkpoint", at}
 		ctx, cancel := context.WithCancel(t.Context())
 		o, err := parseTune(args)
 		if err != nil {
 			t.Fatal(err)
 		}
+		o.program = testProgram
 		t.Setenv(asProgram, "1")
 		tn, err := o.tuner()
 		if err != nil {
@@ -310,16 +312,6 @@ func TestTuneOptions(t *testing.T) {
 	}
 	if _, err := parseTune([]string{"-m", "m", "--model-repository=r", "--", "--http-port=1"}); err == nil || !strings.Contains(err.Error(), "sets this option") {
 		t.Errorf("an option of the private servers' own: %v", err)
-	}
-}
-
-// The program's file may be called tritonserver, and a server of that name tunes models on its page.
-func TestPrivateServeUnderAnyName(t *testing.T) {
-	for _, name := range []string{"nereid", "/opt/tritonserver/bin/tritonserver"} {
-		var out, errs bytes.Buffer
-		if code := Main([]string{name, privateServe, "--nosuch=1"}, &out, &errs); code != 1 || !strings.Contains(errs.String(), privateServe+" --help lists the options") {
-			t.Errorf("%s: status %d, %s%s", name, code, out.String(), errs.String())
-		}
 	}
 }
 

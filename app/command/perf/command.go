@@ -1,4 +1,4 @@
-package app
+package perfcmd
 
 import (
 	"context"
@@ -21,29 +21,31 @@ import (
 
 // The exit statuses of perf_analyzer.
 const (
-	perfOK       = 0
-	perfUnstable = 2
-	perfBadUse   = 3
-	perfFailed   = 99
+	statusOK       = 0
+	statusUnstable = 2
+	statusBadUse   = 3
+	statusFailed   = 99
 )
 
-// perfCommand runs "nereid perf …". An interrupt ends it with what was measured.
-func perfCommand(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	o, err := parsePerf(args)
+// Run runs the command and returns its exit status. version is the program's. An interrupt stops it; it then reports what it
+// has measured.
+func Run(ctx context.Context, version string, args []string, stdout, stderr io.Writer) int {
+	o, err := parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, perfUsage)
-		return perfOK
+		fmt.Fprint(stdout, usage)
+		return statusOK
 	case err != nil:
 		fmt.Fprintf(stderr, "error: %v\n", err)
-		return perfBadUse
+		return statusBadUse
 	case o.version:
-		fmt.Fprintf(stdout, "nereid perf %s\n", Version)
-		return perfOK
+		fmt.Fprintf(stdout, "nereid perf %s\n", version)
+		return statusOK
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second interrupt ends the program at once
+	o.program = version
 	code, err := o.run(ctx, stdout, stderr)
 	if err != nil {
 		fmt.Fprintf(stderr, "error: %v\n", err)
@@ -52,18 +54,18 @@ func perfCommand(ctx context.Context, args []string, stdout, stderr io.Writer) i
 }
 
 // run measures and reports.
-func (o *perfOptions) run(ctx context.Context, stdout, stderr io.Writer) (int, error) {
+func (o *options) run(ctx context.Context, stdout, stderr io.Writer) (int, error) {
 	control, err := o.dial() // for questions, so that they do not wait behind the load
 	if err != nil {
-		return perfBadUse, err
+		return statusBadUse, err
 	}
 	defer control.Close()
 	m := &o.measure
 	if err := o.describe(ctx, control); err != nil {
-		return perfFailed, err
+		return statusFailed, err
 	}
 	if m.Target, err = o.target(); err != nil {
-		return perfFailed, err
+		return statusFailed, err
 	}
 	defer m.Target.Close()
 	m.Server = control
@@ -79,19 +81,19 @@ func (o *perfOptions) run(ctx context.Context, stdout, stderr io.Writer) (int, e
 		err = nil
 	}
 	if werr := o.write(stdout, result); werr != nil {
-		return perfFailed, errors.Join(err, werr)
+		return statusFailed, errors.Join(err, werr)
 	}
 	switch {
 	case err != nil:
-		return perfFailed, err
+		return statusFailed, err
 	case result.Beyond != nil && !result.Beyond.Stable && !result.Beyond.Over && len(result.Points) == 0:
-		return perfUnstable, nil
+		return statusUnstable, nil
 	}
-	return perfOK, nil
+	return statusOK, nil
 }
 
 // describe learns the model and makes the inputs.
-func (o *perfOptions) describe(ctx context.Context, c client.Client) error {
+func (o *options) describe(ctx context.Context, c client.Client) error {
 	var composing []perf.ModelVersion
 	for part := range strings.SplitSeq(o.composing, ",") {
 		if name, version, _ := strings.Cut(part, ":"); name != "" {
@@ -106,7 +108,7 @@ func (o *perfOptions) describe(ctx context.Context, c client.Client) error {
 	if m.Model.Decoupled && !o.streaming {
 		return fmt.Errorf("model %q is decoupled: it answers over streams only; add -i grpc --streaming", o.model)
 	}
-	if m.Data, err = o.load(&m.Model); err != nil {
+	if m.Data, err = o.readInputs(); err != nil {
 		return err
 	}
 	if o.schedule != "" {
@@ -125,48 +127,20 @@ func (o *perfOptions) describe(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// load makes or reads what is sent.
-func (o *perfOptions) load(m *perf.Model) (*perf.Data, error) {
-	inputs := o.inputs
-	if len(o.data) == 0 || len(o.data) == 1 && (o.data[0] == "random" || o.data[0] == "zero") {
-		inputs.Zero = o.zero || len(o.data) == 1 && o.data[0] == "zero"
-		if o.schedule != "" {
-			return nil, errors.New("--fixed-schedule wants --input-data with a timestamp in each entry")
-		}
-		return perf.Generate(m, inputs)
+// readInputs makes or reads the tensors of the requests.
+func (o *options) readInputs() (*perf.Data, error) {
+	paths := o.data
+	if o.zero {
+		paths = []string{"zero"}
 	}
-	var all *perf.Data
-	for _, path := range o.data {
-		data, err := loadInput(path, m, inputs)
-		if err != nil {
-			return nil, fmt.Errorf("--input-data %s: %w", path, err)
-		}
-		if all == nil {
-			all = data
-		} else {
-			all.Append(data)
-		}
+	if o.schedule != "" && perf.Generated(paths) {
+		return nil, errors.New("--fixed-schedule wants --input-data with a timestamp in each entry")
 	}
-	return all, nil
-}
-
-func loadInput(path string, m *perf.Model, o perf.InputOptions) (*perf.Data, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("want zero, random, a folder or a file of JSON: %w", err)
-	}
-	if info.IsDir() {
-		return perf.ReadFolder(path, m, o)
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	return perf.ParseData(b, m, o)
+	return perf.ReadInputs(paths, &o.measure.Model, o.inputs)
 }
 
 // target is how the load is sent.
-func (o *perfOptions) target() (perf.Target, error) {
+func (o *options) target() (perf.Target, error) {
 	c, err := o.dial()
 	if err != nil {
 		return nil, err
@@ -178,7 +152,7 @@ func (o *perfOptions) target() (perf.Target, error) {
 }
 
 // streams is how many calls the load has: few, as of perf_analyzer's threads.
-func (o *perfOptions) streams() int {
+func (o *options) streams() int {
 	if r := o.measure.Concurrency; r != nil && r.End > 0 {
 		return int(min(16, max(r.Start, r.End)))
 	}
@@ -186,7 +160,7 @@ func (o *perfOptions) streams() int {
 }
 
 // metricsAddress is where the server's metrics are: by default on the host of -u.
-func (o *perfOptions) metricsAddress() string {
+func (o *options) metricsAddress() string {
 	if o.metricsURL != "" {
 		if !strings.Contains(o.metricsURL, "://") {
 			return "http://" + o.metricsURL
@@ -197,7 +171,7 @@ func (o *perfOptions) metricsAddress() string {
 }
 
 // settings tells what will be done.
-func (o *perfOptions) settings(w io.Writer) {
+func (o *options) settings(w io.Writer) {
 	m := &o.measure
 	fmt.Fprintf(w, "*** Measurement Settings ***\n  Batch size: %d\n  Service Kind: TRITON\n", max(1, m.Batch))
 	if m.Warmup > 0 {
@@ -240,7 +214,7 @@ func (o *perfOptions) settings(w io.Writer) {
 }
 
 // events prints what happens.
-func (o *perfOptions) events(stdout, stderr io.Writer, report perf.ReportOptions) perf.Events {
+func (o *options) events(stdout, stderr io.Writer, report perf.ReportOptions) perf.Events {
 	pass := 0
 	return perf.Events{
 		Level: func(level float64) {
@@ -272,7 +246,7 @@ func (o *perfOptions) events(stdout, stderr io.Writer, report perf.ReportOptions
 }
 
 // write makes the summary and the files.
-func (o *perfOptions) write(stdout io.Writer, r *perf.Result) error {
+func (o *options) write(stdout io.Writer, r *perf.Result) error {
 	if err := perf.WriteSummary(stdout, r.Points); err != nil {
 		return err
 	}
@@ -294,7 +268,7 @@ func (o *perfOptions) write(stdout io.Writer, r *perf.Result) error {
 	if o.exportPath == "" {
 		return nil
 	}
-	return writeFile(o.exportPath, func(w io.Writer) error { return perf.WriteExport(w, r.Experiments, Version) })
+	return writeFile(o.exportPath, func(w io.Writer) error { return perf.WriteExport(w, r.Experiments, o.program) })
 }
 
 func writeFile(path string, write func(io.Writer) error) error {

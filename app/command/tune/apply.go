@@ -1,13 +1,10 @@
-package app
+package tunecmd
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 
@@ -29,7 +26,7 @@ func (o *tuneOptions) apply(r *tuned, stdout io.Writer) error {
 		fmt.Fprintln(stdout, "The present configuration stays.")
 		return nil
 	}
-	dir, err := commandDataDir(o.dataDir, o.lookup)
+	dir, err := o.program.DataDir(o.dataDir)
 	if err != nil {
 		return fmt.Errorf("--apply: %w", err)
 	}
@@ -41,7 +38,7 @@ func (o *tuneOptions) apply(r *tuned, stdout io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if err := applyConfig(dir, &m, text); err != nil {
+		if err := o.applyConfig(dir, &m, text); err != nil {
 			return fmt.Errorf("--apply: %w", err)
 		}
 		fmt.Fprintf(stdout, "Wrote %s; the configuration before is a revision of model %s. A server that polls the repository loads it by itself.\n",
@@ -51,7 +48,7 @@ func (o *tuneOptions) apply(r *tuned, stdout io.Writer) error {
 }
 
 // applyConfig replaces a model's configuration, which must be what was measured.
-func applyConfig(dataDir string, m *tuneModel, text string) error {
+func (o *tuneOptions) applyConfig(dataDir string, m *tuneModel, text string) error {
 	path := filepath.Join(m.folder, repo.ConfigName)
 	rev := store.Revision{Model: m.name, Source: console.SourceTune, After: &text, Outcome: "saved"}
 	switch b, err := os.ReadFile(path); {
@@ -64,33 +61,8 @@ func applyConfig(dataDir string, m *tuneModel, text string) error {
 	if was := rev.Before; was == nil && m.config != "" || was != nil && *was != m.config {
 		return fmt.Errorf("%s was changed while it was tuned; nothing is changed", path)
 	}
-	if err := addRevision(dataDir, rev); err != nil {
+	if err := o.program.AddRevision(dataDir, rev); err != nil {
 		return fmt.Errorf("the configuration cannot be kept as a revision, so that it is not changed: %w", err)
 	}
 	return durable.Replace(path, []byte(text), 0o644)
-}
-
-// addRevision keeps a revision in the data folder, by the server that has it or without one.
-func addRevision(dir string, rev store.Revision) error {
-	return withStore(dir, func(c *controlClient) error {
-		var out revisionAdded
-		return c.call(http.MethodPost, "/revisions", rev, &out)
-	}, func(ctx context.Context, st *store.Store) error {
-		_, err := st.AddRevision(ctx, rev)
-		return err
-	})
-}
-
-// revisionAdded is the answer to a revision on the control socket.
-type revisionAdded struct{ ID int64 }
-
-// postRevision keeps a revision that a command of the same user made.
-func postRevision(st *store.Store, w http.ResponseWriter, r *http.Request) (out revisionAdded, err error) {
-	var rev store.Revision
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<20)).Decode(&rev); err != nil {
-		return out, err
-	}
-	rev.ID, rev.Parent = 0, 0
-	rev, err = st.AddRevision(r.Context(), rev)
-	return revisionAdded{rev.ID}, err
 }

@@ -1,6 +1,6 @@
-package app
+package perfcmd
 
-const perfUsage = `Measures a server under load, with perf_analyzer's options and its CSV.
+const usage = `Measures a server under load, with perf_analyzer's options and its CSV.
 
 Usage:
   nereid perf -m MODEL [options]

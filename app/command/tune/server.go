@@ -1,4 +1,4 @@
-package app
+package tunecmd
 
 import (
 	"bufio"
@@ -26,26 +26,8 @@ import (
 // repository of links and a data folder of its own, so that a server which serves the same models notices nothing but the
 // machine's load. It ends when its standard input does, so that none outlives the program that started it.
 
-// privateServe is the command of such a process: nereid serve, until standard input ends.
-const privateServe = "private-serve"
-
-func privateServeCommand(program string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	c, code := readOptions(false, program+" "+privateServe, args, stdout, stderr)
-	if c == nil {
-		return code
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() { // ends with the process
-		_, _ = io.Copy(io.Discard, stdin)
-		cancel()
-	}()
-	if err := Serve(ctx, c, stderr); err != nil {
-		fmt.Fprintf(stderr, "error: %v\n", err)
-		return 1
-	}
-	return 0
-}
+// PrivateServe is the command of such a process: nereid serve until standard input ends.
+const PrivateServe = "private-serve"
 
 // tuneModel is a model as it lies in its repository.
 type tuneModel struct {
@@ -129,7 +111,7 @@ func startPrivate(ctx context.Context, repository, dataDir string, models, optio
 		return nil, err
 	}
 	s := &privateServer{token: rand.Text(), ended: make(chan struct{})}
-	args := []string{privateServe, "--model-repository=" + repository, "--data-dir=" + dataDir, "--model-control-mode=explicit",
+	args := []string{PrivateServe, "--model-repository=" + repository, "--data-dir=" + dataDir, "--model-control-mode=explicit",
 		"--http-address=127.0.0.1", "--http-port=0", "--metrics-port=0", "--allow-grpc=false", "--allow-ui=false", "--history=false",
 		"--exit-on-error=false", "--exit-timeout-secs=2"}
 	for _, m := range models {
@@ -232,7 +214,9 @@ func (s *privateServer) client() (*client.HTTP, error) {
 // close ends the server, and kills it if it does not.
 func (s *privateServer) close() {
 	_ = s.stdin.Close()
-	if !within(8*time.Second, func() { <-s.ended }) {
+	select {
+	case <-s.ended:
+	case <-time.After(8 * time.Second):
 		_ = s.cmd.Process.Kill()
 		<-s.ended
 	}
