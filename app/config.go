@@ -76,7 +76,6 @@ type Config struct {
 	MetricsIntervalMs           int
 	Metrics                     metricsConfig
 	HTTPBasePath                string
-	GRPCTransport               string // "": the default
 	AllowedHosts                []string
 	AllowedOrigins              []string
 	HTTPV1                      bool

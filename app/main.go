@@ -6,8 +6,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"nereid/app/command"
 	perfcmd "nereid/app/command/perf"
 	tunecmd "nereid/app/command/tune"
 	"nereid/app/licenses"
@@ -17,78 +19,115 @@ import (
 // Version is the program's own version; the build sets it.
 var Version = "0.1.0-dev"
 
-const mainUsage = `Nereid serves model repositories with Triton's protocols on one machine.
+// commands returns all commands, in the order in which the help lists them.
+func commands() []command.Command {
+	return []command.Command{
+		{Names: []string{"worker"}, Hidden: true, Run: func(_ context.Context, e *command.Env, args []string) int {
+			return workerCommand(args, e.Stderr)
+		}},
+		{Names: []string{tunecmd.PrivateServe}, Hidden: true, Run: func(_ context.Context, e *command.Env, args []string) int {
+			return privateServeCommand(e.Program, args, e.Stdin, e.Stdout, e.Stderr)
+		}},
+		{Names: []string{"serve"}, Args: "[options]", Help: "serve; see nereid serve --help",
+			Run: func(ctx context.Context, e *command.Env, args []string) int {
+				return serveCommand(ctx, e, false, e.Program+" serve", args)
+			}},
+		{Names: []string{""}, Args: "[options]",
+			Help: "serve and open the GUI, in a window where this build has one and else in the browser", Run: startPlain},
+		{Names: []string{"validate"}, Args: "...",
+			Help: "find every fault of model repositories; see nereid validate --help",
+			Run: func(ctx context.Context, e *command.Env, args []string) int {
+				return validateCommand(ctx, args, e.Lookup, e.Stdout, e.Stderr)
+			}},
+		{Names: []string{"config"}, Args: "generate",
+			Help: "write a config.pbtxt from a model file or folder; see nereid config --help",
+			Run: func(ctx context.Context, e *command.Env, args []string) int {
+				return configCommand(ctx, args, e.Lookup, e.Stdout, e.Stderr)
+			}},
+		{Names: []string{"perf"}, Args: "...", Help: "measure a server under load; see nereid perf --help",
+			Run: func(ctx context.Context, e *command.Env, args []string) int {
+				return perfcmd.Run(ctx, e.Version, args, e.Stdout, e.Stderr)
+			}},
+		{Names: []string{"tune"}, Args: "...", Help: "find a model's best configuration; see nereid tune --help",
+			Run: func(ctx context.Context, e *command.Env, args []string) int {
+				return tunecmd.Run(ctx, tuneProgram(), args, e.Stdout, e.Stderr)
+			}},
+		{Names: []string{"devices"}, Args: "[options]", Help: "show the CPUs and GPUs that models may use",
+			Run: func(_ context.Context, e *command.Env, args []string) int {
+				return devicesCommand(args, e.Stdout, e.Stderr)
+			}},
+		{Names: []string{"token"}, Args: "...", Help: "make, list and revoke access tokens; see nereid token --help",
+			Run: func(_ context.Context, e *command.Env, args []string) int {
+				return tokenCommand(args, e.Lookup, e.Stdout, e.Stderr)
+			}},
+		{Names: []string{"backup"}, Args: "<file>",
+			Help: "copy history, settings and tokens into a file; nereid restore takes them back",
+			Run: func(_ context.Context, e *command.Env, args []string) int {
+				return backupCommand("backup", args, e.Lookup, e.Stdout, e.Stderr)
+			}},
+		{Names: []string{"restore"}, Run: func(_ context.Context, e *command.Env, args []string) int {
+			return backupCommand("restore", args, e.Lookup, e.Stdout, e.Stderr)
+		}},
+		{Names: []string{"install"}, Args: "...",
+			Help: "install what models of a framework need; see nereid install --help",
+			Run: func(_ context.Context, e *command.Env, args []string) int {
+				return installCommand(args, e.Lookup, e.Stdout, e.Stderr)
+			}},
+		{Names: []string{"licenses", "licences"}, Help: "print the licences of what the program is made of",
+			Run: func(_ context.Context, e *command.Env, _ []string) int {
+				return e.ExitStatus(licenses.Write(e.Stdout), "")
+			}},
+		{Names: []string{"version", "--version"}, Help: "print the version",
+			Run: func(_ context.Context, e *command.Env, _ []string) int {
+				fmt.Fprintf(e.Stdout, "nereid %s (Triton protocol %s)\n", e.Version, engine.ServerVersion)
+				return 0
+			}},
+		{Names: []string{"help", "--help", "-h"}, Run: func(_ context.Context, e *command.Env, _ []string) int {
+			fmt.Fprint(e.Stdout, commandList())
+			return 0
+		}},
+	}
+}
 
-Usage:
-  nereid serve [options]   serve; see nereid serve --help
-  nereid [options]         serve and open the GUI, in a window where this build has one and else in the browser
-  nereid validate ...      find every fault of model repositories; see nereid validate --help
-  nereid config generate   write a config.pbtxt from a model file or folder; see nereid config --help
-  nereid perf ...          measure a server under load; see nereid perf --help
-  nereid tune ...          find a model's best configuration; see nereid tune --help
-  nereid devices [options] show the CPUs and GPUs that models may use
-  nereid token ...         make, list and revoke access tokens; see nereid token --help
-  nereid backup <file>     copy history, settings and tokens into a file; nereid restore takes them back
-  nereid install ...       install what models of a framework need; see nereid install --help
-  nereid licenses          print the licences of what the program is made of
-  nereid version           print the version
-
-Under the name tritonserver the program takes its options at once and has its defaults.
-`
+// commandList is the text of nereid help.
+func commandList() string {
+	var b strings.Builder
+	b.WriteString("Nereid serves model repositories with Triton's protocols on one machine.\n\nUsage:\n")
+	for _, c := range commands() {
+		if c.Help != "" {
+			line := strings.Join(slices.DeleteFunc([]string{"nereid", c.Names[0], c.Args}, func(s string) bool { return s == "" }), " ")
+			fmt.Fprintf(&b, "  %-24s %s\n", line, c.Help)
+		}
+	}
+	b.WriteString("\nUnder the name tritonserver the program takes its options at once and has its defaults.\n")
+	return b.String()
+}
 
 // Main runs the program and returns its exit status: 0, or 1 after an error that it has printed.
 func Main(args []string, stdout, stderr io.Writer) int {
-	name := filepath.Base(args[0])
+	ctx := context.Background()
+	env := &command.Env{
+		Program: filepath.Base(args[0]), Version: Version, Lookup: os.LookupEnv,
+		Stdin: os.Stdin, Stdout: stdout, Stderr: stderr,
+	}
 	args = args[1:]
-	if len(args) > 0 && args[0] == "worker" { // under any name: a server has started it
-		return workerCommand(args[1:], stderr)
-	}
-	if len(args) > 0 && args[0] == tunecmd.PrivateServe { // under any name: a tuning has started it
-		return privateServeCommand(name, args[1:], os.Stdin, stdout, stderr)
-	}
-	if name == "tritonserver" {
-		return serveCommand(true, name, args, stdout, stderr)
-	}
-	command := ""
+	name := ""
 	if len(args) > 0 {
-		command = args[0]
+		name = args[0]
 	}
-	switch command {
-	case "serve":
-		return serveCommand(false, name+" serve", args[1:], stdout, stderr)
-	case "devices":
-		return devicesCommand(args[1:], stdout, stderr)
-	case "perf":
-		return perfcmd.Run(context.Background(), Version, args[1:], stdout, stderr)
-	case "tune":
-		return tunecmd.Run(context.Background(), tuneProgram(), args[1:], stdout, stderr)
-	case "token":
-		return tokenCommand(args[1:], os.LookupEnv, stdout, stderr)
-	case "backup", "restore":
-		return backupCommand(command, args[1:], os.LookupEnv, stdout, stderr)
-	case "validate":
-		return validateCommand(context.Background(), args[1:], os.LookupEnv, stdout, stderr)
-	case "config":
-		return configCommand(context.Background(), args[1:], os.LookupEnv, stdout, stderr)
-	case "install":
-		return installCommand(args[1:], os.LookupEnv, stdout, stderr)
-	case "version", "--version":
-		fmt.Fprintf(stdout, "nereid %s (Triton protocol %s)\n", Version, engine.ServerVersion)
-		return 0
-	case "licenses", "licences":
-		if err := licenses.Write(stdout); err != nil {
-			fmt.Fprintf(stderr, "error: %v\n", err)
-			return 1
-		}
-		return 0
-	case "help", "--help", "-h":
-		fmt.Fprint(stdout, mainUsage)
-		return 0
+	all := commands()
+	i := slices.IndexFunc(all, func(c command.Command) bool { return slices.Contains(c.Names, name) })
+	switch {
+	case i >= 0 && all[i].Hidden:
+		return all[i].Run(ctx, env, args[1:])
+	case env.Program == "tritonserver":
+		return serveCommand(ctx, env, true, env.Program, args)
+	case i >= 0 && name != "":
+		return all[i].Run(ctx, env, args[1:])
+	case name == "" || strings.HasPrefix(name, "-"):
+		return startPlain(ctx, env, args)
 	}
-	if strings.HasPrefix(command, "-") || command == "" {
-		return startPlain(name, args, stdout, stderr)
-	}
-	fmt.Fprintf(stderr, "error: unknown command %q\n\n%s", command, mainUsage)
+	fmt.Fprintf(stderr, "error: unknown command %q\n\n%s", name, commandList())
 	return 1
 }
 
@@ -113,14 +152,10 @@ func readOptions(asTriton bool, program string, args []string, stdout, stderr io
 	return c, 0
 }
 
-func serveCommand(asTriton bool, program string, args []string, stdout, stderr io.Writer) int {
-	c, code := readOptions(asTriton, program, args, stdout, stderr)
+func serveCommand(ctx context.Context, env *command.Env, asTriton bool, program string, args []string) int {
+	c, code := readOptions(asTriton, program, args, env.Stdout, env.Stderr)
 	if c == nil {
 		return code
 	}
-	if err := Serve(context.Background(), c, stderr); err != nil {
-		fmt.Fprintf(stderr, "error: %v\n", err)
-		return 1
-	}
-	return 0
+	return env.ExitStatus(Serve(ctx, c, env.Stderr), "")
 }

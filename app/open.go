@@ -360,7 +360,7 @@ func (s *server) openFrontEnds() error {
 			Engine: s.engine, Log: s.log, TLS: s.secure["grpc"], Trace: s.trace, LogControl: s.control, Authorize: authorizeGRPC(s.tokens),
 			Keepalive: keepaliveParams(s.c), Enforcement: keepalivePolicy(s.c),
 			Restricted: s.c.GRPCRestricted, ForwardMetadata: s.c.GRPCForward,
-			Transport: s.c.GRPCTransport, Reflection: s.c.GRPCReflection, CompressResponses: s.c.GRPCCompression != "none",
+			Reflection: s.c.GRPCReflection, CompressResponses: s.c.GRPCCompression != "none",
 		}); err != nil {
 			return err
 		}

@@ -86,7 +86,6 @@ func TestTritonserverOptions(t *testing.T) {
 		{name: "H035 --allow-grpc", args: []string{"--allow-grpc=false"}, check: func(c *Config) bool { return !c.AllowGRPC }},
 		{name: "H036 --grpc-address", args: []string{"--grpc-address=localhost"}, check: func(c *Config) bool { return c.GRPCAddress == "localhost" }},
 		{name: "H037 --grpc-port", args: []string{"--grpc-port=7"}, check: func(c *Config) bool { return c.GRPCPort == 7 }},
-		{name: "--grpc-transport", args: []string{"--grpc-transport=grpc-go"}, check: func(c *Config) bool { return c.GRPCTransport == "grpc-go" }},
 		{name: "H038 --reuse-grpc-port", args: []string{"--reuse-grpc-port=true"}, check: func(c *Config) bool { return c.ReuseGRPCPort && !c.ReuseHTTPPort }, refused: []string{"--reuse-grpc-port=maybe"}},
 		{name: "H039 --grpc-header-forward-pattern", args: []string{"--grpc-header-forward-pattern=(?-i)x_.*"},
 			check: func(c *Config) bool { return c.GRPCForward.MatchString("x_") && !c.GRPCForward.MatchString("X_") }, refused: []string{"--grpc-header-forward-pattern=["}},

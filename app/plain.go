@@ -2,9 +2,13 @@
 
 package app
 
-import "io"
+import (
+	"context"
+
+	"nereid/app/command"
+)
 
 // startPlain is what the program does without a command: serve, and open the GUI in the browser.
-func startPlain(name string, args []string, stdout, stderr io.Writer) int {
-	return serveCommand(false, name, append([]string{"--open"}, args...), stdout, stderr)
+func startPlain(ctx context.Context, env *command.Env, args []string) int {
+	return serveCommand(ctx, env, false, env.Program, append([]string{"--open"}, args...))
 }

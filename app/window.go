@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"nereid/app/command"
 	"nereid/app/desktop"
 	"nereid/frontend"
 )
@@ -28,23 +29,23 @@ const (
 
 // startPlain is what the program does without a command: serve, and show the GUI in the window. Its end is the
 // server's end. A second start on the same data folder shows the first one's window and leaves.
-func startPlain(name string, args []string, stdout, stderr io.Writer) int {
-	c, code := readOptions(false, name, args, stdout, stderr)
+func startPlain(ctx context.Context, env *command.Env, args []string) int {
+	c, code := readOptions(false, env.Program, args, env.Stdout, env.Stderr)
 	if c == nil {
 		return code
 	}
 	if !c.AllowUI {
-		fmt.Fprintln(stderr, "error: --allow-ui: the window shows the GUI, which is turned off; leave the option away, or use "+name+" serve")
+		fmt.Fprintln(env.Stderr, "error: --allow-ui: the window shows the GUI, which is turned off; leave the option away, or use "+env.Program+" serve")
 		return 1
 	}
 	var err error
 	if desktop.HasDisplay() {
-		err = serveInWindow(c, stdout, stderr)
+		err = serveInWindow(ctx, c, env.Stdout, env.Stderr)
 	} else {
-		fmt.Fprintln(stderr, "no display to open a window on (DISPLAY and WAYLAND_DISPLAY are empty); serving without it")
-		err = Serve(context.Background(), c, stderr)
+		fmt.Fprintln(env.Stderr, "no display to open a window on (DISPLAY and WAYLAND_DISPLAY are empty); serving without it")
+		err = Serve(ctx, c, env.Stderr)
 	}
-	return exitStatus(err, stderr)
+	return env.ExitStatus(err, "")
 }
 
 // started is what the window needs of the server.
@@ -54,7 +55,7 @@ type started struct {
 }
 
 // serveInWindow runs the server beside the window, which wants the main goroutine.
-func serveInWindow(c *Config, stdout, stderr io.Writer) error {
+func serveInWindow(ctx context.Context, c *Config, stdout, stderr io.Writer) error {
 	window, host := desktop.New(), desktop.NewHost()
 	up := make(chan started, 1)
 	var log *slog.Logger // the server's goroutine writes and reads it
@@ -77,7 +78,7 @@ func serveInWindow(c *Config, stdout, stderr io.Writer) error {
 			}
 		},
 	}
-	ctx, end := context.WithCancel(context.Background())
+	ctx, end := context.WithCancel(ctx)
 	defer end()
 	served := make(chan error, 1)
 	go func() { served <- serve(ctx, c, stderr, around) }()

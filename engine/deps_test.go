@@ -88,6 +88,7 @@ var layers = map[string]int{
 	"app/certs":                   8,
 	"app/certs/certstest":         8,
 	"app/desktop":                 8,
+	"app/command":                 8,
 	"app/licenses":                8,
 	"app/command/perf":            8,
 	"app/command/tune":            8,
@@ -101,7 +102,7 @@ var sideways = map[string][]string{
 	"engine/backend/python":      {"engine/backend/isolation"},
 	"engine/backend/runtime":     {"engine/backend/isolation", "engine/backend/runtime/tfapi", "engine/backend/runtime/ovapi", "engine/backend/runtime/savedmodel"},
 	"app/command/tune":           {"app/console", "app/console/api", "app/durable"},
-	"app":                        {"app/access", "app/command/perf", "app/command/tune", "app/certs", "app/console", "app/console/api", "app/console/staging", "app/durable", "app/history", "app/inspect", "app/desktop", "app/licenses"},
+	"app":                        {"app/access", "app/command", "app/command/perf", "app/command/tune", "app/certs", "app/console", "app/console/api", "app/console/staging", "app/durable", "app/history", "app/inspect", "app/desktop", "app/licenses"},
 	"app/console":                {"app/access", "app/console/api", "app/console/staging", "app/durable", "app/history"},
 	"app/console/staging":        {"app/console/api", "app/durable"},
 }

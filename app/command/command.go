@@ -1,0 +1,65 @@
+// Package command defines what a command of the program is, and holds the small commands. Commands of more than a few
+// files have packages of their own below this one. Package app lists them all in one table.
+package command
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+)
+
+// Env is what a command gets from its process.
+type Env struct {
+	// Program is the name of the program as the user typed it, for usage texts.
+	Program string
+	// Version is the version of the program.
+	Version string
+	// Lookup reads a variable of the environment, as os.LookupEnv does.
+	Lookup         func(name string) (string, bool)
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+}
+
+// Command is one command of the program.
+type Command struct {
+	// Names are what the user may type; the first one is shown in the list of commands.
+	Names []string
+	// Args and Help are the command's line in the list of commands.
+	Args, Help string
+	// Hidden commands are for processes that the program starts itself. They work under any name of the program, and
+	// the list does not show them.
+	Hidden bool
+	// Run runs the command with the arguments after its name and returns the exit status. It prints errors itself.
+	Run func(ctx context.Context, env *Env, args []string) int
+}
+
+// ExitStatus returns the exit status of a command that returned err, and prints err. If err is flag.ErrHelp it prints
+// usage.
+func (e *Env) ExitStatus(err error, usage string) int {
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(e.Stdout, usage)
+		return 0
+	case err != nil:
+		fmt.Fprintf(e.Stderr, "error: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// Parse parses the options of a command. If done is true the command ends with that status: the options are wrong, or
+// the user asked for help.
+func (e *Env) Parse(flags *flag.FlagSet, args []string, usage string) (status int, done bool) {
+	flags.SetOutput(io.Discard)
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(e.Stdout, usage)
+		return 0, true
+	case err != nil:
+		fmt.Fprintf(e.Stderr, "error: %v\n\n%s", err, usage)
+		return 2, true
+	}
+	return 0, false
+}
