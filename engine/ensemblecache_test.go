@@ -24,7 +24,8 @@ type adder struct{}
 
 type adderModel struct{ value int32 }
 
-func (adder) Name() string { return "adder" }
+func (adder) Name() string           { return "adder" }
+func (adder) Traits() backend.Traits { return backend.Traits{} }
 
 func (adder) Load(_ context.Context, s backend.Spec) (backend.Model, error) {
 	text, err := os.ReadFile(filepath.Join(s.VersionFolder, "value"))
@@ -38,7 +39,8 @@ func (adder) Load(_ context.Context, s backend.Spec) (backend.Model, error) {
 func (m adderModel) NewInstance(context.Context, backend.Placement) (backend.Instance, error) {
 	return m, nil
 }
-func (adderModel) Close() error { return nil }
+func (adderModel) Traits() backend.Traits { return backend.Traits{} }
+func (adderModel) Close() error           { return nil }
 
 func (m adderModel) Execute(_ context.Context, b *infer.Batch) error {
 	for _, r := range b.Requests {

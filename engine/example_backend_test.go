@@ -26,6 +26,9 @@ type scale struct{}
 
 func (scale) Name() string { return "scale" }
 
+// Traits are the facts that the server takes into account; here it is an ordinary backend.
+func (scale) Traits() backend.Traits { return backend.Traits{} }
+
 // Load reads what the model needs; the file of a real one lies in s.VersionFolder.
 func (scale) Load(_ context.Context, s backend.Spec) (backend.Model, error) {
 	text := s.Config.GetParameters()["factor"].GetStringValue()
@@ -42,6 +45,9 @@ type scaleModel struct{ factor float32 }
 func (m *scaleModel) NewInstance(context.Context, backend.Placement) (backend.Instance, error) {
 	return m, nil
 }
+
+// Traits says that Execute only computes, so that the request's own goroutine may call it.
+func (m *scaleModel) Traits() backend.Traits { return backend.Traits{RunsInline: true} }
 
 func (m *scaleModel) Close() error { return nil }
 

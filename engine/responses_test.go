@@ -20,7 +20,8 @@ import (
 // N is 13. Its model keeps memory that it tells of.
 type streamer struct{}
 
-func (streamer) Name() string { return "streamer" }
+func (streamer) Name() string           { return "streamer" }
+func (streamer) Traits() backend.Traits { return backend.Traits{} }
 
 func (streamer) Load(context.Context, backend.Spec) (backend.Model, error) { return streamer{}, nil }
 

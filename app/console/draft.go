@@ -102,11 +102,11 @@ func (d *drafted) unsupported(c *Console, pos *modelconfig.Positions) {
 
 // parameters adds what the backend says of the model's parameters.
 func (d *drafted) parameters(c *Console, pos *modelconfig.Positions) {
-	judge, ok := c.backend(d.cfg.GetBackend()).(backend.ParameterJudge)
+	judge, ok := c.backend(d.cfg.GetBackend()).(backend.ParameterValidator)
 	if !ok {
 		return
 	}
-	for _, r := range judge.JudgeParameters(d.cfg) {
+	for _, r := range judge.ValidateParameters(d.cfg) {
 		if !r.Refused && slices.Contains(lifecycle.Parameters(), r.Name) {
 			continue
 		}

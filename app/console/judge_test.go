@@ -14,7 +14,7 @@ import (
 // judging is a backend that refuses the parameter bad and knows good.
 type judging struct{ backend.Backend }
 
-func (judging) JudgeParameters(cfg *inferencepb.ModelConfig) (all []backend.ParameterRemark) {
+func (judging) ValidateParameters(cfg *inferencepb.ModelConfig) (all []backend.ParameterRemark) {
 	for name, p := range cfg.GetParameters() {
 		switch {
 		case name == "threads" && p.GetStringValue() != "1":

@@ -16,6 +16,8 @@ import (
 type Backend interface {
 	// Name is the name in config.pbtxt: "onnxruntime".
 	Name() string
+	// Traits are the facts that hold for all its models. It may be called before a model is loaded, at any time.
+	Traits() Traits
 	// Load reads one model version. It may be called from several goroutines at once. Errors: InvalidArg when the file
 	// or the configuration is wrong, NotFound when a file is missing, Unsupported, Internal for a runtime's failure;
 	// the text names the file.
@@ -39,6 +41,8 @@ type Spec struct {
 type Model interface {
 	// NewInstance makes an instance at a place. It may be called again later, while others run.
 	NewInstance(ctx context.Context, p Placement) (Instance, error)
+	// Traits are the facts about this model. They do not change after Load.
+	Traits() Traits
 	// Close gives the model's memory back. It is called once, after every instance is closed.
 	Close() error
 }
@@ -54,6 +58,29 @@ type Instance interface {
 	Execute(ctx context.Context, b *infer.Batch) error
 	// Close is called once, never during Execute.
 	Close() error
+}
+
+// Traits are facts that the server takes into account. The zero value is an ordinary backend or model. A backend reports those
+// of the first group, a model those of the second; the others are not looked at.
+type Traits struct {
+	// DefaultInstanceCount is the number of CPU instances of a model that names no instance group (Triton: 2 for ONNX
+	// Runtime, 1 for the others). 0: 1.
+	DefaultInstanceCount int
+	// BatchIO: the backend makes batch inputs and splits outputs by batch outputs, as package batchio computes them.
+	BatchIO bool
+	// ImplicitState: the backend sets the implicit states of sequences (infer.Request.States).
+	ImplicitState bool
+	// ParallelInstances: NewInstance of one model may be called several times at once (in Triton the backend attribute for
+	// parallel loading of instances). Otherwise its instances are made one after the other.
+	ParallelInstances bool
+
+	// OwnProcess: the instances run in separate processes; MemoryReporter then reports the memory of these.
+	OwnProcess bool
+	// RunsInline: Execute only computes and never blocks, so the request's own goroutine may call it.
+	RunsInline bool
+	// WaitsInline: Execute only waits for a separate process. The request's own goroutine may call it if it has nothing else
+	// to do (infer.Request.Client); Execute then returns early when that client is gone.
+	WaitsInline bool
 }
 
 // Placement is where an instance runs.
@@ -95,11 +122,11 @@ type ConfigCompleter interface {
 	CompleteConfig(ctx context.Context, s Spec) error
 }
 
-// ParameterJudge is a backend that can tell of a model's parameters, before anything is loaded, which it refuses and which
+// ParameterValidator is a backend that can tell of a model's parameters, before anything is loaded, which it refuses and which
 // it does not know.
-type ParameterJudge interface {
-	// JudgeParameters looks at the parameters of cfg, which may lack everything else. It reads no file.
-	JudgeParameters(cfg *inferencepb.ModelConfig) []ParameterRemark
+type ParameterValidator interface {
+	// ValidateParameters looks at the parameters of cfg, which may lack everything else. It reads no file.
+	ValidateParameters(cfg *inferencepb.ModelConfig) []ParameterRemark
 }
 
 // ParameterRemark is what is to be said about one parameter.
@@ -137,9 +164,6 @@ type DeviceMemoryReporter interface {
 	DeviceMemoryBytes() map[int]int64
 }
 
-// Separate is a Model that may run in processes of its own; then MemoryBytes is what these take.
-type Separate interface{ InOwnProcess() bool }
-
 // ProcessReporter is a Model whose instances are processes.
 type ProcessReporter interface {
 	// Processes describes them, by instance. It must not block.
@@ -160,20 +184,6 @@ type Process struct {
 	Err error
 	// Output is the last lines that it wrote to its standard output and error, Before those of the process before it.
 	Output, Before []string
-}
-
-// Inliner is a Model whose executions may run on the goroutine that brings the request, in place of the instance's: they
-// are computation alone, wait for nothing and, as long as they are brief, need nobody who could break them off.
-type Inliner interface {
-	// RunsInline is asked once, after Load.
-	RunsInline() bool
-}
-
-// Waiter is a Model whose executions wait for a process of their own, and else are as an Inliner's. They run on the goroutine
-// that brings the request only if that has nothing else to do (infer.Request.Client), and notice when its client is gone.
-type Waiter interface {
-	// WaitsInline is asked once, after Load.
-	WaitsInline() bool
 }
 
 // InputMemory is a Model that has memory in which inputs need not be copied again to be executed.
@@ -199,26 +209,10 @@ type Series interface {
 	ExecuteSeries(ctx context.Context, batches []*infer.Batch, errs []error)
 }
 
-// Attributes is a backend with default behaviours of its own.
-type Attributes interface {
-	// DefaultInstanceCount is the number of CPU instances of a model that names no instance group (Triton: 2 for ONNX
-	// Runtime, 1 for the others).
-	DefaultInstanceCount() int
-}
-
-// BatchIO is a backend that makes batch inputs and cuts outputs by batch outputs, as package batchio works them out.
-type BatchIO interface{ MakesBatchInputs() }
-
-// ParallelLoader is a backend whose models make several instances at once (in Triton the backend attribute for parallel
-// loading of instances). Those of others are made one after the other.
-type ParallelLoader interface{ MakesInstancesInParallel() }
-
-// StateKeeper is a backend that sets the implicit states of sequences: Request.States.
-type StateKeeper interface{ KeepsStates() }
-
 // GPUUser is a backend that may run instances on GPUs.
 type GPUUser interface {
-	// UsesGPUs reports whether it can, as it is set up now: where not, models that leave their place open run on the CPU.
+	// UsesGPUs reports whether it can, as it is set up now. If not, a model that does not name a kind of device runs on the
+	// CPU. It is not one of the Traits because it may have to open the runtime's library.
 	UsesGPUs() bool
 }
 
@@ -230,8 +224,12 @@ func NormalizeOptions(b Backend, gpus []int32) (o modelconfig.NormalizeOptions) 
 		u, ok := b.(GPUUser)
 		o.CPUOnly = !ok || !u.UsesGPUs()
 	}
-	if a, ok := b.(Attributes); ok && (len(gpus) == 0 || o.CPUOnly) {
-		o.PreferredGroups = []*inferencepb.ModelInstanceGroup{{Kind: inferencepb.ModelInstanceGroup_KIND_CPU, Count: int32(a.DefaultInstanceCount())}}
+	if b == nil || len(gpus) > 0 && !o.CPUOnly {
+		return o
+	}
+	if n := b.Traits().DefaultInstanceCount; n > 0 {
+		cpu := inferencepb.ModelInstanceGroup_KIND_CPU
+		o.PreferredGroups = []*inferencepb.ModelInstanceGroup{{Kind: cpu, Count: int32(n)}}
 	}
 	return o
 }

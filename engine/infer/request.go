@@ -119,7 +119,7 @@ type Request struct {
 	// Origin is set by a model that makes the request. It is nil for a client's request.
 	Origin *Origin
 	// Client, if not nil, says that the goroutine that brings the request only waits for the response. It may then execute
-	// the request itself, even if that blocks on another process (backend.Waiter). The context ends when the client has
+	// the request itself, even if that blocks on another process (backend.Traits.WaitsInline). The context ends when the client has
 	// disconnected. Code that blocks on this goroutine must watch it, since the goroutine cannot call Cancel.
 	Client context.Context //nolint:containedctx // it belongs to the request, which is handed on
 

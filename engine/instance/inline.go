@@ -9,7 +9,7 @@ import (
 
 // A lone request need not go through the queue: Inline runs it on the goroutine that brings it, which saves two
 // changes of goroutine and the wake-ups of idle threads that come with them. That is right only for executions so short
-// that nobody would want to break one off, of models that say so (backend.Inliner) and while they keep to it.
+// that nobody would want to break one off, of models that say so (backend.Traits.RunsInline) and while they keep to it.
 
 // inlineMost is how long the executions of an instance may take, on average, to be run inline.
 const inlineMost = 200 * time.Microsecond

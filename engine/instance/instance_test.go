@@ -33,6 +33,8 @@ type fakeInstance struct {
 	name string
 }
 
+func (m *fake) Traits() backend.Traits { return backend.Traits{} }
+
 func (m *fake) NewInstance(_ context.Context, p backend.Placement) (backend.Instance, error) {
 	if strings.HasSuffix(p.Name, "bad") {
 		return nil, errors.New("cannot be made")
@@ -237,6 +239,8 @@ func TestCloseStopsAStuckExecutionAtItsDeadline(t *testing.T) {
 // stuckModel executes until its context ends.
 type stuckModel struct{ started chan struct{} }
 
+func (m *stuckModel) Traits() backend.Traits { return backend.Traits{} }
+
 func (m *stuckModel) NewInstance(context.Context, backend.Placement) (backend.Instance, error) {
 	return m, nil
 }
@@ -290,6 +294,8 @@ type pausingModel struct {
 	started chan string
 	finish  chan struct{}
 }
+
+func (m *pausingModel) Traits() backend.Traits { return backend.Traits{} }
 
 func (m *pausingModel) NewInstance(context.Context, backend.Placement) (backend.Instance, error) {
 	return m, nil

@@ -100,11 +100,7 @@ func (s *Set) build(ctx context.Context, p backend.Placement) (*run, error) {
 
 // pins reports whether an instance needs a thread of its own: its host policy restricts threads, and they are this process's.
 func (s *Set) pins(p backend.Placement) bool {
-	if !p.Affinity.Restricts() {
-		return false
-	}
-	separate, ok := s.o.Model.(backend.Separate)
-	return !ok || !separate.InOwnProcess()
+	return p.Affinity.Restricts() && !s.o.Model.Traits().OwnProcess
 }
 
 // live is an instance's life, on a thread that keeps to its host policy.

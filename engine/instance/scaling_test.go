@@ -45,6 +45,8 @@ type fakeDevice struct {
 	place backend.Placement
 }
 
+func (m *fakeDevices) Traits() backend.Traits { return backend.Traits{} }
+
 func (m *fakeDevices) NewInstance(_ context.Context, p backend.Placement) (backend.Instance, error) {
 	return &fakeDevice{m, p}, nil
 }

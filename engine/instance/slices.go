@@ -4,8 +4,6 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
-
-	"nereid/engine/backend"
 )
 
 // sliceMost is after how much of executions an instance's goroutine lets others run before it takes the next batch.
@@ -36,8 +34,7 @@ type slice struct {
 }
 
 func newSlice(o *Options) slice {
-	separate, ok := o.Model.(backend.Separate)
-	s := slice{shared: o.Slices, off: ok && separate.InOwnProcess()}
+	s := slice{shared: o.Slices, off: o.Model.Traits().OwnProcess}
 	if s.shared == nil {
 		s.shared = new(Slices)
 	}

@@ -10,9 +10,11 @@ import (
 // inProcess and apartModel are models whose instances compute here, and in another process.
 type inProcess struct{ backend.Model }
 
+func (inProcess) Traits() backend.Traits { return backend.Traits{} }
+
 type apartModel struct{ backend.Model }
 
-func (apartModel) InOwnProcess() bool { return true }
+func (apartModel) Traits() backend.Traits { return backend.Traits{OwnProcess: true} }
 
 func TestSliceYields(t *testing.T) {
 	for _, tt := range []struct {

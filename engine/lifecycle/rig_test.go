@@ -85,6 +85,8 @@ type pickyModel struct {
 	size int64
 }
 
+func (m *pickyModel) Traits() backend.Traits { return backend.Traits{} }
+
 func (m *pickyModel) NewInstance(ctx context.Context, place backend.Placement) (backend.Instance, error) {
 	i, err := m.Model.NewInstance(ctx, place)
 	return &pickyInstance{i, m.p}, err

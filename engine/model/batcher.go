@@ -26,8 +26,7 @@ func newBatcher(cfg *inferencepb.ModelConfig, coresBusy func() bool) sched.Batch
 // sharesCores says whether a model's instances take time from each other: all on the CPU, with a backend that computes in
 // this process. What others do in a process of their own, or waiting for something else, is not known.
 func sharesCores(loaded backend.Model, places []backend.Placement) bool {
-	computes, ok := loaded.(backend.Inliner)
-	return ok && computes.RunsInline() && !slices.ContainsFunc(places, func(p backend.Placement) bool {
+	return loaded.Traits().RunsInline && !slices.ContainsFunc(places, func(p backend.Placement) bool {
 		return p.Kind != inferencepb.ModelInstanceGroup_KIND_CPU || p.Affinity.Cores != nil
 	})
 }

@@ -35,8 +35,8 @@ type inlining struct {
 }
 
 func inlinePolicyOf(cfg *inferencepb.ModelConfig, loaded backend.Model, limited bool) inlinePolicy {
-	brief, ok := loaded.(backend.Inliner)
-	if ok = ok && brief.RunsInline() || waitsInline(loaded); !ok || cfg.GetModelTransactionPolicy().GetDecoupled() || cfg.GetSequenceBatching() != nil {
+	traits := loaded.Traits()
+	if !traits.RunsInline && !traits.WaitsInline || cfg.GetModelTransactionPolicy().GetDecoupled() || cfg.GetSequenceBatching() != nil {
 		return inlineNever
 	}
 	for _, g := range cfg.GetInstanceGroup() {
@@ -50,7 +50,7 @@ func inlinePolicyOf(cfg *inferencepb.ModelConfig, loaded backend.Model, limited 
 		}
 		return inlineLone
 	}
-	if waitsInline(loaded) {
+	if traits.WaitsInline {
 		return inlineAlone
 	}
 	return inlineUnlessQueued
@@ -62,11 +62,6 @@ func (m *Model) InputBuffer(n int) *tensor.Buffer {
 		return own.InputBuffer(n)
 	}
 	return nil
-}
-
-func waitsInline(loaded backend.Model) bool {
-	w, ok := loaded.(backend.Waiter)
-	return ok && w.WaitsInline()
 }
 
 // wanted reports whether a request that has just been admitted is to run inline.

@@ -53,7 +53,7 @@ func (m *Model) Memory() Memory {
 		}
 	}
 	mem.GPU, mem.GPUSource = m.gpuMemory()
-	if r, ok := m.loaded.(backend.Separate); ok && r.InOwnProcess() && mem.Source == FromAllocator {
+	if mem.Source == FromAllocator && m.loaded.Traits().OwnProcess {
 		mem.Source = FromProcess
 	}
 	return mem

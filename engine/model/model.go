@@ -105,11 +105,15 @@ var (
 // backend's, InvalidArg for instance groups and warmup samples that cannot be.
 func Load(ctx context.Context, s Spec) (*Model, error) {
 	start := time.Now()
-	if _, ok := s.Backend.(backend.BatchIO); !ok && len(s.Config.GetBatchInput())+len(s.Config.GetBatchOutput()) > 0 {
+	var traits backend.Traits
+	if s.Backend != nil { // an ensemble has none
+		traits = s.Backend.Traits()
+	}
+	if !traits.BatchIO && len(s.Config.GetBatchInput())+len(s.Config.GetBatchOutput()) > 0 {
 		return nil, status.Errorf(status.Unsupported, "backend '%s' does not support batch_input and batch_output; remove them if model '%s' can do without",
 			s.Backend.Name(), s.Name)
 	}
-	if _, ok := s.Backend.(backend.StateKeeper); !ok && len(s.Config.GetSequenceBatching().GetState()) > 0 {
+	if !traits.ImplicitState && len(s.Config.GetSequenceBatching().GetState()) > 0 {
 		return nil, status.Errorf(status.Unsupported, "backend '%s' does not set implicit states; remove sequence_batching.state, and let model '%s' keep its state itself",
 			s.Backend.Name(), s.Name)
 	}
@@ -146,7 +150,7 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 	m.loadTime = time.Since(start)
 	s.Stats.SetLoadTime(m.loadTime)
 	m.devices = takesDevices(s.Config, m.loaded, m.cache != nil)
-	m.inline.policy, m.inline.waits = inlinePolicyOf(s.Config, m.loaded, s.Limiter != nil), waitsInline(m.loaded)
+	m.inline.policy, m.inline.waits = inlinePolicyOf(s.Config, m.loaded, s.Limiter != nil), m.loaded.Traits().WaitsInline
 	return m, nil
 }
 
@@ -169,9 +173,7 @@ func (m *Model) keepEnsemble(ctx context.Context, s Spec) error {
 
 // start loads the files and makes the instances, warmed.
 func (m *Model) start(ctx context.Context, s Spec) error {
-	if a, ok := s.Backend.(backend.Attributes); ok {
-		m.defCount = a.DefaultInstanceCount()
-	}
+	m.defCount = max(1, s.Backend.Traits().DefaultInstanceCount)
 	if s.Cache != nil && s.Config.GetResponseCache().GetEnable() {
 		owner, err := s.Cache.NewOwner(ctx, func() (string, error) { return identityOf(s) })
 		if err != nil {
@@ -444,7 +446,7 @@ func (m *Model) placements(cfg *inferencepb.ModelConfig) ([]backend.Placement, e
 
 // instancesAtOnce is how many instances of a model a backend makes side by side: each may take a core for its own.
 func instancesAtOnce(b backend.Backend) int {
-	if _, ok := b.(backend.ParallelLoader); !ok {
+	if !b.Traits().ParallelInstances {
 		return 1
 	}
 	return max(4, runtime.NumCPU())

@@ -104,6 +104,8 @@ type beforeInstance struct {
 	do func(*infer.Batch) error
 }
 
+func (m *beforeModel) Traits() backend.Traits { return backend.Traits{} }
+
 func (m *beforeModel) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
 	i, err := m.Model.NewInstance(ctx, p)
 	return &beforeInstance{i, m.do}, err

@@ -22,6 +22,8 @@ type addSub struct {
 
 func (*addSub) Name() string { return "add_sub" }
 
+func (*addSub) Traits() backend.Traits { return backend.Traits{} }
+
 func (a *addSub) Load(_ context.Context, s backend.Spec) (backend.Model, error) {
 	c := s.Config
 	if len(c.GetInput()) != 2 || len(c.GetOutput()) != 2 {
@@ -60,8 +62,7 @@ type addSubModel struct {
 	kernel kernel
 }
 
-// RunsInline implements backend.Inliner.
-func (m *addSubModel) RunsInline() bool { return true }
+func (m *addSubModel) Traits() backend.Traits { return backend.Traits{RunsInline: true} }
 
 func (m *addSubModel) NewInstance(context.Context, backend.Placement) (backend.Instance, error) {
 	return m, nil // the model has no state that an instance could own

@@ -135,6 +135,8 @@ type decoupled struct {
 
 func (d *decoupled) Name() string { return d.name }
 
+func (d *decoupled) Traits() backend.Traits { return backend.Traits{} }
+
 func (d *decoupled) Load(_ context.Context, s backend.Spec) (backend.Model, error) {
 	if err := d.check(s.Config); err != nil {
 		return nil, err

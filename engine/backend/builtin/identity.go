@@ -24,6 +24,8 @@ type identity struct{}
 
 func (identity) Name() string { return "identity" }
 
+func (identity) Traits() backend.Traits { return backend.Traits{} }
+
 func (identity) Load(_ context.Context, s backend.Spec) (backend.Model, error) {
 	m := &identityModel{}
 	var err error
@@ -93,8 +95,9 @@ func (m *identityModel) NewInstance(ctx context.Context, _ backend.Placement) (b
 
 func (m *identityModel) Close() error { return nil }
 
-// RunsInline implements backend.Inliner.
-func (m *identityModel) RunsInline() bool { return m.executeDelay == 0 }
+func (m *identityModel) Traits() backend.Traits {
+	return backend.Traits{RunsInline: m.executeDelay == 0}
+}
 
 func (m *identityModel) Execute(ctx context.Context, b *infer.Batch) error {
 	b.MarkInput()

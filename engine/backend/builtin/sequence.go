@@ -53,6 +53,8 @@ type sequence struct {
 
 func (s sequence) Name() string { return s.name }
 
+func (s sequence) Traits() backend.Traits { return backend.Traits{} }
+
 func (s sequence) Load(_ context.Context, spec backend.Spec) (backend.Model, error) {
 	c := spec.Config
 	in, out := c.GetInput(), c.GetOutput()
@@ -108,6 +110,8 @@ type sequenceModel struct {
 func (m *sequenceModel) NewInstance(context.Context, backend.Placement) (backend.Instance, error) {
 	return &sums{m: m, byID: map[string]int32{}}, nil
 }
+
+func (m *sequenceModel) Traits() backend.Traits { return backend.Traits{} }
 
 func (m *sequenceModel) Close() error { return nil }
 

@@ -81,9 +81,6 @@ func (k *Keepers) Processes() (all []backend.Process) {
 	return all
 }
 
-// InOwnProcess implements backend.Separate.
-func (k *Keepers) InOwnProcess() bool { return true }
-
 // MemoryBytes returns the resident memory of the processes, with what is shared with them.
 func (k *Keepers) MemoryBytes() (total int64) {
 	k.mu.Lock()

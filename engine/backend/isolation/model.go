@@ -56,7 +56,6 @@ var (
 	_ backend.Health          = (*Model)(nil)
 	_ backend.MemoryReporter  = (*Model)(nil)
 	_ backend.ProcessReporter = (*Model)(nil)
-	_ backend.Separate        = (*Model)(nil)
 )
 
 // loadCall is what a process is told to load.
@@ -176,6 +175,9 @@ func (m *Model) explain(w *worker.Worker, err error) error {
 	return status.Errorf(status.InvalidArg, "model '%s' ended its process while %s was loading it: the file is damaged, or made to do harm, or an operator library failed. %w",
 		m.spec.ModelName, m.o.Runtime, err)
 }
+
+// Traits implements backend.Model.
+func (m *Model) Traits() backend.Traits { return backend.Traits{OwnProcess: true} }
 
 // NewInstance makes an instance in a process of its own.
 func (m *Model) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {

@@ -180,7 +180,7 @@ func children(t testing.TB) (all []string) {
 // Instances with sessions of their own are made side by side, and each answers.
 func TestInstancesSideBySide_C066(t *testing.T) {
 	var b backend.Backend = open(t)
-	if _, ok := b.(backend.ParallelLoader); !ok {
+	if !b.Traits().ParallelInstances {
 		t.Fatal("the backend does not say that instances may be made side by side")
 	}
 	for _, parameters := range []map[string]string{nil, {"intra_op_thread_count": "1"}, {"intra_op_thread_count": "1", "share_session_between_instances": "true"}} {

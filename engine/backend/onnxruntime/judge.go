@@ -11,7 +11,7 @@ import (
 	"nereid/engine/inferencepb"
 )
 
-var _ backend.ParameterJudge = (*Backend)(nil)
+var _ backend.ParameterValidator = (*Backend)(nil)
 
 // counts and switches are the parameters that are numbers of 0 or more, and those that are true or false.
 var (
@@ -19,8 +19,8 @@ var (
 	switches = []string{"enable_mem_arena", "enable_mem_pattern"}
 )
 
-// JudgeParameters implements backend.ParameterJudge.
-func (b *Backend) JudgeParameters(cfg *inferencepb.ModelConfig) (all []backend.ParameterRemark) {
+// ValidateParameters implements backend.ParameterValidator.
+func (b *Backend) ValidateParameters(cfg *inferencepb.ModelConfig) (all []backend.ParameterRemark) {
 	refuse := func(name, format string, args ...any) {
 		all = append(all, backend.ParameterRemark{Name: name, Refused: true, Text: fmt.Sprintf(format, args...)})
 	}

@@ -6,7 +6,7 @@ import (
 	"nereid/engine/inferencepb"
 )
 
-func TestJudgeParameters(t *testing.T) {
+func TestValidateParameters(t *testing.T) {
 	for _, tt := range []struct {
 		name, key, value string
 		refused, unknown bool
@@ -26,7 +26,7 @@ func TestJudgeParameters(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := &inferencepb.ModelConfig{Parameters: map[string]*inferencepb.ModelParameter{tt.key: {StringValue: tt.value}}}
-			all := (&Backend{}).JudgeParameters(cfg)
+			all := (&Backend{}).ValidateParameters(cfg)
 			if tt.refused || tt.unknown {
 				if len(all) != 1 || all[0].Name != tt.key || all[0].Refused != tt.refused || all[0].Text == "" || tt.unknown != (len(all[0].Known) > 0) {
 					t.Errorf("%s %q: %+v", tt.key, tt.value, all)

@@ -269,8 +269,8 @@ func (m *model) closeSession(s *capi.Session) {
 	s.Close()
 }
 
-// RunsInline implements backend.Inliner: a run is computation in this process.
-func (m *model) RunsInline() bool { return true }
+// Traits implements backend.Model. A run only computes, in this process.
+func (m *model) Traits() backend.Traits { return backend.Traits{RunsInline: true} }
 
 // MemoryBytes asks the allocators of the model's sessions.
 func (m *model) MemoryBytes() int64 {

@@ -490,7 +490,7 @@ func TestVersion(t *testing.T) {
 	if err != nil || !strings.HasPrefix(v, "1.") {
 		t.Errorf("Version = %q, %v", v, err)
 	}
-	if n := onnxruntime.New(onnxruntime.Options{}).DefaultInstanceCount(); n != 2 {
+	if n := onnxruntime.New(onnxruntime.Options{}).Traits().DefaultInstanceCount; n != 2 {
 		t.Errorf("DefaultInstanceCount = %d, want 2", n)
 	}
 }

@@ -69,7 +69,6 @@ type Backend struct {
 var (
 	_ backend.Backend       = (*Backend)(nil)
 	_ backend.AutoCompleter = (*Backend)(nil)
-	_ backend.Attributes    = (*Backend)(nil)
 )
 
 // New returns the backend. It does not touch the library yet.
@@ -84,8 +83,18 @@ func New(o Options) *Backend {
 // Name returns "onnxruntime".
 func (b *Backend) Name() string { return "onnxruntime" }
 
-// DefaultInstanceCount is Triton's for ONNX Runtime.
-func (b *Backend) DefaultInstanceCount() int { return 2 }
+// Traits implements backend.Backend. The number of instances is Triton's for ONNX Runtime.
+func (b *Backend) Traits() backend.Traits {
+	return backend.Traits{DefaultInstanceCount: 2, BatchIO: true, ImplicitState: true, ParallelInstances: true}
+}
+
+// UsesGPUs implements backend.GPUUser. It reports whether the library has a provider for NVIDIA's GPUs: that of a runtime
+// folder may have one, the built-in one has none.
+func (b *Backend) UsesGPUs() bool {
+	all, err := b.Providers()
+	return err == nil &&
+		(slices.Contains(all, "CUDAExecutionProvider") || slices.Contains(all, "TensorrtExecutionProvider"))
+}
 
 // Version opens the library, if that has not been done, and returns its version: "1.31.1".
 func (b *Backend) Version() (string, error) {
@@ -197,15 +206,6 @@ func (b *Backend) Signature(ctx context.Context, s backend.Spec) (*modelconfig.S
 	return sig.public(s.Log)
 }
 
-// KeepsStates says that implicit state works; see backend.StateKeeper.
-func (b *Backend) KeepsStates() {}
-
-// MakesInstancesInParallel says that sessions may be made side by side; see backend.ParallelLoader.
-func (b *Backend) MakesInstancesInParallel() {}
-
-// MakesBatchInputs says that batch_input and batch_output work; see backend.BatchIO.
-func (b *Backend) MakesBatchInputs() {}
-
 // Load loads a model version.
 func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, error) {
 	if s.Log == nil {
@@ -233,11 +233,4 @@ func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, erro
 		return nil, err
 	}
 	return m, nil
-}
-
-// UsesGPUs reports whether the library has a provider for NVIDIA's GPUs: that of a runtime folder may, the built-in one has
-// none. See backend.GPUUser.
-func (b *Backend) UsesGPUs() bool {
-	all, err := b.Providers()
-	return err == nil && (slices.Contains(all, "CUDAExecutionProvider") || slices.Contains(all, "TensorrtExecutionProvider"))
 }

@@ -53,11 +53,11 @@ var (
 	_ backend.GPUUser = (*based)(nil)
 )
 
-// UsesGPUs is true, as with Triton: what the code does with a GPU is its own matter. A model without an instance group has an
+// UsesGPUs is true, as with Triton, whether or not the model's code uses a GPU: a model without an instance group has an
 // instance on each.
 func (b *Backend) UsesGPUs() bool { return true }
 
-// UsesGPUs is true for backends of the backend directory, and for ours but those whose packages are for CPUs.
+// UsesGPUs is true for backends of the backend directory, and for the server's own unless their packages are for CPUs.
 func (b *based) UsesGPUs() bool { return b.file != "" || b.name == "pytorch" }
 
 // deviceVars is what the process of an instance is told of GPUs beside what the server knows; nil: nothing.

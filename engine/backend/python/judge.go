@@ -10,12 +10,12 @@ import (
 )
 
 var (
-	_ backend.ParameterJudge = (*Backend)(nil)
-	_ backend.ParameterJudge = (*based)(nil)
+	_ backend.ParameterValidator = (*Backend)(nil)
+	_ backend.ParameterValidator = (*based)(nil)
 )
 
-// JudgeParameters implements backend.ParameterJudge. Those that it does not know are the model's own.
-func (b *Backend) JudgeParameters(cfg *inferencepb.ModelConfig) (all []backend.ParameterRemark) {
+// ValidateParameters implements backend.ParameterValidator. Those that it does not know are the model's own.
+func (b *Backend) ValidateParameters(cfg *inferencepb.ModelConfig) (all []backend.ParameterRemark) {
 	for _, name := range slices.Sorted(maps.Keys(cfg.GetParameters())) {
 		var err error
 		value := cfg.GetParameters()[name].GetStringValue()

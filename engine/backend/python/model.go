@@ -49,7 +49,6 @@ var (
 	_ backend.Model           = (*model)(nil)
 	_ backend.Health          = (*model)(nil)
 	_ backend.MemoryReporter  = (*model)(nil)
-	_ backend.Waiter          = (*model)(nil)
 	_ backend.ProcessReporter = (*model)(nil)
 	_ backend.Readiness       = (*model)(nil)
 
@@ -195,8 +194,10 @@ func (m *model) verbosity() int {
 	return 0
 }
 
-// WaitsInline implements backend.Waiter.
-func (m *model) WaitsInline() bool { return true }
+// Traits implements backend.Model.
+func (m *model) Traits() backend.Traits {
+	return backend.Traits{OwnProcess: true, WaitsInline: true}
+}
 
 // Close has nothing left to give back: the instances were all.
 func (m *model) Close() error { return nil }

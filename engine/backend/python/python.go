@@ -92,8 +92,8 @@ func New(o Options) (*Backend, error) {
 // Name returns "python".
 func (b *Backend) Name() string { return modelconfig.BackendPython }
 
-// MakesInstancesInParallel implements backend.ParallelLoader: each instance has a process of its own.
-func (b *Backend) MakesInstancesInParallel() {}
+// Traits implements backend.Backend.
+func (b *Backend) Traits() backend.Traits { return backend.Traits{ParallelInstances: true} }
 
 // Close ends what has completed a configuration and was not claimed.
 func (b *Backend) Close() {

@@ -75,7 +75,8 @@ func (e *echo) Close()                    { e.closed = true }
 // echoes is a backend of instances on echoes.
 type echoes struct{ dt tensor.DataType }
 
-func (echoes) Name() string { return "echo" }
+func (echoes) Name() string           { return "echo" }
+func (echoes) Traits() backend.Traits { return backend.Traits{} }
 func (b echoes) Load(_ context.Context, s backend.Spec) (backend.Model, error) {
 	return echoModel{b, s}, nil
 }
@@ -88,7 +89,8 @@ type echoModel struct {
 func (m echoModel) NewInstance(context.Context, backend.Placement) (backend.Instance, error) {
 	return newInstance(m.s, &echo{dt: m.b.dt}), nil
 }
-func (echoModel) Close() error { return nil }
+func (echoModel) Traits() backend.Traits { return backend.Traits{} }
+func (echoModel) Close() error           { return nil }
 
 func echoConfig(t *testing.T, dt tensor.DataType, more string) *inferencepb.ModelConfig {
 	io := fmt.Sprintf(`[ { name: "X" data_type: %s dims: [ -1 ] } ]`, dt.ConfigName())

@@ -11,7 +11,7 @@ import (
 	"nereid/engine/worker"
 )
 
-var _ backend.ParameterJudge = (*Backend)(nil)
+var _ backend.ParameterValidator = (*Backend)(nil)
 
 // known are the parameters of the frameworks' models; those that bound a worker are known too.
 var known = map[string][]string{
@@ -25,8 +25,8 @@ var known = map[string][]string{
 	},
 }
 
-// JudgeParameters implements backend.ParameterJudge. Names that are not in capitals may be anybody's.
-func (b *Backend) JudgeParameters(cfg *inferencepb.ModelConfig) (all []backend.ParameterRemark) {
+// ValidateParameters implements backend.ParameterValidator. Names that are not in capitals may be anybody's.
+func (b *Backend) ValidateParameters(cfg *inferencepb.ModelConfig) (all []backend.ParameterRemark) {
 	for _, name := range slices.Sorted(maps.Keys(cfg.GetParameters())) {
 		if name != strings.ToUpper(name) {
 			continue

@@ -136,6 +136,8 @@ func (m *ovModel) Close() error {
 	return nil
 }
 
+func (m *ovModel) Traits() backend.Traits { return backend.Traits{} }
+
 // NewInstance compiles the model for the instance's device.
 func (m *ovModel) NewInstance(_ context.Context, p backend.Placement) (backend.Instance, error) {
 	device := m.set.device

@@ -63,7 +63,6 @@ type processOptions struct {
 var (
 	_ backend.Backend       = (*Backend)(nil)
 	_ backend.AutoCompleter = (*Backend)(nil)
-	_ backend.BatchIO       = (*Backend)(nil)
 )
 
 // Names are the backends' names, as in config.pbtxt.
@@ -82,8 +81,8 @@ func New(name string, o Options) (*Backend, error) {
 // Name returns the backend's name: "tensorflow".
 func (b *Backend) Name() string { return b.f.name }
 
-// MakesBatchInputs says that batch_input and batch_output work; see backend.BatchIO.
-func (b *Backend) MakesBatchInputs() {}
+// Traits implements backend.Backend.
+func (b *Backend) Traits() backend.Traits { return backend.Traits{BatchIO: true} }
 
 // Signature reads what a model file says of its inputs and outputs; nil where it says nothing.
 func (b *Backend) Signature(ctx context.Context, s backend.Spec) (*modelconfig.Signature, error) {
@@ -156,6 +155,8 @@ type inside struct {
 }
 
 func (b *inside) Name() string { return b.f.name }
+
+func (b *inside) Traits() backend.Traits { return backend.Traits{} }
 
 func (b *inside) Load(ctx context.Context, s backend.Spec) (backend.Model, error) {
 	return b.f.load(ctx, s, &b.o)

@@ -252,7 +252,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-func TestJudgeParameters(t *testing.T) {
+func TestValidateParameters(t *testing.T) {
 	for _, tt := range []struct {
 		name, backend, config string
 		want                  []backend.ParameterRemark
@@ -267,11 +267,11 @@ func TestJudgeParameters(t *testing.T) {
 			want: []backend.ParameterRemark{{Name: "PROCESSES_LIMIT", Text: `"0" is not a positive number`, Refused: true}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := framed(t, tt.backend, Options{}).JudgeParameters(parse(t, tt.config))
+			got := framed(t, tt.backend, Options{}).ValidateParameters(parse(t, tt.config))
 			if !slices.EqualFunc(got, tt.want, func(a, b backend.ParameterRemark) bool {
 				return a.Name == b.Name && a.Text == b.Text && a.Refused == b.Refused
 			}) {
-				t.Errorf("JudgeParameters = %+v; want %+v", got, tt.want)
+				t.Errorf("ValidateParameters = %+v; want %+v", got, tt.want)
 			}
 		})
 	}

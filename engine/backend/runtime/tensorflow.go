@@ -297,6 +297,8 @@ func (m *tfModel) initialize() error {
 	return nil
 }
 
+func (m *tfModel) Traits() backend.Traits { return backend.Traits{} }
+
 // NewInstance makes the instance of the process.
 func (m *tfModel) NewInstance(_ context.Context, p backend.Placement) (backend.Instance, error) {
 	if p.Kind == inferencepb.ModelInstanceGroup_KIND_GPU && !m.session.HasGPU() {
