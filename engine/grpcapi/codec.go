@@ -9,20 +9,20 @@ import (
 	pb "google.golang.org/protobuf/proto"
 )
 
-// codec is the server's encoding.CodecV2. *message and *reply are ours, *incoming and plain messages protobuf's.
-// A message that does not parse is noted in its holder, not returned: grpc-go would answer Internal, and the client is
-// told InvalidArgument.
+// codec is the server's encoding.CodecV2. It sends a *reply as it is, and uses protobuf's generated code for an *incoming
+// and for plain messages. A *message takes its bytes without the codec: it is an h2.Receiver.
 type codec struct{ generated encoding.CodecV2 }
 
-// incoming receives a message of the generated types.
+// incoming receives a message of the generated types. If the message does not parse, err says why: an error that the codec
+// returns would reach the client as Internal in place of InvalidArgument.
 type incoming struct {
 	msg pb.Message
-	err error // what is wrong with it, for the client
+	err error
 }
 
 func newCodec() codec { return codec{generated: encoding.GetCodecV2(proto.Name)} }
 
-// Marshal hands out the buffers of a *reply, and encodes generated messages.
+// Marshal returns the buffers of a *reply, with their references, and encodes generated messages.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if r, ok := v.(*reply); ok {
 		return r.bufs, nil
@@ -30,13 +30,9 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.generated.Marshal(v)
 }
 
-// Unmarshal decodes data into a *message or an *incoming. A received *message refers to data's memory and holds
-// references on it.
+// Unmarshal decodes data into an *incoming or a generated message.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	switch v := v.(type) {
-	case *message:
-		v.unmarshal(data)
-		return nil
 	case *incoming:
 		if err := c.generated.Unmarshal(data, v.msg); err != nil {
 			v.err = malformed(string(v.msg.ProtoReflect().Descriptor().Name()))

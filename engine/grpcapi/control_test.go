@@ -284,7 +284,7 @@ func TestOptions(t *testing.T) {
 	if _, err := New(Options{}); err == nil {
 		t.Error("New without an engine passes")
 	}
-	if _, err := New(Options{Engine: newFakeEngine(), MaxSendBytes: -1}); err == nil {
+	if _, err := New(Options{Engine: newFakeEngine(), MaxReceiveBytes: -1}); err == nil {
 		t.Error("New with a negative limit passes")
 	}
 }

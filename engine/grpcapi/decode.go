@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 
-	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"nereid/engine/infer"
@@ -74,38 +73,21 @@ func putMessage(m *message) {
 	}
 }
 
-// unmarshal decodes data into m.r, or sets m.err. The request owns the memory that its tensors are views of: data's own
-// when it is one buffer, else one gathered copy.
-func (m *message) unmarshal(data mem.BufferSlice) {
-	if m.r != nil || m.err != nil {
-		m.fail(status.New(status.InvalidArg, "more than one message in a unary call"))
-		return
-	}
-	b, own := contiguous(data, m.pool)
-	m.take(b, own)
-}
-
-// Receive is unmarshal for a message in one buffer, with the caller's reference on it.
+// Receive decodes b into m.r, or sets m.err. It takes over the caller's reference on b: the request owns the memory, of
+// which its tensors are views.
 func (m *message) Receive(b *tensor.Buffer) {
 	if m.r != nil || m.err != nil {
 		b.Release()
 		m.fail(status.New(status.InvalidArg, "more than one message in a unary call"))
 		return
 	}
-	m.take(b.Bytes(), b)
-}
-
-// take decodes b, whose memory is own's, or the garbage collector's if that is nil.
-func (m *message) take(b []byte, own *tensor.Buffer) {
 	m.r = infer.New()
-	if own != nil {
-		m.r.Own(own)
+	m.r.Own(b)
+	err := m.decode(b.Bytes())
+	if err == nil {
+		err = m.resolve(b)
 	}
-	if err := m.decode(b); err != nil {
-		m.fail(err)
-		return
-	}
-	if err := m.resolve(own); err != nil {
+	if err != nil {
 		m.fail(err)
 		return
 	}
@@ -121,25 +103,6 @@ func (m *message) fail(err error) {
 	if m.err == nil {
 		m.err = err
 	}
-}
-
-// contiguous returns data in one piece. own holds a reference on its memory; nil means the garbage collector does.
-func contiguous(data mem.BufferSlice, pool *tensor.Pool) (b []byte, own *tensor.Buffer) {
-	switch len(data) {
-	case 0:
-		return nil, nil
-	case 1:
-		buf := data[0]
-		if s, ok := buf.(mem.SliceBuffer); ok {
-			return s, nil
-		}
-		buf.Ref()
-		b = buf.ReadOnlyData()
-		return b, tensor.NewBuffer(b, func(*tensor.Buffer) { buf.Free() })
-	}
-	own = pool.Get(data.Len())
-	data.CopyTo(own.Bytes())
-	return own.Bytes(), own
 }
 
 // decode reads a ModelInferRequest as the generated decoder would: fields may come in any order and more than once,

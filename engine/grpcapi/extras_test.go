@@ -171,10 +171,7 @@ func TestGracefulShutdown_B077(t *testing.T) {
 
 // TestServeAfterShutdown: a server that is ended before it has begun has not failed.
 func TestServeAfterShutdown(t *testing.T) {
-	s, err := New(Options{Engine: newFakeEngine(), Transport: underTest})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newServer(t, Options{Engine: newFakeEngine()})
 	if err := s.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}

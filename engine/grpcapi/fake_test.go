@@ -167,14 +167,11 @@ func (e *fakeEngine) UnloadModel(_ context.Context, name string, dependents bool
 // start serves e on a loopback port until the test ends, and returns a connection to it. change may be nil.
 func start(t testing.TB, e Engine, change func(*Options)) (*grpc.ClientConn, *Server) {
 	t.Helper()
-	o := Options{Engine: e, Transport: underTest}
+	o := Options{Engine: e}
 	if change != nil {
 		change(&o)
 	}
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newServer(t, o)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
 	"nereid/engine/infer"
@@ -247,9 +246,9 @@ func FuzzDecode(f *testing.F) {
 			want, err = reference(&in)
 		}
 		at := min(int(cut), len(b))
-		for _, data := range []mem.BufferSlice{{mem.SliceBuffer(b)}, {mem.SliceBuffer(b[:at]), mem.SliceBuffer(b[at:])}} {
+		for _, data := range [][][]byte{{b}, {b[:at], b[at:]}} {
 			m := getMessage(&pool, nil)
-			m.unmarshal(data)
+			decodeMessage(t, m, &pool, data...)
 			if (m.err != nil) != (err != nil) {
 				t.Fatalf("%q: our error %v, the generated decoder's %v", b, m.err, err)
 			}
@@ -271,7 +270,7 @@ func FuzzEncode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, cut uint16) {
 		m := getMessage(&pool, nil)
 		defer putMessage(m)
-		m.unmarshal(mem.BufferSlice{mem.SliceBuffer(b)})
+		decodeMessage(t, m, &pool, b)
 		if m.err != nil {
 			return
 		}

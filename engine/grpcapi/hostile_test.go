@@ -14,7 +14,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/mem"
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -228,7 +227,7 @@ func TestA24MutatedMessages(t *testing.T) {
 			_, err = reference(&in)
 		}
 		m := getMessage(&pool, nil)
-		m.unmarshal(mem.BufferSlice{mem.SliceBuffer(b)})
+		decodeMessage(t, m, &pool, b)
 		if (m.err != nil) != (err != nil) {
 			t.Fatalf("%q: our error %v, the generated decoder's %v", b, m.err, err)
 		}

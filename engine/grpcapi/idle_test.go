@@ -65,10 +65,7 @@ func TestA21IdleStreams(t *testing.T) {
 // TestA21IdleConnectionMemory states what an idle gRPC connection costs and bounds it. The clients speak the bare
 // protocol, so that nearly all of the memory is the server's.
 func TestA21IdleConnectionMemory(t *testing.T) {
-	s, err := New(Options{Engine: newFakeEngine(testModels()...), Transport: underTest})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newServer(t, Options{Engine: newFakeEngine(testModels()...)})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

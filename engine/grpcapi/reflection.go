@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/reflection"
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
@@ -47,15 +46,7 @@ func (s *Server) compressAnswers(ctx context.Context) {
 	if !s.compress {
 		return
 	}
-	if native, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ Compress() bool }); ok {
-		native.Compress()
-		return
-	}
-	names, err := grpc.ClientSupportedCompressors(ctx)
-	if err != nil || !slices.Contains(names, gzip.Name) {
-		return
-	}
-	if err := grpc.SetSendCompressor(ctx, gzip.Name); err != nil {
-		s.log.Debug("gRPC answers stay as they are", "err", err)
+	if stream, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ Compress() bool }); ok {
+		stream.Compress()
 	}
 }

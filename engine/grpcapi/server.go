@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"regexp"
 	"runtime/debug"
@@ -72,15 +71,10 @@ type Options struct {
 	// Triton's --grpc-infer-response-compression-level.
 	CompressResponses bool
 
-	// Transport is TransportNative or TransportGRPCGo. Empty: TransportNative.
-	Transport string
-
 	TLS *tls.Config // nil: plain text
 
-	// MaxReceiveBytes and MaxSendBytes bound one message, decompressed. 0: 2 GiB - 1, Triton's.
-	MaxReceiveBytes, MaxSendBytes int
-	// MaxConcurrentStreams bounds the calls at once on one connection; clients queue the others. 0: 4096.
-	MaxConcurrentStreams uint32
+	// MaxReceiveBytes bounds one received message, decompressed. 0: 2 GiB - 1, as in Triton.
+	MaxReceiveBytes int
 	// Keepalive is Triton's --grpc-keepalive-time, -timeout and --grpc-max-connection-age, -grace.
 	// Zero fields: 2 h, 20 s, no bound, no bound.
 	Keepalive keepalive.ServerParameters
@@ -89,29 +83,12 @@ type Options struct {
 	Enforcement keepalive.EnforcementPolicy
 }
 
-const (
-	defaultMaxStreams = 4096
-	streamWorkers     = 128
-)
-
 func (o *Options) setDefaults() error {
 	if o.Engine == nil {
 		return errors.New("grpcapi: Options.Engine is nil")
 	}
-	if o.MaxReceiveBytes < 0 || o.MaxSendBytes < 0 {
-		return fmt.Errorf("grpcapi: message limits %d and %d must not be negative; use 0 for 2 GiB", o.MaxReceiveBytes, o.MaxSendBytes)
-	}
 	if o.Log == nil {
 		o.Log = slog.Default()
-	}
-	if o.MaxReceiveBytes == 0 {
-		o.MaxReceiveBytes = math.MaxInt32
-	}
-	if o.MaxSendBytes == 0 {
-		o.MaxSendBytes = math.MaxInt32
-	}
-	if o.MaxConcurrentStreams == 0 {
-		o.MaxConcurrentStreams = defaultMaxStreams
 	}
 	return nil
 }
@@ -156,7 +133,7 @@ func New(o Options) (*Server, error) {
 // Shutdown.
 func (s *Server) Serve(l net.Listener) error {
 	err := s.transport.Serve(l)
-	if err != nil && !errors.Is(err, grpc.ErrServerStopped) && !errors.Is(err, h2.ErrStopped) {
+	if err != nil && !errors.Is(err, h2.ErrStopped) {
 		return fmt.Errorf("serve gRPC on %s: %w", l.Addr(), err)
 	}
 	return nil

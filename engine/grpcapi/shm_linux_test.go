@@ -12,7 +12,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/mem"
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -404,7 +403,7 @@ func FuzzSharedMemoryParameters(f *testing.F) {
 			t.Fatal(err)
 		}
 		m := getMessage(&pool, g)
-		m.unmarshal(mem.BufferSlice{mem.SliceBuffer(b)})
+		decodeMessage(t, m, &pool, b)
 		if m.err != nil {
 			if status.CodeOf(m.err) != status.InvalidArg && status.CodeOf(m.err) != status.NotFound {
 				t.Errorf("%v: %v", status.CodeOf(m.err), m.err)

@@ -21,8 +21,8 @@ type Options struct {
 	TLS   *tls.Config      // nil: plain text
 	Pool  *tensor.Pool     // of received messages; nil: one of its own
 
-	// MaxReceiveBytes and MaxSendBytes bound one message, decompressed. 0: 2 GiB - 1.
-	MaxReceiveBytes, MaxSendBytes int
+	// MaxReceiveBytes bounds one received message, decompressed. 0: 2 GiB - 1.
+	MaxReceiveBytes int
 	// MaxConcurrentStreams bounds the calls at once on one connection. 0: 4096.
 	MaxConcurrentStreams uint32
 	// MaxHeaderBytes bounds a call's headers as RFC 9113 counts them (names, values and 32 a field). 0: 64 KiB.
@@ -44,20 +44,21 @@ const (
 	defaultMaxHeaders = 64 << 10
 	defaultMaxFrame   = 256 << 10
 
-	streamWindow = 1 << 20  // what a client may send of a call before it is read
-	connWindow   = 16 << 20 // of all calls of a connection
-	maxUnread    = 64 << 20 // whole messages that handlers have not taken; beyond, the connection's window is not renewed
-	maxBuffer    = 64 << 10 // of a connection's reads
-	maxUnsent    = 4 << 20  // bytes waiting for the socket, beyond which answers wait in their streams
-	maxControl   = 1 << 20  // the same, beyond which the reader waits
+	streamWindow = 1 << 20       // what a client may send of a call before it is read
+	connWindow   = 16 << 20      // of all calls of a connection
+	maxUnread    = 64 << 20      // whole messages that handlers have not taken; beyond, the connection's window is not renewed
+	maxBuffer    = 64 << 10      // of a connection's reads
+	maxSend      = math.MaxInt32 // bytes of a message to a client
+	maxUnsent    = 4 << 20       // bytes waiting for the socket, beyond which answers wait in their streams
+	maxControl   = 1 << 20       // the same, beyond which the reader waits
 )
 
 func (o *Options) setDefaults() error {
 	if o.Codec == nil {
 		return errors.New("h2: Options.Codec is nil")
 	}
-	if o.MaxReceiveBytes < 0 || o.MaxSendBytes < 0 {
-		return fmt.Errorf("h2: message limits %d and %d must not be negative; use 0 for 2 GiB", o.MaxReceiveBytes, o.MaxSendBytes)
+	if o.MaxReceiveBytes < 0 {
+		return fmt.Errorf("h2: MaxReceiveBytes %d is negative; use 0 for 2 GiB", o.MaxReceiveBytes)
 	}
 	if o.MaxFrameBytes != 0 && (o.MaxFrameBytes < maxFrame || o.MaxFrameBytes > maxFrameLimit) {
 		return fmt.Errorf("h2: MaxFrameBytes %d is not in %d to %d, or 0 for %d", o.MaxFrameBytes, maxFrame, maxFrameLimit, defaultMaxFrame)
@@ -69,7 +70,6 @@ func (o *Options) setDefaults() error {
 		o.Pool = &tensor.Pool{}
 	}
 	o.MaxReceiveBytes = orElse(o.MaxReceiveBytes, math.MaxInt32)
-	o.MaxSendBytes = orElse(o.MaxSendBytes, math.MaxInt32)
 	o.MaxConcurrentStreams = orElse(o.MaxConcurrentStreams, defaultMaxStreams)
 	o.MaxHeaderBytes = orElse(o.MaxHeaderBytes, defaultMaxHeaders)
 	o.MaxFrameBytes = orElse(o.MaxFrameBytes, defaultMaxFrame)

@@ -119,7 +119,7 @@ func (s *Stream) Wake() {
 // Finish ends an inline call with a message, which is copied, or an error.
 func (s *Stream) Finish(msg []byte, err error) {
 	c := s.c
-	if err == nil && (s.encoding != "" || len(msg) > c.srv.o.MaxSendBytes || len(msg) > copyBelow) {
+	if err == nil && (s.encoding != "" || len(msg) > copyBelow) {
 		s.FinishBuffers(mem.BufferSlice{mem.SliceBuffer(append([]byte(nil), msg...))}, nil)
 		return
 	}
@@ -170,9 +170,9 @@ func (s *Stream) pack(msg mem.BufferSlice) (mem.BufferSlice, byte, error) {
 		}
 		msg, flag = mem.BufferSlice{mem.SliceBuffer(out)}, 1
 	}
-	if n, limit := msg.Len(), s.c.srv.o.MaxSendBytes; n > limit {
+	if n := msg.Len(); n > maxSend {
 		msg.Free()
-		return nil, 0, grpcstatus.Errorf(codes.ResourceExhausted, "grpc: trying to send message larger than max (%d vs. %d)", n, limit)
+		return nil, 0, grpcstatus.Errorf(codes.ResourceExhausted, "grpc: trying to send message larger than max (%d vs. %d)", n, maxSend)
 	}
 	return msg, flag, nil
 }
