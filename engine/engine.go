@@ -144,7 +144,7 @@ func New(o Options) (*Engine, error) {
 		batch = *o.DefaultMaxBatchSize
 	}
 	e := &Engine{o: o, stats: stats.NewDetailedRegistry(o.Latencies), started: time.Now()}
-	o.SharedMemory.Near, o.SharedMemory.OnDevice = e.near, e.onDevice
+	o.SharedMemory.InputBuffer, o.SharedMemory.OnDevice = e.near, e.onDevice
 	e.shared = shm.New(o.SharedMemory)
 	e.models = lifecycle.NewManager(lifecycle.Options{
 		Repositories: o.Repositories, Remotes: o.Remotes, Namespaces: o.Namespaces, ConfigName: o.ConfigName, Backends: o.Backends, Agents: o.Agents, Host: host{e}, Stats: e.stats, Log: o.Log,

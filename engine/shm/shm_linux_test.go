@@ -637,12 +637,12 @@ func FuzzRegister(f *testing.F) {
 	})
 }
 
-// Options.Near gives the memory for inputs of some size and fixed-size types; what it gave is let go where reading fails.
-func TestNear(t *testing.T) {
+// Options.InputBuffer gives the memory for inputs of some size and fixed-size types; what it gave is let go where reading fails.
+func TestInputBuffer(t *testing.T) {
 	key, path := object(t, counting(64<<10))
 	let := 0
 	var asked []string
-	g := registry(t, Options{Near: func(model string, version int64, n int) *tensor.Buffer {
+	g := registry(t, Options{InputBuffer: func(model string, version int64, n int) *tensor.Buffer {
 		asked = append(asked, fmt.Sprint(model, version, n))
 		if model == "none" {
 			return nil

@@ -63,8 +63,8 @@ func (g *Registry) find(at Range) (*region, error) {
 }
 
 const (
-	// nearLeast is the size from which on an input is read into memory that is near its model: less travels with the request.
-	nearLeast = 16 << 10
+	// inputBufferLeast is the size from which on an input is read into memory that is near its model: less travels with the request.
+	inputBufferLeast = 16 << 10
 	// regionLeast is the size from which on an input stays in its client's memory where the model's process can read it there:
 	// to see to it that the model's writes stay its own takes as long as to copy less.
 	regionLeast = 128 << 10
@@ -96,8 +96,8 @@ func (g *Registry) Read(r *infer.Request, pool *tensor.Pool, at Range, dt tensor
 		return nil, err
 	}
 	var buf *tensor.Buffer
-	if g.o.Near != nil && at.Size >= nearLeast && dt.Size() > 0 { // the lengths of BYTES are checked, and must not change after
-		buf = g.o.Near(r.ModelName, r.Version, int(at.Size))
+	if g.o.InputBuffer != nil && at.Size >= inputBufferLeast && dt.Size() > 0 { // the lengths of BYTES are checked, and must not change after
+		buf = g.o.InputBuffer(r.ModelName, r.Version, int(at.Size))
 	}
 	if buf == nil {
 		buf = pool.Get(int(at.Size))
