@@ -1,4 +1,4 @@
-"""Where a Triton does badly what a server must do well: the rows of engine/deviation that need a whole server to see."""
+"""Where a Triton does badly what a server must do well: the rows of docs/deviations.csv that need a whole server to see."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ from tritonclient.utils import InferenceServerException
 import models
 from harness import REFERENCE, ROOT, Server, until
 
-pytestmark = pytest.mark.skipif(REFERENCE, reason="what Triton answers stands in engine/deviation")
+pytestmark = pytest.mark.skipif(REFERENCE, reason="what Triton answers stands in docs/deviations.csv")
 
 DIES = """    def execute(self, requests):
         import os
