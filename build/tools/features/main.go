@@ -3,7 +3,8 @@
 //
 // A feature is in the name of a test when the name has its id as a word: TestDynamicBatch_C001,
 // t.Run("C001 preferred size"), def test_B018_binary, test("E001 ..."). By default the names come from the sources.
-// With -results they come from the list of tests that ran, and only those that passed count.
+// With -results they come from the list of tests that ran, and only those that passed count. It also checks that the tests
+// named in docs/reliability.md exist.
 package main
 
 import (
@@ -80,6 +81,11 @@ func run(root, results string, fix bool) error {
 			return err
 		}
 	}
+	promises, err := checkPromises(root, named)
+	if err != nil {
+		return err
+	}
+	faults = append(faults, promises...)
 	sum, more := check(features, tested, reasons)
 	more = slices.DeleteFunc(more, func(f string) bool { return unproven[f[:4]] })
 	for _, f := range append(faults, more...) {

@@ -42,11 +42,22 @@ func TestRun(t *testing.T) {
 		{name: "no test at all", files: map[string]string{"x.go": "package x\n// A001\n"}, wantErr: true},
 		{name: "tested and excused", files: map[string]string{"x_test.go": "package x\nfunc TestAll_A001_A002() {}\n"}, wantErr: true},
 		{name: "an id that is only part of a word", files: map[string]string{"x_test.go": "package x\nfunc TestXA001b() {}\n"}, wantErr: true},
+		{name: "a promise with its test", files: map[string]string{"x_test.go": "package x\nfunc TestOne_A001() {}\n",
+			"docs/reliability.md": "| A1 | a fault | a promise | `TestOne_A001` |\n"}},
+		{name: "a promise with a test that is gone", wantErr: true, files: map[string]string{
+			"x_test.go":           "package x\nfunc TestOne_A001() {}\n",
+			"docs/reliability.md": "| A1 | a fault | a promise | `TestGone` |\n"}},
+		{name: "a promise without a test", wantErr: true, files: map[string]string{
+			"x_test.go":           "package x\nfunc TestOne_A001() {}\n",
+			"docs/reliability.md": "| A1 | a fault | a promise |  |\n"}},
 		{name: "named and passed", files: map[string]string{"x_test.go": "package x\nfunc TestOne_A001() {}\n"}, results: "pass\tgo: x TestOne_A001\n"},
 		{name: "named and skipped", files: map[string]string{"x_test.go": "package x\nfunc TestOne_A001() {}\n"}, results: "skip\tgo: x TestOne_A001\n", wantErr: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.files["docs/features.csv"], tt.files["docs/not-supported.md"] = features, page
+			if tt.files["docs/reliability.md"] == "" {
+				tt.files["docs/reliability.md"] = "# Reliability\n"
+			}
 			root, results := repository(t, tt.files), ""
 			if tt.results != "" {
 				results = filepath.Join(t.TempDir(), "names.tsv")
@@ -63,7 +74,7 @@ func TestRun(t *testing.T) {
 
 func TestFixDropsTestedFeatures(t *testing.T) {
 	root := repository(t, map[string]string{
-		"docs/features.csv": features, "docs/not-supported.md": page,
+		"docs/features.csv": features, "docs/not-supported.md": page, "docs/reliability.md": "# Reliability\n",
 		"x_test.go": "package x\nfunc TestAll_A001_A002() {}\n",
 	})
 	if err := run(root, "", true); err != nil {
