@@ -114,7 +114,7 @@ func TestALateRequestCompletesTheBatch(t *testing.T) {
 }
 
 func TestShapesThatDifferDoNotShareABatch(t *testing.T) {
-	d := NewDynamic(Policy{MaxBatchSize: 8, Equal: []EqualInput{{Name: "INPUT0"}}})
+	d := NewDynamic(Policy{MaxBatchSize: 8, Compatibility: Compatibility{Equal: []EqualInput{{Name: "INPUT0"}}}})
 	for _, n := range []int64{4, 4, 5} {
 		r := rows(1)
 		r.Inputs = append(r.Inputs, tensor.Tensor{Name: "INPUT0", Shape: []int64{1, n}})

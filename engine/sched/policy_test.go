@@ -248,16 +248,16 @@ func TestWhichRequestsShareABatch(t *testing.T) {
 		send   [][]tensor.Tensor
 		want   []string
 	}{
-		{"C015 same shapes", Policy{Equal: []EqualInput{{Name: "A"}}}, [][]tensor.Tensor{{in("A", 0, 1, 4)}, {in("A", 1, 2, 4)}}, []string{"0 1"}},
-		{"C015 other shapes", Policy{Equal: []EqualInput{{Name: "A"}}}, [][]tensor.Tensor{{in("A", 0, 1, 4)}, {in("A", 0, 1, 5)}, {in("A", 0, 1, 5)}}, []string{"0", "1 2"}},
-		{"C015 order of inputs does not count", Policy{Equal: []EqualInput{{Name: "A"}, {Name: "B"}}},
+		{"C015 same shapes", Policy{Compatibility: Compatibility{Equal: []EqualInput{{Name: "A"}}}}, [][]tensor.Tensor{{in("A", 0, 1, 4)}, {in("A", 1, 2, 4)}}, []string{"0 1"}},
+		{"C015 other shapes", Policy{Compatibility: Compatibility{Equal: []EqualInput{{Name: "A"}}}}, [][]tensor.Tensor{{in("A", 0, 1, 4)}, {in("A", 0, 1, 5)}, {in("A", 0, 1, 5)}}, []string{"0", "1 2"}},
+		{"C015 order of inputs does not count", Policy{Compatibility: Compatibility{Equal: []EqualInput{{Name: "A"}, {Name: "B"}}}},
 			[][]tensor.Tensor{{in("A", 0, 1, 4), in("B", 0, 1, 2)}, {in("B", 0, 1, 2), in("A", 0, 1, 4)}}, []string{"0 1"}},
-		{"C015 values of a shape tensor", Policy{Equal: []EqualInput{{Name: "A", Values: true}}}, [][]tensor.Tensor{{in("A", 7, 1, 1)}, {in("A", 8, 1, 1)}}, []string{"0", "1"}},
-		{"C020 a ragged input may differ", Policy{Equal: []EqualInput{{Name: "A"}}},
+		{"C015 values of a shape tensor", Policy{Compatibility: Compatibility{Equal: []EqualInput{{Name: "A", Values: true}}}}, [][]tensor.Tensor{{in("A", 7, 1, 1)}, {in("A", 8, 1, 1)}}, []string{"0", "1"}},
+		{"C020 a ragged input may differ", Policy{Compatibility: Compatibility{Equal: []EqualInput{{Name: "A"}}}},
 			[][]tensor.Tensor{{in("A", 0, 1, 4), in("R", 0, 1, 3)}, {in("A", 0, 1, 4), in("R", 0, 1, 9)}}, []string{"0 1"}},
-		{"C016 same optional inputs", Policy{SameInputs: true}, [][]tensor.Tensor{{in("A", 0, 1, 4), in("O", 0, 1, 1)}, {in("O", 0, 1, 1), in("A", 0, 1, 4)}}, []string{"0 1"}},
-		{"C016 one without the optional input", Policy{SameInputs: true}, [][]tensor.Tensor{{in("A", 0, 1, 4), in("O", 0, 1, 1)}, {in("A", 0, 1, 4)}}, []string{"0", "1"}},
-		{"C016 another optional input", Policy{SameInputs: true}, [][]tensor.Tensor{{in("A", 0, 1, 4), in("O", 0, 1, 1)}, {in("A", 0, 1, 4), in("P", 0, 1, 1)}}, []string{"0", "1"}},
+		{"C016 same optional inputs", Policy{Compatibility: Compatibility{SameInputs: true}}, [][]tensor.Tensor{{in("A", 0, 1, 4), in("O", 0, 1, 1)}, {in("O", 0, 1, 1), in("A", 0, 1, 4)}}, []string{"0 1"}},
+		{"C016 one without the optional input", Policy{Compatibility: Compatibility{SameInputs: true}}, [][]tensor.Tensor{{in("A", 0, 1, 4), in("O", 0, 1, 1)}, {in("A", 0, 1, 4)}}, []string{"0", "1"}},
+		{"C016 another optional input", Policy{Compatibility: Compatibility{SameInputs: true}}, [][]tensor.Tensor{{in("A", 0, 1, 4), in("O", 0, 1, 1)}, {in("A", 0, 1, 4), in("P", 0, 1, 1)}}, []string{"0", "1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.policy.MaxBatchSize = 8

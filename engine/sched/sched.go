@@ -5,66 +5,84 @@ import (
 	"errors"
 
 	"nereid/engine/infer"
+	"nereid/engine/status"
 )
 
-// ErrClosed is what Next returns when the scheduler is closed and nothing waits any more.
+// ErrClosed is what Next returns when the scheduler is closed and has no more requests.
 var ErrClosed = errors.New("scheduler is closed")
+
+// The errors of requests that leave the queue.
+var (
+	errClosed    = status.New(status.Unavailable, "the model version is being unloaded")
+	errCancelled = status.New(status.Cancelled, "request was cancelled")
+)
 
 // Scheduler admits requests.
 type Scheduler interface {
-	// Enqueue admits r. On nil the scheduler has taken a reference on r and passes it on with the batch; on an error
-	// the request is still the caller's alone. Never blocks. Safe for concurrent use. Errors: Unavailable when closed.
+	// Enqueue admits r. If it returns nil, the scheduler holds a reference on r and passes it on with the batch. If it
+	// returns an error, it keeps nothing of r. Never blocks. Safe for concurrent use. Errors: Unavailable when closed.
 	Enqueue(r *infer.Request) error
-	// Close admits no more; what waits still runs.
+	// Close admits no more requests. Those in the queue are still executed.
 	Close()
 }
 
-// Batcher is a Scheduler whose batches are pulled by free instances.
+// Batcher is a Scheduler from which free instances take batches.
 type Batcher interface {
 	Scheduler
-	// Next waits until a batch is due for an instance and returns it; the caller then owns the batch and one reference
-	// on each of its requests. It returns ErrClosed once closed and empty, or ctx's error. gate, if not nil, is asked
-	// once work is due and before the batch is cut; it may block. Once the gate has given leave, Next does not wait any
-	// more: if others have taken the work meanwhile it returns nil, and the caller gives the leave back.
+	// Next waits until a batch is due for an instance and returns it. The caller then owns the batch and one reference on
+	// each of its requests. It returns ErrClosed when the scheduler is closed and empty, or ctx's error.
+	//
+	// If gate is not nil, Next calls it when work is due, before it forms the batch. After gate has returned nil, Next does
+	// not wait any more. If other instances have taken the work meanwhile, Next returns nil, and the caller must return what
+	// it acquired with gate.
 	Next(ctx context.Context, inst InstanceID, gate Gate) (*infer.Batch, error)
 }
 
-// Binder is a Batcher that ties requests to instances.
+// Binder is a Batcher that binds requests to instances.
 type Binder interface {
 	Batcher
-	// Attach says that an instance will call Next, before it does.
+	// Attach adds an instance. It is called before the instance's first Next.
 	Attach(inst InstanceID)
-	// Detach gives an instance nothing new: its Next returns ErrClosed once what is tied to it has ended. It does not wait.
+	// Detach binds no more sequences to an instance. The instance's Next returns ErrClosed when its last sequence has
+	// ended. Detach does not wait.
 	Detach(inst InstanceID)
-	// Forget says that an instance has lost what it kept of its sequences: those that have begun end. It is called between
-	// Execute and the instance's next Next; begun says that those that began in that batch are not lost.
+	// EndSequences ends the started sequences of an instance that has lost their state. It is called between Execute and
+	// the instance's next Next. If begun is true, the sequences that started in that execution are kept.
 	EndSequences(inst InstanceID, begun bool)
 }
 
-// Rescheduler is a Batcher that takes a request again after an execution.
+// Rescheduler is a Batcher that accepts a request again after an execution.
 type Rescheduler interface {
-	// Reschedule is called between Execute and the instance's next Next, for a request that is not answered. On nil the
-	// scheduler has taken a reference on r. Errors: why r cannot go on, for its caller.
+	// Reschedule queues a request that has no final response again. It is called between Execute and the instance's next
+	// Next. If it returns nil, the scheduler holds a reference on r. The error is for the caller of r.
 	Reschedule(r *infer.Request) error
 }
 
-// Remover is a Batcher that keeps something for each instance.
+// Remover is a Batcher that keeps data about each instance.
 type Remover interface {
-	// Leave is told once an instance has ended: it will not call Next any more. Its ID may be given to another one.
+	// Remove is called when an instance has ended and will not call Next again. Its ID may be given to another instance.
 	Remove(inst InstanceID)
 }
 
-// InstanceID numbers a model version's instances from 0; those of instances that have left are used again.
+// InstanceID numbers a model version's instances from 0. The numbers of removed instances are used again.
 type InstanceID int
 
 // Serial is a Batcher for instances that execute several batches one after the other.
 type Serial interface {
-	// More appends to list batches for an instance that has one from Next and has not executed it, at most most of them: what
-	// is due now, and of that not more than the instance's share. It does not wait, and gives nothing where a batch may have
-	// several requests. What a model asks for comes behind other requests only if the same execution asks for those: others
-	// may wait for that model. The caller owns what it gets, as from Next.
+	// More appends up to most batches to list, for an instance that has a batch from Next and has not executed it. It
+	// returns only batches that are due now, and not more than the instance's share of them. It does not wait, and returns
+	// nothing if a batch may have several requests. A request that a model's execution made is appended only behind requests
+	// of the same execution, because other requests may wait for that model. The caller owns the batches as from Next.
 	More(inst InstanceID, list []*infer.Batch, most int) []*infer.Batch
 }
 
-// Gate asks for leave to run, as the rate limiter gives it. An error ends Next.
+// Gate acquires the permission to execute, for example from the rate limiter. It may block. An error ends Next.
 type Gate func(ctx context.Context) error
+
+// fail answers requests that have left the queue. It is called without a lock.
+func fail(requests []*infer.Request, err error) {
+	for _, r := range requests {
+		r.Fail(err)
+		r.Release()
+	}
+}

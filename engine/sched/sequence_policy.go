@@ -16,37 +16,36 @@ type SequencePolicy struct {
 	// Slots is how many sequences an instance may have at once: the rows of a batch of the direct strategy, the candidates
 	// of the oldest one. At least 1.
 	Slots int
-	// MaxBatchSize is the most rows in a batch. 0 or 1: every request runs alone.
+	// MaxBatchSize is the most rows in a batch. 0 or 1: every request is executed alone.
 	MaxBatchSize int
 	// Batched says that tensors have a batch dimension.
 	Batched bool
-	// Idle is how long a sequence may have nothing to do before it is ended.
+	// Idle is how long a sequence may be idle before it is ended.
 	Idle time.Duration
-	// Iterative makes every request a sequence of its own, which is executed until the backend asks for no more.
+	// Iterative makes every request a sequence, which is executed until the backend does not reschedule it.
 	Iterative bool
 
-	// Oldest is the strategy: batches of the requests that wait longest. Else it is direct: each sequence has its row.
+	// Oldest selects the oldest strategy: batches of the requests that have waited longest. Else the strategy is direct:
+	// each sequence has its row.
 	Oldest bool
-	// MaxQueueDelay is how long the oldest request may wait: for a preferred batch size, or for MinimumUtilization.
+	// MaxQueueDelay is how long the oldest request may wait for a preferred batch size, or for MinimumUtilization.
 	MaxQueueDelay time.Duration
 	// MinimumUtilization is the part of the slots, from 0 to 1, whose requests a batch of the direct strategy waits for.
 	MinimumUtilization float64
-	// Preferred are the batch sizes of the oldest strategy that go at once. None: MaxBatchSize.
+	// Preferred are the preferred batch sizes of the oldest strategy. None: MaxBatchSize.
 	Preferred []int
-	// PreserveOrdering makes responses of the oldest strategy leave in the order in which their requests were taken.
+	// PreserveOrdering returns responses of the oldest strategy in the order in which their requests were taken.
 	PreserveOrdering bool
 
-	// Equal and SameInputs are as in Policy.
-	Equal      []EqualInput
-	SameInputs bool
+	Compatibility
 
 	Controls []Control
 	States   []infer.StateSpec
-	// Shadowed are the inputs that clients may send although the batcher gives them: its own count.
+	// Shadowed are the inputs that clients may send although the batcher provides them. The client's are ignored.
 	Shadowed []string
 }
 
-// ControlKind is what a control input tells the model.
+// ControlKind says what a control input contains.
 type ControlKind uint8
 
 // The kinds of controls.
@@ -57,7 +56,7 @@ const (
 	ControlCorrelationID
 )
 
-// Control is an input that the batcher gives to every request.
+// Control is an input that the batcher adds to every request.
 type Control struct {
 	Name     string
 	Kind     ControlKind
@@ -66,28 +65,26 @@ type Control struct {
 	False, True []byte
 }
 
-func (p *SequencePolicy) alike() Policy { return Policy{Equal: p.Equal, SameInputs: p.SameInputs} }
-
-// shape is that of every control input.
-func (p *SequencePolicy) shape() []int64 {
+// controlShape returns the shape of every control input.
+func (p *SequencePolicy) controlShape() []int64 {
 	if p.Batched {
 		return []int64{1, 1}
 	}
 	return []int64{1}
 }
 
-// wantsNumber reports whether the model is told the correlation ID as a number.
-func (p *SequencePolicy) wantsNumber() (tensor.DataType, bool) {
+// correlationType returns the data type of the control input with the correlation ID, Invalid if there is none.
+func (p *SequencePolicy) correlationType() tensor.DataType {
 	for i := range p.Controls {
-		if c := &p.Controls[i]; c.Kind == ControlCorrelationID && c.DataType != tensor.Bytes {
-			return c.DataType, true
+		if c := &p.Controls[i]; c.Kind == ControlCorrelationID {
+			return c.DataType
 		}
 	}
-	return 0, false
+	return tensor.Invalid
 }
 
-// correlation returns a correlation ID as bytes of a control input. Numbers are cut to the type's size; as a text a number
-// is written in decimal.
+// correlation returns a correlation ID as the bytes of a control input, nil for the type Invalid. Numbers are truncated to
+// the type's size. As a string, a number is written in decimal.
 func correlation(id infer.CorrelationID, dt tensor.DataType) []byte {
 	if dt == tensor.Bytes {
 		text := id.Text
@@ -100,9 +97,8 @@ func correlation(id infer.CorrelationID, dt tensor.DataType) []byte {
 	return b[:dt.Size():dt.Size()]
 }
 
-// control appends the control inputs of a request of a sequence; r.Null: of an empty slot. corrid is what correlation
-// returned.
-func (s *Sequences) control(r *infer.Request, corrid []byte) {
+// addControls appends the control inputs to a request, which may stand for an empty slot (r.Null).
+func (s *Sequences) addControls(r *infer.Request, correlation []byte) {
 	for i := range s.policy.Controls {
 		c := &s.policy.Controls[i]
 		on := false
@@ -112,21 +108,21 @@ func (s *Sequences) control(r *infer.Request, corrid []byte) {
 		case ControlEnd:
 			on = r.Flags&infer.SequenceEnd != 0
 		case ControlReady:
-			on = !r.Null || !tellReady
-		case ControlCorrelationID:
-			r.Inputs = append(r.Inputs, tensor.Tensor{Name: c.Name, DataType: c.DataType, Shape: s.shape, Data: corrid})
-			continue
+			on = !r.Null
 		}
 		data := c.False
 		if on {
 			data = c.True
+		} else if c.Kind == ControlCorrelationID {
+			data = correlation
 		}
 		r.Inputs = append(r.Inputs, tensor.Tensor{Name: c.Name, DataType: c.DataType, Shape: s.shape, Data: data})
 	}
 }
 
-// Dress gives a request that does not come through the batcher, as one for warmup, what it lacks of the inputs that those
-// have which do: states as at the start, and controls as of a sequence of one request. Its rows are all given the same.
+// AddControls adds the inputs that the batcher provides to a request that does not come through the batcher, such as a
+// warmup request. States have their initial values, and controls are those of a sequence of one request. All rows of r get
+// the same values. Inputs that r already has stay.
 func (s *Sequences) AddControls(r *infer.Request) {
 	if r.Correlation.IsZero() {
 		r.Correlation.Number = 1
@@ -134,19 +130,12 @@ func (s *Sequences) AddControls(r *infer.Request) {
 	r.Flags |= infer.SequenceStart | infer.SequenceEnd
 	full := infer.New()
 	defer full.Release()
-	full.Flags, full.Correlation = r.Flags, r.Correlation
+	full.Flags = r.Flags
 	if len(s.policy.States) > 0 {
 		infer.NewStates(s.policy.States).Feed(full)
 	}
-	var corrid []byte
-	for i := range s.policy.Controls {
-		if c := &s.policy.Controls[i]; c.Kind == ControlCorrelationID {
-			corrid = correlation(r.Correlation, c.DataType)
-		}
-	}
-	s.control(full, corrid)
-	for i := range full.Inputs {
-		in := full.Inputs[i]
+	s.addControls(full, correlation(r.Correlation, s.correlationType))
+	for _, in := range full.Inputs {
 		if r.Input(in.Name) != nil {
 			continue
 		}

@@ -68,7 +68,7 @@ func TestSequenceBatches(t *testing.T) {
 			[]string{"123 0s", "..4 0s", "5 0s", ".7.6 0s"}},
 		{"C027 a row goes to the next at the end", SequencePolicy{Slots: 1, MaxBatchSize: 1},
 			[][]sent{{{1, starts, 1, 0}, {2, starts, 2, 0}, {1, ends, 3, 0}, {2, ends, 4, 0}}, nil, nil, nil}, []string{"1 0s", "3 0s", "2 0s", "4 0s"}},
-		{"C027 other shapes wait", SequencePolicy{Slots: 3, MaxBatchSize: 3, Equal: []EqualInput{{Name: "INPUT"}}},
+		{"C027 other shapes wait", SequencePolicy{Slots: 3, MaxBatchSize: 3, Compatibility: Compatibility{Equal: []EqualInput{{Name: "INPUT"}}}},
 			[][]sent{{{1, starts, 1, 2}, {2, starts, 2, 1}, {3, starts, 3, 2}}, nil}, []string{"1.3 0s", ".2 0s"}},
 		{"C028 minimum_slot_utilization is met", SequencePolicy{Slots: 4, MaxBatchSize: 4, MinimumUtilization: 0.5, MaxQueueDelay: time.Second},
 			[][]sent{{{1, starts, 1, 0}, {2, starts, 2, 0}}}, []string{"12 0s"}},
@@ -84,7 +84,7 @@ func TestSequenceBatches(t *testing.T) {
 			[][]sent{{{1, starts, 1, 0}, {2, starts, 2, 0}, {3, starts, 3, 0}}, nil}, []string{"12 0s", "3 1s"}},
 		{"C029 full", SequencePolicy{Oldest: true, Slots: 4, MaxBatchSize: 2, MaxQueueDelay: time.Second},
 			[][]sent{{{1, starts, 1, 0}, {2, starts, 2, 0}}}, []string{"12 0s"}},
-		{"C029 other shapes come together later", SequencePolicy{Oldest: true, Slots: 4, MaxBatchSize: 4, Equal: []EqualInput{{Name: "INPUT"}}},
+		{"C029 other shapes come together later", SequencePolicy{Oldest: true, Slots: 4, MaxBatchSize: 4, Compatibility: Compatibility{Equal: []EqualInput{{Name: "INPUT"}}}},
 			[][]sent{{{1, starts, 1, 1}, {2, starts, 2, 2}, {3, starts, 3, 1}, {4, starts, 4, 2}}, nil}, []string{"13 0s", "24 0s"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
