@@ -144,7 +144,7 @@ func New(o Options) (*Engine, error) {
 		batch = *o.DefaultMaxBatchSize
 	}
 	e := &Engine{o: o, stats: stats.NewDetailedRegistry(o.Latencies), started: time.Now()}
-	o.SharedMemory.InputBuffer, o.SharedMemory.OnDevice = e.near, e.onDevice
+	o.SharedMemory.InputBuffer, o.SharedMemory.OnDevice = e.inputBuffer, e.onDevice
 	e.shared = shm.New(o.SharedMemory)
 	e.models = lifecycle.NewManager(lifecycle.Options{
 		Repositories: o.Repositories, Remotes: o.Remotes, Namespaces: o.Namespaces, ConfigName: o.ConfigName, Backends: o.Backends, Agents: o.Agents, Host: host{e}, Stats: e.stats, Log: o.Log,
@@ -258,8 +258,8 @@ func (e *Engine) Ready() bool {
 	return e.up.Load() && (e.o.LooseReadiness || e.models.AllReady())
 }
 
-// near returns memory for an input where the model's process finds it, nil if there is none.
-func (e *Engine) near(name string, version int64, n int) *tensor.Buffer {
+// inputBuffer returns n bytes of memory that is shared with the model's process, for an input; nil: there is none.
+func (e *Engine) inputBuffer(name string, version int64, n int) *tensor.Buffer {
 	m, err := e.models.Find(name, version)
 	if err != nil {
 		return nil // which the request will hear

@@ -85,13 +85,6 @@ type DeviceOutput interface {
 	Device() *tensor.Device
 }
 
-// RegionOutput is a SharedOutput that may be in a client's region.
-type RegionOutput interface {
-	SharedOutput
-	// Over reports whether it has bytes in common with memory in a region.
-	Over(d *tensor.Device) bool
-}
-
 // Served is the model version that took a request.
 type Served interface {
 	Name() string

@@ -6,7 +6,6 @@ import (
 	"nereid/engine/backend"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
-	"nereid/engine/tensor"
 )
 
 // tensorKeeper is a trace that may want to copy a request's tensors.
@@ -27,17 +26,8 @@ func (m *Model) TakesDeviceMemory(gpu int) bool {
 	return m.devices != nil && m.devices.UsesDeviceMemory(gpu)
 }
 
-// outputsOver reports whether an output of the request goes to where its input is, in a client's memory.
-func outputsOver(r *infer.Request, in *tensor.Device) bool {
-	return in != nil && in.Region != nil && slices.ContainsFunc(r.Outputs, func(o infer.RequestedOutput) bool {
-		to, ok := o.Shared.(infer.RegionOutput)
-		return ok && to.Over(in)
-	})
-}
-
 // settle decides where the tensors of a request that has just been checked are to be. Inputs on a GPU come to one that takes
 // none when the model was loaded anew after they were looked at, or when somebody wants to see them: they are copied to the host.
-// So are those in a client's memory that responses before the last one would overwrite.
 // Errors: InvalidArg when they cannot be read.
 func (m *Model) settle(r *infer.Request) error {
 	watched := false
@@ -45,13 +35,10 @@ func (m *Model) settle(r *infer.Request) error {
 		watched = k.KeepsTensors()
 	}
 	r.OnDevice = m.devices != nil && !watched
-	if r.OnDevice && !m.decoupled {
+	if r.OnDevice {
 		return nil
 	}
 	for i := range r.Inputs {
-		if r.OnDevice && !outputsOver(r, r.Inputs[i].OnDevice()) {
-			continue
-		}
 		buf, err := r.Inputs[i].ToHost(&m.hosts)
 		if err != nil {
 			return err

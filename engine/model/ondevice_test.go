@@ -97,12 +97,12 @@ func TestInputsOnDevices(t *testing.T) {
 			if takes := m.TakesDeviceMemory(1); takes != (tt.stays || tt.trace != nil || tt.size > 0) || m.TakesDeviceMemory(0) {
 				t.Errorf("it says %v of its GPU, %v of another", takes, m.TakesDeviceMemory(0))
 			}
-			d := tensor.Device{GPU: 1, Address: 4096, Size: 8, Read: func(b []byte, _ bool) error { copy(b, content); return nil }}
+			d := tensor.Device{GPU: 1, Address: 4096, Size: 8, Read: func(b []byte) error { copy(b, content); return nil }}
 			if tt.size > 0 {
 				d.Size = tt.size
 			}
 			if tt.unreadable {
-				d.Read = func([]byte, bool) error { return status.New(status.InvalidArg, "cannot read it") }
+				d.Read = func([]byte) error { return status.New(status.InvalidArg, "cannot read it") }
 			}
 			freed := make(chan bool, 2)
 			buf := tensor.NewDeviceBuffer(d, func(*tensor.Buffer) { freed <- true })

@@ -86,8 +86,8 @@ type Options struct {
 	Direct bool
 	// CUDA imports device memory; nil: there is none, and CUDA registrations are refused.
 	CUDA Importer
-	// InputBuffer, if not nil, returns memory for n bytes of an input of a model that the model's process can use where it is, nil
-	// where there is none. What lies there may be changed by that process.
+	// InputBuffer, if not nil, returns n bytes of memory that is shared with the process of a model, for an input; nil: there
+	// is none. The process may change what lies there.
 	InputBuffer func(model string, version int64, n int) *tensor.Buffer
 	// OnDevice, if not nil, reports whether a model takes inputs where they are on a GPU, and leaves outputs there.
 	OnDevice func(model string, version int64, gpu int) bool

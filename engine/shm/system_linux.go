@@ -46,7 +46,6 @@ func openSystem(o Options, object, name, key string, offset, size uint64) (mem M
 		return nil, nil, errOpen
 	}
 	s.f = os.NewFile(uintptr(fd), object)
-	s.region = tensor.NewRegion(s.f, s.base, int64(size), [2]uint64{st.Dev, st.Ino})
 	s.window, s.before, _ = s.mmap(offset, size, unix.PROT_READ|unix.PROT_WRITE) // without it, the file is read and written
 	if o.Direct {
 		if s.whole, _, err = s.mmap(offset, size, unix.PROT_READ); err != nil {
@@ -59,11 +58,9 @@ func openSystem(o Options, object, name, key string, offset, size uint64) (mem M
 
 // systemMemory is a part of an object under /dev/shm.
 type systemMemory struct {
-	f    *os.File
-	base int64 // where the region begins
-	// region is how others know it.
-	region *tensor.Region
-	whole  []byte // a mapping for Options.Direct, from the page in which the region begins; nil: none
+	f     *os.File
+	base  int64  // where the region begins
+	whole []byte // a mapping for Options.Direct, from the page in which the region begins; nil: none
 	// window is a mapping to copy through (copyGuarded), which takes a fraction of what pread and pwrite take: they look up
 	// each page. The region begins before bytes into it. nil: it could not be mapped.
 	window []byte
@@ -123,12 +120,8 @@ func copyGuarded(dst, src []byte, around bool) (ok bool) {
 }
 
 // ReadAt reads from the region.
-func (s *systemMemory) ReadAt(p []byte, off int64) (int, error) { return s.read(p, off, false) }
-
-func (s *systemMemory) readAround(p []byte, off int64) (int, error) { return s.read(p, off, true) }
-
-func (s *systemMemory) read(p []byte, off int64, around bool) (int, error) {
-	if b, ok := s.part(off, int64(len(p))); ok && copyGuarded(p, b, around) {
+func (s *systemMemory) ReadAt(p []byte, off int64) (int, error) {
+	if b, ok := s.part(off, int64(len(p))); ok && copyGuarded(p, b, false) {
 		return len(p), nil
 	}
 	n, err := s.f.ReadAt(p, s.base+off) // says what is wrong
@@ -155,14 +148,8 @@ func (s *systemMemory) write(p []byte, off int64, around bool) (int, error) {
 	return n, bare(err)
 }
 
-// place returns where n bytes are that another process may map.
-func (s *systemMemory) place(off, n int64) *tensor.Device {
-	return &tensor.Device{GPU: tensor.ClientMemory, Size: int(n), Region: s.region, Offset: s.base + off}
-}
-
 // Close lets the object go.
 func (s *systemMemory) Close() error {
-	s.region.Close()
 	var err error
 	for _, mem := range [][]byte{s.whole, s.window} {
 		if mem != nil {

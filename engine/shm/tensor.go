@@ -62,20 +62,14 @@ func (g *Registry) find(at Range) (*region, error) {
 	return r, nil
 }
 
-const (
-	// inputBufferLeast is the size from which on an input is read into memory that is near its model: less travels with the request.
-	inputBufferLeast = 16 << 10
-	// regionLeast is the size from which on an input stays in its client's memory where the model's process can read it there:
-	// to see to it that the model's writes stay its own takes as long as to copy less.
-	regionLeast = 128 << 10
-	// regionAlign is how such an input lies in its object, in bytes: as the memory that is shared with processes gives it.
-	regionAlign = 64
-)
+// inputBufferMin is the least size in bytes of an input that is copied into Options.InputBuffer. Smaller ones travel with the
+// request's message.
+const inputBufferMin = 16 << 10
 
-// Read returns the bytes of an input of a type for r, whose model is known, once read, in memory near the model or of the
-// pool's. The caller has the buffer's reference. With Options.Direct the buffer may be the region itself, and so it is for a
-// model that takes it where it is, on a GPU or in the client's memory: then the buffer is a device's. Errors: NotFound for
-// a name, InvalidArg for a range that the region does not have (any more) or that is over the budget.
+// Read copies an input of a type for r, whose model is known, out of a region: into Options.InputBuffer or a buffer of the
+// pool. The caller owns the buffer's reference. With Options.Direct the buffer may be the region itself. For a model that
+// takes inputs on the GPU where the region is, it is a device's buffer. Errors: NotFound for a name, InvalidArg for a range
+// that the region does not have (any more) or that is over the budget.
 func (g *Registry) Read(r *infer.Request, pool *tensor.Pool, at Range, dt tensor.DataType, b *Budget) (*tensor.Buffer, error) {
 	from, err := g.find(at)
 	if err != nil {
@@ -96,27 +90,22 @@ func (g *Registry) Read(r *infer.Request, pool *tensor.Pool, at Range, dt tensor
 		return nil, err
 	}
 	var buf *tensor.Buffer
-	if g.o.InputBuffer != nil && at.Size >= inputBufferLeast && dt.Size() > 0 { // the lengths of BYTES are checked, and must not change after
+	if g.o.InputBuffer != nil && at.Size >= inputBufferMin && dt.Size() > 0 { // the lengths of BYTES are checked, and must not change after
 		buf = g.o.InputBuffer(r.ModelName, r.Version, int(at.Size))
 	}
 	if buf == nil {
 		buf = pool.Get(int(at.Size))
 	}
-	if err := from.read(buf.Bytes(), at, false); err != nil {
+	if err := from.read(buf.Bytes(), at); err != nil {
 		buf.Release()
 		return nil, err
 	}
 	return buf, nil
 }
 
-// read copies a range to the host; around is tensor.Device.Read's.
-func (r *region) read(b []byte, at Range, around bool) (err error) {
-	n := 0
-	if m, ok := r.mem.(clientMemory); ok && around {
-		n, err = m.readAround(b, int64(at.Offset))
-	} else {
-		n, err = r.mem.ReadAt(b, int64(at.Offset))
-	}
+// read copies a range to the host.
+func (r *region) read(b []byte, at Range) error {
+	n, err := r.mem.ReadAt(b, int64(at.Offset))
 	if n < int(at.Size) {
 		return r.errCopy("read", at, err)
 	}
@@ -128,27 +117,12 @@ func (g *Registry) device(r *infer.Request, from *region, at Range, dt tensor.Da
 	if g.o.OnDevice == nil || at.Size == 0 || dt.Size() == 0 {
 		return nil
 	}
-	var d *tensor.Device
-	switch m := from.mem.(type) {
-	case DeviceMemory:
-		if d = from.onDevice(at); d == nil || !g.o.OnDevice(r.ModelName, r.Version, d.GPU) {
-			return nil
-		}
-	case clientMemory:
-		if at.Size < regionLeast || at.Size > MaxRequest || !g.o.OnDevice(r.ModelName, r.Version, tensor.ClientMemory) {
-			return nil
-		}
-		if _, ok := m.part(int64(at.Offset), int64(at.Size)); !ok {
-			return nil // it cannot be read either, which says why
-		}
-		if d = m.place(int64(at.Offset), int64(at.Size)); d.Offset%regionAlign != 0 {
-			return nil
-		}
-	default:
+	d := from.onDevice(at)
+	if d == nil || !g.o.OnDevice(r.ModelName, r.Version, d.GPU) {
 		return nil
 	}
 	at.Region = "" // the request's own text
-	d.Read = func(b []byte, around bool) error { return from.read(b, at, around) }
+	d.Read = func(b []byte) error { return from.read(b, at) }
 	return d
 }
 
@@ -163,10 +137,7 @@ func (r *region) onDevice(at Range) *tensor.Device {
 
 // clientMemory is a Memory that other processes can map.
 type clientMemory interface {
-	place(off, n int64) *tensor.Device
-	part(off, n int64) ([]byte, bool)
-	// readAround and writeAround are ReadAt and WriteAt that leave the caches to others.
-	readAround(p []byte, off int64) (int, error)
+	// writeAround is WriteAt that leaves the caches to others.
 	writeAround(p []byte, off int64) (int, error)
 }
 
@@ -235,27 +206,9 @@ func (s *slot) Size() uint64 { return s.at.Size }
 // Device returns where the slot is on a GPU; nil: it is not.
 func (s *slot) Device() *tensor.Device { return s.r.onDevice(s.at) }
 
-// inRegion returns where the first n bytes of the slot are in a client's memory; nil: they are on a GPU.
-func (s *slot) inRegion(n int) *tensor.Device {
-	m, ok := s.r.mem.(clientMemory)
-	if !ok {
-		return nil
-	}
-	return m.place(int64(s.at.Offset), int64(n))
-}
-
-// Over implements infer.RegionOutput.
-func (s *slot) Over(d *tensor.Device) bool {
-	to := s.inRegion(int(s.at.Size))
-	return to != nil && to.Overlaps(d)
-}
-
 // take stores an output that fits from where it is: nothing is to be done for one that is there already. False: it has to go by
 // way of the host, like one of another GPU.
 func (s *slot) take(d *tensor.Device) (done bool, err error) {
-	if d.Region != nil {
-		return s.takeRegion(d), nil
-	}
 	here := s.Device()
 	switch {
 	case here == nil || here.GPU != d.GPU:
@@ -267,19 +220,6 @@ func (s *slot) take(d *tensor.Device) (done bool, err error) {
 		return false, s.r.errCopy("write", Range{Offset: s.at.Offset, Size: uint64(d.Size)}, err)
 	}
 	return true, nil
-}
-
-// takeRegion is take from a client's memory, which may be this one.
-func (s *slot) takeRegion(d *tensor.Device) bool {
-	to := s.inRegion(d.Size)
-	switch {
-	case to == nil:
-		return false
-	case to.Overlaps(d):
-		return to.Offset == d.Offset
-	}
-	b, ok := s.r.mem.(clientMemory).part(int64(s.at.Offset), int64(d.Size))
-	return ok && d.Read != nil && d.Read(b, s.crowded()) == nil
 }
 
 // Release lets the region go.
@@ -322,9 +262,6 @@ func Store(r *infer.Request, resp *infer.Response) error {
 	if !shared {
 		return nil
 	}
-	if err := moveApart(r, resp); err != nil {
-		return err
-	}
 	for i := range r.Outputs {
 		s := r.Outputs[i].Shared
 		if s == nil {
@@ -358,40 +295,4 @@ func write(to infer.SharedOutput, t *tensor.Tensor) error {
 		return err
 	}
 	return to.Write(b)
-}
-
-// moveApart copies outputs out of clients' memory where another output of the request is going to be written.
-func moveApart(r *infer.Request, resp *infer.Response) error {
-	var pool tensor.Pool
-	for i := range resp.Outputs {
-		t := &resp.Outputs[i]
-		d := t.OnDevice()
-		if d == nil || d.Region == nil || !overwritten(r, resp, t.Name, d) {
-			continue
-		}
-		there := t.Buf
-		if _, err := t.ToHost(&pool); err != nil {
-			return err
-		}
-		there.Release()
-	}
-	return nil
-}
-
-// overwritten reports whether another output than the named one goes to where d is.
-func overwritten(r *infer.Request, resp *infer.Response, name string, d *tensor.Device) bool {
-	for i := range r.Outputs {
-		s, ok := r.Outputs[i].Shared.(*slot)
-		if !ok || r.Outputs[i].Name == name {
-			continue
-		}
-		t := resp.Output(r.Outputs[i].Name)
-		if t == nil {
-			continue
-		}
-		if to := s.inRegion(t.Size()); to != nil && to.Overlaps(d) {
-			return true
-		}
-	}
-	return false
 }

@@ -19,16 +19,13 @@ type Buffer struct {
 	free   func(*Buffer) // nil: the garbage collector's
 }
 
-// Device is memory that the host can reach by copies only: a GPU's, or a client's, which is not to be trusted.
+// Device is memory of a GPU, which the host can reach by copies only.
 type Device struct {
-	GPU     int     // as CUDA numbers it in this process; ClientMemory: it is in Region
+	GPU     int     // as CUDA numbers it in this process
 	Address uintptr // in the primary context of the GPU
 	Size    int     // in bytes
-	Region  *Region // of ClientMemory
-	Offset  int64   // of ClientMemory: where it begins in Region's object, in bytes
-	// Read copies the first len(b) bytes to the host and returns when they are there; nil: it cannot be done. around: nobody
-	// here looks at b soon, and the caches are better left to others.
-	Read func(b []byte, around bool) error
+	// Read copies the first len(b) bytes to the host and returns when they are there; nil: it cannot be done.
+	Read func(b []byte) error
 }
 
 // NewBuffer wraps memory; free, if not nil, is called once when the last reference goes, from whichever goroutine

@@ -58,7 +58,7 @@ func (d *Device) ReadAll(b []byte) error {
 	if d.Read == nil {
 		return status.Errorf(status.Internal, "memory of GPU %d cannot be read by the host", d.GPU)
 	}
-	return d.Read(b[:d.Size], false)
+	return d.Read(b[:d.Size])
 }
 
 // Retain takes a reference on the tensor's buffer, if it has one.

@@ -97,14 +97,13 @@ func tensorRecord(c *cursor, sigs signatures) (*signature, place, error) {
 // inbox turns records of one frame into tensors. Data in the frame is copied once for the whole frame, when the first
 // tensor asks for it.
 type inbox struct {
-	up    *mapping
-	down  *arena
-	peer  bool    // this is the worker's side: up is the down arena, and there is no other
-	given *shares // the regions that the worker has; nil: none
-	pool  *tensor.Pool
-	sigs  signatures
-	body  []byte         // of the present frame
-	copy  *tensor.Buffer // of body; nil: not yet
+	up   *mapping
+	down *arena
+	peer bool // this is the worker's side: up is the down arena, and there is no other
+	pool *tensor.Pool
+	sigs signatures
+	body []byte         // of the present frame
+	copy *tensor.Buffer // of body; nil: not yet
 }
 
 // next begins a frame; end drops what it kept.
@@ -264,10 +263,6 @@ func (x *inbox) outputs(p *responseRecord, resp *infer.Response, r *infer.Reques
 		}
 		if first = cmp.Or(first, err); first != nil || !r.Wants(sig.name) {
 			x.skip(at)
-			continue
-		}
-		if at.where == inRegion {
-			first = x.addInput(sig, at, r, resp)
 			continue
 		}
 		data, buf, err := x.data(sig, at)

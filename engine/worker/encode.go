@@ -3,7 +3,6 @@ package worker
 import (
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"math"
 	"strconv"
 	"unicode/utf8"
@@ -17,9 +16,8 @@ import (
 // into the arena at once.
 type encoder struct {
 	arena *arena
-	given *shares // the clients' regions that who reads the frame has; nil: none
-	place uint16  // of the arena, for who reads the frame; 0: down
-	buf   []byte  // header and records
+	place uint16 // of the arena, for who reads the frame; 0: down
+	buf   []byte // header and records
 	tail  []tailData
 	size  int     // of the tail
 	slots []int64 // taken for this frame, by the offset of their data
@@ -72,11 +70,7 @@ func (e *encoder) tensor(t *tensor.Tensor) error {
 	var err error
 	size := t.Size()
 	inline := size <= inlineMost && e.size+size <= inlineBudget
-	if d := t.OnDevice(); d != nil {
-		if place, at, err = e.device(d); err != nil {
-			return err
-		}
-	} else if !inline {
+	if !inline {
 		var there bool
 		if at, there = e.arena.claim(t.Data); there {
 			e.slots = append(e.slots, at)
@@ -100,48 +94,6 @@ func (e *encoder) tensor(t *tensor.Tensor) error {
 	e.buf = append(e.buf, t.Name...)
 	e.close(start)
 	return nil
-}
-
-// device says where data is that the host reaches by copies only: in a client's region, if who reads the frame has that, or in
-// a slot, to which it is copied.
-func (e *encoder) device(d *tensor.Device) (place uint16, at int64, err error) {
-	if where, ok := e.given.place(d); ok {
-		return inRegion, where, nil
-	}
-	if at, err = e.arena.alloc(d.Size); err != nil {
-		return 0, 0, err
-	}
-	e.slots = append(e.slots, at)
-	if err := d.ReadAll(e.arena.mem[at : at+int64(d.Size)]); err != nil {
-		return 0, 0, &unreadable{err}
-	}
-	return max(e.place, inDown), at, nil
-}
-
-// unreadable is what is wrong with a request's memory, and no matter of other requests in its frame.
-type unreadable struct{ error }
-
-// unread returns the error of who was to read a request's memory, nil if err is another one.
-func unread(err error) error {
-	var u *unreadable
-	if errors.As(err, &u) {
-		return u.error
-	}
-	return nil
-}
-
-// encoded is how far a frame has come.
-type encoded struct{ buf, tail, size, slots int }
-
-func (e *encoder) mark() encoded { return encoded{len(e.buf), len(e.tail), e.size, len(e.slots)} }
-
-// backTo takes back what was written since a mark.
-func (e *encoder) backTo(m encoded) {
-	for _, at := range e.slots[m.slots:] {
-		e.arena.free(at)
-	}
-	clear(e.tail[m.tail:])
-	e.buf, e.tail, e.size, e.slots = e.buf[:m.buf], e.tail[:m.tail], m.size, e.slots[:m.slots]
 }
 
 // slot copies data into a slot.

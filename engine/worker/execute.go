@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"os"
 	"syscall"
@@ -141,48 +140,23 @@ func (w *Worker) admit(ctx context.Context, b *infer.Batch, series []*infer.Batc
 	return nil
 }
 
-// encode writes the execution's frame, and answers requests whose client's memory is not there any more: the others go without
-// them. Its error is of all that are left.
+// encode writes the execution's frame.
 func (w *Worker) encode(ex *execution) ([]byte, error) {
 	e := &w.enc
 	e.begin()
-	at, count := len(e.buf), 0
-	e.u64(0)
-	var gone error
+	e.u32(uint32(len(ex.lives)))
+	e.u32(0)
 	for i := range ex.lives {
-		l, before := &ex.lives[i], e.mark()
-		err := e.request(l.r, l.ticket, l.state)
-		if err == nil {
-			count++
-			continue
-		}
-		if gone = unread(err); gone == nil {
+		l := &ex.lives[i]
+		if err := e.request(l.r, l.ticket, l.state); err != nil {
 			return nil, err
 		}
-		e.backTo(before)
-		w.refuse(ex, l, gone)
 	}
-	if count == 0 && gone != nil {
-		return nil, gone
-	}
-	binary.LittleEndian.PutUint32(e.buf[at:], uint32(count))
 	flags := uint16(0)
 	if ex.series != nil {
 		flags = flagEach
 	}
 	return e.finish(kindExecute, flags, ex.id)
-}
-
-// refuse answers a request of an execution that is not sent yet with an error.
-func (w *Worker) refuse(ex *execution, l *live, err error) {
-	w.mu.Lock()
-	if w.cur == ex { // else it has been settled meanwhile
-		l.done = true
-		w.arena.dropState(l.state)
-		l.state = noState
-	}
-	w.mu.Unlock()
-	l.r.Fail(err)
 }
 
 // forget takes back an execution that was not sent.

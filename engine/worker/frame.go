@@ -23,8 +23,6 @@ const (
 	kindMetric
 	kindHello
 	kindBLSWait
-	kindRegionGone
-	kindCopyRegions
 )
 
 const (
@@ -47,7 +45,6 @@ const (
 	inFrame = iota
 	inDown
 	inUp
-	inRegion
 )
 
 // Flags of a request and of a response.

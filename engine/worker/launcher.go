@@ -57,9 +57,6 @@ type Spec struct {
 	Decoupled bool
 	// Outputs are the model's, with the types that they must have. nil: they are not checked.
 	Outputs map[string]tensor.DataType
-	// Regions, if not nil, has inputs stay in clients' memory where the process can read them there; it is that of all processes
-	// of the model.
-	Regions *Regions
 	Caller  Caller // nil: it may ask for nothing
 	Log     *slog.Logger
 }

@@ -39,7 +39,6 @@ func (l *Launcher) spawn(*Spec) (*process, error) { return nil, notSupported() }
 func (p *process) wait() (*os.ProcessState, string) { return nil, "" }
 func (p *process) hangUp()                          {}
 func (p *process) sendNow([]byte) error             { return notSupported() }
-func (p *process) sendFile([]byte, *os.File) error  { return notSupported() }
 func (p *process) drain(time.Time)                  {}
 func (p *process) close()                           {}
 

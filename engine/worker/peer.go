@@ -21,7 +21,6 @@ const (
 	controlFD = 3 + iota
 	downFD
 	upFD
-	regionFD
 )
 
 // Servant does what a server asks, in a worker that is written in Go. Its methods are called one at a time.

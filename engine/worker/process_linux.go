@@ -23,7 +23,6 @@ type process struct {
 	proc    *os.Process
 	pid     int
 	socket  *os.File
-	regions *os.File    // descriptors of clients' memory go there; nil: it gets none
 	outputs [2]*os.File // its stdout and stderr
 	kills   int64       // those of the launcher's account, before
 	down    *mapping
@@ -72,13 +71,6 @@ func (l *Launcher) spawn(s *Spec) (_ *process, err error) {
 	}
 	given := append(append([]*os.File{}, files...), p.down.file, p.up.file)
 	vars := []string{"NEREID_WORKER=" + strconv.Itoa(Version)}
-	if l := s.Limits.Files; s.Regions != nil && (l == 0 || l >= regionFiles) {
-		if p.regions, theirs, err = socketPair("regions"); err != nil {
-			return nil, err
-		}
-		files, given = append(files, theirs), append(given, theirs)
-		vars = append(vars, "NEREID_REGIONS="+strconv.Itoa(regionFD))
-	}
 	attr := &os.ProcAttr{
 		Dir: s.Dir, Env: environment(os.Environ(), append(vars, s.Env...)), Files: given,
 		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
@@ -226,33 +218,15 @@ func (p *process) hangUp() {
 }
 
 // sendNow sends a packet if that does not have to wait.
-func (p *process) sendNow(packet []byte) error { return sendNow(p.socket, packet, nil) }
-
-// sendFile sends a message with a descriptor, if that does not have to wait.
-func (p *process) sendFile(message []byte, f *os.File) error {
-	if p.regions == nil {
-		return os.ErrClosed
-	}
-	c, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var serr error
-	if err := c.Control(func(fd uintptr) { serr = sendNow(p.regions, message, unix.UnixRights(int(fd))) }); err != nil {
-		return err
-	}
-	return serr
-}
-
-func sendNow(socket *os.File, packet, rights []byte) error {
-	c, err := socket.SyscallConn()
+func (p *process) sendNow(packet []byte) error {
+	c, err := p.socket.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var serr error
 	if err := c.Control(func(fd uintptr) {
 		for serr = unix.EINTR; serr == unix.EINTR; { //nolint:errorlint // a number of the kernel's
-			_, serr = unix.SendmsgN(int(fd), packet, rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+			serr = unix.Sendto(int(fd), packet, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil)
 		}
 	}); err != nil {
 		return err
@@ -271,7 +245,7 @@ func (p *process) drain(end time.Time) {
 
 // close closes this side's ends.
 func (p *process) close() {
-	for _, f := range append(p.outputs[:], p.socket, p.regions) {
+	for _, f := range append(p.outputs[:], p.socket) {
 		if f != nil {
 			_ = f.Close() // nothing is buffered
 		}

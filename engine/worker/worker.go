@@ -26,8 +26,6 @@ type Hello struct {
 	Runtime  string            `json:"runtime"`
 	Versions map[string]string `json:"versions"`
 	Error    string            `json:"error"`
-	// Regions says that it can read inputs where they are in clients' memory.
-	Regions bool `json:"regions,omitempty"`
 }
 
 // Worker is one process that executes a model instance. Execute is called by one goroutine at a time; all else is safe for
@@ -44,7 +42,6 @@ type Worker struct {
 	in      inbox   // the reader's
 	moments moments // its own
 	pool    tensor.Pool
-	given   *shares // nil: it takes no regions
 
 	running atomic.Uint64 // the execution under way; 0: none
 	served  atomic.Bool   // a batch has been executed to its end
@@ -108,10 +105,6 @@ func (l *Launcher) Start(ctx context.Context, s Spec) (*Worker, error) {
 	w.moments = newMoments()
 	w.exec.done = make(chan struct{}, 1)
 	w.in = inbox{up: p.up, down: w.arena, pool: &w.pool, sigs: signatures{}}
-	if s.Regions != nil {
-		w.given = &shares{w: w, all: map[*tensor.Region]*share{}}
-	}
-	w.enc.given, w.in.given = w.given, w.given
 	for i, stream := range []string{"stdout", "stderr"} {
 		w.outs.Go(func() { w.out.read(p.outputs[i], stream) })
 	}
@@ -235,7 +228,6 @@ func (w *Worker) life(ended <-chan string) {
 		err = status.Errorf(status.Unavailable, "the process of model instance '%s' was ended: %w", w.spec.Name, err)
 	}
 	w.settle(err)
-	w.given.close()
 	w.p.l.enroll(w, false)
 	w.p.drain(time.Now().Add(lastWordsIn))
 	w.outs.Wait()
@@ -382,16 +374,7 @@ func (w *Worker) handle(h header, body []byte) error {
 		if err := json.Unmarshal(body, &w.hello); err != nil {
 			return status.Errorf(status.Internal, "its hello is not understood: %w", err)
 		}
-		w.mu.Lock()
-		w.takesRegions()
-		w.mu.Unlock()
 		close(w.greeted)
-	case kindCopyRegions:
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.spec.Regions != nil {
-			w.spec.Regions.copied.Store(true)
-		}
 	default:
 		return status.Errorf(status.Internal, "it sent a frame of the unknown kind %d", h.kind)
 	}
@@ -567,18 +550,9 @@ func (w *Worker) Trim(ctx context.Context) error {
 }
 
 // Configure says what a worker that has started without a model's whole configuration executes from now on: see Spec. It
-// is called before the first Execute. regions are those of the model that it is of now.
-func (w *Worker) Configure(name string, decoupled bool, outputs map[string]tensor.DataType, regions *Regions) {
+// is called before the first Execute.
+func (w *Worker) Configure(name string, decoupled bool, outputs map[string]tensor.DataType) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.spec.Name, w.spec.Decoupled, w.spec.Outputs = name, decoupled, outputs
-	w.spec.Regions = regions
-	w.takesRegions()
-}
-
-// takesRegions notes that the worker's model reads inputs where they are in clients' memory, if it does. w.mu is held.
-func (w *Worker) takesRegions() {
-	if w.given != nil && w.spec.Regions != nil && w.hello.Regions {
-		w.spec.Regions.take.Store(true)
-	}
 }

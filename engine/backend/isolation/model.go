@@ -186,7 +186,7 @@ func (m *Model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 		if err != nil {
 			return nil, err
 		}
-		w.Configure(p.Name, false, nil, nil)
+		w.Configure(p.Name, false, nil)
 		if err := w.Call(ctx, "instance", map[string]any{"placement": p}, nil); err != nil {
 			defer w.Kill()
 			return nil, m.explain(w, err)

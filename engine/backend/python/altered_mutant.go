@@ -1,4 +1,4 @@
-//go:build mutant_series_hold || mutant_series_begin || mutant_series_cancelled || mutant_series_keep || mutant_series_mark || mutant_region_keep || mutant_region_write || mutant_region_again
+//go:build mutant_series_hold || mutant_series_begin || mutant_series_cancelled || mutant_series_keep || mutant_series_mark
 
 package python
 

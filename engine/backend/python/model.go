@@ -39,8 +39,7 @@ type model struct {
 	env      environment
 	outputs  map[string]tensor.DataType
 
-	asks    atomic.Bool // the model's class has is_ready
-	regions worker.Regions
+	asks atomic.Bool // the model's class has is_ready
 
 	isolation.Keepers
 }
@@ -51,8 +50,6 @@ var (
 	_ backend.MemoryReporter  = (*model)(nil)
 	_ backend.ProcessReporter = (*model)(nil)
 	_ backend.Readiness       = (*model)(nil)
-
-	_ backend.DeviceMemoryUser = (*model)(nil)
 )
 
 // stamp tells the file, as it is now, and the environment.
@@ -71,20 +68,9 @@ func (m *model) spawn(ctx context.Context, name string, keep affinity.Policy, c 
 		Command: []string{m.env.python, "-u", m.runtime}, Env: append(m.env.vars, extra...), Limits: m.limits, Affinity: keep,
 		Arena: m.b.settings.arena, Grow: m.b.settings.grow, StartTimeout: m.b.settings.timeout,
 		Decoupled: m.spec.Config.GetModelTransactionPolicy().GetDecoupled(), Outputs: m.outputs,
-		Regions: m.useRegions(), Caller: c, Log: m.log.With("instance", name),
+		Caller: c, Log: m.log.With("instance", name),
 	})
 }
-
-// useRegions returns what says whether inputs may stay in clients' memory; nil: they may not.
-func (m *model) useRegions() *worker.Regions {
-	if m.b.settings.copies {
-		return nil
-	}
-	return &m.regions
-}
-
-// UsesDeviceMemory implements backend.DeviceMemoryUser: inputs may stay in clients' memory.
-func (m *model) UsesDeviceMemory(gpu int) bool { return gpu == tensor.ClientMemory && m.regions.Used() }
 
 // NewInstance starts a process and initializes the model in it, or in the one that has completed its configuration.
 func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
@@ -93,7 +79,7 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 	if m.deviceVars(p) == nil && !p.Affinity.Restricts() { // which hold from a process's start on
 		if done := m.b.claim(m.spec.VersionFolder, m.stamp()); done != nil {
 			first, c = done.w, done.caller
-			first.Configure(p.Name, m.spec.Config.GetModelTransactionPolicy().GetDecoupled(), m.outputs, m.useRegions())
+			first.Configure(p.Name, m.spec.Config.GetModelTransactionPolicy().GetDecoupled(), m.outputs)
 		}
 	}
 	start := func(ctx context.Context) (*worker.Worker, error) {

@@ -18,11 +18,7 @@ type settings struct {
 	grace       time.Duration // for a model to finalize
 	limits      worker.Limits
 	visible     visibility
-	copies      bool // inputs do not stay in clients' memory
 }
-
-// regionSetting says whether models' processes read inputs where they are in clients' shared memory.
-const regionSetting = "shm-region-inputs"
 
 // withoutEffect are Triton's settings that have nothing to set here: the memory that is shared has no name, and there are
 // neither message queues nor threads for them.
@@ -35,7 +31,7 @@ var shared = []string{"backend-directory", "min-compute-capability", "auto-compl
 func Known(key string) (known, effect bool) {
 	switch key {
 	case "shm-default-byte-size", "shm-growth-byte-size", "stub-timeout-seconds", "python", "memory-limit-byte-size",
-		"open-files-limit", "processes-limit", "execute-timeout-seconds", visibleSetting, regionSetting:
+		"open-files-limit", "processes-limit", "execute-timeout-seconds", visibleSetting:
 		return true, true
 	}
 	return slices.Contains(withoutEffect, key), false
@@ -64,17 +60,13 @@ func parseSettings(all map[string]string) (settings, error) {
 			n, err = positive(value)
 			s.timeout = time.Duration(n) * time.Second
 			s.grace = s.timeout
-		case regionSetting:
-			var in bool
-			in, err = strconv.ParseBool(value)
-			s.copies = !in
 		case visibleSetting:
 			s.visible, err = parseVisibility(value)
 		default:
 			if known, _ := Known(key); known || slices.Contains(shared, key) {
 				_, err = s.limits.Set(key, value)
 			} else {
-				err = fmt.Errorf("there is no such setting; those of the python backend are python, shm-default-byte-size, shm-growth-byte-size, stub-timeout-seconds, memory-limit-byte-size, open-files-limit, processes-limit, execute-timeout-seconds, visible-gpus, shm-region-inputs")
+				err = fmt.Errorf("there is no such setting; those of the python backend are python, shm-default-byte-size, shm-growth-byte-size, stub-timeout-seconds, memory-limit-byte-size, open-files-limit, processes-limit, execute-timeout-seconds, visible-gpus")
 			}
 		}
 		if err != nil {

@@ -14,8 +14,8 @@ import threading
 import traceback
 
 (
-    CALL, REPLY, EXECUTE, RESPONSES, BLS, BLS_RESPONSE, BLS_CANCEL, LOG, METRIC, HELLO, BLS_WAIT, REGION_GONE, COPY_REGIONS,
-) = range(1, 14)  # fmt: skip
+    CALL, REPLY, EXECUTE, RESPONSES, BLS, BLS_RESPONSE, BLS_CANCEL, LOG, METRIC, HELLO, BLS_WAIT,
+) = range(1, 12)  # fmt: skip
 FAR, DONE, EACH = 1, 2, 4
 SERIES = 1 << 16  # here alone: an EXECUTE with EACH
 MAX_PACKET = 65536
@@ -49,7 +49,6 @@ class Channel:
         self.commands = collections.deque()  # (kind, id, body) for the main thread
         self._answers = {}  # (kind, id) -> what takes the body
         self._last = 0
-        self.clients = None  # clients' memory, if inputs may lie in it
 
     def number(self):
         """A number for a call of ours."""
@@ -142,12 +141,10 @@ class Channel:
             return
         if kind == BLS_WAIT:
             kind, body = BLS_RESPONSE, None
-        if kind not in (REPLY, BLS_RESPONSE, REGION_GONE):
+        if kind not in (REPLY, BLS_RESPONSE):
             die("a frame of kind %d" % kind)
         take = self._answers.get((kind, number))
         try:
-            if kind == REGION_GONE:
-                self.clients.forget(number)
             if take is not None and take(body):
                 del self._answers[kind, number]
         except Exception:

@@ -6,12 +6,11 @@ from sys import getrefcount
 import numpy as np
 
 import _nereid_arena as arena
-import _nereid_regions as regions
 import triton_python_backend_utils as pb
 
 FINAL, ERROR, EMPTY, RESCHEDULE = 1, 2, 4, 8
 STREAM, HOLDS, LOOSE = 1, 4, 8
-IN_FRAME, IN_DOWN, IN_UP, IN_REGION = 0, 1, 2, 3
+IN_FRAME, IN_DOWN, IN_UP = 0, 1, 2
 
 # How large a request's record is at most that others are compared with, and how many of its size in a row may be unlike.
 _FORM_MOST = 1024
@@ -77,11 +76,10 @@ class _Form:
 
 
 class Codec:
-    """Reads requests and responses of the server's and writes our own. Its caches of names, shapes and small records are bounded.
-    clients: clients' memory, if there is any that inputs may lie in."""
+    """Reads requests and responses of the server's and writes our own. Its caches of names, shapes and small records are bounded."""
 
-    def __init__(self, down, up, clients=None):
-        self._down, self._up, self._clients = down, up, clients
+    def __init__(self, down, up):
+        self._down, self._up = down, up
         self._signatures = {}  # signature -> (name, type, shape)
         self._forms = {}  # size of a request's record -> _Form of the last one of that size
         self._heads = {}  # (name, type, shape, flags) -> what precedes and follows the ticket of a response with that tensor
@@ -93,17 +91,17 @@ class Codec:
 
     # Reading
 
-    def _tensor(self, body, at, ticket=0):
-        """(tensor, end of its record). body: a bytearray; ticket: that of the request whose input it is."""
+    def _tensor(self, body, at):
+        """(tensor, end of its record). body: a bytearray."""
         size, signed, place, _, offset, length = _TENSOR.unpack_from(body, at)
         signature = bytes(body[at + 24 : at + 24 + signed])
         known = self._signatures.get(signature)
         if known is None:
             known = self._learn(signature)
         name, code, shape = known
-        return pb.Tensor._received(name, code, shape, self._data(body, name, place, offset, length, ticket)), at + size
+        return pb.Tensor._received(name, code, shape, self._data(body, name, place, offset, length)), at + size
 
-    def _data(self, body, name, place, offset, length, ticket):
+    def _data(self, body, name, place, offset, length):
         """The bytes of a tensor, an ndarray."""
         if place == IN_FRAME:
             if offset + length > len(body):
@@ -111,11 +109,6 @@ class Codec:
             return np.frombuffer(body, np.uint8, length, offset)
         if place == IN_DOWN:
             return self._down.take(offset, length)
-        if place == IN_REGION and self._clients is not None:
-            try:
-                return self._clients.take(ticket, offset, length)
-            except regions.Missing as problem:
-                raise Broken(str(problem)) from None
         raise Broken("tensor '%s' is in place %d" % (name, place))
 
     def _learn(self, signature):
@@ -155,7 +148,7 @@ class Codec:
             if form is not None:
                 form.unlike, fields = 0, form.fields
                 name, code, shape, place, length = form.tensor
-                data = self._data(body, name, place, offset, length, ticket)
+                data = self._data(body, name, place, offset, length)
                 tensors, trace = [pb.Tensor._received(name, code, shape, data)], None
             else:
                 ticket, state, fields, trace, tensors = self._request_at(body, at, size)
@@ -191,7 +184,7 @@ class Codec:
         at = first = (at + trace + 7) & -8
         tensors = []
         for _ in range(inputs):
-            tensor, at = self._tensor(body, at, ticket)
+            tensor, at = self._tensor(body, at)
             tensors.append(tensor)
         if at != start + size:
             raise Broken("a request's record has %d bytes and says %d" % (at - start, size))
@@ -294,11 +287,6 @@ class Codec:
         unseen = tensor._array is None  # texts of an input, of which the model only ever gets copies
         if unseen or lent or _only(tensor):
             array = tensor._data if unseen else tensor._array
-            if self._clients is not None and not lent:
-                at = self._clients.give(array, keep)
-                if at >= 0:
-                    tensor._give_away()
-                    return IN_REGION, at
             at = self._down.find(array)
             if at >= 0:
                 keep.append(array)
@@ -443,12 +431,6 @@ class Codec:
         self.tensors(writer, tensors)
         took = min(took, MOST_TIME)
         writer.end(begin, _RESPONSE, flags, ticket, len(tensors), code, len(message), len(parameters), took)
-
-    def answered(self, ticket, kept=()):
-        """Says that a request is answered by a frame that is about to be sent: what its client's memory has is the client's again
-        then. kept: what responses gave with the frame, which must not have it any more."""
-        if self._clients is not None and self._clients.leased:
-            self._clients.settle(ticket, kept)
 
     def bls(self, request, flags, parent):
         """The body of a BLS, and what must be kept alive until the frame is sent. flags: STREAM, HOLDS, LOOSE."""

@@ -59,7 +59,6 @@ class Held:
             (layout, inside, parts), data = small
             if self._end + layout.size > self._room:
                 self._flush(False)
-            self._codec.answered(answer[0])
             if not self._count:
                 self._codec.begin(self._memory, self._base, 0, self._began)
             at = self._end

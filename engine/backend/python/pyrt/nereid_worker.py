@@ -41,7 +41,6 @@ else:
 import _nereid_arena as arena
 import _nereid_channel as channel
 import _nereid_codec as codec
-import _nereid_regions as regions
 import _nereid_series as series
 import triton_python_backend_utils as pb
 
@@ -69,8 +68,8 @@ class Failure(Exception):
 class Runtime:
     """What triton_python_backend_utils stands on."""
 
-    def __init__(self, wire, down, up, clients=None):
-        self._wire, self._codec, self._up = wire, codec.Codec(down, up, clients), up
+    def __init__(self, wire, down, up):
+        self._wire, self._codec, self._up = wire, codec.Codec(down, up), up
         self._senders = threading.Lock()
         self._later = collections.deque()
         self.model_dir, self.decoupled, self.verbose = "", False, 0
@@ -115,14 +114,7 @@ class Runtime:
                 call = self._later.popleft()
             except IndexError:
                 return
-            if call is None:
-                self._wire.send(channel.COPY_REGIONS, 0, b"")
-                continue
             self._wire.send(channel.CALL, self._wire.number(), json.dumps(call).encode())
-
-    def copy_regions(self):
-        """Has the server copy inputs again that lie in clients' memory; as later."""
-        self._later.append(None)
 
     def load_model(self, name, config, files):
         contents = {
@@ -240,8 +232,6 @@ class Runtime:
             except BaseException:
                 sender._sent, sender._closed = before  # nothing was sent: another response may be
                 raise
-            if final:
-                self._codec.answered(sender._ticket, kept)
             self._wire.send(channel.RESPONSES, 0, body)
         del kept
 
@@ -256,20 +246,12 @@ class Runtime:
             error = pb.TritonError(self.failed + describe(problem))
             answer[2:] = pb.InferenceResponse(error=error), None
             body, kept = self._codec.one(answer, took, began)
-        answer[2] = None  # what is in the response is the server's, or the model's alone
-        self._codec.answered(answer[0], kept)
         self._send_held(execution, body, last)
         del kept
 
-    def finish(self, execution, items, problem="", tickets=None):
-        """Ends an execution with the responses that are left, which it takes out of the list, or with an error for all requests
-        without one. tickets: of the requests that end by it, if there are others than those of the responses."""
+    def finish(self, execution, items, problem=""):
+        """Ends an execution with the responses that are left, or with an error for all requests without one."""
         body, kept = self._codec.responses(items, _DEFAULT_CODE + 1 if problem else 0, problem)
-        if tickets is None:
-            tickets = [item[0] for item in items]
-        items.clear()
-        for ticket in tickets:
-            self._codec.answered(ticket, kept)
         self._wire.send(channel.RESPONSES, execution, body, channel.DONE)
         del kept
 
@@ -471,10 +453,8 @@ class Worker:
         finally:
             runtime._executing = 0
         senders, requests = [request._sender for request in requests], None  # the inputs are the model's alone, or nobody's
-        # Without decoupled responses it is the end also of those that have none.
-        tickets = None if runtime.decoupled else [sender._ticket for sender in senders]
         try:
-            runtime.finish(execution, items, tickets=tickets)
+            runtime.finish(execution, items)
         except Exception as problem:
             self._fail(execution, senders, describe(problem))
 
@@ -505,10 +485,7 @@ class Worker:
         held = runtime.held
         held.begin(execution)
         while requests:
-            ticket = requests[-1]._ticket
             answer = self._one(requests.pop())
-            if answer is None and not runtime.decoupled:
-                runtime._codec.answered(ticket)  # it will have none
             held.add(answer, not requests)
 
     def _one(self, request):
@@ -533,7 +510,7 @@ class Worker:
     def _fail(self, execution, senders, text):
         for sender in senders:
             sender._closed = True
-        self._runtime.finish(execution, [], text, [sender._ticket for sender in senders])
+        self._runtime.finish(execution, [], text)
 
     def _responses(self, requests, returned):
         if returned is None:
@@ -607,25 +584,18 @@ def _take_descriptors():
         os.set_inheritable(fd, False)
     down, up = arena.Down(4), arena.Up(5)
     wire = channel.Channel(channel.attach(3), down, up)
-    fd = os.environ.pop("NEREID_REGIONS", "")
-    if fd:
-        os.set_inheritable(int(fd), False)
-        wire.clients = regions.open_regions(int(fd))
     return wire, down, up
 
 
 def main():
     wire, down, up = _take_descriptors()
-    runtime = Runtime(wire, down, up, wire.clients)
-    if wire.clients is not None:
-        wire.clients.enough = runtime.copy_regions
+    runtime = Runtime(wire, down, up)
     pb._runtime = runtime
     hello = {
         "protocol": 1,
         "pid": os.getpid(),
         "runtime": "python %d.%d.%d" % sys.version_info[:3],
         "versions": {"numpy": np.__version__},
-        "regions": wire.clients is not None,
     }
     wire.send(channel.HELLO, 0, json.dumps(hello).encode())
     # Models import this file's runtime by the module's name, not as __main__.

@@ -45,7 +45,6 @@ func TestModule(t *testing.T) {
 		{"D034 InferenceResponse", "Response"},
 		{"D037 D038 errors", "Errors"},
 		{"memory shared with the server", "Arena"},
-		{"clients' memory", "Regions"},
 		{"requests like ones before", "Requests"},
 		{"answers to a series", "Series"},
 		{"batches of frameworks", "FrameworkBatches"},

@@ -5,12 +5,8 @@ import json
 import os
 import queue
 import random
-import resource
-import socket
 import struct
 import sys
-import tempfile
-import threading
 import time
 import unittest
 import weakref
@@ -22,7 +18,6 @@ import _nereid_arena  # noqa: E402
 import _nereid_codec  # noqa: E402
 import _nereid_dlpack  # noqa: E402
 import _nereid_framework  # noqa: E402
-import _nereid_regions  # noqa: E402
 import _nereid_series  # noqa: E402
 import triton_python_backend_utils as pb  # noqa: E402
 
@@ -577,113 +572,6 @@ class Requests(unittest.TestCase):
                         ends.append((type(problem), str(problem)))
                 self.old.requests(bytearray(good), "m", 1, [], None)
                 self.assertEqual(repr(ends[0]), repr(ends[1]), "byte %d is %d" % (at, value))
-
-
-class Regions(unittest.TestCase):
-    SIZE = 1 << 20
-
-    def setUp(self):
-        # On a disk, if there is one: what is not in memory is read from there, as what is swapped out.
-        self.client = tempfile.TemporaryFile()
-        self.addCleanup(self.client.close)
-        self.write(1)
-        server, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.server = server
-        self.addCleanup(server.close)
-        self.regions = _nereid_regions.open_regions(ours.detach())
-        self.addCleanup(self.regions._socket.close)
-        self.give(0)
-        fd, down = os.memfd_create("up"), os.memfd_create("down")
-        self.addCleanup(os.close, fd)
-        self.addCleanup(os.close, down)
-        os.ftruncate(down, 1 << 20)
-        self.codec = _nereid_codec.Codec(_nereid_arena.Down(down), _nereid_arena.Up(fd), self.regions)
-
-    def write(self, value):
-        os.pwrite(self.client.fileno(), bytes([value]) * self.SIZE, 0)
-        os.fsync(self.client.fileno())
-
-    def give(self, number):
-        descriptor = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("<i", self.client.fileno()))]
-        self.server.sendmsg([struct.pack("<QQQ", number, 0, self.SIZE)], descriptor)
-
-    def input(self, half=0):
-        data = self.regions.take(1, half * self.SIZE // 2, self.SIZE // 2)
-        return pb.Tensor._received("IN", 2, (self.SIZE // 2,), data).as_numpy()
-
-    def respond(self, tensor, final=False):
-        body, kept = self.codec.responses([(1, _nereid_codec.FINAL if final else 0, pb.InferenceResponse([tensor]), None)])
-        return kept
-
-    def test_writes_into_pages_that_were_not_in_memory(self):
-        self.input()  # from here on its mapping is known to have no page of its own
-        array = self.input()
-        os.posix_fadvise(self.client.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        array[100000] = 2
-        del array
-        self.assertEqual(self.input()[100000], 1)
-
-    def test_what_was_given_with_another_response(self):
-        tensor = pb.Tensor("OUT", self.input())
-        kept = self.respond(tensor)
-        self.assertEqual(len(kept), 1)
-        other = pb.Tensor("OUT", self.input(1))
-        kept = self.respond(other, True)
-        del other
-        self.codec.answered(1, kept)
-        del kept
-        self.write(2)
-        self.assertEqual(set(tensor.as_numpy()), {1})
-
-    def test_weak_references(self):
-        # By which another thread may get the input, and write into it, at any time.
-        for level in (lambda array: array, lambda array: array.base):
-            for final in (False, True):
-                array = self.input()
-                ref = weakref.ref(level(array))
-                tensor = pb.Tensor("OUT", array)
-                del array
-                kept = self.respond(tensor, final)
-                array = ref()
-                del tensor, kept
-                if array is not None:
-                    array[0] = 2
-                del array
-                self.assertEqual(self.input()[0], 1)
-
-    def test_mappings_leave_room_in_the_limit_of_memory(self):
-        # To which the kernel counts them.
-        with open("/proc/self/status") as status:
-            (used,) = (int(line.split()[1]) << 10 for line in status if line.startswith("VmData:"))
-        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        limit = used + (64 << 20)
-        self.addCleanup(resource.setrlimit, resource.RLIMIT_DATA, (soft, hard))
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
-        arrays, mapped = [], -1
-        while self.regions._sizes[0] > mapped:
-            mapped = self.regions._sizes[0]
-            arrays.append(self.input())
-        self.assertGreater(mapped, 0)
-        self.assertLessEqual(mapped, limit // 8)
-        self.assertEqual(arrays[-1].sum(), self.SIZE // 2)
-
-    def test_views_of_the_input_itself(self):
-        array = np.asarray(self.input().base[:])
-        tensor = pb.Tensor("OUT", array)
-        del array
-        self.assertEqual(len(self.respond(tensor, True)), 0)
-
-    def test_two_who_learn_of_regions(self):
-        # Each may read the message that the other one waits for.
-        for first in range(1, 400, 2):
-            self.give(first)
-            self.give(first + 1)
-            other = threading.Thread(target=self.regions.forget, args=(first,), daemon=True)
-            other.start()
-            self.regions.take(1, first + 1 << 40, self.SIZE)
-            other.join(60)
-            self.assertFalse(other.is_alive())
-            self.regions.forget(first + 1)
 
 
 class Series(unittest.TestCase):
