@@ -1,4 +1,4 @@
-// Package tools has what is checked of the tree as a whole.
+// Package tools has checks of the whole repository.
 package tools
 
 import (
@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// TestDocumentsLinkToWhatIsThere follows each relative link of the documents to its file.
-func TestDocumentsLinkToWhatIsThere(t *testing.T) {
+func TestRelativeLinksInDocumentsExist(t *testing.T) {
 	documents := []string{}
-	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../*/README.md", "../../*/*/README.md"} {
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/*/*.md", "../../*/README.md",
+		"../../*/*/README.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -28,11 +28,11 @@ func TestDocumentsLinkToWhatIsThere(t *testing.T) {
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
 			followed++
 			if _, err := os.Stat(filepath.Join(filepath.Dir(document), m[1])); err != nil {
-				t.Errorf("%s links to %s, which is not there", document, m[1])
+				t.Errorf("%s links to %s, which does not exist", document, m[1])
 			}
 		}
 	}
 	if followed < 10 {
-		t.Errorf("%d links in %d documents: the pattern finds none any more", followed, len(documents))
+		t.Errorf("%d links in %d documents: the pattern no longer finds links", followed, len(documents))
 	}
 }

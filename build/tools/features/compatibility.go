@@ -67,8 +67,9 @@ func runCompatibility(root, mode string) error {
 	return err
 }
 
-// compatibility returns docs/compatibility.md, which is for engineers who move from Triton. tested maps a feature's id to
-// the name of a test, and reasons to why it is not supported. cases is how many answers of a real Triton were recorded.
+// compatibility returns docs/compatibility.md, which is for engineers who move from Triton. tested maps a feature's id
+// to the name of a test, and reasons to why it is not supported. cases is how many answers of a real Triton were
+// recorded.
 func compatibility(
 	features []feature, deviations []deviation, tested, reasons map[string]string, cases int,
 ) string {
@@ -79,10 +80,12 @@ func compatibility(
 		works, not := split(features, a.letter, tested)
 		fmt.Fprintf(&b, "| [%s](#%s) | %d | %d |\n", a.title, anchor(a.title), len(works), len(not))
 	}
-	b.WriteString("\n## Where answers differ on purpose\n\nEach row has a test with its id. The answers of Triton are those of 2.51.\n\n" +
+	b.WriteString("\n## Where answers differ on purpose\n\nEach row has a test with its id. The answers of Triton " +
+		"are those of 2.51.\n\n" +
 		"| id | protocol | request or event | Triton | Nereid | why |\n|---|---|---|---|---|---|\n")
 	for _, d := range deviations {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", d.id, d.protocol, cell(d.request), cell(d.triton), cell(d.nereid), cell(d.why))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", d.id, d.protocol, cell(d.request), cell(d.triton),
+			cell(d.nereid), cell(d.why))
 	}
 	for _, a := range areas {
 		works, not := split(features, a.letter, tested)

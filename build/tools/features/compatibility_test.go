@@ -10,10 +10,12 @@ import (
 func TestCompatibility(t *testing.T) {
 	features := []feature{{"A001", "a thing <x>|y", "P0"}, {"A002", "later", "P1"}, {"B001", "never", "P2"}}
 	deviations := []deviation{{"DV01", "HTTP", "a question", "one", "two", "a reason"}}
-	got := compatibility(features, deviations, map[string]string{"A001": "TestX"}, map[string]string{"A002": notBuilt, "B001": "needs a moon"}, 256)
+	got := compatibility(features, deviations, map[string]string{"A001": "TestX"},
+		map[string]string{"A002": notBuilt, "B001": "needs a moon"}, 256)
 	for _, want := range []string{
 		"256 cases by the real clients", "| [Model repository and storage](#model-repository-and-storage) | 1 | 1 |\n",
-		"Works, with a test for each:\n\n- A001 a thing \\<x>\\|y\n", "or does not offer it:\n\n- A002 later\n", "| B001 | never | needs a moon |\n",
+		"Works, with a test for each:\n\n- A001 a thing \\<x>\\|y\n", "or does not offer it:\n\n- A002 later\n",
+		"| B001 | never | needs a moon |\n",
 		"| DV01 | HTTP | a question | one | two | a reason |\n",
 	} {
 		if !strings.Contains(got, want) {
@@ -60,7 +62,8 @@ func TestCheckDeviations(t *testing.T) {
 	for _, tt := range []struct{ name, file, text, want string }{
 		{"all are carried", "test_a.py", all.String(), ""},
 		{"one is missing", "test_a.py", strings.Replace(all.String(), "DV05", "", 1), "DV05 ("},
-		{"one is too much", "a_test.go", strings.ReplaceAll(all.String(), "_DV", " DV") + `t.Run("DV99 x")`, "DV99: a test"},
+		{"one is too much", "a_test.go", strings.ReplaceAll(all.String(), "_DV", " DV") + `t.Run("DV99 x")`,
+			"DV99: a test"},
 		{"what is no test does not count", "helper.py", all.String(), "DV01 ("},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -73,7 +76,8 @@ func TestCheckDeviations(t *testing.T) {
 				t.Fatal(err)
 			}
 			faults, err := checkDeviations(root, deviations)
-			if got := strings.Join(faults, "\n"); err != nil || !strings.HasPrefix(got, tt.want) || tt.want == "" && got != "" {
+			if got := strings.Join(faults, "\n"); err != nil || !strings.HasPrefix(got, tt.want) ||
+				tt.want == "" && got != "" {
 				t.Errorf("checkDeviations = %q, %v; want %q", got, err, tt.want)
 			}
 		})
@@ -92,7 +96,8 @@ func TestCompatibilityPage(t *testing.T) {
 	for _, d := range deviationsOfTheRepository(t) {
 		carried.WriteString("# " + d.id + "\n")
 	}
-	for name, text := range map[string]string{"reference.json": "{\n\"a/b\": 1\n}\n", "test_a.py": carried.String() + "def test_B001_x(): pass\n"} {
+	for name, text := range map[string]string{"reference.json": "{\n\"a/b\": 1\n}\n", "test_a.py": carried.String() +
+		"def test_B001_x(): pass\n"} {
 		if err := os.WriteFile(filepath.Join(root, "build/conformance", name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

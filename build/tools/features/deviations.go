@@ -67,7 +67,8 @@ func checkDeviations(root string, deviations []deviation) ([]string, error) {
 		if d.IsDir() {
 			return skipFolder(path == root, base, "tools")
 		}
-		python := strings.HasSuffix(base, ".py") && (strings.HasPrefix(base, "test_") || strings.HasPrefix(base, "cases"))
+		python := strings.HasSuffix(base, ".py") && (strings.HasPrefix(base, "test_") ||
+			strings.HasPrefix(base, "cases"))
 		if !python && !strings.HasSuffix(base, "_test.go") {
 			return nil
 		}

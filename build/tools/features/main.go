@@ -1,10 +1,11 @@
-// Command features checks the list of Triton's features, docs/features.csv. Each feature must be in the name of a test, or
-// in docs/not-supported.md with a reason, and never in both. It prints the counts, and exits with 1 if a feature is wrong.
+// Command features checks the list of Triton's features, docs/features.csv. Each feature must be in the name of a test,
+// or in docs/not-supported.md with a reason, and never in both. It prints the counts, and exits with 1 if a feature is
+// wrong.
 //
 // A feature is in the name of a test when the name has its id as a word: TestDynamicBatch_C001,
 // t.Run("C001 preferred size"), def test_B018_binary, test("E001 ..."). By default the names come from the sources.
-// With -results they come from the list of tests that ran, and only those that passed count. It also checks that the tests
-// named in docs/reliability.md exist.
+// With -results they come from the list of tests that ran, and only those that passed count. It also checks that the
+// tests named in docs/reliability.md exist.
 package main
 
 import (
@@ -21,9 +22,11 @@ import (
 )
 
 func main() {
-	results := flag.String("results", "", "file with the tests that ran, one 'outcome<TAB>name' per line; empty: read the sources")
+	results := flag.String("results",
+		"", "file with the tests that ran, one 'outcome<TAB>name' per line; empty: read the sources")
 	fix := flag.Bool("fix", false, "remove features that have a test from docs/not-supported.md")
-	page := flag.String("compatibility", "", "write: only write docs/compatibility.md; check: fail unless it is up to date")
+	page := flag.String("compatibility", "",
+		"write: only write docs/compatibility.md; check: fail unless it is up to date")
 	root := flag.String("root", ".", "root of the repository")
 	flag.Parse()
 	if *page != "" {
@@ -67,7 +70,9 @@ func run(root, results string, fix bool) error {
 		proven := idsOf(ran)
 		for _, r := range features {
 			if where, ok := tested[r.id]; ok && proven[r.id] == "" {
-				faults = append(faults, fmt.Sprintf("%s %s: in the name of %s, but no test with this id passed in this run", r.id, r.title, where))
+				faults = append(faults,
+					fmt.Sprintf("%s %s: in the name of %s, but no test with this id passed in this run", r.id,
+						r.title, where))
 				unproven[r.id] = true
 			}
 		}
@@ -110,9 +115,11 @@ func check(features []feature, tested, reasons map[string]string) (summary strin
 		n[1]++
 		switch {
 		case isTested && isExcused:
-			faults = append(faults, fmt.Sprintf("%s %s: tested by %s and also listed as not supported (%s)", r.id, r.title, test, reason))
+			faults = append(faults, fmt.Sprintf("%s %s: tested by %s and also listed as not supported (%s)", r.id,
+				r.title, test, reason))
 		case !isTested && !isExcused:
-			faults = append(faults, fmt.Sprintf("%s %s: neither in a test's name nor listed as not supported", r.id, r.title))
+			faults = append(faults, fmt.Sprintf("%s %s: neither in a test's name nor listed as not supported", r.id,
+				r.title))
 		case isExcused && reason == "":
 			faults = append(faults, fmt.Sprintf("%s %s: listed as not supported without a reason", r.id, r.title))
 		case isTested:
@@ -133,7 +140,8 @@ func check(features []feature, tested, reasons map[string]string) (summary strin
 		total += n[0]
 		parts = append(parts, fmt.Sprintf("%s %d of %d", p, n[0], n[1]))
 	}
-	return fmt.Sprintf("features: %d of %d tested (%s), %d not supported", total, len(features), strings.Join(parts, ", "), len(reasons)), faults
+	return fmt.Sprintf("features: %d of %d tested (%s), %d not supported", total, len(features),
+		strings.Join(parts, ", "), len(reasons)), faults
 }
 
 // readFeatures reads docs/features.csv: id, title, priority, description. Ids are unique.

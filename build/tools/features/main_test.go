@@ -25,7 +25,8 @@ func repository(t *testing.T, files map[string]string) string {
 
 const (
 	features = "id,title,priority,description\nA001,one,P0,does one\nA002,two,P1,does two\n"
-	page     = "# Not supported\n\n## Area\n\n### Part\n\n| id | title | reason |\n|---|---|---|\n| A002 | two \\| half | not built yet |\n"
+	page     = "# Not supported\n\n## Area\n\n### Part\n\n| id | title | reason |\n|---|---|---|\n| A002 | two \\| " +
+		"half | not built yet |\n"
 )
 
 func TestRun(t *testing.T) {
@@ -38,10 +39,13 @@ func TestRun(t *testing.T) {
 		{name: "a Go function", files: map[string]string{"x_test.go": "package x\nfunc TestOne_A001() {}\n"}},
 		{name: "a Go subtest", files: map[string]string{"x_test.go": "package x\nvar s = \"A001 does one\"\n"}},
 		{name: "a Python test", files: map[string]string{"test_x.py": "def test_A001_one():\n    pass\n"}},
-		{name: "a title in the browser tests", files: map[string]string{"frontend/e2e/x.mjs": "test('A001 one', () => {})\n"}},
+		{name: "a title in the browser tests",
+			files: map[string]string{"frontend/e2e/x.mjs": "test('A001 one', () => {})\n"}},
 		{name: "no test at all", files: map[string]string{"x.go": "package x\n// A001\n"}, wantErr: true},
-		{name: "tested and excused", files: map[string]string{"x_test.go": "package x\nfunc TestAll_A001_A002() {}\n"}, wantErr: true},
-		{name: "an id that is only part of a word", files: map[string]string{"x_test.go": "package x\nfunc TestXA001b() {}\n"}, wantErr: true},
+		{name: "tested and excused", files: map[string]string{"x_test.go": "package x\nfunc TestAll_A001_A002() {}\n"},
+			wantErr: true},
+		{name: "an id that is only part of a word",
+			files: map[string]string{"x_test.go": "package x\nfunc TestXA001b() {}\n"}, wantErr: true},
 		{name: "a promise with its test", files: map[string]string{"x_test.go": "package x\nfunc TestOne_A001() {}\n",
 			"docs/reliability.md": "| A1 | a fault | a promise | `TestOne_A001` |\n"}},
 		{name: "a promise with a test that is gone", wantErr: true, files: map[string]string{
@@ -50,8 +54,10 @@ func TestRun(t *testing.T) {
 		{name: "a promise without a test", wantErr: true, files: map[string]string{
 			"x_test.go":           "package x\nfunc TestOne_A001() {}\n",
 			"docs/reliability.md": "| A1 | a fault | a promise |  |\n"}},
-		{name: "named and passed", files: map[string]string{"x_test.go": "package x\nfunc TestOne_A001() {}\n"}, results: "pass\tgo: x TestOne_A001\n"},
-		{name: "named and skipped", files: map[string]string{"x_test.go": "package x\nfunc TestOne_A001() {}\n"}, results: "skip\tgo: x TestOne_A001\n", wantErr: true},
+		{name: "named and passed", files: map[string]string{"x_test.go": "package x\nfunc TestOne_A001() {}\n"},
+			results: "pass\tgo: x TestOne_A001\n"},
+		{name: "named and skipped", files: map[string]string{"x_test.go": "package x\nfunc TestOne_A001() {}\n"},
+			results: "skip\tgo: x TestOne_A001\n", wantErr: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.files["docs/features.csv"], tt.files["docs/not-supported.md"] = features, page

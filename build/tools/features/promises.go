@@ -33,7 +33,8 @@ func checkPromises(root string, names []string) ([]string, error) {
 		}
 		for _, test := range tests {
 			if !exists[test[1]] {
-				faults = append(faults, fmt.Sprintf("%s: docs/reliability.md names %s, but there is no such test", row[1], test[1]))
+				faults = append(faults, fmt.Sprintf("%s: docs/reliability.md names %s, but there is no such test",
+					row[1], test[1]))
 			}
 		}
 	}

@@ -16,8 +16,9 @@ import (
 
 var (
 	leadingID = regexp.MustCompile(`^[A-I][0-9]{3}(?:[ _/,+:]|$)`)
-	pyTest    = regexp.MustCompile(`(?m)^\s*(?:async\s+)?def (test\w*)|id=["']([A-I][0-9]{3}[^"']*)["']|ids=\[([^\]]*)\]`)
-	jsTest    = regexp.MustCompile("\\b(?:test|it|describe|step)(?:\\.\\w+)*\\(\\s*[\"'`]([^\"'`\n]*)")
+	pyTest    = regexp.MustCompile(
+		`(?m)^\s*(?:async\s+)?def (test\w*)|id=["']([A-I][0-9]{3}[^"']*)["']|ids=\[([^\]]*)\]`)
+	jsTest = regexp.MustCompile("\\b(?:test|it|describe|step)(?:\\.\\w+)*\\(\\s*[\"'`]([^\"'`\n]*)")
 )
 
 // sourceNames collects the names of tests from the sources below root:
@@ -51,7 +52,8 @@ func sourceNames(root string) ([]string, error) {
 
 // skipFolder returns fs.SkipDir for folders that hold no sources, and for the one named also.
 func skipFolder(isRoot bool, name, also string) error {
-	if !isRoot && (strings.HasPrefix(name, ".") || slices.Contains([]string{"node_modules", "dist", "testdata", also}, name)) {
+	if !isRoot && (strings.HasPrefix(name, ".") ||
+		slices.Contains([]string{"node_modules", "dist", "testdata", also}, name)) {
 		return fs.SkipDir
 	}
 	return nil

@@ -19,19 +19,22 @@ func TestFind(t *testing.T) {
 }
 
 func TestFuzzersOwnFault(t *testing.T) {
-	const broken = "fuzz: elapsed: 6m15s, execs: 993311\npanic: the number of coverage bits changed: before=1, after=2\n"
+	const broken = "fuzz: elapsed: 6m15s, execs: 993311\npanic: the number of coverage bits changed: before=1, " +
+		"after=2\n"
 	for _, tt := range []struct {
 		name, out string
 		want      bool
 	}{
 		{"the fuzzer breaks off", broken, true},
-		{"an input was found before", "--- FAIL: FuzzX\n    Failing input written to testdata/fuzz/FuzzX/1\n" + broken, false},
-		{"a target panics", "--- FAIL: FuzzX\npanic: runtime error\n    Failing input written to testdata/fuzz/FuzzX/1\n", false},
+		{"an input was found before", "--- FAIL: FuzzX\n    Failing input written to testdata/fuzz/FuzzX/1\n" +
+			broken, false},
+		{"a target panics", "--- FAIL: FuzzX\npanic: runtime error\n    Failing input written to " +
+			"testdata/fuzz/FuzzX/1\n", false},
 		{"it does not compile", "x.go:1:1: undefined: y\n", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := fuzzersOwn([]byte(tt.out)); got != tt.want {
-				t.Errorf("fuzzersOwn(%q) = %v", tt.out, got)
+			if got := fuzzerCrashed([]byte(tt.out)); got != tt.want {
+				t.Errorf("fuzzerCrashed(%q) = %v", tt.out, got)
 			}
 		})
 	}

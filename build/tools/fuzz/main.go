@@ -1,6 +1,6 @@
-// Command fuzz runs each fuzz target of the module for a while, one after the other, each on all cores, and fails when
-// one of them does. Go keeps what it finds new in its build cache, so that the next run goes on from there, and what
-// fails in the package's testdata/fuzz.
+// Command fuzz runs each fuzz target of the module for a while, one after the other, each on all cores. It fails if one
+// of them fails. Go keeps new inputs in its build cache, so the next run continues there. It keeps failing inputs in
+// the testdata/fuzz folder of the package.
 package main
 
 import (
@@ -51,8 +51,8 @@ func run(ctx context.Context, each time.Duration, only string) error {
 			continue
 		}
 		out, err := fuzz(ctx, t, each)
-		if err != nil && fuzzersOwn(out) {
-			fmt.Printf("     %s %s: Go's fuzzer broke off by itself; once more\n", t.pkg, t.name)
+		if err != nil && fuzzerCrashed(out) {
+			fmt.Printf("     %s %s: Go's fuzzer crashed itself; running it again\n", t.pkg, t.name)
 			out, err = fuzz(ctx, t, each)
 		}
 		if ctx.Err() != nil {
@@ -76,15 +76,17 @@ func run(ctx context.Context, each time.Duration, only string) error {
 
 // fuzz runs one target.
 func fuzz(ctx context.Context, t target, each time.Duration) ([]byte, error) {
-	// By default Go spends up to a minute on making each new input smaller, which on a busy machine is all that it does.
-	return exec.CommandContext(ctx, "go", "test", "-run=^$", "-fuzz=^"+t.name+"$", "-fuzztime="+each.String(), "-fuzzminimizetime=1s",
-		"-parallel="+strconv.Itoa(runtime.NumCPU()), t.pkg).CombinedOutput()
+	// By default Go spends up to a minute on making each new input smaller. On a busy machine it then does nothing
+	// else.
+	return exec.CommandContext(ctx, "go", "test", "-run=^$", "-fuzz=^"+t.name+"$", "-fuzztime="+each.String(),
+		"-fuzzminimizetime=1s", "-parallel="+strconv.Itoa(runtime.NumCPU()), t.pkg).CombinedOutput()
 }
 
-// fuzzersOwn reports whether a run ended by a fault of Go's fuzzer and found nothing: it compares the coverage that its
-// processes tell, and gives up when their lengths differ (internal/fuzz, diffCoverage).
-func fuzzersOwn(out []byte) bool {
-	return strings.Contains(string(out), "panic: the number of coverage bits changed") && !strings.Contains(string(out), "Failing input written to")
+// fuzzerCrashed reports whether Go's fuzzer itself panicked and found nothing. It does so when the coverage maps of its
+// processes differ in length (internal/fuzz, diffCoverage).
+func fuzzerCrashed(out []byte) bool {
+	return strings.Contains(string(out), "panic: the number of coverage bits changed") &&
+		!strings.Contains(string(out), "Failing input written to")
 }
 
 var fuzzFunc = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(\w+ \*testing\.F\)`)

@@ -1,5 +1,5 @@
-// Command licenses collects the licences of what goes into the program and writes app/licenses/licenses.txt.gz. It
-// wants what make build has set up: modules, frontend/node_modules and the wheel of ONNX Runtime.
+// Command licenses collects the licences of everything in the program and writes app/licenses/licenses.txt.gz. Run it
+// after make build, because it reads the modules, frontend/node_modules and the wheel of ONNX Runtime.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"strings"
 )
 
-// What the program is built with: plain, with the window, and with CUDA.
+// tagSets are the build tags of the program: plain, with the window, and with CUDA.
 var tagSets = []string{"", "desktop,production,webkit2_41", "cuda"}
 
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents|unlicense)([.-].*)?$`)
@@ -33,7 +33,7 @@ func main() {
 	}
 }
 
-// texts are the licences' words with the names of what they are of.
+// texts maps the text of a licence to the names of what it covers.
 type texts map[string][]string
 
 func (t texts) add(name, words string) {
@@ -107,7 +107,8 @@ func (t texts) goModules() error {
 	}
 	t.add("Go", string(words))
 	for _, tags := range tagSets {
-		out, err := exec.Command("go", "list", "-e", "-deps", "-tags", tags, "-f", "{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Dir}}{{end}}{{end}}", ".").Output()
+		out, err := exec.Command("go", "list", "-e", "-deps", "-tags", tags, "-f",
+			"{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Dir}}{{end}}{{end}}", ".").Output()
 		if err != nil {
 			return fmt.Errorf("go list with tags %q: %w", tags, err)
 		}

@@ -8,7 +8,8 @@
 //
 // The pair of package and tests may be repeated. The patch is applied to copies of the files, which "go test -overlay"
 // uses in place of the originals. For each pair the tests must pass without the patch, match at least one test, compile
-// with the patch, and fail with it. A patch that does not apply and a mutant that no test notices make the command fail.
+// with the patch, and fail with it. A patch that does not apply and a mutant that no test notices make the command
+// fail.
 package main
 
 import (
@@ -84,8 +85,8 @@ func run(ctx context.Context, folder, only string, applyOnly bool) error {
 	return nil
 }
 
-// try applies a mutant to copies and runs its tests with and without it. It returns the number of pairs that noticed the
-// mutant, and one error for each pair that did not.
+// try applies a mutant to copies and runs its tests with and without it. It returns the number of pairs that noticed
+// the mutant, and one error for each pair that did not.
 func try(ctx context.Context, m mutant, applyOnly bool) (noticed int, errs []error) {
 	copies, err := os.MkdirTemp("", "mutant")
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 
 const (
 	header = "# package: ./x\n# tests: TestA\n# broken: the sum is wrong\n"
-	diff   = "\n--- a/x/x.go\n+++ b/x/x.go\n@@ -2,3 +2,3 @@\n const one = 1\n-const sum = 1 + 1\n+const sum = 1 - 1\n const two = 2\n"
+	diff   = "\n--- a/x/x.go\n+++ b/x/x.go\n@@ -2,3 +2,3 @@\n const one = 1\n-const sum = 1 + 1\n+const sum = 1 - " +
+		"1\n const two = 2\n"
 )
 
 func TestReadHeader(t *testing.T) {
@@ -39,9 +40,12 @@ func TestReadHeader(t *testing.T) {
 
 func TestApplyTo(t *testing.T) {
 	for _, tt := range []struct{ name, source, wantErr string }{
-		{name: "the file is as the patch knows it", source: "package x\nconst one = 1\nconst sum = 1 + 1\nconst two = 2\n"},
-		{name: "lines moved", source: "// Package x adds.\n\npackage x\nconst one = 1\nconst sum = 1 + 1\nconst two = 2\n"},
-		{name: "the line has changed", source: "package x\nconst one = 1\nconst sum = 2 + 2\nconst two = 2\n", wantErr: "no longer applies"},
+		{name: "the file is as the patch knows it",
+			source: "package x\nconst one = 1\nconst sum = 1 + 1\nconst two = 2\n"},
+		{name: "lines moved",
+			source: "// Package x adds.\n\npackage x\nconst one = 1\nconst sum = 1 + 1\nconst two = 2\n"},
+		{name: "the line has changed", source: "package x\nconst one = 1\nconst sum = 2 + 2\nconst two = 2\n",
+			wantErr: "no longer applies"},
 		{name: "the file is gone", wantErr: "no longer applies"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

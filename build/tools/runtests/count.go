@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sort"
+	"slices"
 	"strings"
 )
 
-// outcome is what became of one test.
+// outcome is the result of one test.
 type outcome string
 
 const (
@@ -32,14 +32,62 @@ type goEvent struct {
 	Action, Package, Test, Output, ImportPath string
 }
 
-// goTests reads the output of "go test -json" and returns the leaf tests: a test with subtests counts only through
-// them, unless it failed and none of them did; the seeds of a fuzz target count as one test. A package that fails
+// goTests reads the output of "go test -json" and returns the leaf tests. A test with subtests counts only through
+// them, unless it failed and none of them did. The seeds of a fuzz target count as one test. A package that fails
 // without a failing test (it does not compile, panics, or has a data race at exit) counts as one failed test.
 func goTests(r io.Reader) ([]test, error) {
-	type key struct{ pkg, name string }
-	results := map[key]outcome{}
-	output := map[key]*strings.Builder{}
-	builds := map[string]*strings.Builder{}
+	log, err := readGoLog(r)
+	if err != nil {
+		return nil, err
+	}
+	var tests []test
+	for k, o := range log.results {
+		if log.counts(k, o) {
+			t := test{name: strings.TrimSpace(k.pkg + " " + k.name), result: o, output: log.output.get(k)}
+			if k.name == "" {
+				t.output += log.buildOutput(k.pkg)
+			}
+			tests = append(tests, t)
+		}
+	}
+	slices.SortFunc(tests, func(a, b test) int { return strings.Compare(a.name, b.name) })
+	return tests, nil
+}
+
+// goTestName names a test; a package has an empty name.
+type goTestName struct{ pkg, name string }
+
+// goLog is what a run of "go test -json" printed.
+type goLog struct {
+	results      map[goTestName]outcome
+	output       texts[goTestName]
+	builds       texts[string] // output of the compiler, by import path
+	hasSubtest   map[goTestName]bool
+	failedWithin map[goTestName]bool // by test with a failed subtest, and by package with a failed test
+}
+
+// texts collects lines by key.
+type texts[K comparable] map[K]*strings.Builder
+
+func (t texts[K]) add(k K, line string) {
+	if t[k] == nil {
+		t[k] = &strings.Builder{}
+	}
+	t[k].WriteString(line)
+}
+
+func (t texts[K]) get(k K) string {
+	if t[k] == nil {
+		return ""
+	}
+	return t[k].String()
+}
+
+func readGoLog(r io.Reader) (*goLog, error) {
+	log := &goLog{
+		results: map[goTestName]outcome{}, output: texts[goTestName]{}, builds: texts[string]{},
+		hasSubtest: map[goTestName]bool{}, failedWithin: map[goTestName]bool{},
+	}
 	sc := bufio.NewScanner(r)
 	sc.Buffer(make([]byte, 1<<20), 64<<20)
 	for sc.Scan() {
@@ -47,79 +95,61 @@ func goTests(r io.Reader) ([]test, error) {
 		if json.Unmarshal(sc.Bytes(), &e) != nil {
 			continue // a line of the go command itself
 		}
-		k := key{e.Package, e.Test}
+		k := goTestName{e.Package, e.Test}
 		switch e.Action {
-		case "output", "build-output":
-			m, name := output, k
-			if e.Action == "build-output" {
-				if builds[e.ImportPath] == nil {
-					builds[e.ImportPath] = &strings.Builder{}
-				}
-				builds[e.ImportPath].WriteString(e.Output)
-				continue
-			}
-			if m[name] == nil {
-				m[name] = &strings.Builder{}
-			}
-			m[name].WriteString(e.Output)
+		case "build-output":
+			log.builds.add(e.ImportPath, e.Output)
+		case "output":
+			log.output.add(k, e.Output)
 		case "pass", "fail", "skip":
-			results[k] = outcome(e.Action)
+			log.results[k] = outcome(e.Action)
+			log.noteParents(k, e.Action == "fail")
 		}
 	}
 	if err := sc.Err(); err != nil {
 		return nil, fmt.Errorf("reading the output of go test: %w", err)
 	}
+	return log, nil
+}
 
-	hasChild := map[key]bool{}
-	failedChild := map[key]bool{} // by test, or by package with an empty name
-	for k, o := range results {
-		if k.name == "" {
-			continue
-		}
-		for parent := k; ; {
-			i := strings.LastIndexByte(parent.name, '/')
-			if i < 0 {
-				break
-			}
-			parent.name = parent.name[:i]
-			hasChild[parent] = true
-			if o == failed {
-				failedChild[parent] = true
-			}
-		}
-		if o == failed {
-			failedChild[key{k.pkg, ""}] = true
+// noteParents records for the tests above k, and for its package, that they have a subtest and whether it failed.
+func (l *goLog) noteParents(k goTestName, failed bool) {
+	if k.name == "" {
+		return
+	}
+	if failed {
+		l.failedWithin[goTestName{pkg: k.pkg}] = true
+	}
+	for i := strings.LastIndexByte(k.name, '/'); i >= 0; i = strings.LastIndexByte(k.name, '/') {
+		k.name = k.name[:i]
+		l.hasSubtest[k] = true
+		if failed {
+			l.failedWithin[k] = true
 		}
 	}
-	text := func(k key) string {
-		if b := output[k]; b != nil {
-			return b.String()
-		}
-		return ""
+}
+
+// counts reports whether k is a test of its own in the totals.
+func (l *goLog) counts(k goTestName, o outcome) bool {
+	failedItself := o == failed && !l.failedWithin[k]
+	switch {
+	case k.name == "":
+		return failedItself
+	case strings.HasPrefix(k.name, "Fuzz"):
+		return !strings.Contains(k.name, "/")
 	}
-	var tests []test
-	for k, o := range results {
-		fuzz := strings.HasPrefix(k.name, "Fuzz")
-		switch {
-		case k.name == "" && (o != failed || failedChild[k]):
-			continue // a package is no test, unless it failed by itself
-		case fuzz && strings.Contains(k.name, "/"):
-			continue
-		case k.name != "" && !fuzz && hasChild[k] && (o != failed || failedChild[k]):
-			continue
+	return !l.hasSubtest[k] || failedItself
+}
+
+// buildOutput returns what the compiler printed about a package and its test variants.
+func (l *goLog) buildOutput(pkg string) string {
+	var b strings.Builder
+	for path, text := range l.builds {
+		if strings.HasPrefix(path, pkg) {
+			b.WriteString(text.String())
 		}
-		t := test{name: strings.TrimSpace(k.pkg + " " + k.name), result: o, output: text(k)}
-		if k.name == "" {
-			for path, b := range builds {
-				if strings.HasPrefix(path, k.pkg) {
-					t.output += b.String()
-				}
-			}
-		}
-		tests = append(tests, t)
 	}
-	sort.Slice(tests, func(i, j int) bool { return tests[i].name < tests[j].name })
-	return tests, nil
+	return b.String()
 }
 
 // stepTests reads lines such as "ok   name (12 ms)" and "FAIL name: why", as the browser tests print them.

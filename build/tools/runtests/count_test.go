@@ -15,21 +15,24 @@ func TestGoTests(t *testing.T) {
 		pass, fail, skip     int
 		wantName, wantOutput string
 	}{
-		{name: "a passing test", in: `{"Action":"pass","Package":"p","Test":"TestA"}` + "\n" + `{"Action":"pass","Package":"p"}`, pass: 1},
+		{name: "a passing test", in: `{"Action":"pass","Package":"p","Test":"TestA"}` + "\n" +
+			`{"Action":"pass","Package":"p"}`, pass: 1},
 		{name: "a parent counts through its subtests", in: `{"Action":"pass","Package":"p","Test":"TestA/x"}
 {"Action":"skip","Package":"p","Test":"TestA/y"}
 {"Action":"pass","Package":"p","Test":"TestA"}`, pass: 1, skip: 1},
 		{name: "a parent that fails by itself", in: `{"Action":"pass","Package":"p","Test":"TestA/x"}
 {"Action":"fail","Package":"p","Test":"TestA"}
 {"Action":"fail","Package":"p"}`, pass: 1, fail: 1, wantName: "p TestA"},
-		{name: "a parent that fails through a subtest", in: `{"Action":"output","Package":"p","Test":"TestA/x","Output":"got 1\n"}
+		{name: "a parent that fails through a subtest",
+			in: `{"Action":"output","Package":"p","Test":"TestA/x","Output":"got 1\n"}
 {"Action":"fail","Package":"p","Test":"TestA/x"}
 {"Action":"fail","Package":"p","Test":"TestA"}
 {"Action":"fail","Package":"p"}`, fail: 1, wantName: "p TestA/x", wantOutput: "got 1"},
 		{name: "fuzz seeds are one test", in: `{"Action":"pass","Package":"p","Test":"FuzzA/seed#0"}
 {"Action":"pass","Package":"p","Test":"FuzzA/seed#1"}
 {"Action":"pass","Package":"p","Test":"FuzzA"}`, pass: 1},
-		{name: "a package that does not build", in: `{"ImportPath":"p [p.test]","Action":"build-output","Output":"syntax error\n"}
+		{name: "a package that does not build",
+			in: `{"ImportPath":"p [p.test]","Action":"build-output","Output":"syntax error\n"}
 {"Action":"fail","Package":"p"}`, fail: 1, wantName: "p", wantOutput: "syntax error"},
 		{name: "a package without tests", in: a + `{"Action":"skip","Package":"p"}`},
 	} {
@@ -38,12 +41,15 @@ func TestGoTests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if p, f, s := count(got, passed), count(got, failed), count(got, skipped); p != tt.pass || f != tt.fail || s != tt.skip {
-				t.Errorf("goTests = %d passed, %d failed, %d skipped; want %d, %d, %d: %+v", p, f, s, tt.pass, tt.fail, tt.skip, got)
+			if p, f, s := count(got, passed), count(got, failed), count(got, skipped); p != tt.pass || f != tt.fail ||
+				s != tt.skip {
+				t.Errorf("goTests = %d passed, %d failed, %d skipped; want %d, %d, %d: %+v", p, f, s, tt.pass, tt.fail,
+					tt.skip, got)
 			}
 			for _, g := range got {
 				if g.result == failed && (g.name != tt.wantName || !strings.Contains(g.output, tt.wantOutput)) {
-					t.Errorf("failed test is %q with output %q; want %q with %q", g.name, g.output, tt.wantName, tt.wantOutput)
+					t.Errorf("failed test is %q with output %q; want %q with %q", g.name, g.output, tt.wantName,
+						tt.wantOutput)
 				}
 			}
 		})
@@ -90,9 +96,11 @@ func TestStageRun(t *testing.T) {
 	}{
 		{name: "a command that succeeds", argv: []string{"true"}},
 		{name: "a command that fails is a failed test", argv: []string{"false"}, fail: 1},
-		{name: "no test ran", argv: []string{"true"}, parse: func(*stage, []byte) ([]test, error) { return nil, nil }, wantErr: "ran no test"},
+		{name: "no test ran", argv: []string{"true"}, parse: func(*stage, []byte) ([]test, error) { return nil, nil },
+			wantErr: "ran no test"},
 		{name: "fails though every test passed", argv: []string{"false"},
-			parse: func(*stage, []byte) ([]test, error) { return []test{{name: "x", result: passed}}, nil }, wantErr: "although no test failed"},
+			parse:   func(*stage, []byte) ([]test, error) { return []test{{name: "x", result: passed}}, nil },
+			wantErr: "although no test failed"},
 		{name: "a command that is not there", argv: []string{"/nonexistent/command"}, fail: 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

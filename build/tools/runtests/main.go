@@ -62,7 +62,8 @@ func runAll(ctx context.Context, logs string, only []string, soak bool, fuzzTime
 		tests, err := s.run(ctx, logs)
 		if err != nil {
 			log, _ := os.ReadFile(filepath.Join(logs, s.name+".log"))
-			tests = append(tests, test{name: s.name, result: failed, output: fmt.Sprintf("%v\n%s", err, tail(string(log), 60))})
+			output := fmt.Sprintf("%v\n%s", err, tail(string(log), 60))
+			tests = append(tests, test{name: s.name, result: failed, output: output})
 		}
 		printStage(s.name, tests, time.Since(begin), logs)
 		for i := range tests {
@@ -83,7 +84,7 @@ func runAll(ctx context.Context, logs string, only []string, soak bool, fuzzTime
 	return f == 0 && p > 0, nil
 }
 
-// printStage prints the stage's line, then what failed and which tests were skipped.
+// printStage prints one line for the stage, then its failed and skipped tests.
 func printStage(name string, tests []test, took time.Duration, logs string) {
 	mark := "ok  "
 	if count(tests, failed) > 0 {

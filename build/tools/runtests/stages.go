@@ -45,8 +45,8 @@ fi
 echo '{"Action":"skip","Package":"nereid/engine/device/cuda","Test":"TestCopies"}'`
 
 // stages returns all stages in order. Their limits stop only what hangs: each is several times what the stage takes on
-// two cores. logs is the folder for logs and reports. full asks for the long cases at full length, with fuzzTime for each
-// fuzz target.
+// two cores. logs is the folder for logs and reports. full asks for the long cases at full length, with fuzzTime for
+// each fuzz target.
 func stages(logs string, full bool, fuzzTime time.Duration) []stage {
 	reports, err := filepath.Abs(logs)
 	if err != nil {
@@ -165,7 +165,8 @@ func (s *stage) run(ctx context.Context, logs string) ([]test, error) {
 	case err != nil:
 		return tests, errors.Join(runErr, err)
 	case runErr != nil && count(tests, failed) == 0:
-		return tests, fmt.Errorf("%s: %w, although no test failed", strings.Join(s.argv[:min(4, len(s.argv))], " "), runErr)
+		return tests, fmt.Errorf("%s: %w, although no test failed",
+			strings.Join(s.argv[:min(4, len(s.argv))], " "), runErr)
 	case len(tests) == 0:
 		return tests, errors.New("ran no test")
 	}
