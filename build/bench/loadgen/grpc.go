@@ -54,18 +54,18 @@ func dialGRPC(addr string, n int) ([]*grpc.ClientConn, error) {
 	return conns, nil
 }
 
-// grpcLane sends one prepared message over a connection that it shares with other lanes.
-type grpcLane struct {
+// grpcSender sends one prepared message through grpc-go, over a connection that it shares with other senders.
+type grpcSender struct {
 	conn    *grpc.ClientConn
 	request []byte
 	body    []byte
 }
 
-func (l *grpcLane) exchange(ctx context.Context) (answer, error) {
-	if err := l.conn.Invoke(ctx, inferMethod, l.request, &l.body); err != nil {
-		return answer{}, err
-	}
-	return answer{body: l.body, grpc: true}, nil
+func (s *grpcSender) exchange(ctx context.Context) ([]byte, error) {
+	err := s.conn.Invoke(ctx, inferMethod, s.request, &s.body)
+	return s.body, err
 }
 
-func (l *grpcLane) close() {}
+func (s *grpcSender) reply() (reply, error) { return parseGRPCReply(s.body) }
+
+func (s *grpcSender) close() {}

@@ -13,42 +13,26 @@ import (
 	"nereid/engine/system/proc"
 )
 
-// answer is one whole reply; its bytes are valid until the lane's next exchange.
-type answer struct {
-	body      []byte
-	headerLen int // of the JSON before binary outputs
-	grpc      bool
-	shared    [][]byte // the outputs, where they lie in shared memory
-}
-
-func (a answer) parse() (reply, error) {
-	if a.shared != nil {
-		version, err := parseVersion(a.body)
-		return reply{version: version, outputs: a.shared}, err
-	}
-	if a.grpc {
-		return parseGRPCReply(a.body)
-	}
-	return parseHTTPReply(a.body, a.headerLen)
-}
-
-// lane carries one worker's requests.
-type lane interface {
-	exchange(ctx context.Context) (answer, error)
+// sender sends one worker's requests.
+type sender interface {
+	// exchange sends the request and returns the body of the whole response, which is valid until the next call.
+	exchange(ctx context.Context) ([]byte, error)
+	// reply parses the last response. Its bytes are valid until the next exchange.
+	reply() (reply, error)
 	close()
 }
 
-// options describe one load.
+// options describes one load.
 type options struct {
 	addr, proto, model, tensors string
 	clients, conns              int
 	warm, window                time.Duration
 	pid                         int
 	check                       string
-	outputs                     string // their names, if tensors lie in shared memory; "": they do not
+	outputs                     string // their names, if the tensors lie in shared memory; otherwise ""
 }
 
-// point is what one load showed.
+// point is the result of one load.
 type point struct {
 	Label    string  `json:"label,omitempty"`
 	Proto    string  `json:"proto"`
@@ -73,127 +57,137 @@ type point struct {
 	Faults    []string `json:"faults,omitempty"` // the first few errors
 }
 
+// deadline is a moment after the end of the load, for requests that get no response.
+func (o *options) deadline() time.Time { return time.Now().Add(o.warm + o.window + time.Minute) }
+
 // worker is one client of the closed loop.
 type worker struct {
-	lane   lane
+	sender sender
 	in     []tensor
 	alone  reply
-	length int // of every answer; 0: may differ
+	length int // of every response; 0: may differ
 	check  checker
 	hist   perf.Histogram
 	errs   uint64
 }
 
-// once sends one request and checks its answer.
+// once sends one request and checks its response.
 func (w *worker) once(ctx context.Context) error {
-	a, err := w.lane.exchange(ctx)
+	body, err := w.sender.exchange(ctx)
 	if err != nil {
 		return err
 	}
-	if w.length > 0 && len(a.body) != w.length {
-		return fmt.Errorf("answer has %d bytes, want %d", len(a.body), w.length)
+	if w.length > 0 && len(body) != w.length {
+		return fmt.Errorf("the response has %d bytes, want %d", len(body), w.length)
 	}
 	if w.check == nil {
 		return nil
 	}
-	got, err := a.parse()
+	got, err := w.sender.reply()
 	if err != nil {
 		return err
 	}
 	return w.check(w.in, w.alone, got)
 }
 
-// newWorkers prepares the workers: each encodes its own request and sends it once, alone, to learn the right answer.
-func newWorkers(ctx context.Context, o options) ([]*worker, func(), error) {
+// learn sends the request alone, to know the right response.
+func (w *worker) learn(ctx context.Context, o *options) error {
+	body, err := w.sender.exchange(ctx)
+	if err != nil {
+		return fmt.Errorf("the first request: %w", err)
+	}
+	// Numbers in JSON may have one digit more or less when the row runs in another batch, and a reload may change the
+	// length of the version.
+	if o.check != "version" && (o.proto != "json" || o.check == "identity") {
+		w.length = len(body)
+	}
+	if w.check == nil {
+		return nil
+	}
+	r, err := w.sender.reply()
+	if err != nil {
+		return fmt.Errorf("the first response: %w", err)
+	}
+	w.alone = r.clone()
+	return w.check(w.in, w.alone, w.alone)
+}
+
+// newWorkers prepares the workers, each with its own request, and sends each request once.
+func newWorkers(ctx context.Context, o options) (workers []*worker, closeAll func(), err error) {
 	check, err := newChecker(o.check)
 	if err != nil {
 		return nil, nil, err
 	}
-	newLane, closeConns, err := lanes(ctx, o)
+	newSender, closeShared, err := senders(ctx, o)
 	if err != nil {
 		return nil, nil, err
 	}
-	var workers []*worker
-	cleanup := func() {
+	closeAll = func() {
 		for _, w := range workers {
-			w.lane.close()
+			w.sender.close()
 		}
-		closeConns()
+		closeShared()
 	}
 	for i := range o.clients {
-		in, err := parseTensors(o.tensors, uint64(i))
+		w := &worker{check: check}
+		if w.in, err = parseTensors(o.tensors, uint64(i)); err == nil {
+			w.sender, err = newSender(i, w.in)
+		}
+		if err == nil {
+			workers = append(workers, w)
+			err = w.learn(ctx, &o)
+		}
 		if err != nil {
-			cleanup()
-			return nil, nil, err
-		}
-		l, err := newLane(i, in)
-		if err != nil {
-			cleanup()
-			return nil, nil, err
-		}
-		w := &worker{lane: l, in: in, check: check}
-		workers = append(workers, w)
-		a, err := l.exchange(ctx)
-		if err != nil {
-			cleanup()
-			return nil, nil, fmt.Errorf("the first request of worker %d: %w", i, err)
-		}
-		// Numbers in JSON may have one digit more or less when the row runs in another batch, and a reload may
-		// change the length of the version.
-		if o.check != "version" && (o.proto != "json" || o.check == "identity") {
-			w.length = len(a.body)
-		}
-		if check != nil {
-			alone, err := answer{append([]byte(nil), a.body...), a.headerLen, a.grpc, a.shared}.parse()
-			if err == nil {
-				err = check(in, alone, alone)
-			}
-			if err != nil {
-				cleanup()
-				return nil, nil, fmt.Errorf("the first answer to worker %d: %w", i, err)
-			}
-			w.alone = alone
+			closeAll()
+			return nil, nil, fmt.Errorf("worker %d: %w", i, err)
 		}
 	}
-	return workers, cleanup, nil
+	return workers, closeAll, nil
 }
 
-// lanes returns a function that makes the lane of worker i.
-func lanes(ctx context.Context, o options) (newLane func(i int, in []tensor) (lane, error), closeAll func(), err error) {
-	if o.outputs != "" {
-		return sharedLanes(ctx, o)
-	}
-	switch o.proto {
-	case "grpc":
-		if o.clients <= o.conns {
-			deadline := time.Now().Add(o.warm + o.window + time.Minute)
-			newLane = func(_ int, in []tensor) (lane, error) {
-				return newH2Lane(o.addr, grpcRequest(o.model, in), deadline), nil
-			}
-			return newLane, func() {}, nil
+// senders returns a function that makes the sender of worker i. closeAll closes what the senders share.
+func senders(ctx context.Context, o options) (newSender func(i int, in []tensor) (sender, error), closeAll func(), err error) {
+	closeAll = func() {}
+	switch {
+	case o.outputs != "" && o.proto != "http":
+		return nil, nil, fmt.Errorf("-shm with -i %s: want -i http", o.proto)
+	case o.outputs != "":
+		in, err := parseTensors(o.tensors, 0)
+		if err != nil {
+			return nil, nil, err
 		}
-		fallthrough
-	case "grpc-go":
+		r, err := newSharedRegion(ctx, o.addr, 2*sizeOf(in)*o.clients)
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(i int, in []tensor) (sender, error) { return r.sender(i, o, in) }, r.close, nil
+	case o.proto == "http" || o.proto == "json":
+		newSender = func(_ int, in []tensor) (sender, error) {
+			request, err := httpRequest(o.addr, o.model, in, o.proto == "http")
+			return &httpSender{addr: o.addr, request: request, deadline: o.deadline()}, err
+		}
+		return newSender, closeAll, nil
+	case o.proto == "grpc" && o.clients <= o.conns:
+		newSender = func(_ int, in []tensor) (sender, error) {
+			request, err := grpcRequest(o.model, in)
+			return newH2Sender(o.addr, request, o.deadline()), err
+		}
+		return newSender, closeAll, nil
+	case o.proto == "grpc" || o.proto == "grpc-go":
 		conns, err := dialGRPC(o.addr, min(o.clients, o.conns))
 		if err != nil {
 			return nil, nil, err
 		}
-		newLane = func(i int, in []tensor) (lane, error) {
-			return &grpcLane{conn: conns[i%len(conns)], request: grpcRequest(o.model, in)}, nil
+		newSender = func(i int, in []tensor) (sender, error) {
+			request, err := grpcRequest(o.model, in)
+			return &grpcSender{conn: conns[i%len(conns)], request: request}, err
 		}
 		closeAll = func() {
 			for _, c := range conns {
 				_ = c.Close() // the load is over
 			}
 		}
-		return newLane, closeAll, nil
-	case "http", "json":
-		deadline := time.Now().Add(o.warm + o.window + time.Minute)
-		newLane = func(_ int, in []tensor) (lane, error) {
-			req, err := httpRequest(o.addr, o.model, in, o.proto == "http")
-			return &httpLane{addr: o.addr, request: req, deadline: deadline}, err
-		}
-		return newLane, func() {}, nil
+		return newSender, closeAll, nil
 	}
 	return nil, nil, fmt.Errorf("-i %q: want http (binary tensors), json, grpc or grpc-go", o.proto)
 }
@@ -204,11 +198,46 @@ const (
 	stopping
 )
 
-// run loads the server once and returns what it saw. When ctx ends early, so does the window; requests in flight are
-// still answered and the figures are those of the time that passed.
+// faultList keeps the first few errors.
+type faultList struct {
+	mu   sync.Mutex
+	list []string // guarded by mu
+}
+
+func (f *faultList) add(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.list) < 5 {
+		f.list = append(f.list, err.Error())
+	}
+}
+
+// loop sends requests until the phase is stopping, and counts those that lie in the measured window.
+func (w *worker) loop(ctx context.Context, phase *atomic.Int32, faults *faultList) {
+	for {
+		before := phase.Load()
+		if before == stopping {
+			return
+		}
+		start := time.Now()
+		err := w.once(ctx)
+		took := time.Since(start)
+		if err != nil {
+			w.errs++
+			faults.add(err)
+			time.Sleep(time.Millisecond) // do not spin on a server that refuses requests
+			continue
+		}
+		if before == measuring && phase.Load() == measuring {
+			w.hist.Add(took)
+		}
+	}
+}
+
+// run loads the server once and returns the figures. If ctx ends early, so does the window: the figures are those of the
+// time until then, and the requests in flight still get their responses.
 func run(ctx context.Context, o options) (point, error) {
-	// A timer rather than a deadline, which every gRPC call would tell the server: clients that do not ask for a
-	// timeout send none.
+	// A timer rather than a deadline, which every gRPC call would send to the server.
 	calls, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer time.AfterFunc(o.warm+o.window+time.Minute, cancel).Stop()
@@ -219,34 +248,10 @@ func run(ctx context.Context, o options) (point, error) {
 	defer closeAll()
 
 	var phase atomic.Int32
-	var mu sync.Mutex // guards faults
-	var faults []string
+	var faults faultList
 	var wg sync.WaitGroup
 	for _, w := range workers {
-		wg.Go(func() {
-			for {
-				before := phase.Load()
-				if before == stopping {
-					return
-				}
-				start := time.Now()
-				err := w.once(calls)
-				took := time.Since(start)
-				if err != nil {
-					w.errs++
-					mu.Lock()
-					if len(faults) < 5 {
-						faults = append(faults, err.Error())
-					}
-					mu.Unlock()
-					time.Sleep(time.Millisecond) // do not spin on a server that refuses
-					continue
-				}
-				if before == measuring && phase.Load() == measuring {
-					w.hist.Add(took)
-				}
-			}
-		})
+		wg.Go(func() { w.loop(calls, &phase, &faults) })
 	}
 	wait(ctx, o.warm)
 	runtime.GC()
@@ -261,18 +266,18 @@ func run(ctx context.Context, o options) (point, error) {
 	seconds := time.Since(start).Seconds()
 	s1, err := serverUsage(o.pid)
 	if err != nil {
-		return point{}, fmt.Errorf("the server ended during the load: %w", err)
+		return point{}, fmt.Errorf("the server exited during the load: %w", err)
 	}
 	own, machine := proc.OwnCPU()-own0, (device.Host().Busy - machine0).Seconds()
 	wg.Wait()
 
-	p := point{Proto: o.proto, Model: o.model, Clients: o.clients, Seconds: seconds, Faults: faults,
+	p := point{Proto: o.proto, Model: o.model, Clients: o.clients, Seconds: seconds, Faults: faults.list,
 		Checked: workers[0].check != nil, RSSMB: s1.RSSMB}
 	p.fill(workers, s1.CPU-s0.CPU, own, machine)
 	return p, nil
 }
 
-// fill computes the figures from the workers' counts and the CPU seconds used.
+// fill computes the figures from the workers' counts and the CPU seconds that were used.
 func (p *point) fill(workers []*worker, server, own, machine float64) {
 	var h perf.Histogram
 	for _, w := range workers {

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -43,7 +44,11 @@ func TestGRPCRequestIsAModelInferRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	var m inferencepb.ModelInferRequest
-	if err := proto.Unmarshal(grpcRequest("net", in), &m); err != nil {
+	b, err := grpcRequest("net", in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := proto.Unmarshal(b, &m); err != nil {
 		t.Fatal(err)
 	}
 	if m.GetModelName() != "net" || len(m.GetInputs()) != 2 || m.GetInputs()[0].GetDatatype() != "FP32" ||
@@ -234,11 +239,11 @@ func TestRunOverOwnHTTP2(t *testing.T) {
 	srv.RegisterService(&echoService, nil)
 	go func() { _ = srv.Serve(l) }()
 	t.Cleanup(srv.Stop)
-	lane := newH2Lane(addr, make([]byte, 300<<10), time.Now().Add(time.Minute))
-	defer lane.close()
+	sender := newH2Sender(addr, make([]byte, 300<<10), time.Now().Add(time.Minute))
+	defer sender.close()
 	for range 3 {
-		if a, err := lane.exchange(t.Context()); err != nil || len(a.body) != 300<<10 {
-			t.Fatalf("exchange = %d bytes, %v; want %d", len(a.body), err, 300<<10)
+		if a, err := sender.exchange(t.Context()); err != nil || len(a) != 300<<10 {
+			t.Fatalf("exchange = %d bytes, %v; want %d", len(a), err, 300<<10)
 		}
 	}
 }
@@ -250,24 +255,33 @@ func (canned) Write(b []byte) (int, error) { return len(b), nil }
 func (canned) Close() error                { return nil }
 
 func FuzzH2Answer(f *testing.F) {
-	settings := []byte{0, 0, 0, h2Settings, 0, 0, 0, 0, 0}
-	f.Add(settings)
-	answer := append(bytes.Clone(settings), 0, 0, 1, h2Headers, h2EndHeaders, 0, 0, 0, 1, 0x88)
-	answer = append(answer, 0, 0, 6, h2Data, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 9)
-	answer = append(answer, 0, 0, 15, h2Headers, h2EndHeaders|h2EndStream, 0, 0, 0, 1, 0, 11)
-	f.Add(append(append(answer, "grpc-status"...), 1, '0'))
-	f.Add(append(bytes.Clone(settings), 0, 0, 8, h2Ping, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8))
-	f.Add(append(bytes.Clone(settings), 0, 0, 3, h2Headers, h2Padded|h2Priority, 0, 0, 0, 1, 1, 2, 3))
-	f.Add(append(bytes.Clone(settings), 0, 0, 8, h2GoAway, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1))
+	server := func(write func(f *http2.Framer)) []byte {
+		var b bytes.Buffer
+		framer := http2.NewFramer(&b, nil)
+		_ = framer.WriteSettings()
+		write(framer)
+		return b.Bytes()
+	}
+	f.Add(server(func(*http2.Framer) {}))
+	f.Add(server(func(f *http2.Framer) {
+		status := http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x88}, EndHeaders: true}
+		trailer := append([]byte{0, 11}, "grpc-status\x010"...)
+		_ = f.WriteHeaders(status)
+		_ = f.WriteData(1, false, []byte{0, 0, 0, 0, 1, 9})
+		_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: trailer, EndHeaders: true, EndStream: true})
+	}))
+	f.Add(server(func(f *http2.Framer) { _ = f.WritePing(false, [8]byte{1, 2, 3, 4, 5, 6, 7, 8}) }))
+	f.Add(server(func(f *http2.Framer) { _ = f.WriteRawFrame(http2.FrameHeaders, 0x28, 1, []byte{1, 2, 3}) }))
+	f.Add(server(func(f *http2.Framer) { _ = f.WriteGoAway(0, 1, nil) }))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		lane := newH2Lane("a:1", []byte("request"), time.Time{})
-		if err := lane.open(canned{bytes.NewReader(b)}); err != nil {
+		sender := newH2Sender("a:1", []byte("request"), time.Time{})
+		if err := sender.open(canned{bytes.NewReader(b)}); err != nil {
 			return
 		}
 		for range 3 { // what is left to say ends
-			if a, err := lane.try(); err != nil || len(a.body) > len(b) {
+			if a, err := sender.try(); err != nil || len(a) > len(b) {
 				if err == nil {
-					t.Fatalf("an answer of %d bytes out of %d", len(a.body), len(b))
+					t.Fatalf("an answer of %d bytes out of %d", len(a), len(b))
 				}
 				return
 			}

@@ -16,30 +16,31 @@ import (
 func main() {
 	var o options
 	flag.StringVar(&o.addr, "u", "127.0.0.1:8000", "host:port of the server")
-	flag.StringVar(&o.proto, "i", "http", "http (binary tensors), json, grpc, or grpc-go (grpc by that library, whatever the number of clients)")
+	flag.StringVar(&o.proto, "i", "http",
+		"http (binary tensors), json, grpc, or grpc-go (always through that library)")
 	flag.StringVar(&o.model, "m", "", "model")
 	flag.StringVar(&o.tensors, "in", "INPUT0:FP32:1,16", "inputs: NAME:DTYPE:d,d,..[;...]")
-	flag.IntVar(&o.conns, "conns", 8, "gRPC: at most so many connections; up to so many clients have one of their own")
+	flag.IntVar(&o.conns, "conns", 8,
+		"gRPC: the most connections; up to that many clients have a connection each")
 	flag.DurationVar(&o.warm, "w", time.Second, "warm-up")
 	flag.DurationVar(&o.window, "d", 4*time.Second, "measured window")
 	flag.IntVar(&o.pid, "pid", 0, "the server's process id, for its CPU time and memory")
-	flag.StringVar(&o.check, "check", "none", "check values: none, identity, same (as when sent alone), version (input + version)")
-	flag.StringVar(&o.outputs, "shm", "", "system shared memory for the tensors: the outputs' names, one for each input, as NAME;NAME; needs -i http")
+	flag.StringVar(&o.check, "check", "none",
+		"check values: none, identity, same (as when sent alone), version (input + version)")
+	flag.StringVar(&o.outputs, "shm", "",
+		"system shared memory for the tensors: the outputs' names, one for each input, as NAME;NAME; needs -i http")
 	clients := flag.String("c", "1,16,64", "numbers of clients, one load each")
 	label := flag.String("label", "", "name of the series")
-	asJSON := flag.Bool("json", false, "print one JSON object a line")
-	echo := flag.String("echo", "", "host:port: no load; serve there, answering each request with its body; -i: http, grpc (our own HTTP/2) or grpc-go")
+	asJSON := flag.Bool("json", false, "print one JSON object per line")
+	echo := flag.String("echo", "",
+		"host:port: no load; return each request's body there; -i: http, grpc (the server's own HTTP/2) or grpc-go")
 	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	if *echo != "" {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		serve := func() error { return serveEchoGRPC(ctx, *echo, o.proto) }
-		if o.proto == "http" {
-			serve = func() error { return serveEcho(ctx, *echo) }
-		}
-		if err := serve(); err != nil {
+		if err := serveEcho(ctx, *echo, o.proto); err != nil {
 			fmt.Fprintln(os.Stderr, "loadgen:", err)
-			os.Exit(1) //nolint:gocritic // nothing is to be undone
+			os.Exit(1) //nolint:gocritic // there is nothing to undo
 		}
 		return
 	}
@@ -47,13 +48,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "loadgen: -m: name the model")
 		os.Exit(2)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	faulty := false
 	for i, c := range strings.Split(*clients, ",") {
 		n, err := strconv.Atoi(c)
 		if err != nil || n < 1 {
-			fmt.Fprintf(os.Stderr, "loadgen: -c: %q is no positive integer\n", c)
+			fmt.Fprintf(os.Stderr, "loadgen: -c: %q is not a positive integer\n", c)
 			os.Exit(2)
 		}
 		o.clients = n
@@ -77,7 +76,7 @@ func main() {
 	}
 }
 
-// print prints the point as one line of a table, after the head if that is wanted.
+// print prints the point as a line of a table, and the table's head before it if head is set.
 func (p *point) print(head bool) {
 	if head {
 		fmt.Printf("%-5s %7s %10s %9s %9s %9s %9s %9s %8s %8s %8s %7s %7s\n", "proto", "clients", "req/s",

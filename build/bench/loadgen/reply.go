@@ -4,19 +4,30 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
+
+	"google.golang.org/protobuf/proto"
+
+	"nereid/engine/inferencepb"
 )
 
-// reply is an answer as far as the checks need it: the version that answered and each output's elements as bytes.
+// reply is a response as far as the checks need it: the version that answered, and each output's elements as bytes.
 type reply struct {
 	version string
 	outputs [][]byte
 }
 
-// parseHTTPReply reads a body whose first headerLen bytes are JSON (all of it when headerLen is 0).
+func (r reply) clone() reply {
+	out := reply{version: r.version}
+	for _, b := range r.outputs {
+		out.outputs = append(out.outputs, bytes.Clone(b))
+	}
+	return out
+}
+
+// parseHTTPReply reads a body whose first headerLen bytes are JSON; 0: all of it.
 func parseHTTPReply(body []byte, headerLen int) (reply, error) {
 	var head struct {
 		Version string `json:"model_version"`
@@ -32,12 +43,12 @@ func parseHTTPReply(body []byte, headerLen int) (reply, error) {
 	text, rest := body, []byte(nil)
 	if headerLen > 0 {
 		if headerLen > len(body) {
-			return reply{}, fmt.Errorf("the JSON header is said to have %d bytes, the body has %d", headerLen, len(body))
+			return reply{}, fmt.Errorf("the JSON header has %d bytes, but the body has %d", headerLen, len(body))
 		}
 		text, rest = body[:headerLen], body[headerLen:]
 	}
 	if err := json.Unmarshal(text, &head); err != nil {
-		return reply{}, fmt.Errorf("answer is no JSON: %w", err)
+		return reply{}, fmt.Errorf("the response is not JSON: %w", err)
 	}
 	r := reply{version: head.Version}
 	for _, o := range head.Outputs {
@@ -49,11 +60,12 @@ func parseHTTPReply(body []byte, headerLen int) (reply, error) {
 			r.outputs = append(r.outputs, raw)
 			continue
 		}
-		if *o.Parameters.Size > len(rest) {
-			return reply{}, fmt.Errorf("output %s: wants %d bytes, %d are left", o.Name, *o.Parameters.Size, len(rest))
+		n := *o.Parameters.Size
+		if n < 0 || n > len(rest) {
+			return reply{}, fmt.Errorf("output %s: wants %d bytes, %d are left", o.Name, n, len(rest))
 		}
-		r.outputs = append(r.outputs, rest[:*o.Parameters.Size])
-		rest = rest[*o.Parameters.Size:]
+		r.outputs = append(r.outputs, rest[:n])
+		rest = rest[n:]
 	}
 	if len(rest) > 0 {
 		return reply{}, fmt.Errorf("%d bytes are left over after the outputs", len(rest))
@@ -61,20 +73,9 @@ func parseHTTPReply(body []byte, headerLen int) (reply, error) {
 	return r, nil
 }
 
-// parseVersion returns the version of the model that an HTTP answer is from.
-func parseVersion(head []byte) (string, error) {
-	var answer struct {
-		Version string `json:"model_version"`
-	}
-	if err := json.Unmarshal(head, &answer); err != nil {
-		return "", fmt.Errorf("answer is no JSON: %w", err)
-	}
-	return answer.Version, nil
-}
-
 func packFloats(dtype string, values []float64) ([]byte, error) {
 	if dtype != "FP32" {
-		return nil, fmt.Errorf("checking JSON answers of type %s is not built; use the binary form", dtype)
+		return nil, fmt.Errorf("JSON responses of type %s cannot be checked; use the binary form", dtype)
 	}
 	var b []byte
 	for _, v := range values {
@@ -85,48 +86,23 @@ func packFloats(dtype string, values []float64) ([]byte, error) {
 
 // parseGRPCReply reads an encoded ModelInferResponse.
 func parseGRPCReply(b []byte) (reply, error) {
-	var r reply
-	for len(b) > 0 {
-		tag, n := binary.Uvarint(b)
-		if n <= 0 || tag&7 != 2 {
-			return reply{}, errors.New("answer is no ModelInferResponse with raw contents")
-		}
-		size, m := binary.Uvarint(b[n:])
-		if m <= 0 || size > uint64(len(b)-n-m) {
-			return reply{}, errors.New("answer ends inside a field")
-		}
-		data := b[n+m : n+m+int(size)]
-		switch tag >> 3 {
-		case responseModelVersion:
-			r.version = string(data)
-		case responseRawContents:
-			r.outputs = append(r.outputs, data)
-		}
-		b = b[n+m+int(size):]
+	var r inferencepb.ModelInferResponse
+	if err := proto.Unmarshal(b, &r); err != nil {
+		return reply{}, fmt.Errorf("the response is not a ModelInferResponse: %w", err)
 	}
-	return r, nil
+	return reply{r.GetModelVersion(), r.GetRawOutputContents()}, nil
 }
 
-// checker decides whether an answer is right for the request that was sent.
+// checker decides whether a response is right for the inputs. alone is the response to the same request before the load.
 type checker func(in []tensor, alone, got reply) error
 
-// newChecker returns the checker of that name; alone is the answer to the same request before the load began.
+// newChecker returns the checker of that name; nil for none.
 func newChecker(name string) (checker, error) {
 	switch name {
 	case "", "none":
 		return nil, nil
 	case "identity":
-		return func(in []tensor, _, got reply) error {
-			if len(got.outputs) != len(in) {
-				return fmt.Errorf("%d outputs for %d inputs", len(got.outputs), len(in))
-			}
-			for i := range in {
-				if !bytes.Equal(in[i].raw, got.outputs[i]) {
-					return fmt.Errorf("output %d is not the input %s that was sent", i, in[i].name)
-				}
-			}
-			return nil
-		}, nil
+		return checkIdentity, nil
 	case "same":
 		return func(_ []tensor, alone, got reply) error { return closeTo(alone.outputs, got.outputs, 1e-4) }, nil
 	case "version":
@@ -135,11 +111,24 @@ func newChecker(name string) (checker, error) {
 	return nil, fmt.Errorf("-check %q: want none, identity, same or version", name)
 }
 
+// checkIdentity demands the inputs as outputs.
+func checkIdentity(in []tensor, _, got reply) error {
+	if len(got.outputs) != len(in) {
+		return fmt.Errorf("%d outputs for %d inputs", len(got.outputs), len(in))
+	}
+	for i := range in {
+		if !bytes.Equal(in[i].raw, got.outputs[i]) {
+			return fmt.Errorf("output %d is not the input %s that was sent", i, in[i].name)
+		}
+	}
+	return nil
+}
+
 // checkVersion demands output = input + the number of the version that answered.
 func checkVersion(in []tensor, _, got reply) error {
 	v, err := strconv.Atoi(got.version)
 	if err != nil || len(got.outputs) != 1 {
-		return fmt.Errorf("answer has version %q and %d outputs", got.version, len(got.outputs))
+		return fmt.Errorf("the response has version %q and %d outputs", got.version, len(got.outputs))
 	}
 	a, b := in[0].raw, got.outputs[0]
 	if len(a) != len(b) {
