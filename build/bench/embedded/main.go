@@ -1,7 +1,7 @@
 // Command embedded serves a repository in its own process through the Go API, without any port, and calls one model in
-// closed loops. It is the bench's measure of scheduling and execution alone: no load generator and no sockets take a
-// part of the cores. It prints one JSON object: rate in requests/s, p50_ms, and server_us, the microseconds of CPU time
-// of the whole process per request.
+// closed loops. It measures scheduling and execution alone: no load generator and no sockets use the cores. It prints
+// one JSON object: rate in requests/s, p50_ms, and server_us, the CPU time of the whole process per request in
+// microseconds.
 package main
 
 import (
@@ -18,7 +18,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"nereid/app/perf"
@@ -26,6 +25,7 @@ import (
 	"nereid/engine/backend"
 	"nereid/engine/backend/onnxruntime"
 	"nereid/engine/infer"
+	"nereid/engine/system/proc"
 	"nereid/engine/tensor"
 )
 
@@ -68,7 +68,10 @@ func measure(ctx context.Context, o options) (p point, err error) {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(runtime.NumCPU() + 2) // as the server does
 	}
-	eng, err := engine.New(engine.Options{Repositories: []string{o.repository}, Backends: []backend.Backend{onnxruntime.New(onnxruntime.Options{})}})
+	eng, err := engine.New(engine.Options{
+		Repositories: []string{o.repository},
+		Backends:     []backend.Backend{onnxruntime.New(onnxruntime.Options{})},
+	})
 	if err != nil {
 		return p, err
 	}
@@ -79,18 +82,22 @@ func measure(ctx context.Context, o options) (p point, err error) {
 	if _, err := calls(ctx, eng, o, in, o.warm); err != nil {
 		return p, err
 	}
-	cpu, begin := used(), time.Now()
+	cpu, begin := proc.OwnCPU(), time.Now()
 	took, err := calls(ctx, eng, o, in, o.window)
 	if err != nil {
 		return p, err
 	}
 	n, seconds := float64(len(took)), time.Since(begin).Seconds()
 	slices.Sort(took)
-	return point{Rate: n / seconds, P50MS: took[len(took)/2].Seconds() * 1e3, ServerUS: (used() - cpu).Seconds() * 1e6 / n}, nil
+	return point{
+		Rate: n / seconds, P50MS: took[len(took)/2].Seconds() * 1e3, ServerUS: (proc.OwnCPU() - cpu) * 1e6 / n,
+	}, nil
 }
 
-// calls has each caller ask again and again until the window is over. It returns the times of all requests, at least one.
-func calls(ctx context.Context, eng *engine.Engine, o options, in tensor.Tensor, window time.Duration) ([]time.Duration, error) {
+// calls has each caller send one request after the other until the window is over. It returns the times of all
+// requests, at least one.
+func calls(ctx context.Context, eng *engine.Engine, o options, in tensor.Tensor, window time.Duration) ([]time.Duration,
+	error) {
 	var wg sync.WaitGroup
 	took, errs := make([][]time.Duration, o.callers), make([]error, o.callers)
 	end := time.Now().Add(window)
@@ -121,7 +128,7 @@ func call(ctx context.Context, eng *engine.Engine, model string, in tensor.Tenso
 	}
 	defer resp.Release()
 	if resp.Err == nil && len(resp.Outputs) == 0 {
-		return errors.New("an answer without outputs")
+		return errors.New("a response without outputs")
 	}
 	return resp.Err
 }
@@ -146,13 +153,4 @@ func parse(spec string) (t tensor.Tensor, err error) {
 		t.Data = binary.LittleEndian.AppendUint32(t.Data, math.Float32bits(2*rng.Float32()-1))
 	}
 	return t, nil
-}
-
-// used is the CPU time of this process.
-func used() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // it has no other error than a wrong pointer
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

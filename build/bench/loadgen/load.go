@@ -118,7 +118,7 @@ func newWorkers(ctx context.Context, o options) (workers []*worker, closeAll fun
 	if err != nil {
 		return nil, nil, err
 	}
-	newSender, closeShared, err := senders(ctx, o)
+	create, closeShared, err := senders(ctx, o)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -131,7 +131,7 @@ func newWorkers(ctx context.Context, o options) (workers []*worker, closeAll fun
 	for i := range o.clients {
 		w := &worker{check: check}
 		if w.in, err = parseTensors(o.tensors, uint64(i)); err == nil {
-			w.sender, err = newSender(i, w.in)
+			w.sender, err = create(i, w.in)
 		}
 		if err == nil {
 			workers = append(workers, w)
@@ -145,8 +145,11 @@ func newWorkers(ctx context.Context, o options) (workers []*worker, closeAll fun
 	return workers, closeAll, nil
 }
 
-// senders returns a function that makes the sender of worker i. closeAll closes what the senders share.
-func senders(ctx context.Context, o options) (newSender func(i int, in []tensor) (sender, error), closeAll func(), err error) {
+// newSender makes the sender of worker i.
+type newSender func(i int, in []tensor) (sender, error)
+
+// senders returns a function that makes the workers' senders. closeAll closes what the senders share.
+func senders(ctx context.Context, o options) (create newSender, closeAll func(), err error) {
 	closeAll = func() {}
 	switch {
 	case o.outputs != "" && o.proto != "http":
@@ -162,23 +165,23 @@ func senders(ctx context.Context, o options) (newSender func(i int, in []tensor)
 		}
 		return func(i int, in []tensor) (sender, error) { return r.sender(i, o, in) }, r.close, nil
 	case o.proto == "http" || o.proto == "json":
-		newSender = func(_ int, in []tensor) (sender, error) {
+		create = func(_ int, in []tensor) (sender, error) {
 			request, err := httpRequest(o.addr, o.model, in, o.proto == "http")
 			return &httpSender{addr: o.addr, request: request, deadline: o.deadline()}, err
 		}
-		return newSender, closeAll, nil
+		return create, closeAll, nil
 	case o.proto == "grpc" && o.clients <= o.conns:
-		newSender = func(_ int, in []tensor) (sender, error) {
+		create = func(_ int, in []tensor) (sender, error) {
 			request, err := grpcRequest(o.model, in)
 			return newH2Sender(o.addr, request, o.deadline()), err
 		}
-		return newSender, closeAll, nil
+		return create, closeAll, nil
 	case o.proto == "grpc" || o.proto == "grpc-go":
 		conns, err := dialGRPC(o.addr, min(o.clients, o.conns))
 		if err != nil {
 			return nil, nil, err
 		}
-		newSender = func(i int, in []tensor) (sender, error) {
+		create = func(i int, in []tensor) (sender, error) {
 			request, err := grpcRequest(o.model, in)
 			return &grpcSender{conn: conns[i%len(conns)], request: request}, err
 		}
@@ -187,7 +190,7 @@ func senders(ctx context.Context, o options) (newSender func(i int, in []tensor)
 				_ = c.Close() // the load is over
 			}
 		}
-		return newSender, closeAll, nil
+		return create, closeAll, nil
 	}
 	return nil, nil, fmt.Errorf("-i %q: want http (binary tensors), json, grpc or grpc-go", o.proto)
 }
@@ -234,8 +237,8 @@ func (w *worker) loop(ctx context.Context, phase *atomic.Int32, faults *faultLis
 	}
 }
 
-// run loads the server once and returns the figures. If ctx ends early, so does the window: the figures are those of the
-// time until then, and the requests in flight still get their responses.
+// run loads the server once and returns the figures. If ctx ends early, so does the window: the figures are those of
+// the time until then, and the requests in flight still get their responses.
 func run(ctx context.Context, o options) (point, error) {
 	// A timer rather than a deadline, which every gRPC call would send to the server.
 	calls, cancel := context.WithCancel(context.WithoutCancel(ctx))

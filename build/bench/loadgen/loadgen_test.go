@@ -103,24 +103,27 @@ func TestRunOverHTTP(t *testing.T) {
 	}{
 		{name: "binary", proto: "http", change: func(_ int64, b []byte) []byte { return b }},
 		{name: "json", proto: "json", change: func(_ int64, b []byte) []byte { return b }},
-		{name: "a wrong value is noticed", proto: "http", wantFault: "is not the input", change: func(n int64, b []byte) []byte {
-			if n > 10 {
-				b[len(b)-1] ^= 1
-			}
-			return b
-		}},
-		{name: "a short answer is noticed", proto: "http", wantFault: "bytes, want", change: func(n int64, b []byte) []byte {
-			if n > 10 {
-				return b[:len(b)-1]
-			}
-			return b
-		}},
-		{name: "a bad status is noticed", proto: "json", wantFault: "status 503", change: func(n int64, b []byte) []byte {
-			if n > 10 {
-				return nil
-			}
-			return b
-		}},
+		{name: "a wrong value is noticed", proto: "http", wantFault: "is not the input",
+			change: func(n int64, b []byte) []byte {
+				if n > 10 {
+					b[len(b)-1] ^= 1
+				}
+				return b
+			}},
+		{name: "a short response is noticed", proto: "http", wantFault: "bytes, want",
+			change: func(n int64, b []byte) []byte {
+				if n > 10 {
+					return b[:len(b)-1]
+				}
+				return b
+			}},
+		{name: "a bad status is noticed", proto: "json", wantFault: "status 503",
+			change: func(n int64, b []byte) []byte {
+				if n > 10 {
+					return nil
+				}
+				return b
+			}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := options{addr: echo(t, tt.change), proto: tt.proto, model: "m", tensors: "INPUT0:FP32:1,16", clients: 3,
@@ -143,7 +146,8 @@ func TestRunOverHTTP(t *testing.T) {
 }
 
 // grpcServer serves an echo by grpc-go, whose windows are 64 KiB, and counts its connections.
-func grpcServer(t *testing.T, change func(n int64, r *inferencepb.ModelInferResponse) error) (addr string, conns *atomic.Int64) {
+func grpcServer(t *testing.T, change func(n int64, r *inferencepb.ModelInferResponse) error) (addr string,
+	conns *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -189,7 +193,7 @@ func TestRunOverGRPC(t *testing.T) {
 				}
 				return nil
 			}},
-		{name: "a short answer is noticed", clients: 1, conns: 1, wantConns: 1, wantFault: "bytes, want",
+		{name: "a short response is noticed", clients: 1, conns: 1, wantConns: 1, wantFault: "bytes, want",
 			change: func(n int64, r *inferencepb.ModelInferResponse) error {
 				if n > 10 {
 					r.RawOutputContents[0] = r.RawOutputContents[0][1:]
@@ -206,8 +210,10 @@ func TestRunOverGRPC(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			addr, conns := grpcServer(t, tt.change)
-			o := options{addr: addr, proto: cmp.Or(tt.proto, "grpc"), model: "m", tensors: cmp.Or(tt.tensors, "INPUT0:FP32:1,16"),
-				clients: tt.clients, conns: tt.conns, warm: 20 * time.Millisecond, window: 150 * time.Millisecond, check: "identity"}
+			o := options{addr: addr, proto: cmp.Or(tt.proto, "grpc"), model: "m",
+				tensors: cmp.Or(tt.tensors, "INPUT0:FP32:1,16"),
+				clients: tt.clients, conns: tt.conns, warm: 20 * time.Millisecond, window: 150 * time.Millisecond,
+				check: "identity"}
 			p, err := run(t.Context(), o)
 			switch {
 			case err != nil:
@@ -224,8 +230,8 @@ func TestRunOverGRPC(t *testing.T) {
 	}
 }
 
-// Our own HTTP/2 server is the other side of the client's too: its echo answers with the request, so that nothing can be checked
-// but the length.
+// The client works with the server's own HTTP/2 too. That echo returns the request, so that only the length can be
+// checked.
 func TestRunOverOwnHTTP2(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -268,7 +274,8 @@ func FuzzH2Answer(f *testing.F) {
 		trailer := append([]byte{0, 11}, "grpc-status\x010"...)
 		_ = f.WriteHeaders(status)
 		_ = f.WriteData(1, false, []byte{0, 0, 0, 0, 1, 9})
-		_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: trailer, EndHeaders: true, EndStream: true})
+		_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: trailer, EndHeaders: true,
+			EndStream: true})
 	}))
 	f.Add(server(func(f *http2.Framer) { _ = f.WritePing(false, [8]byte{1, 2, 3, 4, 5, 6, 7, 8}) }))
 	f.Add(server(func(f *http2.Framer) { _ = f.WriteRawFrame(http2.FrameHeaders, 0x28, 1, []byte{1, 2, 3}) }))
@@ -295,8 +302,10 @@ type grpcEcho struct {
 	n      atomic.Int64
 }
 
-func (e *grpcEcho) ModelInfer(_ context.Context, r *inferencepb.ModelInferRequest) (*inferencepb.ModelInferResponse, error) {
-	answer := &inferencepb.ModelInferResponse{ModelName: r.GetModelName(), ModelVersion: "1", RawOutputContents: r.GetRawInputContents()}
+func (e *grpcEcho) ModelInfer(_ context.Context, r *inferencepb.ModelInferRequest) (*inferencepb.ModelInferResponse,
+	error) {
+	answer := &inferencepb.ModelInferResponse{ModelName: r.GetModelName(), ModelVersion: "1",
+		RawOutputContents: r.GetRawInputContents()}
 	if e.change != nil {
 		if err := e.change(e.n.Add(1), answer); err != nil {
 			return nil, err

@@ -82,7 +82,8 @@ func (p *point) print(head bool) {
 		fmt.Printf("%-5s %7s %10s %9s %9s %9s %9s %9s %8s %8s %8s %7s %7s\n", "proto", "clients", "req/s",
 			"p50 ms", "p90 ms", "p99 ms", "max ms", "srv us", "srv cpu", "cli cpu", "oth cpu", "RSS MB", "errors")
 	}
-	fmt.Printf("%-5s %7d %10.0f %9.3f %9.3f %9.3f %9.3f %9.1f %8.2f %8.2f %8.2f %7.0f %7d\n", p.Proto, p.Clients, p.Rate,
+	fmt.Printf("%-5s %7d %10.0f %9.3f %9.3f %9.3f %9.3f %9.1f %8.2f %8.2f %8.2f %7.0f %7d\n", p.Proto, p.Clients,
+		p.Rate,
 		p.P50MS, p.P90MS, p.P99MS, p.MaxMS, p.ServerUS, p.ServerCPU, p.ClientCPU, p.OtherCPU, p.RSSMB, p.Errors)
 	for _, f := range p.Faults {
 		fmt.Printf("      error: %s\n", f)

@@ -93,7 +93,8 @@ func parseGRPCReply(b []byte) (reply, error) {
 	return reply{r.GetModelVersion(), r.GetRawOutputContents()}, nil
 }
 
-// checker decides whether a response is right for the inputs. alone is the response to the same request before the load.
+// checker decides whether a response is right for the inputs. alone is the response to the same request before the
+// load.
 type checker func(in []tensor, alone, got reply) error
 
 // newChecker returns the checker of that name; nil for none.

@@ -51,8 +51,8 @@ func parseTensors(spec string, seed uint64) ([]tensor, error) {
 	return list, nil
 }
 
-// randomElement returns one element, or nil for a type without a JSON form. Floats are multiples of 1/256, so that their
-// JSON form is short and exact.
+// randomElement returns one element, or nil for a type without a JSON form. Floats are multiples of 1/256, so that
+// their JSON form is short and exact.
 func randomElement(dtype string, rng *rand.Rand) any {
 	switch dtype {
 	case "FP32":
@@ -105,15 +105,16 @@ func post(host, model string, body inferRequest, tail []byte) ([]byte, error) {
 	b := fmt.Appendf(nil, "POST /v2/models/%s/infer HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n",
 		model, host, len(text)+len(tail))
 	if tail != nil {
-		b = fmt.Appendf(b, "Content-Type: application/octet-stream\r\nInference-Header-Content-Length: %d\r\n\r\n", len(text))
+		b = fmt.Appendf(b, "Content-Type: application/octet-stream\r\nInference-Header-Content-Length: %d\r\n\r\n",
+			len(text))
 	} else {
 		b = append(b, "Content-Type: application/json\r\n\r\n"...)
 	}
 	return append(append(b, text...), tail...), nil
 }
 
-// httpRequest encodes an HTTP request. With asBinary the tensors follow the JSON text as bytes and the outputs are asked
-// for as bytes; otherwise both are JSON.
+// httpRequest encodes an HTTP request. With asBinary the tensors follow the JSON text as bytes and the outputs are
+// asked for as bytes; otherwise both are JSON.
 func httpRequest(host, model string, tensors []tensor, asBinary bool) ([]byte, error) {
 	var body inferRequest
 	var tail []byte

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -19,7 +20,10 @@ import (
 	"nereid/engine/system/proc"
 )
 
-// idlePoint is what connections without a request cost our server.
+// idleExperiment opens many connections to a server of ours and leaves them idle.
+type idleExperiment struct{ points []idlePoint }
+
+// idlePoint is what idle connections cost our server.
 type idlePoint struct {
 	proto       string
 	connections int
@@ -30,30 +34,31 @@ type idlePoint struct {
 type latency struct{ median, most time.Duration }
 
 const (
-	idleHTTP, idleGRPC = 10_000, 1_000
-	// idleSettle is how long a server may take to give back what it needed for the requests.
+	// idleSettle is how long a server may take to free what it needed for the requests.
 	idleSettle = 8 * time.Second
 	idleHealth = "GET /v2/health/ready HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 )
 
-// measureIdle opens many connections to a server of ours and leaves them alone.
-func measureIdle(ctx context.Context, o options, rep *report) error {
+func (e *idleExperiment) cases() []string { return []string{"idle"} }
+
+func (e *idleExperiment) run(ctx context.Context, o *options) error {
 	for _, c := range []struct {
 		proto string
 		n     int
-		open  func(net.Conn) error // a connection, which it leaves idle
-		ask   func(net.Conn) error // and is answered
-	}{{"http", idleHTTP, askHealth, askHealth}, {"grpc", idleGRPC, greetGRPC, askLive}} {
-		p, err := measureIdleOf(ctx, o, c.proto, c.n, c.open, c.ask)
+		open  func(net.Conn) error // prepares a connection
+		ask   func(net.Conn) error // sends a request over it and waits for the response
+	}{{"http", 10_000, askHealth, askHealth}, {"grpc", 1_000, greetGRPC, askLive}} {
+		p, err := measureIdle(ctx, o, c.proto, c.n, c.open, c.ask)
 		if err != nil {
 			return fmt.Errorf("idle %s connections: %w", c.proto, err)
 		}
-		rep.idle = append(rep.idle, p)
+		e.points = append(e.points, p)
 	}
 	return nil
 }
 
-func measureIdleOf(ctx context.Context, o options, proto string, n int, open, ask func(net.Conn) error) (point idlePoint, err error) {
+func measureIdle(ctx context.Context, o *options, proto string, n int, open, ask func(net.Conn) error) (point idlePoint,
+	err error) {
 	s, err := nereid(o.binary, o.work).start(ctx, filepath.Join(o.work, "empty"))
 	if err != nil {
 		return point, err
@@ -70,13 +75,16 @@ func measureIdleOf(ctx context.Context, o options, proto string, n int, open, as
 			_ = c.Close() // the measurement is over
 		}
 	}()
-	for range n {
+	connect := func() (net.Conn, error) {
 		c, err := net.Dial("tcp", s.addr(proto))
 		if err != nil {
-			return point, err
+			return nil, err
 		}
 		conns = append(conns, c)
-		if err := open(c); err != nil {
+		return c, open(c)
+	}
+	for range n {
+		if _, err := connect(); err != nil {
 			return point, err
 		}
 	}
@@ -85,27 +93,22 @@ func measureIdleOf(ctx context.Context, o options, proto string, n int, open, as
 	if err != nil {
 		return point, err
 	}
-	point = idlePoint{proto: proto, connections: n, bytesEach: int64((after.RSSMB - before.RSSMB) * 1e6 / float64(n))}
+	bytesEach := int64((after.RSSMB - before.RSSMB) * 1e6 / float64(n))
+	point = idlePoint{proto: proto, connections: n, bytesEach: bytesEach}
 	if point.old, err = timed(func(i int) error { return ask(conns[i*(n/idleAsked)]) }); err != nil {
 		return point, err
 	}
-	if point.fresh, err = timed(func(int) error {
-		c, err := net.Dial("tcp", s.addr(proto))
-		if err != nil {
-			return err
-		}
-		conns = append(conns, c)
-		if err := open(c); err != nil || proto == "http" { // that asks already
+	point.fresh, err = timed(func(int) error {
+		c, err := connect()
+		if err != nil || proto == "http" { // whose open is a request
 			return err
 		}
 		return ask(c)
-	}); err != nil {
-		return point, err
-	}
-	return point, ctx.Err()
+	})
+	return point, errors.Join(err, ctx.Err())
 }
 
-// idleAsked is how many requests are sent one after the other.
+// idleAsked is the number of requests that are sent one after the other.
 const idleAsked = 101
 
 func timed(request func(i int) error) (latency, error) {
@@ -130,12 +133,12 @@ func askHealth(c net.Conn) error {
 		return err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return errors.New("answer " + resp.Status)
+		return errors.New("status " + resp.Status)
 	}
 	return resp.Body.Close()
 }
 
-// greetGRPC opens the protocol and waits until the server has, too.
+// greetGRPC sends the connection preface and waits for the server's.
 func greetGRPC(c net.Conn) error {
 	if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
 		return err
@@ -152,15 +155,18 @@ func greetGRPC(c net.Conn) error {
 func askLive(c net.Conn) error {
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
-	for _, h := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", "/inference.GRPCInferenceService/ServerLive"},
-		{":authority", "127.0.0.1"}, {"content-type", "application/grpc"}, {"te", "trailers"}} {
+	for _, h := range [][2]string{
+		{":method", "POST"}, {":scheme", "http"}, {":path", "/inference.GRPCInferenceService/ServerLive"},
+		{":authority", "127.0.0.1"}, {"content-type", "application/grpc"}, {"te", "trailers"},
+	} {
 		if err := enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
 			return err
 		}
 	}
 	f := http2.NewFramer(c, c)
 	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true}); err != nil {
+	head := http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true}
+	if err := f.WriteHeaders(head); err != nil {
 		return err
 	}
 	if err := f.WriteData(1, true, make([]byte, 5)); err != nil { // an empty message
@@ -180,4 +186,32 @@ func askLive(c net.Conn) error {
 			return nil
 		}
 	}
+}
+
+func (e *idleExperiment) table() string {
+	if len(e.points) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("\nIdle connections, each after one request (HTTP) or its greeting (gRPC):\n\n" +
+		"| protocol | connections | memory each, bytes | a request on one, median ms | at most | " +
+		"on a new one, median ms | at most |\n|---|---|---|---|---|---|---|\n")
+	for _, p := range e.points {
+		fmt.Fprintf(&b, "| %s | %d | %d | %.2f | %.2f | %.2f | %.2f |\n", p.proto, p.connections, p.bytesEach,
+			milliseconds(p.old.median), milliseconds(p.old.most), milliseconds(p.fresh.median),
+			milliseconds(p.fresh.most))
+	}
+	return b.String()
+}
+
+func (e *idleExperiment) bars() (list []bar) {
+	for _, p := range e.points {
+		if p.proto == "http" {
+			list = append(list,
+				atMost(10, "KB", float64(p.bytesEach)/1000, "%d idle HTTP connections, memory each", p.connections),
+				atMost(50, "ms", milliseconds(p.old.most), "a request on one of them, at most"),
+				atMost(50, "ms", milliseconds(p.fresh.most), "a request on a new connection beside them, at most"))
+		}
+	}
+	return list
 }

@@ -2,12 +2,16 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
-// instanceCase compares two models of one server of ours: how much better side 0 does than side 1.
+// instanceCase compares two models of one server of ours: side 0 is to be better than side 1.
 type instanceCase struct {
 	what    string
 	model   [2]string
@@ -17,12 +21,12 @@ type instanceCase struct {
 	figure  string
 	limit   float64
 	atLeast bool
-	// A small difference of two small figures shows only in the median of many pairs: that many short ones a round, in place of one
-	// of the asked length. 0: one.
+	// short is the number of pairs per round with short windows, in place of one with the usual window. A small
+	// difference of two small figures shows only in the median of many pairs. 0: one pair with the usual window.
 	short int
 }
 
-// shortSeconds is the window of a short pair's loads, and shortWarm the warm-up before it: the server has been running for long.
+// The window of a short pair's loads, and the warm-up before it: the server has been running for long.
 const (
 	shortSeconds = 0.25
 	shortWarm    = "100ms"
@@ -38,28 +42,32 @@ const (
 
 // instanceCases are what several instances, and the batcher, are to gain.
 func instanceCases() []instanceCase {
+	batcher, one := [2]string{"mlp_1", "mlp_plain"}, 1
+	conv := [2]string{"conv_2", "conv_1"}
+	const twoInstances = "convolutions, two one-thread instances against one, "
 	return []instanceCase{
-		{"mlp, dynamic batching against none", [2]string{"mlp_1", "mlp_plain"}, "http", mlpInput, 64, instanceRate, 1.5, true, 0},
-		{"mlp, an idle batcher against none", [2]string{"mlp_1", "mlp_plain"}, "http", mlpInput, 1, instanceCPU, 1.05, false, 8},
+		{"mlp, dynamic batching against none", batcher, "http", mlpInput, 64, instanceRate, 1.5, true, 0},
+		{"mlp, an idle batcher against none", batcher, "http", mlpInput, one, instanceCPU, 1.05, false, 8},
 		{"mlp, two instances against one", [2]string{"mlp_2", "mlp_1"}, "http", mlpInput, 64, instanceRate, 1, true, 4},
-		{"mlp, two instances against one, no batching", [2]string{"mlp_plain_2", "mlp_plain"}, "http", mlpInput, 64, instanceRate, 1, true, 0},
-		{"mlp, four instances against one", [2]string{"mlp_4", "mlp_1"}, "http", mlpInput, 64, instanceRate, 1, true, 4},
+		{"mlp, two instances against one, no batching", [2]string{"mlp_plain_2", "mlp_plain"}, "http", mlpInput, 64,
+			instanceRate, 1, true, 0},
+		{"mlp, four instances against one", [2]string{"mlp_4", "mlp_1"}, "http", mlpInput, 64, instanceRate, 1, true,
+			4},
 		{"mlp, two instances against one", [2]string{"mlp_2", "mlp_1"}, "http", mlpInput, 16, instanceRate, 1, true, 4},
-		{"mlp, an idle batcher against none, in process", [2]string{"mlp_1", "mlp_plain"}, inProcess, mlpInput, 1, instanceCPU, 1.05, false, 0},
-		{"convolutions, two one-thread instances against one, in process", [2]string{"conv_2", "conv_1"}, inProcess, convTensor, 4, instanceRate, 1.85, true, 0},
-		{"convolutions, two one-thread instances against one, over HTTP", [2]string{"conv_2", "conv_1"}, "http", convTensor, 8, instanceRate, 1.85, true, 0},
+		{"mlp, an idle batcher against none, in process", batcher, inProcess, mlpInput, one, instanceCPU, 1.05, false,
+			0},
+		{twoInstances + "in process", conv, inProcess, convTensor, 4, instanceRate, 1.85, true, 0},
+		{twoInstances + "over HTTP", conv, "http", convTensor, 8, instanceRate, 1.85, true, 0},
 	}
 }
 
-// pairs are what was measured of the instance cases, in their order.
-type pairs [][2][]loadPoint
+// instanceExperiment runs the instance cases on one server.
+type instanceExperiment struct{ points []pair } // in the order of the cases
 
-// measureInstances runs the instance cases on one server, the two sides of a case in turn.
-func measureInstances(ctx context.Context, o options, rep *report) error {
-	if o.mlp == "" {
-		return nil
-	}
-	repository, err := instanceRepository(ctx, o.work, o.mlp)
+func (e *instanceExperiment) cases() []string { return []string{"instances"} }
+
+func (e *instanceExperiment) run(ctx context.Context, o *options) error {
+	repository, err := instanceRepository(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -69,17 +77,17 @@ func measureInstances(ctx context.Context, o options, rep *report) error {
 	}
 	defer s.stop()
 	cases := instanceCases()
-	rep.instances = make(pairs, len(cases))
+	e.points = make([]pair, len(cases))
 	for round := range o.repeat {
 		for i, c := range cases {
-			for pair := range max(1, c.short) {
+			for k := range max(1, c.short) {
 				for turn := range 2 {
-					side := (turn + round + pair) % 2
-					p, err := o.instance(ctx, c, side, s, repository)
+					side := (turn + round + k) % 2
+					p, err := c.measure(ctx, o, side, s, repository)
 					if err != nil {
 						return fmt.Errorf("%s, model %s: %w", c.what, c.model[side], err)
 					}
-					rep.instances[i][side] = append(rep.instances[i][side], p)
+					e.points[i].add(side, p)
 				}
 			}
 		}
@@ -87,8 +95,9 @@ func measureInstances(ctx context.Context, o options, rep *report) error {
 	return nil
 }
 
-// instance measures one side of a case once.
-func (o *options) instance(ctx context.Context, c instanceCase, side int, s *server, repository string) (loadPoint, error) {
+// measure measures one side of a case once.
+func (c *instanceCase) measure(ctx context.Context, o *options, side int, s *server, repository string) (loadPoint,
+	error) {
 	if c.proto == inProcess {
 		return o.embed(ctx, repository, c.model[side], c.tensors, c.clients)
 	}
@@ -99,23 +108,40 @@ func (o *options) instance(ctx context.Context, c instanceCase, side int, s *ser
 	return o.load(ctx, l, 0, s, c.clients, o.seconds, "none")
 }
 
-// instanceRepository writes the models of the instance cases. Their inputs and outputs are all given: a configuration
-// that leaves them out is completed from the model, and so gets a dynamic batcher, as with Triton.
-func instanceRepository(ctx context.Context, work, mlp string) (string, error) {
-	conv := filepath.Join(work, "conv.onnx")
+// embed runs a model in another process together with its callers (build/bench/embedded).
+func (o *options) embed(ctx context.Context, repository, model, input string, callers int) (loadPoint, error) {
+	return printed(exec.CommandContext(ctx, o.embedded, "-r", repository, "-m", model, "-in", input,
+		"-c", strconv.Itoa(callers), "-d", fmt.Sprint(o.seconds, "s")))
+}
+
+// printed runs a program that prints a loadPoint.
+func printed(cmd *exec.Cmd) (p loadPoint, err error) {
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return p, fmt.Errorf("%s: %w", cmd.Path, err)
+	}
+	return p, json.Unmarshal(out, &p)
+}
+
+// instanceRepository writes the models of the instance cases. Their configurations give all inputs and outputs: one
+// that leaves them out is completed from the model and so gets a dynamic batcher, as with Triton.
+func instanceRepository(ctx context.Context, o *options) (string, error) {
+	conv := filepath.Join(o.work, "conv.onnx")
 	if err := makeConv(ctx, conv); err != nil {
 		return "", err
 	}
 	var models []modelFolder
+	const batched = mlpConfig + "dynamic_batching { }\n"
 	for _, m := range []struct {
 		name, file, config string
 		count              int
 	}{
-		{"mlp_plain", mlp, mlpConfig, 1},
-		{"mlp_plain_2", mlp, mlpConfig, 2},
-		{"mlp_1", mlp, mlpConfig + "dynamic_batching { }\n", 1},
-		{"mlp_2", mlp, mlpConfig + "dynamic_batching { }\n", 2},
-		{"mlp_4", mlp, mlpConfig + "dynamic_batching { }\n", 4},
+		{"mlp_plain", o.mlp, mlpConfig, 1},
+		{"mlp_plain_2", o.mlp, mlpConfig, 2},
+		{"mlp_1", o.mlp, batched, 1},
+		{"mlp_2", o.mlp, batched, 2},
+		{"mlp_4", o.mlp, batched, 4},
 		{"conv_1", conv, convConfig, 1},
 		{"conv_2", conv, convConfig, 2},
 	} {
@@ -125,37 +151,38 @@ func instanceRepository(ctx context.Context, work, mlp string) (string, error) {
 		}
 		models = append(models, f)
 	}
-	root := filepath.Join(work, "instances")
+	root := filepath.Join(o.work, "instances")
 	return root, writeRepository(root, models...)
 }
 
-// markdown is the table of the instance cases; "" if they were not measured.
-func (p pairs) markdown() string {
-	if len(p) == 0 {
+func (e *instanceExperiment) table() string {
+	if len(e.points) == 0 {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\nInstances and batching, ours against ours; a case with more pairs than the others has windows of %g s after %s:\n\n", shortSeconds, shortWarm)
-	b.WriteString("| case | clients | pairs | req/s | against | µs | against |\n|---|---|---|---|---|---|---|\n")
-	rate, us := func(p loadPoint) float64 { return p.Rate }, func(p loadPoint) float64 { return p.ServerUS }
+	fmt.Fprintf(&b, "\nInstances and batching, ours against ours; a case with more pairs than the others has windows of "+
+		"%g s after %s:\n\n| case | clients | pairs | req/s | against | µs | against |\n|---|---|---|---|---|---|---|\n",
+		shortSeconds, shortWarm)
 	for i, c := range instanceCases() {
-		fmt.Fprintf(&b, "| %s | %d | %d | %s | %s | %s | %s |\n", c.what, c.clients, len(p[i][0]), spreadOf(p[i][0], rate).text("%.0f"), spreadOf(p[i][1], rate).text("%.0f"),
-			spreadOf(p[i][0], us).text("%.1f"), spreadOf(p[i][1], us).text("%.1f"))
+		p := &e.points[i]
+		fmt.Fprintf(&b, "| %s | %d | %d | %s | %s | %s | %s |\n", c.what, c.clients, len(p[0]), p.text(0, rate, "%.0f"),
+			p.text(1, rate, "%.0f"), p.text(0, serverUS, "%.1f"), p.text(1, serverUS, "%.1f"))
 	}
 	return b.String()
 }
 
-// bars compares the instance cases with what they are to reach.
-func (p pairs) bars() (list []bar) {
-	if len(p) == 0 {
+func (e *instanceExperiment) bars() (list []bar) {
+	if len(e.points) == 0 {
 		return nil
 	}
-	figures := map[string]func(loadPoint) float64{
-		instanceRate: func(p loadPoint) float64 { return p.Rate }, instanceCPU: func(p loadPoint) float64 { return p.ServerUS },
-	}
 	for i, c := range instanceCases() {
-		if v, ok := pairRatio(&p[i], figures[c.figure]); ok {
-			list = append(list, bar{what: fmt.Sprintf("%s, %d clients, %s", c.what, c.clients, c.figure), got: v.median, limit: c.limit, atLeast: c.atLeast, unit: "times"})
+		of := rate
+		if c.figure == instanceCPU {
+			of = serverUS
+		}
+		if v, ok := e.points[i].ratio(of); ok {
+			list = append(list, bar{what: fmt.Sprintf("%s, %d clients, %s", c.what, c.clients, c.figure),
+				got: v.median, limit: c.limit, atLeast: c.atLeast, unit: "times"})
 		}
 	}
 	return list

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // modelFolder is a model as it lies in a repository, with one version.
@@ -13,7 +14,7 @@ type modelFolder struct {
 	data         []byte
 }
 
-// onCPU adds so many instances on the CPU to a configuration.
+// onCPU adds instances on the CPU to a configuration.
 func onCPU(config string, count int) string {
 	return config + fmt.Sprintf("instance_group { count: %d kind: KIND_CPU }\n", count)
 }
@@ -24,7 +25,7 @@ func onnxFolder(name, config, path string) (modelFolder, error) {
 	return modelFolder{name: name, config: config, file: "model.onnx", data: data}, err
 }
 
-// writeRepository makes a repository of these models alone; what was there before goes.
+// writeRepository makes a repository of these models alone; it replaces what was there.
 func writeRepository(root string, models ...modelFolder) error {
 	if err := os.RemoveAll(root); err != nil {
 		return err
@@ -45,4 +46,32 @@ func writeRepository(root string, models ...modelFolder) error {
 		}
 	}
 	return nil
+}
+
+// mlpConfig is the configuration of the 784-512-512-10 network, without a batcher and without instances.
+const mlpConfig = `backend: "onnxruntime"
+max_batch_size: 64
+input { name: "input" data_type: TYPE_FP32 dims: 784 }
+output { name: "output" data_type: TYPE_FP32 dims: 10 }
+`
+
+// ourRepository writes the models that ours serves for the loads and returns their folder.
+func ourRepository(o *options) (string, error) {
+	const config = `backend: "identity"
+max_batch_size: 64
+input { name: "INPUT0" data_type: TYPE_FP32 dims: 16 }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 16 }
+`
+	identity := onCPU(config, 1)
+	mlp, err := onnxFolder("mlp", onCPU(mlpConfig, 1), o.mlp)
+	if err != nil {
+		return "", err
+	}
+	batched := mlp
+	batched.name, batched.config = "mlp_db", mlp.config+"dynamic_batching { }\n"
+	root := filepath.Join(o.work, "ours")
+	return root, writeRepository(root, mlp, batched,
+		modelFolder{name: "identity", config: identity},
+		modelFolder{name: "big", config: strings.ReplaceAll(identity, "dims: 16", "dims: -1")},
+		modelFolder{name: "identity_cached", config: identity + "response_cache { enable: true }\n"})
 }

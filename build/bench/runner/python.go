@@ -3,20 +3,19 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"nereid/engine/client"
 	"nereid/engine/system/proc"
 )
 
-// pythonLoads are the loads on Python models; both servers run the same files with the same Python.
+// pythonLoads are the loads on Python models. Both servers run the same files with the same Python.
 func pythonLoads() []load {
 	all, some, few := []int{1, 16, 64}, []int{1, 4, 16}, []int{1, 4}
 	return []load{
@@ -41,7 +40,7 @@ class TritonPythonModel:
         return out
 `
 
-// pythonAdd is a model that makes its output, as most do, where the identity hands its input on.
+// pythonAdd makes a new output, as most models do; pythonIdentity returns its input.
 var pythonAdd = strings.Replace(pythonIdentity, `"OUTPUT0", x`, `"OUTPUT0", x + 1`, 1)
 
 // pythonBLS times CALLS requests to another model, one after the other.
@@ -85,16 +84,17 @@ output { name: "US" data_type: TYPE_FP64 dims: 1 }
 	blsCalls = 2000
 )
 
-// pythonRepository writes the models. ours: with one that calls our builtin identity, which the reference does not have.
+// pythonRepository writes the models. ours adds one that calls our builtin identity, which the reference does not have.
 func pythonRepository(root string, ours bool) error {
 	python := func(name, config, code string) modelFolder {
 		return modelFolder{name: name, config: "backend: \"python\"\n" + config, file: "model.py", data: []byte(code)}
 	}
+	big := strings.ReplaceAll(pythonTensors, "dims: 16", "dims: -1")
 	models := []modelFolder{
 		python("identity_py", pythonTensors, pythonIdentity),
 		python("identity_batch", pythonTensors+"dynamic_batching { }\n", pythonIdentity),
-		python("big_py", strings.ReplaceAll(pythonTensors, "dims: 16", "dims: -1"), pythonIdentity),
-		python("add_py", strings.ReplaceAll(pythonTensors, "dims: 16", "dims: -1"), pythonAdd),
+		python("big_py", big, pythonIdentity),
+		python("add_py", big, pythonAdd),
 		python("bls_py", pythonCalls, strings.Replace(pythonBLS, "TARGET", "identity_py", 1)),
 	}
 	if ours {
@@ -105,17 +105,21 @@ func pythonRepository(root string, ours bool) error {
 	return writeRepository(root, models...)
 }
 
-// pythonPoints are what is measured of Python models beside loads; side 0 is ours, side 1 the reference.
-type pythonPoints struct {
-	bls      [2][]float64 // µs a call of identity_py
-	builtin  []float64    // µs a call of our identity
-	load     [2][]float64 // s from the load request to its answer
-	unload   [2][]float64 // s from the unload request until the model's process is gone
-	imported []float64    // s that python3 takes to import numpy
+// pythonExperiment measures Python models, the two servers in turn. Side 0 is ours, side 1 the reference.
+type pythonExperiment struct {
+	loads    *loadExperiment // whose table has the loads
+	bls      [2][]float64    // µs per call of identity_py
+	builtin  []float64       // µs per call of our identity
+	load     [2][]float64    // s from the load request to its response
+	unload   [2][]float64    // s from the unload request until the model's process is gone
+	imported []float64       // s that python3 takes to import numpy
 }
 
-// measurePython runs everything about Python models, the two servers in turn.
-func measurePython(ctx context.Context, o options, rep *report) error {
+func (e *pythonExperiment) cases() []string {
+	return append(namesOf(pythonLoads()), "python-bls", "python-start")
+}
+
+func (e *pythonExperiment) run(ctx context.Context, o *options) error {
 	root := filepath.Join(o.work, "python")
 	p := nereid(o.binary, root)
 	// The reference's Python: same version of numpy.
@@ -134,22 +138,17 @@ func measurePython(ctx context.Context, o options, rep *report) error {
 			return err
 		}
 	}
-	if err := measurePythonLoads(ctx, o, programs, folders, rep); err != nil {
+	if err := e.runLoads(ctx, o, programs, folders); err != nil {
 		return err
 	}
 	if o.wants("python-start") {
-		return measurePythonStart(ctx, o, programs, folders, &rep.python)
+		return e.runStarts(ctx, o, programs, folders)
 	}
 	return nil
 }
 
-func measurePythonLoads(ctx context.Context, o options, programs []*program, folders []string, rep *report) error {
-	var wanted []load
-	for _, l := range pythonLoads() {
-		if o.wants(l.name) {
-			wanted = append(wanted, l)
-		}
-	}
+func (e *pythonExperiment) runLoads(ctx context.Context, o *options, programs []*program, folders []string) error {
+	wanted := o.wanted(pythonLoads())
 	if len(wanted) == 0 && !o.wants("python-bls") {
 		return nil
 	}
@@ -158,89 +157,75 @@ func measurePythonLoads(ctx context.Context, o options, programs []*program, fol
 		return err
 	}
 	defer stopAll(servers)
-	if err := o.pairs(ctx, wanted, programs, servers, rep); err != nil {
+	if err := e.loads.measure(ctx, o, wanted, servers); err != nil || !o.wants("python-bls") {
 		return err
 	}
-	if o.wants("python-bls") {
-		return measurePythonBLS(ctx, o, servers, &rep.python)
-	}
-	return nil
-}
-
-func measurePythonBLS(ctx context.Context, o options, servers []*server, points *pythonPoints) error {
-	for round := range o.repeat {
-		for turn := range servers {
-			side := (turn + round) % len(servers)
-			us, err := blsCall(ctx, servers[side], "bls_py")
-			if err != nil {
-				return err
-			}
-			points.bls[side] = append(points.bls[side], us)
-		}
-		us, err := blsCall(ctx, servers[0], "bls_identity")
+	return inTurn(o.repeat, len(servers), func(side int) error {
+		us, err := blsCall(ctx, servers[side], "bls_py")
 		if err != nil {
 			return err
 		}
-		points.builtin = append(points.builtin, us)
-	}
-	return nil
-}
-
-// post sends a JSON body and returns the answer's. A status other than 200 is an error.
-func post(ctx context.Context, s *server, path, body string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.addr("http")+path, strings.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: status %d: %s", path, resp.StatusCode, text)
-	}
-	return text, err
+		e.bls[side] = append(e.bls[side], us)
+		if side == 0 {
+			us, err = blsCall(ctx, servers[side], "bls_identity")
+			e.builtin = append(e.builtin, us)
+		}
+		return err
+	})
 }
 
 // blsCall returns what one call of another model costs, in µs.
 func blsCall(ctx context.Context, s *server, model string) (float64, error) {
-	text, err := post(ctx, s, "/v2/models/"+model+"/infer", fmt.Sprintf(`{"inputs":[{"name":"CALLS","shape":[1],"datatype":"INT32","data":[%d]}]}`, blsCalls))
-	if err != nil {
-		return 0, err
-	}
-	var answer struct{ Outputs []struct{ Data []float64 } }
-	if err := json.Unmarshal(text, &answer); err != nil {
-		return 0, err
-	}
-	return answer.Outputs[0].Data[0], nil
+	return ask[float64](ctx, s, model, client.Of("CALLS", []int32{blsCalls}))
 }
 
-// measurePythonStart loads and unloads a Python model on servers in explicit mode.
-func measurePythonStart(ctx context.Context, o options, programs []*program, folders []string, points *pythonPoints) error {
+// ask sends a request of one input and returns the first element of the response's first output.
+func ask[T client.Element](ctx context.Context, s *server, model string, in client.Tensor) (first T, err error) {
+	c, err := s.client()
+	if err != nil {
+		return first, err
+	}
+	r, err := c.Infer(ctx, &client.Request{Model: model, Inputs: []client.Tensor{in}})
+	if err != nil {
+		return first, err
+	}
+	if len(r.Outputs) == 0 {
+		return first, errors.New("a response without outputs")
+	}
+	values, err := client.Values[T](&r.Outputs[0])
+	if err == nil && len(values) == 0 {
+		err = errors.New("an empty output")
+	}
+	if err != nil {
+		return first, err
+	}
+	return values[0], nil
+}
+
+// runStarts loads and unloads a Python model on servers in explicit mode.
+func (e *pythonExperiment) runStarts(ctx context.Context, o *options, programs []*program, folders []string) error {
 	explicit := make([]*program, len(programs))
 	for side, p := range programs {
-		own := *p
-		own.argv = append(append([]string{}, p.argv...), "--model-control-mode=explicit")
-		explicit[side] = &own
+		changed := *p
+		changed.argv = append(append([]string{}, p.argv...), "--model-control-mode=explicit")
+		explicit[side] = &changed
 	}
 	servers, err := startAll(ctx, explicit, folders)
 	if err != nil {
 		return err
 	}
 	defer stopAll(servers)
-	rest := make([]int, len(servers)) // processes without the model; the first round warms up and counts them
+	idle := make([]int, len(servers)) // processes without the model; the first round warms up and counts them
 	for round := range o.repeat + 1 {
 		for turn := range servers {
 			side := (turn + round) % len(servers)
-			load, unload, err := loadCycle(ctx, servers[side], &rest[side])
+			load, unload, err := loadCycle(ctx, servers[side], &idle[side])
 			if err != nil {
 				return fmt.Errorf("%s: %w", programs[side].name, err)
 			}
 			if round > 0 {
-				points.load[side] = append(points.load[side], load)
-				points.unload[side] = append(points.unload[side], unload)
+				e.load[side] = append(e.load[side], load)
+				e.unload[side] = append(e.unload[side], unload)
 			}
 		}
 		began := time.Now()
@@ -248,27 +233,31 @@ func measurePythonStart(ctx context.Context, o options, programs []*program, fol
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("import numpy: %w: %s", err, bytes.TrimSpace(out))
 		}
-		points.imported = append(points.imported, time.Since(began).Seconds())
+		e.imported = append(e.imported, time.Since(began).Seconds())
 	}
 	return nil
 }
 
-// loadCycle loads and unloads identity_py, and returns the seconds of each. rest is how many processes the server has
-// without it; 0: that is to be found out.
-func loadCycle(ctx context.Context, s *server, rest *int) (load, unload float64, err error) {
+// loadCycle loads and unloads identity_py, and returns the seconds of each. idle is the number of the server's
+// processes without it; if it is 0, loadCycle finds it out.
+func loadCycle(ctx context.Context, s *server, idle *int) (load, unload float64, err error) {
+	c, err := s.client()
+	if err != nil {
+		return 0, 0, err
+	}
 	began := time.Now()
-	if _, err := post(ctx, s, "/v2/repository/models/identity_py/load", ""); err != nil {
+	if err := c.Load(ctx, "identity_py", client.LoadOptions{}); err != nil {
 		return 0, 0, err
 	}
 	load = time.Since(began).Seconds()
 	began = time.Now()
-	if _, err := post(ctx, s, "/v2/repository/models/identity_py/unload", ""); err != nil {
+	if err := c.Unload(ctx, "identity_py"); err != nil {
 		return 0, 0, err
 	}
-	if *rest == 0 {
+	if *idle == 0 {
 		settle(ctx, 6*time.Second)
 		u, err := proc.Tree(s.cmd.Process.Pid)
-		*rest = len(u.Processes)
+		*idle = len(u.Processes)
 		return 0, 0, err
 	}
 	for time.Since(began) < time.Minute {
@@ -276,31 +265,29 @@ func loadCycle(ctx context.Context, s *server, rest *int) (load, unload float64,
 		if err != nil {
 			return 0, 0, err
 		}
-		if len(u.Processes) <= *rest {
+		if len(u.Processes) <= *idle {
 			return load, time.Since(began).Seconds(), nil
 		}
 		settle(ctx, 2*time.Millisecond)
 	}
-	return 0, 0, fmt.Errorf("the model's process is there a minute after its unload")
+	return 0, 0, errors.New("the model's process still runs a minute after its unload")
 }
 
-func median(v []float64) spread { return spreadOf(v, func(x float64) float64 { return x }) }
-
-// bars are those that loads do not have.
-func (p *pythonPoints) bars() []bar {
+func (e *pythonExperiment) bars() []bar {
 	var list []bar
-	if len(p.builtin) > 0 {
-		list = append(list, bar{what: "BLS, a call of the builtin identity", got: median(p.builtin).median, limit: 60, unit: "µs"})
+	if len(e.builtin) > 0 {
+		list = append(list, atMost(60, "µs", median(e.builtin).median, "BLS, a call of the builtin identity"))
 	}
-	if len(p.load[0]) > 0 {
+	if len(e.load[0]) > 0 {
+		limit := 0.3 + median(e.imported).median
 		list = append(list,
-			bar{what: "start of a Python model", got: median(p.load[0]).median, limit: 0.3 + median(p.imported).median, unit: "s (0.3 and the import of numpy)"},
-			bar{what: "stop of a Python model", got: median(p.unload[0]).median, limit: 0.2, unit: "s"})
+			atMost(limit, "s (0.3 and the import of numpy)", median(e.load[0]).median, "start of a Python model"),
+			atMost(0.2, "s", median(e.unload[0]).median, "stop of a Python model"))
 	}
 	return list
 }
 
-func (p *pythonPoints) markdown() string {
+func (e *pythonExperiment) table() string {
 	var b strings.Builder
 	line := func(what, format string, ours, theirs []float64) {
 		if len(ours) == 0 {
@@ -315,10 +302,10 @@ func (p *pythonPoints) markdown() string {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", what, median(ours).text(format), other)
 	}
-	line("BLS, a call of a Python model, µs", "%.1f", p.bls[0], p.bls[1])
-	line("BLS, a call of the builtin identity, µs", "%.1f", p.builtin, nil)
-	line("start, s", "%.3f", p.load[0], p.load[1])
-	line("stop, s", "%.3f", p.unload[0], p.unload[1])
-	line("import of numpy alone, s", "%.3f", p.imported, p.imported)
+	line("BLS, a call of a Python model, µs", "%.1f", e.bls[0], e.bls[1])
+	line("BLS, a call of the builtin identity, µs", "%.1f", e.builtin, nil)
+	line("start, s", "%.3f", e.load[0], e.load[1])
+	line("stop, s", "%.3f", e.unload[0], e.unload[1])
+	line("import of numpy alone, s", "%.3f", e.imported, e.imported)
 	return b.String()
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,10 +13,12 @@ import (
 	"syscall"
 	"time"
 
+	"nereid/engine/client"
 	"nereid/engine/worker/workertest"
 )
 
-// recoveryModel ends its process as it is told to. Of who is killed it notes that it executes.
+// recoveryModel ends its process in the way that the request names. Before it is killed it writes a file that says that
+// it executes.
 const recoveryModel = `import os, signal, time
 
 import numpy as np
@@ -48,19 +49,19 @@ const (
 input { name: "WHAT" data_type: TYPE_INT32 dims: 1 }
 output { name: "PID" data_type: TYPE_INT64 dims: 1 }
 `
-	// endlessLimit is how long the model that loops may execute.
+	// endlessLimit is how long the model with the endless loop may execute.
 	endlessLimit = time.Second
-	// recoveryMemory is what the server and its models have where the control group can be made.
+	// recoveryMemory is the memory of the server and its models, if the control group can be made.
 	recoveryMemory = 1 << 30
-	// What the model is asked for, where it does not end by itself.
+	// The requests that need help to end the process.
 	sleeper, hog = 2, 4
 )
 
 // deaths are the ways in which a model's process ends.
 var deaths = []struct {
 	name, model string
-	what        int
-	until       time.Duration // of the time to the failure, what belongs to the request
+	what        int32
+	until       time.Duration // the part of the time to the failure that belongs to the request
 }{
 	{"SIGSEGV", "mortal", 1, 0},
 	{"kill -9", "mortal", sleeper, 0},
@@ -69,29 +70,33 @@ var deaths = []struct {
 	{"an endless loop, after its limit", "endless", 5, endlessLimit},
 }
 
-// recoveryPoints are the times of the ends of processes, by deaths, in s.
-type recoveryPoints struct {
-	failed, back [][]float64
-	// killed is how long after kill -9 of the server its models' processes are gone, in s.
-	killed []float64
+// recoveryExperiment ends processes of models, and servers, on purpose. The times are in seconds.
+type recoveryExperiment struct {
+	failed, back [][]float64 // by deaths: until the request fails, and from then until the model answers again
+	killed       []float64   // from kill -9 of the server until its models' processes are gone
 }
 
-// measureRecovery ends processes of models, and servers, on purpose.
-func measureRecovery(ctx context.Context, o options, rep *report) error {
+func (e *recoveryExperiment) cases() []string { return []string{"recovery"} }
+
+func (e *recoveryExperiment) run(ctx context.Context, o *options) error {
 	root := filepath.Join(o.work, "recovery")
-	code := []byte(recoveryModel)
-	limit := fmt.Sprintf("parameters { key: \"EXECUTE_TIMEOUT_SECONDS\" value { string_value: \"%d\" } }\n", endlessLimit/time.Second)
-	unbound := fmt.Sprintf("parameters { key: \"MEMORY_LIMIT_BYTE_SIZE\" value { string_value: \"%d\" } }\n", int64(1)<<50)
-	if err := writeRepository(root, modelFolder{"mortal", recoveryConfig + unbound, "model.py", code},
-		modelFolder{"endless", recoveryConfig + limit, "model.py", code}, modelFolder{"other", recoveryConfig, "model.py", code}); err != nil {
-		return err
+	model := func(name, parameter string, value int64) modelFolder {
+		config := recoveryConfig
+		if parameter != "" {
+			config += fmt.Sprintf("parameters { key: %q value { string_value: \"%d\" } }\n", parameter, value)
+		}
+		return modelFolder{name, config, "model.py", []byte(recoveryModel)}
 	}
-	interpreter, err := filepath.Abs(convPython)
+	err := writeRepository(root, model("mortal", "MEMORY_LIMIT_BYTE_SIZE", 1<<50),
+		model("endless", "EXECUTE_TIMEOUT_SECONDS", int64(endlessLimit/time.Second)), model("other", "", 0))
 	if err != nil {
 		return err
 	}
-	p := nereid(o.binary, o.work)
-	p.argv = append(p.argv, "--backend-config=python,python="+interpreter)
+	interpreter, err := filepath.Abs(venvPython)
+	if err != nil {
+		return err
+	}
+	p := nereid(o.binary, o.work, "--backend-config=python,python="+interpreter)
 	group, err := workertest.NewGroup("nereid-bench-"+strconv.Itoa(os.Getpid()), recoveryMemory)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench: no process runs out of memory:", err)
@@ -99,27 +104,26 @@ func measureRecovery(ctx context.Context, o options, rep *report) error {
 		defer removeGroup(group)
 		p.argv = append([]string{"sh", "-c", `echo 0 >"$0" && exec "$@"`, group.Procs()}, p.argv...)
 	}
-	points := &rep.recovery
-	points.failed, points.back = make([][]float64, len(deaths)), make([][]float64, len(deaths))
+	e.failed, e.back = make([][]float64, len(deaths)), make([][]float64, len(deaths))
 	for range o.repeat {
 		s, err := p.start(ctx, root)
 		if err != nil {
 			return err
 		}
-		err = recoverEach(ctx, s, root, group, points)
+		err = e.recoverEach(ctx, s, root, group)
 		if err == nil {
-			err = killServer(ctx, s, points)
+			err = e.killServer(ctx, s)
 		}
 		s.stop()
 		if err != nil {
-			return fmt.Errorf("recovery: %w", err)
+			return err
 		}
 	}
 	return ctx.Err()
 }
 
 func removeGroup(g workertest.Group) {
-	for range 500 { // processes that were killed take a moment to go
+	for range 500 { // killed processes need a moment to exit
 		if !errors.Is(g.Remove(), syscall.EBUSY) {
 			return
 		}
@@ -127,8 +131,8 @@ func removeGroup(g workertest.Group) {
 	}
 }
 
-// recoverEach ends a process in each way once. group: "" where no process can run out of memory.
-func recoverEach(ctx context.Context, s *server, root string, group workertest.Group, points *recoveryPoints) error {
+// recoverEach ends a process in each way once. Without a group no process can run out of memory.
+func (e *recoveryExperiment) recoverEach(ctx context.Context, s *server, root string, group workertest.Group) error {
 	other, err := askPID(ctx, s, "other", 0)
 	if err != nil {
 		return err
@@ -141,11 +145,11 @@ func recoverEach(ctx context.Context, s *server, root string, group workertest.G
 		if err != nil {
 			return err
 		}
-		ends := func(context.Context) (time.Time, error) { return time.Now(), nil } // with the request
+		ends := func(context.Context) (time.Time, error) { return time.Now(), nil } // the request ends it
 		switch d.what {
 		case sleeper:
 			executing := filepath.Join(root, d.model, "1", "executing")
-			ends = func(ctx context.Context) (time.Time, error) { return kill(ctx, executing, before) }
+			ends = func(ctx context.Context) (time.Time, error) { return kill(ctx, executing, int(before)) }
 		case hog:
 			ends = func(ctx context.Context) (time.Time, error) { return takenByKernel(ctx, group) }
 		}
@@ -161,18 +165,20 @@ func recoverEach(ctx context.Context, s *server, root string, group workertest.G
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.name, err)
 		}
-		points.failed[i] = append(points.failed[i], (failed - d.until).Seconds())
-		points.back[i] = append(points.back[i], time.Since(began).Seconds())
+		e.failed[i] = append(e.failed[i], (failed - d.until).Seconds())
+		e.back[i] = append(e.back[i], time.Since(began).Seconds())
 		if now, err := askPID(ctx, s, "other", 0); err != nil || now != other || after == before {
-			return fmt.Errorf("%s: the other model's process is %d and was %d, the model's %d and was %d: %w", d.name, now, other, after, before, err)
+			return fmt.Errorf("%s: the other model's process is %d and was %d, the model's %d and was %d: %w",
+				d.name, now, other, after, before, err)
 		}
 	}
 	return nil
 }
 
-// endProcess sends the request that ends a process, or is ended with it, and returns how long after the end it failed. ends
-// returns when that was.
-func endProcess(ctx context.Context, s *server, model string, what int, ends func(context.Context) (time.Time, error)) (time.Duration, error) {
+// endProcess sends a request during which the process ends, and returns how long after that end the request failed.
+// ends returns when the process ended.
+func endProcess(ctx context.Context, s *server, model string, what int32,
+	ends func(context.Context) (time.Time, error)) (time.Duration, error) {
 	ctx, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
 	var end time.Time
@@ -196,7 +202,7 @@ func endProcess(ctx context.Context, s *server, model string, what int, ends fun
 	return max(0, failed.Sub(end)), nil
 }
 
-// kill ends the process that executes the request, once it does.
+// kill kills the process as soon as it executes the request.
 func kill(ctx context.Context, executing string, pid int) (time.Time, error) {
 	for ; ; settle(ctx, time.Millisecond) {
 		if os.Remove(executing) == nil {
@@ -208,7 +214,7 @@ func kill(ctx context.Context, executing string, pid int) (time.Time, error) {
 	}
 }
 
-// takenByKernel waits until the kernel has ended a process of a group.
+// takenByKernel waits until the kernel has killed a process of the group.
 func takenByKernel(ctx context.Context, g workertest.Group) (time.Time, error) {
 	before, err := g.Kills()
 	for ; err == nil; settle(ctx, time.Millisecond) {
@@ -217,34 +223,26 @@ func takenByKernel(ctx context.Context, g workertest.Group) (time.Time, error) {
 			return time.Now(), nil
 		}
 		if ctx.Err() != nil {
-			return time.Time{}, errors.New("the kernel ended no process")
+			return time.Time{}, errors.New("the kernel killed no process")
 		}
 	}
 	return time.Time{}, err
 }
 
 // askPID sends a request and returns the number of the process that answered.
-func askPID(ctx context.Context, s *server, model string, what int) (int, error) {
-	text, err := post(ctx, s, "/v2/models/"+model+"/infer", fmt.Sprintf(`{"inputs":[{"name":"WHAT","shape":[1],"datatype":"INT32","data":[%d]}]}`, what))
-	if err != nil {
-		return 0, err
-	}
-	var answer struct{ Outputs []struct{ Data []int } }
-	if err := json.Unmarshal(text, &answer); err != nil {
-		return 0, err
-	}
-	return answer.Outputs[0].Data[0], nil
+func askPID(ctx context.Context, s *server, model string, what int32) (int64, error) {
+	return ask[int64](ctx, s, model, client.Of("WHAT", []int32{what}))
 }
 
 // killServer kills the server and waits until its models' processes are gone.
-func killServer(ctx context.Context, s *server, points *recoveryPoints) error {
+func (e *recoveryExperiment) killServer(ctx context.Context, s *server) error {
 	var pids []int
 	for _, model := range []string{"mortal", "endless", "other"} {
 		pid, err := askPID(ctx, s, model, 0)
 		if err != nil {
 			return err
 		}
-		pids = append(pids, pid)
+		pids = append(pids, int(pid))
 	}
 	began := time.Now()
 	if err := s.cmd.Process.Kill(); err != nil {
@@ -253,43 +251,44 @@ func killServer(ctx context.Context, s *server, points *recoveryPoints) error {
 	http.DefaultClient.CloseIdleConnections()
 	for len(pids) > 0 {
 		if time.Since(began) > time.Minute {
-			return fmt.Errorf("processes %v are left a minute after kill -9 of the server", pids)
+			return fmt.Errorf("processes %v still run a minute after kill -9 of the server", pids)
 		}
-		pids = slices.DeleteFunc(pids, func(pid int) bool {
-			stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-			return err != nil || strings.Contains(string(stat), ") Z ")
-		})
+		pids = slices.DeleteFunc(pids, hasExited)
 		time.Sleep(time.Millisecond)
 	}
-	points.killed = append(points.killed, time.Since(began).Seconds())
+	e.killed = append(e.killed, time.Since(began).Seconds())
 	return nil
 }
 
-func (p *recoveryPoints) bars() []bar {
+func (e *recoveryExperiment) bars() []bar {
+	if len(e.killed) == 0 {
+		return nil
+	}
 	var list []bar
 	for i, d := range deaths {
-		if len(p.failed) > i && len(p.failed[i]) > 0 {
-			list = append(list, bar{what: d.name + ", the request fails after", got: median(p.failed[i]).median, limit: 1, unit: "s"},
-				bar{what: d.name + ", the model answers again after", got: median(p.back[i]).median, limit: 2, unit: "s"})
+		if len(e.failed[i]) > 0 {
+			list = append(list, atMost(1, "s", median(e.failed[i]).median, "%s, the request fails after", d.name),
+				atMost(2, "s", median(e.back[i]).median, "%s, the model answers again after", d.name))
 		}
 	}
-	if len(p.killed) > 0 {
-		list = append(list, bar{what: "kill -9 of the server, its models' processes are gone after", got: median(p.killed).median, limit: 2, unit: "s"})
-	}
-	return list
+	return append(list, atMost(2, "s", median(e.killed).median,
+		"kill -9 of the server, its models' processes are gone after"))
 }
 
-func (p *recoveryPoints) markdown() string {
-	if len(p.killed) == 0 {
+func (e *recoveryExperiment) table() string {
+	if len(e.killed) == 0 {
 		return ""
 	}
 	var b strings.Builder
-	b.WriteString("\nThe process of a Python model ends:\n\n| by | its request fails after, s | the next is answered after that, s |\n|---|---|---|\n")
+	b.WriteString("\nThe process of a Python model ends:\n\n" +
+		"| by | its request fails after, s | the next is answered after that, s |\n|---|---|---|\n")
 	for i, d := range deaths {
-		if len(p.failed[i]) > 0 {
-			fmt.Fprintf(&b, "| %s | %s | %s |\n", d.name, median(p.failed[i]).text("%.3f"), median(p.back[i]).text("%.3f"))
+		if len(e.failed[i]) > 0 {
+			fmt.Fprintf(&b, "| %s | %s | %s |\n", d.name, median(e.failed[i]).text("%.3f"),
+				median(e.back[i]).text("%.3f"))
 		}
 	}
-	fmt.Fprintf(&b, "\nAfter kill -9 of the server, its models' processes are gone in %s s.\n", median(p.killed).text("%.3f"))
+	fmt.Fprintf(&b, "\nAfter kill -9 of the server, its models' processes are gone in %s s.\n",
+		median(e.killed).text("%.3f"))
 	return b.String()
 }

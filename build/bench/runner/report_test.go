@@ -25,14 +25,14 @@ func TestSpread(t *testing.T) {
 }
 
 func TestReportComparesPairs(t *testing.T) {
-	r := newReport(options{})
+	loads, start := new(loadExperiment), new(startExperiment)
 	for i := range 3 {
 		k := float64(i + 1) // the machine gets faster; the ratio within a pair stays
-		r.addLoad("mlpdb-http", 64, 0, loadPoint{Rate: 3000 * k, ServerUS: 30})
-		r.addLoad("mlpdb-http", 64, 1, loadPoint{Rate: 1000 * k, ServerUS: 60})
+		loads.add("mlpdb-http", 64, 0, loadPoint{Rate: 3000 * k, ServerUS: 30})
+		loads.add("mlpdb-http", 64, 1, loadPoint{Rate: 1000 * k, ServerUS: 60})
 	}
-	r.addStart(0, startPoint{toReady: 100 * time.Millisecond, rssMB: 70})
-	text := r.markdown(options{repeat: 3, seconds: 1})
+	start.points[0] = []startPoint{{toReady: 100 * time.Millisecond, rssMB: 70}}
+	text := tables([]experiment{loads, start})
 	for _, want := range []string{
 		"| mlpdb-http | 64 | 6000 [3000–9000] | 2000 [1000–3000] | 3.00 | 30.0 | 60.0 | 0.50 |",
 		"| mlpdb-http, 64 clients, server CPU | ≤ 28 µs | 30 | **missed** | ≤ 0.36 | 0.50, **missed** |",

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"nereid/engine/client"
 )
 
 // program says how to start one of the two servers.
@@ -40,8 +42,13 @@ func (s *server) addr(proto string) string {
 	return "127.0.0.1:" + strconv.Itoa(s.ports.http)
 }
 
-// start starts the program and waits until it is ready; its log lies beside the repository. Between the choice of a port and its use another program may take
-// it: then others are tried.
+// client returns a client over HTTP.
+func (s *server) client() (*client.HTTP, error) {
+	return client.NewHTTP("http://"+s.addr("http"), client.HTTPOptions{})
+}
+
+// start starts the program and waits until it is ready; its log lies beside the repository. Between the choice of a
+// port and its use another program may take the port: then start tries others.
 func (p *program) start(ctx context.Context, repository string) (*server, error) {
 	for tries := 1; ; tries++ {
 		s, err := p.startOnce(ctx, repository)
@@ -51,7 +58,7 @@ func (p *program) start(ctx context.Context, repository string) (*server, error)
 	}
 }
 
-// startAll starts each program on the repository of the same place. The caller stops them; after an error none runs.
+// startAll starts each program on the repository of the same index. The caller stops them; after an error none runs.
 func startAll(ctx context.Context, programs []*program, repositories []string) ([]*server, error) {
 	var all []*server
 	for i, p := range programs {
@@ -95,7 +102,8 @@ func (p *program) startOnce(ctx context.Context, repository string) (*server, er
 		s.stop()
 		text, _ := os.ReadFile(s.log)
 		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-		return nil, fmt.Errorf("%s: %w; the end of its log:\n%s", p.name, err, strings.Join(lines[max(0, len(lines)-8):], "\n"))
+		return nil, fmt.Errorf("%s: %w; the end of its log:\n%s", p.name, err,
+			strings.Join(lines[max(0, len(lines)-8):], "\n"))
 	}
 	return s, nil
 }
@@ -112,21 +120,21 @@ func (s *server) waitReady(begin time.Time) error {
 				return nil
 			}
 		}
-		if s.ended() {
-			return errors.New("it ended")
+		if hasExited(s.cmd.Process.Pid) {
+			return errors.New("it exited")
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
 	return errors.New("not ready after 60 s")
 }
 
-// ended reports whether the process has ended; it is not waited for before stop. Source of the format: proc(5).
-func (s *server) ended() bool {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(s.cmd.Process.Pid) + "/stat")
+// hasExited reports whether a process is gone or a zombie; a server is not waited for before stop. Format: proc(5).
+func hasExited(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err != nil || strings.Contains(string(stat), ") Z ")
 }
 
-// stop ends the server and all its children, and waits for it.
+// stop stops the server and all its children, and waits for it.
 func (s *server) stop() {
 	if s == nil || s.cmd.Process == nil {
 		return
@@ -142,7 +150,7 @@ func (s *server) stop() {
 	<-done
 }
 
-// freePorts returns four ports of the loopback interface that nobody listens on.
+// freePorts returns four free ports of the loopback interface.
 func freePorts() (ports, error) {
 	var list []int
 	for range 4 {
@@ -156,15 +164,29 @@ func freePorts() (ports, error) {
 	return ports{list[0], list[1], list[2], list[3]}, nil
 }
 
+const cacheOption = "--cache-config=local,size=10485760"
+
 // nereid describes our server.
-func nereid(binary, work string) *program {
-	return &program{name: "nereid", argv: []string{binary, "serve"}, serve: func(p ports, repository string) []string {
+func nereid(binary, work string, args ...string) *program {
+	p := &program{name: "nereid", argv: append([]string{binary, "serve", cacheOption}, args...)}
+	p.serve = func(p ports, repository string) []string {
 		return []string{
 			"--model-repository=" + repository, "--data-dir=" + filepath.Join(work, "nereid-data"),
 			"--http-port=" + strconv.Itoa(p.http), "--grpc-port=" + strconv.Itoa(p.grpc),
 			"--metrics-port=" + strconv.Itoa(p.metrics), "--ui-port=" + strconv.Itoa(p.ui),
 		}
-	}}
+	}
+	return p
+}
+
+// programs are our server and, unless only ours is measured, the reference.
+func (o *options) programs(ctx context.Context) ([]*program, error) {
+	ours := nereid(o.binary, o.work)
+	if o.alone {
+		return []*program{ours}, nil
+	}
+	theirs, err := reference(ctx, o.work, o.mlp)
+	return []*program{ours, theirs}, err
 }
 
 // reference sets the real Triton up and describes it.
@@ -191,61 +213,10 @@ func reference(ctx context.Context, work, mlp string) (*program, error) {
 	p.serve = func(pt ports, repository string) []string {
 		return []string{
 			"--model-repository=" + repository, "--backend-directory=" + backends, "--cache-directory=" + caches,
-			"--cache-config=local,size=10485760", "--http-address=127.0.0.1", "--grpc-address=127.0.0.1",
-			"--metrics-address=127.0.0.1", "--http-port=" + strconv.Itoa(pt.http),
+			cacheOption, "--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--metrics-address=127.0.0.1",
+			"--http-port=" + strconv.Itoa(pt.http),
 			"--grpc-port=" + strconv.Itoa(pt.grpc), "--metrics-port=" + strconv.Itoa(pt.metrics),
 		}
 	}
 	return p, nil
-}
-
-const cacheOption = "--cache-config=local,size=10485760"
-
-// cachingNereid describes our server with its response cache, if it has one: it starts it once to see. Without, it
-// returns why.
-func cachingNereid(ctx context.Context, binary, work string) (*program, error) {
-	p := nereid(binary, work)
-	p.argv = append(p.argv, cacheOption)
-	s, err := p.start(ctx, filepath.Join(work, "empty"))
-	if err != nil {
-		return nil, err
-	}
-	s.stop()
-	return p, nil
-}
-
-// mlpConfig is the configuration of the 784-512-512-10 network, without a batcher and without instances.
-const mlpConfig = `backend: "onnxruntime"
-max_batch_size: 64
-input { name: "input" data_type: TYPE_FP32 dims: 784 }
-output { name: "output" data_type: TYPE_FP32 dims: 10 }
-`
-
-// ourRepository writes the models that ours serves for the bench and returns their folder. cached: one of them wants
-// the response cache.
-func ourRepository(work, mlp string, cached bool) (string, error) {
-	const config = `backend: "identity"
-max_batch_size: 64
-input { name: "INPUT0" data_type: TYPE_FP32 dims: 16 }
-output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 16 }
-`
-	identity := onCPU(config, 1)
-	models := []modelFolder{
-		{name: "identity", config: identity},
-		{name: "big", config: strings.ReplaceAll(identity, "dims: 16", "dims: -1")},
-	}
-	if cached {
-		models = append(models, modelFolder{name: "identity_cached", config: identity + "response_cache { enable: true }\n"})
-	}
-	if mlp != "" {
-		m, err := onnxFolder("mlp", onCPU(mlpConfig, 1), mlp)
-		if err != nil {
-			return "", err
-		}
-		batched := m
-		batched.name, batched.config = "mlp_db", m.config+"dynamic_batching { }\n"
-		models = append(models, m, batched)
-	}
-	root := filepath.Join(work, "ours")
-	return root, writeRepository(root, models...)
 }
