@@ -192,15 +192,16 @@ func TestA14AnnouncedMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &conn{streams: map[uint32]*Stream{}}
+	c.reader.c = c
 	held := 0
 	announce := func(size uint32) int {
 		s := &Stream{}
 		c.streams[uint32(len(c.streams))] = s
 		prefix := binary.BigEndian.AppendUint32([]byte{0}, size)
-		if _, done, err := s.in.feed(append(prefix, 1, 2, 3), o.MaxReceiveBytes, o.Pool, c.reserve); done || err != nil {
+		if _, done, err := s.recv.msg.feed(append(prefix, 1, 2, 3), o.MaxReceiveBytes, o.Pool, c.reader.reserve); done || err != nil {
 			t.Fatalf("feed = %v, %v", done, err)
 		}
-		n := len(s.in.body.Bytes())
+		n := len(s.recv.msg.body.Bytes())
 		held += n
 		return n
 	}

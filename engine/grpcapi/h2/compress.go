@@ -8,12 +8,14 @@ import (
 	"io"
 	"strings"
 
+	"google.golang.org/grpc/mem"
+
 	"nereid/engine/tensor"
 )
 
 func canDecompress(name string) bool { return name == "gzip" || name == "deflate" }
 
-// decompress returns what b holds and lets go of b. Content beyond limit is an errTooLarge.
+// decompress returns the content of b, and releases b. Content larger than limit is an errTooLarge.
 func decompress(name string, b *tensor.Buffer, limit int, pool *tensor.Pool) (*tensor.Buffer, error) {
 	defer b.Release()
 	var r io.ReadCloser
@@ -54,7 +56,7 @@ func decompress(name string, b *tensor.Buffer, limit int, pool *tensor.Pool) (*t
 	return out, nil
 }
 
-// grow returns a buffer of size bytes with the first n of b, and lets go of b.
+// grow returns a buffer of size bytes with the first n of b, and releases b.
 func grow(b *tensor.Buffer, n, size int, pool *tensor.Pool) *tensor.Buffer {
 	bigger := pool.Get(size)
 	copy(bigger.Bytes(), b.Bytes()[:n])
@@ -62,8 +64,8 @@ func grow(b *tensor.Buffer, n, size int, pool *tensor.Pool) *tensor.Buffer {
 	return bigger
 }
 
-// compress returns parts as one compressed message.
-func compress(name string, parts [][]byte) ([]byte, error) {
+// compress returns the content of msg compressed.
+func compress(name string, msg mem.BufferSlice) ([]byte, error) {
 	var out bytes.Buffer
 	var w io.WriteCloser
 	if name == "gzip" {
@@ -71,8 +73,8 @@ func compress(name string, parts [][]byte) ([]byte, error) {
 	} else {
 		w = zlib.NewWriter(&out)
 	}
-	for _, p := range parts {
-		if _, err := w.Write(p); err != nil {
+	for _, b := range msg {
+		if _, err := w.Write(b.ReadOnlyData()); err != nil {
 			return nil, err
 		}
 	}
@@ -82,8 +84,8 @@ func compress(name string, parts [][]byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// answerEncoding chooses how to compress for a client: as it does itself if it accepts that, else the first of gzip and
-// deflate that it accepts, else not.
+// answerEncoding chooses the compression of answers: the client's own if it accepts that, else the first of gzip and
+// deflate that it accepts, else none.
 func answerEncoding(r *request) string {
 	accepts := func(name string) bool {
 		for v := range strings.SplitSeq(r.accept, ",") {

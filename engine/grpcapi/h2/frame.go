@@ -42,16 +42,16 @@ const (
 type errCode uint32
 
 const (
-	codeNo             errCode = 0x0
-	codeProtocol       errCode = 0x1
-	codeInternal       errCode = 0x2
-	codeFlowControl    errCode = 0x3
-	codeStreamClosed   errCode = 0x5
-	codeFrameSize      errCode = 0x6
-	codeRefused        errCode = 0x7
-	codeCancel         errCode = 0x8
-	codeCompression    errCode = 0x9
-	codeEnhanceYourCal errCode = 0xb
+	codeNo              errCode = 0x0
+	codeProtocol        errCode = 0x1
+	codeInternal        errCode = 0x2
+	codeFlowControl     errCode = 0x3
+	codeStreamClosed    errCode = 0x5
+	codeFrameSize       errCode = 0x6
+	codeRefused         errCode = 0x7
+	codeCancel          errCode = 0x8
+	codeCompression     errCode = 0x9
+	codeEnhanceYourCalm errCode = 0xb
 )
 
 const (
@@ -63,7 +63,7 @@ const (
 	initialWindow = 65535
 )
 
-// connError ends the connection with a GOAWAY.
+// connError closes the connection with a GOAWAY.
 type connError struct {
 	code errCode
 	text string
@@ -86,9 +86,12 @@ func parseHead(b []byte) frameHead {
 	_ = b[headSize-1]
 	return frameHead{
 		length: int(b[0])<<16 | int(b[1])<<8 | int(b[2]), kind: b[3], flags: b[4],
-		id: binary.BigEndian.Uint32(b[5:]) & (1<<31 - 1),
+		id: number31(b[5:]),
 	}
 }
+
+// number31 reads a number of 31 bits; the bit before it is reserved.
+func number31(b []byte) uint32 { return binary.BigEndian.Uint32(b) & (1<<31 - 1) }
 
 func appendHead(b []byte, length int, kind, flags byte, id uint32) []byte {
 	return append(b, byte(length>>16), byte(length>>8), byte(length), kind, flags,

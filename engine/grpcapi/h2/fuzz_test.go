@@ -40,7 +40,7 @@ func FuzzConnection(f *testing.F) {
 			t.Fatal(err)
 		}
 		here, there := net.Pipe()
-		s.begun(there)
+		s.start(there)
 		go func() {
 			buf := make([]byte, 4096)
 			for {
@@ -54,7 +54,7 @@ func FuzzConnection(f *testing.F) {
 		_, _ = here.Write(b)
 		_ = here.Close()
 		s.Stop()
-		if conns, calls := s.Counts(); conns != 0 || calls != 0 {
+		if conns, calls := s.counts(); conns != 0 || calls != 0 {
 			t.Errorf("%d connections and %d calls are left", conns, calls)
 		}
 	})

@@ -161,13 +161,25 @@ func (s *server) dialRaw(t testing.TB) net.Conn {
 	return nc
 }
 
+// counts returns how many connections are open and how many calls run on them.
+func (s *Server) counts() (connections, calls int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		c.mu.Lock()
+		calls += len(c.streams)
+		c.mu.Unlock()
+	}
+	return len(s.conns), calls
+}
+
 // idle waits until the server has seen all connections, no call is left, and as many connections as told.
 func (s *server) idle(t testing.TB, connections int) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for {
 		seen := s.at.calls.Load() > s.dialed
-		conns, calls := s.Counts()
+		conns, calls := s.counts()
 		if seen && conns == connections && calls == 0 {
 			return
 		}

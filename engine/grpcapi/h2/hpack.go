@@ -24,15 +24,15 @@ const (
 	tableSize       = 4096 // the table that every decoder has unless it says otherwise
 )
 
-// encoder writes header blocks. The fields that stand in nearly every answer are put into the peer's dynamic table once
-// and are one byte from then on; nothing else is ever inserted, so their places are known. Blocks must be sent in the
-// order in which they were appended.
+// encoder writes header blocks. The fields of nearly every answer are put into the peer's dynamic table once, and are one
+// byte from then on. Nothing else is inserted, so that their places are known. Blocks must be sent in the order in which
+// they were appended.
 type encoder struct {
-	plain    bool // insert nothing: the peer wants a small table
-	shrink   bool // the next block begins by telling that the table is empty
+	plain    bool // nothing is inserted: the peer wants a small table
+	shrink   bool // the next block begins with the size update that empties the table
 	inserted int
-	typeAt   int // the content type was the typeAt-th insertion; 0: not yet
-	okAt     int // grpc-status: 0 was
+	typeAt   int // the content type was the typeAt-th insertion; 0: it is not inserted
+	okAt     int // the same of "grpc-status: 0"
 }
 
 // limit takes the peer's SETTINGS_HEADER_TABLE_SIZE.
@@ -91,14 +91,14 @@ func (e *encoder) status(b []byte, st *grpcstatus.Status) []byte {
 	b = appendField(b, "grpc-message", percentEncode(st.Message()))
 	if p := st.Proto(); len(p.GetDetails()) > 0 {
 		p = proto.CloneOf(p)
-		if raw, err := proto.Marshal(p); err == nil { // a detail that cannot be encoded is left out; code and text stand
+		if raw, err := proto.Marshal(p); err == nil { // details that cannot be encoded are left out
 			b = appendField(b, "grpc-status-details-bin", base64.RawStdEncoding.EncodeToString(raw))
 		}
 	}
 	return b
 }
 
-// appendMetadata appends what a handler set. Names that the protocol keeps for itself are left out.
+// appendMetadata appends the metadata that a handler set. Names that are reserved for the protocol are left out.
 func appendMetadata(b []byte, md metadata.MD) []byte {
 	for name, values := range md {
 		if reserved(name) {
@@ -138,7 +138,7 @@ func appendPrefixed(b []byte, first byte, n, v int) []byte {
 
 const upperHex = "0123456789ABCDEF"
 
-// percentEncode writes a status message as gRPC sends it: printable ASCII as it is, the rest of its UTF-8 as %XX.
+// percentEncode encodes a status message as gRPC sends it: printable ASCII as it is, other bytes of its UTF-8 as %XX.
 func percentEncode(s string) string {
 	plain := true
 	for i := range len(s) {

@@ -7,16 +7,20 @@ import (
 	"nereid/engine/tensor"
 )
 
-// prefixSize is the length of what stands before every gRPC message: a flag and the message's length.
+// prefixSize is the size of the prefix of every gRPC message: a flag and the message's length.
 const prefixSize = 5
 
-// wholeAt is the size up to which a message's buffer is made at once. That of a larger one grows as its bytes come, unless
-// it may be reserved.
+func appendPrefix(b []byte, flag byte, n int) []byte {
+	return binary.BigEndian.AppendUint32(append(b, flag), uint32(n))
+}
+
+// wholeAt is the size up to which a message's buffer is made at once. A larger one grows as its bytes come, unless it may
+// be reserved.
 const wholeAt = 256 << 10
 
 var errTooLarge = errors.New("message too large")
 
-// assembler makes messages of the bytes of a call. Only the connection's reader uses it.
+// assembler makes messages of the bytes of a call. Only the reader uses it.
 type assembler struct {
 	prefix [prefixSize]byte
 	have   int // bytes of prefix that have come
@@ -25,15 +29,17 @@ type assembler struct {
 	size   int // of the message
 	flag   byte
 
-	reserved int // bytes of body that were made at once on reserve's word
+	reserved int // bytes of body that reserve allowed
 }
 
 // partial reports whether a message has begun and not ended.
 func (a *assembler) partial() bool { return a.have > 0 }
 
-// feed takes from p and returns the rest. done: a message is whole; take it. The error is errTooLarge. reserve says whether
-// the buffer of a large message may be made at once; nil: it may not.
-func (a *assembler) feed(p []byte, limit int, pool *tensor.Pool, reserve func(size int) bool) (rest []byte, done bool, err error) {
+// feed takes bytes of p and returns the rest. done: a message has come whole; take returns it. The error is errTooLarge.
+// reserve reports whether the buffer of a large message may be made at once; nil: it may not.
+func (a *assembler) feed(
+	p []byte, limit int, pool *tensor.Pool, reserve func(size int) bool,
+) (rest []byte, done bool, err error) {
 	if a.have < prefixSize {
 		n := copy(a.prefix[a.have:], p)
 		a.have += n
@@ -64,7 +70,7 @@ func (a *assembler) feed(p []byte, limit int, pool *tensor.Pool, reserve func(si
 	return p, a.filled == a.size, nil
 }
 
-// room returns where the next bytes of the message go; it is empty outside a message's body.
+// room returns where the next bytes of the message go. It is empty outside a message's body.
 func (a *assembler) room(pool *tensor.Pool) []byte {
 	if a.have < prefixSize || a.filled == a.size {
 		return nil
@@ -75,14 +81,14 @@ func (a *assembler) room(pool *tensor.Pool) []byte {
 	return a.body.Bytes()[a.filled:]
 }
 
-// take hands over the whole message.
+// take returns the whole message with its reference.
 func (a *assembler) take() *tensor.Buffer {
 	b := a.body
 	a.have, a.body, a.reserved = 0, nil, 0
 	return b
 }
 
-// drop lets go of a message that will not be finished.
+// drop releases a message that will not be finished.
 func (a *assembler) drop() {
 	if a.body != nil {
 		a.body.Release()

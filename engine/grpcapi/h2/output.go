@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"encoding/binary"
 	"io"
 	"net"
 
@@ -9,15 +10,15 @@ import (
 	"nereid/engine/system/socket"
 )
 
-// copyBelow is the size under which a piece of a message is copied beside the frames rather than referred to.
+// copyBelow is the size under which a piece of a message is copied into the frames. Larger ones are referred to.
 const copyBelow = 4 << 10
 
-// output is what waits for the socket: frames in b, and between them pieces of messages that are not copied.
+// output is pending output: frames in b, and between them pieces of messages that are not copied.
 type output struct {
 	b      []byte
 	pieces []piece
-	size   int          // of all
-	owners []mem.Buffer // let go once all is written
+	size   int          // bytes of pieces
+	owners []mem.Buffer // released once all is written
 	vec    net.Buffers
 }
 
@@ -32,6 +33,19 @@ func (o *output) empty() bool { return len(o.b) == 0 && len(o.pieces) == 0 }
 func (o *output) refer(data []byte) {
 	o.pieces = append(o.pieces, piece{len(o.b), data})
 	o.size += len(data)
+}
+
+// ping appends a PING frame.
+func (o *output) ping(payload string, flags byte) {
+	o.b = append(appendHead(o.b, len(payload), framePing, flags, 0), payload...)
+}
+
+// goAway appends a GOAWAY frame. last is the last stream that the server serves.
+func (o *output) goAway(last uint32, code errCode, text string) {
+	b := appendHead(o.b, 8+len(text), frameGoAway, 0, 0)
+	b = binary.BigEndian.AppendUint32(b, last)
+	b = binary.BigEndian.AppendUint32(b, uint32(code))
+	o.b = append(b, text...)
 }
 
 func (o *output) write(w io.Writer) error {
@@ -61,7 +75,7 @@ func (o *output) write(w io.Writer) error {
 	return err
 }
 
-// join appends what waits in next, which is empty then.
+// join appends next, and empties it.
 func (o *output) join(next *output) {
 	for _, p := range next.pieces {
 		o.pieces = append(o.pieces, piece{len(o.b) + p.at, p.data})
@@ -74,7 +88,7 @@ func (o *output) join(next *output) {
 	next.reset()
 }
 
-// reset empties o and lets go of what it holds.
+// reset empties o and releases what it refers to.
 func (o *output) reset() {
 	for i, b := range o.owners {
 		b.Free()
@@ -82,7 +96,7 @@ func (o *output) reset() {
 	}
 	clear(o.pieces)
 	o.b, o.pieces, o.owners, o.size = o.b[:0], o.pieces[:0], o.owners[:0], 0
-	if cap(o.b) > 128<<10 { // one burst must not stay
+	if cap(o.b) > 128<<10 { // memory of a burst is not kept
 		o.b = nil
 	}
 	if cap(o.pieces) > 1024 {

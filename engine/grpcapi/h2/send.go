@@ -1,96 +1,118 @@
 package h2
 
 import (
+	"strconv"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
 	grpcstatus "google.golang.org/grpc/status"
 )
 
-// All in this file runs with c.mu held. It appends to c.out; flush writes.
+// All in this file runs with c.mu held. It appends frames to c.out; flush writes them.
 
-// flush writes what is waiting, unless somebody is writing: he will. c.mu is let go while it writes, and held again when
-// it returns. So many goroutines' answers go out in one write without one of them waiting for a turn.
+// sendState is what a call sends.
+type sendState struct {
+	window          int64 // bytes of DATA that the client allows; may be negative
+	queue           []mem.Buffer
+	offset          int                // bytes of queue[0] that are sent
+	queued          int                // bytes of queue that are not sent
+	end             *grpcstatus.Status // sent after queue; nil: the call goes on
+	header, trailer metadata.MD
+	encoding        string // of the messages; "": none
+	headersSent     bool
+	blocked         bool // in conn.blocked
+}
+
+// flush writes the pending output, unless a goroutine is writing, which then writes it too. c.mu is unlocked while it
+// writes, and held again when it returns. So the answers of many goroutines share a write, and none waits for its turn.
 func (c *conn) flush() {
-	if c.writing {
+	if c.write.active {
 		return
 	}
-	c.writing = true
-	for !c.dead && !c.out.empty() {
-		out := c.out
-		c.out, c.spare = c.spare, nil
+	c.write.active = true
+	for !c.closed && !c.out.empty() {
+		out := c.swapOutput()
 		c.mu.Unlock()
 		err := out.write(c.nc)
 		out.reset()
 		c.mu.Lock()
-		c.spare = out
+		c.write.spare = out
 		if err != nil {
-			c.die()
+			c.close()
 			break
 		}
 		c.unblock()
-		if c.stalled {
-			c.stalled = false
-			c.drained.Broadcast()
-		}
+		c.writeDone()
 	}
-	if c.dead || c.out.empty() {
-		c.out.reset() // of owners, too
+	if c.closed || c.out.empty() {
+		c.out.reset() // releases owners, too
 	}
-	c.writing = false
-	if c.stalled {
-		c.stalled = false
-		c.drained.Broadcast()
-	}
-	if c.leaving && !c.dead {
+	c.write.active = false
+	c.writeDone()
+	if c.life.hangUp && !c.closed {
 		c.hangUp()
 	}
 }
 
-// flushNow writes what is waiting, if that is little and nobody is writing, as far as the socket takes it at once. c.mu is
-// let go meanwhile.
-func (c *conn) flushNow() {
-	out := c.out
-	if c.socket == nil || c.writing || c.dead || len(out.pieces) > 0 || len(out.b) == 0 || len(out.b) > flushNowMax {
+// maxTryFlush is well below what the socket of a client that reads has room for.
+const maxTryFlush = 32 << 10
+
+// tryFlush writes the pending output if it is little and no goroutine is writing, as far as the socket takes it at once.
+// c.mu is unlocked while it writes.
+func (c *conn) tryFlush() {
+	if c.socket == nil || c.write.active || c.closed {
 		return
 	}
-	c.writing = true
-	c.out, c.spare = c.spare, nil
+	if n := len(c.out.b); n == 0 || n > maxTryFlush || len(c.out.pieces) > 0 {
+		return
+	}
+	c.write.active = true
+	out := c.swapOutput()
 	c.mu.Unlock()
 	n, err := c.socket.TryWrite(out.b)
-	if err == nil && n == len(out.b) {
+	if err != nil || n == len(out.b) {
 		out.reset()
 	}
 	c.mu.Lock()
-	c.writing = false
-	switch {
-	case err != nil:
-		out.reset()
-		c.spare = out
-		c.die()
-		return
-	case n < len(out.b): // not after the reset
+	c.write.active = false
+	if n < len(out.b) { // not after the reset
 		out.b = out.b[:copy(out.b, out.b[n:])]
 		out.join(c.out)
 		c.out, out = out, c.out
 	}
-	c.spare = out
-	if c.dead {
+	c.write.spare = out
+	switch {
+	case err != nil:
+		c.close()
+	case c.closed:
 		c.out.reset()
-		return
-	}
-	c.unblock()
-	if c.stalled {
-		c.stalled = false
-		c.drained.Broadcast()
+	default:
+		c.unblock()
+		c.writeDone()
 	}
 }
 
-// flushNowMax is well below what the socket of a client that reads has room for.
-const flushNowMax = 32 << 10
+// swapOutput takes the pending output, and makes the spare one collect what follows.
+func (c *conn) swapOutput() *output {
+	out := c.out
+	c.out, c.write.spare = c.write.spare, nil
+	return out
+}
 
-// unblock goes on with calls that waited for the connection's window or for room.
+// writeDone wakes those that wait for the end of a write.
+func (c *conn) writeDone() {
+	if c.write.waiting {
+		c.write.waiting = false
+		c.write.done.Broadcast()
+	}
+}
+
+// full reports whether so much output is pending that answers must stay in their streams.
+func (c *conn) full() bool { return c.out.size+len(c.out.b) > maxUnsent }
+
+// unblock continues calls that waited for the connection's window or for room in the output.
 func (c *conn) unblock() {
 	if len(c.blocked) == 0 {
 		return
@@ -98,27 +120,27 @@ func (c *conn) unblock() {
 	list := c.blocked
 	c.blocked = nil
 	for _, s := range list {
-		s.blocked = false
-		if s.present {
+		s.send.blocked = false
+		if s.open {
 			c.push(s)
 		}
 	}
 }
 
-// seal makes frames of the header block that lies at c.out.b[from:], after room for one head.
-func (c *conn) seal(from int, id uint32, flags byte) {
+// sealHeaders makes frames of the header block c.out.b[from:], which begins with room for one head.
+func (c *conn) sealHeaders(from int, id uint32, flags byte) {
+	c.life.pingOK = true
 	b := c.out.b
 	n := len(b) - from - headSize
-	if n <= c.peerFrame {
+	if n <= c.peer.frame {
 		appendHead(b[from:from], n, frameHeaders, flags|flagEndHeaders, id)
-		c.noted()
 		return
 	}
 	block := append([]byte(nil), b[from+headSize:]...)
 	b = b[:from]
 	kind := byte(frameHeaders)
 	for len(block) > 0 {
-		k := min(len(block), c.peerFrame)
+		k := min(len(block), c.peer.frame)
 		f := flags
 		if k == len(block) {
 			f |= flagEndHeaders
@@ -127,147 +149,143 @@ func (c *conn) seal(from int, id uint32, flags byte) {
 		block, kind, flags = block[k:], frameContinuation, 0
 	}
 	c.out.b = b
-	c.noted()
 }
-
-// noted: something of a call goes out, so that pings are no nuisance.
-func (c *conn) noted() { c.pingsFree = true }
 
 var noHead [headSize]byte
 
 func (c *conn) sendHeaders(s *Stream) {
-	if s.headers {
+	if s.send.headersSent {
 		return
 	}
-	s.headers = true
+	s.send.headersSent = true
 	from := len(c.out.b)
 	b := c.enc.headers(append(c.out.b, noHead[:]...))
-	if s.encoding != "" {
-		b = appendField(b, "grpc-encoding", s.encoding)
+	if s.send.encoding != "" {
+		b = appendField(b, "grpc-encoding", s.send.encoding)
 	}
-	c.out.b = appendMetadata(b, s.header)
-	c.seal(from, s.id, 0)
+	c.out.b = appendMetadata(b, s.send.header)
+	c.sealHeaders(from, s.id, 0)
 }
 
 // sendSmall appends a message of at most copyBelow bytes that is not compressed, by copying.
 func (c *conn) sendSmall(s *Stream, msg []byte) {
 	n := prefixSize + len(msg)
-	if s.queued > 0 || int64(n) > min(s.window, c.window) || c.out.size+len(c.out.b) > maxUnsent {
+	if s.send.queued > 0 || int64(n) > min(s.send.window, c.peer.window) || c.full() {
 		c.sendMessage(s, mem.BufferSlice{mem.SliceBuffer(append([]byte(nil), msg...))}, 0)
 		return
 	}
 	b := appendHead(c.out.b, n, frameData, 0, s.id)
-	b = append(b, 0, byte(len(msg)>>24), byte(len(msg)>>16), byte(len(msg)>>8), byte(len(msg)))
-	c.out.b = append(b, msg...)
-	s.window -= int64(n)
-	c.window -= int64(n)
-	c.noted()
+	c.out.b = append(appendPrefix(b, 0, len(msg)), msg...)
+	s.send.window -= int64(n)
+	c.peer.window -= int64(n)
+	c.life.pingOK = true
 }
 
-// sendMessage queues a message, whose references it takes, and sends what the windows allow.
+// sendMessage queues a message, whose references it takes over, and sends what the windows allow.
 func (c *conn) sendMessage(s *Stream, msg mem.BufferSlice, flag byte) {
-	if c.dead || !s.present || s.end != nil {
+	if c.closed || !s.open || s.send.end != nil {
 		msg.Free()
 		return
 	}
 	c.sendHeaders(s)
-	n := msg.Len()
-	s.queue = append(s.queue, mem.SliceBuffer{flag, byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
+	q := &s.send
+	q.queue = append(q.queue, mem.SliceBuffer(appendPrefix(nil, flag, msg.Len())))
+	q.queued += prefixSize + msg.Len()
 	for _, b := range msg {
 		if b.Len() == 0 {
 			b.Free()
 			continue
 		}
-		s.queue = append(s.queue, b)
+		q.queue = append(q.queue, b)
 	}
-	s.queued += prefixSize + n
 	c.push(s)
 }
 
-// push sends of a call's queue what the windows and the room allow, and its end after it.
+// push sends of a call's queue what the windows and the output's room allow, and after the queue the call's end.
 func (c *conn) push(s *Stream) {
-	for s.queued > 0 {
-		if c.window <= 0 || c.out.size+len(c.out.b) > maxUnsent {
-			if !s.blocked {
-				s.blocked = true
+	q := &s.send
+	for q.queued > 0 {
+		if c.peer.window <= 0 || c.full() {
+			if !q.blocked {
+				q.blocked = true
 				c.blocked = append(c.blocked, s)
 			}
 			return
 		}
-		n := int(min(int64(s.queued), s.window, c.window, int64(c.peerFrame)))
+		n := int(min(int64(q.queued), q.window, c.peer.window, int64(c.peer.frame)))
 		if n <= 0 {
 			return // until the stream's window opens
 		}
 		c.out.b = appendHead(c.out.b, n, frameData, 0, s.id)
-		c.noted()
-		s.window -= int64(n)
-		c.window -= int64(n)
-		s.queued -= n
+		c.life.pingOK = true
+		q.window -= int64(n)
+		c.peer.window -= int64(n)
+		q.queued -= n
 		for n > 0 {
-			n -= c.emit(s, n)
+			n -= c.appendQueued(q, n)
 		}
 	}
-	s.queue, s.offset = s.queue[:0], 0
+	q.queue, q.offset = q.queue[:0], 0
 	if s.call != nil {
 		select {
 		case s.call.sent <- struct{}{}:
 		default:
 		}
 	}
-	if s.end != nil {
-		c.sendEnd(s, s.end)
+	if q.end != nil {
+		c.sendEnd(s, q.end)
 	}
 }
 
-// emit sends up to n bytes of the first buffer of a call's queue and returns how many.
-func (c *conn) emit(s *Stream, n int) int {
-	first := s.queue[0]
-	data := first.ReadOnlyData()[s.offset:]
+// appendQueued appends up to n bytes of the first buffer of a call's queue, and returns how many.
+func (c *conn) appendQueued(q *sendState, n int) int {
+	first := q.queue[0]
+	data := first.ReadOnlyData()[q.offset:]
 	whole := len(data) <= n
 	if !whole {
 		data = data[:n]
 	}
-	copied := c.copyAll || len(data) < copyBelow
+	copied := c.write.copyAll || len(data) < copyBelow
 	if copied {
 		c.out.b = append(c.out.b, data...)
 	} else {
 		c.out.refer(data)
 	}
 	if !whole {
-		s.offset += n
+		q.offset += n
 		return n
 	}
-	if copied && s.offset == 0 {
+	if copied && q.offset == 0 {
 		first.Free()
 	} else {
 		c.out.owners = append(c.out.owners, first)
 	}
-	s.queue[0] = nil
-	s.queue, s.offset = s.queue[1:], 0
+	q.queue[0] = nil
+	q.queue, q.offset = q.queue[1:], 0
 	return len(data)
 }
 
-// finish ends a call's answer: when what is queued has gone, the trailers follow.
+// finish ends a call's answer. The trailers follow what is queued.
 func (c *conn) finish(s *Stream, err error) {
-	if s.done {
+	if s.finished {
 		return
 	}
-	s.done = true
-	if s.timer != nil {
-		s.timer.Stop()
+	s.finished = true
+	if s.inline.timer != nil {
+		s.inline.timer.Stop()
 	}
-	if s.began {
-		c.inline--
+	if s.inline.begun {
+		c.inline.running--
 	}
-	if c.dead || !s.present {
+	if c.closed || !s.open {
 		return
 	}
 	st := statusOK
 	if err != nil {
 		st = statusOf(err)
 	}
-	if s.queued > 0 {
-		s.end = st
+	if s.send.queued > 0 {
+		s.send.end = st
 		return
 	}
 	c.sendEnd(s, st)
@@ -283,10 +301,10 @@ func statusOf(err error) *grpcstatus.Status {
 	return st
 }
 
-// sendEnd sends the trailers, or both headers and trailers in one if there was nothing before, and forgets the call.
+// sendEnd sends the trailers, or headers and trailers as one block if nothing was sent before, and forgets the call.
 func (c *conn) sendEnd(s *Stream, st *grpcstatus.Status) {
 	switch {
-	case s.req.http != 0 && !s.headers:
+	case s.req.http != 0 && !s.send.headersSent:
 		c.sendHTTP(s, st)
 		return
 	case s.req.http != 0:
@@ -296,119 +314,88 @@ func (c *conn) sendEnd(s *Stream, st *grpcstatus.Status) {
 	}
 	from := len(c.out.b)
 	b := append(c.out.b, noHead[:]...)
-	if !s.headers {
-		s.headers = true
+	if !s.send.headersSent {
+		s.send.headersSent = true
 		b = c.enc.headers(b)
-		b = appendMetadata(b, s.header)
+		b = appendMetadata(b, s.send.header)
 		if s.req.compression != "" && !canDecompress(s.req.compression) {
 			b = appendField(b, "grpc-accept-encoding", "identity,deflate,gzip")
 		}
 	}
 	b = c.enc.status(b, st)
-	c.out.b = appendMetadata(b, s.trailer)
-	c.seal(from, s.id, flagEndStream)
+	c.out.b = appendMetadata(b, s.send.trailer)
+	c.sealHeaders(from, s.id, flagEndStream)
 	c.answered(s)
 }
 
-// sendHTTP answers what is no gRPC call, for a person to read.
+// sendHTTP answers a request that is not a gRPC call, with a text for its reader.
 func (c *conn) sendHTTP(s *Stream, st *grpcstatus.Status) {
 	text := "this port serves gRPC: " + st.Message() + "\n"
 	from := len(c.out.b)
 	b := append(c.out.b, noHead[:]...)
 	b = appendPrefixed(c.enc.begin(b), 0x00, 4, staticStatus)
-	b = appendText(b, threeDigits(s.req.http))
+	b = appendText(b, strconv.Itoa(s.req.http))
 	b = appendText(appendPrefixed(b, 0x00, 4, staticContentType), "text/plain; charset=utf-8")
 	c.out.b = c.enc.status(b, st)
-	c.seal(from, s.id, 0)
-	s.headers, s.end = true, st
-	s.queue, s.queued = append(s.queue, mem.SliceBuffer(text)), len(text)
+	c.sealHeaders(from, s.id, 0)
+	s.send.headersSent, s.send.end = true, st
+	s.send.queue, s.send.queued = append(s.send.queue, mem.SliceBuffer(text)), len(text)
 	c.push(s)
 }
 
-// answered forgets a call whose answer has gone out whole. A client that has not ended it need not send the rest.
+// answered forgets a call whose answer is complete. A client that has not ended the call need not send the rest.
 func (c *conn) answered(s *Stream) {
-	if !s.remoteEnd {
+	if !s.remoteClosed {
 		c.out.b = appendWords(c.out.b, frameReset, s.id, uint32(codeNo))
 	}
 	c.forget(s)
 }
 
-func threeDigits(n int) string {
-	return string([]byte{byte('0' + n/100), byte('0' + n/10%10), byte('0' + n%10)})
-}
-
-// reset ends a call with an RST_STREAM.
+// reset ends a call with RST_STREAM.
 func (c *conn) reset(s *Stream, code errCode, err error) {
 	c.out.b = appendWords(c.out.b, frameReset, s.id, uint32(code))
 	c.abort(s, err)
 }
 
-// abort ends a call whose client has gone or broken the protocol: nothing of it is sent any more.
+// abort ends a call that is cancelled or whose client has broken the protocol. Nothing of it is sent any more.
 func (c *conn) abort(s *Stream, err error) {
 	if s.err == nil {
 		s.err = err
 	}
-	for i, b := range s.queue {
-		if i == 0 && s.offset > 0 && (c.writing || !c.out.empty()) {
-			c.out.owners = append(c.out.owners, b) // a part of it may be on its way
+	q := &s.send
+	for i, b := range q.queue {
+		if i == 0 && q.offset > 0 && (c.write.active || !c.out.empty()) {
+			c.out.owners = append(c.out.owners, b) // a part of it may be in the output
 		} else {
 			b.Free()
 		}
-		s.queue[i] = nil
+		q.queue[i] = nil
 	}
-	s.queue, s.offset, s.queued = nil, 0, 0
+	q.queue, q.offset, q.queued = nil, 0, 0
 	c.forget(s)
 	switch {
 	case s.call != nil:
 		s.call.cancel()
-	case s.began && !s.done:
+	case s.inline.begun && !s.finished:
 		c.resume(s)
 	}
 }
 
-// forget takes a call out of the connection's table.
+// forget removes a call from the connection's table.
 func (c *conn) forget(s *Stream) {
-	if !s.present {
+	if !s.open {
 		return
 	}
-	s.present = false
+	s.open = false
 	delete(c.streams, s.id)
 	if len(c.streams) > 0 {
 		return
 	}
 	if c.srv.o.Keepalive.MaxConnectionIdle != forever {
-		c.idleSince = time.Now()
+		c.life.idleSince = time.Now()
 	}
-	if c.draining == drainLast {
-		c.leaving = true
-		c.wake()
+	if c.life.drain == drainRefusing {
+		c.life.hangUp = true
+		c.wakeWriter()
 	}
-}
-
-// credit gives back what a message took of the windows.
-func (c *conn) credit(s *Stream, got received) {
-	c.unread -= len(got.buf.Bytes())
-	s.give(got.credit)
-	c.creditConn()
-}
-
-// give returns n bytes to the stream's window, in portions. A message that is not complete keeps nothing back.
-func (s *Stream) give(n int) {
-	s.uncreditedHeld += n
-	if s.uncreditedHeld < streamWindow/4 || !s.present || s.remoteEnd {
-		return
-	}
-	s.c.out.b = appendWords(s.c.out.b, frameWindowUpdate, s.id, uint32(s.uncreditedHeld))
-	s.recvWindow += s.uncreditedHeld
-	s.uncreditedHeld = 0
-}
-
-// creditConn returns to the connection's window what has come, in portions, unless too much lies unread.
-func (c *conn) creditConn() {
-	if c.uncredited < connWindow/4 || c.unread > maxUnread {
-		return
-	}
-	c.out.b = appendWords(c.out.b, frameWindowUpdate, 0, uint32(c.uncredited))
-	c.recvWindow += c.uncredited
-	c.uncredited = 0
 }

@@ -16,8 +16,8 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 )
 
-// request is what a call's headers say. It is shared by all calls of a connection with the same header block, and is
-// not changed once it is made.
+// request is the content of a call's headers. All calls of a connection with the same header block share it. It is not
+// changed after it is made.
 type request struct {
 	method      *method // nil: unknown
 	path        string
@@ -25,13 +25,13 @@ type request struct {
 	timeout     time.Duration   // 0: none
 	compression string          // of the messages; "" is none
 	accept      string          // grpc-accept-encoding
-	length      int64           // content-length; -1: not told
+	length      int64           // content-length; -1: none
 
 	pseudo    bool               // has pseudo-headers
-	faulty    bool               // has a field that may not be
-	malformed string             // not HTTP: the stream is reset
-	refusal   *grpcstatus.Status // the call ends with it
-	http      int                // the HTTP status that goes with refusal; 0: 200
+	faulty    bool               // has a field that is not allowed
+	malformed string             // why the stream is reset: this is not HTTP; "": it is not reset
+	refusal   *grpcstatus.Status // the call ends with this status; nil: it is served
+	http      int                // the HTTP status of a refusal; 0: 200
 }
 
 // headerReader turns header blocks into requests.
@@ -39,24 +39,24 @@ type headerReader struct {
 	c   *conn
 	dec *hpack.Decoder
 
-	// The block at hand.
+	// The block that is being decoded.
 	req       *request
 	md        metadata.MD
 	size      uint32 // as RFC 9113 counts it
 	tooLarge  bool
-	regular   bool // a field that is no pseudo-header has come
+	regular   bool // a field that is not a pseudo-header has come
 	pseudo    [4]bool
 	verb      string
 	kind      string // content-type
 	kindKnown bool
 
-	// What the block says, and what the last one said but for its timeout: with a deadline on every call a block changes
-	// the dynamic table each time, and says the same.
+	// The fields of the block, and those of the last one without its timeout. If every call has a deadline, every block
+	// changes the dynamic table, but only the timeout differs.
 	fields, lastFields []hpack.HeaderField
 	last               *request
 
-	// Requests by their block. The same bytes say the same as long as the dynamic table does not change, and a block
-	// of nothing but indices does not change it.
+	// Requests by their block. The same bytes have the same meaning as long as the dynamic table does not change. A block
+	// that consists of indices does not change it.
 	known [8]knownBlock
 	next  int
 }
@@ -73,7 +73,7 @@ func newHeaderReader(c *conn) *headerReader {
 	return h
 }
 
-// read decodes a header block. An error is the connection's: the tables of the two sides differ from then on.
+// read decodes a header block. After an error the connection must be closed: the tables of the two sides differ.
 func (h *headerReader) read(block []byte) (*request, error) {
 	indexed := onlyIndices(block)
 	if indexed {
@@ -102,7 +102,7 @@ func onlyIndices(b []byte) bool {
 		if b[i]&0x80 == 0 {
 			return false
 		}
-		if b[i] == 0xff { // the index goes on
+		if b[i] == 0xff { // the index has more bytes
 			for i++; i < len(b) && b[i]&0x80 != 0; i++ {
 			}
 		}
@@ -119,7 +119,7 @@ func (h *headerReader) decode(block []byte) error {
 	if err := h.dec.Close(); err != nil {
 		return &connError{codeCompression, err.Error()}
 	}
-	if h.again() {
+	if h.reuseLast() {
 		return nil
 	}
 	h.req = &request{length: -1}
@@ -144,8 +144,8 @@ func (h *headerReader) collect(f hpack.HeaderField) {
 
 const timeoutName = "grpc-timeout"
 
-// again makes the request of the last one if the fields say the same but for a timeout.
-func (h *headerReader) again() bool {
+// reuseLast makes the request from the last one if the fields differ in nothing but the timeout.
+func (h *headerReader) reuseLast() bool {
 	if h.last == nil || h.tooLarge {
 		return false
 	}
@@ -175,7 +175,7 @@ func (h *headerReader) again() bool {
 	return true
 }
 
-// remember keeps a good request for again.
+// remember keeps a good request for reuseLast.
 func (h *headerReader) remember() {
 	h.last = nil
 	if h.tooLarge || h.req.malformed != "" || h.req.refusal != nil || len(h.fields) > 64 {
@@ -239,7 +239,7 @@ func (h *headerReader) field(f hpack.HeaderField) {
 	}
 }
 
-// metadata keeps a field for the handlers.
+// metadata adds a field to the metadata that handlers see.
 func (h *headerReader) metadata(f hpack.HeaderField) {
 	if f.Name != "user-agent" && reserved(f.Name) {
 		return
@@ -299,15 +299,15 @@ func (h *headerReader) refuse(c codes.Code, text string) {
 	}
 }
 
-// finish checks the whole and looks the method up.
+// finish checks the request as a whole and finds its method.
 func (h *headerReader) finish() {
 	r := h.req
 	r.pseudo = h.pseudo != [4]bool{}
 	switch {
 	case h.tooLarge:
 		r.malformed = ""
-		r.refusal = grpcstatus.New(codes.ResourceExhausted,
-			fmt.Sprintf("the call's headers are larger than %d bytes", h.c.srv.o.MaxHeaderBytes))
+		r.refusal = grpcstatus.Newf(codes.ResourceExhausted,
+			"the call's headers are larger than %d bytes", h.c.srv.o.MaxHeaderBytes)
 		return
 	case r.malformed != "":
 		return
@@ -330,7 +330,8 @@ func (h *headerReader) finish() {
 	if r.method = h.c.srv.methods[r.path]; r.method == nil {
 		r.refusal = h.c.srv.unknown(r.path)
 	} else if r.compression != "" && !canDecompress(r.compression) {
-		r.refusal = grpcstatus.New(codes.Unimplemented, fmt.Sprintf("grpc: Decompressor is not installed for grpc-encoding %q", r.compression))
+		r.refusal = grpcstatus.Newf(codes.Unimplemented,
+			"grpc: Decompressor is not installed for grpc-encoding %q", r.compression)
 	}
 }
 
@@ -340,7 +341,7 @@ func grpcType(s string) bool {
 	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }
 
-// reserved reports whether the protocol keeps a header name for itself.
+// reserved reports whether a header name is the protocol's own, and not metadata.
 func reserved(name string) bool {
 	switch name {
 	case "content-type", "user-agent", "te", "grpc-encoding", "grpc-message", "grpc-status", "grpc-timeout",
@@ -352,14 +353,15 @@ func reserved(name string) bool {
 
 func isBinary(name string) bool { return strings.HasSuffix(name, "-bin") }
 
+// decodeBinary decodes the value of a "-bin" field, with or without padding.
 func decodeBinary(v string) ([]byte, error) {
-	if len(v)%4 == 0 { // padded or needing none
+	if len(v)%4 == 0 {
 		return base64.StdEncoding.DecodeString(v)
 	}
 	return base64.RawStdEncoding.DecodeString(v)
 }
 
-// validName: lower-case tokens, RFC 9113 section 8.2.1.
+// validName reports whether s is a lower-case token, as RFC 9113 section 8.2.1 demands.
 func validName(s string) bool {
 	for i := range len(s) {
 		c := s[i]

@@ -1,0 +1,188 @@
+package h2
+
+import (
+	"io"
+	"math/rand/v2"
+	"time"
+)
+
+// lifetime is about the end of a connection: keepalive, limits of age and idleness, graceful shutdown.
+type lifetime struct {
+	timers    [timerCount]*time.Timer
+	idleSince time.Time
+	drain     drainState
+	hangUp    bool // close the connection once all is written
+	settled   bool // the client's first settings have come
+	pingOK    bool // frames of a call were sent since the client's last ping
+}
+
+// The timers of a connection.
+const (
+	timerAlive = iota
+	timerIdle
+	timerAge
+	timerGrace
+	timerDrain
+	timerCount
+)
+
+// drainState is the progress of a graceful end.
+type drainState int
+
+const (
+	drainNone      drainState = iota
+	drainAnnounced            // the client has been sent a GOAWAY; calls that it opens before it reads that are served
+	drainRefusing             // no new calls are served
+)
+
+// startTimers starts the timers of a connection. They stop with it.
+func (c *conn) startTimers() {
+	k := &c.srv.o.Keepalive
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reader.lastRead.Store(c.srv.now())
+	c.life.idleSince = time.Now()
+	if age := k.MaxConnectionAge; age != forever {
+		jitter := (rand.Float64() - 0.5) * 0.2 * float64(age) //nolint:gosec // so that clients do not reconnect all at once
+		c.after(timerAge, age+time.Duration(jitter), c.endAge)
+	}
+	if k.MaxConnectionIdle != forever {
+		c.after(timerIdle, k.MaxConnectionIdle, c.checkIdle)
+	}
+	c.after(timerAlive, k.Time, c.checkAlive)
+}
+
+// after calls f later, unless the connection ends before. c.mu is held.
+func (c *conn) after(timer int, d time.Duration, f func()) {
+	if c.closed {
+		return
+	}
+	c.life.timers[timer] = time.AfterFunc(d, f)
+}
+
+// endAge ends a connection that has reached its maximum age.
+func (c *conn) endAge() {
+	c.drain("max_age")
+	grace := c.srv.o.Keepalive.MaxConnectionAgeGrace
+	if grace == forever {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.after(timerGrace, grace, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.close()
+	})
+}
+
+func (c *conn) checkIdle() {
+	limit := c.srv.o.Keepalive.MaxConnectionIdle
+	c.mu.Lock()
+	left := limit - time.Since(c.life.idleSince)
+	if len(c.streams) > 0 {
+		left = limit
+	}
+	if left > 0 {
+		c.after(timerIdle, left, c.checkIdle)
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
+	c.drain("max_idle")
+}
+
+// checkAlive pings a client that has sent nothing for the keepalive time, and closes the connection if it still sends
+// nothing.
+func (c *conn) checkAlive() {
+	k := &c.srv.o.Keepalive
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last := c.reader.lastRead.Load()
+	if left := k.Time - time.Duration(c.srv.now()-last); left > 0 {
+		c.after(timerAlive, left, c.checkAlive)
+		return
+	}
+	if c.closed {
+		return
+	}
+	c.out.ping("nereid\x00\x00", 0)
+	c.wakeWriter()
+	c.after(timerAlive, k.Timeout, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.reader.lastRead.Load() == last {
+			c.close()
+			return
+		}
+		c.after(timerAlive, k.Time, c.checkAlive)
+	})
+}
+
+// goAway sends the client the reason why the connection ends, and waits until it has read it, for at most lingerTime.
+func (c *conn) goAway(e *connError) {
+	_ = c.nc.SetDeadline(time.Now().Add(lingerTime)) // also ends a write that is stuck
+	c.mu.Lock()
+	for c.write.active && !c.closed {
+		c.write.waiting = true
+		c.write.done.Wait()
+	}
+	if c.closed {
+		c.mu.Unlock()
+		return
+	}
+	c.out.goAway(c.lastID, e.code, e.text)
+	c.flush()
+	c.mu.Unlock()
+	c.closeWrite()
+	// Closing a socket with unread bytes would discard the GOAWAY on the client's side.
+	_, _ = io.CopyN(io.Discard, c.nc, 256<<10) // the connection ends in any case
+}
+
+func (c *conn) closeWrite() {
+	if w, ok := c.nc.(interface{ CloseWrite() error }); ok {
+		_ = w.CloseWrite() // the connection ends in any case
+	}
+}
+
+// hangUp ends a connection that has nothing more to send: the client reads the end, and closes. c.mu is held.
+func (c *conn) hangUp() {
+	c.life.hangUp = false
+	c.closeWrite()
+	_ = c.nc.SetReadDeadline(time.Now().Add(lingerTime)) // the reader ends then at the latest
+}
+
+// drain begins a graceful end. The client is sent a GOAWAY that refuses no call, and a ping. When it answers the ping, it
+// knows that it must not open calls: those that it has opened are the last.
+func (c *conn) drain(reason string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.life.drain != drainNone {
+		return
+	}
+	if !c.life.settled { // the client has made no call yet
+		c.close()
+		return
+	}
+	c.life.drain = drainAnnounced
+	c.out.goAway(maxWindow, codeNo, reason)
+	c.out.ping(drainPing, 0)
+	c.after(timerDrain, drainTimeout, c.refuseCalls)
+	c.wakeWriter()
+}
+
+// drainPing is the payload of the ping that follows the first GOAWAY.
+const drainPing = "\x01\x06\x01\x08\x00\x03\x03\x09"
+
+// refuseCalls is the second half of a graceful end.
+func (c *conn) refuseCalls() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.life.drain != drainAnnounced {
+		return
+	}
+	c.life.drain = drainRefusing
+	c.out.goAway(c.lastID, codeNo, "graceful_stop")
+	c.life.hangUp = len(c.streams) == 0
+	c.wakeWriter()
+}
