@@ -3,6 +3,7 @@ package modelconfig
 import (
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"nereid/engine/inferencepb"
@@ -21,13 +22,13 @@ const (
 // PlatformEnsemble is the platform of an ensemble, which has no backend.
 const PlatformEnsemble = "ensemble"
 
-// artifact ties a platform to its backend and to the usual name of its model file.
+// artifact is a platform with its backend and the usual name of its model file.
 type artifact struct {
 	platform, backend, file string
-	isDir, mayBeDir         bool
+	isDir, mayBeDir         bool // file is always, or may be, a folder
 }
 
-// artifacts are in the order in which Triton looks for them in a version folder.
+// artifacts are in the order in which Triton looks for their files in a version folder.
 var artifacts = []artifact{
 	{"tensorflow_savedmodel", BackendTensorFlow, "model.savedmodel", true, true},
 	{"tensorflow_graphdef", BackendTensorFlow, "model.graphdef", false, false},
@@ -41,12 +42,10 @@ var artifacts = []artifact{
 	{"caffe2_netdef", BackendCaffe2, "model.netdef", false, false},
 }
 
-// CompleteBackend fills in the name, from the model's folder, and platform, backend and
-// default_model_filename, from each other and from the files of a version folder (nil: there is none). What
-// the configuration says stays. A model whose folder is called name.backend and whose files tell nothing
-// gets that backend.
-//
-// The fault it may return is that nothing tells the backend.
+// CompleteBackend fills in what the configuration leaves open of name, platform, backend and default_model_filename. The
+// name is the folder's. The others follow from each other and from the files of a version folder (nil: there is none). If
+// neither tells the backend and the folder is called name.backend, the model gets that backend. CompleteBackend returns a
+// fault if the backend is unknown.
 func CompleteBackend(cfg *inferencepb.ModelConfig, folder string, version []fs.DirEntry) Faults {
 	if cfg.Name == "" {
 		cfg.Name = folder
@@ -77,7 +76,8 @@ func CompleteBackend(cfg *inferencepb.ModelConfig, folder string, version []fs.D
 			return Faults{{Path: "backend",
 				Message: fmt.Sprintf("Invalid model name: Could not determine backend for model '%s' with no backend in model "+
 					"configuration. Expected model name of the form 'model.<backend_name>'.", folder),
-				Fix: "add a line such as backend: \"onnxruntime\", or put a model.onnx or model.py into a version folder"}}
+				Fix: "add a line such as backend: \"onnxruntime\", " +
+					"or put a model.onnx or model.py into a version folder"}}
 		}
 		cfg.Backend, cfg.DefaultModelFilename = backend, "model."+backend
 	}
@@ -96,8 +96,8 @@ func CompleteBackend(cfg *inferencepb.ModelConfig, folder string, version []fs.D
 	return nil
 }
 
-// detect finds the artifact that default_model_filename names, or else the first that the version folder has.
-// Backend restricts the search unless it is empty.
+// detect finds the artifact that default_model_filename names, or else the first one in the version folder. backend
+// restricts the search unless it is empty.
 func detect(cfg *inferencepb.ModelConfig, backend string, version []fs.DirEntry) (artifact, bool) {
 	for _, a := range artifacts {
 		if backend != "" && a.backend != backend {
@@ -118,26 +118,18 @@ func detect(cfg *inferencepb.ModelConfig, backend string, version []fs.DirEntry)
 	return artifact{}, false
 }
 
-// platformsOf lists the platforms of a backend that has some.
-func platformsOf(backend string) []string {
-	var out []string
+// platformNames lists Triton's platforms.
+func platformNames() []string { return append(platformsOf(""), PlatformEnsemble) }
+
+// platformsOf lists the platforms of a backend, or of all backends if it is empty.
+func platformsOf(backend string) (names []string) {
 	for _, a := range artifacts {
-		if a.backend == backend && a.platform != "" {
-			out = append(out, a.platform)
+		if a.platform != "" && (backend == "" || a.backend == backend) {
+			names = append(names, a.platform)
 		}
 	}
-	return out
+	return names
 }
 
-// KnownPlatform reports whether name is a platform of Triton's.
-func KnownPlatform(name string) bool {
-	if name == PlatformEnsemble {
-		return true
-	}
-	for _, a := range artifacts {
-		if a.platform == name && name != "" {
-			return true
-		}
-	}
-	return false
-}
+// KnownPlatform reports whether name is one of Triton's platforms.
+func KnownPlatform(name string) bool { return slices.Contains(platformNames(), name) }

@@ -2,6 +2,7 @@ package modelconfig
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -15,7 +16,7 @@ type FieldDoc struct {
 	Type     string     `json:"type"`              // string, int64, bool, DataType, ModelInput, map<string, ModelParameter>
 	Message  bool       `json:"message"`           // takes { … }
 	Repeated bool       `json:"repeated"`          // takes [ … ]; true for maps
-	Oneof    string     `json:"oneof,omitempty"`   // of the fields with the same oneof beside it only one may be set
+	Oneof    string     `json:"oneof,omitempty"`   // only one of the fields with the same oneof and parent may be set
 	Values   []ValueDoc `json:"values,omitempty"`  // of an enum, and true and false
 	Default  string     `json:"default,omitempty"` // in words
 	Doc      string     `json:"doc"`
@@ -27,8 +28,8 @@ type ValueDoc struct {
 	Doc  string `json:"doc,omitempty"`
 }
 
-// Describe lists every field that a configuration can have, parents before children, in the order of
-// model_config.proto. The texts are the comments there.
+// Describe lists every field of a configuration, parents before children, in the order of model_config.proto. The texts are
+// the comments of that file.
 func Describe() []FieldDoc {
 	d := describer{docs: protoComments(inferencepb.ModelConfigProto())}
 	d.message((*inferencepb.ModelConfig)(nil).ProtoReflect().Descriptor(), "")
@@ -52,8 +53,8 @@ func (d *describer) message(m protoreflect.MessageDescriptor, path string) {
 }
 
 func (d *describer) field(fd protoreflect.FieldDescriptor, path string) {
-	f := FieldDoc{Path: joinPath(path, string(fd.Name())), Type: typeName(fd), Repeated: fd.IsList() || fd.IsMap(),
-		Message: fd.Message() != nil, Doc: d.doc(fd.FullName())}
+	f := FieldDoc{Path: joinPath(path, string(fd.Name())), Type: typeName(fd), Message: fd.Message() != nil,
+		Repeated: fd.IsList() || fd.IsMap(), Doc: d.doc(fd.FullName())}
 	if before, after, ok := strings.Cut(f.Doc, "Default: "); ok {
 		f.Doc, f.Default = strings.TrimSpace(before), strings.TrimSuffix(after, ".")
 	}
@@ -73,13 +74,10 @@ func (d *describer) field(fd protoreflect.FieldDescriptor, path string) {
 	case fd.Kind() == protoreflect.BoolKind:
 		f.Values = []ValueDoc{{Name: "true"}, {Name: "false"}}
 	}
-	if fd.IsMap() {
-		d.list = append(d.list, f)
-		d.entry(fd, f.Path)
-		return
-	}
 	d.list = append(d.list, f)
-	if fd.Message() != nil {
+	if fd.IsMap() {
+		d.entry(fd, f.Path)
+	} else if fd.Message() != nil {
 		d.message(fd.Message(), f.Path)
 	}
 }
@@ -110,8 +108,8 @@ func typeName(fd protoreflect.FieldDescriptor) string {
 	return fd.Kind().String()
 }
 
-// protoComments reads the comments of a .proto file in the form that ours has: one declaration a line, its
-// comment on the lines above. It returns them by name: ModelInput.Format.FORMAT_NHWC.
+// protoComments returns the comments of a .proto file by name, such as ModelInput.Format.FORMAT_NHWC. The file must have one
+// declaration per line, with its comment on the lines above.
 func protoComments(text string) map[string]string {
 	docs := make(map[string]string)
 	var scope, comment []string
@@ -123,7 +121,8 @@ func protoComments(text string) map[string]string {
 		}
 		name := declared(line)
 		if name != "" && len(comment) > 0 {
-			docs[strings.Join(append(scopeNames(scope), name), ".")] = strings.Join(comment, " ")
+			full := slices.DeleteFunc(append(slices.Clone(scope), name), func(s string) bool { return s == "" })
+			docs[strings.Join(full, ".")] = strings.Join(comment, " ")
 		}
 		comment = nil
 		switch {
@@ -137,17 +136,6 @@ func protoComments(text string) map[string]string {
 		}
 	}
 	return docs
-}
-
-// scopeNames drops what opens no scope.
-func scopeNames(scope []string) []string {
-	var names []string
-	for _, s := range scope {
-		if s != "" {
-			names = append(names, s)
-		}
-	}
-	return names
 }
 
 // declared returns the name that a line declares, "" if none.

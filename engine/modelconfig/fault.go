@@ -16,7 +16,7 @@ type Severity uint8
 // The severities.
 const (
 	SeverityError   Severity = iota // the model cannot be loaded
-	SeverityWarning                 // it can, but the line does not do what it seems to say
+	SeverityWarning                 // it can be loaded, but the setting has not the effect that it seems to have
 )
 
 // String returns "error" or "warning".
@@ -30,14 +30,14 @@ func (s Severity) String() string {
 // MarshalJSON writes the severity as its name.
 func (s Severity) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
 
-// Fault is one thing wrong with a configuration.
+// Fault is one error or warning about a configuration.
 type Fault struct {
-	File     string   `json:"file"`          // as given to Parse, "" when the configuration came from no file
-	Line     int      `json:"line"`          // from 1; 0 when no line is to blame
+	File     string   `json:"file"`          // as given to Parse, "" if the configuration came from no file
+	Line     int      `json:"line"`          // from 1; 0 if the fault is about no line
 	Col      int      `json:"col"`           // in characters, from 1; 0 with Line 0
 	Path     string   `json:"path"`          // field path: input[0].dims[1], parameters["k"].string_value
 	Message  string   `json:"message"`       // what is wrong
-	Fix      string   `json:"fix,omitempty"` // how to mend it, may be empty
+	Fix      string   `json:"fix,omitempty"` // how to correct it, may be empty
 	Severity Severity `json:"severity"`
 }
 
@@ -57,12 +57,10 @@ func (f Fault) Error() string {
 	}
 	b.WriteString(f.Message)
 	if f.Fix != "" {
-		if strings.HasSuffix(f.Message, ".") { // some of Triton's texts are whole sentences
-			b.WriteString(" ")
-		} else {
-			b.WriteString("; ")
+		if !strings.HasSuffix(f.Message, ".") { // some of Triton's messages are whole sentences
+			b.WriteString(";")
 		}
-		b.WriteString(f.Fix)
+		b.WriteString(" " + f.Fix)
 	}
 	return b.String()
 }
@@ -70,7 +68,7 @@ func (f Fault) Error() string {
 // Faults are all the faults of one configuration. A nil or empty list means none.
 type Faults []Fault
 
-// Error joins the faults, one a line.
+// Error joins the faults, one per line.
 func (fs Faults) Error() string {
 	lines := make([]string, len(fs))
 	for i, f := range fs {
@@ -79,14 +77,14 @@ func (fs Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Errors returns the faults that keep the model from loading.
+// Errors returns the faults that prevent loading.
 func (fs Faults) Errors() Faults { return fs.of(SeverityError) }
 
-// Warnings returns the faults that do not.
+// Warnings returns the faults that do not prevent loading.
 func (fs Faults) Warnings() Faults { return fs.of(SeverityWarning) }
 
-// Err returns nil when there are no errors (warnings do not count), else one InvalidArg error whose text
-// has all of them, one a line.
+// Err returns nil if there are no errors (warnings do not count). Else it returns one InvalidArg error with all of them, one
+// per line.
 func (fs Faults) Err() error {
 	if errs := fs.Errors(); len(errs) > 0 {
 		return status.New(status.InvalidArg, errs.Error())
@@ -95,16 +93,10 @@ func (fs Faults) Err() error {
 }
 
 func (fs Faults) of(s Severity) Faults {
-	var out Faults
-	for _, f := range fs {
-		if f.Severity == s {
-			out = append(out, f)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(fs), func(f Fault) bool { return f.Severity != s })
 }
 
-// sort orders the faults as they stand in the file; those without a line come last.
+// sort sorts the faults by position; those without a line come last.
 func (fs Faults) sort() {
 	slices.SortStableFunc(fs, func(a, b Fault) int {
 		if (a.Line == 0) != (b.Line == 0) {

@@ -3,6 +3,7 @@ package modelconfig
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,26 +12,25 @@ import (
 	"nereid/engine/inferencepb"
 )
 
-// formatOrder is the order in which people write the top-level fields; the others follow in the order of the
-// .proto file.
-var formatOrder = []protoreflect.Name{"name", "platform", "backend", "runtime", "default_model_filename", "max_batch_size",
-	"input", "output", "batch_input", "batch_output", "version_policy", "instance_group", "dynamic_batching",
-	"sequence_batching", "ensemble_scheduling"}
+// formatOrder is the usual order of the top-level fields. The others follow in the order of the .proto file.
+var formatOrder = []protoreflect.Name{
+	"name", "platform", "backend", "runtime", "default_model_filename", "max_batch_size", "input", "output",
+	"batch_input", "batch_output", "version_policy", "instance_group", "dynamic_batching", "sequence_batching",
+	"ensemble_scheduling",
+}
 
-// Format writes a configuration as config.pbtxt text, indented by two spaces, in the order in which such
-// files are usually written, and without fields that have their protobuf default. Parse reads it back to an
-// equal configuration. Comments of a file that was parsed are not in a configuration, and so not in the text.
+// Format writes a configuration as config.pbtxt text, indented by two spaces and in the usual order of fields. Fields with
+// their protobuf default are left out. Parse reads it back to an equal configuration. Comments are not part of a
+// configuration, and so not of the text.
 func Format(cfg *inferencepb.ModelConfig) string {
 	var w formatter
 	m := cfg.ProtoReflect()
 	fields := m.Descriptor().Fields()
-	done := make(map[protoreflect.Name]bool)
 	for _, name := range formatOrder {
 		w.field(m, fields.ByName(name), 0)
-		done[name] = true
 	}
 	for i := range fields.Len() {
-		if fd := fields.Get(i); !done[fd.Name()] {
+		if fd := fields.Get(i); !slices.Contains(formatOrder, fd.Name()) {
 			w.field(m, fd, 0)
 		}
 	}
@@ -118,12 +118,10 @@ func (w *formatter) entries(name string, fd protoreflect.FieldDescriptor, m prot
 }
 
 func empty(m protoreflect.Message) bool {
-	set := false
-	m.Range(func(protoreflect.FieldDescriptor, protoreflect.Value) bool {
-		set = true
+	for range m.Range {
 		return false
-	})
-	return !set
+	}
+	return true
 }
 
 func formatScalar(fd protoreflect.FieldDescriptor, v protoreflect.Value) string {
@@ -156,7 +154,7 @@ func formatFloat(f float64, bits int) string {
 	return string(appendFinite(nil, f, bits))
 }
 
-// quote writes a string literal of the text format; only what must be escaped is.
+// quote writes a string literal of the text format. It escapes only what must be escaped.
 func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

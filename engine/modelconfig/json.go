@@ -15,8 +15,8 @@ import (
 	"nereid/engine/inferencepb"
 )
 
-// ParseJSON reads a configuration in JSON, as the config parameter of a load request has it. Names are those
-// of the .proto file or lowerCamelCase, 64-bit integers are numbers or strings. It ends at the first fault.
+// ParseJSON reads a configuration in JSON, the format of the config parameter of a load request. Names are those of the
+// .proto file or lowerCamelCase, and 64-bit integers are numbers or strings. It stops at the first fault.
 func ParseJSON(file string, text []byte) (*inferencepb.ModelConfig, *Positions, Faults) {
 	cfg, pos := new(inferencepb.ModelConfig), newPositions(file)
 	if len(text) > MaxFileSize {
@@ -29,14 +29,14 @@ func ParseJSON(file string, text []byte) (*inferencepb.ModelConfig, *Positions, 
 	return cfg, pos, nil
 }
 
-// protojsonPlace finds "(line 1:5): " in what protojson says, which may hold no-break spaces.
-var protojsonPlace = regexp.MustCompile(`\(line (\d+):(\d+)\): *`)
+// protojsonPosition finds "(line 1:5): " in errors of protojson, which may have no-break spaces.
+var protojsonPosition = regexp.MustCompile(`\(line (\d+):(\d+)\): *`)
 
 func jsonFault(file string, err error) Fault {
 	text := strings.ReplaceAll(err.Error(), "\u00a0", " ")
 	text = strings.TrimPrefix(text, "proto: ")
 	f := Fault{File: file}
-	if m := protojsonPlace.FindStringSubmatch(text); m != nil {
+	if m := protojsonPosition.FindStringSubmatch(text); m != nil {
 		f.Line, _ = strconv.Atoi(m[1]) // digits, by the expression
 		f.Col, _ = strconv.Atoi(m[2])
 		text = strings.Replace(text, m[0], "", 1)
@@ -45,10 +45,10 @@ func jsonFault(file string, err error) Fault {
 	return f
 }
 
-// MarshalJSON writes a configuration as Triton's /config answers it: fields in the order of the .proto file
-// under their names there, every scalar and repeated field also when it has its default, messages only when
-// set, enums by name, 64-bit integers as numbers, map keys sorted. Fields younger than Triton 2.51 are
-// written only when set, so that the answers of that version stay as they were.
+// MarshalJSON writes a configuration in the format of Triton's /config. Fields have the order and the names of the .proto
+// file. Scalars and repeated fields are always written, messages only if they are set. Enums are written by name, 64-bit
+// integers as numbers, and map keys are sorted. Fields that are newer than Triton 2.51 are written only if they are set, so
+// that responses are the same as of that version.
 func MarshalJSON(cfg *inferencepb.ModelConfig) []byte {
 	return appendMessage(make([]byte, 0, 2048), cfg.ProtoReflect())
 }
@@ -59,7 +59,7 @@ func appendMessage(b []byte, m protoreflect.Message) []byte {
 	first := true
 	for i := range fields.Len() {
 		fd := fields.Get(i)
-		if fd.HasPresence() && !m.Has(fd) || youngField(fd) && !m.Has(fd) {
+		if fd.HasPresence() && !m.Has(fd) || newField(fd) && !m.Has(fd) {
 			continue
 		}
 		if !first {
@@ -72,10 +72,11 @@ func appendMessage(b []byte, m protoreflect.Message) []byte {
 	return append(b, '}')
 }
 
-// youngField reports the fields that Triton 2.51 did not have.
-func youngField(fd protoreflect.FieldDescriptor) bool {
+// newField reports the fields that Triton 2.51 did not have.
+func newField(fd protoreflect.FieldDescriptor) bool {
 	switch fd.FullName() {
-	case "inference.ModelEnsembling.max_inflight_requests", "inference.ModelSequenceBatching.State.use_growable_memory":
+	case "inference.ModelEnsembling.max_inflight_requests",
+		"inference.ModelSequenceBatching.State.use_growable_memory":
 		return true
 	}
 	return false
@@ -114,10 +115,9 @@ func appendMap(b []byte, fd protoreflect.FieldDescriptor, m protoreflect.Map) []
 // sortedKeys returns the keys of a map, integers by value, strings by bytes.
 func sortedKeys(m protoreflect.Map) []protoreflect.MapKey {
 	keys := make([]protoreflect.MapKey, 0, m.Len())
-	m.Range(func(k protoreflect.MapKey, _ protoreflect.Value) bool {
+	for k := range m.Range {
 		keys = append(keys, k)
-		return true
-	})
+	}
 	slices.SortFunc(keys, func(a, b protoreflect.MapKey) int {
 		x, y := a.String(), b.String()
 		if _, isString := a.Interface().(string); !isString && len(x) != len(y) {
@@ -152,8 +152,7 @@ func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value
 	}
 }
 
-// appendFloat writes the shortest number that reads back the same; JSON has no infinities, they are strings
-// as in protobuf's JSON.
+// appendFloat writes the shortest number that parses to the same value. Infinities are strings, as in protobuf's JSON.
 func appendFloat(b []byte, f float64, bits int) []byte {
 	switch {
 	case math.IsNaN(f):
@@ -166,7 +165,7 @@ func appendFloat(b []byte, f float64, bits int) []byte {
 	return appendFinite(b, f, bits)
 }
 
-// appendFinite writes a number without an exponent where that stays short, else as 1e-7 or 2.5e30.
+// appendFinite writes a number without an exponent if it is short then, else as 1e-7 or 2.5e30.
 func appendFinite(b []byte, f float64, bits int) []byte {
 	if abs := math.Abs(f); f == 0 || 1e-6 <= abs && abs < 1e21 {
 		return strconv.AppendFloat(b, f, 'f', -1, bits)
@@ -176,7 +175,7 @@ func appendFinite(b []byte, f float64, bits int) []byte {
 	return strconv.AppendInt(append(append(b, mantissa...), 'e'), int64(n), 10)
 }
 
-// appendString writes a JSON string as RapidJSON does: only what must be escaped is.
+// appendString writes a JSON string as RapidJSON does: it escapes only what must be escaped.
 func appendString(b []byte, s string) []byte {
 	const hex = "0123456789ABCDEF"
 	b = append(b, '"')

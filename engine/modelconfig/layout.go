@@ -6,30 +6,28 @@ import (
 	"nereid/engine/inferencepb"
 )
 
-// Backends that name their model files themselves: Triton's configuration leaves default_model_filename empty.
+// Backends with their own file names. Triton's configuration leaves default_model_filename empty for them.
 const (
 	BackendDALI    = "dali"
 	BackendFIL     = "fil"
 	BackendOneFlow = "oneflow"
 	BackendVLLM    = "vllm"
-	BackendCaffe2  = "caffe2" // ours, for what Triton has forgotten: its models are refused by name
+	BackendCaffe2  = "caffe2" // no longer in Triton; its models are refused with a clear error
 )
 
-// filFiles are the names of a FIL model by the parameter model_type, as in the FIL backend's documentation.
-var filFiles = map[string]string{
-	"xgboost": "xgboost.model", "xgboost_json": "xgboost.json", "xgboost_ubj": "xgboost.ubj",
-	"lightgbm": "model.txt", "treelite_checkpoint": "checkpoint.tl",
+// filFiles are the file names of a FIL model by the parameter model_type, as in the FIL backend's documentation. They are
+// in the order in which they are looked for if the model type is not given.
+var filFiles = []struct{ modelType, file string }{
+	{"xgboost", "xgboost.model"}, {"xgboost_json", "xgboost.json"}, {"xgboost_ubj", "xgboost.ubj"},
+	{"lightgbm", "model.txt"}, {"treelite_checkpoint", "checkpoint.tl"},
 }
 
-// filOrder is the order in which FIL files are looked for where nothing says the model type.
-var filOrder = []string{"xgboost", "xgboost_json", "xgboost_ubj", "lightgbm", "treelite_checkpoint"}
-
-// ModelFiles returns the names in a version folder under which a completed configuration's model may lie, the first
-// that is there counts: cc_model_filenames for the compute capability of a GPU ("8.0"; "" without one), then
-// default_model_filename, else the backend's own names. None: the backend needs no file, or is not known.
+// ModelFiles returns the names that the model of a completed configuration may have in a version folder. The first one that
+// exists is used. They come from cc_model_filenames for the compute capability of a GPU ("8.0"; "" without one), else from
+// default_model_filename, else from the backend. None: the backend needs no file, or is not known.
 //
-// A name is a file or a folder as Triton's backends have it: model.onnx may be a folder with a model.onnx inside and external data
-// beside it; model.savedmodel and OneFlow's model are folders.
+// A name is a file or a folder, as in Triton's backends. model.onnx may be a folder that contains model.onnx and external
+// data. model.savedmodel and OneFlow's model are folders.
 func ModelFiles(cfg *inferencepb.ModelConfig, capability string) []string {
 	if f := cfg.GetCcModelFilenames()[capability]; f != "" && capability != "" {
 		return []string{f}
@@ -45,12 +43,13 @@ func ModelFiles(cfg *inferencepb.ModelConfig, capability string) []string {
 	case BackendVLLM:
 		return []string{"model.json"}
 	case BackendFIL:
-		if f, ok := filFiles[cfg.GetParameters()["model_type"].GetStringValue()]; ok {
-			return []string{f}
-		}
-		all := make([]string, 0, len(filOrder))
-		for _, t := range filOrder {
-			all = append(all, filFiles[t])
+		want := cfg.GetParameters()["model_type"].GetStringValue()
+		var all []string
+		for _, f := range filFiles {
+			if f.modelType == want {
+				return []string{f.file}
+			}
+			all = append(all, f.file)
 		}
 		return all
 	}

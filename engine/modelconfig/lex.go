@@ -1,8 +1,10 @@
 package modelconfig
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
+	"strings"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -17,7 +19,7 @@ const (
 	tokFloat            // with a point, an exponent or an f
 	tokString           // str holds the value, escapes resolved
 	tokPunct            // one of : , ; { } < > [ ] - /
-	tokBad              // msg says why
+	tokBad              // invalid; msg says why
 )
 
 // token is one token of the text format. Text is the source text.
@@ -35,6 +37,9 @@ func (t token) is(punct byte) bool { return t.kind == tokPunct && t.text[0] == p
 // isOpen and isClose report brackets.
 func (t token) isOpen() bool  { return t.is('{') || t.is('<') || t.is('[') }
 func (t token) isClose() bool { return t.is('}') || t.is('>') || t.is(']') }
+
+// isSeparator reports what may follow a field.
+func (t token) isSeparator() bool { return t.is(',') || t.is(';') }
 
 // describe names the token in a message.
 func (t token) describe() string {
@@ -59,19 +64,18 @@ func clip(s string) string {
 	return string([]rune(s)[:most]) + "…"
 }
 
-// lexer splits protobuf text format into tokens. It is a value: copying it saves the place.
+// lexer splits protobuf text format into tokens. A copy of it saves the position.
 // Grammar: the text format specification of Protocol Buffers.
 type lexer struct {
-	src string
-	off int
-	// The place of off is kept as a line and the column of an offset at or before off on that line.
-	line, col, colOff int
+	src               string
+	off               int
+	line, col, colOff int // col is the column of offset colOff, which is at or before off on the same line
 	startLine         bool
 }
 
 func newLexer(src string) lexer {
 	l := lexer{src: src, line: 1, col: 1, startLine: true}
-	if len(src) >= 3 && src[:3] == "\ufeff" { // editors on Windows put a byte order mark
+	if strings.HasPrefix(src, "\ufeff") { // a byte order mark, from editors on Windows
 		l.off, l.colOff = 3, 3
 	}
 	return l
@@ -89,7 +93,7 @@ func (l *lexer) newline() {
 	l.startLine = true
 }
 
-// next returns the next token; after the end it returns tokEOF for ever.
+// next returns the next token. At the end, it always returns tokEOF.
 func (l *lexer) next() token {
 	l.skipSpace()
 	t := token{pos: l.pos(), startLine: l.startLine}
@@ -100,16 +104,14 @@ func (l *lexer) next() token {
 	start := l.off
 	switch c := l.src[l.off]; {
 	case isLetter(c):
-		for l.off < len(l.src) && (isLetter(l.src[l.off]) || isDigit(l.src[l.off])) {
-			l.off++
-		}
+		l.run(func(c byte) bool { return isLetter(c) || isDigit(c) })
 		t.kind = tokIdent
 	case isDigit(c) || c == '.':
 		t.kind, t.msg = l.number()
 	case c == '"' || c == '\'':
 		t.kind, t.str, t.msg = l.quoted(c)
 	default:
-		t.kind, t.msg = l.other()
+		t.kind, t.msg = l.punctuation()
 	}
 	t.text = l.src[start:l.off]
 	return t
@@ -124,17 +126,15 @@ func (l *lexer) skipSpace() {
 		case ' ', '\t', '\r', '\v', '\f':
 			l.off++
 		case '#':
-			for l.off < len(l.src) && l.src[l.off] != '\n' {
-				l.off++
-			}
+			l.run(func(c byte) bool { return c != '\n' })
 		default:
 			return
 		}
 	}
 }
 
-// other reads a punctuation mark, or one character that has no place here.
-func (l *lexer) other() (tokenKind, string) {
+// punctuation reads a punctuation mark, or one invalid character.
+func (l *lexer) punctuation() (tokenKind, string) {
 	switch l.src[l.off] {
 	case ':', ',', ';', '{', '}', '<', '>', '[', ']', '-', '/':
 		l.off++
@@ -172,7 +172,7 @@ func isHex(c byte) bool {
 	return isDigit(c) || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }
 
-// run takes the characters that satisfy ok and returns how many.
+// run skips the bytes that satisfy ok and returns their number.
 func (l *lexer) run(ok func(byte) bool) int {
 	start := l.off
 	for l.off < len(l.src) && ok(l.src[l.off]) {
@@ -206,13 +206,13 @@ func (l *lexer) number() (tokenKind, string) {
 	default:
 		kind, fault = l.decimal()
 	}
-	if c := l.peekByte(0); fault == "" && (isLetter(c) || isDigit(c) || c == '.' || c == '-' || c == '+') {
+	rest := l.run(func(c byte) bool { return isLetter(c) || isDigit(c) || c == '.' || c == '-' || c == '+' })
+	if fault == "" && rest > 0 {
 		fault = "is followed by other characters without a space"
 	}
 	if fault == "" {
 		return kind, ""
 	}
-	l.run(func(c byte) bool { return isLetter(c) || isDigit(c) || c == '.' || c == '-' || c == '+' })
 	return tokBad, fmt.Sprintf("the number %s %s", clip(l.src[start:l.off]), fault)
 }
 
@@ -246,16 +246,11 @@ func (l *lexer) decimal() (tokenKind, string) {
 }
 
 // quoted reads one string literal. A literal that is not closed ends at the end of its line.
-func (l *lexer) quoted(quote byte) (tokenKind, string, string) {
+func (l *lexer) quoted(quote byte) (kind tokenKind, value, fault string) {
 	l.off++
 	var out []byte
-	fault := ""
-	note := func(s string) {
-		if fault == "" {
-			fault = s
-		}
-	}
 	for l.off < len(l.src) {
+		problem := ""
 		switch c := l.src[l.off]; c {
 		case quote:
 			l.off++
@@ -264,27 +259,28 @@ func (l *lexer) quoted(quote byte) (tokenKind, string, string) {
 			}
 			return tokString, string(out), ""
 		case '\n':
-			return tokBad, "", "the string is not closed on its line; use \\n for a line break and repeat the quotes to go on"
+			return tokBad, "",
+				"the string is not closed on its line; use \\n for a line break and repeat the quotes to go on"
 		case 0:
-			note("the string has a NUL byte; write \\0")
+			problem = "the string has a NUL byte; write \\0"
 			l.off++
 		case '\\':
-			var msg string
-			if out, msg = l.escape(out); msg != "" {
-				note(msg)
-			}
+			out, problem = l.escape(out)
 		default:
 			out = append(out, c)
 			l.off++
 		}
+		fault = cmp.Or(fault, problem)
 	}
 	return tokBad, "", "the string is not closed"
 }
 
-var simpleEscapes = map[byte]byte{'a': '\a', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t', 'v': '\v',
-	'\\': '\\', '\'': '\'', '"': '"', '?': '?'}
+var simpleEscapes = map[byte]byte{
+	'a': '\a', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t', 'v': '\v',
+	'\\': '\\', '\'': '\'', '"': '"', '?': '?',
+}
 
-// escape reads one escape sequence, appends what it stands for and returns what is wrong with it.
+// escape reads one escape sequence and appends its value. It returns a fault if the sequence is invalid.
 func (l *lexer) escape(out []byte) ([]byte, string) {
 	start := l.off
 	c := l.peekByte(1)
@@ -322,9 +318,7 @@ func (l *lexer) escape(out []byte) ([]byte, string) {
 
 func (l *lexer) numericEscape(out []byte, base, most int, ok func(byte) bool) ([]byte, string) {
 	start := l.off
-	for l.off < len(l.src) && l.off-start < most && ok(l.src[l.off]) {
-		l.off++
-	}
+	l.run(func(c byte) bool { return l.off-start < most && ok(c) })
 	v, err := strconv.ParseUint(l.src[start:l.off], base, 8)
 	if err != nil {
 		return out, fmt.Sprintf("the escape \\%s is more than one byte", l.src[start:l.off])

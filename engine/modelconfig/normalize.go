@@ -10,20 +10,20 @@ import (
 // DefaultSequenceIdleMicroseconds is the idle time of a sequence when the configuration gives none.
 const DefaultSequenceIdleMicroseconds = 1_000_000
 
-// NormalizeOptions is what the defaults depend on besides the configuration.
+// NormalizeOptions are the settings on which the defaults depend.
 type NormalizeOptions struct {
-	// GPUs are the ids of the GPUs that models may use, ascending. None: KIND_AUTO is KIND_CPU.
+	// GPUs are the IDs of the GPUs that models may use, ascending. None: KIND_AUTO is KIND_CPU.
 	GPUs []int32
-	// CPUOnly says that the backend can use none of them: KIND_AUTO is KIND_CPU.
+	// CPUOnly says that the backend cannot use GPUs: KIND_AUTO is KIND_CPU.
 	CPUOnly bool
-	// PreferredGroups are the instance groups that the backend asks for when the configuration leaves kind,
-	// count or GPUs open. The first that the machine can satisfy is taken.
+	// PreferredGroups are the instance groups that the backend prefers where the configuration leaves kind, count or GPUs
+	// open. The first one that the machine can satisfy is used.
 	PreferredGroups []*inferencepb.ModelInstanceGroup
 }
 
-// Normalize fills in the defaults that Triton shows in /config: version policy latest 1, preferred batch size
-// max_batch_size, sequence idle time 1 s, pinned memory on, and one instance group with its name, kind, count
-// and GPUs. It changes cfg in place and is idempotent. Call it after Complete.
+// Normalize fills in the defaults that Triton shows in /config. These are version policy latest 1, preferred batch size
+// max_batch_size, sequence idle time 1 s, pinned memory on, and one instance group with its name, kind, count and GPUs. It
+// changes cfg in place and is idempotent. Call it after Complete.
 func Normalize(cfg *inferencepb.ModelConfig, o NormalizeOptions) {
 	if cfg.GetVersionPolicy().GetPolicyChoice() == nil {
 		cfg.VersionPolicy = &inferencepb.ModelVersionPolicy{PolicyChoice: &inferencepb.ModelVersionPolicy_Latest_{
@@ -41,16 +41,16 @@ func Normalize(cfg *inferencepb.ModelConfig, o NormalizeOptions) {
 		}
 	}
 	if cfg.GetEnsembleScheduling() != nil {
-		return // an ensemble has neither instances nor buffers of its own
+		return // an ensemble has neither instances nor buffers
 	}
 	if cfg.Optimization == nil {
 		cfg.Optimization = new(inferencepb.ModelOptimizationPolicy)
 	}
-	if cfg.Optimization.InputPinnedMemory == nil {
-		cfg.Optimization.InputPinnedMemory = &inferencepb.ModelOptimizationPolicy_PinnedMemoryBuffer{Enable: true}
-	}
-	if cfg.Optimization.OutputPinnedMemory == nil {
-		cfg.Optimization.OutputPinnedMemory = &inferencepb.ModelOptimizationPolicy_PinnedMemoryBuffer{Enable: true}
+	type pinned = inferencepb.ModelOptimizationPolicy_PinnedMemoryBuffer
+	for _, p := range []**pinned{&cfg.Optimization.InputPinnedMemory, &cfg.Optimization.OutputPinnedMemory} {
+		if *p == nil {
+			*p = &pinned{Enable: true}
+		}
 	}
 	normalizeGroups(cfg, o)
 }
@@ -72,7 +72,7 @@ func normalizeGroups(cfg *inferencepb.ModelConfig, o NormalizeOptions) {
 		}
 		if g.Kind == inferencepb.ModelInstanceGroup_KIND_AUTO {
 			if g.Kind = autoKind(g.Gpus, o); g.Kind == inferencepb.ModelInstanceGroup_KIND_CPU {
-				g.Gpus = nil // the GPUs it would have used are not there
+				g.Gpus = nil // its GPUs are not available
 			}
 		}
 		applyPreferred(g, o)
@@ -85,7 +85,7 @@ func normalizeGroups(cfg *inferencepb.ModelConfig, o NormalizeOptions) {
 	}
 }
 
-// defaultGroup is the group of a configuration without any: its name is the model's.
+// defaultGroup returns the group of a configuration without groups. It has the model's name.
 func defaultGroup(model string, o NormalizeOptions) *inferencepb.ModelInstanceGroup {
 	g := &inferencepb.ModelInstanceGroup{Name: model}
 	for _, p := range o.PreferredGroups {
@@ -103,7 +103,7 @@ func defaultGroup(model string, o NormalizeOptions) *inferencepb.ModelInstanceGr
 	return g
 }
 
-// applyPreferred takes what the group leaves open from the first preferred group of its kind.
+// applyPreferred fills in what the group leaves open from the preferred groups of its kind.
 func applyPreferred(g *inferencepb.ModelInstanceGroup, o NormalizeOptions) {
 	for _, p := range o.PreferredGroups {
 		if p.Kind != g.Kind {
@@ -121,27 +121,21 @@ func applyPreferred(g *inferencepb.ModelInstanceGroup, o NormalizeOptions) {
 }
 
 func intersect(a, b []int32) []int32 {
-	var out []int32
-	for _, x := range a {
-		if slices.Contains(b, x) {
-			out = append(out, x)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(a), func(x int32) bool { return !slices.Contains(b, x) })
 }
 
-// autoKind resolves KIND_AUTO: GPU when there are GPUs and every listed one is among them.
+// autoKind resolves KIND_AUTO: GPU if there are GPUs and every listed one is available.
 func autoKind(listed []int32, o NormalizeOptions) inferencepb.ModelInstanceGroup_Kind {
-	available := o.GPUs
-	if o.CPUOnly || len(available) == 0 || len(intersect(listed, available)) != len(listed) {
+	if o.CPUOnly || len(o.GPUs) == 0 || len(intersect(listed, o.GPUs)) != len(listed) {
 		return inferencepb.ModelInstanceGroup_KIND_CPU
 	}
 	return inferencepb.ModelInstanceGroup_KIND_GPU
 }
 
-// defaultCount is 1, but 2 for models that ONNX Runtime or TensorFlow runs on the CPU.
+// defaultCount is 1, but 2 for ONNX Runtime and TensorFlow on the CPU.
 func defaultCount(kind inferencepb.ModelInstanceGroup_Kind, backend string) int32 {
-	if kind == inferencepb.ModelInstanceGroup_KIND_CPU && (backend == BackendONNXRuntime || backend == BackendTensorFlow) {
+	cpu := kind == inferencepb.ModelInstanceGroup_KIND_CPU
+	if cpu && (backend == BackendONNXRuntime || backend == BackendTensorFlow) {
 		return 2
 	}
 	return 1

@@ -16,10 +16,9 @@ const (
 	maxFaults   = 100      // reported for one file
 )
 
-// Parse reads a configuration in protobuf text format. It accepts what protobuf's own parsers accept, but
-// for extensions, Any and field numbers. Faults are all that was found, in the order of the file; after a
-// fault it goes on behind the faulty value. The configuration holds what could be read and is never nil;
-// use it for loading only when faults.Err() is nil.
+// Parse reads a configuration in protobuf text format. It accepts what protobuf's own parsers accept, except for
+// extensions, Any and field numbers. It returns all faults, in the order of the file: after a fault it continues behind the
+// faulty value. The configuration holds what could be read and is never nil. Use it for loading only if faults.Err() is nil.
 func Parse(file string, text []byte) (*inferencepb.ModelConfig, *Positions, Faults) {
 	cfg := new(inferencepb.ModelConfig)
 	p := &parser{pos: newPositions(file)}
@@ -41,12 +40,12 @@ type parser struct {
 	pos    *Positions
 	faults Faults
 	values int
-	full   bool // a limit was reached: stop
+	full   bool // a limit was reached, and parsing stops
 }
 
 func (p *parser) advance() { p.tok = p.lex.next() }
 
-// fault notes a fault. At the limit, and when the file has too many values, parsing ends.
+// fault adds an error. Parsing stops after maxFaults.
 func (p *parser) fault(at Pos, path, fix, format string, args ...any) {
 	p.note(SeverityError, at, path, fix, format, args...)
 }
@@ -68,7 +67,7 @@ func (p *parser) stop() {
 	p.tok = token{kind: tokEOF, pos: p.tok.pos}
 }
 
-// place notes where a value stands and counts it.
+// place records the position of a value and counts it. Parsing stops after maxValues.
 func (p *parser) place(path string, at Pos) {
 	p.pos.add(path, at)
 	if p.values++; p.values > maxValues {
@@ -90,29 +89,23 @@ func (p *parser) messageFields(m protoreflect.Message, path string) fieldReader 
 		p.pos.add(fieldPath, name.pos)
 		switch {
 		case fd.IsMap():
-			p.each(name, fieldPath, each{message: true, colon: colon}, func(_ string, at Pos) { p.mapEntry(m.Mutable(fd).Map(), fd, fieldPath, at) })
-		case fd.IsList() && fd.Message() != nil:
-			p.each(name, fieldPath, each{message: true, colon: colon, length: func() int { return m.Get(fd).List().Len() }}, func(path string, at Pos) {
-				p.place(path, at)
-				p.braced(m.Mutable(fd).List().AppendMutable().Message(), path)
-			})
+			p.each(name, fieldPath, func(at Pos) { p.mapEntry(m.Mutable(fd).Map(), fd, fieldPath, at) })
 		case fd.IsList():
-			p.each(name, fieldPath, each{colon: colon, length: func() int { return m.Get(fd).List().Len() }}, func(path string, _ Pos) {
-				if v, ok := p.scalar(fd, path); ok {
-					m.Mutable(fd).List().Append(v)
-				}
-			})
+			list := m.Mutable(fd).List()
+			if fd.Message() == nil {
+				p.needColon(colon, name)
+			}
+			p.each(name, fieldPath, func(at Pos) { p.element(list, fd, indexed(fieldPath, list.Len()), at) })
 		case !p.first(seen, fd, name, fieldPath):
 			p.skipValue()
 		case p.tok.is('['):
-			p.fault(p.tok.pos, fieldPath, "remove the brackets", "%s takes one value, not a list", name.text)
-			p.skipValue()
+			p.wrong(p.tok.pos, fieldPath, "remove the brackets", "%s takes one value, not a list", name.text)
 		case fd.Message() != nil:
 			p.place(fieldPath, name.pos)
 			p.braced(m.Mutable(fd).Message(), fieldPath)
 		default:
 			p.needColon(colon, name)
-			delete(p.pos.at, fieldPath) // the value's place counts, not the name's
+			delete(p.pos.at, fieldPath) // replaced by the position of the value
 			if v, ok := p.scalar(fd, fieldPath); ok {
 				m.Set(fd, v)
 			}
@@ -120,10 +113,21 @@ func (p *parser) messageFields(m protoreflect.Message, path string) fieldReader 
 	}
 }
 
-// first reports whether a singular field, or its oneof, is set for the first time, and faults otherwise.
+// element reads one element of a repeated field.
+func (p *parser) element(list protoreflect.List, fd protoreflect.FieldDescriptor, path string, at Pos) {
+	if fd.Message() != nil {
+		p.place(path, at)
+		p.braced(list.AppendMutable().Message(), path)
+	} else if v, ok := p.scalar(fd, path); ok {
+		list.Append(v)
+	}
+}
+
+// first reports whether a singular field, or its oneof, is set for the first time. If not, it adds a fault.
 func (p *parser) first(seen map[protoreflect.Name]Pos, fd protoreflect.FieldDescriptor, name token, path string) bool {
+	const fix = "remove one of the two"
 	if at, ok := seen[fd.Name()]; ok {
-		p.fault(name.pos, path, "remove one of the two", "%s is set a second time; the first is at %d:%d", name.text, at.Line, at.Col)
+		p.fault(name.pos, path, fix, "%s is set a second time; the first is at %d:%d", name.text, at.Line, at.Col)
 		return false
 	}
 	seen[fd.Name()] = name.pos
@@ -134,7 +138,7 @@ func (p *parser) first(seen map[protoreflect.Name]Pos, fd protoreflect.FieldDesc
 	for i := range oneof.Fields().Len() {
 		other := oneof.Fields().Get(i).Name()
 		if at, ok := seen[other]; ok && other != fd.Name() {
-			p.fault(name.pos, path, "remove one of the two", "%s excludes %s, which is set at %d:%d", name.text, other, at.Line, at.Col)
+			p.fault(name.pos, path, fix, "%s excludes %s, which is set at %d:%d", name.text, other, at.Line, at.Col)
 			return false
 		}
 	}
@@ -143,31 +147,15 @@ func (p *parser) first(seen map[protoreflect.Name]Pos, fd protoreflect.FieldDesc
 
 func (p *parser) needColon(colon bool, name token) {
 	if !colon && p.tok.kind != tokEOF && !p.tok.isClose() {
-		p.fault(p.tok.pos, name.text, "put ':' behind the field's name", "expected ':' after %s, found %s", name.text, p.tok.describe())
+		p.fault(p.tok.pos, name.text, "put ':' behind the field's name",
+			"expected ':' after %s, found %s", name.text, p.tok.describe())
 	}
-}
-
-// each says how the values of a repeated field are read.
-type each struct {
-	message bool       // the values are messages
-	colon   bool       // a colon stood behind the name
-	length  func() int // tells how many elements there are already; nil for a map, whose paths have no index
 }
 
 // each calls read for the one value of a repeated field, or for each value of a list in brackets.
-func (p *parser) each(name token, path string, e each, read func(path string, at Pos)) {
-	element := func(at Pos) {
-		if e.length != nil {
-			read(fmt.Sprintf("%s[%d]", path, e.length()), at)
-		} else {
-			read(path, at)
-		}
-	}
-	if !e.message {
-		p.needColon(e.colon, name)
-	}
+func (p *parser) each(name token, path string, read func(at Pos)) {
 	if !p.tok.is('[') {
-		element(name.pos)
+		read(name.pos)
 		return
 	}
 	open := p.tok
@@ -178,7 +166,7 @@ func (p *parser) each(name token, path string, e each, read func(path string, at
 	}
 	for !p.full {
 		before := p.lex.off
-		element(p.tok.pos)
+		read(p.tok.pos)
 		switch {
 		case p.tok.is(']'):
 			p.advance()
@@ -186,7 +174,8 @@ func (p *parser) each(name token, path string, e each, read func(path string, at
 		case p.tok.is(','):
 			p.advance()
 			if p.tok.is(']') {
-				p.fault(p.tok.pos, path, "remove the comma before it", "expected another value after ',', found ']'")
+				p.fault(p.tok.pos, path, "remove the comma before it",
+					"expected another value after ',', found ']'")
 				p.advance()
 				return
 			}
@@ -194,11 +183,12 @@ func (p *parser) each(name token, path string, e each, read func(path string, at
 			p.fault(open.pos, path, "add the missing ']'", "the list opened here is not closed")
 			return
 		case p.tok.isClose() || (p.tok.startLine && p.tok.kind == tokIdent):
-			p.fault(p.tok.pos, path, "close the list with ']'", "expected ',' or ']' in the list opened at %d:%d, found %s",
-				open.pos.Line, open.pos.Col, p.tok.describe())
+			p.fault(p.tok.pos, path, "close the list with ']'",
+				"expected ',' or ']' in the list opened at %d:%d, found %s", open.pos.Line, open.pos.Col, p.tok.describe())
 			return
 		default:
-			p.fault(p.tok.pos, path, "put ',' between the values of a list", "expected ',' or ']', found %s", p.tok.describe())
+			p.fault(p.tok.pos, path, "put ',' between the values of a list",
+				"expected ',' or ']', found %s", p.tok.describe())
 			if p.lex.off == before {
 				p.advance()
 			}
@@ -221,8 +211,7 @@ func (p *parser) openMessage(path string) (token, bool) {
 		p.advance()
 		return open, true
 	}
-	p.fault(open.pos, path, "write { … } around its fields", "expected '{', found %s", open.describe())
-	p.skipValue()
+	p.wrong(open.pos, path, "write { … } around its fields", "expected '{', found %s", open.describe())
 	return open, false
 }
 
@@ -236,7 +225,8 @@ func (p *parser) body(open token, d protoreflect.MessageDescriptor, path string,
 		switch t := p.tok; {
 		case t.kind == tokEOF:
 			if closing != 0 {
-				p.fault(open.pos, path, fmt.Sprintf("add the missing '%c'", closing), "the '%s' opened here is not closed", open.text)
+				p.fault(open.pos, path, fmt.Sprintf("add the missing '%c'", closing),
+					"the '%s' opened here is not closed", open.text)
 			}
 			return
 		case t.isClose():
@@ -246,8 +236,8 @@ func (p *parser) body(open token, d protoreflect.MessageDescriptor, path string,
 				continue
 			}
 			if t.text[0] != closing {
-				p.fault(t.pos, path, fmt.Sprintf("write '%c'", closing), "'%s' does not close the '%s' at %d:%d",
-					t.text, open.text, open.pos.Line, open.pos.Col)
+				p.fault(t.pos, path, fmt.Sprintf("write '%c'", closing),
+					"'%s' does not close the '%s' at %d:%d", t.text, open.text, open.pos.Line, open.pos.Col)
 			}
 			p.advance()
 			return
@@ -264,7 +254,7 @@ func (p *parser) field(d protoreflect.MessageDescriptor, path string, read field
 	name := p.tok
 	p.advance()
 	colon := p.tok.is(':')
-	if p.tok.kind == tokBad && p.tok.text == "\uff1a" { // a full-width colon: say so, and take it for one
+	if p.tok.kind == tokBad && p.tok.text == "\uff1a" { // a full-width colon: report it, and continue as if it were plain
 		p.fault(p.tok.pos, path, "", "%s", p.tok.msg)
 		colon = true
 	}
@@ -277,23 +267,24 @@ func (p *parser) field(d protoreflect.MessageDescriptor, path string, read field
 	} else {
 		read(name, fd, colon)
 	}
-	if p.tok.is(',') || p.tok.is(';') {
+	if p.tok.isSeparator() {
 		p.advance()
 	}
 }
 
-// unknown faults a field that the message does not have.
+// unknown adds a fault about a field that the message does not have.
 func (p *parser) unknown(name token, d protoreflect.MessageDescriptor, path string) {
 	what := "the model configuration has"
 	if path != "" {
 		what = indexless(path) + " has"
 	}
+	root := (*inferencepb.ModelConfig)(nil).ProtoReflect().Descriptor()
 	fix := ""
 	if s := suggestField(name.text, d); s != "" {
 		fix = fmt.Sprintf("did you mean %s?", s)
-	} else if where := whereField(name.text, (*inferencepb.ModelConfig)(nil).ProtoReflect().Descriptor()); len(where) > 0 {
+	} else if where := whereField(name.text, root); len(where) > 0 {
 		fix = "it belongs into " + strings.Join(where, " or ")
-	} else if top := (*inferencepb.ModelConfig)(nil).ProtoReflect().Descriptor(); path != "" && top.Fields().ByName(protoreflect.Name(name.text)) != nil {
+	} else if path != "" && root.Fields().ByName(protoreflect.Name(name.text)) != nil {
 		fix = "it belongs to the top level; is a '}' missing above?"
 	}
 	p.fault(name.pos, joinPath(path, name.text), fix, "%s no field named %q", what, clip(name.text))
@@ -317,7 +308,7 @@ func indexless(path string) string {
 	return b.String() + path
 }
 
-// stray faults a token that cannot begin a field, and goes on at the next line that can.
+// stray adds a fault about a token that cannot begin a field, and skips to the next line that can.
 func (p *parser) stray(path string) {
 	t := p.tok
 	switch {
@@ -327,14 +318,15 @@ func (p *parser) stray(path string) {
 		p.fault(t.pos, path, "use the fields of the model configuration", "extensions and Any are not supported")
 	case t.kind == tokInt:
 		p.fault(t.pos, path, "write the field's name", "field numbers are not supported, found %s", t.describe())
-	case t.is(',') || t.is(';'):
+	case t.isSeparator():
 		p.fault(t.pos, path, "remove it", "'%s' stands alone", t.text)
 		p.advance()
 		return
 	default:
 		fix := map[string]string{
 			"/": "comments begin with '#'",
-			"{": "a configuration in JSON goes into the config parameter of a load request; config.pbtxt has name: value without braces around it",
+			"{": "a configuration in JSON goes into the config parameter of a load request; " +
+				"config.pbtxt has name: value without braces around it",
 			"-": "this looks like YAML; write name: value, and lists as [ … ]",
 		}[t.text]
 		p.fault(t.pos, path, fix, "expected the name of a field, found %s", t.describe())
@@ -342,8 +334,8 @@ func (p *parser) stray(path string) {
 	p.skipToLine()
 }
 
-// skipToLine skips to the next token that begins a line and can begin a field, or to the bracket that closes
-// what is open now. It always takes a token.
+// skipToLine skips to the next token that begins a line and can begin a field, or to the bracket that closes the current
+// message. It skips at least one token.
 func (p *parser) skipToLine() {
 	depth := 0
 	for {
@@ -361,7 +353,7 @@ func (p *parser) skipToLine() {
 	}
 }
 
-// skipValue skips one value: a list, a message, a scalar. It leaves a token that begins no value.
+// skipValue skips one value: a list, a message or a scalar. It does not skip a token that begins no value.
 func (p *parser) skipValue() {
 	switch {
 	case p.tok.isOpen():
@@ -393,12 +385,11 @@ func (p *parser) skipValue() {
 	}
 }
 
-// skipBad skips a value that begins with a character that has no place there: to the end of the line, or to
-// what can follow a value.
+// skipBad skips a value that begins with an invalid character: to the end of the line, or to what can follow a value.
 func (p *parser) skipBad() {
 	for {
 		p.advance()
-		if p.tok.kind == tokEOF || p.tok.startLine || p.tok.isClose() || p.tok.is(',') || p.tok.is(';') {
+		if p.tok.kind == tokEOF || p.tok.startLine || p.tok.isClose() || p.tok.isSeparator() {
 			return
 		}
 	}
@@ -415,8 +406,8 @@ func (p *parser) mapEntry(m protoreflect.Map, fd protoreflect.FieldDescriptor, p
 	v := m.NewValue()
 	seen := make(map[protoreflect.Name]Pos)
 	var haveKey bool
-	var later *parser // where a value stands that came before its key
-	entry := func() string { return fmt.Sprintf("%s[%q]", path, k.String()) }
+	var later *parser // at a value that precedes its key, and is read after it
+	entry := func() string { return keyed(path, k.String()) }
 	value := func(colon bool, name token) {
 		if val.Message() != nil {
 			p.braced(v.Message(), entry())
@@ -434,7 +425,7 @@ func (p *parser) mapEntry(m protoreflect.Map, fd protoreflect.FieldDescriptor, p
 		case f.Number() == key.Number():
 			p.needColon(colon, name)
 			where := p.tok.pos
-			if s, ok := p.scalarAt(key, path, false); ok {
+			if s, ok := p.unplaced(key, path); ok {
 				k, haveKey = s.MapKey(), true
 				p.place(entry(), at)
 				p.place(entry()+".key", where)
@@ -463,7 +454,8 @@ func (p *parser) mapEntry(m protoreflect.Map, fd protoreflect.FieldDescriptor, p
 		}
 	}
 	if m.Has(k) {
-		p.note(SeverityWarning, at, path, "", "%s has the key %q twice; the last one counts", indexless(path), k.String())
+		p.note(SeverityWarning, at, path, "",
+			"%s has the key %q twice; the last one counts", indexless(path), k.String())
 	}
 	m.Set(k, v)
 }

@@ -2,10 +2,10 @@ package modelconfig
 
 import "strings"
 
-// Pos is a place in a file: line and column from 1, the column in characters. The zero Pos is no place.
+// Pos is a position in a file: line and column from 1, the column in characters. The zero Pos is no position.
 type Pos struct{ Line, Col int }
 
-// Positions tells where each field of a parsed configuration stands. A nil *Positions knows no place.
+// Positions are the positions of the fields of a parsed configuration. A nil *Positions has none.
 type Positions struct {
 	file string
 	at   map[string]Pos
@@ -25,39 +25,29 @@ func (p *Positions) File() string {
 
 // Has reports whether the file sets the field at path.
 func (p *Positions) Has(path string) bool {
-	if p == nil {
-		return false
-	}
-	_, ok := p.at[path]
-	return ok
+	return p != nil && p.at[path] != Pos{}
 }
 
-// At returns the place of a path such as input[0].dims[1] or parameters["k"].string_value: of its value for
-// a scalar, of its name for a message or a repeated field as a whole. A path that the file does not have
-// gets the place of the nearest part around it that it has; the zero Pos if there is none.
+// At returns the position of a path such as input[0].dims[1] or parameters["k"].string_value. For a scalar this is the
+// position of its value, for a message or a whole repeated field that of its name. A path that the file does not have gets
+// the position of its closest parent, or the zero Pos.
 func (p *Positions) At(path string) Pos {
-	if p == nil {
-		return Pos{}
-	}
-	for {
-		if pos, ok := p.at[path]; ok {
+	for ; p != nil; path = parentPath(path) {
+		if pos, ok := p.at[path]; ok || path == "" {
 			return pos
 		}
-		if path == "" {
-			return Pos{}
-		}
-		path = parentPath(path)
 	}
+	return Pos{}
 }
 
-// add notes the place of a path unless it has one already.
+// add records the position of a path unless it has one already.
 func (p *Positions) add(path string, pos Pos) {
 	if _, ok := p.at[path]; !ok {
 		p.at[path] = pos
 	}
 }
 
-// parentPath takes the last .name, [index] or ["key"] off a path.
+// parentPath removes the last .name, [index] or ["key"] from a path.
 func parentPath(path string) string {
 	if strings.HasSuffix(path, `"]`) {
 		for i := len(path) - 3; i >= 1; i-- {

@@ -10,9 +10,9 @@ import (
 	"nereid/engine/inferencepb"
 )
 
-// Replace returns the text of a configuration with the given top-level fields as cfg has them; a field that cfg does not have
-// is taken out. All else stays as it is written, comments too, other than those within what is replaced. A field that was
-// not there is added at the end. It returns an error when the text cannot be read, or when a name is no field.
+// Replace returns the text of a configuration with the given top-level fields replaced by those of cfg. Fields that cfg does
+// not have are removed, and new ones are added at the end. All other text stays, also comments, except for those inside a
+// replaced field. Replace returns an error if the text cannot be parsed, or if a name is no field.
 func Replace(text string, cfg *inferencepb.ModelConfig, fields ...string) (string, error) {
 	want, _, faults := Parse("config.pbtxt", []byte(text))
 	if err := faults.Err(); err != nil {
@@ -40,12 +40,13 @@ func Replace(text string, cfg *inferencepb.ModelConfig, fields ...string) (strin
 		return "", fmt.Errorf("the changed configuration cannot be read: %w", err)
 	}
 	if !proto.Equal(got, want) {
-		return "", fmt.Errorf("the fields %s cannot be replaced in this text; write them apart from others", strings.Join(fields, ", "))
+		return "", fmt.Errorf("the fields %s cannot be replaced in this text; write each on its own line",
+			strings.Join(fields, ", "))
 	}
 	return out, nil
 }
 
-// replaceSpans puts each value where its field is written first, and takes out where it is written again.
+// replaceSpans replaces the first occurrence of each field by its value and removes the others.
 func replaceSpans(text string, values map[string]string, fields []string) string {
 	var b strings.Builder
 	at, done := 0, map[string]bool{}
@@ -60,7 +61,7 @@ func replaceSpans(text string, values map[string]string, fields []string) string
 		done[s.name] = true
 		b.WriteString(text[at:s.from])
 		at = s.to
-		if value == "" { // with its line, if nothing else is on it
+		if value == "" { // remove its line too, if nothing else is on it
 			line := strings.TrimRight(b.String(), " \t")
 			rest := strings.TrimLeft(text[at:], " \t")
 			if (line == "" || strings.HasSuffix(line, "\n")) && strings.HasPrefix(rest, "\n") {
@@ -86,13 +87,13 @@ func replaceSpans(text string, values map[string]string, fields []string) string
 	return b.String()
 }
 
-// span is where a top-level field is written, from its name to the end of its value.
+// span is the place of a top-level field in the text, from its name to the end of its value.
 type span struct {
 	name     string
 	from, to int
 }
 
-// topLevel finds the top-level fields of a text that Parse reads.
+// topLevel finds the top-level fields of a text that Parse accepts.
 func topLevel(text string) (out []span) {
 	l := newLexer(text)
 	t := l.next()
@@ -126,7 +127,7 @@ func topLevel(text string) (out []span) {
 		for t = l.next(); text && t.kind == tokString; t = l.next() { // strings side by side are one
 			s.to = l.off
 		}
-		if t.is(',') || t.is(';') {
+		if t.isSeparator() {
 			s.to = l.off
 		}
 		out = append(out, s)

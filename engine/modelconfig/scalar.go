@@ -10,23 +10,22 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// scalar reads one scalar of the field's kind and notes its place at path.
+// scalar reads one scalar of the field's kind and records its position under path.
 func (p *parser) scalar(fd protoreflect.FieldDescriptor, path string) (protoreflect.Value, bool) {
-	return p.scalarAt(fd, path, true)
+	p.place(path, p.tok.pos)
+	return p.unplaced(fd, path)
 }
 
-// scalarAt is scalar; without place, faults name the path and nothing is noted.
-func (p *parser) scalarAt(fd protoreflect.FieldDescriptor, path string, place bool) (protoreflect.Value, bool) {
-	if place {
-		p.place(path, p.tok.pos)
-	}
+// unplaced is scalar without recording the position; path is for faults only.
+func (p *parser) unplaced(fd protoreflect.FieldDescriptor, path string) (protoreflect.Value, bool) {
 	if p.tok.kind == tokBad {
 		p.fault(p.tok.pos, path, "", "%s", p.tok.msg)
 		p.skipBad()
 		return protoreflect.Value{}, false
 	}
-	if p.tok.kind == tokEOF || p.tok.isClose() || p.tok.is(',') || p.tok.is(';') || (p.tok.kind == tokIdent && p.nextIsColon()) {
-		p.fault(p.tok.pos, path, "write a value behind the ':'", "%s has no value, found %s", fd.Name(), p.tok.describe())
+	if p.tok.kind == tokEOF || p.tok.isClose() || p.tok.isSeparator() || p.tok.kind == tokIdent && p.nextIsColon() {
+		p.fault(p.tok.pos, path, "write a value behind the ':'",
+			"%s has no value, found %s", fd.Name(), p.tok.describe())
 		return protoreflect.Value{}, false
 	}
 	switch fd.Kind() {
@@ -43,6 +42,13 @@ func (p *parser) scalarAt(fd protoreflect.FieldDescriptor, path string, place bo
 	}
 }
 
+// wrong adds a fault about a value that begins at a position, and skips the rest of it.
+func (p *parser) wrong(at Pos, path, fix, format string, args ...any) (protoreflect.Value, bool) {
+	p.fault(at, path, fix, format, args...)
+	p.skipValue()
+	return protoreflect.Value{}, false
+}
+
 // nextIsColon looks one token ahead: a name before a colon is the next field, not a value.
 func (p *parser) nextIsColon() bool {
 	ahead := p.lex
@@ -56,9 +62,7 @@ func (p *parser) stringValue(fd protoreflect.FieldDescriptor, path string) (prot
 		if at.isOpen() {
 			fix = ""
 		}
-		p.fault(at.pos, path, fix, "%s is a string, found %s", fd.Name(), at.describe())
-		p.skipValue()
-		return protoreflect.Value{}, false
+		return p.wrong(at.pos, path, fix, "%s is a string, found %s", fd.Name(), at.describe())
 	}
 	var b strings.Builder
 	for p.tok.kind == tokString {
@@ -67,9 +71,7 @@ func (p *parser) stringValue(fd protoreflect.FieldDescriptor, path string) (prot
 	}
 	s := b.String()
 	if p.tok.kind == tokBad && strings.HasPrefix(p.tok.text, `"`) { // a continuation that is not closed
-		p.fault(p.tok.pos, path, "", "%s", p.tok.msg)
-		p.advance()
-		return protoreflect.Value{}, false
+		return p.wrong(p.tok.pos, path, "", "%s", p.tok.msg)
 	}
 	if !utf8.ValidString(s) {
 		p.fault(at.pos, path, "save the file as UTF-8", "%s is not valid UTF-8", fd.Name())
@@ -79,37 +81,32 @@ func (p *parser) stringValue(fd protoreflect.FieldDescriptor, path string) (prot
 }
 
 func (p *parser) enumValue(fd protoreflect.FieldDescriptor, path string) (protoreflect.Value, bool) {
-	at, d := p.tok, fd.Enum()
+	at, values := p.tok, fd.Enum().Values()
 	text := at.text
+	var v protoreflect.EnumValueDescriptor
 	switch at.kind {
 	case tokIdent:
-		if v := d.Values().ByName(protoreflect.Name(text)); v != nil {
-			p.advance()
-			return protoreflect.ValueOfEnum(v.Number()), true
-		}
+		v = values.ByName(protoreflect.Name(text))
 	case tokInt:
-		n, err := strconv.ParseInt(text, 0, 32)
-		if v := d.Values().ByNumber(protoreflect.EnumNumber(n)); err == nil && v != nil {
-			p.advance()
-			return protoreflect.ValueOfEnum(v.Number()), true
+		if n, err := strconv.ParseInt(text, 0, 32); err == nil {
+			v = values.ByNumber(protoreflect.EnumNumber(n))
 		}
 	case tokString:
 		text = at.str
-		if d.Values().ByName(protoreflect.Name(text)) != nil {
-			p.fault(at.pos, path, "remove the quotes", "%s takes a name without quotes, found %s", fd.Name(), at.describe())
-			p.skipValue()
-			return protoreflect.Value{}, false
+		if values.ByName(protoreflect.Name(text)) != nil {
+			return p.wrong(at.pos, path, "remove the quotes",
+				"%s takes a name without quotes, found %s", fd.Name(), at.describe())
 		}
 	}
-	fix := ""
-	if s := suggestEnum(text, d); s != "" {
-		fix = fmt.Sprintf("did you mean %s?", s)
-	} else {
-		fix = "use one of " + strings.Join(enumNames(d), ", ")
+	if v != nil {
+		p.advance()
+		return protoreflect.ValueOfEnum(v.Number()), true
 	}
-	p.fault(at.pos, path, fix, "%s has no value %s", fd.Name(), at.describe())
-	p.skipValue()
-	return protoreflect.Value{}, false
+	fix := "use one of " + strings.Join(descriptorNames(values), ", ")
+	if s := suggestEnum(text, fd.Enum()); s != "" {
+		fix = fmt.Sprintf("did you mean %s?", s)
+	}
+	return p.wrong(at.pos, path, fix, "%s has no value %s", fd.Name(), at.describe())
 }
 
 func (p *parser) boolValue(fd protoreflect.FieldDescriptor, path string) (protoreflect.Value, bool) {
@@ -128,23 +125,20 @@ func (p *parser) boolValue(fd protoreflect.FieldDescriptor, path string) (protor
 		b, ok = n == 1, err == nil && n <= 1
 	}
 	if !ok {
-		p.fault(at.pos, path, "write true or false", "%s is true or false, found %s", fd.Name(), at.describe())
-		p.skipValue()
-		return protoreflect.Value{}, false
+		return p.wrong(at.pos, path, "write true or false", "%s is true or false, found %s", fd.Name(), at.describe())
 	}
 	p.advance()
 	return protoreflect.ValueOfBool(b), true
 }
 
-// number takes an optional minus and what follows it. It returns the text with the minus.
+// number takes an optional minus. It returns the text of the following token with the minus, and its kind.
 func (p *parser) number() (text string, kind tokenKind) {
 	sign := ""
 	if p.tok.is('-') {
 		sign = "-"
 		p.advance()
 	}
-	text, kind = sign+p.tok.text, p.tok.kind
-	return text, kind
+	return sign + p.tok.text, p.tok.kind
 }
 
 func (p *parser) intValue(fd protoreflect.FieldDescriptor, path string) (protoreflect.Value, bool) {
@@ -159,59 +153,42 @@ func (p *parser) intValue(fd protoreflect.FieldDescriptor, path string) (protore
 		if kind == tokString {
 			fix = "remove the quotes"
 		}
-		p.fault(at.pos, path, fix, "%s is a whole number, found %s", fd.Name(), what)
-		p.skipValue()
-		return protoreflect.Value{}, false
+		return p.wrong(at.pos, path, fix, "%s is a whole number, found %s", fd.Name(), what)
 	}
 	p.advance()
-	if v, ok := parseInt(fd.Kind(), text); ok {
-		return v, true
-	}
-	low, high := intRange(fd.Kind())
-	p.fault(at.pos, path, fmt.Sprintf("use a number from %s to %s", low, high), "%s is out of range for %s: %s",
-		clip(text), fd.Kind(), fd.Name())
-	return protoreflect.Value{}, false
-}
-
-func parseInt(kind protoreflect.Kind, text string) (protoreflect.Value, bool) {
-	switch kind {
+	var v protoreflect.Value
+	var n int64
+	var u uint64
+	var err error
+	var low, high string
+	switch fd.Kind() {
 	case protoreflect.Int32Kind:
-		n, err := strconv.ParseInt(text, 0, 32)
-		return protoreflect.ValueOfInt32(int32(n)), err == nil
+		n, err = strconv.ParseInt(text, 0, 32)
+		v, low, high = protoreflect.ValueOfInt32(int32(n)), "-2147483648", "2147483647"
 	case protoreflect.Int64Kind:
-		n, err := strconv.ParseInt(text, 0, 64)
-		return protoreflect.ValueOfInt64(n), err == nil
+		n, err = strconv.ParseInt(text, 0, 64)
+		v, low, high = protoreflect.ValueOfInt64(n), "-9223372036854775808", "9223372036854775807"
 	case protoreflect.Uint32Kind:
-		n, err := strconv.ParseUint(text, 0, 32)
-		return protoreflect.ValueOfUint32(uint32(n)), err == nil
-	case protoreflect.Uint64Kind:
-		n, err := strconv.ParseUint(text, 0, 64)
-		return protoreflect.ValueOfUint64(n), err == nil
-	}
-	return protoreflect.Value{}, false
-}
-
-func intRange(kind protoreflect.Kind) (low, high string) {
-	switch kind {
-	case protoreflect.Int32Kind:
-		return "-2147483648", "2147483647"
-	case protoreflect.Int64Kind:
-		return "-9223372036854775808", "9223372036854775807"
-	case protoreflect.Uint32Kind:
-		return "0", "4294967295"
+		u, err = strconv.ParseUint(text, 0, 32)
+		v, low, high = protoreflect.ValueOfUint32(uint32(u)), "0", "4294967295"
 	default:
-		return "0", "18446744073709551615"
+		u, err = strconv.ParseUint(text, 0, 64)
+		v, low, high = protoreflect.ValueOfUint64(u), "0", "18446744073709551615"
 	}
+	if err != nil {
+		p.fault(at.pos, path, fmt.Sprintf("use a number from %s to %s", low, high),
+			"%s is out of range for %s: %s", clip(text), fd.Kind(), fd.Name())
+		return protoreflect.Value{}, false
+	}
+	return v, true
 }
 
 func (p *parser) floatValue(fd protoreflect.FieldDescriptor, path string) (protoreflect.Value, bool) {
 	at := p.tok
-	text, kind := p.number()
-	f, ok := parseFloat(text, kind)
+	f, ok := parseFloat(p.number())
 	if !ok {
-		p.fault(at.pos, path, "write a number such as 0.5", "%s is a number, found %s", fd.Name(), p.tok.describe())
-		p.skipValue()
-		return protoreflect.Value{}, false
+		return p.wrong(at.pos, path, "write a number such as 0.5",
+			"%s is a number, found %s", fd.Name(), p.tok.describe())
 	}
 	p.advance()
 	if fd.Kind() == protoreflect.FloatKind {
@@ -221,10 +198,8 @@ func (p *parser) floatValue(fd protoreflect.FieldDescriptor, path string) (proto
 }
 
 // parseFloat reads a number, inf, infinity or nan. Numbers too large are infinite, as in protobuf.
-func parseFloat(text string, kind tokenKind) (float64, bool) {
-	minus := strings.HasPrefix(text, "-")
-	abs := strings.TrimPrefix(text, "-")
-	var f float64
+func parseFloat(text string, kind tokenKind) (f float64, ok bool) {
+	abs, minus := strings.CutPrefix(text, "-")
 	switch kind {
 	case tokIdent:
 		switch strings.ToLower(abs) {

@@ -7,31 +7,27 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Suggest returns the candidate that was most likely meant, "" if none is near. Case, underscores and hyphens do not
-// count.
-func Suggest(got string, candidates []string) string { return suggest(got, candidates) }
+// separators are the characters that Suggest ignores.
+var separators = strings.NewReplacer("_", "", "-", "")
 
-// suggest returns the candidate that was most likely meant, "" if none is near. Case, underscores and
-// hyphens do not count.
-func suggest(got string, candidates []string) string {
-	plain := func(s string) string {
-		return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s))
-	}
+// Suggest returns the candidate that was most likely meant, "" if none is similar. Case, underscores and hyphens do not
+// count.
+func Suggest(got string, candidates []string) string {
 	if len(got) > 100 {
 		return ""
 	}
-	best, bestDist := "", 1000
+	plain := func(s string) string { return strings.ToLower(separators.Replace(s)) }
+	best, bestDistance := "", 1000
 	for _, c := range candidates {
-		a, b := plain(got), plain(c)
-		d := editDistance(a, b)
-		if d <= max(len(b)/3, 1) && d < bestDist && d < len(b) {
-			best, bestDist = c, d
+		b := plain(c)
+		if d := editDistance(plain(got), b); d <= max(len(b)/3, 1) && d < bestDistance && d < len(b) {
+			best, bestDistance = c, d
 		}
 	}
 	return best
 }
 
-// editDistance counts the insertions, deletions, replacements and swaps of neighbours between a and b.
+// editDistance counts the insertions, deletions, replacements and swaps of adjacent bytes between a and b.
 func editDistance(a, b string) int {
 	prev2 := make([]int, len(b)+1)
 	prev := make([]int, len(b)+1)
@@ -56,35 +52,28 @@ func editDistance(a, b string) int {
 	return prev[len(b)]
 }
 
-// fieldNames lists the fields of a message in the order of their declaration.
-func fieldNames(d protoreflect.MessageDescriptor) []string {
-	fields := d.Fields()
-	names := make([]string, fields.Len())
+// descriptorNames lists the names of fields or enum values in the order of their declaration.
+func descriptorNames[D protoreflect.Descriptor](list interface {
+	Len() int
+	Get(i int) D
+}) []string {
+	names := make([]string, list.Len())
 	for i := range names {
-		names[i] = string(fields.Get(i).Name())
-	}
-	return names
-}
-
-func enumNames(d protoreflect.EnumDescriptor) []string {
-	values := d.Values()
-	names := make([]string, values.Len())
-	for i := range names {
-		names[i] = string(values.Get(i).Name())
+		names[i] = string(list.Get(i).Name())
 	}
 	return names
 }
 
 // suggestField returns the field of the message that was most likely meant, "" if none.
 func suggestField(got string, d protoreflect.MessageDescriptor) string {
-	names := fieldNames(d)
+	names := descriptorNames(d.Fields())
 	if s, ok := otherFieldNames[strings.ToLower(got)]; ok && slices.Contains(names, s) {
 		return s
 	}
-	return suggest(got, names)
+	return Suggest(got, names)
 }
 
-// otherFieldNames are what other formats call Triton's fields.
+// otherFieldNames are names of other formats for Triton's fields.
 var otherFieldNames = map[string]string{
 	"shape": "dims", "dimensions": "dims", "dtype": "data_type", "type": "data_type", "datatype": "data_type",
 	"labels": "label_filename", "label_file": "label_filename", "batch_size": "max_batch_size", "framework": "backend",
@@ -92,7 +81,7 @@ var otherFieldNames = map[string]string{
 	"max_delay": "max_queue_delay_microseconds", "warmup": "model_warmup", "ensemble": "ensemble_scheduling",
 }
 
-// otherTypeNames are what other tools call Triton's data types.
+// otherTypeNames are names of other tools for Triton's data types.
 var otherTypeNames = map[string]string{
 	"FLOAT": "TYPE_FP32", "FLOAT32": "TYPE_FP32", "SINGLE": "TYPE_FP32", "DOUBLE": "TYPE_FP64", "FLOAT64": "TYPE_FP64",
 	"HALF": "TYPE_FP16", "FLOAT16": "TYPE_FP16", "BFLOAT16": "TYPE_BF16", "INT": "TYPE_INT32", "LONG": "TYPE_INT64",
@@ -102,7 +91,7 @@ var otherTypeNames = map[string]string{
 // suggestEnum returns the enum value that was most likely meant by name, "" if none.
 func suggestEnum(got string, d protoreflect.EnumDescriptor) string {
 	upper := strings.ToUpper(got)
-	names := enumNames(d)
+	names := descriptorNames(d.Values())
 	if d.Name() == "DataType" {
 		if t, ok := otherTypeNames[strings.TrimPrefix(upper, "TYPE_")]; ok {
 			return t
@@ -113,7 +102,7 @@ func suggestEnum(got string, d protoreflect.EnumDescriptor) string {
 			return n
 		}
 	}
-	return suggest(got, names)
+	return Suggest(got, names)
 }
 
 // whereField names the messages under root that have a field called name, as config paths, at most four.

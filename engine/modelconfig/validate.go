@@ -3,16 +3,17 @@ package modelconfig
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 
 	"nereid/engine/inferencepb"
 )
 
-// Limits that keep a slip of the keyboard from taking the machine.
+// Limits that keep a typing error from exhausting the machine.
 const (
 	maxBatchSizeLimit = 1 << 24 // rows of a batch
-	maxInstances      = 4096    // of one instance group
+	maxInstances      = 4096    // of one instance group; also repetitions of a warmup sample
 	maxElements       = 1 << 40 // of a tensor whose variable dimensions are 1
 	maxPriorityLevels = 1 << 16
 )
@@ -21,19 +22,19 @@ const (
 type ValidateOptions struct {
 	Positions *Positions // of the file that cfg was read from
 	Folder    string     // name of the model's folder, which the model's name must equal
-	Signature *Signature // what the model file has
-	Files     fs.FS      // the model's folder: label, warmup and initial state files must be there
-	Backends  []string   // names that can be served; nil accepts every name
-	// Refused says of a backend that is not among Backends why, and what to do; "" if nothing is known of it. Nil knows of none.
+	Signature *Signature // of the model file
+	Files     fs.FS      // the model's folder, which must contain the label, warmup and initial state files
+	Backends  []string   // the backends that are available; nil accepts every name
+	// Refused explains why a backend is not among Backends, and what to do. It returns "" if it does not know the backend.
+	// nil: it knows none.
 	Refused func(backend string) string
-	GPUs    []int32 // ids of the GPUs that models may use
-	// MinCapability is the least CUDA compute capability of GPUs, for the text about one that is not among them.
+	GPUs    []int32 // IDs of the GPUs that models may use
+	// MinCapability is the minimum CUDA compute capability of GPUs, for the fault about a GPU that is not in GPUs.
 	MinCapability float64
 }
 
-// Validate returns all faults of a configuration, in the order of the file. It takes a configuration before
-// or after Normalize and does not change it. Messages that Triton's clients see are Triton's; the fix says
-// the same in plain words.
+// Validate returns all faults of a configuration, in the order of the file. The configuration may be normalized or not,
+// and is not changed. Where Triton has a message, the fault has the same one, and the fix explains it in plain words.
 func Validate(cfg *inferencepb.ModelConfig, o ValidateOptions) Faults {
 	c := &checker{cfg: cfg, o: o}
 	c.names()
@@ -59,12 +60,12 @@ type checker struct {
 	faults Faults
 }
 
-// err notes a fault at a path; fix may be empty.
+// err adds a fault at a path; fix may be empty.
 func (c *checker) err(path, fix, format string, args ...any) {
 	c.note(SeverityError, path, fix, format, args...)
 }
 
-// warn notes a setting that does nothing or not what it seems.
+// warn adds a warning about a setting that has no effect or another one than it seems to have.
 func (c *checker) warn(path, fix, format string, args ...any) {
 	c.note(SeverityWarning, path, fix, format, args...)
 }
@@ -91,21 +92,25 @@ func (c *checker) names() {
 		c.err("name", "use letters, digits, '_', '-' and '.'", "%q is not a name for a model", cfg.Name)
 	}
 	c.backend()
+	c.runtime()
 	if f := cfg.DefaultModelFilename; f != "" && badPath(f) {
-		c.err("default_model_filename", "name a file inside the version folder", "default_model_filename %q leads out of the version folder", f)
+		c.err("default_model_filename", "name a file inside the version folder",
+			"default_model_filename %q leads out of the version folder", f)
 	}
 	for _, k := range sortedMapKeys(cfg.CcModelFilenames) {
-		path := fmt.Sprintf("cc_model_filenames[%q]", k)
+		path := keyed("cc_model_filenames", k)
 		if f := cfg.CcModelFilenames[k]; f == "" || badPath(f) {
 			c.err(path, "name a file inside the version folder", "cc_model_filenames has %q for compute capability %s", f, k)
 		}
 		var major, minor int
-		if n, err := fmt.Sscanf(k, "%d.%d", &major, &minor); n != 2 || err != nil || fmt.Sprintf("%d.%d", major, minor) != k {
+		n, err := fmt.Sscanf(k, "%d.%d", &major, &minor)
+		if n != 2 || err != nil || fmt.Sprintf("%d.%d", major, minor) != k {
 			c.err(path, "write it like \"8.0\"", "cc_model_filenames has the key %q, which is no compute capability", k)
 		}
 	}
 }
 
+// backend checks platform and backend.
 func (c *checker) backend() {
 	cfg := c.cfg
 	ensemble := cfg.GetEnsembleScheduling() != nil
@@ -113,58 +118,61 @@ func (c *checker) backend() {
 	case cfg.Platform == PlatformEnsemble && cfg.Backend != "":
 		c.err("backend", "remove the backend", "ensemble %s has backend %q; an ensemble has none", cfg.Name, cfg.Backend)
 	case cfg.Platform == PlatformEnsemble && !ensemble:
-		c.err("platform", "add ensemble_scheduling { step [ … ] }", "platform is \"ensemble\" but ensemble_scheduling is missing")
+		c.err("platform", "add ensemble_scheduling { step [ … ] }",
+			"platform is \"ensemble\" but ensemble_scheduling is missing")
 	case cfg.Platform == PlatformEnsemble:
 	case ensemble:
-		c.err("platform", "write platform: \"ensemble\" and no backend", "ensemble_scheduling is set, but platform is %q", cfg.Platform)
+		c.err("platform", "write platform: \"ensemble\" and no backend",
+			"ensemble_scheduling is set, but platform is %q", cfg.Platform)
 	case cfg.Backend == "" && cfg.Platform == "":
 		c.err("backend", "add a line such as backend: \"onnxruntime\"", "neither backend nor platform is given")
 	case cfg.Platform != "" && !KnownPlatform(cfg.Platform):
-		fix := "write a backend and leave the platform out"
-		if s := suggest(cfg.Platform, platformNames()); s != "" {
-			fix = fmt.Sprintf("did you mean %q?", s)
-		}
-		c.err("platform", fix, "unexpected platform type '%s' for %s", cfg.Platform, cfg.Name)
+		c.err("platform", didYouMean(cfg.Platform, platformNames(), "write a backend and leave the platform out"),
+			"unexpected platform type '%s' for %s", cfg.Platform, cfg.Name)
 	case cfg.Backend != "" && cfg.Platform != "" && !slices.Contains(platformsOf(cfg.Backend), cfg.Platform):
-		c.err("platform", "leave the platform out", "unexpected 'platform' and 'backend' pair, got:%s, %s", cfg.Platform, cfg.Backend)
+		c.err("platform", "leave the platform out",
+			"unexpected 'platform' and 'backend' pair, got:%s, %s", cfg.Platform, cfg.Backend)
 	case cfg.Backend != "" && c.o.Backends != nil && !slices.Contains(c.o.Backends, cfg.Backend):
-		if c.o.Refused != nil {
-			if why := c.o.Refused(cfg.Backend); why != "" {
-				c.err("backend", "", "backend '%s' %s", cfg.Backend, why)
-				break
-			}
-		}
-		fix := "use one of " + strings.Join(c.o.Backends, ", ")
-		if s := suggest(cfg.Backend, c.o.Backends); s != "" {
-			fix = fmt.Sprintf("did you mean %q?", s)
-		}
-		c.err("backend", fix, "unable to find backend library for backend '%s', try specifying runtime on the model configuration.", cfg.Backend)
+		c.unavailable(cfg.Backend)
 	}
-	switch r := cfg.Runtime; {
+}
+
+// unavailable adds the fault about a backend that this server does not have.
+func (c *checker) unavailable(backend string) {
+	if c.o.Refused != nil {
+		if why := c.o.Refused(backend); why != "" {
+			c.err("backend", "", "backend '%s' %s", backend, why)
+			return
+		}
+	}
+	c.err("backend", didYouMean(backend, c.o.Backends, "use one of "+strings.Join(c.o.Backends, ", ")),
+		"unable to find backend library for backend '%s', try specifying runtime on the model configuration.", backend)
+}
+
+// didYouMean proposes the candidate that was most likely meant, or else what otherwise says.
+func didYouMean(got string, candidates []string, otherwise string) string {
+	if s := Suggest(got, candidates); s != "" {
+		return fmt.Sprintf("did you mean %q?", s)
+	}
+	return otherwise
+}
+
+func (c *checker) runtime() {
+	switch r := c.cfg.Runtime; {
 	case r == "":
 	case badPath(r):
 		c.err("runtime", "name a file in the backend's folder", "runtime %q leads out of the backend's folder", r)
-	case r == "libtriton_"+cfg.Backend+".so": // what Triton takes anyway
-	case r == "model.py" && !slices.Contains(compiled, cfg.Backend):
+	case r == "libtriton_"+c.cfg.Backend+".so": // Triton's default
+	case r == "model.py" && !slices.Contains(compiled, c.cfg.Backend):
 	default:
-		c.err("runtime", "remove it: this server has its own", "backend '%s' has no runtime '%s'", cfg.Backend, r)
+		c.err("runtime", "remove it: this server has its own", "backend '%s' has no runtime '%s'", c.cfg.Backend, r)
 	}
 }
 
 // compiled are the backends that are never written in Python.
 var compiled = []string{BackendONNXRuntime, BackendTensorRT, BackendDALI, BackendFIL, "identity", "repeat", "square", "add_sub"}
 
-func platformNames() []string {
-	names := []string{PlatformEnsemble}
-	for _, a := range artifacts {
-		if a.platform != "" {
-			names = append(names, a.platform)
-		}
-	}
-	return names
-}
-
-// badFileName reports a name that cannot be one folder's.
+// badFileName reports a name that cannot be the name of a folder.
 func badFileName(s string) bool {
 	return s == "." || s == ".." || len(s) > 255 || strings.ContainsAny(s, "/\\\x00")
 }
@@ -174,12 +182,13 @@ func badPath(s string) bool { return !fs.ValidPath(s) || strings.ContainsAny(s, 
 
 // batching checks max_batch_size.
 func (c *checker) batching() {
-	n := c.cfg.MaxBatchSize
-	if n < 0 {
-		c.err("max_batch_size", "use 0 for a model without batching, or the largest batch it can take", "max_batch_size is %d", n)
-	}
-	if n > maxBatchSizeLimit {
-		c.err("max_batch_size", fmt.Sprintf("use at most %d", maxBatchSizeLimit), "max_batch_size is %d, more than any model can take", n)
+	switch n := c.cfg.MaxBatchSize; {
+	case n < 0:
+		c.err("max_batch_size", "use 0 for a model without batching, or the largest batch it can take",
+			"max_batch_size is %d", n)
+	case n > maxBatchSizeLimit:
+		c.err("max_batch_size", fmt.Sprintf("use at most %d", maxBatchSizeLimit),
+			"max_batch_size is %d, more than any model can take", n)
 	}
 }
 
@@ -197,7 +206,7 @@ func (c *checker) versions() {
 			c.err(path, "list the versions: specific { versions: [ 1, 3 ] }", "version_policy lists no version")
 		}
 		for i, v := range versions {
-			at := fmt.Sprintf("%s[%d]", path, i)
+			at := indexed(path, i)
 			if v < 1 {
 				c.err(at, "version folders are named 1, 2, 3 …", "version_policy lists version %d", v)
 			} else if slices.Contains(versions[:i], v) {
@@ -211,16 +220,14 @@ func (c *checker) versions() {
 	}
 }
 
-func sortedMapKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
+func sortedMapKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// file checks that a file of the model's folder is there.
+// indexed and keyed return the paths of an element of a list and of a map.
+func indexed(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
+
+func keyed(path, key string) string { return fmt.Sprintf("%s[%q]", path, key) }
+
+// file checks that a file of the model's folder exists.
 func (c *checker) file(path, what, name string) {
 	if badPath(name) || name == "." {
 		c.err(path, "name a file inside the model's folder", "%s %q leads out of the model's folder", what, name)

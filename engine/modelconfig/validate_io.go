@@ -20,23 +20,24 @@ type modelTensor interface {
 	GetIsNonLinearFormatIo() bool
 }
 
-// tensors checks every input and output by itself, and the lists for duplicates.
+// tensors checks every input and output, and the lists for duplicates.
 func (c *checker) tensors() {
 	seen := make(map[string]bool)
 	for i, in := range c.cfg.Input {
-		path := fmt.Sprintf("input[%d]", i)
+		path := indexed("input", i)
 		c.tensor(in, "input", path, seen)
 		if in.Format != inferencepb.ModelInput_FORMAT_NONE && len(in.Dims) != 3 && len(in.Dims) > 0 {
 			c.err(path+".format", "give 3 dims without the batch dimension, or remove the format",
 				"%s needs 3 dims, input %q has %d", in.Format, in.Name, len(in.Dims))
 		}
 		if in.AllowRaggedBatch && c.cfg.MaxBatchSize == 0 {
-			c.warn(path+".allow_ragged_batch", "set max_batch_size", "allow_ragged_batch does nothing while max_batch_size is 0")
+			c.warn(path+".allow_ragged_batch", "set max_batch_size",
+				"allow_ragged_batch does nothing while max_batch_size is 0")
 		}
 	}
-	seen = make(map[string]bool)
+	clear(seen)
 	for i, out := range c.cfg.Output {
-		path := fmt.Sprintf("output[%d]", i)
+		path := indexed("output", i)
 		c.tensor(out, "output", path, seen)
 		if out.LabelFilename != "" {
 			c.file(path+".label_filename", "label file", out.LabelFilename)
@@ -58,42 +59,53 @@ func (c *checker) tensor(t modelTensor, kind, path string, seen map[string]bool)
 		c.err(path+".data_type", "add a line such as data_type: TYPE_FP32", "%s %q has no data_type", kind, name)
 	}
 	if len(t.GetDims()) == 0 {
-		c.err(path+".dims", "add a line such as dims: [ 3, 224, 224 ]; for a single number write dims: [ 1 ]", "%s %q has no dims", kind, name)
+		c.err(path+".dims", "add a line such as dims: [ 3, 224, 224 ]; for a single number write dims: [ 1 ]",
+			"%s %q has no dims", kind, name)
 	} else {
-		c.dims(t.GetDims(), path+".dims", kind, name, t.GetDataType())
+		c.dims(t.GetDims(), path+".dims", kind, name)
 	}
 	if t.GetReshape() != nil {
 		c.reshape(t, kind, path)
 	}
-	if t.GetIsShapeTensor() && c.cfg.Platform != "tensorrt_plan" {
+	tensorRT := c.cfg.Platform == "tensorrt_plan"
+	if t.GetIsShapeTensor() && !tensorRT {
 		c.err(path+".is_shape_tensor", "remove it", "%s %q is a shape tensor, which only TensorRT has", kind, name)
 	}
-	if t.GetIsNonLinearFormatIo() {
-		if c.cfg.Platform != "tensorrt_plan" {
-			c.err(path+".is_non_linear_format_io", "remove it", "%s %q has a non-linear format, which only TensorRT has", kind, name)
-		} else if len(t.GetDims()) != 3 {
-			c.err(path+".dims", "give 3 dims", "%s %q has a non-linear format, which needs 3 dims", kind, name)
-		}
+	switch linear := !t.GetIsNonLinearFormatIo(); {
+	case linear:
+	case !tensorRT:
+		c.err(path+".is_non_linear_format_io", "remove it",
+			"%s %q has a non-linear format, which only TensorRT has", kind, name)
+	case len(t.GetDims()) != 3:
+		c.err(path+".dims", "give 3 dims", "%s %q has a non-linear format, which needs 3 dims", kind, name)
 	}
 }
 
-// dims checks each dimension, and that a tensor of them can exist.
-func (c *checker) dims(dims []int64, path, kind, name string, dt inferencepb.DataType) {
-	ok := true
+// validDim reports whether a dimension is positive or variable.
+func validDim(d int64) bool { return d >= 1 || d == -1 }
+
+// badDim returns the index of the first dimension that is not valid, -1 if there is none.
+func badDim(dims []int64) int {
+	return slices.IndexFunc(dims, func(d int64) bool { return !validDim(d) })
+}
+
+// dims checks each dimension, and that a tensor of them is not too large.
+func (c *checker) dims(dims []int64, path, kind, name string) {
 	for i, d := range dims {
-		if d < 1 && d != -1 {
-			c.err(fmt.Sprintf("%s[%d]", path, i), "use 1 or more, or -1 for a variable dimension", "%s %q has dimension %d", kind, name, d)
-			ok = false
+		if !validDim(d) {
+			c.err(indexed(path, i), "use 1 or more, or -1 for a variable dimension",
+				"%s %q has dimension %d", kind, name, d)
 		}
 	}
-	if n, fits := elements(dims); ok && (!fits || n*uint64(max(c.cfg.MaxBatchSize, 1)) > maxElements) {
+	n, fits := elements(dims)
+	if badDim(dims) < 0 && (!fits || n*uint64(max(c.cfg.MaxBatchSize, 1)) > maxElements) {
 		c.err(path, "", "%s %q with dims %s is larger than memory can be", kind, name, tensor.FormatShape(dims))
 	}
 }
 
-// elements multiplies dims, variable ones as 1. It reports false when the product passes maxElements.
-func elements(dims []int64) (uint64, bool) {
-	n := uint64(1)
+// elements returns the product of dims, with 1 for variable ones. ok is false if the product is above maxElements.
+func elements(dims []int64) (n uint64, ok bool) {
+	n = 1
 	for _, d := range dims {
 		if d < 1 {
 			continue
@@ -111,26 +123,27 @@ func elements(dims []int64) (uint64, bool) {
 // must have the same product.
 func (c *checker) reshape(t modelTensor, kind, path string) {
 	dims, shape := t.GetDims(), t.GetReshape().GetShape()
-	at := path + ".reshape"
+	path += ".reshape"
 	if len(shape) == 0 && c.cfg.MaxBatchSize == 0 {
-		c.err(at, "set max_batch_size, or write the shape out", "%s %q has an empty reshape, which needs a batch dimension beside it", kind, t.GetName())
+		c.err(path, "set max_batch_size, or write the shape out",
+			"%s %q has an empty reshape, which needs a batch dimension beside it", kind, t.GetName())
 		return
 	}
-	for i, d := range shape {
-		if d < 1 && d != -1 {
-			c.err(fmt.Sprintf("%s.shape[%d]", at, i), "use 1 or more, or -1 for a variable dimension", "%s %q has reshape dimension %d", kind, t.GetName(), d)
-			return
-		}
+	if i := badDim(shape); i >= 0 {
+		c.err(indexed(path+".shape", i), "use 1 or more, or -1 for a variable dimension",
+			"%s %q has reshape dimension %d", kind, t.GetName(), shape[i])
+		return
 	}
-	if slices.ContainsFunc(dims, func(d int64) bool { return d < 1 && d != -1 }) || len(dims) == 0 {
-		return // said already
+	if badDim(dims) >= 0 || len(dims) == 0 {
+		return // reported already
 	}
 	from, to := runs(dims), runs(shape)
 	if len(from) != len(to) {
-		c.err(at, "use as many -1 in both", "%s %q has %d variable dimensions in dims %s and %d in reshape %s",
+		c.err(path, "use as many -1 in both", "%s %q has %d variable dimensions in dims %s and %d in reshape %s",
 			kind, t.GetName(), len(from)-1, tensor.FormatShape(dims), len(to)-1, tensor.FormatShape(shape))
 	} else if !slices.Equal(from, to) {
-		c.err(at, "the products of the dimensions must be equal", "%s %q has dims %s and reshape %s, which hold different numbers of elements",
+		c.err(path, "the products of the dimensions must be equal",
+			"%s %q has dims %s and reshape %s, which hold different numbers of elements",
 			kind, t.GetName(), tensor.FormatShape(dims), tensor.FormatShape(shape))
 	}
 }
@@ -152,16 +165,13 @@ func runs(dims []int64) []uint64 {
 
 // batchIO checks batch_input and batch_output.
 func (c *checker) batchIO() {
-	inputs, outputs := make(map[string]bool), make(map[string]bool)
-	for _, in := range c.cfg.Input {
-		inputs[in.Name] = true
-	}
+	outputs := make(map[string]bool)
 	for _, out := range c.cfg.Output {
 		outputs[out.Name] = true
 	}
 	for i, b := range c.cfg.BatchInput {
-		path := fmt.Sprintf("batch_input[%d]", i)
-		c.sources(b.SourceInput, path, b.Kind.String(), inputs)
+		path := indexed("batch_input", i)
+		c.sources(b.SourceInput, path, b.Kind.String())
 		if len(b.TargetName) == 0 {
 			c.err(path+".target_name", "name the model's input that gets it", "%s has no target_name", path)
 		}
@@ -171,10 +181,10 @@ func (c *checker) batchIO() {
 	}
 	seen := make(map[string]bool)
 	for i, b := range c.cfg.BatchOutput {
-		path := fmt.Sprintf("batch_output[%d]", i)
-		c.sources(b.SourceInput, path, b.Kind.String(), inputs)
+		path := indexed("batch_output", i)
+		c.sources(b.SourceInput, path, b.Kind.String())
 		for j, name := range b.TargetName {
-			at := fmt.Sprintf("%s.target_name[%d]", path, j)
+			at := indexed(path+".target_name", j)
 			if !outputs[name] {
 				c.err(at, "use the name of an output", "%s has the target %q, which is no output of the model", path, name)
 			}
@@ -186,28 +196,36 @@ func (c *checker) batchIO() {
 	}
 }
 
-func (c *checker) sources(names []string, path, kind string, inputs map[string]bool) {
+// sources checks the source inputs of a batch input or output.
+func (c *checker) sources(names []string, path, kind string) {
 	if len(names) != 1 {
 		c.err(path+".source_input", "name one input", "%s needs 1 source_input, %s has %d", kind, path, len(names))
 	}
 	for j, name := range names {
-		if !inputs[name] {
-			c.err(fmt.Sprintf("%s.source_input[%d]", path, j), "use the name of an input", "%s has the source %q, which is no input of the model", path, name)
+		if c.input(name) < 0 {
+			c.err(indexed(path+".source_input", j), "use the name of an input",
+				"%s has the source %q, which is no input of the model", path, name)
 		}
 	}
 }
 
-// signature compares the configuration with what the model file has.
+// input returns the index of an input of the configuration, -1 if there is none.
+func (c *checker) input(name string) int {
+	return slices.IndexFunc(c.cfg.Input, func(in *inferencepb.ModelInput) bool { return in.Name == name })
+}
+
+// signature compares the configuration with the model file.
 func (c *checker) signature(sig *Signature) {
 	given := make(map[string]bool)
 	for i, in := range c.cfg.Input {
 		given[in.Name] = true
-		c.compare(in, sig.Inputs, "input", fmt.Sprintf("input[%d]", i))
+		c.compare(in, sig.Inputs, "input", indexed("input", i))
 	}
 	for _, extra := range c.internalInputs() {
 		given[extra.name] = true
 		if _, ok := find(sig.Inputs, extra.name); !ok {
-			c.err(extra.path, "use the name of an input of the model: "+ioNames(sig.Inputs), "the model has no input %q for the %s", extra.name, extra.what)
+			c.err(extra.path, "use the name of an input of the model: "+ioNames(sig.Inputs),
+				"the model has no input %q for the %s", extra.name, extra.what)
 		}
 	}
 	var missing []string
@@ -221,29 +239,33 @@ func (c *checker) signature(sig *Signature) {
 			missing = append(missing, io.Name)
 		}
 	}
-	if len(missing) > 0 && len(given) != required { // with equal numbers, the unexpected names are faults already
-		c.err("input", "add the inputs "+strings.Join(missing, ", "), "unable to load model '%s', configuration expects %d inputs, model provides %d",
-			c.cfg.Name, len(given), required)
+	if len(missing) > 0 && len(given) != required { // with equal numbers, the unexpected names have been reported
+		c.err("input", "add the inputs "+strings.Join(missing, ", "),
+			"unable to load model '%s', configuration expects %d inputs, model provides %d", c.cfg.Name, len(given), required)
 	}
 	for i, out := range c.cfg.Output {
-		c.compare(out, sig.Outputs, "output", fmt.Sprintf("output[%d]", i))
+		c.compare(out, sig.Outputs, "output", indexed("output", i))
 	}
 }
 
+// internalInput is an input of the model that the server provides, not the client.
 type internalInput struct{ name, what, path string }
 
-// internalInputs lists the model's inputs that the server fills, not the client.
+// internalInputs lists the model's inputs that the server provides.
 func (c *checker) internalInputs() []internalInput {
 	var list []internalInput
 	for i, ctl := range c.cfg.GetSequenceBatching().GetControlInput() {
-		list = append(list, internalInput{ctl.Name, "sequence control", fmt.Sprintf("sequence_batching.control_input[%d].name", i)})
+		path := indexed("sequence_batching.control_input", i) + ".name"
+		list = append(list, internalInput{ctl.Name, "sequence control", path})
 	}
 	for i, s := range c.cfg.GetSequenceBatching().GetState() {
-		list = append(list, internalInput{s.InputName, "sequence state", fmt.Sprintf("sequence_batching.state[%d].input_name", i)})
+		path := indexed("sequence_batching.state", i) + ".input_name"
+		list = append(list, internalInput{s.InputName, "sequence state", path})
 	}
 	for i, b := range c.cfg.BatchInput {
 		for j, name := range b.TargetName {
-			list = append(list, internalInput{name, "batch input", fmt.Sprintf("batch_input[%d].target_name[%d]", i, j)})
+			path := indexed(indexed("batch_input", i)+".target_name", j)
+			list = append(list, internalInput{name, "batch input", path})
 		}
 	}
 	return list
@@ -257,15 +279,8 @@ func (c *checker) compare(t modelTensor, model []IO, kind, path string) {
 	}
 	io, ok := find(model, t.GetName())
 	if !ok {
-		names := make([]string, len(model))
-		for i, io := range model {
-			names[i] = io.Name
-		}
-		fix := "use a name that the model has"
-		if s := suggest(t.GetName(), names); s != "" {
-			fix = fmt.Sprintf("did you mean %q?", s)
-		}
-		c.err(path+".name", fix, "unexpected inference %s '%s', allowed %ss are: %s", kind, t.GetName(), kind, ioNames(model))
+		c.err(path+".name", didYouMean(t.GetName(), names(model), "use a name that the model has"),
+			"unexpected inference %s '%s', allowed %ss are: %s", kind, t.GetName(), kind, ioNames(model))
 		return
 	}
 	if dt := t.GetDataType(); dt != inferencepb.DataType_TYPE_INVALID && dt != inferencepb.DataType(io.DataType) {
@@ -280,52 +295,58 @@ func (c *checker) compare(t modelTensor, model []IO, kind, path string) {
 
 func (c *checker) compareShape(t modelTensor, io IO, path string) {
 	dims, at := t.GetDims(), path+".dims"
-	if t.GetReshape() != nil {
+	reshaped := t.GetReshape() != nil
+	if reshaped {
 		dims, at = t.GetReshape().GetShape(), path+".reshape"
 	}
 	name, model := t.GetName(), tensor.FormatShape(io.Dims)
 	in, isInput := t.(*inferencepb.ModelInput)
+	batched := c.cfg.MaxBatchSize > 0
 	full := dims
-	if c.cfg.MaxBatchSize > 0 {
+	if batched {
 		full = append([]int64{-1}, dims...)
 	}
 	switch {
-	case c.cfg.MaxBatchSize < 0: // said already; what it leaves of the shape nobody knows
+	case c.cfg.MaxBatchSize < 0: // reported already; the shape is unknown
 	case isInput && in.AllowRaggedBatch:
 		if !slices.Equal(io.Dims, []int64{-1}) {
-			c.err(path+".allow_ragged_batch", "a ragged batch reaches the model as one dimension; remove allow_ragged_batch",
-				"unable to load model '%s', configuration expects model provides input with shape [-1]  for ragged input '%s', model provides %s",
-				c.cfg.Name, name, model)
+			c.err(path+".allow_ragged_batch",
+				"a ragged batch reaches the model as one dimension; remove allow_ragged_batch",
+				"unable to load model '%s', configuration expects model provides input with shape [-1]  for ragged input "+
+					"'%s', model provides %s", c.cfg.Name, name, model)
 		}
-	case !isInput && c.cutOutput(name): // the batch output says what shape it gets
+	case !isInput && c.hasBatchOutput(name): // its shape is that of an input
 	case len(io.Dims) == 0:
 		if slices.ContainsFunc(dims, func(d int64) bool { return d != 1 }) {
-			c.err(at, "the model's tensor is a single number: write dims: [ 1 ]", "unable to load model '%s', scalar tensor '%s', should only provide 1 in "+
-				"the model configuration when the model doesn't support batching. Model configuration provided: %s.", c.cfg.Name, name, tensor.FormatShape(dims))
+			c.err(at, "the model's tensor is a single number: write dims: [ 1 ]",
+				"unable to load model '%s', scalar tensor '%s', should only provide 1 in the model configuration when the "+
+					"model doesn't support batching. Model configuration provided: %s.", c.cfg.Name, name, tensor.FormatShape(dims))
 		}
-	case c.cfg.MaxBatchSize > 0 && io.Dims[0] != -1:
-		c.err(at, fmt.Sprintf("max_batch_size is %d, and the first dimension of this tensor is fixed: set max_batch_size to 0 and write the whole shapes, here %s",
-			c.cfg.MaxBatchSize, writeShape(io.Dims, t.GetReshape() != nil)),
-			"model '%s', tensor '%s': for the model to support batching the shape should have at least 1 dimension and the first "+
-				"dimension must be -1; but shape expected by the model is %s", c.cfg.Name, name, model)
+	case batched && io.Dims[0] != -1:
+		c.err(at, fmt.Sprintf("max_batch_size is %d, and the first dimension of this tensor is fixed: "+
+			"set max_batch_size to 0 and write the whole shapes, here %s", c.cfg.MaxBatchSize, writeShape(io.Dims, reshaped)),
+			"model '%s', tensor '%s': for the model to support batching the shape should have at least 1 dimension and the "+
+				"first dimension must be -1; but shape expected by the model is %s", c.cfg.Name, name, model)
 	case !fits(full, io.Dims, !isInput):
 		got := "shape " + tensor.FormatShape(full)
-		if c.cfg.MaxBatchSize > 0 {
-			got = "an initial batch dimension because max_batch_size > 0 followed by the explicit tensor shape, making complete shape " + tensor.FormatShape(full)
+		if batched {
+			got = "an initial batch dimension because max_batch_size > 0 followed by the explicit tensor shape, " +
+				"making complete " + got
 		}
-		c.err(at, c.shapeFix(dims, io.Dims, t.GetReshape() != nil),
-			"model '%s', tensor '%s': the model expects %d dimensions (shape %s) but the model configuration specifies %d dimensions (%s)",
-			c.cfg.Name, name, len(io.Dims), model, len(full), got)
+		c.err(at, c.shapeFix(dims, io.Dims, reshaped),
+			"model '%s', tensor '%s': the model expects %d dimensions (shape %s) but the model configuration specifies "+
+				"%d dimensions (%s)", c.cfg.Name, name, len(io.Dims), model, len(full), got)
 	}
 }
 
-// cutOutput reports whether a batch output cuts the output.
-func (c *checker) cutOutput(name string) bool {
-	return slices.ContainsFunc(c.cfg.BatchOutput, func(b *inferencepb.BatchOutput) bool { return slices.Contains(b.TargetName, name) })
+// hasBatchOutput reports whether an output is the target of a batch output.
+func (c *checker) hasBatchOutput(name string) bool {
+	return slices.ContainsFunc(c.cfg.BatchOutput,
+		func(b *inferencepb.BatchOutput) bool { return slices.Contains(b.TargetName, name) })
 }
 
-// fits reports whether a shape of the configuration is one the model takes: same rank, and equal where the
-// model's dimension is fixed. Exact means equal everywhere, as for outputs, whose shape the model chooses.
+// fits reports whether the model accepts a shape of the configuration: the rank is the same, and the dimensions are equal
+// where the model's is fixed. exact requires all to be equal, as for outputs, whose shape the model chooses.
 func fits(config, model []int64, exact bool) bool {
 	if len(config) != len(model) {
 		return false
@@ -338,7 +359,7 @@ func fits(config, model []int64, exact bool) bool {
 	return true
 }
 
-// writeShape writes a shape as it stands in a configuration.
+// writeShape formats a shape as in a configuration.
 func writeShape(shape []int64, reshaped bool) string {
 	list := strings.ReplaceAll(strings.NewReplacer("[", "[ ", "]", " ]").Replace(tensor.FormatShape(shape)), ",", ", ")
 	if reshaped {
@@ -349,26 +370,30 @@ func writeShape(shape []int64, reshaped bool) string {
 
 // shapeFix explains the batch dimension and says what to write.
 func (c *checker) shapeFix(dims, model []int64, reshaped bool) string {
-	if c.cfg.MaxBatchSize == 0 {
+	n := c.cfg.MaxBatchSize
+	if n == 0 {
+		want := writeShape(model, reshaped)
 		if fits(dims, model[1:], false) {
-			return fmt.Sprintf("while max_batch_size is 0 the dims are the model's whole shape, its batch dimension included: write %s, or set max_batch_size to 1 or more",
-				writeShape(model, reshaped))
+			return "while max_batch_size is 0 the dims are the model's whole shape, its batch dimension included: write " +
+				want + ", or set max_batch_size to 1 or more"
 		}
-		return "write " + writeShape(model, reshaped)
+		return "write " + want
 	}
+	want := writeShape(model[1:], reshaped)
 	if fits(dims, model, false) {
-		return fmt.Sprintf("max_batch_size is %d, so the server puts the batch dimension in front of the dims by itself: write %s without it, or set max_batch_size to 0",
-			c.cfg.MaxBatchSize, writeShape(model[1:], reshaped))
+		return fmt.Sprintf("max_batch_size is %d, so the server puts the batch dimension in front of the dims by itself: "+
+			"write %s without it, or set max_batch_size to 0", n, want)
 	}
-	return fmt.Sprintf("write %s; the batch dimension is not in dims because max_batch_size is %d", writeShape(model[1:], reshaped), c.cfg.MaxBatchSize)
+	return fmt.Sprintf("write %s; the batch dimension is not in dims because max_batch_size is %d", want, n)
 }
 
-// ioNames lists names as Triton does: sorted, with commas.
-func ioNames(list []IO) string {
+func names(list []IO) []string {
 	names := make([]string, len(list))
 	for i, io := range list {
 		names[i] = io.Name
 	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
+	return names
 }
+
+// ioNames lists names as Triton does: sorted, with commas.
+func ioNames(list []IO) string { return strings.Join(slices.Sorted(slices.Values(names(list))), ", ") }

@@ -1,6 +1,7 @@
 package modelconfig
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"path"
@@ -17,9 +18,9 @@ func (c *checker) instances() {
 		return
 	}
 	names := make(map[string]bool)
-	scope := make(map[string]bool) // whether a rate limiter resource is global
+	global := make(map[string]bool) // by rate limiter resource
 	for i, g := range c.cfg.InstanceGroup {
-		at := fmt.Sprintf("instance_group[%d]", i)
+		at := indexed("instance_group", i)
 		if names[g.Name] && g.Name != "" {
 			c.err(at+".name", "use another name, or leave it out", "two instance groups have the name %q", g.Name)
 		}
@@ -28,21 +29,15 @@ func (c *checker) instances() {
 		case g.Count < 0:
 			c.err(at+".count", "use 1 or more", "instance group %d has count %d", i, g.Count)
 		case g.Count > maxInstances:
-			c.err(at+".count", fmt.Sprintf("use at most %d; as many as there are cores is plenty", maxInstances), "instance group %d has count %d", i, g.Count)
+			c.err(at+".count", fmt.Sprintf("use at most %d; as many as there are cores is plenty", maxInstances),
+				"instance group %d has count %d", i, g.Count)
 		case g.Count == 0 && c.o.Positions.Has(at+".count"):
-			c.warn(at+".count", "use 1 or more, or leave it out", "instance group %d has count 0, which means the default count", i)
+			c.warn(at+".count", "use 1 or more, or leave it out",
+				"instance group %d has count 0, which means the default count", i)
 		}
 		c.devices(g, i, at)
-		c.limiter(g.RateLimiter, at+".rate_limiter", scope)
+		c.limiter(g.RateLimiter, at+".rate_limiter", global)
 	}
-}
-
-// groupName is the name of a group, or the one that it will get.
-func (c *checker) groupName(g *inferencepb.ModelInstanceGroup, i int) string {
-	if g.Name != "" {
-		return g.Name
-	}
-	return fmt.Sprintf("%s_%d", c.cfg.Name, i)
 }
 
 // devices checks kind, GPUs and profiles of a group.
@@ -50,32 +45,23 @@ func (c *checker) devices(g *inferencepb.ModelInstanceGroup, i int, at string) {
 	switch g.Kind {
 	case inferencepb.ModelInstanceGroup_KIND_CPU, inferencepb.ModelInstanceGroup_KIND_MODEL:
 		if len(g.Gpus) > 0 {
-			c.err(at+".gpus", "remove gpus, or use KIND_GPU", "instance group %d has kind %s but lists GPUs", i, g.Kind)
+			c.err(at+".gpus", "remove gpus, or use KIND_GPU",
+				"instance group %d has kind %s but lists GPUs", i, g.Kind)
 		}
 	case inferencepb.ModelInstanceGroup_KIND_GPU:
-		if len(c.o.GPUs) == 0 {
-			c.err(at+".kind", "use KIND_CPU, or leave the kind out to take what there is", "instance group %s of model %s has kind KIND_GPU but no GPUs are available",
-				c.groupName(g, i), c.cfg.Name)
-			break
-		}
-		for j, id := range g.Gpus {
-			if !slices.Contains(c.o.GPUs, id) {
-				c.err(fmt.Sprintf("%s.gpus[%d]", at, j), "name one of these, or leave gpus out to use them all", "instance group %s of model %s specifies invalid "+
-					"or unsupported gpu id %d. GPUs with at least the minimum required CUDA compute compatibility of %f are: %s",
-					c.groupName(g, i), c.cfg.Name, id, c.o.MinCapability, strings.Trim(strings.ReplaceAll(fmt.Sprint(c.o.GPUs), " ", ", "), "[]"))
-			}
-		}
+		c.gpus(g, i, at)
 	}
 	for j, id := range g.Gpus {
-		elem := fmt.Sprintf("%s.gpus[%d]", at, j)
+		elem := indexed(at+".gpus", j)
 		if id < 0 {
 			c.err(elem, "GPUs are numbered from 0", "instance group %d lists GPU %d", i, id)
 		} else if slices.Contains(g.Gpus[:j], id) {
-			c.err(elem, "remove one, or raise the count, which is per GPU", "instance group %d lists GPU %d twice", i, id)
+			c.err(elem, "remove one, or raise the count, which is per GPU",
+				"instance group %d lists GPU %d twice", i, id)
 		}
 	}
 	for j, p := range g.Profile {
-		elem := fmt.Sprintf("%s.profile[%d]", at, j)
+		elem := indexed(at+".profile", j)
 		if c.cfg.Platform != "tensorrt_plan" {
 			c.err(elem, "remove it", "instance group %d has a profile, which only TensorRT has", i)
 		} else if _, err := strconv.ParseUint(p, 10, 31); err != nil {
@@ -84,10 +70,30 @@ func (c *checker) devices(g *inferencepb.ModelInstanceGroup, i int, at string) {
 	}
 }
 
-func (c *checker) limiter(l *inferencepb.ModelRateLimiter, at string, scope map[string]bool) {
+// gpus checks that the GPUs of a group are available.
+func (c *checker) gpus(g *inferencepb.ModelInstanceGroup, i int, at string) {
+	name := cmp.Or(g.Name, fmt.Sprintf("%s_%d", c.cfg.Name, i)) // the default name
+	if len(c.o.GPUs) == 0 {
+		c.err(at+".kind", "use KIND_CPU, or leave the kind out to take what there is",
+			"instance group %s of model %s has kind KIND_GPU but no GPUs are available", name, c.cfg.Name)
+		return
+	}
+	available := strings.Trim(strings.ReplaceAll(fmt.Sprint(c.o.GPUs), " ", ", "), "[]")
+	for j, id := range g.Gpus {
+		if !slices.Contains(c.o.GPUs, id) {
+			c.err(indexed(at+".gpus", j), "name one of these, or leave gpus out to use them all",
+				"instance group %s of model %s specifies invalid or unsupported gpu id %d. "+
+					"GPUs with at least the minimum required CUDA compute compatibility of %f are: %s",
+				name, c.cfg.Name, id, c.o.MinCapability, available)
+		}
+	}
+}
+
+// limiter checks the rate limiter resources of a group. global holds those of the groups before.
+func (c *checker) limiter(l *inferencepb.ModelRateLimiter, at string, global map[string]bool) {
 	names := make(map[string]bool)
 	for j, r := range l.GetResources() {
-		elem := fmt.Sprintf("%s.resources[%d]", at, j)
+		elem := indexed(at+".resources", j)
 		switch {
 		case r.Name == "":
 			c.err(elem+".name", "name the resource", "a rate limiter resource has no name")
@@ -99,35 +105,39 @@ func (c *checker) limiter(l *inferencepb.ModelRateLimiter, at string, scope map[
 		if r.Count == 0 {
 			c.warn(elem, "set its count", "rate limiter resource %q has count 0, which limits nothing", r.Name)
 		}
-		if global, ok := scope[r.Name]; ok && global != r.Global {
-			c.err(elem, "make it global in every group, or in none", "rate limiter resource %q is global in one group and not in another", r.Name)
+		if g, ok := global[r.Name]; ok && g != r.Global {
+			c.err(elem, "make it global in every group, or in none",
+				"rate limiter resource %q is global in one group and not in another", r.Name)
 		}
-		scope[r.Name] = r.Global
+		global[r.Name] = r.Global
 	}
 }
 
-// optimization checks what can be wrong with execution accelerators and graphs.
+// optimization checks execution accelerators and CUDA graphs.
 func (c *checker) optimization() {
 	if c.cfg.GetEnsembleScheduling() != nil {
 		return
 	}
 	o := c.cfg.GetOptimization()
-	acc := o.GetExecutionAccelerators()
-	for _, list := range []struct {
-		name  string
-		items []*inferencepb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator
-	}{{"gpu_execution_accelerator", acc.GetGpuExecutionAccelerator()}, {"cpu_execution_accelerator", acc.GetCpuExecutionAccelerator()}} {
-		for i, a := range list.items {
-			if a.Name == "" {
-				c.err(fmt.Sprintf("optimization.execution_accelerators.%s[%d].name", list.name, i),
-					"name it, such as \"tensorrt\" or \"openvino\"", "an execution accelerator has no name")
-			}
-		}
-	}
+	accelerators := o.GetExecutionAccelerators()
+	c.accelerators("gpu_execution_accelerator", accelerators.GetGpuExecutionAccelerator())
+	c.accelerators("cpu_execution_accelerator", accelerators.GetCpuExecutionAccelerator())
 	for i, g := range o.GetCuda().GetGraphSpec() {
 		if n := g.BatchSize; n < 0 || n > max(c.cfg.MaxBatchSize, 0) {
-			c.err(fmt.Sprintf("optimization.cuda.graph_spec[%d].batch_size", i), "use a size from 1 to max_batch_size, 0 without batching",
+			c.err(indexed("optimization.cuda.graph_spec", i)+".batch_size",
+				"use a size from 1 to max_batch_size, 0 without batching",
 				"a CUDA graph has batch_size %d, max_batch_size is %d", n, c.cfg.MaxBatchSize)
+		}
+	}
+}
+
+type accelerator = inferencepb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator
+
+func (c *checker) accelerators(field string, list []*accelerator) {
+	for i, a := range list {
+		if a.Name == "" {
+			c.err(indexed("optimization.execution_accelerators."+field, i)+".name",
+				"name it, such as \"tensorrt\" or \"openvino\"", "an execution accelerator has no name")
 		}
 	}
 }
@@ -135,7 +145,7 @@ func (c *checker) optimization() {
 // warmup checks the warmup samples against the inputs.
 func (c *checker) warmup() {
 	for i, w := range c.cfg.ModelWarmup {
-		at := fmt.Sprintf("model_warmup[%d]", i)
+		at := indexed("model_warmup", i)
 		if w.Name == "" {
 			c.warn(at, "add a name; the log shows it", "warmup sample %d has no name", i)
 		}
@@ -143,28 +153,30 @@ func (c *checker) warmup() {
 		case w.BatchSize == 0:
 			c.warn(at, "set batch_size: 1", "warmup sample %d has no batch_size; 1 is taken", i)
 		case w.BatchSize > 1 && c.cfg.MaxBatchSize == 0:
-			c.err(at+".batch_size", "use 1", "warmup sample %d has batch_size %d, but the model has no batching", i, w.BatchSize)
+			c.err(at+".batch_size", "use 1",
+				"warmup sample %d has batch_size %d, but the model has no batching", i, w.BatchSize)
 		case int64(w.BatchSize) > int64(max(c.cfg.MaxBatchSize, 1)):
-			c.err(at+".batch_size", fmt.Sprintf("use at most %d", c.cfg.MaxBatchSize), "warmup sample %d has batch_size %d, above max_batch_size", i, w.BatchSize)
+			c.err(at+".batch_size", fmt.Sprintf("use at most %d", c.cfg.MaxBatchSize),
+				"warmup sample %d has batch_size %d, above max_batch_size", i, w.BatchSize)
 		}
 		if w.Count > maxInstances {
 			c.err(at+".count", fmt.Sprintf("use at most %d", maxInstances), "warmup sample %d runs %d times", i, w.Count)
 		}
 		for _, in := range c.cfg.Input {
 			if _, ok := w.Inputs[in.Name]; !ok && !in.Optional && in.Name != "" {
-				c.err(at, fmt.Sprintf("add inputs { key: %q value { … } }", in.Name), "warmup sample %d lacks input %q", i, in.Name)
+				c.err(at, fmt.Sprintf("add inputs { key: %q value { … } }", in.Name),
+					"warmup sample %d lacks input %q", i, in.Name)
 			}
 		}
 		for _, name := range sortedMapKeys(w.Inputs) {
-			c.warmupInput(name, w.Inputs[name], fmt.Sprintf("%s.inputs[%q]", at, name))
+			c.warmupInput(name, w.Inputs[name], keyed(at+".inputs", name))
 		}
 	}
 }
 
 func (c *checker) warmupInput(name string, in *inferencepb.ModelWarmup_Input, at string) {
-	k := slices.IndexFunc(c.cfg.Input, func(m *inferencepb.ModelInput) bool { return m.Name == name })
 	var want *inferencepb.ModelInput
-	if k >= 0 {
+	if k := c.input(name); k >= 0 {
 		want = c.cfg.Input[k]
 	} else if !slices.ContainsFunc(c.internalInputs(), func(x internalInput) bool { return x.name == name }) {
 		c.err(at, "use the name of an input", "the model has no input %q to warm up", name)
@@ -172,17 +184,20 @@ func (c *checker) warmupInput(name string, in *inferencepb.ModelWarmup_Input, at
 	if in.DataType == inferencepb.DataType_TYPE_INVALID {
 		c.err(at+".data_type", "add the input's data_type", "warmup input %q has no data_type", name)
 	} else if want != nil && in.DataType != want.DataType && want.DataType != inferencepb.DataType_TYPE_INVALID {
-		c.err(at+".data_type", "write data_type: "+want.DataType.String(), "warmup input %q has data_type %s, the input has %s", name, in.DataType, want.DataType)
+		c.err(at+".data_type", "write data_type: "+want.DataType.String(),
+			"warmup input %q has data_type %s, the input has %s", name, in.DataType, want.DataType)
 	}
 	fixed := true
 	for j, d := range in.Dims {
 		if d < 1 {
-			c.err(fmt.Sprintf("%s.dims[%d]", at, j), "give a size: a warmup request has a fixed shape", "warmup input %q has dimension %d", name, d)
+			c.err(indexed(at+".dims", j), "give a size: a warmup request has a fixed shape",
+				"warmup input %q has dimension %d", name, d)
 			fixed = false
 		}
 	}
 	if want != nil && fixed && len(want.Dims) > 0 && !fits(in.Dims, want.Dims, false) {
-		c.err(at+".dims", "use the input's dims with sizes for -1", "warmup input %q has dims %v, the input has %v", name, in.Dims, want.Dims)
+		c.err(at+".dims", "use the input's dims with sizes for -1",
+			"warmup input %q has dims %v, the input has %v", name, in.Dims, want.Dims)
 	}
 	if _, ok := elements(in.Dims); !ok {
 		c.err(at+".dims", "", "warmup input %q is larger than memory can be", name)
@@ -202,21 +217,23 @@ func (c *checker) extras() {
 		c.err(`parameters[""]`, "write key: …", "a parameter has an empty key")
 	}
 	for _, k := range sortedMapKeys(cfg.MetricTags) {
-		if !labelName("_" + k) { // as the metrics have it, as Triton's do
-			c.err(fmt.Sprintf("metric_tags[%q]", k), "use letters, digits and '_'", "metric tag %q is no label name of Prometheus", k)
+		if !labelName("_" + k) { // the metrics have tags with this prefix, as Triton's
+			c.err(keyed("metric_tags", k), "use letters, digits and '_'",
+				"metric tag %q is no label name of Prometheus", k)
 		}
 	}
 	for i, m := range cfg.GetModelMetrics().GetMetricControl() {
-		c.metric(m, fmt.Sprintf("model_metrics.metric_control[%d]", i))
+		c.metric(m, indexed("model_metrics.metric_control", i))
 	}
 	for i, a := range cfg.GetModelRepositoryAgents().GetAgents() {
 		if a.Name == "" {
-			c.err(fmt.Sprintf("model_repository_agents.agents[%d]", i), "name the agent", "a repository agent has no name")
+			c.err(indexed("model_repository_agents.agents", i), "name the agent", "a repository agent has no name")
 		}
 	}
 	for i, f := range cfg.GetModelOperations().GetOpLibraryFilename() {
 		if f == "" {
-			c.err(fmt.Sprintf("model_operations.op_library_filename[%d]", i), "name the library", "a custom operation library has no name")
+			c.err(indexed("model_operations.op_library_filename", i), "name the library",
+				"a custom operation library has no name")
 		}
 	}
 }
@@ -235,7 +252,8 @@ func (c *checker) metric(m *inferencepb.ModelMetrics_MetricControl, at string) {
 	}
 	for i, v := range b {
 		if math.IsNaN(v) || i > 0 && v <= b[i-1] {
-			c.err(fmt.Sprintf("%s.histogram_options.buckets[%d]", at, i), "list the bounds in ascending order", "bucket bound %v is not above the one before it", v)
+			c.err(indexed(at+".histogram_options.buckets", i), "list the bounds in ascending order",
+				"bucket bound %v is not above the one before it", v)
 		}
 	}
 }

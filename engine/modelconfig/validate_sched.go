@@ -2,6 +2,7 @@ package modelconfig
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 
@@ -13,17 +14,20 @@ func (c *checker) scheduling() {
 	cfg := c.cfg
 	decoupled, cached := cfg.GetModelTransactionPolicy().GetDecoupled(), cfg.GetResponseCache().GetEnable()
 	if decoupled && cached {
-		c.err("response_cache", "turn one of the two off", "a decoupled model sends any number of responses, which the response cache cannot keep")
+		c.err("response_cache", "turn one of the two off",
+			"a decoupled model sends any number of responses, which the response cache cannot keep")
 	}
 	if d := cfg.GetDynamicBatching(); d != nil {
 		c.dynamic(d)
 		if decoupled && d.PreserveOrdering {
-			c.err("dynamic_batching.preserve_ordering", "remove it", "a decoupled model sends responses when it likes, so preserve_ordering cannot hold")
+			c.err("dynamic_batching.preserve_ordering", "remove it",
+				"a decoupled model sends responses when it likes, so preserve_ordering cannot hold")
 		}
 	}
 	if s := cfg.GetSequenceBatching(); s != nil {
 		if cached {
-			c.err("response_cache", "turn the cache off", "the response cache cannot serve a model with sequence_batching: its answers depend on the sequence")
+			c.err("response_cache", "turn the cache off",
+				"the response cache cannot serve a model with sequence_batching: its answers depend on the sequence")
 		}
 		c.sequence(s)
 	}
@@ -34,12 +38,13 @@ func (c *checker) scheduling() {
 
 func (c *checker) preferred(sizes []int32, at string) {
 	for i, n := range sizes {
-		elem := fmt.Sprintf("%s[%d]", at, i)
+		elem := indexed(at, i)
 		switch {
 		case n <= 0:
 			c.err(elem, "use a size from 1 to max_batch_size", "preferred batch size %d is not positive", n)
 		case n > c.cfg.MaxBatchSize && c.cfg.MaxBatchSize >= 0:
-			c.err(elem, "lower it, or raise max_batch_size", "preferred batch size %d is above max_batch_size %d", n, c.cfg.MaxBatchSize)
+			c.err(elem, "lower it, or raise max_batch_size",
+				"preferred batch size %d is above max_batch_size %d", n, c.cfg.MaxBatchSize)
 		case slices.Contains(sizes[:i], n):
 			c.warn(elem, "remove one", "preferred batch size %d is listed twice", n)
 		}
@@ -61,21 +66,19 @@ func (c *checker) dynamic(d *inferencepb.ModelDynamicBatching) {
 			"default_priority_level %d is not one of the %d priority levels", d.DefaultPriorityLevel, levels)
 	}
 	if levels == 0 && d.DefaultPriorityLevel > 0 {
-		c.warn(at+".default_priority_level", "set priority_levels", "default_priority_level does nothing while priority_levels is 0")
+		c.warn(at+".default_priority_level", "set priority_levels",
+			"default_priority_level does nothing while priority_levels is 0")
 	}
 	if d.PreserveOrdering && levels > 1 {
-		c.err(at+".preserve_ordering", "use one priority level, or give up the order", "preserve_ordering cannot hold with %d priority levels", levels)
+		c.err(at+".preserve_ordering", "use one priority level, or give up the order",
+			"preserve_ordering cannot hold with %d priority levels", levels)
 	}
 	c.queue(d.DefaultQueuePolicy, at+".default_queue_policy", d.PreserveOrdering)
-	keys := make([]uint64, 0, len(d.PriorityQueuePolicy))
-	for level := range d.PriorityQueuePolicy {
-		keys = append(keys, level)
-	}
-	slices.Sort(keys)
-	for _, level := range keys {
+	for _, level := range slices.Sorted(maps.Keys(d.PriorityQueuePolicy)) {
 		elem := fmt.Sprintf("%s.priority_queue_policy[\"%d\"]", at, level)
 		if level == 0 || level > levels {
-			c.err(elem, fmt.Sprintf("use a level from 1 to priority_levels, which is %d", levels), "priority_queue_policy has level %d", level)
+			c.err(elem, fmt.Sprintf("use a level from 1 to priority_levels, which is %d", levels),
+				"priority_queue_policy has level %d", level)
 		}
 		c.queue(d.PriorityQueuePolicy[level], elem, d.PreserveOrdering)
 	}
@@ -86,11 +89,13 @@ func (c *checker) queue(q *inferencepb.ModelQueuePolicy, at string, ordered bool
 		return
 	}
 	if ordered && q.DefaultTimeoutMicroseconds > 0 && q.TimeoutAction == inferencepb.ModelQueuePolicy_DELAY {
-		c.err(at+".timeout_action", "use REJECT, or give up the order", "timeout_action DELAY moves requests back, so preserve_ordering cannot hold")
+		c.err(at+".timeout_action", "use REJECT, or give up the order",
+			"timeout_action DELAY moves requests back, so preserve_ordering cannot hold")
 	}
 	if q.AllowTimeoutOverride && q.DefaultTimeoutMicroseconds == 0 {
 		c.warn(at+".allow_timeout_override", "set default_timeout_microseconds",
-			"allow_timeout_override does nothing without default_timeout_microseconds: a request may lower the timeout, never raise it")
+			"allow_timeout_override does nothing without default_timeout_microseconds: "+
+				"a request may lower the timeout, never raise it")
 	}
 }
 
@@ -99,26 +104,28 @@ func (c *checker) sequence(s *inferencepb.ModelSequenceBatching) {
 	c.controls(s.ControlInput, at+".control_input")
 	if o := s.GetOldest(); o != nil {
 		if o.MaxCandidateSequences < 0 {
-			c.err(at+".oldest.max_candidate_sequences", "use a positive number", "max_candidate_sequences is %d", o.MaxCandidateSequences)
+			c.err(at+".oldest.max_candidate_sequences", "use a positive number",
+				"max_candidate_sequences is %d", o.MaxCandidateSequences)
 		} else if o.MaxCandidateSequences == 0 {
-			c.warn(at+".oldest.max_candidate_sequences", "set it to the number of sequences that may run at once", "max_candidate_sequences is not set")
+			c.warn(at+".oldest.max_candidate_sequences", "set it to the number of sequences that may run at once",
+				"max_candidate_sequences is not set")
 		}
 		c.preferred(o.PreferredBatchSize, at+".oldest.preferred_batch_size")
 	}
 	if d := s.GetDirect(); d != nil {
 		switch {
 		case !(d.MinimumSlotUtilization >= 0 && d.MinimumSlotUtilization <= 1):
-			c.err(at+".direct.minimum_slot_utilization", "use a number from 0 to 1", "minimum_slot_utilization is %v", d.MinimumSlotUtilization)
+			c.err(at+".direct.minimum_slot_utilization", "use a number from 0 to 1",
+				"minimum_slot_utilization is %v", d.MinimumSlotUtilization)
 		case d.MaxQueueDelayMicroseconds > 0 && d.MinimumSlotUtilization == 0:
-			c.warn(at+".direct.max_queue_delay_microseconds", "set minimum_slot_utilization", "max_queue_delay_microseconds does nothing while minimum_slot_utilization is 0")
+			c.warn(at+".direct.max_queue_delay_microseconds", "set minimum_slot_utilization",
+				"max_queue_delay_microseconds does nothing while minimum_slot_utilization is 0")
 		}
 	}
 	for _, in := range c.internalInputs() {
-		if in.what == "batch input" {
-			continue
-		}
-		if i := slices.IndexFunc(c.cfg.Input, func(m *inferencepb.ModelInput) bool { return m.Name == in.name && in.name != "" }); i >= 0 {
-			c.warn(fmt.Sprintf("input[%d].name", i), "remove it from the inputs: what a client sends does not count", "input %q is a %s too", in.name, in.what)
+		if i := c.input(in.name); i >= 0 && in.name != "" && in.what != "batch input" {
+			c.warn(indexed("input", i)+".name", "remove it from the inputs: what a client sends does not count",
+				"input %q is a %s too", in.name, in.what)
 		}
 	}
 	c.states(s.State, at+".state")
@@ -129,19 +136,20 @@ func (c *checker) controls(list []*inferencepb.ModelSequenceBatching_ControlInpu
 	names := make(map[string]bool)
 	kinds := make(map[inferencepb.ModelSequenceBatching_Control_Kind]bool)
 	for i, in := range list {
-		elem := fmt.Sprintf("%s[%d]", at, i)
+		elem := indexed(at, i)
 		switch {
 		case in.Name == "":
 			c.err(elem+".name", "name the model's input that gets it", "%s has no name", elem)
 		case names[in.Name]:
-			c.err(elem+".name", "put both controls under one name, or use another name", "control input %q is listed twice", in.Name)
+			c.err(elem+".name", "put both controls under one name, or use another name",
+				"control input %q is listed twice", in.Name)
 		}
 		names[in.Name] = true
 		if len(in.Control) == 0 {
 			c.err(elem, "add control { kind: … }", "control input %q has no control", in.Name)
 		}
 		for j, ctl := range in.Control {
-			ctlAt := fmt.Sprintf("%s.control[%d]", elem, j)
+			ctlAt := indexed(elem+".control", j)
 			if kinds[ctl.Kind] {
 				c.err(ctlAt+".kind", "remove one", "there are two controls of kind %s", ctl.Kind)
 			}
@@ -184,7 +192,7 @@ func (c *checker) control(ctl *inferencepb.ModelSequenceBatching_Control, at str
 func (c *checker) states(list []*inferencepb.ModelSequenceBatching_State, at string) {
 	names := make(map[string]bool)
 	for i, s := range list {
-		elem := fmt.Sprintf("%s[%d]", at, i)
+		elem := indexed(at, i)
 		for _, n := range []struct{ field, name string }{{"input_name", s.InputName}, {"output_name", s.OutputName}} {
 			if n.name == "" {
 				c.err(elem+"."+n.field, "name the model's tensor", "%s has no %s", elem, n.field)
@@ -199,39 +207,42 @@ func (c *checker) states(list []*inferencepb.ModelSequenceBatching_State, at str
 		if len(s.Dims) == 0 {
 			c.err(elem+".dims", "add dims", "state %q has no dims", s.InputName)
 		}
-		c.dims(s.Dims, elem+".dims", "state", s.InputName, s.DataType)
+		c.dims(s.Dims, elem+".dims", "state", s.InputName)
 		if s.UseGrowableMemory && !s.UseSameBufferForInputOutput {
-			c.err(elem+".use_growable_memory", "set use_same_buffer_for_input_output too", "use_growable_memory needs use_same_buffer_for_input_output")
+			c.err(elem+".use_growable_memory", "set use_same_buffer_for_input_output too",
+				"use_growable_memory needs use_same_buffer_for_input_output")
 		}
 		if len(s.InitialState) > 1 {
 			c.err(elem+".initial_state", "keep one", "state %q has %d initial states", s.InputName, len(s.InitialState))
 		}
 		for j, init := range s.InitialState {
-			c.initialState(s, init, fmt.Sprintf("%s.initial_state[%d]", elem, j))
+			c.initialState(s, init, indexed(elem+".initial_state", j))
 		}
 	}
 }
 
-func (c *checker) initialState(s *inferencepb.ModelSequenceBatching_State, init *inferencepb.ModelSequenceBatching_InitialState, at string) {
+func (c *checker) initialState(s *inferencepb.ModelSequenceBatching_State,
+	init *inferencepb.ModelSequenceBatching_InitialState, at string) {
 	if init.Name == "" {
-		c.err(at+".name", "add a name, which can be any", "Field 'name' must be set when using initial_state for state input '%s'.", s.InputName)
+		c.err(at+".name", "add a name, which can be any",
+			"Field 'name' must be set when using initial_state for state input '%s'.", s.InputName)
 	}
 	if init.DataType != s.DataType {
-		c.err(at+".data_type", "use the state's data_type", "the initial state has data_type %s, its state %s", init.DataType, s.DataType)
-	}
-	for k, d := range init.Dims {
-		if d < 1 {
-			c.err(fmt.Sprintf("%s.dims[%d]", at, k), "use 1 or more: the initial value has a fixed shape", "the initial state has dimension %d", d)
-		}
+		c.err(at+".data_type", "use the state's data_type",
+			"the initial state has data_type %s, its state %s", init.DataType, s.DataType)
 	}
 	if len(init.Dims) != len(s.Dims) {
-		c.err(at+".dims", "use as many dims as the state", "the initial state has %d dims, its state %d", len(init.Dims), len(s.Dims))
-	} else {
-		for k, d := range s.Dims {
-			if d >= 0 && init.Dims[k] > 0 && init.Dims[k] != d {
-				c.err(fmt.Sprintf("%s.dims[%d]", at, k), "use the state's dims, with a size for each -1",
-					"'initial_state' dim for input name '%s' doesn't match 'state' dim description. %d != %d", s.InputName, init.Dims[k], d)
-			}
+		c.err(at+".dims", "use as many dims as the state",
+			"the initial state has %d dims, its state %d", len(init.Dims), len(s.Dims))
+	}
+	for k, d := range init.Dims {
+		elem := indexed(at+".dims", k)
+		if d < 1 {
+			c.err(elem, "use 1 or more: the initial value has a fixed shape", "the initial state has dimension %d", d)
+		} else if len(init.Dims) == len(s.Dims) && s.Dims[k] >= 0 && s.Dims[k] != d {
+			c.err(elem, "use the state's dims, with a size for each -1",
+				"'initial_state' dim for input name '%s' doesn't match 'state' dim description. %d != %d",
+				s.InputName, d, s.Dims[k])
 		}
 	}
 	switch init.StateData.(type) {
