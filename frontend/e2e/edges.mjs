@@ -65,7 +65,7 @@ export async function edges({ base, page, report, digits, zip }) {
   await report.step("a downloaded zip can be dropped again, under its own name or another", async () => {
     await home();
     await drop(page, [zip]);
-    await dialog.getByText(`There is a model ${digits} already`).waitFor();
+    await dialog.getByText(`A model ${digits} exists already`).waitFor();
     report.check(await button("Replace and load", dialog).isDisabled(), "a model is not replaced without asking");
     await shot(page, "42-zip");
     await dialog.getByLabel("Replace it").check();
@@ -113,7 +113,7 @@ export async function edges({ base, page, report, digits, zip }) {
     await page.goto(`${base}/#/models/${digits}/try`);
     await button("Values (JSON)").click();
     await page.getByLabel("Values of image").fill("[1, 2, 3]");
-    await page.getByText("3 values given, the shape wants 784").waitFor();
+    await page.getByText("3 values given, but the shape needs 784").waitFor();
     report.check(await button("Send request").isDisabled(), "a wrong form is not sent");
     await shot(page, "44-wrong-values");
   });

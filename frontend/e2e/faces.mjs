@@ -24,11 +24,11 @@ export async function faces({ base, page, report, id }) {
     await page.goto(`${base}/#/models/${broken}`);
     await page.locator("header").getByText("UNAVAILABLE").waitFor();
     await page.locator(".note.error").getByText("platfrom").waitFor();
-    report.check((await page.getByText("not known: the configuration cannot be used").count()) === 2, "inputs and outputs are not known, rather than none");
+    report.check((await page.getByText("unknown: the configuration has errors").count()) === 2, "inputs and outputs are not known, rather than none");
     report.check((await page.getByText("one request at a time").count()) === 0, "nothing is said of how it batches");
     await shot(page, "60-broken");
     await axe(page, report, "a model with a broken configuration");
-    await page.getByRole("link", { name: "Mend the configuration" }).click();
+    await page.getByRole("link", { name: "Fix the configuration" }).click();
     await page.getByRole("list", { name: "Faults" }).getByText("platfrom").first().waitFor();
     await shot(page, "61-broken-config");
   });
@@ -40,7 +40,7 @@ export async function faces({ base, page, report, id }) {
       { model_name: "builtin_identity" model_version: -1 input_map { key: "INPUT0" value: "between" } output_map { key: "OUTPUT0" value: "OUT" } } ] }\n`);
     await eventually(() => state(ensemble), (m) => m?.state === "READY");
     await page.goto(`${base}/#/models/${ensemble}`);
-    const facts = page.locator("section", { has: page.getByRole("heading", { name: "Set-up" }) });
+    const facts = page.locator("section", { has: page.getByRole("heading", { name: "Configuration" }) });
     await facts.getByText("identity_fp32 → builtin_identity").waitFor();
     const text = await facts.textContent();
     report.check(!/Instances|allocators/.test(text), `an ensemble has no instances and no memory of its own: ${text}`);

@@ -233,9 +233,9 @@ await report.step("drop a model folder: the name is taken, another one loads", a
   await page.goto(base + "/#/models");
   const taken = (await api(base, "GET", "/api/models")).models.some((m) => m.name === "add_sub");
   await drop(page, [sample("add_sub")]);
-  if (taken) await dialog.getByText("There is a model add_sub already").waitFor();
+  if (taken) await dialog.getByText("A model add_sub exists already").waitFor();
   await dialog.getByLabel("Model name").fill(addSub);
-  await dialog.getByText("There is a model").waitFor({ state: "detached" });
+  await dialog.getByText("A model add_sub exists").waitFor({ state: "detached" });
   await dialog.getByText("No faults found").waitFor();
   await shot(page, "13-import-folder");
   await button("Load model", dialog).click();

@@ -46,7 +46,7 @@ export async function runtime({ base, page, report }) {
     await panel("Machine").getByText(/% of \d+ cores busy/).first().waitFor(); // the stream's second reading has it
     await panel("Machine").getByRole("meter").nth(1).waitFor();
     const machine = await api(base, "GET", "/api/machine");
-    if (machine.gpus.length === 0) await page.getByText("No NVIDIA GPU that models can use was found").waitFor();
+    if (machine.gpus.length === 0) await page.getByText("No NVIDIA GPU was found that models can use").waitFor();
     await panel("Memory of models").getByRole("meter").waitFor();
     await panel("Frameworks").getByRole("button", { name: "Install PyTorch…" }).waitFor();
     await shot(page, "17-server");
@@ -72,7 +72,7 @@ export async function runtime({ base, page, report }) {
     const ready = m.versions.filter((v) => v.state === "READY").map((v) => v.version);
     report.check(ready.join() === "1", `version 1 alone serves: ${ready}`);
     await shot(page, "18-versions");
-    const pin = page.getByLabel("Keep it in memory whatever the budget");
+    const pin = page.getByLabel("Never evict it from memory");
     await pin.check();
     await until("e2e_versions", (x) => x.pinned);
     await page.reload();
@@ -100,7 +100,7 @@ export async function runtime({ base, page, report }) {
       (e) => report.check(e.message.includes("signal 6"), `the error says how it ended: ${e.message}`),
     );
     await row.locator("td").nth(5).getByText("1", { exact: true }).waitFor();
-    await instances.getByRole("region", { name: "Last output of the process before" }).getByText("got 13").waitFor();
+    await instances.getByRole("region", { name: "Last output of the previous process" }).getByText("got 13").waitFor();
     await shot(page, "19-process");
     await axe(page, report, "processes");
     const after = await eventually(async () => (await row.locator("td").nth(3).innerText()).split("\n")[0], (pid) => /^\d+$/.test(pid) && pid !== before);
@@ -112,8 +112,8 @@ export async function runtime({ base, page, report }) {
     await until("e2e_environment", (m) => m.versions.some((v) => v.state === "UNAVAILABLE" && v.reason.includes("cannot be built from")));
     await open("e2e_environment");
     const env = panel("Python environment");
-    await env.getByText("could not be made").waitFor();
-    await env.getByRole("region", { name: "What the installer said" }).getByText("nereid_e2e_none").first().waitFor();
+    await env.getByText("could not be built").waitFor();
+    await env.getByRole("region", { name: "Output of the installer" }).getByText("nereid_e2e_none").first().waitFor();
     await shot(page, "19-environment");
     await axe(page, report, "environment");
   });
@@ -124,7 +124,7 @@ export async function runtime({ base, page, report }) {
     await page.goto(`${base}/#/models`);
     await page.getByText("e2e_torch needs PyTorch, which is not installed.").waitFor();
     await page.locator("p", { hasText: "e2e_torch needs PyTorch" }).getByRole("button", { name: "Install PyTorch…" }).click();
-    await page.getByRole("dialog").getByText(/Models that are loaded then: .*e2e_torch/).waitFor();
+    await page.getByRole("dialog").getByText(/Models that are loaded after it: .*e2e_torch/).waitFor();
     await shot(page, "19-install");
     await page.keyboard.press("Escape");
     await page.getByRole("dialog").waitFor({ state: "detached" });

@@ -15,7 +15,7 @@ export async function settings({ base, http, page, report }) {
     await axe(page, report, "settings without tokens");
 
     await page.getByLabel("Name of a new token").fill("<b>phone</b>");
-    await page.getByRole("button", { name: "Make a token" }).click();
+    await page.getByRole("button", { name: "Create a token" }).click();
     const token = await page.locator("code.token").innerText();
     report.check(/^nrd_[A-Z2-7]{32}$/.test(token), `the token is shown: ${token.length} characters`);
     report.check((await status()) === 401, "from the first token on, one is asked for");
@@ -38,7 +38,7 @@ export async function settings({ base, http, page, report }) {
       await page.getByRole("switch").click();
       await page.getByRole("img", { name: /QR code/ }).waitFor({ state: "detached" });
     }
-    await page.getByRole("button", { name: "I have it" }).click();
+    await page.getByRole("button", { name: "I have copied it" }).click();
     report.check(!(await page.content()).includes(token), "H11 the token is nowhere in the page any more");
     await page.getByRole("button", { name: "Revoke <b>phone</b>" }).click();
     await page.getByText("This is the last token").waitFor();

@@ -9,7 +9,7 @@ export async function tuning({ base, page, report, model }) {
   const text = async () => (await api(base, "GET", `/api/models/${model}`)).configText;
   const before = await text();
   const values = async (windowMs) => {
-    await page.getByText("Values to try, and the requests that measure").click();
+    await page.getByText("Values to try, and the requests for measuring").click();
     await page.getByLabel("Window, ms").fill(String(windowMs));
     for (const name of ["max batch size", "dynamic batching", "threads"]) {
       const field = page.getByLabel(name, { exact: true });
@@ -22,7 +22,7 @@ export async function tuning({ base, page, report, model }) {
   await report.step("tuning: what will be tried is shown, and that it disturbs", async () => {
     await page.goto(url);
     await page.getByText(/At most \d+ measurements of/).waitFor();
-    report.check(await page.getByText(/its requests get slower until the tuning ends/).isVisible(), "the page says that a tuning disturbs");
+    report.check(await page.getByText(/Its requests are slower until the search ends/).isVisible(), "the page says that a tuning disturbs");
     await button("brute").click();
     await page.getByRole("alert").getByText(/measurements, more than 1000/).waitFor();
     report.check(await button("Start tuning").isDisabled(), "a search that would take for ever cannot be started");
@@ -59,7 +59,7 @@ export async function tuning({ base, page, report, model }) {
   await report.step("tuning: applied as a revision, and still there after a reload of the page", async () => {
     await button("Apply and reload").click();
     await page.getByText("the new configuration serves").waitFor();
-    await page.getByText("This configuration is in place.").waitFor();
+    await page.getByText("This configuration is in use.").waitFor();
     const m = await api(base, "GET", `/api/models/${model}`);
     report.check(m.configText.includes("count: 2") && m.state === "READY" && m.instances === 2, `two instances serve: ${m.instances}, ${m.state}`);
     await page.reload();

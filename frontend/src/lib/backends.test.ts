@@ -9,7 +9,7 @@ describe("backendRows", () => {
   it("has one row a backend, each with a note", () => {
     const rows = backendRows(server({ version: "1.31.1", library: "/lib/x.so", error: "" }));
     expect(rows.map((r) => [r.name, r.note, r.library])).toEqual([
-      ["onnxruntime", "ONNX Runtime 1.31.1", "/lib/x.so"], ["other", "of a plug-in", ""], ["identity", "built in: gives its inputs back", ""],
+      ["onnxruntime", "ONNX Runtime 1.31.1", "/lib/x.so"], ["other", "of a plug-in", ""], ["identity", "built in: returns its inputs", ""],
     ]);
     expect(rows.some((r) => r.bad)).toBe(false);
   });

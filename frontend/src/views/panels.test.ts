@@ -63,8 +63,8 @@ describe("MemoryPanel", () => {
     render(MemoryPanel, { machine: machine({ modelBytes: 4 * gib, budget: { on: true, bytes: 8 * gib, idleMs: 60_000, pinned: 1, resident: 2, evicted: 1 } }), models });
     expect(screen.getByRole("meter", { name: "4.00 GiB of a budget of 8.00 GiB" }).getAttribute("aria-valuenow")).toBe("50");
     expect(screen.getAllByRole("link").map((a) => a.textContent)).toEqual(["large", "small"]);
-    expect(screen.getByText("what the runtime's allocators hold")).toBeTruthy();
-    expect(screen.getByText("2 in memory, 1 pinned, 1 waiting for a request. Models without a request for 1 min leave.")).toBeTruthy();
+    expect(screen.getByText("held by the allocators of the runtime")).toBeTruthy();
+    expect(screen.getByText("2 in memory, 1 pinned, 1 evicted. Models without a request for 1 min are evicted.")).toBeTruthy();
   });
   it("says how to have a budget", () => {
     render(MemoryPanel, { machine: machine({ modelBytes: gib }), models });
@@ -76,9 +76,9 @@ describe("RuntimePanel", () => {
   const instance = (i: Partial<Instance>): Instance => ({ version: "1", name: "m_0", kind: "KIND_CPU", gpu: 0, hostPolicy: "cpu", affinity: "", passive: false, process: null, ...i });
   it("shows why a process does not run, with its last words", () => {
     render(RuntimePanel, { versions: 1, runtime: { environment: null, instances: [instance({ process: { pid: 0, sinceMs: 0, memoryBytes: 0, ends: 6, quarantined: true, error: "it ended with exit status 7", output: [], before: ["the last word"] } })] } });
-    expect(screen.getByText(/given up/)).toBeTruthy();
+    expect(screen.getByText(/stopped after repeated crashes/)).toBeTruthy();
     expect(screen.getByText("it ended with exit status 7")).toBeTruthy();
-    expect(screen.getByRole("region", { name: "Last output of the process before" }).textContent).toBe("the last word");
+    expect(screen.getByRole("region", { name: "Last output of the previous process" }).textContent).toBe("the last word");
   });
   it("names places and policies, and no processes where there are none", () => {
     render(RuntimePanel, { versions: 2, runtime: { environment: null, instances: [instance({ kind: "KIND_GPU", gpu: 1, hostPolicy: "gpu_1", affinity: "cpu-cores=0-3" }), instance({ name: "m_1", passive: true })] } });
@@ -92,7 +92,7 @@ describe("EnvironmentPanel", () => {
   const env: Environment = { kind: "requirements", state: "building", sinceMs: 1, python: "", source: "/m/requirements.txt", folder: "/e", log: ["Collecting six"], logPath: "/e.log", lock: [], error: "" };
   it("opens the log while it is built", () => {
     render(EnvironmentPanel, { env });
-    expect(screen.getByText(/being built since/)).toBeTruthy();
+    expect(screen.getByText(/building since/)).toBeTruthy();
     expect(screen.getByText("Collecting six").closest("details")?.open).toBe(true);
   });
   it("lists what is installed", () => {

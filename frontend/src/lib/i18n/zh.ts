@@ -160,7 +160,7 @@ export const zh: Record<keyof typeof en, string> = {
   "overview.noVersions": "没有版本。",
   "overview.lastMinute": "请求：最近 5 秒的平均值。服务器内延迟与失败数：最近一分钟。",
   "overview.signature": "签名",
-  "overview.facts": "设置",
+  "overview.facts": "配置",
   "overview.backend": "后端",
   "overview.batch": "批处理",
   "overview.noBatching": "无：每次一个请求",

@@ -4,7 +4,7 @@ import { concrete, parseShape, parseValues, random, shapeOf, volume, zeros } fro
 describe("parseShape", () => {
   it.each([["1, 3", [1, 3]], ["[1,3]", [1, 3]], [" 2 × 3 ", [2, 3]]])("%s", (s, want) => expect(parseShape(s, [-1, 3])).toEqual(want));
   it("reads a scalar's empty shape", () => expect(parseShape("", [])).toEqual([]));
-  it.each([["1, 4", "dimension 1"], ["1", "has 1 dimensions, want 2"], ["a, 3", "is no shape"], ["1.5, 3", "is no shape"], ["-1, 3", "is no shape"]])(
+  it.each([["1, 4", "dimension 1"], ["1", "has 1 dimensions, but needs 2"], ["a, 3", "is not a shape"], ["1.5, 3", "is not a shape"], ["-1, 3", "is not a shape"]])(
     "refuses %s", (s, want) => expect(() => parseShape(s, [-1, 3])).toThrow(want));
 });
 
@@ -21,9 +21,9 @@ describe("parseValues", () => {
   ])("%s", (_, s, type, n, want) => expect(parseValues(s, type, n)).toEqual(want));
 
   it.each([
-    ["no JSON", "[1,", "FP32", 1, "no JSON"], ["too few", "[1,2]", "FP32", 3, "2 values given, the shape wants 3"],
-    ["a fraction", "[1.5]", "INT32", 1, "no whole number"], ["text for numbers", '["x"]', "FP32", 1, "no number"],
-    ["a number for text", "[1]", "BYTES", 1, "no text"], ["null", "[null]", "FP32", 1, "no number"], ["two for a boolean", "[2]", "BOOL", 1, "no boolean"],
+    ["no JSON", "[1,", "FP32", 1, "not JSON"], ["too few", "[1,2]", "FP32", 3, "2 values given, but the shape needs 3"],
+    ["a fraction", "[1.5]", "INT32", 1, "not a whole number"], ["text for numbers", '["x"]', "FP32", 1, "not a number"],
+    ["a number for text", "[1]", "BYTES", 1, "not a text"], ["null", "[null]", "FP32", 1, "not a number"], ["two for a boolean", "[2]", "BOOL", 1, "not a boolean"],
   ])("refuses %s", (_, s, type, n, want) => expect(() => parseValues(s, type, n)).toThrow(want));
 });
 

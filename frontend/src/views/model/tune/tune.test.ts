@@ -45,8 +45,8 @@ describe("Tune", () => {
   it("shows what will be tried, and that it disturbs, before anything starts", async () => {
     shown();
     expect(await screen.findByText("1 (now), 2")).toBeTruthy();
-    expect(screen.getByText(/At most 2 measurements of 2 that there could be; about 6 s to 16 s/)).toBeTruthy();
-    expect(screen.getByText(/its requests get slower until the tuning ends/)).toBeTruthy();
+    expect(screen.getByText(/At most 2 of 2 possible measurements; about 6 s to 16 s/)).toBeTruthy();
+    expect(screen.getByText(/Its requests are slower until the search ends/)).toBeTruthy();
     expect(asked.some((a) => a.key === "POST /api/models/m/tunings")).toBe(false);
   });
   it("cannot start what the server refuses, and says why", async () => {
@@ -60,7 +60,7 @@ describe("Tune", () => {
     await screen.findByText("1 (now), 2");
     answers["POST /api/models/m/tunings/plan"] = { ...plan, axes: plan.axes.slice(1), most: 1 };
     await fireEvent.input(screen.getByLabelText("instances"), { target: { value: "present" } });
-    await screen.findByText(/At most 1 measurements/);
+    await screen.findByText(/At most 1 of/);
     expect((screen.getByLabelText("instances") as HTMLInputElement).value).toBe("present");
   });
   it("starts with what is chosen, and shows how far it is", async () => {
@@ -98,8 +98,8 @@ describe("Tune", () => {
     expect(row.textContent).toContain("250/s+25 %400 µs±0 %");
   });
   it.each([
-    ["in place", "a: 2\n", true, /is in place/],
-    ["changed meanwhile", "a: 3\n", true, /was changed since this tuning/],
+    ["in place", "a: 2\n", true, /is in use/],
+    ["changed meanwhile", "a: 3\n", true, /has changed since this tuning/],
     ["not writable", "a: 1\n", false, /cannot be applied here: only read/],
   ])("does not offer to apply what is %s", async (_, configText, writable, why) => {
     answers["GET /api/models/m/tunings"] = { ...listed(tuning()), writable, whyNot: writable ? "" : "only read" };
