@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"nereid/app/console"
+	"nereid/app/console/configs"
 	"nereid/app/history"
 	"nereid/engine"
 	"nereid/engine/status"
@@ -40,10 +40,10 @@ func (s *server) events() engine.EventListener {
 			s.recorder.Event(history.Event{Kind: history.Evict, Model: model, Version: version, Text: "left memory; its next request loads it"})
 		},
 		VersionsChosen: func(model string, before, after []int64) {
-			s.keepRevision(console.VersionsRevision(model, before, after))
+			s.keepRevision(configs.VersionsRevision(model, before, after))
 		},
 		Overridden: func(model, before, config string) {
-			s.keepRevision(console.OverrideRevision(model, before, config))
+			s.keepRevision(configs.OverrideRevision(model, before, config))
 		},
 		ScanFailed: func(err error) {
 			logged.ScanFailed(err)

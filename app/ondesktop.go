@@ -53,7 +53,7 @@ func newOnDesktop(ctx context.Context, s *store.Store, keep func(bool), log *slo
 	return d
 }
 
-// State implements console.Desktop.
+// State implements settings.Desktop.
 func (d *onDesktop) State() api.Desktop {
 	out := api.Desktop{KeepRunning: d.now, AutostartWhyNot: d.why}
 	if d.auto != nil {
@@ -62,7 +62,7 @@ func (d *onDesktop) State() api.Desktop {
 	return out
 }
 
-// Set implements console.Desktop.
+// Set implements settings.Desktop.
 func (d *onDesktop) Set(ctx context.Context, want api.SetDesktop) error {
 	if d.auto == nil && want.Autostart {
 		return errors.New(d.why)

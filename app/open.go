@@ -18,6 +18,10 @@ import (
 	tunecmd "nereid/app/command/tune"
 	"nereid/app/console"
 	"nereid/app/console/api"
+	"nereid/app/console/configs"
+	"nereid/app/console/machine"
+	"nereid/app/console/models"
+	"nereid/app/console/settings"
 	"nereid/app/history"
 	"nereid/engine"
 	"nereid/engine/backend/builtin"
@@ -69,7 +73,7 @@ func (s *server) open(ctx context.Context) error {
 		return err
 	}
 	s.recorder.SetSource(s.engine)
-	pins, err := console.Pins(ctx, s.store)
+	pins, err := models.Pins(ctx, s.store)
 	if err != nil {
 		return err
 	}
@@ -393,29 +397,37 @@ func (s *server) allowedHosts(address string) []string {
 
 func (s *server) openConsole() error {
 	o := console.Options{
-		Engine: s.engine, Store: s.store, Recorder: s.recorder, Backends: s.backends, Machine: s.machine, HostPolicies: s.c.HostPolicies, Page: frontend.FS(),
-		Repositories: s.c.Repositories, Namespaces: s.c.Namespaces, DataDir: s.data.path, AutoComplete: !s.c.DisableAutoComplete, DefaultMaxBatchSize: 4,
-		Version: Version, PollEvery: s.c.pollInterval(), Addresses: s.addresses, ONNXRuntime: s.ort.describe,
-		Warnings:     func() []api.Warning { return s.warnings },
-		AllowedHosts: s.c.AllowedHosts, Log: s.log,
-		Tokens: s.tokens, Network: s.network, Environment: s.python.own.EnvironmentOf,
-		Frameworks: frameworks{folder: s.data.python(), interpreter: s.c.interpreter()},
+		Engine: s.engine, Store: s.store, Recorder: s.recorder, Page: frontend.FS(), Log: s.log,
+		Repositories: s.c.Repositories, Namespaces: s.c.Namespaces, DataDir: s.data.path,
+		Check: configs.CheckOptions{
+			Backends: s.backends, Machine: s.machine, AutoComplete: !s.c.DisableAutoComplete, DefaultMaxBatchSize: 4,
+		},
+		HostPolicies: s.c.HostPolicies,
+		Server: machine.Description{
+			Version: Version, PollEvery: s.c.pollInterval(), Addresses: s.addresses, ONNXRuntime: s.ort.describe,
+			Warnings: func() []api.Warning { return s.warnings },
+		},
+		AllowedHosts: s.c.AllowedHosts,
+		Access:       settings.Access{Tokens: s.tokens, Network: s.network},
+		Environment:  s.python.own.EnvironmentOf,
+		Frameworks:   frameworks{folder: s.data.python(), interpreter: s.c.interpreter()},
 		Tuner: &tunecmd.Console{
 			Program: tuneProgram(), ServerOptions: tunecmd.ServerOptions(s.c.args), Python: s.data.python(),
 			Cores: s.cores, GPUCount: len(s.machine.IDs()),
 		},
 	}
 	if s.shell != nil {
-		o.Window, o.Pick = true, s.shell.pick
-		o.Desktop = newOnDesktop(context.Background(), s.store, s.shell.keep, s.log)
+		o.Window = &settings.Window{
+			Pick: s.shell.pick, Desktop: newOnDesktop(context.Background(), s.store, s.shell.keep, s.log),
+		}
 	}
 	if n := s.c.defaultMaxBatchSize(); n != nil {
-		o.DefaultMaxBatchSize = *n
+		o.Check.DefaultMaxBatchSize = *n
 	}
 	if l := s.sockets["http"]; l != nil {
-		o.DialInference = s.dialInference(l.Addr())
-		// The page's tries go through the same check as any client's request.
-		o.InferenceHeader = http.Header{"Authorization": {s.tokens.Internal()}}
+		// Requests of the page go through the same check as any client's.
+		o.Inference.Dial = s.dialInference(l.Addr())
+		o.Inference.Header = http.Header{"Authorization": {s.tokens.Internal()}}
 	}
 	c, err := console.New(o)
 	if err != nil {

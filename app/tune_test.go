@@ -14,7 +14,6 @@ import (
 	"time"
 
 	tunecmd "nereid/app/command/tune"
-	"nereid/app/console"
 	"nereid/app/console/api"
 	"nereid/store"
 )
@@ -124,7 +123,7 @@ output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }
 	page[api.Error](t, r, 404, "GET", one+"/configs/2", nil)
 	page[api.Error](t, r, 400, "POST", one+"/apply", api.ApplyTuning{Config: 0})
 	applied := page[api.AppliedTuning](t, r, 200, "POST", one+"/apply", api.ApplyTuning{Config: 1})
-	if len(applied.Saves) != 1 || applied.Saves[0].Outcome != api.SaveLoaded || applied.Saves[0].Revision.Source != console.SourceTune {
+	if len(applied.Saves) != 1 || applied.Saves[0].Outcome != api.SaveLoaded || applied.Saves[0].Revision.Source != store.SourceTune {
 		t.Fatalf("applied %+v", applied)
 	}
 	if now, err := os.ReadFile(config); err != nil || string(now) != texts.Texts[0].After {
@@ -201,12 +200,12 @@ func TestPrivateServeUnderAnyName(t *testing.T) {
 func TestTuneRevisionThroughServer(t *testing.T) {
 	srv := runServer(t, "")
 	before, after := "# before\n", "# after\n"
-	rev := store.Revision{Model: "m", Source: console.SourceTune, Before: &before, After: &after, Outcome: "saved"}
+	rev := store.Revision{Model: "m", Source: store.SourceTune, Before: &before, After: &after, Outcome: "saved"}
 	if err := addRevision(srv.data.path, rev); err != nil {
 		t.Fatal(err)
 	}
 	list, err := srv.store.Revisions(t.Context(), "m", 0, 10)
-	if err != nil || len(list) != 1 || list[0].Source != console.SourceTune || *list[0].Before != before ||
+	if err != nil || len(list) != 1 || list[0].Source != store.SourceTune || *list[0].Before != before ||
 		*list[0].After != after {
 		t.Errorf("revisions %+v, %v", list, err)
 	}

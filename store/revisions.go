@@ -14,8 +14,7 @@ type Revision struct {
 	Parent int64 // the revision of the same model before this one, 0 for the first; given by the store
 	Model  string
 	TimeUS int64 // 0: now
-	// Source is what made the change: console, import, disk, delete, restore, tune; or what was changed, where that is not the file:
-	// SourceVersions, SourceOverride.
+	// Source is what made the change, or for SourceVersions and SourceOverride what was changed instead of the file.
 	Source string
 	// Restores is the revision whose text this one brings back, 0 when it does not.
 	Restores int64
@@ -26,11 +25,18 @@ type Revision struct {
 	Outcome, Reason string
 }
 
-// Changes of a model that are none of its configuration file.
+// The sources of revisions.
 const (
+	SourceConsole = "console" // the editor of the console
+	SourceImport  = "import"
+	SourceDisk    = "disk"   // a change from outside
+	SourceDelete  = "delete" // the model's folder was moved to the trash
+	SourceRestore = "restore"
+	SourceTune    = "tune" // a tuning in the console, or nereid tune --apply
+
 	// SourceVersions: a version was loaded or unloaded alone. The texts are the versions in service, one a line.
 	SourceVersions = "versions"
-	// SourceOverride: a load request brought a configuration. The texts are configurations.
+	// SourceOverride: a load request had a configuration. The texts are configurations.
 	SourceOverride = "override"
 )
 

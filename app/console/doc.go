@@ -1,12 +1,11 @@
-// Package console serves the GUI: the page, and the HTTP interface behind it that package api defines. It listens on
-// loopback; every request must name a local host, and a request that changes something must carry a header that
-// another site's page cannot send.
+// Package console serves the GUI: the page, and the HTTP interface that package api defines. It listens on loopback.
+// The guard refuses requests that do not name a local host, and changes that another site's page could have sent.
 //
-// What the console knows it asks of others: the engine about models, the store about the past, the recorder about the
-// last minute. It owns three things: staged imports, the trash, and the revisions of configuration files. A change of
-// a model's folder or configuration is made under a lock of that model, one at a time.
+// Each area of the interface is a package: models, imports, configs, history, machine, tuning and settings. The areas
+// share package catalog, which finds models and has a lock for each. Package rest reads requests and writes replies,
+// package stream sends live messages, and package tasks runs work in the background. This package connects them; its
+// file routes.go lists all routes.
 //
-// Goroutines: one that watches models for the event stream and removes imports that were left alone, one for each
-// event stream (its request's), one for each import that is being committed, two for
-// each framework that is being installed, one for the load test or the tuning that runs. Close ends them and waits.
+// Goroutines: one publishes changes of the models and removes old imports, one serves each event stream (its request's),
+// and the areas run tasks. Close ends them and waits.
 package console

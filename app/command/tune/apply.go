@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"nereid/app/console"
 	"nereid/app/durable"
 	"nereid/engine/repo"
 	"nereid/store"
@@ -50,7 +49,7 @@ func (o *tuneOptions) apply(r *tuned, stdout io.Writer) error {
 // applyConfig replaces a model's configuration, which must be what was measured.
 func (o *tuneOptions) applyConfig(dataDir string, m *tuneModel, text string) error {
 	path := filepath.Join(m.folder, repo.ConfigName)
-	rev := store.Revision{Model: m.name, Source: console.SourceTune, After: &text, Outcome: "saved"}
+	rev := store.Revision{Model: m.name, Source: store.SourceTune, After: &text, Outcome: "saved"}
 	switch b, err := os.ReadFile(path); {
 	case err == nil:
 		before := string(b)

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"nereid/app/console"
 	"nereid/app/console/api"
+	"nereid/app/console/tuning"
 	"nereid/app/perf"
 	"nereid/app/tune"
 	"nereid/engine/inferencepb"
@@ -25,7 +25,7 @@ type Console struct {
 	Cores, GPUCount int      // of the machine
 }
 
-var _ console.Tuner = (*Console)(nil)
+var _ tuning.Tuner = (*Console)(nil)
 
 // ServerOptions returns those of a server's options that its models need: the private servers get them too.
 func ServerOptions(args []string) (out []string) {
@@ -47,7 +47,7 @@ func (c *Console) machine() tuneMachine { return tuneMachine{cores: c.Cores, gpu
 const mostTrials = 1000
 
 // asked makes the command's options of a request, with the command's checks.
-func (c *Console) asked(m console.TuneModel, r *api.StartTuning) (*tuneOptions, error) {
+func (c *Console) asked(m tuning.Model, r *api.StartTuning) (*tuneOptions, error) {
 	o, v := &tuneOptions{}, &tuneValues{}
 	o.flags(v) // sets what is not asked for
 	o.model, o.with, o.repositories, o.server = m.Name, m.With, m.Repositories, c.ServerOptions
@@ -61,8 +61,8 @@ func (c *Console) asked(m console.TuneModel, r *api.StartTuning) (*tuneOptions, 
 	return o, o.finish(v)
 }
 
-// Plan implements console.Tuner.
-func (c *Console) Plan(m console.TuneModel, r *api.StartTuning) (api.TuningPlan, error) {
+// Plan implements tuning.Tuner.
+func (c *Console) Plan(m tuning.Model, r *api.StartTuning) (api.TuningPlan, error) {
 	o, err := c.asked(m, r)
 	if err != nil {
 		return api.TuningPlan{}, err
@@ -113,8 +113,8 @@ func (o *tuneOptions) plan(s *tune.Space) api.TuningPlan {
 	return out
 }
 
-// Tune implements console.Tuner.
-func (c *Console) Tune(ctx context.Context, m console.TuneModel, r *api.StartTuning, see func(console.TuneEvent)) (err error) {
+// Tune implements tuning.Tuner.
+func (c *Console) Tune(ctx context.Context, m tuning.Model, r *api.StartTuning, see func(tuning.Event)) (err error) {
 	o, err := c.asked(m, r)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (c *Console) Tune(ctx context.Context, m console.TuneModel, r *api.StartTun
 	o.events = tuneEvents{
 		learned: func(r *tuned, _ int) {
 			plan := o.plan(&r.space)
-			see(console.TuneEvent{Plan: &plan})
+			see(tuning.Event{Plan: &plan})
 		},
 		trial: seen.trial,
 	}
@@ -140,7 +140,7 @@ func (c *Console) Tune(ctx context.Context, m console.TuneModel, r *api.StartTun
 		if p != nil {
 			now.Rate, now.P99Us = p.Throughput(), micros(p.Latency.Quantile(.99))
 		}
-		see(console.TuneEvent{Now: &now})
+		see(tuning.Event{Now: &now})
 	}
 	found, err := o.search(ctx, t, io.Discard, io.Discard)
 	if err == nil {
@@ -154,7 +154,7 @@ func (c *Console) Tune(ctx context.Context, m console.TuneModel, r *api.StartTun
 
 // tuneTeller makes events of the trials of a search.
 type tuneTeller struct {
-	see     func(console.TuneEvent)
+	see     func(tuning.Event)
 	configs map[string]int // by variant
 	trials  []tune.Trial
 	err     error // the first one
@@ -162,7 +162,7 @@ type tuneTeller struct {
 
 func (s *tuneTeller) trial(r *tuned, t tune.Trial) {
 	s.trials = append(s.trials, t)
-	e := console.TuneEvent{}
+	e := tuning.Event{}
 	variant := r.space.Variant(t.Candidate)
 	n, known := s.configs[variant]
 	if !known {
@@ -172,7 +172,7 @@ func (s *tuneTeller) trial(r *tuned, t tune.Trial) {
 		if err != nil && s.err == nil {
 			s.err = err
 		}
-		e.Config = &console.TunedConfig{Changes: tuningChanges(r.space.Changes(t.Candidate)), Texts: texts}
+		e.Config = &tuning.Config{Changes: tuningChanges(r.space.Changes(t.Candidate)), Texts: texts}
 	}
 	e.Trial = tuningTrial(r, n, &t)
 	e.Best, e.Present = -1, -1

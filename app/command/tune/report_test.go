@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"nereid/app/console"
 	"nereid/app/tune"
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
@@ -203,7 +202,7 @@ func TestTuneApply(t *testing.T) {
 		if err != nil || !strings.Contains(string(b), "count: 2") || !strings.Contains(string(b), "# kept") {
 			t.Errorf("the configuration is %q, %v", b, err)
 		}
-		if len(list) != 1 || list[0].Source != console.SourceTune || list[0].Before == nil || *list[0].Before != tunedConfig || list[0].After == nil || *list[0].After != string(b) {
+		if len(list) != 1 || list[0].Source != store.SourceTune || list[0].Before == nil || *list[0].Before != tunedConfig || list[0].After == nil || *list[0].After != string(b) {
 			t.Errorf("revisions %+v", list)
 		}
 	}

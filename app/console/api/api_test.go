@@ -3,7 +3,6 @@ package api_test
 import (
 	"encoding/json"
 	"os"
-	"strings"
 	"testing"
 
 	"nereid/app/console/api"
@@ -44,45 +43,4 @@ func TestListIsNeverNull(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The types that a route names must exist, and doc.go must list the route.
-func TestRoutesAreDocumented(t *testing.T) {
-	doc, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ts, err := os.ReadFile(generated)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[string]bool{}
-	for _, r := range api.Routes() {
-		key := r.Method + " " + r.Path
-		if seen[key] {
-			t.Errorf("route %s is listed twice", key)
-		}
-		seen[key] = true
-		for _, typ := range []string{r.Request, r.Response} {
-			if typ != "" && !strings.Contains(string(ts), "export interface "+typ+" ") {
-				t.Errorf("route %s: type %s does not exist", key, typ)
-			}
-		}
-		if !documented(string(doc), r) {
-			t.Errorf("route %s is missing in doc.go", key)
-		}
-	}
-}
-
-func documented(doc string, r api.Route) bool {
-	for _, line := range strings.Split(doc, "\n") {
-		f := strings.Fields(strings.TrimPrefix(line, "//"))
-		if len(f) < 2 || f[0] != r.Method {
-			continue
-		}
-		if path, _, _ := strings.Cut(f[1], "?"); path == r.Path {
-			return true
-		}
-	}
-	return false
 }

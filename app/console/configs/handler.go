@@ -1,0 +1,157 @@
+package configs
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+
+	"nereid/app/console/api"
+	"nereid/app/console/rest"
+	"nereid/engine/modelconfig"
+	"nereid/engine/repo"
+	"nereid/store"
+)
+
+// Handler serves the routes about configurations and their revisions.
+type Handler struct {
+	checker *Checker
+	writer  *Writer
+	staged  func(id string) (name, folder string, err error)
+	fields  func() *api.ConfigFields
+}
+
+// NewHandler makes a Handler. staged returns the model name and the folder of a staged import.
+func NewHandler(c *Checker, w *Writer, staged func(id string) (name, folder string, err error)) *Handler {
+	return &Handler{checker: c, writer: w, staged: staged, fields: sync.OnceValue(describeFields)}
+}
+
+// Fields describes the fields of a configuration.
+func (h *Handler) Fields(*http.Request) (api.ConfigFields, error) { return *h.fields(), nil }
+
+// Check checks a text for a model or a staged import without saving it.
+func (h *Handler) Check(r *http.Request, req *api.CheckRequest) (out api.CheckResult, err error) {
+	name, folder := req.Model, ""
+	file := modelconfig.SeverityWarning // such a text can be saved; the reload reports the fault
+	switch {
+	case req.Import != "":
+		file = modelconfig.SeverityError
+		if name, folder, err = h.staged(req.Import); err != nil {
+			return out, err
+		}
+	case req.Model != "":
+		m, err := h.writer.Catalog.Find(req.Model)
+		if err != nil {
+			return out, err
+		}
+		folder = m.Folder
+	}
+	d := h.checker.Check(r.Context(), name, folder, &req.Text)
+	out = api.CheckResult{Faults: APIFaults(d.Faults(file), req.Text, name), Groups: instanceGroups(req.Text)}
+	if len(d.faults.Errors()) == 0 && d.Config != nil {
+		out.Completed = modelconfig.Format(d.Config)
+	}
+	return out, nil
+}
+
+// instanceGroups returns the instance groups of a text, none if the text cannot be read.
+func instanceGroups(text string) (out []api.InstanceGroup) {
+	cfg, _, faults := modelconfig.Parse(repo.ConfigName, []byte(text))
+	if cfg == nil || len(faults.Errors()) > 0 {
+		return nil
+	}
+	for _, g := range cfg.GetInstanceGroup() {
+		v := api.InstanceGroup{
+			Name: g.GetName(), Kind: g.GetKind().String(), Count: int(g.GetCount()), HostPolicy: g.GetHostPolicy(), Passive: g.GetPassive(),
+			Other: g.GetRateLimiter() != nil || len(g.GetProfile())+len(g.GetSecondaryDevices()) > 0,
+		}
+		for _, id := range g.GetGpus() {
+			v.GPUs = append(v.GPUs, int(id))
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// Save saves a configuration and reloads the model. It does not write a text with faults.
+func (h *Handler) Save(r *http.Request, req *api.SaveConfig) (out api.SaveResult, err error) {
+	name := r.PathValue("name")
+	defer h.writer.Catalog.Lock(name)()
+	m, err := h.writer.editable(r.Context(), name, req.BaseRevision)
+	if err != nil {
+		return out, err
+	}
+	d := h.checker.Check(r.Context(), name, m.Folder, &req.Text)
+	if errs := d.faults.Errors(); len(errs) > 0 {
+		return out, &rest.Error{Code: api.CodeInvalid, Text: "the configuration has faults and was not saved: " + errs.Error(),
+			Faults: APIFaults(d.faults, req.Text, name)}
+	}
+	return h.writer.Save(r.Context(), m, store.Revision{Source: store.SourceConsole, After: &req.Text})
+}
+
+// Revisions lists the revisions of a model, the latest first.
+func (h *Handler) Revisions(r *http.Request) (out api.Revisions, err error) {
+	name := r.PathValue("name")
+	defer h.writer.Catalog.Lock(name)()
+	m, err := h.writer.Catalog.Find(name)
+	if err != nil {
+		return out, err
+	}
+	if _, err := h.writer.Sync(r.Context(), m); err != nil {
+		return out, err
+	}
+	list, err := h.writer.Store.Revisions(r.Context(), name, 0, 1000)
+	for _, rev := range list {
+		out.Revisions = append(out.Revisions, apiRevision(rev))
+	}
+	return out, err
+}
+
+// find returns the revision that a path names, if it is of that path's model.
+func (h *Handler) find(r *http.Request) (store.Revision, error) {
+	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	if err != nil {
+		return store.Revision{}, rest.Errorf(api.CodeNotFound, "%s is not the number of a revision", rest.Quote(r.PathValue("id")))
+	}
+	rev, err := h.writer.Store.Revision(r.Context(), id)
+	if err == nil && rev.Model != r.PathValue("name") {
+		err = rest.Errorf(api.CodeNotFound, "revision %d is of another model", id)
+	}
+	return rev, err
+}
+
+// Revision returns one revision with its texts.
+func (h *Handler) Revision(r *http.Request) (out api.RevisionFull, err error) {
+	rev, err := h.find(r)
+	if err != nil {
+		return out, err
+	}
+	out.Revision = apiRevision(rev)
+	if rev.Before != nil {
+		out.Before = *rev.Before
+	}
+	if rev.After != nil {
+		out.After = *rev.After
+	}
+	return out, nil
+}
+
+// Restore restores the text of a revision. The text is not checked: an earlier text may be restored with its faults.
+func (h *Handler) Restore(r *http.Request, req *api.RestoreRequest) (out api.SaveResult, err error) {
+	rev, err := h.find(r)
+	if err != nil {
+		return out, err
+	}
+	defer h.writer.Catalog.Lock(rev.Model)()
+	text := rev.After
+	if req.Before {
+		text = rev.Before
+	}
+	if rev.Source == store.SourceVersions || rev.Source == store.SourceOverride {
+		return h.writer.restoreService(r.Context(), rev, text)
+	}
+	m, err := h.writer.editable(r.Context(), rev.Model, req.BaseRevision)
+	if err != nil {
+		return out, err
+	}
+	return h.writer.Save(r.Context(), m, store.Revision{Source: store.SourceRestore, Restores: rev.ID, After: text})
+}

@@ -1,0 +1,2 @@
+// Package folders lists, moves and exchanges folders of models.
+package folders

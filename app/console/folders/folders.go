@@ -1,0 +1,99 @@
+package folders
+
+import (
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"nereid/app/console/api"
+	"nereid/app/console/rest"
+	"nereid/app/durable"
+)
+
+// List lists the regular files in a folder, by path. Hidden files are left out.
+func List(dir string) ([]api.File, error) {
+	var out []api.File
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if p != dir && strings.HasPrefix(d.Name(), ".") {
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		info, err := os.Stat(p)
+		if err != nil || !info.Mode().IsRegular() {
+			return nil // a folder, a broken link, or removed since
+		}
+		rel, err := filepath.Rel(dir, p)
+		if err != nil {
+			return err
+		}
+		out = append(out, api.File{Path: filepath.ToSlash(rel), SizeBytes: info.Size(), ModMs: info.ModTime().UnixMilli()})
+		return nil
+	})
+	return out, err
+}
+
+// NewID returns a random name for a file or folder.
+func NewID() string { return rand.Text()[:16] }
+
+// Hidden returns the path of a new hidden folder in dir. The engine does not take hidden folders for models.
+func Hidden(dir string) string { return filepath.Join(dir, ".nereid-"+NewID()) }
+
+// Move renames a folder. Between file systems it first copies the folder to a hidden name beside the target, so that
+// the target is complete or absent.
+func Move(from, to string) error {
+	err := os.Rename(from, to)
+	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	part := Hidden(filepath.Dir(to))
+	if err := copyTree(from, part); err != nil {
+		return errors.Join(err, os.RemoveAll(part))
+	}
+	if err := os.Rename(part, to); err != nil {
+		return errors.Join(err, os.RemoveAll(part))
+	}
+	return os.RemoveAll(from)
+}
+
+// copyTree copies regular files, folders and links. It refuses other files.
+func copyTree(from, to string) error {
+	return filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		at := filepath.Join(to, strings.TrimPrefix(p, from))
+		switch d.Type() {
+		case fs.ModeDir:
+			return os.Mkdir(at, 0o755)
+		case fs.ModeSymlink:
+			target, err := os.Readlink(p)
+			if err != nil {
+				return err
+			}
+			return os.Symlink(target, at)
+		case 0:
+			return durable.Copy(p, at)
+		}
+		return rest.Errorf(api.CodeInvalid, "%s is neither a file nor a folder", p)
+	})
+}
+
+// exchangeByRenames swaps two folders where the system cannot do it in one step.
+func exchangeByRenames(a, b string) error {
+	aside := Hidden(filepath.Dir(b))
+	if err := os.Rename(b, aside); err != nil {
+		return err
+	}
+	if err := os.Rename(a, b); err != nil {
+		return errors.Join(err, os.Rename(aside, b))
+	}
+	return os.Rename(aside, a)
+}

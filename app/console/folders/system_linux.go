@@ -1,0 +1,41 @@
+package folders
+
+import (
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// FreeBytes returns how many bytes this process may still write to the file system of dir, and whether it is known.
+func FreeBytes(dir string) (uint64, bool) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil || s.Bsize <= 0 {
+		return 0, false
+	}
+	return s.Bavail * uint64(s.Bsize), true
+}
+
+// Exchange swaps two folders in one step. File systems that cannot do that take two renames.
+func Exchange(a, b string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
+	if err == nil {
+		return nil
+	}
+	if err != unix.EINVAL && err != unix.ENOSYS && err != unix.EOPNOTSUPP {
+		return &os.LinkError{Op: "exchange", Old: a, New: b, Err: err}
+	}
+	return exchangeByRenames(a, b)
+}
+
+// SameDevice reports whether two paths are known to be on one file system.
+func SameDevice(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	if errX != nil || errY != nil {
+		return false
+	}
+	s, ok1 := x.Sys().(*syscall.Stat_t)
+	t, ok2 := y.Sys().(*syscall.Stat_t)
+	return ok1 && ok2 && s.Dev == t.Dev
+}

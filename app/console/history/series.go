@@ -1,0 +1,109 @@
+package history
+
+import (
+	"strconv"
+	"time"
+
+	"nereid/app/console/api"
+	"nereid/store"
+)
+
+// derived are the numbers that follow from those of a sample; nil where there is nothing to derive them from.
+type derived struct {
+	p50, p95, p99, queue, compute, batch *float64
+}
+
+func derive(p *store.Sample) derived {
+	var v derived
+	if len(p.Latency) > 0 {
+		h := p.Histogram()
+		v.p50, v.p95, v.p99 = quantile(h, 0.50), quantile(h, 0.95), quantile(h, 0.99)
+	}
+	v.queue = mean(p.QueueNS, p.Successes, 1000)
+	v.compute = mean(p.ComputeInputNS+p.ComputeInferNS+p.ComputeOutputNS, p.Successes, 1000)
+	v.batch = mean(p.BatchRows, p.Executions, 1)
+	return v
+}
+
+// quantile is a latency in microseconds; nil without requests.
+func quantile(h *store.Histogram, q float64) *float64 {
+	if h.Count() == 0 {
+		return nil
+	}
+	return new(float64(h.Quantile(q)) / float64(time.Microsecond))
+}
+
+// mean is sum/n in units of unit; nil for no n.
+func mean(sum, n int64, unit float64) *float64 {
+	if n == 0 {
+		return nil
+	}
+	return new(float64(sum) / float64(n) / unit)
+}
+
+const sparkSeconds = 60 // of a sparkline: one entry a second
+
+// Recent returns the last minute of a version.
+func (h *Handler) Recent(model string, version int64) api.Recent {
+	r := api.Recent{Spark: make([]float64, sparkSeconds)}
+	seconds, end := h.recorder.Recent(model, version)
+	var latency store.Histogram
+	for i := range seconds {
+		p := &seconds[i]
+		r.Requests += p.Requests
+		r.Failures += p.Failures.Total()
+		latency.Merge(p.Histogram())
+		if at := sparkSeconds - (end-p.StartUS)/1_000_000; at >= 0 && at < sparkSeconds {
+			r.Spark[at] += float64(p.Requests)
+		}
+	}
+	r.QPS = float64(r.Requests) / sparkSeconds
+	r.P50Us, r.P99Us = quantile(&latency, 0.50), quantile(&latency, 0.99)
+	return r
+}
+
+type seriesKey struct {
+	model   string
+	version int64
+}
+
+// makeSeries arranges samples in columns: one entry for each step in which the version was loaded or did something.
+func makeSeries(k seriesKey, got store.Samples, spans []store.Span, toUS int64) api.Series {
+	s := api.Series{Model: k.model, Version: strconv.FormatInt(k.version, 10)}
+	step := got.Step.Microseconds()
+	next := 0
+	for at := got.FromUS; at < toUS; at += step {
+		var p *store.Sample
+		if next < len(got.Points) && got.Points[next].StartUS == at {
+			p = &got.Points[next]
+			next++
+		}
+		loaded := overlap(spans, at, at+step)
+		if p == nil {
+			if loaded == 0 {
+				continue
+			}
+			p = &store.Sample{}
+		}
+		if loaded == 0 { // a crash lost its span
+			loaded = min(step, 1_000_000)
+		}
+		v := derive(p)
+		s.TMs = append(s.TMs, at/1000)
+		s.Requests = append(s.Requests, float64(p.Requests))
+		s.Failures = append(s.Failures, float64(p.Failures.Total()))
+		s.QPS = append(s.QPS, float64(p.Requests)*1e6/float64(loaded))
+		s.P50Us, s.P95Us, s.P99Us = append(s.P50Us, v.p50), append(s.P95Us, v.p95), append(s.P99Us, v.p99)
+		s.QueueUs, s.ComputeUs = append(s.QueueUs, v.queue), append(s.ComputeUs, v.compute)
+		s.BatchMean = append(s.BatchMean, v.batch)
+	}
+	return s
+}
+
+// overlap returns how much of from..to the spans cover, in microseconds. The spans do not overlap each other.
+func overlap(spans []store.Span, from, to int64) (sum int64) {
+	for _, p := range spans {
+		sum += max(min(p.ToUS, to)-max(p.FromUS, from), 0)
+	}
+	return min(sum, to-from)
+}

@@ -1,0 +1,98 @@
+package imports
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"nereid/app/console/api"
+	"nereid/app/console/catalog"
+	"nereid/app/console/configs"
+	"nereid/engine/modelconfig"
+	"nereid/engine/repo"
+)
+
+// arrange makes a model folder of the received files and fills in what the user sees of it. s.mu is held.
+func (h *Handler) arrange(ctx context.Context, s *staged) error {
+	l, err := s.area.Arrange(s.view.Source)
+	if err != nil {
+		return err
+	}
+	found, err := catalog.ReadConfig(filepath.Join(l.Dir, repo.ConfigName))
+	if err != nil {
+		return err
+	}
+	s.dir = l.Dir
+	v := &s.view
+	v.State, v.Reason = api.ImportStaged, ""
+	v.Kind, v.Files, v.Versions, v.Code = l.Kind, l.Files, l.Versions, l.Code
+	if v.Name == "" {
+		v.Name = freeName(v.Repository, l.Name)
+		if found != nil { // the author's name, if the configuration has one
+			cfg, _, _ := modelconfig.Parse(repo.ConfigName, []byte(*found))
+			if cfg.GetName() != "" && repo.CheckName(cfg.GetName()) == nil {
+				v.Name = cfg.GetName()
+			}
+		}
+	}
+	if !s.edited {
+		v.ConfigGenerated = found == nil
+		if found != nil {
+			v.Config = *found
+		} else {
+			v.Config = h.Checker.Check(ctx, v.Name, s.dir, nil).Generated()
+		}
+	}
+	h.check(ctx, s)
+	return nil
+}
+
+// freeName returns a free name instead of "model", such as model_2, since that says nothing about the model. Other
+// names stay: a user who drops resnet.onnx again wants to replace it.
+func freeName(repository, name string) string {
+	free := name
+	for n := 2; name == "model"; n++ {
+		if _, err := os.Lstat(filepath.Join(repository, free)); err != nil {
+			break
+		}
+		free = fmt.Sprintf("%s_%d", name, n)
+	}
+	return free
+}
+
+// check checks the import's configuration. s.mu is held.
+func (h *Handler) check(ctx context.Context, s *staged) {
+	v := &s.view
+	d := h.Checker.Check(ctx, v.Name, s.dir, &v.Config)
+	// Nothing of the model serves yet, so a broken model file is an error.
+	v.Faults = configs.APIFaults(d.Faults(modelconfig.SeverityError), v.Config, v.Name)
+	v.Backend, v.MaxBatchSize = d.Config.GetBackend(), int(d.Config.GetMaxBatchSize())
+	v.Inputs, v.Outputs = catalog.Tensors(d.Config, d.DimNames())
+	_, err := os.Stat(filepath.Join(v.Repository, v.Name))
+	v.Exists = err == nil
+}
+
+// renamed changes the name in a configuration text from one model name to another. It leaves other names as they are.
+func renamed(text, from, to string) string {
+	cfg, pos, _ := modelconfig.Parse(repo.ConfigName, []byte(text))
+	if cfg.GetName() != from || from == "" {
+		return text
+	}
+	lines := strings.Split(text, "\n")
+	at := pos.At("name")
+	if at.Line < 1 || at.Line > len(lines) {
+		return text
+	}
+	line := []rune(lines[at.Line-1])
+	start := min(max(at.Col-1, 0), len(line))
+	head, tail := string(line[:start]), string(line[start:])
+	for _, quote := range []string{`"`, `'`} {
+		if before, after, ok := strings.Cut(tail, quote+from+quote); ok {
+			lines[at.Line-1] = head + before + quote + to + quote + after
+			return strings.Join(lines, "\n")
+		}
+	}
+	return text
+}

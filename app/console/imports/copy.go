@@ -1,0 +1,93 @@
+package imports
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"nereid/app/console/api"
+	"nereid/app/console/folders"
+	"nereid/app/console/rest"
+	"nereid/app/durable"
+)
+
+// copyModel copies a staged model folder into a repository and publishes the progress. It links files where the file
+// system can do that, since staged files are never changed in place.
+func (h *Handler) copyModel(ctx context.Context, s *staged, from, to string) error {
+	total, err := folderSize(from)
+	if err != nil {
+		return err
+	}
+	root := filepath.Dir(to)
+	if free, ok := folders.FreeBytes(root); ok && total > 0 && uint64(total) > free && !folders.SameDevice(from, root) {
+		return rest.Errorf(api.CodeTooLarge, "the model has %d bytes, but only %d are free in %s", total, free, root)
+	}
+	var done int64
+	last := time.Now()
+	wrote := func(n int) {
+		done += int64(n)
+		if time.Since(last) > 200*time.Millisecond {
+			last = time.Now()
+			h.step(s, "copy", float64(done)/float64(max(total, 1)))
+		}
+	}
+	err = filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		at := filepath.Join(to, strings.TrimPrefix(p, from))
+		if d.IsDir() {
+			return os.Mkdir(at, 0o755)
+		}
+		if os.Link(p, at) == nil {
+			return nil
+		}
+		return copyFile(ctx, p, at, wrote)
+	})
+	return errors.Join(err, durable.SyncFolder(to))
+}
+
+// folderSize returns the bytes of the files in a folder.
+func folderSize(dir string) (total int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			total += info.Size()
+		}
+		return err
+	})
+	return total, err
+}
+
+// copyFile copies a file until ctx is done, and calls wrote after each part with its bytes.
+func copyFile(ctx context.Context, from, to string, wrote func(int)) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	for err == nil {
+		var n int64
+		n, err = io.CopyN(out, in, 1<<20)
+		wrote(int(n))
+		if ctx.Err() != nil {
+			err = errors.Join(err, rest.Errorf(api.CodeUnavailable, "the server is stopping"))
+		}
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	return errors.Join(err, out.Sync(), out.Close())
+}

@@ -1,0 +1,255 @@
+package imports
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"nereid/app/console/api"
+	"nereid/app/console/catalog"
+	"nereid/app/console/configs"
+	"nereid/app/console/folders"
+	"nereid/app/console/imports/staging"
+	"nereid/app/console/rest"
+	"nereid/app/console/tasks"
+	"nereid/engine/repo"
+)
+
+// Engine is what this package needs of the engine.
+type Engine interface {
+	Reload(ctx context.Context, name string) error
+	Remove(name string)
+}
+
+// Publisher sends messages to the event streams.
+type Publisher interface{ Publish(topic string, v any) }
+
+// Trash takes models that are replaced.
+type Trash interface {
+	Put(model, folder, from string) (api.Trashed, error)
+}
+
+// Options of a Handler. All fields but Limits are needed.
+type Options struct {
+	DataDir  string // absolute path; staged imports are in a folder of it
+	Limits   staging.Limits
+	Engine   Engine
+	Catalog  *catalog.Catalog
+	Checker  *configs.Checker
+	Writer   *configs.Writer
+	Recorder configs.Recorder
+	Trash    Trash
+	Streams  Publisher
+	Tasks    *tasks.Group
+	Log      *slog.Logger
+}
+
+// Handler serves the routes about imports.
+type Handler struct {
+	Options
+	imports *imports
+}
+
+// New makes a Handler. It removes the imports that an earlier process left.
+func New(o Options) (*Handler, error) {
+	m, err := newImports(filepath.Join(o.DataDir, "imports"))
+	return &Handler{Options: o, imports: m}, err
+}
+
+// Close removes all imports. The tasks have ended.
+func (h *Handler) Close() error { return h.imports.removeAll() }
+
+// Expire removes imports that nobody has used for an hour.
+func (h *Handler) Expire() {
+	for _, id := range h.imports.expired() {
+		if err := h.imports.drop(id); err != nil {
+			h.Log.Warn("an import that was left alone cannot be removed", "import", id, "err", err)
+		}
+	}
+}
+
+// Staged returns the name that the model of an import will have, and the folder where it is staged.
+func (h *Handler) Staged(id string) (name, folder string, err error) {
+	s, err := h.imports.get(id)
+	if err != nil {
+		return "", "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.view.Name, s.dir, nil
+}
+
+// publish sends the import's state to the page. s.mu is held.
+func (h *Handler) publish(s *staged) { h.Streams.Publish("import", s.view) }
+
+// Create makes an import: an empty one for uploads, or one of a file or folder of this machine.
+func (h *Handler) Create(r *http.Request, req *api.ImportCreate) (out api.Import, err error) {
+	if len(h.Catalog.Repositories) == 0 {
+		return out, rest.Errorf(api.CodeUnsupported,
+			"there is no model repository to import into; start with --model-repository")
+	}
+	if req.Path != "" {
+		return h.createFromPath(r.Context(), filepath.Clean(req.Path))
+	}
+	if free, ok := folders.FreeBytes(h.DataDir); ok && req.TotalBytes > 0 && uint64(req.TotalBytes) > free {
+		return out, rest.Errorf(api.CodeTooLarge, "the model has %d bytes, but only %d are free in %s", req.TotalBytes, free, h.DataDir)
+	}
+	s, err := h.add(api.ImportUpload, req.Source)
+	if err != nil {
+		return out, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.publish(s)
+	return s.view, nil
+}
+
+func (h *Handler) add(origin api.ImportOrigin, source string) (*staged, error) {
+	return h.imports.add(api.Import{Origin: origin, Source: source, Repository: h.Catalog.Repositories[0]}, h.Limits)
+}
+
+// createFromPath stages a file or folder of this machine.
+func (h *Handler) createFromPath(ctx context.Context, path string) (api.Import, error) {
+	switch {
+	case !filepath.IsAbs(path):
+		return api.Import{}, rest.Errorf(api.CodeInvalid, "the path %s is not absolute", rest.Quote(path))
+	case forbidden(path, h.DataDir):
+		return api.Import{}, rest.Errorf(api.CodeForbidden, "nothing can be imported from %s", path)
+	}
+	if err := staging.LooksLikeModel(path); err != nil {
+		return api.Import{}, err
+	}
+	s, err := h.add(api.ImportPath, filepath.Base(path))
+	if err != nil {
+		return api.Import{}, err
+	}
+	v, err := h.copyFrom(ctx, s, path)
+	if err != nil {
+		return api.Import{}, errors.Join(err, h.imports.drop(v.ID))
+	}
+	return v, nil
+}
+
+func (h *Handler) copyFrom(ctx context.Context, s *staged, path string) (api.Import, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.area.CopyFrom(path)
+	if err == nil {
+		err = h.arrange(ctx, s)
+	}
+	if err == nil {
+		h.publish(s)
+	}
+	return s.view, err
+}
+
+// forbidden reports whether a path is in the system's own trees or in the server's own data.
+func forbidden(path, dataDir string) bool {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	for _, tree := range []string{"/proc", "/sys", "/dev", filepath.Join(dataDir, "imports"), filepath.Join(dataDir, "trash")} {
+		if path == tree || strings.HasPrefix(path, tree+string(filepath.Separator)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Get returns an import.
+func (h *Handler) Get(r *http.Request) (out api.Import, err error) {
+	s, err := h.imports.get(r.PathValue("id"))
+	if err != nil {
+		return out, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.touched = time.Now()
+	return s.view, nil
+}
+
+// PutFile stores one file of an upload. Files may arrive concurrently.
+func (h *Handler) PutFile(r *http.Request) error {
+	s, err := h.imports.get(r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	area, err := s.startFile()
+	if err != nil {
+		return err
+	}
+	defer s.endFile()
+	return area.Put(r.PathValue("path"), r.Body)
+}
+
+// Analyze arranges what was uploaded as a model folder.
+func (h *Handler) Analyze(r *http.Request) (out api.Import, err error) {
+	s, err := h.imports.use(r.PathValue("id"))
+	if err != nil {
+		return out, err
+	}
+	defer s.mu.Unlock()
+	if err := h.arrange(r.Context(), s); err != nil {
+		return out, err
+	}
+	h.publish(s)
+	return s.view, nil
+}
+
+// Configure changes the name, the repository or the configuration of an import.
+func (h *Handler) Configure(r *http.Request, req *api.ImportConfig) (out api.Import, err error) {
+	s, err := h.imports.use(r.PathValue("id"))
+	if err != nil {
+		return out, err
+	}
+	defer s.mu.Unlock()
+	if s.dir == "" {
+		return out, rest.Errorf(api.CodeConflict, "the import is not analysed yet")
+	}
+	v := &s.view
+	if req.Repository != "" {
+		if !slices.Contains(h.Catalog.Repositories, req.Repository) {
+			return out, rest.Errorf(api.CodeInvalid, "%s is not a model repository of this server (%s)",
+				rest.Quote(req.Repository), strings.Join(h.Catalog.Repositories, ", "))
+		}
+		v.Repository = req.Repository
+	}
+	if req.Config != "" && req.Config != v.Config {
+		v.Config, s.edited, v.ConfigGenerated = req.Config, true, false
+	}
+	if req.Name != "" && req.Name != v.Name {
+		if err := repo.CheckName(req.Name); err != nil {
+			return out, err
+		}
+		v.Config = renamed(v.Config, v.Name, req.Name)
+		v.Name = req.Name
+	}
+	if v.State == api.ImportFailed {
+		v.State, v.Reason = api.ImportStaged, ""
+	}
+	h.check(r.Context(), s)
+	h.publish(s)
+	return *v, nil
+}
+
+// Delete removes an import, unless it is being committed.
+func (h *Handler) Delete(r *http.Request) error {
+	id := r.PathValue("id")
+	s, err := h.imports.use(id)
+	switch {
+	case err == nil:
+		s.mu.Unlock()
+	case rest.CodeOf(err) == api.CodeConflict:
+		if done, _ := h.imports.get(id); done == nil || done.state() != api.ImportLoaded {
+			return err
+		}
+	default:
+		return err
+	}
+	return h.imports.drop(id)
+}

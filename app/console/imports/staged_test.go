@@ -1,0 +1,116 @@
+package imports
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"nereid/app/console/api"
+	"nereid/app/console/catalog"
+	"nereid/app/console/configs"
+	"nereid/app/console/stream"
+	"nereid/app/console/tasks"
+)
+
+func TestRenamed(t *testing.T) {
+	for _, tt := range []struct{ name, text, want string }{
+		{"the name", "# über\nname: \"old\"\nbackend: \"old\"\n", "# über\nname: \"new\"\nbackend: \"old\"\n"},
+		{"single quotes", "name : 'old'", "name : 'new'"},
+		{"another name", "name: \"other\"", "name: \"other\""},
+		{"no name", "backend: \"old\"", "backend: \"old\""},
+		{"cannot be read", "name: \"old\" {{{", "name: \"old\" {{{"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := renamed(tt.text, "old", "new"); got != tt.want && tt.name != "cannot be read" {
+				t.Errorf("renamed = %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// newHandler makes a Handler without an engine.
+func newHandler(t *testing.T) *Handler {
+	t.Helper()
+	h, err := New(Options{
+		DataDir: t.TempDir(), Catalog: catalog.New(catalog.Options{Repositories: []string{t.TempDir()}}),
+		Checker: configs.NewChecker(configs.CheckOptions{}), Streams: stream.NewHub(), Tasks: tasks.NewGroup(),
+		Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// request is a request whose path names an import, and a file m.onnx.
+func request(t *testing.T, id string, body io.Reader) *http.Request {
+	r := httptest.NewRequestWithContext(t.Context(), "PUT", "/", body)
+	r.SetPathValue("id", id)
+	r.SetPathValue("path", "m.onnx")
+	return r
+}
+
+// age makes an import look as if nobody had used it for two lifetimes.
+func age(t *testing.T, h *Handler, id string) {
+	t.Helper()
+	s, err := h.imports.get(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.touched = s.touched.Add(-2 * importLifetime)
+}
+
+func TestOldImportsAreRemoved(t *testing.T) {
+	h := newHandler(t)
+	im, err := h.Create(request(t, "", nil), &api.ImportCreate{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.PutFile(request(t, im.ID, strings.NewReader("good"))); err != nil {
+		t.Fatal(err)
+	}
+	h.Expire()
+	if _, err := h.imports.get(im.ID); err != nil {
+		t.Fatalf("a young import is removed: %v", err)
+	}
+	age(t, h, im.ID)
+	h.Expire()
+	if names, _ := filepath.Glob(filepath.Join(h.DataDir, "imports/*")); len(names) != 0 {
+		t.Errorf("an old import is still there: %v", names)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// A file may take longer to arrive than an import lives without a call.
+func TestImportsThatAreBeingWrittenStay(t *testing.T) {
+	h := newHandler(t)
+	im, err := h.Create(request(t, "", nil), &api.ImportCreate{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := readerFunc(func(p []byte) (int, error) {
+		age(t, h, im.ID)
+		h.Expire()
+		return copy(p, "good"), io.EOF
+	})
+	if err := h.PutFile(request(t, im.ID, slow)); err != nil {
+		t.Fatalf("a file that took two hours to arrive: %v", err)
+	}
+	if got, err := h.Analyze(request(t, im.ID, nil)); err != nil || len(got.Files) == 0 {
+		t.Errorf("the import has no files: %+v, %v", got, err)
+	}
+	age(t, h, im.ID)
+	h.Expire()
+	if _, err := h.imports.get(im.ID); err == nil {
+		t.Error("an import that nobody writes to any more stays for ever")
+	}
+}

@@ -1,0 +1,321 @@
+package staging
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"nereid/app/console/api"
+	"nereid/app/console/folders"
+	"nereid/app/durable"
+)
+
+// Layout is a model folder as Arrange made it.
+type Layout struct {
+	Kind     api.ImportKind
+	Name     string // suggested for the model
+	Dir      string // the folder
+	Files    []api.File
+	Versions []string       // ascending
+	Code     []api.CodeFile // files that can run code when the model is loaded
+}
+
+// configName is the name of the configuration in a model folder.
+const configName = "config.pbtxt"
+
+// Arrange makes a model folder of what came in. An archive is unpacked. Outer folders are removed. Model files that are
+// in no version folder go into version 1, an ONNX file as model.onnx. source is the name of what was dropped, from which
+// a model name may be suggested. Arrange may be called again after more files were put in.
+func (a *Area) Arrange(source string) (Layout, error) {
+	received := a.Files()
+	if len(received) == 0 {
+		return Layout{}, invalid("nothing was uploaded; drop an .onnx file, a model folder, or a zip of one")
+	}
+	from, kind, hint := a, api.ImportONNX, source
+	if len(received) == 1 && archiveKind(received[0].Path) != "" {
+		archive := received[0].Path
+		unpacked, err := a.unpack(archive)
+		if err != nil {
+			return Layout{}, err
+		}
+		defer unpacked.root.Close()
+		if received = unpacked.Files(); len(received) == 0 {
+			return Layout{}, invalid("%s has no files in it", archive)
+		}
+		from, kind, hint = unpacked, api.ImportZip, archive
+	}
+	t := newTree(received)
+	entered := t.enter()
+	moves, loose, err := t.arrange()
+	if err != nil {
+		return Layout{}, err
+	}
+	if kind == api.ImportONNX && (entered || loose == "") {
+		kind = api.ImportFolder
+	}
+	switch {
+	case t.name != "":
+		hint = t.name
+	case loose != "" && strings.TrimSuffix(loose, path.Ext(loose)) != "model", hint == "":
+		hint = loose
+	}
+	l := Layout{Kind: kind, Name: ModelName(hint), Dir: filepath.Join(a.dir, modelFolder)}
+	if err := from.build(l.Dir, moves); err != nil {
+		return Layout{}, err
+	}
+	return l, l.describe()
+}
+
+// tree is a set of files, seen from a folder in it.
+type tree struct {
+	files []string // paths below base
+	base  string   // with a slash at the end, or ""
+	name  string   // of base's last part
+}
+
+func newTree(files []api.File) *tree {
+	t := &tree{}
+	for _, f := range files {
+		t.files = append(t.files, f.Path)
+	}
+	return t
+}
+
+// here returns the names of the files and folders in base.
+func (t *tree) here() (files, folders []string) {
+	for _, f := range t.files {
+		name, _, inFolder := strings.Cut(f, "/")
+		if !inFolder {
+			files = append(files, name)
+		} else if !slices.Contains(folders, name) {
+			folders = append(folders, name)
+		}
+	}
+	return files, folders
+}
+
+// enter leaves outer folders that hold only one folder and do not belong to a model folder.
+func (t *tree) enter() (entered bool) {
+	for {
+		files, folders := t.here()
+		if len(files) > 0 || len(folders) != 1 || isVersion(folders[0]) || modelFile(folders[0]) != "" {
+			return entered
+		}
+		t.name, entered = folders[0], true
+		t.base += t.name + "/"
+		for i := range t.files {
+			t.files[i] = strings.TrimPrefix(t.files[i], t.name+"/")
+		}
+	}
+}
+
+// move is a file's path as received, and its path in the model folder. to ends in a slash for an empty folder.
+type move struct{ from, to string }
+
+// arrange decides where each file goes. loose is the model file's name if it was in no version folder.
+func (t *tree) arrange() (moves []move, loose string, err error) {
+	files, folders := t.here()
+	as := func(f string) move { return move{t.base + f, f} }
+	hasConfig := slices.Contains(files, configName)
+	if slices.ContainsFunc(folders, isVersion) {
+		for _, f := range t.files {
+			moves = append(moves, as(f))
+		}
+		return moves, "", nil
+	}
+	loose, err = chooseModel(append(slices.Clone(files), folders...))
+	if err != nil {
+		return nil, "", err
+	}
+	if loose == "" && !hasConfig {
+		return nil, "", t.noModel(folders)
+	}
+	for _, f := range t.files {
+		m := as(f)
+		first, rest, _ := strings.Cut(f, "/")
+		switch {
+		case loose == "" || first == "configs" || first == "warmup" || rest == "" && belongsToModel(f):
+		case strings.EqualFold(loose, "saved_model.pb"): // the inside of a SavedModel
+			m.to = path.Join("1", modelFile(loose), f)
+		case first == loose:
+			m.to = path.Join("1", modelFile(loose), rest)
+		default:
+			m.to = path.Join("1", f)
+		}
+		moves = append(moves, m)
+	}
+	if loose == "" { // an ensemble has only a configuration, but it needs a version too
+		moves = append(moves, move{to: "1/"})
+	}
+	return moves, loose, nil
+}
+
+// modelFile returns the name that a model file must have in its version folder, "" for other files.
+func modelFile(name string) string {
+	lower := strings.ToLower(name)
+	if lower == "saved_model.pb" {
+		return "model.savedmodel"
+	}
+	switch path.Ext(lower) {
+	case ".onnx", ".pt", ".pt2", ".plan", ".savedmodel", ".graphdef", ".xml":
+		return "model" + path.Ext(lower)
+	case ".pth":
+		return "model.pt"
+	}
+	if lower == "model.py" {
+		return "model.py"
+	}
+	return ""
+}
+
+// chooseModel finds the model file among names; "" if there is none. Two are refused unless one is called model.
+func chooseModel(names []string) (string, error) {
+	var found []string
+	for _, n := range names {
+		if want := modelFile(n); want != "" {
+			if n == want {
+				return n, nil
+			}
+			found = append(found, n)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", nil
+	case 1:
+		return found[0], nil
+	}
+	return "", invalid("several model files (%s): drop one at a time, or name the main one %s",
+		list(found), modelFile(found[0]))
+}
+
+// belongsToModel reports whether a file belongs beside the version folders.
+func belongsToModel(name string) bool {
+	if name == configName {
+		return true
+	}
+	switch strings.ToLower(path.Ext(name)) {
+	case ".txt", ".md", ".pbtxt":
+		return true
+	}
+	return strings.EqualFold(name, "LICENSE")
+}
+
+// noModel is the error for files without a model. It names what was found instead.
+func (t *tree) noModel(folders []string) error {
+	var models []string
+	for _, d := range folders {
+		for _, f := range t.files {
+			rest, ok := strings.CutPrefix(f, d+"/")
+			first, _, _ := strings.Cut(rest, "/")
+			if ok && (rest == configName || isVersion(first) || modelFile(first) != "") {
+				models = append(models, d)
+				break
+			}
+		}
+	}
+	if len(models) > 0 {
+		return invalid("this looks like a model repository (with %s): drop one of its model folders at a time", list(models))
+	}
+	return invalid("no model was found in %s; "+
+		"drop an .onnx file, a model folder (config.pbtxt, 1/model.onnx), or a zip of one", list(t.files))
+}
+
+func list(names []string) string {
+	const most = 4
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + " and " + strconv.Itoa(len(names)-most) + " more"
+	}
+	return strings.Join(names, ", ")
+}
+
+// isVersion reports whether a folder's name is a version: a positive number without a leading zero.
+func isVersion(name string) bool {
+	n, err := strconv.ParseInt(name, 10, 64)
+	return err == nil && n > 0 && name[0] != '0' && name[0] != '+'
+}
+
+// build makes the model folder at dir from the files of the Area. It uses links where the file system has them, so that
+// the received files stay for another Arrange.
+func (a *Area) build(dir string, moves []move) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	for _, m := range moves {
+		to := filepath.Join(dir, filepath.FromSlash(m.to))
+		if strings.HasSuffix(m.to, "/") {
+			if err := os.MkdirAll(to, 0o755); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		if err := linkOrCopy(filepath.Join(a.dir, inFolder, filepath.FromSlash(m.from)), to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func linkOrCopy(from, to string) error {
+	if err := os.Chmod(from, 0o644); err != nil {
+		return err
+	}
+	if err := os.Link(from, to); err == nil || errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return durable.Copy(from, to)
+}
+
+// describe lists the files, versions and code of the arranged folder.
+func (l *Layout) describe() error {
+	files, err := folders.List(l.Dir)
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(l.Dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() && isVersion(e.Name()) {
+			l.Versions = append(l.Versions, e.Name())
+		}
+	}
+	slices.SortFunc(l.Versions, func(a, b string) int { // as numbers: none has a leading zero
+		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+	})
+	l.Files = files
+	for _, f := range files {
+		if why := runsCode(f.Path); why != "" {
+			l.Code = append(l.Code, api.CodeFile{Path: f.Path, Why: why})
+		}
+	}
+	return nil
+}
+
+// runsCode says how loading a file can run code that is in it, "" if it cannot.
+func runsCode(name string) string {
+	switch strings.ToLower(path.Ext(name)) {
+	case ".py", ".pyc", ".pyd":
+		return "a Python program"
+	case ".pt", ".pt2", ".pth", ".pkl", ".pickle", ".joblib":
+		return "a pickle: unpacking it can run code"
+	case ".so", ".dll", ".dylib":
+		return "a native library"
+	case ".sh", ".bat", ".exe":
+		return "a program"
+	}
+	return ""
+}

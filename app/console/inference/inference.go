@@ -1,0 +1,104 @@
+// Package inference connects the console to the inference server of the same process.
+//
+// The package starts no goroutine.
+package inference
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"time"
+
+	"nereid/app/console/api"
+	"nereid/app/console/rest"
+)
+
+// Server says how to reach the inference server over HTTP.
+type Server struct {
+	// Dial connects to it; nil: it is turned off.
+	Dial func(ctx context.Context) (net.Conn, error)
+	// Header is added to requests, such as the token that the server needs.
+	Header http.Header
+}
+
+// Transport returns an HTTP transport that keeps up to idle connections open.
+func (s *Server) Transport(idle int) *http.Transport {
+	return &http.Transport{
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Dial(ctx) },
+		DisableCompression:  true, // the client decodes the response
+		MaxIdleConnsPerHost: idle,
+		IdleConnTimeout:     time.Minute,
+	}
+}
+
+// Proxy passes inference requests of the page to the server, and its replies back unchanged. They take the same way as
+// those of other clients: the page shows what a client gets.
+type Proxy struct {
+	server  Server
+	handler http.Handler // nil: the server is turned off
+}
+
+// NewProxy makes a Proxy.
+func NewProxy(s Server) *Proxy {
+	p := &Proxy{server: s}
+	if s.Dial != nil {
+		p.handler = &httputil.ReverseProxy{
+			Rewrite:        p.rewrite,
+			Transport:      s.Transport(16),
+			FlushInterval:  -1,
+			ModifyResponse: removeCORS,
+			ErrorHandler:   unavailable,
+		}
+	}
+	return p
+}
+
+// Infer passes one request on.
+func (p *Proxy) Infer(w http.ResponseWriter, r *http.Request) error {
+	if p.handler == nil {
+		return rest.Errorf(api.CodeUnavailable,
+			"the inference server over HTTP is turned off; start without --allow-http=false to try models here")
+	}
+	p.handler.ServeHTTP(w, r)
+	return nil
+}
+
+func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
+	r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", "localhost", "localhost"
+	path := "/v2/models/" + url.PathEscape(r.In.PathValue("name"))
+	if v := r.In.PathValue("version"); v != "" {
+		path += "/versions/" + url.PathEscape(v)
+	}
+	r.Out.URL.Path, r.Out.URL.RawPath, r.Out.URL.RawQuery = "", "", r.In.URL.RawQuery
+	r.Out.URL.Opaque = path + "/infer"
+	for name := range r.Out.Header { // the browser's own headers, which the server's origin check would refuse
+		if name == "Origin" || name == "Referer" || name == "Cookie" || name == "X-Nereid" || strings.HasPrefix(name, "Sec-") {
+			r.Out.Header.Del(name)
+		}
+	}
+	r.Out.Header.Set("Nereid-Timing", "1")
+	for name, values := range p.server.Header {
+		r.Out.Header[name] = values
+	}
+}
+
+func removeCORS(r *http.Response) error {
+	for name := range r.Header {
+		if strings.HasPrefix(name, "Access-Control-") {
+			r.Header.Del(name)
+		}
+	}
+	return nil
+}
+
+// unavailable replies in Triton's form.
+func unavailable(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		return // the page has gone
+	}
+	rest.Write(w, http.StatusServiceUnavailable,
+		map[string]string{"error": "the inference server does not answer: " + err.Error()})
+}

@@ -1,0 +1,153 @@
+package machine
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"runtime"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"time"
+
+	"nereid/app/console/api"
+	"nereid/app/console/catalog"
+	"nereid/app/console/folders"
+	"nereid/engine"
+	"nereid/engine/backend"
+	"nereid/engine/inferencepb"
+	"nereid/engine/lifecycle"
+	"nereid/engine/system/proc"
+	"nereid/store"
+)
+
+// Engine is what this package needs of the engine.
+type Engine interface {
+	Models() []lifecycle.ModelStatus
+	Reload(ctx context.Context, name string) error
+	Residency() lifecycle.ResidencyStatus
+	Live() bool
+	Ready() bool
+	Mode() engine.ControlMode
+	Started() time.Time
+	ServerMetadata() *inferencepb.ServerMetadataResponse
+}
+
+// Description is what the caller knows about its server. nil functions leave out their part.
+type Description struct {
+	Version     string // of this program
+	PollEvery   time.Duration
+	Addresses   func() api.Addresses
+	ONNXRuntime func() api.Runtime
+	Warnings    func() []api.Warning
+}
+
+// Server serves the state of the server.
+type Server struct {
+	Description
+	Engine       Engine
+	Store        *store.Store
+	Backends     []backend.Backend
+	Repositories []string
+	DataDir      string
+	HasWindow    bool
+}
+
+// State returns the state of the server.
+func (s *Server) State(r *http.Request) (api.Server, error) {
+	meta := s.Engine.ServerMetadata()
+	out := api.Server{
+		Name: meta.GetName(), Version: s.Version, TritonVersion: meta.GetVersion(),
+		Live: s.Engine.Live(), Ready: s.Engine.Ready(),
+		StartMs: s.Engine.Started().UnixMilli(), NowMs: time.Now().UnixMilli(),
+		ModelControlMode: string(s.Engine.Mode()), PollMs: s.PollEvery.Milliseconds(),
+		DataDir: s.DataDir, Desktop: s.HasWindow,
+		Process: process(), History: s.history(r.Context()),
+	}
+	for _, root := range s.Repositories {
+		out.Repositories = append(out.Repositories, s.repository(root))
+	}
+	for _, b := range s.Backends {
+		out.Backends = append(out.Backends, api.Backend{Name: b.Name()})
+	}
+	if s.Addresses != nil {
+		out.Addresses = s.Addresses()
+	}
+	if s.ONNXRuntime != nil {
+		out.ONNXRuntime = s.ONNXRuntime()
+	}
+	if s.Warnings != nil {
+		out.Warnings = s.Warnings()
+	}
+	for _, text := range s.Store.Warnings() {
+		out.Warnings = append(out.Warnings, api.Warning{Severity: api.SeverityWarning, Text: text})
+	}
+	if h := s.Store.Health(); h.Failing {
+		out.Warnings = append(out.Warnings, api.Warning{Severity: api.SeverityError,
+			Text: "the history database cannot be written (" + h.LastError + "); new history is kept in memory until it can"})
+	}
+	return out, nil
+}
+
+func (s *Server) repository(root string) api.Repository {
+	r := api.Repository{Path: root}
+	if catalog.Remote(root) {
+		for _, st := range s.Engine.Models() {
+			if st.Repository == root {
+				r.Models++
+			}
+		}
+		return r
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		r.Error = err.Error()
+		return r
+	}
+	for _, e := range entries {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			r.Models++
+		}
+	}
+	r.Writable = folders.Writable(root)
+	return r
+}
+
+func (s *Server) history(ctx context.Context) api.HistoryStatus {
+	h := s.Store.Health()
+	out := api.HistoryStatus{SizeBytes: h.Bytes, Dropped: int64(h.DroppedSamples)}
+	if path := s.Store.Path(); path != "" {
+		out.SizeBytes = 0
+		for _, suffix := range []string{"", "-wal"} {
+			if info, err := os.Stat(path + suffix); err == nil {
+				out.SizeBytes += info.Size()
+			}
+		}
+	}
+	if oldest, err := s.Store.Oldest(ctx); err == nil {
+		out.OldestMs = oldest / 1000
+	}
+	return out
+}
+
+func process() api.Process {
+	p := api.Process{PID: os.Getpid(), OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(),
+		GoVersion: runtime.Version(), RSSBytes: residentBytes(), CPUSeconds: proc.OwnCPU()}
+	if p.RSSBytes == 0 { // not known on this system: the memory that Go manages
+		s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}}
+		metrics.Read(s)
+		p.RSSBytes = int64(s[0].Value.Uint64())
+	}
+	return p
+}
+
+// residentBytes returns the resident memory of this process, 0 without /proc.
+func residentBytes() int64 {
+	b, _ := os.ReadFile("/proc/self/statm")
+	f := strings.Fields(string(b))
+	if len(f) < 2 {
+		return 0
+	}
+	pages, _ := strconv.ParseInt(f[1], 10, 64)
+	return pages * int64(os.Getpagesize())
+}

@@ -1,0 +1,97 @@
+package models
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"nereid/app/console/api"
+	"nereid/app/console/folders"
+	"nereid/app/console/rest"
+	"nereid/app/durable"
+)
+
+// Trash keeps removed model folders, each as <dir>/<id>/item.json and <dir>/<id>/model/.
+type Trash struct{ dir string }
+
+// NewTrash returns the trash in a folder, which is made when it is needed.
+func NewTrash(dir string) *Trash { return &Trash{dir} }
+
+// Put moves a model's folder to the trash. from is the path to which it can be restored.
+func (t *Trash) Put(model, folder, from string) (api.Trashed, error) {
+	item := api.Trashed{ID: folders.NewID(), Model: model, From: from, TMs: time.Now().UnixMilli()}
+	list, err := folders.List(folder)
+	if err != nil {
+		return item, err
+	}
+	for _, f := range list {
+		item.SizeBytes += f.SizeBytes
+	}
+	at := filepath.Join(t.dir, item.ID)
+	if err := os.MkdirAll(at, 0o700); err != nil {
+		return item, err
+	}
+	b, err := json.Marshal(item)
+	if err == nil {
+		err = durable.Replace(filepath.Join(at, "item.json"), b, 0o600)
+	}
+	if err == nil {
+		err = folders.Move(folder, filepath.Join(at, "model"))
+	}
+	if err != nil {
+		return item, errors.Join(err, os.RemoveAll(at))
+	}
+	return item, nil
+}
+
+// list returns what is in the trash, the newest first. It leaves out what cannot be read.
+func (t *Trash) list() ([]api.Trashed, error) {
+	entries, err := os.ReadDir(t.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var out []api.Trashed
+	for _, e := range entries {
+		if item, err := t.get(e.Name()); err == nil {
+			out = append(out, item)
+		}
+	}
+	slices.SortFunc(out, func(a, b api.Trashed) int { return cmp.Compare(b.TMs, a.TMs) })
+	return out, nil
+}
+
+func (t *Trash) get(id string) (api.Trashed, error) {
+	var item api.Trashed
+	missing := rest.Errorf(api.CodeNotFound, "there is no %s in the trash", rest.Quote(id))
+	if id == "" || !filepath.IsLocal(id) || filepath.Base(id) != id {
+		return item, missing
+	}
+	b, err := os.ReadFile(filepath.Join(t.dir, id, "item.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return item, missing
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &item)
+	}
+	item.ID = id
+	return item, err
+}
+
+// restore moves a folder back to where it was.
+func (t *Trash) restore(item api.Trashed) error {
+	if _, err := os.Lstat(item.From); err == nil {
+		return rest.Errorf(api.CodeConflict, "%s exists again; remove or rename that model first", item.From)
+	}
+	if err := os.MkdirAll(filepath.Dir(item.From), 0o755); err != nil {
+		return err
+	}
+	if err := folders.Move(filepath.Join(t.dir, item.ID, "model"), item.From); err != nil {
+		return err
+	}
+	return os.RemoveAll(filepath.Join(t.dir, item.ID))
+}

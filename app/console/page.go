@@ -1,0 +1,91 @@
+package console
+
+import (
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"nereid/app/console/api"
+	"nereid/app/console/rest"
+	"nereid/app/history"
+)
+
+// configScript tells the page where the interface is: on its own origin. The window serves another script.
+func configScript(w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
+	_, _ = w.Write([]byte("window.__base = \"\";\n")) // fails only if the client has gone
+	return nil
+}
+
+// pageHandler serves the embedded page, or says how to build it.
+func pageHandler(page fs.FS, log *slog.Logger) http.Handler {
+	if _, err := fs.Stat(page, "index.html"); err != nil {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintln(w, "Nereid runs, but this build has no page: it was compiled without the frontend.\n"+
+				"Run \"make build\" (needs Node), or use the HTTP interface below /api/.")
+		})
+	}
+	files := http.FileServerFS(page)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			rest.WriteError(w, r, rest.Errorf(api.CodeNotFound, "no such route"), log)
+			return
+		}
+		// Built files have a hash in their name. The page itself changes with the program.
+		if strings.HasPrefix(r.URL.Path, "/assets/") {
+			w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+		} else {
+			w.Header().Set("Cache-Control", "no-cache")
+		}
+		files.ServeHTTP(w, r)
+	})
+}
+
+// clientErrors logs errors that the page reports, so that a blank page has a trace.
+type clientErrors struct {
+	recorder *history.Recorder
+	log      *slog.Logger
+
+	mu     sync.Mutex
+	minute time.Time // when the present minute began; guarded by mu, as is count
+	count  int
+}
+
+func (c *clientErrors) endpoint() rest.Endpoint {
+	e := rest.Raw(c.report).With(http.StatusNoContent)
+	e.Request = "ClientError"
+	return e
+}
+
+func (c *clientErrors) report(w http.ResponseWriter, r *http.Request) error {
+	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
+	var e api.ClientError
+	if err := rest.Read(w, r, &e); err != nil {
+		return err
+	}
+	if c.allow() {
+		c.log.Warn("the page reports an error", "message", rest.Clip(e.Message), "page", rest.Clip(e.Page),
+			"source", rest.Clip(e.Source), "line", e.Line, "column", e.Column, "stack", rest.Clip(e.Stack),
+			"browser", rest.Clip(e.UserAgent))
+		c.recorder.Event(history.Event{Kind: history.ClientError, Text: rest.Clip(e.Message)})
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// allow reports whether another error may be logged: at most ten a minute.
+func (c *clientErrors) allow() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now(); now.Sub(c.minute) >= time.Minute {
+		c.minute, c.count = now, 0
+	}
+	c.count++
+	return c.count <= 10
+}

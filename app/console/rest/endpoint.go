@@ -1,0 +1,155 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"reflect"
+
+	"nereid/app/console/api"
+)
+
+// MaxBody is the largest JSON body of a request, in bytes. A configuration may have 16 MiB.
+const MaxBody = 20 << 20
+
+// Endpoint is the handler of one route.
+type Endpoint struct {
+	// Request and Response are the names of the JSON bodies in package api, "" for none.
+	Request, Response string
+	// Status of success.
+	Status int
+
+	serve func(w http.ResponseWriter, r *http.Request, status int) error
+}
+
+// Reply is an Endpoint without a request body that replies with a value.
+func Reply[Out any](f func(*http.Request) (Out, error)) Endpoint {
+	return Endpoint{Response: nameOf[Out](), Status: http.StatusOK,
+		serve: func(w http.ResponseWriter, r *http.Request, status int) error {
+			out, err := f(r)
+			if err == nil {
+				Write(w, status, out)
+			}
+			return err
+		}}
+}
+
+// Call is an Endpoint that reads a JSON body and replies with a value. An empty body is a zero In.
+func Call[In, Out any](f func(*http.Request, *In) (Out, error)) Endpoint {
+	return Endpoint{Request: nameOf[In](), Response: nameOf[Out](), Status: http.StatusOK,
+		serve: func(w http.ResponseWriter, r *http.Request, status int) error {
+			in := new(In)
+			if err := Read(w, r, in); err != nil {
+				return err
+			}
+			out, err := f(r, in)
+			if err == nil {
+				Write(w, status, out)
+			}
+			return err
+		}}
+}
+
+// Do is an Endpoint without any JSON body. It replies with 204.
+func Do(f func(*http.Request) error) Endpoint {
+	return Endpoint{Status: http.StatusNoContent, serve: func(w http.ResponseWriter, r *http.Request, status int) error {
+		err := f(r)
+		if err == nil {
+			w.WriteHeader(status)
+		}
+		return err
+	}}
+}
+
+// Raw is an Endpoint that writes its own reply. f returns an error only before it has written anything.
+func Raw(f func(http.ResponseWriter, *http.Request) error) Endpoint {
+	return Endpoint{Status: http.StatusOK, serve: func(w http.ResponseWriter, r *http.Request, _ int) error {
+		return f(w, r)
+	}}
+}
+
+// With returns e with another status of success.
+func (e Endpoint) With(status int) Endpoint {
+	e.Status = status
+	return e
+}
+
+// Cached returns e with replies that a browser may keep for an hour.
+func (e Endpoint) Cached() Endpoint {
+	serve := e.serve
+	e.serve = func(w http.ResponseWriter, r *http.Request, status int) error {
+		w.Header().Set("Cache-Control", "max-age=3600")
+		return serve(w, r, status)
+	}
+	return e
+}
+
+// Handler serves e. The log receives internal errors.
+func (e Endpoint) Handler(log *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		if err := e.serve(w, r, e.Status); err != nil {
+			WriteError(w, r, err, log)
+		}
+	})
+}
+
+func nameOf[T any]() string { return reflect.TypeFor[T]().Name() }
+
+// WriteError replies with an error. It writes nothing if the client has gone.
+func WriteError(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger) {
+	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
+		return
+	}
+	code := CodeOf(err)
+	if code == api.CodeInternal {
+		log.Error("console request failed", "method", r.Method, "path", r.URL.Path, "err", err)
+	}
+	body := api.Error{Error: err.Error(), Code: code}
+	var own *Error
+	if errors.As(err, &own) {
+		body.Faults = own.Faults
+	}
+	Write(w, httpStatus[code], body)
+}
+
+// Write replies with a JSON value. A value that cannot be encoded becomes an internal error.
+func Write(w http.ResponseWriter, status int, v any) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	if err := enc.Encode(v); err != nil {
+		status = http.StatusInternalServerError
+		b.Reset()
+		_ = enc.Encode(api.Error{Error: "the answer cannot be encoded: " + err.Error(), Code: api.CodeInternal})
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(b.Bytes()) // fails only if the client has gone
+}
+
+// Read decodes the request's body, one JSON value with known fields, into v. An empty body leaves v as it is.
+func Read(w http.ResponseWriter, r *http.Request, v any) error {
+	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, MaxBody))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(v)
+	if err == io.EOF {
+		return nil
+	}
+	if err == nil {
+		if _, more := dec.Token(); more != io.EOF {
+			err = errors.New("something follows the JSON value")
+		}
+	}
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return Errorf(api.CodeTooLarge, "the request has more than %d bytes", tooLarge.Limit)
+	case err != nil:
+		return Errorf(api.CodeInvalid, "the request's body is not the JSON that is expected: %v", err)
+	}
+	return nil
+}

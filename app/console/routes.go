@@ -1,0 +1,101 @@
+package console
+
+import (
+	"net/http"
+
+	"nereid/app/console/api"
+	"nereid/app/console/rest"
+)
+
+// route is one route of the console's interface. Its method decides what the guard requires: GET only reads; any other
+// method changes something and needs the header X-Nereid.
+type route struct {
+	method, path string
+	endpoint     rest.Endpoint
+}
+
+// routes lists all routes but the page's files.
+func (c *Console) routes() []route {
+	const created, accepted = http.StatusCreated, http.StatusAccepted
+	return []route{
+		{"GET", "/config.js", rest.Raw(configScript)},
+		{"GET", "/api/server", rest.Reply(c.server.State)},
+		{"GET", "/api/machine", rest.Reply(c.monitor.Machine)},
+		{"GET", "/api/frameworks", rest.Reply(c.frameworks.List)},
+		{"POST", "/api/frameworks/{name}/install", rest.Call(c.frameworks.Install).With(accepted)},
+		{"DELETE", "/api/frameworks/{name}/install", rest.Reply(c.frameworks.Stop)},
+		{"POST", "/api/client-errors", c.clientErrors.endpoint()},
+
+		{"GET", "/api/models", rest.Reply(c.models.List)},
+		{"GET", "/api/models/{name}", rest.Reply(c.models.Get)},
+		{"GET", "/api/models/{name}/runtime", rest.Reply(c.runtime.Model)},
+		{"POST", "/api/models/{name}/load", rest.Reply(c.models.Load)},
+		{"POST", "/api/models/{name}/unload", rest.Reply(c.models.Unload)},
+		{"POST", "/api/models/{name}/versions/{version}/load", rest.Reply(c.models.LoadVersion)},
+		{"POST", "/api/models/{name}/versions/{version}/unload", rest.Reply(c.models.UnloadVersion)},
+		{"PUT", "/api/models/{name}/pin", rest.Call(c.models.Pin)},
+		{"DELETE", "/api/models/{name}", rest.Reply(c.models.Delete)},
+		{"GET", "/api/models/{name}/archive", rest.Raw(c.models.Archive)},
+		{"POST", "/api/models/{name}/warmup", rest.Call(c.models.WarmUp)},
+		{"GET", "/api/trash", rest.Reply(c.models.ListTrash)},
+		{"POST", "/api/trash/{id}/restore", rest.Reply(c.models.Restore)},
+
+		{"GET", "/api/models/{name}/load-test", rest.Reply(c.tuning.LoadTest)},
+		{"POST", "/api/models/{name}/load-test", rest.Call(c.tuning.StartLoadTest).With(accepted)},
+		{"DELETE", "/api/models/{name}/load-test", rest.Reply(c.tuning.StopLoadTest)},
+		{"GET", "/api/models/{name}/tunings", rest.Reply(c.tuning.List)},
+		{"POST", "/api/models/{name}/tunings/plan", rest.Call(c.tuning.Plan)},
+		{"POST", "/api/models/{name}/tunings", rest.Call(c.tuning.Start).With(accepted)},
+		{"GET", "/api/models/{name}/tunings/{id}", rest.Reply(c.tuning.Get)},
+		{"POST", "/api/models/{name}/tunings/{id}/stop", rest.Reply(c.tuning.Stop)},
+		{"DELETE", "/api/models/{name}/tunings/{id}", rest.Do(c.tuning.Delete)},
+		{"GET", "/api/models/{name}/tunings/{id}/configs/{config}", rest.Reply(c.tuning.Config)},
+		{"POST", "/api/models/{name}/tunings/{id}/apply", rest.Call(c.tuning.Apply)},
+
+		{"POST", "/api/imports", rest.Call(c.imports.Create).With(created)},
+		{"GET", "/api/imports/{id}", rest.Reply(c.imports.Get)},
+		{"PUT", "/api/imports/{id}/files/{path...}", rest.Do(c.imports.PutFile)},
+		{"POST", "/api/imports/{id}/analyze", rest.Reply(c.imports.Analyze)},
+		{"PUT", "/api/imports/{id}/config", rest.Call(c.imports.Configure)},
+		{"POST", "/api/imports/{id}/commit", rest.Call(c.imports.Commit).With(accepted)},
+		{"DELETE", "/api/imports/{id}", rest.Do(c.imports.Delete)},
+
+		{"GET", "/api/config/fields", rest.Reply(c.configs.Fields).Cached()},
+		{"POST", "/api/config/check", rest.Call(c.configs.Check)},
+		{"PUT", "/api/models/{name}/config", rest.Call(c.configs.Save)},
+		{"GET", "/api/models/{name}/revisions", rest.Reply(c.configs.Revisions)},
+		{"GET", "/api/models/{name}/revisions/{id}", rest.Reply(c.configs.Revision)},
+		{"POST", "/api/models/{name}/revisions/{id}/restore", rest.Call(c.configs.Restore)},
+
+		{"POST", "/api/infer/{name}", rest.Raw(c.proxy.Infer)},
+		{"POST", "/api/infer/{name}/versions/{version}", rest.Raw(c.proxy.Infer)},
+
+		{"GET", "/api/history", rest.Reply(c.history.Series)},
+		{"GET", "/api/history/events", rest.Reply(c.history.Events)},
+		{"GET", "/api/events", rest.Raw(c.serveStream)},
+
+		{"GET", "/api/access", rest.Reply(c.access.State)},
+		{"POST", "/api/access/tokens", rest.Call(c.access.CreateToken).With(created)},
+		{"DELETE", "/api/access/tokens/{id}", rest.Reply(c.access.RevokeToken)},
+		{"PUT", "/api/access/network", rest.Call(c.access.SetNetwork)},
+		{"GET", "/api/desktop", rest.Reply(c.window.State)},
+		{"PUT", "/api/desktop", rest.Call(c.window.Set)},
+		{"POST", "/api/desktop/pick", rest.Call(c.window.PickFile)},
+	}
+}
+
+func (c *Console) serveStream(w http.ResponseWriter, r *http.Request) error {
+	return c.streams.Serve(w, r, c.watcher.All)
+}
+
+func (c *Console) mux(page http.Handler) *http.ServeMux {
+	mux := http.NewServeMux()
+	for _, r := range c.routes() {
+		mux.Handle(r.method+" "+r.path, r.endpoint.Handler(c.log))
+	}
+	mux.Handle("/api/", rest.Raw(func(http.ResponseWriter, *http.Request) error {
+		return rest.Errorf(api.CodeNotFound, "no such route; see GET /api/server")
+	}).Handler(c.log))
+	mux.Handle("/", page)
+	return mux
+}
