@@ -40,71 +40,60 @@ func scalarType(num protowire.Number) protowire.Type {
 
 // add checks an encoded InferTensorContents and counts its elements.
 func (c *counts) add(b []byte) error {
-	for len(b) > 0 {
-		num, typ, n := consumeTag(b)
-		if n < 0 {
-			return malformed("inputs.contents")
+	f := fields{b: b}
+	for f.next() {
+		if f.num > bytesContents {
+			continue
 		}
-		b = b[n:]
-		switch {
-		case num > bytesContents || typ != protowire.BytesType && typ != scalarType(num):
-			n = protowire.ConsumeFieldValue(num, typ, b)
-		case typ != protowire.BytesType: // one element of a repeated field that is not packed
-			n = protowire.ConsumeFieldValue(num, typ, b)
-			c[num]++
-		default:
-			var v []byte
-			if v, n = consumeBytes(b); n < 0 {
-				break
-			}
-			k := int64(-1)
-			switch scalarType(num) {
-			case protowire.VarintType:
-				k = countVarints(v)
-			case protowire.Fixed32Type:
-				if len(v)%4 == 0 {
-					k = int64(len(v) / 4)
-				}
-			case protowire.Fixed64Type:
-				if len(v)%8 == 0 {
-					k = int64(len(v) / 8)
-				}
-			default:
-				k = 1
-				c[0] += int64(len(v))
-			}
-			if k < 0 {
+		n := int64(1)
+		switch want := scalarType(f.num); {
+		case f.typ != protowire.BytesType && f.typ != want:
+			continue
+		case f.typ != protowire.BytesType: // one element of a repeated field that is not packed
+		case want == protowire.VarintType:
+			if n = countVarints(f.data); n < 0 {
 				return malformed("inputs.contents")
 			}
-			c[num] += k
+		case want == protowire.BytesType:
+			c[0] += int64(len(f.data))
+		default:
+			size := fixedSize(want)
+			if len(f.data)%size != 0 {
+				return malformed("inputs.contents")
+			}
+			n = int64(len(f.data) / size)
 		}
-		if n < 0 {
-			return malformed("inputs.contents")
-		}
-		b = b[n:]
+		c[f.num] += n
+	}
+	if f.bad {
+		return malformed("inputs.contents")
 	}
 	return nil
 }
 
-// countVarints returns how many varints b is made of, -1 if it is not.
+// countVarints returns how many numbers b consists of, -1 if it does not consist of numbers.
 func countVarints(b []byte) int64 {
 	k := int64(0)
 	for len(b) > 0 {
-		if b[0] < 0x80 {
-			b = b[1:]
-		} else {
-			_, n := protowire.ConsumeVarint(b)
-			if n < 0 {
-				return -1
-			}
-			b = b[n:]
+		_, n := consumeVarint(b)
+		if n < 0 {
+			return -1
 		}
+		b = b[n:]
 		k++
 	}
 	return k
 }
 
-// typed turns the typed contents of an input into the bytes of its data type. Packed floats stay where they are.
+// fixedSize returns the bytes of a number of protowire.Fixed32Type or protowire.Fixed64Type.
+func fixedSize(t protowire.Type) int {
+	if t == protowire.Fixed32Type {
+		return 4
+	}
+	return 8
+}
+
+// typed makes the data of a tensor from its typed contents. Packed floats are not copied.
 func (m *message) typed(t *tensor.Tensor, in *input, own *tensor.Buffer) error {
 	field := protowire.Number(0)
 	for num := protowire.Number(1); num <= bytesContents; num++ {
@@ -112,9 +101,8 @@ func (m *message) typed(t *tensor.Tensor, in *input, own *tensor.Buffer) error {
 			continue
 		}
 		if want := contentsType(num, t.DataType); want != t.DataType {
-			return status.Errorf(status.InvalidArg,
-				"unexpected explicit tensor data for input tensor '%s' for model '%s' of type '%s', expected datatype '%s'",
-				t.Name, m.r.ModelName, want, t.DataType)
+			return status.Errorf(status.InvalidArg, "unexpected explicit tensor data for input tensor '%s' for model '%s' "+
+				"of type '%s', expected datatype '%s'", t.Name, m.r.ModelName, want, t.DataType)
 		}
 		field = num
 	}
@@ -126,7 +114,7 @@ func (m *message) typed(t *tensor.Tensor, in *input, own *tensor.Buffer) error {
 	if field == bytesContents {
 		size = in.counts[0] + 4*in.counts[field]
 	}
-	if (field == fp32Contents || field == fp64Contents) && m.packedView(t, in, field, size, own) {
+	if (field == fp32Contents || field == fp64Contents) && packedView(t, in, field, size, own) {
 		return nil
 	}
 	buf := m.pool.Get(int(size))
@@ -136,7 +124,7 @@ func (m *message) typed(t *tensor.Tensor, in *input, own *tensor.Buffer) error {
 	return nil
 }
 
-// contentsType is the data type that a contents field carries: the tensor's own where the field serves several.
+// contentsType returns the data type of a contents field, which is the tensor's own if the field serves several.
 func contentsType(num protowire.Number, dt tensor.DataType) tensor.DataType {
 	switch num {
 	case boolContents:
@@ -163,64 +151,45 @@ func contentsType(num protowire.Number, dt tensor.DataType) tensor.DataType {
 	return tensor.Bytes
 }
 
-// packedView makes t a view of the message if its floats are one packed run: those are the tensor's very bytes.
-func (m *message) packedView(t *tensor.Tensor, in *input, field protowire.Number, size int64, own *tensor.Buffer) bool {
-	b := in.contents
-	num, typ, n := consumeTag(b)
-	if num != field || typ != protowire.BytesType {
+// packedView makes t a view of the message if its floats are one packed run: their encoding is the tensor's.
+func packedView(t *tensor.Tensor, in *input, field protowire.Number, size int64, own *tensor.Buffer) bool {
+	f := fields{b: in.contents}
+	if !f.next() || !f.bytes(field) || int64(len(f.data)) != size {
 		return false
 	}
-	v, _ := consumeBytes(b[n:])
-	if int64(len(v)) != size {
-		return false
-	}
-	t.Data, t.Buf = v, own
+	t.Data, t.Buf = f.data, own
 	return true
 }
 
 // appendContents appends the elements of one field of an InferTensorContents that counts accepted.
 func appendContents(dst, b []byte, field protowire.Number, dt tensor.DataType) []byte {
-	for len(b) > 0 {
-		num, typ, n := consumeTag(b)
-		b = b[n:]
+	f := fields{b: b}
+	for f.next() {
+		scalar := scalarType(field)
 		switch {
-		case num != field || typ != protowire.BytesType && typ != scalarType(num):
-			n = protowire.ConsumeFieldValue(num, typ, b)
-		case typ == protowire.VarintType:
-			var v uint64
-			v, n = protowire.ConsumeVarint(b)
-			dst = appendVarint(dst, v, dt)
-		case typ != protowire.BytesType: // a single fixed-width number
-			n = protowire.ConsumeFieldValue(num, typ, b)
-			dst = append(dst, b[:n]...)
-		default:
-			var v []byte
-			v, n = consumeBytes(b)
-			switch scalarType(num) {
-			case protowire.VarintType:
-				dst = appendVarints(dst, v, dt)
-			case protowire.BytesType:
-				dst = tensor.AppendBytesElement(dst, v)
-			default:
-				dst = append(dst, v...)
+		case f.num != field || f.typ != protowire.BytesType && f.typ != scalar:
+		case f.typ == protowire.VarintType:
+			dst = appendVarint(dst, f.bits, dt)
+		case f.typ == protowire.Fixed32Type:
+			dst = binary.LittleEndian.AppendUint32(dst, uint32(f.bits))
+		case f.typ == protowire.Fixed64Type:
+			dst = binary.LittleEndian.AppendUint64(dst, f.bits)
+		case scalar == protowire.VarintType:
+			for b := f.data; len(b) > 0; {
+				v, n := consumeVarint(b)
+				dst, b = appendVarint(dst, v, dt), b[n:]
 			}
+		case scalar == protowire.BytesType:
+			dst = tensor.AppendBytesElement(dst, f.data)
+		default:
+			dst = append(dst, f.data...)
 		}
-		b = b[n:]
 	}
 	return dst
 }
 
-func appendVarints(dst, b []byte, dt tensor.DataType) []byte {
-	for len(b) > 0 {
-		v, n := protowire.ConsumeVarint(b)
-		dst = appendVarint(dst, v, dt)
-		b = b[n:]
-	}
-	return dst
-}
-
-// appendVarint appends a number as an element of an integer or boolean type. Numbers outside the type's range lose
-// their upper bits, as in Triton.
+// appendVarint appends a number as an element of an integer or boolean type. Numbers outside of the type's range lose their
+// upper bits, as in Triton.
 func appendVarint(dst []byte, v uint64, dt tensor.DataType) []byte {
 	switch dt {
 	case tensor.Bool:

@@ -14,27 +14,27 @@ import (
 	"nereid/engine/tensor"
 )
 
-// message receives one ModelInferRequest. The codec fills it, the handler takes r out of it.
+// message receives one ModelInferRequest: it is an h2.Receiver. The handler takes r out of it.
 type message struct {
-	r   *infer.Request // the handler's reference; nil if err is set or nothing came
+	r   *infer.Request // with the handler's reference; nil if err is set or nothing was received
 	err error          // what is wrong with the message, for the client
-	id  string         // the request's ID when err is set
+	id  string         // the request's ID if err is set
 
 	version    string // model_version as sent
 	emptyFinal bool   // the client wants the empty final response of a decoupled model
 
 	// Scratch, kept for the next message.
-	inputs  []input
-	params  []parameter
-	tparams []parameter // of the tensor at hand
-	dims    []int64     // of the tensor at hand
-	raw     [][]byte
+	inputs       []input
+	params       []parameter
+	tensorParams []parameter // of the tensor that is being decoded
+	dims         []int64     // of the tensor that is being decoded
+	raw          [][]byte
+
 	pool    *tensor.Pool
-	regions *shm.Registry // where clients' shared memory is found
+	regions *shm.Registry // the memory that clients share
 }
 
-// A message of a few bytes each could name far more than any model has; what is kept per item would be a hundred times
-// what was sent.
+// Limits of one request. The server keeps up to a hundred bytes for an item that takes one byte in the message.
 const (
 	maxTensors    = 4096 // inputs, outputs, raw contents
 	maxParameters = 1024 // of a request or a tensor
@@ -45,13 +45,13 @@ func tooMany(what string, limit int) error {
 	return status.Errorf(status.InvalidArg, "the request has more than %d %s", limit, what)
 }
 
-// input is what the wire said of an input beside its name, type and shape.
+// input is the content of an input of the request.
 type input struct {
-	contents []byte // an encoded InferTensorContents
-	has      bool   // contents is there, perhaps empty
-	counts   counts
-	shared   bool // its data lies in shared memory
-	at       shm.Range
+	contents    []byte // an encoded InferTensorContents
+	hasContents bool   // contents was sent, perhaps empty
+	counts      counts // of contents
+	shared      bool   // the data is in shared memory
+	at          shm.Range
 }
 
 var messages = sync.Pool{New: func() any { return new(message) }}
@@ -65,10 +65,10 @@ func getMessage(pool *tensor.Pool, regions *shm.Registry) *message {
 func putMessage(m *message) {
 	clear(m.inputs)
 	clear(m.params)
-	clear(m.tparams)
+	clear(m.tensorParams)
 	clear(m.raw)
-	*m = message{inputs: m.inputs[:0], params: m.params[:0], tparams: m.tparams[:0], dims: m.dims[:0], raw: m.raw[:0]}
-	if cap(m.inputs) <= 256 && cap(m.raw) <= 256 && cap(m.params) <= 256 && cap(m.tparams) <= 256 && cap(m.dims) <= 1024 {
+	*m = message{inputs: m.inputs[:0], params: m.params[:0], tensorParams: m.tensorParams[:0], dims: m.dims[:0], raw: m.raw[:0]}
+	if cap(m.inputs) <= 256 && cap(m.raw) <= 256 && cap(m.params) <= 256 && cap(m.tensorParams) <= 256 && cap(m.dims) <= 1024 {
 		messages.Put(m)
 	}
 }
@@ -105,43 +105,30 @@ func (m *message) fail(err error) {
 	}
 }
 
-// decode reads a ModelInferRequest as the generated decoder would: fields may come in any order and more than once,
-// unknown ones are skipped, the last of a single value stands.
+// decode reads a ModelInferRequest as the generated decoder would. Fields may come in any order. Unknown fields are
+// skipped, and the last value of a field that is not repeated counts.
 func (m *message) decode(b []byte) error {
-	for len(b) > 0 {
-		num, typ, n := consumeTag(b)
-		if n < 0 {
-			return malformed("a field tag")
-		}
-		b = b[n:]
-		if typ != protowire.BytesType || num > 7 {
-			if n = protowire.ConsumeFieldValue(num, typ, b); n < 0 {
-				return malformed("an unknown field")
-			}
-			b = b[n:]
+	f := fields{b: b}
+	for f.next() {
+		if f.typ != protowire.BytesType {
 			continue
 		}
-		v, n := consumeBytes(b)
-		if n < 0 {
-			return malformed("the length of a field")
-		}
-		b = b[n:]
 		var err error
-		switch num {
+		switch f.num {
 		case 1:
-			m.r.ModelName, err = text(v, "model_name")
+			m.r.ModelName, err = text(f.data, "model_name")
 		case 2:
-			m.version, err = text(v, "model_version")
+			m.version, err = text(f.data, "model_version")
 		case 3:
-			m.r.ID, err = text(v, "id")
+			m.r.ID, err = text(f.data, "id")
 		case 4:
-			m.params, err = appendParameter(m.params, v, "parameters")
+			m.params, err = appendParameter(m.params, f.data, "parameters")
 		case 5:
-			err = m.decodeInput(v)
+			err = m.decodeInput(f.data)
 		case 6:
-			err = m.decodeOutput(v)
+			err = m.decodeOutput(f.data)
 		case 7:
-			m.raw = append(m.raw, v)
+			m.raw = append(m.raw, f.data)
 		}
 		if err != nil {
 			return err
@@ -150,21 +137,25 @@ func (m *message) decode(b []byte) error {
 			return tooMany("inputs, outputs or raw_input_contents", maxTensors)
 		}
 	}
+	if f.bad {
+		return malformed("ModelInferRequest")
+	}
 	return nil
 }
 
-// parseVersion reads a model version; "" is infer.LatestVersion. The texts are Triton's.
+// parseVersion reads a model version. "" means infer.LatestVersion. The texts are Triton's.
 func parseVersion(s string) (int64, error) {
 	if s == "" {
 		return infer.LatestVersion, nil
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		return 0, status.Errorf(status.InvalidArg,
-			"failed to get model version from specified version string '%s' (details: stol), version should be an integral value > 0", s)
+		return 0, status.Errorf(status.InvalidArg, "failed to get model version from specified version string '%s' "+
+			"(details: stol), version should be an integral value > 0", s)
 	}
 	if n < 0 {
-		return 0, status.Errorf(status.InvalidArg, "invalid model version specified '%s' , version should be an integral value > 0", s)
+		return 0, status.Errorf(status.InvalidArg,
+			"invalid model version specified '%s' , version should be an integral value > 0", s)
 	}
 	return n, nil
 }
@@ -172,60 +163,47 @@ func parseVersion(s string) (int64, error) {
 func (m *message) decodeInput(b []byte) error {
 	var in input
 	t := tensor.Tensor{}
-	m.dims, m.tparams = m.dims[:0], m.tparams[:0]
-	for len(b) > 0 {
-		num, typ, n := consumeTag(b)
-		if n < 0 {
-			return malformed("inputs")
-		}
-		b = b[n:]
-		if num == 3 && typ == protowire.VarintType {
-			d, n := protowire.ConsumeVarint(b)
-			if n < 0 {
-				return malformed("inputs.shape")
-			}
-			m.dims, b = append(m.dims, int64(d)), b[n:]
-			continue
-		}
-		if typ != protowire.BytesType || num > 5 {
-			if n = protowire.ConsumeFieldValue(num, typ, b); n < 0 {
-				return malformed("inputs")
-			}
-			b = b[n:]
-			continue
-		}
-		v, n := consumeBytes(b)
-		if n < 0 {
-			return malformed("inputs")
-		}
-		b = b[n:]
+	m.dims, m.tensorParams = m.dims[:0], m.tensorParams[:0]
+	f := fields{b: b}
+	for f.next() {
 		var err error
-		switch num {
-		case 1:
-			t.Name, err = text(v, "inputs.name")
-		case 2:
-			if _, err = text(v, "inputs.datatype"); err == nil {
-				t.DataType = tensor.ParseDataType(v)
+		switch {
+		case f.bytes(1):
+			t.Name, err = text(f.data, "inputs.name")
+		case f.bytes(2):
+			if _, err = text(f.data, "inputs.datatype"); err == nil {
+				t.DataType = tensor.ParseDataType(f.data)
 			}
-		case 3:
-			err = m.packedShape(v)
-		case 4:
-			m.tparams, err = appendParameter(m.tparams, v, "inputs.parameters")
-		case 5:
-			err = in.addContents(v)
+		case f.bytes(3):
+			for b := f.data; len(b) > 0; {
+				d, n := consumeVarint(b)
+				if n < 0 {
+					return malformed("inputs.shape")
+				}
+				m.dims, b = append(m.dims, int64(d)), b[n:]
+			}
+		case f.num == 3 && f.typ == protowire.VarintType: // a shape that is not packed
+			m.dims = append(m.dims, int64(f.bits))
+		case f.bytes(4):
+			m.tensorParams, err = appendParameter(m.tensorParams, f.data, "inputs.parameters")
+		case f.bytes(5):
+			err = in.addContents(f.data)
 		}
 		if err != nil {
 			return err
 		}
+	}
+	if f.bad {
+		return malformed("inputs")
 	}
 	if len(m.dims) > maxDims {
 		return tooMany("dimensions in a shape", maxDims)
 	}
 	t.Shape = m.r.Dims(len(m.dims))
 	copy(t.Shape, m.dims)
-	if len(m.tparams) > 0 {
+	if len(m.tensorParams) > 0 {
 		var err error
-		if in.at, in.shared, err = sharedMemory(m.tparams, t.Name); err != nil {
+		if in.at, in.shared, err = sharedMemory(m.tensorParams, t.Name); err != nil {
 			return err
 		}
 	}
@@ -234,69 +212,41 @@ func (m *message) decodeInput(b []byte) error {
 	return nil
 }
 
-func (m *message) packedShape(b []byte) error {
-	for len(b) > 0 {
-		if b[0] < 0x80 {
-			m.dims, b = append(m.dims, int64(b[0])), b[1:]
-			continue
-		}
-		d, n := protowire.ConsumeVarint(b)
-		if n < 0 {
-			return malformed("inputs.shape")
-		}
-		m.dims, b = append(m.dims, int64(d)), b[n:]
-	}
-	return nil
-}
-
-// addContents takes an InferTensorContents; a second one in the same input is merged, as protobuf does: encoded
-// messages merge by concatenation.
+// addContents takes an InferTensorContents. A second one of the same input is merged with the first, as in protobuf:
+// encoded messages merge by concatenation.
 func (in *input) addContents(b []byte) error {
 	if err := in.counts.add(b); err != nil {
 		return err
 	}
-	if in.has {
+	if in.hasContents {
 		in.contents = slices.Concat(in.contents, b)
 	} else {
 		in.contents = b
 	}
-	in.has = true
+	in.hasContents = true
 	return nil
 }
 
 func (m *message) decodeOutput(b []byte) error {
-	var out infer.RequestedOutput
-	out.Binary = true
-	m.tparams = m.tparams[:0]
-	for len(b) > 0 {
-		num, typ, n := consumeTag(b)
-		if n < 0 {
-			return malformed("outputs")
-		}
-		b = b[n:]
-		if typ != protowire.BytesType || num > 2 {
-			if n = protowire.ConsumeFieldValue(num, typ, b); n < 0 {
-				return malformed("outputs")
-			}
-			b = b[n:]
-			continue
-		}
-		v, n := consumeBytes(b)
-		if n < 0 {
-			return malformed("outputs")
-		}
-		b = b[n:]
+	out := infer.RequestedOutput{Binary: true}
+	m.tensorParams = m.tensorParams[:0]
+	f := fields{b: b}
+	for f.next() {
 		var err error
-		if num == 1 {
-			out.Name, err = text(v, "outputs.name")
-		} else {
-			m.tparams, err = appendParameter(m.tparams, v, "outputs.parameters")
+		switch {
+		case f.bytes(1):
+			out.Name, err = text(f.data, "outputs.name")
+		case f.bytes(2):
+			m.tensorParams, err = appendParameter(m.tensorParams, f.data, "outputs.parameters")
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if len(m.tparams) > 0 {
+	if f.bad {
+		return malformed("outputs")
+	}
+	if len(m.tensorParams) > 0 {
 		if err := m.outputParameters(&out); err != nil {
 			return err
 		}
@@ -307,11 +257,11 @@ func (m *message) decodeOutput(b []byte) error {
 
 // outputParameters moves a requested output's parameters into out.
 func (m *message) outputParameters(out *infer.RequestedOutput) error {
-	at, shared, err := sharedMemory(m.tparams, out.Name)
+	at, shared, err := sharedMemory(m.tensorParams, out.Name)
 	if err != nil {
 		return err
 	}
-	if out.Classification, err = classCount(m.tparams); err != nil || !shared {
+	if out.Classification, err = classCount(m.tensorParams); err != nil || !shared {
 		return err
 	}
 	if out.Classification > 0 {
@@ -321,7 +271,7 @@ func (m *message) outputParameters(out *infer.RequestedOutput) error {
 	return err
 }
 
-// resolve gives each input its data and moves the parameters into the request. own is the memory of the message.
+// resolve sets the data of each input and moves the parameters into the request. own is the memory of the message.
 func (m *message) resolve(own *tensor.Buffer) error {
 	var err error
 	if m.r.Version, err = parseVersion(m.version); err != nil {
@@ -330,40 +280,49 @@ func (m *message) resolve(own *tensor.Buffer) error {
 	if err := m.applyParameters(m.r); err != nil {
 		return err
 	}
-	next := 0
+	next := 0 // the entry of m.raw for the next input that needs one
 	var budget shm.Budget
 	for i := range m.inputs {
 		in, t := &m.inputs[i], &m.r.Inputs[i]
+		var err error
 		switch {
-		case in.shared && in.has:
-			return status.Errorf(status.InvalidArg,
-				"unexpected 'content' provided when using shared memory for input tensor '%s' for model '%s'", t.Name, m.r.ModelName)
+		case in.shared && in.hasContents:
+			err = status.Errorf(status.InvalidArg,
+				"unexpected 'content' provided when using shared memory for input tensor '%s' for model '%s'",
+				t.Name, m.r.ModelName)
 		case in.shared:
-			buf, err := m.regions.Read(m.r, m.pool, in.at, t.DataType, &budget)
-			if err != nil {
-				return err
-			}
-			m.r.Own(buf)
-			t.Data, t.Buf = buf.Bytes(), buf
-		case in.has && len(m.raw) > 0:
-			return status.Errorf(status.InvalidArg,
-				"contents field must not be specified when using raw_input_contents for '%s' for model '%s'", t.Name, m.r.ModelName)
-		case in.has:
-			if err := m.typed(t, in, own); err != nil {
-				return err
-			}
+			err = m.readShared(t, in, &budget)
+		case in.hasContents && len(m.raw) > 0:
+			err = status.Errorf(status.InvalidArg,
+				"contents field must not be specified when using raw_input_contents for '%s' for model '%s'",
+				t.Name, m.r.ModelName)
+		case in.hasContents:
+			err = m.typed(t, in, own)
 		case next < len(m.raw):
 			t.Data, t.Buf = m.raw[next], own
 			next++
 		default:
-			return status.Errorf(status.InvalidArg,
+			err = status.Errorf(status.InvalidArg,
 				"unable to find data for input tensor '%s' for model '%s' in request.", t.Name, m.r.ModelName)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	if next < len(m.raw) {
-		return status.Errorf(status.InvalidArg,
-			"raw_input_contents has %d entries but only %d inputs for model '%s' take one; send one entry per input, in their order",
-			len(m.raw), next, m.r.ModelName)
+		return status.Errorf(status.InvalidArg, "raw_input_contents has %d entries but only %d inputs for model '%s' "+
+			"take one; send one entry per input, in their order", len(m.raw), next, m.r.ModelName)
 	}
+	return nil
+}
+
+// readShared reads the data of an input from shared memory.
+func (m *message) readShared(t *tensor.Tensor, in *input, budget *shm.Budget) error {
+	buf, err := m.regions.Read(m.r, m.pool, in.at, t.DataType, budget)
+	if err != nil {
+		return err
+	}
+	m.r.Own(buf)
+	t.Data, t.Buf = buf.Bytes(), buf
 	return nil
 }

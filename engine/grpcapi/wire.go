@@ -9,21 +9,69 @@ import (
 	"nereid/engine/status"
 )
 
-// malformed is the error for bytes that are no message of the expected type. where names the field.
+// malformed is the error for bytes that are not a valid message. where names the message or field.
 func malformed(where string) error {
-	return status.Errorf(status.InvalidArg,
-		"failed to parse the request: %s is not valid protobuf; send it as the inference.GRPCInferenceService definition says", where)
+	return status.Errorf(status.InvalidArg, "failed to parse the request: %s is not valid protobuf; "+
+		"send it as the inference.GRPCInferenceService definition says", where)
 }
 
-// notUTF8 is the error for a string field with other bytes.
+// notUTF8 is the error for a string field that is not UTF-8.
 func notUTF8(where string) error {
 	return status.Errorf(status.InvalidArg,
 		"failed to parse the request: %s is not valid UTF-8; use bytes_contents or raw_input_contents for bytes", where)
 }
 
+// fields iterates over the fields of an encoded message.
+type fields struct {
+	b    []byte // what is not read yet
+	num  protowire.Number
+	typ  protowire.Type
+	data []byte // the content of a field of protowire.BytesType; shares b's memory
+	bits uint64 // the value of a number
+	bad  bool   // b is not a valid message
+}
+
+// next reads the next field. It returns false at the end of the message, and after setting bad.
+func (f *fields) next() bool {
+	if len(f.b) == 0 {
+		return false
+	}
+	num, typ, n := consumeTag(f.b)
+	if n < 0 {
+		f.bad = true
+		return false
+	}
+	f.num, f.typ, f.b = num, typ, f.b[n:]
+	switch typ {
+	case protowire.BytesType:
+		f.data, n = consumeBytes(f.b)
+	case protowire.VarintType:
+		f.bits, n = protowire.ConsumeVarint(f.b)
+	case protowire.Fixed64Type:
+		f.bits, n = protowire.ConsumeFixed64(f.b)
+	case protowire.Fixed32Type:
+		var v uint32
+		v, n = protowire.ConsumeFixed32(f.b)
+		f.bits = uint64(v)
+	default:
+		n = protowire.ConsumeFieldValue(num, typ, f.b)
+	}
+	if n < 0 {
+		f.bad = true
+		return false
+	}
+	f.b = f.b[n:]
+	return true
+}
+
+// bytes reports whether the current field is number num with a length and content.
+func (f *fields) bytes(num protowire.Number) bool {
+	return f.num == num && f.typ == protowire.BytesType
+}
+
 // consumeTag reads a field's number and wire type. n is negative if b does not start with a tag that protobuf allows.
 func consumeTag(b []byte) (num protowire.Number, typ protowire.Type, n int) {
-	if len(b) > 0 && b[0] < 0x80 { // fields 1 to 15, all that the hot messages have
+	if len(b) > 0 && b[0] < 0x80 { // fields 1 to 15: all those of inference requests
 		num, typ = protowire.Number(b[0]>>3), protowire.Type(b[0]&7)
 		if num < protowire.MinValidNumber {
 			return 0, 0, -1
@@ -50,10 +98,18 @@ func consumeBytes(b []byte) (v []byte, n int) {
 	return v[:len(v):len(v)], n
 }
 
-// view returns b as a string without a copy: it lives as long as b's memory.
+// consumeVarint reads a number from b, which is not empty. n is negative if b does not start with one.
+func consumeVarint(b []byte) (v uint64, n int) {
+	if b[0] < 0x80 {
+		return uint64(b[0]), 1
+	}
+	return protowire.ConsumeVarint(b)
+}
+
+// view returns b as a string that shares its memory.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// text returns b as a string without a copy, or an error that names the field if it is not UTF-8.
+// text returns b as a string that shares its memory, or an error with the field's name if it is not UTF-8.
 func text(b []byte, where string) (string, error) {
 	if !utf8.Valid(b) {
 		return "", notUTF8(where)
