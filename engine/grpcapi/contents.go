@@ -188,8 +188,8 @@ func appendContents(dst, b []byte, field protowire.Number, dt tensor.DataType) [
 	return dst
 }
 
-// appendVarint appends a number as an element of an integer or boolean type. Numbers outside of the type's range lose their
-// upper bits, as in Triton.
+// appendVarint appends a number as an element of an integer or boolean type. Numbers outside of the type's range lose
+// their upper bits, as in Triton.
 func appendVarint(dst []byte, v uint64, dt tensor.DataType) []byte {
 	switch dt {
 	case tensor.Bool:

@@ -5,21 +5,28 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/grpc/health/grpc_health_v1"
+
 	"nereid/engine"
-	"nereid/engine/inferencepb"
+	pb "nereid/engine/inferencepb"
 	"nereid/engine/status"
 )
 
-func (s *Server) serverLive(context.Context, *inferencepb.ServerLiveRequest) (*inferencepb.ServerLiveResponse, error) {
-	return &inferencepb.ServerLiveResponse{Live: s.engine.Live()}, nil
+// controlService serves the calls about the server and its models.
+type controlService struct{ engine Engine }
+
+func (s controlService) serverLive(context.Context, *pb.ServerLiveRequest) (*pb.ServerLiveResponse, error) {
+	return &pb.ServerLiveResponse{Live: s.engine.Live()}, nil
 }
 
-func (s *Server) serverReady(context.Context, *inferencepb.ServerReadyRequest) (*inferencepb.ServerReadyResponse, error) {
-	return &inferencepb.ServerReadyResponse{Ready: s.engine.Ready()}, nil
+func (s controlService) serverReady(context.Context, *pb.ServerReadyRequest) (*pb.ServerReadyResponse, error) {
+	return &pb.ServerReadyResponse{Ready: s.engine.Ready()}, nil
 }
 
-// modelReady answers "not ready" for a model that nobody knows, as Triton does.
-func (s *Server) modelReady(_ context.Context, in *inferencepb.ModelReadyRequest) (*inferencepb.ModelReadyResponse, error) {
+// modelReady answers "not ready" for an unknown model, as Triton does.
+func (s controlService) modelReady(
+	_ context.Context, in *pb.ModelReadyRequest,
+) (*pb.ModelReadyResponse, error) {
 	version, err := parseVersion(in.GetVersion())
 	if err != nil {
 		return nil, err
@@ -28,14 +35,16 @@ func (s *Server) modelReady(_ context.Context, in *inferencepb.ModelReadyRequest
 	if err != nil && status.CodeOf(err) != status.NotFound {
 		return nil, err
 	}
-	return &inferencepb.ModelReadyResponse{Ready: ready && err == nil}, nil
+	return &pb.ModelReadyResponse{Ready: ready && err == nil}, nil
 }
 
-func (s *Server) serverMetadata(context.Context, *inferencepb.ServerMetadataRequest) (*inferencepb.ServerMetadataResponse, error) {
+func (s controlService) serverMetadata(context.Context, *pb.ServerMetadataRequest) (*pb.ServerMetadataResponse, error) {
 	return s.engine.ServerMetadata(), nil
 }
 
-func (s *Server) modelMetadata(_ context.Context, in *inferencepb.ModelMetadataRequest) (*inferencepb.ModelMetadataResponse, error) {
+func (s controlService) modelMetadata(
+	_ context.Context, in *pb.ModelMetadataRequest,
+) (*pb.ModelMetadataResponse, error) {
 	version, err := parseVersion(in.GetVersion())
 	if err != nil {
 		return nil, err
@@ -43,7 +52,9 @@ func (s *Server) modelMetadata(_ context.Context, in *inferencepb.ModelMetadataR
 	return s.engine.ModelMetadata(in.GetName(), version)
 }
 
-func (s *Server) modelConfig(_ context.Context, in *inferencepb.ModelConfigRequest) (*inferencepb.ModelConfigResponse, error) {
+func (s controlService) modelConfig(
+	_ context.Context, in *pb.ModelConfigRequest,
+) (*pb.ModelConfigResponse, error) {
 	version, err := parseVersion(in.GetVersion())
 	if err != nil {
 		return nil, err
@@ -52,10 +63,12 @@ func (s *Server) modelConfig(_ context.Context, in *inferencepb.ModelConfigReque
 	if err != nil {
 		return nil, err
 	}
-	return &inferencepb.ModelConfigResponse{Config: config}, nil
+	return &pb.ModelConfigResponse{Config: config}, nil
 }
 
-func (s *Server) modelStatistics(_ context.Context, in *inferencepb.ModelStatisticsRequest) (*inferencepb.ModelStatisticsResponse, error) {
+func (s controlService) modelStatistics(
+	_ context.Context, in *pb.ModelStatisticsRequest,
+) (*pb.ModelStatisticsResponse, error) {
 	version, err := parseVersion(in.GetVersion())
 	if err != nil {
 		return nil, err
@@ -63,7 +76,7 @@ func (s *Server) modelStatistics(_ context.Context, in *inferencepb.ModelStatist
 	return s.engine.ModelStatistics(in.GetName(), version)
 }
 
-// oneRepository refuses a request that names a repository: models are known by their names alone.
+// oneRepository refuses a request with a repository's name: the names of models are unique in all repositories.
 func oneRepository(name string) error {
 	if name != "" {
 		return status.New(status.Unsupported, "'repository_name' specification is not supported")
@@ -71,14 +84,18 @@ func oneRepository(name string) error {
 	return nil
 }
 
-func (s *Server) repositoryIndex(_ context.Context, in *inferencepb.RepositoryIndexRequest) (*inferencepb.RepositoryIndexResponse, error) {
+func (s controlService) repositoryIndex(
+	_ context.Context, in *pb.RepositoryIndexRequest,
+) (*pb.RepositoryIndexResponse, error) {
 	if err := oneRepository(in.GetRepositoryName()); err != nil {
 		return nil, err
 	}
-	return &inferencepb.RepositoryIndexResponse{Models: s.engine.RepositoryIndex(in.GetReady())}, nil
+	return &pb.RepositoryIndexResponse{Models: s.engine.RepositoryIndex(in.GetReady())}, nil
 }
 
-func (s *Server) repositoryModelLoad(ctx context.Context, in *inferencepb.RepositoryModelLoadRequest) (*inferencepb.RepositoryModelLoadResponse, error) {
+func (s controlService) repositoryModelLoad(
+	ctx context.Context, in *pb.RepositoryModelLoadRequest,
+) (*pb.RepositoryModelLoadResponse, error) {
 	if err := oneRepository(in.GetRepositoryName()); err != nil {
 		return nil, err
 	}
@@ -86,28 +103,30 @@ func (s *Server) repositoryModelLoad(ctx context.Context, in *inferencepb.Reposi
 	if err != nil {
 		return nil, err
 	}
-	// A load goes on when its client gives up, as in Triton: who comes back finds the model.
+	// As in Triton, a load continues if its client cancels the call.
 	if err := s.engine.LoadModel(context.WithoutCancel(ctx), in.GetModelName(), p); err != nil {
 		return nil, err
 	}
-	return &inferencepb.RepositoryModelLoadResponse{}, nil
+	return &pb.RepositoryModelLoadResponse{}, nil
 }
 
 // loadParameters reads "config" (JSON) and "file:<path>" (content).
-func loadParameters(in map[string]*inferencepb.ModelRepositoryParameter) (engine.LoadParameters, error) {
+func loadParameters(in map[string]*pb.ModelRepositoryParameter) (engine.LoadParameters, error) {
 	var p engine.LoadParameters
 	for name, v := range in {
 		switch {
 		case name == "config":
-			c, ok := v.GetParameterChoice().(*inferencepb.ModelRepositoryParameter_StringParam)
+			c, ok := v.GetParameterChoice().(*pb.ModelRepositoryParameter_StringParam)
 			if !ok {
-				return p, status.New(status.InvalidArg, "invalid value type for load parameter 'config', expected string_param.")
+				return p, status.New(status.InvalidArg,
+					"invalid value type for load parameter 'config', expected string_param.")
 			}
 			p.ConfigJSON = c.StringParam
 		case strings.HasPrefix(name, "file:"):
-			c, ok := v.GetParameterChoice().(*inferencepb.ModelRepositoryParameter_BytesParam)
+			c, ok := v.GetParameterChoice().(*pb.ModelRepositoryParameter_BytesParam)
 			if !ok {
-				return p, status.Errorf(status.InvalidArg, "invalid value type for load parameter '%s', expected bytes_param.", name)
+				return p, status.Errorf(status.InvalidArg,
+					"invalid value type for load parameter '%s', expected bytes_param.", name)
 			}
 			if p.Files == nil {
 				p.Files = make(map[string][]byte, len(in))
@@ -119,31 +138,35 @@ func loadParameters(in map[string]*inferencepb.ModelRepositoryParameter) (engine
 				return p, err
 			}
 		default:
-			return p, status.Errorf(status.InvalidArg, "unrecognized load parameter '%s'; known are 'config', 'file:<path>' and 'version'", name)
+			return p, status.Errorf(status.InvalidArg,
+				"unrecognized load parameter '%s'; known are 'config', 'file:<path>' and 'version'", name)
 		}
 	}
 	return p, nil
 }
 
-// versionParameter of load and unload names the one version that is meant. It is ours.
+// versionParameter of load and unload chooses a single version. Triton does not have it.
 const versionParameter = "version"
 
-// oneVersion reads its value: a positive int64_param, or its digits as a string_param.
-func oneVersion(p *inferencepb.ModelRepositoryParameter) (int64, error) {
+// oneVersion returns its value, which is a positive int64_param, or its digits in a string_param.
+func oneVersion(p *pb.ModelRepositoryParameter) (int64, error) {
 	var v int64
 	switch c := p.GetParameterChoice().(type) {
-	case *inferencepb.ModelRepositoryParameter_Int64Param:
+	case *pb.ModelRepositoryParameter_Int64Param:
 		v = c.Int64Param
-	case *inferencepb.ModelRepositoryParameter_StringParam:
-		v, _ = strconv.ParseInt(c.StringParam, 10, 64) // 0 when it is none
+	case *pb.ModelRepositoryParameter_StringParam:
+		v, _ = strconv.ParseInt(c.StringParam, 10, 64) // 0 if it is not a number
 	}
 	if v < 1 {
-		return 0, status.New(status.InvalidArg, "parameter 'version' must be the number of a version, as int64_param or string_param")
+		return 0, status.New(status.InvalidArg,
+			"parameter 'version' must be the number of a version, as int64_param or string_param")
 	}
 	return v, nil
 }
 
-func (s *Server) repositoryModelUnload(ctx context.Context, in *inferencepb.RepositoryModelUnloadRequest) (*inferencepb.RepositoryModelUnloadResponse, error) {
+func (s controlService) repositoryModelUnload(
+	ctx context.Context, in *pb.RepositoryModelUnloadRequest,
+) (*pb.RepositoryModelUnloadResponse, error) {
 	if err := oneRepository(in.GetRepositoryName()); err != nil {
 		return nil, err
 	}
@@ -157,11 +180,13 @@ func (s *Server) repositoryModelUnload(ctx context.Context, in *inferencepb.Repo
 			continue
 		}
 		if name != "unload_dependents" {
-			return nil, status.Errorf(status.InvalidArg, "unrecognized unload parameter '%s'; known are 'unload_dependents' and 'version'", name)
+			return nil, status.Errorf(status.InvalidArg,
+				"unrecognized unload parameter '%s'; known are 'unload_dependents' and 'version'", name)
 		}
-		c, ok := v.GetParameterChoice().(*inferencepb.ModelRepositoryParameter_BoolParam)
+		c, ok := v.GetParameterChoice().(*pb.ModelRepositoryParameter_BoolParam)
 		if !ok {
-			return nil, status.New(status.InvalidArg, "invalid value type for 'unload_dependents' parameter, expected bool_param.")
+			return nil, status.New(status.InvalidArg,
+				"invalid value type for 'unload_dependents' parameter, expected bool_param.")
 		}
 		dependents = c.BoolParam
 	}
@@ -177,5 +202,15 @@ func (s *Server) repositoryModelUnload(ctx context.Context, in *inferencepb.Repo
 	if err != nil {
 		return nil, err
 	}
-	return &inferencepb.RepositoryModelUnloadResponse{}, nil
+	return &pb.RepositoryModelUnloadResponse{}, nil
+}
+
+func (s controlService) healthCheck(
+	context.Context, *grpc_health_v1.HealthCheckRequest,
+) (*grpc_health_v1.HealthCheckResponse, error) {
+	st := grpc_health_v1.HealthCheckResponse_NOT_SERVING
+	if s.engine.Ready() {
+		st = grpc_health_v1.HealthCheckResponse_SERVING
+	}
+	return &grpc_health_v1.HealthCheckResponse{Status: st}, nil
 }

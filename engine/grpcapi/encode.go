@@ -16,22 +16,21 @@ import (
 // tieAt is the size from which an output's memory is referred to rather than copied into the message.
 const tieAt = 8 << 10
 
-// reply is an encoded message on its way to the codec, which hands its buffers, and their references, to grpc-go.
+// reply is an encoded message. The codec passes its buffers, and their references, to the transport.
 type reply struct{ bufs mem.BufferSlice }
 
-// answer is what a response message says beside the outputs of resp.
+// answer is a response message that is to be encoded.
 type answer struct {
 	model, version, id string
 	resp               *infer.Response // nil: no outputs, no parameters
-	// For a stream's message.
-	stream  bool
-	err     string // error_message
-	final   bool   // the value of triton_final_response
-	noFinal bool   // leave triton_final_response out
+	stream             bool            // encode a ModelStreamInferResponse, for which the fields below are
+	err                string          // error_message
+	final              bool            // the value of triton_final_response
+	noFinal            bool            // leave triton_final_response out
 }
 
-// encode writes a ModelInferResponse, or for a stream a ModelStreamInferResponse. Large outputs are referred to: the
-// buffers hold references on their memory, so that the response may be released at once.
+// encode encodes the answer. Large outputs are referred to: the buffers hold references on their memory, so that the
+// response may be released at once.
 func (a *answer) encode() mem.BufferSlice {
 	meta, copied, tied := a.sizes()
 	inner := meta + copied + tied
@@ -63,7 +62,7 @@ func (a *answer) encode() mem.BufferSlice {
 	return a.tie(a.appendMeta((*store)[:0], inner), store, pool)
 }
 
-// small is a short message, the buffer that it is and the list of one that grpc-go wants, in one allocation.
+// small is a short message: its bytes, its buffer and the slice of one buffer, in one allocation.
 type small struct {
 	mem.SliceBuffer
 	list  [1]mem.Buffer
@@ -113,20 +112,20 @@ func (a *answer) tie(b []byte, store *[]byte, pool mem.BufferPool) mem.BufferSli
 	return bufs
 }
 
-// loan holds a reference on an output's memory for grpc-go. It is the pool of the one buffer made from it.
+// loan holds a reference on an output's memory for a mem.Buffer. It is the pool to which that buffer returns.
 type loan struct {
 	data []byte
 	buf  *tensor.Buffer
 }
 
-// Get is never called: nothing is taken from a loan.
+// Get is never called.
 func (*loan) Get(int) *[]byte { panic("grpcapi: Get on a loan") }
 
-// Put gives the memory back.
+// Put releases the memory.
 func (l *loan) Put(*[]byte) { l.buf.Release() }
 
-// tied returns an output's memory as a buffer that holds a reference on it. The memory is at least tieAt bytes, which
-// is more than grpc-go's threshold for buffers that it counts.
+// tied returns an output's memory as a buffer that holds a reference on it. The memory has at least tieAt bytes,
+// which is above the size from which package mem counts references.
 func tied(t *tensor.Tensor) mem.Buffer {
 	if t.Buf == nil {
 		return mem.SliceBuffer(t.Data)
@@ -253,7 +252,8 @@ func appendBytes(b []byte, num protowire.Number, v []byte) []byte {
 	return protowire.AppendBytes(b, v)
 }
 
-// valueSize is the size of p's InferParameter. Its one field is written even when it is zero: the choice is the message.
+// valueSize is the size of p's InferParameter. Its field is written even if it is zero, because it says which kind it
+// is.
 func valueSize(p *infer.Parameter) int {
 	switch p.Kind {
 	case infer.BoolParameter:
@@ -294,7 +294,7 @@ func appendParameterEntry(b []byte, p *infer.Parameter) []byte {
 	return protowire.AppendString(b, validText(p.Text))
 }
 
-// validText replaces what is not UTF-8, which a protobuf string cannot hold: clients would refuse the whole message.
+// validText replaces what is not UTF-8: clients would refuse a message with it.
 func validText(s string) string {
 	if utf8.ValidString(s) {
 		return s

@@ -31,7 +31,7 @@ func codeOf(c status.Code) codes.Code {
 	return codes.Unknown
 }
 
-// wireError turns an error of the engine into a gRPC status with the same text. Statuses pass as they are.
+// wireError turns an error of the engine into a gRPC status with the same text. gRPC statuses are returned as they are.
 func wireError(err error) error {
 	if _, ok := grpcstatus.FromError(err); ok {
 		return err

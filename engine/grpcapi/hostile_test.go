@@ -104,8 +104,8 @@ func (rawCodec) Unmarshal(b []byte, v any) error {
 	return nil
 }
 
-// TestA23DeadlineWhileQueued: a request whose deadline passes while it waits is taken out, counted as cancelled, and the
-// one before it is answered.
+// TestA23DeadlineWhileQueued: a request whose deadline passes while it waits is taken out, counted as cancelled, and
+// the one before it is answered.
 func TestA23DeadlineWhileQueued(t *testing.T) {
 	t.Parallel() // it mostly waits
 	e, err := engine.New(engine.Options{Repositories: []string{t.TempDir()}, Backends: builtin.All(), Mode: engine.ModeExplicit})
@@ -197,8 +197,8 @@ func until(t *testing.T, cond func() bool) {
 	t.Fatal("not within a minute")
 }
 
-// TestA24MutatedMessages decodes broken copies of good messages: a panic fails, and so does a message that the generated
-// decoder takes and ours refuses or the reverse. 10^6 of them in the soak run.
+// TestA24MutatedMessages decodes broken copies of good messages: a panic fails, and so does a message that the
+// generated decoder takes and ours refuses or the reverse. 10^6 of them in the soak run.
 func TestA24MutatedMessages(t *testing.T) {
 	seed := func(m *inferencepb.ModelInferRequest) []byte {
 		b, err := proto.Marshal(m)

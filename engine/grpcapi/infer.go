@@ -35,7 +35,7 @@ func (s *Server) modelInfer(ctx context.Context, stream grpc.ServerStream) error
 	if err != nil {
 		return err
 	}
-	resp, err := only(ctx, r)
+	resp, err := singleResponse(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (s *Server) modelInfer(ctx context.Context, stream grpc.ServerStream) error
 	return err
 }
 
-// answerOf makes of a final response what ModelInfer answers: a message, or an error for the wire.
+// answerOf makes the answer of ModelInfer from a final response: a message, or a status for the client.
 func (s *Server) answerOf(r *infer.Request, resp *infer.Response) (answer, error) {
 	if resp.Err != nil {
 		return answer{}, wireError(resp.Err)
@@ -64,8 +64,9 @@ func (s *Server) answerOf(r *infer.Request, resp *infer.Response) (answer, error
 	return answer{model: r.Served.Name(), version: r.Served.VersionText(), id: r.ID, resp: resp}, nil
 }
 
-// admit hands a decoded request to the engine. Its errors are for the wire; no response of the request is wanted then.
-// The trace, nil for nearly all, is the caller's to end in both cases. start is from traceStart.
+// admit passes a decoded request to the engine. An error is the status for the client, and the request's responses are
+// not needed. The caller must end the trace in both cases; it is nil unless the request is traced. start is from
+// traceStart.
 func (s *Server) admit(ctx context.Context, r *infer.Request, start infer.Stamp) (*trace.Trace, error) {
 	if err := s.forward(ctx, r); err != nil {
 		return nil, wireError(err)
@@ -81,9 +82,9 @@ func (s *Server) admit(ctx context.Context, r *infer.Request, start infer.Stamp)
 	return tr, nil
 }
 
-// only waits for the one response of a request to a model that is not decoupled. A backend may send its outputs first
-// and the end of the request after them. The caller releases the response.
-func only(ctx context.Context, r *infer.Request) (*infer.Response, error) {
+// singleResponse waits for the response of a request to a model that is not decoupled. A backend may send the outputs
+// first, and an empty final response after them. The caller releases the response.
+func singleResponse(ctx context.Context, r *infer.Request) (*infer.Response, error) {
 	resp, err := next(ctx, r)
 	if err != nil || resp.Final {
 		return resp, err
@@ -106,7 +107,7 @@ func only(ctx context.Context, r *infer.Request) (*infer.Response, error) {
 	}
 }
 
-// next waits for a response. When the call ends first, it cancels the request.
+// next waits for a response. If the call ends first, it cancels the request.
 func next(ctx context.Context, r *infer.Request) (*infer.Response, error) {
 	resp, err := r.Next(ctx)
 	if err != nil {
@@ -116,7 +117,7 @@ func next(ctx context.Context, r *infer.Request) (*infer.Response, error) {
 	return resp, nil
 }
 
-// shape makes of the outputs what the caller wants: classes, or bytes in shared memory.
+// shape turns outputs into classes, or moves them to shared memory, as the request demands.
 func (s *Server) shape(r *infer.Request, resp *infer.Response) error {
 	if err := s.classify(r, resp); err != nil {
 		return err
@@ -124,7 +125,7 @@ func (s *Server) shape(r *infer.Request, resp *infer.Response) error {
 	return shm.Store(r, resp)
 }
 
-// classify replaces the outputs that the caller wants as classes.
+// classify replaces outputs by their classes where the request demands it.
 func (s *Server) classify(r *infer.Request, resp *infer.Response) error {
 	if !classification.Wanted(r) {
 		return nil

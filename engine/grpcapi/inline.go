@@ -11,8 +11,8 @@ import (
 	"nereid/engine/trace"
 )
 
-// inlineInfer answers ModelInfer over the native transport: as modelInfer, but without a goroutine that waits. Begin
-// runs on the connection's reader, Resume on its answerer once the engine has responded.
+// inlineInfer serves ModelInfer as modelInfer does, but without a goroutine for each call. Begin runs on the
+// connection's reader, and Resume on its writer when the engine has responded.
 type inlineInfer struct {
 	s     *Server
 	group restrict.Group
@@ -23,16 +23,16 @@ var _ h2.Inline = inlineInfer{}
 // inferCall is the state of one such call.
 type inferCall struct {
 	r       *infer.Request
-	held    *infer.Response // a response before the final one
-	trace   *trace.Trace    // nil for nearly all
-	scratch []byte          // of an encoded answer
+	held    *infer.Response // the response to be sent; nil: none has come
+	trace   *trace.Trace    // nil: it is not traced
+	scratch []byte          // for an encoded answer
 }
 
 var inferCalls = sync.Pool{New: func() any { return &inferCall{scratch: make([]byte, 0, 512)} }}
 
 const inferMethod = "/" + inferenceService + "/ModelInfer"
 
-// Accept asks whether the caller may.
+// Accept checks whether the call is allowed.
 func (i inlineInfer) Accept(ctx context.Context) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -42,7 +42,7 @@ func (i inlineInfer) Accept(ctx context.Context) (err error) {
 	return i.s.mayCall(ctx, inferMethod, i.group)
 }
 
-// Begin decodes the request and hands it to the engine.
+// Begin decodes the request and passes it to the engine.
 func (i inlineInfer) Begin(st *h2.Stream, b *tensor.Buffer) {
 	defer func() {
 		if p := recover(); p != nil { // what the call holds is left to the garbage collector
@@ -68,7 +68,7 @@ func (i inlineInfer) Begin(st *h2.Stream, b *tensor.Buffer) {
 	}
 }
 
-// Resume answers when the final response is there, or lets go of the request when the call has ended before.
+// Resume answers when the final response has come, or cancels the request if the call has ended before.
 func (i inlineInfer) Resume(st *h2.Stream) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -116,7 +116,7 @@ func (i inlineInfer) answer(st *h2.Stream, c *inferCall) {
 	c.end(st, &a, nil)
 }
 
-// end finishes the call and lets go of what it holds.
+// end finishes the call and releases what it holds.
 func (c *inferCall) end(st *h2.Stream, a *answer, err error) {
 	c.r.Notify(nil)
 	sending(c.trace)
@@ -138,5 +138,6 @@ func (c *inferCall) end(st *h2.Stream, a *answer, err error) {
 	inferCalls.Put(c)
 }
 
-// maxScratch is the size of an answer up to which it is encoded beside the connection's frames and copied among them.
+// maxScratch is the size up to which an answer is encoded into inferCall.scratch and copied from there into the
+// connection's output.
 const maxScratch = 4 << 10

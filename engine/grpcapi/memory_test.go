@@ -21,8 +21,8 @@ import (
 	"nereid/engine/tensor"
 )
 
-// TestOutputMemoryComesBack checks that memory which the answer refers to is let go, once, when the answer is out or the
-// client is gone.
+// TestOutputMemoryComesBack checks that memory which the answer refers to is let go, once, when the answer is out or
+// the client is gone.
 func TestOutputMemoryComesBack(t *testing.T) {
 	const size = 4 << 20
 	freed := make(chan struct{}, 8)

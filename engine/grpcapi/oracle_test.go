@@ -23,8 +23,8 @@ import (
 	"nereid/engine/tensor"
 )
 
-// The suite runs over package h2, which the product uses, and over grpc-go's server as the oracle: what a client sees must
-// be the same.
+// The suite runs over package h2, which the product uses, and over grpc-go's server as the oracle: what a client sees
+// must be the same.
 
 // overGRPCGo reports whether the servers that newServer makes use grpc-go's server in place of package h2.
 var overGRPCGo bool

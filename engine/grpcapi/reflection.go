@@ -10,15 +10,15 @@ import (
 	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 )
 
-// offered names the services for the reflection service.
-type offered map[string]grpc.ServiceInfo
+// serviceNames are the services that the reflection service lists.
+type serviceNames map[string]grpc.ServiceInfo
 
 // GetServiceInfo returns the names.
-func (o offered) GetServiceInfo() map[string]grpc.ServiceInfo { return o }
+func (o serviceNames) GetServiceInfo() map[string]grpc.ServiceInfo { return o }
 
-// reflection returns the reflection service in both versions that tools ask for, guarded as all calls are.
+// reflection returns the reflection service in both versions that tools use, guarded as all calls are.
 func (s *Server) reflection() []*grpc.ServiceDesc {
-	names := offered{inferenceService: {}, healthService: {}}
+	names := serviceNames{inferenceService: {}, healthService: {}}
 	descs := []*grpc.ServiceDesc{&reflectionv1.ServerReflection_ServiceDesc, &reflectionv1alpha.ServerReflection_ServiceDesc}
 	for _, d := range descs {
 		names[d.ServiceName] = grpc.ServiceInfo{}
@@ -40,8 +40,7 @@ func (s *Server) reflection() []*grpc.ServiceDesc {
 	return guarded
 }
 
-// compressAnswers compresses the call's answers if that is asked for and the client takes them so. Triton chooses among
-// the encodings that the client names by the level; the one of them that is here too is gzip.
+// compressAnswers compresses the call's answers if the option is set and the client accepts that.
 func (s *Server) compressAnswers(ctx context.Context) {
 	if !s.compress {
 		return

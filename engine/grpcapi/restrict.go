@@ -13,12 +13,12 @@ import (
 	"nereid/engine/restrict"
 )
 
-// RestrictedPrefix stands before the keys of --grpc-restricted-protocol in the metadata.
+// RestrictedPrefix is put before the keys of --grpc-restricted-protocol in the metadata.
 const RestrictedPrefix = "triton-grpc-protocol-"
 
-// methodGroup returns the group of a method, by its full name.
+// methodGroup returns the group of the method with a full name.
 func methodGroup(method string) restrict.Group {
-	switch name := path.Base(method); name {
+	switch path.Base(method) {
 	case "ServerLive", "ServerReady", "ModelReady", "Check":
 		return restrict.Health
 	case "ServerMetadata", "ModelMetadata":
@@ -35,15 +35,14 @@ func methodGroup(method string) restrict.Group {
 		return restrict.Trace
 	case "LogSettings":
 		return restrict.Logging
-	default:
-		if strings.Contains(name, "SharedMemory") {
-			return restrict.SharedMemory
-		}
+	}
+	if strings.Contains(path.Base(method), "SharedMemory") {
+		return restrict.SharedMemory
 	}
 	return restrict.Unknown
 }
 
-// checkRestricted refuses a call of a restricted group without the metadata that opens it.
+// checkRestricted refuses a call of a restricted group that lacks the metadata for it.
 func (s *Server) checkRestricted(ctx context.Context, group restrict.Group) error {
 	name := s.restrict.Header(group)
 	if name == "" {
@@ -56,8 +55,8 @@ func (s *Server) checkRestricted(ctx context.Context, group restrict.Group) erro
 	return grpcstatus.Error(codes.Unavailable, "This protocol is restricted, expecting header '"+name+"'")
 }
 
-// forward makes parameters of the metadata whose names the pattern of Options.ForwardMetadata finds itself in. A
-// parameter of the same name in the message gives way. Errors: InvalidArg for a name that the protocol keeps for itself.
+// forward makes parameters of the metadata whose names match Options.ForwardMetadata. They replace parameters of the
+// same name. Errors: InvalidArg for a reserved name.
 func (s *Server) forward(ctx context.Context, r *infer.Request) error {
 	if s.forwards == nil {
 		return nil
@@ -76,7 +75,7 @@ func (s *Server) forward(ctx context.Context, r *infer.Request) error {
 	return nil
 }
 
-// transportName reports whether metadata of a name belongs to the transport, which keeps it to itself in Triton.
+// transportName reports whether metadata of a name belongs to the transport. Triton does not forward it.
 func transportName(name string) bool {
 	return strings.HasPrefix(name, ":") || strings.HasPrefix(name, "grpc-") || name == "content-type" || name == "te"
 }

@@ -19,25 +19,25 @@ import (
 	"nereid/engine"
 	"nereid/engine/grpcapi/h2"
 	"nereid/engine/infer"
-	"nereid/engine/inferencepb"
+	pb "nereid/engine/inferencepb"
 	"nereid/engine/restrict"
 	"nereid/engine/shm"
 	"nereid/engine/tensor"
 	"nereid/engine/trace"
 )
 
-// Engine is what the service asks of the engine. Errors carry a status code and the text that clients see.
+// Engine is what the services need of the engine. Errors carry a status code and the text that clients see.
 type Engine interface {
 	// Infer admits r. On nil every response comes through r.Next. The caller keeps its reference in both cases.
 	Infer(ctx context.Context, r *infer.Request) error
 	Live() bool
 	Ready() bool
-	ServerMetadata() *inferencepb.ServerMetadataResponse
+	ServerMetadata() *pb.ServerMetadataResponse
 	ModelReady(name string, version int64) (bool, error)
-	ModelMetadata(name string, version int64) (*inferencepb.ModelMetadataResponse, error)
-	ModelConfig(name string, version int64) (*inferencepb.ModelConfig, error)
-	ModelStatistics(name string, version int64) (*inferencepb.ModelStatisticsResponse, error)
-	RepositoryIndex(ready bool) []*inferencepb.RepositoryIndexResponse_ModelIndex
+	ModelMetadata(name string, version int64) (*pb.ModelMetadataResponse, error)
+	ModelConfig(name string, version int64) (*pb.ModelConfig, error)
+	ModelStatistics(name string, version int64) (*pb.ModelStatisticsResponse, error)
+	RepositoryIndex(ready bool) []*pb.RepositoryIndexResponse_ModelIndex
 	LoadModel(ctx context.Context, name string, p engine.LoadParameters) error
 	UnloadModel(ctx context.Context, name string, dependents bool) error
 	UnloadVersion(ctx context.Context, name string, version int64) error
@@ -45,29 +45,29 @@ type Engine interface {
 	SharedMemory() *shm.Registry
 }
 
-// Options says how to serve. Only Engine is needed.
+// Options configure a Server. Only Engine is required.
 type Options struct {
 	Engine Engine
 	Log    *slog.Logger // nil: slog.Default
-	// Trace samples inferences and is what the trace extension shows; nil: there is no tracing.
+	// Trace samples inferences and holds the settings of the trace extension; nil: there is no tracing.
 	Trace *trace.Tracer
-	// LogControl is what the logging extension shows; nil: there is none.
+	// LogControl holds the settings of the logging extension; nil: there is none.
 	LogControl engine.LogControl
 
-	// Authorize, if not nil, is asked before a call's message is read: nil lets it pass. method is the full name,
-	// "/inference.GRPCInferenceService/ModelInfer"; metadata.ValueFromIncomingContext and peer.FromContext read ctx.
-	// An error that is a gRPC status is answered as it is, others with their code and text.
+	// Authorize, if not nil, is called before a call's message is read, and returns nil to allow the call. method is
+	// the full name, "/inference.GRPCInferenceService/ModelInfer"; metadata.ValueFromIncomingContext and
+	// peer.FromContext read ctx. A gRPC status is sent to the client as it is, other errors with their code and text.
 	Authorize func(ctx context.Context, method string) error
 
 	// Restricted are the groups of calls that need metadata: Triton's --grpc-restricted-protocol. nil: none.
 	Restricted *restrict.Rules
-	// ForwardMetadata, if not nil, finds the names of the metadata that become parameters of the inference requests,
-	// with string values: Triton's --grpc-header-forward-pattern.
+	// ForwardMetadata, if not nil, matches the names of the metadata that become string parameters of the inference
+	// requests: Triton's --grpc-header-forward-pattern.
 	ForwardMetadata *regexp.Regexp
 
 	// Reflection serves the reflection service, from which tools read the services' messages.
 	Reflection bool
-	// CompressResponses compresses the responses of inferences for clients that take gzip:
+	// CompressResponses compresses the responses of inferences for clients that accept gzip:
 	// Triton's --grpc-infer-response-compression-level.
 	CompressResponses bool
 
@@ -83,17 +83,15 @@ type Options struct {
 	Enforcement keepalive.EnforcementPolicy
 }
 
-func (o *Options) setDefaults() error {
-	if o.Engine == nil {
-		return errors.New("grpcapi: Options.Engine is nil")
-	}
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
-	return nil
+// transport carries the calls: *h2.Server. The tests also run over grpc-go's server.
+type transport interface {
+	grpc.ServiceRegistrar
+	Serve(l net.Listener) error
+	GracefulStop()
+	Stop()
 }
 
-// Server answers gRPC calls.
+// Server answers gRPC calls. Its methods are safe for concurrent use.
 type Server struct {
 	engine     Engine
 	regions    *shm.Registry
@@ -109,28 +107,50 @@ type Server struct {
 
 	closing   chan struct{} // closed when Shutdown begins
 	closeOnce sync.Once
-	receivers sync.WaitGroup // goroutines of streams that may outlive their handler a little
+	receivers sync.WaitGroup // goroutines of streams that may end after their handler
 }
 
-// New makes a server that listens nowhere yet.
+// New returns a server without listeners.
 func New(o Options) (*Server, error) {
-	if err := o.setDefaults(); err != nil {
-		return nil, err
+	if o.Engine == nil {
+		return nil, errors.New("grpcapi: Options.Engine is nil")
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
 	}
 	s := &Server{
-		engine: o.Engine, regions: o.Engine.SharedMemory(), log: o.Log, authorize: o.Authorize, restrict: o.Restricted, forwards: o.ForwardMetadata,
-		compress: o.CompressResponses, trace: o.Trace, logControl: o.LogControl,
+		engine: o.Engine, regions: o.Engine.SharedMemory(), log: o.Log, authorize: o.Authorize, restrict: o.Restricted,
+		forwards: o.ForwardMetadata, compress: o.CompressResponses, trace: o.Trace, logControl: o.LogControl,
 		closing: make(chan struct{}),
 	}
-	var err error
-	if s.transport, err = s.newTransport(&o); err != nil {
+	t, err := h2.New(h2.Options{
+		Codec: newCodec(), Log: o.Log, TLS: o.TLS, Pool: &s.pool, MaxReceiveBytes: o.MaxReceiveBytes,
+		Keepalive: o.Keepalive, Enforcement: o.Enforcement,
+	})
+	if err != nil {
 		return nil, err
 	}
+	s.register(t, o.Reflection)
+	if err := t.HandleInline(inferMethod, inlineInfer{s, methodGroup(inferMethod)}); err != nil {
+		return nil, err
+	}
+	s.transport = t
 	return s, nil
 }
 
-// Serve answers on l until Shutdown, and closes l. It may be called for several listeners. It returns nil after
-// Shutdown.
+// register adds the services to t.
+func (s *Server) register(t transport, reflect bool) {
+	services := s.services()
+	if reflect {
+		services = append(services, s.reflection()...)
+	}
+	for _, d := range services {
+		t.RegisterService(d, nil)
+	}
+}
+
+// Serve accepts connections on l until Shutdown, and closes l. It may be called for several listeners. It returns nil
+// after Shutdown.
 func (s *Server) Serve(l net.Listener) error {
 	err := s.transport.Serve(l)
 	if err != nil && !errors.Is(err, h2.ErrStopped) {
@@ -139,9 +159,9 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Shutdown closes the listeners, lets the running calls end and waits for them. Streams end once what they have
-// received is answered. When ctx ends first the calls are cancelled, and ctx's error is returned. No goroutine of the
-// server is left after it.
+// Shutdown closes the listeners and waits for the running calls. Streams end once the requests that they have received
+// are answered. If ctx ends first, the calls are cancelled, and ctx's error is returned. When Shutdown returns, all
+// goroutines of the server have ended.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.closeOnce.Do(func() { close(s.closing) })
 	done := make(chan struct{})
@@ -170,7 +190,7 @@ func (s *Server) stopping() bool {
 	}
 }
 
-// errStopping is what inferences are told that come, or are not begun, after that.
+// errStopping answers inferences that come, or have not begun, after that.
 func errStopping() error {
 	return grpcstatus.Error(codes.Unavailable, "GRPC server is shutting down and has stopped accepting new requests.")
 }
@@ -178,8 +198,7 @@ func errStopping() error {
 // handler answers one call.
 type handler func(ctx context.Context, stream grpc.ServerStream) error
 
-// guard makes a handler of the wire: who may not call is turned away before a message is read, and a panic is this
-// call's failure, not the server's.
+// guard wraps a handler: calls that are not allowed fail before a message is read, and a panic fails only its call.
 func (s *Server) guard(method string, h handler) grpc.StreamHandler {
 	group := methodGroup(method)
 	return func(_ any, stream grpc.ServerStream) (err error) {
@@ -196,7 +215,7 @@ func (s *Server) guard(method string, h handler) grpc.StreamHandler {
 	}
 }
 
-// mayCall turns away, with an error for the wire, who may not call a method.
+// mayCall returns the status for the client if a call is not allowed.
 func (s *Server) mayCall(ctx context.Context, method string, group restrict.Group) error {
 	if s.authorize != nil {
 		if err := s.authorize(ctx, method); err != nil {
@@ -209,7 +228,7 @@ func (s *Server) mayCall(ctx context.Context, method string, group restrict.Grou
 	return s.checkRestricted(ctx, group)
 }
 
-// panicked logs a panic and returns the call's answer.
+// panicked logs a panic and returns the status for the client.
 func (s *Server) panicked(method string, p any) error {
 	s.log.Error("gRPC handler panicked", "method", method, "panic", p, "stack", string(debug.Stack()))
 	return grpcstatus.Error(codes.Internal, "internal error; the server's log has the details")

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -13,9 +12,10 @@ const (
 	healthService    = "grpc.health.v1.Health"
 )
 
-// services returns the services' descriptions. Unary calls are described as streams of one message each way: grpc-go
-// runs both the same way, and a handler of ours then holds the message without a copy or an interceptor between.
+// services returns the descriptions of the services. Unary calls are described as streams of one message each way, so
+// that a handler receives the message itself, without a copy.
 func (s *Server) services() []*grpc.ServiceDesc {
+	control, memory := controlService{s.engine}, sharedMemoryService{s.regions}
 	d := func(name string, h handler) grpc.StreamDesc {
 		return grpc.StreamDesc{StreamName: name, Handler: s.guard("/"+inferenceService+"/"+name, h)}
 	}
@@ -25,22 +25,22 @@ func (s *Server) services() []*grpc.ServiceDesc {
 		Metadata:    "grpc_service.proto",
 		Streams: []grpc.StreamDesc{
 			d("ModelInfer", s.modelInfer),
-			d("ServerLive", unary(s.serverLive)),
-			d("ServerReady", unary(s.serverReady)),
-			d("ModelReady", unary(s.modelReady)),
-			d("ServerMetadata", unary(s.serverMetadata)),
-			d("ModelMetadata", unary(s.modelMetadata)),
-			d("ModelConfig", unary(s.modelConfig)),
-			d("ModelStatistics", unary(s.modelStatistics)),
-			d("RepositoryIndex", unary(s.repositoryIndex)),
-			d("RepositoryModelLoad", unary(s.repositoryModelLoad)),
-			d("RepositoryModelUnload", unary(s.repositoryModelUnload)),
-			d("SystemSharedMemoryStatus", unary(s.systemSharedMemoryStatus)),
-			d("SystemSharedMemoryRegister", unary(s.systemSharedMemoryRegister)),
-			d("SystemSharedMemoryUnregister", unary(s.systemSharedMemoryUnregister)),
-			d("CudaSharedMemoryStatus", unary(s.cudaSharedMemoryStatus)),
-			d("CudaSharedMemoryRegister", unary(s.cudaSharedMemoryRegister)),
-			d("CudaSharedMemoryUnregister", unary(s.cudaSharedMemoryUnregister)),
+			d("ServerLive", unary(control.serverLive)),
+			d("ServerReady", unary(control.serverReady)),
+			d("ModelReady", unary(control.modelReady)),
+			d("ServerMetadata", unary(control.serverMetadata)),
+			d("ModelMetadata", unary(control.modelMetadata)),
+			d("ModelConfig", unary(control.modelConfig)),
+			d("ModelStatistics", unary(control.modelStatistics)),
+			d("RepositoryIndex", unary(control.repositoryIndex)),
+			d("RepositoryModelLoad", unary(control.repositoryModelLoad)),
+			d("RepositoryModelUnload", unary(control.repositoryModelUnload)),
+			d("SystemSharedMemoryStatus", unary(memory.systemStatus)),
+			d("SystemSharedMemoryRegister", unary(memory.systemRegister)),
+			d("SystemSharedMemoryUnregister", unary(memory.systemUnregister)),
+			d("CudaSharedMemoryStatus", unary(memory.cudaStatus)),
+			d("CudaSharedMemoryRegister", unary(memory.cudaRegister)),
+			d("CudaSharedMemoryUnregister", unary(memory.cudaUnregister)),
 			d("TraceSetting", unary(s.traceSetting)),
 			d("LogSettings", unary(s.logSettings)),
 		},
@@ -54,19 +54,19 @@ func (s *Server) services() []*grpc.ServiceDesc {
 		HandlerType: (*any)(nil),
 		Metadata:    "grpc/health/v1/health.proto",
 		Streams: []grpc.StreamDesc{
-			{StreamName: "Check", Handler: s.guard("/"+healthService+"/Check", unary(s.healthCheck))},
+			{StreamName: "Check", Handler: s.guard("/"+healthService+"/Check", unary(control.healthCheck))},
 		},
 	}
 	return []*grpc.ServiceDesc{inference, health}
 }
 
-// request is a generated message made as a value.
+// request is a pointer to a generated message.
 type request[T any] interface {
 	*T
 	proto.Message
 }
 
-// unary makes a handler of a function over generated messages.
+// unary makes a handler of a function on generated messages.
 func unary[T any, P request[T], R proto.Message](f func(context.Context, P) (R, error)) handler {
 	return func(ctx context.Context, stream grpc.ServerStream) error {
 		in := incoming{msg: P(new(T))}
@@ -82,12 +82,4 @@ func unary[T any, P request[T], R proto.Message](f func(context.Context, P) (R, 
 		}
 		return stream.SendMsg(out)
 	}
-}
-
-func (s *Server) healthCheck(context.Context, *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
-	st := grpc_health_v1.HealthCheckResponse_NOT_SERVING
-	if s.engine.Ready() {
-		st = grpc_health_v1.HealthCheckResponse_SERVING
-	}
-	return &grpc_health_v1.HealthCheckResponse{Status: st}, nil
 }

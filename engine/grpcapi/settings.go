@@ -3,17 +3,15 @@ package grpcapi
 import (
 	"context"
 
-	"google.golang.org/grpc/metadata"
-
 	"nereid/engine"
 	"nereid/engine/infer"
-	"nereid/engine/inferencepb"
+	pb "nereid/engine/inferencepb"
 	"nereid/engine/status"
 	"nereid/engine/trace"
 )
 
-// traceSetting reads or changes the trace settings of a model, or without a name of the server.
-func (s *Server) traceSetting(_ context.Context, in *inferencepb.TraceSettingRequest) (*inferencepb.TraceSettingResponse, error) {
+// traceSetting reads or changes the trace settings of a model, or of the server if no model is named.
+func (s *Server) traceSetting(_ context.Context, in *pb.TraceSettingRequest) (*pb.TraceSettingResponse, error) {
 	if s.trace == nil {
 		return nil, status.New(status.Unavailable, "the server does not support trace")
 	}
@@ -34,15 +32,15 @@ func (s *Server) traceSetting(_ context.Context, in *inferencepb.TraceSettingReq
 			return nil, err
 		}
 	}
-	out := &inferencepb.TraceSettingResponse{Settings: map[string]*inferencepb.TraceSettingResponse_SettingValue{}}
+	out := &pb.TraceSettingResponse{Settings: map[string]*pb.TraceSettingResponse_SettingValue{}}
 	for _, v := range s.trace.List(model) {
-		out.Settings[v.Name] = &inferencepb.TraceSettingResponse_SettingValue{Value: v.Values}
+		out.Settings[v.Name] = &pb.TraceSettingResponse_SettingValue{Value: v.Values}
 	}
 	return out, nil
 }
 
-// logSettings reads or changes the log's settings.
-func (s *Server) logSettings(_ context.Context, in *inferencepb.LogSettingsRequest) (*inferencepb.LogSettingsResponse, error) {
+// logSettings reads or changes the settings of the log.
+func (s *Server) logSettings(_ context.Context, in *pb.LogSettingsRequest) (*pb.LogSettingsResponse, error) {
 	if s.logControl == nil {
 		return nil, status.New(status.Unavailable, "the server does not support dynamic logging")
 	}
@@ -55,23 +53,23 @@ func (s *Server) logSettings(_ context.Context, in *inferencepb.LogSettingsReque
 		}
 		s.logControl.UpdateLog(u)
 	}
-	type value = inferencepb.LogSettingsResponse_SettingValue
+	type value = pb.LogSettingsResponse_SettingValue
 	flag := func(v bool) *value {
-		return &value{ParameterChoice: &inferencepb.LogSettingsResponse_SettingValue_BoolParam{BoolParam: v}}
+		return &value{ParameterChoice: &pb.LogSettingsResponse_SettingValue_BoolParam{BoolParam: v}}
 	}
 	text := func(v string) *value {
-		return &value{ParameterChoice: &inferencepb.LogSettingsResponse_SettingValue_StringParam{StringParam: v}}
+		return &value{ParameterChoice: &pb.LogSettingsResponse_SettingValue_StringParam{StringParam: v}}
 	}
 	l := s.logControl.LogSettings()
-	return &inferencepb.LogSettingsResponse{Settings: map[string]*value{
+	return &pb.LogSettingsResponse{Settings: map[string]*value{
 		"log_file": text(l.File), "log_info": flag(l.Info), "log_warning": flag(l.Warning), "log_error": flag(l.Error),
-		"log_verbose_level": {ParameterChoice: &inferencepb.LogSettingsResponse_SettingValue_Uint32Param{Uint32Param: l.Verbose}},
+		"log_verbose_level": {ParameterChoice: &pb.LogSettingsResponse_SettingValue_Uint32Param{Uint32Param: l.Verbose}},
 		"log_format":        text(l.Format),
 	}}, nil
 }
 
-// putLog takes one setting into the update.
-func putLog(u *engine.LogUpdate, name string, v *inferencepb.LogSettingsRequest_SettingValue) error {
+// putLog adds one setting to the update.
+func putLog(u *engine.LogUpdate, name string, v *pb.LogSettingsRequest_SettingValue) error {
 	wrong := func(kind string) error {
 		return status.Errorf(status.InvalidArg, "expect %s for '%s'", kind, name)
 	}
@@ -79,21 +77,21 @@ func putLog(u *engine.LogUpdate, name string, v *inferencepb.LogSettingsRequest_
 	case "log_file":
 		return status.New(status.Unsupported, "log file location can not be updated through network protocol")
 	case "log_info", "log_warning", "log_error":
-		c, ok := v.GetParameterChoice().(*inferencepb.LogSettingsRequest_SettingValue_BoolParam)
+		c, ok := v.GetParameterChoice().(*pb.LogSettingsRequest_SettingValue_BoolParam)
 		if !ok {
 			return wrong("boolean")
 		}
 		on := c.BoolParam
 		*map[string]**bool{"log_info": &u.Info, "log_warning": &u.Warning, "log_error": &u.Error}[name] = &on
 	case "log_verbose_level":
-		c, ok := v.GetParameterChoice().(*inferencepb.LogSettingsRequest_SettingValue_Uint32Param)
+		c, ok := v.GetParameterChoice().(*pb.LogSettingsRequest_SettingValue_Uint32Param)
 		if !ok {
 			return wrong("int32")
 		}
 		level := c.Uint32Param
 		u.Verbose = &level
 	case "log_format":
-		c, ok := v.GetParameterChoice().(*inferencepb.LogSettingsRequest_SettingValue_StringParam)
+		c, ok := v.GetParameterChoice().(*pb.LogSettingsRequest_SettingValue_StringParam)
 		if !ok {
 			return wrong("string")
 		}
@@ -103,50 +101,8 @@ func putLog(u *engine.LogUpdate, name string, v *inferencepb.LogSettingsRequest_
 		format := c.StringParam
 		u.Format = &format
 	default:
-		return status.Errorf(status.InvalidArg, "unknown log setting '%.64s'; known are log_info, log_warning, log_error, log_verbose_level, log_format", name)
+		return status.Errorf(status.InvalidArg, "unknown log setting '%.64s'; "+
+			"known are log_info, log_warning, log_error, log_verbose_level, log_format", name)
 	}
 	return nil
-}
-
-// traceStart returns the moment when the server begins to wait for a message, 0 if nothing is traced.
-func (s *Server) traceStart() infer.Stamp {
-	if !s.trace.On() {
-		return 0
-	}
-	return infer.Now()
-}
-
-// sample decides whether a request that has come is traced. start is from traceStart.
-func (s *Server) sample(ctx context.Context, r *infer.Request, start infer.Stamp) *trace.Trace {
-	if start == 0 {
-		return nil
-	}
-	first := func(name string) string {
-		if v := metadata.ValueFromIncomingContext(ctx, name); len(v) > 0 {
-			return v[0]
-		}
-		return ""
-	}
-	tr := s.trace.Sample(r.ModelName, trace.Parent{TraceParent: first("traceparent"), TraceState: first("tracestate")})
-	if tr == nil {
-		return nil
-	}
-	r.Times.Arrived = infer.Now()
-	tr.Mark(trace.GRPCWaitReadStart, start)
-	tr.Mark(trace.GRPCWaitReadEnd, r.Times.Arrived)
-	r.Trace = tr
-	return tr
-}
-
-// sending and sent mark a message to the client.
-func sending(tr *trace.Trace) {
-	if tr != nil {
-		tr.Mark(trace.GRPCSendStart, infer.Now())
-	}
-}
-
-func sent(tr *trace.Trace) {
-	if tr != nil {
-		tr.Mark(trace.GRPCSendEnd, infer.Now())
-	}
 }

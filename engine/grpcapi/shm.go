@@ -3,62 +3,67 @@ package grpcapi
 import (
 	"context"
 
-	"nereid/engine/inferencepb"
+	pb "nereid/engine/inferencepb"
 	"nereid/engine/shm"
 )
 
-func (s *Server) systemSharedMemoryStatus(_ context.Context, in *inferencepb.SystemSharedMemoryStatusRequest) (*inferencepb.SystemSharedMemoryStatusResponse, error) {
+// sharedMemoryService serves the calls that register and unregister shared memory.
+type sharedMemoryService struct{ regions *shm.Registry }
+
+func (s sharedMemoryService) systemStatus(
+	_ context.Context, in *pb.SystemSharedMemoryStatusRequest,
+) (*pb.SystemSharedMemoryStatusResponse, error) {
 	list, err := s.regions.Status(shm.System, in.GetName())
 	if err != nil {
 		return nil, err
 	}
-	out := &inferencepb.SystemSharedMemoryStatusResponse{Regions: make(map[string]*inferencepb.SystemSharedMemoryStatusResponse_RegionStatus, len(list))}
+	regions := make(map[string]*pb.SystemSharedMemoryStatusResponse_RegionStatus, len(list))
 	for _, r := range list {
-		out.Regions[r.Name] = &inferencepb.SystemSharedMemoryStatusResponse_RegionStatus{
+		regions[r.Name] = &pb.SystemSharedMemoryStatusResponse_RegionStatus{
 			Name: r.Name, Key: r.Key, Offset: r.Offset, ByteSize: r.ByteSize,
 		}
 	}
-	return out, nil
+	return &pb.SystemSharedMemoryStatusResponse{Regions: regions}, nil
 }
 
-func (s *Server) systemSharedMemoryRegister(_ context.Context, in *inferencepb.SystemSharedMemoryRegisterRequest) (*inferencepb.SystemSharedMemoryRegisterResponse, error) {
-	if err := s.regions.RegisterSystem(in.GetName(), in.GetKey(), in.GetOffset(), in.GetByteSize()); err != nil {
-		return nil, err
-	}
-	return &inferencepb.SystemSharedMemoryRegisterResponse{}, nil
+func (s sharedMemoryService) systemRegister(
+	_ context.Context, in *pb.SystemSharedMemoryRegisterRequest,
+) (*pb.SystemSharedMemoryRegisterResponse, error) {
+	return &pb.SystemSharedMemoryRegisterResponse{},
+		s.regions.RegisterSystem(in.GetName(), in.GetKey(), in.GetOffset(), in.GetByteSize())
 }
 
-func (s *Server) systemSharedMemoryUnregister(_ context.Context, in *inferencepb.SystemSharedMemoryUnregisterRequest) (*inferencepb.SystemSharedMemoryUnregisterResponse, error) {
-	if err := s.regions.Unregister(shm.System, in.GetName()); err != nil {
-		return nil, err
-	}
-	return &inferencepb.SystemSharedMemoryUnregisterResponse{}, nil
+func (s sharedMemoryService) systemUnregister(
+	_ context.Context, in *pb.SystemSharedMemoryUnregisterRequest,
+) (*pb.SystemSharedMemoryUnregisterResponse, error) {
+	return &pb.SystemSharedMemoryUnregisterResponse{}, s.regions.Unregister(shm.System, in.GetName())
 }
 
-func (s *Server) cudaSharedMemoryStatus(_ context.Context, in *inferencepb.CudaSharedMemoryStatusRequest) (*inferencepb.CudaSharedMemoryStatusResponse, error) {
+func (s sharedMemoryService) cudaStatus(
+	_ context.Context, in *pb.CudaSharedMemoryStatusRequest,
+) (*pb.CudaSharedMemoryStatusResponse, error) {
 	list, err := s.regions.Status(shm.CUDA, in.GetName())
 	if err != nil {
 		return nil, err
 	}
-	out := &inferencepb.CudaSharedMemoryStatusResponse{Regions: make(map[string]*inferencepb.CudaSharedMemoryStatusResponse_RegionStatus, len(list))}
+	regions := make(map[string]*pb.CudaSharedMemoryStatusResponse_RegionStatus, len(list))
 	for _, r := range list {
-		out.Regions[r.Name] = &inferencepb.CudaSharedMemoryStatusResponse_RegionStatus{
+		regions[r.Name] = &pb.CudaSharedMemoryStatusResponse_RegionStatus{
 			Name: r.Name, DeviceId: uint64(r.DeviceID), ByteSize: r.ByteSize,
 		}
 	}
-	return out, nil
+	return &pb.CudaSharedMemoryStatusResponse{Regions: regions}, nil
 }
 
-func (s *Server) cudaSharedMemoryRegister(_ context.Context, in *inferencepb.CudaSharedMemoryRegisterRequest) (*inferencepb.CudaSharedMemoryRegisterResponse, error) {
-	if err := s.regions.RegisterCUDA(in.GetName(), in.GetRawHandle(), in.GetDeviceId(), in.GetByteSize()); err != nil {
-		return nil, err
-	}
-	return &inferencepb.CudaSharedMemoryRegisterResponse{}, nil
+func (s sharedMemoryService) cudaRegister(
+	_ context.Context, in *pb.CudaSharedMemoryRegisterRequest,
+) (*pb.CudaSharedMemoryRegisterResponse, error) {
+	return &pb.CudaSharedMemoryRegisterResponse{},
+		s.regions.RegisterCUDA(in.GetName(), in.GetRawHandle(), in.GetDeviceId(), in.GetByteSize())
 }
 
-func (s *Server) cudaSharedMemoryUnregister(_ context.Context, in *inferencepb.CudaSharedMemoryUnregisterRequest) (*inferencepb.CudaSharedMemoryUnregisterResponse, error) {
-	if err := s.regions.Unregister(shm.CUDA, in.GetName()); err != nil {
-		return nil, err
-	}
-	return &inferencepb.CudaSharedMemoryUnregisterResponse{}, nil
+func (s sharedMemoryService) cudaUnregister(
+	_ context.Context, in *pb.CudaSharedMemoryUnregisterRequest,
+) (*pb.CudaSharedMemoryUnregisterResponse, error) {
+	return &pb.CudaSharedMemoryUnregisterResponse{}, s.regions.Unregister(shm.CUDA, in.GetName())
 }

@@ -371,8 +371,8 @@ func TestSharedMemoryInUse(t *testing.T) {
 	})
 }
 
-// FuzzSharedMemoryParameters: whatever stands in the parameters, an input is the bytes that they name or an error, and an
-// output's place lies in the region.
+// FuzzSharedMemoryParameters: whatever stands in the parameters, an input is the bytes that they name or an error,
+// and an output's place lies in the region.
 func FuzzSharedMemoryParameters(f *testing.F) {
 	dir := f.TempDir()
 	content := []byte("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,")

@@ -14,33 +14,33 @@ import (
 	"nereid/engine/trace"
 )
 
-// streamDepth is how many requests of one stream may be unanswered before the server stops reading from it.
+// streamDepth is the number of unanswered requests of one stream at which the server stops reading from it.
 const streamDepth = 1024
 
-// streamCall is one running ModelStreamInfer. Its requests enter the engine as they come. Answers of models that are
-// not decoupled go out in the order of the requests, those of decoupled models as they arrive.
+// streamCall is one running ModelStreamInfer. Its requests are passed to the engine as they come. The answers of models
+// that are not decoupled are sent in the order of the requests, those of decoupled models as they arrive.
 type streamCall struct {
 	s      *Server
-	ctx    context.Context // of the call; ends with it
+	ctx    context.Context // ends with the call
 	cancel context.CancelCauseFunc
 	stream grpc.ServerStream
-	// strict: the client wants the stream to end with the first error's status in place of an error_message.
+	// strict: the first error ends the stream with its status, in place of an error_message.
 	strict bool
 
 	slots   chan struct{}   // one per unanswered request
 	queue   chan streamItem // capacity streamDepth: with slots, a send never blocks
-	workers sync.WaitGroup  // those of decoupled requests
+	workers sync.WaitGroup  // goroutines of decoupled requests
 
 	send sync.Mutex // held while a message is sent
 }
 
-// streamItem is a request that the engine took, or the error that answers it.
+// streamItem is a request that the engine has admitted, or the error that answers it.
 type streamItem struct {
 	r          *infer.Request
 	id         string // for the error
 	err        error
 	emptyFinal bool
-	trace      *trace.Trace // nil for nearly all
+	trace      *trace.Trace // nil: it is not traced
 }
 
 // modelStreamInfer answers ModelStreamInfer.
@@ -61,20 +61,20 @@ func (s *Server) modelStreamInfer(ctx context.Context, stream grpc.ServerStream)
 		c.receive()
 	}()
 	err := c.answer()
-	cancel(err) // the receiver ends with ctx or with the call
+	cancel(err) // the receiver ends when ctx or the call ends
 	c.workers.Wait()
 	return err
 }
 
-// rescue makes a panic of one of the call's goroutines the call's failure.
+// rescue turns a panic of one of the call's goroutines into the failure of the call.
 func (c *streamCall) rescue() {
 	if p := recover(); p != nil {
 		c.cancel(c.s.panicked("ModelStreamInfer", p))
 	}
 }
 
-// receive reads requests until the client has no more, and closes the queue. A panic cancels the call before the
-// queue closes: a closed queue of a call that is not cancelled is the stream's good end.
+// receive reads requests until the client has sent all, and closes the queue. A panic cancels the call before the queue
+// is closed: if the queue is closed and the call is not cancelled, the stream ends without an error.
 func (c *streamCall) receive() {
 	defer close(c.queue)
 	defer c.rescue()
@@ -114,7 +114,8 @@ func (c *streamCall) receive() {
 	}
 }
 
-// answer writes the answers until all are out, the client or the server goes away, or a strict stream has an error.
+// answer sends the answers. It returns when all are sent, the client leaves, the server stops, or a strict stream has
+// an error.
 func (c *streamCall) answer() error {
 	defer c.abandon()
 	closing := c.s.closing
@@ -136,7 +137,7 @@ func (c *streamCall) answer() error {
 	}
 }
 
-// drain answers what has been received and ends the stream, for a shutdown.
+// drain answers the requests that have been received and ends the stream, for a shutdown.
 func (c *streamCall) drain() error {
 	for {
 		select {
@@ -159,7 +160,7 @@ func (c *streamCall) drain() error {
 	}
 }
 
-// end returns why the stream ends: nil when the client sent all and got all.
+// end returns why the stream ends, nil if all requests were received and answered.
 func (c *streamCall) end() error {
 	if c.ctx.Err() == nil {
 		return nil
@@ -167,8 +168,8 @@ func (c *streamCall) end() error {
 	return wireError(context.Cause(c.ctx))
 }
 
-// abandon cancels the requests that nobody will answer. It runs when the last answer has been written, after which
-// the receiver stops at the next message.
+// abandon cancels the requests that will not be answered. It runs after the last answer; the receiver then stops at the
+// next message.
 func (c *streamCall) abandon() {
 	c.cancel(context.Canceled)
 	c.s.receivers.Add(1)
@@ -184,7 +185,7 @@ func (c *streamCall) abandon() {
 	}()
 }
 
-// one answers a request; that of a decoupled model in a goroutine of its own.
+// one answers a request. That of a decoupled model is answered on another goroutine.
 func (c *streamCall) one(it streamItem) error {
 	if it.r == nil {
 		defer c.done()
@@ -208,7 +209,7 @@ func (c *streamCall) one(it streamItem) error {
 	defer c.done()
 	defer it.r.Release()
 	defer it.trace.End()
-	resp, err := only(c.ctx, it.r)
+	resp, err := singleResponse(c.ctx, it.r)
 	if err != nil {
 		return c.end()
 	}
@@ -220,7 +221,7 @@ func (c *streamCall) one(it streamItem) error {
 
 func (c *streamCall) done() { <-c.slots }
 
-// decoupled passes on the responses of one request.
+// decoupled sends the responses to one request.
 func (c *streamCall) decoupled(it streamItem) error {
 	for {
 		resp, err := next(c.ctx, it.r)
@@ -248,7 +249,7 @@ func (c *streamCall) decoupled(it streamItem) error {
 	}
 }
 
-// respond writes one response of r.
+// respond sends one response to r.
 func (c *streamCall) respond(r *infer.Request, resp *infer.Response, final bool) error {
 	err := resp.Err
 	if err == nil {
@@ -262,7 +263,7 @@ func (c *streamCall) respond(r *infer.Request, resp *infer.Response, final bool)
 	})
 }
 
-// fail answers with an error: a message of the stream, or the stream's end if it is strict.
+// fail answers with an error: a message, or the end of a strict stream.
 func (c *streamCall) fail(id string, err error) error {
 	if c.strict {
 		return wireError(err)

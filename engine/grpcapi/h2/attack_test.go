@@ -184,8 +184,8 @@ func TestA14MessageOverTheLimit(t *testing.T) {
 	}
 }
 
-// TestA14AnnouncedMessage: memory is made for what has come, not for what is announced, beyond what the connection's window
-// lets the client send at once.
+// TestA14AnnouncedMessage: memory is made for what has come, not for what is announced, beyond what the connection's
+// window lets the client send at once.
 func TestA14AnnouncedMessage(t *testing.T) {
 	o := Options{Codec: rawCodec{}}
 	if err := o.setDefaults(); err != nil {

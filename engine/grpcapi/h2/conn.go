@@ -12,8 +12,8 @@ import (
 	"nereid/engine/system/socket"
 )
 
-// conn is one connection. Its reader is the goroutine that reads frames, its writer the one that resumes inline calls and
-// writes frames. While a goroutine writes, it does not hold mu, so that others can append to out.
+// conn is one connection. Its reader is the goroutine that reads frames, its writer the one that resumes inline calls
+// and writes frames. While a goroutine writes, it does not hold mu, so that others can append to out.
 type conn struct {
 	srv    *Server
 	nc     net.Conn

@@ -110,8 +110,8 @@ func (r *reader) body(s *Stream, n int) error {
 	return nil
 }
 
-// direct returns memory of the message at hand into which up to n bytes can be read without the reader's buffer; nil: it
-// is not worth it.
+// direct returns memory of the message at hand into which up to n bytes can be read without the reader's buffer; nil:
+// it is not worth it.
 func (r *reader) direct(s *Stream, n int) []byte {
 	if s == nil || n < copyBelow {
 		return nil

@@ -55,8 +55,8 @@ type headerReader struct {
 	fields, lastFields []hpack.HeaderField
 	last               *request
 
-	// Requests by their block. The same bytes have the same meaning as long as the dynamic table does not change. A block
-	// that consists of indices does not change it.
+	// Requests by their block. The same bytes have the same meaning as long as the dynamic table does not change. A
+	// block that consists of indices does not change it.
 	known [8]knownBlock
 	next  int
 }

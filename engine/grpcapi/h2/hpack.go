@@ -24,9 +24,9 @@ const (
 	tableSize       = 4096 // the table that every decoder has unless it says otherwise
 )
 
-// encoder writes header blocks. The fields of nearly every answer are put into the peer's dynamic table once, and are one
-// byte from then on. Nothing else is inserted, so that their places are known. Blocks must be sent in the order in which
-// they were appended.
+// encoder writes header blocks. The fields of nearly every answer are put into the peer's dynamic table once, and are
+// one byte from then on. Nothing else is inserted, so that their places are known. Blocks must be sent in the order
+// in which they were appended.
 type encoder struct {
 	plain    bool // nothing is inserted: the peer wants a small table
 	shrink   bool // the next block begins with the size update that empties the table

@@ -16,8 +16,8 @@ type Inline interface {
 	// Begin is given a call's message, and owns the reference on msg. It either ends the call with Finish, or keeps its
 	// state in s.Value and calls s.Wake, from any goroutine, when Resume has something to do.
 	Begin(s *Stream, msg *tensor.Buffer)
-	// Resume is called after Wake, and when s.Err is not nil any more: the client or the deadline has ended the call. It
-	// must then release what the call holds, and call Finish all the same.
+	// Resume is called after Wake, and when s.Err is not nil any more: the client or the deadline has ended the call.
+	// It must then release what the call holds, and call Finish all the same.
 	Resume(s *Stream)
 }
 
@@ -54,8 +54,8 @@ func (q *inlineCalls) push(s *Stream) bool {
 	return true
 }
 
-// runWriter is the writer: it resumes inline calls and writes frames. It ends when the connection is closed and the last
-// inline call has finished.
+// runWriter is the writer: it resumes inline calls and writes frames. It ends when the connection is closed and the
+// last inline call has finished.
 func (c *conn) runWriter() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,9 +85,9 @@ func (c *conn) wakeWriter() {
 	c.inline.wakeup <- struct{}{} // does not block: the channel holds one, and one is sent per sleep
 }
 
-// writeFromReader does the writer's work on the reader, which is about to wait for the client. The answer to a lone call
-// then needs no switch of goroutines. What the socket does not take at once is left to the writer. c.mu is held, but
-// unlocked while calls run and while it writes.
+// writeFromReader does the writer's work on the reader, which is about to wait for the client. The answer to a lone
+// call then needs no switch of goroutines. What the socket does not take at once is left to the writer. c.mu is held,
+// but unlocked while calls run and while it writes.
 func (c *conn) writeFromReader() {
 	if len(c.inline.ready) == 0 && (c.out.empty() || c.write.active) {
 		return

@@ -161,7 +161,8 @@ func TestSizes(t *testing.T) {
 	s.idle(t, 1)
 }
 
-// TestLargeFrames: clients that fill frames as large as the server allows them, of DATA and of headers, and larger ones.
+// TestLargeFrames: clients that fill frames as large as the server allows them, of DATA and of headers, and larger
+// ones.
 func TestLargeFrames(t *testing.T) {
 	s := serve(t, nil)
 	c := dial(t, s)
@@ -230,8 +231,8 @@ func TestStreamBackPressure(t *testing.T) {
 	s.idle(t, 1)
 }
 
-// TestUnreadAnswers: a client that sends many calls before it reads an answer gets all of them, whole. What the socket did
-// not take at once comes in its place.
+// TestUnreadAnswers: a client that sends many calls before it reads an answer gets all of them, whole. What the
+// socket did not take at once comes in its place.
 func TestUnreadAnswers(t *testing.T) {
 	s := serve(t, nil)
 	c := dial(t, s)

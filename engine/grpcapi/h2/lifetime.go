@@ -152,8 +152,8 @@ func (c *conn) hangUp() {
 	_ = c.nc.SetReadDeadline(time.Now().Add(lingerTime)) // the reader ends then at the latest
 }
 
-// drain begins a graceful end. The client is sent a GOAWAY that refuses no call, and a ping. When it answers the ping, it
-// knows that it must not open calls: those that it has opened are the last.
+// drain begins a graceful end. The client is sent a GOAWAY that refuses no call, and a ping. When it answers the
+// ping, it knows that it must not open calls: those that it has opened are the last.
 func (c *conn) drain(reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,8 +14,8 @@ func appendPrefix(b []byte, flag byte, n int) []byte {
 	return binary.BigEndian.AppendUint32(append(b, flag), uint32(n))
 }
 
-// wholeAt is the size up to which a message's buffer is made at once. A larger one grows as its bytes come, unless it may
-// be reserved.
+// wholeAt is the size up to which a message's buffer is made at once. A larger one grows as its bytes come, unless it
+// may be reserved.
 const wholeAt = 256 << 10
 
 var errTooLarge = errors.New("message too large")
@@ -35,8 +35,8 @@ type assembler struct {
 // partial reports whether a message has begun and not ended.
 func (a *assembler) partial() bool { return a.have > 0 }
 
-// feed takes bytes of p and returns the rest. done: a message has come whole; take returns it. The error is errTooLarge.
-// reserve reports whether the buffer of a large message may be made at once; nil: it may not.
+// feed takes bytes of p and returns the rest. done: a message has come whole; take returns it. The error is
+// errTooLarge. reserve reports whether the buffer of a large message may be made at once; nil: it may not.
 func (a *assembler) feed(
 	p []byte, limit int, pool *tensor.Pool, reserve func(size int) bool,
 ) (rest []byte, done bool, err error) {

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// reader is the part of a connection that only its reader goroutine uses. Its methods lock conn.mu where they touch what
-// that guards.
+// reader is the part of a connection that only its reader goroutine uses. Its methods lock conn.mu where they touch
+// what that guards.
 type reader struct {
 	c          *conn
 	buf        []byte // buf[next:end] is unread
@@ -122,8 +122,8 @@ func (r *reader) skip(n int) error {
 	return nil
 }
 
-// reserve reports whether a message's whole buffer may be made before its bytes come. A connection may reserve as much as
-// the window lets the client send.
+// reserve reports whether a message's whole buffer may be made before its bytes come. A connection may reserve as
+// much as the window lets the client send.
 func (r *reader) reserve(size int) bool {
 	if size > connWindow-r.reserved { // the reservations of calls that have ended are still counted
 		r.reserved = 0

@@ -59,8 +59,8 @@ func (c *conn) flush() {
 // maxTryFlush is well below what the socket of a client that reads has room for.
 const maxTryFlush = 32 << 10
 
-// tryFlush writes the pending output if it is little and no goroutine is writing, as far as the socket takes it at once.
-// c.mu is unlocked while it writes.
+// tryFlush writes the pending output if it is little and no goroutine is writing, as far as the socket takes it at
+// once. c.mu is unlocked while it writes.
 func (c *conn) tryFlush() {
 	if c.socket == nil || c.write.active || c.closed {
 		return

@@ -74,8 +74,8 @@ func (s *Stream) Err() error {
 	return s.err
 }
 
-// Wake makes the connection call Resume soon. It may be called from any goroutine between Begin and Finish, and does not
-// block.
+// Wake makes the connection call Resume soon. It may be called from any goroutine between Begin and Finish, and does
+// not block.
 func (s *Stream) Wake() {
 	s.c.mu.Lock()
 	s.c.resume(s)
@@ -197,8 +197,8 @@ func (s *Stream) SetTrailer(md metadata.MD) {
 	s.send.trailer = metadata.Join(s.send.trailer, md)
 }
 
-// Compress makes the server compress the call's messages if the client accepts that, and reports whether it does. It has
-// no effect after the headers have been sent.
+// Compress makes the server compress the call's messages if the client accepts that, and reports whether it does. It
+// has no effect after the headers have been sent.
 func (s *Stream) Compress() bool {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()

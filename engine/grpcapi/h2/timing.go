@@ -3,9 +3,9 @@ package h2
 import "time"
 
 const (
-	// maxResumeDelay is how long calls that can be resumed may wait for the reader, which resumes them before it waits for the
-	// client again. Beyond it the writer resumes them. A lone call so needs no switch of goroutines, and the calls of a
-	// burst share a write.
+	// maxResumeDelay is how long calls that can be resumed may wait for the reader, which resumes them before it
+	// waits for the client again. Beyond it the writer resumes them. A lone call so needs no switch of goroutines,
+	// and the calls of a burst share a write.
 	maxResumeDelay = 100 * time.Microsecond
 	// lingerTime is how long a client that is being disconnected may take to read why.
 	lingerTime = time.Second
