@@ -125,7 +125,10 @@ func TestArchives_B083(t *testing.T) {
 	if err := os.WriteFile(root+"/broken/model/m/config.pbtxt", []byte(`backend: "nosuch"`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.New(engine.Options{Repositories: []string{repository}, Backends: builtin.All(), Mode: engine.ModeExplicit, OverrideFolder: t.TempDir()})
+	e, err := engine.New(engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{repository}, Backends: builtin.All(), OverrideFolder: t.TempDir()},
+		Mode:         engine.ModeExplicit,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +223,10 @@ func TestArchivesOfEnsembles_B083(t *testing.T) {
 	put("circle/model/top", `platform: "ensemble" `+head+pass("a"))
 	put("bad/model/part", strings.Replace(part, "add_sub", "nosuch", 1))
 	put("bad/model/e", `platform: "ensemble" `+head+step("part", "OUTPUT0"))
-	e, err := engine.New(engine.Options{Repositories: []string{repository}, Backends: builtin.All(), Mode: engine.ModeExplicit, OverrideFolder: t.TempDir()})
+	e, err := engine.New(engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{repository}, Backends: builtin.All(), OverrideFolder: t.TempDir()},
+		Mode:         engine.ModeExplicit,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"nereid/engine/backend/onnxruntime"
 	"nereid/engine/device"
 	"nereid/engine/gpumem"
-	"nereid/engine/lifecycle"
+	"nereid/engine/residency"
 	"nereid/engine/restrict"
 	"nereid/engine/shm"
 	"nereid/engine/trace"
@@ -37,7 +37,7 @@ type Config struct {
 	ConfigName   string
 	LoadThreads  int
 	LoadRetries  int
-	Residency    lifecycle.Residency
+	Residency    residency.Budget
 	// ResourcesFirst: a reload closes the old before it loads the new.
 	ResourcesFirst bool
 	ExitTimeout    int // seconds

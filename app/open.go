@@ -138,12 +138,17 @@ func (s *server) openEngine() (err error) {
 		shared.CUDA = s.regions
 	}
 	s.engine, err = engine.New(engine.Options{
-		Repositories: repositories, Remotes: s.remotes, Namespaces: s.c.Namespaces, Backends: s.backends, Mode: s.c.mode(), PollInterval: s.c.pollInterval(),
-		StartupModels: s.c.LoadModels, ID: s.c.ID, DisableAutoComplete: s.c.DisableAutoComplete,
-		DefaultMaxBatchSize: s.c.defaultMaxBatchSize(), DefaultMaxBatchSizes: s.c.DefaultMaxBatchSizes, ConfigName: s.c.ConfigName, LoadThreads: s.c.LoadThreads, LoadRetries: s.c.LoadRetries, Residency: s.c.Residency, ResourcesFirst: s.c.ResourcesFirst,
-		LooseReadiness: !s.c.StrictReadiness, OverrideFolder: overrides, Cache: s.cache, Log: s.log, Events: s.events(),
-		SharedMemory: shared, RateLimiter: s.c.limiter(), Machine: s.machine, GPULimits: s.c.GPULimits, HostPolicies: s.c.HostPolicies,
-		Latencies: s.c.Metrics.Latencies,
+		ModelOptions: engine.ModelOptions{
+			Repositories: repositories, Remotes: s.remotes, Namespaces: s.c.Namespaces,
+			Backends: s.backends, DisableAutoComplete: s.c.DisableAutoComplete,
+			DefaultMaxBatchSize: s.c.defaultMaxBatchSize(), DefaultMaxBatchSizes: s.c.DefaultMaxBatchSizes,
+			ConfigName: s.c.ConfigName, LoadThreads: s.c.LoadThreads, LoadRetries: s.c.LoadRetries,
+			Residency: s.c.Residency, ResourcesFirst: s.c.ResourcesFirst, OverrideFolder: overrides,
+			Cache: s.cache, Log: s.log, Events: s.events(), RateLimiter: s.c.limiter(), Machine: s.machine,
+			GPULimits: s.c.GPULimits, HostPolicies: s.c.HostPolicies,
+		},
+		Mode: s.c.mode(), PollInterval: s.c.pollInterval(), StartupModels: s.c.LoadModels, ID: s.c.ID,
+		LooseReadiness: !s.c.StrictReadiness, SharedMemory: shared, Latencies: s.c.Metrics.Latencies,
 	})
 	return err
 }

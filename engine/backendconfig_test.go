@@ -35,8 +35,11 @@ func TestDefaultMaxBatchSizes_D002_I022(t *testing.T) {
 	}
 	global := 7
 	e := start(t, engine.Options{
-		Repositories: []string{root}, DefaultMaxBatchSize: &global, DefaultMaxBatchSizes: map[string]int{"left": 9},
-		Backends: []backend.Backend{named{builtin.Identity(), "left"}, named{builtin.Identity(), "right"}},
+		ModelOptions: engine.ModelOptions{
+			Repositories: []string{root}, DefaultMaxBatchSize: &global,
+			DefaultMaxBatchSizes: map[string]int{"left": 9},
+			Backends:             []backend.Backend{named{builtin.Identity(), "left"}, named{builtin.Identity(), "right"}},
+		},
 	})
 	for name, want := range map[string]int32{"l": 9, "r": 7, "own": 3} {
 		cfg, err := e.ModelConfig(name, -1)

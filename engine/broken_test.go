@@ -31,8 +31,12 @@ func TestABrokenVersionLeavesTheOldInService(t *testing.T) {
 	write(t, root+"/id/1/.keep", "")
 	c := newChanges()
 	e, err := engine.New(engine.Options{
-		Repositories: []string{root}, Mode: engine.ModePoll, PollInterval: 5 * time.Millisecond, Settle: time.Millisecond,
-		Backends: []backend.Backend{picky{builtin.Identity()}}, Events: engine.EventListener{Changed: c.note},
+		ModelOptions: engine.ModelOptions{
+			Repositories: []string{root}, Settle: time.Millisecond,
+			Backends: []backend.Backend{picky{builtin.Identity()}},
+			Events:   engine.EventListener{Changed: c.note},
+		},
+		Mode: engine.ModePoll, PollInterval: 5 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)

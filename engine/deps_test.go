@@ -68,6 +68,7 @@ var layers = map[string]int{
 	"engine/backend/backendtest":          3,
 
 	"engine/model":      4,
+	"engine/residency":  4,
 	"engine/lifecycle":  5,
 	"engine":            6,
 	"engine/httpapi":    7,
@@ -112,6 +113,7 @@ var layers = map[string]int{
 var sideways = map[string][]string{
 	"engine/tensor":              {"engine/status"},
 	"engine/cache/redis":         {"engine/cache"},
+	"engine/residency":           {"engine/model"},
 	"engine/backend/onnxruntime": {"engine/backend/isolation", "engine/backend/onnxruntime/capi", "engine/backend/onnxruntime/onnxfile"},
 	"engine/backend/python":      {"engine/backend/isolation"},
 	"engine/backend/runtime":     {"engine/backend/isolation", "engine/backend/runtime/tfapi", "engine/backend/runtime/ovapi", "engine/backend/runtime/savedmodel"},

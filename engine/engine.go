@@ -12,17 +12,13 @@ import (
 
 	"nereid/engine/agent"
 	"nereid/engine/backend"
-	"nereid/engine/cache"
-	"nereid/engine/device"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
-	"nereid/engine/instance"
 	"nereid/engine/lifecycle"
-	"nereid/engine/repo"
+	"nereid/engine/residency"
 	"nereid/engine/shm"
 	"nereid/engine/stats"
 	"nereid/engine/status"
-	"nereid/engine/system/affinity"
 	"nereid/engine/tensor"
 )
 
@@ -50,58 +46,27 @@ type LoadParameters struct {
 	Version int64
 }
 
+// ModelOptions say which models are served, and with what.
+type ModelOptions = lifecycle.Options
+
 // Options say what an Engine serves and how.
 type Options struct {
-	// Repositories are folders of model folders. None: an engine without models, to which nothing can be loaded.
-	Repositories []string
-	// Remotes holds those of Repositories that are no folders of this machine, by their names there. The caller closes
-	// them, before the engine, so that downloads under way end.
-	Remotes  map[string]repo.Remote
-	Backends []backend.Backend
-	Agents   []agent.Agent // repository agents; nil: agent.All()
-	// Namespaces lets repositories have models of one name: a request whose name several models have is refused, and an
-	// ensemble's steps run those of its own repository first (--model-namespacing).
-	Namespaces bool
+	// ModelOptions are passed on to package lifecycle. Agents: nil: agent.All(). Log: nil: none.
+	ModelOptions
 	// Mode: the empty string is ModeNone.
 	Mode ControlMode
-	// PollInterval of ModePoll. 0: 15 s. Changes that the file system tells of are found at once.
+	// PollInterval of ModePoll. 0: 15 s. Changes that the file system notifies of are found at once.
 	PollInterval time.Duration
 	// StartupModels are loaded at start in ModeExplicit; "*" alone: all.
 	StartupModels []string
 	// ID is the server's name in its metadata. "": "triton".
 	ID string
-	// DisableAutoComplete refuses models without a whole configuration (--disable-auto-complete-config).
-	DisableAutoComplete bool
-	// DefaultMaxBatchSize is given to models that can batch and do not say how far. nil: 4.
-	DefaultMaxBatchSize *int
-	// DefaultMaxBatchSizes are those of single backends, by name.
-	DefaultMaxBatchSizes map[string]int
-	ConfigName           string        // --model-config-name
-	LoadThreads          int           // --model-load-thread-count; 0: 4
-	LoadRetries          int           // --model-load-retry-count
-	Settle               time.Duration // how long a changed model rests before polling loads it; 0: 1 s
-	// ResourcesFirst makes reloads give memory back before they take new: see lifecycle.ReloadResources.
-	ResourcesFirst bool
-	// Residency bounds the memory of the models: what does not fit is loaded by its first request. The zero value: no bound.
-	Residency      lifecycle.Residency
-	LooseReadiness bool   // --strict-readiness=false: ready although a model failed
-	OverrideFolder string // where load overrides are unpacked; "": the system's temporary folder
+	// LooseReadiness: the server is ready although a model failed to load (--strict-readiness=false).
+	LooseReadiness bool
 	// SharedMemory says whether and how clients may share memory with the server. The zero value: system regions.
 	SharedMemory shm.Options
-	Cache        cache.Store // the response cache of the models that ask for one; nil: none
-	// RateLimiter makes instances wait for the resources that their groups name: --rate-limit. nil: they do not.
-	RateLimiter *instance.Limiter
-	// Machine has the GPUs that models may use. nil: none.
-	Machine *device.Machine
-	// HostPolicies say by name which cores and which NUMA node's memory the instances of groups of that host_policy keep to; those
-	// named "cpu", "model" and "gpu_<id>" hold for groups of that kind that name none (--host-policy).
-	HostPolicies map[string]affinity.Policy
-	// GPULimits are the shares of GPUs' memory, by their number, over which no model is loaded onto them (--model-load-gpu-limit).
-	GPULimits map[int]float64
 	// Latencies says what the statistics keep of latencies beyond their sums, for the metrics (--metrics-config).
 	Latencies stats.Detail
-	Log       *slog.Logger // nil: none
-	Events    EventListener
 }
 
 // Engine serves models. Its methods are safe for concurrent use.
@@ -139,18 +104,10 @@ func New(o Options) (*Engine, error) {
 	if o.PollInterval < 0 || o.Settle < 0 || o.LoadThreads < 0 || o.LoadRetries < 0 {
 		return nil, status.New(status.InvalidArg, "poll interval, settle time, load threads and retries must not be negative")
 	}
-	batch := 4
-	if o.DefaultMaxBatchSize != nil {
-		batch = *o.DefaultMaxBatchSize
-	}
 	e := &Engine{o: o, stats: stats.NewDetailedRegistry(o.Latencies), started: time.Now()}
 	o.SharedMemory.InputBuffer, o.SharedMemory.OnDevice = e.inputBuffer, e.onDevice
 	e.shared = shm.New(o.SharedMemory)
-	e.models = lifecycle.NewManager(lifecycle.Options{
-		Repositories: o.Repositories, Remotes: o.Remotes, Namespaces: o.Namespaces, ConfigName: o.ConfigName, Backends: o.Backends, Agents: o.Agents, Host: host{e}, Stats: e.stats, Log: o.Log,
-		Events: o.Events, AutoComplete: !o.DisableAutoComplete, DefaultMaxBatchSize: batch, DefaultMaxBatchSizes: o.DefaultMaxBatchSizes, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,
-		Settle: o.Settle, OverrideFolder: o.OverrideFolder, Cache: o.Cache, Limiter: o.RateLimiter, Machine: o.Machine, HostPolicies: o.HostPolicies, GPULimits: o.GPULimits, Residency: o.Residency, ResourcesFirst: o.ResourcesFirst,
-	})
+	e.models = lifecycle.NewManager(o.ModelOptions, host{e}, e.stats)
 	e.live.Store(true)
 	return e, nil
 }
@@ -295,7 +252,7 @@ func (e *Engine) Pin(name string, pinned *bool) { e.models.Pin(name, pinned) }
 func (e *Engine) Evict(name string) error { return e.models.Evict(name) }
 
 // Residency returns the budget of the models' memory and what they take now.
-func (e *Engine) Residency() lifecycle.ResidencyStatus { return e.models.ResidencyStatus() }
+func (e *Engine) Residency() residency.Status { return e.models.ResidencyStatus() }
 
 // Snapshots copies the statistics of every version, by model and version, into dst, reusing its memory.
 func (e *Engine) Snapshots(dst []stats.Snapshot) []stats.Snapshot { return e.stats.Snapshots(dst) }

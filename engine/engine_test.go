@@ -131,7 +131,9 @@ func ask(e *engine.Engine, r *infer.Request) ([]byte, error) {
 }
 
 func TestInferThroughTheEngine(t *testing.T) {
-	e := start(t, engine.Options{Repositories: []string{repository(t)}})
+	e := start(t, engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{repository(t)}},
+	})
 	if !e.Live() || !e.Ready() {
 		t.Fatalf("live %v, ready %v; want both", e.Live(), e.Ready())
 	}
@@ -154,7 +156,9 @@ func TestInferThroughTheEngine(t *testing.T) {
 }
 
 func TestRefusedRequests(t *testing.T) {
-	e := start(t, engine.Options{Repositories: []string{repository(t)}})
+	e := start(t, engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{repository(t)}},
+	})
 	for _, tt := range []struct {
 		name string
 		edit func(r *infer.Request)
@@ -196,8 +200,11 @@ func TestPollFollowsTheRepository_I005(t *testing.T) {
 	root := repository(t)
 	c := newChanges()
 	e := start(t, engine.Options{
-		Repositories: []string{root}, Mode: engine.ModePoll, PollInterval: 5 * time.Millisecond, Settle: time.Millisecond,
-		Events: engine.EventListener{Changed: c.note},
+		ModelOptions: engine.ModelOptions{
+			Repositories: []string{root}, Settle: time.Millisecond,
+			Events: engine.EventListener{Changed: c.note},
+		},
+		Mode: engine.ModePoll, PollInterval: 5 * time.Millisecond,
 	})
 	serves := func(v int64) bool { ok, _ := e.ModelReady("id", v); return ok }
 	if !serves(1) {
@@ -239,7 +246,10 @@ func TestPollFollowsTheRepository_I005(t *testing.T) {
 // Requests run through many reloads: none fails, none gets another's rows.
 func TestReloadUnderLoadLosesNothing(t *testing.T) {
 	root := repository(t)
-	e := start(t, engine.Options{Repositories: []string{root}, Mode: engine.ModeExplicit, StartupModels: []string{"id"}})
+	e := start(t, engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{root}},
+		Mode:         engine.ModeExplicit, StartupModels: []string{"id"},
+	})
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for w := range 8 {
@@ -279,7 +289,10 @@ func TestReloadUnderLoadLosesNothing(t *testing.T) {
 func TestExplicitLoadAndUnload_I005(t *testing.T) {
 	root := repository(t)
 	c := newChanges()
-	e := start(t, engine.Options{Repositories: []string{root}, Mode: engine.ModeExplicit, Events: engine.EventListener{Changed: c.note}})
+	e := start(t, engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{root}, Events: engine.EventListener{Changed: c.note}},
+		Mode:         engine.ModeExplicit,
+	})
 	if rows := e.RepositoryIndex(false); len(rows) != 1 || rows[0].Name != "id" || rows[0].State != "" {
 		t.Errorf("index before any load = %v, want the name alone", rows)
 	}
@@ -324,7 +337,10 @@ func TestExplicitLoadAndUnload_I005(t *testing.T) {
 
 func TestCloseLeavesNoGoroutine(t *testing.T) {
 	before := runtime.NumGoroutine()
-	e, err := engine.New(engine.Options{Repositories: []string{repository(t)}, Mode: engine.ModePoll, Backends: builtin.All()})
+	e, err := engine.New(engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{repository(t)}, Backends: builtin.All()},
+		Mode:         engine.ModePoll,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -349,7 +365,9 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 }
 
 func BenchmarkInfer(b *testing.B) {
-	e, err := engine.New(engine.Options{Repositories: []string{repository(b)}, Backends: builtin.All()})
+	e, err := engine.New(engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{repository(b)}, Backends: builtin.All()},
+	})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -168,7 +168,9 @@ func all(t *testing.T, e *engine.Engine, r *infer.Request) (outs []map[string][]
 }
 
 func TestEnsemble(t *testing.T) {
-	e := start(t, engine.Options{Repositories: []string{ensembles(t)}})
+	e := start(t, engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{ensembles(t)}},
+	})
 	if failed := e.StartFailures(); len(failed) > 0 {
 		t.Fatal(failed)
 	}
@@ -374,7 +376,7 @@ func TestEnsembleOptionalInputs_C047(t *testing.T) {
 		write(t, root+"/"+name+"/config.pbtxt", cfg)
 		write(t, root+"/"+name+"/1/.keep", "")
 	}
-	e := start(t, engine.Options{Repositories: []string{root}})
+	e := start(t, engine.Options{ModelOptions: engine.ModelOptions{Repositories: []string{root}}})
 	if failed := errors.Join(e.StartFailures()...); failed == nil || !strings.Contains(failed.Error(), "in ensemble strict, input A may be left out, but input INPUT0 of model word may not") {
 		t.Errorf("the ensemble over a model that needs the input: %v", failed)
 	}
@@ -411,7 +413,9 @@ func TestEnsembleOptionalInputs_C047(t *testing.T) {
 }
 
 func TestEnsembleStatistics(t *testing.T) {
-	e := start(t, engine.Options{Repositories: []string{ensembles(t)}})
+	e := start(t, engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{ensembles(t)}},
+	})
 	t.Run("C046 the ensemble and its steps count on their own", func(t *testing.T) {
 		for range 3 {
 			r := diamond("diamond", 2, "A", "B")
@@ -439,7 +443,10 @@ func TestEnsembleStatistics(t *testing.T) {
 
 func TestEnsembleUnderStorm_I010(t *testing.T) {
 	root := ensembles(t)
-	e := start(t, engine.Options{Repositories: []string{root}, Mode: engine.ModeExplicit, StartupModels: []string{"*"}})
+	e := start(t, engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{root}},
+		Mode:         engine.ModeExplicit, StartupModels: []string{"*"},
+	})
 	t.Run("C049 every caller gets its own rows, beside cancellations and reloads of a step", func(t *testing.T) {
 		var wg sync.WaitGroup
 		for c := range 16 {
@@ -501,7 +508,7 @@ ensemble_scheduling {
 }
 `)
 	write(t, root+"/ens/1/.keep", "")
-	e := start(t, engine.Options{Repositories: []string{root}})
+	e := start(t, engine.Options{ModelOptions: engine.ModelOptions{Repositories: []string{root}}})
 	ask := func() *infer.Request {
 		r := infer.New()
 		r.ModelName = "ens"
@@ -557,7 +564,10 @@ ensemble_scheduling {
 
 func TestEnsembleLife_I010(t *testing.T) {
 	root := ensembles(t)
-	e := start(t, engine.Options{Repositories: []string{root}, Mode: engine.ModeExplicit})
+	e := start(t, engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{root}},
+		Mode:         engine.ModeExplicit,
+	})
 	ready := func(name string, want bool) {
 		t.Helper()
 		if ok, _ := e.ModelReady(name, -1); ok != want {
@@ -709,8 +719,11 @@ func TestEnsembleInPollMode(t *testing.T) {
 	root := ensembles(t)
 	c := newChanges()
 	e := start(t, engine.Options{
-		Repositories: []string{root}, Mode: engine.ModePoll, PollInterval: 10 * time.Millisecond, Settle: time.Millisecond,
-		Events: engine.EventListener{Changed: c.note},
+		ModelOptions: engine.ModelOptions{
+			Repositories: []string{root}, Settle: time.Millisecond,
+			Events: engine.EventListener{Changed: c.note},
+		},
+		Mode: engine.ModePoll, PollInterval: 10 * time.Millisecond,
 	})
 	t.Run("A069 a step's folder goes and comes back, and the ensemble with it", func(t *testing.T) {
 		if err := os.Rename(root+"/word", t.TempDir()+"/word"); err != nil {
@@ -767,7 +780,9 @@ ensemble_scheduling {
 }
 
 func startBench(b *testing.B, root string) *engine.Engine {
-	e, err := engine.New(engine.Options{Repositories: []string{root}, Backends: builtin.All()})
+	e, err := engine.New(engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{root}, Backends: builtin.All()},
+	})
 	if err != nil {
 		b.Fatal(err)
 	}

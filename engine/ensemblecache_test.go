@@ -82,7 +82,10 @@ func TestEnsembleResponseCache_C050_I013(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := start(t, engine.Options{Repositories: []string{root}, Mode: engine.ModeExplicit, StartupModels: []string{"*"}, Backends: []backend.Backend{adder{}}, Cache: store})
+	e := start(t, engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{root}, Backends: []backend.Backend{adder{}}, Cache: store},
+		Mode:         engine.ModeExplicit, StartupModels: []string{"*"},
+	})
 	ask := func(model string, n int32) int32 {
 		t.Helper()
 		r := infer.New()

@@ -100,7 +100,9 @@ parameters { key: "factor" value { string_value: "3" } }`
 	}
 
 	ctx := context.Background()
-	eng, err := engine.New(engine.Options{Repositories: []string{root}, Backends: append(builtin.All(), scale{})})
+	eng, err := engine.New(engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{root}, Backends: append(builtin.All(), scale{})},
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -20,12 +20,13 @@ import (
 func Example_embedding_D081() {
 	ctx := context.Background()
 	eng, err := engine.New(engine.Options{
-		Mode: engine.ModeExplicit, // nothing is loaded by itself
-		// ONNX models need onnxruntime.New(onnxruntime.Options{}) among the backends, Python models python.New.
-		Backends: []backend.Backend{builtin.Identity()},
-		Events: engine.EventListener{
-			Loaded: func(model string, version int64, _ time.Duration, _ bool) { fmt.Println("loaded:", model, version) },
+		ModelOptions: engine.ModelOptions{
+			Backends: []backend.Backend{builtin.Identity()},
+			Events: engine.EventListener{
+				Loaded: func(model string, version int64, _ time.Duration, _ bool) { fmt.Println("loaded:", model, version) },
+			},
 		},
+		Mode: engine.ModeExplicit,
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -34,7 +34,9 @@ output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: 2 }, { name: "OUTPUT1" dat
 	}
 
 	ctx := context.Background()
-	eng, err := engine.New(engine.Options{Repositories: []string{root}, Backends: builtin.All()})
+	eng, err := engine.New(engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{root}, Backends: builtin.All()},
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"nereid/engine"
-	"nereid/engine/lifecycle"
+	"nereid/engine/residency"
 )
 
 // goldenPair is a golden request of pairConfig: 5 and 3, with the sum that it is to give.
@@ -28,7 +28,10 @@ func TestGoldenRequestsOfEnsembles(t *testing.T) {
 			put(t, root, "part", oneConfig)
 			put(t, root, "sum", pairConfig("part", "OUTPUT0", "OUTPUT1"))
 			write(t, root+"/sum/golden/a.json", tt.text)
-			w := &twins{t: t, Engine: start(t, engine.Options{Repositories: []string{root}, Mode: engine.ModeExplicit})}
+			w := &twins{t: t, Engine: start(t, engine.Options{
+				ModelOptions: engine.ModelOptions{Repositories: []string{root}},
+				Mode:         engine.ModeExplicit,
+			})}
 			err := w.LoadModel(t.Context(), "sum", engine.LoadParameters{})
 			if tt.want == "" {
 				if err != nil {
@@ -52,8 +55,8 @@ func TestGoldenRequestsOfEnsembles(t *testing.T) {
 		put(t, root, "part", oneConfig)
 		put(t, root, "sum", pairConfig("part", "OUTPUT0", "OUTPUT1"))
 		w := &twins{t: t, Engine: start(t, engine.Options{
-			Repositories: []string{root}, Mode: engine.ModeExplicit, StartupModels: []string{"part", "sum"},
-			Residency: lifecycle.Residency{Idle: time.Hour},
+			ModelOptions: engine.ModelOptions{Repositories: []string{root}, Residency: residency.Budget{Idle: time.Hour}},
+			Mode:         engine.ModeExplicit, StartupModels: []string{"part", "sum"},
 		})}
 		for sum := 8; sum <= 9; sum++ {
 			if err := w.Evict("part"); err != nil {

@@ -50,8 +50,13 @@ func TestHostileFolders(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			root, ch := repository(t), newChanges()
-			e := start(t, engine.Options{Repositories: []string{root}, Mode: engine.ModePoll, PollInterval: 5 * time.Millisecond,
-				Settle: time.Millisecond, Events: engine.EventListener{Changed: ch.note}})
+			e := start(t, engine.Options{
+				ModelOptions: engine.ModelOptions{
+					Repositories: []string{root}, Settle: time.Millisecond,
+					Events: engine.EventListener{Changed: ch.note},
+				},
+				Mode: engine.ModePoll, PollInterval: 5 * time.Millisecond,
+			})
 			staged := t.TempDir() + "/bad"
 			write(t, staged+"/config.pbtxt", identityConfig)
 			if err := errors.Join(os.Mkdir(staged+"/1", 0o755), tt.put(staged)); err != nil {
@@ -94,7 +99,10 @@ func TestHostileNames(t *testing.T) {
 	if err := os.Mkdir(overrides, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	e := start(t, engine.Options{Repositories: []string{root}, Mode: engine.ModeExplicit, StartupModels: []string{"id"}, OverrideFolder: overrides})
+	e := start(t, engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{root}, OverrideFolder: overrides},
+		Mode:         engine.ModeExplicit, StartupModels: []string{"id"},
+	})
 	before := files(t, outside)
 	for _, name := range []string{"", "..", "../x", "a/../../x", `..\x`, "%2e%2e", "%252e", outside + "/x", "a\x00b", strings.Repeat("x", 5000), "-rf", "$(x)", ".hidden"} {
 		t.Run("B3 "+name[:min(len(name), 20)], func(t *testing.T) {
@@ -144,7 +152,10 @@ func files(t *testing.T, root string) (all []string) {
 // nothing is left of them.
 func TestHostileOverrides(t *testing.T) {
 	overrides := t.TempDir()
-	e := start(t, engine.Options{Repositories: []string{repository(t)}, Mode: engine.ModeExplicit, StartupModels: []string{"id"}, OverrideFolder: overrides})
+	e := start(t, engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{repository(t)}, OverrideFolder: overrides},
+		Mode:         engine.ModeExplicit, StartupModels: []string{"id"},
+	})
 	const good = `{"backend":"identity","max_batch_size":8,"input":[{"name":"INPUT0","data_type":"TYPE_FP32","dims":[4]}],"output":[{"name":"OUTPUT0","data_type":"TYPE_FP32","dims":[4]}]}`
 	deep := strings.Repeat("d/", 200) + "x"
 	for _, tt := range []struct {

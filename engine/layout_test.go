@@ -52,7 +52,10 @@ func TestCustomConfigurations(t *testing.T) {
 		{"A027 in explicit mode", "h100", engine.ModeExplicit, 2, 1, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e := start(t, engine.Options{Repositories: []string{fill(t)}, ConfigName: tt.config, Mode: tt.mode, StartupModels: []string{"*"}})
+			e := start(t, engine.Options{
+				ModelOptions: engine.ModelOptions{Repositories: []string{fill(t)}, ConfigName: tt.config},
+				Mode:         tt.mode, StartupModels: []string{"*"},
+			})
 			for name, want := range map[string]int64{"both": tt.both, "plain": tt.plain, "custom": tt.custom} {
 				if got := served(e, name); got != want {
 					t.Errorf("%s serves the configuration %d, want %d", name, got, want)
@@ -62,8 +65,13 @@ func TestCustomConfigurations(t *testing.T) {
 	}
 	t.Run("A027 polling follows it", func(t *testing.T) {
 		root, ch := fill(t), newChanges()
-		e := start(t, engine.Options{Repositories: []string{root}, ConfigName: "h100", Mode: engine.ModePoll, PollInterval: 5 * time.Millisecond,
-			Settle: time.Millisecond, Events: engine.EventListener{Changed: ch.note}})
+		e := start(t, engine.Options{
+			ModelOptions: engine.ModelOptions{
+				Repositories: []string{root}, ConfigName: "h100", Settle: time.Millisecond,
+				Events: engine.EventListener{Changed: ch.note},
+			},
+			Mode: engine.ModePoll, PollInterval: 5 * time.Millisecond,
+		})
 		write(t, root+"/plain/configs/h100.pbtxt", dims("7"))
 		ch.until(t, "the custom configuration to come", func() bool { return served(e, "plain") == 7 })
 		if err := os.Remove(root + "/both/configs/h100.pbtxt"); err != nil {
@@ -79,7 +87,7 @@ func TestMetricTags(t *testing.T) {
 	write(t, root+"/id/1/.keep", "")
 	write(t, root+"/plain/config.pbtxt", oneVersion)
 	write(t, root+"/plain/1/.keep", "")
-	e := start(t, engine.Options{Repositories: []string{root}})
+	e := start(t, engine.Options{ModelOptions: engine.ModelOptions{Repositories: []string{root}}})
 	if _, err := ask(e, request(1, 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +120,7 @@ func TestRuntime(t *testing.T) {
 			root := t.TempDir()
 			write(t, root+"/id/config.pbtxt", oneVersion+"runtime: \""+tt.runtime+"\"\n")
 			write(t, root+"/id/1/.keep", "")
-			e := start(t, engine.Options{Repositories: []string{root}})
+			e := start(t, engine.Options{ModelOptions: engine.ModelOptions{Repositories: []string{root}}})
 			m, _ := e.Model("id")
 			if len(m.Versions) != 1 || !strings.Contains(m.Versions[0].Reason, tt.want) || (m.Versions[0].State == lifecycle.Ready) != (tt.want == "") {
 				t.Errorf("%+v, want %q", m.Versions, tt.want)

@@ -19,7 +19,10 @@ import (
 func TestRepositoryIndexRows_B013_A077(t *testing.T) {
 	root := t.TempDir()
 	c := newChanges()
-	e := start(t, engine.Options{Repositories: []string{root}, Mode: engine.ModeExplicit, Events: engine.EventListener{Changed: c.note}})
+	e := start(t, engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{root}, Events: engine.EventListener{Changed: c.note}},
+		Mode:         engine.ModeExplicit,
+	})
 	index := func(ready bool) string {
 		var b strings.Builder
 		for _, r := range e.RepositoryIndex(ready) {
@@ -79,7 +82,8 @@ func TestCloseBesideStart(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 20 {
 		e, err := engine.New(engine.Options{
-			Repositories: []string{repository(t)}, Mode: engine.ModePoll, PollInterval: time.Millisecond, Backends: []backend.Backend{builtin.Identity()},
+			ModelOptions: engine.ModelOptions{Repositories: []string{repository(t)}, Backends: []backend.Backend{builtin.Identity()}},
+			Mode:         engine.ModePoll, PollInterval: time.Millisecond,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -65,7 +65,10 @@ func TestLogOfAnEmbeddingProgram(t *testing.T) {
 		got = append(got, record{level, message, attrs})
 	}})
 	eng, err := engine.New(engine.Options{
-		Repositories: []string{root}, Backends: builtin.All(), LooseReadiness: true, Log: log, Events: engine.LogEvents(log),
+		ModelOptions: engine.ModelOptions{
+			Repositories: []string{root}, Backends: builtin.All(), Log: log, Events: engine.LogEvents(log),
+		},
+		LooseReadiness: true,
 	})
 	if err != nil {
 		t.Fatal(err)

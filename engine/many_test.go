@@ -28,7 +28,9 @@ func manyModels(tb testing.TB) string {
 }
 
 func startMany(tb testing.TB, root string) *engine.Engine {
-	e, err := engine.New(engine.Options{Repositories: []string{root}, Backends: builtin.All()})
+	e, err := engine.New(engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{root}, Backends: builtin.All()},
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}

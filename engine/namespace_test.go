@@ -141,7 +141,7 @@ func TestNamespaces(t *testing.T) {
 		root := t.TempDir()
 		put(t, root, "one", oneConfig)
 		put(t, root, "e", strings.Replace(pairConfig("one", "OUTPUT0", "OUTPUT1"), `model_version`, `model_namespace: "elsewhere" model_version`, 1))
-		w := &twins{t: t, Engine: start(t, engine.Options{Repositories: []string{root}})}
+		w := &twins{t: t, Engine: start(t, engine.Options{ModelOptions: engine.ModelOptions{Repositories: []string{root}}})}
 		w.gives("e", 8)
 		if cfg, _ := w.ModelConfig("e", -1); cfg.GetEnsembleScheduling().GetStep()[0].GetModelNamespace() != "" {
 			t.Errorf("configuration %v", cfg.GetEnsembleScheduling())
@@ -176,7 +176,9 @@ func TestNamespaces(t *testing.T) {
 		put(t, third, "e", pairConfig("part", "OUTPUT0", "OUTPUT1"))
 		first, second := t.TempDir(), t.TempDir()
 		both(t)(first, second)
-		e := start(t, engine.Options{Repositories: []string{first, second, third}, Namespaces: true})
+		e := start(t, engine.Options{
+			ModelOptions: engine.ModelOptions{Repositories: []string{first, second, third}, Namespaces: true},
+		})
 		m, _ := e.Model("e")
 		if m.Err == nil || !strings.Contains(m.Err.Error(), "contains models that are not available or ambiguous: part") {
 			t.Errorf("failed with %v", m.Err)

@@ -30,7 +30,9 @@ func TestRefusals(t *testing.T) {
 			if tt.config != "" {
 				write(t, root+"/refused/config.pbtxt", tt.config)
 			}
-			e, err := engine.New(engine.Options{Repositories: []string{root}, Backends: []backend.Backend{builtin.Identity()}})
+			e, err := engine.New(engine.Options{
+				ModelOptions: engine.ModelOptions{Repositories: []string{root}, Backends: []backend.Backend{builtin.Identity()}},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

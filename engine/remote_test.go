@@ -156,8 +156,13 @@ func TestModelsFromS3(t *testing.T) {
 		b.put(t, "id/config.pbtxt", oneVersion)
 		b.put(t, "id/1/weights.bin", "1")
 		var failed atomic.Int64
-		e := b.open(t, t.TempDir(), engine.Options{Mode: engine.ModePoll, PollInterval: 5 * time.Millisecond, Settle: 20 * time.Millisecond,
-			Events: engine.EventListener{Changed: ch.note, ScanFailed: func(error) { failed.Add(1); ch.note() }}})
+		e := b.open(t, t.TempDir(), engine.Options{
+			ModelOptions: engine.ModelOptions{
+				Settle: 20 * time.Millisecond,
+				Events: engine.EventListener{Changed: ch.note, ScanFailed: func(error) { failed.Add(1); ch.note() }},
+			},
+			Mode: engine.ModePoll, PollInterval: 5 * time.Millisecond,
+		})
 		ch.until(t, "version 1", serves(e, "id:1"))
 		b.put(t, "id/2/weights.bin", "2")
 		ch.until(t, "version 2 alone", serves(e, "id:2"))
@@ -181,8 +186,10 @@ func TestModelsFromS3(t *testing.T) {
 		b, ch := startBucket(t), newChanges()
 		b.put(t, "id/config.pbtxt", oneVersion)
 		b.put(t, "id/1/weights.bin", "1")
-		e := b.open(t, t.TempDir(), engine.Options{Mode: engine.ModePoll, PollInterval: 5 * time.Millisecond, Settle: 10 * time.Millisecond,
-			Events: engine.EventListener{Changed: ch.note}})
+		e := b.open(t, t.TempDir(), engine.Options{
+			ModelOptions: engine.ModelOptions{Settle: 10 * time.Millisecond, Events: engine.EventListener{Changed: ch.note}},
+			Mode:         engine.ModePoll, PollInterval: 5 * time.Millisecond,
+		})
 		b.deny.Store(true)
 		b.put(t, "id/2/weights.bin", "2")
 		ch.until(t, "the reason in the index", func() bool {
@@ -205,7 +212,10 @@ func TestModelsFromS3(t *testing.T) {
 		b.put(t, "id/config.pbtxt", oneVersion)
 		b.put(t, "id/1/weights.bin", strings.Repeat("x", 3_000_000))
 		cloudy := make(chan *engine.Engine, 1)
-		e := b.open(t, t.TempDir(), engine.Options{Mode: engine.ModeExplicit, Events: engine.EventListener{Changed: ch.note}})
+		e := b.open(t, t.TempDir(), engine.Options{
+			ModelOptions: engine.ModelOptions{Events: engine.EventListener{Changed: ch.note}},
+			Mode:         engine.ModeExplicit,
+		})
 		go func() {
 			if err := e.LoadModel(context.Background(), "id", engine.LoadParameters{}); err != nil {
 				t.Error(err)

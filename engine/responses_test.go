@@ -67,7 +67,9 @@ func TestResponseStatistics_E034_I011(t *testing.T) {
 	root := t.TempDir()
 	write(t, root+"/s/config.pbtxt", streamerConfig)
 	write(t, root+"/s/1/.keep", "")
-	e := start(t, engine.Options{Repositories: []string{root}, Backends: []backend.Backend{streamer{}}})
+	e := start(t, engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{root}, Backends: []backend.Backend{streamer{}}},
+	})
 	send := func(n int32) (count int) {
 		r := infer.New()
 		defer r.Release()
@@ -123,7 +125,9 @@ func TestResponseStatistics_E034_I011(t *testing.T) {
 		}
 	})
 	t.Run("E034 a model that gives one response has none", func(t *testing.T) {
-		id := start(t, engine.Options{Repositories: []string{ensembles(t)}})
+		id := start(t, engine.Options{
+			ModelOptions: engine.ModelOptions{Repositories: []string{ensembles(t)}},
+		})
 		r := diamond("word", 1, "INPUT0")
 		defer r.Release()
 		if _, err := all(t, id, r); err != nil {

@@ -41,7 +41,7 @@ func sequences(t *testing.T, models map[string]string) *engine.Engine {
 		write(t, root+"/"+name+"/config.pbtxt", cfg)
 		write(t, root+"/"+name+"/1/.keep", "")
 	}
-	return start(t, engine.Options{Repositories: []string{root}})
+	return start(t, engine.Options{ModelOptions: engine.ModelOptions{Repositories: []string{root}}})
 }
 
 // part is a request of a sequence.
@@ -344,7 +344,10 @@ func TestSequencesSurviveAReload(t *testing.T) {
 	root := t.TempDir()
 	write(t, root+"/m/config.pbtxt", sequenceConfig("sequence", 4, "", hour)+"version_policy { latest { num_versions: 1 } }\n")
 	write(t, root+"/m/1/.keep", "")
-	e := start(t, engine.Options{Repositories: []string{root}, Mode: engine.ModeExplicit, StartupModels: []string{"*"}})
+	e := start(t, engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{root}},
+		Mode:         engine.ModeExplicit, StartupModels: []string{"*"},
+	})
 	want := func(id int, flags infer.Flags, n, sum int32) {
 		t.Helper()
 		if got, err := tell(t, e, "m", id, flags, n); err != nil || got != sum {

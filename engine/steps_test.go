@@ -42,7 +42,10 @@ func TestManySteps_B19(t *testing.T) {
 		return "word", "INPUT0"
 	}))
 	put(t, root, "missing", chain(steps, func(i int) (string, string) { return fmt.Sprintf("none%d", i), "INPUT0" }))
-	e := start(t, engine.Options{Repositories: []string{root}, Mode: engine.ModeExplicit})
+	e := start(t, engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{root}},
+		Mode:         engine.ModeExplicit,
+	})
 	load := func(name string) error {
 		t.Helper()
 		begin := time.Now()

@@ -60,7 +60,10 @@ func serve() (httpURL, grpcAddress string, stop func()) {
 		must(os.MkdirAll(filepath.Join(root, name, "1"), 0o755))
 		must(os.WriteFile(filepath.Join(root, name, "config.pbtxt"), []byte(text), 0o600))
 	}
-	e, err := engine.New(engine.Options{Repositories: []string{root}, Backends: builtin.All(), Mode: engine.ModeExplicit, StartupModels: []string{"*"}})
+	e, err := engine.New(engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{root}, Backends: builtin.All()},
+		Mode:         engine.ModeExplicit, StartupModels: []string{"*"},
+	})
 	must(err)
 	must(e.Start(context.Background()))
 	h, err := httpapi.New(httpapi.Options{Engine: e})

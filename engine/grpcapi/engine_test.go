@@ -39,7 +39,9 @@ output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 } ]`,
 			t.Fatal(err)
 		}
 	}
-	e, err := engine.New(engine.Options{Repositories: []string{root}, Backends: builtin.All()})
+	e, err := engine.New(engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{root}, Backends: builtin.All()},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,7 +108,10 @@ func (rawCodec) Unmarshal(b []byte, v any) error {
 // the one before it is answered.
 func TestA23DeadlineWhileQueued(t *testing.T) {
 	t.Parallel() // it mostly waits
-	e, err := engine.New(engine.Options{Repositories: []string{t.TempDir()}, Backends: builtin.All(), Mode: engine.ModeExplicit})
+	e, err := engine.New(engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{t.TempDir()}, Backends: builtin.All()},
+		Mode:         engine.ModeExplicit,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

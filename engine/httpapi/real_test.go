@@ -44,7 +44,10 @@ output [ { name: "OUT" data_type: TYPE_INT32 dims: 1 }, { name: "IDX" data_type:
 	if err := os.WriteFile(filepath.Join(root, "identity", "labels.txt"), []byte(labels.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.New(engine.Options{Repositories: []string{root}, Backends: builtin.All(), Mode: engine.ModeExplicit})
+	e, err := engine.New(engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{root}, Backends: builtin.All()},
+		Mode:         engine.ModeExplicit,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"nereid/engine/agent"
 	"nereid/engine/inferencepb"
@@ -16,14 +17,23 @@ import (
 	"nereid/engine/status"
 )
 
-// chain is one load of a model by the agents that its configuration names. nil: it names none. Its counts are guarded by
-// Manager.mu, its actions follow each other.
-type chain struct {
+// agents runs the repository agents that model configurations name. It is safe for concurrent use.
+type agents struct {
+	o *Options
+
+	mu     sync.Mutex
+	chains map[*model.Model]*agentChain // guarded by mu: the agents that prepared a loaded model
+}
+
+// agentChain is one load of a model by the agents of its configuration. Its actions follow each other. A nil chain has no
+// agents.
+type agentChain struct {
+	agents  *agents
 	links   []link
 	log     *slog.Logger
-	scratch string // "": none was asked for
-	serving int    // models that were loaded by it and have not begun to leave
-	open    int    // models that are not closed
+	scratch string // a folder for the agents; "": none asked for it
+	serving int    // loaded models that have not left service; guarded by agents.mu
+	open    int    // loaded models that are not closed; guarded by agents.mu
 }
 
 type link struct {
@@ -31,33 +41,29 @@ type link struct {
 	model *agent.Model
 }
 
-// startAgents lets the agents of a configuration look at a model's files, and returns the model as they left it. Errors:
-// Unsupported for an agent that there is not, what an agent says.
-func (m *Manager) startAgents(ctx context.Context, src *repo.Model, list []*inferencepb.ModelRepositoryAgents_Agent) (*chain, *repo.Model, error) {
-	c := &chain{log: m.o.Log}
+// start calls the agents of a configuration with a model's files, and returns the model as they left it. Errors: Unsupported
+// for an unknown agent, and the agents' own.
+func (a *agents) start(ctx context.Context, src *repo.Model, list []*inferencepb.ModelRepositoryAgents_Agent) (
+	*agentChain, *repo.Model, error,
+) {
+	c := &agentChain{agents: a, log: a.o.Log}
 	scratch := func() (string, error) {
 		if c.scratch != "" {
 			return c.scratch, nil
 		}
 		var err error
-		c.scratch, err = os.MkdirTemp(m.o.OverrideFolder, "agent-")
+		c.scratch, err = os.MkdirTemp(a.o.OverrideFolder, "agent-")
 		return c.scratch, err
 	}
 	folder := src.Folder
 	for _, want := range list {
-		at := slices.IndexFunc(m.o.Agents, func(a agent.Agent) bool { return a.Name() == want.GetName() })
-		if at < 0 {
-			var names []string
-			for _, a := range m.o.Agents {
-				names = append(names, a.Name())
-			}
+		l := link{model: &agent.Model{
+			Name: src.Name, Parameters: maps.Clone(want.GetParameters()), Folder: folder, Scratch: scratch,
+		}}
+		err := a.act(ctx, &l, want.GetName())
+		if err != nil {
 			c.failed()
-			return nil, nil, status.Errorf(status.Unsupported, "repository agent '%s' of model '%s' is not there; there are: %s", want.GetName(), src.Name, strings.Join(names, ", "))
-		}
-		l := link{m.o.Agents[at], &agent.Model{Name: src.Name, Parameters: maps.Clone(want.GetParameters()), Folder: folder, Scratch: scratch}}
-		if err := l.agent.Act(ctx, agent.Load, l.model); err != nil {
-			c.failed()
-			return nil, nil, status.Errorf(status.CodeOf(err), "repository agent '%s' refuses model '%s': %w", l.agent.Name(), src.Name, err)
+			return nil, nil, err
 		}
 		c.links = append(c.links, l)
 		folder = l.model.Folder
@@ -65,93 +71,111 @@ func (m *Manager) startAgents(ctx context.Context, src *repo.Model, list []*infe
 	if folder == src.Folder {
 		return c, src, nil
 	}
-	moved := repo.ScanModel(filepath.Dir(folder), filepath.Base(folder), m.o.ConfigName)
+	moved := repo.ScanModel(filepath.Dir(folder), filepath.Base(folder), a.o.ConfigName)
 	moved.Name, moved.Key, moved.Root, moved.Alias = src.Name, src.Key, src.Root, src.Alias
 	return c, moved, nil
 }
 
-// tell says an action to all agents, in order or in reverse.
-func (c *chain) tell(a agent.Action, reverse bool) {
-	if c == nil {
-		return
+// act finds the agent of a link by its name and has it load the model.
+func (a *agents) act(ctx context.Context, l *link, name string) error {
+	at := slices.IndexFunc(a.o.Agents, func(x agent.Agent) bool { return x.Name() == name })
+	if at < 0 {
+		var names []string
+		for _, x := range a.o.Agents {
+			names = append(names, x.Name())
+		}
+		return status.Errorf(status.Unsupported, "repository agent '%s' of model '%s' is not there; there are: %s",
+			name, l.model.Name, strings.Join(names, ", "))
 	}
+	l.agent = a.o.Agents[at]
+	if err := l.agent.Act(ctx, agent.Load, l.model); err != nil {
+		return status.Errorf(status.CodeOf(err), "repository agent '%s' refuses model '%s': %w", name, l.model.Name, err)
+	}
+	return nil
+}
+
+// notify calls all agents with an action, in order or in reverse.
+func (c *agentChain) notify(a agent.Action, reverse bool) {
 	links := slices.Clone(c.links)
 	if reverse {
 		slices.Reverse(links)
 	}
 	for _, l := range links {
 		if err := l.agent.Act(context.Background(), a, l.model); err != nil {
-			c.log.Warn("a repository agent failed", "agent", l.agent.Name(), "action", a.String(), "model", l.model.Name, "err", err)
+			c.log.Warn("a repository agent failed",
+				"agent", l.agent.Name(), "action", a.String(), "model", l.model.Name, "err", err)
 		}
 	}
 }
 
-// failed ends a chain of which no model came.
-func (c *chain) failed() {
-	c.tell(agent.LoadFail, true)
-	c.clean()
+// failed ends a chain whose load failed.
+func (c *agentChain) failed() {
+	if c != nil {
+		c.notify(agent.LoadFail, true)
+		c.clean()
+	}
 }
 
-func (c *chain) clean() {
-	if c != nil && c.scratch != "" {
+func (c *agentChain) clean() {
+	if c.scratch != "" {
 		_ = os.RemoveAll(c.scratch) // what is left is in the temporary folder
 	}
 }
 
-// bind ties what was loaded to the chain that prepared it, and tells that the load is over.
-func (m *Manager) bind(c *chain, results []outcome) {
+// loaded ties what was loaded to the chain that prepared it, and notifies the agents that the load is over.
+func (c *agentChain) loaded(results []outcome) {
 	if c == nil {
 		return
 	}
-	fine := false
-	m.mu.Lock()
+	ok := false
+	c.agents.mu.Lock()
 	for _, r := range results {
-		fine = fine || r.err == nil
+		ok = ok || r.err == nil
 		if r.model != nil {
 			c.serving++
 			c.open++
-			m.chains[r.model] = c
+			c.agents.chains[r.model] = c
 		}
 	}
-	loaded := c.open
-	m.mu.Unlock()
+	open := c.open
+	c.agents.mu.Unlock()
 	switch {
-	case !fine:
+	case !ok:
 		c.failed()
-	case loaded == 0: // all that was to serve did already, or will be loaded by its first request
-		c.tell(agent.LoadComplete, true)
-		c.tell(agent.Unload, false)
-		c.tell(agent.UnloadComplete, true)
+	case open == 0: // everything was loaded already, or will be loaded by its first request
+		c.notify(agent.LoadComplete, true)
+		c.notify(agent.Unload, false)
+		c.notify(agent.UnloadComplete, true)
 		c.clean()
 	default:
-		c.tell(agent.LoadComplete, true)
+		c.notify(agent.LoadComplete, true)
 	}
 }
 
-// unbind is called when a model begins to leave. The caller calls closed when it is closed.
-func (m *Manager) unbind(old *model.Model) (closed func()) {
-	m.mu.Lock()
-	c := m.chains[old]
-	delete(m.chains, old)
+// unload notifies the agents of a model that leaves service. The caller calls closed when the model is closed.
+func (a *agents) unload(old *model.Model) (closed func()) {
+	a.mu.Lock()
+	c := a.chains[old]
+	delete(a.chains, old)
 	last := false
 	if c != nil {
 		c.serving--
 		last = c.serving == 0
 	}
-	m.mu.Unlock()
+	a.mu.Unlock()
 	if c == nil {
 		return func() {}
 	}
 	if last {
-		c.tell(agent.Unload, false)
+		c.notify(agent.Unload, false)
 	}
 	return func() {
-		m.mu.Lock()
+		a.mu.Lock()
 		c.open--
 		end := c.open == 0
-		m.mu.Unlock()
+		a.mu.Unlock()
 		if end {
-			c.tell(agent.UnloadComplete, true)
+			c.notify(agent.UnloadComplete, true)
 			c.clean()
 		}
 	}

@@ -2,147 +2,155 @@ package lifecycle
 
 import (
 	"context"
-	"fmt"
-	"strings"
-	"sync"
-	"time"
 
-	"google.golang.org/protobuf/proto"
-
-	"nereid/engine/infer"
-	"nereid/engine/model"
-	"nereid/engine/modelconfig"
 	"nereid/engine/repo"
 	"nereid/engine/status"
 )
 
-// outcome is what became of one version in a change.
-type outcome struct {
-	number int64
-	model  *model.Model // loaded; nil if kept or failed
-	kept   bool         // what is in service needs no loading
-	// untouched: not looked at, since another version is loaded alone.
-	untouched bool
-	// face, if not nil, says that the version is to be loaded by its first request, and what that sees of it.
-	face infer.Served
-	err  error
-}
-
-// errStopping is the answer to a change that comes, or is under way, when the manager closes.
+// errStopping is the error of a change that begins, or is under way, when the manager closes.
 var errStopping = status.New(status.Unavailable, "the server is stopping")
 
-// task is a change of a model that somebody asks for.
-type task struct {
-	// look finds what the model is to be. It is called when no other change of the model is under way, so that of two
-	// changes the later one knows more.
-	look func() (*repo.Model, error)
-	over *override
-	// polled: polling asks. It leaves a model alone that was unloaded by hand.
-	polled bool
-	// byHand: a load request asks, so that versions loaded or unloaded alone before count no more.
-	byHand bool
-	// asked: the model is loaded by its name, so that unloading an ensemble that has it as a step leaves it.
-	asked bool
-	// deep: the models of an ensemble's steps are looked at although the ensemble is as it was.
-	deep bool
-	// seen holds the models of steps that this change has looked at: none is twice.
-	seen map[string]bool
-	// clear holds the models from which no steps lead back to where this change began.
-	clear map[string]bool
-	// only, if not 0, is the version to be loaded alone.
-	only int64
-	// relink: steps of the ensemble are to run other repositories' models than they do.
-	relink bool
-	// wake: a request waits for an evicted model. What is not evicted is left alone.
-	wake bool
+// whenFull says what becomes of versions for which there is no room in memory.
+type whenFull int
+
+const (
+	// loadLater: versions of a model that is not in service yet go into service without being loaded, until their first
+	// request. Others wait for room.
+	loadLater   whenFull = iota
+	waitForRoom          // they wait, and fail in the end
+	stayEvicted          // they wait, and stay evicted in the end
+)
+
+// change is one change of a model. begin makes it, and end ends it; between the two the entry's op is held.
+type change struct {
+	m    *Manager
+	e    *entry
+	ctx  context.Context // ends the change early; also when the manager closes
+	stop func()
+	src  *repo.Model // what the model is to be
+	// over replaces files of the repository; nil: it does not. It is the entry's unless fresh.
+	over     *override
+	fresh    bool  // over came with this change
+	only     int64 // the version to be loaded alone; 0: all that the model is to serve
+	whenFull whenFull
 }
 
-// changeOne brings a model to what t asks for, and before it the models of its steps, which it returns; kept says that the
-// model itself was not touched. It returns once
-// that is in service, or has failed. ctx ends what waits for its turn, and the load if the backend can stop; Close does
-// too.
-func (m *Manager) changeOne(ctx context.Context, name string, t task) (parts []string, kept bool, _ error) {
-	over := t.over
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(m.open, cancel)()
-	e := m.lock(name, true)
+// begin locks a model and finds out what it is to be. look is called while no other change of the model is under way, so that
+// of two changes the later one knows more. begin returns nil, and no error, if look finds that there is nothing to do. over
+// may be nil.
+func (m *Manager) begin(
+	ctx context.Context, key string, over *override, look func(*entry) (*repo.Model, error),
+) (*change, error) {
+	e := m.lock(key, true)
 	if e == nil {
 		over.remove()
-		return nil, true, errStopping
+		return nil, errStopping
 	}
-	defer e.op.Unlock()
-	if t.wake && !m.asleep(e) {
-		return nil, true, nil
-	}
-	src, err := t.look()
+	src, err := look(e)
 	if err != nil {
-		over.remove()
-		m.dropUntried(e, err)
-		return nil, true, notPolled(name, err)
+		m.forgetUntried(e, err)
+		err = notPolled(key, err)
 	}
 	m.mu.Lock()
-	if m.closed || t.polled && e.held {
-		closed := m.closed
+	if err == nil && m.closed {
+		err = errStopping
+	}
+	if err != nil || src == nil {
 		m.mu.Unlock()
+		e.op.Unlock()
 		over.remove()
-		if closed {
-			return nil, true, errStopping
-		}
-		return nil, true, nil
+		return nil, err
 	}
-	e.asked = e.asked || t.asked
+	defer m.mu.Unlock()
 	e.waits = nil
-	if t.byHand && t.only == 0 && len(e.picked) > 0 {
-		m.step(e, whole{})
-		e.src = nil // what serves is not what the policy says
+	c := &change{m: m, e: e, src: src, over: over, fresh: over != nil}
+	if !c.fresh && e.src != nil && e.src.Equal(src) {
+		c.over = e.override // an unchanged model keeps its override
 	}
-	same := !t.relink && e.src != nil && e.src.Equal(src) && over == nil && e.settled() && (t.only == 0 || e.versions[t.only].model != nil)
-	if over == nil && e.override != nil && (t.wake || t.relink || e.override.folder == "") && e.src != nil && e.src.Equal(src) {
-		over = e.override // an unchanged model keeps its earlier override
+	var cancel context.CancelFunc
+	c.ctx, cancel = context.WithCancel(ctx)
+	detach := context.AfterFunc(m.open, cancel)
+	c.stop = func() {
+		detach()
+		cancel()
 	}
-	m.mu.Unlock()
-	if same {
-		if t.deep { // as Triton: a load request brings the models of the steps up to date even so
-			parts, _ = m.loadParts(ctx, src, over, t)
-		}
-		return parts, true, nil
-	}
-	parts, circular := m.loadParts(ctx, src, over, t)
-	if err := m.turn(ctx, e); err != nil {
-		if over != e.override {
-			over.remove()
-		}
-		return parts, true, err
-	}
-	defer func() { <-m.loads }()
-
-	plan, err := m.prepare(ctx, src, over, m.choose(e, t.only))
-	if err == nil {
-		err = circular
-	}
-	if err != nil {
-		if plan != nil && plan.chain != nil {
-			plan.chain.failed()
-		}
-		return parts, false, m.failWhole(e, src, over, plan, err)
-	}
-	return parts, false, m.apply(ctx, e, src, over, plan, t)
+	return c, nil
 }
 
-// turn waits until the model may load, of which so many may at once. On nil the caller gives its place back.
-func (m *Manager) turn(ctx context.Context, e *entry) error {
-	place := false
+func (c *change) end() {
+	c.stop()
+	c.e.op.Unlock()
+}
+
+// forgetUntried forgets a model that does not exist and that was never tried. e.op is held.
+func (m *Manager) forgetUntried(e *entry, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if status.CodeOf(err) == status.NotFound && e.src == nil && len(e.versions) == 0 {
+		m.forget(e)
+	}
+}
+
+// markRequested notes that the model was loaded by its own name, so that unloading an ensemble leaves it in service.
+func (c *change) markRequested() {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	c.e.requested = true
+}
+
+// dropChoices forgets which versions were loaded or unloaded alone.
+func (c *change) dropChoices() {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	if len(c.e.picked) > 0 {
+		c.m.step(c.e, whole{})
+		c.e.src = nil // what is in service is not what the version policy says
+	}
+}
+
+// unchanged reports whether what is in service is what the change asks for.
+func (c *change) unchanged() bool {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	e := c.e
+	return !c.fresh && e.src != nil && e.src.Equal(c.src) && e.settled() && (c.only == 0 || e.versions[c.only].model != nil)
+}
+
+// load loads the models of an ensemble's steps and then the model itself, and returns once it is in service or has failed.
+// kept says that the model was not touched.
+func (c *change) load(o *operation) (kept bool, err error) {
+	cyclic := o.loadSteps(c)
+	if err := c.takePlace(); err != nil {
+		c.discardFresh()
+		return true, err
+	}
+	defer func() { <-c.m.loads }()
+	p, err := c.m.loader.prepare(c.ctx, c.src, c.over, c.choose())
+	if err == nil {
+		err = cyclic
+	}
+	if err != nil {
+		if p != nil {
+			p.chain.failed()
+		}
+		return false, c.refuse(p, err)
+	}
+	return false, c.apply(p)
+}
+
+// takePlace waits until the model may load: only Options.LoadThreads load at once. On nil the caller gives the place back.
+func (c *change) takePlace() error {
+	m, place := c.m, false
 	select {
 	case m.loads <- struct{}{}:
 		place = true
-	case <-ctx.Done():
+	case <-c.ctx.Done():
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	err := ctx.Err() // also beside a place: the load that made it may have ended for the same reason
+	err := c.ctx.Err() // also with a place: the load that freed it may have ended for the same reason
 	if err == nil && !m.closed {
-		m.step(e, claimed{})
+		m.step(c.e, claimed{})
 		return nil
 	}
 	if place {
@@ -151,200 +159,38 @@ func (m *Manager) turn(ctx context.Context, e *entry) error {
 	if m.closed {
 		return errStopping
 	}
-	return status.Errorf(status.Cancelled, "load of model '%s' was given up while it waited for others: %w", e.name, err)
+	return status.Errorf(status.Cancelled, "load of model '%s' was given up while it waited for others: %w", c.e.name, err)
 }
 
-// dropUntried forgets a model that is not there and that nothing was ever tried with. e.op is held.
-func (m *Manager) dropUntried(e *entry, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if status.CodeOf(err) == status.NotFound && e.src == nil && len(e.versions) == 0 {
-		delete(m.entries, e.name)
+// discardFresh removes the files that came with the change.
+func (c *change) discardFresh() {
+	if c.fresh {
+		c.over.remove()
 	}
 }
 
-// failWhole notes that the folder or the configuration is at fault: nothing was tried, what serves goes on.
-func (m *Manager) failWhole(e *entry, src *repo.Model, over *override, plan *plan, err error) error {
+// refuse notes that the folder or the configuration is at fault: nothing was tried, and what is in service stays.
+func (c *change) refuse(p *plan, err error) error {
+	m, e := c.m, c.e
+	missing := p != nil && p.versionsMissing
 	m.mu.Lock()
 	m.step(e, refused{err})
 	kept := e.serves()
-	if over == e.override { // else what was brought with the request goes, and the folder is to be looked at as before
-		e.src = src
-		if plan != nil && plan.text != "" {
-			e.text = plan.text
+	if c.over == e.override { // otherwise the next scan compares the folder with what was tried before
+		e.src = c.src
+		if p != nil && p.text != "" {
+			e.text = p.text
 		}
 	} else {
-		over.remove()
+		c.discardFresh()
 	}
-	if !kept && plan != nil && plan.versionsMissing && m.table.Load().models[e.name] == nil {
+	if !kept && missing && m.table.Load().models[e.name] == nil {
 		m.table.Store(m.table.Load().with(e.name, nil, e.wanted)) // known, but without versions
 	}
 	m.mu.Unlock()
 	m.o.Events.failed(e.name, 0, err, kept)
-	if plan != nil && plan.versionsMissing {
+	if missing {
 		return status.Errorf(status.InvalidArg, "load failed for model '%s': %w\n", e.name, err)
 	}
 	return notPolled(e.name, err)
-}
-
-// apply loads what the plan asks for and swaps it in. e.op is held.
-func (m *Manager) apply(ctx context.Context, e *entry, src *repo.Model, over *override, p *plan, t task) error {
-	results := make([]outcome, len(p.versions))
-	var wanting []*outcome // to be loaded
-	for i, n := range p.versions {
-		r := &results[i]
-		r.number = n
-		switch {
-		case t.only != 0 && n != t.only:
-			r.kept, r.untouched = true, true
-		case m.keeps(ctx, e, src, p, n, r):
-		case p.faults[n] != nil:
-			r.err = p.faults[n]
-		default:
-			wanting = append(wanting, r)
-		}
-	}
-	defer m.release(e)
-	if shelved, err := m.admit(ctx, e, src, p, wanting, t); err != nil {
-		if t.wake { // nothing was tried, it stays evicted
-			if p.chain != nil {
-				p.chain.failed()
-			}
-			return err
-		}
-		for _, r := range wanting {
-			r.err = err
-		}
-	} else if !shelved {
-		m.loadAll(ctx, e, p, wanting)
-	}
-	m.bind(p.chain, results)
-	return m.commit(e, src, over, p, results, t.only)
-}
-
-// loadAll loads versions side by side. What does not fit into the budget of memory after all is closed again.
-func (m *Manager) loadAll(ctx context.Context, e *entry, p *plan, wanting []*outcome) {
-	var wg sync.WaitGroup
-	for _, r := range wanting {
-		m.o.Events.loading(e.name, r.number)
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			r.model, r.err = m.loadVersion(ctx, p.src, p, r.number)
-		}()
-	}
-	wg.Wait()
-	err := m.fit(ctx, e, wanting)
-	if err == nil {
-		return
-	}
-	for _, r := range wanting {
-		if r.model != nil {
-			if cerr := r.model.Close(ctx); cerr != nil {
-				m.o.Log.Error("closing a model that does not fit", "model", e.name, "version", r.number, "err", cerr)
-			}
-			r.model, r.err = nil, err
-		}
-	}
-}
-
-// keeps reports whether version n in service already is what the plan wants, resizing its instances if that is all
-// that differs; else it marks the version as loading.
-func (m *Manager) keeps(ctx context.Context, e *entry, src *repo.Model, p *plan, n int64, out *outcome) bool {
-	m.mu.Lock()
-	if !e.versions[n].serves() { // it begins anew, also where an old one that was unloaded is still at its last requests
-		m.o.Stats.Remove(e.name, n)
-	}
-	m.step(e, loading{[]int64{n}})
-	v := e.versions[n]
-	current := v.model
-	sameFiles := current != nil && v.src == src.Versions[n] && e.src != nil && e.src.Folder == src.Folder
-	sameShared, sameRest := v.shared == src.Shared, v.rest == src.Rest
-	m.mu.Unlock()
-	if !sameFiles {
-		return false
-	}
-	switch cfg := current.Config(); {
-	case sameShared && proto.Equal(cfg, p.cfg):
-		out.kept = true
-		return true
-	case sameRest && modelconfig.OnlyInstanceCountsDiffer(cfg, p.cfg):
-		if out.err = current.Resize(ctx, p.cfg); out.err == nil {
-			out.kept = true
-		}
-		return true
-	}
-	return false
-}
-
-func (m *Manager) loadVersion(ctx context.Context, src *repo.Model, p *plan, n int64) (*model.Model, error) {
-	for try := 0; ; try++ {
-		mod, err := m.loadOnce(ctx, src, p, n)
-		if err == nil || try == m.o.LoadRetries || ctx.Err() != nil {
-			return mod, err
-		}
-		m.o.Log.Warn("a version failed to load and is tried again", "model", src.Name, "version", n, "try", try+2, "of", m.o.LoadRetries+1, "err", err)
-	}
-}
-
-func (m *Manager) loadOnce(ctx context.Context, src *repo.Model, p *plan, n int64) (*model.Model, error) {
-	return model.Load(ctx, model.Spec{
-		Name: src.Name, Version: n, Config: p.cfg, ModelFolder: src.Folder,
-		VersionFolder: versionFolder(src, n), Backend: p.backend, Host: m.o.Host,
-		Stats: m.o.Stats.Version(src.Key, n), Log: m.o.Log, Models: m.partConfig, Cache: m.o.Cache, Cores: m.cores, Slices: &m.slices, Limiter: m.o.Limiter, Machine: m.o.Machine, GPULimits: m.o.GPULimits,
-		HostPolicies: m.o.HostPolicies,
-		NoteUse:      m.o.Residency.on(),
-	})
-}
-
-// commit puts what was loaded into service and takes out what it replaces, in one step. e.op is held.
-func (m *Manager) commit(e *entry, src *repo.Model, over *override, p *plan, results []outcome, only int64) error {
-	var failed []outcome
-	for _, r := range results {
-		if r.err != nil {
-			failed = append(failed, r)
-		}
-	}
-	m.mu.Lock()
-	hadService := e.serves()
-	void := len(failed) == len(results) && over != nil && over != e.override
-	fx := m.step(e, tried{src: src, wanted: p.versions, results: results, at: time.Now(), void: void})
-	if only != 0 {
-		src = m.note(e, src, p, only, len(failed) == 0)
-	}
-	earlier, fresh := e.text, over != nil && over != e.override && !void
-	m.adopt(e, src, over, p, void)
-	m.mu.Unlock()
-	if fresh {
-		m.o.Events.overridden(e.name, earlier, over.config)
-	}
-
-	for _, r := range results {
-		if r.model != nil {
-			m.o.Events.loaded(e.name, r.number, r.model.LoadTime(), fx.reloaded[r.number])
-		}
-	}
-	if len(failed) == 0 {
-		m.o.Events.ready(e.name)
-		return nil
-	}
-	var text strings.Builder
-	for _, r := range failed {
-		m.o.Events.failed(e.name, r.number, r.err, hadService)
-		fmt.Fprintf(&text, "version %d is at UNAVAILABLE state: %s;\n", r.number, status.Reason(r.err))
-	}
-	return status.Errorf(status.InvalidArg, "load failed for model '%s': %s", e.name, text.String())
-}
-
-// adopt notes what the model came from. An override that brought nothing goes again. m.mu is held.
-func (m *Manager) adopt(e *entry, src *repo.Model, over *override, p *plan, void bool) {
-	if void {
-		over.remove()
-		return
-	}
-	old := e.override
-	e.src, e.cfg, e.text, e.override = src, p.cfg, p.text, over
-	if old != over {
-		old.remove()
-	}
 }

@@ -520,10 +520,10 @@ func TestStatisticsOfALoadAfterAnUnload_E031(t *testing.T) {
 	answered := make(chan error)
 	go func() { answered <- r.ask("m") }()
 	<-started
-	epoch := r.o.Stats.Snapshots(nil)[0].Epoch
+	epoch := r.Manager.stats.Snapshots(nil)[0].Epoch
 	r.write("m/1/file", "another")
 	r.load("m")
-	if s := r.o.Stats.Snapshots(nil); len(s) != 1 || s[0].Epoch != epoch {
+	if s := r.Manager.stats.Snapshots(nil); len(s) != 1 || s[0].Epoch != epoch {
 		t.Errorf("a reload begins the statistics anew: %+v", s)
 	}
 	r.Unload("m")
@@ -538,11 +538,11 @@ func TestStatisticsOfALoadAfterAnUnload_E031(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if s := r.o.Stats.Snapshots(nil); len(s) != 1 || s[0].Epoch == epoch || s[0].Success.Count != 2 || s[0].Pending != 0 {
+	if s := r.Manager.stats.Snapshots(nil); len(s) != 1 || s[0].Epoch == epoch || s[0].Success.Count != 2 || s[0].Pending != 0 {
 		t.Errorf("statistics %+v; want the 2 successes since the load", s)
 	}
 	r.until("the old ones are closed", func() bool { open, _, _ := r.b.count(); return open == 1 })
-	if s := r.o.Stats.Snapshots(nil); len(s) != 1 || s[0].Success.Count != 2 {
+	if s := r.Manager.stats.Snapshots(nil); len(s) != 1 || s[0].Success.Count != 2 {
 		t.Errorf("statistics %+v after the old ones have closed; want the 2 successes since the load", s)
 	}
 }
@@ -577,7 +577,7 @@ func TestStatisticsOfComingBack(t *testing.T) {
 		t.Error(err)
 	}
 	for range 2 {
-		all := r.o.Stats.Snapshots(nil)
+		all := r.Manager.stats.Snapshots(nil)
 		if len(all) != 1 || all[0].Success.Count != 1 {
 			t.Errorf("statistics %+v, want one version with the success since it came back", all)
 		}
@@ -597,7 +597,7 @@ func TestForgettingBesideLoading(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			wg.Go(func() { r.forgetIfGone("m") })
+			wg.Go(func() { r.poller.forgetIfGone("m") })
 		}
 		wg.Wait()
 		_, known := r.Model("m")
@@ -615,7 +615,7 @@ func TestAnUnloadIsNotUndoneByAPollUnderWay(t *testing.T) {
 	r.load("m")
 	r.Unload("m")
 	found, _ := repo.Scan(r.scanOptions())
-	if err := r.change(t.Context(), "m", task{look: func() (*repo.Model, error) { return found["m"], nil }, polled: true}); err != nil {
+	if err := r.loadPolled(found["m"], func() (*repo.Model, error) { return found["m"], nil }); err != nil {
 		t.Error(err)
 	}
 	r.check("after the poll's turn", "m")
@@ -627,7 +627,8 @@ func TestCopyUnderWayIsNotLoaded_A059_B14(t *testing.T) {
 	r.write("m/1/file", "half")
 	found, _ := repo.Scan(r.scanOptions())
 	r.write("m/1/file", "the whole file")
-	if err := r.change(t.Context(), "m", task{look: func() (*repo.Model, error) { return r.rested(found["m"]) }, polled: true}); status.CodeOf(err) != status.Internal ||
+	err := r.loadPolled(found["m"], func() (*repo.Model, error) { return r.poller.settled(found["m"]) })
+	if status.CodeOf(err) != status.Internal ||
 		!strings.Contains(err.Error(), "is being changed") {
 		t.Errorf("change = %v, want a refusal", err)
 	}
@@ -647,9 +648,10 @@ func TestCopyUnderWayIsNotLoaded_A059_B14(t *testing.T) {
 	for _, step := range []struct {
 		rested time.Duration
 		loads  bool
-	}{{2 * time.Minute, runtime.GOOS != "linux"}, {held * time.Minute, true}} {
+	}{{2 * time.Minute, runtime.GOOS != "linux"}, {writtenMost * time.Minute, true}} {
 		_, before, _ := r.b.count()
-		next := r.Manager.poll(found, true, map[string]pending{"m": {found["m"], time.Now().Add(-step.rested)}})
+		r.poller.waiting = map[string]pending{"m": {found["m"], time.Now().Add(-step.rested)}}
+		next := r.poller.poll(found, true)
 		r.wait()
 		if _, after, _ := r.b.count(); (after > before) != step.loads || (next > 0) == step.loads {
 			t.Errorf("open for writing, at rest for %v: %d loads, next look in %v; want one: %v", step.rested, after-before, next, step.loads)

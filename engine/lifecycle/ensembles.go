@@ -1,7 +1,6 @@
 package lifecycle
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -11,84 +10,175 @@ import (
 	"nereid/engine/status"
 )
 
-// change brings a model to what t asks for, the models of its steps first if it is an ensemble, and then brings the
-// ensembles that it is part of in line. See changeOne.
-func (m *Manager) change(ctx context.Context, name string, t task) error {
-	return m.changeIn(ctx, name, t, map[string]bool{})
+// change runs a load of a model, and then brings the ensembles that it is a step of in line with it.
+func (m *Manager) change(key string, load func(*operation) (kept bool, err error)) error {
+	d := dependents{m, map[string]bool{}}
+	return d.change(key, load)
 }
 
-// changeIn is change within a round, which notes the ensembles that were loaded for a change of their parts: one that fails is
-// not tried again for each way that leads to it.
-func (m *Manager) changeIn(ctx context.Context, name string, t task, round map[string]bool) error {
-	t.seen, t.clear = map[string]bool{}, map[string]bool{}
-	changed, kept, err := m.changeOne(ctx, name, t)
-	except := name
-	if kept { // it may not fit its parts any more
+// updateDependents brings the ensembles that a model is a step of in line with it.
+func (m *Manager) updateDependents(key string) {
+	d := dependents{m, map[string]bool{}}
+	d.update(key, "")
+}
+
+// dependents brings ensembles in line with the models of their steps after a change of these.
+type dependents struct {
+	m *Manager
+	// reloaded holds the ensembles that were reloaded for the change: one that fails is not tried again for each way that
+	// leads to it.
+	reloaded map[string]bool
+}
+
+func (d *dependents) change(key string, load func(*operation) (kept bool, err error)) error {
+	o := newOperation(d.m)
+	kept, err := load(o)
+	except := key
+	if kept { // it may not fit the models of its steps any more
 		except = ""
 	}
-	for _, part := range changed {
-		m.updateDependents(part, except, round)
+	for _, step := range o.loaded {
+		d.update(step, except)
 	}
-	m.updateDependents(name, "", round)
+	d.update(key, "")
 	return err
 }
 
-// loadParts loads the models of an ensemble's steps as they are in the repository now, and returns the names of those
-// that it looked at; none for other models. Their failures show when the ensemble is put together. e.op is held.
-func (m *Manager) loadParts(ctx context.Context, src *repo.Model, over *override, t task) (parts []string, err error) {
-	deps := m.dependenciesOf(src, over)
-	if circle := m.circle([]string{src.Key}, deps, t.clear); circle != nil {
-		return nil, status.Errorf(status.InvalidArg, "circular dependency between ensembles: %s", strings.Join(circle, " -> "))
-	}
-	for _, dep := range deps {
-		if t.seen[dep] {
-			continue
+// update checks the ensembles that a model is a step of, without except. One that does not fit any more leaves service with
+// the reason; one that fits again is loaded.
+func (d *dependents) update(key, except string) {
+	m := d.m
+	m.mu.Lock()
+	var all []string
+	for other, e := range m.entries {
+		if other != except && other != key && e.wanted && mayHaveStep(e.cfg, key) {
+			all = append(all, other)
 		}
-		t.seen[dep] = true
-		more, _, _ := m.changeOne(ctx, dep, task{look: func() (*repo.Model, error) { return m.find(dep) }, polled: t.polled, deep: t.deep, seen: t.seen, clear: t.clear})
-		parts = append(append(parts, more...), dep)
 	}
-	return parts, nil
+	closed := m.closed
+	m.mu.Unlock()
+	if closed {
+		return
+	}
+	slices.Sort(all)
+	for _, other := range all {
+		d.check(other)
+	}
 }
 
-// dependenciesOf returns the keys of the models of a model's steps, as far as its configuration can be read.
-func (m *Manager) dependenciesOf(src *repo.Model, over *override) []string {
-	if src.Err != nil {
-		return nil
-	}
-	cfg, _, err := m.readConfig(src, over, &plan{})
-	if err != nil {
-		return nil // the load says why
-	}
-	_ = m.link(src, cfg) // what is missing the load says
-	return ensemble.Parts(cfg)
+// mayHaveStep reports whether a step of an ensemble runs a model, or may have to run it now that it has changed.
+func mayHaveStep(cfg *inferencepb.ModelConfig, key string) bool {
+	_, name := repo.Split(key)
+	return slices.ContainsFunc(cfg.GetEnsembleScheduling().GetStep(), func(s *inferencepb.ModelEnsembling_Step) bool {
+		return s.GetModelName() == name
+	})
 }
 
-// circle returns a way from the first model of the path over its dependencies back to one on the path, nil if there is
-// none. clear holds the models from which none leads.
-func (m *Manager) circle(path, deps []string, clear map[string]bool) []string {
-	for _, dep := range deps {
-		way := append(slices.Clone(path), dep)
-		if slices.Contains(path, dep) {
-			return way
+// check checks an ensemble against the models of its steps.
+func (d *dependents) check(key string) {
+	m := d.m
+	e := m.lock(key, false)
+	if e == nil {
+		return
+	}
+	if d.moved(e) {
+		e.op.Unlock()
+		d.reload(key)
+		return
+	}
+	m.mu.Lock()
+	models, wanted, over := e.models(), e.wanted && !m.closed, e.override
+	m.mu.Unlock()
+	var unfit error
+	for _, mod := range models {
+		if err := mod.Refit(m.stepConfig); err != nil {
+			unfit = err
 		}
-		if clear[dep] {
-			continue
+	}
+	if unfit != nil {
+		m.mu.Lock()
+		m.step(e, suspended{unfit})
+		m.mu.Unlock()
+		m.o.Events.failed(e.name, 0, unfit, false)
+	}
+	e.op.Unlock()
+	switch {
+	case !wanted:
+	case len(models) > 0: // ensembles that it is a step of are to be checked too
+		d.update(key, "")
+	case over == nil:
+		d.reload(key)
+	}
+}
+
+// moved reports whether a step of an ensemble is to run another repository's model than it does. e.op is held.
+func (d *dependents) moved(e *entry) bool {
+	m := d.m
+	m.mu.Lock()
+	src, cfg, over := e.src, e.cfg, e.override
+	m.mu.Unlock()
+	if !m.o.Namespaces || src == nil || len(cfg.GetEnsembleScheduling().GetStep()) == 0 {
+		return false
+	}
+	p := &plan{src: src}
+	if m.loader.read(p, over) != nil {
+		return false
+	}
+	_ = m.link(src, p.cfg) // the load reports what is missing
+	return !slices.Equal(ensemble.Parts(p.cfg), ensemble.Parts(cfg))
+}
+
+// reload loads an ensemble for a change of the models of its steps, unless it did. The outcome is in the index and the events.
+func (d *dependents) reload(key string) {
+	if d.reloaded[key] {
+		return
+	}
+	d.reloaded[key] = true
+	_ = d.change(key, func(o *operation) (bool, error) { return o.reloadEnsemble(key) })
+}
+
+// loadSteps loads the models of an ensemble's steps as they are in the repository now. Their failures show when the ensemble
+// is loaded. Errors: InvalidArg for ensembles that are steps of each other.
+func (o *operation) loadSteps(c *change) error {
+	steps := o.m.loader.steps(c.src, c.over)
+	if cycle := o.cycle([]string{c.src.Key}, steps); cycle != nil {
+		return status.Errorf(status.InvalidArg, "circular dependency between ensembles: %s", strings.Join(cycle, " -> "))
+	}
+	for _, step := range steps {
+		if !o.seen[step] {
+			o.seen[step] = true
+			o.loadStep(c.ctx, step)
+			o.loaded = append(o.loaded, step)
 		}
-		src, err := m.find(dep)
-		if err != nil {
-			continue // there is no such model; the load says so
-		}
-		if found := m.circle(way, m.dependenciesOf(src, nil), clear); found != nil {
-			return found
-		}
-		clear[dep] = true
 	}
 	return nil
 }
 
-// partConfig tells an ensemble of the models of its steps; see ensemble.Lookup.
-func (m *Manager) partConfig(name string, version int64) (*inferencepb.ModelConfig, error) {
+// cycle returns a way from the first model of a path over the steps of its last model back to one on the path; nil if there is
+// none.
+func (o *operation) cycle(path, steps []string) []string {
+	for _, step := range steps {
+		way := append(slices.Clone(path), step)
+		if slices.Contains(path, step) {
+			return way
+		}
+		if o.acyclic[step] {
+			continue
+		}
+		src, err := o.m.find(step)
+		if err != nil {
+			continue // the load reports that there is no such model
+		}
+		if found := o.cycle(way, o.m.loader.steps(src, nil)); found != nil {
+			return found
+		}
+		o.acyclic[step] = true
+	}
+	return nil
+}
+
+// stepConfig returns the configuration of the model of a step; see ensemble.Lookup.
+func (m *Manager) stepConfig(name string, version int64) (*inferencepb.ModelConfig, error) {
 	cfg, err := m.Config(name, version)
 	if err == nil {
 		return cfg, nil
@@ -108,114 +198,31 @@ func (m *Manager) partConfig(name string, version int64) (*inferencepb.ModelConf
 	return nil, err
 }
 
-// updateDependents brings the ensembles that a model is part of in line with it: what no longer fits leaves service with
-// the reason, what fits again is loaded. except is left alone, round is changeIn's.
-func (m *Manager) updateDependents(name, except string, round map[string]bool) {
-	m.mu.Lock()
-	var all []string
-	for other, e := range m.entries {
-		if other != except && other != name && e.wanted && concerns(e.cfg, name) {
-			all = append(all, other)
-		}
-	}
-	closed := m.closed
-	m.mu.Unlock()
-	if closed {
-		return
-	}
-	slices.Sort(all)
-	for _, other := range all {
-		m.updateEnsemble(other, round)
-	}
-}
-
-// updateEnsemble checks an ensemble against the models of its steps.
-func (m *Manager) updateEnsemble(name string, round map[string]bool) {
-	e := m.lock(name, false)
-	if e == nil {
-		return
-	}
-	if m.moved(e) {
-		e.op.Unlock()
-		m.reload(e, round)
-		return
-	}
-	m.mu.Lock()
-	serving := false
-	var unfit error
-	over := e.override
-	for _, v := range e.versions {
-		if v.model == nil {
-			continue
-		}
-		serving = true
-		mod := v.model
-		m.mu.Unlock()
-		err := mod.Refit(m.partConfig)
-		m.mu.Lock()
-		if err != nil {
-			unfit = err
-		}
-	}
-	wanted := e.wanted && !m.closed
-	m.mu.Unlock()
-	if unfit != nil {
-		m.suspend(e, unfit)
-	}
-	e.op.Unlock()
-	switch {
-	case !wanted:
-	case unfit != nil:
-		m.updateDependents(name, "", round)
-	case serving: // what is made of it has to know too
-		m.updateDependents(name, "", round)
-	case over == nil:
-		m.reload(e, round)
-	}
-}
-
-// reload loads an ensemble for a change of its parts, once in a round. Its outcome is in the index and the events.
-func (m *Manager) reload(e *entry, round map[string]bool) {
-	if round[e.name] {
-		return
-	}
-	round[e.name] = true
-	_ = m.changeIn(m.open, e.name, task{look: m.look(e), relink: true}, round)
-}
-
-// suspend takes a model out of service until what it needs is back. e.op is held.
-func (m *Manager) suspend(e *entry, why error) {
-	m.mu.Lock()
-	m.step(e, suspended{why})
-	m.mu.Unlock()
-	m.o.Events.failed(e.name, 0, why, false)
-}
-
-// UnloadAll is Unload of a model and, if it is an ensemble, of the models of its steps that no other ensemble in service
-// needs and that were not loaded by their own names.
+// UnloadAll is Unload of a model and, if it is an ensemble, of the models of its steps that no other ensemble in service needs
+// and that were not loaded by their own names.
 func (m *Manager) UnloadAll(name string) {
-	for _, key := range m.loaded(name) {
+	for _, key := range m.knownKeys(name) {
 		m.unloadAll(key)
 	}
 }
 
-func (m *Manager) unloadAll(name string) {
+func (m *Manager) unloadAll(key string) {
 	m.mu.Lock()
-	var deps []string
-	if e := m.entries[name]; e != nil && e.wanted {
-		deps = ensemble.Parts(e.cfg)
+	var steps []string
+	if e := m.entries[key]; e != nil && e.wanted {
+		steps = ensemble.Parts(e.cfg)
 	}
 	m.mu.Unlock()
-	m.unload(name)
-	for _, dep := range deps {
+	m.unload(key)
+	for _, step := range steps {
 		m.mu.Lock()
-		needed := m.entries[dep] != nil && m.entries[dep].asked
+		needed := m.entries[step] != nil && m.entries[step].requested
 		for _, e := range m.entries {
-			needed = needed || e.wanted && slices.Contains(ensemble.Parts(e.cfg), dep)
+			needed = needed || e.wanted && slices.Contains(ensemble.Parts(e.cfg), step)
 		}
 		m.mu.Unlock()
 		if !needed {
-			m.unloadAll(dep)
+			m.unloadAll(step)
 		}
 	}
 }

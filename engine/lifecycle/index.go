@@ -76,32 +76,37 @@ func (m *Manager) Model(name string) (ModelStatus, bool) {
 	return m.status(e), true
 }
 
-// status is what is known of a model. m.mu is held.
+// status returns what is known of a model. m.mu is held.
 func (m *Manager) status(e *entry) ModelStatus {
-	s := ModelStatus{Memory: e.memory.memory(e.source), Pinned: m.pinned(e), Name: e.name, ConfigText: e.text, Config: e.cfg, Err: e.err, Waits: e.waits, Overridden: e.override != nil}
+	s := ModelStatus{
+		Name: e.name, ConfigText: e.text, Config: e.cfg, Err: e.err, Waits: e.waits, Overridden: e.override != nil,
+	}
+	s.Memory, s.Pinned = e.account.Status()
 	if e.src != nil {
 		s.Repository, s.Folder, s.ConfigPath = e.src.Root, e.src.Folder, e.src.Config
 	}
 	for n, v := range e.versions {
-		vs := VersionStatus{Version: n, State: v.state, Model: v.model, Reloads: v.reloads, Evicted: v.evicted}
-		switch {
-		case v.reason == errUnloaded:
-			vs.Reason = "unloaded"
-		case v.reason != nil:
-			vs.Reason = status.Reason(v.reason)
-		}
-		if v.model != nil {
-			vs.Since = v.since
-			if err := v.model.Healthy(); err != nil {
-				vs.State, vs.Reason = Unavailable, status.Reason(err)
-			}
-		}
-		s.Versions = append(s.Versions, vs)
+		s.Versions = append(s.Versions, v.status(n))
 	}
-	if t, under := m.transfers.now[e.name]; under {
-		t.add(&s)
-	}
+	m.downloads.addTo(&s)
 	slices.SortFunc(s.Versions, func(a, b VersionStatus) int { return cmp.Compare(a.Version, b.Version) })
+	return s
+}
+
+func (v standing) status(n int64) VersionStatus {
+	s := VersionStatus{Version: n, State: v.state, Model: v.model, Reloads: v.reloads, Evicted: v.evicted}
+	switch {
+	case v.reason == errUnloaded:
+		s.Reason = "unloaded"
+	case v.reason != nil:
+		s.Reason = status.Reason(v.reason)
+	}
+	if v.model != nil {
+		s.Since = v.since
+		if err := v.model.Healthy(); err != nil {
+			s.State, s.Reason = Unavailable, status.Reason(err)
+		}
+	}
 	return s
 }
 
@@ -111,10 +116,7 @@ func (m *Manager) AllReady() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range m.entries {
-		if !e.wanted {
-			continue
-		}
-		if !e.serves() {
+		if e.wanted && !e.serves() {
 			return false
 		}
 	}

@@ -12,10 +12,9 @@ import (
 // A marker .ready in a model folder takes the place of the settle time: what is written after it waits for it to be written again.
 func TestReadyMarker_A059_B14(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Settle = time.Hour })
-	waiting := map[string]pending{}
 	look := func() (next time.Duration) {
 		found, _ := repo.Scan(r.scanOptions())
-		next = r.Manager.poll(found, true, waiting)
+		next = r.poller.poll(found, true)
 		r.wait()
 		return next
 	}
@@ -92,7 +91,7 @@ func TestANewModelWaitsForItsMarker_A059_B14(t *testing.T) {
 		r.write("m/1/file", "")
 	}
 	found, _ := repo.Scan(r.scanOptions())
-	r.Manager.poll(found, true, map[string]pending{})
+	r.poller.poll(found, true)
 	r.wait()
 	r.check("copied after the marker", "m")
 	if s, known := r.Model("m"); !known || s.Waits == nil || r.AllReady() != true {

@@ -30,8 +30,8 @@ func (o *override) remove() {
 	}
 }
 
-// look is what a scan finds of the files for the model of a key.
-func (o *override) look(key string) *repo.Model {
+// scan returns the model of a key as the override's files make it.
+func (o *override) scan(key string) *repo.Model {
 	_, name := repo.Split(key)
 	src := repo.ScanModel(o.folder, name, "")
 	src.Key = key
@@ -39,30 +39,30 @@ func (o *override) look(key string) *repo.Model {
 }
 
 // unpack writes an override's files into a repository of their own.
-func (m *Manager) unpack(name string, over *Override) (*override, error) {
+func (o *Options) unpack(name string, over *Override) (*override, error) {
 	if over == nil || over.Config == "" && len(over.Files) == 0 {
 		return nil, nil
 	}
 	if over.Config == "" {
 		return nil, status.New(status.InvalidArg, "a load request with files must have the parameter 'config' too")
 	}
-	o := &override{config: over.Config}
+	ov := &override{config: over.Config}
 	if len(over.Files) == 0 {
-		return o, nil
+		return ov, nil
 	}
-	folder, err := os.MkdirTemp(m.o.OverrideFolder, "override-")
+	folder, err := os.MkdirTemp(o.OverrideFolder, "override-")
 	if err != nil {
 		return nil, status.Errorf(status.Internal, "cannot make a folder for the override files: %w", err)
 	}
-	o.folder = folder
+	ov.folder = folder
 	_, plain := repo.Split(name)
 	for path, data := range over.Files {
 		if err := writeOverride(filepath.Join(folder, plain), path, data); err != nil {
-			o.remove()
+			ov.remove()
 			return nil, err
 		}
 	}
-	return o, nil
+	return ov, nil
 }
 
 // maxOverrideFiles is how many files a load request may bring: a model has a few, a request to fill the disk with folders many.

@@ -9,26 +9,33 @@ import (
 	"nereid/engine/status"
 )
 
-// pending is a change that polling saw and that must rest before it is loaded.
+// poller loads what changes in the repositories. Its fields belong to the goroutine of Run, apart from again.
+type poller struct {
+	m       *Manager
+	waiting map[string]pending // changed models whose files must stay unchanged for a while
+	again   chan struct{}      // capacity 1: a change that polling started has ended
+}
+
+// pending is a changed model that is not loaded yet.
 type pending struct {
 	src   *repo.Model
 	since time.Time
 }
 
-// held is how many settle times a model whose files rest waits for who has one of them open for writing: a copy that pauses,
-// but not a program that keeps its log there.
-const held = 30
+// writtenMost is for how many settle times a model whose files do not change still waits while a program has one of them open
+// for writing. That is long enough for a copy that pauses, and ends the wait for a program that keeps its log there.
+const writtenMost = 30
 
-// burst is how long Run waits after a change, for others that come with it: copying one file tells of thousands.
+// burst is how long Run waits after a notification for others: copying one file causes thousands.
 const burst = 50 * time.Millisecond
 
-// Run polls the repositories until ctx is done: every interval, and at once where the file system tells of a change.
-// A changed model is loaded once its files have rested for the settle time, so that one that is being copied is not
-// loaded half; a model whose folder is gone is unloaded. While a repository cannot be read nothing is unloaded. The
-// changes that Run started may outlive it; Close waits for them.
+// Run polls the repositories until ctx is done: every interval, and at once where the file system notifies of a change. A
+// changed model is loaded once its files have stayed unchanged for the settle time, so that one that is being copied is not
+// loaded half; a model whose folder is gone is unloaded. While a repository cannot be read nothing is unloaded. Changes that
+// Run started may outlive it; Close waits for them.
 func (m *Manager) Run(ctx context.Context, interval time.Duration) {
-	wake := repo.Watch(ctx, m.o.Repositories, interval, m.o.Log)
-	waiting := map[string]pending{}
+	p := &m.poller
+	changes := repo.Watch(ctx, m.o.Repositories, interval, m.o.Log)
 	settle := time.NewTimer(time.Hour)
 	defer settle.Stop()
 	last := ""
@@ -39,11 +46,11 @@ func (m *Manager) Run(ctx context.Context, interval time.Duration) {
 		select {
 		case <-ctx.Done():
 			return
-		case _, ok := <-wake:
+		case _, ok := <-changes:
 			if !ok || !clock.Sleep(ctx, min(burst, interval)) {
 				return
 			}
-		case <-m.again:
+		case <-p.again:
 		case <-settle.C:
 		}
 		found, unread := repo.Scan(look)
@@ -54,7 +61,7 @@ func (m *Manager) Run(ctx context.Context, interval time.Duration) {
 			}
 		}
 		last = text
-		if next := m.poll(found, len(unread) == 0, waiting); next > 0 {
+		if next := p.poll(found, len(unread) == 0); next > 0 {
 			settle.Reset(next)
 		} else {
 			settle.Stop()
@@ -62,161 +69,171 @@ func (m *Manager) Run(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// poll starts the changes that are due and returns when to look again, 0 if nothing waits. whole says that every
-// repository could be read; else nothing is unloaded, and a model stays with the folder that it came from.
-func (m *Manager) poll(found map[string]*repo.Model, whole bool, waiting map[string]pending) time.Duration {
-	now := time.Now()
-	next := time.Duration(0)
-	for name := range waiting {
-		if found[name] == nil {
-			delete(waiting, name)
+// poll starts the changes that are due and returns when to look again, 0 if nothing waits. complete says that every
+// repository could be read. If not, nothing is unloaded, and a model stays with the folder that it came from.
+func (p *poller) poll(found map[string]*repo.Model, complete bool) (next time.Duration) {
+	for key := range p.waiting {
+		if found[key] == nil {
+			delete(p.waiting, key)
 		}
 	}
-	for name, src := range found {
-		if !m.differs(name, src, whole) {
-			delete(waiting, name)
-			m.waits(name, nil)
-			continue
+	for key, src := range found {
+		rest, load := p.due(key, src, complete)
+		if load {
+			p.start(key, func() {
+				// Its outcome is in the index and the events.
+				_ = p.m.change(key, func(o *operation) (bool, error) {
+					return o.loadPolled(p.m.hard, src, func() (*repo.Model, error) { return p.settled(src) })
+				})
+			})
+		} else if rest > 0 && (next == 0 || rest < next) {
+			next = rest
 		}
-		w, ok := waiting[name]
-		if !ok || !w.src.Equal(src) {
-			w = pending{src, now}
-			waiting[name] = w
-		}
-		rest := m.o.Settle - now.Sub(w.since)
-		switch src.Marker {
-		case repo.Copying: // the next look is when the marker is written
-			m.waits(name, errCopying)
-			continue
-		case repo.Whole:
-			rest = 0
-		}
-		if rest <= 0 && src.Marker == repo.NoMarker && now.Sub(w.since) < held*m.o.Settle {
-			if file := repo.Written(src.Folder); file != "" { // a slow copy may pause for longer than the settle time
-				m.o.Log.Debug("a changed model is not loaded yet", "model", name, "writing", file)
-				rest = m.o.Settle
-			}
-		}
-		if rest > 0 {
-			if next == 0 || rest < next {
-				next = rest
-			}
-			continue
-		}
-		delete(waiting, name)
-		// Its outcome is in the index and the events.
-		m.begin(name, func() {
-			_ = m.change(m.hard, name, task{look: func() (*repo.Model, error) { return m.rested(src) }, polled: true})
-		})
 	}
-	if !whole {
+	if !complete {
 		return next
 	}
-	m.mu.Lock()
+	p.m.mu.Lock()
 	var gone []string
-	for name, e := range m.entries {
-		if found[name] == nil && !e.busy {
-			gone = append(gone, name)
+	for key, e := range p.m.entries {
+		if found[key] == nil && !e.busy {
+			gone = append(gone, key)
 		}
 	}
-	m.mu.Unlock()
-	for _, name := range gone {
-		m.begin(name, func() { m.forgetIfGone(name) })
+	p.m.mu.Unlock()
+	for _, key := range gone {
+		p.start(key, func() { p.forgetIfGone(key) })
 	}
 	return next
 }
 
-// errCopying is why a model with a marker waits.
-var errCopying = status.Errorf(status.Unavailable, "a change waits for its copy to be over: a file was written after the marker %s; write that again when all is there", repo.ReadyName)
-
-// waits notes why a change that polling saw is not made yet, nil: there is no reason.
-func (m *Manager) waits(name string, why error) {
-	m.mu.Lock()
-	e := m.entries[name]
-	if e == nil && why != nil && !m.closed {
-		e = &entry{name: name}
-		m.entries[name] = e
+// due reports whether a model is to be loaded now. If not, rest is when to look again; 0: at the next notification.
+func (p *poller) due(key string, src *repo.Model, complete bool) (rest time.Duration, load bool) {
+	if !p.differs(key, src, complete) {
+		delete(p.waiting, key)
+		p.setWaits(key, nil)
+		return 0, false
 	}
-	news := e != nil && e.waits != why
-	if news {
+	now := time.Now()
+	w, ok := p.waiting[key]
+	if !ok || !w.src.Equal(src) {
+		w = pending{src, now}
+		p.waiting[key] = w
+	}
+	settle := p.m.o.Settle
+	switch src.Marker {
+	case repo.Copying: // the next look is when the marker is written
+		p.setWaits(key, errCopying)
+		return 0, false
+	case repo.Whole:
+	default:
+		rest = settle - now.Sub(w.since)
+		if rest <= 0 && now.Sub(w.since) < writtenMost*settle {
+			if file := repo.Written(src.Folder); file != "" { // a slow copy may pause for longer than the settle time
+				p.m.o.Log.Debug("a changed model is not loaded yet", "model", key, "writing", file)
+				rest = settle
+			}
+		}
+	}
+	if rest > 0 {
+		return rest, false
+	}
+	delete(p.waiting, key)
+	return 0, true
+}
+
+// errCopying is why a model with a marker waits.
+var errCopying = status.Errorf(status.Unavailable,
+	"a change waits for its copy to be over: a file was written after the marker %s; write that again when all is there",
+	repo.ReadyName)
+
+// setWaits notes why a change that polling saw is not made yet; nil: there is no reason.
+func (p *poller) setWaits(key string, why error) {
+	m := p.m
+	m.mu.Lock()
+	e := m.entries[key]
+	if e == nil && why != nil && !m.closed {
+		e = m.add(key)
+	}
+	changed := e != nil && e.waits != why
+	if changed {
 		e.waits = why
 	}
 	m.mu.Unlock()
-	if news {
+	if changed {
 		if why != nil {
-			m.o.Log.Info("a changed model is not loaded yet", "model", name, "why", why)
+			m.o.Log.Info("a changed model is not loaded yet", "model", key, "why", why)
 		}
 		m.o.Events.changed()
 	}
 }
 
-// rested looks again at a model that polling wants to load: what changed since is to rest first.
-func (m *Manager) rested(src *repo.Model) (*repo.Model, error) {
-	now, err := m.find(src.Key)
+// settled looks again at a model that polling wants to load: if it has changed since, it has to wait again.
+func (p *poller) settled(src *repo.Model) (*repo.Model, error) {
+	now, err := p.m.find(src.Key)
 	if err == nil && (!now.Equal(src) || now.Marker == repo.Copying) {
 		err = status.Errorf(status.Unavailable, "model '%s' is being changed", src.Key)
 	}
 	return now, err
 }
 
-// forgetIfGone forgets a model whose folder a scan did not find. It looks again under the model's lock: since that scan
-// the folder may have come, and have been loaded on request.
-func (m *Manager) forgetIfGone(name string) {
-	e := m.lock(name, false)
+// forgetIfGone forgets a model whose folder a scan did not find. It looks again under the model's lock: since that scan the
+// folder may have been created, and loaded on request.
+func (p *poller) forgetIfGone(key string) {
+	m := p.m
+	e := m.lock(key, false)
 	if e == nil {
 		return
 	}
-	_, err := m.find(name)
+	_, err := m.find(key)
 	gone := status.CodeOf(err) == status.NotFound
 	if gone {
 		m.retire(e, retired{}, false)
 	}
 	e.op.Unlock()
 	if gone {
-		m.updateDependents(name, "", map[string]bool{})
+		m.updateDependents(key)
 	}
 }
 
-// differs reports whether a model is to be loaded anew. One under change is left alone until that ends.
-func (m *Manager) differs(name string, src *repo.Model, whole bool) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e := m.entries[name]
+// differs reports whether a model is to be loaded again. One under change is left alone until that ends.
+func (p *poller) differs(key string, src *repo.Model, complete bool) bool {
+	p.m.mu.Lock()
+	defer p.m.mu.Unlock()
+	e := p.m.entries[key]
 	if e == nil {
 		return true
 	}
 	if e.busy || e.held {
 		return false
 	}
-	if e.src != nil && !whole && (e.src.Folder != src.Folder || e.src.Err != nil) {
-		return false // where it came from may be what cannot be read
+	if e.src != nil && !complete && (e.src.Folder != src.Folder || e.src.Err != nil) {
+		return false // the repository that it came from may be the one that cannot be read
 	}
-	return e.src == nil || !e.src.Equal(src) || m.fetchDue(name)
+	return e.src == nil || !e.src.Equal(src) || p.m.downloads.due(key)
 }
 
-// begin runs a change of a model in a goroutine of its own, unless one that it began is under way.
-func (m *Manager) begin(name string, change func()) {
+// start runs a change of a model in a goroutine, unless one that it started is under way.
+func (p *poller) start(key string, change func()) {
+	m := p.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e := m.entries[name]
+	e := m.entries[key]
 	if e == nil && !m.closed {
-		e = &entry{name: name}
-		m.entries[name] = e
+		e = m.add(key)
 	}
 	if m.closed || e.busy {
 		return
 	}
 	e.busy = true
-	m.wg.Add(1)
-	go func() {
-		defer m.wg.Done()
+	m.wg.Go(func() {
 		change()
 		m.mu.Lock()
 		e.busy = false
 		m.mu.Unlock()
 		select {
-		case m.again <- struct{}{}: // what changed meanwhile is looked at now
+		case p.again <- struct{}{}: // what changed meanwhile is looked at now
 		default:
 		}
-	}()
+	})
 }

@@ -23,14 +23,14 @@ func TestPollForgetsOnlyWhatIsGone(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "m/config.pbtxt"), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	m := NewManager(Options{Repositories: []string{root}, Backends: builtin.All(), Stats: stats.NewRegistry(),
-		Log: slog.New(slog.DiscardHandler), AutoComplete: true})
+	m := NewManager(Options{Repositories: []string{root}, Backends: builtin.All(),
+		Log: slog.New(slog.DiscardHandler)}, nil, stats.NewRegistry())
 	defer m.Close(context.Background())
 	if err := m.Load(t.Context(), "m", nil); err != nil {
 		t.Fatal(err)
 	}
 	stale := map[string]*repo.Model{}
-	m.poll(stale, true, map[string]pending{})
+	m.poller.poll(stale, true)
 	m.wg.Wait()
 	if !m.VersionReady("m", 1) {
 		t.Error("a scan from before the load unloaded the model")
@@ -38,7 +38,7 @@ func TestPollForgetsOnlyWhatIsGone(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(root, "m")); err != nil {
 		t.Fatal(err)
 	}
-	m.poll(stale, true, map[string]pending{})
+	m.poller.poll(stale, true)
 	m.wg.Wait()
 	if _, known := m.Model("m"); known {
 		t.Error("a model whose folder is gone is still known")

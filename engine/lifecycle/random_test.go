@@ -59,7 +59,6 @@ func randomLife(t *testing.T, rng *rand.Rand) {
 			}
 		})
 	}
-	waiting := map[string]pending{}
 	for range 15 + rng.IntN(15) {
 		switch k := rng.IntN(14); {
 		case k < 5:
@@ -75,7 +74,7 @@ func randomLife(t *testing.T, rng *rand.Rand) {
 			actors.Go(func() { _ = r.Load(context.Background(), name, nil) }) // may fail: the model may be broken now
 		default:
 			found, unread := repo.Scan(r.scanOptions())
-			r.Manager.poll(found, len(unread) == 0, waiting)
+			r.poller.poll(found, len(unread) == 0)
 		}
 	}
 	if rng.IntN(4) == 0 { // Close in the middle of it

@@ -14,6 +14,7 @@ import (
 
 	"nereid/engine/backend"
 	"nereid/engine/model"
+	"nereid/engine/residency"
 	"nereid/engine/status"
 )
 
@@ -30,7 +31,7 @@ func zipf(seed uint64, n int) []string {
 // twelve is a rig with twelve models of 100 bytes each, and room for five.
 func twelve(t *testing.T, edit func(*Options)) *rig {
 	r := newRig(t, func(o *Options) {
-		o.Residency = Residency{Host: 550}
+		o.Residency = residency.Budget{Host: 550}
 		if edit != nil {
 			edit(o)
 		}
@@ -96,7 +97,7 @@ func TestResidencyHitRate(t *testing.T) {
 
 // A GPU's budget is held against what is measured there, not against the size of the files.
 func TestResidencyOfAGPU(t *testing.T) {
-	r := twelve(t, func(o *Options) { o.Residency = Residency{GPU: map[int]int64{1: 550}} })
+	r := twelve(t, func(o *Options) { o.Residency = residency.Budget{GPU: map[int]int64{1: 550}} })
 	r.b.onGPU = 100
 	for i := range 12 {
 		r.write(fmt.Sprintf("m%d/1/file", i), strings.Repeat("x", 10000))
@@ -163,7 +164,7 @@ func TestWhatIsLoadedCountsAtOnce(t *testing.T) {
 			}
 		}
 		looked++
-		if used := r.taken()[host]; used < 100*loaded {
+		if used := r.memory.Used()[residency.Host]; used < 100*loaded {
 			t.Errorf("%d bytes count, with %d models of 100 in memory", used, loaded)
 		}
 		return 100
@@ -200,12 +201,8 @@ func TestWhatDoesNotFitYetCounts(t *testing.T) {
 	fitting := make(chan error, 1)
 	go func() { fitting <- r.Load(t.Context(), "m2", nil) }()
 	var used int64
-	for unfit := false; !unfit; runtime.Gosched() {
-		r.Manager.mu.Lock()
-		e := r.entries["m2"]
-		unfit = e != nil && e.unfit
-		used = r.taken()[host]
-		r.Manager.mu.Unlock()
+	for end := time.Now().Add(time.Minute); used < 600 && time.Now().Before(end); runtime.Gosched() {
+		used = r.memory.Used()[residency.Host]
 	}
 	if used < 600 {
 		t.Errorf("%d bytes count, want 600: 200 in service and 400 of the one that does not fit yet", used)
@@ -450,31 +447,5 @@ func TestReloadPolicies(t *testing.T) {
 				t.Errorf("up to %d models were open when another was loaded, want %d", most, want)
 			}
 		})
-	}
-}
-
-func TestLeavers(t *testing.T) {
-	all := []tenant{
-		{name: "new", memory: amount{host: 1}, used: 9, resting: true},
-		{name: "old", memory: amount{host: 1}, used: 1, resting: true},
-		{name: "pinned", memory: amount{host: 1}, used: 0, resting: true, pinned: true},
-		{name: "busy", memory: amount{host: 1}, used: 0},
-		{name: "sequence", memory: amount{host: 1}, used: 0, bound: true},
-		{name: "gpu", memory: amount{0: 1}, used: 0, resting: true},
-	}
-	for _, tt := range []struct {
-		name   string
-		short  amount
-		urgent bool
-		want   []string
-	}{
-		{"the least recently used first", amount{host: 1}, false, []string{"old", "new"}},
-		{"who works too, when it is urgent, but no sequence", amount{host: 1}, true, []string{"busy", "old", "new"}},
-		{"only who holds what is short", amount{0: 1}, false, []string{"gpu"}},
-		{"nobody", amount{1: 1}, true, []string{}},
-	} {
-		if got := leavers(all, tt.short, tt.urgent); !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
-		}
 	}
 }

@@ -142,13 +142,13 @@ func newRig(t testing.TB, edit func(*Options)) *rig {
 	r.cond = sync.NewCond(&r.mu)
 	before := runtime.NumGoroutine()
 	o := Options{
-		Repositories: []string{r.root}, Backends: []backend.Backend{r.b}, Stats: stats.NewRegistry(), Log: slog.New(slog.DiscardHandler),
-		AutoComplete: true, Settle: time.Nanosecond, OverrideFolder: t.TempDir(), Events: Events{Changed: r.changed},
+		Repositories: []string{r.root}, Backends: []backend.Backend{r.b}, Log: slog.New(slog.DiscardHandler),
+		Settle: time.Nanosecond, OverrideFolder: t.TempDir(), Events: Events{Changed: r.changed},
 	}
 	if edit != nil {
 		edit(&o)
 	}
-	r.Manager = NewManager(o)
+	r.Manager = NewManager(o, nil, stats.NewRegistry())
 	t.Cleanup(func() {
 		r.Close(context.Background())
 		if open, _, _ := r.b.count(); open != 0 {
@@ -202,12 +202,12 @@ func (r *rig) until(what string, ok func() bool) {
 
 // poll looks at the repositories until nothing is left to do, as Run does over time.
 func (r *rig) pollAll() {
-	waiting := map[string]pending{}
+	clear(r.poller.waiting)
 	for {
 		found, unread := repo.Scan(r.scanOptions())
-		next := r.Manager.poll(found, len(unread) == 0, waiting)
+		next := r.poller.poll(found, len(unread) == 0)
 		r.wait()
-		if next == 0 && len(waiting) == 0 {
+		if next == 0 && len(r.poller.waiting) == 0 {
 			quiet := true
 			if len(unread) == 0 {
 				for _, s := range r.Models() {
@@ -215,13 +215,18 @@ func (r *rig) pollAll() {
 				}
 			}
 			for name, src := range found {
-				quiet = quiet && !r.differs(name, src, len(unread) == 0)
+				quiet = quiet && !r.poller.differs(name, src, len(unread) == 0)
 			}
 			if quiet {
 				return
 			}
 		}
 	}
+}
+
+// loadPolled loads a model as polling does that found src, and that look finds again.
+func (r *rig) loadPolled(src *repo.Model, look func() (*repo.Model, error)) error {
+	return r.change(src.Key, func(o *operation) (bool, error) { return o.loadPolled(r.t.Context(), src, look) })
 }
 
 // wait waits for the changes under way that polling began.

@@ -47,7 +47,7 @@ type standing struct {
 	model  *model.Model // what serves; then state is READY
 	// evicted: in service although nothing is loaded; a request loads it. Then state is READY too, and model nil.
 	evicted bool
-	face    infer.Served // what requests see of an evicted version
+	stub    infer.Served // what requests see of an evicted version
 	// What model was loaded from: the version folder, and the model folder's other files, with the configuration and
 	// without.
 	src, shared, rest repo.Print
@@ -116,6 +116,17 @@ func (l life) serving() map[int64]*model.Model {
 	return all
 }
 
+// models returns the loaded versions, ascending.
+func (l life) models() []*model.Model {
+	var all []*model.Model
+	for _, n := range slices.Sorted(maps.Keys(l.versions)) {
+		if m := l.versions[n].model; m != nil {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
 func (l life) serves() bool {
 	for _, v := range l.versions {
 		if v.serves() {
@@ -146,13 +157,11 @@ func (l life) settled() bool {
 // leave takes a version's model out of service.
 func (l *life) leave(n int64, why departure, fx *effects) {
 	v := l.versions[n]
-	fx.publish = fx.publish || tellLeaving
-	if why != replaced || closeReplaced {
-		fx.drain = append(fx.drain, leaving{n, v.model, why})
-		v.drains++
-	}
+	fx.publish = true
+	fx.drain = append(fx.drain, leaving{n, v.model, why})
+	v.drains++
 	if why == evicted {
-		v.face = v.model
+		v.stub = v.model
 	}
 	v.model, v.evicted = nil, why == evicted
 	if why == unloaded {
@@ -223,7 +232,7 @@ func (e tried) apply(l *life, fx *effects) {
 	for _, n := range slices.Sorted(maps.Keys(l.versions)) {
 		v := l.versions[n]
 		// Versions that are not wanted any more leave only if everything that is to come in their place has come.
-		if v.serves() && !slices.Contains(e.wanted, n) && (!failed || !keepOld) {
+		if v.serves() && !slices.Contains(e.wanted, n) && !failed {
 			v.left = nil
 			l.versions[n] = v
 			l.leave(n, unloaded, fx)
@@ -250,8 +259,8 @@ func (e tried) settle(l *life, r outcome, fx *effects) {
 		v.reason = nil
 		v.src, v.shared, v.rest = e.src.Versions[r.number], e.src.Shared, e.src.Rest
 	}
-	if r.face != nil { // admitted, to be loaded by its first request
-		v.state, v.left, v.evicted, v.face = Ready, nil, true, r.face
+	if r.stub != nil { // admitted, to be loaded by its first request
+		v.state, v.left, v.evicted, v.stub = Ready, nil, true, r.stub
 		v.src, v.shared, v.rest = e.src.Versions[r.number], e.src.Shared, e.src.Rest
 	}
 	l.versions[r.number] = v
@@ -336,7 +345,7 @@ func (e drained) apply(l *life, fx *effects) {
 		return // the version was forgotten before
 	}
 	v.drains--
-	if (v.drains == 0 || !awaitDrains) && !v.serves() && v.state == Unloading {
+	if v.drains == 0 && !v.serves() && v.state == Unloading {
 		v.state, v.reason = Unavailable, cmp.Or(v.left, errUnloaded)
 		fx.gone = append(fx.gone, e.number)
 	}

@@ -1,17 +1,15 @@
 package lifecycle
 
 import (
-	"errors"
 	"maps"
 	"slices"
 
-	"nereid/engine/infer"
-	"nereid/engine/inferencepb"
 	"nereid/engine/model"
+	"nereid/engine/repo"
 	"nereid/engine/status"
 )
 
-// table maps names to what is served. It does not change once stored.
+// table maps names to what is in service. It does not change once stored.
 type table struct {
 	models map[string]*served
 	names  names // what plain names mean; nil: there are no namespaces
@@ -27,8 +25,7 @@ type served struct {
 	wanted    bool // it is to be served
 }
 
-// with returns a table in which a model has these versions. While it has any, those with a sequence batcher that leave
-// linger.
+// with returns a table in which a model has these versions. While it has any, those with a sequence batcher that leave linger.
 func (t *table) with(name string, versions map[int64]*model.Model, wanted bool) *table {
 	next := t.without(name)
 	s := &served{versions: versions, wanted: wanted}
@@ -37,7 +34,7 @@ func (t *table) with(name string, versions map[int64]*model.Model, wanted bool) 
 			s.newest, s.latest = v, m
 		}
 	}
-	if old := t.models[name]; old != nil && s.newest != 0 && keepSequences {
+	if old := t.models[name]; old != nil && s.newest != 0 {
 		for v, m := range old.versions {
 			if m != nil && versions[v] != m && m.Sequenced() {
 				s.lingering = append(s.lingering, m)
@@ -57,15 +54,14 @@ func (t *table) put(name string, s *served) *table {
 	return t
 }
 
-// over returns a table in which a model lingers no more.
-func (t *table) over(name string, m *model.Model) *table {
+// withoutLingering returns a table in which a model lingers no more.
+func (t *table) withoutLingering(name string, m *model.Model) *table {
 	if !t.lingers(name, m) {
 		return t
 	}
 	s := *t.models[name]
 	s.lingering = slices.DeleteFunc(slices.Clone(s.lingering), func(l *model.Model) bool { return l == m })
-	next := t.without(name)
-	return next.put(name, &s)
+	return t.without(name).put(name, &s)
 }
 
 // lingers reports whether a model is kept for its sequences.
@@ -87,98 +83,60 @@ func (t *table) without(name string) *table {
 	return next
 }
 
-// ErrEvicted is Find's answer for a version in service whose memory was given back: see Manager.Wake.
-var ErrEvicted = status.New(status.Unavailable, "the model is not in memory")
+// With Options.Namespaces models are known by the keys of package repo: their repository and their name. Requests use plain
+// names: a name that one model has means that one, a name that several have is refused with Triton's text. A key is accepted
+// wherever a name is, for which Triton has no way.
 
-// Find returns the version of a model that is in service: the latest for infer.LatestVersion (-1). Errors: NotFound for a
-// model or version that is not known and for a model without a version in service, Unavailable for a version that is known
-// and not in service, both with Triton's texts; ErrEvicted.
-func (m *Manager) Find(name string, version int64) (*model.Model, error) {
-	s, key, err := m.table.Load().find(name)
-	switch {
-	case err != nil:
-		return nil, err
-	case s == nil && m.o.Namespaces: // with namespaces Triton has another code
-		return nil, status.Errorf(status.InvalidArg, "Request for unknown model: '%s' is not found", name)
-	case s == nil:
-		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' is not found", name)
-	case version < 0 && s.latest != nil:
-		return s.latest, nil
-	case version < 0 && s.newest == 0:
-		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' has no available versions", name)
-	case version < 0:
-		return nil, ErrEvicted
-	}
-	mod, there := s.versions[version]
-	switch {
-	case !there && m.knows(key, version):
-		return nil, status.Errorf(status.Unavailable, "Request for unknown model: '%s' version %d is not at ready state", name, version)
-	case !there:
-		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' version %d is not found", name, version)
-	case mod == nil:
-		return nil, ErrEvicted
-	}
-	return mod, nil
+// names says what plain names mean in a table with namespaces.
+type names map[string]meaning
+
+// meaning is what one name stands for: the models that are to be served, or where there is none, those that are known.
+type meaning struct {
+	one    *served // nil: none or several
+	key    string  // of one
+	wanted int
+	known  int
 }
 
-// knows reports whether there is something to say of a version, in service or not.
-func (m *Manager) knows(name string, version int64) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e := m.entries[name]
-	if e == nil {
-		return false
-	}
-	_, there := e.versions[version]
-	return there
-}
-
-// Acquire finds a version and reserves a place for one request in it, which model.Infer uses up.
-func (m *Manager) Acquire(name string, version int64) (*model.Model, error) {
-	for {
-		mod, err := m.Find(name, version)
-		if err != nil {
-			return nil, err
+func namesOf(models map[string]*served) names {
+	all := names{}
+	for _, key := range slices.Sorted(maps.Keys(models)) {
+		s := models[key]
+		_, name := repo.Split(key)
+		n := all[name]
+		n.known++
+		if s.wanted {
+			n.wanted++
 		}
-		if mod.Acquire() {
-			return mod, nil
+		if s.wanted && n.wanted == 1 || n.wanted == 0 && n.known == 1 {
+			n.one, n.key = s, key
 		}
-		// It began to close after we looked, so the table has been replaced: look again.
+		if n.wanted > 1 || n.wanted == 0 && n.known > 1 {
+			n.one, n.key = nil, ""
+		}
+		all[name] = n
 	}
+	return all
 }
 
-// Config returns the effective configuration of a version in service, also of an evicted one. It must not be changed.
-// Errors: NotFound, with Triton's texts.
-func (m *Manager) Config(name string, version int64) (*inferencepb.ModelConfig, error) {
-	mod, err := m.Find(name, version)
-	if err == nil {
-		return mod.Config(), nil
+// find returns what a table has of a model by its name or key, and the key; nil if it has nothing. Errors: InvalidArg for a
+// name that several models have.
+func (t *table) find(name string) (s *served, key string, err error) {
+	if s := t.models[name]; s != nil || t.names == nil {
+		return s, name, nil
 	}
-	if !errors.Is(err, ErrEvicted) {
-		return nil, err
+	n := t.names[name]
+	if n.one == nil && n.known > 1 {
+		return nil, name, ambiguous(name, max(n.wanted, n.known))
 	}
-	key, err := m.key(name)
-	if err != nil {
-		return nil, err
+	if n.one == nil {
+		return nil, name, nil
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if e := m.entries[key]; e != nil && e.cfg != nil {
-		return e.cfg, nil
-	}
-	return nil, ErrEvicted
+	return n.one, n.key, nil
 }
 
-// AcquireFor is Acquire for a request: one that continues a sequence goes to the model that holds it.
-func (m *Manager) AcquireFor(r *infer.Request) (*model.Model, error) {
-	if !r.Correlation.IsZero() && r.Flags&infer.SequenceStart == 0 {
-		if s, _, _ := m.table.Load().find(r.ModelName); s != nil {
-			for _, old := range s.lingering {
-				if (r.Version < 0 || r.Version == old.Version()) && old.AcquireSequence(r.Correlation) {
-					return old, nil
-				}
-			}
-		}
-	}
-	return m.Acquire(r.ModelName, r.Version)
+// ambiguous returns Triton's error for a name that several models have.
+func ambiguous(name string, n int) error {
+	return status.Errorf(status.InvalidArg,
+		"There are %d identifiers of model '%s' in global map, model namespace must be provided to resolve ambiguity.", n, name)
 }

@@ -110,8 +110,8 @@ func (m *Model) HasSequences() bool {
 	return ok && s.Live() > 0
 }
 
-// Face is what a request sees of a version that is not loaded yet.
-type Face struct {
+// Stub is what a request sees of a version that is not loaded yet.
+type Stub struct {
 	name      string
 	version   int64
 	text      string
@@ -119,28 +119,28 @@ type Face struct {
 	labels    map[string][]string
 }
 
-var _ infer.Served = (*Face)(nil)
+var _ infer.Served = (*Stub)(nil)
 
-// NewFace returns what requests see of a version, from its configuration and label files. Errors: InvalidArg.
-func NewFace(name string, version int64, cfg *inferencepb.ModelConfig, modelFolder string) (*Face, error) {
+// NewStub returns what requests see of a version, from its configuration and label files. Errors: InvalidArg.
+func NewStub(name string, version int64, cfg *inferencepb.ModelConfig, modelFolder string) (*Stub, error) {
 	labels, err := readLabels(modelFolder, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &Face{name, version, strconv.FormatInt(version, 10), cfg.GetModelTransactionPolicy().GetDecoupled(), labels}, nil
+	return &Stub{name, version, strconv.FormatInt(version, 10), cfg.GetModelTransactionPolicy().GetDecoupled(), labels}, nil
 }
 
 // Name returns the model's name.
-func (f *Face) Name() string { return f.name }
+func (s *Stub) Name() string { return s.name }
 
 // Version returns the version's number.
-func (f *Face) Version() int64 { return f.version }
+func (s *Stub) Version() int64 { return s.version }
 
 // VersionText returns the version's number in decimal.
-func (f *Face) VersionText() string { return f.text }
+func (s *Stub) VersionText() string { return s.text }
 
 // Decoupled reports whether a request may have any number of responses.
-func (f *Face) Decoupled() bool { return f.decoupled }
+func (s *Stub) Decoupled() bool { return s.decoupled }
 
 // Labels returns the class labels of an output.
-func (f *Face) Labels(output string) []string { return f.labels[output] }
+func (s *Stub) Labels(output string) []string { return s.labels[output] }

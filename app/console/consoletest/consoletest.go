@@ -134,15 +134,18 @@ func (r *Rig) startEngine(mode engine.ControlMode, backends []backend.Backend, r
 	}
 	var err error
 	r.Engine, err = engine.New(engine.Options{
-		Repositories: []string{r.Repo}, Backends: backends, Mode: mode, StartupModels: []string{"*"},
-		PollInterval: 50 * time.Millisecond, Settle: 20 * time.Millisecond,
-		Events: engine.EventListener{
-			Loaded: func(m string, v int64, d time.Duration, _ bool) {
-				rec.Event(history.Event{Kind: history.Load, Model: m, Version: v, Detail: history.Took(d)})
+		ModelOptions: engine.ModelOptions{
+			Repositories: []string{r.Repo}, Backends: backends, Settle: 20 * time.Millisecond,
+			Events: engine.EventListener{
+				Loaded: func(m string, v int64, d time.Duration, _ bool) {
+					rec.Event(history.Event{Kind: history.Load, Model: m, Version: v, Detail: history.Took(d)})
+				},
+				VersionsChosen: func(m string, before, after []int64) { keep(configs.VersionsRevision(m, before, after)) },
+				Overridden:     func(m, before, config string) { keep(configs.OverrideRevision(m, before, config)) },
 			},
-			VersionsChosen: func(m string, before, after []int64) { keep(configs.VersionsRevision(m, before, after)) },
-			Overridden:     func(m, before, config string) { keep(configs.OverrideRevision(m, before, config)) },
-		}})
+		},
+		Mode: mode, StartupModels: []string{"*"}, PollInterval: 50 * time.Millisecond,
+	})
 	if err != nil {
 		r.t.Fatal(err)
 	}

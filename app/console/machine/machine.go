@@ -12,6 +12,7 @@ import (
 	"nereid/app/console/api"
 	"nereid/engine/device"
 	"nereid/engine/lifecycle"
+	"nereid/engine/residency"
 	"nereid/engine/system/affinity"
 )
 
@@ -85,7 +86,7 @@ func (m *Monitor) Read() api.Machine {
 	return out
 }
 
-func apiGPU(g device.GPU, now device.Reading, err error, r lifecycle.ResidencyStatus) api.GPU {
+func apiGPU(g device.GPU, now device.Reading, err error, r residency.Status) api.GPU {
 	out := api.GPU{
 		Index: g.Index, Physical: g.Physical, UUID: g.UUID, Name: g.Name, Capability: fmt.Sprintf("%d.%d", g.Major, g.Minor),
 		MemoryBytes: int64(g.MemoryBytes), ModelBytes: r.Used.GPU[g.Index], BudgetBytes: r.Budget.GPU[g.Index],

@@ -17,6 +17,7 @@ import (
 	"nereid/engine/backend"
 	"nereid/engine/inferencepb"
 	"nereid/engine/lifecycle"
+	"nereid/engine/residency"
 	"nereid/engine/system/proc"
 	"nereid/store"
 )
@@ -25,7 +26,7 @@ import (
 type Engine interface {
 	Models() []lifecycle.ModelStatus
 	Reload(ctx context.Context, name string) error
-	Residency() lifecycle.ResidencyStatus
+	Residency() residency.Status
 	Live() bool
 	Ready() bool
 	Mode() engine.ControlMode

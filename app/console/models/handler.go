@@ -16,9 +16,9 @@ import (
 	"nereid/app/console/rest"
 	"nereid/app/history"
 	"nereid/engine/infer"
-	"nereid/engine/lifecycle"
 	"nereid/engine/modelconfig"
 	"nereid/engine/repo"
+	"nereid/engine/residency"
 	"nereid/store"
 )
 
@@ -29,7 +29,7 @@ type Engine interface {
 	Remove(name string)
 	RemoveVersion(name string, version int64) error
 	Pin(name string, pinned *bool)
-	Residency() lifecycle.ResidencyStatus
+	Residency() residency.Status
 	Infer(ctx context.Context, r *infer.Request) error
 }
 

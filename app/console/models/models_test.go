@@ -120,7 +120,10 @@ func TestNamespaces_A076(t *testing.T) {
 		}
 	}
 	r := consoletest.New(t, engine.ModeExplicit, func(o *console.Options) {
-		e, err := engine.New(engine.Options{Repositories: roots, Namespaces: true, Backends: o.Check.Backends, Mode: engine.ModeExplicit, StartupModels: []string{"*"}})
+		e, err := engine.New(engine.Options{
+			ModelOptions: engine.ModelOptions{Repositories: roots, Namespaces: true, Backends: o.Check.Backends},
+			Mode:         engine.ModeExplicit, StartupModels: []string{"*"},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -69,8 +69,10 @@ func measure(ctx context.Context, o options) (p point, err error) {
 		runtime.GOMAXPROCS(runtime.NumCPU() + 2) // as the server does
 	}
 	eng, err := engine.New(engine.Options{
-		Repositories: []string{o.repository},
-		Backends:     []backend.Backend{onnxruntime.New(onnxruntime.Options{})},
+		ModelOptions: engine.ModelOptions{
+			Repositories: []string{o.repository},
+			Backends:     []backend.Backend{onnxruntime.New(onnxruntime.Options{})},
+		},
 	})
 	if err != nil {
 		return p, err

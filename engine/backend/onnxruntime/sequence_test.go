@@ -40,7 +40,9 @@ func serveSequences(t *testing.T, models map[string]string, files map[string]str
 	for path, text := range files {
 		put(filepath.Join(root, path), []byte(text))
 	}
-	e, err := engine.New(engine.Options{Repositories: []string{root}, Backends: []backend.Backend{open(t)}})
+	e, err := engine.New(engine.Options{
+		ModelOptions: engine.ModelOptions{Repositories: []string{root}, Backends: []backend.Backend{open(t)}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +244,9 @@ sequence_batching { state { input_name: "SUM_IN" output_name: "SUM_OUT" data_typ
 					t.Fatal(err)
 				}
 			}
-			e, err := engine.New(engine.Options{Repositories: []string{filepath.Dir(dir)}, Backends: []backend.Backend{open(t)}})
+			e, err := engine.New(engine.Options{
+				ModelOptions: engine.ModelOptions{Repositories: []string{filepath.Dir(dir)}, Backends: []backend.Backend{open(t)}},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

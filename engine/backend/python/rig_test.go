@@ -108,8 +108,11 @@ func serveIn(t testing.TB, p python.Options, files map[string]string, set func(*
 		t.Fatal(err)
 	}
 	o := engine.Options{
-		Repositories: []string{r.root}, Mode: engine.ModeExplicit, StartupModels: []string{"*"}, Log: log,
-		Backends: append([]backend.Backend{r.backend}, builtin.All()...),
+		ModelOptions: engine.ModelOptions{
+			Repositories: []string{r.root}, Log: log,
+			Backends: append([]backend.Backend{r.backend}, builtin.All()...),
+		},
+		Mode: engine.ModeExplicit, StartupModels: []string{"*"},
 	}
 	set(&o)
 	if r.Engine, err = engine.New(o); err != nil {

@@ -1,0 +1,210 @@
+package lifecycle
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"nereid/engine/backend"
+	"nereid/engine/ensemble"
+	"nereid/engine/inferencepb"
+	"nereid/engine/model"
+	"nereid/engine/modelconfig"
+	"nereid/engine/repo"
+	"nereid/engine/status"
+)
+
+// maxConfigSize is the largest configuration file that is read, in bytes.
+const maxConfigSize = 16 << 20
+
+// read parses the configuration of p.src, or that of an override, into p.
+func (l *loader) read(p *plan, over *override) error {
+	if over != nil && over.config != "" {
+		p.text = over.config
+		var faults modelconfig.Faults
+		p.cfg, p.pos, faults = modelconfig.ParseJSON("config", []byte(over.config))
+		return faults.Err()
+	}
+	if err := l.downloads.shared(p.src); err != nil {
+		return err
+	}
+	if p.src.Config == "" {
+		if l.o.DisableAutoComplete {
+			return status.Errorf(status.NotFound,
+				"model '%s' has no config.pbtxt, and completing configurations is turned off", p.src.Name)
+		}
+		p.cfg, p.pos = &inferencepb.ModelConfig{}, nil
+		return nil
+	}
+	text, err := readConfigFile(p.src.Config)
+	if err != nil {
+		return err
+	}
+	p.text = string(text)
+	cfg, pos, faults := modelconfig.Parse(filepath.Base(p.src.Config), text)
+	if err := faults.Err(); err != nil {
+		return status.Errorf(status.InvalidArg, "failed to read text proto from %s: %w", p.src.Config, err)
+	}
+	p.cfg, p.pos = cfg, pos
+	return nil
+}
+
+func readConfigFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, status.Errorf(status.Internal, "failed to open configuration: %w", err)
+	}
+	defer f.Close() // read only
+	text, err := io.ReadAll(io.LimitReader(f, maxConfigSize+1))
+	if err != nil {
+		return nil, status.Errorf(status.Internal, "failed to read configuration: %w", err)
+	}
+	if len(text) > maxConfigSize {
+		return nil, status.Errorf(status.InvalidArg, "configuration %s is larger than %d bytes", path, maxConfigSize)
+	}
+	return text, nil
+}
+
+// steps returns the keys of the models of a model's steps, as far as its configuration can be read; none for a model that is
+// not an ensemble. Faults are reported by the load.
+func (l *loader) steps(src *repo.Model, over *override) []string {
+	p := &plan{src: src}
+	if src.Err != nil || l.read(p, over) != nil {
+		return nil
+	}
+	_ = l.repos.link(src, p.cfg)
+	return ensemble.Parts(p.cfg)
+}
+
+// complete fills in what the configuration leaves open from the newest version whose file can be read, and validates the
+// result against every version's file. Errors become faults of the versions.
+func (l *loader) complete(ctx context.Context, p *plan) {
+	err := l.completeByModel(ctx, p)
+	if err != nil {
+		p.failAll(err)
+		return
+	}
+	normal := backend.NormalizeOptions(p.backend, l.o.Machine.IDs())
+	chosen, err := model.FileForDevices(p.cfg, l.o.Machine, normal)
+	if err != nil {
+		p.failAll(err)
+		return
+	}
+	sigs := l.signatures(ctx, p, chosen)
+	if err := l.completeBySignature(p, sigs); err != nil {
+		p.failAll(err)
+		return
+	}
+	modelconfig.Normalize(p.cfg, normal)
+	for _, n := range p.versions {
+		if p.faults[n] != nil {
+			continue
+		}
+		if err := l.validate(p, sigs[n]); err != nil {
+			p.faults[n] = err
+		}
+	}
+}
+
+// completeByModel lets the newest version complete the configuration, with backends whose models do that.
+func (l *loader) completeByModel(ctx context.Context, p *plan) error {
+	c, ok := p.backend.(backend.ConfigCompleter)
+	if !ok || l.o.DisableAutoComplete {
+		return nil
+	}
+	n := p.versions[len(p.versions)-1]
+	return c.CompleteConfig(ctx, l.spec(p, n, p.cfg))
+}
+
+func (l *loader) spec(p *plan, n int64, cfg *inferencepb.ModelConfig) backend.Spec {
+	return backend.Spec{
+		ModelName: p.src.Name, Version: n, Config: cfg, ModelFolder: p.src.Folder, VersionFolder: versionFolder(p.src, n),
+		Host: l.host, Log: l.o.Log,
+	}
+}
+
+// signatures reads the versions' files. A file that cannot be read is a fault of its version.
+func (l *loader) signatures(ctx context.Context, p *plan, cfg *inferencepb.ModelConfig) map[int64]*modelconfig.Signature {
+	sigs := map[int64]*modelconfig.Signature{}
+	ac, ok := p.backend.(backend.AutoCompleter)
+	if !ok {
+		return sigs
+	}
+	for _, n := range p.versions {
+		if p.faults[n] != nil {
+			continue // it could not be downloaded
+		}
+		sig, err := ac.Signature(ctx, l.spec(p, n, cfg))
+		if err != nil {
+			p.faults[n] = err
+			continue
+		}
+		sigs[n] = sig
+	}
+	return sigs
+}
+
+// completeBySignature completes the configuration from the newest version whose signature is known.
+func (l *loader) completeBySignature(p *plan, sigs map[int64]*modelconfig.Signature) error {
+	if l.o.DisableAutoComplete {
+		return nil
+	}
+	for _, n := range slices.Backward(p.versions) {
+		if sigs[n] != nil {
+			return modelconfig.Complete(p.cfg, sigs[n], modelconfig.CompleteOptions{
+				DefaultMaxBatchSize: l.o.defaultMaxBatchSize(p.cfg.GetBackend()), Positions: p.pos,
+			}).Err()
+		}
+	}
+	return nil
+}
+
+// validate checks the completed configuration, and compares it with a version's file if the backend could read that. The
+// error holds all faults, each with its place, or, for a single one without a place, its text alone.
+func (l *loader) validate(p *plan, sig *modelconfig.Signature) error {
+	faults := modelconfig.Validate(p.cfg, modelconfig.ValidateOptions{
+		Positions: p.pos, Folder: p.src.Name, Signature: sig, Files: os.DirFS(p.src.Folder),
+		GPUs: l.o.Machine.IDs(), MinCapability: l.o.Machine.MinCapability(),
+	}).Errors()
+	if len(faults) == 0 {
+		return nil
+	}
+	var texts []string
+	for _, f := range faults {
+		text := f.Message
+		if f.Line > 0 {
+			text = f.Error()
+		} else if f.Fix != "" {
+			text += " (" + f.Fix + ")"
+		}
+		texts = append(texts, text)
+	}
+	return status.Errorf(status.InvalidArg, "%s", strings.Join(texts, "\n"))
+}
+
+// withoutEffect lists what a configuration asks for that this server reads and does not do. None of it changes responses.
+func withoutEffect(cfg *inferencepb.ModelConfig, cached, limited bool) (all []string) {
+	add := func(set bool, name string) {
+		if set {
+			all = append(all, name)
+		}
+	}
+	asked := cfg.GetResponseCache().GetEnable()
+	// An ensemble's responses would outlive a reload of the models of its steps.
+	add(asked && cached && cfg.GetEnsembleScheduling() != nil,
+		"response_cache of an ensemble: set it for the models of its steps")
+	add(asked && !cached,
+		"response_cache: the server has none; start it with --cache-config=local,size=<bytes> or --cache-config=redis,host=<name>")
+	for _, st := range cfg.GetSequenceBatching().GetState() {
+		// A state is never copied between requests, and memory of the size it needs is taken for each.
+		add(st.GetUseGrowableMemory(),
+			"use_growable_memory of state '"+st.GetInputName()+"': a state takes the memory that it needs")
+	}
+	add(!limited && slices.ContainsFunc(cfg.GetInstanceGroup(), func(g *inferencepb.ModelInstanceGroup) bool {
+		return g.GetRateLimiter() != nil
+	}), "instance_group.rate_limiter: the server limits nothing; start it with --rate-limit=execution_count")
+	return all
+}

@@ -1,0 +1,102 @@
+package lifecycle
+
+import (
+	"context"
+	"runtime/debug"
+	"time"
+
+	"nereid/engine/model"
+	"nereid/engine/residency"
+)
+
+// step applies an event to a model and carries out its effects. mu is held.
+func (m *Manager) step(e *entry, ev event) effects {
+	var fx effects
+	e.life, fx = next(e.life, ev)
+	e.account.SetModels(e.models())
+	if fx.publish {
+		m.table.Store(m.table.Load().with(e.name, e.serving(), e.wanted))
+	}
+	for _, d := range fx.drain {
+		var size residency.Amount
+		if d.model != nil {
+			size = e.account.Leave(d.model)
+		}
+		m.wg.Go(func() { m.drain(e, d, size) })
+	}
+	for _, n := range fx.gone {
+		if !m.usedAgain(e, n) {
+			m.stats.Remove(e.name, n)
+		}
+	}
+	return fx
+}
+
+// drain closes a model that left service once its last request is answered.
+func (m *Manager) drain(e *entry, d leaving, size residency.Amount) {
+	if d.model != nil {
+		m.linger(e, d.model)
+		closed := m.agents.unload(d.model)
+		if err := d.model.Close(m.hard); err != nil {
+			m.o.Log.Error("closing a model failed", "model", e.name, "version", d.number, "err", err)
+		}
+		closed()
+	}
+	m.mu.Lock()
+	m.step(e, drained{d.number})
+	m.memory.Closed(size)
+	closed := m.closed
+	m.mu.Unlock()
+	if !closed {
+		debug.FreeOSMemory()
+	}
+	switch d.why {
+	case unloaded:
+		m.o.Events.unloaded(e.name, d.number)
+	case replaced:
+		m.o.Events.replaced(e.name, d.number)
+	case evicted:
+		m.o.Events.evicted(e.name, d.number)
+	}
+}
+
+// lingerMost is the longest time for which a model that has been replaced is kept for its sequences.
+const lingerMost = 10 * time.Minute
+
+// linger waits while a model that has been replaced has live sequences, at most for lingerMost, and not longer than the
+// model's name is served.
+func (m *Manager) linger(e *entry, old *model.Model) {
+	if !old.Sequenced() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(m.hard, lingerMost)
+	defer cancel()
+	m.mu.Lock()
+	stays := m.table.Load().lingers(e.name, old)
+	if stays {
+		if e.lingering == nil {
+			e.lingering = map[*model.Model]context.CancelFunc{}
+		}
+		e.lingering[old] = cancel
+	}
+	m.mu.Unlock()
+	if !stays {
+		return
+	}
+	old.Linger(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(e.lingering, old)
+	m.table.Store(m.table.Load().withoutLingering(e.name, old))
+}
+
+// usedAgain reports whether a version of a forgotten entry is in use by the entry of the same name that came after: the two
+// share its statistics. mu is held.
+func (m *Manager) usedAgain(e *entry, number int64) bool {
+	now := m.entries[e.name]
+	if now == nil || now == e {
+		return false
+	}
+	v := now.versions[number]
+	return v.serves() || v.drains > 0 || v.state == Loading
+}

@@ -1,0 +1,74 @@
+package lifecycle
+
+import (
+	"log/slog"
+	"time"
+
+	"nereid/engine/agent"
+	"nereid/engine/backend"
+	"nereid/engine/cache"
+	"nereid/engine/device"
+	"nereid/engine/instance"
+	"nereid/engine/repo"
+	"nereid/engine/residency"
+	"nereid/engine/system/affinity"
+)
+
+// Options say which models are served, and with what.
+type Options struct {
+	// Repositories are folders of model folders. None: nothing can be loaded.
+	Repositories []string
+	// Remotes holds those of Repositories that are not folders of this machine, by their names there. The caller closes them,
+	// before the Manager, so that downloads under way end.
+	Remotes map[string]repo.Remote
+	// Namespaces lets repositories have models of the same name: a request whose name several models have is refused, and an
+	// ensemble's steps prefer the models of its own repository (--model-namespacing).
+	Namespaces bool
+	// ConfigName selects configs/<name>.pbtxt over config.pbtxt where it exists (--model-config-name).
+	ConfigName string
+	Backends   []backend.Backend
+	Agents     []agent.Agent // repository agents
+	// DisableAutoComplete refuses models without a complete configuration (--disable-auto-complete-config).
+	DisableAutoComplete bool
+	// DefaultMaxBatchSize is for models that can batch and do not set max_batch_size. nil: 4; 0 turns batching off for them.
+	DefaultMaxBatchSize *int
+	// DefaultMaxBatchSizes override DefaultMaxBatchSize for single backends, by name.
+	DefaultMaxBatchSizes map[string]int
+	// LoadThreads is how many models load at once (--model-load-thread-count). 0: 4.
+	LoadThreads int
+	// LoadRetries is how often a version that fails to load is tried again (--model-load-retry-count).
+	LoadRetries int
+	// Settle is how long the files of a changed model must stay unchanged before polling loads it. 0: 1 s.
+	Settle time.Duration
+	// ResourcesFirst makes ReloadResources the policy of models that do not name one.
+	ResourcesFirst bool
+	// Residency limits the memory of the models: what does not fit is loaded by its first request.
+	Residency residency.Budget
+	// OverrideFolder is where the files of load requests are stored. "": the system's temporary folder.
+	OverrideFolder string
+	// Cache is the response cache of the models that ask for one. nil: none.
+	Cache cache.Store
+	// RateLimiter makes instances wait for the resources that their groups name (--rate-limit). nil: they do not wait.
+	RateLimiter *instance.Limiter
+	// Machine has the GPUs that models may use. nil: none.
+	Machine *device.Machine
+	// HostPolicies say by name which cores and which NUMA node's memory the instances of groups of that host_policy use. Those
+	// named "cpu", "model" and "gpu_<id>" hold for groups of that kind that name none (--host-policy).
+	HostPolicies map[string]affinity.Policy
+	// GPULimits are the shares of GPUs' memory, by their number, above which no model is loaded onto them
+	// (--model-load-gpu-limit).
+	GPULimits map[int]float64
+	Log       *slog.Logger
+	Events    Events
+}
+
+// defaultMaxBatchSize returns what models of a backend get that can batch and do not set max_batch_size.
+func (o *Options) defaultMaxBatchSize(backend string) int {
+	if n, ok := o.DefaultMaxBatchSizes[backend]; ok {
+		return n
+	}
+	if o.DefaultMaxBatchSize != nil {
+		return *o.DefaultMaxBatchSize
+	}
+	return 4
+}
