@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"nereid/engine"
-	"nereid/engine/httpapi"
+	"nereid/engine/httpapi/compat"
 	"nereid/engine/status"
 )
 
@@ -36,26 +36,26 @@ type archives struct {
 	repository string // the folder of links
 
 	mu     sync.Mutex
-	loaded []httpapi.Archive // sorted by name; guarded by mu
+	loaded []compat.Archive  // sorted by name; guarded by mu
 	busy   map[string]bool   // names that are being loaded or unloaded; guarded by mu
 	parts  map[string][]part // by name, what was loaded for it; guarded by mu
 }
 
-var _ httpapi.Archives = (*archives)(nil)
+var _ compat.Archives = (*archives)(nil)
 
 func newArchives(e loader, root, repository string) *archives {
 	return &archives{engine: e, root: root, repository: repository, busy: map[string]bool{}, parts: map[string][]part{}}
 }
 
 // Loaded lists the models.
-func (a *archives) Loaded() []httpapi.Archive {
+func (a *archives) Loaded() []compat.Archive {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.loaded)
 }
 
 func (a *archives) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(a.loaded, name, func(l httpapi.Archive, n string) int { return strings.Compare(l.Name, n) })
+	return slices.BinarySearchFunc(a.loaded, name, func(l compat.Archive, n string) int { return strings.Compare(l.Name, n) })
 }
 
 // begin reserves a name for a change; there tells whether it is loaded.
@@ -106,7 +106,7 @@ func (a *archives) Load(ctx context.Context, name, url string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	i, _ := a.find(name)
-	a.loaded = slices.Insert(a.loaded, i, httpapi.Archive{Name: name, URL: url})
+	a.loaded = slices.Insert(a.loaded, i, compat.Archive{Name: name, URL: url})
 	a.parts[name] = parts
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"nereid/engine/httpapi"
+	"nereid/engine/httpapi/compat"
 	"nereid/engine/status"
 )
 
@@ -115,7 +116,7 @@ func (s *server) openCloud() error {
 	}
 	s.cloud = map[string]*httpapi.Server{}
 	if s.c.AllowSageMaker {
-		o := &httpapi.SageMaker{Model: s.c.SageMakerModel, Kind: s.c.SageMakerKind, PingLive: s.c.SageMakerPingLive}
+		o := &compat.SageMaker{Model: s.c.SageMakerModel, Kind: s.c.SageMakerKind, PingLive: s.c.SageMakerPingLive}
 		if s.archives != "" {
 			o.Archives = newArchives(s.engine, archiveRoot, s.archives)
 		}
@@ -126,7 +127,7 @@ func (s *server) openCloud() error {
 		s.cloud["sagemaker"] = srv
 	}
 	if s.c.AllowVertexAI {
-		srv, err := common(httpapi.Options{VertexAI: &httpapi.VertexAI{
+		srv, err := common(httpapi.Options{VertexAI: &compat.VertexAI{
 			Predict: s.c.VertexAIPredict, Health: s.c.VertexAIHealth, Model: s.vertexAIModel,
 		}})
 		if err != nil {

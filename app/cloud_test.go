@@ -12,7 +12,7 @@ import (
 
 	"nereid/engine"
 	"nereid/engine/backend/builtin"
-	"nereid/engine/httpapi"
+	"nereid/engine/httpapi/compat"
 	"nereid/engine/infer"
 	"nereid/engine/lifecycle"
 	"nereid/engine/status"
@@ -158,7 +158,7 @@ func TestArchives_B083(t *testing.T) {
 			t.Errorf("Load(%q, %q) = %v, want code %v", tt.name, tt.url, err, tt.code)
 		}
 	}
-	if got := a.Loaded(); !slices.Equal(got, []httpapi.Archive{{Name: "h1", URL: root + "/abc/model"}, {Name: "h2.tar.gz", URL: root + "/def/model"}}) {
+	if got := a.Loaded(); !slices.Equal(got, []compat.Archive{{Name: "h1", URL: root + "/abc/model"}, {Name: "h2.tar.gz", URL: root + "/def/model"}}) {
 		t.Errorf("loaded: %v", got)
 	}
 	for _, name := range []string{"h1", "h2.tar.gz"} {

@@ -67,6 +67,9 @@ var layers = map[string]int{
 	"engine/backend/runtime/savedmodel":   3,
 	"engine/backend/backendtest":          3,
 
+	"engine/httpapi/tensorjson": 3,
+	"engine/httpapi/compat":     4,
+
 	"engine/model":      4,
 	"engine/residency":  4,
 	"engine/lifecycle":  5,

@@ -346,12 +346,12 @@ func TestA9Chunks(t *testing.T) {
 // TestA22ClientLeavesAtAnyTime: in the header, in the body, while its request waits, while it runs, while the reply is
 // written: no goroutine, connection or place in the queue is left.
 func TestA22ClientLeavesAtAnyTime(t *testing.T) {
-	s := attacked(t, func(o *Options) { o.parkAfter = time.Hour }) // parking would change the goroutines' number
+	s := attacked(t, func(o *Options) { o.pollAfter = time.Hour }) // polling would change the goroutines' number
 	e := s.opt.Engine.(*engine.Engine)
 	loadSlow(t, s, 150*time.Millisecond)
 	alive(t, s)
-	open := s.open.Load() // those of the set-up stay open
-	settled := func() bool { return s.open.Load() == open && pendingIn(e) == 0 }
+	open := s.conns.open.Load() // those of the set-up stay open
+	settled := func() bool { return s.conns.open.Load() == open && pendingIn(e) == 0 }
 	before := runtime.NumGoroutine()
 	slow := request("POST", "/v2/models/slow/infer", oneInput("[1,16]", "FP32", "["+zeroTo15+"]"))
 	many := strings.TrimSuffix(strings.Repeat("1.5,", 1<<20), ",")
@@ -446,10 +446,10 @@ func TestA23CancelWhileQueued(t *testing.T) {
 }
 
 func hasBusy(s *testServer) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
-		if phase(c.phase.Load()) == working {
+	s.conns.mu.Lock()
+	defer s.conns.mu.Unlock()
+	for c := range s.conns.served {
+		if phase(c.phase.Load()) == handling {
 			return true
 		}
 	}

@@ -13,9 +13,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-
-	"nereid/engine/infer"
-	"nereid/engine/tensor"
 )
 
 // serveVariable makes the test binary a server of its own, so that its CPU time can be told from the clients'.
@@ -67,13 +64,11 @@ func benchRequests() map[string]string {
 }
 
 func floats16() string {
-	w := builder{}
-	var pool tensor.Pool
-	w.start(&pool, 64)
+	var b []byte
 	for i := range 16 {
-		w.b = le.AppendUint32(w.b, floatBits(float32(i)))
+		b = le.AppendUint32(b, floatBits(float32(i)))
 	}
-	return string(w.b)
+	return string(b)
 }
 
 // BenchmarkServe reports the CPU time of a server process per request, with 64 clients in this one.
@@ -179,90 +174,6 @@ func client(addr, req string, left *atomic.Int64) error {
 		}
 	}
 	return nil
-}
-
-func BenchmarkParse(b *testing.B) {
-	for name, req := range benchRequests() {
-		_, body, _ := strings.Cut(req, "\r\n\r\n")
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			op := parseOnce(b, []byte(body))
-			for b.Loop() {
-				op()
-			}
-		})
-	}
-}
-
-// parseOnce returns a function that parses a body with up to 64 bytes of binary tail.
-func parseOnce(tb testing.TB, body []byte) func() {
-	var pool tensor.Pool
-	p := &requestParser{pool: &pool}
-	jsonLength := len(body)
-	if i := strings.LastIndex(string(body), "}"); i >= 0 {
-		jsonLength = i + 1
-	}
-	return func() {
-		r := infer.New()
-		buf := pool.Get(len(body))
-		r.Own(buf)
-		doc := buf.Bytes()
-		copy(doc, body)
-		if err := p.parse(r, doc[:jsonLength]); err != nil {
-			tb.Fatal(err)
-		}
-		if err := p.takeBinary(r, buf, doc[jsonLength:]); err != nil {
-			tb.Fatal(err)
-		}
-		r.Release()
-	}
-}
-
-func BenchmarkEncode(b *testing.B) {
-	for _, o := range []reply{{binary: true}, {}} {
-		b.Run(map[bool]string{true: "binary", false: "json"}[o.binary], func(b *testing.B) {
-			b.ReportAllocs()
-			op := encodeOnce(b, o)
-			for b.Loop() {
-				op()
-			}
-		})
-	}
-}
-
-// encodeOnce returns a function that encodes 16 floats.
-func encodeOnce(tb testing.TB, o reply) func() {
-	var pool tensor.Pool
-	w := &builder{}
-	r := infer.New()
-	r.Served = &fakeModel{name: "identity_ort"}
-	resp := r.NewResponse()
-	resp.AddOutput("OUTPUT0", tensor.FP32, []int64{1, 16}, []byte(floats16()), nil)
-	return func() {
-		w.start(&pool, replySize(resp))
-		if _, err := o.encode(w, r, resp); err != nil {
-			tb.Fatal(err)
-		}
-		w.finish().Release()
-	}
-}
-
-// TestNoAllocations holds parsing and encoding to no allocation at all in the steady state.
-func TestNoAllocations(t *testing.T) {
-	if raceEnabled {
-		t.Skip("pools forget under the race detector")
-	}
-	for name, req := range benchRequests() {
-		_, body, _ := strings.Cut(req, "\r\n\r\n")
-		if n := testing.AllocsPerRun(200, parseOnce(t, []byte(body))); n > 0 {
-			t.Errorf("parsing a %s request allocates %v times, want 0", name, n)
-		}
-	}
-	for _, o := range []reply{{binary: true}, {}} {
-		if n := testing.AllocsPerRun(200, encodeOnce(t, o)); n > 0 {
-			t.Errorf("encoding (binary %v) allocates %v times, want 0", o.binary, n)
-		}
-	}
 }
 
 // TestAllocationsOfARequest bounds what a whole request costs over a socket: what the HTTP library allocates is left.

@@ -1,76 +1,93 @@
 package httpapi
 
 import (
+	"bytes"
 	"compress/gzip"
 	"compress/zlib"
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
+	"sync"
 
+	"nereid/engine/httpapi/tensorjson"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
 )
 
-// firstRead is how much memory a body gets before any of it has arrived; it grows as the body does, which costs a copy:
-// a tensor of 1 MiB and the JSON text before it go without.
+// firstRead is how much memory a body gets before any of it has arrived. A longer one grows as it arrives, which costs a
+// copy. A tensor of 1 MiB with its JSON part fits.
 const firstRead = 2 << 20
 
-// errTooLarge says that a body is over the limit: 413.
+// smallBody is the size up to which an unwanted body is read so that the connection can be used again.
+const smallBody = 64 << 10
+
+// errTooLarge says that a body is over the limit.
 var errTooLarge = errors.New("request body is too large")
 
-// bodyError is a failure while the body was read: the client's fault or its connection's.
-type bodyError struct{ error }
-
-func (e bodyError) Unwrap() error { return e.error }
-
 // readBody reads the whole body into pooled memory, offset bytes behind the buffer's start. It returns the buffer, which
-// the caller releases, and the body. Errors: errTooLarge, a coded error, or the connection's.
+// the caller must release, and the body. After an error, which has its own status and content type, the connection will
+// be closed.
 func (s *Server) readBody(x *exchange, offset int) (*tensor.Buffer, []byte, error) {
-	limit := s.opt.MaxBody
-	if x.length > limit {
-		return nil, nil, errTooLarge
-	}
-	var r io.Reader = x.body
-	length := x.length
-	compressed := len(x.contentEncoding) > 0 && string(x.contentEncoding) != "identity"
-	if x.body == nil || length == 0 {
+	if x.body == nil || x.length == 0 {
 		x.drained = true
 		buf := s.pool.Get(offset)
 		return buf, buf.Bytes()[offset:], nil
 	}
-	x.conn.enter(reading)
-	defer x.conn.enter(working)
-	if compressed {
-		z, err := decompressor(x)
-		if err != nil {
+	x.conn.enter(readingBody)
+	defer x.conn.enter(handling)
+	buf, body, err := s.readEncoded(x, offset)
+	if err != nil {
+		x.closeAfter = true
+		return nil, nil, err
+	}
+	return buf, body, nil
+}
+
+// readEncoded reads a body and decompresses it if it is compressed.
+func (s *Server) readEncoded(x *exchange, offset int) (buf *tensor.Buffer, body []byte, err error) {
+	compressed := len(x.contentEncoding) > 0 && string(x.contentEncoding) != "identity"
+	switch {
+	case x.length > s.opt.MaxBody:
+		err = errTooLarge
+	case compressed:
+		var z io.ReadCloser
+		if z, err = decompressor(x); err != nil {
 			return nil, nil, err
 		}
 		defer z.Close()
-		r, length = z, -1
+		if buf, body, err = s.fill(z, offset, -1); err == nil {
+			x.drained = discard(x.body) // what is behind the end of the compressed stream
+		}
+	default:
+		buf, body, err = s.fill(x.body, offset, x.length)
+		x.drained = err == nil
 	}
-	buf, body, err := s.fill(r, offset, length, limit)
 	switch {
 	case err == nil:
-		x.drained = !compressed || rest(x.body)
-		return buf, body, nil
 	case errors.Is(err, errTooLarge):
-		return nil, nil, err
+		err = typedError{errors.New(s.tooLargeText()), typeJSON, 413}
 	case compressed:
-		return nil, nil, status.Errorf(status.InvalidArg, "failed to decompress the %s body: %w", x.contentEncoding, err)
+		err = errDecompress(x, err)
+	default:
+		code, text := transportFault(err)
+		err = typedError{errors.New(text), typeJSON, code}
 	}
-	return nil, nil, bodyError{err}
+	return buf, body, err
 }
 
-// rest reads what is behind the end of a compressed stream and reports whether the body ended soon enough for the
-// connection to be used again.
-func rest(body io.Reader) bool {
-	const most = 64 << 10
-	n, err := io.Copy(io.Discard, io.LimitReader(body, most))
-	return err == nil && n < most
+func (s *Server) tooLargeText() string {
+	return fmt.Sprintf("request body is over the limit of %d bytes; raise it with --http-max-input-size", s.opt.MaxBody)
 }
 
-// fill reads r to its end; length is what it will give, -1 if that is not known.
-func (s *Server) fill(r io.Reader, offset int, length, limit int64) (*tensor.Buffer, []byte, error) {
+func errDecompress(x *exchange, err error) error {
+	return asJSON(status.Errorf(status.InvalidArg, "failed to decompress the %s body: %w", x.contentEncoding, err))
+}
+
+// fill reads r to its end. length is its size, -1 if that is not known.
+func (s *Server) fill(r io.Reader, offset int, length int64) (*tensor.Buffer, []byte, error) {
+	limit := s.opt.MaxBody
 	room := min(firstRead, limit+1)
 	if length >= 0 {
 		room = min(length, firstRead)
@@ -88,6 +105,9 @@ func (s *Server) fill(r io.Reader, offset int, length, limit int64) (*tensor.Buf
 			}
 			return buf, b[:at:at], nil
 		}
+		if err == nil && at == int64(len(b)) && at > limit {
+			err = errTooLarge
+		}
 		if err != nil {
 			buf.Release()
 			return nil, nil, err
@@ -95,15 +115,9 @@ func (s *Server) fill(r io.Reader, offset int, length, limit int64) (*tensor.Buf
 		if at < int64(len(b)) {
 			continue
 		}
-		if at > limit {
-			buf.Release()
-			return nil, nil, errTooLarge
-		}
-		room = at * 16 // known to come: sixteen times what has come
+		room = min(at*16, length) // a client that announces much must send a part of it first
 		if length < 0 {
 			room = min(at*2, limit+1)
-		} else {
-			room = min(room, length)
 		}
 		next := s.pool.Get(offset + int(room))
 		copy(next.Bytes()[offset:], b)
@@ -116,60 +130,118 @@ func (s *Server) fill(r io.Reader, offset int, length, limit int64) (*tensor.Buf
 func decompressor(x *exchange) (io.ReadCloser, error) {
 	if e := string(x.contentEncoding); e != "gzip" && e != "deflate" {
 		x.accept = true
-		return nil, status.New(status.Unsupported, "Unsupported compression type")
+		return nil, typedError{error: status.New(status.Unsupported, "Unsupported compression type"), contentType: typeText}
 	}
 	head := make([]byte, 2)
-	n, err := io.ReadFull(x.body, head)
+	_, err := io.ReadFull(x.body, head)
 	if err != nil {
-		return nil, status.Errorf(status.InvalidArg, "failed to decompress the %s body: %w", x.contentEncoding, err)
+		return nil, errDecompress(x, err)
 	}
-	r := io.MultiReader(newHead(head[:n]), x.body)
+	r := io.MultiReader(bytes.NewReader(head), x.body)
 	var z io.ReadCloser
 	if head[0] == 0x1f && head[1] == 0x8b {
-		var g *gzip.Reader
-		if g, err = gzip.NewReader(r); err == nil {
-			z = g
-		}
+		z, err = gzip.NewReader(r)
 	} else {
 		z, err = zlib.NewReader(r)
 	}
 	if err != nil {
-		return nil, status.Errorf(status.InvalidArg, "failed to decompress the %s body: %w", x.contentEncoding, err)
+		return nil, errDecompress(x, err)
 	}
 	return z, nil
 }
 
-// head is a reader of a few bytes.
-type head struct{ b []byte }
-
-func newHead(b []byte) *head { return &head{b} }
-
-// Read gives the bytes.
-func (h *head) Read(p []byte) (int, error) {
-	if len(h.b) == 0 {
-		return 0, io.EOF
+// withBody calls f with the request's body; that of a GET is empty.
+func (s *Server) withBody(x *exchange, f func(body []byte) error) error {
+	if x.is("GET") {
+		return f(nil)
 	}
-	n := copy(p, h.b)
-	h.b = h.b[n:]
-	return n, nil
+	buf, body, err := s.readBody(x, 0)
+	if err != nil {
+		return err
+	}
+	defer buf.Release()
+	return f(body)
 }
 
-// replyBodyError answers a body that could not be read.
-func (s *Server) replyBodyError(x *exchange, err error) {
-	x.closeAfter = true
-	switch {
-	case errors.Is(err, errTooLarge):
-		x.fail(413, typeJSON, s.tooLargeText())
-	case errors.As(err, new(bodyError)):
-		code, text := transportFault(err)
-		x.fail(code, typeJSON, text)
-	case x.accept:
-		x.failWith(typeText, err)
+// discardBody reads a small body that nobody needs, so that the connection can be used again.
+func (s *Server) discardBody(x *exchange) {
+	if x.body == nil || x.length == 0 {
+		x.drained = true
+		return
+	}
+	if !x.drained && x.length > 0 && x.length <= smallBody {
+		x.conn.enter(readingBody)
+		x.drained = discard(x.body)
+		x.conn.enter(handling)
+	}
+}
+
+// discard reads the rest of a body and reports whether it was small.
+func discard(body io.Reader) bool {
+	n, err := io.Copy(io.Discard, io.LimitReader(body, smallBody+1))
+	return err == nil && n <= smallBody
+}
+
+// compressors keeps writers for reuse: each holds hundreds of kilobytes.
+type compressors struct{ gzip, zlib sync.Pool }
+
+type resetWriter interface {
+	io.WriteCloser
+	Reset(w io.Writer)
+}
+
+// compress compresses the reply of an inference if the client accepts it.
+func (s *Server) compress(x *exchange) {
+	if len(x.acceptEncoding) == 0 {
+		return
+	}
+	var pool *sync.Pool
+	var z resetWriter
+	switch x.encoding = chooseEncoding(string(x.acceptEncoding)); x.encoding {
+	case "gzip":
+		pool = &s.compressors.gzip
+		if z, _ = pool.Get().(resetWriter); z == nil {
+			z = gzip.NewWriter(io.Discard)
+		}
+	case "deflate":
+		pool = &s.compressors.zlib
+		if z, _ = pool.Get().(resetWriter); z == nil {
+			z = zlib.NewWriter(io.Discard)
+		}
 	default:
-		x.failWith(typeJSON, err)
+		return
 	}
+	plain := x.reply
+	var w tensorjson.Builder
+	w.Start(&s.pool, len(plain.Bytes())/2+64)
+	z.Reset(&w)
+	_, _ = z.Write(plain.Bytes()) // a Builder never fails
+	_ = z.Close()
+	z.Reset(io.Discard)
+	pool.Put(z)
+	x.reply = w.Finish()
+	plain.Release()
 }
 
-func (s *Server) tooLargeText() string {
-	return fmt.Sprintf("request body is over the limit of %d bytes; raise it with --http-max-input-size", s.opt.MaxBody)
+// chooseEncoding returns gzip or deflate, the one with the higher weight, or the first of equals; "" for neither.
+func chooseEncoding(accept string) string {
+	best, bestQ := "", 0.0
+	for part := range strings.SplitSeq(accept, ",") {
+		name, params, _ := strings.Cut(part, ";")
+		name = strings.ToLower(strings.TrimSpace(name))
+		if name != "gzip" && name != "deflate" {
+			continue
+		}
+		q := 1.0
+		if text, ok := strings.CutPrefix(strings.TrimSpace(params), "q="); ok {
+			var err error
+			if q, err = strconv.ParseFloat(text, 64); err != nil {
+				continue
+			}
+		}
+		if q > bestQ {
+			best, bestQ = name, q
+		}
+	}
+	return best
 }

@@ -19,68 +19,57 @@ import (
 type phase int32
 
 const (
-	idle     phase = iota // between requests
-	heading               // the header of a request is coming in
-	reading               // the body of a request is coming in
-	working               // the request is being handled
-	writing               // the reply is going out
-	shutting              // closed because the server is shutting down
-	parking               // idle, and its goroutine is to leave it
-	parked                // no goroutine serves it
+	idle        phase = iota // between requests
+	readingHead              // the header of a request is arriving
+	readingBody              // the body of a request is arriving
+	handling                 // the request is being handled
+	writing                  // the reply is being sent
+	closed                   // closed because the server is shutting down
+	releasing                // idle, and its goroutine is to end
+	polled                   // no goroutine serves it
 )
 
-// conn is a client's connection. It is also the context of the request that it carries: done when the client is gone.
-// One goroutine serves it; the watcher only reads its atomic fields, ends its reads and closes gone.
+// conn is a client's connection. It is also the context of the request that it carries: done when the client left. One
+// goroutine serves it. The watcher only reads its atomic fields, ends its reads and cancels the request.
 type conn struct {
 	net.Conn
-	srv   *Server
+	set   *connections
 	phase atomic.Int32
-	// since is the watcher's tick at which the phase began, or at which there was last progress in it.
+	// since is the tick at which the phase began, or at which there was last progress in it.
 	since atomic.Int64
-	gone  chan struct{}
-	once  sync.Once // closes gone
+	left  chan struct{} // closed by cancel
+	once  sync.Once     // closes left
 
-	x      *exchange      // nil while it is parked
+	x      *exchange      // nil while it is polled
 	reply  *tensor.Buffer // the reply that is being written
-	trace  *trace.Trace   // of the request, nil for nearly all
+	trace  *trace.Trace   // of the request; nil for nearly all
 	heard  bool           // the client has sent something
-	fresh  bool           // the library has just taken it over and has no request of it
-	ended  bool           // the client has closed its side, and everything before that was read
+	fresh  bool           // the HTTP library has just taken it over and has no request of it
+	ended  bool           // the client closed its side, and everything before that was read
 	linger bool           // the client may still be sending: let it read the reply before the connection is reset
 
-	parkable atomic.Bool     // it may be parked
-	raw      syscall.RawConn // of the descriptor below; guarded by Server.mu, as is the next
-	fd       int             // while it is parked
+	pollable atomic.Bool
+	raw      syscall.RawConn // of the descriptor; guarded by connections.mu, as is the next
+	fd       int             // while it is polled
 }
 
 var _ context.Context = (*conn)(nil)
 
-func newConn(s *Server, c net.Conn) *conn {
-	k := &conn{Conn: c, srv: s, gone: make(chan struct{})}
+func newConn(cs *connections, c net.Conn) *conn {
+	k := &conn{Conn: c, set: cs, left: make(chan struct{})}
 	_, secure := c.(interface{ NetConn() net.Conn })
-	k.parkable.Store(!secure) // an interrupted TLS handshake could not go on: not before the first request
+	k.pollable.Store(!secure) // with TLS not before the first request: an interrupted handshake could not go on
 	return k
 }
 
-// attach gives the connection what it needs for requests, detach takes it back.
-func (c *conn) attach() {
-	c.x = c.srv.exchanges.Get().(*exchange)
-	c.x.conn = c
-	c.fresh = true
-}
-
-func (c *conn) detach() {
-	x := c.x
-	c.x = nil
-	x.reset()
-	x.conn, x.headers = nil, nil
-	c.srv.exchanges.Put(x)
-}
-
+// enter begins a phase.
 func (c *conn) enter(p phase) {
-	c.since.Store(c.srv.tick.Load())
+	c.progress()
 	c.phase.Store(int32(p))
 }
+
+// progress restarts the time of the phase.
+func (c *conn) progress() { c.since.Store(c.set.ticks.Load()) }
 
 // Read notes that a request has begun.
 func (c *conn) Read(b []byte) (int, error) {
@@ -89,14 +78,14 @@ func (c *conn) Read(b []byte) (int, error) {
 		c.ended = err == io.EOF
 		return 0, c.readNothing(err)
 	}
-	if err == io.EOF { // TLS says so beside the last bytes, and again if it is asked
+	if err == io.EOF { // TLS reports it with the last bytes, and again at the next read
 		err = nil
 	}
 	if !c.heard {
 		c.heard = true
-		c.parkable.Store(true)
+		c.pollable.Store(true)
 		if b[0] == handshakeRecord {
-			return 0, errTLS // no line of it ends soon: the client would wait until the header's time is over
+			return 0, errTLS // no line of it ends: the client would wait until the header's time is over
 		}
 	}
 	c.begin()
@@ -107,35 +96,35 @@ func (c *conn) Read(b []byte) (int, error) {
 func (c *conn) begin() {
 	switch phase(c.phase.Load()) {
 	case idle:
-		c.since.Store(c.srv.tick.Load())
-		if c.phase.CompareAndSwap(int32(idle), int32(heading)) {
+		c.progress()
+		if c.phase.CompareAndSwap(int32(idle), int32(readingHead)) {
 			return
 		}
-		if phase(c.phase.Load()) != parking {
+		if phase(c.phase.Load()) != releasing {
 			return
 		}
-	case parking:
+	case releasing:
 	default:
 		return
 	}
 	// The watcher was about to end this read. It does so under the lock.
-	c.srv.mu.Lock()
-	defer c.srv.mu.Unlock()
-	c.since.Store(c.srv.tick.Load())
-	c.phase.Store(int32(heading))
+	c.set.mu.Lock()
+	defer c.set.mu.Unlock()
+	c.enter(readingHead)
 	_ = c.Conn.SetReadDeadline(time.Time{}) // fails only if the connection is closed
 }
 
-// readNothing is what the library is told of a read that gave nothing: if the connection is to be parked, that it ended.
+// readNothing returns the error of a read that gave nothing. If the connection is to be polled, the HTTP library is told
+// that it ended.
 func (c *conn) readNothing(err error) error {
 	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() && c.phase.CompareAndSwap(int32(parking), int32(parked)) {
+	if errors.As(err, &timeout) && timeout.Timeout() && c.phase.CompareAndSwap(int32(releasing), int32(polled)) {
 		return io.EOF
 	}
 	return err
 }
 
-// Write sends in pieces, so that the watcher sees the progress of a slow reader.
+// Write sends in pieces, so that the watcher sees that a slow reader makes progress.
 func (c *conn) Write(b []byte) (int, error) {
 	const piece = 1 << 20
 	if len(b) <= piece {
@@ -148,12 +137,12 @@ func (c *conn) Write(b []byte) (int, error) {
 		if err != nil {
 			return sent, err
 		}
-		c.since.Store(c.srv.tick.Load())
+		c.progress()
 	}
 	return sent, nil
 }
 
-// finished is called when the reply was handed to the connection, and when the connection ends.
+// finished is called when the reply was written, and when the connection ends.
 func (c *conn) finished() {
 	if c.reply != nil {
 		c.reply.Release()
@@ -165,14 +154,14 @@ func (c *conn) finished() {
 		c.trace = nil
 	}
 	if c.x != nil {
-		c.x.big.release()
+		c.x.large.Release()
 	}
 }
 
-// Close closes the connection, after the client had a moment to read a reply that it may not have waited for. A parked
-// connection stays open: the library closes what it was told has ended.
+// Close closes the connection. If the client may not have waited for its reply, it gets a moment to read it. A connection
+// that is to be polled stays open: the HTTP library was told that it ended.
 func (c *conn) Close() error {
-	if phase(c.phase.Load()) == parked {
+	if phase(c.phase.Load()) == polled {
 		return nil
 	}
 	if c.linger {
@@ -184,34 +173,32 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-const (
-	lingerTime  = 500 * time.Millisecond
-	lingerBytes = 1 << 20
-)
+// lingerBytes is how much the server reads after an early reply.
+const lingerBytes = 1 << 20
 
-// leave tells the handler that nobody waits for its answer.
-func (c *conn) leave() { c.once.Do(func() { close(c.gone) }) }
+// cancel makes the handler stop: nobody waits for its answer.
+func (c *conn) cancel() { c.once.Do(func() { close(c.left) }) }
 
-// Deadline, Done, Err and Value make the connection the context of its request.
+// Deadline returns none: a request ends by the engine's timeouts.
 func (c *conn) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// Done is closed when the client is gone.
-func (c *conn) Done() <-chan struct{} { return c.gone }
+// Done is closed when the client left.
+func (c *conn) Done() <-chan struct{} { return c.left }
 
-// Err tells whether the client is gone.
+// Err reports whether the client left.
 func (c *conn) Err() error {
 	select {
-	case <-c.gone:
+	case <-c.left:
 		return context.Canceled
 	default:
 		return nil
 	}
 }
 
-// Value holds nothing.
+// Value returns nil: there are no values.
 func (c *conn) Value(any) any { return nil }
 
-// bodyReader reads a request's body and notes the progress, so that only a client that stops sending is cut off.
+// bodyReader reads a request's body and notes the progress, so that only a client that stops sending runs into a limit.
 type bodyReader struct {
 	io.Reader
 	c       *conn
@@ -219,8 +206,8 @@ type bodyReader struct {
 	end     error // what ended it
 }
 
-// Read reads and notes the progress. Once it has failed it fails for ever: the library would take what follows a chunked
-// body for another chunk, and it takes the connection's end for the last chunk.
+// Read reads and notes the progress. After an error it returns the same error for ever: the library would take what
+// follows a chunked body for another chunk. It also takes the connection's end for the last chunk, which is corrected.
 func (b *bodyReader) Read(p []byte) (int, error) {
 	if b.end != nil {
 		return 0, b.end
@@ -230,6 +217,6 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 		err = io.ErrUnexpectedEOF
 	}
 	b.end = err
-	b.c.since.Store(b.c.srv.tick.Load())
+	b.c.progress()
 	return n, err
 }

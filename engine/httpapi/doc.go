@@ -1,13 +1,15 @@
 // Package httpapi serves the KServe v2 inference protocol and Triton's extensions of it over HTTP/1.1.
 //
-// It turns requests into infer.Request values and engine calls, and their results into the replies that a Triton
-// server gives: same routes, bodies, headers and error texts. Where a reply differs on purpose, package deviation lists
-// both answers. What the engine checks (shapes, types, names) is not checked again here; this package checks syntax, JSON
-// types, and sizes against what was sent.
+// It turns requests into infer.Request values and engine calls, and their results into the replies that a Triton server
+// gives: same routes, bodies, headers and error texts. The engine checks shapes, types and names. This package checks
+// syntax, JSON types, and sizes against what was sent. Package tensorjson reads and writes the JSON; package compat has
+// what other protocols do differently.
 //
-// The protocol code knows an exchange (one request and its reply); only transport.go knows the HTTP library.
+// A request goes this way: connections (connections.go, watch.go, idle.go) → the HTTP library (transport.go) →
+// Server.serve (server.go) → a handler of the table of routes (routes.go). Handlers work on an exchange, one request and
+// its reply; only transport.go knows the HTTP library.
 //
-// Goroutines: one per connection that is not parked (see park.go), one watcher per server that enforces the time limits
-// and notices clients that went away, and one that waits for what the parked connections send. Serve starts them,
-// Shutdown waits for them.
+// Goroutines: one per connection that has had a request recently, one watcher per server that enforces the time limits
+// and notices clients that left, and one that waits for input on the idle connections. Serve starts them, Shutdown waits
+// for them.
 package httpapi

@@ -2,8 +2,14 @@ package httpapi
 
 import (
 	"bytes"
+	"errors"
 	"io"
+	"strconv"
+	"unsafe"
 
+	"nereid/engine/httpapi/compat"
+	"nereid/engine/httpapi/tensorjson"
+	"nereid/engine/status"
 	"nereid/engine/tensor"
 )
 
@@ -13,71 +19,72 @@ const (
 	typeBinary = "application/octet-stream"
 )
 
-// exchange is one request and its reply, free of the HTTP library. A connection has one while it is served and uses it
-// again for the next request. The request's slices are valid until the handler returns.
+// exchange is one request and its reply, independent of the HTTP library. A connection has one while it is served and
+// uses it again for the next request. The request's slices are valid until the handler returns.
 type exchange struct {
 	conn   *conn
-	method []byte
-	path   []byte // as sent, without the query
-	host   []byte
-	route  route
-	// Headers that say where the request comes from: Origin and Sec-Fetch-Site, which browsers set.
-	origin    []byte
-	fetchSite []byte
-	// authorization is the header of that name, and access what is asked about the request because of it.
-	authorization []byte
-	access        Access
+	route  matched
+	access Access // what Options.Authorize is asked
+	requestHead
+	requestBody
+	response
 
-	// Headers of the inference protocol.
+	// What is kept from one request to the next.
+	parser    tensorjson.Parser
+	out       tensorjson.Builder
+	large     tensorjson.LargeOutputs // of the reply: sent between the bytes of its body
+	lastModel struct{ segment, name string }
+}
+
+// requestHead is what the protocol needs of a request's line and header.
+type requestHead struct {
+	method  []byte
+	path    []byte // as sent, without the query
+	http10  bool   // the client speaks HTTP/1.0
+	fault   string // what is wrong with the header, "" if nothing is
+	headers interface{ Peek(name string) []byte }
+	lines   []byte // the lines of the header as they were sent
+
+	host          []byte
+	origin        []byte // set by browsers, as the next
+	fetchSite     []byte
+	authorization []byte
+
 	headerLength    []byte
 	hasHeaderLength bool
 	contentEncoding []byte
 	acceptEncoding  []byte
-	wantTiming      bool   // Nereid-Timing: 1 asks for a Server-Timing header in the reply
-	fault           string // what is wrong with the headers, "" if nothing is
-	http10          bool   // the client speaks HTTP/1.0
+	wantTiming      bool // Nereid-Timing: 1 asks for a Server-Timing header in the reply
+}
 
-	// headers are all headers of the request.
-	headers interface{ Peek(name string) []byte }
-	// rawHeaders are the lines of the header as they were sent.
-	rawHeaders []byte
-	// body reads the request's body; length is its size or -1 if it is not known before.
-	body   io.Reader
-	reader bodyReader // what body is, if there is one
-	length int64
-	// drained is set once the whole body was read.
-	drained bool
+// requestBody is a request's body.
+type requestBody struct {
+	body    io.Reader  // nil: there is none
+	stream  bodyReader // what body is, if there is one
+	length  int64      // -1 if it is not known before
+	drained bool       // the whole body was read
+}
 
-	// The reply.
+// response is the reply. An empty header field means that the header is not sent.
+type response struct {
 	status      int
 	contentType string
-	jsonLength  int // of Inference-Header-Content-Length, -1: no such header
-	encoding    string
-	accept      bool // send Accept-Encoding: gzip, deflate
-	reply       *tensor.Buffer
-	big         bigParts // what is sent between the bytes of reply
-	challenge   bool     // send WWW-Authenticate: Bearer
-	closeAfter  bool
-	timing      string        // of Server-Timing, "": no such header
-	loadReport  string        // of endpoint-load-metrics, "": no such header
-	corsOrigin  string        // of Access-Control-Allow-Origin, "": no such headers
-	preflight   bool          // the reply is to a preflight of corsOrigin
-	stream      io.ReadCloser // the body, if it is not finished yet; whoever sends the reply closes it
-
-	infer inferExchange
+	reply       *tensor.Buffer // the body, if it is finished
+	events      io.ReadCloser  // the body, if it is not; whoever sends the reply closes it
+	jsonLength  int            // Inference-Header-Content-Length, -1: not sent
+	encoding    string         // Content-Encoding
+	accept      bool           // send Accept-Encoding: gzip, deflate
+	challenge   bool           // send WWW-Authenticate: Bearer
+	closeAfter  bool           // close the connection after the reply
+	timing      string         // Server-Timing
+	loadReport  string         // endpoint-load-metrics
+	corsOrigin  string         // Access-Control-Allow-Origin
+	isPreflight bool           // the reply is to a preflight of corsOrigin
 }
 
 // reset prepares for the next request.
 func (x *exchange) reset() {
-	x.headerLength, x.contentEncoding, x.acceptEncoding, x.origin, x.fetchSite, x.host = nil, nil, nil, nil, nil, nil
-	x.authorization = nil
-	x.hasHeaderLength, x.fault = false, ""
-	x.body, x.length, x.drained = nil, 0, false
-	x.reader = bodyReader{}
-	x.status, x.contentType, x.jsonLength, x.encoding = 0, "", -1, ""
-	x.accept, x.challenge, x.closeAfter = false, false, false
-	x.wantTiming, x.timing, x.stream = false, "", nil
-	x.loadReport, x.corsOrigin, x.preflight = "", "", false
+	x.requestHead, x.requestBody, x.response = requestHead{}, requestBody{}, response{jsonLength: -1}
 }
 
 const (
@@ -86,9 +93,7 @@ const (
 	headerLengthName = "Inference-Header-Content-Length"
 )
 
-var connClose = []byte("close")
-
-// take notes a header that the protocol needs. Names are in their canonical form.
+// take keeps a header that the protocol needs. Names are in their canonical form.
 func (x *exchange) take(key, value []byte) {
 	switch string(key) {
 	case "Host":
@@ -103,7 +108,7 @@ func (x *exchange) take(key, value []byte) {
 	case "Sec-Fetch-Site":
 		x.fetchSite = value
 	case "Connection":
-		if bytes.EqualFold(value, connClose) { // the library knows only small letters
+		if bytes.EqualFold(value, []byte("close")) { // the library knows only small letters
 			x.closeAfter = true
 		}
 	case timingName:
@@ -123,41 +128,23 @@ func (x *exchange) take(key, value []byte) {
 	}
 }
 
-// safeMethod reports whether the method cannot change anything here.
-func (x *exchange) safeMethod() bool {
-	m := string(x.method)
-	return m == "GET" || m == "HEAD" || m == "OPTIONS"
-}
-
-// empty replies without a body.
-func (x *exchange) empty(code int, contentType string) {
-	x.status, x.contentType = code, contentType
-}
-
-// text replies with a finished body that is not pooled.
-func (x *exchange) bytes(code int, contentType string, body []byte) {
-	x.status, x.contentType = code, contentType
-	x.reply = tensor.NewBuffer(body, nil)
-}
-
-// fail replies with {"error":"…"}.
-func (x *exchange) fail(code int, contentType, text string) {
-	x.bytes(code, contentType, appendError(nil, text))
-}
-
-// failWith replies with an error of the engine or of the parser.
-func (x *exchange) failWith(contentType string, err error) {
-	if x.route.archive {
-		x.fail(archiveStatus(err), typeJSON, err.Error())
-		return
+// takeContentType reads the length of the JSON part from a content type that begins with binaryType.
+func (x *exchange) takeContentType(binaryType string) error {
+	x.hasHeaderLength, x.headerLength = false, nil
+	got := x.headers.Peek("Content-Type")
+	switch i := bytes.Index(got, []byte(binaryType)); {
+	case i < 0:
+		return nil
+	case i > 0:
+		return status.New(status.InvalidArg, "expect MIME type for binary data starts with '"+binaryType+"', got: "+
+			tensorjson.Printable(got))
 	}
-	x.fail(httpStatus(err), contentType, err.Error())
-}
-
-func (x *exchange) notFound() { x.bytes(404, typeText, []byte(`{"error":"Not Found"}`)) }
-
-func (x *exchange) notAllowed(contentType string) {
-	x.bytes(405, contentType, []byte(`{"error":"Method Not Allowed"}`))
+	size := got[len(binaryType):]
+	if _, err := strconv.ParseUint(string(size), 10, 31); err != nil {
+		return status.New(status.InvalidArg, "Unable to parse inference header size, got: "+tensorjson.Printable(size))
+	}
+	x.headerLength, x.hasHeaderLength = size, true
+	return nil
 }
 
 // header returns a header, "" if there is none.
@@ -165,3 +152,76 @@ func (x *exchange) header(name string) string { return string(x.headers.Peek(nam
 
 // is reports whether the request has a method.
 func (x *exchange) is(method string) bool { return string(x.method) == method }
+
+// safeMethod reports whether the method cannot change anything here.
+func (x *exchange) safeMethod() bool { return x.is("GET") || x.is("HEAD") || x.is("OPTIONS") }
+
+// empty replies without a body.
+func (x *exchange) empty(code int, contentType string) {
+	x.status, x.contentType = code, contentType
+}
+
+// bytes replies with a body that is not pooled.
+func (x *exchange) bytes(code int, contentType string, body []byte) {
+	x.status, x.contentType = code, contentType
+	x.reply = tensor.NewBuffer(body, nil)
+}
+
+// json replies with a JSON body.
+func (x *exchange) json(body []byte) { x.bytes(200, typeJSON, body) }
+
+// fail replies with {"error":"…"}.
+func (x *exchange) fail(code int, contentType, text string) {
+	x.bytes(code, contentType, tensorjson.Error(text))
+}
+
+// typedError is an error whose reply has another content type than the route's errors have.
+type typedError struct {
+	error
+	contentType string
+	status      int // 0: by the error's code
+}
+
+// Unwrap returns the coded error.
+func (e typedError) Unwrap() error { return e.error }
+
+// asJSON makes the reply of an error JSON on any route.
+func asJSON(err error) error {
+	if err == nil || errors.As(err, new(typedError)) {
+		return err
+	}
+	return typedError{error: err, contentType: typeJSON}
+}
+
+// failWith replies with an error of a handler. The content type is the route's, unless the error has one.
+func (x *exchange) failWith(contentType string, err error) {
+	var typed typedError
+	if errors.As(err, &typed) {
+		contentType = typed.contentType
+	}
+	code := typed.status
+	if code == 0 && x.route.archive {
+		code, contentType = compat.ArchiveStatus(err), typeJSON
+	} else if code == 0 {
+		code = httpStatus(err)
+	}
+	x.fail(code, contentType, err.Error())
+}
+
+// httpStatus maps Triton's codes.
+func httpStatus(err error) int {
+	switch status.CodeOf(err) {
+	case status.Internal:
+		return 500
+	case status.NotFound:
+		return 404
+	case status.Unavailable:
+		return 503
+	case status.Unsupported:
+		return 501
+	}
+	return 400
+}
+
+// view returns b as a string without a copy. It is valid as long as b's memory is, and b must not change.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -1,147 +1,311 @@
 package httpapi
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/binary"
 	"slices"
 	"strconv"
 	"strings"
 
 	"nereid/engine/classification"
+	"nereid/engine/httpapi/tensorjson"
 	"nereid/engine/infer"
 	"nereid/engine/inferencepb"
 	"nereid/engine/shm"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
+	"nereid/engine/trace"
 )
 
-// inferExchange is the state of an inference request that is kept from one to the next.
-type inferExchange struct {
-	parser requestParser
-	out    builder
-}
+// replySize is the memory that a reply gets at first: enough for most.
+const replySize = 4 << 10
 
-// errDecoupled is what infer answers for models that may give any number of responses.
+// errDecoupled is the answer of infer for models that may give any number of responses.
 func errDecoupled() error {
 	return status.New(status.Unsupported, "HTTP end point doesn't support models with decoupled transaction policy")
 }
 
-// infer handles POST /v2/models/{model}[/versions/{version}]/infer.
-func (s *Server) infer(x *exchange, model string, version int64) {
-	// Triton looks at the model before it looks at the body.
-	cfg, err := s.opt.Engine.ModelConfig(model, version)
-	events := false
-	if err == nil && cfg.GetModelTransactionPolicy().GetDecoupled() {
-		if events = strings.Contains(x.header("Accept"), "text/event-stream"); !events {
-			err = errDecoupled()
-		}
+func decoupled(cfg *inferencepb.ModelConfig) bool {
+	return cfg.GetModelTransactionPolicy().GetDecoupled()
+}
+
+// inferRoute handles POST /v2/models/{model}[/versions/{version}]/infer.
+func inferRoute(s *Server, x *exchange) error {
+	model, version, err := s.target(x)
+	if err != nil {
+		return err
+	}
+	return s.infer(x, model, version)
+}
+
+// infer answers an inference. Errors that are found before and after the body is read have different content types, as
+// in Triton.
+func (s *Server) infer(x *exchange, model string, version int64) error {
+	cfg, err := s.opt.Engine.ModelConfig(model, version) // Triton looks at the model before the body
+	if err == nil && decoupled(cfg) && !strings.Contains(x.header("Accept"), "text/event-stream") {
+		err = errDecoupled()
 	}
 	if err != nil {
-		s.readAway(x)
-		x.failWith(typeText, err)
-		return
+		s.discardBody(x)
+		return err
 	}
-	s.names.keep(model)
-	if events {
-		s.inferEvents(x, model, version, cfg)
-		return
+	r := s.newRequest(x, model, version)
+	if decoupled(cfg) {
+		return asJSON(s.inferEvents(x, r, cfg))
 	}
-	r := infer.New()
 	defer r.Release()
-	r.ModelName, r.Version = model, version
-	s.sample(x, r)
-	o, ok := s.readInfer(x, r, cfg)
-	if !ok {
-		return
-	}
-	if err = s.forward(x, r); err == nil {
-		err = s.admit(x, r)
-	}
+	form, err := s.readInfer(x, r, cfg)
 	if err != nil {
-		contentType := typeJSON
-		if status.CodeOf(err) == status.NotFound {
-			contentType = typeText // the model went since
-		}
-		x.failWith(contentType, err)
-		return
+		return asJSON(err)
 	}
-	if r.Served.Decoupled() { // it was reloaded since
+	switch err = s.admit(x, r); {
+	case err == nil:
+	case status.CodeOf(err) == status.NotFound:
+		return err // the model was unloaded meanwhile
+	default:
+		return asJSON(err)
+	}
+	if r.Served.Decoupled() { // the model was reloaded meanwhile
 		r.Cancel()
-		x.failWith(typeText, errDecoupled())
-		return
+		return errDecoupled()
 	}
-	resp, err := r.Next(x.conn)
-	if err != nil { // the client is gone, or the server is being closed by force
-		r.Cancel()
-		x.closeAfter = true
-		x.failWith(typeText, err)
-		return
+	resp, err := s.next(x, r)
+	if err != nil {
+		return err
 	}
+	defer resp.Release()
 	if x.wantTiming {
 		x.timing = serverTiming(r)
 	}
-	s.reply(x, r, resp, cfg, o)
-	resp.Release()
+	return s.reply(x, r, resp, cfg, form)
 }
 
-// inferEvents answers an inference of a model that gives any number of responses, for a client that accepts
-// server-sent events: each response is an event, in the form that infer gives.
-func (s *Server) inferEvents(x *exchange, model string, version int64, cfg *inferencepb.ModelConfig) {
+// newRequest makes the request of an inference and decides whether it is traced.
+func (s *Server) newRequest(x *exchange, model string, version int64) *infer.Request {
 	r := infer.New()
 	r.ModelName, r.Version = model, version
-	s.sample(x, r)
-	o, ok := s.readInfer(x, r, cfg)
-	if !ok {
-		r.Release()
-		return
+	if !s.opt.Trace.On() {
+		return r
 	}
-	err := s.forward(x, r)
-	if err == nil && (o.binary && len(r.Outputs) == 0 || slices.ContainsFunc(r.Outputs, func(q infer.RequestedOutput) bool { return q.Binary })) {
-		err = status.New(status.InvalidArg, "server-sent events are text: leave out binary_data and binary_data_output, or use gRPC streaming")
+	start := infer.Now()
+	parent := trace.Parent{TraceParent: x.header("Traceparent"), TraceState: x.header("Tracestate")}
+	if tr := s.opt.Trace.Sample(model, parent); tr != nil {
+		tr.Mark(trace.HTTPRecvStart, start)
+		x.conn.trace, r.Trace = tr, tr
+	}
+	return r
+}
+
+// admit hands a request that was read to the engine.
+func (s *Server) admit(x *exchange, r *infer.Request) error {
+	if err := s.forwardHeaders(x, r); err != nil {
+		return err
+	}
+	r.Times.Arrived = infer.Now()
+	x.conn.trace.Mark(trace.HTTPRecvEnd, r.Times.Arrived)
+	r.Client = x.conn
+	return s.opt.Engine.Infer(x.conn, r)
+}
+
+// forwardHeaders makes parameters of the headers whose names match Options.ForwardHeaders. A parameter of the body with
+// the same name is replaced. Errors: InvalidArg for a name that the protocol reserves.
+func (s *Server) forwardHeaders(x *exchange, r *infer.Request) error {
+	if s.opt.ForwardHeaders == nil {
+		return nil
+	}
+	for line := range bytes.SplitSeq(x.lines, []byte("\r\n")) {
+		name, value, ok := bytes.Cut(line, []byte(":"))
+		if !ok || !s.opt.ForwardHeaders.Match(name) {
+			continue
+		}
+		if err := r.SetForwarded(string(name), strings.Trim(string(value), " \t")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// next waits for the next response of r. It fails if the client left or the server is closed, and then cancels r.
+func (s *Server) next(x *exchange, r *infer.Request) (*infer.Response, error) {
+	resp, err := r.Next(x.conn)
+	if err != nil {
+		r.Cancel()
+		x.closeAfter = true
+	}
+	return resp, err
+}
+
+// inferEvents answers an inference of a model that gives any number of responses with server-sent events. Each event has
+// the form of an infer reply. It releases r.
+func (s *Server) inferEvents(x *exchange, r *infer.Request, cfg *inferencepb.ModelConfig) error {
+	form, err := s.readInfer(x, r, cfg)
+	wantsBinary := func(o infer.RequestedOutput) bool { return o.Binary }
+	if err == nil && (form.Binary && len(r.Outputs) == 0 || slices.ContainsFunc(r.Outputs, wantsBinary)) {
+		err = status.New(status.InvalidArg, "server-sent events are text: leave out binary_data and binary_data_output, "+
+			"or use gRPC streaming")
 	}
 	if err == nil {
 		err = s.admit(x, r)
 	}
 	if err != nil {
 		r.Release()
-		x.failWith(typeJSON, err)
-		return
+		return err
 	}
 	batched := cfg.GetMaxBatchSize() > 0
-	s.startStream(x, r, func(w *builder, r *infer.Request, resp *infer.Response) error {
-		if err := shape(r, resp, batched); err != nil {
+	return s.startStream(x, r, func(w *tensorjson.Builder, r *infer.Request, resp *infer.Response) error {
+		if err := convertOutputs(r, resp, batched); err != nil {
 			return err
 		}
-		return encodeInference(w, r, resp)
+		_, err := tensorjson.Response{}.Append(w, r, resp)
+		return err
 	})
 }
 
-// shape makes of the outputs what the client wants: classes, or bytes in shared memory. Every response of a request goes
-// through it before it is encoded.
-func shape(r *infer.Request, resp *infer.Response, batched bool) error {
+// convertOutputs turns the outputs into what the request asks for: classes, or bytes in shared memory.
+func convertOutputs(r *infer.Request, resp *infer.Response, batched bool) error {
 	if err := classification.Apply(r, resp, batched); err != nil {
 		return err
 	}
 	return shm.Store(r, resp)
 }
 
-// serverTiming writes where a request's time went, in milliseconds, in the form of the Server-Timing header: its phases,
-// and the steps of an ensemble in the order in which they began, as step-1-model;desc="model:version";start=0.100;dur=0.123,
-// start since the beginning of total.
+// readInfer reads the body into r.
+func (s *Server) readInfer(x *exchange, r *infer.Request, cfg *inferencepb.ModelConfig) (tensorjson.Response, error) {
+	var form tensorjson.Response
+	jsonLength := int64(-1)
+	if x.hasHeaderLength {
+		var err error
+		if jsonLength, err = strconv.ParseInt(string(x.headerLength), 10, 64); err != nil {
+			s.discardBody(x)
+			return form, asText(status.New(status.InvalidArg,
+				"Inference-Header-Content-Length must be a number of bytes, got: "+tensorjson.Printable(x.headerLength)))
+		}
+	}
+	offset := 0
+	if jsonLength > 0 {
+		offset = int(-jsonLength & 63) // so that the first tensor behind the JSON part is aligned
+	}
+	buf, body, err := s.readBody(x, offset)
+	if err != nil {
+		return form, err
+	}
+	r.Own(buf)
+	switch size := int64(len(body)); {
+	case jsonLength == 0 || size == 0:
+		form.Binary = true
+		return form, readRaw(r, cfg, buf, body)
+	case !x.hasHeaderLength:
+		jsonLength = size
+	case jsonLength < 0 || jsonLength > size:
+		return form, asText(status.Errorf(status.InvalidArg, "inference header size should be in range (0, %d), got: %d",
+			size, jsonLength))
+	}
+	x.parser.Pool, x.parser.Regions = &s.pool, s.regions
+	form.Binary, err = x.parser.Infer(r, buf, body, jsonLength)
+	return form, err
+}
+
+// asText makes the reply of an error plain text on any route.
+func asText(err error) error { return typedError{err, typeText, httpStatus(err)} }
+
+// reply writes a response, or its error.
+func (s *Server) reply(
+	x *exchange, r *infer.Request, resp *infer.Response, cfg *inferencepb.ModelConfig, form tensorjson.Response,
+) error {
+	if resp.Err != nil {
+		return resp.Err
+	}
+	if len(r.Outputs) > 0 {
+		if err := convertOutputs(r, resp, cfg.GetMaxBatchSize() > 0); err != nil {
+			return err
+		}
+	}
+	if len(x.acceptEncoding) == 0 { // a reply that may be compressed is needed in one piece
+		form.Large = &x.large
+	}
+	w := &x.out
+	w.Start(&s.pool, replySize)
+	jsonLength, err := form.Append(w, r, resp)
+	if err != nil {
+		w.Drop()
+		return err
+	}
+	x.status, x.contentType, x.jsonLength = 200, typeJSON, jsonLength
+	if jsonLength >= 0 {
+		x.contentType = typeBinary
+	}
+	x.reply = w.Finish()
+	s.compress(x)
+	return nil
+}
+
+const unknownID = "[request id: <id_unknown>] "
+
+// readRaw fills r from a raw binary request: the body is the only input's bytes, the shape is deduced, the batch is 1. An
+// empty body counts as such a request. r must own buf, which holds the body.
+func readRaw(r *infer.Request, cfg *inferencepb.ModelConfig, buf *tensor.Buffer, body []byte) error {
+	if n := len(cfg.GetInput()); n != 1 {
+		return status.Errorf(status.InvalidArg, unknownID+"Raw request must only have 1 input (found 1) "+
+			"to be deduced but got %d inputs in '%s' model configuration", n, r.ModelName)
+	}
+	spec := cfg.GetInput()[0]
+	dt, dims := tensor.DataType(spec.GetDataType()), spec.GetDims()
+	shape := r.Dims(len(dims) + 1)[:0]
+	if cfg.GetMaxBatchSize() > 0 {
+		shape = append(shape, 1)
+	}
+	variable, known := -1, int64(1)
+	for _, d := range dims {
+		switch {
+		case d >= 0:
+			known *= d
+		case variable >= 0:
+			return status.Errorf(status.InvalidArg, unknownID+"The shape of the raw input '%s' can "+
+				"not be deduced because there are more than one variable-sized dimension", spec.GetName())
+		default:
+			variable = len(shape)
+		}
+		shape = append(shape, d)
+	}
+	t := tensor.Tensor{Name: spec.GetName(), DataType: dt, Shape: shape, Data: body, Buf: buf}
+	if dt == tensor.Bytes {
+		if variable >= 0 || known != 1 {
+			return status.Errorf(status.InvalidArg, unknownID+
+				"For BYTE datatype raw input '%s', the model must have input shape [1]", spec.GetName())
+		}
+		// The body is the one element; in a BYTES tensor its length precedes it.
+		t.Data = binary.LittleEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
+		t.Data, t.Buf = append(t.Data, body...), nil
+	} else if size := known * int64(dt.Size()); variable >= 0 && size > 0 {
+		if int64(len(body))%size != 0 {
+			return status.Errorf(status.InvalidArg, unknownID+"raw input '%s' of model '%s' has %d bytes: "+
+				"not a multiple of %d", spec.GetName(), r.ModelName, len(body), size)
+		}
+		shape[variable] = int64(len(body)) / size
+	}
+	r.Inputs = append(r.Inputs, t)
+	return nil
+}
+
+// maxTimedSteps bounds the steps in Server-Timing: clients limit the size of a reply's header.
+const maxTimedSteps = 64
+
+// serverTiming is the value of a Server-Timing header: the durations of a request's phases in milliseconds, and the steps
+// of an ensemble in the order in which they began, as step-1-model;desc="model:version";start=0.100;dur=0.123. start is
+// the time since the beginning of total.
 func serverTiming(r *infer.Request) string {
 	t := &r.Times
 	b := make([]byte, 0, 96+64*len(r.Steps))
-	for _, part := range []struct {
+	for _, phase := range []struct {
 		name     string
 		from, to infer.Stamp
 	}{
-		{"queue", t.Queued, t.Taken}, {"input", t.Taken, t.Input}, {"infer", t.Input, t.Output}, {"output", t.Output, t.Finished},
-		{"total", t.Arrived, t.Finished},
+		{"queue", t.Queued, t.Taken}, {", input", t.Taken, t.Input}, {", infer", t.Input, t.Output},
+		{", output", t.Output, t.Finished}, {", total", t.Arrived, t.Finished},
 	} {
-		if len(b) > 0 {
-			b = append(b, ", "...)
-		}
-		b = append(append(b, part.name...), ";dur="...)
-		b = appendMillis(b, part.from, part.to)
+		b = append(append(b, phase.name...), ";dur="...)
+		b = appendMillis(b, phase.from, phase.to)
 	}
 	steps := slices.Clone(r.Steps)
 	slices.SortStableFunc(steps, func(p, q infer.StepTimes) int { return cmp.Compare(p.Queued, q.Queued) })
@@ -151,20 +315,17 @@ func serverTiming(r *infer.Request) string {
 	return string(b)
 }
 
-// maxTimedSteps is how many steps Server-Timing tells: clients limit the size of a reply's header.
-const maxTimedSteps = 64
-
 func appendStep(b []byte, n int, s *infer.StepTimes, zero infer.Stamp) []byte {
 	b = strconv.AppendInt(append(b, ", step-"...), int64(n), 10)
 	b = append(b, '-')
-	for _, c := range []byte(s.Model) { // a token
+	for _, c := range []byte(s.Model) { // a token of HTTP
 		if c < '0' || c > '9' && c < 'A' || c > 'Z' && c < '_' || c == '`' || c > 'z' {
 			c = '_'
 		}
 		b = append(b, c)
 	}
 	b = append(b, `;desc="`...)
-	for _, c := range []byte(s.Model) {
+	for _, c := range []byte(s.Model) { // a quoted string of HTTP
 		switch {
 		case c < ' ' || c > '~':
 			c = '?'
@@ -180,129 +341,4 @@ func appendStep(b []byte, n int, s *infer.StepTimes, zero infer.Stamp) []byte {
 
 func appendMillis(b []byte, from, to infer.Stamp) []byte {
 	return strconv.AppendFloat(b, float64(to.Sub(from).Microseconds())/1000, 'f', 3, 64)
-}
-
-// readInfer reads the body into r. If it returns false, the reply is an error already.
-func (s *Server) readInfer(x *exchange, r *infer.Request, cfg *inferencepb.ModelConfig) (o reply, ok bool) {
-	headerLength := int64(-1)
-	if x.hasHeaderLength {
-		var err error
-		if headerLength, err = strconv.ParseInt(string(x.headerLength), 10, 64); err != nil {
-			s.readAway(x)
-			x.fail(400, typeText, "Inference-Header-Content-Length must be a number of bytes, got: "+
-				printable(x.headerLength))
-			return o, false
-		}
-	}
-	// The tensors behind the JSON part shall be aligned for whatever looks at them.
-	offset := 0
-	if headerLength > 0 {
-		offset = int(-headerLength & 63)
-	}
-	buf, body, err := s.readBody(x, offset)
-	if err != nil {
-		s.replyBodyError(x, err)
-		return o, false
-	}
-	r.Own(buf)
-	switch size := int64(len(body)); {
-	case headerLength == 0 || size == 0:
-		return reply{binary: true}, readRaw(x, r, cfg, buf, body)
-	case headerLength < 0 && !x.hasHeaderLength:
-		headerLength = size
-	case headerLength < 0 || headerLength > size:
-		x.fail(400, typeText, "inference header size should be in range (0, "+strconv.FormatInt(size, 10)+"), got: "+
-			strconv.FormatInt(headerLength, 10))
-		return o, false
-	}
-	p := &x.infer.parser
-	p.pool, p.regions = &s.pool, s.regions
-	err = p.parse(r, body[:headerLength:headerLength])
-	if err == nil {
-		err = p.takeBinary(r, buf, body[headerLength:])
-	}
-	if err != nil {
-		x.failWith(typeJSON, err)
-		return o, false
-	}
-	return reply{binary: p.binaryOutput}, true
-}
-
-// takeBinary gives the bytes behind the JSON part to the inputs that asked for them, in order.
-func (p *requestParser) takeBinary(r *infer.Request, buf *tensor.Buffer, tail []byte) error {
-	for i, size := range p.binarySizes {
-		if size < 0 {
-			continue
-		}
-		in := &r.Inputs[i]
-		if have := int64(len(tail)); size > have {
-			return status.New(status.InvalidArg, "unexpected size for input '"+in.Name+"', expecting "+
-				strconv.FormatInt(size-have, 10)+" additional bytes for model '"+r.ModelName+"'")
-		}
-		in.Data, in.Buf = tail[:size:size], buf
-		tail = tail[size:]
-	}
-	if len(tail) > 0 {
-		return status.New(status.InvalidArg, "unexpected additional input data for model '"+r.ModelName+"'")
-	}
-	return nil
-}
-
-// reply writes a response, or its error.
-func (s *Server) reply(x *exchange, r *infer.Request, resp *infer.Response, cfg *inferencepb.ModelConfig, o reply) {
-	if resp.Err != nil {
-		x.failWith(typeText, resp.Err)
-		return
-	}
-	if len(r.Outputs) > 0 {
-		if err := shape(r, resp, cfg.GetMaxBatchSize() > 0); err != nil {
-			x.failWith(typeText, err)
-			return
-		}
-	}
-	if len(x.acceptEncoding) == 0 { // what may be compressed is needed in one piece
-		o.big = &x.big
-	}
-	w := &x.infer.out
-	w.start(&s.pool, o.size(r, resp))
-	jsonLength, err := o.encode(w, r, resp)
-	if err != nil {
-		w.drop()
-		x.failWith(typeText, err)
-		return
-	}
-	x.status, x.contentType, x.jsonLength = 200, typeJSON, jsonLength
-	if jsonLength >= 0 {
-		x.contentType = typeBinary
-	}
-	x.reply = w.finish()
-	s.compress(x)
-}
-
-// replySize guesses the bytes of a reply.
-func replySize(resp *infer.Response) int {
-	n := 512
-	for i := range resp.Outputs {
-		n += 128 + len(resp.Outputs[i].Data)*2
-	}
-	return n
-}
-
-// readAway reads and forgets a small body, so that the connection can be used again.
-func (s *Server) readAway(x *exchange) {
-	if x.body == nil || x.length == 0 {
-		x.drained = true
-		return
-	}
-	if x.length > 0 && x.length <= 64<<10 {
-		x.conn.enter(reading)
-		x.drained = rest(x.body)
-		x.conn.enter(working)
-	}
-}
-
-// printable returns a header's value fit for an error text.
-func printable(b []byte) string {
-	q := strconv.QuoteToASCII(string(b[:min(len(b), 64)]))
-	return q[1 : len(q)-1]
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"nereid/engine"
+	"nereid/engine/httpapi/tensorjson"
 	"nereid/engine/trace"
 )
 
@@ -88,8 +89,8 @@ func TestSettings(t *testing.T) {
 			want: bad("unknown trace setting 'nosuch'; known are trace_level, trace_rate, trace_count, log_frequency")},
 		{request: "POST /v2/trace/setting", body: `{"trace_level":["OFF"],"trace_rate":null}`, want: ok(start)},
 		{request: "POST /v2/trace/setting", body: `{"trace_level":[]}`, want: ok(start)},
-		{request: "POST /v2/trace/setting", body: `{"trace_level":"OFF"}`, want: bad(nonArray)},
-		{request: "POST /v2/trace/setting", body: `{"trace_rate":5}`, want: bad(nonString)},
+		{request: "POST /v2/trace/setting", body: `{"trace_level":"OFF"}`, want: bad(tensorjson.ErrNotArray.Error())},
+		{request: "POST /v2/trace/setting", body: `{"trace_rate":5}`, want: bad(tensorjson.ErrNotString.Error())},
 		{row: "A20", request: "POST /v2/trace/setting", body: `{"trace_file":"/etc/passwd"}`, want: fixed("trace file location can not be updated through network protocol")},
 		{row: "A20", request: "POST /v2/models/add_sub/trace/setting", body: `{"trace_file":"../x"}`, want: fixed("trace file location can not be updated through network protocol")},
 		{row: "B015", request: "POST /v2/trace/setting", body: `{"trace_rate":"500"}`, want: ok(strings.Replace(start, "1000", "500", 1))},
@@ -100,10 +101,10 @@ func TestSettings(t *testing.T) {
 
 		{row: "B016 E048", request: "GET /v2/logging", want: ok(logStart)},
 		{row: "B016", request: "POST /v2/logging", body: `{"log_verbose_level":0,"log_info":true}`, want: ok(logStart)},
-		{row: "DV47", request: "POST /v2/logging", body: `{"log_info":"x"}`, want: bad(nonBoolean)},
+		{row: "DV47", request: "POST /v2/logging", body: `{"log_info":"x"}`, want: bad(tensorjson.ErrNotBoolean.Error())},
 		{row: "R7 DV46", request: "POST /v2/logging", body: `{"nosuch":1}`, want: bad("unknown log setting 'nosuch'; known are log_info, log_warning, log_error, log_verbose_level, log_format")},
 		{row: "DV48 DV49", request: "POST /v2/logging", body: `{"log_format":"BAD","log_info":false}`, want: bad("invalid argument for --log_format, got: BAD")},
-		{request: "POST /v2/logging", body: `{"log_verbose_level":-1}`, want: bad(nonUnsigned)},
+		{request: "POST /v2/logging", body: `{"log_verbose_level":-1}`, want: bad(tensorjson.ErrNotUnsigned.Error())},
 		{row: "A20", request: "POST /v2/logging", body: `{"log_file":"/etc/cron.d/x"}`, want: fixed("log file location can not be updated through network protocol")},
 		{request: "POST /v2/logging", body: `{"log_file":null,"log_info":null}`, want: ok(logStart)},
 		{row: "B016", request: "POST /v2/logging", body: `{"log_info":false,"log_warning":false,"log_error":false,"log_verbose_level":2,"log_format":"ISO8601"}`,

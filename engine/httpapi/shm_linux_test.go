@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"crypto/rand"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"testing"
 
 	"nereid/engine"
+	"nereid/engine/httpapi/tensorjson"
 	"nereid/engine/infer"
 	"nereid/engine/shm"
 	"nereid/engine/tensor"
@@ -66,9 +68,9 @@ func TestSharedMemoryAdmin(t *testing.T) {
 		{"POST " + sys + "/region/c/register", `{"key":"/no_such_key"}`, bad("Shared memory register request has no 'byte_size' field")},
 		{"POST " + sys + "/region/c/register", `{"key":"/no_such_key","offset":0,"byte_size":64}`, answer{status: "500 Internal Server Error", kind: typeJSON,
 			body: `{"error":"Unable to open shared memory region: '/no_such_key'"}`}},
-		{"POST " + sys + "/region/c/register", `{"key":7,"byte_size":64}`, bad(nonString)},
-		{"POST " + sys + "/region/c/register", `{"key":"k","byte_size":-1}`, bad(nonUnsigned)},
-		{"POST " + sys + "/region/c/register", `{"key":"k","offset":1.5,"byte_size":1}`, bad(nonUnsigned)},
+		{"POST " + sys + "/region/c/register", `{"key":7,"byte_size":64}`, bad(tensorjson.ErrNotString.Error())},
+		{"POST " + sys + "/region/c/register", `{"key":"k","byte_size":-1}`, bad(tensorjson.ErrNotUnsigned.Error())},
+		{"POST " + sys + "/region/c/register", `{"key":"k","offset":1.5,"byte_size":1}`, bad(tensorjson.ErrNotUnsigned.Error())},
 		{"POST " + sys + "/region/c/register", `{"key":"k"`, bad("failed to parse the request JSON buffer: Missing a comma or '}' after an object member. at 10")},
 		{"POST " + sys + "/region/c/register", register(33), bad("failed to register shared memory region 'c': invalid args")},
 		{"POST " + sys + "/region/c/register", `{"key":"/triton_python_backend_shm_region_0","byte_size":1}`, bad("cannot register shared memory region 'c' with key " +
@@ -217,7 +219,7 @@ func TestSharedMemoryInfer(t *testing.T) {
 		{name: "B050 strings that are cut", model: "id_bytes", body: body(`{"name":"INPUT0","shape":[2],"datatype":"BYTES",`+place("in", 64, 8)+`}`, ""), want: answer{status: "400 Bad Request"}},
 		{name: "C4 an offset behind the region", model: "identity", body: body(floats(place("in", 75, 64)), ""), want: bad("Invalid offset for shared memory region: 'in'")},
 		{name: "C4 a size behind the region", model: "identity", body: body(floats(place("in", 12, 64)), ""), want: bad("Invalid offset + byte size for shared memory region: 'in'")},
-		{name: "C4 a negative offset", model: "identity", body: body(floats(place("in", -1, 64)), ""), want: bad("Unable to parse 'shared_memory_offset': " + nonUnsigned)},
+		{name: "C4 a negative offset", model: "identity", body: body(floats(place("in", -1, 64)), ""), want: bad("Unable to parse 'shared_memory_offset': " + tensorjson.ErrNotUnsigned.Error())},
 		{name: "C4 an output behind the region", model: "identity", body: body(floats(ones), onlyOut(place("out", 200, 64))), want: bad("Invalid offset + byte size for shared memory region: 'out'")},
 		{name: "C4 a sum over 2^64", model: "identity", body: body(floats(`"parameters":{"shared_memory_region":"in","shared_memory_offset":8,"shared_memory_byte_size":18446744073709551615}`), ""),
 			want: bad("Integer overflow detected: byte_size (18446744073709551615) + offset (8) exceeds maximum value (18446744073709551615) for region 'in'")},
@@ -257,7 +259,7 @@ func TestSharedMemoryInfer(t *testing.T) {
 func floatsOf(b string) string {
 	var w []byte
 	for ; len(b) >= 4; b = b[4:] {
-		w = appendElements(w, tensor.FP32, []byte(b[:4]))
+		w = append(tensorjson.AppendFloat(w, float64(math.Float32frombits(le.Uint32([]byte(b))))), ',')
 	}
 	return strings.TrimSuffix(string(w), ",")
 }
@@ -266,7 +268,7 @@ func floatsOf(b string) string {
 func doubled(b string) string {
 	w := []byte(b)
 	for i := 0; i < len(w); i += 4 {
-		putInt(w[i:], 4, 2*(uint64(b[i])|uint64(b[i+1])<<8|uint64(b[i+2])<<16|uint64(b[i+3])<<24))
+		le.PutUint32(w[i:], 2*le.Uint32(w[i:]))
 	}
 	return string(w)
 }
@@ -341,8 +343,9 @@ func FuzzSharedMemoryParameters(f *testing.F) {
 		params := `"parameters":{"shared_memory_region":` + region + `,"shared_memory_offset":` + offset + `,"shared_memory_byte_size":` + size + `}`
 		r := infer.New()
 		defer r.Release()
-		p := &requestParser{pool: &pool, regions: g}
-		if p.parse(r, []byte(`{"inputs":[{"name":"INPUT0","shape":[1],"datatype":"UINT8",`+params+`}],"outputs":[{"name":"OUTPUT0",`+params+`}]}`)) != nil {
+		p := &tensorjson.Parser{Pool: &pool, Regions: g}
+		doc := []byte(`{"inputs":[{"name":"INPUT0","shape":[1],"datatype":"UINT8",` + params + `}],"outputs":[{"name":"OUTPUT0",` + params + `}]}`)
+		if _, err := p.Infer(r, nil, doc, int64(len(doc))); err != nil {
 			return
 		}
 		for i := range r.Inputs {
@@ -369,7 +372,7 @@ func FuzzRegisterBody(f *testing.F) {
 		if g.Unregister(shm.System, "r") != nil {
 			t.Fatal("the region of the last round cannot be taken away")
 		}
-		if (&Server{regions: g}).registerSystem("r", body) != nil {
+		if registerSystem(g, "r", body) != nil {
 			return
 		}
 		list, err := g.Status(shm.System, "r")

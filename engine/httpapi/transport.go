@@ -13,15 +13,18 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"nereid/engine/httpapi/tensorjson"
 	"nereid/engine/infer"
 	"nereid/engine/trace"
 )
 
-// This file is all that knows the HTTP library. Facts of valyala/fasthttp 1.73.0 that it rests on: bodies up to 8 KiB are
-// read before the handler is called and longer ones by it (StreamRequestBody); a body that the handler leaves unread must
-// end the connection; the reply is written after the handler returns, and ConnState says StateIdle once it is written;
-// Date and Server headers start a goroutine or cost bytes unless they are turned off; ServeConn starts no goroutine, and
-// when a read for the next request says io.EOF it gives all it has to its pools, writes nothing and closes.
+// Only this file knows the HTTP library. It relies on these facts of valyala/fasthttp 1.73.0:
+//   - Bodies up to 8 KiB are read before the handler is called, and longer ones by it (StreamRequestBody).
+//   - A body that the handler leaves unread must end the connection.
+//   - The reply is written after the handler returns; then ConnState is called with StateIdle.
+//   - Date and Server headers start a goroutine or cost bytes unless they are turned off.
+//   - ServeConn starts no goroutine. If a read for the next request returns io.EOF, it returns its memory to pools, writes
+//     nothing and closes the connection.
 
 // newTransport makes the library's server.
 func (s *Server) newTransport() *fasthttp.Server {
@@ -45,7 +48,19 @@ func (s *Server) newTransport() *fasthttp.Server {
 	}
 }
 
-// connState hears that a request begins, that a reply was written and that a connection ended.
+// serveConn serves a connection's requests until it ends or is to be polled.
+func (s *Server) serveConn(c *conn) error {
+	x := s.exchanges.Get().(*exchange)
+	x.conn, c.x, c.fresh = c, x, true
+	err := s.transport.ServeConn(c)
+	c.x = nil
+	x.reset()
+	x.conn, x.route, x.access = nil, matched{}, Access{}
+	s.exchanges.Put(x)
+	return err
+}
+
+// connState is called when a request begins, a reply was written or a connection ended.
 func (s *Server) connState(nc net.Conn, state fasthttp.ConnState) {
 	c, ok := nc.(*conn)
 	if !ok {
@@ -53,8 +68,8 @@ func (s *Server) connState(nc net.Conn, state fasthttp.ConnState) {
 	}
 	switch state {
 	case fasthttp.StateActive:
-		// The library says so when it has bytes of a next request, be it that it read them with the last one; of the
-		// first request it says so before it has any.
+		// The library calls it when it has bytes of a request, which it may have read together with the one before. Only
+		// for the first request it calls before it has any.
 		if !c.fresh {
 			c.begin()
 		}
@@ -62,7 +77,7 @@ func (s *Server) connState(nc net.Conn, state fasthttp.ConnState) {
 	case fasthttp.StateIdle:
 		c.finished()
 		c.enter(idle)
-		if s.closing.Load() {
+		if s.conns.closing.Load() {
 			_ = c.Conn.Close() // the reply is out; a second close is harmless
 		}
 	case fasthttp.StateClosed:
@@ -70,12 +85,11 @@ func (s *Server) connState(nc net.Conn, state fasthttp.ConnState) {
 	}
 }
 
-// handle turns the library's request into an exchange and the reply back.
+// handle turns the library's request into an exchange, and its reply into the library's.
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	c := ctx.Conn().(*conn)
 	x := c.x
-	c.enter(working)
-	s.wake()
+	c.enter(handling)
 	x.reset()
 	readHead(x, ctx)
 	s.serve(x)
@@ -86,14 +100,14 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	c.enter(writing)
 }
 
-// readHead takes what the protocol needs from the header, in one pass.
+// readHead takes what the protocol needs from the header.
 func readHead(x *exchange, ctx *fasthttp.RequestCtx) {
 	h := &ctx.Request.Header
 	x.method, x.headers, x.http10 = h.Method(), h, !h.IsHTTP11()
 	var targetHost []byte
 	targetHost, x.path = splitTarget(h.RequestURI())
 	raw := h.RawHeaders()
-	x.rawHeaders = raw
+	x.lines = raw
 	if bytes.Contains(raw, newlineSpace) || bytes.Contains(raw, newlineTab) {
 		x.fault = "a header must not go on in the next line"
 	}
@@ -102,8 +116,8 @@ func readHead(x *exchange, ctx *fasthttp.RequestCtx) {
 		x.fault = "a request must not have both Content-Length and Transfer-Encoding"
 	}
 	if x.length == -1 || x.length > 0 {
-		x.reader = bodyReader{Reader: ctx.RequestBodyStream(), c: x.conn, chunked: x.length == -1}
-		x.body = &x.reader
+		x.stream = bodyReader{Reader: ctx.RequestBodyStream(), c: x.conn, chunked: x.length == -1}
+		x.body = &x.stream
 	} else {
 		x.length = 0
 	}
@@ -115,8 +129,8 @@ func readHead(x *exchange, ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// splitTarget returns the path of a request target without the query, and the authority if the target has one: that
-// goes before the Host header.
+// splitTarget returns the path of a request target without the query, and the authority if the target has one: it counts
+// instead of the Host header.
 func splitTarget(target []byte) (host, path []byte) {
 	if len(target) > 0 && target[0] != '/' {
 		if i := bytes.Index(target, []byte("://")); i >= 0 {
@@ -142,11 +156,11 @@ func (s *Server) send(x *exchange, ctx *fasthttp.RequestCtx) {
 		h.SetStatusMessage(notAllowed)
 	}
 	h.SetContentType(x.contentType)
-	if own := s.binaryType(); own != "" && x.jsonLength >= 0 {
+	if own := s.routes.binaryType; own != "" && x.jsonLength >= 0 {
 		h.SetContentType(own + strconv.Itoa(x.jsonLength))
 	} else if x.jsonLength >= 0 {
 		var digits [20]byte
-		h.SetCanonical(headerLengthKey, appendInt(digits[:0], x.jsonLength))
+		h.SetCanonical(headerLengthKey, strconv.AppendInt(digits[:0], int64(x.jsonLength), 10))
 	}
 	if x.timing != "" {
 		h.Set("Server-Timing", x.timing)
@@ -166,25 +180,25 @@ func (s *Server) send(x *exchange, ctx *fasthttp.RequestCtx) {
 	if x.corsOrigin != "" {
 		corsHeaders(x, h.Set)
 	}
-	if x.stream != nil {
-		ctx.Response.SetBodyStream(x.stream, -1) // the library closes it
-		x.stream = nil
+	if x.events != nil {
+		ctx.Response.SetBodyStream(x.events, -1) // the library closes it
+		x.events = nil
 	}
 	if x.reply != nil {
-		if len(x.big.parts) > 0 {
-			body, size := x.big.body(x.reply.Bytes())
-			ctx.Response.SetBodyStream(body, size)
-		} else {
+		if x.large.Empty() {
 			ctx.Response.SetBodyRaw(x.reply.Bytes())
+		} else {
+			body, size := x.large.Body(x.reply.Bytes())
+			ctx.Response.SetBodyStream(body, size)
 		}
 		x.conn.reply, x.reply = x.reply, nil
 	}
-	// What the handler left of the body would be taken for the next request.
+	// The library would take the rest of the body for the next request.
 	unread := x.body != nil && !x.drained && !prefetched(x)
 	if unread {
 		x.conn.linger = true
 	}
-	if unread || x.closeAfter || s.closing.Load() {
+	if unread || x.closeAfter || s.conns.closing.Load() {
 		ctx.SetConnectionClose()
 	}
 }
@@ -201,7 +215,7 @@ var (
 	expectContinue  = []byte("100-continue")
 )
 
-// lowerExpect writes an expectation as the library compares it; its case means nothing (RFC 9110, 10.1.1).
+// lowerExpect writes an expectation in the case that the library compares with: its case means nothing (RFC 9110, 10.1.1).
 func lowerExpect(h *fasthttp.RequestHeader) (none fasthttp.RequestConfig) {
 	if e := h.PeekBytes(expectKey); len(e) > 0 && bytes.EqualFold(e, expectContinue) {
 		h.SetBytesKV(expectKey, expectContinue)
@@ -217,15 +231,15 @@ func (s *Server) handleExpect(ctx *fasthttp.RequestCtx) int {
 	h := &ctx.Request.Header
 	x.body, x.length = nil, 0 // it has not been sent
 	readHead(x, ctx)
-	x.route = s.routeOf(x)
-	err := s.checkAccess(x)
+	x.route = s.routes.find(x)
+	err := s.access.check(x)
 	if err == nil && int64(h.ContentLength()) > s.opt.MaxBody {
 		err = &Denied{Status: 413, Text: s.tooLargeText()}
 	}
 	if err == nil {
 		return fasthttp.StatusContinue
 	}
-	s.refuse(x, err)
+	x.deny(err)
 	s.send(x, ctx)
 	return x.status
 }
@@ -235,19 +249,19 @@ func (s *Server) handleFault(ctx *fasthttp.RequestCtx, err error) {
 	code, text := transportFault(err)
 	if c, ok := ctx.Conn().(*conn); ok {
 		if !c.heard {
-			_ = c.Conn.Close() // nothing was asked, so nothing is answered
+			_ = c.Conn.Close() // there was no request, so there is no reply
 		}
 		c.linger = true
 		c.enter(writing)
 	}
-	ctx.Response.ResetBody() // the rest is untouched yet; Reset would turn the Date header on, and a goroutine with it
+	ctx.Response.ResetBody() // nothing else is set yet; Reset would turn the Date header on, which starts a goroutine
 	ctx.SetStatusCode(code)
 	ctx.SetContentType(typeText)
-	ctx.SetBody(appendError(nil, text))
+	ctx.SetBody(tensorjson.Error(text))
 }
 
-// transportFault maps what the library or the connection reports to a status and a text that repeats nothing of the
-// client's bytes.
+// transportFault maps an error of the library or the connection to a status and a text that repeats no bytes of the
+// client.
 func transportFault(err error) (code int, text string) {
 	var (
 		small   *fasthttp.ErrSmallBuffer
@@ -268,16 +282,16 @@ func transportFault(err error) (code int, text string) {
 	return 400, "malformed HTTP request"
 }
 
-// guard answers 500 in place of a handler that panicked; the server goes on.
-func (s *Server) guard(x *exchange) {
+// recoverPanic answers 500 for a handler that panicked. The server goes on.
+func (s *Server) recoverPanic(x *exchange) {
 	v := recover()
 	if v == nil {
 		return
 	}
-	s.opt.Log.Error("HTTP handler panicked", "path", printable(x.path), "panic", fmt.Sprint(v),
+	s.opt.Log.Error("HTTP handler panicked", "path", tensorjson.Printable(x.path), "panic", fmt.Sprint(v),
 		"stack", string(debug.Stack()))
-	x.infer.out.drop()
-	x.big.release()
+	x.out.Drop()
+	x.large.Release()
 	x.closeAfter = true
 	x.jsonLength, x.encoding = -1, ""
 	x.fail(500, typeText, "internal error; the server's log has the details")
@@ -286,7 +300,7 @@ func (s *Server) guard(x *exchange) {
 // logAdapter sends the library's messages to the log.
 type logAdapter struct{ log *slog.Logger }
 
-// Printf logs at debug level: what the library has to say is about single connections.
+// Printf logs at debug level: the library's messages are about single connections.
 func (l logAdapter) Printf(format string, args ...any) {
 	l.log.Debug("HTTP connection failed", "err", fmt.Sprintf(format, args...))
 }

@@ -1,112 +1,103 @@
 package httpapi
 
 import (
+	"math"
 	"runtime"
 	"runtime/debug"
 	"time"
+
+	"nereid/engine/system/socket"
 )
 
-const (
-	tickTime = 50 * time.Millisecond
-	// dozeAfter is how many quiet ticks pass before the watcher slows down, dozeTime how slow it gets.
-	dozeAfter = 20
-	dozeTime  = time.Second
-)
+// now returns the time of the watcher's clock.
+func (cs *connections) now() int64 { return int64(time.Since(cs.start) / tick) }
 
-// watch enforces the time limits and notices clients that went away, until stop is closed. It looks at all connections
-// twenty times a second while requests are handled, once a second while none is, and not at all without connections.
-func (s *Server) watch(stop <-chan struct{}) {
-	start := time.Now()
-	timer := time.NewTimer(tickTime)
+// watch enforces the time limits and notices clients that left, until stop is closed. It looks at the connections every
+// tick while any is served, every slowTick while all are polled, and not at all while there are none.
+func (cs *connections) watch(stop <-chan struct{}) {
+	timer := time.NewTimer(tick)
 	defer timer.Stop()
-	quiet := 0
 	for {
-		wait := tickTime
-		if quiet >= dozeAfter {
-			s.dozing.Store(true) // before the connections are counted: a new one either is counted or kicks
-			if wait = dozeTime; s.open.Load() == 0 {
-				wait = 24 * time.Hour
-			}
+		wait, giveBack := cs.check()
+		if giveBack {
+			runtime.GC() // the next collection frees what pools held at this one
+			debug.FreeOSMemory()
 		}
 		timer.Reset(wait)
 		select {
 		case <-stop:
 			return
-		case <-s.kick:
-			quiet = 0
+		case <-cs.kick:
 		case <-timer.C:
 		}
-		s.dozing.Store(false)
-		now := int64(time.Since(start) / tickTime)
-		s.tick.Store(now)
-		if wait > dozeTime {
-			s.restamp(now)
-		}
-		if quiet++; s.look(now) {
-			quiet = 0
-		} else if s.wantsMemoryBack() {
-			runtime.GC() // pools let go at the second collection
-			debug.FreeOSMemory()
-		}
 	}
 }
 
-// restamp corrects the connections that came while the clock stood.
-func (s *Server) restamp(now int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
-		c.since.Store(now)
+// check looks at every connection once. wait is the pause until the next time. giveBack is true if many connections were
+// polled and no other is served, so that their memory should go back to the operating system.
+func (cs *connections) check() (wait time.Duration, giveBack bool) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	now := cs.now()
+	cs.ticks.Store(now)
+	for c := range cs.served {
+		cs.checkServed(c, time.Duration(now-c.since.Load())*tick)
+	}
+	cs.checkPolled(now)
+	cs.slow = len(cs.served) == 0
+	switch {
+	case !cs.slow:
+		return tick, false
+	case cs.idle.added >= manyPolled:
+		cs.idle.added, giveBack = 0, true
+	}
+	if cs.open.Load() == 0 {
+		return math.MaxInt64, giveBack
+	}
+	return slowTick, giveBack
+}
+
+// checkServed enforces the limits of one connection, which has been in its phase, or without progress in it, for that
+// time. mu is held. Deadlines cannot be set on a connection that was closed meanwhile, which does not matter.
+func (cs *connections) checkServed(c *conn, age time.Duration) {
+	limit := time.Duration(0)
+	switch phase(c.phase.Load()) {
+	case idle:
+		if age > cs.opt.pollAfter && !cs.idle.broken && c.pollable.Load() &&
+			c.phase.CompareAndSwap(int32(idle), int32(releasing)) {
+			_ = c.Conn.SetReadDeadline(longAgo)
+			return
+		}
+		limit = cs.opt.IdleTimeout
+	case readingHead:
+		limit = cs.opt.HeaderTimeout
+	case readingBody:
+		limit = cs.opt.StallTimeout
+	case writing:
+		if age > cs.opt.StallTimeout {
+			_ = c.SetWriteDeadline(longAgo)
+		}
+	case handling:
+		if age >= tick && c.clientLeft() {
+			c.cancel()
+		}
+	}
+	if limit > 0 && age > limit {
+		_ = c.SetReadDeadline(longAgo)
 	}
 }
 
-// wake ends the watcher's doze. It is called at the start of every request and costs one load of a shared word.
-func (s *Server) wake() {
-	if s.dozing.Load() && s.dozing.CompareAndSwap(true, false) {
-		select {
-		case s.kick <- struct{}{}:
-		default:
-		}
+// clientLeft reports whether the client closed its side and sent no further request before.
+func (c *conn) clientLeft() bool {
+	raw, err := c.rawConn()
+	if err != nil {
+		return false
 	}
-}
-
-// look checks every connection once and reports whether any is busy.
-func (s *Server) look(now int64) (busy bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
-		p, age := phase(c.phase.Load()), time.Duration(now-c.since.Load())*tickTime
-		busy = busy || p != idle && p != parking
-		limit := time.Duration(0)
-		switch p {
-		case idle:
-			if age > s.opt.parkAfter && !s.lot.broken && c.parkable.Load() &&
-				c.phase.CompareAndSwap(int32(idle), int32(parking)) {
-				_ = c.Conn.SetReadDeadline(longAgo) // fails only if the connection is closed
-				continue
-			}
-			limit = s.opt.IdleTimeout
-		case heading:
-			limit = s.opt.HeaderTimeout
-		case reading:
-			limit = s.opt.StallTimeout
-		case writing:
-			if limit = s.opt.StallTimeout; age > limit {
-				_ = c.SetWriteDeadline(longAgo) // fails only if the connection is closed
-				continue
-			}
-		case working:
-			if age >= tickTime && c.hungUp() {
-				c.leave()
-			}
-			continue
-		}
-		if limit > 0 && age > limit {
-			_ = c.SetReadDeadline(longAgo) // fails only if the connection is closed
-		}
+	var isEnd func([]byte) bool
+	if c.isTLS() {
+		isEnd = isCloseNotify
 	}
-	s.lookParked(now)
-	return busy
+	return socket.PeerClosed(raw, isEnd)
 }
 
 var longAgo = time.Unix(1, 0)

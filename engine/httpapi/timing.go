@@ -1,0 +1,29 @@
+package httpapi
+
+import "time"
+
+// All durations of this package that are not options.
+const (
+	// tick is how often the watcher looks at the connections. It is the precision of the time limits, and the time in
+	// which it is noticed that a client left. Twenty looks per second cost no measurable CPU time.
+	tick = 50 * time.Millisecond
+
+	// slowTick is the same while all connections are polled: then only IdleTimeout, which is minutes, must be enforced.
+	slowTick = time.Second
+
+	// defaultPollAfter is how long a connection has no request before the server frees its goroutine and memory, and
+	// polls it. It is longer than the pauses of a busy client, and short enough for thousands of connections that are
+	// opened at once.
+	defaultPollAfter = 2 * time.Second
+
+	// lingerTime is how long the server reads on after an early reply, so that the client can read the reply before the
+	// connection is reset.
+	lingerTime = 500 * time.Millisecond
+
+	// rejectTime bounds the answer to a connection that is refused. No connection is accepted meanwhile.
+	rejectTime = 10 * time.Millisecond
+
+	// minAcceptRetry and maxAcceptRetry bound the pause after a failure to accept, which doubles each time.
+	minAcceptRetry = 5 * time.Millisecond
+	maxAcceptRetry = time.Second
+)
