@@ -9,24 +9,17 @@ import (
 	"nereid/engine/tensor"
 )
 
-// codecVersion is the first byte of an encoded response. Another one is not read: whoever wrote it knows another format.
+// codecVersion is the first byte of an encoded response. Parse refuses other versions.
 const codecVersion = 1
 
-// Append appends a response in the form that stores outside of this process keep: the version, the outputs (name, data type,
-// shape, bytes) and the parameters, every part behind its length.
+// Append appends an encoded response, for stores outside of this process. It consists of the version, the outputs (name, data
+// type, shape, bytes) and the parameters. Every part has its length in front.
 func Append(b []byte, r *Response) []byte {
 	b = append(b, codecVersion)
 	b = binary.AppendUvarint(b, uint64(len(r.Outputs)))
 	for i := range r.Outputs {
 		out := &r.Outputs[i]
-		b = appendText(b, out.Name)
-		b = append(b, byte(out.DataType))
-		b = binary.AppendUvarint(b, uint64(len(out.Shape)))
-		for _, d := range out.Shape {
-			b = binary.AppendVarint(b, d)
-		}
-		b = binary.AppendUvarint(b, uint64(len(out.Data)))
-		b = append(b, out.Data...)
+		b = append(appendHeader(b, out), out.Data...)
 	}
 	b = binary.AppendUvarint(b, uint64(len(r.Parameters)))
 	for i := range r.Parameters {
@@ -35,7 +28,7 @@ func Append(b []byte, r *Response) []byte {
 	return b
 }
 
-// Parse reads what Append has written. The response's tensors lie in b. Errors: Internal; b may be anything.
+// Parse decodes the result of Append. The response's tensors are views of b, which may be any bytes. Errors: Internal.
 func Parse(b []byte) (*Response, error) {
 	p := parser{b: b}
 	if v := p.byte(); v != codecVersion {
@@ -60,12 +53,13 @@ func Parse(b []byte) (*Response, error) {
 		}
 	}
 	if p.bad || len(p.b) != 0 {
-		return nil, status.Errorf(status.Internal, "a kept response of %d bytes is cut off or has bytes too many", len(b))
+		return nil, status.Errorf(status.Internal,
+			"a kept response of %d bytes is cut off or has bytes too many", len(b))
 	}
 	return r, nil
 }
 
-// parser takes parts off b. Reading past the end sets bad and gives nothing.
+// parser reads parts of b. After reading past the end, bad is set and all parts are empty.
 type parser struct {
 	b   []byte
 	bad bool
@@ -97,7 +91,7 @@ func number[T uint64 | int64](p *parser, read func([]byte) (T, int)) T {
 	return v
 }
 
-// count reads how many parts follow, each of a byte at least.
+// count reads the number of the parts that follow. Each has at least one byte.
 func (p *parser) count() int {
 	n := p.uvarint()
 	if n > uint64(len(p.b)) {

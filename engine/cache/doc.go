@@ -1,6 +1,6 @@
-// Package cache keeps responses by the hash of what they answer, within a byte budget: Triton's response cache.
+// Package cache keeps responses by a hash of their requests, up to a size in bytes: Triton's response cache.
 //
-// The responses are copies, so that what they are of (a runtime's memory, a pooled buffer) can go. A hit hands the copy
-// out; it is never changed, and stays until its last reader lets go although it may be evicted meanwhile. Which requests
-// may be answered from the cache is the model's to say. No goroutines.
+// The cache keeps copies of responses, so the original memory (of a runtime, or a pooled buffer) can be released. A lookup
+// returns the copy, which is never changed and stays valid after it is evicted. Models decide which requests may be answered
+// from the cache. The package starts no goroutines.
 package cache

@@ -13,18 +13,18 @@ import (
 	"nereid/engine/tensor"
 )
 
-// hasher makes keys of 128 bits: two hashes under seeds that nobody outside knows, so that nobody can make two requests
-// with one key, and none have by chance.
+// hasher makes keys of 128 bits, from two hashes with secret seeds. So clients cannot make two requests with the same key,
+// and it does not happen by chance.
 type hasher struct {
 	seeds [2]maphash.Seed
 	spare *sync.Pool // of *scratch
 }
 
-// StableHasher makes keys that are the same in every process, for stores that outlive one: SHA-256, cut to 128 bits. The zero
-// value is ready, and safe for concurrent use.
+// StableHasher makes keys that are the same in every process: SHA-256, truncated to 128 bits. The zero value is ready, and
+// safe for concurrent use.
 type StableHasher struct{}
 
-// Key returns the key of a request of what identity stands for.
+// Key returns the key of a request to the version with an identity.
 func (StableHasher) Key(identity string, r *infer.Request) infer.CacheKey {
 	var s scratch
 	b := appendText(nil, identity)
@@ -64,15 +64,22 @@ func (h *hasher) digest(b, data []byte) []byte {
 	return b
 }
 
-// appendRequest gathers everything but the bytes of long inputs, for which their digest stands, in a form in which no two
-// different requests look the same: every part has its length before it.
+// appendRequest appends everything that determines the response, in a form that is different for different requests: every
+// part has its length in front. Long inputs are represented by their digest.
 func (s *scratch) appendRequest(b []byte, r *infer.Request, digest func(b, data []byte) []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(r.Inputs)))
-	for _, i := range s.sorted(len(r.Inputs), func(i, j int) int { return strings.Compare(r.Inputs[i].Name, r.Inputs[j].Name) }) {
-		b = appendInput(b, &r.Inputs[i], digest)
+	byInput := func(i, j int) int { return strings.Compare(r.Inputs[i].Name, r.Inputs[j].Name) }
+	for _, i := range s.sorted(len(r.Inputs), byInput) {
+		in := &r.Inputs[i]
+		if b = appendHeader(b, in); len(in.Data) <= 64 {
+			b = append(b, in.Data...)
+		} else {
+			b = digest(b, in.Data)
+		}
 	}
 	b = binary.AppendUvarint(b, uint64(len(r.Outputs)))
-	for _, i := range s.sorted(len(r.Outputs), func(i, j int) int { return strings.Compare(r.Outputs[i].Name, r.Outputs[j].Name) }) {
+	byOutput := func(i, j int) int { return strings.Compare(r.Outputs[i].Name, r.Outputs[j].Name) }
+	for _, i := range s.sorted(len(r.Outputs), byOutput) {
 		b = appendText(b, r.Outputs[i].Name)
 	}
 	for i := range r.Parameters {
@@ -81,6 +88,7 @@ func (s *scratch) appendRequest(b []byte, r *infer.Request, digest func(b, data 
 	return b
 }
 
+// sorted returns the numbers from 0 to n-1 in an order.
 func (s *scratch) sorted(n int, compare func(i, j int) int) []int {
 	s.order = s.order[:0]
 	for i := range n {
@@ -92,18 +100,15 @@ func (s *scratch) sorted(n int, compare func(i, j int) int) []int {
 	return s.order
 }
 
-func appendInput(b []byte, in *tensor.Tensor, digest func(b, data []byte) []byte) []byte {
-	b = appendText(b, in.Name)
-	b = append(b, byte(in.DataType))
-	b = binary.AppendUvarint(b, uint64(len(in.Shape)))
-	for _, d := range in.Shape {
+// appendHeader appends a tensor without its bytes.
+func appendHeader(b []byte, t *tensor.Tensor) []byte {
+	b = appendText(b, t.Name)
+	b = append(b, byte(t.DataType))
+	b = binary.AppendUvarint(b, uint64(len(t.Shape)))
+	for _, d := range t.Shape {
 		b = binary.AppendVarint(b, d)
 	}
-	b = binary.AppendUvarint(b, uint64(len(in.Data)))
-	if len(in.Data) <= 64 {
-		return append(b, in.Data...)
-	}
-	return digest(b, in.Data)
+	return binary.AppendUvarint(b, uint64(len(t.Data)))
 }
 
 func appendText(b []byte, s string) []byte {

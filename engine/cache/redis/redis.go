@@ -1,8 +1,8 @@
-// Package redis keeps responses in a Redis server that several servers may share: Triton's redis cache. A key follows from
-// a version's files and configuration and from the request, so that nobody gets the answers of other files.
+// Package redis keeps responses in a Redis server that several servers may share: Triton's redis cache. A key depends on the
+// version's files, its configuration and the request, so versions with other files do not share responses.
 //
-// Responses are stored behind the answer to the client, by a goroutine that Close ends; where it cannot keep up they are not
-// stored. While the server cannot be reached nothing is asked of it but once a second, and the models answer.
+// One goroutine stores responses, after the client has its response. Close ends it. If it cannot keep up, responses are not
+// stored. While the Redis server fails, it is used once per retryInterval, and the models answer all requests.
 package redis
 
 import (
@@ -31,30 +31,28 @@ import (
 )
 
 const (
-	// prefix is that of all our keys. It has the number of the format of what is kept.
+	// prefix is that of all keys. It contains the version of the format.
 	prefix = "nereid:1:"
-	// rest is how long a server that failed is left alone.
-	rest = time.Second
-	// waiting is how many responses may wait to be stored, waitingBytes how large they may be together.
-	waiting      = 256
-	waitingBytes = 64 << 20
+	// maxQueued and maxQueuedBytes limit the responses that wait to be stored.
+	maxQueued      = 256
+	maxQueuedBytes = 64 << 20
 )
 
 // settings are those of --cache-config=redis,key=value, with Triton's names.
 type settings struct {
-	options             client.Options
-	host                string
-	port                int
-	tls                 bool
-	cert, key, ca, caIn string
-	sni                 string
+	options        client.Options
+	host           string
+	port           int
+	tls            bool
+	cert, key, sni string
+	ca, caDir      string
 }
 
 // parse reads settings. Errors: InvalidArg.
 func parse(all map[string]string) (*settings, error) {
 	s := &settings{port: 6379}
 	o := &s.options
-	// A lookup that takes longer than the model is worth nothing: no second tries.
+	// Retries could make a lookup slower than the model.
 	o.MaxRetries, o.PoolSize, o.PoolTimeout = -1, 1, time.Second
 	o.Username, o.Password = os.Getenv("TRITONCACHE_REDIS_USERNAME"), os.Getenv("TRITONCACHE_REDIS_PASSWORD")
 	ms := func(d *time.Duration) func(string) error {
@@ -79,21 +77,24 @@ func parse(all map[string]string) (*settings, error) {
 	}
 	text := func(at *string) func(string) error { return func(v string) error { *at = v; return nil } }
 	known := map[string]func(string) error{
-		"host": text(&s.host), "port": number(&s.port, 1), "user": text(&o.Username), "password": text(&o.Password),
-		"db": number(&o.DB, 0), "connect_timeout": ms(&o.DialTimeout), "pool_size": number(&o.PoolSize, 1),
-		"wait_timeout": ms(&o.PoolTimeout),
+		"host": text(&s.host), "port": number(&s.port, 1), "db": number(&o.DB, 0),
+		"user": text(&o.Username), "password": text(&o.Password),
+		"connect_timeout": ms(&o.DialTimeout), "wait_timeout": ms(&o.PoolTimeout), "pool_size": number(&o.PoolSize, 1),
 		"socket_timeout": func(v string) error {
 			err := ms(&o.ReadTimeout)(v)
 			o.WriteTimeout = o.ReadTimeout
 			return err
 		},
 		"tls_enabled": func(v string) (err error) { s.tls, err = strconv.ParseBool(v); return err },
-		"cert":        text(&s.cert), "key": text(&s.key), "cacert": text(&s.ca), "cacert_dir": text(&s.caIn), "sni": text(&s.sni),
+		"cert":        text(&s.cert), "key": text(&s.key), "sni": text(&s.sni),
+		"cacert": text(&s.ca), "cacert_dir": text(&s.caDir),
 	}
 	for name, value := range all {
 		set := known[name]
 		if set == nil {
-			return nil, status.Errorf(status.InvalidArg, "cache-config redis,%s=%s: there is no such setting; the redis cache has host, port, user, password, db, connect_timeout, socket_timeout, pool_size, wait_timeout, tls_enabled, cert, key, cacert, cacert_dir and sni", name, value)
+			return nil, status.Errorf(status.InvalidArg, "cache-config redis,%s=%s: there is no such setting; the redis "+
+				"cache has host, port, user, password, db, connect_timeout, socket_timeout, pool_size, wait_timeout, "+
+				"tls_enabled, cert, key, cacert, cacert_dir and sni", name, value)
 		}
 		if err := set(value); err != nil {
 			shown := value
@@ -129,8 +130,8 @@ func (s *settings) openTLS() error {
 	if s.ca != "" {
 		files = append(files, s.ca)
 	}
-	if s.caIn != "" {
-		found, err := filepath.Glob(filepath.Join(s.caIn, "*"))
+	if s.caDir != "" {
+		found, err := filepath.Glob(filepath.Join(s.caDir, "*"))
 		if err != nil {
 			return status.Errorf(status.InvalidArg, "cache-config redis,cacert_dir: %w", err)
 		}
@@ -152,7 +153,7 @@ func (s *settings) openTLS() error {
 	return nil
 }
 
-// Check reports what is wrong with settings without using them. Errors: InvalidArg.
+// Check reports whether settings are valid. Errors: InvalidArg.
 func Check(all map[string]string) error {
 	_, err := parse(all)
 	return err
@@ -163,31 +164,33 @@ type Cache struct {
 	c      *client.Client
 	hasher cache.StableHasher
 	log    *slog.Logger
-	queue  chan stored
+	queue  chan insertion
 	ctx    context.Context // ends with Close
 	stop   context.CancelFunc
 	done   chan struct{}
 
 	mu     sync.RWMutex
-	owners map[cache.Owner]string // guarded by mu: identities
-	last   cache.Owner            // guarded by mu
+	owners map[cache.Owner]string // identities; guarded by mu, as is last
+	last   cache.Owner
 
-	until                                atomic.Int64 // infer.Stamp until which a server that failed is left alone; 0: it works
-	queued                               atomic.Int64 // bytes that wait
-	hits, misses, lookupTook, insertTook atomic.Int64
-	dropped                              atomic.Int64
+	retryAt    atomic.Int64 // infer.Stamp until which a server that failed is not used; 0: it works
+	queued     atomic.Int64 // bytes that wait to be stored
+	hits       atomic.Int64
+	misses     atomic.Int64
+	lookupTime atomic.Int64 // nanoseconds of all lookups
+	insertTime atomic.Int64
 }
 
 var _ cache.Store = (*Cache)(nil)
 
-// stored is a response on its way.
-type stored struct {
+// insertion is a response that waits to be stored.
+type insertion struct {
 	key  string
 	resp cache.Response
 	size int64
 }
 
-// New returns a cache of a server, which need not be there yet. The caller closes it. Errors: InvalidArg.
+// New returns a cache. The Redis server need not be running yet. The caller closes the cache. Errors: InvalidArg.
 func New(all map[string]string, log *slog.Logger) (*Cache, error) {
 	s, err := parse(all)
 	if err != nil {
@@ -196,27 +199,27 @@ func New(all map[string]string, log *slog.Logger) (*Cache, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	// The client's own lines go to nobody's log: what fails is told here, once.
-	client.SetLogger(silent{})
-	c := &Cache{c: client.NewClient(&s.options), log: log, queue: make(chan stored, waiting), done: make(chan struct{}), owners: map[cache.Owner]string{}}
+	client.SetLogger(silent{}) // errors are logged here, once
+	c := &Cache{c: client.NewClient(&s.options), log: log, queue: make(chan insertion, maxQueued),
+		done: make(chan struct{}), owners: map[cache.Owner]string{}}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	go c.store()
 	return c, nil
 }
 
-// silent takes the client's log lines.
+// silent discards the client's log lines.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// Close ends the connections. Responses that were not stored yet are not.
+// Close closes the connections. Queued responses are not stored.
 func (c *Cache) Close() error {
 	c.stop()
 	<-c.done
 	return c.c.Close()
 }
 
-// NewOwner returns an owner that shares its entries with all of the same identity, in this process and elsewhere.
+// NewOwner returns an owner. It shares its entries with all owners of the same identity, in this process and others.
 func (c *Cache) NewOwner(_ context.Context, identity func() (string, error)) (cache.Owner, error) {
 	id, err := identity()
 	if err != nil {
@@ -229,7 +232,7 @@ func (c *Cache) NewOwner(_ context.Context, identity func() (string, error)) (ca
 	return c.last, nil
 }
 
-// Key returns the same key for the same request of the same identity everywhere.
+// Key returns the key of a request. It is the same in all processes for owners of the same identity.
 func (c *Cache) Key(o cache.Owner, r *infer.Request) infer.CacheKey {
 	c.mu.RLock()
 	id := c.owners[o]
@@ -237,7 +240,7 @@ func (c *Cache) Key(o cache.Owner, r *infer.Request) infer.CacheKey {
 	return c.hasher.Key(id, r)
 }
 
-// Lookup asks the server. One that does not answer is a miss.
+// Lookup looks a response up in the server. An error is a miss.
 func (c *Cache) Lookup(k infer.CacheKey, start infer.Stamp) (*cache.Response, infer.Stamp) {
 	resp := c.find(k)
 	if resp == nil {
@@ -246,55 +249,52 @@ func (c *Cache) Lookup(k infer.CacheKey, start infer.Stamp) (*cache.Response, in
 		c.hits.Add(1)
 	}
 	end := infer.Now()
-	c.lookupTook.Add(int64(end.Sub(start)))
+	c.lookupTime.Add(int64(end.Sub(start)))
 	return resp, end
 }
 
 func (c *Cache) find(k infer.CacheKey) *cache.Response {
-	if !c.may() {
+	if !c.available() {
 		return nil
 	}
 	b, err := c.c.Get(c.ctx, name(k)).Bytes()
 	if errors.Is(err, client.Nil) {
-		c.works()
+		c.succeeded()
 		return nil
 	}
 	if err != nil {
 		c.failed("look up", err)
 		return nil
 	}
-	c.works()
+	c.succeeded()
 	resp, err := cache.Parse(b)
 	if err != nil {
-		c.log.Warn("the redis cache holds what is not a response; the model answers", "error", err)
+		c.log.Warn("an entry of the redis cache is not a response; the model answers", "error", err)
 		return nil
 	}
 	return resp
 }
 
-// Insert keeps a copy of a response, soon. Errors are told in the log.
+// Insert queues a copy of a response to be stored. It drops the response if the queue is full.
 func (c *Cache) Insert(k infer.CacheKey, _ cache.Owner, resp *infer.Response) {
-	if !c.may() {
+	if !c.available() {
 		return
 	}
-	s := stored{key: name(k), resp: cache.Copy(resp)}
+	s := insertion{key: name(k), resp: cache.Copy(resp)}
 	for i := range s.resp.Outputs {
 		s.size += int64(len(s.resp.Outputs[i].Data))
 	}
-	if c.queued.Add(s.size) > waitingBytes {
-		c.queued.Add(-s.size)
-		c.dropped.Add(1)
-		return
+	if c.queued.Add(s.size) <= maxQueuedBytes {
+		select {
+		case c.queue <- s:
+			return
+		default:
+		}
 	}
-	select {
-	case c.queue <- s:
-	default:
-		c.queued.Add(-s.size)
-		c.dropped.Add(1)
-	}
+	c.queued.Add(-s.size)
 }
 
-// store writes what is queued.
+// store stores the queued responses.
 func (c *Cache) store() {
 	defer close(c.done)
 	var b []byte
@@ -307,7 +307,7 @@ func (c *Cache) store() {
 			b = cache.Append(b[:0], &s.resp)
 			err := c.c.Set(c.ctx, s.key, b, 0).Err()
 			c.queued.Add(-s.size)
-			c.insertTook.Add(int64(infer.Now().Sub(start)))
+			c.insertTime.Add(int64(infer.Now().Sub(start)))
 			if err != nil && c.ctx.Err() == nil {
 				c.failed("store", err)
 			}
@@ -318,7 +318,7 @@ func (c *Cache) store() {
 	}
 }
 
-// Drop forgets who an owner is. Its entries stay: whoever has the same files may use them. The server's own limits end them.
+// Drop removes an owner. Its entries stay for other owners of the same identity, until the Redis server evicts them.
 func (c *Cache) Drop(o cache.Owner) {
 	c.mu.Lock()
 	delete(c.owners, o)
@@ -329,7 +329,7 @@ func (c *Cache) Drop(o cache.Owner) {
 func (c *Cache) Stats() cache.Stats {
 	s := cache.Stats{
 		Hits: uint64(c.hits.Load()), Misses: uint64(c.misses.Load()),
-		Lookup: time.Duration(c.lookupTook.Load()), Insertion: time.Duration(c.insertTook.Load()),
+		Lookup: time.Duration(c.lookupTime.Load()), Insertion: time.Duration(c.insertTime.Load()),
 	}
 	s.Lookups = s.Hits + s.Misses
 	return s
@@ -343,21 +343,22 @@ func name(k infer.CacheKey) string {
 	return prefix + hex.EncodeToString(b[:])
 }
 
-// may reports whether to ask the server: not while it rests.
-func (c *Cache) may() bool {
-	until := c.until.Load()
-	return until == 0 || int64(infer.Now()) >= until
+// available reports whether the server may be used. It is false for retryInterval after an error.
+func (c *Cache) available() bool {
+	at := c.retryAt.Load()
+	return at == 0 || int64(infer.Now()) >= at
 }
 
-func (c *Cache) works() {
-	if c.until.Load() != 0 && c.until.Swap(0) != 0 {
+// succeeded notes that the server works, and logs it after an error.
+func (c *Cache) succeeded() {
+	if c.retryAt.Load() != 0 && c.retryAt.Swap(0) != 0 {
 		c.log.Info("the redis cache answers again")
 	}
 }
 
-// failed lets the server rest. It says so once.
+// failed notes an error, and logs the first one.
 func (c *Cache) failed(what string, err error) {
-	if c.until.Swap(int64(infer.Now())+int64(rest)) == 0 {
+	if c.retryAt.Swap(int64(infer.Now())+int64(retryInterval)) == 0 {
 		c.log.Warn("the redis cache cannot "+what+" responses; the models answer until it can", "error", err)
 	}
 }

@@ -72,7 +72,8 @@ func owner(t *testing.T, c *Cache, identity string) cache.Owner {
 
 func request(data string) *infer.Request {
 	r := infer.NewDetached()
-	r.Inputs = append(r.Inputs, tensor.Tensor{Name: "IN", DataType: tensor.Uint8, Shape: []int64{int64(len(data))}, Data: []byte(data)})
+	r.Inputs = append(r.Inputs,
+		tensor.Tensor{Name: "IN", DataType: tensor.Uint8, Shape: []int64{int64(len(data))}, Data: []byte(data)})
 	return r
 }
 
@@ -83,8 +84,8 @@ func response(data string) *infer.Response {
 	return p
 }
 
-// settle waits until the server has n keys.
-func settle(t *testing.T, s *miniredis.Miniredis, n int) {
+// waitForKeys waits until the server has n keys.
+func waitForKeys(t *testing.T, s *miniredis.Miniredis, n int) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); len(s.Keys()) < n; {
 		if time.Now().After(end) {
@@ -103,12 +104,13 @@ func TestSharedByIdentity(t *testing.T) {
 		t.Fatal("an empty cache has an answer")
 	}
 	one.Insert(k, a, response("answer"))
-	settle(t, s, 1)
+	waitForKeys(t, s, 1)
 
 	t.Run("C080 another process with the same files has the answer", func(t *testing.T) {
 		b := owner(t, two, "files")
 		got, _ := two.Lookup(two.Key(b, request("q")), infer.Now())
-		if got == nil || string(got.Outputs[0].Data) != "answer" || got.Outputs[0].Name != "OUT" || got.Parameters[0].Int != 7 {
+		if got == nil || string(got.Outputs[0].Data) != "answer" || got.Outputs[0].Name != "OUT" ||
+			got.Parameters[0].Int != 7 {
 			t.Fatalf("got %+v", got)
 		}
 	})
@@ -142,23 +144,23 @@ func TestServerThatIsDown(t *testing.T) {
 	k := c.Key(o, request("q"))
 	s.Close()
 	if got, _ := c.Lookup(k, infer.Now()); got != nil {
-		t.Fatal("an answer from a server that is gone")
+		t.Fatal("a response from a server that is down")
 	}
 	for range 100 {
-		c.Insert(k, o, response("x")) // left alone: nothing waits for a timeout
+		c.Insert(k, o, response("x")) // the server is not used, so nothing waits for a timeout
 		if got, _ := c.Lookup(k, infer.Now()); got != nil {
-			t.Fatal("an answer from a server that is gone")
+			t.Fatal("a response from a server that is down")
 		}
 	}
 	if n := strings.Count(log.String(), "cannot look up"); n != 1 {
-		t.Errorf("told %d times that the server is gone, want once:\n%s", n, log.String())
+		t.Errorf("the log says %d times that the server is down, want once:\n%s", n, log.String())
 	}
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	// The client library tries a server that failed again in its own time, a second.
-	for end := time.Now().Add(time.Minute); c.until.Load() != 0 && time.Now().Before(end); {
-		c.until.Store(1) // our own rest is over
+	// The client library retries a server that failed after a second.
+	for end := time.Now().Add(time.Minute); c.retryAt.Load() != 0 && time.Now().Before(end); {
+		c.retryAt.Store(1) // our own retryInterval is over
 		if got, _ := c.Lookup(k, infer.Now()); got != nil {
 			t.Fatal("an empty server has an answer")
 		}
@@ -167,21 +169,20 @@ func TestServerThatIsDown(t *testing.T) {
 		t.Errorf("the log does not say that it is back:\n%s", log.String())
 	}
 	c.Insert(k, o, response("y"))
-	settle(t, s, 1)
+	waitForKeys(t, s, 1)
 }
 
-// The rest after a failure is a second.
-func TestRest(t *testing.T) {
+func TestServerIsNotUsedForASecondAfterAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c Cache
 		c.log = slog.New(slog.DiscardHandler)
 		c.failed("look up", net.ErrClosed)
-		if c.may() {
-			t.Error("asked at once after a failure")
+		if c.available() {
+			t.Error("used immediately after an error")
 		}
-		time.Sleep(rest)
-		if !c.may() {
-			t.Error("not asked after the rest")
+		time.Sleep(retryInterval)
+		if !c.available() {
+			t.Error("not used after retryInterval")
 		}
 	})
 }
@@ -233,7 +234,9 @@ func TestSettings(t *testing.T) {
 			}
 		})
 	}
-	if err := Check(map[string]string{"host": "h", "port": "1", "user": "u", "password": "p", "db": "2", "connect_timeout": "10", "socket_timeout": "20", "pool_size": "3", "wait_timeout": "4"}); err != nil {
+	valid := map[string]string{"host": "h", "port": "1", "user": "u", "password": "p", "db": "2", "connect_timeout": "10",
+		"socket_timeout": "20", "pool_size": "3", "wait_timeout": "4"}
+	if err := Check(valid); err != nil {
 		t.Error(err)
 	}
 }
