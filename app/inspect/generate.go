@@ -35,7 +35,7 @@ func Generate(ctx context.Context, path string, o Options) (string, error) {
 	if v, ok := repo.ParseVersion(filepath.Base(path)); ok {
 		if src := repo.ScanModel(filepath.Dir(filepath.Dir(path)), filepath.Base(filepath.Dir(path)), ""); src.Versions[v] != 0 {
 			src.Config = ""
-			src.Versions = map[int64]repo.Print{v: src.Versions[v]}
+			src.Versions = map[int64]repo.Fingerprint{v: src.Versions[v]}
 			return o.fromModel(ctx, src)
 		}
 	}

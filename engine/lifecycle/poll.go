@@ -125,7 +125,7 @@ func (p *poller) due(key string, src *repo.Model, complete bool) (rest time.Dura
 	case repo.Copying: // the next look is when the marker is written
 		p.setWaits(key, errCopying)
 		return 0, false
-	case repo.Whole:
+	case repo.Complete:
 	default:
 		rest = settle - now.Sub(w.since)
 		if rest <= 0 && now.Sub(w.since) < writtenMost*settle {

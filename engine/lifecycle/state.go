@@ -50,7 +50,7 @@ type standing struct {
 	stub    infer.Served // what requests see of an evicted version
 	// What model was loaded from: the version folder, and the model folder's other files, with the configuration and
 	// without.
-	src, shared, rest repo.Print
+	src, shared, rest repo.Fingerprint
 
 	since   time.Time
 	left    error // why it left service, where that was not an unload

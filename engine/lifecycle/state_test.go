@@ -174,11 +174,11 @@ func (w *world) change() {
 	if w.rng.IntN(3) == 0 {
 		w.do(whole{})
 	}
-	src := &repo.Model{Versions: map[int64]repo.Print{}, Shared: 1, Rest: 1}
+	src := &repo.Model{Versions: map[int64]repo.Fingerprint{}, Shared: 1, Rest: 1}
 	var wanted []int64
 	for n := int64(1); n <= 4; n++ {
 		if w.rng.IntN(2) == 0 {
-			src.Versions[n] = repo.Print(1 + w.rng.Uint64N(3))
+			src.Versions[n] = repo.Fingerprint(1 + w.rng.Uint64N(3))
 			if w.rng.IntN(4) > 0 {
 				wanted = append(wanted, n)
 			}

@@ -2,8 +2,9 @@ package repo
 
 import "strings"
 
-// Key is by what a model is told from others: its name, or with --model-namespacing, where repositories may have models of one
-// name, its repository and its name. A name has no separator of paths, so a key is taken apart at its last one: see Split.
+// Key returns the key of a model: its name, or with a namespace the repository and the name. Namespaces
+// (--model-namespacing) allow models of the same name in several repositories. A name has no slash, so Split finds it behind
+// the last one.
 func Key(namespace, name string) string {
 	if namespace == "" {
 		return name
@@ -11,14 +12,11 @@ func Key(namespace, name string) string {
 	return Namespace(namespace) + "/" + name
 }
 
-// Split takes a key apart. A key without a namespace is a name.
+// Split splits a key into namespace and name. The namespace may be empty.
 func Split(key string) (namespace, name string) {
 	at := strings.LastIndexByte(key, '/')
-	if at < 0 {
-		return "", key
-	}
-	return key[:at], key[at+1:]
+	return key[:max(at, 0)], key[at+1:]
 }
 
-// Namespace is what a repository is called in keys.
+// Namespace returns the namespace of a repository.
 func Namespace(root string) string { return strings.TrimRight(root, "/") }

@@ -12,33 +12,34 @@ import (
 	"nereid/engine/status"
 )
 
-// Remote is a model repository that is not in a folder of this machine. Its models are copied into one when they are
-// loaded. Its methods are safe for concurrent use.
+// Remote is a model repository that is not in a local folder. Its models are copied to one when they are loaded. Its methods
+// are safe for concurrent use.
 type Remote interface {
-	// List returns the files below the repository, or below one model if that is not "", in any order. It ends by itself in
-	// bounded time. An error means that nothing is known.
+	// List returns the files of the repository, or of one model if that is not "", in any order. It returns within a limited
+	// time. After an error nothing is known about the repository.
 	List(model string) ([]File, error)
-	// Folder is where Fetch puts the model's files on this machine.
+	// Folder returns the local folder of a model, to which Fetch copies files.
 	Folder(model string) string
-	// Fetch brings files of a model, as List told of them, to Folder. Files that are there and in scope (by their paths
-	// below Folder) but not among them are removed. What is the same is left untouched, what differs is replaced
-	// whole. progress may be nil; it is called now and then, with the bytes that are here of those that are needed.
-	Fetch(ctx context.Context, model string, files []File, scope func(rel string) bool, progress func(done, total int64)) error
+	// Fetch copies files of a model, as listed by List, to Folder. Local files in scope (by their paths below Folder) that
+	// are not among files are removed. Unchanged files are not touched, and changed ones are replaced atomically. progress
+	// may be nil. It is called now and then, with the bytes that have been copied and the bytes of all files.
+	Fetch(ctx context.Context, model string, files []File, scope func(rel string) bool, progress Progress) error
 }
+
+// Progress reports how many bytes of a copy are done.
+type Progress func(done, total int64)
 
 // File is a file of a Remote.
 type File struct {
 	Path     string // relative to the repository, with slashes
 	Size     int64
 	Modified time.Time
-	// Tag changes with the content: an etag or a generation.
-	Tag string
-	// MD5 of the content, if the storage tells; else nil.
-	MD5 []byte
+	Tag      string // changes with the content: an ETag or a generation
+	MD5      []byte // of the content; nil if the storage does not provide it
 }
 
-// scanRemote is what Scan does for a remote repository.
-func scanRemote(root string, r Remote, o Options) (map[string]*Model, error) {
+// scanRemote is Scan for a remote repository.
+func scanRemote(root string, r Remote, o *Options) (found []*Model, err error) {
 	files, err := r.List(o.Only)
 	if err != nil {
 		return nil, err
@@ -46,67 +47,59 @@ func scanRemote(root string, r Remote, o Options) (map[string]*Model, error) {
 	byModel := map[string][]File{}
 	for _, f := range files {
 		name, rest, ok := strings.Cut(f.Path, "/")
-		if !ok || name == "" || rest == "" || Ignored(name) || o.Only != "" && name != o.Only {
-			continue
+		if ok && name != "" && rest != "" && !Ignored(name) && (o.Only == "" || name == o.Only) {
+			byModel[name] = append(byModel[name], f)
 		}
-		byModel[name] = append(byModel[name], f)
 	}
-	models := map[string]*Model{}
 	for name, files := range byModel {
-		models[name] = remoteModel(root, name, o.ConfigName, r, files)
+		found = append(found, remoteModel(root, name, o.ConfigName, r, files))
 	}
-	return models, nil
+	return found, nil
 }
 
-// remoteModel is what ScanModel does for a remote model.
+// remoteModel is ScanModel for a remote model.
 func remoteModel(root, name, configName string, r Remote, files []File) *Model {
-	m := &Model{Name: name, Key: name, Root: root, Folder: r.Folder(name), Versions: map[int64]Print{}}
-	var used []File
-	versions := map[int64]*printer{}
-	shared := newPrinter()
+	m := &Model{Name: name, Key: name, Root: root, Folder: r.Folder(name), Versions: map[int64]Fingerprint{}}
+	used := map[string]File{} // by path below the model
+	var order []string
 	for _, f := range files {
 		rel := strings.TrimPrefix(f.Path, name+"/")
 		if strings.HasSuffix(rel, "/") || hidden(rel) {
-			continue // a marker of a folder, or a file that does not count
+			continue // a marker of a folder, or a file that is ignored
 		}
 		if rel == "." || !fs.ValidPath(rel) || !filepath.IsLocal(rel) || strings.ContainsAny(rel, "\\\x00") {
-			m.Err = status.Errorf(status.InvalidArg, "%s has an object %q, which cannot be a file in a model folder; rename or remove it", root, f.Path)
+			m.Err = status.Errorf(status.InvalidArg,
+				"%s has an object %q, which cannot be a file in a model folder; rename or remove it", root, f.Path)
 			continue
 		}
-		used = append(used, f)
-		switch rel {
-		case path.Join("configs", configName+".pbtxt"):
-			if configName != "" {
-				m.Config = filepath.Join(m.Folder, rel)
-			}
-		case ConfigName:
-			if m.Config == "" {
-				m.Config = filepath.Join(m.Folder, rel)
-			}
+		used[rel] = f
+		order = append(order, rel)
+	}
+	for _, rel := range []string{path.Join("configs", configName+".pbtxt"), ConfigName} {
+		if _, ok := used[rel]; ok && m.Config == "" && (rel == ConfigName || configName != "") {
+			m.Config = filepath.Join(m.Folder, rel)
 		}
 	}
-	shared.skip = m.Config
-	for _, f := range used {
-		rel := strings.TrimPrefix(f.Path, name+"/")
-		first, _, below := strings.Cut(rel, "/")
-		if v, ok := ParseVersion(first); ok && below {
-			if versions[v] == nil {
-				versions[v] = newPrinter()
+	shared, versions := newPrinter(m.Config), map[int64]*printer{}
+	for _, rel := range order {
+		p := shared
+		if v, ok := versionOf(rel); ok {
+			if p = versions[v]; p == nil {
+				p = newPrinter("")
+				versions[v] = p
 			}
-			versions[v].remote(filepath.Join(m.Folder, rel), f)
-			continue
 		}
-		shared.remote(filepath.Join(m.Folder, rel), f)
+		p.remote(filepath.Join(m.Folder, rel), used[rel])
 	}
 	for v, p := range versions {
 		m.Versions[v] = p.sum()
 	}
 	m.Shared, m.Rest = shared.sum(), nonzero(shared.rest)
-	m.fetch = func(ctx context.Context, keep func(rel string) bool, progress func(done, total int64)) error {
+	m.fetch = func(ctx context.Context, keep func(rel string) bool, progress Progress) error {
 		var want []File
-		for _, f := range used {
-			if keep(strings.TrimPrefix(f.Path, name+"/")) {
-				want = append(want, f)
+		for _, rel := range order {
+			if keep(rel) {
+				want = append(want, used[rel])
 			}
 		}
 		return r.Fetch(ctx, name, want, keep, progress)
@@ -114,6 +107,14 @@ func remoteModel(root, name, configName string, r Remote, files []File) *Model {
 	return m
 }
 
+// versionOf returns the version of a file by its path below the model. ok is false for a file that is in no version.
+func versionOf(rel string) (version int64, ok bool) {
+	first, _, below := strings.Cut(rel, "/")
+	version, ok = ParseVersion(first)
+	return version, ok && below
+}
+
+// hidden reports whether a part of a path is ignored.
 func hidden(rel string) bool {
 	for part := range strings.SplitSeq(rel, "/") {
 		if part != "." && part != ".." && Ignored(part) {
@@ -125,37 +126,32 @@ func hidden(rel string) bool {
 
 func (p *printer) remote(local string, f File) {
 	p.buf = fmt.Appendf(p.buf[:0], "%s\x00%s\x00%d\x00%x\x00", local, f.Tag, f.Size, f.MD5)
-	_, _ = p.all.Write(p.buf) // a hash never fails
-	if local != p.skip {
-		_, _ = p.rest.Write(p.buf)
-	}
+	p.add(local)
 }
 
-// Remote reports whether the model's files are to be fetched before they can be read.
+// Remote reports whether the model's files must be fetched before they can be read.
 func (m *Model) Remote() bool { return m.fetch != nil }
 
-// FetchShared brings what is in no version of a remote model to Folder: the configuration, labels, warmup data. For
-// other models it does nothing.
+// FetchShared copies the files of a remote model that are in no version to Folder: the configuration, labels, warmup data.
+// For other models it does nothing.
 func (m *Model) FetchShared(ctx context.Context) error {
 	if m.fetch == nil {
 		return nil
 	}
 	return m.fetch(ctx, func(rel string) bool {
-		first, _, below := strings.Cut(rel, "/")
-		_, version := ParseVersion(first)
-		return !version || !below
+		_, ok := versionOf(rel)
+		return !ok
 	}, nil)
 }
 
-// FetchVersion brings one version of a remote model to its folder below Folder. progress, if not nil, hears of the
-// bytes that are here, of those of the version. For other models it does nothing.
-func (m *Model) FetchVersion(ctx context.Context, number int64, progress func(done, total int64)) error {
+// FetchVersion copies one version of a remote model to its folder below Folder. progress may be nil. For other models it
+// does nothing.
+func (m *Model) FetchVersion(ctx context.Context, number int64, progress Progress) error {
 	if m.fetch == nil {
 		return nil
 	}
 	return m.fetch(ctx, func(rel string) bool {
-		first, _, below := strings.Cut(rel, "/")
-		v, version := ParseVersion(first)
-		return version && below && v == number
+		v, ok := versionOf(rel)
+		return ok && v == number
 	}, progress)
 }

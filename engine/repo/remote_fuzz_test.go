@@ -15,21 +15,22 @@ type listing struct {
 
 func (l *listing) List(string) ([]File, error) { return []File{l.file}, nil }
 func (l *listing) Folder(model string) string  { return filepath.Join("/local/copies", model) }
-func (l *listing) Fetch(_ context.Context, _ string, files []File, _ func(string) bool, _ func(done, total int64)) error {
+func (l *listing) Fetch(_ context.Context, _ string, files []File, _ func(string) bool, _ Progress) error {
 	l.fetched = append(l.fetched, files...)
 	return nil
 }
 
-// FuzzRemoteNames: no name of an object in a bucket leads out of its model's local folder.
+// FuzzRemoteNames checks that no name of an object in a bucket leads out of its model's local folder.
 func FuzzRemoteNames(f *testing.F) {
 	for _, name := range []string{
-		"m/1/model.onnx", "m/config.pbtxt", "m/../../x", "../x/y", "m/1/../../../../etc/passwd", "m//x", "m/./x", `m/..\x`, "m/\x00", "m/.hidden", "/etc/passwd", "m/1/a/", "..", "m/1/\xff",
+		"m/1/model.onnx", "m/config.pbtxt", "m/../../x", "../x/y", "m/1/../../../../etc/passwd", "m//x", "m/./x",
+		`m/..\x`, "m/\x00", "m/.hidden", "/etc/passwd", "m/1/a/", "..", "m/1/\xff",
 	} {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
 		l := &listing{file: File{Path: name, Size: 1, Tag: "t"}}
-		models, err := scanRemote("s3://bucket", l, Options{ConfigName: "host"})
+		models, err := scanRemote("s3://bucket", l, &Options{ConfigName: "host"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"hash"
 	"hash/fnv"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,96 +22,83 @@ import (
 // ConfigName is the file name of a model's configuration.
 const ConfigName = "config.pbtxt"
 
-// Print is a fingerprint of files: of their names, sizes, modification times, inodes, kinds and permissions. Equal prints mean
-// "not changed"; 0 stands for nothing there.
-type Print uint64
+// Fingerprint is a hash of the names, sizes, modification times, inodes, kinds and permissions of files. It changes when the
+// files change. 0 means that there are none.
+type Fingerprint uint64
 
-// Model is what a scan found in one model folder.
+// Model is a model folder as found by a scan.
 type Model struct {
 	Name string
-	// Key tells the model from the others: its name, and with Options.Namespaces its repository too; see Split.
+	// Key identifies the model: its name, and with Options.Namespaces also its repository; see Split.
 	Key    string
 	Root   string // the repository
 	Folder string
 	// Config is the path of the configuration file, "" if there is none.
 	Config string
-	// Shared is the print of everything in the folder that is not in a version: configuration, labels, warmup data. Rest
-	// is the same without the configuration file.
-	Shared, Rest Print
-	// Versions holds the print of every version folder, also of those that a version policy leaves out.
-	Versions map[int64]Print
-	// Marker says what a file ReadyName in the folder tells of a copy.
+	// Shared is the fingerprint of all files that are in no version: configuration, labels, warmup data. Rest is the same
+	// without the configuration file.
+	Shared, Rest Fingerprint
+	// Versions has the fingerprint of every version folder, also of those that the version policy excludes.
+	Versions map[int64]Fingerprint
+	// Marker is the state of the file ReadyName in the folder.
 	Marker Marker
-	// Alias says that Name is not the folder's.
+	// Alias says that Name is not the name of the folder.
 	Alias bool
-	// Err says why the folder could not be read. The rest is then incomplete.
+	// Err says why the folder could not be read. The other fields are then incomplete.
 	Err error
 
-	// fetch brings the files that keep takes, by their paths in the model folder; nil: they are here.
-	fetch func(ctx context.Context, keep func(rel string) bool, progress func(done, total int64)) error
+	// fetch copies the files that keep selects by their paths in the model folder; nil: the model is local.
+	fetch func(ctx context.Context, keep func(rel string) bool, progress Progress) error
 }
 
-// ReadyName is the file in a model folder that tells polling that the others are whole: who copies writes it last, and again
-// after each change.
+// ReadyName is a file in a model folder that says that the other files are complete. A program that copies a model writes it
+// last, and again after each change.
 const ReadyName = ".ready"
 
-// Marker is what a file ReadyName tells.
+// Marker is the state of a file ReadyName.
 type Marker int
 
 const (
 	NoMarker Marker = iota
-	Whole           // it was written after every other file
-	Copying         // something was written after it
+	Complete        // it is newer than every other file
+	Copying         // another file is newer
 )
 
 // Numbers returns the version numbers, ascending.
 func (m *Model) Numbers() []int64 {
-	all := make([]int64, 0, len(m.Versions))
-	for v := range m.Versions {
-		all = append(all, v)
-	}
-	slices.Sort(all)
-	return all
+	return slices.Sorted(maps.Keys(m.Versions))
 }
 
 // Equal reports whether nothing changed between two scans of the same folder.
 func (m *Model) Equal(o *Model) bool {
-	if m.Folder != o.Folder || m.Config != o.Config || m.Shared != o.Shared || len(m.Versions) != len(o.Versions) ||
-		(m.Err == nil) != (o.Err == nil) {
-		return false
-	}
-	for v, p := range m.Versions {
-		if q, ok := o.Versions[v]; !ok || p != q {
-			return false
-		}
-	}
-	return true
+	return m.Folder == o.Folder && m.Config == o.Config && m.Shared == o.Shared && (m.Err == nil) == (o.Err == nil) &&
+		maps.Equal(m.Versions, o.Versions)
 }
 
-// Options say where and how to look.
+// Options are the settings of Scan.
 type Options struct {
 	Roots []string
-	// ConfigName picks configs/<ConfigName>.pbtxt over config.pbtxt where it exists (--model-config-name).
+	// ConfigName prefers configs/<ConfigName>.pbtxt over config.pbtxt if it exists (--model-config-name).
 	ConfigName string
-	// Names gives models other names than their folders': by repository, then by folder name.
+	// Names gives models other names than their folders: by repository, then by folder name.
 	Names map[string]map[string]string
 	// Only, if not empty, restricts the scan to models of this name.
 	Only string
-	// Namespaces lets repositories have models of one name: the keys of the result are those of Key.
+	// Namespaces allows models of the same name in several repositories. The keys of the result are those of Key.
 	Namespaces bool
 	// Within, if not empty, restricts a scan with Namespaces to the repository of this namespace.
 	Within string
-	// Devices, if not nil, is kept by Scan from call to call: the file system of each repository when it last had
-	// anything in it. An empty one on another file system than before counts as unread: it was unmounted.
+	// Devices, if not nil, holds the file system of each repository when it last was not empty. Scan updates it. A
+	// repository that is now empty and on another file system counts as unreadable, because it was unmounted.
 	Devices map[string]uint64
-	// Remotes holds the repositories among Roots that are no folders of this machine.
+	// Remotes are the repositories among Roots that are not local.
 	Remotes map[string]Remote
 }
 
-// Scan lists the models of all repositories by their keys. unread holds the repositories that cannot be read, with the reason:
-// of their models nothing is known, and a caller keeps what it has. A model folder that cannot be read is in the result
-// with its error. Unless there are namespaces, a name that occurs in two repositories is in the result with an error too, as
-// Triton serves neither. A repository that is named twice is looked at once.
+// Scan returns the models of all repositories by their keys. unread contains the repositories that cannot be read, with the
+// reason. Nothing is known about their models, so a caller keeps its former state. A model folder that cannot be read is in
+// the result with its error. Without namespaces, so is a name that is in two repositories, because Triton loads neither. A
+// repository that is listed twice is read once.
 func Scan(o Options) (models map[string]*Model, unread map[string]error) {
 	models, unread = map[string]*Model{}, map[string]error{}
 	var seen []string
@@ -123,43 +111,50 @@ func Scan(o Options) (models map[string]*Model, unread map[string]error) {
 		if o.Namespaces && o.Within != "" && o.Within != Namespace(root) {
 			continue
 		}
-		if r := o.Remotes[root]; r != nil {
-			there, err := scanRemote(root, r, o)
-			if err != nil {
-				unread[root] = status.Errorf(status.Internal, "failed to read model repository %s: %w", root, err)
-			}
-			for _, m := range there {
-				o.add(models, m)
-			}
-			continue
-		}
-		entries, err := os.ReadDir(root)
+		found, err := o.scanRoot(root)
 		if err != nil {
-			unread[root] = status.Errorf(status.Internal, "failed to read model repository %s: %w", root, err)
-			continue
+			unread[root] = err
 		}
-		if o.unmounted(root, len(entries)) {
-			unread[root] = status.Errorf(status.Internal, "model repository %s is empty and on another file system than before; mount it again", root)
-			continue
-		}
-		for _, e := range entries {
-			folder := e.Name()
-			name, alias := o.Names[root][folder]
-			if !alias {
-				name = folder
-			}
-			if Ignored(folder) || o.Only != "" && name != o.Only || !isFolder(root, e) {
-				continue
-			}
-			m := ScanModel(root, folder, o.ConfigName)
-			m.Name, m.Alias = name, alias
+		for _, m := range found {
 			o.add(models, m)
 		}
 	}
 	return models, unread
 }
 
-// add notes a model that was found. Of two with one key neither can be served.
+// scanRoot returns the models of one repository.
+func (o *Options) scanRoot(root string) (found []*Model, err error) {
+	if r := o.Remotes[root]; r != nil {
+		if found, err = scanRemote(root, r, o); err != nil {
+			err = status.Errorf(status.Internal, "failed to read model repository %s: %w", root, err)
+		}
+		return found, err
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return nil, status.Errorf(status.Internal, "failed to read model repository %s: %w", root, err)
+	}
+	if o.unmounted(root, len(entries)) {
+		return nil, status.Errorf(status.Internal,
+			"model repository %s is empty and on another file system than before; mount it again", root)
+	}
+	for _, e := range entries {
+		folder := e.Name()
+		name, alias := o.Names[root][folder]
+		if !alias {
+			name = folder
+		}
+		if Ignored(folder) || o.Only != "" && name != o.Only || !isFolder(root, e) {
+			continue
+		}
+		m := ScanModel(root, folder, o.ConfigName)
+		m.Name, m.Alias = name, alias
+		found = append(found, m)
+	}
+	return found, nil
+}
+
+// add adds a model to the result. If two models have the same key, neither is loaded.
 func (o *Options) add(models map[string]*Model, m *Model) {
 	if err := CheckName(m.Name); err != nil {
 		m.Err = err
@@ -170,13 +165,14 @@ func (o *Options) add(models map[string]*Model, m *Model) {
 	}
 	if other := models[m.Key]; other != nil {
 		other.Err = status.Errorf(status.InvalidArg, "model '%s' is in two repositories, %s and %s: its name must be "+
-			"unique across all model repositories; rename or remove one, or start the server with --model-namespacing=true", m.Name, other.Root, m.Root)
+			"unique across all model repositories; rename or remove one, or start the server with --model-namespacing=true",
+			m.Name, other.Root, m.Root)
 		return
 	}
 	models[m.Key] = m
 }
 
-// unmounted compares a repository's file system with the one that it was on, and notes it.
+// unmounted reports whether a repository is empty and on another file system than before. It updates o.Devices.
 func (o *Options) unmounted(root string, entries int) bool {
 	if o.Devices == nil {
 		return false
@@ -207,7 +203,7 @@ func isFolder(parent string, e fs.DirEntry) bool {
 	return err == nil && info.IsDir()
 }
 
-// Ignored reports whether a file name belongs to an editor, a copy under way or a version control system.
+// Ignored reports whether a file name belongs to an editor, an incomplete copy or a version control system.
 func Ignored(name string) bool {
 	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || name == "__pycache__" {
 		return true
@@ -219,21 +215,23 @@ func Ignored(name string) bool {
 	return false
 }
 
-// CheckName returns InvalidArg for a model name that is no plain folder name: empty, with a separator, a NUL or a
-// control character, "." or "..", hidden, or longer than file systems take.
+// CheckName returns InvalidArg for a model name that is no plain folder name: empty, hidden, with a separator or a control
+// character, or longer than file systems allow.
 func CheckName(name string) error {
 	switch {
 	case name == "":
 		return status.New(status.InvalidArg, "model name must not be empty")
 	case len(name) > 255:
 		return status.Errorf(status.InvalidArg, "model name of %d bytes is too long: 255 are allowed", len(name))
-	case strings.HasPrefix(name, "."), strings.ContainsAny(name, "/\\\x00"), strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return status.Errorf(status.InvalidArg, "model name %q must be a plain folder name: no path separators, no control characters, no leading dot", name)
+	case strings.HasPrefix(name, "."), strings.ContainsAny(name, "/\\"),
+		strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return status.Errorf(status.InvalidArg, "model name %q must be a plain folder name: "+
+			"no path separators, no control characters, no leading dot", name)
 	}
 	return nil
 }
 
-// ParseVersion returns the number of a version folder's name; ok is false if it is none.
+// ParseVersion returns the number of a version folder by its name. ok is false if the name is no version.
 func ParseVersion(name string) (n int64, ok bool) {
 	if name == "" || name[0] < '1' || name[0] > '9' {
 		return 0, false
@@ -242,19 +240,19 @@ func ParseVersion(name string) (n int64, ok bool) {
 	return n, err == nil
 }
 
-// ScanModel looks at one model folder.
+// ScanModel scans one model folder.
 func ScanModel(root, name, configName string) *Model {
-	m := &Model{Name: name, Key: name, Root: root, Folder: filepath.Join(root, name), Versions: map[int64]Print{}}
+	m := &Model{Name: name, Key: name, Root: root, Folder: filepath.Join(root, name),
+		Versions: map[int64]Fingerprint{}}
 	entries, err := os.ReadDir(m.Folder)
 	if err != nil {
 		m.Err = status.Errorf(status.Internal, "failed to read model folder: %w", err)
 		return m
 	}
 	m.Config = findConfig(m.Folder, configName, entries)
-	p := newPrinter()
-	p.skip = m.Config
+	p := newPrinter(m.Config)
 	marked := false
-	written := int64(0) // when something in the folder changed last, by the clock of its file system
+	written := int64(0) // the last change in the folder, by the clock of its file system
 	for _, e := range entries {
 		path := filepath.Join(m.Folder, e.Name())
 		if Ignored(e.Name()) {
@@ -262,7 +260,7 @@ func ScanModel(root, name, configName string) *Model {
 			continue
 		}
 		if v, ok := ParseVersion(e.Name()); ok && isFolder(m.Folder, e) {
-			vp := newPrinter()
+			vp := newPrinter("")
 			if err := vp.tree(path, 0); err != nil {
 				m.Err = errors.Join(m.Err, err)
 				continue
@@ -282,7 +280,7 @@ func ScanModel(root, name, configName string) *Model {
 	return m
 }
 
-// marker compares a marker with when the other files changed last.
+// marker returns the state of a marker file. written is the last change of the other files.
 func marker(path string, written int64) Marker {
 	info, err := os.Stat(path)
 	switch {
@@ -291,10 +289,11 @@ func marker(path string, written int64) Marker {
 	case changed(info) < written:
 		return Copying
 	}
-	return Whole
+	return Complete
 }
 
-// changed is when a file changed, in nanoseconds: its content, its name or its times. Unlike the modification time nobody sets it.
+// changed returns the change time of a file in nanoseconds: of its content, its name or its times. Unlike the modification
+// time, programs cannot set it.
 func changed(info fs.FileInfo) int64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return changeTime(st)
@@ -315,50 +314,52 @@ func findConfig(folder, configName string, entries []fs.DirEntry) string {
 			continue
 		}
 		p := filepath.Join(folder, ConfigName)
-		if e.Type().IsRegular() {
-			return p
-		}
-		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() { // by a link
+		if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() { // also through a link
 			return p
 		}
 	}
 	return ""
 }
 
-// maxDepth bounds the folders below a model, so that a link loop ends.
+// maxDepth limits the nesting of folders below a model, because links can form a loop.
 const maxDepth = 16
 
-// printer hashes what the file system says of files. FNV of a few dozen bytes a file: no file is opened.
+// printer makes a Fingerprint. It hashes what the file system knows about files and opens none.
 type printer struct {
 	all, rest hash.Hash64
-	skip      string // not in rest
-	written   int64  // when one of the files and folders changed last
+	skip      string // the path that is not in rest
+	written   int64  // the last change of the files and folders
 	buf       []byte
 }
 
-func newPrinter() *printer { return &printer{all: fnv.New64a(), rest: fnv.New64a()} }
+func newPrinter(skip string) *printer {
+	return &printer{all: fnv.New64a(), rest: fnv.New64a(), skip: skip}
+}
 
-func (p *printer) sum() Print { return nonzero(p.all) }
+func (p *printer) sum() Fingerprint { return nonzero(p.all) }
 
-func nonzero(h hash.Hash64) Print { return Print(max(h.Sum64(), 1)) }
+func nonzero(h hash.Hash64) Fingerprint { return Fingerprint(max(h.Sum64(), 1)) }
 
+// tree adds a file, or a folder with everything below it.
 func (p *printer) tree(path string, depth int) error {
 	if depth > maxDepth {
-		return status.Errorf(status.InvalidArg, "folders under %s are nested more than %d deep (or a link leads back)", path, maxDepth)
+		return status.Errorf(status.InvalidArg,
+			"folders under %s are nested more than %d deep (or a link leads back)", path, maxDepth)
 	}
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if l, lerr := os.Lstat(path); lerr == nil { // a dangling link counts as what it is
+		if l, lerr := os.Lstat(path); lerr == nil { // a link without a target counts as a link
 			p.file(path, l)
 		}
-		return nil // gone between listing and looking
+		return nil // removed meanwhile
 	}
 	if err != nil {
 		return status.Errorf(status.Internal, "failed to stat: %w", err)
 	}
 	p.file(path, info)
-	if info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeDevice|fs.ModeIrregular) != 0 {
-		return status.Errorf(status.InvalidArg, "%s is a %s: a model folder may have files, folders and links to them; remove it", path, special(info.Mode()))
+	if kind := special(info.Mode()); kind != "" {
+		return status.Errorf(status.InvalidArg,
+			"%s is a %s: a model folder may have files, folders and links to them; remove it", path, kind)
 	}
 	if !info.IsDir() {
 		return nil
@@ -377,7 +378,8 @@ func (p *printer) tree(path string, depth int) error {
 	return nil
 }
 
-// special names what is neither a file nor a folder: reading it may never end.
+// special names a kind of file that is neither a regular file nor a folder, because reading it may block forever. It returns
+// "" for other files.
 func special(m fs.FileMode) string {
 	switch {
 	case m&fs.ModeNamedPipe != 0:
@@ -386,14 +388,16 @@ func special(m fs.FileMode) string {
 		return "socket"
 	case m&fs.ModeDevice != 0:
 		return "device"
+	case m&fs.ModeIrregular != 0:
+		return "special file"
 	}
-	return "special file"
+	return ""
 }
 
-// saysNothing reports a modification time that is the same for every content: that of builds which set all times to 1970 or
-// 1980, or one in the future. Weights of one architecture have one size too, so that such a file overwritten in place looks the
-// same but for its change time. That is not taken where it is not needed: it changes with hard links and owners too.
-func saysNothing(info fs.FileInfo) bool {
+// ignoresTime reports whether a modification time does not depend on the content. Some builds set all times to 1970 or 1980,
+// and a time may be in the future. Weights of the same architecture also have the same size, so only the change time shows
+// that such a file was overwritten. It is not used for other files, because hard links and new owners change it too.
+func ignoresTime(info fs.FileInfo) bool {
 	const epochs = 315_705_600 // 1980-01-03, in seconds
 	return info.ModTime().Unix() < epochs || info.ModTime().UnixNano() > changed(info)+int64(time.Minute)
 }
@@ -406,14 +410,20 @@ func (p *printer) file(path string, info fs.FileInfo) {
 		inode = st.Ino
 	}
 	if info.IsDir() {
-		// A folder's own time changes with files that do not count; its entries are hashed themselves.
+		// The time of a folder also changes with ignored files. Its entries are hashed separately.
 		p.buf = fmt.Appendf(p.buf, "\x00dir\x00")
 	} else {
-		p.buf = fmt.Appendf(p.buf, "\x00%v\x00%d\x00%d\x00%d\x00", info.Mode(), info.Size(), info.ModTime().UnixNano(), inode)
-		if saysNothing(info) {
+		p.buf = fmt.Appendf(p.buf, "\x00%v\x00%d\x00%d\x00%d\x00",
+			info.Mode(), info.Size(), info.ModTime().UnixNano(), inode)
+		if ignoresTime(info) {
 			p.buf = fmt.Appendf(p.buf, "%d\x00", changed(info))
 		}
 	}
+	p.add(path)
+}
+
+// add adds p.buf to the hashes.
+func (p *printer) add(path string) {
 	_, _ = p.all.Write(p.buf) // a hash never fails
 	if path != p.skip {
 		_, _ = p.rest.Write(p.buf)

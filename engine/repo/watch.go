@@ -11,9 +11,9 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Watch sends on the returned channel (capacity 1) when something in the repositories may have changed: promptly where
-// the file system tells, and every poll interval in any case, since network mounts do not tell. It ends with ctx,
-// and closes the channel then. poll must be positive.
+// Watch sends on the returned channel (capacity 1) when something in the repositories may have changed. It is prompt where the
+// file system reports changes. It also sends after every poll interval, because network file systems do not report them. It
+// ends with ctx and then closes the channel. poll must be positive.
 func Watch(ctx context.Context, roots []string, poll time.Duration, log *slog.Logger) <-chan struct{} {
 	out := make(chan struct{}, 1)
 	w, err := fsnotify.NewWatcher()
@@ -33,7 +33,7 @@ func watch(ctx context.Context, w *fsnotify.Watcher, roots []string, poll time.D
 	var events chan fsnotify.Event
 	var errs chan error
 	if w != nil {
-		defer w.Close() // nothing to do about it
+		defer w.Close() // an error does not matter any more
 		events, errs = w.Events, w.Errors
 		for _, root := range roots {
 			addTree(w, root, 0)
@@ -55,7 +55,7 @@ func watch(ctx context.Context, w *fsnotify.Watcher, roots []string, poll time.D
 			if base := filepath.Base(e.Name); base != ReadyName && (e.Op == fsnotify.Chmod || Ignored(base)) {
 				continue
 			}
-		case _, ok := <-errs: // an overflow, say: look at everything
+		case _, ok := <-errs: // for example an overflow: anything may have changed
 			if !ok {
 				errs = nil
 				continue
@@ -68,7 +68,7 @@ func watch(ctx context.Context, w *fsnotify.Watcher, roots []string, poll time.D
 	}
 }
 
-// addTree watches a folder and those below it. What cannot be watched is left to the poll.
+// addTree watches a folder and those below it. Folders that cannot be watched are only polled.
 func addTree(w *fsnotify.Watcher, path string, depth int) {
 	if depth > maxDepth {
 		return
@@ -82,10 +82,8 @@ func addTree(w *fsnotify.Watcher, path string, depth int) {
 		return
 	}
 	for _, e := range entries {
-		if e.IsDir() || e.Type()&fs.ModeSymlink != 0 {
-			if !Ignored(e.Name()) {
-				addTree(w, filepath.Join(path, e.Name()), depth+1)
-			}
+		if (e.IsDir() || e.Type()&fs.ModeSymlink != 0) && !Ignored(e.Name()) {
+			addTree(w, filepath.Join(path, e.Name()), depth+1)
 		}
 	}
 }

@@ -11,15 +11,15 @@ import (
 // fSetLease is F_SETLEASE of fcntl(2).
 const fSetLease = 1024
 
-// Written returns a file below a folder that some process has open for writing, "" if there is none. It knows of the
-// writers on this machine only, and of files that belong to this process's user (or of all, with CAP_LEASE).
+// Written returns a file below a folder that a process has open for writing, "" if there is none. It detects only processes
+// on this machine, and only files of this process's user (all files with CAP_LEASE).
 func Written(folder string) (path string) {
 	_ = filepath.WalkDir(folder, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() && p != folder && Ignored(d.Name()) {
 			if d != nil && d.IsDir() {
 				return filepath.SkipDir
 			}
-			return nil //nolint:nilerr // what cannot be looked at is for the load to tell
+			return nil //nolint:nilerr // the load reports files that cannot be read
 		}
 		if d.Type().IsRegular() && !Ignored(d.Name()) && written(p) {
 			path = p
@@ -30,8 +30,8 @@ func Written(folder string) (path string) {
 	return path
 }
 
-// written asks for a read lease, which the kernel refuses with EAGAIN while somebody has the file open for writing, and
-// gives it back at once.
+// written requests a read lease and releases it. The kernel refuses it with EAGAIN while a process has the file open for
+// writing.
 func written(path string) bool {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -42,6 +42,6 @@ func written(path string) bool {
 	if errno != 0 {
 		return errors.Is(errno, syscall.EAGAIN)
 	}
-	_, _, _ = syscall.Syscall(syscall.SYS_FCNTL, f.Fd(), fSetLease, syscall.F_UNLCK) // closing does it too
+	_, _, _ = syscall.Syscall(syscall.SYS_FCNTL, f.Fd(), fSetLease, syscall.F_UNLCK) // closing the file releases it too
 	return false
 }

@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// Buffer is memory with a count of those who use it. The one who makes it holds one reference. When the last
-// reference goes, the memory is handed back (to a pool, to a runtime, to shared memory) and must not be touched.
-// Retain and Release are safe for concurrent use.
+// Buffer is reference-counted memory. Its creator holds the first reference. When the last reference is released, the memory
+// is returned (to a pool, to a runtime, to shared memory) and must not be used any more. Retain and Release are safe for
+// concurrent use.
 type Buffer struct {
 	data   []byte
-	device *Device // where the memory is if the host cannot read it; data is nil then
+	device *Device // the memory if it is on a GPU; data is nil then
 	refs   atomic.Int32
-	free   func(*Buffer) // nil: the garbage collector's
+	free   func(*Buffer) // nil: the garbage collector owns the memory
 }
 
-// Device is memory of a GPU, which the host can reach by copies only.
+// Device is GPU memory. The host can only copy it.
 type Device struct {
 	GPU     int     // as CUDA numbers it in this process
 	Address uintptr // in the primary context of the GPU
 	Size    int     // in bytes
-	// Read copies the first len(b) bytes to the host and returns when they are there; nil: it cannot be done.
+	// Read copies the first len(b) bytes to the host and returns when the copy is complete. nil: the host cannot read it.
 	Read func(b []byte) error
 }
 
-// NewBuffer wraps memory; free, if not nil, is called once when the last reference goes, from whichever goroutine
-// let it go. The caller holds one reference.
+// NewBuffer wraps memory. free, if not nil, is called once when the last reference is released, on the goroutine that
+// releases it. The caller holds one reference.
 func NewBuffer(data []byte, free func(*Buffer)) *Buffer {
 	b := &Buffer{data: data, free: free}
 	b.refs.Store(1)
@@ -43,11 +43,11 @@ func NewDeviceBuffer(d Device, free func(*Buffer)) *Buffer {
 	return b
 }
 
-// Device returns where the memory is, nil if it is the host's.
+// Device returns the GPU memory, nil if it is host memory.
 func (b *Buffer) Device() *Device { return b.device }
 
-// Renew gives a buffer whose last reference is gone new memory and one reference, the caller's. Only who made the
-// buffer may call it, to use its free function again without an allocation.
+// Renew gives a released buffer new memory and one reference, which the caller holds. Only the creator of the buffer may call
+// it. It saves the allocation of a buffer and its free function.
 func (b *Buffer) Renew(data []byte) {
 	if b.refs.Load() != 0 {
 		panic("tensor: Renew of a buffer in use")
@@ -81,45 +81,41 @@ func (b *Buffer) Release() {
 	}
 }
 
-// Pool hands out buffers in size classes (powers of two from 512 bytes to 64 MiB), so that one huge body does not
-// stay behind a small one. Larger buffers come from and go to the garbage collector; a second after several of them were
-// released, their memory goes back to the system. The zero value is ready.
-// Get and the release of its buffers are safe for concurrent use.
+// Pool provides buffers in size classes, powers of two from 512 bytes to 64 MiB. The garbage collector owns larger buffers.
+// When many of these have been released, their memory is returned to the operating system. The zero value is ready. Get and
+// the release of buffers are safe for concurrent use.
 type Pool struct {
-	classes [maxClass - minClass + 1]sync.Pool
-	loose   atomic.Int64 // bytes of larger buffers that were released since memory last went back to the system
-}
-
-const (
-	// looseBytes are worth a collection, which is cheap beside a request of that size. By itself the collector lets them
-	// lie until as much again several times over is asked for, or two minutes have passed.
-	looseBytes = 256 << 20
-	looseTime  = time.Second
-)
-
-// released counts a buffer that no class holds.
-func (p *Pool) released(b *Buffer) {
-	n := int64(cap(b.data))
-	b.data = nil
-	if was := p.loose.Add(n) - n; was < looseBytes && was+n >= looseBytes {
-		time.AfterFunc(looseTime, func() {
-			p.loose.Store(0)
-			runtime.GC() // what the classes hold they let go at the second collection
-			debug.FreeOSMemory()
-		})
-	}
+	classes  [maxClass - minClass + 1]sync.Pool
+	released atomic.Int64 // bytes of larger buffers that were released and not returned to the operating system
 }
 
 const (
 	minClass = 9  // 512 B
 	maxClass = 26 // 64 MiB
+
+	// returnBytes is how much released memory is worth a garbage collection, which is cheap compared with requests of that
+	// size. The collector alone would keep the memory until the heap has grown several times, or for two minutes.
+	returnBytes = 256 << 20
 )
 
-// Get returns a buffer of n bytes with one reference. Its content is not cleared.
+// release counts a released buffer that belongs to no size class.
+func (p *Pool) release(b *Buffer) {
+	n := int64(cap(b.data))
+	b.data = nil
+	if was := p.released.Add(n) - n; was < returnBytes && was+n >= returnBytes {
+		time.AfterFunc(returnDelay, func() {
+			p.released.Store(0)
+			runtime.GC() // a sync.Pool releases its items at the second collection; FreeOSMemory is that one
+			debug.FreeOSMemory()
+		})
+	}
+}
+
+// Get returns a buffer of n bytes with one reference. Its content is undefined.
 func (p *Pool) Get(n int) *Buffer {
 	c := class(n)
 	if c > maxClass {
-		return NewBuffer(make([]byte, n), p.released)
+		return NewBuffer(make([]byte, n), p.release)
 	}
 	pool := &p.classes[c-minClass]
 	b, ok := pool.Get().(*Buffer)

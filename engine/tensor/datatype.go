@@ -61,7 +61,7 @@ func (d DataType) ConfigName() string {
 	return dataTypes[Invalid].config
 }
 
-// Size returns the bytes of one element, 0 for BYTES and Invalid.
+// Size returns the size of one element in bytes, 0 for BYTES and Invalid.
 func (d DataType) Size() int {
 	if d < numDataTypes {
 		return dataTypes[d].size

@@ -1,5 +1,5 @@
-// Package tensor holds what a tensor is: a data type, a shape, bytes, and who may reuse the bytes.
+// Package tensor defines tensors: data types, shapes, bytes, and buffers with reference counts.
 //
-// Elements lie in row-major order, little-endian. BYTES elements (TYPE_STRING) are each a 4-byte little-endian
-// length followed by that many bytes, as in Triton's binary tensor data extension. No goroutines.
+// Elements are in row-major order, little-endian. Each BYTES element (TYPE_STRING) is a 4-byte little-endian length followed
+// by that many bytes, as in Triton's binary tensor data extension. The package starts no goroutines.
 package tensor

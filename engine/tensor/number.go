@@ -5,15 +5,15 @@ import (
 	"strconv"
 )
 
-// AppendBits appends the low bits of v, a multiple of 8, in little-endian order.
+// AppendBits appends the low bits of v in little-endian order. bits is a multiple of 8.
 func AppendBits(dst []byte, bits int, v uint64) []byte {
 	var all [8]byte
 	binary.LittleEndian.PutUint64(all[:], v)
 	return append(dst, all[:bits/8]...)
 }
 
-// AppendInteger appends an element of an integer type that text, a decimal number, gives; false: text is no value of dt, or dt
-// is no integer type.
+// AppendInteger appends an element of an integer type. text is a decimal number. It returns false if text is no value of dt,
+// or dt is no integer type.
 func AppendInteger(dst []byte, dt DataType, text string) ([]byte, bool) {
 	bits := dt.Size() * 8
 	switch dt {

@@ -8,8 +8,8 @@ import (
 	"nereid/engine/status"
 )
 
-// Elements returns the number of elements of a shape; 1 for the empty shape. It returns InvalidArg for a negative
-// dimension and for a product over the range of int64.
+// Elements returns the number of elements of a shape, 1 for the empty shape. It returns InvalidArg for a negative dimension
+// and for a product above the range of int64.
 func Elements(shape []int64) (int64, error) {
 	n := uint64(1)
 	zero := false
@@ -23,7 +23,8 @@ func Elements(shape []int64) (int64, error) {
 		}
 		hi, lo := bits.Mul64(n, uint64(d))
 		if hi != 0 || lo > math.MaxInt64 {
-			return 0, status.Errorf(status.InvalidArg, "shape %s has more elements than an int64 can count", FormatShape(shape))
+			return 0, status.Errorf(status.InvalidArg,
+				"shape %s has more elements than an int64 can count", FormatShape(shape))
 		}
 		n = lo
 	}
@@ -33,8 +34,8 @@ func Elements(shape []int64) (int64, error) {
 	return int64(n), nil
 }
 
-// ByteSize returns the bytes of a tensor of a fixed-size type. For BYTES it returns -1: the size depends on the
-// content. The errors are those of Elements, and InvalidArg when the size passes the range of int64.
+// ByteSize returns the size in bytes of a tensor. For BYTES it returns -1, because the size depends on the content. The errors
+// are those of Elements, and InvalidArg if the size is above the range of int64.
 func ByteSize(dt DataType, shape []int64) (int64, error) {
 	n, err := Elements(shape)
 	if err != nil {
@@ -50,7 +51,7 @@ func ByteSize(dt DataType, shape []int64) (int64, error) {
 	return n * size, nil
 }
 
-// FormatShape writes a shape as Triton does in its messages: "[1,16]".
+// FormatShape formats a shape as in Triton's messages: "[1,16]".
 func FormatShape(shape []int64) string {
 	b := make([]byte, 0, 2+4*len(shape))
 	b = append(b, '[')

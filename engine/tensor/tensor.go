@@ -7,21 +7,21 @@ import (
 	"nereid/engine/status"
 )
 
-// Tensor is a named, typed view of bytes. A Tensor is a value: copying it copies the view, not the bytes, and takes
-// no reference. Whoever stores one beyond the call that gave it retains Buf and releases it later.
+// Tensor is a named, typed view of bytes. A copy of a Tensor has the same bytes and takes no reference. To keep a tensor
+// longer than the call that provides it, retain Buf.
 type Tensor struct {
 	Name     string
 	DataType DataType
 	// Shape is in elements per dimension, the batch dimension (if the model has one) first.
 	Shape []int64
-	// Data is the content: Elements(Shape)*DataType.Size() bytes, or for BYTES the length-prefixed elements. nil if Buf is
-	// memory of a GPU (OnDevice), which only those get who say that they take it.
+	// Data is the content: Elements(Shape)*DataType.Size() bytes, or the elements with their lengths for BYTES. It is nil if
+	// Buf is GPU memory (OnDevice). Only code that declares that it accepts GPU memory gets such tensors.
 	Data []byte
-	// Buf owns Data. Nil: Data is the garbage collector's and may be kept without a reference.
+	// Buf owns Data. nil: the garbage collector owns Data, which needs no reference.
 	Buf *Buffer
 }
 
-// OnDevice returns the memory of a GPU that has the content, all of it, nil if Data has.
+// OnDevice returns the GPU memory with the whole content, nil if the content is in Data.
 func (t *Tensor) OnDevice() *Device {
 	if t.Data != nil || t.Buf == nil {
 		return nil
@@ -29,7 +29,7 @@ func (t *Tensor) OnDevice() *Device {
 	return t.Buf.device
 }
 
-// Size returns the bytes of the content, wherever it is.
+// Size returns the size of the content in bytes.
 func (t *Tensor) Size() int {
 	if d := t.OnDevice(); d != nil {
 		return d.Size
@@ -37,8 +37,8 @@ func (t *Tensor) Size() int {
 	return len(t.Data)
 }
 
-// ToHost replaces memory of a GPU by a copy in memory of the pool's, whose one reference the caller gets: it is nil where the
-// content was the host's already. The reference on what the tensor had before stays with who has it.
+// ToHost replaces GPU memory by a copy in memory of the pool. The caller holds the one reference on the returned buffer. The
+// buffer is nil if the content was in host memory. The reference on the GPU memory stays with its holder.
 func (t *Tensor) ToHost(pool *Pool) (*Buffer, error) {
 	d := t.OnDevice()
 	if d == nil {
@@ -53,7 +53,7 @@ func (t *Tensor) ToHost(pool *Pool) (*Buffer, error) {
 	return buf, nil
 }
 
-// ReadAll copies all of it into b, which has room. Errors: Internal where nobody can, else Read's.
+// ReadAll copies the whole memory into b, which is large enough. Errors: Internal if the host cannot read it, else Read's.
 func (d *Device) ReadAll(b []byte) error {
 	if d.Read == nil {
 		return status.Errorf(status.Internal, "memory of GPU %d cannot be read by the host", d.GPU)
@@ -68,7 +68,7 @@ func (t *Tensor) Retain() {
 	}
 }
 
-// Release drops a reference on the tensor's buffer and forgets the bytes.
+// Release drops a reference on the tensor's buffer and clears Buf and Data.
 func (t *Tensor) Release() {
 	if t.Buf != nil {
 		t.Buf.Release()
@@ -77,13 +77,12 @@ func (t *Tensor) Release() {
 }
 
 const (
-	copyPiece = 256 << 10
-	copyMost  = 16 << 20
+	copyPiece = 256 << 10 // below the size from which copy bypasses the CPU caches
+	copyMost  = 16 << 20  // no cache is large enough for more
 )
 
-// Copy is copy for content that is about to be used again. From 1 MiB on copy writes around the caches, and whoever uses the
-// content next waits for memory: a tensor that is passed on twice takes double the time. Content that no cache has room for
-// is copied so.
+// Copy is copy for content that will be read soon. From 1 MiB on, copy writes around the CPU caches, so that the next reader
+// waits for main memory. Copy copies in pieces to avoid that, unless the content is too large for the caches.
 func Copy(dst, src []byte) int {
 	n := min(len(dst), len(src))
 	if n > copyMost {
@@ -98,22 +97,11 @@ func Copy(dst, src []byte) int {
 // CheckBytes returns InvalidArg unless b holds exactly n BYTES elements.
 // Format: Triton's binary tensor data extension.
 func CheckBytes(b []byte, n int64) error {
-	for i := range n {
-		if len(b) < 4 {
-			return status.Errorf(status.InvalidArg, "BYTES tensor ends before the length of element %d of %d", i, n)
-		}
-		size := binary.LittleEndian.Uint32(b)
-		b = b[4:]
-		if uint64(size) > uint64(len(b)) {
-			return status.Errorf(status.InvalidArg,
-				"BYTES tensor ends inside element %d of %d: its length says %d, %d bytes are left", i, n, size, len(b))
-		}
-		b = b[size:]
+	size, err := SplitBytes(b, n)
+	if err == nil && size != len(b) {
+		err = status.Errorf(status.InvalidArg, "BYTES tensor has %d bytes left over after %d elements", len(b)-size, n)
 	}
-	if len(b) != 0 {
-		return status.Errorf(status.InvalidArg, "BYTES tensor has %d bytes left over after %d elements", len(b), n)
-	}
-	return nil
+	return err
 }
 
 // AppendBytesElement appends one BYTES element: its length, then its bytes. It panics for elements over 4 GiB.
@@ -125,7 +113,7 @@ func AppendBytesElement[S string | []byte](dst []byte, s S) []byte {
 	return append(dst, s...)
 }
 
-// BytesElements yields the elements of a BYTES tensor that CheckBytes accepted, as views into b.
+// BytesElements yields the elements of a BYTES tensor that CheckBytes accepts, as views of b.
 func BytesElements(b []byte) func(yield func(int, []byte) bool) {
 	return func(yield func(int, []byte) bool) {
 		for i := 0; len(b) >= 4; i++ {
@@ -138,16 +126,18 @@ func BytesElements(b []byte) func(yield func(int, []byte) bool) {
 	}
 }
 
-// SplitBytes returns the length in bytes of the first n elements of b. It returns InvalidArg if b ends early.
+// SplitBytes returns the size in bytes of the first n elements of b. It returns InvalidArg if b is shorter.
 func SplitBytes(b []byte, n int64) (int, error) {
 	at := 0
 	for i := range n {
-		if len(b)-at < 4 {
-			return 0, status.Errorf(status.InvalidArg, "BYTES tensor ends before the length of element %d", i)
+		left := len(b) - at - 4
+		if left < 0 {
+			return 0, status.Errorf(status.InvalidArg, "BYTES tensor ends before the length of element %d of %d", i, n)
 		}
-		size := uint64(binary.LittleEndian.Uint32(b[at:]))
-		if size > uint64(len(b)-at-4) {
-			return 0, status.Errorf(status.InvalidArg, "BYTES tensor ends inside element %d", i)
+		size := binary.LittleEndian.Uint32(b[at:])
+		if uint64(size) > uint64(left) {
+			return 0, status.Errorf(status.InvalidArg,
+				"BYTES tensor ends inside element %d of %d: its length says %d, %d bytes are left", i, n, size, left)
 		}
 		at += 4 + int(size)
 	}

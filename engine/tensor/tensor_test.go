@@ -170,19 +170,19 @@ func TestPoolGivesBack(t *testing.T) {
 			for _, b := range all {
 				b.Release()
 			}
-			time.Sleep(2 * looseTime)
+			time.Sleep(2 * returnDelay)
 			synctest.Wait()
 		}
 		before := forced()
-		release(looseBytes / 2)
+		release(returnBytes / 2)
 		if n := forced() - before; n != 0 {
 			t.Errorf("%d collections for little", n)
 		}
 		for range 2 {
 			before = forced()
-			release(looseBytes)
+			release(returnBytes)
 			if n := forced() - before; n != 2 {
-				t.Errorf("%d collections after %d bytes were released, want the two that give them back", n, looseBytes)
+				t.Errorf("%d collections after %d bytes were released, want the two that give them back", n, returnBytes)
 			}
 		}
 	})

@@ -24,7 +24,7 @@ type signatureCache struct {
 
 type signature struct {
 	folder, backend, file string
-	fingerprint           repo.Print // of the version folder when it was read
+	fingerprint           repo.Fingerprint // of the version folder when it was read
 	sig                   *modelconfig.Signature
 }
 

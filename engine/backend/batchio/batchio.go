@@ -11,15 +11,15 @@ import (
 	"nereid/engine/tensor"
 )
 
-// Plan is what a model configuration says of batches. The nil Plan says nothing.
+// Plan is what a model configuration says about batches. A nil Plan is empty.
 type Plan struct {
-	// Inputs are the inputs that the backend makes for each batch, one for each target name of batch_input.
+	// Inputs are the inputs that the backend computes for each batch, one for each target name of batch_input.
 	Inputs  []Input
 	outputs map[string]*Output
 	ragged  []string
 }
 
-// New reads a valid configuration; what names no source is left out. It returns nil if there is nothing to do for batches.
+// New reads a valid configuration. Entries without a source are left out. It returns nil if the plan is empty.
 func New(cfg *inferencepb.ModelConfig) *Plan {
 	p := &Plan{outputs: map[string]*Output{}}
 	batched := cfg.GetMaxBatchSize() > 0
@@ -33,9 +33,8 @@ func New(cfg *inferencepb.ModelConfig) *Plan {
 			if len(b.GetSourceInput()) == 0 {
 				continue
 			}
-			p.Inputs = append(p.Inputs, Input{
-				Name: name, DataType: tensor.DataType(b.GetDataType()), kind: b.GetKind(), source: b.GetSourceInput()[0], batched: batched,
-			})
+			p.Inputs = append(p.Inputs, Input{Name: name, DataType: tensor.DataType(b.GetDataType()),
+				kind: b.GetKind(), source: b.GetSourceInput()[0], batched: batched})
 		}
 	}
 	for _, b := range cfg.GetBatchOutput() {
@@ -52,7 +51,7 @@ func New(cfg *inferencepb.ModelConfig) *Plan {
 	return p
 }
 
-// Ragged reports whether an input's requests may differ in every dimension; the model gets the elements of all in one
+// Ragged reports whether an input may have another shape in each request. The model gets the elements of all requests in one
 // dimension.
 func (p *Plan) Ragged(input string) bool { return p != nil && slices.Contains(p.ragged, input) }
 
@@ -69,7 +68,7 @@ func (p *Plan) Input(name string) *Input {
 	return nil
 }
 
-// Output returns how an output is cut, nil if it is cut by rows.
+// Output returns how an output is split, nil if it is split by rows.
 func (p *Plan) Output(name string) *Output {
 	if p == nil {
 		return nil
@@ -77,7 +76,7 @@ func (p *Plan) Output(name string) *Output {
 	return p.outputs[name]
 }
 
-// Input is one that the model gets and no client sends.
+// Input is an input that the backend computes.
 type Input struct {
 	Name     string
 	DataType tensor.DataType // INT32 or FP32
@@ -128,8 +127,8 @@ func (in *Input) Shape(dst []int64, requests []*infer.Request) ([]int64, error) 
 	}
 }
 
-// Fill writes the tensor's values, of four bytes each in the machine's order, into dst, which has the size of Shape.
-// BATCH_MAX_ELEMENT_COUNT_AS_SHAPE has no values of meaning: zeros.
+// Fill writes the tensor's values, four bytes each in the machine's byte order, to dst, which has the size of Shape. The values
+// of BATCH_MAX_ELEMENT_COUNT_AS_SHAPE have no meaning and are zeros.
 func (in *Input) Fill(dst []byte, requests []*infer.Request) error {
 	w := writer{dst: dst, float: in.DataType == tensor.FP32}
 	switch in.kind {
@@ -181,11 +180,12 @@ func (w *writer) put(n int64) {
 	w.dst = w.dst[4:]
 }
 
-// sourceOf finds the input that is measured.
+// sourceOf returns the source input of a request.
 func sourceOf(r *infer.Request, source string, made string) (*tensor.Tensor, error) {
 	t := r.Input(source)
 	if t == nil {
-		return nil, status.Errorf(status.InvalidArg, "input '%s' is missing; '%s' of model '%s' is made from it", source, made, r.ModelName)
+		return nil, status.Errorf(status.InvalidArg,
+			"input '%s' is missing; '%s' of model '%s' is made from it", source, made, r.ModelName)
 	}
 	return t, nil
 }
@@ -207,17 +207,17 @@ func (in *Input) items(r *infer.Request) (rows int64, dims []int64, err error) {
 	case !in.batched:
 		return 1, t.Shape, nil
 	case len(t.Shape) == 0:
-		return 0, nil, status.Errorf(status.InvalidArg, "input '%s' of model '%s' has no batch dimension", in.source, r.ModelName)
+		return 0, nil, status.Errorf(status.InvalidArg,
+			"input '%s' of model '%s' has no batch dimension", in.source, r.ModelName)
 	}
 	return t.Shape[0], t.Shape[1:], nil
 }
 
-// Output says how the elements of an output, all requests' in a row, are dealt out: each request gets as many as its
-// shape has.
+// Output describes how an output with the elements of all requests is split. Each request gets as many as its shape has.
 type Output struct {
 	name   string
 	source string
-	dims   []int64 // with the batch dimension; -1: the source's
+	dims   []int64 // with the batch dimension; -1: the dimension of the source
 }
 
 func newOutput(cfg *inferencepb.ModelConfig, name, source string) *Output {
@@ -248,7 +248,8 @@ func (o *Output) Shape(dst []int64, r *infer.Request) (shape []int64, elements i
 	for i, d := range o.dims {
 		if d < 0 {
 			if i >= len(t.Shape) {
-				return dst, 0, status.Errorf(status.InvalidArg, "output '%s' of model '%s' takes dimension %d from input '%s', which has the shape %s",
+				return dst, 0, status.Errorf(status.InvalidArg,
+					"output '%s' of model '%s' takes dimension %d from input '%s', which has the shape %s",
 					o.name, r.ModelName, i, o.source, tensor.FormatShape(t.Shape))
 			}
 			d = t.Shape[i]

@@ -1,4 +1,4 @@
-// Package batchio works out what belongs to a batch and to none of its requests alone: which inputs are ragged, the
-// batch inputs that tell the model how the requests lie in them, and how outputs are cut by the shape of an input.
-// It serves the backends, which own the memory. No goroutines.
+// Package batchio computes what concerns a batch as a whole: which inputs are ragged, the batch inputs that describe how the
+// requests are arranged in them, and how outputs are split by the shape of an input. Backends, which own the memory, use it.
+// It starts no goroutines.
 package batchio

@@ -17,28 +17,30 @@ const (
 	kindAzure kind = "as"
 )
 
-// Is reports whether a repository's name is an address and not a folder.
+// Is reports whether the name of a repository is an address, not a folder.
 func Is(name string) bool { return strings.Contains(name, "://") }
 
-// address is where a repository is.
+// address is the address of a repository.
 type address struct {
 	kind     kind
-	endpoint string // "http://host:port"; "": the provider's own
+	endpoint string // "http://host:port"; "": the provider's
 	account  string // of Azure
 	bucket   string // or container
 	prefix   string // "" or with a slash at its end
 }
 
-// parseAddress reads an address. Errors: InvalidArg, Unsupported for storage that is not there.
+// parseAddress parses an address. Errors: InvalidArg, Unsupported for other storage.
 func parseAddress(text string) (address, error) {
 	scheme, rest, _ := strings.Cut(text, "://")
 	a := address{kind: kind(scheme)}
 	switch a.kind {
 	case kindS3, kindGCS, kindAzure:
 	case "hdfs":
-		return a, status.Errorf(status.Unsupported, "model repository %s: HDFS is not supported; mount it (an NFS gateway or a FUSE mount) and name the folder", text)
+		return a, status.Errorf(status.Unsupported, "model repository %s: HDFS is not supported; "+
+			"mount it (an NFS gateway or a FUSE mount) and name the folder", text)
 	default:
-		return a, status.Errorf(status.Unsupported, "model repository %s: %s:// is not supported; use a folder, s3://, gs:// or as://", text, scheme)
+		return a, status.Errorf(status.Unsupported,
+			"model repository %s: %s:// is not supported; use a folder, s3://, gs:// or as://", text, scheme)
 	}
 	a.endpoint, rest = cutEndpoint(a.kind, rest)
 	parts := strings.FieldsFunc(rest, func(r rune) bool { return r == '/' })
@@ -47,8 +49,12 @@ func parseAddress(text string) (address, error) {
 		parts = parts[1:]
 	}
 	if len(parts) == 0 || a.kind == kindAzure && a.account == "" {
-		return a, status.Errorf(status.InvalidArg, "model repository %s names no %s; write %s", text, map[kind]string{
-			kindS3: "bucket", kindGCS: "bucket", kindAzure: "account and container"}[a.kind], forms[a.kind])
+		what := "bucket"
+		if a.kind == kindAzure {
+			what = "account and container"
+		}
+		return a, status.Errorf(status.InvalidArg,
+			"model repository %s names no %s; write %s", text, what, forms[a.kind])
 	}
 	a.bucket = parts[0]
 	if len(parts) > 1 {
@@ -63,8 +69,8 @@ var forms = map[kind]string{
 	kindAzure: "as://account/container/path",
 }
 
-// cutEndpoint takes http://host:port, https://host:port and, as Triton does for S3, host:port off the front. Without a scheme
-// it is plain HTTP.
+// cutEndpoint splits off http://host:port, https://host:port or, as Triton does for S3, host:port. Without a scheme it is
+// plain HTTP.
 func cutEndpoint(k kind, rest string) (endpoint, left string) {
 	scheme := "http"
 	given := false
@@ -82,7 +88,7 @@ func cutEndpoint(k kind, rest string) (endpoint, left string) {
 	return "", rest
 }
 
-// String is the address in one form, for log and cache.
+// String returns the address in a canonical form, for the log and the cache.
 func (a address) String() string {
 	at := string(a.kind) + "://"
 	if a.endpoint != "" {

@@ -21,8 +21,8 @@ type azureContainer struct {
 	client *container.Client
 }
 
-// openAzure makes the client, as AZURE_STORAGE_AUTH_TYPE says: with the account's key, the machine's managed identity, or
-// Azure's own chain; without any of them anonymously.
+// openAzure opens a container. AZURE_STORAGE_AUTH_TYPE selects the account's key, the machine's managed identity or Azure's
+// default credentials. Without any of them the container is read anonymously.
 func openAzure(_ context.Context, a address, text string, o Options) (bucket, error) {
 	c, err := o.azureCredential(text)
 	if err != nil {
@@ -30,7 +30,7 @@ func openAzure(_ context.Context, a address, text string, o Options) (bucket, er
 	}
 	account := a.account
 	if c.Account != "" && a.endpoint == "" {
-		account = c.Account // it wins, as in Triton
+		account = c.Account // it takes precedence, as in Triton
 	}
 	at := fmt.Sprintf("https://%s.blob.core.windows.net/%s", account, a.bucket)
 	if a.endpoint != "" {
@@ -40,33 +40,30 @@ func openAzure(_ context.Context, a address, text string, o Options) (bucket, er
 		Transport: o.client(), Retry: policy.RetryOptions{MaxRetries: 2},
 	}}
 	var client *container.Client
+	var token azcore.TokenCredential
 	switch {
 	case c.AuthType == "managed_identity":
 		id := &azidentity.ManagedIdentityCredentialOptions{}
 		if c.ClientID != "" {
 			id.ID = azidentity.ClientID(c.ClientID)
 		}
-		var token azcore.TokenCredential
-		if token, err = azidentity.NewManagedIdentityCredential(id); err == nil {
-			client, err = container.NewClient(at, token, options)
-		}
+		token, err = azidentity.NewManagedIdentityCredential(id)
 	case c.AuthType == "default":
-		var token azcore.TokenCredential
-		if token, err = azidentity.NewDefaultAzureCredential(nil); err == nil {
-			client, err = container.NewClient(at, token, options)
-		}
+		token, err = azidentity.NewDefaultAzureCredential(nil)
 	case c.AuthType != "" && c.AuthType != "key":
 		err = fmt.Errorf("AZURE_STORAGE_AUTH_TYPE: %q is none of key, managed_identity, default", c.AuthType)
 	case c.Key != "":
-		var key *container.SharedKeyCredential
-		if key, err = container.NewSharedKeyCredential(account, c.Key); err != nil {
-			err = fmt.Errorf("AZURE_STORAGE_KEY is not the key of an account: %w", err)
-			break
+		key, kerr := container.NewSharedKeyCredential(account, c.Key)
+		if kerr != nil {
+			return nil, fmt.Errorf("AZURE_STORAGE_KEY is not the key of an account: %w", kerr)
 		}
 		client, err = container.NewClientWithSharedKeyCredential(at, key, options)
 	default:
 		o.Log.Info("no Azure credentials were given; the container is read anonymously", "repository", text)
 		client, err = container.NewClientWithNoCredential(at, options)
+	}
+	if err == nil && token != nil {
+		client, err = container.NewClient(at, token, options)
 	}
 	if err != nil {
 		return nil, err
@@ -85,15 +82,19 @@ func (b *azureContainer) list(ctx context.Context, prefix string, each func(repo
 			continue
 		}
 		for _, x := range page.Segment.BlobItems {
-			if x == nil || x.Name == nil || x.Properties == nil || x.Properties.ContentLength == nil || x.Properties.ETag == nil {
+			if x == nil || x.Name == nil || x.Properties == nil {
+				continue
+			}
+			p := x.Properties
+			if p.ContentLength == nil || p.ETag == nil {
 				continue // a folder of a hierarchical namespace has no content
 			}
-			f := repo.File{Path: *x.Name, Size: *x.Properties.ContentLength, Tag: string(*x.Properties.ETag)}
-			if x.Properties.LastModified != nil {
-				f.Modified = *x.Properties.LastModified
+			f := repo.File{Path: *x.Name, Size: *p.ContentLength, Tag: string(*p.ETag)}
+			if p.LastModified != nil {
+				f.Modified = *p.LastModified
 			}
-			if len(x.Properties.ContentMD5) == 16 {
-				f.MD5 = x.Properties.ContentMD5
+			if len(p.ContentMD5) == 16 {
+				f.MD5 = p.ContentMD5
 			}
 			if err := each(f); err != nil {
 				return err
@@ -105,9 +106,10 @@ func (b *azureContainer) list(ctx context.Context, prefix string, each func(repo
 
 func (b *azureContainer) open(ctx context.Context, f repo.File, from int64) (io.ReadCloser, error) {
 	tag := azcore.ETag(f.Tag)
+	unchanged := &blob.ModifiedAccessConditions{IfMatch: &tag}
 	out, err := b.client.NewBlobClient(f.Path).DownloadStream(ctx, &blob.DownloadStreamOptions{
 		Range:            blob.HTTPRange{Offset: from},
-		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &tag}},
+		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: unchanged},
 	})
 	if err != nil {
 		return nil, azureError(err)
@@ -125,8 +127,8 @@ func azureError(err error) error {
 	case bloberror.HasCode(err, bloberror.ConditionNotMet, bloberror.BlobNotFound):
 		return fmt.Errorf("%w (%s)", errChanged, resp.ErrorCode)
 	case resp.StatusCode == 401 || resp.StatusCode == 403:
-		return fmt.Errorf("storage of Azure refuses the credentials (%d %s); check AZURE_STORAGE_ACCOUNT and AZURE_STORAGE_KEY, or the file that %s names",
-			resp.StatusCode, resp.ErrorCode, credentialPath)
+		return fmt.Errorf("storage of Azure refuses the credentials (%d %s); check AZURE_STORAGE_ACCOUNT and "+
+			"AZURE_STORAGE_KEY, or the file that %s names", resp.StatusCode, resp.ErrorCode, credentialPath)
 	}
 	return fmt.Errorf("storage of Azure answers %d %s", resp.StatusCode, resp.ErrorCode)
 }

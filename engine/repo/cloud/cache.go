@@ -1,8 +1,9 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
-	"crypto/md5" //nolint:gosec // it finds broken transfers; the storage offers nothing else
+	"crypto/md5" //nolint:gosec // it detects broken transfers; the storage provides nothing else
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -21,13 +22,20 @@ import (
 	"nereid/engine/repo"
 )
 
-// cache holds the contents of objects in files whose names tell what they are. The files of models are hard links to
-// them; one that nothing links to is not needed. A download that was broken off is beside them, with partSuffix.
+// cache holds the contents of objects in files that are named by their content. The files of models are hard links to them.
+// An interrupted download has the suffix partSuffix.
 type cache struct{ dir string }
 
-const partSuffix = ".part"
+const (
+	partSuffix = ".part"
+	// unusedAge is how old a content without links must be before it is removed. A younger one may belong to a download that
+	// is not complete.
+	unusedAge = time.Hour
+	// partAge is how long an interrupted download is kept.
+	partAge = 7 * 24 * time.Hour
+)
 
-// path is where a file's content is kept.
+// path returns the path of a file's content.
 func (c *cache) path(a address, f repo.File) string {
 	what := fmt.Sprintf("%s|%s|%s", a, f.Path, f.Tag)
 	switch {
@@ -40,13 +48,7 @@ func (c *cache) path(a address, f repo.File) string {
 	return filepath.Join(c.dir, hex.EncodeToString(sum[:]))
 }
 
-// unused is how old a content must be that nothing links to before it is removed: it may be on its way to a model.
-const unused = time.Hour
-
-// keepPart is how long a download that was broken off is kept.
-const keepPart = 7 * 24 * time.Hour
-
-// prune removes contents that no model has any more.
+// prune removes contents that no model uses any more.
 func (c *cache) prune() error {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {
@@ -63,9 +65,9 @@ func (c *cache) prune() error {
 			continue
 		}
 		st, ok := info.Sys().(*syscall.Stat_t)
-		limit := unused
+		limit := unusedAge
 		if strings.HasSuffix(e.Name(), partSuffix) {
-			limit = keepPart
+			limit = partAge
 		}
 		if !ok || st.Nlink > 1 || time.Since(info.ModTime()) < limit {
 			continue
@@ -75,7 +77,7 @@ func (c *cache) prune() error {
 	return errors.Join(errs...)
 }
 
-// same reports whether a model's file is the content that is wanted.
+// same reports whether a model's file is a link to a content.
 func same(target, object string, size int64) bool {
 	t, err := os.Lstat(target)
 	if err != nil || !t.Mode().IsRegular() || t.Size() != size {
@@ -85,12 +87,12 @@ func same(target, object string, size int64) bool {
 	return err == nil && os.SameFile(t, o)
 }
 
-// place makes the model's file from the content, in one step.
+// place replaces a model's file by a link to a content, atomically.
 func place(object, target string) error {
 	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
 		return err
 	}
-	tmp := target + ".tmp" // which a scan ignores
+	tmp := target + ".tmp" // ignored by scans
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -98,29 +100,25 @@ func place(object, target string) error {
 		return err
 	}
 	if info, err := os.Lstat(target); err == nil && info.IsDir() {
-		if err := os.RemoveAll(target); err != nil { // an object took the place of a folder
+		if err := os.RemoveAll(target); err != nil { // an object has replaced a folder
 			return err
 		}
 	}
 	return os.Rename(tmp, target)
 }
 
-// attempts is how often a download is tried that makes no progress.
-const attempts = 5
+// maxAttempts is how often a download without progress is tried.
+const maxAttempts = 5
 
-// download brings an object's content into the cache, from where an earlier download was broken off. Objects with the
-// same content are not downloaded at once: the caller holds a lock.
+// download downloads the content of an object to the cache. It continues an interrupted download. The caller holds a lock so
+// that objects with the same content are not downloaded at the same time.
 func (r *Repository) download(ctx context.Context, f repo.File, object string, p *meter) error {
 	if info, err := os.Lstat(object); err == nil && info.Mode().IsRegular() && info.Size() == f.Size {
 		p.add(f.Size)
 		return nil
 	}
 	part := object + partSuffix
-	pause := r.o.Pause
-	if pause == 0 {
-		pause = time.Second
-	}
-	counted := int64(0) // told to the meter
+	counted := int64(0) // added to the meter
 	for failed := 0; ; {
 		before := partSize(part, f.Size)
 		p.add(before - counted)
@@ -129,40 +127,41 @@ func (r *Repository) download(ctx context.Context, f repo.File, object string, p
 		counted += n
 		switch {
 		case err == nil:
-			if err := os.Chmod(part, 0o400); err != nil { // models share it
+			if err := os.Chmod(part, 0o400); err != nil { // read-only, because models share it
 				return err
 			}
 			return os.Rename(part, object)
 		case ctx.Err() != nil || errors.Is(err, errChanged):
 			return err
-		case errors.Is(err, errNoRange) || errors.Is(err, errBroken):
+		case errors.Is(err, errNoRange) || errors.Is(err, errCorrupt):
 			if rerr := os.Remove(part); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
 				return rerr
 			}
 		}
-		if failed++; n > 0 && !errors.Is(err, errBroken) {
+		if failed++; n > 0 && !errors.Is(err, errCorrupt) {
 			failed = 1
 		}
-		if failed >= attempts || permanent(err) {
+		if failed >= maxAttempts || permanent(err) {
 			return err
 		}
-		r.o.Log.Warn("a download was broken off and goes on", "repository", r.text, "object", f.Path, "have", partSize(part, f.Size), "of", f.Size, "err", err)
-		if !clock.Sleep(ctx, pause<<(failed-1)) {
+		r.o.Log.Warn("a download was interrupted and continues", "repository", r.text, "object", f.Path,
+			"have", partSize(part, f.Size), "of", f.Size, "err", err)
+		if !clock.Sleep(ctx, cmp.Or(r.o.Pause, time.Second)<<(failed-1)) {
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// errBroken: what was downloaded is not what was listed.
-var errBroken = errors.New("the content does not have the size or the MD5 that the storage tells")
+// errCorrupt says that a download differs from the listing.
+var errCorrupt = errors.New("the content does not have the size or the MD5 that the storage reports")
 
-// permanent reports an error that another try does not mend: one of this machine's.
+// permanent reports an error of the local file system, which another attempt does not solve.
 func permanent(err error) bool {
 	var path *fs.PathError
 	return errors.As(err, &path)
 }
 
-// partSize is what there is of a download; more than there can be counts as nothing.
+// partSize returns the size of an interrupted download, 0 if it is larger than the object.
 func partSize(part string, size int64) int64 {
 	info, err := os.Lstat(part)
 	if err != nil || info.Size() > size {
@@ -171,7 +170,7 @@ func partSize(part string, size int64) int64 {
 	return info.Size()
 }
 
-// more appends to what there is of an object. It returns how many bytes came, and nil when the content is whole.
+// more continues a download at offset from. It returns the number of new bytes, and nil if the content is complete.
 func (r *Repository) more(ctx context.Context, f repo.File, part string, from int64, p *meter) (n int64, err error) {
 	flags := os.O_RDWR | os.O_CREATE
 	if from == 0 {
@@ -200,7 +199,7 @@ func (r *Repository) more(ctx context.Context, f repo.File, part string, from in
 		}
 	}
 	if from+n != f.Size {
-		return n, errBroken
+		return n, errCorrupt
 	}
 	if f.MD5 != nil {
 		if _, err := out.Seek(0, io.SeekStart); err != nil {
@@ -211,23 +210,25 @@ func (r *Repository) more(ctx context.Context, f repo.File, part string, from in
 			return n, err
 		}
 		if string(h.Sum(nil)) != string(f.MD5) {
-			return n, errBroken
+			return n, errCorrupt
 		}
 	}
 	return n, out.Sync()
 }
 
-// meter adds up what is here and tells of it, a few times a second.
+// meter adds up the bytes of a copy and reports them every meterInterval.
 type meter struct {
-	tell  func(done, total int64)
-	total int64
+	report repo.Progress
+	total  int64
 
 	mu   sync.Mutex
 	done int64 // guarded by mu, as is last
 	last time.Time
 }
 
-// Write counts what is downloaded.
+const meterInterval = 250 * time.Millisecond
+
+// Write counts downloaded bytes.
 func (m *meter) Write(b []byte) (int, error) {
 	m.add(int64(len(b)))
 	return len(b), nil
@@ -237,13 +238,13 @@ func (m *meter) add(n int64) {
 	m.mu.Lock()
 	m.done += n
 	now := time.Now()
-	due := m.tell != nil && (now.Sub(m.last) > 250*time.Millisecond || m.done == m.total)
+	due := m.report != nil && (now.Sub(m.last) > meterInterval || m.done == m.total)
 	if due {
 		m.last = now
 	}
 	done := m.done
 	m.mu.Unlock()
 	if due {
-		m.tell(done, m.total)
+		m.report(done, m.total)
 	}
 }

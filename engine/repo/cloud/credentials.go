@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"os"
 	"strings"
@@ -9,11 +10,11 @@ import (
 	"nereid/engine/status"
 )
 
-// credentialPath is the environment variable that names Triton's file of credentials.
+// credentialPath is the environment variable with the path of Triton's credential file.
 const credentialPath = "TRITON_CLOUD_CREDENTIAL_PATH"
 
-// s3Credential, gcsCredential and azureCredential are the entries of Triton's file of credentials. All fields may be empty: then the
-// provider's own ways are tried, and in the end none.
+// s3Credential, gcsCredential and azureCredential are the entries of Triton's credential file. All fields may be empty. Then
+// the provider's default credentials are used, or else none.
 type s3Credential struct {
 	KeyID        string `json:"key_id"`
 	SecretKey    string `json:"secret_key"`
@@ -31,7 +32,7 @@ type azureCredential struct {
 	ClientID string `json:"client_id"`
 }
 
-// credentialFile is the file, by kind of storage and prefix of the address.
+// credentialFile is Triton's credential file: entries by kind of storage and prefix of the address.
 type credentialFile struct {
 	GS map[string]gcsCredential   `json:"gs"`
 	S3 map[string]s3Credential    `json:"s3"`
@@ -44,7 +45,7 @@ func (o Options) env(name string) string {
 	return v
 }
 
-// readCredentials reads the file that the environment names; nil if it names none.
+// readCredentials reads the file that the environment names, nil if it names none.
 func (o Options) readCredentials() (*credentialFile, error) {
 	path := o.env(credentialPath)
 	if path == "" {
@@ -58,77 +59,59 @@ func (o Options) readCredentials() (*credentialFile, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(c); err != nil {
-		return nil, status.Errorf(status.InvalidArg, "%s: %s is not a file of credentials ({\"s3\": {\"\": {\"key_id\": …}}, \"gs\": …, \"as\": …}): %w", credentialPath, path, err)
+		return nil, status.Errorf(status.InvalidArg, "%s: %s is not a file of credentials "+
+			"({\"s3\": {\"\": {\"key_id\": …}}, \"gs\": …, \"as\": …}): %w", credentialPath, path, err)
 	}
 	return c, nil
 }
 
-// longest returns the entry with the longest name that the address begins with. An entry "" fits all.
-func longest[T any](all map[string]T, text string) (found T, ok bool) {
+// credential returns the credential for an address: the entry of the credential file with the longest matching prefix, or
+// without such a file what the environment contains. An entry with the name "" matches every address.
+func credential[T any](o Options, text string, entries func(*credentialFile) map[string]T, env func() T) (found T, err error) {
+	file, err := o.readCredentials()
+	if err != nil {
+		return found, err
+	}
+	if file == nil {
+		return env(), nil
+	}
 	best := -1
-	for name, c := range all {
+	for name, c := range entries(file) {
 		if strings.HasPrefix(text, name) && len(name) > best {
-			found, best, ok = c, len(name), true
+			found, best = c, len(name)
 		}
 	}
-	return found, ok
-}
-
-func noMatch(text string) error {
-	return status.Errorf(status.InvalidArg, "%s: no entry fits %s; add one for it, or one named \"\" for all", credentialPath, text)
+	if best < 0 {
+		return found, status.Errorf(status.InvalidArg,
+			"%s: no entry fits %s; add one for it, or one named \"\" for all", credentialPath, text)
+	}
+	return found, nil
 }
 
 func (o Options) s3Credential(text string) (s3Credential, error) {
-	file, err := o.readCredentials()
-	if err != nil {
-		return s3Credential{}, err
-	}
-	if file != nil {
-		c, ok := longest(file.S3, text)
-		if !ok {
-			return c, noMatch(text)
+	entries := func(f *credentialFile) map[string]s3Credential { return f.S3 }
+	return credential(o, text, entries, func() s3Credential {
+		return s3Credential{
+			KeyID: o.env("AWS_ACCESS_KEY_ID"), SecretKey: o.env("AWS_SECRET_ACCESS_KEY"),
+			SessionToken: o.env("AWS_SESSION_TOKEN"), Profile: o.env("AWS_PROFILE"),
+			Region: cmp.Or(o.env("AWS_DEFAULT_REGION"), o.env("AWS_REGION")),
 		}
-		return c, nil
-	}
-	c := s3Credential{
-		KeyID: o.env("AWS_ACCESS_KEY_ID"), SecretKey: o.env("AWS_SECRET_ACCESS_KEY"), SessionToken: o.env("AWS_SESSION_TOKEN"),
-		Region: o.env("AWS_DEFAULT_REGION"), Profile: o.env("AWS_PROFILE"),
-	}
-	if c.Region == "" {
-		c.Region = o.env("AWS_REGION")
-	}
-	return c, nil
+	})
 }
 
 func (o Options) gcsCredential(text string) (gcsCredential, error) {
-	file, err := o.readCredentials()
-	if err != nil {
-		return "", err
-	}
-	if file != nil {
-		c, ok := longest(file.GS, text)
-		if !ok {
-			return c, noMatch(text)
-		}
-		return c, nil
-	}
-	return gcsCredential(o.env("GOOGLE_APPLICATION_CREDENTIALS")), nil
+	entries := func(f *credentialFile) map[string]gcsCredential { return f.GS }
+	return credential(o, text, entries, func() gcsCredential {
+		return gcsCredential(o.env("GOOGLE_APPLICATION_CREDENTIALS"))
+	})
 }
 
 func (o Options) azureCredential(text string) (azureCredential, error) {
-	file, err := o.readCredentials()
-	if err != nil {
-		return azureCredential{}, err
-	}
-	if file != nil {
-		c, ok := longest(file.AS, text)
-		if !ok {
-			return c, noMatch(text)
+	entries := func(f *credentialFile) map[string]azureCredential { return f.AS }
+	return credential(o, text, entries, func() azureCredential {
+		return azureCredential{
+			Account: o.env("AZURE_STORAGE_ACCOUNT"), Key: o.env("AZURE_STORAGE_KEY"),
+			AuthType: o.env("AZURE_STORAGE_AUTH_TYPE"), ClientID: o.env("AZURE_STORAGE_CLIENT_ID"),
 		}
-		return c, nil
-	}
-	return azureCredential{
-		Account: o.env("AZURE_STORAGE_ACCOUNT"), Key: o.env("AZURE_STORAGE_KEY"),
-		AuthType: o.env("AZURE_STORAGE_AUTH_TYPE"), ClientID: o.env("AZURE_STORAGE_CLIENT_ID"),
-	}, nil
+	})
 }

@@ -19,7 +19,7 @@ import (
 	"nereid/engine/repo"
 )
 
-// gcsBucket is a bucket of Google Cloud Storage, over its JSON API: two calls do not need its client library, which
+// gcsBucket is a bucket of Google Cloud Storage, read through its JSON API. Two calls do not justify the client library, which
 // would add 20 MB to the program.
 type gcsBucket struct {
 	client *http.Client
@@ -29,8 +29,8 @@ type gcsBucket struct {
 
 const gcsScope = "https://www.googleapis.com/auth/devstorage.read_only"
 
-// openGCS makes the client: with the key file that is given, else the attached service account, else anonymously.
-// STORAGE_EMULATOR_HOST leads to a server that speaks like it, without credentials.
+// openGCS opens a bucket with the given key file, else with the attached service account, else anonymously.
+// STORAGE_EMULATOR_HOST selects an emulator, which needs no credentials.
 func openGCS(ctx context.Context, a address, text string, o Options) (bucket, error) {
 	b := &gcsBucket{client: o.client(), base: "https://storage.googleapis.com", name: a.bucket}
 	if host := o.env("STORAGE_EMULATOR_HOST"); host != "" {
@@ -73,18 +73,18 @@ func openGCS(ctx context.Context, a address, text string, o Options) (bucket, er
 	return b, nil
 }
 
-// keyType is what kind of credentials a key file says it has.
+// keyType returns the kind of credentials in a key file.
 func keyType(key []byte) google.CredentialsType {
 	var k struct {
 		Type google.CredentialsType `json:"type"`
 	}
 	if json.Unmarshal(key, &k) != nil {
-		return google.ServiceAccount // and the error says what is wrong
+		return google.ServiceAccount // the caller reports the error
 	}
 	return k.Type
 }
 
-// gcsPage is an answer to objects.list, as far as it is asked for. Format: Google Cloud Storage JSON API v1.
+// gcsPage is the requested part of a response to objects.list. Format: Google Cloud Storage JSON API v1.
 type gcsPage struct {
 	NextPageToken string `json:"nextPageToken"`
 	Items         []struct {
@@ -99,7 +99,7 @@ type gcsPage struct {
 func (b *gcsBucket) list(ctx context.Context, prefix string, each func(repo.File) error) error {
 	q := url.Values{"prefix": {prefix}, "fields": {"nextPageToken,items(name,size,updated,generation,md5Hash)"}}
 	for {
-		resp, err := b.get(ctx, b.base+"/storage/v1/b/"+url.PathEscape(b.name)+"/o?"+q.Encode(), nil)
+		resp, err := b.get(ctx, "?"+q.Encode(), nil)
 		if err != nil {
 			return err
 		}
@@ -118,7 +118,8 @@ func (b *gcsBucket) list(ctx context.Context, prefix string, each func(repo.File
 			if err != nil || len(sum) != 16 {
 				sum = nil // of a composite object
 			}
-			if err := each(repo.File{Path: x.Name, Size: size, Modified: x.Updated, Tag: x.Generation, MD5: sum}); err != nil {
+			f := repo.File{Path: x.Name, Size: size, Modified: x.Updated, Tag: x.Generation, MD5: sum}
+			if err := each(f); err != nil {
 				return err
 			}
 		}
@@ -129,6 +130,7 @@ func (b *gcsBucket) list(ctx context.Context, prefix string, each func(repo.File
 	}
 }
 
+// maxPage limits a response to objects.list, in bytes.
 const maxPage = 64 << 20
 
 func (b *gcsBucket) open(ctx context.Context, f repo.File, from int64) (io.ReadCloser, error) {
@@ -136,7 +138,7 @@ func (b *gcsBucket) open(ctx context.Context, f repo.File, from int64) (io.ReadC
 	if from > 0 {
 		h.Set("Range", fmt.Sprintf("bytes=%d-", from))
 	}
-	resp, err := b.get(ctx, b.base+"/storage/v1/b/"+url.PathEscape(b.name)+"/o/"+url.PathEscape(f.Path)+"?alt=media&generation="+url.QueryEscape(f.Tag), h)
+	resp, err := b.get(ctx, "/"+url.PathEscape(f.Path)+"?alt=media&generation="+url.QueryEscape(f.Tag), h)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +149,9 @@ func (b *gcsBucket) open(ctx context.Context, f repo.File, from int64) (io.ReadC
 	return resp.Body, nil
 }
 
-func (b *gcsBucket) get(ctx context.Context, address string, h http.Header) (*http.Response, error) {
+// get makes a request below the objects of the bucket.
+func (b *gcsBucket) get(ctx context.Context, path string, h http.Header) (*http.Response, error) {
+	address := b.base + "/storage/v1/b/" + url.PathEscape(b.name) + "/o" + path
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, err
@@ -167,7 +171,8 @@ func (b *gcsBucket) get(ctx context.Context, address string, h http.Header) (*ht
 	said := fmt.Sprintf("%s: %s", resp.Status, strings.Join(strings.Fields(string(text)), " "))
 	switch resp.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return nil, fmt.Errorf("storage of Google Cloud refuses the credentials (%s); check GOOGLE_APPLICATION_CREDENTIALS, or the file that %s names", said, credentialPath)
+		return nil, fmt.Errorf("storage of Google Cloud refuses the credentials (%s); "+
+			"check GOOGLE_APPLICATION_CREDENTIALS, or the file that %s names", said, credentialPath)
 	case http.StatusNotFound:
 		if strings.Contains(req.URL.RawQuery, "alt=media") {
 			return nil, fmt.Errorf("%w (%s)", errChanged, resp.Status)

@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,56 +17,59 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"nereid/engine/repo"
 	"nereid/engine/status"
 )
 
-// Options say how repositories are read.
+// Options are the settings of Open.
 type Options struct {
-	// Cache is the folder for copies of what is downloaded. The mount directories of Triton's, where the environment has
-	// them, go before: TRITON_AWS_MOUNT_DIRECTORY, TRITON_GCS_MOUNT_DIRECTORY, TRITON_AZURE_MOUNT_DIRECTORY.
+	// Cache is the folder for copies. The environment variables of Triton take precedence: TRITON_AWS_MOUNT_DIRECTORY,
+	// TRITON_GCS_MOUNT_DIRECTORY and TRITON_AZURE_MOUNT_DIRECTORY.
 	Cache string
 	// Lookup looks up environment variables: os.LookupEnv.
 	Lookup func(string) (string, bool)
 	Log    *slog.Logger
-	// ListTimeout bounds a listing. 0: 1 minute.
+	// ListTimeout limits a listing. 0: 1 minute.
 	ListTimeout time.Duration
-	// Pause is what is waited before the second try of a download, the double before each more. 0: 1 s.
+	// Pause is the time before the second attempt of a download. It doubles with each further attempt. 0: 1 s.
 	Pause time.Duration
 	// Transport carries the requests. nil: the default one.
 	Transport http.RoundTripper
 }
 
-// answerLimit is how long a server may say nothing to a request.
-const answerLimit = time.Minute
+// responseTimeout is how long a server may take to begin a response.
+const responseTimeout = time.Minute
 
-// client has no time limit of its own: downloads are long. A server that answers nothing is given up.
+// client returns an HTTP client. It limits only the time until a response begins, because downloads take long.
 func (o Options) client() *http.Client {
 	t := o.Transport
 	if t == nil {
 		d := http.DefaultTransport.(*http.Transport).Clone()
-		d.ResponseHeaderTimeout = answerLimit
+		d.ResponseHeaderTimeout = responseTimeout
 		t = d
 	}
 	return &http.Client{Transport: t}
 }
 
-// bucket is storage of one kind. Paths are whole keys.
+// bucket is a bucket or container of one kind of storage. Paths are whole keys.
 type bucket interface {
+	// list calls each for every object whose key has a prefix.
 	list(ctx context.Context, prefix string, each func(repo.File) error) error
-	// open reads a file, as it was listed, from an offset on. Errors: errChanged, errNoRange.
+	// open reads a listed file from an offset on. Errors: errChanged, errNoRange.
 	open(ctx context.Context, f repo.File, from int64) (io.ReadCloser, error)
 }
 
 var (
-	errChanged = errors.New("the object changed or went away while it was downloaded; it is listed anew at the next try")
+	errChanged = errors.New("the object was changed or removed during the download; the next attempt lists it again")
 	errNoRange = errors.New("the server cannot send a part of an object")
 )
 
-// contentTag stands before tags that tell contents apart wherever they are.
+// contentTag is the prefix of tags that identify a content independently of its place.
 const contentTag = "etag:"
 
-// maxFiles bounds what a listing may have.
+// maxFiles limits the number of files in a listing.
 const maxFiles = 1 << 20
 
 // Repository is a model repository in a bucket.
@@ -80,14 +84,14 @@ type Repository struct {
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
 
-	mu     sync.Mutex
-	models map[string]*sync.Mutex // held while a model is fetched; guarded by mu
+	mu    sync.Mutex
+	locks map[string]*sync.Mutex // held while a model or a content is copied; guarded by mu
 }
 
 var _ repo.Remote = (*Repository)(nil)
 
-// Open makes a repository from its address. It looks for credentials and does not yet ask for anything. The caller
-// closes it. Errors: InvalidArg, Unsupported for other storage, Internal when the cache folder cannot be had.
+// Open opens a repository by its address. It looks for credentials, but makes no request to the storage. The caller closes
+// the repository. Errors: InvalidArg, Unsupported for other storage, Internal if the cache folder cannot be created.
 func Open(ctx context.Context, text string, o Options) (*Repository, error) {
 	a, err := parseAddress(text)
 	if err != nil {
@@ -104,8 +108,9 @@ func Open(ctx context.Context, text string, o Options) (*Repository, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256([]byte(a.String()))
-	r := &Repository{o: o, address: a, text: text, bucket: b, cache: &cache{dir: filepath.Join(root, "objects")},
-		folder: filepath.Join(root, "repositories", hex.EncodeToString(sum[:8])), models: map[string]*sync.Mutex{}}
+	r := &Repository{o: o, address: a, text: text, bucket: b, locks: map[string]*sync.Mutex{},
+		cache:  &cache{dir: filepath.Join(root, "objects")},
+		folder: filepath.Join(root, "repositories", hex.EncodeToString(sum[:8]))}
 	for _, dir := range []string{r.cache.dir, r.folder} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, status.Errorf(status.Internal, "model repository %s: no folder for its copies: %w", text, err)
@@ -115,9 +120,11 @@ func Open(ctx context.Context, text string, o Options) (*Repository, error) {
 	return r, nil
 }
 
-// mountVariables are Triton's names for where copies go.
+// mountVariables are Triton's environment variables for the folder of copies.
 var mountVariables = map[kind]string{
-	kindS3: "TRITON_AWS_MOUNT_DIRECTORY", kindGCS: "TRITON_GCS_MOUNT_DIRECTORY", kindAzure: "TRITON_AZURE_MOUNT_DIRECTORY",
+	kindS3:    "TRITON_AWS_MOUNT_DIRECTORY",
+	kindGCS:   "TRITON_GCS_MOUNT_DIRECTORY",
+	kindAzure: "TRITON_AZURE_MOUNT_DIRECTORY",
 }
 
 func (o Options) cacheFolder(k kind) (string, error) {
@@ -128,7 +135,7 @@ func (o Options) cacheFolder(k kind) (string, error) {
 	}
 	info, err := os.Stat(dir)
 	if err != nil {
-		return "", status.Errorf(status.InvalidArg, "%s: %w; it must be a folder that is there", name, err)
+		return "", status.Errorf(status.InvalidArg, "%s: %w; it must be an existing folder", name, err)
 	}
 	if !info.IsDir() {
 		return "", status.Errorf(status.InvalidArg, "%s: %s is not a folder", name, dir)
@@ -136,19 +143,16 @@ func (o Options) cacheFolder(k kind) (string, error) {
 	return filepath.Abs(dir)
 }
 
-// Close gives up what is being listed or downloaded. What was downloaded stays, also in part.
+// Close cancels listings and downloads. Downloaded contents stay, also incomplete ones.
 func (r *Repository) Close() { r.stop() }
 
-// Folder is where Fetch puts a model.
+// Folder returns the folder to which Fetch copies a model.
 func (r *Repository) Folder(model string) string { return filepath.Join(r.folder, model) }
 
 // List lists the repository's files, or one model's.
 func (r *Repository) List(model string) ([]repo.File, error) {
-	limit := r.o.ListTimeout
-	if limit == 0 {
-		limit = time.Minute
-	}
-	ctx, stop := context.WithTimeoutCause(r.ctx, limit, fmt.Errorf("no whole list within %v", limit))
+	limit := cmp.Or(r.o.ListTimeout, time.Minute)
+	ctx, stop := context.WithTimeoutCause(r.ctx, limit, fmt.Errorf("the listing was not complete within %v", limit))
 	defer stop()
 	prefix := r.address.prefix
 	if model != "" {
@@ -170,25 +174,25 @@ func (r *Repository) List(model string) ([]repo.File, error) {
 		return nil, err
 	}
 	if model == "" {
-		r.forget(files)
+		r.prune(files)
 	}
 	return files, nil
 }
 
-// forget removes the copies of models that are not there any more.
-func (r *Repository) forget(files []repo.File) {
-	there := map[string]bool{}
+// prune removes the copies of models that are not in the repository any more.
+func (r *Repository) prune(files []repo.File) {
+	exists := map[string]bool{}
 	for _, f := range files {
 		name, _, _ := strings.Cut(f.Path, "/")
-		there[name] = true
+		exists[name] = true
 	}
 	entries, err := os.ReadDir(r.folder)
 	if err != nil {
-		r.o.Log.Warn("copies of removed models cannot be looked for", "folder", r.folder, "err", err)
+		r.o.Log.Warn("copies of removed models cannot be listed", "folder", r.folder, "err", err)
 		return
 	}
 	for _, e := range entries {
-		if !there[e.Name()] {
+		if !exists[e.Name()] {
 			unlock := r.lock(e.Name())
 			err := os.RemoveAll(filepath.Join(r.folder, e.Name()))
 			unlock()
@@ -198,70 +202,64 @@ func (r *Repository) forget(files []repo.File) {
 		}
 	}
 	if err := r.cache.prune(); err != nil {
-		r.o.Log.Warn("copies that nothing needs cannot be removed", "folder", r.cache.dir, "err", err)
+		r.o.Log.Warn("unused copies cannot be removed", "folder", r.cache.dir, "err", err)
 	}
 }
 
-func (r *Repository) lock(model string) (unlock func()) {
+// lock locks a model or a content by its name.
+func (r *Repository) lock(name string) (unlock func()) {
 	r.mu.Lock()
-	l := r.models[model]
+	l := r.locks[name]
 	if l == nil {
 		l = new(sync.Mutex)
-		r.models[model] = l
+		r.locks[name] = l
 	}
 	r.mu.Unlock()
 	l.Lock()
 	return l.Unlock
 }
 
-// parallel is how many files of a model are downloaded at once.
-const parallel = 4
+// maxParallel is how many files of a model are downloaded at the same time.
+const maxParallel = 4
 
-// Fetch brings files of a model to its folder; see repo.Remote.
-func (r *Repository) Fetch(ctx context.Context, model string, files []repo.File, scope func(rel string) bool, progress func(done, total int64)) error {
+// Fetch copies files of a model to its folder; see repo.Remote.
+func (r *Repository) Fetch(ctx context.Context, model string, files []repo.File, scope func(rel string) bool,
+	progress repo.Progress) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(r.ctx, func() { cancel(errors.New("the server is stopping")) })()
 	defer r.lock(model)()
-	p := &meter{tell: progress}
+	p := &meter{report: progress}
 	for _, f := range files {
 		p.total += f.Size
 	}
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var first error
-	places := make(chan struct{}, parallel)
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(maxParallel)
 	for _, f := range files {
-		places <- struct{}{}
-		if ctx.Err() != nil {
-			break
-		}
-		wg.Go(func() {
-			defer func() { <-places }()
-			if err := r.fetch(ctx, f, p); err != nil {
-				mu.Lock()
-				if first == nil {
-					first = status.Errorf(status.Internal, "failed to download %s%s: %w", strings.TrimSuffix(r.text, "/")+"/", f.Path, err)
-				}
-				mu.Unlock()
-				cancel(err)
+		group.Go(func() error {
+			if groupCtx.Err() != nil {
+				return nil
 			}
+			if err := r.fetch(groupCtx, f, p); err != nil {
+				return status.Errorf(status.Internal, "failed to download %s/%s: %w",
+					strings.TrimSuffix(r.text, "/"), f.Path, err)
+			}
+			return nil
 		})
 	}
-	wg.Wait()
-	if first != nil {
-		return first
+	if err := group.Wait(); err != nil {
+		return err
 	}
 	if err := context.Cause(ctx); err != nil {
 		return status.Errorf(status.Cancelled, "the download of model '%s' was given up: %w", model, err)
 	}
 	if err := r.clean(model, files, scope); err != nil {
-		return status.Errorf(status.Internal, "the copy of model '%s' cannot be brought in line: %w", model, err)
+		return status.Errorf(status.Internal, "the copy of model '%s' cannot be updated: %w", model, err)
 	}
 	return nil
 }
 
-// fetch brings one file to its place.
+// fetch copies one file.
 func (r *Repository) fetch(ctx context.Context, f repo.File, p *meter) error {
 	target := filepath.Join(r.folder, filepath.FromSlash(f.Path))
 	object := r.cache.path(r.address, f)
@@ -271,7 +269,7 @@ func (r *Repository) fetch(ctx context.Context, f repo.File, p *meter) error {
 	}
 	key := f
 	key.Path = r.address.prefix + f.Path
-	unlock := r.lock("object " + filepath.Base(object)) // no model is called so
+	unlock := r.lock("object " + filepath.Base(object)) // no model has such a name
 	defer unlock()
 	if err := r.download(ctx, key, object, p); err != nil {
 		return err
@@ -279,7 +277,7 @@ func (r *Repository) fetch(ctx context.Context, f repo.File, p *meter) error {
 	return place(object, target)
 }
 
-// clean removes what is in scope and was not listed.
+// clean removes local files that are in scope and not listed.
 func (r *Repository) clean(model string, files []repo.File, scope func(rel string) bool) error {
 	root := r.Folder(model)
 	keep := map[string]bool{}
@@ -299,7 +297,7 @@ func (r *Repository) clean(model string, files []repo.File, scope func(rel strin
 		return os.Remove(path)
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // nothing of the model is here
+		return nil // there is no copy of the model
 	}
 	return err
 }

@@ -19,29 +19,31 @@ import (
 	"nereid/engine/repo"
 )
 
-// s3Bucket is a bucket of S3, or of what speaks like it.
+// s3Bucket is a bucket of S3 or of compatible storage.
 type s3Bucket struct {
 	client *s3.Client
 	name   string
 }
 
-// openS3 makes the client: with the keys that are given, else those of the profile or of AWS's own chain, else
-// anonymously. Objects are addressed by path, as Triton does.
+// openS3 opens a bucket with the given keys, else with those of the profile or AWS's default credentials, else anonymously.
+// The bucket is part of the path of requests, as in Triton.
 func openS3(ctx context.Context, a address, text string, o Options) (bucket, error) {
 	c, err := o.s3Credential(text)
 	if err != nil {
 		return nil, err
 	}
-	options := []func(*config.LoadOptions) error{config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
-		t.ResponseHeaderTimeout = answerLimit // downloads are long, silence need not be
-	}))}
+	httpClient := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
+		t.ResponseHeaderTimeout = responseTimeout // downloads may take longer
+	})
+	options := []func(*config.LoadOptions) error{config.WithHTTPClient(httpClient)}
 	if c.Region != "" {
 		options = append(options, config.WithRegion(c.Region))
 	}
 	keys := c.KeyID != "" && c.SecretKey != ""
 	switch {
 	case keys:
-		options = append(options, config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(c.KeyID, c.SecretKey, c.SessionToken)))
+		options = append(options, config.WithCredentialsProvider(
+			credentials.NewStaticCredentialsProvider(c.KeyID, c.SecretKey, c.SessionToken)))
 	case c.Profile != "":
 		options = append(options, config.WithSharedConfigProfile(c.Profile))
 	}
@@ -69,7 +71,7 @@ func openS3(ctx context.Context, a address, text string, o Options) (bucket, err
 		if a.endpoint != "" {
 			s.BaseEndpoint = aws.String(a.endpoint)
 		}
-		// Servers that speak like S3 do not all know the newer checksums. The content is checked by its MD5.
+		// Not all S3-compatible servers support the newer checksums. The content is checked by its MD5.
 		s.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 		s.RetryMaxAttempts = 3
 		if o.Transport != nil {
@@ -86,9 +88,9 @@ func (b *s3Bucket) list(ctx context.Context, prefix string, each func(repo.File)
 			return s3Error(err)
 		}
 		for _, x := range page.Contents {
-			// The etag often is the content's MD5, but with KMS it only looks like it: it tells contents apart, no more.
-			err := each(repo.File{Path: aws.ToString(x.Key), Size: aws.ToInt64(x.Size), Modified: aws.ToTime(x.LastModified),
-				Tag: contentTag + strings.Trim(aws.ToString(x.ETag), `"`)})
+			// The ETag identifies the content. It is often the MD5, but not with KMS, so it cannot be used as one.
+			err := each(repo.File{Path: aws.ToString(x.Key), Size: aws.ToInt64(x.Size),
+				Modified: aws.ToTime(x.LastModified), Tag: contentTag + strings.Trim(aws.ToString(x.ETag), `"`)})
 			if err != nil {
 				return err
 			}
@@ -98,7 +100,8 @@ func (b *s3Bucket) list(ctx context.Context, prefix string, each func(repo.File)
 }
 
 func (b *s3Bucket) open(ctx context.Context, f repo.File, from int64) (io.ReadCloser, error) {
-	in := &s3.GetObjectInput{Bucket: &b.name, Key: &f.Path, IfMatch: aws.String(`"` + strings.TrimPrefix(f.Tag, contentTag) + `"`)}
+	in := &s3.GetObjectInput{Bucket: &b.name, Key: &f.Path,
+		IfMatch: aws.String(`"` + strings.TrimPrefix(f.Tag, contentTag) + `"`)}
 	if from > 0 {
 		in.Range = aws.String(fmt.Sprintf("bytes=%d-", from))
 	}
@@ -113,7 +116,7 @@ func (b *s3Bucket) open(ctx context.Context, f repo.File, from int64) (io.ReadCl
 	return out.Body, nil
 }
 
-// s3Error says which credentials matter where the server refuses them.
+// s3Error explains an error. If the server refuses the credentials, the text says where they come from.
 func s3Error(err error) error {
 	var api smithy.APIError
 	if !errors.As(err, &api) {
@@ -121,8 +124,8 @@ func s3Error(err error) error {
 	}
 	switch api.ErrorCode() {
 	case "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "Forbidden", "ExpiredToken", "InvalidToken":
-		return fmt.Errorf("S3 refuses the credentials (%s: %s); check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the profile, or the file that %s names",
-			api.ErrorCode(), api.ErrorMessage(), credentialPath)
+		return fmt.Errorf("S3 refuses the credentials (%s: %s); check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "+
+			"the profile, or the file that %s names", api.ErrorCode(), api.ErrorMessage(), credentialPath)
 	case "NoSuchBucket":
 		return fmt.Errorf("there is no such bucket (%s: %s)", api.ErrorCode(), api.ErrorMessage())
 	case "PreconditionFailed", "NoSuchKey":
