@@ -108,7 +108,7 @@ func newNetwork(ctx context.Context, s *server) *network {
 		n.choice.Open = false
 		s.warn("other machines may not reach this server: there is no token; make one in the settings and open it again")
 	}
-	s.tokens.Local(n.choice.Local)
+	s.tokens.AllowLocal(n.choice.Local)
 	return n
 }
 
@@ -214,8 +214,8 @@ func (n *network) Set(ctx context.Context, want api.SetNetwork) error {
 		return err
 	}
 	n.choice = choice
-	n.s.tokens.Always(n.choice.Open || n.s.wide() && !n.s.c.AllowAnonymous) // before a listener opens
-	n.s.tokens.Local(choice.Local)
+	n.s.tokens.RequireAlways(n.choice.Open || n.s.wide() && !n.s.c.AllowAnonymous) // before a listener opens
+	n.s.tokens.AllowLocal(choice.Local)
 	n.apply()
 	return nil
 }

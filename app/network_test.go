@@ -131,8 +131,8 @@ func TestOpenAtTheNextStart_B080(t *testing.T) {
 	if err := s.openAccess(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !s.network.choice.Open || !s.tokens.Asked() {
-		t.Errorf("the next start: %+v, asks for a token %v", s.network.choice, s.tokens.Asked())
+	if !s.network.choice.Open || !s.tokens.Required() {
+		t.Errorf("the next start: %+v, asks for a token %v", s.network.choice, s.tokens.Required())
 	}
 	if _, err := s.tokens.Revoke(t.Context(), "a"); err != nil {
 		t.Fatal(err)

@@ -208,7 +208,7 @@ func (s *server) warn(texts ...string) {
 // warnOpen says loudly that everybody may come in.
 func (s *server) warnOpen() {
 	for _, e := range s.c.endpoints() {
-		if e.on && !loopback(e.address) && !s.tokens.Asked() {
+		if e.on && !loopback(e.address) && !s.tokens.Required() {
 			s.warn("the " + e.what + " listens on " + e.address + " without a token: everybody who can reach this machine can use its models")
 		}
 	}
@@ -224,7 +224,7 @@ func (s *server) openAccess(ctx context.Context) error {
 		return err
 	}
 	s.network = newNetwork(ctx, s)
-	s.tokens.Always(s.network.choice.Open || s.wide() && !s.c.AllowAnonymous)
+	s.tokens.RequireAlways(s.network.choice.Open || s.wide() && !s.c.AllowAnonymous)
 	s.warnOpen()
 	s.warnHalfRestricted()
 	return nil

@@ -112,8 +112,8 @@ func TestRevokedAtOnce_B082(t *testing.T) {
 	if _, err := tokens.Revoke(t.Context(), "a"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("revoking twice: %v", err)
 	}
-	if _, err := tokens.Revoke(t.Context(), "b"); err != nil || tokens.Asked() {
-		t.Errorf("revoked by name: %v, asked %v", err, tokens.Asked())
+	if _, err := tokens.Revoke(t.Context(), "b"); err != nil || tokens.Required() {
+		t.Errorf("revoked by name: %v, asked %v", err, tokens.Required())
 	}
 }
 
@@ -158,7 +158,7 @@ func TestLocalProgramsMayPassWithoutAToken(t *testing.T) {
 	if tokens.Check(Request{Remote: here}) == nil {
 		t.Error("a local program passes without being let")
 	}
-	tokens.Local(true)
+	tokens.AllowLocal(true)
 	if err := tokens.Check(Request{Remote: here, Needs: Infer}); err != nil {
 		t.Errorf("a local program: %v", err)
 	}
@@ -166,7 +166,7 @@ func TestLocalProgramsMayPassWithoutAToken(t *testing.T) {
 		t.Error("others pass without a token")
 	}
 	env := open(t, Options{Environment: "secret"})
-	env.Local(true)
+	env.AllowLocal(true)
 	if env.Check(Request{Remote: here, Needs: Infer}) == nil {
 		t.Error("the environment's token is not asked of a local program")
 	}

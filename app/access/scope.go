@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Scope is a set of what a token opens.
+// Scope is the set of what a token opens.
 type Scope uint8
 
 // The scopes. Health, metadata, configuration, statistics and metrics may be read with any of them.
@@ -17,7 +17,7 @@ const (
 	// Admin opens everything, the console too.
 	Admin
 
-	// Any stands for whatever scope a token has.
+	// Any is every scope.
 	Any = Infer | Control | Admin
 )
 
@@ -40,7 +40,7 @@ func (s Scope) Names() []string {
 	return names
 }
 
-// ParseScopes reads names with commas between them. At least one is needed.
+// ParseScopes reads names with commas between them, at least one.
 func ParseScopes(text string) (Scope, error) {
 	var s Scope
 next:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
@@ -15,58 +16,61 @@ import (
 	"nereid/store"
 )
 
-// Token says what a token is, without the token.
+// Token describes a token, without its text.
 type Token struct {
 	ID        string
 	Name      string
 	Scope     Scope
-	CreatedUS int64 // since the epoch
+	CreatedUS int64 // microseconds since 1970
 }
 
-// prefix tells our tokens from other secrets, for people and for scanners of leaked ones.
+// prefix distinguishes our tokens from other secrets, for people and for scanners of leaked secrets.
 const prefix = "nrd_"
 
 var (
-	// ErrName answers Create for a name that is empty, too long, not printable or taken.
+	// ErrName is returned by Create for a name that is empty, too long, not printable or taken.
 	ErrName = errors.New("bad name")
-	// ErrNotFound answers Revoke for a token that does not exist.
+	// ErrNotFound is returned by Revoke for a token that does not exist.
 	ErrNotFound = errors.New("no such token")
 )
 
 // Options of New.
 type Options struct {
 	Store *store.Store
-	// Environment is the token that the environment gives, "" for none. It opens everything.
+	// Environment is a token from the environment, "" for none. It opens everything.
 	Environment string
-	// Always asks for a token even if there is none yet, because others can reach the server.
+	// Always requires a token even if there is none yet, because other machines can reach the server.
 	Always bool
 	Log    *slog.Logger // nil: none
 }
 
-// Tokens are the tokens of a server and its guard. Safe for concurrent use.
+// Tokens are the tokens of a server. They check its requests. Safe for concurrent use.
 type Tokens struct {
 	guard
-	store *store.Store
-	env   bool
-	log   *slog.Logger
+	store    *store.Store
+	env      bool   // the environment has a token
+	internal string // opens inference for this process
+	log      *slog.Logger
 
-	mu     sync.Mutex // held by writers; guards the rest
-	known  []Token
-	hashes map[string]hash // by ID
-	extra  map[hash]Scope  // the environment's and the internal one
-	always bool
-	local  bool
+	mu         sync.Mutex // held by writers; guards the following
+	known      []knownToken
+	extra      map[hash]Scope // the token of the environment and the internal one
+	always     bool
+	allowLocal bool
 }
 
-// New reads the tokens that are stored.
+type knownToken struct {
+	Token
+	hash hash // zero: the token opens nothing
+}
+
+// New reads the stored tokens.
 func New(ctx context.Context, o Options) (*Tokens, error) {
-	t := &Tokens{store: o.Store, env: o.Environment != "", log: o.Log, always: o.Always,
-		hashes: map[string]hash{}, extra: map[hash]Scope{}}
+	t := &Tokens{store: o.Store, env: o.Environment != "", internal: "internal_" + rand.Text(), log: o.Log, always: o.Always}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
 	}
-	t.internal = newInternal()
-	t.extra[sum(t.internal)] = Infer
+	t.extra = map[hash]Scope{sum(t.internal): Infer}
 	if t.env {
 		t.extra[sum(o.Environment)] = Any
 	}
@@ -75,23 +79,23 @@ func New(ctx context.Context, o Options) (*Tokens, error) {
 		return nil, err
 	}
 	for _, s := range stored {
+		k := knownToken{Token: Token{ID: s.ID, Name: s.Name, CreatedUS: s.CreatedUS}}
 		scope, err := ParseScopes(s.Scopes)
 		if err != nil || len(s.Hash) != len(hash{}) {
 			t.log.Warn("a stored token is malformed and opens nothing; revoke it", "id", s.ID, "name", s.Name)
-			scope = 0
 		} else {
-			t.hashes[s.ID] = hash(s.Hash)
+			k.Scope, k.hash = scope, hash(s.Hash)
 		}
-		t.known = append(t.known, Token{s.ID, s.Name, scope, s.CreatedUS})
+		t.known = append(t.known, k)
 	}
-	t.swap()
+	t.update()
 	return t, nil
 }
 
-// Internal is a token for inference by this process itself. It changes with every start and is never shown.
+// Internal returns a token for inference by this process itself. It changes with every start and is never shown.
 func (t *Tokens) Internal() string { return t.internal }
 
-// Environment reports whether the environment gives a token.
+// Environment reports whether the environment has a token.
 func (t *Tokens) Environment() bool { return t.env }
 
 // Exist reports whether there is a token that a client can have.
@@ -103,37 +107,43 @@ func (t *Tokens) Exist() bool {
 
 func (t *Tokens) exist() bool { return t.env || len(t.known) > 0 }
 
-// Always says that a token is asked for even if there is none; what the options said stays.
-func (t *Tokens) Always(on bool) {
+// RequireAlways sets whether requests need a token even if there is none; see Options.Always.
+func (t *Tokens) RequireAlways(on bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.always = on
-	t.swap()
+	t.update()
 }
 
-// Local lets programs on this machine pass without a token. A token of the environment is asked of them all the same.
-func (t *Tokens) Local(free bool) {
+// AllowLocal sets whether programs on this machine pass without a token. If the environment has a token, they still
+// need one.
+func (t *Tokens) AllowLocal(on bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.local = free
-	t.swap()
+	t.allowLocal = on
+	t.update()
 }
 
 // List returns the tokens, the oldest first.
 func (t *Tokens) List() []Token {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return append([]Token(nil), t.known...)
+	out := make([]Token, len(t.known))
+	for i, k := range t.known {
+		out[i] = k.Token
+	}
+	return out
 }
 
-// Create makes a token and returns it with its text, which nobody can have again. It opens at once.
+// Create makes a token, which is valid at once. It returns the token's text, which is not kept.
 func (t *Tokens) Create(ctx context.Context, name string, scope Scope) (Token, string, error) {
 	name = strings.TrimSpace(name)
+	notPrintable := func(r rune) bool { return !unicode.IsPrint(r) }
 	switch {
-	case name == "", utf8.RuneCountInString(name) > 64, !utf8.ValidString(name), strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
+	case name == "", utf8.RuneCountInString(name) > 64, !utf8.ValidString(name), strings.ContainsFunc(name, notPrintable):
 		return Token{}, "", fmt.Errorf("%w: a token needs a name of 1 to 64 printable characters", ErrName)
 	case scope&Any == 0 || scope&^Any != 0:
-		return Token{}, "", fmt.Errorf("a token needs a scope: infer, control or admin")
+		return Token{}, "", errors.New("a token needs a scope: infer, control or admin")
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,45 +158,42 @@ func (t *Tokens) Create(ctx context.Context, name string, scope Scope) (Token, s
 		return Token{}, "", err
 	}
 	made := Token{id, name, scope, stored.CreatedUS}
-	t.known = append(t.known, made)
-	t.hashes[id] = h
-	t.swap()
+	t.known = append(t.known, knownToken{made, h})
+	t.update()
 	t.log.Info("an access token was made", "id", id, "name", name, "scopes", scope.String())
 	return made, text, nil
 }
 
-// Revoke takes the token with that ID or name away. When it returns, no request passes with it, even if the error says
-// that the store could not be written and the token would come back at the next start.
+// Revoke revokes the token with that ID or name. When it returns, no request passes with the token. After an error of
+// the store this still holds, but the token would be valid again at the next start.
 func (t *Tokens) Revoke(ctx context.Context, idOrName string) (Token, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at := -1
-	for i, k := range t.known {
-		if k.ID == idOrName || at < 0 && k.Name == idOrName {
-			at = i
-		}
+	at := slices.IndexFunc(t.known, func(k knownToken) bool { return k.ID == idOrName })
+	if at < 0 {
+		at = slices.IndexFunc(t.known, func(k knownToken) bool { return k.Name == idOrName })
 	}
 	if at < 0 {
 		return Token{}, fmt.Errorf("%w: %q; nereid token list shows them", ErrNotFound, idOrName)
 	}
-	gone := t.known[at]
-	delete(t.hashes, gone.ID)
-	t.swap()
-	if err := t.store.DeleteToken(ctx, gone.ID); err != nil && !errors.Is(err, store.ErrNotFound) {
-		return gone, fmt.Errorf("the token is refused from now on, but would come back at the next start; revoke it again: %w", err)
+	t.known[at].hash = hash{}
+	t.update()
+	revoked := t.known[at].Token
+	if err := t.store.DeleteToken(ctx, revoked.ID); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return revoked, fmt.Errorf("the token is refused from now on, but would come back at the next start; revoke it again: %w", err)
 	}
-	t.known = append(t.known[:at:at], t.known[at+1:]...)
-	t.swap()
-	t.log.Info("an access token was revoked", "id", gone.ID, "name", gone.Name)
-	return gone, nil
+	t.known = slices.Delete(t.known, at, at+1)
+	t.update()
+	t.log.Info("an access token was revoked", "id", revoked.ID, "name", revoked.Name)
+	return revoked, nil
 }
 
-// swap makes the table of what is known. mu is held, except in New.
-func (t *Tokens) swap() {
-	next := &table{scopes: maps.Clone(t.extra), asked: t.always || t.exist(), local: t.local && !t.env}
+// update replaces the table. mu is held, except in New.
+func (t *Tokens) update() {
+	next := &table{scopes: maps.Clone(t.extra), required: t.always || t.exist(), allowLocal: t.allowLocal && !t.env}
 	for _, k := range t.known {
-		if h, ok := t.hashes[k.ID]; ok {
-			next.scopes[h] = k.Scope
+		if k.hash != (hash{}) {
+			next.scopes[k.hash] = k.Scope
 		}
 	}
 	t.table.Store(next)

@@ -36,7 +36,7 @@ func (a *Access) State(*http.Request) (out api.Access, err error) {
 	if err := a.check(); err != nil {
 		return out, err
 	}
-	out = api.Access{Asked: a.Tokens.Asked(), Environment: a.Tokens.Environment(), Network: a.Network.State()}
+	out = api.Access{Asked: a.Tokens.Required(), Environment: a.Tokens.Environment(), Network: a.Network.State()}
 	for _, t := range a.Tokens.List() {
 		out.Tokens = append(out.Tokens,
 			api.AccessToken{ID: t.ID, Name: t.Name, Scopes: t.Scope.Names(), CreatedMs: t.CreatedUS / 1000})

@@ -1,6 +1,0 @@
-//go:build !mutant_token_check
-
-package access
-
-// tokenCheck says that tokens are compared.
-const tokenCheck = true
