@@ -7,16 +7,16 @@ import (
 	"nereid/store"
 )
 
-// The kinds of events. The console's wire types have the same words.
+// The kinds of events. The console's interface has the same words.
 const (
 	ServerStart     = "server_start"
 	ServerStop      = "server_stop"
 	Load            = "load"
 	LoadFailed      = "load_failed"
 	Reload          = "reload"
-	ReloadFailed    = "reload_failed" // what served before still does
+	ReloadFailed    = "reload_failed" // the version before still serves
 	Unload          = "unload"
-	Evict           = "evict" // left memory; its next request loads it
+	Evict           = "evict" // unloaded from memory; the next request loads it
 	Import          = "import"
 	ImportFailed    = "import_failed"
 	ConfigSaved     = "config_saved"
@@ -28,36 +28,35 @@ const (
 	HistoryDropped  = "history_dropped"
 )
 
-// Event is something that happened once.
+// Event is a single occurrence.
 type Event struct {
 	Kind    string
-	Model   string // "" when it is about no model
-	Version int64  // 0 when it is about no version
-	Text    string // for people: what happened; of a failure, why
-	// Detail is kept with it, see Detail.
-	Detail Detail
+	Model   string // "" if it concerns no model
+	Version int64  // 0 if it concerns no version
+	Text    string // what happened, or why it failed
+	Detail  Detail
 }
 
-// Detail is what some kinds of events have besides, kept as JSON.
+// Detail has further fields of some kinds of events. It is stored as JSON.
 type Detail struct {
 	DurationMs float64 `json:"durationMs,omitempty"` // of a load, reload or unload
-	Revision   int64   `json:"revision,omitempty"`   // the configuration revision it is about
+	Revision   int64   `json:"revision,omitempty"`   // of a configuration
 }
 
-// Took is the detail of something that took d.
+// Took returns the detail of an event that took d.
 func Took(d time.Duration) Detail { return Detail{DurationMs: float64(d) / float64(time.Millisecond)} }
 
-// DetailOf reads the detail of a stored event; what cannot be read is zero.
+// DetailOf reads the detail of a stored event. A detail that cannot be read is zero.
 func DetailOf(e store.Event) Detail {
 	var d Detail
-	_ = json.Unmarshal(e.Detail, &d) // absent, or of another version
+	_ = json.Unmarshal(e.Detail, &d) // fails if absent, or of another version
 	return d
 }
 
 func (e Event) row() store.Event {
 	out := store.Event{Kind: e.Kind, Model: e.Model, Version: e.Version, Reason: e.Text}
 	if e.Detail != (Detail{}) {
-		out.Detail, _ = json.Marshal(e.Detail) // two numbers, cannot fail
+		out.Detail, _ = json.Marshal(e.Detail) // cannot fail: two numbers
 	}
 	return out
 }

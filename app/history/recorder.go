@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -17,42 +18,41 @@ type Source interface {
 	Snapshots(dst []stats.Snapshot) []stats.Snapshot
 }
 
-// Sink is what a Recorder needs of the store. None of its methods waits.
+// Sink is what a Recorder needs of the store. Its methods do not wait.
 type Sink interface {
 	RecordSamples([]store.Sample) bool
 	RecordSpans([]store.Span) bool
 	RecordEvent(store.Event) (store.Event, bool)
 }
 
-// healthy is a Sink that can say what it had to drop.
+// healthy is a Sink that counts what it had to drop.
 type healthy interface{ Health() store.Health }
 
-// Listener hears of everything that is recorded, on the goroutine that records it: it must not wait. A nil function
+// Listener is called with everything that is recorded, on the recording goroutine. It must not block. A nil function
 // ignores its kind.
 type Listener struct {
-	Second func(Second) // shared with other listeners: not to be changed
+	Second func(Second) // must not change its argument
 	Event  func(store.Event)
 }
 
 const (
-	// spanEvery is the time between two notes that a version is still loaded: a crash shortens its span by that much.
+	// spanEvery is how often the spans of loaded versions are stored. A crash shortens a span by up to that much.
 	spanEvery = 15 * time.Second
-	// recentSeconds is how far Recent looks back.
+	// recentSeconds is how far Recent goes back.
 	recentSeconds = 60
 )
 
-// Recorder records a Source. Its methods are safe for concurrent use, but Run must not run twice.
+// Recorder records a Source. Its methods are safe for concurrent use, but Run runs once.
 type Recorder struct {
 	sink Sink
 
-	prev, next []stats.Snapshot // of Run's goroutine only, as is dropped
+	prev, next []stats.Snapshot // used by Run's goroutine only, as is dropped
 	dropped    uint64
 
-	mu        sync.Mutex // guards what follows; not held while listeners or the sink are called
+	mu        sync.Mutex // guards the following; not held while listeners or the sink are called
 	source    Source
 	versions  map[key]*version
-	listeners map[int]Listener
-	nextID    int
+	listeners []*Listener
 }
 
 type key struct {
@@ -60,7 +60,7 @@ type key struct {
 	version int64
 }
 
-// version is what is known of a loaded version.
+// version is the recent past of a loaded version.
 type version struct {
 	epoch  uint64
 	fromUS int64
@@ -70,11 +70,10 @@ type version struct {
 
 // New makes a Recorder. src may be nil until SetSource.
 func New(src Source, sink Sink) *Recorder {
-	return &Recorder{source: src, sink: sink, versions: map[key]*version{}, listeners: map[int]Listener{}}
+	return &Recorder{source: src, sink: sink, versions: map[key]*version{}}
 }
 
-// SetSource gives the Recorder its source, when the engine is made after it (the engine's events go to the Recorder,
-// so one must be first).
+// SetSource sets the source of a Recorder that was made before its engine. An engine needs a Recorder for its events.
 func (r *Recorder) SetSource(src Source) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,32 +90,26 @@ func (r *Recorder) Event(e Event) {
 	}
 }
 
-// Listen adds a listener and answers the function that removes it. The last calls may still be running when that
-// returns.
+// Listen adds a listener and returns the function that removes it. The last calls may still run when that returns.
 func (r *Recorder) Listen(l Listener) (remove func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	id := r.nextID
-	r.nextID++
-	r.listeners[id] = l
+	r.listeners = append(slices.Clone(r.listeners), &l)
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		delete(r.listeners, id)
+		r.listeners = slices.DeleteFunc(slices.Clone(r.listeners), func(o *Listener) bool { return o == &l })
 	}
 }
 
-func (r *Recorder) listening() []Listener {
+// listening returns the listeners. The slice is not changed.
+func (r *Recorder) listening() []*Listener {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := make([]Listener, 0, len(r.listeners))
-	for _, l := range r.listeners {
-		out = append(out, l)
-	}
-	return out
+	return r.listeners
 }
 
-// Run records every second until ctx is done, then the rest of the last one. The caller closes the store after it.
+// Run records every second until ctx is done, then the rest of the last second. The caller closes the store after it.
 func (r *Recorder) Run(ctx context.Context) error {
 	timer := time.NewTimer(untilNextSecond(time.Now()))
 	defer timer.Stop()
@@ -129,10 +122,10 @@ func (r *Recorder) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		now := time.Now()
-		gone := r.tick(now.Truncate(time.Second).Add(-time.Second)) // the second that is just over
+		gone := r.tick(now.Truncate(time.Second).Add(-time.Second)) // the second that has just ended
 		if now.Sub(lastSpans) >= spanEvery {
 			r.recordSpans(gone)
-			r.tellDropped()
+			r.reportDropped()
 			lastSpans = now
 		} else if len(gone) > 0 {
 			r.sink.RecordSpans(gone)
@@ -145,8 +138,8 @@ func untilNextSecond(now time.Time) time.Duration {
 	return time.Second - time.Duration(now.Nanosecond()) + time.Millisecond
 }
 
-// tick records what happened since the last tick as the second that begins at start, and answers the spans that ended:
-// those of versions that went away.
+// tick records what happened since the last tick as the second that begins at start. It returns the spans of versions
+// that were unloaded.
 func (r *Recorder) tick(start time.Time) (gone []store.Span) {
 	r.mu.Lock()
 	src := r.source
@@ -184,16 +177,10 @@ func (r *Recorder) tick(start time.Time) (gone []store.Span) {
 }
 
 func compare(s stats.Snapshot, t *stats.Snapshot) int {
-	if s.Model != t.Model {
-		if s.Model < t.Model {
-			return -1
-		}
-		return 1
-	}
-	return int(s.Version - t.Version)
+	return cmp.Or(cmp.Compare(s.Model, t.Model), cmp.Compare(s.Version, t.Version))
 }
 
-// update notes a second in the recent past of its versions. r.mu is held.
+// update adds a second to the recent past of its versions. r.mu is held.
 func (r *Recorder) update(sec Second) (gone []store.Span) {
 	const second = 1_000_000
 	seen := make(map[key]bool, len(sec.Samples))
@@ -233,11 +220,11 @@ func (v *version) span(k key) store.Span {
 	return store.Span{Model: k.model, Version: k.version, FromUS: v.fromUS, ToUS: v.toUS}
 }
 
-// recordSpans stores how long each version has been loaded, and the spans more.
+// recordSpans stores how long each version has been loaded, and more spans.
 func (r *Recorder) recordSpans(more []store.Span) { r.sink.RecordSpans(append(more, r.Loaded()...)) }
 
-// tellDropped records that history is missing, when the store dropped some since the last time.
-func (r *Recorder) tellDropped() {
+// reportDropped records an event if the store dropped rows since the last call.
+func (r *Recorder) reportDropped() {
 	s, ok := r.sink.(healthy)
 	if !ok {
 		return
@@ -250,11 +237,11 @@ func (r *Recorder) tellDropped() {
 		}
 		r.dropped = n
 		r.Event(Event{Kind: HistoryDropped, Text: text})
-		r.dropped += s.Health().DroppedEvents - h.DroppedEvents // the event itself may be dropped: that is no news
+		r.dropped += s.Health().DroppedEvents - h.DroppedEvents // the event itself may be dropped, which is not reported
 	}
 }
 
-// Loaded answers the spans of the versions that are loaded now, up to the last second.
+// Loaded returns the spans of the versions that are loaded now, up to the last second.
 func (r *Recorder) Loaded() []store.Span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -265,8 +252,8 @@ func (r *Recorder) Loaded() []store.Span {
 	return out
 }
 
-// Recent answers the last 60 seconds of a loaded version: the seconds in which it did something, oldest first, and the
-// start of the second after the last one that was recorded (0 when the version is not loaded).
+// Recent returns the last 60 seconds of a loaded version: the seconds in which it was not idle, oldest first, and the
+// end of the last recorded second in microseconds. The end is 0 if the version is not loaded.
 func (r *Recorder) Recent(model string, number int64) (seconds []store.Sample, endUS int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -181,13 +181,13 @@ func (s *sickSink) Health() store.Health { return s.health }
 func TestDroppedHistoryIsTold(t *testing.T) {
 	sink := &sickSink{}
 	r := New(nil, sink)
-	r.tellDropped()
+	r.reportDropped()
 	sink.health = store.Health{DroppedSamples: 7, LastError: "disk full"}
-	r.tellDropped()
-	r.tellDropped()
+	r.reportDropped()
+	r.reportDropped()
 	if len(sink.events) != 1 || sink.events[0].Kind != HistoryDropped || !strings.Contains(sink.events[0].Reason, "7 samples") ||
 		!strings.Contains(sink.events[0].Reason, "disk full") {
-		t.Errorf("events = %+v, want one that tells of 7 and why", sink.events)
+		t.Errorf("events = %+v, want one with the number 7 and the reason", sink.events)
 	}
 }
 

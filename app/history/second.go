@@ -9,12 +9,12 @@ import (
 type Second struct {
 	// StartUS is when the second begins, in microseconds since 1970.
 	StartUS int64
-	// Samples has one entry for each loaded version, by model and version, also for those that did nothing.
+	// Samples has one entry for each loaded version, ordered by model and version, including idle versions.
 	Samples []store.Sample
 }
 
-// difference is what happened between two snapshots of a version. A change of the epoch means that the counters
-// started from zero in between: then it is all of next.
+// difference returns what happened between two snapshots of a version. If the epoch changed, the counters restarted
+// from zero: then it is all of next.
 func difference(prev, next *stats.Snapshot, startUS int64) store.Sample {
 	var zero stats.Snapshot
 	if prev == nil || prev.Epoch != next.Epoch {
@@ -51,7 +51,7 @@ func difference(prev, next *stats.Snapshot, startUS int64) store.Sample {
 	return d
 }
 
-// diff is next-prev; a counter that fell (it must not) counts as no change.
+// diff returns next-prev. A counter must not fall; if one does, that counts as no change.
 func diff(prev, next uint64) int64 {
 	if next < prev {
 		return 0
@@ -59,7 +59,7 @@ func diff(prev, next uint64) int64 {
 	return int64(next - prev)
 }
 
-// rows is the number of rows in all executed batches.
+// rows returns the number of rows in all executed batches.
 func rows(s *stats.Snapshot) (n uint64) {
 	for i := range s.Batches {
 		n += s.Batches[i].Size * s.Batches[i].Infer.Count
@@ -67,9 +67,9 @@ func rows(s *stats.Snapshot) (n uint64) {
 	return n
 }
 
-// idle says whether nothing happened that is worth a row.
+// idle reports whether nothing happened that is worth a row.
 func idle(p *store.Sample) bool { return p.Requests == 0 && p.Executions == 0 && p.Inferences == 0 }
 
-// Both packages state the same bucket layout; this fails to compile when the number of buckets differs. A test
-// compares the bounds.
+// Both packages define the same histogram buckets. This line fails to compile if their number differs; a test compares
+// the bounds.
 var _ = [1]struct{}{}[stats.Buckets-store.NumBuckets]
