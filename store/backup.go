@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Backup writes a copy of the database in the folder dir to the file target, which must not exist: one file, without the gaps of
-// what was deleted, that only its owner can read. Everything committed is in it, also while a server writes to the database; that is
-// all but the samples and events of the last second. An older schema stays as it is.
+// Backup writes a compact copy of the database in the folder dir to the file target, which must not exist. Only its
+// owner can read the copy. It has everything that was committed: all but the samples and events of the last second. A
+// server may write to the database meanwhile. An older schema stays as it is.
 func Backup(ctx context.Context, dir, target string) error {
 	path := filepath.Join(dir, FileName)
 	if err := usable(ctx, path); err != nil {
@@ -35,10 +35,10 @@ func Backup(ctx context.Context, dir, target string) error {
 	return nil
 }
 
-// Restore puts the database that source is a backup of in the place of the one in the folder dir, which it makes if need be. Nobody may
-// have that one open. It is renamed, not deleted: aside is its new name, "" if there was none. A source that is damaged, or
-// not ours, is refused, one of a newer Nereid with a *NewerSchemaError; then everything is as it was. The next Open brings an older
-// schema up to date.
+// Restore replaces the database in the folder dir by the backup source. It makes the folder if it does not exist. No
+// process may have the old database open. That is renamed, not deleted: aside is its new name, "" if there was none. A
+// source that is damaged or not ours is refused, one of a newer Nereid with a *NewerSchemaError; then nothing changes.
+// The next Open updates an older schema.
 func Restore(ctx context.Context, source, dir string) (aside string, err error) {
 	if err := usable(ctx, source); err != nil {
 		return "", err
@@ -48,7 +48,7 @@ func Restore(ctx context.Context, source, dir string) (aside string, err error) 
 	}
 	path := filepath.Join(dir, FileName)
 	fresh := path + "-restoring"
-	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a restore that was killed
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a restore that was killed
 		return "", fmt.Errorf("restore: %w", err)
 	}
 	if err = createPrivate(fresh); err == nil {
@@ -71,7 +71,7 @@ func Restore(ctx context.Context, source, dir string) (aside string, err error) 
 	return aside, syncFile(dir)
 }
 
-// usable returns why the database at path cannot be copied, after a look at all of it.
+// usable checks the whole database at path and returns why it cannot be copied.
 func usable(ctx context.Context, path string) error {
 	steps, err := migrations()
 	if err != nil {
@@ -106,7 +106,7 @@ func usable(ctx context.Context, path string) error {
 	return nil
 }
 
-// copyDatabase writes what is committed in a database into another file, which is empty.
+// copyDatabase writes what is committed in a database to an empty file.
 func copyDatabase(ctx context.Context, from, to string) error {
 	db := openDB(dsn(from, probeParams), 1)
 	defer db.Close()
@@ -116,7 +116,7 @@ func copyDatabase(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// syncFile waits until a file or folder is on the disk.
+// syncFile waits until a file or folder is on disk.
 func syncFile(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

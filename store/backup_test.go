@@ -28,8 +28,10 @@ func holds(t *testing.T, dir, kind string) {
 	defer s.Close()
 	v, err := s.Setting(t.Context(), "k")
 	events, err2 := s.Events(t.Context(), EventQuery{})
-	if err != nil || err2 != nil || string(v) != `"`+kind+`"` || len(events) != 1 || events[0].Kind != kind || len(s.Warnings()) != 0 {
-		t.Errorf("%s holds %s and %+v with warnings %q; want what %s was: %v, %v", dir, v, events, s.Warnings(), kind, err, err2)
+	if err != nil || err2 != nil || string(v) != `"`+kind+`"` || len(events) != 1 || events[0].Kind != kind ||
+		len(s.Warnings()) != 0 {
+		t.Errorf("%s holds %s and %+v with warnings %q; want what %s was: %v, %v", dir, v, events, s.Warnings(), kind,
+			err, err2)
 	}
 }
 
@@ -141,7 +143,8 @@ func TestBackupRefuses(t *testing.T) {
 		{"no such file", func(t *testing.T) string { return filepath.Join(t.TempDir(), "none") }, "no such file"},
 		{"no database", func(t *testing.T) string { return file(t, strings.Repeat("hello\n", 1000)) }, "is damaged"},
 		{"an empty file", func(t *testing.T) string { return file(t, "") }, "is empty"},
-		{"another program's database", script("CREATE TABLE theirs (a); PRAGMA application_id = 77"), "not a Nereid database"},
+		{"another program's database", script("CREATE TABLE theirs (a); PRAGMA application_id = 77"),
+			"not a Nereid database"},
 		{"damage inside", damaged, "is damaged"},
 		{"a newer schema", script("CREATE TABLE a (x); PRAGMA application_id = 1314015556; PRAGMA user_version = 9999"), "a newer version wrote it"},
 	} {
@@ -150,7 +153,8 @@ func TestBackupRefuses(t *testing.T) {
 			if err := filled(t, dir, "here").Close(); err != nil {
 				t.Fatal(err)
 			}
-			if aside, err := Restore(ctx, source, dir); err == nil || !strings.Contains(err.Error(), tt.want) || aside != "" {
+			if aside, err := Restore(ctx, source, dir); err == nil || !strings.Contains(err.Error(), tt.want) ||
+				aside != "" {
 				t.Errorf("Restore = %q, %v; want a refusal with %q", aside, err, tt.want)
 			}
 			holds(t, dir, "here")

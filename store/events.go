@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// Event is something that happened once: a load, a reload, an import. The kinds are the caller's.
+// Event is a single occurrence, such as a load, a reload or an import. The caller defines the kinds.
 type Event struct {
 	ID      int64 // given by the store, rising
 	TimeUS  int64 // 0: now
 	Kind    string
-	Model   string // "" when it is about no model
-	Version int64  // 0 when it is about no version
-	Reason  string // why, for people; Triton's words where there are such
+	Model   string // "" if it concerns no model
+	Version int64  // 0 if it concerns no version
+	Reason  string // for people; in Triton's words if there are such
 	Detail  json.RawMessage
 }
 
-// RecordEvent queues an event to be stored and returns at once, with its ID and time. It answers false when it was
-// dropped: the queue is full or the store closed.
+// RecordEvent queues an event to be stored and returns at once, with its ID and time. It returns false if the event was
+// dropped, because the queue is full or the store is closed.
 func (s *Store) RecordEvent(e Event) (Event, bool) {
 	if e.TimeUS == 0 {
 		e.TimeUS = nowUS()
@@ -68,7 +68,7 @@ type EventQuery struct {
 	Limit        int   // default 200, at most 1001: a page of 1000 and a look at the next
 }
 
-// Events answers q, the latest first.
+// Events returns the events of a query, the latest first.
 func (s *Store) Events(ctx context.Context, q EventQuery) ([]Event, error) {
 	where, args := []string{"1"}, []any{}
 	add := func(cond string, arg any) { where, args = append(where, cond), append(args, arg) }
@@ -91,25 +91,16 @@ func (s *Store) Events(ctx context.Context, q EventQuery) ([]Event, error) {
 		}
 	}
 	args = append(args, limit(q.Limit, 200, 1001))
-	rows, err := s.r.QueryContext(ctx, `SELECT id, time_us, kind, model, version, reason, detail FROM event
-		WHERE `+strings.Join(where, " AND ")+` ORDER BY id DESC LIMIT ?`, args...)
-	if err != nil {
-		return nil, fmt.Errorf("events: %w", err)
-	}
-	defer rows.Close()
-	var out []Event
-	for rows.Next() {
-		var e Event
+	out, err := queryAll(ctx, s.r, func(scan scanFunc) (e Event, err error) {
 		var detail sql.NullString
-		if err := rows.Scan(&e.ID, &e.TimeUS, &e.Kind, &e.Model, &e.Version, &e.Reason, &detail); err != nil {
-			return nil, fmt.Errorf("events: %w", err)
-		}
+		err = scan(&e.ID, &e.TimeUS, &e.Kind, &e.Model, &e.Version, &e.Reason, &detail)
 		if detail.Valid {
 			e.Detail = json.RawMessage(detail.String)
 		}
-		out = append(out, e)
-	}
-	if err := rows.Err(); err != nil {
+		return e, err
+	}, `SELECT id, time_us, kind, model, version, reason, detail FROM event
+		WHERE `+strings.Join(where, " AND ")+` ORDER BY id DESC LIMIT ?`, args...)
+	if err != nil {
 		return nil, fmt.Errorf("events: %w", err)
 	}
 	return out, nil

@@ -29,13 +29,15 @@ func writeUntilKilled(dir string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	s, err := Open(context.Background(), dir, Options{PruneEvery: time.Millisecond, KeepSeconds: time.Hour, KeepEvents: time.Hour})
+	s, err := Open(context.Background(), dir, Options{PruneEvery: time.Millisecond, KeepSeconds: time.Hour,
+		KeepEvents: time.Hour})
 	if err != nil {
 		fail(err)
 	}
 	go func() {
 		for i := int64(0); ; i++ {
-			s.RecordSamples([]Sample{{Model: "m", Version: 1 + i%5, StartUS: nowUS() - i%2*2*hour, Requests: 1, Successes: 1, Latency: latency(time.Duration(i))}})
+			s.RecordSamples([]Sample{{Model: "m", Version: 1 + i%5, StartUS: nowUS() - i%2*2*hour, Requests: 1,
+				Successes: 1, Latency: latency(time.Duration(i))}})
 			s.RecordEvent(Event{Kind: "load", TimeUS: nowUS() - i%2*2*hour, Model: "m"})
 			time.Sleep(50 * time.Microsecond) // a pace, not a wait for anything
 		}
@@ -157,7 +159,8 @@ func TestDiskFaultsAreOutlived(t *testing.T) {
 			start := nowUS() / hour * hour
 			s.RecordEvent(Event{Kind: "x", Reason: strings.Repeat("needs new pages ", 10_000)})
 			for i := range int64(2000) {
-				s.RecordSamples([]Sample{{Model: "m", Version: 1, StartUS: start + i*second, Requests: 1, Latency: latency(time.Duration(i) * time.Millisecond)}})
+				s.RecordSamples([]Sample{{Model: "m", Version: 1, StartUS: start + i*second, Requests: 1,
+					Latency: latency(time.Duration(i) * time.Millisecond)}})
 				if i%100 == 0 {
 					if err := s.Flush(t.Context()); err == nil {
 						t.Fatal("Flush succeeds on a database that cannot be written")
@@ -170,8 +173,10 @@ func TestDiskFaultsAreOutlived(t *testing.T) {
 				t.Error("AddRevision acknowledges what it cannot store")
 			}
 			h := s.Health()
-			if !h.Failing || h.WriteErrors == 0 || !strings.Contains(h.LastError, tt.wantInLastText) || h.Pending != 501 || h.DroppedSamples != 1500 {
-				t.Errorf("Health = %+v; want failing with %q, the last 500 samples waiting and 1500 dropped", h, tt.wantInLastText)
+			if !h.Failing || h.WriteErrors == 0 || !strings.Contains(h.LastError, tt.wantInLastText) ||
+				h.Pending != 501 || h.DroppedSamples != 1500 {
+				t.Errorf("Health = %+v; want failing with %q, the last 500 samples waiting and 1500 dropped", h,
+					tt.wantInLastText)
 			}
 			exec(tt.mend)
 			if err := s.Flush(t.Context()); err != nil {
@@ -189,7 +194,8 @@ func TestDiskFaultsAreOutlived(t *testing.T) {
 }
 
 func TestPruneByAge(t *testing.T) {
-	s := open(t, t.TempDir(), Options{KeepSeconds: time.Hour, KeepMinutes: 24 * time.Hour, KeepHours: 100 * time.Hour, KeepEvents: 2 * time.Hour})
+	s := open(t, t.TempDir(), Options{KeepSeconds: time.Hour, KeepMinutes: 24 * time.Hour, KeepHours: 100 * time.Hour,
+		KeepEvents: 2 * time.Hour})
 	now := nowUS()
 	for _, ago := range []int64{0, 2, 30, 200} {
 		s.RecordSamples([]Sample{{Model: "m", Version: 1, StartUS: now - ago*hour, Requests: 1}})
@@ -233,7 +239,8 @@ func TestPruneBySizeShrinksTheFile_E050_G027(t *testing.T) {
 		many = append(many, time.Duration(1<<i))
 	}
 	for i := range int64(20_000) {
-		s.RecordSamples([]Sample{{Model: "m", Version: 1 + i%3, StartUS: start + i*second, Requests: 1, Latency: latency(many...)}})
+		s.RecordSamples([]Sample{{Model: "m", Version: 1 + i%3, StartUS: start + i*second, Requests: 1,
+			Latency: latency(many...)}})
 		if i%500 == 0 {
 			settle(t, s)
 		}
@@ -303,7 +310,8 @@ func BenchmarkRecord(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				batch := make([]Sample, models)
 				for m := range batch {
-					batch[m] = Sample{Model: fmt.Sprint("model", m), Version: 1, StartUS: now + int64(i)*second, Requests: 100_000, Latency: blob}
+					batch[m] = Sample{Model: fmt.Sprint("model", m), Version: 1, StartUS: now + int64(i)*second,
+						Requests: 100_000, Latency: blob}
 				}
 				s.RecordSamples(batch)
 				if err := s.Flush(b.Context()); err != nil {

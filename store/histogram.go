@@ -32,7 +32,7 @@ const (
 	histFormat = 1 // first byte of an encoded histogram
 )
 
-// BucketIndex is the bucket that counts a latency of ns nanoseconds, from 0 to NumBuckets-1.
+// BucketIndex returns the bucket that counts a latency of ns nanoseconds, from 0 to NumBuckets-1.
 func BucketIndex(ns uint64) int {
 	if ns < 1<<histMinExp {
 		return 0
@@ -44,8 +44,8 @@ func BucketIndex(ns uint64) int {
 	return 1 + (e-histMinExp)*histSub + int(ns>>(e-histSubLog))&(histSub-1)
 }
 
-// BucketBounds are the nanoseconds that bucket i counts: low <= v < high. The last bucket has no upper bound and
-// answers math.MaxUint64. i must be from 0 to NumBuckets-1.
+// BucketBounds returns the range of nanoseconds that bucket i counts: low <= v < high. The last bucket has no upper
+// bound; its high is math.MaxUint64. i must be from 0 to NumBuckets-1.
 func BucketBounds(i int) (low, high uint64) {
 	switch {
 	case i == 0:
@@ -93,20 +93,17 @@ func (h *Histogram) Merge(o *Histogram) {
 // Reset empties h.
 func (h *Histogram) Reset() { *h = Histogram{} }
 
-// Count is the number of latencies in h.
+// Count returns the number of latencies in h.
 func (h *Histogram) Count() uint64 { return h.total }
 
-// Bucket is the count of bucket i.
-func (h *Histogram) Bucket(i int) uint64 { return h.counts[i] }
-
-// Quantile is the latency that a share q of the latencies does not exceed: the middle of the bucket that holds the
-// one of rank ceil(q*Count), at least the first. q is limited to [0, 1]. An empty histogram answers 0; a latency in
-// the last bucket answers its lower bound.
+// Quantile returns the latency that a share q of the latencies does not exceed: the middle of the bucket with the
+// latency of rank ceil(q*Count), at least the first. q is limited to [0, 1]. It returns 0 for an empty histogram, and
+// the lower bound for a latency in the last bucket.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	if h.total == 0 {
 		return 0
 	}
-	if !(q > 0) { // NaN too
+	if !(q > 0) { // also true for NaN
 		q = 0
 	}
 	rank := h.total
@@ -124,7 +121,7 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 			return time.Duration(low + (high-low)/2)
 		}
 	}
-	return 0 // not reached: the counts add up to total
+	return 0 // not reached, since the counts add up to total
 }
 
 // AppendBinary appends the encoded histogram to b; it never fails. An empty histogram appends nothing.
@@ -148,11 +145,11 @@ func (h *Histogram) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// MarshalBinary is AppendBinary to a new slice.
+// MarshalBinary returns the encoded histogram.
 func (h *Histogram) MarshalBinary() ([]byte, error) { return h.AppendBinary(nil) }
 
-// UnmarshalBinary replaces h by what AppendBinary encoded. It accepts only the one encoding that AppendBinary makes
-// of a histogram, and leaves h empty on an error.
+// UnmarshalBinary decodes what AppendBinary encoded. It accepts only the encoding that AppendBinary makes of a
+// histogram. After an error h is empty.
 func (h *Histogram) UnmarshalBinary(b []byte) error {
 	h.Reset()
 	if len(b) == 0 {
@@ -200,7 +197,7 @@ func (h *Histogram) decode(b []byte) error {
 	return nil
 }
 
-// uvarint is binary.Uvarint that refuses (n <= 0) encodings with needless trailing zero groups.
+// uvarint is binary.Uvarint, but refuses (n <= 0) encodings with unnecessary zero groups at the end.
 func uvarint(b []byte) (v uint64, n int) {
 	v, n = binary.Uvarint(b)
 	if n > 1 && b[n-1] == 0 {

@@ -16,8 +16,8 @@ var migrationFiles embed.FS
 // applicationID marks our databases in the SQLite header ("NRID").
 const applicationID = 0x4e524944
 
-// migrations are the schema changes in order: number n, from 1, leads from schema n-1 to n. A number that was
-// released never changes.
+// migrations returns the schema changes in order: number n, from 1, changes schema n-1 into n. A released migration
+// never changes.
 func migrations() ([]string, error) {
 	names, err := fs.Glob(migrationFiles, "migrations/*.sql")
 	if err != nil {
@@ -38,8 +38,8 @@ func migrations() ([]string, error) {
 	return all, nil
 }
 
-// migrate brings the database to schema len(steps), each step in a transaction of its own with its number, so that
-// an interruption leaves a complete older schema. db must have one connection.
+// migrate brings the database to schema len(steps). Each step and its number are one transaction, so that an
+// interruption leaves a complete older schema. db must have one connection.
 func migrate(ctx context.Context, db *sql.DB, steps []string) error {
 	var at int
 	if err := db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&at); err != nil {
@@ -72,8 +72,8 @@ func migrateOne(ctx context.Context, db *sql.DB, n int, step string) error {
 	return tx.Commit()
 }
 
-// NewerSchemaError says that a newer Nereid wrote the database. It is refused rather than set aside, because
-// nothing is wrong with it.
+// NewerSchemaError is returned for a database that a newer Nereid wrote. Such a database is not renamed, since it is
+// not damaged.
 type NewerSchemaError struct {
 	Path         string
 	Found, Known int // schema numbers

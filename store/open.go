@@ -15,7 +15,7 @@ import (
 	sqlite3 "github.com/mattn/go-sqlite3"
 )
 
-// FileName is the name of the database in its folder. SQLite keeps "-wal" and "-shm" files beside it.
+// FileName is the name of the database in its folder. SQLite has "-wal" and "-shm" files beside it.
 const FileName = "nereid.db"
 
 // connector opens connections with our SQL functions, without a global driver name.
@@ -39,7 +39,7 @@ func openDB(dsn string, conns int) *sql.DB {
 	return db
 }
 
-// dsn is the data source name of the database at path, any characters in it escaped.
+// dsn returns the data source name of the database at path.
 func dsn(path, params string) string {
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: params}).String()
 }
@@ -50,11 +50,12 @@ const (
 	probeParams  = "_busy_timeout=5000"
 )
 
-// Open opens the database in the folder dir, which it makes if need be, and starts its writer.
+// Open opens the database in the folder dir and starts its writer. It makes the folder if it does not exist.
 //
-// A database that is damaged, or is not ours, is renamed (its name says when and why) and a new one started;
-// Warnings tells. A database of a newer Nereid is refused with a *NewerSchemaError. Other errors (the folder cannot
-// be written, another process holds the database) leave everything as it is; the server can go on with OpenMemory.
+// A database that is damaged, or is not ours, is renamed (its new name says when and why) and a new one is made;
+// Warnings reports it. A database of a newer Nereid is refused with a *NewerSchemaError. Other errors (the folder
+// cannot be written, another process holds the database) leave everything as it is; the server can continue with
+// OpenMemory.
 func Open(ctx context.Context, dir string, o Options) (*Store, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -96,7 +97,7 @@ func Open(ctx context.Context, dir string, o Options) (*Store, error) {
 	return start(ctx, path, w, openDB(dsn(path, readerParams), 4), o, warnings)
 }
 
-// OpenMemory opens a database that lasts as long as the process, for a server whose data folder cannot be used.
+// OpenMemory opens a database in memory, for a server whose data folder cannot be used.
 func OpenMemory(ctx context.Context, o Options) (*Store, error) {
 	steps, err := migrations()
 	if err != nil {
@@ -111,8 +112,8 @@ func OpenMemory(ctx context.Context, o Options) (*Store, error) {
 	return start(ctx, "", db, db, o, []string{warning})
 }
 
-// createPrivate makes an empty file that only its owner can read, if there is none. SQLite gives its other files the
-// same mode.
+// createPrivate makes an empty file that only its owner can read, unless the file exists. SQLite gives its other files
+// the same mode.
 func createPrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -121,8 +122,8 @@ func createPrivate(path string) error {
 	return f.Close()
 }
 
-// inspect looks at the database at path without changing it. why is "" for one that can be used, or does not exist
-// yet; otherwise it says, in a word or two, why it has to be set aside.
+// inspect checks the database at path without changing it. why is "" for one that can be used, or that does not exist.
+// Otherwise it says why the database must be renamed.
 func inspect(ctx context.Context, path string, known int) (why string, err error) {
 	info, err := os.Stat(path)
 	switch {
@@ -165,8 +166,8 @@ func inspect(ctx context.Context, path string, known int) (why string, err error
 	return "", nil
 }
 
-// suspectSuffix names the empty file that the writer leaves beside a database in which it met damage, so that the
-// next Open looks at all of it. A full look takes seconds on a large database, too long for every start.
+// suspectSuffix names the empty file that the writer makes beside a database that it found to be damaged. The next Open
+// then checks the whole database. This takes seconds for a large database, too long for every start.
 const suspectSuffix = "-suspect"
 
 func recheck(ctx context.Context, db *sql.DB, path string) (why string, err error) {
@@ -180,7 +181,8 @@ func recheck(ctx context.Context, db *sql.DB, path string) (why string, err erro
 	return "", os.Remove(path + suspectSuffix)
 }
 
-// setAside renames the database and its companions and answers the new name. word is in that: damaged, foreign or replaced.
+// setAside renames the database and the files beside it, and returns the new name. The name has the word: damaged,
+// foreign or replaced.
 func setAside(path, word string, now time.Time) (string, error) {
 	stamp := now.UTC().Format("20060102T150405Z")
 	aside := fmt.Sprintf("%s.%s-%s", path, word, stamp)
@@ -204,7 +206,7 @@ func setAside(path, word string, now time.Time) (string, error) {
 	return aside, nil
 }
 
-// openError adds to an error of SQLite what the user can do.
+// openError adds to an error of SQLite what the user can do about it.
 func openError(path string, err error) error {
 	var newer *NewerSchemaError
 	if errors.As(err, &newer) {
@@ -215,11 +217,14 @@ func openError(path string, err error) error {
 	if errors.As(err, &e) {
 		switch e.Code {
 		case sqlite3.ErrBusy, sqlite3.ErrLocked:
-			return fmt.Errorf("database %s is in use by another process: %w; stop it, or choose another --data-dir", path, err)
+			return fmt.Errorf("database %s is in use by another process: %w; stop it, or choose another --data-dir",
+				path, err)
 		case sqlite3.ErrReadonly, sqlite3.ErrPerm, sqlite3.ErrCantOpen:
-			return fmt.Errorf("database %s cannot be written: %w; mend its permissions, or choose another --data-dir", path, err)
+			return fmt.Errorf("database %s cannot be written: %w; mend its permissions, or choose another --data-dir",
+				path, err)
 		case sqlite3.ErrFull:
-			return fmt.Errorf("database %s: the disk is full: %w; free some space, or choose another --data-dir", path, err)
+			return fmt.Errorf("database %s: the disk is full: %w; free some space, or choose another --data-dir", path,
+				err)
 		}
 	}
 	return fmt.Errorf("database %s: %w", path, err)
@@ -230,7 +235,7 @@ func isDamage(err error) bool {
 	return errors.As(err, &e) && (e.Code == sqlite3.ErrCorrupt || e.Code == sqlite3.ErrNotADB)
 }
 
-// isTransient tells faults of the disk, which may go away, from faults of the rows, which would not.
+// isTransient reports whether an error is of the disk, which may recover, and not of the rows.
 func isTransient(err error) bool {
 	var e sqlite3.Error
 	if !errors.As(err, &e) {

@@ -9,23 +9,23 @@ import (
 )
 
 const (
-	pruneRows  = 2000        // rows removed in one transaction, so that the writer is soon free again
+	pruneRows  = 2000        // rows removed in one transaction, to keep it short
 	pruneAgain = time.Second // between two transactions while there is more to remove
-	prunePages = 1000        // free pages given back to the file system in one go
+	prunePages = 1000        // free pages returned to the file system in one step
 
-	// clockJump is the difference between the clock on the wall and the monotonic one from which it counts as a jump
-	// (the clock was set, or the machine slept). Nothing is removed for its age until the clock has then run
-	// smoothly for clockTrust, so that one wrong date does not wipe the history.
+	// clockJump is the difference between the wall clock and the monotonic clock that counts as a jump: the clock was
+	// set, or the machine was suspended. After a jump nothing is removed because of its age for clockTrust, so that one
+	// wrong date does not delete the history.
 	clockJump  = time.Hour
 	clockTrust = time.Hour
 )
 
-// pruner enforces the limits of age and size, a few rows at a time. It runs on the writer's goroutine.
+// pruner enforces the limits of age and size in small steps. It runs on the writer's goroutine.
 type pruner struct {
 	s       *Store
-	base    time.Time // the last look, by the monotonic clock
-	wallUS  int64     // and by the one on the wall
-	trusted time.Time // not before then is age looked at
+	base    time.Time // of the last step, by the monotonic clock
+	wallUS  int64     // of the last step, by the wall clock
+	trusted time.Time // before then nothing is removed because of its age
 }
 
 func newPruner(s *Store) pruner {
@@ -33,7 +33,7 @@ func newPruner(s *Store) pruner {
 	return pruner{s: s, base: now, wallUS: now.UnixMicro(), trusted: now}
 }
 
-// step removes up to pruneRows and answers the time until the next step.
+// step removes up to pruneRows and returns the time until the next step.
 func (p *pruner) step() time.Duration {
 	more, err := p.remove(context.Background())
 	if err != nil {
@@ -54,7 +54,8 @@ func (p *pruner) remove(ctx context.Context) (more bool, err error) {
 	now := time.Now()
 	wall := time.Duration(now.UnixMicro()-p.wallUS) * time.Microsecond
 	if by := wall - now.Sub(p.base); by.Abs() > clockJump {
-		p.s.opt.Log.Warn("the clock jumped; history is not removed for its age for a while", "by", by.Round(time.Second))
+		p.s.opt.Log.Warn("the clock jumped; history is not removed for its age for a while", "by",
+			by.Round(time.Second))
 		p.trusted = now.Add(clockTrust)
 	}
 	p.base, p.wallUS = now, now.UnixMicro()
@@ -73,11 +74,11 @@ func (p *pruner) remove(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
-	return removed > 0, p.giveBack(ctx)
+	return removed > 0, p.shrink(ctx)
 }
 
-// giveBack shrinks the file by free pages. The statement frees one page for each of its rows, so all are read.
-func (p *pruner) giveBack(ctx context.Context) error {
+// shrink returns free pages to the file system. The statement frees one page for each row that is read.
+func (p *pruner) shrink(ctx context.Context) error {
 	rows, err := p.s.w.QueryContext(ctx, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", prunePages))
 	if err != nil {
 		return err
@@ -89,7 +90,7 @@ func (p *pruner) giveBack(ctx context.Context) error {
 	return rows.Err()
 }
 
-// size is the number of bytes in use in the database; it also notes the size of its files.
+// size returns how many bytes of the database are in use. It also updates Health.Bytes.
 func (p *pruner) size(ctx context.Context) (int64, error) {
 	var pages, free, width int64
 	for sql, to := range map[string]*int64{"page_count": &pages, "freelist_count": &free, "page_size": &width} {
@@ -107,7 +108,7 @@ func (p *pruner) size(ctx context.Context) (int64, error) {
 	return (pages - free) * width, nil
 }
 
-// removeOld removes rows that are older than their limit.
+// removeOld removes rows above their age limit.
 func (p *pruner) removeOld(ctx context.Context, now time.Time) (int64, error) {
 	keep := [len(levels)]time.Duration{p.s.opt.KeepSeconds, p.s.opt.KeepMinutes, p.s.opt.KeepHours}
 	for l, level := range levels {
@@ -130,7 +131,7 @@ func (p *pruner) removeSamples(ctx context.Context, table string, beforeUS int64
 		SELECT series_id, start_us FROM series JOIN `+table+` ON series_id = id WHERE start_us < ? LIMIT ?)`, beforeUS, pruneRows)
 }
 
-// removeOldest makes room: the oldest twentieth of the finest samples that are still many, then the oldest events.
+// removeOldest removes the oldest twentieth of the finest samples of which many are left, or else the oldest events.
 func (p *pruner) removeOldest(ctx context.Context) (int64, error) {
 	for _, level := range levels {
 		var first, last sql.NullInt64
@@ -140,7 +141,7 @@ func (p *pruner) removeOldest(ctx context.Context) (int64, error) {
 		}
 		span := last.Int64 - first.Int64
 		if !first.Valid || span < 60*level.width {
-			continue // leave some of each
+			continue // keep some of each resolution
 		}
 		n, err := p.removeSamples(ctx, level.table, first.Int64+max(span/20, level.width))
 		if n > 0 || err != nil {

@@ -1,25 +1,26 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
-// SampleQuery asks for the samples of one model over a stretch of time.
+// SampleQuery asks for the samples of one model over a period.
 type SampleQuery struct {
 	Model string
 	// Version limits it to one version; 0 adds up all versions.
 	Version int64
 	// FromUS <= start < ToUS.
 	FromUS, ToUS int64
-	// Step is the wanted width of a sample, rounded up to a whole multiple of what is kept; 0 chooses one that gives
-	// at most MaxPoints.
+	// Step is the wanted width of a sample. It is rounded up to a multiple of what is kept; 0 chooses a width that
+	// gives at most MaxPoints.
 	Step time.Duration
-	// MaxPoints limits the answer (default and at most 5000): a smaller Step is made larger.
+	// MaxPoints limits the number of samples (default and at most 5000). A Step that is too small is made larger.
 	MaxPoints int
 }
 
@@ -29,23 +30,25 @@ type Samples struct {
 	Step time.Duration
 	// FromUS is the start of the first step.
 	FromUS int64
-	// Points are in order of time. A step in which nothing happened has none.
+	// Points are in order of time. An idle step has no sample.
 	Points []Sample
 }
 
 const maxPoints = 5000
 
-// steps are the widths that an automatic step is chosen from, in seconds.
-var steps = [...]int64{1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 604800}
+// steps are the widths from which an automatic step is chosen, in seconds.
+var steps = [...]int64{1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400,
+	604800}
 
-// Samples answers q, from the coarsest rows that are fine enough and, where the fine ones are no longer kept, from
-// coarser ones.
+// Samples returns the samples of a query. It reads the coarsest rows that are fine enough. Where fine rows are no
+// longer kept, it reads coarser ones.
 func (s *Store) Samples(ctx context.Context, q SampleQuery) (Samples, error) {
 	if q.Model == "" {
-		return Samples{}, fmt.Errorf("query of samples names no model")
+		return Samples{}, errors.New("query of samples names no model")
 	}
 	if q.FromUS < 0 || q.ToUS <= q.FromUS {
-		return Samples{}, fmt.Errorf("query of samples from %d to %d: want 0 <= from < to, in microseconds since 1970", q.FromUS, q.ToUS)
+		return Samples{}, fmt.Errorf("query of samples from %d to %d: want 0 <= from < to, in microseconds since 1970",
+			q.FromUS, q.ToUS)
 	}
 	step := s.chooseStep(q)
 	from := q.FromUS - q.FromUS%step
@@ -57,19 +60,11 @@ func (s *Store) Samples(ctx context.Context, q SampleQuery) (Samples, error) {
 		filter = " AND version = ?"
 		args = append(args, q.Version)
 	}
-	// Each version is read in order of time; their steps are then merged.
-	rows, err := s.r.QueryContext(ctx, `SELECT start_us, `+numbers+`, latency
-		FROM series JOIN `+levels[level].table+` ON series_id = id
-		WHERE model = ? AND start_us >= ? AND start_us < ?`+filter, args...)
-	if err != nil {
-		return Samples{}, fmt.Errorf("history of model %q: %w", q.Model, err)
-	}
-	defer rows.Close()
 	merged := make(map[int64]*accumulator)
-	for rows.Next() {
-		p, err := scanSample(rows, nil)
+	err := queryEach(ctx, s.r, func(scan scanFunc) error {
+		p, err := scanSample(scan)
 		if err != nil {
-			return Samples{}, fmt.Errorf("history of model %q: %w", q.Model, err)
+			return err
 		}
 		at := p.StartUS - p.StartUS%step
 		a := merged[at]
@@ -78,24 +73,27 @@ func (s *Store) Samples(ctx context.Context, q SampleQuery) (Samples, error) {
 			merged[at] = a
 		}
 		a.add(&p)
-	}
-	if err := rows.Err(); err != nil {
+		return nil
+	}, `SELECT start_us, `+numbers+`, latency
+		FROM series JOIN `+levels[level].table+` ON series_id = id
+		WHERE model = ? AND start_us >= ? AND start_us < ?`+filter, args...)
+	if err != nil {
 		return Samples{}, fmt.Errorf("history of model %q: %w", q.Model, err)
 	}
 	out.Points = make([]Sample, 0, len(merged))
 	for _, a := range merged {
 		out.Points = append(out.Points, a.done())
 	}
-	slices.SortFunc(out.Points, func(a, b Sample) int { return int(a.StartUS/second - b.StartUS/second) })
+	slices.SortFunc(out.Points, func(a, b Sample) int { return cmp.Compare(a.StartUS, b.StartUS) })
 	return out, nil
 }
 
-// StepFor is the step that the answer to q will have.
+// StepFor returns the step that the samples of a query have.
 func (s *Store) StepFor(q SampleQuery) time.Duration {
 	return time.Duration(s.chooseStep(q)) * time.Microsecond
 }
 
-// chooseStep answers a step in microseconds that is a multiple of the width of the level it will be read from.
+// chooseStep returns a step in microseconds that is a multiple of the width of the level from which it is read.
 func (s *Store) chooseStep(q SampleQuery) int64 {
 	points := int64(q.MaxPoints)
 	if points <= 0 || points > maxPoints {
@@ -103,7 +101,7 @@ func (s *Store) chooseStep(q SampleQuery) int64 {
 	}
 	span := q.ToUS - q.FromUS
 	least := max(q.Step.Microseconds(), (span+points-1)/points, second)
-	// Finer rows may be gone by now.
+	// Finer rows may have been removed.
 	switch age := nowUS() - q.FromUS; {
 	case age > s.opt.KeepMinutes.Microseconds():
 		least = max(least, hour)
@@ -122,7 +120,7 @@ func (s *Store) chooseStep(q SampleQuery) int64 {
 	return (least + width - 1) / width * width
 }
 
-// levelFor is the coarsest level that is not coarser than step.
+// levelFor returns the coarsest level that is not coarser than step.
 func levelFor(step int64) int {
 	for l := len(levels) - 1; l > 0; l-- {
 		if step >= levels[l].width {
@@ -136,7 +134,7 @@ func levelFor(step int64) int {
 type accumulator struct {
 	sum  Sample
 	n    int
-	hist *Histogram // from the second on
+	hist *Histogram // from the second sample on
 }
 
 func (a *accumulator) add(p *Sample) {
@@ -162,60 +160,17 @@ func (a *accumulator) done() Sample {
 	return a.sum
 }
 
-// scanSample reads the columns before start_us into lead, then a sample.
-func scanSample(rows *sql.Rows, lead []any) (Sample, error) {
+func scanSample(scan scanFunc) (Sample, error) {
 	var p Sample
-	to := append(lead, &p.StartUS)
+	to := []any{&p.StartUS}
 	for _, n := range p.numbers() {
 		to = append(to, n)
 	}
-	err := rows.Scan(append(to, &p.Latency)...)
+	err := scan(append(to, &p.Latency)...)
 	return p, err
 }
 
-// Totals adds up, for each version of each model that did anything from FromUS up to ToUS, all of that stretch. Times
-// are rounded outwards to what is kept of that age. The order is by model, then version.
-func (s *Store) Totals(ctx context.Context, fromUS, toUS int64) ([]Sample, error) {
-	level := levelFor(s.chooseStep(SampleQuery{FromUS: fromUS, ToUS: max(toUS, fromUS+1), MaxPoints: 600}))
-	from := fromUS - fromUS%levels[level].width
-	rows, err := s.r.QueryContext(ctx, `SELECT model, version, start_us, `+numbers+`, latency
-		FROM series JOIN `+levels[level].table+` ON series_id = id
-		WHERE start_us >= ? AND start_us < ? ORDER BY series_id, start_us`, from, toUS)
-	if err != nil {
-		return nil, fmt.Errorf("history totals: %w", err)
-	}
-	defer rows.Close()
-	merged := make(map[seriesKey]*accumulator)
-	for rows.Next() {
-		var k seriesKey
-		p, err := scanSample(rows, []any{&k.model, &k.version})
-		if err != nil {
-			return nil, fmt.Errorf("history totals: %w", err)
-		}
-		a := merged[k]
-		if a == nil {
-			a = &accumulator{sum: Sample{Model: k.model, Version: k.version, StartUS: p.StartUS}}
-			merged[k] = a
-		}
-		a.add(&p)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("history totals: %w", err)
-	}
-	out := make([]Sample, 0, len(merged))
-	for _, a := range merged {
-		out = append(out, a.done())
-	}
-	slices.SortFunc(out, func(a, b Sample) int {
-		if c := strings.Compare(a.Model, b.Model); c != 0 {
-			return c
-		}
-		return int(a.Version - b.Version)
-	})
-	return out, nil
-}
-
-// Oldest is the start of the oldest sample that is kept, in microseconds; 0 when there is none.
+// Oldest returns the start of the oldest sample that is kept, in microseconds; 0 if there is none.
 func (s *Store) Oldest(ctx context.Context) (int64, error) {
 	var oldest sql.NullInt64
 	err := s.r.QueryRowContext(ctx, `SELECT min(first) FROM (

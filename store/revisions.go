@@ -7,21 +7,20 @@ import (
 	"fmt"
 )
 
-// Revision is one change of a model's config.pbtxt, with the whole text before and after, so that any state can be
-// had back even if a change was made outside.
+// Revision is one change of a model's config.pbtxt, with the whole text before and after, so that every state can be
+// restored even if a change was made from outside.
 type Revision struct {
 	ID     int64 // given by the store, rising
-	Parent int64 // the revision of the same model before this one, 0 for the first; given by the store
+	Parent int64 // the previous revision of the model, 0 for the first; given by the store
 	Model  string
 	TimeUS int64 // 0: now
 	// Source is what made the change, or for SourceVersions and SourceOverride what was changed instead of the file.
 	Source string
-	// Restores is the revision whose text this one brings back, 0 when it does not.
+	// Restores is the revision whose text this one restores, 0 for none.
 	Restores int64
-	Author   string // who, "" when unknown
 	Before   *string
 	After    *string // nil: no config.pbtxt, as in a folder that has only a model file
-	// Outcome is what became of it, "" while unknown, and Reason why it failed: see SetRevisionOutcome.
+	// Outcome is what became of it, "" if not known, and Reason why it failed; see SetRevisionOutcome.
 	Outcome, Reason string
 }
 
@@ -40,21 +39,18 @@ const (
 	SourceOverride = "override"
 )
 
-// FileRevision answers the latest revision of a model's configuration file, or ErrNotFound.
+// FileRevision returns the latest revision of a model's configuration file, or ErrNotFound.
 func (s *Store) FileRevision(ctx context.Context, model string) (Revision, error) {
-	r, err := scanRevision(s.r.QueryRowContext(ctx, `SELECT `+revisionColumns+` FROM config_revision
-		WHERE model = ? AND source NOT IN (?, ?) ORDER BY id DESC LIMIT 1`, model, SourceVersions, SourceOverride).Scan)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = ErrNotFound
-	}
+	r, err := queryOne(ctx, s.r, scanRevision, `SELECT `+revisionColumns+` FROM config_revision
+		WHERE model = ? AND source NOT IN (?, ?) ORDER BY id DESC LIMIT 1`, model, SourceVersions, SourceOverride)
 	if err != nil {
 		return Revision{}, fmt.Errorf("configuration revisions of model %q: %w", model, err)
 	}
 	return r, nil
 }
 
-// AddRevision stores r and answers it with its ID, Parent and TimeUS. When the error is nil, the revision is on disk
-// and survives a loss of power.
+// AddRevision stores r and returns it with its ID, Parent and TimeUS. If the error is nil, the revision is on disk and
+// survives a loss of power.
 func (s *Store) AddRevision(ctx context.Context, r Revision) (Revision, error) {
 	if r.Model == "" {
 		return Revision{}, errors.New("configuration revision names no model")
@@ -65,9 +61,9 @@ func (s *Store) AddRevision(ctx context.Context, r Revision) (Revision, error) {
 	err := s.durable(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		return tx.QueryRowContext(ctx, `INSERT INTO config_revision
 			(parent_id, model, time_us, source, restores_id, author, text_before, text_after, outcome, reason)
-			VALUES ((SELECT max(id) FROM config_revision WHERE model = ?), ?, ?, ?, nullif(?, 0), ?, ?, ?, ?, ?)
+			VALUES ((SELECT max(id) FROM config_revision WHERE model = ?), ?, ?, ?, nullif(?, 0), '', ?, ?, ?, ?)
 			RETURNING id, coalesce(parent_id, 0)`,
-			r.Model, r.Model, r.TimeUS, r.Source, r.Restores, r.Author, r.Before, r.After, r.Outcome, r.Reason).Scan(&r.ID, &r.Parent)
+			r.Model, r.Model, r.TimeUS, r.Source, r.Restores, r.Before, r.After, r.Outcome, r.Reason).Scan(&r.ID, &r.Parent)
 	})
 	if err != nil {
 		return Revision{}, fmt.Errorf("configuration revision of model %q is not stored: %w", r.Model, err)
@@ -75,7 +71,7 @@ func (s *Store) AddRevision(ctx context.Context, r Revision) (Revision, error) {
 	return r, nil
 }
 
-// SetRevisionOutcome notes what became of a revision, such as "loaded", and the reason of a failure.
+// SetRevisionOutcome stores what became of a revision, such as "loaded", and the reason of a failure.
 func (s *Store) SetRevisionOutcome(ctx context.Context, id int64, outcome, reason string) error {
 	err := s.change(ctx, `UPDATE config_revision SET outcome = ?, reason = ? WHERE id = ?`, outcome, reason, id)
 	if err != nil {
@@ -85,45 +81,29 @@ func (s *Store) SetRevisionOutcome(ctx context.Context, id int64, outcome, reaso
 }
 
 const revisionColumns = "id, coalesce(parent_id, 0), model, time_us, source, coalesce(restores_id, 0), " +
-	"author, text_before, text_after, outcome, reason"
+	"text_before, text_after, outcome, reason"
 
-func scanRevision(scan func(...any) error) (Revision, error) {
-	var r Revision
-	err := scan(&r.ID, &r.Parent, &r.Model, &r.TimeUS, &r.Source, &r.Restores,
-		&r.Author, &r.Before, &r.After, &r.Outcome, &r.Reason)
+func scanRevision(scan scanFunc) (r Revision, err error) {
+	err = scan(&r.ID, &r.Parent, &r.Model, &r.TimeUS, &r.Source, &r.Restores, &r.Before, &r.After, &r.Outcome,
+		&r.Reason)
 	return r, err
 }
 
-// Revision answers the revision with that ID, or ErrNotFound.
+// Revision returns the revision with that ID, or ErrNotFound.
 func (s *Store) Revision(ctx context.Context, id int64) (Revision, error) {
-	r, err := scanRevision(s.r.QueryRowContext(ctx, `SELECT `+revisionColumns+` FROM config_revision WHERE id = ?`, id).Scan)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = ErrNotFound
-	}
+	r, err := queryOne(ctx, s.r, scanRevision, `SELECT `+revisionColumns+` FROM config_revision WHERE id = ?`, id)
 	if err != nil {
 		return Revision{}, fmt.Errorf("configuration revision %d: %w", id, err)
 	}
 	return r, nil
 }
 
-// Revisions answers the revisions of a model, the latest first: those before beforeID, or all for 0; at most n
+// Revisions returns the revisions of a model, the latest first: those before beforeID, or all for 0; at most n
 // (default 100, at most 1000).
 func (s *Store) Revisions(ctx context.Context, model string, beforeID int64, n int) ([]Revision, error) {
-	rows, err := s.r.QueryContext(ctx, `SELECT `+revisionColumns+` FROM config_revision
+	out, err := queryAll(ctx, s.r, scanRevision, `SELECT `+revisionColumns+` FROM config_revision
 		WHERE model = ? AND (? = 0 OR id < ?) ORDER BY id DESC LIMIT ?`, model, beforeID, beforeID, limit(n, 100, 1000))
 	if err != nil {
-		return nil, fmt.Errorf("configuration revisions of model %q: %w", model, err)
-	}
-	defer rows.Close()
-	var out []Revision
-	for rows.Next() {
-		r, err := scanRevision(rows.Scan)
-		if err != nil {
-			return nil, fmt.Errorf("configuration revisions of model %q: %w", model, err)
-		}
-		out = append(out, r)
-	}
-	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("configuration revisions of model %q: %w", model, err)
 	}
 	return out, nil

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Sample is what one version of a model did in a stretch of time. All numbers are sums over that stretch.
+// Sample is what one version of a model did in a period. All numbers are sums over that period.
 type Sample struct {
 	Model   string
-	Version int64 // 0 in answers that add up all versions
-	// StartUS is when the stretch begins. RecordSamples takes any time within a second for that second.
+	Version int64 // 0 in results that add up all versions
+	// StartUS is the start of the period. RecordSamples takes any time within a second for that second.
 	StartUS int64
 
 	Requests  int64 // finished requests: Successes and the four kinds of failures
@@ -19,12 +19,12 @@ type Sample struct {
 	Failures  Failures
 
 	Inferences int64 // rows of successful requests, as Triton counts them
-	Executions int64 // batches that ran
+	Executions int64 // executed batches
 	BatchRows  int64 // rows in those batches; BatchRows/Executions is the mean batch size
 
 	QueueNS, ComputeInputNS, ComputeInferNS, ComputeOutputNS, RequestNS int64
 
-	// Latency is the encoded Histogram of the request durations; empty when there is none.
+	// Latency is the encoded Histogram of the request durations, empty if there are none.
 	Latency []byte
 }
 
@@ -33,13 +33,13 @@ type Failures struct {
 	Rejected, Canceled, Backend, Other int64
 }
 
-// Total is the number of failed requests.
+// Total returns the number of failed requests.
 func (f Failures) Total() int64 { return f.Rejected + f.Canceled + f.Backend + f.Other }
 
-// Histogram decodes Latency; one that cannot be read is empty.
+// Histogram decodes Latency. A histogram that cannot be read is empty.
 func (p *Sample) Histogram() *Histogram {
 	h := new(Histogram)
-	_ = h.UnmarshalBinary(p.Latency) // left empty: the other numbers still stand
+	_ = h.UnmarshalBinary(p.Latency) // leaves h empty; the other numbers are still valid
 	return h
 }
 
@@ -72,8 +72,8 @@ func (p *Sample) numbers() []*int64 {
 }
 
 // RecordSamples queues samples to be stored and returns at once. Samples of the same version and second add up. The
-// store owns the slice and what it points to from here on. It answers false when they were dropped: the queue is
-// full or the store closed.
+// store takes ownership of the slice and what it points to. RecordSamples returns false if the samples were dropped,
+// because the queue is full or the store is closed.
 func (s *Store) RecordSamples(batch []Sample) bool {
 	if len(batch) == 0 {
 		return true
@@ -89,7 +89,8 @@ func (s *Store) RecordSamples(batch []Sample) bool {
 	return false
 }
 
-// valid refuses what would break sums: negative numbers, times before 1970, a histogram that cannot be read.
+// valid reports whether a sample can be added to others: no negative numbers, no time before 1970, and a histogram that
+// can be read.
 func (p *Sample) valid() bool {
 	if p.Model == "" || p.StartUS < 0 {
 		return false

@@ -6,17 +6,17 @@ import (
 	"fmt"
 )
 
-// Span is a stretch of time in which a version was loaded. It tells an idle second, which has no sample, from one in
-// which the version was not served.
+// Span is a period in which a version was loaded. Without spans, an idle second, which has no sample, would look like a
+// second in which the version was not loaded.
 type Span struct {
 	Model        string
 	Version      int64
 	FromUS, ToUS int64
 }
 
-// RecordSpans queues spans to be stored and returns at once. A span with the same version and FromUS as an earlier
-// one makes it longer, never shorter: the caller repeats it from time to time while the version stays loaded. It
-// answers false when they were dropped; the next repetition makes up for it.
+// RecordSpans queues spans to be stored and returns at once. A span with the version and FromUS of an earlier one
+// extends it and never shortens it: the caller repeats a span while the version stays loaded. RecordSpans returns false
+// if the spans were dropped; the next repetition stores them.
 func (s *Store) RecordSpans(spans []Span) bool {
 	if len(spans) == 0 {
 		return true
@@ -54,25 +54,16 @@ func (w *writer) writeSpans(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// Spans answers the spans of a model (of all for "") and version (all for 0) that touch FromUS <= t < ToUS, ordered by
-// model, version and start.
+// Spans returns the spans of a model (of all for "") and version (all for 0) that overlap FromUS <= t < ToUS, ordered
+// by model, version and start.
 func (s *Store) Spans(ctx context.Context, model string, version, fromUS, toUS int64) ([]Span, error) {
-	rows, err := s.r.QueryContext(ctx, `SELECT model, version, from_us, to_us FROM span JOIN series ON id = series_id
+	out, err := queryAll(ctx, s.r, func(scan scanFunc) (p Span, err error) {
+		err = scan(&p.Model, &p.Version, &p.FromUS, &p.ToUS)
+		return p, err
+	}, `SELECT model, version, from_us, to_us FROM span JOIN series ON id = series_id
 		WHERE (? = '' OR model = ?) AND (? = 0 OR version = ?) AND to_us >= ? AND from_us < ?
 		ORDER BY model, version, from_us`, model, model, version, version, fromUS, toUS)
 	if err != nil {
-		return nil, fmt.Errorf("history of what was loaded: %w", err)
-	}
-	defer rows.Close()
-	var out []Span
-	for rows.Next() {
-		var p Span
-		if err := rows.Scan(&p.Model, &p.Version, &p.FromUS, &p.ToUS); err != nil {
-			return nil, fmt.Errorf("history of what was loaded: %w", err)
-		}
-		out = append(out, p)
-	}
-	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("history of what was loaded: %w", err)
 	}
 	return out, nil

@@ -12,20 +12,20 @@ import (
 
 // Options bound a Store. The zero value is ready: zero fields get the defaults named with them.
 type Options struct {
-	// KeepSeconds, KeepMinutes and KeepHours are the ages up to which samples of a second (default 24 h), of a
-	// minute (30 days) and of an hour (2 years) are kept; KeepEvents is that of events (1 year).
+	// KeepSeconds, KeepMinutes and KeepHours are how long samples of a second (default 24 h), of a minute (30 days) and
+	// of an hour (2 years) are kept. KeepEvents is how long events are kept (1 year).
 	KeepSeconds, KeepMinutes, KeepHours, KeepEvents time.Duration
-	// MaxBytes limits the database file (default 1 GiB): above it, the oldest samples go first, then the oldest
-	// events. Configuration revisions and settings are never removed.
+	// MaxBytes limits the database file (default 1 GiB). Above it, the oldest samples are removed first, then the
+	// oldest events. Configuration revisions and settings are never removed.
 	MaxBytes int64
 	// QueueLength is how many calls of RecordSamples, and how many events, may wait for the writer (default 1024).
 	QueueLength int
 	// MaxPending is how many samples, and how many events, wait in memory while the database cannot be written
 	// (default 50,000 each).
 	MaxPending int
-	// PruneEvery is the time between two looks at the limits (default 1 min).
+	// PruneEvery is how often the limits are enforced (default 1 min).
 	PruneEvery time.Duration
-	// Log takes what the store has to say; nil discards it.
+	// Log receives the messages of the store; nil discards them.
 	Log *slog.Logger
 }
 
@@ -52,10 +52,10 @@ func orDefault[T ~int | ~int64](v, def T) T {
 	return v
 }
 
-// ErrClosed answers calls on a Store that is closed.
+// ErrClosed is returned by calls on a closed Store.
 var ErrClosed = errors.New("the store is closed")
 
-// ErrNotFound answers a look-up of a revision or setting that does not exist.
+// ErrNotFound is returned for a row that does not exist.
 var ErrNotFound = errors.New("not found in the store")
 
 // Store is an open database. It is safe for concurrent use.
@@ -64,37 +64,35 @@ type Store struct {
 	opt      Options
 	warnings []string
 
-	w, r *sql.DB // the writer's one connection, and the readers'; the same in memory
+	w, r *sql.DB // the writer's single connection, and those of readers; in memory they are the same
 
 	samples chan []Sample
 	events  chan Event
 	spans   chan []Span
 	ops     chan *op
 	stop    chan struct{} // closed by Close
-	done    chan struct{} // closed by the writer when it ends
+	done    chan struct{} // closed by the writer when it has ended
 	once    sync.Once
 
-	eventID atomic.Int64 // the last one given
+	eventID atomic.Int64 // the last ID that was assigned
 
 	mu     sync.Mutex // guards health
 	health Health
 }
 
-// Health says how the writing goes.
+// Health is the state of writing.
 type Health struct {
-	// DroppedSamples and DroppedEvents count rows that were given up since Open: a queue was full, the database
-	// could not be written for too long, or they were not valid.
+	// DroppedSamples and DroppedEvents count rows that were dropped since Open, because a queue was full, the database
+	// could not be written for too long, or the rows were invalid.
 	DroppedSamples, DroppedEvents uint64
 	// WriteErrors counts failed transactions since Open.
 	WriteErrors uint64
 	// Failing is true from a failed write until one succeeds; LastError is the reason of the latest failure.
 	Failing   bool
 	LastError string
-	// LastErrorUS is when the latest write failed, 0 for never.
-	LastErrorUS int64
 	// Pending is how many samples and events wait in memory for a database that cannot be written.
 	Pending int
-	// Bytes is the size of the database file when the limits were last looked at.
+	// Bytes is the size of the database file when the limits were last enforced.
 	Bytes int64
 }
 
@@ -123,20 +121,20 @@ func start(ctx context.Context, path string, w, r *sql.DB, o Options, warnings [
 	return s, nil
 }
 
-// Path is the file of the database, "" for one in memory.
+// Path returns the file of the database, "" for one in memory.
 func (s *Store) Path() string { return s.path }
 
-// Warnings are what the user should know about the opening, such as a damaged database that was set aside.
+// Warnings returns what the user should know about opening the database, such as a damaged one that was renamed.
 func (s *Store) Warnings() []string { return s.warnings }
 
-// Health says how the writing goes. It does not touch the database.
+// Health returns the state of writing. It does not access the database.
 func (s *Store) Health() Health {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.health
 }
 
-// Close writes what is queued, ends the writer and closes the database. Calls after the first wait for it too.
+// Close writes what is queued, ends the writer and closes the database. Later calls wait for the first.
 func (s *Store) Close() error {
 	var err error
 	s.once.Do(func() {
@@ -144,7 +142,7 @@ func (s *Store) Close() error {
 		<-s.done
 		err = s.r.Close()
 		if s.w != s.r {
-			err = errors.Join(s.w.Close(), err) // the writer last would checkpoint too; it has more to write
+			err = errors.Join(s.w.Close(), err) // last: the last connection to close writes the WAL into the file
 		}
 	})
 	<-s.done
@@ -160,18 +158,18 @@ func (s *Store) closed() bool {
 	}
 }
 
-// Flush waits until the samples and events that were recorded before it are written, or answers why they are not.
+// Flush waits until the samples and events that were recorded before it are written, or returns why they are not.
 func (s *Store) Flush(ctx context.Context) error { return s.durable(ctx, nil) }
 
-// op is a write that its caller waits for.
+// op is a write for which its caller waits.
 type op struct {
 	ctx  context.Context
 	do   func(context.Context, *sql.Tx) error // nil: only write what is queued
 	done chan error                           // buffered
 }
 
-// durable runs do in a transaction of the writer that is on disk, through a loss of power, when it answers nil.
-// Once the transaction has begun, its end is waited for: an error means that nothing was stored.
+// durable runs do in a transaction of the writer. If it returns nil, the transaction is on disk and survives a loss of
+// power. It waits for the end of a transaction that has begun, so an error means that nothing was stored.
 func (s *Store) durable(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
 	o := &op{ctx: ctx, do: do, done: make(chan error, 1)}
 	select {
@@ -184,7 +182,7 @@ func (s *Store) durable(ctx context.Context, do func(context.Context, *sql.Tx) e
 	}
 }
 
-// change is durable for a statement that is to change a row: ErrNotFound if it changes none.
+// change is durable for a statement that must change a row. It returns ErrNotFound if no row was changed.
 func (s *Store) change(ctx context.Context, statement string, args ...any) error {
 	return s.durable(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		res, err := tx.ExecContext(ctx, statement, args...)

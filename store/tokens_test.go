@@ -15,7 +15,8 @@ func TestTokensOutliveTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, name := range []string{"one", "two"} {
-		if _, err := s.AddToken(t.Context(), Token{ID: name + "-id", Name: name, Scopes: "infer", Hash: []byte{byte(i)}, CreatedUS: int64(i + 1)}); err != nil {
+		if _, err := s.AddToken(t.Context(), Token{ID: name + "-id", Name: name, Scopes: "infer",
+			Hash: []byte{byte(i)}, CreatedUS: int64(i + 1)}); err != nil {
 			t.Fatal(err)
 		}
 	}

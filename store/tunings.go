@@ -4,12 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 )
 
-// Tuning is a search for a model's best configuration. Head and Body are JSON that only its writer understands: what a list
-// shows, and all of it.
+// Tuning is a search for a model's best configuration. Head and Body are JSON in the caller's form: Head is what a list
+// shows, Body is everything.
 type Tuning struct {
 	ID        int64
 	Model     string
@@ -18,10 +17,10 @@ type Tuning struct {
 	Body      json.RawMessage // nil in lists
 }
 
-// KeptTunings is how many tunings of a model are kept: a new one takes the place of the oldest.
-const KeptTunings = 20
+// keptTunings is how many tunings of a model are kept. A new one replaces the oldest.
+const keptTunings = 20
 
-// AddTuning stores t and answers its ID. Of the model's tunings the newest KeptTunings stay.
+// AddTuning stores t and returns its ID. It removes the model's oldest tunings if there are too many.
 func (s *Store) AddTuning(ctx context.Context, t Tuning) (id int64, err error) {
 	if err := t.check(); err != nil {
 		return 0, err
@@ -33,7 +32,7 @@ func (s *Store) AddTuning(ctx context.Context, t Tuning) (id int64, err error) {
 			return err
 		}
 		_, err = tx.ExecContext(ctx, `DELETE FROM tuning WHERE model = ?1 AND id NOT IN (
-			SELECT id FROM tuning WHERE model = ?1 ORDER BY id DESC LIMIT ?2)`, t.Model, KeptTunings)
+			SELECT id FROM tuning WHERE model = ?1 ORDER BY id DESC LIMIT ?2)`, t.Model, keptTunings)
 		return err
 	})
 	if err != nil {
@@ -49,59 +48,51 @@ func (t *Tuning) check() error {
 	return nil
 }
 
-// SetTuning replaces the head and the body of a tuning; one that is gone is ErrNotFound.
+// SetTuning replaces the head and the body of a tuning, or returns ErrNotFound.
 func (s *Store) SetTuning(ctx context.Context, t Tuning) error {
 	if err := t.check(); err != nil {
 		return err
 	}
-	return s.oneTuning(ctx, t.ID, `UPDATE tuning SET head = ?2, body = ?3 WHERE id = ?1`, string(t.Head), string(t.Body))
-}
-
-// DeleteTuning removes a tuning; one that is gone is ErrNotFound.
-func (s *Store) DeleteTuning(ctx context.Context, id int64) error {
-	return s.oneTuning(ctx, id, `DELETE FROM tuning WHERE id = ?1`)
-}
-
-func (s *Store) oneTuning(ctx context.Context, id int64, query string, args ...any) error {
-	err := s.change(ctx, query, append([]any{id}, args...)...)
+	err := s.change(ctx, `UPDATE tuning SET head = ?, body = ? WHERE id = ?`, string(t.Head), string(t.Body), t.ID)
 	if err != nil {
+		return fmt.Errorf("tuning %d: %w", t.ID, err)
+	}
+	return nil
+}
+
+// DeleteTuning removes a tuning, or returns ErrNotFound.
+func (s *Store) DeleteTuning(ctx context.Context, id int64) error {
+	if err := s.change(ctx, `DELETE FROM tuning WHERE id = ?`, id); err != nil {
 		return fmt.Errorf("tuning %d: %w", id, err)
 	}
 	return nil
 }
 
-// Tuning answers one, or ErrNotFound.
+// Tuning returns a tuning, or ErrNotFound.
 func (s *Store) Tuning(ctx context.Context, id int64) (Tuning, error) {
-	t := Tuning{ID: id}
-	var head, body string
-	err := s.r.QueryRowContext(ctx, `SELECT model, started_us, head, body FROM tuning WHERE id = ?`, id).Scan(&t.Model, &t.StartedUS, &head, &body)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = ErrNotFound
-	}
+	t, err := queryOne(ctx, s.r, func(scan scanFunc) (Tuning, error) {
+		var head, body string
+		t := Tuning{ID: id}
+		err := scan(&t.Model, &t.StartedUS, &head, &body)
+		t.Head, t.Body = json.RawMessage(head), json.RawMessage(body)
+		return t, err
+	}, `SELECT model, started_us, head, body FROM tuning WHERE id = ?`, id)
 	if err != nil {
 		return Tuning{}, fmt.Errorf("tuning %d: %w", id, err)
 	}
-	t.Head, t.Body = json.RawMessage(head), json.RawMessage(body)
 	return t, nil
 }
 
-// Tunings answers those of a model without their bodies, newest first.
-func (s *Store) Tunings(ctx context.Context, model string) (out []Tuning, err error) {
-	rows, err := s.r.QueryContext(ctx, `SELECT id, started_us, head FROM tuning WHERE model = ? ORDER BY id DESC`, model)
-	if err != nil {
-		return nil, fmt.Errorf("tunings of model %q: %w", model, err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		t := Tuning{Model: model}
+// Tunings returns the tunings of a model without their bodies, the newest first.
+func (s *Store) Tunings(ctx context.Context, model string) ([]Tuning, error) {
+	out, err := queryAll(ctx, s.r, func(scan scanFunc) (Tuning, error) {
 		var head string
-		if err := rows.Scan(&t.ID, &t.StartedUS, &head); err != nil {
-			return nil, fmt.Errorf("tunings of model %q: %w", model, err)
-		}
+		t := Tuning{Model: model}
+		err := scan(&t.ID, &t.StartedUS, &head)
 		t.Head = json.RawMessage(head)
-		out = append(out, t)
-	}
-	if err := rows.Err(); err != nil {
+		return t, err
+	}, `SELECT id, started_us, head FROM tuning WHERE model = ? ORDER BY id DESC`, model)
+	if err != nil {
 		return nil, fmt.Errorf("tunings of model %q: %w", model, err)
 	}
 	return out, nil

@@ -14,8 +14,9 @@ func TestTunings(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ids []int64
-	for i := range KeptTunings + 2 {
-		id, err := s.AddTuning(t.Context(), Tuning{Model: "m", StartedUS: int64(i), Head: json.RawMessage(fmt.Sprint(i)), Body: json.RawMessage(`{}`)})
+	for i := range keptTunings + 2 {
+		id, err := s.AddTuning(t.Context(), Tuning{Model: "m", StartedUS: int64(i),
+			Head: json.RawMessage(fmt.Sprint(i)), Body: json.RawMessage(`{}`)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,7 +27,8 @@ func TestTunings(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := ids[len(ids)-1]
-	if err := s.SetTuning(t.Context(), Tuning{ID: last, Model: "m", Head: json.RawMessage(`"done"`), Body: json.RawMessage(`{"a":1}`)}); err != nil {
+	if err := s.SetTuning(t.Context(), Tuning{ID: last, Model: "m", Head: json.RawMessage(`"done"`),
+		Body: json.RawMessage(`{"a":1}`)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.DeleteTuning(t.Context(), ids[5]); err != nil {
@@ -40,10 +42,12 @@ func TestTunings(t *testing.T) {
 	}
 	defer s.Close()
 	list, err := s.Tunings(t.Context(), "m")
-	if err != nil || len(list) != KeptTunings-1 || list[0].ID != last || string(list[0].Head) != `"done"` || list[0].Body != nil {
+	if err != nil || len(list) != keptTunings-1 || list[0].ID != last || string(list[0].Head) != `"done"` ||
+		list[0].Body != nil {
 		t.Errorf("Tunings after opening again: %d, the first %+v, %v", len(list), list[0], err)
 	}
-	if got, err := s.Tuning(t.Context(), last); err != nil || string(got.Body) != `{"a":1}` || got.Model != "m" || got.StartedUS != KeptTunings+1 {
+	if got, err := s.Tuning(t.Context(), last); err != nil || string(got.Body) != `{"a":1}` || got.Model != "m" ||
+		got.StartedUS != keptTunings+1 {
 		t.Errorf("Tuning(%d) = %+v, %v", last, got, err)
 	}
 	if got, err := s.Tuning(t.Context(), other); err != nil || got.Model != "n" {
@@ -51,12 +55,16 @@ func TestTunings(t *testing.T) {
 	}
 	for _, gone := range []int64{ids[0], ids[1], ids[5], last + 100} {
 		_, err := s.Tuning(t.Context(), gone)
-		set := s.SetTuning(t.Context(), Tuning{ID: gone, Model: "m", Head: json.RawMessage(`1`), Body: json.RawMessage(`1`)})
-		if del := s.DeleteTuning(t.Context(), gone); !errors.Is(err, ErrNotFound) || !errors.Is(set, ErrNotFound) || !errors.Is(del, ErrNotFound) {
+		set := s.SetTuning(t.Context(), Tuning{ID: gone, Model: "m", Head: json.RawMessage(`1`),
+			Body: json.RawMessage(`1`)})
+		if del := s.DeleteTuning(t.Context(), gone); !errors.Is(err, ErrNotFound) || !errors.Is(set, ErrNotFound) ||
+			!errors.Is(del, ErrNotFound) {
 			t.Errorf("tuning %d that is gone: %v, %v, %v", gone, err, set, del)
 		}
 	}
-	for _, bad := range []Tuning{{Head: json.RawMessage(`1`), Body: json.RawMessage(`1`)}, {Model: "m", Head: json.RawMessage(`{`), Body: json.RawMessage(`1`)}, {Model: "m", Head: json.RawMessage(`1`)}} {
+	for _, bad := range []Tuning{{Head: json.RawMessage(`1`), Body: json.RawMessage(`1`)},
+		{Model: "m", Head: json.RawMessage(`{`), Body: json.RawMessage(`1`)}, {Model: "m",
+			Head: json.RawMessage(`1`)}} {
 		if _, err := s.AddTuning(t.Context(), bad); err == nil {
 			t.Errorf("AddTuning(%+v) is taken", bad)
 		}

@@ -12,7 +12,7 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
-// writer is the state of the goroutine that writes. Only that goroutine touches it.
+// writer is the state of the goroutine that writes. Only that goroutine uses it.
 type writer struct {
 	s       *Store
 	samples []Sample // not yet written, oldest first
@@ -64,7 +64,7 @@ func (s *Store) run() {
 	}
 }
 
-// take moves what is queued to the pending rows, so that it goes into one transaction, and enforces their limit.
+// take moves the queued rows to the pending rows, so that one transaction writes them, and enforces their limit.
 func (w *writer) take() {
 	for more := true; more; {
 		select {
@@ -81,7 +81,7 @@ func (w *writer) take() {
 	limit := w.s.opt.MaxPending
 	lostSamples, lostEvents := max(len(w.samples)-limit, 0), max(len(w.events)-limit, 0)
 	w.samples, w.events = w.samples[lostSamples:], w.events[lostEvents:]
-	w.spans = w.spans[max(len(w.spans)-limit, 0):] // they are repeated
+	w.spans = w.spans[max(len(w.spans)-limit, 0):] // the caller repeats spans
 	w.s.dropped(lostSamples, lostEvents)
 }
 
@@ -95,10 +95,10 @@ func (s *Store) dropped(samples, events int) {
 	s.mu.Unlock()
 }
 
-// flush writes the pending rows in one transaction. After a failure it waits for the retry timer, unless now. It
-// answers why rows were not written.
+// flush writes the pending rows in one transaction. After a failure it waits for the retry timer, unless now is true.
+// It returns why rows were not written.
 func (w *writer) flush(now bool) error {
-	defer w.note()
+	defer w.updatePending()
 	if w.wait > 0 && !now || len(w.samples)+len(w.events)+len(w.spans) == 0 {
 		return nil
 	}
@@ -116,9 +116,9 @@ func (w *writer) flush(now bool) error {
 		w.recovered()
 		w.forget()
 	case isTransient(err):
-		clear(w.series) // what was looked up may have been rolled back
+		clear(w.series) // their rows may have been rolled back
 		w.failed(err)
-	default: // these rows would fail for ever
+	default: // these rows would fail again
 		clear(w.series)
 		w.failed(err)
 		w.s.dropped(len(w.samples), len(w.events))
@@ -127,7 +127,7 @@ func (w *writer) flush(now bool) error {
 	return err
 }
 
-// forget empties the pending rows, and gives large leftovers of a bad time back.
+// forget empties the pending rows, and releases large slices that were needed after failures.
 func (w *writer) forget() {
 	const keep = 1024
 	clear(w.samples)
@@ -142,7 +142,7 @@ func (w *writer) forget() {
 	}
 }
 
-func (w *writer) note() {
+func (w *writer) updatePending() {
 	w.s.mu.Lock()
 	w.s.health.Pending = len(w.samples) + len(w.events)
 	w.s.mu.Unlock()
@@ -161,7 +161,7 @@ func (w *writer) failed(err error) {
 	}
 }
 
-// recovered notes a write that succeeded.
+// recovered updates the state after a write that succeeded.
 func (w *writer) recovered() {
 	w.wait = 0
 	w.retry.Stop()
@@ -180,10 +180,9 @@ func (s *Store) countError(err error) {
 	s.health.WriteErrors++
 	s.health.Failing = true
 	s.health.LastError = err.Error()
-	s.health.LastErrorUS = nowUS()
 }
 
-// markSuspect asks the next Open for a full check.
+// markSuspect makes the next Open check the whole database.
 func (s *Store) markSuspect() {
 	if s.path == "" {
 		return
@@ -193,7 +192,7 @@ func (s *Store) markSuspect() {
 	}
 }
 
-// serve runs an op, with synchronous=FULL: its commit, and all before it, are synced to disk.
+// serve runs an op with synchronous=FULL: its commit, and all commits before it, are synced to disk.
 func (w *writer) serve(o *op) error {
 	if err := o.ctx.Err(); err != nil {
 		return err
@@ -201,18 +200,18 @@ func (w *writer) serve(o *op) error {
 	if o.do == nil {
 		return w.flush(true)
 	}
-	ctx := context.WithoutCancel(o.ctx) // a cancelled commit would leave in doubt whether it happened
+	ctx := context.WithoutCancel(o.ctx) // after a cancelled commit, nobody would know whether it took effect
 	if _, err := w.s.w.ExecContext(ctx, "PRAGMA synchronous = FULL"); err != nil {
 		return openError(w.s.path, err)
 	}
 	err := w.inTx(ctx, o.do)
 	if _, e := w.s.w.ExecContext(ctx, "PRAGMA synchronous = NORMAL"); e != nil {
-		w.s.opt.Log.Warn("history database: every commit is synced from now on", "err", e) // slower, still right
+		w.s.opt.Log.Warn("history database: every commit is synced from now on", "err", e) // slower, but correct
 	}
 	switch {
 	case err == nil:
 		w.recovered()
-		w.flush(true) // its own failure is counted there, and is not the op's
+		w.flush(true) // its failure is counted there and is not the op's
 	case isTransient(err):
 		w.s.countError(err)
 		if isDamage(err) {
@@ -229,7 +228,7 @@ func (w *writer) inTx(ctx context.Context, do func(context.Context, *sql.Tx) err
 		return err
 	}
 	if err := do(ctx, tx); err != nil {
-		tx.Rollback() // its error would only repeat the fault
+		tx.Rollback() // its error would only repeat err
 		return err
 	}
 	return tx.Commit()

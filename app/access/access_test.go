@@ -80,7 +80,8 @@ func TestScopesOpenWhatTheySay_B082(t *testing.T) {
 		}
 		for _, needs := range tt.shuts {
 			var r *Refusal
-			if err := tokens.Check(Request{Authorization: text, Needs: needs}); !errors.As(err, &r) || !r.Scope || !strings.Contains(err.Error(), needs.String()) {
+			if err := tokens.Check(Request{Authorization: text, Needs: needs}); !errors.As(err, &r) || !r.Scope ||
+				!strings.Contains(err.Error(), needs.String()) {
 				t.Errorf("%s for %v: %v, want a refusal that names the scope", tt.name, needs, err)
 			}
 		}
@@ -98,7 +99,8 @@ func TestRevokedAtOnce_B082(t *testing.T) {
 	if _, err := tokens.Revoke(t.Context(), gone.ID); err != nil {
 		t.Fatal(err)
 	}
-	for name, tokens := range map[string]*Tokens{"the same process": tokens, "the next start": open(t, Options{Store: tokens.store})} {
+	for name, tokens := range map[string]*Tokens{"the same process": tokens,
+		"the next start": open(t, Options{Store: tokens.store})} {
 		if tokens.Check(Request{Authorization: a, Needs: Infer}) == nil {
 			t.Errorf("%s: a revoked token passes", name)
 		}
@@ -135,7 +137,8 @@ func TestNamesAndScopesAreChecked(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		scope Scope
-	}{{"", Infer}, {" ", Infer}, {strings.Repeat("x", 65), Infer}, {"a\x1b[31m", Infer}, {"a\nb", Infer}, {"\xff", Infer}, {"taken", Infer}, {"ok", 0}, {"ok", 8}} {
+	}{{"", Infer}, {" ", Infer}, {strings.Repeat("x", 65), Infer}, {"a\x1b[31m", Infer}, {"a\nb", Infer}, {"\xff",
+		Infer}, {"taken", Infer}, {"ok", 0}, {"ok", 8}} {
 		if _, text, err := tokens.Create(t.Context(), tt.name, tt.scope); err == nil || text != "" {
 			t.Errorf("Create(%q, %d) = %q, %v", tt.name, tt.scope, text, err)
 		}
@@ -197,7 +200,8 @@ func TestCheckDoesNotAllocate(t *testing.T) {
 	tokens := open(t, Options{Environment: "secret"})
 	_, text := create(t, tokens, "a", Infer)
 	value := "Bearer " + text
-	for name, r := range map[string]Request{"right": {Authorization: value, Needs: Infer}, "wrong": {Authorization: text[1:], Needs: Infer}, "narrow": {Authorization: text, Needs: Control}} {
+	for name, r := range map[string]Request{"right": {Authorization: value, Needs: Infer},
+		"wrong": {Authorization: text[1:], Needs: Infer}, "narrow": {Authorization: text, Needs: Control}} {
 		if n := testing.AllocsPerRun(100, func() { _ = tokens.Check(r) }); n != 0 {
 			t.Errorf("%s token: %v allocations", name, n)
 		}

@@ -32,7 +32,8 @@ var (
 
 // Request is what Check needs to know about a request.
 type Request struct {
-	// Authorization is the header or metadata of that name: a token, with or without "Bearer " before it. It is not kept.
+	// Authorization is the header or metadata of that name: a token, with or without "Bearer " before it. It is not
+	// kept.
 	Authorization string
 	// Remote is the address of the client; nil: not on this machine.
 	Remote net.Addr

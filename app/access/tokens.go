@@ -66,7 +66,8 @@ type knownToken struct {
 
 // New reads the stored tokens.
 func New(ctx context.Context, o Options) (*Tokens, error) {
-	t := &Tokens{store: o.Store, env: o.Environment != "", internal: "internal_" + rand.Text(), log: o.Log, always: o.Always}
+	t := &Tokens{store: o.Store, env: o.Environment != "", internal: "internal_" + rand.Text(), log: o.Log,
+		always: o.Always}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
 	}
@@ -140,7 +141,8 @@ func (t *Tokens) Create(ctx context.Context, name string, scope Scope) (Token, s
 	name = strings.TrimSpace(name)
 	notPrintable := func(r rune) bool { return !unicode.IsPrint(r) }
 	switch {
-	case name == "", utf8.RuneCountInString(name) > 64, !utf8.ValidString(name), strings.ContainsFunc(name, notPrintable):
+	case name == "", utf8.RuneCountInString(name) > 64, !utf8.ValidString(name),
+		strings.ContainsFunc(name, notPrintable):
 		return Token{}, "", fmt.Errorf("%w: a token needs a name of 1 to 64 printable characters", ErrName)
 	case scope&Any == 0 || scope&^Any != 0:
 		return Token{}, "", errors.New("a token needs a scope: infer, control or admin")
@@ -152,7 +154,8 @@ func (t *Tokens) Create(ctx context.Context, name string, scope Scope) (Token, s
 	h := sum(text)
 	stored, err := t.store.AddToken(ctx, store.Token{ID: id, Name: name, Scopes: scope.String(), Hash: h[:]})
 	if errors.Is(err, store.ErrExists) {
-		return Token{}, "", fmt.Errorf("%w: there is a token named %q already; revoke it or choose another name", ErrName, name)
+		return Token{}, "", fmt.Errorf("%w: there is a token named %q already; revoke it or choose another name",
+			ErrName, name)
 	}
 	if err != nil {
 		return Token{}, "", err

@@ -118,7 +118,8 @@ func New(o Options) (*Console, error) {
 	if err := c.connect(&o); err != nil {
 		return nil, err
 	}
-	c.handler = &guard{next: c.mux(pageHandler(o.Page, o.Log)), allowedHosts: o.AllowedHosts, window: hasWindow, log: o.Log}
+	c.handler = &guard{next: c.mux(pageHandler(o.Page, o.Log)), allowedHosts: o.AllowedHosts, window: hasWindow,
+		log: o.Log}
 	remove := o.Recorder.Listen(c.history.Listener())
 	c.tasks.Start(func(ctx context.Context) {
 		defer remove()
@@ -136,8 +137,9 @@ func (c *Console) connect(o *Options) error {
 	checker := configs.NewChecker(o.Check)
 	writer := &configs.Writer{Catalog: c.catalog, Engine: o.Engine, Store: o.Store, Recorder: o.Recorder, Log: o.Log}
 	trash := models.NewTrash(filepath.Join(o.DataDir, "trash"))
-	c.models = &models.Handler{Engine: o.Engine, Catalog: c.catalog, Checker: checker, Writer: writer, Watcher: c.watcher,
-		Trash: trash, Store: o.Store, Recorder: o.Recorder, Log: o.Log}
+	c.models = &models.Handler{Engine: o.Engine, Catalog: c.catalog, Checker: checker, Writer: writer,
+		Watcher: c.watcher,
+		Trash:   trash, Store: o.Store, Recorder: o.Recorder, Log: o.Log}
 	var err error
 	c.imports, err = imports.New(imports.Options{DataDir: o.DataDir, Limits: o.ImportLimits, Engine: o.Engine,
 		Catalog: c.catalog, Checker: checker, Writer: writer, Recorder: o.Recorder, Trash: trash, Streams: c.streams,
@@ -146,14 +148,16 @@ func (c *Console) connect(o *Options) error {
 		return err
 	}
 	c.configs = configs.NewHandler(checker, writer, c.imports.Staged)
-	c.tuning = &tuning.Handler{Tuner: o.Tuner, Inference: o.Inference, Catalog: c.catalog, Writer: writer, Store: o.Store,
+	c.tuning = &tuning.Handler{Tuner: o.Tuner, Inference: o.Inference, Catalog: c.catalog, Writer: writer,
+		Store: o.Store,
 		Tasks: c.tasks, Log: o.Log}
 	c.server = &machine.Server{Description: o.Server, Engine: o.Engine, Store: o.Store, Backends: o.Check.Backends,
 		Repositories: o.Repositories, DataDir: o.DataDir, HasWindow: o.Window.Pick != nil}
 	c.monitor = machine.NewMonitor(o.Engine, o.Check.Machine, o.HostPolicies)
 	c.runtime = &machine.Runtime{Catalog: c.catalog, Environment: o.Environment}
-	c.frameworks = &machine.Frameworks{Installer: o.Frameworks, Catalog: c.catalog, Engine: o.Engine, Streams: c.streams,
-		Tasks: c.tasks, Log: o.Log}
+	c.frameworks = &machine.Frameworks{Installer: o.Frameworks, Catalog: c.catalog, Engine: o.Engine,
+		Streams: c.streams,
+		Tasks:   c.tasks, Log: o.Log}
 	c.access, c.window = &o.Access, o.Window
 	c.proxy = inference.NewProxy(o.Inference)
 	c.clientErrors = &clientErrors{recorder: o.Recorder, log: o.Log}
@@ -176,8 +180,8 @@ func (c *Console) Server() *http.Server {
 	}
 }
 
-// ModelsChanged notes that the state of some model changed, so that the page is updated at once. Without it, the page is
-// updated within a second.
+// ModelsChanged notes that the state of some model changed, so that the page is updated at once. Without it, the page
+// is updated within a second.
 func (c *Console) ModelsChanged() { c.catalog.Changed() }
 
 // Close ends the event streams and the background work, waits for them, and removes the staged imports.

@@ -18,21 +18,27 @@ import (
 func TestServerAndModels(t *testing.T) {
 	r := consoletest.New(t, engine.ModeExplicit)
 	s := consoletest.Get[api.Server](r, 200, "GET", "/api/server", nil)
-	if !s.Live || !s.Ready || s.ModelControlMode != "explicit" || len(s.Repositories) != 1 || s.Repositories[0].Models != 1 ||
-		!s.Repositories[0].Writable || s.TritonVersion != "2.51.0" || s.Process.PID != os.Getpid() || s.Process.RSSBytes == 0 {
+	if !s.Live || !s.Ready || s.ModelControlMode != "explicit" || len(s.Repositories) != 1 ||
+		s.Repositories[0].Models != 1 ||
+		!s.Repositories[0].Writable || s.TritonVersion != "2.51.0" || s.Process.PID != os.Getpid() ||
+		s.Process.RSSBytes == 0 {
 		t.Errorf("server = %+v", s)
 	}
 	m := consoletest.Get[api.Models](r, 200, "GET", "/api/models", nil)
-	if len(m.Models) != 1 || m.Models[0].Name != "ready" || m.Models[0].State != api.StateReady || m.Models[0].MaxBatchSize != 4 ||
+	if len(m.Models) != 1 || m.Models[0].Name != "ready" || m.Models[0].State != api.StateReady ||
+		m.Models[0].MaxBatchSize != 4 ||
 		m.Models[0].ConfigExists || len(m.Models[0].Versions[0].LastMinute.Spark) != 60 {
 		t.Errorf("models = %+v", m)
 	}
 	d := consoletest.Get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil)
-	if len(d.Files) != 1 || d.Files[0].Path != "1/model.onnx" || !d.Writable || !strings.Contains(d.CompletedText, "max_batch_size: 4") ||
-		len(d.Inputs) != 1 || d.Inputs[0].DimNames[0] != "batch" || d.Inputs[0].Shape[0] != -1 || len(d.Effective) < 10 {
+	if len(d.Files) != 1 || d.Files[0].Path != "1/model.onnx" || !d.Writable ||
+		!strings.Contains(d.CompletedText, "max_batch_size: 4") ||
+		len(d.Inputs) != 1 || d.Inputs[0].DimNames[0] != "batch" || d.Inputs[0].Shape[0] != -1 ||
+		len(d.Effective) < 10 {
 		t.Errorf("detail = %+v", d)
 	}
-	for _, path := range []string{"/api/models/nope", "/api/models/..%2fmodels", "/api/nothing", "/api/models/nope/archive"} {
+	for _, path := range []string{"/api/models/nope", "/api/models/..%2fmodels", "/api/nothing",
+		"/api/models/nope/archive"} {
 		if code, body := r.Call("GET", path, nil); code != 404 && code != 400 {
 			t.Errorf("GET %s = %d %s", path, code, body)
 		}
@@ -52,7 +58,8 @@ func TestServerAndModels(t *testing.T) {
 }
 
 func TestGuard(t *testing.T) {
-	r := consoletest.New(t, engine.ModeExplicit, func(o *console.Options) { o.AllowedHosts = []string{"gpu-box"}; o.Window = &settings.Window{} })
+	r := consoletest.New(t, engine.ModeExplicit,
+		func(o *console.Options) { o.AllowedHosts = []string{"gpu-box"}; o.Window = &settings.Window{} })
 	for _, tt := range []struct {
 		name, method, path string
 		host               string
@@ -68,19 +75,30 @@ func TestGuard(t *testing.T) {
 		{"an address that is not loopback", "GET", "/api/server", "192.168.1.5", nil, 421},
 		{"a name that begins like localhost", "GET", "/api/server", "localhost.evil.example", nil, 421},
 		{"no host", "GET", "/api/server", "", nil, 421},
-		{"same origin", "POST", "/api/client-errors", "localhost:8003", map[string]string{"Origin": "http://localhost:8003", "X-Nereid": "1"}, 204},
-		{"H2 foreign origin", "POST", "/api/client-errors", "localhost:8003", map[string]string{"Origin": "http://evil.example", "X-Nereid": "1"}, 403},
-		{"other port", "POST", "/api/client-errors", "localhost:8003", map[string]string{"Origin": "http://localhost:8004", "X-Nereid": "1"}, 403},
-		{"origin null", "POST", "/api/client-errors", "localhost:8003", map[string]string{"Origin": "null", "X-Nereid": "1"}, 403},
-		{"the window", "POST", "/api/client-errors", "localhost:8003", map[string]string{"Origin": "wails://wails", "X-Nereid": "1"}, 204},
-		{"H4 stream from a foreign origin", "GET", "/api/events", "localhost:8003", map[string]string{"Origin": "http://evil.example"}, 403},
-		{"H2 image tag on another site", "GET", "/api/models", "localhost:8003", map[string]string{"Sec-Fetch-Site": "cross-site"}, 403},
+		{"same origin", "POST", "/api/client-errors", "localhost:8003",
+			map[string]string{"Origin": "http://localhost:8003", "X-Nereid": "1"}, 204},
+		{"H2 foreign origin", "POST", "/api/client-errors", "localhost:8003",
+			map[string]string{"Origin": "http://evil.example", "X-Nereid": "1"}, 403},
+		{"other port", "POST", "/api/client-errors", "localhost:8003",
+			map[string]string{"Origin": "http://localhost:8004", "X-Nereid": "1"}, 403},
+		{"origin null", "POST", "/api/client-errors", "localhost:8003",
+			map[string]string{"Origin": "null", "X-Nereid": "1"}, 403},
+		{"the window", "POST", "/api/client-errors", "localhost:8003", map[string]string{"Origin": "wails://wails",
+			"X-Nereid": "1"}, 204},
+		{"H4 stream from a foreign origin", "GET", "/api/events", "localhost:8003",
+			map[string]string{"Origin": "http://evil.example"}, 403},
+		{"H2 image tag on another site", "GET", "/api/models", "localhost:8003",
+			map[string]string{"Sec-Fetch-Site": "cross-site"}, 403},
 		{"link on another site", "GET", "/", "localhost:8003", map[string]string{"Sec-Fetch-Site": "cross-site"}, 200},
-		{"H2 form without preflight", "POST", "/api/models/ready/unload", "localhost:8003", map[string]string{"Content-Type": "text/plain"}, 403},
-		{"wrong header", "POST", "/api/models/ready/unload", "localhost:8003", map[string]string{"X-Nereid": "true"}, 403},
+		{"H2 form without preflight", "POST", "/api/models/ready/unload", "localhost:8003",
+			map[string]string{"Content-Type": "text/plain"}, 403},
+		{"wrong header", "POST", "/api/models/ready/unload", "localhost:8003", map[string]string{"X-Nereid": "true"},
+			403},
 		{"DELETE without header", "DELETE", "/api/models/ready", "localhost:8003", nil, 403},
-		{"H3 preflight from a foreign origin", "OPTIONS", "/api/models/ready/unload", "localhost:8003", map[string]string{"Origin": "http://evil.example"}, 403},
-		{"preflight from the window", "OPTIONS", "/api/models/ready/unload", "localhost:8003", map[string]string{"Origin": "wails://wails"}, 204},
+		{"H3 preflight from a foreign origin", "OPTIONS", "/api/models/ready/unload", "localhost:8003",
+			map[string]string{"Origin": "http://evil.example"}, 403},
+		{"preflight from the window", "OPTIONS", "/api/models/ready/unload", "localhost:8003",
+			map[string]string{"Origin": "wails://wails"}, 204},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			req := httptest.NewRequest(tt.method, tt.path, nil)
@@ -94,7 +112,8 @@ func TestGuard(t *testing.T) {
 				t.Errorf("%s %s = %d %s, want %d", tt.method, tt.path, w.Code, w.Body, tt.want)
 			}
 			h := w.Header()
-			if h.Get("X-Content-Type-Options") != "nosniff" || !strings.Contains(h.Get("Content-Security-Policy"), "frame-ancestors 'none'") ||
+			if h.Get("X-Content-Type-Options") != "nosniff" ||
+				!strings.Contains(h.Get("Content-Security-Policy"), "frame-ancestors 'none'") ||
 				strings.Contains(h.Get("Content-Security-Policy"), "script-src 'self' 'unsafe") {
 				t.Errorf("headers: %v", h)
 			}
@@ -121,11 +140,13 @@ func TestClientErrorsAreLimited(t *testing.T) {
 	if len(e.Events) != 4 || !e.More || e.Events[0].Severity != api.SeverityWarning {
 		t.Errorf("events = %+v, want 4 and more", e)
 	}
-	all := consoletest.Get[api.Events](r, 200, "GET", fmt.Sprintf("/api/history/events?kind=client_error&before=%d", e.Events[3].ID), nil)
+	all := consoletest.Get[api.Events](r, 200, "GET", fmt.Sprintf("/api/history/events?kind=client_error&before=%d",
+		e.Events[3].ID), nil)
 	if len(all.Events) != 6 || all.More {
 		t.Errorf("%d older events, want 6: ten a minute", len(all.Events))
 	}
-	if code, _ := r.Call("POST", "/api/client-errors", strings.NewReader(`{"message":"`+strings.Repeat("x", 1<<20)+`"}`)); code != 413 {
+	if code, _ := r.Call("POST", "/api/client-errors",
+		strings.NewReader(`{"message":"`+strings.Repeat("x", 1<<20)+`"}`)); code != 413 {
 		t.Errorf("a huge report = %d, want 413", code)
 	}
 }
@@ -140,7 +161,8 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 	buf := make([]byte, 1<<20)
 	stacks := string(buf[:runtime.Stack(buf, true)])
 	for _, s := range strings.Split(stacks, "\n\n") {
-		if strings.Contains(s, "nereid/app/console/") || strings.Contains(s, "nereid/app/history.") || strings.Contains(s, "nereid/store.") {
+		if strings.Contains(s, "nereid/app/console/") || strings.Contains(s, "nereid/app/history.") ||
+			strings.Contains(s, "nereid/store.") {
 			if !strings.Contains(s, "testing.tRunner") {
 				t.Errorf("still running:\n%s", s)
 			}
@@ -160,7 +182,8 @@ func TestStreamTellsWhatHappens(t *testing.T) {
 			t.Fatalf("samples = %+v", s)
 		}
 		total += s.Samples[0].Requests
-		if s.Samples[0].Requests > 0 && (s.Samples[0].P50Us == nil || *s.Samples[0].P50Us <= 0 || s.Samples[0].BatchMean == nil) {
+		if s.Samples[0].Requests > 0 && (s.Samples[0].P50Us == nil || *s.Samples[0].P50Us <= 0 ||
+			s.Samples[0].BatchMean == nil) {
 			t.Errorf("a busy sample without numbers: %+v", s.Samples[0])
 		}
 	}
@@ -194,7 +217,8 @@ func TestStreamTellsWhatHappens(t *testing.T) {
 	if sum != 7 || s.Version != "1" || len(s.QPS) != len(s.TMs) || len(s.BatchMean) != len(s.TMs) {
 		t.Errorf("series = %+v; want 7 requests", s)
 	}
-	if m := consoletest.Get[api.Models](r, 200, "GET", "/api/models", nil).Models[0].Versions[0].LastMinute; m.Requests != 7 || m.P99Us == nil {
+	if m := consoletest.Get[api.Models](r, 200, "GET", "/api/models",
+		nil).Models[0].Versions[0].LastMinute; m.Requests != 7 || m.P99Us == nil {
 		t.Errorf("last minute = %+v", m)
 	}
 	for _, q := range []string{"from=5&to=5", "from=x", "step=-1", "version=new"} {

@@ -6,6 +6,6 @@
 // package stream sends live messages, and package tasks runs work in the background. This package connects them; its
 // file routes.go lists all routes.
 //
-// Goroutines: one publishes changes of the models and removes old imports, one serves each event stream (its request's),
-// and the areas run tasks. Close ends them and waits.
+// Goroutines: one publishes changes of the models and removes old imports, one serves each event stream (its
+// request's), and the areas run tasks. Close ends them and waits.
 package console

@@ -46,8 +46,9 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Vary", "Origin")
 	if !g.hostAllowed(r.Host) {
-		rest.Write(w, http.StatusMisdirectedRequest, api.Error{Code: api.CodeForbidden, Error: "this server is not called " +
-			rest.Quote(r.Host) + "; open it as 127.0.0.1 or localhost, or allow the name with --allowed-hosts"})
+		rest.Write(w, http.StatusMisdirectedRequest,
+			api.Error{Code: api.CodeForbidden, Error: "this server is not called " +
+				rest.Quote(r.Host) + "; open it as 127.0.0.1 or localhost, or allow the name with --allowed-hosts"})
 		return
 	}
 	origin := r.Header.Get("Origin")

@@ -66,7 +66,8 @@ func TestRoutesAreDocumented(t *testing.T) {
 	}
 	for _, key := range docs {
 		if !seen[key] {
-			t.Errorf("the comment of package api lists %s, which is not a route: %v", key, slices.Sorted(maps.Keys(seen)))
+			t.Errorf("the comment of package api lists %s, which is not a route: %v", key,
+				slices.Sorted(maps.Keys(seen)))
 		}
 	}
 }

@@ -110,11 +110,13 @@ func TestRecorderStoresBusySeconds(t *testing.T) {
 			t.Errorf("stored for the times %v, want %v", times, want)
 		}
 		second := sink.samples[1]
-		if second.Failures != (store.Failures{}) || second.Successes != 12 || second.BatchRows != 12 || second.Executions != 3 ||
+		if second.Failures != (store.Failures{}) || second.Successes != 12 || second.BatchRows != 12 ||
+			second.Executions != 3 ||
 			second.ComputeInferNS != 36 || second.Histogram().Count() != 12 || second.RequestNS != 12e6 {
 			t.Errorf("the second busy sample is %+v", second)
 		}
-		if len(live) != 5 || len(live[1].Samples) != 2 || live[1].Samples[0].Requests != 0 || len(live[3].Samples) != 1 {
+		if len(live) != 5 || len(live[1].Samples) != 2 || live[1].Samples[0].Requests != 0 ||
+			len(live[3].Samples) != 1 {
 			t.Errorf("live seconds: %+v; want five, idle versions included", live)
 		}
 		spans := map[store.Span]bool{}
@@ -143,7 +145,8 @@ func TestRecentForgetsAfterAMinute(t *testing.T) {
 		r.tick(base.Add(time.Duration(i) * time.Second))
 	}
 	got, end := r.Recent("a", 1)
-	if len(got) != 60 || end != base.Add(90*time.Second).UnixMicro() || got[0].StartUS != base.Add(30*time.Second).UnixMicro() {
+	if len(got) != 60 || end != base.Add(90*time.Second).UnixMicro() ||
+		got[0].StartUS != base.Add(30*time.Second).UnixMicro() {
 		t.Errorf("Recent = %d seconds up to %d; want the last 60", len(got), end)
 	}
 	if got, end := r.Recent("a", 2); got != nil || end != 0 {
@@ -156,7 +159,8 @@ func TestEventsReachStoreAndListeners(t *testing.T) {
 	r := New(nil, sink)
 	var heard []store.Event
 	remove := r.Listen(Listener{Event: func(e store.Event) { heard = append(heard, e) }})
-	r.Event(Event{Kind: LoadFailed, Model: "m", Version: 2, Text: "no such file", Detail: Took(1500 * time.Microsecond)})
+	r.Event(Event{Kind: LoadFailed, Model: "m", Version: 2, Text: "no such file",
+		Detail: Took(1500 * time.Microsecond)})
 	remove()
 	r.Event(Event{Kind: ServerStop})
 	if len(sink.events) != 2 || len(heard) != 1 || heard[0].ID != 1 || !reflect.DeepEqual(heard[0], sink.events[0]) {
@@ -185,7 +189,8 @@ func TestDroppedHistoryIsTold(t *testing.T) {
 	sink.health = store.Health{DroppedSamples: 7, LastError: "disk full"}
 	r.reportDropped()
 	r.reportDropped()
-	if len(sink.events) != 1 || sink.events[0].Kind != HistoryDropped || !strings.Contains(sink.events[0].Reason, "7 samples") ||
+	if len(sink.events) != 1 || sink.events[0].Kind != HistoryDropped ||
+		!strings.Contains(sink.events[0].Reason, "7 samples") ||
 		!strings.Contains(sink.events[0].Reason, "disk full") {
 		t.Errorf("events = %+v, want one with the number 7 and the reason", sink.events)
 	}

@@ -68,7 +68,8 @@ type Tensor struct {
 	Shape List[int64] `json:"shape"`
 	// Dims as in config.pbtxt: without the batch dimension.
 	Dims List[int64] `json:"dims"`
-	// DimNames are the symbolic names of the model file, one per entry of Shape, "" where there is none. Empty when unknown.
+	// DimNames are the symbolic names of the model file, one per entry of Shape, "" where there is none. Empty when
+	// unknown.
 	DimNames List[string] `json:"dimNames"`
 	// Format of an image input: FORMAT_NONE, FORMAT_NCHW or FORMAT_NHWC.
 	Format   string `json:"format"`

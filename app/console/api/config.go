@@ -59,8 +59,8 @@ type InstanceGroup struct {
 	GPUs       List[int] `json:"gpus"`
 	HostPolicy string    `json:"hostPolicy"`
 	Passive    bool      `json:"passive"`
-	// Other says that the group has fields besides these (a rate limiter, profiles, secondary devices), which the form would
-	// lose.
+	// Other says that the group has fields besides these (a rate limiter, profiles, secondary devices), which the
+	// form would lose.
 	Other bool `json:"other"`
 }
 
@@ -162,9 +162,10 @@ type Revision struct {
 	ID    int64  `json:"id"`
 	Model string `json:"model"`
 	TMs   int64  `json:"tMs"`
-	// Source is who changed it: "console", "import", "disk" (the file was changed outside), "delete" (the model went to the
-	// trash), "restore", "tune" (a tuned configuration was applied, here or by nereid tune --apply); or what was changed:
-	// "versions" (one was loaded or unloaded alone), "override" (a load request brought a configuration).
+	// Source is who changed it: "console", "import", "disk" (the file was changed outside), "delete" (the model went
+	// to the trash), "restore", "tune" (a tuned configuration was applied, here or by nereid tune --apply); or what
+	// was changed: "versions" (one was loaded or unloaded alone), "override" (a load request brought a
+	// configuration).
 	Source string `json:"source"`
 	// Restores is the id of the revision that this one brings back; 0 for others.
 	Restores int64       `json:"restores"`

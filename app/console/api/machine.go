@@ -5,7 +5,8 @@ type Machine struct {
 	// TMs is when it was read.
 	TMs  int64 `json:"tMs"`
 	CPUs int   `json:"cpus"`
-	// CPUBusy is the share of all cores that was busy since the last reading, of whatever program, 0 to 1; null when unknown.
+	// CPUBusy is the share of all cores that was busy since the last reading, of whatever program, 0 to 1; null when
+	// unknown.
 	CPUBusy *float64 `json:"cpuBusy"`
 	// MemoryBytes is what there is for the server, MemoryFreeBytes what could still be had of it; 0 when unknown.
 	MemoryBytes     int64 `json:"memoryBytes"`
@@ -128,8 +129,8 @@ type Frameworks struct {
 	Frameworks List[Framework] `json:"frameworks"`
 }
 
-// Framework is what the models of a backend need and the program does not bring: packages of Python's package index. It is
-// also the stream's topic framework, while one is installed and at its end.
+// Framework is what the models of a backend need and the program does not bring: packages of Python's package index.
+// It is also the stream's topic framework, while one is installed and at its end.
 type Framework struct {
 	// Name of the backend.
 	Name  string `json:"name"`

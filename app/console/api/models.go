@@ -42,7 +42,8 @@ type Model struct {
 	GPUBytes int64 `json:"gpuBytes"`
 	// MemorySource says how it is known: "process", "allocator", "files" (their size); empty when nothing was measured.
 	MemorySource string `json:"memorySource"`
-	// GPUSource says the same of GPUBytes; besides it may be "difference": by how much the memory in use grew as it was loaded.
+	// GPUSource says the same of GPUBytes; besides it may be "difference": by how much the memory in use grew as it
+	// was loaded.
 	GPUSource string `json:"gpuSource"`
 	// Pinned: it stays in memory whatever the budget.
 	Pinned bool `json:"pinned"`

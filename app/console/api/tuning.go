@@ -11,9 +11,11 @@ const (
 	TuningFailed  TuningState = "failed"  // Reason says why
 )
 
-// StartTuning asks for a search for a model's best configuration. What is empty or 0 is chosen as nereid tune chooses it.
+// StartTuning asks for a search for a model's best configuration. What is empty or 0 is chosen as nereid tune chooses
+// it.
 type StartTuning struct {
-	// Objective is throughput or latency (p99), or model_analyzer's metrics with weights: perf_throughput=2,perf_latency_p99=1.
+	// Objective is throughput or latency (p99), or model_analyzer's metrics with weights:
+	// perf_throughput=2,perf_latency_p99=1.
 	Objective string `json:"objective"`
 	// The constraints; 0: none. Latency is the p99, memory that of the model's server.
 	LatencyBudgetMs float64 `json:"latencyBudgetMs"`
@@ -33,8 +35,8 @@ type StartTuning struct {
 	// Batch is the rows of a request, default 1. WindowMs is how long a window is, default 1000.
 	Batch    int `json:"batch"`
 	WindowMs int `json:"windowMs"`
-	// Shapes are those of inputs in requests, without the batch dimension: "INPUT0:3,224,224". Sizes that are free and not
-	// given are 1.
+	// Shapes are those of inputs in requests, without the batch dimension: "INPUT0:3,224,224". Sizes that are free
+	// and not given are 1.
 	Shapes List[string] `json:"shapes"`
 	// With are other models that are measured and tuned at the same time, under the same load each.
 	With List[string] `json:"with"`
@@ -69,8 +71,8 @@ type TuningAxis struct {
 type TuningChange struct {
 	Model string `json:"model"`
 	Field string `json:"field"`
-	// From and To: rows, microseconds (-1: no dynamic batching), instances, 0 for KIND_CPU and 1 for KIND_GPU, threads (0: all
-	// cores).
+	// From and To: rows, microseconds (-1: no dynamic batching), instances, 0 for KIND_CPU and 1 for KIND_GPU,
+	// threads (0: all cores).
 	From int `json:"from"`
 	To   int `json:"to"`
 }
@@ -139,7 +141,8 @@ type TuningHead struct {
 	// Measured of Most measurements at most; Most is 0 until the model is known.
 	Measured int `json:"measured"`
 	Most     int `json:"most"`
-	// Best is the best trial that keeps the constraints, Present the best of the present configuration; null: there is none.
+	// Best is the best trial that keeps the constraints, Present the best of the present configuration; null: there
+	// is none.
 	Best    *TuningTrial `json:"best"`
 	Present *TuningTrial `json:"present"`
 	// BestChanges are those of the best trial's configuration.

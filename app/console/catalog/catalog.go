@@ -71,7 +71,8 @@ func (c *Catalog) All() []api.Model {
 // engine still serves although its folder is gone has no Folder.
 func (c *Catalog) Find(name string) (Model, error) {
 	namespace, plain := repo.Split(name)
-	if namespace != "" && !slices.ContainsFunc(c.Repositories, func(root string) bool { return c.namespace(root) == namespace }) {
+	if namespace != "" && !slices.ContainsFunc(c.Repositories,
+		func(root string) bool { return c.namespace(root) == namespace }) {
 		plain = name
 	}
 	if err := repo.CheckName(plain); err != nil {
@@ -87,7 +88,8 @@ func (c *Catalog) Find(name string) (Model, error) {
 		return m, err
 	}
 	if m.Folder == "" && !(known && (inUse(st) || slices.ContainsFunc(c.Repositories, Remote))) {
-		return m, rest.Errorf(api.CodeNotFound, "there is no model %q in the repositories (%s)", name, strings.Join(c.Repositories, ", "))
+		return m, rest.Errorf(api.CodeNotFound, "there is no model %q in the repositories (%s)", name,
+			strings.Join(c.Repositories, ", "))
 	}
 	return m, nil
 }

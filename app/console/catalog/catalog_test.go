@@ -13,8 +13,9 @@ func TestModelsThatCannotBeEdited(t *testing.T) {
 		m    Model
 		want api.Code
 	}{
-		"no folder":                      {Model{}, api.CodeNotFound},
-		"a copy of a remote one":         {Model{Folder: t.TempDir(), Copied: true, Repository: "s3://b/m"}, api.CodeForbidden},
+		"no folder": {Model{}, api.CodeNotFound},
+		"a copy of a remote one": {Model{Folder: t.TempDir(), Copied: true, Repository: "s3://b/m"},
+			api.CodeForbidden},
 		"a folder that was just removed": {Model{Folder: filepath.Join(t.TempDir(), "x")}, api.CodeForbidden},
 	} {
 		if err := tt.m.CheckEditable(); err == nil || rest.CodeOf(err) != tt.want {

@@ -73,7 +73,8 @@ func (m *Model) CheckEditable() error {
 	case m.Folder == "":
 		return rest.Errorf(api.CodeNotFound, "model %q has no folder in a repository", m.Name)
 	case m.Copied:
-		return rest.Errorf(api.CodeForbidden, "model %q is in %s, which this server only reads; change it there", m.Name, m.Repository)
+		return rest.Errorf(api.CodeForbidden, "model %q is in %s, which this server only reads; change it there",
+			m.Name, m.Repository)
 	case !m.Writable():
 		return rest.Errorf(api.CodeForbidden, "%s cannot be written by this server", m.Folder)
 	}
@@ -111,7 +112,8 @@ func (m *Model) ReadyVersion(version string) (lifecycle.VersionStatus, error) {
 		}
 	}
 	if version != "" {
-		return lifecycle.VersionStatus{}, rest.Errorf(api.CodeUnavailable, "version %s of model %q is not ready", rest.Quote(version), m.Name)
+		return lifecycle.VersionStatus{}, rest.Errorf(api.CodeUnavailable, "version %s of model %q is not ready",
+			rest.Quote(version), m.Name)
 	}
 	return lifecycle.VersionStatus{}, rest.Errorf(api.CodeUnavailable, "model %q is not ready; load it first", m.Name)
 }

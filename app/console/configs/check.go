@@ -213,7 +213,8 @@ func (d *Checked) Generated() string {
 func (d *Checked) DimNames() func(tensor string) []string { return dimNames(d.Signature) }
 
 // DimNames asks the backend for the names of the dimensions of a model in a repository; nil: they are not known.
-func (c *Checker) DimNames(ctx context.Context, name, folder string, cfg *inferencepb.ModelConfig) func(tensor string) []string {
+func (c *Checker) DimNames(ctx context.Context, name, folder string,
+	cfg *inferencepb.ModelConfig) func(tensor string) []string {
 	sig, _, _ := c.signature(ctx, name, folder, cfg) // the load reports an error
 	return dimNames(sig)
 }

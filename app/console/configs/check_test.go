@@ -15,11 +15,14 @@ import (
 
 func TestConfigCheckAndFields(t *testing.T) {
 	r := consoletest.New(t, engine.ModeExplicit)
-	c := consoletest.Get[api.CheckResult](r, 200, "POST", "/api/config/check", api.CheckRequest{Model: "ready", Text: "name: \"reddy\"\n"})
-	if len(c.Faults) != 1 || c.Faults[0].Line != 1 || len(c.Faults[0].Fixes) != 1 || c.Faults[0].Fixes[0].Edits[0].Text != `"ready"` || c.Completed != "" {
+	c := consoletest.Get[api.CheckResult](r, 200, "POST", "/api/config/check",
+		api.CheckRequest{Model: "ready", Text: "name: \"reddy\"\n"})
+	if len(c.Faults) != 1 || c.Faults[0].Line != 1 || len(c.Faults[0].Fixes) != 1 ||
+		c.Faults[0].Fixes[0].Edits[0].Text != `"ready"` || c.Completed != "" {
 		t.Errorf("check of a wrong name = %+v", c)
 	}
-	c = consoletest.Get[api.CheckResult](r, 200, "POST", "/api/config/check", api.CheckRequest{Model: "ready", Text: ""})
+	c = consoletest.Get[api.CheckResult](r, 200, "POST", "/api/config/check",
+		api.CheckRequest{Model: "ready", Text: ""})
 	if len(c.Faults) != 0 || !strings.Contains(c.Completed, `name: "INPUT0"`) {
 		t.Errorf("check of an empty text = %+v", c)
 	}
@@ -33,7 +36,8 @@ func TestConfigCheckAndFields(t *testing.T) {
 	}
 	for _, m := range f.Messages {
 		for _, field := range m.Fields {
-			known := field.Kind == api.KindScalar || field.Kind == api.KindMap || messages[field.Type].Name != "" || enums[field.Type]
+			known := field.Kind == api.KindScalar || field.Kind == api.KindMap || messages[field.Type].Name != "" ||
+				enums[field.Type]
 			if !known || field.Doc == "" {
 				t.Errorf("%s.%s: type %q known: %v, doc %q", m.Name, field.Name, field.Type, known, field.Doc)
 			}
@@ -69,7 +73,8 @@ func TestBackendsCheckParameters(t *testing.T) {
 	})
 	check := func(parameters string) []api.Fault {
 		text := "backend: \"onnxruntime\"\n" + parameters
-		return consoletest.Get[api.CheckResult](r, 200, "POST", "/api/config/check", api.CheckRequest{Model: "ready", Text: text}).Faults
+		return consoletest.Get[api.CheckResult](r, 200, "POST", "/api/config/check",
+			api.CheckRequest{Model: "ready", Text: text}).Faults
 	}
 	one := func(key, value string) string {
 		return "parameters {\n  key: \"" + key + "\"\n  value { string_value: \"" + value + "\" }\n}\n"
@@ -77,21 +82,25 @@ func TestBackendsCheckParameters(t *testing.T) {
 	if f := check(one("threads", "1") + one("residency", "pinned")); len(f) != 0 {
 		t.Errorf("good ones: %+v", f)
 	}
-	if f := check(one("threads", "x")); len(f) != 1 || f[0].Severity != api.SeverityError || f[0].Line != 4 || f[0].Message != `parameter "threads" is wrong; want 1` {
+	if f := check(one("threads", "x")); len(f) != 1 || f[0].Severity != api.SeverityError || f[0].Line != 4 ||
+		f[0].Message != `parameter "threads" is wrong; want 1` {
 		t.Errorf("a bad value: %+v", f)
 	}
 	f := check(one("thread", "1"))
-	if len(f) != 1 || f[0].Severity != api.SeverityWarning || f[0].Line != 3 || !strings.Contains(f[0].Message, "has no effect") || len(f[0].Fixes) != 1 ||
+	if len(f) != 1 || f[0].Severity != api.SeverityWarning || f[0].Line != 3 ||
+		!strings.Contains(f[0].Message, "has no effect") || len(f[0].Fixes) != 1 ||
 		f[0].Fixes[0].Edits[0].Text != `"threads"` {
 		t.Errorf("an unknown one: %+v", f)
 	}
-	if f := check(one("reload_polcy", "x")); len(f) != 1 || len(f[0].Fixes) != 1 || f[0].Fixes[0].Edits[0].Text != `"reload_policy"` {
+	if f := check(one("reload_polcy", "x")); len(f) != 1 || len(f[0].Fixes) != 1 ||
+		f[0].Fixes[0].Edits[0].Text != `"reload_policy"` {
 		t.Errorf("one of the server's: %+v", f)
 	}
 }
 
 func TestInstanceGroupsOfAText(t *testing.T) {
-	r := consoletest.New(t, engine.ModeExplicit, func(o *console.Options) { o.HostPolicies = map[string]affinity.Policy{"big": {Cores: []int{0, 1}}} })
+	r := consoletest.New(t, engine.ModeExplicit,
+		func(o *console.Options) { o.HostPolicies = map[string]affinity.Policy{"big": {Cores: []int{0, 1}}} })
 	v := consoletest.Get[api.CheckResult](r, 200, "POST", "/api/config/check", api.CheckRequest{Model: "ready", Text: `backend: "onnxruntime"
 instance_group [ { count: 2 kind: KIND_CPU host_policy: "big" }, { kind: KIND_GPU gpus: [ 0, 2 ] rate_limiter { priority: 1 } passive: true } ]`})
 	if len(v.Groups) != 2 {
@@ -100,10 +109,12 @@ instance_group [ { count: 2 kind: KIND_CPU host_policy: "big" }, { kind: KIND_GP
 	if g := v.Groups[0]; g.Count != 2 || g.Kind != "KIND_CPU" || g.HostPolicy != "big" || g.Other {
 		t.Errorf("the first = %+v", g)
 	}
-	if g := v.Groups[1]; g.Count != 0 || g.Kind != "KIND_GPU" || len(g.GPUs) != 2 || g.GPUs[1] != 2 || !g.Other || !g.Passive {
+	if g := v.Groups[1]; g.Count != 0 || g.Kind != "KIND_GPU" || len(g.GPUs) != 2 || g.GPUs[1] != 2 || !g.Other ||
+		!g.Passive {
 		t.Errorf("the second = %+v", g)
 	}
-	if m := consoletest.Get[api.Machine](r, 200, "GET", "/api/machine", nil); len(m.HostPolicies) != 1 || m.HostPolicies[0] != (api.HostPolicy{Name: "big", Affinity: "cpu-cores=0-1"}) {
+	if m := consoletest.Get[api.Machine](r, 200, "GET", "/api/machine", nil); len(m.HostPolicies) != 1 ||
+		m.HostPolicies[0] != (api.HostPolicy{Name: "big", Affinity: "cpu-cores=0-1"}) {
 		t.Errorf("host policies = %+v", m.HostPolicies)
 	}
 }
@@ -114,7 +125,8 @@ func TestFixesMendTheText(t *testing.T) {
 	for _, tc := range []struct{ name, text, want, label string }{
 		{"name", `name: "reddy"`, `name: "ready"`, `set name to "ready"`},
 		{"field", "max_batchsize: 4", "max_batch_size: 4", "use max_batch_size"},
-		{"field after other characters", `default_model_filename: "é" max_batchsize: 4`, `default_model_filename: "é" max_batch_size: 4`, "use max_batch_size"},
+		{"field after other characters", `default_model_filename: "é" max_batchsize: 4`,
+			`default_model_filename: "é" max_batch_size: 4`, "use max_batch_size"},
 		{"enum value", `input [ { name: "INPUT0" data_type: TYPE_FLOAT32 dims: [ 16 ] } ]`,
 			`input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ 16 ] } ]`, "use TYPE_FP32"},
 		{"enum value in quotes", `input [ { name: "INPUT0" data_type: "TYPE_FP32" dims: [ 16 ] } ]`,
@@ -123,7 +135,8 @@ func TestFixesMendTheText(t *testing.T) {
 		{"backend", `backend: "identitty"`, `backend: "identity"`, `use "identity"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := consoletest.Get[api.CheckResult](r, 200, "POST", "/api/config/check", api.CheckRequest{Model: "ready", Text: tc.text})
+			c := consoletest.Get[api.CheckResult](r, 200, "POST", "/api/config/check",
+				api.CheckRequest{Model: "ready", Text: tc.text})
 			if len(c.Faults) == 0 || len(c.Faults[0].Fixes) == 0 {
 				t.Fatalf("no fix among %+v", c.Faults)
 			}
@@ -149,11 +162,13 @@ func TestCheckRefusesWhatALoadWould(t *testing.T) {
 		{"version that is not there", "max_batch_size: 4\nversion_policy { specific { versions: [ 7 ] } }",
 			"the version policy leaves no version to serve; choose among those that are there: 1, 3", 2, 1},
 		{"version that is there", "version_policy { specific { versions: [ 3, 7 ] } }", "", 0, 0},
-		{"no latest version", "version_policy { latest { num_versions: 0 } }", "version_policy serves the latest 0 versions, which is none; " +
-			"write version_policy { latest { num_versions: 1 } }", 1, 41},
+		{"no latest version", "version_policy { latest { num_versions: 0 } }",
+			"version_policy serves the latest 0 versions, which is none; " +
+				"write version_policy { latest { num_versions: 1 } }", 1, 41},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := consoletest.Get[api.CheckResult](r, 200, "POST", "/api/config/check", api.CheckRequest{Model: "ready", Text: tc.text})
+			c := consoletest.Get[api.CheckResult](r, 200, "POST", "/api/config/check",
+				api.CheckRequest{Model: "ready", Text: tc.text})
 			var errs []api.Fault
 			for _, f := range c.Faults {
 				if f.Severity == api.SeverityError {

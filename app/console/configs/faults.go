@@ -28,7 +28,8 @@ func APIFaults(faults modelconfig.Faults, text, name string) (out []api.Fault) {
 			a.EndCol = f.Col + utf8.RuneCountInString(word)
 			a.Fixes = fixesOf(f.Fix, lines[f.Line-1], a)
 			if f.Path == "name" && name != "" && len(word) > 1 && (word[0] == '"' || word[0] == '\'') {
-				a.Fixes = append(a.Fixes, replaceWord(a, fmt.Sprintf("set name to %q", name), word, strconv.Quote(name)))
+				a.Fixes = append(a.Fixes, replaceWord(a, fmt.Sprintf("set name to %q", name), word,
+					strconv.Quote(name)))
 			}
 		}
 		out = append(out, a)

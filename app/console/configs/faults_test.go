@@ -19,9 +19,12 @@ func apply(text string, edits []api.Edit) string {
 
 func TestFixesFollowTheModelFile(t *testing.T) {
 	for _, tc := range []struct{ name, line, fix, path, want string }{
-		{"datatype", `data_type: TYPE_INT64`, "write data_type: TYPE_FP32", "input[0].data_type", "data_type: TYPE_FP32"},
-		{"dims", `dims: [ 5 ] # so`, "write dims: [ 3, -1 ]; the batch dimension is not in dims", "input[0].dims", "dims: [ 3, -1 ] # so"},
-		{"dims with reasons before", `dims: [ 4 ]`, "while max_batch_size is 0 the dims are the whole shape: write dims: [ -1, 4 ], or set max_batch_size to 1 or more", "input[0].dims", "dims: [ -1, 4 ]"},
+		{"datatype", `data_type: TYPE_INT64`, "write data_type: TYPE_FP32", "input[0].data_type",
+			"data_type: TYPE_FP32"},
+		{"dims", `dims: [ 5 ] # so`, "write dims: [ 3, -1 ]; the batch dimension is not in dims", "input[0].dims",
+			"dims: [ 3, -1 ] # so"},
+		{"dims with reasons before", `dims: [ 4 ]`,
+			"while max_batch_size is 0 the dims are the whole shape: write dims: [ -1, 4 ], or set max_batch_size to 1 or more", "input[0].dims", "dims: [ -1, 4 ]"},
 		{"dims without a colon", `dims[5]`, "write dims: [ 4 ]", "input[0].dims", "dims: [ 4 ]"},
 		{"one dimension a line", `dims: 5`, "write dims: [ 4 ]", "input[0].dims", ""},
 	} {

@@ -99,7 +99,8 @@ func (d *fieldWalker) enum(e protoreflect.EnumDescriptor, doc modelconfig.FieldD
 		v := e.Values().Get(i)
 		text, listed := docs[string(v.Name())]
 		if listed { // other values are not for files
-			out.Values = append(out.Values, api.ConfigEnumValue{Name: string(v.Name()), Number: int32(v.Number()), Doc: text})
+			out.Values = append(out.Values, api.ConfigEnumValue{Name: string(v.Name()), Number: int32(v.Number()),
+				Doc: text})
 		}
 	}
 	d.out.Enums = append(d.out.Enums, out)

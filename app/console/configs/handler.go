@@ -82,7 +82,8 @@ func (h *Handler) Save(r *http.Request, req *api.SaveConfig) (out api.SaveResult
 	}
 	d := h.checker.Check(r.Context(), name, m.Folder, &req.Text)
 	if errs := d.faults.Errors(); len(errs) > 0 {
-		return out, &rest.Error{Code: api.CodeInvalid, Text: "the configuration has faults and was not saved: " + errs.Error(),
+		return out, &rest.Error{Code: api.CodeInvalid, Text: "the configuration has faults and was not saved: " +
+			errs.Error(),
 			Faults: APIFaults(d.faults, req.Text, name)}
 	}
 	return h.writer.Save(r.Context(), m, store.Revision{Source: store.SourceConsole, After: &req.Text})
@@ -110,7 +111,8 @@ func (h *Handler) Revisions(r *http.Request) (out api.Revisions, err error) {
 func (h *Handler) find(r *http.Request) (store.Revision, error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil {
-		return store.Revision{}, rest.Errorf(api.CodeNotFound, "%s is not the number of a revision", rest.Quote(r.PathValue("id")))
+		return store.Revision{}, rest.Errorf(api.CodeNotFound, "%s is not the number of a revision",
+			rest.Quote(r.PathValue("id")))
 	}
 	rev, err := h.writer.Store.Revision(r.Context(), id)
 	if err == nil && rev.Model != r.PathValue("name") {

@@ -21,38 +21,48 @@ func TestConfigSaveReloadAndUndo(t *testing.T) {
 	if res.Outcome != api.SaveLoaded || res.Revision.Added != 1 || res.Revision.Source != "console" {
 		t.Fatalf("first save = %+v", res)
 	}
-	if m := consoletest.Get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil); m.MaxBatchSize != 8 || m.ConfigText != one || m.RunningText != one || m.Revision != res.Revision.ID {
+	if m := consoletest.Get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil); m.MaxBatchSize != 8 ||
+		m.ConfigText != one || m.RunningText != one || m.Revision != res.Revision.ID {
 		t.Errorf("after the save: %+v", m)
 	}
-	if code, body := r.Call("PUT", "/api/models/ready/config", api.SaveConfig{Text: "max_batch_size: 2\n", BaseRevision: 0}); code != 409 {
+	if code, body := r.Call("PUT", "/api/models/ready/config", api.SaveConfig{Text: "max_batch_size: 2\n",
+		BaseRevision: 0}); code != 409 {
 		t.Errorf("save on an old base = %d %s, want 409", code, body)
 	}
-	code, body := r.Call("PUT", "/api/models/ready/config", api.SaveConfig{Text: "max_batch_sice: 2\n", BaseRevision: res.Revision.ID})
+	code, body := r.Call("PUT", "/api/models/ready/config", api.SaveConfig{Text: "max_batch_sice: 2\n",
+		BaseRevision: res.Revision.ID})
 	var e api.Error
-	if err := json.Unmarshal(body, &e); err != nil || code != 400 || len(e.Faults) == 0 || e.Faults[0].Line != 1 || e.Faults[0].EndCol <= e.Faults[0].Col {
+	if err := json.Unmarshal(body, &e); err != nil || code != 400 || len(e.Faults) == 0 || e.Faults[0].Line != 1 ||
+		e.Faults[0].EndCol <= e.Faults[0].Col {
 		t.Errorf("save with a fault = %d %s, want 400 and its place", code, body)
 	}
 	// A text without a fault that does not load: the old one keeps serving.
 	r.Write("ready/1/model.onnx", "bad now, but readable")
 	two := "max_batch_size: 3\n"
-	res2 := consoletest.Get[api.SaveResult](r, 200, "PUT", "/api/models/ready/config", api.SaveConfig{Text: two, BaseRevision: res.Revision.ID})
+	res2 := consoletest.Get[api.SaveResult](r, 200, "PUT", "/api/models/ready/config",
+		api.SaveConfig{Text: two, BaseRevision: res.Revision.ID})
 	if res2.Outcome != api.SaveFailed || !res2.KeepsServing || !strings.Contains(res2.Reason, "broken") {
 		t.Fatalf("save that does not load = %+v", res2)
 	}
 	d := consoletest.Get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil)
 	if d.State != api.StateReady || d.ConfigText != two || d.RunningText != one {
-		t.Errorf("after the failed reload: state %s, text %q, running %q; want the first to run", d.State, d.ConfigText, d.RunningText)
+		t.Errorf("after the failed reload: state %s, text %q, running %q; want the first to run", d.State,
+			d.ConfigText, d.RunningText)
 	}
 	r.Write("ready/1/model.onnx", "good")
-	undo := consoletest.Get[api.SaveResult](r, 200, "POST", fmt.Sprintf("/api/models/ready/revisions/%d/restore", res2.Revision.ID),
+	undo := consoletest.Get[api.SaveResult](r, 200, "POST", fmt.Sprintf("/api/models/ready/revisions/%d/restore",
+		res2.Revision.ID),
 		api.RestoreRequest{BaseRevision: res2.Revision.ID, Before: true})
-	if undo.Outcome != api.SaveLoaded || undo.Revision.Restores != res2.Revision.ID || undo.Revision.Source != "restore" {
+	if undo.Outcome != api.SaveLoaded || undo.Revision.Restores != res2.Revision.ID ||
+		undo.Revision.Source != "restore" {
 		t.Errorf("undo = %+v", undo)
 	}
 	// To the time before the first save: there was no file.
-	none := consoletest.Get[api.SaveResult](r, 200, "POST", fmt.Sprintf("/api/models/ready/revisions/%d/restore", res.Revision.ID),
+	none := consoletest.Get[api.SaveResult](r, 200, "POST", fmt.Sprintf("/api/models/ready/revisions/%d/restore",
+		res.Revision.ID),
 		api.RestoreRequest{BaseRevision: undo.Revision.ID, Before: true})
-	if _, err := os.Stat(filepath.Join(r.Repo, "ready/config.pbtxt")); !os.IsNotExist(err) || none.Outcome != api.SaveLoaded {
+	if _, err := os.Stat(filepath.Join(r.Repo, "ready/config.pbtxt")); !os.IsNotExist(err) ||
+		none.Outcome != api.SaveLoaded {
 		t.Errorf("restore of no file: %v, %+v", err, none)
 	}
 	// A change on disk becomes a revision.
@@ -61,7 +71,8 @@ func TestConfigSaveReloadAndUndo(t *testing.T) {
 	if len(list.Revisions) != 5 || list.Revisions[0].Source != "disk" {
 		t.Fatalf("revisions = %+v", list)
 	}
-	full := consoletest.Get[api.RevisionFull](r, 200, "GET", fmt.Sprintf("/api/models/ready/revisions/%d", list.Revisions[0].ID), nil)
+	full := consoletest.Get[api.RevisionFull](r, 200, "GET", fmt.Sprintf("/api/models/ready/revisions/%d",
+		list.Revisions[0].ID), nil)
 	if full.Before != "" || full.After != "max_batch_size: 5\n" {
 		t.Errorf("revision = %+v", full)
 	}
@@ -103,7 +114,8 @@ func TestOneVersionAloneAndItsRevisions(t *testing.T) {
 		t.Fatalf("unload of version 3 = %+v", res)
 	}
 	expect("after the unload", "2")
-	if res := consoletest.Get[api.LoadResult](r, 200, "POST", "/api/models/ready/versions/9/load", nil); res.OK || !strings.Contains(res.Reason, "version 9 is not in the model repository") || !res.KeepsServing {
+	if res := consoletest.Get[api.LoadResult](r, 200, "POST", "/api/models/ready/versions/9/load", nil); res.OK ||
+		!strings.Contains(res.Reason, "version 9 is not in the model repository") || !res.KeepsServing {
 		t.Errorf("load of version 9 = %+v", res)
 	}
 	if code, _ := r.Call("POST", "/api/models/ready/versions/x/load", nil); code != 404 {
@@ -113,17 +125,20 @@ func TestOneVersionAloneAndItsRevisions(t *testing.T) {
 	if len(list) != 2 || list[0].Source != "versions" || list[0].Removed != 1 || list[1].Added != 1 {
 		t.Fatalf("revisions = %+v", list)
 	}
-	full := consoletest.Get[api.RevisionFull](r, 200, "GET", fmt.Sprintf("/api/models/ready/revisions/%d", list[0].ID), nil)
+	full := consoletest.Get[api.RevisionFull](r, 200, "GET", fmt.Sprintf("/api/models/ready/revisions/%d", list[0].ID),
+		nil)
 	if full.Before != "2\n3\n" || full.After != "2\n" {
 		t.Errorf("the unload is recorded as %q to %q", full.Before, full.After)
 	}
-	undo := consoletest.Get[api.SaveResult](r, 200, "POST", fmt.Sprintf("/api/models/ready/revisions/%d/restore", list[0].ID), api.RestoreRequest{Before: true})
+	undo := consoletest.Get[api.SaveResult](r, 200, "POST", fmt.Sprintf("/api/models/ready/revisions/%d/restore",
+		list[0].ID), api.RestoreRequest{Before: true})
 	if undo.Outcome != api.SaveLoaded || undo.Revision.Source != "versions" {
 		t.Errorf("undo = %+v", undo)
 	}
 	expect("after the undo", "2", "3")
 	// The configuration's revisions do not get mixed up with these.
-	saved := consoletest.Get[api.SaveResult](r, 200, "PUT", "/api/models/ready/config", api.SaveConfig{Text: "max_batch_size: 8\n"})
+	saved := consoletest.Get[api.SaveResult](r, 200, "PUT", "/api/models/ready/config",
+		api.SaveConfig{Text: "max_batch_size: 8\n"})
 	if saved.Outcome != api.SaveLoaded {
 		t.Errorf("save = %+v", saved)
 	}
@@ -137,7 +152,8 @@ func TestOverrideRevisions(t *testing.T) {
 	batch := func() int {
 		return consoletest.Get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil).MaxBatchSize
 	}
-	if err := r.Engine.LoadModel(t.Context(), "ready", engine.LoadParameters{ConfigJSON: `{"max_batch_size":3}`}); err != nil {
+	if err := r.Engine.LoadModel(t.Context(), "ready",
+		engine.LoadParameters{ConfigJSON: `{"max_batch_size":3}`}); err != nil {
 		t.Fatal(err)
 	}
 	if got := batch(); got != 3 {
@@ -147,7 +163,8 @@ func TestOverrideRevisions(t *testing.T) {
 	if len(list) != 1 || list[0].Source != "override" {
 		t.Fatalf("revisions = %+v", list)
 	}
-	full := consoletest.Get[api.RevisionFull](r, 200, "GET", fmt.Sprintf("/api/models/ready/revisions/%d", list[0].ID), nil)
+	full := consoletest.Get[api.RevisionFull](r, 200, "GET", fmt.Sprintf("/api/models/ready/revisions/%d", list[0].ID),
+		nil)
 	if full.Before != "max_batch_size: 8\n" || !strings.Contains(full.After, "max_batch_size: 3") {
 		t.Errorf("the override is recorded as %q to %q", full.Before, full.After)
 	}
@@ -155,7 +172,8 @@ func TestOverrideRevisions(t *testing.T) {
 		before bool
 		want   int
 	}{{true, 8}, {false, 3}} {
-		res := consoletest.Get[api.SaveResult](r, 200, "POST", fmt.Sprintf("/api/models/ready/revisions/%d/restore", list[0].ID), api.RestoreRequest{Before: step.before})
+		res := consoletest.Get[api.SaveResult](r, 200, "POST", fmt.Sprintf("/api/models/ready/revisions/%d/restore",
+			list[0].ID), api.RestoreRequest{Before: step.before})
 		if res.Outcome != api.SaveLoaded || batch() != step.want {
 			t.Errorf("restore (before: %v) = %+v, max_batch_size %d, want %d", step.before, res, batch(), step.want)
 		}
@@ -173,7 +191,8 @@ max_batch_size: 2
 input { name: "INPUT0" data_type: TYPE_FP32 dims: 4 }
 output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 4 }
 `
-	check := consoletest.Get[api.CheckResult](r, 200, "POST", "/api/config/check", api.CheckRequest{Model: "ready", Text: text})
+	check := consoletest.Get[api.CheckResult](r, 200, "POST", "/api/config/check",
+		api.CheckRequest{Model: "ready", Text: text})
 	if len(check.Faults) != 1 || check.Faults[0].Severity != api.SeverityWarning {
 		t.Errorf("faults = %+v, want the file's as a warning", check.Faults)
 	}

@@ -63,7 +63,8 @@ func (w *Writer) Sync(ctx context.Context, m catalog.Model) (store.Revision, err
 	if err != nil || m.Folder == "" || equalText(last.After, m.Text) {
 		return last, err
 	}
-	return w.Store.AddRevision(ctx, store.Revision{Model: m.Name, Source: store.SourceDisk, Before: last.After, After: m.Text,
+	return w.Store.AddRevision(ctx, store.Revision{Model: m.Name, Source: store.SourceDisk, Before: last.After,
+		After:   m.Text,
 		Outcome: string(api.SaveSaved)})
 }
 
@@ -160,7 +161,8 @@ func (w *Writer) recordSave(rev store.Revision, out api.SaveResult) {
 		e.Text = "configuration of a tuning saved"
 	}
 	if rev.Restores != 0 {
-		e.Kind, e.Text = history.ConfigRestored, "configuration of revision "+strconv.FormatInt(rev.Restores, 10)+" restored"
+		e.Kind, e.Text = history.ConfigRestored, "configuration of revision "+strconv.FormatInt(rev.Restores,
+			10)+" restored"
 	}
 	if out.Reason != "" {
 		e.Text += "; it does not load: " + out.Reason

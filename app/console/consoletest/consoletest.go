@@ -53,7 +53,8 @@ func (b fileBackend) Signature(_ context.Context, s backend.Spec) (*modelconfig.
 		return nil, status.New(status.InvalidArg, "the model file "+file+" cannot be read")
 	}
 	io := func(name string) []modelconfig.IO {
-		return []modelconfig.IO{{Name: name, DataType: tensor.FP32, Dims: []int64{-1, 4}, DimNames: []string{"batch", ""}}}
+		return []modelconfig.IO{{Name: name, DataType: tensor.FP32, Dims: []int64{-1, 4},
+			DimNames: []string{"batch", ""}}}
 	}
 	return &modelconfig.Signature{Platform: "onnxruntime_onnx", Backend: "onnxruntime",
 		Inputs: io("INPUT0"), Outputs: io("OUTPUT0")}, nil
@@ -222,7 +223,8 @@ func (r *Rig) Upload(source string, files map[string]string) api.Import {
 	r.t.Helper()
 	im := Get[api.Import](r, http.StatusCreated, "POST", "/api/imports", api.ImportCreate{Source: source})
 	for path, text := range files {
-		if code, body := r.Call("PUT", "/api/imports/"+im.ID+"/files/"+path, strings.NewReader(text)); code != http.StatusNoContent {
+		if code, body := r.Call("PUT", "/api/imports/"+im.ID+"/files/"+path,
+			strings.NewReader(text)); code != http.StatusNoContent {
 			r.t.Fatalf("PUT %s = %d %s", path, code, body)
 		}
 	}

@@ -34,7 +34,8 @@ func List(dir string) ([]api.File, error) {
 		if err != nil {
 			return err
 		}
-		out = append(out, api.File{Path: filepath.ToSlash(rel), SizeBytes: info.Size(), ModMs: info.ModTime().UnixMilli()})
+		out = append(out, api.File{Path: filepath.ToSlash(rel), SizeBytes: info.Size(),
+			ModMs: info.ModTime().UnixMilli()})
 		return nil
 	})
 	return out, err

@@ -28,7 +28,8 @@ func TestEventKindsAreTheSame(t *testing.T) {
 func TestSeriesShowIdleStepsAndGaps(t *testing.T) {
 	const sec = 1_000_000
 	spans := []store.Span{{FromUS: 10 * sec, ToUS: 13 * sec}, {FromUS: 15*sec + sec/2, ToUS: 17 * sec}}
-	got := store.Samples{Step: time.Second, FromUS: 8 * sec, Points: []store.Sample{{StartUS: 11 * sec, Requests: 4}, {StartUS: 15 * sec, Requests: 2}, {StartUS: 19 * sec, Requests: 3}}}
+	got := store.Samples{Step: time.Second, FromUS: 8 * sec, Points: []store.Sample{{StartUS: 11 * sec, Requests: 4},
+		{StartUS: 15 * sec, Requests: 2}, {StartUS: 19 * sec, Requests: 3}}}
 	s := makeSeries(seriesKey{"m", 2}, got, spans, 21*sec)
 	if want := (api.List[int64]{10000, 11000, 12000, 15000, 16000, 19000}); !reflect.DeepEqual(s.TMs, want) {
 		t.Errorf("times %v, want %v", s.TMs, want)
@@ -39,8 +40,10 @@ func TestSeriesShowIdleStepsAndGaps(t *testing.T) {
 }
 
 func TestEventOfTheStoreIsShown(t *testing.T) {
-	e := apiEvent(store.Event{ID: 3, TimeUS: 5_000_000, Kind: record.ReloadFailed, Model: "m", Version: 2, Reason: "no", Detail: []byte(`{"durationMs":1.5,"revision":9}`)})
-	want := api.Event{ID: 3, TMs: 5000, Kind: api.EventReloadFailed, Severity: api.SeverityError, Model: "m", Version: "2", Text: "no", DurationMs: 1.5, Revision: 9}
+	e := apiEvent(store.Event{ID: 3, TimeUS: 5_000_000, Kind: record.ReloadFailed, Model: "m", Version: 2,
+		Reason: "no", Detail: []byte(`{"durationMs":1.5,"revision":9}`)})
+	want := api.Event{ID: 3, TMs: 5000, Kind: api.EventReloadFailed, Severity: api.SeverityError, Model: "m",
+		Version: "2", Text: "no", DurationMs: 1.5, Revision: 9}
 	if e != want {
 		t.Errorf("apiEvent = %+v, want %+v", e, want)
 	}

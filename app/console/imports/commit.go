@@ -55,7 +55,8 @@ func (h *Handler) checkCommit(ctx context.Context, s *staged, req *api.ImportCom
 	}
 	for _, f := range v.Faults {
 		if f.Severity == api.SeverityError {
-			return &rest.Error{Code: api.CodeConflict, Text: "the configuration has faults: " + f.Message, Faults: v.Faults}
+			return &rest.Error{Code: api.CodeConflict, Text: "the configuration has faults: " + f.Message,
+				Faults: v.Faults}
 		}
 	}
 	if v.Exists && !req.Replace {
@@ -85,7 +86,8 @@ func (h *Handler) commit(ctx context.Context, s *staged) {
 	if err != nil {
 		h.Recorder.Event(history.Event{Kind: history.ImportFailed, Model: name, Text: strings.TrimSpace(err.Error())})
 	} else {
-		h.Recorder.Event(history.Event{Kind: history.Import, Model: name, Text: "imported into " + root, Detail: history.Took(took)})
+		h.Recorder.Event(history.Event{Kind: history.Import, Model: name, Text: "imported into " + root,
+			Detail: history.Took(took)})
 	}
 	h.Catalog.Changed()
 	s.mu.Lock()
@@ -130,7 +132,8 @@ func (h *Handler) install(ctx context.Context, s *staged, name, root, from, conf
 			return err
 		}
 	}
-	rev, err := h.Writer.Store.AddRevision(ctx, store.Revision{Model: name, Source: store.SourceImport, Before: old, After: text})
+	rev, err := h.Writer.Store.AddRevision(ctx, store.Revision{Model: name, Source: store.SourceImport, Before: old,
+		After: text})
 	if err != nil {
 		return err
 	}
@@ -140,7 +143,8 @@ func (h *Handler) install(ctx context.Context, s *staged, name, root, from, conf
 	if err != nil {
 		h.Writer.SetOutcome(ctx, &rev, api.SaveFailed, strings.TrimSpace(err.Error()))
 		if old != nil || text != nil {
-			h.Writer.Note(ctx, store.Revision{Model: name, Source: store.SourceRestore, Restores: rev.ID, Before: text, After: old})
+			h.Writer.Note(ctx, store.Revision{Model: name, Source: store.SourceRestore, Restores: rev.ID, Before: text,
+				After: old})
 		}
 		return err
 	}

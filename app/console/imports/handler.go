@@ -97,7 +97,8 @@ func (h *Handler) Create(r *http.Request, req *api.ImportCreate) (out api.Import
 		return h.createFromPath(r.Context(), filepath.Clean(req.Path))
 	}
 	if free, ok := folders.FreeBytes(h.DataDir); ok && req.TotalBytes > 0 && uint64(req.TotalBytes) > free {
-		return out, rest.Errorf(api.CodeTooLarge, "the model has %d bytes, but only %d are free in %s", req.TotalBytes, free, h.DataDir)
+		return out, rest.Errorf(api.CodeTooLarge, "the model has %d bytes, but only %d are free in %s", req.TotalBytes,
+			free, h.DataDir)
 	}
 	s, err := h.add(api.ImportUpload, req.Source)
 	if err != nil {
@@ -153,7 +154,8 @@ func forbidden(path, dataDir string) bool {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
-	for _, tree := range []string{"/proc", "/sys", "/dev", filepath.Join(dataDir, "imports"), filepath.Join(dataDir, "trash")} {
+	for _, tree := range []string{"/proc", "/sys", "/dev", filepath.Join(dataDir, "imports"),
+		filepath.Join(dataDir, "trash")} {
 		if path == tree || strings.HasPrefix(path, tree+string(filepath.Separator)) {
 			return true
 		}

@@ -36,12 +36,16 @@ func TestImportONNXFile(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			r := consoletest.New(t, mode)
 			im := r.Upload("my net.onnx", map[string]string{"my%20net.onnx": "good"})
-			if im.State != api.ImportStaged || im.Kind != api.ImportONNX || im.Name != "my_net" || !im.ConfigGenerated || len(im.Faults) != 0 ||
-				!strings.Contains(im.Config, "max_batch_size: 4") || strings.Contains(im.Config, "my_net") || len(im.Inputs) != 1 ||
-				im.Inputs[0].DimNames[0] != "batch" || im.MaxBatchSize != 4 || im.Backend != "onnxruntime" || im.Exists {
+			if im.State != api.ImportStaged || im.Kind != api.ImportONNX || im.Name != "my_net" ||
+				!im.ConfigGenerated || len(im.Faults) != 0 ||
+				!strings.Contains(im.Config, "max_batch_size: 4") || strings.Contains(im.Config, "my_net") ||
+				len(im.Inputs) != 1 ||
+				im.Inputs[0].DimNames[0] != "batch" || im.MaxBatchSize != 4 || im.Backend != "onnxruntime" ||
+				im.Exists {
 				t.Fatalf("staged = %+v", im)
 			}
-			im = consoletest.Get[api.Import](r, 200, "PUT", "/api/imports/"+im.ID+"/config", api.ImportConfig{Name: "net2", Config: strings.Replace(im.Config, "4", "16", 1)})
+			im = consoletest.Get[api.Import](r, 200, "PUT", "/api/imports/"+im.ID+"/config",
+				api.ImportConfig{Name: "net2", Config: strings.Replace(im.Config, "4", "16", 1)})
 			if im.Name != "net2" || im.MaxBatchSize != 16 || im.ConfigGenerated || len(im.Faults) != 0 {
 				t.Fatalf("changed = %+v", im)
 			}
@@ -49,7 +53,8 @@ func TestImportONNXFile(t *testing.T) {
 				t.Fatalf("committed = %+v", im)
 			}
 			d := consoletest.Get[api.ModelDetail](r, 200, "GET", "/api/models/net2", nil)
-			if d.State != api.StateReady || d.MaxBatchSize != 16 || d.Revision == 0 || d.Files[0].Path != "1/model.onnx" {
+			if d.State != api.StateReady || d.MaxBatchSize != 16 || d.Revision == 0 ||
+				d.Files[0].Path != "1/model.onnx" {
 				t.Errorf("model = %+v", d)
 			}
 			staged, _ := filepath.Glob(filepath.Join(r.Data, "imports/*"))
@@ -66,7 +71,8 @@ func TestImportONNXFile(t *testing.T) {
 
 func TestImportThatFailsChangesNothing(t *testing.T) {
 	r := consoletest.New(t, engine.ModePoll)
-	im := r.Upload("", map[string]string{"broken/1/model.onnx": "bad now, but readable", "broken/config.pbtxt": "max_batch_size: 2\n"})
+	im := r.Upload("", map[string]string{"broken/1/model.onnx": "bad now, but readable",
+		"broken/config.pbtxt": "max_batch_size: 2\n"})
 	if im.Kind != api.ImportFolder || im.ConfigGenerated || im.MaxBatchSize != 2 {
 		t.Fatalf("staged = %+v", im)
 	}
@@ -96,17 +102,20 @@ func TestImportThatFailsChangesNothing(t *testing.T) {
 		t.Errorf("the model that was there serves: %+v", d)
 	}
 	// Mended, it goes in, and the old one lies in the trash.
-	if code, body := r.Call("PUT", "/api/imports/"+im.ID+"/files/broken/1/model.onnx", strings.NewReader("good and new")); code != 204 {
+	if code, body := r.Call("PUT", "/api/imports/"+im.ID+"/files/broken/1/model.onnx",
+		strings.NewReader("good and new")); code != 204 {
 		t.Fatalf("PUT = %d %s", code, body)
 	}
 	consoletest.Get[api.Import](r, 200, "POST", "/api/imports/"+im.ID+"/analyze", nil)
 	if im = commit(r, im, api.ImportCommit{Replace: true}); im.State != api.ImportLoaded {
 		t.Fatalf("committed = %+v", im)
 	}
-	if text, err := os.ReadFile(filepath.Join(r.Repo, "ready/1/model.onnx")); err != nil || string(text) != "good and new" {
+	if text, err := os.ReadFile(filepath.Join(r.Repo, "ready/1/model.onnx")); err != nil ||
+		string(text) != "good and new" {
 		t.Errorf("the new model: %q, %v", text, err)
 	}
-	if list := consoletest.Get[api.Trash](r, 200, "GET", "/api/trash", nil); len(list.Items) != 1 || list.Items[0].From != filepath.Join(r.Repo, "ready") {
+	if list := consoletest.Get[api.Trash](r, 200, "GET", "/api/trash", nil); len(list.Items) != 1 ||
+		list.Items[0].From != filepath.Join(r.Repo, "ready") {
 		t.Errorf("trash = %+v", list)
 	}
 }
@@ -120,7 +129,8 @@ func TestImportAsksBeforeCode_B13(t *testing.T) {
 			if len(im.Code) != 1 || im.Code[0].Path != "1/"+file || im.Code[0].Why == "" {
 				t.Fatalf("staged = %+v", im)
 			}
-			if code, body := r.Call("POST", "/api/imports/"+im.ID+"/commit", api.ImportCommit{}); code != 412 || !strings.Contains(string(body), "runs as code on this machine") {
+			if code, body := r.Call("POST", "/api/imports/"+im.ID+"/commit", api.ImportCommit{}); code != 412 ||
+				!strings.Contains(string(body), "runs as code on this machine") {
 				t.Errorf("commit without consent = %d %s, want 412", code, body)
 			}
 			if code, _ := r.Call("GET", "/api/models/m", nil); code != 404 {
@@ -142,9 +152,11 @@ func TestImportFetchesNothing_B12(t *testing.T) {
 	var asked atomic.Int32
 	there := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	defer there.Close()
-	for _, address := range []string{"http://169.254.169.254/latest/meta-data/", "file:///etc/passwd", there.URL + "/m.onnx", "s3://bucket/m", "//" + there.Listener.Addr().String() + "/m.onnx"} {
+	for _, address := range []string{"http://169.254.169.254/latest/meta-data/", "file:///etc/passwd", there.URL +
+		"/m.onnx", "s3://bucket/m", "//" + there.Listener.Addr().String() + "/m.onnx"} {
 		t.Run("B12 "+address, func(t *testing.T) {
-			for _, body := range []string{`{"url":` + strconv.Quote(address) + `}`, `{"path":` + strconv.Quote(address) + `}`} {
+			for _, body := range []string{`{"url":` + strconv.Quote(address) + `}`, `{"path":` +
+				strconv.Quote(address) + `}`} {
 				if code, text := r.Call("POST", "/api/imports", strings.NewReader(body)); code != 400 && code != 403 {
 					t.Errorf("%s = %d %s, want a refusal", body, code, text)
 				}
@@ -182,7 +194,8 @@ func TestImportsAndRemovalsAreRevisions(t *testing.T) {
 		t.Fatalf("revisions %v, want %v", sources, want)
 	}
 	full := func(at int) api.RevisionFull {
-		return consoletest.Get[api.RevisionFull](r, 200, "GET", fmt.Sprintf("/api/models/m/revisions/%d", list[at].ID), nil)
+		return consoletest.Get[api.RevisionFull](r, 200, "GET", fmt.Sprintf("/api/models/m/revisions/%d", list[at].ID),
+			nil)
 	}
 	if v := full(2); v.Before != "1\n" || v.After != "2\n" {
 		t.Errorf("versions %q to %q, want 1 to 2", v.Before, v.After)
@@ -256,7 +269,8 @@ func TestImportPathAndArchive(t *testing.T) {
 	}
 	events := r.Stream("import")
 	consoletest.Get[api.Import](r, 201, "POST", "/api/imports", api.ImportCreate{Path: filepath.Join(r.Repo, "ready")})
-	if v := consoletest.Next[api.Import](events, "import"); v.Origin != api.ImportPath || v.Kind != api.ImportFolder || v.Name != "ready" {
+	if v := consoletest.Next[api.Import](events, "import"); v.Origin != api.ImportPath || v.Kind != api.ImportFolder ||
+		v.Name != "ready" {
 		t.Errorf("the stream tells of the import of a folder as %+v", v)
 	}
 }
@@ -291,7 +305,8 @@ func TestImportRefuses_B3(t *testing.T) {
 	if code, _ := r.Call("PUT", base+"/config", api.ImportConfig{Repository: "/etc"}); code != 400 {
 		t.Errorf("another folder as repository = %d, want 400", code)
 	}
-	im = consoletest.Get[api.Import](r, 200, "PUT", base+"/config", api.ImportConfig{Config: "max_batch_size: -3\nnonsense"})
+	im = consoletest.Get[api.Import](r, 200, "PUT", base+"/config",
+		api.ImportConfig{Config: "max_batch_size: -3\nnonsense"})
 	if len(im.Faults) == 0 || !slices.ContainsFunc(im.Faults, func(f api.Fault) bool { return f.Line == 2 }) {
 		t.Errorf("faults = %+v", im.Faults)
 	}
@@ -306,10 +321,14 @@ func TestImportRefuses_B3(t *testing.T) {
 func TestImportForABackendThatIsNotThere(t *testing.T) {
 	r := consoletest.New(t, engine.ModePoll)
 	im := r.Upload("", map[string]string{"plan/1/model.plan": "plan", "plan/1/helper.py": "print()"})
-	if len(im.Faults) != 1 || !strings.HasPrefix(im.Faults[0].Message, "backend 'tensorrt' runs engines that TensorRT has built") || im.Faults[0].Field != "backend" || len(im.Code) != 1 {
+	if len(im.Faults) != 1 || !strings.HasPrefix(im.Faults[0].Message,
+		"backend 'tensorrt' runs engines that TensorRT has built") || im.Faults[0].Field != "backend" ||
+		len(im.Code) != 1 {
 		t.Fatalf("staged = %+v", im)
 	}
-	if code, body := r.Call("POST", "/api/imports/"+im.ID+"/commit", api.ImportCommit{ConsentCode: true}); code != 409 || !strings.Contains(string(body), "serve the ONNX model that the engine was built from") {
+	if code, body := r.Call("POST", "/api/imports/"+im.ID+"/commit",
+		api.ImportCommit{ConsentCode: true}); code != 409 ||
+		!strings.Contains(string(body), "serve the ONNX model that the engine was built from") {
 		t.Errorf("commit = %d %s, want 409", code, body)
 	}
 }
@@ -321,7 +340,8 @@ func TestABrokenFileIsNamedWithoutItsStagingFolder(t *testing.T) {
 		t.Fatal("a broken file has no fault")
 	}
 	for _, f := range im.Faults {
-		if strings.Contains(f.Message, "imports") || f.Severity == api.SeverityError && !strings.Contains(f.Message, "1/model.onnx") {
+		if strings.Contains(f.Message, "imports") || f.Severity == api.SeverityError &&
+			!strings.Contains(f.Message, "1/model.onnx") {
 			t.Errorf("fault %q, want the file as 1/model.onnx", f.Message)
 		}
 	}

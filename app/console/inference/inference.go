@@ -75,7 +75,8 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.Path, r.Out.URL.RawPath, r.Out.URL.RawQuery = "", "", r.In.URL.RawQuery
 	r.Out.URL.Opaque = path + "/infer"
 	for name := range r.Out.Header { // the browser's own headers, which the server's origin check would refuse
-		if name == "Origin" || name == "Referer" || name == "Cookie" || name == "X-Nereid" || strings.HasPrefix(name, "Sec-") {
+		if name == "Origin" || name == "Referer" || name == "Cookie" || name == "X-Nereid" ||
+			strings.HasPrefix(name, "Sec-") {
 			r.Out.Header.Del(name)
 		}
 	}

@@ -41,8 +41,10 @@ func TestInferPassesThrough(t *testing.T) {
 	if code != 400 || string(out) != `{"error":"as Triton says it"}` || body != "12345" {
 		t.Errorf("infer = %d %s with body %q", code, out, body)
 	}
-	if got.RequestURI != "/v2/models/a%20model%2Fx/versions/3/infer" || got.Host != "localhost" || got.Header.Get("Origin") != "" ||
-		got.Header.Get("X-Nereid") != "" || got.Header.Get("Inference-Header-Content-Length") != "5" || got.Header.Get("Authorization") != "Bearer t" {
+	if got.RequestURI != "/v2/models/a%20model%2Fx/versions/3/infer" || got.Host != "localhost" ||
+		got.Header.Get("Origin") != "" ||
+		got.Header.Get("X-Nereid") != "" || got.Header.Get("Inference-Header-Content-Length") != "5" ||
+		got.Header.Get("Authorization") != "Bearer t" {
 		t.Errorf("the request that arrives: %s %s %v", got.Host, got.RequestURI, got.Header)
 	}
 	off := consoletest.New(t, engine.ModeExplicit)

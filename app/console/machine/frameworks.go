@@ -169,7 +169,8 @@ func (h *Frameworks) Install(r *http.Request, req *api.InstallFramework) (out ap
 		return out, err
 	}
 	if !req.Consent {
-		return out, rest.Errorf(api.CodeConsent, "%s takes about %s on the disk and comes from the package index; repeat with consent",
+		return out, rest.Errorf(api.CodeConsent,
+			"%s takes about %s on the disk and comes from the package index; repeat with consent",
 			f.Title, f.Size)
 	}
 	if h.Installer.Installed(f) {

@@ -88,7 +88,8 @@ func (m *Monitor) Read() api.Machine {
 
 func apiGPU(g device.GPU, now device.Reading, err error, r residency.Status) api.GPU {
 	out := api.GPU{
-		Index: g.Index, Physical: g.Physical, UUID: g.UUID, Name: g.Name, Capability: fmt.Sprintf("%d.%d", g.Major, g.Minor),
+		Index: g.Index, Physical: g.Physical, UUID: g.UUID, Name: g.Name, Capability: fmt.Sprintf("%d.%d", g.Major,
+			g.Minor),
 		MemoryBytes: int64(g.MemoryBytes), ModelBytes: r.Used.GPU[g.Index], BudgetBytes: r.Budget.GPU[g.Index],
 	}
 	if err != nil {

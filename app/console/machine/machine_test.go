@@ -40,17 +40,20 @@ func TestMachine(t *testing.T) {
 	t.Run("without GPUs", func(t *testing.T) {
 		r := consoletest.New(t, engine.ModeExplicit)
 		m := consoletest.Get[api.Machine](r, 200, "GET", "/api/machine", nil)
-		if m.CPUs < 1 || m.MemoryBytes <= 0 || m.MemoryFreeBytes <= 0 || m.ProcessBytes <= 0 || len(m.GPUs) != 0 || m.Budget.On || m.Budget.Resident != 1 {
+		if m.CPUs < 1 || m.MemoryBytes <= 0 || m.MemoryFreeBytes <= 0 || m.ProcessBytes <= 0 || len(m.GPUs) != 0 ||
+			m.Budget.On || m.Budget.Resident != 1 {
 			t.Errorf("machine = %+v", m)
 		}
-		if told := consoletest.Next[api.Machine](r.Stream("machine"), "machine"); told.CPUBusy == nil || *told.CPUBusy < 0 || *told.CPUBusy > 1 {
+		if told := consoletest.Next[api.Machine](r.Stream("machine"), "machine"); told.CPUBusy == nil ||
+			*told.CPUBusy < 0 || *told.CPUBusy > 1 {
 			t.Errorf("the stream tells %+v, want how busy the cores are", told)
 		}
 	})
 	t.Run("with GPUs", func(t *testing.T) {
 		r := consoletest.New(t, engine.ModeExplicit, func(o *console.Options) {
 			var err error
-			if o.Check.Machine, err = device.NewMachine(device.Options{Driver: cards{}, Log: slog.New(slog.DiscardHandler)}); err != nil {
+			if o.Check.Machine, err = device.NewMachine(device.Options{Driver: cards{},
+				Log: slog.New(slog.DiscardHandler)}); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -59,8 +62,10 @@ func TestMachine(t *testing.T) {
 			t.Fatalf("GPUs = %+v", m.GPUs)
 		}
 		a, b := m.GPUs[0], m.GPUs[1]
-		if a.UUID != "GPU-a" || a.Capability != "8.6" || a.MemoryBytes != 24<<30 || a.UsedBytes == nil || *a.UsedBytes != 2<<30 ||
-			a.Utilization == nil || *a.Utilization != 0.25 || a.Celsius == nil || *a.Celsius != 61 || a.PowerW != nil || a.Error != "" {
+		if a.UUID != "GPU-a" || a.Capability != "8.6" || a.MemoryBytes != 24<<30 || a.UsedBytes == nil ||
+			*a.UsedBytes != 2<<30 ||
+			a.Utilization == nil || *a.Utilization != 0.25 || a.Celsius == nil || *a.Celsius != 61 ||
+			a.PowerW != nil || a.Error != "" {
 			t.Errorf("the first GPU = %+v", a)
 		}
 		if b.Index != 1 || b.Error != "it has fallen off the bus" || b.UsedBytes != nil || b.Utilization != nil {
@@ -75,7 +80,8 @@ func TestRuntimeOfAModel(t *testing.T) {
 	if len(v.Instances) == 0 || v.Environment != nil {
 		t.Fatalf("runtime = %+v", v)
 	}
-	if i := v.Instances[0]; i.Version != "1" || i.Kind != "KIND_CPU" || i.HostPolicy != "cpu" || i.Process != nil || i.Name == "" {
+	if i := v.Instances[0]; i.Version != "1" || i.Kind != "KIND_CPU" || i.HostPolicy != "cpu" || i.Process != nil ||
+		i.Name == "" {
 		t.Errorf("the first instance = %+v", i)
 	}
 	if code, _ := r.Call("GET", "/api/models/nope/runtime", nil); code != 404 {
@@ -92,7 +98,8 @@ type shelf struct {
 }
 
 func (*shelf) List() []python.Framework {
-	return []python.Framework{{Name: "pytorch", Title: "PyTorch", Module: "torch", Requirements: "torch==1.0\nnumpy\n", Size: "5 GB"}}
+	return []python.Framework{{Name: "pytorch", Title: "PyTorch", Module: "torch", Requirements: "torch==1.0\nnumpy\n",
+		Size: "5 GB"}}
 }
 
 func (s *shelf) Installed(python.Framework) bool {
@@ -127,7 +134,8 @@ func TestInstallingAFramework(t *testing.T) {
 		}
 	}
 	list := consoletest.Get[api.Frameworks](r, 200, "GET", "/api/frameworks", nil).Frameworks
-	if len(list) != 1 || list[0].State != api.FrameworkMissing || list[0].Package != "torch==1.0" || list[0].Size != "5 GB" {
+	if len(list) != 1 || list[0].State != api.FrameworkMissing || list[0].Package != "torch==1.0" ||
+		list[0].Size != "5 GB" {
 		t.Fatalf("frameworks = %+v", list)
 	}
 	if e := consoletest.Get[api.Error](r, 412, "POST", path, nil); e.Code != api.CodeConsent {
@@ -143,7 +151,8 @@ func TestInstallingAFramework(t *testing.T) {
 	e := r.Stream("framework")
 	consoletest.Get[api.Framework](r, 202, "POST", path, api.InstallFramework{Consent: true})
 	<-s.began
-	if f := consoletest.Get[api.Frameworks](r, 200, "GET", "/api/frameworks", nil).Frameworks[0]; f.State != api.FrameworkInstalling || len(f.Log) != 3 || f.Log[2] != "20 %" {
+	if f := consoletest.Get[api.Frameworks](r, 200, "GET", "/api/frameworks",
+		nil).Frameworks[0]; f.State != api.FrameworkInstalling || len(f.Log) != 3 || f.Log[2] != "20 %" {
 		t.Errorf("under way: %+v", f)
 	}
 	if code, _ := r.Call("POST", path, api.InstallFramework{Consent: true}); code != 409 {

@@ -35,7 +35,8 @@ func (h *Runtime) Model(r *http.Request) (out api.ModelRuntime, err error) {
 			processes[p.Instance] = p
 		}
 		for _, p := range v.Model.Placements() {
-			i := api.Instance{Version: strconv.FormatInt(v.Version, 10), Name: p.Name, Kind: p.Kind.String(), GPU: p.Device,
+			i := api.Instance{Version: strconv.FormatInt(v.Version, 10), Name: p.Name, Kind: p.Kind.String(),
+				GPU:        p.Device,
 				HostPolicy: p.HostPolicy, Affinity: p.Affinity.String(), Passive: p.Passive}
 			if own, ok := processes[p.Name]; ok {
 				i.Process = apiWorker(own)
@@ -64,7 +65,8 @@ func apiWorker(p backend.Process) *api.Worker {
 }
 
 func apiEnvironment(e python.EnvironmentUse) *api.Environment {
-	out := &api.Environment{Kind: string(e.Kind), State: string(e.State), SinceMs: e.Since.UnixMilli(), Python: e.Python,
+	out := &api.Environment{Kind: string(e.Kind), State: string(e.State), SinceMs: e.Since.UnixMilli(),
+		Python: e.Python,
 		Source: e.Source, Folder: e.Folder, LogPath: e.LogPath(), Log: tail(e.LogPath(), shownLines)}
 	if lock := strings.TrimSpace(e.Lock()); lock != "" {
 		out.Lock = strings.Split(lock, "\n")

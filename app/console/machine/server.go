@@ -85,7 +85,8 @@ func (s *Server) State(r *http.Request) (api.Server, error) {
 	}
 	if h := s.Store.Health(); h.Failing {
 		out.Warnings = append(out.Warnings, api.Warning{Severity: api.SeverityError,
-			Text: "the history database cannot be written (" + h.LastError + "); new history is kept in memory until it can"})
+			Text: "the history database cannot be written (" + h.LastError +
+				"); new history is kept in memory until it can"})
 	}
 	return out, nil
 }

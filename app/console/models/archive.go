@@ -27,7 +27,8 @@ func (h *Handler) Archive(w http.ResponseWriter, r *http.Request) error {
 	}
 	name := filepath.Base(m.Folder)
 	w.Header().Set("Content-Type", "application/zip")
-	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name + ".zip"}))
+	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment",
+		map[string]string{"filename": name + ".zip"}))
 	z := zip.NewWriter(w)
 	for _, f := range list {
 		if err := addFile(z, m.Folder, name, f); err != nil {

@@ -213,7 +213,8 @@ func (h *Handler) Delete(r *http.Request) (out api.Trashed, err error) {
 		return out, err
 	}
 	if m.Copied || !folders.Writable(m.Repository) {
-		return out, rest.Errorf(api.CodeForbidden, "the repository %s cannot be written; remove the model's folder by hand", m.Repository)
+		return out, rest.Errorf(api.CodeForbidden,
+			"the repository %s cannot be written; remove the model's folder by hand", m.Repository)
 	}
 	h.Engine.Remove(name) // first, so that polling does not find a model whose files disappear
 	if _, err := h.Writer.Sync(r.Context(), m); err != nil {
@@ -223,7 +224,8 @@ func (h *Handler) Delete(r *http.Request) (out api.Trashed, err error) {
 		return out, err
 	}
 	h.Writer.Note(r.Context(), store.Revision{Model: name, Source: store.SourceDelete, Before: m.Text})
-	h.Recorder.Event(history.Event{Kind: history.ModelDeleted, Model: name, Text: "moved to the trash from " + m.Folder})
+	h.Recorder.Event(history.Event{Kind: history.ModelDeleted, Model: name, Text: "moved to the trash from " +
+		m.Folder})
 	h.Catalog.Changed()
 	return out, nil
 }
@@ -251,7 +253,8 @@ func (h *Handler) Restore(r *http.Request) (item api.Trashed, err error) {
 		}
 		h.Writer.Note(r.Context(), rev)
 	}
-	h.Recorder.Event(history.Event{Kind: history.ModelRestored, Model: item.Model, Text: "back from the trash in " + item.From})
+	h.Recorder.Event(history.Event{Kind: history.ModelRestored, Model: item.Model, Text: "back from the trash in " +
+		item.From})
 	if err := h.Engine.Reload(context.WithoutCancel(r.Context()), item.Model); err != nil {
 		h.Log.Warn("a model that came back from the trash does not load", "model", item.Model, "err", err)
 	}

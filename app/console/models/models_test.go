@@ -27,15 +27,18 @@ sequence_batching { control_input [
 	if l := consoletest.Get[api.LoadResult](r, 200, "POST", "/api/models/sums/load", nil); !l.OK || !l.Model.Sequences {
 		t.Fatalf("load = %+v", l)
 	}
-	if w := consoletest.Get[api.WarmupResult](r, 200, "POST", "/api/models/sums/warmup", api.WarmupRequest{Count: 10}); len(w.SamplesUs) != 10 || w.SettledUs <= 0 {
+	if w := consoletest.Get[api.WarmupResult](r, 200, "POST", "/api/models/sums/warmup",
+		api.WarmupRequest{Count: 10}); len(w.SamplesUs) != 10 || w.SettledUs <= 0 {
 		t.Errorf("warmup = %+v", w)
 	}
 }
 
 func TestWarmup(t *testing.T) {
 	r := consoletest.New(t, engine.ModeExplicit)
-	w := consoletest.Get[api.WarmupResult](r, 200, "POST", "/api/models/ready/warmup", api.WarmupRequest{Count: 10, Batch: 2})
-	if len(w.SamplesUs) != 10 || w.FirstUs <= 0 || w.SettledUs <= 0 || w.Source != "zeros" || w.Batch != 2 || w.Version != "1" {
+	w := consoletest.Get[api.WarmupResult](r, 200, "POST", "/api/models/ready/warmup",
+		api.WarmupRequest{Count: 10, Batch: 2})
+	if len(w.SamplesUs) != 10 || w.FirstUs <= 0 || w.SettledUs <= 0 || w.Source != "zeros" || w.Batch != 2 ||
+		w.Version != "1" {
 		t.Errorf("warmup = %+v", w)
 	}
 	for _, tt := range []struct {
@@ -83,7 +86,8 @@ func TestDeleteAndRestore(t *testing.T) {
 
 func TestPin(t *testing.T) {
 	r := consoletest.New(t, engine.ModePoll)
-	if m := consoletest.Get[api.Model](r, 200, "PUT", "/api/models/ready/pin", api.SetPin{Pinned: true}); !m.Pinned || !m.Resident || m.MemorySource == "" && m.MemoryBytes != 0 {
+	if m := consoletest.Get[api.Model](r, 200, "PUT", "/api/models/ready/pin", api.SetPin{Pinned: true}); !m.Pinned ||
+		!m.Resident || m.MemorySource == "" && m.MemoryBytes != 0 {
 		t.Errorf("pinned: %+v", m)
 	}
 	pins, err := models.Pins(t.Context(), r.Store)
@@ -113,7 +117,8 @@ func TestNamespaces_A076(t *testing.T) {
 		if err := os.MkdirAll(root+"/m/1", 0o755); err != nil {
 			t.Fatal(err)
 		}
-		for path, text := range map[string]string{"/m/config.pbtxt": config + []string{"4", "8"}[i] + "\n", "/m/1/model.onnx": "good"} {
+		for path, text := range map[string]string{"/m/config.pbtxt": config + []string{"4", "8"}[i] + "\n",
+			"/m/1/model.onnx": "good"} {
 			if err := os.WriteFile(root+path, []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -145,11 +150,13 @@ func TestNamespaces_A076(t *testing.T) {
 	}
 	at := func(root string) string { return "/api/models/" + url.PathEscape(root+"/m") }
 	for i, root := range roots {
-		if d := consoletest.Get[api.ModelDetail](r, 200, "GET", at(root), nil); d.MaxBatchSize != []int{4, 8}[i] || d.Folder != root+"/m" || d.State != api.StateReady {
+		if d := consoletest.Get[api.ModelDetail](r, 200, "GET", at(root), nil); d.MaxBatchSize != []int{4, 8}[i] ||
+			d.Folder != root+"/m" || d.State != api.StateReady {
 			t.Errorf("model of %s = %+v", root, d)
 		}
 	}
-	saved := consoletest.Get[api.SaveResult](r, 200, "PUT", at(roots[1])+"/config", api.SaveConfig{Text: config + "16\n"})
+	saved := consoletest.Get[api.SaveResult](r, 200, "PUT", at(roots[1])+"/config",
+		api.SaveConfig{Text: config + "16\n"})
 	if saved.Outcome != api.SaveLoaded {
 		t.Errorf("saved = %+v", saved)
 	}

@@ -180,7 +180,8 @@ func warmupTensor(name string, dt tensor.DataType, dims []int64, rows int, batch
 	row := make([]byte, n*size)
 	if fill != nil {
 		if row, err = fill(row); err != nil {
-			return tensor.Tensor{}, rest.Errorf(api.CodeInvalid, "no request can be made up for input %q: %v", name, err)
+			return tensor.Tensor{}, rest.Errorf(api.CodeInvalid, "no request can be made up for input %q: %v", name,
+				err)
 		}
 	}
 	t := tensor.Tensor{Name: name, DataType: dt, Shape: slices.Clone(dims), Data: row}

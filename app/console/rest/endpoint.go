@@ -56,7 +56,8 @@ func Call[In, Out any](f func(*http.Request, *In) (Out, error)) Endpoint {
 
 // Do is an Endpoint without any JSON body. It replies with 204.
 func Do(f func(*http.Request) error) Endpoint {
-	return Endpoint{Status: http.StatusNoContent, serve: func(w http.ResponseWriter, r *http.Request, status int) error {
+	return Endpoint{Status: http.StatusNoContent, serve: func(w http.ResponseWriter, r *http.Request,
+		status int) error {
 		err := f(r)
 		if err == nil {
 			w.WriteHeader(status)

@@ -124,7 +124,8 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, models func() api.Mo
 		chosen = strings.Split(q, ",")
 		for _, t := range chosen {
 			if !slices.Contains(topics, t) {
-				return rest.Errorf(api.CodeInvalid, "there is no topic %s; there are %s", rest.Quote(t), strings.Join(topics, ", "))
+				return rest.Errorf(api.CodeInvalid, "there is no topic %s; there are %s", rest.Quote(t),
+					strings.Join(topics, ", "))
 			}
 		}
 	}

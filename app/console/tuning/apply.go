@@ -22,7 +22,8 @@ func (h *Handler) Config(r *http.Request) (out api.TuningTexts, err error) {
 	}
 	n, err := strconv.Atoi(r.PathValue("config"))
 	if err != nil {
-		return out, rest.Errorf(api.CodeNotFound, "%s is not the number of a configuration", rest.Quote(r.PathValue("config")))
+		return out, rest.Errorf(api.CodeNotFound, "%s is not the number of a configuration",
+			rest.Quote(r.PathValue("config")))
 	}
 	return t.texts(n)
 }
@@ -106,6 +107,7 @@ func (h *Handler) change(ctx context.Context, name string, text api.TuningText) 
 	case text.Before:
 		return change{m, text.After}, nil
 	}
-	return change{}, rest.Errorf(api.CodeConflict, "the configuration of %q was changed since it was tuned, so that the figures "+
-		"are of another one; nothing is changed: tune it again, or take the changes over by hand", name)
+	return change{}, rest.Errorf(api.CodeConflict,
+		"the configuration of %q was changed since it was tuned, so that the figures "+
+			"are of another one; nothing is changed: tune it again, or take the changes over by hand", name)
 }

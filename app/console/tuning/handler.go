@@ -208,7 +208,8 @@ func (h *Handler) keep(ctx context.Context, t *record) {
 func (h *Handler) find(r *http.Request, from int) (t record, running bool, err error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil {
-		return t, false, rest.Errorf(api.CodeNotFound, "%s is not the number of a tuning", rest.Quote(r.PathValue("id")))
+		return t, false, rest.Errorf(api.CodeNotFound, "%s is not the number of a tuning",
+			rest.Quote(r.PathValue("id")))
 	}
 	if t, running = h.tuning.get(id, from); !running {
 		row, err := h.Store.Tuning(r.Context(), id)

@@ -149,7 +149,8 @@ func (h *Handler) perfOptions(ctx context.Context, name string, req *api.StartLo
 		return o, errors.Join(err, c.Close())
 	}
 	if most := max(1, o.Model.MaxBatchSize); o.Batch < 1 || o.Batch > most {
-		err := rest.Errorf(api.CodeInvalid, "batch %d must be from 1 to max_batch_size, %d", o.Batch, o.Model.MaxBatchSize)
+		err := rest.Errorf(api.CodeInvalid, "batch %d must be from 1 to max_batch_size, %d", o.Batch,
+			o.Model.MaxBatchSize)
 		return o, errors.Join(err, c.Close())
 	}
 	var inputs perf.InputOptions

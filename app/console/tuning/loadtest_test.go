@@ -78,16 +78,19 @@ func TestLoadTest(t *testing.T) {
 		t.Errorf("before the first: %+v", got)
 	}
 	t.Run("each level, and kept", func(t *testing.T) {
-		started := consoletest.Get[api.LoadTest](r, 202, "POST", path, api.StartLoadTest{From: 1, To: 3, Step: 2, Batch: 4, WindowMs: 100})
+		started := consoletest.Get[api.LoadTest](r, 202, "POST", path, api.StartLoadTest{From: 1, To: 3, Step: 2,
+			Batch: 4, WindowMs: 100})
 		if started.State != api.LoadTestRunning || len(started.Levels) != 2 {
 			t.Errorf("started: %+v", started)
 		}
 		got := waitForLoadTest(t, r, "good")
-		if got.State != api.LoadTestDone || len(got.Points) != 2 || got.Batch != 4 || got.EndedMs < got.StartedMs || got.Now != nil {
+		if got.State != api.LoadTestDone || len(got.Points) != 2 || got.Batch != 4 || got.EndedMs < got.StartedMs ||
+			got.Now != nil {
 			t.Fatalf("result %+v", got)
 		}
 		for i, p := range got.Points {
-			if p.Level != 1+2*i || p.Requests < 1 || p.Rate <= 0 || p.P50Us <= 0 || p.P99Us < p.P50Us || p.ComputeUs < 0 {
+			if p.Level != 1+2*i || p.Requests < 1 || p.Rate <= 0 || p.P50Us <= 0 || p.P99Us < p.P50Us ||
+				p.ComputeUs < 0 {
 				t.Errorf("point %+v", p)
 			}
 		}
@@ -98,8 +101,10 @@ func TestLoadTest(t *testing.T) {
 		}
 	})
 	t.Run("one at a time, until it is stopped", func(t *testing.T) {
-		consoletest.Get[api.LoadTest](r, 202, "POST", path, api.StartLoadTest{From: 1, To: 64, Step: 1, WindowMs: 60_000})
-		consoletest.Get[api.Error](r, http.StatusConflict, "POST", "/api/models/good/load-test", api.StartLoadTest{From: 1, To: 1, Step: 1})
+		consoletest.Get[api.LoadTest](r, 202, "POST", path, api.StartLoadTest{From: 1, To: 64, Step: 1,
+			WindowMs: 60_000})
+		consoletest.Get[api.Error](r, http.StatusConflict, "POST", "/api/models/good/load-test",
+			api.StartLoadTest{From: 1, To: 1, Step: 1})
 		consoletest.Get[api.Error](r, http.StatusConflict, "DELETE", "/api/models/many/load-test", nil)
 		consoletest.Get[api.LoadTest](r, 200, "DELETE", path, nil)
 		if got := waitForLoadTest(t, r, "good"); got.State != api.LoadTestStopped || len(got.Levels) != 64 {
@@ -134,5 +139,6 @@ func TestLoadTest(t *testing.T) {
 // A load test that runs does not hold the end of the server up.
 func TestLoadTestEndsWithTheConsole(t *testing.T) {
 	r := serving(t, nil)
-	consoletest.Get[api.LoadTest](r, 202, "POST", "/api/models/ready/load-test", api.StartLoadTest{From: 1, To: 64, Step: 1, WindowMs: 60_000})
+	consoletest.Get[api.LoadTest](r, 202, "POST", "/api/models/ready/load-test",
+		api.StartLoadTest{From: 1, To: 64, Step: 1, WindowMs: 60_000})
 }

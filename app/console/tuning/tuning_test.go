@@ -89,12 +89,14 @@ func waitForEnd(t *testing.T, r *consoletest.Rig, path string) api.Tuning {
 
 // trial is an event with a trial of a configuration, which is new with texts.
 func trial(config, best, present int, rate float64, texts ...api.TuningText) tuning.Event {
-	e := tuning.Event{Trial: &api.TuningTrial{Config: config, Load: 8, Rate: rate, Keeps: true}, Best: best, Present: present}
+	e := tuning.Event{Trial: &api.TuningTrial{Config: config, Load: 8, Rate: rate, Keeps: true}, Best: best,
+		Present: present}
 	if texts != nil || config == 0 {
 		e.Config = &tuning.Config{Texts: texts}
 	}
 	for _, x := range texts {
-		e.Config.Changes = append(e.Config.Changes, api.TuningChange{Model: x.Model, Field: "instance_count", From: 1, To: 2})
+		e.Config.Changes = append(e.Config.Changes, api.TuningChange{Model: x.Model, Field: "instance_count", From: 1,
+			To: 2})
 	}
 	return e
 }
@@ -120,18 +122,22 @@ func TestTuning(t *testing.T) {
 		f.events <- tuning.Event{Now: &api.TuningNow{Load: 16}}
 		f.events <- tuning.Event{} // what was before it has been seen
 		got := consoletest.Get[api.Tuning](r, 200, "GET", one+"?from=1", nil)
-		if got.State != api.TuningRunning || got.Most != 5 || got.Measured != 2 || len(got.Trials) != 1 || got.From != 1 || got.Best.Rate != 150 ||
-			got.Present.Rate != 100 || len(got.BestChanges) != 1 || got.Now == nil || got.Now.Load != 16 || len(got.Configs) != 2 {
+		if got.State != api.TuningRunning || got.Most != 5 || got.Measured != 2 || len(got.Trials) != 1 ||
+			got.From != 1 || got.Best.Rate != 150 ||
+			got.Present.Rate != 100 || len(got.BestChanges) != 1 || got.Now == nil || got.Now.Load != 16 ||
+			len(got.Configs) != 2 {
 			t.Errorf("while it runs: %+v", got)
 		}
-		if list := consoletest.Get[api.Tunings](r, 200, "GET", base, nil); len(list.Tunings) != 1 || list.Tunings[0].Measured != 2 || list.Tunings[0].State != api.TuningRunning {
+		if list := consoletest.Get[api.Tunings](r, 200, "GET", base, nil); len(list.Tunings) != 1 ||
+			list.Tunings[0].Measured != 2 || list.Tunings[0].State != api.TuningRunning {
 			t.Errorf("list while it runs: %+v", list)
 		}
 		consoletest.Get[api.Error](r, http.StatusConflict, "POST", base, api.StartTuning{})
 		consoletest.Get[api.Error](r, http.StatusConflict, "DELETE", one, nil)
 		consoletest.Get[api.Error](r, http.StatusConflict, "POST", one+"/apply", api.ApplyTuning{Config: 1})
 		close(f.events)
-		if got := waitForEnd(t, r, one); got.State != api.TuningDone || len(got.Trials) != 2 || got.EndedMs < got.StartedMs || got.Now != nil {
+		if got := waitForEnd(t, r, one); got.State != api.TuningDone || len(got.Trials) != 2 ||
+			got.EndedMs < got.StartedMs || got.Now != nil {
 			t.Errorf("result %+v", got)
 		}
 		consoletest.Get[api.Error](r, http.StatusConflict, "POST", one+"/stop", nil)
@@ -144,14 +150,17 @@ func TestTuning(t *testing.T) {
 			t.Errorf("the file is %q, %v", b, err)
 		}
 		rev, err := r.Store.FileRevision(t.Context(), "ready")
-		if err != nil || rev.Source != store.SourceTune || rev.Before != nil || rev.ID != consoletest.Get[api.Tuning](r, 200, "GET", one, nil).Applied {
+		if err != nil || rev.Source != store.SourceTune || rev.Before != nil ||
+			rev.ID != consoletest.Get[api.Tuning](r, 200, "GET", one, nil).Applied {
 			t.Errorf("revision %+v, %v", rev, err)
 		}
-		if got := consoletest.Get[api.Error](r, http.StatusConflict, "POST", one+"/apply", api.ApplyTuning{Config: 1}); !strings.Contains(got.Error, "in place already") {
+		if got := consoletest.Get[api.Error](r, http.StatusConflict, "POST", one+"/apply",
+			api.ApplyTuning{Config: 1}); !strings.Contains(got.Error, "in place already") {
 			t.Errorf("applied twice: %+v", got)
 		}
 		r.Write("ready/config.pbtxt", "max_batch_size: 2\n")
-		if got := consoletest.Get[api.Error](r, http.StatusConflict, "POST", one+"/apply", api.ApplyTuning{Config: 1}); !strings.Contains(got.Error, "nothing is changed") {
+		if got := consoletest.Get[api.Error](r, http.StatusConflict, "POST", one+"/apply",
+			api.ApplyTuning{Config: 1}); !strings.Contains(got.Error, "nothing is changed") {
 			t.Errorf("applied to another text: %+v", got)
 		}
 		consoletest.Get[struct{}](r, 204, "DELETE", one, nil)
@@ -195,11 +204,13 @@ func TestTuning(t *testing.T) {
 
 	t.Run("one that a server's death left", func(t *testing.T) {
 		r, _ := tuningRig(t)
-		rec := tuning.Record{Tuning: api.Tuning{TuningHead: api.TuningHead{Model: "ready", State: api.TuningRunning, Measured: 1}, Trials: []api.TuningTrial{{Rate: 5}}, Now: &api.TuningNow{}}}
+		rec := tuning.Record{Tuning: api.Tuning{TuningHead: api.TuningHead{Model: "ready", State: api.TuningRunning,
+			Measured: 1}, Trials: []api.TuningTrial{{Rate: 5}}, Now: &api.TuningNow{}}}
 		id := stored(t, r, rec)
 		got := consoletest.Get[api.Tuning](r, 200, "GET", path(id), nil)
 		list := consoletest.Get[api.Tunings](r, 200, "GET", base, nil)
-		if got.State != api.TuningStopped || got.Now != nil || len(got.Trials) != 1 || !strings.Contains(got.Reason, "server ended") || list.Tunings[0].State != api.TuningStopped {
+		if got.State != api.TuningStopped || got.Now != nil || len(got.Trials) != 1 ||
+			!strings.Contains(got.Reason, "server ended") || list.Tunings[0].State != api.TuningStopped {
 			t.Errorf("%+v, %+v", got, list)
 		}
 		consoletest.Get[api.Error](r, http.StatusConflict, "POST", path(id)+"/stop", nil)
@@ -228,13 +239,16 @@ func TestMeasuring(t *testing.T) {
 	f := &fakeTuner{events: make(chan tuning.Event)}
 	r := serving(t, nil, func(o *console.Options) { o.Tuner = f })
 	started := consoletest.Get[api.Tuning](r, 202, "POST", "/api/models/ready/tunings", api.StartTuning{})
-	if got := consoletest.Get[api.Error](r, http.StatusConflict, "POST", "/api/models/ready/load-test", api.StartLoadTest{From: 1, To: 1, Step: 1}); !strings.Contains(got.Error, "is being tuned") {
+	if got := consoletest.Get[api.Error](r, http.StatusConflict, "POST", "/api/models/ready/load-test",
+		api.StartLoadTest{From: 1, To: 1, Step: 1}); !strings.Contains(got.Error, "is being tuned") {
 		t.Errorf("a load test beside a tuning: %+v", got)
 	}
 	close(f.events)
 	waitForEnd(t, r, fmt.Sprintf("/api/models/ready/tunings/%d", started.ID))
-	consoletest.Get[api.LoadTest](r, 202, "POST", "/api/models/ready/load-test", api.StartLoadTest{From: 1, To: 64, Step: 1, WindowMs: 60_000})
-	if got := consoletest.Get[api.Error](r, http.StatusConflict, "POST", "/api/models/ready/tunings", api.StartTuning{}); !strings.Contains(got.Error, "is being measured") {
+	consoletest.Get[api.LoadTest](r, 202, "POST", "/api/models/ready/load-test",
+		api.StartLoadTest{From: 1, To: 64, Step: 1, WindowMs: 60_000})
+	if got := consoletest.Get[api.Error](r, http.StatusConflict, "POST", "/api/models/ready/tunings",
+		api.StartTuning{}); !strings.Contains(got.Error, "is being measured") {
 		t.Errorf("a tuning beside a load test: %+v", got)
 	}
 	consoletest.Get[api.LoadTest](r, 200, "DELETE", "/api/models/ready/load-test", nil)
@@ -244,7 +258,8 @@ func TestMeasuring(t *testing.T) {
 // A repository that the server may not write is tuned, and not changed.
 func TestTuningOfWhatIsNotWritable(t *testing.T) {
 	r, _ := tuningRig(t)
-	rec := tuning.Record{Tuning: api.Tuning{TuningHead: api.TuningHead{Model: "ready", State: api.TuningDone}, Trials: []api.TuningTrial{{}}},
+	rec := tuning.Record{Tuning: api.Tuning{TuningHead: api.TuningHead{Model: "ready", State: api.TuningDone},
+		Trials: []api.TuningTrial{{}}},
 		Texts: []api.TuningTexts{{Texts: []api.TuningText{{Model: "ready", After: "x"}}}}}
 	id := stored(t, r, rec)
 	if err := os.Chmod(filepath.Join(r.Repo, "ready"), 0o555); err != nil {
@@ -254,8 +269,10 @@ func TestTuningOfWhatIsNotWritable(t *testing.T) {
 	if folders.Writable(filepath.Join(r.Repo, "ready")) {
 		t.Skip("this user may write everywhere")
 	}
-	if got := consoletest.Get[api.Tunings](r, 200, "GET", "/api/models/ready/tunings", nil); got.Writable || got.WhyNot == "" {
+	if got := consoletest.Get[api.Tunings](r, 200, "GET", "/api/models/ready/tunings", nil); got.Writable ||
+		got.WhyNot == "" {
 		t.Errorf("%+v", got)
 	}
-	consoletest.Get[api.Error](r, http.StatusForbidden, "POST", fmt.Sprintf("/api/models/ready/tunings/%d/apply", id), api.ApplyTuning{})
+	consoletest.Get[api.Error](r, http.StatusForbidden, "POST", fmt.Sprintf("/api/models/ready/tunings/%d/apply", id),
+		api.ApplyTuning{})
 }

@@ -90,7 +90,10 @@ export interface Tensor {
   shape: number[];
   /** Dims as in config.pbtxt: without the batch dimension. */
   dims: number[];
-  /** DimNames are the symbolic names of the model file, one per entry of Shape, "" where there is none. Empty when unknown. */
+  /**
+   * DimNames are the symbolic names of the model file, one per entry of Shape, "" where there is none. Empty when
+   * unknown.
+   */
   dimNames: string[];
   /** Format of an image input: FORMAT_NONE, FORMAT_NCHW or FORMAT_NHWC. */
   format: string;
@@ -169,8 +172,8 @@ export interface InstanceGroup {
   hostPolicy: string;
   passive: boolean;
   /**
-   * Other says that the group has fields besides these (a rate limiter, profiles, secondary devices), which the form would
-   * lose.
+   * Other says that the group has fields besides these (a rate limiter, profiles, secondary devices), which the
+   * form would lose.
    */
   other: boolean;
 }
@@ -258,9 +261,10 @@ export interface Revision {
   model: string;
   tMs: number;
   /**
-   * Source is who changed it: "console", "import", "disk" (the file was changed outside), "delete" (the model went to the
-   * trash), "restore", "tune" (a tuned configuration was applied, here or by nereid tune --apply); or what was changed:
-   * "versions" (one was loaded or unloaded alone), "override" (a load request brought a configuration).
+   * Source is who changed it: "console", "import", "disk" (the file was changed outside), "delete" (the model went
+   * to the trash), "restore", "tune" (a tuned configuration was applied, here or by nereid tune --apply); or what
+   * was changed: "versions" (one was loaded or unloaded alone), "override" (a load request brought a
+   * configuration).
    */
   source: string;
   /** Restores is the id of the revision that this one brings back; 0 for others. */
@@ -525,7 +529,10 @@ export interface Machine {
   /** TMs is when it was read. */
   tMs: number;
   cpus: number;
-  /** CPUBusy is the share of all cores that was busy since the last reading, of whatever program, 0 to 1; null when unknown. */
+  /**
+   * CPUBusy is the share of all cores that was busy since the last reading, of whatever program, 0 to 1; null when
+   * unknown.
+   */
   cpuBusy: number | null;
   /** MemoryBytes is what there is for the server, MemoryFreeBytes what could still be had of it; 0 when unknown. */
   memoryBytes: number;
@@ -651,8 +658,8 @@ export interface Frameworks {
 }
 
 /**
- * Framework is what the models of a backend need and the program does not bring: packages of Python's package index. It is
- * also the stream's topic framework, while one is installed and at its end.
+ * Framework is what the models of a backend need and the program does not bring: packages of Python's package index.
+ * It is also the stream's topic framework, while one is installed and at its end.
  */
 export interface Framework {
   /** Name of the backend. */
@@ -723,7 +730,10 @@ export interface Model {
   gpuBytes: number;
   /** MemorySource says how it is known: "process", "allocator", "files" (their size); empty when nothing was measured. */
   memorySource: string;
-  /** GPUSource says the same of GPUBytes; besides it may be "difference": by how much the memory in use grew as it was loaded. */
+  /**
+   * GPUSource says the same of GPUBytes; besides it may be "difference": by how much the memory in use grew as it
+   * was loaded.
+   */
   gpuSource: string;
   /** Pinned: it stays in memory whatever the budget. */
   pinned: boolean;
@@ -948,7 +958,10 @@ export interface ClientError {
 export interface Desktop {
   /** KeepRunning: closing the window hides it, and the server runs on. A second start shows it again. */
   keepRunning: boolean;
-  /** Autostart: the program starts when the user logs in, by the file AutostartPath. AutostartWhyNot says why it cannot. */
+  /**
+   * Autostart: the program starts when the user logs in, by the file AutostartPath. AutostartWhyNot says why it
+   * cannot.
+   */
   autostart: boolean;
   autostartPath: string;
   autostartWhyNot: string;
@@ -974,9 +987,15 @@ export interface PickResult {
 /** TuningState says how far a tuning is. */
 export type TuningState = "running" | "done" | "stopped" | "failed";
 
-/** StartTuning asks for a search for a model's best configuration. What is empty or 0 is chosen as nereid tune chooses it. */
+/**
+ * StartTuning asks for a search for a model's best configuration. What is empty or 0 is chosen as nereid tune chooses
+ * it.
+ */
 export interface StartTuning {
-  /** Objective is throughput or latency (p99), or model_analyzer's metrics with weights: perf_throughput=2,perf_latency_p99=1. */
+  /**
+   * Objective is throughput or latency (p99), or model_analyzer's metrics with weights:
+   * perf_throughput=2,perf_latency_p99=1.
+   */
   objective: string;
   /** The constraints; 0: none. Latency is the p99, memory that of the model's server. */
   latencyBudgetMs: number;
@@ -997,8 +1016,8 @@ export interface StartTuning {
   batch: number;
   windowMs: number;
   /**
-   * Shapes are those of inputs in requests, without the batch dimension: "INPUT0:3,224,224". Sizes that are free and not
-   * given are 1.
+   * Shapes are those of inputs in requests, without the batch dimension: "INPUT0:3,224,224". Sizes that are free
+   * and not given are 1.
    */
   shapes: string[];
   /** With are other models that are measured and tuned at the same time, under the same load each. */
@@ -1035,8 +1054,8 @@ export interface TuningChange {
   model: string;
   field: string;
   /**
-   * From and To: rows, microseconds (-1: no dynamic batching), instances, 0 for KIND_CPU and 1 for KIND_GPU, threads (0: all
-   * cores).
+   * From and To: rows, microseconds (-1: no dynamic batching), instances, 0 for KIND_CPU and 1 for KIND_GPU,
+   * threads (0: all cores).
    */
   from: number;
   to: number;
@@ -1107,7 +1126,10 @@ export interface TuningHead {
   /** Measured of Most measurements at most; Most is 0 until the model is known. */
   measured: number;
   most: number;
-  /** Best is the best trial that keeps the constraints, Present the best of the present configuration; null: there is none. */
+  /**
+   * Best is the best trial that keeps the constraints, Present the best of the present configuration; null: there
+   * is none.
+   */
   best: TuningTrial | null;
   present: TuningTrial | null;
   /** BestChanges are those of the best trial's configuration. */

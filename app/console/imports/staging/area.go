@@ -214,7 +214,8 @@ func (a *Area) CopyFrom(src string) error {
 		names = append(names, dataFiles(src)...)
 	}
 	for _, name := range names {
-		if err := a.copyFile(func() (fs.File, error) { return os.Open(filepath.Join(filepath.Dir(src), name)) }, name); err != nil {
+		if err := a.copyFile(func() (fs.File, error) { return os.Open(filepath.Join(filepath.Dir(src), name)) },
+			name); err != nil {
 			return err
 		}
 	}

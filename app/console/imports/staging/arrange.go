@@ -29,9 +29,9 @@ type Layout struct {
 // configName is the name of the configuration in a model folder.
 const configName = "config.pbtxt"
 
-// Arrange makes a model folder of what came in. An archive is unpacked. Outer folders are removed. Model files that are
-// in no version folder go into version 1, an ONNX file as model.onnx. source is the name of what was dropped, from which
-// a model name may be suggested. Arrange may be called again after more files were put in.
+// Arrange makes a model folder of what came in. An archive is unpacked. Outer folders are removed. Model files that
+// are in no version folder go into version 1, an ONNX file as model.onnx. source is the name of what was dropped,
+// from which a model name may be suggested. Arrange may be called again after more files were put in.
 func (a *Area) Arrange(source string) (Layout, error) {
 	received := a.Files()
 	if len(received) == 0 {
@@ -221,7 +221,8 @@ func (t *tree) noModel(folders []string) error {
 		}
 	}
 	if len(models) > 0 {
-		return invalid("this looks like a model repository (with %s): drop one of its model folders at a time", list(models))
+		return invalid("this looks like a model repository (with %s): drop one of its model folders at a time",
+			list(models))
 	}
 	return invalid("no model was found in %s; "+
 		"drop an .onnx file, a model folder (config.pbtxt, 1/model.onnx), or a zip of one", list(t.files))

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// H12: a disk that fills up during an upload keeps nothing of it, says so, and takes the next file that fits. The disk is
-// a file system of 1 MiB that only a child process sees.
+// H12: a disk that fills up during an upload keeps nothing of it, says so, and takes the next file that fits. The
+// disk is a file system of 1 MiB that only a child process sees.
 func TestH12_TheDiskIsNearlyFull(t *testing.T) {
 	const inside = "NEREID_TEST_FULL_DISK"
 	if dir := os.Getenv(inside); dir != "" {
@@ -22,10 +22,12 @@ func TestH12_TheDiskIsNearlyFull(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestH12_TheDiskIsNearlyFull$", "-test.v")
 	cmd.Env = append(os.Environ(), inside+"="+t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}}
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(),
+			Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}}
 	out, err := cmd.CombinedOutput()
 	switch {
-	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENOSPC), strings.Contains(string(out), "NO MOUNT"):
+	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENOSPC),
+		strings.Contains(string(out), "NO MOUNT"):
 		t.Skipf("this system gives no file systems to users: %v %s", err, out)
 	case err != nil || !strings.Contains(string(out), "--- PASS: TestH12"):
 		t.Errorf("%v\n%s", err, out)

@@ -11,10 +11,12 @@ import (
 
 // FuzzUnpack: an archive gives files inside the area, within its limits, or an error.
 func FuzzUnpack(f *testing.F) {
-	f.Add(false, []byte(zipped(f, entry{name: "m/1/model.onnx", body: "abc"}, entry{name: "m/config.pbtxt", body: "x"})))
+	f.Add(false, []byte(zipped(f, entry{name: "m/1/model.onnx", body: "abc"},
+		entry{name: "m/config.pbtxt", body: "x"})))
 	f.Add(false, []byte(zipped(f, entry{name: "../x", body: "abc"})))
 	f.Add(false, []byte(zipped(f, entry{name: "a", body: strings.Repeat("\x00", 1<<16)})))
-	f.Add(true, []byte(tarred(f, &tar.Header{Name: "m/1/x", Typeflag: tar.TypeReg}, &tar.Header{Name: "link", Typeflag: tar.TypeSymlink, Linkname: "/etc"})))
+	f.Add(true, []byte(tarred(f, &tar.Header{Name: "m/1/x", Typeflag: tar.TypeReg},
+		&tar.Header{Name: "link", Typeflag: tar.TypeSymlink, Linkname: "/etc"})))
 	f.Add(true, []byte("not an archive"))
 	limits := Limits{Bytes: 1 << 20, Files: 20, Ratio: 50, RatioFrom: 1 << 10}
 	f.Fuzz(func(t *testing.T, isTar bool, data []byte) {

@@ -46,7 +46,8 @@ func CleanPath(name string) (string, error) {
 	}
 	components := strings.Split(strings.TrimSuffix(name, "/"), "/")
 	if len(components) > maxDepth {
-		return "", invalid("the file name %.80q is %d folders deep; at most %d are taken", name, len(components), maxDepth)
+		return "", invalid("the file name %.80q is %d folders deep; at most %d are taken", name, len(components),
+			maxDepth)
 	}
 	skip := false
 	for _, p := range components {

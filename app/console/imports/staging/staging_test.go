@@ -118,27 +118,35 @@ func TestArrange(t *testing.T) {
 		{name: "one ONNX file", source: "Res Net (50).onnx", put: []string{"Res Net (50).onnx"},
 			want: []string{"1/model.onnx"}, kind: api.ImportONNX, model: "Res_Net__50", versions: []string{"1"}},
 		{name: "ONNX file with external data", put: []string{"big.onnx", "big.onnx.data"},
-			want: []string{"1/big.onnx.data", "1/model.onnx"}, kind: api.ImportONNX, model: "big", versions: []string{"1"}},
+			want: []string{"1/big.onnx.data",
+				"1/model.onnx"}, kind: api.ImportONNX, model: "big", versions: []string{"1"}},
 		{name: "an ONNX file called model", source: "model.onnx", put: []string{"model.onnx"},
 			want: []string{"1/model.onnx"}, kind: api.ImportONNX, model: "model", versions: []string{"1"}},
-		{name: "a model folder", source: "digits", put: []string{"digits/config.pbtxt", "digits/labels.txt", "digits/1/model.onnx", "digits/10/model.onnx", "digits/2/model.onnx"},
-			want: []string{"1/model.onnx", "10/model.onnx", "2/model.onnx", "config.pbtxt", "labels.txt"}, kind: api.ImportFolder, model: "digits", versions: []string{"1", "2", "10"}},
+		{name: "a model folder", source: "digits", put: []string{"digits/config.pbtxt", "digits/labels.txt",
+			"digits/1/model.onnx", "digits/10/model.onnx", "digits/2/model.onnx"},
+			want: []string{"1/model.onnx", "10/model.onnx", "2/model.onnx", "config.pbtxt",
+				"labels.txt"}, kind: api.ImportFolder, model: "digits", versions: []string{"1", "2", "10"}},
 		{name: "a model folder in folders", put: []string{"a/b/m/1/model.onnx", "a/b/m/.DS_Store"},
 			want: []string{"1/model.onnx"}, kind: api.ImportFolder, model: "m", versions: []string{"1"}},
 		{name: "only version folders", source: "things", put: []string{"3/model.onnx"},
 			want: []string{"3/model.onnx"}, kind: api.ImportFolder, model: "things", versions: []string{"3"}},
 		{name: "a folder with a loose model", put: []string{"net/x.onnx", "net/labels.txt", "net/vocab.json"},
-			want: []string{"1/model.onnx", "1/vocab.json", "labels.txt"}, kind: api.ImportFolder, model: "net", versions: []string{"1"}},
+			want: []string{"1/model.onnx", "1/vocab.json",
+				"labels.txt"}, kind: api.ImportFolder, model: "net", versions: []string{"1"}},
 		{name: "an ensemble: configuration only", put: []string{"ens/config.pbtxt"},
 			want: []string{"config.pbtxt"}, kind: api.ImportFolder, model: "ens", versions: []string{"1"}},
 		{name: "model.onnx as a folder", put: []string{"big/1/model.onnx/model.onnx", "big/1/model.onnx/weights"},
-			want: []string{"1/model.onnx/model.onnx", "1/model.onnx/weights"}, kind: api.ImportFolder, model: "big", versions: []string{"1"}},
+			want: []string{"1/model.onnx/model.onnx",
+				"1/model.onnx/weights"}, kind: api.ImportFolder, model: "big", versions: []string{"1"}},
 		{name: "two ONNX files, one the model", put: []string{"m/model.onnx", "m/other.onnx"},
 			want: []string{"1/model.onnx", "1/other.onnx"}, kind: api.ImportFolder, model: "m", versions: []string{"1"}},
 		{name: "a Python model", put: []string{"py/config.pbtxt", "py/1/model.py", "py/1/w.pt"},
-			want: []string{"1/model.py", "1/w.pt", "config.pbtxt"}, kind: api.ImportFolder, model: "py", versions: []string{"1"}, code: 2},
+			want: []string{"1/model.py", "1/w.pt",
+				"config.pbtxt"}, kind: api.ImportFolder, model: "py", versions: []string{"1"}, code: 2},
 		{name: "a SavedModel", put: []string{"sm/saved_model.pb", "sm/variables/variables.index"},
-			want: []string{"1/model.savedmodel/saved_model.pb", "1/model.savedmodel/variables/variables.index"}, kind: api.ImportFolder, model: "sm", versions: []string{"1"}},
+			want: []string{"1/model.savedmodel/saved_model.pb",
+				"1/model.savedmodel/variables/variables.index"}, kind: api.ImportFolder, model: "sm",
+			versions: []string{"1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := newArea(t, Limits{})
@@ -159,7 +167,8 @@ func TestArrange(t *testing.T) {
 }
 
 func TestArrangeArchives(t *testing.T) {
-	zip1 := zipped(t, entry{name: "net/", mode: os.ModeDir | 0o755}, entry{name: "net/1/model.onnx", body: "x"}, entry{name: "__MACOSX/net/._x", body: "y"})
+	zip1 := zipped(t, entry{name: "net/", mode: os.ModeDir | 0o755}, entry{name: "net/1/model.onnx", body: "x"},
+		entry{name: "__MACOSX/net/._x", body: "y"})
 	tar1 := tarred(t, &tar.Header{Name: "net/1/model.onnx", Typeflag: tar.TypeReg})
 	loose := zipped(t, entry{name: "squeeze.onnx", body: "x"})
 	for _, tt := range []struct{ name, file, body, model string }{
@@ -173,7 +182,8 @@ func TestArrangeArchives(t *testing.T) {
 				t.Fatal(err)
 			}
 			l, err := a.Arrange(tt.file)
-			if err != nil || l.Kind != api.ImportZip || l.Name != tt.model || !slices.Equal(paths(l.Files), []string{"1/model.onnx"}) {
+			if err != nil || l.Kind != api.ImportZip || l.Name != tt.model ||
+				!slices.Equal(paths(l.Files), []string{"1/model.onnx"}) {
 				t.Errorf("Arrange = %+v, %v; want an archive of %s with 1/model.onnx", l, err, tt.model)
 			}
 			if _, err := a.Arrange(tt.file); err != nil {
@@ -203,26 +213,40 @@ func TestArrangeRefuses(t *testing.T) {
 		{"nothing", "", "", "nothing was uploaded", api.CodeInvalid},
 		{"no model", "readme.txt", "hello", "no model was found in readme.txt", api.CodeInvalid},
 		{"B9 climbs out", "a.zip", zipped(t, entry{name: "../evil.onnx", body: "x"}), `".."`, api.CodeInvalid},
-		{"B9 climbs out later", "a.zip", zipped(t, entry{name: "m/../../evil.onnx", body: "x"}), `".."`, api.CodeInvalid},
+		{"B9 climbs out later", "a.zip", zipped(t, entry{name: "m/../../evil.onnx", body: "x"}), `".."`,
+			api.CodeInvalid},
 		{"B9 absolute", "a.zip", zipped(t, entry{name: "/etc/evil.onnx", body: "x"}), "absolute", api.CodeInvalid},
 		{"B9 a drive", "a.zip", zipped(t, entry{name: "C:/evil.onnx", body: "x"}), "absolute", api.CodeInvalid},
 		{"B9 backslashes", "a.zip", zipped(t, entry{name: `..\evil.onnx`, body: "x"}), "backslash", api.CodeInvalid},
-		{"B9 a link", "a.zip", zipped(t, entry{name: "m/1/model.onnx", mode: os.ModeSymlink | 0o777, body: "/etc/passwd"}), "link or a device", api.CodeInvalid},
-		{"B9 a device", "a.zip", zipped(t, entry{name: "m/1/model.onnx", mode: os.ModeDevice | 0o777}), "link or a device", api.CodeInvalid},
-		{"B9 a link in a tar", "a.tgz", tarred(t, &tar.Header{Name: "m/1/model.onnx", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}), "link or a device", api.CodeInvalid},
-		{"B9 a hard link in a tar", "a.tgz", tarred(t, &tar.Header{Name: "m/1/model.onnx", Typeflag: tar.TypeLink, Linkname: "/etc/passwd"}), "link or a device", api.CodeInvalid},
-		{"B9 a pipe in a tar", "a.tgz", tarred(t, &tar.Header{Name: "m/1/p", Typeflag: tar.TypeFifo}), "link or a device", api.CodeInvalid},
-		{"B9 climbs out of a tar", "a.tgz", tarred(t, &tar.Header{Name: "../x", Typeflag: tar.TypeReg}), `".."`, api.CodeInvalid},
+		{"B9 a link", "a.zip", zipped(t, entry{name: "m/1/model.onnx", mode: os.ModeSymlink | 0o777,
+			body: "/etc/passwd"}), "link or a device", api.CodeInvalid},
+		{"B9 a device", "a.zip", zipped(t, entry{name: "m/1/model.onnx", mode: os.ModeDevice | 0o777}),
+			"link or a device", api.CodeInvalid},
+		{"B9 a link in a tar", "a.tgz", tarred(t, &tar.Header{Name: "m/1/model.onnx", Typeflag: tar.TypeSymlink,
+			Linkname: "/etc/passwd"}), "link or a device", api.CodeInvalid},
+		{"B9 a hard link in a tar", "a.tgz", tarred(t, &tar.Header{Name: "m/1/model.onnx", Typeflag: tar.TypeLink,
+			Linkname: "/etc/passwd"}), "link or a device", api.CodeInvalid},
+		{"B9 a pipe in a tar", "a.tgz", tarred(t, &tar.Header{Name: "m/1/p", Typeflag: tar.TypeFifo}),
+			"link or a device", api.CodeInvalid},
+		{"B9 climbs out of a tar", "a.tgz", tarred(t, &tar.Header{Name: "../x", Typeflag: tar.TypeReg}), `".."`,
+			api.CodeInvalid},
 		{"B10 a zip bomb", "a.zip", bomb, "zip bomb", api.CodeTooLarge},
 		{"B10 a zip that lies about sizes", "a.zip", string(lying), "cannot be unpacked", api.CodeInvalid},
 		{"B9 too many entries", "a.zip", zipped(t, many...), "entries", api.CodeTooLarge},
-		{"B9 upper and lower case", "a.zip", zipped(t, entry{name: "m/1/model.onnx"}, entry{name: "m/1/Model.onnx"}), "upper and lower case", api.CodeInvalid},
-		{"B9 upper and lower case of a folder", "a.zip", zipped(t, entry{name: "m/1/model.onnx"}, entry{name: "M/config.pbtxt"}), "upper and lower case", api.CodeInvalid},
-		{"B9 file and folder", "a.zip", zipped(t, entry{name: "m/1", body: "x"}, entry{name: "m/1/model.onnx"}), "file and a folder", api.CodeInvalid},
-		{"B10 a zip in a zip", "a.zip", zipped(t, entry{name: "b.zip", body: zipped(t, entry{name: "m/1/model.onnx"})}), "no model was found", api.CodeInvalid},
+		{"B9 upper and lower case", "a.zip", zipped(t, entry{name: "m/1/model.onnx"}, entry{name: "m/1/Model.onnx"}),
+			"upper and lower case", api.CodeInvalid},
+		{"B9 upper and lower case of a folder", "a.zip", zipped(t, entry{name: "m/1/model.onnx"},
+			entry{name: "M/config.pbtxt"}), "upper and lower case", api.CodeInvalid},
+		{"B9 file and folder", "a.zip", zipped(t, entry{name: "m/1", body: "x"}, entry{name: "m/1/model.onnx"}),
+			"file and a folder", api.CodeInvalid},
+		{"B10 a zip in a zip", "a.zip", zipped(t,
+			entry{name: "b.zip", body: zipped(t, entry{name: "m/1/model.onnx"})}), "no model was found",
+			api.CodeInvalid},
 		{"no zip at all", "a.zip", "hello", "cannot be unpacked", api.CodeInvalid},
-		{"a repository", "a.zip", zipped(t, entry{name: "r/a/1/model.onnx"}, entry{name: "r/b/config.pbtxt"}), "model repository (with a, b)", api.CodeInvalid},
-		{"two models", "a.zip", zipped(t, entry{name: "x.onnx"}, entry{name: "y.onnx"}), "several model files (x.onnx, y.onnx)", api.CodeInvalid},
+		{"a repository", "a.zip", zipped(t, entry{name: "r/a/1/model.onnx"}, entry{name: "r/b/config.pbtxt"}),
+			"model repository (with a, b)", api.CodeInvalid},
+		{"two models", "a.zip", zipped(t, entry{name: "x.onnx"}, entry{name: "y.onnx"}),
+			"several model files (x.onnx, y.onnx)", api.CodeInvalid},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := newArea(t, Limits{Files: 10, Bytes: 8 << 20, RatioFrom: 1 << 20})
@@ -270,7 +294,8 @@ func TestPutRefuses(t *testing.T) {
 		})
 	}
 	put(t, a, "m/one", "m/three") // a replacement, and the last one that fits
-	if err := a.Put("m/four", strings.NewReader("")); err == nil || !strings.Contains(err.Error(), "more than 3 files") {
+	if err := a.Put("m/four", strings.NewReader("")); err == nil ||
+		!strings.Contains(err.Error(), "more than 3 files") {
 		t.Errorf("the fourth file: %v", err)
 	}
 	if names, _ := filepath.Glob(a.dir + "/.part*"); len(names) != 0 {
@@ -382,7 +407,8 @@ func TestCopyFrom(t *testing.T) {
 }
 
 func FuzzCleanPath(f *testing.F) {
-	for _, s := range []string{"a/b", "../x", "/etc", `..\x`, "a/./b", ".hidden/x", "C:x", "a\x00", "é/模型.onnx", strings.Repeat("a/", 500)} {
+	for _, s := range []string{"a/b", "../x", "/etc", `..\x`, "a/./b", ".hidden/x", "C:x", "a\x00", "é/模型.onnx",
+		strings.Repeat("a/", 500)} {
 		f.Add(s)
 	}
 	base := f.TempDir()

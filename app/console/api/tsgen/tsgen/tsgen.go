@@ -106,7 +106,8 @@ func (g *generator) typeSpec(spec *ast.TypeSpec) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: type %s: only structs and string types with constants can be written", g.fset.Position(spec.Pos()), name)
+	return fmt.Errorf("%s: type %s: only structs and string types with constants can be written",
+		g.fset.Position(spec.Pos()), name)
 }
 
 func (g *generator) structType(name string, t *ast.StructType) error {

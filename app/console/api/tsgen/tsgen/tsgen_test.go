@@ -20,16 +20,20 @@ func TestGenerate(t *testing.T) {
 			want: "/** T is a thing. */\nexport interface T {\n  /** in µs */\n  a: (number | null)[];\n}\n"},
 		{name: "optional and map", src: "type T struct {\n\tM map[string]List[string] `json:\"m,omitempty\"`\n}",
 			want: "  m?: Record<string, string[]>;\n"},
-		{name: "embedded", src: "type A struct {\n\tX int `json:\"x\"`\n}\ntype B struct {\n\tA\n}", want: "export interface B extends A {\n}\n"},
-		{name: "union", src: "type K string\nconst (\n\tK1 K = \"a\"\n\tK2 K = \"b\"\n)", want: `export type K = "a" | "b";`},
+		{name: "embedded", src: "type A struct {\n\tX int `json:\"x\"`\n}\ntype B struct {\n\tA\n}",
+			want: "export interface B extends A {\n}\n"},
+		{name: "union", src: "type K string\nconst (\n\tK1 K = \"a\"\n\tK2 K = \"b\"\n)",
+			want: `export type K = "a" | "b";`},
 		{name: "no tag", src: "type T struct {\n\tA int\n}", err: "each with a json tag"},
 		{name: "plain slice", src: "type T struct {\n\tA []int `json:\"a\"`\n}", err: "use List for arrays"},
 		{name: "unknown type", src: "type T struct {\n\tA Nope `json:\"a\"`\n}", err: "no TypeScript form"},
-		{name: "string type without constants", src: "type K string", err: "only structs and string types with constants"},
+		{name: "string type without constants", src: "type K string",
+			err: "only structs and string types with constants"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, "a.go"), []byte("package api\n\n"+tt.src+"\n"), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, "a.go"), []byte("package api\n\n"+tt.src+"\n"),
+				0o644); err != nil {
 				t.Fatal(err)
 			}
 			got, err := tsgen.Generate(dir)
