@@ -1,7 +1,7 @@
 // Package frontend holds the built page of the GUI.
 //
 // The page is built by npm (see package.json) into dist, which is not committed except for .gitkeep, so that a
-// checkout without Node builds too; FS then has no index.html, and the console says how to make it.
+// checkout without Node compiles too; FS then has no index.html, and the console says how to build it.
 package frontend
 
 import (

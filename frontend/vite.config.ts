@@ -9,8 +9,8 @@ export default defineConfig({
   plugins: [svelte()],
   build: { target: "safari16", sourcemap: false, modulePreload: { polyfill: false } },
   server: { proxy: { "/api": { target, changeOrigin: true, headers: { Origin: target } }, "/config.js": { target } } },
-  // Under vitest Svelte would mount its server build without the browser condition.
+  // Without the browser condition, vitest would mount the server build of Svelte.
   resolve: process.env["VITEST"] ? { conditions: ["browser"] } : {},
-  // The limits stop only what hangs: a busy machine takes many times what is usual.
+  // The limits only stop a hang: a busy machine takes many times longer than usual.
   test: { environment: "happy-dom", include: ["src/**/*.test.ts"], testTimeout: 120_000, hookTimeout: 120_000, teardownTimeout: 120_000 },
 });

@@ -1,5 +1,5 @@
 // From the drop of a large ONNX file to its first answer, without typing: node e2e/big.mjs http://127.0.0.1:8003 big.onnx
-// The model takes an image and is removed at the end. It prints the time and fails beyond NEREID_BIG_MS (10000).
+// The model takes an image and is removed at the end. The script prints the time and fails above NEREID_BIG_MS (10000).
 import path from "node:path";
 import { api, drop, open, Report, root, shot } from "./lib.mjs";
 

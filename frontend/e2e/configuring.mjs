@@ -1,4 +1,4 @@
-// The configuration beyond typing: instance groups by a form, and what the backend says of parameters.
+// The configuration page: the form for instance groups, and the remarks of the backend on parameters.
 import { api, axe, editorText, eventually, setEditor, shot } from "./lib.mjs";
 
 /** model: the name of a loaded ONNX model whose configuration may be changed. Leaves it as it was. */

@@ -1,10 +1,10 @@
-// What goes wrong, as a user meets it: each case must say what and why, and change nothing that serves.
+// Failures as a user meets them: each must say what failed and why, and must not affect models in service.
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { api, axe, drop, editorText, eventually, root, setEditor, shot } from "./lib.mjs";
 
-/** Puts new content in a file's place at once, as a careful copy does. */
+/** Replaces a file atomically. */
 function replaceFile(file, content) {
   fs.writeFileSync(file + ".tmp", content);
   fs.renameSync(file + ".tmp", file);
@@ -81,13 +81,13 @@ export async function edges({ base, page, report, digits, zip }) {
     const good = await editorText(page);
     await setEditor(page, good.trimEnd() + "\n# a change that is right\n");
     await page.getByText("No faults found").waitFor();
-    // The text is right, but then the file goes bad: only the load finds out.
+    // The text is valid, but the model file becomes invalid: only the load notices.
     const file = path.join((await api(base, "GET", `/api/models/${digits}`)).folder, "1", "model.onnx");
     const kept = fs.readFileSync(file);
     replaceFile(file, "this is no model");
     await button("Save and reload").click();
     // It is either refused before it is written or written and not loaded; both say why.
-    // The page may also tell, in a note of its own, that the server saw the file change.
+    // The page may also show a message that the server saw the file change.
     const note = page.locator(".note.error:not(.reason)", { hasText: /was not saved|keeps serving/ }).first();
     await note.waitFor();
     report.check(/model\.onnx/.test(await note.textContent()), `the reason names the file: ${await note.textContent()}`);
@@ -102,7 +102,7 @@ export async function edges({ base, page, report, digits, zip }) {
       await page.getByText("the new configuration serves").waitFor();
     } else {
       await button("Check again").click();
-      await page.getByText("No faults found").waitFor(); // the file is good again
+      await page.getByText("No faults found").waitFor(); // the file is valid again
       await button("Discard changes").click();
     }
     const after = await api(base, "GET", `/api/models/${digits}`);

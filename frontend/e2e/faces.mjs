@@ -1,4 +1,4 @@
-// What a page says of models that are not plain ones (a configuration that cannot be used, an ensemble), and whether
+// Pages of special models (a configuration with errors, an ensemble), and whether
 // pages with long texts can be read on a phone.
 import fs from "node:fs";
 import path from "node:path";

@@ -1,4 +1,4 @@
-// H5: names, texts and comments that come from outside are shown as text, never run.
+// H5: names, texts and comments from outside are shown as text and never run.
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";

@@ -1,4 +1,4 @@
-// What every browser test needs: a browser, checks that name what failed, screenshots, axe, and real drops.
+// Helpers of the browser tests: a browser, checks, screenshots, axe, and real drops.
 import fs from "node:fs";
 import path from "node:path";
 import { createRequire } from "node:module";
@@ -9,7 +9,7 @@ const require = createRequire(import.meta.url);
 const axeSource = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
 export const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../..");
-/** Milliseconds that anything is waited for: far more than it takes, so that only what never comes fails on a busy machine. */
+/** Limit for waits in milliseconds, far above the usual time, so that only a hang fails on a busy machine. */
 export const patience = 60_000;
 /** Folder for screenshots; none are taken without it. */
 const shots = process.env.NEREID_SHOTS ?? "";
@@ -19,8 +19,8 @@ export class Report {
   failures = [];
   passed = 0;
   asked = 0; // requests of the page
-  elsewhere = []; // those of them that went to another place than the server
-  /** Set once there is a page: a step that fails leaves a screenshot of what it saw. */
+  elsewhere = []; // requests to other servers
+  /** Set when there is a page: a failing step takes a screenshot. */
   page = null;
 
   check(ok, what) {
@@ -74,7 +74,7 @@ export async function shot(page, name) {
   await page.screenshot({ path: path.join(shots, `${name}.png`) });
 }
 
-/** Asks again until the answer is as it should be, and returns the last answer. */
+/** Polls until the answer is as expected, and returns the last answer. */
 export async function eventually(ask, is) {
   for (const end = Date.now() + patience; ; await new Promise((ok) => setTimeout(ok, 100))) {
     const answer = await ask();
@@ -82,7 +82,7 @@ export async function eventually(ask, is) {
   }
 }
 
-/** Waits until colours and places have stopped changing. */
+/** Waits until animations have ended. */
 async function still(page) {
   await page.evaluate(async () => {
     for (let i = 0; i < 2; i++) await new Promise(requestAnimationFrame);
@@ -91,10 +91,10 @@ async function still(page) {
   });
 }
 
-/** Runs axe on the page once it stands still; every violation is a failure. */
+/** Runs axe on the page after animations; every violation is a failure. */
 export async function axe(page, report, name) {
   await still(page);
-  // Through the debugger's own channel: the page's content security policy stays in force.
+  // Through the debugger, so that the content security policy of the page stays in force.
   await page.evaluate(axeSource);
   const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
   for (const v of found.violations) {
@@ -103,14 +103,14 @@ export async function axe(page, report, name) {
   report.check(true, `axe on ${name}`);
 }
 
-/** Drops files or folders on the page as the desktop does: real entries, with folders. */
+/** Drops files or folders on the page with real entries, as a desktop does. */
 export async function drop(page, paths, at = { x: 700, y: 500 }) {
   const cdp = await page.context().newCDPSession(page);
   const data = { items: [], files: paths, dragOperationsMask: 1 };
   for (const type of ["dragEnter", "dragOver"]) await cdp.send("Input.dispatchDragEvent", { type, ...at, data });
   const overlay = page.locator(".overlay");
   await overlay.waitFor();
-  // A drop counts only when the page has accepted the pointer's last move; a person moves on, so does this.
+  // A drop counts only if the page has accepted the last move of the pointer, so keep moving.
   for (let attempt = 1; ; attempt++) {
     await cdp.send("Input.dispatchDragEvent", { type: "dragOver", ...at, data });
     await cdp.send("Input.dispatchDragEvent", { type: "drop", ...at, data });

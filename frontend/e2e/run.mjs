@@ -272,7 +272,7 @@ await faces({ base, page, report, id });
 await settings({ base, http: `http://${(await api(base, "GET", "/api/server")).addresses.http}`, page, report });
 await hardening({ base, page, report, model: digits });
 
-/** Where each page is, and what is there once it is finished: charts and editors come by dynamic import. */
+/** The address of each page, and an element that shows that it is complete: charts and editors load dynamically. */
 const pages = {
   models: ["#/models", "table.cards tbody tr"], overview: [`#/models/${digits}`, "section.panel td.mono"], try: [`#/models/${digits}/try`, "main section.send"],
   config: [`#/models/${digits}/config`, ".cm-line"], charts: [`#/models/${digits}/charts`, "figure canvas"], revisions: [`#/models/${digits}/revisions`, "section.panel table"],
@@ -312,7 +312,7 @@ fs.rmSync(tmp, { recursive: true });
 console.log(report.failures.length ? `${report.failures.length} failed:\n- ${report.failures.join("\n- ")}` : `all passed (${report.passed} checks)`);
 process.exit(report.failures.length ? 1 : 0);
 
-/** Sends requests until it is enough. */
+/** Sends requests until done() is true. */
 async function traffic(model, enough) {
   const body = JSON.stringify({ inputs: [{ name: "image", shape: [1, 1, 28, 28], datatype: "FP32", data: new Array(784).fill(0) }] });
   for (const end = Date.now() + 2 * patience; !enough() && Date.now() < end; ) await api(base, "POST", `/api/infer/${model}`, body, { "Content-Type": "application/json" });

@@ -1,4 +1,4 @@
-// What models run on and in: the machine, the memory budget, pins, versions one by one, processes that end, environments
+// Where models run: the machine, the memory budget, pins, single versions, processes that crash, environments
 // that cannot be built, frameworks that are missing.
 import fs from "node:fs";
 import path from "node:path";
@@ -24,7 +24,7 @@ export async function runtime({ base, page, report }) {
   const made = [];
   const make = (name, files) => {
     made.push(name);
-    // Aside first, then in its place at once: the server must not see half a model.
+    // Copy beside it, then rename: the server must not see an incomplete model.
     const aside = path.join(repo, `.${name}`);
     for (const [file, text] of Object.entries(files)) {
       fs.mkdirSync(path.dirname(path.join(aside, file)), { recursive: true });
@@ -43,7 +43,7 @@ export async function runtime({ base, page, report }) {
 
   await report.step("the server page tells of the machine and of the models' memory", async () => {
     await page.goto(`${base}/#/server`);
-    await panel("Machine").getByText(/% of \d+ cores busy/).first().waitFor(); // the stream's second reading has it
+    await panel("Machine").getByText(/% of \d+ cores busy/).first().waitFor(); // the second message of the stream has it
     await panel("Machine").getByRole("meter").nth(1).waitFor();
     const machine = await api(base, "GET", "/api/machine");
     if (machine.gpus.length === 0) await page.getByText("No NVIDIA GPU was found that models can use").waitFor();

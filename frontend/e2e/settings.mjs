@@ -1,4 +1,4 @@
-// The access settings: a token is made, shown once and used; the network is opened and closed; the token is revoked.
+// The access settings: create a token, use it, open and close the network, revoke the token.
 import { axe, shot } from "./lib.mjs";
 
 /** http: the inference server's address, "http://127.0.0.1:8000". Leaves everything as it was. */

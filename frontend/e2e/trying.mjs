@@ -12,7 +12,7 @@ export async function trying({ base, page, report, models }) {
       await page.getByRole("checkbox", { name: "send this optional input" }).check();
       await page.getByLabel("Values of delay_ms").fill("[1000]");
       await send.click();
-      // Looked for in every frame: it is there for three seconds only.
+      // Look in every frame: it is visible for three seconds only.
       await page.waitForFunction(() => /\b[1-3] responses so far/.test(document.body.innerText) && [...document.querySelectorAll("button")].some((b) => b.textContent === "Stop"));
       await page.getByText(/^4 responses · first after/).waitFor();
       report.check((await page.locator("p.text").innerText()) === "the quick brown fox", "the words are read in one piece");

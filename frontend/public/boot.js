@@ -14,10 +14,10 @@
     var theme = localStorage.getItem("nereid.theme");
     if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
   } catch (e) {
-    // no storage: the system's choice holds
+    // no storage: use the preference of the system
   }
 
-  // An error of the page goes to the server's log; a few only, so that a loop cannot flood it.
+  // Errors of the page go to the log of the server, but only a few, so that a loop cannot flood it.
   var left = 5;
   function report(message, source, line, column, stack) {
     if (left-- <= 0) return;

@@ -21,7 +21,7 @@ describe("FaultList", () => {
     expect(onfix).toHaveBeenCalledWith(fault, 0);
     await fireEvent.click(screen.getByRole("button", { name: "Check again" }));
     expect(onrecheck).toHaveBeenCalledOnce();
-    expect(screen.getByRole("button", { name: "x" })).toBeTruthy(); // a fault without a place is named by its field
+    expect(screen.getByRole("button", { name: "x" })).toBeTruthy(); // a fault without a position shows its field
   });
   it("says when there is none, but not of a text that was not checked", async () => {
     const { rerender } = render(FaultList, { faults: [], known: false, onreveal: vi.fn(), onfix: vi.fn(), onrecheck: vi.fn() });
@@ -63,7 +63,7 @@ describe("Status", () => {
 
 it("EventTable links the model and its revision", () => {
   const event = { id: 1, tMs: 0, kind: "config_saved" as const, severity: "info" as const, model: "a b", version: "2", text: "saved", durationMs: 12, revision: 5 };
-  render(EventTable, { props: { events: [event] } }); // "events" alone would be taken for an option of render
+  render(EventTable, { props: { events: [event] } }); // render would read "events" alone as an option
   expect(screen.getAllByRole("link").map((a) => a.getAttribute("href"))).toEqual(["#/models/a%20b", "#/models/a%20b/revisions"]);
   expect(screen.getByText("12.0 ms")).toBeTruthy();
 });

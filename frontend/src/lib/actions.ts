@@ -1,11 +1,11 @@
-// What a click does to a model, with its messages.
+// Actions on models, with their messages.
 import { client, errorText } from "./api";
 import { t } from "./i18n/index.svelte";
 import { live } from "./live.svelte";
 import { href, router } from "./router.svelte";
 import { toasts } from "./toast.svelte";
 
-/** Loads or reloads; the reason of a failure shows in the model's row and in a message. */
+/** Loads or reloads a model. The reason of a failure appears in the row of the model and in a message. */
 export async function loadModel(name: string): Promise<void> {
   try {
     const r = await client.load(name);
@@ -28,7 +28,7 @@ export async function unloadModel(name: string): Promise<void> {
   }
 }
 
-/** Loads one version alone; the others stay as they are. */
+/** Loads a single version; the others do not change. */
 export async function loadVersion(name: string, version: string): Promise<void> {
   const what = `${name} ${t("common.v")}${version}`;
   try {
@@ -41,7 +41,7 @@ export async function loadVersion(name: string, version: string): Promise<void> 
   }
 }
 
-/** Unloads one version alone; the message offers to load it again. */
+/** Unloads a single version; the message offers to load it again. */
 export async function unloadVersion(name: string, version: string): Promise<void> {
   const what = `${name} ${t("common.v")}${version}`;
   try {
@@ -54,7 +54,7 @@ export async function unloadVersion(name: string, version: string): Promise<void
   }
 }
 
-/** Keeps a model in memory whatever the budget, or no longer. */
+/** Pins a model in memory, or unpins it. */
 export async function pinModel(name: string, pinned: boolean): Promise<void> {
   try {
     live.put(await client.pin(name, pinned));
@@ -66,7 +66,7 @@ export async function pinModel(name: string, pinned: boolean): Promise<void> {
 /** Moves the model's folder to the trash; the message offers to undo it. */
 export async function removeModel(name: string): Promise<void> {
   try {
-    // Leave the model's page first: it would ask for what is no longer there.
+    // Leave the page of the model first: it would request a model that no longer exists.
     if (router.route.view === "model" && router.route.name === name && !(await router.leaveFor(href.models))) return;
     const trashed = await client.remove(name);
     toasts.show("info", t("act.removed", { name }), { label: t("common.undo"), run: () => void restoreTrash(trashed.id) });

@@ -14,7 +14,7 @@ export function base(): string {
   return window.__base ?? "";
 }
 
-/** A request that the server refused, or that never reached it (status 0). */
+/** A request that the server refused, or that did not reach it (status 0). */
 export class ApiError extends Error {
   constructor(
     message: string,
@@ -43,7 +43,7 @@ export async function toApiError(res: Response): Promise<ApiError> {
     const body: unknown = JSON.parse(text);
     if (isApiError(body)) return new ApiError(body.error, body.code ?? "internal", res.status, body.faults ?? []);
   } catch {
-    // not JSON: the text itself is the best there is
+    // not JSON: show the text
   }
   return new ApiError(text.trim() || `HTTP ${res.status} ${res.statusText}`, "internal", res.status);
 }

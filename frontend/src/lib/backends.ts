@@ -5,9 +5,9 @@ import { t, type Key } from "./i18n/index.svelte";
 export interface BackendRow {
   name: string;
   note: string;
-  /** The note tells why it does not work. */
+  /** The note says why the backend does not work. */
   bad: boolean;
-  /** Path of the library that runs it, "" where there is none. */
+  /** Path of the library of the backend; "" if there is none. */
   library: string;
 }
 
@@ -29,7 +29,7 @@ const ours: Record<string, Key> = {
   tensorflow: "server.backend.tensorflow",
 };
 
-/** One row for each backend that a model can name, those that need a library first. */
+/** One row per backend that a model can name. Backends that need a library come first. */
 export function backendRows(s: Pick<Server, "backends" | "onnxRuntime">): BackendRow[] {
   const rows = s.backends.map(({ name, note }): BackendRow => {
     if (name === "onnxruntime") {

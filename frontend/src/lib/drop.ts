@@ -1,11 +1,11 @@
-// Files and folders out of a drop or a file dialog, with their relative paths.
+// Files and folders from a drop or a file dialog, with their relative paths.
 
 export interface Upload {
   path: string;
   file: File;
 }
 
-/** What becomes one import. */
+/** The files of one import. */
 export interface Parcel {
   /** The dropped file's or folder's name. */
   source: string;
@@ -14,7 +14,7 @@ export interface Parcel {
 
 const junk = /(^|\/)(\.DS_Store|Thumbs\.db|desktop\.ini|__MACOSX)(\/|$)/;
 
-/** True in the desktop window: there the program itself hears of drops and gets real paths. */
+/** True in the desktop window, where the program handles drops and gets real paths. */
 export const inWindow = () => location.protocol === "wails:" || location.hostname === "wails.localhost";
 
 /**
@@ -50,7 +50,7 @@ async function walk(e: FileSystemEntry, path: string): Promise<Upload[]> {
 const isFile = (e: FileSystemEntry): e is FileSystemFileEntry => e.isFile;
 const isFolder = (e: FileSystemEntry): e is FileSystemDirectoryEntry => e.isDirectory;
 
-/** Files of an <input type=file>, with folders where webkitdirectory gave them. */
+/** Files of an <input type=file>, with the folders of webkitdirectory. */
 export function fromInput(files: FileList): Upload[] {
   return [...files].map((file) => ({ path: file.webkitRelativePath || file.name, file })).filter((u) => !junk.test(u.path));
 }

@@ -45,7 +45,7 @@ export function bytes(v: number): string {
   return `${digits(v)} ${units[i]}`;
 }
 
-/** A share as a percentage without digits after the point. */
+/** A share as a percentage without decimals. */
 export const percent = (v: number) => `${Math.round(v * 100)} %`;
 
 /** A rate: "0/s", "12.5/s", "43,100/s". */
@@ -77,13 +77,13 @@ export function dateTime(tMs: number): string {
   return `${d.getFullYear()}-${pad(d.getMonth() + 1)}-${pad(d.getDate())} ${clock(tMs)}`;
 }
 
-/** A time, short: the clock for today, else the date and the minute. */
+/** A short time: the clock for today, otherwise date and minute. */
 export function when(tMs: number, nowMs = Date.now()): string {
   const full = dateTime(tMs);
   return full.slice(0, 10) === dateTime(nowMs).slice(0, 10) ? full.slice(11) : full.slice(0, 16);
 }
 
-/** A number of a tensor, short: at most 6 significant digits. */
+/** A value of a tensor with at most 6 significant digits. */
 export function num(v: number): string {
   if (Number.isInteger(v) && Math.abs(v) < 1e15) return String(v);
   return String(Number(v.toPrecision(6)));

@@ -1,4 +1,4 @@
-// The packages that backends need: what is there, what is being installed, and the question before it.
+// The packages that backends need, their state, and the dialog that asks before an installation.
 import { client, errorText } from "./api";
 import type { Framework } from "./api.gen";
 import { t } from "./i18n/index.svelte";
@@ -7,7 +7,7 @@ import { toasts } from "./toast.svelte";
 class FrameworkList {
   all = $state.raw<Framework[] | null>(null);
   error = $state<string | null>(null);
-  /** The name of the one that the user is asked about. */
+  /** The name of the framework in the dialog. */
   private about = $state("");
   private fetching: Promise<void> | null = null;
 
@@ -20,24 +20,24 @@ class FrameworkList {
     return this.fetching;
   }
 
-  /** The framework of a backend. The list is fetched when it is first wanted. */
+  /** The framework of a backend. The first call fetches the list. */
   of(backend: string): Framework | undefined {
     if (this.all === null && this.error === null) void this.refresh();
     return this.all?.find((f) => f.name === backend);
   }
 
-  /** The one that the user is asked about. */
+  /** The framework in the dialog. */
   get asking(): Framework | null {
     return this.all?.find((f) => f.name === this.about) ?? null;
   }
 
-  /** Asks the user; what waits for it is looked up anew. */
+  /** Opens the dialog, and fetches the list of waiting models again. */
   ask(f: Framework | null): void {
     this.about = f?.name ?? "";
     if (f) void this.refresh();
   }
 
-  /** Takes the news of one. */
+  /** Updates one framework. */
   put(f: Framework): void {
     const before = this.all?.find((x) => x.name === f.name);
     this.all = (this.all ?? [f]).map((x) => (x.name === f.name ? f : x));

@@ -1,4 +1,4 @@
-// The import that is open in the dialog, and those that wait for their turn.
+// The import in the dialog, and those that wait for it.
 import type * as api from "./api.gen";
 import { client, errorText } from "./api";
 import type { Parcel } from "./drop";
@@ -6,7 +6,7 @@ import { live } from "./live.svelte";
 import { uploadAll } from "./upload";
 import { baseName } from "./window";
 
-/** What becomes one import: files of the browser, or a file or folder of the server's machine. */
+/** The source of an import: files of the browser, or a path on the server's machine. */
 export type Job = Parcel | { path: string };
 
 class Importing {
@@ -61,27 +61,27 @@ class Importing {
     return client.analyzeImport(imp.id);
   }
 
-  /** The newest state: what the stream says, unless that is older than the answer that ended the upload. */
+  /** The newest state: that of the stream, unless it is older than the answer to the upload. */
   get current(): api.Import | null {
     const i = this.imp;
     const told = i && live.imports[i.id];
     return told && told.state !== "uploading" ? told : i;
   }
 
-  /** Takes an answer of the server over what the stream said before. */
+  /** Replaces the state of the stream by an answer of the server. */
   set(imp: api.Import): void {
     this.imp = imp;
     live.setImport(imp);
   }
 
-  /** Closes the dialog. What was not loaded is thrown away on the server too. */
+  /** Closes the dialog, and discards the import on the server if it was not loaded. */
   async close(): Promise<void> {
     this.abort.abort();
     const imp = this.current;
     this.phase = "idle";
     this.imp = null;
     if (imp && imp.state !== "loaded" && imp.state !== "committing") {
-      await client.dropImport(imp.id).catch(() => undefined); // an import left behind goes by itself after an hour
+      await client.dropImport(imp.id).catch(() => undefined); // the server discards it after an hour
     }
     if (this.waiting.length > 0) {
       const next = this.waiting;

@@ -1,4 +1,4 @@
-// The one stream of live data (GET /api/events) and what the page keeps of it.
+// The stream of live data (GET /api/events), and the data that the page keeps.
 import type * as api from "./api.gen";
 import { base } from "./api";
 import { frameworks } from "./frameworks.svelte";
@@ -12,12 +12,12 @@ const maxImports = 20;
 export const versionKey = (model: string, version: string) => `${model}\n${version}`;
 
 class Live {
-  /** lost: there was an answer once, and now there is none. */
+  /** lost: the connection was open before. */
   status = $state<"connecting" | "open" | "lost">("connecting");
   models = $state.raw<api.Model[] | null>(null);
   machine = $state.raw<api.Machine | null>(null);
   events = $state.raw<api.Event[]>([]);
-  /** The newest state of the imports that the stream told about. */
+  /** The newest state of each import in the stream. */
   imports = $state.raw<Record<string, api.Import>>({});
   /** Time of the newest second; changes once a second. */
   nowMs = $state(0);
@@ -36,7 +36,7 @@ class Live {
     };
     s.onerror = () => {
       if (this.status === "open" || this.models) this.status = "lost";
-      if (s.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
+      if (s.readyState !== EventSource.CLOSED) return; // the browser reconnects
       this.retry = setTimeout(() => this.start(), this.wait);
       this.wait = Math.min(this.wait * 2, 10_000);
     };
@@ -60,13 +60,13 @@ class Live {
     return this.models?.find((m) => m.name === name);
   }
 
-  /** Puts the model of an action's answer in. With the stream open that is its business: its news may be newer than the answer. */
+  /** Stores the model from an answer, unless the stream is open: the stream may be newer than the answer. */
   put(m: api.Model): void {
     if (this.status === "open") return;
     this.onModels({ full: false, models: [m], removed: [] });
   }
 
-  /** Keeps the newest state of an import, and of those before it a few. */
+  /** Stores the state of an import, and keeps only the last few imports. */
   setImport(v: api.Import): void {
     const { [v.id]: _, ...others } = this.imports;
     this.imports = Object.fromEntries([...Object.entries(others).slice(-maxImports), [v.id, v]]);
@@ -83,13 +83,13 @@ class Live {
     if (v.full) for (const m of this.models) for (const x of m.versions) this.seed(m.name, x);
   }
 
-  /** Begins a ring with the requests of the last minute, so that a fresh page does not show an empty one. */
+  /** Fills a new ring with the requests of the last minute, so that a new page shows data. */
   private seed(model: string, v: api.Version): void {
     const key = versionKey(model, v.version);
     const counts = v.lastMinute.spark;
     if (this.rings.has(key) || counts.length === 0) return;
     const ring = new SampleRing(ringSeconds);
-    const end = Math.floor(Date.now() / 1000) * 1000; // samples are stamped with whole seconds
+    const end = Math.floor(Date.now() / 1000) * 1000; // samples have whole seconds
     const nothing = { failures: 0, p50Us: null, p95Us: null, p99Us: null, queueUs: null, computeUs: null, batchMean: null };
     counts.forEach((requests, i) => ring.push(end - (counts.length - i) * 1000, { ...nothing, requests }));
     this.rings.set(key, ring);

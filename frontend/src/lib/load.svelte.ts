@@ -7,7 +7,7 @@ export class Loaded<T> {
   busy = $state(false);
   private abort: AbortController | null = null;
 
-  /** Fetches anew; the old value stays visible meanwhile. A call that is overtaken by another is dropped. */
+  /** Fetches the value again. The old value stays visible. The result of an earlier call is dropped. */
   async run(fetcher: (signal: AbortSignal) => Promise<T>): Promise<void> {
     this.abort?.abort();
     const ctl = new AbortController();

@@ -1,10 +1,10 @@
-// What the page asks of a model besides its fields.
+// Functions of a model.
 import type { Model } from "./api.gen";
 
-/** False while nothing is known of a model but its folder: its configuration cannot be read, or names no backend. */
+/** False if only the folder of a model is known: its configuration has errors, or names no backend. */
 export const configured = (m: Model) => m.ensemble || m.backend !== "" || m.platform !== "" || m.inputs.length > 0 || m.outputs.length > 0;
 
-/** The models that an ensemble runs, in the order of its steps, each once; from the configuration as the server answers it. */
+/** The models that an ensemble runs, in the order of its steps, each once. effective is the configuration from the server. */
 export function ensembleSteps(effective: unknown): string[] {
   const scheduling = field(effective, "ensemble_scheduling");
   const step = field(scheduling, "step");

@@ -1,4 +1,4 @@
-// The command palette: everything one can go to or do, found by typing a part of it.
+// The command palette: pages, models and actions, found by a part of their name.
 
 class Palette {
   open = $state(false);
@@ -12,7 +12,7 @@ export interface Command {
   run: () => void;
 }
 
-/** The commands whose label has the letters of the query in order; those with the query in one piece come first. */
+/** The commands whose label contains the letters of the query in order. Labels with the whole query come first. */
 export function search(commands: readonly Command[], query: string): Command[] {
   const q = query.trim().toLowerCase();
   if (q === "") return [...commands];

@@ -1,4 +1,4 @@
-// What the page remembers in the browser: theme and language. Without storage it lasts for the visit.
+// Preferences in the browser: theme and language. Without storage they last until the page closes.
 
 export type Theme = "system" | "light" | "dark";
 
@@ -14,7 +14,7 @@ export function write(key: string, value: string): void {
   try {
     localStorage.setItem(key, value);
   } catch {
-    // storage is full or forbidden: the choice holds until the page closes
+    // no storage: the preference lasts until the page closes
   }
 }
 

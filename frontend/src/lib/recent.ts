@@ -1,9 +1,9 @@
-// The last minute of a model, from the live samples where they are there, else from the server's own summary.
+// The last minute of a model, from live samples, or from the summary of the server.
 import type { Model, Version } from "./api.gen";
 import type { SampleRing } from "./ring";
 
 export interface Summary {
-  /** Mean over the last 5 seconds: what happens now. */
+  /** Mean over the last 5 seconds. */
   qps: number;
   spark: number[];
   p50Us: number | null;
@@ -42,7 +42,7 @@ function version(v: Version, ring: SampleRing | undefined, nowMs: number): Summa
   let failures = 0;
   ring.each(from, (_, get) => (failures += get("failures") ?? 0));
   const recent = spark.slice(-5).reduce((a, b) => a + b, 0) / 5;
-  // The server's own figures fill in while the ring holds only counts of the time before the page was opened.
+  // Use the figures of the server while the ring has only counts from before the page was opened.
   const busy = spark.some((x) => x > 0);
   const latest = (c: "p50Us" | "p99Us") => ring.latest(c, from) ?? (busy ? r[c] : null);
   return { qps: recent, spark, p50Us: latest("p50Us"), p99Us: latest("p99Us"), failures };

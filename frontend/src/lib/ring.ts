@@ -1,4 +1,4 @@
-// A bounded ring of one-second samples in typed arrays: what a chart needs, and no more memory than that.
+// A bounded ring of one-second samples, in typed arrays to save memory.
 import type { Sample } from "./api.gen";
 
 /** The columns of a ring; null values are kept as NaN. */
@@ -11,7 +11,7 @@ export class SampleRing {
   private start = 0;
   private n = 0;
 
-  /** capacity: how many seconds are kept; the oldest go first. */
+  /** capacity is the number of seconds that are kept. */
   constructor(readonly capacity: number) {
     const make = () => new Float64Array(capacity);
     this.t = make();
@@ -22,7 +22,7 @@ export class SampleRing {
     return this.n;
   }
 
-  /** Adds a second. One that is not later than the newest is left out: a reconnect may repeat it. */
+  /** Adds a second. It ignores seconds that are not newer than the last one, because a reconnect may repeat them. */
   push(tMs: number, s: Pick<Sample, Column>): void {
     if (this.n > 0 && tMs <= this.newestMs()) return;
     const i = (this.start + this.n) % this.capacity;

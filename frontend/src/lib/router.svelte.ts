@@ -1,4 +1,4 @@
-// Hash routes, by hand: they work in a browser and in the desktop window alike.
+// Hash routes, which work in a browser and in the desktop window.
 
 export const tabs = ["overview", "try", "config", "tune", "charts", "revisions"] as const;
 export type Tab = (typeof tabs)[number];
@@ -14,7 +14,7 @@ function isTab(s: string | undefined): s is Tab {
   return tabs.some((t) => t === s);
 }
 
-/** Parses a location hash; what is unknown is the list of models. */
+/** Parses a location hash. An unknown hash is the list of models. */
 export function parse(hash: string): Route {
   const [view, name, tab] = hash.replace(/^#\/?/, "").split("/");
   if (view === "models" && name) {
@@ -52,14 +52,14 @@ class Router {
   }
 
   private last = location.hash;
-  /** Asked before a change of route; false keeps the page (unsaved changes). */
+  /** Called before a change of route; false keeps the page, because it has unsaved changes. */
   leave: ((to: Route) => boolean) | null = null;
 
   go(to: string): void {
     location.hash = to;
   }
 
-  /** Goes there and answers whether the page was left; false if unsaved changes keep it. */
+  /** Navigates, and returns whether the page was left; false if unsaved changes keep it. */
   leaveFor(to: string): Promise<boolean> {
     if (location.hash === to) return Promise.resolve(true);
     return new Promise((done) => {

@@ -1,6 +1,6 @@
-// A region that scrolls must be reachable by keyboard; one that does not scroll must not cost a Tab.
+// A scrolling region must be reachable by keyboard; others must not be a tab stop.
 
-/** Svelte action: puts the element into the tab order while its content is larger than it is. */
+/** Svelte action: makes the element a tab stop while its content overflows. */
 export function scrollable(el: HTMLElement): { destroy: () => void } {
   const update = () => {
     if (el.scrollHeight > el.clientHeight + 1 || el.scrollWidth > el.clientWidth + 1) el.tabIndex = 0;

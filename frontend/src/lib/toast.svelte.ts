@@ -1,4 +1,4 @@
-// Short messages at the edge of the page, each with at most one action.
+// Toasts: short messages, each with at most one action.
 
 export interface Toast {
   id: number;
@@ -11,7 +11,7 @@ class Toasts {
   items = $state<Toast[]>([]);
   private next = 1;
 
-  /** Shows a message. Errors stay until closed; others go after some seconds. */
+  /** Shows a message. Errors stay until they are closed; others disappear after some seconds. */
   show(kind: Toast["kind"], text: string, action?: Toast["action"]): void {
     const id = this.next++;
     this.items.push(action ? { id, kind, text, action } : { id, kind, text });

@@ -1,9 +1,9 @@
-// What the page says and draws of a tuning.
+// Texts and scales for a tuning.
 import type { Machine, StartTuning, TuningAxis, TuningChange, TuningHead, TuningTrial } from "./api.gen";
 import { bytes, count, rate, us } from "./format";
 import { t } from "./i18n/index.svelte";
 
-/** A value of an axis in the configuration's words. */
+/** A value of an axis as text. */
 export function valueText(field: string, v: number): string {
   switch (field) {
     case "max_queue_delay":
@@ -26,14 +26,14 @@ const names = {
   load: "tune.field.load",
 } as const;
 
-/** The name of an axis; of another model than the one that is tuned with that model's name. */
+/** The name of an axis, with the name of the model if it is another one. */
 export function fieldText(field: string, of = "", model = ""): string {
   const key = names[field as keyof typeof names];
   const name = key ? t(key) : field;
   return of !== "" && of !== model ? `${of}: ${name}` : name;
 }
 
-/** A configuration by its changes: "instances 1 → 2, threads all cores → 1". */
+/** The changes of a configuration: "instances 1 → 2, threads all cores → 1". */
 export function changesText(changes: readonly TuningChange[], model: string): string {
   if (changes.length === 0) return t("tune.present");
   return changes.map((c) => `${fieldText(c.field, c.model, model)} ${valueText(c.field, c.from)} → ${valueText(c.field, c.to)}`).join(", ");
@@ -44,14 +44,14 @@ export function axisText(a: TuningAxis): string {
   return a.values.map((v) => valueText(a.field, v) + (v === a.present && a.field !== "load" ? ` (${t("tune.now")})` : "")).join(", ");
 }
 
-/** By how much a figure changed: "+32 %"; empty when it cannot be said. */
+/** The change of a figure: "+32 %"; empty if it is unknown. */
 export function ratio(to: number, from: number): string {
   if (!(from > 0) || !Number.isFinite(to)) return "";
   const percent = Math.round(100 * (to / from - 1));
   return percent === 0 ? "±0 %" : `${percent > 0 ? "+" : "−"}${count(Math.abs(percent))} %`;
 }
 
-/** What was to be reached, in a line. */
+/** The goal of a tuning in one line. */
 export function goalText(r: StartTuning): string {
   const words = [r.objective === "latency" ? t("tune.goal.latency") : r.objective === "" || r.objective === "throughput" ? t("tune.goal.throughput") : r.objective];
   if (r.latencyBudgetMs > 0) words.push(t("tune.goal.budget", { n: r.latencyBudgetMs }));
@@ -62,7 +62,7 @@ export function goalText(r: StartTuning): string {
   return words.join(", ");
 }
 
-/** What a tuning found, in a line. */
+/** The result of a tuning in one line. */
 export function resultText(h: TuningHead): string {
   if (!h.best) return t(h.present || h.measured > 0 ? "tune.result.none" : "tune.result.nothing");
   if (h.bestChanges.length === 0) return t("tune.result.present");
@@ -70,7 +70,7 @@ export function resultText(h: TuningHead): string {
   return t("tune.result.best", { rate: ratio(h.best.rate, h.present.rate), p99: ratio(h.best.p99Us, h.present.p99Us) });
 }
 
-/** A figure that a tuning may be about, and that a chart may have on an axis. */
+/** A figure for goals and for the axes of charts. */
 export interface Figure {
   id: "rate" | "p99" | "p50" | "memory" | "cores" | "gpuUse" | "gpuMemory" | "gpuPower" | "density";
   name: string;
@@ -78,9 +78,9 @@ export interface Figure {
   text: (v: number) => string;
 }
 
-const mib = 1 << 20; // so that ticks are round numbers of them
+const mib = 1 << 20; // so that ticks are round numbers of MiB
 
-/** The figures that there are: those of GPUs where trials have some; how many such servers have room where the machine is known. */
+/** The available figures. GPU figures need trials with a GPU; the number of servers that fit needs the size of the machine. */
 export function figures(trials: readonly TuningTrial[], machine: Machine | null): Figure[] {
   const out: Figure[] = [
     { id: "rate", name: t("load.rate"), of: (x) => x.rate, text: rate },
@@ -100,7 +100,7 @@ export function figures(trials: readonly TuningTrial[], machine: Machine | null)
   return out;
 }
 
-/** How many servers of a configuration have room in the memory of the machine and of its GPUs. */
+/** The number of servers with this configuration that fit into the memory of the machine and of its GPUs. */
 export function density(x: TuningTrial, m: Machine): number {
   const cards = m.gpus.reduce((n, g) => n + g.memoryBytes, 0);
   const room = [[m.memoryBytes, x.memoryBytes], [cards, x.gpuMemoryBytes]].filter(([, used]) => (used ?? 0) > 0).map(([has, used]) => Math.floor((has ?? 0) / (used ?? 1)));
@@ -122,7 +122,7 @@ export function linear(max: number, from: number, to: number): Scale {
   return { at: (v) => from + (v / top) * (to - from), ticks };
 }
 
-/** From min to max, both above 0: in decades if they are more than ten times apart, else from 0. */
+/** From min to max, both above 0: logarithmic if max is more than ten times min, otherwise from 0. */
 export function spread(min: number, max: number, from: number, to: number): Scale {
   if (!(min > 0) || max / min < 10) return linear(max, from, to);
   const low = Math.log10(min) - 0.05;
@@ -145,7 +145,7 @@ function niceStep(v: number): number {
 
 export type Order = "measured" | "rate" | "p99";
 
-/** Trials with their numbers, in an order; those that failed come last. */
+/** Trials with their numbers, sorted; failed trials come last. */
 export function ordered(trials: readonly TuningTrial[], by: Order): { n: number; trial: TuningTrial }[] {
   const rows = trials.map((trial, n) => ({ n, trial }));
   if (by === "measured") return rows.reverse();

@@ -1,7 +1,7 @@
-// What a person asks of a tuning: the fields of the form, and the request that they make.
+// The form of a tuning, and the request that it makes.
 import type { Model, StartTuning, Tensor } from "./api.gen";
 
-/** A number field: empty is undefined in Svelte, and null where the browser says so. */
+/** The value of a number field. An empty field is undefined or null. */
 type NumberField = number | null | undefined;
 
 const whole = (v: NumberField): number => (typeof v === "number" && Number.isFinite(v) ? v : 0);
@@ -9,12 +9,12 @@ const whole = (v: NumberField): number => (typeof v === "number" && Number.isFin
 export const listFields = ["maxBatchSizes", "queueDelays", "instanceCounts", "instanceKinds", "threads", "concurrency"] as const;
 export type ListField = (typeof listFields)[number];
 
-/** The field of the request that has an axis's values. */
+/** The field of the request for the values of an axis. */
 export const listOf: Record<string, ListField> = {
   max_batch_size: "maxBatchSizes", max_queue_delay: "queueDelays", instance_count: "instanceCounts", instance_kind: "instanceKinds", intra_op_threads: "threads", load: "concurrency",
 };
 
-/** The inputs whose shape must be known to make a request: those with free sizes beside the batch dimension. */
+/** The inputs that need a shape: those with variable dimensions other than the batch. */
 export const freeInputs = (m: Model): Tensor[] => m.inputs.filter((i) => !i.optional && i.dims.some((d) => d < 0));
 
 export class TuningForm {

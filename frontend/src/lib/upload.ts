@@ -1,11 +1,11 @@
-// Uploads with progress: XMLHttpRequest, because fetch tells nothing while it sends.
+// Uploads with progress. They use XMLHttpRequest, because fetch does not report progress.
 import { ApiError, base, escapePath } from "./api";
 import { t } from "./i18n/index.svelte";
 import type { Upload } from "./drop";
 
 const parallel = 3;
 
-/** Puts every file into the import. onProgress gets the bytes sent so far over all files. */
+/** Uploads every file of an import. onProgress gets the bytes sent so far. */
 export async function uploadAll(id: string, files: readonly Upload[], onProgress: (sent: number) => void, signal: AbortSignal): Promise<void> {
   const sent = files.map(() => 0);
   let next = 0;

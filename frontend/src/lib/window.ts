@@ -1,4 +1,4 @@
-// What the desktop window tells the page that it carries, and what the page asks of it.
+// The interface between the page and the desktop window.
 import { inWindow } from "./drop";
 
 declare global {
@@ -10,12 +10,12 @@ declare global {
 
 /** Detail of the event nereid-files, as app/desktop sends it. */
 interface WindowFiles {
-  /** Where the files were dropped, in CSS pixels; -1 when they come from the menu. */
+  /** Position of the drop in CSS pixels; -1 for files from the menu. */
   x: number;
   y: number;
   /** Absolute paths on this machine, which is the server's too. */
   paths: string[];
-  /** Address in the window below which the page can read dropped files: the first one at /0. */
+  /** The address below which the page can read dropped files; the first one is /0. */
   from: string;
 }
 
@@ -61,7 +61,7 @@ async function read(address: string, name: string): Promise<File> {
 /** The last part of a path. */
 export const baseName = (path: string) => path.split(/[/\\]/).pop() || path;
 
-/** Leaves away the files that the server takes along with an ONNX file beside them: those with its large tensors. */
+/** Removes the files that the server takes along with an ONNX file: its external data. */
 export function withoutCompanions(paths: readonly string[]): string[] {
   const taken = new Set(
     paths
@@ -74,7 +74,7 @@ export function withoutCompanions(paths: readonly string[]): string[] {
   return paths.filter((p) => !taken.has(p));
 }
 
-/** Saves bytes of the page in a file: in the window by its dialog, in a browser as a download. */
+/** Saves bytes in a file: with a dialog in the window, as a download in a browser. */
 export async function saveAs(name: string, data: Blob): Promise<void> {
   if (inWindow()) {
     window.runtime?.EventsEmit("nereid-save", { name, data: await base64(data) });

@@ -1,6 +1,6 @@
-// How a client shows its token, ready to paste; and what a QR code of an address holds.
+// Client calls with a token, ready to paste, and the text of QR codes.
 
-/** What a token opens, as the server names it. */
+/** The scopes of tokens, by the server's names. */
 export const scopes = ["infer", "control", "admin"] as const;
 export type Scope = (typeof scopes)[number];
 
@@ -32,7 +32,7 @@ export function tritonGRPC(grpc: string, token: string): string {
   ].join("\n");
 }
 
-/** The text of a QR code: the address alone, or with a header for whoever scans it. */
+/** The text of a QR code: the address, or the address with a token header. */
 export function qrText(url: string, token: string | null): string {
   return token === null ? url : `${url}\nAuthorization: Bearer ${token}`;
 }

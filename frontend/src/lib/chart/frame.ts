@@ -15,7 +15,7 @@ export interface Track {
 
 export const track = (s: Series, m: Metric): Track => ({ tMs: s.tMs, values: s[m] });
 
-/** Puts tracks on one time axis. Where two recorded steps lie further apart than the step, every track gets a null between. */
+/** Puts tracks on one time axis. Between samples that are further apart than stepMs, every track gets a null. */
 export function frame(tracks: readonly Track[], stepMs: number): Frame {
   const times = [...new Set(tracks.flatMap((t) => t.tMs))].sort((a, b) => a - b);
   const axis: number[] = [];
@@ -31,7 +31,7 @@ export function frame(tracks: readonly Track[], stepMs: number): Frame {
   return [axis.map((x) => x / 1000), ...cols];
 }
 
-/** The time ranges one can pick, in milliseconds, with the step that is asked for. */
+/** The time ranges to choose from, in milliseconds, with the step of their samples. */
 export const ranges = [
   { id: "5m", ms: 5 * 60_000, step: 1000 },
   { id: "15m", ms: 15 * 60_000, step: 1000 },
@@ -41,5 +41,5 @@ export const ranges = [
 ] as const;
 export type RangeID = (typeof ranges)[number]["id"];
 
-/** The step for a span that was dragged: about 600 points, at least a second. */
+/** The step for a span that was selected by dragging: about 600 points, at least one second. */
 export const stepFor = (spanMs: number) => Math.max(1000, Math.ceil(spanMs / 600 / 1000) * 1000);

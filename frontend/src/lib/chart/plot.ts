@@ -1,4 +1,4 @@
-// Our uPlot set-up: colours from the page, fixed time range, gaps as gaps, marks on the time axis.
+// Options for uPlot: colours of the page, a fixed time range, visible gaps, and marks on the time axis.
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import type { Event } from "../api.gen";
@@ -69,12 +69,12 @@ function series(l: Line): uPlot.Series {
     stroke,
     width: 1.5,
     spanGaps: false,
-    // A value between two gaps has no line: it is drawn as a point.
+    // A value between two gaps has no line, so it is drawn as a point.
     points: { show: true, size: 4, fill: stroke, filter: (u, i) => isolated(u.data[i] ?? []) },
   };
 }
 
-/** The indexes of values with no neighbour. */
+/** The indexes of values between two gaps. */
 export function isolated(values: ArrayLike<number | null | undefined>): number[] {
   const out: number[] = [];
   const has = (i: number) => values[i] !== null && values[i] !== undefined;

@@ -10,7 +10,7 @@ import { ranges, stepFor, type RangeID } from "./frame";
 const marked = /^(load|reload|unload|import|config|server|model)/;
 
 export class ChartView {
-  /** null: a window that was dragged. */
+  /** null: a range that was selected by dragging. */
   rangeID = $state<RangeID | null>("5m");
   private fixed = $state.raw({ fromMs: 0, toMs: 0 });
   private nowMs = $state(Date.now());
@@ -42,7 +42,7 @@ export class ChartView {
     this.refresh();
   }
 
-  /** Twice the window around its middle, never into the future. */
+  /** Doubles the range around its middle, but not into the future. */
   zoomOut(): void {
     const span = this.toMs - this.fromMs;
     const to = Math.min(Date.now(), this.toMs + span / 2);
@@ -58,7 +58,7 @@ export class ChartView {
     void this.events.run((s) => client.events({ ...window, limit: 200 }, s));
   }
 
-  /** Moves the window along with the stream; long ranges are fetched anew once in a while. */
+  /** Moves the range with the stream. Long ranges are fetched again from time to time. */
   tick(nowMs: number): void {
     const r = this.range;
     if (!r || nowMs === 0) return;
@@ -70,7 +70,7 @@ export class ChartView {
     return this.history.value?.stepMs ?? 1000;
   }
 
-  /** The series, the live seconds after them included. */
+  /** The series, with the live seconds after them. */
   get series(): Series[] {
     void live.nowMs;
     const h = this.history.value;
@@ -97,7 +97,7 @@ const empty = (model: string, version: string): Series => ({
   model, version, tMs: [], requests: [], failures: [], qps: [], p50Us: [], p95Us: [], p99Us: [], queueUs: [], computeUs: [], batchMean: [],
 });
 
-/** The series with the ring's later seconds put on, and what is before fromMs cut off. */
+/** The series extended by later seconds of the ring, without samples before fromMs. */
 export function extend(s: Series, ring: SampleRing | undefined, fromMs: number): Series {
   const keep = s.tMs.findIndex((x) => x >= fromMs);
   const cut = <T>(v: readonly T[]) => (keep < 0 ? [] : v.slice(keep));

@@ -1,4 +1,4 @@
-// The difference of two texts, line by line (Myers' O(ND) algorithm), and its two forms for showing.
+// The difference of two texts by lines (Myers' O(ND) algorithm), and its two forms of display.
 
 export interface Line {
   kind: "same" | "add" | "del";
@@ -8,12 +8,12 @@ export interface Line {
   after: number;
 }
 
-/** Texts whose difference is larger than this many steps are shown as wholly replaced: the cost grows with the square. */
+/** Above this number of edits, the texts count as completely different, because the cost grows with the square. */
 const maxSteps = 2000;
 
 const split = (s: string) => (s === "" ? [] : s.replace(/\n$/, "").split("\n"));
 
-/** Lines of both texts in one order. */
+/** The lines of both texts, merged. */
 export function diffLines(before: string, after: string): Line[] {
   const a = split(before);
   const b = split(after);
@@ -67,7 +67,7 @@ function walk(trace: Map<number, number>[], x: number, y: number): Line["kind"][
   return out.reverse();
 }
 
-/** A run of lines, or a count of unchanged lines that are folded away. */
+/** A run of lines, or the number of unchanged lines that are folded. */
 export type Block = { lines: Line[] } | { folded: number };
 
 /** Keeps `context` unchanged lines around changes and folds the rest. */
@@ -82,7 +82,7 @@ export function fold(lines: Line[], context = 3): Block[] {
     let j = i;
     while (j < lines.length && keep[j] === keep[i]) j++;
     const run = lines.slice(i, j);
-    // A single folded line would take as much room as the line itself.
+    // Folding a single line would save no space.
     out.push(keep[i] || run.length === 1 ? { lines: run } : { folded: run.length });
     i = j;
   }

@@ -1,4 +1,4 @@
-// Every text of the page, by key, in the chosen language. English is the measure: a key that it lacks does not compile.
+// The texts of the page by key, in the chosen language. A key that is missing in English does not compile.
 import { read, write } from "../prefs.svelte";
 import { en } from "./en";
 import { zh } from "./zh";
@@ -36,7 +36,7 @@ export function t(key: Key, params: Record<string, string | number> = {}): strin
   return fill(catalogues[i18n.language][key], params);
 }
 
-/** Puts parameters into a text; one that is not given stays as it is, to be seen. */
+/** Replaces parameters in a text. A missing parameter stays visible. */
 export function fill(text: string, params: Record<string, string | number>): string {
   return text.replace(/\{(\w+)\}/g, (m, k: string) => String(params[k] ?? m));
 }

@@ -1,17 +1,17 @@
-// What can be typed at a place of the configuration, and what a word there means.
+// Completion and help for a position in the configuration.
 import type { ConfigField } from "../api.gen";
 import { placeAt, type Schema } from "./path";
 
 export interface Choice {
   label: string;
-  /** The text that is put in; "|" marks where the cursor goes. */
+  /** The inserted text; "|" marks the position of the cursor. */
   insert: string;
   detail: string;
   doc: string;
   kind: "field" | "value";
 }
 
-/** How a field's value begins: a message opens a block, text gets quotes. */
+/** The beginning of a field's value: a block for a message, quotes for a string. */
 function opening(f: ConfigField): string {
   if (f.kind === "message" || f.kind === "map") return f.repeated || f.kind === "map" ? `${f.name} [\n  {\n    |\n  }\n]` : `${f.name} {\n  |\n}`;
   if (f.repeated) return `${f.name}: [ | ]`;
@@ -31,7 +31,7 @@ export function fieldDoc(f: ConfigField): string {
   return parts.filter((p) => p !== "").join("\n\n");
 }
 
-/** The choices at the end of text, for the word that begins at its end. */
+/** The completions at the end of the text. */
 export function choices(schema: Schema, text: string): Choice[] {
   const at = placeAt(text);
   if (at.field === null) {
@@ -50,7 +50,7 @@ export interface Help {
   doc: string;
 }
 
-/** What the word at [from, to) of the text means; null for what the language does not know. */
+/** Help for the word at [from, to) of the text; null for an unknown word. */
 export function help(schema: Schema, text: string, from: number, to: number): Help | null {
   const word = text.slice(from, to);
   const at = placeAt(text.slice(0, from));

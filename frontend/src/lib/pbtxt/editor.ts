@@ -16,13 +16,13 @@ import type { Schema } from "./path";
 export interface EditorOptions {
   parent: HTMLElement;
   doc: string;
-  /** What a screen reader calls it. */
+  /** The name for screen readers. */
   label: string;
   dark: boolean;
   readOnly: boolean;
-  /** null until the descriptor is there: then completion and help say nothing. */
+  /** null until the schema is loaded; there is no completion or help before. */
   schema: () => Schema | null;
-  /** The server's findings for a text; called 200 ms after the last change. */
+  /** Asks the server for the faults of a text; called 200 ms after the last change. */
   check: (text: string) => Promise<Fault[]>;
   onChange: (text: string) => void;
   onSave: () => void;
@@ -34,7 +34,7 @@ export interface Editor {
   /** Moves the cursor to a fault and shows it. */
   reveal(f: Fault): void;
   applyFix(f: Fault, n: number): void;
-  /** Asks for the findings again. */
+  /** Checks the text again. */
   recheck(): void;
   focus(): void;
   destroy(): void;
@@ -67,7 +67,7 @@ const colours = HighlightStyle.define([
   { tag: tags.atom, color: "var(--syn-enum)" },
 ]);
 
-/** New lines are indented by the number of brackets that are open. */
+/** New lines are indented by the number of open brackets. */
 const indent = indentService.of((context, pos) => {
   const before = context.state.sliceDoc(0, pos).replace(/#[^\n]*|"(?:[^"\\\n]|\\.)*"/g, "");
   const depth = (before.match(/[{[]/g)?.length ?? 0) - (before.match(/[}\]]/g)?.length ?? 0);
@@ -124,7 +124,7 @@ function diagnostics(text: string, faults: readonly Fault[]): Diagnostic[] {
   }));
 }
 
-/** Asks for a check though the text is the same: what it is checked against has changed. */
+/** Requests a check of the same text, because the target has changed. */
 const refresh = StateEffect.define<null>();
 
 export function createEditor(o: EditorOptions): Editor {

@@ -1,7 +1,7 @@
-// Places of the server (lines and columns from 1, columns in code points) to offsets of the text, and fixes.
+// Converts positions from the server (lines and columns from 1, columns in code points) to offsets, and applies fixes.
 import type { Edit, Fault } from "../api.gen";
 
-/** The offset of a line and column; places outside the text go to its nearest end. */
+/** The offset of a line and column. A position outside the text becomes its nearest end. */
 export function offset(text: string, line: number, col: number): number {
   if (line < 1) return 0;
   let start = 0;
@@ -17,7 +17,7 @@ export function offset(text: string, line: number, col: number): number {
   return Math.min(at, end);
 }
 
-/** The range of a fault: at least one character where there is one; a fault without a place marks the first line. */
+/** The range of a fault, at least one character if possible. A fault without a position marks the first line. */
 export function faultRange(text: string, f: Fault): { from: number; to: number } {
   const line = f.line || 1;
   const from = offset(text, line, f.line ? f.col : 1);

@@ -1,4 +1,4 @@
-// The instance groups of a configuration, put back into its text: everything else in it stays as it was written.
+// Writes instance groups into the text of a configuration. The rest of the text does not change.
 import type { InstanceGroup } from "../api.gen";
 
 export interface Range {
@@ -6,7 +6,7 @@ export interface Range {
   to: number;
 }
 
-/** The places of a field of the outermost message, from its name to the end of its value. Comments and strings do not count. */
+/** The ranges of a top-level field, from its name to the end of its value. Comments and strings are skipped. */
 export function fieldRanges(text: string, name: string): Range[] {
   const re = /#[^\n]*|"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?|[\w.+-]+|[{}[\]<>:,;]/g;
   const out: Range[] = [];
@@ -29,7 +29,7 @@ export function fieldRanges(text: string, name: string): Range[] {
   return out;
 }
 
-/** One group as text. Only what differs from the defaults is written. */
+/** One group as text, without default values. */
 export function formatGroup(g: InstanceGroup): string {
   const parts: string[] = [];
   if (g.name) parts.push(`name: ${JSON.stringify(g.name)}`);
@@ -41,7 +41,7 @@ export function formatGroup(g: InstanceGroup): string {
   return parts.length > 0 ? `{ ${parts.join(" ")} }` : "{ }";
 }
 
-/** The text with these instance groups in place of its own. Without groups the field goes away, and the backend decides. */
+/** The text with these instance groups. Without groups the field is removed, and the default of the backend applies. */
 export function withGroups(text: string, groups: readonly InstanceGroup[]): string {
   const value = groups.length === 0 ? "" : groups.length === 1 && groups[0] ? `instance_group [ ${formatGroup(groups[0])} ]` : `instance_group [\n${groups.map((g) => "  " + formatGroup(g)).join(",\n")}\n]`;
   const ranges = fieldRanges(text, "instance_group");
@@ -52,7 +52,7 @@ export function withGroups(text: string, groups: readonly InstanceGroup[]): stri
   return value === "" ? without(out, first) : out.slice(0, first.from) + value + out.slice(first.to);
 }
 
-/** Takes a range away, with its line if nothing else is on it. */
+/** Removes a range, and its line if nothing else is on it. */
 function without(text: string, r: Range): string {
   const line = text.lastIndexOf("\n", r.from - 1) + 1;
   const nl = text.indexOf("\n", r.to);

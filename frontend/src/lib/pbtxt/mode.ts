@@ -1,12 +1,12 @@
-// Colours for the text form of protocol buffers.
+// Syntax highlighting for the text format of protocol buffers.
 import type { StreamParser } from "@codemirror/language";
 
 interface State {
-  /** The string that is open at the end of the line, by its quote. */
+  /** The quote of the string that is open; null outside a string. */
   quote: string | null;
 }
 
-/** The parser for CodeMirror's StreamLanguage. It works within a line: pbtxt strings do not cross lines. */
+/** The parser for CodeMirror's StreamLanguage. It works line by line, because strings in pbtxt do not span lines. */
 export const pbtxtMode: StreamParser<State> = {
   name: "pbtxt",
   startState: () => ({ quote: null }),

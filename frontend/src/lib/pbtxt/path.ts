@@ -1,11 +1,11 @@
-// Where in the configuration a place of the text is: which message, after which field. It reads the text before
-// the place only, and forgives everything; the real parser is the server's.
+// Finds the message and the field at a position of the configuration. It reads only the text before
+// the position and tolerates errors; the server has the real parser.
 import type { ConfigField, ConfigFields, ConfigMessage } from "../api.gen";
 
 export interface Place {
-  /** Fields from the outermost message to the innermost that is open. */
+  /** Fields from the outermost open message to the innermost. */
   path: string[];
-  /** The field whose value comes next; null where a field name is wanted. */
+  /** The field whose value comes next; null where a field name is expected. */
   field: string | null;
 }
 
@@ -25,7 +25,7 @@ function* tokens(text: string): Generator<Token> {
   }
 }
 
-/** The place at the end of text. */
+/** The position at the end of the text. */
 export function placeAt(text: string): Place {
   const stack: { bracket: string; field: string }[] = [];
   let field: string | null = null;
@@ -47,7 +47,7 @@ export function placeAt(text: string): Place {
         afterColon = true;
         break;
       case "open":
-        // Inside a list of messages the list's field names each of them.
+        // In a list of messages, each message has the name of the list's field.
         stack.push({ bracket: t.text, field: field ?? stack.at(-1)?.field ?? "" });
         if (t.text === "[") break;
         field = null;
@@ -80,7 +80,7 @@ export class Schema {
     this.enums = new Map(fields.enums.map((e) => [e.name, e]));
   }
 
-  /** The message that a path leads to; undefined where the path names what is not there. */
+  /** The message at a path; undefined if there is none. */
   message(path: readonly string[]): ConfigMessage | undefined {
     let m = this.messages.get(this.fields.root);
     for (const name of path) {

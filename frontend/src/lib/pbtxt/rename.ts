@@ -1,6 +1,6 @@
 // Small changes of the configuration text that the page makes itself.
 
-/** The text with its name field set to the new name, when it has one at the outermost level; else the text as it is. */
+/** The text with a new value of its top-level name field; unchanged if it has none. */
 export function rename(text: string, name: string): string {
   let depth = 0;
   const re = /#[^\n]*|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[{[]|[}\]]|\bname\s*:\s*("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')/g;
@@ -16,7 +16,7 @@ export function rename(text: string, name: string): string {
   return text;
 }
 
-/** Model names that make a folder and a URL without trouble; null when the name is good, else why not. */
+/** null if the name is valid as a folder and in a URL, otherwise the fault. */
 export function nameProblem(name: string): "empty" | "chars" | null {
   if (name === "") return "empty";
   return /^[A-Za-z0-9_][A-Za-z0-9_.-]*$/.test(name) ? null : "chars";

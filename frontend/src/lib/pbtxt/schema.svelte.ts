@@ -1,4 +1,4 @@
-// The descriptor of the configuration language, fetched once for all editors.
+// The schema of the configuration, fetched once for all editors.
 import { client } from "../api";
 import { Schema } from "./path";
 
@@ -6,7 +6,7 @@ class SchemaStore {
   value: Schema | null = null;
   private asked: Promise<void> | null = null;
 
-  /** Fetches it if that was not done; a failure is tried again at the next call. Editors work without it. */
+  /** Fetches the schema once. After a failure the next call tries again. Editors work without it. */
   load(): void {
     this.asked ??= client.fields().then(
       (f) => void (this.value = new Schema(f)),

@@ -12,7 +12,7 @@ describe("half precision", () => {
 
   it("comes back exactly for every pattern that is no NaN", () => {
     const wrong = Array.from({ length: 0x10000 }, (_, h) => h).filter((h) => !Number.isNaN(fromHalf(h)) && toHalf(fromHalf(h)) !== h);
-    expect(wrong).toEqual([]); // an expectation for each takes long
+    expect(wrong).toEqual([]); // one expectation per value would be slow
     expect(fromHalf(toHalf(NaN))).toBeNaN();
   });
 });

@@ -6,7 +6,7 @@ export const sizes: Readonly<Record<string, number>> = {
   UINT32: 4, INT32: 4, FP32: 4, UINT64: 8, INT64: 8, FP64: 8,
 };
 
-/** FP16 and BF16 have no JSON form in the protocol: they go as binary. */
+/** FP16 and BF16 have no JSON form in the protocol, so they are sent as binary data. */
 export const needsBinary = (dataType: string) => dataType === "FP16" || dataType === "BF16";
 export const isFloat = (dataType: string) => /^(FP|BF)/.test(dataType);
 
@@ -32,7 +32,7 @@ export function toHalf(v: number): number {
     const shift = 14 - e;
     return sign | roundShift(m, shift);
   }
-  return sign | (((e << 10) | 0) + roundShift(man, 13)); // a carry of the mantissa raises the exponent, as it should
+  return sign | (((e << 10) | 0) + roundShift(man, 13)); // a carry of the mantissa correctly raises the exponent
 }
 
 function roundShift(m: number, shift: number): number {
@@ -127,13 +127,13 @@ const gets: Readonly<Record<string, Get>> = {
   UINT64: (d, i) => safe(d.getBigUint64(i, true)),
 };
 
-/** A number where it is exact, else its digits. */
+/** The value as a number if that is exact, otherwise as digits. */
 function safe(b: bigint): Element {
   const n = Number(b);
   return Number.isSafeInteger(n) ? n : b.toString();
 }
 
-/** Reads binary tensor data. Bytes that are left over or missing are an error. */
+/** Reads binary tensor data. It throws if bytes are missing or left over. */
 export function decode(dataType: string, b: Uint8Array): Element[] {
   const view = new DataView(b.buffer, b.byteOffset, b.byteLength);
   if (dataType === "BYTES") return decodeStrings(b, view);

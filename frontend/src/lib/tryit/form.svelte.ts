@@ -1,4 +1,4 @@
-// What the user has put into the form of "try it", and the request that it makes.
+// The form of "Try it", and the request that it makes.
 import type { Model, Tensor } from "../api.gen";
 import { base, errorText } from "../api";
 import { t } from "../i18n/index.svelte";
@@ -9,14 +9,14 @@ import { build, cutEvents, parseEvent, parseReply, parseTiming, type InferReply,
 import type { Call, SnippetInput, Where } from "./snippets";
 import { concrete, parseShape, parseValues, random, shapeOf, volume, zeros } from "./values";
 
-/** Nothing was chosen yet: no fault of the user. */
+/** The user has not chosen a value yet. */
 class Missing extends Error {}
 
 export type Mode = "image" | "values";
 
-/** Fewer elements than this are no image. */
+/** A tensor with fewer elements is not an image. */
 const smallestImage = 16;
-/** Responses of one stream, and requests of one sequence, that the page keeps. */
+/** The number of responses of a stream, and of requests of a sequence, that the page keeps. */
 const keptItems = 500;
 const keptTrail = 20;
 
@@ -37,7 +37,7 @@ export class InputForm {
   fileName = $state("");
   error = $state("");
   readonly guessed: Prep | null;
-  /** An image could be what it wants. */
+  /** The input may be an image. */
   readonly imageable: boolean;
 
   constructor(readonly tensor: Tensor) {
@@ -63,20 +63,20 @@ export class InputForm {
     }
   }
 
-  /** Takes what was typed; where the signature leaves it open, the values say the shape. */
+  /** Takes typed values. They determine the shape where the signature leaves it open. */
   type(text: string): void {
     this.text = text;
     let written: number[] = [];
     try {
       written = parseShape(this.shapeText, this.tensor.shape);
     } catch {
-      // the values may mend it
+      // the values may correct it
     }
     const shape = shapeOf(text, this.tensor.dataType, this.tensor.shape, written);
     if (shape) this.shapeText = shape.join(", ");
   }
 
-  /** Puts zeros or random values into the text, for the shape that is written. */
+  /** Fills the text with zeros or random values of the written shape. */
   fill(kind: "zeros" | "random"): void {
     this.error = "";
     try {
@@ -88,7 +88,7 @@ export class InputForm {
     }
   }
 
-  /** The image as a tensor; null without an image. */
+  /** The tensor of the image; null without an image. */
   prepared: Prepared | null = $derived.by(() => {
     if (this.mode !== "image" || !this.image) return null;
     const p = this.prep;
@@ -97,7 +97,7 @@ export class InputForm {
     return { values, preview: preview(values, p), stats: stats(values) };
   });
 
-  /** The value to send. It throws what the user has to mend. */
+  /** The value to send. It throws an error for the user if the input is invalid. */
   value(): InputValue {
     const { name, dataType } = this.tensor;
     if (this.mode === "image") {
@@ -123,22 +123,22 @@ export class InputForm {
 }
 
 export interface Outcome {
-  /** When it was sent, by the page's clock. */
+  /** Time of sending, by the clock of the page. */
   sentMs: number;
   status: number;
-  /** From the click of the button to the whole reply in the page. */
+  /** From the click to the complete reply. */
   clientMs: number;
-  /** From the reply's Server-Timing; empty when the server does not tell. */
+  /** From the Server-Timing header; empty without the header. */
   timing: Timing;
   reply: InferReply | null;
-  /** The server's text of a failure. */
+  /** The error text of the server. */
   error: string;
   replyBytes: number;
   /** The responses of a decoupled model, in order; null for others. */
   items: StreamItem[] | null;
 }
 
-/** What a request of a sequence was answered. */
+/** The answer to a request of a sequence. */
 export interface Trace {
   place: SequencePlace;
   /** The outputs in short, or the error. */
@@ -151,13 +151,13 @@ export class TryForm {
   readonly inputs: InputForm[];
   version = $state("");
   binary = $state(false);
-  /** Ask for classes of these outputs, by name. */
+  /** Names of the outputs to return as classes. */
   classes = $state<Record<string, number>>({});
   busy = $state(false);
   outcome = $state.raw<Outcome | null>(null);
-  /** What was sent for the outcome. */
+  /** The request that belongs to the outcome. */
   sent = $state.raw<InferRequest | null>(null);
-  /** Of a model with sequences: where the next request stands, and those before it. */
+  /** For models with sequences: the position of the next request, and the requests before it. */
   sequence = $state<SequencePlace>({ id: "1", start: true, end: false });
   trail = $state.raw<Trace[]>([]);
   private abort: AbortController | null = null;
@@ -172,7 +172,7 @@ export class TryForm {
     return this.model.outputs.map((o) => ({ name: o.name, dataType: o.dataType, classes: this.classes[o.name] ?? 0 }));
   }
 
-  /** The request as the form stands, or what is wrong with the form. */
+  /** The request of the form, or its fault. */
   request: { request: InferRequest; call: Omit<Call, Where> } | { error: string; missing: boolean } = $derived.by(() => {
     try {
       const used = this.inputs.filter((i) => i.use);
@@ -212,7 +212,7 @@ export class TryForm {
       }
     } catch (e) {
       const clientMs = performance.now() - start;
-      const got = this.outcome?.sentMs === sentMs ? this.outcome : null; // a stream that broke off: what came stays
+      const got = this.outcome?.sentMs === sentMs ? this.outcome : null; // keep the responses of an interrupted stream
       const error = this.abort.signal.aborted ? t("try.stopped") : errorText(e);
       this.outcome = got ? { ...got, clientMs, error } : { sentMs, status: 0, clientMs, timing: { phases: {}, steps: [] }, reply: null, error, replyBytes: 0, items: null };
     } finally {
@@ -222,12 +222,12 @@ export class TryForm {
     if (place) this.step(place);
   }
 
-  /** Ends a request that is under way; the server cancels it. */
+  /** Aborts the running request; the server cancels it. */
   stop(): void {
     this.abort?.abort();
   }
 
-  /** Shows the responses of a stream as they come. */
+  /** Shows the responses of a stream as they arrive. */
   private async follow(res: Response, start: number, sentMs: number): Promise<void> {
     let shown: Outcome = { sentMs, status: res.status, clientMs: 0, timing: { phases: {}, steps: [] }, reply: null, error: "", replyBytes: 0, items: [] };
     const decoder = new TextDecoder();
@@ -248,7 +248,7 @@ export class TryForm {
     }
   }
 
-  /** Notes what a request of the sequence got, and puts the next in its place: after the last one another sequence begins. */
+  /** Records the answer to a request of the sequence and prepares the next one. After the last request a new sequence starts. */
   private step(place: SequencePlace): void {
     const o = this.outcome;
     const failed = o === null || o.error !== "";
@@ -284,7 +284,7 @@ function errorOf(text: string): string {
     const v: unknown = JSON.parse(text);
     if (typeof v === "object" && v !== null && "error" in v) return String(v.error);
   } catch {
-    // not JSON: the text as it is
+    // not JSON: show the text
   }
   return text;
 }

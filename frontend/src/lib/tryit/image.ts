@@ -1,4 +1,4 @@
-// From pixels to a tensor: what an image model wants, guessed from its signature and changed by the user.
+// Converts pixels to a tensor. The settings are guessed from the signature, and the user can change them.
 import type { Tensor } from "../api.gen";
 
 export type Layout = "NCHW" | "NHWC" | "flat";
@@ -13,7 +13,7 @@ export interface Prep {
   channels: 1 | 3;
   /** none: 0..255; unit: 0..1; signed: -1..1; imagenet: (x/255 - mean) / std for each channel. */
   scale: Scale;
-  /** Blue first, as OpenCV has it. */
+  /** Blue first, as in OpenCV. */
   bgr: boolean;
   /** 255 - x before scaling: dark on light becomes light on dark. */
   invert: boolean;
@@ -32,7 +32,7 @@ function itemDims(t: Tensor): number[] {
   return dims;
 }
 
-/** Guesses how an image becomes this input; null when it does not look like an image. */
+/** Guesses the conversion of an image to this input; null if the input does not look like an image. */
 export function guess(t: Tensor): Prep | null {
   if (!/^(FP|BF|UINT8|INT8)/.test(t.dataType)) return null;
   const found = guessPlace(t, itemDims(t));
@@ -71,7 +71,7 @@ export function requestShape(t: Tensor, p: Prep): number[] {
   return t.shape.map((d, i) => place[i - (rank - 3)] ?? (d < 0 ? 1 : d));
 }
 
-/** The number of elements that prepare gives. */
+/** The number of elements that prepare returns. */
 export const elements = (p: Prep) => p.width * p.height * p.channels;
 
 const luma = (r: number, g: number, b: number) => 0.299 * r + 0.587 * g + 0.114 * b;
@@ -94,7 +94,7 @@ export function prepare(rgba: ArrayLike<number>, p: Prep): Float32Array {
     }
     const px = p.bgr ? [b, g, r] : [r, g, b];
     for (let c = 0; c < 3; c++) {
-      // With blue first, the constants of each colour move with it.
+      // With blue first, the constants are in reverse order too.
       const v = scaled(px[c] ?? 0, p.bgr ? 2 - c : c, p);
       out[p.layout === "NCHW" ? c * n + i : i * 3 + c] = v;
     }
@@ -116,7 +116,7 @@ function scaled(v: number, channel: number, p: Prep): number {
   }
 }
 
-/** The inverse for display: the tensor as RGBA pixels, spread over its own range. */
+/** The inverse, for display: the tensor as RGBA pixels, scaled to its range. */
 export function preview(values: Float32Array, p: Prep): Uint8ClampedArray<ArrayBuffer> {
   const n = p.width * p.height;
   const { min, max } = stats(values);
@@ -152,7 +152,7 @@ export function stats(v: ArrayLike<number>): Stats {
   return v.length ? { min, max, mean: sum / v.length } : { min: 0, max: 0, mean: 0 };
 }
 
-/** Where an image of w × h is drawn inside the target, for each way to fit it. */
+/** The rectangle in the target for an image of w × h, for each fit. */
 export function place(w: number, h: number, p: Prep): { x: number; y: number; w: number; h: number } {
   if (p.fit === "stretch") return { x: 0, y: 0, w: p.width, h: p.height };
   const k = p.fit === "contain" ? Math.min(p.width / w, p.height / h) : Math.max(p.width / w, p.height / h);

@@ -7,7 +7,7 @@ export function resize(image: ImageBitmap, p: Prep): Uint8ClampedArray {
   const canvas = new OffscreenCanvas(p.width, p.height);
   const g = canvas.getContext("2d", { willReadFrequently: true });
   if (!g) throw new Error("this browser gives no 2D canvas");
-  g.fillStyle = "#fff"; // what PIL users do with transparency; JPEG has none
+  g.fillStyle = "#fff"; // transparent pixels become white
   g.fillRect(0, 0, p.width, p.height);
   g.imageSmoothingEnabled = true;
   g.imageSmoothingQuality = "high";
@@ -16,7 +16,7 @@ export function resize(image: ImageBitmap, p: Prep): Uint8ClampedArray {
   return g.getImageData(0, 0, p.width, p.height).data;
 }
 
-/** Decodes a PNG, JPEG, WebP, … file; colours as they are in the file, turned as EXIF says. */
+/** Decodes an image file. Colours are not converted; EXIF rotation is applied. */
 export async function decodeImage(file: Blob): Promise<ImageBitmap> {
   try {
     return await createImageBitmap(file, { colorSpaceConversion: "none" });

@@ -41,10 +41,10 @@ export interface InferReply {
 
 const length = "Inference-Header-Content-Length";
 
-/** 64-bit integers beyond 2^53 were kept as digits; JSON.stringify would quote them. */
+/** 64-bit integers beyond 2^53 are strings of digits; JSON.stringify would quote them. */
 const hasBig = (v: InputValue) => /INT64$/.test(v.dataType) && Array.from(v.data).some((e) => typeof e === "string");
 
-/** A request's place in a sequence. */
+/** The position of a request in a sequence. */
 export interface SequencePlace {
   /** A number, or any text for models whose correlation ID is a string. */
   id: string;
@@ -52,20 +52,20 @@ export interface SequencePlace {
   end: boolean;
 }
 
-/** The parameters that put a request into a sequence. Digits go as a number, as long as the number keeps them all. */
+/** The parameters of a request in a sequence. An ID of digits is sent as a number if that is exact. */
 export function sequenceParameters(p: SequencePlace): Record<string, string | number | boolean> {
   const n = Number(p.id);
   const id = /^[1-9]\d*$/.test(p.id) && Number.isSafeInteger(n) ? n : p.id;
   return { sequence_id: id, sequence_start: p.start, sequence_end: p.end };
 }
 
-/** How a request is asked to be answered: in order of a sequence, with any number of responses. */
+/** Options of a request: its sequence, and whether it has any number of responses. */
 export interface Manner {
   sequence?: SequencePlace;
   stream?: boolean;
 }
 
-/** Makes the request. With binary, every input goes as binary tensor data; else only those that have no JSON form. */
+/** Makes the request. With binary, every input is binary tensor data; otherwise only inputs without a JSON form. */
 export function build(inputs: InputValue[], outputs: OutputWish[], binary: boolean, manner: Manner = {}): InferRequest {
   const parts: Uint8Array[] = [];
   const head = {
@@ -136,10 +136,10 @@ export function parseReply(body: ArrayBuffer, header: string | null): InferReply
 
 /** One response of a stream. */
 export interface StreamItem {
-  /** Since the request was sent. */
+  /** Milliseconds since the request was sent. */
   ms: number;
   reply: InferReply | null;
-  /** The server's text, of a response that is an error. */
+  /** The error text of the server, if the response is an error. */
   error: string;
 }
 
@@ -151,7 +151,7 @@ export function parseEvent(data: string, ms: number): StreamItem {
   return { ms, reply: parseReply(body.buffer, null), error: "" };
 }
 
-/** Cuts a growing text into the data of its events; rest is what has not ended yet. */
+/** Splits a growing text into the data of its events; rest is the incomplete end. */
 export function cutEvents(text: string): { events: string[]; rest: string } {
   const blocks = text.replace(/\r\n/g, "\n").split("\n\n");
   const rest = blocks.pop() ?? "";
@@ -185,7 +185,7 @@ export function topK(v: readonly Element[], k: number, labels: readonly string[]
 export interface Step {
   /** model:version */
   model: string;
-  /** When it began, in milliseconds since the request did. */
+  /** Start in milliseconds after the start of the request. */
   startMs: number;
   ms: number;
 }
@@ -193,7 +193,7 @@ export interface Step {
 export interface Timing {
   /** The phases by name, in milliseconds. */
   phases: Record<string, number>;
-  /** An ensemble's steps, in the order in which they began. */
+  /** The steps of an ensemble, in the order of their start. */
   steps: Step[];
 }
 

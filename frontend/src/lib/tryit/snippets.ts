@@ -1,4 +1,4 @@
-// The same inference call for a terminal and for Python.
+// The same inference call as a shell command and in Python.
 import type { Element } from "./dtype";
 import { imagenet, type Prep } from "./image";
 import { sequenceParameters, type InferRequest, type OutputWish, type SequencePlace } from "./request";
@@ -24,20 +24,20 @@ export interface Call {
   /** host:port of the inference listeners. */
   http: string;
   grpc: string;
-  /** Those of them that speak TLS. */
+  /** The listeners with TLS. */
   tls: readonly string[];
 }
 
-/** What of a call is the server's to say. */
+/** The facts about the server that a call needs. */
 export type Where = "http" | "grpc" | "tls";
 
-/** Values up to this many stand in the snippet itself; more are made or read from a file. */
+/** Up to this many values are written in the snippet; more are generated or read from a file. */
 const inlineLimit = 64;
 
-/** The address for a client on this machine: a listener on every interface is reached by localhost. */
+/** The address for a client on this machine: localhost for a listener on every interface. */
 export const clientAddress = (a: string) => a.replace(/^(0\.0\.0\.0|\[::\]|)(?=:)/, "localhost");
 
-/** How the URL of one of the server's HTTP addresses begins. */
+/** The beginning of the URL of an HTTP listener. */
 export const scheme = (a: { tls: readonly string[] }, key: string) => (a.tls.includes(key) ? "https://" : "http://");
 
 const shellQuote = (s: string) => `'${s.replaceAll("'", `'\\''`)}'`;
@@ -47,7 +47,7 @@ function inferPath(c: Call): string {
   return `/v2/models/${encodeURIComponent(c.model)}${version}/infer`;
 }
 
-/** The name of the file that the curl call reads a large or binary body from. */
+/** The name of the file with a large or binary body for curl. */
 export const bodyFile = "request.bin";
 
 /** True when the curl call needs the body as a file. */
@@ -68,7 +68,7 @@ const numpyTypes: Readonly<Record<string, string>> = {
   BF16: "ml_dtypes.bfloat16", // tritonclient refuses float32 for BF16 since 26.06
 };
 
-/** A Python string literal. JSON's escapes are Python's too; astral characters need no escape. */
+/** A Python string literal. Escapes of JSON are valid in Python. */
 const pyString = (s: string) => JSON.stringify(s);
 const pyElement = (e: Element, dataType: string) =>
   dataType === "BYTES" ? `${pyString(String(e))}.encode()` : typeof e === "boolean" ? (e ? "True" : "False") : String(e);

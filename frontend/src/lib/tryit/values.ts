@@ -5,10 +5,10 @@ import { isFloat, type Element } from "./dtype";
 /** The number of elements of a shape. */
 export const volume = (shape: readonly number[]) => shape.reduce((n, d) => n * d, 1);
 
-/** A shape to begin with: every dimension of any size is 1. */
+/** A first shape: every variable dimension is 1. */
 export const concrete = (shape: readonly number[]) => shape.map((d) => (d < 0 ? 1 : d));
 
-/** Reads "1, 3, 224" or "[1,3,224]"; dimensions that the signature fixes must fit. */
+/** Reads "1, 3, 224" or "[1,3,224]". Dimensions must agree with the signature. */
 export function parseShape(text: string, want: readonly number[]): number[] {
   const parts = text.replace(/[[\]\s]/g, "").split(/[,x×]/).filter((s) => s !== "");
   const dims = parts.map(Number);
@@ -56,7 +56,7 @@ export function parseValues(text: string, dataType: string, n: number): Element[
 
 function parseJSON(text: string, dataType: string): unknown {
   const big = /INT64$/.test(dataType);
-  // Digits beyond 2^53 would be rounded by JSON.parse: quote them first. Strings are left as they are.
+  // JSON.parse would round integers beyond 2^53, so quote them first. Strings do not change.
   return JSON.parse(big ? text.replace(/"(?:[^"\\]|\\.)*"|-?\d{16,}/g, (m) => (m.startsWith('"') ? m : `"${m}"`)) : text);
 }
 
@@ -70,7 +70,7 @@ export function shapeOf(text: string, dataType: string, want: readonly number[],
   try {
     v = parseJSON(text, dataType);
   } catch {
-    return null; // still being typed; parseValues says what is wrong
+    return null; // incomplete text; parseValues reports the fault
   }
   if (!Array.isArray(v)) return null;
   const nested = nesting(v);
@@ -84,7 +84,7 @@ export function shapeOf(text: string, dataType: string, want: readonly number[],
   return Number.isInteger(size) ? shape.with(at, size) : null;
 }
 
-/** The sizes of nested arrays, by the first element of each. */
+/** The sizes of nested arrays, from the first element of each. */
 const nesting = (v: unknown): number[] => (Array.isArray(v) ? [v.length, ...nesting(v[0])] : []);
 
 function element(e: unknown, dataType: string): Element {
