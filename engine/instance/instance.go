@@ -301,12 +301,6 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 func (s *Set) execute(ctx context.Context, id sched.InstanceID, inst backend.Instance, b *infer.Batch, t *turn) time.Duration {
 	s.o.Stats.Left(len(b.Requests) - b.Nulls)
 	b.Begin()
-	if !holdBatch {
-		for _, r := range b.Requests {
-			r.Release()
-			defer r.Retain()
-		}
-	}
 	err := Execute(ctx, inst, b, s.o.Log)
 	b.Ended = infer.Now()
 	ran := b.Ended.Sub(b.Started)

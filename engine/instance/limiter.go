@@ -193,9 +193,7 @@ func (s *Slot) Acquire(ctx context.Context, over <-chan struct{}) error {
 		l.waiting = slices.Delete(l.waiting, i, i+1)
 	} else { // it got leave at the last moment
 		<-s.grant
-		if giveBack {
-			s.giveBack()
-		}
+		s.giveBack()
 	}
 	l.dispatch()
 	return err
@@ -229,7 +227,7 @@ func (l *Limiter) dispatch() {
 		free := true
 		for key, n := range s.need {
 			r := l.resources[key]
-			free = free && (!r.wanted || !inTurn) && r.used+n <= r.limit
+			free = free && !r.wanted && r.used+n <= r.limit
 		}
 		if !free {
 			for key := range s.need {

@@ -90,7 +90,7 @@ func (s *Set) build(ctx context.Context, p backend.Placement) (*run, error) {
 		return nil, errors.Join(err, r.drop())
 	}
 	r.inst = inst
-	if s.o.Warmup != nil && warmFirst {
+	if s.o.Warmup != nil {
 		if err := s.o.Warmup(ctx, p.Name, inst); err != nil {
 			return nil, errors.Join(err, r.drop())
 		}

@@ -58,11 +58,6 @@ func (x *series) execute(ctx context.Context, first *infer.Batch) bool {
 	for _, b := range x.batches {
 		b.Begin()
 		x.errs = append(x.errs, nil)
-		if !holdBatch {
-			r := b.Requests[0]
-			r.Release()
-			defer r.Retain()
-		}
 	}
 	began := infer.Now()
 	x.run(ctx)

@@ -10,18 +10,6 @@ import (
 	"nereid/engine/status"
 )
 
-// change runs a load of a model, and then brings the ensembles that it is a step of in line with it.
-func (m *Manager) change(key string, load func(*operation) (kept bool, err error)) error {
-	d := dependents{m, map[string]bool{}}
-	return d.change(key, load)
-}
-
-// updateDependents brings the ensembles that a model is a step of in line with it.
-func (m *Manager) updateDependents(key string) {
-	d := dependents{m, map[string]bool{}}
-	d.update(key, "")
-}
-
 // dependents brings ensembles in line with the models of their steps after a change of these.
 type dependents struct {
 	m *Manager
@@ -30,6 +18,9 @@ type dependents struct {
 	reloaded map[string]bool
 }
 
+func dependentsOf(m *Manager) *dependents { return &dependents{m, map[string]bool{}} }
+
+// change runs a load of a model, and then brings the ensembles that it is a step of in line with it.
 func (d *dependents) change(key string, load func(*operation) (kept bool, err error)) error {
 	o := newOperation(d.m)
 	kept, err := load(o)

@@ -87,7 +87,7 @@ func (m *Manager) reload(key string) {
 		m.resume(r, err)
 		r.Release()
 	}
-	m.updateDependents(key)
+	dependentsOf(m).update(key, "")
 }
 
 // resume runs a request that has waited for its model. failed is the error of the load.

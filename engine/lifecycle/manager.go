@@ -154,7 +154,7 @@ func (m *Manager) loadFound(ctx context.Context, found []*repo.Model) (failed []
 	var mu sync.Mutex
 	for _, src := range found {
 		wg.Go(func() {
-			err := m.change(src.Key, func(o *operation) (bool, error) { return o.loadAtStart(ctx, src) })
+			err := dependentsOf(m).change(src.Key, func(o *operation) (bool, error) { return o.loadAtStart(ctx, src) })
 			if err != nil {
 				mu.Lock()
 				defer mu.Unlock()
@@ -202,7 +202,7 @@ func (m *Manager) Load(ctx context.Context, name string, over *Override) error {
 		if err != nil {
 			return notPolled(name, err)
 		}
-		return m.change(key, func(o *operation) (bool, error) { return o.loadRequested(ctx, key, ov) })
+		return dependentsOf(m).change(key, func(o *operation) (bool, error) { return o.loadRequested(ctx, key, ov) })
 	})
 }
 
@@ -221,7 +221,7 @@ func (m *Manager) unload(key string) {
 	}
 	m.retire(e, retired{byHand: true}, true)
 	e.op.Unlock()
-	m.updateDependents(key)
+	dependentsOf(m).update(key, "")
 }
 
 // retire takes all versions out of service, and forgets the model unless it is to stay known. e.op is held.

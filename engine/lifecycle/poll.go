@@ -82,7 +82,7 @@ func (p *poller) poll(found map[string]*repo.Model, complete bool) (next time.Du
 		if load {
 			p.start(key, func() {
 				// Its outcome is in the index and the events.
-				_ = p.m.change(key, func(o *operation) (bool, error) {
+				_ = dependentsOf(p.m).change(key, func(o *operation) (bool, error) {
 					return o.loadPolled(p.m.hard, src, func() (*repo.Model, error) { return p.settled(src) })
 				})
 			})
@@ -192,7 +192,7 @@ func (p *poller) forgetIfGone(key string) {
 	}
 	e.op.Unlock()
 	if gone {
-		m.updateDependents(key)
+		dependentsOf(m).update(key, "")
 	}
 }
 

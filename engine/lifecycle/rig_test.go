@@ -226,7 +226,7 @@ func (r *rig) pollAll() {
 
 // loadPolled loads a model as polling does that found src, and that look finds again.
 func (r *rig) loadPolled(src *repo.Model, look func() (*repo.Model, error)) error {
-	return r.change(src.Key, func(o *operation) (bool, error) { return o.loadPolled(r.t.Context(), src, look) })
+	return dependentsOf(r.Manager).change(src.Key, func(o *operation) (bool, error) { return o.loadPolled(r.t.Context(), src, look) })
 }
 
 // wait waits for the changes under way that polling began.

@@ -26,7 +26,7 @@ func (m *Manager) LoadVersion(ctx context.Context, name string, version int64) e
 			"version %d of model '%s' cannot be loaded: versions are numbers from 1 on", version, key)
 	}
 	before := m.inService(key)
-	err := m.change(key, func(o *operation) (bool, error) { return o.loadSingle(ctx, key, version) })
+	err := dependentsOf(m).change(key, func(o *operation) (bool, error) { return o.loadSingle(ctx, key, version) })
 	if err == nil {
 		m.o.Events.versionsChosen(key, before, m.inService(key))
 	}
@@ -77,7 +77,7 @@ func (m *Manager) UnloadVersion(name string, version int64) error {
 	}
 	m.o.Events.versionsChosen(name, before, m.inService(name))
 	e.op.Unlock()
-	m.updateDependents(name)
+	dependentsOf(m).update(name, "")
 	return nil
 }
 

@@ -189,7 +189,7 @@ func goldenTensor(raw json.RawMessage, name string, dt inferencepb.DataType, dim
 // runGolden sends every golden request to an instance and compares the answers. Errors: Internal, with the first
 // difference.
 func runGolden(ctx context.Context, m *Model, all []golden, inst backend.Instance) error {
-	return m.askGolden(ctx, all, func(r *infer.Request) (func(), error) {
+	return m.sendGolden(ctx, all, func(r *infer.Request) (func(), error) {
 		done, err := m.executeAlone(ctx, r, inst)
 		if err == nil && !r.Answered() && !m.decoupled {
 			err = status.New(status.Internal, "the backend did not answer")
@@ -198,31 +198,31 @@ func runGolden(ctx context.Context, m *Model, all []golden, inst backend.Instanc
 	})
 }
 
-// askEnsemble puts the golden requests to an ensemble, by way of its steps, which count them as they do any request. Errors:
-// those of readGolden and runGolden.
-func (m *Model) askEnsemble(ctx context.Context, s Spec) error {
+// testEnsemble sends the golden requests to an ensemble, whose steps count them like other requests. Errors: those of
+// readGolden and runGolden.
+func (m *Model) testEnsemble(ctx context.Context, s Spec) error {
 	asked, err := readGolden(s.ModelFolder, s.VersionFolder, s.Config)
 	if err != nil {
 		return err
 	}
 	m.golden = len(asked)
-	return m.askGolden(ctx, asked, func(r *infer.Request) (func(), error) { return func() {}, m.scheduler.Enqueue(r) })
+	return m.sendGolden(ctx, asked, func(r *infer.Request) (func(), error) { return func() {}, m.scheduler.Enqueue(r) })
 }
 
-// askGolden puts every golden request by execute, whose result done is called when its answers are read.
-func (m *Model) askGolden(ctx context.Context, all []golden, execute func(r *infer.Request) (done func(), err error)) error {
+// sendGolden sends every golden request by execute, whose result done is called when its responses have been read.
+func (m *Model) sendGolden(ctx context.Context, all []golden, execute func(r *infer.Request) (done func(), err error)) error {
 	for i := range all {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := m.askGoldenOne(ctx, &all[i], execute); err != nil {
+		if err := m.sendGoldenRequest(ctx, &all[i], execute); err != nil {
 			return status.Errorf(status.Internal, "the version does not answer its golden requests: %s: %w", all[i].where, err)
 		}
 	}
 	return nil
 }
 
-func (m *Model) askGoldenOne(ctx context.Context, g *golden, execute func(r *infer.Request) (func(), error)) error {
+func (m *Model) sendGoldenRequest(ctx context.Context, g *golden, execute func(r *infer.Request) (func(), error)) error {
 	r := infer.New()
 	defer r.Release()
 	r.ModelName, r.Served = m.name, m

@@ -2,36 +2,44 @@ package model
 
 import (
 	"slices"
+	"sync"
 
 	"nereid/engine/backend"
+	"nereid/engine/device"
 	"nereid/engine/inferencepb"
 	"nereid/engine/status"
 )
 
-// roomOnGPUs answers a load onto GPUs whose memory is in use beyond their limit: --model-load-gpu-limit. A card that cannot be
+// gpuUse is what a model has on GPUs.
+type gpuUse struct {
+	machine *device.Machine
+	limits  map[int]float64 // see Spec.GPULimits
+
+	mu    sync.Mutex
+	on    []int         // guarded by mu: the GPUs of its instances
+	grown map[int]int64 // guarded by mu: by how much their memory in use grew when it was loaded, where that is known
+}
+
+// checkRoom refuses a load onto GPUs whose memory is in use beyond their limit (--model-load-gpu-limit). A card that cannot be
 // read has no room.
-func (m *Model) roomOnGPUs(places []backend.Placement) error {
+func (g *gpuUse) checkRoom(model string, places []backend.Placement) error {
 	for _, p := range places {
-		limit, limited := m.gpuLimits[p.Device]
+		limit, limited := g.limits[p.Device]
 		if p.Kind != inferencepb.ModelInstanceGroup_KIND_GPU || !limited {
 			continue
 		}
-		share, ok := m.machine.MemoryShare(p.Device)
+		share, ok := g.machine.MemoryShare(p.Device)
 		if !ok {
-			return status.Errorf(status.Unavailable, "the memory of GPU %d cannot be read, and --model-load-gpu-limit sets a limit for it; model %s is not loaded", p.Device, m.name)
+			return status.Errorf(status.Unavailable,
+				"the memory of GPU %d cannot be read, and --model-load-gpu-limit sets a limit for it; model %s is not loaded",
+				p.Device, model)
 		}
 		if share > limit {
-			return status.Errorf(status.Unavailable, "memory limit set for GPU %d has exceeded, model loading is rejected: %.0f %% is in use and the limit is %.0f %% "+
-				"(--model-load-gpu-limit)", p.Device, 100*share, 100*limit)
+			return status.Errorf(status.Unavailable, "memory limit set for GPU %d has exceeded, model loading is rejected: "+
+				"%.0f %% is in use and the limit is %.0f %% (--model-load-gpu-limit)", p.Device, 100*share, 100*limit)
 		}
 	}
 	return nil
-}
-
-// onGPUs is what a model has on GPUs.
-type onGPUs struct {
-	gpus  []int         // that its instances are on
-	grown map[int]int64 // by how much their memory in use grew when it was loaded, where that could be told
 }
 
 // gpusOf lists the GPUs of placements.
@@ -44,27 +52,39 @@ func gpusOf(places []backend.Placement) (gpus []int) {
 	return gpus
 }
 
-// placed notes where the model has instances now, and what the GPUs' memory grew by as they were made. Without figures of one
-// change, the sum is not known any more.
-func (m *Model) placed(gpus []int, grown map[int]int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := onGPUs{gpus: gpus, grown: map[int]int64{}}
-	for _, i := range gpus {
-		n, told := grown[i]
-		before, known := m.cards.grown[i]
-		if told && (known || !slices.Contains(m.cards.gpus, i)) {
-			now.grown[i] = before + n
+// watch measures by how much the memory of the GPUs of placements grows until the result is called with success.
+func (g *gpuUse) watch(places []backend.Placement) (end func(ok bool)) {
+	gpus := gpusOf(places)
+	w := g.machine.Watch(gpus)
+	return func(ok bool) {
+		if grown := w.End(); ok {
+			g.placed(gpus, grown)
 		}
 	}
-	m.cards = now
 }
 
-// gpuMemory returns what the model takes of each GPU, and the weakest way by which one of these figures is known.
-func (m *Model) gpuMemory() (all map[int]int64, source MemorySource) {
-	m.mu.Lock()
-	on := m.cards
-	m.mu.Unlock()
+// placed notes where the model has instances now, and by how much the GPUs' memory grew as they were made. If that is not
+// known of one change, the sum is not known any more.
+func (g *gpuUse) placed(gpus []int, grown map[int]int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := map[int]int64{}
+	for _, i := range gpus {
+		n, told := grown[i]
+		before, known := g.grown[i]
+		if told && (known || !slices.Contains(g.on, i)) {
+			now[i] = before + n
+		}
+	}
+	g.on, g.grown = gpus, now
+}
+
+// memory returns what the model takes of each GPU, and the least exact way by which one of these figures is known. Where
+// nothing reports the memory it is fileBytes.
+func (g *gpuUse) memory(loaded backend.Model, fileBytes int64) (all map[int]int64, source MemorySource) {
+	g.mu.Lock()
+	on, grown := g.on, g.grown
+	g.mu.Unlock()
 	note := func(gpu int, n int64, how MemorySource) {
 		if all == nil {
 			all = map[int]int64{}
@@ -72,28 +92,28 @@ func (m *Model) gpuMemory() (all map[int]int64, source MemorySource) {
 		all[gpu] = n
 		source = Weaker(source, how)
 	}
-	if r, ok := m.loaded.(backend.DeviceMemoryReporter); ok {
+	if r, ok := loaded.(backend.DeviceMemoryReporter); ok {
 		for gpu, n := range r.DeviceMemoryBytes() {
 			note(gpu, n, FromAllocator)
 		}
 	}
 	var groups []int // which the processes lead
-	for _, p := range m.Processes() {
+	for _, p := range processes(loaded) {
 		if p.PID != 0 {
 			groups = append(groups, p.PID)
 		}
 	}
-	for gpu, n := range m.machine.GroupMemory(groups) {
+	for gpu, n := range g.machine.GroupMemory(groups) {
 		note(gpu, n, FromProcess)
 	}
-	for _, gpu := range on.gpus {
+	for _, gpu := range on {
 		if _, known := all[gpu]; known {
 			continue
 		}
-		if n, ok := on.grown[gpu]; ok {
+		if n, ok := grown[gpu]; ok {
 			note(gpu, n, FromDifference)
 		} else {
-			note(gpu, m.fileBytes, FromFiles)
+			note(gpu, fileBytes, FromFiles)
 		}
 	}
 	return all, source

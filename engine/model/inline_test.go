@@ -43,7 +43,7 @@ func TestInlinePolicy(t *testing.T) {
 				}
 			}
 			m.inflight.Add(1) // another one is inside
-			defer m.letGo()
+			defer m.leave()
 			r := request(input("INPUT0", tensor.FP32, 4, 1, 1))
 			defer r.Release()
 			if _, err := ask(t, m, r); err != nil || m.inline.lone.Load() != 0 {

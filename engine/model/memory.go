@@ -4,7 +4,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"strconv"
 
 	"nereid/engine/backend"
 	"nereid/engine/infer"
@@ -52,7 +51,7 @@ func (m *Model) Memory() Memory {
 			mem.Host, mem.Source = n, FromAllocator
 		}
 	}
-	mem.GPU, mem.GPUSource = m.gpuMemory()
+	mem.GPU, mem.GPUSource = m.gpus.memory(m.loaded, m.fileBytes)
 	if mem.Source == FromAllocator && m.loaded.Traits().OwnProcess {
 		mem.Source = FromProcess
 	}
@@ -101,7 +100,7 @@ type sequences interface {
 	Live() int
 }
 
-// Resting reports whether the model could leave without anybody losing anything: it has no request and no live sequence.
+// Resting reports whether the model can be evicted without loss: it has no request and no live sequence.
 func (m *Model) Resting() bool { return m.Idle() && !m.HasSequences() }
 
 // HasSequences reports whether a sequence is live, so that the model holds state that its next request needs.
@@ -109,38 +108,3 @@ func (m *Model) HasSequences() bool {
 	s, ok := m.scheduler.(sequences)
 	return ok && s.Live() > 0
 }
-
-// Stub is what a request sees of a version that is not loaded yet.
-type Stub struct {
-	name      string
-	version   int64
-	text      string
-	decoupled bool
-	labels    map[string][]string
-}
-
-var _ infer.Served = (*Stub)(nil)
-
-// NewStub returns what requests see of a version, from its configuration and label files. Errors: InvalidArg.
-func NewStub(name string, version int64, cfg *inferencepb.ModelConfig, modelFolder string) (*Stub, error) {
-	labels, err := readLabels(modelFolder, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return &Stub{name, version, strconv.FormatInt(version, 10), cfg.GetModelTransactionPolicy().GetDecoupled(), labels}, nil
-}
-
-// Name returns the model's name.
-func (s *Stub) Name() string { return s.name }
-
-// Version returns the version's number.
-func (s *Stub) Version() int64 { return s.version }
-
-// VersionText returns the version's number in decimal.
-func (s *Stub) VersionText() string { return s.text }
-
-// Decoupled reports whether a request may have any number of responses.
-func (s *Stub) Decoupled() bool { return s.decoupled }
-
-// Labels returns the class labels of an output.
-func (s *Stub) Labels(output string) []string { return s.labels[output] }

@@ -2,13 +2,11 @@ package model
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,158 +52,125 @@ type Spec struct {
 	NoteUse bool
 }
 
-// Model serves one version of a model.
+// Model serves one version of a model. Its methods are safe for concurrent use.
 type Model struct {
-	name        string
-	version     int64
-	versionText string
-	decoupled   bool
-	signature   signature
-	labels      map[string][]string
-	stats       *stats.Version
-	log         *slog.Logger
-	scheduler   sched.Scheduler
-	sequences   *sched.Sequences // the scheduler, if that is what it is
-	loaded      backend.Model    // nil for an ensemble, as is set
-	set         *instance.Set
-	inline      inlining
-	devices     backend.DeviceMemoryUser // nil: tensors are in the host's memory
-	hosts       tensor.Pool              // memory for inputs that come from GPUs all the same
-	cache       cache.Store              // nil: nothing is answered from it
-	keeps       atomic.Uint64            // the cache.Owner of what is kept; see owner
-	defCount    int
-	loadTime    time.Duration
-	golden      int   // requests that were put at load and answered well
-	fileBytes   int64 // of the version folder
-	noteUse     bool
-	machine     *device.Machine
-	gpuLimits   map[int]float64
-	policies    map[string]affinity.Policy
+	Stub
+	gate
+	signature signature
+	stats     *stats.Version
+	log       *slog.Logger
+	scheduler sched.Scheduler
+	sequences *sched.Sequences // the scheduler, if that is what it is
+	loaded    backend.Model    // nil for an ensemble, as is set
+	set       *instance.Set
+	inline    inlining
+	cache     *responseCache
+	devices   backend.DeviceMemoryUser // nil: tensors are in the host's memory
+	hosts     tensor.Pool              // memory for inputs on GPUs that are needed on the host
+	gpus      gpuUse
+	policies  map[string]affinity.Policy
+	defCount  int // instances on the CPU if no group says how many
+	loadTime  time.Duration
+	golden    int   // requests that were sent at load and answered as they should be
+	fileBytes int64 // of the version folder
+	noteUse   bool
+	lastUse   atomic.Int64 // an infer.Stamp
 
-	mu    sync.Mutex
-	cfg   *inferencepb.ModelConfig // guarded by mu; replaced by Resize
-	cards onGPUs                   // guarded by mu
-
-	// inflight counts admitted requests without a final response; the top bit says that no more are admitted.
-	inflight atomic.Int64
-	lastUse  atomic.Int64  // an infer.Stamp
-	drained  chan struct{} // closed once when closing and inflight is 0
-	once     sync.Once
-	refused  sync.Once // guards the setting of the top bit
+	mu  sync.Mutex
+	cfg *inferencepb.ModelConfig // guarded by mu; replaced by Resize
 }
-
-const closing = int64(1) << 62
 
 var (
 	_ infer.Served         = (*Model)(nil)
 	_ infer.StreamObserver = (*Model)(nil)
 )
 
-// Load loads the files, makes the instances, warms them and puts the golden requests to the first. The model takes requests from then on. Errors: the
-// backend's, InvalidArg for instance groups and warmup samples that cannot be.
+// Load loads the files, makes the instances, warms them and sends the golden requests to the first. The model takes requests
+// from then on. Errors: the backend's, InvalidArg for invalid instance groups and warmup samples.
 func Load(ctx context.Context, s Spec) (*Model, error) {
 	start := time.Now()
+	if err := checkTraits(s); err != nil {
+		return nil, err
+	}
+	stub, err := NewStub(s.Name, s.Version, s.Config, s.ModelFolder)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{
+		Stub: *stub, gate: gate{drained: make(chan struct{})}, signature: newSignature(s.Config), stats: s.Stats, log: s.Log,
+		cfg: s.Config, defCount: 1, noteUse: s.NoteUse, policies: s.HostPolicies,
+		gpus: gpuUse{machine: s.Machine, limits: s.GPULimits},
+	}
+	if m.cache, err = newResponseCache(ctx, s); err != nil {
+		return nil, err
+	}
+	s.Stats.SetKind(kindOf(s.Config, m.cache != nil, s.Log))
+	if s.Config.GetEnsembleScheduling() != nil {
+		err = m.startEnsemble(ctx, s)
+	} else {
+		err = m.start(ctx, s)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.loadTime = time.Since(start)
+	s.Stats.SetLoadTime(m.loadTime)
+	return m, nil
+}
+
+// checkTraits refuses a configuration that needs what the backend does not do.
+func checkTraits(s Spec) error {
 	var traits backend.Traits
 	if s.Backend != nil { // an ensemble has none
 		traits = s.Backend.Traits()
 	}
 	if !traits.BatchIO && len(s.Config.GetBatchInput())+len(s.Config.GetBatchOutput()) > 0 {
-		return nil, status.Errorf(status.Unsupported, "backend '%s' does not support batch_input and batch_output; remove them if model '%s' can do without",
+		return status.Errorf(status.Unsupported,
+			"backend '%s' does not support batch_input and batch_output; remove them if model '%s' can do without",
 			s.Backend.Name(), s.Name)
 	}
 	if !traits.ImplicitState && len(s.Config.GetSequenceBatching().GetState()) > 0 {
-		return nil, status.Errorf(status.Unsupported, "backend '%s' does not set implicit states; remove sequence_batching.state, and let model '%s' keep its state itself",
+		return status.Errorf(status.Unsupported,
+			"backend '%s' does not set implicit states; remove sequence_batching.state, and let model '%s' keep its state itself",
 			s.Backend.Name(), s.Name)
 	}
-	labels, err := readLabels(s.ModelFolder, s.Config)
-	if err != nil {
-		return nil, err
-	}
-	m := &Model{
-		name: s.Name, version: s.Version, versionText: strconv.FormatInt(s.Version, 10),
-		decoupled: s.Config.GetModelTransactionPolicy().GetDecoupled(),
-		signature: newSignature(s.Config), labels: labels, stats: s.Stats, log: s.Log, cfg: s.Config,
-		defCount: 1, drained: make(chan struct{}), noteUse: s.NoteUse, machine: s.Machine, gpuLimits: s.GPULimits, policies: s.HostPolicies,
-	}
-	if s.Config.GetEnsembleScheduling() != nil {
-		m.scheduler, err = ensemble.New(ensemble.Options{Config: s.Config, Host: s.Host, Models: s.Models, Stats: s.Stats})
-		if err != nil {
-			return nil, err
-		}
-		if err := m.askEnsemble(ctx, s); err != nil {
-			m.scheduler.Close()
-			return nil, err
-		}
-		if err := m.keepEnsemble(ctx, s); err != nil {
-			return nil, err
-		}
-		m.loadTime = time.Since(start)
-		s.Stats.SetLoadTime(m.loadTime)
-		return m, nil
-	}
-	if err := m.start(ctx, s); err != nil {
-		return nil, err
-	}
-	m.fileBytes = folderBytes(s.VersionFolder)
-	m.loadTime = time.Since(start)
-	s.Stats.SetLoadTime(m.loadTime)
-	m.devices = takesDevices(s.Config, m.loaded, m.cache != nil)
-	m.inline.policy, m.inline.waits = inlinePolicyOf(s.Config, m.loaded, s.Limiter != nil), m.loaded.Traits().WaitsInline
-	return m, nil
-}
-
-// keepEnsemble gives an ensemble that asks for it the response cache.
-func (m *Model) keepEnsemble(ctx context.Context, s Spec) error {
-	if s.Cache != nil && s.Config.GetResponseCache().GetEnable() {
-		if err := keepable(s.Name, s.Config, s.Models); err != nil {
-			return err
-		}
-		owner, err := newEnsembleOwner(ctx, s.Cache)
-		if err != nil {
-			return err
-		}
-		m.cache = s.Cache
-		m.keeps.Store(uint64(owner))
-	}
-	s.Stats.SetKind(kindOf(s.Config, m.cache != nil, s.Log))
 	return nil
 }
 
-// start loads the files and makes the instances, warmed.
-func (m *Model) start(ctx context.Context, s Spec) error {
-	m.defCount = max(1, s.Backend.Traits().DefaultInstanceCount)
-	if s.Cache != nil && s.Config.GetResponseCache().GetEnable() {
-		owner, err := s.Cache.NewOwner(ctx, func() (string, error) { return identityOf(s) })
-		if err != nil {
-			return err
-		}
-		m.cache = s.Cache
-		m.keeps.Store(uint64(owner))
+// startEnsemble makes the graph of an ensemble and sends the golden requests to it.
+func (m *Model) startEnsemble(ctx context.Context, s Spec) (err error) {
+	m.scheduler, err = ensemble.New(ensemble.Options{Config: s.Config, Host: s.Host, Models: s.Models, Stats: s.Stats})
+	if err != nil {
+		return err
 	}
-	s.Stats.SetKind(kindOf(s.Config, m.cache != nil, s.Log))
+	if err := m.testEnsemble(ctx, s); err != nil {
+		m.scheduler.Close()
+		return err
+	}
+	return nil
+}
+
+// start loads the files and makes the instances, warmed and tested.
+func (m *Model) start(ctx context.Context, s Spec) (err error) {
+	m.defCount = max(1, s.Backend.Traits().DefaultInstanceCount)
 	s.Stats.SetTags(metricTags(s.Config))
 	places, err := m.placements(s.Config)
 	if err != nil {
 		return err
 	}
-	if err := m.roomOnGPUs(places); err != nil {
+	if err := m.gpus.checkRoom(m.name, places); err != nil {
 		return err
 	}
-	samples, err := warmupSamples(s.ModelFolder, s.Config)
+	tests, err := readTests(s)
 	if err != nil {
 		return err
 	}
-	asked, err := readGolden(s.ModelFolder, s.VersionFolder, s.Config)
+	cfg, err := FileForDevices(s.Config, s.Machine, backend.NormalizeOptions(s.Backend, s.Machine.IDs()))
 	if err != nil {
 		return err
 	}
-	cfg, err := FileForDevices(s.Config, m.machine, backend.NormalizeOptions(s.Backend, m.machine.IDs()))
-	if err != nil {
-		return err
-	}
-	m.golden = len(asked)
-	watch := m.machine.Watch(gpusOf(places))
-	defer func() { m.placed(gpusOf(places), watch.End()) }()
+	end := m.gpus.watch(places)
+	defer func() { end(err == nil) }()
 	m.loaded, err = s.Backend.Load(ctx, backend.Spec{
 		ModelName: s.Name, Version: s.Version, Config: cfg, ModelFolder: s.ModelFolder,
 		VersionFolder: s.VersionFolder, Host: s.Host, Log: s.Log,
@@ -213,55 +178,64 @@ func (m *Model) start(ctx context.Context, s Spec) error {
 	if err != nil {
 		return err
 	}
+	if err := m.startInstances(ctx, s, places, tests); err != nil {
+		if cerr := m.loaded.Close(); cerr != nil {
+			s.Log.Error("closing a model that failed to start", "model", s.Name, "version", s.Version, "err", cerr)
+		}
+		return err
+	}
+	m.golden, m.fileBytes = len(tests.golden), folderBytes(s.VersionFolder)
+	m.devices = takesDevices(s.Config, m.loaded, m.cache != nil)
+	m.inline.policy = inlinePolicyOf(s.Config, m.loaded, s.Limiter != nil)
+	m.inline.waits = m.loaded.Traits().WaitsInline
+	return nil
+}
+
+// tests are what is executed before a version takes requests.
+type tests struct {
+	warmup []sample
+	golden []golden
+}
+
+func readTests(s Spec) (t tests, err error) {
+	if t.warmup, err = warmupSamples(s.ModelFolder, s.Config); err != nil {
+		return t, err
+	}
+	t.golden, err = readGolden(s.ModelFolder, s.VersionFolder, s.Config)
+	return t, err
+}
+
+// startInstances makes the scheduler and the instances. On an error nothing of them is left.
+func (m *Model) startInstances(ctx context.Context, s Spec, places []backend.Placement, t tests) error {
 	var coresBusy func() bool
 	if sharesCores(m.loaded, places) && s.Cores != nil {
 		coresBusy = s.Cores.Busy
 	}
 	batcher, err := m.newBatcher(s, coresBusy)
 	if err != nil {
-		return errors.Join(err, m.loaded.Close())
-	}
-	if path := batchStrategy(s); path != "" {
-		s.Log.Warn("libraries for batching are not loaded; the model's batches are cut by dynamic_batching alone", "model", s.Name, "library", path)
-	}
-	m.scheduler = batcher
-	var first atomic.Bool // instance to be warm
-	m.set, err = instance.Start(ctx, instance.Options{
-		Model: m.loaded, Batcher: batcher, Stats: s.Stats, Log: s.Log, Decoupled: m.decoupled, Placements: places, Limiter: s.Limiter, Slices: s.Slices,
-		Parallel: instancesAtOnce(s.Backend),
-		Warmup: func(ctx context.Context, name string, inst backend.Instance) error {
-			if err := warm(ctx, m, samples, inst); err != nil {
-				return err
-			}
-			if !first.CompareAndSwap(false, true) {
-				return nil // once is enough
-			}
-			return runGolden(ctx, m, asked, inst)
-		},
-	})
-	if err != nil {
-		if cerr := m.loaded.Close(); cerr != nil {
-			s.Log.Error("closing a model that failed to start", "model", s.Name, "version", s.Version, "err", cerr)
-		}
 		return err
 	}
-	return nil
+	if path := batchStrategy(s); path != "" {
+		s.Log.Warn("libraries for batching are not loaded; the model's batches are cut by dynamic_batching alone",
+			"model", s.Name, "library", path)
+	}
+	m.scheduler = batcher
+	var tested atomic.Bool
+	m.set, err = instance.Start(ctx, instance.Options{
+		Model: m.loaded, Batcher: batcher, Stats: s.Stats, Log: s.Log, Decoupled: m.decoupled, Placements: places,
+		Limiter: s.Limiter, Slices: s.Slices, Parallel: instancesAtOnce(s.Backend),
+		Warmup: func(ctx context.Context, name string, inst backend.Instance) error {
+			if err := warm(ctx, m, t.warmup, inst); err != nil {
+				return err
+			}
+			if !tested.CompareAndSwap(false, true) {
+				return nil // one instance is enough
+			}
+			return runGolden(ctx, m, t.golden, inst)
+		},
+	})
+	return err
 }
-
-// Name returns the model's name.
-func (m *Model) Name() string { return m.name }
-
-// Version returns the version's number.
-func (m *Model) Version() int64 { return m.version }
-
-// VersionText returns the version's number in decimal.
-func (m *Model) VersionText() string { return m.versionText }
-
-// Decoupled reports whether a request may have any number of responses.
-func (m *Model) Decoupled() bool { return m.decoupled }
-
-// Labels returns the class labels of an output.
-func (m *Model) Labels(output string) []string { return m.labels[output] }
 
 // Config returns the configuration that is served. The caller must not change it.
 func (m *Model) Config() *inferencepb.ModelConfig {
@@ -289,9 +263,11 @@ func (m *Model) Healthy() error {
 	return nil
 }
 
-// Processes describes the processes of the instances; nil for a model that runs in this one.
-func (m *Model) Processes() []backend.Process {
-	if r, ok := m.loaded.(backend.ProcessReporter); ok {
+// Processes describes the processes of the instances; nil for a model that runs in the server's process.
+func (m *Model) Processes() []backend.Process { return processes(m.loaded) }
+
+func processes(loaded backend.Model) []backend.Process {
+	if r, ok := loaded.(backend.ProcessReporter); ok {
 		return r.Processes()
 	}
 	return nil
@@ -319,21 +295,6 @@ func (m *Model) Placements() []backend.Placement {
 // Golden returns how many golden requests the version was put and has answered as it should.
 func (m *Model) Golden() int { return m.golden }
 
-// Acquire reserves a place for one request; false: the model is closing, look it up again. Infer uses the place up.
-func (m *Model) Acquire() bool {
-	if m.inflight.Add(1) >= closing {
-		m.letGo()
-		return false
-	}
-	return true
-}
-
-func (m *Model) letGo() {
-	if m.inflight.Add(-1) == closing {
-		m.once.Do(func() { close(m.drained) })
-	}
-}
-
 // Infer checks r and queues it, or runs it at once if it is alone and its model brief (see inline.go). The caller has
 // called Acquire. On an error there will be no response.
 func (m *Model) Infer(r *infer.Request) error {
@@ -341,17 +302,17 @@ func (m *Model) Infer(r *infer.Request) error {
 		r.Times.Arrived = infer.Now()
 	}
 	if err := m.signature.check(r); err != nil {
-		m.letGo()
+		m.leave()
 		return err
 	}
 	if m.devices != nil || r.OnDevice {
 		if err := m.settle(r); err != nil {
-			m.letGo()
+			m.leave()
 			return err
 		}
 	}
 	if r.Origin != nil && m.set != nil && r.Origin.Holds(m.name) >= m.set.Count() {
-		m.letGo()
+		m.leave()
 		return status.Errorf(status.InvalidArg, "model '%s' is called for the sake of requests that hold all of its %d instances: the call would wait for itself; raise instance_group.count or call another model",
 			m.name, m.set.Count())
 	}
@@ -365,7 +326,7 @@ func (m *Model) Infer(r *infer.Request) error {
 	if r.Trace != nil {
 		r.Trace.Admitted(r)
 	}
-	if m.cache != nil && m.answerFromCache(r) {
+	if m.cache != nil && m.cache.answer(r) {
 		return nil
 	}
 	m.stats.Admitted()
@@ -379,7 +340,7 @@ func (m *Model) Infer(r *infer.Request) error {
 		r.Observe(nil) // the caller may answer it itself
 		m.stats.Left(1)
 		m.stats.Refused(r, stats.ReasonOf(err, false))
-		m.letGo()
+		m.leave()
 		return err
 	}
 	return nil
@@ -392,7 +353,7 @@ func (m *Model) Finished(r *infer.Request, resp *infer.Response) {
 		m.stats.Left(1)
 	}
 	if m.cache != nil {
-		m.noteCache(r, resp)
+		m.cache.finished(r, resp)
 	}
 	m.signature.reshapeOutputs(r, resp)
 	reason := stats.Other
@@ -403,7 +364,7 @@ func (m *Model) Finished(r *infer.Request, resp *infer.Response) {
 		m.stats.Responded(r, resp)
 	}
 	m.stats.Finished(r, resp, reason)
-	m.letGo()
+	m.leave()
 }
 
 // Streamed counts a response of a decoupled model before the final one; see infer.StreamObserver.
@@ -418,16 +379,15 @@ func (m *Model) Resize(ctx context.Context, cfg *inferencepb.ModelConfig) error 
 	if err != nil {
 		return err
 	}
-	watch := m.machine.Watch(gpusOf(places))
+	end := m.gpus.watch(places)
 	err = m.set.Resize(ctx, places)
-	grown := watch.End()
+	end(err == nil)
 	if err != nil {
 		return err
 	}
-	m.placed(gpusOf(places), grown)
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.cfg = cfg
-	m.mu.Unlock()
 	return nil
 }
 
@@ -441,7 +401,7 @@ func (m *Model) placements(cfg *inferencepb.ModelConfig) ([]backend.Placement, e
 				"known", slices.Sorted(maps.Keys(m.policies)), "mend", "--host-policy="+name+",cpu-cores=<cores>")
 		}
 	}
-	return instance.Placements(cfg, m.defCount, m.machine.IDs(), m.policies)
+	return instance.Placements(cfg, m.defCount, m.gpus.machine.IDs(), m.policies)
 }
 
 // instancesAtOnce is how many instances of a model a backend makes side by side: each may take a core for its own.
@@ -462,10 +422,10 @@ func (m *Model) Refit(models ensemble.Lookup) error {
 	if err := g.Refit(models); err != nil || m.cache == nil {
 		return err
 	}
-	if err := keepable(m.name, m.Config(), models); err != nil {
+	if err := cacheable(m.name, m.Config(), models); err != nil {
 		return err
 	}
-	return m.keepAnew()
+	return m.cache.invalidate()
 }
 
 // newBatcher returns the scheduler that a configuration asks for.
@@ -481,19 +441,10 @@ func (m *Model) newBatcher(s Spec, coresBusy func() bool) (sched.Batcher, error)
 	return m.sequences, nil
 }
 
-// refuse lets Acquire fail from now on.
-func (m *Model) refuse() {
-	m.refused.Do(func() {
-		if m.inflight.Add(closing) == closing {
-			m.once.Do(func() { close(m.drained) })
-		}
-	})
-}
-
 // Close refuses new requests, waits until those admitted have their final response or ctx ends, then closes the
 // instances and the loaded files. It is called once.
 func (m *Model) Close(ctx context.Context) error {
-	m.refuse()
+	m.shut()
 	if m.sequences != nil {
 		m.sequences.Finish()
 	}
@@ -505,17 +456,12 @@ func (m *Model) Close(ctx context.Context) error {
 	if m.set != nil {
 		m.set.Close(ctx)
 	}
-	if m.cache != nil {
-		m.cache.Drop(m.owner())
-	}
+	m.cache.close()
 	if m.loaded == nil {
 		return nil
 	}
 	return m.loaded.Close()
 }
-
-// Idle reports whether no request is inside.
-func (m *Model) Idle() bool { return m.inflight.Load()&^closing == 0 }
 
 func folderOf(modelFolder, name string) string {
 	return filepath.Join(modelFolder, filepath.FromSlash(name))

@@ -165,7 +165,7 @@ func (m *Model) AcquireSequence(id infer.CorrelationID) bool {
 // Linger refuses new requests, but for those of the sequences that the model holds, and waits until these have ended, or
 // ctx. Close comes after. For a model without sequences it returns at once.
 func (m *Model) Linger(ctx context.Context) {
-	m.refuse()
+	m.shut()
 	if m.sequences == nil {
 		return
 	}
