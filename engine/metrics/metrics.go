@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -17,62 +18,64 @@ import (
 	"nereid/engine/stats"
 )
 
-// Source gives the statistics of every model version, ordered by model and version. dst's memory may be reused.
+// Source is where the statistics come from.
 type Source interface {
+	// Snapshots returns those of every model version, ordered by model and version. It may reuse dst's memory.
 	Snapshots(dst []stats.Snapshot) []stats.Snapshot
 }
 
-// Distributor is a Source that keeps more of latencies than their sums; see stats.Registry.Distributions.
+// Distributor is a Source that keeps more of latencies than their sums. See stats.Registry.Distributions.
 type Distributor interface {
 	Distributions(model string, version int64, shares []float64, dst *stats.Distributions) bool
 }
 
-// Quantile is one that summaries show.
+// Quantile is a quantile that summaries show.
 type Quantile struct {
 	Share float64 // of the latencies, 0 to 1
-	// Error is how far the share may be off. What is shown is the exact share's latency to within 1 % of it, so that this
-	// is not used.
+	// Error is the error that Triton allows for the share. It is not used: the latency that is shown is within 1 % of
+	// that of the exact share.
 	Error float64
 }
 
-// DefaultQuantiles returns Triton's.
+// DefaultQuantiles returns Triton's default quantiles.
 func DefaultQuantiles() []Quantile {
 	return []Quantile{{0.5, 0.05}, {0.9, 0.01}, {0.95, 0.001}, {0.99, 0.001}, {0.999, 0.001}}
 }
 
-// Options say what is written. Only Source is needed.
+// Options choose the metrics. Only Source is required.
 type Options struct {
 	Source Source
-	// Cache gives the counts of the response cache; nil: there is none, nor its families.
+	// Cache returns the counts of the response cache; nil: the families of the cache are absent.
 	Cache func() cache.Stats
-	// Custom appends the metrics that models make for themselves; nil: there are none.
+	// Custom appends the metrics of models; nil: there are none.
 	Custom func([]byte) []byte
-	// GPUs are those whose figures are written (--allow-gpu-metrics); nil, or none: there are no families of them.
+	// GPUs are those of --allow-gpu-metrics; nil or none: the families of GPUs are absent.
 	GPUs *device.Machine
-	// GPUMemory is the pools for transfers to GPUs; nil: there is no GPU.
+	// GPUMemory is the memory for transfers to GPUs; nil: there is no GPU.
 	GPUMemory *gpumem.Memory
-	// PinnedBytes is the bound of the pool of pinned memory, which is shown without a GPU too, as in Triton.
+	// PinnedBytes is the size of the pool of pinned memory. As in Triton it is shown without a GPU too.
 	PinnedBytes int64
-	// Version is the program's, for nereid_build_info.
+	// Version is that of the program, for nereid_build_info.
 	Version string
 	Log     *slog.Logger // nil: slog.Default
 
 	// OmitCPU leaves out the nv_cpu_ families: --allow-cpu-metrics=false.
 	OmitCPU bool
-	// OmitCounterLatencies leaves out the nv_inference_*_duration_us counters and those of the cache per model: --metrics-config counter_latencies=false.
+	// OmitCounterLatencies leaves out the nv_inference_*_duration_us counters and the counters of the cache per model:
+	// --metrics-config counter_latencies=false.
 	OmitCounterLatencies bool
-	// Quantiles are those of summaries, if Source is a Distributor and keeps them. nil: DefaultQuantiles.
+	// Quantiles are those of summaries, if Source is a Distributor that keeps summaries. nil: DefaultQuantiles.
 	Quantiles []Quantile
 	// OmitOwn leaves out the nereid_ families.
 	OmitOwn bool
-	// Interval is the least time over which nv_cpu_utilization is measured: --metrics-interval-ms. 0: 2 s.
+	// Interval is the shortest time over which nv_cpu_utilization is measured: --metrics-interval-ms. 0: 2 s.
 	Interval time.Duration
 
-	// Proc is where the proc file system is. "": "/proc".
+	// Proc is the path of the proc file system. "": "/proc".
 	Proc string
 }
 
-// Exporter answers scrapes. Safe for concurrent use.
+// Exporter answers scrapes. Its methods are safe for concurrent use.
 type Exporter struct {
 	o       Options
 	started time.Time
@@ -80,9 +83,9 @@ type Exporter struct {
 	mu        sync.Mutex // one scrape at a time; guards the rest
 	snapshots []stats.Snapshot
 	shares    []float64             // of Options.Quantiles
-	details   []stats.Distributions // of snapshots; empty if Source is no Distributor
+	details   []stats.Distributions // of snapshots; empty if Source is not a Distributor
 	cpu       cpuSampler
-	failed    map[string]bool // by what could not be read: logged once
+	failed    map[string]bool // sources whose error has been logged
 }
 
 // New returns an exporter.
@@ -93,12 +96,8 @@ func New(o Options) (*Exporter, error) {
 	if o.Interval < 0 {
 		return nil, fmt.Errorf("metrics: interval %v is negative; use 0 for 2 s", o.Interval)
 	}
-	if o.Interval == 0 {
-		o.Interval = 2 * time.Second
-	}
-	if o.Proc == "" {
-		o.Proc = "/proc"
-	}
+	o.Interval = cmp.Or(o.Interval, 2*time.Second)
+	o.Proc = cmp.Or(o.Proc, "/proc")
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -111,9 +110,8 @@ func New(o Options) (*Exporter, error) {
 	}
 	e.cpu = cpuSampler{proc: o.Proc, every: o.Interval}
 	if !o.OmitCPU {
-		if _, err := e.cpu.utilization(time.Now()); err != nil {
-			e.complain("CPU utilization", err)
-		}
+		_, err := e.cpu.utilization(time.Now()) // begins the first interval
+		e.warn("CPU utilization", err)
 	}
 	return e, nil
 }
@@ -140,10 +138,10 @@ func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func refuse(w http.ResponseWriter, code int) {
 	w.Header().Set("Content-Type", "text/plain")
 	w.WriteHeader(code)
-	_, _ = io.WriteString(w, `{"error":"`+http.StatusText(code)+`"}`) // the status says it already
+	_, _ = io.WriteString(w, `{"error":"`+http.StatusText(code)+`"}`) // the status is the answer
 }
 
-// Append appends the present metrics as Prometheus text.
+// Append appends the current metrics as Prometheus text.
 func (e *Exporter) Append(dst []byte) []byte {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -167,60 +165,42 @@ func (e *Exporter) Append(dst []byte) []byte {
 	return w.b
 }
 
-// complain logs once per source that it cannot be read; its families are then written without samples.
-func (e *Exporter) complain(what string, err error) {
-	if !e.failed[what] {
-		e.failed[what] = true
-		e.o.Log.Warn("metrics source cannot be read; its metrics have no samples", "source", what, "err", err)
+// warn logs an error of a source, once per source.
+func (e *Exporter) warn(source string, err error) {
+	if err != nil && !e.failed[source] {
+		e.failed[source] = true
+		e.o.Log.Warn("metrics source cannot be read; its metrics have no samples", "source", source, "err", err)
 	}
 }
 
-// machine writes what concerns the machine as a whole.
+// machine writes the families of the machine as a whole.
 func (e *Exporter) machine(w *writer) {
 	e.gpuMemory(w)
 	if e.o.OmitCPU {
 		return
 	}
-	w.family("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", "gauge")
-	if u, err := e.cpu.utilization(time.Now()); err != nil {
-		e.complain("CPU utilization", err)
-	} else {
-		w.plain("nv_cpu_utilization", float(u))
-	}
+	u, err := e.cpu.utilization(time.Now())
+	e.warn("CPU utilization", err)
+	w.single("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", "gauge", float(u), err)
 	total, used, err := memory(e.o.Proc)
-	if err != nil {
-		e.complain("memory", err)
-	}
-	w.family("nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes", "gauge")
-	if err == nil {
-		w.plain("nv_cpu_memory_total_bytes", strconv.FormatUint(total, 10))
-	}
-	w.family("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", "gauge")
-	if err == nil {
-		w.plain("nv_cpu_memory_used_bytes", strconv.FormatUint(used, 10))
-	}
+	e.warn("memory", err)
+	w.single("nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes", "gauge", whole(total), err)
+	w.single("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", "gauge", whole(used), err)
 }
 
-// own writes what this server tells beyond Triton.
+// own writes the families that Triton does not have.
 func (e *Exporter) own(w *writer) {
 	e.histogram(w)
 	w.family("nereid_build_info", "Version of the program, as labels; the value is always 1", "gauge")
 	w.start("nereid_build_info", "version", e.o.Version, "go_version", runtime.Version())
 	w.end("1")
-	w.family("nereid_uptime_seconds", "Time since the metrics were set up, in seconds", "gauge")
-	w.plain("nereid_uptime_seconds", float(time.Since(e.started).Seconds()))
-	w.family("nereid_goroutines", "Goroutines of the process", "gauge")
-	w.plain("nereid_goroutines", strconv.Itoa(runtime.NumGoroutine()))
+	w.single("nereid_uptime_seconds", "Time since the metrics were set up, in seconds", "gauge",
+		float(time.Since(e.started).Seconds()), nil)
+	w.single("nereid_goroutines", "Goroutines of the process", "gauge", whole(runtime.NumGoroutine()), nil)
 	p, err := process(e.o.Proc)
-	if err != nil {
-		e.complain("process", err)
-	}
-	w.family("nereid_process_resident_memory_bytes", "Resident memory of the process, in bytes", "gauge")
-	if err == nil {
-		w.plain("nereid_process_resident_memory_bytes", strconv.FormatUint(p.resident, 10))
-	}
-	w.family("nereid_process_cpu_seconds_total", "CPU time of the process, user and system, in seconds", "counter")
-	if err == nil {
-		w.plain("nereid_process_cpu_seconds_total", float(p.cpu))
-	}
+	e.warn("process", err)
+	w.single("nereid_process_resident_memory_bytes", "Resident memory of the process, in bytes", "gauge",
+		whole(p.resident), err)
+	w.single("nereid_process_cpu_seconds_total", "CPU time of the process, user and system, in seconds", "counter",
+		float(p.cpu), err)
 }

@@ -14,12 +14,12 @@ type cpuSampler struct {
 	proc  string
 	every time.Duration
 
-	last        time.Time // of the read that total and idle are from; zero: none yet
+	last        time.Time // when total and idle were read; zero: never
 	total, idle uint64    // in ticks
-	value       float64   // of the interval before last
+	value       float64   // of the interval that ended at last
 }
 
-// utilization returns the share, 0 to 1, of the last interval of at least c.every: 0 until the first is over.
+// utilization returns the share, 0 to 1, in the last interval of at least c.every. It is 0 during the first interval.
 func (c *cpuSampler) utilization(now time.Time) (float64, error) {
 	if !c.last.IsZero() && now.Sub(c.last) < c.every {
 		return c.value, nil
@@ -40,7 +40,7 @@ func (c *cpuSampler) utilization(now time.Time) (float64, error) {
 	return c.value, nil
 }
 
-// parseStat sums the first line of /proc/stat: all ticks, and those without work (idle, iowait).
+// parseStat sums the first line of /proc/stat: all ticks, and the idle ones (idle, iowait).
 func parseStat(s string) (total, idle uint64, err error) {
 	line, _, _ := strings.Cut(s, "\n")
 	f := strings.Fields(line)
@@ -98,7 +98,7 @@ func memory(proc string) (total, used uint64, err error) {
 	return total, total - min(total, available), nil
 }
 
-// usage is what this process takes.
+// usage is the memory and CPU time of this process.
 type usage struct {
 	resident uint64  // bytes
 	cpu      float64 // seconds
@@ -106,14 +106,14 @@ type usage struct {
 
 const ticksPerSecond = 100 // USER_HZ, the same on every Linux that Go runs on
 
-// process reads what this process takes.
+// process reads the usage of this process.
 func process(proc string) (usage, error) {
 	var u usage
 	b, err := os.ReadFile(filepath.Join(proc, "self", "stat"))
 	if err != nil {
 		return u, err
 	}
-	// pid (comm) state ...: comm may hold spaces and parentheses.
+	// pid (comm) state ...: comm may contain spaces and parentheses.
 	s := string(b)
 	f := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
 	const utime, stime, rss = 14 - 3, 15 - 3, 24 - 3 // numbers of proc(5), which counts from 1, less pid, comm, and 1

@@ -24,7 +24,7 @@ func (w *writer) family(name, help, kind string) {
 	w.b = append(w.b, '\n')
 }
 
-// start writes a sample's name and labels, given as name, value, name, value.
+// start writes a sample's name and its labels, which are given as name, value, name, value.
 func (w *writer) start(name string, labels ...string) {
 	w.b = append(w.b, name...)
 	w.b = append(w.b, '{')
@@ -47,8 +47,8 @@ func (w *writer) end(value string) {
 	w.b = append(w.b, '\n')
 }
 
-// of writes a sample's name and labels for a model version: those of its own first, as Triton has them in order. The first
-// of labels is the model; with namespaces its repository follows.
+// of writes the name and the labels of a model version's sample. The version's own labels come first, as in Triton. The
+// first of labels is the model; with namespaces its repository follows.
 func (w *writer) of(s *stats.Snapshot, name string, labels ...string) {
 	if namespace, model := repo.Split(s.Model); namespace != "" {
 		labels = slices.Concat([]string{"model", model, "namespace", namespace}, labels[2:])
@@ -71,7 +71,24 @@ func (w *writer) plain(name, value string) {
 	w.end(value)
 }
 
-// escape writes a label's value: backslash, quote and newline escaped, what is not UTF-8 replaced.
+// single writes a family with one sample, which has no labels. With an error of the sample's source it writes no
+// sample.
+func (w *writer) single(name, help, kind, value string, err error) {
+	w.family(name, help, kind)
+	if err == nil {
+		w.plain(name, value)
+	}
+}
+
+// perVersion writes a family with one sample for each model version.
+func (w *writer) perVersion(name, help, kind string, all []stats.Snapshot, value func(s *stats.Snapshot) string) {
+	w.family(name, help, kind)
+	for i := range all {
+		w.sample(name, &all[i], value(&all[i]))
+	}
+}
+
+// escape writes a label's value. Backslash, quote and newline are escaped, what is not UTF-8 is replaced.
 func (w *writer) escape(v string) {
 	for _, c := range strings.ToValidUTF8(v, "\uFFFD") {
 		switch c {

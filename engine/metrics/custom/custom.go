@@ -1,13 +1,14 @@
-// Package custom keeps the metrics that models make for themselves.
+// Package custom keeps the metrics that models define.
 //
-// A model asks for families and for metrics in them, by name and labels; models that ask for the same share it. What
-// nobody has any more leaves the text. No goroutines.
+// A model asks for families by name, and for metrics in them by labels. Models that ask for the same family or metric
+// share it. It is removed when its last user closes it. The package starts no goroutine.
 package custom
 
 import (
 	"cmp"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"sort"
 	"strconv"
@@ -17,7 +18,7 @@ import (
 	"nereid/engine/status"
 )
 
-// Kind is a family's kind, with Prometheus's words.
+// Kind is a family's kind, in Prometheus's terms.
 type Kind string
 
 // The kinds.
@@ -40,13 +41,13 @@ type Family struct {
 	help    string
 	kind    Kind
 	users   int
-	metrics map[string]*Metric // by their labels, as written
+	metrics map[string]*Metric // by Metric.labels
 }
 
 // Metric is one value, or one distribution.
 type Metric struct {
 	f       *Family
-	labels  string // as written between braces
+	labels  string // formatted, without the braces
 	users   int
 	value   float64
 	bounds  []float64 // of a histogram, ascending
@@ -54,14 +55,15 @@ type Metric struct {
 	samples uint64
 }
 
-// Family returns the family of a name, which it makes if there is none; whoever got it closes it. Errors: InvalidArg for
-// a name that is none and for a kind that is none or not that of the family, AlreadyExists for a name of the server's own
-// metrics.
+// Family returns the family of a name, and makes it if there is none. The caller must close it. Errors: InvalidArg
+// for an invalid name, an invalid kind and a kind that differs from the family's, AlreadyExists for a name of the
+// server's own metrics.
 func (g *Registry) Family(name, help string, kind Kind) (*Family, error) {
 	switch {
 	case !validName(name):
-		return nil, status.Errorf(status.InvalidArg, "metric family name %q is not one of Prometheus: letters, digits, '_' and ':', no digit first", name)
-	case strings.HasPrefix(name, "nv_") && serverOwn(name), strings.HasPrefix(name, "nereid_"):
+		return nil, status.Errorf(status.InvalidArg,
+			"metric family name %q is not one of Prometheus: letters, digits, '_' and ':', no digit first", name)
+	case serverOwn.MatchString(name):
 		return nil, status.Errorf(status.AlreadyExists, "metric family name %q is the server's own", name)
 	case kind != Counter && kind != Gauge && kind != Histogram:
 		return nil, status.Errorf(status.InvalidArg, "metric family kind %q is none of counter, gauge, histogram", kind)
@@ -83,11 +85,8 @@ func (g *Registry) Family(name, help string, kind Kind) (*Family, error) {
 	return f, nil
 }
 
-// serverOwn reports the prefixes of the server's metrics.
-func serverOwn(name string) bool {
-	return strings.HasPrefix(name, "nv_inference_") || strings.HasPrefix(name, "nv_cache_") || strings.HasPrefix(name, "nv_cpu_") ||
-		strings.HasPrefix(name, "nv_gpu_") || strings.HasPrefix(name, "nv_model_") || strings.HasPrefix(name, "nv_energy_")
-}
+// serverOwn matches the prefixes of the server's metrics.
+var serverOwn = regexp.MustCompile(`^(nereid|nv_(inference|cache|cpu|gpu|model|energy))_`)
 
 func validName(name string) bool {
 	for i, c := range name {
@@ -99,7 +98,7 @@ func validName(name string) bool {
 	return name != ""
 }
 
-// Close lets go of the family. Metrics that somebody has keep it.
+// Close releases the family. It stays as long as one of its metrics does.
 func (f *Family) Close() {
 	f.g.mu.Lock()
 	defer f.g.mu.Unlock()
@@ -107,19 +106,20 @@ func (f *Family) Close() {
 	f.sweep()
 }
 
-// sweep forgets a family that nobody has. g.mu is held.
+// sweep removes a family without users. g.mu is held.
 func (f *Family) sweep() {
 	if f.users == 0 && len(f.metrics) == 0 {
 		delete(f.g.families, f.name)
 	}
 }
 
-// Metric returns the metric with labels, which it makes if there is none; whoever got it closes it. buckets are the upper
-// bounds of a histogram, ascending. Errors: InvalidArg for label names that are none, and for buckets that are wrong.
+// Metric returns the metric with the given labels, and makes it if there is none. The caller must close it. buckets are
+// the upper bounds of a histogram, ascending. Errors: InvalidArg for invalid names of labels and for wrong buckets.
 func (f *Family) Metric(labels map[string]string, buckets []float64) (*Metric, error) {
 	for name := range labels {
 		if !validName(name) || strings.Contains(name, ":") {
-			return nil, status.Errorf(status.InvalidArg, "label name %q of metric family %q is not one of Prometheus: letters, digits and '_', no digit first", name, f.name)
+			return nil, status.Errorf(status.InvalidArg, "label name %q of metric family %q is not one of Prometheus: "+
+				"letters, digits and '_', no digit first", name, f.name)
 		}
 	}
 	if f.kind == Histogram {
@@ -127,12 +127,13 @@ func (f *Family) Metric(labels map[string]string, buckets []float64) (*Metric, e
 			if a < b {
 				return -1
 			}
-			return 1 // equal ones are wrong too
+			return 1 // equal bounds are wrong too
 		}) {
 			return nil, status.Errorf(status.InvalidArg, "histogram %q needs buckets, ascending", f.name)
 		}
 	} else if len(buckets) > 0 {
-		return nil, status.Errorf(status.InvalidArg, "metric family %q is a %s, and only histograms have buckets", f.name, f.kind)
+		return nil, status.Errorf(status.InvalidArg,
+			"metric family %q is a %s, and only histograms have buckets", f.name, f.kind)
 	}
 	key := writeLabels(labels)
 	f.g.mu.Lock()
@@ -150,7 +151,7 @@ func (f *Family) Metric(labels map[string]string, buckets []float64) (*Metric, e
 	return m, nil
 }
 
-// Close lets go of the metric.
+// Close releases the metric.
 func (m *Metric) Close() {
 	m.f.g.mu.Lock()
 	defer m.f.g.mu.Unlock()
@@ -160,7 +161,7 @@ func (m *Metric) Close() {
 	}
 }
 
-// Increment adds to a counter or a gauge. A counter never falls: a negative amount is an error, as it is for a histogram.
+// Increment adds to a counter or a gauge. Errors: InvalidArg for a negative amount on a counter, and for a histogram.
 func (m *Metric) Increment(by float64) error {
 	if m.f.kind == Histogram || m.f.kind == Counter && !(by >= 0) {
 		return status.Errorf(status.InvalidArg, "%s %q cannot be incremented by %v", m.f.kind, m.f.name, by)
@@ -266,7 +267,7 @@ var (
 	valueEscape = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 )
 
-// writeLabels writes labels as they stand between braces, by name.
+// writeLabels formats labels for the place between the braces, sorted by name.
 func writeLabels(labels map[string]string) string {
 	var all []string
 	for _, name := range slices.SortedFunc(maps.Keys(labels), cmp.Compare) {
