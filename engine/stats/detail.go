@@ -24,8 +24,8 @@ const (
 	NumPhases
 )
 
-// Detail says what is kept of latencies beyond their sums. It costs some ten nanoseconds a request each, and for summaries some
-// tens of kilobytes for each model version that is used.
+// Detail is what is kept of latencies in addition to their sums. Each costs about ten nanoseconds per request, and
+// summaries cost tens of kilobytes for each model version that is used.
 type Detail struct {
 	// Summaries keeps the last minute of all phases but FirstResponse: --metrics-config summary_latencies=true.
 	Summaries bool
@@ -33,16 +33,20 @@ type Detail struct {
 	Histograms bool
 }
 
-// Kind is what a version says of itself that decides which latencies it has.
+// Kind is what decides which latencies a version has.
 type Kind struct {
-	Cached    bool // has latencies of the cache, and none of whole requests: they lack the time that the cache takes after them
-	Decoupled bool // has latencies of first responses
-	// Buckets are the upper bounds of histograms where they differ from the default, ascending and in the unit of HistogramFamily.
+	// Cached: it has latencies of the cache, and none of whole requests, which would lack the time that the cache takes
+	// after the response.
+	Cached    bool
+	Decoupled bool // it has latencies of first responses
+	// Buckets are the upper bounds of histograms that differ from the default, ascending and in the unit of
+	// HistogramFamily.
 	Buckets map[Phase][]float64
 }
 
-// HistogramFamily returns the name that the metrics have for a phase's histogram, the unit of its bounds and its default bounds;
-// "" for the phases that have none. FirstResponse's are Triton's, the others those that were proposed for it.
+// HistogramFamily returns the name that a phase's histogram has in the metrics, the unit of its bounds, and its
+// default bounds. The name is "" for phases without a histogram. FirstResponse's are Triton's, the others were
+// proposed for Triton.
 func HistogramFamily(p Phase) (name string, unit time.Duration, bounds []float64) {
 	const us = time.Microsecond
 	switch p {
@@ -62,12 +66,12 @@ func HistogramFamily(p Phase) (name string, unit time.Duration, bounds []float64
 	return "", 0, nil
 }
 
-// Bounded counts latencies by upper bounds.
+// Bounded is a histogram with given upper bounds.
 type Bounded struct {
 	Total
 	Unit   time.Duration // of the bounds
 	Bounds []float64     // ascending; must not be changed
-	Counts []uint64      // of each bound alone, and one more for those above the last
+	Counts []uint64      // not cumulative; the last one is for latencies above all bounds
 }
 
 func (b *Bounded) observe(d time.Duration) {
@@ -79,20 +83,20 @@ func (b *Bounded) observe(d time.Duration) {
 	b.Counts[i]++
 }
 
-// Summary is what a window of a minute says of a phase.
+// Summary holds the quantiles of a phase in the last minute.
 type Summary struct {
 	Total               // since the epoch began
-	Quantiles []float64 // in microseconds, NaN if nothing happened in the window; in the order of the shares asked for
+	Quantiles []float64 // in microseconds, in the order of the given shares; NaN without latencies in the window
 }
 
-// Distributions are a version's latencies in detail. Which there are follows from Detail and Kind.
+// Distributions are the detailed latencies of a version. Detail and Kind decide which it has.
 type Distributions struct {
 	HasSummary, HasHistogram [NumPhases]bool
 	Summaries                [NumPhases]Summary
 	Histograms               [NumPhases]Bounded
 }
 
-// detail is what a version keeps of its latencies beyond sums. The version's lock guards it.
+// detail holds the detailed latencies of a version. Version.mu guards it.
 type detail struct {
 	windows    [NumPhases]*window
 	histograms [NumPhases]*Bounded
@@ -107,7 +111,7 @@ func (d *detail) observe(p Phase, now infer.Stamp, took time.Duration) {
 	}
 }
 
-// configure makes what a version of this kind is to have and keeps what it has.
+// configure adds and removes windows and histograms for a version of kind k. It keeps those that stay the same.
 func (d *detail) configure(keep Detail, k Kind) {
 	for p := range NumPhases {
 		has := true
@@ -138,8 +142,8 @@ func (d *detail) configure(keep Detail, k Kind) {
 	}
 }
 
-// SetKind says what the version is, before its first request and when a reload changed it. A histogram whose buckets changed
-// begins anew.
+// SetKind sets the kind of the version, before its first request and after a reload. A histogram whose buckets have
+// changed starts again.
 func (v *Version) SetKind(k Kind) {
 	v.cached.Store(k.Cached)
 	if v.keep == (Detail{}) {
@@ -153,7 +157,7 @@ func (v *Version) SetKind(k Kind) {
 	v.detail.configure(v.keep, k)
 }
 
-// Distributions copies the latencies in detail into dst, reusing its memory, with the quantiles of the given shares (0 to 1).
+// Distributions copies the detailed latencies into dst, and reuses its memory. shares (0 to 1) choose the quantiles.
 func (v *Version) Distributions(shares []float64, dst *Distributions) {
 	now := infer.Now()
 	v.mu.Lock()
@@ -175,7 +179,8 @@ func (v *Version) Distributions(shares []float64, dst *Distributions) {
 	}
 }
 
-// Distributions copies the latencies of a version in detail into dst: see Version.Distributions. It reports whether the version is there.
+// Distributions copies the detailed latencies of a version into dst: see Version.Distributions. It reports whether the
+// version exists.
 func (g *Registry) Distributions(model string, version int64, shares []float64, dst *Distributions) bool {
 	g.mu.Lock()
 	v := g.versions[key{model, version}]

@@ -9,7 +9,8 @@ import (
 	"nereid/engine/tensor"
 )
 
-// answer counts a request with the given times, as a model does: executed in a batch of one, or answered from the cache.
+// answer counts a request with the given times, as a model does: executed in a batch of one, or answered from the
+// cache.
 func answer(v *Version, executed bool, queue, input, run, output time.Duration) {
 	r := infer.NewDetached()
 	at := infer.Stamp(time.Hour)

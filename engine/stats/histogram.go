@@ -15,9 +15,9 @@ const (
 	subBuckets = 1 << subLog
 )
 
-// Histogram counts latencies in log-linear buckets: 16 to an octave of nanoseconds, so that a bucket is at most 1/16
-// of its lower bound wide. Bucket 0 counts less than 512 ns, the last one 2^40 ns and more. The layout is that of the
-// history's histograms, so counts carry over bucket by bucket. The zero value is empty.
+// Histogram counts latencies in log-linear buckets: 16 per octave of nanoseconds, so that a bucket is at most 1/16 of
+// its lower bound wide. Bucket 0 counts latencies below 512 ns, the last one those of 2^40 ns and more. The history's
+// histograms have the same buckets. The zero value is empty.
 type Histogram [Buckets]uint64
 
 // Bucket returns the index of the bucket that counts d. A negative d counts as 0.
@@ -44,7 +44,7 @@ func LowerBound(i int) time.Duration {
 	return time.Duration((subBuckets + (i-1)%subBuckets) << (e - subLog))
 }
 
-// Count returns how many latencies h holds.
+// Count returns the number of latencies.
 func (h *Histogram) Count() uint64 {
 	n := uint64(0)
 	for _, c := range h {
@@ -53,8 +53,8 @@ func (h *Histogram) Count() uint64 {
 	return n
 }
 
-// Quantile returns the latency that a share q (0 to 1) of the latencies does not exceed, as the middle of its bucket;
-// 0 for an empty histogram.
+// Quantile returns the latency that a share q (0 to 1) of the latencies does not exceed, as the middle of its bucket.
+// It returns 0 for an empty histogram.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	total := h.Count()
 	if total == 0 {

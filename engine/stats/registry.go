@@ -11,8 +11,8 @@ type key struct {
 	version int64
 }
 
-// Registry holds the statistics of every model version that is or was served and is not unloaded. Safe for concurrent
-// use. The zero value is not ready: see NewRegistry.
+// Registry holds the statistics of every model version from its first load to its unload. Its methods are safe for
+// concurrent use. NewRegistry makes one.
 type Registry struct {
 	mu       sync.Mutex
 	versions map[key]*Version // guarded by mu, as is epoch
@@ -28,7 +28,7 @@ func NewDetailedRegistry(keep Detail) *Registry {
 	return &Registry{versions: map[key]*Version{}, keep: keep}
 }
 
-// Version returns the statistics of a version; new ones with a new epoch if it has none.
+// Version returns the statistics of a version. If it has none, they start with a new epoch.
 func (g *Registry) Version(model string, version int64) *Version {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -42,7 +42,7 @@ func (g *Registry) Version(model string, version int64) *Version {
 	return v
 }
 
-// Remove forgets a version: it is unloaded.
+// Remove removes the statistics of a version that is unloaded.
 func (g *Registry) Remove(model string, version int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

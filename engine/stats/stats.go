@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +21,7 @@ func (t *Total) add(d time.Duration) {
 	t.Ns += uint64(d)
 }
 
-// Reason says why a request failed, as the label of nv_inference_request_failure does.
+// Reason is why a request failed, as in the label of nv_inference_request_failure.
 type Reason uint8
 
 // The reasons, in the order in which Triton prints them.
@@ -38,30 +39,30 @@ func (r Reason) String() string {
 	return [...]string{"OTHER", "BACKEND", "CANCELED", "REJECTED"}[r]
 }
 
-// Batch is what happened to the executions of one batch size.
+// Batch holds the statistics of the executions of one batch size.
 type Batch struct {
 	Size                 uint64
 	Input, Infer, Output Total
 }
 
-// Response is what happened to the responses of a decoupled model at one place in their streams. A total's time is that since the
-// response before, or for the first since the execution began.
+// Response holds the statistics of the responses of a decoupled model at one place in their streams. The times are
+// those since the previous response, or for the first since the start of the execution.
 type Response struct {
 	Infer, Output                Total
 	Success, Fail, Empty, Cancel Total
 }
 
-// MaxResponses is how far into a stream its responses are counted by their place.
+// MaxResponses is the number of places of a stream that have statistics.
 const MaxResponses = 1024
 
-// Counters are the numbers of one model version since its epoch began. Times are sums over requests; those in Batches
-// are sums over executions.
+// Counters are the numbers of one model version since its epoch began. Times are sums over requests, in Batches sums
+// over executions.
 type Counters struct {
 	LastInference time.Time // end of the last success; zero: none
 	Inferences    uint64    // rows of the successes that were executed
 	Executions    uint64
 
-	Success, Fail               Total // whole time in the server
+	Success, Fail               Total // total time in the server
 	Queue, Input, Infer, Output Total
 	CacheHit, CacheMiss         Total
 	Failures                    [NumReasons]uint64
@@ -77,12 +78,12 @@ type Snapshot struct {
 	Version int64
 	// Epoch changes when the counters start again from zero.
 	Epoch uint64
-	// Pending is the number of requests that wait for execution now.
+	// Pending is the number of requests that are waiting for execution.
 	Pending int64
-	// Cached says that the version answers from the response cache where it can.
+	// Cached reports whether the version uses the response cache.
 	Cached bool
-	// Tags are the labels that the model's configuration adds to its metrics: name, value, name, value, by name. They
-	// must not be changed.
+	// Tags are the labels that the model's configuration adds to its metrics: name, value, name, value, sorted by name.
+	// They must not be changed.
 	Tags []string
 	// LoadTime is how long the version's last load took.
 	LoadTime time.Duration
@@ -103,19 +104,19 @@ type Version struct {
 
 	mu     sync.Mutex
 	c      Counters // guarded by mu
-	detail *detail  // guarded by mu; nil: sums are enough
+	detail *detail  // guarded by mu; nil: only sums are kept
 }
 
-// Admitted notes that a request joined the queue.
+// Admitted counts a request that has joined the queue.
 func (v *Version) Admitted() { v.pending.Add(1) }
 
 // Pending returns the number of requests in the queue.
 func (v *Version) Pending() int64 { return v.pending.Load() }
 
-// Left notes that n requests left the queue.
+// Left counts n requests that have left the queue.
 func (v *Version) Left(n int) { v.pending.Add(int64(-n)) }
 
-// Finished counts a request at its final response. r.Batch is nil if it never reached an instance.
+// Finished counts a request at its final response. r.Batch is nil if the request was not executed.
 func (v *Version) Finished(r *infer.Request, resp *infer.Response, reason Reason) {
 	now := r.Times.Finished
 	whole := now.Sub(r.Times.Arrived)
@@ -149,7 +150,7 @@ func (v *Version) Finished(r *infer.Request, resp *infer.Response, reason Reason
 	v.countBatch(b, in, run)
 }
 
-// observe counts a success in detail. One from the cache waited in no queue. v.mu is held.
+// observe counts a success in detail. v.mu is held.
 func (v *Version) observe(r *infer.Request, whole, in, run, out time.Duration) {
 	now := r.Times.Finished
 	v.detail.observe(Request, now, whole)
@@ -168,7 +169,8 @@ func (v *Version) Responded(r *infer.Request, resp *infer.Response) {
 	defer v.mu.Unlock()
 	i, from := r.Sent.N, r.Sent.At
 	r.Sent.N, r.Sent.At = i+1, now
-	if i == 0 && v.detail != nil && !(resp.Final && resp.Err == nil && len(resp.Outputs) == 0) { // else it only ends the stream
+	onlyEnd := resp.Final && resp.Err == nil && len(resp.Outputs) == 0
+	if i == 0 && v.detail != nil && !onlyEnd {
 		v.detail.observe(FirstResponse, now, now.Sub(r.Times.Arrived))
 	}
 	if i >= MaxResponses {
@@ -179,7 +181,7 @@ func (v *Version) Responded(r *infer.Request, resp *infer.Response) {
 			from = b.Started
 		}
 	}
-	if from == 0 { // an ensemble's, which runs in its steps' batches
+	if from == 0 { // an ensemble has no batch: its steps have
 		from = r.Times.Queued
 	}
 	for len(v.c.Responses) <= i {
@@ -199,16 +201,17 @@ func (v *Version) Responded(r *infer.Request, resp *infer.Response) {
 		c.Success.add(took)
 	}
 	c.Infer.add(took)
-	c.Output.add(0) // outputs are handed over where they are
+	c.Output.add(0) // outputs are not copied
 }
 
-// SetTags says which labels the version's metrics have besides the server's own: name, value, name, value.
+// SetTags sets the labels that the version's metrics have in addition to the server's: name, value, name, value.
 func (v *Version) SetTags(tags []string) { v.tags.Store(&tags) }
 
-// SetLoadTime says how long the version took to load.
+// SetLoadTime sets how long the version took to load.
 func (v *Version) SetLoadTime(d time.Duration) { v.load.Store(int64(d)) }
 
-// CacheHit counts a request that was answered from the response cache, beside Finished; d is how long the lookup took.
+// CacheHit counts a request that was answered from the response cache, in addition to Finished. d is the time of the
+// lookup.
 func (v *Version) CacheHit(d time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -218,7 +221,7 @@ func (v *Version) CacheHit(d time.Duration) {
 	}
 }
 
-// CacheMiss counts a request whose answer was not in the response cache; d is how long lookup and insertion took.
+// CacheMiss counts a request whose response was not in the cache. d is the time of lookup and insertion.
 func (v *Version) CacheMiss(d time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -228,7 +231,7 @@ func (v *Version) CacheMiss(d time.Duration) {
 	}
 }
 
-// Refused counts a request that no scheduler took; it gets no response.
+// Refused counts a request that the scheduler did not admit, and that has no response.
 func (v *Version) Refused(r *infer.Request, reason Reason) {
 	whole := infer.Now().Sub(r.Times.Arrived)
 	v.mu.Lock()
@@ -237,8 +240,8 @@ func (v *Version) Refused(r *infer.Request, reason Reason) {
 	v.c.Failures[reason]++
 }
 
-// countBatch counts an execution with its first finished request, so that a client who has its answer finds it. The
-// time of the output phase follows in Executed.
+// countBatch counts an execution when its first request finishes, so that a client which has its answer finds it
+// counted. Executed adds the time of the output phase.
 func (v *Version) countBatch(b *infer.Batch, in, run time.Duration) {
 	if b.Counted {
 		return
@@ -249,10 +252,10 @@ func (v *Version) countBatch(b *infer.Batch, in, run time.Duration) {
 	s.Input.add(in)
 	s.Infer.add(run)
 	s.Output.Count++
-	s.Output.Ns += uint64(b.Closed) // known already if the answers had to wait for others
+	s.Output.Ns += uint64(b.Closed) // known if the answers had to wait for others
 }
 
-// Stepped counts an execution in which a request was not finished but is to be executed again.
+// Stepped counts an execution after which a request is executed again.
 func (v *Version) Stepped(b *infer.Batch) {
 	in, out := b.Input, b.Output
 	if in == 0 {
@@ -266,7 +269,7 @@ func (v *Version) Stepped(b *infer.Batch) {
 	v.countBatch(b, in.Sub(b.Started), out.Sub(in))
 }
 
-// Executed adds what is known only when Execute has returned. A batch without one success is not counted.
+// Executed adds what is known only after Execute has returned. A batch without a success is not counted.
 func (v *Version) Executed(b *infer.Batch) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -282,14 +285,12 @@ func (c *Counters) batch(size uint64) *Batch {
 		i++
 	}
 	if i == len(c.Batches) || c.Batches[i].Size != size {
-		c.Batches = append(c.Batches, Batch{})
-		copy(c.Batches[i+1:], c.Batches[i:])
-		c.Batches[i] = Batch{Size: size}
+		c.Batches = slices.Insert(c.Batches, i, Batch{Size: size})
 	}
 	return &c.Batches[i]
 }
 
-// Snapshot copies the counters into dst, reusing its memory.
+// Snapshot copies the counters into dst, and reuses its memory.
 func (v *Version) Snapshot(dst *Snapshot) {
 	batches, responses := dst.Batches[:0], dst.Responses[:0]
 	v.mu.Lock()
@@ -305,7 +306,7 @@ func (v *Version) Snapshot(dst *Snapshot) {
 	}
 }
 
-// ReasonOf classifies a failure. executed says whether the request had reached an instance.
+// ReasonOf classifies a failure. executed: the request had reached an instance.
 func ReasonOf(err error, executed bool) Reason {
 	switch c := status.CodeOf(err); {
 	case c == status.Cancelled:

@@ -8,8 +8,9 @@ import (
 	"nereid/engine/infer"
 )
 
-// A window's buckets are a microsecond wide up to linearUs; from there on each octave has subOctave of them, so that a bucket
-// is at most 1/64 of its lower bound wide and its middle less than 1 % away from what it counts.
+// The buckets of a window are a microsecond wide up to linearUs. Above, each octave has subOctave of them. So a
+// bucket is at most 1/64 of its lower bound wide, and its middle is less than 1 % away from the latencies that it
+// counts.
 const (
 	subOctaveLog = 6
 	subOctave    = 1 << subOctaveLog
@@ -18,24 +19,18 @@ const (
 	windowChunks = linearUs/subOctave + octaves
 )
 
-// The window is of a minute, in slots: what it tells is of the last 48 to 60 seconds.
-const (
-	windowSlots = 5
-	slotTime    = 12 * time.Second
-)
-
-// window counts the latencies of the last minute in microseconds, and sums up all since the start. Memory comes with the first
-// latency of an octave in a slot and stays: a window that has seen a minute of its load allocates no more. Counting is
-// a few instructions, where estimators such as CKMS sort, and sums of windows are exact. Not safe for concurrent use.
+// window counts the latencies of the last minute in microseconds, and sums up all latencies. The memory of an octave is
+// allocated with its first latency in a slot, and kept. Unlike with estimators such as CKMS, counting takes a few
+// instructions. A window is not safe for concurrent use.
 type window struct {
 	total Total
-	now   int64 // number of the slot that counts, since the clock's origin
+	now   int64 // number of the current slot, since the origin of the clock
 	slots [windowSlots][windowChunks]*[subOctave]uint32
 }
 
-// observe counts d at the moment now.
+// observe counts d at the time now.
 func (w *window) observe(now infer.Stamp, d time.Duration) {
-	w.turn(now)
+	w.advance(now)
 	w.total.add(d)
 	chunk, i := bucketUs(d)
 	c := &w.slots[w.now%windowSlots][chunk]
@@ -45,28 +40,24 @@ func (w *window) observe(now infer.Stamp, d time.Duration) {
 	(*c)[i]++
 }
 
-// turn empties the slots whose time is over.
-func (w *window) turn(now infer.Stamp) {
+// advance empties the slots that are older than the window.
+func (w *window) advance(now infer.Stamp) {
 	n := int64(now) / int64(slotTime)
 	for range min(max(n-w.now, 0), windowSlots) {
 		w.now++
-		w.clear(w.now)
+		for _, c := range &w.slots[w.now%windowSlots] {
+			if c != nil {
+				*c = [subOctave]uint32{}
+			}
+		}
 	}
 	w.now = max(n, w.now)
 }
 
-func (w *window) clear(slot int64) {
-	for _, c := range &w.slots[slot%windowSlots] {
-		if c != nil {
-			*c = [subOctave]uint32{}
-		}
-	}
-}
-
-// quantiles appends to dst the latency, in microseconds, that each share of those in the window does not exceed; NaN for an
-// empty one.
+// quantiles appends to dst, for each share, the latency in microseconds that this share of the latencies in the
+// window does not exceed. It is NaN if the window is empty.
 func (w *window) quantiles(now infer.Stamp, shares, dst []float64) []float64 {
-	w.turn(now)
+	w.advance(now)
 	var merged [windowChunks][subOctave]uint32
 	total := uint64(0)
 	for s := range w.slots {
@@ -105,7 +96,7 @@ func quantileOf(merged *[windowChunks][subOctave]uint32, total uint64, share flo
 	return last
 }
 
-// bucketUs returns where a latency is counted.
+// bucketUs returns the bucket of a latency.
 func bucketUs(d time.Duration) (chunk, i int) {
 	us := uint64(max(d, 0)) / 1000
 	if us < linearUs {
