@@ -10,8 +10,8 @@ import (
 	"nereid/engine/tensor"
 )
 
-// appendJSON writes a root and what is below it as elements of Triton's trace array, separated by commas: for each trace
-// an element with what it is of, one with its time stamps (nanoseconds since 1970) and one per tensor.
+// appendJSON appends a root and its children as elements of Triton's trace array, separated by commas. For each trace
+// there is an element with its model, one with its time stamps (nanoseconds since 1970) and one per tensor.
 func appendJSON(b []byte, root *Trace) []byte {
 	b = appendOne(b, root)
 	for _, c := range root.children {
@@ -83,16 +83,16 @@ func appendActivity(b []byte, tr *Trace, a *activity) []byte {
 	return append(b, `"}}`...)
 }
 
-// appendText writes a JSON string; what is not UTF-8 is replaced.
+// appendText appends a JSON string. What is not UTF-8 is replaced.
 func appendText(b []byte, s string) []byte {
 	text, err := json.Marshal(strings.ToValidUTF8(s, "\uFFFD"))
-	if err != nil { // a string cannot fail
+	if err != nil { // impossible for a string
 		return append(b, `""`...)
 	}
 	return append(b, text...)
 }
 
-// elements writes a tensor's elements with commas between, numbers in decimal, BOOL as 0 and 1, BYTES quoted.
+// elements formats a tensor's elements, separated by commas: numbers in decimal, BOOL as 0 and 1, BYTES quoted.
 func elements(t *tensor.Tensor) string {
 	var b []byte
 	next := func() {

@@ -14,7 +14,7 @@ type Setting struct {
 	Values []string
 }
 
-// List returns what is in force for a model, or with "" for the server, in the extension's names and order.
+// List returns the current settings of a model, or with "" of the server, with the extension's names and in its order.
 func (t *Tracer) List(model string) []Setting {
 	s := t.Settings(model)
 	one := func(name, v string) Setting { return Setting{name, []string{v}} }
@@ -35,8 +35,8 @@ func (t *Tracer) List(model string) []Setting {
 	return all
 }
 
-// Put takes a setting by its name into the update; no values clear it. Errors: Unsupported for what a client may not
-// change, InvalidArg naming the setting for what is unknown or malformed.
+// Put adds a setting to the update by its name; without values it is cleared. Errors: Unsupported for a setting that a
+// client may not change, InvalidArg for an unknown name or a malformed value.
 func (u *Update) Put(name string, values []string) error {
 	if name == "trace_level" {
 		if len(values) == 0 {
@@ -69,12 +69,14 @@ func checkName(name string) error {
 	case "trace_file":
 		return status.New(status.Unsupported, "trace file location can not be updated through network protocol")
 	case "trace_mode":
-		return status.New(status.InvalidArg, "trace_mode can not be updated through network protocol; start the server with --trace-config=mode=<mode>")
+		return status.New(status.InvalidArg,
+			"trace_mode can not be updated through network protocol; start the server with --trace-config=mode=<mode>")
 	}
-	return status.Errorf(status.InvalidArg, "unknown trace setting '%s'; known are trace_level, trace_rate, trace_count, log_frequency", printable(name))
+	return status.Errorf(status.InvalidArg,
+		"unknown trace setting '%s'; known are trace_level, trace_rate, trace_count, log_frequency", printable(name))
 }
 
-// printable shortens and escapes what a client sent.
+// printable shortens and escapes a text from a client.
 func printable(s string) string {
 	q := strconv.QuoteToASCII(s[:min(len(s), 64)])
 	return q[1 : len(q)-1]
@@ -88,9 +90,11 @@ func put[T uint32 | int32](f *Field[T], name string, values []string, low, high 
 	n, err := strconv.ParseInt(values[0], 10, 64)
 	switch {
 	case err == nil && n < low && low == -1:
-		return status.Errorf(status.InvalidArg, "Unable to parse '%s'. Expecting value >= -1, got:%s", name, printable(values[0]))
+		return status.Errorf(status.InvalidArg,
+			"Unable to parse '%s'. Expecting value >= -1, got:%s", name, printable(values[0]))
 	case errors.Is(err, strconv.ErrRange), err == nil && (n < low || n > high):
-		return status.Errorf(status.InvalidArg, "Unable to parse '%s', value is out of range [ %d, %d ], got: %s", name, low, high, printable(values[0]))
+		return status.Errorf(status.InvalidArg,
+			"Unable to parse '%s', value is out of range [ %d, %d ], got: %s", name, low, high, printable(values[0]))
 	case err != nil:
 		return status.Errorf(status.InvalidArg, "Unable to parse '%s', got: %s", name, printable(values[0]))
 	}

@@ -21,18 +21,18 @@ import (
 	"nereid/engine/infer"
 )
 
-// Telemetry says how traces go to an OpenTelemetry collector. The OTEL_ environment variables of the OpenTelemetry
-// specification hold where a field says nothing.
+// Telemetry configures the export to an OpenTelemetry collector. Where a field is empty, the OTEL_ environment
+// variables of the OpenTelemetry specification apply.
 type Telemetry struct {
 	URL      string      // of the collector's OTLP/HTTP endpoint. "": http://localhost:4318/v1/traces
-	Resource [][2]string // attributes of what sends the traces. service.name is triton-inference-server if not said
+	Resource [][2]string // attributes of the sender. The default of service.name is triton-inference-server
 	// The batch span processor's limits. 0: 2048 spans, 5 s, 512 spans.
 	MaxQueueSize       int
 	ScheduleDelay      time.Duration
 	MaxExportBatchSize int
 }
 
-// list returns the settings by name in order, as the trace extension shows them.
+// list returns names and values, sorted by name, as the trace extension shows them.
 func (t *Telemetry) list() [][2]string {
 	or := func(v, def int) string {
 		if v == 0 {
@@ -58,7 +58,7 @@ func (t *Telemetry) list() [][2]string {
 	return all
 }
 
-// exporter makes spans of traces. Only the tracer's goroutine uses it.
+// exporter makes spans from traces. Only the tracer's goroutine uses it.
 type exporter struct {
 	provider *sdk.TracerProvider
 	tracer   api.Tracer
@@ -110,18 +110,19 @@ func (t *Telemetry) resource() (*resource.Resource, error) {
 	return resource.Merge(res, resource.NewSchemaless(attrs...))
 }
 
-// logged says once what keeps spans from the collector, and once that it is over. The SDK would tell a global handler.
+// logged logs when the export of spans begins to fail, and when it succeeds again. The SDK would call a global handler.
 type logged struct {
 	sdk.SpanExporter
 	log    *slog.Logger
-	failed bool // used by the batch processor's one goroutine only
+	failed bool // only the goroutine of the batch processor uses it
 }
 
-// ExportSpans sends spans. What cannot be sent is lost.
+// ExportSpans sends spans. Those that cannot be sent are lost.
 func (l *logged) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	err := l.SpanExporter.ExportSpans(ctx, spans)
 	if err != nil && !l.failed {
-		l.log.Error("traces cannot be sent to the OpenTelemetry collector and are lost; check --trace-config=opentelemetry,url=<endpoint>", "err", err)
+		l.log.Error("traces cannot be sent to the OpenTelemetry collector and are lost; "+
+			"check --trace-config=opentelemetry,url=<endpoint>", "err", err)
 	} else if err == nil && l.failed {
 		l.log.Info("traces reach the OpenTelemetry collector again")
 	}
@@ -129,16 +130,17 @@ func (l *logged) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) erro
 	return nil
 }
 
-// valid reports whether p is a trace context that spans can be put under.
+// valid reports whether p is a trace context that can be the parent of spans.
 func (p Parent) valid() bool {
 	return p.TraceParent != "" && api.SpanContextFromContext(p.into(context.Background())).IsValid()
 }
 
 func (p Parent) into(ctx context.Context) context.Context {
-	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": p.TraceParent, "tracestate": p.TraceState})
+	carrier := propagation.MapCarrier{"traceparent": p.TraceParent, "tracestate": p.TraceState}
+	return propagation.TraceContext{}.Extract(ctx, carrier)
 }
 
-// add makes the spans of a trace: InferRequest for all of it, one per request with the model's name, and one for its
+// add makes the spans of a trace: InferRequest for the whole, one with the model's name per request, and one for its
 // computation.
 func (x *exporter) add(tr *Trace) {
 	first, last := tr.span()
@@ -163,7 +165,7 @@ func frontEnd(name string) bool {
 	return strings.HasPrefix(name, "HTTP_") || strings.HasPrefix(name, "GRPC_")
 }
 
-// span returns the first and the last moment of a trace, with those below it.
+// span returns the first and the last time of a trace and its children.
 func (tr *Trace) span() (first, last infer.Stamp) {
 	for _, t := range append([]*Trace{tr}, tr.children...) {
 		for _, m := range t.marks {
@@ -176,7 +178,7 @@ func (tr *Trace) span() (first, last infer.Stamp) {
 	return first, last
 }
 
-// request makes the spans of one admitted request and returns the context for those below it.
+// request makes the spans of one admitted request, and returns the context for its children.
 func (x *exporter) request(ctx context.Context, tr *Trace) context.Context {
 	start, end := tr.at(requestStart), tr.at(requestEnd)
 	if start == 0 {
@@ -217,7 +219,7 @@ func (x *exporter) request(ctx context.Context, tr *Trace) context.Context {
 	return ctx
 }
 
-// activities makes the spans that backends asked for inside a request's. One that is not closed ends with the request.
+// activities makes the spans that a backend recorded in a request. One that was not closed ends with the request.
 func (x *exporter) activities(ctx context.Context, span api.Span, tr *Trace) {
 	type open struct {
 		ctx  context.Context
@@ -245,7 +247,7 @@ func (x *exporter) activities(ctx context.Context, span api.Span, tr *Trace) {
 	}
 }
 
-// close sends what waits.
+// close sends what is pending.
 func (x *exporter) close(ctx context.Context) error {
 	if err := x.provider.Shutdown(ctx); err != nil {
 		return fmt.Errorf("the last traces may not have reached the OpenTelemetry collector: %w", err)

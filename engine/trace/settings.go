@@ -8,16 +8,16 @@ import (
 	"nereid/engine/status"
 )
 
-// Level says what is kept of a traced request.
+// Level is what is recorded of a traced request.
 type Level uint8
 
-// The levels. 0 is OFF; the others can be combined.
+// The levels, which can be combined. 0 is OFF.
 const (
 	Timestamps Level = 1 << iota
 	Tensors
 )
 
-// Names returns Triton's words for a level: OFF, or TIMESTAMPS and TENSORS.
+// Names returns Triton's names of a level: OFF, or TIMESTAMPS and TENSORS.
 func (l Level) Names() []string {
 	var all []string
 	if l&Timestamps != 0 {
@@ -32,7 +32,7 @@ func (l Level) Names() []string {
 	return all
 }
 
-// ParseLevel reads one of Triton's words, in letters of either case. MIN and MAX are old names of TIMESTAMPS.
+// ParseLevel parses one of Triton's names, in upper or lower case. MIN and MAX are old names of TIMESTAMPS.
 func ParseLevel(word string) (Level, error) {
 	switch strings.ToUpper(word) {
 	case "OFF":
@@ -45,7 +45,7 @@ func ParseLevel(word string) (Level, error) {
 	return 0, status.Errorf(status.InvalidArg, "trace_level: '%s' is none of OFF, TIMESTAMPS, TENSORS", word)
 }
 
-// ParseLevels reads a list of words. OFF stands alone. An empty list is OFF.
+// ParseLevels parses a list of names. OFF must be the only one. An empty list is OFF.
 func ParseLevels(words []string) (Level, error) {
 	var all Level
 	for _, w := range words {
@@ -61,7 +61,7 @@ func ParseLevels(words []string) (Level, error) {
 	return all, nil
 }
 
-// Mode says where traces go.
+// Mode is the destination of traces.
 type Mode string
 
 // The modes.
@@ -70,23 +70,23 @@ const (
 	ModeOpenTelemetry Mode = "opentelemetry" // a collector, by OTLP over HTTP
 )
 
-// Settings are what traces a model's requests.
+// Settings are the trace settings of the server or of a model.
 type Settings struct {
 	Level Level
-	// Rate: every Rate-th request is traced. 0 is for ModeOpenTelemetry only: just those that bring a trace context.
+	// Rate: every Rate-th request is traced. 0, for ModeOpenTelemetry only: those that have a trace context.
 	Rate uint32
-	// Count is how many more requests are traced. -1: no limit.
+	// Count is the number of requests that are still to be traced. -1: no limit.
 	Count int32
-	// LogFrequency is how many traces go to one file <File>.<n>. 0: all go to File.
+	// LogFrequency is the number of traces in one file <File>.<n>. 0: all go to File.
 	LogFrequency uint32
 	File         string
 	Mode         Mode
 }
 
-// Default returns Triton's settings of the start: off, one in 1000.
+// Default returns Triton's default settings: off, one in 1000.
 func Default() Settings { return Settings{Rate: 1000, Count: -1, Mode: ModeTriton} }
 
-// fault says why nothing can be traced by the settings, "" if it can.
+// fault returns why the settings trace nothing, "" if they can trace.
 func (s *Settings) fault() string {
 	switch {
 	case s.Level == 0:
@@ -102,7 +102,7 @@ func (s *Settings) fault() string {
 // Field is a change of one setting.
 type Field[T any] struct {
 	Set   bool // to Value
-	Clear bool // back to what the server's setting says, or for the server to what it was started with
+	Clear bool // back to the server's setting, or for the server to the setting of the start
 	Value T
 }
 
@@ -120,7 +120,7 @@ func (f Field[T]) apply(specified *bool, current, fallback T) T {
 	return fallback
 }
 
-// Update is a change of settings. The zero value changes nothing. Where traces go is not to be changed: a client must
+// Update is a change of settings. The zero value changes nothing. The destination cannot be changed: a client must
 // not name files on the server.
 type Update struct {
 	Level        Field[Level]
@@ -129,13 +129,13 @@ type Update struct {
 	LogFrequency Field[uint32]
 }
 
-// setting is what is in force for a model or for all that have none of their own. It is replaced, never changed, so that
-// a running trace keeps the one that sampled it.
+// setting is the current setting of a model, or of all models without one. It is replaced, never changed, so that a
+// running trace keeps the setting that sampled it.
 type setting struct {
 	Settings
 	specified [4]bool       // which fields were set here, in the order of Update
-	seen      atomic.Uint64 // requests that were looked at
-	left      atomic.Int64  // Count, as it goes down
+	seen      atomic.Uint64 // requests that Rate was applied to
+	left      atomic.Int64  // what is left of Count
 }
 
 func newSetting(s Settings) *setting {
@@ -144,14 +144,14 @@ func newSetting(s Settings) *setting {
 	return n
 }
 
-// now returns the settings with the count as it stands.
+// now returns the settings with the current count.
 func (s *setting) now() Settings {
 	v := s.Settings
 	v.Count = int32(s.left.Load())
 	return v
 }
 
-// changed returns the setting that u makes of s, which may be nil, over a fallback.
+// changed returns s, which may be nil, changed by u. Fields that are not specified have the value of fallback.
 func changed(s *setting, fallback Settings, u Update) *setting {
 	var specified [4]bool
 	current := fallback
@@ -168,7 +168,7 @@ func changed(s *setting, fallback Settings, u Update) *setting {
 	return n
 }
 
-// sample decides on one request. wanted: it brings a trace context.
+// sample decides whether a request is traced. wanted: it has a trace context.
 func (s *setting) sample(wanted bool) bool {
 	if s.fault() != "" {
 		return false
@@ -190,7 +190,7 @@ func (s *setting) sample(wanted bool) bool {
 	}
 }
 
-// table is every setting. It is not changed once it is in use.
+// table holds all settings. It is not changed after it is made.
 type table struct {
 	server *setting
 	models map[string]*setting
@@ -203,7 +203,7 @@ func (t *table) of(model string) *setting {
 	return t.server
 }
 
-// on reports whether any setting can trace anything.
+// on reports whether any setting can trace.
 func (t *table) on() bool {
 	if t.server.fault() == "" {
 		return true
@@ -216,8 +216,8 @@ func (t *table) on() bool {
 	return false
 }
 
-// with returns the table after a change, and the settings that it does no longer hold. Errors: InvalidArg with Triton's
-// words when what would trace cannot.
+// with returns the table after a change, and the settings that it no longer holds. Errors: InvalidArg, with Triton's
+// text, for a setting that should trace but cannot.
 func (t *table) with(model string, u Update, start Settings) (next *table, gone []*setting, err error) {
 	next = &table{server: t.server, models: maps.Clone(t.models)}
 	if next.models == nil {
@@ -249,12 +249,13 @@ func (t *table) with(model string, u Update, start Settings) (next *table, gone 
 	if err := replace("", changed(t.server, start, u)); err != nil {
 		return nil, nil, err
 	}
-	for name, s := range t.models { // they may mirror the server's in part
+	for name, s := range t.models { // their fields may follow those of the server
 		if s.specified == [4]bool{true, true, true, true} {
 			continue
 		}
 		if err := replace(name, changed(s, next.server.now(), Update{})); err != nil {
-			return nil, nil, status.Errorf(status.InvalidArg, "%w, for the model '%s', which follows the server's setting in part", err, name)
+			return nil, nil, status.Errorf(status.InvalidArg,
+				"%w, for the model '%s', which follows the server's setting in part", err, name)
 		}
 	}
 	return next, gone, nil

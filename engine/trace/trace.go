@@ -11,7 +11,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// The names of moments, Triton's.
+// The names of time stamps are Triton's.
 const (
 	HTTPRecvStart     = "HTTP_RECV_START"
 	HTTPRecvEnd       = "HTTP_RECV_END"
@@ -43,10 +43,10 @@ type Trace struct {
 	root    *Trace
 	context Parent
 
-	// users of a root: the front end, and each admitted request, its own and its children's, without a final response.
+	// users of a root: the front end, and the admitted requests, its own and its children's, without a final response.
 	users atomic.Int32
 
-	mu       sync.Mutex // of the root; guards the rest, also that of the children
+	mu       sync.Mutex // that of the root guards the rest, also of the children
 	model    string
 	version  int64
 	request  string // the request's ID
@@ -54,19 +54,19 @@ type Trace struct {
 	ended    bool
 	failed   string
 	marks    []mark
-	custom   int // how many of marks backends gave
+	custom   int // marks of backends
 	tensors  []activity
 	copied   int64
-	children []*Trace // of a root: all below it
+	children []*Trace // of a root: all descendants
 }
 
 type mark struct {
 	name   string
 	at     infer.Stamp
-	custom bool // a backend gave it
+	custom bool // of a backend
 }
 
-// maxActivities is how many activities of backends a request's trace holds; more are left out.
+// maxActivities is the number of activities of backends that a request's trace holds. Others are dropped.
 const maxActivities = 1024
 
 // activity is a tensor that a request carried.
@@ -77,10 +77,10 @@ type activity struct {
 
 var _ infer.ActivityTrace = (*Trace)(nil)
 
-// ID returns the trace's number.
+// ID returns the number of the trace.
 func (tr *Trace) ID() uint64 { return tr.id }
 
-// Mark notes a moment; name is one of the constants.
+// Mark records a time stamp. name is one of the constants.
 func (tr *Trace) Mark(name string, at infer.Stamp) {
 	if tr == nil || at == 0 {
 		return
@@ -101,14 +101,14 @@ func (tr *Trace) Activity(name string, at infer.Stamp) {
 	tr.marks = append(tr.marks, mark{name: strings.Clone(name), at: at, custom: true})
 }
 
-// End says that the front end is done with the request. The trace is written once the engine is, too.
+// End ends the front end's use of the trace. It is written when the engine's use has ended too.
 func (tr *Trace) End() {
 	if tr != nil {
-		tr.letGo()
+		tr.release()
 	}
 }
 
-func (tr *Trace) letGo() {
+func (tr *Trace) release() {
 	if tr.root.users.Add(-1) == 0 {
 		tr.tracer.submit(tr.root)
 	}
@@ -129,7 +129,7 @@ func (tr *Trace) Admitted(r *infer.Request) {
 	}
 }
 
-// KeepsTensors reports whether the trace copies the tensors of its requests: they must be where the host can read them.
+// KeepsTensors reports whether the trace copies the tensors of its requests, which must then be in the host's memory.
 func (tr *Trace) KeepsTensors() bool {
 	return tr.setting.Level&Tensors != 0 && tr.setting.Mode == ModeTriton
 }
@@ -137,7 +137,7 @@ func (tr *Trace) KeepsTensors() bool {
 // keep copies tensors. The root's lock is held.
 func (tr *Trace) keep(name string, list []tensor.Tensor) {
 	if tr.setting.Mode != ModeTriton {
-		return // spans have no place for tensors, as in Triton
+		return // as in Triton, spans have no tensors
 	}
 	for i := range list {
 		in := &list[i]
@@ -175,13 +175,13 @@ func (tr *Trace) Responded(r *infer.Request, resp *infer.Response) {
 	}
 	tr.stamp(&r.Times, r.Batch != nil, &r.Cache)
 	tr.root.mu.Unlock()
-	tr.letGo()
+	tr.release()
 }
 
-// stamp adds the moments of the engine. The root's lock is held.
+// stamp adds the time stamps of the engine. The root's lock is held.
 func (tr *Trace) stamp(t *infer.Times, executed bool, c *infer.CacheLookup) {
 	end := t.Finished
-	if end == 0 { // it was refused by the scheduler
+	if end == 0 { // the scheduler refused it
 		end = infer.Now()
 	}
 	add := func(name string, at infer.Stamp) {
@@ -201,21 +201,24 @@ func (tr *Trace) stamp(t *infer.Times, executed bool, c *infer.CacheLookup) {
 		add(computeOutputStart, t.Output)
 		add(computeEnd, end)
 		for _, a := range tr.tensors {
-			if a.name == "TENSOR_QUEUE_INPUT" { // what waited is what the backend was given
+			if a.name == "TENSOR_QUEUE_INPUT" { // the backend was given the same
 				tr.tensors = append(tr.tensors, activity{"TENSOR_BACKEND_INPUT", a.tensor})
 			}
 		}
 	}
 	add(responseComplete, end)
 	add(requestEnd, end)
-	if tr.custom > 0 { // they came before the moments of the engine, which are known only now
+	if tr.custom > 0 { // they were recorded before those of the engine
 		slices.SortStableFunc(tr.marks, func(a, b mark) int { return cmp.Compare(a.at, b.at) })
 	}
 }
 
 // Child implements infer.Trace.
 func (tr *Trace) Child() infer.Trace {
-	c := &Trace{tracer: tr.tracer, setting: tr.setting, id: tr.tracer.ids.Add(1), parent: tr, root: tr.root, version: infer.LatestVersion}
+	c := &Trace{
+		tracer: tr.tracer, setting: tr.setting, id: tr.tracer.ids.Add(1), parent: tr, root: tr.root,
+		version: infer.LatestVersion,
+	}
 	tr.root.mu.Lock()
 	defer tr.root.mu.Unlock()
 	tr.root.children = append(tr.root.children, c)

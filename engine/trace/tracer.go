@@ -2,7 +2,6 @@ package trace
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -11,9 +10,9 @@ import (
 	"nereid/engine/infer"
 )
 
-// Options say what is traced and where to.
+// Options configure a Tracer.
 type Options struct {
-	// Settings of the start, which cleared settings go back to.
+	// Settings are those of the start, to which cleared settings return.
 	Settings Settings
 	// Telemetry is for ModeOpenTelemetry.
 	Telemetry Telemetry
@@ -21,13 +20,13 @@ type Options struct {
 }
 
 const (
-	// queueLength is how many finished traces may wait to be written, tensorBudget how many bytes of copied tensors the
-	// traces may hold that are not written yet. What comes beyond is dropped and counted.
-	queueLength  = 4096
-	tensorBudget = 64 << 20
+	// Traces beyond these limits are dropped and counted.
+	queueLength  = 4096     // finished traces that wait to be written
+	tensorBudget = 64 << 20 // bytes of copied tensors in traces that are not written
 )
 
-// Tracer samples requests and writes their traces. Its methods are safe for concurrent use; a nil Tracer traces nothing.
+// Tracer samples requests and writes their traces. Its methods are safe for concurrent use. A nil Tracer traces
+// nothing.
 type Tracer struct {
 	start Settings
 	tel   Telemetry
@@ -35,8 +34,8 @@ type Tracer struct {
 	on    atomic.Bool
 	table atomic.Pointer[table]
 	ids   atomic.Uint64
-	bytes atomic.Int64 // copied tensors in memory
-	lost  atomic.Uint64
+	bytes atomic.Int64  // copied tensors in memory
+	lost  atomic.Uint64 // traces and tensors that were dropped, until that is logged
 
 	mu sync.Mutex // one change of the settings at a time
 
@@ -47,24 +46,20 @@ type Tracer struct {
 	writer writer
 }
 
-// item is a trace to write, or a setting that is no longer in force.
+// item is a trace to be written, or a setting that has been replaced.
 type item struct {
 	trace *Trace
 	gone  *setting
 }
 
-// New checks the options and starts the writer. Settings that cannot trace anything, such as a level without a file, are no
-// error, as in Triton; see Fault. The caller closes the tracer.
+// New checks the options and starts the goroutine that writes. As in Triton, settings that cannot trace, such as a
+// level without a file, are not an error: see Fault. The caller closes the tracer.
 func New(o Options) (*Tracer, error) {
-	var errs []error
-	if o.Settings.Mode != ModeTriton && o.Settings.Mode != ModeOpenTelemetry {
-		errs = append(errs, fmt.Errorf("trace mode %q is neither triton nor opentelemetry", o.Settings.Mode))
+	if m := o.Settings.Mode; m != ModeTriton && m != ModeOpenTelemetry {
+		return nil, fmt.Errorf("trace mode %q is neither triton nor opentelemetry", m)
 	}
 	if o.Settings.Count < -1 {
-		errs = append(errs, fmt.Errorf("trace count %d is below -1, which means no limit", o.Settings.Count))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("trace count %d is below -1, which means no limit", o.Settings.Count)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -88,10 +83,10 @@ func New(o Options) (*Tracer, error) {
 	return t, nil
 }
 
-// On reports whether any request may be traced: what callers ask before they gather anything for Sample.
+// On reports whether any request may be traced. Callers check it before they prepare a call of Sample.
 func (t *Tracer) On() bool { return t != nil && t.on.Load() }
 
-// Fault says why the server's own settings trace nothing although their level is not OFF; "" if all is well.
+// Fault returns why the server's settings trace nothing although their level is not OFF, "" otherwise.
 func (t *Tracer) Fault() string {
 	if s := t.table.Load().server; s.Level != 0 {
 		return s.fault()
@@ -99,14 +94,14 @@ func (t *Tracer) Fault() string {
 	return ""
 }
 
-// Settings returns what is in force for a model, or with "" for the server.
+// Settings returns the current settings of a model, or with "" of the server.
 func (t *Tracer) Settings(model string) Settings { return t.table.Load().of(model).now() }
 
 // Telemetry returns the settings of ModeOpenTelemetry by name, as the trace extension shows them.
 func (t *Tracer) Telemetry() [][2]string { return t.tel.list() }
 
-// Update changes a model's settings, or with "" the server's. Fields that a model does not set follow the server's; a model
-// that sets none has no setting of its own. Errors: InvalidArg, with Triton's words; then nothing has changed.
+// Update changes the settings of a model, or with "" of the server. Fields that a model does not set follow the
+// server's. Errors: InvalidArg, with Triton's text; then nothing has changed.
 func (t *Tracer) Update(model string, u Update) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,11 +120,11 @@ func (t *Tracer) Update(model string, u Update) error {
 	return nil
 }
 
-// Parent is the W3C trace context that a request brings: the values of its traceparent and tracestate headers.
+// Parent is the W3C trace context of a request: the values of its traceparent and tracestate headers.
 type Parent struct{ TraceParent, TraceState string }
 
-// Sample decides whether a request to a model is traced. nil: it is not. The caller puts the trace into the request, adds
-// its own marks and calls End once it is done with the request.
+// Sample decides whether a request to a model is traced, and returns nil if not. The caller puts the trace into the
+// request, adds its marks, and calls End when it has finished with the request.
 func (t *Tracer) Sample(model string, p Parent) *Trace {
 	if !t.On() {
 		return nil
@@ -147,10 +142,10 @@ func (t *Tracer) Sample(model string, p Parent) *Trace {
 	return tr
 }
 
-// Lost returns how many traces or tensors were dropped because they came faster than they could be written.
+// Lost returns the number of traces and tensors that were dropped because they came faster than they could be written.
 func (t *Tracer) Lost() uint64 { return t.lost.Load() }
 
-// submit hands a whole trace to the writer.
+// submit queues a finished trace for the writer.
 func (t *Tracer) submit(tr *Trace) {
 	select {
 	case t.queue <- item{trace: tr}:
@@ -168,7 +163,7 @@ func (t *Tracer) forget(tr *Trace) {
 	t.bytes.Add(-n)
 }
 
-// run writes until Close, then what is left.
+// run writes until Close, and then the traces that are left.
 func (t *Tracer) run() {
 	defer close(t.done)
 	for {
@@ -202,8 +197,8 @@ func (t *Tracer) write(it item) {
 	t.forget(it.trace)
 }
 
-// Close traces no more, writes what has ended and lets go of the files, or gives up when ctx ends. The requests that are
-// traced should have ended before.
+// Close stops tracing, writes the finished traces and closes the files. It gives up when ctx ends. The traced requests
+// should have ended before.
 func (t *Tracer) Close(ctx context.Context) error {
 	if t == nil {
 		return nil

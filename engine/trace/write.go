@@ -8,18 +8,18 @@ import (
 	"os"
 )
 
-// writer puts traces where their setting says. Only the tracer's goroutine uses it.
+// writer writes traces to the destination of their setting. Only the tracer's goroutine uses it.
 type writer struct {
 	log    *slog.Logger
 	file   string
 	export *exporter // nil: not in use
 
-	whole  *array              // the file that takes what goes to no numbered one; nil: not begun
-	groups map[*setting]*array // numbered files that are being filled
+	whole  *array              // the file of traces that do not go to a numbered one; nil: not open
+	groups map[*setting]*array // open numbered files
 	index  int                 // of the next numbered file
 }
 
-// flushSize is how many bytes gather before they are written while more traces wait.
+// flushSize is the number of pending bytes that are written at once, even if more traces are waiting.
 const flushSize = 256 << 10
 
 func (w *writer) add(tr *Trace) {
@@ -37,8 +37,8 @@ func (w *writer) add(tr *Trace) {
 	}
 }
 
-// sink returns the file for a setting's next trace, and after how many traces it is full (0: never): a numbered one for
-// every LogFrequency traces, or for all Count traces, as Triton does it.
+// sink returns the file for a setting's next trace, and the number of traces at which the file is full (0: no limit).
+// As in Triton, there is a numbered file for every LogFrequency traces, or for all Count traces.
 func (w *writer) sink(s *setting) (*array, int64) {
 	most := int64(s.LogFrequency)
 	if most == 0 && s.Count > 0 {
@@ -59,7 +59,7 @@ func (w *writer) sink(s *setting) (*array, int64) {
 	return a, most
 }
 
-// retire ends a setting's numbered file.
+// retire closes a setting's numbered file.
 func (w *writer) retire(s *setting) {
 	if a := w.groups[s]; a != nil {
 		delete(w.groups, s)
@@ -91,15 +91,15 @@ func (w *writer) close(ctx context.Context) error {
 	return nil
 }
 
-// array is a file with a JSON array that grows. It is whole after every write: the closing bracket is written with what
-// comes before it, and the next write begins at its place.
+// array is a file with a JSON array that grows. The file is valid after every write: each write includes the closing
+// bracket, and the next one overwrites it.
 type array struct {
 	path    string
 	f       *os.File
 	size    int64
 	traces  int64
 	pending []byte
-	failed  bool // and it was said
+	failed  bool // the last write failed, which has been logged
 }
 
 func (a *array) add(tr *Trace) {
@@ -108,7 +108,7 @@ func (a *array) add(tr *Trace) {
 	a.pending = appendJSON(a.pending, tr)
 }
 
-// flush writes what is pending. What cannot be written is lost; that is logged once until writing succeeds again.
+// flush writes what is pending. What cannot be written is lost. This is logged once until a write succeeds again.
 func (a *array) flush(log *slog.Logger) {
 	if len(a.pending) == 0 {
 		return
@@ -119,7 +119,8 @@ func (a *array) flush(log *slog.Logger) {
 		a.pending = nil
 	}
 	if err != nil && !a.failed {
-		log.Error("traces cannot be written and are lost; make room or fix the trace file's path, serving goes on", "file", a.path, "err", err)
+		log.Error("traces cannot be written and are lost; make room or fix the trace file's path, serving goes on",
+			"file", a.path, "err", err)
 	}
 	a.failed = err != nil
 }
@@ -142,9 +143,9 @@ func (a *array) write() error {
 		a.size = at + int64(n)
 		return nil
 	}
-	if a.size == 0 { // begin again next time
+	if a.size == 0 { // start again at the next write
 		err = errors.Join(err, a.f.Truncate(0))
-	} else { // take the torn end away
+	} else { // remove the incomplete end
 		_, werr := a.f.WriteAt([]byte{']'}, at)
 		err = errors.Join(err, werr, a.f.Truncate(a.size))
 	}
