@@ -113,22 +113,6 @@ func toHalf(f float32) uint16 {
 	return sign
 }
 
-func fromHalf(h uint16) float64 {
-	sign, exp, frac := float64(1), int(h>>10&0x1f), float64(h&0x3ff)
-	if h&0x8000 != 0 {
-		sign = -1
-	}
-	switch {
-	case exp == 31 && frac != 0:
-		return math.NaN()
-	case exp == 31:
-		return sign * math.Inf(1)
-	case exp == 0:
-		return sign * math.Ldexp(frac, -24)
-	}
-	return sign * math.Ldexp(1+frac/1024, exp-15)
-}
-
 // floatAt reads an element of a floating point tensor.
 func floatAt(dt tensor.DataType, b []byte) float64 {
 	switch dt {
@@ -139,7 +123,7 @@ func floatAt(dt tensor.DataType, b []byte) float64 {
 	case tensor.BF16:
 		return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16))
 	}
-	return fromHalf(binary.LittleEndian.Uint16(b))
+	return float64(tensor.Float16(binary.LittleEndian.Uint16(b)))
 }
 
 // compareTensors says where got is not want. Floating point numbers may be off by tolerance, absolutely below 1 and

@@ -86,7 +86,7 @@ func FuzzGolden(f *testing.F) {
 
 func TestHalves(t *testing.T) {
 	for h := range uint32(1 << 16) {
-		f := fromHalf(uint16(h))
+		f := float64(tensor.Float16(uint16(h)))
 		if f != f {
 			continue
 		}

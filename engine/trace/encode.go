@@ -144,32 +144,13 @@ func appendElement(b []byte, dt tensor.DataType, raw []byte) []byte {
 	case tensor.FP64:
 		return strconv.AppendFloat(b, math.Float64frombits(binary.LittleEndian.Uint64(raw)), 'g', -1, 64)
 	case tensor.FP32:
-		return strconv.AppendFloat(b, float64(math.Float32frombits(binary.LittleEndian.Uint32(raw))), 'g', -1, 32)
+		return appendFloat32(b, math.Float32frombits(binary.LittleEndian.Uint32(raw)))
 	case tensor.BF16:
-		return strconv.AppendFloat(b, float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(raw))<<16)), 'g', -1, 32)
+		return appendFloat32(b, math.Float32frombits(uint32(binary.LittleEndian.Uint16(raw))<<16))
 	case tensor.FP16:
-		return strconv.AppendFloat(b, half(binary.LittleEndian.Uint16(raw)), 'g', -1, 32)
+		return appendFloat32(b, tensor.Float16(binary.LittleEndian.Uint16(raw)))
 	}
 	return b
 }
 
-// half returns the value of an IEEE 754 half precision number.
-func half(h uint16) float64 {
-	exponent, fraction := int(h>>10&31), float64(h&1023)
-	v := 0.0
-	switch exponent {
-	case 31:
-		v = math.Inf(1)
-		if fraction != 0 {
-			return math.NaN()
-		}
-	case 0:
-		v = math.Ldexp(fraction, -24)
-	default:
-		v = math.Ldexp(1024+fraction, exponent-25)
-	}
-	if h>>15 != 0 {
-		return -v
-	}
-	return v
-}
+func appendFloat32(b []byte, v float32) []byte { return strconv.AppendFloat(b, float64(v), 'g', -1, 32) }

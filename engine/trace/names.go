@@ -24,7 +24,8 @@ func (t *Tracer) List(model string) []Setting {
 		one("trace_count", strconv.FormatInt(int64(s.Count), 10)),
 	}
 	if s.Mode == ModeTriton {
-		all = append(all, one("log_frequency", strconv.FormatUint(uint64(s.LogFrequency), 10)), one("trace_file", s.File))
+		all = append(all, one("log_frequency", strconv.FormatUint(uint64(s.LogFrequency), 10)),
+			one("trace_file", s.File))
 	}
 	all = append(all, one("trace_mode", string(s.Mode)))
 	if s.Mode == ModeOpenTelemetry {

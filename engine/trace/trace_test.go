@@ -258,8 +258,8 @@ func TestTensorsAreBounded(t *testing.T) {
 	defer r.Release()
 	r.Inputs = append(r.Inputs, big, big)
 	trace.Admitted(r)
-	if n := tr.bytes.Load(); n != 40<<20 || len(trace.tensors) != 1 || tr.Lost() != 1 {
-		t.Errorf("%d bytes in %d tensors are kept and %d dropped; want one of each", n, len(trace.tensors), tr.Lost())
+	if n := tr.bytes.Load(); n != 40<<20 || len(trace.tensors) != 1 || tr.lost.Load() != 1 {
+		t.Errorf("%d bytes in %d tensors are kept and %d dropped; want one of each", n, len(trace.tensors), tr.lost.Load())
 	}
 }
 

@@ -97,9 +97,6 @@ func (t *Tracer) Fault() string {
 // Settings returns the current settings of a model, or with "" of the server.
 func (t *Tracer) Settings(model string) Settings { return t.table.Load().of(model).now() }
 
-// Telemetry returns the settings of ModeOpenTelemetry by name, as the trace extension shows them.
-func (t *Tracer) Telemetry() [][2]string { return t.tel.list() }
-
 // Update changes the settings of a model, or with "" of the server. Fields that a model does not set follow the
 // server's. Errors: InvalidArg, with Triton's text; then nothing has changed.
 func (t *Tracer) Update(model string, u Update) error {
@@ -141,9 +138,6 @@ func (t *Tracer) Sample(model string, p Parent) *Trace {
 	tr.users.Store(1)
 	return tr
 }
-
-// Lost returns the number of traces and tensors that were dropped because they came faster than they could be written.
-func (t *Tracer) Lost() uint64 { return t.lost.Load() }
 
 // submit queues a finished trace for the writer.
 func (t *Tracer) submit(tr *Trace) {

@@ -125,7 +125,7 @@ var kernels = [...]kernel{
 	tensor.Uint8: numbers[uint8], tensor.Uint16: numbers[uint16], tensor.Uint32: numbers[uint32], tensor.Uint64: numbers[uint64],
 	tensor.Int8: numbers[int8], tensor.Int16: numbers[int16], tensor.Int32: numbers[int32], tensor.Int64: numbers[int64],
 	tensor.FP32: numbers[float32], tensor.FP64: numbers[float64],
-	tensor.FP16: halves(fp16to32, fp32to16), tensor.BF16: halves(bf16to32, fp32tobf16),
+	tensor.FP16: halves(tensor.Float16, fp32to16), tensor.BF16: halves(bf16to32, fp32tobf16),
 }
 
 type number interface {

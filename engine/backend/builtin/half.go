@@ -14,18 +14,6 @@ func fp32tobf16(f float32) uint16 {
 	return uint16((u + 0x7fff + u>>16&1) >> 16)
 }
 
-// fp16to32 widens an IEEE 754 binary16.
-func fp16to32(h uint16) float32 {
-	sign, exp, frac := uint32(h&0x8000)<<16, uint32(h>>10&0x1f), uint32(h&0x3ff)
-	switch exp {
-	case 0: // zero or subnormal: frac * 2^-24
-		return math.Float32frombits(math.Float32bits(float32(frac)*0x1p-24) | sign)
-	case 0x1f: // infinity or NaN
-		return math.Float32frombits(sign | 0x7f800000 | frac<<13)
-	}
-	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
-}
-
 // fp32to16 rounds to nearest, ties to even; what is too large becomes infinity, a NaN stays a (quiet) NaN.
 func fp32to16(f float32) uint16 {
 	u := math.Float32bits(f)

@@ -3,13 +3,15 @@ package builtin
 import (
 	"math"
 	"testing"
+
+	"nereid/engine/tensor"
 )
 
 // TestHalf compares every binary16 with arithmetic, and the rounding with the nearest of all binary16 values.
 func TestHalf(t *testing.T) {
 	for h := range 1 << 16 {
 		h := uint16(h)
-		f := fp16to32(h)
+		f := tensor.Float16(h)
 		exp, frac := int(h>>10&31), float64(h&0x3ff)
 		want := math.Ldexp(1+frac/1024, exp-15)
 		if exp == 0 {
@@ -21,7 +23,7 @@ func TestHalf(t *testing.T) {
 		switch {
 		case exp == 31 && frac != 0:
 			if f == f {
-				t.Fatalf("fp16to32(%#x) = %v, want NaN", h, f)
+				t.Fatalf("Float16(%#x) = %v, want NaN", h, f)
 			}
 			if back := fp32to16(f); back>>10&31 != 31 || back&0x3ff == 0 {
 				t.Fatalf("fp32to16(NaN) = %#x, want a NaN", back)
@@ -31,13 +33,13 @@ func TestHalf(t *testing.T) {
 			want = math.Inf(1 - 2*int(h>>15))
 		}
 		if float64(f) != want || math.Signbit(float64(f)) != math.Signbit(want) {
-			t.Fatalf("fp16to32(%#x) = %v, want %v", h, f, want)
+			t.Fatalf("Float16(%#x) = %v, want %v", h, f, want)
 		}
 		if back := fp32to16(f); back != h {
 			t.Fatalf("fp32to16(%v) = %#x, want %#x", f, back, h)
 		}
 		if exp < 30 && h&0x7fff < 0x7bff { // halfway to the next one: to the even
-			mid := float32((float64(f) + float64(fp16to32(h+1))) / 2)
+			mid := float32((float64(f) + float64(tensor.Float16(h+1))) / 2)
 			even := h + h&1
 			if got := fp32to16(mid); got != even {
 				t.Fatalf("fp32to16(%v) = %#x, want %#x", mid, got, even)
