@@ -153,4 +153,6 @@ func appendElement(b []byte, dt tensor.DataType, raw []byte) []byte {
 	return b
 }
 
-func appendFloat32(b []byte, v float32) []byte { return strconv.AppendFloat(b, float64(v), 'g', -1, 32) }
+func appendFloat32(b []byte, v float32) []byte {
+	return strconv.AppendFloat(b, float64(v), 'g', -1, 32)
+}
