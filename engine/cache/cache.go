@@ -52,8 +52,8 @@ func (c *Cache) NewOwner(context.Context, func() (string, error)) (Owner, error)
 	return Owner(c.owners.Add(1)), nil
 }
 
-// Key returns the hash of everything that determines the response to a request: the owner, the inputs, the parameters and
-// the requested outputs. ID, timeout, priority and the order of the inputs do not matter.
+// Key returns the hash of everything that determines the response to a request: the owner, the inputs, the parameters
+// and the requested outputs. ID, timeout, priority and the order of the inputs do not matter.
 func (c *Cache) Key(o Owner, r *infer.Request) infer.CacheKey { return c.hasher.key(o, r) }
 
 // Lookup returns the response with a key; see Store.
@@ -77,8 +77,8 @@ func (c *Cache) find(k infer.CacheKey) *Response {
 	return &at.Value.(*entry).resp
 }
 
-// Insert keeps a copy of a response, unless it is larger than the whole cache. The least recently used entries are evicted
-// to make room.
+// Insert keeps a copy of a response, unless it is larger than the whole cache. The least recently used entries are
+// evicted to make room.
 func (c *Cache) Insert(k infer.CacheKey, o Owner, resp *infer.Response) {
 	start := infer.Now()
 	size := sizeOf(resp)

@@ -12,8 +12,8 @@ import (
 // codecVersion is the first byte of an encoded response. Parse refuses other versions.
 const codecVersion = 1
 
-// Append appends an encoded response, for stores outside of this process. It consists of the version, the outputs (name, data
-// type, shape, bytes) and the parameters. Every part has its length in front.
+// Append appends an encoded response, for stores outside of this process. It consists of the version, the outputs
+// (name, data type, shape, bytes) and the parameters. Every part has its length in front.
 func Append(b []byte, r *Response) []byte {
 	b = append(b, codecVersion)
 	b = binary.AppendUvarint(b, uint64(len(r.Outputs)))

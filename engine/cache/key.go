@@ -13,15 +13,15 @@ import (
 	"nereid/engine/tensor"
 )
 
-// hasher makes keys of 128 bits, from two hashes with secret seeds. So clients cannot make two requests with the same key,
-// and it does not happen by chance.
+// hasher makes keys of 128 bits, from two hashes with secret seeds. So clients cannot make two requests with the same
+// key, and it does not happen by chance.
 type hasher struct {
 	seeds [2]maphash.Seed
 	spare *sync.Pool // of *scratch
 }
 
-// StableHasher makes keys that are the same in every process: SHA-256, truncated to 128 bits. The zero value is ready, and
-// safe for concurrent use.
+// StableHasher makes keys that are the same in every process: SHA-256, truncated to 128 bits. The zero value is ready,
+// and safe for concurrent use.
 type StableHasher struct{}
 
 // Key returns the key of a request to the version with an identity.
@@ -64,8 +64,8 @@ func (h *hasher) digest(b, data []byte) []byte {
 	return b
 }
 
-// appendRequest appends everything that determines the response, in a form that is different for different requests: every
-// part has its length in front. Long inputs are represented by their digest.
+// appendRequest appends everything that determines the response, in a form that is different for different requests:
+// every part has its length in front. Long inputs are represented by their digest.
 func (s *scratch) appendRequest(b []byte, r *infer.Request, digest func(b, data []byte) []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(r.Inputs)))
 	byInput := func(i, j int) int { return strings.Compare(r.Inputs[i].Name, r.Inputs[j].Name) }

@@ -8,8 +8,8 @@ import (
 	"nereid/engine/tensor"
 )
 
-// Owner is one loaded version of a model. Entries belong to one owner. So a version that is loaded again, perhaps from other
-// files, never gets the responses of the version that it replaces.
+// Owner is one loaded version of a model. Entries belong to one owner. So a version that is loaded again, perhaps from
+// other files, never gets the responses of the version that it replaces.
 type Owner uint64
 
 // Response is a response in a store. It must not be changed.
@@ -29,14 +29,14 @@ type Stats struct {
 
 // Store keeps the responses of models. Its methods are safe for concurrent use.
 type Store interface {
-	// NewOwner returns the owner of one loaded version. identity returns a text that identifies the version's files and
-	// configuration. Versions with the same identity may share responses in a store that several servers use. Other stores
-	// do not call it.
+	// NewOwner returns the owner of one loaded version. identity returns a text that identifies the version's files
+	// and configuration. Versions with the same identity may share responses in a store that several servers use.
+	// Other stores do not call it.
 	NewOwner(ctx context.Context, identity func() (string, error)) (Owner, error)
 	// Key returns the key of a request. Equal requests of an owner have equal keys.
 	Key(o Owner, r *infer.Request) infer.CacheKey
-	// Lookup returns the response with a key, nil if there is none, and the time when the lookup ended. start is when the
-	// caller began to compute the key, which counts as part of the lookup. The response must not be changed.
+	// Lookup returns the response with a key, nil if there is none, and the time when the lookup ended. start is when
+	// the caller began to compute the key, which counts as part of the lookup. The response must not be changed.
 	Lookup(k infer.CacheKey, start infer.Stamp) (*Response, infer.Stamp)
 	// Insert keeps a copy of a response.
 	Insert(k infer.CacheKey, o Owner, resp *infer.Response)

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Batch is what an instance executes at once. The scheduler fills in Requests and Rows, the instance calls Begin and End,
-// and the backend marks its phases. A batch belongs to one goroutine. But any goroutine that gives a final response reads
-// the stamps, so a backend marks a phase before it answers the requests of that phase.
+// Batch is what an instance executes at once. The scheduler fills in Requests and Rows, the instance calls Begin and
+// End, and the backend marks its phases. A batch belongs to one goroutine. But any goroutine that gives a final
+// response reads the stamps, so a backend marks a phase before it answers the requests of that phase.
 type Batch struct {
 	// Requests are in the order of their rows. There is at least one.
 	Requests []*Request
@@ -18,8 +18,8 @@ type Batch struct {
 	Nulls int
 	// Sequenced says that the requests belong to sequences, for which the model may keep state.
 	Sequenced bool
-	// Inline says that Execute runs on the goroutine that brought the request. That goroutine waits for Execute to return
-	// before it reads the response.
+	// Inline says that Execute runs on the goroutine that brought the request. That goroutine waits for Execute to
+	// return before it reads the response.
 	Inline bool
 	// Lost is set by a backend that has lost the state of sequences.
 	Lost Loss

@@ -19,7 +19,7 @@ type Expiry struct {
 
 // Queue is where a request waits.
 type Queue interface {
-	// Cancelled removes the request from the queue if it is still there. Cancel calls it on its own goroutine, without a
-	// lock and with a reference on r.
+	// Cancelled removes the request from the queue if it is still there. Cancel calls it on its own goroutine, without
+	// a lock and with a reference on r.
 	Cancelled(r *Request)
 }

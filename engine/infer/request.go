@@ -66,8 +66,8 @@ type RequestedOutput struct {
 	Classification uint32
 	// Binary is used by the front end only: the caller wants this output as binary data.
 	Binary bool
-	// Shared, if not nil, receives the output's bytes instead of the response. The front end writes them. The request owns
-	// it and releases it.
+	// Shared, if not nil, receives the output's bytes instead of the response. The front end writes them. The request
+	// owns it and releases it.
 	Shared SharedOutput
 }
 
@@ -111,9 +111,10 @@ type Request struct {
 	Trace Trace
 	// Origin is set by a model that makes the request. It is nil for a client's request.
 	Origin *Origin
-	// Client, if not nil, says that the goroutine that brings the request only waits for the response. It may then execute
-	// the request itself, even if that blocks on another process (backend.Traits.WaitsInline). The context ends when the client has
-	// disconnected. Code that blocks on this goroutine must watch it, since the goroutine cannot call Cancel.
+	// Client, if not nil, says that the goroutine that brings the request only waits for the response. It may then
+	// execute the request itself, even if that blocks on another process (backend.Traits.WaitsInline). The context
+	// ends when the client has disconnected. Code that blocks on this goroutine must watch it, since the goroutine
+	// cannot call Cancel.
 	Client context.Context //nolint:containedctx // it belongs to the request, which is handed on
 
 	delivery

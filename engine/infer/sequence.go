@@ -46,8 +46,8 @@ type Nulls struct {
 	zeros []byte // never changed
 }
 
-// New returns a request to be executed with r. Its inputs have the names, types and shapes of the first n inputs of r, and
-// only zeros. Nobody reads its response. The caller has the one reference.
+// New returns a request to be executed with r. Its inputs have the names, types and shapes of the first n inputs of r,
+// and only zeros. Nobody reads its response. The caller has the one reference.
 func (p *Nulls) New(r *Request, n int) *Request {
 	null, ok := p.pool.Get().(*Request)
 	if !ok {

@@ -64,9 +64,9 @@ func (s *States) Feed(r *Request) {
 	r.States = s
 }
 
-// Set sets the sequence's next value of a state. It takes over the caller's reference on buf, also on an error. If buf is
-// nil, the garbage collector owns data. The shape is copied. Errors: InvalidArg for an output that is no state, and for data
-// of another type or size than the state has.
+// Set sets the sequence's next value of a state. It takes over the caller's reference on buf, also on an error. If buf
+// is nil, the garbage collector owns data. The shape is copied. Errors: InvalidArg for an output that is no state, and
+// for data of another type or size than the state has.
 func (s *States) Set(output string, dt tensor.DataType, shape []int64, data []byte, buf *tensor.Buffer) error {
 	i := slices.IndexFunc(s.specs, func(p StateSpec) bool { return p.Output == output })
 	err := status.Errorf(status.InvalidArg, "state '%s' is not a valid state name.", output)

@@ -187,8 +187,8 @@ func (r *Request) Cancel() {
 	}
 }
 
-// SetQueue sets the queue that is notified of a cancellation, before that queue takes the request. A queue that finds the
-// request not cancelled after SetQueue is notified of every later cancellation.
+// SetQueue sets the queue that is notified of a cancellation, before that queue takes the request. A queue that finds
+// the request not cancelled after SetQueue is notified of every later cancellation.
 func (r *Request) SetQueue(q Queue) {
 	r.cancel.mu.Lock()
 	r.cancel.queue = q

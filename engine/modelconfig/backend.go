@@ -42,10 +42,10 @@ var artifacts = []artifact{
 	{"caffe2_netdef", BackendCaffe2, "model.netdef", false, false},
 }
 
-// CompleteBackend fills in what the configuration leaves open of name, platform, backend and default_model_filename. The
-// name is the folder's. The others follow from each other and from the files of a version folder (nil: there is none). If
-// neither tells the backend and the folder is called name.backend, the model gets that backend. CompleteBackend returns a
-// fault if the backend is unknown.
+// CompleteBackend fills in what the configuration leaves open of name, platform, backend and default_model_filename.
+// The name is the folder's. The others follow from each other and from the files of a version folder (nil: there is
+// none). If neither tells the backend and the folder is called name.backend, the model gets that backend.
+// CompleteBackend returns a fault if the backend is unknown.
 func CompleteBackend(cfg *inferencepb.ModelConfig, folder string, version []fs.DirEntry) Faults {
 	if cfg.Name == "" {
 		cfg.Name = folder
@@ -74,8 +74,8 @@ func CompleteBackend(cfg *inferencepb.ModelConfig, folder string, version []fs.D
 		_, backend, ok := strings.Cut(folder, ".")
 		if !ok || backend == "" {
 			return Faults{{Path: "backend",
-				Message: fmt.Sprintf("Invalid model name: Could not determine backend for model '%s' with no backend in model "+
-					"configuration. Expected model name of the form 'model.<backend_name>'.", folder),
+				Message: fmt.Sprintf("Invalid model name: Could not determine backend for model '%s' with no "+
+					"backend in model configuration. Expected model name of the form 'model.<backend_name>'.", folder),
 				Fix: "add a line such as backend: \"onnxruntime\", " +
 					"or put a model.onnx or model.py into a version folder"}}
 		}

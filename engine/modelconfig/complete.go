@@ -48,8 +48,8 @@ func (s *Signature) whyNotBatchable() string {
 	return ""
 }
 
-// DefaultMaxBatchSize is the max_batch_size of a model that can be batched and whose configuration has none. The backend
-// option default-max-batch-size changes it.
+// DefaultMaxBatchSize is the max_batch_size of a model that can be batched and whose configuration has none. The
+// backend option default-max-batch-size changes it.
 const DefaultMaxBatchSize = 4
 
 // CompleteOptions are the settings of Complete.
@@ -58,13 +58,13 @@ type CompleteOptions struct {
 	Positions           *Positions // for faults; may be nil
 }
 
-// Complete fills in what the configuration leaves open from the model's signature, as Triton's ONNX Runtime backend does.
-// It changes nothing that the configuration sets.
+// Complete fills in what the configuration leaves open from the model's signature, as Triton's ONNX Runtime backend
+// does. It changes nothing that the configuration sets.
 //
-// If inputs or outputs are missing altogether, they are taken from the signature, without the batch dimension. A model that
-// can be batched then also gets max_batch_size (if it is 0). If that is above 1 and no scheduler is set, it also gets
-// dynamic_batching. If both lists are there, only missing data types and dims of their tensors are filled in. Complete
-// returns a fault if max_batch_size contradicts the model.
+// If inputs or outputs are missing altogether, they are taken from the signature, without the batch dimension. A model
+// that can be batched then also gets max_batch_size (if it is 0). If that is above 1 and no scheduler is set, it also
+// gets dynamic_batching. If both lists are there, only missing data types and dims of their tensors are filled in.
+// Complete returns a fault if max_batch_size contradicts the model.
 func Complete(cfg *inferencepb.ModelConfig, sig *Signature, o CompleteOptions) Faults {
 	if cfg.Platform == "" {
 		cfg.Platform = sig.Platform
@@ -99,8 +99,8 @@ func Complete(cfg *inferencepb.ModelConfig, sig *Signature, o CompleteOptions) F
 	return nil
 }
 
-// without returns the signature without the inputs that a sequence batcher provides, and without the outputs that are its
-// states, because clients do not send or receive these.
+// without returns the signature without the inputs that a sequence batcher provides, and without the outputs that are
+// its states, because clients do not send or receive these.
 func (s *Signature) without(cfg *inferencepb.ModelConfig) *Signature {
 	sb := cfg.GetSequenceBatching()
 	if sb == nil {

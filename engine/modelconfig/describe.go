@@ -12,8 +12,8 @@ import (
 
 // FieldDoc describes one field of a configuration, for completion and help in an editor.
 type FieldDoc struct {
-	Path     string     `json:"path"`              // as in a file, without indices: input.dims, parameters.value.string_value
-	Type     string     `json:"type"`              // string, int64, bool, DataType, ModelInput, map<string, ModelParameter>
+	Path     string     `json:"path"`              // without indices: input.dims, parameters.value.string_value
+	Type     string     `json:"type"`              // string, int64, DataType, ModelInput, map<string, ModelParameter>
 	Message  bool       `json:"message"`           // takes { … }
 	Repeated bool       `json:"repeated"`          // takes [ … ]; true for maps
 	Oneof    string     `json:"oneof,omitempty"`   // only one of the fields with the same oneof and parent may be set
@@ -28,8 +28,8 @@ type ValueDoc struct {
 	Doc  string `json:"doc,omitempty"`
 }
 
-// Describe lists every field of a configuration, parents before children, in the order of model_config.proto. The texts are
-// the comments of that file.
+// Describe lists every field of a configuration, parents before children, in the order of model_config.proto. The
+// texts are the comments of that file.
 func Describe() []FieldDoc {
 	d := describer{docs: protoComments(inferencepb.ModelConfigProto())}
 	d.message((*inferencepb.ModelConfig)(nil).ProtoReflect().Descriptor(), "")
@@ -108,8 +108,8 @@ func typeName(fd protoreflect.FieldDescriptor) string {
 	return fd.Kind().String()
 }
 
-// protoComments returns the comments of a .proto file by name, such as ModelInput.Format.FORMAT_NHWC. The file must have one
-// declaration per line, with its comment on the lines above.
+// protoComments returns the comments of a .proto file by name, such as ModelInput.Format.FORMAT_NHWC. The file must
+// have one declaration per line, with its comment on the lines above.
 func protoComments(text string) map[string]string {
 	docs := make(map[string]string)
 	var scope, comment []string

@@ -8,9 +8,9 @@
 //	Validate(cfg, ValidateOptions{Positions: pos})   // all other faults
 //	Normalize(cfg, NormalizeOptions{…})              // the defaults that Triton's /config shows
 //
-// Each but the last returns Faults. Parse and Validate report every fault, with file, line, column and a fix. MarshalJSON
-// writes a configuration as Triton's /config does. Format writes it as a person would write the file.
+// Each but the last returns Faults. Parse and Validate report every fault, with file, line, column and a fix.
+// MarshalJSON writes a configuration as Triton's /config does. Format writes it as a person would write the file.
 //
-// Backends read model files and pass the result as a Signature. The package itself opens no model file, reads only from the
-// fs.FS that it is given, and starts no goroutine.
+// Backends read model files and pass the result as a Signature. The package itself opens no model file, reads only
+// from the fs.FS that it is given, and starts no goroutine.
 package modelconfig

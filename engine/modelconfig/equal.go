@@ -6,8 +6,8 @@ import (
 	"nereid/engine/inferencepb"
 )
 
-// OnlyInstanceCountsDiffer reports whether two normalized configurations differ only in the counts of their instance groups,
-// so that instances can be added or removed without a reload. It returns false for equal configurations.
+// OnlyInstanceCountsDiffer reports whether two normalized configurations differ only in the counts of their instance
+// groups, so that instances can be added or removed without a reload. It returns false for equal configurations.
 func OnlyInstanceCountsDiffer(a, b *inferencepb.ModelConfig) bool {
 	if len(a.InstanceGroup) != len(b.InstanceGroup) || proto.Equal(a, b) {
 		return false

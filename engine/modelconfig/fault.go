@@ -83,8 +83,8 @@ func (fs Faults) Errors() Faults { return fs.of(SeverityError) }
 // Warnings returns the faults that do not prevent loading.
 func (fs Faults) Warnings() Faults { return fs.of(SeverityWarning) }
 
-// Err returns nil if there are no errors (warnings do not count). Else it returns one InvalidArg error with all of them, one
-// per line.
+// Err returns nil if there are no errors (warnings do not count). Else it returns one InvalidArg error with all of
+// them, one per line.
 func (fs Faults) Err() error {
 	if errs := fs.Errors(); len(errs) > 0 {
 		return status.New(status.InvalidArg, errs.Error())

@@ -19,8 +19,8 @@ var formatOrder = []protoreflect.Name{
 	"ensemble_scheduling",
 }
 
-// Format writes a configuration as config.pbtxt text, indented by two spaces and in the usual order of fields. Fields with
-// their protobuf default are left out. Parse reads it back to an equal configuration. Comments are not part of a
+// Format writes a configuration as config.pbtxt text, indented by two spaces and in the usual order of fields. Fields
+// with their protobuf default are left out. Parse reads it back to an equal configuration. Comments are not part of a
 // configuration, and so not of the text.
 func Format(cfg *inferencepb.ModelConfig) string {
 	var w formatter

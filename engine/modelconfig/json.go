@@ -45,10 +45,10 @@ func jsonFault(file string, err error) Fault {
 	return f
 }
 
-// MarshalJSON writes a configuration in the format of Triton's /config. Fields have the order and the names of the .proto
-// file. Scalars and repeated fields are always written, messages only if they are set. Enums are written by name, 64-bit
-// integers as numbers, and map keys are sorted. Fields that are newer than Triton 2.51 are written only if they are set, so
-// that responses are the same as of that version.
+// MarshalJSON writes a configuration in the format of Triton's /config. Fields have the order and the names of the
+// .proto file. Scalars and repeated fields are always written, messages only if they are set. Enums are written by
+// name, 64-bit integers as numbers, and map keys are sorted. Fields that are newer than Triton 2.51 are written only
+// if they are set, so that responses are the same as of that version.
 func MarshalJSON(cfg *inferencepb.ModelConfig) []byte {
 	return appendMessage(make([]byte, 0, 2048), cfg.ProtoReflect())
 }

@@ -15,19 +15,19 @@ const (
 	BackendCaffe2  = "caffe2" // no longer in Triton; its models are refused with a clear error
 )
 
-// filFiles are the file names of a FIL model by the parameter model_type, as in the FIL backend's documentation. They are
-// in the order in which they are looked for if the model type is not given.
+// filFiles are the file names of a FIL model by the parameter model_type, as in the FIL backend's documentation. They
+// are in the order in which they are looked for if the model type is not given.
 var filFiles = []struct{ modelType, file string }{
 	{"xgboost", "xgboost.model"}, {"xgboost_json", "xgboost.json"}, {"xgboost_ubj", "xgboost.ubj"},
 	{"lightgbm", "model.txt"}, {"treelite_checkpoint", "checkpoint.tl"},
 }
 
-// ModelFiles returns the names that the model of a completed configuration may have in a version folder. The first one that
-// exists is used. They come from cc_model_filenames for the compute capability of a GPU ("8.0"; "" without one), else from
-// default_model_filename, else from the backend. None: the backend needs no file, or is not known.
+// ModelFiles returns the names that the model of a completed configuration may have in a version folder. The first one
+// that exists is used. They come from cc_model_filenames for the compute capability of a GPU ("8.0"; "" without one),
+// else from default_model_filename, else from the backend. None: the backend needs no file, or is not known.
 //
-// A name is a file or a folder, as in Triton's backends. model.onnx may be a folder that contains model.onnx and external
-// data. model.savedmodel and OneFlow's model are folders.
+// A name is a file or a folder, as in Triton's backends. model.onnx may be a folder that contains model.onnx and
+// external data. model.savedmodel and OneFlow's model are folders.
 func ModelFiles(cfg *inferencepb.ModelConfig, capability string) []string {
 	if f := cfg.GetCcModelFilenames()[capability]; f != "" && capability != "" {
 		return []string{f}

@@ -16,14 +16,14 @@ type NormalizeOptions struct {
 	GPUs []int32
 	// CPUOnly says that the backend cannot use GPUs: KIND_AUTO is KIND_CPU.
 	CPUOnly bool
-	// PreferredGroups are the instance groups that the backend prefers where the configuration leaves kind, count or GPUs
-	// open. The first one that the machine can satisfy is used.
+	// PreferredGroups are the instance groups that the backend prefers where the configuration leaves kind, count or
+	// GPUs open. The first one that the machine can satisfy is used.
 	PreferredGroups []*inferencepb.ModelInstanceGroup
 }
 
-// Normalize fills in the defaults that Triton shows in /config. These are version policy latest 1, preferred batch size
-// max_batch_size, sequence idle time 1 s, pinned memory on, and one instance group with its name, kind, count and GPUs. It
-// changes cfg in place and is idempotent. Call it after Complete.
+// Normalize fills in the defaults that Triton shows in /config. These are version policy latest 1, preferred batch
+// size max_batch_size, sequence idle time 1 s, pinned memory on, and one instance group with its name, kind, count and
+// GPUs. It changes cfg in place and is idempotent. Call it after Complete.
 func Normalize(cfg *inferencepb.ModelConfig, o NormalizeOptions) {
 	if cfg.GetVersionPolicy().GetPolicyChoice() == nil {
 		cfg.VersionPolicy = &inferencepb.ModelVersionPolicy{PolicyChoice: &inferencepb.ModelVersionPolicy_Latest_{

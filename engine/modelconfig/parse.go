@@ -17,8 +17,9 @@ const (
 )
 
 // Parse reads a configuration in protobuf text format. It accepts what protobuf's own parsers accept, except for
-// extensions, Any and field numbers. It returns all faults, in the order of the file: after a fault it continues behind the
-// faulty value. The configuration holds what could be read and is never nil. Use it for loading only if faults.Err() is nil.
+// extensions, Any and field numbers. It returns all faults, in the order of the file: after a fault it continues
+// behind the faulty value. The configuration holds what could be read and is never nil. Use it for loading only if
+// faults.Err() is nil.
 func Parse(file string, text []byte) (*inferencepb.ModelConfig, *Positions, Faults) {
 	cfg := new(inferencepb.ModelConfig)
 	p := &parser{pos: newPositions(file)}
@@ -184,7 +185,8 @@ func (p *parser) each(name token, path string, read func(at Pos)) {
 			return
 		case p.tok.isClose() || (p.tok.startLine && p.tok.kind == tokIdent):
 			p.fault(p.tok.pos, path, "close the list with ']'",
-				"expected ',' or ']' in the list opened at %d:%d, found %s", open.pos.Line, open.pos.Col, p.tok.describe())
+				"expected ',' or ']' in the list opened at %d:%d, found %s", open.pos.Line, open.pos.Col,
+				p.tok.describe())
 			return
 		default:
 			p.fault(p.tok.pos, path, "put ',' between the values of a list",
@@ -254,7 +256,7 @@ func (p *parser) field(d protoreflect.MessageDescriptor, path string, read field
 	name := p.tok
 	p.advance()
 	colon := p.tok.is(':')
-	if p.tok.kind == tokBad && p.tok.text == "\uff1a" { // a full-width colon: report it, and continue as if it were plain
+	if p.tok.kind == tokBad && p.tok.text == "\uff1a" { // a full-width colon: report it and continue
 		p.fault(p.tok.pos, path, "", "%s", p.tok.msg)
 		colon = true
 	}
@@ -334,8 +336,8 @@ func (p *parser) stray(path string) {
 	p.skipToLine()
 }
 
-// skipToLine skips to the next token that begins a line and can begin a field, or to the bracket that closes the current
-// message. It skips at least one token.
+// skipToLine skips to the next token that begins a line and can begin a field, or to the bracket that closes the
+// current message. It skips at least one token.
 func (p *parser) skipToLine() {
 	depth := 0
 	for {

@@ -29,8 +29,8 @@ func (p *Positions) Has(path string) bool {
 }
 
 // At returns the position of a path such as input[0].dims[1] or parameters["k"].string_value. For a scalar this is the
-// position of its value, for a message or a whole repeated field that of its name. A path that the file does not have gets
-// the position of its closest parent, or the zero Pos.
+// position of its value, for a message or a whole repeated field that of its name. A path that the file does not have
+// gets the position of its closest parent, or the zero Pos.
 func (p *Positions) At(path string) Pos {
 	for ; p != nil; path = parentPath(path) {
 		if pos, ok := p.at[path]; ok || path == "" {

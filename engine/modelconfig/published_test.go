@@ -77,8 +77,8 @@ func (p published) load() (*inferencepb.ModelConfig, modelconfig.Faults) {
 	return cfg, modelconfig.Validate(cfg, modelconfig.ValidateOptions{Positions: pos, Folder: p.folder, Files: p.files, GPUs: p.gpus})
 }
 
-// TestPublishedConfigurations_A025_A041_A043 loads what people have: it parses, is completed and valid, and means the same after a
-// way through the text form and through JSON; or it is refused at the right place.
+// TestPublishedConfigurations_A025_A041_A043 loads what people have: it parses, is completed and valid, and means the
+// same after a way through the text form and through JSON; or it is refused at the right place.
 func TestPublishedConfigurations_A025_A041_A043(t *testing.T) {
 	paths, err := filepath.Glob("testdata/published/*.pbtxt")
 	if err != nil || len(paths) < 69 {

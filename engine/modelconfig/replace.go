@@ -10,9 +10,9 @@ import (
 	"nereid/engine/inferencepb"
 )
 
-// Replace returns the text of a configuration with the given top-level fields replaced by those of cfg. Fields that cfg does
-// not have are removed, and new ones are added at the end. All other text stays, also comments, except for those inside a
-// replaced field. Replace returns an error if the text cannot be parsed, or if a name is no field.
+// Replace returns the text of a configuration with the given top-level fields replaced by those of cfg. Fields that
+// cfg does not have are removed, and new ones are added at the end. All other text stays, also comments, except for
+// those inside a replaced field. Replace returns an error if the text cannot be parsed, or if a name is no field.
 func Replace(text string, cfg *inferencepb.ModelConfig, fields ...string) (string, error) {
 	want, _, faults := Parse("config.pbtxt", []byte(text))
 	if err := faults.Err(); err != nil {

@@ -77,7 +77,8 @@ func suggestField(got string, d protoreflect.MessageDescriptor) string {
 var otherFieldNames = map[string]string{
 	"shape": "dims", "dimensions": "dims", "dtype": "data_type", "type": "data_type", "datatype": "data_type",
 	"labels": "label_filename", "label_file": "label_filename", "batch_size": "max_batch_size", "framework": "backend",
-	"model_name": "name", "instances": "count", "device": "kind", "devices": "gpus", "filename": "default_model_filename",
+	"model_name": "name", "instances": "count", "device": "kind", "devices": "gpus",
+	"filename":  "default_model_filename",
 	"max_delay": "max_queue_delay_microseconds", "warmup": "model_warmup", "ensemble": "ensemble_scheduling",
 }
 

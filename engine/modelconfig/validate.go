@@ -25,8 +25,8 @@ type ValidateOptions struct {
 	Signature *Signature // of the model file
 	Files     fs.FS      // the model's folder, which must contain the label, warmup and initial state files
 	Backends  []string   // the backends that are available; nil accepts every name
-	// Refused explains why a backend is not among Backends, and what to do. It returns "" if it does not know the backend.
-	// nil: it knows none.
+	// Refused explains why a backend is not among Backends, and what to do. It returns "" if it does not know the
+	// backend. nil: it knows none.
 	Refused func(backend string) string
 	GPUs    []int32 // IDs of the GPUs that models may use
 	// MinCapability is the minimum CUDA compute capability of GPUs, for the fault about a GPU that is not in GPUs.
@@ -100,7 +100,8 @@ func (c *checker) names() {
 	for _, k := range sortedMapKeys(cfg.CcModelFilenames) {
 		path := keyed("cc_model_filenames", k)
 		if f := cfg.CcModelFilenames[k]; f == "" || badPath(f) {
-			c.err(path, "name a file inside the version folder", "cc_model_filenames has %q for compute capability %s", f, k)
+			c.err(path, "name a file inside the version folder",
+				"cc_model_filenames has %q for compute capability %s", f, k)
 		}
 		var major, minor int
 		n, err := fmt.Sscanf(k, "%d.%d", &major, &minor)
@@ -116,7 +117,8 @@ func (c *checker) backend() {
 	ensemble := cfg.GetEnsembleScheduling() != nil
 	switch {
 	case cfg.Platform == PlatformEnsemble && cfg.Backend != "":
-		c.err("backend", "remove the backend", "ensemble %s has backend %q; an ensemble has none", cfg.Name, cfg.Backend)
+		c.err("backend", "remove the backend",
+			"ensemble %s has backend %q; an ensemble has none", cfg.Name, cfg.Backend)
 	case cfg.Platform == PlatformEnsemble && !ensemble:
 		c.err("platform", "add ensemble_scheduling { step [ … ] }",
 			"platform is \"ensemble\" but ensemble_scheduling is missing")
@@ -170,7 +172,8 @@ func (c *checker) runtime() {
 }
 
 // compiled are the backends that are never written in Python.
-var compiled = []string{BackendONNXRuntime, BackendTensorRT, BackendDALI, BackendFIL, "identity", "repeat", "square", "add_sub"}
+var compiled = []string{BackendONNXRuntime, BackendTensorRT, BackendDALI, BackendFIL, "identity", "repeat", "square",
+	"add_sub"}
 
 // badFileName reports a name that cannot be the name of a folder.
 func badFileName(s string) bool {
@@ -197,7 +200,8 @@ func (c *checker) versions() {
 	switch p := c.cfg.GetVersionPolicy().GetPolicyChoice().(type) {
 	case *inferencepb.ModelVersionPolicy_Latest_:
 		if p.Latest.GetNumVersions() == 0 {
-			c.err("version_policy.latest.num_versions", fixLatest, "version_policy serves the latest 0 versions, which is none")
+			c.err("version_policy.latest.num_versions", fixLatest,
+				"version_policy serves the latest 0 versions, which is none")
 		}
 	case *inferencepb.ModelVersionPolicy_Specific_:
 		const path = "version_policy.specific.versions"
@@ -239,7 +243,8 @@ func (c *checker) file(path, what, name string) {
 	info, err := fs.Stat(c.o.Files, name)
 	switch {
 	case err != nil:
-		c.err(path, "put the file there, or correct the name", "%s %q cannot be read in the model's folder: %v", what, name, err)
+		c.err(path, "put the file there, or correct the name",
+			"%s %q cannot be read in the model's folder: %v", what, name, err)
 	case info.IsDir():
 		c.err(path, "name a file", "%s %q is a folder", what, name)
 	}

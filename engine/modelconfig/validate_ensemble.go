@@ -68,8 +68,8 @@ func (c *checker) step(i int, s *inferencepb.ModelEnsembling_Step, g *ensembleGr
 	})
 }
 
-// stepMap checks the input_map or output_map of step i and calls each for the ensemble's tensors in it. kind is "input" or
-// "output".
+// stepMap checks the input_map or output_map of step i and calls each for the ensemble's tensors in it. kind is
+// "input" or "output".
 func (c *checker) stepMap(i int, at, kind string, m map[string]string, each func(name, path string)) {
 	field := kind + "_map"
 	if len(m) == 0 {

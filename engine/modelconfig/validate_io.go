@@ -186,7 +186,8 @@ func (c *checker) batchIO() {
 		for j, name := range b.TargetName {
 			at := indexed(path+".target_name", j)
 			if !outputs[name] {
-				c.err(at, "use the name of an output", "%s has the target %q, which is no output of the model", path, name)
+				c.err(at, "use the name of an output",
+					"%s has the target %q, which is no output of the model", path, name)
 			}
 			if seen[name] {
 				c.err(at, "remove one", "output %q is the target of two batch outputs", name)
@@ -241,7 +242,8 @@ func (c *checker) signature(sig *Signature) {
 	}
 	if len(missing) > 0 && len(given) != required { // with equal numbers, the unexpected names have been reported
 		c.err("input", "add the inputs "+strings.Join(missing, ", "),
-			"unable to load model '%s', configuration expects %d inputs, model provides %d", c.cfg.Name, len(given), required)
+			"unable to load model '%s', configuration expects %d inputs, model provides %d", c.cfg.Name, len(given),
+			required)
 	}
 	for i, out := range c.cfg.Output {
 		c.compare(out, sig.Outputs, "output", indexed("output", i))
@@ -312,21 +314,24 @@ func (c *checker) compareShape(t modelTensor, io IO, path string) {
 		if !slices.Equal(io.Dims, []int64{-1}) {
 			c.err(path+".allow_ragged_batch",
 				"a ragged batch reaches the model as one dimension; remove allow_ragged_batch",
-				"unable to load model '%s', configuration expects model provides input with shape [-1]  for ragged input "+
-					"'%s', model provides %s", c.cfg.Name, name, model)
+				"unable to load model '%s', configuration expects model provides input with "+
+					"shape [-1]  for ragged input '%s', model provides %s", c.cfg.Name, name, model)
 		}
 	case !isInput && c.hasBatchOutput(name): // its shape is that of an input
 	case len(io.Dims) == 0:
 		if slices.ContainsFunc(dims, func(d int64) bool { return d != 1 }) {
 			c.err(at, "the model's tensor is a single number: write dims: [ 1 ]",
-				"unable to load model '%s', scalar tensor '%s', should only provide 1 in the model configuration when the "+
-					"model doesn't support batching. Model configuration provided: %s.", c.cfg.Name, name, tensor.FormatShape(dims))
+				"unable to load model '%s', scalar tensor '%s', should only provide 1 in the model "+
+					"configuration when the model doesn't support batching. Model configuration provided: %s.",
+				c.cfg.Name, name, tensor.FormatShape(dims))
 		}
 	case batched && io.Dims[0] != -1:
-		c.err(at, fmt.Sprintf("max_batch_size is %d, and the first dimension of this tensor is fixed: "+
-			"set max_batch_size to 0 and write the whole shapes, here %s", c.cfg.MaxBatchSize, writeShape(io.Dims, reshaped)),
-			"model '%s', tensor '%s': for the model to support batching the shape should have at least 1 dimension and the "+
-				"first dimension must be -1; but shape expected by the model is %s", c.cfg.Name, name, model)
+		fix := fmt.Sprintf("max_batch_size is %d, and the first dimension of this tensor is fixed: "+
+			"set max_batch_size to 0 and write the whole shapes, here %s",
+			c.cfg.MaxBatchSize, writeShape(io.Dims, reshaped))
+		c.err(at, fix, "model '%s', tensor '%s': for the model to support batching the shape should have at least "+
+			"1 dimension and the first dimension must be -1; but shape expected by the model is %s",
+			c.cfg.Name, name, model)
 	case !fits(full, io.Dims, !isInput):
 		got := "shape " + tensor.FormatShape(full)
 		if batched {
@@ -334,8 +339,8 @@ func (c *checker) compareShape(t modelTensor, io IO, path string) {
 				"making complete " + got
 		}
 		c.err(at, c.shapeFix(dims, io.Dims, reshaped),
-			"model '%s', tensor '%s': the model expects %d dimensions (shape %s) but the model configuration specifies "+
-				"%d dimensions (%s)", c.cfg.Name, name, len(io.Dims), model, len(full), got)
+			"model '%s', tensor '%s': the model expects %d dimensions (shape %s) but the model "+
+				"configuration specifies %d dimensions (%s)", c.cfg.Name, name, len(io.Dims), model, len(full), got)
 	}
 }
 
@@ -345,8 +350,8 @@ func (c *checker) hasBatchOutput(name string) bool {
 		func(b *inferencepb.BatchOutput) bool { return slices.Contains(b.TargetName, name) })
 }
 
-// fits reports whether the model accepts a shape of the configuration: the rank is the same, and the dimensions are equal
-// where the model's is fixed. exact requires all to be equal, as for outputs, whose shape the model chooses.
+// fits reports whether the model accepts a shape of the configuration: the rank is the same, and the dimensions are
+// equal where the model's is fixed. exact requires all to be equal, as for outputs, whose shape the model chooses.
 func fits(config, model []int64, exact bool) bool {
 	if len(config) != len(model) {
 		return false
@@ -374,15 +379,15 @@ func (c *checker) shapeFix(dims, model []int64, reshaped bool) string {
 	if n == 0 {
 		want := writeShape(model, reshaped)
 		if fits(dims, model[1:], false) {
-			return "while max_batch_size is 0 the dims are the model's whole shape, its batch dimension included: write " +
-				want + ", or set max_batch_size to 1 or more"
+			return "while max_batch_size is 0 the dims are the model's whole shape, " +
+				"its batch dimension included: write " + want + ", or set max_batch_size to 1 or more"
 		}
 		return "write " + want
 	}
 	want := writeShape(model[1:], reshaped)
 	if fits(dims, model, false) {
-		return fmt.Sprintf("max_batch_size is %d, so the server puts the batch dimension in front of the dims by itself: "+
-			"write %s without it, or set max_batch_size to 0", n, want)
+		return fmt.Sprintf("max_batch_size is %d, so the server puts the batch dimension in front of the dims "+
+			"by itself: write %s without it, or set max_batch_size to 0", n, want)
 	}
 	return fmt.Sprintf("write %s; the batch dimension is not in dims because max_batch_size is %d", want, n)
 }

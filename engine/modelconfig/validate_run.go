@@ -160,7 +160,8 @@ func (c *checker) warmup() {
 				"warmup sample %d has batch_size %d, above max_batch_size", i, w.BatchSize)
 		}
 		if w.Count > maxInstances {
-			c.err(at+".count", fmt.Sprintf("use at most %d", maxInstances), "warmup sample %d runs %d times", i, w.Count)
+			c.err(at+".count", fmt.Sprintf("use at most %d", maxInstances),
+				"warmup sample %d runs %d times", i, w.Count)
 		}
 		for _, in := range c.cfg.Input {
 			if _, ok := w.Inputs[in.Name]; !ok && !in.Optional && in.Name != "" {

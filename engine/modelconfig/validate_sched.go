@@ -59,7 +59,8 @@ func (c *checker) dynamic(d *inferencepb.ModelDynamicBatching) {
 	c.preferred(d.PreferredBatchSize, at+".preferred_batch_size")
 	levels := d.PriorityLevels
 	if levels > maxPriorityLevels {
-		c.err(at+".priority_levels", fmt.Sprintf("use at most %d", maxPriorityLevels), "there are %d priority levels", levels)
+		c.err(at+".priority_levels", fmt.Sprintf("use at most %d", maxPriorityLevels),
+			"there are %d priority levels", levels)
 	}
 	if levels > 0 && (d.DefaultPriorityLevel == 0 || d.DefaultPriorityLevel > levels) {
 		c.err(at+".default_priority_level", fmt.Sprintf("use a level from 1 to %d", levels),
@@ -181,10 +182,12 @@ func (c *checker) control(ctl *inferencepb.ModelSequenceBatching_Control, at str
 	}
 	switch {
 	case given != 1:
-		c.err(at, "give one of int32_false_true, fp32_false_true and bool_false_true, such as fp32_false_true: [ 0, 1 ]",
+		c.err(at,
+			"give one of int32_false_true, fp32_false_true and bool_false_true, such as fp32_false_true: [ 0, 1 ]",
 			"%s has %d of the lists of a false and a true value, want 1", ctl.Kind, given)
 	case count != 2:
-		c.err(at, "give the false value and the true value, such as [ 0, 1 ]", "%s has %d values, want 2", ctl.Kind, count)
+		c.err(at, "give the false value and the true value, such as [ 0, 1 ]",
+			"%s has %d values, want 2", ctl.Kind, count)
 	}
 }
 
@@ -202,7 +205,8 @@ func (c *checker) states(list []*inferencepb.ModelSequenceBatching_State, at str
 			names[n.field+n.name] = true
 		}
 		if s.DataType == inferencepb.DataType_TYPE_INVALID {
-			c.err(elem+".data_type", "add a line such as data_type: TYPE_FP32", "state %q has no data_type", s.InputName)
+			c.err(elem+".data_type", "add a line such as data_type: TYPE_FP32",
+				"state %q has no data_type", s.InputName)
 		}
 		if len(s.Dims) == 0 {
 			c.err(elem+".dims", "add dims", "state %q has no dims", s.InputName)

@@ -6,8 +6,8 @@ import (
 	"nereid/engine/inferencepb"
 )
 
-// ChooseVersions returns the available versions that a policy selects, ascending: the latest n, all, or the listed ones.
-// Without a policy it is the latest one. The result may be empty.
+// ChooseVersions returns the available versions that a policy selects, ascending: the latest n, all, or the listed
+// ones. Without a policy it is the latest one. The result may be empty.
 func ChooseVersions(policy *inferencepb.ModelVersionPolicy, available []int64) []int64 {
 	sorted := slices.Clone(available)
 	slices.Sort(sorted)

@@ -3,8 +3,8 @@ package repo
 import "strings"
 
 // Key returns the key of a model: its name, or with a namespace the repository and the name. Namespaces
-// (--model-namespacing) allow models of the same name in several repositories. A name has no slash, so Split finds it behind
-// the last one.
+// (--model-namespacing) allow models of the same name in several repositories. A name has no slash, so Split finds it
+// behind the last one.
 func Key(namespace, name string) string {
 	if namespace == "" {
 		return name

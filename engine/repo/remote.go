@@ -12,17 +12,17 @@ import (
 	"nereid/engine/status"
 )
 
-// Remote is a model repository that is not in a local folder. Its models are copied to one when they are loaded. Its methods
-// are safe for concurrent use.
+// Remote is a model repository that is not in a local folder. Its models are copied to one when they are loaded. Its
+// methods are safe for concurrent use.
 type Remote interface {
-	// List returns the files of the repository, or of one model if that is not "", in any order. It returns within a limited
-	// time. After an error nothing is known about the repository.
+	// List returns the files of the repository, or of one model if that is not "", in any order. It returns within a
+	// limited time. After an error nothing is known about the repository.
 	List(model string) ([]File, error)
 	// Folder returns the local folder of a model, to which Fetch copies files.
 	Folder(model string) string
-	// Fetch copies files of a model, as listed by List, to Folder. Local files in scope (by their paths below Folder) that
-	// are not among files are removed. Unchanged files are not touched, and changed ones are replaced atomically. progress
-	// may be nil. It is called now and then, with the bytes that have been copied and the bytes of all files.
+	// Fetch copies files of a model, as listed by List, to Folder. Local files in scope (by their paths below Folder)
+	// that are not among files are removed. Unchanged files are not touched, and changed ones are replaced atomically.
+	// progress may be nil. It is called now and then, with the bytes that have been copied and the bytes of all files.
 	Fetch(ctx context.Context, model string, files []File, scope func(rel string) bool, progress Progress) error
 }
 
@@ -132,8 +132,8 @@ func (p *printer) remote(local string, f File) {
 // Remote reports whether the model's files must be fetched before they can be read.
 func (m *Model) Remote() bool { return m.fetch != nil }
 
-// FetchShared copies the files of a remote model that are in no version to Folder: the configuration, labels, warmup data.
-// For other models it does nothing.
+// FetchShared copies the files of a remote model that are in no version to Folder: the configuration, labels, warmup
+// data. For other models it does nothing.
 func (m *Model) FetchShared(ctx context.Context) error {
 	if m.fetch == nil {
 		return nil
@@ -144,8 +144,8 @@ func (m *Model) FetchShared(ctx context.Context) error {
 	}, nil)
 }
 
-// FetchVersion copies one version of a remote model to its folder below Folder. progress may be nil. For other models it
-// does nothing.
+// FetchVersion copies one version of a remote model to its folder below Folder. progress may be nil. For other models
+// it does nothing.
 func (m *Model) FetchVersion(ctx context.Context, number int64, progress Progress) error {
 	if m.fetch == nil {
 		return nil

@@ -22,8 +22,8 @@ import (
 // ConfigName is the file name of a model's configuration.
 const ConfigName = "config.pbtxt"
 
-// Fingerprint is a hash of the names, sizes, modification times, inodes, kinds and permissions of files. It changes when the
-// files change. 0 means that there are none.
+// Fingerprint is a hash of the names, sizes, modification times, inodes, kinds and permissions of files. It changes
+// when the files change. 0 means that there are none.
 type Fingerprint uint64
 
 // Model is a model folder as found by a scan.
@@ -35,8 +35,8 @@ type Model struct {
 	Folder string
 	// Config is the path of the configuration file, "" if there is none.
 	Config string
-	// Shared is the fingerprint of all files that are in no version: configuration, labels, warmup data. Rest is the same
-	// without the configuration file.
+	// Shared is the fingerprint of all files that are in no version: configuration, labels, warmup data. Rest is the
+	// same without the configuration file.
 	Shared, Rest Fingerprint
 	// Versions has the fingerprint of every version folder, also of those that the version policy excludes.
 	Versions map[int64]Fingerprint
@@ -51,8 +51,8 @@ type Model struct {
 	fetch func(ctx context.Context, keep func(rel string) bool, progress Progress) error
 }
 
-// ReadyName is a file in a model folder that says that the other files are complete. A program that copies a model writes it
-// last, and again after each change.
+// ReadyName is a file in a model folder that says that the other files are complete. A program that copies a model
+// writes it last, and again after each change.
 const ReadyName = ".ready"
 
 // Marker is the state of a file ReadyName.
@@ -95,10 +95,10 @@ type Options struct {
 	Remotes map[string]Remote
 }
 
-// Scan returns the models of all repositories by their keys. unread contains the repositories that cannot be read, with the
-// reason. Nothing is known about their models, so a caller keeps its former state. A model folder that cannot be read is in
-// the result with its error. Without namespaces, so is a name that is in two repositories, because Triton loads neither. A
-// repository that is listed twice is read once.
+// Scan returns the models of all repositories by their keys. unread contains the repositories that cannot be read,
+// with the reason. Nothing is known about their models, so a caller keeps its former state. A model folder that cannot
+// be read is in the result with its error. Without namespaces, so is a name that is in two repositories, because
+// Triton loads neither. A repository that is listed twice is read once.
 func Scan(o Options) (models map[string]*Model, unread map[string]error) {
 	models, unread = map[string]*Model{}, map[string]error{}
 	var seen []string
@@ -164,9 +164,9 @@ func (o *Options) add(models map[string]*Model, m *Model) {
 		m.Key = Key(m.Root, m.Name)
 	}
 	if other := models[m.Key]; other != nil {
-		other.Err = status.Errorf(status.InvalidArg, "model '%s' is in two repositories, %s and %s: its name must be "+
-			"unique across all model repositories; rename or remove one, or start the server with --model-namespacing=true",
-			m.Name, other.Root, m.Root)
+		other.Err = status.Errorf(status.InvalidArg, "model '%s' is in two repositories, %s and %s: its name "+
+			"must be unique across all model repositories; rename or remove one, "+
+			"or start the server with --model-namespacing=true", m.Name, other.Root, m.Root)
 		return
 	}
 	models[m.Key] = m
@@ -215,8 +215,8 @@ func Ignored(name string) bool {
 	return false
 }
 
-// CheckName returns InvalidArg for a model name that is no plain folder name: empty, hidden, with a separator or a control
-// character, or longer than file systems allow.
+// CheckName returns InvalidArg for a model name that is no plain folder name: empty, hidden, with a separator or a
+// control character, or longer than file systems allow.
 func CheckName(name string) error {
 	switch {
 	case name == "":
@@ -292,8 +292,8 @@ func marker(path string, written int64) Marker {
 	return Complete
 }
 
-// changed returns the change time of a file in nanoseconds: of its content, its name or its times. Unlike the modification
-// time, programs cannot set it.
+// changed returns the change time of a file in nanoseconds: of its content, its name or its times. Unlike the
+// modification time, programs cannot set it.
 func changed(info fs.FileInfo) int64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return changeTime(st)
@@ -378,8 +378,8 @@ func (p *printer) tree(path string, depth int) error {
 	return nil
 }
 
-// special names a kind of file that is neither a regular file nor a folder, because reading it may block forever. It returns
-// "" for other files.
+// special names a kind of file that is neither a regular file nor a folder, because reading it may block forever. It
+// returns "" for other files.
 func special(m fs.FileMode) string {
 	switch {
 	case m&fs.ModeNamedPipe != 0:
@@ -394,9 +394,10 @@ func special(m fs.FileMode) string {
 	return ""
 }
 
-// ignoresTime reports whether a modification time does not depend on the content. Some builds set all times to 1970 or 1980,
-// and a time may be in the future. Weights of the same architecture also have the same size, so only the change time shows
-// that such a file was overwritten. It is not used for other files, because hard links and new owners change it too.
+// ignoresTime reports whether a modification time does not depend on the content. Some builds set all times to 1970 or
+// 1980, and a time may be in the future. Weights of the same architecture also have the same size, so only the change
+// time shows that such a file was overwritten. It is not used for other files, because hard links and new owners
+// change it too.
 func ignoresTime(info fs.FileInfo) bool {
 	const epochs = 315_705_600 // 1980-01-03, in seconds
 	return info.ModTime().Unix() < epochs || info.ModTime().UnixNano() > changed(info)+int64(time.Minute)

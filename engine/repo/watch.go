@@ -11,9 +11,9 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Watch sends on the returned channel (capacity 1) when something in the repositories may have changed. It is prompt where the
-// file system reports changes. It also sends after every poll interval, because network file systems do not report them. It
-// ends with ctx and then closes the channel. poll must be positive.
+// Watch sends on the returned channel (capacity 1) when something in the repositories may have changed. It is prompt
+// where the file system reports changes. It also sends after every poll interval, because network file systems do not
+// report them. It ends with ctx and then closes the channel. poll must be positive.
 func Watch(ctx context.Context, roots []string, poll time.Duration, log *slog.Logger) <-chan struct{} {
 	out := make(chan struct{}, 1)
 	w, err := fsnotify.NewWatcher()

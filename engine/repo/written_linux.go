@@ -11,8 +11,8 @@ import (
 // fSetLease is F_SETLEASE of fcntl(2).
 const fSetLease = 1024
 
-// Written returns a file below a folder that a process has open for writing, "" if there is none. It detects only processes
-// on this machine, and only files of this process's user (all files with CAP_LEASE).
+// Written returns a file below a folder that a process has open for writing, "" if there is none. It detects only
+// processes on this machine, and only files of this process's user (all files with CAP_LEASE).
 func Written(folder string) (path string) {
 	_ = filepath.WalkDir(folder, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() && p != folder && Ignored(d.Name()) {
@@ -30,8 +30,8 @@ func Written(folder string) (path string) {
 	return path
 }
 
-// written requests a read lease and releases it. The kernel refuses it with EAGAIN while a process has the file open for
-// writing.
+// written requests a read lease and releases it. The kernel refuses it with EAGAIN while a process has the file open
+// for writing.
 func written(path string) bool {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 var errTimeout = status.New(status.Unavailable, "Request timeout expired")
 
 // due returns how many requests of the queue, from its head, are to be executed now. If n is 0, wait is the time until
-// more may be due. The rules are Triton's: the largest preferred size is executed at once. So is a batch that cannot grow,
-// or that would exceed the preferred sizes. Other batches wait until their oldest request is MaxQueueDelay old. d.mu is held.
+// more may be due. The rules are Triton's: the largest preferred size is executed at once. So is a batch that cannot
+// grow, or that would exceed the preferred sizes. Other batches wait until their oldest request is MaxQueueDelay old.
+// d.mu is held.
 func (d *Dynamic) due(now infer.Stamp) (n int, wait time.Duration) {
 	if d.queue.n == 0 {
 		return 0, 0
@@ -94,8 +95,8 @@ func (d *Dynamic) shrunk() {
 	}
 }
 
-// expire applies the policies to requests whose timeout has expired. The alarm calls it, so that clients are answered in
-// time even if all instances are busy.
+// expire applies the policies to requests whose timeout has expired. The alarm calls it, so that clients are answered
+// in time even if all instances are busy.
 func (d *Dynamic) expire() {
 	d.mu.Lock()
 	d.alarm.at = 0

@@ -105,8 +105,8 @@ func (d *Dynamic) wakeFor(now infer.Stamp) *waiter {
 		return d.popIdle()
 	}
 	if leader.rows > 0 && d.queue.rows < leader.rows {
-		// The leader leaves the queue to other instances. One of these may wait for a batch to become due, and then has no
-		// timer of its own.
+		// The leader leaves the queue to other instances. One of these may wait for a batch to become due, and then
+		// has no timer of its own.
 		if d.policy.CoresBusy != nil || d.policy.MaxQueueDelay == 0 || len(d.waiters.idle) == 0 {
 			return nil
 		}
@@ -124,8 +124,8 @@ func (d *Dynamic) wakeFor(now infer.Stamp) *waiter {
 	return leader
 }
 
-// popIdle removes and returns the idle instance that came last, whose memory is most likely cached. It prefers instances
-// that are much faster, or have not executed anything yet. nil: none is idle. d.mu is held.
+// popIdle removes and returns the idle instance that came last, whose memory is most likely cached. It prefers
+// instances that are much faster, or have not executed anything yet. nil: none is idle. d.mu is held.
 func (d *Dynamic) popIdle() *waiter {
 	i := len(d.waiters.idle) - 1
 	if i < 0 {
@@ -172,8 +172,8 @@ func (d *Dynamic) Close() {
 func (d *Dynamic) Next(ctx context.Context, inst InstanceID, gate Gate) (*infer.Batch, error) {
 	passed := gate == nil
 	if d.policy.MaxBatchSize > 1 {
-		// Run the goroutines that are ready: the requests that they bring join this batch. With 64 clients, batches became
-		// 2.5 times as large, with 15 % less CPU time per request.
+		// Run the goroutines that are ready: the requests that they bring join this batch. With 64 clients, batches
+		// became 2.5 times as large, with 15 % less CPU time per request.
 		runtime.Gosched()
 	}
 	d.mu.Lock()
@@ -290,8 +290,8 @@ func (d *Dynamic) pass(ctx context.Context, inst InstanceID, gate Gate) (err err
 	return err
 }
 
-// wait blocks until the instance is woken or ctx ends. If the queue is not empty and has no leader, the instance becomes
-// the leader and waits for at most timeout. d.mu is held before and after, but not while it blocks.
+// wait blocks until the instance is woken or ctx ends. If the queue is not empty and has no leader, the instance
+// becomes the leader and waits for at most timeout. d.mu is held before and after, but not while it blocks.
 func (d *Dynamic) wait(ctx context.Context, inst InstanceID, timeout time.Duration, rows int) error {
 	w := d.waiters.add(inst, rows, d.queue.n > 0)
 	leads := d.waiters.leader == w

@@ -176,8 +176,8 @@ func TestCancelledRequestsAreAnsweredAndSkipped(t *testing.T) {
 	}
 }
 
-// Instances come and go while requests come: whoever leaves passes its wake-up on, so no request is forgotten while some
-// instance is there.
+// Instances come and go while requests come: whoever leaves passes its wake-up on, so no request is forgotten while
+// some instance is there.
 func TestInstancesComeAndGo(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 2))

@@ -86,7 +86,8 @@ func (in *instance) remaining(now infer.Stamp) time.Duration {
 	return max(in.estimate(in.rows)-now.Sub(in.since), 0)
 }
 
-// efficientSize returns the smallest batch size, a power of two, whose time per row is at most a quarter above the best.
+// efficientSize returns the smallest batch size, a power of two, whose time per row is at most a quarter above the
+// best.
 func (in *instance) efficientSize() int {
 	best := time.Duration(0)
 	for _, t := range in.perRow {
@@ -102,13 +103,13 @@ func (in *instance) efficientSize() int {
 	return 1
 }
 
-// hold decides whether an instance takes requests or leaves them to other instances. n requests are due. It returns how
-// many of them the instance takes now. If wait is not 0, it takes none: it looks again after wait, or when the queue has
-// so many rows. d.mu is held.
+// hold decides whether an instance takes requests or leaves them to other instances. n requests are due. It returns
+// how many of them the instance takes now. If wait is not 0, it takes none: it looks again after wait, or when the
+// queue has so many rows. d.mu is held.
 //
-// There are two cases, and none with a single instance. While another instance computes on the same cores, small batches
-// are inefficient: on two busy cores, two instances without this rule used 20 to 33 % more CPU time per request. And an
-// instance takes no requests that faster instances would have executed sooner.
+// There are two cases, and none with a single instance. While another instance computes on the same cores, small
+// batches are inefficient: on two busy cores, two instances without this rule used 20 to 33 % more CPU time per
+// request. And an instance takes no requests that faster instances would have executed sooner.
 func (d *Dynamic) hold(id InstanceID, n int, now infer.Stamp) (take int, wait time.Duration, rows int) {
 	if len(d.instances) == 1 || d.closed {
 		return n, 0, 0
@@ -141,8 +142,8 @@ func (d *Dynamic) holdForCores(in *instance, now infer.Stamp) (wait time.Duratio
 	return wait, rows
 }
 
-// holdForFaster is hold for instances of which others are more than 1.5 times as fast. Such an instance takes only what it
-// can execute before the faster ones would have executed the whole queue.
+// holdForFaster is hold for instances of which others are more than 1.5 times as fast. Such an instance takes only
+// what it can execute before the faster ones would have executed the whole queue.
 func (d *Dynamic) holdForFaster(in *instance, n int, now infer.Stamp) (take int, wait time.Duration, rows int) {
 	most := max(d.policy.MaxBatchSize, 1)
 	own := in.estimate(most)

@@ -29,12 +29,12 @@ type Scheduler interface {
 // Batcher is a Scheduler from which free instances take batches.
 type Batcher interface {
 	Scheduler
-	// Next waits until a batch is due for an instance and returns it. The caller then owns the batch and one reference on
-	// each of its requests. It returns ErrClosed when the scheduler is closed and empty, or ctx's error.
+	// Next waits until a batch is due for an instance and returns it. The caller then owns the batch and one reference
+	// on each of its requests. It returns ErrClosed when the scheduler is closed and empty, or ctx's error.
 	//
-	// If gate is not nil, Next calls it when work is due, before it forms the batch. After gate has returned nil, Next does
-	// not wait any more. If other instances have taken the work meanwhile, Next returns nil, and the caller must return what
-	// it acquired with gate.
+	// If gate is not nil, Next calls it when work is due, before it forms the batch. After gate has returned nil, Next
+	// does not wait any more. If other instances have taken the work meanwhile, Next returns nil, and the caller must
+	// return what it acquired with gate.
 	Next(ctx context.Context, inst InstanceID, gate Gate) (*infer.Batch, error)
 }
 
@@ -46,21 +46,22 @@ type Binder interface {
 	// Detach binds no more sequences to an instance. The instance's Next returns ErrClosed when its last sequence has
 	// ended. Detach does not wait.
 	Detach(inst InstanceID)
-	// EndSequences ends the started sequences of an instance that has lost their state. It is called between Execute and
-	// the instance's next Next. If begun is true, the sequences that started in that execution are kept.
+	// EndSequences ends the started sequences of an instance that has lost their state. It is called between Execute
+	// and the instance's next Next. If begun is true, the sequences that started in that execution are kept.
 	EndSequences(inst InstanceID, begun bool)
 }
 
 // Rescheduler is a Batcher that accepts a request again after an execution.
 type Rescheduler interface {
-	// Reschedule queues a request that has no final response again. It is called between Execute and the instance's next
-	// Next. If it returns nil, the scheduler holds a reference on r. The error is for the caller of r.
+	// Reschedule queues a request that has no final response again. It is called between Execute and the instance's
+	// next Next. If it returns nil, the scheduler holds a reference on r. The error is for the caller of r.
 	Reschedule(r *infer.Request) error
 }
 
 // Remover is a Batcher that keeps data about each instance.
 type Remover interface {
-	// Remove is called when an instance has ended and will not call Next again. Its ID may be given to another instance.
+	// Remove is called when an instance has ended and will not call Next again. Its ID may be given to another
+	// instance.
 	Remove(inst InstanceID)
 }
 
@@ -70,9 +71,10 @@ type InstanceID int
 // Serial is a Batcher for instances that execute several batches one after the other.
 type Serial interface {
 	// More appends up to most batches to list, for an instance that has a batch from Next and has not executed it. It
-	// returns only batches that are due now, and not more than the instance's share of them. It does not wait, and returns
-	// nothing if a batch may have several requests. A request that a model's execution made is appended only behind requests
-	// of the same execution, because other requests may wait for that model. The caller owns the batches as from Next.
+	// returns only batches that are due now, and not more than the instance's share of them. It does not wait, and
+	// returns nothing if a batch may have several requests. A request that a model's execution made is appended only
+	// behind requests of the same execution, because other requests may wait for that model. The caller owns the
+	// batches as from Next.
 	More(inst InstanceID, list []*infer.Batch, most int) []*infer.Batch
 }
 

@@ -10,13 +10,13 @@ import (
 	"nereid/engine/tensor"
 )
 
-// Sequences is the sequence batcher. It binds each sequence to a slot of one instance and gives the sequence's requests to
-// that instance one after the other. Control inputs and implicit states say which sequence a request belongs to, and where
-// it begins and ends.
+// Sequences is the sequence batcher. It binds each sequence to a slot of one instance and gives the sequence's
+// requests to that instance one after the other. Control inputs and implicit states say which sequence a request
+// belongs to, and where it begins and ends.
 //
-// A sequence begins with a request that has the START flag. It ends after the execution of a request with the END flag,
-// when it has been idle for too long, or when one of its requests is cancelled in the queue. While all slots are taken, new
-// sequences wait in the backlog, in order of arrival.
+// A sequence begins with a request that has the START flag. It ends after the execution of a request with the END
+// flag, when it has been idle for too long, or when one of its requests is cancelled in the queue. While all slots are
+// taken, new sequences wait in the backlog, in order of arrival.
 type Sequences struct {
 	policy          SequencePolicy
 	shape           []int64 // of control inputs
@@ -43,8 +43,8 @@ var (
 	_ infer.Queue = (*Sequences)(nil)
 )
 
-// sequence is a live sequence. It is in the backlog, or has a slot. A sequence with a slot is ready (a request is queued),
-// running (a request is in the instance's batch) or idle.
+// sequence is a live sequence. It is in the backlog, or has a slot. A sequence with a slot is ready (a request is
+// queued), running (a request is in the instance's batch) or idle.
 type sequence struct {
 	id          infer.CorrelationID // its text is a copy
 	correlation []byte              // the control input
@@ -106,8 +106,9 @@ var errInstanceGone = status.New(status.Unavailable,
 	"the model instance that this sequence ran on is gone; start the sequence again")
 
 func errNoStart(r *infer.Request) error {
-	return status.Errorf(status.InvalidArg, "inference request for sequence %s to model '%s' must specify the START flag "+
-		"on the first request of the sequence", r.Correlation, r.ModelName)
+	return status.Errorf(status.InvalidArg,
+		"inference request for sequence %s to model '%s' must specify the START flag "+
+			"on the first request of the sequence", r.Correlation, r.ModelName)
 }
 
 // refusal is a request that has left the queue, and the error for its caller.
@@ -130,8 +131,9 @@ func (s *Sequences) unlock() {
 	}
 }
 
-// Enqueue admits r; see Scheduler. It also returns InvalidArg for a request with several rows, without a correlation ID or
-// with one that is not of the model's type, and for one of a sequence that has not started. The texts are Triton's.
+// Enqueue admits r; see Scheduler. It also returns InvalidArg for a request with several rows, without a correlation
+// ID or with one that is not of the model's type, and for one of a sequence that has not started. The texts are
+// Triton's.
 func (s *Sequences) Enqueue(r *infer.Request) error {
 	if err := s.check(r); err != nil {
 		return err
@@ -190,7 +192,8 @@ func (s *Sequences) check(r *infer.Request) error {
 		return err
 	}
 	if dt := s.correlationType; id.Text != "" && dt != tensor.Invalid && dt != tensor.Bytes {
-		return status.Errorf(status.InvalidArg, "correlation ID '%s' for model '%s' must be a number: the model takes it as %s",
+		return status.Errorf(status.InvalidArg,
+			"correlation ID '%s' for model '%s' must be a number: the model takes it as %s",
 			id.Text, r.ModelName, dt)
 	}
 	return nil
@@ -278,8 +281,8 @@ func (s *Sequences) update(q *sequence, now infer.Stamp) {
 	}
 }
 
-// end ends a sequence that has no further requests. If its queue contains the next sequence of the same ID, that one goes
-// to the end of the backlog. Requests before it are refused. s.mu is held.
+// end ends a sequence that has no further requests. If its queue contains the next sequence of the same ID, that one
+// goes to the end of the backlog. Requests before it are refused. s.mu is held.
 func (s *Sequences) end(q *sequence, now infer.Stamp) {
 	for r := q.queue.head; r != nil && !isStart(r); r = q.queue.head {
 		q.remove(r)
@@ -337,8 +340,8 @@ func (s *Sequences) finish() {
 	}
 }
 
-// Close admits no more requests and ends the sequences without queued requests. Next returns ErrClosed when the requests
-// of the others have been executed.
+// Close admits no more requests and ends the sequences without queued requests. Next returns ErrClosed when the
+// requests of the others have been executed.
 func (s *Sequences) Close() {
 	s.mu.Lock()
 	defer s.unlock()
@@ -386,8 +389,9 @@ func (s *Sequences) Wait(ctx context.Context) error {
 // Reschedule puts a request that has just been executed before the others of its sequence; see Rescheduler.
 func (s *Sequences) Reschedule(r *infer.Request) error {
 	if !s.policy.Iterative {
-		return status.Errorf(status.Internal, "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, but model "+
-			"'%s' has no iterative_sequence in its sequence_batching", r.ModelName)
+		return status.Errorf(status.Internal,
+			"Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, but model "+
+				"'%s' has no iterative_sequence in its sequence_batching", r.ModelName)
 	}
 	r.SetQueue(s) // the backend may have set another one
 	s.mu.Lock()

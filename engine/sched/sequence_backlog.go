@@ -26,8 +26,8 @@ func (s *Sequences) limit(q *sequence, deadline, now infer.Stamp) {
 	}
 }
 
-// limitAll limits the wait of a sequence of the backlog by the timeouts of its requests, except those of later sequences
-// with the same ID. s.mu is held.
+// limitAll limits the wait of a sequence of the backlog by the timeouts of its requests, except those of later
+// sequences with the same ID. s.mu is held.
 func (s *Sequences) limitAll(q *sequence, now infer.Stamp) {
 	q.restarts = false
 	for r := q.queue.head; r != nil; r = r.Place.Next {
@@ -39,8 +39,8 @@ func (s *Sequences) limitAll(q *sequence, now infer.Stamp) {
 	}
 }
 
-// assignBacklog gives the sequences of the backlog slots while there are free ones: the lowest free slot of the instance
-// with most free slots. s.mu is held.
+// assignBacklog gives the sequences of the backlog slots while there are free ones: the lowest free slot of the
+// instance with most free slots. s.mu is held.
 func (s *Sequences) assignBacklog(now infer.Stamp) {
 	for q := s.backlog.head; q != nil; q = s.backlog.head {
 		var best *slots

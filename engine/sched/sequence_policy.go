@@ -13,8 +13,8 @@ import (
 
 // SequencePolicy says how sequences are batched, in the terms of sequence_batching in model_config.proto.
 type SequencePolicy struct {
-	// Slots is how many sequences an instance may have at once: the rows of a batch of the direct strategy, the candidates
-	// of the oldest one. At least 1.
+	// Slots is how many sequences an instance may have at once: the rows of a batch of the direct strategy, the
+	// candidates of the oldest one. At least 1.
 	Slots int
 	// MaxBatchSize is the most rows in a batch. 0 or 1: every request is executed alone.
 	MaxBatchSize int
@@ -25,12 +25,13 @@ type SequencePolicy struct {
 	// Iterative makes every request a sequence, which is executed until the backend does not reschedule it.
 	Iterative bool
 
-	// Oldest selects the oldest strategy: batches of the requests that have waited longest. Else the strategy is direct:
-	// each sequence has its row.
+	// Oldest selects the oldest strategy: batches of the requests that have waited longest. Else the strategy is
+	// direct: each sequence has its row.
 	Oldest bool
 	// MaxQueueDelay is how long the oldest request may wait for a preferred batch size, or for MinimumUtilization.
 	MaxQueueDelay time.Duration
-	// MinimumUtilization is the part of the slots, from 0 to 1, whose requests a batch of the direct strategy waits for.
+	// MinimumUtilization is the part of the slots, from 0 to 1, whose requests a batch of the direct strategy waits
+	// for.
 	MinimumUtilization float64
 	// Preferred are the preferred batch sizes of the oldest strategy. None: MaxBatchSize.
 	Preferred []int
@@ -83,8 +84,8 @@ func (p *SequencePolicy) correlationType() tensor.DataType {
 	return tensor.Invalid
 }
 
-// correlation returns a correlation ID as the bytes of a control input, nil for the type Invalid. Numbers are truncated to
-// the type's size. As a string, a number is written in decimal.
+// correlation returns a correlation ID as the bytes of a control input, nil for the type Invalid. Numbers are
+// truncated to the type's size. As a string, a number is written in decimal.
 func correlation(id infer.CorrelationID, dt tensor.DataType) []byte {
 	if dt == tensor.Bytes {
 		text := id.Text
@@ -121,8 +122,8 @@ func (s *Sequences) addControls(r *infer.Request, correlation []byte) {
 }
 
 // AddControls adds the inputs that the batcher provides to a request that does not come through the batcher, such as a
-// warmup request. States have their initial values, and controls are those of a sequence of one request. All rows of r get
-// the same values. Inputs that r already has stay.
+// warmup request. States have their initial values, and controls are those of a sequence of one request. All rows of r
+// get the same values. Inputs that r already has stay.
 func (s *Sequences) AddControls(r *infer.Request) {
 	if r.Correlation.IsZero() {
 		r.Correlation.Number = 1

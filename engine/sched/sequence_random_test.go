@@ -16,10 +16,10 @@ import (
 )
 
 // Random schedules of sequences on a fake clock: both strategies, several instances that come and go, executions that
-// fail, clients that leave a sequence, cancel, start twice, or start again before the end has run, timeouts in the backlog, and a scheduler
-// that closes in the middle. No sequence mixes with another, its requests run in their order, one at a time, on one
-// instance and in one row, with the state that the one before left; its controls say where it is; a slot comes back at the
-// end, or after the idle time; and every request gets exactly one answer.
+// fail, clients that leave a sequence, cancel, start twice, or start again before the end has run, timeouts in the
+// backlog, and a scheduler that closes in the middle. No sequence mixes with another, its requests run in their order,
+// one at a time, on one instance and in one row, with the state that the one before left; its controls say where it
+// is; a slot comes back at the end, or after the idle time; and every request gets exactly one answer.
 func TestRandomSequences(t *testing.T) {
 	seeds := uint64(2500)
 	if testing.Short() {

@@ -207,8 +207,8 @@ func (s *Sequences) done(b *slots) bool {
 	return s.closed && len(s.live) == 0 // sequences of other instances may have to come here
 }
 
-// due returns how many requests an instance is to execute now. If n is 0, wait is the time until more may be due, 0 if it
-// has to wait for an event. The rules are Triton's. s.mu is held.
+// due returns how many requests an instance is to execute now. If n is 0, wait is the time until more may be due, 0 if
+// it has to wait for an event. The rules are Triton's. s.mu is held.
 func (s *Sequences) due(b *slots, now infer.Stamp) (n int, wait time.Duration) {
 	if b.ready.n == 0 {
 		return 0, 0

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Buffer is reference-counted memory. Its creator holds the first reference. When the last reference is released, the memory
-// is returned (to a pool, to a runtime, to shared memory) and must not be used any more. Retain and Release are safe for
-// concurrent use.
+// Buffer is reference-counted memory. Its creator holds the first reference. When the last reference is released, the
+// memory is returned (to a pool, to a runtime, to shared memory) and must not be used any more. Retain and Release are
+// safe for concurrent use.
 type Buffer struct {
 	data   []byte
 	device *Device // the memory if it is on a GPU; data is nil then
@@ -24,7 +24,8 @@ type Device struct {
 	GPU     int     // as CUDA numbers it in this process
 	Address uintptr // in the primary context of the GPU
 	Size    int     // in bytes
-	// Read copies the first len(b) bytes to the host and returns when the copy is complete. nil: the host cannot read it.
+	// Read copies the first len(b) bytes to the host and returns when the copy is complete. nil: the host cannot read
+	// it.
 	Read func(b []byte) error
 }
 
@@ -46,8 +47,8 @@ func NewDeviceBuffer(d Device, free func(*Buffer)) *Buffer {
 // Device returns the GPU memory, nil if it is host memory.
 func (b *Buffer) Device() *Device { return b.device }
 
-// Renew gives a released buffer new memory and one reference, which the caller holds. Only the creator of the buffer may call
-// it. It saves the allocation of a buffer and its free function.
+// Renew gives a released buffer new memory and one reference, which the caller holds. Only the creator of the buffer
+// may call it. It saves the allocation of a buffer and its free function.
 func (b *Buffer) Renew(data []byte) {
 	if b.refs.Load() != 0 {
 		panic("tensor: Renew of a buffer in use")
@@ -81,9 +82,9 @@ func (b *Buffer) Release() {
 	}
 }
 
-// Pool provides buffers in size classes, powers of two from 512 bytes to 64 MiB. The garbage collector owns larger buffers.
-// When many of these have been released, their memory is returned to the operating system. The zero value is ready. Get and
-// the release of buffers are safe for concurrent use.
+// Pool provides buffers in size classes, powers of two from 512 bytes to 64 MiB. The garbage collector owns larger
+// buffers. When many of these have been released, their memory is returned to the operating system. The zero value is
+// ready. Get and the release of buffers are safe for concurrent use.
 type Pool struct {
 	classes  [maxClass - minClass + 1]sync.Pool
 	released atomic.Int64 // bytes of larger buffers that were released and not returned to the operating system
@@ -93,8 +94,8 @@ const (
 	minClass = 9  // 512 B
 	maxClass = 26 // 64 MiB
 
-	// returnBytes is how much released memory is worth a garbage collection, which is cheap compared with requests of that
-	// size. The collector alone would keep the memory until the heap has grown several times, or for two minutes.
+	// returnBytes is how much released memory is worth a garbage collection, which is cheap compared with requests of
+	// that size. The collector alone would keep the memory until the heap has grown several times, or for two minutes.
 	returnBytes = 256 << 20
 )
 

@@ -12,8 +12,8 @@ func AppendBits(dst []byte, bits int, v uint64) []byte {
 	return append(dst, all[:bits/8]...)
 }
 
-// AppendInteger appends an element of an integer type. text is a decimal number. It returns false if text is no value of dt,
-// or dt is no integer type.
+// AppendInteger appends an element of an integer type. text is a decimal number. It returns false if text is no value
+// of dt, or dt is no integer type.
 func AppendInteger(dst []byte, dt DataType, text string) ([]byte, bool) {
 	bits := dt.Size() * 8
 	switch dt {

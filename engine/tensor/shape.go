@@ -8,8 +8,8 @@ import (
 	"nereid/engine/status"
 )
 
-// Elements returns the number of elements of a shape, 1 for the empty shape. It returns InvalidArg for a negative dimension
-// and for a product above the range of int64.
+// Elements returns the number of elements of a shape, 1 for the empty shape. It returns InvalidArg for a negative
+// dimension and for a product above the range of int64.
 func Elements(shape []int64) (int64, error) {
 	n := uint64(1)
 	zero := false
@@ -34,8 +34,8 @@ func Elements(shape []int64) (int64, error) {
 	return int64(n), nil
 }
 
-// ByteSize returns the size in bytes of a tensor. For BYTES it returns -1, because the size depends on the content. The errors
-// are those of Elements, and InvalidArg if the size is above the range of int64.
+// ByteSize returns the size in bytes of a tensor. For BYTES it returns -1, because the size depends on the content.
+// The errors are those of Elements, and InvalidArg if the size is above the range of int64.
 func ByteSize(dt DataType, shape []int64) (int64, error) {
 	n, err := Elements(shape)
 	if err != nil {
@@ -46,7 +46,8 @@ func ByteSize(dt DataType, shape []int64) (int64, error) {
 		return -1, nil
 	}
 	if n > math.MaxInt64/size {
-		return 0, status.Errorf(status.InvalidArg, "shape %s of %s is larger than memory can be", FormatShape(shape), dt)
+		return 0,
+			status.Errorf(status.InvalidArg, "shape %s of %s is larger than memory can be", FormatShape(shape), dt)
 	}
 	return n * size, nil
 }

@@ -7,15 +7,15 @@ import (
 	"nereid/engine/status"
 )
 
-// Tensor is a named, typed view of bytes. A copy of a Tensor has the same bytes and takes no reference. To keep a tensor
-// longer than the call that provides it, retain Buf.
+// Tensor is a named, typed view of bytes. A copy of a Tensor has the same bytes and takes no reference. To keep a
+// tensor longer than the call that provides it, retain Buf.
 type Tensor struct {
 	Name     string
 	DataType DataType
 	// Shape is in elements per dimension, the batch dimension (if the model has one) first.
 	Shape []int64
-	// Data is the content: Elements(Shape)*DataType.Size() bytes, or the elements with their lengths for BYTES. It is nil if
-	// Buf is GPU memory (OnDevice). Only code that declares that it accepts GPU memory gets such tensors.
+	// Data is the content: Elements(Shape)*DataType.Size() bytes, or the elements with their lengths for BYTES. It is
+	// nil if Buf is GPU memory (OnDevice). Only code that declares that it accepts GPU memory gets such tensors.
 	Data []byte
 	// Buf owns Data. nil: the garbage collector owns Data, which needs no reference.
 	Buf *Buffer
@@ -37,8 +37,8 @@ func (t *Tensor) Size() int {
 	return len(t.Data)
 }
 
-// ToHost replaces GPU memory by a copy in memory of the pool. The caller holds the one reference on the returned buffer. The
-// buffer is nil if the content was in host memory. The reference on the GPU memory stays with its holder.
+// ToHost replaces GPU memory by a copy in memory of the pool. The caller holds the one reference on the returned
+// buffer. The buffer is nil if the content was in host memory. The reference on the GPU memory stays with its holder.
 func (t *Tensor) ToHost(pool *Pool) (*Buffer, error) {
 	d := t.OnDevice()
 	if d == nil {
@@ -53,7 +53,8 @@ func (t *Tensor) ToHost(pool *Pool) (*Buffer, error) {
 	return buf, nil
 }
 
-// ReadAll copies the whole memory into b, which is large enough. Errors: Internal if the host cannot read it, else Read's.
+// ReadAll copies the whole memory into b, which is large enough. Errors: Internal if the host cannot read it, else
+// Read's.
 func (d *Device) ReadAll(b []byte) error {
 	if d.Read == nil {
 		return status.Errorf(status.Internal, "memory of GPU %d cannot be read by the host", d.GPU)
@@ -81,8 +82,8 @@ const (
 	copyMost  = 16 << 20  // no cache is large enough for more
 )
 
-// Copy is copy for content that will be read soon. From 1 MiB on, copy writes around the CPU caches, so that the next reader
-// waits for main memory. Copy copies in pieces to avoid that, unless the content is too large for the caches.
+// Copy is copy for content that will be read soon. From 1 MiB on, copy writes around the CPU caches, so that the next
+// reader waits for main memory. Copy copies in pieces to avoid that, unless the content is too large for the caches.
 func Copy(dst, src []byte) int {
 	n := min(len(dst), len(src))
 	if n > copyMost {

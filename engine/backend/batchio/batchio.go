@@ -51,8 +51,8 @@ func New(cfg *inferencepb.ModelConfig) *Plan {
 	return p
 }
 
-// Ragged reports whether an input may have another shape in each request. The model gets the elements of all requests in one
-// dimension.
+// Ragged reports whether an input may have another shape in each request. The model gets the elements of all requests
+// in one dimension.
 func (p *Plan) Ragged(input string) bool { return p != nil && slices.Contains(p.ragged, input) }
 
 // Input returns the batch input with a name, nil if there is none.
@@ -93,7 +93,8 @@ func (in *Input) Rank() int {
 	return 1
 }
 
-// Shape appends the tensor's shape for the requests of a batch to dst. Errors: InvalidArg if a request lacks the source.
+// Shape appends the tensor's shape for the requests of a batch to dst. Errors: InvalidArg if a request lacks the
+// source.
 func (in *Input) Shape(dst []int64, requests []*infer.Request) ([]int64, error) {
 	n := int64(len(requests))
 	switch in.kind {
@@ -127,8 +128,8 @@ func (in *Input) Shape(dst []int64, requests []*infer.Request) ([]int64, error) 
 	}
 }
 
-// Fill writes the tensor's values, four bytes each in the machine's byte order, to dst, which has the size of Shape. The values
-// of BATCH_MAX_ELEMENT_COUNT_AS_SHAPE have no meaning and are zeros.
+// Fill writes the tensor's values, four bytes each in the machine's byte order, to dst, which has the size of Shape.
+// The values of BATCH_MAX_ELEMENT_COUNT_AS_SHAPE have no meaning and are zeros.
 func (in *Input) Fill(dst []byte, requests []*infer.Request) error {
 	w := writer{dst: dst, float: in.DataType == tensor.FP32}
 	switch in.kind {
@@ -213,7 +214,8 @@ func (in *Input) items(r *infer.Request) (rows int64, dims []int64, err error) {
 	return t.Shape[0], t.Shape[1:], nil
 }
 
-// Output describes how an output with the elements of all requests is split. Each request gets as many as its shape has.
+// Output describes how an output with the elements of all requests is split. Each request gets as many as its shape
+// has.
 type Output struct {
 	name   string
 	source string

@@ -8,9 +8,9 @@ import (
 	"nereid/engine/tensor"
 )
 
-// Joins reports whether p and q can be concatenated to one tensor. They are the same input of two requests, nil where a
-// request does not have it. They must have the same type, and unless the input is ragged the same shape except for the first
-// dimension.
+// Joins reports whether p and q can be concatenated to one tensor. They are the same input of two requests, nil where
+// a request does not have it. They must have the same type, and unless the input is ragged the same shape except for
+// the first dimension.
 func Joins(p, q *tensor.Tensor, ragged bool) bool {
 	if p == nil || q == nil {
 		return p == q
@@ -36,5 +36,6 @@ func CheckRows(model, output string, shape []int64, rows int64) error {
 		return nil
 	}
 	return status.Errorf(status.Internal, "model '%s' gave output '%s' the shape %s for a batch of %d; "+
-		"its first dimension must be the batch, or set max_batch_size: 0", model, output, tensor.FormatShape(shape), rows)
+		"its first dimension must be the batch, or set max_batch_size: 0", model, output, tensor.FormatShape(shape),
+		rows)
 }

@@ -1,8 +1,8 @@
-// Package redis keeps responses in a Redis server that several servers may share: Triton's redis cache. A key depends on the
-// version's files, its configuration and the request, so versions with other files do not share responses.
+// Package redis keeps responses in a Redis server that several servers may share: Triton's redis cache. A key depends
+// on the version's files, its configuration and the request, so versions with other files do not share responses.
 //
-// One goroutine stores responses, after the client has its response. Close ends it. If it cannot keep up, responses are not
-// stored. While the Redis server fails, it is used once per retryInterval, and the models answer all requests.
+// One goroutine stores responses, after the client has its response. Close ends it. If it cannot keep up, responses
+// are not stored. While the Redis server fails, it is used once per retryInterval, and the models answer all requests.
 package redis
 
 import (
@@ -92,9 +92,9 @@ func parse(all map[string]string) (*settings, error) {
 	for name, value := range all {
 		set := known[name]
 		if set == nil {
-			return nil, status.Errorf(status.InvalidArg, "cache-config redis,%s=%s: there is no such setting; the redis "+
-				"cache has host, port, user, password, db, connect_timeout, socket_timeout, pool_size, wait_timeout, "+
-				"tls_enabled, cert, key, cacert, cacert_dir and sni", name, value)
+			return nil, status.Errorf(status.InvalidArg, "cache-config redis,%s=%s: there is no such setting; the "+
+				"redis cache has host, port, user, password, db, connect_timeout, socket_timeout, pool_size, "+
+				"wait_timeout, tls_enabled, cert, key, cacert, cacert_dir and sni", name, value)
 		}
 		if err := set(value); err != nil {
 			shown := value

@@ -2,6 +2,6 @@ package redis
 
 import "time"
 
-// retryInterval is how long a Redis server is not used after an error, so that requests do not wait for a server that is
-// down.
+// retryInterval is how long a Redis server is not used after an error, so that requests do not wait for a server that
+// is down.
 const retryInterval = time.Second

@@ -69,8 +69,8 @@ var forms = map[kind]string{
 	kindAzure: "as://account/container/path",
 }
 
-// cutEndpoint splits off http://host:port, https://host:port or, as Triton does for S3, host:port. Without a scheme it is
-// plain HTTP.
+// cutEndpoint splits off http://host:port, https://host:port or, as Triton does for S3, host:port. Without a scheme it
+// is plain HTTP.
 func cutEndpoint(k kind, rest string) (endpoint, left string) {
 	scheme := "http"
 	given := false

@@ -21,8 +21,8 @@ type azureContainer struct {
 	client *container.Client
 }
 
-// openAzure opens a container. AZURE_STORAGE_AUTH_TYPE selects the account's key, the machine's managed identity or Azure's
-// default credentials. Without any of them the container is read anonymously.
+// openAzure opens a container. AZURE_STORAGE_AUTH_TYPE selects the account's key, the machine's managed identity or
+// Azure's default credentials. Without any of them the container is read anonymously.
 func openAzure(_ context.Context, a address, text string, o Options) (bucket, error) {
 	c, err := o.azureCredential(text)
 	if err != nil {

@@ -22,14 +22,14 @@ import (
 	"nereid/engine/repo"
 )
 
-// cache holds the contents of objects in files that are named by their content. The files of models are hard links to them.
-// An interrupted download has the suffix partSuffix.
+// cache holds the contents of objects in files that are named by their content. The files of models are hard links to
+// them. An interrupted download has the suffix partSuffix.
 type cache struct{ dir string }
 
 const (
 	partSuffix = ".part"
-	// unusedAge is how old a content without links must be before it is removed. A younger one may belong to a download that
-	// is not complete.
+	// unusedAge is how old a content without links must be before it is removed. A younger one may belong to a
+	// download that is not complete.
 	unusedAge = time.Hour
 	// partAge is how long an interrupted download is kept.
 	partAge = 7 * 24 * time.Hour
@@ -110,8 +110,8 @@ func place(object, target string) error {
 // maxAttempts is how often a download without progress is tried.
 const maxAttempts = 5
 
-// download downloads the content of an object to the cache. It continues an interrupted download. The caller holds a lock so
-// that objects with the same content are not downloaded at the same time.
+// download downloads the content of an object to the cache. It continues an interrupted download. The caller holds a
+// lock so that objects with the same content are not downloaded at the same time.
 func (r *Repository) download(ctx context.Context, f repo.File, object string, p *meter) error {
 	if info, err := os.Lstat(object); err == nil && info.Mode().IsRegular() && info.Size() == f.Size {
 		p.add(f.Size)

@@ -13,8 +13,8 @@ import (
 // credentialPath is the environment variable with the path of Triton's credential file.
 const credentialPath = "TRITON_CLOUD_CREDENTIAL_PATH"
 
-// s3Credential, gcsCredential and azureCredential are the entries of Triton's credential file. All fields may be empty. Then
-// the provider's default credentials are used, or else none.
+// s3Credential, gcsCredential and azureCredential are the entries of Triton's credential file. All fields may be
+// empty. Then the provider's default credentials are used, or else none.
 type s3Credential struct {
 	KeyID        string `json:"key_id"`
 	SecretKey    string `json:"secret_key"`
@@ -65,9 +65,10 @@ func (o Options) readCredentials() (*credentialFile, error) {
 	return c, nil
 }
 
-// credential returns the credential for an address: the entry of the credential file with the longest matching prefix, or
-// without such a file what the environment contains. An entry with the name "" matches every address.
-func credential[T any](o Options, text string, entries func(*credentialFile) map[string]T, env func() T) (found T, err error) {
+// credential returns the credential for an address: the entry of the credential file with the longest matching prefix,
+// or without such a file what the environment contains. An entry with the name "" matches every address.
+func credential[T any](o Options, text string, entries func(*credentialFile) map[string]T, env func() T) (T, error) {
+	var found T
 	file, err := o.readCredentials()
 	if err != nil {
 		return found, err

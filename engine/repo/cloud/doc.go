@@ -6,6 +6,6 @@
 //	as://http://host:port/account/container/path
 //
 // Files that a load needs are copied to a local folder. Each content is downloaded once, also across restarts, and an
-// interrupted download continues where it ended. This package only lists and copies files; package repo interprets them.
-// Fetch starts goroutines and waits for them.
+// interrupted download continues where it ended. This package only lists and copies files; package repo interprets
+// them. Fetch starts goroutines and waits for them.
 package cloud

@@ -19,8 +19,8 @@ import (
 	"nereid/engine/repo"
 )
 
-// gcsBucket is a bucket of Google Cloud Storage, read through its JSON API. Two calls do not justify the client library, which
-// would add 20 MB to the program.
+// gcsBucket is a bucket of Google Cloud Storage, read through its JSON API. Two calls do not justify the client
+// library, which would add 20 MB to the program.
 type gcsBucket struct {
 	client *http.Client
 	base   string // https://storage.googleapis.com

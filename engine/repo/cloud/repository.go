@@ -90,8 +90,9 @@ type Repository struct {
 
 var _ repo.Remote = (*Repository)(nil)
 
-// Open opens a repository by its address. It looks for credentials, but makes no request to the storage. The caller closes
-// the repository. Errors: InvalidArg, Unsupported for other storage, Internal if the cache folder cannot be created.
+// Open opens a repository by its address. It looks for credentials, but makes no request to the storage. The caller
+// closes the repository. Errors: InvalidArg, Unsupported for other storage, Internal if the cache folder cannot be
+// created.
 func Open(ctx context.Context, text string, o Options) (*Repository, error) {
 	a, err := parseAddress(text)
 	if err != nil {

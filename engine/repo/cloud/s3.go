@@ -25,8 +25,8 @@ type s3Bucket struct {
 	name   string
 }
 
-// openS3 opens a bucket with the given keys, else with those of the profile or AWS's default credentials, else anonymously.
-// The bucket is part of the path of requests, as in Triton.
+// openS3 opens a bucket with the given keys, else with those of the profile or AWS's default credentials, else
+// anonymously. The bucket is part of the path of requests, as in Triton.
 func openS3(ctx context.Context, a address, text string, o Options) (bucket, error) {
 	c, err := o.s3Credential(text)
 	if err != nil {

@@ -150,8 +150,8 @@ func freePort(t *testing.T) string {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// start runs a server until the test ends, and returns its port when it says that it is ready. These servers do not tell
-// which port they got, so that one is found for them; where another program was faster they try the next.
+// start runs a server until the test ends, and returns its port when it says that it is ready. These servers do not
+// tell which port they got, so that one is found for them; where another program was faster they try the next.
 func start(t *testing.T, program, ready string, args func(port string) []string) string {
 	t.Helper()
 	for try := 1; ; try++ {
