@@ -45,12 +45,10 @@ func commands() []command.Command {
 				return configCommand(ctx, args, e.Lookup, e.Stdout, e.Stderr)
 			}},
 		{Names: []string{"perf"}, Args: "...", Help: "measure a server under load; see nereid perf --help",
-			Run: func(ctx context.Context, e *command.Env, args []string) int {
-				return perfcmd.Run(ctx, e.Version, args, e.Stdout, e.Stderr)
-			}},
+			Run: perfcmd.Run},
 		{Names: []string{"tune"}, Args: "...", Help: "find a model's best configuration; see nereid tune --help",
 			Run: func(ctx context.Context, e *command.Env, args []string) int {
-				return tunecmd.Run(ctx, tuneProgram(), args, e.Stdout, e.Stderr)
+				return tunecmd.Run(ctx, e, tuneProgram(), args)
 			}},
 		{Names: []string{"devices"}, Args: "[options]", Help: "show the CPUs and GPUs that models may use",
 			Run: func(_ context.Context, e *command.Env, args []string) int {

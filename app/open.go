@@ -418,7 +418,7 @@ func (s *server) openConsole() error {
 		Frameworks:   frameworks{folder: s.data.python(), interpreter: s.c.interpreter()},
 		Tuner: &tunecmd.Console{
 			Program: tuneProgram(), ServerOptions: tunecmd.ServerOptions(s.c.args), Python: s.data.python(),
-			Cores: s.cores, GPUCount: len(s.machine.IDs()),
+			Cores: s.cores, GPUs: len(s.machine.IDs()),
 		},
 	}
 	if s.shell != nil {

@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"nereid/app/certs/certstest"
+	"nereid/app/command"
 	perfcmd "nereid/app/command/perf"
 )
 
@@ -75,7 +76,7 @@ func (r *rig) counted(t *testing.T, model string) (good, bad uint64) {
 func perfRun(t *testing.T, want int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	if code := perfcmd.Run(t.Context(), Version, args, &out, &errs); code != want {
+	if code := perfcmd.Run(t.Context(), &command.Env{Version: Version, Stdout: &out, Stderr: &errs}, args); code != want {
 		t.Fatalf("nereid perf %q = %d, want %d\n%s%s", args, code, want, out.String(), errs.String())
 	}
 	return out.String(), errs.String()
@@ -297,7 +298,8 @@ func TestPerfOutput(t *testing.T) {
 			}
 			return out.Write(b)
 		})
-		code := perfcmd.Run(ctx, Version, []string{"-m", "plain", "-u", r.at("http"), "-v", "--measurement-mode", "count_windows", "-r", "100000", "-s", "0", "-f", dir + "/cut.csv"}, stop, &errs)
+		code := perfcmd.Run(ctx, &command.Env{Stdout: stop, Stderr: &errs}, []string{"-m", "plain", "-u", r.at("http"), "-v",
+			"--measurement-mode", "count_windows", "-r", "100000", "-s", "0", "-f", dir + "/cut.csv"})
 		if row := readCSV(t, dir+"/cut.csv"); code != 0 || len(row) != 1 || !strings.Contains(errs.String(), "interrupted") || !strings.Contains(out.String(), "Throughput: ") {
 			t.Errorf("status %d, CSV %v\n%s%s", code, row, out.String(), errs.String())
 		}

@@ -195,7 +195,7 @@ func TestBatches(t *testing.T) {
 		d.Streams[0] = append(d.Streams[0], Step{Inputs: []client.Tensor{client.Of("IN", []float32{float32(i), 9})}, Want: []client.Tensor{client.Of("OUT", []int8{int8(i)})}})
 	}
 	m, _ := plain(t)
-	f, err := newFeed(&Options{Model: m, Data: d, Batch: 2})
+	f, err := newFeed(&Options{Model: m, Data: d, RequestOptions: RequestOptions{Batch: 2}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestBatches(t *testing.T) {
 		}
 	}
 	d.Streams[0][1].Inputs[0].Shape = []int64{1, 2}
-	if _, err := newFeed(&Options{Model: m, Data: d, Batch: 2}); err == nil || !strings.Contains(err.Error(), "use -b 1") {
+	if _, err := newFeed(&Options{Model: m, Data: d, RequestOptions: RequestOptions{Batch: 2}}); err == nil || !strings.Contains(err.Error(), "use -b 1") {
 		t.Errorf("F011 rows of different shapes: %v", err)
 	}
 }

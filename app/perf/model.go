@@ -29,6 +29,11 @@ type Model struct {
 	Composing       []ModelVersion
 }
 
+// HasInput reports whether the model has an input of that name.
+func (m *Model) HasInput(name string) bool {
+	return slices.ContainsFunc(m.Inputs, func(in IO) bool { return in.Name == name })
+}
+
 // ModelVersion names a model that works for another one; Version "" is any.
 type ModelVersion struct{ Name, Version string }
 

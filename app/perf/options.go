@@ -14,54 +14,72 @@ type Options struct {
 	Target Target
 	Model  Model
 	Data   *Data
+	RequestOptions
+	Load
+	Search
+	WindowOptions
 
+	// Server answers for its statistics; nil: none are read.
+	Server Server
+	// Gather reads metrics of the server, at the begin of a window and then once per Interval; nil: none are read.
+	Gather   func() (Metrics, error)
+	Interval time.Duration // default 1 s
+
+	Seed   uint64 // of random gaps and lengths of sequences; 0: another one each time
+	Keep   bool   // keep records of all requests, for the export
+	Events Events
+}
+
+// RequestOptions say what every request has besides its inputs.
+type RequestOptions struct {
 	Batch      int             // rows of a request; default 1
-	Parameters map[string]any  // of every request: bool, int64 or string
+	Parameters map[string]any  // bool, int64 or string
 	Outputs    []client.Output // default: all
 	Sequences  SequenceOptions
-	Seed       uint64 // of Poisson's gaps and the sequences' lengths; 0: another one each time
+}
 
-	// The load: so many requests under way, or so many a second, or gaps that are repeated, or fixed times (once).
+// Load is a number of requests in flight, a number per second, gaps that are repeated, or fixed times that are used once.
+type Load struct {
 	Concurrency *Range
 	Rate        *Range
 	Poisson     bool // the gaps of Rate are random
 	Intervals   []time.Duration
 	Schedule    []time.Duration
-	// MostUnderWay bounds the requests under way of a load that is no concurrency; default 1024.
-	MostUnderWay int
-	// Coarse paces by timers alone, which may be a millisecond late but know a fake clock.
-	Coarse bool
-
-	Binary    bool          // search by halves
-	Threshold time.Duration // of the latency that decides; 0: none
-
-	Window      time.Duration // default 5 s
-	WindowCount int           // above 0: windows last a second and until so many requests have been answered
-	Stability   float64       // of the last three windows, in percent; default 10
-	Rough       bool          // the throughput alone must be stable, as with perf_analyzer's asynchronous calls
-	MaxTrials   int           // default 10
-	Percentile  int           // of the latency that decides; 0: the average
-	Requests    int           // above 0: one window of so many requests
-	Warmup      int           // requests before the first level
-
-	Server Server // nil: no statistics of the server
-	// Gather is called once a window's Interval for metrics of the server; nil: none.
-	Gather   func() (Metrics, error)
-	Interval time.Duration // default 1 s
-
-	Keep   bool // records of all requests, for the export
-	Events Events
+	// MaxInFlight bounds the requests in flight unless the load is a concurrency; default 1024.
+	MaxInFlight int
+	// TimersOnly paces requests with timers alone. They may be a millisecond late, but work with a fake clock.
+	TimersOnly bool
 }
 
-// Events tell of what happens while Run runs; nil functions are left out. They are called by one goroutine and must return
-// soon.
+// Search says how the levels of a range are measured.
+type Search struct {
+	Binary    bool          // by halves
+	Threshold time.Duration // of the decisive latency: the search ends there; 0: none
+}
+
+// WindowOptions say how long a level is measured.
+type WindowOptions struct {
+	Window         time.Duration // default DefaultWindow
+	WindowCount    int           // above 0: a window lasts a second and until so many requests were answered
+	Stability      float64       // of the last three windows, in percent; default 10
+	ThroughputOnly bool          // only the throughput must be stable, as with perf_analyzer's asynchronous calls
+	MaxTrials      int           // the most windows; default 10
+	Percentile     int           // of the decisive latency; 0: the average
+	Requests       int           // above 0: one window of so many requests
+	Warmup         int           // requests before the first level
+}
+
+// DefaultWindow is the length of a time window.
+const DefaultWindow = 5 * time.Second
+
+// Events are called while Run runs, by one goroutine. They must return soon; nil functions are left out.
 type Events struct {
 	Level  func(level float64)           // a level begins
 	Window func(level float64, w *Point) // one of its windows has ended
 	Point  func(p *Point)                // a level has ended
 }
 
-// setDefaults fills in what is left out, and returns every fault at once.
+// setDefaults fills in the defaults. It returns all faults at once.
 func (o *Options) setDefaults() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -101,7 +119,7 @@ func (o *Options) setDefaults() error {
 			bad("%w", err)
 		}
 	}
-	for _, n := range []int{o.Batch, o.WindowCount, o.MaxTrials, o.Requests, o.Warmup, o.MostUnderWay} {
+	for _, n := range []int{o.Batch, o.WindowCount, o.MaxTrials, o.Requests, o.Warmup, o.MaxInFlight} {
 		if n < 0 {
 			bad("%d is negative; counts are 0 (the default) or above", n)
 		}
@@ -112,10 +130,10 @@ func (o *Options) setDefaults() error {
 	if o.Window < 0 || o.Interval < 0 || o.Threshold < 0 || o.Stability < 0 {
 		bad("times and percentages must not be negative")
 	}
-	setDefault(&o.Window, 5*time.Second)
+	setDefault(&o.Window, DefaultWindow)
 	setDefault(&o.Stability, 10)
 	setDefault(&o.MaxTrials, 10)
-	setDefault(&o.MostUnderWay, 1024)
+	setDefault(&o.MaxInFlight, 1024)
 	setDefault(&o.Interval, time.Second)
 	return errors.Join(errs...)
 }
@@ -127,7 +145,7 @@ func setDefault[T comparable](v *T, to T) {
 	}
 }
 
-// levels is the range of the search, nil if the load has one level.
+// levels is the range of the search; nil if the load has one level.
 func (o *Options) levels() *Range {
 	if o.Concurrency != nil {
 		return o.Concurrency

@@ -108,6 +108,22 @@ func ParseShape(s string) (name string, shape []int64, err error) {
 	return s[:at], shape, nil
 }
 
+// ParseShapes reads several shapes by their names.
+func ParseShapes(list []string) (map[string][]int64, error) {
+	var shapes map[string][]int64
+	for _, s := range list {
+		name, shape, err := ParseShape(s)
+		if err != nil {
+			return nil, err
+		}
+		if shapes == nil {
+			shapes = map[string][]int64{}
+		}
+		shapes[name] = shape
+	}
+	return shapes, nil
+}
+
 // ParseParameter reads "name:value:type" with the types bool, int and string. The value may have colons.
 func ParseParameter(s string) (name string, value any, err error) {
 	first, last := strings.IndexByte(s, ':'), strings.LastIndexByte(s, ':')

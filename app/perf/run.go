@@ -144,7 +144,7 @@ func (r *run) drive(ctx context.Context, cancel func(), l *load, level float64, 
 // generate makes the load of a level until it is stopped.
 func (r *run) generate(l *load, level float64) {
 	o := &r.o
-	if !o.Coarse {
+	if !o.TimersOnly {
 		l.spare = 1500 * time.Microsecond
 	}
 	var next schedule
@@ -164,7 +164,7 @@ func (r *run) generate(l *load, level float64) {
 	if o.Model.Sequence {
 		l.openSequences(next, o.sequenceCount())
 	} else {
-		l.open(next, o.MostUnderWay)
+		l.open(next, o.MaxInFlight)
 	}
 }
 

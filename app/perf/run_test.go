@@ -85,7 +85,10 @@ func plain(t *testing.T) (Model, *Data) {
 // options are those of a run on the fake clock.
 func options(t *testing.T, target Target) Options {
 	m, d := plain(t)
-	return Options{Target: target, Model: m, Data: d, Coarse: true, Seed: 1, Window: time.Second}
+	return Options{
+		Target: target, Model: m, Data: d, Seed: 1,
+		Load: Load{TimersOnly: true}, WindowOptions: WindowOptions{Window: time.Second},
+	}
 }
 
 func one(n float64) *Range { return &Range{Start: n, End: n, Step: 1} }
@@ -227,7 +230,7 @@ func TestOpenLoop(t *testing.T) {
 				return 0
 			}}
 			o := options(t, c)
-			o.Rate, o.Requests, o.MostUnderWay = one(100), 100, 1
+			o.Rate, o.Requests, o.MaxInFlight = one(100), 100, 1
 			p := run1(t, o).Points[0]
 			if got := p.Latency.Mean(); !about(got.Seconds(), .505, .01) || p.Delayed < 98 || !about(p.mean(p.Wait).Seconds(), .01, .01) {
 				t.Errorf("mean latency %v, %d delayed, %v from sending; want 505 ms, 99 and 10 ms", got, p.Delayed, p.mean(p.Wait))
@@ -321,12 +324,12 @@ func TestWindows(t *testing.T) {
 			// The server answers ever later, and as many a second.
 			begin := time.Now()
 			o := options(t, &clock{takes: func(int, int) time.Duration { return time.Since(begin) / 2 }})
-			o.Rate, o.Rough, o.Stability, o.MaxTrials = one(50), true, 30, 10
+			o.Rate, o.ThroughputOnly, o.Stability, o.MaxTrials = one(50), true, 30, 10
 			if r := run1(t, o); len(r.Points) != 1 {
 				t.Errorf("not stable: %+v", r.Beyond)
 			}
 			begin = time.Now()
-			o.Rough, o.MaxTrials = false, 3
+			o.ThroughputOnly, o.MaxTrials = false, 3
 			if r := run1(t, o); len(r.Points) != 0 {
 				t.Errorf("stable by latency too: %+v", r.Points)
 			}

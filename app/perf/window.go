@@ -35,12 +35,12 @@ func (m *measurement) watch(ctx context.Context) error {
 			m.stable = true
 			return nil
 		}
-		if m.stable = m.agree(!o.Rough); m.stable || m.beyond() {
+		if m.stable = m.agree(!o.ThroughputOnly); m.stable || m.beyond() {
 			return nil
 		}
 	}
 	// A load that the server cannot keep up with has ever longer latencies, at a throughput that is stable.
-	m.stable = m.stable || o.Rough && m.agree(false)
+	m.stable = m.stable || o.ThroughputOnly && m.agree(false)
 	return nil
 }
 

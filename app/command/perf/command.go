@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"nereid/app/command"
 	"nereid/app/perf"
 	"nereid/engine/client"
 )
@@ -27,35 +28,34 @@ const (
 	statusFailed   = 99
 )
 
-// Run runs the command and returns its exit status. version is the program's. An interrupt stops it; it then reports what it
-// has measured.
-func Run(ctx context.Context, version string, args []string, stdout, stderr io.Writer) int {
+// Run runs the command and returns its exit status. An interrupt stops the measurement; the figures until then are
+// reported.
+func Run(ctx context.Context, env *command.Env, args []string) int {
 	o, err := parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, usage)
+		fmt.Fprint(env.Stdout, usageHead, command.Help(newOptions().sections()), usageTail)
 		return statusOK
 	case err != nil:
-		fmt.Fprintf(stderr, "error: %v\n", err)
+		fmt.Fprintf(env.Stderr, "error: %v\n", err)
 		return statusBadUse
-	case o.version:
-		fmt.Fprintf(stdout, "nereid perf %s\n", version)
+	case o.showVersion:
+		fmt.Fprintf(env.Stdout, "nereid perf %s\n", env.Version)
 		return statusOK
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second interrupt ends the program at once
-	o.program = version
-	code, err := o.run(ctx, stdout, stderr)
+	code, err := o.run(ctx, env)
 	if err != nil {
-		fmt.Fprintf(stderr, "error: %v\n", err)
+		fmt.Fprintf(env.Stderr, "error: %v\n", err)
 	}
 	return code
 }
 
 // run measures and reports.
-func (o *options) run(ctx context.Context, stdout, stderr io.Writer) (int, error) {
-	control, err := o.dial() // for questions, so that they do not wait behind the load
+func (o *options) run(ctx context.Context, env *command.Env) (status int, err error) {
+	control, err := o.server.dial() // a separate client, so that its requests do not wait behind the load
 	if err != nil {
 		return statusBadUse, err
 	}
@@ -69,18 +69,17 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) (int, error
 	}
 	defer m.Target.Close()
 	m.Server = control
-	if o.collect {
-		m.Gather = perf.Scrape(ctx, http.DefaultClient, o.metricsAddress())
+	if o.server.collectMetrics {
+		m.Gather = perf.Scrape(ctx, http.DefaultClient, o.server.metricsAddress())
 	}
-	o.settings(stdout)
-	report := perf.ReportOptions{Model: &m.Model, Protocol: map[string]string{"http": "HTTP", "grpc": "gRPC"}[o.protocol], Verbose: o.verbose > 0}
-	m.Events = o.events(stdout, stderr, report)
+	o.printSettings(env.Stdout)
+	m.Events = o.events(env.Stdout, env.Stderr)
 	result, err := perf.Run(ctx, *m)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		fmt.Fprintln(stderr, "interrupted: these are the figures of what was measured")
+		fmt.Fprintln(env.Stderr, "interrupted: these are the figures of what was measured")
 		err = nil
 	}
-	if werr := o.write(stdout, result); werr != nil {
+	if werr := o.writeResult(env, result); werr != nil {
 		return statusFailed, errors.Join(err, werr)
 	}
 	switch {
@@ -92,36 +91,35 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) (int, error
 	return statusOK, nil
 }
 
-// describe learns the model and makes the inputs.
+// describe asks the server about the model and makes the inputs.
 func (o *options) describe(ctx context.Context, c client.Client) error {
 	var composing []perf.ModelVersion
-	for part := range strings.SplitSeq(o.composing, ",") {
+	for part := range strings.SplitSeq(o.model.composing, ",") {
 		if name, version, _ := strings.Cut(part, ":"); name != "" {
 			composing = append(composing, perf.ModelVersion{Name: name, Version: version})
 		}
 	}
 	m := &o.measure
 	var err error
-	if m.Model, err = perf.Describe(ctx, c, o.model, o.modelVersion, composing); err != nil {
+	if m.Model, err = perf.Describe(ctx, c, o.model.name, o.model.version, composing); err != nil {
 		return err
 	}
-	if m.Model.Decoupled && !o.streaming {
-		return fmt.Errorf("model %q is decoupled: it answers over streams only; add -i grpc --streaming", o.model)
+	if m.Model.Decoupled && !o.server.streaming {
+		return fmt.Errorf("model %q is decoupled: it answers over streams only; add -i grpc --streaming", o.model.name)
 	}
-	if m.Data, err = o.readInputs(); err != nil {
+	if m.Data, err = o.readInputs(); err != nil || !o.load.fixedSchedule {
 		return err
 	}
-	if o.schedule != "" {
-		last := time.Duration(-1)
-		for _, steps := range m.Data.Streams {
-			for _, s := range steps {
-				at := time.Duration(s.At * float64(time.Millisecond))
-				if at < last {
-					return fmt.Errorf("--fixed-schedule: the timestamp %v ms comes after %v; put the entries in order", s.At, last)
-				}
-				last = at
-				m.Schedule = append(m.Schedule, at)
+	last := time.Duration(-1)
+	for _, steps := range m.Data.Streams {
+		for _, s := range steps {
+			at := time.Duration(s.At * float64(time.Millisecond))
+			if at < last {
+				return fmt.Errorf("--fixed-schedule: the timestamp %v ms comes after %v; put the entries in order",
+					s.At, last)
 			}
+			last = at
+			m.Schedule = append(m.Schedule, at)
 		}
 	}
 	return nil
@@ -129,49 +127,46 @@ func (o *options) describe(ctx context.Context, c client.Client) error {
 
 // readInputs makes or reads the tensors of the requests.
 func (o *options) readInputs() (*perf.Data, error) {
-	paths := o.data
-	if o.zero {
+	paths := o.input.paths
+	if o.input.zero {
 		paths = []string{"zero"}
 	}
-	if o.schedule != "" && perf.Generated(paths) {
+	if o.load.fixedSchedule && perf.Generated(paths) {
 		return nil, errors.New("--fixed-schedule wants --input-data with a timestamp in each entry")
 	}
-	return perf.ReadInputs(paths, &o.measure.Model, o.inputs)
+	return perf.ReadInputs(paths, &o.measure.Model, o.input.InputOptions)
 }
 
-// target is how the load is sent.
+// target returns how the load is sent.
 func (o *options) target() (perf.Target, error) {
-	c, err := o.dial()
+	c, err := o.server.dial()
 	if err != nil {
 		return nil, err
 	}
-	if g, ok := c.(*client.GRPC); ok && o.streaming {
-		return perf.NewStream(g, o.streams(), o.measure.Model.Decoupled)
+	g, ok := c.(*client.GRPC)
+	if !ok || !o.server.streaming {
+		return perf.NewUnary(c), nil
 	}
-	return perf.NewUnary(c), nil
-}
-
-// streams is how many calls the load has: few, as of perf_analyzer's threads.
-func (o *options) streams() int {
+	streams := 8
 	if r := o.measure.Concurrency; r != nil && r.End > 0 {
-		return int(min(16, max(r.Start, r.End)))
+		streams = int(min(16, max(r.Start, r.End)))
 	}
-	return 8
+	return perf.NewStream(g, streams, o.measure.Model.Decoupled)
 }
 
-// metricsAddress is where the server's metrics are: by default on the host of -u.
-func (o *options) metricsAddress() string {
-	if o.metricsURL != "" {
-		if !strings.Contains(o.metricsURL, "://") {
-			return "http://" + o.metricsURL
-		}
-		return o.metricsURL
+// metricsAddress is the URL of the server's metrics: by default on the host of -u.
+func (s *serverOptions) metricsAddress() string {
+	switch {
+	case s.metricsURL == "":
+		return "http://" + net.JoinHostPort(s.host(), "8002") + "/metrics"
+	case !strings.Contains(s.metricsURL, "://"):
+		return "http://" + s.metricsURL
 	}
-	return "http://" + net.JoinHostPort(o.host(), "8002") + "/metrics"
+	return s.metricsURL
 }
 
-// settings tells what will be done.
-func (o *options) settings(w io.Writer) {
+// printSettings says what will be measured, in perf_analyzer's words.
+func (o *options) printSettings(w io.Writer) {
 	m := &o.measure
 	fmt.Fprintf(w, "*** Measurement Settings ***\n  Batch size: %d\n  Service Kind: TRITON\n", max(1, m.Batch))
 	if m.Warmup > 0 {
@@ -181,28 +176,33 @@ func (o *options) settings(w io.Writer) {
 	if m.Percentile > 0 {
 		what = fmt.Sprintf("p%d latency and throughput", m.Percentile)
 	}
-	if m.Rough {
+	if m.ThroughputOnly {
 		what = "throughput"
 	}
+	const windows = "  Using %q mode for stabilization\n  Stabilizing using %s\n"
 	switch {
 	case m.Requests > 0:
 		fmt.Fprintf(w, "  Sending a total of %d requests\n", m.Requests)
 	case m.Schedule != nil:
 		fmt.Fprintf(w, "  Sending %d requests by the schedule of the input data\n", len(m.Schedule))
 	case m.WindowCount > 0:
-		fmt.Fprintf(w, "  Using \"count_windows\" mode for stabilization\n  Stabilizing using %s\n  Minimum number of samples in each window: %d\n", what, m.WindowCount)
+		fmt.Fprintf(w, windows+"  Minimum number of samples in each window: %d\n", "count_windows", what, m.WindowCount)
 	default:
 		window := m.Window
 		if window == 0 {
-			window = 5 * time.Second
+			window = perf.DefaultWindow
 		}
-		fmt.Fprintf(w, "  Using \"time_windows\" mode for stabilization\n  Stabilizing using %s\n  Measurement window: %d msec\n", what, window.Milliseconds())
+		fmt.Fprintf(w, windows+"  Measurement window: %d msec\n", "time_windows", what, window.Milliseconds())
 	}
 	if m.Threshold > 0 {
 		fmt.Fprintf(w, "  Latency limit: %d msec\n", m.Threshold.Milliseconds())
 	}
 	if m.Rate != nil {
-		fmt.Fprintf(w, "  Using %s distribution on request generation\n", map[bool]string{true: "poisson", false: "uniform"}[m.Poisson])
+		distribution := "uniform"
+		if m.Poisson {
+			distribution = "poisson"
+		}
+		fmt.Fprintf(w, "  Using %s distribution on request generation\n", distribution)
 	}
 	if m.Binary {
 		fmt.Fprintln(w, "  Using Binary Search algorithm")
@@ -213,13 +213,18 @@ func (o *options) settings(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-// events prints what happens.
-func (o *options) events(stdout, stderr io.Writer, report perf.ReportOptions) perf.Events {
+// events prints the levels, windows and points as they come.
+func (o *options) events(stdout, stderr io.Writer) perf.Events {
+	m := &o.measure
+	report := perf.ReportOptions{Model: &m.Model, Protocol: "HTTP", Verbose: o.verbose > 0}
+	if o.server.protocol == "grpc" {
+		report.Protocol = "gRPC"
+	}
 	pass := 0
 	return perf.Events{
 		Level: func(level float64) {
 			pass = 0
-			if o.measure.Concurrency != nil {
+			if m.Concurrency != nil {
 				fmt.Fprintf(stdout, "Request concurrency: %g\n", level)
 			} else {
 				fmt.Fprintf(stdout, "Request Rate: %g inference requests per seconds\n", level)
@@ -227,16 +232,23 @@ func (o *options) events(stdout, stderr io.Writer, report perf.ReportOptions) pe
 		},
 		Window: func(_ float64, p *perf.Point) {
 			if pass++; o.verbose > 0 {
-				fmt.Fprintf(stdout, "  Pass [%d] throughput: %.6g infer/sec. Latency: %d usec\n", pass, p.Throughput(), p.Decisive().Microseconds())
+				fmt.Fprintf(stdout, "  Pass [%d] throughput: %.6g infer/sec. Latency: %d usec\n",
+					pass, p.Throughput(), p.Decisive().Microseconds())
 			}
 		},
 		Point: func(p *perf.Point) {
 			switch {
 			case p.Over:
-				fmt.Fprintf(stderr, "Measured latency went over the set limit of %d msec.\n", o.measure.Threshold.Milliseconds())
+				fmt.Fprintf(stderr, "Measured latency went over the set limit of %d msec.\n",
+					m.Threshold.Milliseconds())
 			case !p.Stable && !p.Interrupted:
-				fmt.Fprintf(stderr, "Failed to obtain stable measurement within %d measurement windows for %g. Please try to increase the %s; these are the figures of all windows:\n",
-					p.Windows, p.Level, map[bool]string{true: "--measurement-request-count", false: "--measurement-interval"}[o.measure.WindowCount > 0])
+				option := "--measurement-interval"
+				if m.WindowCount > 0 {
+					option = "--measurement-request-count"
+				}
+				fmt.Fprintf(stderr, "Failed to obtain stable measurement within %d measurement windows for %g. "+
+					"Please try to increase the %s; these are the figures of all windows:\n", p.Windows, p.Level,
+					option)
 			}
 			if err := perf.WriteReport(stdout, p, report); err != nil {
 				fmt.Fprintf(stderr, "error: the report: %v\n", err)
@@ -245,36 +257,36 @@ func (o *options) events(stdout, stderr io.Writer, report perf.ReportOptions) pe
 	}
 }
 
-// write makes the summary and the files.
-func (o *options) write(stdout io.Writer, r *perf.Result) error {
-	if err := perf.WriteSummary(stdout, r.Points); err != nil {
+// writeResult writes the summary and the files.
+func (o *options) writeResult(env *command.Env, r *perf.Result) error {
+	if err := perf.WriteSummary(env.Stdout, r.Points); err != nil {
 		return err
 	}
-	if o.csvPath != "" && len(r.Points) > 0 {
-		csv := perf.CSVOptions{Model: &o.measure.Model, Verbose: o.verboseCSV, Metrics: o.collect}
-		if err := writeFile(o.csvPath, func(w io.Writer) error { return perf.WriteCSV(w, r.Points, csv) }); err != nil {
+	if path := o.output.csv; path != "" && len(r.Points) > 0 {
+		model := &o.measure.Model
+		csv := perf.CSVOptions{Model: model, Verbose: o.output.verboseCSV, Metrics: o.server.collectMetrics}
+		if err := command.WriteFile(path, func(w io.Writer) error {
+			return perf.WriteCSV(w, r.Points,
+				csv)
+		}); err != nil {
 			return err
 		}
 		if s := r.Points[0].Server; s != nil {
 			for i, c := range s.Composing {
-				path := filepath.Join(filepath.Dir(o.csvPath), fmt.Sprintf("%s_v%s.%s", c.Model.Name, c.Model.Version, filepath.Base(o.csvPath)))
-				err := writeFile(path, func(w io.Writer) error { return perf.WriteComposingCSV(w, r.Points, i, o.measure.Model.Cached) })
+				name := fmt.Sprintf("%s_v%s.%s", c.Model.Name, c.Model.Version, filepath.Base(path))
+				err := command.WriteFile(filepath.Join(filepath.Dir(path), name), func(w io.Writer) error {
+					return perf.WriteComposingCSV(w, r.Points, i, model.Cached)
+				})
 				if err != nil {
 					return err
 				}
 			}
 		}
 	}
-	if o.exportPath == "" {
+	if o.output.export == "" {
 		return nil
 	}
-	return writeFile(o.exportPath, func(w io.Writer) error { return perf.WriteExport(w, r.Experiments, o.program) })
-}
-
-func writeFile(path string, write func(io.Writer) error) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(write(f), f.Close())
+	return command.WriteFile(o.output.export, func(w io.Writer) error {
+		return perf.WriteExport(w, r.Experiments, env.Version)
+	})
 }

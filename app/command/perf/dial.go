@@ -21,7 +21,7 @@ import (
 	"nereid/engine/client"
 )
 
-// tlsOptions is the options about TLS.
+// tlsOptions are the options of TLS.
 type tlsOptions struct {
 	grpc                      bool
 	grpcCA, grpcKey, grpcCert string
@@ -32,28 +32,28 @@ type tlsOptions struct {
 	httpKey, keyType       string
 }
 
-// address is where the server is: of HTTP a URL, of gRPC host:port.
-func (o *options) address() string {
+// address is a URL for HTTP, and host:port for gRPC.
+func (s *serverOptions) address() string {
 	switch {
-	case o.protocol == "grpc" && o.url == "":
+	case s.protocol == "grpc" && s.url == "":
 		return "localhost:8001"
-	case o.protocol == "grpc":
-		_, host, ok := strings.Cut(o.url, "://")
+	case s.protocol == "grpc":
+		_, host, ok := strings.Cut(s.url, "://")
 		if !ok {
-			host = o.url
+			host = s.url
 		}
 		return strings.TrimRight(host, "/")
-	case o.url == "":
+	case s.url == "":
 		return "http://localhost:8000"
-	case strings.Contains(o.url, "://"):
-		return o.url
+	case strings.Contains(s.url, "://"):
+		return s.url
 	}
-	return "http://" + o.url
+	return "http://" + s.url
 }
 
 // host is the server's name or address.
-func (o *options) host() string {
-	host := o.address()
+func (s *serverOptions) host() string {
+	host := s.address()
 	if u, err := url.Parse(host); err == nil && u.Host != "" {
 		return u.Hostname()
 	}
@@ -63,50 +63,50 @@ func (o *options) host() string {
 	return host
 }
 
-// dial makes the client by which the load is sent.
-func (o *options) dial() (client.Client, error) {
-	if o.protocol == "grpc" {
-		return o.dialGRPC()
+// dial returns a client of the server.
+func (s *serverOptions) dial() (client.Client, error) {
+	if s.protocol == "grpc" {
+		return s.dialGRPC()
 	}
-	conf, err := o.tls.http(o.host())
+	conf, err := s.tls.config(s.host())
 	if err != nil {
 		return nil, err
 	}
 	header := http.Header{}
-	for _, h := range o.headers {
+	for _, h := range s.headers {
 		name, value, _ := strings.Cut(h, ":")
 		header.Add(name, strings.TrimSpace(value))
 	}
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: conf, DisableCompression: true,
-		MaxIdleConnsPerHost: 1 << 20, // each request under way keeps its connection
+		MaxIdleConnsPerHost: 1 << 20, // each request in flight keeps its connection
 	}
-	return client.NewHTTP(o.address(), client.HTTPOptions{
+	return client.NewHTTP(s.address(), client.HTTPOptions{
 		Client: &http.Client{Transport: transport}, Header: header,
-		JSONInputs: o.inFormat == "json", JSONOutputs: o.outFormat == "json",
+		JSONInputs: s.inFormat == "json", JSONOutputs: s.outFormat == "json",
 	})
 }
 
-func (o *options) dialGRPC() (*client.GRPC, error) {
+func (s *serverOptions) dialGRPC() (*client.GRPC, error) {
 	g := client.GRPCOptions{Metadata: map[string]string{}, Dial: []grpc.DialOption{perf.GRPCTimes()}}
-	for _, h := range o.headers {
+	for _, h := range s.headers {
 		name, value, _ := strings.Cut(h, ":")
 		g.Metadata[strings.ToLower(name)] = strings.TrimSpace(value)
 	}
-	switch o.compression {
+	switch s.compression {
 	case "gzip":
 		g.Dial = append(g.Dial, grpc.WithDefaultCallOptions(grpc.UseCompressor(gzip.Name)))
 	case "deflate":
 		g.Dial = append(g.Dial, grpc.WithCompressor(zlibMessages{})) //nolint:staticcheck // the other way is a global
 	}
-	if o.tls.grpc {
+	if s.tls.grpc {
 		conf := &tls.Config{MinVersion: tls.VersionTLS12}
 		var err error
-		if conf.RootCAs, err = roots(o.tls.grpcCA); err != nil {
+		if conf.RootCAs, err = roots(s.tls.grpcCA); err != nil {
 			return nil, err
 		}
-		if o.tls.grpcCert != "" || o.tls.grpcKey != "" {
-			pair, err := tls.LoadX509KeyPair(o.tls.grpcCert, o.tls.grpcKey)
+		if s.tls.grpcCert != "" || s.tls.grpcKey != "" {
+			pair, err := tls.LoadX509KeyPair(s.tls.grpcCert, s.tls.grpcKey)
 			if err != nil {
 				return nil, fmt.Errorf("--ssl-grpc-certificate-chain-file and --ssl-grpc-private-key-file: %w", err)
 			}
@@ -114,10 +114,10 @@ func (o *options) dialGRPC() (*client.GRPC, error) {
 		}
 		g.Credentials = credentials.NewTLS(conf)
 	}
-	return client.NewGRPC(o.address(), g)
+	return client.NewGRPC(s.address(), g)
 }
 
-// zlibMessages compresses messages as grpc-encoding deflate, which is zlib's format.
+// zlibMessages compresses messages in grpc-encoding deflate, which is zlib's format.
 type zlibMessages struct{}
 
 func (zlibMessages) Type() string { return "deflate" }
@@ -130,7 +130,7 @@ func (zlibMessages) Do(w io.Writer, p []byte) error {
 	return z.Close()
 }
 
-// roots are the authorities of a file; nil, the system's, for none.
+// roots returns the authorities of a file. Without a file it returns nil, which stands for the system's.
 func roots(path string) (*x509.CertPool, error) {
 	if path == "" {
 		return nil, nil
@@ -146,9 +146,8 @@ func roots(path string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// http is the configuration of HTTPS, with curl's meaning of the two checks: the peer's is of the chain, the host's of the
-// name.
-func (t *tlsOptions) http(host string) (*tls.Config, error) {
+// config is the configuration of HTTPS. As in curl, verifyPeer checks the certificate chain and verifyHost the name.
+func (t *tlsOptions) config(host string) (*tls.Config, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	var err error
 	if conf.RootCAs, err = roots(t.httpCA); err != nil {
@@ -165,23 +164,23 @@ func (t *tlsOptions) http(host string) (*tls.Config, error) {
 		return conf, nil
 	}
 	conf.InsecureSkipVerify = true
-	if t.verifyHost == "0" { // 1 is as good as 2, says curl
+	if t.verifyHost == "0" { // for curl, 1 means the same as 2
 		host = ""
 	}
 	chain := t.verifyPeer == "1"
-	conf.VerifyConnection = func(s tls.ConnectionState) error { return verifyParts(s, conf.RootCAs, chain, host) }
+	conf.VerifyConnection = func(s tls.ConnectionState) error { return verify(s, conf.RootCAs, chain, host) }
 	return conf, nil
 }
 
-// verifyParts checks a server's chain, its name (unless host is ""), or neither.
-func verifyParts(s tls.ConnectionState, authorities *x509.CertPool, chain bool, host string) error {
+// verify checks the server's chain if chain is set, and its name unless host is "".
+func verify(s tls.ConnectionState, authorities *x509.CertPool, chain bool, host string) error {
 	leaf := s.PeerCertificates[0]
 	if chain {
-		between := x509.NewCertPool()
+		intermediates := x509.NewCertPool()
 		for _, c := range s.PeerCertificates[1:] {
-			between.AddCert(c)
+			intermediates.AddCert(c)
 		}
-		if _, err := leaf.Verify(x509.VerifyOptions{Roots: authorities, Intermediates: between}); err != nil {
+		if _, err := leaf.Verify(x509.VerifyOptions{Roots: authorities, Intermediates: intermediates}); err != nil {
 			return err
 		}
 	}
@@ -204,6 +203,7 @@ func (t *tlsOptions) pair() (tls.Certificate, error) {
 	return tls.X509KeyPair(cert, key)
 }
 
+// pemOf reads a file and encodes it as PEM if its form is DER.
 func pemOf(path, form, kind string) ([]byte, error) {
 	b, err := os.ReadFile(path)
 	if err == nil && form == "DER" {

@@ -4,44 +4,70 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
+	"nereid/app/command"
 	"nereid/app/perf"
 )
 
 // options is the command line of nereid perf: perf_analyzer's options, by their names.
 type options struct {
-	verbose                           int
-	version                           bool
-	program                           string // the version of the program
-	url, protocol                     string
-	model, modelVersion, composing    string
-	async, sync, streaming, serial    bool
-	headers                           []string
-	compression, inFormat, outFormat  string
-	metricsURL, csvPath, exportPath   string
-	verboseCSV, collect               bool
-	data                              []string
-	zero                              bool
-	inputs                            perf.InputOptions
-	tls                               tlsOptions
-	threads, current, most            int
-	dynamic                           bool
-	concurrency, rates                string
-	intervals, distribution, schedule string
-	shape                             []string
-	windowMode                        string
-	windowCount                       int
-	ids                               string
+	showVersion bool
+	verbose     int
+	model       modelOptions
+	load        loadOptions
+	input       inputOptions
+	server      serverOptions
+	output      outputOptions
 
-	measure perf.Options // what needs no server to be known
+	measure perf.Options // what can be said without asking the server
 }
 
-// refused are options of perf_analyzer that ask for what this tool does not do, with the reason.
+type modelOptions struct{ name, version, composing string }
+
+// loadOptions are the load and the windows as the user writes them.
+type loadOptions struct {
+	concurrency, rates, distribution string
+	intervals                        string // a file
+	fixedSchedule                    bool
+	async, sync                      bool
+	windowMode                       string
+	windowCount                      int
+	sequenceIDs                      string
+
+	// The old options -t, -c and -d.
+	concurrent, most int
+	dynamic          bool
+}
+
+// inputOptions are the tensors that are sent.
+type inputOptions struct {
+	perf.InputOptions
+	paths  []string
+	zero   bool
+	shapes []string
+}
+
+type serverOptions struct {
+	url, protocol       string
+	streaming           bool
+	headers             []string
+	compression         string
+	inFormat, outFormat string
+	metricsURL          string
+	collectMetrics      bool
+	tls                 tlsOptions
+}
+
+type outputOptions struct {
+	csv, export string // files
+	verboseCSV  bool
+}
+
+// refused are options of perf_analyzer for what this tool does not do, with the reason.
 var refused = map[string]string{
 	"session-concurrency":        "sessions of chats are for OpenAI's API, which this server does not speak",
 	"periodic-concurrency-range": "use --concurrency-range, which holds each level until it is stable",
@@ -49,18 +75,21 @@ var refused = map[string]string{
 	"enable-mpi":                 "start one nereid perf for each model; they need no common process group",
 	"proto":                      "it belongs to --service-kind=dynamic_grpc",
 	"grpc-method":                "it belongs to --service-kind=dynamic_grpc",
-	"trace-level":                "set the server's traces by its --trace-config option or its trace API, or in the GUI",
-	"trace-rate":                 "set the server's traces by its --trace-config option or its trace API, or in the GUI",
-	"trace-count":                "set the server's traces by its --trace-config option or its trace API, or in the GUI",
-	"log-frequency":              "set the server's traces by its --trace-config option or its trace API, or in the GUI",
+	"trace-level":                tracesElsewhere,
+	"trace-rate":                 tracesElsewhere,
+	"trace-count":                tracesElsewhere,
+	"log-frequency":              tracesElsewhere,
 }
 
-// withoutEffect are options of perf_analyzer that change nothing here, nor there for --service-kind=triton.
-var withoutEffect = []string{"model-signature-name", "triton-server-directory", "model-repository", "endpoint", "output-shared-memory-size"}
+const tracesElsewhere = "set the server's traces by its --trace-config option or its trace API, or in the GUI"
 
-// serviceKinds are the service kinds with what is to be said of them.
-var serviceKinds = map[string]string{
-	"triton":       "",
+// withoutEffect are options of perf_analyzer that change nothing here, nor there for --service-kind=triton.
+var withoutEffect = []string{
+	"model-signature-name", "triton-server-directory", "model-repository", "endpoint", "output-shared-memory-size",
+}
+
+// otherProtocols are the service kinds that are not supported, with the reason.
+var otherProtocols = map[string]string{
 	"triton_c_api": "there is no library to load: measure a server, or use package engine in a Go benchmark",
 	"tfserving":    "TensorFlow Serving has another protocol; this tool measures servers that speak KServe v2",
 	"torchserve":   "TorchServe has another protocol; this tool measures servers that speak KServe v2",
@@ -68,46 +97,223 @@ var serviceKinds = map[string]string{
 	"dynamic_grpc": "this tool measures servers that speak KServe v2",
 }
 
-// parse reads the command line. The first fault is returned.
-func parse(args []string) (*options, error) {
-	o := &options{protocol: "http", compression: "none", inFormat: "binary", outFormat: "binary", windowMode: "time_windows"}
-	f := flag.NewFlagSet("nereid perf", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
-	o.generalFlags(f)
-	o.loadFlags(f)
-	o.inputFlags(f)
-	o.serverFlags(f)
+const usageHead = `Measures a server under load, with perf_analyzer's options and its CSV.
+
+Usage:
+  nereid perf -m MODEL [options]
+`
+
+const usageTail = `
+The exit status is 0, 2 when no stable measurement was possible, 3 when the options are wrong, and 99 after another
+error. An interrupt ends the measurement; the figures until then are reported.
+`
+
+func newOptions() *options {
+	o := &options{
+		load:   loadOptions{windowMode: "time_windows"},
+		server: serverOptions{protocol: "http", compression: "none", inFormat: "binary", outFormat: "binary"},
+	}
+	t := &o.server.tls
+	t.verifyPeer, t.verifyHost, t.certType, t.keyType = "1", "2", "PEM", "PEM"
+	o.measure.Sequences.Variation = 20
+	return o
+}
+
+// sections declares all options.
+func (o *options) sections() []command.Section {
+	return []command.Section{
+		{Title: "Load (one of the ranges, intervals and schedule; default --concurrency-range=1)",
+			Options: o.loadOptions()},
+		{Title: "Measurement", Options: o.windowOptions()},
+		{Title: "Model and inputs", Options: o.inputOptions()},
+		{Title: "Sequences", Options: o.sequenceOptions()},
+		{Title: "Server", Options: o.serverOptions()},
+		{Title: "TLS", Options: o.server.tls.options()},
+		{Title: "Output", Options: o.outputOptions()},
+		{Options: unsupportedOptions()},
+	}
+}
+
+func (o *options) loadOptions() []command.Option {
+	opt := command.Opt
+	l, m := &o.load, &o.measure
+	return []command.Option{
+		opt("--concurrency-range", "START[:END[:STEP]]",
+			"the number of requests in flight; END 0: until --latency-threshold",
+			command.String(&l.concurrency)),
+		opt("--request-rate-range", "START[:END[:STEP]]",
+			"requests per second, whether they are answered or not; latency "+
+				"counts from when a request was due", command.String(&l.rates)),
+		opt("--request-distribution", "constant|poisson", "of --request-rate-range; default constant",
+			command.OneOf(&l.distribution, "constant", "poisson")),
+		opt("--request-intervals", "FILE", "gaps in microseconds, one per line, repeated",
+			command.String(&l.intervals)),
+		opt("--fixed-schedule", "", `each entry of the input data once, at its "timestamp" in milliseconds`,
+			command.Bool(&l.fixedSchedule)),
+		opt("--binary-search", "", "halves the range; needs --latency-threshold", command.Bool(&m.Binary)),
+		opt("-l, --latency-threshold", "MS", "ends the search; default 0, none", milliseconds(&m.Threshold)),
+		opt("-t", "N", "", count(&l.concurrent, 1)),
+		opt("-c", "N", "", count(&l.most, 1)),
+		opt("-d", "", "", command.Bool(&l.dynamic)),
+		opt("--max-threads", "N", "", count(new(int), 1)), // requests need no threads
+	}
+}
+
+func (o *options) windowOptions() []command.Option {
+	opt := command.Opt
+	l, m := &o.load, &o.measure
+	return []command.Option{
+		opt("--measurement-mode", "time_windows|count_windows", "default time_windows",
+			command.OneOf(&l.windowMode, "time_windows", "count_windows")),
+		opt("-p, --measurement-interval", "MS", "length of a time window; default 5000",
+			aboveZero(milliseconds(&m.Window))),
+		opt("--measurement-request-count", "N", "requests in a count window, which lasts at least a second; default 50",
+			count(&l.windowCount, 1)),
+		opt("-s, --stability-percentage", "PERCENT", "by how much the last three windows may differ; default 10",
+			percent(&m.Stability)),
+		opt("-r, --max-trials", "N", "the most windows; default 10", count(&m.MaxTrials, 1)),
+		opt("--percentile", "N", "the latency that decides; default -1, the average", percentile(&m.Percentile)),
+		opt("--request-count", "N", "one window of N requests", count(&m.Requests, 0)),
+		opt("--warmup-request-count", "N", "requests before the measurement", count(&m.Warmup, 0)),
+		opt("-a, --async", "", "only the throughput must be stable", command.Bool(&l.async)),
+		opt("--sync", "", "the throughput and the latency must be stable, the default", command.Bool(&l.sync)),
+	}
+}
+
+func (o *options) inputOptions() []command.Option {
+	opt := command.Opt
+	in, m := &o.input, &o.measure
+	return []command.Option{
+		opt("-m", "MODEL", "the model", command.String(&o.model.name)),
+		opt("-x", "VERSION", "its version; default: the server chooses", command.String(&o.model.version)),
+		opt("--bls-composing-models", "NAME[:VERSION],…", "models that it calls, for their statistics",
+			command.String(&o.model.composing)),
+		opt("-b", "N", "rows in a request; default 1", count(&m.Batch, 1)),
+		opt("--input-data", "zero|random|FOLDER|FILE", "may be repeated for JSON files; default random",
+			command.Strings(&in.paths)),
+		opt("--data-directory", "FOLDER", "", command.Strings(&in.paths)),
+		opt("-z", "", "", command.Bool(&in.zero)),
+		opt("--shape", "NAME:D,D,…", "of an input with dimensions of any size", command.Strings(&in.shapes)),
+		opt("--string-length", "N", "of strings; default 128 random letters", count(&in.StringLength, 1)),
+		opt("--string-data", "TEXT", "the value of all strings", command.String(&in.String)),
+		opt("--request-parameter", "NAME:VALUE:TYPE", "bool, int or string", o.addParameter),
+		opt("--shared-memory", "none|system|cuda", "", sharedMemory),
+	}
+}
+
+func (o *options) sequenceOptions() []command.Option {
+	opt := command.Opt
+	s := &o.measure.Sequences
+	return []command.Option{
+		opt("--num-of-sequences", "N", "sequences at a time when the load is a rate; default 4", count(&s.Count, 1)),
+		opt("--sequence-length", "N", "default 20", func(v string) error {
+			s.Given = true
+			return count(&s.Length, 1)(v)
+		}),
+		opt("--sequence-length-variation", "PERCENT", "default 20", percent(&s.Variation)),
+		opt("--sequence-id-range", "START[:END]", "default 1, without an end", command.String(&o.load.sequenceIDs)),
+		opt("--serial-sequences", "", "", command.Bool(new(bool))), // they always are
+	}
+}
+
+func (o *options) serverOptions() []command.Option {
+	opt := command.Opt
+	s := &o.server
+	return []command.Option{
+		opt("-u", "ADDRESS", "default localhost:8000, with gRPC localhost:8001", command.String(&s.url)),
+		opt("-i", "http|grpc", "the protocol; default http", func(v string) error {
+			return command.OneOf(&s.protocol, "http", "grpc")(strings.ToLower(v))
+		}),
+		opt("--streaming", "", "many requests share a gRPC stream; decoupled models need it",
+			command.Bool(&s.streaming)),
+		opt("-H", "HEADER:VALUE", "sent with every request", func(v string) error {
+			if name, _, ok := strings.Cut(v, ":"); !ok || name == "" {
+				return errors.New("want Header:Value")
+			}
+			s.headers = append(s.headers, v)
+			return nil
+		}),
+		opt("--input-tensor-format", "binary|json", "over HTTP; default binary",
+			command.OneOf(&s.inFormat, "binary", "json")),
+		opt("--output-tensor-format", "binary|json", "over HTTP; default binary",
+			command.OneOf(&s.outFormat, "binary", "json")),
+		opt("--grpc-compression-algorithm", "none|gzip|deflate", "default none",
+			command.OneOf(&s.compression, "none", "gzip", "deflate")),
+		opt("--collect-metrics", "", "reads the metrics of the server's GPUs", command.Bool(&s.collectMetrics)),
+		opt("--metrics-url", "URL", "where; default port 8002 of the server's host", command.String(&s.metricsURL)),
+		opt("--metrics-interval", "MS", "how often; default 1000", milliseconds(&o.measure.Interval)),
+		opt("--service-kind", "triton", "", serviceKind),
+	}
+}
+
+func (t *tlsOptions) options() []command.Option {
+	opt := command.Opt
+	return []command.Option{
+		opt("--ssl-grpc-use-ssl", "", "gRPC over TLS", command.Bool(&t.grpc)),
+		opt("--ssl-grpc-root-certifications-file", "FILE", "authorities", command.String(&t.grpcCA)),
+		opt("--ssl-grpc-private-key-file", "FILE", "the client's key", command.String(&t.grpcKey)),
+		opt("--ssl-grpc-certificate-chain-file", "FILE", "the client's certificate", command.String(&t.grpcCert)),
+		opt("--ssl-https-verify-peer", "0|1", "verifies the server's certificate; default 1",
+			command.OneOf(&t.verifyPeer, "0", "1")),
+		opt("--ssl-https-verify-host", "0|1|2", "verifies the server's name; default 2",
+			command.OneOf(&t.verifyHost, "0", "1", "2")),
+		opt("--ssl-https-ca-certificates-file", "FILE", "authorities", command.String(&t.httpCA)),
+		opt("--ssl-https-client-certificate-file", "FILE", "the client's certificate", command.String(&t.httpCert)),
+		opt("--ssl-https-client-certificate-type", "PEM|DER", "default PEM", command.OneOf(&t.certType, "PEM", "DER")),
+		opt("--ssl-https-private-key-file", "FILE", "the client's key", command.String(&t.httpKey)),
+		opt("--ssl-https-private-key-type", "PEM|DER", "default PEM", command.OneOf(&t.keyType, "PEM", "DER")),
+	}
+}
+
+func (o *options) outputOptions() []command.Option {
+	opt := command.Opt
+	return []command.Option{
+		opt("-f", "FILE", "perf_analyzer's CSV", command.String(&o.output.csv)),
+		opt("--verbose-csv", "", "more columns", command.Bool(&o.output.verboseCSV)),
+		opt("--profile-export-file", "FILE", "every request with its times and tensors, as JSON",
+			command.String(&o.output.export)),
+		opt("-v", "", "reports each window", func(string) error { o.verbose++; return nil }),
+		opt("--version", "", "prints the version", command.Bool(&o.showVersion)),
+	}
+}
+
+// unsupportedOptions are options of perf_analyzer that are refused or have no effect.
+func unsupportedOptions() (list []command.Option) {
 	for name, why := range refused {
-		f.Func(name, "", func(string) error { return errors.New("not supported: " + why) })
+		refuse := func(string) error { return errors.New("not supported: " + why) }
+		list = append(list, command.Option{Names: "--" + name, Value: "VALUE", Set: refuse})
 	}
 	for _, name := range withoutEffect {
-		f.String(name, "", "")
+		list = append(list, command.Option{Names: "--" + name, Value: "VALUE", Set: command.String(new(string))})
 	}
+	return list
+}
+
+// parse reads the command line. It returns the first error.
+func parse(args []string) (*options, error) {
+	o := newOptions()
+	f := command.NewFlagSet("nereid perf", o.sections())
 	if err := f.Parse(splitShort(args)); err != nil {
-		return nil, flagError(err)
+		return nil, command.FlagError("nereid perf", err)
 	}
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q: options begin with a dash", f.Arg(0))
 	}
-	if o.version {
+	if o.showVersion {
 		return o, nil
 	}
-	return o, o.finish(f)
+	given := map[string]bool{}
+	f.Visit(func(one *flag.Flag) { given[one.Name] = true })
+	if err := o.check(given); err != nil {
+		return nil, err
+	}
+	if err := o.convert(); err != nil {
+		return nil, err
+	}
+	return o, o.convertLoad(given)
 }
 
-// flagError takes package flag's prefix from a fault.
-func flagError(err error) error {
-	text := strings.TrimPrefix(err.Error(), "flag provided but not defined: ")
-	if text != err.Error() {
-		return fmt.Errorf("unknown option %s; nereid perf --help lists the options", text)
-	}
-	if errors.Is(err, flag.ErrHelp) {
-		return err
-	}
-	return errors.New(text)
-}
-
-// splitShort takes a value off the letter that it follows, as getopt does: -b4 is -b 4 and -vv is -v -v.
+// splitShort separates a value from the letter before it, as getopt does: -b4 is -b 4 and -vv is -v -v.
 func splitShort(args []string) []string {
 	var out []string
 	for _, a := range args {
@@ -126,197 +332,62 @@ func splitShort(args []string) []string {
 	return out
 }
 
-func (o *options) generalFlags(f *flag.FlagSet) {
-	f.BoolVar(&o.version, "version", false, "")
-	f.StringVar(&o.model, "m", "", "")
-	f.StringVar(&o.modelVersion, "x", "", "")
-	f.StringVar(&o.composing, "bls-composing-models", "", "")
-	f.BoolFunc("v", "", func(string) error { o.verbose++; return nil })
-	f.BoolVar(&o.verboseCSV, "verbose-csv", false, "")
-	f.StringVar(&o.csvPath, "f", "", "")
-	f.StringVar(&o.exportPath, "profile-export-file", "", "")
-	f.BoolVar(&o.collect, "collect-metrics", false, "")
-	f.StringVar(&o.metricsURL, "metrics-url", "", "")
-	f.Func("metrics-interval", "", milliseconds(&o.measure.Interval))
-	f.Func("service-kind", "", func(v string) error {
-		why, ok := serviceKinds[v]
-		if !ok {
-			return errors.New("want triton")
-		}
-		if why != "" {
-			return errors.New("not supported: " + why)
-		}
-		return nil
-	})
-}
-
-func (o *options) loadFlags(f *flag.FlagSet) {
-	m := &o.measure
-	both := func(set func(string) error, names ...string) {
-		for _, n := range names {
-			f.Func(n, "", set)
-		}
-	}
-	f.StringVar(&o.concurrency, "concurrency-range", "", "")
-	f.StringVar(&o.rates, "request-rate-range", "", "")
-	f.Func("request-distribution", "", oneOf(&o.distribution, "constant", "poisson"))
-	f.StringVar(&o.intervals, "request-intervals", "", "")
-	f.BoolFunc("fixed-schedule", "", func(string) error { o.schedule = "yes"; return nil })
-	f.BoolVar(&m.Binary, "binary-search", false, "")
-	both(milliseconds(&m.Threshold), "latency-threshold", "l")
-	f.Func("measurement-mode", "", oneOf(&o.windowMode, "time_windows", "count_windows"))
-	both(aboveZero(milliseconds(&m.Window)), "measurement-interval", "p")
-	f.Func("measurement-request-count", "", count(&o.windowCount, 1))
-	both(percent(&m.Stability), "stability-percentage", "s")
-	both(count(&m.MaxTrials, 1), "max-trials", "r")
-	f.Func("percentile", "", func(v string) error {
-		n, err := strconv.Atoi(v)
-		if err != nil || n != -1 && (n < 1 || n > 99) {
-			return errors.New("want -1 for the average, or 1 to 99")
-		}
-		m.Percentile = max(0, n)
-		return nil
-	})
-	f.Func("warmup-request-count", "", count(&m.Warmup, 0))
-	f.Func("request-count", "", count(&m.Requests, 0))
-	f.Func("max-threads", "", count(&o.threads, 1)) // there are no threads to bound
-	f.Func("num-of-sequences", "", count(&m.Sequences.Count, 1))
-	f.Func("sequence-length", "", func(v string) error {
-		m.Sequences.Given = true
-		return count(&m.Sequences.Length, 1)(v)
-	})
-	m.Sequences.Variation = 20
-	f.Func("sequence-length-variation", "", percent(&m.Sequences.Variation))
-	f.StringVar(&o.ids, "sequence-id-range", "", "")
-	f.BoolVar(&o.serial, "serial-sequences", false, "") // they are in any case
-	f.Func("c", "", count(&o.most, 1))
-	f.Func("t", "", count(&o.current, 1))
-	f.BoolVar(&o.dynamic, "d", false, "")
-}
-
-func (o *options) inputFlags(f *flag.FlagSet) {
-	add := func(list *[]string) func(string) error {
-		return func(v string) error { *list = append(*list, v); return nil }
-	}
-	f.Func("input-data", "", add(&o.data))
-	f.Func("data-directory", "", add(&o.data))
-	f.BoolVar(&o.zero, "z", false, "")
-	f.Func("b", "", count(&o.measure.Batch, 1))
-	f.Func("shape", "", add(&o.shape))
-	f.StringVar(&o.inputs.String, "string-data", "", "")
-	f.Func("string-length", "", count(&o.inputs.StringLength, 1))
-	f.Func("shared-memory", "", func(v string) error {
-		switch v {
-		case "none":
-			return nil
-		case "system", "cuda":
-			return fmt.Errorf("%s is not supported yet; leave the option out", v)
-		}
-		return errors.New("want none, system or cuda")
-	})
-	f.Func("input-tensor-format", "", oneOf(&o.inFormat, "binary", "json"))
-	f.Func("output-tensor-format", "", oneOf(&o.outFormat, "binary", "json"))
-	f.Func("request-parameter", "", func(v string) error {
-		name, value, err := perf.ParseParameter(v)
-		if err != nil {
-			return err
-		}
-		if o.measure.Parameters == nil {
-			o.measure.Parameters = map[string]any{}
-		}
-		o.measure.Parameters[name] = value
-		return nil
-	})
-}
-
-func (o *options) serverFlags(f *flag.FlagSet) {
-	f.StringVar(&o.url, "u", "", "")
-	f.Func("i", "", func(v string) error { return oneOf(&o.protocol, "http", "grpc")(strings.ToLower(v)) })
-	for _, n := range []string{"async", "a"} {
-		f.BoolVar(&o.async, n, false, "")
-	}
-	f.BoolVar(&o.sync, "sync", false, "")
-	f.BoolVar(&o.streaming, "streaming", false, "")
-	f.Func("H", "", func(v string) error {
-		if name, _, ok := strings.Cut(v, ":"); !ok || name == "" {
-			return errors.New("want Header:Value")
-		}
-		o.headers = append(o.headers, v)
-		return nil
-	})
-	f.Func("grpc-compression-algorithm", "", oneOf(&o.compression, "none", "gzip", "deflate"))
-	t := &o.tls
-	f.BoolVar(&t.grpc, "ssl-grpc-use-ssl", false, "")
-	f.StringVar(&t.grpcCA, "ssl-grpc-root-certifications-file", "", "")
-	f.StringVar(&t.grpcKey, "ssl-grpc-private-key-file", "", "")
-	f.StringVar(&t.grpcCert, "ssl-grpc-certificate-chain-file", "", "")
-	t.verifyPeer, t.verifyHost, t.certType, t.keyType = "1", "2", "PEM", "PEM"
-	f.Func("ssl-https-verify-peer", "", oneOf(&t.verifyPeer, "0", "1"))
-	f.Func("ssl-https-verify-host", "", oneOf(&t.verifyHost, "0", "1", "2"))
-	f.StringVar(&t.httpCA, "ssl-https-ca-certificates-file", "", "")
-	f.StringVar(&t.httpCert, "ssl-https-client-certificate-file", "", "")
-	f.Func("ssl-https-client-certificate-type", "", oneOf(&t.certType, "PEM", "DER"))
-	f.StringVar(&t.httpKey, "ssl-https-private-key-file", "", "")
-	f.Func("ssl-https-private-key-type", "", oneOf(&t.keyType, "PEM", "DER"))
-}
-
-// finish reads what belongs together.
-func (o *options) finish(f *flag.FlagSet) error {
-	given := map[string]bool{}
-	f.Visit(func(one *flag.Flag) { given[one.Name] = true })
-	if o.model == "" {
-		return errors.New("-m: name the model")
-	}
+// check refuses options that exclude each other.
+func (o *options) check(given map[string]bool) error {
+	s, l := &o.server, &o.load
 	switch {
-	case o.streaming && o.protocol != "grpc":
+	case o.model.name == "":
+		return errors.New("-m: name the model")
+	case s.streaming && s.protocol != "grpc":
 		return errors.New("--streaming: only gRPC has streams; add -i grpc")
-	case o.compression != "none" && o.protocol != "grpc":
+	case s.compression != "none" && s.protocol != "grpc":
 		return errors.New("--grpc-compression-algorithm: only for gRPC; add -i grpc")
-	case (o.inFormat == "json" || o.outFormat == "json") && o.protocol != "http":
-		return errors.New("--input-tensor-format and --output-tensor-format: only HTTP has tensors in JSON; leave -i grpc out")
-	case o.async && o.sync:
+	case (s.inFormat == "json" || s.outFormat == "json") && s.protocol != "http":
+		return errors.New("--input-tensor-format and --output-tensor-format: " +
+			"only HTTP has tensors in JSON; leave -i grpc out")
+	case l.async && l.sync:
 		return errors.New("--async and --sync: choose one")
-	case o.sync && o.streaming:
+	case l.sync && s.streaming:
 		return errors.New("--sync: a stream is asynchronous; leave --sync or --streaming out")
-	case !o.collect && (given["metrics-url"] || given["metrics-interval"]):
+	case !s.collectMetrics && (given["metrics-url"] || given["metrics-interval"]):
 		return errors.New("--metrics-url and --metrics-interval want --collect-metrics")
-	case o.zero && len(o.data) > 0:
+	case o.input.zero && len(o.input.paths) > 0:
 		return errors.New("-z and --input-data: choose one")
 	}
-	if o.windowMode == "count_windows" {
+	return nil
+}
+
+// convert fills in the measurement, except for the load.
+func (o *options) convert() error {
+	if o.load.windowMode == "count_windows" {
 		o.measure.WindowCount = 50
-		if o.windowCount > 0 {
-			o.measure.WindowCount = o.windowCount
+		if o.load.windowCount > 0 {
+			o.measure.WindowCount = o.load.windowCount
 		}
 	}
-	o.measure.Rough = o.async
-	if o.exportPath != "" {
-		if _, err := os.Stat(o.exportPath); err == nil {
-			return fmt.Errorf("--profile-export-file: %s is there already; remove it first, or name another file", o.exportPath)
+	o.measure.ThroughputOnly = o.load.async
+	if o.output.export != "" {
+		if _, err := os.Stat(o.output.export); err == nil {
+			return fmt.Errorf("--profile-export-file: %s is there already; remove it first, or name another file",
+				o.output.export)
 		}
 		o.measure.Keep = true
 	}
-	for _, s := range o.shape {
-		name, shape, err := perf.ParseShape(s)
-		if err != nil {
-			return fmt.Errorf("--shape: %w", err)
-		}
-		if o.inputs.Shapes == nil {
-			o.inputs.Shapes = map[string][]int64{}
-		}
-		o.inputs.Shapes[name] = shape
+	var err error
+	if o.input.Shapes, err = perf.ParseShapes(o.input.shapes); err != nil {
+		return fmt.Errorf("--shape: %w", err)
 	}
-	if o.ids != "" {
-		var err error
-		if o.measure.Sequences.FirstID, o.measure.Sequences.EndID, err = perf.ParseIDs(o.ids); err != nil {
+	if o.load.sequenceIDs != "" {
+		s := &o.measure.Sequences
+		if s.FirstID, s.EndID, err = perf.ParseIDs(o.load.sequenceIDs); err != nil {
 			return fmt.Errorf("--sequence-id-range: %w", err)
 		}
 	}
-	return o.finishLoad(given)
+	return nil
 }
 
-// finishLoad reads how the load is made.
-func (o *options) finishLoad(given map[string]bool) error {
+// convertLoad fills in the load.
+func (o *options) convertLoad(given map[string]bool) error {
 	modes := 0
 	for _, n := range []string{"concurrency-range", "request-rate-range", "request-intervals", "fixed-schedule"} {
 		if given[n] {
@@ -324,41 +395,87 @@ func (o *options) finishLoad(given map[string]bool) error {
 		}
 	}
 	if modes > 1 {
-		return errors.New("--concurrency-range, --request-rate-range, --request-intervals and --fixed-schedule: choose one")
+		return errors.New("--concurrency-range, --request-rate-range, --request-intervals and --fixed-schedule: " +
+			"choose one")
 	}
-	m := &o.measure
+	m, l := &o.measure, &o.load
 	old := given["t"] || given["c"] || given["d"]
 	switch {
 	case old && modes > 0:
 		return errors.New("-t, -c and -d are old forms of --concurrency-range and do not go with another load")
-	case o.dynamic:
-		m.Concurrency = &perf.Range{Start: float64(max(1, o.current)), End: float64(o.most), Step: 1}
+	case l.dynamic:
+		m.Concurrency = &perf.Range{Start: float64(max(1, l.concurrent)), End: float64(l.most), Step: 1}
 	case given["request-rate-range"]:
-		r, err := perf.ParseRange(o.rates, false)
+		r, err := perf.ParseRange(l.rates, false)
 		if err != nil {
 			return fmt.Errorf("--request-rate-range: %w", err)
 		}
-		m.Rate, m.Poisson = &r, o.distribution == "poisson"
+		m.Rate, m.Poisson = &r, l.distribution == "poisson"
 	case given["request-intervals"]:
-		b, err := os.ReadFile(o.intervals)
+		b, err := os.ReadFile(l.intervals)
 		if err == nil {
 			m.Intervals, err = perf.ParseIntervals(b)
 		}
 		if err != nil {
-			return fmt.Errorf("--request-intervals %s: %w", o.intervals, err)
+			return fmt.Errorf("--request-intervals %s: %w", l.intervals, err)
 		}
-	case o.schedule != "": // the times are in the data
+	case l.fixedSchedule: // the times are in the data
 	case given["concurrency-range"]:
-		r, err := perf.ParseRange(o.concurrency, true)
+		r, err := perf.ParseRange(l.concurrency, true)
 		if err != nil {
 			return fmt.Errorf("--concurrency-range: %w", err)
 		}
 		m.Concurrency = &r
 	default:
-		n := float64(max(1, o.current))
+		n := float64(max(1, l.concurrent))
 		m.Concurrency = &perf.Range{Start: n, End: n, Step: 1}
 	}
 	return nil
+}
+
+// The setters of options that only this command has.
+
+func (o *options) addParameter(v string) error {
+	name, value, err := perf.ParseParameter(v)
+	if err != nil {
+		return err
+	}
+	if o.measure.Parameters == nil {
+		o.measure.Parameters = map[string]any{}
+	}
+	o.measure.Parameters[name] = value
+	return nil
+}
+
+func sharedMemory(v string) error {
+	switch v {
+	case "none":
+		return nil
+	case "system", "cuda":
+		return fmt.Errorf("%s is not supported yet; leave the option out", v)
+	}
+	return errors.New("want none, system or cuda")
+}
+
+func serviceKind(v string) error {
+	if why := otherProtocols[v]; why != "" {
+		return errors.New("not supported: " + why)
+	}
+	if v != "triton" {
+		return errors.New("want triton")
+	}
+	return nil
+}
+
+func percentile(to *int) func(string) error {
+	return func(v string) error {
+		n, err := strconv.Atoi(v)
+		if err != nil || n != -1 && (n < 1 || n > 99) {
+			return errors.New("want -1 for the average, or 1 to 99")
+		}
+		*to = max(0, n)
+		return nil
+	}
 }
 
 func milliseconds(d *time.Duration) func(string) error {
@@ -400,17 +517,5 @@ func percent(p *float64) func(string) error {
 		}
 		*p = n
 		return nil
-	}
-}
-
-func oneOf(field *string, values ...string) func(string) error {
-	return func(v string) error {
-		for _, want := range values {
-			if v == want {
-				*field = v
-				return nil
-			}
-		}
-		return fmt.Errorf("want %s", strings.Join(values, " or "))
 	}
 }

@@ -13,11 +13,11 @@ import (
 	"nereid/store"
 )
 
-// apply writes the best configuration into the repository, and keeps what was there as a revision first.
-func (o *tuneOptions) apply(r *tuned, stdout io.Writer) error {
+// applyBest writes the best configuration into the repository. It keeps the one before as a revision first.
+func (o *options) applyBest(r *result, stdout io.Writer) error {
 	best, ok := r.best()
 	switch {
-	case r.cut:
+	case r.cancelled:
 		return errors.New("--apply: the search was interrupted; nothing is changed")
 	case !ok:
 		return errors.New("--apply: no configuration keeps the constraints; nothing is changed")
@@ -30,24 +30,25 @@ func (o *tuneOptions) apply(r *tuned, stdout io.Writer) error {
 		return fmt.Errorf("--apply: %w", err)
 	}
 	for _, m := range r.models {
-		if len(of(r.space.Changes(best.Candidate), m.name)) == 0 {
+		if len(changesOf(r.space.Changes(best.Candidate), m.name)) == 0 {
 			continue
 		}
-		text, err := r.configOf(m.name, best.Candidate)
+		text, err := r.configOf(&m, best.Candidate)
 		if err != nil {
 			return err
 		}
 		if err := o.applyConfig(dir, &m, text); err != nil {
 			return fmt.Errorf("--apply: %w", err)
 		}
-		fmt.Fprintf(stdout, "Wrote %s; the configuration before is a revision of model %s. A server that polls the repository loads it by itself.\n",
-			filepath.Join(m.folder, repo.ConfigName), m.name)
+		fmt.Fprintf(stdout, "Wrote %s; the configuration before is a revision of model %s. "+
+			"A server that polls the repository loads it by itself.\n", filepath.Join(m.folder, repo.ConfigName),
+			m.name)
 	}
 	return nil
 }
 
-// applyConfig replaces a model's configuration, which must be what was measured.
-func (o *tuneOptions) applyConfig(dataDir string, m *tuneModel, text string) error {
+// applyConfig replaces a model's configuration, which must still be the one that was measured.
+func (o *options) applyConfig(dataDir string, m *modelFolder, text string) error {
 	path := filepath.Join(m.folder, repo.ConfigName)
 	rev := store.Revision{Model: m.name, Source: store.SourceTune, After: &text, Outcome: "saved"}
 	switch b, err := os.ReadFile(path); {
@@ -61,7 +62,7 @@ func (o *tuneOptions) applyConfig(dataDir string, m *tuneModel, text string) err
 		return fmt.Errorf("%s was changed while it was tuned; nothing is changed", path)
 	}
 	if err := o.program.AddRevision(dataDir, rev); err != nil {
-		return fmt.Errorf("the configuration cannot be kept as a revision, so that it is not changed: %w", err)
+		return fmt.Errorf("the configuration is not changed, because it cannot be kept as a revision: %w", err)
 	}
 	return durable.Replace(path, []byte(text), 0o644)
 }

@@ -12,10 +12,10 @@ import (
 	"nereid/app/tune"
 )
 
-// A checkpoint is a file of JSON lines: what was measured and how, then a line for each trial. It is only added to, so that
-// a search may be cut short anywhere.
+// A checkpoint is a file of JSON lines: the head says what was measured and how, and then comes a line for each trial.
+// It is only appended to, so that a search may be interrupted at any time.
 
-// checkpointHead says what the measurements are of. Those of another model, configuration or load are no use.
+// checkpointHead identifies the measurements. Those of another model, configuration or load cannot be used.
 type checkpointHead struct {
 	Version int
 	Model   string
@@ -33,12 +33,16 @@ type checkpointLine struct {
 	tune.Measurement
 }
 
-// checkpoint reads the measurements of an earlier search and returns how one more is kept.
-func (o *tuneOptions) checkpoint(t *tuner) (known map[string]tune.Measurement, keep func(tune.Trial) error, err error) {
-	if o.checkpointAt == "" {
+// openCheckpoint reads the measurements of an earlier search. keep appends a trial.
+func (o *options) openCheckpoint(t *tuner) (known map[string]tune.Measurement, keep func(tune.Trial) error, err error) {
+	path, m := o.search.checkpoint, &o.measure
+	if path == "" {
 		return nil, func(tune.Trial) error { return nil }, nil
 	}
-	head := checkpointHead{Version: 1, Model: t.model.name, With: o.with, Configs: map[string]string{}, Batch: t.batch, Rate: t.rate, Server: t.options, Data: o.data, Inputs: o.inputs}
+	head := checkpointHead{
+		Version: 1, Model: o.model, With: o.with, Configs: map[string]string{}, Batch: m.batch, Rate: t.rate,
+		Server: t.serverOptions, Data: m.paths, Inputs: m.inputs,
+	}
 	for _, m := range t.models() {
 		head.Configs[m.name] = m.config
 	}
@@ -46,21 +50,18 @@ func (o *tuneOptions) checkpoint(t *tuner) (known map[string]tune.Measurement, k
 	if err != nil {
 		return nil, nil, err
 	}
-	b, err := os.ReadFile(o.checkpointAt)
+	b, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("--checkpoint: %w", err)
 	}
 	if known, err = readCheckpoint(b, first); err != nil {
-		return nil, nil, fmt.Errorf("--checkpoint %s: %w", o.checkpointAt, err)
+		return nil, nil, fmt.Errorf("--checkpoint %s: %w", path, err)
 	}
-	whole := bytes.LastIndexByte(b, '\n') + 1 // what comes after was cut short
-	switch {
-	case whole == 0:
-		err = os.WriteFile(o.checkpointAt, append(first, '\n'), 0o644)
-	case whole < len(b):
-		err = os.Truncate(o.checkpointAt, int64(whole))
-	default:
-		err = nil
+	whole := bytes.LastIndexByte(b, '\n') + 1 // a line after that was interrupted
+	if whole == 0 {
+		err = os.WriteFile(path, append(first, '\n'), 0o644)
+	} else {
+		err = os.Truncate(path, int64(whole))
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("--checkpoint: %w", err)
@@ -70,7 +71,7 @@ func (o *tuneOptions) checkpoint(t *tuner) (known map[string]tune.Measurement, k
 		if err != nil {
 			return err
 		}
-		f, err := os.OpenFile(o.checkpointAt, os.O_WRONLY|os.O_APPEND, 0)
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 		if err != nil {
 			return fmt.Errorf("--checkpoint: %w", err)
 		}
@@ -79,9 +80,11 @@ func (o *tuneOptions) checkpoint(t *tuner) (known map[string]tune.Measurement, k
 	}, nil
 }
 
-var errNotCheckpoint = errors.New("it is of another model, configuration, load or server; name another file, or remove it")
+var errNotCheckpoint = errors.New("it is of another model, configuration, load or server; name another file, or " +
+	"remove it")
 
-// readCheckpoint reads the measurements of a checkpoint whose head is to be first. A last line without an end does not count.
+// readCheckpoint reads the measurements of a checkpoint whose head must be first. A last line without an end does not
+// count.
 func readCheckpoint(b, first []byte) (map[string]tune.Measurement, error) {
 	known := map[string]tune.Measurement{}
 	for n := 1; ; n++ {

@@ -19,7 +19,7 @@ import (
 )
 
 // tuneRun searches with short measurements. The private servers are this test binary as the program.
-func tuneRun(t *testing.T, args ...string) (*tuned, string) {
+func tuneRun(t *testing.T, args ...string) (*result, string) {
 	t.Helper()
 	r, out, err := tuneTry(t, t.Context(), args...)
 	if err != nil {
@@ -28,15 +28,15 @@ func tuneRun(t *testing.T, args ...string) (*tuned, string) {
 	return r, out
 }
 
-func tuneTry(t *testing.T, ctx context.Context, args ...string) (*tuned, string, error) {
+func tuneTry(t *testing.T, ctx context.Context, args ...string) (*result, string, error) {
 	t.Helper()
 	t.Setenv(asProgram, "1")
-	o, err := parseTune(append([]string{"--request-count", "40"}, args...))
+	o, err := parse(append([]string{"--request-count", "40"}, args...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	o.program = testProgram
-	tn, err := o.tuner()
+	tn, err := o.newTuner()
 	if err != nil {
 		return nil, "", err
 	}
@@ -44,7 +44,7 @@ func tuneTry(t *testing.T, ctx context.Context, args ...string) (*tuned, string,
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	r, err := o.search(ctx, tn, &out, &out)
+	r, err := o.runSearch(ctx, tn, &out, &out)
 	if cerr := tn.close(); cerr != nil {
 		t.Error(cerr)
 	}
@@ -63,28 +63,32 @@ const sampleModels = "../../../models-sample"
 
 func TestTune(t *testing.T) {
 	t.Run("F029 F036 a quick search of an ONNX model", func(t *testing.T) {
-		r, out := tuneRun(t, "--model-repository", sampleModels, "-m", "mlp", "--budget=8", "--concurrency=2,4,8", "--threads=1", "--instance-counts=1,2")
-		if n := len(r.result.Trials); n < 3 || n > 8 {
+		r, out := tuneRun(t, "--model-repository", sampleModels, "-m", "mlp", "--budget=8", "--concurrency=2,4,8",
+			"--threads=1", "--instance-counts=1,2")
+		if n := len(r.found.Trials); n < 3 || n > 8 {
 			t.Errorf("%d measurements, want 3 to 8\n%s", n, out)
 		}
-		for _, trial := range r.result.Trials {
+		for _, trial := range r.found.Trials {
 			m := trial.Measurement
-			if m.Failed != "" || m.Throughput <= 0 || m.P99 < m.P50 || m.P50 <= 0 || m.Memory < 10<<20 || m.AvailableMemory <= 0 || m.Requests < 40 {
+			if m.Failed != "" || m.Throughput <= 0 || m.P99 < m.P50 || m.P50 <= 0 || m.Memory < 10<<20 ||
+				m.AvailableMemory <= 0 || m.Requests < 40 {
 				t.Errorf("%s: %+v", r.space.Key(trial.Candidate), m)
 			}
 		}
-		if !r.based || !strings.Contains(out, "now  present configuration") || len(r.variants()) < 2 {
+		if !r.hasBaseline || !strings.Contains(out, "now  present configuration") || len(r.variants()) < 2 {
 			t.Errorf("no baseline or no variants: %q\n%s", r.variants(), out)
 		}
 	})
 	t.Run("F028 F031 a brute search of given values under request rates", func(t *testing.T) {
-		r, out := tuneRun(t, "--model-repository", sampleModels, "-m", "mlp", "--search=brute", "--max-batch-sizes=4,8", "--queue-delays=off,100",
+		r, out := tuneRun(t, "--model-repository", sampleModels, "-m", "mlp", "--search=brute", "--max-batch-sizes=4,8",
+			"--queue-delays=off,100",
 			"--instance-counts=2", "--threads=1", "--request-rate=200,400")
 		// 2 sizes by 2 delays under 2 rates, and the present configuration, which is none of them.
-		if len(r.result.Trials) != 2*2*2+2 || len(r.variants()) != 5 || !r.result.Ended {
-			t.Errorf("%d measurements of %q\n%s", len(r.result.Trials), r.variants(), out)
+		if len(r.found.Trials) != 2*2*2+2 || len(r.variants()) != 5 || !r.found.Ended {
+			t.Errorf("%d measurements of %q\n%s", len(r.found.Trials), r.variants(), out)
 		}
-		for _, want := range []string{"200 requests/s", "dynamic batching, 0 µs → no dynamic batching", "max_batch_size 64 → 4"} {
+		for _, want := range []string{"200 requests/s", "dynamic batching, 0 µs → no dynamic batching",
+			"max_batch_size 64 → 4"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("no %q in\n%s", want, out)
 			}
@@ -92,9 +96,10 @@ func TestTune(t *testing.T) {
 	})
 	t.Run("F033 a server without models", func(t *testing.T) {
 		at := t.TempDir()
-		r, _ := tuneRun(t, "--model-repository", testModels(t), "-m", "plain", "--search=brute", "--concurrency=1", "--max-batch-sizes=present", "--queue-delays=present",
+		r, _ := tuneRun(t, "--model-repository", testModels(t), "-m", "plain", "--search=brute", "--concurrency=1",
+			"--max-batch-sizes=present", "--queue-delays=present",
 			"--instance-counts=present", "--window=50", "--export-path", at)
-		if err := r.export(at); err != nil {
+		if err := r.writeTables(at); err != nil {
 			t.Fatal(err)
 		}
 		b, err := os.ReadFile(filepath.Join(at, "metrics-server-only.csv"))
@@ -102,27 +107,32 @@ func TestTune(t *testing.T) {
 			t.Fatal(err)
 		}
 		rows, err := csv.NewReader(bytes.NewReader(b)).ReadAll()
-		if err != nil || len(rows) != 2 || strings.Join(rows[0][:5], ",") != "Model,GPU UUID,GPU Memory Usage (MB),GPU Utilization (%),GPU Power Usage (W)" || rows[1][0] != "triton-server" {
+		if err != nil || len(rows) != 2 ||
+			strings.Join(rows[0][:5],
+				",") != "Model,GPU UUID,GPU Memory Usage (MB),GPU Utilization (%),GPU Power Usage (W)" ||
+			rows[1][0] != "triton-server" {
 			t.Fatalf("%q, %v", rows, err)
 		}
-		if mb, err := strconv.ParseFloat(rows[1][5], 64); err != nil || mb < 10 || r.alone.Memory < 10<<20 {
+		if mb, err := strconv.ParseFloat(rows[1][5], 64); err != nil || mb < 10 || r.serverOnly.Memory < 10<<20 {
 			t.Errorf("a server without models takes %q MB, %v", rows[1][5], err)
 		}
 	})
 	t.Run("F029 two models at the same time", func(t *testing.T) {
 		at := t.TempDir()
-		r, out := tuneRun(t, "--model-repository", sampleModels, "-m", "mlp,add_sub", "--search=brute", "--concurrency=1,2", "--max-batch-sizes=present", "--queue-delays=present",
+		r, out := tuneRun(t, "--model-repository", sampleModels, "-m", "mlp,add_sub", "--search=brute",
+			"--concurrency=1,2", "--max-batch-sizes=present", "--queue-delays=present",
 			"--threads=present", "--instance-counts=1,2", "--shape=INPUT0:16")
 		// Two counts of instances of each model under two loads.
-		if len(r.result.Trials) != 2*2*2 || len(r.variants()) != 4 || !r.result.Ended {
-			t.Errorf("%d measurements of %q\n%s", len(r.result.Trials), r.variants(), out)
+		if len(r.found.Trials) != 2*2*2 || len(r.variants()) != 4 || !r.found.Ended {
+			t.Errorf("%d measurements of %q\n%s", len(r.found.Trials), r.variants(), out)
 		}
-		for _, trial := range r.result.Trials {
+		for _, trial := range r.found.Trials {
 			if len(trial.Models) != 2 || trial.Failed != "" {
 				t.Fatalf("%s: %+v", r.space.Key(trial.Candidate), trial.Measurement)
 			}
 			a, b := trial.Models[0], trial.Models[1]
-			if a.Throughput <= 0 || b.Throughput <= 0 || trial.Throughput != a.Throughput+b.Throughput || trial.P99 != max(a.P99, b.P99) || a.Requests < 40 || b.Requests < 40 || a.Memory != b.Memory {
+			if a.Throughput <= 0 || b.Throughput <= 0 || trial.Throughput != a.Throughput+b.Throughput ||
+				trial.P99 != max(a.P99, b.P99) || a.Requests < 40 || b.Requests < 40 || a.Memory != b.Memory {
 				t.Errorf("%s: %+v", r.space.Key(trial.Candidate), trial.Measurement)
 			}
 		}
@@ -131,7 +141,7 @@ func TestTune(t *testing.T) {
 				t.Errorf("no %q in\n%s", want, out)
 			}
 		}
-		if err := r.export(at); err != nil {
+		if err := r.writeTables(at); err != nil {
 			t.Fatal(err)
 		}
 		b, err := os.ReadFile(filepath.Join(at, "metrics-model-inference.csv"))
@@ -140,65 +150,75 @@ func TestTune(t *testing.T) {
 		}
 	})
 	t.Run("two models, and a shape that none has", func(t *testing.T) {
-		_, _, err := tuneTry(t, t.Context(), "--model-repository", sampleModels, "-m", "mlp", "-m", "add_sub", "--shape=NOTHING:4")
+		_, _, err := tuneTry(t, t.Context(), "--model-repository", sampleModels, "-m", "mlp", "-m", "add_sub",
+			"--shape=NOTHING:4")
 		if err == nil || !strings.Contains(err.Error(), `no model has an input "NOTHING"`) {
 			t.Error(err)
 		}
-		if _, _, err := tuneTry(t, t.Context(), "--model-repository", sampleModels, "-m", "mlp,mlp"); err == nil || !strings.Contains(err.Error(), "named twice") {
+		if _, _, err := tuneTry(t, t.Context(), "--model-repository", sampleModels, "-m", "mlp,mlp"); err == nil ||
+			!strings.Contains(err.Error(), "named twice") {
 			t.Error(err)
 		}
 	})
 	t.Run("F029 an ensemble and its parts", func(t *testing.T) {
-		r, out := tuneRun(t, "--model-repository", testModels(t), "-m", "pair", "--search=brute", "--concurrency=2", "--tune-composing", "--max-batch-sizes=8",
+		r, out := tuneRun(t, "--model-repository", testModels(t), "-m", "pair", "--search=brute", "--concurrency=2",
+			"--tune-composing", "--max-batch-sizes=8",
 			"--instance-counts=1,2", "--queue-delays=off")
-		if len(r.result.Trials) != 2 || !strings.Contains(out, "plain: instances 1 → 2") {
-			t.Errorf("%d measurements\n%s", len(r.result.Trials), out)
+		if len(r.found.Trials) != 2 || !strings.Contains(out, "plain: instances 1 → 2") {
+			t.Errorf("%d measurements\n%s", len(r.found.Trials), out)
 		}
 	})
 	t.Run("a configuration that cannot be loaded is passed over", func(t *testing.T) {
-		root := writeFiles(t, t.TempDir(), map[string]string{"m/1/x": "", "m/config.pbtxt": `backend: "identity" max_batch_size: 8
+		root := writeFiles(t, t.TempDir(), map[string]string{"m/1/x": "", "m/config.pbtxt": `
+backend: "identity" max_batch_size: 8
 input { name: "INPUT0" data_type: TYPE_FP32 dims: 4 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 4 }
-model_warmup { name: "w" batch_size: 8 inputs { key: "INPUT0" value { data_type: TYPE_FP32 dims: 4 zero_data: true } } }`})
-		r, out := tuneRun(t, "--model-repository", root, "-m", "m", "--search=brute", "--concurrency=2", "--max-batch-sizes=2", "--instance-counts=1", "--queue-delays=off")
-		if r.result.Trials[0].Failed != "" || !strings.Contains(r.result.Trials[1].Failed, "batch") || !strings.Contains(out, "1 failed") || len(r.ranked) != 1 {
-			t.Errorf("%+v\n%s", r.result.Trials, out)
+model_warmup { name: "w" batch_size: 8
+  inputs { key: "INPUT0" value { data_type: TYPE_FP32 dims: 4 zero_data: true } } }`})
+		r, out := tuneRun(t, "--model-repository", root, "-m", "m", "--search=brute", "--concurrency=2",
+			"--max-batch-sizes=2", "--instance-counts=1", "--queue-delays=off")
+		if r.found.Trials[0].Failed != "" || !strings.Contains(r.found.Trials[1].Failed, "batch") ||
+			!strings.Contains(out, "1 failed") || len(r.ranked) != 1 {
+			t.Errorf("%+v\n%s", r.found.Trials, out)
 		}
 	})
 	t.Run("F035 a search that was cancelled goes on from its checkpoint", func(t *testing.T) {
 		at := filepath.Join(t.TempDir(), "checkpoint")
-		args := []string{"--model-repository", testModels(t), "-m", "plain", "--search=brute", "--concurrency=1,2", "--max-batch-sizes=8", "--instance-counts=1,2", "--queue-delays=off", "--checkpoint", at}
+		args := []string{"--model-repository", testModels(t), "-m", "plain", "--search=brute", "--concurrency=1,2",
+			"--max-batch-sizes=8", "--instance-counts=1,2", "--queue-delays=off", "--checkpoint", at}
 		ctx, cancel := context.WithCancel(t.Context())
-		o, err := parseTune(args)
+		o, err := parse(args)
 		if err != nil {
 			t.Fatal(err)
 		}
 		o.program = testProgram
 		t.Setenv(asProgram, "1")
-		tn, err := o.tuner()
+		tn, err := o.newTuner()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := tn.open(); err != nil {
 			t.Fatal(err)
 		}
-		tn.requests = 20
-		part, err := o.search(ctx, tn, writerFunc(func(b []byte) (int, error) {
+		o.measure.requests = 20
+		part, err := o.runSearch(ctx, tn, writerFunc(func(b []byte) (int, error) {
 			if strings.HasPrefix(string(b), "[2/") {
 				cancel()
 			}
 			return len(b), nil
 		}), &bytes.Buffer{})
-		if err := errors.Join(err, tn.close()); err != nil || !part.cut || len(part.result.Trials) != 2 {
+		if err := errors.Join(err, tn.close()); err != nil || !part.cancelled || len(part.found.Trials) != 2 {
 			t.Fatalf("cancelled: %+v, %v", part, err)
 		}
 		r, out := tuneRun(t, args...)
-		if len(r.result.Trials) != 4 || strings.Count(out, "(from the checkpoint)") != 2 || r.cut {
-			t.Errorf("%d trials\n%s", len(r.result.Trials), out)
+		if len(r.found.Trials) != 4 || strings.Count(out, "(from the checkpoint)") != 2 || r.cancelled {
+			t.Errorf("%d trials\n%s", len(r.found.Trials), out)
 		}
-		if again, out := tuneRun(t, args...); strings.Count(out, "(from the checkpoint)") != 4 || len(again.result.Trials) != 4 {
+		if again, out := tuneRun(t, args...); strings.Count(out, "(from the checkpoint)") != 4 ||
+			len(again.found.Trials) != 4 {
 			t.Errorf("a search that is done measures again\n%s", out)
 		}
-		if _, _, err := tuneTry(t, t.Context(), append(args, "-b", "2")...); err == nil || !strings.Contains(err.Error(), "another model") {
+		if _, _, err := tuneTry(t, t.Context(), append(args, "-b", "2")...); err == nil ||
+			!strings.Contains(err.Error(), "another model") {
 			t.Errorf("a checkpoint of another load is taken: %v", err)
 		}
 	})
@@ -206,11 +226,12 @@ model_warmup { name: "w" batch_size: 8 inputs { key: "INPUT0" value { data_type:
 
 // The usual values are model_analyzer's, with instances by the machine.
 func TestTuneAxes_F027(t *testing.T) {
-	cfg, _, faults := modelconfig.Parse("", []byte(`name: "m" backend: "onnxruntime" max_batch_size: 6 dynamic_batching { } instance_group [ { count: 2 kind: KIND_CPU } ]`))
+	cfg, _, faults := modelconfig.Parse("", []byte(`name: "m" backend: "onnxruntime" max_batch_size: 6
+dynamic_batching { } instance_group [ { count: 2 kind: KIND_CPU } ]`))
 	if err := faults.Err(); err != nil {
 		t.Fatal(err)
 	}
-	axes := tuneAxes(cfg, &tuneLists{}, tuneMachine{cores: 8, gpus: 1}, true)
+	axes := axes(cfg, &lists{}, machine{cores: 8, gpus: 1}, true)
 	want := map[tune.Field][]int{
 		tune.MaxBatch:  {1, 2, 4, 6, 8, 16, 32, 64, 128},
 		tune.Delay:     {tune.NoBatching, 0, 100, 500, 1000, 5000},
@@ -227,14 +248,20 @@ func TestTuneAxes_F027(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("no axes for %v", want)
 	}
-	o, err := parseTune([]string{"-m", "m", "--model-repository", "x", "--search", "brute"})
-	if err != nil || !slices.Equal(o.lists.load, []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}) {
-		t.Errorf("loads %v, %v", o.lists.load, err)
+	o, err := parse([]string{"-m", "m", "--model-repository", "x", "--search", "brute"})
+	if err != nil || !slices.Equal(o.search.lists.load, []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}) {
+		t.Errorf("loads %v, %v", o.search.lists.load, err)
 	}
 }
 
 func TestTuneConfig(t *testing.T) {
-	const text = "# mine\nname: \"m\"\nmax_batch_size: 64 # rows\ninstance_group [ { count: 1 kind: KIND_CPU host_policy: \"p\" } ]\ndynamic_batching { preferred_batch_size: [ 4, 32 ] preserve_ordering: true }\nparameters { key: \"k\" value { string_value: \"v\" } }\n"
+	const text = `# mine
+name: "m"
+max_batch_size: 64 # rows
+instance_group [ { count: 1 kind: KIND_CPU host_policy: "p" } ]
+dynamic_batching { preferred_batch_size: [ 4, 32 ] preserve_ordering: true }
+parameters { key: "k" value { string_value: "v" } }
+`
 	present, _, _ := modelconfig.Parse("", []byte(text))
 	for _, tt := range []struct {
 		name    string
@@ -243,15 +270,21 @@ func TestTuneConfig(t *testing.T) {
 		none    []string
 	}{
 		{"nothing", nil, []string{text}, nil},
-		{"smaller batches lose preferred sizes", []tune.Change{{Field: tune.MaxBatch, From: 64, To: 8}}, []string{"# mine", "max_batch_size: 8 # rows", "preserve_ordering: true", "4"}, []string{"32"}},
-		{"no batching", []tune.Change{{Field: tune.Delay, From: 0, To: tune.NoBatching}}, []string{"# mine", "max_batch_size: 64 # rows"}, []string{"dynamic_batching"}},
-		{"a delay", []tune.Change{{Field: tune.Delay, To: 500}}, []string{"max_queue_delay_microseconds: 500", "preserve_ordering: true"}, nil},
-		{"instances keep their policy", []tune.Change{{Field: tune.Instances, From: 1, To: 3}}, []string{"count: 3", `host_policy: "p"`, "KIND_CPU"}, nil},
-		{"on the GPU", []tune.Change{{Field: tune.Kind, From: 0, To: 1}}, []string{"KIND_GPU", "count: 1"}, []string{"KIND_CPU"}},
-		{"threads beside other parameters", []tune.Change{{Field: tune.Threads, To: 2}}, []string{`"intra_op_thread_count"`, `"2"`, `"k"`}, nil},
+		{"smaller batches lose preferred sizes", []tune.Change{{Field: tune.MaxBatch, From: 64, To: 8}},
+			[]string{"# mine", "max_batch_size: 8 # rows", "preserve_ordering: true", "4"}, []string{"32"}},
+		{"no batching", []tune.Change{{Field: tune.Delay, From: 0, To: tune.NoBatching}},
+			[]string{"# mine", "max_batch_size: 64 # rows"}, []string{"dynamic_batching"}},
+		{"a delay", []tune.Change{{Field: tune.Delay, To: 500}}, []string{"max_queue_delay_microseconds: 500",
+			"preserve_ordering: true"}, nil},
+		{"instances keep their policy", []tune.Change{{Field: tune.Instances, From: 1, To: 3}},
+			[]string{"count: 3", `host_policy: "p"`, "KIND_CPU"}, nil},
+		{"on the GPU", []tune.Change{{Field: tune.Kind, From: 0, To: 1}}, []string{"KIND_GPU", "count: 1"},
+			[]string{"KIND_CPU"}},
+		{"threads beside other parameters", []tune.Change{{Field: tune.Threads, To: 2}},
+			[]string{`"intra_op_thread_count"`, `"2"`, `"k"`}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := tuneConfig(text, present, tt.changes)
+			got, err := configText(text, present, tt.changes)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -266,27 +299,32 @@ func TestTuneConfig(t *testing.T) {
 				}
 			}
 			cfg, _, faults := modelconfig.Parse("", []byte(got))
-			if why := tuneTook(cfg, tt.changes); faults.Err() != nil || why != "" {
+			if why := mismatch(cfg, tt.changes); faults.Err() != nil || why != "" {
 				t.Errorf("%v %s", faults.Err(), why)
 			}
 		})
 	}
-	if why := tuneTook(&inferencepb.ModelConfig{MaxBatchSize: 4}, []tune.Change{{Field: tune.MaxBatch, To: 8}}); !strings.Contains(why, "is to be 8, but") {
+	if why := mismatch(&inferencepb.ModelConfig{MaxBatchSize: 4},
+		[]tune.Change{{Field: tune.MaxBatch, To: 8}}); !strings.Contains(why, "is to be 8, but") {
 		t.Errorf("a change that was not taken is %q", why)
 	}
 }
 
 func TestTuneOptions(t *testing.T) {
-	o, err := parseTune([]string{"-m", "m", "--model-repository=r", "--latency-budget=20", "--min-throughput=5", "--max-memory=100", "--objective=perf_throughput=2,latency=1", "--queue-delays=off,100", "--concurrency=2:8:2", "--", "--backend-config=a,b=c"})
+	o, err := parse([]string{"-m", "m", "--model-repository=r", "--latency-budget=20", "--min-throughput=5",
+		"--max-memory=100", "--objective=perf_throughput=2,latency=1", "--queue-delays=off,100", "--concurrency=2:8:2",
+		"--", "--backend-config=a,b=c"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Run("F032 objectives and constraints", func(t *testing.T) {
-		if len(o.goal.Constraints) != 3 || o.goal.Weights[tune.Throughput] != 2 || o.goal.Weights[tune.LatencyP99] != 1 {
-			t.Errorf("%+v", o.goal)
+		if len(o.search.goal.Constraints) != 3 || o.search.goal.Weights[tune.Throughput] != 2 ||
+			o.search.goal.Weights[tune.LatencyP99] != 1 {
+			t.Errorf("%+v", o.search.goal)
 		}
 	})
-	if !slices.Equal(o.lists.delays, []int{-1, 100}) || !slices.Equal(o.lists.load, []int{2, 4, 6, 8}) || !slices.Equal(o.server, []string{"--backend-config=a,b=c"}) {
+	if !slices.Equal(o.search.lists.delays, []int{-1, 100}) || !slices.Equal(o.search.lists.load, []int{2, 4, 6, 8}) ||
+		!slices.Equal(o.serverOptions, []string{"--backend-config=a,b=c"}) {
 		t.Errorf("%+v", o)
 	}
 	for _, tt := range [][2]string{
@@ -306,25 +344,27 @@ func TestTuneOptions(t *testing.T) {
 		{"--concurrency=1:60000", "60000 values are more than 4096"},
 		{"--nothing", "unknown option -nothing"},
 	} {
-		if _, err := parseTune([]string{"-m", "m", "--model-repository=r", tt[0]}); err == nil || !strings.Contains(err.Error(), tt[1]) {
+		if _, err := parse([]string{"-m", "m", "--model-repository=r", tt[0]}); err == nil ||
+			!strings.Contains(err.Error(), tt[1]) {
 			t.Errorf("%s: %v, want %q", tt[0], err, tt[1])
 		}
 	}
-	if _, err := parseTune([]string{"-m", "m", "--model-repository=r", "--", "--http-port=1"}); err == nil || !strings.Contains(err.Error(), "sets this option") {
+	if _, err := parse([]string{"-m", "m", "--model-repository=r", "--", "--http-port=1"}); err == nil ||
+		!strings.Contains(err.Error(), "sets this option") {
 		t.Errorf("an option of the private servers' own: %v", err)
 	}
 }
 
-// A model's process may say anything.
-func TestTuneFollow(t *testing.T) {
-	s := &privateServer{cmd: exec.Command("none"), ended: make(chan struct{})}
+// After its start the server may log a model's own lines, which may look like its own.
+func TestPrivateServerLog(t *testing.T) {
+	s := &privateServer{cmd: exec.Command("none"), exited: make(chan struct{})}
 	up := make(chan struct{})
-	s.follow(strings.NewReader("I Started HTTPService at 127.0.0.1:1\nI Started Metrics Service at 127.0.0.1:2\n"+
+	s.readLog(strings.NewReader("I Started HTTPService at 127.0.0.1:1\nI Started Metrics Service at 127.0.0.1:2\n"+
 		"Started HTTPService at 127.0.0.1:3\nStarted Metrics Service at 127.0.0.1:4\ngone\n"), up)
 	<-up
-	<-s.ended
-	if s.address != "127.0.0.1:1" || s.metrics != "127.0.0.1:2" || s.reason() != "gone" {
-		t.Errorf("%s %s %s", s.address, s.metrics, s.reason())
+	<-s.exited
+	if s.address != "127.0.0.1:1" || s.metrics != "127.0.0.1:2" || s.lastLine() != "gone" {
+		t.Errorf("%s %s %s", s.address, s.metrics, s.lastLine())
 	}
 }
 
@@ -332,14 +372,14 @@ func TestTuneCheckpoint(t *testing.T) {
 	open := func(t *testing.T, text string, args ...string) (at string, err error) {
 		t.Helper()
 		at = filepath.Join(t.TempDir(), "checkpoint")
-		o, err := parseTune(append([]string{"-m", "m", "--model-repository=r", "--checkpoint", at}, args...))
+		o, err := parse(append([]string{"-m", "m", "--model-repository=r", "--checkpoint", at}, args...))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if text != "" {
 			writeFiles(t, filepath.Dir(at), map[string]string{"checkpoint": text})
 		}
-		_, _, err = o.checkpoint(&tuner{model: tuneModel{name: "m"}, batch: 1})
+		_, _, err = o.openCheckpoint(&tuner{tuned: []modelFolder{{name: "m"}}})
 		return at, err
 	}
 	read := func(t *testing.T, at string) string {
@@ -369,12 +409,14 @@ func TestTuneCheckpoint(t *testing.T) {
 	}
 	t.Run("a file of something else stays", func(t *testing.T) {
 		at, err := open(t, "name: \"m\"")
-		if got := read(t, at); err == nil || !strings.Contains(err.Error(), "name another file") || got != "name: \"m\"" {
+		if got := read(t, at); err == nil || !strings.Contains(err.Error(), "name another file") ||
+			got != "name: \"m\"" {
 			t.Errorf("%q, %v", got, err)
 		}
 	})
 	t.Run("other shapes are another load", func(t *testing.T) {
-		if _, err := open(t, head+line, "--shape=X:1,2"); err == nil || !strings.Contains(err.Error(), "name another file") {
+		if _, err := open(t, head+line, "--shape=X:1,2"); err == nil ||
+			!strings.Contains(err.Error(), "name another file") {
 			t.Error(err)
 		}
 	})

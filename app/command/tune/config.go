@@ -14,27 +14,26 @@ import (
 	"nereid/engine/repo"
 )
 
-// threadsParameter is how ONNX Runtime is told how many threads an execution has.
+// threadsParameter is the parameter for the number of threads of an execution in ONNX Runtime.
 const threadsParameter = "intra_op_thread_count"
 
-// tuneLists are the values to try. nil: chosen by the machine and the model; empty: the present one alone.
-type tuneLists struct {
+// lists are the values to try. nil: the values depend on the machine and the model; empty: only the present value.
+type lists struct {
 	batches, delays, instances, kinds, threads []int
 	load                                       []int
-	rate                                       bool // load is requests a second
+	rate                                       bool // load is requests per second
 }
 
-// tuneMachine is what the values depend on beside the model.
-type tuneMachine struct{ cores, gpus int }
+// machine is what the default values depend on besides the model.
+type machine struct{ cores, gpus int }
 
-// tuneAxes are the axes of a model, whose configuration is completed and normalized. all: those of a model that is measured
-// itself, and not only as a part of another one.
-func tuneAxes(cfg *inferencepb.ModelConfig, l *tuneLists, m tuneMachine, all bool) []tune.Axis {
+// axes are the axes of a model. Its configuration is completed and normalized. all is false for a model that is only
+// measured as a composing model of another one.
+func axes(cfg *inferencepb.ModelConfig, l *lists, m machine, all bool) []tune.Axis {
 	var out []tune.Axis
-	add := func(f tune.Field, asked, usual []int, present int) {
-		values := asked
+	add := func(f tune.Field, values, defaults []int, present int) {
 		if values == nil {
-			values = usual
+			values = defaults
 		}
 		if len(values) > 0 {
 			out = append(out, tune.NewAxis(cfg.GetName(), f, values, present))
@@ -54,7 +53,7 @@ func tuneAxes(cfg *inferencepb.ModelConfig, l *tuneLists, m tuneMachine, all boo
 	if cfg.GetEnsembleScheduling() != nil {
 		return out
 	}
-	kind, count := tunePresent(cfg)
+	kind, count := presentInstances(cfg)
 	add(tune.Instances, l.instances, upTo(min(max(m.cores, 4), 8)), count)
 	if m.gpus > 0 && kind >= 0 {
 		add(tune.Kind, l.kinds, []int{tune.KindCPU, tune.KindGPU}, kind)
@@ -66,8 +65,8 @@ func tuneAxes(cfg *inferencepb.ModelConfig, l *tuneLists, m tuneMachine, all boo
 	return out
 }
 
-// tunePresent is the kind of the instances of a configuration and how many there are in a group; kind -1: of several kinds.
-func tunePresent(cfg *inferencepb.ModelConfig) (kind, count int) {
+// presentInstances is the kind of a configuration's instances and their number. The kind is -1 if there are several.
+func presentInstances(cfg *inferencepb.ModelConfig) (kind, count int) {
 	kind = -1
 	for i, g := range cfg.GetInstanceGroup() {
 		k := tune.KindCPU
@@ -83,7 +82,7 @@ func tunePresent(cfg *inferencepb.ModelConfig) (kind, count int) {
 	return kind, max(1, count)
 }
 
-// doubling is low, twice that and so on up to high.
+// doubling is low, twice low, and so on up to high.
 func doubling(low, high int) (out []int) {
 	for ; low <= high; low *= 2 {
 		out = append(out, low)
@@ -98,8 +97,8 @@ func upTo(n int) (out []int) {
 	return out
 }
 
-// tuneConfig is a model's configuration text with changes. present is its configuration as the server completed it.
-func tuneConfig(text string, present *inferencepb.ModelConfig, changes []tune.Change) (string, error) {
+// configText is a model's configuration text with changes. present is the configuration that the server completed.
+func configText(text string, present *inferencepb.ModelConfig, changes []tune.Change) (string, error) {
 	if len(changes) == 0 {
 		return text, nil
 	}
@@ -131,7 +130,7 @@ func tuneConfig(text string, present *inferencepb.ModelConfig, changes []tune.Ch
 		}
 	}
 	if fields["instance_group"] {
-		cfg.InstanceGroup = tuneGroups(cfg, present, changes)
+		cfg.InstanceGroup = instanceGroups(cfg, present, changes)
 	}
 	if fields["max_batch_size"] && trimPreferred(cfg) {
 		fields["dynamic_batching"] = true
@@ -139,7 +138,7 @@ func tuneConfig(text string, present *inferencepb.ModelConfig, changes []tune.Ch
 	return modelconfig.Replace(text, cfg, slices.Sorted(maps.Keys(fields))...)
 }
 
-// setDelay turns dynamic batching off, or on with a delay. What else is said about it stays.
+// setDelay turns dynamic batching off, or on with a delay. It keeps its other fields.
 func setDelay(cfg, present *inferencepb.ModelConfig, delay int) {
 	if delay == tune.NoBatching {
 		cfg.SchedulingChoice = nil
@@ -147,7 +146,7 @@ func setDelay(cfg, present *inferencepb.ModelConfig, delay int) {
 	}
 	d := cfg.GetDynamicBatching()
 	if d == nil {
-		d = present.GetDynamicBatching() // that was completed
+		d = present.GetDynamicBatching() // which the server completed
 	}
 	next := &inferencepb.ModelDynamicBatching{}
 	if d != nil {
@@ -157,7 +156,7 @@ func setDelay(cfg, present *inferencepb.ModelConfig, delay int) {
 	cfg.SchedulingChoice = &inferencepb.ModelConfig_DynamicBatching{DynamicBatching: next}
 }
 
-// trimPreferred takes out preferred batch sizes that are too large now, and tells whether there were any.
+// trimPreferred removes preferred batch sizes that are too large now. It reports whether there were any.
 func trimPreferred(cfg *inferencepb.ModelConfig) bool {
 	d := cfg.GetDynamicBatching()
 	if d == nil {
@@ -173,9 +172,9 @@ func trimPreferred(cfg *inferencepb.ModelConfig) bool {
 	return true
 }
 
-// tuneGroups are the instance groups after changes. A lone group keeps what else it says; of several, one remains.
-func tuneGroups(cfg, present *inferencepb.ModelConfig, changes []tune.Change) []*inferencepb.ModelInstanceGroup {
-	kind, count := tunePresent(present)
+// instanceGroups are the instance groups after changes. A single group keeps its other fields; several become one.
+func instanceGroups(cfg, present *inferencepb.ModelConfig, changes []tune.Change) []*inferencepb.ModelInstanceGroup {
+	kind, count := presentInstances(present)
 	newKind := false
 	for _, c := range changes {
 		switch c.Field {
@@ -199,9 +198,9 @@ func tuneGroups(cfg, present *inferencepb.ModelConfig, changes []tune.Change) []
 	return []*inferencepb.ModelInstanceGroup{g}
 }
 
-// tuneTook tells how the configuration that a server uses differs from what changes ask for, "" if it does not.
-func tuneTook(got *inferencepb.ModelConfig, changes []tune.Change) string {
-	kind, count := tunePresent(got)
+// mismatch says how the configuration that a server uses differs from the changes; "" if it does not.
+func mismatch(got *inferencepb.ModelConfig, changes []tune.Change) string {
+	kind, count := presentInstances(got)
 	for _, c := range changes {
 		is := c.To
 		switch c.Field {
@@ -225,7 +224,7 @@ func tuneTook(got *inferencepb.ModelConfig, changes []tune.Change) string {
 	return ""
 }
 
-// changeText says a change in the configuration's words.
+// changeText describes a change in the configuration's words.
 func changeText(c tune.Change) string {
 	word := func(v int) string {
 		switch {
@@ -242,9 +241,8 @@ func changeText(c tune.Change) string {
 		}
 		return strconv.Itoa(v)
 	}
-	name := map[tune.Field]string{tune.MaxBatch: "max_batch_size", tune.Delay: "", tune.Instances: "instances", tune.Kind: "kind", tune.Threads: "threads"}[c.Field]
-	if name != "" {
-		name += " "
+	names := map[tune.Field]string{
+		tune.MaxBatch: "max_batch_size ", tune.Instances: "instances ", tune.Kind: "kind ", tune.Threads: "threads ",
 	}
-	return name + word(c.From) + " → " + word(c.To)
+	return names[c.Field] + word(c.From) + " → " + word(c.To)
 }

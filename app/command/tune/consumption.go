@@ -3,32 +3,33 @@ package tunecmd
 import (
 	"time"
 
+	"nereid/app/tune"
 	"nereid/engine/device"
 	"nereid/engine/system/proc"
 )
 
-// consumption is what a process and those that it started take; all zero where the system does not tell.
+// consumption is what a process and its descendants use. All figures are zero where the system does not tell them.
 type consumption struct {
 	pid        int
 	begin, end time.Time
-	first      float64 // seconds of processors, when it began
-	last       float64
-	memory     int64 // bytes at most
-	left       int64 // bytes that the machine had left at least
+	first      float64 // CPU seconds at begin
+	last       float64 // and at end
+	memory     int64   // bytes at most
+	left       int64   // the fewest bytes that the machine had left
 }
 
 func newConsumption(pid int) *consumption {
 	u := &consumption{pid: pid, end: time.Now()}
-	u.look()
+	u.sample()
 	u.begin, u.first, u.memory, u.left = u.end, u.last, 0, 0
 	return u
 }
 
-// look reads what is taken now.
-func (u *consumption) look() {
+// sample reads what is used now.
+func (u *consumption) sample() {
 	now, err := proc.Tree(u.pid)
 	if err != nil {
-		return // it has ended, which is found out elsewhere
+		return // the process has exited, which the caller finds out
 	}
 	u.last, u.end = now.CPU, time.Now()
 	var memory int64
@@ -41,10 +42,11 @@ func (u *consumption) look() {
 	}
 }
 
-// cores is how many were busy on average.
-func (u *consumption) cores() float64 {
+// measurement returns the figures since the begin.
+func (u *consumption) measurement() tune.Measurement {
+	m := tune.Measurement{Memory: u.memory, AvailableMemory: u.left}
 	if wall := u.end.Sub(u.begin); wall > 0 {
-		return max(0, (u.last-u.first)/wall.Seconds())
+		m.CPU = max(0, (u.last-u.first)/wall.Seconds())
 	}
-	return 0
+	return m
 }

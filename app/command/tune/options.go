@@ -4,199 +4,197 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"nereid/app/command"
 	"nereid/app/perf"
 	"nereid/app/tune"
 )
 
-const tuneUsage = `Finds the configuration with which a model serves best on this machine, by measuring. It does so in servers of its own:
-one that serves the model meanwhile keeps its configuration, but shares the machine.
+const usageHead = `Finds the configuration with which a model serves best on this machine, by measuring. It starts
+its own servers: a server that serves the model meanwhile keeps its configuration, but shares the machine.
 
 Usage:
   nereid tune --model-repository=FOLDER -m MODEL[,MODEL…] [options] [-- SERVER OPTIONS]
 
-Several models are loaded and measured at the same time, each under the load, and tuned together: one that becomes a tenth
-better is worth as much as any other that does.
-
-Goal
-  --objective throughput|latency          or model_analyzer's metrics with weights, as perf_throughput=2,perf_latency_p99=1;
-                                          default throughput
-  --latency-budget MS                     p99 at most
-  --min-throughput N                      inferences a second at least
-  --max-memory MB, --max-gpu-memory MB    of the server at most
-
-Search
-  --search quick|brute                    quick climbs from the present configuration; brute measures all; default quick
-  --budget N                              measurements of a quick search at most; default 60
-  --max-batch-sizes N,N,…                 values to try, START:END[:STEP], or present; so all of these; default 1 to 128, doubling
-  --queue-delays off|US,…                 dynamic batching: none, or with a delay; default off,0,100,500,1000,5000
-  --instance-counts N,N,…                 default 1 to the number of cores, 4 to 8
-  --instance-kinds cpu,gpu                default both where there is a GPU
-  --threads N,N,…                         of an execution in ONNX Runtime, 0: all cores; default up to half of them, and 0
-  --concurrency N,N,…                     requests under way; default 1 to 1024, doubling
-  --request-rate N,N,…                    requests a second in its place
-  --config-file FILE                      model_analyzer's YAML; what it has no place for here is refused by name
-  --checkpoint FILE                       keeps every measurement; a search that was cut short goes on there
-
-Measurement
-  -b N                                    rows in a request; default 1
-  --window MS                             default 1000; --max-trials N windows at most until three agree, default 6
-  --request-count N                       one window of N requests in their place
-  --input-data zero|random|FOLDER|FILE, --shape NAME:D,D,…, --string-length N, --string-data TEXT: as of nereid perf
-  --bls-composing-models NAME,…           that the model calls; those of an ensemble are known
-  --tune-composing                        changes the parts' configurations too
-
-Result
-  --top N                                 configurations to show; default 3
-  --report FILE                           a page of HTML with plots
-  --export-path FOLDER                    metrics-model-inference.csv in model_analyzer's columns, with GPUs metrics-model-gpu.csv, and
-                                          metrics-server-only.csv of a server without models
-  --output-model-repository FOLDER        the best configurations as models of their own
-  --apply                                 writes the best configuration into the repository; what was there is kept as a revision in
-                                          --data-dir, as of nereid serve, and shows in the GUI
-
-SERVER OPTIONS are those of nereid serve that models need, as --backend-config. An interrupt ends the search and shows what was
-found. The exit status is 0, 1 after an error, and 2 when the options are wrong.
+Several models are loaded, measured and tuned together, each under the load. An improvement of one model counts as much
+as the same improvement of any other.
 `
 
-// tuneOptions is the command line of nereid tune.
-type tuneOptions struct {
-	program      Program
-	model        string
-	with         []string // models that are measured and tuned at the same time
-	repositories []string
-	goal         tune.Goal
-	mode         string
-	budget       int
-	lists        tuneLists
-	batch        int
-	window       time.Duration
-	trials       int
-	requests     int // of one window; 0: windows until they agree
-	data         []string
-	inputs       perf.InputOptions
-	composing    []string
-	composingToo bool
-	top          int
-	checkpointAt string
-	reportAt     string
-	exportAt     string
-	variantsAt   string
-	applies      bool
-	dataDir      string
-	server       []string    // options
-	python       string      // the folder of Python environments that the private servers share with others; "": none
-	fillFree     bool        // sizes of inputs that are free and not given are 1
-	machine      tuneMachine // without cores: it is looked at
-	events       tuneEvents
+const usageTail = `
+The lists take values N,N,…, a range START:END[:STEP], or the word present for the present value.
+
+SERVER OPTIONS are those of nereid serve that models need, as --backend-config. An interrupt ends the search and shows
+what was found. The exit status is 0, 1 after an error, and 2 when the options are wrong.
+`
+
+// options is the command line of nereid tune.
+type options struct {
+	model         string
+	with          []string // further models, which are measured and tuned at the same time
+	repositories  []string
+	serverOptions []string // of the private servers
+	dataDir       string
+
+	search  searchOptions
+	measure measureOptions
+	output  outputOptions
+	text    texts
+
+	program  Program
+	python   string  // the folder of Python environments that the private servers share with others; "": none
+	fillFree bool    // dimensions of inputs that may have any size and are not given are 1
+	machine  machine // without cores: the command detects them
+	events   events
 }
 
-// tuneEvents hear of a search; nil ones are left out.
-type tuneEvents struct {
-	learned func(r *tuned, most int) // the axes are known
-	trial   func(r *tuned, t tune.Trial)
+type searchOptions struct {
+	mode          string // "quick" or "brute"
+	budget        int
+	goal          tune.Goal
+	lists         lists
+	tuneComposing bool
+	checkpoint    string // a file
 }
 
-// tuneValues are the options as they are written.
-type tuneValues struct {
-	objective, batches, delays, counts, kinds, threads, concurrency, rate, composing, file string
-	latency, throughput, memory, gpuMemory                                                 float64
-	window                                                                                 int
-	shape                                                                                  []string
+type measureOptions struct {
+	batch     int
+	window    time.Duration
+	trials    int // the most windows
+	requests  int // of one window; 0: windows until they agree
+	paths     []string
+	inputs    perf.InputOptions
+	composing []string
 }
 
-// parseTune reads the command line, which goes before a --config-file. It returns every fault at once.
-func parseTune(args []string) (*tuneOptions, error) {
-	o, v := &tuneOptions{}, &tuneValues{}
-	f := o.flags(v)
-	if err := f.Parse(args); err != nil {
-		return nil, flagError(err)
-	}
-	o.server = f.Args()
-	if v.file == "" {
-		return o, o.finish(v)
-	}
-	text, err := os.ReadFile(v.file)
-	if err != nil {
-		return nil, fmt.Errorf("--config-file: %w", err)
-	}
-	more, server, err := analyzerArgs(text, o.model)
-	if err != nil {
-		return nil, fmt.Errorf("--config-file %s: %w", v.file, err)
-	}
-	given := map[string]bool{}
-	f.Visit(func(g *flag.Flag) { given[g.Name] = true })
-	more = slices.DeleteFunc(more, func(s string) bool {
-		name, _, _ := strings.Cut(strings.TrimPrefix(s, "--"), "=")
-		return given[name]
-	})
-	if err := f.Parse(more); err != nil {
-		return nil, fmt.Errorf("--config-file %s: %w", v.file, flagError(err))
-	}
-	o.server = append(server, o.server...)
-	return o, o.finish(v)
+type outputOptions struct {
+	top                        int
+	report, export, repository string // files and folders
+	apply                      bool
 }
 
-// flagError words package flag's error as ours.
-func flagError(err error) error {
-	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: "); ok {
-		return fmt.Errorf("unknown option %s; nereid tune --help lists the options", name)
-	}
-	return err
+// events are called during a search; nil functions are left out.
+type events struct {
+	spaceKnown func(r *result)
+	trial      func(r *result, t tune.Trial)
 }
 
-func (o *tuneOptions) flags(v *tuneValues) *flag.FlagSet {
-	f := flag.NewFlagSet("nereid tune", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
-	more := func(to *[]string) func(string) error {
-		return func(s string) error { *to = append(*to, s); return nil }
-	}
-	f.StringVar(&v.file, "config-file", "", "")
-	f.Func("m", "", o.names)
-	f.Func("model", "", o.names)
-	f.Func("model-repository", "", more(&o.repositories))
-	f.StringVar(&v.objective, "objective", "throughput", "")
-	f.Float64Var(&v.latency, "latency-budget", 0, "")
-	f.Float64Var(&v.throughput, "min-throughput", 0, "")
-	f.Float64Var(&v.memory, "max-memory", 0, "")
-	f.Float64Var(&v.gpuMemory, "max-gpu-memory", 0, "")
-	f.StringVar(&o.mode, "search", "quick", "")
-	f.IntVar(&o.budget, "budget", tune.DefaultBudget, "")
-	f.StringVar(&v.batches, "max-batch-sizes", "", "")
-	f.StringVar(&v.delays, "queue-delays", "", "")
-	f.StringVar(&v.counts, "instance-counts", "", "")
-	f.StringVar(&v.kinds, "instance-kinds", "", "")
-	f.StringVar(&v.threads, "threads", "", "")
-	f.StringVar(&v.concurrency, "concurrency", "", "")
-	f.StringVar(&v.rate, "request-rate", "", "")
-	f.StringVar(&o.checkpointAt, "checkpoint", "", "")
-	f.IntVar(&o.batch, "b", 1, "")
-	f.IntVar(&v.window, "window", 1000, "")
-	f.IntVar(&o.trials, "max-trials", 6, "")
-	f.IntVar(&o.requests, "request-count", 0, "")
-	f.Func("input-data", "", more(&o.data))
-	f.Func("shape", "", more(&v.shape))
-	f.IntVar(&o.inputs.StringLength, "string-length", 0, "")
-	f.StringVar(&o.inputs.String, "string-data", "", "")
-	f.StringVar(&v.composing, "bls-composing-models", "", "")
-	f.BoolVar(&o.composingToo, "tune-composing", false, "")
-	f.IntVar(&o.top, "top", 3, "")
-	f.StringVar(&o.reportAt, "report", "", "")
-	f.StringVar(&o.exportAt, "export-path", "", "")
-	f.StringVar(&o.variantsAt, "output-model-repository", "", "")
-	f.BoolVar(&o.applies, "apply", false, "")
-	f.StringVar(&o.dataDir, "data-dir", "", "")
-	return f
+// texts are options as the user writes them.
+type texts struct {
+	objective, composing, file                                           string
+	batches, delays, instances, kinds, threads, concurrency, requestRate string
+	maxLatency, minThroughput, maxMemory, maxGPUMemory                   float64
+	window                                                               int
+	shapes                                                               []string
 }
 
-// names takes a model, or several with commas; it may be given several times.
-func (o *tuneOptions) names(s string) error {
+// newOptions returns the defaults.
+func newOptions() *options {
+	return &options{
+		search:  searchOptions{mode: "quick", budget: tune.DefaultBudget},
+		measure: measureOptions{batch: 1, trials: 6},
+		output:  outputOptions{top: 3},
+		text:    texts{objective: "throughput", window: 1000},
+	}
+}
+
+// sections declares all options.
+func (o *options) sections() []command.Section {
+	return []command.Section{
+		{Title: "Models", Options: o.modelOptions()},
+		{Title: "Goal", Options: o.goalOptions()},
+		{Title: "Search", Options: o.searchOptions()},
+		{Title: "Measurement", Options: o.measureOptions()},
+		{Title: "Result", Options: o.outputOptions()},
+	}
+}
+
+func (o *options) modelOptions() []command.Option {
+	opt := command.Opt
+	return []command.Option{
+		opt("--model-repository", "FOLDER", "that has the models' folders; may be repeated",
+			command.Strings(&o.repositories)),
+		opt("-m, --model", "MODEL[,MODEL…]", "the models; may be repeated", o.addModels),
+		opt("--config-file", "FILE", "model_analyzer's YAML; keys without a counterpart here are refused by name",
+			command.String(&o.text.file)),
+	}
+}
+
+func (o *options) goalOptions() []command.Option {
+	opt, v := command.Opt, &o.text
+	return []command.Option{
+		opt("--objective", "throughput|latency", "or model_analyzer's metrics with weights, as "+
+			"perf_throughput=2,perf_latency_p99=1; default throughput", command.String(&v.objective)),
+		opt("--latency-budget", "MS", "the highest p99", command.Float(&v.maxLatency)),
+		opt("--min-throughput", "N", "the lowest number of inferences per second", command.Float(&v.minThroughput)),
+		opt("--max-memory", "MB", "the most memory of the server", command.Float(&v.maxMemory)),
+		opt("--max-gpu-memory", "MB", "the most GPU memory of the server", command.Float(&v.maxGPUMemory)),
+	}
+}
+
+func (o *options) searchOptions() []command.Option {
+	opt, s, v := command.Opt, &o.search, &o.text
+	return []command.Option{
+		opt("--search", "quick|brute", "quick climbs from the present configuration; brute measures all; default quick",
+			command.String(&s.mode)),
+		opt("--budget", "N", "the most measurements of a quick search; default 60", command.Int(&s.budget)),
+		opt("--max-batch-sizes", "LIST", "default 1 to 128, doubling", command.String(&v.batches)),
+		opt("--queue-delays", "LIST", "of dynamic batching in microseconds; off: none; default off,0,100,500,1000,5000",
+			command.String(&v.delays)),
+		opt("--instance-counts", "LIST", "default 1 to the number of cores, 4 to 8", command.String(&v.instances)),
+		opt("--instance-kinds", "cpu,gpu", "default both where there is a GPU", command.String(&v.kinds)),
+		opt("--threads", "LIST", "of an execution in ONNX Runtime, 0: all cores; default up to half of the cores, "+
+			"and 0",
+			command.String(&v.threads)),
+		opt("--concurrency", "LIST", "requests in flight; default 1 to 1024, doubling", command.String(&v.concurrency)),
+		opt("--request-rate", "LIST", "requests per second instead", command.String(&v.requestRate)),
+		opt("--checkpoint", "FILE", "keeps every measurement; a search that was interrupted continues there",
+			command.String(&s.checkpoint)),
+		opt("--tune-composing", "", "changes the configurations of composing models too",
+			command.Bool(&s.tuneComposing)),
+	}
+}
+
+func (o *options) measureOptions() []command.Option {
+	opt, m, v := command.Opt, &o.measure, &o.text
+	return []command.Option{
+		opt("-b", "N", "rows in a request; default 1", command.Int(&m.batch)),
+		opt("--window", "MS", "default 1000", command.Int(&v.window)),
+		opt("--max-trials", "N", "the most windows until three agree; default 6", command.Int(&m.trials)),
+		opt("--request-count", "N", "one window of N requests instead", command.Int(&m.requests)),
+		opt("--input-data", "zero|random|FOLDER|FILE", "as of nereid perf", command.Strings(&m.paths)),
+		opt("--shape", "NAME:D,D,…", "as of nereid perf", command.Strings(&v.shapes)),
+		opt("--string-length", "N", "as of nereid perf", command.Int(&m.inputs.StringLength)),
+		opt("--string-data", "TEXT", "as of nereid perf", command.String(&m.inputs.String)),
+		opt("--bls-composing-models", "NAME,…", "models that the model calls; those of an ensemble are known",
+			command.String(&v.composing)),
+	}
+}
+
+func (o *options) outputOptions() []command.Option {
+	opt, out := command.Opt, &o.output
+	return []command.Option{
+		opt("--top", "N", "configurations to show; default 3", command.Int(&out.top)),
+		opt("--report", "FILE", "a page of HTML with plots", command.String(&out.report)),
+		opt("--export-path", "FOLDER", "metrics-model-inference.csv in model_analyzer's columns, with GPUs "+
+			"metrics-model-gpu.csv, and metrics-server-only.csv of a server without models",
+			command.String(&out.export)),
+		opt("--output-model-repository", "FOLDER", "the best configurations as separate models",
+			command.String(&out.repository)),
+		opt("--apply", "", "writes the best configuration into the repository; the one before is kept as a revision "+
+			"in "+
+			"--data-dir and shows in the GUI", command.Bool(&out.apply)),
+		opt("--data-dir", "FOLDER", "as of nereid serve", command.String(&o.dataDir)),
+	}
+}
+
+// addModels takes a model, or several with commas.
+func (o *options) addModels(s string) error {
 	for name := range strings.SplitSeq(s, ",") {
 		if name = strings.TrimSpace(name); o.model == "" {
 			o.model = name
@@ -207,8 +205,41 @@ func (o *tuneOptions) names(s string) error {
 	return nil
 }
 
-// finish checks the options and makes what they say. It returns every fault at once.
-func (o *tuneOptions) finish(v *tuneValues) error {
+// parse reads the command line. Its options override those of a --config-file. It returns all faults at once.
+func parse(args []string) (*options, error) {
+	o := newOptions()
+	f := command.NewFlagSet("nereid tune", o.sections())
+	if err := f.Parse(args); err != nil {
+		return nil, command.FlagError("nereid tune", err)
+	}
+	o.serverOptions = f.Args()
+	file := o.text.file
+	if file == "" {
+		return o, o.finish()
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("--config-file: %w", err)
+	}
+	more, server, err := analyzerArgs(text, o.model)
+	if err != nil {
+		return nil, fmt.Errorf("--config-file %s: %w", file, err)
+	}
+	given := map[string]bool{}
+	f.Visit(func(g *flag.Flag) { given[g.Name] = true })
+	more = slices.DeleteFunc(more, func(s string) bool {
+		name, _, _ := strings.Cut(strings.TrimPrefix(s, "--"), "=")
+		return given[name]
+	})
+	if err := f.Parse(more); err != nil {
+		return nil, fmt.Errorf("--config-file %s: %w", file, command.FlagError("nereid tune", err))
+	}
+	o.serverOptions = append(server, o.serverOptions...)
+	return o, o.finish()
+}
+
+// finish checks the options and converts the texts. It returns all faults at once.
+func (o *options) finish() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if o.model == "" {
@@ -217,59 +248,58 @@ func (o *tuneOptions) finish(v *tuneValues) error {
 	if len(o.repositories) == 0 {
 		bad("--model-repository: name the folder that the model's folder is in")
 	}
-	if o.mode != "quick" && o.mode != "brute" {
-		bad("--search %s: want quick or brute", o.mode)
+	if mode := o.search.mode; mode != "quick" && mode != "brute" {
+		bad("--search %s: want quick or brute", mode)
 	}
+	m, v := &o.measure, &o.text
 	for _, option := range []struct {
 		name  string
 		value int
-	}{{"--budget", o.budget}, {"-b", o.batch}, {"--max-trials", o.trials}, {"--top", o.top}} {
+	}{{"--budget", o.search.budget}, {"-b", m.batch}, {"--max-trials", m.trials}, {"--top", o.output.top}} {
 		if option.value < 1 {
 			bad("%s %d: want 1 or more", option.name, option.value)
 		}
 	}
-	if o.requests < 0 {
-		bad("--request-count %d: want 1 or more", o.requests)
+	if m.requests < 0 {
+		bad("--request-count %d: want 1 or more", m.requests)
 	}
 	if v.window < 50 || v.window > 600_000 {
 		bad("--window %d: want 50 to 600000 ms", v.window)
 	}
-	o.window = time.Duration(v.window) * time.Millisecond
-	for _, text := range v.shape {
-		name, shape, err := perf.ParseShape(text)
-		if err != nil {
-			bad("--shape %w", err)
-		}
-		if o.inputs.Shapes == nil {
-			o.inputs.Shapes = map[string][]int64{}
-		}
-		o.inputs.Shapes[name] = shape
+	m.window = time.Duration(v.window) * time.Millisecond
+	var err error
+	if m.inputs.Shapes, err = perf.ParseShapes(v.shapes); err != nil {
+		bad("--shape %w", err)
 	}
 	for name := range strings.SplitSeq(v.composing, ",") {
 		if name != "" {
-			o.composing = append(o.composing, name)
+			m.composing = append(m.composing, name)
 		}
 	}
-	for _, s := range o.server {
+	for _, s := range o.serverOptions {
 		name, _, _ := strings.Cut(strings.TrimLeft(s, "-"), "=")
-		if slices.Contains(tuneOwn(), name) {
+		if slices.Contains(reservedOptions(), name) {
 			bad("-- %s: nereid tune sets this option of its servers itself", s)
 		}
 	}
-	errs = append(errs, o.goals(v), o.values(v))
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.parseGoal(), o.parseLists())...)
 }
 
-// tuneOwn are the options of the private servers that are not the user's.
-func tuneOwn() []string {
-	return []string{"model-repository", "model-store", "data-dir", "model-control-mode", "http-address", "http-port", "metrics-port", "metrics-address",
-		"allow-http", "allow-metrics", "allow-ui", "allow-grpc", "http-use-ssl", "metrics-use-ssl", "history", "model-config-name", "load-model", "exit-on-error",
-		"http-base-path", "log-file", "log-info", "http-restricted-api", "model-namespacing", "help"}
+// reservedOptions are the options of the private servers that the user may not set.
+func reservedOptions() []string {
+	return []string{
+		"model-repository", "model-store", "data-dir", "model-control-mode", "http-address", "http-port",
+		"metrics-port",
+		"metrics-address", "allow-http", "allow-metrics", "allow-ui", "allow-grpc", "http-use-ssl", "metrics-use-ssl",
+		"history", "model-config-name", "load-model", "exit-on-error", "http-base-path", "log-file", "log-info",
+		"http-restricted-api", "model-namespacing", "help",
+	}
 }
 
-// goals reads what is to be reached.
-func (o *tuneOptions) goals(v *tuneValues) error {
-	o.goal.Weights = map[tune.Metric]float64{}
+// parseGoal reads the objectives and constraints.
+func (o *options) parseGoal() error {
+	goal, v := &o.search.goal, &o.text
+	goal.Weights = map[tune.Metric]float64{}
 	for part := range strings.SplitSeq(v.objective, ",") {
 		name, weight, has := strings.Cut(part, "=")
 		n := 1.0
@@ -285,44 +315,46 @@ func (o *tuneOptions) goals(v *tuneValues) error {
 		case "latency":
 			name = string(tune.LatencyP99)
 		}
-		o.goal.Weights[tune.Metric(name)] = n
+		goal.Weights[tune.Metric(name)] = n
 	}
-	for _, c := range []tune.Constraint{{Metric: tune.LatencyP99, Max: v.latency}, {Metric: tune.Throughput, Min: v.throughput},
-		{Metric: tune.RAM, Max: v.memory}, {Metric: tune.GPUMemory, Max: v.gpuMemory}} {
+	for _, c := range []tune.Constraint{
+		{Metric: tune.LatencyP99, Max: v.maxLatency}, {Metric: tune.Throughput, Min: v.minThroughput},
+		{Metric: tune.RAM, Max: v.maxMemory}, {Metric: tune.GPUMemory, Max: v.maxGPUMemory},
+	} {
 		if c.Min != 0 || c.Max != 0 {
-			o.goal.Constraints = append(o.goal.Constraints, c)
+			goal.Constraints = append(goal.Constraints, c)
 		}
 	}
-	return o.goal.Check()
+	return goal.Check()
 }
 
-// values reads the lists of what is to be tried.
-func (o *tuneOptions) values(v *tuneValues) error {
+// parseLists reads the values to try.
+func (o *options) parseLists() error {
 	var errs []error
 	numbers := func(option, text string, low, high int, words map[string]int) []int {
 		if text == "" {
 			return nil
 		}
-		list, err := tuneList(text, low, high, words)
+		list, err := parseList(text, low, high, words)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("--%s %w", option, err))
 		}
 		return list
 	}
-	read := func(option, text string, low, high int, words map[string]int) []int {
+	field := func(option, text string, low, high int, words map[string]int) []int {
 		if text == present {
 			return []int{}
 		}
 		return numbers(option, text, low, high, words)
 	}
-	l := &o.lists
-	l.batches = read("max-batch-sizes", v.batches, 1, 1<<20, nil)
-	l.delays = read("queue-delays", v.delays, 0, 60_000_000, map[string]int{"off": tune.NoBatching})
-	l.instances = read("instance-counts", v.counts, 1, 1024, nil)
-	l.kinds = read("instance-kinds", v.kinds, 2, 1, map[string]int{"cpu": tune.KindCPU, "gpu": tune.KindGPU})
-	l.threads = read("threads", v.threads, 0, 1024, nil)
+	l, v := &o.search.lists, &o.text
+	l.batches = field("max-batch-sizes", v.batches, 1, 1<<20, nil)
+	l.delays = field("queue-delays", v.delays, 0, 60_000_000, map[string]int{"off": tune.NoBatching})
+	l.instances = field("instance-counts", v.instances, 1, 1024, nil)
+	l.kinds = field("instance-kinds", v.kinds, 2, 1, map[string]int{"cpu": tune.KindCPU, "gpu": tune.KindGPU})
+	l.threads = field("threads", v.threads, 0, 1024, nil)
 	l.load = numbers("concurrency", v.concurrency, 1, 65536, nil)
-	if rates := numbers("request-rate", v.rate, 1, 10_000_000, nil); rates != nil {
+	if rates := numbers("request-rate", v.requestRate, 1, 10_000_000, nil); rates != nil {
 		if l.load != nil {
 			errs = append(errs, errors.New("--concurrency and --request-rate: want one of both"))
 		}
@@ -334,11 +366,12 @@ func (o *tuneOptions) values(v *tuneValues) error {
 	return errors.Join(errs...)
 }
 
-// mostValues is how many values a range may have.
-const mostValues = 4096
+// maxValues is how many values a range may have.
+const maxValues = 4096
 
-// tuneList reads "value,value,…" or "start:end:step", in rising order without repeats. words are values that are no numbers.
-func tuneList(text string, low, high int, words map[string]int) (out []int, err error) {
+// parseList reads "value,value,…" or "start:end:step", in rising order without duplicates. words are values that are
+// not written as numbers.
+func parseList(text string, low, high int, words map[string]int) (out []int, err error) {
 	if strings.Contains(text, ":") {
 		r, err := perf.ParseRange(text, true)
 		if err != nil {
@@ -348,36 +381,32 @@ func tuneList(text string, low, high int, words map[string]int) (out []int, err 
 		case low > high:
 			return nil, fmt.Errorf("%q: want values of %s", text, allowed(low, high, words))
 		case r.Start < float64(low) || r.End > float64(high) || r.End < r.Start:
-			return nil, fmt.Errorf("%q: want start:end:step with the end not below the start, of %s", text, allowed(low, high, nil))
-		case n > mostValues:
-			return nil, fmt.Errorf("%q: %d values are more than %d; take a larger step", text, n, mostValues)
+			return nil, fmt.Errorf("%q: want start:end:step with the end not below the start, of %s",
+				text, allowed(low, high, nil))
+		case n > maxValues:
+			return nil, fmt.Errorf("%q: %d values are more than %d; take a larger step", text, n, maxValues)
 		}
 		for v := r.Start; v <= r.End; v += r.Step {
 			out = append(out, int(v))
 		}
-	} else {
-		for part := range strings.SplitSeq(text, ",") {
-			if v, ok := words[part]; ok {
-				out = append(out, v)
-				continue
-			}
-			v, err := strconv.Atoi(part)
-			if err != nil || v < low || v > high {
+		return out, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		v, ok := words[part]
+		if !ok {
+			if v, err = strconv.Atoi(part); err != nil || v < low || v > high {
 				return nil, fmt.Errorf("%q: %q is none of %s", text, part, allowed(low, high, words))
 			}
-			out = append(out, v)
 		}
+		out = append(out, v)
 	}
 	slices.Sort(out)
 	return slices.Compact(out), nil
 }
 
+// allowed lists the values of an option.
 func allowed(low, high int, words map[string]int) string {
-	var list []string
-	for w := range words {
-		list = append(list, w)
-	}
-	slices.Sort(list)
+	list := slices.Sorted(maps.Keys(words))
 	if low <= high {
 		list = append(list, fmt.Sprintf("the whole numbers from %d to %d", low, high))
 	}

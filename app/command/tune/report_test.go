@@ -17,38 +17,52 @@ import (
 )
 
 // foundOf is a search's end as if it had been measured: two instances are better.
-func foundOf(t *testing.T, m tuneModel) *tuned {
+func foundOf(t *testing.T, m modelFolder) *result {
 	t.Helper()
 	present, _, faults := modelconfig.Parse("", []byte(m.config))
 	if err := faults.Err(); err != nil {
 		t.Fatal(err)
 	}
-	r := &tuned{model: m.name, models: []tuneModel{m}, batch: 2, top: 3, searching: "quick", began: time.Unix(0, 0), ended: time.Unix(9, 0), gpus: 1,
-		goal:  tune.Goal{Weights: map[tune.Metric]float64{tune.Throughput: 1}, Constraints: []tune.Constraint{{Metric: tune.LatencyP99, Max: 10}}},
-		space: tune.Space{Axes: []tune.Axis{{Model: m.name, Field: tune.Instances, Values: []int{1, 2, 3}}, {Field: tune.Load, Values: []int{4, 8}}}}}
-	r.present = map[string]*inferencepb.ModelConfig{m.name: present}
-	r.configOf = func(_ string, c tune.Candidate) (string, error) {
-		return tuneConfig(m.config, present, r.space.Changes(c))
+	r := &result{
+		names: []string{m.name}, models: []modelFolder{m}, batch: 2, top: 3, mode: "quick", gpus: 1,
+		began: time.Unix(0, 0), ended: time.Unix(9, 0), present: map[string]*inferencepb.ModelConfig{m.name: present},
+		goal: tune.Goal{
+			Weights:     map[tune.Metric]float64{tune.Throughput: 1},
+			Constraints: []tune.Constraint{{Metric: tune.LatencyP99, Max: 10}},
+		},
+		space: tune.Space{Axes: []tune.Axis{
+			{Model: m.name, Field: tune.Instances, Values: []int{1, 2, 3}},
+			{Field: tune.Load, Values: []int{4, 8}},
+		}},
 	}
 	trial := func(i, load int, throughput float64, p99 time.Duration) tune.Trial {
-		return tune.Trial{Candidate: tune.Candidate{i, load}, Measurement: tune.Measurement{Throughput: throughput, P50: p99 / 2, P99: p99, Avg: p99 / 2,
-			P90: p99, P95: p99, Memory: 100e6, CPU: 1.25, GPUMemory: 5e6, GPUUtilization: 40, GPUPower: 70.5, Stable: true}}
+		return tune.Trial{Candidate: tune.Candidate{i, load}, Measurement: tune.Measurement{Throughput: throughput,
+			P50: p99 / 2, P99: p99, Avg: p99 / 2,
+			P90: p99, P95: p99, Memory: 100e6, CPU: 1.25, GPUMemory: 5e6, GPUUtilization: 40, GPUPower: 70.5,
+			Stable: true}}
 	}
-	r.result = &tune.Result{Ended: true, Trials: []tune.Trial{trial(0, 0, 100, 4*time.Millisecond), trial(0, 1, 120, 8*time.Millisecond),
+	r.found = &tune.Result{Ended: true, Trials: []tune.Trial{trial(0, 0, 100, 4*time.Millisecond),
+		trial(0, 1, 120, 8*time.Millisecond),
 		trial(1, 1, 230.5, 6*time.Millisecond), trial(2, 1, 300, 20*time.Millisecond),
 		{Candidate: tune.Candidate{2, 0}, Measurement: tune.Measurement{Failed: "no <memory>"}}}}
-	r.result.Steps = []tune.Step{{From: r.result.Trials[1], To: r.result.Trials[2]}}
-	r.ranked = tune.Rank(&r.space, &r.goal, r.result.Trials)
-	r.baseline, r.based = tune.Baseline(&r.space, &r.goal, r.result.Trials)
+	r.found.Steps = []tune.Step{{From: r.found.Trials[1], To: r.found.Trials[2]}}
+	r.rank()
 	return r
 }
 
-const tunedConfig = "# kept\nbackend: \"identity\"\nmax_batch_size: 8\ninput { name: \"INPUT0\" data_type: TYPE_FP32 dims: 4 }\noutput { name: \"OUTPUT0\" data_type: TYPE_FP32 dims: 4 }\ninstance_group [ { count: 1 kind: KIND_CPU } ]\n"
+const tunedConfig = `# kept
+backend: "identity"
+max_batch_size: 8
+input { name: "INPUT0" data_type: TYPE_FP32 dims: 4 }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 4 }
+instance_group [ { count: 1 kind: KIND_CPU } ]
+`
 
-func tunedModel(t *testing.T) (root string, m tuneModel) {
+func tunedModel(t *testing.T) (root string, m modelFolder) {
 	t.Helper()
-	root = writeFiles(t, t.TempDir(), map[string]string{"m/config.pbtxt": tunedConfig, "m/1/data": "x", "m/1/.swap": "no"})
-	m, err := findTuneModel([]string{root}, "m")
+	root = writeFiles(t, t.TempDir(), map[string]string{"m/config.pbtxt": tunedConfig, "m/1/data": "x",
+		"m/1/.swap": "no"})
+	m, err := findModel([]string{root}, "m")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +74,7 @@ func TestTuneReport_F033(t *testing.T) {
 	r := foundOf(t, m)
 	t.Run("F033 the tables have model_analyzer's columns", func(t *testing.T) {
 		folder := filepath.Join(t.TempDir(), "results")
-		if err := r.export(folder); err != nil {
+		if err := r.writeTables(folder); err != nil {
 			t.Fatal(err)
 		}
 		read := func(name string) [][]string {
@@ -75,7 +89,9 @@ func TestTuneReport_F033(t *testing.T) {
 			return rows
 		}
 		rows := read("metrics-model-inference.csv")
-		if got := strings.Join(rows[0][:9], ","); got != "Model,Batch,Concurrency,Model Config Path,Instance Group,Max Batch Size,Satisfies Constraints,Throughput (infer/sec),p99 Latency (ms)" {
+		if got := strings.Join(rows[0][:9],
+			","); got != "Model,Batch,Concurrency,Model Config Path,Instance Group,Max Batch Size,Satisfies "+
+			"Constraints,Throughput (infer/sec),p99 Latency (ms)" {
 			t.Errorf("columns %s", got)
 		}
 		want := [][]string{ // by rank: the constraint is kept first
@@ -102,7 +118,8 @@ func TestTuneReport_F033(t *testing.T) {
 			t.Fatal(err)
 		}
 		page := b.String()
-		for _, want := range []string{"<title>m: tuning</title>", "instances 1 → 2", "throughput +92 %", "<svg ", `class="best"`, `class="limit"`, "no &lt;memory&gt;", "230.5", "GPU memory"} {
+		for _, want := range []string{"<title>m: tuning</title>", "instances 1 → 2", "throughput +92 %", "<svg ",
+			`class="best"`, `class="limit"`, "no &lt;memory&gt;", "230.5", "GPU memory"} {
 			if !strings.Contains(page, want) {
 				t.Errorf("no %s in the page", want)
 			}
@@ -118,7 +135,8 @@ func TestTuneReport_F033(t *testing.T) {
 	})
 	t.Run("why", func(t *testing.T) {
 		text := strings.Join(r.why(), "\n")
-		for _, want := range []string{"5 measurements in 9 s; nothing near the best is better; 1 failed.", "instances 1 → 2: throughput +92 %, p99 -25 %", "The best, instances 1 → 2, at concurrency 8"} {
+		for _, want := range []string{"5 measurements in 9 s; no neighbour of the best is better; 1 failed.",
+			"instances 1 → 2: throughput +92 %, p99 -25 %", "The best, instances 1 → 2, at concurrency 8"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("no %q in\n%s", want, text)
 			}
@@ -136,7 +154,8 @@ func TestTuneVariants_F038(t *testing.T) {
 	for name, count := range map[string]string{"m_config_default": "1", "m_config_0": "2", "m_config_1": "3"} {
 		b, err := os.ReadFile(filepath.Join(root, name, "config.pbtxt"))
 		cfg, _, faults := modelconfig.Parse("", b)
-		if err != nil || faults.Err() != nil || cfg.GetName() != name || !strings.Contains(string(b), "# kept") || !strings.Contains(string(b), "count: "+count) {
+		if err != nil || faults.Err() != nil || cfg.GetName() != name || !strings.Contains(string(b), "# kept") ||
+			!strings.Contains(string(b), "count: "+count) {
 			t.Errorf("%s: %v %v\n%s", name, err, faults.Err(), b)
 		}
 		if b, err := os.ReadFile(filepath.Join(root, name, "1", "data")); err != nil || string(b) != "x" {
@@ -145,7 +164,8 @@ func TestTuneVariants_F038(t *testing.T) {
 		from, err1 := os.Stat(filepath.Join(r.models[0].folder, "1", "data"))
 		to, err2 := os.Stat(filepath.Join(root, name, "1", "data"))
 		if err1 != nil || err2 != nil || os.SameFile(from, to) {
-			t.Errorf("%s shares its file with the model: who writes to one changes the other (%v, %v)", name, err1, err2)
+			t.Errorf("%s shares its file with the model: who writes to one changes the other (%v, %v)", name, err1,
+				err2)
 		}
 		if _, err := os.Stat(filepath.Join(root, name, "1", ".swap")); !os.IsNotExist(err) {
 			t.Errorf("%s has an editor's file: %v", name, err)
@@ -154,21 +174,24 @@ func TestTuneVariants_F038(t *testing.T) {
 	if out, err := runProgram(t, "validate", root); err != nil {
 		t.Errorf("the variants have faults: %v %s", err, out)
 	}
-	if err := r.writeRepository(root); err == nil || !strings.Contains(err.Error(), "remove it, or name another folder") {
+	if err := r.writeRepository(root); err == nil ||
+		!strings.Contains(err.Error(), "remove it, or name another folder") {
 		t.Errorf("variants take the place of others: %v", err)
 	}
 }
 
 // A model's folder, its versions and its files may be links.
 func TestTuneVariantsOfLinks(t *testing.T) {
-	files := writeFiles(t, t.TempDir(), map[string]string{"model/config.pbtxt": tunedConfig, "one/data": "x", "one/config.pbtxt": "a file of the version's", "two": "y"})
+	files := writeFiles(t, t.TempDir(), map[string]string{"model/config.pbtxt": tunedConfig, "one/data": "x",
+		"one/config.pbtxt": "a file of the version's", "two": "y"})
 	root := t.TempDir()
-	for link, target := range map[string]string{filepath.Join(root, "m"): "model", filepath.Join(files, "model", "1"): "one", filepath.Join(files, "one", "more"): "two"} {
+	for link, target := range map[string]string{filepath.Join(root, "m"): "model",
+		filepath.Join(files, "model", "1"): "one", filepath.Join(files, "one", "more"): "two"} {
 		if err := os.Symlink(filepath.Join(files, target), link); err != nil {
 			t.Fatal(err)
 		}
 	}
-	m, err := findTuneModel([]string{root}, "m")
+	m, err := findModel([]string{root}, "m")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +199,8 @@ func TestTuneVariantsOfLinks(t *testing.T) {
 	if err := foundOf(t, m).writeRepository(out); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"1/data": "x", "1/config.pbtxt": "a file of the version's", "1/more": "y"} {
+	for name, want := range map[string]string{"1/data": "x", "1/config.pbtxt": "a file of the version's",
+		"1/more": "y"} {
 		path := filepath.Join(out, "m_config_0", filepath.FromSlash(name))
 		if b, err := os.ReadFile(path); err != nil || string(b) != want {
 			t.Errorf("%s is %q, %v; want %q", name, b, err, want)
@@ -196,20 +220,21 @@ func TestTuneApply(t *testing.T) {
 		}
 		return list
 	}
-	check := func(t *testing.T, m tuneModel, list []store.Revision) {
+	check := func(t *testing.T, m modelFolder, list []store.Revision) {
 		t.Helper()
 		b, err := os.ReadFile(filepath.Join(m.folder, "config.pbtxt"))
 		if err != nil || !strings.Contains(string(b), "count: 2") || !strings.Contains(string(b), "# kept") {
 			t.Errorf("the configuration is %q, %v", b, err)
 		}
-		if len(list) != 1 || list[0].Source != store.SourceTune || list[0].Before == nil || *list[0].Before != tunedConfig || list[0].After == nil || *list[0].After != string(b) {
+		if len(list) != 1 || list[0].Source != store.SourceTune || list[0].Before == nil ||
+			*list[0].Before != tunedConfig || list[0].After == nil || *list[0].After != string(b) {
 			t.Errorf("revisions %+v", list)
 		}
 	}
 	t.Run("without a server", func(t *testing.T) {
 		_, m := tunedModel(t)
-		o := &tuneOptions{dataDir: t.TempDir(), program: testProgram}
-		if err := o.apply(foundOf(t, m), &bytes.Buffer{}); err != nil {
+		o := &options{dataDir: t.TempDir(), program: testProgram}
+		if err := o.applyBest(foundOf(t, m), &bytes.Buffer{}); err != nil {
 			t.Fatal(err)
 		}
 		st, err := store.Open(t.Context(), o.dataDir, store.Options{})
@@ -225,8 +250,8 @@ func TestTuneApply(t *testing.T) {
 		if err := os.Chmod(path, 0o660); err != nil {
 			t.Fatal(err)
 		}
-		o := &tuneOptions{dataDir: t.TempDir(), program: testProgram}
-		if err := o.apply(foundOf(t, m), &bytes.Buffer{}); err != nil {
+		o := &options{dataDir: t.TempDir(), program: testProgram}
+		if err := o.applyBest(foundOf(t, m), &bytes.Buffer{}); err != nil {
 			t.Fatal(err)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode() != 0o660 {
@@ -235,24 +260,26 @@ func TestTuneApply(t *testing.T) {
 	})
 	t.Run("not over a change, nor where nothing is better, nor after an interrupt", func(t *testing.T) {
 		_, m := tunedModel(t)
-		o := &tuneOptions{dataDir: t.TempDir(), program: testProgram}
+		o := &options{dataDir: t.TempDir(), program: testProgram}
 		r := foundOf(t, m)
-		r.cut = true
-		if err := o.apply(r, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "interrupted") {
+		r.cancelled = true
+		if err := o.applyBest(r, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "interrupted") {
 			t.Errorf("%v", err)
 		}
-		r.cut, r.goal.Constraints[0].Max = false, 1
-		if err := o.apply(r, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "keeps the constraints") {
+		r.cancelled, r.goal.Constraints[0].Max = false, 1
+		if err := o.applyBest(r, &bytes.Buffer{}); err == nil ||
+			!strings.Contains(err.Error(), "keeps the constraints") {
 			t.Errorf("%v", err)
 		}
 		r = foundOf(t, m)
 		writeFiles(t, m.folder, map[string]string{"config.pbtxt": "# other\n"})
-		if err := o.apply(r, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "was changed while it was tuned") {
+		if err := o.applyBest(r, &bytes.Buffer{}); err == nil ||
+			!strings.Contains(err.Error(), "was changed while it was tuned") {
 			t.Errorf("%v", err)
 		}
 		var out bytes.Buffer
 		r.ranked = []tune.Trial{r.baseline}
-		if err := o.apply(r, &out); err != nil || !strings.Contains(out.String(), "stays") {
+		if err := o.applyBest(r, &out); err != nil || !strings.Contains(out.String(), "stays") {
 			t.Errorf("%v %s", err, out.String())
 		}
 	})

@@ -4,105 +4,46 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"nereid/engine/client"
-	"nereid/engine/repo"
 )
 
-// The private servers of nereid tune. Each is a process of this program on free ports of the loopback address, with a
-// repository of links and a data folder of its own, so that a server which serves the same models notices nothing but the
-// machine's load. It ends when its standard input does, so that none outlives the program that started it.
+// Private servers are processes of this program on free ports of the loopback address. Each has its own repository of
+// links and its own data folder, so that it does not affect a server of the same models except by the machine's load.
+// It exits when its standard input ends, so that none outlives the program that started it.
 
-// PrivateServe is the command of such a process: nereid serve until standard input ends.
+// PrivateServe is the command of a private server: nereid serve until standard input ends.
 const PrivateServe = "private-serve"
 
-// tuneModel is a model as it lies in its repository.
-type tuneModel struct {
-	name, folder string
-	config       string // text; "" where there is no config.pbtxt
-}
-
-// findTuneModel reads a model of repositories, which must be folders.
-func findTuneModel(repositories []string, name string) (tuneModel, error) {
-	if err := repo.CheckName(name); err != nil {
-		return tuneModel{}, err
-	}
-	for _, root := range repositories {
-		if strings.Contains(root, "://") {
-			return tuneModel{}, fmt.Errorf("--model-repository %s: models are tuned in folders; copy it first", root)
-		}
-		root, err := filepath.Abs(root)
-		if err != nil {
-			return tuneModel{}, err
-		}
-		folder := filepath.Join(root, name)
-		if !isFolder(folder) {
-			if _, err := os.ReadDir(root); err != nil {
-				return tuneModel{}, fmt.Errorf("--model-repository: %w", err)
-			}
-			continue
-		}
-		text, err := os.ReadFile(filepath.Join(folder, repo.ConfigName))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return tuneModel{}, err
-		}
-		return tuneModel{name: name, folder: folder, config: string(text)}, nil
-	}
-	return tuneModel{}, fmt.Errorf("there is no model %q in %s", name, strings.Join(repositories, ", "))
-}
-
-// link makes a model's folder below root, of links to its files, with a configuration of its own; "" for none.
-func (m *tuneModel) link(root, config string) error {
-	folder := filepath.Join(root, m.name)
-	if err := os.Mkdir(folder, 0o755); err != nil {
-		return err
-	}
-	entries, err := os.ReadDir(m.folder)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if e.Name() == repo.ConfigName || repo.Ignored(e.Name()) {
-			continue
-		}
-		if err := os.Symlink(filepath.Join(m.folder, e.Name()), filepath.Join(folder, e.Name())); err != nil {
-			return err
-		}
-	}
-	if config == "" {
-		return nil
-	}
-	return os.WriteFile(filepath.Join(folder, repo.ConfigName), []byte(config), 0o644)
-}
-
-// privateServer is one that runs.
+// privateServer is a running private server.
 type privateServer struct {
 	cmd     *exec.Cmd
 	stdin   io.Closer
-	ended   chan struct{} // closed when the process has ended
+	exited  chan struct{} // closed when the process has exited
 	address string        // of HTTP
 	metrics string
 	token   string
+	client  *client.HTTP
 
 	mu   sync.Mutex
-	said []string // the last lines of its log
+	last []string // guarded by mu: the last lines of its log
 }
 
-// privateStart is how long a private server may take until its models are loaded. Python environments are built in it.
-const privateStart = 10 * time.Minute
+const (
+	// startTimeout bounds the time until the models are loaded. Python environments are built in it.
+	startTimeout = 10 * time.Minute
+	// stopTimeout is how long a server may take to exit before it is killed.
+	stopTimeout = 8 * time.Second
+)
 
 // startPrivate starts a server of a repository and waits until it has loaded the models, or has failed to: see failure.
 func startPrivate(ctx context.Context, repository, dataDir string, models, options []string) (*privateServer, error) {
@@ -110,15 +51,17 @@ func startPrivate(ctx context.Context, repository, dataDir string, models, optio
 	if err != nil {
 		return nil, err
 	}
-	s := &privateServer{token: rand.Text(), ended: make(chan struct{})}
-	args := []string{PrivateServe, "--model-repository=" + repository, "--data-dir=" + dataDir, "--model-control-mode=explicit",
-		"--http-address=127.0.0.1", "--http-port=0", "--metrics-port=0", "--allow-grpc=false", "--allow-ui=false", "--history=false",
-		"--exit-on-error=false", "--exit-timeout-secs=2"}
+	s := &privateServer{token: rand.Text(), exited: make(chan struct{})}
+	args := []string{
+		PrivateServe, "--model-repository=" + repository, "--data-dir=" + dataDir, "--model-control-mode=explicit",
+		"--http-address=127.0.0.1", "--http-port=0", "--metrics-port=0", "--allow-grpc=false", "--allow-ui=false",
+		"--history=false", "--exit-on-error=false", "--exit-timeout-secs=2",
+	}
 	for _, m := range models {
 		args = append(args, "--load-model="+m)
 	}
 	s.cmd = exec.Command(exe, append(args, options...)...) //nolint:gosec // this program itself
-	s.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "NEREID_TOKEN=") }), "NEREID_TOKEN="+s.token)
+	s.cmd.Env = append(os.Environ(), "NEREID_TOKEN="+s.token)
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt from the keyboard is for the tuner alone
 	if s.stdin, err = s.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -130,70 +73,73 @@ func startPrivate(ctx context.Context, repository, dataDir string, models, optio
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}
-	up := make(chan struct{})
-	go s.follow(log, up)
-	timer := time.NewTimer(privateStart)
+	ready := make(chan struct{})
+	go s.readLog(log, ready)
+	timer := time.NewTimer(startTimeout)
 	defer timer.Stop()
 	select {
-	case <-up:
-		return s, nil
-	case <-s.ended:
-		err = fmt.Errorf("the server does not start: %s", s.reason())
+	case <-ready:
+		s.client, err = s.newClient()
+	case <-s.exited:
+		err = fmt.Errorf("the server does not start: %s", s.lastLine())
 	case <-timer.C:
-		err = fmt.Errorf("the server has not started within %v", privateStart)
+		err = fmt.Errorf("the server has not started within %v", startTimeout)
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	s.close()
-	return nil, err
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
 }
 
-// follow reads the log to its end; up is closed when the server says that it serves.
-func (s *privateServer) follow(log io.Reader, up chan struct{}) {
-	defer close(s.ended)
+// readLog reads the log to its end. It closes ready when the server says that it serves.
+func (s *privateServer) readLog(log io.Reader, ready chan struct{}) {
+	defer close(s.exited)
 	serves := false
 	lines := bufio.NewScanner(log)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		line := lines.Text()
 		s.mu.Lock()
-		if s.said = append(s.said, line); len(s.said) > 50 {
-			s.said = s.said[1:]
+		if s.last = append(s.last, line); len(s.last) > 50 {
+			s.last = s.last[1:]
 		}
 		s.mu.Unlock()
-		if serves { // what comes now may be a model's own words
+		if serves { // from now on lines may come from a model
 			continue
 		}
 		if _, at, ok := strings.Cut(line, "Started HTTPService at "); ok {
 			s.address = strings.TrimSpace(strings.Trim(at, `"`))
 		}
-		if _, at, ok := strings.Cut(line, "Started Metrics Service at "); ok { // the last of them
+		if _, at, ok := strings.Cut(line, "Started Metrics Service at "); ok { // the last of these lines
 			s.metrics = strings.TrimSpace(strings.Trim(at, `"`))
 			serves = true
-			close(up)
+			close(ready)
 		}
 	}
 	_, _ = io.Copy(io.Discard, log) // after a line that is too long
-	_ = s.cmd.Wait()                // the log says why it ended
+	_ = s.cmd.Wait()                // the log says why it exited
 }
 
-// reason is the last thing that the server said.
-func (s *privateServer) reason() string {
+// lastLine is the last line of the log.
+func (s *privateServer) lastLine() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.said) == 0 {
-		return "it ended without a word"
+	if len(s.last) == 0 {
+		return "it logged nothing"
 	}
-	return s.said[len(s.said)-1]
+	return s.last[len(s.last)-1]
 }
 
-// failure is why a model is not loaded, "" if it is.
-func (s *privateServer) failure(ctx context.Context, c client.Client, model string) (string, error) {
-	ready, err := c.ModelReady(ctx, model, "")
+// failure is why a model is not loaded; "" if it is.
+func (s *privateServer) failure(ctx context.Context, model string) (string, error) {
+	ready, err := s.client.ModelReady(ctx, model, "")
 	if err != nil || ready {
 		return "", err
 	}
-	list, err := c.Index(ctx, false)
+	list, err := s.client.Index(ctx, false)
 	if err != nil {
 		return "", err
 	}
@@ -202,22 +148,27 @@ func (s *privateServer) failure(ctx context.Context, c client.Client, model stri
 			return m.GetReason(), nil
 		}
 	}
-	return "model " + model + " is not loaded; the server said: " + s.reason(), nil
+	return "model " + model + " is not loaded; the last line of the server's log: " + s.lastLine(), nil
 }
 
-// client asks the server over HTTP.
-func (s *privateServer) client() (*client.HTTP, error) {
+// newClient returns a client over HTTP with its own connections.
+func (s *privateServer) newClient() (*client.HTTP, error) {
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 1 << 20}
-	return client.NewHTTP("http://"+s.address, client.HTTPOptions{Client: &http.Client{Transport: transport}, Token: s.token})
+	return client.NewHTTP("http://"+s.address, client.HTTPOptions{
+		Client: &http.Client{Transport: transport}, Token: s.token,
+	})
 }
 
-// close ends the server, and kills it if it does not.
+// close stops the server, and kills it if it does not exit in time.
 func (s *privateServer) close() {
+	if s.client != nil {
+		_ = s.client.Close()
+	}
 	_ = s.stdin.Close()
 	select {
-	case <-s.ended:
-	case <-time.After(8 * time.Second):
+	case <-s.exited:
+	case <-time.After(stopTimeout):
 		_ = s.cmd.Process.Kill()
-		<-s.ended
+		<-s.exited
 	}
 }

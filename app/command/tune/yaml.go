@@ -11,12 +11,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// present is the word for values that are to stay as they are.
+// present is the word for keeping the present value.
 const present = "present"
 
-// analyzerArgs reads a configuration file of model_analyzer and returns the options of nereid tune that say the same, for the
-// model of that name, or for the one that the file names. Keys that are not taken are errors, every one of them.
-// Format: docs/config.md of model_analyzer.
+// analyzerArgs reads a configuration file of model_analyzer and returns the equivalent options of nereid tune, for the
+// named model or, without a name, for the one in the file. It reports all keys that nereid tune does not take. Format:
+// docs/config.md of model_analyzer.
 func analyzerArgs(text []byte, model string) (args, server []string, err error) {
 	var file map[string]any
 	if err := yaml.Unmarshal(text, &file); err != nil {
@@ -35,7 +35,8 @@ func analyzerArgs(text []byte, model string) (args, server []string, err error) 
 			model = name
 		}
 	case model == "":
-		return nil, nil, fmt.Errorf("profile_models names %d models; choose one with -m, or have run_config_profile_models_concurrently_enable", len(models))
+		return nil, nil, fmt.Errorf("profile_models names %d models; choose one with -m, or have "+
+			"run_config_profile_models_concurrently_enable", len(models))
 	}
 	about, named := models[model]
 	if len(models) > 0 && !named {
@@ -47,7 +48,7 @@ func analyzerArgs(text []byte, model string) (args, server []string, err error) 
 	return a.args, a.server, errors.Join(a.errs...)
 }
 
-// together translates a file of models that are measured at the same time. What is said of one of them has no option of its own.
+// together translates a file of models that are measured at the same time. Settings of a single model have no option.
 func (a *analyzer) together(models map[string]map[string]any, file map[string]any) (args, server []string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(models)) {
 		a.add("m", name)
@@ -71,7 +72,7 @@ func (a *analyzer) bad(format string, args ...any) {
 	a.errs = append(a.errs, fmt.Errorf(format, args...))
 }
 
-// models reads profile_models: names with commas, a list, or a map with what is said of each.
+// models reads profile_models: names with commas, a list, or a map with the settings of each model.
 func (a *analyzer) models(v any) map[string]map[string]any {
 	out := map[string]map[string]any{}
 	switch v := v.(type) {
@@ -98,13 +99,16 @@ func (a *analyzer) models(v any) map[string]map[string]any {
 	return out
 }
 
-// whole translates what holds for all models.
+// whole translates the settings of all models.
 func (a *analyzer) whole(file map[string]any) {
 	mode := "brute" // model_analyzer's default
 	limits := map[string][2]string{}
-	plain := map[string]string{"model_repository": "model-repository", "latency_budget": "latency-budget", "min_throughput": "min-throughput",
-		"concurrency": "concurrency", "request_rate": "request-rate", "batch_sizes": "b", "export_path": "export-path",
-		"output_model_repository_path": "output-model-repository", "num_configs_per_model": "top", "bls_composing_models": "bls-composing-models"}
+	plain := map[string]string{"model_repository": "model-repository", "latency_budget": "latency-budget",
+		"min_throughput": "min-throughput",
+		"concurrency":    "concurrency", "request_rate": "request-rate", "batch_sizes": "b",
+		"export_path":                  "export-path",
+		"output_model_repository_path": "output-model-repository", "num_configs_per_model": "top",
+		"bls_composing_models": "bls-composing-models"}
 	for _, key := range slices.Sorted(maps.Keys(file)) {
 		v := file[key]
 		bound, isLow := strings.CutPrefix(key, "run_config_search_min_")
@@ -124,14 +128,15 @@ func (a *analyzer) whole(file map[string]any) {
 			limits[bound] = l
 		case key == "run_config_search_mode":
 			mode = a.values(key, v)
-		case key == "constraints" || key == "objectives" || key == "perf_analyzer_flags" || key == "triton_server_flags":
+		case key == "constraints" || key == "objectives" || key == "perf_analyzer_flags" ||
+			key == "triton_server_flags":
 			a.shared(key, v)
 		default:
 			a.bad("%s: nereid tune does not take this key; remove it", key)
 		}
 	}
 	a.add("search", mode)
-	if mode == "brute" { // which changes no more than these
+	if mode == "brute" { // in model_analyzer it changes only these
 		a.add("queue-delays", "0")
 		a.add("threads", present)
 		a.add("instance-counts", "1:5")
@@ -139,10 +144,11 @@ func (a *analyzer) whole(file map[string]any) {
 	a.ranges(limits)
 }
 
-// ranges translates the bounds of an automatic search.
+// ranges translates the limits of an automatic search.
 func (a *analyzer) ranges(limits map[string][2]string) {
 	for _, bound := range slices.Sorted(maps.Keys(limits)) {
-		usual := map[string][2]int{"concurrency": {1, 1024}, "request_rate": {16, 8192}, "model_batch_size": {1, 128}, "instance_count": {1, 5}}[bound]
+		usual := map[string][2]int{"concurrency": {1, 1024}, "request_rate": {16, 8192}, "model_batch_size": {1, 128},
+			"instance_count": {1, 5}}[bound]
 		for i, text := range limits[bound] {
 			if text == "" {
 				continue
@@ -162,7 +168,8 @@ func (a *analyzer) ranges(limits map[string][2]string) {
 		if bound == "instance_count" {
 			list = upTo(usual[1])[usual[0]-1:]
 		}
-		option := map[string]string{"concurrency": "concurrency", "request_rate": "request-rate", "model_batch_size": "max-batch-sizes", "instance_count": "instance-counts"}[bound]
+		option := map[string]string{"concurrency": "concurrency", "request_rate": "request-rate",
+			"model_batch_size": "max-batch-sizes", "instance_count": "instance-counts"}[bound]
 		words := make([]string, len(list))
 		for i, n := range list {
 			words[i] = strconv.Itoa(n)
@@ -171,7 +178,7 @@ func (a *analyzer) ranges(limits map[string][2]string) {
 	}
 }
 
-// shared translates keys that may stand at the top or with a model.
+// shared translates keys that may be at the top or in a model's settings.
 func (a *analyzer) shared(key string, v any) {
 	switch key {
 	case "constraints":
@@ -179,7 +186,8 @@ func (a *analyzer) shared(key string, v any) {
 	case "objectives":
 		a.objectives(v)
 	case "perf_analyzer_flags":
-		flags := map[string]string{"measurement-interval": "window", "shape": "shape", "input-data": "input-data", "string-length": "string-length", "string-data": "string-data",
+		flags := map[string]string{"measurement-interval": "window", "shape": "shape", "input-data": "input-data",
+			"string-length": "string-length", "string-data": "string-data",
 			"max-trials": "max-trials", "request-count": "request-count"}
 		a.each(key, v, func(name string, v any) {
 			option, ok := flags[name]
@@ -202,14 +210,16 @@ func (a *analyzer) shared(key string, v any) {
 	}
 }
 
-// constraints translates bounds on metrics.
+// constraints translates limits of metrics.
 func (a *analyzer) constraints(v any) {
 	a.each("constraints", v, func(metric string, v any) {
 		a.each("constraints."+metric, v, func(bound string, v any) {
-			option := map[string]string{"perf_latency_p99.max": "latency-budget", "perf_throughput.min": "min-throughput", "cpu_used_ram.max": "max-memory",
+			option := map[string]string{"perf_latency_p99.max": "latency-budget",
+				"perf_throughput.min": "min-throughput", "cpu_used_ram.max": "max-memory",
 				"gpu_used_memory.max": "max-gpu-memory"}[metric+"."+bound]
 			if option == "" {
-				a.bad("constraints.%s.%s: want perf_latency_p99.max, perf_throughput.min, cpu_used_ram.max or gpu_used_memory.max", metric, bound)
+				a.bad("constraints.%s.%s: want perf_latency_p99.max, perf_throughput.min, cpu_used_ram.max or "+
+					"gpu_used_memory.max", metric, bound)
 				return
 			}
 			a.add(option, a.values(metric, v))
@@ -230,14 +240,15 @@ func (a *analyzer) objectives(v any) {
 	a.add("objective", a.values("objectives", v))
 }
 
-// own translates what is said of one model.
+// own translates the settings of one model.
 func (a *analyzer) own(about map[string]any) {
 	for _, key := range slices.Sorted(maps.Keys(about)) {
 		v := about[key]
 		switch key {
 		case "parameters":
 			a.each(key, v, func(name string, v any) {
-				option := map[string]string{"concurrency": "concurrency", "request_rate": "request-rate", "batch_sizes": "b"}[name]
+				option := map[string]string{"concurrency": "concurrency", "request_rate": "request-rate",
+					"batch_sizes": "b"}[name]
 				if option == "" {
 					a.bad("parameters.%s: want concurrency, request_rate or batch_sizes", name)
 					return
@@ -258,9 +269,10 @@ func (a *analyzer) own(about map[string]any) {
 	}
 }
 
-// configs translates the fields to try. Those that are not named stay as they are.
+// configs translates the fields to try. Fields without a key keep the present value.
 func (a *analyzer) configs(v any) {
-	lists := map[string]string{"max-batch-sizes": present, "queue-delays": present, "instance-counts": present, "instance-kinds": present, "threads": present}
+	lists := map[string]string{"max-batch-sizes": present, "queue-delays": present, "instance-counts": present,
+		"instance-kinds": present, "threads": present}
 	a.each("model_config_parameters", v, func(name string, v any) {
 		switch name {
 		case "max_batch_size":
@@ -277,7 +289,8 @@ func (a *analyzer) configs(v any) {
 		case "instance_group":
 			a.groups(v, lists)
 		default:
-			a.bad("model_config_parameters.%s: nereid tune changes max_batch_size, dynamic_batching and instance_group", name)
+			a.bad("model_config_parameters.%s: nereid tune changes max_batch_size, dynamic_batching and instance_group",
+				name)
 		}
 	})
 	for _, option := range slices.Sorted(maps.Keys(lists)) {
@@ -285,7 +298,7 @@ func (a *analyzer) configs(v any) {
 	}
 }
 
-// groups translates a list of groups, or a list of such lists to try, with one group in each.
+// groups translates a list of one instance group, or a list of such lists to try.
 func (a *analyzer) groups(v any, lists map[string]string) {
 	outer, ok := v.([]any)
 	var counts, kinds []string
@@ -318,7 +331,7 @@ func (a *analyzer) groups(v any, lists map[string]string) {
 	}
 }
 
-// each calls f for the keys of a map, in order.
+// each calls f for the keys of a map, sorted.
 func (a *analyzer) each(what string, v any, f func(name string, v any)) {
 	m, ok := v.(map[string]any)
 	if !ok && v != nil {
@@ -329,7 +342,7 @@ func (a *analyzer) each(what string, v any, f func(name string, v any)) {
 	}
 }
 
-// values is a value, a list or a range as the options have them.
+// values formats a value, a list or a range for an option.
 func (a *analyzer) values(what string, v any) string {
 	switch v := v.(type) {
 	case []any:

@@ -142,8 +142,12 @@ func (h *Handler) perfOptions(ctx context.Context, name string, req *api.StartLo
 		return perf.Options{}, err
 	}
 	o := perf.Options{
-		Target: perf.NewUnary(c), Server: c, Batch: req.Batch, Window: time.Duration(req.WindowMs) * time.Millisecond,
-		Concurrency: &perf.Range{Start: float64(req.From), End: float64(req.To), Step: float64(req.Step)},
+		Target: perf.NewUnary(c), Server: c,
+		RequestOptions: perf.RequestOptions{Batch: req.Batch},
+		Load: perf.Load{
+			Concurrency: &perf.Range{Start: float64(req.From), End: float64(req.To), Step: float64(req.Step)},
+		},
+		WindowOptions: perf.WindowOptions{Window: time.Duration(req.WindowMs) * time.Millisecond},
 	}
 	if o.Model, err = perf.Describe(ctx, c, name, "", nil); err != nil {
 		return o, errors.Join(err, c.Close())

@@ -1,0 +1,157 @@
+package command
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Option declares one option of a command: how it is parsed, and its line in the help.
+type Option struct {
+	// Names are as the user types them: "-p, --measurement-interval".
+	Names string
+	// Value is the placeholder of the value in the help. An option without one is a switch.
+	Value string
+	// Help says what the option does. The help does not show an option without it.
+	Help string
+	// Set takes the value. The value of a switch is "true" unless the user gives another one.
+	Set func(value string) error
+}
+
+// Opt returns an option.
+func Opt(names, value, help string, set func(value string) error) Option {
+	return Option{Names: names, Value: value, Help: help, Set: set}
+}
+
+// Section is a group of options under a heading of the help.
+type Section struct {
+	Title   string
+	Options []Option
+}
+
+// NewFlagSet returns a set that parses the options of all sections.
+func NewFlagSet(command string, sections []Section) *flag.FlagSet {
+	f := flag.NewFlagSet(command, flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	for _, s := range sections {
+		for _, o := range s.Options {
+			add := f.Func
+			if o.Value == "" {
+				add = f.BoolFunc
+			}
+			for name := range strings.SplitSeq(o.Names, ", ") {
+				add(strings.TrimLeft(name, "-"), "", o.Set)
+			}
+		}
+	}
+	return f
+}
+
+// FlagError words an error of package flag as the commands' other errors.
+func FlagError(command string, err error) error {
+	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: "); ok {
+		return fmt.Errorf("unknown option %s; %s --help lists the options", name, command)
+	}
+	return err
+}
+
+// The width of the help, and the column where the description of an option starts.
+const helpWidth, helpColumn = 110, 46
+
+// Help returns the help of the options.
+func Help(sections []Section) string {
+	var b strings.Builder
+	for _, s := range sections {
+		if s.Title != "" {
+			fmt.Fprintf(&b, "\n%s\n", s.Title)
+		}
+		for _, o := range s.Options {
+			if o.Help == "" {
+				continue
+			}
+			column := "  " + strings.TrimRight(o.Names+" "+o.Value, " ")
+			for i, line := range wrap(o.Help, helpWidth-helpColumn) {
+				if i == 0 && len(column) > helpColumn-2 {
+					b.WriteString(column + "\n")
+					column = ""
+				}
+				fmt.Fprintf(&b, "%-*s%s\n", helpColumn, column, line)
+				column = ""
+			}
+		}
+	}
+	return b.String()
+}
+
+// wrap breaks a text between words into lines of at most width bytes.
+func wrap(text string, width int) (lines []string) {
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && len(line)+1+len(word) > width {
+			lines = append(lines, line)
+			line = ""
+		}
+		line = strings.TrimLeft(line+" "+word, " ")
+	}
+	return append(lines, line)
+}
+
+// WriteFile creates a file and writes it.
+func WriteFile(path string, write func(io.Writer) error) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}
+
+// errValue is package flag's text for a value that cannot be parsed.
+var errValue = errors.New("parse error")
+
+func parsed[T any](to *T, parse func(string) (T, error)) func(string) error {
+	return func(s string) error {
+		v, err := parse(s)
+		if err != nil {
+			return errValue
+		}
+		*to = v
+		return nil
+	}
+}
+
+// Bool returns a Set that stores a boolean.
+func Bool(to *bool) func(string) error { return parsed(to, strconv.ParseBool) }
+
+// Int returns a Set that stores an integer.
+func Int(to *int) func(string) error { return parsed(to, strconv.Atoi) }
+
+// Float returns a Set that stores a number.
+func Float(to *float64) func(string) error {
+	return parsed(to, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) })
+}
+
+// String returns a Set that stores a text.
+func String(to *string) func(string) error {
+	return func(s string) error { *to = s; return nil }
+}
+
+// Strings returns a Set that appends each value.
+func Strings(to *[]string) func(string) error {
+	return func(s string) error { *to = append(*to, s); return nil }
+}
+
+// OneOf returns a Set that stores one of the values.
+func OneOf(to *string, values ...string) func(string) error {
+	return func(s string) error {
+		if !slices.Contains(values, s) {
+			return fmt.Errorf("want %s", strings.Join(values, " or "))
+		}
+		*to = s
+		return nil
+	}
+}

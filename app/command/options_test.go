@@ -1,0 +1,43 @@
+package command
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestOptionsParseAndShowTheirHelp(t *testing.T) {
+	var list []string
+	var quiet bool
+	n := 3
+	sections := []Section{{Title: "Load", Options: []Option{
+		Opt("-n, --number", "N", "how many; default 3", Int(&n)),
+		Opt("--name", "TEXT", strings.Repeat("word ", 20), Strings(&list)),
+		Opt("-q", "", "prints nothing", Bool(&quiet)),
+		Opt("--old", "N", "", Int(&n)),
+	}}}
+	f := NewFlagSet("test", sections)
+	if err := f.Parse([]string{"--number=5", "--name", "a", "--name=b", "-q", "rest"}); err != nil {
+		t.Fatal(err)
+	}
+	if n != 5 || !quiet || !slices.Equal(list, []string{"a", "b"}) || f.Arg(0) != "rest" {
+		t.Errorf("n %d, quiet %v, names %q, arguments %q", n, quiet, list, f.Args())
+	}
+	help := Help(sections)
+	if !strings.HasPrefix(help, "\nLoad\n  -n, --number N  ") || strings.Contains(help, "--old") {
+		t.Errorf("help:\n%s", help)
+	}
+	for line := range strings.Lines(help) {
+		if len(line) > helpWidth+1 {
+			t.Errorf("the line %q is longer than %d", line, helpWidth)
+		}
+	}
+	for _, tt := range [][2]string{
+		{"--nosuch", "unknown option -nosuch; test --help lists the options"},
+		{"-n=x", `invalid value "x" for flag -n: parse error`},
+	} {
+		if err := FlagError("test", f.Parse([]string{tt[0]})); err == nil || err.Error() != tt[1] {
+			t.Errorf("%s: %v, want %s", tt[0], err, tt[1])
+		}
+	}
+}
