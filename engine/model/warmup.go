@@ -27,16 +27,25 @@ func warmupSamples(folder string, cfg *inferencepb.ModelConfig) ([]sample, error
 	var all []sample
 	for _, w := range cfg.GetModelWarmup() {
 		s := sample{name: w.GetName(), rows: int(max(w.GetBatchSize(), 1)), count: int(max(w.GetCount(), 1))}
-		for name, in := range w.GetInputs() {
-			t, err := warmupInput(folder, cfg, w.GetName(), name, in, s.rows)
-			if err != nil {
-				return nil, err
-			}
-			s.inputs = append(s.inputs, t)
+		var err error
+		if s.inputs, err = WarmupInputs(folder, cfg, w); err != nil {
+			return nil, err
 		}
 		all = append(all, s)
 	}
 	return all, nil
+}
+
+// WarmupInputs makes the inputs of one model_warmup entry of a model in folder, in a batch of the entry's size.
+func WarmupInputs(folder string, cfg *inferencepb.ModelConfig, w *inferencepb.ModelWarmup) (out []tensor.Tensor, err error) {
+	for name, in := range w.GetInputs() {
+		t, err := warmupInput(folder, cfg, w.GetName(), name, in, int(max(w.GetBatchSize(), 1)))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out, nil
 }
 
 func warmupInput(folder string, cfg *inferencepb.ModelConfig, sampleName, name string, in *inferencepb.ModelWarmup_Input, rows int) (tensor.Tensor, error) {
