@@ -57,7 +57,8 @@ func TestKeys(t *testing.T) {
 	}{
 		{"E6 another id", func(r *infer.Request) { r.ID = "other" }, true},
 		{"E6 another timeout and priority", func(r *infer.Request) { r.Timeout, r.Priority = 5, 6 }, true},
-		{"E6 the inputs in another order", func(r *infer.Request) { r.Inputs[0], r.Inputs[1] = r.Inputs[1], r.Inputs[0] }, true},
+		{"E6 the inputs in another order",
+			func(r *infer.Request) { r.Inputs[0], r.Inputs[1] = r.Inputs[1], r.Inputs[0] }, true},
 		{"E6 another parameter", func(r *infer.Request) {
 			r.Parameters = []infer.Parameter{{Name: "p", Kind: infer.IntParameter, Int: 1}}
 		}, false},
@@ -67,7 +68,8 @@ func TestKeys(t *testing.T) {
 		{"another shape", func(r *infer.Request) { r.Inputs[0].Shape = []int64{1, 2} }, false},
 		{"another type", func(r *infer.Request) { r.Inputs[0].DataType = tensor.Int8 }, false},
 		{"another name", func(r *infer.Request) { r.Inputs[0].Name = "C" }, false},
-		{"a byte that moves from one input to the next", func(r *infer.Request) { r.Inputs[0].Data = []byte("1"); r.Inputs[1].Data = []byte("2" + long) }, false},
+		{"a byte that moves from one input to the next",
+			func(r *infer.Request) { r.Inputs[0].Data = []byte("1"); r.Inputs[1].Data = []byte("2" + long) }, false},
 		{"an input less", func(r *infer.Request) { r.Inputs = r.Inputs[:1] }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -79,8 +81,10 @@ func TestKeys(t *testing.T) {
 	t.Run("kinds of parameters", func(t *testing.T) {
 		seen := map[infer.CacheKey]int{}
 		for i, p := range []infer.Parameter{
-			{Name: "p"}, {Name: "p", Bool: true}, {Name: "p", Kind: infer.IntParameter}, {Name: "p", Kind: infer.UintParameter},
-			{Name: "p", Kind: infer.FloatParameter}, {Name: "p", Kind: infer.FloatParameter, Float: 1}, {Name: "p", Kind: infer.StringParameter},
+			{Name: "p"}, {Name: "p", Bool: true}, {Name: "p", Kind: infer.IntParameter},
+			{Name: "p", Kind: infer.UintParameter},
+			{Name: "p", Kind: infer.FloatParameter}, {Name: "p", Kind: infer.FloatParameter, Float: 1},
+			{Name: "p", Kind: infer.StringParameter},
 			{Name: "p", Kind: infer.StringParameter, Text: "1"}, {Name: "q"},
 		} {
 			k := c.Key(1, change(func(r *infer.Request) { r.Parameters = []infer.Parameter{p} }))

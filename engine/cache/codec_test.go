@@ -19,7 +19,8 @@ func sampleResponse() *Response {
 		Parameters: []infer.Parameter{
 			{Name: "b", Bool: true}, {Name: "i", Kind: infer.IntParameter, Int: math.MinInt64},
 			{Name: "u", Kind: infer.UintParameter, Uint: math.MaxUint64},
-			{Name: "f", Kind: infer.FloatParameter, Float: -0.5}, {Name: "s", Kind: infer.StringParameter, Text: "grün"},
+			{Name: "f", Kind: infer.FloatParameter, Float: -0.5},
+			{Name: "s", Kind: infer.StringParameter, Text: "grün"},
 		},
 	}
 }

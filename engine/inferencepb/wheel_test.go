@@ -56,16 +56,20 @@ func TestFactsNoticeEveryDifference(t *testing.T) {
 		name   string
 		change func(f *descriptorpb.FileDescriptorProto)
 	}{
-		{"field number", func(f *descriptorpb.FileDescriptorProto) { f.MessageType[4].Field[0].Number = proto.Int32(9) }},
-		{"field name", func(f *descriptorpb.FileDescriptorProto) { f.MessageType[4].Field[0].Name = proto.String("x") }},
-		{"json name", func(f *descriptorpb.FileDescriptorProto) { f.MessageType[4].Field[0].JsonName = proto.String("x") }},
+		{"field number",
+			func(f *descriptorpb.FileDescriptorProto) { f.MessageType[4].Field[0].Number = proto.Int32(9) }},
+		{"field name",
+			func(f *descriptorpb.FileDescriptorProto) { f.MessageType[4].Field[0].Name = proto.String("x") }},
+		{"json name",
+			func(f *descriptorpb.FileDescriptorProto) { f.MessageType[4].Field[0].JsonName = proto.String("x") }},
 		{"type", func(f *descriptorpb.FileDescriptorProto) {
 			f.MessageType[4].Field[0].Type = descriptorpb.FieldDescriptorProto_TYPE_BYTES.Enum()
 		}},
 		{"label", func(f *descriptorpb.FileDescriptorProto) {
 			f.MessageType[4].Field[0].Label = descriptorpb.FieldDescriptorProto_LABEL_REPEATED.Enum()
 		}},
-		{"field removed", func(f *descriptorpb.FileDescriptorProto) { f.MessageType[4].Field = f.MessageType[4].Field[:1] }},
+		{"field removed",
+			func(f *descriptorpb.FileDescriptorProto) { f.MessageType[4].Field = f.MessageType[4].Field[:1] }},
 		{"message removed", func(f *descriptorpb.FileDescriptorProto) { f.MessageType = f.MessageType[1:] }},
 		{"method streams", func(f *descriptorpb.FileDescriptorProto) {
 			f.Service[0].Method[0].ServerStreaming = proto.Bool(true)
@@ -170,9 +174,10 @@ func messageFacts(scope string, m *descriptorpb.DescriptorProto) []string {
 		if f.OneofIndex != nil {
 			oneof = m.GetOneofDecl()[f.GetOneofIndex()].GetName()
 		}
-		lines = append(lines, fmt.Sprintf("field %s.%s #%d = %d %s %s %s json=%s oneof=%s optional=%v default=%q packed=%v",
-			name, f.GetName(), i, f.GetNumber(), f.GetLabel(), f.GetType(), f.GetTypeName(), jsonName(f), oneof,
-			f.GetProto3Optional(), f.GetDefaultValue(), f.GetOptions().GetPacked()))
+		lines = append(lines,
+			fmt.Sprintf("field %s.%s #%d = %d %s %s %s json=%s oneof=%s optional=%v default=%q packed=%v",
+				name, f.GetName(), i, f.GetNumber(), f.GetLabel(), f.GetType(), f.GetTypeName(), jsonName(f), oneof,
+				f.GetProto3Optional(), f.GetDefaultValue(), f.GetOptions().GetPacked()))
 	}
 	for _, n := range m.GetNestedType() {
 		lines = append(lines, messageFacts(name+".", n)...)

@@ -101,12 +101,14 @@ func (f badFile) faults() modelconfig.Faults {
 	}
 	more := modelconfig.CompleteBackend(cfg, cmp.Or(f.folder, "model"), nil)
 	if f.sig != nil && more.Err() == nil {
-		more = append(more, modelconfig.Complete(cfg, f.sig, modelconfig.CompleteOptions{DefaultMaxBatchSize: 4, Positions: pos})...)
+		more = append(more,
+			modelconfig.Complete(cfg, f.sig, modelconfig.CompleteOptions{DefaultMaxBatchSize: 4, Positions: pos})...)
 	}
 	if faults = append(faults, more...); more.Err() != nil {
 		return faults
 	}
-	o := modelconfig.ValidateOptions{Positions: pos, Folder: f.folder, Signature: f.sig, Backends: f.backends, GPUs: f.gpus}
+	o := modelconfig.ValidateOptions{Positions: pos, Folder: f.folder, Signature: f.sig, Backends: f.backends,
+		GPUs: f.gpus}
 	if f.files != nil {
 		o.Files = f.files
 	}

@@ -62,7 +62,8 @@ func TestConfigAnswersLikeTriton_A028_A041(t *testing.T) {
 	}{
 		{name: "add_sub", files: []string{"model.py"}},
 		{name: "onnx_auto", files: []string{"model.onnx"}, sig: sig(fp32("input", -1, 784), fp32("output", -1, 10))},
-		{name: "identity_ort", files: []string{"model.onnx"}, sig: sig(fp32("INPUT0", -1, 16), fp32("OUTPUT0", -1, 16))},
+		{name: "identity_ort", files: []string{"model.onnx"},
+			sig: sig(fp32("INPUT0", -1, 16), fp32("OUTPUT0", -1, 16))},
 		{name: "multi", files: []string{"model.onnx"}, sig: sig(fp32("INPUT0", -1, 16), fp32("OUTPUT0", -1, 16))},
 		{name: "ens"},
 		{name: "seq"},
@@ -104,6 +105,10 @@ func TestConfigAnswersLikeTriton_A028_A041(t *testing.T) {
 	}
 }
 
+// x and y return the text of an input and an output with dims.
+func x(dims string) string { return `input { name: "x" data_type: TYPE_FP32 dims: ` + dims + ` }` }
+func y(dims string) string { return `output { name: "y" data_type: TYPE_FP32 dims: ` + dims + ` }` }
+
 func TestComplete_A030_A031_I006(t *testing.T) {
 	batched := sig(fp32("x", -1, 3, -1), fp32("y", -1, 10))
 	for _, tt := range []struct {
@@ -114,30 +119,36 @@ func TestComplete_A030_A031_I006(t *testing.T) {
 		fault      string
 	}{
 		{name: "nothing given", sig: batched, max: 4,
-			want: `max_batch_size: 4 dynamic_batching { } input { name: "x" data_type: TYPE_FP32 dims: [3, -1] } output { name: "y" data_type: TYPE_FP32 dims: 10 }`},
+			want: `max_batch_size: 4 dynamic_batching { } ` + x(`[3, -1]`) + " " + y(`10`)},
 		{name: "default max batch 16", sig: batched, max: 16,
-			want: `max_batch_size: 16 dynamic_batching { } input { name: "x" data_type: TYPE_FP32 dims: [3, -1] } output { name: "y" data_type: TYPE_FP32 dims: 10 }`},
+			want: `max_batch_size: 16 dynamic_batching { } ` + x(`[3, -1]`) + " " + y(`10`)},
 		{name: "default max batch 1 has no batcher", sig: batched, max: 1,
-			want: `max_batch_size: 1 input { name: "x" data_type: TYPE_FP32 dims: [3, -1] } output { name: "y" data_type: TYPE_FP32 dims: 10 }`},
+			want: `max_batch_size: 1 ` + x(`[3, -1]`) + " " + y(`10`)},
 		{name: "default max batch 0 keeps the whole shape", sig: batched, max: 0,
-			want: `input { name: "x" data_type: TYPE_FP32 dims: [-1, 3, -1] } output { name: "y" data_type: TYPE_FP32 dims: [-1, 10] }`},
+			want: x(`[-1, 3, -1]`) + " " + y(`[-1, 10]`)},
 		{name: "given size and scheduler stay", sig: batched, max: 4, text: `max_batch_size: 7 sequence_batching { }`,
-			want: `max_batch_size: 7 sequence_batching { } input { name: "x" data_type: TYPE_FP32 dims: [3, -1] } output { name: "y" data_type: TYPE_FP32 dims: 10 }`},
-		{name: "outputs missing", sig: batched, max: 4, text: `input { name: "x" data_type: TYPE_FP32 dims: [3, 224] }`,
-			want: `max_batch_size: 4 dynamic_batching { } input { name: "x" data_type: TYPE_FP32 dims: [3, 224] } output { name: "y" data_type: TYPE_FP32 dims: 10 }`},
+			want: `max_batch_size: 7 sequence_batching { } ` + x(`[3, -1]`) + " " + y(`10`)},
+		{name: "outputs missing", sig: batched, max: 4, text: x(`[3, 224]`),
+			want: `max_batch_size: 4 dynamic_batching { } ` + x(`[3, 224]`) + " " + y(`10`)},
 		{name: "both given: no batching is added", sig: batched, max: 4,
-			text: `input { name: "x" data_type: TYPE_FP32 dims: [-1, 3, -1] } output { name: "y" data_type: TYPE_FP32 dims: [-1, 10] }`,
-			want: `input { name: "x" data_type: TYPE_FP32 dims: [-1, 3, -1] } output { name: "y" data_type: TYPE_FP32 dims: [-1, 10] }`},
-		{name: "parts of tensors missing", sig: batched, max: 4, text: `max_batch_size: 8 input { name: "x" } output { name: "y" label_filename: "l.txt" dims: 10 }`,
-			want: `max_batch_size: 8 input { name: "x" data_type: TYPE_FP32 dims: [3, -1] } output { name: "y" data_type: TYPE_FP32 dims: 10 label_filename: "l.txt" }`},
+			text: x(`[-1, 3, -1]`) + " " + y(`[-1, 10]`),
+			want: x(`[-1, 3, -1]`) + " " + y(`[-1, 10]`)},
+		{name: "parts of tensors missing", sig: batched, max: 4,
+			text: `max_batch_size: 8 input { name: "x" } output { name: "y" label_filename: "l.txt" dims: 10 }`,
+			want: `max_batch_size: 8 ` + x(`[3, -1]`) +
+				` output { name: "y" data_type: TYPE_FP32 dims: 10 label_filename: "l.txt" }`},
 		{name: "fixed batch dimension", sig: sig(fp32("x", 2, 3), fp32("y", 2, 10)), max: 4,
-			want: `input { name: "x" data_type: TYPE_FP32 dims: [2, 3] } output { name: "y" data_type: TYPE_FP32 dims: [2, 10] }`},
+			want: x(`[2, 3]`) + " " + y(`[2, 10]`)},
 		{name: "one output without batch", sig: sig(fp32("x", -1, 3), fp32("y", 10)), max: 4,
-			want: `input { name: "x" data_type: TYPE_FP32 dims: [-1, 3] } output { name: "y" data_type: TYPE_FP32 dims: 10 }`},
+			want: x(`[-1, 3]`) + " " + y(`10`)},
 		{name: "only the batch dimension", sig: sig(fp32("x", -1), fp32("y", -1, 2)), max: 4,
-			want: `max_batch_size: 4 dynamic_batching { } input { name: "x" data_type: TYPE_FP32 dims: 1 reshape { } } output { name: "y" data_type: TYPE_FP32 dims: 2 }`},
-		{name: "batch asked of a model without", sig: sig(fp32("x", 1, 3), fp32("y", 1, 10)), max: 4, text: "\nmax_batch_size: 8",
-			fault: `config.pbtxt:2:17: autofill failed for model 'm': model does not support batching while non-zero max_batch_size is specified; set max_batch_size to 0 or remove it: input "x" of the model has shape [1,3], whose first dimension is fixed`},
+			want: `max_batch_size: 4 dynamic_batching { } ` +
+				`input { name: "x" data_type: TYPE_FP32 dims: 1 reshape { } } ` + y(`2`)},
+		{name: "batch asked of a model without", sig: sig(fp32("x", 1, 3), fp32("y", 1, 10)), max: 4,
+			text: "\nmax_batch_size: 8",
+			fault: `config.pbtxt:2:17: autofill failed for model 'm': model does not support batching while ` +
+				`non-zero max_batch_size is specified; set max_batch_size to 0 or remove it: ` +
+				`input "x" of the model has shape [1,3], whose first dimension is fixed`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg, pos, faults := modelconfig.Parse("config.pbtxt", []byte(tt.text))
@@ -145,7 +156,8 @@ func TestComplete_A030_A031_I006(t *testing.T) {
 				t.Fatal(faults)
 			}
 			cfg.Name = "m"
-			faults = modelconfig.Complete(cfg, tt.sig, modelconfig.CompleteOptions{DefaultMaxBatchSize: tt.max, Positions: pos})
+			faults = modelconfig.Complete(cfg, tt.sig,
+				modelconfig.CompleteOptions{DefaultMaxBatchSize: tt.max, Positions: pos})
 			if tt.fault != "" || len(faults) > 0 {
 				if len(faults) != 1 || faults[0].Error() != tt.fault {
 					t.Errorf("Complete = %v, want %s", faults, tt.fault)
@@ -153,7 +165,8 @@ func TestComplete_A030_A031_I006(t *testing.T) {
 				return
 			}
 			want := new(inferencepb.ModelConfig)
-			if err := prototext.Unmarshal([]byte(`name: "m" platform: "onnxruntime_onnx" backend: "onnxruntime" `+tt.want), want); err != nil {
+			text := `name: "m" platform: "onnxruntime_onnx" backend: "onnxruntime" ` + tt.want
+			if err := prototext.Unmarshal([]byte(text), want); err != nil {
 				t.Fatal(err)
 			}
 			if !proto.Equal(cfg, want) {
@@ -171,23 +184,37 @@ func TestCompleteBackend_A032_A033(t *testing.T) {
 		file               string
 		fault              string
 	}{
-		{name: "onnx file", folder: "m", files: []string{"model.onnx"}, platform: "onnxruntime_onnx", backend: "onnxruntime", file: "model.onnx"},
-		{name: "onnx folder", folder: "m", files: []string{"model.onnx/"}, platform: "onnxruntime_onnx", backend: "onnxruntime", file: "model.onnx"},
+		{name: "onnx file", folder: "m", files: []string{"model.onnx"}, platform: "onnxruntime_onnx",
+			backend: "onnxruntime", file: "model.onnx"},
+		{name: "onnx folder", folder: "m", files: []string{"model.onnx/"}, platform: "onnxruntime_onnx",
+			backend: "onnxruntime", file: "model.onnx"},
 		{name: "python", folder: "m", files: []string{"model.py"}, backend: "python", file: "model.py"},
-		{name: "onnx before python", folder: "m", files: []string{"model.py", "model.onnx"}, platform: "onnxruntime_onnx", backend: "onnxruntime", file: "model.onnx"},
-		{name: "torchscript", folder: "m", files: []string{"model.pt"}, platform: "pytorch_libtorch", backend: "pytorch", file: "model.pt"},
-		{name: "aot inductor", folder: "m", files: []string{"model.pt2"}, platform: "torch_aoti", backend: "pytorch", file: "model.pt2"},
-		{name: "saved model", folder: "m", files: []string{"model.savedmodel/"}, platform: "tensorflow_savedmodel", backend: "tensorflow", file: "model.savedmodel"},
-		{name: "openvino", folder: "m", files: []string{"model.xml", "model.bin"}, backend: "openvino", file: "model.xml"},
-		{name: "tensorrt", folder: "m", files: []string{"model.plan"}, platform: "tensorrt_plan", backend: "tensorrt", file: "model.plan"},
-		{name: "platform alone", folder: "m", text: `platform: "onnxruntime_onnx"`, platform: "onnxruntime_onnx", backend: "onnxruntime", file: "model.onnx"},
-		{name: "other name of libtorch", folder: "m", text: `platform: "libtorch"`, platform: "libtorch", backend: "pytorch", file: "model.pt"},
-		{name: "backend alone", folder: "m", text: `backend: "onnxruntime"`, platform: "onnxruntime_onnx", backend: "onnxruntime", file: "model.onnx"},
-		{name: "other file name", folder: "m", text: `backend: "onnxruntime" default_model_filename: "net.onnx"`, platform: "onnxruntime_onnx", backend: "onnxruntime", file: "net.onnx"},
+		{name: "onnx before python", folder: "m", files: []string{"model.py", "model.onnx"},
+			platform: "onnxruntime_onnx", backend: "onnxruntime", file: "model.onnx"},
+		{name: "torchscript", folder: "m", files: []string{"model.pt"}, platform: "pytorch_libtorch",
+			backend: "pytorch", file: "model.pt"},
+		{name: "aot inductor", folder: "m", files: []string{"model.pt2"}, platform: "torch_aoti", backend: "pytorch",
+			file: "model.pt2"},
+		{name: "saved model", folder: "m", files: []string{"model.savedmodel/"}, platform: "tensorflow_savedmodel",
+			backend: "tensorflow", file: "model.savedmodel"},
+		{name: "openvino", folder: "m", files: []string{"model.xml", "model.bin"}, backend: "openvino",
+			file: "model.xml"},
+		{name: "tensorrt", folder: "m", files: []string{"model.plan"}, platform: "tensorrt_plan", backend: "tensorrt",
+			file: "model.plan"},
+		{name: "platform alone", folder: "m", text: `platform: "onnxruntime_onnx"`, platform: "onnxruntime_onnx",
+			backend: "onnxruntime", file: "model.onnx"},
+		{name: "other name of libtorch", folder: "m", text: `platform: "libtorch"`, platform: "libtorch",
+			backend: "pytorch", file: "model.pt"},
+		{name: "backend alone", folder: "m", text: `backend: "onnxruntime"`, platform: "onnxruntime_onnx",
+			backend: "onnxruntime", file: "model.onnx"},
+		{name: "other file name", folder: "m", text: `backend: "onnxruntime" default_model_filename: "net.onnx"`,
+			platform: "onnxruntime_onnx", backend: "onnxruntime", file: "net.onnx"},
 		{name: "custom backend", folder: "m", text: `backend: "identity"`, backend: "identity"},
 		{name: "folder name", folder: "m.identity", backend: "identity", file: "model.identity"},
 		{name: "ensemble", folder: "m", text: `ensemble_scheduling { }`, platform: "ensemble"},
-		{name: "nothing tells", folder: "m", fault: "Invalid model name: Could not determine backend for model 'm' with no backend in model configuration."},
+		{name: "nothing tells", folder: "m",
+			fault: "Invalid model name: Could not determine backend for model 'm' with no " +
+				"backend in model configuration."},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := parse(t, tt.text)
@@ -198,8 +225,10 @@ func TestCompleteBackend_A032_A033(t *testing.T) {
 				}
 				return
 			}
-			if len(faults) > 0 || cfg.Name != tt.folder || cfg.Platform != tt.platform || cfg.Backend != tt.backend || cfg.DefaultModelFilename != tt.file {
-				t.Errorf("CompleteBackend = %v with %v, want platform %q, backend %q, file %q", faults, cfg, tt.platform, tt.backend, tt.file)
+			if len(faults) > 0 || cfg.Name != tt.folder || cfg.Platform != tt.platform || cfg.Backend != tt.backend ||
+				cfg.DefaultModelFilename != tt.file {
+				t.Errorf("CompleteBackend = %v with %v, want platform %q, backend %q, file %q", faults, cfg,
+					tt.platform, tt.backend, tt.file)
 			}
 		})
 	}
@@ -212,12 +241,17 @@ func TestNormalizeGroups_C057_C058(t *testing.T) {
 		want       string
 	}{
 		{"auto without GPU", `backend: "python"`, nil, `instance_group { name: "m" kind: KIND_CPU count: 1 }`},
-		{"auto with GPUs", `backend: "onnxruntime"`, []int32{0, 1}, `instance_group { name: "m" kind: KIND_GPU count: 1 gpus: [0, 1] }`},
-		{"listed GPU is there", `instance_group { gpus: 1 count: 3 }`, []int32{0, 1}, `instance_group { name: "m_0" kind: KIND_GPU count: 3 gpus: 1 }`},
-		{"listed GPU is not there", `backend: "python" instance_group { gpus: 5 }`, []int32{0}, `instance_group { name: "m_0" kind: KIND_CPU count: 1 }`},
-		{"names count every group", `backend: "onnxruntime" instance_group [ { name: "a" kind: KIND_CPU }, { kind: KIND_CPU count: 4 } ]`, nil,
+		{"auto with GPUs", `backend: "onnxruntime"`, []int32{0, 1},
+			`instance_group { name: "m" kind: KIND_GPU count: 1 gpus: [0, 1] }`},
+		{"listed GPU is there", `instance_group { gpus: 1 count: 3 }`, []int32{0, 1},
+			`instance_group { name: "m_0" kind: KIND_GPU count: 3 gpus: 1 }`},
+		{"listed GPU is not there", `backend: "python" instance_group { gpus: 5 }`, []int32{0},
+			`instance_group { name: "m_0" kind: KIND_CPU count: 1 }`},
+		{"names count every group",
+			`backend: "onnxruntime" instance_group [ { name: "a" kind: KIND_CPU }, { kind: KIND_CPU count: 4 } ]`, nil,
 			`instance_group [ { name: "a" kind: KIND_CPU count: 2 }, { name: "m_1" kind: KIND_CPU count: 4 } ]`},
-		{"model kind", `instance_group { kind: KIND_MODEL }`, []int32{0}, `instance_group { name: "m_0" kind: KIND_MODEL count: 1 }`},
+		{"model kind", `instance_group { kind: KIND_MODEL }`, []int32{0},
+			`instance_group { name: "m_0" kind: KIND_MODEL count: 1 }`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := parse(t, tt.text)
@@ -234,7 +268,8 @@ func TestNormalizeGroups_C057_C058(t *testing.T) {
 func TestNormalizePreferredGroups_C060(t *testing.T) {
 	cfg := parse(t, `name: "m"`)
 	modelconfig.Normalize(cfg, modelconfig.NormalizeOptions{PreferredGroups: []*inferencepb.ModelInstanceGroup{
-		{Kind: inferencepb.ModelInstanceGroup_KIND_GPU, Count: 2}, {Kind: inferencepb.ModelInstanceGroup_KIND_CPU, Count: 6}}})
+		{Kind: inferencepb.ModelInstanceGroup_KIND_GPU, Count: 2},
+		{Kind: inferencepb.ModelInstanceGroup_KIND_CPU, Count: 6}}})
 	got := &inferencepb.ModelConfig{InstanceGroup: cfg.InstanceGroup}
 	if want := parse(t, `instance_group { name: "m" kind: KIND_CPU count: 6 }`); !proto.Equal(got, want) {
 		t.Errorf("Normalize gives %v, want %v", got, want)
@@ -256,7 +291,8 @@ func TestChooseVersions_A046_A047_A048(t *testing.T) {
 		{"version_policy { specific { versions: [10, 1, 7] } }", []int64{1, 10}},
 		{"version_policy { specific { versions: [7] } }", []int64{}},
 	} {
-		if got := modelconfig.ChooseVersions(parse(t, tt.policy).VersionPolicy, available); !slices.Equal(got, tt.want) {
+		got := modelconfig.ChooseVersions(parse(t, tt.policy).VersionPolicy, available)
+		if !slices.Equal(got, tt.want) {
 			t.Errorf("ChooseVersions(%s) = %v, want %v", tt.policy, got, tt.want)
 		}
 		if got := modelconfig.ChooseVersions(parse(t, tt.policy).VersionPolicy, nil); len(got) != 0 {
@@ -275,7 +311,8 @@ func TestOnlyInstanceCountsDiffer(t *testing.T) {
 		{`name: "m" instance_group [ { count: 5 kind: KIND_CPU }, { count: 2 kind: KIND_GPU } ]`, true},
 		{`name: "m" instance_group [ { count: 5 kind: KIND_CPU } ]`, false},
 		{`name: "m" instance_group [ { count: 5 kind: KIND_GPU }, { count: 2 kind: KIND_GPU } ]`, false},
-		{`name: "m" max_batch_size: 1 instance_group [ { count: 5 kind: KIND_CPU }, { count: 2 kind: KIND_GPU } ]`, false},
+		{`name: "m" max_batch_size: 1 instance_group [ { count: 5 kind: KIND_CPU }, { count: 2 kind: KIND_GPU } ]`,
+			false},
 	} {
 		if got := modelconfig.OnlyInstanceCountsDiffer(parse(t, base), parse(t, tt.other)); got != tt.want {
 			t.Errorf("OnlyInstanceCountsDiffer(%s) = %v, want %v", tt.other, got, tt.want)
@@ -287,7 +324,8 @@ func TestParseJSONFaults_A026(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{"{bad", "override:1:2: "},
 		{"5", "override:1:1: "},
-		{"{\n \"nosuch\": 1}", `override:2:2: the configuration is not the JSON of a model configuration: unknown field "nosuch"`},
+		{"{\n \"nosuch\": 1}",
+			`override:2:2: the configuration is not the JSON of a model configuration: unknown field "nosuch"`},
 		{`{"max_batch_size": "x"}`, "override:1:20: "},
 		{"", "override:1:1: the configuration is not"},
 	} {
@@ -309,7 +347,8 @@ model_metrics { metric_control { histogram_options { buckets: [0.1, 1, 1e6, 1e-7
 	for _, want := range []string{
 		`"parameters":{"a":{"string_value":""},"b":{"string_value":"tab\t \"q\" \\ \u0001 <é>"}}`,
 		`"cc_model_filenames":{"8.0":"x"}`,
-		`"priority_queue_policy":{"9":{"timeout_action":"REJECT","default_timeout_microseconds":0,"allow_timeout_override":false,"max_queue_size":0},"10":{`,
+		`"priority_queue_policy":{"9":{"timeout_action":"REJECT","default_timeout_microseconds":0,` +
+			`"allow_timeout_override":false,"max_queue_size":0},"10":{`,
 		`"buckets":[0.1,1,1000000,1e-7,2.5e30,"Infinity"]`,
 	} {
 		if !strings.Contains(got, want) {

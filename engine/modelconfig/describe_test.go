@@ -35,7 +35,8 @@ func TestDescribeCoversEveryField(t *testing.T) {
 		{"input", "ModelInput", "those of the model file", "Inputs of the model."},
 		{"input.dims", "int64", "", "the batch dimension is not listed"},
 		{"input.data_type", "DataType", "", "Data type of the elements."},
-		{"dynamic_batching.max_queue_delay_microseconds", "uint64", "0: whatever waits when an instance is free is the batch", "in microseconds"},
+		{"dynamic_batching.max_queue_delay_microseconds", "uint64",
+			"0: whatever waits when an instance is free is the batch", "in microseconds"},
 		{"parameters", "map<string, ModelParameter>", "none", "Settings for the backend"},
 		{"parameters.key", "string", "", "Key"},
 		{"parameters.value.string_value", "string", "", "always a string"},
@@ -44,7 +45,8 @@ func TestDescribeCoversEveryField(t *testing.T) {
 	} {
 		d, ok := byPath[tt.path]
 		if !ok || d.Type != tt.typ || !strings.Contains(d.Doc, tt.doc) || tt.def != "" && d.Default != tt.def {
-			t.Errorf("Describe has %s = %+v, want type %s, default %q, text with %q", tt.path, d, tt.typ, tt.def, tt.doc)
+			t.Errorf("Describe has %s = %+v, want type %s, default %q, text with %q", tt.path, d, tt.typ, tt.def,
+				tt.doc)
 		}
 	}
 	if d := byPath["version_policy.all"]; d.Oneof != "policy_choice" || !d.Message || d.Repeated {

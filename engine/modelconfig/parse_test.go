@@ -61,23 +61,31 @@ func TestParseForms_A025(t *testing.T) {
 		{"angle brackets", `input < name: "a" dims: 1 >`, `input { name: "a" dims: 1 }`},
 		{"list of messages", `input: [ <name: "a">, {name: "b"} ]`, `input { name: "a" } input { name: "b" }`},
 		{"list without colon", `input [ {name: "a"} ] input [ ]`, `input { name: "a" }`},
-		{"list twice", `input { dims: [1, 2] dims: 3 dims: [] dims: [4] }`, `input { dims: 1 dims: 2 dims: 3 dims: 4 }`},
+		{"list twice", `input { dims: [1, 2] dims: 3 dims: [] dims: [4] }`,
+			`input { dims: 1 dims: 2 dims: 3 dims: 4 }`},
 		{"numbers", `input { dims: [0x10, 010, -1, - 2, 0] }`, `input { dims: [16, 8, -1, -2, 0] }`},
-		{"strings", `name: "a" 'b' "\x41\101\n\t\"\'\\\?\u00e9\U0001F600" # end`, "name: \"abAA\\n\\t\\\"'\\\\?é😀\""},
+		{"strings",
+			`name: "a" 'b' "\x41\101\n\t\"\'\\\?\u00e9\U0001F600" # end`, "name: \"abAA\\n\\t\\\"'\\\\?é😀\""},
 		{"string over lines", "name: \"a\"\n  # between\n  \"b\"", `name: "ab"`},
 		{"bytes of one character apart", `name: "\xe4" "\xbd\xa0"`, `name: "你"`},
 		{"surrogates", `name: "\ud83d\ude00"`, `name: "😀"`},
-		{"floats", `sequence_batching { direct { minimum_slot_utilization: 1.5f } }`, `sequence_batching { direct { minimum_slot_utilization: 1.5 } }`},
-		{"float forms", `model_metrics { metric_control { histogram_options { buckets: [1, .5, 2., 1e3, 1E-2F, inf, -Infinity, 1e999] } } }`,
-			`model_metrics { metric_control { histogram_options { buckets: [1, 0.5, 2, 1000, 0.01, inf, -inf, inf] } } }`},
+		{"floats", `sequence_batching { direct { minimum_slot_utilization: 1.5f } }`,
+			`sequence_batching { direct { minimum_slot_utilization: 1.5 } }`},
+		{"float forms", `model_metrics { metric_control { histogram_options { buckets: ` +
+			`[1, .5, 2., 1e3, 1E-2F, inf, -Infinity, 1e999] } } }`,
+			`model_metrics { metric_control { histogram_options { buckets: ` +
+				`[1, 0.5, 2, 1000, 0.01, inf, -inf, inf] } } }`},
 		{"enum by number", `input { data_type: 11 }`, `input { data_type: TYPE_FP32 }`},
 		{"bools", `input [{optional: t}, {optional: True}, {optional: 1}, {optional: f}, {optional: 0x1}]`,
 			`input [{optional: true}, {optional: true}, {optional: true}, {optional: false}, {optional: true}]`},
-		{"map", `parameters { key: "k" value: { string_value: "v" } } parameters: [{ key: "l" value { string_value: "w" } }]`,
+		{"map",
+			`parameters { key: "k" value: { string_value: "v" } } ` +
+				`parameters: [{ key: "l" value { string_value: "w" } }]`,
 			`parameters { key: "k" value { string_value: "v" } } parameters { key: "l" value { string_value: "w" } }`},
 		{"map, value first", `metric_tags { value: "v" key: "k" } metric_tags { key: "only" } name: "x"`,
 			`metric_tags { key: "k" value: "v" } metric_tags { key: "only" value: "" } name: "x"`},
-		{"map of messages, value first", `parameters { value: { string_value: "v" }, key: "k" }`, `parameters { key: "k" value { string_value: "v" } }`},
+		{"map of messages, value first", `parameters { value: { string_value: "v" }, key: "k" }`,
+			`parameters { key: "k" value { string_value: "v" } }`},
 		{"map with integer keys", `dynamic_batching { priority_queue_policy { key: 2 value { max_queue_size: 3 } } }`,
 			`dynamic_batching { priority_queue_policy { key: 2 value { max_queue_size: 3 } } }`},
 		{"oneof", `version_policy: { all { } }`, `version_policy { all { } }`},
@@ -152,28 +160,39 @@ func TestParseFaults_A025(t *testing.T) {
 		name, text string
 		want       []string
 	}{
-		{"unknown field", "nam: \"x\"", []string{`f:1:1: the model configuration has no field named "nam"; did you mean name?`}},
-		{"several", "max_batch: 3\ninput {\n  dim: 3\n  data_type: FLOAT\n}\ninstance_groups [ { count: 1 } ]\nname: x", []string{
-			`f:1:1: the model configuration has no field named "max_batch"`,
-			`f:3:3: input has no field named "dim"; did you mean dims?`,
-			`f:4:14: data_type has no value 'FLOAT'; did you mean TYPE_FP32?`,
-			`f:6:1: the model configuration has no field named "instance_groups"; did you mean instance_group?`,
-			`f:7:7: name is a string, found 'x'; put " around it`}},
+		{"unknown field",
+			"nam: \"x\"", []string{`f:1:1: the model configuration has no field named "nam"; did you mean name?`}},
+		{"several",
+			"max_batch: 3\ninput {\n  dim: 3\n  data_type: FLOAT\n}\ninstance_groups [ { count: 1 } ]\nname: x",
+			[]string{
+				`f:1:1: the model configuration has no field named "max_batch"`,
+				`f:3:3: input has no field named "dim"; did you mean dims?`,
+				`f:4:14: data_type has no value 'FLOAT'; did you mean TYPE_FP32?`,
+				`f:6:1: the model configuration has no field named "instance_groups"; did you mean instance_group?`,
+				`f:7:7: name is a string, found 'x'; put " around it`}},
 		{"goes on after a forgotten value", "name:\nmax_batch_size: -x\nbackend: \"b\" }", []string{
 			"f:2:1: name has no value, found 'max_batch_size'",
 			"f:2:17: max_batch_size is a whole number, found 'x'",
 			"f:3:14: '}' closes nothing"}},
 		{"set twice", "name: 'a'\nname: 'b'", []string{"f:2:1: name is set a second time; the first is at 1:1"}},
-		{"oneof", "dynamic_batching {}\nsequence_batching {}", []string{"f:2:1: sequence_batching excludes dynamic_batching, which is set at 1:1"}},
-		{"extension", "[foo.bar]: 3\nnam: 1", []string{"f:1:1: extensions and Any are not supported", `f:2:1: the model configuration has no field named "nam"`}},
+		{"oneof", "dynamic_batching {}\nsequence_batching {}",
+			[]string{"f:2:1: sequence_batching excludes dynamic_batching, which is set at 1:1"}},
+		{"extension", "[foo.bar]: 3\nnam: 1", []string{"f:1:1: extensions and Any are not supported",
+			`f:2:1: the model configuration has no field named "nam"`}},
 		{"field number", "4: 3", []string{"f:1:1: field numbers are not supported"}},
-		{"full-width colon", "name\uff1a \"x\"", []string{"f:1:5: the character '\uff1a' (U+FF1A) only looks like ':'"}},
-		{"not closed", "input {\n  name: \"a\"\n", []string{"f:1:7: the '{' opened here is not closed; add the missing '}'"}},
-		{"list not closed", "input {\n  dims: [ 1, 2\n  name: \"a\"\n}", []string{"f:3:3: expected ',' or ']' in the list opened at 2:9, found 'name'"}},
+		{"full-width colon",
+			"name\uff1a \"x\"", []string{"f:1:5: the character '\uff1a' (U+FF1A) only looks like ':'"}},
+		{"not closed",
+			"input {\n  name: \"a\"\n", []string{"f:1:7: the '{' opened here is not closed; add the missing '}'"}},
+		{"list not closed", "input {\n  dims: [ 1, 2\n  name: \"a\"\n}",
+			[]string{"f:3:3: expected ',' or ']' in the list opened at 2:9, found 'name'"}},
 		{"mismatch", "input { name: 'a' >", []string{"f:1:19: '>' does not close the '{' at 1:7"}},
-		{"range", "max_batch_size: 3000000000", []string{"f:1:17: 3000000000 is out of range for int32: max_batch_size"}},
-		{"float for an integer", "max_batch_size: 8.0", []string{"f:1:17: max_batch_size is a whole number, found number 8.0"}},
-		{"quoted number", `max_batch_size: "8"`, []string{`f:1:17: max_batch_size is a whole number, found string "8"; remove the quotes`}},
+		{"range",
+			"max_batch_size: 3000000000", []string{"f:1:17: 3000000000 is out of range for int32: max_batch_size"}},
+		{"float for an integer",
+			"max_batch_size: 8.0", []string{"f:1:17: max_batch_size is a whole number, found number 8.0"}},
+		{"quoted number", `max_batch_size: "8"`,
+			[]string{`f:1:17: max_batch_size is a whole number, found string "8"; remove the quotes`}},
 		{"quoted enum", `input { data_type: "TYPE_FP32" }`, []string{"f:1:20: data_type takes a name without quotes"}},
 		{"open string", "name: \"x\nbackend: \"b\"", []string{"f:1:7: the string is not closed on its line"}},
 		{"bad UTF-8", "name: \"\xff\"", []string{"f:1:7: name is not valid UTF-8"}},
@@ -239,7 +258,8 @@ func FuzzParse(f *testing.F) {
 	for _, text := range good(f) {
 		f.Add([]byte(text))
 	}
-	f.Add([]byte(`name: "a" 'b\x41' input < dims: [0x1, -1] > version_policy { all {} } metric_tags { value: "1" key: "k" };`))
+	f.Add([]byte(`name: "a" 'b\x41' input < dims: [0x1, -1] > version_policy { all {} } ` +
+		`metric_tags { value: "1" key: "k" };`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		got, _, faults := modelconfig.Parse("f", text)
 		want := new(inferencepb.ModelConfig)

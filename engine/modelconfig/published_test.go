@@ -19,7 +19,11 @@ import (
 // published is one configuration as tutorials and users have it, cut down to what matters. Its first line says where
 // it is from and what becomes of it:
 //
-//	# source: words | folder: model's folder, the file's name unless said | files: in that folder | gpus: 0 1 | want: config.pbtxt:3:7: words
+//	# source: words
+//	# folder: the model's folder; without it, the file's name
+//	# files: files in that folder
+//	# gpus: 0 1
+//	# want: config.pbtxt:3:7: words
 //
 // Without want it loads as far as the configuration goes, else the first fault begins so.
 type published struct {
@@ -74,7 +78,8 @@ func (p published) load() (*inferencepb.ModelConfig, modelconfig.Faults) {
 		return cfg, more
 	}
 	modelconfig.Normalize(cfg, modelconfig.NormalizeOptions{GPUs: p.gpus})
-	return cfg, modelconfig.Validate(cfg, modelconfig.ValidateOptions{Positions: pos, Folder: p.folder, Files: p.files, GPUs: p.gpus})
+	return cfg, modelconfig.Validate(cfg,
+		modelconfig.ValidateOptions{Positions: pos, Folder: p.folder, Files: p.files, GPUs: p.gpus})
 }
 
 // TestPublishedConfigurations_A025_A041_A043 loads what people have: it parses, is completed and valid, and means the

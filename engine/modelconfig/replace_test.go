@@ -22,15 +22,23 @@ func TestReplace(t *testing.T) {
 		want       string
 	}{
 		{"an empty text", "", []string{"max_batch_size"}, "max_batch_size: 8\n"},
-		{"a number between comments", "# a\nmax_batch_size: 64 # b\nname: \"m\"\n", []string{"max_batch_size"}, "# a\nmax_batch_size: 8 # b\nname: \"m\"\n"},
-		{"on one line", `name: "m" max_batch_size: 64; backend: "x"`, []string{"max_batch_size"}, `name: "m" max_batch_size: 8 backend: "x"`},
-		{"lists and blocks", "name: \"m\"\ninstance_group [ { count: 1 }, { count: 2 } ]\ndynamic_batching { }\nbackend: \"x\"\n", all[1:3],
+		{"a number between comments", "# a\nmax_batch_size: 64 # b\nname: \"m\"\n", []string{"max_batch_size"},
+			"# a\nmax_batch_size: 8 # b\nname: \"m\"\n"},
+		{"on one line", `name: "m" max_batch_size: 64; backend: "x"`, []string{"max_batch_size"},
+			`name: "m" max_batch_size: 8 backend: "x"`},
+		{"lists and blocks",
+			"name: \"m\"\ninstance_group [ { count: 1 }, { count: 2 } ]\ndynamic_batching { }\n" +
+				"backend: \"x\"\n", all[1:3],
 			"name: \"m\"\n" + group + "\nbackend: \"x\"\n"},
-		{"repeated blocks", "parameters { key: \"b\" value { string_value: \"}\" } }\nname: 'a' \"b\"\nparameters { key: \"c\" value { string_value: '2' } }\n", all[3:],
+		{"repeated blocks", "parameters { key: \"b\" value { string_value: \"}\" } }\nname: 'a' \"b\"\nparameters " +
+			"{ key: \"c\" value { string_value: '2' } }\n", all[3:],
 			"parameters {\n  key: \"a\"\n  value {\n    string_value: \"1\"\n  }\n}\nname: 'a' \"b\"\n"},
 		{"what is not there", "name: \"m\"", all[:3], "name: \"m\"\nmax_batch_size: 8\n" + group + "\n"},
-		{"a field that is asked for twice", "name: \"m\"", []string{"max_batch_size", "instance_group", "max_batch_size"}, "name: \"m\"\nmax_batch_size: 8\n" + group + "\n"},
-		{"a name within a block", "optimization { cuda { graphs: true } } max_batch_size: 1\nversion_policy: { latest { num_versions: 1 } }", all[:1],
+		{"a field that is asked for twice", "name: \"m\"",
+			[]string{"max_batch_size", "instance_group", "max_batch_size"},
+			"name: \"m\"\nmax_batch_size: 8\n" + group + "\n"},
+		{"a name within a block", "optimization { cuda { graphs: true } } max_batch_size: 1\nversion_policy: { " +
+			"latest { num_versions: 1 } }", all[:1],
 			"optimization { cuda { graphs: true } } max_batch_size: 8\nversion_policy: { latest { num_versions: 1 } }"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -47,7 +55,8 @@ func TestReplace(t *testing.T) {
 }
 
 func FuzzReplace(f *testing.F) {
-	for _, s := range []string{"", "max_batch_size: 1 # x", "instance_group [ { count: 1 } ] name: 'a' 'b'; max_batch_size: -1", "parameters { key: \"{\" } dynamic_batching < >"} {
+	for _, s := range []string{"", "max_batch_size: 1 # x", "instance_group [ { count: 1 } ] name: 'a' 'b'; " +
+		"max_batch_size: -1", "parameters { key: \"{\" } dynamic_batching < >"} {
 		f.Add(s)
 	}
 	cfg := &inferencepb.ModelConfig{MaxBatchSize: 3, InstanceGroup: []*inferencepb.ModelInstanceGroup{{Count: 2}}}
@@ -57,7 +66,8 @@ func FuzzReplace(f *testing.F) {
 			return
 		}
 		got, _, faults := Parse("", []byte(out))
-		if faults.Err() != nil || got.MaxBatchSize != 3 || len(got.InstanceGroup) != 1 || got.GetDynamicBatching() != nil {
+		if faults.Err() != nil || got.MaxBatchSize != 3 || len(got.InstanceGroup) != 1 ||
+			got.GetDynamicBatching() != nil {
 			t.Fatalf("%q becomes %q: %v", text, out, faults)
 		}
 		again, err := Replace(out, cfg, "max_batch_size", "instance_group", "dynamic_batching")

@@ -27,7 +27,8 @@ func TestValidateGoodFiles(t *testing.T) {
 			if faults := modelconfig.CompleteBackend(cfg, folder, nil); len(faults) > 0 {
 				t.Fatal(faults)
 			}
-			o := modelconfig.ValidateOptions{Positions: pos, Folder: folder, GPUs: []int32{0, 1}, Files: fstest.MapFS{"labels.txt": {}}}
+			o := modelconfig.ValidateOptions{Positions: pos, Folder: folder, GPUs: []int32{0, 1},
+				Files: fstest.MapFS{"labels.txt": {}}}
 			before := proto.Clone(cfg)
 			if faults := modelconfig.Validate(cfg, o); len(faults) > 0 {
 				t.Errorf("Validate = %v, want no fault", faults)
@@ -48,18 +49,24 @@ func TestValidateSignature_I006(t *testing.T) {
 	s := sig(fp32("x", -1, 3, -1), fp32("y", -1, 10))
 	s.Inputs = append(s.Inputs, modelconfig.IO{Name: "START", DataType: 11, Dims: []int64{-1, 1}})
 	s.Inputs = append(s.Inputs, modelconfig.IO{Name: "bias", DataType: 11, Dims: []int64{-1}, Optional: true})
-	const start = `sequence_batching { control_input { name: "START" control { kind: CONTROL_SEQUENCE_START fp32_false_true: [0, 1] } } }`
+	const start = `sequence_batching { control_input { name: "START" control { ` +
+		`kind: CONTROL_SEQUENCE_START fp32_false_true: [0, 1] } } }`
 	for _, tt := range []struct{ name, text, want string }{
-		{"batched", `max_batch_size: 8 input { name: "x" data_type: TYPE_FP32 dims: [3, 224] } ` + start, ""},
-		{"whole shape", `input { name: "x" data_type: TYPE_FP32 dims: [5, 3, -1] } output { name: "y" data_type: TYPE_FP32 dims: [-1, 10] } ` + start, ""},
-		{"output stricter than the model", `input { name: "x" data_type: TYPE_FP32 dims: [5, 3, -1] } output { name: "y" data_type: TYPE_FP32 dims: [5, 10] } ` + start,
-			"tensor 'y': the model expects 2 dimensions (shape [-1,10]) but the model configuration specifies 2 dimensions (shape [5,10]); write dims: [ -1, 10 ]"},
-		{"reshape", `max_batch_size: 8 input { name: "x" data_type: TYPE_FP32 dims: [12] reshape { shape: [3, 4] } } ` + start, ""},
-		{"reshape contradicts", `max_batch_size: 8 input { name: "x" data_type: TYPE_FP32 dims: [12] reshape { shape: [4, 3] } } ` + start,
+		{"batched", `max_batch_size: 8 ` + x(`[3, 224]`) + " " + start, ""},
+		{"whole shape", x(`[5, 3, -1]`) + " " + y(`[-1, 10]`) + " " + start, ""},
+		{"output stricter than the model", x(`[5, 3, -1]`) + " " + y(`[5, 10]`) + " " + start,
+			"tensor 'y': the model expects 2 dimensions (shape [-1,10]) but the model configuration specifies 2 " +
+				"dimensions (shape [5,10]); write dims: [ -1, 10 ]"},
+		{"reshape",
+			`max_batch_size: 8 ` +
+				`input { name: "x" data_type: TYPE_FP32 dims: [12] reshape { shape: [3, 4] } } ` + start, ""},
+		{"reshape contradicts",
+			`max_batch_size: 8 input { name: "x" data_type: TYPE_FP32 dims: [12] reshape { shape: [4, 3] } } ` + start,
 			"making complete shape [-1,4,3]); write reshape { shape: [ 3, -1 ] }"},
-		{"control input missing", `max_batch_size: 8 input { name: "x" data_type: TYPE_FP32 dims: [3, 224] }`,
+		{"control input missing", `max_batch_size: 8 ` + x(`[3, 224]`),
 			"configuration expects 1 inputs, model provides 2; add the inputs START"},
-		{"control input unknown", `max_batch_size: 8 input { name: "x" data_type: TYPE_FP32 dims: [3, 224] } ` + strings.Replace(start, `"START"`, `"BEGIN"`, 1),
+		{"control input unknown",
+			`max_batch_size: 8 ` + x(`[3, 224]`) + " " + strings.Replace(start, `"START"`, `"BEGIN"`, 1),
 			`the model has no input "BEGIN" for the sequence control`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -87,13 +94,15 @@ func TestScalarTensors(t *testing.T) {
 		t.Errorf("Validate = %v", faults)
 	}
 	cfg.Output[0].Dims = []int64{2}
-	if faults := modelconfig.Validate(cfg, o); len(faults) != 1 || !strings.Contains(faults[0].Message, "scalar tensor 'y', should only provide 1") {
+	if faults := modelconfig.Validate(cfg, o); len(faults) != 1 || !strings.Contains(faults[0].Message,
+		"scalar tensor 'y', should only provide 1") {
 		t.Errorf("Validate = %v, want the scalar's fault", faults)
 	}
 }
 
 func TestFaultsErr(t *testing.T) {
-	warning := modelconfig.Fault{File: "config.pbtxt", Line: 3, Col: 1, Message: "w", Severity: modelconfig.SeverityWarning}
+	warning := modelconfig.Fault{File: "config.pbtxt", Line: 3, Col: 1, Message: "w",
+		Severity: modelconfig.SeverityWarning}
 	fault := modelconfig.Fault{File: "config.pbtxt", Line: 12, Col: 7, Message: "message", Fix: "fix it"}
 	if err := (modelconfig.Faults{warning}).Err(); err != nil {
 		t.Errorf("Err of a warning = %v, want nil", err)
@@ -103,7 +112,8 @@ func TestFaultsErr(t *testing.T) {
 		t.Errorf("Err = %v (%v)", err, status.CodeOf(err))
 	}
 	b, err := json.Marshal(warning)
-	if want := `{"file":"config.pbtxt","line":3,"col":1,"path":"","message":"w","severity":"warning"}`; err != nil || string(b) != want {
+	want := `{"file":"config.pbtxt","line":3,"col":1,"path":"","message":"w","severity":"warning"}`
+	if err != nil || string(b) != want {
 		t.Errorf("json.Marshal = %s, %v; want %s", b, err, want)
 	}
 }
@@ -169,8 +179,9 @@ func TestFormat_C093(t *testing.T) {
 		{"C093 another", "FORMAT_CHWN", "3, 2, 1", "FORMAT_CHWN"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			text := `name: "m" backend: "identity" max_batch_size: 4 input { name: "x" data_type: TYPE_FP32 format: ` + tt.format + ` dims: [ ` + tt.dims +
-				` ] } output { name: "y" data_type: TYPE_FP32 dims: [ 1 ] }`
+			text := `name: "m" backend: "identity" max_batch_size: 4 ` +
+				`input { name: "x" data_type: TYPE_FP32 format: ` + tt.format + ` dims: [ ` + tt.dims +
+				` ] } ` + y(`[ 1 ]`)
 			cfg, pos, faults := modelconfig.Parse("config.pbtxt", []byte(text))
 			if faults.Err() == nil {
 				faults = modelconfig.Validate(cfg, modelconfig.ValidateOptions{Positions: pos})

@@ -102,7 +102,8 @@ func TestChangesAreSeen(t *testing.T) {
 				t.Fatal(err)
 			}
 			write(t, d+"/../other", "o")
-			if err := errors.Join(os.Chtimes(d+"/../other", info.ModTime(), info.ModTime()), os.Remove(d+"/1/model.onnx"),
+			if err := errors.Join(os.Chtimes(d+"/../other", info.ModTime(), info.ModTime()),
+				os.Remove(d+"/1/model.onnx"),
 				os.Link(d+"/../other", d+"/1/model.onnx")); err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +116,8 @@ func TestChangesAreSeen(t *testing.T) {
 		}, true},
 		{"link put in place of a file", func(t *testing.T, d string) {
 			write(t, d+"/../elsewhere", "m")
-			if err := errors.Join(os.Remove(d+"/1/model.onnx"), os.Symlink(d+"/../elsewhere", d+"/1/model.onnx")); err != nil {
+			if err := errors.Join(os.Remove(d+"/1/model.onnx"),
+				os.Symlink(d+"/../elsewhere", d+"/1/model.onnx")); err != nil {
 				t.Fatal(err)
 			}
 		}, true},
@@ -206,7 +208,8 @@ func TestConfigurationAndRestAreToldApart(t *testing.T) {
 	plain, other := look(""), look("other")
 	write(t, root+"/m/config.pbtxt", "ab")
 	if p, o := look(""), look("other"); p.Shared == plain.Shared || p.Rest != plain.Rest || o.Rest == other.Rest {
-		t.Errorf("config.pbtxt changed: %+v and with --model-config-name %+v; want only the former's rest unchanged", p, o)
+		t.Errorf("config.pbtxt changed: %+v and with --model-config-name %+v; want only the former's rest unchanged", p,
+			o)
 	}
 	plain = look("")
 	write(t, root+"/m/labels.txt", "ab")
@@ -227,7 +230,8 @@ func TestLinkLoopEnds(t *testing.T) {
 }
 
 func TestCheckName(t *testing.T) {
-	for _, name := range []string{"", ".", "..", "../x", "a/b", `a\b`, ".hidden", "a\x00b", "a\nb", string(make([]byte, 300))} {
+	long := string(make([]byte, 300))
+	for _, name := range []string{"", ".", "..", "../x", "a/b", `a\b`, ".hidden", "a\x00b", "a\nb", long} {
 		if CheckName(name) == nil {
 			t.Errorf("CheckName(%q) passes", name)
 		}
@@ -274,7 +278,8 @@ func TestWatchTellsOfANewFile_A058(t *testing.T) {
 
 // A file whose modification time is always the same is overwritten in place by one of the same size.
 func TestTimesThatTellNothing_B15(t *testing.T) {
-	for name, at := range map[string]time.Time{"1970": time.Unix(0, 0), "1980": time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC), "the future": time.Now().AddDate(10, 0, 0)} {
+	for name, at := range map[string]time.Time{"1970": time.Unix(0, 0), "the future": time.Now().AddDate(10, 0, 0),
+		"1980": time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		t.Run("B15 "+name, func(t *testing.T) {
 			root := t.TempDir()
 			path := root + "/m/1/model.onnx"
@@ -297,7 +302,9 @@ func TestTimesThatTellNothing_B15(t *testing.T) {
 			if !before.Equal(scan(t, root)["m"]) {
 				t.Fatal("nothing changed, and it looks so")
 			}
-			for deadline := time.Now().Add(time.Minute); before.Equal(scan(t, root)["m"]); put("new") { // a clock of change times has ticks
+			deadline := time.Now().Add(time.Minute)
+			for before.Equal(scan(t, root)["m"]) { // the clock of change times is coarse
+				put("new")
 				if time.Now().After(deadline) {
 					t.Fatal("a change of the content is not seen")
 				}

@@ -56,13 +56,18 @@ func TestBatchIsCutByThePolicy(t *testing.T) {
 		{"all at once without delay", Policy{MaxBatchSize: 8}, []int{1, 2, 3}, []int{6}, 0},
 		{"up to the maximum", Policy{MaxBatchSize: 4}, []int{3, 2, 2}, []int{3, 4}, 0},
 		{"full goes at once", Policy{MaxBatchSize: 4, MaxQueueDelay: 5 * ms}, []int{2, 2}, []int{4}, 0},
-		{"what cannot grow goes at once", Policy{MaxBatchSize: 4, MaxQueueDelay: 5 * ms}, []int{3, 2}, []int{3, 2}, 5 * ms},
+		{"what cannot grow goes at once", Policy{MaxBatchSize: 4, MaxQueueDelay: 5 * ms}, []int{3, 2}, []int{3, 2},
+			5 * ms},
 		{"waits for the delay", Policy{MaxBatchSize: 4, MaxQueueDelay: 5 * ms}, []int{1}, []int{1}, 5 * ms},
-		{"preferred goes at once", Policy{MaxBatchSize: 8, Preferred: []int{2, 4}, MaxQueueDelay: 5 * ms}, []int{1, 1, 1}, []int{2, 1}, 5 * ms},
-		{"largest preferred", Policy{MaxBatchSize: 8, Preferred: []int{2, 4}, MaxQueueDelay: 5 * ms}, []int{1, 1, 1, 1, 1}, []int{4, 1}, 5 * ms},
+		{"preferred goes at once", Policy{MaxBatchSize: 8, Preferred: []int{2, 4}, MaxQueueDelay: 5 * ms},
+			[]int{1, 1, 1}, []int{2, 1}, 5 * ms},
+		{"largest preferred", Policy{MaxBatchSize: 8, Preferred: []int{2, 4}, MaxQueueDelay: 5 * ms},
+			[]int{1, 1, 1, 1, 1}, []int{4, 1}, 5 * ms},
 		{"preferred without delay", Policy{MaxBatchSize: 8, Preferred: []int{4}}, []int{1, 1, 1, 1, 1}, []int{4, 1}, 0},
-		{"what would outgrow the preferred sizes goes at once", Policy{MaxBatchSize: 8, Preferred: []int{4}, MaxQueueDelay: 5 * ms}, []int{3, 3}, []int{3, 3}, 5 * ms},
-		{"after the delay more than preferred", Policy{MaxBatchSize: 8, Preferred: []int{6}, MaxQueueDelay: 5 * ms}, []int{3, 2}, []int{5}, 5 * ms},
+		{"what would outgrow the preferred sizes goes at once",
+			Policy{MaxBatchSize: 8, Preferred: []int{4}, MaxQueueDelay: 5 * ms}, []int{3, 3}, []int{3, 3}, 5 * ms},
+		{"after the delay more than preferred", Policy{MaxBatchSize: 8, Preferred: []int{6}, MaxQueueDelay: 5 * ms},
+			[]int{3, 2}, []int{5}, 5 * ms},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

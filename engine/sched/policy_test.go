@@ -45,14 +45,19 @@ func TestPriorities(t *testing.T) {
 		send   []*infer.Request
 		want   []string
 	}{
-		{"C007 priority_levels: level 1 goes first, in order of arrival within a level", Policy{MaxBatchSize: 3, Levels: 3, DefaultLevel: 3},
-			[]*infer.Request{asked("a", 3, 0), asked("b", 1, 0), asked("c", 2, 0), asked("d", 1, 0)}, []string{"b d c", "a"}},
+		{"C007 priority_levels: level 1 goes first, in order of arrival within a level",
+			Policy{MaxBatchSize: 3, Levels: 3, DefaultLevel: 3},
+			[]*infer.Request{asked("a", 3, 0), asked("b", 1, 0), asked("c", 2, 0), asked("d", 1, 0)},
+			[]string{"b d c", "a"}},
 		{"C007 none: priorities do not count", Policy{MaxBatchSize: 4},
 			[]*infer.Request{asked("a", 3, 0), asked("b", 1, 0), asked("c", 0, 0)}, []string{"a b c"}},
-		{"C008 default_priority_level: of a request that names none, or none there is", Policy{MaxBatchSize: 1, Levels: 3, DefaultLevel: 2},
-			[]*infer.Request{asked("a", 3, 0), asked("b", 0, 0), asked("c", 4, 0), asked("d", 1, 0)}, []string{"d", "b", "c", "a"}},
+		{"C008 default_priority_level: of a request that names none, or none there is",
+			Policy{MaxBatchSize: 1, Levels: 3, DefaultLevel: 2},
+			[]*infer.Request{asked("a", 3, 0), asked("b", 0, 0), asked("c", 4, 0), asked("d", 1, 0)},
+			[]string{"d", "b", "c", "a"}},
 		{"many levels", Policy{MaxBatchSize: 8, Levels: 200, DefaultLevel: 1},
-			[]*infer.Request{asked("a", 200, 0), asked("b", 64, 0), asked("c", 65, 0), asked("d", 129, 0)}, []string{"b c d a"}},
+			[]*infer.Request{asked("a", 200, 0), asked("b", 64, 0), asked("c", 65, 0), asked("d", 129, 0)},
+			[]string{"b c d a"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := NewDynamic(tt.policy)
@@ -90,14 +95,20 @@ func TestQueueTimeouts(t *testing.T) {
 	}{
 		{"C012 default_timeout_microseconds, E1", Policy{Queue: QueuePolicy{Timeout: 5 * ms}}, own(0), 5 * ms},
 		{"C012 none", Policy{}, own(0), 0},
-		{"C013 allow_timeout_override lowers, E1", Policy{Queue: QueuePolicy{Timeout: 5 * ms, AllowOverride: true}}, own(2 * ms), 2 * ms},
-		{"C013 allow_timeout_override never raises", Policy{Queue: QueuePolicy{Timeout: 5 * ms, AllowOverride: true}}, own(time.Hour), 5 * ms},
-		{"C013 a request's own timeout without leave to override", Policy{Queue: QueuePolicy{Timeout: 5 * ms}}, own(2 * ms), 5 * ms},
-		{"C013 a request's own timeout without a default", Policy{Queue: QueuePolicy{AllowOverride: true}}, own(2 * ms), 0},
-		{"C009 default_queue_policy holds for levels that are not listed", Policy{Levels: 2, DefaultLevel: 2, Queue: QueuePolicy{Timeout: 5 * ms},
-			LevelQueue: map[int]QueuePolicy{1: {Timeout: 9 * ms}}}, asked("r", 2, 0), 5 * ms},
-		{"C010 priority_queue_policy of the request's level", Policy{Levels: 2, DefaultLevel: 2, Queue: QueuePolicy{Timeout: 5 * ms},
-			LevelQueue: map[int]QueuePolicy{1: {Timeout: 9 * ms}}}, asked("r", 1, 0), 9 * ms},
+		{"C013 allow_timeout_override lowers, E1", Policy{Queue: QueuePolicy{Timeout: 5 * ms, AllowOverride: true}},
+			own(2 * ms), 2 * ms},
+		{"C013 allow_timeout_override never raises", Policy{Queue: QueuePolicy{Timeout: 5 * ms, AllowOverride: true}},
+			own(time.Hour), 5 * ms},
+		{"C013 a request's own timeout without leave to override", Policy{Queue: QueuePolicy{Timeout: 5 * ms}},
+			own(2 * ms), 5 * ms},
+		{"C013 a request's own timeout without a default", Policy{Queue: QueuePolicy{AllowOverride: true}}, own(2 * ms),
+			0},
+		{"C009 default_queue_policy holds for levels that are not listed",
+			Policy{Levels: 2, DefaultLevel: 2, Queue: QueuePolicy{Timeout: 5 * ms},
+				LevelQueue: map[int]QueuePolicy{1: {Timeout: 9 * ms}}}, asked("r", 2, 0), 5 * ms},
+		{"C010 priority_queue_policy of the request's level",
+			Policy{Levels: 2, DefaultLevel: 2, Queue: QueuePolicy{Timeout: 5 * ms},
+				LevelQueue: map[int]QueuePolicy{1: {Timeout: 9 * ms}}}, asked("r", 1, 0), 9 * ms},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -133,7 +144,8 @@ func TestQueueTimeouts(t *testing.T) {
 func TestTimeoutActionDelay(t *testing.T) {
 	t.Run("C011 timeout_action DELAY: behind those whose timeout has not expired", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			d := NewDynamic(Policy{MaxBatchSize: 1, Levels: 2, DefaultLevel: 1, Queue: QueuePolicy{Delay: true, Timeout: 5 * ms, AllowOverride: true}})
+			d := NewDynamic(Policy{MaxBatchSize: 1, Levels: 2, DefaultLevel: 1,
+				Queue: QueuePolicy{Delay: true, Timeout: 5 * ms, AllowOverride: true}})
 			send := func(id string, priority uint64, timeout time.Duration) {
 				if err := d.Enqueue(asked(id, priority, timeout)); err != nil {
 					t.Error(err)
@@ -177,7 +189,8 @@ func TestTimeoutActionDelay(t *testing.T) {
 
 func TestQueueFull(t *testing.T) {
 	t.Run("C014 max_queue_size, E1", func(t *testing.T) {
-		d := NewDynamic(Policy{MaxBatchSize: 1, Levels: 2, DefaultLevel: 2, Queue: QueuePolicy{MaxSize: 2}, LevelQueue: map[int]QueuePolicy{1: {MaxSize: 1}}})
+		d := NewDynamic(Policy{MaxBatchSize: 1, Levels: 2, DefaultLevel: 2, Queue: QueuePolicy{MaxSize: 2},
+			LevelQueue: map[int]QueuePolicy{1: {MaxSize: 1}}})
 		send := func(id string, priority uint64) error { return d.Enqueue(asked(id, priority, 0)) }
 		for _, id := range []string{"a", "b"} {
 			if err := send(id, 2); err != nil {
@@ -186,7 +199,8 @@ func TestQueueFull(t *testing.T) {
 		}
 		err := send("c", 2)
 		if status.CodeOf(err) != status.Unavailable || fmt.Sprint(err) != "[request id: c] Exceeds maximum queue size" {
-			t.Errorf("third request: %v %v, want Unavailable, [request id: c] Exceeds maximum queue size", status.CodeOf(err), err)
+			t.Errorf("third request: %v %v, want Unavailable, [request id: c] Exceeds maximum queue size",
+				status.CodeOf(err), err)
 		}
 		if err := send("", 2); fmt.Sprint(err) != "[request id: <id_unknown>] Exceeds maximum queue size" {
 			t.Errorf("request without an ID: %v", err)
@@ -213,7 +227,8 @@ func TestQueueFull(t *testing.T) {
 func TestStarvation(t *testing.T) {
 	t.Run("E2 low priority starves until its timeout frees it", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			d := NewDynamic(Policy{MaxBatchSize: 1, Levels: 2, DefaultLevel: 1, LevelQueue: map[int]QueuePolicy{2: {Timeout: 20 * ms}}})
+			d := NewDynamic(Policy{MaxBatchSize: 1, Levels: 2, DefaultLevel: 1,
+				LevelQueue: map[int]QueuePolicy{2: {Timeout: 20 * ms}}})
 			low := asked("low", 2, 0)
 			if err := d.Enqueue(low); err != nil {
 				t.Fatal(err)
@@ -242,22 +257,42 @@ func TestWhichRequestsShareABatch(t *testing.T) {
 	in := func(name string, value byte, shape ...int64) tensor.Tensor {
 		return tensor.Tensor{Name: name, Shape: shape, Data: []byte{value}}
 	}
+	equal := func(names ...string) Policy {
+		var p Policy
+		for _, name := range names {
+			p.Equal = append(p.Equal, EqualInput{Name: name})
+		}
+		return p
+	}
+	same := Policy{Compatibility: Compatibility{SameInputs: true}}
 	for _, tt := range []struct {
 		name   string
 		policy Policy
 		send   [][]tensor.Tensor
 		want   []string
 	}{
-		{"C015 same shapes", Policy{Compatibility: Compatibility{Equal: []EqualInput{{Name: "A"}}}}, [][]tensor.Tensor{{in("A", 0, 1, 4)}, {in("A", 1, 2, 4)}}, []string{"0 1"}},
-		{"C015 other shapes", Policy{Compatibility: Compatibility{Equal: []EqualInput{{Name: "A"}}}}, [][]tensor.Tensor{{in("A", 0, 1, 4)}, {in("A", 0, 1, 5)}, {in("A", 0, 1, 5)}}, []string{"0", "1 2"}},
-		{"C015 order of inputs does not count", Policy{Compatibility: Compatibility{Equal: []EqualInput{{Name: "A"}, {Name: "B"}}}},
-			[][]tensor.Tensor{{in("A", 0, 1, 4), in("B", 0, 1, 2)}, {in("B", 0, 1, 2), in("A", 0, 1, 4)}}, []string{"0 1"}},
-		{"C015 values of a shape tensor", Policy{Compatibility: Compatibility{Equal: []EqualInput{{Name: "A", Values: true}}}}, [][]tensor.Tensor{{in("A", 7, 1, 1)}, {in("A", 8, 1, 1)}}, []string{"0", "1"}},
-		{"C020 a ragged input may differ", Policy{Compatibility: Compatibility{Equal: []EqualInput{{Name: "A"}}}},
-			[][]tensor.Tensor{{in("A", 0, 1, 4), in("R", 0, 1, 3)}, {in("A", 0, 1, 4), in("R", 0, 1, 9)}}, []string{"0 1"}},
-		{"C016 same optional inputs", Policy{Compatibility: Compatibility{SameInputs: true}}, [][]tensor.Tensor{{in("A", 0, 1, 4), in("O", 0, 1, 1)}, {in("O", 0, 1, 1), in("A", 0, 1, 4)}}, []string{"0 1"}},
-		{"C016 one without the optional input", Policy{Compatibility: Compatibility{SameInputs: true}}, [][]tensor.Tensor{{in("A", 0, 1, 4), in("O", 0, 1, 1)}, {in("A", 0, 1, 4)}}, []string{"0", "1"}},
-		{"C016 another optional input", Policy{Compatibility: Compatibility{SameInputs: true}}, [][]tensor.Tensor{{in("A", 0, 1, 4), in("O", 0, 1, 1)}, {in("A", 0, 1, 4), in("P", 0, 1, 1)}}, []string{"0", "1"}},
+		{"C015 same shapes", equal("A"),
+			[][]tensor.Tensor{{in("A", 0, 1, 4)}, {in("A", 1, 2, 4)}}, []string{"0 1"}},
+		{"C015 other shapes", equal("A"),
+			[][]tensor.Tensor{{in("A", 0, 1, 4)}, {in("A", 0, 1, 5)}, {in("A", 0, 1, 5)}}, []string{"0", "1 2"}},
+		{"C015 order of inputs does not count",
+			equal("A", "B"),
+			[][]tensor.Tensor{{in("A", 0, 1, 4), in("B", 0, 1, 2)}, {in("B", 0, 1, 2), in("A", 0, 1, 4)}},
+			[]string{"0 1"}},
+		{"C015 values of a shape tensor",
+			Policy{Compatibility: Compatibility{Equal: []EqualInput{{Name: "A", Values: true}}}},
+			[][]tensor.Tensor{{in("A", 7, 1, 1)}, {in("A", 8, 1, 1)}}, []string{"0", "1"}},
+		{"C020 a ragged input may differ", equal("A"),
+			[][]tensor.Tensor{{in("A", 0, 1, 4), in("R", 0, 1, 3)}, {in("A", 0, 1, 4), in("R", 0, 1, 9)}},
+			[]string{"0 1"}},
+		{"C016 same optional inputs", same,
+			[][]tensor.Tensor{{in("A", 0, 1, 4), in("O", 0, 1, 1)}, {in("O", 0, 1, 1), in("A", 0, 1, 4)}},
+			[]string{"0 1"}},
+		{"C016 one without the optional input", same,
+			[][]tensor.Tensor{{in("A", 0, 1, 4), in("O", 0, 1, 1)}, {in("A", 0, 1, 4)}}, []string{"0", "1"}},
+		{"C016 another optional input", same,
+			[][]tensor.Tensor{{in("A", 0, 1, 4), in("O", 0, 1, 1)}, {in("A", 0, 1, 4), in("P", 0, 1, 1)}},
+			[]string{"0", "1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.policy.MaxBatchSize = 8

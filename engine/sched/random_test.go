@@ -151,7 +151,8 @@ func (s *schedule) send(wg *sync.WaitGroup) {
 	for i := range data {
 		data[i] = byte(rng.Uint32())
 	}
-	r.Inputs = append(r.Inputs, tensor.Tensor{Name: "INPUT", DataType: tensor.Uint8, Shape: []int64{int64(r.BatchSize), int64(width * 2)}, Data: data})
+	r.Inputs = append(r.Inputs, tensor.Tensor{Name: "INPUT", DataType: tensor.Uint8,
+		Shape: []int64{int64(r.BatchSize), int64(width * 2)}, Data: data})
 	if rng.IntN(2) == 0 {
 		r.Priority = uint64(rng.IntN(6))
 	}
@@ -271,7 +272,8 @@ func (s *schedule) took(b *infer.Batch) {
 		if c.timeout > 0 && !s.queueOf(c.level).Delay && time.Since(c.queued) > c.timeout+time.Microsecond {
 			s.Errorf("seed %d: ran %v after its arrival; its timeout is %v", s.seed, time.Since(c.queued), c.timeout)
 		}
-		if len(s.policy.Equal) > 0 && s.policy.MaxBatchSize > 1 && r.Inputs[0].Shape[1] != b.Requests[0].Inputs[0].Shape[1] {
+		if len(s.policy.Equal) > 0 && s.policy.MaxBatchSize > 1 &&
+			r.Inputs[0].Shape[1] != b.Requests[0].Inputs[0].Shape[1] {
 			s.Errorf("seed %d: different shapes in a batch", s.seed)
 		}
 	}
@@ -283,8 +285,11 @@ func (s *schedule) took(b *infer.Batch) {
 			s.Errorf("seed %d: level %d runs while level %d waits", s.seed, last, c.level)
 		}
 	}
-	if first := s.of[b.Requests[0]]; s.busy == 0 && s.policy.Levels == 0 && !s.policy.Queue.Delay && time.Since(first.queued) > s.policy.MaxQueueDelay {
-		s.Errorf("seed %d: waited %v for instances that take no time, the delay is %v", s.seed, time.Since(first.queued), s.policy.MaxQueueDelay)
+	first := s.of[b.Requests[0]]
+	if s.busy == 0 && s.policy.Levels == 0 && !s.policy.Queue.Delay &&
+		time.Since(first.queued) > s.policy.MaxQueueDelay {
+		s.Errorf("seed %d: waited %v for instances that take no time, the delay is %v", s.seed,
+			time.Since(first.queued), s.policy.MaxQueueDelay)
 	}
 }
 

@@ -103,7 +103,8 @@ func (s *sequenceSchedule) randomPolicy() {
 		{Name: "READY", Kind: ControlReady, DataType: tensor.Bool, False: []byte{0}, True: []byte{1}},
 		{Name: "CORRID", Kind: ControlCorrelationID, DataType: tensor.Bytes},
 	}
-	p.States = []infer.StateSpec{{Input: "SUM_IN", Output: "SUM_OUT", DataType: tensor.Int64, Shape: []int64{1}, Initial: make([]byte, 8)}}
+	p.States = []infer.StateSpec{{Input: "SUM_IN", Output: "SUM_OUT", DataType: tensor.Int64, Shape: []int64{1},
+		Initial: make([]byte, 8)}}
 	if rng.IntN(3) == 0 {
 		p.Equal = []EqualInput{{Name: "INPUT"}}
 	}
@@ -220,7 +221,8 @@ func (s *sequenceSchedule) send(q *round) {
 	if err != nil {
 		s.mu.Lock()
 		if q.free = true; !mayFail || c.index == 0 || status.CodeOf(err) != status.InvalidArg {
-			s.fault("request %d of sequence %v (sent after %v of idling, %v): %v", c.index, q.id, infer.Now().Sub(q.last), waits, err)
+			s.fault("request %d of sequence %v (sent after %v of idling, %v): %v", c.index, q.id,
+				infer.Now().Sub(q.last), waits, err)
 		}
 		q.ended = true
 		s.mu.Unlock()
@@ -329,7 +331,8 @@ func (s *sequenceSchedule) begin(id InstanceID, b *infer.Batch) {
 		}
 		if r.Null {
 			nulls++
-			if s.policy.Oldest || len(r.Inputs) != 6 || text(r, "SUM_IN") != string(make([]byte, 8)) || text(r, "CORRID") != "\x00\x00\x00\x00" {
+			if s.policy.Oldest || len(r.Inputs) != 6 ||
+				text(r, "SUM_IN") != string(make([]byte, 8)) || text(r, "CORRID") != "\x00\x00\x00\x00" {
 				s.fault("row %d is a null request %v", row, r.Inputs)
 			}
 			continue
@@ -347,8 +350,10 @@ func (s *sequenceSchedule) begin(id InstanceID, b *infer.Batch) {
 		case c.index < q.next || q.done:
 			s.fault("request %d of sequence %v runs after %d (END ran: %v)", c.index, q.id, q.next-1, q.done)
 		case q.runs > 0 && (q.inst != id || !s.policy.Oldest && q.row != row):
-			s.fault("request %d of sequence %v runs on instance %d, row %d; those before on %d, %d", c.index, q.id, id, row, q.inst, q.row)
-		case text(r, "START") != string([]byte{map[bool]byte{true: 1}[start]}), text(r, "END") != string([]byte{map[bool]byte{true: 1}[end]}):
+			s.fault("request %d of sequence %v runs on instance %d, row %d; those before on %d, %d", c.index, q.id, id,
+				row, q.inst, q.row)
+		case text(r, "START") != string([]byte{map[bool]byte{true: 1}[start]}),
+			text(r, "END") != string([]byte{map[bool]byte{true: 1}[end]}):
 			s.fault("request %d of sequence %v has START %q, END %q", c.index, q.id, text(r, "START"), text(r, "END"))
 		case len(text(r, "CORRID")) < 4 || text(r, "CORRID")[4:] != q.id.String():
 			s.fault("a request of sequence %v has CORRID %q", q.id, text(r, "CORRID"))
@@ -384,7 +389,8 @@ func (s *sequenceSchedule) execute(r *infer.Request, fails bool) {
 		r.Fail(errExecution)
 		return
 	}
-	if err := r.States.Set("SUM_OUT", tensor.Int64, []int64{1}, binary.LittleEndian.AppendUint64(nil, uint64(sum)), nil); err != nil {
+	data := binary.LittleEndian.AppendUint64(nil, uint64(sum))
+	if err := r.States.Set("SUM_OUT", tensor.Int64, []int64{1}, data, nil); err != nil {
 		s.fault("%v", err)
 	}
 	resp := r.NewResponse()

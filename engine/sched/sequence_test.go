@@ -17,7 +17,8 @@ import (
 func sequenceRequest(id uint64, flags infer.Flags, n byte) *infer.Request {
 	r := infer.NewDetached()
 	r.ModelName, r.BatchSize, r.Correlation, r.Flags = "m", 1, infer.CorrelationID{Number: id}, flags
-	r.Inputs = append(r.Inputs, tensor.Tensor{Name: "INPUT", DataType: tensor.Uint8, Shape: []int64{1, 1}, Data: []byte{n}})
+	r.Inputs = append(r.Inputs,
+		tensor.Tensor{Name: "INPUT", DataType: tensor.Uint8, Shape: []int64{1, 1}, Data: []byte{n}})
 	return r
 }
 
@@ -64,28 +65,40 @@ func TestSequenceBatches(t *testing.T) {
 		want   []string // rows of each batch, and when it came
 	}{
 		{"C027 rows stay, those between are empty", SequencePolicy{Slots: 4, MaxBatchSize: 4},
-			[][]sent{{{1, starts, 1, 0}, {2, starts, 2, 0}, {3, starts, 3, 0}}, {{3, 0, 4, 0}}, {{1, ends, 5, 0}}, {{4, starts, 6, 0}, {2, 0, 7, 0}}},
+			[][]sent{{{1, starts, 1, 0}, {2, starts, 2, 0}, {3, starts, 3, 0}}, {{3, 0, 4, 0}}, {{1, ends, 5, 0}},
+				{{4, starts, 6, 0}, {2, 0, 7, 0}}},
 			[]string{"123 0s", "..4 0s", "5 0s", ".7.6 0s"}},
 		{"C027 a row goes to the next at the end", SequencePolicy{Slots: 1, MaxBatchSize: 1},
-			[][]sent{{{1, starts, 1, 0}, {2, starts, 2, 0}, {1, ends, 3, 0}, {2, ends, 4, 0}}, nil, nil, nil}, []string{"1 0s", "3 0s", "2 0s", "4 0s"}},
-		{"C027 other shapes wait", SequencePolicy{Slots: 3, MaxBatchSize: 3, Compatibility: Compatibility{Equal: []EqualInput{{Name: "INPUT"}}}},
+			[][]sent{{{1, starts, 1, 0}, {2, starts, 2, 0}, {1, ends, 3, 0}, {2, ends, 4, 0}}, nil, nil, nil},
+			[]string{"1 0s", "3 0s", "2 0s", "4 0s"}},
+		{"C027 other shapes wait",
+			SequencePolicy{Slots: 3, MaxBatchSize: 3,
+				Compatibility: Compatibility{Equal: []EqualInput{{Name: "INPUT"}}}},
 			[][]sent{{{1, starts, 1, 2}, {2, starts, 2, 1}, {3, starts, 3, 2}}, nil}, []string{"1.3 0s", ".2 0s"}},
-		{"C028 minimum_slot_utilization is met", SequencePolicy{Slots: 4, MaxBatchSize: 4, MinimumUtilization: 0.5, MaxQueueDelay: time.Second},
+		{"C028 minimum_slot_utilization is met",
+			SequencePolicy{Slots: 4, MaxBatchSize: 4, MinimumUtilization: 0.5, MaxQueueDelay: time.Second},
 			[][]sent{{{1, starts, 1, 0}, {2, starts, 2, 0}}}, []string{"12 0s"}},
-		{"C028 minimum_slot_utilization is not met in time", SequencePolicy{Slots: 4, MaxBatchSize: 4, MinimumUtilization: 0.75, MaxQueueDelay: time.Second},
+		{"C028 minimum_slot_utilization is not met in time",
+			SequencePolicy{Slots: 4, MaxBatchSize: 4, MinimumUtilization: 0.75, MaxQueueDelay: time.Second},
 			[][]sent{{{1, starts, 1, 0}, {2, starts, 2, 0}}}, []string{"12 1s"}},
-		{"C028 the delay alone does nothing", SequencePolicy{Slots: 4, MaxBatchSize: 4, MaxQueueDelay: time.Second}, [][]sent{{{1, starts, 1, 0}}}, []string{"1 0s"}},
+		{"C028 the delay alone does nothing", SequencePolicy{Slots: 4, MaxBatchSize: 4, MaxQueueDelay: time.Second},
+			[][]sent{{{1, starts, 1, 0}}}, []string{"1 0s"}},
 		{"C029 one request of each sequence, the oldest first", SequencePolicy{Oldest: true, Slots: 5, MaxBatchSize: 2},
-			[][]sent{{{1, starts, 1, 0}, {1, 0, 2, 0}, {2, starts, 3, 0}, {3, starts, 4, 0}}, nil, nil}, []string{"13 0s", "42 0s"}},
+			[][]sent{{{1, starts, 1, 0}, {1, 0, 2, 0}, {2, starts, 3, 0}, {3, starts, 4, 0}}, nil, nil},
+			[]string{"13 0s", "42 0s"}},
 		{"C029 max_candidate_sequences", SequencePolicy{Oldest: true, Slots: 2, MaxBatchSize: 4},
 			[][]sent{{{1, starts, 1, 0}, {2, starts | ends, 2, 0}, {3, starts, 3, 0}}, nil}, []string{"12 0s", "3 0s"}},
-		{"C029 delay", SequencePolicy{Oldest: true, Slots: 4, MaxBatchSize: 4, MaxQueueDelay: time.Second}, [][]sent{{{1, starts, 1, 0}}}, []string{"1 1s"}},
-		{"C029 preferred size goes at once", SequencePolicy{Oldest: true, Slots: 4, MaxBatchSize: 4, MaxQueueDelay: time.Second, Preferred: []int{2}},
+		{"C029 delay", SequencePolicy{Oldest: true, Slots: 4, MaxBatchSize: 4, MaxQueueDelay: time.Second},
+			[][]sent{{{1, starts, 1, 0}}}, []string{"1 1s"}},
+		{"C029 preferred size goes at once",
+			SequencePolicy{Oldest: true, Slots: 4, MaxBatchSize: 4, MaxQueueDelay: time.Second, Preferred: []int{2}},
 			[][]sent{{{1, starts, 1, 0}, {2, starts, 2, 0}, {3, starts, 3, 0}}, nil}, []string{"12 0s", "3 1s"}},
 		{"C029 full", SequencePolicy{Oldest: true, Slots: 4, MaxBatchSize: 2, MaxQueueDelay: time.Second},
 			[][]sent{{{1, starts, 1, 0}, {2, starts, 2, 0}}}, []string{"12 0s"}},
-		{"C029 other shapes come together later", SequencePolicy{Oldest: true, Slots: 4, MaxBatchSize: 4, Compatibility: Compatibility{Equal: []EqualInput{{Name: "INPUT"}}}},
-			[][]sent{{{1, starts, 1, 1}, {2, starts, 2, 2}, {3, starts, 3, 1}, {4, starts, 4, 2}}, nil}, []string{"13 0s", "24 0s"}},
+		{"C029 other shapes come together later", SequencePolicy{Oldest: true, Slots: 4, MaxBatchSize: 4,
+			Compatibility: Compatibility{Equal: []EqualInput{{Name: "INPUT"}}}},
+			[][]sent{{{1, starts, 1, 1}, {2, starts, 2, 2}, {3, starts, 3, 1}, {4, starts, 4, 2}}, nil},
+			[]string{"13 0s", "24 0s"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -277,7 +290,9 @@ func TestSequenceTimes(t *testing.T) {
 				t.Errorf("%v, want %v", err, errInstanceGone)
 			}
 			put(t, s, 2, 0, 0)
-			if b, err = s.Next(t.Context(), 0, nil); err != nil || len(b.Requests)-b.Nulls != 2 || !s.Continues(begins.Correlation) || s.Continues(old.Correlation) {
+			b, err = s.Next(t.Context(), 0, nil)
+			if err != nil || len(b.Requests)-b.Nulls != 2 || !s.Continues(begins.Correlation) ||
+				s.Continues(old.Correlation) {
 				t.Fatalf("%v, %v; want the sequences that began then and later", b, err)
 			}
 			s.EndSequences(0, false)
@@ -309,7 +324,8 @@ func TestSequenceTimes(t *testing.T) {
 	})
 	t.Run("C029 order is kept", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			s := NewSequences(SequencePolicy{Oldest: true, Slots: 4, MaxBatchSize: 4, PreserveOrdering: true, Idle: time.Hour})
+			s := NewSequences(SequencePolicy{Oldest: true, Slots: 4, MaxBatchSize: 4, PreserveOrdering: true,
+				Idle: time.Hour})
 			s.Attach(0)
 			one, two := put(t, s, 1, starts, 0), put(t, s, 2, starts, 0)
 			b, err := s.Next(t.Context(), 0, nil)
@@ -338,7 +354,8 @@ func TestAControlThatAClientSendsDoesNotCount(t *testing.T) {
 	}})
 	s.Attach(0)
 	r := sequenceRequest(1, starts, 5)
-	r.Inputs = append([]tensor.Tensor{{Name: "START", DataType: tensor.Bool, Shape: []int64{1, 1}, Data: []byte{0}}}, r.Inputs...)
+	r.Inputs = append([]tensor.Tensor{{Name: "START", DataType: tensor.Bool, Shape: []int64{1, 1}, Data: []byte{0}}},
+		r.Inputs...)
 	if err := s.Enqueue(r); err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +363,8 @@ func TestAControlThatAClientSendsDoesNotCount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := b.Requests[0]; len(got.Inputs) != 2 || got.Input("START").Data[0] != 1 || got.Input("INPUT").Data[0] != 5 {
+	got := b.Requests[0]
+	if len(got.Inputs) != 2 || got.Input("START").Data[0] != 1 || got.Input("INPUT").Data[0] != 5 {
 		t.Errorf("inputs %v; want INPUT and the batcher's START", got.Inputs)
 	}
 	answer(b)

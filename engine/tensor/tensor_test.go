@@ -182,7 +182,8 @@ func TestPoolGivesBack(t *testing.T) {
 			before = forced()
 			release(returnBytes)
 			if n := forced() - before; n != 2 {
-				t.Errorf("%d collections after %d bytes were released, want the two that give them back", n, returnBytes)
+				t.Errorf("%d collections after %d bytes were released, want the two that give them back", n,
+					returnBytes)
 			}
 		}
 	})
@@ -200,7 +201,8 @@ func TestPoolSizes(t *testing.T) {
 }
 
 func TestCopy(t *testing.T) {
-	for _, n := range []int{0, 1, copyPiece - 1, copyPiece, copyPiece + 1, 1 << 20, 3*copyPiece + 17, copyMost, copyMost + 1} {
+	sizes := []int{0, 1, copyPiece - 1, copyPiece, copyPiece + 1, 1 << 20, 3*copyPiece + 17, copyMost, copyMost + 1}
+	for _, n := range sizes {
 		src, dst := make([]byte, n), make([]byte, n+8)
 		for i := range src {
 			src[i] = byte(i>>8 ^ i*7)

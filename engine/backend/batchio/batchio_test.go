@@ -19,7 +19,8 @@ func plan(maxBatch int32, kind inferencepb.BatchInput_Kind) *batchio.Plan {
 		MaxBatchSize: maxBatch,
 		Input:        []*inferencepb.ModelInput{{Name: "IN", AllowRaggedBatch: true}},
 		Output:       []*inferencepb.ModelOutput{{Name: "OUT", Dims: []int64{-1, 2}}, {Name: "PLAIN"}},
-		BatchInput: []*inferencepb.BatchInput{{Kind: kind, TargetName: []string{"A", "B"}, DataType: inferencepb.DataType_TYPE_INT32,
+		BatchInput: []*inferencepb.BatchInput{{Kind: kind, TargetName: []string{"A", "B"},
+			DataType:    inferencepb.DataType_TYPE_INT32,
 			SourceInput: []string{"IN"}}},
 		BatchOutput: []*inferencepb.BatchOutput{{TargetName: []string{"OUT"}, SourceInput: []string{"IN"}}},
 	})
@@ -46,14 +47,22 @@ func TestBatchInputs(t *testing.T) {
 		shape    []int64
 		values   []int32
 	}{
-		{"C021 counts elements of requests, not of rows", 8, inferencepb.BatchInput_BATCH_ELEMENT_COUNT, [][]int64{{2, 3}, {1, 5}}, []int64{2}, []int32{6, 5}},
-		{"C022 accumulates", 8, inferencepb.BatchInput_BATCH_ACCUMULATED_ELEMENT_COUNT, [][]int64{{2, 3}, {1, 5}}, []int64{2}, []int32{6, 11}},
-		{"C023 begins with zero", 8, inferencepb.BatchInput_BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO, [][]int64{{2, 3}, {1, 5}}, []int64{3}, []int32{0, 6, 11}},
-		{"C024 the largest as a shape", 8, inferencepb.BatchInput_BATCH_MAX_ELEMENT_COUNT_AS_SHAPE, [][]int64{{1, 2}, {1, 3}}, []int64{3}, []int32{0, 0, 0}},
-		{"C025 a shape for each row", 8, inferencepb.BatchInput_BATCH_ITEM_SHAPE, [][]int64{{2, 3, 4}, {1, 5, 6}}, []int64{3, 2}, []int32{3, 4, 3, 4, 5, 6}},
-		{"C025 flat", 8, inferencepb.BatchInput_BATCH_ITEM_SHAPE_FLATTEN, [][]int64{{2, 3, 4}, {1, 5, 6}}, []int64{6}, []int32{3, 4, 3, 4, 5, 6}},
-		{"C025 without a batch dimension the whole shape", 0, inferencepb.BatchInput_BATCH_ITEM_SHAPE, [][]int64{{3, 4}}, []int64{1, 2}, []int32{3, 4}},
-		{"no elements", 8, inferencepb.BatchInput_BATCH_ACCUMULATED_ELEMENT_COUNT, [][]int64{{1, 0}, {1, 2}}, []int64{2}, []int32{0, 2}},
+		{"C021 counts elements of requests, not of rows", 8, inferencepb.BatchInput_BATCH_ELEMENT_COUNT,
+			[][]int64{{2, 3}, {1, 5}}, []int64{2}, []int32{6, 5}},
+		{"C022 accumulates", 8, inferencepb.BatchInput_BATCH_ACCUMULATED_ELEMENT_COUNT, [][]int64{{2, 3}, {1, 5}},
+			[]int64{2}, []int32{6, 11}},
+		{"C023 begins with zero", 8, inferencepb.BatchInput_BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO,
+			[][]int64{{2, 3}, {1, 5}}, []int64{3}, []int32{0, 6, 11}},
+		{"C024 the largest as a shape", 8, inferencepb.BatchInput_BATCH_MAX_ELEMENT_COUNT_AS_SHAPE,
+			[][]int64{{1, 2}, {1, 3}}, []int64{3}, []int32{0, 0, 0}},
+		{"C025 a shape for each row", 8, inferencepb.BatchInput_BATCH_ITEM_SHAPE, [][]int64{{2, 3, 4}, {1, 5, 6}},
+			[]int64{3, 2}, []int32{3, 4, 3, 4, 5, 6}},
+		{"C025 flat", 8, inferencepb.BatchInput_BATCH_ITEM_SHAPE_FLATTEN, [][]int64{{2, 3, 4}, {1, 5, 6}}, []int64{6},
+			[]int32{3, 4, 3, 4, 5, 6}},
+		{"C025 without a batch dimension the whole shape", 0, inferencepb.BatchInput_BATCH_ITEM_SHAPE,
+			[][]int64{{3, 4}}, []int64{1, 2}, []int32{3, 4}},
+		{"no elements", 8, inferencepb.BatchInput_BATCH_ACCUMULATED_ELEMENT_COUNT, [][]int64{{1, 0}, {1, 2}},
+			[]int64{2}, []int32{0, 2}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := plan(tt.maxBatch, tt.kind)
@@ -104,7 +113,8 @@ func TestOutputs(t *testing.T) {
 		elements int64
 		err      status.Code
 	}{
-		{name: "C026 variable dimensions are the source's", source: []int64{3, 4, 9}, shape: []int64{3, 4, 2}, elements: 24},
+		{name: "C026 variable dimensions are the source's", source: []int64{3, 4, 9}, shape: []int64{3, 4, 2},
+			elements: 24},
 		{name: "source with fewer dimensions", source: []int64{3}, err: status.InvalidArg},
 		{name: "source missing", err: status.InvalidArg},
 	} {

@@ -234,8 +234,9 @@ func TestSettings(t *testing.T) {
 			}
 		})
 	}
-	valid := map[string]string{"host": "h", "port": "1", "user": "u", "password": "p", "db": "2", "connect_timeout": "10",
-		"socket_timeout": "20", "pool_size": "3", "wait_timeout": "4"}
+	valid := map[string]string{"host": "h", "port": "1", "user": "u", "password": "p", "db": "2",
+		"connect_timeout": "10",
+		"socket_timeout":  "20", "pool_size": "3", "wait_timeout": "4"}
 	if err := Check(valid); err != nil {
 		t.Error(err)
 	}

@@ -14,7 +14,8 @@ func TestParseAddress(t *testing.T) {
 		{"gs://bucket/a", "gs://bucket/a/"},
 		{"as://account/container/a", "as://account/container/a/"},
 		{"as://account.blob.core.windows.net/container/a", "as://account/container/a/"},
-		{"as://http://127.0.0.1:10000/devstoreaccount1/container/a", "as://http://127.0.0.1:10000/devstoreaccount1/container/a/"},
+		{"as://http://127.0.0.1:10000/devstoreaccount1/container/a",
+			"as://http://127.0.0.1:10000/devstoreaccount1/container/a/"},
 		{"as://127.0.0.1:10000/devstoreaccount1/container", "as://http://127.0.0.1:10000/devstoreaccount1/container/"},
 	} {
 		a, err := parseAddress(tt.text)

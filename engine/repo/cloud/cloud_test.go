@@ -110,7 +110,8 @@ func TestStorages(t *testing.T) {
 }
 
 func (s *storage) testCopy(t *testing.T) {
-	want := map[string]string{"config.pbtxt": "backend: \"identity\"", "labels.txt": "cat", "1/model.onnx": "one", "2/model.onnx": "two", "2/sub/data.bin": "data"}
+	want := map[string]string{"config.pbtxt": "backend: \"identity\"", "labels.txt": "cat", "1/model.onnx": "one",
+		"2/model.onnx": "two", "2/sub/data.bin": "data"}
 	for rel, text := range want {
 		s.put(t, "copy/repo/m/"+rel, []byte(text))
 	}
@@ -171,7 +172,8 @@ func (s *storage) testChange(t *testing.T) {
 	w.gets.Store(0)
 	second := scan(t, r)["m"]
 	if second.Versions[1] == first.Versions[1] || second.Shared == first.Shared || second.Config != "" {
-		t.Errorf("versions %v -> %v, shared %v -> %v, configuration %q", first.Versions, second.Versions, first.Shared, second.Shared, second.Config)
+		t.Errorf("versions %v -> %v, shared %v -> %v, configuration %q", first.Versions, second.Versions, first.Shared,
+			second.Shared, second.Config)
 	}
 	want := map[string]string{"1/a.bin": "same", "1/b.bin": "new", "2/a.bin": "same"}
 	got := fetch(t, second)
@@ -240,7 +242,8 @@ func (s *storage) testResume(t *testing.T) {
 	before := w.bytes.Load()
 	m = scan(t, s.open(t, "/resume", cache, w))["m"]
 	if got := fetch(t, m)["1/model.bin"]; got != string(data) || before == 0 || w.bytes.Load() != 1<<20 {
-		t.Errorf("after the restart: whole %v, %d bytes before it, %d in all", got == string(data), before, w.bytes.Load())
+		t.Errorf("after the restart: whole %v, %d bytes before it, %d in all", got == string(data), before,
+			w.bytes.Load())
 	}
 
 	// A server that never sends it whole.
@@ -249,7 +252,8 @@ func (s *storage) testResume(t *testing.T) {
 	w.cuts.Store(1 << 30)
 	m = scan(t, s.open(t, "/resume", cache, w))["m"]
 	err = m.FetchVersion(t.Context(), 1, nil)
-	if err == nil || !strings.Contains(err.Error(), "failed to download "+s.root+"/resume/m/1/model.bin: ") || !strings.Contains(err.Error(), errCut.Error()) {
+	if err == nil || !strings.Contains(err.Error(), "failed to download "+s.root+"/resume/m/1/model.bin: ") ||
+		!strings.Contains(err.Error(), errCut.Error()) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -263,7 +267,8 @@ func (s *storage) testContent(t *testing.T) {
 	s.put(t, "content/a/2/model.bin", data)
 	s.put(t, "content/b/1/other.bin", data)
 	found := scan(t, r)
-	if fetch(t, found["a"])["2/model.bin"] != string(data) || fetch(t, found["b"])["1/other.bin"] != string(data) || w.gets.Load() != 1 {
+	if fetch(t, found["a"])["2/model.bin"] != string(data) || fetch(t, found["b"])["1/other.bin"] != string(data) ||
+		w.gets.Load() != 1 {
 		t.Errorf("one content was downloaded %d times", w.gets.Load())
 	}
 }
@@ -278,7 +283,8 @@ func (s *storage) testHostile(t *testing.T) {
 		t.Errorf("good: %v", m)
 	}
 	for _, name := range []string{"back", "twice"} {
-		if m := found[name]; m != nil && (m.Err == nil || !strings.Contains(m.Err.Error(), "cannot be a file in a model folder")) {
+		if m := found[name]; m != nil && (m.Err == nil || !strings.Contains(m.Err.Error(),
+			"cannot be a file in a model folder")) {
 			t.Errorf("%s: %+v", name, m)
 		}
 	}
@@ -298,7 +304,8 @@ func (s *storage) testWrong(t *testing.T) {
 	defer r.Close()
 	_, unread := repo.Scan(repo.Options{Roots: []string{"remote"}, Remotes: map[string]repo.Remote{"remote": r}})
 	err = unread["remote"]
-	if err == nil || !strings.Contains(err.Error(), "refuses the credentials") || !strings.Contains(err.Error(), "TRITON_CLOUD_CREDENTIAL_PATH") {
+	if err == nil || !strings.Contains(err.Error(), "refuses the credentials") ||
+		!strings.Contains(err.Error(), "TRITON_CLOUD_CREDENTIAL_PATH") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -322,8 +329,10 @@ func TestCredentialsFile(t *testing.T) {
 	good := `{"key_id": "` + s3Key + `", "secret_key": "` + s3Secret + `", "region": "eu-west-1"}`
 	const bad = `{"key_id": "AKIDWRONG", "secret_key": "x"}`
 	for _, tt := range []struct{ name, text, want string }{
-		{"A020 H090 the longest prefix wins", `{"s3": {"": ` + bad + `, "` + s.root + `/a": ` + good + `, "` + s.root + `": ` + bad + `}}`, ""},
-		{"A020 the entry without a prefix is for all others", `{"s3": {"s3://other": ` + bad + `, "": ` + good + `}}`, ""},
+		{"A020 H090 the longest prefix wins",
+			`{"s3": {"": ` + bad + `, "` + s.root + `/a": ` + good + `, "` + s.root + `": ` + bad + `}}`, ""},
+		{"A020 the entry without a prefix is for all others", `{"s3": {"s3://other": ` + bad + `, "": ` + good + `}}`,
+			""},
 		{"A020 no entry fits", `{"s3": {"s3://other": ` + good + `}}`, "no entry fits"},
 		{"A020 no S3 in it", `{"gs": {"": "x.json"}}`, "no entry fits"},
 		{"A020 wrong keys in the entry", `{"s3": {"": ` + bad + `}}`, "refuses the credentials"},
@@ -337,7 +346,8 @@ func TestCredentialsFile(t *testing.T) {
 			}
 			o := s.options(t.TempDir(), nil)
 			// The file goes before the other variables.
-			o.Lookup = lookup(map[string]string{"TRITON_CLOUD_CREDENTIAL_PATH": path, "AWS_ACCESS_KEY_ID": "no", "AWS_SECRET_ACCESS_KEY": "no"})
+			o.Lookup = lookup(map[string]string{"TRITON_CLOUD_CREDENTIAL_PATH": path, "AWS_ACCESS_KEY_ID": "no",
+				"AWS_SECRET_ACCESS_KEY": "no"})
 			r, err := cloud.Open(t.Context(), s.root+"/a", o)
 			if err == nil {
 				defer r.Close()
@@ -368,8 +378,10 @@ func TestMountDirectory(t *testing.T) {
 	})
 	t.Run("A019 a folder that is not there", func(t *testing.T) {
 		o := s.options(t.TempDir(), nil)
-		o.Lookup = lookup(map[string]string{"AWS_ACCESS_KEY_ID": s3Key, "AWS_SECRET_ACCESS_KEY": s3Secret, "TRITON_AWS_MOUNT_DIRECTORY": "/nonexistent/x"})
-		if _, err := cloud.Open(t.Context(), s.root, o); err == nil || !strings.Contains(err.Error(), "TRITON_AWS_MOUNT_DIRECTORY") {
+		o.Lookup = lookup(map[string]string{"AWS_ACCESS_KEY_ID": s3Key, "AWS_SECRET_ACCESS_KEY": s3Secret,
+			"TRITON_AWS_MOUNT_DIRECTORY": "/nonexistent/x"})
+		_, err := cloud.Open(t.Context(), s.root, o)
+		if err == nil || !strings.Contains(err.Error(), "TRITON_AWS_MOUNT_DIRECTORY") {
 			t.Errorf("Open: %v", err)
 		}
 	})
@@ -389,7 +401,8 @@ func TestOpenRefuses(t *testing.T) {
 		{"as://account", "names no account and container", status.InvalidArg},
 	} {
 		o := cloud.Options{Cache: t.TempDir(), Lookup: lookup(nil), Log: slog.New(slog.DiscardHandler)}
-		if _, err := cloud.Open(t.Context(), tt.text, o); err == nil || !strings.Contains(err.Error(), tt.want) || status.CodeOf(err) != tt.code {
+		_, err := cloud.Open(t.Context(), tt.text, o)
+		if err == nil || !strings.Contains(err.Error(), tt.want) || status.CodeOf(err) != tt.code {
 			t.Errorf("Open(%s) = %v, want %q", tt.text, err, tt.want)
 		}
 	}

@@ -53,7 +53,8 @@ func startS3(t *testing.T) *storage {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.Contains(r.Header.Get("Authorization"), "Credential="+s3Key+"/") {
 			w.WriteHeader(http.StatusForbidden)
-			fmt.Fprint(w, `<?xml version="1.0"?><Error><Code>InvalidAccessKeyId</Code><Message>The key is not known.</Message></Error>`)
+			fmt.Fprint(w, `<?xml version="1.0"?>`+
+				`<Error><Code>InvalidAccessKeyId</Code><Message>The key is not known.</Message></Error>`)
 			return
 		}
 		fake.ServeHTTP(w, r)
@@ -74,7 +75,8 @@ func startS3(t *testing.T) *storage {
 // startGCS runs fake-gcs-server, which asks for no credentials.
 func startGCS(t *testing.T) *storage {
 	port := start(t, tool(t, "bin/fake-gcs-server"), "server started at", func(port string) []string {
-		return []string{"-scheme", "http", "-backend", "memory", "-host", "127.0.0.1", "-port", port, "-public-host", "127.0.0.1:" + port}
+		return []string{"-scheme", "http", "-backend", "memory", "-host", "127.0.0.1", "-port", port, "-public-host",
+			"127.0.0.1:" + port}
 	})
 	base := "http://127.0.0.1:" + port
 	asJSON := http.Header{"Content-Type": {"application/json"}}
@@ -82,7 +84,8 @@ func startGCS(t *testing.T) *storage {
 	return &storage{
 		root: "gs://models", env: map[string]string{"STORAGE_EMULATOR_HOST": base},
 		put: func(t *testing.T, key string, data []byte) {
-			send(t, http.MethodPost, base+"/upload/storage/v1/b/models/o?uploadType=media&name="+url.QueryEscape(key), nil, data)
+			send(t, http.MethodPost, base+"/upload/storage/v1/b/models/o?uploadType=media&name="+url.QueryEscape(key),
+				nil, data)
 		},
 		remove: func(t *testing.T, key string) {
 			send(t, http.MethodDelete, base+"/storage/v1/b/models/o/"+url.PathEscape(key), nil, nil)
@@ -98,8 +101,10 @@ const (
 
 // startAzure runs Azurite.
 func startAzure(t *testing.T) *storage {
-	port := start(t, tool(t, "azurite/node_modules/.bin/azurite-blob"), "successfully listens on", func(port string) []string {
-		return []string{"--inMemoryPersistence", "--blobHost", "127.0.0.1", "--blobPort", port, "--skipApiVersionCheck", "--disableTelemetry"}
+	azurite := tool(t, "azurite/node_modules/.bin/azurite-blob")
+	port := start(t, azurite, "successfully listens on", func(port string) []string {
+		return []string{"--inMemoryPersistence", "--blobHost", "127.0.0.1", "--blobPort", port, "--skipApiVersionCheck",
+			"--disableTelemetry"}
 	})
 	at := "http://127.0.0.1:" + port + "/" + azuriteAccount
 	key, err := container.NewSharedKeyCredential(azuriteAccount, azuriteKey)
@@ -114,10 +119,12 @@ func startAzure(t *testing.T) *storage {
 		t.Fatal(err)
 	}
 	return &storage{
-		root: "as://" + at + "/models", env: map[string]string{"AZURE_STORAGE_ACCOUNT": azuriteAccount, "AZURE_STORAGE_KEY": azuriteKey},
+		root:  "as://" + at + "/models",
+		env:   map[string]string{"AZURE_STORAGE_ACCOUNT": azuriteAccount, "AZURE_STORAGE_KEY": azuriteKey},
 		wrong: map[string]string{"AZURE_STORAGE_KEY": "d3Jvbmc="},
 		put: func(t *testing.T, key string, data []byte) {
-			if _, err := c.NewBlockBlobClient(key).Upload(context.Background(), streaming.NopCloser(bytes.NewReader(data)), nil); err != nil {
+			body := streaming.NopCloser(bytes.NewReader(data))
+			if _, err := c.NewBlockBlobClient(key).Upload(context.Background(), body, nil); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -243,11 +250,13 @@ var errCut = errors.New("connection reset by peer")
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := http.DefaultTransport.RoundTrip(r)
 	q := r.URL.Query()
-	if err != nil || q.Has("list-type") || q.Get("comp") == "list" || strings.HasSuffix(r.URL.Path, "/o") || resp.StatusCode >= 300 {
+	if err != nil || q.Has("list-type") || q.Get("comp") == "list" ||
+		strings.HasSuffix(r.URL.Path, "/o") || resp.StatusCode >= 300 {
 		return resp, err
 	}
 	w.gets.Add(1)
-	if resp.StatusCode == http.StatusPartialContent && !strings.HasPrefix(resp.Header.Get("Content-Range"), "bytes 0-") {
+	if resp.StatusCode == http.StatusPartialContent &&
+		!strings.HasPrefix(resp.Header.Get("Content-Range"), "bytes 0-") {
 		w.ranges.Add(1)
 	}
 	limit := int64(1 << 62)
