@@ -154,8 +154,8 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// What is kept is a copy: the memory of the response may go.
-func TestACopyIsKept(t *testing.T) {
+// The memory of a response may be released after Insert.
+func TestInsertKeepsACopy(t *testing.T) {
 	c, err := New(1 << 20)
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func TestACopyIsKept(t *testing.T) {
 	}
 }
 
-func TestRightAnswersWhileEntriesAreEvicted_E6(t *testing.T) {
+func TestHitsAreCorrectDuringEvictions_E6(t *testing.T) {
 	c, err := New(20 * sizeOf(response("0123456789")))
 	if err != nil {
 		t.Fatal(err)

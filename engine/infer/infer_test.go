@@ -42,7 +42,7 @@ func TestRespondOnce(t *testing.T) {
 	}
 }
 
-func TestReleaseFreesWhatNobodyRead(t *testing.T) {
+func TestReleaseFreesUnreadResponses(t *testing.T) {
 	freed := 0
 	free := func(*tensor.Buffer) { freed++ }
 	r := New()
@@ -170,14 +170,14 @@ func TestCancelAndDoneAtOnce(t *testing.T) {
 	}
 }
 
-// A reader that stays away for good must not hold a decoupled sender for ever: the request is cancelled.
-func TestAReaderThatStaysAwayIsCancelled(t *testing.T) {
+// A client that never reads must not block a decoupled model forever.
+func TestRequestIsCancelledIfItsReaderStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewDetached()
 		start := time.Now()
 		for i := 0; !r.Cancelled(); i++ {
 			if i > 2*streamLimit/responseCost {
-				t.Fatal("empty responses queue up without end")
+				t.Fatal("empty responses are queued without a limit")
 			}
 			_ = r.Respond(r.NewResponse())
 		}
@@ -203,7 +203,6 @@ func TestAStreamThatIsNeverEmptyDoesNotGrow(t *testing.T) {
 	}
 }
 
-// A run is for those who wait for one of its rows: it is worth nothing once none does.
 func TestAllCancelled(t *testing.T) {
 	for _, tt := range []struct {
 		name      string

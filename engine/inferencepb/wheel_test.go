@@ -18,8 +18,8 @@ import (
 	"nereid/engine/inferencepb"
 )
 
-// TestDescriptorsMatchTheWheel compares our descriptors with those inside the tritonclient wheel, both
-// ways: each line of facts that one side has and the other lacks is an error.
+// TestDescriptorsMatchTheWheel compares our descriptors with those in the tritonclient wheel. Each fact that only one
+// side has is an error.
 func TestDescriptorsMatchTheWheel(t *testing.T) {
 	wheel := wheelDescriptors(t)
 	ours := []protoreflect.FileDescriptor{
@@ -47,8 +47,7 @@ func TestDescriptorsMatchTheWheel(t *testing.T) {
 	}
 }
 
-// TestFactsNoticeEveryDifference guards the comparison itself: each change of a descriptor must change
-// its facts.
+// TestFactsNoticeEveryDifference tests the comparison: each change of a descriptor must change its facts.
 func TestFactsNoticeEveryDifference(t *testing.T) {
 	base := protodesc.ToFileDescriptorProto(inferencepb.File_grpc_service_proto)
 	before := strings.Join(facts(base), "\n")

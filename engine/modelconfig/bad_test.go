@@ -14,8 +14,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// badFile is one file of testdata/bad. Its first comment lines say what it is checked against and what must
-// come of it:
+// badFile is one file of testdata/bad. Its first comment lines are the conditions of the check and the expected faults:
 //
 //	# folder: model        the model's folder, "model" unless said; "-" checks no folder
 //	# signature: x FP32 -1,3 -> y FP32 -1,10
@@ -93,7 +92,7 @@ func readSignature(t *testing.T, text string) *modelconfig.Signature {
 	return sig(read(in), read(out))
 }
 
-// faults takes a file as far as it goes.
+// faults parses, completes and validates a file.
 func (f badFile) faults() modelconfig.Faults {
 	cfg, pos, faults := modelconfig.Parse("f", []byte(f.text))
 	if faults.Err() != nil {

@@ -52,8 +52,8 @@ func parse(tb testing.TB, text string) *inferencepb.ModelConfig {
 	return cfg
 }
 
-// TestConfigAnswersLikeTriton_A028_A041 takes each configuration all the way and compares with the bytes that Triton
-// 2.51 answered to GET /v2/models/<name>/config.
+// TestConfigAnswersLikeTriton_A028_A041 compares our /config of each configuration with the bytes of Triton 2.51's
+// response to GET /v2/models/<name>/config.
 func TestConfigAnswersLikeTriton_A028_A041(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

@@ -7,7 +7,7 @@ import (
 	"nereid/engine/modelconfig"
 )
 
-// TestModelFiles takes what a version folder holds and what the configuration says to the names of the model file.
+// TestModelFiles derives the names of the model file from a version folder and a configuration.
 // fil returns the configuration of a FIL model.
 func fil(modelType string) string {
 	return `backend: "fil" parameters { key: "model_type" value { string_value: "` + modelType + `" } }`

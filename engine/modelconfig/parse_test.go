@@ -218,8 +218,7 @@ func TestParseFaults_A025(t *testing.T) {
 	}
 }
 
-// processorTime is what the process has used so far; unlike the time of day it says the same on a
-// machine that others use too.
+// processorTime returns the CPU time of the process. Unlike wall time it does not depend on other programs.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
@@ -229,7 +228,7 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// TestParseBounds gives it what a hostile or mistaken upload would.
+// TestParseBounds parses hostile and mistaken uploads.
 func TestParseBounds(t *testing.T) {
 	for _, tt := range []struct{ name, text string }{
 		{"50 MB", strings.Repeat("x", 50<<20)},
@@ -277,8 +276,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestA24MutatedConfigurations parses broken copies of good configurations: a panic fails, and
-// so does a fault without its place. 10^6 of them in the soak run.
+// TestA24MutatedConfigurations parses broken copies of good configurations. It fails on a panic and on a fault without
+// a position. The soak run has 10^6 of them.
 func TestA24MutatedConfigurations(t *testing.T) {
 	var seeds [][]byte
 	for _, text := range good(t) {

@@ -16,8 +16,8 @@ import (
 	"nereid/engine/modelconfig"
 )
 
-// published is one configuration as tutorials and users have it, cut down to what matters. Its first line says where
-// it is from and what becomes of it:
+// published is a shortened configuration from a tutorial or a user. Its first line has its source and the expected
+// result:
 //
 //	# source: words
 //	# folder: the model's folder; without it, the file's name
@@ -25,7 +25,7 @@ import (
 //	# gpus: 0 1
 //	# want: config.pbtxt:3:7: words
 //
-// Without want it loads as far as the configuration goes, else the first fault begins so.
+// want is the beginning of the first fault. Without it, the configuration must be valid.
 type published struct {
 	text, folder, want string
 	files              fstest.MapFS
@@ -67,7 +67,7 @@ func readPublished(t *testing.T, path string) published {
 	return p
 }
 
-// load takes a configuration the way of a load, without the model file.
+// load performs the steps of a load, without the model file.
 func (p published) load() (*inferencepb.ModelConfig, modelconfig.Faults) {
 	cfg, pos, faults := modelconfig.Parse("config.pbtxt", []byte(p.text))
 	if faults.Err() != nil {
@@ -82,8 +82,8 @@ func (p published) load() (*inferencepb.ModelConfig, modelconfig.Faults) {
 		modelconfig.ValidateOptions{Positions: pos, Folder: p.folder, Files: p.files, GPUs: p.gpus})
 }
 
-// TestPublishedConfigurations_A025_A041_A043 loads what people have: it parses, is completed and valid, and means the
-// same after a way through the text form and through JSON; or it is refused at the right place.
+// TestPublishedConfigurations_A025_A041_A043 loads configurations that people use. Each must be valid, and unchanged by
+// Format and by JSON, or be refused at the right position.
 func TestPublishedConfigurations_A025_A041_A043(t *testing.T) {
 	paths, err := filepath.Glob("testdata/published/*.pbtxt")
 	if err != nil || len(paths) < 69 {

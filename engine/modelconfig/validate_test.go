@@ -44,7 +44,6 @@ func TestValidateGoodFiles(t *testing.T) {
 	}
 }
 
-// TestValidateSignature takes what a model file has and configurations that fit it.
 func TestValidateSignature_I006(t *testing.T) {
 	s := sig(fp32("x", -1, 3, -1), fp32("y", -1, 10))
 	s.Inputs = append(s.Inputs, modelconfig.IO{Name: "START", DataType: 11, Dims: []int64{-1, 1}})
@@ -79,7 +78,7 @@ func TestValidateSignature_I006(t *testing.T) {
 	}
 }
 
-// TestScalarTensors: what a model file has as single numbers is [1] in a configuration.
+// The dims of a scalar in a model file are [1] in a configuration.
 func TestScalarTensors(t *testing.T) {
 	s := sig(fp32("x", 4), fp32("y"))
 	cfg := parse(t, `name: "m" backend: "onnxruntime"`)
@@ -118,7 +117,7 @@ func TestFaultsErr(t *testing.T) {
 	}
 }
 
-// TestParseMemoryIsBounded reads the largest inputs that are taken and those that are refused.
+// TestParseMemoryIsBounded parses the largest inputs that are accepted, and larger ones.
 func TestParseMemoryIsBounded(t *testing.T) {
 	for _, text := range []string{
 		"input { dims: [1" + strings.Repeat(",1", 1_000_000) + "] }",
@@ -136,8 +135,7 @@ func TestParseMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzWholeWay takes any text that parses through every step: none may panic, and the defaults must be
-// filled in once and for all.
+// FuzzWholeWay passes any text that parses through every step. No step may panic, and Normalize must be idempotent.
 func FuzzWholeWay(f *testing.F) {
 	for _, text := range good(f) {
 		f.Add([]byte(text))
@@ -168,7 +166,7 @@ func FuzzWholeWay(f *testing.F) {
 	})
 }
 
-// A format of pictures needs three dims, and is told to clients as it is written.
+// An image format needs three dims, and clients get it unchanged.
 func TestFormat_C093(t *testing.T) {
 	for _, tt := range []struct{ name, format, dims, want string }{
 		{"C093 NHWC", "FORMAT_NHWC", "224, 224, 3", ""},

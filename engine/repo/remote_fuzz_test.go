@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// listing is a Remote of one object; what is fetched of it is kept.
+// listing is a Remote with one object. It records what is fetched.
 type listing struct {
 	file    File
 	fetched []File

@@ -159,7 +159,8 @@ func TestOneUnreadableRepositoryDoesNotHideTheOthers(t *testing.T) {
 	}
 }
 
-// An unmounted repository leaves an empty folder on the file system around it. That is not a repository without models.
+// An unmounted repository leaves an empty folder on the parent file system. It must not count as a repository without
+// models.
 func TestAnUnmountedRepositoryIsUnread_B16(t *testing.T) {
 	full, empty, emptied := t.TempDir(), t.TempDir(), t.TempDir()
 	write(t, full+"/m/1/model.onnx", "")
@@ -182,7 +183,7 @@ func TestAnUnmountedRepositoryIsUnread_B16(t *testing.T) {
 	}
 }
 
-func TestARepositoryNamedTwiceIsOne(t *testing.T) {
+func TestARepositoryListedTwiceIsReadOnce(t *testing.T) {
 	root := t.TempDir()
 	write(t, root+"/m/1/model.onnx", "")
 	if err := scan(t, root, root+"/.", root+"/")["m"].Err; err != nil {
@@ -190,7 +191,7 @@ func TestARepositoryNamedTwiceIsOne(t *testing.T) {
 	}
 }
 
-func TestNamesThatNobodyCouldAskForAreRefused(t *testing.T) {
+func TestInvalidNamesAreRefused(t *testing.T) {
 	root := t.TempDir()
 	write(t, root+"/a\nb/1/model.onnx", "")
 	if m := scan(t, root)["a\nb"]; m == nil || status.CodeOf(m.Err) != status.InvalidArg {
@@ -198,8 +199,7 @@ func TestNamesThatNobodyCouldAskForAreRefused(t *testing.T) {
 	}
 }
 
-// What changed decides what can be kept: only the configuration, or also the files beside it.
-func TestConfigurationAndRestAreToldApart(t *testing.T) {
+func TestFingerprintsWithAndWithoutTheConfiguration(t *testing.T) {
 	root := t.TempDir()
 	write(t, root+"/m/config.pbtxt", "a")
 	write(t, root+"/m/configs/other.pbtxt", "a")
@@ -243,8 +243,8 @@ func TestCheckName(t *testing.T) {
 	}
 }
 
-// The file system tells of changes long before the next poll; elsewhere than on Linux it may not.
-func TestWatchTellsOfANewFile_A058(t *testing.T) {
+// Linux reports changes long before the next poll. Other systems may not.
+func TestWatchReportsANewFile_A058(t *testing.T) {
 	for name, file := range map[string]string{"a version's file": "/m/2/model.onnx", "a marker": "/m/" + ReadyName} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
@@ -276,8 +276,8 @@ func TestWatchTellsOfANewFile_A058(t *testing.T) {
 	}
 }
 
-// A file whose modification time is always the same is overwritten in place by one of the same size.
-func TestTimesThatTellNothing_B15(t *testing.T) {
+// A file with a constant modification time is overwritten by one of the same size.
+func TestOverwrittenFilesWithConstantTimes_B15(t *testing.T) {
 	for name, at := range map[string]time.Time{"1970": time.Unix(0, 0), "the future": time.Now().AddDate(10, 0, 0),
 		"1980": time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		t.Run("B15 "+name, func(t *testing.T) {

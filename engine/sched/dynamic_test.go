@@ -42,7 +42,7 @@ func finish(b *infer.Batch) {
 	b.Recycle()
 }
 
-func TestBatchIsCutByThePolicy(t *testing.T) {
+func TestBatchesFollowThePolicy(t *testing.T) {
 	const ms = time.Millisecond
 	for _, tt := range []struct {
 		name   string
@@ -136,7 +136,7 @@ func TestShapesThatDifferDoNotShareABatch(t *testing.T) {
 	}
 }
 
-func TestCloseLetsTheQueueRunOut(t *testing.T) {
+func TestQueueIsExecutedAfterClose(t *testing.T) {
 	d := NewDynamic(Policy{MaxBatchSize: 4, MaxQueueDelay: time.Hour})
 	enqueue(t, d, 1)
 	d.Close()
@@ -153,7 +153,7 @@ func TestCloseLetsTheQueueRunOut(t *testing.T) {
 	}
 }
 
-func TestGateIsAskedBeforeTheCut(t *testing.T) {
+func TestGateIsCalledBeforeTheBatchIsFormed(t *testing.T) {
 	d := NewDynamic(Policy{MaxBatchSize: 8})
 	enqueue(t, d, 1)
 	b, err := d.Next(t.Context(), 0, func(context.Context) error {
@@ -181,8 +181,8 @@ func TestCancelledRequestsAreAnsweredAndSkipped(t *testing.T) {
 	}
 }
 
-// Instances come and go while requests come: whoever leaves passes its wake-up on, so no request is forgotten while
-// some instance is there.
+// TestInstancesComeAndGo adds and removes instances while requests arrive. An instance that leaves must wake another
+// one, so that no request is forgotten.
 func TestInstancesComeAndGo(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 2))
@@ -239,7 +239,7 @@ func TestInstancesComeAndGo(t *testing.T) {
 	}
 }
 
-// More gives an instance its share of what waits, one request a batch, and nothing of what is to be joined.
+// TestMore checks that More returns the instance's share of the queue, and nothing if requests can share a batch.
 func TestMore(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
@@ -289,8 +289,7 @@ func TestMore(t *testing.T) {
 	}
 }
 
-// A request that is cancelled while it waits is no part of what More gives.
-func TestMoreWithoutTheCancelled(t *testing.T) {
+func TestMoreSkipsCancelledRequests(t *testing.T) {
 	d := NewDynamic(Policy{})
 	all := enqueue(t, d, 1, 1, 1, 1)
 	first, err := d.Next(t.Context(), 0, nil)
@@ -307,9 +306,9 @@ func TestMoreWithoutTheCancelled(t *testing.T) {
 	}
 }
 
-// What a model asks for is executed behind nothing that may wait for that model: requests of other executions, and of
-// clients, may call it.
-func TestMoreKeepsCallsApart(t *testing.T) {
+// A request of a model may wait for other executions that call that model. So More appends it only behind requests of
+// the same execution.
+func TestMoreAppendsCallsOnlyBehindTheirOwnExecution(t *testing.T) {
 	client, one, other := (*infer.Origin)(nil), &infer.Origin{Model: "a"}, &infer.Origin{Model: "a"}
 	for _, tt := range []struct {
 		name    string

@@ -75,7 +75,7 @@ func TestPriorities(t *testing.T) {
 	}
 }
 
-// ended waits for a request's final response and says what it was and when.
+// ended waits for a request's final response and returns its error and the time.
 func ended(t *testing.T, r *infer.Request) (at time.Time, err error) {
 	t.Helper()
 	resp, nerr := r.Next(t.Context())
@@ -166,7 +166,7 @@ func TestTimeoutActionDelay(t *testing.T) {
 			}
 		})
 	})
-	t.Run("C011 timeout_action REJECT: at the latest at the cut", func(t *testing.T) {
+	t.Run("C011 timeout_action REJECT: at the latest when a batch is formed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d := NewDynamic(Policy{MaxBatchSize: 8, Queue: QueuePolicy{Timeout: 5 * ms}})
 			late := asked("late", 0, 0)
@@ -222,8 +222,8 @@ func TestQueueFull(t *testing.T) {
 	})
 }
 
-// A stream of requests of level 1 that keeps the only instance busy starves level 2: so are strict priorities. A
-// timeout frees who waits there.
+// With strict priorities, a stream of requests of level 1 that keeps the only instance busy starves level 2. A timeout
+// ends the wait of the requests there.
 func TestStarvation(t *testing.T) {
 	t.Run("E2 low priority starves until its timeout frees it", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -378,7 +378,7 @@ func TestOrderIsPreserved(t *testing.T) {
 	t.Run("C006 preserve_ordering", func(t *testing.T) {
 		d := NewDynamic(Policy{MaxBatchSize: 2, PreserveOrdering: true})
 		all := enqueue(t, d, 1, 1, 1, 1, 1)
-		all[2].Cancel() // it never runs, and holds nobody up
+		all[2].Cancel() // it is never executed and delays no other request
 		var batches []*infer.Batch
 		for range 2 {
 			b, err := d.Next(t.Context(), 0, nil)
@@ -400,7 +400,7 @@ func TestOrderIsPreserved(t *testing.T) {
 			}
 		}
 	})
-	t.Run("without it an early answer goes", func(t *testing.T) {
+	t.Run("without it an early response is delivered at once", func(t *testing.T) {
 		d := NewDynamic(Policy{MaxBatchSize: 1})
 		all := enqueue(t, d, 1, 1)
 		_, _ = d.Next(t.Context(), 0, nil)

@@ -15,10 +15,10 @@ import (
 	"nereid/engine/tensor"
 )
 
-// Random schedules on a fake clock: requests of mixed sizes, priorities and timeouts, cancellations, executions that
-// fail, instances that are fast or slow, a scheduler that closes in the middle. Every caller gets exactly its own rows
-// or one error, batches keep within the maximum, priorities and order hold, timeouts are told on time, a cancelled
-// request leaves at once, and none is lost.
+// TestRandomSchedules runs random schedules on a fake clock. They have requests of mixed sizes, priorities and
+// timeouts, cancellations, executions that fail, fast and slow instances, and a scheduler that closes. Every caller
+// must get its own rows or one error. Batches must respect the maximum, priorities and order. Timeouts and
+// cancellations must be answered in time, and no request may be lost.
 func TestRandomSchedules(t *testing.T) {
 	seeds := uint64(2500)
 	if testing.Short() {
@@ -50,7 +50,7 @@ type schedule struct {
 	ends    []*caller // those that ran, in the order of their final responses
 }
 
-// caller is one request and what became of it.
+// caller is one request and its response.
 type caller struct {
 	s         *schedule
 	r         *infer.Request
@@ -141,7 +141,7 @@ func (s *schedule) run() {
 	s.check()
 }
 
-// send makes a request, whose rows have values of its own, and reads its answer beside the others.
+// send makes a request with unique values and reads its response on a goroutine.
 func (s *schedule) send(wg *sync.WaitGroup) {
 	rng, p := s.rng, &s.policy
 	r := infer.NewDetached()
@@ -200,7 +200,7 @@ func (c *caller) read() {
 	}
 }
 
-// cancel takes some request back; if it waits it must be answered before Cancel returns.
+// cancel cancels some request. If it is in the queue, it must be answered before Cancel returns.
 func (s *schedule) cancel() {
 	synctest.Wait()
 	s.mu.Lock()
@@ -220,7 +220,7 @@ func (s *schedule) cancel() {
 	}
 }
 
-// instance gathers each batch into one tensor and hands out its rows again, as backends do.
+// instance concatenates each batch to one tensor and splits it into rows again, as backends do.
 func (s *schedule) instance(id InstanceID, rng *rand.Rand) {
 	for {
 		b, err := s.d.Next(context.Background(), id, nil)
@@ -256,7 +256,7 @@ func (s *schedule) instance(id InstanceID, rng *rand.Rand) {
 	}
 }
 
-// took checks a batch that was just cut.
+// took checks a batch from Next.
 func (s *schedule) took(b *infer.Batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -293,7 +293,7 @@ func (s *schedule) took(b *infer.Batch) {
 	}
 }
 
-// check looks at all requests when everything is over.
+// check checks all requests at the end.
 func (s *schedule) check() {
 	for i, c := range s.callers {
 		switch code := status.CodeOf(c.err); {

@@ -15,11 +15,11 @@ import (
 	"nereid/engine/tensor"
 )
 
-// Random schedules of sequences on a fake clock: both strategies, several instances that come and go, executions that
-// fail, clients that leave a sequence, cancel, start twice, or start again before the end has run, timeouts in the
-// backlog, and a scheduler that closes in the middle. No sequence mixes with another, its requests run in their order,
-// one at a time, on one instance and in one row, with the state that the one before left; its controls say where it
-// is; a slot comes back at the end, or after the idle time; and every request gets exactly one answer.
+// TestRandomSequences runs random schedules of sequences on a fake clock. They use both strategies, instances that come
+// and go, executions that fail, clients that abandon, cancel or restart a sequence, timeouts in the backlog, and a
+// scheduler that closes. The requests of a sequence must be executed in order, one at a time, in one row of one
+// instance. Each must get the state of the one before and the right controls. Slots must become free, and every request
+// gets one response.
 func TestRandomSequences(t *testing.T) {
 	seeds := uint64(2500)
 	if testing.Short() {
@@ -146,7 +146,7 @@ func (s *sequenceSchedule) run() {
 	}
 }
 
-// step does one thing that clients do.
+// step performs one random action of a client.
 func (s *sequenceSchedule) step(open []*round) []*round {
 	rng := s.rng
 	switch n := rng.IntN(10); {
@@ -232,7 +232,7 @@ func (s *sequenceSchedule) send(q *round) {
 	s.wg.Go(func() { s.read(c) })
 }
 
-// read checks what became of a request.
+// read reads and checks the response to a request.
 func (s *sequenceSchedule) read(c *sequenceCall) {
 	resp, err := c.r.Next(context.Background())
 	if err != nil {
@@ -283,7 +283,7 @@ func (s *sequenceSchedule) cancel() {
 
 var errExecution = errors.New("the execution failed")
 
-// instance runs batches until there are no more.
+// instance executes batches until there are no more.
 func (s *sequenceSchedule) instance(id InstanceID) {
 	rng := rand.New(rand.NewPCG(s.seed, uint64(id)+100))
 	s.d.Attach(id)

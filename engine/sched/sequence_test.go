@@ -13,7 +13,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// sequenceRequest is a request of sequence id; n is its one value.
+// sequenceRequest returns a request of sequence id with the value n.
 func sequenceRequest(id uint64, flags infer.Flags, n byte) *infer.Request {
 	r := infer.NewDetached()
 	r.ModelName, r.BatchSize, r.Correlation, r.Flags = "m", 1, infer.CorrelationID{Number: id}, flags
@@ -22,7 +22,7 @@ func sequenceRequest(id uint64, flags infer.Flags, n byte) *infer.Request {
 	return r
 }
 
-// rowsOf lists the values of a batch, a dot for an empty row.
+// rowsOf lists the values of a batch, with a dot for an empty row.
 func rowsOf(b *infer.Batch) (text string) {
 	for _, r := range b.Requests {
 		if r.Null {
@@ -34,7 +34,7 @@ func rowsOf(b *infer.Batch) (text string) {
 	return text
 }
 
-// finish answers a batch, as an instance does that goes on to Next.
+// answer answers a batch, as an instance does before Next.
 func answer(b *infer.Batch) {
 	b.Begin()
 	for _, r := range b.Requests {
@@ -136,7 +136,7 @@ func TestSequenceBatches(t *testing.T) {
 	}
 }
 
-// answerOf waits for a request's answer.
+// answerOf waits for a request's response.
 func answerOf(t *testing.T, r *infer.Request) error {
 	t.Helper()
 	resp, err := r.Next(t.Context())
@@ -185,7 +185,7 @@ func TestSequenceTimes(t *testing.T) {
 			answer(b)
 		})
 	})
-	t.Run("C030 each request begins the idle time anew", func(t *testing.T) {
+	t.Run("C030 each request restarts the idle time", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, _ := newOne(t, 20*ms)
 			done := make(chan struct{})
@@ -218,7 +218,7 @@ func TestSequenceTimes(t *testing.T) {
 			<-done
 		})
 	})
-	t.Run("C030 DV60 a long execution is no idle time", func(t *testing.T) {
+	t.Run("C030 DV60 a long execution does not count as idle time", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, next := newOne(t, 20*ms)
 			put(t, s, 1, starts, 0)
@@ -248,7 +248,7 @@ func TestSequenceTimes(t *testing.T) {
 			}
 		})
 	})
-	t.Run("an instance that goes takes its sequences along", func(t *testing.T) {
+	t.Run("the sequences of a removed instance end", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, next := newOne(t, time.Hour)
 			r := put(t, s, 1, starts, 0)
@@ -268,7 +268,7 @@ func TestSequenceTimes(t *testing.T) {
 			r.Release()
 		})
 	})
-	t.Run("an instance that lost what it kept", func(t *testing.T) {
+	t.Run("sequences end when an instance has lost their state", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := NewSequences(SequencePolicy{Slots: 4, MaxBatchSize: 4, Idle: time.Hour})
 			s.Attach(0)
@@ -302,7 +302,7 @@ func TestSequenceTimes(t *testing.T) {
 			}
 		})
 	})
-	t.Run("A062 C027 an instance that is to go serves its sequences to the end", func(t *testing.T) {
+	t.Run("A062 C027 a detached instance executes its sequences to the end", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, next := newOne(t, time.Hour)
 			s.Attach(1)
@@ -342,13 +342,13 @@ func TestSequenceTimes(t *testing.T) {
 				_ = r.Respond(resp)
 			}
 			if one.Poll() == nil || two.Poll() == nil {
-				t.Error("the answers are held for ever")
+				t.Error("the responses are never delivered")
 			}
 		})
 	})
 }
 
-func TestAControlThatAClientSendsDoesNotCount(t *testing.T) {
+func TestControlsSentByAClientAreIgnored(t *testing.T) {
 	s := NewSequences(SequencePolicy{Slots: 1, Idle: time.Hour, Shadowed: []string{"START"}, Controls: []Control{
 		{Name: "START", Kind: ControlStart, DataType: tensor.Bool, False: []byte{0}, True: []byte{1}},
 	}})
@@ -371,8 +371,7 @@ func TestAControlThatAClientSendsDoesNotCount(t *testing.T) {
 	r.Release()
 }
 
-// Leave to run is not for waiting: if the work goes while the gate is asked, Next gives it back.
-func TestSequencesGiveLeaveBack(t *testing.T) {
+func TestSequencesReturnNothingIfTheWorkIsGoneAfterTheGate(t *testing.T) {
 	s := NewSequences(SequencePolicy{Slots: 1, Idle: time.Hour})
 	s.Attach(0)
 	r := sequenceRequest(1, starts, 5)

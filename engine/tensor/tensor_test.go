@@ -152,9 +152,8 @@ func TestRenew(t *testing.T) {
 	b.Renew(nil)
 }
 
-// TestPoolGivesBack: what large buffers held goes back to the system soon after they were released, not at some later
-// collection.
-func TestPoolGivesBack(t *testing.T) {
+// The memory of large buffers is returned to the operating system soon after their release, not at a later collection.
+func TestLargeBuffersAreReturnedToTheSystem(t *testing.T) {
 	forced := func() uint32 {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
@@ -182,7 +181,7 @@ func TestPoolGivesBack(t *testing.T) {
 			before = forced()
 			release(returnBytes)
 			if n := forced() - before; n != 2 {
-				t.Errorf("%d collections after %d bytes were released, want the two that give them back", n,
+				t.Errorf("%d collections after %d bytes were released, want two", n,
 					returnBytes)
 			}
 		}

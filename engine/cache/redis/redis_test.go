@@ -101,12 +101,12 @@ func TestSharedByIdentity(t *testing.T) {
 	a := owner(t, one, "files")
 	k := one.Key(a, request("q"))
 	if got, _ := one.Lookup(k, infer.Now()); got != nil {
-		t.Fatal("an empty cache has an answer")
+		t.Fatal("an empty cache has a response")
 	}
 	one.Insert(k, a, response("answer"))
 	waitForKeys(t, s, 1)
 
-	t.Run("C080 another process with the same files has the answer", func(t *testing.T) {
+	t.Run("C080 another process with the same files has the response", func(t *testing.T) {
 		b := owner(t, two, "files")
 		got, _ := two.Lookup(two.Key(b, request("q")), infer.Now())
 		if got == nil || string(got.Outputs[0].Data) != "answer" || got.Outputs[0].Name != "OUT" ||
@@ -123,7 +123,7 @@ func TestSharedByIdentity(t *testing.T) {
 			}
 		}
 	})
-	t.Run("what is not a response is a miss", func(t *testing.T) {
+	t.Run("an invalid entry is a miss", func(t *testing.T) {
 		if err := s.Set(name(k), "\x01\xff"); err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +162,7 @@ func TestServerThatIsDown(t *testing.T) {
 	for end := time.Now().Add(time.Minute); c.retryAt.Load() != 0 && time.Now().Before(end); {
 		c.retryAt.Store(1) // our own retryInterval is over
 		if got, _ := c.Lookup(k, infer.Now()); got != nil {
-			t.Fatal("an empty server has an answer")
+			t.Fatal("an empty server has a response")
 		}
 	}
 	if !strings.Contains(log.String(), "answers again") {

@@ -37,7 +37,7 @@ func (s *storage) options(cache string, w *wire) cloud.Options {
 	return o
 }
 
-// scan looks at a repository as the server does.
+// scan scans a repository as the server does.
 func scan(t *testing.T, r *cloud.Repository) map[string]*repo.Model {
 	t.Helper()
 	found, unread := repo.Scan(repo.Options{Roots: []string{"remote"}, Remotes: map[string]repo.Remote{"remote": r}})
@@ -47,7 +47,7 @@ func scan(t *testing.T, r *cloud.Repository) map[string]*repo.Model {
 	return found
 }
 
-// fetch brings a whole model here and returns its files.
+// fetch copies a whole model and returns its files.
 func fetch(t *testing.T, m *repo.Model) map[string]string {
 	t.Helper()
 	if m == nil {
@@ -99,8 +99,8 @@ func TestStorages(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			st := s.start(t)
 			t.Run("A021 I023 models are listed and copied, a restart downloads nothing", st.testCopy)
-			t.Run("a changed object is seen by its tag, alone downloaded, and a removed one goes", st.testChange)
-			t.Run("a transfer that is cut goes on where it ended, over restarts too", st.testResume)
+			t.Run("a changed object alone is downloaded, and the copy of a removed one is removed", st.testChange)
+			t.Run("an interrupted download continues, also after a restart", st.testResume)
 			t.Run("a content under another name is not downloaded again", st.testContent)
 			t.Run("keys that cannot be files", st.testHostile)
 			t.Run("wrong credentials", st.testWrong)
@@ -322,7 +322,7 @@ func (s *storage) testNoBucket(t *testing.T) {
 	}
 }
 
-// TestCredentialsFile tries the entries of Triton's file of credentials.
+// TestCredentialsFile tests the entries of Triton's credential file.
 func TestCredentialsFile(t *testing.T) {
 	s := startS3(t)
 	s.put(t, "a/m/1/model.bin", []byte("x"))
@@ -367,7 +367,7 @@ func lookup(env map[string]string) func(string) (string, bool) {
 func TestMountDirectory(t *testing.T) {
 	s := startS3(t)
 	s.put(t, "m/1/model.bin", []byte("x"))
-	t.Run("A019 H090 copies go into the folder that is named", func(t *testing.T) {
+	t.Run("A019 H090 copies are in the given folder", func(t *testing.T) {
 		dir := t.TempDir()
 		s.env["TRITON_AWS_MOUNT_DIRECTORY"] = dir
 		defer delete(s.env, "TRITON_AWS_MOUNT_DIRECTORY")
@@ -376,7 +376,7 @@ func TestMountDirectory(t *testing.T) {
 			t.Errorf("folder %s, want it in %s", m.Folder, dir)
 		}
 	})
-	t.Run("A019 a folder that is not there", func(t *testing.T) {
+	t.Run("A019 a folder that does not exist", func(t *testing.T) {
 		o := s.options(t.TempDir(), nil)
 		o.Lookup = lookup(map[string]string{"AWS_ACCESS_KEY_ID": s3Key, "AWS_SECRET_ACCESS_KEY": s3Secret,
 			"TRITON_AWS_MOUNT_DIRECTORY": "/nonexistent/x"})
@@ -387,7 +387,7 @@ func TestMountDirectory(t *testing.T) {
 	})
 }
 
-// TestOpenRefuses tries addresses that lead nowhere.
+// TestOpenRefuses tests invalid addresses.
 func TestOpenRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		text, want string

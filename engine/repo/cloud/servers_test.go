@@ -27,7 +27,7 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 )
 
-// storage is a real server of one kind with an empty bucket "models".
+// storage is a server of one kind with an empty bucket "models".
 type storage struct {
 	root   string            // its address, without a path in the bucket
 	env    map[string]string // what opens it
@@ -72,7 +72,7 @@ func startS3(t *testing.T) *storage {
 	}
 }
 
-// startGCS runs fake-gcs-server, which asks for no credentials.
+// startGCS runs fake-gcs-server, which needs no credentials.
 func startGCS(t *testing.T) *storage {
 	port := start(t, tool(t, "bin/fake-gcs-server"), "server started at", func(port string) []string {
 		return []string{"-scheme", "http", "-backend", "memory", "-host", "127.0.0.1", "-port", port, "-public-host",
@@ -157,8 +157,8 @@ func freePort(t *testing.T) string {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// start runs a server until the test ends, and returns its port when it says that it is ready. These servers do not
-// tell which port they got, so that one is found for them; where another program was faster they try the next.
+// start runs a server until the test ends, and returns its port when it is ready. These servers do not report a port
+// that the system chose, so start chooses one, and another one if that is in use.
 func start(t *testing.T, program, ready string, args func(port string) []string) string {
 	t.Helper()
 	for try := 1; ; try++ {
@@ -173,8 +173,7 @@ func start(t *testing.T, program, ready string, args func(port string) []string)
 	}
 }
 
-// launch runs a server until the test ends. It returns "" when the server says that it is ready, and what it said if it
-// ended before.
+// launch runs a server until the test ends. It returns "" when the server is ready, and its output if it exited before.
 func launch(t *testing.T, program, ready string, args []string) string {
 	t.Helper()
 	cmd := exec.Command(program, args...)
@@ -237,7 +236,7 @@ func send(t *testing.T, method, to string, h http.Header, body []byte) {
 	}
 }
 
-// wire counts what is downloaded, and breaks bodies off after cut bytes as long as cuts is above 0.
+// wire counts downloaded bytes, and ends bodies after cut bytes while cuts is above 0.
 type wire struct {
 	cut         int64
 	cuts        atomic.Int64

@@ -11,8 +11,8 @@ import (
 	"nereid/engine/infer"
 )
 
-// closedLoop runs clients that ask again as soon as they have their answer, for a second of the fake clock, on
-// instances that take a time for each batch size. It returns how many rows were answered and in how many batches.
+// closedLoop runs clients that send the next request when they have a response, for one second of the fake clock. took
+// gives each instance's execution time by batch size. It returns the number of rows and of batches.
 func closedLoop(t *testing.T, p Policy, clients int, times ...func(rows int) time.Duration) (answered, batches int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,12 +65,12 @@ func closedLoop(t *testing.T, p Policy, clients int, times ...func(rows int) tim
 	return answered, batches
 }
 
-// linear is an instance that takes base for a batch and each for every row.
+// linear is an instance that takes base per batch and each per row.
 func linear(base, each time.Duration) func(int) time.Duration {
 	return func(rows int) time.Duration { return base + time.Duration(rows)*each }
 }
 
-func TestInstancesLeaveWorkToOthers(t *testing.T) {
+func TestInstancesLeaveRequestsToOthers(t *testing.T) {
 	const us = time.Microsecond
 	shared := Policy{MaxBatchSize: 64, CoresBusy: func() bool { return true }}
 	apart := Policy{MaxBatchSize: 64}
@@ -88,7 +88,7 @@ func TestInstancesLeaveWorkToOthers(t *testing.T) {
 			t.Errorf("%d rows with two instances, %d with one; want 1.85 times as many", two, one)
 		}
 	})
-	t.Run("a lone client waits for nobody", func(t *testing.T) {
+	t.Run("a single client never waits", func(t *testing.T) {
 		one, _ := closedLoop(t, shared, 1, linear(100*us, 13*us))
 		two, _ := closedLoop(t, shared, 1, linear(100*us, 13*us), linear(100*us, 13*us))
 		slow, _ := closedLoop(t, apart, 1, linear(100*us, 13*us), linear(ms, ms))
@@ -107,7 +107,7 @@ func TestInstancesLeaveWorkToOthers(t *testing.T) {
 		})
 	}
 	for _, clients := range []int{1, 2, 3, 64} {
-		t.Run("nor does it without batches", func(t *testing.T) {
+		t.Run("a slow instance without batches never lowers the total", func(t *testing.T) {
 			single := Policy{MaxBatchSize: 1}
 			fast, _ := closedLoop(t, single, clients, linear(0, 500*us), linear(0, 500*us))
 			both, _ := closedLoop(t, single, clients, linear(0, 500*us), linear(0, 500*us), linear(0, 5*ms),
@@ -117,7 +117,7 @@ func TestInstancesLeaveWorkToOthers(t *testing.T) {
 			}
 		})
 	}
-	t.Run("instances on idle cores take what there is", func(t *testing.T) {
+	t.Run("instances on idle cores take all requests", func(t *testing.T) {
 		idle := Policy{MaxBatchSize: 8, CoresBusy: func() bool { return false }}
 		one, _ := closedLoop(t, idle, 12, linear(ms, 0))
 		two, _ := closedLoop(t, idle, 12, linear(ms, 0), linear(ms, 0))
@@ -125,7 +125,7 @@ func TestInstancesLeaveWorkToOthers(t *testing.T) {
 			t.Errorf("%d rows with two instances, %d with one; want 1.15 times as many", two, one)
 		}
 	})
-	t.Run("a slow instance helps where the backlog outlasts it", func(t *testing.T) {
+	t.Run("a slow instance takes requests of a long queue", func(t *testing.T) {
 		alone, _ := closedLoop(t, Policy{MaxBatchSize: 4}, 64, linear(0, ms))
 		both, _ := closedLoop(t, Policy{MaxBatchSize: 4}, 64, linear(0, ms), linear(0, 4*ms))
 		if float64(both) < 1.1*float64(alone) {
@@ -178,8 +178,8 @@ func BenchmarkQueue(b *testing.B) {
 	}
 }
 
-// What a slow instance leaves to a fast one is its own again once that one has gone, or cannot run.
-func TestNoWorkIsLeftToInstancesThatAreGone(t *testing.T) {
+// A slow instance takes the requests that it left to a fast one, if the fast one is removed or waits in its gate.
+func TestNoRequestIsLeftToARemovedInstance(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		end  func(d *Dynamic, leave context.CancelFunc, shut *atomic.Bool)
@@ -228,12 +228,12 @@ func TestNoWorkIsLeftToInstancesThatAreGone(t *testing.T) {
 					ask()
 				}
 				if took := ask(); took > 2*ms {
-					t.Errorf("%v with the fast instance there", took)
+					t.Errorf("%v with the fast instance", took)
 				}
 				tt.end(d, leave, &shut)
 				for range 3 {
 					if took := ask(); took > 30*ms {
-						t.Errorf("%v; the slow instance leaves the request to one that does not come", took)
+						t.Errorf("%v; the slow instance leaves the request to one that is gone", took)
 					}
 				}
 				leave()
@@ -243,8 +243,7 @@ func TestNoWorkIsLeftToInstancesThatAreGone(t *testing.T) {
 	}
 }
 
-// Leave to run that comes too late is given back: Next says so and does not wait with it.
-func TestLeaveToRunIsNotKept(t *testing.T) {
+func TestNextReturnsNothingIfTheWorkIsGoneAfterTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDynamic(Policy{MaxBatchSize: 8})
 		r := enqueue(t, d, 1)[0]
@@ -258,8 +257,7 @@ func TestLeaveToRunIsNotKept(t *testing.T) {
 	})
 }
 
-// Who is refused leave passes the work on to an instance that idles.
-func TestRefusedLeavePassesTheWorkOn(t *testing.T) {
+func TestAnErrorOfTheGateWakesAnotherInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDynamic(Policy{MaxBatchSize: 8})
 		got := make(chan *infer.Batch)
