@@ -1,13 +1,13 @@
-// Package shm keeps the memory that clients share with the server: regions by name, so that tensors need not travel in
-// the requests.
+// Package shm keeps the memory that clients share with the server: regions by name, so that requests need not contain
+// the tensors.
 //
-// A system region is a part of an object under /dev/shm, a CUDA region one of device memory that another process exported.
-// Both kinds share one set of names. The package reads inputs out of regions and writes outputs into them; which tensor
-// lies where is the front ends' to say. It starts no goroutine.
+// A system region is a part of an object under /dev/shm. A CUDA region is device memory that another process
+// exported. Both kinds share one set of names. The package reads inputs from regions and writes outputs to them; the
+// front ends decide which tensor is where. It starts no goroutine.
 //
-// The memory stays the client's, who may change or shrink it at any time. So it is read once, into memory of the server's
-// own, and written once, each by a copy that a page which is not there any more ends: a shrunk object is an error of the
-// request, never a fault of the process. Using it where it is is left to Options.Direct.
+// The client may change or shrink the memory at any time. So it is read once, into the server's own memory, and
+// written once, by a copy that fails if a page no longer exists: a shrunk object is an error of the request, and does
+// not crash the process. Only Options.Direct uses the memory in place.
 //
 // Texts and codes are those of Triton's shared memory extension.
 package shm

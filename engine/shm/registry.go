@@ -15,7 +15,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// Kind is what a region's memory is.
+// Kind is the kind of a region's memory.
 type Kind uint8
 
 // The kinds.
@@ -24,7 +24,7 @@ const (
 	CUDA
 )
 
-// String returns the kind as Triton's texts have it: "system" or "cuda".
+// String returns the kind as in most of Triton's texts: "system" or "cuda".
 func (k Kind) String() string {
 	if k == CUDA {
 		return "cuda"
@@ -32,7 +32,7 @@ func (k Kind) String() string {
 	return "system"
 }
 
-// title is the kind as it stands in sentences.
+// title returns the kind as in the rest of Triton's texts.
 func (k Kind) title() string {
 	if k == CUDA {
 		return "CUDA"
@@ -45,32 +45,31 @@ const HandleSize = 64
 
 // Importer opens device memory that another process exported.
 type Importer interface {
-	// Import opens the memory behind a handle on a device. ReadAt and WriteAt copy between it and the host and return when
-	// the copy is done; they may run at once. Errors: ErrNoGPU, ErrBeyond for memory of less than size bytes, else why the
-	// handle cannot be opened.
+	// Import opens the memory behind a handle on a device. Its ReadAt and WriteAt return when the copy is done, and
+	// may be called concurrently. Errors: ErrNoGPU, ErrBeyond for memory of less than size bytes, others for a handle
+	// that cannot be opened.
 	Import(handle [HandleSize]byte, device int64, size uint64) (Memory, error)
 }
 
-// What an Importer says with errors.Is, beside what is wrong with a handle.
+// Errors of an Importer that are not about the handle.
 var (
 	ErrNoGPU  = errors.New("there is no GPU that CUDA can use")
 	ErrBeyond = errors.New("the memory is smaller than the region")
 )
 
-// Memory is the content of a region, without its offset within the object. A ReadAt that gives less than was asked for
-// returns io.EOF or another error. Close is called once, when no request uses the region any more.
+// Memory is the content of a region. Offsets are relative to the region. Close is called once, after the last use.
 type Memory interface {
 	io.ReaderAt
 	io.WriterAt
 	io.Closer
 }
 
-// DeviceMemory is a Memory on a GPU, which models there can use where it is.
+// DeviceMemory is a Memory on a GPU, which models on this GPU can use without a copy.
 type DeviceMemory interface {
 	Memory
-	// Address returns where it is in the primary context of its GPU.
+	// Address returns its address in the primary context of its GPU.
 	Address() uintptr
-	// CopyFrom copies n bytes of the same GPU's memory into this one, at an offset, and returns when that is done.
+	// CopyFrom copies n bytes of the same GPU's memory to an offset of this one, and returns when the copy is done.
 	CopyFrom(address uintptr, n int, off int64) error
 }
 
@@ -78,20 +77,20 @@ type DeviceMemory interface {
 type Options struct {
 	// Disabled refuses registrations: --allow-client-shm=false.
 	Disabled bool
-	// MaxRegions bounds the regions that are registered at once; each holds a descriptor. 0: 1024.
+	// MaxRegions bounds the registered regions; each has a file descriptor. 0: 1024.
 	MaxRegions int
-	// Direct maps system regions into the server, so that inputs of fixed-size types are used where they are, without a
-	// copy. A client that shrinks an object while a request uses it then ends the whole server, and one that writes into it
-	// changes a request that runs: only for clients that are trusted as the server is.
+	// Direct lets models use inputs of fixed-size types in the region, without a copy. A client that shrinks an
+	// object during a request then crashes the server, and one that writes into it changes a running request. So the
+	// clients must be as trusted as the server.
 	Direct bool
-	// CUDA imports device memory; nil: there is none, and CUDA registrations are refused.
+	// CUDA imports device memory; nil: CUDA registrations are refused.
 	CUDA Importer
-	// InputBuffer, if not nil, returns n bytes of memory that is shared with the process of a model, for an input; nil: there
-	// is none. The process may change what lies there.
+	// InputBuffer, if not nil, returns a buffer of n bytes that the process of a model can read without a further
+	// copy; nil: there is none. The process can write to the buffer.
 	InputBuffer func(model string, version int64, n int) *tensor.Buffer
-	// OnDevice, if not nil, reports whether a model takes inputs where they are on a GPU, and leaves outputs there.
+	// OnDevice, if not nil, reports whether a model takes inputs from a GPU's memory, and leaves outputs there.
 	OnDevice func(model string, version int64, gpu int) bool
-	// Folder holds the objects of system regions. "": /dev/shm.
+	// Folder is where the objects of system regions are. "": /dev/shm.
 	Folder string
 }
 
@@ -104,19 +103,18 @@ const (
 var errDisabled = status.New(status.Unsupported,
 	"Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.")
 
-// Registry knows the regions by name. A nil *Registry has none and takes none. Its methods are safe for concurrent use.
+// Registry holds the regions by name. A nil *Registry has none and refuses registrations. Its methods are safe for
+// concurrent use.
 type Registry struct {
 	o Options
 
 	mu      sync.RWMutex
 	regions map[string]*region // guarded by mu, as is the next
 	closed  bool
-
-	outgoing atomic.Int64 // bytes of the host's memory that slots have
 }
 
-// region is a registered part of an object. The registry holds one reference while the name is registered, and every
-// request that uses the region one more.
+// region is a registered part of an object. The registry has a reference while the name is registered, and so has every
+// request that uses the region.
 type region struct {
 	kind   Kind
 	name   string
@@ -125,7 +123,7 @@ type region struct {
 	device int64  // of a CUDA region
 	size   uint64
 	mem    Memory
-	mapped []byte // the region where it is mapped; nil: it is not
+	mapped []byte // for Options.Direct; nil: not mapped
 	refs   atomic.Int64
 }
 
@@ -159,9 +157,9 @@ func (g *Registry) Allows(k Kind) bool {
 	return systemSupported
 }
 
-// RegisterSystem registers size bytes from an offset of the object that key names, as shm_open would. Errors: Unsupported
-// where shared memory is off or the system has none, InvalidArg for what can never be a region, Internal for an object that
-// cannot be opened, AlreadyExists for a name in use, Unavailable over the limit.
+// RegisterSystem registers size bytes at an offset of the object that shm_open would open for key. Errors:
+// Unsupported if shared memory is disabled or missing in the system, InvalidArg for invalid arguments, Internal for
+// an object that cannot be opened, AlreadyExists for a name in use, Unavailable above the limit.
 func (g *Registry) RegisterSystem(name, key string, offset, size uint64) error {
 	if err := g.checkName(System, name); err != nil {
 		return err
@@ -170,7 +168,7 @@ func (g *Registry) RegisterSystem(name, key string, offset, size uint64) error {
 	if err != nil {
 		return err
 	}
-	if err := g.free(name); err != nil { // before the object is opened; register looks again
+	if err := g.free(name); err != nil { // before the object is opened; register checks again
 		return err
 	}
 	mem, mapped, err := openSystem(g.o, object, name, key, offset, size)
@@ -178,12 +176,13 @@ func (g *Registry) RegisterSystem(name, key string, offset, size uint64) error {
 		return err
 	}
 	return g.register(&region{
-		kind: System, name: strings.Clone(name), key: strings.Clone(key), offset: offset, size: size, mem: mem, mapped: mapped,
+		kind: System, name: strings.Clone(name), key: strings.Clone(key), offset: offset, size: size,
+		mem: mem, mapped: mapped,
 	})
 }
 
-// RegisterCUDA registers size bytes of the device memory that another process exported under handle. Errors: as of
-// RegisterSystem; InvalidArg without a GPU, for a handle of another length and for one that cannot be opened.
+// RegisterCUDA registers size bytes of the device memory that another process exported as handle. Errors are those of
+// RegisterSystem, and InvalidArg without a GPU, for a handle of another length and for one that cannot be opened.
 func (g *Registry) RegisterCUDA(name string, handle []byte, device int64, size uint64) error {
 	if err := g.checkName(CUDA, name); err != nil {
 		return err
@@ -192,7 +191,8 @@ func (g *Registry) RegisterCUDA(name string, handle []byte, device int64, size u
 		return errNoGPU(name)
 	}
 	if len(handle) != HandleSize {
-		return status.Errorf(status.InvalidArg, "failed to register CUDA shared memory region '%s': its handle has %d bytes, want %d",
+		return status.Errorf(status.InvalidArg,
+			"failed to register CUDA shared memory region '%s': its handle has %d bytes, want %d",
 			name, len(handle), HandleSize)
 	}
 	if size == 0 || device < 0 {
@@ -220,19 +220,22 @@ func (g *Registry) checkName(k Kind, name string) error {
 	case name == "":
 		return status.Errorf(status.InvalidArg, "'region name' is necessary to register %s shared memory region", k)
 	case len(name) > maxName:
-		return status.Errorf(status.InvalidArg, "the name of a shared memory region must have at most %d bytes, it has %d", maxName, len(name))
+		return status.Errorf(status.InvalidArg,
+			"the name of a shared memory region must have at most %d bytes, it has %d", maxName, len(name))
 	case !utf8.ValidString(name) || strings.IndexByte(name, 0) >= 0:
-		return status.Errorf(status.InvalidArg, "the name of a shared memory region must be UTF-8 without NUL, it is %q", name)
+		return status.Errorf(status.InvalidArg,
+			"the name of a shared memory region must be UTF-8 without NUL, it is %q", name)
 	}
 	return nil
 }
 
-// errNoGPU has Triton's words for a build or a machine without CUDA.
+// errNoGPU has Triton's text for a build or a machine without CUDA.
 func errNoGPU(name string) error {
-	return status.Errorf(status.InvalidArg, "failed to register CUDA shared memory region: '%s', GPUs not supported", name)
+	return status.Errorf(status.InvalidArg,
+		"failed to register CUDA shared memory region: '%s', GPUs not supported", name)
 }
 
-// errInvalidArgs has Triton's words for an offset and a size that the object does not have.
+// errInvalidArgs has Triton's text for an offset and a size outside of the object.
 func errInvalidArgs(name string) error {
 	return status.Errorf(status.InvalidArg, "failed to register shared memory region '%s': invalid args", name)
 }
@@ -251,14 +254,13 @@ func (g *Registry) freeLocked(name string) error {
 	case g.regions[name] != nil:
 		return status.Errorf(status.AlreadyExists, "shared memory region '%s' already in manager", name)
 	case len(g.regions) >= g.o.MaxRegions:
-		return status.Errorf(status.Unavailable,
-			"failed to register shared memory region '%s': %d regions are registered, which is the limit; unregister what is not used",
-			name, len(g.regions))
+		return status.Errorf(status.Unavailable, "failed to register shared memory region '%s': "+
+			"%d regions are registered, which is the limit; unregister what is not used", name, len(g.regions))
 	}
 	return nil
 }
 
-// register takes r over.
+// register adds r, or releases it on an error.
 func (g *Registry) register(r *region) error {
 	r.refs.Store(1)
 	g.mu.Lock()
@@ -268,14 +270,14 @@ func (g *Registry) register(r *region) error {
 	}
 	g.mu.Unlock()
 	if err != nil {
-		_ = r.release() // it was never used
+		_ = r.release() // it has not been used
 	}
 	return err
 }
 
-// Unregister takes the region of a name away, or all of the kind for "". A name that is not there, or is of the other
-// kind, is no error. Requests that use a region keep it to their end. Errors: Unsupported where shared memory is off,
-// Internal when memory cannot be let go.
+// Unregister removes the region of a name, or for "" all of the kind. An unknown name or one of the other kind is not
+// an error. Requests that use a region keep it until they end. Errors: Unsupported if shared memory is disabled,
+// Internal for memory that cannot be unmapped.
 func (g *Registry) Unregister(k Kind, name string) error {
 	if g == nil || g.o.Disabled {
 		return errDisabled
@@ -287,12 +289,13 @@ func (g *Registry) Unregister(k Kind, name string) error {
 		}
 	}
 	if len(failed) > 0 {
-		return status.Errorf(status.Internal, "Failed to unregister the following %s shared memory regions: %s", k, strings.Join(failed, " ,"))
+		return status.Errorf(status.Internal,
+			"Failed to unregister the following %s shared memory regions: %s", k, strings.Join(failed, " ,"))
 	}
 	return nil
 }
 
-// take removes regions and returns them with the registry's references.
+// take removes regions, and returns them with the registry's references.
 func (g *Registry) take(k Kind, name string) (out []*region) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -312,7 +315,7 @@ func (g *Registry) take(k Kind, name string) (out []*region) {
 	return out
 }
 
-// Close unregisters every region and takes no more. Those that requests use go with the requests.
+// Close unregisters every region and refuses further registrations. Requests that use a region keep it until they end.
 func (g *Registry) Close() error {
 	if g == nil {
 		return nil
@@ -329,7 +332,7 @@ func (g *Registry) Close() error {
 		}
 	}
 	if len(failed) > 0 {
-		return fmt.Errorf("shared memory regions that cannot be let go: %s", strings.Join(failed, ", "))
+		return fmt.Errorf("shared memory regions that cannot be closed: %s", strings.Join(failed, ", "))
 	}
 	return nil
 }
@@ -343,7 +346,7 @@ type Status struct {
 	ByteSize uint64
 }
 
-// Status returns the region of a name, or all of the kind for "", by name. Errors: NotFound.
+// Status returns the region of a name, or for "" all of the kind, sorted by name. Errors: NotFound.
 func (g *Registry) Status(k Kind, name string) ([]Status, error) {
 	all := []Status{}
 	if g != nil {
@@ -359,7 +362,8 @@ func (g *Registry) Status(k Kind, name string) ([]Status, error) {
 		case r == nil:
 			return nil, status.Errorf(status.NotFound, "Unable to find %s shared memory region: '%s'", k, name)
 		case r.kind != k:
-			return nil, status.Errorf(status.NotFound, "The region named '%s' is registered as %s shared memory, not %s shared memory",
+			return nil, status.Errorf(status.NotFound,
+				"The region named '%s' is registered as %s shared memory, not %s shared memory",
 				name, r.kind.title(), k.title())
 		}
 		return append(all, r.status()), nil

@@ -637,7 +637,8 @@ func FuzzRegister(f *testing.F) {
 	})
 }
 
-// Options.InputBuffer gives the memory for inputs of some size and fixed-size types; what it gave is let go where reading fails.
+// Options.InputBuffer gives the memory for inputs of some size and fixed-size types; what it gave is let go where
+// reading fails.
 func TestInputBuffer(t *testing.T) {
 	key, path := object(t, counting(64<<10))
 	let := 0

@@ -10,17 +10,17 @@ import (
 	"nereid/engine/status"
 )
 
-// reservedPrefix begins the names that Triton's Python backend gives its own memory. Other servers on the machine may have
-// such objects; clients must not reach them through this one.
+// reservedPrefix begins the names of the memory of Triton's Python backend. Other servers on the machine may have such
+// objects, and clients must not get access to them.
 const reservedPrefix = "triton_python_backend_shm_region_"
 
-// semaphorePrefix begins the names under which POSIX semaphores lie beside the shared memory. No memory object is one.
+// semaphorePrefix begins the names of POSIX semaphores, which are in the same folder.
 const semaphorePrefix = "sem."
 
 const maxObjectName = 255 // bytes of a file's name
 
-// objectName returns the name of the file that shm_open would open for a key: without the slashes before it. It is one
-// element of a path, and no other key is taken. The texts are Triton's.
+// objectName returns the name of the file that shm_open would open for a key, without leading slashes. Keys that are
+// not a single element of a path are refused. The texts are Triton's.
 func objectName(region, key string) (string, error) {
 	name := strings.TrimLeft(key, "/")
 	switch {
@@ -30,12 +30,13 @@ func objectName(region, key string) (string, error) {
 			region, strings.ToValidUTF8(clip(key), "?"))
 	case strings.HasPrefix(name, reservedPrefix):
 		return "", status.Errorf(status.InvalidArg,
-			"cannot register shared memory region '%s' with key '%s' as the key contains the reserved prefix '%s'", region, key, reservedPrefix)
+			"cannot register shared memory region '%s' with key '%s' as the key contains the reserved prefix '%s'",
+			region, key, reservedPrefix)
 	}
 	return name, nil
 }
 
-// clip keeps a text that a client sent from filling the answer.
+// clip shortens a text from a client for use in an error.
 func clip(s string) string {
 	const most = 512
 	if len(s) <= most {
@@ -46,7 +47,7 @@ func clip(s string) string {
 
 var errShrunk = errors.New("it ends before that")
 
-// bare takes the file's name out of an error: answers name regions, not files.
+// bare removes the file's name from an error: clients see names of regions, not of files.
 func bare(err error) error {
 	var p *fs.PathError
 	switch {

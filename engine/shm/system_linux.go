@@ -14,7 +14,8 @@ import (
 
 const systemSupported = true
 
-// openSystem opens an object of the folder and checks that it has the region. mapped is nil unless o asks for a mapping.
+// openSystem opens an object in the folder and checks that it contains the region. mapped is nil unless
+// Options.Direct is set.
 func openSystem(o Options, object, name, key string, offset, size uint64) (mem Memory, mapped []byte, err error) {
 	errOpen := status.Errorf(status.Internal, "Unable to open shared memory region: '%s'", key)
 	dir, err := unix.Open(o.Folder, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -22,7 +23,7 @@ func openSystem(o Options, object, name, key string, offset, size uint64) (mem M
 		return nil, nil, errOpen
 	}
 	defer unix.Close(dir)
-	// No link is followed out of the folder, and a FIFO does not hold the call.
+	// Links are not followed, and opening a FIFO does not block.
 	fd, err := unix.Openat(dir, object, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, nil, errOpen
@@ -30,7 +31,7 @@ func openSystem(o Options, object, name, key string, offset, size uint64) (mem M
 	s := &systemMemory{base: int64(min(offset, math.MaxInt64))}
 	defer func() {
 		if err != nil && s.f != nil {
-			_ = s.Close() // it was never used
+			_ = s.Close() // it has not been used
 		} else if err != nil {
 			_ = unix.Close(fd)
 		}
@@ -46,10 +47,12 @@ func openSystem(o Options, object, name, key string, offset, size uint64) (mem M
 		return nil, nil, errOpen
 	}
 	s.f = os.NewFile(uintptr(fd), object)
-	s.window, s.before, _ = s.mmap(offset, size, unix.PROT_READ|unix.PROT_WRITE) // without it, the file is read and written
+	// If this fails, the file is read and written.
+	s.window, s.before, _ = s.mmap(offset, size, unix.PROT_READ|unix.PROT_WRITE)
 	if o.Direct {
 		if s.whole, _, err = s.mmap(offset, size, unix.PROT_READ); err != nil {
-			return nil, nil, status.Errorf(status.InvalidArg, "failed to register shared memory region '%s': unable to map it: %w", name, err)
+			return nil, nil, status.Errorf(status.InvalidArg,
+				"failed to register shared memory region '%s': unable to map it: %w", name, err)
 		}
 		mapped = s.whole[uint64(len(s.whole))-size:]
 	}
@@ -59,12 +62,12 @@ func openSystem(o Options, object, name, key string, offset, size uint64) (mem M
 // systemMemory is a part of an object under /dev/shm.
 type systemMemory struct {
 	f     *os.File
-	base  int64  // where the region begins
+	base  int64  // offset of the region in the object
 	whole []byte // a mapping for Options.Direct, from the page in which the region begins; nil: none
-	// window is a mapping to copy through (copyGuarded), which takes a fraction of what pread and pwrite take: they look up
-	// each page. The region begins before bytes into it. nil: it could not be mapped.
+	// window is a mapping for copyGuarded, which takes a fraction of the time of pread and pwrite. nil: it could not be
+	// mapped.
 	window []byte
-	before int64
+	before int64 // bytes of window before the region
 }
 
 func (s *systemMemory) mmap(offset, size uint64, how int) (mem []byte, before int64, err error) {
@@ -76,8 +79,8 @@ func (s *systemMemory) mmap(offset, size uint64, how int) (mem []byte, before in
 	return mem, int64(first), err
 }
 
-// part returns n bytes of the window; false: it does not have them, or the object has been shrunk. A shrunk object's last
-// page can be used behind its end, but what is there is nobody's.
+// part returns n bytes of the window. False: it does not have them, or the client has shrunk the object. Bytes behind
+// the end of a shrunk object can be accessed on its last page, but are lost.
 func (s *systemMemory) part(off, n int64) ([]byte, bool) {
 	at := s.before + off
 	if off < 0 || at > int64(len(s.window)) || n > int64(len(s.window))-at {
@@ -90,13 +93,12 @@ func (s *systemMemory) part(off, n int64) ([]byte, bool) {
 	return s.window[at : at+n], true
 }
 
-// guardedAtOnce is how much is copied without giving the scheduler a chance.
-const guardedAtOnce = 4 << 20
+// maxGuardedCopy is the number of bytes that are copied at once: the goroutine cannot be preempted during a copy.
+const maxGuardedCopy = 4 << 20
 
-// copyGuarded copies between the server's memory and a mapping of memory that a client may shrink at any time, and reports
-// whether it could: a page that is not there any more ends the copy, not the process. Both are of one length. around: what is
-// copied is not looked at here again, and leaves the caches to others.
-func copyGuarded(dst, src []byte, around bool) (ok bool) {
+// copyGuarded copies between the server's memory and a mapping that a client may shrink at any time. Both have the same
+// length. It returns false if a page no longer exists; without the guard, that would end the process.
+func copyGuarded(dst, src []byte) (ok bool) {
 	before := debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(before)
@@ -108,12 +110,8 @@ func copyGuarded(dst, src []byte, around bool) (ok bool) {
 		}
 	}()
 	for len(src) > 0 {
-		piece := src[:min(len(src), guardedAtOnce)]
-		if around {
-			copy(dst, piece) // for what this does with 1 MiB and more see tensor.Copy
-		} else {
-			tensor.Copy(dst, piece)
-		}
+		piece := src[:min(len(src), maxGuardedCopy)]
+		tensor.Copy(dst, piece)
 		dst, src = dst[len(piece):], src[len(piece):]
 	}
 	return true
@@ -121,20 +119,16 @@ func copyGuarded(dst, src []byte, around bool) (ok bool) {
 
 // ReadAt reads from the region.
 func (s *systemMemory) ReadAt(p []byte, off int64) (int, error) {
-	if b, ok := s.part(off, int64(len(p))); ok && copyGuarded(p, b, false) {
+	if b, ok := s.part(off, int64(len(p))); ok && copyGuarded(p, b) {
 		return len(p), nil
 	}
 	n, err := s.f.ReadAt(p, s.base+off) // says what is wrong
 	return n, bare(err)
 }
 
-// WriteAt writes into the region. It does not lengthen an object that the client has shrunk.
-func (s *systemMemory) WriteAt(p []byte, off int64) (int, error) { return s.write(p, off, false) }
-
-func (s *systemMemory) writeAround(p []byte, off int64) (int, error) { return s.write(p, off, true) }
-
-func (s *systemMemory) write(p []byte, off int64, around bool) (int, error) {
-	if b, ok := s.part(off, int64(len(p))); ok && copyGuarded(b, p, around) {
+// WriteAt writes into the region. It does not extend an object that the client has shrunk.
+func (s *systemMemory) WriteAt(p []byte, off int64) (int, error) {
+	if b, ok := s.part(off, int64(len(p))); ok && copyGuarded(b, p) {
 		return len(p), nil
 	}
 	info, err := s.f.Stat()
@@ -148,7 +142,7 @@ func (s *systemMemory) write(p []byte, off int64, around bool) (int, error) {
 	return n, bare(err)
 }
 
-// Close lets the object go.
+// Close unmaps and closes the object.
 func (s *systemMemory) Close() error {
 	var err error
 	for _, mem := range [][]byte{s.whole, s.window} {

@@ -11,6 +11,6 @@ import (
 const systemSupported = false
 
 func openSystem(_ Options, _, name, _ string, _, _ uint64) (Memory, []byte, error) {
-	return nil, nil, status.Errorf(status.Unsupported, "failed to register shared memory region '%s': shared memory is not supported on %s",
-		name, runtime.GOOS)
+	return nil, nil, status.Errorf(status.Unsupported,
+		"failed to register shared memory region '%s': shared memory is not supported on %s", name, runtime.GOOS)
 }
