@@ -6,89 +6,101 @@ import (
 
 	"nereid/engine/infer"
 	"nereid/engine/status"
+	"nereid/engine/worker/frames"
 )
 
 const (
-	// mostNested is how deep models may call models.
-	mostNested = 32
-	// mostCalls is how many calls of other models a worker may have unanswered, mostQuestions how many others.
-	mostCalls     = 1 << 16
-	mostQuestions = 1 << 10
+	// maxNested is how deep models may call models.
+	maxNested = 32
+	// maxBLS is how many calls of other models a process may have unanswered.
+	maxBLS = 1 << 16
 )
 
-var encoders = sync.Pool{New: func() any { return &encoder{} }}
+// blsTable is the requests of a process to other models (BLS) that are not answered.
+type blsTable struct {
+	w    *Worker
+	open map[uint64]*blsCall // guarded by w.mu: by the process's number for the call
+}
 
-// beginBLS decodes a request for another model and hands it to the server. An answer that is there at once, as one of a model
-// that runs on the goroutine of who asks, is sent at once; else a goroutine waits for it.
-func (w *Worker) beginBLS(id uint64, body []byte) error {
-	call, err := w.in.bls(body)
+// blsCall is a request of a process to another model.
+type blsCall struct {
+	frames.BLSRequest                 // the goroutine that serves the call releases its request
+	id                uint64          // the process's number for the call
+	first             *infer.Response // that has come already; nil: none
+	unawaited         bool            // guarded by w.mu: no code waits for the answer, as far as is known
+}
+
+// responseEncoders are the encoders of responses to BLS requests, which several goroutines send.
+var responseEncoders = sync.Pool{New: func() any { return &frames.Encoder{} }}
+
+// begin decodes a BLS request and submits it to the server. A response that is there at once, as that of a model which runs
+// on the caller's goroutine, is sent at once; otherwise a goroutine waits for it.
+func (t *blsTable) begin(id uint64, body []byte) error {
+	decoded, err := t.w.reader.dec.BLSRequest(body)
 	if err != nil {
 		return err
 	}
-	r := call.r
-	r.Origin = w.origin(&call)
-	w.mu.Lock()
-	if w.bls[id] != nil || len(w.bls) >= mostCalls {
-		w.mu.Unlock()
+	call := &blsCall{BLSRequest: decoded, id: id, unawaited: decoded.Unawaited}
+	r := call.Request
+	t.w.mu.Lock()
+	r.Origin = t.origin(call)
+	if t.open[id] != nil || len(t.open) >= maxBLS {
+		t.w.mu.Unlock()
 		r.Release()
-		return status.Errorf(status.Internal, "it makes call %d again, or more than %d calls at once", id, mostCalls)
+		return status.Errorf(status.Internal, "it makes call %d again, or more than %d calls at once", id, maxBLS)
 	}
-	w.bls[id] = &asked{r: r.Retain(), parent: call.parent, loose: call.loose}
-	w.mu.Unlock()
-	err = w.inferBLS(r) // does not block
-	if err == nil && !call.stream && !r.Served.Decoupled() {
+	r.Retain() // the table's reference
+	t.open[id] = call
+	t.w.mu.Unlock()
+	err = t.submit(r) // does not block
+	if err == nil && !call.Stream && !r.Served.Decoupled() {
 		call.first = r.Poll()
-		if resp := call.first; resp != nil && resp.Final && w.sendBLS(id, resp, true) == nil {
+		if resp := call.first; resp != nil && resp.Final && t.send(id, resp, t.w.p.TrySend) == nil {
 			resp.Release()
-			w.endBLS(id)
+			t.end(id)
 			r.Release()
 			return nil
 		}
 	}
-	w.tasks.Go(func() { w.serveBLS(id, &call, err) })
+	t.w.tasks.Go(func() { t.serve(call, err) })
 	return nil
 }
 
-// asked is a call that is not answered.
-type asked struct {
-	r      *infer.Request // with a reference
-	parent uint64         // ticket of the request for whose sake it is made; 0: not known
-	loose  bool           // nobody waits for it, as far as is known
-}
-
-// origin says for whose sake a call is made: for its parent's, or for that of what is executed now. It is one for all calls of
-// a request that what is executed waits for, and one for all others.
-func (w *Worker) origin(call *blsCall) *infer.Origin {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var parent *live
+// origin returns for which request a call is made: that of its parent, else that of the execution under way. All calls of a
+// request that block the execution have one origin, and all others have another one. w.mu is held.
+func (t *blsTable) origin(call *blsCall) *infer.Origin {
+	w := t.w
+	var parent *pending
 	exec := uint64(0)
-	if ex := w.cur; ex != nil && len(ex.lives) > 0 {
-		if i := call.parent - ex.first; call.parent == 0 && call.holds || i < uint64(len(ex.lives)) {
+	if ex := w.current; ex != nil && len(ex.requests) > 0 {
+		if i := call.Parent - ex.first; call.Parent == 0 && call.Blocking || i < uint64(len(ex.requests)) {
 			exec = ex.id
-			if call.parent == 0 {
+			if call.Parent == 0 {
 				i = 0
 			}
-			parent = &ex.lives[i]
+			parent = &ex.requests[i]
 		}
 	}
 	if parent == nil {
-		parent = w.late[call.parent]
+		parent = w.late[call.Parent]
 	}
-	if parent != nil && call.traced && parent.r.Trace != nil && !parent.r.Answered() {
-		call.r.Trace = parent.r.Trace.Child()
+	if parent != nil && call.Traced && parent.r.Trace != nil && !parent.r.Answered() {
+		call.Request.Trace = parent.r.Trace.Child()
 	}
 	known := new(*infer.Origin)
 	if parent != nil {
-		known = &parent.loose
-		if call.holds {
-			known = &parent.origin
+		known = &parent.others
+		if call.Blocking {
+			known = &parent.blocking
 		}
 	}
 	if *known != nil {
 		return *known
 	}
-	o := &infer.Origin{Model: w.spec.ModelName, Async: !call.holds, Busy: func() bool { return exec != 0 && w.running.Load() == exec }}
+	o := &infer.Origin{
+		Model: w.spec.ModelName, Async: !call.Blocking,
+		Busy: func() bool { return exec != 0 && w.running.Load() == exec },
+	}
 	if parent != nil {
 		o.Parent = parent.r.Origin
 	}
@@ -96,83 +108,65 @@ func (w *Worker) origin(call *blsCall) *infer.Origin {
 	return o
 }
 
-func (w *Worker) cancelBLS(id uint64) {
-	w.mu.Lock()
+// cancel cancels a call on behalf of the process.
+func (t *blsTable) cancel(id uint64) {
+	t.w.mu.Lock()
 	var r *infer.Request
-	if c := w.bls[id]; c != nil {
-		r = c.r.Retain()
+	if c := t.open[id]; c != nil {
+		r = c.Request.Retain()
 	}
-	w.mu.Unlock()
+	t.w.mu.Unlock()
 	if r != nil {
 		r.Cancel()
 		r.Release()
 	}
 }
 
-// waitsBLS notes whether somebody waits for a call that was made without.
-func (w *Worker) waitsBLS(id uint64, body []byte) error {
+// setAwaited notes whether code waits by now for a call that was made without.
+func (t *blsTable) setAwaited(id uint64, body []byte) error {
 	if len(body) != 1 {
-		return errFrame
+		return status.Errorf(status.Internal, "the answer to BLS_WAIT has %d bytes, not 1", len(body))
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if c := w.bls[id]; c != nil {
-		c.loose = body[0] == 0
+	t.w.mu.Lock()
+	defer t.w.mu.Unlock()
+	if c := t.open[id]; c != nil {
+		c.unawaited = body[0] == 0
 	}
 	return nil
 }
 
-// serveBLS sends the responses of a call that the server has taken, or has not: err.
-func (w *Worker) serveBLS(id uint64, call *blsCall, err error) {
-	r := call.r
-	defer r.Release()
-	defer w.endBLS(id)
-	if err == nil && !call.stream && r.Served.Decoupled() {
-		r.Cancel()
-		err = refused(r, "Model %s is using the decoupled. The current BLS request call doesn't support models using the decoupled transaction policy. "+
-			"Please use 'decoupled=True' argument to the 'exec' or 'async_exec' calls for decoupled models.'", r.ModelName)
-	}
-	watch := w.lookAfter(id, call)
-	defer watch.stop()
-	for err == nil {
-		resp := call.first
-		if call.first = nil; resp == nil {
-			if resp, err = r.Next(w.context()); err != nil { // when settle has cancelled r
-				break
-			}
-			if circle := watch.broken(); circle != nil && resp.Err != nil {
-				resp.Release()
-				err = circle
-				break
-			}
-		}
-		last := resp.Final
-		serr := w.sendBLS(id, resp, false)
-		resp.Release()
-		if serr != nil {
-			r.Cancel()
-			if status.CodeOf(serr) == status.InvalidArg { // it cannot be written
-				err = serr
-				break
-			}
-			return // the worker is ending
-		}
-		if last {
-			return
-		}
-	}
-	if serr := w.sendBLS(id, &infer.Response{Err: err, Final: true}, false); serr != nil {
-		w.log.Debug("an error did not reach a model's process", "err", serr)
+// end removes a call that is answered.
+func (t *blsTable) end(id uint64) {
+	t.w.mu.Lock()
+	c := t.open[id]
+	delete(t.open, id)
+	t.w.mu.Unlock()
+	if c != nil {
+		c.Request.Release()
 	}
 }
 
-// inferBLS hands a call to the server. Its errors are in the words of Triton's Python backend, which has one code for all.
-func (w *Worker) inferBLS(r *infer.Request) error {
+// close cancels all calls: the process has ended.
+func (t *blsTable) close() {
+	t.w.mu.Lock()
+	open := t.open
+	t.open = nil
+	t.w.mu.Unlock()
+	for _, c := range open {
+		c.Request.Cancel()
+		c.Request.Release()
+	}
+}
+
+// submit submits a call to the server. Its errors have the text of Triton's Python backend, which has one code for all.
+func (t *blsTable) submit(r *infer.Request) error {
+	w := t.w
 	switch {
 	case w.spec.Caller == nil:
 		return status.New(status.Unsupported, "this process may not call other models")
-	case r.Origin.Depth() > mostNested:
-		return refused(r, "models call each other more than %d levels deep; the last is '%s', called by '%s'", mostNested, r.ModelName, w.spec.ModelName)
+	case r.Origin.Depth() > maxNested:
+		return refused(r, "models call each other more than %d levels deep; the last is '%s', called by '%s'",
+			maxNested, r.ModelName, w.spec.ModelName)
 	}
 	err := w.spec.Caller.Infer(w.context(), r)
 	switch {
@@ -184,60 +178,91 @@ func (w *Worker) inferBLS(r *infer.Request) error {
 	return refused(r, "%w", err)
 }
 
-// refused is the error of a call that the server does not take.
+// refused is the error of a call that the server does not accept.
 func refused(r *infer.Request, format string, args ...any) error {
 	return status.Errorf(status.Internal, "Model %s - Error when running inference: %w", r.ModelName, fmt.Errorf(format, args...))
 }
 
-func (w *Worker) endBLS(id uint64) {
-	w.mu.Lock()
-	c := w.bls[id]
-	delete(w.bls, id)
-	w.mu.Unlock()
-	if c != nil {
-		c.r.Release()
+// serve sends the responses of a call, or the error with which it was not accepted.
+func (t *blsTable) serve(call *blsCall, err error) {
+	r := call.Request
+	defer r.Release()
+	defer t.end(call.id)
+	if err == nil && !call.Stream && r.Served.Decoupled() {
+		r.Cancel()
+		err = refused(r, "Model %s is using the decoupled. The current BLS request call doesn't support models using the "+
+			"decoupled transaction policy. Please use 'decoupled=True' argument to the 'exec' or 'async_exec' calls for "+
+			"decoupled models.'", r.ModelName)
+	}
+	check := t.w.watchForCycle(call)
+	defer check.stop()
+	for err == nil {
+		var resp *infer.Response
+		if resp, err = t.next(call, check); err != nil {
+			break
+		}
+		last := resp.Final
+		serr := t.send(call.id, resp, t.w.send)
+		resp.Release()
+		if serr != nil {
+			r.Cancel()
+			if status.CodeOf(serr) == status.InvalidArg { // it cannot be encoded
+				err = serr
+				break
+			}
+			return // the process is ending
+		}
+		if last {
+			return
+		}
+	}
+	if serr := t.send(call.id, &infer.Response{Err: err, Final: true}, t.w.send); serr != nil {
+		t.w.log.Debug("an error did not reach a model's process", "err", serr)
 	}
 }
 
-// sendBLS sends one response to a call. now: it is an error if the worker's socket is full.
-func (w *Worker) sendBLS(id uint64, resp *infer.Response, now bool) error {
-	if !w.hold() {
+// next returns the next response of a call. Errors: the cycle because of which the call was cancelled; the end of the process.
+func (t *blsTable) next(call *blsCall, check *cycleWatch) (*infer.Response, error) {
+	resp := call.first
+	if call.first = nil; resp == nil {
+		var err error
+		if resp, err = call.Request.Next(t.w.context()); err != nil {
+			return nil, err
+		}
+		if cycle := check.found(); cycle != nil && resp.Err != nil {
+			resp.Release()
+			return nil, cycle
+		}
+	}
+	return resp, nil
+}
+
+// send sends one response to a call by Worker.send or Process.TrySend.
+func (t *blsTable) send(id uint64, resp *infer.Response, send func([]byte) error) error {
+	w := t.w
+	if !w.retain() {
 		return w.Err()
 	}
-	defer w.p.down.release()
-	e := encoders.Get().(*encoder)
-	defer encoders.Put(e)
-	e.arena = w.arena
-	e.begin()
-	if resp.Err != nil { // the codes of answers to calls are one in Triton
+	defer w.down.Release()
+	e := responseEncoders.Get().(*frames.Encoder)
+	defer responseEncoders.Put(e)
+	defer e.Reset()
+	e.Arena = w.down
+	e.Begin()
+	if resp.Err != nil { // Triton has one code for all errors of BLS requests
 		resp.Err = status.New(status.Internal, resp.Err.Error())
 	}
-	err := e.response(resp)
+	e.Responses(1)
+	err := e.Response(resp, 0)
 	var packet []byte
 	if err == nil {
-		packet, err = e.finish(kindBLSResponse, 0, id)
+		packet, err = e.Finish(frames.KindBLSResponse, 0, id)
 	}
-	switch {
-	case err != nil:
-	case now:
-		err = w.p.sendNow(packet)
-	default:
-		err = w.send(packet)
+	if err == nil {
+		err = send(packet)
 	}
 	if err != nil {
-		e.drop()
+		e.Drop()
 	}
-	clear(e.tail)
-	e.arena = nil
 	return err
-}
-
-// hold keeps the arenas while the caller uses them, until it releases w.p.down; false: the worker has ended.
-func (w *Worker) hold() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.closed {
-		w.p.down.refs.Add(1)
-	}
-	return !w.closed
 }

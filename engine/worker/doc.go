@@ -1,11 +1,13 @@
-// Package worker runs processes that execute models: it starts them, shares memory with them, speaks with them in frames,
-// bounds what they take, notices their end and starts them again.
+// Package worker executes batches in processes of models. It sends requests to a process, reads its responses, answers what
+// the process asks of the server, and starts the process again when it ends.
 //
-// It knows nothing of what a worker is written in: PROTOCOL.md beside this file is the contract. A backend makes a Launcher
-// once, describes a process by a Spec and executes batches on the Worker that Start returns. A fault in a worker fails
-// the requests that it had and nothing else.
+// The package does not know which language a process is written in: frames/PROTOCOL.md is the contract. A backend makes one
+// Launcher, describes a process by a Spec and executes batches on the Worker that Start returns, or on a Supervisor, which
+// replaces a worker that has ended. A fault in a process fails the requests that it had and nothing else. Serve is the other
+// side of the protocol, for processes that are written in Go.
 //
-// Goroutines: a Launcher has one, on a thread of its own, which starts processes (the kernel ties a child's parent-death
-// signal to that thread). A Worker has four: one reads its frames, two its output, one waits for its end; Close ends
-// them all. Each call that a worker makes into the server runs on a goroutine of its own.
+// The parts below it: frames encodes and decodes messages, arena is the shared memory, process starts and limits processes.
+//
+// Goroutines: a Worker has four: one reads frames, two read output, one waits for the end of the process. Kill and Close
+// end them all. Each call of a process into the server has one more. A Supervisor has one.
 package worker

@@ -1,111 +1,115 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
 	"nereid/engine/infer"
-	"nereid/engine/status"
 	"nereid/engine/system/affinity"
 	"nereid/engine/tensor"
+	"nereid/engine/worker/arena"
+	"nereid/engine/worker/frames"
+	"nereid/engine/worker/process"
 )
 
-// Caller is what a worker may ask of the server.
-type Caller interface {
-	// Infer admits a request that a model makes to another one; see backend.Host.
-	Infer(ctx context.Context, r *infer.Request) error
-	// Call answers a call up: what it returns is the reply, as JSON.
-	Call(ctx context.Context, op string, args json.RawMessage) (any, error)
-	// Metric changes a metric: op is MetricIncrement, MetricSet or MetricObserve.
-	Metric(metric uint64, op uint32, value float64)
-}
+// versionVar is the environment variable with the version of the protocol.
+const versionVar = "NEREID_WORKER"
 
-// Limits bound what a worker takes. What its children take counts for descriptors and memory each for itself.
-type Limits struct {
-	// Memory is the most private memory in bytes; allocations beyond fail inside the worker. 0: what the machine, or the
-	// control group of the server, has. Negative: no limit.
-	Memory int64
-	// Files is the most descriptors. 0: as the server's.
-	Files uint64
-	// Processes is the most processes and threads of the server's user. 0: as the server's. The kernel does not apply it
-	// to root.
-	Processes uint64
-	// Execute is the longest an execution may take before the worker is killed. 0: there is no limit.
-	Execute time.Duration
+// Caller is what a process may ask of the server. It is safe for concurrent use.
+type Caller interface {
+	// Infer admits a request that a model makes to another one; see backend.Host. It does not block.
+	Infer(ctx context.Context, r *infer.Request) error
+	// Call answers a call of the process. The result is the reply, as JSON.
+	Call(ctx context.Context, op string, args json.RawMessage) (any, error)
+	// Metric changes a metric. op is frames.MetricIncrement, MetricSet or MetricObserve.
+	Metric(metric uint64, op uint32, value float64)
 }
 
 // Spec describes a worker.
 type Spec struct {
-	// Name is the model instance's: "mlp_0_0". ModelName is the model's.
-	Name, ModelName string
-	Version         int64
+	// Name is the model instance's: "mlp_0_0".
+	Name string
+	// ModelName and Version are the model's.
+	ModelName string
+	Version   int64
 	// Command is the program and its arguments. Env is added to the server's environment.
 	Command []string
 	Env     []string
-	Dir     string // "": the server's
-	Limits  Limits
-	// Affinity is what the process, with all that it starts, keeps to from its start on.
+	Limits  process.Limits
+	// Affinity is the host policy of the process and of all that it starts.
 	Affinity affinity.Policy
-	// Arena is how large the memory for tensors is at first, Grow by how much it grows at least, each way. 0: 1 MiB.
+	// Arena is the initial size in bytes of the shared memory each way, and Grow its least growth. 0: 1 MiB.
 	Arena, Grow int64
-	// StartTimeout is the longest that the worker may take to say hello. 0: 30 s.
+	// StartTimeout is how long the process may take to say hello. 0: 30 s.
 	StartTimeout time.Duration
 	// Decoupled says that requests may be answered after their execution, and any number of times.
 	Decoupled bool
 	// Outputs are the model's, with the types that they must have. nil: they are not checked.
 	Outputs map[string]tensor.DataType
-	Caller  Caller // nil: it may ask for nothing
-	Log     *slog.Logger
+	// Caller serves the calls of the process; nil: it may make none.
+	Caller Caller
+	Log    *slog.Logger // nil: nothing is logged
 }
 
-// Launcher starts workers. One is made per process, and closed when all workers are.
+// Launcher starts workers. A server has one, and closes it after all workers.
 type Launcher struct {
-	log  *slog.Logger
-	jobs chan func()
-	stop chan struct{}
-	done chan struct{}
-	once sync.Once
-	oom  oomAccount
+	processes *process.Launcher
 
 	mu      sync.Mutex
-	guard   *guard // guarded by mu, as is all below; nil: not started, or it cannot be
-	tried   bool
-	workers map[*Worker]struct{} // that live
+	workers map[*Worker]struct{} // guarded by mu: those whose process runs
 }
 
-// NewLauncher returns a launcher. The caller closes it.
+// NewLauncher returns a launcher, which the caller closes. log may be nil.
 func NewLauncher(log *slog.Logger) *Launcher {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	l := &Launcher{log: log, jobs: make(chan func()), stop: make(chan struct{}), done: make(chan struct{}), oom: oomAccount{count: oomKills}}
-	go l.run()
-	return l
-}
-
-// do runs f on the thread that starts processes.
-func (l *Launcher) do(f func()) error {
-	ran := make(chan struct{})
-	select {
-	case l.jobs <- func() { f(); close(ran) }:
-		<-ran
-		return nil
-	case <-l.stop:
-		return status.New(status.Unavailable, "the server is shutting down: no process can be started for a model")
-	}
+	return &Launcher{processes: process.NewLauncher(log), workers: map[*Worker]struct{}{}}
 }
 
 // Close ends the launcher. All workers must be closed.
-func (l *Launcher) Close() {
-	l.once.Do(func() { close(l.stop) })
-	<-l.done
+func (l *Launcher) Close() { l.processes.Close() }
+
+// Start starts a process and waits for its hello. Errors: NotFound when the program does not exist, Internal when it ends or
+// does not answer, Unsupported outside Linux, ctx's.
+func (l *Launcher) Start(ctx context.Context, s Spec) (*Worker, error) {
+	s.Arena, s.Grow = cmp.Or(s.Arena, 1<<20), cmp.Or(s.Grow, 1<<20)
+	s.Arena = (s.Arena + arena.HeaderSize - 1) &^ (arena.HeaderSize - 1)
+	s.StartTimeout = cmp.Or(s.StartTimeout, startTimeout)
+	if s.Log == nil {
+		s.Log = slog.New(slog.DiscardHandler)
+	}
+	p, err := l.processes.Start(process.Spec{
+		Name: s.Name, Command: s.Command, Env: append([]string{versionVar + "=" + strconv.Itoa(frames.Version)}, s.Env...),
+		Limits: s.Limits, Affinity: s.Affinity, Arena: s.Arena,
+	})
+	if err != nil {
+		return nil, err
+	}
+	w := newWorker(l, p, s)
+	p.ReadOutput(w.output, &w.outputs)
+	l.mu.Lock()
+	l.workers[w] = struct{}{}
+	l.mu.Unlock()
+	ended := make(chan string, 1)
+	w.tasks.Go(func() {
+		how := p.Wait()
+		p.HangUp() // a child that has left the process group may still have the other end
+		ended <- how
+	})
+	w.tasks.Go(func() { w.run(ended) })
+	if err := w.awaitHello(ctx); err != nil {
+		w.Kill()
+		return nil, err
+	}
+	return w, nil
+}
+
+// remove removes a worker whose process has ended.
+func (l *Launcher) remove(w *Worker) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.guard != nil {
-		l.guard.close()
-	}
-	l.guard, l.tried = nil, true
+	delete(l.workers, w)
 }

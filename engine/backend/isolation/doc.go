@@ -1,10 +1,10 @@
-// Package isolation runs models of a backend in processes of this program: a fault of a model's file or of the library that
-// executes it costs that instance alone, and all its memory goes with the process.
+// Package isolation runs models of a backend in processes of this program. A fault in a model's file, or in the library that
+// executes it, ends only that instance, and all its memory is released with the process.
 //
-// The server's side is a Model, whose instances are one process each, started again when it ends. The process's side is
-// Serve, which has the backend that the process is for load one model and execute one instance of it. The two speak the
-// protocol of package worker; the calls down are "signature" and "load" (both with a loadCall) and "instance" (with a
-// placement). Keepers, the processes of a model's instances, serve other backends too that have one process an instance.
+// On the server's side, each instance of a Model is one process, which is started again when it ends. In the process, Serve
+// makes the backend, loads one model and executes one instance of it. The two sides speak the protocol of package worker.
+// The server's calls are "signature" and "load", both with a loadCall, and "instance", with a placement. Supervisors, the
+// processes of a model's instances, are also for other backends that have one process for each instance.
 //
 // Goroutines: those of package worker.
 package isolation

@@ -16,39 +16,40 @@ import (
 	"nereid/engine/status"
 	"nereid/engine/system/affinity"
 	"nereid/engine/worker"
+	"nereid/engine/worker/process"
 )
 
-// finalizeGrace is how long a process may take to end when its model is unloaded.
-const finalizeGrace = 10 * time.Second
+// finalizeTimeout is how long a process may take to end when its model is unloaded, before it is killed.
+const finalizeTimeout = 10 * time.Second
 
 // Options say how a model's processes are started and what they load.
 type Options struct {
 	Launcher *worker.Launcher
-	// Command is the program and its arguments, Env is added to this program's environment: Serve must be what runs there.
+	// Command is the program and its arguments, which must call Serve. Env is added to this program's environment.
 	Command, Env []string
-	// EnvAt returns what the process of an instance has in its environment beside Env; only the kind and the device of the
-	// placement count. Nil: nothing.
+	// EnvAt returns what is added to the environment of an instance's process beside Env; only the kind and the device of
+	// the placement count. Nil: nothing.
 	EnvAt func(backend.Placement) []string
-	// Backend returns what a process makes its backend from, which is handed to it as JSON. The process keeps to the policy.
+	// Backend returns the options of the backend in a process, which gets them as JSON. The process has the host policy.
 	Backend func(affinity.Policy) any
-	// Runtime names the library in the error of a process that ends while it loads: "ONNX Runtime".
+	// Runtime is the library's name, for the error of a process that ends while it loads: "ONNX Runtime".
 	Runtime string
-	// Limits bound what a process takes.
-	Limits worker.Limits
+	// Limits bound what each process takes.
+	Limits process.Limits
 }
 
-// Model is a model whose instances run in processes of their own.
+// Model is a model whose instances run in one process each.
 type Model struct {
 	o    Options
 	spec backend.Spec
 	load loadCall
 	log  *slog.Logger
 
-	spareEnv []string // of spare's process
+	spareEnv []string // of the spare process
 
-	Keepers
+	Supervisors
 	mu    sync.Mutex
-	spare *worker.Worker // guarded by mu: has loaded the model, until an instance takes it
+	spare *worker.Worker // guarded by mu: has loaded the model for the first instance; nil: it is taken
 }
 
 var (
@@ -58,9 +59,9 @@ var (
 	_ backend.ProcessReporter = (*Model)(nil)
 )
 
-// loadCall is what a process is told to load.
+// loadCall says what a process loads.
 type loadCall struct {
-	Config        []byte // the protocol buffer
+	Config        []byte // the ModelConfig, as a protocol buffer
 	ModelName     string
 	Version       int64
 	ModelFolder   string
@@ -68,7 +69,7 @@ type loadCall struct {
 	Backend       json.RawMessage
 }
 
-// call has a process load the model, or read its signature.
+// call makes a process load the model, or read its signature.
 func (m *Model) call(ctx context.Context, w *worker.Worker, op string, keep affinity.Policy, into any) error {
 	own, err := json.Marshal(m.o.Backend(keep))
 	if err != nil {
@@ -95,14 +96,14 @@ func newModel(s backend.Spec, o Options) (*Model, error) {
 	}}, nil
 }
 
-// Load starts a process and has it load the model. Errors: those of the process's backend, InvalidArg when the process
-// ends over it, those of Launcher.Start.
+// Load starts a process and loads the model in it. Errors: those of the backend in the process, InvalidArg when the process
+// ends meanwhile, those of Launcher.Start.
 func Load(ctx context.Context, s backend.Spec, o Options) (*Model, error) {
 	m, err := newModel(s, o)
 	if err != nil {
 		return nil, err
 	}
-	first := firstPlace(s.Config)
+	first := firstPlacement(s.Config)
 	m.spareEnv = m.envAt(first)
 	if m.spare, err = m.start(ctx, s.ModelName, first); err != nil {
 		return nil, err
@@ -110,8 +111,8 @@ func Load(ctx context.Context, s backend.Spec, o Options) (*Model, error) {
 	return m, nil
 }
 
-// firstPlace is where the first instance of a model runs.
-func firstPlace(c *inferencepb.ModelConfig) backend.Placement {
+// firstPlacement returns where the first instance of a model runs.
+func firstPlacement(c *inferencepb.ModelConfig) backend.Placement {
 	p := backend.Placement{Kind: inferencepb.ModelInstanceGroup_KIND_CPU}
 	if groups := c.GetInstanceGroup(); len(groups) > 0 {
 		p.Kind = groups[0].GetKind()
@@ -129,7 +130,7 @@ func (m *Model) envAt(p backend.Placement) []string {
 	return m.o.EnvAt(p)
 }
 
-// Signature has a process read the model's signature, by the backend.AutoCompleter of its backend.
+// Signature reads the model's signature in a process, with the backend.AutoCompleter of its backend.
 func Signature(ctx context.Context, s backend.Spec, o Options) (*modelconfig.Signature, error) {
 	m, err := newModel(s, o)
 	if err != nil {
@@ -149,12 +150,12 @@ func Signature(ctx context.Context, s backend.Spec, o Options) (*modelconfig.Sig
 
 func (m *Model) spawn(ctx context.Context, name string, p backend.Placement) (*worker.Worker, error) {
 	return m.o.Launcher.Start(ctx, worker.Spec{
-		Name: name, ModelName: m.spec.ModelName, Version: m.spec.Version, Command: m.o.Command, Env: slices.Concat(m.o.Env, m.envAt(p)),
-		Affinity: p.Affinity, Limits: m.o.Limits, Log: m.log.With("instance", name),
+		Name: name, ModelName: m.spec.ModelName, Version: m.spec.Version, Command: m.o.Command,
+		Env: slices.Concat(m.o.Env, m.envAt(p)), Affinity: p.Affinity, Limits: m.o.Limits, Log: m.log.With("instance", name),
 	})
 }
 
-// start starts a process for a place that has loaded the model.
+// start starts a process for a placement and loads the model in it.
 func (m *Model) start(ctx context.Context, name string, p backend.Placement) (*worker.Worker, error) {
 	w, err := m.spawn(ctx, name, p)
 	if err != nil {
@@ -167,22 +168,22 @@ func (m *Model) start(ctx context.Context, name string, p backend.Placement) (*w
 	return w, nil
 }
 
-// explain says of a process that ended over a model that the model is why.
+// explain adds the likely reason to the error of a process that ended while it loaded the model.
 func (m *Model) explain(w *worker.Worker, err error) error {
 	if w.Err() == nil {
 		return err
 	}
-	return status.Errorf(status.InvalidArg, "model '%s' ended its process while %s was loading it: the file is damaged, or made to do harm, or an operator library failed. %w",
-		m.spec.ModelName, m.o.Runtime, err)
+	return status.Errorf(status.InvalidArg, "model '%s' ended its process while %s was loading it: the file is damaged, "+
+		"or made to do harm, or an operator library failed. %w", m.spec.ModelName, m.o.Runtime, err)
 }
 
 // Traits implements backend.Model.
 func (m *Model) Traits() backend.Traits { return backend.Traits{OwnProcess: true} }
 
-// NewInstance makes an instance in a process of its own.
+// NewInstance makes an instance in a new process, or in the spare one.
 func (m *Model) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
 	start := func(ctx context.Context) (*worker.Worker, error) {
-		w, err := m.claim(ctx, p)
+		w, err := m.loaded(ctx, p)
 		if err != nil {
 			return nil, err
 		}
@@ -197,18 +198,15 @@ func (m *Model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 	if err != nil {
 		return nil, err
 	}
-	x := &instance{Keeper: worker.Keep(p.Name, m.log, finalizeGrace, first, start), m: m}
-	m.Add(x.Keeper)
+	x := &instance{Supervisor: worker.Supervise(p.Name, m.log, finalizeTimeout, first, start), m: m}
+	m.Add(x.Supervisor)
 	return x, nil
 }
 
-// claim returns a process that has loaded the model and nobody else has. A host policy holds from a process's start on.
-func (m *Model) claim(ctx context.Context, p backend.Placement) (*worker.Worker, error) {
-	m.mu.Lock()
-	w := m.spare
-	m.spare = nil
-	m.mu.Unlock()
-	if w != nil {
+// loaded returns a process that has loaded the model and has no instance. The spare one fits only if it was started with
+// the same environment and host policy.
+func (m *Model) loaded(ctx context.Context, p backend.Placement) (*worker.Worker, error) {
+	if w := m.takeSpare(); w != nil {
 		if w.Err() == nil && !p.Affinity.Restricts() && slices.Equal(m.envAt(p), m.spareEnv) {
 			return w, nil
 		}
@@ -217,24 +215,29 @@ func (m *Model) claim(ctx context.Context, p backend.Placement) (*worker.Worker,
 	return m.start(ctx, p.Name, p)
 }
 
-// MemoryBytes returns the resident memory of the processes, that of the one that no instance has taken yet too.
+// takeSpare returns the spare process, which is the caller's then; nil: there is none.
+func (m *Model) takeSpare() *worker.Worker {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.spare
+	m.spare = nil
+	return w
+}
+
+// MemoryBytes returns the resident memory of all processes in bytes.
 func (m *Model) MemoryBytes() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	total := m.Keepers.MemoryBytes()
+	total := m.Supervisors.MemoryBytes()
 	if m.spare != nil {
 		total += m.spare.ResidentBytes()
 	}
 	return total
 }
 
-// Close ends the process that no instance has taken.
+// Close ends the spare process, if there is one.
 func (m *Model) Close() error {
-	m.mu.Lock()
-	w := m.spare
-	m.spare = nil
-	m.mu.Unlock()
-	if w != nil {
+	if w := m.takeSpare(); w != nil {
 		w.Kill()
 	}
 	return nil
@@ -242,13 +245,13 @@ func (m *Model) Close() error {
 
 // instance is one process, again and again.
 type instance struct {
-	*worker.Keeper
+	*worker.Supervisor
 	m *Model
 }
 
 // Close ends the process.
 func (x *instance) Close() error {
-	err := x.Keeper.Close()
-	x.m.Remove(x.Keeper)
+	err := x.Supervisor.Close()
+	x.m.Remove(x.Supervisor)
 	return err
 }

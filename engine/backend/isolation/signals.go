@@ -4,7 +4,7 @@ package isolation
 #include <signal.h>
 #include <stddef.h>
 
-// Faults end the process as the system has it, so that who waits for it learns which it was.
+// A fault ends the process by its signal, so that the server learns which one it was.
 static void nrd_default_signals(void) {
   static const int faults[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV};
   for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) signal(faults[i], SIG_DFL);

@@ -13,6 +13,7 @@ import (
 	"nereid/engine/metrics/custom"
 	"nereid/engine/status"
 	"nereid/engine/worker"
+	"nereid/engine/worker/frames"
 )
 
 // caller answers what an instance asks of the server.
@@ -80,11 +81,11 @@ func (c *caller) Metric(n uint64, op uint32, v float64) {
 		return
 	}
 	switch op {
-	case worker.MetricIncrement:
+	case frames.MetricIncrement:
 		_ = m.Increment(v)
-	case worker.MetricSet:
+	case frames.MetricSet:
 		_ = m.Set(v)
-	case worker.MetricObserve:
+	case frames.MetricObserve:
 		_ = m.Observe(v)
 	}
 }

@@ -6,7 +6,7 @@ import (
 
 	"nereid/engine/backend"
 	"nereid/engine/inferencepb"
-	"nereid/engine/worker"
+	"nereid/engine/worker/process"
 )
 
 var (
@@ -22,7 +22,7 @@ func (b *Backend) ValidateParameters(cfg *inferencepb.ModelConfig) (all []backen
 		if name == "VISIBLE_GPUS" {
 			_, err = parseVisibility(value)
 		} else {
-			_, err = new(worker.Limits).SetParameter(name, value)
+			_, err = new(process.Limits).SetParameter(name, value)
 		}
 		if err != nil {
 			all = append(all, backend.ParameterRemark{Name: name, Text: err.Error(), Refused: true})

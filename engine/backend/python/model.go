@@ -19,6 +19,7 @@ import (
 	"nereid/engine/system/affinity"
 	"nereid/engine/tensor"
 	"nereid/engine/worker"
+	"nereid/engine/worker/process"
 )
 
 // jsonText is JSON that is taken over as it is.
@@ -33,7 +34,7 @@ type model struct {
 	file     string
 	platform string // the python-based backend; "": the model's own code
 	log      *slog.Logger
-	limits   worker.Limits
+	limits   process.Limits
 	visible  visibility
 	runtime  string // the file that Python runs
 	env      environment
@@ -41,7 +42,7 @@ type model struct {
 
 	asks atomic.Bool // the model's class has is_ready
 
-	isolation.Keepers
+	isolation.Supervisors
 }
 
 var (
@@ -98,9 +99,9 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 		c.close()
 		return nil, err
 	}
-	k := worker.Keep(p.Name, m.log, m.b.settings.grace, first, start)
+	k := worker.Supervise(p.Name, m.log, m.b.settings.grace, first, start)
 	m.Add(k)
-	return &instance{Keeper: k, name: p.Name, m: m, c: c}, nil
+	return &instance{Supervisor: k, name: p.Name, m: m, c: c}, nil
 }
 
 // launch starts and initializes a process for an instance.
@@ -190,7 +191,7 @@ func (m *model) Close() error { return nil }
 
 // instance is one process, again and again.
 type instance struct {
-	*worker.Keeper
+	*worker.Supervisor
 	name string
 	m    *model
 	c    *caller
@@ -200,12 +201,12 @@ var _ backend.Series = (*instance)(nil)
 
 // Execute runs a batch. An exception has Triton's words around it.
 func (i *instance) Execute(ctx context.Context, b *infer.Batch) error {
-	return i.words(i.Keeper.Execute(ctx, b))
+	return i.words(i.Supervisor.Execute(ctx, b))
 }
 
 // ExecuteSeries implements backend.Series. The words around exceptions are put there by the process, for each request.
 func (i *instance) ExecuteSeries(ctx context.Context, batches []*infer.Batch, errs []error) {
-	i.Keeper.ExecuteSeries(ctx, batches, errs)
+	i.Supervisor.ExecuteSeries(ctx, batches, errs)
 	for n, err := range errs {
 		errs[n] = i.words(err)
 	}
@@ -222,8 +223,8 @@ func (i *instance) words(err error) error {
 
 // Close finalizes the model and ends its process.
 func (i *instance) Close() error {
-	err := i.Keeper.Close()
+	err := i.Supervisor.Close()
 	i.c.close()
-	i.m.Remove(i.Keeper)
+	i.m.Remove(i.Supervisor)
 	return err
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"nereid/engine/status"
-	"nereid/engine/worker"
+	"nereid/engine/worker/process"
 )
 
 // settings are the backend's, for all models.
@@ -16,7 +16,7 @@ type settings struct {
 	arena, grow int64
 	timeout     time.Duration // for a process to answer at first
 	grace       time.Duration // for a model to finalize
-	limits      worker.Limits
+	limits      process.Limits
 	visible     visibility
 }
 

@@ -8,7 +8,7 @@ import (
 	"nereid/engine/backend"
 	"nereid/engine/inferencepb"
 	"nereid/engine/modelconfig"
-	"nereid/engine/worker"
+	"nereid/engine/worker/process"
 )
 
 var _ backend.ParameterValidator = (*Backend)(nil)
@@ -32,7 +32,7 @@ func (b *Backend) ValidateParameters(cfg *inferencepb.ModelConfig) (all []backen
 			continue
 		}
 		alone := &inferencepb.ModelConfig{Parameters: map[string]*inferencepb.ModelParameter{name: cfg.GetParameters()[name]}}
-		bounds, err := new(worker.Limits).SetParameter(name, parameter(cfg, name))
+		bounds, err := new(process.Limits).SetParameter(name, parameter(cfg, name))
 		switch {
 		case bounds:
 		case !slices.Contains(known[b.f.name], name):

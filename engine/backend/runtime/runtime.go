@@ -11,6 +11,7 @@ import (
 	"nereid/engine/status"
 	"nereid/engine/system/affinity"
 	"nereid/engine/worker"
+	"nereid/engine/worker/process"
 )
 
 // Options of a backend of a framework.
@@ -120,7 +121,7 @@ func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, erro
 
 // processes says how the processes of a model are started.
 func (b *Backend) processes(ctx context.Context, s backend.Spec) (isolation.Options, error) {
-	limits, err := worker.Limits{}.Of(s.Config)
+	limits, err := process.Limits{}.Of(s.Config)
 	if err != nil {
 		return isolation.Options{}, err
 	}

@@ -1,4 +1,4 @@
-"""The memory shared with the server: engine/worker/PROTOCOL.md, "Arenas"."""
+"""The memory shared with the server: engine/worker/frames/PROTOCOL.md, "Arenas"."""
 
 import mmap
 import os

@@ -1,4 +1,4 @@
-"""The control socket: engine/worker/PROTOCOL.md, "Frames".
+"""The control socket: engine/worker/frames/PROTOCOL.md, "Frames".
 
 Nobody reads it all the time. Whoever waits for something reads for all (the leader), hands frames to those they are for and
 passes the lead on when its own has come. A single-threaded model so never switches threads.

@@ -1,4 +1,4 @@
-"""Records of the protocol: engine/worker/PROTOCOL.md, "Tensors", "Requests", "Responses"."""
+"""Records of the protocol: engine/worker/frames/PROTOCOL.md, "Tensors", "Requests", "Responses"."""
 
 import struct
 from sys import getrefcount

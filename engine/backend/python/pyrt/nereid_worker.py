@@ -1,4 +1,4 @@
-"""A process that runs one instance of a Python model for the server: engine/worker/PROTOCOL.md."""
+"""A process that runs one instance of a Python model for the server: engine/worker/frames/PROTOCOL.md."""
 
 import base64
 import collections

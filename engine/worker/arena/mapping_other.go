@@ -1,0 +1,6 @@
+//go:build !linux
+
+package arena
+
+func (m *Mapping) unmap()           {}
+func (m *Mapping) punch(_, _ int64) {}

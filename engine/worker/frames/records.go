@@ -1,0 +1,68 @@
+package frames
+
+import (
+	"encoding/binary"
+	"log/slog"
+	"math"
+)
+
+// Hello is what a process says when it starts.
+type Hello struct {
+	Protocol int               `json:"protocol"`
+	PID      int               `json:"pid"`
+	Runtime  string            `json:"runtime"`
+	Versions map[string]string `json:"versions"`
+	Error    string            `json:"error"` // why it cannot work
+}
+
+// Log is a line of a model's log.
+type Log struct {
+	Level slog.Level
+	Line  uint32
+	File  string // "": not known
+	Text  string
+}
+
+var levels = [...]slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError}
+
+// ParseLog reads the body of a LOG frame.
+func ParseLog(body []byte) (Log, error) {
+	c := cursor{b: body}
+	level := c.u8()
+	c.u8()
+	n := int(c.u16())
+	l := Log{Level: slog.LevelInfo, Line: c.u32(), File: string(c.take(n))}
+	if c.bad {
+		return l, errFrame
+	}
+	if int(level) < len(levels) {
+		l.Level = levels[level]
+	}
+	l.Text = string(c.b[c.at:])
+	return l, nil
+}
+
+// Operations on a metric.
+const (
+	MetricIncrement = 1 + iota
+	MetricSet
+	MetricObserve
+)
+
+// Metric is one change of a metric.
+type Metric struct {
+	Metric uint64
+	Op     uint32 // MetricIncrement, MetricSet or MetricObserve
+	Value  float64
+}
+
+// ParseMetric returns the next change in the body of a METRIC frame, and the rest of the body.
+func ParseMetric(b []byte) (Metric, []byte, error) {
+	if len(b) < 24 {
+		return Metric{}, nil, errFrame
+	}
+	return Metric{
+		Metric: binary.LittleEndian.Uint64(b), Op: binary.LittleEndian.Uint32(b[8:]),
+		Value: math.Float64frombits(binary.LittleEndian.Uint64(b[16:])),
+	}, b[24:], nil
+}

@@ -1,0 +1,33 @@
+package process
+
+import "testing"
+
+func TestOOMScore(t *testing.T) {
+	for server, want := range map[int]int{0: 600, -999: 600, 300: 600, 500: 700, 950: 1000, 1000: 1000} {
+		if got := oomScore(server); got != want {
+			t.Errorf("oomScore(%d) = %d, want %d", server, got, want)
+		}
+	}
+}
+
+// Of two processes that were ended by SIGKILL, the kernel's count of one tells of one.
+func TestOOMAccount(t *testing.T) {
+	var kernel int64 = 7 // before the server
+	a := oomAccount{count: func() int64 { return kernel }}
+	first, second := a.before(), a.before()
+	if a.since(first) {
+		t.Error("a process is out of memory although the kernel ended none")
+	}
+	kernel++
+	if !a.since(first) {
+		t.Error("a process that the kernel ended is not out of memory")
+	}
+	if a.since(second) {
+		t.Error("the end of one process tells of another")
+	}
+	third := a.before()
+	kernel++
+	if !a.since(third) || a.since(third) {
+		t.Error("the kernel's second end does not tell of the third process, and of no other")
+	}
+}

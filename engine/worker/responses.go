@@ -1,0 +1,242 @@
+package worker
+
+import (
+	"time"
+
+	"nereid/engine/infer"
+	"nereid/engine/status"
+	"nereid/engine/worker/arena"
+	"nereid/engine/worker/frames"
+)
+
+// span is when the execution of a request of a series began and ended.
+type span struct{ began, ended infer.Stamp }
+
+// responses handles a RESPONSES frame.
+func (w *Worker) responses(h frames.Header, body []byte) error {
+	all, err := frames.ReadResponses(body)
+	if err != nil {
+		return err
+	}
+	at := span{ended: w.clock.stamp(all.Began)}
+	for range all.Count {
+		if err := w.nextResponse(&all, &at); err != nil {
+			return err
+		}
+	}
+	w.restartLimit(h.ID)
+	if h.Flags&frames.FlagDone != 0 {
+		return w.finish(h.ID, all.Failure)
+	}
+	return nil
+}
+
+// nextResponse handles the next response of a frame. at is the execution before, and becomes this one's.
+func (w *Worker) nextResponse(all *frames.Responses, at *span) error {
+	rec, err := all.Next()
+	if err != nil {
+		return err
+	}
+	at.began = at.ended
+	at.ended += infer.Stamp(rec.Took)
+	return w.answer(&rec, *at)
+}
+
+// pendingResponses handles the responses of a series that the process had ready, and had not sent, when it ended.
+func (w *Worker) pendingResponses() error {
+	w.mu.Lock()
+	series := w.current != nil && w.current.series != nil
+	w.mu.Unlock()
+	if !series {
+		return nil
+	}
+	body := w.p.Up.PendingResponses()
+	if len(body) == 0 {
+		return nil
+	}
+	all, err := frames.ReadResponses(body)
+	if err != nil {
+		return err
+	}
+	w.reader.dec.OpenBody(body)
+	defer w.reader.dec.Close()
+	at := span{ended: w.clock.stamp(all.Began)}
+	for all.More() {
+		if err := w.nextResponse(&all, &at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restartLimit restarts the limit of an execution: the responses are from a series that goes on, and each of its requests
+// has the whole limit.
+func (w *Worker) restartLimit(id uint64) {
+	if w.spec.Limits.Execute == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ex := w.current; ex != nil && ex.series != nil && ex.id == id {
+		ex.began = time.Now()
+	}
+}
+
+// find returns the request of a ticket, and whether the execution under way has it. nil: the worker does not have it any
+// more. With final, the worker does not have it after this call.
+func (w *Worker) find(ticket uint64, final bool, at span) (q *pending, current bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ex := w.current; ex != nil && ticket-ex.first < uint64(len(ex.requests)) {
+		i := ticket - ex.first
+		if q = &ex.requests[i]; q.done {
+			return nil, false
+		}
+		if ex.series != nil {
+			began := max(at.began, ex.lastEnd)
+			ex.lastEnd = max(at.ended, began)
+			ex.series[i].SetSpan(began, ex.lastEnd)
+		} else if !ex.marked {
+			ex.marked = true
+			ex.batch.MarkOutput()
+		}
+		current = true
+	} else if q = w.late[ticket]; q == nil {
+		return nil, false
+	}
+	if final {
+		q.done = true
+		w.down.FreeState(q.state)
+		q.state = arena.NoState
+		delete(w.late, ticket)
+	}
+	return q, current
+}
+
+// answer hands one response to its request. The error is a record that does not decode.
+func (w *Worker) answer(rec *frames.Response, at span) error {
+	if rec.Reschedule() {
+		w.reschedule(rec, at)
+		return w.reader.dec.Discard(rec)
+	}
+	q, current := w.find(rec.Ticket, rec.Final(), at)
+	if q == nil {
+		return w.reader.dec.Discard(rec)
+	}
+	if !current && rec.Final() {
+		defer q.r.Release()
+	}
+	var resp *infer.Response
+	var bad error
+	if !rec.Empty() {
+		resp = q.r.NewResponse()
+		if bad = w.decode(rec, q.r, resp); bad != nil {
+			resp.Err = bad // the worker does not have the request any more if this was final: nothing else answers it
+		}
+	}
+	if w.spec.Decoupled {
+		w.stream(q, resp, rec.Final())
+	} else {
+		w.respondOnce(q, resp, rec.Final())
+	}
+	return bad
+}
+
+// reschedule marks a request of the execution under way to be scheduled again. The worker does not have it any more.
+func (w *Worker) reschedule(rec *frames.Response, at span) {
+	q, current := w.find(rec.Ticket, true, at)
+	switch {
+	case q == nil:
+	case current:
+		if q.held != nil {
+			q.held.Release()
+			q.held = nil
+		}
+		q.r.Reschedule()
+	default:
+		q.r.Fail(status.Errorf(status.Internal,
+			"model instance '%s' asked to reschedule a request after its execution had returned", w.spec.Name))
+		q.r.Release()
+	}
+}
+
+// decode turns a record into a response. The error says what is wrong with the record or with a tensor.
+func (w *Worker) decode(rec *frames.Response, r *infer.Request, resp *infer.Response) error {
+	err := w.reader.dec.Response(rec, r, resp)
+	if err == nil && resp.Err == nil {
+		err = w.spec.checkOutputs(r, resp)
+	}
+	if err != nil {
+		resp.Release()
+	}
+	return err
+}
+
+// respondOnce answers a request of a model that is not decoupled: with one response, when FINAL has come.
+func (w *Worker) respondOnce(q *pending, resp *infer.Response, final bool) {
+	if q.held != nil && resp != nil {
+		resp.Release()
+		q.held.Release()
+		q.held.Err = status.Errorf(status.Internal,
+			"model instance '%s' sent more than one response to a request, and the model is not decoupled; "+
+				"set model_transaction_policy { decoupled: true }", w.spec.Name)
+		resp = q.held
+	} else if resp == nil {
+		resp = q.held
+	}
+	q.held = resp
+	if !final {
+		return
+	}
+	q.held = nil
+	if resp == nil {
+		resp = q.r.NewResponse()
+		resp.Err = status.Errorf(status.Internal,
+			"model instance '%s' sent no response to a request, and the model is not decoupled; "+
+				"set model_transaction_policy { decoupled: true }", w.spec.Name)
+	}
+	resp.Final = true
+	_ = q.r.Respond(resp) // fails only if it was cancelled meanwhile
+}
+
+// checkOutputs checks outputs against Spec.Outputs. It drops outputs that the configuration does not have. The error is an
+// output of another type, or one that is missing while the model returned one of an unknown name.
+func (s *Spec) checkOutputs(r *infer.Request, resp *infer.Response) error {
+	if s.Outputs == nil {
+		return nil
+	}
+	unknown := ""
+	kept := resp.Outputs[:0]
+	for i := range resp.Outputs {
+		o := resp.Outputs[i]
+		dt, ok := s.Outputs[o.Name]
+		if !ok {
+			unknown = o.Name
+			o.Release()
+			continue
+		}
+		kept = append(kept, o)
+		if dt != o.DataType {
+			rest := resp.Outputs[i+1:]
+			for j := range rest {
+				rest[j].Release()
+			}
+			resp.Outputs = kept
+			return status.Errorf(status.Internal,
+				"model instance '%s' returned output '%s' with data type %s, and its configuration says %s",
+				s.Name, o.Name, o.DataType.ConfigName(), dt.ConfigName())
+		}
+	}
+	resp.Outputs = kept
+	if unknown == "" {
+		return nil
+	}
+	for name := range s.Outputs {
+		if r.Wants(name) && resp.Output(name) == nil {
+			return status.Errorf(status.Internal,
+				"model instance '%s' returned output '%s', which its configuration does not have, and no output '%s'",
+				s.Name, unknown, name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,324 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"nereid/engine/clock"
+	"nereid/engine/infer"
+	"nereid/engine/status"
+	"nereid/engine/worker/process"
+)
+
+// State is what a supervised instance can do.
+type State struct {
+	// Err is nil if the instance takes requests, else the reason: Unavailable.
+	Err error
+	// Ends is how often its process has ended without being asked to.
+	Ends int
+	// Quarantined says that the process is not started again.
+	Quarantined bool
+}
+
+// Report describes a supervised process, for people.
+type Report struct {
+	Name string // the model instance's
+	// PID is 0 while no process runs.
+	PID int
+	// Since is when the process was taken into service; zero while none runs.
+	Since time.Time
+	// Bytes is the process's memory, with what is shared with it.
+	Bytes int64
+	State
+	// Output is the last lines that the process wrote, Before those of the process before it.
+	Output, Before []string
+}
+
+// Supervisor executes batches of one model instance on a worker, and starts another worker when the process ends. Execute
+// and ExecuteSeries are called by one goroutine at a time; all other methods are safe for concurrent use.
+type Supervisor struct {
+	name  string
+	log   *slog.Logger
+	start func(context.Context) (*Worker, error)
+	grace time.Duration
+	stop  context.CancelFunc
+	done  chan struct{}
+
+	last *Worker // that executed a batch; of the goroutine in Execute
+
+	mu      sync.Mutex
+	worker  *Worker // guarded by mu, as are the next; nil: none runs
+	state   State
+	changed chan struct{} // closed and replaced with each change
+	due     time.Time     // when the next worker is started, at the earliest
+	since   time.Time     // when the worker was taken into service
+	before  []string      // the last output of the worker before
+}
+
+// Supervise returns a supervisor that begins with first. It calls start whenever the process has ended; start returns a
+// worker that is ready to execute. name is the model instance's, and grace is how long a worker may take to finalize. The
+// caller closes the supervisor.
+func Supervise(name string, log *slog.Logger, grace time.Duration, first *Worker,
+	start func(context.Context) (*Worker, error)) *Supervisor {
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Supervisor{
+		name: name, log: log, start: start, grace: grace, stop: stop, done: make(chan struct{}),
+		worker: first, changed: make(chan struct{}), since: time.Now(),
+	}
+	go s.run(ctx)
+	return s
+}
+
+// run restarts the worker until ctx ends or there were too many ends in a row.
+func (s *Supervisor) run(ctx context.Context) {
+	defer close(s.done)
+	var restarts process.Restarts
+	since := time.Now()
+	for w := s.Worker(); s.awaitEnd(ctx, w); {
+		restarts.Healthy(time.Since(since), w.served.Load())
+		err := w.Err()
+		w.Kill() // it has ended: this releases what is left
+		s.keepOutput(w)
+		for w = nil; w == nil; {
+			wait, again := restarts.Next()
+			s.down(err, wait, !again)
+			if !again || !clock.Sleep(ctx, wait) || ctx.Err() != nil {
+				return
+			}
+			since = time.Now()
+			if w, err = s.start(ctx); err != nil {
+				s.log.Error("starting a model's process again failed", "instance", s.name, "err", err)
+			}
+		}
+		s.up(w)
+	}
+}
+
+// awaitEnd waits until the worker has ended, and trims its memory now and then. false: ctx has ended.
+func (s *Supervisor) awaitEnd(ctx context.Context, w *Worker) bool {
+	tick := time.NewTicker(trimInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+			s.trim(ctx, w)
+		case <-w.Done():
+			return true
+		}
+	}
+}
+
+// trim asks an idle worker to release memory.
+func (s *Supervisor) trim(ctx context.Context, w *Worker) {
+	if w.Executing() {
+		return // it would not reply before its execution is over
+	}
+	ctx, stop := context.WithTimeout(ctx, trimTimeout)
+	defer stop()
+	if err := w.Trim(ctx); err != nil {
+		s.log.Debug("a model's process did not give memory back", "instance", s.name, "err", err)
+	}
+}
+
+// down notes that the worker has ended.
+func (s *Supervisor) down(why error, wait time.Duration, quarantine bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.worker = nil
+	s.state.Ends++
+	s.due = time.Now().Add(wait)
+	s.state.Quarantined = quarantine
+	if quarantine {
+		s.state.Err = status.Errorf(status.Unavailable, "model instance '%s' is not started again: its process ended %d times "+
+			"in a row; repair the model and load it again. The last time: %w", s.name, process.MaxEnds, why)
+		s.log.Error("a model's process ended too often and is not started again", "instance", s.name, "err", why)
+	} else {
+		s.state.Err = s.errRestarting(why)
+		s.log.Error("a model's process ended; it is started again", "instance", s.name, "err", why, "in", wait)
+	}
+	s.signal()
+}
+
+func (s *Supervisor) errRestarting(why error) error {
+	return status.Errorf(status.Unavailable, "model instance '%s' is being started again: %w", s.name, why)
+}
+
+func (s *Supervisor) up(w *Worker) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.worker, s.since = w, time.Now()
+	s.state.Err = nil
+	s.signal()
+	s.log.Info("a model's process runs again", "instance", s.name, "pid", w.PID())
+}
+
+// signal notifies the goroutines that wait for a change. s.mu is held.
+func (s *Supervisor) signal() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// Worker returns the worker that runs, nil if none does.
+func (s *Supervisor) Worker() *Worker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.worker
+}
+
+// State returns what the instance can do now.
+func (s *Supervisor) State() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+// keepOutput keeps the last output of a worker that has ended.
+func (s *Supervisor) keepOutput(w *Worker) {
+	lines := w.output.Lines()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = lines
+}
+
+// Report returns a description of the process.
+func (s *Supervisor) Report() Report {
+	s.mu.Lock()
+	r := Report{Name: s.name, State: s.state, Before: slices.Clone(s.before)}
+	w := s.worker
+	if w != nil {
+		r.PID, r.Since = w.PID(), s.since
+	}
+	s.mu.Unlock()
+	if w != nil {
+		r.Output, r.Bytes = w.output.Lines(), w.ResidentBytes()
+	}
+	return r
+}
+
+// Execute runs a batch; see backend.Instance. If the process ends, the requests that it had fail at once, and Execute
+// returns when there is another worker, so that requests in the queue do not fail too. A batch that runs on the request's
+// own goroutine does not wait; the next batch does.
+func (s *Supervisor) Execute(ctx context.Context, b *infer.Batch) error {
+	w, err := s.wait(ctx)
+	if err != nil {
+		return err
+	}
+	s.failLostSequences(w, b)
+	err = w.Execute(ctx, b)
+	if err == nil || w.Err() == nil {
+		return err
+	}
+	if b.Sequenced {
+		b.Lost = infer.LostNow
+	}
+	for _, r := range b.Requests {
+		r.Fail(err)
+	}
+	s.forget(w)
+	if !b.Inline {
+		_, _ = s.wait(ctx) // the next batch gets the error
+	}
+	return err
+}
+
+// ExecuteSeries runs batches of one request each, one after the other; see backend.Series. If the process ends, the requests
+// that it had begun fail, and the others go to the next worker.
+func (s *Supervisor) ExecuteSeries(ctx context.Context, series []*infer.Batch, errs []error) {
+	for len(series) > 0 {
+		begun := len(series)
+		w, err := s.wait(ctx)
+		if err == nil {
+			begun, err = w.ExecuteSeries(ctx, series)
+		}
+		ended := err != nil && w != nil && w.Err() != nil
+		if !ended {
+			begun = len(series)
+		}
+		for i := range begun {
+			errs[i] = err
+			if ended { // at once, before there is another worker
+				series[i].Requests[0].Fail(err)
+			}
+		}
+		if ended {
+			s.forget(w)
+			_, _ = s.wait(ctx) // the rest, or the next batch, gets the error
+		}
+		series, errs = series[begun:], errs[begun:]
+	}
+}
+
+// failLostSequences answers the requests of sequences that began on another worker, whose state has ended with its process.
+func (s *Supervisor) failLostSequences(w *Worker, b *infer.Batch) {
+	last := s.last
+	if s.last = w; !b.Sequenced || last == nil || last == w {
+		return
+	}
+	b.Lost = infer.LostBefore
+	for _, r := range b.Requests {
+		if !r.Null && r.Flags&infer.SequenceStart == 0 {
+			r.Fail(status.Errorf(status.Unavailable, "the process of model instance '%s' has been started again, and what it "+
+				"kept of the sequence is lost; start the sequence again", s.name))
+		}
+	}
+}
+
+// forget notes that a worker has ended before run does, so that it is not used for the next batch.
+func (s *Supervisor) forget(w *Worker) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.worker == w {
+		s.worker = nil
+		s.due = time.Now()
+		s.state.Err = s.errRestarting(w.Err())
+	}
+}
+
+// wait returns the worker, once there is one. Errors: Unavailable when there will be none soon.
+func (s *Supervisor) wait(ctx context.Context) (*Worker, error) {
+	var timeout *time.Timer
+	for {
+		s.mu.Lock()
+		w, st, changed, due := s.worker, s.state, s.changed, s.due
+		s.mu.Unlock()
+		if w != nil && w.Err() == nil {
+			return w, nil
+		}
+		if w != nil {
+			s.forget(w)
+			continue
+		}
+		if st.Quarantined || time.Until(due) > restartPatience {
+			return nil, st.Err
+		}
+		if timeout == nil {
+			timeout = time.NewTimer(restartPatience)
+			defer timeout.Stop()
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			return nil, st.Err
+		case <-ctx.Done():
+			return nil, st.Err
+		}
+	}
+}
+
+// Close asks the model to finalize and ends the process. It is not called during Execute.
+func (s *Supervisor) Close() error {
+	s.stop()
+	<-s.done
+	w := s.Worker()
+	if w == nil {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(context.Background(), s.grace)
+	defer stop()
+	return w.Close(ctx)
+}
