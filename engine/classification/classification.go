@@ -12,9 +12,9 @@ import (
 	"nereid/engine/tensor"
 )
 
-// Apply replaces the outputs that r wants as classes. batched says that the model's first dimension is the batch. On an
-// error the response's outputs are still to be released. Errors: InvalidArg for types without classes, Internal for an
-// output that contradicts itself.
+// Apply replaces the outputs of resp that r requests as classes. batched: the first dimension is the batch. After an
+// error the outputs must still be released. Errors: InvalidArg for types without classes, Internal for an output
+// whose data and shape do not fit.
 func Apply(r *infer.Request, resp *infer.Response, batched bool) error {
 	for i := range r.Outputs {
 		want := &r.Outputs[i]
@@ -32,7 +32,7 @@ func Apply(r *infer.Request, resp *infer.Response, batched bool) error {
 	return nil
 }
 
-// Wanted reports whether r wants any output as classes.
+// Wanted reports whether r requests any output as classes.
 func Wanted(r *infer.Request) bool {
 	for i := range r.Outputs {
 		if r.Outputs[i].Classification != 0 {
@@ -42,9 +42,8 @@ func Wanted(r *infer.Request) bool {
 	return false
 }
 
-// toClasses replaces t's values by its k highest classes per batch row, as BYTES "value:index" or
-// "value:index:label", highest first. batched says that the first dimension is the batch. It releases t's memory.
-// Format: Triton's classification extension.
+// toClasses replaces t's values by the k highest of each batch row, highest first, as BYTES "value:index" or
+// "value:index:label". It releases t's memory.
 func toClasses(t *tensor.Tensor, k int64, batched bool, labels []string) error {
 	value := reader(t.DataType)
 	if value == nil {
@@ -63,11 +62,7 @@ func toClasses(t *tensor.Tensor, k int64, batched bool, labels []string) error {
 	rows, per := int64(1), elements
 	if batched && len(t.Shape) > 0 {
 		rows = t.Shape[0]
-		if rows > 0 {
-			per = elements / rows
-		} else {
-			per = 0
-		}
+		per = elements / max(rows, 1)
 	}
 	k = min(k, per)
 	var out []byte
@@ -86,7 +81,7 @@ func toClasses(t *tensor.Tensor, k int64, batched bool, labels []string) error {
 	return nil
 }
 
-// top returns the indices of the k highest of n values, highest first, of equal ones the first first.
+// top returns the indices of the k highest of n values, highest first; equal values are in the order of their indices.
 func top(k, n int, value func(int) float64) []int {
 	compare := func(a, b int) int { return descending(value(a), value(b)) }
 	if k > 64 {
@@ -127,7 +122,7 @@ func descending(a, b float64) int {
 	return cmp.Compare(b, a)
 }
 
-// class writes element i of data as "value:index[:label]".
+// class returns element i of data as "value:index[:label]".
 func class(dt tensor.DataType, data []byte, i int, labels []string) string {
 	b := appendValue(nil, dt, data, i)
 	b = append(b, ':')
@@ -139,7 +134,7 @@ func class(dt tensor.DataType, data []byte, i int, labels []string) string {
 	return string(b)
 }
 
-// appendValue writes a number as C's "%f" or "%d" does.
+// appendValue appends a number like C's "%f" or "%d".
 func appendValue(b []byte, dt tensor.DataType, data []byte, i int) []byte {
 	le := binary.LittleEndian
 	switch dt {
@@ -162,7 +157,7 @@ func appendValue(b []byte, dt tensor.DataType, data []byte, i int) []byte {
 	return strconv.AppendInt(b, int64(reader(dt)(data, i)), 10)
 }
 
-// reader returns how to read an element for comparison; nil for types without classes.
+// reader returns a function that reads an element for comparison; nil for types without classes.
 func reader(dt tensor.DataType) func(data []byte, i int) float64 {
 	le := binary.LittleEndian
 	switch dt {

@@ -1,4 +1,3 @@
-// Package classification turns an output's values into its highest classes, for both protocols.
-//
-// Format: Triton's classification extension. No goroutines.
+// Package classification replaces an output's values by its highest classes: Triton's classification extension. It
+// starts no goroutines.
 package classification

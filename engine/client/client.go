@@ -10,7 +10,7 @@ import (
 	"nereid/engine/inferencepb"
 )
 
-// Client is what both protocols can. All errors that the server answers are *Error.
+// Client has the calls that both protocols have. An error that the server answers is an *Error.
 type Client interface {
 	Live(ctx context.Context) (bool, error)
 	Ready(ctx context.Context) (bool, error)
@@ -20,22 +20,22 @@ type Client interface {
 	ServerMetadata(ctx context.Context) (*inferencepb.ServerMetadataResponse, error)
 	ModelMetadata(ctx context.Context, model, version string) (*inferencepb.ModelMetadataResponse, error)
 	ModelConfig(ctx context.Context, model, version string) (*inferencepb.ModelConfig, error)
-	// Statistics are of one model, or of all if model is "".
+	// Statistics returns those of one model, or of all models if model is "".
 	Statistics(ctx context.Context, model, version string) (*inferencepb.ModelStatisticsResponse, error)
 
-	// Index lists the models of the repositories; ready: only those that can be used.
+	// Index lists the models of the repositories, or only those that are ready.
 	Index(ctx context.Context, ready bool) ([]*inferencepb.RepositoryIndexResponse_ModelIndex, error)
 	Load(ctx context.Context, model string, o LoadOptions) error
-	// Unload returns before the model is gone: requests that run are finished first.
+	// Unload may return before the model is unloaded: requests in progress are finished first.
 	Unload(ctx context.Context, model string) error
 
-	// RegisterMemory gives a name to a part of a POSIX shared memory object of the server's machine, whose key is as in
-	// shm_open. The server may not allow it.
+	// RegisterMemory gives a name to a part of a POSIX shared memory object on the server's machine. key is the name
+	// as in shm_open. Servers may forbid it.
 	RegisterMemory(ctx context.Context, region, key string, offset, byteSize uint64) error
-	// UnregisterMemory forgets a region; "" forgets all.
+	// UnregisterMemory removes a region, or all regions if region is "".
 	UnregisterMemory(ctx context.Context, region string) error
 
-	// Infer waits for the answer. A decoupled model wants GRPC.Stream.
+	// Infer waits for the response. Use GRPC.Stream for a decoupled model.
 	Infer(ctx context.Context, r *Request) (*Response, error)
 
 	Close() error
@@ -46,11 +46,11 @@ var (
 	_ Client = (*GRPC)(nil)
 )
 
-// Request is one inference request. Only Model and Inputs are needed.
+// Request is one inference request. Only Model and Inputs are required.
 type Request struct {
 	Model   string
 	Version string // "": the server chooses
-	ID      string // given back in the response
+	ID      string // repeated in the response
 	Inputs  []Tensor
 	Outputs []Output // empty: all
 
@@ -58,47 +58,49 @@ type Request struct {
 	Timeout  time.Duration // in the server's queue; 0: the model's default
 	Sequence Sequence
 
-	// Parameters reach the backend: bool, int64, string or float64.
+	// Parameters are for the model: bool, int64, string or float64.
 	Parameters map[string]any
 
-	// EmptyFinal asks a stream for a last response without outputs where the model sends none with its last one.
+	// EmptyFinal asks a stream for a final response without outputs if the model does not mark its last response as
+	// final.
 	EmptyFinal bool
 }
 
-// Output is one that is asked for.
+// Output is a requested output.
 type Output struct {
 	Name    string
-	Classes int     // above 0: the highest so many, as BYTES "value:index[:label]"
-	Memory  *Memory // not nil: where the server is to write it
+	Classes int     // if above 0, only that many highest values, as BYTES "value:index[:label]"
+	Memory  *Memory // if not nil, the server writes the output there
 }
 
-// Sequence says which sequence of requests a request belongs to: ID or Text is its correlation ID, none for neither.
+// Sequence is the sequence that a request belongs to. ID or Text is its correlation ID; if both are zero, there is
+// none.
 type Sequence struct {
 	ID         uint64
 	Text       string
 	Start, End bool
 }
 
-// LoadOptions are what a load may bring along.
+// LoadOptions replace files of a model when it is loaded.
 type LoadOptions struct {
-	Config string            // the model configuration as JSON, in place of the file
-	Files  map[string][]byte // "1/model.onnx": contents, in place of the model's folder; they need Config
+	Config string            // the model configuration as JSON, instead of the file
+	Files  map[string][]byte // contents by path ("1/model.onnx"), instead of the model's folder; they need Config
 }
 
-// Response is one answer.
+// Response is one response.
 type Response struct {
 	Model, Version, ID string
 	Outputs            []Tensor
 	Parameters         map[string]any // bool, int64, uint64, string or float64
 
-	// Final says that no further response to the request comes: always outside of streams, and in a stream with the last
-	// one. A decoupled model may say so only in an answer to a request with EmptyFinal.
+	// Final: no further response to the request follows. It is always true outside of streams. A decoupled model may
+	// set it only for requests with EmptyFinal.
 	Final bool
-	// Err is, in a stream, what is wrong with one request, whose ID is the response's; the stream goes on.
+	// Err is the error of one request in a stream. ID is that of the request. The stream goes on.
 	Err *Error
 }
 
-// Output returns the output of a name, nil if there is none.
+// Output returns the output with a name, nil if there is none.
 func (r *Response) Output(name string) *Tensor {
 	for i := range r.Outputs {
 		if r.Outputs[i].Name == name {
@@ -108,13 +110,14 @@ func (r *Response) Output(name string) *Tensor {
 	return nil
 }
 
-// Error is what a server answered in place of a result.
+// Error is an error that a server answered.
 type Error struct {
 	Message string
-	Code    codes.Code // of gRPC; over HTTP, the code that the status stands for
+	Code    codes.Code // of gRPC; over HTTP, the code that corresponds to the status
 	Status  int        // of HTTP; 0 over gRPC
 }
 
+// Error returns the message and the status or code.
 func (e *Error) Error() string {
 	if e.Status != 0 {
 		return fmt.Sprintf("%s (HTTP status %d)", e.Message, e.Status)

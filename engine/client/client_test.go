@@ -358,7 +358,7 @@ func TestTensorsInJSON(t *testing.T) {
 // TestAnswersThatAreWrong: a server may be broken; the client says so and does not panic.
 func TestAnswersThatAreWrong(t *testing.T) {
 	for _, tt := range []struct{ name, length, body, want string }{
-		{"no JSON", "", "hello", "the answer's JSON"},
+		{"no JSON", "", "hello", "the response's JSON"},
 		{"no number", "x", "{}", "header length"},
 		{"longer than the body", "99", "{}", "header length"},
 		{"more bytes than there are", "80", `{"outputs":[{"name":"O","shape":[4],"parameters":{"binary_data_size":16}}]}     abc`, "left"},

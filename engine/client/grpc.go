@@ -19,13 +19,13 @@ import (
 	"nereid/engine/tensor"
 )
 
-// GRPCOptions change how a gRPC client asks. The zero value is good for a server without TLS and access rules.
+// GRPCOptions are options of a gRPC client. The zero value is for a server without TLS and access rules.
 type GRPCOptions struct {
 	Credentials credentials.TransportCredentials // default: none, h2c
 	Metadata    map[string]string                // sent with every call
 	Token       string                           // sent as authorization: Bearer
-	MaxBytes    int                              // the largest message either way; default 2 GiB
-	Dial        []grpc.DialOption                // after those that the other fields stand for
+	MaxBytes    int                              // the largest message in either direction; default 2 GiB
+	Dial        []grpc.DialOption                // applied after those of the other fields
 }
 
 // GRPC is a client over gRPC. See Client for its methods.
@@ -35,7 +35,7 @@ type GRPC struct {
 	md   metadata.MD
 }
 
-// NewGRPC makes a client of the server at an address, "localhost:8001". It does not wait for a connection.
+// NewGRPC returns a client of the server at an address such as "localhost:8001". It does not wait for a connection.
 func NewGRPC(address string, o GRPCOptions) (*GRPC, error) {
 	if o.Credentials == nil {
 		o.Credentials = insecure.NewCredentials()
@@ -58,9 +58,10 @@ func NewGRPC(address string, o GRPCOptions) (*GRPC, error) {
 	return &GRPC{conn: conn, stub: inferencepb.NewGRPCInferenceServiceClient(conn), md: md}, nil
 }
 
-// Close ends the connections; calls that run fail.
+// Close closes the connections; calls in progress fail.
 func (c *GRPC) Close() error { return c.conn.Close() }
 
+// with adds the metadata of the options.
 func (c *GRPC) with(ctx context.Context) context.Context {
 	if len(c.md) == 0 {
 		return ctx
@@ -69,8 +70,8 @@ func (c *GRPC) with(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, metadata.Join(own, c.md))
 }
 
-// said turns a status into *Error; what is no status stays as it is.
-func said(err error) error {
+// serverError turns the error of a call into an *Error if it has a status.
+func serverError(err error) error {
 	if s, ok := status.FromError(err); err != nil && ok {
 		return &Error{Message: s.Message(), Code: s.Code()}
 	}
@@ -80,80 +81,85 @@ func said(err error) error {
 // Live implements Client.
 func (c *GRPC) Live(ctx context.Context) (bool, error) {
 	m, err := c.stub.ServerLive(c.with(ctx), &inferencepb.ServerLiveRequest{})
-	return m.GetLive(), said(err)
+	return m.GetLive(), serverError(err)
 }
 
 // Ready implements Client.
 func (c *GRPC) Ready(ctx context.Context) (bool, error) {
 	m, err := c.stub.ServerReady(c.with(ctx), &inferencepb.ServerReadyRequest{})
-	return m.GetReady(), said(err)
+	return m.GetReady(), serverError(err)
 }
 
 // ModelReady implements Client.
 func (c *GRPC) ModelReady(ctx context.Context, model, version string) (bool, error) {
 	m, err := c.stub.ModelReady(c.with(ctx), &inferencepb.ModelReadyRequest{Name: model, Version: version})
-	return m.GetReady(), said(err)
+	return m.GetReady(), serverError(err)
 }
 
 // ServerMetadata implements Client.
 func (c *GRPC) ServerMetadata(ctx context.Context) (*inferencepb.ServerMetadataResponse, error) {
 	m, err := c.stub.ServerMetadata(c.with(ctx), &inferencepb.ServerMetadataRequest{})
-	return m, said(err)
+	return m, serverError(err)
 }
 
 // ModelMetadata implements Client.
 func (c *GRPC) ModelMetadata(ctx context.Context, model, version string) (*inferencepb.ModelMetadataResponse, error) {
 	m, err := c.stub.ModelMetadata(c.with(ctx), &inferencepb.ModelMetadataRequest{Name: model, Version: version})
-	return m, said(err)
+	return m, serverError(err)
 }
 
 // ModelConfig implements Client.
 func (c *GRPC) ModelConfig(ctx context.Context, model, version string) (*inferencepb.ModelConfig, error) {
 	m, err := c.stub.ModelConfig(c.with(ctx), &inferencepb.ModelConfigRequest{Name: model, Version: version})
-	return m.GetConfig(), said(err)
+	return m.GetConfig(), serverError(err)
 }
 
 // Statistics implements Client.
 func (c *GRPC) Statistics(ctx context.Context, model, version string) (*inferencepb.ModelStatisticsResponse, error) {
 	m, err := c.stub.ModelStatistics(c.with(ctx), &inferencepb.ModelStatisticsRequest{Name: model, Version: version})
-	return m, said(err)
+	return m, serverError(err)
 }
 
 // Index implements Client.
 func (c *GRPC) Index(ctx context.Context, ready bool) ([]*inferencepb.RepositoryIndexResponse_ModelIndex, error) {
 	m, err := c.stub.RepositoryIndex(c.with(ctx), &inferencepb.RepositoryIndexRequest{Ready: ready})
-	return m.GetModels(), said(err)
+	return m.GetModels(), serverError(err)
 }
 
 // Load implements Client.
 func (c *GRPC) Load(ctx context.Context, model string, o LoadOptions) error {
-	p := map[string]*inferencepb.ModelRepositoryParameter{}
+	r := &inferencepb.RepositoryModelLoadRequest{ModelName: model,
+		Parameters: map[string]*inferencepb.ModelRepositoryParameter{}}
 	if o.Config != "" {
-		p["config"] = &inferencepb.ModelRepositoryParameter{ParameterChoice: &inferencepb.ModelRepositoryParameter_StringParam{StringParam: o.Config}}
+		r.Parameters["config"] = &inferencepb.ModelRepositoryParameter{
+			ParameterChoice: &inferencepb.ModelRepositoryParameter_StringParam{StringParam: o.Config}}
 	}
 	for name, data := range o.Files {
-		p["file:"+name] = &inferencepb.ModelRepositoryParameter{ParameterChoice: &inferencepb.ModelRepositoryParameter_BytesParam{BytesParam: data}}
+		r.Parameters["file:"+name] = &inferencepb.ModelRepositoryParameter{
+			ParameterChoice: &inferencepb.ModelRepositoryParameter_BytesParam{BytesParam: data}}
 	}
-	_, err := c.stub.RepositoryModelLoad(c.with(ctx), &inferencepb.RepositoryModelLoadRequest{ModelName: model, Parameters: p})
-	return said(err)
+	_, err := c.stub.RepositoryModelLoad(c.with(ctx), r)
+	return serverError(err)
 }
 
 // Unload implements Client.
 func (c *GRPC) Unload(ctx context.Context, model string) error {
 	_, err := c.stub.RepositoryModelUnload(c.with(ctx), &inferencepb.RepositoryModelUnloadRequest{ModelName: model})
-	return said(err)
+	return serverError(err)
 }
 
 // RegisterMemory implements Client.
 func (c *GRPC) RegisterMemory(ctx context.Context, region, key string, offset, byteSize uint64) error {
-	_, err := c.stub.SystemSharedMemoryRegister(c.with(ctx), &inferencepb.SystemSharedMemoryRegisterRequest{Name: region, Key: key, Offset: offset, ByteSize: byteSize})
-	return said(err)
+	_, err := c.stub.SystemSharedMemoryRegister(c.with(ctx), &inferencepb.SystemSharedMemoryRegisterRequest{
+		Name: region, Key: key, Offset: offset, ByteSize: byteSize})
+	return serverError(err)
 }
 
 // UnregisterMemory implements Client.
 func (c *GRPC) UnregisterMemory(ctx context.Context, region string) error {
-	_, err := c.stub.SystemSharedMemoryUnregister(c.with(ctx), &inferencepb.SystemSharedMemoryUnregisterRequest{Name: region})
-	return said(err)
+	_, err := c.stub.SystemSharedMemoryUnregister(c.with(ctx),
+		&inferencepb.SystemSharedMemoryUnregisterRequest{Name: region})
+	return serverError(err)
 }
 
 // Infer implements Client.
@@ -164,7 +170,7 @@ func (c *GRPC) Infer(ctx context.Context, r *Request) (*Response, error) {
 	}
 	out, err := c.stub.ModelInfer(c.with(ctx), m)
 	if err != nil {
-		return nil, said(err)
+		return nil, serverError(err)
 	}
 	resp, err := decodeGRPC(out)
 	if err == nil {
@@ -173,22 +179,22 @@ func (c *GRPC) Infer(ctx context.Context, r *Request) (*Response, error) {
 	return resp, err
 }
 
-// Stream is many requests and their responses over one call, the way to use decoupled models. One goroutine may send
-// while another receives.
+// Stream sends many requests and receives their responses over one call. Decoupled models need it. One goroutine may
+// send while another receives.
 type Stream struct {
 	call inferencepb.GRPCInferenceService_ModelStreamInferClient
 }
 
-// Stream opens one. It ends with ctx, or after CloseSend when Recv returns io.EOF: do one of both, or it is not freed.
+// Stream opens a stream. To free it, cancel ctx, or call CloseSend and then Recv until it returns io.EOF.
 func (c *GRPC) Stream(ctx context.Context) (*Stream, error) {
 	call, err := c.stub.ModelStreamInfer(c.with(ctx))
 	if err != nil {
-		return nil, said(err)
+		return nil, serverError(err)
 	}
 	return &Stream{call: call}, nil
 }
 
-// Send sends a request; its ID tells its responses from those of others. After an error, Recv says why the stream ended.
+// Send sends a request. Its ID tells its responses from those of others. After an error, Recv returns the reason.
 func (s *Stream) Send(r *Request) error {
 	m, err := encodeGRPC(r)
 	if err != nil {
@@ -197,25 +203,25 @@ func (s *Stream) Send(r *Request) error {
 	return s.call.Send(m)
 }
 
-// CloseSend says that no more requests come.
+// CloseSend tells the server that no more requests follow.
 func (s *Stream) CloseSend() error { return s.call.CloseSend() }
 
-// Recv waits for the next response. Its Err is about one request; the error that Recv returns ends the stream: io.EOF when
-// every request has been answered.
+// Recv waits for the next response. An error that it returns ends the stream; it is io.EOF when every request has been
+// answered. The error of one request is in Response.Err.
 func (s *Stream) Recv() (*Response, error) {
 	m, err := s.call.Recv()
 	switch {
 	case errors.Is(err, io.EOF):
 		return nil, io.EOF
 	case err != nil:
-		return nil, said(err)
+		return nil, serverError(err)
 	case m.GetErrorMessage() != "":
 		id := m.GetInferResponse().GetId()
 		return &Response{ID: id, Final: true, Err: &Error{Message: m.GetErrorMessage(), Code: codes.Unknown}}, nil
 	}
 	r, err := decodeGRPC(m.GetInferResponse())
 	if err == nil {
-		r.Final, _ = r.Parameters["triton_final_response"].(bool) // false where it is not said
+		r.Final, _ = r.Parameters["triton_final_response"].(bool) // false if it is missing
 	}
 	return r, err
 }
@@ -247,7 +253,8 @@ func encodeGRPC(r *Request) (*inferencepb.ModelInferRequest, error) {
 		if o.Classes > 0 {
 			p["classification"] = int64(o.Classes)
 		}
-		m.Outputs = append(m.Outputs, &inferencepb.ModelInferRequest_InferRequestedOutputTensor{Name: o.Name, Parameters: pbParameters(p)})
+		m.Outputs = append(m.Outputs, &inferencepb.ModelInferRequest_InferRequestedOutputTensor{
+			Name: o.Name, Parameters: pbParameters(p)})
 	}
 	return m, nil
 }
@@ -255,21 +262,21 @@ func encodeGRPC(r *Request) (*inferencepb.ModelInferRequest, error) {
 func pbParameters(p map[string]any) map[string]*inferencepb.InferParameter {
 	m := make(map[string]*inferencepb.InferParameter, len(p))
 	for k, v := range p {
+		if u, ok := v.(uint64); ok { // priority and sequence_id, which older servers take as int64 only
+			if v = int64(u); u > math.MaxInt64 {
+				v = strconv.FormatUint(u, 10)
+			}
+		}
+		m[k] = &inferencepb.InferParameter{}
 		switch v := v.(type) {
 		case bool:
-			m[k] = &inferencepb.InferParameter{ParameterChoice: &inferencepb.InferParameter_BoolParam{BoolParam: v}}
+			m[k].ParameterChoice = &inferencepb.InferParameter_BoolParam{BoolParam: v}
 		case int64:
-			m[k] = &inferencepb.InferParameter{ParameterChoice: &inferencepb.InferParameter_Int64Param{Int64Param: v}}
-		case uint64: // priority and sequence_id, which older servers take as int64 only
-			if v <= math.MaxInt64 {
-				m[k] = &inferencepb.InferParameter{ParameterChoice: &inferencepb.InferParameter_Int64Param{Int64Param: int64(v)}}
-			} else {
-				m[k] = &inferencepb.InferParameter{ParameterChoice: &inferencepb.InferParameter_StringParam{StringParam: strconv.FormatUint(v, 10)}}
-			}
+			m[k].ParameterChoice = &inferencepb.InferParameter_Int64Param{Int64Param: v}
 		case float64:
-			m[k] = &inferencepb.InferParameter{ParameterChoice: &inferencepb.InferParameter_DoubleParam{DoubleParam: v}}
+			m[k].ParameterChoice = &inferencepb.InferParameter_DoubleParam{DoubleParam: v}
 		case string:
-			m[k] = &inferencepb.InferParameter{ParameterChoice: &inferencepb.InferParameter_StringParam{StringParam: v}}
+			m[k].ParameterChoice = &inferencepb.InferParameter_StringParam{StringParam: v}
 		}
 	}
 	return m
@@ -297,25 +304,20 @@ func goParameters(p map[string]*inferencepb.InferParameter) map[string]any {
 	return m
 }
 
-// decodeGRPC reads an answer. Outputs in shared memory have no entry of raw contents.
+// decodeGRPC reads a response. Outputs in shared memory have no entry of raw contents, or in Triton an empty one.
 func decodeGRPC(m *inferencepb.ModelInferResponse) (*Response, error) {
-	r := &Response{Model: m.GetModelName(), Version: m.GetModelVersion(), ID: m.GetId(), Parameters: goParameters(m.GetParameters())}
+	r := &Response{Model: m.GetModelName(), Version: m.GetModelVersion(), ID: m.GetId(),
+		Parameters: goParameters(m.GetParameters())}
 	raw := m.GetRawOutputContents()
-	all := len(raw) == len(m.GetOutputs()) // Triton sends an empty entry for what lies in shared memory
+	all := len(raw) == len(m.GetOutputs())
 	for _, o := range m.GetOutputs() {
 		t := Tensor{Name: o.GetName(), DataType: tensor.ParseDataType(o.GetDatatype()), Shape: o.GetShape()}
-		p := goParameters(o.GetParameters())
-		region, shared := p["shared_memory_region"].(string)
-		if shared {
-			offset, _ := p["shared_memory_offset"].(int64) // 0 where it is not said
-			size, _ := p["shared_memory_byte_size"].(int64)
-			t.Memory = &Memory{Region: region, Offset: offset, ByteSize: size}
-		}
-		if !shared || all {
+		t.Memory = memoryOf(goParameters(o.GetParameters()))
+		if t.Memory == nil || all {
 			if len(raw) == 0 {
-				return nil, fmt.Errorf("output %q of the answer has no raw contents", o.GetName())
+				return nil, fmt.Errorf("output %q of the response has no raw contents", o.GetName())
 			}
-			if !shared {
+			if t.Memory == nil {
 				t.Data = raw[0]
 			}
 			raw = raw[1:]

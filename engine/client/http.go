@@ -19,14 +19,14 @@ import (
 	"nereid/engine/inferencepb"
 )
 
-// HTTPOptions change how an HTTP client asks. The zero value is good for a server without access rules.
+// HTTPOptions are options of an HTTP client. The zero value is for a server without access rules.
 type HTTPOptions struct {
-	Client   *http.Client // default: http.DefaultClient; TLS and timeouts are its
+	Client   *http.Client // has TLS and timeouts; default: http.DefaultClient
 	Header   http.Header  // sent with every request
 	Token    string       // sent as Authorization: Bearer
-	MaxBytes int64        // the largest answer that is read; default 2 GiB
+	MaxBytes int64        // the largest response that is read; default 2 GiB
 
-	// Tensors travel as JSON numbers and strings instead of in the binary form.
+	// Tensors are sent as JSON numbers and strings instead of in binary form.
 	JSONInputs, JSONOutputs bool
 }
 
@@ -36,7 +36,8 @@ type HTTP struct {
 	opt  HTTPOptions
 }
 
-// NewHTTP makes a client of the server at a URL, "http://localhost:8000", which may have a path before /v2. It does not connect.
+// NewHTTP returns a client of the server at a URL such as "http://localhost:8000". The URL may have a path, which is
+// put before /v2. It does not connect.
 func NewHTTP(base string, o HTTPOptions) (*HTTP, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -51,14 +52,17 @@ func NewHTTP(base string, o HTTPOptions) (*HTTP, error) {
 	return &HTTP{base: strings.TrimRight(base, "/"), opt: o}, nil
 }
 
-// Close lets idle connections go.
+// Close closes idle connections.
 func (c *HTTP) Close() error {
 	c.opt.Client.CloseIdleConnections()
 	return nil
 }
 
-// do sends a request and returns the answer's body; header is its headers. A status of 400 and above is an *Error.
-func (c *HTTP) do(ctx context.Context, method, path string, body []byte, more ...string) ([]byte, http.Header, error) {
+// do sends a request with additional headers, pairs of a name and a value, and returns the response's body and
+// header. A status of 400 or above is an *Error.
+func (c *HTTP) do(ctx context.Context, method, path string, body []byte, headers ...string) (
+	[]byte, http.Header, error,
+) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, nil, err
@@ -69,8 +73,8 @@ func (c *HTTP) do(ctx context.Context, method, path string, body []byte, more ..
 	if c.opt.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.opt.Token)
 	}
-	for i := 0; i+1 < len(more); i += 2 {
-		req.Header.Set(more[i], more[i+1])
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
 	}
 	resp, err := c.opt.Client.Do(req)
 	if err != nil {
@@ -80,13 +84,21 @@ func (c *HTTP) do(ctx context.Context, method, path string, body []byte, more ..
 	data, err := io.ReadAll(io.LimitReader(resp.Body, c.opt.MaxBytes+1))
 	switch {
 	case err != nil:
-		return nil, nil, fmt.Errorf("reading the answer to %s %s: %w", method, path, err)
+		return nil, nil, fmt.Errorf("reading the response to %s %s: %w", method, path, err)
 	case int64(len(data)) > c.opt.MaxBytes:
-		return nil, nil, fmt.Errorf("the answer to %s %s has more than %d bytes; raise MaxBytes", method, path, c.opt.MaxBytes)
+		return nil, nil, fmt.Errorf("the response to %s %s has more than %d bytes; raise MaxBytes",
+			method, path, c.opt.MaxBytes)
 	case resp.StatusCode >= 400:
 		return nil, nil, httpError(resp.StatusCode, data)
 	}
 	return data, resp.Header, nil
+}
+
+// grpcCodes are the codes of HTTP statuses. Others below 500 are InvalidArgument.
+var grpcCodes = map[int]codes.Code{
+	http.StatusNotFound: codes.NotFound, http.StatusUnauthorized: codes.Unauthenticated,
+	http.StatusForbidden: codes.PermissionDenied, http.StatusInternalServerError: codes.Internal,
+	http.StatusNotImplemented: codes.Unimplemented, http.StatusServiceUnavailable: codes.Unavailable,
 }
 
 func httpError(status int, body []byte) *Error {
@@ -97,35 +109,22 @@ func httpError(status int, body []byte) *Error {
 	if json.Unmarshal(body, &text) == nil && text.Error != "" {
 		e.Message = text.Error
 	}
-	switch status {
-	case http.StatusNotFound:
-		e.Code = codes.NotFound
-	case http.StatusUnauthorized:
-		e.Code = codes.Unauthenticated
-	case http.StatusForbidden:
-		e.Code = codes.PermissionDenied
-	case http.StatusInternalServerError:
-		e.Code = codes.Internal
-	case http.StatusNotImplemented:
-		e.Code = codes.Unimplemented
-	case http.StatusServiceUnavailable:
-		e.Code = codes.Unavailable
-	default:
-		if status < 500 {
-			e.Code = codes.InvalidArgument
-		}
+	if code, ok := grpcCodes[status]; ok {
+		e.Code = code
+	} else if status < 500 {
+		e.Code = codes.InvalidArgument
 	}
 	return e
 }
 
-// ask reads a message that the server writes as JSON.
-func (c *HTTP) ask(ctx context.Context, path string, m proto.Message) error {
+// get reads a message that the server sends as JSON.
+func (c *HTTP) get(ctx context.Context, path string, m proto.Message) error {
 	data, _, err := c.do(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return err
 	}
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, m); err != nil {
-		return fmt.Errorf("the answer to GET %s: %w", path, err)
+		return fmt.Errorf("the response to GET %s: %w", path, err)
 	}
 	return nil
 }
@@ -138,7 +137,7 @@ func modelPath(model, version string) string {
 	return p
 }
 
-// health is true for 200 and false for 400, which says no.
+// health is true for 200 and false for 400.
 func (c *HTTP) health(ctx context.Context, path string) (bool, error) {
 	_, _, err := c.do(ctx, http.MethodGet, path, nil)
 	if e, ok := err.(*Error); ok && e.Status == http.StatusBadRequest { // do returns it as it is
@@ -161,19 +160,19 @@ func (c *HTTP) ModelReady(ctx context.Context, model, version string) (bool, err
 // ServerMetadata implements Client.
 func (c *HTTP) ServerMetadata(ctx context.Context) (*inferencepb.ServerMetadataResponse, error) {
 	m := new(inferencepb.ServerMetadataResponse)
-	return m, c.ask(ctx, "/v2", m)
+	return m, c.get(ctx, "/v2", m)
 }
 
 // ModelMetadata implements Client.
 func (c *HTTP) ModelMetadata(ctx context.Context, model, version string) (*inferencepb.ModelMetadataResponse, error) {
 	m := new(inferencepb.ModelMetadataResponse)
-	return m, c.ask(ctx, modelPath(model, version), m)
+	return m, c.get(ctx, modelPath(model, version), m)
 }
 
 // ModelConfig implements Client.
 func (c *HTTP) ModelConfig(ctx context.Context, model, version string) (*inferencepb.ModelConfig, error) {
 	m := new(inferencepb.ModelConfig)
-	return m, c.ask(ctx, modelPath(model, version)+"/config", m)
+	return m, c.get(ctx, modelPath(model, version)+"/config", m)
 }
 
 // Statistics implements Client.
@@ -183,7 +182,7 @@ func (c *HTTP) Statistics(ctx context.Context, model, version string) (*inferenc
 		path = modelPath(model, version) + "/stats"
 	}
 	m := new(inferencepb.ModelStatisticsResponse)
-	return m, c.ask(ctx, path, m)
+	return m, c.get(ctx, path, m)
 }
 
 // Index implements Client.
@@ -258,18 +257,18 @@ func (c *HTTP) Infer(ctx context.Context, r *Request) (*Response, error) {
 			body = append(body, r.Inputs[i].Data...)
 		}
 	}
-	kind := []string{"Content-Type", "application/octet-stream", headerLength, strconv.Itoa(len(head))}
+	headers := []string{"Content-Type", "application/octet-stream", headerLength, strconv.Itoa(len(head))}
 	if c.opt.JSONInputs {
-		kind = []string{"Content-Type", "application/json"}
+		headers = []string{"Content-Type", "application/json"}
 	}
-	data, header, err := c.do(ctx, http.MethodPost, modelPath(r.Model, r.Version)+"/infer", body, kind...)
+	data, header, err := c.do(ctx, http.MethodPost, modelPath(r.Model, r.Version)+"/infer", body, headers...)
 	if err != nil {
 		return nil, err
 	}
 	n := len(data)
 	if v := header.Get(headerLength); v != "" {
 		if n, err = strconv.Atoi(v); err != nil || n < 0 || n > len(data) {
-			return nil, fmt.Errorf("the answer of model %q has %d bytes and the header length %q", r.Model, len(data), v)
+			return nil, fmt.Errorf("the response of model %q has %d bytes and the header length %q", r.Model, len(data), v)
 		}
 	}
 	return decodeHTTP(data[:n], data[n:])

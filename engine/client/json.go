@@ -12,8 +12,8 @@ import (
 	"nereid/engine/tensor"
 )
 
-// FromJSON makes a tensor of JSON's values, an array in row-major order that may be nested, as KServe's "data". The shape
-// must have as many elements as there are values. FP16 and BF16 have no form in JSON.
+// FromJSON makes a tensor from a JSON array in row-major order, which may nest, like "data" in the KServe protocol. The
+// shape must have as many elements as there are values. FP16 and BF16 have no form in JSON.
 func FromJSON(name string, dt tensor.DataType, shape []int64, data json.RawMessage) (Tensor, error) {
 	t := Tensor{Name: name, DataType: dt, Shape: shape, Data: []byte{}}
 	want, err := tensor.Elements(shape)
@@ -54,7 +54,7 @@ func FromJSON(name string, dt tensor.DataType, shape []int64, data json.RawMessa
 	return t, nil
 }
 
-// appendValue adds a token of JSON as an element.
+// appendValue appends a JSON token as an element.
 func appendValue(b []byte, dt tensor.DataType, tok json.Token) ([]byte, error) {
 	switch dt {
 	case tensor.Bytes:
@@ -98,7 +98,7 @@ func appendNumber(b []byte, dt tensor.DataType, s string) ([]byte, error) {
 	return b, fmt.Errorf("type %v has no form in JSON; give the bytes instead", dt)
 }
 
-// ToJSON returns the elements of a tensor as one flat array of JSON. Strings must be UTF-8 to arrive as they are.
+// ToJSON returns the elements of a tensor as a flat JSON array. Strings that are not UTF-8 are changed.
 func ToJSON(t *Tensor) (json.RawMessage, error) {
 	n, err := t.elements()
 	if err != nil {
@@ -113,7 +113,8 @@ func ToJSON(t *Tensor) (json.RawMessage, error) {
 	}
 	size := t.DataType.Size()
 	if size == 0 || len(t.Data) != n*size {
-		return nil, fmt.Errorf("tensor %q has %d bytes, which its type %v and shape %v do not fit", t.Name, len(t.Data), t.DataType, t.Shape)
+		return nil, fmt.Errorf("tensor %q has %d bytes, which its type %v and shape %v do not fit",
+			t.Name, len(t.Data), t.DataType, t.Shape)
 	}
 	b := []byte{'['}
 	for i := range n {
@@ -127,7 +128,7 @@ func ToJSON(t *Tensor) (json.RawMessage, error) {
 	return append(b, ']'), nil
 }
 
-// appendElement adds an element in JSON's form.
+// appendElement appends an element as JSON.
 func appendElement(b []byte, dt tensor.DataType, e []byte) ([]byte, error) {
 	var all [8]byte
 	copy(all[:], e)

@@ -8,24 +8,24 @@ import (
 	"nereid/engine/tensor"
 )
 
-// Tensor is an input or an output: elements in row-major order, little-endian, as tensor.Tensor describes.
+// Tensor is an input or an output. Its elements are in row-major order and little-endian; see tensor.Tensor.
 type Tensor struct {
 	Name     string
 	DataType tensor.DataType
 	Shape    []int64
-	Data     []byte // not copied: do not change it while a call uses it
+	Data     []byte // not copied; it must not change during a call
 
-	// Memory, if not nil, says where the data lies instead: Data is nil then.
+	// Memory, if not nil, is where the data is instead of Data.
 	Memory *Memory
 }
 
-// Memory is a part of a shared memory region that was registered with the server by its name.
+// Memory is a part of a registered shared memory region.
 type Memory struct {
 	Region           string
 	Offset, ByteSize int64
 }
 
-// Element is a type of Go that a tensor's elements may have. FP16 and BF16 have none: set Data.
+// Element is a Go type that a tensor's elements may have. There is none for FP16 and BF16: set Data.
 type Element interface {
 	bool | uint8 | uint16 | uint32 | uint64 | int8 | int16 | int32 | int64 | float32 | float64
 }
@@ -58,17 +58,17 @@ func DataTypeOf[T Element]() tensor.DataType {
 	}
 }
 
-// Of makes a tensor of values in row-major order. Without a shape it has one dimension. The values are copied.
-// The server refuses a shape that does not fit the values.
+// Of returns a tensor with a copy of values, which are in row-major order. Without a shape it has one dimension. Of
+// does not check the shape; the server does.
 func Of[T Element](name string, values []T, shape ...int64) Tensor {
 	t := Tensor{Name: name, DataType: DataTypeOf[T](), Shape: shapeOf(len(values), shape)}
 	if data, err := binary.Append(make([]byte, 0, len(values)*t.DataType.Size()), binary.LittleEndian, values); err == nil {
-		t.Data = data // Append fails only for types without a fixed size, which Element has none of
+		t.Data = data // Append fails only for types without a fixed size
 	}
 	return t
 }
 
-// Strings makes a tensor of BYTES elements, which need not be UTF-8.
+// Strings returns a tensor of BYTES elements, which need not be UTF-8.
 func Strings(name string, values []string, shape ...int64) Tensor {
 	t := Tensor{Name: name, DataType: tensor.Bytes, Shape: shapeOf(len(values), shape), Data: []byte{}}
 	for _, v := range values {
@@ -84,7 +84,7 @@ func shapeOf(n int, shape []int64) []int64 {
 	return slices.Clone(shape)
 }
 
-// Values returns the elements, copied. It fails if they are not of type T, or if bytes are missing or left over.
+// Values returns a copy of the elements. It fails if they are not of type T, or if bytes are missing or left over.
 func Values[T Element](t *Tensor) ([]T, error) {
 	if want := DataTypeOf[T](); t.DataType != want {
 		return nil, fmt.Errorf("tensor %q is of type %v, not %v", t.Name, t.DataType, want)
@@ -95,7 +95,8 @@ func Values[T Element](t *Tensor) ([]T, error) {
 	}
 	values := make([]T, n)
 	if len(t.Data) != n*t.DataType.Size() {
-		return nil, fmt.Errorf("tensor %q has %d bytes, its shape %v needs %d", t.Name, len(t.Data), t.Shape, n*t.DataType.Size())
+		return nil, fmt.Errorf("tensor %q has %d bytes, its shape %v needs %d",
+			t.Name, len(t.Data), t.Shape, n*t.DataType.Size())
 	}
 	if _, err := binary.Decode(t.Data, binary.LittleEndian, values); err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
@@ -103,7 +104,7 @@ func Values[T Element](t *Tensor) ([]T, error) {
 	return values, nil
 }
 
-// StringValues returns the elements of a BYTES tensor, copied.
+// StringValues returns a copy of the elements of a BYTES tensor.
 func StringValues(t *Tensor) ([]string, error) {
 	if t.DataType != tensor.Bytes {
 		return nil, fmt.Errorf("tensor %q is of type %v, not BYTES", t.Name, t.DataType)
@@ -122,7 +123,7 @@ func StringValues(t *Tensor) ([]string, error) {
 	return values, nil
 }
 
-// elements is how many the shape says, bounded by the bytes that there are.
+// elements returns the number of elements that the shape has. It fails if there are fewer bytes.
 func (t *Tensor) elements() (int, error) {
 	n, err := tensor.Elements(t.Shape)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// The JSON of an inference request and its answer, before the tensors' bytes.
+// The JSON part of an inference request and its response.
 type (
 	jsonRequest struct {
 		ID         string         `json:"id,omitempty"`
@@ -32,7 +32,7 @@ type (
 	}
 )
 
-// parameters are those of a request, by their names on the wire.
+// parameters returns the parameters of a request by their names in the protocol.
 func (r *Request) parameters() (map[string]any, error) {
 	p := map[string]any{}
 	for k, v := range r.Parameters {
@@ -61,11 +61,28 @@ func (r *Request) parameters() (map[string]any, error) {
 	return p, nil
 }
 
+const (
+	regionParameter   = "shared_memory_region"
+	offsetParameter   = "shared_memory_offset"
+	byteSizeParameter = "shared_memory_byte_size"
+)
+
 func (m *Memory) parameters() map[string]any {
-	return map[string]any{"shared_memory_region": m.Region, "shared_memory_offset": m.Offset, "shared_memory_byte_size": m.ByteSize}
+	return map[string]any{regionParameter: m.Region, offsetParameter: m.Offset, byteSizeParameter: m.ByteSize}
 }
 
-// encodeHTTP returns the JSON of a request and how many bytes of tensors follow it. o says which tensors are in JSON.
+// memoryOf returns where an output with these parameters is in shared memory, nil if it is not.
+func memoryOf(p map[string]any) *Memory {
+	region, ok := p[regionParameter].(string)
+	if !ok {
+		return nil
+	}
+	offset, _ := p[offsetParameter].(int64) // 0 if it is missing
+	size, _ := p[byteSizeParameter].(int64)
+	return &Memory{Region: region, Offset: offset, ByteSize: size}
+}
+
+// encodeHTTP returns the JSON part of a request and the number of bytes of tensors that follow it.
 func encodeHTTP(r *Request, o *HTTPOptions) (head []byte, tail int, err error) {
 	p, err := r.parameters()
 	if err != nil {
@@ -105,43 +122,41 @@ func encodeHTTP(r *Request, o *HTTPOptions) (head []byte, tail int, err error) {
 	return head, tail, err
 }
 
-// decodeHTTP reads an answer: its JSON and the bytes of its tensors, which the response goes on showing.
+// decodeHTTP reads a response from its JSON part and the bytes of its tensors, which the response keeps.
 func decodeHTTP(head, tail []byte) (*Response, error) {
 	var doc jsonResponse
 	dec := json.NewDecoder(bytes.NewReader(head))
 	dec.UseNumber()
 	if err := dec.Decode(&doc); err != nil {
-		return nil, fmt.Errorf("the answer's JSON: %w", err)
+		return nil, fmt.Errorf("the response's JSON: %w", err)
 	}
 	r := &Response{Model: doc.Model, Version: doc.Version, ID: doc.ID, Parameters: numbers(doc.Parameters), Final: true}
 	for _, o := range doc.Outputs {
 		t := Tensor{Name: o.Name, DataType: tensor.ParseDataType(o.DataType), Shape: o.Shape}
 		p := numbers(o.Parameters)
-		if region, ok := p["shared_memory_region"].(string); ok {
-			offset, _ := p["shared_memory_offset"].(int64) // 0 where it is not said
-			size, _ := p["shared_memory_byte_size"].(int64)
-			t.Memory = &Memory{Region: region, Offset: offset, ByteSize: size}
-		} else if _, binary := p["binary_data_size"]; !binary && o.Data != nil {
+		n, binary := p["binary_data_size"].(int64)
+		switch t.Memory = memoryOf(p); {
+		case t.Memory != nil:
+		case p["binary_data_size"] == nil && o.Data != nil:
 			var err error
 			if t, err = FromJSON(t.Name, t.DataType, t.Shape, o.Data); err != nil {
-				return nil, fmt.Errorf("the answer: %w", err)
+				return nil, fmt.Errorf("the response: %w", err)
 			}
-		} else {
-			n, ok := p["binary_data_size"].(int64)
-			if !ok || n < 0 || n > int64(len(tail)) {
-				return nil, fmt.Errorf("output %q of the answer is not in binary form, or has more than the %d bytes that are left", o.Name, len(tail))
-			}
+		case !binary || n < 0 || n > int64(len(tail)):
+			return nil, fmt.Errorf("output %q of the response is not in binary form, or has more than the %d bytes "+
+				"that are left", o.Name, len(tail))
+		default:
 			t.Data, tail = tail[:n:n], tail[n:]
 		}
 		r.Outputs = append(r.Outputs, t)
 	}
 	if len(tail) > 0 {
-		return nil, fmt.Errorf("%d bytes are left over behind the outputs of the answer", len(tail))
+		return nil, fmt.Errorf("%d bytes are left over behind the outputs of the response", len(tail))
 	}
 	return r, nil
 }
 
-// numbers turns the numbers of JSON into int64, or float64 where they are none.
+// numbers turns JSON numbers into int64, or into float64 if they are no integers.
 func numbers(p map[string]any) map[string]any {
 	for k, v := range p {
 		n, ok := v.(json.Number)

@@ -115,9 +115,9 @@ func (p accessPolicy) originListed(x *exchange) bool {
 // exposedHeaders are the headers of replies that a page of an allowed origin may read.
 const exposedHeaders = "Inference-Header-Content-Length, Content-Encoding, Server-Timing, Endpoint-Load-Metrics"
 
-// preflight notes that the reply is for a page of an allowed foreign origin. If the request is a preflight, it answers it
-// and returns true: preflights have no token. Pages of other origins get no CORS headers. Format: the fetch standard's
-// CORS protocol.
+// preflight notes that the reply is for a page of an allowed foreign origin. If the request is a preflight, it
+// answers it and returns true: preflights have no token. Pages of other origins get no CORS headers. Format: the
+// fetch standard's CORS protocol.
 func (p accessPolicy) preflight(x *exchange) (done bool) {
 	if !p.originListed(x) {
 		return false

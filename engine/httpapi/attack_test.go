@@ -47,8 +47,8 @@ type attack struct {
 	status        string // how the status begins
 }
 
-// run sends the attacks one by one and checks after each that the control model still answers, that the answer came soon
-// and is a JSON object with an error, and that the memory it took is bounded by what was sent.
+// run sends the attacks one by one and checks after each that the control model still answers, that the answer came
+// soon and is a JSON object with an error, and that the memory it took is bounded by what was sent.
 func runAttacks(t *testing.T, s *testServer, list []attack) {
 	t.Helper()
 	for _, a := range list {
@@ -188,8 +188,8 @@ func TestA7Bombs(t *testing.T) {
 	}
 }
 
-// TestB4LoadOverrides: a file of a load request is put nowhere but into the model's own folder, and a load that is refused
-// leaves the model as it was.
+// TestB4LoadOverrides: a file of a load request is put nowhere but into the model's own folder, and a load that is
+// refused leaves the model as it was.
 func TestB4LoadOverrides(t *testing.T) {
 	s := attacked(t)
 	const config = `{"backend":"add_sub"}`
@@ -204,8 +204,8 @@ func TestB4LoadOverrides(t *testing.T) {
 	}
 }
 
-// bomb is what inflates to size spaces, without the sum at its end. It is made of one piece over and over, each of which
-// refers to the same spaces before it, so that making it takes no time.
+// bomb is what inflates to size spaces, without the sum at its end. It is made of one piece over and over, each of
+// which refers to the same spaces before it, so that making it takes no time.
 func bomb(t *testing.T, kind string, size int) string {
 	t.Helper()
 	const piece = 1 << 20
@@ -301,7 +301,8 @@ func descriptors(t *testing.T) int {
 	return int(min(most.Cur, 1<<30))
 }
 
-// TestA9Chunks: a 4 MB body in chunks of one byte is read like any other; bad chunks and endless extensions are refused.
+// TestA9Chunks: a 4 MB body in chunks of one byte is read like any other; bad chunks and endless extensions are
+// refused.
 func TestA9Chunks(t *testing.T) {
 	s := attacked(t)
 	head := "POST " + addSubPath + " HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"

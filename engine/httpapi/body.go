@@ -16,8 +16,8 @@ import (
 	"nereid/engine/tensor"
 )
 
-// firstRead is how much memory a body gets before any of it has arrived. A longer one grows as it arrives, which costs a
-// copy. A tensor of 1 MiB with its JSON part fits.
+// firstRead is how much memory a body gets before any of it has arrived. A longer one grows as it arrives, which
+// costs a copy. A tensor of 1 MiB with its JSON part fits.
 const firstRead = 2 << 20
 
 // smallBody is the size up to which an unwanted body is read so that the connection can be used again.
@@ -26,9 +26,9 @@ const smallBody = 64 << 10
 // errTooLarge says that a body is over the limit.
 var errTooLarge = errors.New("request body is too large")
 
-// readBody reads the whole body into pooled memory, offset bytes behind the buffer's start. It returns the buffer, which
-// the caller must release, and the body. After an error, which has its own status and content type, the connection will
-// be closed.
+// readBody reads the whole body into pooled memory, offset bytes behind the buffer's start. It returns the buffer,
+// which the caller must release, and the body. After an error, which has its own status and content type, the
+// connection will be closed.
 func (s *Server) readBody(x *exchange, offset int) (*tensor.Buffer, []byte, error) {
 	if x.body == nil || x.length == 0 {
 		x.drained = true

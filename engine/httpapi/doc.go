@@ -6,10 +6,10 @@
 // what other protocols do differently.
 //
 // A request goes this way: connections (connections.go, watch.go, idle.go) → the HTTP library (transport.go) →
-// Server.serve (server.go) → a handler of the table of routes (routes.go). Handlers work on an exchange, one request and
-// its reply; only transport.go knows the HTTP library.
+// Server.serve (server.go) → a handler of the table of routes (routes.go). Handlers work on an exchange, one request
+// and its reply; only transport.go knows the HTTP library.
 //
-// Goroutines: one per connection that has had a request recently, one watcher per server that enforces the time limits
-// and notices clients that left, and one that waits for input on the idle connections. Serve starts them, Shutdown waits
-// for them.
+// Goroutines: one per connection that has had a request recently, one watcher per server that enforces the time
+// limits and notices clients that left, and one that waits for input on the idle connections. Serve starts them,
+// Shutdown waits for them.
 package httpapi

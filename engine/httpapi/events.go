@@ -16,9 +16,9 @@ const typeEvents = "text/event-stream; charset=utf-8"
 // encoder appends one response of r to w.
 type encoder func(w *tensorjson.Builder, r *infer.Request, resp *infer.Response) error
 
-// eventStream is the body of a reply whose responses are server-sent events: "data: {…}", then an empty line. The HTTP
-// library reads it on the connection's goroutine after the handler returned, so it uses no exchange. It owns its request;
-// a client that leaves, or does not read, cancels it.
+// eventStream is the body of a reply whose responses are server-sent events: "data: {…}", then an empty line. The
+// HTTP library reads it on the connection's goroutine after the handler returned, so it uses no exchange. It owns its
+// request; a client that leaves, or does not read, cancels it.
 type eventStream struct {
 	s      *Server
 	c      *conn
@@ -109,8 +109,8 @@ func (e *eventStream) advance() error {
 	return nil
 }
 
-// wait waits for a response. Meanwhile the connection counts as handling: there is no time limit, and the watcher checks
-// whether the client is still there.
+// wait waits for a response. Meanwhile the connection counts as handling: there is no time limit, and the watcher
+// checks whether the client is still there.
 func (e *eventStream) wait() (*infer.Response, error) {
 	e.c.enter(handling)
 	defer e.c.enter(writing)

@@ -6,8 +6,8 @@ import (
 	"nereid/engine/status"
 )
 
-// errManyResponses is the answer of generate if a model gives none or several responses. Triton sends it with status 200,
-// so that clients take it for a result.
+// errManyResponses is the answer of generate if a model gives none or several responses. Triton sends it with status
+// 200, so that clients take it for a result.
 func errManyResponses() error {
 	return status.New(status.InvalidArg, "generate expects model to produce exactly 1 response, "+
 		"use generate stream for model that generates various number of responses")
@@ -105,8 +105,8 @@ func (s *Server) onlyResponse(x *exchange, r *infer.Request) (only *infer.Respon
 	return only, err
 }
 
-// isEnd reports whether a response only says that no more follow. Models that are not decoupled may send such a response
-// after their own; started reports whether there was one.
+// isEnd reports whether a response only says that no more follow. Models that are not decoupled may send such a
+// response after their own; started reports whether there was one.
 func isEnd(r *infer.Request, resp *infer.Response, started bool) bool {
 	return resp.Final && resp.Err == nil && len(resp.Outputs) == 0 && (started || r.Served.Decoupled())
 }

@@ -9,13 +9,13 @@ import (
 	"nereid/engine/system/socket"
 )
 
-// Idle connections. A connection without a request costs a goroutine, its stack, the HTTP library's read buffer and an
-// exchange. After pollAfter the watcher ends its read. The library takes that for the end of the connection and frees all
-// of it, but the connection stays open and is polled until the client sends something; then it is served again. No
-// request waits for any of this.
+// Idle connections. A connection without a request costs a goroutine, its stack, the HTTP library's read buffer and
+// an exchange. After pollAfter the watcher ends its read. The library takes that for the end of the connection and
+// frees all of it, but the connection stays open and is polled until the client sends something; then it is served
+// again. No request waits for any of this.
 //
-// A connection goes from idle to releasing (set by the watcher) to polled (by its goroutine), or back to readingHead if a
-// request arrived meanwhile. A polled connection becomes idle again, or it is closed.
+// A connection goes from idle to releasing (set by the watcher) to polled (by its goroutine), or back to readingHead
+// if a request arrived meanwhile. A polled connection becomes idle again, or it is closed.
 
 // manyPolled is the number of newly polled connections whose memory is worth giving back to the operating system.
 const manyPolled = 256

@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// TestA21AllocIdleConnections: 1,000 idle keep-alive connections (fewer where a process may not open as many files), 10,000
-// in the soak run, cost a server process less than 10 KB each, and a new request is answered within 50 ms. The server is a
-// process of its own; what its resident memory grew by is what counts. (The name brings it into the stage without the race
-// detector, under which memory is not what it is.)
+// TestA21AllocIdleConnections: 1,000 idle keep-alive connections (fewer where a process may not open as many files),
+// 10,000 in the soak run, cost a server process less than 10 KB each, and a new request is answered within 50 ms. The
+// server is a process of its own; what its resident memory grew by is what counts. (The name brings it into the stage
+// without the race detector, under which memory is not what it is.)
 func TestA21AllocIdleConnections(t *testing.T) {
 	t.Parallel()                    // it mostly waits, and the server is a process of its own
 	n, limit := 1000, 5*time.Second // a busy machine is not the server's fault

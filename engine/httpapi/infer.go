@@ -136,8 +136,8 @@ func (s *Server) next(x *exchange, r *infer.Request) (*infer.Response, error) {
 	return resp, err
 }
 
-// inferEvents answers an inference of a model that gives any number of responses with server-sent events. Each event has
-// the form of an infer reply. It releases r.
+// inferEvents answers an inference of a model that gives any number of responses with server-sent events. Each event
+// has the form of an infer reply. It releases r.
 func (s *Server) inferEvents(x *exchange, r *infer.Request, cfg *inferencepb.ModelConfig) error {
 	form, err := s.readInfer(x, r, cfg)
 	wantsBinary := func(o infer.RequestedOutput) bool { return o.Binary }
@@ -242,8 +242,8 @@ func (s *Server) reply(
 
 const unknownID = "[request id: <id_unknown>] "
 
-// readRaw fills r from a raw binary request: the body is the only input's bytes, the shape is deduced, the batch is 1. An
-// empty body counts as such a request. r must own buf, which holds the body.
+// readRaw fills r from a raw binary request: the body is the only input's bytes, the shape is deduced, the batch is
+// 1. An empty body counts as such a request. r must own buf, which holds the body.
 func readRaw(r *infer.Request, cfg *inferencepb.ModelConfig, buf *tensor.Buffer, body []byte) error {
 	if n := len(cfg.GetInput()); n != 1 {
 		return status.Errorf(status.InvalidArg, unknownID+"Raw request must only have 1 input (found 1) "+
@@ -291,9 +291,9 @@ func readRaw(r *infer.Request, cfg *inferencepb.ModelConfig, buf *tensor.Buffer,
 // maxTimedSteps bounds the steps in Server-Timing: clients limit the size of a reply's header.
 const maxTimedSteps = 64
 
-// serverTiming is the value of a Server-Timing header: the durations of a request's phases in milliseconds, and the steps
-// of an ensemble in the order in which they began, as step-1-model;desc="model:version";start=0.100;dur=0.123. start is
-// the time since the beginning of total.
+// serverTiming is the value of a Server-Timing header: the durations of a request's phases in milliseconds, and the
+// steps of an ensemble in the order in which they began, as step-1-model;desc="model:version";start=0.100;dur=0.123.
+// start is the time since the beginning of total.
 func serverTiming(r *infer.Request) string {
 	t := &r.Times
 	b := make([]byte, 0, 96+64*len(r.Steps))

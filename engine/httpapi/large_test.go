@@ -13,8 +13,8 @@ import (
 	"nereid/engine/tensor"
 )
 
-// Large binary outputs are sent in their place among the small ones. Their memory is released when the reply was sent, also
-// if the client leaves before.
+// Large binary outputs are sent in their place among the small ones. Their memory is released when the reply was
+// sent, also if the client leaves before.
 func TestLargeOutputs(t *testing.T) {
 	s := serve(t)
 	freed := make(chan string, 16)

@@ -12,8 +12,8 @@ import (
 	"nereid/engine/httpapi/tensorjson"
 )
 
-// spareFile is a file descriptor in reserve. If the process has no other left, it is released for the moment that it takes
-// to accept and reject a client. Otherwise clients would wait in the listener's queue without an answer.
+// spareFile is a file descriptor in reserve. If the process has no other left, it is released for the moment that it
+// takes to accept and reject a client. Otherwise clients would wait in the listener's queue without an answer.
 type spareFile struct {
 	file     *os.File
 	reported time.Time // when report last logged
@@ -66,8 +66,8 @@ func (cs *connections) reject(nc net.Conn, why string) {
 	if _, err := nc.Write(append([]byte(head), body...)); err != nil || tcp.CloseWrite() != nil {
 		return
 	}
-	// What the client sent is read before the connection is closed. Otherwise it may be reset before the client reads the
-	// answer.
+	// What the client sent is read before the connection is closed. Otherwise it may be reset before the client reads
+	// the answer.
 	var b [1024]byte
 	_, _ = nc.Read(b[:]) // whatever comes
 }

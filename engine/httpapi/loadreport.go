@@ -20,7 +20,8 @@ const (
 // is nothing to report.
 const cacheFamily = "nv_trt_llm_kv_cache_block_metrics"
 
-// reportLoad adds the load report to the reply if the client wants one. Without the metrics there is none, as in Triton.
+// reportLoad adds the load report to the reply if the client wants one. Without the metrics there is none, as in
+// Triton.
 func (s *Server) reportLoad(x *exchange) {
 	format := x.headers.Peek(loadFormatName)
 	if len(format) == 0 || s.opt.Metrics == nil {
@@ -34,7 +35,8 @@ func (s *Server) reportLoad(x *exchange) {
 	x.loadReport = report
 }
 
-// loadReport makes the report of a format from Prometheus text. It fails if the format is unknown or a metric is missing.
+// loadReport makes the report of a format from Prometheus text. It fails if the format is unknown or a metric is
+// missing.
 func loadReport(format string, metrics []byte) (string, error) {
 	found := map[string]float64{}
 	for line := range bytes.Lines(metrics) {

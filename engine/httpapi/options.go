@@ -65,8 +65,8 @@ type Options struct {
 	Metrics func(dst []byte) []byte
 	// Restricted are the groups of routes that need a header: Triton's --http-restricted-api. nil: none.
 	Restricted *restrict.Rules
-	// ForwardHeaders, if not nil, matches the names of the headers that become parameters of the inference request, with
-	// string values: Triton's --http-header-forward-pattern.
+	// ForwardHeaders, if not nil, matches the names of the headers that become parameters of the inference request,
+	// with string values: Triton's --http-header-forward-pattern.
 	ForwardHeaders *regexp.Regexp
 
 	// V1 serves KServe's v1 protocol, which is TensorFlow Serving's, below /v1/models in addition to v2.

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// FuzzControlBodies: the bodies of the requests that control the server are read as encoding/json reads them, or refused.
+// FuzzControlBodies: the bodies of the requests that control the server are read as encoding/json reads them, or
+// refused.
 func FuzzControlBodies(f *testing.F) {
 	for _, seed := range []string{
 		``, `{}`, `[]`, `{"ready":true}`, `{"ready":1}`, "\xef\xbb\xbf{\"ready\":false}", `{"parameters":{"config":"{\"a\":1}","file:1/m.onnx":"AAEC"}}`,

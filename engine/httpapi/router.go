@@ -14,8 +14,8 @@ type router struct {
 	vertexAI *compat.VertexAI // nil: the routes of the table
 	model    []byte           // of routes without {model}, nil: none
 	fallback *route           // for paths that are no route
-	// binaryType is the content type of a body in binary form, which ends with the length of its JSON part. "": a header
-	// has the length.
+	// binaryType is the content type of a body in binary form, which ends with the length of its JSON part. "": a
+	// header has the length.
 	binaryType string
 }
 
@@ -109,8 +109,8 @@ func (n *node) child(segment string) *node {
 	return p.next
 }
 
-// match finds the routes of a path below n, and the values of its parameters. Nothing is normalised: "v2/" and "/v2" are
-// no routes.
+// match finds the routes of a path below n, and the values of its parameters. Nothing is normalised: "v2/" and "/v2"
+// are no routes.
 func (n *node) match(path []byte, m *matched) []*route {
 	segment, rest, more := bytes.Cut(path, slash)
 	if next := n.literals[string(segment)]; next != nil {

@@ -21,8 +21,8 @@ const (
 
 // route is one line of the table.
 type route struct {
-	// pattern is the path: {model}, {version}, which is digits, and {name} stand for one segment each; a part in brackets
-	// may be missing.
+	// pattern is the path: {model}, {version}, which is digits, and {name} stand for one segment each; a part in
+	// brackets may be missing.
 	pattern string
 	method  string // "": any
 	group   Group

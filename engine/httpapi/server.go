@@ -46,8 +46,8 @@ func New(o Options) (*Server, error) {
 func (s *Server) Serve(l net.Listener) error { return s.conns.accept(l) }
 
 // Shutdown stops accepting, closes idle connections and waits for the requests that are being handled. If ctx ends
-// first, it cancels them, closes all connections and returns ctx's error. No goroutine of the server is left, unless the
-// engine does not return from a call that was cancelled.
+// first, it cancels them, closes all connections and returns ctx's error. No goroutine of the server is left, unless
+// the engine does not return from a call that was cancelled.
 func (s *Server) Shutdown(ctx context.Context) error { return s.conns.shutdown(ctx) }
 
 // lifetime ends when the server is closed. It is the context of what goes on after its client left, such as loading.

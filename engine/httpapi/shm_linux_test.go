@@ -330,8 +330,8 @@ func fuzzRegions(f *testing.F) (g *shm.Registry, content []byte) {
 	return g, content
 }
 
-// FuzzSharedMemoryParameters: whatever stands in the parameters, an input is the bytes that they name or an error, and an
-// output's place lies in the region.
+// FuzzSharedMemoryParameters: whatever stands in the parameters, an input is the bytes that they name or an error,
+// and an output's place lies in the region.
 func FuzzSharedMemoryParameters(f *testing.F) {
 	g, content := fuzzRegions(f)
 	for _, seed := range [][3]string{{`"in"`, "0", "64"}, {`"in"`, "63", "1"}, {`"in"`, "-1", "1"}, {`"in"`, "1", "18446744073709551615"},

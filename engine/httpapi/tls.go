@@ -54,9 +54,9 @@ const handshakeRecord = 0x16
 // errTLS is the fault of a client that speaks TLS to a port without.
 var errTLS = errors.New("the client speaks TLS, which this port does not")
 
-// isCloseNotify reports whether b, the next bytes of a TLS connection, are an alert and nothing else. After a handshake
-// clients send only one alert, close_notify. In TLS 1.2 the type of an alert record is not encrypted. In TLS 1.3 the alert
-// is the only record of 19 bytes: two, their type and a tag of 16 (RFC 8446, 5.2 and 6).
+// isCloseNotify reports whether b, the next bytes of a TLS connection, are an alert and nothing else. After a
+// handshake clients send only one alert, close_notify. In TLS 1.2 the type of an alert record is not encrypted. In
+// TLS 1.3 the alert is the only record of 19 bytes: two, their type and a tag of 16 (RFC 8446, 5.2 and 6).
 func isCloseNotify(b []byte) bool {
 	const header, data, alert = 5, 23, 21
 	if len(b) < header {

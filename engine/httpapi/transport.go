@@ -68,8 +68,8 @@ func (s *Server) connState(nc net.Conn, state fasthttp.ConnState) {
 	}
 	switch state {
 	case fasthttp.StateActive:
-		// The library calls it when it has bytes of a request, which it may have read together with the one before. Only
-		// for the first request it calls before it has any.
+		// The library calls it when it has bytes of a request, which it may have read together with the one before.
+		// Only for the first request it calls before it has any.
 		if !c.fresh {
 			c.begin()
 		}
@@ -129,8 +129,8 @@ func readHead(x *exchange, ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// splitTarget returns the path of a request target without the query, and the authority if the target has one: it counts
-// instead of the Host header.
+// splitTarget returns the path of a request target without the query, and the authority if the target has one: it
+// counts instead of the Host header.
 func splitTarget(target []byte) (host, path []byte) {
 	if len(target) > 0 && target[0] != '/' {
 		if i := bytes.Index(target, []byte("://")); i >= 0 {
@@ -215,7 +215,8 @@ var (
 	expectContinue  = []byte("100-continue")
 )
 
-// lowerExpect writes an expectation in the case that the library compares with: its case means nothing (RFC 9110, 10.1.1).
+// lowerExpect writes an expectation in the case that the library compares with: its case means nothing (RFC 9110,
+// 10.1.1).
 func lowerExpect(h *fasthttp.RequestHeader) (none fasthttp.RequestConfig) {
 	if e := h.PeekBytes(expectKey); len(e) > 0 && bytes.EqualFold(e, expectContinue) {
 		h.SetBytesKV(expectKey, expectContinue)

@@ -109,7 +109,8 @@ func TestChunkedBody_B039(t *testing.T) {
 	}
 }
 
-// TestChunkedBodyThatEnds_B039: the last chunk ends a body and nothing else does, and what is behind it is the next request.
+// TestChunkedBodyThatEnds_B039: the last chunk ends a body and nothing else does, and what is behind it is the next
+// request.
 func TestChunkedBodyThatEnds_B039(t *testing.T) {
 	s := serve(t)
 	head := "POST " + addSubPath + " HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"

@@ -33,8 +33,8 @@ func (cs *connections) watch(stop <-chan struct{}) {
 	}
 }
 
-// check looks at every connection once. wait is the pause until the next time. giveBack is true if many connections were
-// polled and no other is served, so that their memory should go back to the operating system.
+// check looks at every connection once. wait is the pause until the next time. giveBack is true if many connections
+// were polled and no other is served, so that their memory should go back to the operating system.
 func (cs *connections) check() (wait time.Duration, giveBack bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package restrict holds the groups of the protocol's calls, and the rules that open a group only to requests with a
-// header of a given value: Triton's --http-restricted-api and --grpc-restricted-protocol. Which route or method belongs
-// to which group is the front ends' matter. No goroutines.
+// Package restrict has the groups of the protocol's calls, and the rules that open a group only to requests with a
+// certain header: Triton's --http-restricted-api and --grpc-restricted-protocol. The front ends decide which route or
+// method belongs to which group. It starts no goroutines.
 package restrict

@@ -11,7 +11,7 @@ import (
 // Group is a set of routes or methods.
 type Group uint8
 
-// The groups. Unknown stands for what is no call of the protocol; it is never restricted.
+// The groups. Unknown stands for everything that is no call of the protocol; it is never restricted.
 const (
 	Unknown Group = iota
 	Health
@@ -30,19 +30,20 @@ const (
 var groupNames = [groupCount]string{"unknown", "health", "metadata", "inference", "shared-memory", "model-config",
 	"model-repository", "statistics", "trace", "logging"}
 
-// String returns Triton's name of the group: "model-repository".
+// String returns Triton's name of the group, such as "model-repository".
 func (g Group) String() string { return groupNames[g] }
 
-// Rules say which groups need a header. The zero value restricts nothing. Safe for concurrent use once they are made.
+// Rules are the groups that need a header. The zero value restricts nothing. After the last Add, Rules may be used
+// concurrently.
 type Rules struct {
 	rules [groupCount]rule
 }
 
 type rule struct{ header, value string }
 
-// Add takes one value of the option, "<group>[,<group>…]:<key>=<value>": the groups are open only to requests whose
-// header prefix+key has the value. Errors: another form, an unknown group, a group that has a rule already; the rules
-// are unchanged then.
+// Add adds a rule in the form of the option, "<group>[,<group>…]:<key>=<value>": the groups are open only to requests
+// whose header prefix+key has the value. It fails, and changes nothing, if the form is another, or a group is unknown
+// or has a rule already.
 func (r *Rules) Add(option, prefix string) error {
 	groups, setting, ok := strings.Cut(option, ":")
 	key, value, ok2 := strings.Cut(setting, "=")
@@ -50,7 +51,8 @@ func (r *Rules) Add(option, prefix string) error {
 		return fmt.Errorf("%q is not of the form <group>[,<group>...]:<key>=<value>", option)
 	}
 	if strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == ':' }) ||
-		strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c == 0x7f }) || strings.TrimSpace(value) != value {
+		strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c == 0x7f }) ||
+		strings.TrimSpace(value) != value {
 		return fmt.Errorf("%q: %q and %q cannot be a header's name and value", option, key, value)
 	}
 	next := r.rules
@@ -59,7 +61,8 @@ func (r *Rules) Add(option, prefix string) error {
 		g := slices.Index(groupNames[:], name)
 		switch {
 		case g <= int(Unknown):
-			errs = append(errs, fmt.Errorf("unknown restricted group %q; the groups are %s", name, strings.Join(groupNames[1:], ", ")))
+			errs = append(errs, fmt.Errorf("unknown restricted group %q; the groups are %s",
+				name, strings.Join(groupNames[1:], ", ")))
 		case next[g].header != "":
 			errs = append(errs, fmt.Errorf("restricted group %q can not be specified in multiple config groups", name))
 		default:

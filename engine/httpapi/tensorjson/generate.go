@@ -113,9 +113,9 @@ func (p *Parser) generateInput(cfg *inferencepb.ModelConfig, spec *inferencepb.M
 	return nil
 }
 
-// generateShape fits n values to the dims of an input. If the lists nest as deeply as the input's dims, with or without
-// the batch, their lengths are the shape. Otherwise, as in Triton, the innermost variable dimension takes what the fixed
-// dims leave, and the other variable ones are 1.
+// generateShape fits n values to the dims of an input. If the lists nest as deeply as the input's dims, with or
+// without the batch, their lengths are the shape. Otherwise, as in Triton, the innermost variable dimension takes
+// what the fixed dims leave, and the other variable ones are 1.
 func (p *Parser) generateShape(cfg *inferencepb.ModelConfig, spec *inferencepb.ModelInput, n int64, nested []int64) (
 	shape []int64, ok bool,
 ) {

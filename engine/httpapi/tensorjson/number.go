@@ -103,8 +103,8 @@ func (s *Scanner) number() (number, error) {
 	return n, nil
 }
 
-// real reads what follows the integer part of the number that begins at at. n holds the sign and the integer part, which
-// has that many significant digits.
+// real reads what follows the integer part of the number that begins at at. n holds the sign and the integer part,
+// which has that many significant digits.
 func (s *Scanner) real(at int, n number, digits int) (number, error) {
 	b, i, exp := s.doc, s.pos, 0
 	if b[i] == '.' {

@@ -1,6 +1,7 @@
 package tensorjson
 
-// cachedPowers are 10^k for k = -348, -340, ... 340 as significand times 2^exponent, the significand rounded to 64 bits.
+// cachedPowers are 10^k for k = -348, -340, ... 340 as significand times 2^exponent, the significand rounded to 64
+// bits.
 var cachedPowers = [...]struct {
 	f uint64
 	e int16

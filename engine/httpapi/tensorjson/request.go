@@ -33,11 +33,11 @@ type Parser struct {
 	shared       shm.Budget
 }
 
-// Infer fills r from a request of the KServe v2 protocol: body is a JSON part of that many bytes, then the binary inputs
-// in order. body must be in the memory of buf, and r must own buf: names and binary inputs are views of it.
+// Infer fills r from a request of the KServe v2 protocol: body is a JSON part of that many bytes, then the binary
+// inputs in order. body must be in the memory of buf, and r must own buf: names and binary inputs are views of it.
 //
-// binaryOutput is the request's binary_data_output, the default for outputs that it does not list. After an error, r must
-// be released. Errors: InvalidArg, or NotFound for a shared memory region.
+// binaryOutput is the request's binary_data_output, the default for outputs that it does not list. After an error, r
+// must be released. Errors: InvalidArg, or NotFound for a shared memory region.
 func (p *Parser) Infer(r *infer.Request, buf *tensor.Buffer, body []byte, jsonLength int64) (binaryOutput bool, err error) {
 	if err = p.parse(r, body[:jsonLength:jsonLength]); err == nil {
 		err = p.takeBinary(r, buf, body[jsonLength:])
@@ -259,8 +259,8 @@ const (
 	sharedByteSize = "shared_memory_byte_size"
 )
 
-// sharedParameter reads one of the parameters that place a tensor in shared memory. region reports whether it is the one
-// that puts it there. As in Triton, the last of several counts, and the others mean nothing without a region.
+// sharedParameter reads one of the parameters that place a tensor in shared memory. region reports whether it is the
+// one that puts it there. As in Triton, the last of several counts, and the others mean nothing without a region.
 func (p *Parser) sharedParameter(key []byte, at *shm.Range) (region bool, err error) {
 	switch string(key) {
 	case sharedOffset:

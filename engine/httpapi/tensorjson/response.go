@@ -16,8 +16,9 @@ type Response struct {
 	Large *LargeOutputs
 }
 
-// Append appends a response to w: the JSON part, then the binary outputs in order. jsonLength is the length of the JSON
-// part if there are binary outputs, otherwise -1. After an error, w has no defined content. Errors: as Builder.Elements.
+// Append appends a response to w: the JSON part, then the binary outputs in order. jsonLength is the length of the
+// JSON part if there are binary outputs, otherwise -1. After an error, w has no defined content. Errors: as
+// Builder.Elements.
 func (o Response) Append(w *Builder, r *infer.Request, resp *infer.Response) (jsonLength int, err error) {
 	w.Room(256 + len(r.ID)*6)
 	b := append(w.B, '{')
@@ -154,8 +155,8 @@ func (l *LargeOutputs) add(at int, t *tensor.Tensor) {
 // Empty reports whether there are none.
 func (l *LargeOutputs) Empty() bool { return len(l.parts) == 0 }
 
-// Body puts the outputs into their places in the text that the builder made. It returns the whole body and its size; the
-// body is valid until Release.
+// Body puts the outputs into their places in the text that the builder made. It returns the whole body and its size;
+// the body is valid until Release.
 func (l *LargeOutputs) Body(text []byte) (body *net.Buffers, size int) {
 	l.pieces = l.pieces[:0]
 	from := 0

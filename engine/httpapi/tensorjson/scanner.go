@@ -143,8 +143,8 @@ func (s *Scanner) space() byte {
 	return 0
 }
 
-// Peek returns the first byte of the value that the scanner stands on, 0 at the end. It tells the kind of the value: '{',
-// '[', '"', 't' or 'f', 'n', otherwise a number or an error.
+// Peek returns the first byte of the value that the scanner stands on, 0 at the end. It tells the kind of the value:
+// '{', '[', '"', 't' or 'f', 'n', otherwise a number or an error.
 func (s *Scanner) Peek() byte {
 	if s.pos < len(s.doc) {
 		return s.doc[s.pos]
@@ -206,8 +206,8 @@ func (s *Scanner) member(first bool) (name []byte, more bool, err error) {
 	return name, true, nil
 }
 
-// element moves to an array's next element, or returns more = false behind the array's end. The first call stands on the
-// opening bracket.
+// element moves to an array's next element, or returns more = false behind the array's end. The first call stands on
+// the opening bracket.
 func (s *Scanner) element(first bool) (more bool, err error) {
 	return s.next(first, ']', errArrayComma)
 }

@@ -66,8 +66,8 @@ func (s *Scanner) values(dt tensor.DataType, dst []byte) ([]byte, error) {
 	}
 }
 
-// leaf moves to the next value that is no list, in lists that nest in any way, and returns more = false behind the end of
-// the outermost. The first call stands on its bracket, where the scanner has that depth.
+// leaf moves to the next value that is no list, in lists that nest in any way, and returns more = false behind the
+// end of the outermost. The first call stands on its bracket, where the scanner has that depth.
 func (s *Scanner) leaf(first bool, depth int) (more bool, err error) {
 	for {
 		if more, err = s.element(first); err != nil {
@@ -170,8 +170,8 @@ func (s *Scanner) appendString(w *Builder) error {
 var ragged = [...]int64{-1}
 
 // Measure looks at the value that the scanner stands on without moving. n is the number of values in it that are no
-// lists. shape is nil for a value that is no list, the length of a plain list, the lengths of lists in lists, or [-1] if
-// lists of one level have different lengths.
+// lists. shape is nil for a value that is no list, the length of a plain list, the lengths of lists in lists, or [-1]
+// if lists of one level have different lengths.
 func (s *Scanner) Measure() (n int64, shape []int64, err error) {
 	at, depth := s.pos, s.depth
 	n, shape, err = s.measure()

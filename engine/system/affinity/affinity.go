@@ -1,7 +1,6 @@
 package affinity
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,18 +8,18 @@ import (
 	"strings"
 )
 
-// Policy says where threads run and where their memory lies. The zero value restricts nothing.
+// Policy is the cores on which threads run, and the NUMA nodes of their memory. The zero value restricts nothing.
 type Policy struct {
 	// Cores are the numbers of the cores, ascending; nil: all.
 	Cores []int `json:",omitempty"`
-	// Nodes are the numbers of the NUMA nodes that memory is taken from; nil: any. Cores do not follow from them.
+	// Nodes are the numbers of the NUMA nodes for memory; nil: any. They do not restrict the cores.
 	Nodes []int `json:",omitempty"`
 }
 
-// Restricts reports whether the policy says anything.
+// Restricts reports whether the policy restricts anything.
 func (p Policy) Restricts() bool { return p.Cores != nil || p.Nodes != nil }
 
-// String is the policy as the command line has it: "cpu-cores=0-3,8 numa-node=1".
+// String returns the policy in the form of the command line: "cpu-cores=0-3,8 numa-node=1".
 func (p Policy) String() string {
 	var all []string
 	if p.Cores != nil {
@@ -32,13 +31,13 @@ func (p Policy) String() string {
 	return strings.Join(all, " ")
 }
 
-// The settings of a host policy, by Triton's names.
+// Triton's names of the settings of a host policy.
 const (
 	coresSetting = "cpu-cores"
 	nodeSetting  = "numa-node"
 )
 
-// Set takes one setting of --host-policy=<name>,<key>=<value>: cpu-cores, a list of cores and ranges such as "0-3,8", or
+// Set sets one setting of --host-policy=<name>,<key>=<value>: cpu-cores, a list of cores and ranges such as "0-3,8", or
 // numa-node, a number.
 func (p *Policy) Set(key, value string) (err error) {
 	switch key {
@@ -53,12 +52,13 @@ func (p *Policy) Set(key, value string) (err error) {
 		}
 		p.Nodes = []int{n}
 	default:
-		return fmt.Errorf("Unsupported host policy setting '%s' is specified, supported settings are 'numa-node', 'cpu-cores'", key) //nolint:staticcheck // Triton's words
+		return fmt.Errorf("Unsupported host policy setting '%s' is specified, "+ //nolint:staticcheck // Triton's text
+			"supported settings are 'numa-node', 'cpu-cores'", key)
 	}
 	return nil
 }
 
-// Check says of a policy which of its cores and nodes this process cannot have.
+// Check returns an error that names the cores and nodes of the policy that this process cannot use.
 func (p Policy) Check() error {
 	var errs []error
 	if p.Cores != nil {
@@ -67,7 +67,8 @@ func (p Policy) Check() error {
 			return err
 		}
 		if missing := without(p.Cores, have); len(missing) > 0 {
-			errs = append(errs, fmt.Errorf("cpu-cores: there is no core %s for this process; it has %s", Format(missing), Format(have)))
+			errs = append(errs, fmt.Errorf("cpu-cores: there is no core %s for this process; it has %s",
+				Format(missing), Format(have)))
 		}
 	}
 	if p.Nodes != nil {
@@ -76,18 +77,19 @@ func (p Policy) Check() error {
 			return err
 		}
 		if missing := without(p.Nodes, have); len(missing) > 0 {
-			errs = append(errs, fmt.Errorf("numa-node: there is no node %s; this machine has %s", Format(missing), Format(have)))
+			errs = append(errs, fmt.Errorf("numa-node: there is no node %s; this machine has %s",
+				Format(missing), Format(have)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// without returns the members of a that b does not have.
+// without returns the elements of a that b does not have.
 func without(a, b []int) []int {
 	return slices.DeleteFunc(slices.Clone(a), func(n int) bool { return slices.Contains(b, n) })
 }
 
-// most is more than any core's or node's number: the kernel has at most 8192 of the one and 1024 of the other.
+// most is the number of cores that the kernel can have at most; it has fewer nodes.
 const most = 8192
 
 func number(s string) (int, error) {
@@ -98,7 +100,8 @@ func number(s string) (int, error) {
 	return n, nil
 }
 
-// parseList reads "0-3,8", as the kernel writes lists and Triton cpu-cores. The result is ascending, each number once.
+// parseList reads a list in the form of the kernel and of Triton's cpu-cores, "0-3,8". The result is ascending and
+// has each number once.
 func parseList(s string) ([]int, error) {
 	list := []int{}
 	for part := range strings.SplitSeq(s, ",") {
@@ -124,9 +127,9 @@ func parseList(s string) ([]int, error) {
 	return slices.Compact(list), nil
 }
 
-// Format writes numbers as parseList reads them: ascending, with ranges where two or more follow each other.
+// Format writes numbers in the form of parseList, in ascending order, with ranges for consecutive numbers.
 func Format(list []int) string {
-	list = slices.SortedFunc(slices.Values(list), cmp.Compare)
+	list = slices.Sorted(slices.Values(list))
 	var all []string
 	for i := 0; i < len(list); {
 		k := i

@@ -19,7 +19,7 @@ func Cores() ([]int, error) {
 	return members(&set), nil
 }
 
-// OfThread returns the cores that a thread of this machine keeps to. 0: the calling one.
+// OfThread returns the cores on which a thread may run, by the thread's id; 0 is the calling thread.
 func OfThread(id int) ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(id, &set); err != nil {
@@ -38,14 +38,14 @@ func members(set *unix.CPUSet) []int {
 	return list
 }
 
-// onlineNodes lists the NUMA nodes; source of the format: Documentation/admin-guide/mm/numaperf of the kernel.
+// onlineNodes lists the NUMA nodes. Source of the format: Documentation/admin-guide/mm/numaperf of the kernel.
 const onlineNodes = "/sys/devices/system/node/online"
 
-// Nodes returns the numbers of the machine's NUMA nodes. One that the kernel does not tell of is node 0.
+// Nodes returns the numbers of the machine's NUMA nodes; [0] if the kernel does not report any.
 func Nodes() ([]int, error) {
 	b, err := os.ReadFile(onlineNodes)
 	if err != nil {
-		return []int{0}, nil // built without NUMA, or hidden by the container: there is one
+		return []int{0}, nil // built without NUMA, or hidden by the container
 	}
 	list, err := parseList(strings.TrimSpace(string(b)))
 	if err != nil {
@@ -54,9 +54,9 @@ func Nodes() ([]int, error) {
 	return list, nil
 }
 
-// Apply keeps the calling thread, and those that it starts from C or as processes, to the policy. The goroutine must be locked
-// to the thread. memory says why the policy's memory nodes do not hold, where the kernel does not allow to choose them
-// (containers forbid it by default): that costs speed and nothing else, so it is not an error.
+// Apply binds the calling thread, and the threads and processes that it starts outside of Go, to the policy. The
+// goroutine must be locked to the thread. memory is the reason why the policy's nodes are not applied: containers
+// forbid it by default. This costs only speed, so it is not an error.
 func (p Policy) Apply() (memory, err error) {
 	if p.Cores != nil {
 		var set unix.CPUSet
@@ -69,30 +69,31 @@ func (p Policy) Apply() (memory, err error) {
 	}
 	if p.Nodes != nil {
 		if err := bindMemory(p.Nodes); err != nil {
-			return fmt.Errorf("memory cannot be kept to NUMA node %s: set_mempolicy: %w; in a container this takes the capability SYS_NICE", Format(p.Nodes), err), nil
+			return fmt.Errorf("memory cannot be kept to NUMA node %s: set_mempolicy: %w; "+
+				"in a container this takes the capability SYS_NICE", Format(p.Nodes), err), nil
 		}
 	}
 	return nil, nil
 }
 
-// Run calls f on a thread of its own that keeps to the policy, and returns when f has. memory and err are Apply's. The thread
-// ends after: it is never the process's first one, which cannot end and would keep the policy.
+// Run calls f on a new thread that is bound to the policy, and returns when f returns. memory and err are Apply's. The
+// thread exits afterwards. It is never the main thread of the process, which could not exit and would keep the policy.
 func (p Policy) Run(f func(memory, err error)) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		runtime.LockOSThread()
 		if unix.Gettid() == os.Getpid() {
-			p.Run(f) // elsewhere: this thread is taken
+			p.Run(f) // on another thread: this one stays locked meanwhile
 			runtime.UnlockOSThread()
 			return
 		}
-		f(p.Apply()) // never unlocked: the thread ends with the goroutine
+		f(p.Apply()) // never unlocked: the thread exits with the goroutine
 	}()
 	<-done
 }
 
-// Current returns what the calling thread keeps to, for Restore.
+// Current returns the policy of the calling thread, for Restore.
 func Current() (Policy, error) {
 	cores, err := OfThread(0)
 	if err != nil {
@@ -100,15 +101,15 @@ func Current() (Policy, error) {
 	}
 	nodes, err := MemoryNodes()
 	if err != nil {
-		nodes = nil // the kernel lets nobody choose, so there is nothing to bring back
+		nodes = nil // the kernel forbids choosing nodes, so there is nothing to restore
 	}
 	return Policy{Cores: cores, Nodes: nodes}, nil
 }
 
-// Restore takes from the calling thread what Apply has set; before is what Current said then.
+// Restore undoes Apply on the calling thread. before is what Current returned before Apply.
 func (p Policy) Restore(before Policy) error {
 	if p.Nodes != nil && before.Nodes == nil {
-		_ = setMempolicy(modeDefault, nil) // it fails where setting did
+		_ = setMempolicy(modeDefault, nil) // it fails if Apply could not set it
 	}
 	_, err := before.Apply()
 	return err
@@ -129,26 +130,24 @@ func bindMemory(nodes []int) error {
 }
 
 func setMempolicy(mode int, mask []uint64) error {
-	_, _, errno := unix.Syscall(unix.SYS_SET_MEMPOLICY, uintptr(mode), uintptr(unsafe.Pointer(unsafe.SliceData(mask))), uintptr(len(mask)*64+boolInt(mask != nil)))
+	maxNode := 0
+	if mask != nil {
+		maxNode = len(mask)*64 + 1 // the kernel reads one bit less
+	}
+	_, _, errno := unix.Syscall(unix.SYS_SET_MEMPOLICY, uintptr(mode), uintptr(unsafe.Pointer(unsafe.SliceData(mask))),
+		uintptr(maxNode))
 	if errno != 0 {
 		return errno
 	}
 	return nil
 }
 
-// boolInt is 1 for true: the kernel takes one bit less than maxnode says.
-func boolInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // MemoryNodes returns the NUMA nodes that the calling thread's memory is bound to, nil for none.
 func MemoryNodes() ([]int, error) {
 	var mode int32
 	mask := make([]uint64, most/64)
-	_, _, errno := unix.Syscall6(unix.SYS_GET_MEMPOLICY, uintptr(unsafe.Pointer(&mode)), uintptr(unsafe.Pointer(unsafe.SliceData(mask))), most, 0, 0, 0)
+	_, _, errno := unix.Syscall6(unix.SYS_GET_MEMPOLICY, uintptr(unsafe.Pointer(&mode)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(mask))), most, 0, 0, 0)
 	if errno != 0 {
 		return nil, fmt.Errorf("get_mempolicy: %w", errno)
 	}

@@ -11,7 +11,7 @@ func unsupported() error {
 	return fmt.Errorf("host policies are not supported on %s", runtime.GOOS)
 }
 
-// Cores fails: see the file for Linux.
+// Cores fails on this system, like the other functions.
 func Cores() ([]int, error) { return nil, unsupported() }
 
 // Nodes fails.
@@ -28,7 +28,7 @@ func (p Policy) Apply() (memory, err error) {
 // Run calls f with Apply's errors.
 func (p Policy) Run(f func(memory, err error)) { f(p.Apply()) }
 
-// Restore has nothing to take back.
+// Restore does nothing.
 func (p Policy) Restore(Policy) error { return nil }
 
 // Current returns the zero policy.

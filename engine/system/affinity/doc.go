@@ -1,3 +1,3 @@
-// Package affinity keeps threads of the operating system to cores, and their memory to NUMA nodes: what Triton calls a
-// host policy. It starts no goroutine and keeps no state; the caller locks its goroutine to a thread first.
+// Package affinity binds operating system threads to cores, and their memory to NUMA nodes: Triton's host policies.
+// It keeps no state and starts no goroutines, except in Run. The caller must lock its goroutine to a thread first.
 package affinity

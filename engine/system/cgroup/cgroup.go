@@ -9,25 +9,25 @@ import (
 	"strings"
 )
 
-// Group is where a controller has its files for a process: the group's folder and those of the groups that it is in, which
-// bound it too.
+// Group is the control group of a process for one controller: the folder of the group and those of its parents, which
+// limit it too.
 type Group struct {
-	folders []string // its own first
-	first   bool     // version 1
+	folders  []string // that of the group itself first
+	version1 bool
 }
 
-// Own returns the group of this process for a controller, such as "memory". On a system without control groups no file of it
-// is there.
+// Own returns the group of this process for a controller, such as "memory". On a system without control groups, its
+// files do not exist.
 func Own(controller string) Group {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
-		text = nil // a kernel without
+		text = nil // a kernel without control groups
 	}
 	return Of(text, "/sys/fs/cgroup", controller)
 }
 
-// Of returns the group of a process by its /proc/<pid>/cgroup, where root is what is mounted at /sys/fs/cgroup. In a container,
-// the path may be the one that it has outside: then what is mounted is the container's own group.
+// Of returns the group that text, a /proc/<pid>/cgroup, names. root is the mount point, usually /sys/fs/cgroup. In a
+// container, the path in text may be the one outside; then the container's own group is mounted at root.
 func Of(text []byte, root, controller string) Group {
 	var g Group
 	path := ""
@@ -36,8 +36,8 @@ func Of(text []byte, root, controller string) Group {
 		if len(parts) < 3 {
 			continue
 		}
-		if slices.Contains(strings.Split(parts[1], ","), controller) { // version 1, whose controllers version 2 does not have
-			root, path, g.first = filepath.Join(root, controller), parts[2], true
+		if slices.Contains(strings.Split(parts[1], ","), controller) { // version 1
+			root, path, g.version1 = filepath.Join(root, controller), parts[2], true
 			break
 		}
 		if parts[0] == "0" {
@@ -51,12 +51,12 @@ func Of(text []byte, root, controller string) Group {
 	return g
 }
 
-// Files returns the paths of a file that has those names in version 1 and in version 2: the group's own first, the outermost
-// last. Not each of them need be there.
-func (g Group) Files(first, second string) []string {
-	name := second
-	if g.first {
-		name = first
+// Files returns the paths of a file in the folders of the group and its parents, in that order. version1 and version2
+// are the file's names. Some of the files may not exist.
+func (g Group) Files(version1, version2 string) []string {
+	name := version2
+	if g.version1 {
+		name = version1
 	}
 	all := make([]string, len(g.folders))
 	for i, folder := range g.folders {
@@ -65,15 +65,15 @@ func (g Group) Files(first, second string) []string {
 	return all
 }
 
-// Memory returns what a process may have of total bytes, and what it could still get if free bytes are free, by the bounds of
-// the controller "memory".
+// Memory applies the limits of the controller "memory" to a machine with total bytes, of which free bytes are free.
+// have is what the group may use, left is what it may still allocate.
 func (g Group) Memory(total, free int64) (have, left int64) {
 	have, left = total, free
 	used := g.Files("memory.usage_in_bytes", "memory.current")
 	for i, file := range g.Files("memory.limit_in_bytes", "memory.max") {
 		most, err := number(file)
 		if err != nil || most >= total {
-			continue // "max", or the outermost, which has no such file
+			continue // "max", or the root group, which has no such file
 		}
 		have, left = min(have, most), min(left, most)
 		if n, err := number(used[i]); err == nil {

@@ -1,4 +1,5 @@
-// Package proc reads from /proc what processes have used. It finds nothing where there is no /proc, and starts no goroutine.
+// Package proc reads the resource usage of processes from /proc. On systems without /proc it finds nothing. It starts
+// no goroutines.
 package proc
 
 import (
@@ -9,18 +10,18 @@ import (
 	"syscall"
 )
 
-// ticksPerSecond is the unit of the times in /proc; Linux fixes it at 100 for user space.
+// ticksPerSecond is the unit of the times in /proc, which Linux fixes at 100 for user space.
 const ticksPerSecond = 100
 
-// Usage is what a process and its descendants have used.
+// Usage is the resource usage of a process and its descendants.
 type Usage struct {
 	CPU       float64 // seconds
-	RSSMB     float64 // pages shared between processes count in each
-	Processes []int   // their numbers, in no order
+	RSSMB     float64 // in 10^6 bytes; pages that processes share count for each
+	Processes []int   // the process ids, in no order
 }
 
-// Tree reads the CPU time and memory of pid and all its descendants; children that ended and were waited for
-// count through their parent. Source of the fields: proc(5).
+// Tree returns the usage of pid and all its descendants. The CPU time of children that exited counts for their parent.
+// Source of the fields: proc(5).
 func Tree(pid int) (Usage, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -39,7 +40,7 @@ func Tree(pid int) (Usage, error) {
 		}
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", id))
 		if err != nil {
-			continue // it has just ended
+			continue // it has just exited
 		}
 		s := string(data)
 		f := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
@@ -70,8 +71,9 @@ func Tree(pid int) (Usage, error) {
 	return u, nil
 }
 
-// Memory returns the bytes of memory of a process, what it shares with others in equal parts; where the system does not tell
-// that, all of it. 0: there is no such process. Source of the fields: proc(5), smaps_rollup and status.
+// Memory returns the memory of a process in bytes, 0 if there is no such process. Shared memory counts in equal parts
+// for each process; if the system does not report that, it counts in full. Source of the fields: proc(5),
+// smaps_rollup and status.
 func Memory(pid int) int64 {
 	folder := "/proc/" + strconv.Itoa(pid)
 	if n := kilobytes(folder+"/smaps_rollup", "Pss:"); n > 0 {
@@ -80,7 +82,7 @@ func Memory(pid int) int64 {
 	return kilobytes(folder+"/status", "VmRSS:")
 }
 
-// kilobytes is a number in a file of lines "name: number kB", in bytes; 0 if there is none.
+// kilobytes reads a number from a file of lines "name: number kB". It returns bytes, 0 if there is none.
 func kilobytes(path, name string) int64 {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -100,7 +102,7 @@ func kilobytes(path, name string) int64 {
 	return 0
 }
 
-// OwnCPU returns the CPU seconds that this process has used.
+// OwnCPU returns the CPU time of this process in seconds.
 func OwnCPU() float64 {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {

@@ -7,14 +7,16 @@ import (
 	"unsafe"
 )
 
-// b of both is not empty.
+// read and write make one system call without the Go scheduler. b must not be empty.
 
 func read(fd uintptr, b []byte) (int, syscall.Errno) {
-	n, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+	p := unsafe.Pointer(unsafe.SliceData(b))
+	n, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(p), uintptr(len(b)))
 	return int(n), errno
 }
 
 func write(fd uintptr, b []byte) (int, syscall.Errno) {
-	n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+	p := unsafe.Pointer(unsafe.SliceData(b))
+	n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(p), uintptr(len(b)))
 	return int(n), errno
 }

@@ -4,7 +4,7 @@ package socket
 
 import "syscall"
 
-// The race detector takes what package syscall reads and writes for an order of events, as it is.
+// The race detector orders events by the reads and writes that package syscall makes.
 
 func read(fd uintptr, b []byte) (int, syscall.Errno) {
 	n, err := syscall.Read(int(fd), b)

@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// small is the size up to which a transfer is brief: copying it takes some microseconds.
+// small is the size in bytes up to which a transfer is cheap: copying it takes some microseconds.
 const small = 64 << 10
 
-// Conn is a connection with cheap small reads and writes. Like every net.Conn it may be used by several goroutines.
+// Conn is a connection with cheap small reads and writes. Like every net.Conn it may be used concurrently.
 type Conn struct {
 	net.Conn
 	raw syscall.RawConn
@@ -19,17 +19,18 @@ type Conn struct {
 	out transfer
 }
 
-// transfer is the read or the write that is going on. Its function is made once, so that a call costs no allocation.
+// transfer is the read or the write in progress. Its function is made once, so that a call allocates nothing.
 type transfer struct {
 	mu  sync.Mutex // held by the call
 	do  func(fd uintptr) bool
-	b   []byte // what is left to do
-	n   int    // what is done
+	b   []byte // what is left to transfer
+	n   int    // the number of bytes transferred
 	err syscall.Errno
-	try bool // do not wait
+	try bool // do not wait until the socket is ready
 }
 
-// New returns c with cheap small reads and writes. If c has no descriptor, or this system does not know how, it returns c.
+// New returns c with cheap small reads and writes. It returns c itself if c has no descriptor or this system is not
+// supported.
 func New(c net.Conn) net.Conn {
 	s, ok := c.(syscall.Conn)
 	if !ok || !supported {
@@ -37,7 +38,7 @@ func New(c net.Conn) net.Conn {
 	}
 	raw, err := s.SyscallConn()
 	if err != nil {
-		return c // it is closed already, which the caller will see
+		return c // it is closed already; the caller's next call fails
 	}
 	k := &Conn{Conn: c, raw: raw}
 	k.in.do, k.out.do = k.in.read, k.out.write
@@ -47,7 +48,7 @@ func New(c net.Conn) net.Conn {
 // SyscallConn gives access to the descriptor.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
 
-// CloseWrite ends what is written, if the connection has halves.
+// CloseWrite closes the writing side of the connection. It fails for connections that cannot be closed by halves.
 func (c *Conn) CloseWrite() error {
 	if h, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return h.CloseWrite()
@@ -55,7 +56,7 @@ func (c *Conn) CloseWrite() error {
 	return c.fault("close", syscall.ENOTSUP)
 }
 
-// Read reads what there is, at least a byte.
+// Read reads at least one byte.
 func (c *Conn) Read(b []byte) (int, error) {
 	if len(b) == 0 || len(b) > small {
 		return c.Conn.Read(b)
@@ -83,12 +84,12 @@ func (c *Conn) Write(b []byte) (int, error) {
 	return c.write(b, false)
 }
 
-// TryWrite writes of b what the socket takes at once, which may be nothing, and at most 64 KiB.
+// TryWrite writes as much of b as the socket accepts without waiting, at most 64 KiB, and returns the number of bytes.
 func (c *Conn) TryWrite(b []byte) (int, error) {
 	return c.write(b[:min(len(b), small)], true)
 }
 
-// WriteBuffers writes all of v, as its WriteTo does, with few system calls.
+// WriteBuffers writes all of v with few system calls, like v.WriteTo.
 func (c *Conn) WriteBuffers(v *net.Buffers) (int64, error) { return v.WriteTo(c.Conn) }
 
 func (c *Conn) write(b []byte, try bool) (int, error) {
@@ -114,8 +115,8 @@ func (t *transfer) run(call func(func(uintptr) bool) error, b []byte) (int, sysc
 	return t.n, t.err, err
 }
 
-// fault gives an error the form that package net's have. Those of the raw connection have it already, with another
-// operation.
+// fault returns an error in the form of package net's errors. Errors of the raw connection have that form already, but
+// name another operation.
 func (c *Conn) fault(op string, err error) error {
 	if e, ok := err.(*net.OpError); ok { //nolint:errorlint // the outermost is meant
 		err = e.Err

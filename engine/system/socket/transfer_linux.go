@@ -4,7 +4,7 @@ import "syscall"
 
 const supported = true
 
-// read reads once; false: there is nothing yet.
+// read reads once. It returns false if there is nothing to read yet.
 func (t *transfer) read(fd uintptr) bool {
 	for {
 		n, errno := read(fd, t.b)
@@ -22,7 +22,7 @@ func (t *transfer) read(fd uintptr) bool {
 	}
 }
 
-// write writes until all is written; false: the socket's buffer is full.
+// write writes all. It returns false if it must wait until the socket's buffer has room.
 func (t *transfer) write(fd uintptr) bool {
 	for len(t.b) > 0 {
 		n, errno := write(fd, t.b)
