@@ -47,25 +47,36 @@ func TestApply(t *testing.T) {
 		dims    []int64
 		err     status.Code
 	}{
-		{name: "highest first, with labels", dt: tensor.FP32, shape: []int64{1, 3}, data: floats(0.5, 2, -1), k: 2, batched: true,
-			labels: []string{"a", "b"}, want: []string{"2.000000:1:b", "0.500000:0:a"}, dims: []int64{1, 2}},
-		{name: "one row a batch entry", dt: tensor.FP32, shape: []int64{2, 2}, data: floats(1, 2, 4, 3), k: 1, batched: true,
-			want: []string{"2.000000:1", "4.000000:0"}, dims: []int64{2, 1}},
-		{name: "no batch dimension", dt: tensor.FP32, shape: []int64{2, 2}, data: floats(1, 2, 4, 3), k: 1, want: []string{"4.000000:2"}, dims: []int64{1}},
-		{name: "more than there are", dt: tensor.FP32, shape: []int64{2}, data: floats(1, 2), k: 9, want: []string{"2.000000:1", "1.000000:0"}, dims: []int64{2}},
-		{name: "not a number comes last", dt: tensor.FP32, shape: []int64{3}, data: floats(nan, inf, 1), k: 3, want: []string{"inf:1", "1.000000:2", "nan:0"}, dims: []int64{3}},
-		{name: "equal values in order", dt: tensor.FP32, shape: []int64{3}, data: floats(1, 1, 1), k: 2, want: []string{"1.000000:0", "1.000000:1"}, dims: []int64{2}},
-		{name: "large integers exactly", dt: tensor.Int64, shape: []int64{2}, data: int64s(math.MaxInt64, 5), k: 1, want: []string{"9223372036854775807:0"}, dims: []int64{1}},
+		{name: "highest first, with labels", dt: tensor.FP32, shape: []int64{1, 3}, data: floats(0.5, 2, -1), k: 2,
+			batched: true,
+			labels:  []string{"a", "b"}, want: []string{"2.000000:1:b", "0.500000:0:a"}, dims: []int64{1, 2}},
+		{name: "one row a batch entry", dt: tensor.FP32, shape: []int64{2, 2}, data: floats(1, 2, 4, 3), k: 1,
+			batched: true,
+			want:    []string{"2.000000:1", "4.000000:0"}, dims: []int64{2, 1}},
+		{name: "no batch dimension", dt: tensor.FP32, shape: []int64{2, 2}, data: floats(1, 2, 4, 3), k: 1,
+			want: []string{"4.000000:2"}, dims: []int64{1}},
+		{name: "more than there are", dt: tensor.FP32, shape: []int64{2}, data: floats(1, 2), k: 9,
+			want: []string{"2.000000:1", "1.000000:0"}, dims: []int64{2}},
+		{name: "not a number comes last", dt: tensor.FP32, shape: []int64{3}, data: floats(nan, inf, 1), k: 3,
+			want: []string{"inf:1", "1.000000:2", "nan:0"}, dims: []int64{3}},
+		{name: "equal values in order", dt: tensor.FP32, shape: []int64{3}, data: floats(1, 1, 1), k: 2,
+			want: []string{"1.000000:0", "1.000000:1"}, dims: []int64{2}},
+		{name: "large integers exactly", dt: tensor.Int64, shape: []int64{2}, data: int64s(math.MaxInt64, 5), k: 1,
+			want: []string{"9223372036854775807:0"}, dims: []int64{1}},
 		{name: "no rows", dt: tensor.FP32, shape: []int64{0, 3}, k: 2, batched: true, dims: []int64{0, 0}},
-		{name: "BYTES have no classes", dt: tensor.Bytes, shape: []int64{1}, data: []byte{0, 0, 0, 0}, k: 1, err: status.InvalidArg},
-		{name: "FP16 has no classes", dt: tensor.FP16, shape: []int64{1}, data: []byte{0, 0}, k: 1, err: status.InvalidArg},
-		{name: "an output that contradicts itself", dt: tensor.FP32, shape: []int64{4}, data: floats(1), k: 1, err: status.Internal},
+		{name: "BYTES have no classes", dt: tensor.Bytes, shape: []int64{1}, data: []byte{0, 0, 0, 0}, k: 1,
+			err: status.InvalidArg},
+		{name: "FP16 has no classes", dt: tensor.FP16, shape: []int64{1}, data: []byte{0, 0}, k: 1,
+			err: status.InvalidArg},
+		{name: "an output that contradicts itself", dt: tensor.FP32, shape: []int64{4}, data: floats(1), k: 1,
+			err: status.Internal},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := infer.New()
 			defer r.Release()
 			r.Served = served(tt.labels)
-			r.Outputs = append(r.Outputs, infer.RequestedOutput{Name: "other", Classification: 1}, infer.RequestedOutput{Name: "out", Classification: tt.k})
+			r.Outputs = append(r.Outputs, infer.RequestedOutput{Name: "other", Classification: 1},
+				infer.RequestedOutput{Name: "out", Classification: tt.k})
 			freed := 0
 			resp := &infer.Response{}
 			resp.AddOutput("out", tt.dt, tt.shape, tt.data, tensor.NewBuffer(tt.data, func(*tensor.Buffer) { freed++ }))
@@ -85,8 +96,10 @@ func TestApply(t *testing.T) {
 			for _, e := range tensor.BytesElements(out.Data) {
 				got = append(got, string(e))
 			}
-			if !slices.Equal(got, tt.want) || !slices.Equal(out.Shape, tt.dims) || out.DataType != tensor.Bytes || freed != 1 {
-				t.Errorf("classes = %q of shape %v, freed %d times; want %q of %v, once", got, out.Shape, freed, tt.want, tt.dims)
+			if !slices.Equal(got, tt.want) || !slices.Equal(out.Shape, tt.dims) || out.DataType != tensor.Bytes ||
+				freed != 1 {
+				t.Errorf("classes = %q of shape %v, freed %d times; want %q of %v, once", got, out.Shape, freed,
+					tt.want, tt.dims)
 			}
 			if !Wanted(r) {
 				t.Error("Wanted = false")

@@ -32,11 +32,13 @@ var configs = map[string]string{
 input [ { name: "INPUT0" data_type: TYPE_INT32 dims: -1 }, { name: "INPUT1" data_type: TYPE_INT32 dims: -1 } ]
 output [ { name: "OUTPUT0" data_type: TYPE_INT32 dims: -1 }, { name: "OUTPUT1" data_type: TYPE_INT32 dims: -1 } ]`,
 	"repeat": `backend: "repeat" model_transaction_policy { decoupled: true }
-input [ { name: "IN" data_type: TYPE_INT32 dims: -1 }, { name: "DELAY" data_type: TYPE_UINT32 dims: -1 }, { name: "WAIT" data_type: TYPE_UINT32 dims: 1 } ]
+input [ { name: "IN" data_type: TYPE_INT32 dims: -1 }, { name: "DELAY" data_type: TYPE_UINT32 dims: -1 },
+{ name: "WAIT" data_type: TYPE_UINT32 dims: 1 } ]
 output [ { name: "OUT" data_type: TYPE_INT32 dims: 1 }, { name: "IDX" data_type: TYPE_UINT32 dims: 1 } ]`,
 }
 
-var elementTypes = []tensor.DataType{tensor.Bool, tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64, tensor.Int8,
+var elementTypes = []tensor.DataType{tensor.Bool, tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64,
+	tensor.Int8,
 	tensor.Int16, tensor.Int32, tensor.Int64, tensor.FP16, tensor.FP32, tensor.FP64, tensor.Bytes, tensor.BF16}
 
 // serve starts the real engine with both protocols on free ports.
@@ -108,7 +110,8 @@ func sums(rows int64) *client.Request {
 	for i := range v {
 		v[i] = int32(i)
 	}
-	return &client.Request{Model: "add_sub", Inputs: []client.Tensor{client.Of("INPUT0", v, rows, 3), client.Of("INPUT1", v, rows, 3)}}
+	return &client.Request{Model: "add_sub", Inputs: []client.Tensor{client.Of("INPUT0", v, rows, 3),
+		client.Of("INPUT1", v, rows, 3)}}
 }
 
 func TestClient_F050(t *testing.T) {
@@ -138,13 +141,16 @@ func information(t *testing.T, c client.Client) {
 	if ok, err := c.ModelReady(ctx, "nope", ""); ok || err != nil {
 		t.Errorf("an unknown model is ready = %t, %v; want false and no error", ok, err)
 	}
-	if m, err := c.ServerMetadata(ctx); err != nil || m.GetName() != "triton" || !slices.Contains(m.GetExtensions(), "binary_tensor_data") {
+	if m, err := c.ServerMetadata(ctx); err != nil || m.GetName() != "triton" ||
+		!slices.Contains(m.GetExtensions(), "binary_tensor_data") {
 		t.Errorf("ServerMetadata = %v, %v", m, err)
 	}
-	if m, err := c.ModelMetadata(ctx, "add_sub", ""); err != nil || len(m.GetInputs()) != 2 || !slices.Equal(m.GetInputs()[0].GetShape(), []int64{-1, -1}) {
+	if m, err := c.ModelMetadata(ctx, "add_sub", ""); err != nil || len(m.GetInputs()) != 2 ||
+		!slices.Equal(m.GetInputs()[0].GetShape(), []int64{-1, -1}) {
 		t.Errorf("ModelMetadata = %v, %v", m, err)
 	}
-	if m, err := c.ModelConfig(ctx, "add_sub", "1"); err != nil || m.GetMaxBatchSize() != 8 || m.GetBackend() != "add_sub" {
+	if m, err := c.ModelConfig(ctx, "add_sub", "1"); err != nil || m.GetMaxBatchSize() != 8 ||
+		m.GetBackend() != "add_sub" {
 		t.Errorf("ModelConfig = %v, %v", m, err)
 	}
 	index, err := c.Index(ctx, true)
@@ -167,7 +173,8 @@ func inference(t *testing.T, c client.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Model != "add_sub" || got.Version != "1" || got.ID != "id-1" || !got.Final || len(got.Outputs) != 2 || got.Output("NOPE") != nil {
+	if got.Model != "add_sub" || got.Version != "1" || got.ID != "id-1" || !got.Final || len(got.Outputs) != 2 ||
+		got.Output("NOPE") != nil {
 		t.Errorf("response %+v", got)
 	}
 	if v, err := client.Values[int32](got.Output("OUTPUT1")); err != nil || !slices.Equal(v, make([]int32, 6)) {
@@ -177,7 +184,8 @@ func inference(t *testing.T, c client.Client) {
 		t.Errorf("classes = %q, %v", v, err)
 	}
 	after, err := c.Statistics(t.Context(), "add_sub", "")
-	if n := after.GetModelStats()[0].GetInferenceCount() - before.GetModelStats()[0].GetInferenceCount(); err != nil || n != 2 {
+	n := after.GetModelStats()[0].GetInferenceCount() - before.GetModelStats()[0].GetInferenceCount()
+	if err != nil || n != 2 {
 		t.Errorf("the statistics grew by %d inferences, %v; want 2 rows", n, err)
 	}
 }
@@ -186,7 +194,8 @@ func inference(t *testing.T, c client.Client) {
 func there[T client.Element](t *testing.T, c client.Client, values ...T) {
 	t.Helper()
 	in := client.Of("INPUT0", values)
-	r, err := c.Infer(t.Context(), &client.Request{Model: "identity_" + in.DataType.String(), Inputs: []client.Tensor{in}})
+	r, err := c.Infer(t.Context(), &client.Request{Model: "identity_" + in.DataType.String(),
+		Inputs: []client.Tensor{in}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,14 +224,16 @@ func types(t *testing.T, c client.Client) {
 		}
 	}
 	words := []string{"", "a", "nul\x00inside", "\xff\xfe", "日本"}
-	r, err := c.Infer(t.Context(), &client.Request{Model: "identity_BYTES", Inputs: []client.Tensor{client.Strings("INPUT0", words)}})
+	r, err := c.Infer(t.Context(), &client.Request{Model: "identity_BYTES",
+		Inputs: []client.Tensor{client.Strings("INPUT0", words)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, err := client.StringValues(r.Output("OUTPUT0")); err != nil || !slices.Equal(got, words) {
 		t.Errorf("%q comes back as %q, %v", words, got, err)
 	}
-	if r, err = c.Infer(t.Context(), &client.Request{Model: "identity_FP32", Inputs: []client.Tensor{client.Of[float32]("INPUT0", nil)}}); err != nil {
+	if r, err = c.Infer(t.Context(), &client.Request{Model: "identity_FP32",
+		Inputs: []client.Tensor{client.Of[float32]("INPUT0", nil)}}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := client.Values[float32](r.Output("OUTPUT0")); err != nil || len(got) != 0 {
@@ -237,10 +248,12 @@ func faults(t *testing.T, c client.Client) {
 		code    codes.Code
 		text    string
 	}{
-		{"unknown model", &client.Request{Model: "nope"}, codes.NotFound, "Request for unknown model: 'nope' is not found"},
+		{"unknown model", &client.Request{Model: "nope"}, codes.NotFound,
+			"Request for unknown model: 'nope' is not found"},
 		{"batch too large", sums(9), codes.InvalidArgument, "batch-size must be <= 8"},
 		{"name to be quoted", &client.Request{Model: "a b/c"}, codes.NotFound, "'a b/c' is not found"},
-		{"decoupled", &client.Request{Model: "repeat", Inputs: []client.Tensor{client.Of("IN", []int32{1}), client.Of("DELAY", []uint32{0}),
+		{"decoupled", &client.Request{Model: "repeat", Inputs: []client.Tensor{client.Of("IN", []int32{1}),
+			client.Of("DELAY", []uint32{0}),
 			client.Of("WAIT", []uint32{0})}}, codes.Unimplemented, "decoupled"},
 	} {
 		_, err := c.Infer(t.Context(), tt.request)
@@ -262,9 +275,11 @@ func faults(t *testing.T, c client.Client) {
 }
 
 func load(t *testing.T, c client.Client, name string) {
-	config := `{"name":"` + name + `","backend":"identity","max_batch_size":2,"input":[{"name":"INPUT0","data_type":"TYPE_FP32","dims":[2]}],` +
+	config := `{"name":"` + name + `","backend":"identity","max_batch_size":2,"input":[{"name":"INPUT0",` +
+		`"data_type":"TYPE_FP32","dims":[2]}],` +
 		`"output":[{"name":"OUTPUT0","data_type":"TYPE_FP32","dims":[2]}]}`
-	if err := c.Load(t.Context(), name, client.LoadOptions{Config: config, Files: map[string][]byte{"1/note": []byte("x")}}); err != nil {
+	if err := c.Load(t.Context(), name, client.LoadOptions{Config: config,
+		Files: map[string][]byte{"1/note": []byte("x")}}); err != nil {
 		t.Fatal(err)
 	}
 	if ok, err := c.ModelReady(t.Context(), name, ""); !ok || err != nil {
@@ -331,7 +346,8 @@ func TestTensorsInJSON(t *testing.T) {
 	address, _, stop := serve()
 	t.Cleanup(stop)
 	var got []*client.Response
-	for _, o := range []client.HTTPOptions{{}, {JSONInputs: true}, {JSONOutputs: true}, {JSONInputs: true, JSONOutputs: true}} {
+	for _, o := range []client.HTTPOptions{{}, {JSONInputs: true}, {JSONOutputs: true},
+		{JSONInputs: true, JSONOutputs: true}} {
 		o.Client = &http.Client{Transport: &http.Transport{}}
 		c, err := client.NewHTTP(address, o)
 		if err != nil {
@@ -361,7 +377,8 @@ func TestAnswersThatAreWrong(t *testing.T) {
 		{"no JSON", "", "hello", "the response's JSON"},
 		{"no number", "x", "{}", "header length"},
 		{"longer than the body", "99", "{}", "header length"},
-		{"more bytes than there are", "80", `{"outputs":[{"name":"O","shape":[4],"parameters":{"binary_data_size":16}}]}     abc`, "left"},
+		{"more bytes than there are", "80", `{"outputs":[{"name":"O","shape":[4],` +
+			`"parameters":{"binary_data_size":16}}]}     abc`, "left"},
 		{"bytes left over", "2", "{}abc", "left over"},
 		{"JSON data", "", `{"outputs":[{"name":"O","shape":[1],"datatype":"FP32","data":[1,2]}]}`, "has 2 values"},
 		{"neither form", "", `{"outputs":[{"name":"O","shape":[1],"datatype":"FP32"}]}`, "binary form"},

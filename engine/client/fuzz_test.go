@@ -4,9 +4,12 @@ import "testing"
 
 // FuzzDecodeHTTP: whatever a server answers, the client keeps to the bytes that came.
 func FuzzDecodeHTTP(f *testing.F) {
-	f.Add([]byte(`{"model_name":"m","model_version":"1","outputs":[{"name":"O","datatype":"FP32","shape":[1],"parameters":{"binary_data_size":4}}]}`), []byte("abcd"))
-	f.Add([]byte(`{"outputs":[{"name":"O","datatype":"BYTES","shape":[1],"parameters":{"binary_data_size":5}}]}`), []byte("\x01\x00\x00\x00a"))
-	f.Add([]byte(`{"parameters":{"a":1,"b":1e400,"c":"x"},"outputs":[{"parameters":{"shared_memory_region":"r","shared_memory_byte_size":9}}]}`), []byte{})
+	f.Add([]byte(`{"model_name":"m","model_version":"1","outputs":[{"name":"O","datatype":"FP32","shape":[1],`+
+		`"parameters":{"binary_data_size":4}}]}`), []byte("abcd"))
+	f.Add([]byte(`{"outputs":[{"name":"O","datatype":"BYTES","shape":[1],"parameters":{"binary_data_size":5}}]}`),
+		[]byte("\x01\x00\x00\x00a"))
+	f.Add([]byte(`{"parameters":{"a":1,"b":1e400,"c":"x"},"outputs":[{"parameters":{"shared_memory_region":"r",`+
+		`"shared_memory_byte_size":9}}]}`), []byte{})
 	f.Add([]byte(`{"outputs":[{"name":"O","datatype":"FP32","shape":[2],"data":[1,2.5]}]}`), []byte{})
 	f.Fuzz(func(t *testing.T, head, tail []byte) {
 		r, err := decodeHTTP(head, tail)

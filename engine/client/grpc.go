@@ -234,10 +234,12 @@ func encodeGRPC(r *Request) (*inferencepb.ModelInferRequest, error) {
 	if r.EmptyFinal {
 		p["triton_enable_empty_final_response"] = true
 	}
-	m := &inferencepb.ModelInferRequest{ModelName: r.Model, ModelVersion: r.Version, Id: r.ID, Parameters: pbParameters(p)}
+	m := &inferencepb.ModelInferRequest{ModelName: r.Model, ModelVersion: r.Version, Id: r.ID,
+		Parameters: pbParameters(p)}
 	for i := range r.Inputs {
 		in := &r.Inputs[i]
-		t := &inferencepb.ModelInferRequest_InferInputTensor{Name: in.Name, Datatype: in.DataType.String(), Shape: in.Shape}
+		t := &inferencepb.ModelInferRequest_InferInputTensor{Name: in.Name, Datatype: in.DataType.String(),
+			Shape: in.Shape}
 		if in.Memory != nil {
 			t.Parameters = pbParameters(in.Memory.parameters())
 		} else {

@@ -268,7 +268,8 @@ func (c *HTTP) Infer(ctx context.Context, r *Request) (*Response, error) {
 	n := len(data)
 	if v := header.Get(headerLength); v != "" {
 		if n, err = strconv.Atoi(v); err != nil || n < 0 || n > len(data) {
-			return nil, fmt.Errorf("the response of model %q has %d bytes and the header length %q", r.Model, len(data), v)
+			return nil, fmt.Errorf("the response of model %q has %d bytes and the header length %q", r.Model,
+				len(data), v)
 		}
 	}
 	return decodeHTTP(data[:n], data[n:])

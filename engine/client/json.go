@@ -88,7 +88,8 @@ func appendNumber(b []byte, dt tensor.DataType, s string) ([]byte, error) {
 			return binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v))), nil
 		}
 		return binary.LittleEndian.AppendUint64(b, math.Float64bits(v)), nil
-	case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64, tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
+	case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64, tensor.Uint8, tensor.Uint16, tensor.Uint32,
+		tensor.Uint64:
 		b, ok := tensor.AppendInteger(b, dt, s)
 		if !ok {
 			return b, fmt.Errorf("%s is no value of type %v", s, dt)

@@ -24,12 +24,14 @@ func TestJSON(t *testing.T) {
 		{name: "floats", dt: tensor.FP32, shape: []int64{2}, in: `[0.1,-2.5]`},
 		{name: "doubles", dt: tensor.FP64, shape: []int64{1}, in: `[0.1]`},
 		{name: "nested", dt: tensor.Int32, shape: []int64{2, 2}, in: `[[1,2],[3,-4]]`, want: `[1,2,3,-4]`},
-		{name: "booleans in both forms", dt: tensor.Bool, shape: []int64{4}, in: `[true,0,1,false]`, want: `[true,false,true,false]`},
+		{name: "booleans in both forms", dt: tensor.Bool, shape: []int64{4}, in: `[true,0,1,false]`,
+			want: `[true,false,true,false]`},
 		{name: "strings", dt: tensor.Bytes, shape: []int64{2}, in: `["","ä"]`},
 		{name: "nothing", dt: tensor.FP32, shape: []int64{0}, in: `[]`},
 		{name: "too large", dt: tensor.Uint8, shape: []int64{1}, in: `[256]`, err: "256 is no value of type UINT8"},
 		{name: "a fraction", dt: tensor.Int32, shape: []int64{1}, in: `[1.5]`, err: "1.5 is no value of type INT32"},
-		{name: "a string for a number", dt: tensor.Int32, shape: []int64{1}, in: `["1"]`, err: "is no value of type INT32"},
+		{name: "a string for a number", dt: tensor.Int32, shape: []int64{1}, in: `["1"]`,
+			err: "is no value of type INT32"},
 		{name: "an object", dt: tensor.Int32, shape: []int64{1}, in: `[{"a":1}]`, err: "is no value of type INT32"},
 		{name: "too few", dt: tensor.Int32, shape: []int64{2}, in: `[1]`, err: "has 1 values, its shape [2] needs 2"},
 		{name: "no array", dt: tensor.Int32, shape: []int64{1}, in: `1`, err: "want an array"},
@@ -75,7 +77,8 @@ func FuzzFromJSON(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%s was read and cannot be written: %v", data, err)
 		}
-		if again, err := FromJSON("T", tensor.DataType(dt), []int64{n}, text); err != nil || !bytes.Equal(again.Data, got.Data) {
+		if again, err := FromJSON("T", tensor.DataType(dt), []int64{n}, text); err != nil ||
+			!bytes.Equal(again.Data, got.Data) {
 			t.Errorf("%s changes when written and read again: %v", data, err)
 		}
 	})

@@ -62,7 +62,8 @@ func DataTypeOf[T Element]() tensor.DataType {
 // does not check the shape; the server does.
 func Of[T Element](name string, values []T, shape ...int64) Tensor {
 	t := Tensor{Name: name, DataType: DataTypeOf[T](), Shape: shapeOf(len(values), shape)}
-	if data, err := binary.Append(make([]byte, 0, len(values)*t.DataType.Size()), binary.LittleEndian, values); err == nil {
+	if data, err := binary.Append(make([]byte, 0, len(values)*t.DataType.Size()), binary.LittleEndian,
+		values); err == nil {
 		t.Data = data // Append fails only for types without a fixed size
 	}
 	return t

@@ -109,7 +109,10 @@ func (p accessPolicy) originAllowed(x *exchange) bool {
 
 // originListed reports whether the request is from a page of Options.AllowedOrigins.
 func (p accessPolicy) originListed(x *exchange) bool {
-	return slices.ContainsFunc(p.opt.AllowedOrigins, func(o string) bool { return strings.EqualFold(o, view(x.origin)) })
+	return slices.ContainsFunc(p.opt.AllowedOrigins, func(o string) bool {
+		return strings.EqualFold(o,
+			view(x.origin))
+	})
 }
 
 // exposedHeaders are the headers of replies that a page of an allowed origin may read.

@@ -54,7 +54,8 @@ func serveUntilEOF() error {
 // benchRequests are 16 floats to identity, as JSON and as binary data both ways.
 func benchRequests() map[string]string {
 	tail := floats16()
-	body, header := withBinary(`{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"FP32","parameters":{"binary_data_size":64}}],`+
+	body, header := withBinary(`{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"FP32",`+
+		`"parameters":{"binary_data_size":64}}],`+
 		`"outputs":[{"name":"OUTPUT0","parameters":{"binary_data":true}}]}`, tail)
 	const path = "/v2/models/identity_ort/infer"
 	return map[string]string{

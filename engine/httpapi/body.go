@@ -130,7 +130,8 @@ func (s *Server) fill(r io.Reader, offset int, length int64) (*tensor.Buffer, []
 func decompressor(x *exchange) (io.ReadCloser, error) {
 	if e := string(x.contentEncoding); e != "gzip" && e != "deflate" {
 		x.accept = true
-		return nil, typedError{error: status.New(status.Unsupported, "Unsupported compression type"), contentType: typeText}
+		return nil, typedError{error: status.New(status.Unsupported, "Unsupported compression type"),
+			contentType: typeText}
 	}
 	head := make([]byte, 2)
 	_, err := io.ReadFull(x.body, head)

@@ -54,7 +54,8 @@ func (e *fakeEngine) find(name string, version int64) (*fakeModel, error) {
 		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' is not found", name)
 	}
 	if version > 0 && version != m.version {
-		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' version %d is not found", name, version)
+		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' version %d is not found", name,
+			version)
 	}
 	return m, nil
 }
@@ -67,7 +68,8 @@ func (e *fakeEngine) Infer(_ context.Context, r *infer.Request) error {
 	for i := range r.Inputs {
 		for j := range r.Inputs[:i] {
 			if r.Inputs[i].Name == r.Inputs[j].Name {
-				return status.Errorf(status.InvalidArg, "[request id: <id_unknown>] input '%s' already exists in request",
+				return status.Errorf(status.InvalidArg, "[request id: <id_unknown>] input '%s' already exists in "+
+					"request",
 					r.Inputs[i].Name)
 			}
 		}
@@ -83,7 +85,8 @@ func (e *fakeEngine) Ready() bool { return !e.notReady.Load() }
 func (e *fakeEngine) SharedMemory() *shm.Registry { return e.regions }
 
 func (e *fakeEngine) ServerMetadata() *inferencepb.ServerMetadataResponse {
-	return &inferencepb.ServerMetadataResponse{Name: "triton", Version: "2.51.0", Extensions: []string{"classification", "sequence"}}
+	return &inferencepb.ServerMetadataResponse{Name: "triton", Version: "2.51.0",
+		Extensions: []string{"classification", "sequence"}}
 }
 
 func (e *fakeEngine) ModelReady(name string, version int64) (bool, error) {
@@ -99,12 +102,14 @@ func (e *fakeEngine) ModelMetadata(name string, version int64) (*inferencepb.Mod
 	meta := &inferencepb.ModelMetadataResponse{Name: name, Versions: []string{"1"}, Platform: "python"}
 	for _, in := range m.config.GetInput() {
 		meta.Inputs = append(meta.Inputs, &inferencepb.ModelMetadataResponse_TensorMetadata{
-			Name: in.GetName(), Datatype: tensor.DataType(in.GetDataType()).String(), Shape: append([]int64{-1}, in.GetDims()...),
+			Name: in.GetName(), Datatype: tensor.DataType(in.GetDataType()).String(),
+			Shape: append([]int64{-1}, in.GetDims()...),
 		})
 	}
 	for _, out := range m.config.GetOutput() {
 		meta.Outputs = append(meta.Outputs, &inferencepb.ModelMetadataResponse_TensorMetadata{
-			Name: out.GetName(), Datatype: tensor.DataType(out.GetDataType()).String(), Shape: append([]int64{-1}, out.GetDims()...),
+			Name: out.GetName(), Datatype: tensor.DataType(out.GetDataType()).String(),
+			Shape: append([]int64{-1}, out.GetDims()...),
 		})
 	}
 	return meta, nil
@@ -212,7 +217,8 @@ func addSub(r *infer.Request, _ *fakeModel) {
 }
 
 // model makes a fake model whose configuration has n inputs and outputs of one type.
-func model(name string, dt tensor.DataType, n int, maxBatch int32, dims []int64, run func(*infer.Request, *fakeModel)) *fakeModel {
+func model(name string, dt tensor.DataType, n int, maxBatch int32, dims []int64,
+	run func(*infer.Request, *fakeModel)) *fakeModel {
 	cfg := &inferencepb.ModelConfig{Name: name, MaxBatchSize: maxBatch}
 	for i := range n {
 		cfg.Input = append(cfg.Input, &inferencepb.ModelInput{
@@ -224,9 +230,11 @@ func model(name string, dt tensor.DataType, n int, maxBatch int32, dims []int64,
 }
 
 func newFake() *fakeEngine {
-	e := &fakeEngine{regions: shm.New(shm.Options{}), models: map[string]*fakeModel{}, stats: &inferencepb.ModelStatisticsResponse{
-		ModelStats: []*inferencepb.ModelStatistics{{Name: "add_sub", Version: "1", InferenceStats: &inferencepb.InferStatistics{}}},
-	}}
+	e := &fakeEngine{regions: shm.New(shm.Options{}), models: map[string]*fakeModel{},
+		stats: &inferencepb.ModelStatisticsResponse{
+			ModelStats: []*inferencepb.ModelStatistics{{Name: "add_sub", Version: "1",
+				InferenceStats: &inferencepb.InferStatistics{}}},
+		}}
 	for _, m := range []*fakeModel{
 		model("add_sub", tensor.Int32, 2, 8, []int64{16}, addSub),
 		model("identity_ort", tensor.FP32, 1, 8, []int64{16}, identity),
@@ -240,10 +248,13 @@ func newFake() *fakeEngine {
 		multi.labels = append(multi.labels, "label"+strconv.Itoa(i))
 	}
 	e.models["multi"] = multi
-	e.models["repeat"] = &fakeModel{name: "repeat", version: 1, decoupled: true, config: &inferencepb.ModelConfig{ModelTransactionPolicy: &inferencepb.ModelTransactionPolicy{Decoupled: true}}, run: func(*infer.Request, *fakeModel) {}}
-	e.models["broken"] = &fakeModel{name: "broken", version: 1, config: multi.config, run: func(r *infer.Request, _ *fakeModel) {
-		r.Fail(status.New(status.Internal, "my error"))
-	}}
+	e.models["repeat"] = &fakeModel{name: "repeat", version: 1, decoupled: true,
+		config: &inferencepb.ModelConfig{ModelTransactionPolicy: &inferencepb.ModelTransactionPolicy{Decoupled: true}},
+		run:    func(*infer.Request, *fakeModel) {}}
+	e.models["broken"] = &fakeModel{name: "broken", version: 1, config: multi.config,
+		run: func(r *infer.Request, _ *fakeModel) {
+			r.Fail(status.New(status.Internal, "my error"))
+		}}
 	e.models["parameters"] = &fakeModel{name: "parameters", version: 1, run: func(r *infer.Request, _ *fakeModel) {
 		resp := r.NewResponse()
 		resp.Parameters = append(resp.Parameters,
@@ -254,7 +265,8 @@ func newFake() *fakeEngine {
 		resp.Final = true
 		_ = r.Respond(resp)
 	}}
-	e.models["panic"] = &fakeModel{name: "panic", version: 1, config: multi.config, run: func(*infer.Request, *fakeModel) { panic("boom") }}
+	e.models["panic"] = &fakeModel{name: "panic", version: 1, config: multi.config,
+		run: func(*infer.Request, *fakeModel) { panic("boom") }}
 	return e
 }
 

@@ -97,54 +97,82 @@ func TestGenerate(t *testing.T) {
 		kind, want       string
 	}{
 		{"B011 lists", "add_sub/generate", `{"INPUT0":[` + zeroTo15 + `],"INPUT1":[` + zeroTo15 + `]}`, 200, typeJSON,
-			`{"OUTPUT0":[0,2,4,6,8,10,12,14,16,18,20,22,24,26,28,30],"OUTPUT1":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0],"model_name":"add_sub","model_version":"1"}`},
-		{"B011 a version", "id_bytes/versions/1/generate", `{"INPUT0":"hello"}`, 200, typeJSON, `{"OUTPUT0":"hello","model_name":"id_bytes","model_version":"1"}`},
-		{"B054 id and parameters", "id_bytes/generate", `{"id": "7", "INPUT0": ["x", "y"], "parameters": {"p": 1}}`, 200, typeJSON,
+			`{"OUTPUT0":[0,2,4,6,8,10,12,14,16,18,20,22,24,26,28,30],"OUTPUT1":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0],` +
+				`"model_name":"add_sub","model_version":"1"}`},
+		{"B011 a version", "id_bytes/versions/1/generate", `{"INPUT0":"hello"}`, 200, typeJSON,
+			`{"OUTPUT0":"hello","model_name":"id_bytes","model_version":"1"}`},
+		{"B054 id and parameters", "id_bytes/generate", `{"id": "7", "INPUT0": ["x", "y"], "parameters": {"p": 1}}`,
+			200, typeJSON,
 			`{"OUTPUT0":["x","y"],"id":"7","model_name":"id_bytes","model_version":"1"}`},
-		{"B054 an input among the parameters", "id_bytes/generate", `{"parameters": {"INPUT0": "in \"there\"\n", "temperature": 0.5}}`, 200, typeJSON,
+		{"B054 an input among the parameters", "id_bytes/generate",
+			`{"parameters": {"INPUT0": "in \"there\"\n", "temperature": 0.5}}`, 200, typeJSON,
 			`{"OUTPUT0":"in \"there\"\n","model_name":"id_bytes","model_version":"1"}`},
 		{"B054 two rows", "identity/generate", `{"INPUT0":[` + zeroTo15 + `,` + zeroTo15 + `]}`, 200, typeJSON,
-			`{"OUTPUT0":[0.0,1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0,9.0,10.0,11.0,12.0,13.0,14.0,15.0,0.0,1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0,9.0,10.0,11.0,12.0,13.0,14.0,15.0],` +
+			`{"OUTPUT0":[0.0,1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0,9.0,10.0,11.0,12.0,13.0,14.0,15.0,0.0,1.0,2.0,3.0,4.0,` +
+				`5.0,6.0,7.0,8.0,9.0,10.0,11.0,12.0,13.0,14.0,15.0],` +
 				`"model_name":"identity","model_version":"1"}`},
 		{"B054 DV32 nested lists", "identity/generate", `{"INPUT0":[[` + zeroTo15 + `]]}`, 200, typeJSON,
-			`{"OUTPUT0":[0.0,1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0,9.0,10.0,11.0,12.0,13.0,14.0,15.0],"model_name":"identity","model_version":"1"}`},
+			`{"OUTPUT0":[0.0,1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0,9.0,10.0,11.0,12.0,13.0,14.0,15.0],` +
+				`"model_name":"identity","model_version":"1"}`},
 		{"B012 one response", "id_bytes/generate_stream", `{"INPUT0":"hello"}`, 200, typeEvents,
 			`data: {"OUTPUT0":"hello","model_name":"id_bytes","model_version":"1"}` + "\n\n"},
 		{"B012 decoupled", "repeat/generate_stream", two, 200, typeEvents,
-			`data: {"IDX":0,"OUT":1,"model_name":"repeat","model_version":"1"}` + "\n\n" + `data: {"IDX":1,"OUT":2,"model_name":"repeat","model_version":"1"}` + "\n\n"},
+			`data: {"IDX":0,"OUT":1,"model_name":"repeat","model_version":"1"}` + "\n\n" +
+				`data: {"IDX":1,"OUT":2,"model_name":"repeat","model_version":"1"}` + "\n\n"},
 		{"B012 no response", "repeat/generate_stream", zero, 200, typeEvents, ""},
-		{"B055 one response of a decoupled model", "repeat/generate", one, 200, typeJSON, `{"IDX":0,"OUT":5,"model_name":"repeat","model_version":"1"}`},
+		{"B055 one response of a decoupled model", "repeat/generate", one, 200, typeJSON,
+			`{"IDX":0,"OUT":5,"model_name":"repeat","model_version":"1"}`},
 		{"B055 DV31 many responses", "repeat/generate", two, 400, typeJSON, appendedError(errManyResponses())},
 		{"B055 no response", "repeat/generate", zero, 400, typeJSON, appendedError(errManyResponses())},
-		{"DV35 events of infer", "repeat/infer", `{"id":"a","inputs":[{"name":"IN","shape":[2],"datatype":"INT32","data":[7,8]},{"name":"DELAY","shape":[2],"datatype":"UINT32","data":[0,0]},` +
+		{"DV35 events of infer", "repeat/infer", `{"id":"a","inputs":[{"name":"IN","shape":[2],"datatype":"INT32",` +
+			`"data":[7,8]},{"name":"DELAY","shape":[2],"datatype":"UINT32","data":[0,0]},` +
 			`{"name":"WAIT","shape":[1],"datatype":"UINT32","data":[0]}],"outputs":[{"name":"OUT"}]}`, 200, typeEvents,
-			`data: {"id":"a","model_name":"repeat","model_version":"1","outputs":[{"name":"OUT","datatype":"INT32","shape":[1],"data":[7]}]}` + "\n\n" +
-				`data: {"id":"a","model_name":"repeat","model_version":"1","outputs":[{"name":"OUT","datatype":"INT32","shape":[1],"data":[8]}]}` + "\n\n"},
-		{"events of infer are text", "repeat/infer", `{"inputs":[],"parameters":{"binary_data_output":true}}`, 400, typeJSON,
-			`{"error":"server-sent events are text: leave out binary_data and binary_data_output, or use gRPC streaming"}`},
-		{"missing input", "id_bytes/generate", `{}`, 400, typeJSON, `{"error":"[request id: <id_unknown>] expected 1 inputs but got 0 inputs for model 'id_bytes'. ` +
-			`Got input(s) [], but missing required input(s) ['INPUT0']. Please provide all required input(s)."}`},
-		{"B056 fault before the stream", "id_bytes/generate_stream", `{}`, 400, typeJSON, `{"error":"[request id: <id_unknown>] expected 1 inputs but got 0 inputs for model 'id_bytes'. ` +
-			`Got input(s) [], but missing required input(s) ['INPUT0']. Please provide all required input(s)."}`},
-		{"malformed", "id_bytes/generate", `{`, 400, typeJSON, `{"error":"failed to parse the request JSON buffer: Missing a name for object member. at 1"}`},
-		{"unknown model", "nope/generate", `{}`, 404, typeJSON, `{"error":"Request for unknown model: 'nope' is not found"}`},
+			`data: {"id":"a","model_name":"repeat","model_version":"1","outputs":[{"name":"OUT","datatype":"INT32",` +
+				`"shape":[1],"data":[7]}]}` + "\n\n" +
+				`data: {"id":"a","model_name":"repeat","model_version":"1","outputs":[{"name":"OUT",` +
+				`"datatype":"INT32","shape":[1],"data":[8]}]}` + "\n\n"},
+		{"events of infer are text", "repeat/infer", `{"inputs":[],"parameters":{"binary_data_output":true}}`, 400,
+			typeJSON,
+			`{"error":"server-sent events are text: leave out binary_data and binary_data_output, or use gRPC ` +
+				`streaming"}`},
+		{"missing input", "id_bytes/generate", `{}`, 400, typeJSON,
+			`{"error":"[request id: <id_unknown>] expected 1 inputs but got 0 inputs for model 'id_bytes'. ` +
+				`Got input(s) [], but missing required input(s) ['INPUT0']. Please provide all required input(s)."}`},
+		{"B056 fault before the stream", "id_bytes/generate_stream", `{}`, 400, typeJSON,
+			`{"error":"[request id: <id_unknown>] expected 1 inputs but got 0 inputs for model 'id_bytes'. ` +
+				`Got input(s) [], but missing required input(s) ['INPUT0']. Please provide all required input(s)."}`},
+		{"malformed", "id_bytes/generate", `{`, 400, typeJSON,
+			`{"error":"failed to parse the request JSON buffer: Missing a name for object member. at 1"}`},
+		{"unknown model", "nope/generate", `{}`, 404, typeJSON,
+			`{"error":"Request for unknown model: 'nope' is not found"}`},
 		{"no object", "id_bytes/generate", `[]`, 400, typeJSON, `{"error":"` + tensorjson.ErrNoMembers.Error() + `"}`},
-		{"id not a string", "id_bytes/generate", `{"id":5,"INPUT0":"a"}`, 400, typeJSON, `{"error":"Unable to parse 'id': ` + tensorjson.ErrNotString.Error() + `"}`},
-		{"parameters not an object", "id_bytes/generate", `{"parameters":5}`, 400, typeJSON, `{"error":"Expected JSON object for keyword: 'parameters': ` + tensorjson.ErrNotObject.Error() + `"}`},
+		{"id not a string", "id_bytes/generate", `{"id":5,"INPUT0":"a"}`, 400, typeJSON,
+			`{"error":"Unable to parse 'id': ` + tensorjson.ErrNotString.Error() + `"}`},
+		{"parameters not an object", "id_bytes/generate", `{"parameters":5}`, 400, typeJSON,
+			`{"error":"Expected JSON object for keyword: 'parameters': ` + tensorjson.ErrNotObject.Error() + `"}`},
 		{"parameter of the wrong type", "id_bytes/generate", `{"INPUT0":"a","p":{}}`, 400, typeJSON,
 			`{"error":"parameter 'p' has invalid type. It should be either 'int', 'bool', or 'string'."}`},
-		{"nested parameter of the wrong type", "id_bytes/generate", `{"INPUT0":"a","parameters":{"p":null}}`, 400, typeJSON,
-			`{"error":"Converting keyword: 'parameters': parameter 'p' has invalid type. It should be either 'int', 'bool', or 'string'."}`},
-		{"number for a string", "id_bytes/generate", `{"INPUT0":5}`, 400, typeJSON, `{"error":"Unable to parse JSON bytes array: ` + tensorjson.ErrNotString.Error() + `"}`},
-		{"string for a number", "repeat/generate", `{"IN":"x"}`, 400, typeJSON, `{"error":"Unable to parse 'data': ` + tensorjson.ErrNotSigned.Error() + `"}`},
-		{"does not fit", "identity/generate", `{"INPUT0":[1,2,3]}`, 400, typeJSON, `{"error":"The schema can not convert input 'INPUT0' to tensor with proper shape"}`},
-		{"B028 FP16", "id_fp16/generate", `{"INPUT0":[1]}`, 400, typeJSON, `{"error":"receiving FP16 data via JSON is not supported. Please use the binary data format for input INPUT0"}`},
-		{"an input twice", "id_bytes/generate", `{"INPUT0":"a","parameters":{"INPUT0":"b"}}`, 400, typeJSON, `{"error":"[request id: <id_unknown>] input 'INPUT0' already exists in request"}`},
+		{"nested parameter of the wrong type", "id_bytes/generate", `{"INPUT0":"a","parameters":{"p":null}}`, 400,
+			typeJSON,
+			`{"error":"Converting keyword: 'parameters': parameter 'p' has invalid type. It should be either 'int',` +
+				` 'bool', or 'string'."}`},
+		{"number for a string", "id_bytes/generate", `{"INPUT0":5}`, 400, typeJSON,
+			`{"error":"Unable to parse JSON bytes array: ` + tensorjson.ErrNotString.Error() + `"}`},
+		{"string for a number", "repeat/generate", `{"IN":"x"}`, 400, typeJSON, `{"error":"Unable to parse 'data': ` +
+			tensorjson.ErrNotSigned.Error() + `"}`},
+		{"does not fit", "identity/generate", `{"INPUT0":[1,2,3]}`, 400, typeJSON,
+			`{"error":"The schema can not convert input 'INPUT0' to tensor with proper shape"}`},
+		{"B028 FP16", "id_fp16/generate", `{"INPUT0":[1]}`, 400, typeJSON,
+			`{"error":"receiving FP16 data via JSON is not supported. Please use the binary data format for input ` +
+				`INPUT0"}`},
+		{"an input twice", "id_bytes/generate", `{"INPUT0":"a","parameters":{"INPUT0":"b"}}`, 400, typeJSON,
+			`{"error":"[request id: <id_unknown>] input 'INPUT0' already exists in request"}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			resp, got := post(t, s, "/v2/models/"+tt.path, tt.body, "Accept: text/event-stream")
 			if resp.StatusCode != tt.status || resp.Header.Get("Content-Type") != tt.kind || got != tt.want {
-				t.Errorf("%s answers %d %s\n%s\nwant %d %s\n%s", tt.path, resp.StatusCode, resp.Header.Get("Content-Type"), got, tt.status, tt.kind, tt.want)
+				t.Errorf("%s answers %d %s\n%s\nwant %d %s\n%s", tt.path, resp.StatusCode,
+					resp.Header.Get("Content-Type"), got, tt.status, tt.kind, tt.want)
 			}
 		})
 	}
@@ -160,13 +188,16 @@ func TestGenerateParameters_B054(t *testing.T) {
 		got <- append([]infer.Parameter(nil), r.Parameters...)
 		resp := r.NewResponse()
 		resp.Parameters = append(resp.Parameters, r.Parameters...)
-		resp.Parameters = append(resp.Parameters, infer.Parameter{Name: "model_name", Kind: infer.StringParameter, Text: "hidden"})
+		resp.Parameters = append(resp.Parameters, infer.Parameter{Name: "model_name", Kind: infer.StringParameter,
+			Text: "hidden"})
 		resp.Final = true
 		_ = r.Respond(resp)
 	})
 	s.engine.models["m"] = m
-	_, body := post(t, s, "/v2/models/m/generate", `{"s":"x","i":-3,"parameters":{"b":true,"f":0.25,"priority":1,"big":18446744073709551615}}`)
-	const want = `{"b":true,"big":18446744073709553000.0,"f":0.25,"i":-3,"model_name":"m","model_version":"1","priority":1,"s":"x"}`
+	_, body := post(t, s, "/v2/models/m/generate",
+		`{"s":"x","i":-3,"parameters":{"b":true,"f":0.25,"priority":1,"big":18446744073709551615}}`)
+	const want = `{"b":true,"big":18446744073709553000.0,"f":0.25,"i":-3,"model_name":"m","model_version":"1",` +
+		`"priority":1,"s":"x"}`
 	if body != want {
 		t.Errorf("generate answers %s, want %s", body, want)
 	}
@@ -197,7 +228,8 @@ func TestGenerateStreamFrames_B056(t *testing.T) {
 	}
 	lines := bufio.NewReader(resp.Body)
 	for i, want := range []string{
-		`data: {"OUT":1,"model_name":"d","model_version":"1"}`, `data: {"error":"broken \"here\""}`, `data: {"OUT":3,"model_name":"d","model_version":"1"}`,
+		`data: {"OUT":1,"model_name":"d","model_version":"1"}`, `data: {"error":"broken \"here\""}`,
+		`data: {"OUT":3,"model_name":"d","model_version":"1"}`,
 	} {
 		if i > 0 {
 			step <- struct{}{} // the event before has arrived
@@ -211,7 +243,7 @@ func TestGenerateStreamFrames_B056(t *testing.T) {
 	if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
 		t.Fatalf("behind the last event: %q, %v", rest, err)
 	}
-	checkAnswer(t, send(t, conn, request("POST", addSubPath, addSubJSON)), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+	checkAnswer(t, send(t, conn, request("POST", addSubPath, addSubJSON)), okJSON(addSubReply))
 }
 
 // The first response decides on the status.
@@ -293,7 +325,8 @@ func TestGenerateStopsAtTheSecondResponse_B055(t *testing.T) {
 
 func TestGenerateStreamNeedsHTTP11_DV34(t *testing.T) {
 	s := serve(t)
-	got := send(t, dial(t, s.addr), "POST /v2/models/id_bytes/generate_stream HTTP/1.0\r\nContent-Length: 14\r\n\r\n"+`{"INPUT0":"x"}`)
+	got := send(t, dial(t, s.addr), "POST /v2/models/id_bytes/generate_stream HTTP/1.0\r\nContent-Length: 14\r\n\r\n"+
+		`{"INPUT0":"x"}`)
 	if got.status != "400 Bad Request" || !strings.Contains(got.body, "HTTP/1.1") {
 		t.Errorf("an HTTP/1.0 client gets %s %s", got.status, got.body)
 	}
@@ -330,26 +363,33 @@ func TestForwardHeaders_B040(t *testing.T) {
 		name, pattern, headers, want string
 		status                       int
 	}{
-		{name: "as sent", pattern: "prefix_.*", headers: "prefix_a: 1\r\nPREFIX_b:  two words \r\nother: 3\r\n", want: `"parameters":{"prefix_a":"1","PREFIX_b":"two words"}`},
-		{name: "case-sensitive", pattern: "(?-i)PREFIX_.*", headers: "prefix_a: 1\r\nPREFIX_b: 2\r\n", want: `"parameters":{"PREFIX_b":"2"}`},
-		{name: "found anywhere", pattern: "token", headers: "x-token-id: 1\r\n", want: `"parameters":{"x-token-id":"1"}`},
+		{name: "as sent", pattern: "prefix_.*", headers: "prefix_a: 1\r\nPREFIX_b:  two words \r\nother: 3\r\n",
+			want: `"parameters":{"prefix_a":"1","PREFIX_b":"two words"}`},
+		{name: "case-sensitive", pattern: "(?-i)PREFIX_.*", headers: "prefix_a: 1\r\nPREFIX_b: 2\r\n",
+			want: `"parameters":{"PREFIX_b":"2"}`},
+		{name: "found anywhere", pattern: "token", headers: "x-token-id: 1\r\n",
+			want: `"parameters":{"x-token-id":"1"}`},
 		{name: "over the body's", pattern: "^p$", headers: "p: header\r\n", want: `"parameters":{"p":"header"}`},
-		{name: "reserved", pattern: ".*", headers: "priority: 1\r\n", status: 400, want: `{"error":"Header 'priority' is reserved for Triton usage and cannot be forwarded."}`},
-		{name: "reserved prefix", pattern: ".*", headers: "triton_x: 1\r\n", status: 400, want: `{"error":"Header 'triton_x' is reserved for Triton usage and cannot be forwarded."}`},
+		{name: "reserved", pattern: ".*", headers: "priority: 1\r\n", status: 400,
+			want: `{"error":"Header 'priority' is reserved for Triton usage and cannot be forwarded."}`},
+		{name: "reserved prefix", pattern: ".*", headers: "triton_x: 1\r\n", status: 400,
+			want: `{"error":"Header 'triton_x' is reserved for Triton usage and cannot be forwarded."}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := serve(t, forwarded(tt.pattern))
-			s.engine.models["echo"] = model("echo", tensor.FP32, 1, 0, []int64{-1}, func(r *infer.Request, _ *fakeModel) {
-				resp := r.NewResponse()
-				resp.Parameters = append(resp.Parameters, r.Parameters...)
-				resp.Final = true
-				_ = r.Respond(resp)
-			})
+			s.engine.models["echo"] = model("echo", tensor.FP32, 1, 0, []int64{-1},
+				func(r *infer.Request, _ *fakeModel) {
+					resp := r.NewResponse()
+					resp.Parameters = append(resp.Parameters, r.Parameters...)
+					resp.Final = true
+					_ = r.Respond(resp)
+				})
 			body := oneInput("[1]", "FP32", "[1]")
 			if strings.Contains(tt.name, "body") {
 				body = strings.TrimSuffix(body, "}") + `,"parameters":{"p":"body"}}`
 			}
-			got := send(t, dial(t, s.addr), request("POST", "/v2/models/echo/infer", body, strings.Split(strings.TrimSuffix(tt.headers, "\r\n"), "\r\n")...))
+			got := send(t, dial(t, s.addr), request("POST", "/v2/models/echo/infer", body,
+				strings.Split(strings.TrimSuffix(tt.headers, "\r\n"), "\r\n")...))
 			if tt.status == 400 {
 				if got.status != "400 Bad Request" || got.body != tt.want {
 					t.Errorf("infer answers %s %s", got.status, got.body)
@@ -363,7 +403,8 @@ func TestForwardHeaders_B040(t *testing.T) {
 	}
 	t.Run("none without the option, and in generate", func(t *testing.T) {
 		s := serve(t)
-		if _, body := post(t, s, "/v2/models/id_bytes/generate", `{"INPUT0":"a"}`, "prefix_a: 1"); strings.Contains(body, "prefix_a") {
+		if _, body := post(t, s, "/v2/models/id_bytes/generate", `{"INPUT0":"a"}`,
+			"prefix_a: 1"); strings.Contains(body, "prefix_a") {
 			t.Errorf("a header is forwarded without being asked for: %s", body)
 		}
 	})

@@ -30,7 +30,7 @@ func TestA21AllocIdleConnections(t *testing.T) {
 	pid, addr, _ := serverProcess(t)
 	whole := request("POST", addSubPath, addSubJSON)
 	for range 50 { // what the first requests cost is not the connections'
-		checkAnswer(t, send(t, dial(t, addr), whole), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+		checkAnswer(t, send(t, dial(t, addr), whole), okJSON(addSubReply))
 	}
 	before := residentBytes(t, pid)
 	conns := make([]net.Conn, n)
@@ -77,7 +77,8 @@ func TestA21AllocIdleConnections(t *testing.T) {
 	begin := time.Now()
 	c := dial(t, addr)
 	send(t, c, whole)
-	if d := time.Since(begin); d > max(limit, time.Minute) { // the usual is 0.2 ms; a busy machine is not the server's fault
+	if d := time.Since(begin); d > max(limit,
+		time.Minute) { // the usual is 0.2 ms; a busy machine is not the server's fault
 		t.Errorf("a new connection's request takes %v", d)
 	}
 

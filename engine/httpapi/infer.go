@@ -142,7 +142,8 @@ func (s *Server) inferEvents(x *exchange, r *infer.Request, cfg *inferencepb.Mod
 	form, err := s.readInfer(x, r, cfg)
 	wantsBinary := func(o infer.RequestedOutput) bool { return o.Binary }
 	if err == nil && (form.Binary && len(r.Outputs) == 0 || slices.ContainsFunc(r.Outputs, wantsBinary)) {
-		err = status.New(status.InvalidArg, "server-sent events are text: leave out binary_data and binary_data_output, "+
+		err = status.New(status.InvalidArg, "server-sent events are text: leave out binary_data and "+
+			"binary_data_output, "+
 			"or use gRPC streaming")
 	}
 	if err == nil {
@@ -179,7 +180,8 @@ func (s *Server) readInfer(x *exchange, r *infer.Request, cfg *inferencepb.Model
 		if jsonLength, err = strconv.ParseInt(string(x.headerLength), 10, 64); err != nil {
 			s.discardBody(x)
 			return form, asText(status.New(status.InvalidArg,
-				"Inference-Header-Content-Length must be a number of bytes, got: "+tensorjson.Printable(x.headerLength)))
+				"Inference-Header-Content-Length must be a number of bytes, got: "+
+					tensorjson.Printable(x.headerLength)))
 		}
 	}
 	offset := 0
@@ -198,7 +200,8 @@ func (s *Server) readInfer(x *exchange, r *infer.Request, cfg *inferencepb.Model
 	case !x.hasHeaderLength:
 		jsonLength = size
 	case jsonLength < 0 || jsonLength > size:
-		return form, asText(status.Errorf(status.InvalidArg, "inference header size should be in range (0, %d), got: %d",
+		return form, asText(status.Errorf(status.InvalidArg,
+			"inference header size should be in range (0, %d), got: %d",
 			size, jsonLength))
 	}
 	x.parser.Pool, x.parser.Regions = &s.pool, s.regions

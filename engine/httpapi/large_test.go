@@ -54,7 +54,8 @@ func TestLargeOutputs(t *testing.T) {
 		got := send(t, conn, request("POST", "/v2/models/multi/infer", body, headers...))
 		head, err := strconv.Atoi(got.jsonLength)
 		if err != nil || got.status != "200 OK" || got.body[head:] != want.String() {
-			t.Errorf("headers %v: %s, JSON of %q bytes, %d bytes in all; want the outputs' %d behind it", headers, got.status, got.jsonLength, len(got.body), want.Len())
+			t.Errorf("headers %v: %s, JSON of %q bytes, %d bytes in all; want the outputs' %d behind it", headers,
+				got.status, got.jsonLength, len(got.body), want.Len())
 		}
 		allFreed()
 	}

@@ -12,8 +12,10 @@ import (
 
 // Damaged copies of good bodies, JSON and binary, never make a handler panic or answer with a server error.
 func TestA24MutatedBodies(t *testing.T) {
-	binary, _ := withBinary(`{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"INT32","parameters":{"binary_data_size":64}},`+
-		`{"name":"INPUT1","shape":[1,16],"datatype":"INT32","data":[`+zeroTo15+`]}],"outputs":[{"name":"OUTPUT0","parameters":{"binary_data":true}}]}`, int32s())
+	binary, _ := withBinary(`{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"INT32",`+
+		`"parameters":{"binary_data_size":64}},`+
+		`{"name":"INPUT1","shape":[1,16],"datatype":"INT32","data":[`+zeroTo15+
+		`]}],"outputs":[{"name":"OUTPUT0","parameters":{"binary_data":true}}]}`, int32s())
 	seeds := [][]byte{[]byte(addSubJSON), []byte(binary),
 		[]byte(`{"id":"x","parameters":{"priority":1,"timeout":5,"sequence_id":"s","a":1.5},` + addSubJSON[1:])}
 	s, err := New(Options{Engine: newFake()})

@@ -52,7 +52,7 @@ func TestPolledConnectionsServeRequests(t *testing.T) {
 	conn := dial(t, s.addr)
 	for range 3 {
 		untilPolled(t, s.Server, 1)
-		checkAnswer(t, send(t, conn, request("POST", addSubPath, addSubJSON)), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+		checkAnswer(t, send(t, conn, request("POST", addSubPath, addSubJSON)), okJSON(addSubReply))
 	}
 	// The header comes in two parts, the second after longer than a connection may be idle.
 	untilPolled(t, s.Server, 1)
@@ -62,14 +62,14 @@ func TestPolledConnectionsServeRequests(t *testing.T) {
 	if n := s.polledCount(); n != 0 {
 		t.Errorf("%d connections are parked in the middle of a header", n)
 	}
-	checkAnswer(t, send(t, conn, whole[20:]), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+	checkAnswer(t, send(t, conn, whole[20:]), okJSON(addSubReply))
 	// Part of the next header comes with a request.
 	io.WriteString(conn, whole+whole[:20])
 	r := bufio.NewReader(conn)
-	checkAnswer(t, receive(t, r, "POST"), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+	checkAnswer(t, receive(t, r, "POST"), okJSON(addSubReply))
 	<-time.After(300 * time.Millisecond)
 	io.WriteString(conn, whole[20:])
-	checkAnswer(t, receive(t, r, "POST"), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+	checkAnswer(t, receive(t, r, "POST"), okJSON(addSubReply))
 }
 
 func TestPolledConnectionsServeRequestsOverTLS(t *testing.T) {
@@ -92,13 +92,13 @@ func TestPolledConnectionsServeRequestsOverTLS(t *testing.T) {
 	}()
 	silent := dial(t, l.Addr().String()) // no handshake yet: it must not be interrupted
 	<-time.After(200 * time.Millisecond)
-	conn := tls.Client(dial(t, l.Addr().String()), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a test's own certificate
+	conn := tls.Client(dial(t, l.Addr().String()), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // test
 	for range 3 {
-		checkAnswer(t, send(t, conn, request("POST", addSubPath, addSubJSON)), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+		checkAnswer(t, send(t, conn, request("POST", addSubPath, addSubJSON)), okJSON(addSubReply))
 		untilPolled(t, s, 1)
 	}
-	late := tls.Client(silent, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a test's own certificate
-	checkAnswer(t, send(t, late, request("POST", addSubPath, addSubJSON)), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+	late := tls.Client(silent, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // test
+	checkAnswer(t, send(t, late, request("POST", addSubPath, addSubJSON)), okJSON(addSubReply))
 }
 
 func selfSigned(t *testing.T) tls.Certificate {
@@ -107,7 +107,8 @@ func selfSigned(t *testing.T) tls.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1)}, &x509.Certificate{}, &key.PublicKey, key)
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1)},
+		&x509.Certificate{}, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +201,8 @@ func TestConnectionsOverTheLimitGet503(t *testing.T) {
 	untilPolled(t, s.Server, 2) // polled ones count too
 	c := dial(t, s.addr)
 	got := send(t, c, request("GET", "/v2/health/live", ""))
-	if got.status != "503 Service Unavailable" || !got.close || !strings.Contains(got.body, `{"error":"the server has as many`) {
+	if got.status != "503 Service Unavailable" || !got.close || !strings.Contains(got.body,
+		`{"error":"the server has as many`) {
 		t.Errorf("the third connection: %s %q, close %v", got.status, got.body, got.close)
 	}
 	ended(t, c)

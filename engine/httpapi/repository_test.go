@@ -13,10 +13,14 @@ import (
 // refused.
 func FuzzControlBodies(f *testing.F) {
 	for _, seed := range []string{
-		``, `{}`, `[]`, `{"ready":true}`, `{"ready":1}`, "\xef\xbb\xbf{\"ready\":false}", `{"parameters":{"config":"{\"a\":1}","file:1/m.onnx":"AAEC"}}`,
-		`{"parameters":{"file:x":"A","version":"3"}}`, `{"parameters":{"unload_dependents":true}}`, `{"parameters":{"version":3,"version":4}}`,
-		`{"trace_level":["TIMESTAMPS","TENSORS"],"trace_rate":"1","trace_count":null}`, `{"trace_level":[]}`, `{"trace_mode":"triton","log_frequency":"0"}`,
-		`{"log_info":false,"log_verbose_level":2,"log_format":"ISO8601"}`, `{"log_file":"/etc/passwd"}`, `{"log_verbose_level":-1}`, `{"a":"\ud83d\ude00\n"}`,
+		``, `{}`, `[]`, `{"ready":true}`, `{"ready":1}`, "\xef\xbb\xbf{\"ready\":false}",
+		`{"parameters":{"config":"{\"a\":1}","file:1/m.onnx":"AAEC"}}`,
+		`{"parameters":{"file:x":"A","version":"3"}}`, `{"parameters":{"unload_dependents":true}}`,
+		`{"parameters":{"version":3,"version":4}}`,
+		`{"trace_level":["TIMESTAMPS","TENSORS"],"trace_rate":"1","trace_count":null}`, `{"trace_level":[]}`,
+		`{"trace_mode":"triton","log_frequency":"0"}`,
+		`{"log_info":false,"log_verbose_level":2,"log_format":"ISO8601"}`, `{"log_file":"/etc/passwd"}`,
+		`{"log_verbose_level":-1}`, `{"a":"\ud83d\ude00\n"}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -40,7 +44,8 @@ func FuzzControlBodies(f *testing.F) {
 				}
 			}
 			config, _ := inner["config"].(string)
-			if !maps.EqualFunc(p.Files, files, bytes.Equal) || strings.ToValidUTF8(p.ConfigJSON, "") != strings.ReplaceAll(config, "\ufffd", "") && !strings.Contains(p.ConfigJSON, "\ufffd") {
+			if !maps.EqualFunc(p.Files, files, bytes.Equal) || strings.ToValidUTF8(p.ConfigJSON,
+				"") != strings.ReplaceAll(config, "\ufffd", "") && !strings.Contains(p.ConfigJSON, "\ufffd") {
 				t.Errorf("parseLoad(%q) = %+v, want files %q and config %q", doc, p, files, config)
 			}
 		}

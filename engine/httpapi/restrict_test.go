@@ -18,7 +18,8 @@ func TestRestrictedAPI_B079(t *testing.T) {
 	s := serve(t, func(o *Options) { o.Restricted, o.BasePath = rules, "/base" })
 	conn := dial(t, s.addr)
 	refused := func(header string) answer {
-		return answer{status: "403 Forbidden", kind: typeText, body: `{"error":"This API is restricted, expecting header '` + header + `'"}`}
+		return answer{status: "403 Forbidden", kind: typeText,
+			body: `{"error":"This API is restricted, expecting header '` + header + `'"}`}
 	}
 	for _, tt := range []struct {
 		name, method, path, header string
@@ -26,7 +27,7 @@ func TestRestrictedAPI_B079(t *testing.T) {
 	}{
 		{"no header", "POST", "/v2/repository/index", "", refused("Admin-Key")},
 		{"wrong value", "POST", "/v2/repository/index", "Admin-Key: Secret", refused("Admin-Key")},
-		{"right value", "POST", "/v2/repository/index", "admin-key: secret", answer{status: "200 OK", kind: typeJSON, body: "[]"}},
+		{"right value", "POST", "/v2/repository/index", "admin-key: secret", okJSON("[]")},
 		{"the base path", "POST", "/base/v2/repository/models/x/load", "", refused("Admin-Key")},
 		{"the wrong method", "GET", "/v2/repository/index", "", refused("Admin-Key")},
 		{"inference", "POST", addSubPath, "", refused("Admin-Key")},
@@ -34,8 +35,10 @@ func TestRestrictedAPI_B079(t *testing.T) {
 		{"stream", "POST", "/v2/models/id_bytes/versions/1/generate_stream", "", refused("Admin-Key")},
 		{"another group's header", "GET", "/v2/health/live", "Admin-Key: secret", refused("other")},
 		{"a model's readiness is health", "GET", "/v2/models/add_sub/ready", "", refused("other")},
-		{"an open group", "GET", "/v2", "", answer{status: "200 OK", kind: typeJSON, body: `{"name":"triton","version":"2.51.0","extensions":["classification","sequence"]}`}},
-		{"no route", "GET", "/v2//repository/index", "", answer{status: "404 Not Found", kind: typeText, body: `{"error":"Not Found"}`}},
+		{"an open group", "GET", "/v2", "", okJSON(`{"name":"triton","version":"2.51.0",` +
+			`"extensions":["classification","sequence"]}`)},
+		{"no route", "GET", "/v2//repository/index", "", answer{status: "404 Not Found", kind: typeText,
+			body: `{"error":"Not Found"}`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			checkAnswer(t, send(t, conn, request(tt.method, tt.path, "", optional(tt.header)...)), tt.want)
@@ -60,5 +63,6 @@ func TestRestrictedAfterAuthorize(t *testing.T) {
 		o.Restricted = rules
 		o.Authorize = func(*Access) error { return errors.New("no") }
 	})
-	checkAnswer(t, send(t, dial(t, s.addr), request("GET", "/v2/health/live", "")), answer{status: "403 Forbidden", kind: typeText, body: `{"error":"no"}`})
+	checkAnswer(t, send(t, dial(t, s.addr), request("GET", "/v2/health/live", "")),
+		answer{status: "403 Forbidden", kind: typeText, body: `{"error":"no"}`})
 }

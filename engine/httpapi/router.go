@@ -49,7 +49,8 @@ func newRouter(o *Options) *router {
 	switch {
 	case o.SageMaker != nil:
 		table = sageMakerRoutes(o.SageMaker.PingLive, o.SageMaker.Kind)
-		r.basePath, r.model, r.fallback, r.binaryType = "", []byte(o.SageMaker.Model), &badRequestRoute, compat.SageMakerBinary
+		r.basePath, r.model, r.fallback, r.binaryType = "", []byte(o.SageMaker.Model), &badRequestRoute,
+			compat.SageMakerBinary
 	case o.VertexAI != nil:
 		r.basePath, r.vertexAI, r.fallback, r.binaryType = "", o.VertexAI, &badRequestRoute, compat.VertexAIBinary
 	case o.V1:

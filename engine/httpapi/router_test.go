@@ -10,7 +10,8 @@ import (
 
 // Every path leads to a route of its form, or to none.
 func FuzzMatch(f *testing.F) {
-	for _, s := range []string{"/v2", "/v2/models/m/versions/1/infer", "/v2/repository/r/models/m/load", "/v2/systemsharedmemory/region/x/status",
+	for _, s := range []string{"/v2", "/v2/models/m/versions/1/infer", "/v2/repository/r/models/m/load",
+		"/v2/systemsharedmemory/region/x/status",
 		"/v2/models//infer", "/v2/models/%2e%2e/ready", "//v2"} {
 		f.Add([]byte(s))
 	}
@@ -28,7 +29,8 @@ func FuzzMatch(f *testing.F) {
 		if strings.HasSuffix(string(path), "/") || strings.Contains(string(path), "//") {
 			t.Fatalf("lookup(%q) = %v, want none", path, m.pattern)
 		}
-		if name, err := unescape(m.model); err == nil && strings.Contains(name, "%") && !bytes.Contains(bytes.ToLower(path), []byte("%25")) {
+		if name, err := unescape(m.model); err == nil && strings.Contains(name, "%") &&
+			!bytes.Contains(bytes.ToLower(path), []byte("%25")) {
 			t.Fatalf("unescape(%q) = %q", m.model, name)
 		}
 	})

@@ -31,7 +31,8 @@ func (l *fakeLog) LogSettings() engine.LogSettings {
 func (l *fakeLog) UpdateLog(u engine.LogUpdate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, f := range []struct{ to, from *bool }{{&l.v.Info, u.Info}, {&l.v.Warning, u.Warning}, {&l.v.Error, u.Error}} {
+	for _, f := range []struct{ to, from *bool }{{&l.v.Info, u.Info}, {&l.v.Warning, u.Warning},
+		{&l.v.Error, u.Error}} {
 		if f.from != nil {
 			*f.to = *f.from
 		}
@@ -63,12 +64,10 @@ func TestSettings(t *testing.T) {
 	log := &fakeLog{v: engine.LogSettings{Info: true, Warning: true, Error: true, Format: "default"}}
 	s := serve(t, func(o *Options) { o.Trace, o.LogControl = tr, log })
 	conn := dial(t, s.addr)
-	const start = `{"trace_level":["OFF"],"trace_rate":"1000","trace_count":"-1","log_frequency":"0","trace_file":"","trace_mode":"triton"}`
-	const logStart = `{"log_file":"","log_info":true,"log_warning":true,"log_error":true,"log_verbose_level":0,"log_format":"default"}`
-	ok := func(body string) answer { return answer{status: "200 OK", kind: typeJSON, body: body} }
-	bad := func(text string) answer {
-		return answer{status: "400 Bad Request", kind: typeJSON, body: `{"error":"` + text + `"}`}
-	}
+	const start = `{"trace_level":["OFF"],"trace_rate":"1000","trace_count":"-1","log_frequency":"0",` +
+		`"trace_file":"","trace_mode":"triton"}`
+	const logStart = `{"log_file":"","log_info":true,"log_warning":true,"log_error":true,"log_verbose_level":0,` +
+		`"log_format":"default"}`
 	fixed := func(text string) answer {
 		return answer{status: "501 Not Implemented", kind: typeJSON, body: `{"error":"` + text + `"}`}
 	}
@@ -76,39 +75,57 @@ func TestSettings(t *testing.T) {
 		row, request, body string
 		want               answer
 	}{
-		{row: "B015", request: "GET /v2/trace/setting", want: ok(start)},
-		{row: "B015", request: "GET /v2/models/add_sub/trace/setting", want: ok(start)},
-		{request: "GET /v2/models/add_sub/versions/1/trace/setting", want: answer{status: "404 Not Found", kind: typeText, body: `{"error":"Not Found"}`}},
-		{request: "PUT /v2/trace/setting", want: answer{status: "405 Not Allowed", kind: typeJSON, body: `{"error":"Method Not Allowed"}`}},
-		{request: "GET /v2/models/nope/trace/setting", want: bad("Request for unknown model : nope")},
-		{request: "POST /v2/models/nope/trace/setting", body: "{}", want: bad("Request for unknown model : nope")},
+		{row: "B015", request: "GET /v2/trace/setting", want: okJSON(start)},
+		{row: "B015", request: "GET /v2/models/add_sub/trace/setting", want: okJSON(start)},
+		{request: "GET /v2/models/add_sub/versions/1/trace/setting", want: answer{status: "404 Not Found",
+			kind: typeText, body: `{"error":"Not Found"}`}},
+		{request: "PUT /v2/trace/setting", want: answer{status: "405 Not Allowed", kind: typeJSON,
+			body: `{"error":"Method Not Allowed"}`}},
+		{request: "GET /v2/models/nope/trace/setting", want: badJSON("Request for unknown model : nope")},
+		{request: "POST /v2/models/nope/trace/setting", body: "{}", want: badJSON("Request for unknown model : nope")},
 		{request: "POST /v2/trace/setting", body: `{"trace_level":["TIMESTAMPS"],"trace_rate":"500"}`,
-			want: bad("Attempting to set invalid trace setting :trace file name is not given")},
-		{row: "R7 DV45", request: "POST /v2/trace/setting", body: `{"trace_level":["BAD"]}`, want: bad("trace_level: 'BAD' is none of OFF, TIMESTAMPS, TENSORS")},
+			want: badJSON("Attempting to set invalid trace setting :trace file name is not given")},
+		{row: "R7 DV45", request: "POST /v2/trace/setting", body: `{"trace_level":["BAD"]}`,
+			want: badJSON("trace_level: 'BAD' is none of OFF, TIMESTAMPS, TENSORS")},
 		{row: "R7 DV45", request: "POST /v2/trace/setting", body: `{"nosuch":"1"}`,
-			want: bad("unknown trace setting 'nosuch'; known are trace_level, trace_rate, trace_count, log_frequency")},
-		{request: "POST /v2/trace/setting", body: `{"trace_level":["OFF"],"trace_rate":null}`, want: ok(start)},
-		{request: "POST /v2/trace/setting", body: `{"trace_level":[]}`, want: ok(start)},
-		{request: "POST /v2/trace/setting", body: `{"trace_level":"OFF"}`, want: bad(tensorjson.ErrNotArray.Error())},
-		{request: "POST /v2/trace/setting", body: `{"trace_rate":5}`, want: bad(tensorjson.ErrNotString.Error())},
-		{row: "A20", request: "POST /v2/trace/setting", body: `{"trace_file":"/etc/passwd"}`, want: fixed("trace file location can not be updated through network protocol")},
-		{row: "A20", request: "POST /v2/models/add_sub/trace/setting", body: `{"trace_file":"../x"}`, want: fixed("trace file location can not be updated through network protocol")},
-		{row: "B015", request: "POST /v2/trace/setting", body: `{"trace_rate":"500"}`, want: ok(strings.Replace(start, "1000", "500", 1))},
+			want: badJSON("unknown trace setting 'nosuch'; known are trace_level, trace_rate, trace_count, " +
+				"log_frequency")},
+		{request: "POST /v2/trace/setting", body: `{"trace_level":["OFF"],"trace_rate":null}`, want: okJSON(start)},
+		{request: "POST /v2/trace/setting", body: `{"trace_level":[]}`, want: okJSON(start)},
+		{request: "POST /v2/trace/setting", body: `{"trace_level":"OFF"}`,
+			want: badJSON(tensorjson.ErrNotArray.Error())},
+		{request: "POST /v2/trace/setting", body: `{"trace_rate":5}`, want: badJSON(tensorjson.ErrNotString.Error())},
+		{row: "A20", request: "POST /v2/trace/setting", body: `{"trace_file":"/etc/passwd"}`,
+			want: fixed("trace file location can not be updated through network protocol")},
+		{row: "A20", request: "POST /v2/models/add_sub/trace/setting", body: `{"trace_file":"../x"}`,
+			want: fixed("trace file location can not be updated through network protocol")},
+		{row: "B015", request: "POST /v2/trace/setting", body: `{"trace_rate":"500"}`,
+			want: okJSON(strings.Replace(start, "1000", "500", 1))},
 		{row: "B015", request: "POST /v2/models/add_sub/trace/setting", body: `{"trace_count":"7"}`,
-			want: ok(strings.Replace(strings.Replace(start, "1000", "500", 1), "-1", "7", 1))},
-		{row: "B015", request: "POST /v2/models/add_sub/trace/setting", body: `{"trace_count":null}`, want: ok(strings.Replace(start, "1000", "500", 1))},
-		{row: "B015", request: "POST /v2/trace/setting", body: `{"trace_rate":null}`, want: ok(start)},
+			want: okJSON(strings.Replace(strings.Replace(start, "1000", "500", 1), "-1", "7", 1))},
+		{row: "B015", request: "POST /v2/models/add_sub/trace/setting", body: `{"trace_count":null}`,
+			want: okJSON(strings.Replace(start, "1000", "500", 1))},
+		{row: "B015", request: "POST /v2/trace/setting", body: `{"trace_rate":null}`, want: okJSON(start)},
 
-		{row: "B016 E048", request: "GET /v2/logging", want: ok(logStart)},
-		{row: "B016", request: "POST /v2/logging", body: `{"log_verbose_level":0,"log_info":true}`, want: ok(logStart)},
-		{row: "DV47", request: "POST /v2/logging", body: `{"log_info":"x"}`, want: bad(tensorjson.ErrNotBoolean.Error())},
-		{row: "R7 DV46", request: "POST /v2/logging", body: `{"nosuch":1}`, want: bad("unknown log setting 'nosuch'; known are log_info, log_warning, log_error, log_verbose_level, log_format")},
-		{row: "DV48 DV49", request: "POST /v2/logging", body: `{"log_format":"BAD","log_info":false}`, want: bad("invalid argument for --log_format, got: BAD")},
-		{request: "POST /v2/logging", body: `{"log_verbose_level":-1}`, want: bad(tensorjson.ErrNotUnsigned.Error())},
-		{row: "A20", request: "POST /v2/logging", body: `{"log_file":"/etc/cron.d/x"}`, want: fixed("log file location can not be updated through network protocol")},
-		{request: "POST /v2/logging", body: `{"log_file":null,"log_info":null}`, want: ok(logStart)},
-		{row: "B016", request: "POST /v2/logging", body: `{"log_info":false,"log_warning":false,"log_error":false,"log_verbose_level":2,"log_format":"ISO8601"}`,
-			want: ok(`{"log_file":"","log_info":false,"log_warning":false,"log_error":false,"log_verbose_level":2,"log_format":"ISO8601"}`)},
+		{row: "B016 E048", request: "GET /v2/logging", want: okJSON(logStart)},
+		{row: "B016", request: "POST /v2/logging", body: `{"log_verbose_level":0,"log_info":true}`, want: okJSON(logStart)},
+		{row: "DV47", request: "POST /v2/logging", body: `{"log_info":"x"}`,
+			want: badJSON(tensorjson.ErrNotBoolean.Error())},
+		{row: "R7 DV46", request: "POST /v2/logging", body: `{"nosuch":1}`,
+			want: badJSON("unknown log setting 'nosuch'; known are log_info, log_warning, log_error, " +
+				"log_verbose_level, log_format")},
+		{row: "DV48 DV49", request: "POST /v2/logging", body: `{"log_format":"BAD","log_info":false}`,
+			want: badJSON("invalid argument for --log_format, got: BAD")},
+		{request: "POST /v2/logging", body: `{"log_verbose_level":-1}`,
+			want: badJSON(tensorjson.ErrNotUnsigned.Error())},
+		{row: "A20", request: "POST /v2/logging", body: `{"log_file":"/etc/cron.d/x"}`,
+			want: fixed("log file location can not be updated through network protocol")},
+		{request: "POST /v2/logging", body: `{"log_file":null,"log_info":null}`, want: okJSON(logStart)},
+		{row: "B016", request: "POST /v2/logging",
+			body: `{"log_info":false,"log_warning":false,"log_error":false,"log_verbose_level":2,` +
+				`"log_format":"ISO8601"}`,
+			want: okJSON(`{"log_file":"","log_info":false,"log_warning":false,"log_error":false,` +
+				`"log_verbose_level":2,"log_format":"ISO8601"}`)},
 	} {
 		t.Run(strings.TrimSpace(tt.row+" "+tt.request+" "+tt.body), func(t *testing.T) {
 			method, path, _ := strings.Cut(tt.request, " ")
@@ -121,9 +138,11 @@ func TestSettingsWithoutTracing(t *testing.T) {
 	s := serve(t)
 	conn := dial(t, s.addr)
 	for path, want := range map[string]string{
-		"/v2/trace/setting": "the server does not support tracing", "/v2/logging": "the server does not support dynamic logging",
+		"/v2/trace/setting": "the server does not support tracing",
+		"/v2/logging":       "the server does not support dynamic logging",
 	} {
-		checkAnswer(t, send(t, conn, request("GET", path, "")), answer{status: "503 Service Unavailable", kind: typeJSON, body: `{"error":"` + want + `"}`})
+		checkAnswer(t, send(t, conn, request("GET", path, "")), answer{status: "503 Service Unavailable",
+			kind: typeJSON, body: `{"error":"` + want + `"}`})
 	}
 }
 
@@ -135,7 +154,7 @@ func TestTracedInference_E039(t *testing.T) {
 	s := serve(t, func(o *Options) { o.Engine, o.Trace = e, tr })
 	conn := dial(t, s.addr)
 	send(t, conn, request("POST", "/v2/repository/models/add_sub/load", ""))
-	checkAnswer(t, send(t, conn, request("POST", addSubPath, addSubJSON)), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+	checkAnswer(t, send(t, conn, request("POST", addSubPath, addSubJSON)), okJSON(addSubReply))
 	if got := send(t, conn, request("POST", addSubPath, `{"inputs":[]}`)); got.status != "400 Bad Request" {
 		t.Errorf("a wrong request answers %s", got.status)
 	}
@@ -163,7 +182,8 @@ func TestTracedInference_E039(t *testing.T) {
 		}
 		return s
 	}
-	if got, want := names(1), "HTTP_RECV_START HTTP_RECV_END REQUEST_START QUEUE_START COMPUTE_START COMPUTE_INPUT_END COMPUTE_OUTPUT_START "+
+	if got, want := names(1), "HTTP_RECV_START HTTP_RECV_END REQUEST_START QUEUE_START COMPUTE_START "+
+		"COMPUTE_INPUT_END COMPUTE_OUTPUT_START "+
 		"COMPUTE_END INFER_RESPONSE_COMPLETE REQUEST_END HTTP_SEND_START HTTP_SEND_END "; got != want {
 		t.Errorf("moments %s, want %s", got, want)
 	}
@@ -187,9 +207,11 @@ func TestTracedRoutes_E039(t *testing.T) {
 	for _, name := range []string{"id_bytes", "identity", "repeat"} {
 		send(t, conn, request("POST", "/v2/repository/models/"+name+"/load", ""))
 	}
-	repeat := `{"inputs":[{"name":"IN","shape":[2],"datatype":"INT32","data":[1,2]},{"name":"DELAY","shape":[2],"datatype":"UINT32","data":[0,0]},` +
+	repeat := `{"inputs":[{"name":"IN","shape":[2],"datatype":"INT32","data":[1,2]},{"name":"DELAY","shape":[2],` +
+		`"datatype":"UINT32","data":[0,0]},` +
 		`{"name":"WAIT","shape":[1],"datatype":"UINT32","data":[0]}]}`
-	const execution = "REQUEST_START QUEUE_START COMPUTE_START COMPUTE_INPUT_END COMPUTE_OUTPUT_START COMPUTE_END INFER_RESPONSE_COMPLETE REQUEST_END "
+	const execution = "REQUEST_START QUEUE_START COMPUTE_START COMPUTE_INPUT_END COMPUTE_OUTPUT_START COMPUTE_END " +
+		"INFER_RESPONSE_COMPLETE REQUEST_END "
 	routes := []struct{ path, body, header string }{
 		{"/v2/models/id_bytes/generate", `{"INPUT0":"a"}`, "X: y"},
 		{"/v2/models/id_bytes/generate_stream", `{"INPUT0":"a"}`, "X: y"},
@@ -215,7 +237,8 @@ func TestTracedRoutes_E039(t *testing.T) {
 		}
 		resp.Body.Close()
 	}
-	if resp, err := client.Get("http://" + s.addr + "/v2"); err != nil { // the connection takes it once it is done with what came before
+	if resp, err := client.Get("http://" + s.addr +
+		"/v2"); err != nil { // the connection takes it once it is done with what came before
 		t.Fatal(err)
 	} else {
 		resp.Body.Close()
@@ -270,7 +293,8 @@ func TestTraceContext(t *testing.T) {
 	if left := tr.Settings("").Count; left != 5 {
 		t.Errorf("a request without a trace context was traced")
 	}
-	send(t, conn, request("POST", addSubPath, addSubJSON, "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"))
+	send(t, conn, request("POST", addSubPath, addSubJSON,
+		"traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"))
 	if left := tr.Settings("").Count; left != 4 {
 		t.Errorf("a request with a trace context was not traced")
 	}

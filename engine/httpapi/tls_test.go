@@ -47,7 +47,7 @@ func secureServer(t *testing.T, change ...func(*Options)) *testServer {
 
 func dialTLS(t *testing.T, addr string, version uint16) *tls.Conn {
 	t.Helper()
-	c := tls.Client(dial(t, addr), &tls.Config{InsecureSkipVerify: true, MaxVersion: version}) //nolint:gosec // a test's own certificate
+	c := tls.Client(dial(t, addr), &tls.Config{InsecureSkipVerify: true, MaxVersion: version}) //nolint:gosec // test
 	if err := c.Handshake(); err != nil {
 		t.Fatal(err)
 	}

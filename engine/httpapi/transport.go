@@ -23,8 +23,8 @@ import (
 //   - A body that the handler leaves unread must end the connection.
 //   - The reply is written after the handler returns; then ConnState is called with StateIdle.
 //   - Date and Server headers start a goroutine or cost bytes unless they are turned off.
-//   - ServeConn starts no goroutine. If a read for the next request returns io.EOF, it returns its memory to pools, writes
-//     nothing and closes the connection.
+//   - ServeConn starts no goroutine. If a read for the next request returns io.EOF, it returns its memory to pools,
+//     writes nothing and closes the connection.
 
 // newTransport makes the library's server.
 func (s *Server) newTransport() *fasthttp.Server {

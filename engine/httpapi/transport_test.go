@@ -26,7 +26,7 @@ import (
 func alive(t *testing.T, s *testServer) {
 	t.Helper()
 	checkAnswer(t, send(t, dial(t, s.addr), request("POST", addSubPath, addSubJSON)),
-		answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+		okJSON(addSubReply))
 }
 
 // ended fails the test unless the server closes the connection.
@@ -49,10 +49,11 @@ func TestHTTP10KeepAlive(t *testing.T) {
 	r := bufio.NewReader(conn)
 	for range 3 {
 		// As ab -k sends it.
-		fmt.Fprintf(conn, "POST %s HTTP/1.0\r\nConnection: Keep-Alive\r\nContent-length: %d\r\nContent-type: text/plain\r\nHost: %s\r\n"+
+		fmt.Fprintf(conn, "POST %s HTTP/1.0\r\nConnection: Keep-Alive\r\nContent-length: %d\r\nContent-type: "+
+			"text/plain\r\nHost: %s\r\n"+
 			"User-Agent: ApacheBench/2.3\r\nAccept: */*\r\n\r\n%s", addSubPath, len(addSubJSON), s.addr, addSubJSON)
 		got := receive(t, r, "POST")
-		checkAnswer(t, got, answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+		checkAnswer(t, got, okJSON(addSubReply))
 		if got.header.Get("Connection") != "keep-alive" || got.header.Get("Content-Length") == "" {
 			t.Errorf("headers %v, want Connection: keep-alive and a length", got.header)
 		}
@@ -69,8 +70,10 @@ func TestExpectContinue(t *testing.T) {
 	for _, expect := range []string{"Expect: 100-continue", "Expect: 100-Continue", "EXPECT: 100-CONTINUE"} {
 		t.Run(expect, func(t *testing.T) {
 			conn := dial(t, s.addr)
-			_ = conn.SetReadDeadline(time.Now().Add(time.Minute)) // a server that does not hear the question waits for the body
-			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s\r\n\r\n", addSubPath, len(addSubJSON), expect)
+			// A server that ignores the expectation waits for the body.
+			_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s\r\n\r\n", addSubPath,
+				len(addSubJSON), expect)
 			r := bufio.NewReader(conn)
 			line, err := r.ReadString('\n')
 			if err != nil || line != "HTTP/1.1 100 Continue\r\n" {
@@ -80,7 +83,7 @@ func TestExpectContinue(t *testing.T) {
 				t.Fatal(err)
 			}
 			io.WriteString(conn, addSubJSON)
-			checkAnswer(t, receive(t, r, "POST"), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+			checkAnswer(t, receive(t, r, "POST"), okJSON(addSubReply))
 		})
 	}
 }
@@ -105,7 +108,7 @@ func TestChunkedBody_B039(t *testing.T) {
 	}
 	b.WriteString("0\r\n\r\n")
 	for range 2 {
-		checkAnswer(t, send(t, conn, b.String()), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+		checkAnswer(t, send(t, conn, b.String()), okJSON(addSubReply))
 	}
 }
 
@@ -124,7 +127,8 @@ func TestChunkedBodyThatEnds_B039(t *testing.T) {
 		return b.String()
 	}
 	for _, cut := range []struct{ name, end string }{
-		{"no last chunk", ""}, {"half a size", "1"}, {"no end of the trailers", "0\r\n"}, {"a trailer cut off", "0\r\nX-T: 1\r\n"},
+		{"no last chunk", ""}, {"half a size", "1"}, {"no end of the trailers", "0\r\n"},
+		{"a trailer cut off", "0\r\nX-T: 1\r\n"},
 	} {
 		t.Run(cut.name, func(t *testing.T) {
 			conn := dial(t, s.addr)
@@ -143,7 +147,7 @@ func TestChunkedBodyThatEnds_B039(t *testing.T) {
 		_ = conn.(*net.TCPConn).CloseWrite() // an end behind a whole request is none of its body
 		r := bufio.NewReader(conn)
 		for range 3 {
-			checkAnswer(t, receive(t, r, "POST"), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+			checkAnswer(t, receive(t, r, "POST"), okJSON(addSubReply))
 		}
 	})
 }
@@ -165,7 +169,7 @@ func TestRequestForms_B020_B041(t *testing.T) {
 		conn := dial(t, s.addr)
 		io.WriteString(conn, "POST "+addSubPath+" HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"+body+live)
 		r := bufio.NewReader(conn)
-		checkAnswer(t, receive(t, r, "POST"), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+		checkAnswer(t, receive(t, r, "POST"), okJSON(addSubReply))
 		checkAnswer(t, receive(t, r, "GET"), ok)
 	})
 	t.Run("DV65 an empty line before", func(t *testing.T) {
@@ -175,17 +179,20 @@ func TestRequestForms_B020_B041(t *testing.T) {
 		conn := dial(t, s.addr)
 		io.WriteString(conn, request("POST", addSubPath, addSubJSON, "Connection: close")+live)
 		r := bufio.NewReader(conn)
-		checkAnswer(t, receive(t, r, "POST"), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+		checkAnswer(t, receive(t, r, "POST"), okJSON(addSubReply))
 		if rest, err := io.ReadAll(r); len(rest) > 0 || isTimeout(err) {
 			t.Errorf("then %q, %v; want the end", rest, err)
 		}
 	})
 	t.Run("B020 a body for a wrong method is none of the next request", func(t *testing.T) {
 		conn := dial(t, s.addr)
-		io.WriteString(conn, request("PUT", addSubPath, addSubJSON)+request("POST", "/nope", addSubJSON)+request("GET", "/v2/health/live", addSubJSON)+live)
+		io.WriteString(conn, request("PUT", addSubPath, addSubJSON)+request("POST", "/nope", addSubJSON)+
+			request("GET", "/v2/health/live", addSubJSON)+live)
 		r := bufio.NewReader(conn)
-		checkAnswer(t, receive(t, r, "PUT"), answer{status: "405 Not Allowed", kind: typeText, body: `{"error":"Method Not Allowed"}`})
-		checkAnswer(t, receive(t, r, "POST"), answer{status: "404 Not Found", kind: typeText, body: `{"error":"Not Found"}`})
+		checkAnswer(t, receive(t, r, "PUT"), answer{status: "405 Not Allowed", kind: typeText,
+			body: `{"error":"Method Not Allowed"}`})
+		checkAnswer(t, receive(t, r, "POST"), answer{status: "404 Not Found", kind: typeText,
+			body: `{"error":"Not Found"}`})
 		checkAnswer(t, receive(t, r, "GET"), ok)
 		checkAnswer(t, receive(t, r, "GET"), ok)
 	})
@@ -197,7 +204,7 @@ func TestPipelining(t *testing.T) {
 	io.WriteString(conn, strings.Repeat(request("POST", addSubPath, addSubJSON), 20))
 	r := bufio.NewReader(conn)
 	for range 20 {
-		checkAnswer(t, receive(t, r, "POST"), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+		checkAnswer(t, receive(t, r, "POST"), okJSON(addSubReply))
 	}
 }
 
@@ -205,7 +212,8 @@ func TestResponseCompression_B038(t *testing.T) {
 	s := serve(t)
 	conn := dial(t, s.addr)
 	for _, tt := range []struct{ accept, want string }{
-		{"gzip", "gzip"}, {"br, deflate", "deflate"}, {"gzip;q=0.1, deflate;q=0.9", "deflate"}, {"gzip;q=0", ""}, {"br", ""},
+		{"gzip", "gzip"}, {"br, deflate", "deflate"}, {"gzip;q=0.1, deflate;q=0.9", "deflate"}, {"gzip;q=0", ""},
+		{"br", ""},
 	} {
 		got := send(t, conn, request("POST", addSubPath, addSubJSON, "Accept-Encoding: "+tt.accept))
 		if e := got.header.Get("Content-Encoding"); e != tt.want {
@@ -227,7 +235,8 @@ func TestResponseCompression_B038(t *testing.T) {
 			t.Errorf("Accept-Encoding %q: %q, %v", tt.accept, plain, err)
 		}
 	}
-	if got := send(t, conn, request("GET", "/v2/models/add_sub/config", "", "Accept-Encoding: gzip")); got.header.Get("Content-Encoding") != "" {
+	if got := send(t, conn, request("GET", "/v2/models/add_sub/config", "",
+		"Accept-Encoding: gzip")); got.header.Get("Content-Encoding") != "" {
 		t.Errorf("a configuration is compressed")
 	}
 	got := send(t, conn, request("POST", addSubPath, addSubJSON, "Content-Encoding: br"))
@@ -268,7 +277,8 @@ func TestA10BodyLimit_B036(t *testing.T) {
 	s := serve(t, func(o *Options) { o.MaxBody = 100_000 })
 	text := `{"error":"request body is over the limit of 100000 bytes; raise it with --http-max-input-size"}`
 	conn := dial(t, s.addr)
-	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000000000\r\n\r\n%s", addSubPath, strings.Repeat(" ", 8<<10))
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000000000\r\n\r\n%s", addSubPath,
+		strings.Repeat(" ", 8<<10))
 	got := receive(t, bufio.NewReader(conn), "POST")
 	checkAnswer(t, got, answer{status: "413 Request Entity Too Large", kind: typeJSON, body: text})
 	ended(t, conn)
@@ -297,7 +307,8 @@ func TestA11Smuggling(t *testing.T) {
 		{"DV62 two lengths", post + "Content-Length: 5\r\nContent-Length: 6\r\n\r\nabcde", "400"},
 		{"DV63 negative length", post + "Content-Length: -5\r\n\r\n", "400"},
 		{"length not a number", post + "Content-Length: 5x\r\n\r\nabcde", "400"},
-		{"DV62 two transfer encodings", post + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "400"},
+		{"DV62 two transfer encodings", post + "Transfer-Encoding: chunked\r\nTransfer-Encoding: " +
+			"chunked\r\n\r\n0\r\n\r\n", "400"},
 		{"unknown transfer encoding", post + "Transfer-Encoding: gzip\r\n\r\n", "400"},
 		{"DV63 folded header", post + "X: a\r\n b\r\n\r\n", "400"},
 		{"CR alone", post + "X: a\rY: b\r\n\r\n", "400"},
@@ -307,10 +318,13 @@ func TestA11Smuggling(t *testing.T) {
 		{"DV62 no host", "GET /v2 HTTP/1.1\r\n\r\n", "400"},
 		{"DV62 two hosts", "GET /v2 HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "400"},
 		{"DV63 bad chunk length", post + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", "400"},
-		{"chunk extension without end", post + "Transfer-Encoding: chunked\r\n\r\n1;" + strings.Repeat("x", 1<<20) + "\r\na\r\n0\r\n\r\n", ""},
-		{"DV11 two header lengths", post + "Inference-Header-Content-Length: 2\r\nInference-Header-Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", "400"},
+		{"chunk extension without end", post + "Transfer-Encoding: chunked\r\n\r\n1;" + strings.Repeat("x", 1<<20) +
+			"\r\na\r\n0\r\n\r\n", ""},
+		{"DV11 two header lengths", post + "Inference-Header-Content-Length: 2\r\nInference-Header-Content-Length: " +
+			"2\r\nContent-Length: 2\r\n\r\n{}", "400"},
 		{"not HTTP", "\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", "400"},
-		{"DV63 header too large", "GET /v2 HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 100_000) + "\r\n\r\n", "431"},
+		{"DV63 header too large", "GET /v2 HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 100_000) + "\r\n\r\n",
+			"431"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := dial(t, s.addr)
@@ -356,14 +370,15 @@ func TestA8SlowHeader(t *testing.T) {
 		fmt.Fprintf(conn, "%x\r\n%s\r\n", len(part), part)
 	}
 	io.WriteString(conn, "0\r\n\r\n")
-	checkAnswer(t, receive(t, bufio.NewReader(conn), "POST"), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+	checkAnswer(t, receive(t, bufio.NewReader(conn), "POST"), okJSON(addSubReply))
 	ended(t, conn) // idle
 }
 
 func TestStalledBody(t *testing.T) {
 	s := serve(t, func(o *Options) { o.StallTimeout = time.Second })
 	conn := dial(t, s.addr)
-	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n%s", addSubPath, strings.Repeat(" ", 10_000))
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n%s", addSubPath,
+		strings.Repeat(" ", 10_000))
 	if got := receive(t, bufio.NewReader(conn), "POST"); got.status != "408 Request Timeout" {
 		t.Errorf("a body that stops answers %s %s", got.status, got.body)
 	}
@@ -425,9 +440,10 @@ func TestBasePath_B022(t *testing.T) {
 	s := serve(t, func(o *Options) { o.BasePath = "/api/predict/svc/" })
 	conn := dial(t, s.addr)
 	for _, path := range []string{"/api/predict/svc" + addSubPath, addSubPath} {
-		checkAnswer(t, send(t, conn, request("POST", path, addSubJSON)), answer{status: "200 OK", kind: typeJSON, body: addSubReply})
+		checkAnswer(t, send(t, conn, request("POST", path, addSubJSON)), okJSON(addSubReply))
 	}
-	checkAnswer(t, send(t, conn, request("GET", "/api/predict/svcv2", "")), answer{status: "404 Not Found", kind: typeText, body: notFoundBody})
+	checkAnswer(t, send(t, conn, request("GET", "/api/predict/svcv2", "")),
+		answer{status: "404 Not Found", kind: typeText, body: notFoundBody})
 }
 
 // TestH1HostAndOrigin: DNS rebinding and cross-site requests.
@@ -439,7 +455,8 @@ func TestH1HostAndOrigin(t *testing.T) {
 	conn := dial(t, s.addr)
 	get := func(host, extra string) string { return "GET /v2 HTTP/1.1\r\nHost: " + host + "\r\n" + extra + "\r\n" }
 	load := func(extra string) string {
-		return "POST /v2/repository/models/m/load HTTP/1.1\r\nHost: localhost:8000\r\nContent-Length: 0\r\n" + extra + "\r\n"
+		return "POST /v2/repository/models/m/load HTTP/1.1\r\nHost: localhost:8000\r\nContent-Length: 0\r\n" + extra +
+			"\r\n"
 	}
 	for _, tt := range []struct{ name, request, want string }{
 		{"localhost", get("localhost:8000", ""), "200"},
@@ -507,7 +524,8 @@ func TestH8Authorize(t *testing.T) {
 		}
 	}
 	conn := dial(t, s.addr)
-	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n%s", addSubPath, strings.Repeat(" ", 9000))
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n%s", addSubPath,
+		strings.Repeat(" ", 9000))
 	if got := receive(t, bufio.NewReader(conn), "POST"); got.status != "401 Unauthorized" {
 		t.Errorf("a large body without a token answers %s", got.status)
 	}
@@ -642,7 +660,8 @@ func TestConcurrentRequests(t *testing.T) {
 				n := worker*1000 + i
 				size := 1 + n%700
 				data := strings.TrimSuffix(strings.Repeat(strconv.Itoa(n)+",", size), ",")
-				body := fmt.Sprintf(`{"id":"%d","inputs":[{"name":"INPUT0","shape":[%d],"datatype":"INT32","data":[%s]}]}`, n, size, data)
+				body := fmt.Sprintf(`{"id":"%d","inputs":[{"name":"INPUT0","shape":[%d],"datatype":"INT32",`+
+					`"data":[%s]}]}`, n, size, data)
 				if i%10 == 9 { // leave in the middle of a request
 					c, err := net.Dial("tcp", s.addr)
 					if err == nil {
@@ -655,7 +674,8 @@ func TestConcurrentRequests(t *testing.T) {
 					return
 				}
 				got := receive(t, r, "POST")
-				want := fmt.Sprintf(`{"id":"%d","model_name":"id_any","model_version":"1","outputs":[{"name":"OUTPUT0","datatype":"INT32","shape":[%d],"data":[%s]}]}`, n, size, data)
+				want := fmt.Sprintf(`{"id":"%d","model_name":"id_any","model_version":"1",`+
+					`"outputs":[{"name":"OUTPUT0","datatype":"INT32","shape":[%d],"data":[%s]}]}`, n, size, data)
 				if got.body != want {
 					t.Errorf("worker %d request %d: got %.120q", worker, i, got.body)
 					return
@@ -670,7 +690,8 @@ func TestLargeBodies(t *testing.T) {
 	s := serve(t)
 	conn := dial(t, s.addr)
 	data := bytes.Repeat([]byte("0123456789abcdef"), 3<<16) // 3 MiB
-	body, header := withBinary(`{"inputs":[{"name":"INPUT0","shape":[`+strconv.Itoa(len(data))+`],"datatype":"UINT8","parameters":{"binary_data_size":`+
+	body, header := withBinary(`{"inputs":[{"name":"INPUT0","shape":[`+strconv.Itoa(len(data))+
+		`],"datatype":"UINT8","parameters":{"binary_data_size":`+
 		strconv.Itoa(len(data))+`}}],"parameters":{"binary_data_output":true}}`, string(data))
 	got := send(t, conn, request("POST", "/v2/models/id_any/infer", body, header))
 	if got.status != "200 OK" || !strings.HasSuffix(got.body, string(data)) {
@@ -694,12 +715,14 @@ func TestLargeBodiesDoNotStay(t *testing.T) {
 	piece := make([]byte, 1<<20)
 	before := held()
 	for _, tt := range []struct{ path, head, tail string }{
-		{"id_any/infer", `{"inputs":[{"name":"INPUT0","shape":[` + strconv.Itoa(size) + `],"datatype":"UINT8","parameters":{"binary_data_size":` +
+		{"id_any/infer", `{"inputs":[{"name":"INPUT0","shape":[` + strconv.Itoa(size) +
+			`],"datatype":"UINT8","parameters":{"binary_data_size":` +
 			strconv.Itoa(size) + `}}],"parameters":{"binary_data_output":true},"outputs":[{"name":"NOPE"}]}`, ""},
 		{"id_bytes/infer", "", `{"inputs":[]`},
 		{"id_bytes/generate", "", `{"INPUT0":`},
 	} {
-		fmt.Fprintf(conn, "POST /v2/models/%s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n", tt.path, size+len(tt.head)+len(tt.tail))
+		fmt.Fprintf(conn, "POST /v2/models/%s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n", tt.path, size+
+			len(tt.head)+len(tt.tail))
 		if tt.head != "" {
 			fmt.Fprintf(conn, "Inference-Header-Content-Length: %d\r\n", len(tt.head))
 		} else { // white space before a fault
@@ -743,7 +766,8 @@ func TestConnectionCloseInCapitals(t *testing.T) {
 func TestA18StrangeNames(t *testing.T) {
 	s := serve(t)
 	conn := dial(t, s.addr)
-	for _, name := range []string{"%ff%fe", "%00", "%0a%1b[31m", "a%22b", "..", "%2e%2e%2fx", strings.Repeat("x", 5000)} {
+	for _, name := range []string{"%ff%fe", "%00", "%0a%1b[31m", "a%22b", "..", "%2e%2e%2fx",
+		strings.Repeat("x", 5000)} {
 		for _, r := range []string{
 			request("GET", "/v2/models/"+name, ""), request("POST", "/v2/models/"+name+"/infer", addSubJSON),
 			request("GET", "/v2/models/"+name+"/stats", ""), request("POST", "/v2/repository/models/"+name+"/load", ""),
@@ -751,7 +775,8 @@ func TestA18StrangeNames(t *testing.T) {
 		} {
 			got := send(t, conn, r)
 			var v map[string]string
-			if got.body != "" && json.Unmarshal([]byte(got.body), &v) != nil || !utf8.ValidString(got.body) || strings.HasPrefix(got.status, "5") {
+			if got.body != "" && json.Unmarshal([]byte(got.body), &v) != nil || !utf8.ValidString(got.body) ||
+				strings.HasPrefix(got.status, "5") {
 				t.Errorf("%.60q answers %s %q", r, got.status, got.body)
 			}
 		}

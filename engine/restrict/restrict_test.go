@@ -13,7 +13,8 @@ func TestAdd_B079(t *testing.T) {
 		name, option, err string
 		open              map[restrict.Group]string // what each group wants
 	}{
-		{name: "one group", option: "model-repository:k=v", open: map[restrict.Group]string{restrict.ModelRepository: "p-k"}},
+		{name: "one group", option: "model-repository:k=v",
+			open: map[restrict.Group]string{restrict.ModelRepository: "p-k"}},
 		{name: "several groups", option: "health,trace,logging:admin-key=a=b:c", open: map[restrict.Group]string{
 			restrict.Health: "p-admin-key", restrict.Trace: "p-admin-key", restrict.Logging: "p-admin-key"}},
 		{name: "no key", option: "model-repository:=v", err: "form"},
@@ -32,7 +33,8 @@ func TestAdd_B079(t *testing.T) {
 			err := r.Add(tt.option, "p-")
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) || len(r.Restricted()) > 0 {
-					t.Fatalf("Add(%q) = %v with %v restricted; want an error with %q", tt.option, err, r.Restricted(), tt.err)
+					t.Fatalf("Add(%q) = %v with %v restricted; want an error with %q", tt.option, err, r.Restricted(),
+						tt.err)
 				}
 				return
 			}
@@ -61,7 +63,8 @@ func TestRulesOfSeveralOptions(t *testing.T) {
 	if got := r.Restricted(); !slices.Equal(got, []restrict.Group{restrict.Health, restrict.Inference}) {
 		t.Errorf("restricted: %v", got)
 	}
-	if !r.Opens(restrict.Inference, "two words") || r.Opens(restrict.Inference, "two word") || r.Opens(restrict.Inference, "") {
+	if !r.Opens(restrict.Inference, "two words") || r.Opens(restrict.Inference, "two word") ||
+		r.Opens(restrict.Inference, "") {
 		t.Error("the wrong values open a group")
 	}
 	if r.Header(restrict.Unknown) != "" || (*restrict.Rules)(nil).Header(restrict.Health) != "" {

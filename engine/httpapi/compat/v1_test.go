@@ -10,11 +10,14 @@ import (
 
 // Whatever the document holds, inputs have as many bytes as their shapes say.
 func FuzzParsePredict(f *testing.F) {
-	for _, seed := range []string{`{"instances":[[1,2],[3,4]]}`, `{"inputs":{"INPUT0":[[1,2]],"INPUT1":["a",{"b64":"YQ=="}]}}`, `{"instances":[{"INPUT1":"x"}],"signature_name":""}`, `{`, ``} {
+	for _, seed := range []string{`{"instances":[[1,2],[3,4]]}`,
+		`{"inputs":{"INPUT0":[[1,2]],"INPUT1":["a",{"b64":"YQ=="}]}}`,
+		`{"instances":[{"INPUT1":"x"}],"signature_name":""}`, `{`, ``} {
 		f.Add([]byte(seed))
 	}
 	cfg := &inferencepb.ModelConfig{MaxBatchSize: 4, Input: []*inferencepb.ModelInput{
-		{Name: "INPUT0", DataType: inferencepb.DataType_TYPE_INT32, Dims: []int64{2}}, {Name: "INPUT1", DataType: inferencepb.DataType_TYPE_STRING, Dims: []int64{-1}},
+		{Name: "INPUT0", DataType: inferencepb.DataType_TYPE_INT32, Dims: []int64{2}},
+		{Name: "INPUT1", DataType: inferencepb.DataType_TYPE_STRING, Dims: []int64{-1}},
 	}}
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		r := infer.NewDetached()

@@ -24,7 +24,8 @@ func (servedModel) Labels(string) []string { return nil }
 // benchBodies are requests with 16 floats, as JSON and as binary data both ways.
 func benchBodies() map[string]string {
 	return map[string]string{
-		"binary": `{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"FP32","parameters":{"binary_data_size":64}}],` +
+		"binary": `{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"FP32",` +
+			`"parameters":{"binary_data_size":64}}],` +
 			`"outputs":[{"name":"OUTPUT0","parameters":{"binary_data":true}}]}` + floats16(),
 		"json": oneInput("[1,16]", "FP32", "["+zeroTo15+"]"),
 	}
@@ -132,7 +133,8 @@ func BenchmarkLargeJSON(b *testing.B) {
 	if err := w.Elements(&t); err != nil {
 		b.Fatal(err)
 	}
-	doc := []byte(`{"inputs":[{"name":"x","shape":[` + strconv.Itoa(n) + `],"datatype":"FP32","data":[` + string(w.B) + `]}]}`)
+	doc := []byte(`{"inputs":[{"name":"x","shape":[` + strconv.Itoa(n) + `],"datatype":"FP32","data":[` +
+		string(w.B) + `]}]}`)
 	b.Run("parse", func(b *testing.B) {
 		p := &Parser{Pool: &pool}
 		b.SetBytes(int64(len(doc)))

@@ -6,9 +6,9 @@ import (
 )
 
 // The digits of doubles are made by the Grisu2 algorithm (F. Loitsch, "Printing Floating-Point Numbers Quickly and
-// Accurately with Integers", 2010), as in the server that clients know. Its digits always read back as the same
-// double. As there, a number that needs 9 or more digits behind the first ten keeps the last digit as it was generated
-// and is not brought nearer to the double, where strconv would be: 3.4e38 as FP32 is 3.3999999521443644e38.
+// Accurately with Integers", 2010), as in Triton. Its digits always read back as the same double. As in Triton, a number
+// that needs 9 or more digits after the first ten keeps the last digit as it was generated, where strconv would choose
+// the closest one: 3.4e38 as FP32 is 3.3999999521443644e38.
 
 // floating is a number f * 2^e.
 type floating struct {
@@ -45,7 +45,7 @@ func shortestDigits(buf []byte, v float64) (n, point int) {
 	} else {
 		w.e = 1 - exponentBias
 	}
-	// The middles between v and its neighbours, with one exponent.
+	// The middles between v and the doubles above and below, with the same exponent.
 	high := floating{w.f<<1 + 1, w.e - 1}.normal()
 	low := floating{w.f<<1 - 1, w.e - 1}
 	if w.f == hiddenBit {
@@ -60,7 +60,8 @@ func shortestDigits(buf []byte, v float64) (n, point int) {
 	return generate(buf, w.normal().times(power), top, top.f-bottom.f, exp)
 }
 
-// cachedPower returns a power of ten that brings a number with binary exponent e near 2^-61, and its negated exponent.
+// cachedPower returns a power of ten whose product with a number of binary exponent e has an exponent of about -61. exp
+// is the negated decimal exponent of the power.
 func cachedPower(e int) (p floating, exp int) {
 	dk := float64(-61-e)*0.30102999566398114 + 347
 	k := int(dk)
@@ -73,7 +74,7 @@ func cachedPower(e int) (p floating, exp int) {
 
 var uintPow10 = [...]uint64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9}
 
-// generate writes digits of top until what is left is within delta, then steps the last one towards w.
+// generate writes digits of top until the rest is at most delta, then adjusts the last one towards w.
 func generate(buf []byte, w, top floating, delta uint64, exp int) (n, point int) {
 	shift := uint(-top.e)
 	one := uint64(1) << shift
@@ -106,7 +107,7 @@ func generate(buf []byte, w, top floating, delta uint64, exp int) (n, point int)
 		part &= one - 1
 		kappa--
 		if part < delta {
-			// Not for long numbers: see above.
+			// Numbers with many digits are not adjusted: see above.
 			scale := uint64(0)
 			if -kappa < 9 {
 				scale = uintPow10[-kappa]
@@ -117,7 +118,7 @@ func generate(buf []byte, w, top floating, delta uint64, exp int) (n, point int)
 	}
 }
 
-// approach lowers the last digit as long as that brings the number nearer to the one that was meant.
+// approach lowers the last digit while that brings the number closer to the exact one.
 func approach(last []byte, delta, rest, unit, gap uint64) {
 	for rest < gap && delta-rest >= unit && (rest+unit < gap || gap-rest > rest+unit-gap) {
 		last[0]--

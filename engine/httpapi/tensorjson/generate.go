@@ -33,7 +33,9 @@ func (p *Parser) Generate(r *infer.Request, cfg *inferencepb.ModelConfig, doc []
 func (p *Parser) generateMembers(cfg *inferencepb.ModelConfig, top bool) error {
 	var found seen
 	return p.s.Object(func(key []byte) (err error) {
-		i := slices.IndexFunc(cfg.GetInput(), func(in *inferencepb.ModelInput) bool { return in.GetName() == string(key) })
+		i := slices.IndexFunc(cfg.GetInput(), func(in *inferencepb.ModelInput) bool {
+			return in.GetName() == string(key)
+		})
 		switch {
 		case top && string(key) == "parameters":
 			return p.generateParameters(cfg, i >= 0)

@@ -11,7 +11,8 @@ import (
 // Whatever the document holds, inputs have as many bytes as their shapes say.
 func FuzzParseGenerate(f *testing.F) {
 	for _, seed := range []string{
-		`{"INPUT0":[1,2],"id":"7","parameters":{"p":1,"q":"x","r":true,"s":0.5}}`, `{"INPUT0":[[1],[2]]}`, `{"INPUT1":"a"}`, `{"INPUT1":["a",["b"]]}`, `{`, ``, `[[[[`,
+		`{"INPUT0":[1,2],"id":"7","parameters":{"p":1,"q":"x","r":true,"s":0.5}}`, `{"INPUT0":[[1],[2]]}`,
+		`{"INPUT1":"a"}`, `{"INPUT1":["a",["b"]]}`, `{`, ``, `[[[[`,
 	} {
 		f.Add([]byte(seed))
 	}

@@ -38,7 +38,8 @@ type Parser struct {
 //
 // binaryOutput is the request's binary_data_output, the default for outputs that it does not list. After an error, r
 // must be released. Errors: InvalidArg, or NotFound for a shared memory region.
-func (p *Parser) Infer(r *infer.Request, buf *tensor.Buffer, body []byte, jsonLength int64) (binaryOutput bool, err error) {
+func (p *Parser) Infer(r *infer.Request, buf *tensor.Buffer, body []byte, jsonLength int64) (binaryOutput bool,
+	err error) {
 	if err = p.parse(r, body[:jsonLength:jsonLength]); err == nil {
 		err = p.takeBinary(r, buf, body[jsonLength:])
 	}

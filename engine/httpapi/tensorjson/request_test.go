@@ -20,7 +20,8 @@ const (
 )
 
 func oneInput(shape, datatype, data string) string {
-	return `{"inputs": [{"name": "INPUT0", "shape": ` + shape + `, "datatype": "` + datatype + `", "data": ` + data + `}]}`
+	return `{"inputs": [{"name": "INPUT0", "shape": ` + shape + `, "datatype": "` + datatype + `", "data": ` + data +
+		`}]}`
 }
 
 func parseText(t testing.TB, doc string) (*infer.Request, *Parser, error) {
@@ -32,7 +33,8 @@ func parseText(t testing.TB, doc string) (*infer.Request, *Parser, error) {
 }
 
 func TestParameters_B045_B046_B047(t *testing.T) {
-	r, _, err := parseText(t, `{"parameters":{"sequence_id":18446744073709551615,"sequence_start":true,"sequence_end":true,
+	r, _, err := parseText(t, `{"parameters":{"sequence_id":18446744073709551615,
+		"sequence_start":true,"sequence_end":true,
 		"priority":3,"timeout":2500,"s":"x","i":-4,"b":true},"id":"a\u00e9","inputs":[]}`)
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +60,8 @@ func TestParameters_B045_B046_B047(t *testing.T) {
 
 func TestRequestedOutputs_B032(t *testing.T) {
 	r, p, err := parseText(t, `{"outputs":[{"name":"a"},{"name":"b","parameters":{"binary_data":false}},
-		{"name":"c","parameters":{"binary_data":true,"classification":5}}],"inputs":[],"parameters":{"binary_data_output":true}}`)
+		{"name":"c","parameters":{"binary_data":true,"classification":5}}],"inputs":[],
+		"parameters":{"binary_data_output":true}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,19 +87,23 @@ func TestHostileJSON(t *testing.T) {
 		{"A3 duplicate shape", in("[1]", "FP32", `"data":[1],"shape":[2]`), "two members of this name"},
 		{"A3 duplicate data", in("[1]", "FP32", `"data":[1],"data":[2]`), "two members of this name"},
 		{"A3 megabyte key unclosed", `{"` + strings.Repeat("k", 1<<20), "closing quotation mark"},
-		{"A3 10000 inputs", `{"inputs":[` + strings.Repeat(`{"name":"x","shape":[1],"datatype":"UINT8","data":[1]},`, 10000) + `]}`, "Invalid value"},
-		{"A3 5000 inputs", `{"inputs":[` + strings.Repeat(`{"name":"x","shape":[1],"datatype":"UINT8","data":[1]},`, 4999) +
+		{"A3 10000 inputs", `{"inputs":[` + strings.Repeat(`{"name":"x","shape":[1],"datatype":"UINT8","data":[1]},`,
+			10000) + `]}`, "Invalid value"},
+		{"A3 5000 inputs", `{"inputs":[` + strings.Repeat(`{"name":"x","shape":[1],"datatype":"UINT8","data":[1]},`,
+			4999) +
 			`{"name":"x","shape":[1],"datatype":"UINT8","data":[1]}]}`, "more than 4096"},
 		{"A4 negative dim", in("[-1]", "FP32", `"data":[1]`), "non-unsigned-integer"},
 		{"A4 dim over 2^63", in("[9223372036854775808]", "FP32", `"data":[1]`), "over 2^63-1"},
 		{"A4 dim over 2^64", in("[18446744073709551616]", "FP32", `"data":[1]`), "non-unsigned-integer"},
-		{"A4 product wraps at 2^64", in("[8589934592,8589934592]", "FP32", `"data":[1]`), "more elements than an int64"},
+		{"A4 product wraps at 2^64", in("[8589934592,8589934592]", "FP32", `"data":[1]`),
+			"more elements than an int64"},
 		{"A4 product wraps at 2^32", in("[65536,65536]", "FP32", `"data":[1]`), "Shape does not match"},
 		{"A4 huge shape of strings", in("[1000000000]", "BYTES", `"data":["a"]`), "Shape does not match"},
 		{"A5 size negative", in("[1]", "FP32", `"parameters":{"binary_data_size":-4}`), "non-unsigned-integer"},
 		{"A5 size float", in("[1]", "FP32", `"parameters":{"binary_data_size":4.0}`), "non-unsigned-integer"},
 		{"A5 size string", in("[1]", "FP32", `"parameters":{"binary_data_size":"4"}`), "non-unsigned-integer"},
-		{"A5 data and size", in("[1]", "FP32", `"data":[1],"parameters":{"binary_data_size":4}`), "But set 'data' 'binary_data_size'"},
+		{"A5 data and size", in("[1]", "FP32", `"data":[1],"parameters":{"binary_data_size":4}`),
+			"But set 'data' 'binary_data_size'"},
 		{"A12 fewer strings", in("[3]", "BYTES", `"data":["a","b"]`), "Shape does not match"},
 		{"A12 more strings", in("[1]", "BYTES", `"data":["a","b"]`), "Shape does not match"},
 		{"A12 string of a number", in("[1]", "BYTES", `"data":[1]`), "non-string as string"},
@@ -182,7 +189,8 @@ func FuzzParseRequest(f *testing.F) {
 		oneInput("[2]", "FP32", `[NaN, -Infinity]`),
 		oneInput("[2]", "BOOL", `[true, false]`),
 		oneInput("[2]", "UINT64", `[18446744073709551615, 0]`),
-		`{"id":"x","inputs":[{"data":[1],"datatype":"INT8","shape":[1],"name":"late"}],"outputs":[{"name":"o","parameters":{"binary_data":true}}],"parameters":{"a":1,"b":"c","d":true,"binary_data_output":true}}`,
+		`{"id":"x","inputs":[{"data":[1],"datatype":"INT8","shape":[1],"name":"late"}],"outputs":[{"name":"o",` +
+			`"parameters":{"binary_data":true}}],"parameters":{"a":1,"b":"c","d":true,"binary_data_output":true}}`,
 		`{"inputs":[{"name":"b","shape":[2],"datatype":"FP16","parameters":{"binary_data_size":4}}]}`,
 	} {
 		f.Add([]byte(s))
@@ -217,12 +225,14 @@ func FuzzParseRequest(f *testing.F) {
 
 func sameRequest(a, b *infer.Request) bool {
 	if a.ID != b.ID || a.Priority != b.Priority || a.Flags&infer.SequenceStart != b.Flags&infer.SequenceStart ||
-		len(a.Inputs) != len(b.Inputs) || !slices.Equal(a.Outputs, b.Outputs) || !slices.Equal(a.Parameters, b.Parameters) {
+		len(a.Inputs) != len(b.Inputs) || !slices.Equal(a.Outputs, b.Outputs) ||
+		!slices.Equal(a.Parameters, b.Parameters) {
 		return false
 	}
 	for i := range a.Inputs {
 		x, y := &a.Inputs[i], &b.Inputs[i]
-		if x.Name != y.Name || x.DataType != y.DataType || !slices.Equal(x.Shape, y.Shape) || !bytes.Equal(x.Data, y.Data) {
+		if x.Name != y.Name || x.DataType != y.DataType || !slices.Equal(x.Shape, y.Shape) ||
+			!bytes.Equal(x.Data, y.Data) {
 			return false
 		}
 	}

@@ -64,7 +64,8 @@ func (p Policy) Apply() (memory, err error) {
 			set.Set(n)
 		}
 		if err := unix.SchedSetaffinity(0, &set); err != nil {
-			return nil, fmt.Errorf("the thread cannot be kept to the cores %s: sched_setaffinity: %w", Format(p.Cores), err)
+			return nil, fmt.Errorf("the thread cannot be kept to the cores %s: sched_setaffinity: %w",
+				Format(p.Cores), err)
 		}
 	}
 	if p.Nodes != nil {

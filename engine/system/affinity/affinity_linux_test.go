@@ -56,7 +56,8 @@ func TestApply_C065(t *testing.T) {
 
 func TestCheck_C065(t *testing.T) {
 	err := Policy{Cores: []int{0, 8000}, Nodes: []int{900}}.Check()
-	if err == nil || !strings.Contains(err.Error(), "there is no core 8000 for this process; it has ") || !strings.Contains(err.Error(), "there is no node 900; this machine has 0") {
+	if err == nil || !strings.Contains(err.Error(), "there is no core 8000 for this process; it has ") ||
+		!strings.Contains(err.Error(), "there is no node 900; this machine has 0") {
 		t.Errorf("Check = %v; want the core and the node that are missing, and those that are there", err)
 	}
 	if err := (Policy{}).Check(); err != nil || (Policy{}).Restricts() {

@@ -16,14 +16,18 @@ func TestSettings_C065(t *testing.T) {
 		{name: "C065 no core", key: "cpu-cores", value: "", err: `cpu-cores: "" is not a number from 0`},
 		{name: "C065 a word", key: "cpu-cores", value: "0-x", err: `"x" is not a number from 0`},
 		{name: "C065 backwards", key: "cpu-cores", value: "3-1", err: `"3-1" ends before it begins`},
-		{name: "C065 more than any machine has", key: "cpu-cores", value: "0-99999999999", err: "is not a number from 0 to 8191"},
+		{name: "C065 more than any machine has", key: "cpu-cores", value: "0-99999999999",
+			err: "is not a number from 0 to 8191"},
 		{name: "C065 several nodes", key: "numa-node", value: "0-1", err: `numa-node: "0-1" is not a number`},
-		{name: "C065 a setting that Triton has not", key: "cores", value: "1", err: "Unsupported host policy setting 'cores' is specified, supported settings are 'numa-node', 'cpu-cores'"},
+		{name: "C065 a setting that Triton has not", key: "cores", value: "1",
+			err: "Unsupported host policy setting 'cores' is specified, supported settings are 'numa-node', " +
+				"'cpu-cores'"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var p Policy
 			err := p.Set(tt.key, tt.value)
-			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) || err == nil && p.String() != tt.want {
+			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) || err == nil &&
+				p.String() != tt.want {
 				t.Errorf("Set(%q, %q) = %v and the policy %q; want %q, %q", tt.key, tt.value, err, p, tt.want, tt.err)
 			}
 		})

@@ -34,18 +34,25 @@ func TestMemory(t *testing.T) {
 		files      fstest.MapFS // below what is mounted
 		have, left int64        // of 9000, of which 8000 are free
 	}{
-		{"version 2, the group's own bound", "0::/pod/c\n", fstest.MapFS{"pod/c/memory.max": {Data: []byte("1000\n")}, "pod/memory.max": {Data: []byte("5000\n")}}, 1000, 1000},
-		{"version 2, a bound further out", "0::/pod/c\n", fstest.MapFS{"pod/c/memory.max": {Data: []byte("max\n")}, "pod/memory.max": {Data: []byte("5000\n")}, "pod/memory.current": {Data: []byte("3000\n")}}, 5000, 2000},
+		{"version 2, the group's own bound", "0::/pod/c\n", fstest.MapFS{"pod/c/memory.max": {Data: []byte("1000\n")},
+			"pod/memory.max": {Data: []byte("5000\n")}}, 1000, 1000},
+		{"version 2, a bound further out", "0::/pod/c\n", fstest.MapFS{"pod/c/memory.max": {Data: []byte("max\n")},
+			"pod/memory.max": {Data: []byte("5000\n")}, "pod/memory.current": {Data: []byte("3000\n")}}, 5000, 2000},
 		{"version 2, a wider group that is fuller", "0::/pod/c\n",
 			fstest.MapFS{"pod/c/memory.max": {Data: []byte("1000\n")}, "pod/c/memory.current": {Data: []byte("100\n")},
 				"pod/memory.max": {Data: []byte("5000\n")}, "pod/memory.current": {Data: []byte("4800\n")}}, 1000, 200},
-		{"version 2, the container's path from outside", "0::/kubepods/x\n", fstest.MapFS{"memory.max": {Data: []byte("3000\n")}}, 3000, 3000},
-		{"version 2, above the machine's", "0::/c\n", fstest.MapFS{"c/memory.max": {Data: []byte("1000000\n")}, "c/memory.current": {Data: []byte("999000\n")}}, 9000, 8000},
-		{"version 2, over its bound", "0::/c\n", fstest.MapFS{"c/memory.max": {Data: []byte("1000\n")}, "c/memory.current": {Data: []byte("1100\n")}}, 1000, 0},
+		{"version 2, the container's path from outside", "0::/kubepods/x\n",
+			fstest.MapFS{"memory.max": {Data: []byte("3000\n")}}, 3000, 3000},
+		{"version 2, above the machine's", "0::/c\n", fstest.MapFS{"c/memory.max": {Data: []byte("1000000\n")},
+			"c/memory.current": {Data: []byte("999000\n")}}, 9000, 8000},
+		{"version 2, over its bound", "0::/c\n", fstest.MapFS{"c/memory.max": {Data: []byte("1000\n")},
+			"c/memory.current": {Data: []byte("1100\n")}}, 1000, 0},
 		{"version 1", "5:cpu,cpuacct:/c\n4:memory:/c\n0::/\n",
-			fstest.MapFS{"memory/c/memory.limit_in_bytes": {Data: []byte("2000\n")}, "memory/c/memory.usage_in_bytes": {Data: []byte("500\n")},
-				"memory/memory.limit_in_bytes": {Data: []byte("9223372036854771712\n")}}, 2000, 1500},
-		{"version 1, the container's path from outside", "4:memory:/docker/y\n", fstest.MapFS{"memory/memory.limit_in_bytes": {Data: []byte("4000\n")}}, 4000, 4000},
+			fstest.MapFS{"memory/c/memory.limit_in_bytes": {Data: []byte("2000\n")},
+				"memory/c/memory.usage_in_bytes": {Data: []byte("500\n")},
+				"memory/memory.limit_in_bytes":   {Data: []byte("9223372036854771712\n")}}, 2000, 1500},
+		{"version 1, the container's path from outside", "4:memory:/docker/y\n",
+			fstest.MapFS{"memory/memory.limit_in_bytes": {Data: []byte("4000\n")}}, 4000, 4000},
 		{"no groups", "", nil, 9000, 8000},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -53,7 +60,8 @@ func TestMemory(t *testing.T) {
 			if err := os.CopyFS(root, tt.files); err != nil {
 				t.Fatal(err)
 			}
-			if have, left := Of([]byte(tt.text), root, "memory").Memory(9000, 8000); have != tt.have || left != tt.left {
+			if have, left := Of([]byte(tt.text), root, "memory").Memory(9000, 8000); have != tt.have ||
+				left != tt.left {
 				t.Errorf("Of(%q).Memory(9000, 8000) = %d, %d; want %d, %d", tt.text, have, left, tt.have, tt.left)
 			}
 		})

@@ -19,7 +19,8 @@ func TestTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	u, err := Tree(os.Getpid())
-	if err != nil || u.CPU < 0 || u.RSSMB <= 0 || !slices.Contains(u.Processes, os.Getpid()) || !slices.Contains(u.Processes, cmd.Process.Pid) {
+	if err != nil || u.CPU < 0 || u.RSSMB <= 0 || !slices.Contains(u.Processes, os.Getpid()) ||
+		!slices.Contains(u.Processes, cmd.Process.Pid) {
 		t.Errorf("Tree of this process = %+v, %v; want it and %d", u, err, cmd.Process.Pid)
 	}
 	if one, err := Tree(cmd.Process.Pid); err != nil || !slices.Equal(one.Processes, []int{cmd.Process.Pid}) {
