@@ -2,25 +2,18 @@ package instance
 
 import (
 	"context"
-	"time"
 
 	"nereid/engine/backend"
 	"nereid/engine/infer"
 	"nereid/engine/sched"
 )
 
-// An instance in a process of its own costs two wake-ups a batch, which is more than a brief execution. Where a model has
-// requests executed one by one, several that wait are given to it together (backend.Series): each is still a batch of its
-// own, for the model, for the statistics and for its stamps.
+// An instance in another process costs two wake-ups for each batch, which is more than a short execution. If a model executes
+// requests one by one, several waiting ones are sent to it together (backend.Series). Each is still a separate batch for the
+// model, the statistics and its timestamps.
 
-const (
-	// seriesMost is how many batches an instance is given at once, seriesTime how long they may be likely to take together:
-	// those that come meanwhile cannot go before them, and another instance cannot take them over.
-	seriesMost = 32
-	seriesTime = 2 * time.Millisecond
-	// seriesEach is the longest mean time of an execution: of longer ones the wake-ups are a small part.
-	seriesEach = time.Millisecond
-)
+// seriesMost is the largest number of batches in a series.
+const seriesMost = 32
 
 // series executes several batches of a run one after the other. It belongs to the run's goroutine, which has the turn.
 type series struct {
@@ -32,8 +25,8 @@ type series struct {
 	errs    []error
 }
 
-// series returns what executes series on a run, nil if that is not for it: an instance that may hold resources of the rate
-// limiter asks for them before each batch, and what a decoupled model executes has no end to be followed by another.
+// series returns what executes series on a run, or nil if it cannot: an instance with a rate limiter asks for resources before
+// each batch, and an execution of a decoupled model has no defined end.
 func (s *Set) series(r *run) *series {
 	inst, ok := r.inst.(backend.Series)
 	batcher, serial := s.o.Batcher.(sched.Serial)
@@ -43,10 +36,11 @@ func (s *Set) series(r *run) *series {
 	return &series{s: s, r: r, inst: inst, batcher: batcher}
 }
 
-// execute runs first and what else waits; false: nothing else is to be run, or this instance takes too long.
+// execute executes first and other waiting batches. It returns false, having done nothing, if no other batch waits or if the
+// instance's executions take too long.
 func (x *series) execute(ctx context.Context, first *infer.Batch) bool {
 	t := &x.r.turn
-	if t.mean == 0 || t.mean > seriesEach || len(first.Requests) != 1 {
+	if t.mean == 0 || t.mean > seriesTime/2 || len(first.Requests) != 1 {
 		return false
 	}
 	x.batches = x.batcher.More(x.r.id, append(x.batches[:0], first), min(seriesMost, int(seriesTime/t.mean))-1)
@@ -64,7 +58,7 @@ func (x *series) execute(ctx context.Context, first *infer.Batch) bool {
 	ended := infer.Now()
 	t.took(ended.Sub(began), len(x.batches))
 	for i, b := range x.batches {
-		b.Ended = max(b.Output, b.Started) // it waited for those behind it, which is no time of its own
+		b.Ended = max(b.Output, b.Started) // the time until the series ended is not its own
 		x.s.executed(x.r.id, b, x.errs[i])
 	}
 	clear(x.batches)

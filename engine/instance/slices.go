@@ -6,31 +6,25 @@ import (
 	"time"
 )
 
-// sliceMost is after how much of executions an instance's goroutine lets others run before it takes the next batch.
-//
-// A goroutine that always finds a batch goes from one call into C to the next without ever coming back to Go's scheduler,
-// for which it has then run for long, though it computes nothing itself. After 10 ms the runtime's watching thread (sysmon)
-// sends signals to its thread at every look and takes the scheduler slot away, and each time that it found something to
-// do it looks each 20 us again for some milliseconds. With executions of 5 ms that was 2400 to 2900 wake-ups a second in
-// place of 100 to 400, a tenth of the CPU time on a virtual machine. What has been let run in between is a new slice.
-const sliceMost = time.Millisecond
+// An instance's goroutine that always finds a batch calls into C again and again without returning to Go's scheduler. After
+// 10 ms the runtime takes it for a goroutine that computes: it interrupts its thread and hands its processor over, which with
+// executions of 5 ms costs a tenth of the CPU time. So the goroutine yields after each time slice.
 
-// aloneMost is how many slices without a long execution elsewhere let an instance's goroutine go from its thread again.
+// aloneMost is how many executions without a long one elsewhere let an instance's goroutine leave its thread again.
 const aloneMost = 8
 
-// Slices is shared by all instances that compute on the same cores. It knows how many are in executions that take
-// slices of their own. The zero value is ready.
+// Slices is shared by all instances that compute on the same cores. It counts those in long executions. The zero value is
+// ready.
 type Slices struct{ long atomic.Int32 }
 
-// slice is one instance's share of its goroutine's time. It is used by that goroutine only.
+// slice is one instance's use of its goroutine's time. It belongs to that goroutine.
 type slice struct {
 	shared *Slices
 	off    bool          // the instance computes in another process, so that its goroutine waits as others do
 	spent  time.Duration // in executions since the last yield
-	brief  time.Duration // in those that are no part of it while the goroutine keeps to its thread
-	long   bool          // the latest execution took a slice
-	locked bool          // the goroutine keeps to its thread
-	alone  int           // slices since another instance was seen in a long execution
+	long   bool          // the latest execution was long
+	locked bool          // the goroutine is locked to its thread
+	alone  int           // executions since another instance was seen in a long one
 }
 
 func newSlice(o *Options) slice {
@@ -41,61 +35,60 @@ func newSlice(o *Options) slice {
 	return s
 }
 
-// begin is called before an execution, and end after it with its duration and how many requests it was for. Brief ones for
-// several are no part of a slice: what was answered is enough for other threads to be awake, and a yield cost two batching
-// instances 3 % of their rate, while it gave those that run a request at a time 13 %.
+// begin is called before an execution.
 func (s *slice) begin() {
 	if s.long {
 		s.shared.long.Add(1)
 	}
 }
 
+// end is called after an execution, with its duration and its number of requests. Short executions of several requests do not
+// use up the slice: answering them wakes other threads anyway, and a yield would only cost time.
 func (s *slice) end(d time.Duration, requests int) {
 	if s.long {
 		s.shared.long.Add(-1)
 	}
 	s.long = !s.off && d >= sliceMost
-	switch {
-	case s.long || requests == 1:
+	if s.long || requests == 1 {
 		s.spent += d
-	case s.locked: // it may be all that comes now
-		s.brief += d
 	}
 }
 
 // yield lets other goroutines run if the slice is over, and reports whether it did.
 //
-// While other instances compute for long, the goroutine keeps to its thread: another one that took it over would be put on a
-// core where one of them runs, and leave this one idle (two instances did 0.85 times what they do without yielding, and 1.05
-// times so). After a long execution with none beside it there is nothing to win: yielding saved 4 % of the CPU time, but
-// whoever was let run first held up the next execution by as much.
+// While other instances are in long executions, the goroutine is locked to its thread: a thread that took it over would
+// compete with one of them for a core and leave another core idle. After a long execution without another there is nothing to
+// gain: a goroutine that runs first would delay the next execution.
 func (s *slice) yield() bool {
 	over := s.spent >= sliceMost
-	if s.off || !over && s.brief < sliceMost {
+	if s.off || !over && !s.locked {
 		return false
 	}
-	s.spent, s.brief = 0, 0
 	others := s.shared.long.Load() > 0
 	switch {
-	case others:
+	case others && over:
 		s.alone = 0
 		if !s.locked {
 			runtime.LockOSThread()
 			s.locked = true
 		}
-	case s.alone < aloneMost:
-		s.alone++
-	default:
-		s.free()
+	case s.locked && !others:
+		if s.alone++; s.alone > aloneMost {
+			s.free()
+		}
 	}
-	if !over || s.long && !others {
+	if !over {
+		return false
+	}
+	s.spent = 0
+	if s.long && !others {
 		return false
 	}
 	runtime.Gosched()
 	return true
 }
 
-// free lets the goroutine go from its thread.
+// free unlocks the goroutine from its thread.
 func (s *slice) free() {
 	if s.locked {
 		runtime.UnlockOSThread()

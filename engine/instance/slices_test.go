@@ -26,13 +26,13 @@ func TestSliceYields(t *testing.T) {
 		want     bool // the last one is followed by a yield
 		locked   bool
 	}{
-		{name: "a brief execution", model: inProcess{}, ran: []time.Duration{50 * time.Microsecond}},
-		{name: "brief executions that make a slice", model: inProcess{}, ran: []time.Duration{600 * time.Microsecond, 600 * time.Microsecond}, want: true},
-		{name: "a slice begins anew after a yield", model: inProcess{}, ran: []time.Duration{600 * time.Microsecond, 600 * time.Microsecond, 600 * time.Microsecond}},
-		{name: "brief executions of several requests", model: inProcess{}, requests: 2, ran: []time.Duration{600 * time.Microsecond, 600 * time.Microsecond}},
+		{name: "a short execution", model: inProcess{}, ran: []time.Duration{50 * time.Microsecond}},
+		{name: "short executions that make a slice", model: inProcess{}, ran: []time.Duration{600 * time.Microsecond, 600 * time.Microsecond}, want: true},
+		{name: "a slice begins again after a yield", model: inProcess{}, ran: []time.Duration{600 * time.Microsecond, 600 * time.Microsecond, 600 * time.Microsecond}},
+		{name: "short executions of several requests", model: inProcess{}, requests: 2, ran: []time.Duration{600 * time.Microsecond, 600 * time.Microsecond}},
 		{name: "a long execution alone", model: inProcess{}, ran: []time.Duration{5 * time.Millisecond}},
 		{name: "a long execution beside another", model: inProcess{}, others: 1, ran: []time.Duration{5 * time.Millisecond}, want: true, locked: true},
-		{name: "a long execution beside another, in a process of its own", model: apartModel{}, others: 1, ran: []time.Duration{5 * time.Millisecond}},
+		{name: "a long execution beside another, in a separate process", model: apartModel{}, others: 1, ran: []time.Duration{5 * time.Millisecond}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			shared := &Slices{}
@@ -53,7 +53,7 @@ func TestSliceYields(t *testing.T) {
 	}
 }
 
-// A goroutine that was kept to its thread goes from it again when nothing else computes, but not between two executions.
+// A goroutine that is locked to its thread is unlocked when nothing else computes, but not between two executions.
 func TestSliceLeavesItsThread(t *testing.T) {
 	shared := &Slices{}
 	s := newSlice(&Options{Model: inProcess{}, Slices: shared})
@@ -72,18 +72,18 @@ func TestSliceLeavesItsThread(t *testing.T) {
 	for i := range aloneMost {
 		run(0)
 		if !s.locked {
-			t.Fatalf("after %d slices alone the goroutine has left its thread, want %d", i+1, aloneMost+1)
+			t.Fatalf("after %d slices alone the goroutine is unlocked, want %d", i+1, aloneMost+1)
 		}
 	}
 	run(0)
 	if s.locked {
-		t.Errorf("after %d slices alone the goroutine keeps to its thread still", aloneMost+1)
+		t.Errorf("after %d slices alone the goroutine is still locked to its thread", aloneMost+1)
 	}
 }
 
-// A goroutine that was kept to its thread while executions were long goes from it also if all that comes later is brief batches,
-// which make no slices: what keeps to a thread is slower to wake.
-func TestSliceLeavesItsThreadForBriefBatches(t *testing.T) {
+// A goroutine that was locked to its thread while executions were long is also unlocked if only short batches follow, which use
+// up no slice: a locked goroutine is slower to wake.
+func TestSliceLeavesItsThreadForShortBatches(t *testing.T) {
 	shared := &Slices{}
 	s := newSlice(&Options{Model: inProcess{}, Slices: shared})
 	defer s.free()
@@ -97,14 +97,14 @@ func TestSliceLeavesItsThreadForBriefBatches(t *testing.T) {
 	}
 	run(1, 5*time.Millisecond)
 	if !s.locked {
-		t.Fatal("the goroutine does not keep to its thread beside a long execution")
+		t.Fatal("the goroutine is not locked to its thread beside a long execution")
 	}
 	for range 2 * (aloneMost + 2) {
 		if run(0, 600*time.Microsecond) {
-			t.Error("brief executions of several requests are followed by a yield")
+			t.Error("short executions of several requests are followed by a yield")
 		}
 	}
 	if s.locked {
-		t.Errorf("after %d slices of brief batches alone the goroutine keeps to its thread still", aloneMost+2)
+		t.Errorf("after %d slices of short batches alone the goroutine is still locked to its thread", aloneMost+2)
 	}
 }
