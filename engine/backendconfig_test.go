@@ -29,7 +29,8 @@ func (n named) Signature(context.Context, backend.Spec) (*modelconfig.Signature,
 // default-max-batch-size of a backend goes before that of all; a configuration before both.
 func TestDefaultMaxBatchSizes_D002_I022(t *testing.T) {
 	root := t.TempDir()
-	for name, cfg := range map[string]string{"l": `backend: "left"`, "r": `backend: "right"`, "own": `backend: "left" max_batch_size: 3`} {
+	for name, cfg := range map[string]string{"l": `backend: "left"`, "r": `backend: "right"`,
+		"own": `backend: "left" max_batch_size: 3`} {
 		write(t, root+"/"+name+"/config.pbtxt", cfg)
 		write(t, root+"/"+name+"/1/.keep", "")
 	}
@@ -38,7 +39,8 @@ func TestDefaultMaxBatchSizes_D002_I022(t *testing.T) {
 		ModelOptions: engine.ModelOptions{
 			Repositories: []string{root}, DefaultMaxBatchSize: &global,
 			DefaultMaxBatchSizes: map[string]int{"left": 9},
-			Backends:             []backend.Backend{named{builtin.Identity(), "left"}, named{builtin.Identity(), "right"}},
+			Backends: []backend.Backend{named{builtin.Identity(), "left"},
+				named{builtin.Identity(), "right"}},
 		},
 	})
 	for name, want := range map[string]int32{"l": 9, "r": 7, "own": 3} {

@@ -55,7 +55,8 @@ func TestABrokenVersionLeavesTheOldInService(t *testing.T) {
 		return false
 	}
 	write(t, root+"/id/2/broken", "")
-	c.until(t, "the broken version is in the index with its reason", func() bool { return reason("2", "Internal: this file is broken") })
+	c.until(t, "the broken version is in the index with its reason",
+		func() bool { return reason("2", "Internal: this file is broken") })
 	if !serves(1) || !e.Ready() {
 		t.Errorf("version 1 served: %v, ready: %v; want both", serves(1), e.Ready())
 	}
@@ -71,7 +72,8 @@ func TestABrokenVersionLeavesTheOldInService(t *testing.T) {
 
 	// The file of the version in service breaks: it goes on, and says why.
 	write(t, root+"/id/2/broken", "")
-	c.until(t, "the failed reload shows", func() bool { return reason("2", "the version loaded before goes on serving") })
+	c.until(t, "the failed reload shows",
+		func() bool { return reason("2", "the version loaded before goes on serving") })
 	if ok, _ := e.ModelReady("id", infer.LatestVersion); !ok {
 		t.Error("the model left service")
 	}

@@ -117,16 +117,18 @@ var layers = map[string]int{
 }
 
 var sideways = map[string][]string{
-	"engine/tensor":              {"engine/status"},
-	"engine/cache/redis":         {"engine/cache"},
-	"engine/residency":           {"engine/model"},
-	"engine/worker":              {"engine/worker/arena", "engine/worker/frames", "engine/worker/process"},
-	"engine/worker/frames":       {"engine/worker/arena"},
-	"engine/worker/process":      {"engine/worker/arena"},
-	"engine/backend/onnxruntime": {"engine/backend/isolation", "engine/backend/onnxruntime/capi", "engine/backend/onnxruntime/onnxfile"},
-	"engine/backend/python":      {"engine/backend/isolation"},
-	"engine/backend/runtime":     {"engine/backend/isolation", "engine/backend/runtime/tfapi", "engine/backend/runtime/ovapi", "engine/backend/runtime/savedmodel"},
-	"app/command/tune":           {"app/console/api", "app/console/tuning", "app/durable"},
+	"engine/tensor":         {"engine/status"},
+	"engine/cache/redis":    {"engine/cache"},
+	"engine/residency":      {"engine/model"},
+	"engine/worker":         {"engine/worker/arena", "engine/worker/frames", "engine/worker/process"},
+	"engine/worker/frames":  {"engine/worker/arena"},
+	"engine/worker/process": {"engine/worker/arena"},
+	"engine/backend/onnxruntime": {"engine/backend/isolation", "engine/backend/onnxruntime/capi",
+		"engine/backend/onnxruntime/onnxfile"},
+	"engine/backend/python": {"engine/backend/isolation"},
+	"engine/backend/runtime": {"engine/backend/isolation", "engine/backend/runtime/tfapi",
+		"engine/backend/runtime/ovapi", "engine/backend/runtime/savedmodel"},
+	"app/command/tune": {"app/console/api", "app/console/tuning", "app/durable"},
 	"app": {
 		"app/access", "app/certs", "app/command", "app/command/perf", "app/command/tune", "app/console",
 		"app/console/api", "app/console/configs", "app/console/machine", "app/console/models",

@@ -102,7 +102,8 @@ func New(o Options) (*Engine, error) {
 		return nil, status.Errorf(status.InvalidArg, "model control mode %q is none of none, poll, explicit", o.Mode)
 	}
 	if o.PollInterval < 0 || o.Settle < 0 || o.LoadThreads < 0 || o.LoadRetries < 0 {
-		return nil, status.New(status.InvalidArg, "poll interval, settle time, load threads and retries must not be negative")
+		return nil, status.New(status.InvalidArg,
+			"poll interval, settle time, load threads and retries must not be negative")
 	}
 	e := &Engine{o: o, stats: stats.NewDetailedRegistry(o.Latencies), started: time.Now()}
 	o.SharedMemory.InputBuffer, o.SharedMemory.OnDevice = e.inputBuffer, e.onDevice
@@ -257,7 +258,8 @@ func (e *Engine) Residency() residency.Status { return e.models.ResidencyStatus(
 // Snapshots copies the statistics of every version, by model and version, into dst, reusing its memory.
 func (e *Engine) Snapshots(dst []stats.Snapshot) []stats.Snapshot { return e.stats.Snapshots(dst) }
 
-// Distributions copies a version's latencies in detail, as far as Options.Latencies keeps them; see stats.Version.Distributions.
+// Distributions copies a version's latencies in detail, as far as Options.Latencies keeps them; see
+// stats.Version.Distributions.
 func (e *Engine) Distributions(model string, version int64, shares []float64, dst *stats.Distributions) bool {
 	return e.stats.Distributions(model, version, shares, dst)
 }
@@ -272,16 +274,18 @@ func (e *Engine) Remove(name string) { e.models.Unload(name) }
 // errNotExplicit has Triton's words, which clients match on.
 var errNotExplicit = status.New(status.Unavailable, "explicit model load / unload is not allowed if polling is enabled")
 
-// LoadModel is the protocol's load request. It goes on to its end, or to Close, unless ctx ends before it has its turn or
-// in a backend that can stop: a front end that wants Triton's way passes a context that outlives the client. Errors: Unavailable outside ModeExplicit, Internal when the model or its
-// configuration cannot be read, InvalidArg when a version fails to load.
+// LoadModel is the protocol's load request. It goes on to its end, or to Close, unless ctx ends before it has its turn
+// or in a backend that can stop: a front end that wants Triton's way passes a context that outlives the client. Errors:
+// Unavailable outside ModeExplicit, Internal when the model or its configuration cannot be read, InvalidArg when a
+// version fails to load.
 func (e *Engine) LoadModel(ctx context.Context, name string, p LoadParameters) error {
 	if e.o.Mode != ModeExplicit {
 		return errNotExplicit
 	}
 	if p.Version != 0 {
 		if p.ConfigJSON != "" || len(p.Files) > 0 {
-			return status.New(status.InvalidArg, "load parameter 'version' cannot be given together with 'config' or 'file:'")
+			return status.New(status.InvalidArg,
+				"load parameter 'version' cannot be given together with 'config' or 'file:'")
 		}
 		return e.models.LoadVersion(ctx, name, p.Version)
 	}
@@ -311,12 +315,13 @@ func (e *Engine) RemoveVersion(name string, version int64) error {
 	return e.models.UnloadVersion(name, version)
 }
 
-// RegisterRepository adds a model repository, from which models can then be loaded; only in ModeExplicit. folders, which
-// may be nil, gives models other names than their folders': the folder by the model's name. Errors: Unsupported in another
-// mode, AlreadyExists, InvalidArg.
+// RegisterRepository adds a model repository, from which models can then be loaded; only in ModeExplicit. folders,
+// which may be nil, gives models other names than their folders': the folder by the model's name. Errors: Unsupported
+// in another mode, AlreadyExists, InvalidArg.
 func (e *Engine) RegisterRepository(path string, folders map[string]string) error {
 	if e.o.Mode != ModeExplicit {
-		return status.New(status.Unsupported, "repository registration is not allowed if model control mode is not EXPLICIT")
+		return status.New(status.Unsupported,
+			"repository registration is not allowed if model control mode is not EXPLICIT")
 	}
 	return e.models.Register(path, folders)
 }
@@ -325,7 +330,8 @@ func (e *Engine) RegisterRepository(path string, folders map[string]string) erro
 // Unsupported outside ModeExplicit, InvalidArg.
 func (e *Engine) UnregisterRepository(path string) error {
 	if e.o.Mode != ModeExplicit {
-		return status.New(status.Unsupported, "repository unregistration is not allowed if model control mode is not EXPLICIT")
+		return status.New(status.Unsupported,
+			"repository unregistration is not allowed if model control mode is not EXPLICIT")
 	}
 	return e.models.Unregister(path)
 }
@@ -376,8 +382,10 @@ func (h host) ModelReady(name string, version int64) bool {
 
 // extensions are those of Triton's server metadata that are there, in its order, and the name of this server.
 var extensions = []string{
-	"classification", "sequence", "model_repository", "model_repository(unload_dependents)", "schedule_policy", "model_configuration",
-	systemSharedMemory, cudaSharedMemory, "binary_tensor_data", "parameters", "statistics", "trace", "logging", "nereid",
+	"classification", "sequence", "model_repository", "model_repository(unload_dependents)", "schedule_policy",
+	"model_configuration",
+	systemSharedMemory, cudaSharedMemory, "binary_tensor_data", "parameters", "statistics", "trace", "logging",
+	"nereid",
 }
 
 // Extensions that a server has or not, as it was started.
@@ -390,7 +398,8 @@ const (
 func (e *Engine) Extensions() []string {
 	all := slices.Clone(extensions)
 	return slices.DeleteFunc(all, func(x string) bool {
-		return x == systemSharedMemory && !e.shared.Allows(shm.System) || x == cudaSharedMemory && !e.shared.Allows(shm.CUDA)
+		return x == systemSharedMemory && !e.shared.Allows(shm.System) || x == cudaSharedMemory &&
+			!e.shared.Allows(shm.CUDA)
 	})
 }
 

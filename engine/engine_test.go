@@ -111,7 +111,8 @@ func request(rows int, first byte) *infer.Request {
 	for i := range data {
 		data[i] = first + byte(i)
 	}
-	r.Inputs = append(r.Inputs, tensor.Tensor{Name: "INPUT0", DataType: tensor.FP32, Shape: []int64{int64(rows), 4}, Data: data})
+	r.Inputs = append(r.Inputs, tensor.Tensor{Name: "INPUT0", DataType: tensor.FP32, Shape: []int64{int64(rows), 4},
+		Data: data})
 	return r
 }
 
@@ -148,7 +149,8 @@ func TestInferThroughTheEngine(t *testing.T) {
 	if err != nil || len(st.ModelStats) != 1 {
 		t.Fatalf("statistics = %v, %v", st, err)
 	}
-	if s := st.ModelStats[0]; s.InferenceCount != 2 || s.ExecutionCount != 1 || s.InferenceStats.Success.Count != 1 || s.BatchStats[0].BatchSize != 2 {
+	if s := st.ModelStats[0]; s.InferenceCount != 2 || s.ExecutionCount != 1 || s.InferenceStats.Success.Count != 1 ||
+		s.BatchStats[0].BatchSize != 2 {
 		t.Errorf("statistics = %v, want 2 rows in 1 execution and 1 success of batch size 2", s)
 	} else if len(s.MemoryUsage) != 0 {
 		t.Errorf("a backend that does not measure its memory uses %v", s.MemoryUsage)
@@ -165,24 +167,38 @@ func TestRefusedRequests(t *testing.T) {
 		code status.Code
 		want string
 	}{
-		{"unknown model", func(r *infer.Request) { r.ModelName = "nope" }, status.NotFound, "Request for unknown model: 'nope' is not found"},
-		{"unknown version", func(r *infer.Request) { r.Version = 9 }, status.NotFound, "Request for unknown model: 'id' version 9 is not found"},
+		{"unknown model", func(r *infer.Request) { r.ModelName = "nope" }, status.NotFound,
+			"Request for unknown model: 'nope' is not found"},
+		{"unknown version", func(r *infer.Request) { r.Version = 9 }, status.NotFound,
+			"Request for unknown model: 'id' version 9 is not found"},
 		{"no input", func(r *infer.Request) { r.Inputs = nil }, status.InvalidArg,
-			"[request id: <id_unknown>] expected 1 inputs but got 0 inputs for model 'id'. Got input(s) [], but missing required input(s) ['INPUT0']. Please provide all required input(s)."},
-		{"renamed input", func(r *infer.Request) { r.Inputs[0].Name = "NOPE" }, status.InvalidArg, "unexpected inference input 'NOPE' for model 'id'"},
-		{"duplicate input", func(r *infer.Request) { r.Inputs = append(r.Inputs, r.Inputs[0]) }, status.InvalidArg, "[request id: <id_unknown>] input 'INPUT0' already exists in request"},
-		{"unknown output", func(r *infer.Request) { r.Outputs = append(r.Outputs, infer.RequestedOutput{Name: "NOPE"}) }, status.InvalidArg, "unexpected inference output 'NOPE' for model 'id'"},
-		{"wrong type, with id", func(r *infer.Request) { r.ID, r.Inputs[0].DataType = "7", tensor.Int32 }, status.InvalidArg,
+			"[request id: <id_unknown>] expected 1 inputs but got 0 inputs for model 'id'. Got input(s) [], but " +
+				"missing required input(s) ['INPUT0']. Please provide all required input(s)."},
+		{"renamed input", func(r *infer.Request) { r.Inputs[0].Name = "NOPE" }, status.InvalidArg,
+			"unexpected inference input 'NOPE' for model 'id'"},
+		{"duplicate input", func(r *infer.Request) { r.Inputs = append(r.Inputs, r.Inputs[0]) }, status.InvalidArg,
+			"[request id: <id_unknown>] input 'INPUT0' already exists in request"},
+		{"unknown output", func(r *infer.Request) {
+			r.Outputs = append(r.Outputs,
+				infer.RequestedOutput{Name: "NOPE"})
+		}, status.InvalidArg, "unexpected inference output 'NOPE' for model 'id'"},
+		{"wrong type, with id", func(r *infer.Request) { r.ID, r.Inputs[0].DataType = "7", tensor.Int32 },
+			status.InvalidArg,
 			"[request id: 7] inference input 'INPUT0' data-type is 'INT32', but model 'id' expects 'FP32'"},
 		{"wrong shape", func(r *infer.Request) { r.Inputs[0].Shape = []int64{1, 5} }, status.InvalidArg,
-			"[request id: <id_unknown>] unexpected shape for input 'INPUT0' for model 'id'. Expected [-1,4], got [1,5]. NOTE: Setting"},
-		{"no batch dimension", func(r *infer.Request) { r.Inputs[0].Shape = []int64{4} }, status.InvalidArg, "[request id: <id_unknown>] unexpected shape"},
-		{"batch of zero", func(r *infer.Request) { r.Inputs[0].Shape = []int64{0, 4} }, status.InvalidArg, "batch size does not match other inputs for 'id'"},
+			"[request id: <id_unknown>] unexpected shape for input 'INPUT0' for model 'id'. Expected [-1,4], got " +
+				"[1,5]. NOTE: Setting"},
+		{"no batch dimension", func(r *infer.Request) { r.Inputs[0].Shape = []int64{4} }, status.InvalidArg,
+			"[request id: <id_unknown>] unexpected shape"},
+		{"batch of zero", func(r *infer.Request) { r.Inputs[0].Shape = []int64{0, 4} }, status.InvalidArg,
+			"batch size does not match other inputs for 'id'"},
 		{"batch too large", func(r *infer.Request) {
 			r.Inputs[0].Shape, r.Inputs[0].Data = []int64{9, 4}, make([]byte, 9*16)
 		}, status.InvalidArg, "[request id: <id_unknown>] inference request batch-size must be <= 8 for 'id'"},
-		{"batch that wraps", func(r *infer.Request) { r.Inputs[0].Shape = []int64{1 << 62, 4} }, status.InvalidArg, "input 'INPUT0' for model 'id': shape [4611686018427387904,4] has more elements"},
-		{"too few bytes", func(r *infer.Request) { r.Inputs[0].Data = r.Inputs[0].Data[:12] }, status.InvalidArg, "Expected 16, got 12"},
+		{"batch that wraps", func(r *infer.Request) { r.Inputs[0].Shape = []int64{1 << 62, 4} }, status.InvalidArg,
+			"input 'INPUT0' for model 'id': shape [4611686018427387904,4] has more elements"},
+		{"too few bytes", func(r *infer.Request) { r.Inputs[0].Data = r.Inputs[0].Data[:12] }, status.InvalidArg,
+			"Expected 16, got 12"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := request(1, 0)
@@ -319,7 +335,8 @@ func TestExplicitLoadAndUnload_I005(t *testing.T) {
 	if !e.Ready() {
 		t.Error("an unloaded model makes the server unready")
 	}
-	over := engine.LoadParameters{ConfigJSON: `{"backend":"identity","max_batch_size":3,"input":[{"name":"INPUT0","data_type":"TYPE_FP32","dims":[4]}],` +
+	over := engine.LoadParameters{ConfigJSON: `{"backend":"identity","max_batch_size":3,"input":[{"name":"INPUT0",` +
+		`"data_type":"TYPE_FP32","dims":[4]}],` +
 		`"output":[{"name":"OUTPUT0","data_type":"TYPE_FP32","dims":[4]}]}`, Files: map[string][]byte{"5/x": nil}}
 	if err := e.LoadModel(t.Context(), "id", over); err != nil {
 		t.Fatal(err)

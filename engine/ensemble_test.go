@@ -39,7 +39,8 @@ input { name: "INPUT0" data_type: TYPE_INT32 dims: 4 }
 output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 4 }
 `
 
-// diamondConfig computes sum = A+B and diff = A-B side by side with copy = A, then OUT = (sum)+(diff) = 2A, REST = copy-diff = B.
+// diamondConfig computes sum = A+B and diff = A-B at the same time as copy = A. Then OUT = (sum)+(diff) = 2A and
+// REST = copy-diff = B.
 const diamondConfig = `platform: "ensemble"
 max_batch_size: 8
 input { name: "A" data_type: TYPE_INT32 dims: 4 }
@@ -47,7 +48,8 @@ input { name: "B" data_type: TYPE_INT32 dims: 4 }
 output { name: "OUT" data_type: TYPE_INT32 dims: 4 }
 output { name: "REST" data_type: TYPE_INT32 dims: 4 }
 ensemble_scheduling {
-  step { model_name: "word" model_version: -1 input_map { key: "INPUT0" value: "A" } output_map { key: "OUTPUT0" value: "copy" } }
+  step { model_name: "word" model_version: -1 input_map { key: "INPUT0" value: "A" }
+     output_map { key: "OUTPUT0" value: "copy" } }
   step { model_name: "addsub" model_version: 1
     input_map { key: "INPUT0" value: "A" } input_map { key: "INPUT1" value: "B" }
     output_map { key: "OUTPUT0" value: "sum" } output_map { key: "OUTPUT1" value: "diff" } }
@@ -79,9 +81,11 @@ model_transaction_policy { decoupled: %v }
 input { name: "N" data_type: TYPE_INT32 dims: 1 }
 output { name: "OUT" data_type: TYPE_INT32 dims: 1 }
 ensemble_scheduling {
-  step { model_name: "square" model_version: -1 input_map { key: "IN" value: "N" } output_map { key: "OUT" value: "each" } }
+  step { model_name: "square" model_version: -1 input_map { key: "IN" value: "N" }
+     output_map { key: "OUT" value: "each" } }
   step { model_name: "one" model_version: -1
-    input_map { key: "INPUT0" value: "each" } input_map { key: "INPUT1" value: "N" } output_map { key: "OUTPUT0" value: "OUT" } }
+    input_map { key: "INPUT0" value: "each" } input_map { key: "INPUT1" value: "N" }
+     output_map { key: "OUTPUT0" value: "OUT" } }
   %s
 }
 `, decoupled, more)
@@ -106,7 +110,8 @@ max_batch_size: 4
 input { name: "X" data_type: TYPE_INT32 dims: 4 }
 output { name: "Y" data_type: TYPE_INT32 dims: 4 }
 ensemble_scheduling {
-  step { model_name: "diamond" model_version: -1 input_map { key: "A" value: "X" } input_map { key: "B" value: "X" } output_map { key: "OUT" value: "Y" } }
+  step { model_name: "diamond" model_version: -1 input_map { key: "A" value: "X" } input_map { key: "B" value: "X" }
+     output_map { key: "OUT" value: "Y" } }
 }
 `
 
@@ -133,7 +138,8 @@ func diamond(model string, rows int, inputs ...string) *infer.Request {
 		for i := range rows * 4 {
 			data = append(data, words(int32((k+1)*100+i))...)
 		}
-		r.Inputs = append(r.Inputs, tensor.Tensor{Name: name, DataType: tensor.Int32, Shape: []int64{int64(rows), 4}, Data: data})
+		r.Inputs = append(r.Inputs, tensor.Tensor{Name: name, DataType: tensor.Int32, Shape: []int64{int64(rows), 4},
+			Data: data})
 	}
 	return r
 }
@@ -203,7 +209,8 @@ func TestEnsemble(t *testing.T) {
 	})
 	t.Run("E041 the steps' traces name the ensemble's as their parent", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "trace.json")
-		tr, err := trace.New(trace.Options{Settings: trace.Settings{Level: trace.Timestamps, Rate: 1, Count: -1, File: file, Mode: trace.ModeTriton}})
+		tr, err := trace.New(trace.Options{Settings: trace.Settings{Level: trace.Timestamps, Rate: 1, Count: -1,
+			File: file, Mode: trace.ModeTriton}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -310,32 +317,36 @@ func TestEnsemble(t *testing.T) {
 			r.Release()
 		}
 	})
-	t.Run("C045 what a request says beside its inputs goes to every step; the reply carries the sequence", func(t *testing.T) {
-		r := diamond("diamond", 1, "A", "B")
-		defer r.Release()
-		r.ID = "seven"
-		r.Correlation = infer.CorrelationID{Number: 9}
-		r.Flags = infer.SequenceStart
-		if err := e.Infer(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
-		resp, err := r.Next(t.Context())
-		if err != nil || resp.Err != nil {
-			t.Fatal(err, resp.Err)
-		}
-		defer resp.Release()
-		want := []infer.Parameter{{Name: "sequence_id", Kind: infer.IntParameter, Int: 9},
-			{Name: "sequence_start", Kind: infer.BoolParameter, Bool: true}, {Name: "sequence_end", Kind: infer.BoolParameter}}
-		if !slices.Equal(resp.Parameters, want) {
-			t.Errorf("parameters %v, want %v", resp.Parameters, want)
-		}
-	})
+	t.Run("C045 what a request says beside its inputs goes to every step; the reply carries the sequence",
+		func(t *testing.T) {
+			r := diamond("diamond", 1, "A", "B")
+			defer r.Release()
+			r.ID = "seven"
+			r.Correlation = infer.CorrelationID{Number: 9}
+			r.Flags = infer.SequenceStart
+			if err := e.Infer(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			resp, err := r.Next(t.Context())
+			if err != nil || resp.Err != nil {
+				t.Fatal(err, resp.Err)
+			}
+			defer resp.Release()
+			want := []infer.Parameter{{Name: "sequence_id", Kind: infer.IntParameter, Int: 9},
+				{Name: "sequence_start", Kind: infer.BoolParameter, Bool: true},
+				{Name: "sequence_end", Kind: infer.BoolParameter}}
+			if !slices.Equal(resp.Parameters, want) {
+				t.Errorf("parameters %v, want %v", resp.Parameters, want)
+			}
+		})
 	t.Run("an error of a step names the ensemble", func(t *testing.T) {
 		r := infer.New()
 		defer r.Release()
 		r.ModelName = "loose"
-		r.Inputs = append(r.Inputs, tensor.Tensor{Name: "N", DataType: tensor.Int32, Shape: []int64{2}, Data: words(1, 2)})
-		if _, err := all(t, e, r); err == nil || !strings.HasPrefix(err.Error(), "in ensemble 'loose', ") || !strings.Contains(err.Error(), "unexpected shape for input 'IN'") {
+		r.Inputs = append(r.Inputs, tensor.Tensor{Name: "N", DataType: tensor.Int32, Shape: []int64{2},
+			Data: words(1, 2)})
+		if _, err := all(t, e, r); err == nil || !strings.HasPrefix(err.Error(), "in ensemble 'loose', ") ||
+			!strings.Contains(err.Error(), "unexpected shape for input 'IN'") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -359,7 +370,8 @@ input { name: "B" data_type: TYPE_INT32 dims: 4 optional: true }
 output { name: "X" data_type: TYPE_INT32 dims: 4 }
 output { name: "Y" data_type: TYPE_INT32 dims: 4 }
 ensemble_scheduling {
-  step { model_name: "both" model_version: -1 input_map { key: "INPUT0" value: "A" } output_map { key: "OUTPUT0" value: "a" } }
+  step { model_name: "both" model_version: -1 input_map { key: "INPUT0" value: "A" }
+     output_map { key: "OUTPUT0" value: "a" } }
   step { model_name: "both" model_version: -1
     input_map { key: "INPUT0" value: "a" } input_map { key: "INPUT1" value: "B" }
     output_map { key: "OUTPUT0" value: "X" } output_map { key: "OUTPUT1" value: "Y" } }
@@ -371,13 +383,16 @@ func TestEnsembleOptionalInputs_C047(t *testing.T) {
 	for name, cfg := range map[string]string{
 		"both": optionalConfig, "word": wordConfig, "optional": optionalEnsemble,
 		// A model whose input is needed cannot have one that may be left out.
-		"strict": strings.Replace(optionalEnsemble, `model_name: "both" model_version: -1 input_map`, `model_name: "word" model_version: -1 input_map`, 1),
+		"strict": strings.Replace(optionalEnsemble, `model_name: "both" model_version: -1 input_map`,
+			`model_name: "word" model_version: -1 input_map`, 1),
 	} {
 		write(t, root+"/"+name+"/config.pbtxt", cfg)
 		write(t, root+"/"+name+"/1/.keep", "")
 	}
 	e := start(t, engine.Options{ModelOptions: engine.ModelOptions{Repositories: []string{root}}})
-	if failed := errors.Join(e.StartFailures()...); failed == nil || !strings.Contains(failed.Error(), "in ensemble strict, input A may be left out, but input INPUT0 of model word may not") {
+	if failed := errors.Join(e.StartFailures()...); failed == nil ||
+		!strings.Contains(failed.Error(), "in ensemble strict, input A may be left out, but input INPUT0 of model "+
+			"word may not") {
 		t.Errorf("the ensemble over a model that needs the input: %v", failed)
 	}
 	for _, tt := range []struct {
@@ -388,8 +403,10 @@ func TestEnsembleOptionalInputs_C047(t *testing.T) {
 		err     string
 	}{
 		{name: "C047 both given", inputs: []string{"A", "B"}, want: "X 100, Y 200"},
-		{name: "C047 B left out, and what comes of it not asked for", inputs: []string{"A"}, outputs: []string{"X"}, want: "X 100"},
-		{name: "C047 B left out, and what comes of it asked for", inputs: []string{"A"}, outputs: []string{"Y"}, err: "at least one output is not set"},
+		{name: "C047 B left out, and what comes of it not asked for", inputs: []string{"A"}, outputs: []string{"X"},
+			want: "X 100"},
+		{name: "C047 B left out, and what comes of it asked for", inputs: []string{"A"}, outputs: []string{"Y"},
+			err: "at least one output is not set"},
 		{name: "C047 B alone", inputs: []string{"B"}, outputs: []string{"Y"}, err: "at least one output is not set"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -405,7 +422,8 @@ func TestEnsembleOptionalInputs_C047(t *testing.T) {
 					got = append(got, fmt.Sprint(name, " ", out[name][0]))
 				}
 			}
-			if s := strings.Join(got, ", "); s != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			if s := strings.Join(got, ", "); s != tt.want || (err == nil) != (tt.err == "") || err != nil &&
+				!strings.Contains(err.Error(), tt.err) {
 				t.Errorf("%s, %v; want %s, %q", s, err, tt.want, tt.err)
 			}
 		})
@@ -431,7 +449,8 @@ func TestEnsembleStatistics(t *testing.T) {
 			}
 			got := s.GetModelStats()[0]
 			if got.GetInferenceStats().GetSuccess().GetCount() != want || got.GetInferenceCount() != 2*want {
-				t.Errorf("%s: %d requests of %d rows, want %d of %d", name, got.GetInferenceStats().GetSuccess().GetCount(),
+				t.Errorf("%s: %d requests of %d rows, want %d of %d", name,
+					got.GetInferenceStats().GetSuccess().GetCount(),
 					got.GetInferenceCount(), want, 2*want)
 			}
 		}
@@ -503,7 +522,8 @@ output { name: "OUT" data_type: TYPE_INT32 dims: 1 }
 ensemble_scheduling {
   max_inflight_requests: 1
   step { model_name: "wait" model_version: -1
-    input_map { key: "IN" value: "IN" } input_map { key: "DELAY" value: "DELAY" } input_map { key: "WAIT" value: "WAIT" }
+    input_map { key: "IN" value: "IN" } input_map { key: "DELAY" value: "DELAY" }
+     input_map { key: "WAIT" value: "WAIT" }
     output_map { key: "OUT" value: "OUT" } }
 }
 `)
@@ -518,48 +538,49 @@ ensemble_scheduling {
 			tensor.Tensor{Name: "WAIT", DataType: tensor.Uint32, Shape: []int64{1}, Data: words(0)})
 		return r
 	}
-	t.Run("C044 C049 a request that waits for a place, and one that runs, end when they are cancelled", func(t *testing.T) {
-		first, second := ask(), ask()
-		defer first.Release()
-		defer second.Release()
-		if err := e.Infer(t.Context(), first); err != nil {
-			t.Fatal(err)
-		}
-		resp, err := first.Next(t.Context()) // it runs, and would for a quarter of an hour
-		if err != nil || resp.Final {
-			t.Fatal(err, resp)
-		}
-		resp.Release()
-		if err := e.Infer(t.Context(), second); err != nil {
-			t.Fatal(err)
-		}
-		for range 10_000 { // enough for its first response, if it ran
-			runtime.Gosched()
-		}
-		if resp := second.Poll(); resp != nil {
-			t.Errorf("%v, %v: the second runs beside the first", resp, resp.Err)
-			resp.Release()
-		}
-		for _, r := range []*infer.Request{second, first} {
-			r.Cancel()
-			resp, err := r.Next(t.Context())
-			if err != nil || status.CodeOf(resp.Err) != status.Cancelled || !resp.Final {
-				t.Fatalf("%v, %v; want CANCELLED at once", err, resp)
+	t.Run("C044 C049 a request that waits for a place, and one that runs, end when they are cancelled",
+		func(t *testing.T) {
+			first, second := ask(), ask()
+			defer first.Release()
+			defer second.Release()
+			if err := e.Infer(t.Context(), first); err != nil {
+				t.Fatal(err)
+			}
+			resp, err := first.Next(t.Context()) // it runs, and would for a quarter of an hour
+			if err != nil || resp.Final {
+				t.Fatal(err, resp)
 			}
 			resp.Release()
-		}
-		third := ask()
-		defer third.Release()
-		if err := e.Infer(t.Context(), third); err != nil {
-			t.Fatal(err)
-		}
-		resp, err = third.Next(t.Context())
-		if err != nil || resp.Err != nil {
-			t.Fatalf("%v, %v; want the place that the cancelled ones gave back", err, resp)
-		}
-		resp.Release()
-		third.Cancel()
-	})
+			if err := e.Infer(t.Context(), second); err != nil {
+				t.Fatal(err)
+			}
+			for range 10_000 { // enough for its first response, if it ran
+				runtime.Gosched()
+			}
+			if resp := second.Poll(); resp != nil {
+				t.Errorf("%v, %v: the second runs beside the first", resp, resp.Err)
+				resp.Release()
+			}
+			for _, r := range []*infer.Request{second, first} {
+				r.Cancel()
+				resp, err := r.Next(t.Context())
+				if err != nil || status.CodeOf(resp.Err) != status.Cancelled || !resp.Final {
+					t.Fatalf("%v, %v; want CANCELLED at once", err, resp)
+				}
+				resp.Release()
+			}
+			third := ask()
+			defer third.Release()
+			if err := e.Infer(t.Context(), third); err != nil {
+				t.Fatal(err)
+			}
+			resp, err = third.Next(t.Context())
+			if err != nil || resp.Err != nil {
+				t.Fatalf("%v, %v; want the place that the cancelled ones gave back", err, resp)
+			}
+			resp.Release()
+			third.Cancel()
+		})
 }
 
 func TestEnsembleLife_I010(t *testing.T) {
@@ -585,7 +606,8 @@ func TestEnsembleLife_I010(t *testing.T) {
 		if err := load("outer"); err != nil {
 			t.Fatal(err)
 		}
-		for name, want := range map[string]bool{"outer": true, "diamond": true, "addsub": true, "word": true, "square": false} {
+		for name, want := range map[string]bool{"outer": true, "diamond": true, "addsub": true, "word": true,
+			"square": false} {
 			ready(name, want)
 		}
 	})
@@ -594,7 +616,8 @@ func TestEnsembleLife_I010(t *testing.T) {
 		ready("diamond", false)
 		ready("outer", false)
 		m, _ := e.Model("diamond")
-		if got := m.Versions[0].Reason; !strings.Contains(got, "ensemble 'diamond' depends on 'word' which has no loaded version") {
+		if got := m.Versions[0].Reason; !strings.Contains(got,
+			"ensemble 'diamond' depends on 'word' which has no loaded version") {
 			t.Errorf("reason %q", got)
 		}
 		if err := load("word"); err != nil {
@@ -678,7 +701,7 @@ func TestEnsembleLife_I010(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("B19 a circle is refused", func(t *testing.T) {
+	t.Run("B19 a cycle is refused", func(t *testing.T) {
 		a := strings.ReplaceAll(outerConfig, `"diamond"`, `"b"`)
 		a = strings.ReplaceAll(a, `"A"`, `"X"`)
 		a = strings.ReplaceAll(a, `input_map { key: "B" value: "X" }`, "")
@@ -687,18 +710,25 @@ func TestEnsembleLife_I010(t *testing.T) {
 		write(t, root+"/a/1/.keep", "")
 		write(t, root+"/b/config.pbtxt", strings.ReplaceAll(a, `"b"`, `"a"`))
 		write(t, root+"/b/1/.keep", "")
-		if err := load("a"); err == nil || !strings.Contains(err.Error(), "circular dependency between ensembles: a -> b -> a") {
+		if err := load("a"); err == nil || !strings.Contains(err.Error(),
+			"circular dependency between ensembles: a -> b -> a") {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("B19 steps that do not fit are refused with the tensor", func(t *testing.T) {
 		for name, tt := range map[string]struct{ from, to, want string }{
-			"step's model missing":      {`"word"`, `"nowhere"`, "depends on 'nowhere' which has no loaded version"},
-			"input that is not there":   {`"INPUT0" value: "A" } output_map`, `"INPUT9" value: "A" } output_map`, "mapping to non-existing input INPUT9 in model word"},
-			"output that is not there":  {`"OUTPUT0" value: "copy"`, `"OUTPUT9" value: "copy"`, "mapped from non-existing output OUTPUT9 in model word"},
-			"input left open":           {`"copy" } input_map { key: "INPUT1" value: "diff" }`, `"copy" }`, "input INPUT1 in model addsub is not mapped"},
-			"other shape":               {"\"A\" data_type: TYPE_INT32 dims: 4", "\"A\" data_type: TYPE_INT32 dims: 5", "inconsistent shape"},
-			"larger batches than steps": {"max_batch_size: 8", "max_batch_size: 9", "allows maximum batch size 9, but it contains model word"},
+			"step's model missing": {`"word"`, `"nowhere"`, "depends on 'nowhere' which has no loaded version"},
+			"input that is not there": {`"word" model_version: -1 input_map { key: "INPUT0"`,
+				`"word" model_version: -1 input_map { key: "INPUT9"`,
+				"mapping to non-existing input INPUT9 in model word"},
+			"output that is not there": {`"OUTPUT0" value: "copy"`, `"OUTPUT9" value: "copy"`,
+				"mapped from non-existing output OUTPUT9 in model word"},
+			"input left open": {`"copy" } input_map { key: "INPUT1" value: "diff" }`, `"copy" }`,
+				"input INPUT1 in model addsub is not mapped"},
+			"other shape": {"\"A\" data_type: TYPE_INT32 dims: 4", "\"A\" data_type: TYPE_INT32 dims: 5",
+				"inconsistent shape"},
+			"larger batches than steps": {"max_batch_size: 8", "max_batch_size: 9",
+				"allows maximum batch size 9, but it contains model word"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				cfg := strings.Replace(diamondConfig, tt.from, tt.to, 1)
@@ -751,7 +781,8 @@ output { name: "T3" data_type: TYPE_INT32 dims: 4 }
 ensemble_scheduling {
 `
 	for i := range 3 {
-		cfg += fmt.Sprintf("step { model_name: \"word\" model_version: -1 input_map { key: \"INPUT0\" value: \"T%d\" } output_map { key: \"OUTPUT0\" value: \"T%d\" } }\n", i, i+1)
+		cfg += fmt.Sprintf("step { model_name: \"word\" model_version: -1 input_map { key: \"INPUT0\" value: "+
+			"\"T%d\" } output_map { key: \"OUTPUT0\" value: \"T%d\" } }\n", i, i+1)
 	}
 	write(b, root+"/ens/config.pbtxt", cfg+"}\n")
 	write(b, root+"/ens/1/.keep", "")

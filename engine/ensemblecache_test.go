@@ -65,15 +65,19 @@ func over(part, more string) string {
 		`" model_version: -1 input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" } } }`
 }
 
-// An ensemble's answers are kept where it asks for that: a hit runs no step, whether the steps' models keep theirs or not. A model
-// of a step that is loaded again makes what is over it forget, through ensembles of ensembles too, before its load returns.
+// An ensemble's answers are kept where it asks for that: a hit runs no step, whether the steps' models keep theirs or
+// not. A model of a step that is loaded again makes what is over it forget, through ensembles of ensembles too, before
+// its load returns.
 func TestEnsembleResponseCache_C050_I013(t *testing.T) {
 	const on = `response_cache { enable: true }`
 	root := t.TempDir()
 	for name, cfg := range map[string]string{
-		"part": `backend: "adder"` + adderPorts, "ens": over("part", on), "outer": over("ens", on), "plain": over("part", ""),
-		"stream": `backend: "adder" model_transaction_policy { decoupled: true }` + adderPorts, "over_stream": over("stream", on+` model_transaction_policy { decoupled: false }`),
-		"sequence": `backend: "adder" sequence_batching { }` + adderPorts, "over_sequence": over("sequence", on), "over_over": over("mid_sequence", on), "mid_sequence": over("sequence", ""),
+		"part": `backend: "adder"` + adderPorts, "ens": over("part", on), "outer": over("ens", on),
+		"plain":       over("part", ""),
+		"stream":      `backend: "adder" model_transaction_policy { decoupled: true }` + adderPorts,
+		"over_stream": over("stream", on+` model_transaction_policy { decoupled: false }`),
+		"sequence":    `backend: "adder" sequence_batching { }` + adderPorts, "over_sequence": over("sequence", on),
+		"over_over": over("mid_sequence", on), "mid_sequence": over("sequence", ""),
 	} {
 		write(t, root+"/"+name+"/config.pbtxt", cfg)
 		write(t, root+"/"+name+"/1/value", "10")
@@ -83,15 +87,17 @@ func TestEnsembleResponseCache_C050_I013(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := start(t, engine.Options{
-		ModelOptions: engine.ModelOptions{Repositories: []string{root}, Backends: []backend.Backend{adder{}}, Cache: store},
-		Mode:         engine.ModeExplicit, StartupModels: []string{"*"},
+		ModelOptions: engine.ModelOptions{Repositories: []string{root}, Backends: []backend.Backend{adder{}},
+			Cache: store},
+		Mode: engine.ModeExplicit, StartupModels: []string{"*"},
 	})
 	ask := func(model string, n int32) int32 {
 		t.Helper()
 		r := infer.New()
 		defer r.Release()
 		r.ModelName = model
-		r.Inputs = append(r.Inputs, tensor.Tensor{Name: "IN", DataType: tensor.Int32, Shape: []int64{1}, Data: words(n)})
+		r.Inputs = append(r.Inputs, tensor.Tensor{Name: "IN", DataType: tensor.Int32, Shape: []int64{1},
+			Data: words(n)})
 		outs, err := all(t, e, r)
 		if err != nil || len(outs) != 1 {
 			t.Fatalf("%s: %v, %v; start %v", model, outs, err, e.StartFailures())
@@ -137,14 +143,17 @@ func TestEnsembleResponseCache_C050_I013(t *testing.T) {
 			}
 		}
 		if got := runs("part"); got != 1+1+3 {
-			t.Errorf("the step's model ran %d times, want once for each ensemble that keeps its answers and 3 times for the other", got)
+			t.Errorf("the step's model ran %d times, want once for each ensemble that keeps its answers and 3 times "+
+				"for the other", got)
 		}
 		s, err := e.ModelStatistics("ens", -1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if st := s.GetModelStats()[0].GetInferenceStats(); st.GetCacheHit().GetCount() != 2 || st.GetCacheMiss().GetCount() != 2 || st.GetSuccess().GetCount() != 4 {
-			t.Errorf("%d hits, %d misses, %d successes; want 2, 2 (one for outer) and 4", st.GetCacheHit().GetCount(), st.GetCacheMiss().GetCount(), st.GetSuccess().GetCount())
+		if st := s.GetModelStats()[0].GetInferenceStats(); st.GetCacheHit().GetCount() != 2 ||
+			st.GetCacheMiss().GetCount() != 2 || st.GetSuccess().GetCount() != 4 {
+			t.Errorf("%d hits, %d misses, %d successes; want 2, 2 (one for outer) and 4", st.GetCacheHit().GetCount(),
+				st.GetCacheMiss().GetCount(), st.GetSuccess().GetCount())
 		}
 	})
 	t.Run("C050 a step's model that is loaded again", func(t *testing.T) {

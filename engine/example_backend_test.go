@@ -34,7 +34,8 @@ func (scale) Load(_ context.Context, s backend.Spec) (backend.Model, error) {
 	text := s.Config.GetParameters()["factor"].GetStringValue()
 	factor, err := strconv.ParseFloat(text, 32)
 	if err != nil {
-		return nil, status.Errorf(status.InvalidArg, "model '%s': the parameter \"factor\" is %q, want a number", s.ModelName, text)
+		return nil, status.Errorf(status.InvalidArg, "model '%s': the parameter \"factor\" is %q, want a number",
+			s.ModelName, text)
 	}
 	return &scaleModel{factor: float32(factor)}, nil
 }
@@ -114,7 +115,8 @@ parameters { key: "factor" value { string_value: "3" } }`
 	r := infer.New()
 	defer r.Release()
 	r.ModelName = "triple"
-	r.Inputs = append(r.Inputs, tensor.Tensor{Name: "INPUT", DataType: tensor.FP32, Shape: []int64{1, 2}, Data: []byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0x40}})
+	r.Inputs = append(r.Inputs, tensor.Tensor{Name: "INPUT", DataType: tensor.FP32, Shape: []int64{1, 2},
+		Data: []byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0x40}})
 	if err := eng.Infer(ctx, r); err != nil {
 		log.Fatal(err)
 	}
@@ -136,9 +138,11 @@ func TestScale_D082(t *testing.T) {
 	number := func(v float32) []byte { return binary.LittleEndian.AppendUint32(nil, math.Float32bits(v)) }
 	config := &inferencepb.ModelConfig{
 		MaxBatchSize: 8,
-		Input:        []*inferencepb.ModelInput{{Name: "INPUT", DataType: inferencepb.DataType_TYPE_FP32, Dims: []int64{1}}},
-		Output:       []*inferencepb.ModelOutput{{Name: "OUTPUT", DataType: inferencepb.DataType_TYPE_FP32, Dims: []int64{1}}},
-		Parameters:   map[string]*inferencepb.ModelParameter{"factor": {StringValue: "3"}},
+		Input: []*inferencepb.ModelInput{{Name: "INPUT", DataType: inferencepb.DataType_TYPE_FP32,
+			Dims: []int64{1}}},
+		Output: []*inferencepb.ModelOutput{{Name: "OUTPUT", DataType: inferencepb.DataType_TYPE_FP32,
+			Dims: []int64{1}}},
+		Parameters: map[string]*inferencepb.ModelParameter{"factor": {StringValue: "3"}},
 	}
 	backendtest.Test(t, scale{}, backendtest.Model{
 		Name: "triple", Config: config,
@@ -163,6 +167,10 @@ func TestScale_D082(t *testing.T) {
 			return []tensor.Tensor{{Name: "INPUT", DataType: tensor.FP32, Shape: []int64{1, 1}, Data: []byte{1, 2, 3}}}
 		},
 	})
-	wrong := &inferencepb.ModelConfig{Parameters: map[string]*inferencepb.ModelParameter{"factor": {StringValue: "three"}}}
-	backendtest.TestRefusals(t, scale{}, backendtest.Refusal{Name: "no number", Spec: backend.Spec{ModelName: "m", Version: 1, Config: wrong}, Code: status.InvalidArg, Text: `"three"`})
+	wrong := &inferencepb.ModelConfig{Parameters: map[string]*inferencepb.ModelParameter{
+		"factor": {StringValue: "three"},
+	}}
+	backendtest.TestRefusals(t, scale{},
+		backendtest.Refusal{Name: "no number", Spec: backend.Spec{ModelName: "m", Version: 1, Config: wrong},
+			Code: status.InvalidArg, Text: `"three"`})
 }

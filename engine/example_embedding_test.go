@@ -23,7 +23,10 @@ func Example_embedding_D081() {
 		ModelOptions: engine.ModelOptions{
 			Backends: []backend.Backend{builtin.Identity()},
 			Events: engine.EventListener{
-				Loaded: func(model string, version int64, _ time.Duration, _ bool) { fmt.Println("loaded:", model, version) },
+				Loaded: func(model string, version int64, _ time.Duration,
+					_ bool) {
+					fmt.Println("loaded:", model, version)
+				},
 			},
 		},
 		Mode: engine.ModeExplicit,
@@ -77,7 +80,8 @@ func askFor(ctx context.Context, eng *engine.Engine, model string, v []float32) 
 	r := infer.New() // from a pool; it and its answer go back with Release
 	defer r.Release()
 	r.ModelName = model
-	r.Inputs = append(r.Inputs, tensor.Tensor{Name: "INPUT0", DataType: tensor.FP32, Shape: []int64{1, int64(len(v))}, Data: data})
+	r.Inputs = append(r.Inputs, tensor.Tensor{Name: "INPUT0", DataType: tensor.FP32, Shape: []int64{1, int64(len(v))},
+		Data: data})
 	if err := eng.Infer(ctx, r); err != nil {
 		return nil, err // it was not taken
 	}

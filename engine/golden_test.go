@@ -20,7 +20,8 @@ func TestGoldenRequestsOfEnsembles(t *testing.T) {
 		name, text, want string
 	}{
 		{"right", goldenPair(8), ""},
-		{"wrong", goldenPair(9), "does not answer its golden requests: a.json request 0: output 'OUTPUT0' is not what it is to be"},
+		{"wrong", goldenPair(9), "does not answer its golden requests: a.json request 0: output 'OUTPUT0' is not " +
+			"what it is to be"},
 		{"not JSON", "{", "a.json: unexpected EOF"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -55,8 +56,9 @@ func TestGoldenRequestsOfEnsembles(t *testing.T) {
 		put(t, root, "part", oneConfig)
 		put(t, root, "sum", pairConfig("part", "OUTPUT0", "OUTPUT1"))
 		w := &twins{t: t, Engine: start(t, engine.Options{
-			ModelOptions: engine.ModelOptions{Repositories: []string{root}, Residency: residency.Budget{Idle: time.Hour}},
-			Mode:         engine.ModeExplicit, StartupModels: []string{"part", "sum"},
+			ModelOptions: engine.ModelOptions{Repositories: []string{root},
+				Residency: residency.Budget{Idle: time.Hour}},
+			Mode: engine.ModeExplicit, StartupModels: []string{"part", "sum"},
 		})}
 		for sum := 8; sum <= 9; sum++ {
 			if err := w.Evict("part"); err != nil {

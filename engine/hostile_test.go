@@ -24,8 +24,12 @@ func TestHostileFolders(t *testing.T) {
 		want string                 // in the reason
 	}{
 		{"B7 a loop of links", func(dir string) error { return os.Symlink(dir, dir+"/1/again") }, "nested more than"},
-		{"B7 a link to itself", func(dir string) error { return os.Symlink(dir+"/1/x", dir+"/1/x") }, "too many levels of symbolic links"},
-		{"B7 a pipe in place of the model", func(dir string) error { return syscall.Mkfifo(dir+"/1/model.onnx", 0o600) }, "is a pipe"},
+		{"B7 a link to itself", func(dir string) error { return os.Symlink(dir+"/1/x", dir+"/1/x") },
+			"too many levels of symbolic links"},
+		{"B7 a pipe in place of the model", func(dir string) error {
+			return syscall.Mkfifo(dir+"/1/model.onnx",
+				0o600)
+		}, "is a pipe"},
 		{"B7 a pipe in place of the configuration", func(dir string) error {
 			return errors.Join(os.Remove(dir+"/config.pbtxt"), syscall.Mkfifo(dir+"/config.pbtxt", 0o600))
 		}, "is a pipe"},
@@ -37,7 +41,8 @@ func TestHostileFolders(t *testing.T) {
 			}
 			return err
 		}, "is a socket"},
-		{"B7 a link to a device", func(dir string) error { return os.Symlink("/dev/zero", dir+"/1/model.onnx") }, "is a device"},
+		{"B7 a link to a device", func(dir string) error { return os.Symlink("/dev/zero", dir+"/1/model.onnx") },
+			"is a device"},
 		{"B7 a folder in place of the configuration", func(dir string) error {
 			return errors.Join(os.Remove(dir+"/config.pbtxt"), os.Mkdir(dir+"/config.pbtxt", 0o755))
 		}, "Could not determine backend"},
@@ -65,7 +70,8 @@ func TestHostileFolders(t *testing.T) {
 			if err := os.Rename(staged, root+"/bad"); err != nil {
 				t.Skip("the folders are on different file systems")
 			}
-			if strings.HasPrefix(tt.name, "B7 a loop") || strings.HasPrefix(tt.name, "B7 a link to itself") { // they lead to where they were
+			// they lead to where they were
+			if strings.HasPrefix(tt.name, "B7 a loop") || strings.HasPrefix(tt.name, "B7 a link to itself") {
 				if err := os.RemoveAll(root + "/bad/1"); err != nil {
 					t.Fatal(err)
 				}
@@ -104,9 +110,11 @@ func TestHostileNames(t *testing.T) {
 		Mode:         engine.ModeExplicit, StartupModels: []string{"id"},
 	})
 	before := files(t, outside)
-	for _, name := range []string{"", "..", "../x", "a/../../x", `..\x`, "%2e%2e", "%252e", outside + "/x", "a\x00b", strings.Repeat("x", 5000), "-rf", "$(x)", ".hidden"} {
+	for _, name := range []string{"", "..", "../x", "a/../../x", `..\x`, "%2e%2e", "%252e", outside + "/x", "a\x00b",
+		strings.Repeat("x", 5000), "-rf", "$(x)", ".hidden"} {
 		t.Run("B3 "+name[:min(len(name), 20)], func(t *testing.T) {
-			for _, p := range []engine.LoadParameters{{}, {ConfigJSON: `{"backend":"identity"}`, Files: map[string][]byte{"1/x": []byte("x")}}} {
+			for _, p := range []engine.LoadParameters{{},
+				{ConfigJSON: `{"backend":"identity"}`, Files: map[string][]byte{"1/x": []byte("x")}}} {
 				if len(p.Files) > 0 && (name == "%2e%2e" || name == "%252e" || name == "-rf" || name == "$(x)") {
 					continue // names like any other, for a model that comes with the request
 				}
@@ -156,7 +164,8 @@ func TestHostileOverrides(t *testing.T) {
 		ModelOptions: engine.ModelOptions{Repositories: []string{repository(t)}, OverrideFolder: overrides},
 		Mode:         engine.ModeExplicit, StartupModels: []string{"id"},
 	})
-	const good = `{"backend":"identity","max_batch_size":8,"input":[{"name":"INPUT0","data_type":"TYPE_FP32","dims":[4]}],"output":[{"name":"OUTPUT0","data_type":"TYPE_FP32","dims":[4]}]}`
+	const good = `{"backend":"identity","max_batch_size":8,"input":[{"name":"INPUT0","data_type":"TYPE_FP32",` +
+		`"dims":[4]}],"output":[{"name":"OUTPUT0","data_type":"TYPE_FP32","dims":[4]}]}`
 	deep := strings.Repeat("d/", 200) + "x"
 	for _, tt := range []struct {
 		name, config, file, want string
@@ -169,7 +178,8 @@ func TestHostileOverrides(t *testing.T) {
 		{"B4 too deep", good, deep, ""},
 		{"B5 no configuration", "", "1/x", "must have the parameter 'config'"},
 		{"B5 not JSON", "{bad", "1/x", "config:1:2"},
-		{"B5 another model's", strings.Replace(good, "{", `{"name":"other",`, 1), "1/x", "unexpected directory name 'id' for model 'other'"},
+		{"B5 another model's", strings.Replace(good, "{", `{"name":"other",`, 1), "1/x",
+			"unexpected directory name 'id' for model 'other'"},
 		{"B5 a backend that is not there", `{"backend":"nosuch"}`, "1/x", "unable to find backend library"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -200,7 +210,8 @@ func TestHostileOverrides(t *testing.T) {
 			t.Fatal("10000 files were taken")
 		}
 		left, rerr := os.ReadDir(overrides)
-		if status.CodeOf(err) != status.InvalidArg && status.CodeOf(err) != status.Internal || !strings.Contains(err.Error(), "files") || rerr != nil || len(left) != 0 {
+		if status.CodeOf(err) != status.InvalidArg && status.CodeOf(err) != status.Internal ||
+			!strings.Contains(err.Error(), "files") || rerr != nil || len(left) != 0 {
 			t.Errorf("LoadModel = %v; left %v, %v", err, left, rerr)
 		}
 	})

@@ -83,7 +83,8 @@ func TestCustomConfigurations(t *testing.T) {
 
 func TestMetricTags(t *testing.T) {
 	root := t.TempDir()
-	write(t, root+"/id/config.pbtxt", oneVersion+`metric_tags [ { key: "team" value: "vision \"2\"" }, { key: "a" value: "x" } ]`)
+	write(t, root+"/id/config.pbtxt", oneVersion+
+		`metric_tags [ { key: "team" value: "vision \"2\"" }, { key: "a" value: "x" } ]`)
 	write(t, root+"/id/1/.keep", "")
 	write(t, root+"/plain/config.pbtxt", oneVersion)
 	write(t, root+"/plain/1/.keep", "")
@@ -97,8 +98,10 @@ func TestMetricTags(t *testing.T) {
 	}
 	text := string(x.Append(nil))
 	for name, want := range map[string]string{
-		"A044 a model's tags are labels of its metrics, as Triton writes them": `nv_inference_request_success{_a="x",_team="vision \"2\"",model="id",version="1"} 1`,
-		"A044 also of failures":       `nv_inference_request_failure{_a="x",_team="vision \"2\"",model="id",reason="REJECTED",version="1"} 0`,
+		"A044 a model's tags are labels of its metrics, as Triton writes them": "" +
+			`nv_inference_request_success{_a="x",_team="vision \"2\"",model="id",version="1"} 1`,
+		"A044 also of failures": `nv_inference_request_failure{_a="x",_team="vision \"2\"",model="id",` +
+			`reason="REJECTED",version="1"} 0`,
 		"A044 other models have none": `nv_inference_request_success{model="plain",version="1"} 0`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +117,8 @@ func TestRuntime(t *testing.T) {
 	for _, tt := range []struct{ name, runtime, want string }{
 		{"A034 the name that the backend has in Triton", "libtriton_identity.so", ""},
 		{"A034 another library", "libtriton_other.so", "backend 'identity' has no runtime 'libtriton_other.so'"},
-		{"A034 Python for a backend that is not written in it", "model.py", "backend 'identity' has no runtime 'model.py'"},
+		{"A034 Python for a backend that is not written in it", "model.py",
+			"backend 'identity' has no runtime 'model.py'"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			root := t.TempDir()
@@ -122,7 +126,8 @@ func TestRuntime(t *testing.T) {
 			write(t, root+"/id/1/.keep", "")
 			e := start(t, engine.Options{ModelOptions: engine.ModelOptions{Repositories: []string{root}}})
 			m, _ := e.Model("id")
-			if len(m.Versions) != 1 || !strings.Contains(m.Versions[0].Reason, tt.want) || (m.Versions[0].State == lifecycle.Ready) != (tt.want == "") {
+			if len(m.Versions) != 1 || !strings.Contains(m.Versions[0].Reason, tt.want) ||
+				(m.Versions[0].State == lifecycle.Ready) != (tt.want == "") {
 				t.Errorf("%+v, want %q", m.Versions, tt.want)
 			}
 		})

@@ -52,8 +52,12 @@ func TestRepositoryIndexRows_B013_A077(t *testing.T) {
 			write(t, root+"/id/config.pbtxt", "what: 2")
 			return e.LoadModel(t.Context(), "id", engine.LoadParameters{})
 		}, true, "id|1|READY|reload failed, what was loaded before goes on serving: Invalid argument: failed to read…", "id|1|READY|reload failed…"},
-		{"unload", func() error { return e.UnloadModel(t.Context(), "id", false) }, false, "id|1|UNAVAILABLE|unloaded\nid|12|UNAVAILABLE|unloaded\n", ""},
-		{"failed load after the unload", func() error { return e.LoadModel(t.Context(), "id", engine.LoadParameters{}) }, true,
+		{"unload", func() error { return e.UnloadModel(t.Context(), "id", false) }, false,
+			"id|1|UNAVAILABLE|unloaded\nid|12|UNAVAILABLE|unloaded\n", ""},
+		{"failed load after the unload", func() error {
+			return e.LoadModel(t.Context(), "id",
+				engine.LoadParameters{})
+		}, true,
 			"id|1|UNAVAILABLE|Invalid argument: failed to read…", ""},
 		{"mended", func() error {
 			write(t, root+"/id/config.pbtxt", strings.Replace(identityConfig, "all {}", "specific { versions: 12 }", 1))
@@ -82,8 +86,9 @@ func TestCloseBesideStart(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 20 {
 		e, err := engine.New(engine.Options{
-			ModelOptions: engine.ModelOptions{Repositories: []string{repository(t)}, Backends: []backend.Backend{builtin.Identity()}},
-			Mode:         engine.ModePoll, PollInterval: time.Millisecond,
+			ModelOptions: engine.ModelOptions{Repositories: []string{repository(t)},
+				Backends: []backend.Backend{builtin.Identity()}},
+			Mode: engine.ModePoll, PollInterval: time.Millisecond,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -87,7 +87,8 @@ func TestLogOfAnEmbeddingProgram(t *testing.T) {
 		{"E049 a load reaches the program's own handler", slog.LevelInfo, "successfully loaded 'good'"},
 		{"E049 a failure does, with its level", slog.LevelError, "failed to load 'broken' version 1"},
 		{"E049 the end does", slog.LevelInfo, "successfully unloaded 'good' version 1"},
-		{"E049 what the engine itself warns of", slog.LevelWarn, "model_metrics names a metric family that has no buckets to set"},
+		{"E049 what the engine itself warns of", slog.LevelWarn,
+			"model_metrics names a metric family that has no buckets to set"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, r := range got {

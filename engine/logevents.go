@@ -12,8 +12,9 @@ import (
 // downloadLogInterval is how often a download is logged while it runs.
 const downloadLogInterval = 5 * time.Second
 
-// LogEvents returns a listener that writes Triton's lines about the lives of models to log, whose handler is the program's own: what
-// a log callback is in Triton. A program that wants more of some events calls these from listeners of its own.
+// LogEvents returns a listener that writes Triton's lines about the lives of models to log, whose handler is the
+// program's own: what a log callback is in Triton. A program that wants more of some events calls these from listeners
+// of its own.
 func LogEvents(log *slog.Logger) EventListener {
 	var mu sync.Mutex
 	downloads := map[string]time.Time{} // when each was logged; guarded by mu

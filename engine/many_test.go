@@ -105,7 +105,8 @@ func TestManyModels(t *testing.T) {
 	})
 	t.Logf("start %v, %v of CPU, a poll %v of CPU, an index %v", took, used, poll, index)
 	if poll > pollBound*slow || index > indexBound*slow {
-		t.Errorf("a poll took %v of CPU, want at most %v; an index %v, want at most %v", poll, pollBound*slow, index, indexBound*slow)
+		t.Errorf("a poll took %v of CPU, want at most %v; an index %v, want at most %v", poll, pollBound*slow, index,
+			indexBound*slow)
 	}
 }
 

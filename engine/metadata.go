@@ -78,17 +78,20 @@ func (e *Engine) ModelStatistics(name string, version int64) (*inferencepb.Model
 	if name != "" {
 		s, _ := e.models.Model(name)
 		key = s.Name
-		serving := slices.ContainsFunc(s.Versions, func(v lifecycle.VersionStatus) bool { return v.State == lifecycle.Ready })
+		serving := slices.ContainsFunc(s.Versions,
+			func(v lifecycle.VersionStatus) bool { return v.State == lifecycle.Ready })
 		if !serving {
 			return nil, status.Errorf(status.InvalidArg, "requested model '%s' is not available", name)
 		}
 		if version >= 0 && !e.models.VersionReady(name, version) {
-			return nil, status.Errorf(status.InvalidArg, "requested model version is not available for model '%s'", name)
+			return nil, status.Errorf(status.InvalidArg, "requested model version is not available for model '%s'",
+				name)
 		}
 	}
 	resp := &inferencepb.ModelStatisticsResponse{}
 	for _, s := range e.stats.Snapshots(nil) {
-		if name != "" && s.Model != key || version >= 0 && s.Version != version || !e.models.VersionReady(s.Model, s.Version) {
+		if name != "" && s.Model != key || version >= 0 && s.Version != version ||
+			!e.models.VersionReady(s.Model, s.Version) {
 			continue
 		}
 		m := statistics(&s)
@@ -104,10 +107,12 @@ func statistics(s *stats.Snapshot) *inferencepb.ModelStatistics {
 	}
 	_, name := repo.Split(s.Model)
 	m := &inferencepb.ModelStatistics{
-		Name: name, Version: strconv.FormatInt(s.Version, 10), InferenceCount: s.Inferences, ExecutionCount: s.Executions,
+		Name: name, Version: strconv.FormatInt(s.Version, 10), InferenceCount: s.Inferences,
+		ExecutionCount: s.Executions,
 		InferenceStats: &inferencepb.InferStatistics{
 			Success: total(s.Success), Fail: total(s.Fail), Queue: total(s.Queue), ComputeInput: total(s.Input),
-			ComputeInfer: total(s.Infer), ComputeOutput: total(s.Output), CacheHit: total(s.CacheHit), CacheMiss: total(s.CacheMiss),
+			ComputeInfer: total(s.Infer), ComputeOutput: total(s.Output), CacheHit: total(s.CacheHit),
+			CacheMiss: total(s.CacheMiss),
 		},
 	}
 	if !s.LastInference.IsZero() {
@@ -115,7 +120,8 @@ func statistics(s *stats.Snapshot) *inferencepb.ModelStatistics {
 	}
 	for _, b := range s.Batches {
 		m.BatchStats = append(m.BatchStats, &inferencepb.InferBatchStatistics{
-			BatchSize: b.Size, ComputeInput: total(b.Input), ComputeInfer: total(b.Infer), ComputeOutput: total(b.Output),
+			BatchSize: b.Size, ComputeInput: total(b.Input), ComputeInfer: total(b.Infer),
+			ComputeOutput: total(b.Output),
 		})
 	}
 	for i, r := range s.Responses {
@@ -123,7 +129,8 @@ func statistics(s *stats.Snapshot) *inferencepb.ModelStatistics {
 			m.ResponseStats = map[string]*inferencepb.InferResponseStatistics{}
 		}
 		m.ResponseStats[strconv.Itoa(i)] = &inferencepb.InferResponseStatistics{
-			ComputeInfer: total(r.Infer), ComputeOutput: total(r.Output), Success: total(r.Success), Fail: total(r.Fail),
+			ComputeInfer: total(r.Infer), ComputeOutput: total(r.Output), Success: total(r.Success),
+			Fail:          total(r.Fail),
 			EmptyResponse: total(r.Empty), Cancel: total(r.Cancel),
 		}
 	}
@@ -182,7 +189,8 @@ func (e *Engine) RepositoryIndex(ready bool) []*inferencepb.RepositoryIndexRespo
 			}
 			if m.Err != nil && v.State == lifecycle.Ready {
 				row.Reason = "reload failed, what was loaded before goes on serving: " + status.Reason(m.Err)
-			} else if m.Err != nil && (row.Reason == "" || row.Reason == "unloaded") && v.State == lifecycle.Unavailable {
+			} else if m.Err != nil && (row.Reason == "" || row.Reason == "unloaded") &&
+				v.State == lifecycle.Unavailable {
 				row.Reason = status.Reason(m.Err) // newer than the unload
 			}
 			all = append(all, row)

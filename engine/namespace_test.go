@@ -60,7 +60,8 @@ func (w *twins) run(model string) (int32, error) {
 	defer r.Release()
 	r.ModelName = model
 	for name, n := range map[string]int32{"INPUT0": 5, "INPUT1": 3} {
-		r.Inputs = append(r.Inputs, tensor.Tensor{Name: name, DataType: tensor.Int32, Shape: []int64{1}, Data: words(n)})
+		r.Inputs = append(r.Inputs, tensor.Tensor{Name: name, DataType: tensor.Int32, Shape: []int64{1},
+			Data: words(n)})
 	}
 	outs, err := all(w.t, w.Engine, r)
 	if err != nil {
@@ -78,7 +79,8 @@ func (w *twins) gives(model string, want int32) {
 
 func (w *twins) refuses(model string, n int) {
 	w.t.Helper()
-	want := fmt.Sprintf("There are %d identifiers of model '%s' in global map, model namespace must be provided to resolve ambiguity.", n, model)
+	want := fmt.Sprintf("There are %d identifiers of model '%s' in global map, model namespace must be provided to "+
+		"resolve ambiguity.", n, model)
 	if _, err := w.run(model); err == nil || err.Error() != want || status.CodeOf(err) != status.InvalidArg {
 		w.t.Errorf("%s: %v, want %q", model, err, want)
 	}
@@ -112,7 +114,8 @@ func TestNamespaces(t *testing.T) {
 		if !w.Ready() {
 			t.Error("the server is not ready")
 		}
-		if _, err := w.run("three"); err == nil || err.Error() != "Request for unknown model: 'three' is not found" || status.CodeOf(err) != status.InvalidArg {
+		if _, err := w.run("three"); err == nil || err.Error() != "Request for unknown model: 'three' is not found" ||
+			status.CodeOf(err) != status.InvalidArg {
 			t.Errorf("unknown model: %v", err)
 		}
 	})
@@ -126,22 +129,27 @@ func TestNamespaces(t *testing.T) {
 		for name, want := range map[string]string{"plus": w.first, "minus": w.second} {
 			cfg, err := w.ModelConfig(name, -1)
 			if err != nil || cfg.GetEnsembleScheduling().GetStep()[0].GetModelNamespace() != want {
-				t.Errorf("configuration of %s: %v, %v; want the namespace %s", name, cfg.GetEnsembleScheduling(), err, want)
+				t.Errorf("configuration of %s: %v, %v; want the namespace %s", name, cfg.GetEnsembleScheduling(), err,
+					want)
 			}
 		}
 	})
 	t.Run("C051 a step that names a repository runs that one's model", func(t *testing.T) {
 		w := newTwins(t, engine.Options{}, func(first, second string) {
 			both(t)(first, second)
-			put(t, first, "far", strings.Replace(pairConfig("part", "OUTPUT0", "OUTPUT1"), `model_version`, fmt.Sprintf(`model_namespace: %q model_version`, second), 1))
+			put(t, first, "far", strings.Replace(pairConfig("part", "OUTPUT0", "OUTPUT1"), `model_version`,
+				fmt.Sprintf(`model_namespace: %q model_version`, second), 1))
 		})
 		w.gives("far", 2)
 	})
 	t.Run("C051 without namespaces the field says nothing", func(t *testing.T) {
 		root := t.TempDir()
 		put(t, root, "one", oneConfig)
-		put(t, root, "e", strings.Replace(pairConfig("one", "OUTPUT0", "OUTPUT1"), `model_version`, `model_namespace: "elsewhere" model_version`, 1))
-		w := &twins{t: t, Engine: start(t, engine.Options{ModelOptions: engine.ModelOptions{Repositories: []string{root}}})}
+		put(t, root, "e", strings.Replace(pairConfig("one", "OUTPUT0", "OUTPUT1"), `model_version`,
+			`model_namespace: "elsewhere" model_version`, 1))
+		w := &twins{t: t, Engine: start(t, engine.Options{
+			ModelOptions: engine.ModelOptions{Repositories: []string{root}},
+		})}
 		w.gives("e", 8)
 		if cfg, _ := w.ModelConfig("e", -1); cfg.GetEnsembleScheduling().GetStep()[0].GetModelNamespace() != "" {
 			t.Errorf("configuration %v", cfg.GetEnsembleScheduling())
@@ -180,7 +188,8 @@ func TestNamespaces(t *testing.T) {
 			ModelOptions: engine.ModelOptions{Repositories: []string{first, second, third}, Namespaces: true},
 		})
 		m, _ := e.Model("e")
-		if m.Err == nil || !strings.Contains(m.Err.Error(), "contains models that are not available or ambiguous: part") {
+		if m.Err == nil || !strings.Contains(m.Err.Error(),
+			"contains models that are not available or ambiguous: part") {
 			t.Errorf("failed with %v", m.Err)
 		}
 	})
@@ -190,7 +199,8 @@ func TestNamespaces(t *testing.T) {
 			"output":[{"name":"OUTPUT0","data_type":"TYPE_INT32","dims":[1]}],"ensemble_scheduling":{"step":[{"model_name":"part","model_version":-1,
 			"input_map":{"INPUT0":"INPUT0","INPUT1":"INPUT1"},"output_map":{"OUTPUT0":"OUTPUT0"}}]}}`
 		for name, want := range map[string]int32{"plus": 8, "minus": 2} {
-			if err := w.LoadModel(t.Context(), name, engine.LoadParameters{ConfigJSON: config, Files: map[string][]byte{"1/x": nil}}); err != nil {
+			if err := w.LoadModel(t.Context(), name,
+				engine.LoadParameters{ConfigJSON: config, Files: map[string][]byte{"1/x": nil}}); err != nil {
 				t.Fatal(err)
 			}
 			w.gives(name, want)
@@ -198,7 +208,8 @@ func TestNamespaces(t *testing.T) {
 	})
 	t.Run("A076 files of a load request for a name that two have are refused", func(t *testing.T) {
 		w := newTwins(t, engine.Options{Mode: engine.ModeExplicit}, both(t))
-		err := w.LoadModel(t.Context(), "part", engine.LoadParameters{ConfigJSON: `{"backend":"identity"}`, Files: map[string][]byte{"1/x": nil}})
+		err := w.LoadModel(t.Context(), "part",
+			engine.LoadParameters{ConfigJSON: `{"backend":"identity"}`, Files: map[string][]byte{"1/x": nil}})
 		if err == nil || !strings.Contains(err.Error(), "resolve ambiguity") {
 			t.Errorf("got %v", err)
 		}
@@ -235,7 +246,8 @@ func TestNamespacesAreFollowed(t *testing.T) {
 				}
 			}
 			ask("plus", "minus")
-			w.ch.until(t, "plus to run the other repository's part", func() bool { n, _ := w.run("plus"); return n == 2 })
+			w.ch.until(t, "plus to run the other repository's part",
+				func() bool { n, _ := w.run("plus"); return n == 2 })
 			w.gives("minus", 2)
 			if mode == engine.ModePoll {
 				w.ch.until(t, "part to mean the other one", func() bool { n, _ := w.run("part"); return n == 2 })
@@ -299,7 +311,8 @@ func TestNamespacesInWhatIsTold(t *testing.T) {
 		}
 		text := string(x.Append(nil))
 		for _, root := range []string{w.first, w.second} {
-			if want := fmt.Sprintf(`nv_inference_request_success{model="part",namespace="%s",version="1"} 1`, root); !strings.Contains(text, want) {
+			if want := fmt.Sprintf(`nv_inference_request_success{model="part",namespace="%s",version="1"} 1`,
+				root); !strings.Contains(text, want) {
 				t.Errorf("%s is not in\n%s", want, text)
 			}
 		}

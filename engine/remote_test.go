@@ -90,8 +90,9 @@ func (b *bucket) put(t *testing.T, key, text string) {
 func (b *bucket) open(t *testing.T, cache string, o engine.Options) *engine.Engine {
 	t.Helper()
 	env := map[string]string{"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
-	r, err := cloud.Open(t.Context(), b.address, cloud.Options{Cache: cache, Log: slog.New(slog.DiscardHandler), Pause: time.Millisecond,
-		Lookup: func(name string) (string, bool) { v, ok := env[name]; return v, ok }})
+	r, err := cloud.Open(t.Context(), b.address,
+		cloud.Options{Cache: cache, Log: slog.New(slog.DiscardHandler), Pause: time.Millisecond,
+			Lookup: func(name string) (string, bool) { v, ok := env[name]; return v, ok }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,12 +137,14 @@ func TestModelsFromS3(t *testing.T) {
 		b.put(t, "other/1/weights.bin", strings.Repeat("3", 4000))
 		e := b.open(t, cache, engine.Options{Mode: engine.ModeExplicit, StartupModels: []string{"id"}})
 		if !serves(e, "id:2")() || b.sent.Load() != 2000 {
-			t.Errorf("in service %v, %d bytes were downloaded; want version 2 and its 2000 bytes", ready(e), b.sent.Load())
+			t.Errorf("in service %v, %d bytes were downloaded; want version 2 and its 2000 bytes", ready(e),
+				b.sent.Load())
 		}
 		if out, err := ask(e, request(1, 7)); err != nil || len(out) != 16 {
 			t.Errorf("infer: %v, %v", out, err)
 		}
-		if err := e.LoadModel(t.Context(), "other", engine.LoadParameters{}); err != nil || !serves(e, "id:2", "other:1")() {
+		if err := e.LoadModel(t.Context(), "other", engine.LoadParameters{}); err != nil ||
+			!serves(e, "id:2", "other:1")() {
 			t.Errorf("load: %v, in service %v", err, ready(e))
 		}
 		e.Close(t.Context())
@@ -182,30 +185,33 @@ func TestModelsFromS3(t *testing.T) {
 		}
 		ch.until(t, "the removed model to go", serves(e, "new:1"))
 	})
-	t.Run("A021 a download that fails is in the index, leaves the old version in service and is tried again", func(t *testing.T) {
-		b, ch := startBucket(t), newChanges()
-		b.put(t, "id/config.pbtxt", oneVersion)
-		b.put(t, "id/1/weights.bin", "1")
-		e := b.open(t, t.TempDir(), engine.Options{
-			ModelOptions: engine.ModelOptions{Settle: 10 * time.Millisecond, Events: engine.EventListener{Changed: ch.note}},
-			Mode:         engine.ModePoll, PollInterval: 5 * time.Millisecond,
-		})
-		b.deny.Store(true)
-		b.put(t, "id/2/weights.bin", "2")
-		ch.until(t, "the reason in the index", func() bool {
-			for _, m := range e.RepositoryIndex(false) {
-				if m.Version == "2" && m.State == string(lifecycle.Unavailable) && strings.Contains(m.Reason, "failed to download "+b.address+"/id/2/weights.bin: ") {
-					return true
+	t.Run("A021 a download that fails is in the index, leaves the old version in service and is tried again",
+		func(t *testing.T) {
+			b, ch := startBucket(t), newChanges()
+			b.put(t, "id/config.pbtxt", oneVersion)
+			b.put(t, "id/1/weights.bin", "1")
+			e := b.open(t, t.TempDir(), engine.Options{
+				ModelOptions: engine.ModelOptions{Settle: 10 * time.Millisecond,
+					Events: engine.EventListener{Changed: ch.note}},
+				Mode: engine.ModePoll, PollInterval: 5 * time.Millisecond,
+			})
+			b.deny.Store(true)
+			b.put(t, "id/2/weights.bin", "2")
+			ch.until(t, "the reason in the index", func() bool {
+				for _, m := range e.RepositoryIndex(false) {
+					if m.Version == "2" && m.State == string(lifecycle.Unavailable) &&
+						strings.Contains(m.Reason, "failed to download "+b.address+"/id/2/weights.bin: ") {
+						return true
+					}
 				}
+				return false
+			})
+			if !serves(e, "id:1")() {
+				t.Errorf("in service %v", ready(e))
 			}
-			return false
+			b.deny.Store(false)
+			ch.until(t, "version 2", serves(e, "id:2"))
 		})
-		if !serves(e, "id:1")() {
-			t.Errorf("in service %v", ready(e))
-		}
-		b.deny.Store(false)
-		ch.until(t, "version 2", serves(e, "id:2"))
-	})
 	t.Run("A021 the index shows how far a download is", func(t *testing.T) {
 		b, ch := startBucket(t), newChanges()
 		b.hold = make(chan struct{})
@@ -228,7 +234,8 @@ func TestModelsFromS3(t *testing.T) {
 		})
 		ch.until(t, "the progress in the index", func() bool {
 			for _, m := range e.RepositoryIndex(false) {
-				if m.Version == "1" && m.State == string(lifecycle.Loading) && strings.HasPrefix(m.Reason, "downloading: ") && strings.HasSuffix(m.Reason, " of 3.0 MB") {
+				if m.Version == "1" && m.State == string(lifecycle.Loading) &&
+					strings.HasPrefix(m.Reason, "downloading: ") && strings.HasSuffix(m.Reason, " of 3.0 MB") {
 					return true
 				}
 			}

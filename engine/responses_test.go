@@ -16,8 +16,8 @@ import (
 	"nereid/engine/tensor"
 )
 
-// streamer is a backend whose models answer n with n responses, and an empty final one; from the third on, with an error if
-// N is 13. Its model keeps memory that it tells of.
+// streamer is a backend whose models answer n with n responses, and an empty final one; from the third on, with an
+// error if N is 13. Its model keeps memory that it tells of.
 type streamer struct{}
 
 func (streamer) Name() string           { return "streamer" }
@@ -74,7 +74,8 @@ func TestResponseStatistics_E034_I011(t *testing.T) {
 		r := infer.New()
 		defer r.Release()
 		r.ModelName = "s"
-		r.Inputs = append(r.Inputs, tensor.Tensor{Name: "IN", DataType: tensor.Int32, Shape: []int64{1}, Data: words(n)})
+		r.Inputs = append(r.Inputs, tensor.Tensor{Name: "IN", DataType: tensor.Int32, Shape: []int64{1},
+			Data: words(n)})
 		if err := e.Infer(t.Context(), r); err != nil {
 			t.Fatal(err, e.StartFailures())
 		}
@@ -110,13 +111,17 @@ func TestResponseStatistics_E034_I011(t *testing.T) {
 	m := s.GetModelStats()[0]
 	t.Run("E034 each place in the streams has its counts", func(t *testing.T) {
 		for key, want := range map[string]string{
-			"0": "success 5 fail 0 empty 1 infer 5 output 5", "1": "success 4 fail 0 empty 1 infer 4 output 4", "2": "success 3 fail 1 empty 0 infer 4 output 4",
-			"3": "success 2 fail 0 empty 1 infer 2 output 2", "1023": "success 2 fail 0 empty 0 infer 2 output 2", "1024": "success 0 fail 0 empty 0 infer 0 output 0",
+			"0": "success 5 fail 0 empty 1 infer 5 output 5", "1": "success 4 fail 0 empty 1 infer 4 output 4",
+			"2": "success 3 fail 1 empty 0 infer 4 output 4",
+			"3": "success 2 fail 0 empty 1 infer 2 output 2", "1023": "success 2 fail 0 empty 0 infer 2 output 2",
+			"1024": "success 0 fail 0 empty 0 infer 0 output 0",
 		} {
 			r := m.GetResponseStats()[key]
-			got := fmt.Sprintf("success %d fail %d empty %d infer %d output %d", r.GetSuccess().GetCount(), r.GetFail().GetCount(), r.GetEmptyResponse().GetCount(),
+			got := fmt.Sprintf("success %d fail %d empty %d infer %d output %d", r.GetSuccess().GetCount(),
+				r.GetFail().GetCount(), r.GetEmptyResponse().GetCount(),
 				r.GetComputeInfer().GetCount(), r.GetComputeOutput().GetCount())
-			if got != want || r.GetSuccess().GetCount() > 0 && (r.GetSuccess().GetNs() == 0 || r.GetSuccess().GetNs() > uint64(1e12)) {
+			if got != want || r.GetSuccess().GetCount() > 0 &&
+				(r.GetSuccess().GetNs() == 0 || r.GetSuccess().GetNs() > uint64(1e12)) {
 				t.Errorf("place %s: %s in %d ns, want %s", key, got, r.GetSuccess().GetNs(), want)
 			}
 		}
@@ -134,13 +139,15 @@ func TestResponseStatistics_E034_I011(t *testing.T) {
 			t.Fatal(err)
 		}
 		s, err := id.ModelStatistics("word", -1)
-		if err != nil || len(s.GetModelStats()[0].GetResponseStats()) != 0 || len(s.GetModelStats()[0].GetMemoryUsage()) != 0 {
+		if err != nil || len(s.GetModelStats()[0].GetResponseStats()) != 0 ||
+			len(s.GetModelStats()[0].GetMemoryUsage()) != 0 {
 			t.Errorf("statistics %v, %v", s, err)
 		}
 		stream := infer.New()
 		defer stream.Release()
 		stream.ModelName = "stream"
-		stream.Inputs = append(stream.Inputs, tensor.Tensor{Name: "N", DataType: tensor.Int32, Shape: []int64{1}, Data: words(2)})
+		stream.Inputs = append(stream.Inputs,
+			tensor.Tensor{Name: "N", DataType: tensor.Int32, Shape: []int64{1}, Data: words(2)})
 		if _, err := all(t, id, stream); err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +156,8 @@ func TestResponseStatistics_E034_I011(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := s.GetModelStats()[0].GetResponseStats()
-		if slices.Sorted(maps.Keys(got))[0] != "0" || got["0"].GetSuccess().GetCount() != 1 || got["1"].GetSuccess().GetCount() != 1 || got["0"].GetSuccess().GetNs() > 1e12 {
+		if slices.Sorted(maps.Keys(got))[0] != "0" || got["0"].GetSuccess().GetCount() != 1 ||
+			got["1"].GetSuccess().GetCount() != 1 || got["0"].GetSuccess().GetNs() > 1e12 {
 			t.Errorf("a decoupled ensemble has %v", got)
 		}
 	})

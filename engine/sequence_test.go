@@ -54,7 +54,8 @@ func part(model string, id any, flags infer.Flags, n int32) *infer.Request {
 	case string:
 		r.Correlation.Text = id
 	}
-	r.Inputs = append(r.Inputs, tensor.Tensor{Name: "INPUT", DataType: tensor.Int32, Shape: []int64{1, 1}, Data: words(n)})
+	r.Inputs = append(r.Inputs, tensor.Tensor{Name: "INPUT", DataType: tensor.Int32, Shape: []int64{1, 1},
+		Data: words(n)})
 	return r
 }
 
@@ -128,7 +129,8 @@ func TestSequencesKeepTheirSums(t *testing.T) {
 			wg.Wait()
 			snap := snapshot(e, tt.model)
 			if n := snap.Success.Count; n != 8*3*6 || snap.Inferences != n || snap.Pending != 0 {
-				t.Errorf("E032 statistics: %d successes, %d inferences, %d pending; want %d, the same, 0", n, snap.Inferences, snap.Pending, 8*3*6)
+				t.Errorf("E032 statistics: %d successes, %d inferences, %d pending; want %d, the same, 0", n,
+					snap.Inferences, snap.Pending, 8*3*6)
 			}
 		})
 	}
@@ -146,8 +148,9 @@ func snapshot(e *engine.Engine, model string) stats.Snapshot {
 func TestSequenceErrors(t *testing.T) {
 	e := sequences(t, map[string]string{
 		"m": sequenceConfig("sequence", 4, "", hour), "short": sequenceConfig("sequence", 1, "", "20000"),
-		"one":  sequenceConfig("sequence", 1, "", hour),
-		"text": strings.Replace(sequenceConfig("dyna_sequence", 4, "oldest { }", hour), "TYPE_UINT64", "TYPE_STRING", 1),
+		"one": sequenceConfig("sequence", 1, "", hour),
+		"text": strings.Replace(sequenceConfig("dyna_sequence", 4, "oldest { }", hour), "TYPE_UINT64", "TYPE_STRING",
+			1),
 	})
 	refused := func(t *testing.T, err error, code status.Code, text string) {
 		t.Helper()
@@ -157,11 +160,13 @@ func TestSequenceErrors(t *testing.T) {
 	}
 	t.Run("C034 no correlation id", func(t *testing.T) {
 		_, err := tell(t, e, "m", 0, first, 1)
-		refused(t, err, status.InvalidArg, "inference request to model 'm' must specify a non-zero or non-empty correlation ID")
+		refused(t, err, status.InvalidArg, "inference request to model 'm' must specify a non-zero or non-empty "+
+			"correlation ID")
 	})
 	t.Run("C034 DV58 no START, or a text for a number", func(t *testing.T) {
 		_, err := tell(t, e, "m", 4, 0, 1)
-		refused(t, err, status.InvalidArg, "inference request for sequence 4 to model 'm' must specify the START flag on the first request of the sequence")
+		refused(t, err, status.InvalidArg, "inference request for sequence 4 to model 'm' must specify the START "+
+			"flag on the first request of the sequence")
 		_, err = tell(t, e, "m", "four", 0, 1)
 		refused(t, err, status.InvalidArg, "must be a number: the model takes it as UINT64")
 	})
@@ -191,7 +196,8 @@ func TestSequenceErrors(t *testing.T) {
 		defer r.Release()
 		r.Inputs[0].Shape, r.Inputs[0].Data = []int64{2, 1}, words(1, 2)
 		_, err := all(t, e, r)
-		refused(t, err, status.InvalidArg, "inference request to model 'm' must specify batch-size 1 due to requirements of sequence batcher")
+		refused(t, err, status.InvalidArg, "inference request to model 'm' must specify batch-size 1 due to "+
+			"requirements of sequence batcher")
 	})
 	t.Run("C035 DV57 text", func(t *testing.T) {
 		if got, err := tell(t, e, "text", "a name", first, 3); err != nil || got != 3 {
@@ -217,7 +223,8 @@ func TestSequenceErrors(t *testing.T) {
 			t.Errorf("%d, %v; want 5 after the idle time", got, err)
 		}
 		_, err := tell(t, e, "short", 1, 0, 1)
-		refused(t, err, status.InvalidArg, "inference request for sequence 1 to model 'short' must specify the START flag")
+		refused(t, err, status.InvalidArg, "inference request for sequence 1 to model 'short' must specify the "+
+			"START flag")
 	})
 	t.Run("C032 B046 E3 timeout in the backlog", func(t *testing.T) {
 		if _, err := tell(t, e, "one", 1, first, 1); err != nil { // takes the only slot
@@ -278,7 +285,8 @@ func TestSequenceEnsemble(t *testing.T) {
 		"m": sequenceConfig("sequence", 4, "", hour),
 		"ens": `platform: "ensemble" max_batch_size: 4
 input { name: "INPUT" data_type: TYPE_INT32 dims: 1 } output { name: "OUTPUT" data_type: TYPE_INT32 dims: 1 }
-ensemble_scheduling { step { model_name: "m" model_version: -1 input_map { key: "INPUT" value: "INPUT" } output_map { key: "OUTPUT" value: "OUTPUT" } } }`,
+ensemble_scheduling { step { model_name: "m" model_version: -1 input_map { key: "INPUT" value: "INPUT" }
+     output_map { key: "OUTPUT" value: "OUTPUT" } } }`,
 	})
 	t.Run("C045 a step is part of the sequence", func(t *testing.T) {
 		for i, want := range []int32{5, 10, 15} {
@@ -293,7 +301,8 @@ ensemble_scheduling { step { model_name: "m" model_version: -1 input_map { key: 
 }
 
 func TestIterativeSequence(t *testing.T) {
-	for _, strategy := range []string{"iterative_sequence: true", "iterative_sequence: true oldest { max_candidate_sequences: 4 }"} {
+	for _, strategy := range []string{"iterative_sequence: true",
+		"iterative_sequence: true oldest { max_candidate_sequences: 4 }"} {
 		cfg := sequenceConfig("iterative_sequence", 4, strategy, hour) + "model_transaction_policy { decoupled: true }"
 		e := sequences(t, map[string]string{
 			"count": cfg, "not": strings.Replace(cfg, "iterative_sequence: true", "iterative_sequence: false", 1),
@@ -320,7 +329,8 @@ func TestIterativeSequence(t *testing.T) {
 			wg.Wait()
 			s := snapshot(e, "count")
 			if s.Success.Count != 10 || s.Inferences != 10 || s.Pending != 0 || s.Executions < 10 || s.Executions > 55 {
-				t.Errorf("%d successes, %d inferences, %d executions, %d pending; want 10, 10, at least as many as the longest has steps, 0",
+				t.Errorf("%d successes, %d inferences, %d executions, %d pending; want 10, 10, at least as many as "+
+					"the longest has steps, 0",
 					s.Success.Count, s.Inferences, s.Executions, s.Pending)
 			}
 			if got, err := tell(t, e, "count", 3, first, 1); err != nil || got != 0 {
@@ -332,7 +342,8 @@ func TestIterativeSequence(t *testing.T) {
 			r := part("not", 3, first, 3)
 			defer r.Release()
 			_, err := all(t, e, r)
-			if err == nil || !strings.Contains(err.Error(), "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE") {
+			if err == nil || !strings.Contains(err.Error(),
+				"Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE") {
 				t.Errorf("without iterative_sequence: %v", err)
 			}
 		})
@@ -342,7 +353,8 @@ func TestIterativeSequence(t *testing.T) {
 // A live sequence stays with the version that has its state; new ones begin on the new version.
 func TestSequencesSurviveAReload(t *testing.T) {
 	root := t.TempDir()
-	write(t, root+"/m/config.pbtxt", sequenceConfig("sequence", 4, "", hour)+"version_policy { latest { num_versions: 1 } }\n")
+	write(t, root+"/m/config.pbtxt", sequenceConfig("sequence", 4, "", hour)+
+		"version_policy { latest { num_versions: 1 } }\n")
 	write(t, root+"/m/1/.keep", "")
 	e := start(t, engine.Options{
 		ModelOptions: engine.ModelOptions{Repositories: []string{root}},
@@ -402,17 +414,21 @@ func snapshotOf(e *engine.Engine, model string, version int64) stats.Snapshot {
 }
 
 func TestSequenceWarmup(t *testing.T) {
-	const sample = `model_warmup { name: %q batch_size: 1 inputs { key: "INPUT" value { data_type: TYPE_INT32 dims: 1 random_data: true } } %s }`
-	iterative := sequenceConfig("iterative_sequence", 4, "iterative_sequence: true", hour) + "model_transaction_policy { decoupled: true }\n"
+	const sample = `model_warmup { name: %q batch_size: 1 inputs { key: "INPUT" value { data_type: TYPE_INT32 dims: ` +
+		`1 random_data: true } } %s }`
+	iterative := sequenceConfig("iterative_sequence", 4, "iterative_sequence: true", hour) +
+		"model_transaction_policy { decoupled: true }\n"
 	e := sequences(t, map[string]string{
-		"bare":  sequenceConfig("dyna_sequence", 4, "", hour) + fmt.Sprintf(sample, "s", ""),
-		"told":  sequenceConfig("sequence", 4, "", hour) + fmt.Sprintf(sample, "s", `inputs { key: "READY" value { data_type: TYPE_FP32 dims: 1 zero_data: true } }`),
+		"bare": sequenceConfig("dyna_sequence", 4, "", hour) + fmt.Sprintf(sample, "s", ""),
+		"told": sequenceConfig("sequence", 4, "", hour) +
+			fmt.Sprintf(sample, "s", `inputs { key: "READY" value { data_type: TYPE_FP32 dims: 1 zero_data: true } }`),
 		"steps": iterative + fmt.Sprintf(sample, "s", ""),
 	})
 	for model, state := range map[string]string{"bare": "READY", "steps": "READY", "told": "UNAVAILABLE"} {
 		t.Run("C083 "+model, func(t *testing.T) {
 			m, _ := e.Model(model)
-			// A row that is told that it is not ready is not answered, which shows that the sample's own control counts.
+			// A row that is told that it is not ready is not answered, which shows that the sample's own control
+			// counts.
 			if len(m.Versions) != 1 || string(m.Versions[0].State) != state {
 				t.Errorf("%v %v; want %s", m.Err, m.Versions, state)
 			}

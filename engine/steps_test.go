@@ -62,17 +62,20 @@ func TestManySteps_B19(t *testing.T) {
 		r := diamond("good", 1, "T0")
 		defer r.Release()
 		outs, err := all(t, e, r)
-		if err != nil || len(outs) != 1 || !slices.Equal(outs[0][fmt.Sprintf("T%d", steps)], []int32{100, 101, 102, 103}) {
+		if err != nil || len(outs) != 1 || !slices.Equal(outs[0][fmt.Sprintf("T%d", steps)],
+			[]int32{100, 101, 102, 103}) {
 			t.Errorf("answer %v, %v", outs, err)
 		}
 	})
 	t.Run("B19 the last of 1000 steps does not fit", func(t *testing.T) {
-		if err := load("clash"); err == nil || !strings.Contains(err.Error(), "ensemble tensor T999 is mapping to non-existing input INPUT9 in model word") {
+		if err := load("clash"); err == nil ||
+			!strings.Contains(err.Error(), "ensemble tensor T999 is mapping to non-existing input INPUT9 in model word") {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("B19 1000 steps whose models are missing", func(t *testing.T) {
-		if err := load("missing"); err == nil || !strings.Contains(err.Error(), "depends on 'none0' which has no loaded version") {
+		if err := load("missing"); err == nil ||
+			!strings.Contains(err.Error(), "depends on 'none0' which has no loaded version") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -93,8 +96,10 @@ func TestManySteps_B19(t *testing.T) {
 		if err := os.Symlink(outside, root+"/word/2"); err != nil {
 			t.Fatal(err)
 		}
-		const config = `{"backend":"identity","max_batch_size":8,"input":[{"name":"INPUT0","data_type":"TYPE_INT32","dims":[4]}],"output":[{"name":"OUTPUT0","data_type":"TYPE_INT32","dims":[4]}]}`
-		if err := e.LoadModel(t.Context(), "word", engine.LoadParameters{ConfigJSON: config, Files: map[string][]byte{"2/evil": []byte("x")}}); err != nil {
+		const config = `{"backend":"identity","max_batch_size":8,"input":[{"name":"INPUT0","data_type":"TYPE_INT32",` +
+			`"dims":[4]}],"output":[{"name":"OUTPUT0","data_type":"TYPE_INT32","dims":[4]}]}`
+		if err := e.LoadModel(t.Context(), "word",
+			engine.LoadParameters{ConfigJSON: config, Files: map[string][]byte{"2/evil": []byte("x")}}); err != nil {
 			t.Fatal(err)
 		}
 		if left, err := os.ReadDir(outside); err != nil || len(left) != 0 {

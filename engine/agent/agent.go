@@ -5,8 +5,8 @@ import "context"
 // Action is what happens to a model, with Triton's names.
 type Action int
 
-// The actions. Agents hear of Load in the order of the configuration, and of how it ended in the reverse order; of Unload
-// in order, and of UnloadComplete in reverse.
+// The actions. Agents hear of Load in the order of the configuration, and of how it ended in the reverse order; of
+// Unload in order, and of UnloadComplete in reverse.
 const (
 	// Load: the model is about to be loaded. An error keeps it from that.
 	Load Action = iota
@@ -37,13 +37,13 @@ func (a Action) String() string {
 	return "UNKNOWN"
 }
 
-// Agent is a repository agent, made once per process. Its methods are called from several goroutines at once, but for one
-// Model from one at a time.
+// Agent is a repository agent, made once per process. Its methods are called from several goroutines at once, but for
+// one Model from one at a time.
 type Agent interface {
 	// Name is the name in model_repository_agents.
 	Name() string
-	// Act does what a is to mean for m. An error counts at Load only, where its text becomes the reason why the model is
-	// not loaded; others are logged. ctx ends when the load is given up.
+	// Act does what a is to mean for m. An error counts at Load only, where its text becomes the reason why the model
+	// is not loaded; others are logged. ctx ends when the load is given up.
 	Act(ctx context.Context, a Action, m *Model) error
 }
 
@@ -52,9 +52,9 @@ type Model struct {
 	Name string
 	// Parameters are the agent's in the configuration.
 	Parameters map[string]string
-	// Folder holds the model's files as the agents before left them. At Load an agent may set it to a folder of its own,
-	// laid out as a model's folder, from which the model is loaded then. The folder in the repository is never to be
-	// changed.
+	// Folder holds the model's files as the agents before left them. At Load an agent may set it to a folder of its
+	// own, laid out as a model's folder, from which the model is loaded then. The folder in the repository is never to
+	// be changed.
 	Folder string
 	// Scratch returns an empty folder for such files, the same one each time. It is removed after the last action.
 	Scratch func() (string, error)

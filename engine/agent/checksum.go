@@ -18,8 +18,8 @@ import (
 
 type checksum struct{}
 
-// Checksum returns Triton's checksum agent. Each parameter is a file: "MD5:<path in the model's folder>", or "SHA256:<path>",
-// which is ours, with the digest in hexadecimal. A model with a file that differs is not loaded.
+// Checksum returns Triton's checksum agent. Each parameter is a file: "MD5:<path in the model's folder>", or
+// "SHA256:<path>", which is ours, with the digest in hexadecimal. A model with a file that differs is not loaded.
 func Checksum() Agent { return checksum{} }
 
 func (checksum) Name() string { return "checksum" }
@@ -56,7 +56,8 @@ func check(root *os.Root, key, want string) error {
 		ok = false
 	}
 	if !ok || !filepath.IsLocal(path) {
-		return status.Errorf(status.InvalidArg, "checksum: parameter %q is neither MD5:<path> nor SHA256:<path> with a path inside the model's folder", key)
+		return status.Errorf(status.InvalidArg,
+			"checksum: parameter %q is neither MD5:<path> nor SHA256:<path> with a path inside the model's folder", key)
 	}
 	f, err := root.Open(path)
 	if err != nil {
@@ -70,7 +71,8 @@ func check(root *os.Root, key, want string) error {
 		return status.Errorf(status.Internal, "checksum: cannot read %s: %w", path, err)
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); !strings.EqualFold(got, want) {
-		return status.Errorf(status.InvalidArg, "Mismatched %s hash for file %s, expect: %s, got: %s", kind, path, want, got)
+		return status.Errorf(status.InvalidArg, "Mismatched %s hash for file %s, expect: %s, got: %s", kind, path, want,
+			got)
 	}
 	return nil
 }

@@ -18,7 +18,9 @@ func TestChecksum_A082_I024(t *testing.T) {
 	if err := os.Symlink("/etc/hostname", filepath.Join(folder, "out")); err != nil {
 		t.Fatal(err)
 	}
-	const md5, sha = "900150983cd24fb0d6963f7d28e17f72", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" // of "abc": RFC 1321, FIPS 180-4
+	// of "abc": RFC 1321, FIPS 180-4
+	const md5, sha = "900150983cd24fb0d6963f7d28e17f72",
+		"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 	for _, tt := range []struct{ name, key, value, want string }{
 		{"MD5", "MD5:1/file", md5, ""},
 		{"SHA256", "SHA256:1/file", strings.ToUpper(sha), ""},

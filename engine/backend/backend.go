@@ -60,8 +60,8 @@ type Instance interface {
 	Close() error
 }
 
-// Traits are facts that the server takes into account. The zero value is an ordinary backend or model. A backend reports those
-// of the first group, a model those of the second; the others are not looked at.
+// Traits are facts that the server takes into account. The zero value is an ordinary backend or model. A backend
+// reports those of the first group, a model those of the second; the others are not looked at.
 type Traits struct {
 	// DefaultInstanceCount is the number of CPU instances of a model that names no instance group (Triton: 2 for ONNX
 	// Runtime, 1 for the others). 0: 1.
@@ -70,32 +70,34 @@ type Traits struct {
 	BatchIO bool
 	// ImplicitState: the backend sets the implicit states of sequences (infer.Request.States).
 	ImplicitState bool
-	// ParallelInstances: NewInstance of one model may be called several times at once (in Triton the backend attribute for
-	// parallel loading of instances). Otherwise its instances are made one after the other.
+	// ParallelInstances: NewInstance of one model may be called several times at once (in Triton the backend attribute
+	// for parallel loading of instances). Otherwise its instances are made one after the other.
 	ParallelInstances bool
 
 	// OwnProcess: the instances run in separate processes; MemoryReporter then reports the memory of these.
 	OwnProcess bool
 	// RunsInline: Execute only computes and never blocks, so the request's own goroutine may call it.
 	RunsInline bool
-	// WaitsInline: Execute only waits for a separate process. The request's own goroutine may call it if it has nothing else
-	// to do (infer.Request.Client); Execute then returns early when that client is gone.
+	// WaitsInline: Execute only waits for a separate process. The request's own goroutine may call it if it has nothing
+	// else to do (infer.Request.Client); Execute then returns early when that client is gone.
 	WaitsInline bool
 }
 
 // Placement is where an instance runs.
 type Placement struct {
-	// Name is Triton's: model name, group index, instance index: "mlp_0_0"; with the GPU's number on one: "mlp_0_0_gpu1".
+	// Name is Triton's: model name, group index, instance index: "mlp_0_0"; with the GPU's number on one:
+	// "mlp_0_0_gpu1".
 	Name string
 	// Kind is KIND_CPU, KIND_GPU or KIND_MODEL, never KIND_AUTO.
 	Kind inferencepb.ModelInstanceGroup_Kind
 	// Device is the GPU's index for KIND_GPU, else 0.
 	Device int
-	// HostPolicy is the name of the host policy that the instance runs under if there is one of that name: its group's, else
-	// "cpu", "model" or "gpu_<id>".
+	// HostPolicy is the name of the host policy that the instance runs under if there is one of that name: its group's,
+	// else "cpu", "model" or "gpu_<id>".
 	HostPolicy string
-	// Affinity is what the host policy says of cores and memory. NewInstance and Execute run on a thread that keeps to it, as
-	// do the threads that they start from C, unless the model is Separate: the backend starts its processes with it then.
+	// Affinity is what the host policy says of cores and memory. NewInstance and Execute run on a thread that keeps to
+	// it, as do the threads that they start from C, unless the model is Separate: the backend starts its processes with
+	// it then.
 	Affinity affinity.Policy
 	// Passive instances are made and warmed, and take no requests.
 	Passive bool
@@ -122,8 +124,8 @@ type ConfigCompleter interface {
 	CompleteConfig(ctx context.Context, s Spec) error
 }
 
-// ParameterValidator is a backend that can tell of a model's parameters, before anything is loaded, which it refuses and which
-// it does not know.
+// ParameterValidator is a backend that can tell of a model's parameters, before anything is loaded, which it refuses
+// and which it does not know.
 type ParameterValidator interface {
 	// ValidateParameters looks at the parameters of cfg, which may lack everything else. It reads no file.
 	ValidateParameters(cfg *inferencepb.ModelConfig) []ParameterRemark
@@ -159,8 +161,8 @@ type MemoryReporter interface {
 
 // DeviceMemoryReporter is a Model that knows what it takes of each GPU.
 type DeviceMemoryReporter interface {
-	// DeviceMemoryBytes returns the bytes that the model and its instances hold, by the GPU's number; those that it does not
-	// know of are missing.
+	// DeviceMemoryBytes returns the bytes that the model and its instances hold, by the GPU's number; those that it
+	// does not know of are missing.
 	DeviceMemoryBytes() map[int]int64
 }
 
@@ -188,14 +190,15 @@ type Process struct {
 
 // InputMemory is a Model that has memory in which inputs need not be copied again to be executed.
 type InputMemory interface {
-	// InputBuffer returns n bytes of it, whose one reference is the caller's, or nil. The request that owns it need not come.
-	// Safe for concurrent use.
+	// InputBuffer returns n bytes of it, whose one reference is the caller's, or nil. The request that owns it need not
+	// come. Safe for concurrent use.
 	InputBuffer(n int) *tensor.Buffer
 }
 
-// DeviceMemoryUser is a Model whose instances take inputs where they are on a GPU (tensor.Tensor.OnDevice) from requests that
-// have OnDevice set, and may leave outputs there whose place the caller has on that GPU (infer.DeviceOutput): the one who reads
-// the response copies them. All its instances take such requests, on whichever device they run.
+// DeviceMemoryUser is a Model whose instances take inputs where they are on a GPU (tensor.Tensor.OnDevice) from
+// requests that have OnDevice set, and may leave outputs there whose place the caller has on that GPU
+// (infer.DeviceOutput): the one who reads the response copies them. All its instances take such requests, on whichever
+// device they run.
 type DeviceMemoryUser interface {
 	// UsesDeviceMemory reports whether an instance that runs on a GPU has use for that. Safe for concurrent use.
 	UsesDeviceMemory(gpu int) bool
@@ -203,21 +206,21 @@ type DeviceMemoryUser interface {
 
 // Series is an Instance to which several batches may be given at once.
 type Series interface {
-	// ExecuteSeries executes batches one after the other, each with one request, and sets errs[i] to what Execute would return
-	// of batches[i]. It sees to it that the batches' stamps are those of their own executions (infer.Batch.Ran). Requests
-	// are answered soon after their own execution, not only after the last.
+	// ExecuteSeries executes batches one after the other, each with one request, and sets errs[i] to what Execute would
+	// return of batches[i]. It sees to it that the batches' stamps are those of their own executions (infer.Batch.Ran).
+	// Requests are answered soon after their own execution, not only after the last.
 	ExecuteSeries(ctx context.Context, batches []*infer.Batch, errs []error)
 }
 
 // GPUUser is a backend that may run instances on GPUs.
 type GPUUser interface {
-	// UsesGPUs reports whether it can, as it is set up now. If not, a model that does not name a kind of device runs on the
-	// CPU. It is not one of the Traits because it may have to open the runtime's library.
+	// UsesGPUs reports whether it can, as it is set up now. If not, a model that does not name a kind of device runs on
+	// the CPU. It is not one of the Traits because it may have to open the runtime's library.
 	UsesGPUs() bool
 }
 
-// NormalizeOptions returns what a configuration's defaults depend on with this backend (nil: with none) on a machine with
-// these GPUs.
+// NormalizeOptions returns what a configuration's defaults depend on with this backend (nil: with none) on a machine
+// with these GPUs.
 func NormalizeOptions(b Backend, gpus []int32) (o modelconfig.NormalizeOptions) {
 	o.GPUs = gpus
 	if len(gpus) > 0 {
@@ -245,8 +248,8 @@ type Host interface {
 
 // Loader is a Host that can do all that a load and an unload request of the protocol can.
 type Loader interface {
-	// LoadModelAs loads a model with another configuration (JSON; "": the repository's) and with files, by their path in
-	// the model's folder, in place of the repository's.
+	// LoadModelAs loads a model with another configuration (JSON; "": the repository's) and with files, by their path
+	// in the model's folder, in place of the repository's.
 	LoadModelAs(ctx context.Context, name, config string, files map[string][]byte) error
 	// UnloadModelAll unloads a model and, if it is an ensemble, the models of its steps.
 	UnloadModelAll(ctx context.Context, name string) error

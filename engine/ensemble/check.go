@@ -32,11 +32,13 @@ func (g *Graph) check(cfg *inferencepb.ModelConfig, models Lookup) (flows []bool
 		s := &g.steps[i]
 		part, err := models(s.model, s.version)
 		if err != nil {
-			return nil, status.Errorf(status.InvalidArg, "ensemble '%s' depends on '%s' which has no loaded version: %w", g.name, s.model, err)
+			return nil, status.Errorf(status.InvalidArg,
+				"ensemble '%s' depends on '%s' which has no loaded version: %w", g.name, s.model, err)
 		}
 		if part.GetMaxBatchSize() < cfg.GetMaxBatchSize() {
-			return nil, status.Errorf(status.InvalidArg, "ensemble %s allows maximum batch size %d, but it contains model %s which only allows "+
-				"maximum batch size to be %d", g.name, cfg.GetMaxBatchSize(), s.model, part.GetMaxBatchSize())
+			return nil, status.Errorf(status.InvalidArg,
+				"ensemble %s allows maximum batch size %d, but it contains model %s which only allows "+
+					"maximum batch size to be %d", g.name, cfg.GetMaxBatchSize(), s.model, part.GetMaxBatchSize())
 		}
 		flows = append(flows, part.GetModelTransactionPolicy().GetDecoupled())
 		if err := g.checkInputs(s, part, kinds, optional); err != nil {
@@ -61,21 +63,25 @@ func (g *Graph) checkInputs(s *step, part *inferencepb.ModelConfig, kinds []kind
 	for _, l := range s.in {
 		i := slices.IndexFunc(part.GetInput(), func(in *inferencepb.ModelInput) bool { return in.GetName() == l.port })
 		if i < 0 {
-			return status.Errorf(status.InvalidArg, "in ensemble %s, ensemble tensor %s is mapping to non-existing input %s in model %s",
+			return status.Errorf(status.InvalidArg,
+				"in ensemble %s, ensemble tensor %s is mapping to non-existing input %s in model %s",
 				g.name, g.tensors[l.tensor], l.port, s.model)
 		}
 		in := part.GetInput()[i]
-		if err := g.agree(l.tensor, kinds, kind{true, in.GetDataType(), g.whole(part, in.GetDims()), s.model}); err != nil {
+		if err := g.agree(l.tensor, kinds, kind{true, in.GetDataType(), g.whole(part, in.GetDims()),
+			s.model}); err != nil {
 			return err
 		}
 		if optional[l.tensor] && !in.GetOptional() {
-			return status.Errorf(status.InvalidArg, "in ensemble %s, input %s may be left out, but input %s of model %s may not",
+			return status.Errorf(status.InvalidArg,
+				"in ensemble %s, input %s may be left out, but input %s of model %s may not",
 				g.name, g.tensors[l.tensor], l.port, s.model)
 		}
 	}
 	for _, in := range part.GetInput() {
 		if !in.GetOptional() && !slices.ContainsFunc(s.in, func(l link) bool { return l.port == in.GetName() }) {
-			return status.Errorf(status.InvalidArg, "in ensemble %s, input %s in model %s is not mapped to any ensemble tensors",
+			return status.Errorf(status.InvalidArg,
+				"in ensemble %s, input %s in model %s is not mapped to any ensemble tensors",
 				g.name, in.GetName(), s.model)
 		}
 	}
@@ -84,13 +90,16 @@ func (g *Graph) checkInputs(s *step, part *inferencepb.ModelConfig, kinds []kind
 
 func (g *Graph) checkOutputs(s *step, part *inferencepb.ModelConfig, kinds []kind) error {
 	for _, l := range s.out {
-		i := slices.IndexFunc(part.GetOutput(), func(out *inferencepb.ModelOutput) bool { return out.GetName() == l.port })
+		i := slices.IndexFunc(part.GetOutput(),
+			func(out *inferencepb.ModelOutput) bool { return out.GetName() == l.port })
 		if i < 0 {
-			return status.Errorf(status.InvalidArg, "in ensemble %s, ensemble tensor %s is mapped from non-existing output %s in model %s",
+			return status.Errorf(status.InvalidArg,
+				"in ensemble %s, ensemble tensor %s is mapped from non-existing output %s in model %s",
 				g.name, g.tensors[l.tensor], l.port, s.model)
 		}
 		out := part.GetOutput()[i]
-		if err := g.agree(l.tensor, kinds, kind{true, out.GetDataType(), g.whole(part, out.GetDims()), s.model}); err != nil {
+		if err := g.agree(l.tensor, kinds, kind{true, out.GetDataType(), g.whole(part, out.GetDims()),
+			s.model}); err != nil {
 			return err
 		}
 	}
@@ -105,12 +114,15 @@ func (g *Graph) agree(n int, kinds []kind, k kind) error {
 		return nil
 	}
 	if old.dataType != k.dataType {
-		return status.Errorf(status.InvalidArg, "in ensemble %s, ensemble tensor %s: inconsistent data type: %s is inferred from model %s while %s is "+
-			"inferred from model %s", g.name, g.tensors[n], k.dataType, k.model, old.dataType, old.model)
+		return status.Errorf(status.InvalidArg,
+			"in ensemble %s, ensemble tensor %s: inconsistent data type: %s is inferred from model %s while %s is "+
+				"inferred from model %s", g.name, g.tensors[n], k.dataType, k.model, old.dataType, old.model)
 	}
 	if !sameDims(old.dims, k.dims) {
-		return status.Errorf(status.InvalidArg, "in ensemble %s, ensemble tensor %s: inconsistent shape: %s is inferred from model %s while %s is "+
-			"inferred from model %s", g.name, g.tensors[n], tensor.FormatShape(k.dims), k.model, tensor.FormatShape(old.dims), old.model)
+		return status.Errorf(status.InvalidArg,
+			"in ensemble %s, ensemble tensor %s: inconsistent shape: %s is inferred from model %s while %s is "+
+				"inferred from model %s", g.name, g.tensors[n], tensor.FormatShape(k.dims), k.model,
+			tensor.FormatShape(old.dims), old.model)
 	}
 	return nil
 }
@@ -152,8 +164,9 @@ func (g *Graph) checkDecoupled(flows []bool) error {
 	for i := range g.steps {
 		for j := range i {
 			if flows[i] && flows[j] && !follows(i, j) && !follows(j, i) {
-				return status.Errorf(status.InvalidArg, "in ensemble %s, the decoupled models '%s' and '%s' run side by side; which responses belong "+
-					"together is not defined: put one behind the other", g.name, g.steps[j].model, g.steps[i].model)
+				return status.Errorf(status.InvalidArg,
+					"in ensemble %s, the decoupled models '%s' and '%s' run side by side; which responses belong "+
+						"together is not defined: put one behind the other", g.name, g.steps[j].model, g.steps[i].model)
 			}
 		}
 	}

@@ -238,7 +238,8 @@ func (f *flow) respond() {
 		if !v.present {
 			resp.Release()
 			if f.done == nil { // else a response of a decoupled step that leads to nothing
-				x.fail(x.g.errorf(status.InvalidArg, "unexpected deadlock, at least one output is not set while no more ensemble steps can be made"))
+				x.fail(x.g.errorf(status.InvalidArg,
+					"unexpected deadlock, at least one output is not set while no more ensemble steps can be made"))
 			}
 			return
 		}
@@ -256,7 +257,9 @@ func (f *flow) respond() {
 		x.only = resp
 	default:
 		resp.Release()
-		x.fail(x.g.errorf(status.InvalidArg, "a step gave several responses, but the ensemble is not decoupled: set model_transaction_policy { decoupled: true }"))
+		x.fail(x.g.errorf(status.InvalidArg,
+			"a step gave several responses, but the ensemble is not decoupled: set model_transaction_policy { "+
+				"decoupled: true }"))
 	}
 }
 

@@ -20,7 +20,8 @@ type Host interface {
 	Infer(ctx context.Context, r *infer.Request) error
 }
 
-// Lookup returns the configuration of a model version that is in service by the model's key (repo.Key); version -1 is the latest.
+// Lookup returns the configuration of a model version that is in service by the model's key (repo.Key); version -1 is
+// the latest.
 type Lookup func(model string, version int64) (*inferencepb.ModelConfig, error)
 
 // Options say what a Graph runs.
@@ -82,7 +83,8 @@ type link struct {
 func New(o Options) (*Graph, error) {
 	cfg := o.Config
 	g := &Graph{
-		cfg: cfg, name: cfg.GetName(), quiet: make(chan struct{}), host: o.Host, stats: o.Stats, inputs: map[string]int{},
+		cfg: cfg, name: cfg.GetName(), quiet: make(chan struct{}), host: o.Host, stats: o.Stats,
+		inputs:    map[string]int{},
 		decoupled: cfg.GetModelTransactionPolicy().GetDecoupled(), batching: cfg.GetMaxBatchSize() > 0,
 	}
 	numbers := map[string]int{}

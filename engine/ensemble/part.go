@@ -12,8 +12,8 @@ func Part(s *inferencepb.ModelEnsembling_Step) string {
 	return repo.Key(s.GetModelNamespace(), s.GetModelName())
 }
 
-// Parts returns the keys of the models of an ensemble's steps, each once, sorted; none if cfg is no ensemble. Its steps are
-// linked.
+// Parts returns the keys of the models of an ensemble's steps, each once, sorted; none if cfg is no ensemble. Its steps
+// are linked.
 func Parts(cfg *inferencepb.ModelConfig) []string {
 	var all []string
 	for _, s := range cfg.GetEnsembleScheduling().GetStep() {
@@ -23,8 +23,9 @@ func Parts(cfg *inferencepb.ModelConfig) []string {
 	return slices.Compact(all)
 }
 
-// Link sets a step's namespace to that of the model that it runs, of those that have a model of its name: the one that the
-// step names, else own, the ensemble's, else the only one. It reports whether there is one; if not, the namespace is empty.
+// Link sets a step's namespace to that of the model that it runs, of those that have a model of its name: the one that
+// the step names, else own, the ensemble's, else the only one. It reports whether there is one; if not, the namespace
+// is empty.
 func Link(s *inferencepb.ModelEnsembling_Step, own string, have []string) bool {
 	given := repo.Namespace(s.GetModelNamespace())
 	s.ModelNamespace = ""

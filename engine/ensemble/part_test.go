@@ -16,7 +16,8 @@ func TestLink(t *testing.T) {
 		ok               bool
 	}{
 		{name: "the one that the step names", given: "b", own: "a", have: []string{"a", "b"}, want: "b", ok: true},
-		{name: "its own where the named one has no such model", given: "c", own: "a", have: []string{"a", "b"}, want: "a", ok: true},
+		{name: "its own where the named one has no such model", given: "c", own: "a", have: []string{"a", "b"},
+			want: "a", ok: true},
 		{name: "its own before others", own: "a", have: []string{"b", "a"}, want: "a", ok: true},
 		{name: "the only other one", own: "a", have: []string{"b"}, want: "b", ok: true},
 		{name: "its path ends in a slash", given: "b/", own: "a", have: []string{"a", "b"}, want: "b", ok: true},
@@ -27,16 +28,20 @@ func TestLink(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &inferencepb.ModelEnsembling_Step{ModelName: "m", ModelNamespace: tt.given}
 			if ok := ensemble.Link(s, tt.own, tt.have); ok != tt.ok || s.GetModelNamespace() != tt.want {
-				t.Errorf("Link(%q, own %q, have %q) = %v, namespace %q; want %v, %q", tt.given, tt.own, tt.have, ok, s.GetModelNamespace(), tt.ok, tt.want)
+				t.Errorf("Link(%q, own %q, have %q) = %v, namespace %q; want %v, %q", tt.given, tt.own, tt.have, ok,
+					s.GetModelNamespace(), tt.ok, tt.want)
 			}
 		})
 	}
 }
 
 func TestParts(t *testing.T) {
-	cfg := &inferencepb.ModelConfig{SchedulingChoice: &inferencepb.ModelConfig_EnsembleScheduling{EnsembleScheduling: &inferencepb.ModelEnsembling{
-		Step: []*inferencepb.ModelEnsembling_Step{{ModelName: "b"}, {ModelName: "a", ModelNamespace: "r"}, {ModelName: "b"}},
-	}}}
+	cfg := &inferencepb.ModelConfig{SchedulingChoice: &inferencepb.ModelConfig_EnsembleScheduling{
+		EnsembleScheduling: &inferencepb.ModelEnsembling{
+			Step: []*inferencepb.ModelEnsembling_Step{{ModelName: "b"}, {ModelName: "a", ModelNamespace: "r"},
+				{ModelName: "b"}},
+		},
+	}}
 	if got, want := ensemble.Parts(cfg), []string{"b", "r/a"}; !slices.Equal(got, want) {
 		t.Errorf("Parts = %q, want %q", got, want)
 	}

@@ -257,8 +257,8 @@ func (p *places) give(r *infer.Request) {
 	<-p.free
 }
 
-// Awaits returns the requests that the ensemble's request waits for now, one reference on each: its steps', and those that have
-// the places that it waits for. None: it does not wait.
+// Awaits returns the requests that the ensemble's request waits for now, one reference on each: its steps', and those
+// that have the places that it waits for. None: it does not wait.
 func (x *run) Awaits() (all []*infer.Request) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -56,8 +56,9 @@ func (i *threadsInstance) Execute(ctx context.Context, b *infer.Batch) error {
 	return i.Instance.Execute(ctx, b)
 }
 
-// Instances are made, and execute, on threads that keep to the cores and the memory of their policy: of the group's, else of
-// the one of their kind; those of a group without any keep what the process has. No thread with fewer cores is left behind.
+// Instances are made, and execute, on threads that keep to the cores and the memory of their policy: of the group's,
+// else of the one of their kind; those of a group without any keep what the process has. No thread with fewer cores is
+// left behind.
 func TestHostPolicies_C065(t *testing.T) {
 	all, err := affinity.Cores()
 	if err != nil {
@@ -70,16 +71,24 @@ func TestHostPolicies_C065(t *testing.T) {
 		cores       []int
 		nodes       []int
 	}{
-		{name: "C065 its group's", group: `host_policy: "mine"`, policies: map[string]affinity.Policy{"mine": {Cores: last}, "cpu": {Cores: all}}, cores: last},
-		{name: "C065 of its kind: cpu", group: `kind: KIND_CPU`, policies: map[string]affinity.Policy{"cpu": {Cores: last}}, cores: last},
-		{name: "C065 of its kind: model", group: `kind: KIND_MODEL`, policies: map[string]affinity.Policy{"model": {Cores: last}}, cores: last},
-		{name: "C065 of its kind: gpu_1", group: `kind: KIND_GPU gpus: 1`, policies: map[string]affinity.Policy{"gpu_1": {Cores: last}}, cores: last},
-		{name: "C065 of another kind", group: `kind: KIND_CPU`, policies: map[string]affinity.Policy{"gpu_1": {Cores: last}}, cores: all},
-		{name: "C065 memory of a node", group: `kind: KIND_CPU`, policies: map[string]affinity.Policy{"cpu": {Nodes: []int{0}}}, cores: all, nodes: []int{0}},
-		{name: "C065 one that is not there restricts nothing", group: `host_policy: "other"`, policies: map[string]affinity.Policy{"cpu": {Cores: last}}, cores: all},
+		{name: "C065 its group's", group: `host_policy: "mine"`,
+			policies: map[string]affinity.Policy{"mine": {Cores: last}, "cpu": {Cores: all}}, cores: last},
+		{name: "C065 of its kind: cpu", group: `kind: KIND_CPU`,
+			policies: map[string]affinity.Policy{"cpu": {Cores: last}}, cores: last},
+		{name: "C065 of its kind: model", group: `kind: KIND_MODEL`,
+			policies: map[string]affinity.Policy{"model": {Cores: last}}, cores: last},
+		{name: "C065 of its kind: gpu_1", group: `kind: KIND_GPU gpus: 1`,
+			policies: map[string]affinity.Policy{"gpu_1": {Cores: last}}, cores: last},
+		{name: "C065 of another kind", group: `kind: KIND_CPU`,
+			policies: map[string]affinity.Policy{"gpu_1": {Cores: last}}, cores: all},
+		{name: "C065 memory of a node", group: `kind: KIND_CPU`,
+			policies: map[string]affinity.Policy{"cpu": {Nodes: []int{0}}}, cores: all, nodes: []int{0}},
+		{name: "C065 one that is not there restricts nothing", group: `host_policy: "other"`,
+			policies: map[string]affinity.Policy{"cpu": {Cores: last}}, cores: all},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			cfg, _, faults := modelconfig.Parse("config.pbtxt", []byte(`name: "m" instance_group [ { count: 2 `+tt.group+" } ]"))
+			cfg, _, faults := modelconfig.Parse("config.pbtxt",
+				[]byte(`name: "m" instance_group [ { count: 2 `+tt.group+" } ]"))
 			if err := faults.Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -132,7 +141,8 @@ func TestHostPolicyThatCannotBe_C065(t *testing.T) {
 	o := options(&fake{execute: answer})
 	o.Placements = []backend.Placement{{Name: "a", HostPolicy: "p", Affinity: affinity.Policy{Cores: []int{1023}}}}
 	_, err := Start(t.Context(), o)
-	if err == nil || !strings.Contains(err.Error(), `host policy "p" of instance a: the thread cannot be kept to the cores 1023`) {
+	if err == nil || !strings.Contains(err.Error(),
+		`host policy "p" of instance a: the thread cannot be kept to the cores 1023`) {
 		t.Errorf("Start = %v, want a refusal that names the policy and the cores", err)
 	}
 }

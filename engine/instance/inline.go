@@ -7,8 +7,8 @@ import (
 	"nereid/engine/infer"
 )
 
-// A request that is alone need not go through the queue: Inline executes it on its own goroutine, which saves two goroutine
-// switches and the wake-ups of idle threads that come with them. That is only right for models that allow it
+// A request that is alone need not go through the queue: Inline executes it on its own goroutine, which saves two
+// goroutine switches and the wake-ups of idle threads that come with them. That is only right for models that allow it
 // (backend.Traits.RunsInline), while their executions are so short that nobody would want to stop one.
 
 // turn is the right to call an instance's Execute or Close.
@@ -26,8 +26,9 @@ func (t *turn) took(d time.Duration, requests int) {
 	t.mean += (d - t.mean) / 8
 }
 
-// Inline executes r at once on the caller's goroutine if an instance is free and its executions are short. It reports whether
-// it did: r has its final response then. The caller makes sure that no other request waits and that the model may run inline.
+// Inline executes r at once on the caller's goroutine if an instance is free and its executions are short. It reports
+// whether it did: r has its final response then. The caller makes sure that no other request waits and that the model
+// may run inline.
 func (s *Set) Inline(r *infer.Request) bool {
 	runs := s.current.Load()
 	if runs == nil {

@@ -59,8 +59,8 @@ type run struct {
 	slot  *Slot // in the rate limiter; nil: it runs as it likes
 }
 
-// Start makes and warms all instances, then lets them take requests. On an error, or when ctx ends, what was made is closed
-// again.
+// Start makes and warms all instances, then lets them take requests. On an error, or when ctx ends, what was made is
+// closed again.
 func Start(ctx context.Context, o Options) (*Set, error) {
 	s := &Set{o: o}
 	made, err := s.makeAll(ctx, o.Placements)
@@ -149,8 +149,8 @@ func (s *Set) Count() int {
 }
 
 // Resize brings the set to new placements while it serves: it adds what is missing, by name, and removes what is too
-// many, each after its present batch, for which it waits until ctx ends, or when the last of the sequences that are tied to it
-// has ended, for which it does not wait. New instances are warmed first; on an error nothing changes.
+// many, each after its present batch, for which it waits until ctx ends, or when the last of the sequences that are
+// tied to it has ended, for which it does not wait. New instances are warmed first; on an error nothing changes.
 func (s *Set) Resize(ctx context.Context, places []backend.Placement) error {
 	want := map[string]bool{}
 	var missing []backend.Placement
@@ -297,8 +297,10 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 	s.closeInstance(r)
 }
 
-// execute runs a batch and sees to it that each of its requests is answered. It returns how long the batch ran. The turn is held.
-func (s *Set) execute(ctx context.Context, id sched.InstanceID, inst backend.Instance, b *infer.Batch, t *turn) time.Duration {
+// execute runs a batch and sees to it that each of its requests is answered. It returns how long the batch ran. The
+// turn is held.
+func (s *Set) execute(ctx context.Context, id sched.InstanceID, inst backend.Instance, b *infer.Batch,
+	t *turn) time.Duration {
 	s.o.Stats.Left(len(b.Requests) - b.Nulls)
 	b.Begin()
 	err := Execute(ctx, inst, b, s.o.Log)
@@ -332,12 +334,15 @@ func (s *Set) executed(id sched.InstanceID, b *infer.Batch, err error) {
 	b.End()
 }
 
-// reschedule gives a request of a batch back to the scheduler, to be executed again, or answers it with why that cannot be.
+// reschedule gives a request of a batch back to the scheduler, to be executed again, or answers it with why that cannot
+// be.
 func (s *Set) reschedule(r *infer.Request, b *infer.Batch) {
 	r.LeaveBatch()
 	s.o.Stats.Stepped(b)
 	s.o.Stats.Admitted()
-	err := status.Errorf(status.Internal, "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, but model '%s' has no iterative_sequence in a sequence_batching",
+	err := status.Errorf(status.Internal,
+		"Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, but model '%s' has no iterative_sequence "+
+			"in a sequence_batching",
 		r.ModelName)
 	if again, ok := s.o.Batcher.(sched.Rescheduler); ok {
 		err = again.Reschedule(r)

@@ -107,7 +107,8 @@ func TestEveryRequestIsAnswered(t *testing.T) {
 		code    status.Code
 		text    string
 	}{
-		{"error of the backend", func(*infer.Batch) error { return status.New(status.Unavailable, "busy") }, status.Unavailable, "busy"},
+		{"error of the backend", func(*infer.Batch) error { return status.New(status.Unavailable, "busy") },
+			status.Unavailable, "busy"},
 		{"backend that forgets", func(*infer.Batch) error { return nil }, status.Internal, "did not answer"},
 		{"backend that panics", func(*infer.Batch) error { panic("oops") }, status.Internal, "oops"},
 	} {
@@ -119,7 +120,8 @@ func TestEveryRequestIsAnswered(t *testing.T) {
 			}
 			r := infer.New()
 			defer r.Release()
-			if err := send(t, o, r); err == nil || status.CodeOf(err) != tt.code || !strings.Contains(err.Error(), tt.text) {
+			if err := send(t, o, r); err == nil || status.CodeOf(err) != tt.code ||
+				!strings.Contains(err.Error(), tt.text) {
 				t.Errorf("answer %v, want %v with %q", err, tt.code, tt.text)
 			}
 			o.Batcher.Close()
@@ -405,7 +407,8 @@ func TestAPanicIsLoggedNotShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := infer.New()
-	if err := send(t, o, r); err == nil || !strings.Contains(err.Error(), "oops") || strings.Contains(err.Error(), ".go:") {
+	if err := send(t, o, r); err == nil || !strings.Contains(err.Error(), "oops") ||
+		strings.Contains(err.Error(), ".go:") {
 		t.Errorf("answer %q, want the panic's text without a stack", err)
 	}
 	r.Release()

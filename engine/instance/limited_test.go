@@ -15,7 +15,8 @@ import (
 )
 
 // limitedSet is a set of n instances of a model whose executions take a millisecond, each counted in running.
-func limitedSet(t *testing.T, l *Limiter, r *inferencepb.ModelRateLimiter, n int, running, most *atomic.Int32) (Options, *Set) {
+func limitedSet(t *testing.T, l *Limiter, r *inferencepb.ModelRateLimiter, n int, running, most *atomic.Int32) (Options,
+	*Set) {
 	m := &fake{execute: func(b *infer.Batch) error {
 		now := running.Add(1)
 		defer running.Add(-1)
@@ -97,11 +98,13 @@ func TestInstancesRunAsTheRateLimiterLets(t *testing.T) {
 func TestAnInstanceWithoutResourcesFailsToLoad(t *testing.T) {
 	o := options(&fake{execute: answer})
 	o.Limiter = NewLimiter([]Resource{{"R", 1, EveryDevice}})
-	o.Placements = []backend.Placement{{Name: "a", RateLimiter: limits(1, local("R", 1))}, {Name: "b", RateLimiter: limits(1, local("R", 2))}}
+	o.Placements = []backend.Placement{{Name: "a", RateLimiter: limits(1, local("R", 1))},
+		{Name: "b", RateLimiter: limits(1, local("R", 2))}}
 	if _, err := Start(t.Context(), o); err == nil {
 		t.Error("Start passes")
 	}
-	o.Placements = []backend.Placement{{Name: "a", RateLimiter: limits(1, local("R", 1))}, {Name: "bad", RateLimiter: limits(1, local("R", 1))}}
+	o.Placements = []backend.Placement{{Name: "a", RateLimiter: limits(1, local("R", 1))},
+		{Name: "bad", RateLimiter: limits(1, local("R", 1))}}
 	if _, err := Start(t.Context(), o); err == nil {
 		t.Error("Start passes")
 	}

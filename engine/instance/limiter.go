@@ -70,7 +70,8 @@ func NewLimiter(resources []Resource) *Limiter {
 // Join takes in an instance on a device (0 for one on the CPU). r is its group's rate limiter. Errors: InvalidArg if it
 // needs more than there is, or calls global what others have on each device, with Triton's texts.
 func (l *Limiter) Join(r *inferencepb.ModelRateLimiter, device int) (*Slot, error) {
-	s := &Slot{l: l, need: map[resourceKey]uint32{}, priority: uint64(max(r.GetPriority(), 1)), grant: make(chan struct{}, 1)}
+	s := &Slot{l: l, need: map[resourceKey]uint32{}, priority: uint64(max(r.GetPriority(), 1)),
+		grant: make(chan struct{}, 1)}
 	for _, need := range r.GetResources() {
 		key := resourceKey{need.GetName(), device}
 		if need.GetGlobal() {
@@ -123,8 +124,9 @@ func (l *Limiter) limits() (map[resourceKey]uint32, error) {
 		if len(l.explicit) > 0 {
 			there := l.given(key)
 			if there < most[key] {
-				return nil, status.Errorf(status.InvalidArg, "Resource count for \"%s\" is limited to %d which will prevent scheduling of one or more "+
-					"model instances, the minimum required count is %d", key.name, there, most[key])
+				return nil, status.Errorf(status.InvalidArg,
+					"Resource count for \"%s\" is limited to %d which will prevent scheduling of one or more "+
+						"model instances, the minimum required count is %d", key.name, there, most[key])
 			}
 			most[key] = there
 		}
@@ -132,7 +134,8 @@ func (l *Limiter) limits() (map[resourceKey]uint32, error) {
 	for _, key := range keys {
 		if _, both := most[resourceKey{key.name, GlobalDevice}]; both && key.device != GlobalDevice {
 			return nil, status.Errorf(status.InvalidArg,
-				"Resource \"%s\" is present as both global and device-specific resource in the model configuration.", key.name)
+				"Resource \"%s\" is present as both global and device-specific resource in the model configuration.",
+				key.name)
 		}
 	}
 	return most, nil
@@ -261,6 +264,9 @@ func (l *Limiter) Uses() (all []Use) {
 	for key, r := range l.resources {
 		all = append(all, Use{key.name, key.device, r.used, r.limit})
 	}
-	slices.SortFunc(all, func(a, b Use) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Device, b.Device)) })
+	slices.SortFunc(all, func(a, b Use) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Device, b.Device))
+	})
 	return all
 }

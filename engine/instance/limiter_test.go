@@ -36,21 +36,31 @@ func TestRateLimiterResources(t *testing.T) {
 		want  string // of the last one's error; "" for none
 		uses  string
 	}{
-		{name: "C075 as much as the neediest takes", join: []joiner{{limits(0, local("R", 3)), 0}, {limits(0, local("R", 5)), 0}, {limits(0, local("R", 1)), 1}},
+		{name: "C075 as much as the neediest takes",
+			join: []joiner{{limits(0, local("R", 3)), 0}, {limits(0, local("R", 5)), 0}, {limits(0, local("R", 1)), 1}},
 			uses: "[{R 0 0 5} {R 1 0 1}]"},
-		{name: "C075 global ones are one for all devices", join: []joiner{{limits(0, global("G", 3)), 0}, {limits(0, global("G", 2)), 1}}, uses: "[{G -2 0 3}]"},
-		{name: "C075 global and local under one name", join: []joiner{{limits(0, global("R", 1)), 0}, {limits(0, local("R", 1)), 1}},
-			want: `Resource "R" is present as both global and device-specific resource in the model configuration.`, uses: "[{R -2 0 1}]"},
-		{name: "C077 given for each device", given: []Resource{{"R", 4, EveryDevice}}, join: []joiner{{limits(0, local("R", 3)), 0}, {limits(0, local("R", 4)), 7}},
+		{name: "C075 global ones are one for all devices",
+			join: []joiner{{limits(0, global("G", 3)), 0}, {limits(0, global("G", 2)), 1}}, uses: "[{G -2 0 3}]"},
+		{name: "C075 global and local under one name",
+			join: []joiner{{limits(0, global("R", 1)), 0}, {limits(0, local("R", 1)), 1}},
+			want: `Resource "R" is present as both global and device-specific resource in the model configuration.`,
+			uses: "[{R -2 0 1}]"},
+		{name: "C077 given for each device", given: []Resource{{"R", 4, EveryDevice}},
+			join: []joiner{{limits(0, local("R", 3)), 0}, {limits(0, local("R", 4)), 7}},
 			uses: "[{R 0 0 4} {R 7 0 4}]"},
-		{name: "C077 given for one device", given: []Resource{{"R", 4, 1}, {"R", 2, EveryDevice}}, join: []joiner{{limits(0, local("R", 1)), 0}, {limits(0, local("R", 4)), 1}},
+		{name: "C077 given for one device", given: []Resource{{"R", 4, 1}, {"R", 2, EveryDevice}},
+			join: []joiner{{limits(0, local("R", 1)), 0}, {limits(0, local("R", 4)), 1}},
 			uses: "[{R 0 0 2} {R 1 0 4}]"},
-		{name: "C077 a global one takes the largest count of its name", given: []Resource{{"R", 4, 1}, {"R", 9, GlobalDevice}}, join: []joiner{{limits(0, global("R", 9)), 0}},
+		{name: "C077 a global one takes the largest count of its name",
+			given: []Resource{{"R", 4, 1}, {"R", 9, GlobalDevice}}, join: []joiner{{limits(0, global("R", 9)), 0}},
 			uses: "[{R -2 0 9}]"},
 		{name: "C077 too few", given: []Resource{{"R", 4, EveryDevice}}, join: []joiner{{limits(0, local("R", 5)), 0}},
-			want: `Resource count for "R" is limited to 4 which will prevent scheduling of one or more model instances, the minimum required count is 5`, uses: "[]"},
-		{name: "C077 not given at all", given: []Resource{{"X", 4, EveryDevice}}, join: []joiner{{limits(0, local("R", 5)), 0}},
-			want: `Resource count for "R" is limited to 0 which will prevent scheduling of one or more model instances, the minimum required count is 5`, uses: "[]"},
+			want: `Resource count for "R" is limited to 4 which will prevent scheduling of one or more model ` +
+				`instances, the minimum required count is 5`, uses: "[]"},
+		{name: "C077 not given at all", given: []Resource{{"X", 4, EveryDevice}},
+			join: []joiner{{limits(0, local("R", 5)), 0}},
+			want: `Resource count for "R" is limited to 0 which will prevent scheduling of one or more model ` +
+				`instances, the minimum required count is 5`, uses: "[]"},
 		{name: "nothing needed", given: []Resource{{"X", 4, EveryDevice}}, join: []joiner{{nil, 0}}, uses: "[]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -61,7 +71,8 @@ func TestRateLimiterResources(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if tt.want == "" && err != nil || tt.want != "" && (status.CodeOf(err) != status.InvalidArg || !strings.Contains(err.Error(), tt.want)) {
+			if tt.want == "" && err != nil || tt.want != "" &&
+				(status.CodeOf(err) != status.InvalidArg || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("Join = %v, want %q", err, tt.want)
 			}
 			if got := fmt.Sprint(append([]Use{}, l.Uses()...)); got != tt.uses {
@@ -71,8 +82,8 @@ func TestRateLimiterResources(t *testing.T) {
 	}
 }
 
-// TestRateLimiterSchedules: from random schedules, nobody ever holds more than there is, everybody gets his turn, and at
-// the end nothing is held.
+// TestRateLimiterSchedules: from random schedules, nobody ever holds more than there is, everybody gets his turn, and
+// at the end nothing is held.
 func TestRateLimiterSchedules(t *testing.T) {
 	for seed := range uint64(2000) {
 		synctest.Test(t, func(t *testing.T) { limiterSchedule(t, rand.New(rand.NewPCG(seed, 11)), seed) })
@@ -113,7 +124,8 @@ func limiterSchedule(t *testing.T, rng *rand.Rand, seed uint64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		patience, work, own := time.Duration(rng.IntN(20)), time.Duration(1+rng.IntN(9)), rand.New(rand.NewPCG(seed, uint64(i)))
+		patience, work, own := time.Duration(rng.IntN(20)), time.Duration(1+rng.IntN(9)),
+			rand.New(rand.NewPCG(seed, uint64(i)))
 		wg.Go(func() {
 			defer s.Leave()
 			for range 20 {
@@ -154,11 +166,12 @@ func limiterSchedule(t *testing.T, rng *rand.Rand, seed uint64) {
 	}
 }
 
-// TestRateLimiterTurns: of one resource for one, each gets turns by its priority, and nobody is overtaken for longer than
-// the priorities say.
+// TestRateLimiterTurns: of one resource for one, each gets turns by its priority, and nobody is overtaken for longer
+// than the priorities say.
 func TestRateLimiterTurns(t *testing.T) {
 	t.Run("C076 priority 2 gets half the turns of priority 1", func(t *testing.T) {
-		turns := takeTurns(t, []*inferencepb.ModelRateLimiter{limits(0, local("R", 1)), limits(1, local("R", 1)), limits(2, local("R", 1)), limits(4, local("R", 1))})
+		turns := takeTurns(t, []*inferencepb.ModelRateLimiter{limits(0, local("R", 1)), limits(1, local("R", 1)),
+			limits(2, local("R", 1)), limits(4, local("R", 1))})
 		for i, want := range []int{400, 400, 200, 100} {
 			if turns[i] < want-4 || turns[i] > want+4 {
 				t.Errorf("turns %v, want 400, 400, 200, 100 or so", turns)
@@ -166,7 +179,8 @@ func TestRateLimiterTurns(t *testing.T) {
 		}
 	})
 	t.Run("C074 who needs much is not passed by those who need little", func(t *testing.T) {
-		turns := takeTurns(t, []*inferencepb.ModelRateLimiter{limits(1, local("R", 4)), limits(1, local("R", 1)), limits(1, local("R", 1)), limits(1, local("R", 1))})
+		turns := takeTurns(t, []*inferencepb.ModelRateLimiter{limits(1, local("R", 4)), limits(1, local("R", 1)),
+			limits(1, local("R", 1)), limits(1, local("R", 1))})
 		if turns[0] < 400 {
 			t.Errorf("turns %v: the first one starves", turns)
 		}
@@ -225,7 +239,8 @@ func takeTurns(t *testing.T, groups []*inferencepb.ModelRateLimiter) []int {
 			}
 			wg.Go(func() {
 				for s.Acquire(ctx, nil) == nil {
-					if ctx.Err() == nil { // a turn that comes as time ends is nobody's: whom it is offered to may leave instead
+					// a turn that comes as time ends is nobody's: whom it is offered to may leave instead
+					if ctx.Err() == nil {
 						turns[i]++
 					}
 					time.Sleep(time.Millisecond)

@@ -9,8 +9,8 @@ import (
 	"nereid/engine/status"
 )
 
-// makeAll makes and warms instances, Options.Parallel at once. Their numbers follow the order of places. With the first error no
-// more is begun, and what was made is closed again.
+// makeAll makes and warms instances, Options.Parallel at once. Their numbers follow the order of places. With the first
+// error no more is begun, and what was made is closed again.
 func (s *Set) makeAll(ctx context.Context, places []backend.Placement) ([]*run, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -69,7 +69,8 @@ func (s *Set) make(ctx context.Context, p backend.Placement) (r *run, err error)
 			return
 		}
 		if memory != nil {
-			s.o.Log.Warn("a host policy holds for cores alone", "instance", p.Name, "policy", p.HostPolicy, "why", memory)
+			s.o.Log.Warn("a host policy holds for cores alone", "instance", p.Name, "policy", p.HostPolicy, "why",
+				memory)
 		}
 		r, err = s.build(ctx, p)
 	})
@@ -98,7 +99,8 @@ func (s *Set) build(ctx context.Context, p backend.Placement) (*run, error) {
 	return r, nil
 }
 
-// pins reports whether an instance needs a thread of its own: its host policy restricts threads, and they are this process's.
+// pins reports whether an instance needs a thread of its own: its host policy restricts threads, and they are this
+// process's.
 func (s *Set) pins(p backend.Placement) bool {
 	return p.Affinity.Restricts() && !s.o.Model.Traits().OwnProcess
 }
@@ -111,7 +113,8 @@ func (s *Set) live(p backend.Placement, life func()) {
 	}
 	p.Affinity.Run(func(_, err error) {
 		if err != nil { // it held when the instance was made
-			s.o.Log.Error("an instance runs without its host policy", "instance", p.Name, "policy", p.HostPolicy, "err", err)
+			s.o.Log.Error("an instance runs without its host policy", "instance", p.Name, "policy", p.HostPolicy, "err",
+				err)
 		}
 		life()
 	})

@@ -27,8 +27,8 @@ func (m *meeting) NewInstance(ctx context.Context, p backend.Placement) (backend
 	return m.fake.NewInstance(ctx, p)
 }
 
-// Instances of a backend that allows it are made side by side: each of four waits for the others here. Those of one that does
-// not are made one after the other, in order.
+// Instances of a backend that allows it are made side by side: each of four waits for the others here. Those of one
+// that does not are made one after the other, in order.
 func TestInstancesAreMade_C066(t *testing.T) {
 	t.Run("C066 side by side", func(t *testing.T) {
 		var together sync.WaitGroup

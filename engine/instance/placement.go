@@ -10,11 +10,12 @@ import (
 )
 
 // Placements lists the instances that a normalised configuration asks for, in order: of a KIND_GPU group as many as its
-// count on each of its GPUs. gpus are the numbers of those that models may use. KIND_AUTO, which normalising resolves, is
-// KIND_CPU here. An instance is named after its group, its number in it and its GPU: "m_0_1_gpu2". policies are the host
-// policies by name; a name that there is no policy of restricts nothing, as in Triton. Errors: InvalidArg for
-// GPUs that the machine does not have, and where no instance would take requests.
-func Placements(cfg *inferencepb.ModelConfig, defaultCount int, gpus []int32, policies map[string]affinity.Policy) ([]backend.Placement, error) {
+// count on each of its GPUs. gpus are the numbers of those that models may use. KIND_AUTO, which normalising resolves,
+// is KIND_CPU here. An instance is named after its group, its number in it and its GPU: "m_0_1_gpu2". policies are the
+// host policies by name; a name that there is no policy of restricts nothing, as in Triton. Errors: InvalidArg for GPUs
+// that the machine does not have, and where no instance would take requests.
+func Placements(cfg *inferencepb.ModelConfig, defaultCount int, gpus []int32,
+	policies map[string]affinity.Policy) ([]backend.Placement, error) {
 	shared := cfg.GetParameters()["intra_op_thread_count"] == nil
 	groups := cfg.GetInstanceGroup()
 	if len(groups) == 0 {
@@ -24,7 +25,8 @@ func Placements(cfg *inferencepb.ModelConfig, defaultCount int, gpus []int32, po
 	working := false
 	for gi, g := range groups {
 		p := backend.Placement{
-			Name: g.GetName(), Kind: g.GetKind(), SharedThreads: shared, RateLimiter: g.GetRateLimiter(), Passive: g.GetPassive(),
+			Name: g.GetName(), Kind: g.GetKind(), SharedThreads: shared, RateLimiter: g.GetRateLimiter(),
+			Passive:  g.GetPassive(),
 			Profiles: g.GetProfile(), SecondaryDevices: g.GetSecondaryDevices(),
 		}
 		if p.Name == "" {
@@ -45,13 +47,16 @@ func Placements(cfg *inferencepb.ModelConfig, defaultCount int, gpus []int32, po
 		all = append(all, some...)
 	}
 	if !working {
-		return nil, status.Errorf(status.InvalidArg, "every instance group of model %s is passive, so nothing would run its requests; leave passive out of one", cfg.GetName())
+		return nil, status.Errorf(status.InvalidArg,
+			"every instance group of model %s is passive, so nothing would run its requests; leave passive out of one",
+			cfg.GetName())
 	}
 	return all, nil
 }
 
 // placeGroup lists the instances of a group; p is what they have in common.
-func placeGroup(cfg *inferencepb.ModelConfig, g *inferencepb.ModelInstanceGroup, p backend.Placement, count int, gpus []int32) (all []backend.Placement, err error) {
+func placeGroup(cfg *inferencepb.ModelConfig, g *inferencepb.ModelInstanceGroup, p backend.Placement, count int,
+	gpus []int32) (all []backend.Placement, err error) {
 	group := p.Name
 	switch p.Kind {
 	case inferencepb.ModelInstanceGroup_KIND_AUTO:
@@ -60,7 +65,8 @@ func placeGroup(cfg *inferencepb.ModelConfig, g *inferencepb.ModelInstanceGroup,
 	case inferencepb.ModelInstanceGroup_KIND_GPU:
 		return placeOnGPUs(cfg, g, p, count, gpus)
 	default:
-		return nil, status.Errorf(status.InvalidArg, "instance group %s of model %s has unknown kind %v", group, cfg.GetName(), p.Kind)
+		return nil, status.Errorf(status.InvalidArg, "instance group %s of model %s has unknown kind %v", group,
+			cfg.GetName(), p.Kind)
 	}
 	p.HostPolicy = g.GetHostPolicy()
 	if p.HostPolicy == "" {
@@ -73,10 +79,12 @@ func placeGroup(cfg *inferencepb.ModelConfig, g *inferencepb.ModelInstanceGroup,
 	return all, nil
 }
 
-func placeOnGPUs(cfg *inferencepb.ModelConfig, g *inferencepb.ModelInstanceGroup, p backend.Placement, count int, gpus []int32) (all []backend.Placement, err error) {
+func placeOnGPUs(cfg *inferencepb.ModelConfig, g *inferencepb.ModelInstanceGroup, p backend.Placement, count int,
+	gpus []int32) (all []backend.Placement, err error) {
 	group := p.Name
 	if len(gpus) == 0 {
-		return nil, status.Errorf(status.InvalidArg, "instance group %s of model %s has kind KIND_GPU but no GPUs are available", group, cfg.GetName())
+		return nil, status.Errorf(status.InvalidArg,
+			"instance group %s of model %s has kind KIND_GPU but no GPUs are available", group, cfg.GetName())
 	}
 	there := map[int32]bool{}
 	for _, id := range gpus {
@@ -85,7 +93,8 @@ func placeOnGPUs(cfg *inferencepb.ModelConfig, g *inferencepb.ModelInstanceGroup
 	for i := range count {
 		for _, id := range g.GetGpus() {
 			if !there[id] {
-				return nil, status.Errorf(status.InvalidArg, "instance group %s of model %s specifies invalid or unsupported gpu id %d; the GPUs are %v",
+				return nil, status.Errorf(status.InvalidArg,
+					"instance group %s of model %s specifies invalid or unsupported gpu id %d; the GPUs are %v",
 					group, cfg.GetName(), id, gpus)
 			}
 			p.Device = int(id)
@@ -97,7 +106,8 @@ func placeOnGPUs(cfg *inferencepb.ModelConfig, g *inferencepb.ModelInstanceGroup
 		}
 	}
 	if len(all) == 0 {
-		return nil, status.Errorf(status.InvalidArg, "instance group %s of model %s has kind KIND_GPU but specifies no GPUs", group, cfg.GetName())
+		return nil, status.Errorf(status.InvalidArg,
+			"instance group %s of model %s has kind KIND_GPU but specifies no GPUs", group, cfg.GetName())
 	}
 	return all, nil
 }

@@ -23,17 +23,27 @@ func TestPlacements(t *testing.T) {
 		{name: "none: the backend's default", want: "m_0_0 CPU 0 cpu, m_0_1 CPU 0 cpu"},
 		{name: "C058 count", groups: `{ count: 1 kind: KIND_CPU }`, want: "m_0_0 CPU 0 cpu"},
 		{name: "C057 auto without GPUs", groups: `{ count: 2 }`, want: "m_0_0 CPU 0 cpu, m_0_1 CPU 0 cpu"},
-		{name: "C061 two groups", groups: `{ count: 1 kind: KIND_CPU }, { count: 1 kind: KIND_MODEL }`, want: "m_0_0 CPU 0 cpu, m_1_0 MODEL 0 model"},
-		{name: "C061 its own name", groups: `{ name: "x" count: 2 kind: KIND_CPU }`, want: "x_0 CPU 0 cpu, x_1 CPU 0 cpu"},
-		{name: "C059 count on each GPU listed", groups: `{ count: 2 kind: KIND_GPU gpus: [ 0, 2 ] }`, gpus: []int32{0, 1, 2},
+		{name: "C061 two groups", groups: `{ count: 1 kind: KIND_CPU }, { count: 1 kind: KIND_MODEL }`,
+			want: "m_0_0 CPU 0 cpu, m_1_0 MODEL 0 model"},
+		{name: "C061 its own name", groups: `{ name: "x" count: 2 kind: KIND_CPU }`,
+			want: "x_0 CPU 0 cpu, x_1 CPU 0 cpu"},
+		{name: "C059 count on each GPU listed", groups: `{ count: 2 kind: KIND_GPU gpus: [ 0, 2 ] }`,
+			gpus: []int32{0, 1, 2},
 			want: "m_0_0_gpu0 GPU 0 gpu_0, m_0_0_gpu2 GPU 2 gpu_2, m_0_1_gpu0 GPU 0 gpu_0, m_0_1_gpu2 GPU 2 gpu_2"},
-		{name: "C059 CPU and GPU side by side", groups: `{ count: 1 kind: KIND_GPU gpus: 1 }, { count: 2 kind: KIND_CPU }`, gpus: []int32{0, 1},
+		{name: "C059 CPU and GPU side by side",
+			groups: `{ count: 1 kind: KIND_GPU gpus: 1 }, { count: 2 kind: KIND_CPU }`, gpus: []int32{0, 1},
 			want: "m_0_0_gpu1 GPU 1 gpu_1, m_1_0 CPU 0 cpu, m_1_1 CPU 0 cpu"},
-		{name: "host policy", groups: `{ count: 1 kind: KIND_GPU gpus: 0 host_policy: "p" }`, gpus: []int32{0}, want: "m_0_0_gpu0 GPU 0 p"},
-		{name: "C062 passive beside one that works", groups: `{ count: 1 kind: KIND_CPU }, { count: 1 kind: KIND_CPU passive: true }`, want: "m_0_0 CPU 0 cpu, m_1_0 CPU 0 cpu passive"},
-		{name: "C062 all passive", groups: `{ count: 1 kind: KIND_CPU passive: true }`, err: "nothing would run its requests"},
-		{name: "C073 no GPU there", groups: `{ count: 1 kind: KIND_GPU }`, err: "instance group m_0 of model m has kind KIND_GPU but no GPUs are available"},
-		{name: "C073 not that GPU", groups: `{ count: 1 kind: KIND_GPU gpus: 3 }`, gpus: []int32{0}, err: "specifies invalid or unsupported gpu id 3"},
+		{name: "host policy", groups: `{ count: 1 kind: KIND_GPU gpus: 0 host_policy: "p" }`, gpus: []int32{0},
+			want: "m_0_0_gpu0 GPU 0 p"},
+		{name: "C062 passive beside one that works",
+			groups: `{ count: 1 kind: KIND_CPU }, { count: 1 kind: KIND_CPU passive: true }`,
+			want:   "m_0_0 CPU 0 cpu, m_1_0 CPU 0 cpu passive"},
+		{name: "C062 all passive", groups: `{ count: 1 kind: KIND_CPU passive: true }`,
+			err: "nothing would run its requests"},
+		{name: "C073 no GPU there", groups: `{ count: 1 kind: KIND_GPU }`,
+			err: "instance group m_0 of model m has kind KIND_GPU but no GPUs are available"},
+		{name: "C073 not that GPU", groups: `{ count: 1 kind: KIND_GPU gpus: 3 }`, gpus: []int32{0},
+			err: "specifies invalid or unsupported gpu id 3"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg, _, faults := modelconfig.Parse("config.pbtxt", []byte(`name: "m" instance_group [ `+tt.groups+" ]"))
@@ -43,18 +53,21 @@ func TestPlacements(t *testing.T) {
 			got, err := Placements(cfg, 2, tt.gpus, nil)
 			var all []string
 			for _, p := range got {
-				s := fmt.Sprint(p.Name, " ", strings.TrimPrefix(p.Kind.String(), "KIND_"), " ", p.Device, " ", p.HostPolicy)
+				s := fmt.Sprint(p.Name, " ", strings.TrimPrefix(p.Kind.String(), "KIND_"), " ", p.Device, " ",
+					p.HostPolicy)
 				if p.Passive {
 					s += " passive"
 				}
 				all = append(all, s)
 			}
-			if s := strings.Join(all, ", "); s != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			if s := strings.Join(all, ", "); s != tt.want || (err == nil) != (tt.err == "") || err != nil &&
+				!strings.Contains(err.Error(), tt.err) {
 				t.Errorf("Placements = %s, %v; want %s, %q", s, err, tt.want, tt.err)
 			}
 		})
 	}
-	if _, err := Placements(&inferencepb.ModelConfig{InstanceGroup: []*inferencepb.ModelInstanceGroup{{Kind: 99}}}, 1, nil, nil); err == nil {
+	if _, err := Placements(&inferencepb.ModelConfig{InstanceGroup: []*inferencepb.ModelInstanceGroup{{Kind: 99}}}, 1,
+		nil, nil); err == nil {
 		t.Error("an unknown kind passes")
 	}
 }
@@ -62,7 +75,8 @@ func TestPlacements(t *testing.T) {
 // What a group says beside its place reaches the backend with each of its instances, and with no other's.
 func TestPlacementsCarryWhatGroupsSay(t *testing.T) {
 	cfg, _, faults := modelconfig.Parse("config.pbtxt", []byte(`name: "m" instance_group [
-  { count: 2 kind: KIND_GPU gpus: 0 profile: [ "1", "3" ] secondary_devices { kind: KIND_NVDLA device_id: 1 } rate_limiter { priority: 2 } },
+  { count: 2 kind: KIND_GPU gpus: 0 profile: [ "1", "3" ] secondary_devices { kind: KIND_NVDLA device_id: 1 }
+     rate_limiter { priority: 2 } },
   { count: 1 kind: KIND_CPU } ]`))
 	if err := faults.Err(); err != nil {
 		t.Fatal(err)
@@ -83,8 +97,10 @@ func TestPlacementsCarryWhatGroupsSay(t *testing.T) {
 		if i == 2 {
 			profiles, devices, priority = "", 0, 0
 		}
-		if strings.Join(p.Profiles, " ") != profiles || len(p.SecondaryDevices) != devices || p.RateLimiter.GetPriority() != priority ||
-			devices > 0 && (p.SecondaryDevices[0].GetDeviceId() != 1 || p.SecondaryDevices[0].GetKind() != inferencepb.ModelInstanceGroup_SecondaryDevice_KIND_NVDLA) {
+		if strings.Join(p.Profiles, " ") != profiles || len(p.SecondaryDevices) != devices ||
+			p.RateLimiter.GetPriority() != priority ||
+			devices > 0 && (p.SecondaryDevices[0].GetDeviceId() != 1 ||
+				p.SecondaryDevices[0].GetKind() != inferencepb.ModelInstanceGroup_SecondaryDevice_KIND_NVDLA) {
 			t.Errorf("instance %d was made at %+v", i, p)
 		}
 	}

@@ -19,10 +19,10 @@ import (
 	"nereid/engine/tensor"
 )
 
-// Random lives of a model on a fake clock: instances under a rate limiter that come and go while requests of mixed sizes with
-// timeouts and cancellations run, executions and single requests that fail, a backend that forgets or panics, and a close in the
-// middle, in peace or in a hurry. Every caller gets exactly its own rows or one error, every request is counted once, and at the
-// end nothing waits, no instance is open and no resource is held.
+// Random lives of a model on a fake clock: instances under a rate limiter that come and go while requests of mixed
+// sizes with timeouts and cancellations run, executions and single requests that fail, a backend that forgets or
+// panics, and a close in the middle, in peace or in a hurry. Every caller gets exactly its own rows or one error, every
+// request is counted once, and at the end nothing waits, no instance is open and no resource is held.
 func TestRandomLives(t *testing.T) {
 	seeds := uint64(1500)
 	if testing.Short() {
@@ -67,7 +67,8 @@ func (l *life) dice(n int) int {
 	return l.chance.IntN(n)
 }
 
-// execute gathers the rows of a batch and deals them out again, as backends do, or fails in one of the ways that there are.
+// execute gathers the rows of a batch and deals them out again, as backends do, or fails in one of the ways that there
+// are.
 func (l *life) execute(b *infer.Batch) error {
 	time.Sleep(l.busy)
 	switch l.dice(14) {
@@ -119,7 +120,8 @@ func (l *life) run() {
 	l.model = &fake{execute: l.execute}
 	l.o = options(l.model)
 	l.o.Parallel = rng.IntN(3)
-	policy := sched.Policy{MaxBatchSize: rng.IntN(9), MaxQueueDelay: time.Duration(rng.IntN(3)) * time.Millisecond, PreserveOrdering: rng.IntN(3) == 0}
+	policy := sched.Policy{MaxBatchSize: rng.IntN(9), MaxQueueDelay: time.Duration(rng.IntN(3)) * time.Millisecond,
+		PreserveOrdering: rng.IntN(3) == 0}
 	if rng.IntN(2) == 0 {
 		policy.Queue = sched.QueuePolicy{Timeout: time.Duration(1+rng.IntN(8)) * time.Millisecond, AllowOverride: true}
 	}
@@ -170,7 +172,8 @@ func (l *life) send(rows int) {
 	for i := range data {
 		data[i] = byte(l.rng.Uint32())
 	}
-	r.Inputs = append(r.Inputs, tensor.Tensor{Name: "IN", DataType: tensor.Uint8, Shape: []int64{int64(rows), 1}, Data: data})
+	r.Inputs = append(r.Inputs, tensor.Tensor{Name: "IN", DataType: tensor.Uint8, Shape: []int64{int64(rows), 1},
+		Data: data})
 	if l.rng.IntN(3) == 0 {
 		r.Timeout = time.Duration(1+l.rng.IntN(5)) * time.Millisecond
 	}
@@ -215,7 +218,8 @@ func (l *life) check() {
 	var s stats.Snapshot
 	l.o.Stats.Snapshot(&s)
 	if s.Success.Count != l.succeeded || s.Fail.Count != l.failed || l.succeeded+l.failed != l.asked || s.Pending != 0 {
-		l.fault("%d requests: %d succeeded and %d failed; counted are %d, %d, and %d that wait", l.asked, l.succeeded, l.failed, s.Success.Count, s.Fail.Count, s.Pending)
+		l.fault("%d requests: %d succeeded and %d failed; counted are %d, %d, and %d that wait", l.asked, l.succeeded,
+			l.failed, s.Success.Count, s.Fail.Count, s.Pending)
 	}
 	if open := l.model.names(); len(open) > 0 {
 		l.fault("instances %v are open", open)

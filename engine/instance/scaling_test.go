@@ -93,8 +93,9 @@ func throughput(t *testing.T, gpus int, groups string, batch, clients int) (rate
 			m.engines[g.Index] <- struct{}{}
 		}
 		o := Options{
-			Model: m, Batcher: sched.NewDynamic(sched.Policy{MaxBatchSize: batch}), Stats: stats.NewRegistry().Version("m", 1),
-			Log: slog.New(slog.DiscardHandler), Placements: places,
+			Model: m, Batcher: sched.NewDynamic(sched.Policy{MaxBatchSize: batch}),
+			Stats: stats.NewRegistry().Version("m", 1),
+			Log:   slog.New(slog.DiscardHandler), Placements: places,
 		}
 		s, err := Start(t.Context(), o)
 		if err != nil {
@@ -144,7 +145,8 @@ func TestGPUScaling(t *testing.T) {
 		wide, _ := throughput(t, 2, one, 1, 64)
 		full, _ := throughput(t, 2, two, 1, 64)
 		if wide < 1.85*base || full < 2.4*base {
-			t.Errorf("GPUs × instances 1×1, 2×1, 2×2: %.0f, %.0f, %.0f requests/s; want 1.85 and 2.4 times the first", base, wide, full)
+			t.Errorf("GPUs × instances 1×1, 2×1, 2×2: %.0f, %.0f, %.0f requests/s; want 1.85 and 2.4 times the "+
+				"first", base, wide, full)
 		}
 	})
 	single, _ := throughput(t, 1, two, 1, 64)
@@ -169,16 +171,19 @@ func TestGPUScaling(t *testing.T) {
 	})
 	for _, batch := range []int{1, 8} {
 		for _, clients := range []int{1, 3, 8, 64} {
-			t.Run(fmt.Sprintf("C059 slow CPU instances never lower the total, batch %d, %d clients", batch, clients), func(t *testing.T) {
-				alone, _ := throughput(t, 2, two, batch, clients)
-				both, runs := throughput(t, 2, two+`, { count: 2 kind: KIND_CPU }`, batch, clients)
-				if runs[2] <= 2 { // each was tried once; how clients fall into batches is chance, and worth some percent
-					return
-				}
-				if both < 0.97*alone {
-					t.Errorf("%.1f requests/s with CPU instances, which ran %d batches, %.1f without", both, runs[2], alone)
-				}
-			})
+			t.Run(fmt.Sprintf("C059 slow CPU instances never lower the total, batch %d, %d clients", batch, clients),
+				func(t *testing.T) {
+					alone, _ := throughput(t, 2, two, batch, clients)
+					both, runs := throughput(t, 2, two+`, { count: 2 kind: KIND_CPU }`, batch, clients)
+					// each was tried once; how clients fall into batches is chance, and worth some percent
+					if runs[2] <= 2 {
+						return
+					}
+					if both < 0.97*alone {
+						t.Errorf("%.1f requests/s with CPU instances, which ran %d batches, %.1f without", both,
+							runs[2], alone)
+					}
+				})
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"nereid/engine/sched"
 )
 
-// An instance in another process costs two wake-ups for each batch, which is more than a short execution. If a model executes
-// requests one by one, several waiting ones are sent to it together (backend.Series). Each is still a separate batch for the
-// model, the statistics and its timestamps.
+// An instance in another process costs two wake-ups for each batch, which is more than a short execution. If a model
+// executes requests one by one, several waiting ones are sent to it together (backend.Series). Each is still a separate
+// batch for the model, the statistics and its timestamps.
 
 // seriesMost is the largest number of batches in a series.
 const seriesMost = 32
@@ -25,8 +25,8 @@ type series struct {
 	errs    []error
 }
 
-// series returns what executes series on a run, or nil if it cannot: an instance with a rate limiter asks for resources before
-// each batch, and an execution of a decoupled model has no defined end.
+// series returns what executes series on a run, or nil if it cannot: an instance with a rate limiter asks for resources
+// before each batch, and an execution of a decoupled model has no defined end.
 func (s *Set) series(r *run) *series {
 	inst, ok := r.inst.(backend.Series)
 	batcher, serial := s.o.Batcher.(sched.Serial)
@@ -36,8 +36,8 @@ func (s *Set) series(r *run) *series {
 	return &series{s: s, r: r, inst: inst, batcher: batcher}
 }
 
-// execute executes first and other waiting batches. It returns false, having done nothing, if no other batch waits or if the
-// instance's executions take too long.
+// execute executes first and other waiting batches. It returns false, having done nothing, if no other batch waits or
+// if the instance's executions take too long.
 func (x *series) execute(ctx context.Context, first *infer.Batch) bool {
 	t := &x.r.turn
 	if t.mean == 0 || t.mean > seriesTime/2 || len(first.Requests) != 1 {

@@ -65,8 +65,8 @@ type counting struct{ v *stats.Version }
 
 func (c counting) Finished(r *infer.Request, resp *infer.Response) { c.v.Finished(r, resp, 0) }
 
-// TestSeries: an instance is given what waits together while its executions are brief, each counts as one of its own, and
-// each is answered whatever becomes of the others.
+// TestSeries: an instance is given what waits together while its executions are brief, each counts as one of its own,
+// and each is answered whatever becomes of the others.
 func TestSeries(t *testing.T) {
 	const us = time.Microsecond
 	for _, tt := range []struct {
@@ -135,8 +135,10 @@ func TestSeries(t *testing.T) {
 				}
 				var seen stats.Snapshot
 				o.Stats.Snapshot(&seen)
-				if want := uint64(41 + len(tt.ids) - tt.fails); seen.Executions != want || len(seen.Batches) != 1 || seen.Batches[0].Size != 1 || seen.Pending != 0 {
-					t.Errorf("%d executions, by size %+v, %d wait; want %d of one request", seen.Executions, seen.Batches, seen.Pending, want)
+				if want := uint64(41 + len(tt.ids) - tt.fails); seen.Executions != want || len(seen.Batches) != 1 ||
+					seen.Batches[0].Size != 1 || seen.Pending != 0 {
+					t.Errorf("%d executions, by size %+v, %d wait; want %d of one request", seen.Executions,
+						seen.Batches, seen.Pending, want)
 				}
 				if most := time.Duration(len(tt.ids)+1) * tt.takes; seen.Infer.Ns > uint64(40*tt.takes)+uint64(most) {
 					t.Errorf("the executions are said to have taken %v", time.Duration(seen.Infer.Ns))

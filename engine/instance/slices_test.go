@@ -27,12 +27,17 @@ func TestSliceYields(t *testing.T) {
 		locked   bool
 	}{
 		{name: "a short execution", model: inProcess{}, ran: []time.Duration{50 * time.Microsecond}},
-		{name: "short executions that make a slice", model: inProcess{}, ran: []time.Duration{600 * time.Microsecond, 600 * time.Microsecond}, want: true},
-		{name: "a slice begins again after a yield", model: inProcess{}, ran: []time.Duration{600 * time.Microsecond, 600 * time.Microsecond, 600 * time.Microsecond}},
-		{name: "short executions of several requests", model: inProcess{}, requests: 2, ran: []time.Duration{600 * time.Microsecond, 600 * time.Microsecond}},
+		{name: "short executions that make a slice", model: inProcess{},
+			ran: []time.Duration{600 * time.Microsecond, 600 * time.Microsecond}, want: true},
+		{name: "a slice begins again after a yield", model: inProcess{},
+			ran: []time.Duration{600 * time.Microsecond, 600 * time.Microsecond, 600 * time.Microsecond}},
+		{name: "short executions of several requests", model: inProcess{}, requests: 2,
+			ran: []time.Duration{600 * time.Microsecond, 600 * time.Microsecond}},
 		{name: "a long execution alone", model: inProcess{}, ran: []time.Duration{5 * time.Millisecond}},
-		{name: "a long execution beside another", model: inProcess{}, others: 1, ran: []time.Duration{5 * time.Millisecond}, want: true, locked: true},
-		{name: "a long execution beside another, in a separate process", model: apartModel{}, others: 1, ran: []time.Duration{5 * time.Millisecond}},
+		{name: "a long execution beside another", model: inProcess{}, others: 1,
+			ran: []time.Duration{5 * time.Millisecond}, want: true, locked: true},
+		{name: "a long execution beside another, in a separate process", model: apartModel{}, others: 1,
+			ran: []time.Duration{5 * time.Millisecond}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			shared := &Slices{}
@@ -81,8 +86,8 @@ func TestSliceLeavesItsThread(t *testing.T) {
 	}
 }
 
-// A goroutine that was locked to its thread while executions were long is also unlocked if only short batches follow, which use
-// up no slice: a locked goroutine is slower to wake.
+// A goroutine that was locked to its thread while executions were long is also unlocked if only short batches follow,
+// which use up no slice: a locked goroutine is slower to wake.
 func TestSliceLeavesItsThreadForShortBatches(t *testing.T) {
 	shared := &Slices{}
 	s := newSlice(&Options{Model: inProcess{}, Slices: shared})

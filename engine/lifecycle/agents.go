@@ -25,8 +25,8 @@ type agents struct {
 	chains map[*model.Model]*agentChain // guarded by mu: the agents that prepared a loaded model
 }
 
-// agentChain is one load of a model by the agents of its configuration. Its actions follow each other. A nil chain has no
-// agents.
+// agentChain is one load of a model by the agents of its configuration. Its actions follow each other. A nil chain has
+// no agents.
 type agentChain struct {
 	agents  *agents
 	links   []link
@@ -41,8 +41,8 @@ type link struct {
 	model *agent.Model
 }
 
-// start calls the agents of a configuration with a model's files, and returns the model as they left it. Errors: Unsupported
-// for an unknown agent, and the agents' own.
+// start calls the agents of a configuration with a model's files, and returns the model as they left it. Errors:
+// Unsupported for an unknown agent, and the agents' own.
 func (a *agents) start(ctx context.Context, src *repo.Model, list []*inferencepb.ModelRepositoryAgents_Agent) (
 	*agentChain, *repo.Model, error,
 ) {
@@ -89,7 +89,8 @@ func (a *agents) act(ctx context.Context, l *link, name string) error {
 	}
 	l.agent = a.o.Agents[at]
 	if err := l.agent.Act(ctx, agent.Load, l.model); err != nil {
-		return status.Errorf(status.CodeOf(err), "repository agent '%s' refuses model '%s': %w", name, l.model.Name, err)
+		return status.Errorf(status.CodeOf(err), "repository agent '%s' refuses model '%s': %w", name, l.model.Name,
+			err)
 	}
 	return nil
 }

@@ -78,10 +78,12 @@ func TestRepositoryAgents_A079_I024(t *testing.T) {
 	r.write("m/config.pbtxt", agentConfig("first", "second"))
 	r.write("m/1/file", "")
 	r.load("m")
-	loaded := []string{"first LOAD of first", "second LOAD of second", "second LOAD_COMPLETE of second", "first LOAD_COMPLETE of first"}
+	loaded := []string{"first LOAD of first", "second LOAD of second", "second LOAD_COMPLETE of second",
+		"first LOAD_COMPLETE of first"}
 	expect("load", loaded...)
 	r.Unload("m")
-	gone := []string{"first UNLOAD of first", "second UNLOAD of second", "second UNLOAD_COMPLETE of second", "first UNLOAD_COMPLETE of first"}
+	gone := []string{"first UNLOAD of first", "second UNLOAD of second", "second UNLOAD_COMPLETE of second",
+		"first UNLOAD_COMPLETE of first"}
 	expect("unload", gone...)
 
 	r.load("m")
@@ -106,14 +108,17 @@ func TestRepositoryAgents_A079_I024(t *testing.T) {
 	expect("a load that fails", loaded[0], loaded[1], "second LOAD_FAIL of second", "first LOAD_FAIL of first")
 	r.remove("m/1/broken")
 	second.refuse = true
-	if err := r.Load(t.Context(), "m", nil); err == nil || !strings.Contains(err.Error(), "repository agent 'second' refuses model 'm': I do not like it") {
+	if err := r.Load(t.Context(), "m", nil); err == nil ||
+		!strings.Contains(err.Error(), "repository agent 'second' refuses model 'm': I do not like it") {
 		t.Errorf("load that an agent refuses = %v", err)
 	}
 	expect("a refusal", loaded[0], loaded[1], "first LOAD_FAIL of first")
 	r.check("what served goes on", "m", 1)
 
 	r.write("m/config.pbtxt", agentConfig("nosuch"))
-	if err := r.Load(t.Context(), "m", nil); err == nil || !strings.Contains(err.Error(), "repository agent 'nosuch' of model 'm' is not there; there are: second, first, checksum") {
+	if err := r.Load(t.Context(), "m", nil); err == nil ||
+		!strings.Contains(err.Error(), "repository agent 'nosuch' of model 'm' is not there; there are: second, "+
+			"first, checksum") {
 		t.Errorf("load with an agent that is not there = %v", err)
 	}
 }

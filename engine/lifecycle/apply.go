@@ -91,8 +91,8 @@ func (c *change) keep(p *plan, out *outcome) bool {
 	return true
 }
 
-// resourcesFirst reports whether a reload is to release memory before it takes new: the policy of the model, or else the
-// server's.
+// resourcesFirst reports whether a reload is to release memory before it takes new: the policy of the model, or else
+// the server's.
 func (o *Options) resourcesFirst(cfg *inferencepb.ModelConfig) bool {
 	switch cfg.GetParameters()[reloadParameter].GetStringValue() {
 	case ReloadResources:
@@ -108,15 +108,16 @@ const (
 	reloadParameter = "reload_policy"
 	// ReloadAvailability: the version in service stays until the new one is ready. Both take memory meanwhile.
 	ReloadAvailability = "availability_first"
-	// ReloadResources: the version in service releases its memory first. Requests that come meanwhile wait for the new one.
+	// ReloadResources: the version in service releases its memory first. Requests that come meanwhile wait for the new
+	// one.
 	ReloadResources = "resources_first"
 )
 
 // Parameters are the names of the model parameters that the server itself reads, whatever the backend.
 func Parameters() []string { return []string{residency.PinParameter, reloadParameter} }
 
-// makeRoom reserves memory for versions. With the policy ReloadResources it first evicts what they replace. later says that
-// the versions go into service without being loaded, until their first request.
+// makeRoom reserves memory for versions. With the policy ReloadResources it first evicts what they replace. later says
+// that the versions go into service without being loaded, until their first request.
 func (c *change) makeRoom(p *plan, wanting []*outcome) (later bool, err error) {
 	if len(wanting) == 0 {
 		return false, nil
@@ -151,8 +152,8 @@ func (c *change) makeRoom(p *plan, wanting []*outcome) (later bool, err error) {
 	return false, account.Reserve(c.ctx, need, false)
 }
 
-// evictReplaced evicts what is to be replaced and waits until it is closed. Requests wait meanwhile. A model with a live
-// sequence stays for that.
+// evictReplaced evicts what is to be replaced and waits until it is closed. Requests wait meanwhile. A model with a
+// live sequence stays for that.
 func (c *change) evictReplaced(p *plan, wanting []*outcome) {
 	m, e := c.m, c.e
 	var leave []int64
@@ -200,7 +201,8 @@ func (c *change) loadAll(p *plan, wanting []*outcome) {
 	for _, r := range wanting {
 		if r.model != nil {
 			if cerr := r.model.Close(c.ctx); cerr != nil {
-				c.m.o.Log.Error("closing a model that does not fit", "model", c.e.name, "version", r.number, "err", cerr)
+				c.m.o.Log.Error("closing a model that does not fit", "model", c.e.name, "version", r.number, "err",
+					cerr)
 			}
 			r.model, r.err = nil, err
 		}

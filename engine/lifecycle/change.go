@@ -35,9 +35,9 @@ type change struct {
 	whenFull whenFull
 }
 
-// begin locks a model and finds out what it is to be. look is called while no other change of the model is under way, so that
-// of two changes the later one knows more. begin returns nil, and no error, if look finds that there is nothing to do. over
-// may be nil.
+// begin locks a model and finds out what it is to be. look is called while no other change of the model is under way,
+// so that of two changes the later one knows more. begin returns nil, and no error, if look finds that there is nothing
+// to do. over may be nil.
 func (m *Manager) begin(
 	ctx context.Context, key string, over *override, look func(*entry) (*repo.Model, error),
 ) (*change, error) {
@@ -113,11 +113,12 @@ func (c *change) unchanged() bool {
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()
 	e := c.e
-	return !c.fresh && e.src != nil && e.src.Equal(c.src) && e.settled() && (c.only == 0 || e.versions[c.only].model != nil)
+	return !c.fresh && e.src != nil && e.src.Equal(c.src) && e.settled() &&
+		(c.only == 0 || e.versions[c.only].model != nil)
 }
 
-// load loads the models of an ensemble's steps and then the model itself, and returns once it is in service or has failed.
-// kept says that the model was not touched.
+// load loads the models of an ensemble's steps and then the model itself, and returns once it is in service or has
+// failed. kept says that the model was not touched.
 func (c *change) load(o *operation) (kept bool, err error) {
 	cyclic := o.loadSteps(c)
 	if err := c.takePlace(); err != nil {
@@ -138,7 +139,8 @@ func (c *change) load(o *operation) (kept bool, err error) {
 	return false, c.apply(p)
 }
 
-// takePlace waits until the model may load: only Options.LoadThreads load at once. On nil the caller gives the place back.
+// takePlace waits until the model may load: only Options.LoadThreads load at once. On nil the caller gives the place
+// back.
 func (c *change) takePlace() error {
 	m, place := c.m, false
 	select {
@@ -159,7 +161,8 @@ func (c *change) takePlace() error {
 	if m.closed {
 		return errStopping
 	}
-	return status.Errorf(status.Cancelled, "load of model '%s' was given up while it waited for others: %w", c.e.name, err)
+	return status.Errorf(status.Cancelled, "load of model '%s' was given up while it waited for others: %w", c.e.name,
+		err)
 }
 
 // discardFresh removes the files that came with the change.

@@ -47,7 +47,8 @@ func TestPollFollowsChanges_A055_A056_A057(t *testing.T) {
 				policy string
 				want   []int64
 			}{
-				{"all {}", []int64{1, 3, 7}}, {"latest { num_versions: 2 }", []int64{3, 7}}, {"specific { versions: [ 1, 3, 9 ] }", []int64{1, 3}},
+				{"all {}", []int64{1, 3, 7}}, {"latest { num_versions: 2 }", []int64{3, 7}},
+				{"specific { versions: [ 1, 3, 9 ] }", []int64{1, 3}},
 				{"latest { num_versions: 1 }", []int64{7}},
 			} {
 				r.write("m/config.pbtxt", policy(step.policy))
@@ -106,7 +107,8 @@ func TestPollFollowsChanges_A055_A056_A057(t *testing.T) {
 			}
 		}},
 		{"labels change", func(t *testing.T, r *rig) {
-			r.write("m/config.pbtxt", strings.Replace(strings.Replace(pickyConfig, "POLICY", "all {}", 1), "LABELS", `label_filename: "l"`, 1))
+			r.write("m/config.pbtxt", strings.Replace(strings.Replace(pickyConfig, "POLICY", "all {}", 1), "LABELS",
+				`label_filename: "l"`, 1))
 			labels := func() []string {
 				m, err := r.Find("m", 1)
 				if err != nil {
@@ -128,7 +130,8 @@ func TestPollFollowsChanges_A055_A056_A057(t *testing.T) {
 			r.write("m/config.pbtxt", strings.Replace(string(b), "count: 1", "count: 3", 1))
 			r.write("m/l", "owl\ncow")
 			r.pollAll()
-			if m, err := r.Find("m", 1); err != nil || m.Instances() != 3 || !slices.Equal(m.Labels("OUTPUT0"), []string{"owl", "cow"}) {
+			if m, err := r.Find("m", 1); err != nil || m.Instances() != 3 ||
+				!slices.Equal(m.Labels("OUTPUT0"), []string{"owl", "cow"}) {
 				t.Errorf("after labels and count changed: %v, want 3 instances and the new labels", err)
 			}
 		}},
@@ -140,7 +143,8 @@ func TestPollFollowsChanges_A055_A056_A057(t *testing.T) {
 			for _, n := range []int{4, 1, 2} {
 				r.write("m/config.pbtxt", strings.Replace(all, "count: 1", fmt.Sprintf("count: %d", n), 1))
 				r.pollAll()
-				if m, err := r.Find("m", 1); err != nil || m != before || m.Instances() != n || int(m.Config().GetInstanceGroup()[0].GetCount()) != n {
+				if m, err := r.Find("m", 1); err != nil || m != before || m.Instances() != n ||
+					int(m.Config().GetInstanceGroup()[0].GetCount()) != n {
 					t.Errorf("count %d: %v; want the same model resized", n, err)
 				}
 			}
@@ -314,7 +318,8 @@ func TestOverrides_A065_A066(t *testing.T) {
 	r.write("m/config.pbtxt", policy("all {}"))
 	r.write("m/1/file", "")
 	r.load("m")
-	const good = `{"backend":"identity","max_batch_size":3,"input":[{"name":"INPUT0","data_type":"TYPE_FP32","dims":[4]}],` +
+	const good = `{"backend":"identity","max_batch_size":3,"input":[{"name":"INPUT0","data_type":"TYPE_FP32",` +
+		`"dims":[4]}],` +
 		`"output":[{"name":"OUTPUT0","data_type":"TYPE_FP32","dims":[4]}]}`
 	batch := func() int32 {
 		m, err := r.Find("m", -1)
@@ -334,7 +339,8 @@ func TestOverrides_A065_A066(t *testing.T) {
 		{"configuration that is wrong", &Override{Config: `{"backend":"nosuch"}`}, true, []int64{1}, 4},
 		{"plain load after failures", nil, false, []int64{1}, 4},
 		{"files without configuration", &Override{Files: map[string][]byte{"1/file": nil}}, true, []int64{1}, 4},
-		{"files that do not load", &Override{Config: good, Files: map[string][]byte{"5/broken": nil}}, true, []int64{1}, 4},
+		{"files that do not load", &Override{Config: good, Files: map[string][]byte{"5/broken": nil}}, true, []int64{1},
+			4},
 		{"path that leads out", &Override{Config: good, Files: map[string][]byte{"../x": nil}}, true, []int64{1}, 4},
 		{"plain load after failed files", nil, false, []int64{1}, 4},
 		{"configuration", &Override{Config: good}, false, []int64{1}, 3},
@@ -354,7 +360,8 @@ func TestOverrides_A065_A066(t *testing.T) {
 			t.Errorf("%s: not ready", tt.name)
 		}
 	}
-	if err := r.Load(t.Context(), "only", &Override{Config: good, Files: map[string][]byte{"1/file": nil}}); err != nil {
+	if err := r.Load(t.Context(), "only",
+		&Override{Config: good, Files: map[string][]byte{"1/file": nil}}); err != nil {
 		t.Errorf("a model given only in the request: %v", err)
 	}
 	r.check("given only in the request", "only", 1)
@@ -362,8 +369,10 @@ func TestOverrides_A065_A066(t *testing.T) {
 
 func TestLoadOfWhatIsNotThereLeavesNoTrace(t *testing.T) {
 	r := newRig(t, nil)
-	for name, want := range map[string]status.Code{"nope": status.Internal, "../nope": status.InvalidArg, "": status.InvalidArg, "a\x00b": status.InvalidArg, ".hidden": status.InvalidArg} {
-		if err := r.Load(t.Context(), name, nil); status.CodeOf(err) != want || want == status.Internal && !strings.HasPrefix(err.Error(), "failed to load") {
+	for name, want := range map[string]status.Code{"nope": status.Internal, "../nope": status.InvalidArg,
+		"": status.InvalidArg, "a\x00b": status.InvalidArg, ".hidden": status.InvalidArg} {
+		if err := r.Load(t.Context(), name, nil); status.CodeOf(err) != want || want == status.Internal &&
+			!strings.HasPrefix(err.Error(), "failed to load") {
 			t.Errorf("Load(%q) = %v, want code %v", name, err, want)
 		}
 	}
@@ -508,8 +517,8 @@ func TestLoadsAreBounded_A071(t *testing.T) {
 	}
 }
 
-// The statistics of a version begin anew with a load that follows an unload, as in Triton, also while a request to the old
-// one is at work; a reload keeps them.
+// The statistics of a version begin anew with a load that follows an unload, as in Triton, also while a request to the
+// old one is at work; a reload keeps them.
 func TestStatisticsOfALoadAfterAnUnload_E031(t *testing.T) {
 	r := newRig(t, nil)
 	started, gate := make(chan struct{}, 10), make(chan struct{})
@@ -538,7 +547,8 @@ func TestStatisticsOfALoadAfterAnUnload_E031(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if s := r.Manager.stats.Snapshots(nil); len(s) != 1 || s[0].Epoch == epoch || s[0].Success.Count != 2 || s[0].Pending != 0 {
+	if s := r.Manager.stats.Snapshots(nil); len(s) != 1 || s[0].Epoch == epoch || s[0].Success.Count != 2 ||
+		s[0].Pending != 0 {
 		t.Errorf("statistics %+v; want the 2 successes since the load", s)
 	}
 	r.until("the old ones are closed", func() bool { open, _, _ := r.b.count(); return open == 1 })
@@ -547,7 +557,8 @@ func TestStatisticsOfALoadAfterAnUnload_E031(t *testing.T) {
 	}
 }
 
-// A model that is forgotten and comes again while old requests drain has statistics of its own, which the old one's end leaves.
+// A model that is forgotten and comes again while old requests drain has statistics of its own, which the old one's end
+// leaves.
 func TestStatisticsOfComingBack(t *testing.T) {
 	r := newRig(t, nil)
 	started, gate := make(chan struct{}, 10), make(chan struct{})
@@ -587,7 +598,8 @@ func TestStatisticsOfComingBack(t *testing.T) {
 // A change that waits while its model is forgotten must not end in an entry that nobody knows.
 func TestForgettingBesideLoading(t *testing.T) {
 	r := newRig(t, nil)
-	over := &Override{Config: `{"backend":"identity","max_batch_size":4,"input":[{"name":"INPUT0","data_type":"TYPE_FP32","dims":[4]}],` +
+	over := &Override{Config: `{"backend":"identity","max_batch_size":4,"input":[{"name":"INPUT0",` +
+		`"data_type":"TYPE_FP32","dims":[4]}],` +
 		`"output":[{"name":"OUTPUT0","data_type":"TYPE_FP32","dims":[4]}]}`, Files: map[string][]byte{"1/file": nil}}
 	for range 50 {
 		var wg sync.WaitGroup
@@ -654,7 +666,8 @@ func TestCopyUnderWayIsNotLoaded_A059_B14(t *testing.T) {
 		next := r.poller.poll(found, true)
 		r.wait()
 		if _, after, _ := r.b.count(); (after > before) != step.loads || (next > 0) == step.loads {
-			t.Errorf("open for writing, at rest for %v: %d loads, next look in %v; want one: %v", step.rested, after-before, next, step.loads)
+			t.Errorf("open for writing, at rest for %v: %d loads, next look in %v; want one: %v", step.rested,
+				after-before, next, step.loads)
 		}
 	}
 }

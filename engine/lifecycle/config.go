@@ -68,8 +68,8 @@ func readConfigFile(path string) ([]byte, error) {
 	return text, nil
 }
 
-// steps returns the keys of the models of a model's steps, as far as its configuration can be read; none for a model that is
-// not an ensemble. Faults are reported by the load.
+// steps returns the keys of the models of a model's steps, as far as its configuration can be read; none for a model
+// that is not an ensemble. Faults are reported by the load.
 func (l *loader) steps(src *repo.Model, over *override) []string {
 	p := &plan{src: src}
 	if src.Err != nil || l.read(p, over) != nil {
@@ -79,8 +79,8 @@ func (l *loader) steps(src *repo.Model, over *override) []string {
 	return ensemble.Parts(p.cfg)
 }
 
-// complete fills in what the configuration leaves open from the newest version whose file can be read, and validates the
-// result against every version's file. Errors become faults of the versions.
+// complete fills in what the configuration leaves open from the newest version whose file can be read, and validates
+// the result against every version's file. Errors become faults of the versions.
 func (l *loader) complete(ctx context.Context, p *plan) {
 	err := l.completeByModel(ctx, p)
 	if err != nil {
@@ -121,13 +121,15 @@ func (l *loader) completeByModel(ctx context.Context, p *plan) error {
 
 func (l *loader) spec(p *plan, n int64, cfg *inferencepb.ModelConfig) backend.Spec {
 	return backend.Spec{
-		ModelName: p.src.Name, Version: n, Config: cfg, ModelFolder: p.src.Folder, VersionFolder: versionFolder(p.src, n),
-		Host: l.host, Log: l.o.Log,
+		ModelName: p.src.Name, Version: n, Config: cfg, ModelFolder: p.src.Folder,
+		VersionFolder: versionFolder(p.src, n),
+		Host:          l.host, Log: l.o.Log,
 	}
 }
 
 // signatures reads the versions' files. A file that cannot be read is a fault of its version.
-func (l *loader) signatures(ctx context.Context, p *plan, cfg *inferencepb.ModelConfig) map[int64]*modelconfig.Signature {
+func (l *loader) signatures(ctx context.Context, p *plan,
+	cfg *inferencepb.ModelConfig) map[int64]*modelconfig.Signature {
 	sigs := map[int64]*modelconfig.Signature{}
 	ac, ok := p.backend.(backend.AutoCompleter)
 	if !ok {
@@ -162,8 +164,8 @@ func (l *loader) completeBySignature(p *plan, sigs map[int64]*modelconfig.Signat
 	return nil
 }
 
-// validate checks the completed configuration, and compares it with a version's file if the backend could read that. The
-// error holds all faults, each with its place, or, for a single one without a place, its text alone.
+// validate checks the completed configuration, and compares it with a version's file if the backend could read that.
+// The error holds all faults, each with its place, or, for a single one without a place, its text alone.
 func (l *loader) validate(p *plan, sig *modelconfig.Signature) error {
 	faults := modelconfig.Validate(p.cfg, modelconfig.ValidateOptions{
 		Positions: p.pos, Folder: p.src.Name, Signature: sig, Files: os.DirFS(p.src.Folder),
@@ -185,7 +187,8 @@ func (l *loader) validate(p *plan, sig *modelconfig.Signature) error {
 	return status.Errorf(status.InvalidArg, "%s", strings.Join(texts, "\n"))
 }
 
-// withoutEffect lists what a configuration asks for that this server reads and does not do. None of it changes responses.
+// withoutEffect lists what a configuration asks for that this server reads and does not do. None of it changes
+// responses.
 func withoutEffect(cfg *inferencepb.ModelConfig, cached, limited bool) (all []string) {
 	add := func(set bool, name string) {
 		if set {
@@ -197,7 +200,8 @@ func withoutEffect(cfg *inferencepb.ModelConfig, cached, limited bool) (all []st
 	add(asked && cached && cfg.GetEnsembleScheduling() != nil,
 		"response_cache of an ensemble: set it for the models of its steps")
 	add(asked && !cached,
-		"response_cache: the server has none; start it with --cache-config=local,size=<bytes> or --cache-config=redis,host=<name>")
+		"response_cache: the server has none; start it with --cache-config=local,size=<bytes> or "+
+			"--cache-config=redis,host=<name>")
 	for _, st := range cfg.GetSequenceBatching().GetState() {
 		// A state is never copied between requests, and memory of the size it needs is taken for each.
 		add(st.GetUseGrowableMemory(),

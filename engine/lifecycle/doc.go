@@ -6,9 +6,9 @@
 // replaces leaves after that, and is closed when its last request is answered. When a change fails, what was in service
 // stays, and the reason is kept for the repository index.
 //
-// What becomes of a model at an event says one pure function, next; see state.go. A model whose memory was given back stays
-// in service, and its next request loads it; see residency.go.
+// What becomes of a model at an event says one pure function, next; see state.go. A model whose memory was given back
+// stays in service, and its next request loads it; see residency.go.
 //
-// Goroutines: Run (its caller's), one for each change under way, one for each version that drains, one for each model that
-// requests wait for, and one that tends the budget of memory if there is one. Close waits for all.
+// Goroutines: Run (its caller's), one for each change under way, one for each version that drains, one for each model
+// that requests wait for, and one that tends the budget of memory if there is one. Close waits for all.
 package lifecycle

@@ -65,8 +65,8 @@ func (d *downloads) shared(src *repo.Model) error {
 	return err
 }
 
-// prefetch calls shared for many models at once: at the start all configurations are read before the first model is loaded.
-// The load of a model reports what failed.
+// prefetch calls shared for many models at once: at the start all configurations are read before the first model is
+// loaded. The load of a model reports what failed.
 func (d *downloads) prefetch(found map[string]*repo.Model) {
 	const atOnce = 16
 	var wg sync.WaitGroup

@@ -90,8 +90,8 @@ func (m *Manager) linger(e *entry, old *model.Model) {
 	m.table.Store(m.table.Load().withoutLingering(e.name, old))
 }
 
-// usedAgain reports whether a version of a forgotten entry is in use by the entry of the same name that came after: the two
-// share its statistics. mu is held.
+// usedAgain reports whether a version of a forgotten entry is in use by the entry of the same name that came after: the
+// two share its statistics. mu is held.
 func (m *Manager) usedAgain(e *entry, number int64) bool {
 	now := m.entries[e.name]
 	if now == nil || now == e {

@@ -13,8 +13,8 @@ import (
 // dependents brings ensembles in line with the models of their steps after a change of these.
 type dependents struct {
 	m *Manager
-	// reloaded holds the ensembles that were reloaded for the change: one that fails is not tried again for each way that
-	// leads to it.
+	// reloaded holds the ensembles that were reloaded for the change: one that fails is not tried again for each way
+	// that leads to it.
 	reloaded map[string]bool
 }
 
@@ -35,8 +35,8 @@ func (d *dependents) change(key string, load func(*operation) (kept bool, err er
 	return err
 }
 
-// update checks the ensembles that a model is a step of, without except. One that does not fit any more leaves service with
-// the reason; one that fits again is loaded.
+// update checks the ensembles that a model is a step of, without except. One that does not fit any more leaves service
+// with the reason; one that fits again is loaded.
 func (d *dependents) update(key, except string) {
 	m := d.m
 	m.mu.Lock()
@@ -119,7 +119,8 @@ func (d *dependents) moved(e *entry) bool {
 	return !slices.Equal(ensemble.Parts(p.cfg), ensemble.Parts(cfg))
 }
 
-// reload loads an ensemble for a change of the models of its steps, unless it did. The outcome is in the index and the events.
+// reload loads an ensemble for a change of the models of its steps, unless it did. The outcome is in the index and the
+// events.
 func (d *dependents) reload(key string) {
 	if d.reloaded[key] {
 		return
@@ -128,12 +129,13 @@ func (d *dependents) reload(key string) {
 	_ = d.change(key, func(o *operation) (bool, error) { return o.reloadEnsemble(key) })
 }
 
-// loadSteps loads the models of an ensemble's steps as they are in the repository now. Their failures show when the ensemble
-// is loaded. Errors: InvalidArg for ensembles that are steps of each other.
+// loadSteps loads the models of an ensemble's steps as they are in the repository now. Their failures show when the
+// ensemble is loaded. Errors: InvalidArg for ensembles that are steps of each other.
 func (o *operation) loadSteps(c *change) error {
 	steps := o.m.loader.steps(c.src, c.over)
 	if cycle := o.cycle([]string{c.src.Key}, steps); cycle != nil {
-		return status.Errorf(status.InvalidArg, "circular dependency between ensembles: %s", strings.Join(cycle, " -> "))
+		return status.Errorf(status.InvalidArg, "circular dependency between ensembles: %s",
+			strings.Join(cycle, " -> "))
 	}
 	for _, step := range steps {
 		if !o.seen[step] {
@@ -145,8 +147,8 @@ func (o *operation) loadSteps(c *change) error {
 	return nil
 }
 
-// cycle returns a way from the first model of a path over the steps of its last model back to one on the path; nil if there is
-// none.
+// cycle returns a way from the first model of a path over the steps of its last model back to one on the path; nil if
+// there is none.
 func (o *operation) cycle(path, steps []string) []string {
 	for _, step := range steps {
 		way := append(slices.Clone(path), step)
@@ -189,8 +191,8 @@ func (m *Manager) stepConfig(name string, version int64) (*inferencepb.ModelConf
 	return nil, err
 }
 
-// UnloadAll is Unload of a model and, if it is an ensemble, of the models of its steps that no other ensemble in service needs
-// and that were not loaded by their own names.
+// UnloadAll is Unload of a model and, if it is an ensemble, of the models of its steps that no other ensemble in
+// service needs and that were not loaded by their own names.
 func (m *Manager) UnloadAll(name string) {
 	for _, key := range m.knownKeys(name) {
 		m.unloadAll(key)

@@ -27,8 +27,8 @@ type Events struct {
 	Evicted func(model string, version int64)
 	// VersionsChosen: a version was loaded or unloaded alone; before and after are the versions in service, ascending.
 	VersionsChosen func(model string, before, after []int64)
-	// Overridden: a load request brought a configuration, JSON, in the place of before, the text of the file or the JSON of
-	// an earlier request.
+	// Overridden: a load request brought a configuration, JSON, in the place of before, the text of the file or the
+	// JSON of an earlier request.
 	Overridden func(model, before, config string)
 	// ScanFailed: a repository cannot be read; nothing is unloaded.
 	ScanFailed func(err error)

@@ -9,8 +9,9 @@ import (
 )
 
 // Await takes a request for a version that is not in memory: the request waits until the model is loaded, and is then
-// executed. It does not block. On nil every response, errors too, comes through r.Next; r.Served is set. On an error there is
-// no response. Errors: NotFound if the version has left service meanwhile, Unavailable when too many requests wait.
+// executed. It does not block. On nil every response, errors too, comes through r.Next; r.Served is set. On an error
+// there is no response. Errors: NotFound if the version has left service meanwhile, Unavailable when too many requests
+// wait.
 func (m *Manager) Await(r *infer.Request) error {
 	for {
 		mod, err := m.AcquireFor(r)
@@ -32,7 +33,8 @@ func (m *Manager) Await(r *infer.Request) error {
 	}
 }
 
-// await lets a request wait for a model, and has the model loaded. It returns false if the version is not evicted any more.
+// await lets a request wait for a model, and has the model loaded. It returns false if the version is not evicted any
+// more.
 func (m *Manager) await(key string, r *infer.Request) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -81,7 +83,8 @@ func (e *entry) stub(version int64) infer.Served {
 
 // reload loads an evicted model and then runs the requests that wait for it.
 func (m *Manager) reload(key string) {
-	// The requests run before the ensembles with this step are checked: the load of an ensemble may wait for one of them.
+	// The requests run before the ensembles with this step are checked: the load of an ensemble may wait for one of
+	// them.
 	err := newOperation(m).reloadEvicted(key)
 	for _, r := range m.waiting.Take(key) {
 		m.resume(r, err)
@@ -123,8 +126,8 @@ func (m *Manager) Pin(name string, pinned *bool) {
 	m.o.Events.changed()
 }
 
-// Evict releases a model's memory; its next request loads it again. Errors: NotFound, Unavailable while it executes requests
-// or is being changed.
+// Evict releases a model's memory; its next request loads it again. Errors: NotFound, Unavailable while it executes
+// requests or is being changed.
 func (m *Manager) Evict(name string) error {
 	key, err := m.key(name)
 	if err != nil {

@@ -45,8 +45,8 @@ type VersionStatus struct {
 	// unless that is under way.
 	Fetched, Fetching int64
 	Reloads           int
-	// Model is the served version, nil unless the state is READY and nothing is evicted; also of a version in service that
-	// its backend says is out of order, whose state is UNAVAILABLE.
+	// Model is the served version, nil unless the state is READY and nothing is evicted; also of a version in service
+	// that its backend says is out of order, whose state is UNAVAILABLE.
 	Model *model.Model
 }
 
@@ -126,8 +126,8 @@ func (m *Manager) AllReady() bool {
 // readyWithin is how long a model may take to say whether it is ready: Triton's limit.
 const readyWithin = 5 * time.Second
 
-// VersionReady reports whether a version is in service, evicted or not, its backend in order, and ready if it can be asked,
-// which may take until readyWithin.
+// VersionReady reports whether a version is in service, evicted or not, its backend in order, and ready if it can be
+// asked, which may take until readyWithin.
 func (m *Manager) VersionReady(name string, version int64) bool {
 	if mod, err := m.Find(name, version); err == nil {
 		ctx, stop := context.WithTimeout(context.Background(), readyWithin)

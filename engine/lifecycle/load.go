@@ -40,8 +40,8 @@ func (o *operation) loadAtStart(ctx context.Context, src *repo.Model) (kept bool
 	return c.load(o)
 }
 
-// loadRequested loads a model for a load request, whose override is nil if it brings none. As in Triton, it brings the models
-// of an ensemble's steps up to date even if the ensemble itself has not changed.
+// loadRequested loads a model for a load request, whose override is nil if it brings none. As in Triton, it brings the
+// models of an ensemble's steps up to date even if the ensemble itself has not changed.
 func (o *operation) loadRequested(ctx context.Context, key string, over *override) (kept bool, err error) {
 	c, err := o.m.begin(ctx, key, over, func(*entry) (*repo.Model, error) {
 		if over != nil && over.folder != "" {
@@ -79,9 +79,10 @@ func (o *operation) loadSingle(ctx context.Context, key string, version int64) (
 	return c.load(o)
 }
 
-// loadPolled loads a model that polling found changed, and that look finds again. A model that was unloaded on request is left
-// alone.
-func (o *operation) loadPolled(ctx context.Context, src *repo.Model, look func() (*repo.Model, error)) (kept bool, err error) {
+// loadPolled loads a model that polling found changed, and that look finds again. A model that was unloaded on request
+// is left alone.
+func (o *operation) loadPolled(ctx context.Context, src *repo.Model, look func() (*repo.Model, error)) (kept bool,
+	err error) {
 	o.skipHeld = true
 	c, err := o.m.begin(ctx, src.Key, nil, func(e *entry) (*repo.Model, error) {
 		if o.isHeld(e) {

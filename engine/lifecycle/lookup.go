@@ -15,9 +15,9 @@ import (
 // ErrEvicted is the error of Find for a version in service that is not in memory. Await takes requests for it.
 var ErrEvicted = status.New(status.Unavailable, "the model is not in memory")
 
-// Find returns the version of a model that is in service: the latest for infer.LatestVersion (-1). Errors, with Triton's
-// texts: NotFound for an unknown model or version and for a model without a version in service, Unavailable for a version that
-// is known and not in service. Also ErrEvicted.
+// Find returns the version of a model that is in service: the latest for infer.LatestVersion (-1). Errors, with
+// Triton's texts: NotFound for an unknown model or version and for a model without a version in service, Unavailable
+// for a version that is known and not in service. Also ErrEvicted.
 func (m *Manager) Find(name string, version int64) (*model.Model, error) {
 	s, key, err := m.table.Load().find(name)
 	switch {
@@ -40,7 +40,8 @@ func (m *Manager) Find(name string, version int64) (*model.Model, error) {
 		return nil, status.Errorf(status.Unavailable,
 			"Request for unknown model: '%s' version %d is not at ready state", name, version)
 	case !there:
-		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' version %d is not found", name, version)
+		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' version %d is not found", name,
+			version)
 	case mod == nil:
 		return nil, ErrEvicted
 	}
@@ -87,8 +88,8 @@ func (m *Manager) AcquireFor(r *infer.Request) (*model.Model, error) {
 	return m.Acquire(r.ModelName, r.Version)
 }
 
-// Config returns the effective configuration of a version in service, also of an evicted one. It must not be changed. Errors:
-// NotFound, with Triton's texts.
+// Config returns the effective configuration of a version in service, also of an evicted one. It must not be changed.
+// Errors: NotFound, with Triton's texts.
 func (m *Manager) Config(name string, version int64) (*inferencepb.ModelConfig, error) {
 	mod, err := m.Find(name, version)
 	if err == nil {
@@ -109,8 +110,8 @@ func (m *Manager) Config(name string, version int64) (*inferencepb.ModelConfig, 
 	return nil, ErrEvicted
 }
 
-// key returns the key of a model by its name or key; an unknown name is returned as it is. Errors: InvalidArg for a name that
-// several models have.
+// key returns the key of a model by its name or key; an unknown name is returned as it is. Errors: InvalidArg for a
+// name that several models have.
 func (m *Manager) key(name string) (string, error) {
 	if !m.o.Namespaces {
 		return name, nil
@@ -152,8 +153,8 @@ func (m *Manager) knownKeys(name string) []string {
 	return all
 }
 
-// loadKeys returns the keys of the models that a load of a name or key concerns: those of the repositories' models of that
-// name, or else the name.
+// loadKeys returns the keys of the models that a load of a name or key concerns: those of the repositories' models of
+// that name, or else the name.
 func (m *Manager) loadKeys(name string) []string {
 	if !m.o.Namespaces {
 		return []string{name}

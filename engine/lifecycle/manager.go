@@ -104,8 +104,8 @@ func (m *Manager) forget(e *entry) {
 	e.account.Close()
 }
 
-// lock returns a model's entry with op held; the caller unlocks it. If there is no entry, it makes one if add is set. If not,
-// and when the manager is closed, it returns nil.
+// lock returns a model's entry with op held; the caller unlocks it. If there is no entry, it makes one if add is set.
+// If not, and when the manager is closed, it returns nil.
 func (m *Manager) lock(key string, add bool) *entry {
 	for {
 		m.mu.Lock()
@@ -128,8 +128,8 @@ func (m *Manager) lock(key string, add bool) *entry {
 	}
 }
 
-// LoadAll loads every model of the repositories, as at start, and waits. A model that fails is in the index with its reason,
-// and in failed; only a repository that cannot be read is an error.
+// LoadAll loads every model of the repositories, as at start, and waits. A model that fails is in the index with its
+// reason, and in failed; only a repository that cannot be read is an error.
 func (m *Manager) LoadAll(ctx context.Context) (failed []error, err error) {
 	found, err := m.scan()
 	if err != nil {
@@ -182,10 +182,10 @@ func (m *Manager) Discover() error {
 	return nil
 }
 
-// Load loads a model, or what changed in it, and waits. over, if not nil, replaces its configuration and files. Errors have
-// Triton's texts: Internal "failed to load 'x', failed to poll from model repository" if it does not exist or its
-// configuration cannot be used, InvalidArg for an invalid name and "load failed for model 'x': …" if a version cannot be
-// loaded. Also InvalidArg if an override's file would lie outside the model's folder.
+// Load loads a model, or what changed in it, and waits. over, if not nil, replaces its configuration and files. Errors
+// have Triton's texts: Internal "failed to load 'x', failed to poll from model repository" if it does not exist or its
+// configuration cannot be used, InvalidArg for an invalid name and "load failed for model 'x': …" if a version cannot
+// be loaded. Also InvalidArg if an override's file would lie outside the model's folder.
 func (m *Manager) Load(ctx context.Context, name string, over *Override) error {
 	if err := m.checkName(name); err != nil {
 		return err
@@ -206,8 +206,8 @@ func (m *Manager) Load(ctx context.Context, name string, over *Override) error {
 	})
 }
 
-// Unload takes a model out of service and returns once no new request reaches it; requests that it has are executed. A model
-// that is not loaded is no error.
+// Unload takes a model out of service and returns once no new request reaches it; requests that it has are executed. A
+// model that is not loaded is no error.
 func (m *Manager) Unload(name string) {
 	for _, key := range m.knownKeys(name) {
 		m.unload(key)
@@ -242,8 +242,8 @@ func (m *Manager) retire(e *entry, ev retired, known bool) {
 	m.o.Events.changed()
 }
 
-// Close refuses all requests from now on, gives up loads under way, lets requests finish until ctx ends, then stops them, and
-// waits until every model is closed.
+// Close refuses all requests from now on, gives up loads under way, lets requests finish until ctx ends, then stops
+// them, and waits until every model is closed.
 func (m *Manager) Close(ctx context.Context) {
 	m.mu.Lock()
 	m.closed = true

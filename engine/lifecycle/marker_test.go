@@ -9,7 +9,8 @@ import (
 	"nereid/engine/repo"
 )
 
-// A marker .ready in a model folder takes the place of the settle time: what is written after it waits for it to be written again.
+// A marker .ready in a model folder takes the place of the settle time: what is written after it waits for it to be
+// written again.
 func TestReadyMarker_A059_B14(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Settle = time.Hour })
 	look := func() (next time.Duration) {
@@ -95,6 +96,7 @@ func TestANewModelWaitsForItsMarker_A059_B14(t *testing.T) {
 	r.wait()
 	r.check("copied after the marker", "m")
 	if s, known := r.Model("m"); !known || s.Waits == nil || r.AllReady() != true {
-		t.Errorf("status %+v, known %v, all ready %v; want a reason, and a server that is ready", s, known, r.AllReady())
+		t.Errorf("status %+v, known %v, all ready %v; want a reason, and a server that is ready", s, known,
+			r.AllReady())
 	}
 }

@@ -18,11 +18,11 @@ import (
 type Options struct {
 	// Repositories are folders of model folders. None: nothing can be loaded.
 	Repositories []string
-	// Remotes holds those of Repositories that are not folders of this machine, by their names there. The caller closes them,
-	// before the Manager, so that downloads under way end.
+	// Remotes holds those of Repositories that are not folders of this machine, by their names there. The caller closes
+	// them, before the Manager, so that downloads under way end.
 	Remotes map[string]repo.Remote
-	// Namespaces lets repositories have models of the same name: a request whose name several models have is refused, and an
-	// ensemble's steps prefer the models of its own repository (--model-namespacing).
+	// Namespaces lets repositories have models of the same name: a request whose name several models have is refused,
+	// and an ensemble's steps prefer the models of its own repository (--model-namespacing).
 	Namespaces bool
 	// ConfigName selects configs/<name>.pbtxt over config.pbtxt where it exists (--model-config-name).
 	ConfigName string
@@ -30,7 +30,8 @@ type Options struct {
 	Agents     []agent.Agent // repository agents
 	// DisableAutoComplete refuses models without a complete configuration (--disable-auto-complete-config).
 	DisableAutoComplete bool
-	// DefaultMaxBatchSize is for models that can batch and do not set max_batch_size. nil: 4; 0 turns batching off for them.
+	// DefaultMaxBatchSize is for models that can batch and do not set max_batch_size. nil: 4; 0 turns batching off for
+	// them.
 	DefaultMaxBatchSize *int
 	// DefaultMaxBatchSizes override DefaultMaxBatchSize for single backends, by name.
 	DefaultMaxBatchSizes map[string]int
@@ -52,8 +53,8 @@ type Options struct {
 	RateLimiter *instance.Limiter
 	// Machine has the GPUs that models may use. nil: none.
 	Machine *device.Machine
-	// HostPolicies say by name which cores and which NUMA node's memory the instances of groups of that host_policy use. Those
-	// named "cpu", "model" and "gpu_<id>" hold for groups of that kind that name none (--host-policy).
+	// HostPolicies say by name which cores and which NUMA node's memory the instances of groups of that host_policy
+	// use. Those named "cpu", "model" and "gpu_<id>" hold for groups of that kind that name none (--host-policy).
 	HostPolicies map[string]affinity.Policy
 	// GPULimits are the shares of GPUs' memory, by their number, above which no model is loaded onto them
 	// (--model-load-gpu-limit).

@@ -65,7 +65,8 @@ func (o *Options) unpack(name string, over *Override) (*override, error) {
 	return ov, nil
 }
 
-// maxOverrideFiles is how many files a load request may bring: a model has a few, a request to fill the disk with folders many.
+// maxOverrideFiles is how many files a load request may bring: a model has a few, a request to fill the disk with
+// folders many.
 const maxOverrideFiles = 4096
 
 // check reports a file that would lie outside the model's folder, and too many of them.
@@ -74,11 +75,14 @@ func (o *Override) check() error {
 		return nil
 	}
 	if len(o.Files) > maxOverrideFiles {
-		return status.Errorf(status.InvalidArg, "the load request brings %d files, at most %d are taken; put the model into a repository", len(o.Files), maxOverrideFiles)
+		return status.Errorf(status.InvalidArg,
+			"the load request brings %d files, at most %d are taken; put the model into a repository", len(o.Files),
+			maxOverrideFiles)
 	}
 	for path := range o.Files {
 		if !filepath.IsLocal(path) || strings.Contains(path, `\`) || strings.HasSuffix(path, "/") {
-			return status.Errorf(status.InvalidArg, "file override %q must be a path inside the model folder, such as file:1/model.onnx", path)
+			return status.Errorf(status.InvalidArg,
+				"file override %q must be a path inside the model folder, such as file:1/model.onnx", path)
 		}
 	}
 	return nil

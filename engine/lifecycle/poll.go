@@ -22,17 +22,18 @@ type pending struct {
 	since time.Time
 }
 
-// writtenMost is for how many settle times a model whose files do not change still waits while a program has one of them open
-// for writing. That is long enough for a copy that pauses, and ends the wait for a program that keeps its log there.
+// writtenMost is for how many settle times a model whose files do not change still waits while a program has one of
+// them open for writing. That is long enough for a copy that pauses, and ends the wait for a program that keeps its log
+// there.
 const writtenMost = 30
 
 // burst is how long Run waits after a notification for others: copying one file causes thousands.
 const burst = 50 * time.Millisecond
 
-// Run polls the repositories until ctx is done: every interval, and at once where the file system notifies of a change. A
-// changed model is loaded once its files have stayed unchanged for the settle time, so that one that is being copied is not
-// loaded half; a model whose folder is gone is unloaded. While a repository cannot be read nothing is unloaded. Changes that
-// Run started may outlive it; Close waits for them.
+// Run polls the repositories until ctx is done: every interval, and at once where the file system notifies of a change.
+// A changed model is loaded once its files have stayed unchanged for the settle time, so that one that is being copied
+// is not loaded half; a model whose folder is gone is unloaded. While a repository cannot be read nothing is unloaded.
+// Changes that Run started may outlive it; Close waits for them.
 func (m *Manager) Run(ctx context.Context, interval time.Duration) {
 	p := &m.poller
 	changes := repo.Watch(ctx, m.o.Repositories, interval, m.o.Log)
@@ -144,7 +145,8 @@ func (p *poller) due(key string, src *repo.Model, complete bool) (rest time.Dura
 
 // errCopying is why a model with a marker waits.
 var errCopying = status.Errorf(status.Unavailable,
-	"a change waits for its copy to be over: a file was written after the marker %s; write that again when all is there",
+	"a change waits for its copy to be over: a file was written after the marker %s; "+
+		"write that again when all is there",
 	repo.ReadyName)
 
 // setWaits notes why a change that polling saw is not made yet; nil: there is no reason.
@@ -177,8 +179,8 @@ func (p *poller) settled(src *repo.Model) (*repo.Model, error) {
 	return now, err
 }
 
-// forgetIfGone forgets a model whose folder a scan did not find. It looks again under the model's lock: since that scan the
-// folder may have been created, and loaded on request.
+// forgetIfGone forgets a model whose folder a scan did not find. It looks again under the model's lock: since that scan
+// the folder may have been created, and loaded on request.
 func (p *poller) forgetIfGone(key string) {
 	m := p.m
 	e := m.lock(key, false)

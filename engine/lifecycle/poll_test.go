@@ -16,7 +16,8 @@ import (
 func TestPollForgetsOnlyWhatIsGone(t *testing.T) {
 	root := t.TempDir()
 	const config = `backend: "identity" max_batch_size: 4 ` +
-		`input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ 4 ] } ] output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 4 ] } ]`
+		`input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ 4 ] } ] output [ { name: "OUTPUT0" data_type: ` +
+		`TYPE_FP32 dims: [ 4 ] } ]`
 	if err := os.MkdirAll(filepath.Join(root, "m/1"), 0o755); err != nil {
 		t.Fatal(err)
 	}

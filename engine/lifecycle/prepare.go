@@ -53,8 +53,8 @@ func versionFolder(src *repo.Model, n int64) string {
 	return filepath.Join(src.Folder, strconv.FormatInt(n, 10))
 }
 
-// prepare reads, completes and validates a model's configuration. An error means that no version can be tried. The plan is
-// nil if the folder itself is at fault.
+// prepare reads, completes and validates a model's configuration. An error means that no version can be tried. The plan
+// is nil if the folder itself is at fault.
 func (l *loader) prepare(ctx context.Context, src *repo.Model, over *override, c choice) (*plan, error) {
 	if src.Err != nil {
 		return nil, src.Err
@@ -139,8 +139,8 @@ func (p *plan) checkName() error {
 		"unexpected directory name '%s' for model '%s', directory name must equal model name", p.src.Name, name)
 }
 
-// newestVersion returns the newest version that is on this machine, 0 for none. The versions of a remote model that are to be
-// served are downloaded first, one after the other, the newest first. One that cannot be downloaded gets a fault.
+// newestVersion returns the newest version that is on this machine, 0 for none. The versions of a remote model that are
+// to be served are downloaded first, one after the other, the newest first. One that cannot be downloaded gets a fault.
 func (l *loader) newestVersion(ctx context.Context, p *plan, c choice) (newest int64, err error) {
 	if !p.src.Remote() {
 		for n := range p.src.Versions {
@@ -163,7 +163,8 @@ func (l *loader) newestVersion(ctx context.Context, p *plan, c choice) (newest i
 	return newest, nil
 }
 
-// completeBackend derives the backend from the files of a version, 0 for none, where the configuration does not name it.
+// completeBackend derives the backend from the files of a version, 0 for none, where the configuration does not name
+// it.
 func (p *plan) completeBackend(version int64) error {
 	var entries []os.DirEntry
 	if version > 0 {
@@ -210,8 +211,10 @@ func (l *loader) backendOf(cfg *inferencepb.ModelConfig) (backend.Backend, error
 func (l *loader) load(ctx context.Context, p *plan, n int64, noteUse bool) (*model.Model, error) {
 	for try := 0; ; try++ {
 		m, err := model.Load(ctx, model.Spec{
-			Name: p.src.Name, Version: n, Config: p.cfg, ModelFolder: p.src.Folder, VersionFolder: versionFolder(p.src, n),
-			Backend: p.backend, Host: l.host, Models: l.stepOf, Stats: l.stats.Version(p.src.Key, n), Log: l.o.Log,
+			Name: p.src.Name, Version: n, Config: p.cfg, ModelFolder: p.src.Folder,
+			VersionFolder: versionFolder(p.src, n),
+			Backend:       p.backend, Host: l.host, Models: l.stepOf, Stats: l.stats.Version(p.src.Key, n),
+			Log:   l.o.Log,
 			Cache: l.o.Cache, Cores: l.cores, Slices: &l.slices, Limiter: l.o.RateLimiter, Machine: l.o.Machine,
 			GPULimits: l.o.GPULimits, HostPolicies: l.o.HostPolicies, NoteUse: noteUse,
 		})

@@ -15,9 +15,9 @@ import (
 	"nereid/engine/status"
 )
 
-// Random changes, faults, loads, unloads, polls and closes, with clients all the while. "steady" is changed and broken but
-// never taken away on purpose: no request to it may fail. "wild" gets everything. In the end both are mended, and what is
-// in service must be what the repository says. NEREID_SOAK=1 runs ten times as many.
+// Random changes, faults, loads, unloads, polls and closes, with clients all the while. "steady" is changed and broken
+// but never taken away on purpose: no request to it may fail. "wild" gets everything. In the end both are mended, and
+// what is in service must be what the repository says. NEREID_SOAK=1 runs ten times as many.
 func TestRandomLife(t *testing.T) {
 	seeds := uint64(60)
 	if os.Getenv("NEREID_SOAK") != "" {
@@ -150,7 +150,8 @@ func (r *rig) checkEnd(name string) {
 		r.t.Errorf("in the end %s has the error %v", name, s.Err)
 	}
 	for _, v := range s.Versions {
-		if v.State == Loading || v.State == Ready && (v.Reason != "" || v.Model == nil) || v.State == Unavailable && v.Model != nil {
+		if v.State == Loading || v.State == Ready && (v.Reason != "" || v.Model == nil) || v.State == Unavailable &&
+			v.Model != nil {
 			r.t.Errorf("in the end version %d of %s is %s %q", v.Version, name, v.State, v.Reason)
 		}
 	}

@@ -10,18 +10,24 @@ import (
 
 // refusals say of Triton's backends that this server does not have why, and what to do. By the backend's name.
 var refusals = map[string]string{
-	modelconfig.BackendTensorRT: "runs engines that TensorRT has built for one kind of GPU and one of its releases, which are not loaded here; " +
-		"serve the ONNX model that the engine was built from, with optimization { execution_accelerators { gpu_execution_accelerator: [ { name: \"tensorrt\" } ] } } on a machine with a GPU",
+	modelconfig.BackendTensorRT: "runs engines that TensorRT has built for one kind of GPU and one of its releases, " +
+		"which are not loaded here; " +
+		"serve the ONNX model that the engine was built from, with optimization { execution_accelerators { " +
+		"gpu_execution_accelerator: [ { name: \"tensorrt\" } ] } } on a machine with a GPU",
 	modelconfig.BackendCaffe2: "ran Caffe2's networks, and nothing does any more: PyTorch has dropped Caffe2; " +
 		"convert the model to ONNX with the PyTorch that still has it (caffe2.python.onnx.frontend, before 2.4)",
 	modelconfig.BackendOneFlow: "needs OneFlow's library, of which no package index has a build that works; " +
-		"convert the model to ONNX (oneflow_onnx), or, where OneFlow is installed, put a oneflow/model.py that runs it into --backend-directory",
+		"convert the model to ONNX (oneflow_onnx), or, where OneFlow is installed, put a oneflow/model.py that runs " +
+		"it into --backend-directory",
 	modelconfig.BackendDALI: "needs NVIDIA's DALI as a library of Triton's, which is not loaded here; " +
-		"put the pipeline into a Python model (pip install nvidia-dali-cuda120, and nvidia.dali in its model.py), or its operators into an ONNX model",
+		"put the pipeline into a Python model (pip install nvidia-dali-cuda120, and nvidia.dali in its model.py), " +
+		"or its operators into an ONNX model",
 	modelconfig.BackendVLLM: "is one that is written in Python and does not come with this server; " +
-		"install vllm, put the vllm/model.py of its makers into --backend-directory and name its environment by the parameter EXECUTION_ENV_PATH",
+		"install vllm, put the vllm/model.py of its makers into --backend-directory and name its environment by the " +
+		"parameter EXECUTION_ENV_PATH",
 	"tensorrtllm": "needs TensorRT-LLM as a library of Triton's, which is not loaded here; " +
-		"put a tensorrtllm/model.py that runs TensorRT-LLM's Python API into --backend-directory, or serve the model with vLLM in that way",
+		"put a tensorrtllm/model.py that runs TensorRT-LLM's Python API into --backend-directory, or serve the " +
+		"model with vLLM in that way",
 }
 
 // Refused says of a backend that Triton has and this server may not have why, and what to do; "" of any other.
@@ -49,4 +55,5 @@ func Unsupported(cfg *inferencepb.ModelConfig, hasBackend bool) (path string, er
 }
 
 // others are backends that a program with this engine may leave out.
-var others = []string{modelconfig.BackendPyTorch, modelconfig.BackendTensorFlow, modelconfig.BackendOpenVINO, modelconfig.BackendFIL}
+var others = []string{modelconfig.BackendPyTorch, modelconfig.BackendTensorFlow, modelconfig.BackendOpenVINO,
+	modelconfig.BackendFIL}

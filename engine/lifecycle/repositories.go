@@ -92,8 +92,8 @@ func (r *Repositories) checkName(name string) error {
 	return repo.CheckName(name)
 }
 
-// link sets the namespace of every step of an ensemble (ensemble.Link). Errors: InvalidArg, with Triton's text, for models
-// that do not exist and for names that several other repositories have.
+// link sets the namespace of every step of an ensemble (ensemble.Link). Errors: InvalidArg, with Triton's text, for
+// models that do not exist and for names that several other repositories have.
 func (r *Repositories) link(src *repo.Model, cfg *inferencepb.ModelConfig) error {
 	own, _ := repo.Split(src.Key) // not of src.Root: its files may have come with a request
 	var missing []string
@@ -123,9 +123,9 @@ func (r *Repositories) namespacesOf(name string) (all []string) {
 	return all
 }
 
-// Register adds a model repository. folders, which may be nil, gives models other names than their folders': the folder by
-// the model's name, one name for each folder. Nothing is loaded. Errors, with Triton's texts: AlreadyExists for a repository
-// or a name that is registered already, InvalidArg for invalid names and for a folder that does not exist.
+// Register adds a model repository. folders, which may be nil, gives models other names than their folders': the folder
+// by the model's name, one name for each folder. Nothing is loaded. Errors, with Triton's texts: AlreadyExists for a
+// repository or a name that is registered already, InvalidArg for invalid names and for a folder that does not exist.
 func (r *Repositories) Register(path string, folders map[string]string) error {
 	path = filepath.Clean(path)
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
@@ -165,8 +165,8 @@ func (r *Repositories) Register(path string, folders map[string]string) error {
 	return nil
 }
 
-// Unregister removes a model repository. Models loaded from it stay in service until they are unloaded. Errors: InvalidArg,
-// with Triton's text.
+// Unregister removes a model repository. Models loaded from it stay in service until they are unloaded. Errors:
+// InvalidArg, with Triton's text.
 func (r *Repositories) Unregister(path string) error {
 	path = filepath.Clean(path)
 	r.mu.Lock()

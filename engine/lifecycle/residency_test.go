@@ -114,7 +114,9 @@ func TestResidencyOfAGPU(t *testing.T) {
 		t.Errorf("%d models are in memory and take %v of the GPU, want 5 and 500", len(r.resident()), used.GPU)
 	}
 	for _, s := range r.Models() {
-		if in := slices.Contains(r.resident(), s.Name); in && (s.Memory.GPU[1] != 100 || s.Memory.GPUSource != model.FromAllocator || s.Memory.Source != model.FromAllocator) {
+		if in := slices.Contains(r.resident(), s.Name); in &&
+			(s.Memory.GPU[1] != 100 || s.Memory.GPUSource != model.FromAllocator ||
+				s.Memory.Source != model.FromAllocator) {
 			t.Errorf("%s: %+v, want 100 bytes of GPU 1 from the allocator", s.Name, s.Memory)
 		}
 	}
@@ -177,7 +179,8 @@ func TestWhatIsLoadedCountsAtOnce(t *testing.T) {
 	}
 }
 
-// A load that turns out larger than its files waits for room, and what it holds counts meanwhile: a third is not let in.
+// A load that turns out larger than its files waits for room, and what it holds counts meanwhile: a third is not let
+// in.
 func TestWhatDoesNotFitYetCounts(t *testing.T) {
 	r := twelve(t, nil)
 	r.load("m0")
@@ -221,7 +224,8 @@ func TestResidencyRules(t *testing.T) {
 		do   func(t *testing.T, r *rig)
 	}{
 		{"a pinned model stays, by hand and by its configuration", func(t *testing.T, r *rig) {
-			r.write("m1/config.pbtxt", policy("all {}")+` parameters { key: "residency" value { string_value: "pinned" } }`)
+			r.write("m1/config.pbtxt", policy("all {}")+
+				` parameters { key: "residency" value { string_value: "pinned" } }`)
 			r.Pin("m0", &yes)
 			r.load("m0")
 			r.load("m1")
@@ -238,7 +242,9 @@ func TestResidencyRules(t *testing.T) {
 		{"a model that is larger than the budget says how many bytes are short", func(t *testing.T, r *rig) {
 			r.b.size = 600
 			err := r.Load(t.Context(), "m0", nil)
-			if err == nil || !strings.Contains(err.Error(), "it needs 600 bytes of memory and is 50 bytes short of fitting into the budget of 550 bytes (--model-memory-budget)") {
+			if err == nil || !strings.Contains(err.Error(),
+				"it needs 600 bytes of memory and is 50 bytes short of fitting into the budget of 550 bytes "+
+					"(--model-memory-budget)") {
 				t.Errorf("load = %v", err)
 			}
 			if open, _, _ := r.b.count(); open != 0 {
@@ -342,9 +348,11 @@ func TestResidencyRules(t *testing.T) {
 			r.until("it is unloaded", func() bool { return r.reason("m0", 1) == "unloaded" })
 		}},
 		{"what overrides the files survives", func(t *testing.T, r *rig) {
-			const good = `{"backend":"identity","max_batch_size":3,"input":[{"name":"INPUT0","data_type":"TYPE_FP32","dims":[4]}],` +
+			const good = `{"backend":"identity","max_batch_size":3,"input":[{"name":"INPUT0",` +
+				`"data_type":"TYPE_FP32","dims":[4]}],` +
 				`"output":[{"name":"OUTPUT0","data_type":"TYPE_FP32","dims":[4]}]}`
-			if err := r.Load(t.Context(), "new", &Override{Config: good, Files: map[string][]byte{"7/file": nil}}); err != nil {
+			if err := r.Load(t.Context(), "new",
+				&Override{Config: good, Files: map[string][]byte{"7/file": nil}}); err != nil {
 				t.Fatal(err)
 			}
 			if err := r.Evict("new"); err != nil {
@@ -413,7 +421,8 @@ func TestReloadPolicies(t *testing.T) {
 				most = max(most, open)
 				return nil
 			}
-			text := policy("latest { num_versions: 1 }") + fmt.Sprintf(` parameters { key: "reload_policy" value { string_value: "%s" } }`, policyName)
+			text := policy("latest { num_versions: 1 }") +
+				fmt.Sprintf(` parameters { key: "reload_policy" value { string_value: "%s" } }`, policyName)
 			r.write("m/config.pbtxt", text)
 			r.write("m/1/file", "")
 			r.load("m")
@@ -443,7 +452,8 @@ func TestReloadPolicies(t *testing.T) {
 			close(stop)
 			wg.Wait()
 			r.check("in the end", "m", 2)
-			if want := map[string]int{ReloadAvailability: 1, ReloadResources: 0}[policyName]; most != want && (policyName == ReloadResources || most < want) {
+			if want := map[string]int{ReloadAvailability: 1, ReloadResources: 0}[policyName]; most != want &&
+				(policyName == ReloadResources || most < want) {
 				t.Errorf("up to %d models were open when another was loaded, want %d", most, want)
 			}
 		})

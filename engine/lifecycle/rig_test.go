@@ -157,7 +157,8 @@ func newRig(t testing.TB, edit func(*Options)) *rig {
 		for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; runtime.Gosched() {
 			if time.Now().After(deadline) { // the runtime needs a moment to reap what has returned
 				buf := make([]byte, 1<<16)
-				t.Fatalf("%d goroutines after Close, %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+				t.Fatalf("%d goroutines after Close, %d before:\n%s", runtime.NumGoroutine(), before,
+					buf[:runtime.Stack(buf, true)])
 			}
 		}
 		left, err := os.ReadDir(o.OverrideFolder)
@@ -226,7 +227,8 @@ func (r *rig) pollAll() {
 
 // loadPolled loads a model as polling does that found src, and that look finds again.
 func (r *rig) loadPolled(src *repo.Model, look func() (*repo.Model, error)) error {
-	return dependentsOf(r.Manager).change(src.Key, func(o *operation) (bool, error) { return o.loadPolled(r.t.Context(), src, look) })
+	return dependentsOf(r.Manager).change(src.Key,
+		func(o *operation) (bool, error) { return o.loadPolled(r.t.Context(), src, look) })
 }
 
 // wait waits for the changes under way that polling began.
@@ -248,7 +250,8 @@ func (r *rig) wait() {
 }
 
 const pickyConfig = `backend: "identity" max_batch_size: 4 ` +
-	`input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ 4 ] } ] output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 4 ] LABELS } ] ` +
+	`input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ 4 ] } ] output [ { name: "OUTPUT0" data_type: TYPE_FP32 ` +
+	`dims: [ 4 ] LABELS } ] ` +
 	`instance_group [ { count: 1 kind: KIND_CPU } ] version_policy: { POLICY } `
 
 func policy(p string) string {
@@ -302,7 +305,8 @@ func (r *rig) check(what, name string, want ...int64) {
 	r.t.Helper()
 	if got := r.serving(name); !slices.Equal(got, want) {
 		s, _ := r.Model(name)
-		r.t.Errorf("%s: versions %v of %s are in service, want %v (error %v, versions %+v)", what, got, name, want, s.Err, s.Versions)
+		r.t.Errorf("%s: versions %v of %s are in service, want %v (error %v, versions %+v)", what, got, name, want,
+			s.Err, s.Versions)
 	}
 }
 
@@ -325,7 +329,8 @@ func (r *rig) ask(name string) error {
 	q := infer.New()
 	defer q.Release()
 	q.ModelName = name
-	q.Inputs = append(q.Inputs, tensor.Tensor{Name: "INPUT0", DataType: tensor.FP32, Shape: []int64{1, 4}, Data: make([]byte, 16)})
+	q.Inputs = append(q.Inputs, tensor.Tensor{Name: "INPUT0", DataType: tensor.FP32, Shape: []int64{1, 4},
+		Data: make([]byte, 16)})
 	m, err := r.Acquire(name, infer.LatestVersion)
 	switch {
 	case errors.Is(err, ErrEvicted):

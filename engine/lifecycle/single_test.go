@@ -59,7 +59,8 @@ func TestOneVersionAlone(t *testing.T) {
 	}
 	r.check("a broken version changes nothing", "m", 1, 4)
 	r.remove("m/2/broken")
-	if err := r.LoadVersion(t.Context(), "m", 9); status.CodeOf(errors.Unwrap(err)) != status.NotFound && !strings.Contains(err.Error(), "version 9 is not in the model repository") {
+	if err := r.LoadVersion(t.Context(), "m", 9); status.CodeOf(errors.Unwrap(err)) != status.NotFound &&
+		!strings.Contains(err.Error(), "version 9 is not in the model repository") {
 		t.Errorf("load of a version that is not there = %v", err)
 	}
 	if err := r.UnloadVersion("m", 9); status.CodeOf(err) != status.NotFound {
@@ -105,7 +106,8 @@ func TestAVersionAloneHidesNoChange(t *testing.T) {
 	r.pollAll()
 	s, _ = r.Model("m")
 	if s.Versions[0].Reloads != 1 || s.Versions[1].Reloads != 0 {
-		t.Errorf("after polling version 1 was reloaded %d times, version 2 %d times; want 1 and 0", s.Versions[0].Reloads, s.Versions[1].Reloads)
+		t.Errorf("after polling version 1 was reloaded %d times, version 2 %d times; want 1 and 0",
+			s.Versions[0].Reloads, s.Versions[1].Reloads)
 	}
 	r.check("both serve", "m", 1, 2)
 }
@@ -197,7 +199,8 @@ func TestRegisteredRepositories_A024_I005(t *testing.T) {
 	if err := r.Register(r.root, nil); err != nil {
 		t.Error(err)
 	}
-	if found, _ := repo.Scan(r.scanOptions()); found["inside"] == nil || found["inside"].Folder != filepath.Join(r.root, "inside") {
+	if found, _ := repo.Scan(r.scanOptions()); found["inside"] == nil ||
+		found["inside"].Folder != filepath.Join(r.root, "inside") {
 		t.Errorf("registered without names: %v", found)
 	}
 }

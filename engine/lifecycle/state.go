@@ -27,16 +27,16 @@ var (
 	errUnloaded = status.New(status.Unavailable, "unloaded")
 )
 
-// life is where a model stands: a value that only next makes another of. The manager keeps one per model and carries out
-// the effects.
+// life is where a model stands: a value that only next makes another of. The manager keeps one per model and carries
+// out the effects.
 type life struct {
 	wanted bool // it is to be served: counts for readiness
 	held   bool // unloaded by hand: polling leaves it alone until it is loaded by hand or its folder goes
 	err    error
 	// versions are all that are known of, by number.
 	versions map[int64]standing
-	// picked are the versions that were loaded (true) or unloaded (false) alone, whatever the version policy says, until
-	// the model is loaded as a whole.
+	// picked are the versions that were loaded (true) or unloaded (false) alone, whatever the version policy says,
+	// until the model is loaded as a whole.
 	picked map[int64]bool
 }
 
@@ -61,8 +61,8 @@ type standing struct {
 // serves reports whether requests to the version are taken.
 func (s standing) serves() bool { return s.model != nil || s.evicted }
 
-// effects are what the manager does after an event, in this order: it publishes the table of what serves, and closes what
-// has left as soon as its last request is answered.
+// effects are what the manager does after an event, in this order: it publishes the table of what serves, and closes
+// what has left as soon as its last request is answered.
 type effects struct {
 	publish bool
 	drain   []leaving
@@ -251,7 +251,8 @@ func (e tried) settle(l *life, r outcome, fx *effects) {
 	v := l.versions[r.number]
 	switch {
 	case r.err != nil && v.model != nil:
-		v.reason = status.Errorf(status.CodeOf(r.err), "reload failed, the version loaded before goes on serving: %w", r.err)
+		v.reason = status.Errorf(status.CodeOf(r.err), "reload failed, the version loaded before goes on serving: %w",
+			r.err)
 	case r.err != nil:
 		v.state, v.reason, v.evicted = Unavailable, r.err, false
 	case r.untouched:

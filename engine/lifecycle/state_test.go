@@ -15,9 +15,9 @@ import (
 	"nereid/engine/repo"
 )
 
-// Thousands of random lives of one model: changes whose versions fail or not, refused configurations, loads and unloads of
-// the whole and of one version, evictions, suspensions, and drains that end whenever they like. After every event the
-// machine's promises must hold; see world.check. NEREID_SOAK=1 runs ten times as many.
+// Thousands of random lives of one model: changes whose versions fail or not, refused configurations, loads and unloads
+// of the whole and of one version, evictions, suspensions, and drains that end whenever they like. After every event
+// the machine's promises must hold; see world.check. NEREID_SOAK=1 runs ten times as many.
 func TestStateMachine(t *testing.T) {
 	lives := uint64(2000)
 	if os.Getenv("NEREID_SOAK") != "" {
@@ -60,7 +60,8 @@ func (w *world) fail(format string, args ...any) {
 func (w *world) do(ev event) effects {
 	w.events = append(w.events, ev)
 	before := w.l
-	kept := life{wanted: before.wanted, held: before.held, err: before.err, versions: maps.Clone(before.versions), picked: maps.Clone(before.picked)}
+	kept := life{wanted: before.wanted, held: before.held, err: before.err, versions: maps.Clone(before.versions),
+		picked: maps.Clone(before.picked)}
 	after, fx := next(w.l, ev)
 	if !reflect.DeepEqual(before, kept) {
 		w.fail("the event changed the life that it was given")
@@ -221,7 +222,8 @@ func (w *world) change() {
 			w.loaded = append(w.loaded, r.model)
 		}
 	}
-	w.conclude(tried{src: src, wanted: wanted, results: results, at: time.Unix(1, 0), void: failures == len(results) && w.rng.IntN(2) == 0}, before, failures)
+	w.conclude(tried{src: src, wanted: wanted, results: results, at: time.Unix(1, 0), void: failures == len(results) &&
+		w.rng.IntN(2) == 0}, before, failures)
 }
 
 // conclude is the end of a change, and what is promised of it.

@@ -25,7 +25,8 @@ type served struct {
 	wanted    bool // it is to be served
 }
 
-// with returns a table in which a model has these versions. While it has any, those with a sequence batcher that leave linger.
+// with returns a table in which a model has these versions. While it has any, those with a sequence batcher that leave
+// linger.
 func (t *table) with(name string, versions map[int64]*model.Model, wanted bool) *table {
 	next := t.without(name)
 	s := &served{versions: versions, wanted: wanted}
@@ -83,9 +84,9 @@ func (t *table) without(name string) *table {
 	return next
 }
 
-// With Options.Namespaces models are known by the keys of package repo: their repository and their name. Requests use plain
-// names: a name that one model has means that one, a name that several have is refused with Triton's text. A key is accepted
-// wherever a name is, for which Triton has no way.
+// With Options.Namespaces models are known by the keys of package repo: their repository and their name. Requests use
+// plain names: a name that one model has means that one, a name that several have is refused with Triton's text. A key
+// is accepted wherever a name is, for which Triton has no way.
 
 // names says what plain names mean in a table with namespaces.
 type names map[string]meaning
@@ -119,8 +120,8 @@ func namesOf(models map[string]*served) names {
 	return all
 }
 
-// find returns what a table has of a model by its name or key, and the key; nil if it has nothing. Errors: InvalidArg for a
-// name that several models have.
+// find returns what a table has of a model by its name or key, and the key; nil if it has nothing. Errors: InvalidArg
+// for a name that several models have.
 func (t *table) find(name string) (s *served, key string, err error) {
 	if s := t.models[name]; s != nil || t.names == nil {
 		return s, name, nil
@@ -138,5 +139,6 @@ func (t *table) find(name string) (s *served, key string, err error) {
 // ambiguous returns Triton's error for a name that several models have.
 func ambiguous(name string, n int) error {
 	return status.Errorf(status.InvalidArg,
-		"There are %d identifiers of model '%s' in global map, model namespace must be provided to resolve ambiguity.", n, name)
+		"There are %d identifiers of model '%s' in global map, model namespace must be provided to resolve ambiguity.",
+		n, name)
 }

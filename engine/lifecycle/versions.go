@@ -9,9 +9,9 @@ import (
 	"nereid/engine/status"
 )
 
-// LoadVersion loads one version of a model alone, whatever its version policy says, and waits; its other versions stay as
-// they are. The version stays in service until it is unloaded or the model is loaded as a whole. Errors: those of Load, and
-// NotFound for a version that is not in the repository.
+// LoadVersion loads one version of a model alone, whatever its version policy says, and waits; its other versions stay
+// as they are. The version stays in service until it is unloaded or the model is loaded as a whole. Errors: those of
+// Load, and NotFound for a version that is not in the repository.
 func (m *Manager) LoadVersion(ctx context.Context, name string, version int64) error {
 	if err := m.checkName(name); err != nil {
 		return err
@@ -43,9 +43,9 @@ func (m *Manager) inService(name string) []int64 {
 	return nil
 }
 
-// UnloadVersion takes one version of a model out of service. Its other versions stay, and it stays out, whatever the version
-// policy says, until it or the whole model is loaded again. With the last version the model is unloaded. A version that is
-// known and not in service is no error. Errors: NotFound.
+// UnloadVersion takes one version of a model out of service. Its other versions stay, and it stays out, whatever the
+// version policy says, until it or the whole model is loaded again. With the last version the model is unloaded. A
+// version that is known and not in service is no error. Errors: NotFound.
 func (m *Manager) UnloadVersion(name string, version int64) error {
 	name, err := m.key(name)
 	if err != nil {
@@ -53,7 +53,8 @@ func (m *Manager) UnloadVersion(name string, version int64) error {
 	}
 	e := m.lock(name, false)
 	if e == nil {
-		return status.Errorf(status.NotFound, "failed to unload version %d of '%s': there is no such model", version, name)
+		return status.Errorf(status.NotFound, "failed to unload version %d of '%s': there is no such model", version,
+			name)
 	}
 	before := m.inService(name)
 	m.mu.Lock()
@@ -66,7 +67,8 @@ func (m *Manager) UnloadVersion(name string, version int64) error {
 	case !known:
 		m.mu.Unlock()
 		e.op.Unlock()
-		return status.Errorf(status.NotFound, "failed to unload version %d of '%s': there is no such version", version, name)
+		return status.Errorf(status.NotFound, "failed to unload version %d of '%s': there is no such version", version,
+			name)
 	case v.serves() && last:
 		m.mu.Unlock()
 		m.retire(e, retired{byHand: true}, true)
@@ -95,7 +97,8 @@ func (c *change) choose() choice {
 	return choice{maps.Clone(c.e.picked), c.only, slices.Sorted(maps.Keys(c.e.serving()))}
 }
 
-// of returns the versions to serve, ascending, where the version policy says policy and those of the repository are there.
+// of returns the versions to serve, ascending, where the version policy says policy and those of the repository are
+// there.
 func (c choice) of(policy, there []int64) ([]int64, error) {
 	if c.only != 0 {
 		if !slices.Contains(there, c.only) {
@@ -116,8 +119,8 @@ func (c choice) of(policy, there []int64) ([]int64, error) {
 	return all, nil
 }
 
-// noteSingle remembers that a version was loaded alone, and returns what the model comes from now. Its other versions may
-// have changed since they were loaded, which the next scan has to see. Manager.mu is held.
+// noteSingle remembers that a version was loaded alone, and returns what the model comes from now. Its other versions
+// may have changed since they were loaded, which the next scan has to see. Manager.mu is held.
 func (c *change) noteSingle(p *plan, ok bool) *repo.Model {
 	e, src := c.e, c.src
 	if ok {

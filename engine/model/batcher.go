@@ -23,16 +23,16 @@ func newBatcher(cfg *inferencepb.ModelConfig, coresBusy func() bool) sched.Batch
 	return sched.NewDynamic(p)
 }
 
-// sharesCores says whether a model's instances take time from each other: all on the CPU, with a backend that computes in
-// this process. What others do in a process of their own, or waiting for something else, is not known.
+// sharesCores says whether a model's instances take time from each other: all on the CPU, with a backend that computes
+// in this process. What others do in a process of their own, or waiting for something else, is not known.
 func sharesCores(loaded backend.Model, places []backend.Placement) bool {
 	return loaded.Traits().RunsInline && !slices.ContainsFunc(places, func(p backend.Placement) bool {
 		return p.Kind != inferencepb.ModelInstanceGroup_KIND_CPU || p.Affinity.Cores != nil
 	})
 }
 
-// batchStrategy returns the library that Triton would load to cut this model's batches, "" if there is none. Source of the
-// names: Triton's documentation of custom batching.
+// batchStrategy returns the library that Triton would load to cut this model's batches, "" if there is none. Source of
+// the names: Triton's documentation of custom batching.
 func batchStrategy(s Spec) string {
 	if path := s.Config.GetParameters()["TRITON_BATCH_STRATEGY_PATH"].GetStringValue(); path != "" {
 		return path
@@ -69,7 +69,8 @@ func dynamicPolicy(cfg *inferencepb.ModelConfig, db *inferencepb.ModelDynamicBat
 	return p
 }
 
-// equalInputs returns the inputs that must agree within a batch, and whether the requests of a batch must have the same.
+// equalInputs returns the inputs that must agree within a batch, and whether the requests of a batch must have the
+// same.
 func equalInputs(cfg *inferencepb.ModelConfig) (equal []sched.EqualInput, same bool) {
 	for _, in := range cfg.GetInput() {
 		same = same || in.GetOptional()

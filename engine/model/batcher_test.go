@@ -13,10 +13,12 @@ import (
 
 // A library that Triton would cut the batches with is told of: ignoring it changes no answer, but what a batch holds.
 func TestALibraryForBatchingIsToldOf(t *testing.T) {
-	const text = `backend: "identity" max_batch_size: 4 input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 } `
+	const text = `backend: "identity" max_batch_size: 4 input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } ` +
+		`output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 } `
 	for _, tt := range []struct{ name, config, file, want string }{
 		{"none", text, "", ""},
-		{"by the parameter", text + `parameters { key: "TRITON_BATCH_STRATEGY_PATH" value { string_value: "/opt/s.so" } }`, "", "/opt/s.so"},
+		{"by the parameter", text + `parameters { key: "TRITON_BATCH_STRATEGY_PATH" value { string_value: ` +
+			`"/opt/s.so" } }`, "", "/opt/s.so"},
 		{"in the model's folder", text, "batchstrategy.so", "batchstrategy.so"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -35,7 +37,9 @@ func TestALibraryForBatchingIsToldOf(t *testing.T) {
 			if err := m.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if told := strings.Contains(log.String(), "libraries for batching are not loaded"); told != (tt.want != "") || !strings.Contains(log.String(), tt.want) {
+			if told := strings.Contains(log.String(),
+				"libraries for batching are not loaded"); told != (tt.want != "") ||
+				!strings.Contains(log.String(), tt.want) {
 				t.Errorf("log %s, want %q", &log, tt.want)
 			}
 		})

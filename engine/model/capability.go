@@ -15,11 +15,12 @@ import (
 	"nereid/engine/status"
 )
 
-// FileForDevices chooses the file of cc_model_filenames for the compute capability of the GPUs that a configuration's instance
-// groups run on: the result names it as default_model_filename. Without such a GPU, and for a capability that the map does not
-// have, the file is the default one, and the result is cfg itself. cfg is not changed; its groups need not be normalised.
-// Errors: Unsupported when the groups' GPUs need different files, as a backend loads one.
-func FileForDevices(cfg *inferencepb.ModelConfig, machine *device.Machine, o modelconfig.NormalizeOptions) (*inferencepb.ModelConfig, error) {
+// FileForDevices chooses the file of cc_model_filenames for the compute capability of the GPUs that a configuration's
+// instance groups run on: the result names it as default_model_filename. Without such a GPU, and for a capability that
+// the map does not have, the file is the default one, and the result is cfg itself. cfg is not changed; its groups need
+// not be normalised. Errors: Unsupported when the groups' GPUs need different files, as a backend loads one.
+func FileForDevices(cfg *inferencepb.ModelConfig, machine *device.Machine,
+	o modelconfig.NormalizeOptions) (*inferencepb.ModelConfig, error) {
 	if len(cfg.GetCcModelFilenames()) == 0 {
 		return cfg, nil
 	}
@@ -36,7 +37,8 @@ func FileForDevices(cfg *inferencepb.ModelConfig, machine *device.Machine, o mod
 		for _, gpu := range machine.GPUs() {
 			if slices.Contains(g.GetGpus(), int32(gpu.Index)) {
 				capability := strconv.Itoa(gpu.Major) + "." + strconv.Itoa(gpu.Minor)
-				files[cfg.GetCcModelFilenames()[capability]] = "GPU " + strconv.Itoa(gpu.Index) + " with compute capability " + capability
+				files[cfg.GetCcModelFilenames()[capability]] = "GPU " + strconv.Itoa(gpu.Index) +
+					" with compute capability " + capability
 			}
 		}
 	}
@@ -45,7 +47,9 @@ func FileForDevices(cfg *inferencepb.ModelConfig, machine *device.Machine, o mod
 		for _, file := range slices.Sorted(maps.Keys(files)) {
 			parts = append(parts, files[file]+" needs "+cmp.Or(file, cfg.GetDefaultModelFilename(), "the default file"))
 		}
-		return nil, status.Errorf(status.Unsupported, "cc_model_filenames of model '%s' has different files for its instances: %s; make a model for each", cfg.GetName(), strings.Join(parts, ", "))
+		return nil, status.Errorf(status.Unsupported,
+			"cc_model_filenames of model '%s' has different files for its instances: %s; make a model for each",
+			cfg.GetName(), strings.Join(parts, ", "))
 	}
 	for file := range files {
 		if file != "" {

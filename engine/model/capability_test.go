@@ -17,7 +17,8 @@ type cards []float64
 func (c cards) GPUs() (all []device.GPU, _ error) {
 	for i, v := range c {
 		major := int(v)
-		all = append(all, device.GPU{UUID: "GPU-" + string(rune('a'+i)), Physical: i, Major: major, Minor: int(v*10+0.5) - 10*major})
+		all = append(all, device.GPU{UUID: "GPU-" + string(rune('a'+i)), Physical: i, Major: major,
+			Minor: int(v*10+0.5) - 10*major})
 	}
 	return all, nil
 }
@@ -49,11 +50,16 @@ func TestFileByComputeCapability(t *testing.T) {
 		{"A015 another GPU's file", files, cards{8.6}, "a10.onnx", ""},
 		{"A015 a GPU that the map does not have", files, cards{9.0}, "any.onnx", ""},
 		{"A015 no GPU", files, nil, "any.onnx", ""},
-		{"A015 instances on the CPU of a machine with a GPU", files + `instance_group { kind: KIND_CPU }`, cards{8.0}, "any.onnx", ""},
-		{"A015 the GPU that the group names", files + `instance_group { kind: KIND_GPU gpus: 1 }`, cards{8.0, 8.6}, "a10.onnx", ""},
+		{"A015 instances on the CPU of a machine with a GPU", files + `instance_group { kind: KIND_CPU }`, cards{8.0},
+			"any.onnx", ""},
+		{"A015 the GPU that the group names", files + `instance_group { kind: KIND_GPU gpus: 1 }`, cards{8.0, 8.6},
+			"a10.onnx", ""},
 		{"A015 two GPUs alike", files, cards{8.0, 8.0}, "a100.onnx", ""},
-		{"A015 two GPUs that need different files", files, cards{8.0, 8.6}, "", "GPU 1 with compute capability 8.6 needs a10.onnx, GPU 0 with compute capability 8.0 needs a100.onnx; make a model for each"},
-		{"A015 a GPU and the CPU", files + `instance_group [ { kind: KIND_GPU gpus: 0 }, { kind: KIND_CPU } ]`, cards{8.0}, "", "the CPU needs any.onnx"},
+		{"A015 two GPUs that need different files", files, cards{8.0, 8.6}, "",
+			"GPU 1 with compute capability 8.6 needs a10.onnx, GPU 0 with compute capability 8.0 needs a100.onnx; " +
+				"make a model for each"},
+		{"A015 a GPU and the CPU", files + `instance_group [ { kind: KIND_GPU gpus: 0 }, { kind: KIND_CPU } ]`,
+			cards{8.0}, "", "the CPU needs any.onnx"},
 		{"A015 no map", `backend: "identity" default_model_filename: "any.onnx"`, cards{8.0}, "any.onnx", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

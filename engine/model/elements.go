@@ -130,7 +130,8 @@ func floatAt(dt tensor.DataType, b []byte) float64 {
 // relatively above; NaN equals NaN.
 func compareTensors(got, want *tensor.Tensor, tolerance float64) error {
 	if got.DataType != want.DataType || !slices.Equal(got.Shape, want.Shape) {
-		return status.Errorf(status.Internal, "output '%s' is %s %s, want %s %s", got.Name, got.DataType, tensor.FormatShape(got.Shape),
+		return status.Errorf(status.Internal, "output '%s' is %s %s, want %s %s", got.Name, got.DataType,
+			tensor.FormatShape(got.Shape),
 			want.DataType, tensor.FormatShape(want.Shape))
 	}
 	switch got.DataType {
@@ -142,7 +143,8 @@ func compareTensors(got, want *tensor.Tensor, tolerance float64) error {
 		return nil
 	}
 	if len(got.Data) != len(want.Data) {
-		return status.Errorf(status.Internal, "output '%s' has %d bytes, want %d", got.Name, len(got.Data), len(want.Data))
+		return status.Errorf(status.Internal, "output '%s' has %d bytes, want %d", got.Name, len(got.Data),
+			len(want.Data))
 	}
 	size := got.DataType.Size()
 	for i := 0; i < len(got.Data); i += size {
@@ -151,7 +153,8 @@ func compareTensors(got, want *tensor.Tensor, tolerance float64) error {
 			continue
 		}
 		if !(math.Abs(g-w) <= tolerance*max(1, math.Abs(w))) {
-			return status.Errorf(status.Internal, "output '%s', element %d is %v, want %v within %v", got.Name, i/size, g, w, tolerance)
+			return status.Errorf(status.Internal, "output '%s', element %d is %v, want %v within %v", got.Name, i/size,
+				g, w, tolerance)
 		}
 	}
 	return nil

@@ -5,7 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// gate counts the requests inside a model, until it is closed and they are answered. Its methods are safe for concurrent use.
+// gate counts the requests inside a model, until it is closed and they are answered. Its methods are safe for
+// concurrent use.
 type gate struct {
 	// inflight counts admitted requests without a final response; the top bit says that no more are admitted.
 	inflight atomic.Int64
@@ -16,8 +17,8 @@ type gate struct {
 
 const closing = int64(1) << 62
 
-// Acquire reserves a place for one request. It returns false if the model is closing: the caller looks it up again. Infer uses
-// the place up.
+// Acquire reserves a place for one request. It returns false if the model is closing: the caller looks it up again.
+// Infer uses the place up.
 func (g *gate) Acquire() bool {
 	if g.inflight.Add(1) >= closing {
 		g.leave()

@@ -28,10 +28,10 @@ import (
 //	 "validation_data": [{"OUTPUT0": {"content": [1, 2], "shape": [1, 2]}}],
 //	 "tolerance": 0.0001}
 //
-// The n-th of validation_data answers the n-th of data; outputs that it does not name are not looked at. A tensor may be
-// its content alone, or {"b64": "<bytes>"}. Without a shape it is the configuration's, of one row; a shape without the
-// batch dimension gets it. tolerance, by default 0.0001, is how far a floating point number may be off: absolutely for
-// numbers below 1, else relatively.
+// The n-th of validation_data answers the n-th of data; outputs that it does not name are not looked at. A tensor may
+// be its content alone, or {"b64": "<bytes>"}. Without a shape it is the configuration's, of one row; a shape without
+// the batch dimension gets it. tolerance, by default 0.0001, is how far a floating point number may be off: absolutely
+// for numbers below 1, else relatively.
 const GoldenFolder = "golden"
 
 const (
@@ -76,7 +76,8 @@ func readGolden(modelFolder, versionFolder string, cfg *inferencepb.ModelConfig)
 				all, err = appendGolden(all, text, e.Name(), cfg)
 			}
 			if err != nil {
-				return nil, status.Errorf(status.InvalidArg, "golden requests of model '%s': %s: %w", cfg.GetName(), path, err)
+				return nil, status.Errorf(status.InvalidArg, "golden requests of model '%s': %s: %w", cfg.GetName(),
+					path, err)
 			}
 		}
 	}
@@ -92,7 +93,9 @@ func appendGolden(all []golden, text []byte, name string, cfg *inferencepb.Model
 		return nil, err
 	}
 	if len(f.Data) == 0 || len(f.Data) != len(f.Validation) {
-		return nil, status.Errorf(status.InvalidArg, "data has %d requests and validation_data %d answers; each request needs its answer, and there must be one", len(f.Data), len(f.Validation))
+		return nil, status.Errorf(status.InvalidArg,
+			"data has %d requests and validation_data %d answers; each request needs its answer, and there must be one",
+			len(f.Data), len(f.Validation))
 	}
 	if len(all)+len(f.Data) > maxGolden {
 		return nil, status.Errorf(status.InvalidArg, "there are more than %d requests", maxGolden)
@@ -142,7 +145,8 @@ func appendGolden(all []golden, text []byte, name string, cfg *inferencepb.Model
 }
 
 // goldenTensor decodes {"content": […], "shape": […]}, {"b64": "…"} or […].
-func goldenTensor(raw json.RawMessage, name string, dt inferencepb.DataType, dims []int64, cfg *inferencepb.ModelConfig) (tensor.Tensor, error) {
+func goldenTensor(raw json.RawMessage, name string, dt inferencepb.DataType, dims []int64,
+	cfg *inferencepb.ModelConfig) (tensor.Tensor, error) {
 	t := tensor.Tensor{Name: name, DataType: tensor.DataType(dt)}
 	fail := func(format string, args ...any) (tensor.Tensor, error) {
 		return t, status.Errorf(status.InvalidArg, "tensor '%s': "+format, append([]any{name}, args...)...)
@@ -178,7 +182,8 @@ func goldenTensor(raw json.RawMessage, name string, dt inferencepb.DataType, dim
 	if t.DataType == tensor.Bytes {
 		err = tensor.CheckBytes(t.Data, n)
 	} else if want := n * int64(t.DataType.Size()); int64(len(t.Data)) != want {
-		err = status.Errorf(status.InvalidArg, "shape %s needs %d bytes, its content has %d", tensor.FormatShape(t.Shape), want, len(t.Data))
+		err = status.Errorf(status.InvalidArg, "shape %s needs %d bytes, its content has %d",
+			tensor.FormatShape(t.Shape), want, len(t.Data))
 	}
 	if err != nil {
 		return fail("%w", err)
@@ -210,19 +215,22 @@ func (m *Model) testEnsemble(ctx context.Context, s Spec) error {
 }
 
 // sendGolden sends every golden request by execute, whose result done is called when its responses have been read.
-func (m *Model) sendGolden(ctx context.Context, all []golden, execute func(r *infer.Request) (done func(), err error)) error {
+func (m *Model) sendGolden(ctx context.Context, all []golden,
+	execute func(r *infer.Request) (done func(), err error)) error {
 	for i := range all {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if err := m.sendGoldenRequest(ctx, &all[i], execute); err != nil {
-			return status.Errorf(status.Internal, "the version does not answer its golden requests: %s: %w", all[i].where, err)
+			return status.Errorf(status.Internal, "the version does not answer its golden requests: %s: %w",
+				all[i].where, err)
 		}
 	}
 	return nil
 }
 
-func (m *Model) sendGoldenRequest(ctx context.Context, g *golden, execute func(r *infer.Request) (func(), error)) error {
+func (m *Model) sendGoldenRequest(ctx context.Context, g *golden,
+	execute func(r *infer.Request) (func(), error)) error {
 	r := infer.New()
 	defer r.Release()
 	r.ModelName, r.Served = m.name, m

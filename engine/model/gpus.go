@@ -20,8 +20,8 @@ type gpuUse struct {
 	grown map[int]int64 // guarded by mu: by how much their memory in use grew when it was loaded, where that is known
 }
 
-// checkRoom refuses a load onto GPUs whose memory is in use beyond their limit (--model-load-gpu-limit). A card that cannot be
-// read has no room.
+// checkRoom refuses a load onto GPUs whose memory is in use beyond their limit (--model-load-gpu-limit). A card that
+// cannot be read has no room.
 func (g *gpuUse) checkRoom(model string, places []backend.Placement) error {
 	for _, p := range places {
 		limit, limited := g.limits[p.Device]
@@ -31,12 +31,15 @@ func (g *gpuUse) checkRoom(model string, places []backend.Placement) error {
 		share, ok := g.machine.MemoryShare(p.Device)
 		if !ok {
 			return status.Errorf(status.Unavailable,
-				"the memory of GPU %d cannot be read, and --model-load-gpu-limit sets a limit for it; model %s is not loaded",
+				"the memory of GPU %d cannot be read, and --model-load-gpu-limit sets a limit for it; model %s is "+
+					"not loaded",
 				p.Device, model)
 		}
 		if share > limit {
-			return status.Errorf(status.Unavailable, "memory limit set for GPU %d has exceeded, model loading is rejected: "+
-				"%.0f %% is in use and the limit is %.0f %% (--model-load-gpu-limit)", p.Device, 100*share, 100*limit)
+			return status.Errorf(status.Unavailable,
+				"memory limit set for GPU %d has exceeded, model loading is rejected: "+
+					"%.0f %% is in use and the limit is %.0f %% (--model-load-gpu-limit)", p.Device, 100*share,
+				100*limit)
 		}
 	}
 	return nil
@@ -63,8 +66,8 @@ func (g *gpuUse) watch(places []backend.Placement) (end func(ok bool)) {
 	}
 }
 
-// placed notes where the model has instances now, and by how much the GPUs' memory grew as they were made. If that is not
-// known of one change, the sum is not known any more.
+// placed notes where the model has instances now, and by how much the GPUs' memory grew as they were made. If that is
+// not known of one change, the sum is not known any more.
 func (g *gpuUse) placed(gpus []int, grown map[int]int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -79,8 +82,8 @@ func (g *gpuUse) placed(gpus []int, grown map[int]int64) {
 	g.on, g.grown = gpus, now
 }
 
-// memory returns what the model takes of each GPU, and the least exact way by which one of these figures is known. Where
-// nothing reports the memory it is fileBytes.
+// memory returns what the model takes of each GPU, and the least exact way by which one of these figures is known.
+// Where nothing reports the memory it is fileBytes.
 func (g *gpuUse) memory(loaded backend.Model, fileBytes int64) (all map[int]int64, source MemorySource) {
 	g.mu.Lock()
 	on, grown := g.on, g.grown

@@ -41,14 +41,16 @@ func TestModelLoadGPULimit_A073_H085(t *testing.T) {
 		want        string
 	}{
 		{"below the limit", gpu, 0.4, map[int]float64{0: 0.5}, ""},
-		{"above the limit", gpu, 0.6, map[int]float64{0: 0.5}, "memory limit set for GPU 0 has exceeded, model loading is rejected: 60 % is in use and the limit is 50 %"},
+		{"above the limit", gpu, 0.6, map[int]float64{0: 0.5},
+			"memory limit set for GPU 0 has exceeded, model loading is rejected: 60 % is in use and the limit is 50 %"},
 		{"no limit", gpu, 0.9, nil, ""},
 		{"a limit for another", gpu, 0.9, map[int]float64{1: 0.5}, ""},
 		{"on the CPU", cpu, 0.9, map[int]float64{0: 0.5}, ""},
 		{"a card that cannot be read", gpu, -1, map[int]float64{0: 0.5}, "the memory of GPU 0 cannot be read"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			machine, err := device.NewMachine(device.Options{Driver: fullCard(tt.used), Log: slog.New(slog.DiscardHandler)})
+			machine, err := device.NewMachine(device.Options{Driver: fullCard(tt.used),
+				Log: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -152,17 +154,27 @@ func TestMemoryOfGPUs(t *testing.T) {
 	}{
 		{"nobody tells: by how much it grew", both, plain, nil, false, map[int]int64{0: 2000, 1: 2000}, FromDifference},
 		{"another load at the same time: its files", both, plain, nil, true, map[int]int64{0: 3, 1: 3}, FromFiles},
-		{"the allocator", both, func(m backend.Model) backend.Model { return allocating{m, map[int]int64{0: 11, 1: 12}} }, nil, true,
+		{"the allocator", both, func(m backend.Model) backend.Model {
+			return allocating{m,
+				map[int]int64{0: 11, 1: 12}}
+		}, nil, true,
 			map[int]int64{0: 11, 1: 12}, FromAllocator},
-		{"the allocator of one", both, func(m backend.Model) backend.Model { return allocating{m, map[int]int64{0: 11}} }, nil, false,
+		{"the allocator of one", both, func(m backend.Model) backend.Model {
+			return allocating{m,
+				map[int]int64{0: 11}}
+		}, nil, false,
 			map[int]int64{0: 11, 1: 2000}, FromDifference},
-		{"an allocator that does not tell", both, func(m backend.Model) backend.Model { return allocating{m, nil} }, nil, false,
+		{"an allocator that does not tell", both, func(m backend.Model) backend.Model { return allocating{m, nil} },
+			nil, false,
 			map[int]int64{0: 2000, 1: 2000}, FromDifference},
-		{"its processes", `instance_group { kind: KIND_GPU gpus: 1 }`, func(m backend.Model) backend.Model { return owning{m} }, mine, true,
+		{"its processes", `instance_group { kind: KIND_GPU gpus: 1 }`,
+			func(m backend.Model) backend.Model { return owning{m} }, mine, true,
 			map[int]int64{1: 70}, FromProcess},
-		{"its processes, from instances on no GPU", `instance_group { kind: KIND_CPU }`, func(m backend.Model) backend.Model { return owning{m} }, mine, false,
+		{"its processes, from instances on no GPU", `instance_group { kind: KIND_CPU }`,
+			func(m backend.Model) backend.Model { return owning{m} }, mine, false,
 			map[int]int64{1: 70}, FromProcess},
-		{"a driver that does not know them", `instance_group { kind: KIND_GPU gpus: 1 }`, func(m backend.Model) backend.Model { return owning{m} }, nil, false,
+		{"a driver that does not know them", `instance_group { kind: KIND_GPU gpus: 1 }`,
+			func(m backend.Model) backend.Model { return owning{m} }, nil, false,
 			map[int]int64{1: 1000}, FromDifference},
 		{"on the CPU", `instance_group { kind: KIND_CPU }`, plain, nil, false, nil, ""},
 	} {
@@ -200,9 +212,11 @@ func TestMemoryOfGPUsFollowsInstances(t *testing.T) {
 		t.Fatal(err)
 	}
 	group := func(count int, gpus string) *inferencepb.ModelConfig {
-		return config(t, fmt.Sprintf(`backend: "identity" instance_group { count: %d kind: KIND_GPU gpus: [ %s ] }`, count, gpus))
+		return config(t, fmt.Sprintf(`backend: "identity" instance_group { count: %d kind: KIND_GPU gpus: [ %s ] }`,
+			count, gpus))
 	}
-	s := spec(group(1, "0"), t.TempDir(), greedy{builtin.Identity(), d, func(m backend.Model) backend.Model { return m }})
+	s := spec(group(1, "0"), t.TempDir(),
+		greedy{builtin.Identity(), d, func(m backend.Model) backend.Model { return m }})
 	s.Machine = machine
 	m := serve(t, s)
 	for _, step := range []struct {

@@ -16,11 +16,11 @@ const (
 	inlineNever inlinePolicy = iota
 	// inlineUnlessQueued: while nothing waits. For models that run each request alone.
 	inlineUnlessQueued
-	// inlineAlone: while the model has no other. For models that run each request alone, in another process: those that come
-	// meanwhile go there together, which costs less than one by one inline.
+	// inlineAlone: while the model has no other. For models that run each request alone, in another process: those that
+	// come meanwhile go there together, which costs less than one by one inline.
 	inlineAlone
-	// inlineLone: while requests come one at a time. For models with dynamic batching: with several clients a request that
-	// ran at once would miss the batch that it belongs to.
+	// inlineLone: while requests come one at a time. For models with dynamic batching: with several clients a request
+	// that ran at once would miss the batch that it belongs to.
 	inlineLone
 )
 
@@ -36,7 +36,8 @@ type inlining struct {
 
 func inlinePolicyOf(cfg *inferencepb.ModelConfig, loaded backend.Model, limited bool) inlinePolicy {
 	traits := loaded.Traits()
-	if !traits.RunsInline && !traits.WaitsInline || cfg.GetModelTransactionPolicy().GetDecoupled() || cfg.GetSequenceBatching() != nil {
+	if !traits.RunsInline && !traits.WaitsInline || cfg.GetModelTransactionPolicy().GetDecoupled() ||
+		cfg.GetSequenceBatching() != nil {
 		return inlineNever
 	}
 	for _, g := range cfg.GetInstanceGroup() {
@@ -56,7 +57,8 @@ func inlinePolicyOf(cfg *inferencepb.ModelConfig, loaded backend.Model, limited 
 	return inlineUnlessQueued
 }
 
-// InputBuffer returns memory for n bytes of an input that the backend need not copy, nil if it has none. See backend.InputMemory.
+// InputBuffer returns memory for n bytes of an input that the backend need not copy, nil if it has none. See
+// backend.InputMemory.
 func (m *Model) InputBuffer(n int) *tensor.Buffer {
 	if own, ok := m.loaded.(backend.InputMemory); ok {
 		return own.InputBuffer(n)

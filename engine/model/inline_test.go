@@ -9,7 +9,8 @@ import (
 )
 
 func TestInlinePolicy(t *testing.T) {
-	const io = `input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 } max_batch_size: 8 `
+	const io = `input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 ` +
+		`dims: 1 } max_batch_size: 8 `
 	for _, tt := range []struct {
 		name, config string
 		want         inlinePolicy
@@ -47,7 +48,8 @@ func TestInlinePolicy(t *testing.T) {
 			r := request(input("INPUT0", tensor.FP32, 4, 1, 1))
 			defer r.Release()
 			if _, err := ask(t, m, r); err != nil || m.inline.lone.Load() != 0 {
-				t.Errorf("err %v; %d requests in a row count as alone beside another, want 0", err, m.inline.lone.Load())
+				t.Errorf("err %v; %d requests in a row count as alone beside another, want 0", err,
+					m.inline.lone.Load())
 			}
 		})
 	}
@@ -55,7 +57,8 @@ func TestInlinePolicy(t *testing.T) {
 
 // A model in a process of its own runs a request inline only while it has no other, on goroutines that may wait.
 func TestInlineAlone(t *testing.T) {
-	const io = `input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 } max_batch_size: 8 `
+	const io = `input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 ` +
+		`dims: 1 } max_batch_size: 8 `
 	m := serve(t, spec(config(t, io), t.TempDir(), builtin.Identity()))
 	in := inlining{policy: inlineAlone, waits: true}
 	r := request(input("INPUT0", tensor.FP32, 4, 1, 1))

@@ -21,12 +21,14 @@ func readLabels(folder string, cfg *inferencepb.ModelConfig) (map[string][]strin
 			continue
 		}
 		if !filepath.IsLocal(name) {
-			return nil, status.Errorf(status.InvalidArg, "output '%s' of model '%s': label_filename %q must be inside the model's folder",
+			return nil, status.Errorf(status.InvalidArg,
+				"output '%s' of model '%s': label_filename %q must be inside the model's folder",
 				out.GetName(), cfg.GetName(), name)
 		}
 		b, err := readFile(folderOf(folder, name))
 		if err != nil {
-			return nil, status.Errorf(status.InvalidArg, "output '%s' of model '%s': cannot read label_filename: %w", out.GetName(), cfg.GetName(), err)
+			return nil, status.Errorf(status.InvalidArg, "output '%s' of model '%s': cannot read label_filename: %w",
+				out.GetName(), cfg.GetName(), err)
 		}
 		if labels == nil {
 			labels = map[string][]string{}
@@ -42,8 +44,8 @@ func readLabels(folder string, cfg *inferencepb.ModelConfig) (map[string][]strin
 // maxFile bounds what is read of a label or warmup file.
 const maxFile = 1 << 30
 
-// readFile reads a regular file. Others are refused unopened: opening a pipe waits for a writer, and a device may have no
-// end.
+// readFile reads a regular file. Others are refused unopened: opening a pipe waits for a writer, and a device may have
+// no end.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {

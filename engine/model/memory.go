@@ -25,7 +25,8 @@ type MemorySource string
 const (
 	FromProcess   MemorySource = "process"   // of the processes that execute the model
 	FromAllocator MemorySource = "allocator" // what the runtime's allocators hold for it, in this process
-	// FromDifference is by how much the GPU's memory in use grew while the model was loaded, and nothing else was there.
+	// FromDifference is by how much the GPU's memory in use grew while the model was loaded, and nothing else was
+	// there.
 	FromDifference MemorySource = "difference"
 	FromFiles      MemorySource = "files" // nobody tells: the size of its files
 )
@@ -58,8 +59,8 @@ func (m *Model) Memory() Memory {
 	return mem
 }
 
-// EstimateMemory is what a version will probably take, before it is loaded: the size of its files, on each device that it
-// asks for.
+// EstimateMemory is what a version will probably take, before it is loaded: the size of its files, on each device that
+// it asks for.
 func EstimateMemory(cfg *inferencepb.ModelConfig, versionFolder string) Memory {
 	if cfg.GetEnsembleScheduling() != nil {
 		return Memory{Source: FromFiles}

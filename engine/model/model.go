@@ -85,8 +85,8 @@ var (
 	_ infer.StreamObserver = (*Model)(nil)
 )
 
-// Load loads the files, makes the instances, warms them and sends the golden requests to the first. The model takes requests
-// from then on. Errors: the backend's, InvalidArg for invalid instance groups and warmup samples.
+// Load loads the files, makes the instances, warms them and sends the golden requests to the first. The model takes
+// requests from then on. Errors: the backend's, InvalidArg for invalid instance groups and warmup samples.
 func Load(ctx context.Context, s Spec) (*Model, error) {
 	start := time.Now()
 	if err := checkTraits(s); err != nil {
@@ -97,7 +97,8 @@ func Load(ctx context.Context, s Spec) (*Model, error) {
 		return nil, err
 	}
 	m := &Model{
-		Stub: *stub, gate: gate{drained: make(chan struct{})}, signature: newSignature(s.Config), stats: s.Stats, log: s.Log,
+		Stub: *stub, gate: gate{drained: make(chan struct{})}, signature: newSignature(s.Config), stats: s.Stats,
+		log: s.Log,
 		cfg: s.Config, defCount: 1, noteUse: s.NoteUse, policies: s.HostPolicies,
 		gpus: gpuUse{machine: s.Machine, limits: s.GPULimits},
 	}
@@ -131,7 +132,8 @@ func checkTraits(s Spec) error {
 	}
 	if !traits.ImplicitState && len(s.Config.GetSequenceBatching().GetState()) > 0 {
 		return status.Errorf(status.Unsupported,
-			"backend '%s' does not set implicit states; remove sequence_batching.state, and let model '%s' keep its state itself",
+			"backend '%s' does not set implicit states; remove sequence_batching.state, and let model '%s' keep its "+
+				"state itself",
 			s.Backend.Name(), s.Name)
 	}
 	return nil
@@ -313,7 +315,9 @@ func (m *Model) Infer(r *infer.Request) error {
 	}
 	if r.Origin != nil && m.set != nil && r.Origin.Holds(m.name) >= m.set.Count() {
 		m.leave()
-		return status.Errorf(status.InvalidArg, "model '%s' is called for the sake of requests that hold all of its %d instances: the call would wait for itself; raise instance_group.count or call another model",
+		return status.Errorf(status.InvalidArg,
+			"model '%s' is called for the sake of requests that hold all of its %d instances: the call would wait "+
+				"for itself; raise instance_group.count or call another model",
 			m.name, m.set.Count())
 	}
 	if r.Served == nil { // else it waited for the model to be loaded, and its caller may look at Served now
@@ -391,13 +395,14 @@ func (m *Model) Resize(ctx context.Context, cfg *inferencepb.ModelConfig) error 
 	return nil
 }
 
-// placements lists the instances that a configuration asks for. A host policy that a group names and the server does not have
-// is told of: the model runs without, as in Triton.
+// placements lists the instances that a configuration asks for. A host policy that a group names and the server does
+// not have is told of: the model runs without, as in Triton.
 func (m *Model) placements(cfg *inferencepb.ModelConfig) ([]backend.Placement, error) {
 	for _, g := range cfg.GetInstanceGroup() {
 		name := g.GetHostPolicy()
 		if _, ok := m.policies[name]; name != "" && !ok {
-			m.log.Warn("an instance group's host policy is not one of the server's; its instances may use all cores", "model", m.name, "host_policy", name,
+			m.log.Warn("an instance group's host policy is not one of the server's; its instances may use all cores",
+				"model", m.name, "host_policy", name,
 				"known", slices.Sorted(maps.Keys(m.policies)), "mend", "--host-policy="+name+",cpu-cores=<cores>")
 		}
 	}
@@ -412,8 +417,8 @@ func instancesAtOnce(b backend.Backend) int {
 	return max(4, runtime.NumCPU())
 }
 
-// Refit checks an ensemble against the models of its steps as they are now, after one has changed, and forgets the answers that
-// were kept. Other models always fit. Errors: InvalidArg.
+// Refit checks an ensemble against the models of its steps as they are now, after one has changed, and forgets the
+// answers that were kept. Other models always fit. Errors: InvalidArg.
 func (m *Model) Refit(models ensemble.Lookup) error {
 	g, ok := m.scheduler.(*ensemble.Graph)
 	if !ok {

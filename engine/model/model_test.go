@@ -146,7 +146,8 @@ func (r *recorder) record(b *infer.Batch) error {
 }
 
 func identity(dt, dims, more string) string {
-	return `backend: "identity" input { name: "INPUT0" data_type: ` + dt + ` dims: ` + dims + ` } output { name: "OUTPUT0" data_type: ` + dt +
+	return `backend: "identity" input { name: "INPUT0" data_type: ` + dt + ` dims: ` + dims +
+		` } output { name: "OUTPUT0" data_type: ` + dt +
 		` dims: ` + dims + ` } instance_group { count: 1 kind: KIND_CPU } ` + more
 }
 
@@ -168,7 +169,8 @@ func TestWarmupSamples_C082(t *testing.T) {
 	}
 	const batching = "max_batch_size: 8 "
 	warmup := func(dt, dims, data string) string {
-		return `model_warmup { name: "w" batch_size: 1 inputs { key: "INPUT0" value { data_type: ` + dt + ` dims: ` + dims + ` ` + data + ` } } }`
+		return `model_warmup { name: "w" batch_size: 1 inputs { key: "INPUT0" value { data_type: ` + dt + ` dims: ` +
+			dims + ` ` + data + ` } } }`
 	}
 	for _, tt := range []struct {
 		name, config string
@@ -178,39 +180,54 @@ func TestWarmupSamples_C082(t *testing.T) {
 		data         []byte // nil: any
 		want         string // part of the error
 	}{
-		{name: "zeros of one byte each", config: identity("TYPE_UINT8", "[ 2, 3 ]", warmup("TYPE_UINT8", "[ 2, 3 ]", "zero_data: true")),
+		{name: "zeros of one byte each", config: identity("TYPE_UINT8", "[ 2, 3 ]",
+			warmup("TYPE_UINT8", "[ 2, 3 ]", "zero_data: true")),
 			runs: 1, shape: []int64{2, 3}, bytes: 6, data: make([]byte, 6)},
-		{name: "zeros of two bytes each", config: identity("TYPE_FP16", "[ 4 ]", warmup("TYPE_FP16", "[ 4 ]", "zero_data: true")),
+		{name: "zeros of two bytes each", config: identity("TYPE_FP16", "[ 4 ]",
+			warmup("TYPE_FP16", "[ 4 ]", "zero_data: true")),
 			runs: 1, shape: []int64{4}, bytes: 8, data: make([]byte, 8)},
-		{name: "random bool", config: identity("TYPE_BOOL", "[ 64 ]", warmup("TYPE_BOOL", "[ 64 ]", "random_data: true")),
+		{name: "random bool", config: identity("TYPE_BOOL", "[ 64 ]",
+			warmup("TYPE_BOOL", "[ 64 ]", "random_data: true")),
 			runs: 1, shape: []int64{64}, bytes: 64},
-		{name: "random doubles for a variable dimension", config: identity("TYPE_FP64", "[ -1 ]", warmup("TYPE_FP64", "[ 5 ]", "random_data: true")),
-			runs: 1, shape: []int64{5}, bytes: 40},
-		{name: "random strings", config: identity("TYPE_STRING", "[ 3 ]", warmup("TYPE_STRING", "[ 3 ]", "random_data: true")),
+		{name: "random doubles for a variable dimension",
+			config: identity("TYPE_FP64", "[ -1 ]", warmup("TYPE_FP64", "[ 5 ]", "random_data: true")),
+			runs:   1, shape: []int64{5}, bytes: 40},
+		{name: "random strings", config: identity("TYPE_STRING", "[ 3 ]",
+			warmup("TYPE_STRING", "[ 3 ]", "random_data: true")),
 			runs: 1, shape: []int64{3}, bytes: 12},
 		{name: "batch", config: batching + identity("TYPE_INT32", "[ 2 ]",
 			strings.Replace(warmup("TYPE_INT32", "[ 2 ]", "zero_data: true"), "batch_size: 1", "batch_size: 3", 1)),
 			runs: 1, shape: []int64{3, 2}, bytes: 24},
 		{name: "count", config: identity("TYPE_INT32", "[ 2 ]",
-			strings.Replace(warmup("TYPE_INT32", "[ 2 ]", "zero_data: true"), "batch_size: 1", "batch_size: 1 count: 4", 1)),
+			strings.Replace(warmup("TYPE_INT32", "[ 2 ]", "zero_data: true"), "batch_size: 1", "batch_size: 1 count: 4",
+				1)),
 			runs: 4, shape: []int64{2}, bytes: 8},
-		{name: "file", config: identity("TYPE_UINT8", "[ 4 ]", warmup("TYPE_UINT8", "[ 4 ]", `input_data_file: "four"`)),
+		{name: "file", config: identity("TYPE_UINT8", "[ 4 ]",
+			warmup("TYPE_UINT8", "[ 4 ]", `input_data_file: "four"`)),
 			runs: 1, shape: []int64{4}, bytes: 4, data: []byte{1, 2, 3, 4}},
-		{name: "file of strings", config: identity("TYPE_STRING", "[ 2 ]", warmup("TYPE_STRING", "[ 2 ]", `input_data_file: "strings"`)),
+		{name: "file of strings", config: identity("TYPE_STRING", "[ 2 ]",
+			warmup("TYPE_STRING", "[ 2 ]", `input_data_file: "strings"`)),
 			runs: 1, shape: []int64{2}, bytes: 11},
-		{name: "file of the wrong size", config: identity("TYPE_UINT8", "[ 4 ]", warmup("TYPE_UINT8", "[ 4 ]", `input_data_file: "five"`)),
+		{name: "file of the wrong size", config: identity("TYPE_UINT8", "[ 4 ]",
+			warmup("TYPE_UINT8", "[ 4 ]", `input_data_file: "five"`)),
 			want: "input_data_file has 5 bytes, its dims and data_type need 4"},
-		{name: "file that is not there", config: identity("TYPE_UINT8", "[ 4 ]", warmup("TYPE_UINT8", "[ 4 ]", `input_data_file: "six"`)),
+		{name: "file that is not there", config: identity("TYPE_UINT8", "[ 4 ]",
+			warmup("TYPE_UINT8", "[ 4 ]", `input_data_file: "six"`)),
 			want: "no such file"},
-		{name: "file outside", config: identity("TYPE_UINT8", "[ 4 ]", warmup("TYPE_UINT8", "[ 4 ]", `input_data_file: "../../etc/passwd"`)),
+		{name: "file outside", config: identity("TYPE_UINT8", "[ 4 ]",
+			warmup("TYPE_UINT8", "[ 4 ]", `input_data_file: "../../etc/passwd"`)),
 			want: "must be inside"},
-		{name: "pipe", config: identity("TYPE_UINT8", "[ 4 ]", warmup("TYPE_UINT8", "[ 4 ]", `input_data_file: "pipe"`)),
+		{name: "pipe", config: identity("TYPE_UINT8", "[ 4 ]",
+			warmup("TYPE_UINT8", "[ 4 ]", `input_data_file: "pipe"`)),
 			want: "not a regular file"},
-		{name: "more than memory can be", config: identity("TYPE_UINT8", "[ -1, -1 ]", warmup("TYPE_UINT8", "[ 2147483648, 2147483648 ]", `zero_data: true`)),
+		{name: "more than memory can be", config: identity("TYPE_UINT8", "[ -1, -1 ]",
+			warmup("TYPE_UINT8", "[ 2147483648, 2147483648 ]", `zero_data: true`)),
 			want: "larger"},
-		{name: "wrong data type", config: identity("TYPE_UINT8", "[ 4 ]", warmup("TYPE_INT8", "[ 4 ]", "zero_data: true")),
+		{name: "wrong data type", config: identity("TYPE_UINT8", "[ 4 ]",
+			warmup("TYPE_INT8", "[ 4 ]", "zero_data: true")),
 			want: "model_warmup 'w' failed: [request id: <id_unknown>] inference input 'INPUT0' data-type is 'INT8'"},
-		{name: "wrong dims", config: identity("TYPE_UINT8", "[ 4 ]", warmup("TYPE_UINT8", "[ 5 ]", "zero_data: true")), want: "unexpected shape"},
+		{name: "wrong dims", config: identity("TYPE_UINT8", "[ 4 ]", warmup("TYPE_UINT8", "[ 5 ]", "zero_data: true")),
+			want: "unexpected shape"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			rec := record()
@@ -231,8 +248,10 @@ func TestWarmupSamples_C082(t *testing.T) {
 				t.Fatalf("%d inputs were run, want %d", len(rec.seen), tt.runs)
 			}
 			for _, in := range rec.seen {
-				if !slices.Equal(in.Shape, tt.shape) || len(in.Data) != tt.bytes || tt.data != nil && !slices.Equal(in.Data, tt.data) {
-					t.Errorf("warmup input of shape %v with %d bytes %v, want %v with %d %v", in.Shape, len(in.Data), in.Data, tt.shape, tt.bytes, tt.data)
+				if !slices.Equal(in.Shape, tt.shape) || len(in.Data) != tt.bytes || tt.data != nil &&
+					!slices.Equal(in.Data, tt.data) {
+					t.Errorf("warmup input of shape %v with %d bytes %v, want %v with %d %v", in.Shape, len(in.Data),
+						in.Data, tt.shape, tt.bytes, tt.data)
 				}
 			}
 			var s stats.Snapshot
@@ -247,7 +266,8 @@ func TestAFailedWarmupServesNothing(t *testing.T) {
 	rec := record()
 	rec.fail = status.New(status.Internal, "too cold")
 	_, err := Load(t.Context(), spec(config(t, identity("TYPE_UINT8", "[ 1 ]",
-		`model_warmup { name: "w" inputs { key: "INPUT0" value { data_type: TYPE_UINT8 dims: 1 zero_data: true } } }`)), t.TempDir(), rec))
+		`model_warmup { name: "w" inputs { key: "INPUT0" value { data_type: TYPE_UINT8 dims: 1 zero_data: true } } }`)),
+		t.TempDir(), rec))
 	if err == nil || !strings.Contains(err.Error(), "model_warmup 'w' failed: too cold") {
 		t.Errorf("Load = %v, want the warmup's failure", err)
 	}
@@ -263,7 +283,8 @@ func TestReshape_C089(t *testing.T) {
 		{"to no dimension", `max_batch_size: 4 ` + reshaped("[ 1 ]", "{ shape: [ ] }"), []int64{3, 1}, 12, []int64{3}},
 		{"scalar without batching", reshaped("[ 1 ]", "{ shape: [ ] }"), []int64{1}, 4, []int64{}},
 		{"split", reshaped("[ 6 ]", "{ shape: [ 2, 3 ] }"), []int64{6}, 24, []int64{2, 3}},
-		{"variable", `max_batch_size: 4 ` + reshaped("[ -1, 1 ]", "{ shape: [ -1 ] }"), []int64{2, 5, 1}, 40, []int64{2, 5}},
+		{"variable", `max_batch_size: 4 ` + reshaped("[ -1, 1 ]", "{ shape: [ -1 ] }"), []int64{2, 5, 1}, 40,
+			[]int64{2, 5}},
 		{"two variable", reshaped("[ -1, 1, -1 ]", "{ shape: [ -1, -1 ] }"), []int64{3, 1, 2}, 24, []int64{3, 2}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -283,13 +304,15 @@ func TestReshape_C089(t *testing.T) {
 }
 
 func reshaped(dims, to string) string {
-	return `backend: "identity" instance_group { count: 1 kind: KIND_CPU } input { name: "INPUT0" data_type: TYPE_FP32 dims: ` + dims + ` reshape ` + to +
+	return `backend: "identity" instance_group { count: 1 kind: KIND_CPU } input { name: "INPUT0" data_type: ` +
+		`TYPE_FP32 dims: ` + dims + ` reshape ` + to +
 		` } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: ` + dims + ` reshape ` + to + ` }`
 }
 
 func TestLabels_A042(t *testing.T) {
 	folder := t.TempDir()
-	for name, text := range map[string]string{"plain": "cat\ndog\n", "crlf": "cat\r\ndog", "gap": "cat\n\ndog\n", "empty": ""} {
+	for name, text := range map[string]string{"plain": "cat\ndog\n", "crlf": "cat\r\ndog", "gap": "cat\n\ndog\n",
+		"empty": ""} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -329,7 +352,8 @@ func TestLabels_A042(t *testing.T) {
 }
 
 func TestSignatureChecks(t *testing.T) {
-	two := `backend: "identity" input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 2 ] } input { name: "INPUT1" data_type: TYPE_STRING dims: [ -1 ] optional: true } ` +
+	two := `backend: "identity" input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 2 ] } input { name: "INPUT1" ` +
+		`data_type: TYPE_STRING dims: [ -1 ] optional: true } ` +
 		`output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 2 ] }`
 	in := func(name string, dt tensor.DataType, data []byte, shape ...int64) tensor.Tensor {
 		return tensor.Tensor{Name: name, DataType: dt, Shape: shape, Data: data}
@@ -338,7 +362,8 @@ func TestSignatureChecks(t *testing.T) {
 	word := tensor.AppendBytesElement(nil, "x")
 	var many []tensor.Tensor
 	for i := range 20000 {
-		many = append(many, in("X"+string(rune('a'+i%26))+strings.Repeat("y", i%7)+time.Duration(i).String(), tensor.FP32, nil))
+		many = append(many, in("X"+string(rune('a'+i%26))+strings.Repeat("y", i%7)+time.Duration(i).String(),
+			tensor.FP32, nil))
 	}
 	for _, tt := range []struct {
 		name, config string
@@ -347,31 +372,48 @@ func TestSignatureChecks(t *testing.T) {
 	}{
 		{"C092 optional left out", two, []tensor.Tensor{ok}, ""},
 		{"C092 optional there", two, []tensor.Tensor{ok, in("INPUT1", tensor.Bytes, word, 1)}, ""},
-		{"optional alone", two, []tensor.Tensor{in("INPUT1", tensor.Bytes, word, 1)}, "missing required input(s) ['INPUT0']"},
+		{"optional alone", two, []tensor.Tensor{in("INPUT1", tensor.Bytes, word, 1)},
+			"missing required input(s) ['INPUT0']"},
 		{"optional first", two, []tensor.Tensor{in("INPUT1", tensor.Bytes, word, 1), ok}, ""},
 		{"no strings", two, []tensor.Tensor{ok, in("INPUT1", tensor.Bytes, nil, 0)}, ""},
-		{"too few strings", two, []tensor.Tensor{ok, in("INPUT1", tensor.Bytes, word, 2)}, "expected 2 string elements for inference input 'INPUT1' for model 'm', got 1"},
-		{"too many strings", two, []tensor.Tensor{ok, in("INPUT1", tensor.Bytes, word, 0)}, "unexpected number of string elements 1 for inference input 'INPUT1' for model 'm', expecting 0"},
-		{"string over the end", two, []tensor.Tensor{ok, in("INPUT1", tensor.Bytes, []byte{9, 0, 0, 0, 1}, 1)}, "expecting string of length 9 but only 1 bytes available"},
-		{"half a length", two, []tensor.Tensor{ok, in("INPUT1", tensor.Bytes, []byte{1, 0, 0, 0, 1, 9, 9}, 2)}, "expecting 4 bytes but only 2 bytes available"},
-		{"half a length behind all", two, []tensor.Tensor{ok, in("INPUT1", tensor.Bytes, []byte{1, 0, 0, 0, 1, 9, 9}, 1)}, "expecting 4 bytes but only 2 bytes available"},
-		{"string of 2^32-1 bytes", two, []tensor.Tensor{ok, in("INPUT1", tensor.Bytes, []byte{255, 255, 255, 255}, 1)}, "expecting string of length 4294967295 but only 0 bytes available"},
-		{"2^62 strings", two, []tensor.Tensor{ok, in("INPUT1", tensor.Bytes, word, 1<<62)}, "expected 4611686018427387904 string elements"},
+		{"too few strings", two, []tensor.Tensor{ok, in("INPUT1", tensor.Bytes, word, 2)},
+			"expected 2 string elements for inference input 'INPUT1' for model 'm', got 1"},
+		{"too many strings", two, []tensor.Tensor{ok, in("INPUT1", tensor.Bytes, word, 0)},
+			"unexpected number of string elements 1 for inference input 'INPUT1' for model 'm', expecting 0"},
+		{"string over the end", two, []tensor.Tensor{ok, in("INPUT1", tensor.Bytes, []byte{9, 0, 0, 0, 1}, 1)},
+			"expecting string of length 9 but only 1 bytes available"},
+		{"half a length", two, []tensor.Tensor{ok, in("INPUT1", tensor.Bytes, []byte{1, 0, 0, 0, 1, 9, 9}, 2)},
+			"expecting 4 bytes but only 2 bytes available"},
+		{"half a length behind all", two, []tensor.Tensor{ok,
+			in("INPUT1", tensor.Bytes, []byte{1, 0, 0, 0, 1, 9, 9}, 1)},
+			"expecting 4 bytes but only 2 bytes available"},
+		{"string of 2^32-1 bytes", two, []tensor.Tensor{ok, in("INPUT1", tensor.Bytes, []byte{255, 255, 255, 255}, 1)},
+			"expecting string of length 4294967295 but only 0 bytes available"},
+		{"2^62 strings", two, []tensor.Tensor{ok, in("INPUT1", tensor.Bytes, word, 1<<62)},
+			"expected 4611686018427387904 string elements"},
 		{"negative dimension", two, []tensor.Tensor{ok, in("INPUT1", tensor.Bytes, word, -1)}, "unexpected shape"},
 		{"twice", two, []tensor.Tensor{ok, ok}, "input 'INPUT0' already exists in request"},
 		{"20000 inputs", two, many, "expected number of inputs between 1 and 2 but got 20000 inputs"},
-		{"size that wraps to 0", `backend: "identity" max_batch_size: 64 input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 288230376151711744 ] } ` +
+		{"size that wraps to 0", `backend: "identity" max_batch_size: 64 input { name: "INPUT0" data_type: ` +
+			`TYPE_FP32 dims: [ 288230376151711744 ] } ` +
 			`output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 1 ] }`,
 			[]tensor.Tensor{in("INPUT0", tensor.FP32, nil, 16, 288230376151711744)}, "larger than memory can be"},
-		{"batch sizes that differ", `backend: "identity" max_batch_size: 4 input { name: "INPUT0" data_type: TYPE_UINT8 dims: [ 1 ] } ` +
-			`input { name: "INPUT1" data_type: TYPE_UINT8 dims: [ 1 ] } output { name: "OUTPUT0" data_type: TYPE_UINT8 dims: [ 1 ] }`,
-			[]tensor.Tensor{in("INPUT0", tensor.Uint8, []byte{1}, 1, 1), in("INPUT1", tensor.Uint8, []byte{1, 2}, 2, 1)},
+		{"batch sizes that differ", `backend: "identity" max_batch_size: 4 input { name: "INPUT0" data_type: ` +
+			`TYPE_UINT8 dims: [ 1 ] } ` +
+			`input { name: "INPUT1" data_type: TYPE_UINT8 dims: [ 1 ] } output { name: "OUTPUT0" data_type: ` +
+			`TYPE_UINT8 dims: [ 1 ] }`,
+			[]tensor.Tensor{in("INPUT0", tensor.Uint8, []byte{1}, 1, 1),
+				in("INPUT1", tensor.Uint8, []byte{1, 2}, 2, 1)},
 			"input 'INPUT1' batch size does not match other inputs for 'm'"},
-		{"batch size before dims", `backend: "identity" max_batch_size: 4 input { name: "INPUT0" data_type: TYPE_UINT8 dims: [ 8 ] } output { name: "OUTPUT0" data_type: TYPE_UINT8 dims: [ 8 ] }`,
-			[]tensor.Tensor{in("INPUT0", tensor.Uint8, make([]byte, 8), 8)}, "inference request batch-size must be <= 4 for 'm'"},
-		{"no shape", `backend: "identity" max_batch_size: 4 input { name: "INPUT0" data_type: TYPE_UINT8 dims: [ 1 ] } output { name: "OUTPUT0" data_type: TYPE_UINT8 dims: [ 1 ] }`,
+		{"batch size before dims", `backend: "identity" max_batch_size: 4 input { name: "INPUT0" data_type: ` +
+			`TYPE_UINT8 dims: [ 8 ] } output { name: "OUTPUT0" data_type: TYPE_UINT8 dims: [ 8 ] }`,
+			[]tensor.Tensor{in("INPUT0", tensor.Uint8, make([]byte, 8), 8)},
+			"inference request batch-size must be <= 4 for 'm'"},
+		{"no shape", `backend: "identity" max_batch_size: 4 input { name: "INPUT0" data_type: TYPE_UINT8 dims: [ 1 ` +
+			`] } output { name: "OUTPUT0" data_type: TYPE_UINT8 dims: [ 1 ] }`,
 			[]tensor.Tensor{in("INPUT0", tensor.Uint8, []byte{1})}, "has no shape but model requires batch dimension"},
-		{"no elements", `backend: "identity" input { name: "INPUT0" data_type: TYPE_UINT8 dims: [ -1 ] } output { name: "OUTPUT0" data_type: TYPE_UINT8 dims: [ -1 ] }`,
+		{"no elements", `backend: "identity" input { name: "INPUT0" data_type: TYPE_UINT8 dims: [ -1 ] } output { ` +
+			`name: "OUTPUT0" data_type: TYPE_UINT8 dims: [ -1 ] }`,
 			[]tensor.Tensor{in("INPUT0", tensor.Uint8, nil, 0)}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -401,10 +443,12 @@ func TestSignatureChecks(t *testing.T) {
 
 // A model that is not decoupled gets its one answer also from a backend that works on a goroutine of its own.
 func TestBuiltinDecoupledBackendsServeOneResponse(t *testing.T) {
-	cfg := config(t, `backend: "square" instance_group { count: 1 kind: KIND_CPU } input { name: "IN" data_type: TYPE_INT32 dims: 1 } output { name: "OUT" data_type: TYPE_INT32 dims: 1 }`)
+	cfg := config(t, `backend: "square" instance_group { count: 1 kind: KIND_CPU } input { name: "IN" data_type: `+
+		`TYPE_INT32 dims: 1 } output { name: "OUT" data_type: TYPE_INT32 dims: 1 }`)
 	m := serve(t, spec(cfg, t.TempDir(), builtin.Square()))
 	for range 2000 {
-		r := request(tensor.Tensor{Name: "IN", DataType: tensor.Int32, Shape: []int64{1}, Data: binary.LittleEndian.AppendUint32(nil, 1)})
+		r := request(tensor.Tensor{Name: "IN", DataType: tensor.Int32, Shape: []int64{1},
+			Data: binary.LittleEndian.AppendUint32(nil, 1)})
 		if _, err := ask(t, m, r); err != nil {
 			t.Fatal(err)
 		}
@@ -438,7 +482,8 @@ func TestReasonsOfFailures(t *testing.T) {
 			}
 			var s stats.Snapshot
 			m.stats.Snapshot(&s)
-			if s.Fail.Count != 1 || s.Success.Count != 0 || s.Failures[tt.want] != 1 || s.Pending != 0 || s.Inferences != 0 {
+			if s.Fail.Count != 1 || s.Success.Count != 0 || s.Failures[tt.want] != 1 || s.Pending != 0 ||
+				s.Inferences != 0 {
 				t.Errorf("counters %+v, want one failure %v", s.Counters, tt.want)
 			}
 		})

@@ -14,7 +14,8 @@ type tensorKeeper interface{ KeepsTensors() bool }
 // takesDevices says whether requests may have tensors on GPUs, once the model is loaded: nobody else looks into them.
 func takesDevices(cfg *inferencepb.ModelConfig, loaded backend.Model, cached bool) backend.DeviceMemoryUser {
 	user, ok := loaded.(backend.DeviceMemoryUser)
-	shapes := slices.ContainsFunc(cfg.GetInput(), (*inferencepb.ModelInput).GetIsShapeTensor) // requests are compared by their values
+	// requests are compared by their values
+	shapes := slices.ContainsFunc(cfg.GetInput(), (*inferencepb.ModelInput).GetIsShapeTensor)
 	if !ok || cached || shapes || cfg.GetSequenceBatching() != nil {
 		return nil
 	}
@@ -26,9 +27,9 @@ func (m *Model) TakesDeviceMemory(gpu int) bool {
 	return m.devices != nil && m.devices.UsesDeviceMemory(gpu)
 }
 
-// settle decides where the tensors of a request that has just been checked are to be. Inputs on a GPU come to one that takes
-// none when the model was loaded anew after they were looked at, or when somebody wants to see them: they are copied to the host.
-// Errors: InvalidArg when they cannot be read.
+// settle decides where the tensors of a request that has just been checked are to be. Inputs on a GPU come to one that
+// takes none when the model was loaded anew after they were looked at, or when somebody wants to see them: they are
+// copied to the host. Errors: InvalidArg when they cannot be read.
 func (m *Model) settle(r *infer.Request) error {
 	watched := false
 	if k, ok := r.Trace.(tensorKeeper); ok {

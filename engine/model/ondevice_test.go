@@ -55,10 +55,11 @@ func (l looker) Responded(*infer.Request, *infer.Response) {}
 func (l looker) Child() infer.Trace                        { return l }
 func (l looker) KeepsTensors() bool                        { return bool(l) }
 
-// Inputs on a GPU get to the instances of models that take them, unless somebody else looks into them; every request gets the
-// answer that it would get with its inputs in the host's memory.
+// Inputs on a GPU get to the instances of models that take them, unless somebody else looks into them; every request
+// gets the answer that it would get with its inputs in the host's memory.
 func TestInputsOnDevices(t *testing.T) {
-	const io = `input { name: "INPUT0" data_type: TYPE_FP32 dims: 2 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 2 } max_batch_size: 8 `
+	const io = `input { name: "INPUT0" data_type: TYPE_FP32 dims: 2 } output { name: "OUTPUT0" data_type: TYPE_FP32 ` +
+		`dims: 2 } max_batch_size: 8 `
 	content := []byte{1, 2, 3, 4, 5, 6, 7, 8}
 	for _, tt := range []struct {
 		name, config string
@@ -77,8 +78,11 @@ func TestInputsOnDevices(t *testing.T) {
 		{name: "a model that does not", plain: true},
 		{name: "a model with a response cache", config: `response_cache { enable: true }`, cached: true},
 		{name: "a model with sequences", config: `sequence_batching { direct {} }`},
-		{name: "one that cannot be read", plain: true, unreadable: true, err: status.InvalidArg, text: "cannot read it"},
-		{name: "one of another size", size: 12, err: status.InvalidArg, text: "[request id: <id_unknown>] input byte size mismatch for input 'INPUT0' for model 'm'. Expected 8, got 12"},
+		{name: "one that cannot be read", plain: true, unreadable: true, err: status.InvalidArg,
+			text: "cannot read it"},
+		{name: "one of another size", size: 12, err: status.InvalidArg,
+			text: "[request id: <id_unknown>] input byte size mismatch for input 'INPUT0' for model 'm'. Expected " +
+				"8, got 12"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			u := &deviceUser{Backend: builtin.Identity()}
@@ -94,10 +98,12 @@ func TestInputsOnDevices(t *testing.T) {
 				s.Cache = store
 			}
 			m := serve(t, s)
-			if takes := m.TakesDeviceMemory(1); takes != (tt.stays || tt.trace != nil || tt.size > 0) || m.TakesDeviceMemory(0) {
+			if takes := m.TakesDeviceMemory(1); takes != (tt.stays || tt.trace != nil || tt.size > 0) ||
+				m.TakesDeviceMemory(0) {
 				t.Errorf("it says %v of its GPU, %v of another", takes, m.TakesDeviceMemory(0))
 			}
-			d := tensor.Device{GPU: 1, Address: 4096, Size: 8, Read: func(b []byte) error { copy(b, content); return nil }}
+			d := tensor.Device{GPU: 1, Address: 4096, Size: 8,
+				Read: func(b []byte) error { copy(b, content); return nil }}
 			if tt.size > 0 {
 				d.Size = tt.size
 			}
@@ -113,7 +119,8 @@ func TestInputsOnDevices(t *testing.T) {
 				r.Correlation.Number, r.Flags = 1, infer.SequenceStart|infer.SequenceEnd
 			}
 			out, err := ask(t, m, r)
-			if (err != nil) != (tt.text != "") || err != nil && (status.CodeOf(err) != tt.err || err.Error() != tt.text) {
+			if (err != nil) != (tt.text != "") || err != nil &&
+				(status.CodeOf(err) != tt.err || err.Error() != tt.text) {
 				t.Errorf("%v, want %q", err, tt.text)
 			}
 			if err == nil && (len(out) != 1 || !bytes.Equal(out[0].Data, content)) {

@@ -53,7 +53,8 @@ func send(t *testing.T, m *Model, change func(r *infer.Request)) (*infer.Request
 
 func TestRefusedRequestsAreCounted(t *testing.T) {
 	h := &held{recorder: record(), began: make(chan int), leave: make(chan struct{})}
-	s := spec(config(t, queued+`default_queue_policy { max_queue_size: 2 default_timeout_microseconds: 60000000 allow_timeout_override: true } }`), t.TempDir(), h)
+	s := spec(config(t, queued+`default_queue_policy { max_queue_size: 2 default_timeout_microseconds: 60000000 `+
+		`allow_timeout_override: true } }`), t.TempDir(), h)
 	m := serve(t, s)
 	failures := func() [stats.NumReasons]uint64 {
 		var snap stats.Snapshot
@@ -116,7 +117,8 @@ func TestStorm(t *testing.T) {
 		{"E5 plain", ``},
 		{"E5 delay and preferred sizes", `preferred_batch_size: 3 max_queue_delay_microseconds: 300`},
 		{"E5 C006 in order", `preserve_ordering: true`},
-		{"E5 C007 priorities and timeouts", `priority_levels: 3 default_priority_level: 2 default_queue_policy { timeout_action: DELAY default_timeout_microseconds: 100 }`},
+		{"E5 C007 priorities and timeouts", `priority_levels: 3 default_priority_level: 2 default_queue_policy { ` +
+			`timeout_action: DELAY default_timeout_microseconds: 100 }`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := config(t, queued+tt.batching+"}")

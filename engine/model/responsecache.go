@@ -25,7 +25,8 @@ import (
 	"nereid/engine/status"
 )
 
-// responseCache answers requests for a version from the server's response cache. nil: the version's responses are not cached.
+// responseCache answers requests for a version from the server's response cache. nil: the version's responses are not
+// cached.
 type responseCache struct {
 	store cache.Store
 	owned atomic.Uint64 // the cache.Owner of the version's responses
@@ -53,15 +54,15 @@ func newResponseCache(ctx context.Context, s Spec) (*responseCache, error) {
 	return c, nil
 }
 
-// ensembleIdentity is different each time, so that no other owner has the responses of an ensemble: no name says what the
-// models of its steps are.
+// ensembleIdentity is different each time, so that no other owner has the responses of an ensemble: no name says what
+// the models of its steps are.
 func ensembleIdentity() (string, error) { return rand.Text(), nil }
 
 func (c *responseCache) owner() cache.Owner { return cache.Owner(c.owned.Load()) }
 
-// answer answers a request from the cache, on the caller's goroutine. It returns false if there is no such response; that of
-// the model is to be cached then. The configuration's check leaves no model here that is decoupled or whose responses depend
-// on a sequence.
+// answer answers a request from the cache, on the caller's goroutine. It returns false if there is no such response;
+// that of the model is to be cached then. The configuration's check leaves no model here that is decoupled or whose
+// responses depend on a sequence.
 func (c *responseCache) answer(r *infer.Request) bool {
 	if !r.Correlation.IsZero() || r.Flags != 0 {
 		return false // it is part of a sequence: what came before may matter to the model
@@ -85,8 +86,8 @@ func (c *responseCache) answer(r *infer.Request) bool {
 	return true
 }
 
-// finished counts a request that was looked up, and stores the response of one that was executed. It is called before the
-// outputs get the shapes that clients see, as they also do after a lookup.
+// finished counts a request that was looked up, and stores the response of one that was executed. It is called before
+// the outputs get the shapes that clients see, as they also do after a lookup.
 func (c *responseCache) finished(r *infer.Request, resp *infer.Response) {
 	took := r.Cache.End.Sub(r.Cache.Start)
 	switch {
@@ -119,8 +120,8 @@ func (c *responseCache) close() {
 	}
 }
 
-// cacheable returns an error if the responses of an ensemble do not follow from its inputs alone, because of the model of a
-// step. cfg is its configuration or that of an ensemble inside it.
+// cacheable returns an error if the responses of an ensemble do not follow from its inputs alone, because of the model
+// of a step. cfg is its configuration or that of an ensemble inside it.
 func cacheable(name string, cfg *inferencepb.ModelConfig, models ensemble.Lookup) error {
 	for _, s := range cfg.GetEnsembleScheduling().GetStep() {
 		part, err := models(s.GetModelName(), cmp.Or(s.GetModelVersion(), infer.LatestVersion))
@@ -136,7 +137,8 @@ func cacheable(name string, cfg *inferencepb.ModelConfig, models ensemble.Lookup
 		}
 		if why != "" {
 			return status.Errorf(status.InvalidArg,
-				"the response cache cannot serve ensemble '%s': model '%s' %s; turn response_cache off", name, s.GetModelName(), why)
+				"the response cache cannot serve ensemble '%s': model '%s' %s; turn response_cache off", name,
+				s.GetModelName(), why)
 		}
 		if err := cacheable(name, part, models); err != nil {
 			return err

@@ -31,7 +31,8 @@ func cachedModel(t testing.TB, text string, size int64) (*Model, *recorder, *cac
 }
 
 func int32Input(v int32) tensor.Tensor {
-	return tensor.Tensor{Name: "INPUT0", DataType: tensor.Int32, Shape: []int64{1, 1}, Data: binary.LittleEndian.AppendUint32(nil, uint32(v))}
+	return tensor.Tensor{Name: "INPUT0", DataType: tensor.Int32, Shape: []int64{1, 1},
+		Data: binary.LittleEndian.AppendUint32(nil, uint32(v))}
 }
 
 func (r *recorder) executed() int {
@@ -60,7 +61,8 @@ func TestResponseCache_C078(t *testing.T) {
 		tt.change(r)
 		want := slices.Clone(r.Inputs[0].Data)
 		out, err := ask(t, m, r)
-		if err != nil || len(out) != 1 || out[0].Name != "OUTPUT0" || !slices.Equal(out[0].Shape, []int64{1, 1}) || !slices.Equal(out[0].Data, want) {
+		if err != nil || len(out) != 1 || out[0].Name != "OUTPUT0" || !slices.Equal(out[0].Shape, []int64{1, 1}) ||
+			!slices.Equal(out[0].Data, want) {
 			t.Fatalf("%d %s: %v, %v", i, tt.name, out, err)
 		}
 		if n := rec.executed(); n != tt.executed {
@@ -70,7 +72,8 @@ func TestResponseCache_C078(t *testing.T) {
 	}
 	var s stats.Snapshot
 	m.stats.Snapshot(&s)
-	if s.Success.Count != 8 || s.Inferences != 5 || s.Executions != 5 || s.CacheHit.Count != 3 || s.CacheMiss.Count != 4 ||
+	if s.Success.Count != 8 || s.Inferences != 5 || s.Executions != 5 || s.CacheHit.Count != 3 ||
+		s.CacheMiss.Count != 4 ||
 		s.CacheHit.Ns == 0 || s.CacheMiss.Ns == 0 || s.Queue.Count != 5 || s.Pending != 0 || !s.Cached {
 		t.Errorf("statistics %+v", s)
 	}
@@ -164,7 +167,8 @@ func BenchmarkIdentity(b *testing.B) {
 			for b.Loop() {
 				r := infer.New()
 				r.ModelName = "m"
-				r.Inputs = append(r.Inputs, tensor.Tensor{Name: "INPUT0", DataType: tensor.Int32, Shape: []int64{1, 16}, Data: zeros[:]})
+				r.Inputs = append(r.Inputs, tensor.Tensor{Name: "INPUT0", DataType: tensor.Int32, Shape: []int64{1, 16},
+					Data: zeros[:]})
 				if !m.Acquire() {
 					b.Fatal("closing")
 				}

@@ -14,13 +14,14 @@ import (
 	"nereid/engine/tensor"
 )
 
-// sequencePolicy reads sequence_batching, and the files of initial states in the model's folder. Errors: InvalidArg for what
-// is wrong with those.
+// sequencePolicy reads sequence_batching, and the files of initial states in the model's folder. Errors: InvalidArg for
+// what is wrong with those.
 func sequencePolicy(folder string, cfg *inferencepb.ModelConfig) (sched.SequencePolicy, error) {
 	sb := cfg.GetSequenceBatching()
 	p := sched.SequencePolicy{
-		Slots: max(int(cfg.GetMaxBatchSize()), 1), MaxBatchSize: int(cfg.GetMaxBatchSize()), Batched: cfg.GetMaxBatchSize() > 0,
-		Idle: microseconds(sb.GetMaxSequenceIdleMicroseconds()), Iterative: sb.GetIterativeSequence(),
+		Slots: max(int(cfg.GetMaxBatchSize()), 1), MaxBatchSize: int(cfg.GetMaxBatchSize()),
+		Batched: cfg.GetMaxBatchSize() > 0,
+		Idle:    microseconds(sb.GetMaxSequenceIdleMicroseconds()), Iterative: sb.GetIterativeSequence(),
 	}
 	if o := sb.GetOldest(); o != nil {
 		p.Oldest, p.PreserveOrdering = true, o.GetPreserveOrdering()
@@ -94,10 +95,13 @@ func flag(on bool) []byte {
 }
 
 // stateSpec reads one state. Without an initial_state it begins with zeros, its variable dimensions with 1.
-func stateSpec(folder string, cfg *inferencepb.ModelConfig, st *inferencepb.ModelSequenceBatching_State) (infer.StateSpec, error) {
-	out := infer.StateSpec{Input: st.GetInputName(), Output: st.GetOutputName(), DataType: tensor.DataType(st.GetDataType())}
+func stateSpec(folder string, cfg *inferencepb.ModelConfig,
+	st *inferencepb.ModelSequenceBatching_State) (infer.StateSpec, error) {
+	out := infer.StateSpec{Input: st.GetInputName(), Output: st.GetOutputName(),
+		DataType: tensor.DataType(st.GetDataType())}
 	fail := func(format string, args ...any) (infer.StateSpec, error) {
-		return out, status.Errorf(status.InvalidArg, "model '%s', state '%s': "+format, append([]any{cfg.GetName(), st.GetInputName()}, args...)...)
+		return out, status.Errorf(status.InvalidArg, "model '%s', state '%s': "+format,
+			append([]any{cfg.GetName(), st.GetInputName()}, args...)...)
 	}
 	dims := st.GetDims()
 	var init *inferencepb.ModelSequenceBatching_InitialState
@@ -139,7 +143,9 @@ func stateSpec(folder string, cfg *inferencepb.ModelConfig, st *inferencepb.Mode
 	if out.DataType == tensor.Bytes {
 		err = tensor.CheckBytes(out.Initial, n)
 	} else if got := int64(len(out.Initial)); got < n*size {
-		err = status.Errorf(status.InvalidArg, "initial_state setting expects %d bytes, but the data provided from %s only has %d bytes.", n*size, file.DataFile, got)
+		err = status.Errorf(status.InvalidArg,
+			"initial_state setting expects %d bytes, but the data provided from %s only has %d bytes.", n*size,
+			file.DataFile, got)
 	} else {
 		out.Initial = out.Initial[:n*size]
 	}
@@ -162,8 +168,8 @@ func (m *Model) AcquireSequence(id infer.CorrelationID) bool {
 	return true
 }
 
-// Linger refuses new requests, but for those of the sequences that the model holds, and waits until these have ended, or
-// ctx. Close comes after. For a model without sequences it returns at once.
+// Linger refuses new requests, but for those of the sequences that the model holds, and waits until these have ended,
+// or ctx. Close comes after. For a model without sequences it returns at once.
 func (m *Model) Linger(ctx context.Context) {
 	m.shut()
 	if m.sequences == nil {

@@ -90,7 +90,8 @@ func (s *signature) check(r *infer.Request) error {
 			return status.Errorf(status.InvalidArg, "unexpected inference input '%s' for model '%s'", in.Name, s.model)
 		}
 		if in.DataType != p.dataType {
-			return invalid(r, "inference input '%s' data-type is '%s', but model '%s' expects '%s'", in.Name, in.DataType, s.model, p.dataType)
+			return invalid(r, "inference input '%s' data-type is '%s', but model '%s' expects '%s'", in.Name,
+				in.DataType, s.model, p.dataType)
 		}
 		if err := s.checkShape(r, i, p); err != nil {
 			return err
@@ -126,10 +127,12 @@ func (s *signature) checkNames(r *infer.Request) error {
 	}
 	for i := range r.Outputs {
 		if s.output(r.Outputs[i].Name) == nil {
-			return status.Errorf(status.InvalidArg, "unexpected inference output '%s' for model '%s'", r.Outputs[i].Name, s.model)
+			return status.Errorf(status.InvalidArg, "unexpected inference output '%s' for model '%s'",
+				r.Outputs[i].Name, s.model)
 		}
 	}
-	if known == s.required && len(r.Inputs) <= len(s.inputs) || len(r.Inputs) == len(s.inputs) && s.required == len(s.inputs) {
+	if known == s.required && len(r.Inputs) <= len(s.inputs) || len(r.Inputs) == len(s.inputs) &&
+		s.required == len(s.inputs) {
 		return nil // an unknown one in place of another is named by check
 	}
 	return s.wrongInputs(r)
@@ -152,12 +155,16 @@ func (s *signature) wrongInputs(r *infer.Request) error {
 		}
 	}
 	if s.required < len(s.inputs) {
-		return invalid(r, "expected number of inputs between %d and %d but got %d inputs for model '%s'. Got input(s) [%s], "+
-			"but missing required input(s) [%s]. Please provide all required input(s).", s.required, len(s.inputs), len(r.Inputs), s.model,
+		return invalid(r, "expected number of inputs between %d and %d but got %d inputs for model '%s'. Got "+
+			"input(s) [%s], "+
+			"but missing required input(s) [%s]. Please provide all required input(s).", s.required, len(s.inputs),
+			len(r.Inputs), s.model,
 			strings.Join(got, ","), strings.Join(missing, ","))
 	}
-	return invalid(r, "expected %d inputs but got %d inputs for model '%s'. Got input(s) [%s], but missing required input(s) [%s]. "+
-		"Please provide all required input(s).", len(s.inputs), len(r.Inputs), s.model, strings.Join(got, ","), strings.Join(missing, ","))
+	return invalid(r, "expected %d inputs but got %d inputs for model '%s'. Got input(s) [%s], but missing required "+
+		"input(s) [%s]. "+
+		"Please provide all required input(s).", len(s.inputs), len(r.Inputs), s.model, strings.Join(got, ","),
+		strings.Join(missing, ","))
 }
 
 func (s *signature) checkShape(r *infer.Request, i int, p *port) error {
@@ -182,9 +189,12 @@ func (s *signature) checkShape(r *infer.Request, i int, p *port) error {
 			return err
 		}
 		full := append([]int64{-1}, p.dims...)
-		return invalid(r, "unexpected shape for input '%s' for model '%s'. Expected %s, got %s. NOTE: Setting a non-zero max_batch_size "+
-			"in the model config requires a batch dimension to be prepended to each input shape. If you want to specify the full shape "+
-			"including the batch dim in your input dims config, try setting max_batch_size to zero. See the model configuration docs for "+
+		return invalid(r, "unexpected shape for input '%s' for model '%s'. Expected %s, got %s. NOTE: Setting a "+
+			"non-zero max_batch_size "+
+			"in the model config requires a batch dimension to be prepended to each input shape. If you want to "+
+			"specify the full shape "+
+			"including the batch dim in your input dims config, try setting max_batch_size to zero. See the model "+
+			"configuration docs for "+
 			"more info on max_batch_size.", p.name, s.model, tensor.FormatShape(full), tensor.FormatShape(shape))
 	}
 	if s.matches(shape, p.dims) {
@@ -194,7 +204,8 @@ func (s *signature) checkShape(r *infer.Request, i int, p *port) error {
 		tensor.FormatShape(p.dims), tensor.FormatShape(shape))
 }
 
-// checkBatch says what is wrong with the batch sizes of a request of which something else is wrong too: they come first.
+// checkBatch says what is wrong with the batch sizes of a request of which something else is wrong too: they come
+// first.
 func (s *signature) checkBatch(r *infer.Request) error {
 	for i := range r.Inputs {
 		if shape := r.Inputs[i].Shape; len(shape) > 0 && shape[0] != r.Inputs[0].Shape[0] {
@@ -241,7 +252,8 @@ func (s *signature) checkSize(r *infer.Request, in *tensor.Tensor, p *port) erro
 		return nil
 	}
 	if want != int64(in.Size()) {
-		return invalid(r, "input byte size mismatch for input '%s' for model '%s'. Expected %d, got %d", in.Name, s.model, want, in.Size())
+		return invalid(r, "input byte size mismatch for input '%s' for model '%s'. Expected %d, got %d", in.Name,
+			s.model, want, in.Size())
 	}
 	return nil
 }
@@ -255,14 +267,18 @@ func (s *signature) wrongStrings(r *infer.Request, in *tensor.Tensor, n int64) e
 	}
 	switch {
 	case len(rest) == 0 && got < n:
-		return invalid(r, "expected %d string elements for inference input '%s' for model '%s', got %d", n, in.Name, s.model, got)
+		return invalid(r, "expected %d string elements for inference input '%s' for model '%s', got %d", n, in.Name,
+			s.model, got)
 	case got > n || got == n && len(rest) >= 4:
-		return invalid(r, "unexpected number of string elements %d for inference input '%s' for model '%s', expecting %d", max(got, n+1), in.Name, s.model, n)
+		return invalid(r, "unexpected number of string elements %d for inference input '%s' for model '%s', "+
+			"expecting %d", max(got, n+1), in.Name, s.model, n)
 	case len(rest) < 4:
-		return invalid(r, "incomplete string length indicator for inference input '%s' for model '%s', expecting 4 bytes but only %d bytes available. "+
+		return invalid(r, "incomplete string length indicator for inference input '%s' for model '%s', expecting 4 "+
+			"bytes but only %d bytes available. "+
 			"Please make sure the string length indicator is in one buffer.", in.Name, s.model, len(rest))
 	}
-	return invalid(r, "incomplete string data for inference input '%s' for model '%s', expecting string of length %d but only %d bytes available",
+	return invalid(r, "incomplete string data for inference input '%s' for model '%s', expecting string of length "+
+		"%d but only %d bytes available",
 		in.Name, s.model, binary.LittleEndian.Uint32(rest), len(rest)-4)
 }
 

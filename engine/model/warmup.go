@@ -37,7 +37,8 @@ func warmupSamples(folder string, cfg *inferencepb.ModelConfig) ([]sample, error
 }
 
 // WarmupInputs makes the inputs of one model_warmup entry of a model in folder, in a batch of the entry's size.
-func WarmupInputs(folder string, cfg *inferencepb.ModelConfig, w *inferencepb.ModelWarmup) (out []tensor.Tensor, err error) {
+func WarmupInputs(folder string, cfg *inferencepb.ModelConfig, w *inferencepb.ModelWarmup) (out []tensor.Tensor,
+	err error) {
 	for name, in := range w.GetInputs() {
 		t, err := warmupInput(folder, cfg, w.GetName(), name, in, int(max(w.GetBatchSize(), 1)))
 		if err != nil {
@@ -48,7 +49,8 @@ func WarmupInputs(folder string, cfg *inferencepb.ModelConfig, w *inferencepb.Mo
 	return out, nil
 }
 
-func warmupInput(folder string, cfg *inferencepb.ModelConfig, sampleName, name string, in *inferencepb.ModelWarmup_Input, rows int) (tensor.Tensor, error) {
+func warmupInput(folder string, cfg *inferencepb.ModelConfig, sampleName, name string,
+	in *inferencepb.ModelWarmup_Input, rows int) (tensor.Tensor, error) {
 	fail := func(format string, args ...any) (tensor.Tensor, error) {
 		return tensor.Tensor{}, status.Errorf(status.InvalidArg, "model '%s', model_warmup '%s', input '%s': "+format,
 			append([]any{cfg.GetName(), sampleName, name}, args...)...)
@@ -63,7 +65,8 @@ func warmupInput(folder string, cfg *inferencepb.ModelConfig, sampleName, name s
 		size = 4 // of an empty string: its length
 	}
 	if n > maxFile || n*size > maxFile/int64(rows) {
-		return fail("%d elements in a batch of %d are larger than the %d bytes that a warmup sample may have", n, rows, maxFile)
+		return fail("%d elements in a batch of %d are larger than the %d bytes that a warmup sample may have", n, rows,
+			maxFile)
 	}
 	var row []byte
 	switch src := in.GetInputDataType().(type) {
@@ -84,7 +87,8 @@ func warmupInput(folder string, cfg *inferencepb.ModelConfig, sampleName, name s
 		if dt == tensor.Bytes {
 			err = tensor.CheckBytes(row, n)
 		} else if int64(len(row)) != n*size {
-			err = status.Errorf(status.InvalidArg, "input_data_file has %d bytes, its dims and data_type need %d", len(row), n*size)
+			err = status.Errorf(status.InvalidArg, "input_data_file has %d bytes, its dims and data_type need %d",
+				len(row), n*size)
 		}
 		if err != nil {
 			return fail("%w", err)
@@ -137,7 +141,8 @@ func warm(ctx context.Context, m *Model, samples []sample, inst backend.Instance
 	return nil
 }
 
-// executeAlone executes a batch of one request. The caller calls done, also after an error, when it has read the answers.
+// executeAlone executes a batch of one request. The caller calls done, also after an error, when it has read the
+// answers.
 func (m *Model) executeAlone(ctx context.Context, r *infer.Request, inst backend.Instance) (done func(), err error) {
 	b := infer.NewBatch()
 	b.Requests, b.Rows = append(b.Requests, r), r.BatchSize

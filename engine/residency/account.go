@@ -63,8 +63,8 @@ func (a *Account) SetModels(models []*model.Model) {
 	a.models = models
 }
 
-// Leave counts a model that left service as being closed, and returns its size, which the caller passes to Closed once the
-// model is closed. SetModels is called before it.
+// Leave counts a model that left service as being closed, and returns its size, which the caller passes to Closed once
+// the model is closed. SetModels is called before it.
 func (a *Account) Leave(m *model.Model) Amount {
 	enabled := a.l.o.Budget.Enabled()
 	var size Amount
@@ -92,9 +92,9 @@ func (a *Account) Leave(m *model.Model) Amount {
 	return size
 }
 
-// Estimate returns what a load will need: what the model took before if its files are the same, else the sum of sizes. A size
-// that exceeds the budget counts as the budget: files may be larger than the loaded model, and only a measured size makes a
-// load fail.
+// Estimate returns what a load will need: what the model took before if its files are the same, else the sum of sizes.
+// A size that exceeds the budget counts as the budget: files may be larger than the loaded model, and only a measured
+// size makes a load fail.
 func (a *Account) Estimate(same bool, sizes func() []model.Memory) Amount {
 	a.l.mu.Lock()
 	if same && len(a.peak) > 0 && len(a.models) == 0 {

@@ -8,9 +8,9 @@ import (
 	"nereid/engine/infer"
 )
 
-// Budget says how much memory models may take. A model that does not fit stays in service without being loaded. Its next
-// request loads it, and the models used longest ago are evicted for it. A model that executes requests, has a live sequence or
-// is pinned is not evicted.
+// Budget says how much memory models may take. A model that does not fit stays in service without being loaded. Its
+// next request loads it, and the models used longest ago are evicted for it. A model that executes requests, has a live
+// sequence or is pinned is not evicted.
 type Budget struct {
 	// Host is the budget of the machine's memory in bytes. 0: no limit.
 	Host int64
@@ -18,8 +18,8 @@ type Budget struct {
 	GPU map[int]int64
 	// Idle, if not 0, is the time without a request after which a model is evicted although there is room.
 	Idle time.Duration
-	// Patience is how long a load waits until models that execute requests are idle. After that time one of them is evicted
-	// all the same, as soon as the requests that it has are answered. 0: 1 s.
+	// Patience is how long a load waits until models that execute requests are idle. After that time one of them is
+	// evicted all the same, as soon as the requests that it has are answered. 0: 1 s.
 	Patience time.Duration
 	// Wait is how long a load waits for room in all. 0: 60 s.
 	Wait time.Duration
@@ -58,8 +58,8 @@ type tenant struct {
 	sequence bool // has a live sequence
 }
 
-// victims returns the models that may be evicted to free memory where it is short, the one used longest ago first. urgent
-// includes those that execute requests. It is a pure function.
+// victims returns the models that may be evicted to free memory where it is short, the one used longest ago first.
+// urgent includes those that execute requests. It is a pure function.
 func victims(tenants []tenant, short Amount, urgent bool) []string {
 	var fit []tenant
 	for _, t := range tenants {

@@ -21,7 +21,8 @@ func TestVictims(t *testing.T) {
 		want   []string
 	}{
 		{"the least recently used first", Amount{Host: 1}, false, []string{"old", "new"}},
-		{"also one that executes requests, if urgent, but none with a sequence", Amount{Host: 1}, true, []string{"busy", "old", "new"}},
+		{"also one that executes requests, if urgent, but none with a sequence", Amount{Host: 1}, true,
+			[]string{"busy", "old", "new"}},
 		{"only one that holds what is short", Amount{0: 1}, false, []string{"gpu"}},
 		{"none", Amount{1: 1}, true, []string{}},
 	} {

@@ -15,8 +15,8 @@ import (
 // Options say what a Ledger keeps to.
 type Options struct {
 	Budget Budget
-	// Evict takes a model out of memory. It returns false if it cannot, because the model is being changed; a model that is
-	// not in memory is no such case. It is called without the ledger's lock.
+	// Evict takes a model out of memory. It returns false if it cannot, because the model is being changed; a model
+	// that is not in memory is no such case. It is called without the ledger's lock.
 	Evict func(name string) bool
 	Log   *slog.Logger
 }
@@ -25,7 +25,8 @@ type Options struct {
 type Ledger struct {
 	o Options
 
-	// evicting is held while a model to evict is chosen and evicted, so that two loads do not evict more than they need.
+	// evicting is held while a model to evict is chosen and evicted, so that two loads do not evict more than they
+	// need.
 	evicting sync.Mutex // taken before mu, and before the locks that Options.Evict takes
 
 	mu       sync.Mutex
@@ -135,8 +136,8 @@ func (l *Ledger) measure() {
 	}
 }
 
-// Run evicts idle models, and others when those in memory have grown over the budget, until ctx ends. Without a budget it
-// returns at once.
+// Run evicts idle models, and others when those in memory have grown over the budget, until ctx ends. Without a budget
+// it returns at once.
 func (l *Ledger) Run(ctx context.Context) {
 	if !l.o.Budget.Enabled() {
 		return

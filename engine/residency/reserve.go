@@ -24,9 +24,9 @@ func (a *Account) Fits(need Amount) bool {
 	return len(a.l.o.Budget.over(used)) == 0
 }
 
-// Reserve reserves need for a load, after evicting as many models as that takes; EndLoad drops the reservation. loaded says
-// that need is in memory already and only has to fit; of several such loads at once the first one stays. Errors: Unavailable
-// with what is short, Cancelled when ctx ends.
+// Reserve reserves need for a load, after evicting as many models as that takes; EndLoad drops the reservation. loaded
+// says that need is in memory already and only has to fit; of several such loads at once the first one stays. Errors:
+// Unavailable with what is short, Cancelled when ctx ends.
 func (a *Account) Reserve(ctx context.Context, need Amount, loaded bool) error {
 	budget := &a.l.o.Budget
 	if !budget.Enabled() {
@@ -106,8 +106,8 @@ func (a *Account) tryReserve(need Amount, loaded, urgent bool) (r attempt) {
 	return r
 }
 
-// usedByOthers returns what all take without the reservation of a, and, if loaded, without those of other loads that are in
-// memory and do not fit yet. mu is held.
+// usedByOthers returns what all take without the reservation of a, and, if loaded, without those of other loads that
+// are in memory and do not fit yet. mu is held.
 func (l *Ledger) usedByOthers(a *Account, loaded bool) Amount {
 	used := l.used()
 	for other := range l.accounts {

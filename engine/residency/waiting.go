@@ -17,8 +17,8 @@ type Waiting struct {
 	requests map[string][]*infer.Request // guarded by mu; by model, present while its load is under way
 }
 
-// Add adds a request for a model, and takes a reference on it. first says that no load of the model is under way: the caller
-// loads it and then calls Take. Errors: Unavailable when too many requests wait.
+// Add adds a request for a model, and takes a reference on it. first says that no load of the model is under way: the
+// caller loads it and then calls Take. Errors: Unavailable when too many requests wait.
 func (w *Waiting) Add(name string, r *infer.Request) (first bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
