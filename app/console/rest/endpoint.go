@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"reflect"
+	"strconv"
 
 	"nereid/app/console/api"
 )
@@ -22,55 +23,42 @@ type Endpoint struct {
 	Request, Response string
 	// Status of success.
 	Status int
+	// MaxAge is the Cache-Control header in seconds; 0: browsers do not keep the reply.
+	MaxAge int
 
-	serve func(w http.ResponseWriter, r *http.Request, status int) error
+	// serve returns the value to reply with; nil for none.
+	serve func(w http.ResponseWriter, r *http.Request) (any, error)
+	raw   bool // serve writes the reply
 }
 
 // Reply is an Endpoint without a request body that replies with a value.
 func Reply[Out any](f func(*http.Request) (Out, error)) Endpoint {
 	return Endpoint{Response: nameOf[Out](), Status: http.StatusOK,
-		serve: func(w http.ResponseWriter, r *http.Request, status int) error {
-			out, err := f(r)
-			if err == nil {
-				Write(w, status, out)
-			}
-			return err
-		}}
+		serve: func(_ http.ResponseWriter, r *http.Request) (any, error) { return f(r) }}
 }
 
 // Call is an Endpoint that reads a JSON body and replies with a value. An empty body is a zero In.
 func Call[In, Out any](f func(*http.Request, *In) (Out, error)) Endpoint {
 	return Endpoint{Request: nameOf[In](), Response: nameOf[Out](), Status: http.StatusOK,
-		serve: func(w http.ResponseWriter, r *http.Request, status int) error {
+		serve: func(w http.ResponseWriter, r *http.Request) (any, error) {
 			in := new(In)
 			if err := Read(w, r, in); err != nil {
-				return err
+				return nil, err
 			}
-			out, err := f(r, in)
-			if err == nil {
-				Write(w, status, out)
-			}
-			return err
+			return f(r, in)
 		}}
 }
 
 // Do is an Endpoint without any JSON body. It replies with 204.
 func Do(f func(*http.Request) error) Endpoint {
-	return Endpoint{Status: http.StatusNoContent, serve: func(w http.ResponseWriter, r *http.Request,
-		status int) error {
-		err := f(r)
-		if err == nil {
-			w.WriteHeader(status)
-		}
-		return err
-	}}
+	return Endpoint{Status: http.StatusNoContent,
+		serve: func(_ http.ResponseWriter, r *http.Request) (any, error) { return nil, f(r) }}
 }
 
 // Raw is an Endpoint that writes its own reply. f returns an error only before it has written anything.
 func Raw(f func(http.ResponseWriter, *http.Request) error) Endpoint {
-	return Endpoint{Status: http.StatusOK, serve: func(w http.ResponseWriter, r *http.Request, _ int) error {
-		return f(w, r)
-	}}
+	return Endpoint{Status: http.StatusOK, raw: true,
+		serve: func(w http.ResponseWriter, r *http.Request) (any, error) { return nil, f(w, r) }}
 }
 
 // With returns e with another status of success.
@@ -81,20 +69,27 @@ func (e Endpoint) With(status int) Endpoint {
 
 // Cached returns e with replies that a browser may keep for an hour.
 func (e Endpoint) Cached() Endpoint {
-	serve := e.serve
-	e.serve = func(w http.ResponseWriter, r *http.Request, status int) error {
-		w.Header().Set("Cache-Control", "max-age=3600")
-		return serve(w, r, status)
-	}
+	e.MaxAge = 3600
 	return e
 }
 
 // Handler serves e. The log receives internal errors.
 func (e Endpoint) Handler(log *slog.Logger) http.Handler {
+	cache := "no-store"
+	if e.MaxAge > 0 {
+		cache = "max-age=" + strconv.Itoa(e.MaxAge)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "no-store")
-		if err := e.serve(w, r, e.Status); err != nil {
+		w.Header().Set("Cache-Control", cache)
+		out, err := e.serve(w, r)
+		switch {
+		case err != nil:
 			WriteError(w, r, err, log)
+		case e.raw:
+		case out == nil:
+			w.WriteHeader(e.Status)
+		default:
+			Write(w, e.Status, out)
 		}
 	})
 }

@@ -37,11 +37,11 @@ type change struct {
 // Apply writes a configuration that was measured and reloads the models. Every file must still be what was measured;
 // this is checked before the first is written.
 func (h *Handler) Apply(r *http.Request, req *api.ApplyTuning) (out api.AppliedTuning, err error) {
-	t, running, err := h.find(r, 0)
+	t, stop, err := h.find(r, 0)
 	if err != nil {
 		return out, err
 	}
-	if running {
+	if stop != nil {
 		return out, rest.Errorf(api.CodeConflict, "tuning %d is under way; wait for its end, or stop it", t.Tuning.ID)
 	}
 	texts, err := t.texts(req.Config)

@@ -31,9 +31,7 @@ type Handler struct {
 	Tasks     *tasks.Group
 	Log       *slog.Logger
 
-	measuring exclusive
-	tuning    current
-	loadTest  currentTest
+	slot slot
 }
 
 // plan finds the models of a request and asks the tuner what a search would try.
@@ -120,7 +118,7 @@ func (h *Handler) List(r *http.Request) (out api.Tunings, err error) {
 	}
 	for _, t := range list {
 		head := api.TuningHead{}
-		if now, ok := h.tuning.get(t.ID, 0); ok {
+		if now, _, ok := h.slot.tuning(t.ID, 0); ok {
 			head = now.Tuning.TuningHead
 		} else if err := json.Unmarshal(t.Head, &head); err != nil {
 			return out, err
@@ -146,7 +144,7 @@ func (h *Handler) Start(r *http.Request, req *api.StartTuning) (out api.Tuning, 
 		return out, err
 	}
 	name := r.PathValue("name")
-	end, err := h.measuring.begin("model " + rest.Quote(name) + " is being tuned")
+	job, err := h.slot.claim(name, "tuned")
 	if err != nil {
 		return out, err
 	}
@@ -157,30 +155,30 @@ func (h *Handler) Start(r *http.Request, req *api.StartTuning) (out api.Tuning, 
 		t.Tuning.ID, err = h.Store.AddTuning(r.Context(), row)
 	}
 	if err != nil {
-		end()
+		h.slot.release()
 		return out, err
 	}
-	started := t.Tuning
-	h.tuning.start(t, func() context.CancelFunc {
-		return h.Tasks.Start(func(ctx context.Context) {
-			h.run(ctx, m, started.ID, req)
-			h.tuning.end(end)
-		})
+	out = t.Tuning
+	h.slot.update(func() {
+		job.tuning = t
+		job.cancel = h.Tasks.Start(func(ctx context.Context) { h.run(ctx, m, t, req) })
 	})
-	return started, nil
+	return out, nil
 }
 
 // run searches, and stores each measurement, so that a crash of this process loses none.
-func (h *Handler) run(ctx context.Context, m Model, id int64, req *api.StartTuning) {
+func (h *Handler) run(ctx context.Context, m Model, running *record, req *api.StartTuning) {
+	defer h.slot.release()
+	id := running.Tuning.ID
 	h.Log.Info("tuning a model", "model", m.Name)
 	err := h.Tuner.Tune(ctx, m, req, func(e Event) {
-		h.tuning.add(e)
+		h.slot.update(func() { running.add(e) })
 		if e.Trial != nil || e.Plan != nil {
-			t, _ := h.tuning.get(id, 0)
+			t, _, _ := h.slot.tuning(id, 0)
 			h.keep(ctx, &t)
 		}
 	})
-	t, _ := h.tuning.get(id, 0)
+	t, _, _ := h.slot.tuning(id, 0)
 	u := &t.Tuning
 	u.State, u.EndedMs, u.Now = api.TuningDone, time.Now().UnixMilli(), nil
 	switch {
@@ -204,20 +202,22 @@ func (h *Handler) keep(ctx context.Context, t *record) {
 	}
 }
 
-// find returns the tuning that a path names, if it is of that path's model, without the trials before from.
-func (h *Handler) find(r *http.Request, from int) (t record, running bool, err error) {
+// find returns the tuning that a path names, if it is of that path's model, without the trials before from. stop is the
+// function that stops it, nil if it does not run.
+func (h *Handler) find(r *http.Request, from int) (t record, stop context.CancelFunc, err error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil {
-		return t, false, rest.Errorf(api.CodeNotFound, "%s is not the number of a tuning",
+		return t, nil, rest.Errorf(api.CodeNotFound, "%s is not the number of a tuning",
 			rest.Quote(r.PathValue("id")))
 	}
-	if t, running = h.tuning.get(id, from); !running {
+	var ok bool
+	if t, stop, ok = h.slot.tuning(id, from); !ok {
 		row, err := h.Store.Tuning(r.Context(), id)
 		if err != nil {
-			return t, false, err
+			return t, nil, err
 		}
 		if err := json.Unmarshal(row.Body, &t); err != nil {
-			return t, false, err
+			return t, nil, err
 		}
 		t.Tuning.ID, t.Tuning.Model = row.ID, row.Model
 		markStopped(&t.Tuning.TuningHead)
@@ -225,9 +225,9 @@ func (h *Handler) find(r *http.Request, from int) (t record, running bool, err e
 		t.skip(from)
 	}
 	if t.Tuning.Model != r.PathValue("name") {
-		return t, false, rest.Errorf(api.CodeNotFound, "tuning %d is of another model", id)
+		return t, nil, rest.Errorf(api.CodeNotFound, "tuning %d is of another model", id)
 	}
-	return t, running, nil
+	return t, stop, nil
 }
 
 // Get returns a tuning. The query's from is the first trial that is wanted.
@@ -239,20 +239,24 @@ func (h *Handler) Get(r *http.Request) (api.Tuning, error) {
 
 // Stop stops the tuning that runs. It ends soon after, with what was measured.
 func (h *Handler) Stop(r *http.Request) (out api.Tuning, err error) {
-	t, _, err := h.find(r, 0)
-	if err == nil && !h.tuning.stop(t.Tuning.ID) {
-		err = rest.Errorf(api.CodeConflict, "tuning %d has ended", t.Tuning.ID)
+	t, stop, err := h.find(r, 0)
+	if err != nil {
+		return out, err
 	}
-	return t.Tuning, err
+	if stop == nil {
+		return out, rest.Errorf(api.CodeConflict, "tuning %d has ended", t.Tuning.ID)
+	}
+	stop()
+	return t.Tuning, nil
 }
 
 // Delete removes a tuning that has ended.
 func (h *Handler) Delete(r *http.Request) error {
-	t, running, err := h.find(r, 0)
+	t, stop, err := h.find(r, 0)
 	if err != nil {
 		return err
 	}
-	if running {
+	if stop != nil {
 		return rest.Errorf(api.CodeConflict, "tuning %d is under way; stop it first", t.Tuning.ID)
 	}
 	return h.Store.DeleteTuning(r.Context(), t.Tuning.ID)

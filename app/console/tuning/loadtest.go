@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
-	"sync"
 	"time"
 
 	"nereid/app/console/api"
@@ -21,30 +19,6 @@ const (
 	maxLoadLevels = 64
 )
 
-// currentTest is the load test that runs.
-type currentTest struct {
-	mu     sync.Mutex
-	model  string       // guarded by mu, as are the next; "" while none runs
-	now    api.LoadTest // of model
-	cancel context.CancelFunc
-}
-
-// get returns a copy of the load test that runs, if it is of that model.
-func (c *currentTest) get(model string) (api.LoadTest, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t := c.now
-	t.Points = slices.Clone(t.Points)
-	return t, c.model != "" && c.model == model
-}
-
-// change lets f change the load test that runs.
-func (c *currentTest) change(f func(*api.LoadTest)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f(&c.now)
-}
-
 // loadTestKey is the setting that has the last load test of a model.
 func loadTestKey(model string) string { return "load-test/" + model }
 
@@ -54,7 +28,7 @@ func (h *Handler) LoadTest(r *http.Request) (out api.LoadTest, err error) {
 	if _, err := h.Catalog.Find(name); err != nil {
 		return out, err
 	}
-	if t, ok := h.loadTest.get(name); ok {
+	if t, _, ok := h.slot.loadTest(name); ok {
 		return t, nil
 	}
 	out.State = api.LoadTestNone
@@ -94,18 +68,15 @@ func (h *Handler) StartLoadTest(r *http.Request, req *api.StartLoadTest) (out ap
 	if err != nil {
 		return out, err
 	}
-	end, err := h.measuring.begin("model " + rest.Quote(m.Name) + " is being measured")
+	job, err := h.slot.claim(m.Name, "measured")
 	if err != nil {
 		return out, errors.Join(err, o.Target.Close())
 	}
 	out = api.LoadTest{State: api.LoadTestRunning, StartedMs: time.Now().UnixMilli(), Batch: req.Batch, Levels: levels}
-	c := &h.loadTest
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.model, c.now = m.Name, out
-	c.cancel = h.Tasks.Start(func(ctx context.Context) {
-		h.runLoadTest(ctx, m.Name, o)
-		h.loadTest.end(end)
+	running := out
+	h.slot.update(func() {
+		job.loadTest = &running
+		job.cancel = h.Tasks.Start(func(ctx context.Context) { h.runLoadTest(ctx, m.Name, &running, o) })
 	})
 	return out, nil
 }
@@ -166,16 +137,14 @@ func (h *Handler) perfOptions(ctx context.Context, name string, req *api.StartLo
 }
 
 // runLoadTest measures each level, also after one whose windows do not agree, and keeps the result.
-func (h *Handler) runLoadTest(ctx context.Context, model string, o perf.Options) {
-	c := &h.loadTest
+func (h *Handler) runLoadTest(ctx context.Context, model string, t *api.LoadTest, o perf.Options) {
+	defer h.slot.release()
 	defer func() { _ = o.Target.Close() }()
 	levels := *o.Concurrency
 	o.Events = perf.Events{
-		Window: func(_ float64, p *perf.Point) {
-			c.change(func(t *api.LoadTest) { t.Now = new(loadPoint(p)) })
-		},
+		Window: func(_ float64, p *perf.Point) { h.slot.update(func() { t.Now = new(loadPoint(p)) }) },
 		Point: func(p *perf.Point) {
-			c.change(func(t *api.LoadTest) { t.Points, t.Now = append(t.Points, loadPoint(p)), nil })
+			h.slot.update(func() { t.Points, t.Now = append(t.Points, loadPoint(p)), nil })
 		},
 	}
 	var err error
@@ -183,7 +152,7 @@ func (h *Handler) runLoadTest(ctx context.Context, model string, o perf.Options)
 		o.Concurrency = &perf.Range{Start: n, End: n, Step: 1}
 		_, err = perf.Run(ctx, o)
 	}
-	result, _ := c.get(model)
+	result, _, _ := h.slot.loadTest(model)
 	result.State, result.EndedMs, result.Now = api.LoadTestDone, time.Now().UnixMilli(), nil
 	switch {
 	case ctx.Err() != nil:
@@ -215,26 +184,10 @@ func loadPoint(p *perf.Point) api.LoadPoint {
 // StopLoadTest stops the load test that runs. It ends soon after, with what was measured.
 func (h *Handler) StopLoadTest(r *http.Request) (api.LoadTest, error) {
 	name := r.PathValue("name")
-	t, ok := h.loadTest.get(name)
+	t, stop, ok := h.slot.loadTest(name)
 	if !ok {
 		return t, rest.Errorf(api.CodeConflict, "model %s is not being measured", rest.Quote(name))
 	}
-	h.loadTest.stop(name)
+	stop()
 	return t, nil
-}
-
-// end forgets the load test. It calls release before another reader can see that.
-func (c *currentTest) end(release func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.model, c.now = "", api.LoadTest{}
-	release()
-}
-
-func (c *currentTest) stop(model string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.model == model {
-		c.cancel()
-	}
 }

@@ -1,10 +1,7 @@
 package tuning
 
 import (
-	"context"
 	"encoding/json"
-	"slices"
-	"sync"
 
 	"nereid/app/console/api"
 	"nereid/app/console/rest"
@@ -80,57 +77,4 @@ func markStopped(h *api.TuningHead) {
 	if h.State == api.TuningRunning {
 		h.State, h.Reason = api.TuningStopped, "the server ended before the search did"
 	}
-}
-
-// current is the tuning that runs.
-type current struct {
-	mu     sync.Mutex
-	record *record // guarded by mu, as is cancel; nil while none runs
-	cancel context.CancelFunc
-}
-
-// get returns a copy of the tuning that runs, if it has that ID, without the trials before from.
-func (c *current) get(id int64, from int) (record, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.record == nil || c.record.Tuning.ID != id {
-		return record{}, false
-	}
-	out := *c.record
-	out.Tuning.Configs, out.Texts = slices.Clone(out.Tuning.Configs), slices.Clone(out.Texts)
-	out.skip(from)
-	out.Tuning.Trials = slices.Clone(out.Tuning.Trials)
-	return out, true
-}
-
-// start makes t the tuning that runs, with the task that run starts.
-func (c *current) start(t *record, run func() context.CancelFunc) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.record, c.cancel = t, run()
-}
-
-func (c *current) add(e Event) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.record.add(e)
-}
-
-// end forgets the tuning. It calls release before another reader can see that.
-func (c *current) end(release func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.record, c.cancel = nil, nil
-	release()
-}
-
-// stop stops the tuning that runs, if it has that ID.
-func (c *current) stop(id int64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.record == nil || c.record.Tuning.ID != id {
-		return false
-	}
-	c.cancel()
-	return true
 }

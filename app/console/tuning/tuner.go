@@ -2,10 +2,8 @@ package tuning
 
 import (
 	"context"
-	"sync"
 
 	"nereid/app/console/api"
-	"nereid/app/console/rest"
 	"nereid/engine/inferencepb"
 )
 
@@ -42,26 +40,4 @@ type Event struct {
 type Config struct {
 	Changes []api.TuningChange
 	Texts   []api.TuningText
-}
-
-// exclusive lets one measurement run at a time.
-type exclusive struct {
-	mu sync.Mutex
-	by string // guarded by mu; "" while nothing measures
-}
-
-// begin returns a conflict if something measures. Otherwise the caller calls end when it is done.
-func (m *exclusive) begin(what string) (end func(), err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.by != "" {
-		return nil, rest.Errorf(api.CodeConflict,
-			"%s; two at a time would measure each other: wait for its end, or stop it", m.by)
-	}
-	m.by = what
-	return func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.by = ""
-	}, nil
 }
