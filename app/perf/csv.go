@@ -1,15 +1,17 @@
 package perf
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// percentiles are those that are reported, with the one that decides among them.
+// percentiles are those of the reports, including the decisive one.
 func percentiles(also int) []int {
 	list := []int{50, 90, 95, 99}
 	if also > 0 && !slices.Contains(list, also) {
@@ -19,29 +21,21 @@ func percentiles(also int) []int {
 	return list
 }
 
-// CSVOptions say which columns there are.
+// CSVOptions select the columns.
 type CSVOptions struct {
 	Model   *Model
 	Verbose bool
-	Metrics bool // the GPUs', in the verbose form
+	Metrics bool // columns of the GPUs, in the verbose form
 }
 
-// WriteCSV writes the points in perf_analyzer's columns, by throughput. Times are whole microseconds.
+// WriteCSV writes the points in perf_analyzer's columns, sorted by throughput. Times are whole microseconds.
 // Format: perf_analyzer's -f.
 func WriteCSV(w io.Writer, points []Point, o CSVOptions) error {
 	if len(points) == 0 {
 		return nil
 	}
 	sorted := slices.Clone(points)
-	slices.SortStableFunc(sorted, func(a, b Point) int {
-		switch x, y := a.Throughput(), b.Throughput(); {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(sorted, func(a, b Point) int { return cmp.Compare(a.Throughput(), b.Throughput()) })
 	var b strings.Builder
 	line := func(cells []string) { b.WriteString(strings.Join(cells, ",") + "\n") }
 	line(csvHead(&sorted[0], &o))
@@ -86,19 +80,20 @@ func csvHead(p *Point, o *CSVOptions) []string {
 }
 
 func serverHead(cached bool) []string {
-	h := []string{"Network+Server Send/Recv", "Server Queue", "Server Compute Input", "Server Compute Infer", "Server Compute Output"}
+	h := []string{"Network+Server Send/Recv", "Server Queue", "Server Compute Input", "Server Compute Infer",
+		"Server Compute Output"}
 	if cached {
 		h = append(h, "Server Cache Hit", "Server Cache Miss")
 	}
 	return h
 }
 
-// decimal is a number with six digits, as perf_analyzer has it.
+// decimal formats a number with six digits, as perf_analyzer does.
 func decimal(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
 func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
 
-// times are the averages of a point from the client's side: its own work, and all between.
+// clientTimes are averages of the client: its own work before and after, and the wait for the response.
 func (p *Point) clientTimes() (send, wait, receive time.Duration) {
 	send, receive = p.mean(p.Send), p.mean(p.Receive)
 	return send, max(0, p.mean(p.Wait)-send-receive), receive
@@ -132,7 +127,8 @@ func csvRow(p *Point, o *CSVOptions) []string {
 }
 
 func serverCells(s *ServerStats, network time.Duration, cached bool) []string {
-	cells := []string{micros(max(0, network)), micros(s.Queue.Mean()), micros(s.Input.Mean()), micros(s.Infer.Mean()), micros(s.Output.Mean())}
+	cells := []string{micros(max(0, network)), micros(s.Queue.Mean()), micros(s.Input.Mean()), micros(s.Infer.Mean()),
+		micros(s.Output.Mean())}
 	if cached {
 		cells = append(cells, micros(s.CacheHit.Mean()), micros(s.CacheMiss.Mean()))
 	}
@@ -145,28 +141,20 @@ func gpuCells(m *Metrics) []string {
 	}
 	cell := func(g Gauge, of func(Reading) float64) string {
 		var b strings.Builder
-		for _, gpu := range sortedKeys(g) {
+		for _, gpu := range slices.Sorted(maps.Keys(g)) {
 			fmt.Fprintf(&b, "%s:%s;", gpu, decimal(of(g[gpu])))
 		}
 		return b.String()
 	}
 	return []string{
 		cell(m.Utilization, Reading.Mean), cell(m.Power, Reading.Mean),
-		cell(m.UsedMemory, func(r Reading) float64 { return r.Max }), cell(m.TotalMemory, func(r Reading) float64 { return r.First }),
+		cell(m.UsedMemory, func(r Reading) float64 { return r.Max }),
+		cell(m.TotalMemory, func(r Reading) float64 { return r.First }),
 	}
 }
 
-func sortedKeys(g Gauge) []string {
-	keys := make([]string, 0, len(g))
-	for k := range g {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-// WriteComposingCSV writes what the points show of a model that works for the one that was loaded, by its place in
-// ServerStats.Composing. Its throughput is in proportion to its requests.
+// WriteComposingCSV writes the points' figures of a composing model, by its index in ServerStats.Composing. Its
+// throughput is in proportion to its requests.
 func WriteComposingCSV(w io.Writer, points []Point, which int, cached bool) error {
 	var b strings.Builder
 	for i := range points {
@@ -183,7 +171,8 @@ func WriteComposingCSV(w io.Writer, points []Point, which int, cached bool) erro
 		if p.Server.Success.Count > 0 {
 			rate = float64(s.Success.Count) / float64(p.Server.Success.Count) * p.Throughput()
 		}
-		row := append([]string{decimal(p.Level), decimal(rate), "0"}, serverCells(s, s.Success.Mean()-s.Accounted(), cached)...)
+		row := append([]string{decimal(p.Level), decimal(rate), "0"},
+			serverCells(s, s.Success.Mean()-s.Accounted(), cached)...)
 		b.WriteString(strings.Join(append(row, "0"), ",") + "\n")
 	}
 	_, err := io.WriteString(w, b.String())

@@ -20,25 +20,25 @@ import (
 // Step is the tensors of one request for one row, without the batch dimension.
 type Step struct {
 	Inputs []client.Tensor
-	Want   []client.Tensor // what the outputs must be; those that are not named may be anything
-	At     float64         // when a fixed schedule sends it, in milliseconds from its begin
+	Want   []client.Tensor // the expected outputs; other outputs may be anything
+	At     float64         // of a fixed schedule: milliseconds after its begin
 }
 
-// Data is what is sent: streams of steps. A sequence plays one stream; other requests take all steps in turn.
+// Data is what is sent: streams of steps. A sequence sends one stream; other requests take all steps in turn.
 type Data struct {
 	Streams [][]Step
-	Given   bool // by the user, so that a stream's length is a sequence's unless another is asked for
+	Given   bool // by the user: a sequence then has the length of its stream unless SequenceOptions.Given
 }
 
-// InputOptions say what the tensors of generated data look like.
+// InputOptions say how tensors are generated.
 type InputOptions struct {
 	Zero         bool               // zeros and empty strings in place of random values
-	Shapes       map[string][]int64 // of inputs with sizes that are free, by name
+	Shapes       map[string][]int64 // of inputs with variable dimensions, by name
 	String       string             // the value of every string; "": random ones
 	StringLength int                // of random strings; default 128
 }
 
-// FillFree gives a shape to each input that has sizes which are free and none is given for: with 1 in their places.
+// FillFree sets the variable dimensions of inputs without a given shape to 1.
 func (o *InputOptions) FillFree(m *Model) {
 	shapes := map[string][]int64{}
 	for _, in := range m.Inputs {
@@ -54,19 +54,20 @@ func (o *InputOptions) FillFree(m *Model) {
 	o.Shapes = shapes
 }
 
-// shapeOf is the shape of one row: the model's, or the one that is given for it.
+// shapeOf is the shape of one row: the given one, or the model's.
 func (o *InputOptions) shapeOf(in IO) ([]int64, error) {
 	shape, ok := o.Shapes[in.Name]
 	if !ok {
 		shape = in.Shape
 	}
 	if slices.ContainsFunc(shape, func(d int64) bool { return d < 0 }) {
-		return nil, fmt.Errorf("input %q has the shape %v, whose size is free; give one with --shape %s:d,d,…", in.Name, in.Shape, in.Name)
+		return nil, fmt.Errorf("input %q has the shape %v, whose size is free; give one with --shape %s:d,d,…", in.Name,
+			in.Shape, in.Name)
 	}
 	return shape, fits(in, shape)
 }
 
-// fits tells whether a model takes a shape.
+// fits returns an error if a shape does not match the model's.
 func fits(in IO, shape []int64) error {
 	ok := len(shape) == len(in.Shape)
 	for i := 0; ok && i < len(shape); i++ {
@@ -91,7 +92,7 @@ func (o *InputOptions) CheckShapes(m *Model) error {
 // maxRow bounds the bytes of one generated tensor of one row.
 const maxRow = 1 << 31
 
-// Generate makes one step of zeros or of random values, which every request then sends. Optional inputs are left out.
+// Generate makes one step of zeros or random values, which every request sends. It leaves out optional inputs.
 func Generate(m *Model, o InputOptions) (*Data, error) {
 	if err := o.CheckShapes(m); err != nil {
 		return nil, err
@@ -118,8 +119,8 @@ func Generate(m *Model, o InputOptions) (*Data, error) {
 	return &Data{Streams: [][]Step{{step}}}, nil
 }
 
-// values are n elements: zeros, or random ones. Random floats lie in [0, 1), so that no model sees NaN; random integers have
-// seven bits, so that they are valid in every type.
+// values returns n elements. Random floats lie in [0, 1), so that none is NaN. Random integers have seven bits, so that
+// they are valid in every type.
 func (o *InputOptions) values(dt tensor.DataType, n int64) ([]byte, error) {
 	size := int64(dt.Size())
 	if dt == tensor.Bytes {
@@ -146,7 +147,7 @@ func (o *InputOptions) values(dt tensor.DataType, n int64) ([]byte, error) {
 	return b, nil
 }
 
-// tame makes a random element a harmless one.
+// tame changes the bytes of a random element into those of a valid value.
 func tame(dt tensor.DataType, e []byte) {
 	unit := float64(e[0]) / 256
 	switch dt {
@@ -197,8 +198,8 @@ func (o *InputOptions) strings(n int64) []byte {
 	return b
 }
 
-// ReadFolder makes one step of the files of a folder: one for each input, named as it, with its bytes in row-major order, or
-// for strings with one a line. A file named as an output is what the output must be.
+// ReadFolder makes one step of the files of a folder. A file has the name of an input and its bytes in row-major order,
+// or one string per line. A file with the name of an output is the expected output.
 func ReadFolder(dir string, m *Model, o InputOptions) (*Data, error) {
 	if err := o.CheckShapes(m); err != nil {
 		return nil, err
@@ -245,7 +246,7 @@ func readTensor(dir string, io IO, o *InputOptions) (client.Tensor, error) {
 	return t, whole(&t)
 }
 
-// whole tells whether a tensor has the bytes that its shape needs.
+// whole returns an error unless a tensor has the bytes that its shape needs.
 func whole(t *client.Tensor) error {
 	n, err := tensor.Elements(t.Shape)
 	if err != nil {
@@ -261,4 +262,46 @@ func whole(t *client.Tensor) error {
 		return fmt.Errorf("%d bytes, but the shape %v of %v needs %d", len(t.Data), t.Shape, t.DataType, want)
 	}
 	return nil
+}
+
+// Generated reports whether ReadInputs generates the tensors for these paths.
+func Generated(paths []string) bool {
+	return len(paths) == 0 || len(paths) == 1 && (paths[0] == "random" || paths[0] == "zero")
+}
+
+// ReadInputs returns what the values of --input-data name: "random" or no value at all for random tensors, "zero" for
+// zeros, and otherwise folders and JSON files, whose data is joined.
+func ReadInputs(paths []string, m *Model, o InputOptions) (*Data, error) {
+	if Generated(paths) {
+		o.Zero = len(paths) == 1 && paths[0] == "zero"
+		return Generate(m, o)
+	}
+	var all *Data
+	for _, path := range paths {
+		data, err := readPath(path, m, o)
+		if err != nil {
+			return nil, fmt.Errorf("--input-data %s: %w", path, err)
+		}
+		if all == nil {
+			all = data
+		} else {
+			all.Append(data)
+		}
+	}
+	return all, nil
+}
+
+func readPath(path string, m *Model, o InputOptions) (*Data, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("want zero, random, a folder or a file of JSON: %w", err)
+	}
+	if info.IsDir() {
+		return ReadFolder(path, m, o)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return ParseData(b, m, o)
 }

@@ -14,7 +14,8 @@ import (
 // mixed is a model with a vector of a free size and an optional string.
 func mixed() *Model {
 	return &Model{Name: "m", MaxBatchSize: 8,
-		Inputs:  []IO{{Name: "N", DataType: tensor.Int32, Shape: []int64{2, -1}}, {Name: "S", DataType: tensor.Bytes, Shape: []int64{1}, Optional: true}},
+		Inputs: []IO{{Name: "N", DataType: tensor.Int32, Shape: []int64{2, -1}},
+			{Name: "S", DataType: tensor.Bytes, Shape: []int64{1}, Optional: true}},
 		Outputs: []IO{{Name: "O", DataType: tensor.FP32, Shape: []int64{-1}}}}
 }
 
@@ -26,32 +27,55 @@ func TestParseData(t *testing.T) {
 		want     [][]Step
 		err      string
 	}{
-		{name: "F011 steps with their shapes", in: ` {"data": [ {"N": {"content": [1,2,3,4], "shape": [2,2]}}, {"N": {"shape": [2,1], "content": [[5],[6]]}, "S": ["x"]}]}`,
-			want: [][]Step{{{Inputs: []client.Tensor{n([]int64{2, 2}, 1, 2, 3, 4)}}, {Inputs: []client.Tensor{n([]int64{2, 1}, 5, 6), client.Strings("S", []string{"x"}, 1)}}}}},
-		{name: "F011 streams", in: `{"data": [[{"N": [1,2]}], [{"N": [3,4]}, {"N": [5,6]}]]}`, shapes: map[string][]int64{"N": {2, 1}},
-			want: [][]Step{{{Inputs: []client.Tensor{n([]int64{2, 1}, 1, 2)}}}, {{Inputs: []client.Tensor{n([]int64{2, 1}, 3, 4)}}, {Inputs: []client.Tensor{n([]int64{2, 1}, 5, 6)}}}}},
-		{name: "F011 b64 in both forms", in: `{"data": [{"N": {"b64": "AQAAAAIAAAA="}}, {"N": {"content": {"b64": "AQAAAAIAAAA="}, "shape": [2,1]}}]}`, shapes: map[string][]int64{"N": {2, 1}},
-			want: [][]Step{{{Inputs: []client.Tensor{n([]int64{2, 1}, 1, 2)}}, {Inputs: []client.Tensor{n([]int64{2, 1}, 1, 2)}}}}},
-		{name: "F011 validation_data", in: `{"data": [{"N": [1,2]}], "validation_data": [{"O": [0.5, 1]}]}`, shapes: map[string][]int64{"N": {2, 1}},
-			want: [][]Step{{{Inputs: []client.Tensor{n([]int64{2, 1}, 1, 2)}, Want: []client.Tensor{client.Of("O", []float32{.5, 1})}}}}},
-		{name: "F011 validation_data of streams", in: `{"data": [[{"N": [1,2]}]], "validation_data": [[{"O": [1]}]]}`, shapes: map[string][]int64{"N": {2, 1}},
-			want: [][]Step{{{Inputs: []client.Tensor{n([]int64{2, 1}, 1, 2)}, Want: []client.Tensor{client.Of("O", []float32{1})}}}}},
-		{name: "F004 timestamps", in: `{"data": [{"N": [1,2], "timestamp": [1500.5]}]}`, shapes: map[string][]int64{"N": {2, 1}},
-			want: [][]Step{{{Inputs: []client.Tensor{n([]int64{2, 1}, 1, 2)}, At: 1500.5}}}},
-		{name: "F011 a free size without a shape", in: `{"data": [{"N": [1,2]}]}`, err: `stream 0, step 0: "N": the model's shape [2 -1] is free`},
-		{name: "F011 a shape that does not fit", in: `{"data": [{"N": {"content": [1], "shape": [1,1]}}]}`, err: "does not fit the model's [2 -1]"},
+		{name: "F011 steps with their shapes",
+			in: ` {"data": [ {"N": {"content": [1,2,3,4], "shape": [2,2]}},
+{"N": {"shape": [2,1], "content": [[5],[6]]}, "S": ["x"]}]}`,
+
+			want: [][]Step{{{Inputs: []client.Tensor{n([]int64{2, 2}, 1, 2, 3, 4)}},
+				{Inputs: []client.Tensor{n([]int64{2, 1}, 5, 6), client.Strings("S", []string{"x"}, 1)}}}}},
+		{name: "F011 streams", in: `{"data": [[{"N": [1,2]}], [{"N": [3,4]}, {"N": [5,6]}]]}`,
+			shapes: map[string][]int64{"N": {2, 1}},
+			want: [][]Step{{{Inputs: []client.Tensor{n([]int64{2, 1}, 1, 2)}}},
+				{{Inputs: []client.Tensor{n([]int64{2, 1}, 3, 4)}}, {Inputs: []client.Tensor{n([]int64{2, 1}, 5,
+					6)}}}}},
+		{name: "F011 b64 in both forms",
+			in: `{"data": [{"N": {"b64": "AQAAAAIAAAA="}},
+{"N": {"content": {"b64": "AQAAAAIAAAA="}, "shape": [2,1]}}]}`,
+			shapes: map[string][]int64{"N": {2, 1}},
+			want: [][]Step{{{Inputs: []client.Tensor{n([]int64{2, 1}, 1, 2)}},
+				{Inputs: []client.Tensor{n([]int64{2, 1}, 1, 2)}}}}},
+		{name: "F011 validation_data", in: `{"data": [{"N": [1,2]}], "validation_data": [{"O": [0.5, 1]}]}`,
+			shapes: map[string][]int64{"N": {2, 1}},
+			want: [][]Step{{{Inputs: []client.Tensor{n([]int64{2, 1}, 1, 2)},
+				Want: []client.Tensor{client.Of("O", []float32{.5, 1})}}}}},
+		{name: "F011 validation_data of streams", in: `{"data": [[{"N": [1,2]}]], "validation_data": [[{"O": [1]}]]}`,
+			shapes: map[string][]int64{"N": {2, 1}},
+			want: [][]Step{{{Inputs: []client.Tensor{n([]int64{2, 1}, 1, 2)},
+				Want: []client.Tensor{client.Of("O", []float32{1})}}}}},
+		{name: "F004 timestamps", in: `{"data": [{"N": [1,2], "timestamp": [1500.5]}]}`,
+			shapes: map[string][]int64{"N": {2, 1}},
+			want:   [][]Step{{{Inputs: []client.Tensor{n([]int64{2, 1}, 1, 2)}, At: 1500.5}}}},
+		{name: "F011 a free size without a shape", in: `{"data": [{"N": [1,2]}]}`,
+			err: `stream 0, step 0: "N": the model's shape [2 -1] is free`},
+		{name: "F011 a shape that does not fit", in: `{"data": [{"N": {"content": [1], "shape": [1,1]}}]}`,
+			err: "does not fit the model's [2 -1]"},
 		{name: "F011 too few values", in: `{"data": [{"N": {"content": [1], "shape": [2,1]}}]}`, err: "has 1 values"},
-		{name: "F011 too few bytes", in: `{"data": [{"N": {"content": {"b64": "AQ=="}, "shape": [2,1]}}]}`, err: "needs 8"},
+		{name: "F011 too few bytes", in: `{"data": [{"N": {"content": {"b64": "AQ=="}, "shape": [2,1]}}]}`,
+			err: "needs 8"},
 		{name: "F011 b64 that is none", in: `{"data": [{"N": {"content": {"b64": "!"}, "shape": [2,1]}}]}`, err: "b64"},
 		{name: "F011 a missing input", in: `{"data": [{"S": ["x"]}]}`, err: `the input "N" is missing`},
-		{name: "F011 an input that the model does not have", in: `{"data": [{"N": {"content": [1,2], "shape": [2,1]}, "X": [1]}]}`, err: `has no tensor "X"`},
+		{name: "F011 an input that the model does not have",
+			in: `{"data": [{"N": {"content": [1,2], "shape": [2,1]}, "X": [1]}]}`, err: `has no tensor "X"`},
 		{name: "F011 no content", in: `{"data": [{"N": {"shape": [2,1]}}]}`, err: "neither an array of values nor b64"},
-		{name: "F011 validation_data of another length", in: `{"data": [{"N": [1]}], "validation_data": []}`, err: `"validation_data" has 0 entries and "data" 1`},
-		{name: "F011 steps behind streams", in: `{"data": [[{"N": {"content": [1,2], "shape": [2,1]}}], {"N": [1]}]}`, err: "stream 1: is no array of steps"},
+		{name: "F011 validation_data of another length", in: `{"data": [{"N": [1]}], "validation_data": []}`,
+			err: `"validation_data" has 0 entries and "data" 1`},
+		{name: "F011 steps behind streams", in: `{"data": [[{"N": {"content": [1,2], "shape": [2,1]}}], {"N": [1]}]}`,
+			err: "stream 1: is no array of steps"},
 		{name: "F011 no data", in: `{"data": []}`, err: `no "data"`},
 		{name: "F011 no JSON", in: `[`, err: "is no JSON"},
 		{name: "F004 a timestamp that is none", in: `{"data": [{"N": [1], "timestamp": 5}]}`, err: "timestamp"},
-		{name: "F011 a shape for another input", in: `{"data": [{"N": [1]}]}`, shapes: map[string][]int64{"X": {1}}, err: `has no input "X"`},
+		{name: "F011 a shape for another input", in: `{"data": [{"N": [1]}]}`, shapes: map[string][]int64{"X": {1}},
+			err: `has no input "X"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d, err := ParseData([]byte(tt.in), mixed(), InputOptions{Shapes: tt.shapes})
@@ -69,7 +93,8 @@ func TestParseData(t *testing.T) {
 }
 
 func FuzzParseData(f *testing.F) {
-	f.Add([]byte(`{"data": [{"N": {"content": [1,2,3,4], "shape": [2,2]}, "S": ["x"]}], "validation_data": [{"O": [0.5]}]}`))
+	f.Add([]byte(`{"data": [{"N": {"content": [1,2,3,4], "shape": [2,2]}, "S": ["x"]}],
+		"validation_data": [{"O": [0.5]}]}`))
 	f.Add([]byte(`{"data": [[{"N": {"content": {"b64": "AQAAAAIAAAA="}, "shape": [2,1]}}]]}`))
 	f.Add([]byte(`{"data": [{"N": {"b64": "AQAAAAIAAAA="}, "timestamp": [5]}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -124,7 +149,8 @@ func TestGenerate(t *testing.T) {
 			switch {
 			case (sum == 0) != o.Zero:
 				t.Errorf("values %v", values)
-			case o.String != "" && s[0] != o.String, o.Zero && s[0] != "", o.StringLength > 0 && len(s[0]) != o.StringLength:
+			case o.String != "" && s[0] != o.String, o.Zero && s[0] != "", o.StringLength > 0 &&
+				len(s[0]) != o.StringLength:
 				t.Errorf("string %q", s[0])
 			}
 		})
@@ -173,7 +199,8 @@ func TestReadFolder(t *testing.T) {
 	write("S", "one\n")
 	write("O", "\x00\x00\x80\x3f")
 	d, err := ReadFolder(dir, m, o)
-	want := []Step{{Inputs: []client.Tensor{client.Of("N", []int32{1, 2}, 2, 1), client.Strings("S", []string{"one"})}, Want: []client.Tensor{client.Of("O", []float32{1})}}}
+	want := []Step{{Inputs: []client.Tensor{client.Of("N", []int32{1, 2}, 2, 1), client.Strings("S", []string{"one"})},
+		Want: []client.Tensor{client.Of("O", []float32{1})}}}
 	if err != nil || !reflect.DeepEqual(d.Streams[0], want) {
 		t.Errorf("F011 ReadFolder = %+v, %v; want %+v", d, err, want)
 	}
@@ -192,7 +219,8 @@ func TestReadFolder(t *testing.T) {
 func TestBatches(t *testing.T) {
 	d := &Data{Streams: [][]Step{{}}}
 	for i := range 3 {
-		d.Streams[0] = append(d.Streams[0], Step{Inputs: []client.Tensor{client.Of("IN", []float32{float32(i), 9})}, Want: []client.Tensor{client.Of("OUT", []int8{int8(i)})}})
+		d.Streams[0] = append(d.Streams[0], Step{Inputs: []client.Tensor{client.Of("IN", []float32{float32(i), 9})},
+			Want: []client.Tensor{client.Of("OUT", []int8{int8(i)})}})
 	}
 	m, _ := plain(t)
 	f, err := newFeed(&Options{Model: m, Data: d, RequestOptions: RequestOptions{Batch: 2}})
@@ -201,22 +229,26 @@ func TestBatches(t *testing.T) {
 	}
 	for _, want := range [][2]float32{{0, 1}, {2, 0}, {1, 2}, {0, 1}} {
 		r := f.next()
-		if in := client.Of("IN", []float32{want[0], 9, want[1], 9}, 2, 2); !reflect.DeepEqual(r.Inputs, []client.Tensor{in}) {
+		if in := client.Of("IN", []float32{want[0], 9, want[1], 9}, 2, 2); !reflect.DeepEqual(r.Inputs,
+			[]client.Tensor{in}) {
 			t.Errorf("F011 inputs %v, want the rows %v", r.Inputs, want)
 		}
-		if out := client.Of("OUT", []int8{int8(want[0]), int8(want[1])}, 2, 1); !reflect.DeepEqual(r.Want, []client.Tensor{out}) {
+		if out := client.Of("OUT", []int8{int8(want[0]), int8(want[1])}, 2, 1); !reflect.DeepEqual(r.Want,
+			[]client.Tensor{out}) {
 			t.Errorf("F011 wanted outputs %v, want the rows %v", r.Want, want)
 		}
 		good := &client.Response{Outputs: r.Want}
 		if err := check(good, r.Want); err != nil {
 			t.Error(err)
 		}
-		if err := check(&client.Response{Outputs: []client.Tensor{client.Of("OUT", []int8{7, 7}, 2, 1)}}, r.Want); err == nil {
+		if err := check(&client.Response{Outputs: []client.Tensor{client.Of("OUT", []int8{7, 7}, 2, 1)}},
+			r.Want); err == nil {
 			t.Error("F011 other values are taken for the wanted ones")
 		}
 	}
 	d.Streams[0][1].Inputs[0].Shape = []int64{1, 2}
-	if _, err := newFeed(&Options{Model: m, Data: d, RequestOptions: RequestOptions{Batch: 2}}); err == nil || !strings.Contains(err.Error(), "use -b 1") {
+	if _, err := newFeed(&Options{Model: m, Data: d, RequestOptions: RequestOptions{Batch: 2}}); err == nil ||
+		!strings.Contains(err.Error(), "use -b 1") {
 		t.Errorf("F011 rows of different shapes: %v", err)
 	}
 }

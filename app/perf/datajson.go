@@ -10,10 +10,10 @@ import (
 	"nereid/engine/tensor"
 )
 
-// ParseData reads perf_analyzer's JSON of inputs: "data" is an array of steps, or of streams of steps; a step names tensors,
-// each an array of values, {"b64": bytes} or {"content": either, "shape": […]}; "validation_data" has the same form for
-// outputs. Steps may also have "timestamp": [milliseconds] for a fixed schedule.
-// Format: perf_analyzer's input data.
+// ParseData reads perf_analyzer's JSON of inputs. "data" is an array of steps, or of streams of steps. A step has
+// tensors by name, each an array of values, {"b64": bytes} or {"content": either, "shape": […]}. "validation_data" has
+// the same form for outputs. A step may have "timestamp": [milliseconds] for a fixed schedule. Format: perf_analyzer's
+// input data.
 func ParseData(b []byte, m *Model, o InputOptions) (*Data, error) {
 	var doc struct {
 		Data       []json.RawMessage `json:"data"`
@@ -26,7 +26,8 @@ func ParseData(b []byte, m *Model, o InputOptions) (*Data, error) {
 		return nil, fmt.Errorf(`the input data has no "data", or an empty one`)
 	}
 	if doc.Validation != nil && len(doc.Validation) != len(doc.Data) {
-		return nil, fmt.Errorf(`"validation_data" has %d entries and "data" %d; there must be one for each`, len(doc.Validation), len(doc.Data))
+		return nil, fmt.Errorf(`"validation_data" has %d entries and "data" %d; there must be one for each`,
+			len(doc.Validation), len(doc.Data))
 	}
 	if err := o.CheckShapes(m); err != nil {
 		return nil, err
@@ -42,8 +43,10 @@ func ParseData(b []byte, m *Model, o InputOptions) (*Data, error) {
 			if doc.Validation == nil {
 				continue
 			}
-			if err := json.Unmarshal(doc.Validation[i], &validation[i]); err != nil || len(validation[i]) != len(streams[i]) {
-				return nil, fmt.Errorf(`stream %d: "validation_data" must have an array with a step for each of the %d in "data"`, i, len(streams[i]))
+			if err := json.Unmarshal(doc.Validation[i], &validation[i]); err != nil ||
+				len(validation[i]) != len(streams[i]) {
+				return nil, fmt.Errorf(
+					`stream %d: "validation_data" must have an array with a step for each of the %d in "data"`, i, len(streams[i]))
 			}
 		}
 	}
@@ -66,7 +69,7 @@ func ParseData(b []byte, m *Model, o InputOptions) (*Data, error) {
 	return d, nil
 }
 
-func isArray(b json.RawMessage) bool { return len(b) > 0 && b[0] == '[' } // Unmarshal has cut the space before it
+func isArray(b json.RawMessage) bool { return len(b) > 0 && b[0] == '[' } // Unmarshal removes leading spaces
 
 type dataParser struct {
 	m *Model
@@ -79,7 +82,8 @@ func (p *dataParser) step(in, want json.RawMessage) (Step, error) {
 	if err := json.Unmarshal(in, &tensors); err != nil {
 		return s, fmt.Errorf("want an object of tensors: %w", err)
 	}
-	if at, ok := tensors["timestamp"]; ok && !slices.ContainsFunc(p.m.Inputs, func(io IO) bool { return io.Name == "timestamp" }) {
+	if at, ok := tensors["timestamp"]; ok && !slices.ContainsFunc(p.m.Inputs,
+		func(io IO) bool { return io.Name == "timestamp" }) {
 		var ms []float64
 		if err := json.Unmarshal(at, &ms); err != nil || len(ms) != 1 || ms[0] < 0 || ms[0] > 1e10 {
 			return s, fmt.Errorf("timestamp: want an array of one number of milliseconds, not %s", at)
@@ -104,7 +108,7 @@ func (p *dataParser) step(in, want json.RawMessage) (Step, error) {
 	return s, nil
 }
 
-// tensors reads those of a step in the model's order.
+// tensors reads the tensors of a step in the model's order.
 func (p *dataParser) tensors(given map[string]json.RawMessage, list []IO, need bool) ([]client.Tensor, error) {
 	var out []client.Tensor
 	for _, io := range list {
@@ -164,8 +168,8 @@ func (p *dataParser) tensor(raw json.RawMessage, io IO, input bool) (client.Tens
 	return t, fmt.Errorf("there is neither an array of values nor b64")
 }
 
-// shape is the tensor's own, the one that was given for the input, or the model's. A vector of a free size has as many
-// elements as there are values.
+// shape sets the tensor's shape: the one in the JSON, the one given for the input, or the model's. A vector of variable
+// size has as many elements as there are values.
 func (p *dataParser) shape(t *client.Tensor, io IO, own []int64, content json.RawMessage, input bool) (err error) {
 	switch {
 	case own != nil:
@@ -184,10 +188,11 @@ func (p *dataParser) shape(t *client.Tensor, io IO, own []int64, content json.Ra
 		t.Shape = []int64{int64(len(values))}
 		return nil
 	}
-	return fmt.Errorf("the model's shape %v is free; give \"shape\" beside \"content\", or --shape %s:d,d,…", io.Shape, io.Name)
+	return fmt.Errorf("the model's shape %v is free; give \"shape\" beside \"content\", or --shape %s:d,d,…", io.Shape,
+		io.Name)
 }
 
-// Append adds the streams of more data: single steps to the first stream, others as streams of their own.
+// Append adds more data. If both have one stream, the steps are added to it; otherwise the streams are added.
 func (d *Data) Append(more *Data) {
 	if len(d.Streams) == 1 && len(more.Streams) == 1 {
 		d.Streams[0] = append(d.Streams[0], more.Streams[0]...)
@@ -196,7 +201,7 @@ func (d *Data) Append(more *Data) {
 	d.Streams = append(d.Streams, more.Streams...)
 }
 
-// batch joins the rows of steps into one request's tensors. A model without a batch dimension takes one row as it is.
+// batch joins the steps of several rows into one request. A model without a batch dimension takes one row unchanged.
 func batch(rows []Step, batched bool) (Step, error) {
 	if !batched {
 		return rows[0], nil
@@ -213,7 +218,8 @@ func batch(rows []Step, batched bool) (Step, error) {
 func join(rows []Step, of func(*Step) []client.Tensor) ([]client.Tensor, error) {
 	var out []client.Tensor
 	for i, first := range of(&rows[0]) {
-		t := client.Tensor{Name: first.Name, DataType: first.DataType, Shape: append([]int64{int64(len(rows))}, first.Shape...)}
+		t := client.Tensor{Name: first.Name, DataType: first.DataType,
+			Shape: append([]int64{int64(len(rows))}, first.Shape...)}
 		if len(rows) == 1 {
 			t.Data = first.Data
 			out = append(out, t)
@@ -221,7 +227,8 @@ func join(rows []Step, of func(*Step) []client.Tensor) ([]client.Tensor, error) 
 		}
 		for k := range rows {
 			list := of(&rows[k])
-			if i >= len(list) || list[i].Name != t.Name || !slices.Equal(list[i].Shape, first.Shape) || len(list) != len(of(&rows[0])) {
+			if i >= len(list) || list[i].Name != t.Name || !slices.Equal(list[i].Shape, first.Shape) ||
+				len(list) != len(of(&rows[0])) {
 				return nil, fmt.Errorf("rows of one batch have different tensors or shapes (%q); use -b 1", t.Name)
 			}
 			t.Data = append(t.Data, list[i].Data...)
@@ -231,16 +238,17 @@ func join(rows []Step, of func(*Step) []client.Tensor) ([]client.Tensor, error) 
 	return out, nil
 }
 
-// check compares an answer with what is wanted. The batch dimension may be missing in neither.
+// check compares a response with the expected outputs, which have the batch dimension.
 func check(got *client.Response, want []client.Tensor) error {
 	for i := range want {
 		w := &want[i]
 		out := got.Output(w.Name)
 		switch {
 		case out == nil:
-			return fmt.Errorf("the answer has no output %q, which validation_data names", w.Name)
+			return fmt.Errorf("the response has no output %q, which validation_data names", w.Name)
 		case out.DataType != w.DataType || !sameElements(out.Shape, w.Shape) || !slices.Equal(out.Data, w.Data):
-			return fmt.Errorf("output %q (%v%v) is not what validation_data says (%v%v)", w.Name, out.DataType, out.Shape, w.DataType, w.Shape)
+			return fmt.Errorf("output %q (%v%v) is not what validation_data says (%v%v)", w.Name, out.DataType,
+				out.Shape, w.DataType, w.Shape)
 		}
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// The forms of the export.
+// The JSON of the export.
 type (
 	exportDoc struct {
 		Experiments []exportExperiment `json:"experiments"`
@@ -34,14 +34,14 @@ type (
 	}
 )
 
-// WriteExport writes every request: when it was sent and when its responses came, in nanoseconds since 1970, with the
-// tensors both ways.
-// Format: perf_analyzer's --profile-export-file.
+// WriteExport writes every request: when it was sent and when its responses came, in nanoseconds since 1970, with its
+// inputs and outputs. Format: perf_analyzer's --profile-export-file.
 func WriteExport(w io.Writer, experiments []Experiment, version string) error {
 	doc := exportDoc{Experiments: []exportExperiment{}, Version: version, ServiceKind: "triton"}
 	for i := range experiments {
 		e := &experiments[i]
-		out := exportExperiment{Experiment: exportMode{Mode: "request_rate", Value: e.Level}, Requests: []exportRequest{}, Windows: []int64{}}
+		out := exportExperiment{Experiment: exportMode{Mode: "request_rate", Value: e.Level},
+			Requests: []exportRequest{}, Windows: []int64{}}
 		if e.Concurrency {
 			out.Experiment.Mode = "concurrency"
 		}
@@ -57,7 +57,8 @@ func WriteExport(w io.Writer, experiments []Experiment, version string) error {
 }
 
 func exported(r *Record) exportRequest {
-	out := exportRequest{Timestamp: r.Start.UnixNano(), Sequence: r.Sequence, Inputs: values(r.Inputs), Times: []int64{}, Outputs: []map[string]json.RawMessage{}}
+	out := exportRequest{Timestamp: r.Start.UnixNano(), Sequence: r.Sequence, Inputs: values(r.Inputs),
+		Times: []int64{}, Outputs: []map[string]json.RawMessage{}}
 	for _, a := range r.Answers {
 		out.Times = append(out.Times, a.At.UnixNano())
 		out.Outputs = append(out.Outputs, values(a.Response.Outputs))
@@ -65,7 +66,7 @@ func exported(r *Record) exportRequest {
 	return out
 }
 
-// values are tensors by name: one value alone, several as an array; null where JSON has no form for them.
+// values returns tensors by name: one value by itself, several as an array, null if JSON cannot express them.
 func values(list []client.Tensor) map[string]json.RawMessage {
 	m := make(map[string]json.RawMessage, len(list))
 	for i := range list {
@@ -73,7 +74,7 @@ func values(list []client.Tensor) map[string]json.RawMessage {
 		m[t.Name] = json.RawMessage("null")
 		text, err := client.ToJSON(t)
 		if err != nil {
-			continue // FP16, NaN, shared memory: no form
+			continue // FP16, NaN, shared memory
 		}
 		if n, err := tensor.Elements(t.Shape); err == nil && n == 1 {
 			text = text[1 : len(text)-1]

@@ -10,18 +10,18 @@ import (
 	"nereid/engine/client"
 )
 
-// SequenceOptions say what sequences look like. The zero value is perf_analyzer's.
+// SequenceOptions describe sequences. The zero value is perf_analyzer's default.
 type SequenceOptions struct {
-	Count      int     // sequences at a time where the load is a rate; default 4
-	Length     int     // requests of one; default 20, or as many as the given data has
-	Variation  float64 // the length varies by so many percent either way
+	Count      int     // sequences at a time when the load is a rate; default 4
+	Length     int     // requests in one; default 20, or the length of the given data
+	Variation  float64 // by how many percent the length varies either way
 	FirstID    uint64  // default 1
 	EndID      uint64  // one above the last; 0: no bound
-	Given      bool    // the length was asked for, and holds for given data too
+	Given      bool    // the user set the length: it holds for given data too
 	Concurrent int     // sequences at a time where the load is a concurrency, for the check of the IDs
 }
 
-// Request is one that is to be sent.
+// Request is a request with the expected outputs.
 type Request struct {
 	client.Request
 	Want []client.Tensor
@@ -30,7 +30,7 @@ type Request struct {
 // feed makes the requests of a load. It is safe for concurrent use.
 type feed struct {
 	model *Model
-	flat  []Step // requests of all steps in turn, batched
+	flat  []Step // all steps, batched, for requests without sequences
 	n     atomic.Uint64
 	id    atomic.Uint64
 
@@ -39,7 +39,7 @@ type feed struct {
 	emptyFinal bool
 
 	batch   int
-	streams [][]Step // of sequences
+	streams [][]Step // for sequences
 	given   bool
 	seq     SequenceOptions
 
@@ -47,13 +47,14 @@ type feed struct {
 	rng     *rand.Rand      // guarded by mu
 	nextID  uint64          // guarded by mu
 	live    map[uint64]bool // guarded by mu
-	started uint64          // guarded by mu: streams are taken in turn
+	started uint64          // guarded by mu: sequences so far; they take the streams in turn
 }
 
-// newFeed joins the steps to batches.
+// newFeed joins the steps into batches.
 func newFeed(o *Options) (*feed, error) {
 	f := &feed{
-		model: &o.Model, parameters: o.Parameters, outputs: o.Outputs, emptyFinal: o.Model.Decoupled, batch: max(1, o.Batch),
+		model: &o.Model, parameters: o.Parameters, outputs: o.Outputs, emptyFinal: o.Model.Decoupled,
+		batch: max(1, o.Batch),
 		given: o.Data.Given, seq: o.Sequences, live: map[uint64]bool{}, rng: o.random(),
 	}
 	if f.seq.FirstID == 0 {
@@ -70,7 +71,8 @@ func newFeed(o *Options) (*feed, error) {
 	case f.batch > 1 && o.Model.Sequence:
 		return nil, fmt.Errorf("batch size %d: requests of sequences have one row", f.batch)
 	case batched && f.batch > o.Model.MaxBatchSize:
-		return nil, fmt.Errorf("batch size %d: model %q takes %d rows at most (max_batch_size)", f.batch, o.Model.Name, o.Model.MaxBatchSize)
+		return nil, fmt.Errorf("batch size %d: model %q takes %d rows at most (max_batch_size)", f.batch, o.Model.Name,
+			o.Model.MaxBatchSize)
 	}
 	var all []Step
 	for _, steps := range o.Data.Streams {
@@ -103,7 +105,7 @@ func newFeed(o *Options) (*feed, error) {
 	return f, nil
 }
 
-// next is the next request without a sequence.
+// next returns the next request of a load without sequences.
 func (f *feed) next() *Request { return f.request(&f.flat[(f.n.Add(1)-1)%uint64(len(f.flat))]) }
 
 func (f *feed) request(s *Step) *Request {
@@ -113,7 +115,7 @@ func (f *feed) request(s *Step) *Request {
 	}}
 }
 
-// sequence is one that is being played, by one goroutine at a time.
+// sequence is a sequence that is being sent, by one goroutine at a time.
 type sequence struct {
 	id     uint64
 	steps  []Step
@@ -121,7 +123,7 @@ type sequence struct {
 	length int
 }
 
-// begin starts a new sequence, whose ID no live one has.
+// begin starts a new sequence. No live sequence has its ID.
 func (f *feed) begin() *sequence {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -143,21 +145,21 @@ func (f *feed) begin() *sequence {
 	return s
 }
 
-// advance needs f.mu.
+// advance changes nextID to the next value. The caller holds f.mu.
 func (f *feed) advance() {
 	if f.nextID++; f.nextID == f.seq.EndID || f.nextID == 0 {
 		f.nextID = f.seq.FirstID
 	}
 }
 
-// end gives the ID back.
+// end frees the ID.
 func (f *feed) end(s *sequence) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.live, s.id)
 }
 
-// step is the next request of a sequence; last ends it before its length.
+// step returns the next request of a sequence. last makes it the last one before the sequence has its length.
 func (f *feed) step(s *sequence, last bool) *Request {
 	r := f.request(&s.steps[s.at%len(s.steps)])
 	s.at++
@@ -165,10 +167,11 @@ func (f *feed) step(s *sequence, last bool) *Request {
 	return r
 }
 
-// check refuses ranges of IDs that live sequences could share.
+// check refuses ranges of IDs with fewer IDs than live sequences.
 func (o *SequenceOptions) check(live int) error {
 	if first := max(1, o.FirstID); o.EndID != 0 && o.EndID-first < uint64(live) {
-		return fmt.Errorf("the range of %d sequence IDs is smaller than the %d sequences that may be live; widen it", o.EndID-first, live)
+		return fmt.Errorf("the range of %d sequence IDs is smaller than the %d sequences that may be live; widen it",
+			o.EndID-first, live)
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Histogram counts durations in buckets that are at most 1/128 of their value wide. The zero value is empty.
+// Histogram counts durations in buckets whose width is at most 1/128 of their value. The zero value is empty.
 type Histogram struct {
 	counts [64 * 128]uint64
 	n      uint64
@@ -16,6 +16,7 @@ type Histogram struct {
 	squares float64 // the sum of their squares, in ns²
 }
 
+// bucket returns the bucket of a duration.
 func bucket(ns uint64) int {
 	if ns < 256 {
 		return int(ns)
@@ -43,7 +44,7 @@ func (h *Histogram) Add(d time.Duration) {
 	h.max = max(h.max, d)
 }
 
-// Merge adds what another histogram has counted.
+// Merge adds the durations of another histogram.
 func (h *Histogram) Merge(o *Histogram) {
 	for i, c := range o.counts {
 		h.counts[i] += c
@@ -54,7 +55,8 @@ func (h *Histogram) Merge(o *Histogram) {
 	h.max = max(h.max, o.max)
 }
 
-// Quantile returns the duration below which the fraction q of all lies, within 1/128 of it; 0 for an empty histogram.
+// Quantile returns the duration below which the fraction q of all durations lies, within 1/128; 0 for an empty
+// histogram.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	rank := uint64(q * float64(h.n))
 	var seen uint64
@@ -66,10 +68,10 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	return h.max
 }
 
-// Count is how many durations were added.
+// Count is the number of durations.
 func (h *Histogram) Count() uint64 { return h.n }
 
-// Mean is the average of all, exactly; 0 for an empty histogram.
+// Mean is the exact average; 0 for an empty histogram.
 func (h *Histogram) Mean() time.Duration {
 	if h.n == 0 {
 		return 0
@@ -77,10 +79,10 @@ func (h *Histogram) Mean() time.Duration {
 	return h.sum / time.Duration(h.n)
 }
 
-// Max is the longest, exactly.
+// Max is the longest duration, exactly.
 func (h *Histogram) Max() time.Duration { return h.max }
 
-// Deviation is the standard deviation of all.
+// Deviation is the standard deviation.
 func (h *Histogram) Deviation() time.Duration {
 	if h.n < 2 {
 		return 0

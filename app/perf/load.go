@@ -4,37 +4,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// Target answers requests. Infer waits for the last response to r and fills in c; by tells loads apart that must not
-// overtake each other, as the requests of one sequence. It is safe for concurrent use.
+// Target sends requests. Infer waits for the last response to r and fills in c. Requests with the same by keep their
+// order: those of one sequence have the same. A Target is safe for concurrent use.
 type Target interface {
 	Infer(ctx context.Context, by int, r *Request, c *Call) error
 	Close() error
 }
 
-// load is one level of load while it runs.
+// load is a level of load while it runs.
 type load struct {
 	target Target
 	feed   *feed
 	rec    *recorder
-	calls  context.Context // of requests: those under way when the load ends are still answered
-	start  chan struct{}   // closed: the load begins
-	stop   chan struct{}   // closed: nothing new is sent
-	left   atomic.Int64    // requests that may still be sent, if limited
+	calls  context.Context // of requests: those in flight when the load ends still get their responses
+	start  chan struct{}   // closed when the load begins
+	stop   chan struct{}   // closed when no new requests are sent any more
+	left   atomic.Int64    // requests that may still be sent, if limit
 	limit  bool
-	spare  time.Duration // how long before a request is due a timer is not trusted any more
+	spare  time.Duration // how long before a request is due pace stops using a timer, which may be late
 
 	once  sync.Once
-	fault error         // set by once; read after failed is closed
-	fail  chan struct{} // closed: a request failed
+	fault error         // set by once; read after fail is closed
+	fail  chan struct{} // closed when a request has failed
 }
 
-// newLoad prepares one. want is how many requests it sends; 0: until it is stopped.
+// newLoad prepares a load of want requests; 0: until it is stopped.
 func newLoad(calls context.Context, target Target, f *feed, want int, keep bool) *load {
 	shards := 2 * runtime.GOMAXPROCS(0)
 	l := &load{target: target, feed: f, rec: newRecorder(shards, uint64(want), keep), calls: calls,
@@ -43,7 +44,7 @@ func newLoad(calls context.Context, target Target, f *feed, want int, keep bool)
 	return l
 }
 
-// stopped tells whether nothing more is to be sent.
+// stopped reports whether no more requests are to be sent.
 func (l *load) stopped() bool {
 	select {
 	case <-l.stop:
@@ -55,18 +56,18 @@ func (l *load) stopped() bool {
 	}
 }
 
-// ticket asks for the right to send one more.
+// ticket reports whether one more request may be sent, and counts it.
 func (l *load) ticket() bool {
 	return !l.stopped() && (!l.limit || l.left.Add(-1) >= 0)
 }
 
-// send sends a request and counts it. due is zero in a closed loop.
+// send sends a request, and counts it if count is set. due is zero in a closed loop.
 func (l *load) send(by int, r *Request, due time.Time, count bool) bool {
 	c := Call{Due: due, Keep: l.rec.keep, Start: time.Now()}
 	err := l.target.Infer(l.calls, by, r, &c)
 	if err == nil && len(r.Want) > 0 {
 		if c.Last == nil {
-			err = errors.New("the answer has no outputs, which validation_data names")
+			err = errors.New("the response has no outputs, which validation_data names")
 		} else {
 			err = check(c.Last, r.Want)
 		}
@@ -84,7 +85,7 @@ func (l *load) send(by int, r *Request, due time.Time, count bool) bool {
 	return true
 }
 
-// closed keeps n requests under way until the load is stopped, and waits for their answers.
+// closed keeps n requests in flight until the load is stopped, and waits for their responses.
 func (l *load) closed(n int) {
 	var wg sync.WaitGroup
 	for i := range n {
@@ -100,7 +101,8 @@ func (l *load) closed(n int) {
 	wg.Wait()
 }
 
-// sequences plays one sequence after the other. The one under way when the load is stopped is ended, which is not counted.
+// sequences sends one sequence after the other. When the load is stopped it ends the current one by a request that does
+// not count.
 func (l *load) sequences(by int) {
 	for !l.stopped() {
 		s := l.feed.begin()
@@ -125,8 +127,9 @@ func (l *load) sequences(by int) {
 	}
 }
 
-// open sends requests when the schedule says, whatever becomes of those before, until the load is stopped or the schedule
-// ends, and waits for their answers. No more than most are under way: those that must wait count their time.
+// open sends requests when they are due, whether or not earlier ones have been answered, until the load is stopped or
+// the schedule ends. Then it waits for the responses. At most `most` requests are in flight; the latency of the others
+// includes the wait.
 func (l *load) open(next schedule, most int) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -148,15 +151,15 @@ func (l *load) open(next schedule, most int) {
 	})
 }
 
-// openSequences sends the next request of one of n sequences when the schedule says. A sequence has one request under way:
-// the next one of it waits, and counts the time.
+// openSequences sends requests of n sequences in turn when they are due. A sequence has one request in flight: its next
+// one waits, and its latency includes the wait.
 func (l *load) openSequences(next schedule, n int) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	slots := make([]chan time.Time, n)
 	for i := range slots {
 		slots[i] = make(chan time.Time, 1024)
-		wg.Go(func() { l.play(i, slots[i]) })
+		wg.Go(func() { l.sendDue(i, slots[i]) })
 		defer close(slots[i])
 	}
 	l.pace(next, func(i int, due time.Time) bool {
@@ -201,12 +204,12 @@ func (l *load) pace(next schedule, emit func(i int, due time.Time) bool) {
 	}
 }
 
-// play sends a sequence's requests when they are due, one after the other.
-func (l *load) play(by int, due <-chan time.Time) {
+// sendDue sends the requests of one sequence after the other when they are due.
+func (l *load) sendDue(by int, due <-chan time.Time) {
 	var s *sequence
 	for at := range due {
 		if l.stopped() {
-			continue // those that wait are dropped
+			continue // drops the waiting requests
 		}
 		if s == nil {
 			s = l.feed.begin()
@@ -225,4 +228,62 @@ func (l *load) play(by int, due <-chan time.Time) {
 		}
 		l.feed.end(s)
 	}
+}
+
+// schedule returns the time from one request's due time to that of the next; ok is false after the last.
+type schedule func() (gap time.Duration, ok bool)
+
+// constant is a schedule of rate requests per second. Due times do not drift: a gap includes what rounding cut off
+// before.
+func constant(rate float64) schedule {
+	var n float64
+	var last time.Duration
+	return func() (time.Duration, bool) {
+		n++
+		due := time.Duration(n / rate * float64(time.Second))
+		gap := due - last
+		last = due
+		return gap, true
+	}
+}
+
+// poisson is a schedule of rate requests per second on average, with independent gaps.
+func poisson(rate float64, rng *rand.Rand) schedule {
+	return func() (time.Duration, bool) {
+		return time.Duration(rng.ExpFloat64() / rate * float64(time.Second)), true
+	}
+}
+
+// repeated is a schedule that repeats the gaps.
+func repeated(gaps []time.Duration) schedule {
+	i := 0
+	return func() (time.Duration, bool) {
+		gap := gaps[i]
+		i = (i + 1) % len(gaps)
+		return gap, true
+	}
+}
+
+// once is a schedule of fixed times after the begin, in order.
+func once(at []time.Duration) schedule {
+	i := 0
+	var last time.Duration
+	return func() (time.Duration, bool) {
+		if i == len(at) {
+			return 0, false
+		}
+		gap := at[i] - last
+		last = at[i]
+		i++
+		return gap, true
+	}
+}
+
+// meanRate is the requests per second of a list of gaps.
+func meanRate(gaps []time.Duration) float64 {
+	var sum time.Duration
+	for _, g := range gaps {
+		sum += g
+	}
+	return float64(len(gaps)) / sum.Seconds()
 }

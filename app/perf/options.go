@@ -38,7 +38,8 @@ type RequestOptions struct {
 	Sequences  SequenceOptions
 }
 
-// Load is a number of requests in flight, a number per second, gaps that are repeated, or fixed times that are used once.
+// Load is a number of requests in flight, a number per second, gaps that are repeated, or fixed times that are used
+// once.
 type Load struct {
 	Concurrency *Range
 	Rate        *Range

@@ -14,8 +14,8 @@ type Range struct {
 	Start, End, Step float64 // End 0: until the latency threshold is met
 }
 
-// ParseRange reads "start:end:step". Without an end it has one level; the step is 1 where it is not given. whole demands
-// whole numbers, as for concurrency.
+// ParseRange reads "start:end:step". Without an end the range has one level; the default step is 1. whole demands whole
+// numbers, as for a concurrency.
 func ParseRange(s string, whole bool) (Range, error) {
 	parts := strings.Split(s, ":")
 	if len(parts) > 3 {
@@ -49,7 +49,7 @@ func ParseRange(s string, whole bool) (Range, error) {
 	return r, nil
 }
 
-// ParseIDs reads "start:end" of correlation IDs, the end not included; end 0 (or none) is no bound.
+// ParseIDs reads "start:end" of correlation IDs. The end is exclusive; 0 or no end is no bound.
 func ParseIDs(s string) (start, end uint64, err error) {
 	first, last, has := strings.Cut(s, ":")
 	if start, err = strconv.ParseUint(first, 10, 64); err == nil && has {
@@ -64,10 +64,10 @@ func ParseIDs(s string) (start, end uint64, err error) {
 	return start, end, nil
 }
 
-// maxIntervals bounds what a file of intervals may take.
+// maxIntervals bounds the number of intervals in a file.
 const maxIntervals = 10 << 20
 
-// ParseIntervals reads gaps between requests, one number of microseconds a line. Empty lines do not count.
+// ParseIntervals reads gaps between requests, one number of microseconds per line. It skips empty lines.
 func ParseIntervals(b []byte) ([]time.Duration, error) {
 	var gaps []time.Duration
 	var sum time.Duration

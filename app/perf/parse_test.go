@@ -51,7 +51,8 @@ func TestParseIntervals(t *testing.T) {
 		want     []time.Duration
 		err      string
 	}{
-		{name: "F003 lines", in: "100\r\n\n 20 \n0\n", want: []time.Duration{100 * time.Microsecond, 20 * time.Microsecond, 0}},
+		{name: "F003 lines", in: "100\r\n\n 20 \n0\n", want: []time.Duration{100 * time.Microsecond,
+			20 * time.Microsecond, 0}},
 		{name: "F003 nothing", in: "\n\n", err: "add up to nothing"},
 		{name: "F003 nothing but zeros", in: "0\n0", err: "add up to nothing"},
 		{name: "F003 a word", in: "1\nx", err: `line 2: "x" is no whole number`},
@@ -59,7 +60,8 @@ func TestParseIntervals(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := ParseIntervals([]byte(tt.in))
-			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) || !slices.Equal(got, tt.want) {
+			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) ||
+				!slices.Equal(got, tt.want) {
 				t.Errorf("ParseIntervals(%q) = %v, %v; want %v, %q", tt.in, got, err, tt.want, tt.err)
 			}
 		})
@@ -67,7 +69,8 @@ func TestParseIntervals(t *testing.T) {
 }
 
 func TestParseIDs(t *testing.T) {
-	for in, want := range map[string][2]uint64{"5": {5, 0}, "5:9": {5, 9}, "0": {}, "9:9": {}, "9:5": {}, "a": {}, "1:": {}, "-1": {}} {
+	for in, want := range map[string][2]uint64{"5": {5, 0}, "5:9": {5, 9}, "0": {}, "9:9": {}, "9:5": {}, "a": {},
+		"1:": {}, "-1": {}} {
 		start, end, err := ParseIDs(in)
 		if (err != nil) != (want == [2]uint64{}) || err == nil && [2]uint64{start, end} != want {
 			t.Errorf("F015 ParseIDs(%q) = %d, %d, %v; want %v", in, start, end, err, want)
@@ -76,13 +79,16 @@ func TestParseIDs(t *testing.T) {
 }
 
 func TestParseShapeAndParameter(t *testing.T) {
-	for in, want := range map[string][]int64{"I:1,2": {1, 2}, "a:b:3": {3}, "I": nil, "I:": nil, "I:0": nil, "I:-1": nil, ":1": nil} {
+	for in, want := range map[string][]int64{"I:1,2": {1, 2}, "a:b:3": {3}, "I": nil, "I:": nil, "I:0": nil,
+		"I:-1": nil, ":1": nil} {
 		if _, got, err := ParseShape(in); (err != nil) != (want == nil) || err == nil && !slices.Equal(got, want) {
 			t.Errorf("F011 ParseShape(%q) = %v, %v; want %v", in, got, err, want)
 		}
 	}
-	for in, want := range map[string]any{"a:256:int": int64(256), "a:x:y:string": "x:y", "a:TRUE:bool": true, "a::string": "", "a:1:float": nil, "a:1": nil, ":1:int": nil, "a:x:int": nil, "a:2:bool": nil} {
-		if name, got, err := ParseParameter(in); (err != nil) != (want == nil) || err == nil && (name != "a" || got != want) {
+	for in, want := range map[string]any{"a:256:int": int64(256), "a:x:y:string": "x:y", "a:TRUE:bool": true,
+		"a::string": "", "a:1:float": nil, "a:1": nil, ":1:int": nil, "a:x:int": nil, "a:2:bool": nil} {
+		if name, got, err := ParseParameter(in); (err != nil) != (want == nil) || err == nil &&
+			(name != "a" || got != want) {
 			t.Errorf("F017 ParseParameter(%q) = %q, %v, %v; want %v", in, name, got, err, want)
 		}
 	}
@@ -94,11 +100,13 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		for _, whole := range []bool{false, true} {
-			if r, err := ParseRange(s, whole); err == nil && (r.Start <= 0 || r.Step <= 0 || r.End < 0 || whole && !r.whole()) {
+			if r, err := ParseRange(s, whole); err == nil && (r.Start <= 0 || r.Step <= 0 || r.End < 0 || whole &&
+				!r.whole()) {
 				t.Errorf("ParseRange(%q) = %v", s, r)
 			}
 		}
-		if gaps, err := ParseIntervals([]byte(s)); err == nil && (len(gaps) == 0 || len(gaps) > len(s) || meanRate(gaps) <= 0) {
+		if gaps, err := ParseIntervals([]byte(s)); err == nil &&
+			(len(gaps) == 0 || len(gaps) > len(s) || meanRate(gaps) <= 0) {
 			t.Errorf("ParseIntervals(%q) = %v", s, gaps)
 		}
 		if _, shape, err := ParseShape(s); err == nil && len(shape) == 0 {
@@ -126,7 +134,8 @@ nv_inference_count{model="m",version="1"} 7
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := ParseMetrics(strings.NewReader(strings.NewReplacer(" 0.5", " 0.7", " 1000", " 900", "85899345920", "1").Replace(text)))
+	second, err := ParseMetrics(strings.NewReader(strings.NewReplacer(" 0.5", " 0.7", " 1000", " 900", "85899345920",
+		"1").Replace(text)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +144,8 @@ nv_inference_count{model="m",version="1"} 7
 	if got := gpuCells(&first); !reflect.DeepEqual(got, want) {
 		t.Errorf("F020 averages, the largest and the first: %q, want %q", got, want)
 	}
-	for _, bad := range []string{"nv_gpu_utilization{gpu_uuid=\"a\"} x", "nv_gpu_utilization{a=\"b\"} 1", "nv_gpu_utilization{gpu_uuid=\"a\"", "nv_gpu_utilization{gpu_uuid=\"a} 1"} {
+	for _, bad := range []string{"nv_gpu_utilization{gpu_uuid=\"a\"} x", "nv_gpu_utilization{a=\"b\"} 1",
+		"nv_gpu_utilization{gpu_uuid=\"a\"", "nv_gpu_utilization{gpu_uuid=\"a} 1"} {
 		if _, err := ParseMetrics(strings.NewReader(bad)); err == nil {
 			t.Errorf("ParseMetrics(%q) = nil error", bad)
 		}

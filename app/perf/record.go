@@ -7,39 +7,39 @@ import (
 	"nereid/engine/client"
 )
 
-// Call is what became of one request. A Target fills it in.
+// Call is the course of one request. A Target fills it in.
 type Call struct {
-	Due   time.Time // when it was to be sent; zero in a closed loop
+	Due   time.Time // when it should have been sent; zero in a closed loop
 	Start time.Time // when it was sent
-	First time.Time // when the first response had come
-	End   time.Time // when the last one had come
+	First time.Time // when the first response had arrived
+	End   time.Time // when the last one had arrived
 
 	Responses     uint64
-	Send, Receive time.Duration // the client's own work, as far as the protocol tells it apart
+	Send, Receive time.Duration // the client's own work, as far as the protocol lets it be measured
 
-	Keep    bool             // the target is to keep the answers
+	Keep    bool             // the target keeps all responses
 	Answers []Answer         // only if Keep
-	Last    *client.Response // with outputs; nil if there was none
+	Last    *client.Response // the last one with outputs; nil if there was none
 }
 
-// Answer is a response and when it came.
+// Answer is a response and when it arrived.
 type Answer struct {
 	At       time.Time
 	Response *client.Response
 }
 
-// Tally is what was counted in a window, or in several.
+// Tally is the counts of one window, or of several.
 type Tally struct {
-	Begin, End time.Time     // of the window, or of the first and the last
-	Elapsed    time.Duration // of all windows together
+	Begin, End time.Time     // of the window, or of the first and the last window
+	Elapsed    time.Duration // sum of all windows
 
 	Requests, Responses uint64
-	Sequences           uint64 // that ended
+	Sequences           uint64 // that have ended
 	Delayed             uint64 // requests that were sent more than a millisecond after they were due
 	Latency             Histogram
-	Send, Receive       time.Duration // of all requests together
-	Wait                time.Duration // from when requests were sent to their first responses, together
-	Lag                 time.Duration // from when they were due to when they were sent, together
+	Send, Receive       time.Duration // sums over all requests, as the following
+	Wait                time.Duration // from sending to the first response
+	Lag                 time.Duration // from the due time to sending
 }
 
 func (t *Tally) add(c *Call) {
@@ -94,7 +94,7 @@ func (t *Tally) mean(sum time.Duration) time.Duration {
 	return sum / time.Duration(t.Requests)
 }
 
-// LatencyBy is the latency that decides: the percentile, or the average for 0.
+// LatencyBy is the decisive latency: the percentile, or the average for 0.
 func (t *Tally) LatencyBy(percentile int) time.Duration {
 	if percentile > 0 {
 		return t.Latency.Quantile(float64(percentile) / 100)
@@ -110,12 +110,12 @@ type Record struct {
 	Answers  []Answer
 }
 
-// recorder collects the calls of the window that is under way. Its shards are locked one by one, so that many goroutines
-// can add at once.
+// recorder collects the calls of the current window. It has shards with separate locks, so that many goroutines can add
+// at the same time.
 type recorder struct {
 	shards []shard
-	done   chan struct{} // closed when want requests have ended
-	want   uint64        // 0: no end
+	done   chan struct{} // closed when want requests have been answered
+	want   uint64        // 0: no limit
 
 	mu      sync.Mutex
 	ended   uint64   // guarded by mu; only counted if want is set
@@ -151,14 +151,15 @@ func (r *recorder) add(by int, c *Call, req *Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.keep {
-		r.records = append(r.records, Record{Start: c.Start, Sequence: req.Sequence.ID, Inputs: req.Inputs, Answers: c.Answers})
+		r.records = append(r.records, Record{Start: c.Start, Sequence: req.Sequence.ID, Inputs: req.Inputs,
+			Answers: c.Answers})
 	}
 	if r.ended++; r.ended == r.want {
 		close(r.done)
 	}
 }
 
-// count is how many requests the window has so far.
+// count is the number of requests in the window so far.
 func (r *recorder) count() (n uint64) {
 	for i := range r.shards {
 		s := &r.shards[i]
@@ -169,7 +170,7 @@ func (r *recorder) count() (n uint64) {
 	return n
 }
 
-// cut ends the window and begins the next.
+// cut ends the window, begins the next and returns the counts.
 func (r *recorder) cut() *Tally {
 	sum := new(Tally)
 	for i := range r.shards {
@@ -183,7 +184,7 @@ func (r *recorder) cut() *Tally {
 	return sum
 }
 
-// taken returns the records and forgets them.
+// taken returns the records and drops them.
 func (r *recorder) taken() []Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()

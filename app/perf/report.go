@@ -3,11 +3,13 @@ package perf
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
 
-// ReportOptions say how much a report tells.
+// ReportOptions say what a report contains.
 type ReportOptions struct {
 	Model    *Model
 	Protocol string // "HTTP" or "gRPC"
@@ -16,7 +18,7 @@ type ReportOptions struct {
 
 func us(d time.Duration) string { return fmt.Sprintf("%d usec", d.Microseconds()) }
 
-// WriteReport writes the figures of a level for people, in the order and words of perf_analyzer.
+// WriteReport writes the figures of a level as text, in the order and words of perf_analyzer.
 func WriteReport(w io.Writer, p *Point, o ReportOptions) error {
 	var b strings.Builder
 	b.WriteString("  Client: \n")
@@ -37,7 +39,8 @@ func WriteReport(w io.Writer, p *Point, o ReportOptions) error {
 func clientReport(b *strings.Builder, p *Point, o *ReportOptions) {
 	fmt.Fprintf(b, "    Request count: %d\n", p.Requests)
 	if !p.Concurrency && p.Requests > 0 {
-		fmt.Fprintf(b, "    Latency counts from when a request was due; it was sent %s later on average\n", us(p.mean(p.Lag)))
+		fmt.Fprintf(b, "    Latency counts from when a request was due; it was sent %s later on average\n",
+			us(p.mean(p.Lag)))
 		if share := 100 * float64(p.Delayed) / float64(p.Requests); share > 1 {
 			fmt.Fprintf(b, "    [WARNING] %.2f%% of the requests were sent more than a millisecond late\n", share)
 		}
@@ -76,18 +79,21 @@ func serverReport(b *strings.Builder, s *ServerStats, cached bool, indent string
 	}
 	fmt.Fprintf(b, "%sInference count: %d\n%sExecution count: %d\n", indent, s.Inferences, indent, s.Executions)
 	if cached {
-		fmt.Fprintf(b, "%sCache hit count: %d\n%sCache miss count: %d\n", indent, s.CacheHit.Count, indent, s.CacheMiss.Count)
+		fmt.Fprintf(b, "%sCache hit count: %d\n%sCache miss count: %d\n", indent, s.CacheHit.Count, indent,
+			s.CacheMiss.Count)
 	}
 	fmt.Fprintf(b, "%sSuccessful request count: %d\n", indent, s.Success.Count)
 	if s.Fail.Count > 0 {
 		fmt.Fprintf(b, "%sFailed request count: %d\n", indent, s.Fail.Count)
 	}
 	total := s.Success.Mean()
-	fmt.Fprintf(b, "%sAvg request latency: %s (overhead %s + queue %s + ", indent, us(total), us(max(0, total-s.Accounted())), us(s.Queue.Mean()))
+	fmt.Fprintf(b, "%sAvg request latency: %s (overhead %s + queue %s + ", indent, us(total),
+		us(max(0, total-s.Accounted())), us(s.Queue.Mean()))
 	if cached {
 		fmt.Fprintf(b, "cache hit %s + cache miss %s + ", us(s.CacheHit.Mean()), us(s.CacheMiss.Mean()))
 	}
-	fmt.Fprintf(b, "compute input %s + compute infer %s + compute output %s)\n", us(s.Input.Mean()), us(s.Infer.Mean()), us(s.Output.Mean()))
+	fmt.Fprintf(b, "compute input %s + compute infer %s + compute output %s)\n", us(s.Input.Mean()), us(s.Infer.Mean()),
+		us(s.Output.Mean()))
 	if len(s.Composing) == 0 {
 		return
 	}
@@ -99,11 +105,11 @@ func serverReport(b *strings.Builder, s *ServerStats, cached bool, indent string
 	}
 }
 
-// gpuReport leaves out GPUs beyond the sixteenth.
+// gpuReport writes the figures of at most sixteen GPUs.
 func gpuReport(b *strings.Builder, m *Metrics) {
 	one := func(title, unit string, g Gauge, of func(Reading) float64) {
 		fmt.Fprintf(b, "    %s:\n", title)
-		for i, gpu := range sortedKeys(g) {
+		for i, gpu := range slices.Sorted(maps.Keys(g)) {
 			if i == 16 {
 				fmt.Fprintf(b, "      and %d more\n", len(g)-i)
 				break
@@ -130,7 +136,8 @@ func WriteSummary(w io.Writer, points []Point) error {
 	fmt.Fprintf(&b, "Inferences/Second vs. Client %s Batch Latency\n", what)
 	for i := range points {
 		p := &points[i]
-		fmt.Fprintf(&b, "%s: %s, throughput: %s infer/sec, latency %s\n", levelName(p), decimal(p.Level), decimal(p.Throughput()), us(p.Decisive()))
+		fmt.Fprintf(&b, "%s: %s, throughput: %s infer/sec, latency %s\n", levelName(p), decimal(p.Level),
+			decimal(p.Throughput()), us(p.Decisive()))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// Point is what a level showed, or one of its windows.
+// Point is the figures of a level, or of one of its windows.
 type Point struct {
-	Level       float64 // requests under way, or a second
-	Concurrency bool    // which of both
+	Level       float64 // requests in flight if Concurrency, else per second
+	Concurrency bool
 	Batch       int
-	Percentile  int // of the latency that decides; 0: the average
-	Windows     int // how many are in the figures: those that agreed, or all where none did
+	Percentile  int // of the decisive latency; 0: the average
+	Windows     int // in the figures: those that agreed, or all if none did
 	Stable      bool
 	Over        bool // the latency reached the threshold
-	Interrupted bool // the run was cancelled before the level was done
+	Interrupted bool // the run was cancelled before the end of the level
 
 	Tally
-	Server  *ServerStats // nil: not asked for
-	Metrics *Metrics     // nil: not asked for
+	Server  *ServerStats // nil: not read
+	Metrics *Metrics     // nil: not read
 }
 
-// Throughput is rows a second.
+// Throughput is rows per second.
 func (p *Point) Throughput() float64 { return p.Rate(p.Requests) * float64(p.Batch) }
 
-// ResponseThroughput is responses a second, by rows.
+// ResponseThroughput is responses per second, times the rows.
 func (p *Point) ResponseThroughput() float64 { return p.Rate(p.Responses) * float64(p.Batch) }
 
-// Decisive is the latency that decides.
+// Decisive is the latency by which levels and windows are compared.
 func (p *Point) Decisive() time.Duration { return p.LatencyBy(p.Percentile) }
 
 // Experiment is the records of a level.
@@ -41,21 +41,22 @@ type Experiment struct {
 
 // Result is what Run measured.
 type Result struct {
-	// Points are the levels within the limits, in the order that they were measured. The last one may be Interrupted.
+	// Points are the levels within the limits in the order of measuring. The last one may be Interrupted.
 	Points []Point
-	// Beyond is the level that ended the search, or was beyond the limits last: not stable, or over the threshold. nil: none.
+	// Beyond is the last level outside the limits: not stable, or over the threshold. nil: none.
 	Beyond      *Point
 	Experiments []Experiment // only with Keep
 }
 
-// stableWindows is how many windows in a row must agree.
+// stableWindows is the number of consecutive windows that must agree.
 const stableWindows = 3
 
-// grace is how long a run that is cancelled waits for answers.
+// grace is how long a cancelled run waits for responses.
 const grace = 5 * time.Second
 
-// Run measures the levels of the search. When ctx ends it stops soon, with what was measured so far and ctx's error. Other
-// errors are a request's that failed, or of the server's statistics; the result is what was measured before.
+// Run measures the levels of the search. When ctx ends it soon returns what was measured and ctx's error. It also ends
+// with the first request that fails, or if the server's statistics cannot be read; the result is what was measured
+// before.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	r := &run{o: o}
 	if err := r.o.setDefaults(); err != nil {
@@ -82,14 +83,14 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	return &r.result, err
 }
 
-// run is a run while it runs.
+// run is the state of Run.
 type run struct {
 	o      Options
 	feed   *feed
 	result Result
 }
 
-// warmup sends requests that are not counted.
+// warmup sends requests that do not count.
 func (r *run) warmup(ctx context.Context) error {
 	calls, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -111,7 +112,8 @@ func (r *run) warmup(ctx context.Context) error {
 	})
 }
 
-// drive runs a load, from when watch closes its start, while watch runs; then it stops the load and waits for its end. Where ctx is done, its calls have the grace.
+// drive runs a load while watch runs; watch closes its start channel. Then it stops the load and waits for its end. If
+// ctx is done, requests in flight get the grace period.
 func (r *run) drive(ctx context.Context, cancel func(), l *load, level float64, watch func() error) error {
 	ended := make(chan struct{})
 	go func() {
@@ -141,7 +143,7 @@ func (r *run) drive(ctx context.Context, cancel func(), l *load, level float64, 
 	return err
 }
 
-// generate makes the load of a level until it is stopped.
+// generate generates the load of a level until it is stopped.
 func (r *run) generate(l *load, level float64) {
 	o := &r.o
 	if !o.TimersOnly {
@@ -168,7 +170,7 @@ func (r *run) generate(l *load, level float64) {
 	}
 }
 
-// measure measures one level and files it.
+// measure measures one level and adds it to the result.
 func (r *run) measure(ctx context.Context, level float64) (within bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -190,7 +192,8 @@ func (r *run) measure(ctx context.Context, level float64) (within bool, err erro
 	}
 	p.Interrupted = err != nil
 	if r.o.Keep {
-		r.result.Experiments = append(r.result.Experiments, Experiment{Level: level, Concurrency: p.Concurrency, Records: m.l.rec.taken(), Windows: m.bounds})
+		r.result.Experiments = append(r.result.Experiments, Experiment{Level: level, Concurrency: p.Concurrency,
+			Records: m.l.rec.taken(), Windows: m.bounds})
 	}
 	p.Over = r.o.Threshold > 0 && p.Decisive() >= r.o.Threshold
 	within = p.Stable && !p.Over
@@ -203,4 +206,61 @@ func (r *run) measure(ctx context.Context, level float64) (within bool, err erro
 		f(p)
 	}
 	return within, err
+}
+
+// measureFunc measures a level and reports whether it is within the limits. An error ends the search.
+type measureFunc func(ctx context.Context, level float64) (within bool, err error)
+
+// search measures levels of a range. A linear search goes up from the start until a level is not within the limits; if
+// the end is below the start it measures only the start. A binary search measures the start and the end, and then
+// halves the range until two levels are no further apart than the step.
+func search(ctx context.Context, r Range, binary bool, measure measureFunc) error {
+	if binary {
+		return bisect(ctx, r, measure)
+	}
+	for i := 0; ; i++ {
+		level := r.Start + float64(i)*r.Step // rounding errors do not add up
+		if i > 0 && r.End != 0 && level > r.End*(1+1e-12) {
+			return nil
+		}
+		if within, err := measure(ctx, level); err != nil || !within {
+			return err
+		}
+	}
+}
+
+func bisect(ctx context.Context, r Range, measure measureFunc) error {
+	if within, err := measure(ctx, r.Start); err != nil || !within {
+		return err
+	}
+	if within, err := measure(ctx, r.End); err != nil || within {
+		return err
+	}
+	low, high := r.Start, r.End
+	for high-low > r.Step {
+		mid := (low + high) / 2
+		if r.whole() {
+			mid = float64(int64(mid))
+		}
+		within, err := measure(ctx, mid)
+		if err != nil {
+			return err
+		}
+		if within {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return nil
+}
+
+// whole reports whether the levels are whole numbers, as those of a concurrency.
+func (r Range) whole() bool {
+	for _, v := range []float64{r.Start, r.End, r.Step} {
+		if v != float64(int64(v)) {
+			return false
+		}
+	}
+	return true
 }

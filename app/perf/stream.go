@@ -11,7 +11,7 @@ import (
 	"nereid/engine/client"
 )
 
-// Stream is a Target of a few bidirectional gRPC calls, which many requests share.
+// Stream is a Target that sends all requests over a few bidirectional gRPC calls.
 type Stream struct {
 	c         *client.GRPC
 	decoupled bool
@@ -22,8 +22,8 @@ type Stream struct {
 
 var _ Target = (*Stream)(nil)
 
-// NewStream opens n calls. decoupled: a request has any number of responses, the last of which says so. Close ends the calls
-// and closes the client.
+// NewStream opens n calls. With decoupled a request has any number of responses, the last of which is marked as final.
+// Close ends the calls and closes the client.
 func NewStream(c *client.GRPC, n int, decoupled bool) (*Stream, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Stream{c: c, decoupled: decoupled, cancel: cancel}
@@ -51,18 +51,18 @@ func (s *Stream) Infer(ctx context.Context, by int, r *Request, c *Call) error {
 	return s.lanes[by%len(s.lanes)].infer(ctx, r, c)
 }
 
-// lane is one call.
+// lane is one bidirectional call.
 type lane struct {
 	call   *client.Stream
-	sendMu sync.Mutex // one goroutine sends
+	sendMu sync.Mutex // serializes sending
 
 	mu      sync.Mutex
 	waiting map[string]*waiter // guarded by mu
-	ended   error              // guarded by mu: why the call is over
+	ended   error              // guarded by mu: why the call has ended
 }
 
-// waiter is a request under way. The reader fills in the call's times and answers until it closes done; the sender, how
-// long sending took.
+// waiter is a request in flight. The reading goroutine fills in the call's times and responses until it closes done;
+// the sending goroutine fills in how long sending took.
 type waiter struct {
 	c    *Call
 	err  error
@@ -83,7 +83,7 @@ func (l *lane) infer(ctx context.Context, r *Request, c *Call) error {
 	err := l.call.Send(&r.Request)
 	c.Send = time.Since(begin)
 	l.sendMu.Unlock()
-	if err != nil && !errors.Is(err, io.EOF) { // after io.EOF the reader knows why
+	if err != nil && !errors.Is(err, io.EOF) { // after io.EOF the reading goroutine has the reason
 		l.take(r.ID)
 		return err
 	}
@@ -93,13 +93,13 @@ func (l *lane) infer(ctx context.Context, r *Request, c *Call) error {
 	case <-ctx.Done():
 	}
 	if l.take(r.ID) == nil {
-		<-w.done // the reader has it
+		<-w.done // the reading goroutine has taken it
 		return w.err
 	}
 	return ctx.Err()
 }
 
-// take removes a waiter; nil if it is not there.
+// take removes and returns a waiter; nil if there is none.
 func (l *lane) take(id string) *waiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,7 +108,7 @@ func (l *lane) take(id string) *waiter {
 	return w
 }
 
-// read hands responses to their requests until the call ends, which fails those that are left.
+// read passes responses to their requests until the call ends. Then the remaining requests fail.
 func (l *lane) read(decoupled bool) {
 	for {
 		r, err := l.call.Recv()
@@ -124,13 +124,13 @@ func (l *lane) read(decoupled bool) {
 	}
 }
 
-// response notes one in its call, and tells whether it is the last one.
+// response adds a response to its call and reports whether it is the last one.
 func (l *lane) response(r *client.Response, single bool) (last bool) {
 	l.mu.Lock()
 	w := l.waiting[r.ID]
 	if w == nil {
 		l.mu.Unlock()
-		return false // its request has given up
+		return false // its request was cancelled
 	}
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -153,7 +153,7 @@ func (l *lane) response(r *client.Response, single bool) (last bool) {
 	return single || r.Final
 }
 
-// end fails what is under way.
+// end fails the requests in flight.
 func (l *lane) end(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,11 +11,11 @@ import (
 	"nereid/engine/client"
 )
 
-// Unary is a Target of single calls, over HTTP or gRPC.
+// Unary is a Target that makes a call for each request, over HTTP or gRPC.
 type Unary struct{ c client.Client }
 
-// NewUnary sends by a client, which Close closes. A gRPC client must have been made with GRPCTimes for times of sending
-// and receiving.
+// NewUnary returns a target that sends through a client, which Close closes. A gRPC client must have been made with
+// GRPCTimes if the times of sending and receiving are to be measured.
 func NewUnary(c client.Client) *Unary { return &Unary{c} }
 
 var _ Target = (*Unary)(nil)
@@ -51,10 +51,10 @@ func (u *Unary) Infer(ctx context.Context, _ int, r *Request, c *Call) error {
 	return nil
 }
 
-// times is when a call's request was written and when its answer began to come.
+// times is when a call's request was written and when its response began to arrive.
 type times struct{ sent, came time.Time }
 
-// trace fills in the times of an HTTP call. The hooks run before the call returns, one after the other.
+// trace fills in the times of an HTTP call. Its functions run before the call returns, one after the other.
 func (t *times) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		WroteRequest:         func(httptrace.WroteRequestInfo) { t.sent = time.Now() },
@@ -64,11 +64,11 @@ func (t *times) trace() *httptrace.ClientTrace {
 
 type timesKey struct{}
 
-// GRPCTimes is a dial option for a client whose calls NewUnary times.
+// GRPCTimes is the dial option by which a client measures the times of its calls for NewUnary.
 func GRPCTimes() grpc.DialOption { return grpc.WithStatsHandler(grpcTimes{}) }
 
-// grpcTimes fills in the times of gRPC calls: sending ends when the message has been encoded and handed over, receiving
-// begins when its bytes have come.
+// grpcTimes fills in the times of gRPC calls: sending ends when the message has been encoded and queued, receiving
+// begins when its bytes have arrived.
 type grpcTimes struct{}
 
 func (grpcTimes) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }

@@ -10,14 +10,14 @@ type measurement struct {
 	r     *run
 	l     *load
 	level float64
-	want  int // requests of the one window; 0: windows until three agree
+	want  int // requests of a single window; 0: windows until three agree
 
 	windows []*Point
 	bounds  []time.Time
 	stable  bool
 }
 
-// watch cuts windows until three agree, the threshold is exceeded by as many, or there were enough.
+// watch measures windows until three agree, one of the last three exceeds the threshold, or MaxTrials is reached.
 func (m *measurement) watch(ctx context.Context) error {
 	o := &m.r.o
 	for range o.MaxTrials {
@@ -39,12 +39,12 @@ func (m *measurement) watch(ctx context.Context) error {
 			return nil
 		}
 	}
-	// A load that the server cannot keep up with has ever longer latencies, at a throughput that is stable.
+	// If the server cannot keep up with the load, the latency grows while the throughput is stable.
 	m.stable = m.stable || o.ThroughputOnly && m.agree(false)
 	return nil
 }
 
-// window waits for the end of one and returns its figures, also where it is cut short by an error.
+// window waits for the end of a window and returns its figures, also if an error ends it early.
 func (m *measurement) window(ctx context.Context) (*Point, error) {
 	o := &m.r.o
 	w := m.point()
@@ -56,10 +56,10 @@ func (m *measurement) window(ctx context.Context) (*Point, error) {
 		}
 	}
 	gather := gatherer{o: o}
-	m.l.rec.cut() // what ended between the windows
+	m.l.rec.cut() // drops what ended between the windows
 	begin := time.Now()
 	if len(m.windows) == 0 {
-		close(m.l.start) // not before: the server's counters were read
+		close(m.l.start) // after the server's counters were read
 	}
 	waited := m.wait(ctx, begin, &gather)
 	w.Tally = *m.l.rec.cut()
@@ -81,7 +81,7 @@ func (m *measurement) window(ctx context.Context) (*Point, error) {
 	return w, waited
 }
 
-// wait returns when the window is over; an error where the load or the run is.
+// wait returns at the end of the window, or with an error at the end of the load or the run.
 func (m *measurement) wait(ctx context.Context, begin time.Time, g *gatherer) error {
 	o := &m.r.o
 	length := o.Window
@@ -120,7 +120,7 @@ func (m *measurement) point() *Point {
 	return &Point{Level: m.level, Concurrency: o.Concurrency != nil, Batch: max(1, o.Batch), Percentile: o.Percentile}
 }
 
-// recent is the last windows that must agree; nil if there are not enough.
+// recent is the windows that must agree; nil if there are not enough.
 func (m *measurement) recent() []*Point {
 	if len(m.windows) < stableWindows {
 		return nil
@@ -128,7 +128,7 @@ func (m *measurement) recent() []*Point {
 	return m.windows[len(m.windows)-stableWindows:]
 }
 
-// agree tells whether the last windows differ by no more than the stability, in throughput and latency.
+// agree reports whether the recent windows differ by no more than the stability, in throughput and, if asked, latency.
 func (m *measurement) agree(latency bool) bool {
 	list := m.recent()
 	if list == nil {
@@ -146,7 +146,7 @@ func (m *measurement) agree(latency bool) bool {
 		(!latency || spread(func(w *Point) float64 { return float64(w.Decisive()) }))
 }
 
-// beyond tells whether one of the last windows was over the threshold, so that more are of no use.
+// beyond reports whether one of the recent windows was over the threshold, so that more windows are of no use.
 func (m *measurement) beyond() bool {
 	for _, w := range m.recent() {
 		if t := m.r.o.Threshold; t > 0 && w.Decisive() >= t {
@@ -156,7 +156,7 @@ func (m *measurement) beyond() bool {
 	return false
 }
 
-// summary is the figures of the level: of the last windows, or of all where they do not agree.
+// summary is the figures of the level: of the recent windows if they agree, else of all.
 func (m *measurement) summary() *Point {
 	p := m.point()
 	p.Stable = m.stable
