@@ -30,7 +30,6 @@ func TestParseData(t *testing.T) {
 		{name: "F011 steps with their shapes",
 			in: ` {"data": [ {"N": {"content": [1,2,3,4], "shape": [2,2]}},
 {"N": {"shape": [2,1], "content": [[5],[6]]}, "S": ["x"]}]}`,
-
 			want: [][]Step{{{Inputs: []client.Tensor{n([]int64{2, 2}, 1, 2, 3, 4)}},
 				{Inputs: []client.Tensor{n([]int64{2, 1}, 5, 6), client.Strings("S", []string{"x"}, 1)}}}}},
 		{name: "F011 streams", in: `{"data": [[{"N": [1,2]}], [{"N": [3,4]}, {"N": [5,6]}]]}`,

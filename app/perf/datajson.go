@@ -45,8 +45,8 @@ func ParseData(b []byte, m *Model, o InputOptions) (*Data, error) {
 			}
 			if err := json.Unmarshal(doc.Validation[i], &validation[i]); err != nil ||
 				len(validation[i]) != len(streams[i]) {
-				return nil, fmt.Errorf(
-					`stream %d: "validation_data" must have an array with a step for each of the %d in "data"`, i, len(streams[i]))
+				return nil, fmt.Errorf(`stream %d: "validation_data" must have an array with a step for each of the %d`+
+					` in "data"`, i, len(streams[i]))
 			}
 		}
 	}

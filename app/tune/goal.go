@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Measurement is what a candidate showed.
+// Measurement is the figures of a candidate.
 type Measurement struct {
-	Throughput              float64 // rows a second
+	Throughput              float64 // rows per second
 	Avg, P50, P90, P95, P99 time.Duration
 	Queue, Compute          time.Duration // the server's averages
 	CPU                     float64       // cores that the server used
@@ -23,13 +23,13 @@ type Measurement struct {
 	GPUPower                float64 // watts, of all GPUs
 	Requests                uint64
 	Stable                  bool // the windows agreed
-	// Models are the figures of each model, if several are measured at the same time; the others are then the sum of their
-	// throughputs and the highest of their latencies. What they share is the same in each.
+	// Models are the figures of each model if several are measured at the same time. The fields above are then the sum
+	// of the throughputs and the highest latencies. Figures of the machine are the same for each model.
 	Models []Measurement `json:",omitempty"`
 	Failed string        // why there are no figures: the configuration cannot be loaded
 }
 
-// Metric is one figure of a measurement, by the name that model_analyzer gives it.
+// Metric is a figure of a measurement, by model_analyzer's name.
 type Metric string
 
 // The metrics.
@@ -48,64 +48,50 @@ const (
 	GPUPower       Metric = "gpu_power_usage" // watts
 )
 
-const mega = 1e6
-
-// Metrics are the names of the metrics, sorted.
-func Metrics() []Metric {
-	return []Metric{RAMLeft, RAM, CPU, GPUFree, GPUPower, GPUMemory, GPUUtilization, LatencyAvg, LatencyP90, LatencyP95, LatencyP99, Throughput}
+// metrics says of each metric whether a higher value is better, and returns its value.
+var metrics = map[Metric]struct {
+	up bool
+	of func(m *Measurement) float64
+}{
+	Throughput:     {true, func(m *Measurement) float64 { return m.Throughput }},
+	LatencyAvg:     {false, func(m *Measurement) float64 { return milliseconds(m.Avg) }},
+	LatencyP90:     {false, func(m *Measurement) float64 { return milliseconds(m.P90) }},
+	LatencyP95:     {false, func(m *Measurement) float64 { return milliseconds(m.P95) }},
+	LatencyP99:     {false, func(m *Measurement) float64 { return milliseconds(m.P99) }},
+	RAM:            {false, func(m *Measurement) float64 { return megabytes(m.Memory) }},
+	RAMLeft:        {true, func(m *Measurement) float64 { return megabytes(m.AvailableMemory) }},
+	CPU:            {false, func(m *Measurement) float64 { return 100 * m.CPU }},
+	GPUMemory:      {false, func(m *Measurement) float64 { return megabytes(m.GPUMemory) }},
+	GPUFree:        {true, func(m *Measurement) float64 { return megabytes(m.GPUFree) }},
+	GPUUtilization: {true, func(m *Measurement) float64 { return m.GPUUtilization }},
+	GPUPower:       {false, func(m *Measurement) float64 { return m.GPUPower }},
 }
 
-// up tells whether more of a metric is better.
-func (name Metric) up() bool {
-	switch name {
-	case Throughput, RAMLeft, GPUFree, GPUUtilization:
-		return true
-	}
-	return false
-}
+func milliseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
-// Of is the value of a metric in its unit.
+func megabytes(n int64) float64 { return float64(n) / 1e6 }
+
+// Metrics returns the names of the metrics, sorted.
+func Metrics() []Metric { return slices.Sorted(maps.Keys(metrics)) }
+
+// Of returns the value of a metric in its unit; 0 for an unknown one.
 func (m *Measurement) Of(name Metric) float64 {
-	ms := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
-	switch name {
-	case Throughput:
-		return m.Throughput
-	case LatencyAvg:
-		return ms(m.Avg)
-	case LatencyP90:
-		return ms(m.P90)
-	case LatencyP95:
-		return ms(m.P95)
-	case LatencyP99:
-		return ms(m.P99)
-	case RAM:
-		return float64(m.Memory) / mega
-	case RAMLeft:
-		return float64(m.AvailableMemory) / mega
-	case CPU:
-		return 100 * m.CPU
-	case GPUMemory:
-		return float64(m.GPUMemory) / mega
-	case GPUFree:
-		return float64(m.GPUFree) / mega
-	case GPUUtilization:
-		return m.GPUUtilization
-	case GPUPower:
-		return m.GPUPower
+	if metric, ok := metrics[name]; ok {
+		return metric.of(m)
 	}
 	return 0
 }
 
-// Constraint is a bound that a metric must keep.
+// Constraint is a limit of a metric.
 type Constraint struct {
 	Metric   Metric
-	Min, Max float64 // in the metric's unit; 0: no bound
+	Min, Max float64 // in the metric's unit; 0: no limit
 }
 
-// Goal says which measurements are good.
+// Goal compares measurements.
 type Goal struct {
-	// Weights of the metrics that are to be high or low. A candidate that is so many times better in one metric is worth as much
-	// as one that is so many times better in another of the same weight.
+	// Weights are the objectives. A candidate that is twice as good in one metric counts as much as one that is twice
+	// as good in another metric of the same weight.
 	Weights     map[Metric]float64
 	Constraints []Constraint
 }
@@ -142,12 +128,12 @@ func nameList() string {
 	return strings.Join(names, ", ")
 }
 
-// Score is how good a measurement is: the sum of its metrics' logarithms by their weights, so that a difference of 0.01 is
-// about one percent. over is by how much it breaks constraints in the same measure, 0 for one that keeps them all.
-// A measurement that failed scores minus infinity.
+// Score returns the weighted mean of the logarithms of the objectives, so that a difference of 0.01 is about one
+// percent. over is by how much the constraints are exceeded, also as a logarithm; 0 if all are kept. A failed
+// measurement scores minus infinity.
 //
-// Of several models it is the mean of theirs: one that becomes twice as good is worth as much as any other that does, however
-// much faster that is. All of them must keep the constraints.
+// For several models the score is the mean of theirs, so that an improvement of a slow model counts as much as that of
+// a fast one. All models must keep the constraints.
 func (g *Goal) Score(m *Measurement) (score, over float64) {
 	if m.Failed != "" {
 		return math.Inf(-1), math.Inf(1)
@@ -170,9 +156,9 @@ func (g *Goal) Score(m *Measurement) (score, over float64) {
 		}
 	}
 	sum := 0.0
-	for _, name := range g.objectives() {
+	for _, name := range slices.Sorted(maps.Keys(g.Weights)) { // the sum of floats depends on the order
 		w, v := g.Weights[name], math.Log(max(m.Of(name), tiny))
-		if !name.up() {
+		if !metrics[name].up {
 			v = -v
 		}
 		score += w * v
@@ -181,24 +167,14 @@ func (g *Goal) Score(m *Measurement) (score, over float64) {
 	return score / sum, over
 }
 
-// objectives are the metrics with a weight, in order: sums of floats depend on it.
-func (g *Goal) objectives() []Metric {
-	if len(g.Weights) == 1 {
-		for m := range g.Weights {
-			return []Metric{m}
-		}
-	}
-	return slices.Sorted(maps.Keys(g.Weights))
-}
-
 // tiny stands for 0 in a logarithm.
 const tiny = 1e-6
 
-// noise is the difference of scores that says nothing: measurements repeat no better.
+// noise is the largest difference of scores that means nothing: measurements do not repeat better.
 const noise = .01
 
-// Together is the measurement of models that were measured at the same time: each with its own throughput and latencies, and what
-// they share. There must be one at least; of one it is that one.
+// Together joins the measurements of models that were measured at the same time, at least one. A single measurement is
+// returned unchanged.
 func Together(list []Measurement) Measurement {
 	out := list[0]
 	if len(list) == 1 {
@@ -209,7 +185,8 @@ func Together(list []Measurement) Measurement {
 		out.Throughput += m.Throughput
 		out.Requests += m.Requests
 		out.Stable = out.Stable && m.Stable
-		for _, d := range []struct{ to, of *time.Duration }{{&out.Avg, &m.Avg}, {&out.P50, &m.P50}, {&out.P90, &m.P90}, {&out.P95, &m.P95}, {&out.P99, &m.P99},
+		for _, d := range []struct{ to, of *time.Duration }{{&out.Avg, &m.Avg}, {&out.P50, &m.P50}, {&out.P90, &m.P90},
+			{&out.P95, &m.P95}, {&out.P99, &m.P99},
 			{&out.Queue, &m.Queue}, {&out.Compute, &m.Compute}} {
 			*d.to = max(*d.to, *d.of)
 		}
@@ -218,14 +195,14 @@ func Together(list []Measurement) Measurement {
 	return out
 }
 
-// Keeps tells whether a measurement keeps every constraint.
+// Keeps reports whether a measurement keeps all constraints.
 func (g *Goal) Keeps(m *Measurement) bool {
 	_, over := g.Score(m)
 	return over == 0
 }
 
-// better tells whether a is better than b by more than noise: it keeps the constraints while b does not, or comes
-// nearer to keeping them, or scores higher.
+// better reports whether a is better than b by more than noise: it keeps the constraints and b does not, or it exceeds
+// them less, or it scores higher.
 func (g *Goal) better(a, b *Measurement) bool {
 	as, ao := g.Score(a)
 	bs, bo := g.Score(b)

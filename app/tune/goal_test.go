@@ -10,9 +10,12 @@ import (
 )
 
 func TestGoal_F032(t *testing.T) {
-	m := Measurement{Throughput: 1000, Avg: 2 * time.Millisecond, P90: 3 * time.Millisecond, P95: 4 * time.Millisecond, P99: 5 * time.Millisecond,
-		CPU: 1.5, Memory: 200e6, AvailableMemory: 800e6, GPUMemory: 300e6, GPUFree: 700e6, GPUUtilization: 60, GPUPower: 90}
-	for name, want := range map[Metric]float64{Throughput: 1000, LatencyAvg: 2, LatencyP90: 3, LatencyP95: 4, LatencyP99: 5, CPU: 150, RAM: 200,
+	m := Measurement{Throughput: 1000, Avg: 2 * time.Millisecond, P90: 3 * time.Millisecond, P95: 4 * time.Millisecond,
+		P99: 5 * time.Millisecond,
+		CPU: 1.5, Memory: 200e6, AvailableMemory: 800e6, GPUMemory: 300e6, GPUFree: 700e6, GPUUtilization: 60,
+		GPUPower: 90}
+	for name, want := range map[Metric]float64{Throughput: 1000, LatencyAvg: 2, LatencyP90: 3, LatencyP95: 4,
+		LatencyP99: 5, CPU: 150, RAM: 200,
 		RAMLeft: 800, GPUMemory: 300, GPUFree: 700, GPUUtilization: 60, GPUPower: 90} {
 		if got := m.Of(name); got != want {
 			t.Errorf("%s = %v, want %v", name, got, want)
@@ -39,9 +42,12 @@ func TestGoal_F032(t *testing.T) {
 		{Goal{Weights: map[Metric]float64{"speed": 1}}, `objective "speed"`},
 		{Goal{Weights: map[Metric]float64{Throughput: 0}}, "the weight 0"},
 		{Goal{Weights: map[Metric]float64{Throughput: math.NaN()}}, "the weight NaN"},
-		{Goal{Weights: map[Metric]float64{Throughput: 1}, Constraints: []Constraint{{Metric: "x", Max: 1}}}, `constraint "x"`},
-		{Goal{Weights: map[Metric]float64{Throughput: 1}, Constraints: []Constraint{{Metric: RAM}}}, "want a min or a max"},
-		{Goal{Weights: map[Metric]float64{Throughput: 1}, Constraints: []Constraint{{Metric: RAM, Min: 2, Max: 1}}}, "want a min or a max"},
+		{Goal{Weights: map[Metric]float64{Throughput: 1}, Constraints: []Constraint{{Metric: "x", Max: 1}}},
+			`constraint "x"`},
+		{Goal{Weights: map[Metric]float64{Throughput: 1}, Constraints: []Constraint{{Metric: RAM}}},
+			"want a min or a max"},
+		{Goal{Weights: map[Metric]float64{Throughput: 1}, Constraints: []Constraint{{Metric: RAM, Min: 2, Max: 1}}},
+			"want a min or a max"},
 	} {
 		if err := tt.goal.Check(); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("Check(%+v) = %v, want %q", tt.goal, err, tt.want)
@@ -50,9 +56,11 @@ func TestGoal_F032(t *testing.T) {
 }
 
 func TestRank(t *testing.T) {
-	s := &Space{Axes: []Axis{{Model: "m", Field: Instances, Values: []int{1, 2, 3, 4}}, {Field: Load, Values: []int{1, 2}}}}
+	s := &Space{Axes: []Axis{{Model: "m", Field: Instances, Values: []int{1, 2, 3, 4}},
+		{Field: Load, Values: []int{1, 2}}}}
 	trial := func(i, load int, throughput, p99 float64, failed string) Trial {
-		return Trial{Candidate{i, load}, Measurement{Throughput: throughput, P99: time.Duration(p99 * 1e6), Failed: failed}}
+		return Trial{Candidate{i, load}, Measurement{Throughput: throughput, P99: time.Duration(p99 * 1e6),
+			Failed: failed}}
 	}
 	trials := []Trial{
 		trial(0, 0, 100, 5, ""), trial(0, 1, 120, 5, ""), trial(1, 0, 199, 8, ""), trial(1, 1, 500, 50, ""),
@@ -64,7 +72,8 @@ func TestRank(t *testing.T) {
 		got = append(got, s.Key(r.Candidate))
 	}
 	// 199 and 200 are the same throughput, so that the lower p99 decides; what breaks the constraint comes last.
-	want := []string{"m.instance_count=2 load=1", "m.instance_count=3 load=1", "m.instance_count=1 load=2", "m.instance_count=4 load=2"}
+	want := []string{"m.instance_count=2 load=1", "m.instance_count=3 load=1", "m.instance_count=1 load=2",
+		"m.instance_count=4 load=2"}
 	if !slices.Equal(got, want) {
 		t.Errorf("Rank = %q, want %q", got, want)
 	}
@@ -100,8 +109,10 @@ func TestNewAxis(t *testing.T) {
 	} {
 		values := slices.Clone(tt.values)
 		tt.want.Model, tt.want.Field = "m", tt.field
-		if got := NewAxis("m", tt.field, values, tt.present); !reflect.DeepEqual(got, tt.want) || !slices.Equal(values, tt.values) {
-			t.Errorf("NewAxis(%s, %v, %d) = %+v, want %+v; the values are %v", tt.field, tt.values, tt.present, got, tt.want, values)
+		if got := NewAxis("m", tt.field, values, tt.present); !reflect.DeepEqual(got, tt.want) ||
+			!slices.Equal(values, tt.values) {
+			t.Errorf("NewAxis(%s, %v, %d) = %+v, want %+v; the values are %v", tt.field, tt.values, tt.present, got,
+				tt.want, values)
 		}
 	}
 }
@@ -134,9 +145,12 @@ func TestGoalOfSeveralModels_F029(t *testing.T) {
 	both := func(fast, slow float64, p99 time.Duration) Measurement {
 		return Together([]Measurement{of(fast, time.Millisecond), of(slow, p99)})
 	}
-	g := Goal{Weights: map[Metric]float64{Throughput: 1}, Constraints: []Constraint{{Metric: LatencyP99, Max: 50}, {Metric: RAM, Max: 200}}}
-	now, sum, fair, late := both(10000, 20, 40*time.Millisecond), both(12000, 10, 40*time.Millisecond), both(9900, 30, 40*time.Millisecond), both(10000, 90, 80*time.Millisecond)
-	if now.Throughput != 10020 || now.P99 != 40*time.Millisecond || now.Requests != 20 || now.Memory != 100e6 || len(now.Models) != 2 {
+	g := Goal{Weights: map[Metric]float64{Throughput: 1}, Constraints: []Constraint{{Metric: LatencyP99, Max: 50},
+		{Metric: RAM, Max: 200}}}
+	now, sum, fair, late := both(10000, 20, 40*time.Millisecond), both(12000, 10, 40*time.Millisecond),
+		both(9900, 30, 40*time.Millisecond), both(10000, 90, 80*time.Millisecond)
+	if now.Throughput != 10020 || now.P99 != 40*time.Millisecond || now.Requests != 20 || now.Memory != 100e6 ||
+		len(now.Models) != 2 {
 		t.Errorf("together: %+v", now)
 	}
 	score := func(m Measurement) float64 {
@@ -147,7 +161,8 @@ func TestGoalOfSeveralModels_F029(t *testing.T) {
 		return s
 	}
 	if !(score(sum) < score(now) && score(now) < score(fair)) {
-		t.Errorf("scores %v, %v, %v: want what is better for both first, not what has the higher sum", score(sum), score(now), score(fair))
+		t.Errorf("scores %v, %v, %v: want what is better for both first, not what has the higher sum", score(sum),
+			score(now), score(fair))
 	}
 	if g.Keeps(&late) {
 		t.Error("a model breaks the latency budget, and the others hide it")

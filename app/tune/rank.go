@@ -2,9 +2,9 @@ package tune
 
 import "slices"
 
-// Rank orders configurations by their best trials: each is there once, under the load at which it is best. Those that keep
-// the constraints come first. Of trials that differ by no more than noise, the one with the lower p99 is the better. Those
-// that failed are left out.
+// Rank returns the best trial of each configuration, the best first. Trials that keep the constraints come before
+// others. Of trials that differ by no more than noise, the one with the lower p99 is better. Failed trials are left
+// out.
 func Rank(s *Space, g *Goal, trials []Trial) []Trial {
 	all := heads(s, g, trials)
 	out := make([]Trial, 0, len(all))
@@ -16,7 +16,7 @@ func Rank(s *Space, g *Goal, trials []Trial) []Trial {
 	return out
 }
 
-// Best is the first trial of Rank if it keeps the constraints; false if none does.
+// Best returns the first trial of Rank; false if it does not keep the constraints.
 func Best(s *Space, g *Goal, trials []Trial) (Trial, bool) {
 	all := heads(s, g, trials)
 	if len(all) == 0 {
@@ -26,7 +26,7 @@ func Best(s *Space, g *Goal, trials []Trial) (Trial, bool) {
 	return best, g.Keeps(&best.Measurement)
 }
 
-// heads are the best trials of each configuration, those that failed left out.
+// heads are the best trials of each configuration. Failed trials are left out.
 func heads(s *Space, g *Goal, trials []Trial) (out []Trial) {
 	by := map[string][]Trial{}
 	var order []string
@@ -46,21 +46,21 @@ func heads(s *Space, g *Goal, trials []Trial) (out []Trial) {
 	return out
 }
 
-// Baseline is the best trial of the present configuration; false if none was measured.
+// Baseline returns the best trial of the present configuration; false if none was measured.
 func Baseline(s *Space, g *Goal, trials []Trial) (Trial, bool) {
-	var own []Trial
+	var present []Trial
 	for _, t := range trials {
 		if s.IsPresent(t.Candidate) && t.Failed == "" {
-			own = append(own, t)
+			present = append(present, t)
 		}
 	}
-	if len(own) == 0 {
+	if len(present) == 0 {
 		return Trial{}, false
 	}
-	return own[g.pick(own)], true
+	return present[g.pick(present)], true
 }
 
-// pick is the index of the best trial: of those within the noise of the highest score, the one of the lowest p99.
+// pick returns the index of the best trial: of those within noise of the highest score, the one with the lowest p99.
 func (g *Goal) pick(trials []Trial) int {
 	top := 0
 	for i := range trials {
@@ -79,7 +79,7 @@ func (g *Goal) pick(trials []Trial) int {
 	return best
 }
 
-// above tells whether a is better than b, by however little.
+// above reports whether a is better than b, even if only by noise.
 func (g *Goal) above(a, b *Measurement) bool {
 	as, ao := g.Score(a)
 	bs, bo := g.Score(b)

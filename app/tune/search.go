@@ -7,42 +7,42 @@ import (
 	"slices"
 )
 
-// Trial is a candidate and what it showed.
+// Trial is a candidate and its measurement.
 type Trial struct {
 	Candidate Candidate
 	Measurement
 }
 
-// Step is a change that Quick kept: what it did to the best candidate so far.
+// Step is an improvement that Quick found: the best candidate before and after it.
 type Step struct{ From, To Trial }
 
-// Result is what a search found. It is whole also where the search was cut short: see Ended.
+// Result is what a search found. It is valid after an interrupted search too: see Ended.
 type Result struct {
 	Trials []Trial // in the order of measuring
 	Steps  []Step  // of Quick
-	// Ended is true if the search came to its own end, rather than to the end of its budget or its context.
+	// Ended is true if the search finished; false if its budget or its context ended first.
 	Ended bool
 }
 
-// Options say what to search, and how to measure.
+// Options say what to search and how to measure.
 type Options struct {
 	Space Space
 	Goal  Goal
-	// Budget bounds the measurements of Quick, those that are Known among them. 0: DefaultBudget.
+	// Budget is the most measurements of Quick, including Known ones. 0: DefaultBudget.
 	Budget int
-	// Cores of the machine, for what Quick tries first. 0: 1.
+	// Cores of the machine decide what Quick tries first. 0: 1.
 	Cores int
-	// Known are measurements of an earlier run by their Space.Key: they are taken as they are.
+	// Known are measurements of an earlier run by Space.Key. They are not measured again.
 	Known map[string]Measurement
-	// Measure measures a candidate. One whose configuration cannot be loaded is a Measurement with Failed. An error ends the
-	// search with what was measured.
+	// Measure measures a candidate. If its configuration cannot be loaded it returns a Measurement with Failed. An
+	// error ends the search.
 	Measure func(ctx context.Context, c Candidate) (Measurement, error)
-	// Done hears of each trial, those that are known as well; fresh: it was measured now. nil: nobody hears. It is called by
-	// the search's goroutine.
+	// Done is called for each trial, by the goroutine of the search. fresh is false for a Known measurement. It may be
+	// nil.
 	Done func(t Trial, fresh bool)
 }
 
-// DefaultBudget is how many measurements Quick makes at most.
+// DefaultBudget is the default of Options.Budget.
 const DefaultBudget = 60
 
 func (o *Options) check() error {
@@ -56,7 +56,7 @@ func (o *Options) check() error {
 	return errors.Join(o.Space.Check(), o.Goal.Check())
 }
 
-// errBudget ends Quick from within.
+// errBudget ends Quick when the budget is spent.
 var errBudget = errors.New("the budget is spent")
 
 // prober measures each candidate once.
@@ -100,8 +100,8 @@ func (p *prober) probe(c Candidate) (Trial, error) {
 	return t, nil
 }
 
-// Brute measures every candidate, the present configuration first, and each configuration under all loads before the next.
-// When ctx ends or Measure fails it returns what was measured, and the error.
+// Brute measures every candidate: the present configuration first, and each configuration under all loads before the
+// next. If ctx ends or Measure fails it returns what was measured, and the error.
 func Brute(ctx context.Context, o Options) (*Result, error) {
 	if err := o.check(); err != nil {
 		return &Result{}, err
@@ -115,7 +115,7 @@ func Brute(ctx context.Context, o Options) (*Result, error) {
 	return &p.result, err
 }
 
-// all measures the candidates that have c's values on the axes before from.
+// all measures the candidates with c's values on the axes before from.
 func (p *prober) all(c Candidate, from int) error {
 	if from == len(c) {
 		_, err := p.probe(c)
@@ -135,9 +135,9 @@ func (p *prober) all(c Candidate, from int) error {
 	return nil
 }
 
-// Quick climbs from the present configuration: it looks along one axis after the other for something better, in ever longer
-// steps, then along two at once, until nothing is better or the budget is spent. When ctx ends or Measure fails it returns
-// what was measured, and the error.
+// Quick climbs from the present configuration. It tries one axis after the other in growing steps, then two axes at
+// once, until nothing is better or the budget is spent. If ctx ends or Measure fails it returns what was measured, and
+// the error.
 func Quick(ctx context.Context, o Options) (*Result, error) {
 	if err := o.check(); err != nil {
 		return &Result{}, err
@@ -152,7 +152,7 @@ func Quick(ctx context.Context, o Options) (*Result, error) {
 	return &c.result, err
 }
 
-// climb is Quick while it runs.
+// climb is the state of Quick.
 type climb struct {
 	*prober
 	axes []Axis
@@ -170,7 +170,7 @@ func (c *climb) run() error {
 	if _, err = c.line(len(c.axes) - 1); err != nil {
 		return err
 	}
-	if err = c.open(); err != nil {
+	if err = c.tryUsual(); err != nil {
 		return err
 	}
 	for {
@@ -187,9 +187,9 @@ func (c *climb) run() error {
 	}
 }
 
-// open tries what experience says: few instances with many threads and many with few, so that all cores work and none has two
-// things to do, and large batches or none. Each of them that is better is where the next begins.
-func (c *climb) open() error {
+// tryUsual tries what is often best: instances and threads whose product is the number of cores, no batching, and large
+// batches. Each improvement is the start of the next attempt.
+func (c *climb) tryUsual() error {
 	for _, a := range c.models() {
 		inst, threads := c.axis(a, Instances), c.axis(a, Threads)
 		if inst >= 0 && threads >= 0 {
@@ -228,7 +228,7 @@ func (c *climb) open() error {
 	return nil
 }
 
-// models are those whose configuration may change.
+// models are the models whose configuration may change.
 func (c *climb) models() (names []string) {
 	for _, a := range c.axes {
 		if a.Field != Load && !slices.Contains(names, a.Model) {
@@ -243,10 +243,10 @@ func (c *climb) axis(model string, f Field) int {
 	return slices.IndexFunc(c.axes, func(a Axis) bool { return a.Model == model && a.Field == f })
 }
 
-// assign is a value on an axis, or the nearest one that there is.
+// assign sets an axis to a value, or to the nearest value that it has.
 type assign struct{ axis, value int }
 
-// set tries values on axes, and the load that then is better.
+// set tries values on axes. If they are better it looks for a better load too.
 func (c *climb) set(to ...assign) error {
 	next := slices.Clone(c.best.Candidate)
 	for _, v := range to {
@@ -261,7 +261,7 @@ func (c *climb) set(to ...assign) error {
 
 func (c *climb) nearest(v assign) int {
 	a := &c.axes[v.axis]
-	far := func(i int) int {
+	distance := func(i int) int {
 		x := a.Values[i] - v.value
 		if a.Field == Threads && a.Values[i] == 0 {
 			x = c.o.Cores - v.value
@@ -270,15 +270,15 @@ func (c *climb) nearest(v assign) int {
 	}
 	best := 0
 	for i := range a.Values {
-		if far(i) < far(best) {
+		if distance(i) < distance(best) {
 			best = i
 		}
 	}
 	return best
 }
 
-// round looks along every axis, along the load before and after each other: what a configuration is worth shows under
-// the load that it can bear.
+// round tries every axis. It adjusts the load first, and again after each improvement, because configurations have to
+// be compared under the loads that suit them.
 func (c *climb) round() (better bool, err error) {
 	load := len(c.axes) - 1
 	if better, err = c.line(load); err != nil {
@@ -300,7 +300,7 @@ func (c *climb) round() (better bool, err error) {
 	return better, nil
 }
 
-// line looks along one axis, up and then down.
+// line tries one axis, up and then down.
 func (c *climb) line(axis int) (better bool, err error) {
 	for _, dir := range []int{1, -1} {
 		moved, err := c.walk(axis, dir)
@@ -311,7 +311,7 @@ func (c *climb) line(axis int) (better bool, err error) {
 	return false, nil
 }
 
-// walk takes steps that double while they are better, and then that halve.
+// walk takes steps that double while they are improvements, and then halve.
 func (c *climb) walk(axis, dir int) (better bool, err error) {
 	step := 1
 	for {
@@ -345,7 +345,7 @@ func (c *climb) walk(axis, dir int) (better bool, err error) {
 // move is a step on an axis.
 type move struct{ axis, by int }
 
-// try measures the best candidate with moves, and takes it if it is better. Moves past an axis's end stop there.
+// try measures the best candidate with moves, and takes it if it is better. A move stops at the end of its axis.
 func (c *climb) try(moves ...move) (better bool, err error) {
 	next := slices.Clone(c.best.Candidate)
 	for _, m := range moves {
@@ -368,8 +368,8 @@ func (c *climb) take(next Candidate) (better bool, err error) {
 	return true, nil
 }
 
-// jump looks where no single step leads: further along an axis, along an axis and the load, and along two axes against
-// each other. It ends with the first that is better.
+// jump tries what single steps do not reach: two axes in opposite directions, an axis and the load, and longer steps.
+// It ends with the first improvement.
 func (c *climb) jump() (better bool, err error) {
 	load := len(c.axes) - 1
 	var tries [][]move

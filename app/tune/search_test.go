@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// surface is a synthetic server: what a configuration shows follows from a simple theory of queues, with parameters that are
-// drawn by a seed.
+// surface is a synthetic server: what a configuration shows follows from a simple theory of queues, with parameters
+// that are drawn by a seed.
 type surface struct {
 	cores           int
 	fixed, row      float64 // seconds of an execution, and of each of its rows
@@ -25,8 +25,9 @@ type surface struct {
 func newSurface(seed uint64) *surface {
 	r := rand.New(rand.NewPCG(seed, 1))
 	log := func(low, high float64) float64 { return low * math.Pow(high/low, r.Float64()) }
-	s := &surface{cores: 1 << r.IntN(6), fixed: log(50e-6, 20e-3), row: log(5e-6, 5e-3), serial: log(.05, 1), contention: log(.01, .5),
-		overhead: log(20e-6, 500e-6), memory: log(20e6, 500e6), perInst: log(5e6, 500e6)}
+	s := &surface{cores: 1 << r.IntN(6), fixed: log(50e-6, 20e-3), row: log(5e-6, 5e-3), serial: log(.05, 1),
+		contention: log(.01, .5),
+		overhead:   log(20e-6, 500e-6), memory: log(20e6, 500e6), perInst: log(5e6, 500e6)}
 	loads := []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}
 	pick := func(f Field, values ...int) {
 		s.space.Axes = append(s.space.Axes, Axis{Model: "m", Field: f, Values: values, Start: r.IntN(len(values))})
@@ -66,12 +67,16 @@ func (s *surface) measure(c Candidate) Measurement {
 	throughput := min(load/least, capacity*load/(load+.3*float64(n)*rows))
 	latency := max(least, load/throughput)
 	d := func(f float64) time.Duration { return time.Duration(latency * f * 1e9) }
-	return Measurement{Throughput: throughput, Avg: d(1), P50: d(.95), P90: d(1.2), P95: d(1.4), P99: d(1.8), Stable: true,
-		CPU: min(float64(s.cores), busy), Memory: int64(s.memory + s.perInst*float64(n))}
+	return Measurement{Throughput: throughput, Avg: d(1), P50: d(.95), P90: d(1.2), P95: d(1.4), P99: d(1.8),
+		Stable: true,
+		CPU:    min(float64(s.cores), busy), Memory: int64(s.memory + s.perInst*float64(n))}
 }
 
 func (s *surface) options(g Goal) Options {
-	return Options{Space: s.space, Goal: g, Cores: s.cores, Measure: func(_ context.Context, c Candidate) (Measurement, error) { return s.measure(c), nil }}
+	return Options{Space: s.space, Goal: g, Cores: s.cores, Measure: func(_ context.Context, c Candidate) (Measurement,
+		error) {
+		return s.measure(c), nil
+	}}
 }
 
 // goals are drawn from the ways that people ask.
@@ -84,7 +89,8 @@ func (s *surface) goal(seed uint64) Goal {
 	case 1:
 		g.Constraints = []Constraint{{Metric: LatencyP99, Max: base.Of(LatencyP99) * math.Pow(10, 2*r.Float64()-.7)}}
 	case 2:
-		g = Goal{Weights: map[Metric]float64{LatencyP99: 1}, Constraints: []Constraint{{Metric: Throughput, Min: base.Throughput * (.2 + 1.5*r.Float64())}}}
+		g = Goal{Weights: map[Metric]float64{LatencyP99: 1}, Constraints: []Constraint{{Metric: Throughput,
+			Min: base.Throughput * (.2 + 1.5*r.Float64())}}}
 	case 3:
 		g.Weights[LatencyP99] = .2 + r.Float64()
 		g.Constraints = []Constraint{{Metric: RAM, Max: (s.memory + s.perInst*(1+7*r.Float64())) / mega}}
@@ -114,7 +120,8 @@ func (s *surface) optimum(g *Goal) (score float64, ok bool) {
 	}
 }
 
-// Quick must reach 95 percent of the best that there is on most surfaces, within its budget and a hundredth of the space.
+// Quick must reach 95 percent of the best that there is on most surfaces, within its budget and a hundredth of the
+// space.
 func TestF029_QuickFindsNearlyTheBest(t *testing.T) {
 	const surfaces = 1000
 	good, met, feasible, most, all := 0, 0, 0, 0, 0
@@ -144,12 +151,14 @@ func TestF029_QuickFindsNearlyTheBest(t *testing.T) {
 			good++
 		}
 	}
-	t.Logf("of %d surfaces with a solution quick solves %d, %d of them within 5 %%; it measures %.1f on average and %d at most, of %d", feasible, met, good, float64(all)/surfaces, most, newSurface(0).space.Size())
+	t.Logf("of %d surfaces with a solution quick solves %d, %d of them within 5 %%; it measures %.1f on average and "+
+		"%d at most, of %d", feasible, met, good, float64(all)/surfaces, most, newSurface(0).space.Size())
 	if feasible < surfaces/2 {
 		t.Fatalf("only %d of %d surfaces have a solution: the test tests little", feasible, surfaces)
 	}
 	if float64(met) < .98*float64(feasible) || float64(good) < .8*float64(feasible) {
-		t.Errorf("quick keeps the constraints on %d and is within 5 %% of brute on %d of %d surfaces", met, good, feasible)
+		t.Errorf("quick keeps the constraints on %d and is within 5 %% of brute on %d of %d surfaces", met, good,
+			feasible)
 	}
 }
 
@@ -168,7 +177,8 @@ func TestF035_ResumeIsTheSameRun(t *testing.T) {
 				measure := func(c Candidate) Measurement {
 					return full.measure(append(Candidate{full.space.Axes[0].Start, full.space.Axes[1].Start}, c...))
 				}
-				o := Options{Space: s.space, Goal: Goal{Weights: map[Metric]float64{Throughput: 1}}, Measure: func(_ context.Context, c Candidate) (Measurement, error) { return measure(c), nil }}
+				o := Options{Space: s.space, Goal: Goal{Weights: map[Metric]float64{Throughput: 1}},
+					Measure: func(_ context.Context, c Candidate) (Measurement, error) { return measure(c), nil }}
 				want, err := tt.search(t.Context(), o)
 				if err != nil {
 					t.Fatal(err)
@@ -186,13 +196,19 @@ func TestF035_ResumeIsTheSameRun(t *testing.T) {
 					}
 					part, err := tt.search(t.Context(), o)
 					if !errors.Is(err, stop) || len(part.Trials) != cut || part.Ended {
-						t.Fatalf("seed %d cut after %d: %d trials, ended %v, %v", seed, cut, len(part.Trials), part.Ended, err)
+						t.Fatalf("seed %d cut after %d: %d trials, ended %v, %v", seed, cut, len(part.Trials),
+							part.Ended, err)
 					}
 					fresh := 0
-					o.Measure = func(_ context.Context, c Candidate) (Measurement, error) { fresh++; return measure(c), nil }
+					o.Measure = func(_ context.Context, c Candidate) (Measurement, error) {
+						fresh++
+						return measure(c),
+							nil
+					}
 					got, err := tt.search(t.Context(), o)
 					if err != nil || !reflect.DeepEqual(got, want) || fresh != len(want.Trials)-cut {
-						t.Fatalf("seed %d cut after %d: the resumed run differs or measures %d again, want %d: %v", seed, cut, fresh, len(want.Trials)-cut, err)
+						t.Fatalf("seed %d cut after %d: the resumed run differs or measures %d again, want %d: %v",
+							seed, cut, fresh, len(want.Trials)-cut, err)
 					}
 				}
 			}

@@ -14,12 +14,12 @@ type Field string
 
 // The fields. All but Load are a model's configuration.
 const (
-	Load      Field = "load"             // requests under way, or a second
+	Load      Field = "load"             // requests in flight, or per second
 	MaxBatch  Field = "max_batch_size"   // rows
 	Delay     Field = "max_queue_delay"  // of dynamic batching, microseconds; NoBatching: there is none
 	Instances Field = "instance_count"   // of each device
 	Kind      Field = "instance_kind"    // KindCPU or KindGPU
-	Threads   Field = "intra_op_threads" // of ONNX Runtime, for one execution; 0, the last value: as many as there are cores
+	Threads   Field = "intra_op_threads" // of an execution in ONNX Runtime; 0, the last value: all cores
 )
 
 // NoBatching is the Delay of a model without dynamic batching.
@@ -31,18 +31,17 @@ const (
 	KindGPU = 1
 )
 
-// Axis is one thing that may be changed, and its values in rising order.
+// Axis is a field that may be changed, and its values in rising order.
 type Axis struct {
 	Model  string // whose configuration it is; "" for Load
 	Field  Field
 	Values []int
-	Start  int // the index of the present configuration's value, or of the load that a search begins with
-	// Present says that the value at Start is there only because the present configuration has it: Brute measures it with
-	// nothing else changed.
+	Start  int // the index of the present configuration's value, or of the first load of a search
+	// Present is set if the value at Start was not asked for. Brute measures it only in the present configuration.
 	Present bool
 }
 
-// NewAxis is an axis of values, in whatever order, and of the present one, at which it starts.
+// NewAxis returns an axis of values in any order. It adds the present value, at which the axis starts.
 func NewAxis(model string, f Field, values []int, present int) Axis {
 	a := Axis{Model: model, Field: f, Values: slices.Clone(values), Present: !slices.Contains(values, present)}
 	if a.Present {
@@ -54,7 +53,7 @@ func NewAxis(model string, f Field, values []int, present int) Axis {
 	return a
 }
 
-// Space is all candidates. The last axis is the load: measurements that differ in nothing else need no other server.
+// Space is all candidates. The last axis is the load: candidates that differ only in it can use the same server.
 type Space struct{ Axes []Axis }
 
 // Candidate is an index into the values of each axis.
@@ -78,7 +77,7 @@ func (s *Space) Check() error {
 	return nil
 }
 
-// order is a number by which the values of an axis rise.
+// order returns the number by which the values of an axis are sorted.
 func (f Field) order(value int) int {
 	if f == Threads && value == 0 {
 		return math.MaxInt
@@ -93,7 +92,7 @@ func (a *Axis) name() string {
 	return a.Model + "." + string(a.Field)
 }
 
-// Start is the present configuration under the load that a search begins with.
+// Start is the present configuration under the first load of a search.
 func (s *Space) Start() Candidate {
 	c := make(Candidate, len(s.Axes))
 	for i := range s.Axes {
@@ -108,7 +107,7 @@ func (s *Space) Value(c Candidate, axis int) int { return s.Axes[axis].Values[c[
 // LoadOf is the load of a candidate.
 func (s *Space) LoadOf(c Candidate) int { return s.Value(c, len(s.Axes)-1) }
 
-// Key names a candidate: the same in every run of a search, for the measurements that are kept.
+// Key names a candidate. It is the same in every run of a search.
 func (s *Space) Key(c Candidate) string { return s.key(c, len(s.Axes)) }
 
 // Variant names a candidate's configuration, without the load.
@@ -125,7 +124,7 @@ func (s *Space) key(c Candidate, n int) string {
 	return b.String()
 }
 
-// IsPresent tells whether a candidate's configuration is the present one, under whatever load.
+// IsPresent reports whether a candidate's configuration is the present one, under any load.
 func (s *Space) IsPresent(c Candidate) bool {
 	return slices.Equal(c[:len(c)-1], s.Start()[:len(c)-1])
 }
@@ -137,7 +136,7 @@ type Change struct {
 	From, To int
 }
 
-// Changes are the differences of a candidate's configuration from the present one.
+// Changes are the differences between a candidate's configuration and the present one.
 func (s *Space) Changes(c Candidate) []Change {
 	var out []Change
 	for i := range s.Axes[:len(s.Axes)-1] {
@@ -148,7 +147,7 @@ func (s *Space) Changes(c Candidate) []Change {
 	return out
 }
 
-// Size is how many candidates Brute measures.
+// Size is the number of candidates that Brute measures.
 func (s *Space) Size() int {
 	n, present := 1, false
 	for i := range s.Axes {
