@@ -26,19 +26,35 @@ import (
 // perfModels is a repository with a model of each kind.
 func perfModels(t *testing.T) string {
 	t.Helper()
-	const sequence = `backend: "sequence" max_batch_size: 8
-input { name: "INPUT" data_type: TYPE_INT32 dims: 1 } output { name: "OUTPUT" data_type: TYPE_INT32 dims: 1 }
-sequence_batching { direct { } control_input { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }
-  control_input { name: "READY" control { kind: CONTROL_SEQUENCE_READY int32_false_true: [ 0, 1 ] } } }`
 	files := map[string]string{
-		"plain":  `backend: "identity" max_batch_size: 8 input { name: "INPUT0" data_type: TYPE_FP32 dims: 16 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 16 }`,
-		"words":  `backend: "identity" input { name: "INPUT0" data_type: TYPE_STRING dims: -1 } output { name: "OUTPUT0" data_type: TYPE_STRING dims: -1 }`,
-		"sums":   `backend: "add_sub" ` + twoTensors("input", "INPUT") + twoTensors("output", "OUTPUT"),
-		"repeat": `backend: "repeat" model_transaction_policy { decoupled: true } input [ { name: "IN" data_type: TYPE_INT32 dims: -1 }, { name: "DELAY" data_type: TYPE_UINT32 dims: -1 }, { name: "WAIT" data_type: TYPE_UINT32 dims: 1 } ] output [ { name: "OUT" data_type: TYPE_INT32 dims: 1 }, { name: "IDX" data_type: TYPE_UINT32 dims: 1 } ]`,
-		"seq":    sequence,
-		"pair": `platform: "ensemble" max_batch_size: 8 input { name: "I" data_type: TYPE_FP32 dims: 16 } output { name: "O" data_type: TYPE_FP32 dims: 16 }
-ensemble_scheduling { step { model_name: "plain" model_version: -1 input_map { key: "INPUT0" value: "I" } output_map { key: "OUTPUT0" value: "t" } }
-  step { model_name: "plain" model_version: -1 input_map { key: "INPUT0" value: "t" } output_map { key: "OUTPUT0" value: "O" } } }`,
+		"plain": `backend: "identity" max_batch_size: 8
+input { name: "INPUT0" data_type: TYPE_FP32 dims: 16 }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 16 }`,
+		"words": `backend: "identity"
+input { name: "INPUT0" data_type: TYPE_STRING dims: -1 }
+output { name: "OUTPUT0" data_type: TYPE_STRING dims: -1 }`,
+		"sums": `backend: "add_sub" ` + twoTensors("input", "INPUT") + twoTensors("output", "OUTPUT"),
+		"repeat": `backend: "repeat" model_transaction_policy { decoupled: true }
+input { name: "IN" data_type: TYPE_INT32 dims: -1 }
+input { name: "DELAY" data_type: TYPE_UINT32 dims: -1 }
+input { name: "WAIT" data_type: TYPE_UINT32 dims: 1 }
+output { name: "OUT" data_type: TYPE_INT32 dims: 1 }
+output { name: "IDX" data_type: TYPE_UINT32 dims: 1 }`,
+		"seq": `backend: "sequence" max_batch_size: 8
+input { name: "INPUT" data_type: TYPE_INT32 dims: 1 } output { name: "OUTPUT" data_type: TYPE_INT32 dims: 1 }
+sequence_batching {
+  direct { }
+  control_input { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }
+  control_input { name: "READY" control { kind: CONTROL_SEQUENCE_READY int32_false_true: [ 0, 1 ] } }
+}`,
+		"pair": `platform: "ensemble" max_batch_size: 8
+input { name: "I" data_type: TYPE_FP32 dims: 16 } output { name: "O" data_type: TYPE_FP32 dims: 16 }
+ensemble_scheduling {
+  step { model_name: "plain" model_version: -1
+    input_map { key: "INPUT0" value: "I" } output_map { key: "OUTPUT0" value: "t" } }
+  step { model_name: "plain" model_version: -1
+    input_map { key: "INPUT0" value: "t" } output_map { key: "OUTPUT0" value: "O" } }
+}`,
 	}
 	root := t.TempDir()
 	for name, text := range files {
@@ -48,16 +64,18 @@ ensemble_scheduling { step { model_name: "plain" model_version: -1 input_map { k
 }
 
 func twoTensors(kind, name string) string {
-	return fmt.Sprintf("%s [ { name: %q data_type: TYPE_INT32 dims: 4 }, { name: %q data_type: TYPE_INT32 dims: 4 } ] ", kind, name+"0", name+"1")
+	return fmt.Sprintf("%s [ { name: %q data_type: TYPE_INT32 dims: 4 }, { name: %q data_type: TYPE_INT32 dims: 4 } ] ",
+		kind, name+"0", name+"1")
 }
 
 // perfRig is a server with these models.
 func perfRig(t *testing.T) *rig {
-	return runServer(t, "", "--model-repository="+perfModels(t), "--load-model=plain", "--load-model=words", "--load-model=sums",
+	return runServer(t, "", "--model-repository="+perfModels(t), "--load-model=plain", "--load-model=words",
+		"--load-model=sums",
 		"--load-model=repeat", "--load-model=seq", "--load-model=pair")
 }
 
-// counted is the requests of a model that the server has answered, and that failed.
+// counted returns how many requests of a model succeeded and failed on the server.
 func (r *rig) counted(t *testing.T, model string) (good, bad uint64) {
 	t.Helper()
 	_, text := get(t, "GET", "http://"+r.at("http")+"/v2/models/"+model+"/stats")
@@ -76,7 +94,8 @@ func (r *rig) counted(t *testing.T, model string) (good, bad uint64) {
 func perfRun(t *testing.T, want int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	if code := perfcmd.Run(t.Context(), &command.Env{Version: Version, Stdout: &out, Stderr: &errs}, args); code != want {
+	if code := perfcmd.Run(t.Context(), &command.Env{Version: Version, Stdout: &out, Stderr: &errs},
+		args); code != want {
 		t.Fatalf("nereid perf %q = %d, want %d\n%s%s", args, code, want, out.String(), errs.String())
 	}
 	return out.String(), errs.String()
@@ -108,10 +127,14 @@ func readCSV(t *testing.T, path string) []map[string]string {
 func TestPerf_F013(t *testing.T) {
 	r := perfRig(t)
 	values := writeFiles(t, t.TempDir(), map[string]string{
-		"repeat.json": `{"data": [{"IN": {"content": [1, 2, 3], "shape": [3]}, "DELAY": {"content": [0, 0, 0], "shape": [3]}, "WAIT": [0]}]}`,
-		"sums.json":   `{"data": [{"INPUT0": [1,2,3,4], "INPUT1": [1,1,1,1]}, {"INPUT0": [5,6,7,8], "INPUT1": [0,0,0,0]}], "validation_data": [{"OUTPUT0": [2,3,4,5], "OUTPUT1": [0,1,2,3]}, {"OUTPUT0": [5,6,7,8]}]}`,
-		"wrong.json":  `{"data": [{"INPUT0": [1,2,3,4], "INPUT1": [1,1,1,1]}], "validation_data": [{"OUTPUT0": [2,3,4,6]}]}`,
-		"raw/INPUT0":  "\x01\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00\x04\x00\x00\x00", "raw/INPUT1": strings.Repeat("\x00", 16),
+		"repeat.json": `{"data": [{"IN": {"content": [1, 2, 3], "shape": [3]},
+  "DELAY": {"content": [0, 0, 0], "shape": [3]}, "WAIT": [0]}]}`,
+		"sums.json": `{"data": [{"INPUT0": [1,2,3,4], "INPUT1": [1,1,1,1]}, {"INPUT0": [5,6,7,8], "INPUT1": [0,0,0,0]}],
+  "validation_data": [{"OUTPUT0": [2,3,4,5], "OUTPUT1": [0,1,2,3]}, {"OUTPUT0": [5,6,7,8]}]}`,
+		"wrong.json": `{"data": [{"INPUT0": [1,2,3,4], "INPUT1": [1,1,1,1]}],
+  "validation_data": [{"OUTPUT0": [2,3,4,6]}]}`,
+		"raw/INPUT0":  "\x01\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00\x04\x00\x00\x00",
+		"raw/INPUT1":  strings.Repeat("\x00", 16),
 		"raw/OUTPUT1": "\x01\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00\x04\x00\x00\x00",
 	})
 	for _, tt := range []struct {
@@ -120,23 +143,32 @@ func TestPerf_F013(t *testing.T) {
 		responses          float64 // for a request; 0: the model is not decoupled
 	}{
 		{name: "F001 F010 http", proto: "http", model: "plain"},
-		{name: "F013 http json", proto: "http", model: "plain", args: []string{"--input-tensor-format=json", "--output-tensor-format=json"}},
+		{name: "F013 http json", proto: "http", model: "plain", args: []string{"--input-tensor-format=json",
+			"--output-tensor-format=json"}},
 		{name: "F011 http batch", proto: "http", model: "plain", args: []string{"-b4"}},
-		{name: "F011 http strings of a free size", proto: "http", model: "words", args: []string{"--shape", "INPUT0:5", "--string-length", "7"}},
-		{name: "F011 http json of a file, with validation", proto: "http", model: "sums", args: []string{"--input-data", values + "/sums.json", "--output-tensor-format", "json"}},
-		{name: "F011 grpc a folder, with validation", proto: "grpc", model: "sums", args: []string{"--input-data", values + "/raw"}},
+		{name: "F011 http strings of a free size", proto: "http", model: "words",
+			args: []string{"--shape", "INPUT0:5", "--string-length", "7"}},
+		{name: "F011 http json of a file, with validation", proto: "http", model: "sums",
+			args: []string{"--input-data", values + "/sums.json", "--output-tensor-format", "json"}},
+		{name: "F011 grpc a folder, with validation", proto: "grpc", model: "sums",
+			args: []string{"--input-data", values + "/raw"}},
 		{name: "F013 grpc", proto: "grpc", model: "plain", args: []string{"--async"}},
 		{name: "F013 grpc gzip", proto: "grpc", model: "plain", args: []string{"--grpc-compression-algorithm", "gzip"}},
-		{name: "F013 grpc deflate", proto: "grpc", model: "plain", args: []string{"--grpc-compression-algorithm", "deflate"}},
+		{name: "F013 grpc deflate", proto: "grpc", model: "plain",
+			args: []string{"--grpc-compression-algorithm", "deflate"}},
 		{name: "F013 grpc stream", proto: "grpc", model: "plain", args: []string{"--streaming"}},
-		{name: "F013 grpc stream with validation", proto: "grpc", model: "sums", args: []string{"--streaming", "--input-data", values + "/sums.json"}},
-		{name: "F013 grpc stream, decoupled", proto: "grpc", model: "repeat", args: []string{"--streaming", "--input-data", values + "/repeat.json"}, responses: 3},
+		{name: "F013 grpc stream with validation", proto: "grpc", model: "sums",
+			args: []string{"--streaming", "--input-data", values + "/sums.json"}},
+		{name: "F013 grpc stream, decoupled", proto: "grpc", model: "repeat",
+			args: []string{"--streaming", "--input-data", values + "/repeat.json"}, responses: 3},
 		{name: "F002 http rate", proto: "http", model: "plain", args: []string{"--request-rate-range", "40"}},
-		{name: "F002 grpc stream rate", proto: "grpc", model: "plain", args: []string{"--streaming", "--request-rate-range", "40", "--request-distribution", "poisson"}},
+		{name: "F002 grpc stream rate", proto: "grpc", model: "plain",
+			args: []string{"--streaming", "--request-rate-range", "40", "--request-distribution", "poisson"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "out.csv")
-			args := append([]string{"-m", tt.model, "-i", tt.proto, "-u", r.at(tt.proto), "--request-count", "60", "--warmup-request-count", "5", "-f", path}, tt.args...)
+			args := append([]string{"-m", tt.model, "-i", tt.proto, "-u", r.at(tt.proto), "--request-count", "60",
+				"--warmup-request-count", "5", "-f", path}, tt.args...)
 			if !slices.Contains(args, "--request-rate-range") {
 				args = append(args, "--concurrency-range", "4")
 			}
@@ -144,9 +176,11 @@ func TestPerf_F013(t *testing.T) {
 			out, _ := perfRun(t, 0, args...)
 			after, failedAfter := r.counted(t, tt.model)
 			if after-before != 65 || failedAfter != failed {
-				t.Errorf("the server counts %d requests and %d failed, want 65 and none\n%s", after-before, failedAfter-failed, out)
+				t.Errorf("the server counts %d requests and %d failed, want 65 and none\n%s", after-before,
+					failedAfter-failed, out)
 			}
-			if !strings.Contains(out, "Request count: 60\n") || !strings.Contains(out, "Successful request count: 60\n") {
+			if !strings.Contains(out, "Request count: 60\n") ||
+				!strings.Contains(out, "Successful request count: 60\n") {
 				t.Errorf("the report does not say 60 requests on both sides:\n%s", out)
 			}
 			row := readCSV(t, path)[0]
@@ -157,14 +191,16 @@ func TestPerf_F013(t *testing.T) {
 			if got, has := row["Response Throughput"]; has != (tt.responses > 0) {
 				t.Errorf("CSV %v", row)
 			} else if has {
-				if n, err := strconv.ParseFloat(got, 64); err != nil || n < (tt.responses-.01)*rate || n > (tt.responses+.01)*rate {
+				if n, err := strconv.ParseFloat(got, 64); err != nil || n < (tt.responses-.01)*rate ||
+					n > (tt.responses+.01)*rate {
 					t.Errorf("%s responses a second, want %v times %v", got, tt.responses, rate)
 				}
 			}
 		})
 	}
-	t.Run("F011 answers that validation_data does not say", func(t *testing.T) {
-		_, errs := perfRun(t, 99, "-m", "sums", "-u", r.at("http"), "--input-data", values+"/wrong.json", "--request-count", "10")
+	t.Run("F011 responses that differ from validation_data", func(t *testing.T) {
+		_, errs := perfRun(t, 99, "-m", "sums", "-u", r.at("http"), "--input-data", values+"/wrong.json",
+			"--request-count", "10")
 		if !strings.Contains(errs, `output "OUTPUT0" (INT32[4]) is not what validation_data says`) {
 			t.Errorf("stderr %s", errs)
 		}
@@ -181,16 +217,21 @@ func TestPerf_F013(t *testing.T) {
 	}{
 		{"F015 sequences over http", "http", []string{"--concurrency-range", "3"}},
 		{"F015 sequences over a grpc stream", "grpc", []string{"--streaming", "--concurrency-range", "3"}},
-		{"F015 a rate of sequences' requests", "grpc", []string{"--request-rate-range", "50", "--num-of-sequences", "3"}},
+		{"F015 a rate of sequences' requests", "grpc", []string{"--request-rate-range", "50", "--num-of-sequences",
+			"3"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before, failed := r.counted(t, "seq")
-			out, _ := perfRun(t, 0, append([]string{"-m", "seq", "-i", tt.proto, "-u", r.at(tt.proto), "--request-count", "90",
-				"--sequence-length", "8", "--sequence-length-variation", "0", "--sequence-id-range", "100:110"}, tt.args...)...)
+			out, _ := perfRun(t, 0, append([]string{"-m", "seq", "-i", tt.proto, "-u", r.at(tt.proto),
+				"--request-count", "90",
+				"--sequence-length", "8", "--sequence-length-variation", "0", "--sequence-id-range", "100:110"},
+				tt.args...)...)
 			after, failedAfter := r.counted(t, "seq")
 			// The sequences under way at the end are ended, which is a request more of each.
-			if n := after - before; n < 90 || n > 93 || failedAfter != failed || !strings.Contains(out, "Sequence count: ") {
-				t.Errorf("the server counts %d requests and %d failed, want 90 to 93 and none\n%s", n, failedAfter-failed, out)
+			if n := after - before; n < 90 || n > 93 || failedAfter != failed ||
+				!strings.Contains(out, "Sequence count: ") {
+				t.Errorf("the server counts %d requests and %d failed, want 90 to 93 and none\n%s", n,
+					failedAfter-failed, out)
 			}
 		})
 	}
@@ -201,7 +242,9 @@ func TestPerfOutput(t *testing.T) {
 	dir := t.TempDir()
 	t.Run("F016 the parts of an ensemble", func(t *testing.T) {
 		out, _ := perfRun(t, 0, "-m", "pair", "-u", r.at("http"), "--request-count", "20", "-f", dir+"/pair.csv")
-		if _, parts, ok := strings.Cut(out, "Composing models:"); !ok || !strings.Contains(parts, "plain, version: 1\n") || !strings.Contains(parts, "Successful request count: 40\n") {
+		if _, parts, ok := strings.Cut(out, "Composing models:"); !ok ||
+			!strings.Contains(parts, "plain, version: 1\n") ||
+			!strings.Contains(parts, "Successful request count: 40\n") {
 			t.Errorf("report:\n%s", out)
 		}
 		whole, part := readCSV(t, dir+"/pair.csv")[0], readCSV(t, dir+"/plain_v1.pair.csv")[0]
@@ -212,7 +255,8 @@ func TestPerfOutput(t *testing.T) {
 		}
 	})
 	t.Run("F016 models that another one calls", func(t *testing.T) {
-		out, _ := perfRun(t, 0, "-m", "plain", "-u", r.at("http"), "--request-count", "5", "--bls-composing-models", "words:1,sums")
+		out, _ := perfRun(t, 0, "-m", "plain", "-u", r.at("http"), "--request-count", "5", "--bls-composing-models",
+			"words:1,sums")
 		if !strings.Contains(out, "words, version: 1\n") || !strings.Contains(out, "sums, version: 1\n") {
 			t.Errorf("report:\n%s", out)
 		}
@@ -222,12 +266,21 @@ func TestPerfOutput(t *testing.T) {
 			args []string
 			want string
 		}{
-			{nil, "Concurrency,Inferences/Second,Client Send,Network+Server Send/Recv,Server Queue,Server Compute Input,Server Compute Infer,Server Compute Output,Client Recv,p50 latency,p90 latency,p95 latency,p99 latency"},
-			{[]string{"--verbose-csv"}, "Concurrency,Inferences/Second,Client Send,Network+Server Send/Recv,Server Queue,Server Compute Input,Server Compute Infer,Server Compute Output,Client Recv,p50 latency,p90 latency,p95 latency,p99 latency,Avg latency,request/response,response wait"},
-			{[]string{"--request-rate-range", "20", "--percentile", "80", "--verbose-csv"}, "Request Rate,Inferences/Second,Client Send,Network+Server Send/Recv,Server Queue,Server Compute Input,Server Compute Infer,Server Compute Output,Client Recv,p50 latency,p80 latency,p90 latency,p95 latency,p99 latency,request/response,response wait"},
+			{nil, "Concurrency,Inferences/Second,Client Send,Network+Server Send/Recv,Server Queue,Server Compute " +
+				"Input,Server Compute Infer,Server Compute Output,Client Recv,p50 latency,p90 latency,p95 " +
+				"latency,p99 latency"},
+			{[]string{"--verbose-csv"},
+				"Concurrency,Inferences/Second,Client Send,Network+Server Send/Recv,Server Queue,Server Compute " +
+					"Input,Server Compute Infer,Server Compute Output,Client Recv,p50 latency,p90 latency,p95 " +
+					"latency,p99 latency,Avg latency,request/response,response wait"},
+			{[]string{"--request-rate-range", "20", "--percentile", "80", "--verbose-csv"},
+				"Request Rate,Inferences/Second,Client Send,Network+Server Send/Recv,Server Queue,Server Compute " +
+					"Input,Server Compute Infer,Server Compute Output,Client Recv,p50 latency,p80 latency,p90 " +
+					"latency,p95 latency,p99 latency,request/response,response wait"},
 		} {
 			path := dir + "/columns.csv"
-			perfRun(t, 0, append([]string{"-m", "plain", "-u", r.at("http"), "--request-count", "20", "-f", path}, tt.args...)...)
+			perfRun(t, 0, append([]string{"-m", "plain", "-u", r.at("http"), "--request-count", "20", "-f", path},
+				tt.args...)...)
 			b, err := os.ReadFile(path)
 			if head, _, _ := strings.Cut(string(b), "\n"); err != nil || head != tt.want {
 				t.Errorf("%q: columns\n%s\nwant\n%s", tt.args, head, tt.want)
@@ -236,7 +289,8 @@ func TestPerfOutput(t *testing.T) {
 	})
 	t.Run("F019 every request", func(t *testing.T) {
 		path := dir + "/export.json"
-		perfRun(t, 0, "-m", "seq", "-u", r.at("http"), "--request-count", "12", "--profile-export-file", path, "--input-data", "zero")
+		perfRun(t, 0, "-m", "seq", "-u", r.at("http"), "--request-count", "12", "--profile-export-file", path,
+			"--input-data", "zero")
 		b, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -262,31 +316,39 @@ func TestPerfOutput(t *testing.T) {
 			t.Fatalf("%s: %v", b, err)
 		}
 		e := doc.Experiments[0]
-		if e.Experiment.Mode != "concurrency" || e.Experiment.Value != 1 || len(e.Requests) != 12 || len(e.Bounds) != 2 {
+		if e.Experiment.Mode != "concurrency" || e.Experiment.Value != 1 || len(e.Requests) != 12 ||
+			len(e.Bounds) != 2 {
 			t.Fatalf("%+v", e)
 		}
 		for _, q := range e.Requests {
 			_, in := q.Inputs["INPUT"]
-			if len(q.Times) != 1 || len(q.Outputs) != 1 || q.Timestamp <= 0 || q.Times[0] < q.Timestamp || q.Sequence == 0 || !in {
+			if len(q.Times) != 1 || len(q.Outputs) != 1 || q.Timestamp <= 0 || q.Times[0] < q.Timestamp ||
+				q.Sequence == 0 || !in {
 				t.Errorf("request %+v", q)
 			}
 		}
-		if _, errs := perfRun(t, 3, "-m", "seq", "-u", r.at("http"), "--profile-export-file", path); !strings.Contains(errs, "is there already") {
+		if _, errs := perfRun(t, 3, "-m", "seq", "-u", r.at("http"), "--profile-export-file",
+			path); !strings.Contains(errs, "is there already") {
 			t.Errorf("stderr %s", errs)
 		}
 	})
 	t.Run("F020 metrics of the GPUs", func(t *testing.T) {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			io.WriteString(w, "nv_gpu_utilization{gpu_uuid=\"GPU-a\"} 0.5\nnv_gpu_memory_used_bytes{gpu_uuid=\"GPU-a\"} 1000\nnv_gpu_memory_total_bytes{gpu_uuid=\"GPU-a\"} 8000\n")
+			io.WriteString(w, "nv_gpu_utilization{gpu_uuid=\"GPU-a\"} "+
+				"0.5\nnv_gpu_memory_used_bytes{gpu_uuid=\"GPU-a\"} "+
+				"1000\nnv_gpu_memory_total_bytes{gpu_uuid=\"GPU-a\"} 8000\n")
 		}))
 		defer s.Close()
-		out, _ := perfRun(t, 0, "-m", "plain", "-u", r.at("http"), "--request-count", "5", "-f", dir+"/gpu.csv", "--verbose-csv", "--collect-metrics", "--metrics-url", s.URL, "--metrics-interval", "10")
+		out, _ := perfRun(t, 0, "-m", "plain", "-u", r.at("http"), "--request-count", "5", "-f", dir+"/gpu.csv",
+			"--verbose-csv", "--collect-metrics", "--metrics-url", s.URL, "--metrics-interval", "10")
 		row := readCSV(t, dir+"/gpu.csv")[0]
-		if row["Avg GPU Utilization"] != "GPU-a:0.5;" || row["Avg GPU Power Usage"] != "" || row["Max GPU Memory Usage"] != "GPU-a:1000;" || row["Total GPU Memory"] != "GPU-a:8000;" ||
+		if row["Avg GPU Utilization"] != "GPU-a:0.5;" || row["Avg GPU Power Usage"] != "" ||
+			row["Max GPU Memory Usage"] != "GPU-a:1000;" || row["Total GPU Memory"] != "GPU-a:8000;" ||
 			!strings.Contains(out, "GPU-a : 50%") {
 			t.Errorf("CSV %v, report\n%s", row, out)
 		}
-		perfRun(t, 0, "-m", "plain", "-u", r.at("http"), "--request-count", "5", "--collect-metrics", "--metrics-url", r.at("metrics")+"/metrics")
+		perfRun(t, 0, "-m", "plain", "-u", r.at("http"), "--request-count", "5", "--collect-metrics", "--metrics-url",
+			r.at("metrics")+"/metrics")
 	})
 	t.Run("an interrupt ends with what was measured", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -298,9 +360,11 @@ func TestPerfOutput(t *testing.T) {
 			}
 			return out.Write(b)
 		})
-		code := perfcmd.Run(ctx, &command.Env{Stdout: stop, Stderr: &errs}, []string{"-m", "plain", "-u", r.at("http"), "-v",
-			"--measurement-mode", "count_windows", "-r", "100000", "-s", "0", "-f", dir + "/cut.csv"})
-		if row := readCSV(t, dir+"/cut.csv"); code != 0 || len(row) != 1 || !strings.Contains(errs.String(), "interrupted") || !strings.Contains(out.String(), "Throughput: ") {
+		code := perfcmd.Run(ctx, &command.Env{Stdout: stop, Stderr: &errs},
+			[]string{"-m", "plain", "-u", r.at("http"), "-v",
+				"--measurement-mode", "count_windows", "-r", "100000", "-s", "0", "-f", dir + "/cut.csv"})
+		if row := readCSV(t, dir+"/cut.csv"); code != 0 || len(row) != 1 ||
+			!strings.Contains(errs.String(), "interrupted") || !strings.Contains(out.String(), "Throughput: ") {
 			t.Errorf("status %d, CSV %v\n%s%s", code, row, out.String(), errs.String())
 		}
 	})
@@ -340,7 +404,8 @@ func TestPerfRequests_F017(t *testing.T) {
 			heads, bodies = append(heads, req.Header), append(bodies, doc)
 			mu.Unlock()
 		}
-		out, err := http.NewRequestWithContext(req.Context(), req.Method, "http://"+r.at("http")+req.URL.Path, bytes.NewReader(body))
+		out, err := http.NewRequestWithContext(req.Context(), req.Method, "http://"+r.at("http")+req.URL.Path,
+			bytes.NewReader(body))
 		if err != nil {
 			t.Error(err)
 			return
@@ -361,7 +426,8 @@ func TestPerfRequests_F017(t *testing.T) {
 		}
 	}))
 	defer proxy.Close()
-	perfRun(t, 0, "-m", "plain", "-x", "1", "-u", proxy.URL, "--request-count", "3", "-H", "X-One: 1", "-HX-Two:2", "--request-parameter", "max_tokens:256:int", "--request-parameter", "mode:fast:string")
+	perfRun(t, 0, "-m", "plain", "-x", "1", "-u", proxy.URL, "--request-count", "3", "-H", "X-One: 1", "-HX-Two:2",
+		"--request-parameter", "max_tokens:256:int", "--request-parameter", "mode:fast:string")
 	if len(bodies) != 3 {
 		t.Fatalf("%d requests, want 3", len(bodies))
 	}
@@ -389,7 +455,8 @@ func TestPerfTLS_F013(t *testing.T) {
 		block, _ := pem.Decode(b)
 		return writeFiles(t, t.TempDir(), map[string]string{"x.der": string(block.Bytes)}) + "/x.der"
 	}
-	grpc := []string{"-i", "grpc", "-u", r.at("grpc"), "--ssl-grpc-use-ssl", "--ssl-grpc-private-key-file", key, "--ssl-grpc-certificate-chain-file", cert}
+	grpc := []string{"-i", "grpc", "-u", r.at("grpc"), "--ssl-grpc-use-ssl", "--ssl-grpc-private-key-file", key,
+		"--ssl-grpc-certificate-chain-file", cert}
 	https := []string{"-u", "https://" + r.at("http")}
 	named, _, _ := runSecure(t, authority, certstest.Leaf{Hosts: []string{"other.example"}}, false)
 	misnamed := []string{"-u", "https://" + named.at("http")}
@@ -402,14 +469,25 @@ func TestPerfTLS_F013(t *testing.T) {
 		{"grpc", append(grpc, "--ssl-grpc-root-certifications-file", root), ""},
 		{"grpc, another authority", append(grpc, "--ssl-grpc-root-certifications-file", foreign), "unknown authority"},
 		{"https", append(append(https, pair...), "--ssl-https-ca-certificates-file", root), ""},
-		{"https, DER", append(https, "--ssl-https-client-certificate-file", der(cert), "--ssl-https-client-certificate-type=DER", "--ssl-https-private-key-file", der(key), "--ssl-https-private-key-type=DER", "--ssl-https-ca-certificates-file", root), ""},
-		{"https, another authority", append(append(https, pair...), "--ssl-https-ca-certificates-file", foreign), "unknown authority"},
-		{"https, another authority, not verified", append(append(https, pair...), "--ssl-https-ca-certificates-file", foreign, "--ssl-https-verify-peer", "0", "--ssl-https-verify-host", "0"), ""},
-		{"https, another authority, the name alone verified", append(append(https, pair...), "--ssl-https-ca-certificates-file", foreign, "--ssl-https-verify-peer", "0"), ""},
+		{"https, DER", append(https, "--ssl-https-client-certificate-file", der(cert),
+			"--ssl-https-client-certificate-type=DER", "--ssl-https-private-key-file", der(key),
+			"--ssl-https-private-key-type=DER", "--ssl-https-ca-certificates-file", root), ""},
+		{"https, another authority", append(append(https, pair...), "--ssl-https-ca-certificates-file", foreign),
+			"unknown authority"},
+		{"https, another authority, not verified", append(append(https, pair...), "--ssl-https-ca-certificates-file",
+			foreign, "--ssl-https-verify-peer", "0", "--ssl-https-verify-host", "0"), ""},
+		{"https, another authority, the name alone verified",
+			append(append(https, pair...), "--ssl-https-ca-certificates-file", foreign, "--ssl-https-verify-peer", "0"),
+			""},
 		{"https, another name", append(append(misnamed, pair...), "--ssl-https-ca-certificates-file", root), "IP SANs"},
-		{"https, another name, the name alone verified", append(append(misnamed, pair...), "--ssl-https-ca-certificates-file", root, "--ssl-https-verify-peer", "0"), "IP SANs"},
-		{"https, another name, the chain alone verified", append(append(misnamed, pair...), "--ssl-https-ca-certificates-file", root, "--ssl-https-verify-host", "0"), ""},
-		{"https, the chain alone verified", append(append(https, pair...), "--ssl-https-ca-certificates-file", foreign, "--ssl-https-verify-host", "0"), "unknown authority"},
+		{"https, another name, the name alone verified",
+			append(append(misnamed, pair...), "--ssl-https-ca-certificates-file", root, "--ssl-https-verify-peer", "0"),
+			"IP SANs"},
+		{"https, another name, the chain alone verified",
+			append(append(misnamed, pair...), "--ssl-https-ca-certificates-file", root, "--ssl-https-verify-host", "0"),
+			""},
+		{"https, the chain alone verified", append(append(https, pair...), "--ssl-https-ca-certificates-file", foreign,
+			"--ssl-https-verify-host", "0"), "unknown authority"},
 		{"https without a certificate", append(https, "--ssl-https-ca-certificates-file", root), "certificate"},
 	} {
 		t.Run("F013 "+tt.name, func(t *testing.T) {

@@ -57,17 +57,20 @@ func tunedBy(t *testing.T, r *rig, path string) api.Tuning {
 	}
 }
 
-// The page's search is the command's: a real one, from the plan to the file in the repository, and there after a restart.
+// The page's search is the command's: a real one, from the plan to the file in the repository, and there after a
+// restart.
 func TestTuneOnThePage(t *testing.T) {
 	t.Setenv(asProgram, "1")
 	root := writeFiles(t, t.TempDir(), map[string]string{"n/1/x": "", "n/config.pbtxt": `backend: "identity"
-input { name: "INPUT0" data_type: TYPE_FP32 dims: 8 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 8 }`, "m/1/x": "", "m/config.pbtxt": `# mine
+input { name: "INPUT0" data_type: TYPE_FP32 dims: 8 }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 8 }`, "m/1/x": "", "m/config.pbtxt": `# mine
 backend: "identity"
 max_batch_size: 8
 input { name: "INPUT0" data_type: TYPE_FP32 dims: -1 }
 output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }
 `})
-	args := []string{"--model-repository=" + root, "--data-dir=" + t.TempDir(), "--load-model=m", "--load-model=n", "--backend-config=python,python=python3"}
+	args := []string{"--model-repository=" + root, "--data-dir=" + t.TempDir(), "--load-model=m", "--load-model=n",
+		"--backend-config=python,python=python3"}
 	r := runServer(t, "", args...)
 	const base = "/api/models/m/tunings"
 	config := filepath.Join(root, "m", "config.pbtxt")
@@ -78,17 +81,20 @@ output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }
 	if got := tunecmd.ServerOptions(r.c.args); !slices.Equal(got, []string{"--backend-config=python,python=python3"}) {
 		t.Errorf("the private servers get %q", got)
 	}
-	req := api.StartTuning{Search: "brute", MaxBatchSizes: "present", QueueDelays: "off", InstanceCounts: "3", Concurrency: "1,2", WindowMs: 50, Shapes: api.List[string]{"INPUT0:16"}}
+	req := api.StartTuning{Search: "brute", MaxBatchSizes: "present", QueueDelays: "off", InstanceCounts: "3",
+		Concurrency: "1,2", WindowMs: 50, Shapes: api.List[string]{"INPUT0:16"}}
 	plan := page[api.TuningPlan](t, r, 200, "POST", base+"/plan", req)
 	// Of instances the present one is there beside what is asked for.
 	if plan.Most != 4 || plan.Size != 4 || plan.LeastMs <= 0 || plan.MostMs < plan.LeastMs || len(plan.Axes) != 3 {
 		t.Errorf("plan %+v", plan)
 	}
 	for name, bad := range map[string]api.StartTuning{
-		"objective": {Objective: "speed"}, "optuna": {Search: "optuna"}, "none of": {InstanceCounts: "many"}, "16 rows": {Batch: 16},
+		"objective": {Objective: "speed"}, "optuna": {Search: "optuna"}, "none of": {InstanceCounts: "many"},
+		"16 rows":   {Batch: 16},
 		"than 1000": {Search: "brute"}, "want a min": {LatencyBudgetMs: -1},
 	} {
-		if got := page[api.Error](t, r, 400, "POST", base, bad); got.Code != api.CodeInvalid || !strings.Contains(got.Error, name) {
+		if got := page[api.Error](t, r, 400, "POST", base, bad); got.Code != api.CodeInvalid ||
+			!strings.Contains(got.Error, name) {
 			t.Errorf("%+v: %+v, want %q", bad, got, name)
 		}
 	}
@@ -98,22 +104,26 @@ output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }
 	}
 	one := fmt.Sprintf("%s/%d", base, started.ID)
 	got := tunedBy(t, r, one)
-	if got.State != api.TuningDone || got.Reason != "" || len(got.Trials) != 4 || got.Measured != 4 || got.Best == nil || got.Present == nil || got.Now != nil || len(got.Configs) != 2 {
+	if got.State != api.TuningDone || got.Reason != "" || len(got.Trials) != 4 || got.Measured != 4 ||
+		got.Best == nil || got.Present == nil || got.Now != nil || len(got.Configs) != 2 {
 		t.Fatalf("result %+v", got)
 	}
 	for _, trial := range got.Trials {
-		if trial.Failed != "" || trial.Rate <= 0 || trial.P99Us < trial.P50Us || trial.P50Us <= 0 || trial.MemoryBytes < 10<<20 || !trial.Keeps {
+		if trial.Failed != "" || trial.Rate <= 0 || trial.P99Us < trial.P50Us || trial.P50Us <= 0 ||
+			trial.MemoryBytes < 10<<20 || !trial.Keeps {
 			t.Errorf("trial %+v", trial)
 		}
 	}
-	if now := page[api.Tuning](t, r, 200, "GET", one+"?from=3", nil); len(now.Trials) != 1 || now.From != 3 || !reflect.DeepEqual(now.Trials[0], got.Trials[3]) {
+	if now := page[api.Tuning](t, r, 200, "GET", one+"?from=3", nil); len(now.Trials) != 1 || now.From != 3 ||
+		!reflect.DeepEqual(now.Trials[0], got.Trials[3]) {
 		t.Errorf("from the fourth trial: %+v", now)
 	}
 	if len(got.Configs[0].Changes) != 0 || len(got.Configs[1].Changes) == 0 || got.Configs[1].Changes[0].Model != "m" {
 		t.Fatalf("configurations %+v", got.Configs)
 	}
 	texts := page[api.TuningTexts](t, r, 200, "GET", one+"/configs/1", nil)
-	if len(texts.Texts) != 1 || texts.Texts[0].Before != string(before) || !strings.Contains(texts.Texts[0].After, "count: 3") || !strings.HasPrefix(texts.Texts[0].After, "# mine") {
+	if len(texts.Texts) != 1 || texts.Texts[0].Before != string(before) ||
+		!strings.Contains(texts.Texts[0].After, "count: 3") || !strings.HasPrefix(texts.Texts[0].After, "# mine") {
 		t.Errorf("texts %+v", texts)
 	}
 	if now, err := os.ReadFile(config); err != nil || string(now) != string(before) {
@@ -123,27 +133,32 @@ output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }
 	page[api.Error](t, r, 404, "GET", one+"/configs/2", nil)
 	page[api.Error](t, r, 400, "POST", one+"/apply", api.ApplyTuning{Config: 0})
 	applied := page[api.AppliedTuning](t, r, 200, "POST", one+"/apply", api.ApplyTuning{Config: 1})
-	if len(applied.Saves) != 1 || applied.Saves[0].Outcome != api.SaveLoaded || applied.Saves[0].Revision.Source != store.SourceTune {
+	if len(applied.Saves) != 1 || applied.Saves[0].Outcome != api.SaveLoaded ||
+		applied.Saves[0].Revision.Source != store.SourceTune {
 		t.Fatalf("applied %+v", applied)
 	}
 	if now, err := os.ReadFile(config); err != nil || string(now) != texts.Texts[0].After {
 		t.Errorf("applied as %q, %v", now, err)
 	}
-	if m := page[api.ModelDetail](t, r, 200, "GET", "/api/models/m", nil); m.Instances != 3 || m.State != api.StateReady {
+	if m := page[api.ModelDetail](t, r, 200, "GET", "/api/models/m", nil); m.Instances != 3 ||
+		m.State != api.StateReady {
 		t.Errorf("the model that serves: %d instances, %s", m.Instances, m.State)
 	}
 	revs := page[api.Revisions](t, r, 200, "GET", "/api/models/m/revisions", nil)
 	if len(revs.Revisions) != 1 || revs.Revisions[0].ID != applied.Saves[0].Revision.ID {
 		t.Errorf("revisions %+v", revs)
 	}
-	if again := page[api.Error](t, r, 409, "POST", one+"/apply", api.ApplyTuning{Config: 1}); !strings.Contains(again.Error, "in place already") {
+	if again := page[api.Error](t, r, 409, "POST", one+"/apply",
+		api.ApplyTuning{Config: 1}); !strings.Contains(again.Error, "in place already") {
 		t.Errorf("applied twice: %+v", again)
 	}
 
 	r.shutdown()
 	r = runServer(t, "", args...)
 	list := page[api.Tunings](t, r, 200, "GET", base, nil)
-	if len(list.Tunings) != 1 || list.Tunings[0].Applied != revs.Revisions[0].ID || list.Tunings[0].State != api.TuningDone || !reflect.DeepEqual(list.Tunings[0].Best, got.Best) || !list.Writable {
+	if len(list.Tunings) != 1 || list.Tunings[0].Applied != revs.Revisions[0].ID ||
+		list.Tunings[0].State != api.TuningDone || !reflect.DeepEqual(list.Tunings[0].Best, got.Best) ||
+		!list.Writable {
 		t.Errorf("after a restart: %+v", list)
 	}
 	if kept := page[api.Tuning](t, r, 200, "GET", one, nil); len(kept.Trials) != 4 {
@@ -151,10 +166,12 @@ output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }
 	}
 
 	page[api.Error](t, r, 404, "POST", base, api.StartTuning{With: api.List[string]{"nosuch"}})
-	both := page[api.Tuning](t, r, 202, "POST", base, api.StartTuning{With: api.List[string]{"n"}, Search: "brute", MaxBatchSizes: "present", QueueDelays: "present",
+	both := page[api.Tuning](t, r, 202, "POST", base, api.StartTuning{With: api.List[string]{"n"}, Search: "brute",
+		MaxBatchSizes: "present", QueueDelays: "present",
 		InstanceCounts: "present", Concurrency: "1", WindowMs: 50})
 	got = tunedBy(t, r, fmt.Sprintf("%s/%d", base, both.ID))
-	if got.State != api.TuningDone || len(got.Trials) != 1 || len(got.Trials[0].Models) != 2 || got.Trials[0].Models[1].Model != "n" || got.Trials[0].Models[1].Rate <= 0 {
+	if got.State != api.TuningDone || len(got.Trials) != 1 || len(got.Trials[0].Models) != 2 ||
+		got.Trials[0].Models[1].Model != "n" || got.Trials[0].Models[1].Rate <= 0 {
 		t.Errorf("of two models: %+v", got)
 	}
 }
@@ -190,7 +207,8 @@ func TestTuneOnThePageEndsWithTheServer(t *testing.T) {
 func TestPrivateServeUnderAnyName(t *testing.T) {
 	for _, name := range []string{"nereid", "/opt/tritonserver/bin/tritonserver"} {
 		var out, errs bytes.Buffer
-		if code := Main([]string{name, tunecmd.PrivateServe, "--nosuch=1"}, &out, &errs); code != 1 || !strings.Contains(errs.String(), tunecmd.PrivateServe+" --help lists the options") {
+		if code := Main([]string{name, tunecmd.PrivateServe, "--nosuch=1"}, &out, &errs); code != 1 ||
+			!strings.Contains(errs.String(), tunecmd.PrivateServe+" --help lists the options") {
 			t.Errorf("%s: status %d, %s%s", name, code, out.String(), errs.String())
 		}
 	}

@@ -93,7 +93,7 @@ func (s *surface) goal(seed uint64) Goal {
 			Min: base.Throughput * (.2 + 1.5*r.Float64())}}}
 	case 3:
 		g.Weights[LatencyP99] = .2 + r.Float64()
-		g.Constraints = []Constraint{{Metric: RAM, Max: (s.memory + s.perInst*(1+7*r.Float64())) / mega}}
+		g.Constraints = []Constraint{{Metric: RAM, Max: (s.memory + s.perInst*(1+7*r.Float64())) / 1e6}}
 	}
 	return g
 }
