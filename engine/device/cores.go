@@ -5,27 +5,23 @@ import (
 	"time"
 )
 
-const (
-	// coresEvery is how long an answer of Cores.Busy holds.
-	coresEvery = 50 * time.Millisecond
-	// spareCore is how much of one core must be idle for work to find a core at once.
-	spareCore = 0.5
-)
+// minIdle is the share of one core that must be idle for the cores not to be busy.
+const minIdle = 0.5
 
-// Cores says whether the cores that this process may use have time to spare. The zero value is not ready: see NewCores.
+// Cores reports whether the cores that this process may use are busy. NewCores makes one.
 type Cores struct {
-	read  func() (idle time.Duration, ok bool) // of all cores together, since some moment
+	read  func() (idle time.Duration, ok bool) // of all cores together, since some time
 	since time.Time
-	next  atomic.Int64 // nanoseconds after since
+	next  atomic.Int64 // nanoseconds after since, when the answer is no longer valid
 	busy  atomic.Bool
-	last  struct { // of the goroutine that moved next on
+	last  struct { // only the goroutine that has reading uses it
 		at, idle time.Duration
 		ok       bool
 	}
-	turn atomic.Bool // somebody reads
+	reading atomic.Bool // a goroutine reads
 }
 
-// NewCores watches the cores of this machine. read is for tests; nil: what the system counts.
+// NewCores observes the cores of this machine. read is for tests; nil: the system's counters.
 func NewCores(read func() (idle time.Duration, ok bool)) *Cores {
 	if read == nil {
 		read = idleTime
@@ -35,19 +31,19 @@ func NewCores(read func() (idle time.Duration, ok bool)) *Cores {
 	return c
 }
 
-// Busy reports whether less than half a core was idle of late. It looks at most every 50 ms, by itself, and costs some
-// nanoseconds between. Where the system does not tell, and until it has looked twice, the cores count as busy. Safe for
-// concurrent use.
+// Busy reports whether less than half a core was idle recently. It reads the system's counters at most every 50 ms;
+// in between it takes some nanoseconds. Until the counters have been read twice, and on systems without them, the
+// cores are busy. Busy is safe for concurrent use.
 func (c *Cores) Busy() bool {
 	now := time.Since(c.since)
-	if int64(now) < c.next.Load() || !c.turn.CompareAndSwap(false, true) {
+	if int64(now) < c.next.Load() || !c.reading.CompareAndSwap(false, true) {
 		return c.busy.Load()
 	}
-	defer c.turn.Store(false)
-	c.next.Store(int64(now + coresEvery))
+	defer c.reading.Store(false)
+	c.next.Store(int64(now + busyInterval))
 	idle, ok := c.read()
-	if ok && c.last.ok && now-c.last.at < 20*coresEvery { // else it is old: what was then says little of now
-		c.busy.Store(float64(idle-c.last.idle) < spareCore*float64(now-c.last.at))
+	if ok && c.last.ok && now-c.last.at < 20*busyInterval { // older counters say nothing about the present
+		c.busy.Store(float64(idle-c.last.idle) < minIdle*float64(now-c.last.at))
 	}
 	c.last.at, c.last.idle, c.last.ok = now, idle, ok
 	return c.busy.Load()

@@ -12,14 +12,14 @@ func TestCoresAreBusyUnlessHalfOfOneIsIdle(t *testing.T) {
 		reads, ok := 0, true
 		c := NewCores(func() (time.Duration, bool) { reads++; return idle, ok })
 		look := func(spent time.Duration) bool {
-			time.Sleep(coresEvery)
+			time.Sleep(busyInterval)
 			idle += spent
 			return c.Busy()
 		}
 		if !look(0) {
 			t.Error("idle before anything was measured")
 		}
-		if look(coresEvery) {
+		if look(busyInterval) {
 			t.Error("busy with a whole core idle")
 		}
 		before := reads
@@ -31,11 +31,11 @@ func TestCoresAreBusyUnlessHalfOfOneIsIdle(t *testing.T) {
 		if reads != before {
 			t.Errorf("%d reads without time passing", reads-before)
 		}
-		if !look(coresEvery / 4) {
+		if !look(busyInterval / 4) {
 			t.Error("not busy with a quarter of a core idle")
 		}
-		look(coresEvery)
-		if ok = false; look(coresEvery) {
+		look(busyInterval)
+		if ok = false; look(busyInterval) {
 			t.Error("the answer changed although the system did not tell")
 		}
 	})

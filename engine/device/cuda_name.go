@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// CUDAName is how CUDA_VISIBLE_DEVICES of another process names the GPU that has a number here: what this process's own list,
-// where it has one, has in that place.
+// CUDAName returns the name of a GPU for CUDA_VISIBLE_DEVICES of another process. number is the GPU's number in this
+// process, whose own CUDA_VISIBLE_DEVICES may number GPUs in another way.
 func CUDAName(number int) string {
 	if list, ok := os.LookupEnv("CUDA_VISIBLE_DEVICES"); ok {
 		if names := strings.Split(list, ","); number < len(names) {

@@ -1,3 +1,3 @@
-// Package device knows the machine that models run on: its CPUs and its GPUs. It places nothing itself: package instance
-// does, from what this package says. It starts no goroutine.
+// Package device describes the machine that models run on: its CPUs and its GPUs. Package instance uses it to place
+// models. It starts no goroutine.
 package device

@@ -2,5 +2,5 @@
 
 package device
 
-// groupOf returns the process itself: there are no groups.
+// groupOf returns the process itself, because the system has no groups.
 func groupOf(pid int) int { return pid }

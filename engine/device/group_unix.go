@@ -4,7 +4,7 @@ package device
 
 import "syscall"
 
-// groupOf returns the process group of a process, -1 for one that is not there.
+// groupOf returns the process group of a process, -1 if there is no such process.
 func groupOf(pid int) int {
 	group, err := syscall.Getpgid(pid)
 	if err != nil {

@@ -2,12 +2,12 @@ package device
 
 import "time"
 
-// HostUse is what the machine does besides its GPUs. What the system does not tell is zero.
+// HostUse is the use of the machine's cores and memory. What the system does not report is zero.
 type HostUse struct {
-	// Busy and Total are the time that all cores together have worked, and have had, since some moment: the share of the
-	// machine that worked between two readings is the quotient of their differences.
+	// Busy is the time that all cores together were busy, and Total that which has passed for them, since some time.
+	// The quotient of their differences between two readings is the share of the machine that was busy.
 	Busy, Total time.Duration
-	// Memory is what there is for this process: the machine's, or what its control group may have if that is less. Free is
-	// what could still be had of it.
+	// Memory is the memory that this process may use: the machine's, or the limit of the control group if that is less.
+	// Free is the available part of it. Both are in bytes.
 	Memory, Free int64
 }

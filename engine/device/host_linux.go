@@ -9,7 +9,10 @@ import (
 	"nereid/engine/system/cgroup"
 )
 
-// Host reads what the machine does now. Sources of the formats: proc(5), /proc/stat and /proc/meminfo.
+// tick is the unit of /proc/stat: USER_HZ is 100 on every architecture that Go supports.
+const tick = 10 * time.Millisecond
+
+// Host returns the current use of the machine. Sources of the formats: proc(5), /proc/stat and /proc/meminfo.
 func Host() HostUse {
 	var u HostUse
 	if b, err := os.ReadFile("/proc/stat"); err == nil {
@@ -22,7 +25,28 @@ func Host() HostUse {
 	return u
 }
 
-// parseStat reads the line "cpu": user, nice, system, idle, iowait, irq, softirq, steal; guests count as user already.
+// idleTime returns the idle time of all cores together. It allocates nothing but the file.
+func idleTime() (time.Duration, bool) {
+	f, err := os.Open("/proc/stat")
+	if err != nil {
+		return 0, false
+	}
+	defer f.Close() // read only
+	var line [256]byte
+	n, err := f.Read(line[:])
+	if err != nil {
+		return 0, false
+	}
+	return parseIdle(line[:n])
+}
+
+func parseIdle(b []byte) (time.Duration, bool) {
+	busy, total := parseStat(b)
+	return total - busy, total > 0
+}
+
+// parseStat reads the line "cpu": user, nice, system, idle, iowait, irq, softirq, steal. The time of guests is in
+// user. It returns 0 for another format.
 func parseStat(b []byte) (busy, total time.Duration) {
 	b, _, _ = bytes.Cut(b, []byte("\n"))
 	f := bytes.Fields(b)

@@ -2,5 +2,9 @@
 
 package device
 
-// Host knows nothing on this system yet.
+import "time"
+
+// Host returns the zero value: it is not implemented for this system.
 func Host() HostUse { return HostUse{} }
+
+func idleTime() (time.Duration, bool) { return 0, false }

@@ -1,6 +1,7 @@
 package device
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -10,10 +11,10 @@ import (
 	"time"
 )
 
-// GPU is one that this process may use.
+// GPU is a GPU that this process may use.
 type GPU struct {
-	// Index is the number that models and options give it: its place among those that this process may use, as CUDA
-	// counts them.
+	// Index is its number in the configuration of models and in options: its place among those that this process may
+	// use, as in CUDA.
 	Index int
 	// Physical is its number on the machine, or in the container, as nvidia-smi shows it.
 	Physical int
@@ -26,10 +27,10 @@ type GPU struct {
 	MemoryBytes  uint64
 }
 
-// Capability returns the compute capability as Triton compares it: 8.6.
+// Capability returns the compute capability as one number, as Triton compares it: 8.6.
 func (g GPU) Capability() float64 { return float64(g.Major) + float64(g.Minor)/10 }
 
-// Reading is what a GPU does now. What the driver does not tell of a card is missing in Known.
+// Reading is the current state of a GPU. Figures that the driver does not report are missing in Known.
 type Reading struct {
 	Utilization             float64 // 0 to 1
 	MemoryUsed, MemoryTotal uint64  // bytes
@@ -52,32 +53,32 @@ const (
 	HasTemperature
 )
 
-// Driver gives access to the GPUs of the machine. Safe for concurrent use.
+// Driver gives access to the GPUs of the machine. Its methods must be safe for concurrent use.
 type Driver interface {
-	// GPUs lists all, by PCI address; Index is not set.
+	// GPUs returns all GPUs, sorted by PCI address. Index is not set.
 	GPUs() ([]GPU, error)
-	// Read reads one. An error says that the card cannot be reached.
+	// Read returns the state of one. An error means that it cannot be reached.
 	Read(uuid string) (Reading, error)
 	Close() error
 }
 
-// DefaultMinCapability is the least compute capability that is used unless an option says otherwise; as in Triton.
+// DefaultMinCapability is the default of the least compute capability that is used. It is Triton's.
 const DefaultMinCapability = 6.0
 
-// Options say which GPUs count.
+// Options choose the GPUs.
 type Options struct {
-	// Driver is nil on a machine without.
+	// Driver is nil on a machine without GPUs.
 	Driver Driver
-	// Visible is CUDA_VISIBLE_DEVICES; nil: it is not set, and all are.
+	// Visible is the value of CUDA_VISIBLE_DEVICES; nil: it is not set, and all GPUs are visible.
 	Visible *string
-	// MinCapability: those below are left alone.
+	// MinCapability is the least compute capability that is used.
 	MinCapability float64
-	// ReadEvery is how old a reading may be. 0: 2 s.
+	// ReadEvery is the greatest age of a reading. 0: 2 s.
 	ReadEvery time.Duration
 	Log       *slog.Logger
 }
 
-// Machine is the GPUs that models may use. Safe for concurrent use. A nil Machine has none.
+// Machine is the set of GPUs that models may use. Its methods are safe for concurrent use. A nil Machine has none.
 type Machine struct {
 	o    Options
 	gpus []GPU
@@ -89,17 +90,15 @@ type Machine struct {
 	read     time.Time
 	readings []Reading
 	errs     []error
-	energy   []float64 // of each at the first reading
+	energy   []float64 // of each GPU at the first reading
 }
 
-// NewMachine looks at the GPUs once; they do not change while the process runs, as for CUDA.
+// NewMachine finds the GPUs. As for CUDA, the set does not change while the process runs.
 func NewMachine(o Options) (*Machine, error) {
 	if o.Driver == nil {
 		return &Machine{o: o}, nil
 	}
-	if o.ReadEvery == 0 {
-		o.ReadEvery = 2 * time.Second
-	}
+	o.ReadEvery = cmp.Or(o.ReadEvery, defaultReadInterval)
 	all, err := o.Driver.GPUs()
 	if err != nil {
 		return nil, fmt.Errorf("the GPUs cannot be listed: %w", err)
@@ -110,14 +109,14 @@ func NewMachine(o Options) (*Machine, error) {
 	visible := all
 	if o.Visible != nil {
 		if visible, err = choose(all, *o.Visible); err != nil {
-			o.Log.Warn("CUDA_VISIBLE_DEVICES is not as it should be", "value", *o.Visible, "err", err, "gpus", len(visible))
+			o.Log.Warn("CUDA_VISIBLE_DEVICES is wrong", "value", *o.Visible, "err", err, "gpus", len(visible))
 		}
 	}
 	m := &Machine{o: o, loads: loads{now: map[int]int{}, begun: map[int]int{}}}
 	for i, g := range visible {
 		g.Index = i
 		if g.Capability()+1e-9 < o.MinCapability {
-			o.Log.Warn("a GPU is left alone: its compute capability is below --min-supported-compute-capability",
+			o.Log.Warn("a GPU is not used: its compute capability is below --min-supported-compute-capability",
 				"gpu", i, "uuid", g.UUID, "name", g.Name, "capability", g.Capability(), "minimum", o.MinCapability)
 			continue
 		}
@@ -127,8 +126,9 @@ func NewMachine(o Options) (*Machine, error) {
 	return m, nil
 }
 
-// choose returns those that CUDA_VISIBLE_DEVICES names, in its order: by number or by the beginning of the UUID. As for
-// CUDA, what comes after a name that fits none is not seen, and naming one twice hides all. The error says so.
+// choose returns the GPUs that CUDA_VISIBLE_DEVICES names, in its order: by number or by the beginning of the UUID.
+// As in CUDA, GPUs after an unknown name are not visible, and a GPU that is named twice hides all. Both return an
+// error.
 func choose(all []GPU, value string) ([]GPU, error) {
 	var list []GPU
 	if strings.TrimSpace(value) == "" {
@@ -139,7 +139,7 @@ func choose(all []GPU, value string) ([]GPU, error) {
 		i := -1
 		if n, err := strconv.Atoi(name); err == nil {
 			if n < 0 {
-				return list, nil // the usual way to end the list
+				return list, nil // a common way to end the list
 			}
 			i = n
 		} else if strings.HasPrefix(name, "GPU-") {
@@ -161,7 +161,7 @@ func choose(all []GPU, value string) ([]GPU, error) {
 	return list, nil
 }
 
-// GPUs returns those that models may use, by Index. The caller must not change them.
+// GPUs returns the GPUs that models may use, sorted by Index. The caller must not change the slice.
 func (m *Machine) GPUs() []GPU {
 	if m == nil {
 		return nil
@@ -169,7 +169,7 @@ func (m *Machine) GPUs() []GPU {
 	return m.gpus
 }
 
-// IDs returns the numbers of GPUs.
+// IDs returns their numbers.
 func (m *Machine) IDs() (ids []int32) {
 	for _, g := range m.GPUs() {
 		ids = append(ids, int32(g.Index))
@@ -185,9 +185,9 @@ func (m *Machine) MinCapability() float64 {
 	return m.o.MinCapability
 }
 
-// Readings returns what each of GPUs does, no older than Options.ReadEvery, and why one could not be read, nil if it could.
-// Energy counts from the start of this process. A card that falls off the bus is told of once in the log, and again when it
-// is back.
+// Readings returns the state of each GPU, and for one that cannot be read the error. The readings are not older than
+// Options.ReadEvery. Energy counts from the start of this process. A GPU that can no longer be reached is logged
+// once, and again when it can be reached.
 func (m *Machine) Readings() ([]Reading, []error) {
 	if m == nil || len(m.gpus) == 0 {
 		return nil, nil
@@ -211,7 +211,7 @@ func (m *Machine) Readings() ([]Reading, []error) {
 			m.o.Log.Info("a GPU can be reached again", "gpu", g.Index, "uuid", g.UUID, "name", g.Name)
 		}
 		if r.Known&HasEnergy != 0 {
-			if m.energy[i] == 0 || r.Energy < m.energy[i] { // the first time, or the driver was loaded anew
+			if m.energy[i] == 0 || r.Energy < m.energy[i] { // the first time, or the driver was loaded again
 				m.energy[i] = r.Energy
 			}
 			r.Energy -= m.energy[i]
@@ -221,25 +221,27 @@ func (m *Machine) Readings() ([]Reading, []error) {
 	return slices.Clone(m.readings), slices.Clone(m.errs)
 }
 
-// MemoryShare returns how much of a GPU's memory is in use, 0 to 1; ok is false if that is not known.
+// MemoryShare returns the share of a GPU's memory that is in use, 0 to 1. ok is false if that is not known.
 func (m *Machine) MemoryShare(index int) (share float64, ok bool) {
-	if m == nil {
+	r, ok := m.memory(index)
+	if !ok || r.MemoryTotal == 0 {
 		return 0, false
 	}
-	for _, g := range m.gpus {
-		if g.Index != index {
-			continue
-		}
-		r, err := m.o.Driver.Read(g.UUID)
-		if err != nil || r.Known&HasMemory == 0 || r.MemoryTotal == 0 {
-			return 0, false
-		}
-		return float64(r.MemoryUsed) / float64(r.MemoryTotal), true
-	}
-	return 0, false
+	return float64(r.MemoryUsed) / float64(r.MemoryTotal), true
 }
 
-// Close lets go of the driver.
+// memory reads the state of a GPU from the driver. ok is false if its memory is not known.
+func (m *Machine) memory(index int) (r Reading, ok bool) {
+	for _, g := range m.GPUs() {
+		if g.Index == index {
+			r, err := m.o.Driver.Read(g.UUID)
+			return r, err == nil && r.Known&HasMemory != 0
+		}
+	}
+	return r, false
+}
+
+// Close closes the driver.
 func (m *Machine) Close() error {
 	if m == nil || m.o.Driver == nil {
 		return nil

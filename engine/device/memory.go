@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// ErrNotTold is what a driver answers that does not tell what processes take of a card.
-var ErrNotTold = errors.New("the driver does not tell what processes take")
+// ErrNotReported is returned by a driver that does not report the GPU memory of processes.
+var ErrNotReported = errors.New("the driver does not report the memory of processes")
 
-// ProcessReader is a Driver that knows what processes take of a card's memory.
+// ProcessReader is a Driver that reports how much of a GPU's memory processes use.
 type ProcessReader interface {
-	// Processes returns the bytes by process. Errors: ErrNotTold; or the card cannot be reached.
+	// Processes returns the bytes by process. Errors: ErrNotReported, others if the GPU cannot be reached.
 	Processes(uuid string) (map[int]uint64, error)
 }
 
-// GroupMemory returns what process groups take of each GPU on which they take something, by Index. A process of a model leads
-// a group, which those that it starts belong to. The driver is asked unless it just was. Where that does not tell, or counts
-// processes in another namespace than this one, nothing is found.
+// GroupMemory returns the bytes of GPU memory that process groups use, by the Index of the GPU. GPUs without such
+// memory are missing. A process of a model leads a group, to which the processes belong that it starts. The result is
+// empty if the driver does not report it, or numbers processes in another namespace.
 func (m *Machine) GroupMemory(groups []int) map[int]int64 {
 	if m == nil || len(groups) == 0 {
 		return nil
@@ -38,10 +38,7 @@ func (m *Machine) GroupMemory(groups []int) map[int]int64 {
 	return found
 }
 
-// justNow is how old what processes take may be: who asks for many models asks the driver once.
-const justNow = 20 * time.Millisecond
-
-// tally is what process groups took of each GPU, in the order of Machine.gpus.
+// tally is the memory of process groups on each GPU, in the order of Machine.gpus.
 type tally struct {
 	mu  sync.Mutex // guards all below
 	at  time.Time
@@ -56,15 +53,15 @@ func (m *Machine) groups() []map[int]int64 {
 	t := &m.tally
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.all != nil && time.Since(t.at) < justNow {
+	if t.all != nil && time.Since(t.at) < processInterval {
 		return t.all
 	}
-	t.all = make([]map[int]int64, len(m.gpus)) // the old ones may be in use
+	t.all = make([]map[int]int64, len(m.gpus)) // callers may use the old one
 	for i, g := range m.gpus {
 		t.all[i] = map[int]int64{}
 		all, err := driver.Processes(g.UUID)
 		if err != nil {
-			continue // Readings says what is wrong with the card
+			continue // Readings reports what is wrong with the GPU
 		}
 		for pid, n := range all {
 			t.all[i][groupOf(pid)] += int64(n)
@@ -74,22 +71,22 @@ func (m *Machine) groups() []map[int]int64 {
 	return t.all
 }
 
-// loads counts what is loaded onto GPUs, by Index, so that what one load takes can be told from another's.
+// loads counts the loads onto GPUs, by Index, so that the memory of one can be distinguished from that of another.
 type loads struct {
 	mu    sync.Mutex
-	now   map[int]int // that have begun and not ended
-	begun map[int]int
+	now   map[int]int // loads that have begun and not ended
+	begun map[int]int // loads that have begun
 }
 
-// Watch is one load onto GPUs that is watched.
+// Watch measures one load onto GPUs.
 type Watch struct {
 	m      *Machine
-	before map[int]int64 // of the GPUs that can still be told apart
+	before map[int]int64 // bytes in use before the load, of GPUs without another load
 	begun  map[int]int
 	gpus   []int
 }
 
-// Watch begins to watch the memory of GPUs while something is loaded there. The caller calls End once.
+// Watch begins to measure the memory that a load onto GPUs takes. The caller must call End once.
 func (m *Machine) Watch(gpus []int) *Watch {
 	w := &Watch{m: m, gpus: gpus, before: map[int]int64{}, begun: map[int]int{}}
 	if m == nil {
@@ -102,15 +99,16 @@ func (m *Machine) Watch(gpus []int) *Watch {
 		m.loads.begun[i]++
 		w.begun[i] = m.loads.begun[i]
 		m.loads.mu.Unlock()
-		if n, ok := m.memoryUsed(i); ok && alone {
-			w.before[i] = n
+		if r, ok := m.memory(i); ok && alone {
+			w.before[i] = int64(r.MemoryUsed)
 		}
 	}
 	return w
 }
 
-// End returns by how much the memory in use of the GPUs has grown since Watch: of those onto which nothing else was loaded
-// meanwhile, and whose memory did not shrink. What other programs do there is counted, too. GroupMemory asks the driver anew.
+// End returns by how many bytes the memory in use of the GPUs has grown since Watch. GPUs are missing if something
+// else was loaded onto them, or if their memory has shrunk. The memory of other programs is included. The next
+// GroupMemory reads from the driver.
 func (w *Watch) End() map[int]int64 {
 	grown := map[int]int64{}
 	if w.m == nil {
@@ -120,27 +118,14 @@ func (w *Watch) End() map[int]int64 {
 	w.m.tally.all = nil
 	w.m.tally.mu.Unlock()
 	for _, i := range w.gpus {
-		n, ok := w.m.memoryUsed(i)
+		r, ok := w.m.memory(i)
 		w.m.loads.mu.Lock()
 		w.m.loads.now[i]--
 		alone := w.m.loads.begun[i] == w.begun[i]
 		w.m.loads.mu.Unlock()
-		if before, was := w.before[i]; ok && was && alone && n >= before {
-			grown[i] = n - before
+		if before, was := w.before[i]; ok && was && alone && int64(r.MemoryUsed) >= before {
+			grown[i] = int64(r.MemoryUsed) - before
 		}
 	}
 	return grown
-}
-
-// memoryUsed asks the driver how much of a GPU's memory is in use.
-func (m *Machine) memoryUsed(index int) (int64, bool) {
-	i := slices.IndexFunc(m.gpus, func(g GPU) bool { return g.Index == index })
-	if i < 0 {
-		return 0, false
-	}
-	r, err := m.o.Driver.Read(m.gpus[i].UUID)
-	if err != nil || r.Known&HasMemory == 0 {
-		return 0, false
-	}
-	return int64(r.MemoryUsed), true
 }

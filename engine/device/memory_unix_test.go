@@ -22,7 +22,7 @@ type told struct {
 func (d told) Processes(uuid string) (map[int]uint64, error) {
 	all, ok := d.processes[uuid]
 	if !ok {
-		return nil, ErrNotTold
+		return nil, ErrNotReported
 	}
 	return all, nil
 }
@@ -93,7 +93,7 @@ func TestGroupMemory(t *testing.T) {
 	if got := (*Machine)(nil).GroupMemory([]int{leader}); got != nil {
 		t.Errorf("without GPUs: %v", got)
 	}
-	if _, err := d.Processes("GPU-x"); !errors.Is(err, ErrNotTold) {
+	if _, err := d.Processes("GPU-x"); !errors.Is(err, ErrNotReported) {
 		t.Error(err)
 	}
 }
@@ -110,7 +110,7 @@ func TestGroupMemoryAsksOnce(t *testing.T) {
 				t.Errorf("GroupMemory = %v, want %d", got, want)
 			}
 			all[syscall.Getpid()] = 6
-			time.Sleep(justNow / 2)
+			time.Sleep(processInterval / 2)
 		}
 		all[syscall.Getpid()] = 7
 		m.Watch(nil).End()

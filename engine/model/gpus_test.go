@@ -91,7 +91,7 @@ func (d *meter) Read(uuid string) (device.Reading, error) {
 }
 func (d *meter) Processes(uuid string) (map[int]uint64, error) {
 	if d.processes == nil || uuid != "1" {
-		return nil, device.ErrNotTold
+		return nil, device.ErrNotReported
 	}
 	return d.processes, nil
 }

@@ -8,7 +8,7 @@ package cuda
 #include <stdint.h>
 #include <string.h>
 
-// Of the archive that build/setup/cuda.py makes.
+// In the archive that build/setup/cuda.py makes.
 extern int nereid_cuda_open(const char **why);
 
 static CUresult ipc_open(CUdeviceptr *p, const void *handle) {
@@ -17,15 +17,18 @@ static CUresult ipc_open(CUdeviceptr *p, const void *handle) {
 	return cuIpcOpenMemHandle(p, h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 }
 
-// Copies and waits. Host addresses come as numbers: they are of C memory, of mappings or of Go's, and no copy is under way
-// when the call returns.
+// Copies and waits. Host addresses are numbers, because they may be of C memory, of a mapping or of Go memory. No
+// copy is running when the call returns.
 static CUresult copy(CUdeviceptr p, uintptr_t host, size_t n, void *stream, int to_device) {
-	CUresult queued = to_device ? cuMemcpyHtoDAsync(p, (const void *)host, n, stream) : cuMemcpyDtoHAsync((void *)host, p, n, stream);
+	CUresult queued = to_device ? cuMemcpyHtoDAsync(p, (const void *)host, n, stream)
+	                            : cuMemcpyDtoHAsync((void *)host, p, n, stream);
 	CUresult done = cuStreamSynchronize(stream);
 	return queued != CUDA_SUCCESS ? queued : done;
 }
 
-static CUresult copy_within(CUdeviceptr to, CUdeviceptr from, size_t n, void *stream) { return cuMemcpyDtoDAsync(to, from, n, stream); }
+static CUresult copy_within(CUdeviceptr to, CUdeviceptr from, size_t n, void *stream) {
+	return cuMemcpyDtoDAsync(to, from, n, stream);
+}
 
 static CUresult pin(uintptr_t *p, size_t n) {
 	void *at = NULL;
@@ -38,6 +41,7 @@ static CUresult unpin(uintptr_t p) { return cuMemFreeHost((void *)p); }
 import "C"
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -50,7 +54,7 @@ import (
 	"nereid/engine/shm"
 )
 
-// Result is an error of CUDA's driver, a CUresult. Its text is the driver's.
+// Result is an error of CUDA's driver, a CUresult, with the driver's text.
 type Result int
 
 const (
@@ -84,7 +88,7 @@ func result(r C.CUresult) error {
 	return Result(r)
 }
 
-// of turns an error of cu's into a Result. Its type there is a number that is not exported.
+// of turns an error of package cu into a Result. Its type there is an integer type that is not exported.
 func of(err error) error {
 	cause := err
 	for next := err; next != nil; next = errors.Unwrap(next) {
@@ -96,7 +100,7 @@ func of(err error) error {
 	return err
 }
 
-// load loads the driver's library and initializes CUDA. Not safe for concurrent use.
+// load loads the driver's library and initializes CUDA. It is not safe for concurrent use.
 func load() error {
 	var why *C.char
 	switch r := C.nereid_cuda_open(&why); {
@@ -126,26 +130,26 @@ func copyAt(p cu.DevicePtr, host []byte, s cu.Stream, toDevice bool) error {
 	if toDevice {
 		to = 1
 	}
-	r := C.copy(C.CUdeviceptr(p), C.uintptr_t(uintptr(unsafe.Pointer(unsafe.SliceData(host)))), C.size_t(len(host)), unsafe.Pointer(s.C()), to)
+	address := C.uintptr_t(uintptr(unsafe.Pointer(unsafe.SliceData(host))))
+	r := C.copy(C.CUdeviceptr(p), address, C.size_t(len(host)), unsafe.Pointer(s.C()), to)
 	runtime.KeepAlive(host)
 	return result(r)
 }
 
-// copyWithin makes copies within a device and waits.
+// copyWithin copies within a device and waits.
 func copyWithin(list []gpumem.Copy, s cu.Stream) error {
 	var failed error
 	for _, c := range list {
 		if c.Size == 0 {
 			continue
 		}
-		if failed = result(C.copy_within(C.CUdeviceptr(c.To), C.CUdeviceptr(c.From), C.size_t(c.Size), unsafe.Pointer(s.C()))); failed != nil {
+		r := C.copy_within(C.CUdeviceptr(c.To), C.CUdeviceptr(c.From), C.size_t(c.Size), unsafe.Pointer(s.C()))
+		if failed = result(r); failed != nil {
 			break
 		}
 	}
-	if err := result(C.cuStreamSynchronize(C.CUstream(unsafe.Pointer(s.C())))); failed == nil { // also for those that were queued
-		failed = err
-	}
-	return failed
+	done := result(C.cuStreamSynchronize(C.CUstream(unsafe.Pointer(s.C())))) // also after an error, for the queued copies
+	return cmp.Or(failed, done)
 }
 
 // pin allocates page-locked memory of the host, for all contexts.

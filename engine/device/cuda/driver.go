@@ -37,8 +37,8 @@ var _ shm.Importer = (*Driver)(nil)
 // New returns a driver that is not loaded yet. The caller closes it after the registry that uses it.
 func New(log *slog.Logger) *Driver { return &Driver{log: log, contexts: map[int64]*primary{}} }
 
-// primary is a device's primary context, the one that CUDA's runtime uses as well. It is held until the driver is closed and
-// no region is left: making one takes a good part of a second.
+// primary is a device's primary context, the one that CUDA's runtime uses as well. It is held until the driver is
+// closed and no region is left: making one takes a good part of a second.
 type primary struct {
 	device cu.Device
 	ctx    cu.CUContext
@@ -62,8 +62,9 @@ func (p *primary) in(f func() error) error {
 	return err
 }
 
-// Import opens memory; see shm.Importer. Devices are numbered as CUDA numbers them in this process. Errors: shm.ErrNoGPU
-// where there is no driver or no device, shm.ErrBeyond for a size that the memory does not have, else CUDA's.
+// Import opens memory; see shm.Importer. Devices are numbered as CUDA numbers them in this process. Errors:
+// shm.ErrNoGPU where there is no driver or no device, shm.ErrBeyond for a size that the memory does not have, else
+// CUDA's.
 func (d *Driver) Import(handle [shm.HandleSize]byte, device int64, size uint64) (shm.Memory, error) {
 	p, err := d.retain(device)
 	if err != nil {
@@ -160,8 +161,8 @@ func (d *Driver) Close() {
 	}
 }
 
-// memory is a region of device memory. Copies of one region run one after the other, on a stream of its own, so that they do
-// not wait for what models compute.
+// memory is a region of device memory. Copies of one region run one after the other, on a stream of its own, so that
+// they do not wait for what models compute.
 type memory struct {
 	driver  *Driver
 	primary *primary

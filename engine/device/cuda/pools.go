@@ -12,7 +12,8 @@ import (
 
 var _ gpumem.Driver = (*Driver)(nil)
 
-// Pin allocates page-locked memory of the host; see gpumem.Driver. It belongs to the first GPU's context, and all can use it.
+// Pin allocates page-locked memory of the host; see gpumem.Driver. It belongs to the first GPU's context, and all can
+// use it.
 func (d *Driver) Pin(n int) (uintptr, func() error, error) {
 	return d.take(0, func() (uintptr, error) { return pin(n) }, unpin)
 }

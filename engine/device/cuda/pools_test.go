@@ -123,8 +123,8 @@ func TestNoMemoryToBeHad(t *testing.T) {
 	heal(t)
 }
 
-// From random sets of slots and outputs: what an output holds on a GPU is in its slot, whichever way it goes there, and nothing
-// else of the region is changed.
+// From random sets of slots and outputs: what an output holds on a GPU is in its slot, whichever way it goes there,
+// and nothing else of the region is changed.
 func TestOutputsFromDevices(t *testing.T) {
 	d, m := pools(t)
 	g := shm.New(shm.Options{CUDA: d, OnDevice: func(string, int64, int) bool { return true }})

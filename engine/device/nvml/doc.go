@@ -1,3 +1,3 @@
-// Package nvml is the device.Driver for NVIDIA's cards: it asks libnvidia-ml, which is part of their driver and is loaded
-// when it is needed, never linked. It starts no goroutine.
+// Package nvml is the device.Driver for NVIDIA's GPUs. It uses libnvidia-ml, a part of NVIDIA's driver, which is
+// loaded when it is needed and not linked. It starts no goroutine.
 package nvml

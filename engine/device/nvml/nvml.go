@@ -13,14 +13,14 @@ import (
 )
 
 // ErrNoDriver is returned by Open where NVIDIA's driver is not installed.
-var ErrNoDriver = errors.New("libnvidia-ml.so.1, a part of NVIDIA's driver, is not there")
+var ErrNoDriver = errors.New("libnvidia-ml.so.1, a part of NVIDIA's driver, is not installed")
 
 // Driver is an opened libnvidia-ml.
 type Driver struct {
 	lib  nvml.Interface
 	gpus map[string]nvml.Device // by UUID; not changed after Open
 	list []device.GPU
-	// Version is the driver's, as "550.54.15"; "" if it does not say.
+	// Version is the driver's version, such as "550.54.15"; "": unknown.
 	Version string
 }
 
@@ -29,8 +29,8 @@ var (
 	_ device.ProcessReader = (*Driver)(nil)
 )
 
-// Open loads the library and lists the cards. lib is for tests; nil: the system's. A card that cannot be asked is left
-// out; Faults says why. The caller closes the driver. Errors: ErrNoDriver, or what the library says.
+// Open loads the library and lists the GPUs. lib is for tests; nil: the system's. GPUs that cannot be read are left
+// out, and faults has their errors. The caller closes the driver. Errors: ErrNoDriver, and those of the library.
 func Open(lib nvml.Interface) (d *Driver, faults []error, err error) {
 	if lib == nil {
 		lib = nvml.New()
@@ -40,7 +40,7 @@ func Open(lib nvml.Interface) (d *Driver, faults []error, err error) {
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
 		return nil, nil, ErrNoDriver
 	default:
-		return nil, nil, fmt.Errorf("NVIDIA's driver is there but does not start (%s); see whether nvidia-smi works", said(ret))
+		return nil, nil, fmt.Errorf("NVIDIA's driver is installed but does not start (%s); see whether nvidia-smi works", said(ret))
 	}
 	d = &Driver{lib: lib, gpus: map[string]nvml.Device{}}
 	if v, ret := lib.SystemGetDriverVersion(); ret == nvml.SUCCESS {
@@ -66,7 +66,7 @@ func Open(lib nvml.Interface) (d *Driver, faults []error, err error) {
 
 func describe(lib nvml.Interface, i int) (g device.GPU, h nvml.Device, err error) {
 	fail := func(what string, ret nvml.Return) (device.GPU, nvml.Device, error) {
-		return g, nil, fmt.Errorf("GPU %d does not tell its %s (%s)", i, what, said(ret))
+		return g, nil, fmt.Errorf("GPU %d does not report its %s (%s)", i, what, said(ret))
 	}
 	h, ret := lib.DeviceGetHandleByIndex(i)
 	if ret != nvml.SUCCESS {
@@ -103,13 +103,13 @@ func text[T int8 | uint8](b []T) string {
 	return s.String()
 }
 
-// said names a result. Before the library is loaded, go-nvml knows numbers only.
+// said formats a result. Before the library is loaded, go-nvml knows only numbers.
 func said(ret nvml.Return) string { return fmt.Sprintf("%s, code %d", ret.Error(), int32(ret)) }
 
-// GPUs lists the cards; see device.Driver.
+// GPUs implements device.Driver.
 func (d *Driver) GPUs() ([]device.GPU, error) { return slices.Clone(d.list), nil }
 
-// Read asks a card; see device.Driver. What a card does not support is left out.
+// Read implements device.Driver. Figures that a GPU does not support are left out.
 func (d *Driver) Read(uuid string) (r device.Reading, err error) {
 	h := d.gpus[uuid]
 	if h == nil {
@@ -117,7 +117,7 @@ func (d *Driver) Read(uuid string) (r device.Reading, err error) {
 	}
 	m, ret := h.GetMemoryInfo()
 	if ret != nvml.SUCCESS {
-		return r, fmt.Errorf("GPU %s does not answer (%s)", uuid, said(ret)) // every card tells its memory
+		return r, fmt.Errorf("GPU %s does not answer (%s)", uuid, said(ret)) // every GPU reports its memory
 	}
 	r.MemoryUsed, r.MemoryTotal, r.Known = m.Used, m.Total, device.HasMemory
 	if u, ret := h.GetUtilizationRates(); ret == nvml.SUCCESS {
@@ -143,7 +143,7 @@ func (d *Driver) Read(uuid string) (r device.Reading, err error) {
 	return r, nil
 }
 
-// Processes asks a card for what computes on it; see device.ProcessReader. Windows and parts of a card (MIG) do not tell.
+// Processes implements device.ProcessReader. On Windows and for parts of a GPU (MIG) the library does not report it.
 func (d *Driver) Processes(uuid string) (map[int]uint64, error) {
 	h := d.gpus[uuid]
 	if h == nil {
@@ -153,14 +153,14 @@ func (d *Driver) Processes(uuid string) (map[int]uint64, error) {
 	switch ret {
 	case nvml.SUCCESS:
 	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_NO_PERMISSION, nvml.ERROR_FUNCTION_NOT_FOUND:
-		return nil, fmt.Errorf("%w (%s)", device.ErrNotTold, said(ret))
+		return nil, fmt.Errorf("%w (%s)", device.ErrNotReported, said(ret))
 	default:
 		return nil, fmt.Errorf("GPU %s does not answer (%s)", uuid, said(ret))
 	}
 	all := map[int]uint64{}
 	for _, p := range list {
 		if p.UsedGpuMemory == math.MaxUint64 { // NVML_VALUE_NOT_AVAILABLE
-			return nil, fmt.Errorf("%w: no figures for process %d", device.ErrNotTold, p.Pid)
+			return nil, fmt.Errorf("%w: no figure for process %d", device.ErrNotReported, p.Pid)
 		}
 		all[int(p.Pid)] += p.UsedGpuMemory
 	}
@@ -170,7 +170,7 @@ func (d *Driver) Processes(uuid string) (map[int]uint64, error) {
 // Close unloads the library.
 func (d *Driver) Close() error {
 	if ret := d.lib.Shutdown(); ret != nvml.SUCCESS {
-		return fmt.Errorf("letting go of NVIDIA's driver failed (%s)", said(ret))
+		return fmt.Errorf("closing NVIDIA's driver failed (%s)", said(ret))
 	}
 	return nil
 }

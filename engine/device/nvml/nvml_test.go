@@ -107,15 +107,15 @@ func TestProcesses(t *testing.T) {
 		{"none", nil, lib.SUCCESS, map[int]uint64{}, nil},
 		{"two, one of them twice", []lib.ProcessInfo{{Pid: 7, UsedGpuMemory: 100}, {Pid: 8, UsedGpuMemory: 1}, {Pid: 7, UsedGpuMemory: 5}}, lib.SUCCESS,
 			map[int]uint64{7: 105, 8: 1}, nil},
-		{"one without a figure", []lib.ProcessInfo{{Pid: 7, UsedGpuMemory: 100}, {Pid: 8, UsedGpuMemory: 1<<64 - 1}}, lib.SUCCESS, nil, device.ErrNotTold},
-		{"not supported", nil, lib.ERROR_NOT_SUPPORTED, nil, device.ErrNotTold},
-		{"not allowed", nil, lib.ERROR_NO_PERMISSION, nil, device.ErrNotTold},
+		{"one without a figure", []lib.ProcessInfo{{Pid: 7, UsedGpuMemory: 100}, {Pid: 8, UsedGpuMemory: 1<<64 - 1}}, lib.SUCCESS, nil, device.ErrNotReported},
+		{"not supported", nil, lib.ERROR_NOT_SUPPORTED, nil, device.ErrNotReported},
+		{"not allowed", nil, lib.ERROR_NO_PERMISSION, nil, device.ErrNotReported},
 		{"lost", nil, lib.ERROR_GPU_IS_LOST, nil, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			card.GetComputeRunningProcessesFunc = func() ([]lib.ProcessInfo, lib.Return) { return tt.list, tt.ret }
 			got, err := d.Processes(card.UUID)
-			if !maps.Equal(got, tt.want) || (err == nil) != (tt.want != nil) || errors.Is(err, device.ErrNotTold) != (tt.is != nil) {
+			if !maps.Equal(got, tt.want) || (err == nil) != (tt.want != nil) || errors.Is(err, device.ErrNotReported) != (tt.is != nil) {
 				t.Errorf("Processes = %v, %v; want %v, %v", got, err, tt.want, tt.is)
 			}
 		})
