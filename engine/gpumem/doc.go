@@ -1,7 +1,8 @@
-// Package gpumem has the memory through which tensors reach GPUs: page-locked ("pinned") memory of the host, which a GPU's
-// copy engines can read and write without the help of a core, and memory on each GPU in which the parts of a batch are put together.
+// Package gpumem has the memory through which tensors reach GPUs. Page-locked ("pinned") memory of the host can be
+// read and written by a GPU's copy engines without the help of a core. Memory on each GPU is used to assemble
+// batches.
 //
-// Both come from pools that are allocated at first use, whole, and bounded by options. Who gets nothing, because a pool is used
-// up or cannot be had, does without: with ordinary memory, or by way of the host. That is counted, and logged once. A nil
-// *Memory has nothing. The package starts no goroutine; what it needs of CUDA is behind Driver.
+// Both come from pools, which are allocated as a whole at the first use and bounded by options. If a pool is
+// exhausted or cannot be allocated, the caller uses ordinary memory or copies through the host. This is counted, and
+// logged once. A nil *Memory has no memory. The package starts no goroutine. Driver is what it needs of CUDA.
 package gpumem

@@ -9,46 +9,46 @@ import (
 	"unsafe"
 )
 
-// Driver is what is needed of CUDA. Safe for concurrent use. GPUs are numbered as CUDA numbers them in this process, addresses
-// are those of their primary contexts.
+// Driver is what the package needs of CUDA. GPUs have CUDA's numbers in this process. Addresses are those of their
+// primary contexts. The methods must be safe for concurrent use.
 type Driver interface {
-	// Pin allocates page-locked memory of the host for all GPUs.
+	// Pin allocates n bytes of page-locked memory of the host for all GPUs.
 	Pin(n int) (address uintptr, free func() error, err error)
-	// Allocate allocates memory of a GPU.
+	// Allocate allocates n bytes of a GPU's memory.
 	Allocate(gpu, n int) (address uintptr, free func() error, err error)
-	// Copy copies within a GPU, in any order, and returns when all is done.
+	// Copy makes copies within a GPU, in any order, and returns when all are done.
 	Copy(gpu int, list []Copy) error
-	// Traffic tells what has been copied so far, for clients' regions too.
+	// Traffic returns the bytes that have been copied, including those of clients' regions.
 	Traffic() Traffic
 }
 
-// Copy is one within a GPU. The two parts do not overlap.
+// Copy is a copy within a GPU. Source and destination do not overlap.
 type Copy struct {
 	To, From uintptr
 	Size     int // in bytes
 }
 
-// Traffic is bytes of clients' device memory, and of what models have on GPUs, that were copied.
+// Traffic is the number of bytes copied to and from clients' device memory, and within GPUs.
 type Traffic struct{ ToHost, FromHost, Within int64 }
 
-// Options of a Memory.
+// Options configure a Memory.
 type Options struct {
 	Driver Driver
-	// PinnedBytes bounds the pinned memory of each NUMA node that a host policy names, and of those without together:
+	// PinnedBytes bounds the pinned memory of each NUMA node that a host policy names, and that of all others together:
 	// --pinned-memory-pool-byte-size. 0: there is none.
 	PinnedBytes int64
-	// DeviceBytes bounds the memory on each GPU: --cuda-memory-pool-byte-size. A GPU that is not named: DefaultDeviceBytes.
+	// DeviceBytes bounds the memory on each GPU: --cuda-memory-pool-byte-size. The default is DefaultDeviceBytes.
 	DeviceBytes map[int]int64
 	Log         *slog.Logger // nil: slog.Default
 }
 
-// The sizes of the pools where no option names any; they are Triton's.
+// The default sizes of the pools are Triton's.
 const (
 	DefaultPinnedBytes = 256 << 20
 	DefaultDeviceBytes = 64 << 20
 )
 
-// Memory is the pools of a process. Safe for concurrent use. Close it when the models are gone.
+// Memory holds the pools of a process. Its methods are safe for concurrent use. It must be closed after the models.
 type Memory struct {
 	o Options
 
@@ -59,7 +59,7 @@ type Memory struct {
 	boundIn, boundOut atomic.Int64
 }
 
-// New returns pools that are not allocated yet.
+// New returns a Memory whose pools are not allocated yet.
 func New(o Options) *Memory {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -67,7 +67,7 @@ func New(o Options) *Memory {
 	return &Memory{o: o, devices: map[int]*pool{}, pinned: map[int]*pool{}}
 }
 
-// Block is a part of a pool. Who got it gives it back with Free, once.
+// Block is a part of a pool. Its owner must call Free once.
 type Block struct {
 	Address uintptr // a multiple of 256
 	Size    int     // in bytes
@@ -75,7 +75,7 @@ type Block struct {
 	span    span
 }
 
-// Free gives the block back. nil is none.
+// Free returns the block to its pool. b may be nil.
 func (b *Block) Free() {
 	if b != nil {
 		b.pool.put(b.span)
@@ -87,36 +87,36 @@ func (b *Block) Bytes() []byte {
 	return unsafe.Slice((*byte)(pointer(b.Address)), b.Size)
 }
 
-// pointer makes a pointer of an address that is not Go's.
+// pointer makes a pointer from an address outside of Go's memory.
 func pointer(address uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&address)) }
 
-// AnyNode stands for memory of any NUMA node.
+// AnyNode is the number for memory of any NUMA node.
 const AnyNode = -1
 
-// Pinned returns n bytes of the pinned host memory of a NUMA node, nil if there are none to be had. Their content is not cleared.
+// Pinned returns n bytes of the pinned memory of a NUMA node, nil if the pool has no room. The memory is not cleared.
 func (m *Memory) Pinned(node, n int) *Block {
 	if m == nil {
 		return nil
 	}
-	return m.hosts(node).get(n)
+	return m.hostPool(node).get(n)
 }
 
-// Reserve allocates the pinned memory of a NUMA node, unless that has been done. The system takes it from the node that the
-// calling thread's memory comes from, so the thread must keep to it.
+// Reserve allocates the pool of a NUMA node, if that has not been done. The system takes the memory from the node of
+// the calling thread, which must be bound to the node.
 func (m *Memory) Reserve(node int) {
 	if m == nil {
 		return
 	}
-	if p := m.hosts(node); p.limit >= grain {
+	if p := m.hostPool(node); p.limit >= grain {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if !p.closed {
-			p.allocated()
+			p.allocate()
 		}
 	}
 }
 
-func (m *Memory) hosts(node int) *pool {
+func (m *Memory) hostPool(node int) *pool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pinned[node]
@@ -131,15 +131,15 @@ func (m *Memory) hosts(node int) *pool {
 	return p
 }
 
-// Device returns n bytes of a GPU's memory, nil if there are none to be had.
+// Device returns n bytes of a GPU's memory, nil if the pool has no room.
 func (m *Memory) Device(gpu, n int) *Block {
 	if m == nil {
 		return nil
 	}
-	return m.device(gpu).get(n)
+	return m.devicePool(gpu).get(n)
 }
 
-func (m *Memory) device(gpu int) *pool {
+func (m *Memory) devicePool(gpu int) *pool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.devices[gpu]
@@ -155,7 +155,7 @@ func (m *Memory) device(gpu int) *pool {
 	return p
 }
 
-// Copy copies within a GPU and returns when all is done.
+// Copy makes copies within a GPU, and returns when all are done.
 func (m *Memory) Copy(gpu int, list []Copy) error {
 	if m == nil {
 		return errors.New("there is no GPU")
@@ -163,7 +163,7 @@ func (m *Memory) Copy(gpu int, list []Copy) error {
 	return m.o.Driver.Copy(gpu, list)
 }
 
-// Bound counts bytes that a model read or wrote where they are: in a client's region.
+// Bound counts n bytes that a model read or wrote directly in a client's region.
 func (m *Memory) Bound(output bool, n int) {
 	if output {
 		m.boundOut.Add(int64(n))
@@ -172,23 +172,26 @@ func (m *Memory) Bound(output bool, n int) {
 	}
 }
 
-// PoolStats describes a pool. Total is its bound, whether it is allocated yet or not.
+// PoolStats describes a pool. Total is its bound, also before it is allocated.
 type PoolStats struct {
 	Total, Used int64 // bytes
-	Misses      int64 // how often somebody got nothing
+	Misses      int64 // requests for which there was no room
 }
 
-// Stats is what has become of the memory.
+// Stats describes the use of the memory.
 type Stats struct {
 	Pinned                    PoolStats         // of all NUMA nodes together
-	Devices                   map[int]PoolStats // of the GPUs that something was wanted of
+	Devices                   map[int]PoolStats // of the GPUs whose memory has been requested
 	Traffic                   Traffic
-	BoundInputs, BoundOutputs int64 // bytes that models read and wrote where clients have them
+	BoundInputs, BoundOutputs int64 // bytes that models read and wrote directly in clients' regions
 }
 
-// Stats returns the figures of now.
+// Stats returns the current figures.
 func (m *Memory) Stats() Stats {
-	s := Stats{Devices: map[int]PoolStats{}, Traffic: m.o.Driver.Traffic(), BoundInputs: m.boundIn.Load(), BoundOutputs: m.boundOut.Load()}
+	s := Stats{
+		Devices: map[int]PoolStats{}, Traffic: m.o.Driver.Traffic(),
+		BoundInputs: m.boundIn.Load(), BoundOutputs: m.boundOut.Load(),
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range m.pinned {
@@ -206,7 +209,7 @@ func (m *Memory) Stats() Stats {
 	return s
 }
 
-// Close gives the pools back, each when its last block is free.
+// Close frees the pools, each when its last block is freed.
 func (m *Memory) Close() {
 	if m == nil {
 		return

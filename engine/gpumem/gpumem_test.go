@@ -50,8 +50,8 @@ func memory(f *fake, pinned, device int64) (*Memory, *strings.Builder) {
 	return New(Options{Driver: f, PinnedBytes: pinned, DeviceBytes: map[int]int64{1: device}, Log: slog.New(slog.NewTextHandler(&log, nil))}), &log
 }
 
-// From thousands of random takings and givings back, on several goroutines at once: no two blocks share a byte, all lie in
-// the pool and are aligned, the accounts are right, and at the end all is one piece again.
+// From thousands of random takings and givings back, on several goroutines at once: no two blocks share a byte, all
+// lie in the pool and are aligned, the accounts are right, and at the end all is one piece again.
 func TestBlocksAreTheirHoldersOwn(t *testing.T) {
 	const total, workers = 1 << 16, 4
 	f := &fake{}
@@ -93,8 +93,8 @@ func TestBlocksAreTheirHoldersOwn(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if s := m.Stats(); s.Pinned.Used != 0 || s.Pinned.Total != total || len(m.hosts(AnyNode).spare) != 1 || m.hosts(AnyNode).spare[0] != (span{0, total}) {
-		t.Errorf("%+v with %v spare after all is given back", s.Pinned, m.hosts(AnyNode).spare)
+	if s := m.Stats(); s.Pinned.Used != 0 || s.Pinned.Total != total || len(m.hostPool(AnyNode).spare) != 1 || m.hostPool(AnyNode).spare[0] != (span{0, total}) {
+		t.Errorf("%+v with %v spare after all is given back", s.Pinned, m.hostPool(AnyNode).spare)
 	}
 	if f.calls != 1 {
 		t.Errorf("the driver was asked %d times, want once", f.calls)

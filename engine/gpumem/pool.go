@@ -7,17 +7,17 @@ import (
 	"sync"
 )
 
-// grain is what blocks begin and end at: the alignment of CUDA's own allocations, which TensorRT asks for.
+// grain is the alignment of blocks. It is that of CUDA's allocations, which TensorRT requires.
 const grain = 256
 
-// Aligned reports whether an address is as good as one of CUDA's own allocations. Kernels may read several elements at once
-// and fault where a tensor begins elsewhere, which ends all work on the GPU.
+// Aligned reports whether an address is aligned as CUDA's allocations are. Kernels may read several elements at once,
+// and fault on a tensor with less alignment, which aborts all work on the GPU.
 func Aligned(address uintptr) bool { return address%grain == 0 }
 
 // span is a part of a pool.
 type span struct{ at, size int64 }
 
-// pool hands out parts of one piece of memory: the first that is large enough. Safe for concurrent use.
+// pool allocates blocks in one piece of memory, first fit. Its methods are safe for concurrent use.
 type pool struct {
 	name    string
 	limit   int64
@@ -26,16 +26,16 @@ type pool struct {
 
 	mu     sync.Mutex // guards all below
 	base   uintptr    // 0: not allocated yet
-	giveUp func() error
-	spare  []span // sorted, none next to another
+	free   func() error
+	spare  []span // sorted and merged
 	used   int64
 	misses int64
-	failed bool // it could not be allocated, and is not tried again
-	told   bool // that it is used up
+	failed bool // the allocation failed; it is not tried again
+	warned bool // that it is exhausted
 	closed bool
 }
 
-// get returns a block of n bytes, nil if there is none.
+// get returns a block of n bytes, nil if there is no room.
 func (p *pool) get(n int) *Block {
 	if n <= 0 || p.limit < grain {
 		return nil
@@ -43,16 +43,17 @@ func (p *pool) get(n int) *Block {
 	size := (int64(n) + grain - 1) &^ (grain - 1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || !p.allocated() {
+	if p.closed || !p.allocate() {
 		p.misses++
 		return nil
 	}
 	i := slices.IndexFunc(p.spare, func(s span) bool { return s.size >= size })
 	if i < 0 {
 		p.misses++
-		if !p.told {
-			p.told = true
-			p.log.Warn("a memory pool is used up; tensors that do not fit take the slower way until there is room", "pool", p.name, "bytes", p.limit, "used", p.used, "wanted", size)
+		if !p.warned {
+			p.warned = true
+			p.log.Warn("a memory pool is used up; tensors that do not fit take the slower way until there is room",
+				"pool", p.name, "bytes", p.limit, "used", p.used, "wanted", size)
 		}
 		return nil
 	}
@@ -67,23 +68,24 @@ func (p *pool) get(n int) *Block {
 	return b
 }
 
-// allocated makes the pool's memory, once. The caller holds mu.
-func (p *pool) allocated() bool {
+// allocate allocates the pool's memory, once, and reports whether the pool has memory. p.mu is held.
+func (p *pool) allocate() bool {
 	if p.base != 0 || p.failed {
 		return !p.failed
 	}
 	size := p.limit &^ (grain - 1)
-	base, giveUp, err := p.reserve(int(size))
+	base, free, err := p.reserve(int(size))
 	if err != nil {
 		p.failed = true
-		p.log.Warn("a memory pool cannot be allocated; tensors take the slower way until the server is started again", "pool", p.name, "bytes", size, "err", err)
+		p.log.Warn("a memory pool cannot be allocated; tensors take the slower way until the server is started again",
+			"pool", p.name, "bytes", size, "err", err)
 		return false
 	}
-	p.base, p.giveUp, p.spare = base, giveUp, []span{{0, size}}
+	p.base, p.free, p.spare = base, free, []span{{0, size}}
 	return true
 }
 
-// put takes a block back.
+// put returns a block.
 func (p *pool) put(s span) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,28 +100,29 @@ func (p *pool) put(s span) {
 		p.spare = slices.Delete(p.spare, i, i+1)
 	}
 	if p.used -= s.size; p.used == 0 && p.closed {
-		p.letGo()
+		p.release()
 	}
 }
 
-// close gives the memory back once no block is used any more.
+// close frees the memory when the last block is freed.
 func (p *pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
 	if p.used == 0 {
-		p.letGo()
+		p.release()
 	}
 }
 
-func (p *pool) letGo() {
-	if p.giveUp == nil {
+// release frees the memory. p.mu is held.
+func (p *pool) release() {
+	if p.free == nil {
 		return
 	}
-	if err := p.giveUp(); err != nil {
-		p.log.Warn("the memory of a pool cannot be given back", "pool", p.name, "err", err)
+	if err := p.free(); err != nil {
+		p.log.Warn("the memory of a pool cannot be freed", "pool", p.name, "err", err)
 	}
-	p.base, p.giveUp, p.spare = 0, nil, nil
+	p.base, p.free, p.spare = 0, nil, nil
 }
 
 func (p *pool) stats() PoolStats {

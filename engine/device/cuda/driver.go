@@ -17,8 +17,7 @@ import (
 	"nereid/engine/shm"
 )
 
-// Driver is NVIDIA's driver, loaded when the first region comes, or the first that wants memory for a GPU. Safe for
-// concurrent use.
+// Driver is NVIDIA's driver. It is loaded at the first use. Its methods are safe for concurrent use.
 type Driver struct {
 	log *slog.Logger
 
@@ -26,7 +25,7 @@ type Driver struct {
 
 	mu       sync.Mutex // guards all below
 	loaded   bool
-	told     bool // that it does not load
+	warned   bool // that it does not load
 	closed   bool
 	count    int // of the devices
 	contexts map[int64]*primary
@@ -34,18 +33,18 @@ type Driver struct {
 
 var _ shm.Importer = (*Driver)(nil)
 
-// New returns a driver that is not loaded yet. The caller closes it after the registry that uses it.
+// New returns a driver that is not loaded yet. The caller must close it, after the registry that uses it.
 func New(log *slog.Logger) *Driver { return &Driver{log: log, contexts: map[int64]*primary{}} }
 
-// primary is a device's primary context, the one that CUDA's runtime uses as well. It is held until the driver is
-// closed and no region is left: making one takes a good part of a second.
+// primary is a device's primary context, which CUDA's runtime uses too. It is retained until the driver is closed and
+// no region is left, because making one takes up to a second.
 type primary struct {
 	device cu.Device
 	ctx    cu.CUContext
 	refs   int // the driver's, the regions' and the pools'; guarded by Driver.mu
 
 	mu      sync.Mutex
-	streams []cu.Stream // guarded by mu: for copies within the GPU, those that nobody uses now
+	streams []cu.Stream // guarded by mu: unused streams for copies within the GPU
 }
 
 // in runs f with the context as the current one.
@@ -62,9 +61,8 @@ func (p *primary) in(f func() error) error {
 	return err
 }
 
-// Import opens memory; see shm.Importer. Devices are numbered as CUDA numbers them in this process. Errors:
-// shm.ErrNoGPU where there is no driver or no device, shm.ErrBeyond for a size that the memory does not have, else
-// CUDA's.
+// Import implements shm.Importer. Devices have CUDA's numbers in this process. Errors: shm.ErrNoGPU without a driver
+// or a device, shm.ErrBeyond for a size beyond that of the memory, others are CUDA's.
 func (d *Driver) Import(handle [shm.HandleSize]byte, device int64, size uint64) (shm.Memory, error) {
 	p, err := d.retain(device)
 	if err != nil {
@@ -104,7 +102,7 @@ func (d *Driver) retain(device int64) (*primary, error) {
 	return p, nil
 }
 
-// load makes CUDA ready, once. What fails is tried again with the next region. The caller holds mu.
+// load initializes CUDA, once. If it fails, it is tried again at the next use. d.mu is held.
 func (d *Driver) load() error {
 	switch {
 	case d.closed:
@@ -121,13 +119,13 @@ func (d *Driver) load() error {
 		}
 	}
 	if err != nil {
-		if !d.told { // clients may ask again and again
+		if !d.warned { // clients may try again and again
 			d.log.Warn("clients' CUDA shared memory cannot be opened; see whether nvidia-smi works", "err", err)
 		}
-		d.told = true
+		d.warned = true
 		return fmt.Errorf("%w: %w", shm.ErrNoGPU, err)
 	}
-	d.loaded, d.told = true, false
+	d.loaded, d.warned = true, false
 	d.log.Info("CUDA is open for clients' shared memory", "devices", d.count, "version", cu.Version())
 	return nil
 }
@@ -143,14 +141,14 @@ func (d *Driver) releaseLocked(p *primary) {
 		return
 	}
 	if err := p.in(p.dropStreams); err != nil {
-		d.log.Warn("a GPU's streams cannot be let go", "gpu", int(p.device), "err", err)
+		d.log.Warn("the streams of a GPU cannot be destroyed", "gpu", int(p.device), "err", err)
 	}
 	if err := p.device.ReleasePrimaryCtx(); err != nil {
-		d.log.Warn("a GPU's context cannot be let go", "gpu", int(p.device), "err", of(err))
+		d.log.Warn("the context of a GPU cannot be released", "gpu", int(p.device), "err", of(err))
 	}
 }
 
-// Close lets the contexts go, each when its last region is closed.
+// Close releases the contexts, each when its last region is closed.
 func (d *Driver) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -161,8 +159,8 @@ func (d *Driver) Close() {
 	}
 }
 
-// memory is a region of device memory. Copies of one region run one after the other, on a stream of its own, so that
-// they do not wait for what models compute.
+// memory is a region of device memory. Its copies run one after the other on its own stream, so that they do not wait
+// for the computation of models.
 type memory struct {
 	driver  *Driver
 	primary *primary
@@ -172,7 +170,7 @@ type memory struct {
 
 var _ shm.DeviceMemory = (*memory)(nil)
 
-// open maps the handle; the context is the current one.
+// open maps the handle. The context must be the current one.
 func (m *memory) open(handle *[shm.HandleSize]byte, size uint64) (err error) {
 	if m.base, err = openHandle(handle); err != nil {
 		return fmt.Errorf("failed to open CUDA IPC handle: %w", err)
@@ -186,7 +184,8 @@ func (m *memory) open(handle *[shm.HandleSize]byte, size uint64) (err error) {
 	if err != nil {
 		return fmt.Errorf("the size of the memory is not known: %w", of(err))
 	}
-	if before := uint64(m.base - start); before > uint64(length) || size > uint64(length)-before || size > math.MaxInt64 {
+	before := uint64(m.base - start)
+	if before > uint64(length) || size > uint64(length)-before || size > math.MaxInt64 {
 		return shm.ErrBeyond
 	}
 	if m.stream, err = cu.MakeStream(cu.NonBlocking); err != nil {
@@ -202,8 +201,9 @@ func (m *memory) ReadAt(p []byte, off int64) (int, error) { return m.copy(p, off
 func (m *memory) WriteAt(p []byte, off int64) (int, error) { return m.copy(p, off, true) }
 
 func (m *memory) copy(p []byte, off int64, toDevice bool) (int, error) {
-	if err := m.primary.in(func() error { return copyAt(m.base+cu.DevicePtr(off), p, m.stream, toDevice) }); err != nil {
-		return 0, says(err)
+	err := m.primary.in(func() error { return copyAt(m.base+cu.DevicePtr(off), p, m.stream, toDevice) })
+	if err != nil {
+		return 0, named(err)
 	}
 	if toDevice {
 		m.driver.fromHost.Add(int64(len(p)))
@@ -213,7 +213,7 @@ func (m *memory) copy(p []byte, off int64, toDevice bool) (int, error) {
 	return len(p), nil
 }
 
-// Address returns where the memory is in the primary context of its GPU.
+// Address returns its address in the primary context of its GPU.
 func (m *memory) Address() uintptr { return uintptr(m.base) }
 
 // CopyFrom copies n bytes of the same GPU's memory into this one. The caller has checked the range.
@@ -224,11 +224,11 @@ func (m *memory) CopyFrom(address uintptr, n int, off int64) error {
 	if err == nil {
 		m.driver.within.Add(int64(n))
 	}
-	return says(err)
+	return named(err)
 }
 
-// says names a Result as one of CUDA's.
-func says(err error) error {
+// named adds CUDA's name to the error if it is a Result.
+func named(err error) error {
 	var r Result
 	if errors.As(err, &r) {
 		return fmt.Errorf("CUDA says %w (%s)", err, r.Name())

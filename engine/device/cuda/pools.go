@@ -12,35 +12,36 @@ import (
 
 var _ gpumem.Driver = (*Driver)(nil)
 
-// Pin allocates page-locked memory of the host; see gpumem.Driver. It belongs to the first GPU's context, and all can
-// use it.
+// Pin implements gpumem.Driver. The memory belongs to the context of the first GPU, and all can use it.
 func (d *Driver) Pin(n int) (uintptr, func() error, error) {
 	return d.take(0, func() (uintptr, error) { return pin(n) }, unpin)
 }
 
-// Allocate allocates memory of a GPU; see gpumem.Driver.
+// Allocate implements gpumem.Driver.
 func (d *Driver) Allocate(gpu, n int) (uintptr, func() error, error) {
 	return d.take(gpu, func() (uintptr, error) { return allocate(n) }, release)
 }
 
-// take gets memory in a GPU's context, which is held as long as the memory is.
-func (d *Driver) take(gpu int, get func() (uintptr, error), put func(uintptr) error) (address uintptr, free func() error, err error) {
+// take allocates memory in a GPU's context, which is retained until the memory is freed.
+func (d *Driver) take(
+	gpu int, get func() (uintptr, error), put func(uintptr) error,
+) (address uintptr, free func() error, err error) {
 	p, err := d.retain(int64(gpu))
 	if err != nil {
 		return 0, nil, err
 	}
 	if err = p.in(func() error { address, err = get(); return err }); err != nil {
 		d.release(p)
-		return 0, nil, says(err)
+		return 0, nil, named(err)
 	}
 	return address, func() error {
 		err := p.in(func() error { return put(address) })
 		d.release(p)
-		return says(err)
+		return named(err)
 	}, nil
 }
 
-// Copy copies within a GPU; see gpumem.Driver. Who calls it at once does not wait for the others' copies.
+// Copy implements gpumem.Driver. Concurrent calls do not wait for each other's copies.
 func (d *Driver) Copy(gpu int, list []gpumem.Copy) error {
 	p, err := d.retain(int64(gpu))
 	if err != nil {
@@ -56,7 +57,7 @@ func (d *Driver) Copy(gpu int, list []gpumem.Copy) error {
 		return copyWithin(list, s)
 	})
 	if err != nil {
-		return fmt.Errorf("copies within GPU %d: %w", gpu, says(err))
+		return fmt.Errorf("copies within GPU %d: %w", gpu, named(err))
 	}
 	for _, c := range list {
 		d.within.Add(int64(c.Size))
@@ -64,12 +65,12 @@ func (d *Driver) Copy(gpu int, list []gpumem.Copy) error {
 	return nil
 }
 
-// Traffic tells what was copied; see gpumem.Driver.
+// Traffic implements gpumem.Driver.
 func (d *Driver) Traffic() gpumem.Traffic {
 	return gpumem.Traffic{ToHost: d.toHost.Load(), FromHost: d.fromHost.Load(), Within: d.within.Load()}
 }
 
-// stream returns one that nobody uses; the context is the current one.
+// stream returns an unused stream. The context must be the current one.
 func (p *primary) stream() (cu.Stream, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,14 +86,14 @@ func (p *primary) stream() (cu.Stream, error) {
 	return s, nil
 }
 
-// keep takes a stream back.
+// keep keeps a stream for the next copy.
 func (p *primary) keep(s cu.Stream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.streams = append(p.streams, s)
 }
 
-// dropStreams destroys those that are kept.
+// dropStreams destroys the kept streams.
 func (p *primary) dropStreams() (err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

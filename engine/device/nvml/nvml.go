@@ -40,7 +40,8 @@ func Open(lib nvml.Interface) (d *Driver, faults []error, err error) {
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
 		return nil, nil, ErrNoDriver
 	default:
-		return nil, nil, fmt.Errorf("NVIDIA's driver is installed but does not start (%s); see whether nvidia-smi works", said(ret))
+		return nil, nil, fmt.Errorf(
+			"NVIDIA's driver is installed but does not start (%s); see whether nvidia-smi works", said(ret))
 	}
 	d = &Driver{lib: lib, gpus: map[string]nvml.Device{}}
 	if v, ret := lib.SystemGetDriverVersion(); ret == nvml.SUCCESS {
