@@ -54,7 +54,7 @@ func TestBackupCommand(t *testing.T) {
 	for _, args := range [][]string{{"backup"}, {"restore", "a", "b"}, {"backup", "--nosuch", "x"}} {
 		run(1, args...)
 	}
-	if out, _ := run(0, "restore", "--help"); out != backupUsage {
+	if out, _ := run(0, "restore", "--help"); !strings.Contains(out, "nereid restore [--data-dir=<folder>] <file>") {
 		t.Errorf("help: %q", out)
 	}
 }

@@ -112,9 +112,22 @@ func TestAStuckShutdownIsGivenUp_DV52(t *testing.T) {
 	})
 }
 
-func TestTablesShowNoControlCharacters(t *testing.T) {
-	got := renderTable([][]string{{"Model"}, {"a\x1b[31m\nb \"c\" 模型"}})
-	if !strings.Contains(got, `| a\x1b[31m b "c" 模型 |`) {
-		t.Errorf("table:\n%s\nwant the escape shown and quotes as they are", got)
+// A mistake is not hidden behind two hundred lines of usage, except under tritonserver's name, where scripts may look for it.
+func TestAMistakeIsSaidShortly(t *testing.T) {
+	for _, tt := range []struct {
+		args  []string
+		usage bool
+	}{
+		{[]string{"nereid", "serve", "--http-prot=1"}, false},
+		{[]string{"/opt/bin/tritonserver", "--http-prot=1"}, true},
+	} {
+		var out, errs strings.Builder
+		if code := Main(tt.args, &out, &errs); code != 1 {
+			t.Errorf("%q exits with %d, want 1", tt.args, code)
+		}
+		text := errs.String()
+		if !strings.Contains(text, "error: unrecognized option '--http-prot'; did you mean --http-port?") || strings.Contains(text, "Usage:") != tt.usage {
+			t.Errorf("%q prints %q; want the error, with the usage: %v", tt.args, text, tt.usage)
+		}
 	}
 }

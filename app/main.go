@@ -4,16 +4,23 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"nereid/app/backends"
 	"nereid/app/command"
+	"nereid/app/command/admin"
 	perfcmd "nereid/app/command/perf"
 	tunecmd "nereid/app/command/tune"
+	"nereid/app/control"
+	"nereid/app/datadir"
 	"nereid/app/licenses"
+	"nereid/app/options"
 	"nereid/engine"
+	"nereid/store"
 )
 
 // Version is the program's own version; the build sets it.
@@ -22,12 +29,8 @@ var Version = "0.1.0-dev"
 // commands returns all commands, in the order in which the help lists them.
 func commands() []command.Command {
 	return []command.Command{
-		{Names: []string{"worker"}, Hidden: true, Run: func(_ context.Context, e *command.Env, args []string) int {
-			return workerCommand(args, e.Stderr)
-		}},
-		{Names: []string{tunecmd.PrivateServe}, Hidden: true, Run: func(_ context.Context, e *command.Env, args []string) int {
-			return privateServeCommand(e.Program, args, e.Stdin, e.Stdout, e.Stderr)
-		}},
+		{Names: []string{"worker"}, Hidden: true, Run: serveWorker},
+		{Names: []string{tunecmd.PrivateServe}, Hidden: true, Run: servePrivately},
 		{Names: []string{"serve"}, Args: "[options]", Help: "serve; see nereid serve --help",
 			Run: func(ctx context.Context, e *command.Env, args []string) int {
 				return serveCommand(ctx, e, false, e.Program+" serve", args)
@@ -35,42 +38,22 @@ func commands() []command.Command {
 		{Names: []string{""}, Args: "[options]",
 			Help: "serve and open the GUI, in a window where this build has one and else in the browser", Run: startPlain},
 		{Names: []string{"validate"}, Args: "...",
-			Help: "find every fault of model repositories; see nereid validate --help",
-			Run: func(ctx context.Context, e *command.Env, args []string) int {
-				return validateCommand(ctx, args, e.Lookup, e.Stdout, e.Stderr)
-			}},
+			Help: "find every fault of model repositories; see nereid validate --help", Run: admin.Validate},
 		{Names: []string{"config"}, Args: "generate",
-			Help: "write a config.pbtxt from a model file or folder; see nereid config --help",
-			Run: func(ctx context.Context, e *command.Env, args []string) int {
-				return configCommand(ctx, args, e.Lookup, e.Stdout, e.Stderr)
-			}},
+			Help: "write a config.pbtxt from a model file or folder; see nereid config --help", Run: admin.Config},
 		{Names: []string{"perf"}, Args: "...", Help: "measure a server under load; see nereid perf --help",
 			Run: perfcmd.Run},
 		{Names: []string{"tune"}, Args: "...", Help: "find a model's best configuration; see nereid tune --help",
 			Run: func(ctx context.Context, e *command.Env, args []string) int {
 				return tunecmd.Run(ctx, e, tuneProgram(), args)
 			}},
-		{Names: []string{"devices"}, Args: "[options]", Help: "show the CPUs and GPUs that models may use",
-			Run: func(_ context.Context, e *command.Env, args []string) int {
-				return devicesCommand(args, e.Stdout, e.Stderr)
-			}},
-		{Names: []string{"token"}, Args: "...", Help: "make, list and revoke access tokens; see nereid token --help",
-			Run: func(_ context.Context, e *command.Env, args []string) int {
-				return tokenCommand(args, e.Lookup, e.Stdout, e.Stderr)
-			}},
+		{Names: []string{"devices"}, Args: "[options]", Help: "show the CPUs and GPUs that models may use", Run: admin.Devices},
+		{Names: []string{"token"}, Args: "...", Help: "make, list and revoke access tokens; see nereid token --help", Run: admin.Token},
 		{Names: []string{"backup"}, Args: "<file>",
-			Help: "copy history, settings and tokens into a file; nereid restore takes them back",
-			Run: func(_ context.Context, e *command.Env, args []string) int {
-				return backupCommand("backup", args, e.Lookup, e.Stdout, e.Stderr)
-			}},
-		{Names: []string{"restore"}, Run: func(_ context.Context, e *command.Env, args []string) int {
-			return backupCommand("restore", args, e.Lookup, e.Stdout, e.Stderr)
-		}},
+			Help: "copy history, settings and tokens into a file; nereid restore takes them back", Run: admin.Backup},
+		{Names: []string{"restore"}, Run: admin.Restore},
 		{Names: []string{"install"}, Args: "...",
-			Help: "install what models of a framework need; see nereid install --help",
-			Run: func(_ context.Context, e *command.Env, args []string) int {
-				return installCommand(args, e.Lookup, e.Stdout, e.Stderr)
-			}},
+			Help: "install what models of a framework need; see nereid install --help", Run: admin.Install},
 		{Names: []string{"licenses", "licences"}, Help: "print the licences of what the program is made of",
 			Run: func(_ context.Context, e *command.Env, _ []string) int {
 				return e.ExitStatus(licenses.Write(e.Stdout), "")
@@ -129,31 +112,49 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	return 1
 }
 
-// readOptions reads a command line. Without a configuration the program is to end with the status: it has printed the
-// help, or what is wrong.
-func readOptions(asTriton bool, program string, args []string, stdout, stderr io.Writer) (*Config, int) {
-	c, err := Load(asTriton, args, os.LookupEnv)
-	if err != nil {
-		if asTriton { // as tritonserver does
-			fmt.Fprintf(stderr, "%s\n", usage(program))
-		}
-		fmt.Fprintf(stderr, "error: %v\n", err)
-		if !asTriton {
-			fmt.Fprintf(stderr, "%s --help lists the options\n", program)
-		}
-		return nil, 1
+func serveCommand(ctx context.Context, e *command.Env, asTriton bool, program string, args []string) int {
+	c, status := options.ForCommand(e, asTriton, program, args)
+	if c == nil {
+		return status
 	}
-	if c.Help {
-		fmt.Fprint(stdout, usage(program))
-		return nil, 0
-	}
-	return c, 0
+	return e.ExitStatus(Serve(ctx, c, e.Stderr), "")
 }
 
-func serveCommand(ctx context.Context, env *command.Env, asTriton bool, program string, args []string) int {
-	c, code := readOptions(asTriton, program, args, env.Stdout, env.Stderr)
-	if c == nil {
-		return code
+// serveWorker runs in the process of a model.
+func serveWorker(ctx context.Context, e *command.Env, args []string) int {
+	if err := backends.ServeWorker(ctx, args, e.Stderr); err != nil {
+		fmt.Fprintln(e.Stderr, "error:", err)
+		return 1
 	}
-	return env.ExitStatus(Serve(ctx, c, env.Stderr), "")
+	return 0
+}
+
+// servePrivately serves until standard input ends. nereid tune starts its servers with it.
+func servePrivately(ctx context.Context, e *command.Env, args []string) int {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // ends with the process
+		_, _ = io.Copy(io.Discard, e.Stdin)
+		cancel()
+	}()
+	return serveCommand(ctx, e, false, e.Program+" "+tunecmd.PrivateServe, args)
+}
+
+// tuneProgram is what nereid tune needs from this program.
+func tuneProgram() tunecmd.Program {
+	return tunecmd.Program{
+		DataDir:      func(given string) (string, error) { return options.CommandDataDir(given, os.LookupEnv) },
+		PythonFolder: datadir.Python,
+		AddRevision: func(dir string, rev store.Revision) error {
+			return control.With(dir, func(c *control.Client) error { return c.AddRevision(rev) })
+		},
+		GPUs: func(log *slog.Logger) int {
+			m := backends.OpenMachine(options.Default(false), log)
+			n := len(m.IDs())
+			if err := m.Close(); err != nil {
+				log.Warn("the GPUs' library does not close", "err", err)
+			}
+			return n
+		},
+	}
 }

@@ -8,114 +8,69 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"slices"
 	"sync"
 	"time"
 
 	"nereid/app/console/api"
+	"nereid/app/listen"
 	"nereid/store"
 )
 
-// networkSetting is the key of what the page chose, and networkChoice its value.
+// networkSetting is the key under which the store holds the networkChoice of the page.
 const networkSetting = "access.network"
 
 type networkChoice struct {
 	Open    bool   `json:"open"`
-	Address string `json:"address"` // "" stands for every address of this machine
+	Address string `json:"address"` // "": all addresses of this machine
 	Local   bool   `json:"local"`   // programs on this machine need no token
 }
 
-// network opens HTTP, gRPC and metrics to other machines while the server runs. The listeners on loopback stay as they
-// are, and each address gets listeners of its own beside them, so that opening drops nobody; closing ends the connections
-// that came through them.
+// network opens HTTP, gRPC and metrics to other machines while the server runs. The listeners on loopback addresses stay.
+// Each other address gets additional listeners, so opening interrupts nobody. Closing them ends their connections.
 type network struct {
-	s          *server
+	f          *fronts
+	store      *store.Store
 	candidates func() []netip.Addr // this machine's addresses that others can reach
 
 	mu       sync.Mutex // guards the rest
 	choice   networkChoice
-	open     map[string]*openListener // by service and address
+	open     map[string]*listen.Tracking // by service and address
 	problems []string
 }
 
-// openListener is a listener that others can reach. Its Close ends its connections too.
-type openListener struct {
-	*net.TCPListener
-	mu     sync.Mutex
-	conns  map[*openConn]struct{} // guarded by mu; nil once closed
-	closed bool
-}
+// networkServices are the services that other machines can reach.
+var networkServices = []string{"http", "grpc", "metrics"}
 
-type openConn struct {
-	*net.TCPConn
-	of *openListener
-}
-
-// Accept waits for a connection.
-func (l *openListener) Accept() (net.Conn, error) {
-	c, err := l.AcceptTCP()
-	if err != nil {
-		return nil, err
-	}
-	k := &openConn{c, l}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		_ = c.Close() // it was never served
-		return nil, net.ErrClosed
-	}
-	l.conns[k] = struct{}{}
-	return k, nil
-}
-
-// Close closes the connection.
-func (c *openConn) Close() error {
-	c.of.mu.Lock()
-	delete(c.of.conns, c)
-	c.of.mu.Unlock()
-	return c.TCPConn.Close()
-}
-
-// end closes the listener and its connections.
-func (l *openListener) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
-	_ = l.TCPListener.Close()
-	for c := range l.conns {
-		_ = c.TCPConn.Close() // whoever serves it finds out
-	}
-	l.conns = nil
-}
-
-// newNetwork reads the choice of the last run. open serves by it.
+// newNetwork reads the stored choice. run applies it.
 func newNetwork(ctx context.Context, s *server) *network {
-	n := &network{s: s, candidates: reachableAddresses, open: map[string]*openListener{}}
+	n := &network{f: s.fronts, store: s.store, candidates: reachableAddresses, open: map[string]*listen.Tracking{}}
 	raw, err := s.store.Setting(ctx, networkSetting)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-	case err == nil:
+	if err == nil {
 		err = json.Unmarshal(raw, &n.choice)
-		fallthrough
-	default:
-		if err != nil {
-			n.choice = networkChoice{}
-			s.warn(fmt.Sprintf("whether other machines may reach this server cannot be read, so that they may not: %v", err))
-		}
+	}
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		n.choice = networkChoice{}
+		s.warn(fmt.Sprintf("cannot read whether other machines may reach this server, so they may not: %v", err))
 	}
 	if n.choice.Open && !s.tokens.Exist() {
 		n.choice.Open = false
 		s.warn("other machines may not reach this server: there is no token; make one in the settings and open it again")
 	}
-	s.tokens.AllowLocal(n.choice.Local)
+	n.setTokens()
 	return n
 }
 
-// fixed reports whether the options decide instead.
-func (n *network) fixed() bool { return n.s.wide() }
+// setTokens sets who needs a token.
+func (n *network) setTokens() {
+	n.f.tokens.RequireAlways(n.choice.Open || n.fixed() && !n.f.c.Access.AllowAnonymous)
+	n.f.tokens.AllowLocal(n.choice.Local)
+}
 
-// run opens what was chosen and follows the machine's addresses until ctx ends.
+// fixed reports whether the options open addresses, so that the page cannot.
+func (n *network) fixed() bool { return n.f.c.Listen.Reachable() }
+
+// run opens what was chosen and follows changes of the machine's addresses until ctx ends.
 func (n *network) run(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Second)
 	defer tick.Stop()
@@ -135,23 +90,14 @@ func (n *network) run(ctx context.Context) error {
 	}
 }
 
-// apply opens and closes listeners by the choice. mu is held.
+// apply opens and closes listeners as chosen. mu is held.
 func (n *network) apply() {
 	wanted := map[string]bool{}
 	n.problems = nil
 	if n.choice.Open && !n.fixed() {
 		for _, a := range n.candidates() {
-			if n.choice.Address != "" && n.choice.Address != a.String() {
-				continue
-			}
-			for _, service := range []string{"http", "grpc", "metrics"} {
-				if base := n.s.sockets[service]; base != nil {
-					key := service + " " + a.String()
-					wanted[key] = true
-					if n.open[key] == nil {
-						n.listen(key, service, netip.AddrPortFrom(a, base.Addr().(*net.TCPAddr).AddrPort().Port()))
-					}
-				}
+			if n.choice.Address == "" || n.choice.Address == a.String() {
+				n.openAddress(a, wanted)
 			}
 		}
 		if len(wanted) == 0 {
@@ -160,49 +106,57 @@ func (n *network) apply() {
 	}
 	for key, l := range n.open {
 		if !wanted[key] {
-			l.end()
+			l.CloseAll()
 			delete(n.open, key)
+		}
+	}
+}
+
+// openAddress opens the services on one address and adds their keys to wanted. mu is held.
+func (n *network) openAddress(a netip.Addr, wanted map[string]bool) {
+	for _, service := range networkServices {
+		base := n.f.listeners[service]
+		if base == nil {
+			continue
+		}
+		key := service + " " + a.String()
+		wanted[key] = true
+		if n.open[key] == nil {
+			n.listen(key, service, netip.AddrPortFrom(a, base.Addr().(*net.TCPAddr).AddrPort().Port()))
 		}
 	}
 }
 
 // listen serves one service on one address. mu is held.
 func (n *network) listen(key, service string, at netip.AddrPort) {
-	base, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
+	l, err := listen.NewTracking(at)
 	if err != nil {
 		n.problems = append(n.problems, fmt.Sprintf("%s cannot be opened: %v", service, err))
 		return
 	}
-	l := &openListener{TCPListener: base, conns: map[*openConn]struct{}{}}
 	n.open[key] = l
-	n.s.log.Warn("other machines can reach this server with a token", "service", service, "address", at.String())
-	secure := n.s.wrapTLS(service, l)
-	serve := map[string]func() error{
-		"http":    func() error { return n.s.http.Serve(secure) },
-		"grpc":    func() error { return n.s.grpc.Serve(l) },
-		"metrics": func() error { return n.s.metricsHTTP.Serve(secure) },
-	}[service]
-	n.s.spawn(func() error {
+	n.f.log.Warn("other machines can reach this server with a token", "service", service, "address", at.String())
+	serve := n.f.server(service, l)
+	n.f.tasks.spawn(func() error {
 		err := serve()
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.closed || errors.Is(err, http.ErrServerClosed) {
+		if l.Closed() || errors.Is(err, http.ErrServerClosed) {
 			return nil
 		}
 		return err
 	})
 }
 
-// Set takes the page's choice, keeps it for the next start and opens or closes at once.
+// Set stores the choice of the page and opens or closes listeners.
 func (n *network) Set(ctx context.Context, want api.SetNetwork) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	isWanted := func(a netip.Addr) bool { return a.String() == want.Address }
 	switch {
 	case n.fixed() && want.Open:
 		return errors.New("the options of the command line decide which addresses are open; start without them to decide here")
-	case want.Open && !n.s.tokens.Exist():
+	case want.Open && !n.f.tokens.Exist():
 		return errors.New("make a token first: without one, everybody in the network could use the models")
-	case want.Open && want.Address != "" && !slices.ContainsFunc(n.candidates(), func(a netip.Addr) bool { return a.String() == want.Address }):
+	case want.Open && want.Address != "" && !slices.ContainsFunc(n.candidates(), isWanted):
 		return fmt.Errorf("%q is no address of this machine that others can reach", want.Address)
 	}
 	choice := networkChoice{Open: want.Open, Address: want.Address, Local: want.LocalFree}
@@ -210,12 +164,11 @@ func (n *network) Set(ctx context.Context, want api.SetNetwork) error {
 	if err != nil {
 		return err
 	}
-	if err := n.s.store.SetSetting(ctx, networkSetting, raw); err != nil {
+	if err := n.store.SetSetting(ctx, networkSetting, raw); err != nil {
 		return err
 	}
 	n.choice = choice
-	n.s.tokens.RequireAlways(n.choice.Open || n.s.wide() && !n.s.c.AllowAnonymous) // before a listener opens
-	n.s.tokens.AllowLocal(choice.Local)
+	n.setTokens() // before a listener opens
 	n.apply()
 	return nil
 }
@@ -224,42 +177,31 @@ func (n *network) Set(ctx context.Context, want api.SetNetwork) error {
 func (n *network) State() api.Network {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	out := api.Network{Open: n.choice.Open && !n.fixed(), Address: n.choice.Address, LocalFree: n.choice.Local, Fixed: n.fixed(), Problems: n.problems}
+	out := api.Network{
+		Open: n.choice.Open && !n.fixed(), Address: n.choice.Address, LocalFree: n.choice.Local,
+		Fixed: n.fixed(), Problems: n.problems,
+	}
+	reached := func(service string, l net.Listener) {
+		out.Reached = append(out.Reached, api.Reached{Service: service, URL: n.f.url(service, l.Addr().String())})
+	}
 	for _, a := range n.candidates() {
 		out.Choices = append(out.Choices, a.String())
-		for _, service := range []string{"http", "grpc", "metrics"} {
+		for _, service := range networkServices {
 			if l := n.open[service+" "+a.String()]; l != nil {
-				out.Reached = append(out.Reached, api.Reached{Service: service, URL: n.s.url(service, l.Addr().String())})
+				reached(service, l)
 			}
 		}
 	}
-	if out.Fixed {
-		for _, e := range n.s.c.endpoints() {
-			if l := n.s.sockets[e.option]; e.on && l != nil && !loopback(e.address) {
-				out.Reached = append(out.Reached, api.Reached{Service: e.option, URL: n.s.url(e.option, l.Addr().String())})
-			}
+	for _, e := range n.f.c.Listen.All() {
+		if l := n.f.listeners[e.Name]; e.Reachable() && l != nil {
+			reached(e.Name, l)
 		}
 	}
 	return out
 }
 
-// url is how clients write an address of a service.
-func (s *server) url(service, address string) string {
-	scheme := map[string]string{"grpc": "grpc"}[service]
-	if scheme == "" {
-		scheme = "http"
-	}
-	if s.secure[service] != nil {
-		scheme += "s"
-	}
-	if service == "metrics" {
-		address += "/metrics"
-	}
-	return scheme + "://" + address
-}
-
-// reachableAddresses are the addresses of this machine that others may reach: of interfaces that are up, not loopback and
-// not of one link only, in order.
+// reachableAddresses are the addresses of this machine that others may reach: those of interfaces that are up, without
+// loopback and link-local ones, in order.
 func reachableAddresses() []netip.Addr {
 	interfaces, err := net.Interfaces()
 	if err != nil {
@@ -276,22 +218,11 @@ func reachableAddresses() []netip.Addr {
 			if !ok {
 				continue
 			}
-			if ip, ok := netip.AddrFromSlice(prefix.IP); ok {
-				if ip = ip.Unmap(); ip.IsGlobalUnicast() && !slices.Contains(out, ip) {
-					out = append(out, ip)
-				}
+			if ip, ok := netip.AddrFromSlice(prefix.IP); ok && ip.Unmap().IsGlobalUnicast() {
+				out = append(out, ip.Unmap())
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b netip.Addr) int { return a.Compare(b) }) // IPv4 first
-	return out
-}
-
-// ownNames are the machine's names in its network; a site cannot take them for itself.
-func ownNames() []string {
-	name, err := os.Hostname()
-	if err != nil || name == "" {
-		return []string{}
-	}
-	return []string{name, name + ".local"}
+	slices.SortFunc(out, netip.Addr.Compare) // IPv4 first
+	return slices.Compact(out)
 }

@@ -8,7 +8,7 @@ import (
 	"nereid/app/command"
 )
 
-// startPlain is what the program does without a command: serve, and open the GUI in the browser.
+// startPlain runs the program without a command: it serves, and opens the GUI in the browser.
 func startPlain(ctx context.Context, env *command.Env, args []string) int {
 	return serveCommand(ctx, env, false, env.Program, append([]string{"--open"}, args...))
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -15,6 +14,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
+	"nereid/app/logging"
+	"nereid/app/options"
 	"nereid/engine/inferencepb"
 )
 
@@ -47,16 +48,20 @@ func runServer(t *testing.T, token string, args ...string) *rig {
 	t.Helper()
 	args = append([]string{"--model-repository=" + modelRepository(t), "--data-dir=" + t.TempDir(), "--model-control-mode=explicit",
 		"--load-model=good", "--http-port=0", "--grpc-port=0", "--metrics-port=0", "--ui-port=0"}, args...)
-	c, err := Load(false, args, func(k string) (string, bool) { return token, k == "NEREID_TOKEN" && token != "" })
+	c, err := options.Load(false, args, func(k string) (string, bool) { return token, k == "NEREID_TOKEN" && token != "" })
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &rig{out: &lockedBuffer{}}
-	r.server = &server{c: c, log: slog.New(newLogHandler(c, r.out)), failed: make(chan error, 8)}
+	log, logControl, _, err := logging.Open(c.Log, r.out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.server = &server{c: c, log: log, logControl: logControl, tasks: tasks{failed: make(chan error, 8)}}
 	t.Cleanup(func() {
 		r.shutdown()
 		select {
-		case err := <-r.failed:
+		case err := <-r.tasks.failed:
 			t.Errorf("a service ended by itself: %v", err)
 		default:
 		}
@@ -71,7 +76,7 @@ func runServer(t *testing.T, token string, args ...string) *rig {
 }
 
 // at is the address of a listener: "http", "grpc", "metrics" or "ui".
-func (r *rig) at(name string) string { return r.sockets[name].Addr().String() }
+func (r *rig) at(name string) string { return r.fronts.listeners[name].Addr().String() }
 
 // get asks over HTTP and returns the status and the body. Headers are "Name: value".
 func get(t *testing.T, method, url string, headers ...string) (int, string) {
@@ -124,3 +129,17 @@ func withToken(ctx context.Context, value string) context.Context {
 	}
 	return metadata.AppendToOutgoingContext(ctx, "authorization", value)
 }
+
+func none(string) (string, bool) { return "", false }
+
+// load reads options; the data folder is a new one unless they name one.
+func load(t *testing.T, args ...string) *options.Config {
+	t.Helper()
+	c, err := options.Load(false, append(args, "--data-dir="+t.TempDir()), none)
+	if err != nil {
+		t.Fatalf("%q: %v", args, err)
+	}
+	return c
+}
+
+func ptr[T any](v T) *T { return &v }

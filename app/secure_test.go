@@ -13,7 +13,9 @@ import (
 	"google.golang.org/grpc/credentials"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"nereid/app/certs"
 	"nereid/app/certs/certstest"
+	"nereid/app/options"
 	"nereid/engine/inferencepb"
 )
 
@@ -162,12 +164,14 @@ func TestTLSFilesAreChecked(t *testing.T) {
 		{"--grpc-use-ssl-mutual=1", "--grpc-root-cert is missing"},
 		{"--metrics-use-ssl=1", "--http-server-key is missing"},
 	} {
-		if _, err := Load(false, []string{tt.args, "--data-dir=x"}, none); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := options.Load(false, []string{tt.args, "--data-dir=x"}, none); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.args, err, tt.want)
 		}
 	}
-	s := &server{c: &Config{AllowHTTP: true, HTTPTLS: TLSFiles{Use: true, Cert: "/nonexistent", Key: "/nonexistent"}}, log: slog.New(slog.DiscardHandler)}
-	if err := s.openTLS(); err == nil || !strings.Contains(err.Error(), "/nonexistent") {
+	c := options.Default(false)
+	c.Listen.HTTP.TLS, c.TLS.HTTP = true, certs.Files{Cert: "/nonexistent", Key: "/nonexistent"}
+	f := &fronts{c: c, log: slog.New(slog.DiscardHandler)}
+	if err := f.openTLS(); err == nil || !strings.Contains(err.Error(), "/nonexistent") {
 		t.Errorf("openTLS = %v", err)
 	}
 }

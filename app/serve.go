@@ -2,104 +2,95 @@ package app
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
-	"os/exec"
 	"os/signal"
-	"strings"
+	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"nereid/app/access"
+	"nereid/app/backends"
 	"nereid/app/console"
 	"nereid/app/console/api"
+	"nereid/app/control"
+	"nereid/app/datadir"
 	"nereid/app/history"
+	"nereid/app/logging"
+	"nereid/app/options"
 	"nereid/engine"
-	"nereid/engine/backend"
 	"nereid/engine/cache"
-	"nereid/engine/cache/redis"
 	"nereid/engine/device"
-	"nereid/engine/gpumem"
-	"nereid/engine/grpcapi"
-	"nereid/engine/httpapi"
-	"nereid/engine/metrics"
-	"nereid/engine/repo"
-	"nereid/engine/repo/cloud"
-	"nereid/engine/shm"
 	"nereid/engine/status"
 	"nereid/engine/trace"
-	"nereid/engine/worker"
 	"nereid/store"
 )
 
-// server is a running program's parts, in the order in which they are made.
+// server is the parts of a running server, in the order in which they are made.
 type server struct {
-	c         *Config
-	shell     *shell // nil: no window
-	log       *slog.Logger
-	control   *logState
-	trace     *trace.Tracer
-	cache     cache.Store   // nil: there is none
-	redis     *redis.Cache  // the cache, if it is in a redis server
-	warnings  []api.Warning // made while opening, shown by the page
-	data      *dataDir
-	sockets   listeners
-	store     *store.Store
-	tokens    *access.Tokens
-	network   *network
-	secure    map[string]*tls.Config // by option name; absent: plain
-	inside    *pipes                 // the page's way to the inference server under TLS, else nil
-	recorder  *history.Recorder
-	backends  []backend.Backend
-	remotes   map[string]repo.Remote // the repositories that are no folders
-	storage   []*cloud.Repository    // the same, to be closed
-	launcher  *worker.Launcher       // of models' processes
-	ort       ortRuntime
-	python    pythonRuntime
-	machine   *device.Machine
-	cores     int            // that this process may use
-	regions   shm.Importer   // opens clients' device memory; nil: there is none
-	gpuMemory *gpumem.Memory // nil: there is no GPU
-	closeCUDA func()
-	engine    *engine.Engine
-	console   atomic.Pointer[console.Console]
-	http      *httpapi.Server
-	cloud     map[string]*httpapi.Server // of SageMaker and Vertex AI, by their listeners' names
-	archives  string                     // the repository of SageMaker's archives, "": none
-	grpc      *grpcapi.Server
-	metrics   *metrics.Exporter
-	plain     []*http.Server // metrics, console and the control socket
+	c          *options.Config
+	shell      *shell // nil: no window
+	log        *slog.Logger
+	logControl *logging.Control
+	warnings   []api.Warning // of the start, for the page
+	cores      int           // that this process may use
 
-	metricsHTTP *http.Server
+	data     *datadir.Dir
+	store    *store.Store
+	tokens   *access.Tokens
+	repos    repositories
+	recorder *history.Recorder
+	backends *backends.Set
+	cache    cache.Store // nil: there is none
+	engine   *engine.Engine
+	trace    *trace.Tracer
+	fronts   *fronts
+	network  *network
+	console  atomic.Pointer[console.Console] // nil: the GUI is off, or not yet open
 
-	wg     sync.WaitGroup // the listeners' goroutines and the recorder
-	failed chan error     // capacity 1: a listener ended by itself
-	stop   context.CancelFunc
+	tasks tasks
+	stop  context.CancelFunc // ends the tasks that do not end with a front
 }
 
-// Serve runs the server until ctx ends or the process is told to stop (SIGINT, SIGTERM; a second one ends it at once).
-// It returns nil after an orderly stop, and otherwise the error that the user is to see.
-func Serve(ctx context.Context, c *Config, stderr io.Writer) error { return serve(ctx, c, stderr, nil) }
+// tasks are goroutines of the server.
+type tasks struct {
+	wg     sync.WaitGroup
+	failed chan error // capacity 1: the first error of a task
+}
 
-func serve(ctx context.Context, c *Config, stderr io.Writer, around *shell) error {
-	out, closeLog, err := openLog(c, stderr)
+func (t *tasks) spawn(run func() error) {
+	t.wg.Go(func() {
+		if err := run(); err != nil {
+			select {
+			case t.failed <- err:
+			default:
+			}
+		}
+	})
+}
+
+// Serve runs the server until ctx ends or the process gets SIGINT or SIGTERM. A second signal ends the process at once.
+// It returns nil after an orderly stop, otherwise the error that the user should see.
+func Serve(ctx context.Context, c *options.Config, stderr io.Writer) error {
+	return serve(ctx, c, stderr, nil)
+}
+
+func serve(ctx context.Context, c *options.Config, stderr io.Writer, around *shell) error {
+	log, logControl, closeLog, err := logging.Open(c.Log, stderr)
 	if err != nil {
 		return err
 	}
-	defer closeLog() //nolint:errcheck // nowhere to say it
-	h := newLogHandler(c, out)
-	s := &server{c: c, shell: around, log: slog.New(h), control: h.state, failed: make(chan error, 1)}
+	defer closeLog() //nolint:errcheck // there is nowhere to report it
+	s := &server{c: c, shell: around, log: log, logControl: logControl, tasks: tasks{failed: make(chan error, 1)}}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal has its default effect, also during a start: the process ends at once
+	context.AfterFunc(ctx, stop) // so that a second signal has its default effect, also during a start
 	if err := s.open(ctx); err != nil {
 		return errors.Join(creating(err), s.end())
 	}
@@ -108,44 +99,14 @@ func serve(ctx context.Context, c *Config, stderr io.Writer, around *shell) erro
 		select {
 		case <-ctx.Done():
 			s.log.Info("Signal received; waiting for in-flight requests to complete.")
-		case err = <-s.failed:
+		case err = <-s.tasks.failed:
 		}
 	}
 	stop()
 	return errors.Join(err, s.end())
 }
 
-// endGrace is how long the parts may take to stop after requests had their time. A model that is stuck in a call into C
-// cannot be stopped, and must not keep the process.
-const endGrace = 5 * time.Second
-
-// end shuts down, or gives up after the exit timeout and a grace.
-func (s *server) end() error {
-	limit := time.Duration(s.c.ExitTimeout)*time.Second + endGrace
-	if within(limit, s.shutdown) {
-		return nil
-	}
-	return fmt.Errorf("the server did not stop within %v and ends as it is; if requests need longer, raise --exit-timeout-secs", limit)
-}
-
-// within runs f and reports whether it returned in time; if not, it goes on by itself.
-func within(limit time.Duration, f func()) bool {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	t := time.NewTimer(limit)
-	defer t.Stop()
-	select {
-	case <-done:
-		return true
-	case <-t.C:
-		return false
-	}
-}
-
-// creating puts Triton's words before the error that keeps the server from starting: "creating server: Internal - …".
+// creating adds Triton's words to an error that keeps the server from starting: "creating server: Internal - …".
 func creating(err error) error {
 	var coded *status.Error
 	if errors.As(err, &coded) {
@@ -154,170 +115,145 @@ func creating(err error) error {
 	return fmt.Errorf("creating server: %w", err)
 }
 
-// start serves, loads the models and says so.
+// open makes all parts and binds all ports. It does not serve yet.
+func (s *server) open(ctx context.Context) error {
+	s.cores = runtime.GOMAXPROCS(0) // before tuneMemory changes it
+	tuneRuntime()
+	for _, name := range s.c.WithoutEffect {
+		s.log.Info("the option --" + name + " has no effect in this server")
+	}
+	for _, step := range []func(context.Context) error{
+		s.openData, s.openStore, s.openAccess, s.openRepositories, s.openBackends, s.openEngine, s.openFronts,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tuneRuntime sets those values of Go's runtime that the environment does not set.
+func tuneRuntime() {
+	// Each long call into C occupies a scheduler slot. With one slot per core, handlers would wait behind such calls.
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(runtime.NumCPU() + 2)
+	}
+	// The live heap is small, so by default the collector would run hundreds of times a second under load.
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+	// Live large tensors times that factor can exceed the memory. Near this limit the collector runs more often.
+	if memory := device.Host().Memory; os.Getenv("GOMEMLIMIT") == "" && memory > 0 {
+		debug.SetMemoryLimit(memory / 10 * 7)
+	}
+}
+
+// warn logs warnings and keeps them for the page.
+func (s *server) warn(texts ...string) {
+	for _, text := range texts {
+		s.log.Warn(text)
+		s.warnings = append(s.warnings, api.Warning{Severity: api.SeverityWarning, Text: text})
+	}
+}
+
+// start serves, loads the models and logs what is served.
 func (s *server) start(ctx context.Context) error {
 	run, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	if s.c.History {
-		s.spawn(func() error { return s.recorder.Run(run) })
+		s.tasks.spawn(func() error { return s.recorder.Run(run) })
 	}
-	s.serveControl()
-	if s.inside != nil {
-		s.spawn(func() error { return s.http.Serve(s.inside) })
+	if l, err := control.Listen(s.data.Path); err == nil {
+		s.fronts.servePlain(l, control.NewServer(s.tokens, s.store))
+	} else {
+		s.warn(fmt.Sprintf("the command nereid token cannot reach this server while it runs: %v", err))
 	}
-	if s.http != nil {
-		s.spawn(func() error { return s.http.Serve(s.wrapTLS("http", s.sockets["http"])) })
+	s.fronts.serve()
+	if err := s.startConsole(); err != nil {
+		return err
 	}
-	for name, srv := range s.cloud {
-		s.spawn(func() error { return srv.Serve(s.sockets[name]) })
-	}
-	if s.grpc != nil {
-		s.spawn(func() error { return s.grpc.Serve(s.sockets["grpc"]) })
-	}
-	if s.c.AllowMetrics {
-		s.metricsHTTP = &http.Server{Handler: guardPlain(s.tokens, s.allowedHosts(s.c.MetricsAddress), s.metrics), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
-		s.servePlain(s.wrapTLS("metrics", s.sockets["metrics"]), s.metricsHTTP)
-	}
-	if c := s.console.Load(); c != nil {
-		h := c.Server()
-		if s.shell != nil {
-			h.Handler = s.shell.wrap(h.Handler)
-		}
-		s.servePlain(s.wrapTLS("ui", s.sockets["ui"]), h)
-		if s.shell != nil {
-			if err := s.shell.opened(s.log, s.data.path, s.sockets["ui"].Addr()); err != nil {
-				return err
-			}
-		}
-	}
-	s.spawn(func() error { return s.network.run(run) })
+	s.tasks.spawn(func() error { return s.network.run(run) })
 	s.recorder.Event(history.Event{Kind: history.ServerStart, Text: "nereid " + Version})
 	if err := s.engine.Start(ctx); err != nil {
 		return creating(err)
 	}
-	names := make([]string, len(s.backends))
-	for i, b := range s.backends {
-		names[i] = b.Name()
-	}
-	logStart(s.log, s.c, s.engine, names)
+	s.logTables()
 	if len(s.engine.StartFailures()) > 0 && ctx.Err() == nil {
 		if s.c.ExitOnError {
 			return creating(status.New(status.Internal, "failed to load all models"))
 		}
 		s.log.Error("Internal: failed to load all models")
 	}
-	if err := s.checkVertexAI(); err != nil {
+	if err := s.fronts.checkVertexAI(); err != nil {
 		return creating(err)
 	}
-	s.announce()
+	s.fronts.announce()
 	return nil
 }
 
-// announce prints Triton's lines, which scripts wait for, then the GUI's address.
-func (s *server) announce() {
-	if l := s.sockets["grpc"]; l != nil {
-		s.log.Info("Started GRPCInferenceService at " + l.Addr().String())
-	}
-	if l := s.sockets["http"]; l != nil {
-		s.log.Info("Started HTTPService at " + l.Addr().String())
-	}
-	if l := s.sockets["sagemaker"]; l != nil {
-		s.log.Info("Started Sagemaker HTTPService at " + l.Addr().String())
-	}
-	if l := s.sockets["vertex-ai"]; l != nil {
-		s.log.Info("Started Vertex AI HTTPService at " + l.Addr().String())
-	}
-	if l := s.sockets["metrics"]; l != nil {
-		s.log.Info("Started Metrics Service at " + l.Addr().String())
-	}
-	if l := s.sockets["ui"]; l != nil {
-		url := "http://" + l.Addr().String() + "/"
-		if s.secure["ui"] != nil {
-			url = "https" + strings.TrimPrefix(url, "http")
-		}
-		s.log.Info("Started GUI at " + url)
-		if s.c.OpenBrowser {
-			openBrowser(s.log, url)
-		}
-	}
-}
+// endGrace is how long the parts may take to stop in addition to the exit timeout for requests. A model that is stuck in
+// a call into C cannot be stopped, and must not keep the process from exiting.
+const endGrace = 5 * time.Second
 
-// openBrowser shows a page in the user's browser where there is one.
-func openBrowser(log *slog.Logger, url string) {
-	if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
-		return
-	}
-	cmd := exec.Command("xdg-open", url)
-	if err := cmd.Start(); err != nil {
-		log.Info("no browser could be opened; the GUI is at " + url)
-		return
-	}
-	go cmd.Wait() //nolint:errcheck // reaps the child; what the browser says is its own matter
-}
-
-func (s *server) spawn(run func() error) {
-	s.wg.Add(1)
-	go func() {
-		defer s.wg.Done()
-		if err := run(); err != nil {
-			select {
-			case s.failed <- err:
-			default:
-			}
-		}
-	}()
-}
-
-func (s *server) servePlain(l net.Listener, h *http.Server) {
-	if h.ErrorLog == nil { // what single connections do wrong
-		h.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
-	}
-	s.plain = append(s.plain, h)
-	s.spawn(func() error {
-		if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
+// end shuts down. It gives up after the exit timeout and a grace period.
+func (s *server) end() error {
+	limit := s.c.ExitTimeout + endGrace
+	if within(limit, s.shutdown) {
 		return nil
-	})
+	}
+	return fmt.Errorf("the server did not stop within %v and ends as it is; if requests need longer, raise "+
+		"--exit-timeout-secs", limit)
 }
 
-// shutdown ends what open and start made, in reverse: no new requests, those inside finish or time out, then the rest.
+// within runs f and reports whether it returned in time. If not, f continues in its goroutine.
+func within(limit time.Duration, f func()) bool {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+		return true
+	case <-time.After(limit):
+		return false
+	}
+}
+
+// shutdown closes what open and start made, in reverse order. It first waits until running requests finish, at most for
+// the exit timeout.
 func (s *server) shutdown() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(s.c.ExitTimeout)*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), s.c.ExitTimeout)
 	defer cancel()
+	failed := func(what string, err error) {
+		if err != nil {
+			s.log.Warn(what, "err", err)
+		}
+	}
 	if s.recorder != nil && s.stop != nil {
 		s.recorder.Event(history.Event{Kind: history.ServerStop})
 	}
-	s.stopServing(ctx)
-	for _, r := range s.storage {
-		r.Close() // what is being downloaded goes on at the next start
+	if s.fronts != nil {
+		s.fronts.shutdown(ctx, s.console.Load())
 	}
+	s.repos.close()
 	if s.engine != nil {
 		s.engine.Close(ctx)
 	}
-	if s.redis != nil {
-		if err := s.redis.Close(); err != nil {
-			s.log.Warn("closing the redis cache failed", "err", err)
-		}
+	if c, ok := s.cache.(io.Closer); ok {
+		failed("closing the redis cache failed", c.Close())
 	}
-	s.python.close()
-	if s.launcher != nil {
-		s.launcher.Close()
+	if s.backends != nil {
+		failed("closing the backends failed", s.backends.Close())
 	}
-	if s.closeCUDA != nil {
-		s.closeCUDA()
-	}
-	if err := s.machine.Close(); err != nil {
-		s.log.Warn("the GPUs' driver could not be let go", "err", err)
-	}
-	if err := s.trace.Close(ctx); err != nil {
-		s.log.Warn("traces may be missing", "err", err)
-	}
+	failed("traces may be missing", s.trace.Close(ctx))
 	if s.stop != nil {
 		s.stop()
 	}
-	s.wg.Wait()
-	s.sockets.close()
+	s.tasks.wg.Wait()
+	if s.fronts != nil {
+		s.fronts.listeners.Close()
+	}
 	if s.store != nil {
 		if err := s.store.Close(); err != nil {
 			s.log.Error("closing the history failed", "err", err)
@@ -327,37 +263,7 @@ func (s *server) shutdown() {
 		if s.shell != nil {
 			s.shell.closing()
 		}
-		removeControl(s.data.path)
-		s.data.close()
+		control.Remove(s.data.Path)
+		s.data.Close()
 	}
-}
-
-// stopServing takes no more requests and waits until those inside are done, or ctx is.
-func (s *server) stopServing(ctx context.Context) {
-	var wg sync.WaitGroup
-	down := func(f func(context.Context) error) {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			if err := f(ctx); err != nil {
-				s.log.Warn("a service did not stop in time", "err", err)
-			}
-		}()
-	}
-	if s.http != nil {
-		down(s.http.Shutdown)
-	}
-	for _, srv := range s.cloud {
-		down(srv.Shutdown)
-	}
-	if s.grpc != nil {
-		down(s.grpc.Shutdown)
-	}
-	if c := s.console.Load(); c != nil {
-		down(func(context.Context) error { return c.Close() }) // ends the event streams, for which Shutdown would wait
-	}
-	for _, h := range s.plain {
-		down(h.Shutdown)
-	}
-	wg.Wait()
 }

@@ -8,13 +8,16 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"nereid/app/datadir"
+	"nereid/app/options"
 )
 
 // What the window needs of the server: the console's address before the models are loaded, requests through its
 // wrapper, and a last word while the data folder is still locked.
 func TestShellAroundTheServer(t *testing.T) {
 	dir := t.TempDir()
-	c, err := Load(false, []string{"--data-dir=" + dir, "--http-port=0", "--grpc-port=0", "--metrics-port=0", "--ui-port=0"}, none)
+	c, err := options.Load(false, []string{"--data-dir=" + dir, "--http-port=0", "--grpc-port=0", "--metrics-port=0", "--ui-port=0"}, none)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +39,7 @@ func TestShellAroundTheServer(t *testing.T) {
 			return nil
 		},
 		closing: func() {
-			if _, err := openDataDir(dir); err == nil {
+			if _, err := datadir.Open(dir); err == nil {
 				t.Error("the lock of the data folder is free before closing is called")
 			}
 			calls = append(calls, "closing")

@@ -9,35 +9,37 @@ import (
 	"strings"
 	"testing"
 
+	"nereid/app/datadir"
+	"nereid/app/options"
 	"nereid/store"
 )
 
 func TestSecondStartOnTheSameDataFolder(t *testing.T) {
 	dir := t.TempDir()
-	first, err := openDataDir(dir)
+	first, err := datadir.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = openDataDir(dir)
+	_, err = datadir.Open(dir)
 	if err == nil || !strings.Contains(err.Error(), "pid "+strconv.Itoa(os.Getpid())) || !strings.Contains(err.Error(), "--data-dir") {
 		t.Errorf("second start = %v, want a refusal that names the holder and the cure", err)
 	}
-	first.close()
-	again, err := openDataDir(dir)
+	first.Close()
+	again, err := datadir.Open(dir)
 	if err != nil {
 		t.Fatalf("after the first is gone: %v", err)
 	}
-	again.close()
+	again.Close()
 }
 
 func TestTritonserverStartsWithoutADataFolderOfItsOwn(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	taken := t.TempDir()
-	first, err := openDataDir(filepath.Join(taken, "nereid"))
+	first, err := datadir.Open(filepath.Join(taken, "nereid"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer first.close()
+	defer first.Close()
 	unset := func(string) (string, bool) { return "", false }
 	home := func(dir string) func(string) (string, bool) {
 		return func(name string) (string, bool) { return dir, name == "XDG_DATA_HOME" }
@@ -58,12 +60,12 @@ func TestTritonserverStartsWithoutADataFolderOfItsOwn(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Setenv("HOME", tc.home)
-			c, err := Load(tc.asTriton, tc.args, tc.lookup)
+			c, err := options.Load(tc.asTriton, tc.args, tc.lookup)
 			if err != nil {
 				t.Fatal(err)
 			}
 			s := &server{c: c, log: slog.New(slog.DiscardHandler)}
-			err = s.openData()
+			err = s.openData(t.Context())
 			if tc.refused != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.refused) {
 					t.Fatalf("openData = %v, want a refusal with %q", err, tc.refused)
@@ -73,14 +75,14 @@ func TestTritonserverStartsWithoutADataFolderOfItsOwn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(s.warnings) != 1 || !strings.Contains(s.warnings[0].Text, s.data.path) || !strings.Contains(s.warnings[0].Text, "--data-dir") {
+			if len(s.warnings) != 1 || !strings.Contains(s.warnings[0].Text, s.data.Path) || !strings.Contains(s.warnings[0].Text, "--data-dir") {
 				t.Errorf("warnings = %v, want one that names the folder and the option", s.warnings)
 			}
-			if c.DataDir != s.data.path || !strings.HasPrefix(s.data.path, os.TempDir()) {
-				t.Errorf("data folder %q, configuration says %q", s.data.path, c.DataDir)
+			if c.DataDir != s.data.Path || !strings.HasPrefix(s.data.Path, os.TempDir()) {
+				t.Errorf("data folder %q, configuration says %q", s.data.Path, c.DataDir)
 			}
-			s.data.close()
-			if _, err := os.Stat(s.data.path); !os.IsNotExist(err) {
+			s.data.Close()
+			if _, err := os.Stat(s.data.Path); !os.IsNotExist(err) {
 				t.Errorf("the temporary folder stays: %v", err)
 			}
 		})
@@ -88,16 +90,16 @@ func TestTritonserverStartsWithoutADataFolderOfItsOwn(t *testing.T) {
 }
 
 func TestATemporaryDataFolderWithRemovedModelsStays(t *testing.T) {
-	d, err := openTemporaryDataDir()
+	d, err := datadir.OpenTemporary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(d.path) })
-	if err := os.MkdirAll(d.join("trash/one"), 0o700); err != nil {
+	t.Cleanup(func() { os.RemoveAll(d.Path) })
+	if err := os.MkdirAll(d.Join("trash/one"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	d.close()
-	if _, err := os.Stat(d.join("trash/one")); err != nil {
+	d.Close()
+	if _, err := os.Stat(d.Join("trash/one")); err != nil {
 		t.Errorf("a removed model is gone with the folder: %v", err)
 	}
 }
@@ -110,7 +112,7 @@ func TestBusyPortNamesItsHolderAndAFreeOne(t *testing.T) {
 	defer l.Close()
 	busy := l.Addr().(*net.TCPAddr).Port
 	c := load(t, "--http-port="+strconv.Itoa(busy), "--grpc-port=0", "--metrics-port=0", "--ui-port=0")
-	_, err = listen(c)
+	_, err = c.Listen.Open()
 	if err == nil {
 		t.Fatal("listens on a busy port")
 	}
@@ -130,24 +132,24 @@ func TestASecondTritonserverPutsTheGUIOnAFreePort(t *testing.T) {
 	busy := l.Addr().(*net.TCPAddr).Port
 	lookup := func(name string) (string, bool) { return t.TempDir(), name == "NEREID_DATA_DIR" }
 	ports := []string{"--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--http-port=0", "--grpc-port=0", "--metrics-port=0"}
-	c, err := Load(true, ports, lookup)
+	c, err := options.Load(true, ports, lookup)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.UIPort = busy // as 8003 is for the second one
-	all, err := listen(c)
+	c.Listen.UI.Port = busy // as 8003 is for the second one
+	all, err := c.Listen.Open()
 	if err != nil {
 		t.Fatalf("the GUI, which Triton does not have, keeps the server from starting: %v", err)
 	}
-	defer all.close()
+	defer all.Close()
 	if p := all["ui"].Addr().(*net.TCPAddr).Port; p == busy || p == 0 {
 		t.Errorf("the GUI is on port %d", p)
 	}
-	c, err = Load(true, append(ports, "--ui-port="+strconv.Itoa(busy)), lookup)
+	c, err = options.Load(true, append(ports, "--ui-port="+strconv.Itoa(busy)), lookup)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listen(c); err == nil || !strings.Contains(err.Error(), "--ui-port=") {
+	if _, err := c.Listen.Open(); err == nil || !strings.Contains(err.Error(), "--ui-port=") {
 		t.Errorf("a busy port that was asked for: %v, want a refusal", err)
 	}
 }
@@ -165,8 +167,8 @@ func TestRepositoriesThatCannotBeServedAreRefusedWithTheReason(t *testing.T) {
 		{"a file", file, "is not a folder"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := &server{c: load(t, "--model-repository="+tc.path), log: slog.New(slog.DiscardHandler), data: &dataDir{path: t.TempDir()}}
-			if err := s.openRepositories(); err == nil || !strings.Contains(err.Error(), tc.want) {
+			s := &server{c: load(t, "--model-repository="+tc.path), log: slog.New(slog.DiscardHandler), data: &datadir.Dir{Path: t.TempDir()}}
+			if err := s.openRepositories(t.Context()); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("openRepositories = %v, want %q in it", err, tc.want)
 			}
 		})
@@ -188,8 +190,8 @@ func TestAModelsOwnFolderIsNoRepository(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := writeFiles(t, t.TempDir(), tt.files)
-			s := &server{c: load(t, "--model-repository="+path), log: slog.New(slog.DiscardHandler), data: &dataDir{path: t.TempDir()}}
-			if err := s.openRepositories(); err != nil {
+			s := &server{c: load(t, "--model-repository="+path), log: slog.New(slog.DiscardHandler), data: &datadir.Dir{Path: t.TempDir()}}
+			if err := s.openRepositories(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if got := len(s.warnings) > 0; got != tt.warns {
@@ -203,11 +205,11 @@ func TestAModelsOwnFolderIsNoRepository(t *testing.T) {
 }
 
 func TestPortZeroTakesFreeOnes(t *testing.T) {
-	all, err := listen(load(t, "--http-port=0", "--grpc-port=0", "--metrics-port=0", "--ui-port=0"))
+	all, err := load(t, "--http-port=0", "--grpc-port=0", "--metrics-port=0", "--ui-port=0").Listen.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer all.close()
+	defer all.Close()
 	if len(all) != 4 {
 		t.Errorf("%d listeners, want 4", len(all))
 	}
@@ -218,7 +220,7 @@ func TestAHistoryThatCannotBeOpenedDoesNotStopTheServer(t *testing.T) {
 	if err := os.Mkdir(dir+"/"+store.FileName, 0o700); err != nil { // a folder where the database should be
 		t.Fatal(err)
 	}
-	s := &server{c: load(t), log: slog.New(slog.DiscardHandler), data: &dataDir{path: dir}}
+	s := &server{c: load(t), log: slog.New(slog.DiscardHandler), data: &datadir.Dir{Path: dir}}
 	if err := s.openStore(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,8 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"nereid/app/access"
+	"nereid/app/command"
+	"nereid/app/command/admin"
 	"nereid/engine/inferencepb"
 )
 
@@ -109,12 +112,13 @@ func TestTokenCommand_B082(t *testing.T) {
 	long := filepath.Join(t.TempDir(), strings.Repeat("a-long-folder-name/", 8))
 	for name, dir := range map[string]string{"a data folder": t.TempDir(), "a data folder with a long path": long} {
 		t.Run(name, func(t *testing.T) {
-			command := func(args ...string) (string, string, int) {
+			token := func(args ...string) (string, string, int) {
 				var out, errs bytes.Buffer
-				code := tokenCommand(append(args[:1:1], append([]string{"--data-dir=" + dir}, args[1:]...)...), none, &out, &errs)
+				env := &command.Env{Lookup: none, Stdout: &out, Stderr: &errs}
+				code := admin.Token(t.Context(), env, slices.Insert(args, 1, "--data-dir="+dir))
 				return out.String(), errs.String(), code
 			}
-			first, said, code := command("create", "--name=before")
+			first, said, code := token("create", "--name=before")
 			if first = strings.TrimSpace(first); code != 0 || !strings.HasPrefix(first, "nrd_") || strings.Contains(said, first) || !strings.Contains(said, "infer") {
 				t.Fatalf("create = %d %q %q", code, first, said)
 			}
@@ -123,22 +127,22 @@ func TestTokenCommand_B082(t *testing.T) {
 			if got, _ := get(t, "GET", url, "Authorization: "+first); got != 200 {
 				t.Errorf("a token made before the start is answered %d", got)
 			}
-			second, _, code := command("create", "--name=while it runs", "--scope=control,admin")
+			second, _, code := token("create", "--name=while it runs", "--scope=control,admin")
 			second = strings.TrimSpace(second)
 			if got, _ := get(t, "GET", url, "Authorization: "+second); code != 0 || got != 200 {
 				t.Errorf("a token made while the server runs: %d, answered %d", code, got)
 			}
-			if list, _, code := command("list"); code != 0 || !strings.Contains(list, "before") || !strings.Contains(list, "control,admin") || strings.Contains(list, first) {
+			if list, _, code := token("list"); code != 0 || !strings.Contains(list, "before") || !strings.Contains(list, "control,admin") || strings.Contains(list, first) {
 				t.Errorf("list = %d\n%s", code, list)
 			}
-			if out, said, code := command("revoke", "before"); code != 0 || !strings.Contains(out, "before") {
+			if out, said, code := token("revoke", "before"); code != 0 || !strings.Contains(out, "before") {
 				t.Errorf("revoke = %d %q %q", code, out, said)
 			}
 			if got, _ := get(t, "GET", url, "Authorization: "+first); got != 401 {
 				t.Errorf("a token revoked while the server runs is answered %d", got)
 			}
 			for _, bad := range [][]string{{"revoke", "before"}, {"create", "--name="}, {"create", "--name=x", "--scope=root"}, {"create", "x"}, {"revoke"}, {"frob"}, {"list", "--frob"}} {
-				if out, said, code := command(bad...); code != 1 || !strings.HasPrefix(said, "error: ") || out != "" {
+				if out, said, code := token(bad...); code != 1 || !strings.HasPrefix(said, "error: ") || out != "" {
 					t.Errorf("%q = %d %q %q, want an error", bad, code, out, said)
 				}
 			}
@@ -168,7 +172,7 @@ func TestH13_DataFolderIsPrivate(t *testing.T) {
 			t.Errorf("%s: %v %v can be read by others", e.Name(), info.Mode(), err)
 		}
 	}
-	if err := listenerIs(r.sockets["http"], "127.0.0.1"); err != "" {
+	if err := listenerIs(r.fronts.listeners["http"], "127.0.0.1"); err != "" {
 		t.Error(err)
 	}
 }

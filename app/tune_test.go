@@ -78,7 +78,7 @@ output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := tunecmd.ServerOptions(r.c.args); !slices.Equal(got, []string{"--backend-config=python,python=python3"}) {
+	if got := tunecmd.ServerOptions(r.c.Args); !slices.Equal(got, []string{"--backend-config=python,python=python3"}) {
 		t.Errorf("the private servers get %q", got)
 	}
 	req := api.StartTuning{Search: "brute", MaxBatchSizes: "present", QueueDelays: "off", InstanceCounts: "3",
@@ -219,7 +219,7 @@ func TestTuneRevisionThroughServer(t *testing.T) {
 	srv := runServer(t, "")
 	before, after := "# before\n", "# after\n"
 	rev := store.Revision{Model: "m", Source: store.SourceTune, Before: &before, After: &after, Outcome: "saved"}
-	if err := addRevision(srv.data.path, rev); err != nil {
+	if err := tuneProgram().AddRevision(srv.data.Path, rev); err != nil {
 		t.Fatal(err)
 	}
 	list, err := srv.store.Revisions(t.Context(), "m", 0, 10)

@@ -16,31 +16,34 @@ import (
 	"time"
 
 	"nereid/app/command"
+	"nereid/app/datadir"
 	"nereid/app/desktop"
+	"nereid/app/options"
 	"nereid/frontend"
 )
 
 const (
-	// handoverLimit is how long a second start waits for the first one, which may be starting too.
+	// handoverLimit is how long a second start waits for the first one, which may still be starting.
 	handoverLimit = 3 * time.Second
-	// stuckLimit is how long the window may stay when the server has ended: an open dialog keeps it.
+	// stuckLimit is how long the window may stay open after the server has ended. An open dialog keeps it open.
 	stuckLimit = 3 * time.Second
 )
 
-// startPlain is what the program does without a command: serve, and show the GUI in the window. Its end is the
-// server's end. A second start on the same data folder shows the first one's window and leaves.
+// startPlain runs the program without a command: it serves, and shows the GUI in a window. When the window closes the
+// server stops. A second start with the same data folder shows the window of the first one and exits.
 func startPlain(ctx context.Context, env *command.Env, args []string) int {
-	c, code := readOptions(false, env.Program, args, env.Stdout, env.Stderr)
+	c, code := options.ForCommand(env, false, env.Program, args)
 	if c == nil {
 		return code
 	}
-	if !c.AllowUI {
-		fmt.Fprintln(env.Stderr, "error: --allow-ui: the window shows the GUI, which is turned off; leave the option away, or use "+env.Program+" serve")
+	if !c.Listen.UI.On {
+		fmt.Fprintln(env.Stderr, "error: --allow-ui: the window shows the GUI, which is turned off; leave the option away, or "+
+			"use "+env.Program+" serve")
 		return 1
 	}
 	var err error
 	if desktop.HasDisplay() {
-		err = serveInWindow(ctx, c, env.Stdout, env.Stderr)
+		err = serveInWindow(ctx, env, c)
 	} else {
 		fmt.Fprintln(env.Stderr, "no display to open a window on (DISPLAY and WAYLAND_DISPLAY are empty); serving without it")
 		err = Serve(ctx, c, env.Stderr)
@@ -48,17 +51,17 @@ func startPlain(ctx context.Context, env *command.Env, args []string) int {
 	return env.ExitStatus(err, "")
 }
 
-// started is what the window needs of the server.
+// started is what the window needs from the server.
 type started struct {
 	log  *slog.Logger
 	base string
 }
 
-// serveInWindow runs the server beside the window, which wants the main goroutine.
-func serveInWindow(ctx context.Context, c *Config, stdout, stderr io.Writer) error {
+// serveInWindow runs the server in a goroutine and the window in this one, which must be the main goroutine.
+func serveInWindow(ctx context.Context, env *command.Env, c *options.Config) error {
 	window, host := desktop.New(), desktop.NewHost()
 	up := make(chan started, 1)
-	var log *slog.Logger // the server's goroutine writes and reads it
+	var log *slog.Logger // only the server's goroutine uses it
 	around := &shell{
 		pick: window.Pick,
 		keep: window.Keep,
@@ -74,24 +77,26 @@ func serveInWindow(ctx context.Context, c *Config, stdout, stderr io.Writer) err
 		},
 		closing: func() {
 			if err := host.Withdraw(); err != nil {
-				log.Warn("the hand-over file stays behind", "err", err)
+				log.Warn("the hand-over file could not be removed", "err", err)
 			}
 		},
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	served := make(chan error, 1)
-	go func() { served <- serve(ctx, c, stderr, around) }()
+	go func() { served <- serve(ctx, c, env.Stderr, around) }()
 	select {
 	case err := <-served:
-		return handOver(err, stdout)
+		return handOver(err, env.Stdout)
 	case s := <-up:
-		return showWindow(window, s, served, end, stderr)
+		return showWindow(env, window, s, served, end)
 	}
 }
 
-// showWindow runs the window until it is closed or the server has ended, and ends the other one of the two.
-func showWindow(window *desktop.Window, s started, served <-chan error, endServer func(), stderr io.Writer) error {
+// showWindow runs the window until it is closed or the server has ended, and then ends the other one.
+func showWindow(
+	env *command.Env, window *desktop.Window, s started, served <-chan error, endServer func(),
+) error {
 	ctx, closeWindow := context.WithCancel(context.Background())
 	defer closeWindow()
 	result, closed := make(chan error, 1), make(chan struct{})
@@ -102,38 +107,30 @@ func showWindow(window *desktop.Window, s started, served <-chan error, endServe
 		select {
 		case <-closed:
 		case <-time.After(stuckLimit):
-			// An open dialog has GTK's loop. Nothing is left that could be lost.
-			os.Exit(exitStatus(err, stderr))
+			// An open dialog runs GTK's loop and cannot be closed. The server has ended, so nothing can be lost.
+			os.Exit(env.ExitStatus(err, ""))
 		}
 	}()
 	err := window.Run(ctx, desktop.Options{Page: frontend.FS(), Base: s.base, Log: s.log})
 	close(closed)
-	// Wails never lets go of the signals. The server has had the first one if there was one; the next ends the process.
+	// Wails never stops catching the signals. If there was one, the server has had it; the next one ends the process.
 	signal.Reset(os.Interrupt, syscall.SIGTERM)
 	endServer()
 	return errors.Join(err, <-result)
 }
 
-// handOver is the end of a start that did not get as far as the GUI. If that is because another program holds the data
-// folder, its window is shown.
+// handOver ends a start that did not reach the GUI. If another program has the data folder, it shows the window of that
+// one.
 func handOver(err error, stdout io.Writer) error {
-	var used *inUseError
+	var used *datadir.InUseError
 	if !errors.As(err, &used) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), handoverLimit)
 	defer cancel()
-	if desktop.ShowRunning(ctx, used.path) != nil { // it has no window: err says who has the folder and what to do
+	if desktop.ShowRunning(ctx, used.Path) != nil { // it has no window: err says what to do
 		return err
 	}
-	fmt.Fprintln(stdout, "Nereid is running already"+used.holder+"; its window is shown")
+	fmt.Fprintln(stdout, "Nereid is running already"+used.Holder+"; its window is shown")
 	return nil
-}
-
-func exitStatus(err error, stderr io.Writer) int {
-	if err == nil {
-		return 0
-	}
-	fmt.Fprintf(stderr, "error: %v\n", err)
-	return 1
 }

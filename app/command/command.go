@@ -1,5 +1,5 @@
-// Package command defines what a command of the program is, and holds the small commands. Commands of more than a few
-// files have packages of their own below this one. Package app lists them all in one table.
+// Package command defines what a command of the program is. The commands are in the packages below; package app lists
+// them in one table.
 package command
 
 import (

@@ -1,0 +1,155 @@
+// Package backends opens the machine and makes all backends of the server, with what they share: the launcher of worker
+// processes, the GPUs and their memory pools.
+package backends
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"nereid/app/datadir"
+	"nereid/app/options"
+	"nereid/engine/backend"
+	"nereid/engine/backend/builtin"
+	"nereid/engine/backend/onnxruntime"
+	"nereid/engine/backend/python"
+	"nereid/engine/backend/runtime"
+	"nereid/engine/device"
+	"nereid/engine/gpumem"
+	"nereid/engine/metrics/custom"
+	"nereid/engine/shm"
+	"nereid/engine/worker"
+)
+
+// Set is all backends and what they need.
+type Set struct {
+	All         []backend.Backend
+	Python      *python.Backend
+	ONNXRuntime *onnxruntime.Backend // its library is opened with the first model that needs it
+	Metrics     *custom.Registry     // the metrics that models make
+
+	Machine   *device.Machine // nil: there are no GPUs
+	Regions   shm.Importer    // opens clients' device memory; nil: there is none
+	GPUMemory *gpumem.Memory  // nil: there is no GPU
+
+	launcher  *worker.Launcher
+	closeCUDA func()
+}
+
+// Open finds the GPUs and makes the backends.
+func Open(c *options.Config, dataDir string, log *slog.Logger) (*Set, error) {
+	s := &Set{Machine: OpenMachine(c, log)}
+	memory := c.GPUMemory
+	memory.Log = log
+	s.Regions, s.GPUMemory, s.closeCUDA = openCUDA(s.Machine, memory)
+	if err := s.open(c, dataDir, log); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// ForInspection makes the backends without the machine's GPUs: they only check and complete configurations.
+func ForInspection(c *options.Config, dataDir string) (*Set, error) {
+	s := &Set{}
+	if err := s.open(c, dataDir, slog.New(slog.DiscardHandler)); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Set) open(c *options.Config, dataDir string, log *slog.Logger) error {
+	s.launcher = worker.NewLauncher(log)
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("this program's file, which models are run by, is not known: %w", err)
+	}
+	ort, cache := c.Backends.ONNXRuntime, filepath.Join(dataDir, "runtime")
+	ort.RuntimeFolder, ort.CacheFolder = filepath.Join(cache, "onnxruntime"), cache
+	ort.GPUMemory, ort.Log, ort.Launcher, ort.Worker = s.GPUMemory, log, s.launcher, []string{exe, "worker"}
+	s.ONNXRuntime = onnxruntime.New(ort)
+
+	s.Metrics = &custom.Registry{}
+	py := c.Backends.Python
+	py.Folder, py.Launcher, py.Metrics, py.Log = datadir.Python(dataDir), s.launcher, s.Metrics, log
+	if s.Python, err = python.New(py); err != nil {
+		return err
+	}
+	more, err := s.Python.Based(c.Backends.Directory)
+	if err != nil {
+		return fmt.Errorf("--backend-directory: %w", err)
+	}
+	s.All = append(append(builtin.All(), s.ONNXRuntime, s.Python), more...)
+	return s.addFrameworks(c, py.Folder, exe)
+}
+
+// addFrameworks adds the backends that use the libraries of frameworks. A backend of the backend directory takes
+// precedence over the framework's of the same name.
+func (s *Set) addFrameworks(c *options.Config, folder, exe string) error {
+	for _, name := range runtime.Names() {
+		if slices.ContainsFunc(s.All, func(b backend.Backend) bool { return b.Name() == name }) {
+			continue
+		}
+		f, ok := python.FindFramework(name)
+		if !ok {
+			return fmt.Errorf("nothing says how %s is installed", name)
+		}
+		b, err := runtime.New(name, runtime.Options{
+			Settings: c.Backends.Frameworks[name], Environment: f.Environment(folder), Interpreter: c.Backends.Interpreter(),
+			Install:  fmt.Sprintf("run 'nereid install %s' (%s)", f.Name, f.Size),
+			Launcher: s.launcher, Worker: []string{exe, "worker", name},
+		})
+		if err != nil {
+			return err
+		}
+		s.All = append(s.All, b)
+	}
+	return nil
+}
+
+// Close ends the processes of models and releases the GPUs. No model may be left.
+func (s *Set) Close() error {
+	if s.Python != nil {
+		s.Python.Close()
+	}
+	if s.launcher != nil {
+		s.launcher.Close()
+	}
+	if s.closeCUDA != nil {
+		s.closeCUDA()
+	}
+	if err := s.Machine.Close(); err != nil {
+		return fmt.Errorf("the GPUs' driver could not be released: %w", err)
+	}
+	return nil
+}
+
+// ServeWorker runs in the process of a model. args name the backend; none is ONNX Runtime.
+func ServeWorker(ctx context.Context, args []string, stderr io.Writer) error {
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	if len(args) == 0 {
+		return onnxruntime.ServeWorker(ctx, log)
+	}
+	return runtime.ServeWorker(ctx, args[0], log)
+}
+
+// Installer installs the frameworks that Python models need.
+type Installer struct {
+	Folder      string // see datadir.Python
+	Interpreter string // the Python with which environments are made
+}
+
+// List returns the frameworks that can be installed.
+func (Installer) List() []python.Framework { return python.Frameworks() }
+
+// Installed reports whether a framework is installed.
+func (i Installer) Installed(f python.Framework) bool { return f.Installed(i.Folder) }
+
+// Install installs a framework. What the installer prints goes to out.
+func (i Installer) Install(ctx context.Context, f python.Framework, out io.Writer) error {
+	return python.InstallFramework(ctx, i.Folder, i.Interpreter, f, out)
+}

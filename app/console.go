@@ -1,0 +1,87 @@
+package app
+
+import (
+	"context"
+	"net/http"
+
+	"nereid/app/backends"
+	tunecmd "nereid/app/command/tune"
+	"nereid/app/console"
+	"nereid/app/console/api"
+	"nereid/app/console/configs"
+	"nereid/app/console/machine"
+	"nereid/app/console/settings"
+	"nereid/app/datadir"
+	"nereid/app/desktop"
+	"nereid/engine/modelconfig"
+	"nereid/frontend"
+)
+
+// openConsole makes the server of the GUI.
+func (s *server) openConsole() error {
+	f, e, python := s.fronts, &s.c.Engine, datadir.Python(s.data.Path)
+	o := console.Options{
+		Engine: s.engine, Store: s.store, Recorder: s.recorder, Page: frontend.FS(), Log: s.log,
+		Repositories: e.Repositories, Namespaces: e.Namespaces, DataDir: s.data.Path, HostPolicies: e.HostPolicies,
+		Check: configs.CheckOptions{
+			Backends: s.backends.All, Machine: s.backends.Machine, AutoComplete: !e.DisableAutoComplete,
+			DefaultMaxBatchSize: modelconfig.DefaultMaxBatchSize,
+		},
+		Server: machine.Description{
+			Version: Version, PollEvery: e.PollInterval, Addresses: f.addresses, ONNXRuntime: s.describeONNXRuntime,
+			Warnings: func() []api.Warning { return s.warnings },
+		},
+		AllowedHosts: f.c.Access.AllowedHosts, Access: settings.Access{Tokens: s.tokens, Network: s.network},
+		Environment: s.backends.Python.EnvironmentOf,
+		Frameworks:  backends.Installer{Folder: python, Interpreter: s.c.Backends.Interpreter()},
+		Tuner: &tunecmd.Console{
+			Program: tuneProgram(), ServerOptions: tunecmd.ServerOptions(s.c.Args), Python: python,
+			Cores: s.cores, GPUs: len(s.backends.Machine.IDs()),
+		},
+	}
+	if s.shell != nil {
+		o.Window = &settings.Window{
+			Pick: s.shell.pick, Desktop: desktop.NewSettings(context.Background(), s.store, s.shell.keep, s.log),
+		}
+	}
+	if n := e.DefaultMaxBatchSize; n != nil {
+		o.Check.DefaultMaxBatchSize = *n
+	}
+	if l := f.listeners["http"]; l != nil {
+		// Requests from the page are checked like those of any client.
+		o.Inference.Dial = f.dialInference(l.Addr())
+		o.Inference.Header = http.Header{"Authorization": {s.tokens.Internal()}}
+	}
+	c, err := console.New(o)
+	if err != nil {
+		return err
+	}
+	s.console.Store(c)
+	return nil
+}
+
+// describeONNXRuntime reports which library is in use.
+func (s *server) describeONNXRuntime() api.Runtime {
+	version, err := s.backends.ONNXRuntime.Version()
+	if err != nil {
+		return api.Runtime{Error: err.Error()}
+	}
+	return api.Runtime{Version: version, Library: s.backends.ONNXRuntime.LibraryPath()}
+}
+
+// startConsole serves the GUI, if it is on, and shows the window.
+func (s *server) startConsole() error {
+	c, l := s.console.Load(), s.fronts.listeners["ui"]
+	if c == nil {
+		return nil
+	}
+	h := c.Server()
+	if s.shell != nil {
+		h.Handler = s.shell.wrap(h.Handler)
+	}
+	s.fronts.servePlain(s.fronts.wrapTLS("ui", l), h)
+	if s.shell == nil {
+		return nil
+	}
+	return s.shell.opened(s.log, s.data.Path, l.Addr())
+}

@@ -1,0 +1,85 @@
+package desktop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+
+	"nereid/app/console/api"
+	"nereid/store"
+)
+
+// keepKey is the setting that keeps whether the server runs on when its window is closed.
+const keepKey = "desktop.keep_running"
+
+// Settings is what the user can decide on the page: whether the server outlives its window, and whether the program
+// starts with the computer.
+type Settings struct {
+	store *store.Store
+	keep  func(bool) // sets it in the window
+	auto  *Autostart
+	why   string // auto is nil, for this reason
+	now   bool   // the server outlives its window; only Set changes it
+}
+
+// NewSettings reads what was decided before and tells the window.
+func NewSettings(ctx context.Context, s *store.Store, keep func(bool), log *slog.Logger) *Settings {
+	d := &Settings{store: s, keep: keep}
+	text, err := s.Setting(ctx, keepKey)
+	switch {
+	case err == nil:
+		d.now = string(text) == "true"
+	case !errors.Is(err, store.ErrNotFound):
+		log.Warn("cannot read whether the server runs on without its window; it does not", "err", err)
+	}
+	keep(d.now)
+	if runtime.GOOS != "linux" {
+		d.why = "starting with the computer is not there on this system yet; use the system's own settings"
+		return d
+	}
+	exe, err := os.Executable()
+	folder, err2 := os.Getwd()
+	if err := errors.Join(err, err2); err != nil {
+		d.why = err.Error()
+		return d
+	}
+	if d.auto, err = NewAutostart(os.Getenv, folder, append([]string{exe}, os.Args[1:]...)...); err != nil {
+		d.why = err.Error()
+	}
+	return d
+}
+
+// State implements settings.Desktop.
+func (d *Settings) State() api.Desktop {
+	out := api.Desktop{KeepRunning: d.now, AutostartWhyNot: d.why}
+	if d.auto != nil {
+		out.Autostart, out.AutostartPath = d.auto.On(), d.auto.Path
+	}
+	return out
+}
+
+// Set implements settings.Desktop.
+func (d *Settings) Set(ctx context.Context, want api.SetDesktop) error {
+	if d.auto == nil && want.Autostart {
+		return errors.New(d.why)
+	}
+	if d.auto != nil && want.Autostart != d.auto.On() {
+		if err := d.auto.Set(want.Autostart); err != nil {
+			return fmt.Errorf("starting with the computer: %w", err)
+		}
+	}
+	text, err := json.Marshal(want.KeepRunning)
+	if err != nil {
+		return err
+	}
+	if err := d.store.SetSetting(ctx, keepKey, text); err != nil {
+		return err
+	}
+	d.now = want.KeepRunning
+	d.keep(d.now)
+	return nil
+}

@@ -1,0 +1,155 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"nereid/app/backends"
+	"nereid/app/console/configs"
+	"nereid/app/console/models"
+	"nereid/app/history"
+	"nereid/engine"
+	"nereid/engine/cache"
+	"nereid/engine/cache/redis"
+	"nereid/engine/status"
+	"nereid/engine/trace"
+	"nereid/store"
+)
+
+// openBackends binds the ports, so that a port in use is reported before anything slow happens, and makes the backends.
+func (s *server) openBackends(context.Context) (err error) {
+	if s.fronts.listeners, err = s.c.Listen.Open(); err != nil {
+		return err
+	}
+	s.recorder = history.New(nil, s.store)
+	s.backends, err = backends.Open(s.c, s.data.Path, s.log)
+	return err
+}
+
+// openEngine makes the engine, with what it keeps in the data folder, and the tracer.
+func (s *server) openEngine(ctx context.Context) (err error) {
+	o := s.c.Engine
+	o.OverrideFolder = s.data.Join("overrides")
+	if err := emptyFolder(o.OverrideFolder); err != nil {
+		return fmt.Errorf("cannot prepare the data folder: %w", err)
+	}
+	if s.c.Listen.SageMaker.On && o.Mode == engine.ModeExplicit {
+		s.repos.archives = s.data.Join("archives")
+		if err := emptyFolder(s.repos.archives); err != nil {
+			return fmt.Errorf("cannot prepare the folder of archives: %w", err)
+		}
+		o.Repositories = append(slices.Clone(o.Repositories), s.repos.archives)
+	}
+	if err := s.openCache(); err != nil {
+		return err
+	}
+	if !o.SharedMemory.Disabled {
+		o.SharedMemory.CUDA = s.backends.Regions
+	}
+	o.Remotes, o.Backends, o.Machine = s.repos.remotes, s.backends.All, s.backends.Machine
+	o.Cache, o.Log, o.Events = s.cache, s.log, s.events()
+	if s.engine, err = engine.New(o); err != nil {
+		return err
+	}
+	s.recorder.SetSource(s.engine)
+	pins, err := models.Pins(ctx, s.store)
+	if err != nil {
+		return err
+	}
+	for name, pinned := range pins {
+		s.engine.Pin(name, &pinned)
+	}
+	return s.openTrace()
+}
+
+func emptyFolder(path string) error { return errors.Join(os.RemoveAll(path), os.MkdirAll(path, 0o700)) }
+
+// openTrace makes the tracer. As in Triton, settings that trace nothing do not keep the server from starting.
+func (s *server) openTrace() (err error) {
+	o := s.c.Trace
+	o.Log = s.log
+	if s.trace, err = trace.New(o); err != nil {
+		return fmt.Errorf("--trace-config: %w", err)
+	}
+	if why := s.trace.Fault(); why != "" {
+		s.warn("nothing is traced: " + why + "; say --trace-config=triton,file=<path>")
+	}
+	return nil
+}
+
+func (s *server) openCache() error {
+	switch o := s.c.ResponseCache; {
+	case o.Size > 0:
+		local, err := cache.New(o.Size)
+		if err != nil {
+			return err
+		}
+		s.cache = local
+	case o.Redis != nil:
+		shared, err := redis.New(o.Redis, s.log)
+		if err != nil {
+			return err
+		}
+		s.cache = shared
+	}
+	return nil
+}
+
+// events writes what happens to models into the log, with Triton's lines, and into the history, and notifies the page.
+func (s *server) events() engine.EventListener {
+	l := engine.LogEvents(s.log)
+	logFailed, logUnloaded, logEvicted, logScanFailed := l.Failed, l.Unloaded, l.Evicted, l.ScanFailed
+	l.Loaded = func(model string, version int64, took time.Duration, reload bool) {
+		kind := history.Load
+		if reload {
+			kind = history.Reload
+		}
+		s.recorder.Event(history.Event{Kind: kind, Model: model, Version: version, Detail: history.Took(took)})
+	}
+	l.Failed = func(model string, version int64, err error, kept bool) {
+		kind := history.LoadFailed
+		if kept {
+			kind = history.ReloadFailed
+		}
+		s.recorder.Event(history.Event{Kind: kind, Model: model, Version: version, Text: status.Reason(err)})
+		logFailed(model, version, err, kept)
+	}
+	l.Unloaded = func(model string, version int64) {
+		logUnloaded(model, version)
+		s.recorder.Event(history.Event{Kind: history.Unload, Model: model, Version: version})
+	}
+	l.Evicted = func(model string, version int64) {
+		logEvicted(model, version)
+		s.recorder.Event(history.Event{
+			Kind: history.Evict, Model: model, Version: version, Text: "left memory; its next request loads it",
+		})
+	}
+	l.VersionsChosen = func(model string, before, after []int64) {
+		s.keepRevision(configs.VersionsRevision(model, before, after))
+	}
+	l.Overridden = func(model, before, config string) {
+		s.keepRevision(configs.OverrideRevision(model, before, config))
+	}
+	l.ScanFailed = func(err error) {
+		logScanFailed(err)
+		s.recorder.Event(history.Event{Kind: history.RepositoryError, Text: err.Error()})
+	}
+	l.Changed = func() {
+		if c := s.console.Load(); c != nil {
+			c.ModelsChanged()
+		}
+	}
+	return l
+}
+
+// keepRevision stores a change of a model that the engine has made. The change cannot be undone here, so an error is
+// only logged.
+func (s *server) keepRevision(r store.Revision) {
+	if _, err := s.store.AddRevision(context.Background(), r); err != nil {
+		s.log.Warn("a change of a model is not recorded", "model", r.Model, "err", err)
+	}
+}

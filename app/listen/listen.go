@@ -1,0 +1,124 @@
+// Package listen opens the sockets of the server: its endpoints, connections inside the process, and listeners whose
+// connections end with them.
+package listen
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Listeners are the sockets of the endpoints that are on, by the name of the endpoint.
+type Listeners map[string]net.Listener
+
+// Close closes all. The server of a listener may have closed it before.
+func (l Listeners) Close() {
+	for _, x := range l {
+		_ = x.Close()
+	}
+}
+
+// Open binds every endpoint or none. The error for a port in use names the process that has it, if it can be found, and
+// a free port.
+func (l *Endpoints) Open() (Listeners, error) {
+	all := Listeners{}
+	var errs []error
+	for _, e := range l.All() {
+		if !e.On {
+			continue
+		}
+		config := net.ListenConfig{}
+		if e.Shared {
+			config.Control = sharePort
+		}
+		l, err := config.Listen(context.Background(), "tcp", e.hostPort(e.Port))
+		if errors.Is(err, syscall.EADDRINUSE) && e.OrFree {
+			l, err = net.Listen("tcp", e.hostPort(0))
+		}
+		if err != nil {
+			errs = append(errs, e.describe(err))
+			continue
+		}
+		all[e.Name] = l
+	}
+	if err := errors.Join(errs...); err != nil {
+		all.Close()
+		return nil, err
+	}
+	return all, nil
+}
+
+func (e *Endpoint) hostPort(port int) string {
+	return net.JoinHostPort(strings.Trim(e.Address, "[]"), strconv.Itoa(port))
+}
+
+// describe completes the error of a listener that could not be opened.
+func (e *Endpoint) describe(err error) error {
+	address := e.hostPort(e.Port)
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("failed to start %s at %s: %w", e.Title, address, err)
+	}
+	holder, free := "", ""
+	if name := portHolder(e.Port); name != "" {
+		holder = " by " + name
+	}
+	if l, err := net.Listen("tcp", e.hostPort(0)); err == nil {
+		_ = l.Close() // only its number is needed
+		free = fmt.Sprintf("; say --%s-port=%d (free now) or --%s-port=0", e.Name, l.Addr().(*net.TCPAddr).Port, e.Name)
+	}
+	return fmt.Errorf("failed to start %s: Unavailable - Socket '%s' already in use%s%s", e.Title, address, holder, free)
+}
+
+// portHolder names the process that listens on a TCP port, as "name (pid 12)". It returns "" if this user may not see
+// the process. Source: /proc/net/tcp and the socket links in /proc/<pid>/fd.
+func portHolder(port int) string {
+	inode := ""
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		if inode = listeningInode(table, port); inode != "" {
+			break
+		}
+	}
+	if inode == "" {
+		return ""
+	}
+	links, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	if err != nil {
+		return ""
+	}
+	for _, link := range links {
+		if target, err := os.Readlink(link); err != nil || target != "socket:["+inode+"]" {
+			continue
+		}
+		pid := strings.Split(link, "/")[2]
+		name, err := os.ReadFile("/proc/" + pid + "/comm")
+		if err != nil {
+			return "process " + pid
+		}
+		return strings.TrimSpace(string(name)) + " (pid " + pid + ")"
+	}
+	return ""
+}
+
+func listeningInode(table string, port int) string {
+	f, err := os.Open(table)
+	if err != nil {
+		return ""
+	}
+	defer f.Close() // read only
+	want := fmt.Sprintf(":%04X", port)
+	for s := bufio.NewScanner(f); s.Scan(); {
+		// sl local_address rem_address st tx:rx tr:tm retrnsmt uid timeout inode; state 0A is LISTEN
+		fields := strings.Fields(s.Text())
+		if len(fields) > 9 && strings.HasSuffix(fields[1], want) && fields[3] == "0A" {
+			return fields[9]
+		}
+	}
+	return ""
+}

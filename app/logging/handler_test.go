@@ -1,0 +1,93 @@
+package logging
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"regexp"
+	"strings"
+	"testing"
+
+	"nereid/engine"
+)
+
+func TestLogLines(t *testing.T) {
+	var b bytes.Buffer
+	o := defaults()
+	log := slog.New(newHandler(o, &b))
+	log.Info("loading: add_sub:1")
+	log.Error("two\nlines \x1b[31m", "err", errors.New("a\nb"), "n", 3)
+	log.Debug("not shown")
+	Table(log, [][]string{{"Model", "Version"}, {"a\nb", "1"}})
+	lines := strings.Split(b.String(), "\n")
+	for i, want := range []string{
+		`^I\d{4} \d\d:\d\d:\d\d\.\d{6} \d+ handler_test\.go:\d+\] "loading: add_sub:1"$`,
+		`^E\d{4} \d\d:\d\d:\d\d\.\d{6} \d+ handler_test\.go:\d+\] "two\\nlines \\x1b\[31m" err="a\\nb" n=3$`,
+		`^I.*\] $`,
+		`^\+-------\+---------\+$`,
+		`^\| Model \| Version \|$`,
+		`^\+-------\+---------\+$`,
+		`^\| a b   \| 1       \|$`,
+		`^\+-------\+---------\+$`,
+	} {
+		if i >= len(lines) || !regexp.MustCompile(want).MatchString(lines[i]) {
+			t.Fatalf("line %d of\n%s\ndoes not match %s", i+1, b.String(), want)
+		}
+	}
+	o.Settings.Format, o.Settings.Error = "ISO8601", false
+	b.Reset()
+	log = slog.New(newHandler(o, &b))
+	log.Error("hidden")
+	log.With("model", "a b").WithGroup("g").Warn("x", "k", "v")
+	if want := `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ \d+ W handler_test\.go:\d+\] "x" model="a b" g\.k=v\n$`; !regexp.MustCompile(want).MatchString(b.String()) {
+		t.Errorf("%q does not match %s", b.String(), want)
+	}
+}
+
+func TestLogSettingsChangeWhileTheLogIsInUse(t *testing.T) {
+	var b bytes.Buffer
+	h := newHandler(defaults(), &b)
+	log := slog.New(h).With("k", "v") // made before the change
+	for _, tt := range []struct {
+		name string
+		u    engine.LogUpdate
+		want string // the lines of an info, a warning, an error and a verbose message
+	}{
+		{"E045 at the start", engine.LogUpdate{}, "IWE"},
+		{"E045 no information", engine.LogUpdate{Info: new(bool)}, "WE"},
+		{"E045 no warnings", engine.LogUpdate{Warning: new(bool)}, "E"},
+		{"E045 no errors", engine.LogUpdate{Error: new(bool)}, ""},
+		{"E045 verbose", engine.LogUpdate{Verbose: ptr[uint32](2)}, "I"},
+		{"E045 all again", engine.LogUpdate{Info: ptr(true), Warning: ptr(true), Error: ptr(true), Verbose: ptr[uint32](0)}, "IWE"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b.Reset()
+			h.control.UpdateLog(tt.u)
+			log.Info("m")
+			log.Warn("m")
+			log.Error("m")
+			log.Debug("m")
+			got := ""
+			for line := range strings.Lines(b.String()) {
+				got += line[:1]
+			}
+			if got != tt.want {
+				t.Errorf("letters %q of\n%s, want %q", got, b.String(), tt.want)
+			}
+		})
+	}
+	t.Run("E046 ISO8601 while it runs", func(t *testing.T) {
+		b.Reset()
+		h.control.UpdateLog(engine.LogUpdate{Format: ptr("ISO8601")})
+		log.Info("m")
+		if want := `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ \d+ I handler_test\.go:\d+\] "m" k=v\n$`; !regexp.MustCompile(want).MatchString(b.String()) {
+			t.Errorf("%q does not match %s", b.String(), want)
+		}
+	})
+}
+
+func defaults() Options {
+	return Options{Settings: engine.LogSettings{Info: true, Warning: true, Error: true, Format: "default"}}
+}
+
+func ptr[T any](v T) *T { return &v }

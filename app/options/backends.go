@@ -1,0 +1,149 @@
+package options
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"nereid/engine/backend/onnxruntime"
+	"nereid/engine/backend/python"
+	"nereid/engine/backend/runtime"
+	"nereid/engine/cache/redis"
+)
+
+// backendConfig reads "[backend,]key=value", a value of --backend-config.
+func (c *Config) backendConfig(v string) error {
+	name, setting, ok := strings.Cut(v, ",")
+	if !ok {
+		name, setting = "", v
+	}
+	key, value, ok := strings.Cut(setting, "=")
+	if !ok || key == "" {
+		return fmt.Errorf("%q is not of the form [backend,]key=value", v)
+	}
+	switch {
+	case key == "default-max-batch-size":
+		return c.defaultMaxBatchSize(name, value)
+	case name == "":
+		return c.globalBackendConfig(key, value)
+	case name == "onnxruntime":
+		if err := c.Backends.ONNXRuntime.Settings.Set(key, value); !errors.Is(err, onnxruntime.ErrUnknownSetting) {
+			return err
+		}
+	case name == "python":
+		return c.setPython(key, value)
+	}
+	if !runtime.Known(name, key) {
+		c.WithoutEffect = append(c.WithoutEffect, "backend-config "+name+","+key)
+		return nil
+	}
+	settings := c.Backends.Frameworks[name]
+	put(&settings, key, value)
+	put(&c.Backends.Frameworks, name, settings)
+	return runtime.CheckSetting(name, key, value)
+}
+
+func (c *Config) defaultMaxBatchSize(backend, value string) error {
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 0 {
+		return fmt.Errorf("%q is not a batch size", value)
+	}
+	if backend == "" {
+		c.Engine.DefaultMaxBatchSize = &n
+	} else {
+		put(&c.Engine.DefaultMaxBatchSizes, backend, n)
+	}
+	return nil
+}
+
+// globalBackendConfig takes a setting of all backends. Most are also options. The names are from Triton's core,
+// src/backend_config.cc.
+func (c *Config) globalBackendConfig(key, value string) error {
+	switch key {
+	case "backend-directory":
+		c.Backends.Directory = value
+		return nil
+	case "min-compute-capability":
+		return capability(&c.GPUs.MinCapability)(value)
+	case "auto-complete-config":
+		return not(&c.Engine.DisableAutoComplete)(value)
+	}
+	if gpu, ok := strings.CutPrefix(key, "model-load-gpu-limit-device-"); ok {
+		return c.gpuLimit()(gpu + ":" + value)
+	}
+	c.WithoutEffect = append(c.WithoutEffect, "backend-config "+key)
+	return nil
+}
+
+// setPython takes a setting of --backend-config=python.
+func (c *Config) setPython(key, value string) error {
+	known, effect := python.Known(key)
+	if known && effect {
+		put(&c.Backends.Python.Settings, key, value)
+		return python.CheckSetting(key, value)
+	}
+	why := ""
+	if known {
+		why = " (the memory that is shared with a model's process has no name, and needs neither queues nor threads)"
+	}
+	c.WithoutEffect = append(c.WithoutEffect, "backend-config python,"+key+why)
+	return nil
+}
+
+// ResponseCache says where responses are cached. The zero value: nowhere.
+type ResponseCache struct {
+	Size  int64             // bytes of the cache in this process; 0: there is none
+	Redis map[string]string // settings of the cache in a Redis server; nil: there is none
+}
+
+// On reports whether there is a cache.
+func (r *ResponseCache) On() bool { return r.Size > 0 || r.Redis != nil }
+
+// cacheConfig reads "<cache>,<key>=<value>", a value of --cache-config.
+func (c *Config) cacheConfig(v string) error {
+	if v == "" {
+		return nil
+	}
+	name, setting, ok := strings.Cut(v, ",")
+	key, value, has := strings.Cut(setting, "=")
+	switch {
+	case !ok || !has:
+		return fmt.Errorf("%q is not of the form cache,key=value, such as local,size=1048576", v)
+	case name == "redis":
+		return c.ResponseCache.setRedis(key, value)
+	case name != "local":
+		return fmt.Errorf("the cache %q is not supported; use local,size=<bytes> or redis,host=<name>", name)
+	case key != "size":
+		return fmt.Errorf("the local cache has no setting %q; it has size", key)
+	}
+	return c.cacheSize(value, "response-cache-byte-size")
+}
+
+// setRedis adds a setting of the Redis cache. The start of the server checks whether all needed ones are there.
+func (r *ResponseCache) setRedis(key, value string) error {
+	if r.Size > 0 {
+		return errors.New("the response cache is a local one already; leave one of the two out")
+	}
+	put(&r.Redis, key, value)
+	if key == "cert" || key == "key" { // these two need each other
+		return nil
+	}
+	return redis.Check(map[string]string{"host": "localhost", key: value})
+}
+
+// cacheSize sets the size of the local cache. Only one of two options may set it; other is the other one.
+func (c *Config) cacheSize(v, other string) error {
+	if c.given[other] != "" && c.given[other] != "0" {
+		return errors.New("the response cache is set by --" + other + " already; leave one of the two out")
+	}
+	if c.ResponseCache.Redis != nil {
+		return errors.New("the response cache is in a redis server already; leave one of the two out")
+	}
+	n, err := strconv.ParseInt(v, 10, 46)
+	if err != nil || n <= 0 {
+		return fmt.Errorf("size %q is not a number of bytes over 0", v)
+	}
+	c.ResponseCache.Size = n
+	return nil
+}

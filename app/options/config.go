@@ -1,0 +1,249 @@
+package options
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/keepalive"
+
+	"nereid/app/certs"
+	"nereid/app/listen"
+	"nereid/app/logging"
+	"nereid/engine"
+	"nereid/engine/backend/onnxruntime"
+	"nereid/engine/backend/python"
+	"nereid/engine/device"
+	"nereid/engine/gpumem"
+	"nereid/engine/grpcapi"
+	"nereid/engine/httpapi"
+	"nereid/engine/instance"
+	"nereid/engine/metrics"
+	"nereid/engine/trace"
+)
+
+// Config is what the command line and the environment say.
+type Config struct {
+	Help bool // the user asked for the usage text
+	// AsTriton: the program was started under the name tritonserver and has its defaults.
+	AsTriton bool
+
+	ExitTimeout time.Duration
+	ExitOnError bool
+	OpenBrowser bool
+	History     bool   // the server records its history
+	DataDir     string // never empty, unless AsTriton
+	// DefaultDataDir: the user did not choose DataDir.
+	DefaultDataDir bool
+
+	// Parts of the server. What is made at run time, such as Engine.Machine, is missing.
+	Engine        engine.Options
+	RateLimit     RateLimit
+	ResponseCache ResponseCache
+	Backends      Backends
+	GPUs          device.Options
+	GPUMemory     gpumem.Options
+	Log           logging.Options
+	Trace         trace.Options
+
+	Access    Access
+	Listen    listen.Endpoints
+	TLS       TLS
+	HTTP      httpapi.Options
+	GRPC      grpcapi.Options
+	SageMaker SageMaker
+	VertexAI  VertexAI
+	Metrics   metrics.Options
+	// OmitGPUMetrics is --allow-gpu-metrics=false.
+	OmitGPUMetrics bool
+
+	// Args are the options with values as they were given, as --name=value with the first of their names.
+	Args []string
+	// WithoutEffect lists the options that were given and do nothing here.
+	WithoutEffect []string
+
+	given map[string]string // values by the first name of their option
+}
+
+// RateLimit is --rate-limit and --rate-limit-resource. Load makes the limiter of Config.Engine from it.
+type RateLimit struct {
+	On        bool // execution_count
+	Resources []instance.Resource
+}
+
+// Backends are the options of the backends.
+type Backends struct {
+	Directory   string // holds backends written in Python; "": none
+	ONNXRuntime onnxruntime.Options
+	Python      python.Options
+	// Frameworks are the settings of the backends that use a framework's own library, by backend name.
+	Frameworks map[string]map[string]string
+}
+
+// Interpreter is the Python with which environments are made.
+func (b *Backends) Interpreter() string { return cmp.Or(b.Python.Settings["python"], "python3") }
+
+// Access says who may use the server.
+type Access struct {
+	Token          string   // from the environment; "": none
+	AllowAnonymous bool     // no token is needed
+	AllowedHosts   []string // names that the Host header may have in addition to the server's own
+}
+
+// TLS are the certificate files of HTTP, which the metrics and the GUI share, and of gRPC.
+type TLS struct{ HTTP, GRPC certs.Files }
+
+// Default returns tritonserver's defaults, except where this server's design differs: it listens on loopback addresses,
+// and a model that fails to load does not stop it. asTriton chooses Triton's behaviour there too.
+func Default(asTriton bool) *Config {
+	address := "127.0.0.1"
+	if asTriton {
+		address = "0.0.0.0"
+	}
+	c := &Config{
+		AsTriton: asTriton, ExitTimeout: 30 * time.Second, ExitOnError: asTriton, History: true,
+		Trace: trace.Options{Settings: trace.Default()},
+		Log: logging.Options{
+			Settings: engine.LogSettings{Info: true, Warning: true, Error: true, Format: "default"},
+		},
+		GPUs:      device.Options{MinCapability: device.DefaultMinCapability},
+		GPUMemory: gpumem.Options{PinnedBytes: gpumem.DefaultPinnedBytes},
+		Access:    Access{AllowAnonymous: asTriton},
+		Listen: listen.Endpoints{
+			GRPC:    listen.Endpoint{On: true, Address: address, Port: 8001},
+			HTTP:    listen.Endpoint{On: true, Address: address, Port: 8000},
+			Metrics: listen.Endpoint{On: true, Port: 8002}, UI: listen.Endpoint{On: true, Address: "127.0.0.1",
+				Port: 8003},
+		},
+		HTTP:    httpapi.Options{MaxBody: 64 << 20},
+		Metrics: metrics.Options{Interval: 2 * time.Second},
+		given:   map[string]string{},
+	}
+	c.Engine.ID, c.Engine.PollInterval, c.Engine.LoadThreads = "triton", 15*time.Second, 4
+	c.GRPC.Keepalive = keepalive.ServerParameters{Time: 2 * time.Hour, Timeout: 20 * time.Second}
+	c.GRPC.Enforcement.MinTime = 5 * time.Minute
+	return c
+}
+
+// Load reads a command line over the defaults and the environment, completes and checks it. It returns all faults at
+// once. lookup reads the environment, as os.LookupEnv does.
+func Load(asTriton bool, args []string, lookup func(string) (string, bool)) (*Config, error) {
+	c := Default(asTriton)
+	if v, ok := lookup("NEREID_TOKEN"); ok {
+		c.Access.Token = strings.TrimSpace(v) // the file it was read from may end with a line break
+	}
+	if v, ok := lookup("TRITON_SERVER_ESCAPE_LOG_MESSAGES"); ok {
+		escape, err := parseBool(v)
+		c.Log.Raw = err == nil && !escape
+	}
+	if v, ok := lookup("NEREID_ONNXRUNTIME_LIBRARY"); ok {
+		c.Backends.ONNXRuntime.Library = v
+	}
+	if v, ok := lookup("NEREID_DATA_DIR"); ok {
+		c.DataDir = v
+	}
+	err := errors.Join(c.readCloud(lookup), c.parse(args))
+	if c.Help {
+		return c, nil
+	}
+	return c, errors.Join(err, c.complete(lookup))
+}
+
+// complete fills in what depends on other options, and checks what concerns several of them.
+func (c *Config) complete(lookup func(string) (string, bool)) error {
+	var errs []error
+	fault := func(is bool, text string) {
+		if is {
+			errs = append(errs, errors.New(text))
+		}
+	}
+	c.Listen.Complete()
+	c.Listen.UI.OrFree = c.AsTriton && c.given["ui-port"] == "" // Triton has no GUI: its port is no reason to fail
+	if c.DataDir == "" {
+		c.DefaultDataDir = true
+		dir, err := DefaultDataDir(lookup)
+		if !c.AsTriton { // which can do without a data folder
+			errs = append(errs, err)
+		}
+		c.DataDir = dir
+	}
+	if c.RateLimit.On {
+		c.Engine.RateLimiter = instance.NewLimiter(c.RateLimit.Resources)
+	}
+	if _, ok := c.given[allowClientShm]; !ok {
+		c.Engine.SharedMemory.Disabled = c.Listen.HTTP.Reachable() || c.Listen.GRPC.Reachable()
+	}
+	e, all := &c.Engine, slices.Contains(c.Engine.StartupModels, "*")
+	fault(len(e.StartupModels) > 0 && e.Mode != engine.ModeExplicit,
+		"--load-model: works only with --model-control-mode=explicit")
+	fault(all && len(e.StartupModels) > 1, "--load-model: * loads all models and cannot be given together with names")
+	fault(e.PollInterval == 0 && e.Mode == engine.ModePoll, "--repository-poll-secs: must be over 0 in poll mode")
+	t := c.Trace.Settings
+	fault(t.Level != 0 && t.Rate == 0 && t.Mode == trace.ModeTriton,
+		"--trace-config: rate=0 traces nothing in mode triton; say how many requests one in is traced")
+	fault(!c.Listen.HTTP.On && !c.Listen.GRPC.On && !c.Listen.UI.On,
+		"HTTP, gRPC and the GUI are all turned off: nothing could be asked of the server")
+	errs = append(errs, c.checkTLS(), c.checkCloud(), c.Listen.CheckPorts(), c.checkPolicies())
+	return errors.Join(errs...)
+}
+
+// checkTLS reports which certificate files are missing.
+func (c *Config) checkTLS() error {
+	var errs []error
+	for _, e := range []struct {
+		prefix    string
+		files     certs.Files
+		own, used bool // by the endpoint itself, by any
+	}{
+		{"grpc", c.TLS.GRPC, c.Listen.GRPC.TLS, c.Listen.GRPC.TLS},
+		{"http", c.TLS.HTTP, c.Listen.HTTP.TLS, c.Listen.HTTP.TLS || c.Listen.Metrics.TLS || c.Listen.UI.TLS},
+	} {
+		need := func(option, file, why string) {
+			if file == "" {
+				errs = append(errs, fmt.Errorf("--%s-%s is missing: %s needs it", e.prefix, option, why))
+			}
+		}
+		why := "--" + e.prefix + "-use-ssl"
+		if !e.own {
+			why = "TLS of the metrics or the GUI"
+		} else if e.files.Mutual {
+			why += "-mutual"
+		}
+		if e.used {
+			need("server-cert", e.files.Cert, why)
+			need("server-key", e.files.Key, why)
+		}
+		if e.files.Mutual {
+			need("root-cert", e.files.Root, "--"+e.prefix+"-use-ssl-mutual")
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// DefaultDataDir is the data folder of a user who chooses none.
+func DefaultDataDir(lookup func(string) (string, bool)) (string, error) {
+	if dir, ok := lookup("XDG_DATA_HOME"); ok && dir != "" {
+		return filepath.Join(dir, "nereid"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("cannot tell where to keep data: %w; say --data-dir=<folder>", err)
+	}
+	return filepath.Join(home, ".local", "share", "nereid"), nil
+}
+
+// CommandDataDir is the data folder of a command: the one that was given, or else the server's.
+func CommandDataDir(given string, lookup func(string) (string, bool)) (string, error) {
+	if dir, ok := lookup("NEREID_DATA_DIR"); ok && given == "" {
+		given = dir
+	}
+	if given == "" {
+		return DefaultDataDir(lookup)
+	}
+	return given, nil
+}

@@ -1,0 +1,142 @@
+package options
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// option is one option of the command line.
+type option struct {
+	names []string // without dashes; the first one is shown first
+	arg   string   // what the value is, in the usage text; "" if the option takes no value
+	help  string
+	// noEffect: the option is accepted and logged, and changes nothing. Ignoring it changes no response.
+	noEffect bool
+	set      setter // checks and stores a value
+}
+
+// group is a section of the usage text.
+type group struct {
+	title   string
+	options []option
+}
+
+// opt returns an option. names are separated by spaces.
+func opt(names, arg, help string, set setter) option {
+	return option{names: strings.Fields(names), arg: arg, help: help, set: set}
+}
+
+// ignored returns an option of tritonserver that has no effect here. Its values are still checked.
+func ignored(name, arg, help string, check setter) option {
+	return option{names: []string{name}, arg: arg, help: help, noEffect: true, set: check}
+}
+
+// parse reads a command line into c. It returns all faults at once.
+func (c *Config) parse(args []string) error {
+	byName := map[string]option{}
+	for _, g := range c.table() {
+		for _, o := range g.options {
+			for _, n := range o.names {
+				byName[n] = o
+			}
+		}
+	}
+	var errs []error
+	for i := 0; i < len(args); i++ {
+		name, value, has := strings.Cut(args[i], "=")
+		name, dashes := strings.CutPrefix(name, "--")
+		o, known := byName[name]
+		switch {
+		case args[i] == "-h":
+			c.Help = true
+			continue
+		case !dashes:
+			errs = append(errs, fmt.Errorf("unexpected argument %q: options begin with --", args[i]))
+			continue
+		case !known:
+			errs = append(errs, fmt.Errorf("unrecognized option '--%s'%s", name, suggest(name, byName)))
+			continue
+		case o.arg == "" && has:
+			errs = append(errs, fmt.Errorf("--%s takes no value", name))
+			continue
+		case o.arg != "" && !has:
+			if i++; i == len(args) {
+				errs = append(errs, fmt.Errorf("--%s needs a value (%s)", name, o.arg))
+				continue
+			}
+			value = args[i]
+		}
+		if err := o.set(value); err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %w", name, err))
+			continue
+		}
+		c.given[o.names[0]] = value
+		if o.arg != "" {
+			c.Args = append(c.Args, "--"+o.names[0]+"="+value)
+		}
+		if o.noEffect {
+			c.WithoutEffect = append(c.WithoutEffect, o.names[0])
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// suggest names the option that the user probably meant.
+func suggest(name string, byName map[string]option) string {
+	best, dist := "", 4
+	for n := range byName {
+		if d := distance(name, n); d < dist || d == dist && n < best {
+			best, dist = n, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "; did you mean --" + best + "?"
+}
+
+// distance is the Levenshtein distance of two short names.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diag := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diag
+			if a[i] != b[j] {
+				cost++
+			}
+			diag = row[j+1]
+			row[j+1] = min(cost, row[j]+1, diag+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// Usage is the text of --help: the options by group. program is how the user starts the server.
+func Usage(program string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Usage: %s [options]\n", program)
+	for _, g := range Default(false).table() {
+		fmt.Fprintf(&b, "\n%s:\n", g.title)
+		for _, o := range g.options {
+			for _, n := range o.names {
+				b.WriteString("  --" + n)
+				if o.arg != "" {
+					b.WriteString("=<" + o.arg + ">")
+				}
+				b.WriteString("\n")
+			}
+			b.WriteString("\t" + o.help)
+			if o.noEffect {
+				b.WriteString(" Accepted without effect.")
+			}
+			b.WriteString("\n")
+		}
+	}
+	return b.String()
+}

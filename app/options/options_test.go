@@ -1,0 +1,569 @@
+package options
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"nereid/app/certs"
+	"nereid/app/listen"
+	"nereid/engine/instance"
+	"nereid/engine/metrics"
+	"nereid/engine/restrict"
+	"nereid/engine/stats"
+	"nereid/engine/trace"
+)
+
+func none(string) (string, bool) { return "", false }
+
+func load(t *testing.T, args ...string) *Config {
+	t.Helper()
+	c, err := Load(false, append(args, "--data-dir="+t.TempDir()), none)
+	if err != nil {
+		t.Fatalf("%q: %v", args, err)
+	}
+	return c
+}
+
+// Every option of tritonserver is known by its own name and does what its class says. A row's id is in the name where
+// the feature is there; options that are refused, or whose feature is missing, are on the list of what is not
+// supported.
+func TestTritonserverOptions(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		args    []string
+		check   func(c *Config) bool
+		refused []string // a value that must be refused by name, for options that want what is not there
+	}{
+		{name: "H001 both forms", args: []string{"--id=a", "--http-port", "9"},
+			check: func(c *Config) bool { return c.Engine.ID == "a" && c.Listen.HTTP.Port == 9 }},
+		{name: "H002 booleans", args: []string{"--allow-http=OFF", "--allow-metrics=0", "--log-info=False",
+			"--log-warning=On"},
+			check: func(c *Config) bool {
+				return !c.Listen.HTTP.On && !c.Listen.Metrics.On && !c.Log.Settings.Info && c.Log.Settings.Warning
+			},
+			refused: []string{"--allow-http=yes"}},
+		{name: "H003 unknown option", refused: []string{"--no-such-option=1"}},
+		{name: "H004 repeated options", args: []string{"--model-repository=a", "--model-store=b",
+			"--model-control-mode=explicit", "--load-model=x", "--load-model=y"},
+			check: func(c *Config) bool {
+				return slices.Equal(c.Engine.Repositories, []string{"a", "b"}) &&
+					slices.Equal(c.Engine.StartupModels, []string{"x", "y"})
+			}},
+		{name: "H005 port collision", refused: []string{"--http-port=8001"}},
+		{name: "H006 --help", args: []string{"--help"}, check: func(c *Config) bool { return c.Help }},
+		{name: "H007 --id", args: []string{"--id=x"}, check: func(c *Config) bool { return c.Engine.ID == "x" }},
+		{name: "H008 --exit-timeout-secs", args: []string{"--exit-timeout-secs=5"},
+			check:   func(c *Config) bool { return c.ExitTimeout == 5*time.Second },
+			refused: []string{"--exit-timeout-secs=-1"}},
+		{name: "H009 --model-repository", args: []string{"--model-repository=rel/path"},
+			check:   func(c *Config) bool { return c.Engine.Repositories[0] == "rel/path" },
+			refused: []string{"--model-repository="}},
+		{name: "H010 --exit-on-error", args: []string{"--exit-on-error=true"},
+			check: func(c *Config) bool { return c.ExitOnError }},
+		{name: "H011 --disable-auto-complete-config", args: []string{"--disable-auto-complete-config"},
+			check:   func(c *Config) bool { return c.Engine.DisableAutoComplete },
+			refused: []string{"--disable-auto-complete-config=true"}},
+		{name: "H012 --strict-readiness", args: []string{"--strict-readiness=false"},
+			check: func(c *Config) bool { return c.Engine.LooseReadiness }},
+		{name: "H013 --model-control-mode", args: []string{"--model-control-mode=poll"},
+			check:   func(c *Config) bool { return c.Engine.Mode == "poll" },
+			refused: []string{"--model-control-mode=sometimes"}},
+		{name: "H014 --repository-poll-secs", args: []string{"--repository-poll-secs=3"},
+			check: func(c *Config) bool { return c.Engine.PollInterval.Seconds() == 3 }},
+		{name: "H015 --load-model", args: []string{"--model-control-mode=explicit", "--load-model=*"},
+			check:   func(c *Config) bool { return c.Engine.StartupModels[0] == "*" },
+			refused: []string{"--load-model=x"}},
+		{name: "H016 --model-config-name", args: []string{"--model-config-name=a"},
+			check: func(c *Config) bool { return c.Engine.ConfigName == "a" }},
+		{name: "H017 --model-load-thread-count", args: []string{"--model-load-thread-count=2"},
+			check: func(c *Config) bool { return c.Engine.LoadThreads == 2 }},
+		{name: "--model-memory-budget", args: []string{"--model-memory-budget=1.5GiB",
+			"--model-memory-budget-gpu=0:500MB", "--model-memory-budget-gpu", "3:7"}, check: func(c *Config) bool {
+			return c.Engine.Residency.Host == 3<<29 && c.Engine.Residency.GPU[0] == 500e6 &&
+				c.Engine.Residency.GPU[3] == 7
+		}, refused: []string{"--model-memory-budget=much"}},
+		{name: "--model-memory-budget-gpu", refused: []string{"--model-memory-budget-gpu=8GiB"}},
+		{name: "--model-idle-unload-secs", args: []string{"--model-idle-unload-secs=1.5"},
+			check:   func(c *Config) bool { return c.Engine.Residency.Idle == 1500*time.Millisecond },
+			refused: []string{"--model-idle-unload-secs=-1"}},
+		{name: "--model-reload-policy", args: []string{"--model-reload-policy=resources_first"},
+			check:   func(c *Config) bool { return c.Engine.ResourcesFirst },
+			refused: []string{"--model-reload-policy=some"}},
+		{name: "H018 --model-load-retry-count", args: []string{"--model-load-retry-count=3"},
+			check:   func(c *Config) bool { return c.Engine.LoadRetries == 3 },
+			refused: []string{"--model-load-retry-count=-1"}},
+		{name: "H019 --model-namespacing", args: []string{"--model-namespacing=true"},
+			check:   func(c *Config) bool { return c.Engine.Namespaces },
+			refused: []string{"--model-namespacing=perhaps"}},
+		{name: "H020 --enable-peer-access", args: []string{"--enable-peer-access=true"},
+			check: withoutEffect("enable-peer-access")},
+		{name: "H021 --log-verbose", args: []string{"--log-verbose=2"},
+			check:   func(c *Config) bool { return c.Log.Settings.Verbose == 2 },
+			refused: []string{"--log-verbose=x"}},
+		{name: "H022 --log-info", args: []string{"--log-info=false"},
+			check: func(c *Config) bool { return !c.Log.Settings.Info }},
+		{name: "H023 --log-warning", args: []string{"--log-warning=false"},
+			check: func(c *Config) bool { return !c.Log.Settings.Warning }},
+		{name: "H024 --log-error", args: []string{"--log-error=false"},
+			check: func(c *Config) bool { return !c.Log.Settings.Error }},
+		{name: "H025 --log-format", args: []string{"--log-format=ISO8601"},
+			check:   func(c *Config) bool { return c.Log.Settings.Format == "ISO8601" },
+			refused: []string{"--log-format=xml"}},
+		{name: "H026 --log-file", args: []string{"--log-file=x.log"},
+			check: func(c *Config) bool { return c.Log.Settings.File == "x.log" }},
+		{name: "H027 --allow-http", args: []string{"--allow-http=false"},
+			check: func(c *Config) bool { return !c.Listen.HTTP.On }},
+		{name: "H028 --http-address", args: []string{"--http-address=::1"},
+			check: func(c *Config) bool { return c.Listen.HTTP.Address == "::1" && c.Listen.Metrics.Address == "::1" }},
+		{name: "H029 --http-port", args: []string{"--http-port=0"},
+			check:   func(c *Config) bool { return c.Listen.HTTP.Port == 0 },
+			refused: []string{"--http-port=70000"}},
+		{name: "H030 --reuse-http-port", args: []string{"--reuse-http-port=true"},
+			check:   func(c *Config) bool { return c.Listen.HTTP.Shared && !c.Listen.GRPC.Shared },
+			refused: []string{"--reuse-http-port=maybe"}},
+		{name: "H031 --http-header-forward-pattern", args: []string{"--http-header-forward-pattern=x_.*"},
+			check: func(c *Config) bool {
+				return c.HTTP.ForwardHeaders.MatchString("aX_b") && c.GRPC.ForwardMetadata == nil
+			}, refused: []string{"--http-header-forward-pattern=("}},
+		{name: "H032 --http-thread-count", args: []string{"--http-thread-count=8"},
+			check: withoutEffect("http-thread-count")},
+		{name: "H033 --http-max-input-size", args: []string{"--http-max-input-size=100"},
+			check: func(c *Config) bool { return c.HTTP.MaxBody == 100 }},
+		{name: "H034 --http-restricted-api", args: []string{"--http-restricted-api=model-repository,trace:K=v",
+			"--http-restricted-api=health:k=w"},
+			check: func(c *Config) bool {
+				return c.HTTP.Restricted.Header(restrict.Trace) == "K" &&
+					c.HTTP.Restricted.Opens(restrict.Health, "w") && c.GRPC.Restricted == nil
+			}, refused: []string{"--http-restricted-api=models:k=v", "--http-restricted-api=health",
+				"--http-restricted-api="}},
+		{name: "H035 --allow-grpc", args: []string{"--allow-grpc=false"},
+			check: func(c *Config) bool { return !c.Listen.GRPC.On }},
+		{name: "H036 --grpc-address", args: []string{"--grpc-address=localhost"},
+			check: func(c *Config) bool { return c.Listen.GRPC.Address == "localhost" }},
+		{name: "H037 --grpc-port", args: []string{"--grpc-port=7"},
+			check: func(c *Config) bool { return c.Listen.GRPC.Port == 7 }},
+		{name: "H038 --reuse-grpc-port", args: []string{"--reuse-grpc-port=true"},
+			check:   func(c *Config) bool { return c.Listen.GRPC.Shared && !c.Listen.HTTP.Shared },
+			refused: []string{"--reuse-grpc-port=maybe"}},
+		{name: "H039 --grpc-header-forward-pattern", args: []string{"--grpc-header-forward-pattern=(?-i)x_.*"},
+			check: func(c *Config) bool {
+				return c.GRPC.ForwardMetadata.MatchString("x_") && !c.GRPC.ForwardMetadata.MatchString("X_")
+			}, refused: []string{"--grpc-header-forward-pattern=["}},
+		{name: "H040 --grpc-infer-thread-count", args: []string{"--grpc-infer-thread-count=4"},
+			check: withoutEffect("grpc-infer-thread-count")},
+		{name: "H041 --grpc-infer-allocation-pool-size", args: []string{"--grpc-infer-allocation-pool-size=4"},
+			check: withoutEffect("grpc-infer-allocation-pool-size")},
+		{name: "H042 --grpc-max-response-pool-size", args: []string{"--grpc-max-response-pool-size=4"},
+			check: withoutEffect("grpc-max-response-pool-size")},
+		{name: "H043 --grpc-use-ssl", args: []string{"--grpc-use-ssl=1", "--grpc-server-cert=c", "--grpc-server-key=k"},
+			check: func(c *Config) bool {
+				return c.Listen.GRPC.TLS && reflect.DeepEqual(c.TLS.GRPC, certs.Files{Cert: "c", Key: "k"})
+			}, refused: []string{"--grpc-use-ssl=true"}},
+		{name: "H044 --grpc-use-ssl-mutual", args: []string{"--grpc-use-ssl-mutual=1", "--grpc-server-cert=c",
+			"--grpc-server-key=k", "--grpc-root-cert=r"},
+			check:   func(c *Config) bool { return c.Listen.GRPC.TLS && c.TLS.GRPC.Mutual },
+			refused: []string{"--grpc-use-ssl-mutual=true"}},
+		{name: "H045 --grpc-server-cert --grpc-server-key --grpc-root-cert",
+			args: []string{"--grpc-server-cert=c", "--grpc-server-key=k", "--grpc-root-cert=r"},
+			check: func(c *Config) bool {
+				return !c.Listen.GRPC.TLS && reflect.DeepEqual(c.TLS.GRPC, certs.Files{Cert: "c", Key: "k", Root: "r"})
+			}},
+		{name: "H046 --grpc-infer-response-compression-level",
+			args:    []string{"--grpc-infer-response-compression-level=high"},
+			check:   func(c *Config) bool { return c.GRPC.CompressResponses },
+			refused: []string{"--grpc-infer-response-compression-level=best"}},
+		{name: "--http-allowed-origins",
+			args: []string{"--http-allowed-origins=https://a.example,http://localhost:3000"},
+			check: func(c *Config) bool {
+				return slices.Equal(c.HTTP.AllowedOrigins, []string{"https://a.example", "http://localhost:3000"})
+			},
+			refused: []string{"--http-allowed-origins=*", "--http-allowed-origins=https://*.example",
+				"--http-allowed-origins=https://a.example/", "--http-allowed-origins=null"}},
+		{name: "--allow-kserve-v1", args: []string{"--allow-kserve-v1=true"},
+			check: func(c *Config) bool { return c.HTTP.V1 }},
+		{name: "--grpc-reflection", args: []string{"--grpc-reflection=true"},
+			check: func(c *Config) bool { return c.GRPC.Reflection }},
+		{name: "H047 --grpc-keepalive-time", args: []string{"--grpc-keepalive-time=1000"},
+			check: func(c *Config) bool { return c.GRPC.Keepalive.Time.Seconds() == 1 }},
+		{name: "H048 --grpc-keepalive-timeout", args: []string{"--grpc-keepalive-timeout=2000"},
+			check: func(c *Config) bool { return c.GRPC.Keepalive.Timeout.Seconds() == 2 }},
+		{name: "H049 --grpc-keepalive-permit-without-calls",
+			args:  []string{"--grpc-keepalive-permit-without-calls=true"},
+			check: func(c *Config) bool { return c.GRPC.Enforcement.PermitWithoutStream }},
+		{name: "H050 --grpc-http2-max-pings-without-data", args: []string{"--grpc-http2-max-pings-without-data=3"},
+			check: withoutEffect("grpc-http2-max-pings-without-data")},
+		{name: "H051 --grpc-http2-min-recv-ping-interval-without-data",
+			args:  []string{"--grpc-http2-min-recv-ping-interval-without-data=1000"},
+			check: func(c *Config) bool { return c.GRPC.Enforcement.MinTime.Seconds() == 1 }},
+		{name: "H052 --grpc-http2-max-ping-strikes", args: []string{"--grpc-http2-max-ping-strikes=3"},
+			check: withoutEffect("grpc-http2-max-ping-strikes")},
+		{name: "H053 --grpc-max-connection-age", args: []string{"--grpc-max-connection-age=1000"},
+			check: func(c *Config) bool { return c.GRPC.Keepalive.MaxConnectionAge.Seconds() == 1 }},
+		{name: "H054 --grpc-max-connection-age-grace", args: []string{"--grpc-max-connection-age-grace=1000"},
+			check: func(c *Config) bool { return c.GRPC.Keepalive.MaxConnectionAgeGrace.Seconds() == 1 }},
+		{name: "H055 --grpc-restricted-protocol", args: []string{"--grpc-restricted-protocol=model-repository:Key=V"},
+			check: func(c *Config) bool {
+				return c.GRPC.Restricted.Header(restrict.ModelRepository) == "triton-grpc-protocol-key" &&
+					c.GRPC.Restricted.Opens(restrict.ModelRepository, "V")
+			}, refused: []string{"--grpc-restricted-protocol=model-repository:k"}},
+		{name: "H056 --allow-sagemaker", args: []string{"--allow-sagemaker=true"},
+			check: func(c *Config) bool {
+				return c.Listen.SageMaker.On && c.SageMaker.Model != "" && c.SageMaker.Kind == "infer"
+			}},
+		{name: "H057 --sagemaker-port", args: []string{"--sagemaker-port=1"},
+			check: func(c *Config) bool { return c.Listen.SageMaker.Port == 1 }},
+		{name: "H058 --sagemaker-safe-port-range",
+			args:    []string{"--allow-sagemaker=1", "--sagemaker-safe-port-range=8000-8010"},
+			check:   func(c *Config) bool { return *c.SageMaker.Ports == [2]int{8000, 8010} },
+			refused: []string{"--sagemaker-safe-port-range=2-1", "--sagemaker-safe-port-range=x"}},
+		{name: "H059 --sagemaker-thread-count", args: []string{"--sagemaker-thread-count=1"},
+			check: withoutEffect("sagemaker-thread-count")},
+		{name: "--allow-vertex-ai without the routes", args: []string{"--allow-vertex-ai=false"},
+			check:   func(c *Config) bool { return !c.Listen.VertexAI.On && c.Listen.HTTP.On },
+			refused: []string{"--allow-vertex-ai=true"}},
+		{name: "H061 --vertex-ai-port", args: []string{"--vertex-ai-port=1"},
+			check: func(c *Config) bool { return c.Listen.VertexAI.Port == 1 }},
+		{name: "H062 --vertex-ai-thread-count", args: []string{"--vertex-ai-thread-count=1"},
+			check: withoutEffect("vertex-ai-thread-count")},
+		{name: "H063 --vertex-ai-default-model", args: []string{"--vertex-ai-default-model=m"},
+			check: func(c *Config) bool { return c.VertexAI.DefaultModel == "m" }},
+		{name: "H064 --allow-metrics", args: []string{"--allow-metrics=false"},
+			check: func(c *Config) bool { return !c.Listen.Metrics.On }},
+		{name: "H065 --allow-gpu-metrics", args: []string{"--allow-gpu-metrics=false"},
+			check:   func(c *Config) bool { return c.OmitGPUMetrics },
+			refused: []string{"--allow-gpu-metrics=maybe"}},
+		{name: "H082 --min-supported-compute-capability", args: []string{"--min-supported-compute-capability=7.5"},
+			check:   func(c *Config) bool { return c.GPUs.MinCapability == 7.5 },
+			refused: []string{"--min-supported-compute-capability=x", "--min-supported-compute-capability=-1"}},
+		{name: "H085 --model-load-gpu-limit", args: []string{"--model-load-gpu-limit=0:0.5",
+			"--model-load-gpu-limit=1:1"},
+			check: func(c *Config) bool {
+				return len(c.Engine.GPULimits) == 2 && c.Engine.GPULimits[0] == 0.5 && c.Engine.GPULimits[1] == 1
+			},
+			refused: []string{"--model-load-gpu-limit=0", "--model-load-gpu-limit=0:2", "--model-load-gpu-limit=x:0.5",
+				"--model-load-gpu-limit=0:-1"}},
+		{name: "H066 --allow-cpu-metrics", args: []string{"--allow-cpu-metrics=false"},
+			check: func(c *Config) bool { return c.Metrics.OmitCPU }},
+		{name: "H067 --metrics-address", args: []string{"--metrics-address=::1"},
+			check: func(c *Config) bool { return c.Listen.Metrics.Address == "::1" }},
+		{name: "H068 --metrics-port", args: []string{"--metrics-port=7"},
+			check: func(c *Config) bool { return c.Listen.Metrics.Port == 7 }},
+		{name: "H069 --metrics-interval-ms", args: []string{"--metrics-interval-ms=500"},
+			check: func(c *Config) bool { return c.Metrics.Interval == 500*time.Millisecond }},
+		{name: "H070 E017 --metrics-config", args: []string{"--metrics-config=counter_latencies=false",
+			"--metrics-config", "histogram_latencies=true",
+			"--metrics-config=summary_latencies=TRUE", "--metrics-config=summary_quantiles=0.5:0.05,0.9:0.01"},
+			check: func(c *Config) bool {
+				m := c.Metrics
+				return m.OmitCounterLatencies && c.Engine.Latencies == stats.Detail{Summaries: true,
+					Histograms: true} &&
+					slices.Equal(m.Quantiles, []metrics.Quantile{{Share: 0.5, Error: 0.05}, {Share: 0.9, Error: 0.01}})
+			},
+			refused: []string{"--metrics-config=summary_latencies", "--metrics-config=a,summary_latencies=true",
+				"--metrics-config=summary_latencies=", "--metrics-config=nosuch=1",
+				"--metrics-config=counter_latencies=perhaps", "--metrics-config=summary_quantiles=0.5",
+				"--metrics-config=summary_quantiles=x:y",
+				"--metrics-config=summary_quantiles=0.9:0.01:7", "--metrics-config=summary_quantiles=1.5:0.1",
+				"--metrics-config=summary_quantiles=0.5:NaN"}},
+		{name: "E017 DV75 --metrics-config by default", args: []string{"--id=x"}, check: func(c *Config) bool {
+			return !c.Metrics.OmitCounterLatencies && c.Engine.Latencies == stats.Detail{} && c.Metrics.Quantiles == nil
+		}, refused: []string{"--metrics-config=summary_latency=true"}},
+		{name: "H071 --trace-config", args: []string{"--trace-config=level=TIMESTAMPS", "--trace-config",
+			"level=TENSORS", "--trace-config=rate=5",
+			"--trace-config=count=9", "--trace-config=triton,file=t.json", "--trace-config=triton,log-frequency=3"},
+			check: func(c *Config) bool {
+				return c.Trace.Settings == trace.Settings{Level: trace.Timestamps | trace.Tensors, Rate: 5, Count: 9,
+					LogFrequency: 3, File: "t.json", Mode: "triton"}
+			},
+			refused: []string{"--trace-config=level=MOST", "--trace-config=rate=-1", "--trace-config=count=-2",
+				"--trace-config=mode=x", "--trace-config=nosuch=1", "--trace-config=level"}},
+		{name: "H071 --trace-config opentelemetry", args: []string{"--trace-config=mode=opentelemetry",
+			"--trace-config=rate=0", "--trace-config=level=TIMESTAMPS",
+			"--trace-config=opentelemetry,url=http://c:4318/v1/traces",
+			"--trace-config=opentelemetry,resource=service.name=x=y",
+			"--trace-config=opentelemetry,bsp_max_queue_size=7", "--trace-config=opentelemetry,bsp_schedule_delay=8",
+			"--trace-config=opentelemetry,bsp_max_export_batch_size=9"},
+			check: func(c *Config) bool {
+				tel := c.Trace.Telemetry
+				return c.Trace.Settings.Mode == "opentelemetry" && c.Trace.Settings.Rate == 0 &&
+					tel.URL == "http://c:4318/v1/traces" && slices.Equal(tel.Resource,
+					[][2]string{{"service.name", "x=y"}}) &&
+					tel.MaxQueueSize == 7 && tel.ScheduleDelay == 8*time.Millisecond && tel.MaxExportBatchSize == 9
+			}, refused: []string{"--trace-config=opentelemetry,resource=x",
+				"--trace-config=opentelemetry,bsp_schedule_delay=x", "--trace-config=opentelemetry,nosuch=1"}},
+		{name: "H072 --backend-directory", args: []string{"--backend-directory=/x"},
+			check: func(c *Config) bool { return c.Backends.Directory == "/x" }},
+		{name: "H073 D002 --backend-config", args: []string{"--backend-config=default-max-batch-size=7",
+			"--backend-config=onnxruntime,default-max-batch-size=9"},
+			check: func(c *Config) bool {
+				n := c.Engine.DefaultMaxBatchSize
+				return n != nil && *n == 7 && c.Engine.DefaultMaxBatchSizes["onnxruntime"] == 9 &&
+					len(c.Engine.DefaultMaxBatchSizes) == 1 && len(c.WithoutEffect) == 0
+			},
+			refused: []string{"--backend-config=x", "--backend-config=x,y",
+				"--backend-config=default-max-batch-size=-1", "--backend-config=tensorflow,version=1"}},
+		{name: "D002 settings of all backends", args: []string{"--backend-config=,backend-directory=/b",
+			"--backend-config=min-compute-capability=7.5",
+			"--backend-config=auto-complete-config=false", "--backend-config=model-load-gpu-limit-device-1=0.5"},
+			check: func(c *Config) bool {
+				return c.Backends.Directory == "/b" && c.GPUs.MinCapability == 7.5 && c.Engine.DisableAutoComplete &&
+					c.Engine.GPULimits[1] == 0.5 && len(c.WithoutEffect) == 0
+			},
+			refused: []string{"--backend-config=min-compute-capability=x",
+				"--backend-config=auto-complete-config=perhaps", "--backend-config=model-load-gpu-limit-device-x=0.5",
+				"--backend-config=model-load-gpu-limit-device-0=2"}},
+		{name: "D002 a setting that a backend has not, or one of another backend",
+			args: []string{"--backend-config=onnxruntime,nosuch=1", "--backend-config=tensorrt,plugins=/x.so",
+				"--backend-config=resnet,backend-directory=/b"},
+			check: func(c *Config) bool {
+				return c.Backends.Directory == "" && slices.Equal(c.WithoutEffect,
+					[]string{"backend-config onnxruntime,nosuch", "backend-config tensorrt,plugins",
+						"backend-config resnet,backend-directory"})
+			}},
+		{name: "--backend-config of onnxruntime",
+			args: []string{"--backend-config=onnxruntime,enable-global-threadpool=1",
+				"--backend-config=onnxruntime,intra_op_thread_count=3",
+				"--backend-config=onnxruntime,op-library-directory=/opt/ops"},
+			check: func(c *Config) bool {
+				s := c.Backends.ONNXRuntime.Settings
+				return s.GlobalThreadPool && s.IntraOpThreads == 3 &&
+					slices.Equal(s.OpLibraryFolders, []string{"/opt/ops"})
+			},
+			refused: []string{"--backend-config=onnxruntime,enable-global-threadpool=maybe",
+				"--backend-config=onnxruntime,intra_op_thread_count=-1"}},
+		{name: "H074 --repoagent-directory", args: []string{"--repoagent-directory=/x"},
+			check: withoutEffect("repoagent-directory")},
+		{name: "H075 --cache-config", args: []string{"--cache-config=local,size=1048576"},
+			check: func(c *Config) bool { return c.ResponseCache.Size == 1<<20 },
+			refused: []string{"--cache-config=memcached,host=x", "--cache-config=redis,hots=x",
+				"--cache-config=redis,port=x", "--cache-config=local,size=0", "--cache-config=local,size=x",
+				"--cache-config=local,nosuch=1", "--cache-config=local"}},
+		{name: "H075 C080 --cache-config of redis", args: []string{"--cache-config=redis,host=x",
+			"--cache-config=redis,port=7"},
+			check: func(c *Config) bool {
+				return c.ResponseCache.Size == 0 && c.ResponseCache.Redis["host"] == "x" &&
+					c.ResponseCache.Redis["port"] == "7"
+			}},
+		{name: "H076 --cache-directory", args: []string{"--cache-directory=/x"},
+			check: withoutEffect("cache-directory")},
+		{name: "H077 --rate-limit", args: []string{"--rate-limit=execution_count"},
+			check:   func(c *Config) bool { return c.RateLimit.On && c.Engine.RateLimiter != nil },
+			refused: []string{"--rate-limit=on"}},
+		{name: "H077 --rate-limit=off", args: []string{"--rate-limit=off"},
+			check: func(c *Config) bool { return c.Engine.RateLimiter == nil }},
+		{name: "H078 --rate-limit-resource", args: []string{"--rate-limit-resource=R:1", "--rate-limit-resource=S:2:3",
+			"--rate-limit-resource=T:4:global"},
+			check: func(c *Config) bool {
+				return slices.Equal(c.RateLimit.Resources, []instance.Resource{{Name: "R", Count: 1,
+					Device: instance.EveryDevice}, {Name: "S", Count: 2, Device: 3},
+					{Name: "T", Count: 4, Device: instance.GlobalDevice}})
+			},
+			refused: []string{"--rate-limit-resource=R", "--rate-limit-resource=R:-1", "--rate-limit-resource=R:1:x",
+				"--rate-limit-resource=:1", "--rate-limit-resource=R:1:2:3"}},
+		{name: "H079 --pinned-memory-pool-byte-size", args: []string{"--pinned-memory-pool-byte-size=1"},
+			check:   func(c *Config) bool { return c.GPUMemory.PinnedBytes == 1 && len(c.WithoutEffect) == 0 },
+			refused: []string{"--pinned-memory-pool-byte-size=-1", "--pinned-memory-pool-byte-size=1M"}},
+		{name: "H079 --pinned-memory-pool-byte-size is 256 MiB by default",
+			args:  []string{"--cuda-memory-pool-byte-size=0:5"},
+			check: func(c *Config) bool { return c.GPUMemory.PinnedBytes == 256<<20 }},
+		{name: "H080 --cuda-memory-pool-byte-size", args: []string{"--cuda-memory-pool-byte-size=0:1",
+			"--cuda-memory-pool-byte-size=2:3"},
+			check: func(c *Config) bool {
+				return maps.Equal(c.GPUMemory.DeviceBytes, map[int]int64{0: 1, 2: 3}) && len(c.WithoutEffect) == 0
+			},
+			refused: []string{"--cuda-memory-pool-byte-size=1", "--cuda-memory-pool-byte-size=0:x"}},
+		{name: "H081 --cuda-virtual-address-size", args: []string{"--cuda-virtual-address-size=0:1"},
+			check:   withoutEffect("cuda-virtual-address-size"),
+			refused: []string{"--cuda-virtual-address-size=a:1"}},
+		{name: "H083 --buffer-manager-thread-count", args: []string{"--buffer-manager-thread-count=1"},
+			check: withoutEffect("buffer-manager-thread-count")},
+		{name: "H084 C065 --host-policy", args: []string{"--host-policy=p,numa-node=0", "--host-policy=p,cpu-cores=0-0",
+			"--host-policy=gpu_1,cpu-cores=0"},
+			check: func(c *Config) bool {
+				return c.Engine.HostPolicies["p"].String() == "cpu-cores=0 numa-node=0" &&
+					c.Engine.HostPolicies["gpu_1"].String() == "cpu-cores=0" && len(c.Engine.HostPolicies) == 2
+			},
+			refused: []string{"--host-policy=p", "--host-policy=p,cpu-cores", "--host-policy=,cpu-cores=0",
+				"--host-policy=p,cores=1", "--host-policy=p,cpu-cores=0-8100", "--host-policy=p,numa-node=900"}},
+		{name: "H086 --allow-client-shm", args: []string{"--allow-client-shm=false"},
+			check:   func(c *Config) bool { return c.Engine.SharedMemory.Disabled },
+			refused: []string{"--allow-client-shm=maybe"}},
+		{name: "H087 --strict-model-config", args: []string{"--strict-model-config=true"},
+			check: func(c *Config) bool { return c.Engine.DisableAutoComplete }},
+		{name: "H088 --response-cache-byte-size", args: []string{"--response-cache-byte-size=1000"},
+			check:   func(c *Config) bool { return c.ResponseCache.Size == 1000 },
+			refused: []string{"--response-cache-byte-size=-1"}},
+		{name: "H088 --response-cache-byte-size=0", args: []string{"--response-cache-byte-size=0"},
+			check: func(c *Config) bool { return c.ResponseCache.Size == 0 }},
+		{name: "H089 old trace options", args: []string{"--trace-file=x", "--trace-rate=1", "--trace-count=2",
+			"--trace-log-frequency=3", "--trace-level=MAX"},
+			check: func(c *Config) bool {
+				return c.Trace.Settings == trace.Settings{Level: trace.Timestamps, Rate: 1, Count: 2, LogFrequency: 3,
+					File: "x", Mode: "triton"}
+			}, refused: []string{"--trace-level=MUCH", "--trace-rate=x", "--trace-count=x", "--trace-log-frequency=x"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.args != nil {
+				if c := load(t, tt.args...); tt.check != nil && !tt.check(c) {
+					t.Errorf("%q does not do what it should: %+v", tt.args, c)
+				}
+			}
+			for _, bad := range tt.refused {
+				_, err := Load(false, []string{bad, "--data-dir=x"}, none)
+				option, _, _ := strings.Cut(strings.TrimPrefix(bad, "--"), "=")
+				if err == nil || !strings.Contains(err.Error(), option) {
+					t.Errorf("%s is answered with %v, want a refusal that names it", bad, err)
+				}
+			}
+			if tt.args == nil && tt.refused == nil {
+				t.Error("nothing is checked")
+			}
+		})
+	}
+}
+
+func withoutEffect(name string) func(*Config) bool {
+	return func(c *Config) bool { return slices.Contains(c.WithoutEffect, name) }
+}
+
+func TestAllFaultsAtOnce(t *testing.T) {
+	_, err := Load(false, []string{"--http-prot=1", "--http-port=x", "--model-namespacing=x", "stray",
+		"--metrics-port"}, none)
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, want := range []string{"did you mean --http-port?", `"x" is not a whole number`, "--model-namespacing",
+		`unexpected argument "stray"`, "--metrics-port needs a value"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in: %v", want, err)
+		}
+	}
+}
+
+func TestDefaultsAreSafe(t *testing.T) {
+	c := load(t)
+	for _, e := range c.Listen.All() {
+		if !listen.IsLoopback(e.Address) {
+			t.Errorf("%s listens on %s by default", e.Title, e.Address)
+		}
+	}
+	if c.ExitOnError || c.Access.AllowAnonymous {
+		t.Errorf("exit on error %v, anonymous %v; want neither", c.ExitOnError, c.Access.AllowAnonymous)
+	}
+}
+
+// Those who share memory with the server are on its machine; where others can ask as well, it is off unless asked for.
+func TestClientSharedMemory(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		asTriton     bool
+		args         []string
+		allowed, raw bool // raw: direct mapping
+	}{
+		{name: "B053 loopback", allowed: true},
+		{name: "B053 C10 DV44 HTTP on all addresses", args: []string{"--http-address=0.0.0.0", "--allow-anonymous"}},
+		{name: "B053 C10 gRPC on all addresses", args: []string{"--grpc-address=::", "--allow-anonymous"}},
+		{name: "B053 C10 metrics on all addresses", args: []string{"--metrics-address=0.0.0.0", "--allow-anonymous"},
+			allowed: true},
+		{name: "B053 C10 a listener that is off", args: []string{"--http-address=0.0.0.0", "--allow-http=false",
+			"--metrics-address=::1"}, allowed: true},
+		{name: "B053 C10 asked for", args: []string{"--http-address=0.0.0.0", "--allow-anonymous",
+			"--allow-client-shm=true"}, allowed: true},
+		{name: "B053 refused on loopback", args: []string{"--allow-client-shm=off"}},
+		{name: "B053 C10 under the name tritonserver", asTriton: true},
+		{name: "B053 under the name tritonserver, asked for", asTriton: true, args: []string{"--allow-client-shm", "1"},
+			allowed: true},
+		{name: "direct mapping", args: []string{"--client-shm-direct=true"}, allowed: true, raw: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := Load(tt.asTriton, append(tt.args, "--data-dir=x"), none)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o := c.Engine.SharedMemory; o.Disabled == tt.allowed || o.Direct != tt.raw {
+				t.Errorf("allowed %v, direct %v; want %v, %v", !o.Disabled, o.Direct, tt.allowed, tt.raw)
+			}
+		})
+	}
+}
+
+func TestUnderTheNameTritonserver(t *testing.T) {
+	c, err := Load(true, []string{"--data-dir=x"}, none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Listen.HTTP.Address != "0.0.0.0" || c.Listen.GRPC.Address != "0.0.0.0" ||
+		c.Listen.Metrics.Address != "0.0.0.0" || !c.Access.AllowAnonymous || !c.ExitOnError {
+		t.Errorf("defaults = %+v, want Triton's", c)
+	}
+	if !listen.IsLoopback(c.Listen.UI.Address) {
+		t.Errorf("the console listens on %s", c.Listen.UI.Address)
+	}
+}
+
+func TestH7_WideAddressNeedsATokenOrLeave(t *testing.T) {
+	env := func(k string) (string, bool) { return "secret", k == "NEREID_TOKEN" }
+	for _, args := range [][]string{{"--http-address=0.0.0.0"}, {"--grpc-address=192.168.1.2"},
+		{"--metrics-address=::"}, {"--http-address=[::]"}} {
+		for _, tt := range []struct {
+			name   string
+			more   []string
+			lookup func(string) (string, bool)
+			stored bool
+			passes bool
+		}{
+			{name: "nothing guards", lookup: none},
+			{name: "--allow-anonymous", more: []string{"--allow-anonymous"}, lookup: none, passes: true},
+			{name: "NEREID_TOKEN", lookup: env, passes: true},
+			{name: "a token in the store", lookup: none, stored: true, passes: true},
+		} {
+			c, err := Load(false, append(slices.Concat(args, tt.more), "--data-dir=x"), tt.lookup)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = c.CheckAccess(tt.stored)
+			if (err == nil) != tt.passes || err != nil && (!strings.Contains(err.Error(), "--allow-anonymous") ||
+				!strings.Contains(err.Error(), "nereid token create")) {
+				t.Errorf("%q, %s: %v, want pass %v", args, tt.name, err, tt.passes)
+			}
+		}
+	}
+	c, err := Load(false, []string{"--ui-address=0.0.0.0", "--allow-anonymous", "--data-dir=x"}, none)
+	if err != nil || c.CheckAccess(false) == nil {
+		t.Errorf("%v; the console may listen on all addresses without a token", err)
+	}
+}
+
+func TestUsageNamesEveryOption(t *testing.T) {
+	text := Usage("nereid serve")
+	for _, g := range Default(false).table() {
+		for _, o := range g.options {
+			for _, n := range o.names {
+				if !strings.Contains(text, "--"+n) {
+					t.Errorf("--%s is not in the usage text", n)
+				}
+			}
+			if o.help == "" || o.set == nil || g.title == "" {
+				t.Errorf("option %v is not whole", o.names)
+			}
+		}
+	}
+}
+
+func TestTheResponseCacheIsSetOnce_H088(t *testing.T) {
+	for _, args := range [][]string{
+		{"--cache-config=local,size=1000", "--response-cache-byte-size=1000"},
+		{"--cache-config=local,size=1000", "--cache-config=redis,host=x"},
+		{"--cache-config=redis,host=x", "--cache-config=local,size=1000"},
+		{"--response-cache-byte-size=1000", "--cache-config=local,size=1000"},
+	} {
+		if _, err := Load(false, append(args, "--data-dir="+t.TempDir()), none); err == nil ||
+			!strings.Contains(err.Error(), "leave one of the two out") {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package options
+
+import (
+	"fmt"
+	"net/url"
+	goruntime "runtime"
+	"strings"
+
+	"nereid/app/certs"
+	"nereid/app/listen"
+	"nereid/engine/lifecycle"
+)
+
+// Setters of single options.
+
+func (c *Config) logVerbose(v string) error {
+	if b, err := parseBool(v); err == nil {
+		c.Log.Settings.Verbose = 0
+		if b {
+			c.Log.Settings.Verbose = 1
+		}
+		return nil
+	}
+	return integer(0, maxInt, &c.Log.Settings.Verbose)(v)
+}
+
+func (c *Config) reloadPolicy(v string) error {
+	c.Engine.ResourcesFirst = v == lifecycle.ReloadResources
+	return choice(new(string), lifecycle.ReloadAvailability, lifecycle.ReloadResources)(v)
+}
+
+func (c *Config) rateLimit(v string) error {
+	c.RateLimit.On = v == "execution_count"
+	return choice(new(string), "off", "execution_count")(v)
+}
+
+func (c *Config) grpcCompression(v string) error {
+	c.GRPC.CompressResponses = v != "none"
+	return choice(new(string), "none", "low", "medium", "high")(v)
+}
+
+func (c *Config) responseCacheSize(v string) error {
+	if v == "0" {
+		return nil
+	}
+	return c.cacheSize(v, "cache-config")
+}
+
+// mutual is Triton's option for mutual TLS: whatever its value is, it turns TLS on.
+func mutual(on *bool, files *certs.Files) setter {
+	return func(v string) (err error) {
+		files.Mutual, err = parseBool(v)
+		*on = *on || err == nil
+		return err
+	}
+}
+
+// sharedPort refuses to share a port where the system cannot.
+func sharedPort(field *bool) setter {
+	return func(v string) error {
+		if err := boolean(field)(v); err != nil || !*field || listen.CanSharePorts {
+			return err
+		}
+		return fmt.Errorf("sharing a port between servers is not supported on %s", goruntime.GOOS)
+	}
+}
+
+func (c *Config) allowedHosts(v string) error {
+	for h := range strings.SplitSeq(v, ",") {
+		if h = strings.TrimSpace(h); h != "" {
+			c.Access.AllowedHosts = append(c.Access.AllowedHosts, h)
+		}
+	}
+	return nil
+}
+
+// allowedOrigins reads web sites as browsers name them: scheme, host and port, and nothing after them.
+func (c *Config) allowedOrigins(v string) error {
+	for o := range strings.SplitSeq(v, ",") {
+		o = strings.TrimSpace(o)
+		u, err := url.Parse(o)
+		if err != nil || u.Host == "" || u.Scheme == "" || u.Scheme+"://"+u.Host != o {
+			return fmt.Errorf("%q is not the origin of a web site; write it as https://app.example or "+
+				"http://localhost:3000 (there is no wildcard)", o)
+		}
+		if strings.Contains(u.Host, "*") {
+			return fmt.Errorf("%q: there is no wildcard; name each site", o)
+		}
+		c.HTTP.AllowedOrigins = append(c.HTTP.AllowedOrigins, o)
+	}
+	return nil
+}
+
+func (c *Config) basePath(v string) error {
+	if v != "" && !strings.HasPrefix(v, "/") {
+		return fmt.Errorf("%q does not begin with a slash", v)
+	}
+	c.HTTP.BasePath = v
+	return nil
+}

@@ -1,9 +1,0 @@
-//go:build !linux
-
-package app
-
-import "syscall"
-
-const canReusePorts = false
-
-func reusePort(_, _ string, _ syscall.RawConn) error { return nil }
