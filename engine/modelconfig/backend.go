@@ -71,8 +71,8 @@ func CompleteBackend(cfg *inferencepb.ModelConfig, folder string, version []fs.D
 		}
 	}
 	if cfg.Backend == "" && cfg.Platform == "" && cfg.DefaultModelFilename == "" {
-		_, backend, ok := strings.Cut(folder, ".")
-		if !ok || backend == "" {
+		_, backend, _ := strings.Cut(folder, ".")
+		if backend == "" {
 			return Faults{{Path: "backend",
 				Message: fmt.Sprintf("Invalid model name: Could not determine backend for model '%s' with no "+
 					"backend in model configuration. Expected model name of the form 'model.<backend_name>'.", folder),
@@ -81,19 +81,25 @@ func CompleteBackend(cfg *inferencepb.ModelConfig, folder string, version []fs.D
 		}
 		cfg.Backend, cfg.DefaultModelFilename = backend, "model."+backend
 	}
-	for _, a := range artifacts {
-		if a.backend != cfg.Backend || cfg.Platform != "" && a.platform != cfg.Platform {
-			continue
-		}
-		if cfg.Platform == "" && a.backend != BackendTensorFlow {
-			cfg.Platform = a.platform
-		}
-		if cfg.DefaultModelFilename == "" && cfg.Platform == a.platform {
-			cfg.DefaultModelFilename = a.file
-		}
-		break
-	}
+	completeArtifact(cfg)
 	return nil
+}
+
+// completeArtifact fills in platform and default_model_filename from the backend's usual artifact.
+func completeArtifact(cfg *inferencepb.ModelConfig) {
+	i := slices.IndexFunc(artifacts, func(a artifact) bool {
+		return a.backend == cfg.Backend && (cfg.Platform == "" || a.platform == cfg.Platform)
+	})
+	if i < 0 {
+		return
+	}
+	a := artifacts[i]
+	if cfg.Platform == "" && a.backend != BackendTensorFlow {
+		cfg.Platform = a.platform
+	}
+	if cfg.DefaultModelFilename == "" && cfg.Platform == a.platform {
+		cfg.DefaultModelFilename = a.file
+	}
 }
 
 // detect finds the artifact that default_model_filename names, or else the first one in the version folder. backend

@@ -58,6 +58,7 @@ const ReadyName = ".ready"
 // Marker is the state of a file ReadyName.
 type Marker int
 
+// The states of a marker.
 const (
 	NoMarker Marker = iota
 	Complete        // it is newer than every other file

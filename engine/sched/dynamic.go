@@ -181,17 +181,11 @@ func (d *Dynamic) Next(ctx context.Context, inst InstanceID, gate Gate) (*infer.
 	now := infer.Now()
 	d.instance(inst).returned(now)
 	for ; ; now = infer.Now() {
-		if _, at := d.queue.deadlines.first(); at != 0 && at < now { // the timer is late
-			if expired := d.takeExpired(now); len(expired) > 0 {
-				d.unlocked(func() { fail(expired, errTimeout) })
-				continue
-			}
+		if expired := d.takeExpired(now); len(expired) > 0 { // the timer is late
+			d.unlocked(func() { fail(expired, errTimeout) })
+			continue
 		}
-		n, wait := d.due(now)
-		rows := 0
-		if n > 0 {
-			n, wait, rows = d.hold(inst, n, now)
-		}
+		n, wait, rows := d.offer(inst, now)
 		switch {
 		case n > 0 && wait == 0 && !passed:
 			if err := d.pass(ctx, inst, gate); err != nil {
@@ -220,6 +214,15 @@ func (d *Dynamic) Next(ctx context.Context, inst InstanceID, gate Gate) (*infer.
 			}
 		}
 	}
+}
+
+// offer returns how many requests an instance is to take now. If it is none, wait and rows say when to look again: see due
+// and hold. d.mu is held.
+func (d *Dynamic) offer(inst InstanceID, now infer.Stamp) (n int, wait time.Duration, rows int) {
+	if n, wait = d.due(now); n > 0 {
+		return d.hold(inst, n, now)
+	}
+	return 0, wait, 0
 }
 
 // unlocked calls f without d.mu, which is held before and after.

@@ -69,27 +69,25 @@ func TestBatchesFollowThePolicy(t *testing.T) {
 		{"after the delay more than preferred", Policy{MaxBatchSize: 8, Preferred: []int{6}, MaxQueueDelay: 5 * ms},
 			[]int{3, 2}, []int{5}, 5 * ms},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := NewDynamic(tt.policy)
-				start := time.Now()
-				all := enqueue(t, d, tt.sizes...)
-				var got []int
-				for range tt.want {
-					b, err := d.Next(t.Context(), 0, nil)
-					if err != nil {
-						t.Fatal(err)
-					}
-					got = append(got, b.Rows)
-					finish(b)
+		bubble(t, tt.name, func(t *testing.T) {
+			d := NewDynamic(tt.policy)
+			start := time.Now()
+			all := enqueue(t, d, tt.sizes...)
+			var got []int
+			for range tt.want {
+				b, err := d.Next(t.Context(), 0, nil)
+				if err != nil {
+					t.Fatal(err)
 				}
-				if !slices.Equal(got, tt.want) || time.Since(start) != tt.after {
-					t.Errorf("batches of %v rows after %v, want %v after %v", got, time.Since(start), tt.want, tt.after)
-				}
-				for _, r := range all {
-					r.Release()
-				}
-			})
+				got = append(got, b.Rows)
+				finish(b)
+			}
+			if !slices.Equal(got, tt.want) || time.Since(start) != tt.after {
+				t.Errorf("batches of %v rows after %v, want %v after %v", got, time.Since(start), tt.want, tt.after)
+			}
+			for _, r := range all {
+				r.Release()
+			}
 		})
 	}
 }
@@ -258,33 +256,31 @@ func TestMore(t *testing.T) {
 		{"a lone one is another's", Policy{}, 2, []int{1, 1}, 9, nil},
 		{"what is joined in batches", Policy{MaxBatchSize: 2}, 1, []int{1, 1, 1, 1}, 9, nil},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := NewDynamic(tt.policy)
-				for id := range tt.instances {
-					ctx, cancel := context.WithCancel(t.Context())
-					cancel()
-					if _, err := d.Next(ctx, InstanceID(id), nil); !errors.Is(err, context.Canceled) {
-						t.Fatal(err)
-					}
-				}
-				enqueue(t, d, tt.sizes...)
-				first, err := d.Next(t.Context(), 0, nil)
-				if err != nil {
+		bubble(t, tt.name, func(t *testing.T) {
+			d := NewDynamic(tt.policy)
+			for id := range tt.instances {
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				if _, err := d.Next(ctx, InstanceID(id), nil); !errors.Is(err, context.Canceled) {
 					t.Fatal(err)
 				}
-				list := d.More(0, []*infer.Batch{first}, tt.most)
-				var got []int
-				for _, b := range list[1:] {
-					got = append(got, b.Rows)
-				}
-				if list[0] != first || !slices.Equal(got, tt.want) {
-					t.Errorf("More(%v, most %d) = %v, want %v", tt.sizes, tt.most, got, tt.want)
-				}
-				for _, b := range list {
-					finish(b)
-				}
-			})
+			}
+			enqueue(t, d, tt.sizes...)
+			first, err := d.Next(t.Context(), 0, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list := d.More(0, []*infer.Batch{first}, tt.most)
+			var got []int
+			for _, b := range list[1:] {
+				got = append(got, b.Rows)
+			}
+			if list[0] != first || !slices.Equal(got, tt.want) {
+				t.Errorf("More(%v, most %d) = %v, want %v", tt.sizes, tt.most, got, tt.want)
+			}
+			for _, b := range list {
+				finish(b)
+			}
 		})
 	}
 }
@@ -344,4 +340,10 @@ func TestMoreAppendsCallsOnlyBehindTheirOwnExecution(t *testing.T) {
 			}
 		})
 	}
+}
+
+// bubble runs a subtest with a fake clock.
+func bubble(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }

@@ -187,58 +187,56 @@ func TestNoRequestIsLeftToARemovedInstance(t *testing.T) {
 		{"left", func(d *Dynamic, leave context.CancelFunc, _ *atomic.Bool) { leave(); synctest.Wait(); d.Remove(0) }},
 		{"waits at its gate", func(_ *Dynamic, _ context.CancelFunc, shut *atomic.Bool) { shut.Store(true) }},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := NewDynamic(Policy{MaxBatchSize: 8})
-				ctx, leave := context.WithCancel(t.Context())
-				var shut atomic.Bool
-				run := func(ctx context.Context, id InstanceID, each time.Duration, gate Gate) {
-					for ctx.Err() == nil {
-						b, err := d.Next(ctx, id, gate)
-						if err != nil {
-							return
-						}
-						if b == nil {
-							continue
-						}
-						time.Sleep(each)
-						finish(b)
+		bubble(t, tt.name, func(t *testing.T) {
+			d := NewDynamic(Policy{MaxBatchSize: 8})
+			ctx, leave := context.WithCancel(t.Context())
+			var shut atomic.Bool
+			run := func(ctx context.Context, id InstanceID, each time.Duration, gate Gate) {
+				for ctx.Err() == nil {
+					b, err := d.Next(ctx, id, gate)
+					if err != nil {
+						return
 					}
-				}
-				ask := func() time.Duration {
-					start := time.Now()
-					r := enqueue(t, d, 1)[0]
-					if _, err := r.Next(t.Context()); err != nil {
-						t.Error(err)
+					if b == nil {
+						continue
 					}
-					return time.Since(start)
+					time.Sleep(each)
+					finish(b)
 				}
-				go run(ctx, 0, ms, func(ctx context.Context) error {
-					if shut.Load() {
-						<-ctx.Done()
-						return ctx.Err()
-					}
-					return nil
-				})
-				for range 20 {
-					ask()
+			}
+			ask := func() time.Duration {
+				start := time.Now()
+				r := enqueue(t, d, 1)[0]
+				if _, err := r.Next(t.Context()); err != nil {
+					t.Error(err)
 				}
-				go run(t.Context(), 1, 20*ms, nil)
-				for range 20 {
-					ask()
+				return time.Since(start)
+			}
+			go run(ctx, 0, ms, func(ctx context.Context) error {
+				if shut.Load() {
+					<-ctx.Done()
+					return ctx.Err()
 				}
-				if took := ask(); took > 2*ms {
-					t.Errorf("%v with the fast instance", took)
-				}
-				tt.end(d, leave, &shut)
-				for range 3 {
-					if took := ask(); took > 30*ms {
-						t.Errorf("%v; the slow instance leaves the request to one that is gone", took)
-					}
-				}
-				leave()
-				d.Close()
+				return nil
 			})
+			for range 20 {
+				ask()
+			}
+			go run(t.Context(), 1, 20*ms, nil)
+			for range 20 {
+				ask()
+			}
+			if took := ask(); took > 2*ms {
+				t.Errorf("%v with the fast instance", took)
+			}
+			tt.end(d, leave, &shut)
+			for range 3 {
+				if took := ask(); took > 30*ms {
+					t.Errorf("%v; the slow instance leaves the request to one that is gone", took)
+				}
+			}
+			leave()
+			d.Close()
 		})
 	}
 }

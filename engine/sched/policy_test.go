@@ -110,80 +110,74 @@ func TestQueueTimeouts(t *testing.T) {
 			Policy{Levels: 2, DefaultLevel: 2, Queue: QueuePolicy{Timeout: 5 * ms},
 				LevelQueue: map[int]QueuePolicy{1: {Timeout: 9 * ms}}}, asked("r", 1, 0), 9 * ms},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := NewDynamic(tt.policy)
-				r := infer.NewDetached() // of this bubble
-				r.BatchSize, r.ID, r.Priority, r.Timeout = 1, tt.request.ID, tt.request.Priority, tt.request.Timeout
-				start := time.Now()
-				if err := d.Enqueue(r); err != nil {
-					t.Fatal(err)
+		bubble(t, tt.name, func(t *testing.T) {
+			d := NewDynamic(tt.policy)
+			r := infer.NewDetached() // of this bubble
+			r.BatchSize, r.ID, r.Priority, r.Timeout = 1, tt.request.ID, tt.request.Priority, tt.request.Timeout
+			start := time.Now()
+			if err := d.Enqueue(r); err != nil {
+				t.Fatal(err)
+			}
+			if tt.after == 0 {
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if r.Answered() {
+					t.Error("the request was answered; no timeout holds for it")
 				}
-				if tt.after == 0 {
-					time.Sleep(time.Second)
-					synctest.Wait()
-					if r.Answered() {
-						t.Error("the request was answered; no timeout holds for it")
-					}
-					next(t, d)
-					return
-				}
-				// No instance is free: it is told all the same.
-				at, err := ended(t, r)
-				if status.CodeOf(err) != status.Unavailable || fmt.Sprint(err) != "Request timeout expired" {
-					t.Errorf("answer %v %v, want Unavailable, Request timeout expired", status.CodeOf(err), err)
-				}
-				if got := at.Sub(start).Truncate(time.Microsecond); got != tt.after {
-					t.Errorf("refused after %v, want %v", got, tt.after)
-				}
-			})
+				next(t, d)
+				return
+			}
+			// No instance is free: it is told all the same.
+			at, err := ended(t, r)
+			if status.CodeOf(err) != status.Unavailable || fmt.Sprint(err) != "Request timeout expired" {
+				t.Errorf("answer %v %v, want Unavailable, Request timeout expired", status.CodeOf(err), err)
+			}
+			if got := at.Sub(start).Truncate(time.Microsecond); got != tt.after {
+				t.Errorf("refused after %v, want %v", got, tt.after)
+			}
 		})
 	}
 }
 
 func TestTimeoutActionDelay(t *testing.T) {
-	t.Run("C011 timeout_action DELAY: behind those whose timeout has not expired", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			d := NewDynamic(Policy{MaxBatchSize: 1, Levels: 2, DefaultLevel: 1,
-				Queue: QueuePolicy{Delay: true, Timeout: 5 * ms, AllowOverride: true}})
-			send := func(id string, priority uint64, timeout time.Duration) {
-				if err := d.Enqueue(asked(id, priority, timeout)); err != nil {
-					t.Error(err)
-				}
+	bubble(t, "C011 timeout_action DELAY: behind those whose timeout has not expired", func(t *testing.T) {
+		d := NewDynamic(Policy{MaxBatchSize: 1, Levels: 2, DefaultLevel: 1,
+			Queue: QueuePolicy{Delay: true, Timeout: 5 * ms, AllowOverride: true}})
+		send := func(id string, priority uint64, timeout time.Duration) {
+			if err := d.Enqueue(asked(id, priority, timeout)); err != nil {
+				t.Error(err)
 			}
-			send("low", 2, 0)
-			send("a", 1, 2*ms)
-			send("b", 1, 1*ms)
-			time.Sleep(3 * ms)
-			send("c", 1, 0)
-			var got []string
-			for range 4 {
-				got = append(got, next(t, d))
-			}
-			// b's timeout came before a's. Both go before the lower level.
-			if want := []string{"c", "b", "a", "low"}; !slices.Equal(got, want) {
-				t.Errorf("order %v, want %v", got, want)
-			}
-		})
+		}
+		send("low", 2, 0)
+		send("a", 1, 2*ms)
+		send("b", 1, 1*ms)
+		time.Sleep(3 * ms)
+		send("c", 1, 0)
+		var got []string
+		for range 4 {
+			got = append(got, next(t, d))
+		}
+		// b's timeout came before a's. Both go before the lower level.
+		if want := []string{"c", "b", "a", "low"}; !slices.Equal(got, want) {
+			t.Errorf("order %v, want %v", got, want)
+		}
 	})
-	t.Run("C011 timeout_action REJECT: at the latest when a batch is formed", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			d := NewDynamic(Policy{MaxBatchSize: 8, Queue: QueuePolicy{Timeout: 5 * ms}})
-			late := asked("late", 0, 0)
-			if err := d.Enqueue(late); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(6 * ms)
-			if err := d.Enqueue(asked("b", 0, 0)); err != nil {
-				t.Fatal(err)
-			}
-			if got := next(t, d); got != "b" {
-				t.Errorf("batch %q, want b alone", got)
-			}
-			if _, err := ended(t, late); status.CodeOf(err) != status.Unavailable {
-				t.Errorf("late request got %v, want Unavailable", err)
-			}
-		})
+	bubble(t, "C011 timeout_action REJECT: at the latest when a batch is formed", func(t *testing.T) {
+		d := NewDynamic(Policy{MaxBatchSize: 8, Queue: QueuePolicy{Timeout: 5 * ms}})
+		late := asked("late", 0, 0)
+		if err := d.Enqueue(late); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(6 * ms)
+		if err := d.Enqueue(asked("b", 0, 0)); err != nil {
+			t.Fatal(err)
+		}
+		if got := next(t, d); got != "b" {
+			t.Errorf("batch %q, want b alone", got)
+		}
+		if _, err := ended(t, late); status.CodeOf(err) != status.Unavailable {
+			t.Errorf("late request got %v, want Unavailable", err)
+		}
 	})
 }
 
@@ -225,31 +219,29 @@ func TestQueueFull(t *testing.T) {
 // With strict priorities, a stream of requests of level 1 that keeps the only instance busy starves level 2. A timeout
 // ends the wait of the requests there.
 func TestStarvation(t *testing.T) {
-	t.Run("E2 low priority starves until its timeout frees it", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			d := NewDynamic(Policy{MaxBatchSize: 1, Levels: 2, DefaultLevel: 1,
-				LevelQueue: map[int]QueuePolicy{2: {Timeout: 20 * ms}}})
-			low := asked("low", 2, 0)
-			if err := d.Enqueue(low); err != nil {
+	bubble(t, "E2 low priority starves until its timeout frees it", func(t *testing.T) {
+		d := NewDynamic(Policy{MaxBatchSize: 1, Levels: 2, DefaultLevel: 1,
+			LevelQueue: map[int]QueuePolicy{2: {Timeout: 20 * ms}}})
+		low := asked("low", 2, 0)
+		if err := d.Enqueue(low); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		for range 50 { // there is always one more of level 1
+			if err := d.Enqueue(asked("high", 1, 0)); err != nil {
 				t.Fatal(err)
 			}
-			start := time.Now()
-			for range 50 { // there is always one more of level 1
-				if err := d.Enqueue(asked("high", 1, 0)); err != nil {
-					t.Fatal(err)
-				}
-				if got := next(t, d); got != "high" {
-					t.Fatalf("batch %q while level 1 waits", got)
-				}
-				time.Sleep(ms)
-				if low.Answered() != (time.Since(start) > 20*ms) {
-					t.Fatalf("after %v: answered %v", time.Since(start), low.Answered())
-				}
+			if got := next(t, d); got != "high" {
+				t.Fatalf("batch %q while level 1 waits", got)
 			}
-			if _, err := ended(t, low); status.CodeOf(err) != status.Unavailable {
-				t.Errorf("low priority got %v, want Unavailable", err)
+			time.Sleep(ms)
+			if low.Answered() != (time.Since(start) > 20*ms) {
+				t.Fatalf("after %v: answered %v", time.Since(start), low.Answered())
 			}
-		})
+		}
+		if _, err := ended(t, low); status.CodeOf(err) != status.Unavailable {
+			t.Errorf("low priority got %v, want Unavailable", err)
+		}
 	})
 }
 
@@ -346,31 +338,29 @@ func TestCancelledRequestsLeaveAtOnce(t *testing.T) {
 			t.Errorf("batch %q, want c", got)
 		}
 	})
-	t.Run("the last one of a closed queue", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			d := NewDynamic(Policy{MaxBatchSize: 8})
-			r := asked("r", 0, 0)
-			if err := d.Enqueue(r); err != nil {
-				t.Fatal(err)
-			}
-			d.Close()
-			shut := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-			ctx, leave := context.WithCancel(t.Context())
-			done := make(chan error)
-			go func() {
-				_, err := d.Next(ctx, 0, shut)
-				done <- err
-			}()
-			synctest.Wait()
-			r.Cancel()
-			leave()
-			if err := <-done; err == nil {
-				t.Error("Next returned a batch although its gate is shut")
-			}
-			if _, err := d.Next(t.Context(), 0, nil); err != ErrClosed {
-				t.Errorf("Next = %v, want ErrClosed", err)
-			}
-		})
+	bubble(t, "the last one of a closed queue", func(t *testing.T) {
+		d := NewDynamic(Policy{MaxBatchSize: 8})
+		r := asked("r", 0, 0)
+		if err := d.Enqueue(r); err != nil {
+			t.Fatal(err)
+		}
+		d.Close()
+		shut := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		ctx, leave := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := d.Next(ctx, 0, shut)
+			done <- err
+		}()
+		synctest.Wait()
+		r.Cancel()
+		leave()
+		if err := <-done; err == nil {
+			t.Error("Next returned a batch although its gate is shut")
+		}
+		if _, err := d.Next(t.Context(), 0, nil); err != ErrClosed {
+			t.Errorf("Next = %v, want ErrClosed", err)
+		}
 	})
 }
 

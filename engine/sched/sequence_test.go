@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"nereid/engine/infer"
@@ -100,38 +99,36 @@ func TestSequenceBatches(t *testing.T) {
 			[][]sent{{{1, starts, 1, 1}, {2, starts, 2, 2}, {3, starts, 3, 1}, {4, starts, 4, 2}}, nil},
 			[]string{"13 0s", "24 0s"}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				tt.policy.Idle = time.Hour
-				s := NewSequences(tt.policy)
-				s.Attach(0)
-				var all []*infer.Request
-				for i, want := range tt.want {
-					for _, x := range tt.send[i] {
-						r := sequenceRequest(x.id, x.flags, x.n)
-						if x.shape > 0 {
-							r.Inputs[0].Shape = []int64{1, x.shape}
-						}
-						if err := s.Enqueue(r); err != nil {
-							t.Fatal(err)
-						}
-						all = append(all, r)
+		bubble(t, tt.name, func(t *testing.T) {
+			tt.policy.Idle = time.Hour
+			s := NewSequences(tt.policy)
+			s.Attach(0)
+			var all []*infer.Request
+			for i, want := range tt.want {
+				for _, x := range tt.send[i] {
+					r := sequenceRequest(x.id, x.flags, x.n)
+					if x.shape > 0 {
+						r.Inputs[0].Shape = []int64{1, x.shape}
 					}
-					start := time.Now()
-					b, err := s.Next(t.Context(), 0, nil)
-					if err != nil {
+					if err := s.Enqueue(r); err != nil {
 						t.Fatal(err)
 					}
-					if got := fmt.Sprintf("%s %v", rowsOf(b), time.Since(start)); got != want {
-						t.Errorf("batch %d is %s, want %s", i, got, want)
-					}
-					answer(b)
+					all = append(all, r)
 				}
-				s.Close()
-				for _, r := range all {
-					r.Release()
+				start := time.Now()
+				b, err := s.Next(t.Context(), 0, nil)
+				if err != nil {
+					t.Fatal(err)
 				}
-			})
+				if got := fmt.Sprintf("%s %v", rowsOf(b), time.Since(start)); got != want {
+					t.Errorf("batch %d is %s, want %s", i, got, want)
+				}
+				answer(b)
+			}
+			s.Close()
+			for _, r := range all {
+				r.Release()
+			}
 		})
 	}
 }
@@ -168,183 +165,167 @@ func TestSequenceTimes(t *testing.T) {
 		}
 		return r
 	}
-	t.Run("C030 E3 the slot comes back after the idle time", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s, next := newOne(t, 20*ms)
-			put(t, s, 1, starts, 0)
-			answer(next())
-			put(t, s, 2, starts, 0)
-			start := time.Now()
-			b := next()
-			if d := time.Since(start); d < 20*ms || d > 21*ms {
-				t.Errorf("the next sequence began after %v, want 20ms", d)
-			}
-			if err := s.Enqueue(sequenceRequest(1, 0, 1)); status.CodeOf(err) != status.InvalidArg {
-				t.Errorf("the idle sequence goes on: %v", err)
-			}
-			answer(b)
-		})
+	bubble(t, "C030 E3 the slot comes back after the idle time", func(t *testing.T) {
+		s, next := newOne(t, 20*ms)
+		put(t, s, 1, starts, 0)
+		answer(next())
+		put(t, s, 2, starts, 0)
+		start := time.Now()
+		b := next()
+		if d := time.Since(start); d < 20*ms || d > 21*ms {
+			t.Errorf("the next sequence began after %v, want 20ms", d)
+		}
+		if err := s.Enqueue(sequenceRequest(1, 0, 1)); status.CodeOf(err) != status.InvalidArg {
+			t.Errorf("the idle sequence goes on: %v", err)
+		}
+		answer(b)
 	})
-	t.Run("C030 each request restarts the idle time", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s, _ := newOne(t, 20*ms)
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				for {
-					b, err := s.Next(context.Background(), 0, nil)
-					if err != nil {
-						return
-					}
-					answer(b)
+	bubble(t, "C030 each request restarts the idle time", func(t *testing.T) {
+		s, _ := newOne(t, 20*ms)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for {
+				b, err := s.Next(context.Background(), 0, nil)
+				if err != nil {
+					return
 				}
-			}()
-			flags := starts
-			for range 5 {
-				if err := answerOf(t, put(t, s, 1, flags, 0)); err != nil {
-					t.Error(err)
-				}
-				flags = 0
-				time.Sleep(19 * ms)
+				answer(b)
 			}
-			if n := s.Live(); n != 1 {
-				t.Errorf("%d sequences are live 19ms after the last request, want 1", n)
+		}()
+		flags := starts
+		for range 5 {
+			if err := answerOf(t, put(t, s, 1, flags, 0)); err != nil {
+				t.Error(err)
 			}
-			time.Sleep(2 * ms)
-			if n := s.Live(); n != 0 {
-				t.Errorf("%d sequences are live 21ms after the last request, want 0", n)
-			}
-			s.Close()
-			<-done
-		})
+			flags = 0
+			time.Sleep(19 * ms)
+		}
+		if n := s.Live(); n != 1 {
+			t.Errorf("%d sequences are live 19ms after the last request, want 1", n)
+		}
+		time.Sleep(2 * ms)
+		if n := s.Live(); n != 0 {
+			t.Errorf("%d sequences are live 21ms after the last request, want 0", n)
+		}
+		s.Close()
+		<-done
 	})
-	t.Run("C030 DV60 a long execution does not count as idle time", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s, next := newOne(t, 20*ms)
-			put(t, s, 1, starts, 0)
-			b := next()
-			time.Sleep(50 * ms)
-			answer(b)
-			put(t, s, 1, 0, 0)
-			answer(next())
-		})
+	bubble(t, "C030 DV60 a long execution does not count as idle time", func(t *testing.T) {
+		s, next := newOne(t, 20*ms)
+		put(t, s, 1, starts, 0)
+		b := next()
+		time.Sleep(50 * ms)
+		answer(b)
+		put(t, s, 1, 0, 0)
+		answer(next())
 	})
-	t.Run("C032 B046 timeouts count in the backlog only", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s, next := newOne(t, time.Hour)
-			inSlot := put(t, s, 1, starts, ms)
-			waits := put(t, s, 2, starts, 10*ms)
-			follows := put(t, s, 2, ends, 0)
-			start := time.Now()
-			if err := answerOf(t, waits); !errors.Is(err, errExpired) || time.Since(start) > 11*ms {
-				t.Errorf("%v after %v; want %v after 10ms", err, time.Since(start), errExpired)
-			}
-			if err := answerOf(t, follows); !errors.Is(err, errExpired) {
-				t.Errorf("what follows: %v, want %v", err, errExpired)
-			}
-			answer(next())
-			if err := answerOf(t, inSlot); err != nil {
-				t.Errorf("a request with a slot: %v", err)
-			}
-		})
+	bubble(t, "C032 B046 timeouts count in the backlog only", func(t *testing.T) {
+		s, next := newOne(t, time.Hour)
+		inSlot := put(t, s, 1, starts, ms)
+		waits := put(t, s, 2, starts, 10*ms)
+		follows := put(t, s, 2, ends, 0)
+		start := time.Now()
+		if err := answerOf(t, waits); !errors.Is(err, errExpired) || time.Since(start) > 11*ms {
+			t.Errorf("%v after %v; want %v after 10ms", err, time.Since(start), errExpired)
+		}
+		if err := answerOf(t, follows); !errors.Is(err, errExpired) {
+			t.Errorf("what follows: %v, want %v", err, errExpired)
+		}
+		answer(next())
+		if err := answerOf(t, inSlot); err != nil {
+			t.Errorf("a request with a slot: %v", err)
+		}
 	})
-	t.Run("the sequences of a removed instance end", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s, next := newOne(t, time.Hour)
-			r := put(t, s, 1, starts, 0)
-			answer(next())
-			waits := put(t, s, 1, 0, 0)
-			other := put(t, s, 2, starts, 0)
-			s.Remove(0)
-			if err := answerOf(t, waits); !errors.Is(err, errInstanceGone) {
-				t.Errorf("%v, want %v", err, errInstanceGone)
-			}
-			s.Attach(1)
-			b, err := s.Next(t.Context(), 1, nil)
-			if err != nil || b.Requests[0] != other {
-				t.Fatalf("%v, %v; want the sequence of the backlog", b, err)
-			}
-			answer(b)
-			r.Release()
-		})
+	bubble(t, "the sequences of a removed instance end", func(t *testing.T) {
+		s, next := newOne(t, time.Hour)
+		r := put(t, s, 1, starts, 0)
+		answer(next())
+		waits := put(t, s, 1, 0, 0)
+		other := put(t, s, 2, starts, 0)
+		s.Remove(0)
+		if err := answerOf(t, waits); !errors.Is(err, errInstanceGone) {
+			t.Errorf("%v, want %v", err, errInstanceGone)
+		}
+		s.Attach(1)
+		b, err := s.Next(t.Context(), 1, nil)
+		if err != nil || b.Requests[0] != other {
+			t.Fatalf("%v, %v; want the sequence of the backlog", b, err)
+		}
+		answer(b)
+		r.Release()
 	})
-	t.Run("sequences end when an instance has lost their state", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := NewSequences(SequencePolicy{Slots: 4, MaxBatchSize: 4, Idle: time.Hour})
-			s.Attach(0)
-			old := put(t, s, 1, starts, 0)
-			b, err := s.Next(t.Context(), 0, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			answer(b)
-			put(t, s, 1, 0, 0)
-			put(t, s, 2, starts, 0)
-			if b, err = s.Next(t.Context(), 0, nil); err != nil {
-				t.Fatal(err)
-			}
-			waits, begins := put(t, s, 1, 0, 0), put(t, s, 3, starts, 0)
-			s.EndSequences(0, true)
-			answer(b)
-			if err := answerOf(t, waits); !errors.Is(err, errInstanceGone) {
-				t.Errorf("%v, want %v", err, errInstanceGone)
-			}
-			put(t, s, 2, 0, 0)
-			b, err = s.Next(t.Context(), 0, nil)
-			if err != nil || len(b.Requests)-b.Nulls != 2 || !s.Continues(begins.Correlation) ||
-				s.Continues(old.Correlation) {
-				t.Fatalf("%v, %v; want the sequences that began then and later", b, err)
-			}
-			s.EndSequences(0, false)
-			answer(b)
-			if s.Continues(infer.CorrelationID{Number: 2}) || s.Continues(begins.Correlation) {
-				t.Error("a sequence that began is held")
-			}
-		})
+	bubble(t, "sequences end when an instance has lost their state", func(t *testing.T) {
+		s := NewSequences(SequencePolicy{Slots: 4, MaxBatchSize: 4, Idle: time.Hour})
+		s.Attach(0)
+		old := put(t, s, 1, starts, 0)
+		b, err := s.Next(t.Context(), 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer(b)
+		put(t, s, 1, 0, 0)
+		put(t, s, 2, starts, 0)
+		if b, err = s.Next(t.Context(), 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		waits, begins := put(t, s, 1, 0, 0), put(t, s, 3, starts, 0)
+		s.EndSequences(0, true)
+		answer(b)
+		if err := answerOf(t, waits); !errors.Is(err, errInstanceGone) {
+			t.Errorf("%v, want %v", err, errInstanceGone)
+		}
+		put(t, s, 2, 0, 0)
+		b, err = s.Next(t.Context(), 0, nil)
+		if err != nil || len(b.Requests)-b.Nulls != 2 || !s.Continues(begins.Correlation) ||
+			s.Continues(old.Correlation) {
+			t.Fatalf("%v, %v; want the sequences that began then and later", b, err)
+		}
+		s.EndSequences(0, false)
+		answer(b)
+		if s.Continues(infer.CorrelationID{Number: 2}) || s.Continues(begins.Correlation) {
+			t.Error("a sequence that began is held")
+		}
 	})
-	t.Run("A062 C027 a detached instance executes its sequences to the end", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s, next := newOne(t, time.Hour)
-			s.Attach(1)
-			put(t, s, 1, starts, 0)
-			answer(next())
-			s.Detach(0)
-			put(t, s, 2, starts, 0) // on the other one
-			put(t, s, 1, ends, 0)
-			answer(next())
-			if _, err := s.Next(t.Context(), 0, nil); !errors.Is(err, ErrClosed) {
-				t.Errorf("%v, want %v", err, ErrClosed)
-			}
-			b, err := s.Next(t.Context(), 1, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			answer(b)
-		})
+	bubble(t, "A062 C027 a detached instance executes its sequences to the end", func(t *testing.T) {
+		s, next := newOne(t, time.Hour)
+		s.Attach(1)
+		put(t, s, 1, starts, 0)
+		answer(next())
+		s.Detach(0)
+		put(t, s, 2, starts, 0) // on the other one
+		put(t, s, 1, ends, 0)
+		answer(next())
+		if _, err := s.Next(t.Context(), 0, nil); !errors.Is(err, ErrClosed) {
+			t.Errorf("%v, want %v", err, ErrClosed)
+		}
+		b, err := s.Next(t.Context(), 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer(b)
 	})
-	t.Run("C029 order is kept", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := NewSequences(SequencePolicy{Oldest: true, Slots: 4, MaxBatchSize: 4, PreserveOrdering: true,
-				Idle: time.Hour})
-			s.Attach(0)
-			one, two := put(t, s, 1, starts, 0), put(t, s, 2, starts, 0)
-			b, err := s.Next(t.Context(), 0, nil)
-			if err != nil {
-				t.Fatal(err)
+	bubble(t, "C029 order is kept", func(t *testing.T) {
+		s := NewSequences(SequencePolicy{Oldest: true, Slots: 4, MaxBatchSize: 4, PreserveOrdering: true,
+			Idle: time.Hour})
+		s.Attach(0)
+		one, two := put(t, s, 1, starts, 0), put(t, s, 2, starts, 0)
+		b, err := s.Next(t.Context(), 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range b.Requests { // the last first
+			r := b.Requests[len(b.Requests)-1-i]
+			if two.Poll() != nil {
+				t.Error("the second request is answered before the first")
 			}
-			for i := range b.Requests { // the last first
-				r := b.Requests[len(b.Requests)-1-i]
-				if two.Poll() != nil {
-					t.Error("the second request is answered before the first")
-				}
-				resp := r.NewResponse()
-				resp.Final = true
-				_ = r.Respond(resp)
-			}
-			if one.Poll() == nil || two.Poll() == nil {
-				t.Error("the responses are never delivered")
-			}
-		})
+			resp := r.NewResponse()
+			resp.Final = true
+			_ = r.Respond(resp)
+		}
+		if one.Poll() == nil || two.Poll() == nil {
+			t.Error("the responses are never delivered")
+		}
 	})
 }
 
