@@ -45,7 +45,8 @@ func dsn(path, params string) string {
 }
 
 const (
-	writerParams = "_journal_mode=WAL&_busy_timeout=5000&_synchronous=NORMAL&_auto_vacuum=incremental&_txlock=immediate&_foreign_keys=1"
+	writerParams = "_journal_mode=WAL&_busy_timeout=5000&_synchronous=NORMAL&_auto_vacuum=incremental" +
+		"&_txlock=immediate&_foreign_keys=1"
 	readerParams = "_busy_timeout=5000&_query_only=1"
 	probeParams  = "_busy_timeout=5000"
 )

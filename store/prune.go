@@ -121,14 +121,16 @@ func (p *pruner) removeOld(ctx context.Context, now time.Time) (int64, error) {
 	if n > 0 || err != nil {
 		return n, err
 	}
-	return p.exec(ctx, `DELETE FROM event WHERE id IN (SELECT id FROM event WHERE time_us < ? ORDER BY time_us LIMIT ?)`,
+	return p.exec(ctx,
+		`DELETE FROM event WHERE id IN (SELECT id FROM event WHERE time_us < ? ORDER BY time_us LIMIT ?)`,
 		now.Add(-p.s.opt.KeepEvents).UnixMicro(), pruneRows)
 }
 
 // removeSamples removes rows of any series that begin before beforeUS.
 func (p *pruner) removeSamples(ctx context.Context, table string, beforeUS int64) (int64, error) {
 	return p.exec(ctx, `DELETE FROM `+table+` WHERE (series_id, start_us) IN (
-		SELECT series_id, start_us FROM series JOIN `+table+` ON series_id = id WHERE start_us < ? LIMIT ?)`, beforeUS, pruneRows)
+		SELECT series_id, start_us FROM series JOIN `+table+` ON series_id = id WHERE start_us < ? LIMIT ?)`,
+		beforeUS, pruneRows)
 }
 
 // removeOldest removes the oldest twentieth of the finest samples of which many are left, or else the oldest events.

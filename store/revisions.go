@@ -63,7 +63,8 @@ func (s *Store) AddRevision(ctx context.Context, r Revision) (Revision, error) {
 			(parent_id, model, time_us, source, restores_id, author, text_before, text_after, outcome, reason)
 			VALUES ((SELECT max(id) FROM config_revision WHERE model = ?), ?, ?, ?, nullif(?, 0), '', ?, ?, ?, ?)
 			RETURNING id, coalesce(parent_id, 0)`,
-			r.Model, r.Model, r.TimeUS, r.Source, r.Restores, r.Before, r.After, r.Outcome, r.Reason).Scan(&r.ID, &r.Parent)
+			r.Model, r.Model, r.TimeUS, r.Source, r.Restores, r.Before, r.After, r.Outcome, r.Reason).
+			Scan(&r.ID, &r.Parent)
 	})
 	if err != nil {
 		return Revision{}, fmt.Errorf("configuration revision of model %q is not stored: %w", r.Model, err)

@@ -60,8 +60,8 @@ var levels = [...]struct {
 }
 
 // numbers are the summed columns of a sample, in the order of (*Sample).numbers.
-const numbers = "requests, successes, rejected, canceled, backend_errors, other_errors, inferences, executions, batch_rows, " +
-	"queue_ns, compute_input_ns, compute_infer_ns, compute_output_ns, request_ns"
+const numbers = "requests, successes, rejected, canceled, backend_errors, other_errors, " +
+	"inferences, executions, batch_rows, queue_ns, compute_input_ns, compute_infer_ns, compute_output_ns, request_ns"
 
 func (p *Sample) numbers() []*int64 {
 	return []*int64{

@@ -15,7 +15,8 @@ func (s *Store) SetSetting(ctx context.Context, key string, value json.RawMessag
 	}
 	err := s.durable(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO setting (key, value, changed_us) VALUES (?, ?, ?)
-			ON CONFLICT DO UPDATE SET value = excluded.value, changed_us = excluded.changed_us`, key, string(value), nowUS())
+			ON CONFLICT DO UPDATE SET value = excluded.value, changed_us = excluded.changed_us`,
+			key, string(value), nowUS())
 		return err
 	})
 	if err != nil {

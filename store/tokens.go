@@ -27,7 +27,8 @@ func (s *Store) AddToken(ctx context.Context, t Token) (Token, error) {
 		t.CreatedUS = nowUS()
 	}
 	err := s.durable(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO access_token (id, name, scopes, hash, created_us) VALUES (?, ?, ?, ?, ?)`,
+		_, err := tx.ExecContext(ctx,
+			`INSERT INTO access_token (id, name, scopes, hash, created_us) VALUES (?, ?, ?, ?, ?)`,
 			t.ID, t.Name, t.Scopes, t.Hash, t.CreatedUS)
 		var e sqlite3.Error
 		if errors.As(err, &e) && e.Code == sqlite3.ErrConstraint {

@@ -26,7 +26,8 @@ func (s *Store) AddTuning(ctx context.Context, t Tuning) (id int64, err error) {
 		return 0, err
 	}
 	err = s.durable(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		err := tx.QueryRowContext(ctx, `INSERT INTO tuning (model, started_us, head, body) VALUES (?, ?, ?, ?) RETURNING id`,
+		err := tx.QueryRowContext(ctx,
+			`INSERT INTO tuning (model, started_us, head, body) VALUES (?, ?, ?, ?) RETURNING id`,
 			t.Model, t.StartedUS, string(t.Head), string(t.Body)).Scan(&id)
 		if err != nil {
 			return err

@@ -183,7 +183,8 @@ func (t *Tokens) Revoke(ctx context.Context, idOrName string) (Token, error) {
 	t.update()
 	revoked := t.known[at].Token
 	if err := t.store.DeleteToken(ctx, revoked.ID); err != nil && !errors.Is(err, store.ErrNotFound) {
-		return revoked, fmt.Errorf("the token is refused from now on, but would come back at the next start; revoke it again: %w", err)
+		return revoked, fmt.Errorf("the token is refused from now on, but would come back at the next start; "+
+			"revoke it again: %w", err)
 	}
 	t.known = slices.Delete(t.known, at, at+1)
 	t.update()

@@ -237,7 +237,7 @@ func (r *Recorder) reportDropped() {
 		}
 		r.dropped = n
 		r.Event(Event{Kind: HistoryDropped, Text: text})
-		r.dropped += s.Health().DroppedEvents - h.DroppedEvents // the event itself may be dropped, which is not reported
+		r.dropped += s.Health().DroppedEvents - h.DroppedEvents // if this event is dropped, that is not reported
 	}
 }
 

@@ -1,10 +1,10 @@
 package api
 
-// Access answers GET /api/access: who may use the server, and from where.
+// Access answers GET /api/access. It lists the tokens and the addresses on which the server listens.
 type Access struct {
-	// Asked: every client must send a token.
+	// Asked: clients must send a token.
 	Asked bool `json:"asked"`
-	// Environment: the variable NEREID_TOKEN gives one more token, with the scope admin.
+	// Environment: the variable NEREID_TOKEN has another token, with the scope admin.
 	Environment bool              `json:"environment"`
 	Tokens      List[AccessToken] `json:"tokens"`
 	Network     Network           `json:"network"`
@@ -29,18 +29,18 @@ type NewToken struct {
 type MadeToken struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	// Token is its text, which nobody can have again.
+	// Token is its text, which is shown only once.
 	Token string `json:"token"`
 }
 
-// Network says which other machines can reach the server.
+// Network says whether other machines can reach the server.
 type Network struct {
 	Open bool `json:"open"`
 	// Address that is open, empty: all of them.
 	Address string `json:"address"`
 	// LocalFree: programs on this machine need no token.
 	LocalFree bool `json:"localFree"`
-	// Fixed: the command line's options decide, the page cannot.
+	// Fixed: options of the command line decide this; the page cannot change it.
 	Fixed bool `json:"fixed"`
 	// Choices are this machine's addresses.
 	Choices List[string]  `json:"choices"`
@@ -49,7 +49,7 @@ type Network struct {
 	Problems List[string] `json:"problems"`
 }
 
-// Reached is one service as other machines reach it.
+// Reached is the address of one service for other machines.
 type Reached struct {
 	// Service is http, grpc or metrics.
 	Service string `json:"service"`

@@ -13,7 +13,7 @@ func (l List[T]) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]T(l))
 }
 
-// Code says what kind of error it was, for the page to act on.
+// Code is the kind of an error, on which the page acts.
 type Code string
 
 // The codes, with their HTTP status.
@@ -31,10 +31,10 @@ const (
 
 // Error is the body of every failed request.
 type Error struct {
-	// Error says what, where and how to mend it.
+	// Error says what failed, where, and how to correct it.
 	Error string `json:"error"`
 	Code  Code   `json:"code"`
-	// Faults are the places in a configuration text, when the error is about one.
+	// Faults are places in a configuration text, if the error concerns one.
 	Faults List[Fault] `json:"faults,omitempty"`
 }
 
@@ -48,7 +48,7 @@ const (
 	SeverityInfo    Severity = "info"
 )
 
-// State of a model version, in Triton's words.
+// State of a model version, in Triton's terms.
 type State string
 
 // The states. StateUnavailable covers both "unloaded" and "load failed"; the reason tells them apart.

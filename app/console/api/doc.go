@@ -1,6 +1,7 @@
 // Package api is the wire contract of the console: the Go structs of every request and response of the
-// GUI's HTTP interface, and the list of its routes. It has no behaviour beyond encoding; package console
-// implements it, and tsgen writes the same types for the page to frontend/src/lib/api.gen.ts.
+// GUI's HTTP interface, and the list of its routes. It has no behaviour beyond encoding. Package console
+// implements it, and tsgen writes the same types for the page to frontend/src/lib/api.gen.ts. A test compares the
+// routes below with those that are served.
 //
 // # Rules that hold for every route
 //
@@ -19,58 +20,58 @@
 //
 // Server
 //
-//	GET    /config.js                                → script     sets window.__base: "" in a browser, the absolute address for the window
+//	GET    /config.js → script   sets window.__base; it is "" in a browser
 //	GET    /api/server                               → Server
 //	GET    /api/machine                              → Machine
 //	GET    /api/frameworks                           → Frameworks
-//	POST   /api/frameworks/{name}/install InstallFramework → 202 Framework    not_found, consent, conflict (installed, or being so)
-//	DELETE /api/frameworks/{name}/install            → Framework              not_found, conflict (not being installed)
-//	POST   /api/client-errors             ClientError → 204       the page reports an error of its own; logged, at most 10 a minute
+//	POST  /api/frameworks/{name}/install InstallFramework → 202 Framework  not_found, consent, conflict
+//	DELETE /api/frameworks/{name}/install            → Framework   not_found, conflict (not being installed)
+//	POST   /api/client-errors             ClientError → 204   an error of the page; logged, at most 10 a minute
 //
 // Models
 //
 //	GET    /api/models                               → Models
-//	GET    /api/models/{name}                        → ModelDetail            not_found
-//	GET    /api/models/{name}/runtime                → ModelRuntime           not_found
-//	POST   /api/models/{name}/load                   → LoadResult             not_found; a load that fails is 200 with ok=false
-//	POST   /api/models/{name}/unload                 → LoadResult             not_found, conflict (an ensemble needs it)
-//	POST   /api/models/{name}/versions/{version}/load     → LoadResult           not_found
-//	POST   /api/models/{name}/versions/{version}/unload   → LoadResult           not_found
-//	PUT    /api/models/{name}/pin          SetPin → Model                        not_found
-//	DELETE /api/models/{name}                        → Trashed                not_found, conflict, forbidden (repository not writable)
-//	GET    /api/models/{name}/archive                → application/zip        not_found; one top folder named as the model
-//	POST   /api/models/{name}/warmup   WarmupRequest → WarmupResult           not_found, unavailable (not ready), invalid (no request can be made up)
-//	GET    /api/models/{name}/load-test              → LoadTest               not_found; the one that runs, or the last one
-//	POST   /api/models/{name}/load-test StartLoadTest → 202 LoadTest          not_found, unavailable (not ready), invalid, conflict (one runs)
-//	DELETE /api/models/{name}/load-test              → LoadTest               conflict (none runs); it ends soon after
-//	GET    /api/models/{name}/tunings                → Tunings                not_found; the one that runs, and those before it
-//	POST   /api/models/{name}/tunings/plan StartTuning → TuningPlan           not_found, invalid, unavailable (no configuration is known)
-//	POST   /api/models/{name}/tunings  StartTuning → 202 Tuning               as plan; conflict (a model is tuned or measured)
-//	GET    /api/models/{name}/tunings/{id}?from=     → Tuning                 not_found; from: the first trial that is wanted
-//	POST   /api/models/{name}/tunings/{id}/stop      → Tuning                 not_found, conflict (it has ended); it ends soon after
-//	DELETE /api/models/{name}/tunings/{id}           → 204                    not_found, conflict (it runs)
+//	GET    /api/models/{name}                        → ModelDetail   not_found
+//	GET    /api/models/{name}/runtime                → ModelRuntime   not_found
+//	POST   /api/models/{name}/load → LoadResult   not_found; a load that fails is 200 with ok=false
+//	POST   /api/models/{name}/unload                 → LoadResult   not_found, conflict (an ensemble needs it)
+//	POST   /api/models/{name}/versions/{version}/load     → LoadResult   not_found
+//	POST   /api/models/{name}/versions/{version}/unload   → LoadResult   not_found
+//	PUT    /api/models/{name}/pin          SetPin → Model   not_found
+//	DELETE /api/models/{name} → Trashed   not_found, conflict, forbidden (repository not writable)
+//	GET    /api/models/{name}/archive → application/zip   not_found; one top folder named as the model
+//	POST   /api/models/{name}/warmup   WarmupRequest → WarmupResult   not_found, unavailable (not ready), invalid
+//	GET    /api/models/{name}/load-test              → LoadTest   not_found; the running or the last one
+//	POST  /api/models/{name}/load-test StartLoadTest → 202 LoadTest  not_found, unavailable (not ready), invalid, conflict (one runs)
+//	DELETE /api/models/{name}/load-test              → LoadTest   conflict (none runs); it ends soon after
+//	GET    /api/models/{name}/tunings                → Tunings   not_found; the running one first
+//	POST  /api/models/{name}/tunings/plan StartTuning → TuningPlan  not_found, invalid, unavailable (no configuration is known)
+//	POST   /api/models/{name}/tunings  StartTuning → 202 Tuning   as plan; conflict (a model is tuned or measured)
+//	GET    /api/models/{name}/tunings/{id}?from=     → Tuning   not_found; from: the first trial that is wanted
+//	POST   /api/models/{name}/tunings/{id}/stop → Tuning   not_found, conflict (it has ended); it ends soon after
+//	DELETE /api/models/{name}/tunings/{id}           → 204   not_found, conflict (it runs)
 //	GET    /api/models/{name}/tunings/{id}/configs/{config}   → TuningTexts   not_found
-//	POST   /api/models/{name}/tunings/{id}/apply ApplyTuning → AppliedTuning  not_found, forbidden, conflict (it runs, or a file is not what was tuned)
+//	POST  /api/models/{name}/tunings/{id}/apply ApplyTuning → AppliedTuning  not_found, forbidden, conflict (running, or a file changed)
 //	GET    /api/trash                                → Trash
-//	POST   /api/trash/{id}/restore                   → Trashed                not_found, conflict (a model of that name exists)
+//	POST   /api/trash/{id}/restore                   → Trashed   not_found, conflict (a model of that name exists)
 //
 // Imports: a staged copy outside the repository, until commit. See Import for the steps.
 //
-//	POST   /api/imports                 ImportCreate → 201 Import             invalid, too_large, forbidden (path outside what may be read)
-//	GET    /api/imports/{id}                         → Import                 not_found
-//	PUT    /api/imports/{id}/files/{path...}   bytes → 204                    not_found, invalid (path climbs out), conflict (not uploading), too_large
-//	POST   /api/imports/{id}/analyze                 → Import                 not_found, invalid (nothing uploaded, unreadable zip)
-//	PUT    /api/imports/{id}/config     ImportConfig → Import                 not_found, conflict
-//	POST   /api/imports/{id}/commit     ImportCommit → 202 Import             not_found, conflict (name taken, faults), consent (contains code)
-//	DELETE /api/imports/{id}                         → 204                    not_found
+//	POST  /api/imports ImportCreate → 201 Import  invalid, too_large, forbidden (the path)
+//	GET    /api/imports/{id}                         → Import   not_found
+//	PUT    /api/imports/{id}/files/{path...}   bytes → 204   not_found, invalid, conflict (not uploading), too_large
+//	POST   /api/imports/{id}/analyze → Import   not_found, invalid (nothing uploaded, unreadable zip)
+//	PUT    /api/imports/{id}/config     ImportConfig → Import   not_found, conflict
+//	POST  /api/imports/{id}/commit ImportCommit → 202 Import  not_found, conflict (name taken, faults), consent
+//	DELETE /api/imports/{id}                         → 204   not_found
 //
 // Configuration
 //
 //	GET    /api/config/fields                        → ConfigFields
-//	POST   /api/config/check            CheckRequest → CheckResult            not_found (model or import)
-//	PUT    /api/models/{name}/config      SaveConfig → SaveResult             not_found, conflict (baseRevision is not current), invalid (with faults)
-//	GET    /api/models/{name}/revisions              → Revisions              not_found
-//	GET    /api/models/{name}/revisions/{id}         → RevisionFull           not_found
+//	POST   /api/config/check            CheckRequest → CheckResult   not_found (model or import)
+//	PUT  /api/models/{name}/config SaveConfig → SaveResult  not_found, conflict (old baseRevision), invalid (with faults)
+//	GET    /api/models/{name}/revisions              → Revisions   not_found
+//	GET    /api/models/{name}/revisions/{id}         → RevisionFull   not_found
 //	POST   /api/models/{name}/revisions/{id}/restore RestoreRequest → SaveResult   not_found, conflict
 //
 // Inference: the same request and the same reply as port 8000, on the page's own origin.
@@ -85,7 +86,7 @@
 //
 // History and live data
 //
-//	GET    /api/history?model=&version=&from=&to=&step=    → History          invalid
+//	GET    /api/history?model=&version=&from=&to=&step=    → History   invalid
 //	GET    /api/history/events?from=&to=&model=&kind=&limit=&before=  → Events   invalid
 //	GET    /api/events?topics=                             → text/event-stream
 //
@@ -109,13 +110,13 @@
 // Access
 //
 //	GET    /api/access                               → Access
-//	POST   /api/access/tokens               NewToken → 201 MadeToken          invalid; the token's text is in this answer only
-//	DELETE /api/access/tokens/{id}                   → Access                 not_found
-//	PUT    /api/access/network            SetNetwork → Access                 conflict (no token yet, no such address, options decide)
+//	POST  /api/access/tokens NewToken → 201 MadeToken  invalid; only this reply has the token's text
+//	DELETE /api/access/tokens/{id}                   → Access   not_found
+//	PUT  /api/access/network SetNetwork → Access  conflict (no token yet, no such address, options decide)
 //
 // # Desktop window only (not_found elsewhere)
 //
 //	GET    /api/desktop                              → Desktop
-//	PUT    /api/desktop                   SetDesktop → Desktop                conflict (the autostart entry cannot be changed)
-//	POST   /api/desktop/pick            PickRequest → PickResult              opens the system's file dialog; empty path: cancelled
+//	PUT    /api/desktop                   SetDesktop → Desktop   conflict (the autostart entry cannot be changed)
+//	POST  /api/desktop/pick PickRequest → PickResult  opens the system's file dialog; empty path: cancelled
 package api

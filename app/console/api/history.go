@@ -9,9 +9,9 @@ type History struct {
 	Series List[Series] `json:"series"`
 }
 
-// Series is the history of one model version in columns of equal length. TMs is the start of each step,
-// ascending. A step in which the version was loaded but had no request is there with requests 0 and null
-// latencies; a step in which nothing was recorded is left out, and the page shows a gap.
+// Series is the history of one model version in columns of equal length. TMs is the start of each step, ascending. A
+// step in which the version was loaded but idle has 0 requests and null latencies. A step without a record is left out,
+// and the page shows a gap.
 type Series struct {
 	Model   string      `json:"model"`
 	Version string      `json:"version"`
@@ -45,7 +45,7 @@ type Event struct {
 	Text string `json:"text"`
 	// DurationMs of a load, reload or unload; 0 when it does not apply.
 	DurationMs float64 `json:"durationMs"`
-	// Revision of the configuration that it is about; 0 when none.
+	// Revision of the configuration; 0 if it concerns none.
 	Revision int64 `json:"revision"`
 }
 
@@ -59,9 +59,9 @@ const (
 	EventLoad            EventKind = "load"
 	EventLoadFailed      EventKind = "load_failed"
 	EventReload          EventKind = "reload"
-	EventReloadFailed    EventKind = "reload_failed" // the old one keeps serving
+	EventReloadFailed    EventKind = "reload_failed" // the version before still serves
 	EventUnload          EventKind = "unload"
-	EventEvict           EventKind = "evict" // left memory for want of room or requests; its next request loads it
+	EventEvict           EventKind = "evict" // unloaded from memory; its next request loads it
 	EventImport          EventKind = "import"
 	EventImportFailed    EventKind = "import_failed"
 	EventConfigSaved     EventKind = "config_saved"
@@ -76,13 +76,13 @@ const (
 // Events answers GET /api/history/events, newest first.
 type Events struct {
 	Events List[Event] `json:"events"`
-	// More: there are older ones that fit the filter.
+	// More: there are older events that fit the filter.
 	More bool `json:"more"`
 }
 
 // ModelsEvent is the stream's topic models.
 type ModelsEvent struct {
-	// Full: Models is the whole list. Else Models are those that changed and Removed the names that went away.
+	// Full: Models has all models. Otherwise it has those that changed, and Removed has the names of removed ones.
 	Full    bool         `json:"full"`
 	Models  List[Model]  `json:"models"`
 	Removed List[string] `json:"removed"`

@@ -8,10 +8,10 @@ package api
 //     "model.onnx", "bundle.zip", "digits/1/model.onnx".
 //  3. PUT …/config as often as wanted: name, repository and configuration are checked again.
 //  4. POST …/commit copies it into the repository and loads it. Progress comes by the stream's topic import;
-//     the end is loaded or failed. After failed the repository is as before and the import is as before the
-//     commit, to be changed and committed again.
+//     the last state is loaded or failed. After failed the repository is as before, and the import can be changed
+//     and committed again.
 //
-// An import that is left alone for an hour is removed.
+// An import that is not used for an hour is removed.
 type Import struct {
 	ID     string       `json:"id"`
 	State  ImportState  `json:"state"`
@@ -19,7 +19,7 @@ type Import struct {
 	Kind   ImportKind   `json:"kind"`
 	// Name of the model: suggested from the file or folder, then as the user set it.
 	Name string `json:"name"`
-	// Repository is the path of the repository it will go to.
+	// Repository is the path of the repository for the model.
 	Repository string `json:"repository"`
 	// Source is the dropped file or folder, for display.
 	Source   string       `json:"source"`

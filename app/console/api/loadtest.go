@@ -12,7 +12,7 @@ const (
 	LoadTestFailed  LoadTestState = "failed"  // Reason says why
 )
 
-// StartLoadTest begins a load test: so many requests under way at a time, level by level.
+// StartLoadTest starts a load test. A level is a number of concurrent requests.
 type StartLoadTest struct {
 	// From, To and Step are the levels, 1..1024 and at most 64 of them.
 	From int `json:"from"`
@@ -24,21 +24,21 @@ type StartLoadTest struct {
 	WindowMs int `json:"windowMs"`
 }
 
-// LoadTest is the load test of a model that runs, or the last one that did.
+// LoadTest is the running load test of a model, or the last one.
 type LoadTest struct {
 	State     LoadTestState `json:"state"`
 	Reason    string        `json:"reason"`
 	StartedMs int64         `json:"startedMs"`
 	EndedMs   int64         `json:"endedMs"` // 0 while it runs
 	Batch     int           `json:"batch"`
-	// Levels are all that were asked for.
+	// Levels are all that will be measured.
 	Levels List[int]       `json:"levels"`
 	Points List[LoadPoint] `json:"points"`
 	// Now is the last window of the level that is being measured; null when there is none.
 	Now *LoadPoint `json:"now"`
 }
 
-// LoadPoint is what a level showed. Latencies are a client's on this machine, over HTTP.
+// LoadPoint is the result of a level. Latencies are those of an HTTP client on this machine.
 type LoadPoint struct {
 	Level    int     `json:"level"`
 	Requests float64 `json:"requests"`

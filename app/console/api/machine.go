@@ -1,6 +1,6 @@
 package api
 
-// Machine answers GET /api/machine and is the stream's topic machine: what the server runs on, and how busy it is.
+// Machine answers GET /api/machine and is the stream's topic machine: the server's machine and its load.
 type Machine struct {
 	// TMs is when it was read.
 	TMs  int64 `json:"tMs"`

@@ -1,12 +1,12 @@
 package api
 
-// TuningState says how far a tuning is.
+// TuningState is the state of a tuning.
 type TuningState string
 
 // The states of a tuning.
 const (
 	TuningRunning TuningState = "running"
-	TuningDone    TuningState = "done"    // the search came to its end, or to that of its budget
+	TuningDone    TuningState = "done"    // the search or its budget is finished
 	TuningStopped TuningState = "stopped" // by a click, or by the end of the server: what was measured counts
 	TuningFailed  TuningState = "failed"  // Reason says why
 )
@@ -67,7 +67,7 @@ type TuningAxis struct {
 	Present int `json:"present"`
 }
 
-// TuningChange is what a configuration has different from the present one.
+// TuningChange is a difference between a configuration and the present one.
 type TuningChange struct {
 	Model string `json:"model"`
 	Field string `json:"field"`
@@ -152,7 +152,7 @@ type TuningHead struct {
 	AppliedConfig int   `json:"appliedConfig"`
 }
 
-// Tuning is a search for a model's best configuration, that runs or did.
+// Tuning is a search for a model's best configuration, running or ended.
 type Tuning struct {
 	TuningHead
 	Plan    TuningPlan         `json:"plan"`
@@ -190,7 +190,7 @@ type ApplyTuning struct {
 	Config int `json:"config"`
 }
 
-// AppliedTuning answers it: a save of each model that changed, by their names.
+// AppliedTuning has a save of each model that changed, by model name.
 type AppliedTuning struct {
 	Saves List[SaveResult] `json:"saves"`
 }

@@ -71,8 +71,8 @@ func (c *Catalog) All() []api.Model {
 // engine still serves although its folder is gone has no Folder.
 func (c *Catalog) Find(name string) (Model, error) {
 	namespace, plain := repo.Split(name)
-	if namespace != "" && !slices.ContainsFunc(c.Repositories,
-		func(root string) bool { return c.namespace(root) == namespace }) {
+	inNamespace := func(root string) bool { return c.namespace(root) == namespace }
+	if namespace != "" && !slices.ContainsFunc(c.Repositories, inNamespace) {
 		plain = name
 	}
 	if err := repo.CheckName(plain); err != nil {
@@ -88,8 +88,8 @@ func (c *Catalog) Find(name string) (Model, error) {
 		return m, err
 	}
 	if m.Folder == "" && !(known && (inUse(st) || slices.ContainsFunc(c.Repositories, Remote))) {
-		return m, rest.Errorf(api.CodeNotFound, "there is no model %q in the repositories (%s)", name,
-			strings.Join(c.Repositories, ", "))
+		return m, rest.Errorf(api.CodeNotFound, "there is no model %q in the repositories (%s)",
+			name, strings.Join(c.Repositories, ", "))
 	}
 	return m, nil
 }
@@ -132,7 +132,9 @@ func (c *Catalog) namespace(root string) string {
 
 // inUse reports whether the engine has a version of the model in service, loading or unloading.
 func inUse(st lifecycle.ModelStatus) bool {
-	return slices.ContainsFunc(st.Versions, func(v lifecycle.VersionStatus) bool { return v.State != lifecycle.Unavailable })
+	return slices.ContainsFunc(st.Versions, func(v lifecycle.VersionStatus) bool {
+		return v.State != lifecycle.Unavailable
+	})
 }
 
 // findFolder finds a model's folder: in the repository where the engine found it, or else in the first that has it.

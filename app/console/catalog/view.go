@@ -74,9 +74,10 @@ func Milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 // tensor's dimensions; nil: they are not known.
 func Tensors(cfg *inferencepb.ModelConfig, dimNames func(tensor string) []string) (in, out []api.Tensor) {
 	describe := func(name string, dt inferencepb.DataType, dims []int64) api.Tensor {
-		t := api.Tensor{Name: name, DataType: tensor.DataType(dt).String(), Dims: slices.Clone(dims),
-			Shape:  slices.Clone(dims),
-			Format: inferencepb.ModelInput_FORMAT_NONE.String()}
+		t := api.Tensor{
+			Name: name, DataType: tensor.DataType(dt).String(), Dims: slices.Clone(dims), Shape: slices.Clone(dims),
+			Format: inferencepb.ModelInput_FORMAT_NONE.String(),
+		}
 		if cfg.GetMaxBatchSize() > 0 {
 			t.Shape = append([]int64{-1}, dims...)
 		}

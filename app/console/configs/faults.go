@@ -1,7 +1,6 @@
 package configs
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -28,8 +27,8 @@ func APIFaults(faults modelconfig.Faults, text, name string) (out []api.Fault) {
 			a.EndCol = f.Col + utf8.RuneCountInString(word)
 			a.Fixes = fixesOf(f.Fix, lines[f.Line-1], a)
 			if f.Path == "name" && name != "" && len(word) > 1 && (word[0] == '"' || word[0] == '\'') {
-				a.Fixes = append(a.Fixes, replaceWord(a, fmt.Sprintf("set name to %q", name), word,
-					strconv.Quote(name)))
+				quoted := strconv.Quote(name)
+				a.Fixes = append(a.Fixes, replaceWord(a, "set name to "+quoted, word, quoted))
 			}
 		}
 		out = append(out, a)

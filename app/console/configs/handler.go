@@ -61,8 +61,8 @@ func instanceGroups(text string) (out []api.InstanceGroup) {
 	}
 	for _, g := range cfg.GetInstanceGroup() {
 		v := api.InstanceGroup{
-			Name: g.GetName(), Kind: g.GetKind().String(), Count: int(g.GetCount()), HostPolicy: g.GetHostPolicy(), Passive: g.GetPassive(),
-			Other: g.GetRateLimiter() != nil || len(g.GetProfile())+len(g.GetSecondaryDevices()) > 0,
+			Name: g.GetName(), Kind: g.GetKind().String(), Count: int(g.GetCount()), HostPolicy: g.GetHostPolicy(),
+			Passive: g.GetPassive(), Other: g.GetRateLimiter() != nil || len(g.GetProfile())+len(g.GetSecondaryDevices()) > 0,
 		}
 		for _, id := range g.GetGpus() {
 			v.GPUs = append(v.GPUs, int(id))
@@ -82,9 +82,11 @@ func (h *Handler) Save(r *http.Request, req *api.SaveConfig) (out api.SaveResult
 	}
 	d := h.checker.Check(r.Context(), name, m.Folder, &req.Text)
 	if errs := d.faults.Errors(); len(errs) > 0 {
-		return out, &rest.Error{Code: api.CodeInvalid, Text: "the configuration has faults and was not saved: " +
-			errs.Error(),
-			Faults: APIFaults(d.faults, req.Text, name)}
+		return out, &rest.Error{
+			Code:   api.CodeInvalid,
+			Text:   "the configuration has faults and was not saved: " + errs.Error(),
+			Faults: APIFaults(d.faults, req.Text, name),
+		}
 	}
 	return h.writer.Save(r.Context(), m, store.Revision{Source: store.SourceConsole, After: &req.Text})
 }

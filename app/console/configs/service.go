@@ -74,9 +74,10 @@ func (w *Writer) serveConfig(ctx context.Context, name, text string) error {
 
 // VersionsRevision is the revision of a change of the versions in service.
 func VersionsRevision(model string, before, after []int64) store.Revision {
-	return store.Revision{Model: model, Source: store.SourceVersions, Before: versionLines(before),
-		After:   versionLines(after),
-		Outcome: string(api.SaveLoaded)}
+	return store.Revision{
+		Model: model, Source: store.SourceVersions, Before: versionLines(before), After: versionLines(after),
+		Outcome: string(api.SaveLoaded),
+	}
 }
 
 // OverrideRevision is the revision of a load request with a configuration. before and config are text or JSON.

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -63,9 +63,9 @@ func (w *Writer) Sync(ctx context.Context, m catalog.Model) (store.Revision, err
 	if err != nil || m.Folder == "" || equalText(last.After, m.Text) {
 		return last, err
 	}
-	return w.Store.AddRevision(ctx, store.Revision{Model: m.Name, Source: store.SourceDisk, Before: last.After,
-		After:   m.Text,
-		Outcome: string(api.SaveSaved)})
+	return w.Store.AddRevision(ctx, store.Revision{
+		Model: m.Name, Source: store.SourceDisk, Before: last.After, After: m.Text, Outcome: string(api.SaveSaved),
+	})
 }
 
 func equalText(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
@@ -102,7 +102,8 @@ func (w *Writer) editable(ctx context.Context, name string, base int64) (catalog
 	}
 	if head.ID != base {
 		return m, rest.Errorf(api.CodeConflict, "the configuration of %q was changed meanwhile "+
-			"(it is at revision %d, the edit began from %d); look at the new text, then save again", name, head.ID, base)
+			"(it is at revision %d, the edit began from %d); look at the new text, then save again",
+			name, head.ID, base)
 	}
 	return m, nil
 }
@@ -161,8 +162,7 @@ func (w *Writer) recordSave(rev store.Revision, out api.SaveResult) {
 		e.Text = "configuration of a tuning saved"
 	}
 	if rev.Restores != 0 {
-		e.Kind, e.Text = history.ConfigRestored, "configuration of revision "+strconv.FormatInt(rev.Restores,
-			10)+" restored"
+		e.Kind, e.Text = history.ConfigRestored, fmt.Sprintf("configuration of revision %d restored", rev.Restores)
 	}
 	if out.Reason != "" {
 		e.Text += "; it does not load: " + out.Reason

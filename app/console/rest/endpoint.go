@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"reflect"
-	"strconv"
 
 	"nereid/app/console/api"
 )
@@ -23,12 +23,11 @@ type Endpoint struct {
 	Request, Response string
 	// Status of success.
 	Status int
-	// MaxAge is the Cache-Control header in seconds; 0: browsers do not keep the reply.
-	MaxAge int
 
 	// serve returns the value to reply with; nil for none.
 	serve func(w http.ResponseWriter, r *http.Request) (any, error)
 	raw   bool // serve writes the reply
+	cache string
 }
 
 // Reply is an Endpoint without a request body that replies with a value.
@@ -69,18 +68,14 @@ func (e Endpoint) With(status int) Endpoint {
 
 // Cached returns e with replies that a browser may keep for an hour.
 func (e Endpoint) Cached() Endpoint {
-	e.MaxAge = 3600
+	e.cache = "max-age=3600"
 	return e
 }
 
 // Handler serves e. The log receives internal errors.
 func (e Endpoint) Handler(log *slog.Logger) http.Handler {
-	cache := "no-store"
-	if e.MaxAge > 0 {
-		cache = "max-age=" + strconv.Itoa(e.MaxAge)
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", cache)
+		w.Header().Set("Cache-Control", cmp.Or(e.cache, "no-store"))
 		out, err := e.serve(w, r)
 		switch {
 		case err != nil:

@@ -172,8 +172,9 @@ func (h *Handler) runLoadTest(ctx context.Context, model string, t *api.LoadTest
 func loadPoint(p *perf.Point) api.LoadPoint {
 	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
 	out := api.LoadPoint{
-		Level: int(p.Level), Requests: float64(p.Requests), Rate: p.Throughput(), Stable: p.Stable, MeanUs: us(p.Latency.Mean()),
-		P50Us: us(p.Latency.Quantile(.5)), P95Us: us(p.Latency.Quantile(.95)), P99Us: us(p.Latency.Quantile(.99)),
+		Level: int(p.Level), Requests: float64(p.Requests), Rate: p.Throughput(), Stable: p.Stable,
+		MeanUs: us(p.Latency.Mean()),
+		P50Us:  us(p.Latency.Quantile(.5)), P95Us: us(p.Latency.Quantile(.95)), P99Us: us(p.Latency.Quantile(.99)),
 	}
 	if s := p.Server; s != nil {
 		out.QueueUs, out.ComputeUs = us(s.Queue.Mean()), us(s.Compute().Mean())

@@ -22,8 +22,9 @@ func (t *record) row() (store.Tuning, error) {
 		return store.Tuning{}, err
 	}
 	body, err := json.Marshal(t)
-	return store.Tuning{ID: t.Tuning.ID, Model: t.Tuning.Model, StartedUS: t.Tuning.StartedMs * 1000, Head: head,
-		Body: body}, err
+	return store.Tuning{
+		ID: t.Tuning.ID, Model: t.Tuning.Model, StartedUS: t.Tuning.StartedMs * 1000, Head: head, Body: body,
+	}, err
 }
 
 // skip removes the trials before from.
@@ -35,8 +36,8 @@ func (t *record) skip(from int) {
 // texts returns the files of a configuration.
 func (t *record) texts(config int) (api.TuningTexts, error) {
 	if config < 0 || config >= len(t.Texts) {
-		return api.TuningTexts{}, rest.Errorf(api.CodeNotFound, "tuning %d has no configuration %d", t.Tuning.ID,
-			config)
+		return api.TuningTexts{}, rest.Errorf(api.CodeNotFound,
+			"tuning %d has no configuration %d", t.Tuning.ID, config)
 	}
 	return t.Texts[config], nil
 }

@@ -107,8 +107,8 @@ func (a *Area) Put(name string, r io.Reader) error {
 	}
 	n, err := write(root, part, io.LimitReader(r, room+1))
 	if err == nil && n > room {
-		err = tooLarge("%q: the model has more than %d bytes; raise the limit, or copy the model into the repository by hand",
-			clean, a.limits.Bytes)
+		err = tooLarge("%q: the model has more than %d bytes; "+
+			"raise the limit, or copy the model into the repository by hand", clean, a.limits.Bytes)
 	}
 	if err == nil {
 		err = a.place(part, clean, n)
