@@ -33,8 +33,8 @@ type blsCall struct {
 // responseEncoders are the encoders of responses to BLS requests, which several goroutines send.
 var responseEncoders = sync.Pool{New: func() any { return &frames.Encoder{} }}
 
-// begin decodes a BLS request and submits it to the server. A response that is there at once, as that of a model which runs
-// on the caller's goroutine, is sent at once; otherwise a goroutine waits for it.
+// begin decodes a BLS request and submits it to the server. A response that is there at once, as that of a model
+// which runs on the caller's goroutine, is sent at once; otherwise a goroutine waits for it.
 func (t *blsTable) begin(id uint64, body []byte) error {
 	decoded, err := t.w.reader.dec.BLSRequest(body)
 	if err != nil {
@@ -66,8 +66,8 @@ func (t *blsTable) begin(id uint64, body []byte) error {
 	return nil
 }
 
-// origin returns for which request a call is made: that of its parent, else that of the execution under way. All calls of a
-// request that block the execution have one origin, and all others have another one. w.mu is held.
+// origin returns for which request a call is made: that of its parent, else that of the execution under way. All
+// calls of a request that block the execution have one origin, and all others have another one. w.mu is held.
 func (t *blsTable) origin(call *blsCall) *infer.Origin {
 	w := t.w
 	var parent *pending
@@ -180,7 +180,8 @@ func (t *blsTable) submit(r *infer.Request) error {
 
 // refused is the error of a call that the server does not accept.
 func refused(r *infer.Request, format string, args ...any) error {
-	return status.Errorf(status.Internal, "Model %s - Error when running inference: %w", r.ModelName, fmt.Errorf(format, args...))
+	return status.Errorf(status.Internal, "Model %s - Error when running inference: %w", r.ModelName,
+		fmt.Errorf(format, args...))
 }
 
 // serve sends the responses of a call, or the error with which it was not accepted.
@@ -190,8 +191,10 @@ func (t *blsTable) serve(call *blsCall, err error) {
 	defer t.end(call.id)
 	if err == nil && !call.Stream && r.Served.Decoupled() {
 		r.Cancel()
-		err = refused(r, "Model %s is using the decoupled. The current BLS request call doesn't support models using the "+
-			"decoupled transaction policy. Please use 'decoupled=True' argument to the 'exec' or 'async_exec' calls for "+
+		err = refused(r, "Model %s is using the decoupled. The current BLS request call doesn't support models "+
+			"using the "+
+			"decoupled transaction policy. Please use 'decoupled=True' argument to the 'exec' or 'async_exec' "+
+			"calls for "+
 			"decoupled models.'", r.ModelName)
 	}
 	check := t.w.watchForCycle(call)
@@ -221,7 +224,8 @@ func (t *blsTable) serve(call *blsCall, err error) {
 	}
 }
 
-// next returns the next response of a call. Errors: the cycle because of which the call was cancelled; the end of the process.
+// next returns the next response of a call. Errors: the cycle because of which the call was cancelled; the end of the
+// process.
 func (t *blsTable) next(call *blsCall, check *cycleWatch) (*infer.Response, error) {
 	resp := call.first
 	if call.first = nil; resp == nil {

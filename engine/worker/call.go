@@ -15,14 +15,15 @@ const maxCallsUp = 1 << 10
 
 // callTable is the JSON calls of a worker both ways.
 type callTable struct {
-	w       *Worker
-	last    uint64                 // guarded by w.mu: number of the last call to the process
-	waiting map[uint64]chan []byte // guarded by w.mu: calls to the process whose reply is awaited; nil: the process has ended
-	up      atomic.Int32           // calls into the server under way
+	w    *Worker
+	last uint64 // guarded by w.mu: number of the last call to the process
+	// guarded by w.mu: calls to the process whose reply is awaited; nil: the process has ended
+	waiting map[uint64]chan []byte
+	up      atomic.Int32 // calls into the server under way
 }
 
-// Call asks the process for something and decodes its reply into into, unless that is nil. args has the members of the call
-// beside "op". Errors: the reply's error with its code, Unavailable when the process ends, ctx's.
+// Call asks the process for something and decodes its reply into into, unless that is nil. args has the members of
+// the call beside "op". Errors: the reply's error with its code, Unavailable when the process ends, ctx's.
 func (w *Worker) Call(ctx context.Context, op string, args map[string]any, into any) error {
 	message := map[string]any{"op": op}
 	maps.Copy(message, args)

@@ -2,8 +2,8 @@ package worker
 
 import "nereid/engine/infer"
 
-// stampClock converts the moments in frames: microseconds of the monotonic clock, which both processes read, modulo 2^32. So the
-// time that a frame takes on its way does not count.
+// stampClock converts the moments in frames: microseconds of the monotonic clock, which both processes read, modulo
+// 2^32. So the time that a frame takes on its way does not count.
 type stampClock struct {
 	offset infer.Stamp // of stamps to the monotonic clock, in nanoseconds
 }

@@ -13,25 +13,27 @@ import (
 	"nereid/engine/worker/frames"
 )
 
-// Models may call each other, and an execution holds its instance until its calls are answered. If all instances of some
-// models execute requests whose calls wait for these models, none can continue. A call for a request that itself runs on the
-// called model is refused at once (infer.Origin). Cycles of several requests, also through ensembles, are found here: a call
-// that waits looks at all workers, and the first that sees itself in a cycle cycleChecks times in a row is cancelled.
+// Models may call each other, and an execution holds its instance until its calls are answered. If all instances of
+// some models execute requests whose calls wait for these models, none can continue. A call for a request that itself
+// runs on the called model is refused at once (infer.Origin). Cycles of several requests, also through ensembles, are
+// found here: a call that waits looks at all workers, and the first that sees itself in a cycle cycleChecks times in
+// a row is cancelled.
 //
-// An execution waits for a call that it has made with exec on its own thread. We assume that it also waits for a call made on
-// another thread, which is right if the model joins its threads. So a call for which no code waits may be cancelled if its
-// execution holds an instance that the call needs for that long. For async_exec the process is asked.
+// An execution waits for a call that it has made with exec on its own thread. We assume that it also waits for a call
+// made on another thread, which is right if the model joins its threads. So a call for which no code waits may be
+// cancelled if its execution holds an instance that the call needs for that long. For async_exec the process is
+// asked.
 
 // relay is a queue that answers a request by requests to others, as an ensemble's.
 type relay interface {
 	infer.Queue
-	// Awaits returns the requests of which one must be answered before this one continues, with a reference on each; none:
-	// it continues by itself.
+	// Awaits returns the requests of which one must be answered before this one continues, with a reference on each;
+	// none: it continues by itself.
 	Awaits() []*infer.Request
 }
 
-// waitingRequest is what a request was waiting for at a moment: the worker that has it, other requests, or any worker of a
-// model.
+// waitingRequest is what a request was waiting for at a moment: the worker that has it, other requests, or any worker
+// of a model.
 type waitingRequest struct {
 	r       *infer.Request // only for comparison; it may be gone
 	by      *Worker        // nil: no worker has it
@@ -56,8 +58,8 @@ type callSite struct {
 	stuck bool
 }
 
-// cycle returns the names of the models whose instances wait for each other so that the call r of w can never be answered.
-// nil: it can.
+// cycle returns the names of the models whose instances wait for each other so that the call r of w can never be
+// answered. nil: it can.
 func (l *Launcher) cycle(w *Worker, r *infer.Request) []string {
 	l.mu.Lock()
 	workers := slices.Collect(maps.Keys(l.workers))
@@ -155,8 +157,8 @@ func (s *snapshot) stuckOn(r *infer.Request) bool {
 	return false
 }
 
-// snapshot returns the state of the worker now. A call site counts as stuck, until solve, if it has unanswered calls that
-// code waits for.
+// snapshot returns the state of the worker now. A call site counts as stuck, until solve, if it has unanswered calls
+// that code waits for.
 func (w *Worker) snapshot() *snapshot {
 	w.mu.Lock()
 	s := &snapshot{
@@ -306,10 +308,13 @@ func (c *cycleWatch) stop() {
 
 func errCycle(models []string) error {
 	if len(models) == 1 {
-		return status.Errorf(status.Unavailable, "the model '%s' waits for itself: every instance of it executes a request "+
-			"whose call of it cannot begin; raise its instance_group.count or call another model", models[0])
+		return status.Errorf(status.Unavailable,
+			"the model '%s' waits for itself: every instance of it executes a request "+
+				"whose call of it cannot begin; raise its instance_group.count or call another model", models[0])
 	}
-	return status.Errorf(status.Unavailable, "the models '%s' wait for each other: every instance of them executes a request "+
-		"whose call of another one cannot begin; raise their instance_group.count, or let models call each other in one "+
-		"direction only", strings.Join(models, "' and '"))
+	return status.Errorf(status.Unavailable,
+		"the models '%s' wait for each other: every instance of them executes a request "+
+			"whose call of another one cannot begin; raise their instance_group.count, or let models call each other "+
+			"in one "+
+			"direction only", strings.Join(models, "' and '"))
 }

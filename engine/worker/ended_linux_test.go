@@ -14,8 +14,8 @@ import (
 	"nereid/engine/worker/process"
 )
 
-// answerAndExit is the environment variable with which the test program answers once and is killed: "1", or "2" if it leaves
-// a frame of the server unread.
+// answerAndExit is the environment variable with which the test program answers once and is killed: "1", or "2" if it
+// leaves a frame of the server unread.
 const answerAndExit = "NEREID_TEST_ANSWER_AND_EXIT"
 
 // answerOnce answers the first execution while the server handles the frame before, and ends.
@@ -63,8 +63,9 @@ func TestFramesOfAnEndedProcessAreRead(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				hold := slowReader{make(chan struct{}), make(chan struct{})}
 				w, err := l.Start(t.Context(), Spec{
-					Name: "m_0", ModelName: "m", Command: []string{os.Args[0], "-test.run=^TestFramesOfAnEndedProcessAreRead$"},
-					Env: []string{answerAndExit + "=" + how}, Decoupled: decoupled, Caller: hold,
+					Name: "m_0", ModelName: "m",
+					Command: []string{os.Args[0], "-test.run=^TestFramesOfAnEndedProcessAreRead$"},
+					Env:     []string{answerAndExit + "=" + how}, Decoupled: decoupled, Caller: hold,
 				})
 				if err != nil {
 					t.Fatal(err)

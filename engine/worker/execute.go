@@ -13,8 +13,8 @@ import (
 	"nereid/engine/worker/frames"
 )
 
-// execution is what the process executes: a batch, or a series of requests one after the other. Its memory is reused for the
-// next one.
+// execution is what the process executes: a batch, or a series of requests one after the other. Its memory is reused
+// for the next one.
 type execution struct {
 	id       uint64
 	first    uint64 // ticket of the first request
@@ -51,8 +51,8 @@ func (w *Worker) Execute(ctx context.Context, b *infer.Batch) error {
 	return w.execute(ctx)
 }
 
-// ExecuteSeries runs batches of one request each, one after the other; see backend.Series. On an error, which is Execute's,
-// begun is how many of them the process may have begun. The others can be executed elsewhere.
+// ExecuteSeries runs batches of one request each, one after the other; see backend.Series. On an error, which is
+// Execute's, begun is how many of them the process may have begun. The others can be executed elsewhere.
 func (w *Worker) ExecuteSeries(ctx context.Context, series []*infer.Batch) (begun int, err error) {
 	if err := w.admit(ctx, nil, series); err != nil {
 		return 0, err
@@ -222,7 +222,8 @@ func (w *Worker) outcome(ex *execution) error {
 }
 
 func (w *Worker) errTooLong() error {
-	return status.Errorf(status.Unavailable, "model instance '%s' took longer than %v to execute a batch; its process was ended",
+	return status.Errorf(status.Unavailable,
+		"model instance '%s' took longer than %v to execute a batch; its process was ended",
 		w.spec.Name, w.spec.Limits.Execute)
 }
 

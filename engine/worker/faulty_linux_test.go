@@ -25,8 +25,10 @@ const invalidResponse = "NEREID_TEST_INVALID_RESPONSE"
 func sendInvalidResponse() {
 	sayHello()
 	exec, ticket := awaitExecute()
-	sendFrame(frames.Header{Kind: frames.KindResponses, Flags: frames.FlagDone, ID: exec}, make([]byte, 16)) // the execution is over, the stream is not
-	const parameters = "[]"                                                                                  // and not an object
+	// the execution is over, the stream is not
+	sendFrame(frames.Header{Kind: frames.KindResponses, Flags: frames.FlagDone, ID: exec}, make([]byte, 16))
+	// and not an object
+	const parameters = "[]"
 	body := binary.LittleEndian.AppendUint32(nil, 1)
 	body = append(body, make([]byte, 12)...)
 	body = binary.LittleEndian.AppendUint32(body, 40)
@@ -50,7 +52,8 @@ func TestInvalidFinalResponseFailsTheRequest(t *testing.T) {
 	l := NewLauncher(nil)
 	defer l.Close()
 	w, err := l.Start(t.Context(), Spec{
-		Name: "m_0", ModelName: "m", Command: []string{os.Args[0], "-test.run=^TestInvalidFinalResponseFailsTheRequest$"},
+		Name: "m_0", ModelName: "m", Command: []string{os.Args[0],
+			"-test.run=^TestInvalidFinalResponseFailsTheRequest$"},
 		Env: []string{invalidResponse + "=1"}, Decoupled: true,
 	})
 	if err != nil {
@@ -86,8 +89,8 @@ func takeNothing() {
 	}
 }
 
-// A worker whose process takes no requests is ended before Execute returns, as when the process was killed a moment ago.
-// Otherwise more requests would fail on it, and lost sequences would continue.
+// A worker whose process takes no requests is ended before Execute returns, as when the process was killed a moment
+// ago. Otherwise more requests would fail on it, and lost sequences would continue.
 func TestWorkerThatTakesNoRequestsIsEnded(t *testing.T) {
 	if os.Getenv(takesNothing) != "" {
 		takeNothing()
@@ -96,8 +99,9 @@ func TestWorkerThatTakesNoRequestsIsEnded(t *testing.T) {
 	defer l.Close()
 	for _, decoupled := range []bool{false, true} {
 		w, err := l.Start(t.Context(), Spec{
-			Name: "m_0", ModelName: "m", Command: []string{os.Args[0], "-test.run=^TestWorkerThatTakesNoRequestsIsEnded$"},
-			Env: []string{takesNothing + "=1"}, Decoupled: decoupled,
+			Name: "m_0", ModelName: "m",
+			Command: []string{os.Args[0], "-test.run=^TestWorkerThatTakesNoRequestsIsEnded$"},
+			Env:     []string{takesNothing + "=1"}, Decoupled: decoupled,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -128,7 +132,8 @@ func sendRandomFrames(seed uint64) {
 		os.Exit(0)
 	}
 	for range 2000 {
-		sendFrame(frames.Header{Kind: frames.Kind(rng.IntN(12)), Flags: uint16(rng.IntN(4)), ID: []uint64{exec, 0, rng.Uint64N(4)}[rng.IntN(3)]}, randomBody(rng, ticket))
+		sendFrame(frames.Header{Kind: frames.Kind(rng.IntN(12)), Flags: uint16(rng.IntN(4)),
+			ID: []uint64{exec, 0, rng.Uint64N(4)}[rng.IntN(3)]}, randomBody(rng, ticket))
 	}
 	os.Exit(0)
 }
@@ -189,8 +194,9 @@ func TestHalfValidFramesEndTheProcess(t *testing.T) {
 		t.Run("D6 half-valid frames, decoupled "+strconv.FormatBool(decoupled), func(t *testing.T) {
 			for seed := range seeds {
 				w, err := l.Start(t.Context(), Spec{
-					Name: "m_0", ModelName: "m", Command: []string{os.Args[0], "-test.run=^TestHalfValidFramesEndTheProcess$"},
-					Env: []string{randomFrames + "=" + strconv.Itoa(seed+1)}, Caller: refusing{}, Decoupled: decoupled,
+					Name: "m_0", ModelName: "m",
+					Command: []string{os.Args[0], "-test.run=^TestHalfValidFramesEndTheProcess$"},
+					Env:     []string{randomFrames + "=" + strconv.Itoa(seed+1)}, Caller: refusing{}, Decoupled: decoupled,
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -205,7 +211,8 @@ func TestHalfValidFramesEndTheProcess(t *testing.T) {
 				}
 				t.Logf("seed %d: %v", seed, err)
 				w.backlogs.Wait()
-				for final := err != nil || !decoupled || r.Rescheduled(); !final; { // what else is not answered, the instance answers
+				// what else is not answered, the instance answers
+				for final := err != nil || !decoupled || r.Rescheduled(); !final; {
 					resp := r.Poll()
 					if resp == nil {
 						t.Fatalf("seed %d: the request has no final response", seed)

@@ -72,8 +72,8 @@ func NewLauncher(log *slog.Logger) *Launcher {
 // Close ends the launcher. All workers must be closed.
 func (l *Launcher) Close() { l.processes.Close() }
 
-// Start starts a process and waits for its hello. Errors: NotFound when the program does not exist, Internal when it ends or
-// does not answer, Unsupported outside Linux, ctx's.
+// Start starts a process and waits for its hello. Errors: NotFound when the program does not exist, Internal when it
+// ends or does not answer, Unsupported outside Linux, ctx's.
 func (l *Launcher) Start(ctx context.Context, s Spec) (*Worker, error) {
 	s.Arena, s.Grow = cmp.Or(s.Arena, 1<<20), cmp.Or(s.Grow, 1<<20)
 	s.Arena = (s.Arena + arena.HeaderSize - 1) &^ (arena.HeaderSize - 1)
@@ -82,7 +82,8 @@ func (l *Launcher) Start(ctx context.Context, s Spec) (*Worker, error) {
 		s.Log = slog.New(slog.DiscardHandler)
 	}
 	p, err := l.processes.Start(process.Spec{
-		Name: s.Name, Command: s.Command, Env: append([]string{versionVar + "=" + strconv.Itoa(frames.Version)}, s.Env...),
+		Name: s.Name, Command: s.Command, Env: append([]string{versionVar + "=" + strconv.Itoa(frames.Version)},
+			s.Env...),
 		Limits: s.Limits, Affinity: s.Affinity, Arena: s.Arena,
 	})
 	if err != nil {

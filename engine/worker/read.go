@@ -12,9 +12,10 @@ import (
 	"nereid/engine/worker/frames"
 )
 
-// reader reads the frames of a worker. One goroutine at a time reads. By default that is the worker's read loop. During an
-// execution of a model that is not decoupled, the goroutine in Execute reads instead, until the execution is over; this
-// avoids two goroutine switches per batch. The read loop takes over again idleRead after the last execution.
+// reader reads the frames of a worker. One goroutine at a time reads. By default that is the worker's read loop.
+// During an execution of a model that is not decoupled, the goroutine in Execute reads instead, until the execution
+// is over; this avoids two goroutine switches per batch. The read loop takes over again idleRead after the last
+// execution.
 type reader struct {
 	w   *Worker
 	dec *frames.Decoder // of the goroutine that reads, as are the next
@@ -25,8 +26,8 @@ type reader struct {
 	ended    chan error // capacity 1: why a goroutine in Execute could not read on; nil: the end of the stream
 }
 
-// run is the read loop. It reads, or waits while executions read, until the stream ends. The error is a frame that does not
-// decode; nil: the stream ended.
+// run is the read loop. It reads, or waits while executions read, until the stream ends. The error is a frame that
+// does not decode; nil: the stream ended.
 func (r *reader) run() error {
 	for {
 		if err := r.readUntilIdle(); err != nil {
@@ -126,7 +127,8 @@ func (r *reader) readExecution(ex *execution) error {
 // readOne reads a frame and handles it. io.EOF is the end of the stream; another error is a frame that does not decode.
 func (r *reader) readOne() error {
 	n, err := r.w.p.Socket.Read(r.buf)
-	if errors.Is(err, syscall.ECONNRESET) { // reported once if the process left frames unread; its own frames come after it
+	// reported once if the process left frames unread; its own frames come after it
+	if errors.Is(err, syscall.ECONNRESET) {
 		n, err = r.w.p.Socket.Read(r.buf)
 	}
 	switch {
@@ -186,8 +188,8 @@ func (ex *execution) overdue(limit time.Duration) bool {
 	return ex.tooLong || ex.ctx.Err() != nil
 }
 
-// abandoned returns a request of the execution whose client has left, with a reference; nil: there is none. The goroutine
-// that brought the request is in Execute, so that it cannot notice. w.mu is held; ex may be nil.
+// abandoned returns a request of the execution whose client has left, with a reference; nil: there is none. The
+// goroutine that brought the request is in Execute, so that it cannot notice. w.mu is held; ex may be nil.
 func (ex *execution) abandoned() *infer.Request {
 	if ex == nil {
 		return nil

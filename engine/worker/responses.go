@@ -69,8 +69,8 @@ func (w *Worker) pendingResponses() error {
 	return nil
 }
 
-// restartLimit restarts the limit of an execution: the responses are from a series that goes on, and each of its requests
-// has the whole limit.
+// restartLimit restarts the limit of an execution: the responses are from a series that goes on, and each of its
+// requests has the whole limit.
 func (w *Worker) restartLimit(id uint64) {
 	if w.spec.Limits.Execute == 0 {
 		return
@@ -82,8 +82,8 @@ func (w *Worker) restartLimit(id uint64) {
 	}
 }
 
-// find returns the request of a ticket, and whether the execution under way has it. nil: the worker does not have it any
-// more. With final, the worker does not have it after this call.
+// find returns the request of a ticket, and whether the execution under way has it. nil: the worker does not have it
+// any more. With final, the worker does not have it after this call.
 func (w *Worker) find(ticket uint64, final bool, at span) (q *pending, current bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -199,8 +199,8 @@ func (w *Worker) respondOnce(q *pending, resp *infer.Response, final bool) {
 	_ = q.r.Respond(resp) // fails only if it was cancelled meanwhile
 }
 
-// checkOutputs checks outputs against Spec.Outputs. It drops outputs that the configuration does not have. The error is an
-// output of another type, or one that is missing while the model returned one of an unknown name.
+// checkOutputs checks outputs against Spec.Outputs. It drops outputs that the configuration does not have. The error
+// is an output of another type, or one that is missing while the model returned one of an unknown name.
 func (s *Spec) checkOutputs(r *infer.Request, resp *infer.Response) error {
 	if s.Outputs == nil {
 		return nil

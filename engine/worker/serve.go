@@ -19,11 +19,11 @@ import (
 
 // Handler does what the server asks, in a process that is written in Go. Its methods are called one at a time.
 type Handler interface {
-	// Call answers a call of the server; args is the whole message. The result is the reply, as JSON; nil: an empty one.
-	// "finalize" is the last call.
+	// Call answers a call of the server; args is the whole message. The result is the reply, as JSON; nil: an empty
+	// one. "finalize" is the last call.
 	Call(ctx context.Context, op string, args json.RawMessage) (any, error)
-	// Execute is that of backend.Instance: every request has its one final response when it returns, or the error answers
-	// it. Requests have no Served; the handler sets BatchSize.
+	// Execute is that of backend.Instance: every request has its one final response when it returns, or the error
+	// answers it. Requests have no Served; the handler sets BatchSize.
 	Execute(ctx context.Context, b *infer.Batch) error
 }
 
@@ -142,7 +142,8 @@ func (s *server) handle(ctx context.Context, packet []byte) (last bool, err erro
 	case frames.KindExecute:
 		return false, s.execute(ctx, h.ID, body)
 	}
-	return false, status.Errorf(status.Internal, "the server sent a frame of kind %d, for which this worker has no use", h.Kind)
+	return false, status.Errorf(status.Internal,
+		"the server sent a frame of kind %d, for which this worker has no use", h.Kind)
 }
 
 func (s *server) call(ctx context.Context, id uint64, body []byte) (bool, error) {

@@ -47,7 +47,8 @@ func executeBody(t testing.TB, down *arena.Arena, requests ...*infer.Request) []
 
 func request(data int) *infer.Request {
 	r := infer.New()
-	r.Inputs = append(r.Inputs, tensor.Tensor{Name: "x", DataType: tensor.Uint8, Shape: []int64{1, int64(data)}, Data: make([]byte, data)})
+	r.Inputs = append(r.Inputs, tensor.Tensor{Name: "x", DataType: tensor.Uint8, Shape: []int64{1, int64(data)},
+		Data: make([]byte, data)})
 	return r
 }
 
@@ -70,7 +71,8 @@ func TestServeFreesInputs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(b.Requests) != 2 || len(s.requests) != 3 || s.tickets[2] != 3 || s.states[1] != 1 {
-		t.Fatalf("%d of %d requests are in the batch, tickets %d, states %d; want 2 of 3", len(b.Requests), len(s.requests), s.tickets, s.states)
+		t.Fatalf("%d of %d requests are in the batch, tickets %d, states %d; want 2 of 3", len(b.Requests),
+			len(s.requests), s.tickets, s.states)
 	}
 	if resp := s.requests[2].Poll(); resp == nil || resp.Err == nil {
 		t.Errorf("a request whose shape and data differ has the answer %v", resp)

@@ -8,8 +8,8 @@ import (
 	"nereid/engine/worker/arena"
 )
 
-// maxBacklog is how many responses may wait for a slow client before its request is cancelled. The process has been asked to
-// pause by then, so few are on their way.
+// maxBacklog is how many responses may wait for a slow client before its request is cancelled. The process has been
+// asked to pause by then, so few are on their way.
 const maxBacklog = 1 << 16
 
 // backlog is the responses of a decoupled request whose client reads slowly. It lets the worker read on.

@@ -37,8 +37,8 @@ type Report struct {
 	Output, Before []string
 }
 
-// Supervisor executes batches of one model instance on a worker, and starts another worker when the process ends. Execute
-// and ExecuteSeries are called by one goroutine at a time; all other methods are safe for concurrent use.
+// Supervisor executes batches of one model instance on a worker, and starts another worker when the process ends.
+// Execute and ExecuteSeries are called by one goroutine at a time; all other methods are safe for concurrent use.
 type Supervisor struct {
 	name  string
 	log   *slog.Logger
@@ -58,9 +58,9 @@ type Supervisor struct {
 	before  []string      // the last output of the worker before
 }
 
-// Supervise returns a supervisor that begins with first. It calls start whenever the process has ended; start returns a
-// worker that is ready to execute. name is the model instance's, and grace is how long a worker may take to finalize. The
-// caller closes the supervisor.
+// Supervise returns a supervisor that begins with first. It calls start whenever the process has ended; start returns
+// a worker that is ready to execute. name is the model instance's, and grace is how long a worker may take to
+// finalize. The caller closes the supervisor.
 func Supervise(name string, log *slog.Logger, grace time.Duration, first *Worker,
 	start func(context.Context) (*Worker, error)) *Supervisor {
 	ctx, stop := context.WithCancel(context.Background())
@@ -134,8 +134,9 @@ func (s *Supervisor) down(why error, wait time.Duration, quarantine bool) {
 	s.due = time.Now().Add(wait)
 	s.state.Quarantined = quarantine
 	if quarantine {
-		s.state.Err = status.Errorf(status.Unavailable, "model instance '%s' is not started again: its process ended %d times "+
-			"in a row; repair the model and load it again. The last time: %w", s.name, process.MaxEnds, why)
+		s.state.Err = status.Errorf(status.Unavailable,
+			"model instance '%s' is not started again: its process ended %d times "+
+				"in a row; repair the model and load it again. The last time: %w", s.name, process.MaxEnds, why)
 		s.log.Error("a model's process ended too often and is not started again", "instance", s.name, "err", why)
 	} else {
 		s.state.Err = s.errRestarting(why)
@@ -201,8 +202,8 @@ func (s *Supervisor) Report() Report {
 }
 
 // Execute runs a batch; see backend.Instance. If the process ends, the requests that it had fail at once, and Execute
-// returns when there is another worker, so that requests in the queue do not fail too. A batch that runs on the request's
-// own goroutine does not wait; the next batch does.
+// returns when there is another worker, so that requests in the queue do not fail too. A batch that runs on the
+// request's own goroutine does not wait; the next batch does.
 func (s *Supervisor) Execute(ctx context.Context, b *infer.Batch) error {
 	w, err := s.wait(ctx)
 	if err != nil {
@@ -226,8 +227,8 @@ func (s *Supervisor) Execute(ctx context.Context, b *infer.Batch) error {
 	return err
 }
 
-// ExecuteSeries runs batches of one request each, one after the other; see backend.Series. If the process ends, the requests
-// that it had begun fail, and the others go to the next worker.
+// ExecuteSeries runs batches of one request each, one after the other; see backend.Series. If the process ends, the
+// requests that it had begun fail, and the others go to the next worker.
 func (s *Supervisor) ExecuteSeries(ctx context.Context, series []*infer.Batch, errs []error) {
 	for len(series) > 0 {
 		begun := len(series)
@@ -253,7 +254,8 @@ func (s *Supervisor) ExecuteSeries(ctx context.Context, series []*infer.Batch, e
 	}
 }
 
-// failLostSequences answers the requests of sequences that began on another worker, whose state has ended with its process.
+// failLostSequences answers the requests of sequences that began on another worker, whose state has ended with its
+// process.
 func (s *Supervisor) failLostSequences(w *Worker, b *infer.Batch) {
 	last := s.last
 	if s.last = w; !b.Sequenced || last == nil || last == w {
@@ -262,8 +264,9 @@ func (s *Supervisor) failLostSequences(w *Worker, b *infer.Batch) {
 	b.Lost = infer.LostBefore
 	for _, r := range b.Requests {
 		if !r.Null && r.Flags&infer.SequenceStart == 0 {
-			r.Fail(status.Errorf(status.Unavailable, "the process of model instance '%s' has been started again, and what it "+
-				"kept of the sequence is lost; start the sequence again", s.name))
+			r.Fail(status.Errorf(status.Unavailable,
+				"the process of model instance '%s' has been started again, and what it "+
+					"kept of the sequence is lost; start the sequence again", s.name))
 		}
 	}
 }

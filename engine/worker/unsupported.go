@@ -11,7 +11,8 @@ import (
 // Models run in processes on Linux only.
 
 func connect() (*server, error) {
-	return nil, status.Errorf(status.Unsupported, "models in processes of their own are not supported on %s", runtime.GOOS)
+	return nil, status.Errorf(status.Unsupported, "models in processes of their own are not supported on %s",
+		runtime.GOOS)
 }
 
 func monotonic() int64 { return 0 }

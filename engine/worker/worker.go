@@ -19,8 +19,8 @@ import (
 	"nereid/engine/worker/process"
 )
 
-// Worker is one process that executes a model instance. Execute and ExecuteSeries are called by one goroutine at a time; all
-// other methods are safe for concurrent use.
+// Worker is one process that executes a model instance. Execute and ExecuteSeries are called by one goroutine at a
+// time; all other methods are safe for concurrent use.
 type Worker struct {
 	launcher *Launcher
 	spec     Spec
@@ -138,8 +138,8 @@ func (w *Worker) Executing() bool { return w.running.Load() != 0 }
 // ResidentBytes returns the process's memory in bytes, with what is shared with it; 0: not known.
 func (w *Worker) ResidentBytes() int64 { return w.p.ResidentBytes() }
 
-// InputBuffer returns n bytes of the memory that is shared with the process, for an input of a request that may be executed
-// there. nil: there is no room, or the process has ended.
+// InputBuffer returns n bytes of the memory that is shared with the process, for an input of a request that may be
+// executed there. nil: there is no room, or the process has ended.
 func (w *Worker) InputBuffer(n int) *tensor.Buffer {
 	if !w.retain() {
 		return nil
@@ -183,7 +183,8 @@ func (w *Worker) Kill() {
 	w.tasks.Wait()
 }
 
-// Close asks the model to finalize and ends the process, by force when ctx ends. The error is that of the model's finalize.
+// Close asks the model to finalize and ends the process, by force when ctx ends. The error is that of the model's
+// finalize.
 func (w *Worker) Close(ctx context.Context) error {
 	err := w.Call(ctx, "finalize", nil, nil)
 	if w.Err() != nil {
@@ -221,8 +222,8 @@ func (w *Worker) run(ended <-chan string) {
 	close(w.dead)
 }
 
-// failAll ends everything that waits for the process, with an error. The requests of the execution under way are left to the
-// goroutine in Execute.
+// failAll ends everything that waits for the process, with an error. The requests of the execution under way are left
+// to the goroutine in Execute.
 func (w *Worker) failAll(err error) {
 	w.mu.Lock()
 	w.closed, w.err = true, err
@@ -270,7 +271,8 @@ func (w *Worker) send(packet []byte) error {
 				return werr
 			}
 		}
-		return status.Errorf(status.Unavailable, "the process of model instance '%s' does not take requests: %w", w.spec.Name, err)
+		return status.Errorf(status.Unavailable, "the process of model instance '%s' does not take requests: %w",
+			w.spec.Name, err)
 	}
 	return nil
 }

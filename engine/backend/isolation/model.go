@@ -27,10 +27,11 @@ type Options struct {
 	Launcher *worker.Launcher
 	// Command is the program and its arguments, which must call Serve. Env is added to this program's environment.
 	Command, Env []string
-	// EnvAt returns what is added to the environment of an instance's process beside Env; only the kind and the device of
-	// the placement count. Nil: nothing.
+	// EnvAt returns what is added to the environment of an instance's process beside Env; only the kind and the
+	// device of the placement count. Nil: nothing.
 	EnvAt func(backend.Placement) []string
-	// Backend returns the options of the backend in a process, which gets them as JSON. The process has the host policy.
+	// Backend returns the options of the backend in a process, which gets them as JSON. The process has the host
+	// policy.
 	Backend func(affinity.Policy) any
 	// Runtime is the library's name, for the error of a process that ends while it loads: "ONNX Runtime".
 	Runtime string
@@ -92,12 +93,13 @@ func newModel(s backend.Spec, o Options) (*Model, error) {
 		s.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Model{o: o, spec: s, log: s.Log, load: loadCall{
-		Config: config, ModelName: s.ModelName, Version: s.Version, ModelFolder: s.ModelFolder, VersionFolder: s.VersionFolder,
+		Config: config, ModelName: s.ModelName, Version: s.Version, ModelFolder: s.ModelFolder,
+		VersionFolder: s.VersionFolder,
 	}}, nil
 }
 
-// Load starts a process and loads the model in it. Errors: those of the backend in the process, InvalidArg when the process
-// ends meanwhile, those of Launcher.Start.
+// Load starts a process and loads the model in it. Errors: those of the backend in the process, InvalidArg when the
+// process ends meanwhile, those of Launcher.Start.
 func Load(ctx context.Context, s backend.Spec, o Options) (*Model, error) {
 	m, err := newModel(s, o)
 	if err != nil {
@@ -151,7 +153,8 @@ func Signature(ctx context.Context, s backend.Spec, o Options) (*modelconfig.Sig
 func (m *Model) spawn(ctx context.Context, name string, p backend.Placement) (*worker.Worker, error) {
 	return m.o.Launcher.Start(ctx, worker.Spec{
 		Name: name, ModelName: m.spec.ModelName, Version: m.spec.Version, Command: m.o.Command,
-		Env: slices.Concat(m.o.Env, m.envAt(p)), Affinity: p.Affinity, Limits: m.o.Limits, Log: m.log.With("instance", name),
+		Env: slices.Concat(m.o.Env, m.envAt(p)), Affinity: p.Affinity, Limits: m.o.Limits,
+		Log: m.log.With("instance", name),
 	})
 }
 
@@ -173,8 +176,9 @@ func (m *Model) explain(w *worker.Worker, err error) error {
 	if w.Err() == nil {
 		return err
 	}
-	return status.Errorf(status.InvalidArg, "model '%s' ended its process while %s was loading it: the file is damaged, "+
-		"or made to do harm, or an operator library failed. %w", m.spec.ModelName, m.o.Runtime, err)
+	return status.Errorf(status.InvalidArg,
+		"model '%s' ended its process while %s was loading it: the file is damaged, "+
+			"or made to do harm, or an operator library failed. %w", m.spec.ModelName, m.o.Runtime, err)
 }
 
 // Traits implements backend.Model.
@@ -203,8 +207,8 @@ func (m *Model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 	return x, nil
 }
 
-// loaded returns a process that has loaded the model and has no instance. The spare one fits only if it was started with
-// the same environment and host policy.
+// loaded returns a process that has loaded the model and has no instance. The spare one fits only if it was started
+// with the same environment and host policy.
 func (m *Model) loaded(ctx context.Context, p backend.Placement) (*worker.Worker, error) {
 	if w := m.takeSpare(); w != nil {
 		if w.Err() == nil && !p.Affinity.Restricts() && slices.Equal(m.envAt(p), m.spareEnv) {

@@ -19,9 +19,9 @@ import (
 	"nereid/engine/worker/frames"
 )
 
-// Serve is the main function of a process that executes an instance of a model. open makes the backend from Options.Backend;
-// runtime is the name that the process reports. log is written to stderr, which the server reads line by line. Serve returns
-// after "finalize". If the server ends, the process exits.
+// Serve is the main function of a process that executes an instance of a model. open makes the backend from
+// Options.Backend; runtime is the name that the process reports. log is written to stderr, which the server reads
+// line by line. Serve returns after "finalize". If the server ends, the process exits.
 func Serve(ctx context.Context, runtime string, log *slog.Logger,
 	open func(options json.RawMessage) (backend.Backend, error)) error {
 	defaultSignals()

@@ -30,8 +30,8 @@ func (s *Supervisors) Remove(x *worker.Supervisor) {
 	s.all = slices.DeleteFunc(s.all, func(y *worker.Supervisor) bool { return y == x })
 }
 
-// InputBuffer implements backend.InputMemory with the memory of the only process. With several, it is not known yet which
-// one will execute the request.
+// InputBuffer implements backend.InputMemory with the memory of the only process. With several, it is not known yet
+// which one will execute the request.
 func (s *Supervisors) InputBuffer(n int) *tensor.Buffer {
 	s.mu.Lock()
 	var w *worker.Worker

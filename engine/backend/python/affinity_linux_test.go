@@ -8,8 +8,8 @@ import (
 	"nereid/engine/system/affinity"
 )
 
-// A model's process, with what it starts, keeps to the cores of its instance's host policy; also the one that is started when the
-// first has ended.
+// A model's process, with what it starts, keeps to the cores of its instance's host policy; also the one that is
+// started when the first has ended.
 func TestHostPolicyOfAProcess_C065(t *testing.T) {
 	all, err := affinity.Cores()
 	if err != nil || len(all) < 2 {

@@ -60,7 +60,8 @@ func unpackArchive(archive, folder string) error {
 }
 
 func damaged(archive string, err error) error {
-	return status.Errorf(status.InvalidArg, "%s is not an archive that can be unpacked (tar, as it is or packed by gzip, bzip2 or zstd): %w", archive, err)
+	return status.Errorf(status.InvalidArg,
+		"%s is not an archive that can be unpacked (tar, as it is or packed by gzip, bzip2 or zstd): %w", archive, err)
 }
 
 // plain undoes the packing that the first bytes tell of. The caller calls closeIt when it has read enough.
@@ -107,7 +108,8 @@ func unpackEntry(root *os.Root, h *tar.Header, r io.Reader) error {
 		}
 		_, err = io.Copy(f, r)
 		return errors.Join(err, f.Close())
-	case tar.TypeSymlink: // where it leads to is checked when it is followed: writes go through root, and reads are the model's own
+	// where it leads to is checked when it is followed: writes go through root, and reads are the model's own
+	case tar.TypeSymlink:
 		return root.Symlink(h.Linkname, name)
 	case tar.TypeLink:
 		return root.Link(filepath.Clean(filepath.FromSlash(h.Linkname)), name)

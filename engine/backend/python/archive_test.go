@@ -56,14 +56,19 @@ func TestUnpackArchive(t *testing.T) {
 		text    string // of the error; "": bin/python3 is there
 	}{
 		{name: "as it is", archive: tarOf(t, file)},
-		{name: "with what git and pax say of the whole", archive: tarOf(t, tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"comment": "1234"}}, file)},
+		{name: "with what git and pax say of the whole", archive: tarOf(t, tar.Header{Typeflag: tar.TypeXGlobalHeader,
+			PAXRecords: map[string]string{"comment": "1234"}}, file)},
 		{name: "zstd", archive: zstdOf(t, tarOf(t, file))},
 		{name: "zstd, with more behind the archive", archive: zstdOf(t, append(tarOf(t, file), large...))},
-		{name: "zstd, cut off", archive: zstdOf(t, tarOf(t, file))[:60], text: "is not an archive that can be unpacked"},
+		{name: "zstd, cut off", archive: zstdOf(t, tarOf(t, file))[:60],
+			text: "is not an archive that can be unpacked"},
 		{name: "xz", archive: []byte("\xfd7zXZ\x00" + strings.Repeat("x", 2000)), text: "gzip, bzip2 or zstd"},
-		{name: "a device", archive: tarOf(t, tar.Header{Name: "null", Typeflag: tar.TypeChar}), text: "neither a file nor a folder nor a link"},
-		{name: "a link out of it", archive: tarOf(t, tar.Header{Name: "bin", Linkname: "/tmp", Typeflag: tar.TypeSymlink}, file), text: "bin/python3"},
-		{name: "a second name of what lies outside", archive: tarOf(t, tar.Header{Name: "hosts", Linkname: "../../../etc/hosts", Typeflag: tar.TypeLink}), text: "hosts"},
+		{name: "a device", archive: tarOf(t, tar.Header{Name: "null", Typeflag: tar.TypeChar}),
+			text: "neither a file nor a folder nor a link"},
+		{name: "a link out of it", archive: tarOf(t, tar.Header{Name: "bin", Linkname: "/tmp",
+			Typeflag: tar.TypeSymlink}, file), text: "bin/python3"},
+		{name: "a second name of what lies outside", archive: tarOf(t, tar.Header{Name: "hosts",
+			Linkname: "../../../etc/hosts", Typeflag: tar.TypeLink}), text: "hosts"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			folder := t.TempDir()

@@ -26,8 +26,8 @@ var (
 	_ backend.ConfigCompleter = (*based)(nil)
 )
 
-// Based returns the python-based backends: those of a backend directory (its folders with a model.py; "": none), and ours
-// for the names that it does not have. They end with b. Layout: Triton's --backend-directory.
+// Based returns the python-based backends: those of a backend directory (its folders with a model.py; "": none), and
+// ours for the names that it does not have. They end with b. Layout: Triton's --backend-directory.
 func (b *Backend) Based(directory string) ([]backend.Backend, error) {
 	files := map[string]string{}
 	ours, err := fs.ReadDir(pyrt.Backends, pyrt.BackendsFolder)

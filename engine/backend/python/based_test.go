@@ -43,9 +43,10 @@ func TestBased(t *testing.T) {
 
 func TestBatchesAndInstances(t *testing.T) {
 	r := serve(t, nil, map[string]string{
-		"list/config.pbtxt": config("max_batch_size: 8\ndynamic_batching { max_queue_delay_microseconds: 2000000 preferred_batch_size: 2 }"),
-		"list/1/model.py":   code("y = np.full([x.shape[0], 1], len(requests) * 100 + x.shape[0], np.float32)", ""),
-		"two/config.pbtxt":  config("instance_group [ { count: 2 } ]"),
+		"list/config.pbtxt": config("max_batch_size: 8\ndynamic_batching { max_queue_delay_microseconds: 2000000 " +
+			"preferred_batch_size: 2 }"),
+		"list/1/model.py":  code("y = np.full([x.shape[0], 1], len(requests) * 100 + x.shape[0], np.float32)", ""),
+		"two/config.pbtxt": config("instance_group [ { count: 2 } ]"),
 		"two/1/model.py": code(`
 open("%s/%s" % (self.folder, self.name), "w").write(str(os.getpid()))
 until = time.monotonic() + 30

@@ -174,7 +174,8 @@ class TritonPythonModel:
                 error = pb_utils.TritonError("no text: " + problem.reason)
                 sender.send(pb_utils.InferenceResponse(error=error), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 `}).ready()
-	if a := r.one(request("texts", map[string][]float32{"IN": {1}})); a.err == nil || !strings.Contains(a.err.Error(), "no text: surrogates not allowed") {
+	if a := r.one(request("texts", map[string][]float32{"IN": {1}})); a.err == nil || !strings.Contains(a.err.Error(),
+		"no text: surrogates not allowed") {
 		t.Errorf("%v, want the error that the model sent", a.err)
 	}
 }
@@ -243,7 +244,8 @@ class TritonPythonModel:
 			t.Fatalf("%d responses (%v), want 5 and the empty final one", len(all), all)
 		}
 		for i, a := range all[:5] {
-			if !slices.Equal(a.floats("OUT"), []float32{float32(i), float32(i)}) || len(a.params) != 1 || a.params[0].Int != int64(i) {
+			if !slices.Equal(a.floats("OUT"),
+				[]float32{float32(i), float32(i)}) || len(a.params) != 1 || a.params[0].Int != int64(i) {
 				t.Errorf("response %d: %v %v", i, a.floats("OUT"), a.params)
 			}
 		}
@@ -265,7 +267,8 @@ class TritonPythonModel:
 				t.Fatal(err)
 			}
 			a := read(resp)
-			if i < 60 && (a.err != nil || a.final || len(a.floats("OUT")) != 1<<18 || a.floats("OUT")[1<<18-1] != float32(i)) {
+			if i < 60 && (a.err != nil || a.final || len(a.floats("OUT")) != 1<<18 ||
+				a.floats("OUT")[1<<18-1] != float32(i)) {
 				t.Fatalf("response %d: %v, final %v, %d numbers", i, a.err, a.final, len(a.floats("OUT")))
 			}
 			if i == 60 && !a.final {
@@ -363,8 +366,10 @@ class TritonPythonModel:
 		{"all is well", 0, "", 0},
 		{"D6 too few responses", 1, "Number of InferenceResponse objects", status.Internal},
 		{"D6 too many responses", 2, "Number of InferenceResponse objects", status.Internal},
-		{"C097 D6 another data type", 3, "returned output 'OUT' with data type TYPE_INT64, and its configuration says TYPE_FP32", status.Internal},
-		{"C097 D6 another name", 4, "returned output 'OTHER', which its configuration does not have, and no output 'OUT'", status.Internal},
+		{"C097 D6 another data type", 3,
+			"returned output 'OUT' with data type TYPE_INT64, and its configuration says TYPE_FP32", status.Internal},
+		{"C097 D6 another name", 4, "returned output 'OTHER', which its configuration does not have, and no output " +
+			"'OUT'", status.Internal},
 		{"D6 nothing", 5, "model 'm'", status.Internal},
 		{"D6 no response objects", 6, "InferenceResponse", status.Internal},
 		{"D6 two responses of a model that is not decoupled", 7, "", status.Internal},
@@ -376,7 +381,8 @@ class TritonPythonModel:
 			switch {
 			case tt.code == 0 && (a.err != nil || a.floats("OUT")[0] != 1):
 				t.Errorf("%v, %v; want 1", a.floats("OUT"), a.err)
-			case tt.code != 0 && (a.err == nil || !strings.Contains(a.err.Error(), tt.text) || status.CodeOf(a.err) != tt.code):
+			case tt.code != 0 && (a.err == nil || !strings.Contains(a.err.Error(), tt.text) ||
+				status.CodeOf(a.err) != tt.code):
 				t.Errorf("%v, want %v: …%s…", a.err, tt.code, tt.text)
 			}
 			if a := r.one(request("m", map[string][]float32{"IN": {0}})); a.err != nil {
@@ -421,7 +427,8 @@ class TritonPythonModel:
 		t.Errorf("D030 the completed configuration: %v", c)
 	}
 	q := request("m", nil)
-	q.Inputs = append(q.Inputs, tensor.Tensor{Name: "IN", DataType: tensor.FP32, Shape: []int64{2, 1}, Data: []byte{0, 0, 128, 63, 0, 0, 0, 64}})
+	q.Inputs = append(q.Inputs, tensor.Tensor{Name: "IN", DataType: tensor.FP32, Shape: []int64{2, 1},
+		Data: []byte{0, 0, 128, 63, 0, 0, 0, 64}})
 	if a := r.one(q); a.err != nil || !slices.Equal(a.floats("OUT"), []float32{3, 6}) {
 		t.Errorf("%v %v", a.floats("OUT"), a.err)
 	}
@@ -433,7 +440,8 @@ class TritonPythonModel:
 		t.Errorf("processes of auto_complete_config and initialize: %v, want the same", lines)
 	}
 	t.Run("D021 a broken auto_complete_config is the version's reason", func(t *testing.T) {
-		if s, _ := r.Model("broken"); len(s.Versions) != 1 || !strings.Contains(s.Versions[0].Reason, "KeyError: 'lost'") {
+		if s, _ := r.Model("broken"); len(s.Versions) != 1 || !strings.Contains(s.Versions[0].Reason,
+			"KeyError: 'lost'") {
 			t.Errorf("versions %+v", s.Versions)
 		}
 	})
@@ -536,7 +544,8 @@ def initialize(self, args):
 			return ""
 		}},
 		{"D048 a counter", 4, func(a answer) string {
-			return differ(a.floats("OUT"), 2.5) + lacks(text(), "# HELP my_count What I count\n# TYPE my_count counter\nmy_count{a=\"1\"} 2.5\n")
+			return differ(a.floats("OUT"), 2.5) + lacks(text(),
+				"# HELP my_count What I count\n# TYPE my_count counter\nmy_count{a=\"1\"} 2.5\n")
 		}},
 		{"D048 a gauge", 5, func(answer) string { return lacks(text(), "my_gauge -7\n") }},
 		{"D048 a histogram", 6, func(answer) string {
@@ -544,7 +553,8 @@ def initialize(self, args):
 		}},
 		{"D047 the log", 7, func(answer) string {
 			until(t, "the log has all lines", func() bool {
-				return strings.Count(r.log.String(), "said in three ways") == 3 && strings.Contains(r.log.String(), "and printed")
+				return strings.Count(r.log.String(), "said in three ways") == 3 &&
+					strings.Contains(r.log.String(), "and printed")
 			})
 			return lacks(r.log.String(), `level=ERROR msg="said in three ways"`)
 		}},
@@ -568,7 +578,8 @@ def initialize(self, args):
 	t.Run("D032 D033 what a request says", func(t *testing.T) {
 		q := request("m", map[string][]float32{"IN": {10}})
 		q.ID, q.Correlation.Number, q.Timeout = "id7", 9, 60e9
-		q.Parameters = []infer.Parameter{{Name: "s", Kind: infer.StringParameter, Text: "text"}, {Name: "n", Kind: infer.IntParameter, Int: 5}, {Name: "b", Kind: infer.BoolParameter, Bool: true}}
+		q.Parameters = []infer.Parameter{{Name: "s", Kind: infer.StringParameter, Text: "text"},
+			{Name: "n", Kind: infer.IntParameter, Int: 5}, {Name: "b", Kind: infer.BoolParameter, Bool: true}}
 		if a := r.one(q); a.err != nil || differ(a.floats("OUT"), 1) != "" {
 			t.Errorf("%v %v", a.floats("OUT"), a.err)
 		}

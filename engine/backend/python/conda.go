@@ -13,13 +13,13 @@ import (
 	"nereid/engine/status"
 )
 
-// activation has the scripts that are its arguments set what they set, and prints all variables, each with a zero at its end. What
-// the scripts say goes to the standard error.
+// activation has the scripts that are its arguments set what they set, and prints all variables, each with a zero at
+// its end. What the scripts say goes to the standard error.
 const activation = `exec 3>&1 >&2; for script; do . "$script"; done; exec env -0 >&3 3>&-`
 
-// activate returns vars, those of the processes of an environment, with what the environment's packages set when conda
-// activates it: the scripts of etc/conda/activate.d, as bin/activate of an archive of conda-pack runs them. Errors: Internal,
-// with what a script that fails has said.
+// activate returns vars, those of the processes of an environment, with what the environment's packages set when
+// conda activates it: the scripts of etc/conda/activate.d, as bin/activate of an archive of conda-pack runs them.
+// Errors: Internal, with what a script that fails has said.
 func activate(ctx context.Context, folder string, vars []string) ([]string, error) {
 	scripts, err := filepath.Glob(filepath.Join(folder, "etc", "conda", "activate.d", "*.sh"))
 	if err != nil || len(scripts) == 0 {
@@ -37,7 +37,8 @@ func activate(ctx context.Context, folder string, vars []string) ([]string, erro
 	cmd.Stderr = &said
 	out, err := cmd.Output()
 	if err != nil && !errors.Is(err, exec.ErrWaitDelay) { // which is a script that left something running
-		return nil, status.Errorf(status.Internal, "the scripts in %s: %w\n%s", filepath.Dir(scripts[0]), err, lastLines([]byte(said.String())))
+		return nil, status.Errorf(status.Internal, "the scripts in %s: %w\n%s", filepath.Dir(scripts[0]), err,
+			lastLines([]byte(said.String())))
 	}
 	before := cmd.Environ()
 	for v := range strings.SplitSeq(string(out), "\x00") {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// An archive as conda-pack makes it, in the model's folder: it is made fit for its new place once, and what its packages set
-// when the environment is activated holds for the model.
+// An archive as conda-pack makes it, in the model's folder: it is made fit for its new place once, and what its
+// packages set when the environment is activated holds for the model.
 func TestCondaPack(t *testing.T) {
 	fakeNumpy(t)
 	real, err := filepath.EvalSymlinks(interpreter(t))
@@ -17,9 +17,10 @@ func TestCondaPack(t *testing.T) {
 	}
 	env := t.TempDir()
 	for name, text := range map[string]string{
-		"bin/python3":                   "#!/bin/sh\nexec " + real + " \"$@\"\n",
-		"bin/activate":                  "export PATH\n",
-		"bin/conda-unpack":              "import os, sys\nopen(os.path.join(os.path.dirname(sys.argv[0]), 'unpacked'), 'a').write('x')\n",
+		"bin/python3":  "#!/bin/sh\nexec " + real + " \"$@\"\n",
+		"bin/activate": "export PATH\n",
+		"bin/conda-unpack": "import os, sys\nopen(os.path.join(os.path.dirname(sys.argv[0]), " +
+			"'unpacked'), 'a').write('x')\n",
 		"etc/conda/activate.d/b.sh":     "export NEREID_TEST_DATA=\"$NEREID_TEST_SHARE/data\"\nPATH=\"$CONDA_PREFIX/tools:$PATH\"\n",
 		"etc/conda/activate.d/a.sh":     "echo hello\nexport NEREID_TEST_SHARE=\"$CONDA_PREFIX/share\"\n",
 		"etc/conda/activate.d/notes.md": "exit 1\n",
@@ -43,7 +44,8 @@ y = np.array([
     not any("hello" in name for name in os.environ),
 ], np.float32)`, ""),
 	})
-	if s, _ := r.Model("m"); len(s.Versions) != 1 || !strings.Contains(s.Versions[0].Reason, "m/env.tar.gz: no such file") {
+	if s, _ := r.Model("m"); len(s.Versions) != 1 || !strings.Contains(s.Versions[0].Reason,
+		"m/env.tar.gz: no such file") {
 		t.Errorf("without the archive: %+v", s.Versions)
 	}
 	pack(t, env, filepath.Join(r.root, "m", "env.tar.gz"))
@@ -67,11 +69,13 @@ y = np.array([
 		t.Errorf("the archive was unpacked %d times, want once", n)
 	}
 	t.Run("D052 D11 a script of a package that fails", func(t *testing.T) {
-		if err := os.WriteFile(filepath.Join(env, "etc", "conda", "activate.d", "c.sh"), []byte("echo nothing works >&2\nexit 3\n"), 0o755); err != nil {
+		if err := os.WriteFile(filepath.Join(env, "etc", "conda", "activate.d", "c.sh"),
+			[]byte("echo nothing works >&2\nexit 3\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		pack(t, env, filepath.Join(r.root, "m", "env.tar.gz"))
-		if err := r.Reload(t.Context(), "m"); err == nil || !strings.Contains(err.Error(), "nothing works") || !strings.Contains(err.Error(), "activate.d") {
+		if err := r.Reload(t.Context(), "m"); err == nil || !strings.Contains(err.Error(),
+			"nothing works") || !strings.Contains(err.Error(), "activate.d") {
 			t.Errorf("Reload = %v; want what the script said", err)
 		}
 	})

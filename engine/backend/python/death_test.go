@@ -66,12 +66,13 @@ func TestDeaths(t *testing.T) {
 }
 
 func testDeaths(t *testing.T, waits bool) {
-	r := serve(t, map[string]string{"execute-timeout-seconds": "8", "memory-limit-byte-size": "1500000000"}, map[string]string{
-		"m/config.pbtxt":     config(""),
-		"m/1/model.py":       code(mortal, ""),
-		"other/config.pbtxt": config(""),
-		"other/1/model.py":   code(mortal, ""),
-	}).ready()
+	r := serve(t, map[string]string{"execute-timeout-seconds": "8", "memory-limit-byte-size": "1500000000"},
+		map[string]string{
+			"m/config.pbtxt":     config(""),
+			"m/1/model.py":       code(mortal, ""),
+			"other/config.pbtxt": config(""),
+			"other/1/model.py":   code(mortal, ""),
+		}).ready()
 	r.waits = waits
 	other := pidOf(t, r, "other")
 	for _, tt := range []struct {
@@ -81,13 +82,16 @@ func testDeaths(t *testing.T, waits bool) {
 		code status.Code
 		dies bool
 	}{
-		{"D056 D2 SIGSEGV", 1, "the process of model instance 'm_0' ended while it had the request: it was ended by signal 11", status.Unavailable, true},
+		{"D056 D2 SIGSEGV", 1, "the process of model instance 'm_0' ended while it had the request: it was ended " +
+			"by signal 11", status.Unavailable, true},
 		{"D2 SIGKILL", 2, "it was ended by signal 9", status.Unavailable, true},
 		{"D2 os._exit", 3, "it ended with exit status 3", status.Unavailable, true},
 		{"D2 abort", 4, "it was ended by signal 6", status.Unavailable, true},
-		{"D3 an endless loop", 5, "took longer than 8s to execute a batch; its process was ended", status.Unavailable, true},
+		{"D3 an endless loop", 5, "took longer than 8s to execute a batch; its process was ended", status.Unavailable,
+			true},
 		{"D1 sys.exit", 6, "SystemExit: gone", status.Internal, false},
-		{"D1 an exception", 7, "Failed to process the request(s) for model 'm_0', message: ValueError: not this one\n\nAt:\n  ", status.Internal, false},
+		{"D1 an exception", 7, "Failed to process the request(s) for model 'm_0', message: ValueError: not this " +
+			"one\n\nAt:\n  ", status.Internal, false},
 		{"D4 more memory than the limit", 8, "MemoryError", status.Internal, false},
 		{"D2 the socket closed", 10, "the process of model instance 'm_0' ended", status.Unavailable, true},
 		{"a child that stays behind", 9, "", 0, false},
@@ -98,7 +102,8 @@ func testDeaths(t *testing.T, waits bool) {
 			a := r.one(request("m", map[string][]float32{"IN": {tt.what}}))
 			failed := time.Since(start)
 			switch {
-			case tt.text == "" && a.err != nil, tt.text != "" && (a.err == nil || !strings.Contains(a.err.Error(), tt.text) || status.CodeOf(a.err) != tt.code):
+			case tt.text == "" && a.err != nil, tt.text != "" &&
+				(a.err == nil || !strings.Contains(a.err.Error(), tt.text) || status.CodeOf(a.err) != tt.code):
 				t.Errorf("after %v: %v; want %v: …%s…", time.Since(start), a.err, tt.code, tt.text)
 			}
 			after := pidOf(t, r, "m") // waits for the next process
@@ -155,7 +160,8 @@ def initialize(self, args):
 	}
 	until(t, "the index says why", func() bool {
 		rows := r.RepositoryIndex(false)
-		return len(rows) == 1 && rows[0].State == "UNAVAILABLE" && strings.Contains(rows[0].Reason, "is being started again")
+		return len(rows) == 1 && rows[0].State == "UNAVAILABLE" &&
+			strings.Contains(rows[0].Reason, "is being started again")
 	})
 	until(t, "the child is gone", func() bool { return !alive(child) })
 	if err := os.Remove(gate); err != nil {
@@ -167,7 +173,8 @@ def initialize(self, args):
 	})
 	m, _ := r.Model("m")
 	if all := m.Versions[0].Model.Processes(); len(all) != 1 || all[0].Instance != "m_0" || !alive(all[0].PID) || all[0].Ends != 1 || all[0].Quarantined ||
-		all[0].Err != nil || all[0].MemoryBytes < 1<<20 || all[0].Since.IsZero() || !slices.Contains(all[0].Output, "here again") {
+		all[0].Err != nil || all[0].MemoryBytes < 1<<20 || all[0].Since.IsZero() ||
+		!slices.Contains(all[0].Output, "here again") {
 		t.Errorf("the process after the restart: %+v", all)
 	}
 }
@@ -189,7 +196,10 @@ def initialize(self, args):
 		t.Fatal(err)
 	}
 	r.one(request("m", map[string][]float32{"IN": {0}}))
-	until(t, "it is given up", func() bool { return strings.Contains(r.log.String(), "ended too often and is not started again") })
+	until(t, "it is given up", func() bool {
+		return strings.Contains(r.log.String(),
+			"ended too often and is not started again")
+	})
 	if a := r.one(request("m", map[string][]float32{"IN": {0}})); status.CodeOf(a.err) != status.Unavailable || !strings.Contains(a.err.Error(), "is not started again") {
 		t.Errorf("%v, want Unavailable", a.err)
 	}
@@ -318,7 +328,8 @@ func TestNothingIsLeft(t *testing.T) {
 		if i == 0 {
 			had = fds() // with what the first use of the runtime opens for good
 		}
-		until(t, fmt.Sprintf("round %d leaves no more descriptors than the first, %d", i, had), func() bool { return fds() <= had })
+		until(t, fmt.Sprintf("round %d leaves no more descriptors than the first, %d", i, had),
+			func() bool { return fds() <= had })
 	}
 	for name := range shm() {
 		if !before[name] { // one of another process goes with it

@@ -27,10 +27,10 @@ type environment struct {
 	stamp  string   // changes when what is in it does
 }
 
-// environments finds and builds environments. A model's is, in this order: the one that its parameter EXECUTION_ENV_PATH
-// names, as in Triton a folder or an archive (conda-pack's; a venv does as well); one built from the requirements.txt in
-// its version's folder or its own; that of the framework that its backend needs, if it is installed; one built from the
-// server's requirements; the machine's Python.
+// environments finds and builds environments. A model's is, in this order: the one that its parameter
+// EXECUTION_ENV_PATH names, as in Triton a folder or an archive (conda-pack's; a venv does as well); one built from
+// the requirements.txt in its version's folder or its own; that of the framework that its backend needs, if it is
+// installed; one built from the server's requirements; the machine's Python.
 type environments struct {
 	folder       string
 	interpreter  string // of the machine
@@ -42,9 +42,9 @@ type environments struct {
 // modelFolderVariable stands for the model's folder in EXECUTION_ENV_PATH.
 const modelFolderVariable = "$$TRITON_MODEL_DIRECTORY"
 
-// of returns the environment of a model. Errors: NotFound for what is not there, InvalidArg for an archive that is none,
-// Internal when an environment cannot be built; the text ends with what the installer said last.
-// platform is the python-based backend, "" for a model's own code.
+// of returns the environment of a model. Errors: NotFound for what is not there, InvalidArg for an archive that is
+// none, Internal when an environment cannot be built; the text ends with what the installer said last. platform is
+// the python-based backend, "" for a model's own code.
 func (e *environments) of(ctx context.Context, s backend.Spec, platform string, log *slog.Logger) (environment, error) {
 	use := EnvironmentUse{Kind: FromMachine, State: EnvironmentReady}
 	env, err := e.choose(ctx, s, platform, log, &use)
@@ -58,11 +58,13 @@ func (e *environments) of(ctx context.Context, s backend.Spec, platform string, 
 }
 
 // choose is of; it notes in use what it chose, and in uses what it builds.
-func (e *environments) choose(ctx context.Context, s backend.Spec, platform string, log *slog.Logger, use *EnvironmentUse) (environment, error) {
+func (e *environments) choose(ctx context.Context, s backend.Spec, platform string, log *slog.Logger,
+	use *EnvironmentUse) (environment, error) {
 	if p := s.Config.GetParameters()["EXECUTION_ENV_PATH"].GetStringValue(); p != "" {
 		return e.given(ctx, s, filepath.Clean(strings.ReplaceAll(p, modelFolderVariable, s.ModelFolder)), log, use)
 	}
-	for _, file := range []string{filepath.Join(s.VersionFolder, "requirements.txt"), filepath.Join(s.ModelFolder, "requirements.txt"), e.requirements} {
+	for _, file := range []string{filepath.Join(s.VersionFolder, "requirements.txt"),
+		filepath.Join(s.ModelFolder, "requirements.txt"), e.requirements} {
 		if file == e.requirements {
 			if f, ok := FindFramework(platform); ok && f.Installed(filepath.Dir(e.folder)) {
 				path := f.Environment(filepath.Dir(e.folder))
@@ -78,7 +80,8 @@ func (e *environments) choose(ctx context.Context, s backend.Spec, platform stri
 		case err == nil:
 			return e.built(ctx, s.ModelName, file, text, log, use)
 		case file == e.requirements || !errors.Is(err, fs.ErrNotExist):
-			return environment{}, status.Errorf(status.NotFound, "the requirements of model '%s' cannot be read: %w", s.ModelName, err)
+			return environment{}, status.Errorf(status.NotFound, "the requirements of model '%s' cannot be read: %w",
+				s.ModelName, err)
 		}
 	}
 	path, err := e.machine(s.ModelName)
@@ -89,7 +92,9 @@ func (e *environments) choose(ctx context.Context, s backend.Spec, platform stri
 func (e *environments) machine(model string) (string, error) {
 	path, err := exec.LookPath(e.interpreter)
 	if err != nil {
-		return "", status.Errorf(status.NotFound, "there is no Python to run model '%s' with: %s is not found; install python3 with numpy, or name one by --backend-config=python,python=<path>", model, e.interpreter)
+		return "", status.Errorf(status.NotFound,
+			"there is no Python to run model '%s' with: %s is not found; install python3 with numpy, or name one "+
+				"by --backend-config=python,python=<path>", model, e.interpreter)
 	}
 	if path, err = filepath.Abs(path); err != nil { // environments are built from elsewhere
 		return "", status.Errorf(status.Internal, "the Python of model '%s' cannot be found: %w", model, err)
@@ -98,7 +103,8 @@ func (e *environments) machine(model string) (string, error) {
 }
 
 // given returns the environment at a path: a folder, or an archive that is unpacked once.
-func (e *environments) given(ctx context.Context, s backend.Spec, path string, log *slog.Logger, use *EnvironmentUse) (environment, error) {
+func (e *environments) given(ctx context.Context, s backend.Spec, path string, log *slog.Logger,
+	use *EnvironmentUse) (environment, error) {
 	use.Kind, use.Source = FromFolder, path
 	info, err := os.Stat(path)
 	if err != nil {
@@ -116,7 +122,8 @@ func (e *environments) given(ctx context.Context, s backend.Spec, path string, l
 		return e.unpack(ctx, path, folder)
 	})
 	if err != nil {
-		return environment{}, status.Errorf(cmp.Or(status.CodeOf(err), status.Internal), "EXECUTION_ENV_PATH of model '%s': %w", s.ModelName, err)
+		return environment{}, status.Errorf(cmp.Or(status.CodeOf(err), status.Internal),
+			"EXECUTION_ENV_PATH of model '%s': %w", s.ModelName, err)
 	}
 	return inFolder(ctx, s.ModelName, folder, stamp)
 }
@@ -129,7 +136,8 @@ func inFolder(ctx context.Context, model, folder, stamp string) (environment, er
 			continue
 		}
 		env := environment{python: path, stamp: stamp, vars: []string{
-			"PATH=" + filepath.Join(folder, "bin") + string(os.PathListSeparator) + os.Getenv("PATH"), "PYTHONNOUSERSITE=1",
+			"PATH=" + filepath.Join(folder, "bin") + string(os.PathListSeparator) + os.Getenv("PATH"),
+			"PYTHONNOUSERSITE=1",
 		}}
 		if _, err := os.Stat(filepath.Join(folder, "pyvenv.cfg")); err == nil {
 			env.vars = append(env.vars, "VIRTUAL_ENV="+folder)
@@ -138,7 +146,8 @@ func inFolder(ctx context.Context, model, folder, stamp string) (environment, er
 				"LD_LIBRARY_PATH="+strings.Trim(filepath.Join(folder, "lib")+":"+os.Getenv("LD_LIBRARY_PATH"), ":"))
 			var err error
 			if env.vars, err = activate(ctx, folder, env.vars); err != nil {
-				return environment{}, status.Errorf(status.CodeOf(err), "the environment %s of model '%s' cannot be activated: %w", folder, model, err)
+				return environment{}, status.Errorf(status.CodeOf(err),
+					"the environment %s of model '%s' cannot be activated: %w", folder, model, err)
 			}
 		}
 		return env, nil
@@ -163,7 +172,8 @@ func (e *environments) unpack(ctx context.Context, archive, folder string) error
 }
 
 // built returns the environment for a requirements.txt, which is built by the first that needs it.
-func (e *environments) built(ctx context.Context, model, file string, text []byte, log *slog.Logger, use *EnvironmentUse) (environment, error) {
+func (e *environments) built(ctx context.Context, model, file string, text []byte, log *slog.Logger,
+	use *EnvironmentUse) (environment, error) {
 	use.Kind, use.Source = FromRequirements, file
 	python, err := e.machine(model)
 	if err != nil {
@@ -191,7 +201,8 @@ func (e *environments) built(ctx context.Context, model, file string, text []byt
 		return err
 	})
 	if err != nil {
-		return environment{}, status.Errorf(status.Internal, "the environment of model '%s' cannot be built from %s: %w", model, file, err)
+		return environment{}, status.Errorf(status.Internal,
+			"the environment of model '%s' cannot be built from %s: %w", model, file, err)
 	}
 	return inFolder(ctx, model, folder, stamp)
 }
@@ -244,7 +255,8 @@ func build(ctx context.Context, python, file string, text []byte, folder string,
 			return fmt.Errorf("%s: %w; the end of %s:\n%s", strings.Join(step, " "), err, log.Name(), lastLines(said))
 		}
 	}
-	return errors.Join(os.WriteFile(kept, text, 0o600), os.WriteFile(filepath.Join(folder, "requirements.lock"), lock, 0o600))
+	return errors.Join(os.WriteFile(kept, text, 0o600), os.WriteFile(filepath.Join(folder, "requirements.lock"), lock,
+		0o600))
 }
 
 // lastLines returns the end of what a program said.

@@ -49,7 +49,8 @@ func wheel(t *testing.T, folder, name, version string) {
 // fakeNumpy makes every environment of the test see the numpy of the interpreter that runs it: no test downloads one.
 func fakeNumpy(t *testing.T) {
 	t.Helper()
-	site, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(interpreter(t))), "lib", "python3*", "site-packages"))
+	site, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(interpreter(t))), "lib", "python3*",
+		"site-packages"))
 	if err != nil || len(site) != 1 {
 		t.Fatal(site, err)
 	}
@@ -101,7 +102,8 @@ func TestRequirements(t *testing.T) {
 			}
 		}
 	}
-	t.Run("D054 clashing versions together: of the model, of its version, of the server", func(t *testing.T) { answers(t, r) })
+	t.Run("D054 clashing versions together: of the model, of its version, of the server",
+		func(t *testing.T) { answers(t, r) })
 	t.Run("D054 requirements that cannot be had", func(t *testing.T) {
 		s, _ := r.Model("bad")
 		if len(s.Versions) != 1 || !strings.Contains(s.Versions[0].Reason, "nereid_toy==3.0") {
@@ -112,13 +114,15 @@ func TestRequirements(t *testing.T) {
 	if err != nil || len(locks) != 3 {
 		t.Fatalf("lock files %v, %v; want 3", locks, err)
 	}
-	if b, err := os.ReadFile(locks[0]); err != nil || !strings.Contains(strings.ReplaceAll(string(b), "-", "_"), "nereid_toy==") {
+	if b, err := os.ReadFile(locks[0]); err != nil || !strings.Contains(strings.ReplaceAll(string(b), "-", "_"),
+		"nereid_toy==") {
 		t.Errorf("the lock file has no toy: %s %v", b, err)
 	}
 	t.Run("what a model runs in is known", func(t *testing.T) {
 		one, ok := r.backend.EnvironmentOf("one")
 		if !ok || one.Kind != python.FromRequirements || one.State != python.EnvironmentReady || !strings.HasSuffix(one.Source, "one/requirements.txt") ||
-			!strings.HasPrefix(one.Python, one.Folder) || !strings.Contains(strings.ReplaceAll(one.Lock(), "-", "_"), "nereid_toy==1.0") {
+			!strings.HasPrefix(one.Python, one.Folder) || !strings.Contains(strings.ReplaceAll(one.Lock(), "-", "_"),
+			"nereid_toy==1.0") {
 			t.Errorf("model one: %+v, lock %q", one, one.Lock())
 		}
 		bad, ok := r.backend.EnvironmentOf("bad")
@@ -131,7 +135,8 @@ func TestRequirements(t *testing.T) {
 		if _, ok := r.backend.EnvironmentOf("unknown"); ok {
 			t.Error("a model that was never loaded has an environment")
 		}
-		if said, err := os.ReadFile(one.LogPath()); err != nil || !strings.Contains(strings.ReplaceAll(string(said), "-", "_"), "nereid_toy_1.0") {
+		if said, err := os.ReadFile(one.LogPath()); err != nil || !strings.Contains(strings.ReplaceAll(string(said),
+			"-", "_"), "nereid_toy_1.0") {
 			t.Errorf("the log of what was installed: %s, %v", said, err)
 		}
 	})
@@ -195,16 +200,19 @@ func TestExecutionEnvPath(t *testing.T) {
 	}
 	archives := t.TempDir()
 	pack(t, env, filepath.Join(archives, "env.tar.gz"))
-	pack(t, env, filepath.Join(archives, "evil.tar.gz"), &tar.Header{Name: "../out", Typeflag: tar.TypeReg, Mode: 0o644})
+	pack(t, env, filepath.Join(archives, "evil.tar.gz"), &tar.Header{Name: "../out", Typeflag: tar.TypeReg,
+		Mode: 0o644})
 	pack(t, env, filepath.Join(archives, "link.tar.gz"),
-		&tar.Header{Name: "out", Linkname: archives, Typeflag: tar.TypeSymlink}, &tar.Header{Name: "out/written", Typeflag: tar.TypeReg, Mode: 0o644})
+		&tar.Header{Name: "out", Linkname: archives, Typeflag: tar.TypeSymlink},
+		&tar.Header{Name: "out/written", Typeflag: tar.TypeReg, Mode: 0o644})
 	if err := os.WriteFile(filepath.Join(archives, "text.tar.gz"), []byte("no archive"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	files := map[string]string{}
 	paths := map[string]string{
 		"folder": env, "archive": filepath.Join(archives, "env.tar.gz"), "relative": "$$TRITON_MODEL_DIRECTORY/env",
-		"evil": filepath.Join(archives, "evil.tar.gz"), "link": filepath.Join(archives, "link.tar.gz"), "text": filepath.Join(archives, "text.tar.gz"), "nowhere": "/nowhere/env.tar.gz",
+		"evil": filepath.Join(archives, "evil.tar.gz"), "link": filepath.Join(archives, "link.tar.gz"),
+		"text": filepath.Join(archives, "text.tar.gz"), "nowhere": "/nowhere/env.tar.gz",
 		"empty": archives,
 	}
 	for name, path := range paths {
@@ -228,7 +236,8 @@ func TestExecutionEnvPath(t *testing.T) {
 		})
 	}
 	for name, want := range map[string]string{
-		"evil": "leads out of the archive", "link": "out/written", "text": "is not an archive that can be unpacked", "nowhere": "no such file", "empty": "has no bin/python3",
+		"evil": "leads out of the archive", "link": "out/written", "text": "is not an archive that can be unpacked",
+		"nowhere": "no such file", "empty": "has no bin/python3",
 	} {
 		t.Run("D052 D11 "+name, func(t *testing.T) {
 			if s, _ := r.Model(name); len(s.Versions) != 1 || !strings.Contains(s.Versions[0].Reason, want) {
@@ -244,8 +253,10 @@ func TestExecutionEnvPath(t *testing.T) {
 }
 
 func TestNoPython(t *testing.T) {
-	r := serve(t, map[string]string{"python": "/nowhere/python3"}, map[string]string{"m/config.pbtxt": config(""), "m/1/model.py": code("y = x", "")})
-	if s, _ := r.Model("m"); len(s.Versions) != 1 || !strings.Contains(s.Versions[0].Reason, "/nowhere/python3 is not found; install python3 with numpy") {
+	r := serve(t, map[string]string{"python": "/nowhere/python3"},
+		map[string]string{"m/config.pbtxt": config(""), "m/1/model.py": code("y = x", "")})
+	if s, _ := r.Model("m"); len(s.Versions) != 1 || !strings.Contains(s.Versions[0].Reason,
+		"/nowhere/python3 is not found; install python3 with numpy") {
 		t.Errorf("D11 no interpreter: %+v", s.Versions)
 	}
 	// An interpreter that has no numpy, as a venv of its own has none.
@@ -253,14 +264,15 @@ func TestNoPython(t *testing.T) {
 	if err := os.WriteFile(fake, []byte("#!/bin/sh\nexec "+interpreter(t)+" -S \"$@\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	r = serve(t, map[string]string{"python": fake}, map[string]string{"m/config.pbtxt": config(""), "m/1/model.py": code("y = x", "")})
+	r = serve(t, map[string]string{"python": fake}, map[string]string{"m/config.pbtxt": config(""),
+		"m/1/model.py": code("y = x", "")})
 	if s, _ := r.Model("m"); len(s.Versions) != 1 || !strings.Contains(s.Versions[0].Reason, "cannot import numpy") {
 		t.Errorf("D11 no numpy: %+v", s.Versions)
 	}
 }
 
-// A framework is installed once per version, from any folder, with an interpreter that is named from there; what is broken
-// off or of another version is installed anew.
+// A framework is installed once per version, from any folder, with an interpreter that is named from there; what is
+// broken off or of another version is installed anew.
 func TestInstallFramework(t *testing.T) {
 	fakeNumpy(t)
 	wheels := t.TempDir()
@@ -283,7 +295,8 @@ func TestInstallFramework(t *testing.T) {
 	}
 	const folder = "data" // from here
 	toy := func(version string) python.Framework {
-		return python.Framework{Name: "toy", Title: "Toy", Module: "nereid_toy", Requirements: "nereid_toy==" + version + "\n"}
+		return python.Framework{Name: "toy", Title: "Toy", Module: "nereid_toy",
+			Requirements: "nereid_toy==" + version + "\n"}
 	}
 	for _, tt := range []struct {
 		name, version, said, err string
@@ -297,7 +310,8 @@ func TestInstallFramework(t *testing.T) {
 			var out strings.Builder
 			err := python.InstallFramework(t.Context(), folder, relative, toy(tt.version), &out)
 			if tt.err != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.err) || !strings.Contains(err.Error(), "nereid_toy==3.0") {
+				if err == nil || !strings.Contains(err.Error(), tt.err) || !strings.Contains(err.Error(),
+					"nereid_toy==3.0") {
 					t.Errorf("InstallFramework = %v; want %q, and the package", err, tt.err)
 				}
 			} else if err != nil {

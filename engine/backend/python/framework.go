@@ -13,8 +13,8 @@ import (
 	"nereid/engine/status"
 )
 
-// Framework is what the models of a backend need from the package index: it is installed into an environment of its own, by
-// InstallFramework, or by hand into the machine's Python.
+// Framework is what the models of a backend need from the package index: it is installed into an environment of its
+// own, by InstallFramework, or by hand into the machine's Python.
 type Framework struct {
 	Name         string // of the backend
 	Title        string
@@ -58,14 +58,15 @@ func (f Framework) Installed(folder string) bool {
 	return err == nil && string(text) == f.Requirements
 }
 
-// InstallFramework makes a framework's environment below folder, the Options.Folder of the servers that shall use it, with
-// the Python that interpreter names. One that is there, in the same version, stays. What the installer says goes to out as
-// well as to a file beside the environment. Errors: NotFound for an interpreter that is not there, Internal when the
-// installation fails, with the last lines of what was said.
+// InstallFramework makes a framework's environment below folder, the Options.Folder of the servers that shall use it,
+// with the Python that interpreter names. One that is there, in the same version, stays. What the installer says goes
+// to out as well as to a file beside the environment. Errors: NotFound for an interpreter that is not there, Internal
+// when the installation fails, with the last lines of what was said.
 func InstallFramework(ctx context.Context, folder, interpreter string, f Framework, out io.Writer) error {
 	python, err := exec.LookPath(interpreter)
 	if err != nil {
-		return status.Errorf(status.NotFound, "there is no Python to install %s for: %s is not found; install python3", f.Title, interpreter)
+		return status.Errorf(status.NotFound,
+			"there is no Python to install %s for: %s is not found; install python3", f.Title, interpreter)
 	}
 	if python, err = filepath.Abs(python); err != nil { // it is run from elsewhere
 		return status.Errorf(status.Internal, "%s cannot be installed: %w", f.Title, err)
@@ -106,6 +107,8 @@ func (m *model) missing(err error) error {
 	if !ok || !strings.Contains(err.Error(), fmt.Sprintf("No module named '%s'", f.Module)) {
 		return err
 	}
-	return status.Errorf(status.CodeOf(err), "%s is not installed, which model '%s' needs: run 'nereid install %s' (%s), or install %s where %s finds it: %w",
+	return status.Errorf(status.CodeOf(err),
+		"%s is not installed, which model '%s' needs: run 'nereid install %s' (%s), or install %s where %s finds "+
+			"it: %w",
 		f.Title, m.spec.ModelName, f.Name, f.Size, strings.Fields(f.Requirements)[0], m.env.python, err)
 }

@@ -53,8 +53,8 @@ var (
 	_ backend.GPUUser = (*based)(nil)
 )
 
-// UsesGPUs is true, as with Triton, whether or not the model's code uses a GPU: a model without an instance group has an
-// instance on each.
+// UsesGPUs is true, as with Triton, whether or not the model's code uses a GPU: a model without an instance group has
+// an instance on each.
 func (b *Backend) UsesGPUs() bool { return true }
 
 // UsesGPUs is true for backends of the backend directory, and for the server's own unless their packages are for CPUs.

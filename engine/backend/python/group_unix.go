@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// groupDelay is how long the output of a command is waited for when the command has ended and something that it has started has not.
+// groupDelay is how long the output of a command is waited for when the command has ended and something that it has
+// started has not.
 const groupDelay = 5 * time.Second
 
 // inGroup makes a command that ends with its context take along what it has started.

@@ -36,7 +36,8 @@ func TestInstallerIsStopped(t *testing.T) {
 	defer stop()
 	done := make(chan error, 1)
 	go func() {
-		done <- build(ctx, installer, filepath.Join(folder, "requirements.txt"), nil, filepath.Join(folder, "env"), saw{"started", stop})
+		done <- build(ctx, installer, filepath.Join(folder, "requirements.txt"), nil, filepath.Join(folder, "env"),
+			saw{"started", stop})
 	}()
 	select {
 	case err := <-done:

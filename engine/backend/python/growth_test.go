@@ -155,8 +155,8 @@ func middle[T cmp.Ordered](v []T) T {
 	return sorted[len(sorted)/2]
 }
 
-// Requests without end leave memory, descriptors and shared memory as they are: of small and large tensors, texts, calls of
-// another model, errors, and streams.
+// Requests without end leave memory, descriptors and shared memory as they are: of small and large tensors, texts,
+// calls of another model, errors, and streams.
 func TestManyRequests(t *testing.T) {
 	count := 3000
 	if soak() {
@@ -222,7 +222,8 @@ continue`, "") + "\n",
 			return nil
 		}
 		if all[0].err != nil || all[0].floats("OUT")[0] != want || model == "s" && len(all) != 4 {
-			return fmt.Errorf("request %d of %s: %v %v, %d responses", i, model, all[0].err, all[0].floats("OUT"), len(all))
+			return fmt.Errorf("request %d of %s: %v %v, %d responses", i, model, all[0].err, all[0].floats("OUT"),
+				len(all))
 		}
 		return nil
 	}

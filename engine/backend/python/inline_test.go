@@ -67,7 +67,8 @@ def initialize(self, args):
 	t.Run("D2 a death is answered before the next process is there", func(t *testing.T) {
 		r.writeAt(gate)
 		done := start(t.Context(), 3)
-		if err := <-done; status.CodeOf(err) != status.Unavailable || !strings.Contains(err.Error(), "it ended with exit status 9") {
+		if err := <-done; status.CodeOf(err) != status.Unavailable || !strings.Contains(err.Error(),
+			"it ended with exit status 9") {
 			t.Errorf("%v, want Unavailable", err)
 		}
 		if ok, _ := r.ModelReady("m", -1); ok {

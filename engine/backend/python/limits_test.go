@@ -35,9 +35,10 @@ y = x`, ""),
 
 // A model that uses up its descriptors or threads harms itself only.
 func TestOwnLimits(t *testing.T) {
-	r := serve(t, map[string]string{"open-files-limit": "200", "memory-limit-byte-size": "2000000000"}, map[string]string{
-		"m/config.pbtxt": config(""),
-		"m/1/model.py": code(`
+	r := serve(t, map[string]string{"open-files-limit": "200", "memory-limit-byte-size": "2000000000"},
+		map[string]string{
+			"m/config.pbtxt": config(""),
+			"m/1/model.py": code(`
 if x[0] == 1:
     self.files = [open("/dev/null") for _ in range(1000)]
 if x[0] == 2:
@@ -50,11 +51,11 @@ if x[0] == 2:
     finally:
         stop.set()
 y = x`, ""),
-		"n/config.pbtxt":   config(`parameters { key: "OPEN_FILES_LIMIT" value { string_value: "50" } }`),
-		"n/1/model.py":     code(`import resource; y = np.array([resource.getrlimit(resource.RLIMIT_NOFILE)[0]], np.float32)`, ""),
-		"bad/config.pbtxt": config(`parameters { key: "MEMORY_LIMIT_BYTE_SIZE" value { string_value: "much" } }`),
-		"bad/1/model.py":   code("y = x", ""),
-	})
+			"n/config.pbtxt":   config(`parameters { key: "OPEN_FILES_LIMIT" value { string_value: "50" } }`),
+			"n/1/model.py":     code(`import resource; y = np.array([resource.getrlimit(resource.RLIMIT_NOFILE)[0]], np.float32)`, ""),
+			"bad/config.pbtxt": config(`parameters { key: "MEMORY_LIMIT_BYTE_SIZE" value { string_value: "much" } }`),
+			"bad/1/model.py":   code("y = x", ""),
+		})
 	for _, tt := range []struct {
 		name string
 		what float32
@@ -82,14 +83,15 @@ y = x`, ""),
 
 // Memory of 100000 floats goes round often, and what is shared does not grow with it.
 func TestSharedMemoryStaysFlat(t *testing.T) {
-	r := serve(t, map[string]string{"shm-default-byte-size": "65536", "shm-growth-byte-size": "65536"}, map[string]string{
-		"m/config.pbtxt": config(""),
-		"m/1/model.py": code(`
+	r := serve(t, map[string]string{"shm-default-byte-size": "65536", "shm-growth-byte-size": "65536"},
+		map[string]string{
+			"m/config.pbtxt": config(""),
+			"m/1/model.py": code(`
 if x[0] == -1:
     y = np.array([sum(int(l.split()[1]) for l in open("/proc/self/smaps") if l.startswith("Pss_Shmem"))], np.float32)
 else:
     y = x * 2`, ""),
-	}).ready()
+		}).ready()
 	in := make([]float32, 100000)
 	shared := func() float32 { return r.one(request("m", map[string][]float32{"IN": {-1}})).floats("OUT")[0] }
 	var first float32

@@ -63,11 +63,13 @@ func (m *model) stamp() string {
 }
 
 // spawn starts a process for an instance.
-func (m *model) spawn(ctx context.Context, name string, keep affinity.Policy, c *caller, extra []string) (*worker.Worker, error) {
+func (m *model) spawn(ctx context.Context, name string, keep affinity.Policy, c *caller,
+	extra []string) (*worker.Worker, error) {
 	return m.b.o.Launcher.Start(ctx, worker.Spec{
 		Name: name, ModelName: m.spec.ModelName, Version: m.spec.Version,
-		Command: []string{m.env.python, "-u", m.runtime}, Env: append(m.env.vars, extra...), Limits: m.limits, Affinity: keep,
-		Arena: m.b.settings.arena, Grow: m.b.settings.grow, StartTimeout: m.b.settings.timeout,
+		Command: []string{m.env.python, "-u", m.runtime}, Env: append(m.env.vars, extra...), Limits: m.limits,
+		Affinity: keep,
+		Arena:    m.b.settings.arena, Grow: m.b.settings.grow, StartTimeout: m.b.settings.timeout,
 		Decoupled: m.spec.Config.GetModelTransactionPolicy().GetDecoupled(), Outputs: m.outputs,
 		Caller: c, Log: m.log.With("instance", name),
 	})
@@ -133,9 +135,11 @@ func (m *model) initialize(ctx context.Context, w *worker.Worker, p backend.Plac
 	err := w.Call(ctx, "initialize", map[string]any{
 		"model_path": m.file, "platform": m.platform, "model_dir": m.spec.VersionFolder,
 		"args": map[string]string{
-			"model_config": string(modelconfig.MarshalJSON(cfg)), "model_instance_kind": strings.TrimPrefix(p.Kind.String(), "KIND_"),
+			"model_config":        string(modelconfig.MarshalJSON(cfg)),
+			"model_instance_kind": strings.TrimPrefix(p.Kind.String(), "KIND_"),
 			"model_instance_name": p.Name, "model_instance_device_id": m.deviceID(p),
-			"model_repository": m.spec.ModelFolder, "model_version": versionText(m.spec.Version), "model_name": m.spec.ModelName,
+			"model_repository": m.spec.ModelFolder, "model_version": versionText(m.spec.Version),
+			"model_name": m.spec.ModelName,
 		},
 		"decoupled": cfg.GetModelTransactionPolicy().GetDecoupled(), "log_level": m.verbosity(),
 		"inputs": inputs, "outputs": outputs, "grow": m.b.settings.grow,
@@ -147,7 +151,8 @@ func (m *model) initialize(ctx context.Context, w *worker.Worker, p backend.Plac
 	return nil
 }
 
-// Ready asks the model's is_ready, if it has one, of each instance until one says yes. An instance that executes is ready.
+// Ready asks the model's is_ready, if it has one, of each instance until one says yes. An instance that executes is
+// ready.
 func (m *model) Ready(ctx context.Context) error {
 	if !m.asks.Load() {
 		return nil
@@ -216,7 +221,8 @@ func (i *instance) ExecuteSeries(ctx context.Context, batches []*infer.Batch, er
 func (i *instance) words(err error) error {
 	var failure *worker.Failure
 	if errors.As(err, &failure) {
-		return status.Errorf(status.CodeOf(err), "Failed to process the request(s) for model '%s', message: %w", i.name, failure.Err)
+		return status.Errorf(status.CodeOf(err), "Failed to process the request(s) for model '%s', message: %w",
+			i.name, failure.Err)
 	}
 	return err
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// once has a folder made by one process at a time, and once: a folder that was not finished is removed and made again. It
-// waits for another process that makes it, until ctx ends.
+// once has a folder made by one process at a time, and once: a folder that was not finished is removed and made
+// again. It waits for another process that makes it, until ctx ends.
 func once(ctx context.Context, folder string, make func() error) error {
 	done := filepath.Join(folder, ".complete")
 	if _, err := os.Stat(done); err == nil {

@@ -19,11 +19,12 @@ import (
 // crowded is the environment variable by which the test program serves models in a control group whose memory ends.
 const crowded = "NEREID_TEST_CROWDED"
 
-// crowd is the memory of that group: what the test program, with the race detector too, and two models need is far less.
+// crowd is the memory of that group: what the test program, with the race detector too, and two models need is far
+// less.
 const crowd = 1 << 30
 
-// D4: where memory ends, the kernel ends the model's process that takes it, and neither the server nor another model. The
-// case of a limit that the process is given is in TestDeaths and needs no control group.
+// D4: where memory ends, the kernel ends the model's process that takes it, and neither the server nor another model.
+// The case of a limit that the process is given is in TestDeaths and needs no control group.
 func TestOutOfMemory(t *testing.T) {
 	if procs := os.Getenv(crowded); procs != "" {
 		t.Run("D4 the kernel ends a process for want of memory", func(t *testing.T) { inCrowd(t, procs) })
@@ -66,16 +67,18 @@ def initialize(self, args):
 	}
 	r.writeAt(gate)
 	a := r.one(request("m", map[string][]float32{"IN": {20}}))
-	if status.CodeOf(a.err) != status.Unavailable || !strings.Contains(fmt.Sprint(a.err), "it was ended by signal 9 (killed): out of memory: the kernel ended it, when it had ") {
+	if status.CodeOf(a.err) != status.Unavailable || !strings.Contains(fmt.Sprint(a.err),
+		"it was ended by signal 9 (killed): out of memory: the kernel ended it, when it had ") {
 		t.Errorf("the request that took the memory: %v; want Unavailable, out of memory", a.err)
 	}
 	if ok, _ := r.ModelReady("m", infer.LatestVersion); ok {
 		t.Error("the model is ready while its process is being started")
 	}
 	until(t, "the index says why", func() bool {
-		return slices.ContainsFunc(r.RepositoryIndex(false), func(row *inferencepb.RepositoryIndexResponse_ModelIndex) bool {
-			return row.Name == "m" && row.State == "UNAVAILABLE" && strings.Contains(row.Reason, "out of memory")
-		})
+		return slices.ContainsFunc(r.RepositoryIndex(false),
+			func(row *inferencepb.RepositoryIndexResponse_ModelIndex) bool {
+				return row.Name == "m" && row.State == "UNAVAILABLE" && strings.Contains(row.Reason, "out of memory")
+			})
 	})
 	if now := pidOf(t, r, "other"); now != other {
 		t.Errorf("the other model's process is %d and was %d", now, other)
@@ -91,7 +94,8 @@ def initialize(self, args):
 		t.Error("the model is not ready although it answers")
 	}
 	// The next end is told of as what it is.
-	if a := r.one(request("m", map[string][]float32{"IN": {2}})); a.err == nil || strings.Contains(a.err.Error(), "out of memory") {
+	if a := r.one(request("m", map[string][]float32{"IN": {2}})); a.err == nil || strings.Contains(a.err.Error(),
+		"out of memory") {
 		t.Errorf("a process that ends itself by SIGKILL: %v", a.err)
 	}
 }

@@ -26,8 +26,8 @@ import (
 type Options struct {
 	// Settings are those of --backend-config=python,key=value; see settings.go for those that count.
 	Settings map[string]string
-	// Folder is where our Python modules are unpacked and environments are kept; nobody else may be able to write there. "":
-	// nereid/python in the user's cache folder.
+	// Folder is where our Python modules are unpacked and environments are kept; nobody else may be able to write
+	// there. "": nereid/python in the user's cache folder.
 	Folder string
 	// Requirements is a requirements.txt for all models that have no environment of their own. "": none.
 	Requirements string
@@ -57,7 +57,8 @@ var (
 	_ backend.ConfigCompleter = (*Backend)(nil)
 )
 
-// New returns the backend; the caller closes it when no model of it is left. Errors: InvalidArg for settings that cannot be.
+// New returns the backend; the caller closes it when no model of it is left. Errors: InvalidArg for settings that
+// cannot be.
 func New(o Options) (*Backend, error) {
 	s, err := parseSettings(o.Settings)
 	if err != nil {
@@ -69,7 +70,8 @@ func New(o Options) (*Backend, error) {
 	if o.Folder == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
-			return nil, status.Errorf(status.InvalidArg, "python: Options.Folder is empty, and there is no cache folder: %w", err)
+			return nil, status.Errorf(status.InvalidArg,
+				"python: Options.Folder is empty, and there is no cache folder: %w", err)
 		}
 		o.Folder = filepath.Join(cache, "nereid", "python")
 	}
@@ -84,8 +86,10 @@ func New(o Options) (*Backend, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Backend{o: o, log: o.Log, settings: s, ready: map[string]*completed{}, runtime: runtimeFiles{folder: filepath.Join(o.Folder, "runtime")}}
-	b.envs = environments{folder: filepath.Join(o.Folder, "environments"), interpreter: s.interpreter, requirements: o.Requirements, log: o.Log}
+	b := &Backend{o: o, log: o.Log, settings: s, ready: map[string]*completed{},
+		runtime: runtimeFiles{folder: filepath.Join(o.Folder, "runtime")}}
+	b.envs = environments{folder: filepath.Join(o.Folder, "environments"), interpreter: s.interpreter,
+		requirements: o.Requirements, log: o.Log}
 	return b, nil
 }
 
@@ -116,9 +120,11 @@ func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, erro
 func (b *Backend) load(ctx context.Context, s backend.Spec, file, platform string) (*model, error) {
 	if _, err := os.Stat(file); err != nil {
 		if errors.Is(err, os.ErrNotExist) {
-			return nil, status.Errorf(status.NotFound, "model file %s of model '%s' version %d is not there", file, s.ModelName, s.Version)
+			return nil, status.Errorf(status.NotFound, "model file %s of model '%s' version %d is not there", file,
+				s.ModelName, s.Version)
 		}
-		return nil, status.Errorf(status.Internal, "cannot read the file of model '%s' version %d: %w", s.ModelName, s.Version, err)
+		return nil, status.Errorf(status.Internal, "cannot read the file of model '%s' version %d: %w", s.ModelName,
+			s.Version, err)
 	}
 	m := &model{b: b, spec: s, file: file, platform: platform}
 	m.log = s.Log
@@ -159,7 +165,8 @@ const claimWithin = 30 * time.Second
 
 // CompleteConfig runs the model's auto_complete_config, if it has one.
 func (b *Backend) CompleteConfig(ctx context.Context, s backend.Spec) error {
-	return b.complete(ctx, s, filepath.Join(s.VersionFolder, cmp.Or(s.Config.GetDefaultModelFilename(), "model.py")), "")
+	return b.complete(ctx, s, filepath.Join(s.VersionFolder, cmp.Or(s.Config.GetDefaultModelFilename(), "model.py")),
+		"")
 }
 
 func (b *Backend) complete(ctx context.Context, s backend.Spec, file, platform string) error {
@@ -181,7 +188,8 @@ func (b *Backend) complete(ctx context.Context, s backend.Spec, file, platform s
 	}
 	err = w.Call(ctx, "auto_complete", map[string]any{
 		"model_path": file, "config": jsonText(modelconfig.MarshalJSON(s.Config)), "model_repository": s.ModelFolder,
-		"model_version": versionText(s.Version), "model_name": s.ModelName, "platform": platform, "model_dir": s.VersionFolder,
+		"model_version": versionText(s.Version), "model_name": s.ModelName, "platform": platform,
+		"model_dir": s.VersionFolder,
 	}, &reply)
 	if err == nil && reply.Completed {
 		err = replaceConfig(s.Config, reply.Config)

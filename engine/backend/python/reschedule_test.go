@@ -8,7 +8,8 @@ import (
 	"nereid/engine/infer"
 )
 
-// steps gives a request back until it has been executed as often as its input says, then answers with the number of times.
+// steps gives a request back until it has been executed as often as its input says, then answers with the number of
+// times.
 const steps = `
 import numpy as np
 import triton_python_backend_utils as pb
@@ -85,13 +86,15 @@ func TestReschedule_D045(t *testing.T) {
 	})
 	t.Run("D045 an answer and the flag exclude each other", func(t *testing.T) {
 		a := r.one(number("steps", 7, infer.SequenceStart|infer.SequenceEnd, -1))
-		if a.err == nil || !strings.Contains(a.err.Error(), "Expected a None object in the execute function return list for reschduled request") {
+		if a.err == nil || !strings.Contains(a.err.Error(),
+			"Expected a None object in the execute function return list for reschduled request") {
 			t.Errorf("answer %v", a.err)
 		}
 	})
 	t.Run("D045 without an iterative sequence there is nothing to come again in", func(t *testing.T) {
 		a := r.one(number("plain", 0, 0, 1))
-		if a.err == nil || !strings.Contains(a.err.Error(), "TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, but model 'plain' has no iterative_sequence") {
+		if a.err == nil || !strings.Contains(a.err.Error(),
+			"TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, but model 'plain' has no iterative_sequence") {
 			t.Errorf("answer %v", a.err)
 		}
 	})

@@ -26,7 +26,8 @@ import (
 // long is how long a test waits for what happens at once on a machine that has nothing else to do.
 const long = 2 * time.Minute
 
-// interpreter returns a Python with numpy. Without one it skips, or fails where everything must run (NEREID_TEST_FULL=1).
+// interpreter returns a Python with numpy. Without one it skips, or fails where everything must run
+// (NEREID_TEST_FULL=1).
 func interpreter(t testing.TB) string {
 	t.Helper()
 	venv := os.Getenv("NEREID_VENV")
@@ -177,7 +178,8 @@ func request(model string, inputs map[string][]float32) *infer.Request {
 		for i, f := range v {
 			binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(f))
 		}
-		q.Inputs = append(q.Inputs, tensor.Tensor{Name: name, DataType: tensor.FP32, Shape: []int64{int64(len(v))}, Data: b})
+		q.Inputs = append(q.Inputs, tensor.Tensor{Name: name, DataType: tensor.FP32, Shape: []int64{int64(len(v))},
+			Data: b})
 	}
 	return q
 }

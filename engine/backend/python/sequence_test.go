@@ -96,7 +96,8 @@ class TritonPythonModel:
 func number(model string, id uint64, flags infer.Flags, n int32) *infer.Request {
 	q := infer.New()
 	q.ModelName, q.Flags, q.Correlation.Number = model, flags, id
-	q.Inputs = append(q.Inputs, tensor.Tensor{Name: "INPUT", DataType: tensor.Int32, Shape: []int64{1, 1}, Data: binary.LittleEndian.AppendUint32(nil, uint32(n))})
+	q.Inputs = append(q.Inputs, tensor.Tensor{Name: "INPUT", DataType: tensor.Int32, Shape: []int64{1, 1},
+		Data: binary.LittleEndian.AppendUint32(nil, uint32(n))})
 	return q
 }
 
@@ -208,7 +209,8 @@ class TritonPythonModel:
 		return int(pid)
 	}
 	over := func(err error) bool { // told at once, or while the request waits for the process
-		return err != nil && (strings.Contains(err.Error(), "must specify the START flag") || strings.Contains(err.Error(), "start the sequence again"))
+		return err != nil && (strings.Contains(err.Error(), "must specify the START flag") ||
+			strings.Contains(err.Error(), "start the sequence again"))
 	}
 	t.Run("C034 D2 while it executes", func(t *testing.T) {
 		begin(1)

@@ -51,7 +51,8 @@ func newSeriesRig(t *testing.T, settings map[string]string, cfgText, source stri
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	m, err := b.Load(t.Context(), backend.Spec{ModelName: "m", Version: 1, Config: cfg, ModelFolder: filepath.Dir(version), VersionFolder: version, Log: slog.New(slog.DiscardHandler)})
+	m, err := b.Load(t.Context(), backend.Spec{ModelName: "m", Version: 1, Config: cfg,
+		ModelFolder: filepath.Dir(version), VersionFolder: version, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,8 @@ func newSeriesRig(t *testing.T, settings map[string]string, cfgText, source stri
 	return &seriesRig{t, inst.(backend.Series)}
 }
 
-// run executes requests as one series, in the way of package instance, and returns each one's answer and its batch's stamps.
+// run executes requests as one series, in the way of package instance, and returns each one's answer and its batch's
+// stamps.
 func (g *seriesRig) run(requests ...*infer.Request) ([]answer, []infer.Times) {
 	g.t.Helper()
 	var batches []*infer.Batch
@@ -99,7 +101,8 @@ func (g *seriesRig) run(requests ...*infer.Request) ([]answer, []infer.Times) {
 	return all, times
 }
 
-// runTo is run, where the second execution goes on once there is a file at gate: it makes it when the first is answered.
+// runTo is run, where the second execution goes on once there is a file at gate: it makes it when the first is
+// answered.
 func (g *seriesRig) runTo(gate string, values ...float32) []answer {
 	g.t.Helper()
 	requests := vectors(values...)
@@ -164,7 +167,8 @@ if x[0] == 13: os.kill(os.getpid(), signal.SIGKILL)
 			}
 		}
 		for i, text := range map[int]string{1: "ValueError: not this one\n\nAt:\n  ", 3: "SystemExit: gone"} {
-			if err := answers[i].err; status.CodeOf(err) != status.Internal || !strings.HasPrefix(err.Error(), "Failed to process the request(s) for model 'm_0', message: "+text) {
+			if err := answers[i].err; status.CodeOf(err) != status.Internal || !strings.HasPrefix(err.Error(),
+				"Failed to process the request(s) for model 'm_0', message: "+text) {
 				t.Errorf("%v; want %s…", err, text)
 			}
 		}
@@ -279,7 +283,8 @@ def initialize(self, args):
 					continue
 				}
 				want := append(values, v, 1)[i]
-				if got := a.floats("OUT"); a.err != nil || len(got) == 0 || got[0] != want || len(got) != []int{1, 300}[int(want)%2] || got[len(got)-1] != want {
+				if got := a.floats("OUT"); a.err != nil || len(got) == 0 || got[0] != want || len(got) != []int{1,
+					300}[int(want)%2] || got[len(got)-1] != want {
 					t.Errorf("the answer to %v: %d floats, %v", want, len(got), a.err)
 				}
 				if s := times[i]; s.Taken > s.Input || s.Input > s.Output || s.Output > s.Finished {
@@ -333,7 +338,8 @@ y = x`, ""))
 			if a.err == nil && !endless {
 				continue
 			}
-			if status.CodeOf(a.err) != status.Unavailable || !strings.Contains(fmt.Sprint(a.err), "took longer than 5s") {
+			if status.CodeOf(a.err) != status.Unavailable || !strings.Contains(fmt.Sprint(a.err),
+				"took longer than 5s") {
 				t.Errorf("D3 request %d of %v: %v", i, series, a.err)
 			}
 			// On a machine that stands still for that long it is so of any: what counts is since when.
@@ -358,11 +364,13 @@ func TestSeriesOfStrings(t *testing.T) {
 		}
 		q := infer.New()
 		q.ModelName = "m"
-		q.Inputs = append(q.Inputs, tensor.Tensor{Name: "IN", DataType: tensor.Bytes, Shape: []int64{int64(len(all))}, Data: b})
+		q.Inputs = append(q.Inputs, tensor.Tensor{Name: "IN", DataType: tensor.Bytes, Shape: []int64{int64(len(all))},
+			Data: b})
 		return q
 	}
 	answers, _ := g.run(texts("a", "bb"), texts("ccc", ""), texts("d"))
-	for i, text := range []string{"\x02\x00\x00\x00bb\x01\x00\x00\x00a", "\x00\x00\x00\x00\x03\x00\x00\x00ccc", "\x01\x00\x00\x00d"} {
+	for i, text := range []string{"\x02\x00\x00\x00bb\x01\x00\x00\x00a", "\x00\x00\x00\x00\x03\x00\x00\x00ccc",
+		"\x01\x00\x00\x00d"} {
 		if a := answers[i]; string(a.outputs["OUT"]) != text {
 			t.Errorf("request %d: %q, %v", i, a.outputs["OUT"], a.err)
 		}
@@ -383,7 +391,8 @@ y[:] = x[0]`, ""))
 		answers, _ := g.run(vectors(values...)...)
 		for i, a := range answers {
 			if got := a.floats("OUT"); a.err != nil || len(got) != n || got[0] != values[i] || got[n-1] != values[i] {
-				t.Errorf("%d floats, request %d: %d floats, the first %v, %v; want %v", n, i, len(got), got[:min(len(got), 1)], a.err, values[i])
+				t.Errorf("%d floats, request %d: %d floats, the first %v, %v; want %v", n, i, len(got),
+					got[:min(len(got), 1)], a.err, values[i])
 			}
 		}
 	}
@@ -408,7 +417,8 @@ y = self.sum`, ""))
 			answers, _ := g.run(requests...)
 			for i, a := range answers {
 				if got, want := a.floats("OUT"), float32(i+1); a.err != nil || len(got) != n || got[0] != want || got[n-1] != want {
-					t.Errorf("%s of %d floats, request %d: %d floats, the first %v, %v; want %v", what, n, i, len(got), got[:min(len(got), 1)], a.err, want)
+					t.Errorf("%s of %d floats, request %d: %d floats, the first %v, %v; want %v", what, n, i,
+						len(got), got[:min(len(got), 1)], a.err, want)
 				}
 			}
 		}

@@ -20,8 +20,8 @@ type settings struct {
 	visible     visibility
 }
 
-// withoutEffect are Triton's settings that have nothing to set here: the memory that is shared has no name, and there are
-// neither message queues nor threads for them.
+// withoutEffect are Triton's settings that have nothing to set here: the memory that is shared has no name, and there
+// are neither message queues nor threads for them.
 var withoutEffect = []string{"shm-region-prefix-name", "stub-message-queue-size", "thread-pool-size"}
 
 // shared are settings of all backends that are no matter of this one.
@@ -66,7 +66,9 @@ func parseSettings(all map[string]string) (settings, error) {
 			if known, _ := Known(key); known || slices.Contains(shared, key) {
 				_, err = s.limits.Set(key, value)
 			} else {
-				err = fmt.Errorf("there is no such setting; those of the python backend are python, shm-default-byte-size, shm-growth-byte-size, stub-timeout-seconds, memory-limit-byte-size, open-files-limit, processes-limit, execute-timeout-seconds, visible-gpus")
+				err = fmt.Errorf("there is no such setting; those of the python backend are python, " +
+					"shm-default-byte-size, shm-growth-byte-size, stub-timeout-seconds, memory-limit-byte-size, " +
+					"open-files-limit, processes-limit, execute-timeout-seconds, visible-gpus")
 			}
 		}
 		if err != nil {

@@ -92,15 +92,18 @@ func (g *sharedRig) output(n int) float32 {
 func (g *sharedRig) ask(outputs ...string) (*infer.Request, error) {
 	q := infer.New()
 	q.ModelName, q.Version = "m", infer.LatestVersion
-	buf, err := g.SharedMemory().Read(q, &g.pool, shm.Range{Region: "r", Size: 4 * sharedFloats}, tensor.FP32, &shm.Budget{})
+	buf, err := g.SharedMemory().Read(q, &g.pool, shm.Range{Region: "r", Size: 4 * sharedFloats}, tensor.FP32,
+		&shm.Budget{})
 	if err != nil {
 		q.Release()
 		return nil, err
 	}
 	q.Own(buf)
-	q.Inputs = append(q.Inputs, tensor.Tensor{Name: "IN", DataType: tensor.FP32, Shape: []int64{sharedFloats}, Data: buf.Bytes(), Buf: buf})
+	q.Inputs = append(q.Inputs, tensor.Tensor{Name: "IN", DataType: tensor.FP32, Shape: []int64{sharedFloats},
+		Data: buf.Bytes(), Buf: buf})
 	for i, name := range outputs {
-		slot, err := g.SharedMemory().Slot(shm.Range{Region: "r", Offset: uint64(i+1) * 4 * sharedFloats, Size: 4 * sharedFloats})
+		slot, err := g.SharedMemory().Slot(shm.Range{Region: "r", Offset: uint64(i+1) * 4 * sharedFloats,
+			Size: 4 * sharedFloats})
 		if err != nil {
 			g.t.Fatal(err)
 		}

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cramped is the environment variable by which the test program serves in a mount namespace of its own, with another /dev/shm.
+// cramped is the environment variable by which the test program serves in a mount namespace of its own, with another
+// /dev/shm.
 const cramped = "NEREID_TEST_SHM"
 
 // Models are served where /dev/shm is small, as in a container (64 MB), or cannot be used at all.
@@ -23,7 +24,8 @@ func TestSharedMemoryFileSystem(t *testing.T) {
 		return
 	}
 	interpreter(t)
-	for how, name := range map[string]string{"small": "D057 of 64 MB", "full": "D057 without room", "none": "D057 that is not there"} {
+	for how, name := range map[string]string{"small": "D057 of 64 MB", "full": "D057 without room",
+		"none": "D057 that is not there"} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command(os.Args[0], "-test.run=^TestSharedMemoryFileSystem$", "-test.v")
 			cmd.Env = append(os.Environ(), cramped+"="+how)

@@ -14,8 +14,8 @@ func graph(model, more string) string {
 ensemble_scheduling { step [ { model_name: "` + model + `" model_version: -1 input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" } } ] }`
 }
 
-// meeting is the body of a model that calls another one with one more than it got, once a call is made in each of the models
-// that met in the folder. With anything but 1 it answers at once.
+// meeting is the body of a model that calls another one with one more than it got, once a call is made in each of the
+// models that met in the folder. With anything but 1 it answers at once.
 func meeting(folder, self, calls string, others ...string) string {
 	body := `
 y = x
@@ -37,8 +37,8 @@ func list(names []string) string {
 	return "[" + strings.Join(names, ", ") + "]"
 }
 
-// meet has a client's request begin in each of the models at once, and demands that all are answered, at least one of them with
-// an error that has text. Afterwards all models serve.
+// meet has a client's request begin in each of the models at once, and demands that all are answered, at least one of
+// them with an error that has text. Afterwards all models serve.
 func meet(t *testing.T, r *rig, text string, models ...string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -92,13 +92,15 @@ func TestCirclesThroughEnsembles(t *testing.T) {
 		}).ready()
 		meet(t, r, "the models 'a' and 'b' and 'c' wait for each other", "a", "b", "c")
 	})
-	// The one place of the ensemble's step is taken by a request that b executes, and whose call waits for a; a waits for the place.
+	// The one place of the ensemble's step is taken by a request that b executes, and whose call waits for a; a waits
+	// for the place.
 	t.Run("D9 D040 a place in an ensemble", func(t *testing.T) {
 		folder := t.TempDir()
 		r := serve(t, nil, map[string]string{
 			"a/config.pbtxt": config(""), "a/1/model.py": meeting(folder, "a", "e", "b"),
 			"b/config.pbtxt": config("instance_group [ { count: 2 } ]"), "b/1/model.py": meeting(folder, "b", "a", "a"),
-			"e/1/.keep": "", "e/config.pbtxt": strings.Replace(graph("b", ""), "ensemble_scheduling {", "ensemble_scheduling { max_inflight_requests: 1", 1),
+			"e/1/.keep": "", "e/config.pbtxt": strings.Replace(graph("b", ""), "ensemble_scheduling {",
+				"ensemble_scheduling { max_inflight_requests: 1", 1),
 		}).ready()
 		meet(t, r, "wait for each other", "a", "e")
 	})
@@ -106,8 +108,10 @@ func TestCirclesThroughEnsembles(t *testing.T) {
 	t.Run("D9 D041 a thread of a decoupled model", func(t *testing.T) {
 		folder := t.TempDir()
 		r := serve(t, nil, map[string]string{
-			"a/config.pbtxt": config(""), "a/1/model.py": strings.Replace(strings.Replace(meeting(folder, "a", "d", "b"),
-				").exec()", ").exec(decoupled=True)", 1), "    if answer.has_error()", "    answer = next(iter(answer))\n                if answer.has_error()", 1),
+			"a/config.pbtxt": config(""), "a/1/model.py": strings.Replace(strings.Replace(meeting(folder, "a", "d",
+				"b"),
+				").exec()", ").exec(decoupled=True)", 1), "    if answer.has_error()",
+				"    answer = next(iter(answer))\n                if answer.has_error()", 1),
 			"b/config.pbtxt": config(""), "b/1/model.py": meeting(folder, "b", "a", "a"),
 			"d/config.pbtxt": config("model_transaction_policy { decoupled: true }"),
 			"d/1/model.py": `import threading
@@ -126,7 +130,8 @@ class TritonPythonModel:
 	})
 }
 
-// A call that nobody waits for keeps nobody from anything, and is executed when its turn comes, also by the instance that made it.
+// A call that nobody waits for keeps nobody from anything, and is executed when its turn comes, also by the instance
+// that made it.
 func TestCallsThatNobodyWaitsFor(t *testing.T) {
 	folder := t.TempDir()
 	at := func(name string) string { return strconv.Quote(filepath.Join(folder, name)) }
@@ -207,7 +212,8 @@ if x[0] == 41:
 		good(t, 21)
 		there(t, "thread")
 	})
-	for name, v := range map[string]float32{"D9 D040 async_exec with await": 31, "D9 D040 exec on a thread that is waited for": 41} {
+	for name, v := range map[string]float32{"D9 D040 async_exec with await": 31,
+		"D9 D040 exec on a thread that is waited for": 41} {
 		t.Run(name, func(t *testing.T) {
 			if a := r.one(request("m", map[string][]float32{"IN": {v}})); a.err == nil || !strings.Contains(a.err.Error(), "the model 'm' waits for itself") {
 				t.Errorf("%v, %v; want an error", a.floats("OUT"), a.err)

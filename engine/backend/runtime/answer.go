@@ -45,7 +45,8 @@ func (x *instance) hand(k int, requests []*infer.Request, responses []*infer.Res
 		return status.Errorf(status.CodeOf(err), "output '%s' of model '%s': %w", p.name, x.spec.ModelName, err)
 	}
 	if dt != p.dt {
-		return status.Errorf(status.Internal, "model '%s' gave output '%s' as %s, want %s", x.spec.ModelName, p.name, dt, p.dt)
+		return status.Errorf(status.Internal, "model '%s' gave output '%s' as %s, want %s", x.spec.ModelName, p.name,
+			dt, p.dt)
 	}
 	x.shape = append(x.shape[:0], shape...)
 	if p.cut == nil && x.batched {
@@ -89,7 +90,8 @@ func (x *instance) hand(k int, requests []*infer.Request, responses []*infer.Res
 			}
 		}
 		if mine > len(data) {
-			return status.Errorf(status.Internal, "model '%s' gave output '%s' fewer elements than its batch_output deals out", x.spec.ModelName, p.name)
+			return status.Errorf(status.Internal,
+				"model '%s' gave output '%s' fewer elements than its batch_output deals out", x.spec.ModelName, p.name)
 		}
 		if r.Wants(p.name) {
 			responses[i].AddOutput(p.name, dt, x.shape, data[:mine:mine], buf.Retain())
@@ -97,7 +99,8 @@ func (x *instance) hand(k int, requests []*infer.Request, responses []*infer.Res
 		data = data[mine:]
 	}
 	if p.cut != nil && len(data) > 0 {
-		return status.Errorf(status.Internal, "model '%s' gave output '%s' more elements than its batch_output deals out", x.spec.ModelName, p.name)
+		return status.Errorf(status.Internal,
+			"model '%s' gave output '%s' more elements than its batch_output deals out", x.spec.ModelName, p.name)
 	}
 	return nil
 }

@@ -24,7 +24,8 @@ func (b *Backend) find(ctx context.Context) []string {
 		}
 		return []string{told} // it is the library, or the error names it
 	}
-	packages, _ := filepath.Glob(filepath.Join(b.o.Environment, "lib", "python3*", "site-packages", b.f.pkg)) // the pattern is fine
+	// the pattern is fine
+	packages, _ := filepath.Glob(filepath.Join(b.o.Environment, "lib", "python3*", "site-packages", b.f.pkg))
 	for _, folder := range packages {
 		if found := b.f.below(folder); found != "" {
 			return []string{found}
@@ -82,7 +83,8 @@ func modelPath(s backend.Spec, name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", status.Errorf(status.NotFound, "no model file of model '%s' version %d: %s has none of %s; name the file in default_model_filename",
+	return "", status.Errorf(status.NotFound,
+		"no model file of model '%s' version %d: %s has none of %s; name the file in default_model_filename",
 		s.ModelName, s.Version, s.VersionFolder, strings.Join(names, ", "))
 }
 

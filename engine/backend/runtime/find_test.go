@@ -20,9 +20,12 @@ func TestVisible(t *testing.T) {
 		p          backend.Placement
 		want       []string
 	}{
-		{"C059 the server sees all", "unset", backend.Placement{Kind: gpu, Device: 1}, []string{"CUDA_VISIBLE_DEVICES=1"}},
-		{"C059 the server sees some", "2, GPU-77", backend.Placement{Kind: gpu, Device: 0}, []string{"CUDA_VISIBLE_DEVICES=2"}},
-		{"C059 one by its UUID", "2, GPU-77", backend.Placement{Kind: gpu, Device: 1}, []string{"CUDA_VISIBLE_DEVICES=GPU-77"}},
+		{"C059 the server sees all", "unset", backend.Placement{Kind: gpu, Device: 1},
+			[]string{"CUDA_VISIBLE_DEVICES=1"}},
+		{"C059 the server sees some", "2, GPU-77", backend.Placement{Kind: gpu, Device: 0},
+			[]string{"CUDA_VISIBLE_DEVICES=2"}},
+		{"C059 one by its UUID", "2, GPU-77", backend.Placement{Kind: gpu, Device: 1},
+			[]string{"CUDA_VISIBLE_DEVICES=GPU-77"}},
 		{"C059 a processor", "2", backend.Placement{Kind: cpu}, []string{"CUDA_VISIBLE_DEVICES=-1"}},
 		{"C059 the model's own choice", "2", backend.Placement{Kind: own}, nil},
 	} {
@@ -49,7 +52,8 @@ func TestMachinesPythonIsAskedOnce(t *testing.T) {
 	packages, scratch := t.TempDir(), t.TempDir()
 	asked := filepath.Join(scratch, "asked")
 	python := filepath.Join(scratch, "python3")
-	if err := os.WriteFile(python, []byte("#!/bin/sh\necho x >>'"+asked+"'\nexec '"+real+"' \"$@\"\n"), 0o700); err != nil {
+	if err := os.WriteFile(python, []byte("#!/bin/sh\necho x >>'"+asked+"'\nexec '"+real+"' \"$@\"\n"),
+		0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PYTHONPATH", packages)
@@ -83,7 +87,8 @@ func TestMachinesPythonIsAskedOnce(t *testing.T) {
 			}
 			return os.Rename(python+".new", python)
 		}, library, 3},
-		{"taken away", func() error { return os.RemoveAll(filepath.Join(packages, "openvino")) }, "libopenvino_c.so", 4},
+		{"taken away", func() error { return os.RemoveAll(filepath.Join(packages, "openvino")) }, "libopenvino_c.so",
+			4},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if err := tt.do(); err != nil {

@@ -15,8 +15,8 @@ import (
 
 // runner runs a loaded model, one run at a time.
 type runner interface {
-	// Put gives the next run input i, with the bytes of all parts (strings in Triton's form) one after the other. They stay
-	// as they are until Reset.
+	// Put gives the next run input i, with the bytes of all parts (strings in Triton's form) one after the other.
+	// They stay as they are until Reset.
 	Put(i int, shape []int64, parts [][]byte) error
 	// Run computes the outputs with these indexes from the inputs that were put since Reset.
 	Run(want []int) error
@@ -47,7 +47,8 @@ type port struct {
 func ports(c *inferencepb.ModelConfig) (in, out []port) {
 	plan := batchio.New(c)
 	for _, i := range c.GetInput() {
-		in = append(in, port{name: i.GetName(), dt: tensor.DataType(i.GetDataType()), optional: i.GetOptional(), ragged: plan.Ragged(i.GetName())})
+		in = append(in, port{name: i.GetName(), dt: tensor.DataType(i.GetDataType()), optional: i.GetOptional(),
+			ragged: plan.Ragged(i.GetName())})
 	}
 	for _, ctl := range c.GetSequenceBatching().GetControlInput() {
 		in = append(in, port{name: ctl.GetName()})
@@ -88,8 +89,8 @@ type instance struct {
 	pool       tensor.Pool
 	close      func() // frees what is behind the runner
 
-	// alone: the requests of a batch run together, in one run. Then outputs that the next run overwrites are not copied: the
-	// process of package apart has sent an execution's answers before the next one begins.
+	// alone: the requests of a batch run together, in one run. Then outputs that the next run overwrites are not
+	// copied: the process of package apart has sent an execution's answers before the next one begins.
 	alone     bool
 	parts     [][]byte
 	shape     []int64
@@ -242,7 +243,9 @@ func (x *instance) fill(p *port) error {
 	}
 	missing := int64(x.pad) - x.shape[0]
 	if x.exact {
-		return status.Errorf(status.InvalidArg, "model '%s' takes batches of %d and got %d; set the parameter ENABLE_BATCH_PADDING to YES to have them filled up", x.spec.ModelName, x.pad, x.shape[0])
+		return status.Errorf(status.InvalidArg,
+			"model '%s' takes batches of %d and got %d; set the parameter ENABLE_BATCH_PADDING to YES to have them "+
+				"filled up", x.spec.ModelName, x.pad, x.shape[0])
 	}
 	each := int64(1)
 	for _, d := range x.shape[1:] {

@@ -113,7 +113,8 @@ func values(dt tensor.DataType, width int) func(rows int, seed uint64) []tensor.
 }
 
 func sameAsIn(in []tensor.Tensor, responses [][]tensor.Tensor) error {
-	if len(responses) != 1 || len(responses[0]) != 1 || !slices.Equal(responses[0][0].Shape, in[0].Shape) || !bytes.Equal(responses[0][0].Data, in[0].Data) {
+	if len(responses) != 1 || len(responses[0]) != 1 || !slices.Equal(responses[0][0].Shape,
+		in[0].Shape) || !bytes.Equal(responses[0][0].Data, in[0].Data) {
 		return fmt.Errorf("the answer is not the input %v", in[0].Shape)
 	}
 	return nil
@@ -123,7 +124,8 @@ func TestConformance(t *testing.T) {
 	for _, dt := range []tensor.DataType{tensor.Int32, tensor.Bytes} {
 		for _, width := range []int{4, 5000} {
 			backendtest.Test(t, echoes{dt}, backendtest.Model{
-				Name: fmt.Sprintf("%s_%d", dt, width), Config: echoConfig(t, dt, ""), Inputs: values(dt, width), Check: sameAsIn,
+				Name: fmt.Sprintf("%s_%d", dt, width), Config: echoConfig(t, dt, ""), Inputs: values(dt, width),
+				Check: sameAsIn,
 			})
 		}
 	}
@@ -159,7 +161,8 @@ func batch(t *testing.T, x *instance, inputs ...[]tensor.Tensor) (data [][]byte,
 
 func TestBatches(t *testing.T) {
 	make1 := values(tensor.Int32, 4)
-	poisoned := []tensor.Tensor{{Name: "X", DataType: tensor.Int32, Shape: []int64{1, 4}, Data: bytes.Repeat(poison, 4)}}
+	poisoned := []tensor.Tensor{{Name: "X", DataType: tensor.Int32, Shape: []int64{1, 4},
+		Data: bytes.Repeat(poison, 4)}}
 	large := values(tensor.Int32, 3000)
 	for _, tt := range []struct {
 		name   string
@@ -169,17 +172,26 @@ func TestBatches(t *testing.T) {
 		errs   []string
 	}{
 		{name: "alike requests run together", inputs: [][]tensor.Tensor{make1(2, 1), make1(3, 2)}, runs: []int{5}},
-		{name: "others run apart", inputs: [][]tensor.Tensor{make1(2, 1), values(tensor.Int32, 5)(1, 2), make1(1, 3)}, runs: []int{2, 1, 1}},
-		{name: "one that fails fails alone", inputs: [][]tensor.Tensor{make1(1, 1), poisoned, make1(1, 3)}, runs: []int{1, 1}, errs: []string{"", "poison", ""}},
-		{name: "D065 filled up to the model's batch size", x: func(x *instance, _ *echo) { x.pad = 8 }, inputs: [][]tensor.Tensor{make1(2, 1), make1(3, 2)}, runs: []int{8}},
-		{name: "D065 another batch size than the model's", x: func(x *instance, _ *echo) { x.pad, x.exact = 8, true }, inputs: [][]tensor.Tensor{make1(2, 1)},
-			errs: []string{"takes batches of 8 and got 2; set the parameter ENABLE_BATCH_PADDING"}},
-		{name: "a run overwrites the last one's outputs", x: func(x *instance, e *echo) { x.overwrites, e.overwrites = true, true },
-			inputs: [][]tensor.Tensor{large(1, 1), values(tensor.Int32, 3001)(1, 2), large(1, 3)}, runs: []int{1, 1, 1}},
+		{name: "others run apart", inputs: [][]tensor.Tensor{make1(2, 1), values(tensor.Int32, 5)(1, 2), make1(1, 3)},
+			runs: []int{2, 1, 1}},
+		{name: "one that fails fails alone", inputs: [][]tensor.Tensor{make1(1, 1), poisoned, make1(1, 3)},
+			runs: []int{1, 1}, errs: []string{"", "poison", ""}},
+		{name: "D065 filled up to the model's batch size", x: func(x *instance, _ *echo) { x.pad = 8 },
+			inputs: [][]tensor.Tensor{make1(2, 1), make1(3, 2)}, runs: []int{8}},
+		{name: "D065 another batch size than the model's", x: func(x *instance, _ *echo) { x.pad, x.exact = 8, true },
+			inputs: [][]tensor.Tensor{make1(2, 1)},
+			errs:   []string{"takes batches of 8 and got 2; set the parameter ENABLE_BATCH_PADDING"}},
+		{name: "a run overwrites the last one's outputs", x: func(x *instance, e *echo) {
+			x.overwrites,
+				e.overwrites = true, true
+		},
+			inputs: [][]tensor.Tensor{large(1, 1), values(tensor.Int32, 3001)(1, 2), large(1, 3)},
+			runs:   []int{1, 1, 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := &echo{dt: tensor.Int32}
-			x := newInstance(backend.Spec{ModelName: "m", Config: echoConfig(t, tensor.Int32, ""), Log: slog.New(slog.DiscardHandler)}, e)
+			x := newInstance(backend.Spec{ModelName: "m", Config: echoConfig(t, tensor.Int32, ""),
+				Log: slog.New(slog.DiscardHandler)}, e)
 			if tt.x != nil {
 				tt.x(x, e)
 			}
@@ -254,8 +266,10 @@ func TestWrongOutputs(t *testing.T) {
 		{"without a row for each request", `batch_output [ { target_name: "X" kind: BATCH_SCATTER_WITH_INPUT_SHAPE source_input: "Y" } ]`, echo{dt: tensor.Int32}, "Y"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			x := newInstance(backend.Spec{ModelName: "m", Config: echoConfig(t, tensor.Int32, tt.config), Log: slog.New(slog.DiscardHandler)}, &tt.e)
-			if _, errs := batch(t, x, values(tensor.Int32, 4)(2, 1)); errs[0] == nil || !strings.Contains(errs[0].Error(), tt.want) {
+			x := newInstance(backend.Spec{ModelName: "m", Config: echoConfig(t, tensor.Int32, tt.config),
+				Log: slog.New(slog.DiscardHandler)}, &tt.e)
+			if _, errs := batch(t, x, values(tensor.Int32, 4)(2,
+				1)); errs[0] == nil || !strings.Contains(errs[0].Error(), tt.want) {
 				t.Errorf("answered with %v; want %q", errs[0], tt.want)
 			}
 		})

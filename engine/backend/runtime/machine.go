@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// machine knows where the machine's Python has a package, and asks it again only when the answer may be another: when the
-// interpreter or a folder that it looks into has changed. The zero value has not asked yet.
+// machine knows where the machine's Python has a package, and asks it again only when the answer may be another: when
+// the interpreter or a folder that it looks into has changed. The zero value has not asked yet.
 type machine struct {
 	mu   sync.Mutex
 	last pythonAnswer // guarded by mu
@@ -24,8 +24,8 @@ type pythonAnswer struct {
 	Folder      string           // of the package; "": it is not there
 }
 
-// askPython prints a pythonAnswer for a package, without importing it. The current folder does not count, and the folders'
-// times are read before they are looked into.
+// askPython prints a pythonAnswer for a package, without importing it. The current folder does not count, and the
+// folders' times are read before they are looked into.
 const askPython = `import importlib.util, json, os, sys
 sys.path = [p for p in sys.path if p]
 looks = {p: os.stat(p).st_mtime_ns if os.path.exists(p) else 0 for p in sys.path}

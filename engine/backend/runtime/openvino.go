@@ -21,9 +21,10 @@ import (
 func openVINO() framework {
 	return framework{
 		name: modelconfig.BackendOpenVINO, title: "OpenVINO", pkg: "openvino",
-		places: []string{"libs/libopenvino_c.so*", "libopenvino_c.so*", "runtime/lib/*/libopenvino_c.so*", "lib/libopenvino_c.so*", "openvino/libs/libopenvino_c.so*"},
-		names:  []string{"libopenvino_c.so"},
-		load:   loadOpenVINO, read: openVINOSignature,
+		places: []string{"libs/libopenvino_c.so*", "libopenvino_c.so*", "runtime/lib/*/libopenvino_c.so*",
+			"lib/libopenvino_c.so*", "openvino/libs/libopenvino_c.so*"},
+		names: []string{"libopenvino_c.so"},
+		load:  loadOpenVINO, read: openVINOSignature,
 	}
 }
 
@@ -39,7 +40,8 @@ func ovLibrary(s backend.Spec, o *processOptions) (l *ovapi.Library, err error) 
 	s.Log.Debug("opened OpenVINO", "version", l.Version)
 	if path := parameter(s.Config, "CPU_EXTENSION_PATH"); path != "" {
 		if err := l.AddExtension(path); err != nil {
-			return nil, status.Errorf(status.InvalidArg, "parameter CPU_EXTENSION_PATH of model '%s': %w", s.ModelName, err)
+			return nil, status.Errorf(status.InvalidArg, "parameter CPU_EXTENSION_PATH of model '%s': %w",
+				s.ModelName, err)
 		}
 	}
 	return l, nil
@@ -61,7 +63,8 @@ func readOpenVINO(s backend.Spec, o *processOptions) (*ovapi.Model, *ovSettings,
 	}
 	m, err := l.Read(path)
 	if err != nil {
-		return nil, nil, status.Errorf(status.InvalidArg, "unable to load model '%s' from %s: %w", s.ModelName, path, brief(path, err))
+		return nil, nil, status.Errorf(status.InvalidArg, "unable to load model '%s' from %s: %w", s.ModelName, path,
+			brief(path, err))
 	}
 	if err := set.reshape(s, m); err != nil {
 		m.Close()
@@ -81,8 +84,8 @@ func brief(path string, err error) error {
 	return err
 }
 
-// openVINOSignature reads a model file's inputs and outputs. Where a configuration batches a model of a fixed batch size,
-// its first dimension counts as variable: it is filled up, or the model takes that size only.
+// openVINOSignature reads a model file's inputs and outputs. Where a configuration batches a model of a fixed batch
+// size, its first dimension counts as variable: it is filled up, or the model takes that size only.
 func openVINOSignature(_ context.Context, s backend.Spec, o *processOptions) (*modelconfig.Signature, error) {
 	m, set, err := readOpenVINO(s, o)
 	if err != nil {
@@ -149,11 +152,13 @@ func (m *ovModel) NewInstance(_ context.Context, p backend.Placement) (backend.I
 	}
 	properties := m.set.properties
 	if device == "CPU" { // its plugin does not know the setting, which changes no answers
-		properties = slices.DeleteFunc(slices.Clone(properties), func(p ovapi.Property) bool { return p.Key == compilationThreads })
+		properties = slices.DeleteFunc(slices.Clone(properties),
+			func(p ovapi.Property) bool { return p.Key == compilationThreads })
 	}
 	c, err := m.m.Compile(device, properties)
 	if err != nil {
-		return nil, status.Errorf(status.InvalidArg, "unable to compile model '%s' for %s: %w", m.spec.ModelName, device, err)
+		return nil, status.Errorf(status.InvalidArg, "unable to compile model '%s' for %s: %w", m.spec.ModelName,
+			device, err)
 	}
 	in, out := ports(m.spec.Config)
 	r, err := c.NewRunner(names(in), names(out))
@@ -193,7 +198,9 @@ func (m *ovModel) batchSize() (int, error) {
 			continue
 		}
 		if most := int64(m.spec.Config.GetMaxBatchSize()); t.Dims[0] < most {
-			return 0, status.Errorf(status.InvalidArg, "model '%s' has the fixed batch size %d, and max_batch_size is %d; set it to %d", m.spec.ModelName, t.Dims[0], most, t.Dims[0])
+			return 0, status.Errorf(status.InvalidArg,
+				"model '%s' has the fixed batch size %d, and max_batch_size is %d; set it to %d", m.spec.ModelName,
+				t.Dims[0], most, t.Dims[0])
 		}
 		return int(t.Dims[0]), nil
 	}
@@ -206,8 +213,9 @@ type ovSettings struct {
 	device     string // "": by the instance's kind
 	properties []ovapi.Property
 	reshapes   bool // RESHAPE_IO_LAYERS
-	fixed      bool // SKIP_OV_DYNAMIC_BATCHSIZE or ENABLE_BATCH_PADDING: the batch size is the model's, or max_batch_size
-	padding    bool
+	// SKIP_OV_DYNAMIC_BATCHSIZE or ENABLE_BATCH_PADDING: the batch size is the model's, or max_batch_size
+	fixed   bool
+	padding bool
 }
 
 // compilationThreads is a parameter, and OpenVINO's name for it.
@@ -247,12 +255,15 @@ func parseOpenVINO(c *inferencepb.ModelConfig) (*ovSettings, error) {
 	}
 	hint := strings.ToUpper(parameter(c, "PERFORMANCE_HINT"))
 	if !slices.Contains([]string{"", "LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT"}, hint) {
-		return nil, status.Errorf(status.InvalidArg, "parameter PERFORMANCE_HINT is %q, want LATENCY, THROUGHPUT or CUMULATIVE_THROUGHPUT", hint)
+		return nil, status.Errorf(status.InvalidArg,
+			"parameter PERFORMANCE_HINT is %q, want LATENCY, THROUGHPUT or CUMULATIVE_THROUGHPUT", hint)
 	}
 	add("PERFORMANCE_HINT", hint)
 	streams := strings.ToUpper(cmp.Or(parameter(c, "NUM_STREAMS"), parameter(c, "CPU_THROUGHPUT_STREAMS")))
-	if n, err := strconv.Atoi(streams); streams != "" && streams != "AUTO" && streams != "NUMA" && (err != nil || n < 0) {
-		return nil, status.Errorf(status.InvalidArg, "parameter NUM_STREAMS is %q, want a number from 0 on, AUTO or NUMA", streams)
+	if n, err := strconv.Atoi(streams); streams != "" && streams != "AUTO" && streams != "NUMA" && (err != nil ||
+		n < 0) {
+		return nil, status.Errorf(status.InvalidArg,
+			"parameter NUM_STREAMS is %q, want a number from 0 on, AUTO or NUMA", streams)
 	}
 	add("NUM_STREAMS", streams)
 	for _, name := range []string{"HINT_BF16", "ENFORCE_BF16"} {
@@ -269,8 +280,8 @@ func parseOpenVINO(c *inferencepb.ModelConfig) (*ovSettings, error) {
 	return s, nil
 }
 
-// reshape gives the model's inputs the shapes that are asked for: those of the configuration (RESHAPE_IO_LAYERS), and for a
-// configuration that batches a first dimension that is variable, or max_batch_size where it is to be fixed.
+// reshape gives the model's inputs the shapes that are asked for: those of the configuration (RESHAPE_IO_LAYERS), and
+// for a configuration that batches a first dimension that is variable, or max_batch_size where it is to be fixed.
 func (set *ovSettings) reshape(s backend.Spec, m *ovapi.Model) error {
 	rows := int64(s.Config.GetMaxBatchSize())
 	if rows <= 0 && !set.reshapes {
@@ -284,7 +295,8 @@ func (set *ovSettings) reshape(s backend.Spec, m *ovapi.Model) error {
 	var shapes [][]int64
 	for _, t := range list {
 		want := slices.Clone(t.Dims)
-		i := slices.IndexFunc(s.Config.GetInput(), func(in *inferencepb.ModelInput) bool { return in.GetName() == t.Name })
+		i := slices.IndexFunc(s.Config.GetInput(),
+			func(in *inferencepb.ModelInput) bool { return in.GetName() == t.Name })
 		if set.reshapes && i >= 0 {
 			in := s.Config.GetInput()[i]
 			dims := in.GetDims()
@@ -312,7 +324,9 @@ func (set *ovSettings) reshape(s backend.Spec, m *ovapi.Model) error {
 		return nil
 	}
 	if err := m.Reshape(names, shapes); err != nil {
-		return status.Errorf(status.InvalidArg, "model '%s' cannot take the shapes %v of %s (%w); set max_batch_size: 0, or SKIP_OV_DYNAMIC_BATCHSIZE or ENABLE_BATCH_PADDING for a model of a fixed batch size",
+		return status.Errorf(status.InvalidArg,
+			"model '%s' cannot take the shapes %v of %s (%w); set max_batch_size: 0, or SKIP_OV_DYNAMIC_BATCHSIZE "+
+				"or ENABLE_BATCH_PADDING for a model of a fixed batch size",
 			s.ModelName, shapes, strings.Join(names, ", "), err)
 	}
 	return nil

@@ -103,7 +103,8 @@ func addSub(t *testing.T, from, to string) backendtest.Model {
 // What every backend must do, the frameworks' own libraries do, in processes of this program.
 func TestRealConformance(t *testing.T) {
 	t.Run("D064 TensorFlow", func(t *testing.T) {
-		backendtest.Test(t, real(t, "tensorflow"), addSub(t, filepath.Join("savedmodel", "testdata", "add_sub"), "model.savedmodel"))
+		backendtest.Test(t, real(t, "tensorflow"), addSub(t, filepath.Join("savedmodel", "testdata", "add_sub"),
+			"model.savedmodel"))
 	})
 	t.Run("D065 OpenVINO", func(t *testing.T) {
 		backendtest.Test(t, real(t, "openvino"), addSub(t, filepath.Join("testdata", "add_sub_ir", "1"), ""))
@@ -114,8 +115,10 @@ func TestRealRefusals(t *testing.T) {
 	other := addSub(t, filepath.Join("savedmodel", "testdata", "add_sub"), "model.savedmodel")
 	other.Config.Output[0].Name = "SUM"
 	backendtest.TestRefusals(t, real(t, "tensorflow"), backendtest.Refusal{
-		Name: "an output that the signature does not have", Code: status.InvalidArg, Text: "unexpected inference output 'SUM' for model 'add_sub': its signature has no such",
-		Spec: backend.Spec{ModelName: "add_sub", Version: 1, Config: other.Config, ModelFolder: other.ModelFolder, VersionFolder: other.VersionFolder},
+		Name: "an output that the signature does not have", Code: status.InvalidArg,
+		Text: "unexpected inference output 'SUM' for model 'add_sub': its signature has no such",
+		Spec: backend.Spec{ModelName: "add_sub", Version: 1, Config: other.Config, ModelFolder: other.ModelFolder,
+			VersionFolder: other.VersionFolder},
 	})
 	missing := addSub(t, filepath.Join("testdata", "add_sub_ir", "1"), "")
 	if err := os.WriteFile(filepath.Join(missing.VersionFolder, "model.xml"), []byte("<net/>"), 0o600); err != nil {
@@ -123,7 +126,8 @@ func TestRealRefusals(t *testing.T) {
 	}
 	backendtest.TestRefusals(t, real(t, "openvino"), backendtest.Refusal{
 		Name: "a damaged file", Code: status.InvalidArg, Text: "unable to load model 'add_sub' from ",
-		Spec: backend.Spec{ModelName: "add_sub", Version: 1, Config: missing.Config, ModelFolder: missing.ModelFolder, VersionFolder: missing.VersionFolder},
+		Spec: backend.Spec{ModelName: "add_sub", Version: 1, Config: missing.Config, ModelFolder: missing.ModelFolder,
+			VersionFolder: missing.VersionFolder},
 	})
 }
 
@@ -135,7 +139,8 @@ func TestRealRunsLeaveNothing(t *testing.T) {
 			output [ { name: "shouted" data_type: TYPE_STRING dims: [ 1 ] reshape { shape: [ ] } } ]`
 		m := backendtest.Model{Config: parse(t, config)}
 		m.ModelFolder, m.VersionFolder = folder(t, filepath.Join("savedmodel", "testdata", "upper"), "model.savedmodel")
-		good := []tensor.Tensor{{Name: "text", DataType: tensor.Bytes, Shape: []int64{2}, Data: tensor.AppendBytesElement(tensor.AppendBytesElement(nil, "ab"), strings.Repeat("y", 3000))}}
+		good := []tensor.Tensor{{Name: "text", DataType: tensor.Bytes, Shape: []int64{2},
+			Data: tensor.AppendBytesElement(tensor.AppendBytesElement(nil, "ab"), strings.Repeat("y", 3000))}}
 		bad := []tensor.Tensor{{Name: "text", DataType: tensor.Bytes, Shape: []int64{3}, Data: good[0].Data}}
 		leavesNothing(t, "tensorflow", &m, good, bad)
 	})
@@ -149,12 +154,14 @@ func TestRealRunsLeaveNothing(t *testing.T) {
 
 func leavesNothing(t *testing.T, name string, m *backendtest.Model, good, bad []tensor.Tensor) {
 	b := real(t, name)
-	s := backend.Spec{ModelName: "m", Version: 1, Config: m.Config, ModelFolder: m.ModelFolder, VersionFolder: m.VersionFolder, Log: slog.New(slog.DiscardHandler)}
+	s := backend.Spec{ModelName: "m", Version: 1, Config: m.Config, ModelFolder: m.ModelFolder,
+		VersionFolder: m.VersionFolder, Log: slog.New(slog.DiscardHandler)}
 	model, err := b.f.load(t.Context(), s, &processOptions{Library: b.find(t.Context())})
 	if err != nil {
 		t.Fatal(err)
 	}
-	inst, err := model.NewInstance(t.Context(), backend.Placement{Name: "m_0_0", Kind: inferencepb.ModelInstanceGroup_KIND_CPU})
+	inst, err := model.NewInstance(t.Context(), backend.Placement{Name: "m_0_0",
+		Kind: inferencepb.ModelInstanceGroup_KIND_CPU})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +173,8 @@ func leavesNothing(t *testing.T, name string, m *backendtest.Model, good, bad []
 			}
 			r := infer.New()
 			r.Inputs, r.BatchSize = append([]tensor.Tensor(nil), in...), int(in[0].Shape[0])
-			if err := inst.Execute(t.Context(), &infer.Batch{Requests: []*infer.Request{r}, Rows: r.BatchSize}); err != nil {
+			if err := inst.Execute(t.Context(), &infer.Batch{Requests: []*infer.Request{r},
+				Rows: r.BatchSize}); err != nil {
 				t.Fatal(err)
 			}
 			resp, err := r.Next(t.Context())

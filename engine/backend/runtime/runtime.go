@@ -133,8 +133,8 @@ func (b *Backend) processes(ctx context.Context, s backend.Spec) (isolation.Opti
 	}, nil
 }
 
-// ServeWorker is the main function of a process that executes an instance of a model of the framework with a name: "nereid
-// worker tensorflow".
+// ServeWorker is the main function of a process that executes an instance of a model of the framework with a name:
+// "nereid worker tensorflow".
 func ServeWorker(ctx context.Context, name string, log *slog.Logger) error {
 	b, err := New(name, Options{})
 	if err != nil {

@@ -54,7 +54,8 @@ func savedModel(t *testing.T, config string) backend.Spec {
 	if err := os.WriteFile(filepath.Join(version, "model.savedmodel", savedmodel.FileName), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return backend.Spec{ModelName: "add_sub", Version: 1, Config: parse(t, config), ModelFolder: folder, VersionFolder: version, Log: slog.New(slog.DiscardHandler)}
+	return backend.Spec{ModelName: "add_sub", Version: 1, Config: parse(t, config), ModelFolder: folder,
+		VersionFolder: version, Log: slog.New(slog.DiscardHandler)}
 }
 
 func framed(t *testing.T, name string, o Options) *Backend {
@@ -79,7 +80,8 @@ func TestSignatureRefuses(t *testing.T) {
 	none := savedModel(t, `platform: "tensorflow_savedmodel"`)
 	none.VersionFolder = t.TempDir()
 	damaged := savedModel(t, "")
-	if err := os.WriteFile(filepath.Join(damaged.VersionFolder, "model.savedmodel", savedmodel.FileName), []byte("no"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(damaged.VersionFolder, "model.savedmodel", savedmodel.FileName),
+		[]byte("no"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -88,10 +90,13 @@ func TestSignatureRefuses(t *testing.T) {
 		code status.Code
 		text string
 	}{
-		{"D064 no file", none, status.NotFound, "has none of model.savedmodel; name the file in default_model_filename"},
+		{"D064 no file", none, status.NotFound,
+			"has none of model.savedmodel; name the file in default_model_filename"},
 		{"D064 a damaged file", damaged, status.InvalidArg, "it is not a protocol buffer of a SavedModel"},
-		{"D064 a tag that is not there", savedModel(t, parameters("TF_GRAPH_TAG", "gpu")), status.InvalidArg, "expected 'gpu' tag, the SavedModel has serve"},
-		{"D064 a signature that is not there", savedModel(t, parameters("TF_SIGNATURE_DEF", "x")), status.InvalidArg, "expected 'x' signature, the SavedModel has serving_default"},
+		{"D064 a tag that is not there", savedModel(t, parameters("TF_GRAPH_TAG", "gpu")), status.InvalidArg,
+			"expected 'gpu' tag, the SavedModel has serve"},
+		{"D064 a signature that is not there", savedModel(t, parameters("TF_SIGNATURE_DEF", "x")), status.InvalidArg,
+			"expected 'x' signature, the SavedModel has serving_default"},
 		{"D064 the platform of a graph", savedModel(t, `platform: "tensorflow_graphdef" default_model_filename: "model.savedmodel"`), status.InvalidArg, "is a folder; a SavedModel's platform is tensorflow_savedmodel"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -109,8 +114,11 @@ func TestLoadRefuses(t *testing.T) {
 		return `optimization { execution_accelerators { ` + kind + `_execution_accelerator: [ { name: "` + name + `" } ] } }`
 	}
 	for _, tt := range []struct{ name, backend, config, text string }{
-		{"D074 TensorFlow-TensorRT", "tensorflow", accelerator("gpu", "tensorrt"), "'tensorrt' (TF-TRT), which TensorFlow's packages no longer have; take it out, or convert the model to ONNX"},
-		{"D074 another accelerator", "tensorflow", accelerator("gpu", "auto_mixed_precision"), "'auto_mixed_precision', which the tensorflow backend does not have; take it out"},
+		{"D074 TensorFlow-TensorRT", "tensorflow", accelerator("gpu", "tensorrt"),
+			"'tensorrt' (TF-TRT), which TensorFlow's packages no longer have; take it out, or convert the model to " +
+				"ONNX"},
+		{"D074 another accelerator", "tensorflow", accelerator("gpu", "auto_mixed_precision"),
+			"'auto_mixed_precision', which the tensorflow backend does not have; take it out"},
 		{"a limit that is none", "tensorflow", parameters("MEMORY_LIMIT_BYTE_SIZE", "much"), `parameter MEMORY_LIMIT_BYTE_SIZE of model '`},
 		{"D064 state of sequences", "tensorflow", `sequence_batching { state [ { input_name: "INPUT0" output_name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 16 ] } ] }`, "convert the model to ONNX, or keep the state in the client"},
 	} {
@@ -132,9 +140,11 @@ func TestSessionConfig(t *testing.T) {
 		err          string
 	}{
 		{name: "nothing asked", want: slices.Concat([]byte{7 << 3, 1}, growth)},
-		{name: "D064 threads", config: parameters("TF_NUM_INTRA_THREADS", "3", "TF_NUM_INTER_THREADS", "2", "TF_USE_PER_SESSION_THREADS", "On"),
+		{name: "D064 threads", config: parameters("TF_NUM_INTRA_THREADS", "3", "TF_NUM_INTER_THREADS", "2",
+			"TF_USE_PER_SESSION_THREADS", "On"),
 			want: slices.Concat([]byte{2 << 3, 3, 5 << 3, 2, 9 << 3, 1, 7 << 3, 1}, growth)},
-		{name: "D064 backend settings", settings: map[string]string{"allow-soft-placement": "false", "gpu-memory-fraction": "0.5"},
+		{name: "D064 backend settings", settings: map[string]string{"allow-soft-placement": "false",
+			"gpu-memory-fraction": "0.5"},
 			want: []byte{6<<3 | 2, 9, 1<<3 | 1, 0, 0, 0, 0, 0, 0, 0xe0, 0x3f}},
 		{name: "a number that is none", config: parameters("TF_NUM_INTRA_THREADS", "two"), err: `parameter TF_NUM_INTRA_THREADS is "two", want a number from 0 on`},
 		{name: "MAX_SESSION_SHARE_COUNT", config: parameters("MAX_SESSION_SHARE_COUNT", "-1"), err: `parameter MAX_SESSION_SHARE_COUNT is "-1"`},
@@ -161,14 +171,20 @@ func TestOpenVINOParameters(t *testing.T) {
 		want         ovSettings
 		err          string
 	}{
-		{name: "D065 all of them", config: parameters("PERFORMANCE_HINT", "latency", "INFERENCE_NUM_THREADS", "2", "COMPILATION_NUM_THREADS", "1", "HINT_BF16", "NO",
-			"NUM_STREAMS", "auto", "TARGET_DEVICE", "AUTO", "RESHAPE_IO_LAYERS", "YES", "SKIP_OV_DYNAMIC_BATCHSIZE", "YES"),
+		{name: "D065 all of them", config: parameters("PERFORMANCE_HINT", "latency", "INFERENCE_NUM_THREADS", "2",
+			"COMPILATION_NUM_THREADS", "1", "HINT_BF16", "NO",
+			"NUM_STREAMS", "auto", "TARGET_DEVICE", "AUTO", "RESHAPE_IO_LAYERS", "YES", "SKIP_OV_DYNAMIC_BATCHSIZE",
+			"YES"),
 			want: ovSettings{device: "AUTO", reshapes: true, fixed: true, properties: []ovapi.Property{
-				{Key: "INFERENCE_NUM_THREADS", Value: "2"}, {Key: "COMPILATION_NUM_THREADS", Value: "1"}, {Key: "PERFORMANCE_HINT", Value: "LATENCY"},
+				{Key: "INFERENCE_NUM_THREADS", Value: "2"}, {Key: "COMPILATION_NUM_THREADS", Value: "1"},
+				{Key: "PERFORMANCE_HINT", Value: "LATENCY"},
 				{Key: "NUM_STREAMS", Value: "AUTO"}, {Key: "INFERENCE_PRECISION_HINT", Value: "f32"}}}},
-		{name: "D065 those of its first releases", config: parameters("CPU_THREADS_NUM", "4", "CPU_THROUGHPUT_STREAMS", "3", "ENFORCE_BF16", "yes"),
-			want: ovSettings{properties: []ovapi.Property{{Key: "INFERENCE_NUM_THREADS", Value: "4"}, {Key: "NUM_STREAMS", Value: "3"}, {Key: "INFERENCE_PRECISION_HINT", Value: "bf16"}}}},
-		{name: "D065 ENABLE_BATCH_PADDING", config: parameters("ENABLE_BATCH_PADDING", "YES"), want: ovSettings{fixed: true, padding: true}},
+		{name: "D065 those of its first releases", config: parameters("CPU_THREADS_NUM", "4",
+			"CPU_THROUGHPUT_STREAMS", "3", "ENFORCE_BF16", "yes"),
+			want: ovSettings{properties: []ovapi.Property{{Key: "INFERENCE_NUM_THREADS", Value: "4"},
+				{Key: "NUM_STREAMS", Value: "3"}, {Key: "INFERENCE_PRECISION_HINT", Value: "bf16"}}}},
+		{name: "D065 ENABLE_BATCH_PADDING", config: parameters("ENABLE_BATCH_PADDING", "YES"),
+			want: ovSettings{fixed: true, padding: true}},
 		{name: "a hint that is none", config: parameters("PERFORMANCE_HINT", "FAST"), err: `PERFORMANCE_HINT is "FAST", want LATENCY`},
 		{name: "streams", config: parameters("NUM_STREAMS", "many"), err: `NUM_STREAMS is "MANY", want a number`},
 		{name: "padding", config: parameters("ENABLE_BATCH_PADDING", "perhaps"), err: `ENABLE_BATCH_PADDING is "perhaps", want YES or NO`},
@@ -208,10 +224,14 @@ func TestFind(t *testing.T) {
 		want          []string
 	}{
 		{"what was installed", "tensorflow", Options{Environment: filepath.Join(folder, "env")}, []string{installed}},
-		{"a folder that is named comes first", "tensorflow", Options{Environment: filepath.Join(folder, "env"), Settings: map[string]string{"library": filepath.Join(folder, "own")}}, []string{own}},
+		{"a folder that is named comes first", "tensorflow",
+			Options{Environment: filepath.Join(folder, "env"),
+				Settings: map[string]string{"library": filepath.Join(folder, "own")}}, []string{own}},
 		{"a file that is named", "tensorflow", Options{Settings: map[string]string{"library": own}}, []string{own}},
-		{"a folder of packages", "openvino", Options{Settings: map[string]string{"library": filepath.Join(folder, "ov")}}, []string{wheel}},
-		{"nothing: the system's", "openvino", Options{Environment: filepath.Join(folder, "env"), Interpreter: filepath.Join(folder, "no-python")}, []string{"libopenvino_c.so"}},
+		{"a folder of packages", "openvino", Options{Settings: map[string]string{"library": filepath.Join(folder,
+			"ov")}}, []string{wheel}},
+		{"nothing: the system's", "openvino", Options{Environment: filepath.Join(folder, "env"),
+			Interpreter: filepath.Join(folder, "no-python")}, []string{"libopenvino_c.so"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := framed(t, tt.backend, tt.o).find(t.Context()); !slices.Equal(got, tt.want) {
@@ -225,7 +245,9 @@ func TestMissing(t *testing.T) {
 	b := framed(t, "tensorflow", Options{Install: "run 'nereid install tensorflow' (1.6 GB)"})
 	o := processOptions{Library: []string{"libnothing.so.1"}, Missing: b.missing("add_sub")}
 	_, err := loadTensorFlow(context.Background(), savedModel(t, ""), &o)
-	want := "TensorFlow is not installed, which model 'add_sub' needs: run 'nereid install tensorflow' (1.6 GB), or name the folder of its library by --backend-config=tensorflow,library=<path>: cannot open TensorFlow at libnothing.so.1: "
+	want := "TensorFlow is not installed, which model 'add_sub' needs: run 'nereid install tensorflow' (1.6 GB), " +
+		"or name the folder of its library by --backend-config=tensorflow,library=<path>: cannot open TensorFlow " +
+		"at libnothing.so.1: "
 	if status.CodeOf(err) != status.Unavailable || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("load = %v; want %q", err, want)
 	}
@@ -257,12 +279,14 @@ func TestValidateParameters(t *testing.T) {
 		name, backend, config string
 		want                  []backend.ParameterRemark
 	}{
-		{name: "D064 fine", backend: "tensorflow", config: parameters("TF_NUM_INTRA_THREADS", "2", "mine", "x", "OPEN_FILES_LIMIT", "99")},
+		{name: "D064 fine", backend: "tensorflow", config: parameters("TF_NUM_INTRA_THREADS", "2", "mine", "x",
+			"OPEN_FILES_LIMIT", "99")},
 		{name: "D064 a value that cannot be", backend: "tensorflow", config: parameters("TF_NUM_INTRA_THREADS", "x"),
 			want: []backend.ParameterRemark{{Name: "TF_NUM_INTRA_THREADS", Text: `parameter TF_NUM_INTRA_THREADS is "x", want a number from 0 on`, Refused: true}}},
-		{name: "D065 of another backend", backend: "openvino", config: parameters("TF_GRAPH_TAG", "x", "NUM_STREAMS", "two"), want: []backend.ParameterRemark{
-			{Name: "NUM_STREAMS", Text: `parameter NUM_STREAMS is "TWO", want a number from 0 on, AUTO or NUMA`, Refused: true},
-			{Name: "TF_GRAPH_TAG", Text: "the openvino backend has no such parameter"}}},
+		{name: "D065 of another backend", backend: "openvino",
+			config: parameters("TF_GRAPH_TAG", "x", "NUM_STREAMS", "two"), want: []backend.ParameterRemark{
+				{Name: "NUM_STREAMS", Text: `parameter NUM_STREAMS is "TWO", want a number from 0 on, AUTO or NUMA`, Refused: true},
+				{Name: "TF_GRAPH_TAG", Text: "the openvino backend has no such parameter"}}},
 		{name: "a limit that is none", backend: "openvino", config: parameters("PROCESSES_LIMIT", "0"),
 			want: []backend.ParameterRemark{{Name: "PROCESSES_LIMIT", Text: `"0" is not a positive number`, Refused: true}}},
 	} {

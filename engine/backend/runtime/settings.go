@@ -42,7 +42,9 @@ func CheckSetting(name, key, value string) error {
 // refuse answers what a configuration asks for that these frameworks do not do here, with what to do.
 func refuse(s backend.Spec, name string) error {
 	if len(s.Config.GetSequenceBatching().GetState()) > 0 {
-		return status.Errorf(status.Unsupported, "model '%s' has sequence_batching state, which the %s backend does not keep; convert the model to ONNX, or keep the state in the client", s.ModelName, name)
+		return status.Errorf(status.Unsupported,
+			"model '%s' has sequence_batching state, which the %s backend does not keep; convert the model to "+
+				"ONNX, or keep the state in the client", s.ModelName, name)
 	}
 	acc := s.Config.GetOptimization().GetExecutionAccelerators()
 	asked := append(acc.GetGpuExecutionAccelerator(), acc.GetCpuExecutionAccelerator()...)
@@ -51,8 +53,13 @@ func refuse(s backend.Spec, name string) error {
 	}
 	a := asked[0].GetName()
 	if name == modelconfig.BackendTensorFlow && strings.EqualFold(a, "tensorrt") {
-		return status.Errorf(status.Unsupported, "model '%s' asks for the execution accelerator 'tensorrt' (TF-TRT), which TensorFlow's packages no longer have; "+
-			"take it out, or convert the model to ONNX (python -m tf2onnx.convert) and ask for the accelerator there", s.ModelName)
+		return status.Errorf(status.Unsupported,
+			"model '%s' asks for the execution accelerator 'tensorrt' (TF-TRT), which TensorFlow's packages no "+
+				"longer have; "+
+				"take it out, or convert the model to ONNX (python -m tf2onnx.convert) and ask for the accelerator there",
+			s.ModelName)
 	}
-	return status.Errorf(status.Unsupported, "model '%s' asks for the execution accelerator '%s', which the %s backend does not have; take it out", s.ModelName, a, name)
+	return status.Errorf(status.Unsupported,
+		"model '%s' asks for the execution accelerator '%s', which the %s backend does not have; take it out",
+		s.ModelName, a, name)
 }

@@ -26,10 +26,12 @@ import (
 func tensorFlow() framework {
 	return framework{
 		name: modelconfig.BackendTensorFlow, title: "TensorFlow", pkg: "tensorflow",
-		env:       []string{"TF_CPP_MIN_LOG_LEVEL=2"},
-		places:    []string{"libtensorflow_cc.so*", "libtensorflow.so*", "lib/libtensorflow.so*", "lib/libtensorflow_cc.so*", "tensorflow/libtensorflow_cc.so*"},
+		env: []string{"TF_CPP_MIN_LOG_LEVEL=2"},
+		places: []string{"libtensorflow_cc.so*", "libtensorflow.so*", "lib/libtensorflow.so*",
+			"lib/libtensorflow_cc.so*", "tensorflow/libtensorflow_cc.so*"},
 		names:     []string{"libtensorflow_cc.so.2", "libtensorflow.so.2"},
-		signature: tensorFlowSignature, load: loadTensorFlow, read: func(_ context.Context, s backend.Spec, _ *processOptions) (*modelconfig.Signature, error) {
+		signature: tensorFlowSignature, load: loadTensorFlow,
+		read: func(_ context.Context, s backend.Spec, _ *processOptions) (*modelconfig.Signature, error) {
 			return tensorFlowSignature(s, s.Log)
 		},
 	}
@@ -55,7 +57,8 @@ func tensorFlowSignature(s backend.Spec, log *slog.Logger) (*modelconfig.Signatu
 		return nil, err
 	}
 	if asked := parameter(s.Config, "TF_SIGNATURE_DEF"); asked == "" && choice.Name != "serving_default" && log != nil {
-		log.Warn("a SavedModel has no signature serving_default; another one is used", "model", s.ModelName, "signature", choice.Name)
+		log.Warn("a SavedModel has no signature serving_default; another one is used", "model", s.ModelName,
+			"signature", choice.Name)
 	}
 	sig := &modelconfig.Signature{Platform: savedModelPlatform, Backend: modelconfig.BackendTensorFlow}
 	if sig.Inputs, err = describe(s, choice.Signature.Inputs, "input"); err == nil {
@@ -72,9 +75,13 @@ func isSavedModel(s backend.Spec, path string) (bool, error) {
 	}
 	switch p := s.Config.GetPlatform(); {
 	case info.IsDir() && p == graphDefPlatform:
-		return false, status.Errorf(status.InvalidArg, "model '%s' has the platform tensorflow_graphdef, and %s is a folder; a SavedModel's platform is tensorflow_savedmodel", s.ModelName, path)
+		return false, status.Errorf(status.InvalidArg,
+			"model '%s' has the platform tensorflow_graphdef, and %s is a folder; a SavedModel's platform is "+
+				"tensorflow_savedmodel", s.ModelName, path)
 	case !info.IsDir() && p == savedModelPlatform:
-		return false, status.Errorf(status.InvalidArg, "model '%s' has the platform tensorflow_savedmodel, and %s is no folder; a graph's platform is tensorflow_graphdef", s.ModelName, path)
+		return false, status.Errorf(status.InvalidArg,
+			"model '%s' has the platform tensorflow_savedmodel, and %s is no folder; a graph's platform is "+
+				"tensorflow_graphdef", s.ModelName, path)
 	}
 	return info.IsDir(), nil
 }
@@ -102,10 +109,14 @@ func describe(s backend.Spec, list []savedmodel.Tensor, kind string) ([]modelcon
 	for _, t := range list {
 		io := modelconfig.IO{Name: t.Name, DataType: tfapi.DataType(t.Type), Dims: t.Dims}
 		if t.Node == "" {
-			return nil, status.Errorf(status.Unsupported, "unable to process %s '%s' for '%s': it is no dense tensor; save the model with a signature of dense ones", kind, t.Name, s.ModelName)
+			return nil, status.Errorf(status.Unsupported,
+				"unable to process %s '%s' for '%s': it is no dense tensor; save the model with a signature of "+
+					"dense ones", kind, t.Name, s.ModelName)
 		}
 		if io.DataType == 0 {
-			return nil, status.Errorf(status.Unsupported, "unable to process %s '%s' for '%s', unsupported datatype '%s'", kind, t.Name, s.ModelName, tfapi.TypeName(t.Type))
+			return nil, status.Errorf(status.Unsupported,
+				"unable to process %s '%s' for '%s', unsupported datatype '%s'", kind, t.Name, s.ModelName,
+				tfapi.TypeName(t.Type))
 		}
 		if t.Unranked {
 			if io.Dims = anyShape(s.Config, t.Name); io.Dims == nil {
@@ -137,7 +148,9 @@ func anyShape(c *inferencepb.ModelConfig, name string) []int64 {
 
 // errAnyShape is the error for a tensor of any rank that the configuration does not describe.
 func errAnyShape(s backend.Spec, kind, name string) error {
-	return status.Errorf(status.InvalidArg, "unable to complete the configuration of model '%s': %s '%s' of the model may have any shape; list its dims in config.pbtxt", s.ModelName, kind, name)
+	return status.Errorf(status.InvalidArg,
+		"unable to complete the configuration of model '%s': %s '%s' of the model may have any shape; list its "+
+			"dims in config.pbtxt", s.ModelName, kind, name)
 }
 
 type configTensor interface {
@@ -287,7 +300,8 @@ func (m *tfModel) initialize() error {
 		Ops []string `json:"init_ops"`
 	}
 	if err := json.Unmarshal(text, &file); err != nil || file.Ops == nil {
-		return status.Errorf(status.InvalidArg, "TF_INIT_OPS_FILE %s of model '%s' is not {\"init_ops\": [names of operations]}", name, m.spec.ModelName)
+		return status.Errorf(status.InvalidArg,
+			"TF_INIT_OPS_FILE %s of model '%s' is not {\"init_ops\": [names of operations]}", name, m.spec.ModelName)
 	}
 	for _, op := range file.Ops {
 		if err := m.session.RunOperation(op); err != nil {
@@ -302,7 +316,9 @@ func (m *tfModel) Traits() backend.Traits { return backend.Traits{} }
 // NewInstance makes the instance of the process.
 func (m *tfModel) NewInstance(_ context.Context, p backend.Placement) (backend.Instance, error) {
 	if p.Kind == inferencepb.ModelInstanceGroup_KIND_GPU && !m.session.HasGPU() {
-		return nil, status.Errorf(status.Unsupported, "instance %s is for GPU %d, which this TensorFlow does not see: name the library of a TensorFlow for GPUs by --backend-config=tensorflow,library=<path>, or use KIND_CPU", p.Name, p.Device)
+		return nil, status.Errorf(status.Unsupported,
+			"instance %s is for GPU %d, which this TensorFlow does not see: name the library of a TensorFlow for "+
+				"GPUs by --backend-config=tensorflow,library=<path>, or use KIND_CPU", p.Name, p.Device)
 	}
 	in, out := ports(m.spec.Config)
 	inNodes, err := m.look(in, m.inputs, "input")
@@ -334,16 +350,20 @@ func (m *tfModel) look(list []port, of map[string]savedmodel.Tensor, kind string
 		if of != nil {
 			t, ok := of[p.name]
 			if !ok {
-				return nil, status.Errorf(status.InvalidArg, "unexpected inference %s '%s' for model '%s': its signature has no such", kind, p.name, m.spec.ModelName)
+				return nil, status.Errorf(status.InvalidArg,
+					"unexpected inference %s '%s' for model '%s': its signature has no such", kind, p.name,
+					m.spec.ModelName)
 			}
 			nodes[i] = t.Node
 		}
 		typ, err := m.session.Type(nodes[i])
 		if err != nil {
-			return nil, status.Errorf(status.InvalidArg, "unexpected inference %s '%s' for model '%s': %w", kind, p.name, m.spec.ModelName, err)
+			return nil, status.Errorf(status.InvalidArg, "unexpected inference %s '%s' for model '%s': %w", kind,
+				p.name, m.spec.ModelName, err)
 		}
 		if dt := tfapi.DataType(typ); p.dt != 0 && dt != p.dt {
-			return nil, status.Errorf(status.InvalidArg, "unable to load model '%s', configuration expects datatype %s for %s '%s', model provides %s",
+			return nil, status.Errorf(status.InvalidArg,
+				"unable to load model '%s', configuration expects datatype %s for %s '%s', model provides %s",
 				m.spec.ModelName, p.dt.ConfigName(), kind, p.name, dt.ConfigName())
 		}
 	}
@@ -378,7 +398,8 @@ func sessionConfig(c *inferencepb.ModelConfig, settings map[string]string) ([]by
 	if err := errors.Join(number("TF_NUM_INTRA_THREADS", 2), number("TF_NUM_INTER_THREADS", 5)); err != nil {
 		return nil, err
 	}
-	if _, err := count(c, "MAX_SESSION_SHARE_COUNT"); err != nil { // each instance is a process: there is nobody to share with
+	// each instance is a process: there is nobody to share with
+	if _, err := count(c, "MAX_SESSION_SHARE_COUNT"); err != nil {
 		return nil, err
 	}
 	own, err := flag(c, "TF_USE_PER_SESSION_THREADS")
@@ -409,7 +430,8 @@ func checkTensorFlow(key, value string) error {
 		}
 	case "version":
 		if value != "2" {
-			return fmt.Errorf("%q is not 2: TensorFlow 1 is not run; its SavedModels and graphs are, by TensorFlow 2", value)
+			return fmt.Errorf("%q is not 2: TensorFlow 1 is not run; its SavedModels and graphs are, by TensorFlow 2",
+				value)
 		}
 	}
 	return nil

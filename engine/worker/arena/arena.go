@@ -14,8 +14,9 @@ import (
 const (
 	// keepFree is how many bytes stay allocated by Trim when nothing is in use.
 	keepFree = 8 << 20
-	// sweepMin is the size in bytes from which Alloc looks for slots that were just freed before it takes unused memory:
-	// what is still in the caches is written in half the time. For smaller slots the search costs more than that.
+	// sweepMin is the size in bytes from which Alloc looks for slots that were just freed before it takes unused
+	// memory: what is still in the caches is written in half the time. For smaller slots the search costs more than
+	// that.
 	sweepMin = 256 << 10
 )
 
@@ -108,8 +109,8 @@ func (a *Arena) Reserve(n int) *tensor.Buffer {
 	return tensor.NewBuffer(a.Bytes(at, n), func(*tensor.Buffer) { a.unref(at - HeaderSize) })
 }
 
-// Claim gives the other side a reserved slot whose data is a tensor's, and returns the offset of the data. It returns false
-// if the data is not that of a reserved slot, or the other side has it already.
+// Claim gives the other side a reserved slot whose data is a tensor's, and returns the offset of the data. It returns
+// false if the data is not that of a reserved slot, or the other side has it already.
 func (a *Arena) Claim(data []byte) (int64, bool) {
 	at := int64(uintptr(unsafe.Pointer(unsafe.SliceData(data))) - uintptr(unsafe.Pointer(unsafe.SliceData(a.mem))))
 	if at < TableSize+HeaderSize || at >= a.size.Load() {
@@ -211,12 +212,15 @@ func (a *Arena) Trim() {
 	}
 }
 
-// Borrow returns n bytes of a slot in use and a buffer that keeps the slot until it is released. It returns false if no slot
-// in use has these bytes.
+// Borrow returns n bytes of a slot in use and a buffer that keeps the slot until it is released. It returns false if
+// no slot in use has these bytes.
 func (a *Arena) Borrow(at, n uint64) ([]byte, *tensor.Buffer, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	i, exact := slices.BinarySearchFunc(a.blocks, at, func(b block, at uint64) int { return cmp.Compare(uint64(b.at), at) })
+	i, exact := slices.BinarySearchFunc(a.blocks, at, func(b block, at uint64) int {
+		return cmp.Compare(uint64(b.at),
+			at)
+	})
 	if exact || i == 0 { // a header, or before the first block
 		return nil, nil, false
 	}

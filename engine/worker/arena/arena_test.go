@@ -18,7 +18,8 @@ func testArena(t testing.TB, size int64) *Arena {
 	return New(m, 64<<10)
 }
 
-// Slots in use never overlap and keep their content, whatever is taken and freed in between; what is free is used again.
+// Slots in use never overlap and keep their content, whatever is taken and freed in between; what is free is used
+// again.
 func TestSlotsInUseDoNotOverlap(t *testing.T) {
 	a := testArena(t, 64<<10)
 	type slot struct {
@@ -76,7 +77,8 @@ func TestArenaBorrow(t *testing.T) {
 		t.Fatal(err)
 	}
 	copy(a.mem[at:], "content")
-	for _, bad := range []struct{ at, n uint64 }{{uint64(at) - 1, 1}, {uint64(at), 5000}, {0, 1}, {1 << 62, 1}, {uint64(at), 1 << 63}, {uint64(at) + 4096, 1}} {
+	for _, bad := range []struct{ at, n uint64 }{{uint64(at) - 1, 1}, {uint64(at), 5000}, {0, 1}, {1 << 62, 1},
+		{uint64(at), 1 << 63}, {uint64(at) + 4096, 1}} {
 		if _, _, ok := a.Borrow(bad.at, bad.n); ok {
 			t.Errorf("Borrow(%d, %d) has something, and the slot is 1000 bytes at %d", bad.at, bad.n, at)
 		}
@@ -145,7 +147,8 @@ func TestArenaReusesWarmMemory(t *testing.T) {
 	}
 }
 
-// Memory that is reserved for an input is nobody else's until it is let go, and the worker's in between if it claims it.
+// Memory that is reserved for an input is nobody else's until it is let go, and the worker's in between if it claims
+// it.
 func TestArenaReserve(t *testing.T) {
 	a := testArena(t, 64<<10)
 	buf := a.Reserve(5000)

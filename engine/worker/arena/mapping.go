@@ -12,7 +12,8 @@ const (
 	HeaderSize = 64
 	// TableSize is the number of bytes before the slots. In the down arena, each is the state of a request.
 	TableSize = 65536
-	// pendingSizeAt is the offset in the up arena of the length of the pending responses, which follow the first header.
+	// pendingSizeAt is the offset in the up arena of the length of the pending responses, which follow the first
+	// header.
 	pendingSizeAt = 8
 )
 
@@ -55,8 +56,8 @@ func (m *Mapping) Free(data int64) { atomic.StoreUint32(m.inUse(data), 0) }
 // LastBegun returns the ticket of the last request in a series whose execution has begun, from the up arena.
 func (m *Mapping) LastBegun() uint64 { return atomic.LoadUint64((*uint64)(unsafe.Pointer(&m.mem[0]))) }
 
-// PendingResponses returns a copy of the responses in a series that the process has not sent yet, from the up arena. It is
-// the body of a RESPONSES frame whose count is not valid.
+// PendingResponses returns a copy of the responses in a series that the process has not sent yet, from the up arena.
+// It is the body of a RESPONSES frame whose count is not valid.
 func (m *Mapping) PendingResponses() []byte {
 	n := atomic.LoadUint32((*uint32)(unsafe.Pointer(&m.mem[pendingSizeAt])))
 	return slices.Clone(m.mem[HeaderSize:][:min(n, TableSize-HeaderSize)])

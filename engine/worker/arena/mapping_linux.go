@@ -19,7 +19,8 @@ func NewMapping(name string, size int64) (*Mapping, error) {
 	}
 	m := &Mapping{file: os.NewFile(uintptr(fd), name)}
 	if err := m.file.Truncate(size); err != nil {
-		return nil, fmt.Errorf("cannot make %d bytes of memory to share with a worker: %w", size, errors.Join(err, m.file.Close()))
+		return nil, fmt.Errorf("cannot make %d bytes of memory to share with a worker: %w", size,
+			errors.Join(err, m.file.Close()))
 	}
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL); err != nil {
 		return nil, fmt.Errorf("cannot seal memory that is shared with a worker: %w", errors.Join(err, m.file.Close()))
@@ -30,8 +31,8 @@ func NewMapping(name string, size int64) (*Mapping, error) {
 	return m, nil
 }
 
-// OpenMapping maps the memory that the server has created and that is descriptor fd of this process. The caller holds one
-// reference.
+// OpenMapping maps the memory that the server has created and that is descriptor fd of this process. The caller holds
+// one reference.
 func OpenMapping(fd int, name string) (*Mapping, error) {
 	unix.CloseOnExec(fd)
 	m := &Mapping{file: os.NewFile(uintptr(fd), name)}

@@ -88,8 +88,8 @@ func tensorRecord(c *cursor, sigs signatures) (*signature, place, error) {
 	return sig, p, nil
 }
 
-// Decoder reads one frame after the other. Data in a frame is copied once for the whole frame, with the first tensor that
-// needs it.
+// Decoder reads one frame after the other. Data in a frame is copied once for the whole frame, with the first tensor
+// that needs it.
 type Decoder struct {
 	theirs *arena.Mapping // the arena that the other side allocates in
 	own    *arena.Arena   // the arena of this side; nil in the process, whose own arena has no data for it
@@ -181,7 +181,8 @@ func (d *Decoder) data(sig *signature, p place) ([]byte, *tensor.Buffer, error) 
 		b, buf, ok = d.own.Borrow(p.at, p.length)
 	}
 	if !ok {
-		return nil, nil, status.Errorf(status.Internal, "tensor '%s' lies at %d (place %d, %d bytes), where there is nothing",
+		return nil, nil, status.Errorf(status.Internal,
+			"tensor '%s' lies at %d (place %d, %d bytes), where there is nothing",
 			sig.name, p.at, p.where, p.length)
 	}
 	return d.checkStrings(sig, b, buf)
@@ -197,7 +198,8 @@ func (d *Decoder) theirBuffer(b []byte, at int64) *tensor.Buffer {
 	})
 }
 
-// checkStrings checks the elements of BYTES on a private copy: the other side could change their lengths after the check.
+// checkStrings checks the elements of BYTES on a private copy: the other side could change their lengths after the
+// check.
 func (d *Decoder) checkStrings(sig *signature, b []byte, buf *tensor.Buffer) ([]byte, *tensor.Buffer, error) {
 	if sig.dt != tensor.Bytes {
 		return b, buf, nil
@@ -303,8 +305,8 @@ func (p *Response) Empty() bool { return p.flags&responseEmpty != 0 }
 // Reschedule reports whether the request is to be scheduled again.
 func (p *Response) Reschedule() bool { return p.flags&responseReschedule != 0 }
 
-// Response turns a record into resp, with those outputs that r wants. An error of the model is resp.Err. The error says what
-// is wrong with the record; resp may have some of the outputs then.
+// Response turns a record into resp, with those outputs that r wants. An error of the model is resp.Err. The error
+// says what is wrong with the record; resp may have some of the outputs then.
 func (d *Decoder) Response(p *Response, r *infer.Request, resp *infer.Response) error {
 	if p.flags&responseError != 0 {
 		resp.Err = status.New(p.code, string(p.text))
@@ -388,8 +390,8 @@ func (d *Decoder) BLSRequest(body []byte) (BLSRequest, error) {
 	}, nil
 }
 
-// Requests reads the body of an EXECUTE in a process. It calls each for every request, in order, which the callee owns; err
-// says what is wrong with it. The returned error is a body that does not decode.
+// Requests reads the body of an EXECUTE in a process. It calls each for every request, in order, which the callee
+// owns; err says what is wrong with it. The returned error is a body that does not decode.
 func (d *Decoder) Requests(body []byte, each func(ticket uint64, state uint32, r *infer.Request, err error)) error {
 	c := cursor{b: body}
 	n := c.u32()

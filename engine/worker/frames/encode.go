@@ -10,8 +10,8 @@ import (
 	"nereid/engine/worker/arena"
 )
 
-// Encoder builds one frame after the other. Small tensor data goes into the frame, behind the records; other data goes into
-// the arena at once.
+// Encoder builds one frame after the other. Small tensor data goes into the frame, behind the records; other data
+// goes into the arena at once.
 type Encoder struct {
 	// Arena is where large tensors and bodies go: the one that this side allocates in.
 	Arena *arena.Arena
@@ -68,7 +68,8 @@ func (e *Encoder) closeRecord(start int) {
 // Bytes appends b to the body as it is.
 func (e *Encoder) Bytes(b []byte) { e.buf = append(e.buf, b...) }
 
-// tensor appends a tensor's record. The data goes into the arena, or is appended by Finish and must not change until then.
+// tensor appends a tensor's record. The data goes into the arena, or is appended by Finish and must not change until
+// then.
 func (e *Encoder) tensor(t *tensor.Tensor) error {
 	if len(t.Name) > math.MaxUint16 || len(t.Shape) > math.MaxUint8 {
 		return status.Errorf(status.InvalidArg,
@@ -150,8 +151,9 @@ func (e *Encoder) Requests(n int) {
 func (e *Encoder) Request(r *infer.Request, ticket uint64, state uint32) error {
 	if len(r.ID) > math.MaxUint16 || len(r.Correlation.Text) > math.MaxUint16 ||
 		len(r.Inputs) > math.MaxUint16 || len(r.Outputs) > math.MaxUint16 {
-		return status.New(status.InvalidArg, "the request has an id, a correlation ID or a number of tensors that is too long "+
-			"for a model in a process of its own")
+		return status.New(status.InvalidArg,
+			"the request has an id, a correlation ID or a number of tensors that is too long "+
+				"for a model in a process of its own")
 	}
 	start := len(e.buf)
 	e.u32(0)

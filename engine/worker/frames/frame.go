@@ -38,8 +38,8 @@ const (
 	// HeaderSize is the size of a frame's header in bytes, MaxPacket that of a packet with header and body.
 	HeaderSize = 16
 	MaxPacket  = 65536
-	// inlineMax is the size in bytes up to which a tensor's data travels in its frame; inlineBudget is how much of a frame
-	// such data may take.
+	// inlineMax is the size in bytes up to which a tensor's data travels in its frame; inlineBudget is how much of a
+	// frame such data may take.
 	inlineMax    = 8192
 	inlineBudget = 49152
 )
@@ -150,8 +150,8 @@ func (c *cursor) u64() uint64 {
 // pad skips to a multiple of 8.
 func (c *cursor) pad() { c.take(-c.at & 7) }
 
-// record returns a cursor over a record, which begins with its size as a u32, and skips it. The record must have at least
-// minSize bytes. Positions in it count from its start.
+// record returns a cursor over a record, which begins with its size as a u32, and skips it. The record must have at
+// least minSize bytes. Positions in it count from its start.
 func (c *cursor) record(minSize int) cursor {
 	start := c.at
 	size := int(c.u32())

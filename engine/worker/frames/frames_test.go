@@ -50,7 +50,8 @@ func sample() *infer.Request {
 	}
 	r.Inputs = []tensor.Tensor{
 		{Name: "A", DataType: tensor.FP32, Shape: []int64{1, 2}, Data: []byte{1, 2, 3, 4, 5, 6, 7, 8}},
-		{Name: "S", DataType: tensor.Bytes, Shape: []int64{2}, Data: tensor.AppendBytesElement(tensor.AppendBytesElement(nil, "x"), "")},
+		{Name: "S", DataType: tensor.Bytes, Shape: []int64{2},
+			Data: tensor.AppendBytesElement(tensor.AppendBytesElement(nil, "x"), "")},
 		{Name: "EMPTY", DataType: tensor.Int64, Shape: []int64{0}},
 		{Name: "LARGE", DataType: tensor.Uint8, Shape: []int64{10000}, Data: make([]byte, 10000)},
 	}
@@ -132,7 +133,8 @@ func TestRequestRoundTrip(t *testing.T) {
 	}
 	for i, want := range r.Inputs {
 		in := got.Inputs[i]
-		if in.Name != want.Name || in.DataType != want.DataType || !slices.Equal(in.Shape, want.Shape) || string(in.Data) != string(want.Data) {
+		if in.Name != want.Name || in.DataType != want.DataType || !slices.Equal(in.Shape,
+			want.Shape) || string(in.Data) != string(want.Data) {
 			t.Errorf("input %d: %+v, want %+v", i, in, want)
 		}
 	}
@@ -148,7 +150,8 @@ func TestResponseRoundTrip(t *testing.T) {
 	}
 	one := &infer.Response{Final: true, Parameters: []infer.Parameter{{Name: "n", Kind: infer.IntParameter, Int: 1}}}
 	one.AddOutput("OUT", tensor.BF16, []int64{2}, []byte{1, 2, 3, 4}, nil)
-	for _, want := range []*infer.Response{one, many, {Final: true}, {Final: true, Err: status.New(status.NotFound, "not there")}} {
+	for _, want := range []*infer.Response{one, many, {Final: true},
+		{Final: true, Err: status.New(status.NotFound, "not there")}} {
 		e := &Encoder{Arena: a}
 		e.Begin()
 		e.Responses(1)
@@ -185,7 +188,8 @@ func TestResponseRoundTrip(t *testing.T) {
 			rec.Empty() != (want.Err == nil && len(want.Outputs) == 0) {
 			t.Errorf("flags %d, %d outputs; want %+v", rec.flags, len(got.Outputs), want)
 		}
-		if want.Err != nil && (got.Err.Error() != want.Err.Error() || status.CodeOf(got.Err) != status.CodeOf(want.Err)) {
+		if want.Err != nil && (got.Err.Error() != want.Err.Error() ||
+			status.CodeOf(got.Err) != status.CodeOf(want.Err)) {
 			t.Errorf("%v, want %v", got.Err, want.Err)
 		}
 		for i := range got.Outputs {
@@ -218,10 +222,14 @@ func TestHostileTensors(t *testing.T) {
 		{"a length that wraps", sig(tensor.Uint8, 8), place{where: inFrame, at: 8, length: math.MaxUint64 - 4}},
 		{"behind the arena", sig(tensor.Uint8, 8), place{where: inUp, at: 1 << 33, length: 8}},
 		{"in the arena's table", sig(tensor.Uint8, 8), place{where: inUp, at: 64, length: 8}},
-		{"between slots", sig(tensor.Uint8, 8), place{where: inUp, at: arena.TableSize + arena.HeaderSize + 1, length: 8}},
-		{"longer than the arena", sig(tensor.Uint8, 8), place{where: inUp, at: arena.TableSize + arena.HeaderSize, length: 1 << 40}},
-		{"a length that wraps in the arena", sig(tensor.Uint8, 8), place{where: inUp, at: arena.TableSize + arena.HeaderSize, length: math.MaxUint64}},
-		{"no slot of the down arena", sig(tensor.Uint8, 8), place{where: inDown, at: arena.TableSize + arena.HeaderSize, length: 8}},
+		{"between slots", sig(tensor.Uint8, 8), place{where: inUp, at: arena.TableSize + arena.HeaderSize + 1,
+			length: 8}},
+		{"longer than the arena", sig(tensor.Uint8, 8), place{where: inUp, at: arena.TableSize + arena.HeaderSize,
+			length: 1 << 40}},
+		{"a length that wraps in the arena", sig(tensor.Uint8, 8),
+			place{where: inUp, at: arena.TableSize + arena.HeaderSize, length: math.MaxUint64}},
+		{"no slot of the down arena", sig(tensor.Uint8, 8), place{where: inDown,
+			at: arena.TableSize + arena.HeaderSize, length: 8}},
 		{"no place", sig(tensor.Uint8, 8), place{where: 9, length: 8}},
 		{"strings that end early", sig(tensor.Bytes, 2), place{where: inFrame, at: 0, length: 8}},
 	} {

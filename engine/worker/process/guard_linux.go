@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// guard is a shell that kills the process groups when the server has ended, for whatever reason. The processes themselves
-// die by the kernel's signal; what they have started does not.
+// guard is a shell that kills the process groups when the server has ended, for whatever reason. The processes
+// themselves die by the kernel's signal; what they have started does not.
 type guard struct {
 	pipe *os.File
 	proc *os.Process

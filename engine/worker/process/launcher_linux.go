@@ -2,8 +2,8 @@ package process
 
 import "runtime"
 
-// run keeps one thread for as long as the launcher lives: the kernel sends a child its parent-death signal when the thread
-// that started it ends.
+// run keeps one thread for as long as the launcher lives: the kernel sends a child its parent-death signal when the
+// thread that started it ends.
 func (l *Launcher) run() {
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	defer close(l.done)

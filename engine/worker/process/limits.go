@@ -12,13 +12,13 @@ import (
 
 // Limits bound what a process takes. For descriptors and memory, each child of the process is counted separately.
 type Limits struct {
-	// Memory is the most private memory in bytes; allocations beyond it fail inside the process. 0: what the machine, or the
-	// server's control group, has. Negative: no limit.
+	// Memory is the most private memory in bytes; allocations beyond it fail inside the process. 0: what the machine,
+	// or the server's control group, has. Negative: no limit.
 	Memory int64
 	// Files is the most descriptors. 0: as the server's.
 	Files uint64
-	// Processes is the most processes and threads of the server's user. 0: as the server's. The kernel does not apply it
-	// to root.
+	// Processes is the most processes and threads of the server's user. 0: as the server's. The kernel does not apply
+	// it to root.
 	Processes uint64
 	// Execute is the longest that an execution may take before the process is killed. 0: there is no limit.
 	Execute time.Duration

@@ -22,8 +22,8 @@ func availableMemory() int64 {
 	return most
 }
 
-// oomKills returns how many processes of the server's control group, or of the machine, the kernel has killed because it
-// was out of memory.
+// oomKills returns how many processes of the server's control group, or of the machine, the kernel has killed because
+// it was out of memory.
 func oomKills() int64 {
 	files := cgroup.Own("memory").Files("memory.oom_control", "memory.events")
 	for _, file := range append(files, "/proc/vmstat") {
@@ -42,8 +42,8 @@ func oomKills() int64 {
 	return 0
 }
 
-// preferOOMKill makes the kernel kill this process before the server when it is out of memory. Not every container permits
-// that; then the kernel kills the larger one.
+// preferOOMKill makes the kernel kill this process before the server when it is out of memory. Not every container
+// permits that; then the kernel kills the larger one.
 func preferOOMKill(pid int) {
 	own := 0
 	if b, err := os.ReadFile("/proc/self/oom_score_adj"); err == nil {
@@ -54,6 +54,6 @@ func preferOOMKill(pid int) {
 	_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte(strconv.Itoa(oomScore(own))), 0)
 }
 
-// oomScore returns the score of a process of a server with this score. Kubernetes gives up to 1000 to containers without
-// guarantees.
+// oomScore returns the score of a process of a server with this score. Kubernetes gives up to 1000 to containers
+// without guarantees.
 func oomScore(server int) int { return min(max(600, server+200), 1000) }

@@ -2,8 +2,9 @@ package process
 
 import "sync"
 
-// oomAccount decides which of the processes that ended by SIGKILL were killed because the system was out of memory. The
-// kernel counts such kills but does not say which processes they were, so each kill explains the end of one process only.
+// oomAccount decides which of the processes that ended by SIGKILL were killed because the system was out of memory.
+// The kernel counts such kills but does not say which processes they were, so each kill explains the end of one
+// process only.
 type oomAccount struct {
 	count func() int64 // the kernel's count
 

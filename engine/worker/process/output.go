@@ -21,8 +21,8 @@ const (
 	tailLines = 20
 )
 
-// Output logs what a process writes to stdout and stderr, at a limited rate, and keeps the last lines. Safe for concurrent
-// use.
+// Output logs what a process writes to stdout and stderr, at a limited rate, and keeps the last lines. Safe for
+// concurrent use.
 type Output struct {
 	log *slog.Logger
 

@@ -63,8 +63,8 @@ func (l *Launcher) Start(s Spec) (_ *Process, err error) {
 	return p, nil
 }
 
-// open makes the pipes, the socket and the memory, and returns the child's ends in the order of their descriptors, without
-// the memory.
+// open makes the pipes, the socket and the memory, and returns the child's ends in the order of their descriptors,
+// without the memory.
 func (p *Process) open(size int64) (theirs []*os.File, err error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -92,8 +92,8 @@ func (p *Process) open(size int64) (theirs []*os.File, err error) {
 	return theirs, err
 }
 
-// startProcess is os.StartProcess with retries while the program's file is open for writing. A file that was just unpacked
-// is open for a moment in every child that another thread has forked but that has not called exec yet.
+// startProcess is os.StartProcess with retries while the program's file is open for writing. A file that was just
+// unpacked is open for a moment in every child that another thread has forked but that has not called exec yet.
 func startProcess(path string, argv []string, attr *os.ProcAttr) (p *os.Process, err error) {
 	for wait := time.Millisecond; ; wait *= 2 {
 		if p, err = os.StartProcess(path, argv, attr); !errors.Is(err, unix.ETXTBSY) || wait > time.Second {
@@ -195,7 +195,8 @@ func (p *Process) describeEnd(state *os.ProcessState) string {
 		had = fmt.Sprintf(", when it had %d MiB", usage.Maxrss>>10)
 	}
 	return text + ": out of memory: the kernel ended it" + had +
-		"; give the machine or its container more, or bound what the model takes by its parameter MEMORY_LIMIT_BYTE_SIZE"
+		"; give the machine or its container more, or bound what the model takes by its parameter " +
+		"MEMORY_LIMIT_BYTE_SIZE"
 }
 
 // HangUp makes reads of the socket end on both sides.

@@ -2,10 +2,11 @@ package process
 
 import "time"
 
-// Restarts decides when a process that has ended is started again. The first restart is at once. If that process ends too,
-// the next one waits for secondWait, and each further end in a row doubles the wait, up to longestWait. A process that has
-// done its work, or has lived for healthyAfter, begins a new row: a request that crashes its process each time must not
-// take the model from other clients for ever longer. The zero value is ready to use; it is not safe for concurrent use.
+// Restarts decides when a process that has ended is started again. The first restart is at once. If that process ends
+// too, the next one waits for secondWait, and each further end in a row doubles the wait, up to longestWait. A
+// process that has done its work, or has lived for healthyAfter, begins a new row: a request that crashes its process
+// each time must not take the model from other clients for ever longer. The zero value is ready to use; it is not
+// safe for concurrent use.
 type Restarts struct {
 	ends int
 	wait time.Duration

@@ -15,8 +15,8 @@ import (
 // Group is a control group with a bound of its memory; its path is the folder. Linux only.
 type Group string
 
-// NewGroup makes a control group with so many bytes, in that of this process or one further out, for name. Errors: what the
-// machine does not allow; it takes root's rights or a delegated group.
+// NewGroup makes a control group with so many bytes, in that of this process or one further out, for name. Errors:
+// what the machine does not allow; it takes root's rights or a delegated group.
 func NewGroup(name string, most int64) (Group, error) {
 	var errs []error
 	// One with processes of its own gives no memory to groups in it; those further out may.
@@ -28,7 +28,8 @@ func NewGroup(name string, most int64) (Group, error) {
 		}
 		errs = append(errs, err)
 	}
-	return "", fmt.Errorf("no control group with a bound of its memory can be made, which takes root's rights or a delegated group: %w", errors.Join(errs...))
+	return "", fmt.Errorf("no control group with a bound of its memory can be made, which takes root's rights or a "+
+		"delegated group: %w", errors.Join(errs...))
 }
 
 func (g Group) limit(file string, most int64) error {

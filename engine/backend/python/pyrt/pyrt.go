@@ -12,8 +12,8 @@ var Files embed.FS
 // Main is the module to run; it speaks the protocol of engine/worker on descriptors 3, 4 and 5.
 const Main = "nereid_worker.py"
 
-// Backends are the python-based backends that come with us, as <name>/model.py below BackendsFolder: what runs the files of
-// a framework by its Python package. Their modules import those of Files.
+// Backends are the python-based backends that come with us, as <name>/model.py below BackendsFolder: what runs the
+// files of a framework by its Python package. Their modules import those of Files.
 //
 //go:embed backends/*/model.py
 var Backends embed.FS

@@ -11,7 +11,8 @@ import (
 	"nereid/engine/backend/python/pyrt"
 )
 
-// interpreter returns a Python with numpy. Without one it skips, or fails where everything must run (NEREID_TEST_FULL=1).
+// interpreter returns a Python with numpy. Without one it skips, or fails where everything must run
+// (NEREID_TEST_FULL=1).
 func interpreter(t *testing.T) string {
 	t.Helper()
 	venv := os.Getenv("NEREID_VENV")
@@ -51,7 +52,8 @@ func TestModule(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			out, err := exec.Command(python, "-B", filepath.Join("testdata", "pb_utils_test.py"), c.class).CombinedOutput()
+			out, err := exec.Command(python, "-B", filepath.Join("testdata", "pb_utils_test.py"),
+				c.class).CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}

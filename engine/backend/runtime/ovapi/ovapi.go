@@ -199,7 +199,8 @@ func (m *Model) Compile(device string, properties []Property) (*Compiled, error)
 		defer C.free(unsafe.Pointer(values[i]))
 	}
 	c := &Compiled{l: m.l}
-	if err := check(C.nrd_ov_compile(m.l.core, m.c, name, &keys[0], &values[0], C.size_t(len(properties)), &c.c)); err != nil {
+	if err := check(C.nrd_ov_compile(m.l.core, m.c, name, &keys[0], &values[0], C.size_t(len(properties)),
+		&c.c)); err != nil {
 		return nil, err
 	}
 	return c, nil

@@ -101,7 +101,8 @@ const inPlace = 16 << 10
 // and must stay until the run is over.
 func (r *Runner) Put(i int, shape []int64, parts [][]byte) error {
 	if len(shape) > C.NRD_OV_MAX_RANK {
-		return status.Errorf(status.InvalidArg, "%d dimensions; at most %d are supported", len(shape), C.NRD_OV_MAX_RANK)
+		return status.Errorf(status.InvalidArg, "%d dimensions; at most %d are supported", len(shape),
+			C.NRD_OV_MAX_RANK)
 	}
 	count, err := tensor.Elements(shape)
 	if err != nil {
@@ -151,7 +152,8 @@ func (r *Runner) putStrings(p port, dims []C.int64_t, count int64, parts [][]byt
 	for _, b := range parts {
 		for _, text := range tensor.BytesElements(b) {
 			if bytes.IndexByte(text, 0) >= 0 {
-				return status.New(status.InvalidArg, "a text has a zero byte, which OpenVINO's C interface does not take; send such data as UINT8")
+				return status.New(status.InvalidArg,
+					"a text has a zero byte, which OpenVINO's C interface does not take; send such data as UINT8")
 			}
 			list = append(list, C.CString(string(text)))
 		}
@@ -160,7 +162,8 @@ func (r *Runner) putStrings(p port, dims []C.int64_t, count int64, parts [][]byt
 		return status.Errorf(status.InvalidArg, "%d texts, and the shape has %d", len(list), count)
 	}
 	texts := append(list, nil) //nolint:gocritic // list keeps what is to be freed
-	return check(C.nrd_ov_put_strings(r.request, p.c, unsafe.SliceData(dims), C.int(len(dims)), &texts[0], C.size_t(count)))
+	return check(C.nrd_ov_put_strings(r.request, p.c, unsafe.SliceData(dims), C.int(len(dims)), &texts[0],
+		C.size_t(count)))
 }
 
 // Reset lets go of what the last run used and gave.

@@ -13,9 +13,11 @@ type types struct {
 	dt   map[uint32]tensor.DataType
 }
 
-// The order of element types in ov_element_type_e has stayed; some have come between these two runs, and before and after.
+// The order of element types in ov_element_type_e has stayed; some have come between these two runs, and before and
+// after.
 var (
-	first  = []tensor.DataType{tensor.Bool, tensor.BF16, tensor.FP16, tensor.FP32, tensor.FP64, tensor.Invalid, tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64}
+	first = []tensor.DataType{tensor.Bool, tensor.BF16, tensor.FP16, tensor.FP32, tensor.FP64, tensor.Invalid,
+		tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64}
 	second = []tensor.DataType{tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64}
 )
 

@@ -16,14 +16,18 @@ func TestTypesBySize(t *testing.T) {
 	}{
 		{
 			name: "2022", sizes: []uint64{0, 0, 8, 16, 16, 32, 64, 4, 8, 16, 32, 64, 1, 4, 8, 16, 32, 64},
-			want: map[tensor.DataType]uint32{tensor.Bool: 2, tensor.BF16: 3, tensor.FP32: 5, tensor.Int8: 8, tensor.Int64: 11, tensor.Uint8: 14, tensor.Uint64: 17},
+			want: map[tensor.DataType]uint32{tensor.Bool: 2, tensor.BF16: 3, tensor.FP32: 5, tensor.Int8: 8,
+				tensor.Int64: 11, tensor.Uint8: 14, tensor.Uint64: 17},
 		},
 		{
-			name: "2024, with U2, U3, U6, texts", sizes: []uint64{0, 0, 8, 16, 16, 32, 64, 4, 8, 16, 32, 64, 1, 2, 3, 4, 6, 8, 16, 32, 64, 4, 8, 8, 256, 4},
-			want: map[tensor.DataType]uint32{tensor.FP16: 4, tensor.Int32: 10, tensor.Uint8: 17, tensor.Uint16: 18, tensor.Bytes: 24},
+			name: "2024, with U2, U3, U6, texts", sizes: []uint64{0, 0, 8, 16, 16, 32, 64, 4, 8, 16, 32, 64, 1, 2, 3,
+				4, 6, 8, 16, 32, 64, 4, 8, 8, 256, 4},
+			want: map[tensor.DataType]uint32{tensor.FP16: 4, tensor.Int32: 10, tensor.Uint8: 17, tensor.Uint16: 18,
+				tensor.Bytes: 24},
 		},
 		{
-			name: "without UNDEFINED", sizes: []uint64{0, 8, 16, 16, 32, 64, 4, 8, 16, 32, 64, 1, 2, 3, 4, 6, 8, 16, 32, 64, 4, 8, 8, 256},
+			name: "without UNDEFINED", sizes: []uint64{0, 8, 16, 16, 32, 64, 4, 8, 16, 32, 64, 1, 2, 3, 4, 6, 8, 16,
+				32, 64, 4, 8, 8, 256},
 			want: map[tensor.DataType]uint32{tensor.Bool: 1, tensor.Int8: 7, tensor.Uint32: 18, tensor.Bytes: 23},
 		},
 		{name: "something else", sizes: []uint64{0, 8, 16, 32}, fails: true},

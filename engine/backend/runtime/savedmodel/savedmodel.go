@@ -60,7 +60,8 @@ func Read(folder string) (*Model, error) {
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			if _, terr := os.Stat(filepath.Join(folder, FileName+"txt")); terr == nil {
-				return nil, fmt.Errorf("%s has a %stxt, which is not read; save the model again, in the binary form: %w", folder, FileName, err)
+				return nil, fmt.Errorf("%s has a %stxt, which is not read; save the model again, in the binary "+
+					"form: %w", folder, FileName, err)
 			}
 		}
 		return nil, err
@@ -77,8 +78,8 @@ func Read(folder string) (*Model, error) {
 	return m, nil
 }
 
-// Parse reads a SavedModel of size bytes; graphs are skipped, not read. Format: saved_model.proto and meta_graph.proto of
-// TensorFlow.
+// Parse reads a SavedModel of size bytes; graphs are skipped, not read. Format: saved_model.proto and
+// meta_graph.proto of TensorFlow.
 func Parse(r io.ReaderAt, size int64) (*Model, error) {
 	m := &Model{}
 	err := fields(r, 0, size, func(num protowire.Number, at, n int64) error {
@@ -290,9 +291,11 @@ func (m *Model) Choose(tag, name string) (Choice, error) {
 	if s, ok := g.Signatures[chosen]; ok {
 		return Choice{g.Tags, chosen, s}, nil
 	}
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(g.Signatures)), func(n string) bool { return n == initSignature || n == trainSignature })
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(g.Signatures)),
+		func(n string) bool { return n == initSignature || n == trainSignature })
 	if name == "" && len(names) > 0 {
 		return Choice{g.Tags, names[0], g.Signatures[names[0]]}, nil
 	}
-	return Choice{}, fmt.Errorf("expected '%s' signature, the SavedModel has %s; name one in the parameter TF_SIGNATURE_DEF", chosen, cmp.Or(strings.Join(names, ", "), "none"))
+	return Choice{}, fmt.Errorf("expected '%s' signature, the SavedModel has %s; name one in the parameter "+
+		"TF_SIGNATURE_DEF", chosen, cmp.Or(strings.Join(names, ", "), "none"))
 }

@@ -52,7 +52,8 @@ func TestRead(t *testing.T) {
 			{Name: "OUTPUT1", Node: "PartitionedCall:1", Type: 1, Dims: []int64{-1, 16}},
 		},
 	}
-	if err != nil || c.Name != "serving_default" || !reflect.DeepEqual(c.Tags, []string{"serve"}) || !reflect.DeepEqual(c.Signature, want) {
+	if err != nil || c.Name != "serving_default" || !reflect.DeepEqual(c.Tags,
+		[]string{"serve"}) || !reflect.DeepEqual(c.Signature, want) {
 		t.Errorf("Choose = %+v, %v; want %+v of serve", c, err, want)
 	}
 }
@@ -65,13 +66,15 @@ func TestReadWhatIsNotThere(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, "saved_model.pbtxt"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := savedmodel.Read(folder); err == nil || !strings.Contains(err.Error(), "saved_model.pbtxt, which is not read") {
+	if _, err := savedmodel.Read(folder); err == nil || !strings.Contains(err.Error(),
+		"saved_model.pbtxt, which is not read") {
 		t.Errorf("Read = %v; want what to do about the text form", err)
 	}
 }
 
 func TestChoose(t *testing.T) {
-	file := field(field(number(nil, 1, 1), 2, graph("serve", "__saved_model_init_op", "other", "also")...), 2, graph("gpu", "serving_default")...)
+	file := field(field(number(nil, 1, 1), 2, graph("serve", "__saved_model_init_op", "other", "also")...), 2,
+		graph("gpu", "serving_default")...)
 	m, err := savedmodel.Parse(bytes.NewReader(file), int64(len(file)))
 	if err != nil {
 		t.Fatal(err)
@@ -80,8 +83,10 @@ func TestChoose(t *testing.T) {
 		{name: "D064 TF_GRAPH_TAG", tag: "gpu", want: "serving_default"},
 		{name: "D064 TF_SIGNATURE_DEF", signature: "other", want: "other"},
 		{name: "no serving_default: the first by name, and none of TensorFlow's own", want: "also"},
-		{name: "no such tag", tag: "tpu", err: "expected 'tpu' tag, the SavedModel has serve, gpu; name one in the parameter TF_GRAPH_TAG"},
-		{name: "no such signature", signature: "nothing", err: "expected 'nothing' signature, the SavedModel has also, other; name one"},
+		{name: "no such tag", tag: "tpu",
+			err: "expected 'tpu' tag, the SavedModel has serve, gpu; name one in the parameter TF_GRAPH_TAG"},
+		{name: "no such signature", signature: "nothing",
+			err: "expected 'nothing' signature, the SavedModel has also, other; name one"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := m.Choose(tt.tag, tt.signature)
@@ -111,7 +116,8 @@ func TestParseRefuses(t *testing.T) {
 		{"a tag that ends early", []byte{0xff}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if m, err := savedmodel.Parse(bytes.NewReader(tt.in), int64(len(tt.in))); !errors.Is(err, savedmodel.ErrFormat) {
+			if m, err := savedmodel.Parse(bytes.NewReader(tt.in), int64(len(tt.in))); !errors.Is(err,
+				savedmodel.ErrFormat) {
 				t.Errorf("Parse = %+v, %v; want ErrFormat", m, err)
 			}
 		})

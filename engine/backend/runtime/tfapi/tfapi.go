@@ -59,7 +59,8 @@ var process struct {
 	path, version string
 }
 
-// Open opens TensorFlow's library and returns its version. It stays; Open of another path fails. Safe for concurrent use.
+// Open opens TensorFlow's library and returns its version. It stays; Open of another path fails. Safe for concurrent
+// use.
 func Open(path string) (version string, err error) {
 	process.Lock()
 	defer process.Unlock()
@@ -101,7 +102,8 @@ func LoadSavedModel(folder string, tags []string, config []byte) (*Session, erro
 	}
 	s := &Session{}
 	var code C.int
-	err := check(C.nrd_tf_saved_model(dir, &list[0], C.int(len(tags)), bytes(config), C.size_t(len(config)), &s.graph, &s.session, &code), code)
+	err := check(C.nrd_tf_saved_model(dir, &list[0], C.int(len(tags)), bytes(config), C.size_t(len(config)), &s.graph,
+		&s.session, &code), code)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +114,8 @@ func LoadSavedModel(folder string, tags []string, config []byte) (*Session, erro
 func LoadGraph(def, config []byte) (*Session, error) {
 	s := &Session{}
 	var code C.int
-	err := check(C.nrd_tf_graph(bytes(def), C.size_t(len(def)), bytes(config), C.size_t(len(config)), &s.graph, &s.session, &code), code)
+	err := check(C.nrd_tf_graph(bytes(def), C.size_t(len(def)), bytes(config), C.size_t(len(config)), &s.graph,
+		&s.session, &code), code)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +190,8 @@ type Runner struct {
 
 // NewRunner prepares runs with these tensors of the graph. Errors: ErrNoNode, with the name.
 func (s *Session) NewRunner(inputs, outputs []string) (*Runner, error) {
-	r := &Runner{session: s, values: make([]unsafe.Pointer, len(inputs)), results: make([]unsafe.Pointer, len(outputs)+1), outputs: make([]C.nrd_tf_output, len(outputs)+1)}
+	r := &Runner{session: s, values: make([]unsafe.Pointer, len(inputs)),
+		results: make([]unsafe.Pointer, len(outputs)+1), outputs: make([]C.nrd_tf_output, len(outputs)+1)}
 	for _, name := range inputs {
 		port, typ, err := s.find(name)
 		if err != nil {
@@ -210,7 +214,8 @@ func (s *Session) NewRunner(inputs, outputs []string) (*Runner, error) {
 func (r *Runner) Put(i int, shape []int64, parts [][]byte) error {
 	r.drop(i)
 	if len(shape) > C.NRD_TF_MAX_RANK {
-		return status.Errorf(status.InvalidArg, "%d dimensions; at most %d are supported", len(shape), C.NRD_TF_MAX_RANK)
+		return status.Errorf(status.InvalidArg, "%d dimensions; at most %d are supported", len(shape),
+			C.NRD_TF_MAX_RANK)
 	}
 	count, err := tensor.Elements(shape)
 	if err != nil {
@@ -298,7 +303,8 @@ func (r *Runner) Run(want []int) error {
 		}
 	}
 	var code C.int
-	return check(C.nrd_tf_run(r.session.session, unsafe.SliceData(r.ports), unsafe.SliceData(r.taken), C.int(len(r.taken)),
+	return check(C.nrd_tf_run(r.session.session, unsafe.SliceData(r.ports), unsafe.SliceData(r.taken),
+		C.int(len(r.taken)),
 		unsafe.SliceData(r.wanted), &r.results[0], &r.outputs[0], C.int(len(want)), &code), code)
 }
 
@@ -307,7 +313,8 @@ func (r *Runner) Run(want []int) error {
 func (r *Runner) Output(k int) (dt tensor.DataType, shape []int64, data []byte, size int, err error) {
 	o := &r.outputs[k]
 	if dt = DataType(int(o._type)); dt == tensor.Invalid {
-		return dt, nil, nil, 0, status.Errorf(status.Unsupported, "it is %s, which cannot be sent", TypeName(int(o._type)))
+		return dt, nil, nil, 0, status.Errorf(status.Unsupported, "it is %s, which cannot be sent",
+			TypeName(int(o._type)))
 	}
 	shape = unsafe.Slice((*int64)(&o.shape[0]), int(o.rank))
 	if o.data != nil {

@@ -62,8 +62,8 @@ if x[0] == 1:
 	}
 }
 
-// A circle of three: the calls wait for what is executed, and one of them for what waits itself. Whichever is broken off, all
-// come to an end.
+// A circle of three: the calls wait for what is executed, and one of them for what waits itself. Whichever is broken
+// off, all come to an end.
 func TestThreeModelsThatWaitForEachOther(t *testing.T) {
 	folder := t.TempDir()
 	caller := func(begins, waits, next string) string {
@@ -96,7 +96,8 @@ if x[0] < 9:
 	t.Run("D9 a circle of three models is broken off", func(t *testing.T) {
 		for range 2 {
 			// One of them by the circle; the other may call a model by then that waits for it.
-			if a := <-answers; a.err == nil || !strings.Contains(a.err.Error(), "wait for each other") && !strings.Contains(a.err.Error(), "would wait for itself") {
+			if a := <-answers; a.err == nil || !strings.Contains(a.err.Error(),
+				"wait for each other") && !strings.Contains(a.err.Error(), "would wait for itself") {
 				t.Errorf("%v, %v; want an error that tells of the circle", a.floats("OUT"), a.err)
 			}
 		}
@@ -108,8 +109,8 @@ if x[0] < 9:
 	}
 }
 
-// A call of a model is not executed behind requests that wait for its answer, where another instance is free: requests that
-// are given to a process together (see TestSeries) hold no more than they would one by one.
+// A call of a model is not executed behind requests that wait for its answer, where another instance is free:
+// requests that are given to a process together (see TestSeries) hold no more than they would one by one.
 func TestCallsBesideSeries(t *testing.T) {
 	call := func(model string) string {
 		return code(`
@@ -124,8 +125,8 @@ if x[0] == 1:
 		"a/config.pbtxt": config("instance_group [ { count: 2 } ]"), "a/1/model.py": call("b"),
 		"b/config.pbtxt": config(""), "b/1/model.py": call("a"),
 	}).ready()
-	// One request at a time holds an instance of a while it waits for b, and one b's while it waits for a: a's other instance
-	// serves that. The many others make a's queue long.
+	// One request at a time holds an instance of a while it waits for b, and one b's while it waits for a: a's other
+	// instance serves that. The many others make a's queue long.
 	var wg sync.WaitGroup
 	for _, client := range []struct {
 		model string
@@ -164,7 +165,8 @@ if x[0] > 0:
 ensemble_scheduling { step [ { model_name: "m" model_version: -1 input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" } } ] }`,
 	}).ready()
 	t.Run("D9 a model that calls itself through an ensemble", func(t *testing.T) {
-		if a := r.one(request("m", map[string][]float32{"IN": {1}})); a.err == nil || !strings.Contains(a.err.Error(), "would wait for itself") {
+		if a := r.one(request("m", map[string][]float32{"IN": {1}})); a.err == nil || !strings.Contains(a.err.Error(),
+			"would wait for itself") {
 			t.Errorf("%v, %v; want an error", a.floats("OUT"), a.err)
 		}
 	})

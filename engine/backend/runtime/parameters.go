@@ -16,12 +16,15 @@ var _ backend.ParameterValidator = (*Backend)(nil)
 // known are the parameters of the frameworks' models; those that bound a worker are known too.
 var known = map[string][]string{
 	modelconfig.BackendTensorFlow: {
-		"MAX_SESSION_SHARE_COUNT", "TF_GRAPH_TAG", "TF_INIT_OPS_FILE", "TF_NUM_INTER_THREADS", "TF_NUM_INTRA_THREADS", "TF_SIGNATURE_DEF",
+		"MAX_SESSION_SHARE_COUNT", "TF_GRAPH_TAG", "TF_INIT_OPS_FILE", "TF_NUM_INTER_THREADS", "TF_NUM_INTRA_THREADS",
+		"TF_SIGNATURE_DEF",
 		"TF_USE_PER_SESSION_THREADS",
 	},
 	modelconfig.BackendOpenVINO: {
-		"COMPILATION_NUM_THREADS", "CPU_EXTENSION_PATH", "CPU_THREADS_NUM", "CPU_THROUGHPUT_STREAMS", "ENABLE_BATCH_PADDING", "ENFORCE_BF16",
-		"HINT_BF16", "INFERENCE_NUM_THREADS", "NUM_STREAMS", "PERFORMANCE_HINT", "RESHAPE_IO_LAYERS", "SKIP_OV_DYNAMIC_BATCHSIZE", "TARGET_DEVICE",
+		"COMPILATION_NUM_THREADS", "CPU_EXTENSION_PATH", "CPU_THREADS_NUM", "CPU_THROUGHPUT_STREAMS",
+		"ENABLE_BATCH_PADDING", "ENFORCE_BF16",
+		"HINT_BF16", "INFERENCE_NUM_THREADS", "NUM_STREAMS", "PERFORMANCE_HINT", "RESHAPE_IO_LAYERS",
+		"SKIP_OV_DYNAMIC_BATCHSIZE", "TARGET_DEVICE",
 	},
 }
 
@@ -36,7 +39,8 @@ func (b *Backend) ValidateParameters(cfg *inferencepb.ModelConfig) (all []backen
 		switch {
 		case bounds:
 		case !slices.Contains(known[b.f.name], name):
-			all = append(all, backend.ParameterRemark{Name: name, Text: "the " + b.f.name + " backend has no such parameter", Known: known[b.f.name]})
+			all = append(all, backend.ParameterRemark{Name: name,
+				Text: "the " + b.f.name + " backend has no such parameter", Known: known[b.f.name]})
 		case b.f.name == modelconfig.BackendTensorFlow:
 			_, err = sessionConfig(alone, nil)
 		default:
