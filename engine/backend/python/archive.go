@@ -17,8 +17,8 @@ import (
 	"nereid/engine/status"
 )
 
-// archiveMost bounds what an archive may unpack to.
-const archiveMost = 64 << 30
+// maxArchive is how many bytes an archive may unpack to.
+const maxArchive = 64 << 30
 
 // unpackArchive unpacks a tar archive, as it is or packed by gzip, bzip2 or zstd, into a new folder. Nothing is written
 // outside of it: every path goes through os.Root. Errors: InvalidArg for an archive that is damaged or leads outside.
@@ -41,7 +41,7 @@ func unpackArchive(archive, folder string) error {
 		return err
 	}
 	defer root.Close() // a folder
-	left := int64(archiveMost)
+	left := int64(maxArchive)
 	for t := tar.NewReader(r); ; {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
@@ -51,7 +51,7 @@ func unpackArchive(archive, folder string) error {
 			return damaged(archive, err)
 		}
 		if left -= h.Size; left < 0 {
-			return status.Errorf(status.InvalidArg, "%s unpacks to more than %d bytes", archive, int64(archiveMost))
+			return status.Errorf(status.InvalidArg, "%s unpacks to more than %d bytes", archive, int64(maxArchive))
 		}
 		if err := unpackEntry(root, h, t); err != nil {
 			return damaged(archive, fmt.Errorf("%s: %w", h.Name, err))

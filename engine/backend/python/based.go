@@ -18,7 +18,7 @@ import (
 type based struct {
 	*Backend
 	name string
-	file string // "": one of ours
+	file string // "": one of the server's
 }
 
 var (
@@ -56,7 +56,7 @@ func (b *Backend) Based(directory string) ([]backend.Backend, error) {
 	return all, nil
 }
 
-// path returns the backend's file; ours are unpacked first.
+// path returns the backend's file. The server's own ones are unpacked first.
 func (b *based) path() (string, error) {
 	if b.file != "" {
 		return b.file, nil

@@ -72,7 +72,7 @@ func (c *caller) Infer(ctx context.Context, r *infer.Request) error {
 	return c.host.Infer(ctx, r)
 }
 
-// Metric changes a metric. What is wrong with a change the module has said where it was made.
+// Metric changes a metric. Errors are ignored: the Python module has reported them to the model.
 func (c *caller) Metric(n uint64, op uint32, v float64) {
 	c.mu.Lock()
 	m := c.values[n]

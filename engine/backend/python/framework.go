@@ -101,7 +101,7 @@ func InstallFramework(ctx context.Context, folder, interpreter string, f Framewo
 	return nil
 }
 
-// missing adds to an error that a framework's module is not there what to do about it.
+// missing adds to the error of a missing framework how to install it.
 func (m *model) missing(err error) error {
 	f, ok := FindFramework(m.platform)
 	if !ok || !strings.Contains(err.Error(), fmt.Sprintf("No module named '%s'", f.Module)) {

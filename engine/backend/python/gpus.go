@@ -60,7 +60,8 @@ func (b *Backend) UsesGPUs() bool { return true }
 // UsesGPUs is true for backends of the backend directory, and for the server's own unless their packages are for CPUs.
 func (b *based) UsesGPUs() bool { return b.file != "" || b.name == "pytorch" }
 
-// deviceVars is what the process of an instance is told of GPUs beside what the server knows; nil: nothing.
+// deviceVars returns the variables with which the process of an instance sees its GPUs; nil: it sees those of the
+// server.
 func (m *model) deviceVars(p backend.Placement) []string {
 	if m.visible != seesOwn {
 		return nil
@@ -71,7 +72,7 @@ func (m *model) deviceVars(p backend.Placement) []string {
 	return []string{visibleDevices + "=" + device.CUDAName(p.Device)}
 }
 
-// deviceID is what the model hears as model_instance_device_id.
+// deviceID returns the argument model_instance_device_id of initialize.
 func (m *model) deviceID(p backend.Placement) string {
 	if m.visible == seesOwn {
 		return "0"

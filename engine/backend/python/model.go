@@ -22,7 +22,7 @@ import (
 	"nereid/engine/worker/process"
 )
 
-// jsonText is JSON that is taken over as it is.
+// jsonText is JSON that is embedded as it is.
 type jsonText = json.RawMessage
 
 func versionText(n int64) string { return strconv.FormatInt(n, 10) }
@@ -40,7 +40,7 @@ type model struct {
 	env      environment
 	outputs  map[string]tensor.DataType
 
-	asks atomic.Bool // the model's class has is_ready
+	hasReady atomic.Bool // the model's class has is_ready
 
 	isolation.Supervisors
 }
@@ -53,7 +53,7 @@ var (
 	_ backend.Readiness       = (*model)(nil)
 )
 
-// stamp tells the file, as it is now, and the environment.
+// stamp changes when the model's file or its environment does.
 func (m *model) stamp() string {
 	info, err := os.Stat(m.file)
 	if err != nil {
@@ -79,7 +79,7 @@ func (m *model) spawn(ctx context.Context, name string, keep affinity.Policy, c 
 func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
 	c := newCaller(m.spec.Host, m.b.o.Metrics)
 	var first *worker.Worker
-	if m.deviceVars(p) == nil && !p.Affinity.Restricts() { // which hold from a process's start on
+	if m.deviceVars(p) == nil && !p.Affinity.Restricts() { // both are set when a process starts
 		if done := m.b.claim(m.spec.VersionFolder, m.stamp()); done != nil {
 			first, c = done.w, done.caller
 			first.Configure(p.Name, m.spec.Config.GetModelTransactionPolicy().GetDecoupled(), m.outputs)
@@ -108,7 +108,7 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 
 // launch starts and initializes a process for an instance.
 func (m *model) launch(ctx context.Context, p backend.Placement, c *caller) (*worker.Worker, error) {
-	c.reset() // what the last process had is gone
+	c.reset() // the metrics of the last process are gone
 	w, err := m.spawn(ctx, p.Name, p.Affinity, c, m.deviceVars(p))
 	if err != nil {
 		return nil, err
@@ -147,14 +147,14 @@ func (m *model) initialize(ctx context.Context, w *worker.Worker, p backend.Plac
 	if err != nil {
 		return m.missing(err)
 	}
-	m.asks.Store(has.IsReady)
+	m.hasReady.Store(has.IsReady)
 	return nil
 }
 
 // Ready asks the model's is_ready, if it has one, of each instance until one says yes. An instance that executes is
 // ready.
 func (m *model) Ready(ctx context.Context) error {
-	if !m.asks.Load() {
+	if !m.hasReady.Load() {
 		return nil
 	}
 	err := status.Errorf(status.Unavailable, "model '%s' has no instance", m.spec.ModelName)
@@ -191,10 +191,10 @@ func (m *model) Traits() backend.Traits {
 	return backend.Traits{OwnProcess: true, WaitsInline: true}
 }
 
-// Close has nothing left to give back: the instances were all.
+// Close does nothing: a model has no resources beside its instances.
 func (m *model) Close() error { return nil }
 
-// instance is one process, again and again.
+// instance is one process, which is started again when it ends.
 type instance struct {
 	*worker.Supervisor
 	name string
@@ -204,21 +204,21 @@ type instance struct {
 
 var _ backend.Series = (*instance)(nil)
 
-// Execute runs a batch. An exception has Triton's words around it.
+// Execute runs a batch. The error of an exception has Triton's text before it.
 func (i *instance) Execute(ctx context.Context, b *infer.Batch) error {
-	return i.words(i.Supervisor.Execute(ctx, b))
+	return i.withPrefix(i.Supervisor.Execute(ctx, b))
 }
 
-// ExecuteSeries implements backend.Series. The words around exceptions are put there by the process, for each request.
+// ExecuteSeries implements backend.Series. The process adds Triton's text to the exception of a single request.
 func (i *instance) ExecuteSeries(ctx context.Context, batches []*infer.Batch, errs []error) {
 	i.Supervisor.ExecuteSeries(ctx, batches, errs)
 	for n, err := range errs {
-		errs[n] = i.words(err)
+		errs[n] = i.withPrefix(err)
 	}
 }
 
-// words puts Triton's around an exception.
-func (i *instance) words(err error) error {
+// withPrefix adds Triton's text to the error of an exception.
+func (i *instance) withPrefix(err error) error {
 	var failure *worker.Failure
 	if errors.As(err, &failure) {
 		return status.Errorf(status.CodeOf(err), "Failed to process the request(s) for model '%s', message: %w",

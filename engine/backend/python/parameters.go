@@ -14,7 +14,7 @@ var (
 	_ backend.ParameterValidator = (*based)(nil)
 )
 
-// ValidateParameters implements backend.ParameterValidator. Those that it does not know are the model's own.
+// ValidateParameters implements backend.ParameterValidator. Unknown parameters are the model's own.
 func (b *Backend) ValidateParameters(cfg *inferencepb.ModelConfig) (all []backend.ParameterRemark) {
 	for _, name := range slices.Sorted(maps.Keys(cfg.GetParameters())) {
 		var err error

@@ -99,7 +99,7 @@ func (b *Backend) Name() string { return modelconfig.BackendPython }
 // Traits implements backend.Backend.
 func (b *Backend) Traits() backend.Traits { return backend.Traits{ParallelInstances: true} }
 
-// Close ends what has completed a configuration and was not claimed.
+// Close ends the processes that have completed a configuration and were not used.
 func (b *Backend) Close() {
 	b.mu.Lock()
 	b.closed = true
@@ -111,12 +111,12 @@ func (b *Backend) Close() {
 	b.wg.Wait()
 }
 
-// Load finds the model's file and its environment, which it builds if need be.
+// Load finds the model's file and its environment, and builds the environment if it does not exist.
 func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, error) {
 	return b.load(ctx, s, filepath.Join(s.VersionFolder, cmp.Or(s.Config.GetDefaultModelFilename(), "model.py")), "")
 }
 
-// load is Load of a model whose code is a file, that of a python-based backend if platform names one.
+// load loads a model whose code is in a file. platform is the python-based backend, "" for a model's own code.
 func (b *Backend) load(ctx context.Context, s backend.Spec, file, platform string) (*model, error) {
 	if _, err := os.Stat(file); err != nil {
 		if errors.Is(err, os.ErrNotExist) {
@@ -155,13 +155,13 @@ func (b *Backend) load(ctx context.Context, s backend.Spec, file, platform strin
 // completed is a process that has completed a model's configuration and waits to become its first instance.
 type completed struct {
 	w      *worker.Worker
-	stamp  string // of what it has imported and how
-	expire func() // ends it; claimed ones do not hear it
+	stamp  string // see model.stamp
+	expire func() // ends the wait; nil: it is claimed
 	caller *caller
 }
 
-// claimWithin is how long such a process is kept.
-const claimWithin = 30 * time.Second
+// claimTimeout is how long a process that has completed a configuration is kept.
+const claimTimeout = 30 * time.Second
 
 // CompleteConfig runs the model's auto_complete_config, if it has one.
 func (b *Backend) CompleteConfig(ctx context.Context, s backend.Spec) error {
@@ -171,7 +171,7 @@ func (b *Backend) CompleteConfig(ctx context.Context, s backend.Spec) error {
 
 func (b *Backend) complete(ctx context.Context, s backend.Spec, file, platform string) error {
 	if _, err := os.Stat(file); err != nil {
-		return nil // Load says so
+		return nil // Load reports it
 	}
 	m, err := b.load(ctx, s, file, platform)
 	if err != nil {
@@ -203,7 +203,7 @@ func (b *Backend) complete(ctx context.Context, s backend.Spec, file, platform s
 	return nil
 }
 
-// replaceConfig makes cfg what a model has made of it. What the model may not change stays.
+// replaceConfig replaces cfg by what the model has returned, except for what a model may not change.
 func replaceConfig(cfg *inferencepb.ModelConfig, text []byte) error {
 	next, _, faults := modelconfig.ParseJSON("auto_complete_config", text)
 	if err := faults.Err(); err != nil {
@@ -216,9 +216,9 @@ func replaceConfig(cfg *inferencepb.ModelConfig, text []byte) error {
 	return nil
 }
 
-// keep lets a process wait for NewInstance.
+// keep keeps a process for NewInstance.
 func (b *Backend) keep(folder string, c *completed) {
-	ctx, stop := context.WithTimeout(context.Background(), claimWithin)
+	ctx, stop := context.WithTimeout(context.Background(), claimTimeout)
 	claimed := false // guarded by b.mu
 	c.expire = stop
 	b.mu.Lock()
@@ -251,7 +251,7 @@ func (b *Backend) keep(folder string, c *completed) {
 	})
 }
 
-// claim returns the process that waits for a version folder, nil if there is none that fits.
+// claim returns the process that is kept for a version folder; nil: there is none that fits.
 func (b *Backend) claim(folder, stamp string) *completed {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -13,14 +13,14 @@ import (
 	"nereid/engine/backend/python/pyrt"
 )
 
-// runtimeFiles are our Python modules, in a folder that has their hash in its name.
+// runtimeFiles are the Python modules in pyrt, unpacked into a folder with their hash in its name.
 type runtimeFiles struct {
 	folder string
 	mu     sync.Mutex
 	main   string // guarded by mu; "": not unpacked yet
 }
 
-// unpack writes the modules, unless they are there, and returns the path of the one to run.
+// unpack writes the modules, unless they exist, and returns the path of the one to run.
 func (f *runtimeFiles) unpack() (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,7 +58,7 @@ func (f *runtimeFiles) unpack() (string, error) {
 	return f.main, nil
 }
 
-// writeWhole writes a file unless it has that content, so that nobody ever sees half of it.
+// writeWhole writes a file atomically, unless it has that content.
 func writeWhole(path string, text []byte) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, text) {
 		return nil

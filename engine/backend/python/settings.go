@@ -14,7 +14,7 @@ import (
 type settings struct {
 	interpreter string
 	arena, grow int64
-	timeout     time.Duration // for a process to answer at first
+	timeout     time.Duration // for a process to say hello
 	grace       time.Duration // for a model to finalize
 	limits      process.Limits
 	visible     visibility
@@ -24,7 +24,7 @@ type settings struct {
 // are neither message queues nor threads for them.
 var withoutEffect = []string{"shm-region-prefix-name", "stub-message-queue-size", "thread-pool-size"}
 
-// shared are settings of all backends that are no matter of this one.
+// shared are settings of all backends, which this one ignores.
 var shared = []string{"backend-directory", "min-compute-capability", "auto-complete-config", "default-max-batch-size"}
 
 // Known reports whether a setting of --backend-config=python,key=value is known, and whether it has an effect.
@@ -37,7 +37,7 @@ func Known(key string) (known, effect bool) {
 	return slices.Contains(withoutEffect, key), false
 }
 
-// CheckSetting returns InvalidArg if a setting has a value that cannot be.
+// CheckSetting returns InvalidArg if the value of a setting is invalid.
 func CheckSetting(key, value string) error {
 	_, err := parseSettings(map[string]string{key: value})
 	return err

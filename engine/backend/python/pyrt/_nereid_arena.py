@@ -28,7 +28,8 @@ class Input(_Memory):
 
 
 class _Mapped:
-    """A file that grows and never shrinks, mapped as far as it was needed. Older mappings live as long as arrays on them."""
+    """A file that grows and never shrinks, mapped as far as needed. Older mappings live as long as the arrays on
+    them."""
 
     def __init__(self, fd):
         self.fd, self.map, self.size, self.bases = fd, None, 0, []
@@ -153,7 +154,8 @@ class Up:
         return self._mapped.map, HEADER, TABLE - HEADER
 
     def hold(self, size):
-        """Tells the server how many bytes there of are whole: it sends them on if this process ends before it has sent them."""
+        """Sets how many bytes of the pending responses are complete. If this process ends before it has sent them,
+        the server delivers them."""
         _HELD.pack_into(self._mapped.map, _HELD_SIZE_AT, size)
 
     def allocate(self, length):

@@ -1,8 +1,7 @@
 """The control socket: engine/worker/frames/PROTOCOL.md, "Frames".
 
-Nobody reads it all the time. Whoever waits for something reads for all (the leader), hands frames to those they are for and
-passes the lead on when its own has come. A single-threaded model so never switches threads.
-"""
+There is no thread that always reads. One of the threads that wait for frames reads for all of them, until its own
+frame has come; then another one reads. So a model with one thread never switches threads."""
 
 import collections
 import os
@@ -16,16 +15,16 @@ import traceback
 (
     CALL, REPLY, EXECUTE, RESPONSES, BLS, BLS_RESPONSE, BLS_CANCEL, LOG, METRIC, HELLO, BLS_WAIT,
 ) = range(1, 12)  # fmt: skip
-FAR, DONE, EACH = 1, 2, 4
-SERIES = 1 << 16  # here alone: an EXECUTE with EACH
+IN_ARENA, DONE, IN_SERIES = 1, 2, 4
+SERIES = 1 << 16  # the kind in this module of an EXECUTE with the flag SERIES
 MAX_PACKET = 65536
 _HEADER = struct.Struct("<HHIQ")
-_FAR_BODY = struct.Struct("<QQ")
+_ARENA_BODY = struct.Struct("<QQ")
 
 
 def die(reason=""):
-    """Ends this process and those that it started: the server is gone (no reason to tell), or one of us does not understand
-    the other."""
+    """Ends this process and those that it started: the server has ended (reason is empty), or one side does not
+    follow the protocol."""
     try:
         if reason:
             sys.stderr.write("the worker ends: " + reason + "\n")
@@ -57,13 +56,13 @@ class Channel:
             return self._last
 
     def expect(self, kind, number, take):
-        """Has take(body) called, under the channel's lock, for each frame of that kind and number; with None where that is
-        BLS_RESPONSE and the server asks whether somebody waits for it."""
+        """Calls take(body), under the channel's lock, for each frame of that kind and number. body is None where
+        the kind is BLS_RESPONSE and the server asks whether code waits for it."""
         with self._lock:
             self._answers[kind, number] = take
 
     def forget(self, kind, number):
-        """The end of expect. Not from within take: there, return True."""
+        """Ends expect. take must not call this; it returns True instead."""
         with self.turn:
             self._answers.pop((kind, number), None)
 
@@ -72,7 +71,7 @@ class Channel:
         if len(body) > MAX_PACKET - _HEADER.size:
             slot = self._up.allocate(len(body))
             self._up.write(slot, body)
-            body, flags = _FAR_BODY.pack(slot.at, len(body)), flags | FAR
+            body, flags = _ARENA_BODY.pack(slot.at, len(body)), flags | IN_ARENA
         packet = _HEADER.pack(kind, flags, len(body), number) + body
         try:
             with self._sending:
@@ -81,7 +80,7 @@ class Channel:
             die()
 
     def wait(self, done):
-        """Waits until done() is true, which is asked under the channel's lock after every frame."""
+        """Waits until done() is true. It is called under the channel's lock after every frame."""
         turn, lock = self.turn, self._lock
         with lock:
             while True:
@@ -112,7 +111,7 @@ class Channel:
             raise
 
     def command(self):
-        """Waits for the next command and takes it: (kind, id, body). The main thread's."""
+        """Waits for the next command and returns it: (kind, id, body). Only the main thread calls this."""
         self.wait(self.commands.__len__)
         return self.commands.popleft()
 
@@ -129,9 +128,9 @@ class Channel:
         body = bytearray(self._buffer[_HEADER.size : length])
         if size != len(body):
             die("a frame says that its body has %d bytes and it has %d" % (size, len(body)))
-        if flags & FAR:
-            body = self._down.read(*_FAR_BODY.unpack(body))
-        if flags & EACH and kind == EXECUTE:
+        if flags & IN_ARENA:
+            body = self._down.read(*_ARENA_BODY.unpack(body))
+        if flags & IN_SERIES and kind == EXECUTE:
             kind = SERIES
         return kind, number, body
 

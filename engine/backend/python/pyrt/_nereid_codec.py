@@ -9,12 +9,13 @@ import _nereid_arena as arena
 import triton_python_backend_utils as pb
 
 FINAL, ERROR, EMPTY, RESCHEDULE = 1, 2, 4, 8
-STREAM, HOLDS, LOOSE = 1, 4, 8
+STREAM, BLOCKING, UNAWAITED = 1, 4, 8
 IN_FRAME, IN_DOWN, IN_UP = 0, 1, 2
 
-# How large a request's record is at most that others are compared with, and how many of its size in a row may be unlike.
-_FORM_MOST = 1024
-_UNLIKE_MOST = 8
+# The largest record of a request that is remembered as a form, in bytes, and how many requests of its size in a row may
+# differ from it.
+_FORM_MAX = 1024
+_UNLIKE_MAX = 8
 
 # What goes into the frame: of one tensor, and of all tensors of a frame.
 INLINE_MOST = 8192
@@ -33,7 +34,7 @@ _TICKET_AT = _RESPONSES.size + 8  # of the first response's, where there is no t
 HEAD = _RESPONSES.size
 
 _ZEROS = b"\0" * 16
-MOST_TIME = 0xFFFFFFFF  # nanoseconds
+MAX_TIME = 0xFFFFFFFF  # nanoseconds
 
 
 def moment(nanoseconds):
@@ -67,22 +68,25 @@ def _only(tensor):
 
 
 class _Form:
-    """What is the same in a request's record with one tensor as in the next one of its size: all but the ticket, the state and
-    where the tensor's data is. unlike: how many of its size in a row were not like it; tensor_at: where the tensor's record begins;
-    layout: of the record, constant: what it gives for the parts that stay, fields: what those say of the request, tensor: of the
-    tensor (name, type, shape, place, length)."""
+    """The constant parts of a request's record with one tensor: all but the ticket, the state and the offset of the
+    tensor's data. Most requests repeat them.
+
+    unlike: how many requests of this size in a row differed. tensor_at: where the tensor's record begins. layout:
+    of the record. constant: the constant parts. fields: their meaning for the request. tensor: their meaning for
+    the tensor (name, type, shape, place, length)."""
 
     __slots__ = ("unlike", "tensor_at", "layout", "constant", "fields", "tensor")
 
 
 class Codec:
-    """Reads requests and responses of the server's and writes our own. Its caches of names, shapes and small records are bounded."""
+    """Decodes frames of the server and encodes frames for it. Its caches of names, shapes and records are bounded."""
 
     def __init__(self, down, up):
         self._down, self._up = down, up
         self._signatures = {}  # signature -> (name, type, shape)
         self._forms = {}  # size of a request's record -> _Form of the last one of that size
-        self._heads = {}  # (name, type, shape, flags) -> what precedes and follows the ticket of a response with that tensor
+        # (name, type, shape, flags) -> what precedes and follows the ticket of a response with that tensor
+        self._heads = {}
         self._records = {}  # the same, and the place -> the layout of a response's record and its constant parts
         self._wholes = {}  # the same for a series, with the tensor's data in the record
         self._written = {}  # (name, type, shape) -> signature with its padding
@@ -154,7 +158,8 @@ class Codec:
                 ticket, state, fields, trace, tensors = self._request_at(body, at, size)
             identity, correlation, names, parameters, flags, timeout, priority = fields
             request = pb.InferenceRequest.__new__(pb.InferenceRequest)
-            request._id, request._correlation, request._parameters, request._trace = identity, correlation, parameters, trace
+            request._id, request._correlation = identity, correlation
+            request._parameters, request._trace = parameters, trace
             request._outputs = outputs if names is None else names
             request._inputs, request._model, request._version = tensors, model, version
             request._flags, request._timeout, request._priority, request._memory = flags, timeout, priority, None
@@ -168,7 +173,8 @@ class Codec:
     def _request_at(self, body, start, size):
         """(ticket, state, what else is not its inputs', trace, inputs) of a request's record."""
         (
-            _, flags, ticket, correlation, timeout, priority, state, ids, texts, inputs, named, names, parameters, trace, _,
+            _, flags, ticket, correlation, timeout, priority, state, ids, texts, inputs, named, names, parameters, trace,
+            _,
         ) = _REQUEST.unpack_from(body, start)  # fmt: skip
         at = start + _REQUEST.size
         identity = body[at : at + ids].decode() if ids else ""
@@ -189,13 +195,13 @@ class Codec:
         if at != start + size:
             raise Broken("a request's record has %d bytes and says %d" % (at - start, size))
         fields = identity, correlation, wanted, settings, flags & 3, timeout, priority
-        if inputs == 1 and traced is None and size <= _FORM_MOST:
+        if inputs == 1 and traced is None and size <= _FORM_MAX:
             self._learn_form(body, start, size, first - start, fields, tensors[0])
         return ticket, state, fields, traced, tensors
 
     def _learn_form(self, body, start, size, tensor_at, fields, tensor):
-        """Remembers a request's record with one tensor. Most requests are like one before; where they are not, each with an id of
-        its own, this is left."""
+        """Remembers a request's record with one tensor. Where requests keep differing, for example by their ids,
+        it stops doing so, except for one in 64."""
         form = self._forms.get(size)
         if form is None:
             if len(self._forms) >= 1024:
@@ -204,7 +210,7 @@ class Codec:
             form.unlike, form.tensor_at = 0, -1
         else:
             form.unlike += 1
-            if form.unlike > _UNLIKE_MOST and form.unlike % 64:
+            if form.unlike > _UNLIKE_MAX and form.unlike % 64:
                 return
         layout = (
             form.layout  # it takes long to make
@@ -213,7 +219,8 @@ class Codec:
         )
         _, flags, _, numbers, _, texts, _, rest = layout.unpack_from(body, start)
         _, _, place, _, _, length = _TENSOR.unpack_from(body, start + tensor_at)
-        form.tensor_at, form.layout, form.constant, form.fields = tensor_at, layout, (flags, numbers, texts, rest), fields
+        form.tensor_at, form.layout, form.fields = tensor_at, layout, fields
+        form.constant = flags, numbers, texts, rest
         form.tensor = tensor._name, tensor._code, tensor._shape, place, length
         self._forms[size] = form
 
@@ -247,7 +254,8 @@ class Codec:
         if known is None:
             name = tensor._name.encode()
             shape = tensor._shape
-            signature = _SIGNATURE.pack(tensor._code, len(shape), len(name), 0) + struct.pack("<%dq" % len(shape), *shape) + name
+            signature = _SIGNATURE.pack(tensor._code, len(shape), len(name), 0)
+            signature += struct.pack("<%dq" % len(shape), *shape) + name
             known = (len(signature), signature + b"\0" * (-len(signature) & 7))
             if len(self._written) >= 1024:
                 self._written.clear()
@@ -282,8 +290,8 @@ class Codec:
         return IN_UP, slot.at, length, None
 
     def _outside(self, tensor, keep, lent=False):
-        """(place, offset) of an array's data in an arena, where it may have to be copied to. It may stay where it is, in an
-        input, if the model cannot change it any more. lent: it does not until it has the answer."""
+        """(place, offset) of an array's data in an arena. The data is copied there, unless it is in an input that
+        the model cannot change any more. lent: the model does not change it before it has the answer."""
         unseen = tensor._array is None  # texts of an input, of which the model only ever gets copies
         if unseen or lent or _only(tensor):
             array = tensor._data if unseen else tensor._array
@@ -298,8 +306,8 @@ class Codec:
         return IN_UP, at if at >= 0 else self._up.store(array).at
 
     def responses(self, items, code=0, text=""):
-        """The body of a RESPONSES. items: (ticket, flags, response or None, names of the wanted outputs or None); code is
-        that of the execution's error plus 1. Also what must be kept alive until the frame is sent."""
+        """The body of a RESPONSES. items: (ticket, flags, response or None, names of the wanted outputs or None);
+        code is that of the execution's error plus 1. Also what must be kept alive until the frame is sent."""
         if len(items) == 1 and not code:
             ticket, flags, response, wanted = items[0]
             tensor = self._lone(response, wanted)
@@ -310,8 +318,10 @@ class Codec:
         return self._responses(items, code, text)
 
     def _lone(self, response, wanted):
-        """The tensor of a response that has one of numbers and nothing else, None for another response. Most are like that."""
-        if response is None or response._error is not None or response._parameters != "{}" or len(response._tensors) != 1:
+        """The tensor of a response that has only one, of numbers, as most responses; None for other responses."""
+        if response is None or response._error is not None:
+            return None
+        if response._parameters != "{}" or len(response._tensors) != 1:
             return None
         tensor = response._tensors[0]
         if tensor._array is None or tensor._code == pb._BYTES:
@@ -321,8 +331,8 @@ class Codec:
         return tensor
 
     def _plain(self, ticket, flags, tensor):
-        """The body for one response with one small tensor. Those for tensors of one name, type and shape differ in ticket and
-        data only."""
+        """The body for one response with one small tensor. For equal name, type and shape only ticket and data
+        differ."""
         key = (tensor._name, tensor._code, tensor._shape, flags)
         known = self._heads.get(key)
         data = tensor._array.tobytes()
@@ -335,8 +345,8 @@ class Codec:
         return b"".join((known[0], _TICKET.pack(ticket), known[1], data))
 
     def one(self, item, took, began):
-        """The body of a RESPONSES with one response out of a series: that of responses, which took so many nanoseconds; began:
-        when its execution did. Also what must be kept alive until the frame is sent."""
+        """The body of a RESPONSES with one response out of a series: that of responses, which took so many
+        nanoseconds; began: when its execution did. Also what must be kept alive until the frame is sent."""
         began = moment(began)
         tensor = self._lone(*item[2:])
         if tensor is not None and tensor._array.nbytes > INLINE_MOST:
@@ -349,9 +359,9 @@ class Codec:
         _RESPONSES.pack_into(memory, at, count, 0, 0, moment(began))
 
     def small(self, flags, response, wanted):
-        """(record, bytes) of a response with one small tensor of numbers; None for another response. A record is its layout,
-        where in it the bytes are, and its constant parts: layout.pack_into(memory, at, parts[0], ticket, parts[1], nanoseconds
-        that it took, parts[2], where in the frame its bytes are, parts[3], bytes)."""
+        """(record, bytes) of a response with one small tensor of numbers; None for another response. A record is
+        its layout, where in it the bytes are, and its constant parts: layout.pack_into(memory, at, parts[0],
+        ticket, parts[1], nanoseconds that it took, parts[2], where in the frame its bytes are, parts[3], bytes)."""
         tensor = self._lone(response, wanted)
         if tensor is None or tensor._array.nbytes > INLINE_MOST:
             return None
@@ -365,7 +375,8 @@ class Codec:
         place, offset = self._outside(tensor, keep)
         key = (tensor._name, tensor._code, tensor._shape, flags, place)
         layout, head, counts, placed, rest = self._records.get(key) or self._record(key, tensor, size)
-        return _RESPONSES.pack(1, 0, 0, began) + layout.pack(head, ticket, counts, min(took, MOST_TIME), placed, offset, rest), keep
+        record = layout.pack(head, ticket, counts, min(took, MAX_TIME), placed, offset, rest)
+        return _RESPONSES.pack(1, 0, 0, began) + record, keep
 
     def _record(self, key, tensor, nbytes):
         """What a response with one tensor is made of: a layout, and its parts beside ticket, time and offset."""
@@ -385,7 +396,8 @@ class Codec:
         layout, head, counts, placed, rest = self._record(key, tensor, nbytes)
         inside = (layout.size + 15) & -16
         size = (inside + nbytes + 15) & -16
-        layout = struct.Struct("<8sQ12sI8sQ%ds%ds%dx" % (len(rest) + inside - layout.size, nbytes, size - inside - nbytes))
+        sizes = len(rest) + inside - layout.size, nbytes, size - inside - nbytes
+        layout = struct.Struct("<8sQ12sI8sQ%ds%ds%dx" % sizes)
         if len(self._wholes) >= 1024:
             self._wholes.clear()
         whole = self._wholes[key] = (layout, inside, (struct.pack("<I", size) + head[4:], counts, placed, rest))
@@ -406,7 +418,7 @@ class Codec:
         return writer.finish(), writer.keep
 
     def _take_back(self, writer):
-        """Undoes what a frame that could not be written has done: its tensors in the up arena are not sent."""
+        """Frees the tensors in the up arena of a frame that could not be encoded."""
         for at in writer.up:
             self._up.take_back(at)
 
@@ -429,11 +441,12 @@ class Codec:
         writer.add(message + parameters)
         writer.pad()
         self.tensors(writer, tensors)
-        took = min(took, MOST_TIME)
+        took = min(took, MAX_TIME)
         writer.end(begin, _RESPONSE, flags, ticket, len(tensors), code, len(message), len(parameters), took)
 
     def bls(self, request, flags, parent):
-        """The body of a BLS, and what must be kept alive until the frame is sent. flags: STREAM, HOLDS, LOOSE."""
+        """The body of a BLS, and what must be kept alive until the frame is sent. flags: STREAM, BLOCKING,
+        UNAWAITED."""
         writer = Writer(lent=True)
         model = request._model.encode()
         memory = request._memory
@@ -453,7 +466,9 @@ class Codec:
 
     def _request(self, writer, request):
         identity = request._id.encode()
-        text, number = (request._correlation.encode(), 0) if isinstance(request._correlation, str) else (b"", request._correlation)
+        text, number = b"", request._correlation
+        if isinstance(number, str):
+            text, number = number.encode(), 0
         names = b"".join(_NAME.pack(len(n)) + n for n in (name.encode() for name in request._outputs))
         parameters = request._parameters.encode() if request._parameters != "{}" else b""
         begin = writer.begin(_REQUEST.size)
@@ -461,13 +476,13 @@ class Codec:
         writer.pad()
         self.tensors(writer, request._inputs)
         writer.end(
-            begin, _REQUEST, request._flags & 3, 0, number, request._timeout, request._priority, 0xFFFFFFFF, len(identity),
-            len(text), len(request._inputs), len(request._outputs), len(names), len(parameters), 0, 0,
+            begin, _REQUEST, request._flags & 3, 0, number, request._timeout, request._priority, 0xFFFFFFFF,
+            len(identity), len(text), len(request._inputs), len(request._outputs), len(names), len(parameters), 0, 0,
         )  # fmt: skip
 
 
 class Writer:
-    """A body in the making: records first, then the data that travels in the frame."""
+    """Builds a body: records first, then the data that travels in the frame."""
 
     __slots__ = ("_parts", "_at", "_data", "inline", "keep", "up", "lent")
 
@@ -485,7 +500,7 @@ class Writer:
             self.add(_ZEROS[:rest])
 
     def begin(self, size):
-        """Leaves room for a record's fixed part."""
+        """Reserves room for a record's fixed part."""
         self._parts.append(size)
         self._at += size
         return len(self._parts) - 1, self._at - size

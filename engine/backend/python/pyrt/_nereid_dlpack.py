@@ -1,8 +1,7 @@
 """DLPack capsules of numpy arrays and back, with bfloat16, which numpy does not know.
 
-Structures and rules are those of dmlc/dlpack's dlpack.h, the unversioned DLManagedTensor: a capsule named "dltensor" has one
-taker, who renames it to "used_dltensor" and calls the deleter when it needs the memory no more.
-"""
+Structures and rules are those of dmlc/dlpack's dlpack.h, the unversioned DLManagedTensor: a capsule named
+"dltensor" has one taker, who renames it to "used_dltensor" and calls the deleter when it needs the memory no more."""
 
 import ctypes
 import weakref
@@ -60,15 +59,15 @@ _capsule_rename = _function("PyCapsule_SetName", ctypes.c_int, ctypes.py_object,
 
 
 def export(array, bf16):
-    """A capsule on the array's memory, which lives as long as the capsule or its taker. bf16: the array's 16-bit elements
-    are bfloat16."""
+    """A capsule on the array's memory, which lives as long as the capsule or its taker. bf16: the array's 16-bit
+    elements are bfloat16."""
     if not hasattr(np.ndarray, "__dlpack__"):
         raise Refused("DLPack needs numpy 1.22 or newer; this is %s" % np.__version__)
     if not array.flags.c_contiguous:
         array = array.copy(order="C")
-    # The capsule is numpy's, whose destructor and deleter are not written in Python: both may be called while an exception of
-    # the taker's is on its way, which code in Python would trip over. What numpy does not lend is told it as something else:
-    # memory that is read only, as writable; bool and bfloat16, as numbers of their size.
+    # The capsule is numpy's, whose destructor and deleter are not written in Python: both may be called while an
+    # exception of the taker's is on its way, which code in Python would trip over. What numpy does not lend is told
+    # it as something else: memory that is read only, as writable; bool and bfloat16, as numbers of their size.
     memory = (ctypes.c_uint8 * array.nbytes).from_address(array.ctypes.data)
     strides = (ctypes.c_int64 * max(array.ndim, 1))(*(s // array.itemsize for s in array.strides))
     memory.owner = array, strides

@@ -12,8 +12,8 @@ DEFAULT_MAX_BATCH_SIZE = 4  # as Triton's backends for ONNX and TensorFlow compl
 
 
 class Framework:
-    """A TritonPythonModel that runs files of one framework. A subclass has `load`, `run`, FILES and, where files say what
-    they take, `describe`."""
+    """A TritonPythonModel that runs files of one framework. A subclass has `load`, `run`, FILES and, where files
+    say what they take, `describe`."""
 
     FILES = ()  # default names of the model file, the first one that exists is taken
 
@@ -168,5 +168,6 @@ def _add(config, kind, name, data_type, dims):
 
 
 def _settled(told):
-    """What a configuration says of a tensor is checked when the tensor is used: reshape and fixed sizes are its right."""
+    """What a configuration says of a tensor is checked when the tensor is used: reshape and fixed sizes are its
+    right."""
     return told is not None and told.get("data_type", "TYPE_INVALID") != "TYPE_INVALID" and bool(told.get("dims"))

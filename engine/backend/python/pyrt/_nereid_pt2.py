@@ -1,8 +1,9 @@
 """PyTorch's `.pt2` packages: exported programs, and what AOT Inductor has compiled of them.
 
-Both are called with a flat list of tensors and return one. The names of inputs and outputs follow Triton's PyTorch backend for
-packages: the path of a tensor in what forward() takes and returns, as `ARGS[0]`, `KWARGS[mask]`, `RESULT` for a single tensor and
-`RESULT[0]`, `RESULT[scores]`, `ARGS[0][image]` for what lies in structures; or `<name>__<index>` by its place in the flat list."""
+Both are called with a flat list of tensors and return one. The names of inputs and outputs follow Triton's PyTorch
+backend for packages: the path of a tensor in what forward() takes and returns, as `ARGS[0]`, `KWARGS[mask]`,
+`RESULT` for a single tensor and `RESULT[0]`, `RESULT[scores]`, `ARGS[0][image]` for what lies in structures; or
+`<name>__<index>` by its place in the flat list."""
 
 import itertools
 import json
@@ -48,12 +49,12 @@ def _compiled(path, device):
 
 
 class _Checked:
-    """A compiled package that compares sizes and types with those it was compiled for: without, it reads whatever lies behind a
-    tensor that is too small.
+    """A compiled package that compares sizes and types with those it was compiled for: without, it reads whatever
+    lies behind a tensor that is too small.
 
-    Where a size is variable, the compiler takes it to be 2 at least, and the comparison insists on it although the code is right
-    for 1, as PyTorch says of exported programs. Such sizes are compared as others, once for each set of shapes, and run by a
-    second copy, which does not compare."""
+    Where a size is variable, the compiler takes it to be 2 at least, and the comparison insists on it although the
+    code is right for 1, as PyTorch says of exported programs. Such sizes are compared as others, once for each set
+    of shapes, and run by a second copy, which does not compare."""
 
     def __init__(self, path, device):
         self._path, self._device = path, device
@@ -77,8 +78,8 @@ class _Checked:
         return self._unchecked.loader.run(list(tensors))
 
     def _compare(self, tensors, problem):
-        """Returns if sizes of 1 in place of variable ones are all that is wrong. They are compared as a size that no tensor has,
-        so that sizes which must be equal are seen to be."""
+        """Returns if sizes of 1 in place of variable ones are all that is wrong. They are compared as a size that
+        no tensor has, so that sizes which must be equal are seen to be."""
         shapes = [list(t.shape) for t in tensors]
         instead = next(n for n in itertools.count(2) if not any(n in shape for shape in shapes))
         for _ in range(sum(map(len, shapes))):
@@ -104,8 +105,8 @@ def _open(path, device):
 
 
 def _unpacked():
-    """The folders that packages of this process were unpacked into: it has their libraries open, and nobody else removes them
-    when it is killed."""
+    """The folders that packages of this process were unpacked into: it has their libraries open, and nobody else
+    removes them when it is killed."""
     with open("/proc/self/maps") as maps:
         return {found.group(1) for found in re.finditer(r"(/tmp/[^/\s]+)/\S*/aotinductor/\S+\.so", maps.read())}
 
@@ -126,7 +127,8 @@ def _leaves(spec, path):
 
 
 def places(what, names, all_names, structure):
-    """By name, the place of each tensor of the configuration in the flat list. What is a key of structure needs no brackets."""
+    """By name, the place of each tensor of the configuration in the flat list. What is a key of structure needs no
+    brackets."""
     found = {}
     for name in names:
         index = re.fullmatch(r".*__(\d+)", name, re.DOTALL)

@@ -5,29 +5,33 @@ import time
 
 import _nereid_codec as codec
 
-_HOLD = 150_000  # how many nanoseconds of answers are sent together
-_LATE = 10_000_000  # how many nanoseconds an answer waits at most for what is executed behind it
+# Times in nanoseconds. Answers are sent together for _HOLD: shorter means more frames, longer delays the first
+# answer. An answer waits at most about _LATE for the execution that follows it.
+_HOLD = 150_000
+_LATE = 10_000_000
 
 
 class Held:
-    """The answers that are sent together. What the model makes of an array once it has answered with it changes nothing any
-    more. And no answer waits while what is executed behind it waits for others, who may wait for it, or takes long. They wait
-    in memory that is shared with the server, which has them also if this process ends meanwhile. Safe for use by several
-    threads.
+    """Collects answers and sends them together. It copies an answer when it is added, so that later changes by the
+    model do not matter. Answers are sent before the thread waits for the server, and when the next execution takes
+    long. They wait in memory that is shared with the server, which delivers them if this process ends. Safe for use
+    by several threads.
 
-    send(execution, body, last) sends a frame; alone(execution, answer, took, began, last) one answer of any kind, whose execution
-    took so many nanoseconds and began at began."""
+    send(execution, body, last) sends a frame. alone(execution, answer, took, began, last) sends one answer of any
+    kind; its execution began at began and took so many nanoseconds."""
 
     def __init__(self, codec_, up, send, alone):
         self._codec, self._up, self._send, self._alone = codec_, up, send, alone
         self._memory, self._base, self._room = up.held()
         self._lock = threading.Lock()
-        self._execution, self._count, self._end = 0, 0, codec.HEAD  # how many are held, and how long the frame is with them
-        self._began = self._mark = 0  # when the execution of the first that is held began, and that of the last one ended
+        # The number of answers that wait, and the length of the frame with them.
+        self._execution, self._count, self._end = 0, 0, codec.HEAD
+        # When the execution of the first that waits began, and when the last execution ended.
+        self._began = self._mark = 0
         self._series, self._wake = 0, None
 
     def begin(self, execution):
-        """A series begins."""
+        """Begins a series."""
         with self._lock:
             self._execution, self._count, self._end = execution, 0, codec.HEAD
             self._began = self._mark = time.monotonic_ns()
@@ -37,8 +41,8 @@ class Held:
             threading.Thread(target=self._look, name="series", daemon=True).start()
 
     def add(self, answer, last):
-        """Takes the answer to the request whose execution has ended now, a list: ticket, flags, response, and the names of the
-        wanted outputs; None: it has none. last: so has the series."""
+        """Adds the answer to the request whose execution has ended now, a list of ticket, flags, response and the
+        names of the wanted outputs; None: there is none. last: the series has ended too."""
         with self._lock:
             ended = time.monotonic_ns()
             if answer is None:
@@ -63,8 +67,8 @@ class Held:
                 self._codec.begin(self._memory, self._base, 0, self._began)
             at = self._end
             layout.pack_into(
-                self._memory, self._base + at, parts[0], answer[0], parts[1], min(took, codec.MOST_TIME), parts[2], at + inside,
-                parts[3], data,
+                self._memory, self._base + at, parts[0], answer[0], parts[1], min(took, codec.MAX_TIME), parts[2],
+                at + inside, parts[3], data,
             )  # fmt: skip
             self._count, self._end, self._mark = self._count + 1, at + layout.size, ended
             self._up.hold(self._end)
@@ -74,7 +78,7 @@ class Held:
                 self._wake.set()
 
     def release(self):
-        """Sends what is held: who calls is going to wait for the server."""
+        """Sends the answers that wait. It is called before the thread waits for the server."""
         if self._count:
             with self._lock:
                 if self._count:
@@ -88,7 +92,7 @@ class Held:
         self._up.hold(0)
 
     def _look(self):
-        # What is late? While series come in which answers are held.
+        # Runs while there are series with responses that wait.
         seen = 0
         while True:
             self._wake.wait()

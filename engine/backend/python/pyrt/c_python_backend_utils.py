@@ -1,4 +1,5 @@
-"""The original's names for what lies behind triton_python_backend_utils: models and tests of the field import them from here."""
+"""The original's names for what lies behind triton_python_backend_utils: models and tests of the field import them
+from here."""
 
 import triton_python_backend_utils as _pb
 from triton_python_backend_utils import (  # noqa: F401

@@ -104,8 +104,8 @@ class Runtime:
         return reply
 
     def later(self, call):
-        """Makes a call whose answer nobody needs, when something else is sent: this may come from the garbage collector
-        in the middle of anything."""
+        """Queues a call without a reply, which is sent with the next frame: the garbage collector may call this at any
+        time."""
         self._later.append(call)
 
     def flush(self):
@@ -118,7 +118,8 @@ class Runtime:
 
     def load_model(self, name, config, files):
         contents = {
-            path: base64.b64encode(data.encode() if isinstance(data, str) else data).decode() for path, data in files.items()
+            path: base64.b64encode(data.encode() if isinstance(data, str) else data).decode()
+            for path, data in files.items()
         }
         call = {"op": "load_model", "name": name, "config": config, "files": contents}
         self.ask("Failed to load model: ", call)
@@ -170,7 +171,7 @@ class Runtime:
             try:
                 loop.call_soon_threadsafe(_resolve, future, response)
             except RuntimeError:
-                pass  # the loop is closed: nobody waits for the answer any more
+                pass  # the loop is closed, so no code waits for the answer
 
         self._begin(request, False, ended, future)
         return future
@@ -193,10 +194,10 @@ class Runtime:
         if stream:
             flags = codec.STREAM
         elif future is not None:
-            flags = codec.LOOSE
+            flags = codec.UNAWAITED
         else:
             thread = threading.get_ident()
-            flags = codec.HOLDS if thread == self._main or self._executing and thread == self.loop else 0
+            flags = codec.BLOCKING if thread == self._main or self._executing and thread == self.loop else 0
         body, kept = self._codec.bls(request, flags, parent)
         call = Call(self._wire, self._codec, self._wire.number(), ended, future)
         self._wire.expect(channel.BLS_RESPONSE, call.number, call.take)
@@ -266,7 +267,7 @@ class Call:
 
     def take(self, body):
         if body is None:
-            # Who awaits a future has it call back. Where that cannot be seen, somebody is taken to.
+            # Code that awaits a future adds a callback. If that cannot be seen, we assume that code waits.
             waits = self._future is None or bool(getattr(self._future, "_callbacks", True))
             self._wire.send(channel.BLS_WAIT, self.number, b"\1" if waits else b"\0")
             return False
@@ -329,9 +330,10 @@ class Worker:
                 reply = operation(call)
             except Failure as failure:
                 reply = {"error": str(failure), "code": _DEFAULT_CODE}
-            except BaseException as problem:  # SystemExit and KeyboardInterrupt of a model's code are failures like others
+            # SystemExit and KeyboardInterrupt of a model's code are failures like others
+            except BaseException as problem:
                 reply = {"error": describe(problem), "code": _DEFAULT_CODE}
-            # Nothing of the call may live on into the next wait.
+            # The call must be released before the next wait.
             del body
             self._wire.send(channel.REPLY, number, json.dumps(reply).encode())
             if call["op"] == "finalize":
@@ -392,15 +394,16 @@ class Worker:
         self._version = int(call["args"]["model_version"])
         runtime.decoupled, runtime.model_dir = call["decoupled"], call["model_dir"]
         runtime.verbose = call.get("log_level", 0)
-        runtime.failed = "Failed to process the request(s) for model '%s', message: " % call["args"]["model_instance_name"]
-        runtime.said = "Failed to process the request for model '%s', message: " % call["args"]["model_instance_name"]
+        instance = call["args"]["model_instance_name"]
+        runtime.failed = "Failed to process the request(s) for model '%s', message: " % instance
+        runtime.said = "Failed to process the request for model '%s', message: " % instance
         self._outputs = call["outputs"]
         self._up.grow = max(int(call.get("grow") or 0), 1 << 16)
         self._import(call["model_path"], call["args"]["model_version"], call.get("platform", ""))
         self._model = self._module.TritonPythonModel()
         if hasattr(self._model, "initialize"):
             self._model.initialize(call["args"])
-        # What is there now stays: the collector need not go through it again and again while requests come.
+        # What exists now stays, so the garbage collector need not visit it again.
         gc.collect()
         gc.freeze()
         runtime.serving = True
@@ -452,7 +455,8 @@ class Worker:
             return
         finally:
             runtime._executing = 0
-        senders, requests = [request._sender for request in requests], None  # the inputs are the model's alone, or nobody's
+        # only the model refers to the inputs now, if anything does
+        senders, requests = [request._sender for request in requests], None
         try:
             runtime.finish(execution, items)
         except Exception as problem:
@@ -505,7 +509,8 @@ class Worker:
         finally:
             self._runtime._executing = 0
         request._sender._closed = True
-        return [request._ticket, codec.FINAL, pb.InferenceResponse(error=pb.TritonError(self._runtime.failed + text)), None]
+        error = pb.TritonError(self._runtime.failed + text)
+        return [request._ticket, codec.FINAL, pb.InferenceResponse(error=error), None]
 
     def _fail(self, execution, senders, text):
         for sender in senders:
@@ -536,7 +541,8 @@ class Worker:
                 continue
             if reschedule:
                 raise Failure(
-                    "Expected a None object in the execute function return list for reschduled request, found type '%s'."
+                    "Expected a None object in the execute function return list for reschduled request, "
+                    "found type '%s'."
                     % type(response)
                 )
             if not isinstance(response, pb.InferenceResponse):
@@ -603,7 +609,7 @@ def main():
     Worker(wire, runtime, up).serve()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Threads of the model's that still run do not keep the process.
+    # Threads of the model that still run do not keep the process alive.
     os._exit(0)
 
 

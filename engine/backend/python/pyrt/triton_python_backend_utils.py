@@ -1,12 +1,11 @@
 """The module that models of Triton's Python backend import as ``pb_utils``.
 
-It has every name of the original with its behaviour and its texts, as documented in the README of Triton's Python backend,
-in pure Python (3.8 or newer) and numpy alone. What lies behind it is the process that runs the model: ``nereid_worker``
-puts itself into ``_runtime`` before it imports a model.
+It has every name of the original with its behaviour and its texts, as documented in the README of Triton's Python
+backend, in pure Python (3.8 or newer) and numpy alone. What lies behind it is the process that runs the model:
+``nereid_worker`` puts itself into ``_runtime`` before it imports a model.
 
-Beyond the original: ``empty`` makes an array that is sent without a copy, ``InferenceRequest.priority``, and BYTES tensors
-of numpy's ``str_`` type.
-"""
+Beyond the original: ``empty`` makes an array that is sent without a copy, ``InferenceRequest.priority``, and BYTES
+tensors of numpy's ``str_`` type."""
 
 import json
 import struct
@@ -317,8 +316,8 @@ class InferenceTrace:
 
 
 class Tensor:
-    """A named array. Inputs are views of memory that the server filled: they may be written to, and stay valid for as long
-    as something refers to them."""
+    """A named array. Inputs are views of memory that the server filled: they may be written to, and stay valid for
+    as long as something refers to them."""
 
     __module__ = _C
 
@@ -404,8 +403,8 @@ class Tensor:
 
     @staticmethod
     def from_dlpack(name, tensor):
-        """A tensor on the memory of a DLPack capsule or of an object with __dlpack__, without a copy. What lies on a GPU
-        is copied to the CPU."""
+        """A tensor on the memory of a DLPack capsule or of an object with __dlpack__, without a copy. What lies on
+        a GPU is copied to the CPU."""
         if name == "":
             raise TritonModelException("Tensor name cannot be an empty string.")
         try:
@@ -432,9 +431,9 @@ def _foreign(array):
 
 
 def empty(shape, dtype):
-    """An uninitialised array of numpy type dtype in the memory that is shared with the server: as an output it is sent
-    without a copy, so it must not be changed once it was sent. It is an ordinary array in every other way. The original does
-    not have this function."""
+    """An uninitialised array of numpy type dtype in the memory that is shared with the server: as an output it is
+    sent without a copy, so it must not be changed once it was sent. It is an ordinary array in every other way.
+    The original does not have this function."""
     return _need_runtime("empty").empty(shape, np.dtype(dtype))
 
 

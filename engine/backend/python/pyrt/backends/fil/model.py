@@ -1,5 +1,6 @@
-"""Forests of decision trees, as Triton's FIL backend takes them: XGBoost's, LightGBM's and Treelite's files, with the treelite
-that is installed. They are computed on the CPU; parameters that only tune FIL change no answers and are not looked at."""
+"""Forests of decision trees, as Triton's FIL backend takes them: XGBoost's, LightGBM's and Treelite's files, with
+the treelite that is installed. They are computed on the CPU; parameters that only tune FIL change no answers and
+are not looked at."""
 
 import os
 

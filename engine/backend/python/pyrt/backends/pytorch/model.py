@@ -1,12 +1,14 @@
-"""PyTorch: TorchScript (.pt), exported programs and what AOT Inductor compiled of them (.pt2), and classes of Python with
-their weights, with any torch that is installed.
+"""PyTorch: TorchScript (.pt), exported programs and what AOT Inductor compiled of them (.pt2), and classes of Python
+with their weights, with any torch that is installed.
 
-A class: model.py in the version's folder has one subclass of torch.nn.Module, made without arguments; model.pt beside it,
-where there is one, is its state dictionary. `runtime: "model.py"` in the configuration says that it is one, which is needed
-only where model.pt is there. Inputs are arguments and results outputs in the configuration's order, whatever their names.
+A class: model.py in the version's folder has one subclass of torch.nn.Module, made without arguments; model.pt beside
+it, where there is one, is its state dictionary. `runtime: "model.py"` in the configuration says that it is one, which
+is needed only where model.pt is there. Inputs are arguments and results outputs in the configuration's order,
+whatever their names.
 
-Names follow Triton's PyTorch backend: inputs are `<name>__<index>`, or arguments of forward(), or keys of the dictionary
-that forward() takes; outputs are `<name>__<index>`, or keys of the dictionary that it returns. Those of packages: _nereid_pt2."""
+Names follow Triton's PyTorch backend: inputs are `<name>__<index>`, or arguments of forward(), or keys of the
+dictionary that forward() takes; outputs are `<name>__<index>`, or keys of the dictionary that it returns. Those of
+packages: _nereid_pt2."""
 
 import importlib.util
 import json
