@@ -127,7 +127,7 @@ func (r *reader) readExecution(ex *execution) error {
 // readOne reads a frame and handles it. io.EOF is the end of the stream; another error is a frame that does not decode.
 func (r *reader) readOne() error {
 	n, err := r.w.p.Socket.Read(r.buf)
-	// reported once if the process left frames unread; its own frames come after it
+	// If the process left frames unread, the first read fails with this error; its own frames follow.
 	if errors.Is(err, syscall.ECONNRESET) {
 		n, err = r.w.p.Socket.Read(r.buf)
 	}
