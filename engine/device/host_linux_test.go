@@ -27,7 +27,8 @@ func TestHost(t *testing.T) {
 		}
 	})
 	t.Run("meminfo", func(t *testing.T) {
-		total, free := parseMeminfo([]byte("MemTotal:       100 kB\nMemFree: 1 kB\nMemAvailable:    40 kB\nHugePages_Total: x\n"))
+		total, free := parseMeminfo([]byte("MemTotal:       100 kB\nMemFree: 1 kB\nMemAvailable:    40 " +
+			"kB\nHugePages_Total: x\n"))
 		if total != 100<<10 || free != 40<<10 {
 			t.Errorf("parseMeminfo = %d, %d", total, free)
 		}

@@ -34,7 +34,8 @@ func (c *cards) Read(uuid string) (Reading, error) {
 func four(capabilities ...float64) *cards {
 	c := &cards{figure: map[string]Reading{}}
 	for i, v := range capabilities {
-		g := GPU{UUID: fmt.Sprintf("GPU-%x%x-0", i/2, i), Name: "card", Major: int(v), Minor: int(v*10+0.5) % 10, MemoryBytes: 1 << 30}
+		g := GPU{UUID: fmt.Sprintf("GPU-%x%x-0", i/2, i), Name: "card", Major: int(v), Minor: int(v*10+0.5) % 10,
+			MemoryBytes: 1 << 30}
 		c.gpus = append(c.gpus, g)
 		c.figure[g.UUID] = Reading{}
 	}
@@ -55,16 +56,19 @@ func TestWhichGPUsCount(t *testing.T) {
 		{name: "C059 by UUID, and its beginning", visible: set("GPU-13-0, GPU-00"), want: "0:3 1:0"},
 		{name: "none", visible: set(""), want: ""},
 		{name: "ended by -1", visible: set("1,-1,2"), want: "0:1"},
-		{name: "what comes after an unknown one is not seen", visible: set("1,9,2"), want: "0:1", warns: `none of the 4 GPUs`},
+		{name: "what comes after an unknown one is not seen", visible: set("1,9,2"), want: "0:1",
+			warns: `none of the 4 GPUs`},
 		{name: "a word", visible: set("x"), want: "", warns: `none of the 4 GPUs`},
 		{name: "one twice hides all", visible: set("1,1"), want: "", warns: "named twice"},
 		{name: "a beginning that fits two", visible: set("GPU-0"), want: "", warns: "fits several"},
 		{name: "a part of a card", visible: set("MIG-x"), want: "", warns: "whole GPUs"},
-		{name: "C068 too old ones are left alone, and keep their numbers", least: 7.5, want: "1:1 2:2", warns: "below --min-supported-compute-capability"},
+		{name: "C068 too old ones are left alone, and keep their numbers", least: 7.5, want: "1:1 2:2",
+			warns: "below --min-supported-compute-capability"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var log bytes.Buffer
-			m, err := NewMachine(Options{Driver: four(6.1, 7.5, 9.0, 5.2), Visible: tt.visible, MinCapability: tt.least, Log: slog.New(slog.NewTextHandler(&log, nil))})
+			m, err := NewMachine(Options{Driver: four(6.1, 7.5, 9.0, 5.2), Visible: tt.visible, MinCapability: tt.least,
+				Log: slog.New(slog.NewTextHandler(&log, nil))})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,7 +88,8 @@ func TestWhichGPUsCount(t *testing.T) {
 		t.Error("cards that cannot be listed pass")
 	}
 	var none *Machine
-	if r, errs := none.Readings(); none.IDs() != nil || r != nil || errs != nil || none.Close() != nil || none.MinCapability() != 6 {
+	if r, errs := none.Readings(); none.IDs() != nil || r != nil || errs != nil || none.Close() != nil ||
+		none.MinCapability() != 6 {
 		t.Error("no machine has GPUs")
 	}
 }

@@ -168,8 +168,10 @@ func TestWatch(t *testing.T) {
 			c.figure[c.gpus[0].UUID] = Reading{}
 			return m.Watch([]int{0}).End()
 		}, map[int]int64{}},
-		{"one that is not there", func(_ *cards, m *Machine) map[int]int64 { return m.Watch([]int{7}).End() }, map[int]int64{}},
-		{"no machine", func(_ *cards, _ *Machine) map[int]int64 { return (*Machine)(nil).Watch([]int{0}).End() }, map[int]int64{}},
+		{"one that is not there", func(_ *cards, m *Machine) map[int]int64 { return m.Watch([]int{7}).End() },
+			map[int]int64{}},
+		{"no machine", func(_ *cards, _ *Machine) map[int]int64 { return (*Machine)(nil).Watch([]int{0}).End() },
+			map[int]int64{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := four(8, 8)

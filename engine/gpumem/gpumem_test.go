@@ -47,7 +47,8 @@ func (f *fake) Traffic() Traffic                                 { return Traffi
 
 func memory(f *fake, pinned, device int64) (*Memory, *strings.Builder) {
 	var log strings.Builder
-	return New(Options{Driver: f, PinnedBytes: pinned, DeviceBytes: map[int]int64{1: device}, Log: slog.New(slog.NewTextHandler(&log, nil))}), &log
+	return New(Options{Driver: f, PinnedBytes: pinned, DeviceBytes: map[int]int64{1: device},
+		Log: slog.New(slog.NewTextHandler(&log, nil))}), &log
 }
 
 // From thousands of random takings and givings back, on several goroutines at once: no two blocks share a byte, all
@@ -93,7 +94,8 @@ func TestBlocksAreTheirHoldersOwn(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if s := m.Stats(); s.Pinned.Used != 0 || s.Pinned.Total != total || len(m.hostPool(AnyNode).spare) != 1 || m.hostPool(AnyNode).spare[0] != (span{0, total}) {
+	if s := m.Stats(); s.Pinned.Used != 0 || s.Pinned.Total != total || len(m.hostPool(AnyNode).spare) != 1 ||
+		m.hostPool(AnyNode).spare[0] != (span{0, total}) {
 		t.Errorf("%+v with %v spare after all is given back", s.Pinned, m.hostPool(AnyNode).spare)
 	}
 	if f.calls != 1 {
@@ -114,7 +116,8 @@ func TestPools(t *testing.T) {
 				t.Error("more than there is")
 			}
 		}
-		if s := m.Stats().Pinned; s != (PoolStats{Total: 1024, Used: 1024, Misses: 3}) || strings.Count(log.String(), "used up") != 1 {
+		if s := m.Stats().Pinned; s != (PoolStats{Total: 1024, Used: 1024, Misses: 3}) ||
+			strings.Count(log.String(), "used up") != 1 {
 			t.Errorf("%+v, log %q", s, log)
 		}
 		a.Free()
@@ -132,7 +135,8 @@ func TestPools(t *testing.T) {
 				t.Error("memory that there is not")
 			}
 		}
-		if s := m.Stats().Pinned; f.calls != 1 || s.Misses != 3 || s.Used != 0 || !strings.Contains(log.String(), "out of memory") || strings.Count(log.String(), "\n") != 1 {
+		if s := m.Stats().Pinned; f.calls != 1 || s.Misses != 3 || s.Used != 0 ||
+			!strings.Contains(log.String(), "out of memory") || strings.Count(log.String(), "\n") != 1 {
 			t.Errorf("%d calls, %+v, log %q", f.calls, s, log)
 		}
 	})
@@ -145,7 +149,8 @@ func TestPools(t *testing.T) {
 		if m.Device(1, 513) != nil || m.Device(1, 512) == nil || m.Device(0, 63<<20) == nil || m.Device(1, 1) != nil {
 			t.Error("GPU 1 has 512 bytes, GPU 0 the default")
 		}
-		if s := m.Stats(); s.Devices[1] != (PoolStats{512, 512, 2}) || s.Devices[0].Total != DefaultDeviceBytes || s.Traffic.ToHost != 7 {
+		if s := m.Stats(); s.Devices[1] != (PoolStats{512, 512, 2}) || s.Devices[0].Total != DefaultDeviceBytes ||
+			s.Traffic.ToHost != 7 {
 			t.Errorf("%+v", s)
 		}
 	})

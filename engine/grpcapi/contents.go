@@ -101,8 +101,9 @@ func (m *message) typed(t *tensor.Tensor, in *input, own *tensor.Buffer) error {
 			continue
 		}
 		if want := contentsType(num, t.DataType); want != t.DataType {
-			return status.Errorf(status.InvalidArg, "unexpected explicit tensor data for input tensor '%s' for model '%s' "+
-				"of type '%s', expected datatype '%s'", t.Name, m.r.ModelName, want, t.DataType)
+			return status.Errorf(status.InvalidArg,
+				"unexpected explicit tensor data for input tensor '%s' for model '%s' "+
+					"of type '%s', expected datatype '%s'", t.Name, m.r.ModelName, want, t.DataType)
 		}
 		field = num
 	}

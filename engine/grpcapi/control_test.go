@@ -52,7 +52,8 @@ func TestControl(t *testing.T) {
 			out, err := c.ModelReady(ctx, &inferencepb.ModelReadyRequest{Name: "id", Version: "abc"})
 			return value(out, err)
 		}, code: codes.InvalidArgument,
-			text: "failed to get model version from specified version string 'abc' (details: stol), version should be an integral value > 0"},
+			text: "failed to get model version from specified version string 'abc' (details: stol), version should " +
+				"be an integral value > 0"},
 		{name: "B058 ServerMetadata", call: func() answer {
 			out, err := c.ServerMetadata(ctx, &inferencepb.ServerMetadataRequest{})
 			return value(out.GetName()+" "+out.GetVersion(), err)
@@ -101,7 +102,8 @@ func TestControl(t *testing.T) {
 			out, err := c.RepositoryModelLoad(ctx, &inferencepb.RepositoryModelLoadRequest{ModelName: "id",
 				Parameters: map[string]*inferencepb.ModelRepositoryParameter{"x": {}}})
 			return value(out, err)
-		}, code: codes.InvalidArgument, text: "unrecognized load parameter 'x'; known are 'config', 'file:<path>' and 'version'"},
+		}, code: codes.InvalidArgument,
+			text: "unrecognized load parameter 'x'; known are 'config', 'file:<path>' and 'version'"},
 		{name: "B064 RepositoryModelLoad with a config of the wrong type", call: func() answer {
 			out, err := c.RepositoryModelLoad(ctx, &inferencepb.RepositoryModelLoadRequest{ModelName: "id",
 				Parameters: map[string]*inferencepb.ModelRepositoryParameter{"config": {}}})
@@ -126,7 +128,8 @@ func TestControl(t *testing.T) {
 				Parameters: map[string]*inferencepb.ModelRepositoryParameter{
 					"version": {ParameterChoice: &inferencepb.ModelRepositoryParameter_StringParam{StringParam: "x"}}}})
 			return value(nil, err)
-		}, code: codes.InvalidArgument, text: "parameter 'version' must be the number of a version, as int64_param or string_param"},
+		}, code: codes.InvalidArgument,
+			text: "parameter 'version' must be the number of a version, as int64_param or string_param"},
 		{name: "B064 RepositoryModelUnload with its dependents", call: func() answer {
 			_, err := c.RepositoryModelUnload(ctx, &inferencepb.RepositoryModelUnloadRequest{ModelName: "ens",
 				Parameters: map[string]*inferencepb.ModelRepositoryParameter{
@@ -142,7 +145,8 @@ func TestControl(t *testing.T) {
 			return value(out, err)
 		}, code: codes.NotFound, text: "Unable to find system shared memory region: 'none'"},
 		{name: "SystemSharedMemoryRegister", call: func() answer {
-			out, err := c.SystemSharedMemoryRegister(ctx, &inferencepb.SystemSharedMemoryRegisterRequest{Name: "x", Key: "/nereid-no-such-object"})
+			out, err := c.SystemSharedMemoryRegister(ctx,
+				&inferencepb.SystemSharedMemoryRegisterRequest{Name: "x", Key: "/nereid-no-such-object"})
 			return value(out, err)
 		}, code: codes.Internal, text: "Unable to open shared memory region: '/nereid-no-such-object'"},
 		{name: "TraceSetting", call: func() answer {
@@ -154,7 +158,8 @@ func TestControl(t *testing.T) {
 			return value(out, err)
 		}, code: codes.Unavailable, text: "the server does not support dynamic logging"},
 		{name: "B068 health of any service", call: func() answer {
-			out, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: "nope"})
+			out, err := grpc_health_v1.NewHealthClient(conn).Check(ctx,
+				&grpc_health_v1.HealthCheckRequest{Service: "nope"})
 			return value(out.GetStatus(), err)
 		}, want: grpc_health_v1.HealthCheckResponse_SERVING},
 		{name: "B068 health while not ready", call: func() answer {
@@ -198,15 +203,20 @@ func TestMalformedMessages(t *testing.T) {
 		{name: "cut short", method: "ModelInfer", body: garbage{0x0a, 0x05, 'a'}, code: codes.InvalidArgument},
 		{name: "field number 0", method: "ModelInfer", body: garbage{0x00, 0x01}, code: codes.InvalidArgument},
 		{name: "wire type 7", method: "ModelInfer", body: garbage{0x0f}, code: codes.InvalidArgument},
-		{name: "end of a group that is not open", method: "ModelInfer", body: garbage{0x0c}, code: codes.InvalidArgument},
-		{name: "model name is not UTF-8", method: "ModelInfer", body: garbage{0x0a, 0x01, 0xff}, code: codes.InvalidArgument},
-		{name: "unknown fields are skipped", method: "ModelInfer", body: garbage{0x0a, 0x02, 'i', 'd', 0xb8, 0x3e, 0x01}, code: codes.OK},
-		{name: "metadata request cut short", method: "ModelMetadata", body: garbage{0x0a, 0x05, 'a'}, code: codes.InvalidArgument},
+		{name: "end of a group that is not open", method: "ModelInfer", body: garbage{0x0c},
+			code: codes.InvalidArgument},
+		{name: "model name is not UTF-8", method: "ModelInfer", body: garbage{0x0a, 0x01, 0xff},
+			code: codes.InvalidArgument},
+		{name: "unknown fields are skipped", method: "ModelInfer",
+			body: garbage{0x0a, 0x02, 'i', 'd', 0xb8, 0x3e, 0x01}, code: codes.OK},
+		{name: "metadata request cut short", method: "ModelMetadata", body: garbage{0x0a, 0x05, 'a'},
+			code: codes.InvalidArgument},
 		{name: "unknown method", method: "Nope", body: garbage{}, code: codes.Unimplemented},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var out garbage
-			err := conn.Invoke(t.Context(), "/inference.GRPCInferenceService/"+tt.method, tt.body, &out, forceCodec(garbageCodec{}))
+			err := conn.Invoke(t.Context(), "/inference.GRPCInferenceService/"+tt.method, tt.body, &out,
+				forceCodec(garbageCodec{}))
 			if grpcstatus.Code(err) != tt.code {
 				t.Errorf("answer %v, want %v", err, tt.code)
 			}
@@ -220,7 +230,8 @@ func TestAuthorize(t *testing.T) {
 		conn, _ := start(t, newFakeEngine(testModels()...), func(o *Options) {
 			o.Authorize = func(ctx context.Context, method string) error {
 				asked = append(asked, method)
-				if v := metadata.ValueFromIncomingContext(ctx, "authorization"); len(v) == 1 && v[0] == "Bearer secret" {
+				if v := metadata.ValueFromIncomingContext(ctx, "authorization"); len(v) == 1 &&
+					v[0] == "Bearer secret" {
 					return nil
 				}
 				return grpcstatus.Error(codes.Unauthenticated, "token missing")
@@ -296,7 +307,8 @@ func TestShutdownCancelsAfterItsTime(t *testing.T) {
 	conn, s := start(t, e, nil)
 	failed := make(chan error, 1)
 	go func() {
-		_, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelInfer(context.Background(), &inferencepb.ModelInferRequest{ModelName: "never"})
+		_, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelInfer(context.Background(),
+			&inferencepb.ModelInferRequest{ModelName: "never"})
 		failed <- err
 	}()
 	<-came

@@ -67,8 +67,10 @@ func putMessage(m *message) {
 	clear(m.params)
 	clear(m.tensorParams)
 	clear(m.raw)
-	*m = message{inputs: m.inputs[:0], params: m.params[:0], tensorParams: m.tensorParams[:0], dims: m.dims[:0], raw: m.raw[:0]}
-	if cap(m.inputs) <= 256 && cap(m.raw) <= 256 && cap(m.params) <= 256 && cap(m.tensorParams) <= 256 && cap(m.dims) <= 1024 {
+	*m = message{inputs: m.inputs[:0], params: m.params[:0], tensorParams: m.tensorParams[:0], dims: m.dims[:0],
+		raw: m.raw[:0]}
+	if cap(m.inputs) <= 256 && cap(m.raw) <= 256 && cap(m.params) <= 256 && cap(m.tensorParams) <= 256 &&
+		cap(m.dims) <= 1024 {
 		messages.Put(m)
 	}
 }

@@ -78,7 +78,8 @@ func TestRealEngineAddSub(t *testing.T) {
 	raw := &inferencepb.ModelInferRequest{ModelName: "add_sub", Id: "7",
 		Inputs:           []*inferencepb.ModelInferRequest_InferInputTensor{addSub("INPUT0"), addSub("INPUT1")},
 		RawInputContents: [][]byte{int32s(a...), int32s(b...)}}
-	typed := &inferencepb.ModelInferRequest{ModelName: "add_sub", Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{addSub("INPUT0"), addSub("INPUT1")}}
+	typed := &inferencepb.ModelInferRequest{ModelName: "add_sub",
+		Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{addSub("INPUT0"), addSub("INPUT1")}}
 	typed.Inputs[0].Contents = &inferencepb.InferTensorContents{IntContents: a}
 	typed.Inputs[1].Contents = &inferencepb.InferTensorContents{IntContents: b}
 	for name, in := range map[string]*inferencepb.ModelInferRequest{"raw": raw, "typed": typed} {
@@ -124,18 +125,26 @@ func TestRealEngineErrors(t *testing.T) {
 		{"missing input", with(func(r *inferencepb.ModelInferRequest) {
 			r.Inputs, r.RawInputContents = r.Inputs[:1], r.RawInputContents[:1]
 		}), codes.InvalidArgument,
-			"[request id: <id_unknown>] expected 2 inputs but got 1 inputs for model 'add_sub'. Got input(s) ['INPUT0'], but missing required input(s) ['INPUT1']. Please provide all required input(s)."},
-		{"duplicate input", with(func(r *inferencepb.ModelInferRequest) { r.Inputs[1].Name = "INPUT0" }), codes.InvalidArgument,
+			"[request id: <id_unknown>] expected 2 inputs but got 1 inputs for model 'add_sub'. Got input(s) " +
+				"['INPUT0'], but missing required input(s) ['INPUT1']. Please provide all required input(s)."},
+		{"duplicate input", with(func(r *inferencepb.ModelInferRequest) { r.Inputs[1].Name = "INPUT0" }),
+			codes.InvalidArgument,
 			"[request id: <id_unknown>] input 'INPUT0' already exists in request"},
 		{"unknown output", with(func(r *inferencepb.ModelInferRequest) {
 			r.Outputs = []*inferencepb.ModelInferRequest_InferRequestedOutputTensor{{Name: "NOPE"}}
 		}), codes.InvalidArgument, "unexpected inference output 'NOPE' for model 'add_sub'"},
-		{"raw size wrong", with(func(r *inferencepb.ModelInferRequest) { r.RawInputContents[0] = make([]byte, 60) }), codes.InvalidArgument,
-			"[request id: <id_unknown>] input byte size mismatch for input 'INPUT0' for model 'add_sub'. Expected 64, got 60"},
-		{"wrong dtype", with(func(r *inferencepb.ModelInferRequest) { r.Inputs[0].Datatype = "FP32" }), codes.InvalidArgument,
-			"[request id: <id_unknown>] inference input 'INPUT0' data-type is 'FP32', but model 'add_sub' expects 'INT32'"},
-		{"unknown dtype", with(func(r *inferencepb.ModelInferRequest) { r.Inputs[0].Datatype = "FP8" }), codes.InvalidArgument,
-			"[request id: <id_unknown>] inference input 'INPUT0' data-type is '<invalid>', but model 'add_sub' expects 'INT32'"},
+		{"raw size wrong", with(func(r *inferencepb.ModelInferRequest) { r.RawInputContents[0] = make([]byte, 60) }),
+			codes.InvalidArgument,
+			"[request id: <id_unknown>] input byte size mismatch for input 'INPUT0' for model 'add_sub'. Expected " +
+				"64, got 60"},
+		{"wrong dtype", with(func(r *inferencepb.ModelInferRequest) { r.Inputs[0].Datatype = "FP32" }),
+			codes.InvalidArgument,
+			"[request id: <id_unknown>] inference input 'INPUT0' data-type is 'FP32', but model 'add_sub' expects " +
+				"'INT32'"},
+		{"unknown dtype", with(func(r *inferencepb.ModelInferRequest) { r.Inputs[0].Datatype = "FP8" }),
+			codes.InvalidArgument,
+			"[request id: <id_unknown>] inference input 'INPUT0' data-type is '<invalid>', but model 'add_sub' " +
+				"expects 'INT32'"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := c.ModelInfer(t.Context(), tt.in)
@@ -145,7 +154,8 @@ func TestRealEngineErrors(t *testing.T) {
 		})
 	}
 	_, err := c.RepositoryModelLoad(t.Context(), &inferencepb.RepositoryModelLoadRequest{ModelName: "add_sub"})
-	if st := grpcstatus.Convert(err); st.Code() != codes.Unavailable || st.Message() != "explicit model load / unload is not allowed if polling is enabled" {
+	if st := grpcstatus.Convert(err); st.Code() != codes.Unavailable ||
+		st.Message() != "explicit model load / unload is not allowed if polling is enabled" {
 		t.Errorf("load outside explicit mode: %v", err)
 	}
 }
@@ -173,7 +183,8 @@ func TestRealEngineUnderLoad(t *testing.T) {
 					return
 				}
 				if string(out.GetRawOutputContents()[0]) != string(raw) {
-					t.Errorf("client %d, round %d: another answer of %d bytes, want %d", client, round, len(out.GetRawOutputContents()[0]), len(raw))
+					t.Errorf("client %d, round %d: another answer of %d bytes, want %d", client, round,
+						len(out.GetRawOutputContents()[0]), len(raw))
 					return
 				}
 			}

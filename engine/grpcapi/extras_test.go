@@ -22,7 +22,8 @@ import (
 )
 
 func TestReflection_B069(t *testing.T) {
-	ask := func(t *testing.T, conn *grpc.ClientConn, m *reflectionv1.ServerReflectionRequest) (*reflectionv1.ServerReflectionResponse, error) {
+	ask := func(t *testing.T, conn *grpc.ClientConn,
+		m *reflectionv1.ServerReflectionRequest) (*reflectionv1.ServerReflectionResponse, error) {
 		t.Helper()
 		stream, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
 		if err != nil {
@@ -60,7 +61,10 @@ func TestReflection_B069(t *testing.T) {
 	t.Run("guarded", func(t *testing.T) {
 		conn, _ := start(t, newFakeEngine(), func(o *Options) {
 			o.Reflection = true
-			o.Authorize = func(context.Context, string) error { return grpcstatus.Error(codes.Unauthenticated, "no token") }
+			o.Authorize = func(context.Context, string) error {
+				return grpcstatus.Error(codes.Unauthenticated,
+					"no token")
+			}
 		})
 		if _, err := ask(t, conn, list); grpcstatus.Code(err) != codes.Unauthenticated {
 			t.Errorf("without a token: %v", err)
@@ -83,12 +87,14 @@ func (p *payloads) HandleRPC(_ context.Context, s stats.RPCStats) {
 // Answers of inferences are compressed for clients that take gzip; requests may be compressed in any case.
 func TestCompression_B073(t *testing.T) {
 	request := &inferencepb.ModelInferRequest{ModelName: "id",
-		Inputs:           []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "INPUT0", Datatype: "UINT8", Shape: []int64{100000}}},
+		Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "INPUT0", Datatype: "UINT8",
+			Shape: []int64{100000}}},
 		RawInputContents: [][]byte{make([]byte, 100000)}}
 	for _, on := range []bool{false, true} {
 		old, _ := start(t, newFakeEngine(testModels()...), func(o *Options) { o.CompressResponses = on })
 		seen := &payloads{}
-		conn, err := grpc.NewClient(old.Target(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStatsHandler(seen))
+		conn, err := grpc.NewClient(old.Target(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithStatsHandler(seen))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +106,8 @@ func TestCompression_B073(t *testing.T) {
 		}
 		// The library answers a compressed request compressed; what the option does shows a plain one.
 		if _, err = c.ModelInfer(t.Context(), request); err != nil || seen.compressed.Load() != on {
-			t.Errorf("with compression %v a plain request is answered compressed: %v, %v", on, seen.compressed.Load(), err)
+			t.Errorf("with compression %v a plain request is answered compressed: %v, %v", on, seen.compressed.Load(),
+				err)
 		}
 		stream, err := c.ModelStreamInfer(t.Context())
 		if err != nil {
@@ -149,7 +156,8 @@ func TestGracefulShutdown_B077(t *testing.T) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.Shutdown(context.Background()) }()
 	_, err = stream.Recv()
-	if st := grpcstatus.Convert(err); st.Code() != codes.Unavailable || st.Message() != "GRPC server is shutting down and has stopped accepting new requests." {
+	if st := grpcstatus.Convert(err); st.Code() != codes.Unavailable ||
+		st.Message() != "GRPC server is shutting down and has stopped accepting new requests." {
 		t.Errorf("the open stream ends with %v", err)
 	}
 	if _, err := c.ModelInfer(t.Context(), one("id", "", 1, nil)); grpcstatus.Code(err) != codes.Unavailable {

@@ -48,7 +48,8 @@ type fakeEngine struct {
 }
 
 func newFakeEngine(models ...*served) *fakeEngine {
-	e := &fakeEngine{regions: shm.New(shm.Options{}), models: map[string]*served{}, loaded: map[string]engine.LoadParameters{}}
+	e := &fakeEngine{regions: shm.New(shm.Options{}), models: map[string]*served{},
+		loaded: map[string]engine.LoadParameters{}}
 	for _, m := range models {
 		e.models[m.name] = m
 	}
@@ -62,7 +63,8 @@ func (e *fakeEngine) lookup(name string, version int64) (*served, error) {
 		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' is not found", name)
 	}
 	if version > 1 {
-		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' version %d is not found", name, version)
+		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' version %d is not found", name,
+			version)
 	}
 	return m, nil
 }
@@ -108,7 +110,8 @@ func (e *fakeEngine) Ready() bool                 { return e.ready.Load() }
 func (e *fakeEngine) SharedMemory() *shm.Registry { return e.regions }
 
 func (e *fakeEngine) ServerMetadata() *inferencepb.ServerMetadataResponse {
-	return &inferencepb.ServerMetadataResponse{Name: "triton", Version: "2.51.0", Extensions: []string{"classification"}}
+	return &inferencepb.ServerMetadataResponse{Name: "triton", Version: "2.51.0",
+		Extensions: []string{"classification"}}
 }
 
 func (e *fakeEngine) ModelReady(name string, version int64) (bool, error) {
@@ -141,7 +144,8 @@ func (e *fakeEngine) ModelStatistics(name string, version int64) (*inferencepb.M
 func (e *fakeEngine) RepositoryIndex(ready bool) []*inferencepb.RepositoryIndexResponse_ModelIndex {
 	list := []*inferencepb.RepositoryIndexResponse_ModelIndex{{Name: "id", Version: "1", State: "READY"}}
 	if !ready {
-		list = append(list, &inferencepb.RepositoryIndexResponse_ModelIndex{Name: "other", State: "UNAVAILABLE", Reason: "unloaded"})
+		list = append(list, &inferencepb.RepositoryIndexResponse_ModelIndex{Name: "other", State: "UNAVAILABLE",
+			Reason: "unloaded"})
 	}
 	return list
 }
@@ -198,5 +202,6 @@ func start(t testing.TB, e Engine, change func(*Options)) (*grpc.ClientConn, *Se
 }
 
 func fp32(n int) *inferencepb.ModelInferRequest_InferInputTensor {
-	return &inferencepb.ModelInferRequest_InferInputTensor{Name: "INPUT0", Datatype: tensor.FP32.String(), Shape: []int64{1, int64(n)}}
+	return &inferencepb.ModelInferRequest_InferInputTensor{Name: "INPUT0", Datatype: tensor.FP32.String(),
+		Shape: []int64{1, int64(n)}}
 }

@@ -32,7 +32,8 @@ func reference(in *inferencepb.ModelInferRequest) (*infer.Request, error) {
 		return nil, err
 	}
 	raw := in.GetRawInputContents()
-	if len(in.GetParameters()) > maxParameters || max(len(raw), len(in.GetInputs()), len(in.GetOutputs())) > maxTensors {
+	if len(in.GetParameters()) > maxParameters || max(len(raw), len(in.GetInputs()),
+		len(in.GetOutputs())) > maxTensors {
 		return nil, errors.New("too many")
 	}
 	for _, i := range in.GetInputs() {
@@ -180,7 +181,8 @@ func referenceContents(c *inferencepb.InferTensorContents, dt tensor.DataType) (
 // describe writes what the engine sees of a request, in one form for equal requests.
 func describe(r *infer.Request) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%q %d %q %d %v %+v %d\n", r.ModelName, r.Version, r.ID, r.Priority, r.Timeout, r.Correlation, r.Flags)
+	fmt.Fprintf(&b, "%q %d %q %d %v %+v %d\n", r.ModelName, r.Version, r.ID, r.Priority, r.Timeout, r.Correlation,
+		r.Flags)
 	params := slices.Clone(r.Parameters)
 	slices.SortFunc(params, func(a, b infer.Parameter) int { return strings.Compare(a.Name, b.Name) })
 	for _, p := range params {
@@ -212,15 +214,21 @@ func seeds(f *testing.F) {
 	f.Helper()
 	for _, m := range []*inferencepb.ModelInferRequest{
 		{},
-		one("id", "7", 5, map[string]*inferencepb.InferParameter{"sequence_id": intParam(4), "sequence_start": boolParam(true),
-			"priority": intParam(1), "timeout": intParam(-1), "x": stringParam("y"), "d": {ParameterChoice: &inferencepb.InferParameter_DoubleParam{DoubleParam: 1.5}}}),
+		one("id", "7", 5, map[string]*inferencepb.InferParameter{"sequence_id": intParam(4),
+			"sequence_start": boolParam(true),
+			"priority":       intParam(1), "timeout": intParam(-1), "x": stringParam("y"),
+			"d": {ParameterChoice: &inferencepb.InferParameter_DoubleParam{DoubleParam: 1.5}}}),
 		{ModelName: "m", ModelVersion: "3", Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{
-			{Name: "A", Datatype: "BYTES", Shape: []int64{2, -1, 1 << 40}, Contents: &inferencepb.InferTensorContents{BytesContents: [][]byte{{1}, nil}}},
-			{Name: "B", Datatype: "INT16", Shape: []int64{2}, Contents: &inferencepb.InferTensorContents{IntContents: []int32{-1, 70000}}},
-			{Name: "C", Datatype: "FP64", Shape: []int64{1}, Contents: &inferencepb.InferTensorContents{Fp64Contents: []float64{2}}}},
+			{Name: "A", Datatype: "BYTES", Shape: []int64{2, -1, 1 << 40},
+				Contents: &inferencepb.InferTensorContents{BytesContents: [][]byte{{1}, nil}}},
+			{Name: "B", Datatype: "INT16", Shape: []int64{2},
+				Contents: &inferencepb.InferTensorContents{IntContents: []int32{-1, 70000}}},
+			{Name: "C", Datatype: "FP64", Shape: []int64{1},
+				Contents: &inferencepb.InferTensorContents{Fp64Contents: []float64{2}}}},
 			Outputs: []*inferencepb.ModelInferRequest_InferRequestedOutputTensor{{Name: "O",
 				Parameters: map[string]*inferencepb.InferParameter{"classification": intParam(3)}}}},
-		{ModelName: "m", Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "A", Datatype: "FP32", Shape: []int64{1, 2},
+		{ModelName: "m", Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "A", Datatype: "FP32",
+			Shape:      []int64{1, 2},
 			Parameters: map[string]*inferencepb.InferParameter{"shared_memory_region": stringParam("r")}}}},
 	} {
 		b, err := proto.Marshal(m)
@@ -306,21 +314,24 @@ func FuzzEncode(f *testing.F) {
 
 func check(t *testing.T, a *answer, out *inferencepb.ModelInferResponse) {
 	t.Helper()
-	if out.GetModelName() != a.model || out.GetModelVersion() != a.version || out.GetId() != a.id || len(out.ProtoReflect().GetUnknown()) > 0 ||
+	if out.GetModelName() != a.model || out.GetModelVersion() != a.version || out.GetId() != a.id ||
+		len(out.ProtoReflect().GetUnknown()) > 0 ||
 		len(out.GetParameters()) != len(a.resp.Parameters) || len(out.GetOutputs()) != len(a.resp.Outputs) ||
 		len(out.GetRawOutputContents()) != len(a.resp.Outputs) {
 		t.Fatalf("answer %+v became %v", a, out)
 	}
 	for i := range a.resp.Outputs {
 		want, got := &a.resp.Outputs[i], out.GetOutputs()[i]
-		if got.GetName() != want.Name || got.GetDatatype() != want.DataType.String() || !slices.Equal(got.GetShape(), want.Shape) ||
+		if got.GetName() != want.Name || got.GetDatatype() != want.DataType.String() ||
+			!slices.Equal(got.GetShape(), want.Shape) ||
 			!bytes.Equal(out.GetRawOutputContents()[i], want.Data) {
 			t.Fatalf("output %+v became %v", want, got)
 		}
 	}
 	for i := range a.resp.Parameters {
 		p := &a.resp.Parameters[i]
-		if got := referenceParameter(p.Name, out.GetParameters()[p.Name]); got.Kind != p.Kind || got.Text != p.Text && p.Kind == infer.StringParameter {
+		if got := referenceParameter(p.Name, out.GetParameters()[p.Name]); got.Kind != p.Kind || got.Text != p.Text &&
+			p.Kind == infer.StringParameter {
 			t.Fatalf("parameter %+v became %+v", p, got)
 		}
 	}

@@ -45,8 +45,10 @@ func TestHostileMessages(t *testing.T) {
 	conn, _ := start(t, realEngine(t), nil)
 	c := inferencepb.NewGRPCInferenceServiceClient(conn)
 	shaped := func(shape ...int64) *inferencepb.ModelInferRequest {
-		return &inferencepb.ModelInferRequest{ModelName: "add_sub", RawInputContents: [][]byte{make([]byte, 64), make([]byte, 64)},
-			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "INPUT0", Datatype: "INT32", Shape: shape}, addSub("INPUT1")}}
+		return &inferencepb.ModelInferRequest{ModelName: "add_sub",
+			RawInputContents: [][]byte{make([]byte, 64), make([]byte, 64)},
+			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "INPUT0", Datatype: "INT32", Shape: shape},
+				addSub("INPUT1")}}
 	}
 	ones := append(slices.Repeat([]int64{1}, 1999), 16)
 	for _, tt := range []struct {
@@ -60,8 +62,9 @@ func TestHostileMessages(t *testing.T) {
 		{"A4 product wraps to 16 at 2^64", shaped(4611686018427387908, 4)},
 		{"A4 product wraps at 2^64", shaped(1<<33, 1<<33)},
 		{"A12 fewer bytes than the shape", shaped(2, 16)},
-		{"A18 input name with NUL", &inferencepb.ModelInferRequest{ModelName: "add_sub", RawInputContents: [][]byte{make([]byte, 64), make([]byte, 64)},
-			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{addSub("INPUT0\x00"), addSub("INPUT1")}}},
+		{"A18 input name with NUL", &inferencepb.ModelInferRequest{ModelName: "add_sub",
+			RawInputContents: [][]byte{make([]byte, 64), make([]byte, 64)},
+			Inputs:           []*inferencepb.ModelInferRequest_InferInputTensor{addSub("INPUT0\x00"), addSub("INPUT1")}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if out, err := c.ModelInfer(t.Context(), tt.in); grpcstatus.Code(err) != codes.InvalidArgument {
@@ -70,7 +73,8 @@ func TestHostileMessages(t *testing.T) {
 			controlAnswers(t, c)
 		})
 	}
-	for name, model := range map[string]string{"A18 model name with NUL": "add_sub\x00", "A18 model name of 5,000 characters": strings.Repeat("x", 5000)} {
+	for name, model := range map[string]string{"A18 model name with NUL": "add_sub\x00",
+		"A18 model name of 5,000 characters": strings.Repeat("x", 5000)} {
 		t.Run(name, func(t *testing.T) {
 			_, err := c.ModelInfer(t.Context(), &inferencepb.ModelInferRequest{ModelName: model})
 			if code := grpcstatus.Code(err); code != codes.NotFound && code != codes.InvalidArgument {
@@ -82,8 +86,10 @@ func TestHostileMessages(t *testing.T) {
 	t.Run("A18 model name not UTF-8", func(t *testing.T) {
 		message := []byte("\x0a\x02\xff\xfe") // field 1, two bytes
 		var reply rawMessage
-		err := conn.Invoke(t.Context(), inferencepb.GRPCInferenceService_ModelInfer_FullMethodName, (*rawMessage)(&message), &reply, grpc.ForceCodec(rawCodec{}))
-		if code := grpcstatus.Code(err); code != codes.InvalidArgument && code != codes.NotFound && code != codes.Internal {
+		err := conn.Invoke(t.Context(), inferencepb.GRPCInferenceService_ModelInfer_FullMethodName,
+			(*rawMessage)(&message), &reply, grpc.ForceCodec(rawCodec{}))
+		if code := grpcstatus.Code(err); code != codes.InvalidArgument && code != codes.NotFound &&
+			code != codes.Internal {
 			t.Errorf("ModelInfer = %v, want an error of the client's", err)
 		}
 		controlAnswers(t, c)
@@ -131,7 +137,9 @@ func TestA23DeadlineWhileQueued(t *testing.T) {
 		}}); err != nil {
 		t.Fatal(err)
 	}
-	in := &inferencepb.ModelInferRequest{ModelName: "slow", Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "INPUT0", Datatype: "FP32", Shape: []int64{1, 16}}},
+	in := &inferencepb.ModelInferRequest{ModelName: "slow",
+		Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "INPUT0", Datatype: "FP32",
+			Shape: []int64{1, 16}}},
 		RawInputContents: [][]byte{make([]byte, 64)}}
 	earlier := make(chan error, 2)
 	for range cap(earlier) {
@@ -211,12 +219,17 @@ func TestA24MutatedMessages(t *testing.T) {
 		return b
 	}
 	seeds := [][]byte{
-		seed(one("id", "1", 5, map[string]*inferencepb.InferParameter{"priority": intParam(1), "sequence_id": stringParam("s")})),
-		seed(&inferencepb.ModelInferRequest{ModelName: "add_sub", Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{addSub("INPUT0"), addSub("INPUT1")},
-			Outputs:          []*inferencepb.ModelInferRequest_InferRequestedOutputTensor{{Name: "OUTPUT0", Parameters: map[string]*inferencepb.InferParameter{"classification": intParam(3)}}},
+		seed(one("id", "1", 5, map[string]*inferencepb.InferParameter{"priority": intParam(1),
+			"sequence_id": stringParam("s")})),
+		seed(&inferencepb.ModelInferRequest{ModelName: "add_sub",
+			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{addSub("INPUT0"), addSub("INPUT1")},
+			Outputs: []*inferencepb.ModelInferRequest_InferRequestedOutputTensor{{Name: "OUTPUT0",
+				Parameters: map[string]*inferencepb.InferParameter{"classification": intParam(3)}}},
 			RawInputContents: [][]byte{make([]byte, 64), make([]byte, 64)}}),
-		seed(&inferencepb.ModelInferRequest{ModelName: "add_sub", Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{
-			{Name: "INPUT0", Datatype: "INT32", Shape: []int64{1, 3}, Contents: &inferencepb.InferTensorContents{IntContents: []int32{1, -2, 3}}}}}),
+		seed(&inferencepb.ModelInferRequest{ModelName: "add_sub",
+			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{
+				{Name: "INPUT0", Datatype: "INT32", Shape: []int64{1, 3},
+					Contents: &inferencepb.InferTensorContents{IntContents: []int32{1, -2, 3}}}}}),
 	}
 	rng := rand.New(rand.NewPCG(2, 24))
 	var pool tensor.Pool

@@ -22,7 +22,8 @@ func TestA21IdleStreams(t *testing.T) {
 	c := inferencepb.NewGRPCInferenceServiceClient(conn)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	streams := make([]grpc.BidiStreamingClient[inferencepb.ModelInferRequest, inferencepb.ModelStreamInferResponse], 1000)
+	streams := make([]grpc.BidiStreamingClient[inferencepb.ModelInferRequest, inferencepb.ModelStreamInferResponse],
+		1000)
 	for i := range streams {
 		s, err := c.ModelStreamInfer(ctx)
 		if err != nil {

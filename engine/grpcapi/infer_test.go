@@ -111,12 +111,15 @@ func TestModelInferIdentity(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if out.GetModelName() != "id" || out.GetModelVersion() != "1" || out.GetId() != "7" || len(out.GetOutputs()) != len(tt.sizes) {
-				t.Fatalf("answer %v %v %v with %d outputs", out.GetModelName(), out.GetModelVersion(), out.GetId(), len(out.GetOutputs()))
+			if out.GetModelName() != "id" || out.GetModelVersion() != "1" || out.GetId() != "7" ||
+				len(out.GetOutputs()) != len(tt.sizes) {
+				t.Fatalf("answer %v %v %v with %d outputs", out.GetModelName(), out.GetModelVersion(), out.GetId(),
+					len(out.GetOutputs()))
 			}
 			for i, n := range tt.sizes {
 				o := out.GetOutputs()[i]
-				if o.GetDatatype() != "UINT8" || o.GetShape()[1] != int64(n) || !bytes.Equal(out.GetRawOutputContents()[i], in.GetRawInputContents()[i]) {
+				if o.GetDatatype() != "UINT8" || o.GetShape()[1] != int64(n) ||
+					!bytes.Equal(out.GetRawOutputContents()[i], in.GetRawInputContents()[i]) {
 					t.Errorf("output %d: %v differs from its input", i, o)
 				}
 			}
@@ -131,7 +134,8 @@ func TestModelInferErrors(t *testing.T) {
 	ints := &inferencepb.InferTensorContents{IntContents: make([]int32, 16)}
 	floats := &inferencepb.InferTensorContents{Fp32Contents: make([]float32, 16)}
 	typed := func(dt string, contents *inferencepb.InferTensorContents) *inferencepb.ModelInferRequest_InferInputTensor {
-		return &inferencepb.ModelInferRequest_InferInputTensor{Name: "INPUT0", Datatype: dt, Shape: []int64{1, 16}, Contents: contents}
+		return &inferencepb.ModelInferRequest_InferInputTensor{Name: "INPUT0", Datatype: dt, Shape: []int64{1, 16},
+			Contents: contents}
 	}
 	for _, tt := range []struct {
 		name string
@@ -143,50 +147,72 @@ func TestModelInferErrors(t *testing.T) {
 			code: codes.NotFound, text: "Request for unknown model: 'nope' is not found"},
 		{name: "unknown version", in: &inferencepb.ModelInferRequest{ModelName: "id", ModelVersion: "9"},
 			code: codes.NotFound, text: "Request for unknown model: 'id' version 9 is not found"},
-		{name: "bad version", in: &inferencepb.ModelInferRequest{ModelName: "id", ModelVersion: "abc"}, code: codes.InvalidArgument,
-			text: "failed to get model version from specified version string 'abc' (details: stol), version should be an integral value > 0"},
-		{name: "version -1", in: &inferencepb.ModelInferRequest{ModelName: "id", ModelVersion: "-1"}, code: codes.InvalidArgument,
+		{name: "bad version", in: &inferencepb.ModelInferRequest{ModelName: "id", ModelVersion: "abc"},
+			code: codes.InvalidArgument,
+			text: "failed to get model version from specified version string 'abc' (details: stol), version should " +
+				"be an integral value > 0"},
+		{name: "version -1", in: &inferencepb.ModelInferRequest{ModelName: "id", ModelVersion: "-1"},
+			code: codes.InvalidArgument,
 			text: "invalid model version specified '-1' , version should be an integral value > 0"},
 		{name: "no model name", in: &inferencepb.ModelInferRequest{},
 			code: codes.NotFound, text: "Request for unknown model: '' is not found"},
 		{name: "FP16 typed contents", in: &inferencepb.ModelInferRequest{ModelName: "id_FP16",
-			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{typed("FP16", floats)}}, code: codes.InvalidArgument,
-			text: "unexpected explicit tensor data for input tensor 'INPUT0' for model 'id_FP16' of type 'FP32', expected datatype 'FP16'"},
+			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{typed("FP16", floats)}},
+			code: codes.InvalidArgument,
+			text: "unexpected explicit tensor data for input tensor 'INPUT0' for model 'id_FP16' of type 'FP32', " +
+				"expected datatype 'FP16'"},
 		{name: "A17 typed contents of the wrong field", in: &inferencepb.ModelInferRequest{ModelName: "add_sub",
-			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{typed("INT32", floats)}}, code: codes.InvalidArgument,
-			text: "unexpected explicit tensor data for input tensor 'INPUT0' for model 'add_sub' of type 'FP32', expected datatype 'INT32'"},
-		{name: "A17 B060 raw and typed", in: &inferencepb.ModelInferRequest{ModelName: "add_sub", RawInputContents: [][]byte{raw16},
-			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{typed("INT32", ints)}}, code: codes.InvalidArgument,
-			text: "contents field must not be specified when using raw_input_contents for 'INPUT0' for model 'add_sub'"},
+			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{typed("INT32", floats)}},
+			code: codes.InvalidArgument,
+			text: "unexpected explicit tensor data for input tensor 'INPUT0' for model 'add_sub' of type 'FP32', " +
+				"expected datatype 'INT32'"},
+		{name: "A17 B060 raw and typed", in: &inferencepb.ModelInferRequest{ModelName: "add_sub",
+			RawInputContents: [][]byte{raw16},
+			Inputs:           []*inferencepb.ModelInferRequest_InferInputTensor{typed("INT32", ints)}},
+			code: codes.InvalidArgument,
+			text: "contents field must not be specified when using raw_input_contents for 'INPUT0' for model " +
+				"'add_sub'"},
 		{name: "no contents", in: &inferencepb.ModelInferRequest{ModelName: "add_sub",
-			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{typed("INT32", nil)}}, code: codes.InvalidArgument,
+			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{typed("INT32", nil)}},
+			code: codes.InvalidArgument,
 			text: "unable to find data for input tensor 'INPUT0' for model 'add_sub' in request."},
-		{name: "A17 surplus raw contents", in: &inferencepb.ModelInferRequest{ModelName: "add_sub", RawInputContents: [][]byte{raw16, raw16},
-			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{typed("INT32", nil)}}, code: codes.InvalidArgument,
-			text: "raw_input_contents has 2 entries but only 1 inputs for model 'add_sub' take one; send one entry per input, in their order"},
+		{name: "A17 surplus raw contents", in: &inferencepb.ModelInferRequest{ModelName: "add_sub",
+			RawInputContents: [][]byte{raw16, raw16},
+			Inputs:           []*inferencepb.ModelInferRequest_InferInputTensor{typed("INT32", nil)}},
+			code: codes.InvalidArgument,
+			text: "raw_input_contents has 2 entries but only 1 inputs for model 'add_sub' take one; send one entry " +
+				"per input, in their order"},
 		{name: "B048 reserved parameter", in: &inferencepb.ModelInferRequest{ModelName: "id",
 			Parameters: map[string]*inferencepb.InferParameter{"triton_x": intParam(1)}}, code: codes.InvalidArgument,
-			text: "parameter keys starting with 'triton_' are reserved for Triton usage. Only the following keys starting with 'triton_' are allowed: triton_enable_empty_final_response"},
+			text: "parameter keys starting with 'triton_' are reserved for Triton usage. Only the following keys " +
+				"starting with 'triton_' are allowed: triton_enable_empty_final_response"},
 		{name: "sequence_id of the wrong type", in: &inferencepb.ModelInferRequest{ModelName: "id",
-			Parameters: map[string]*inferencepb.InferParameter{"sequence_id": boolParam(true)}}, code: codes.InvalidArgument,
+			Parameters: map[string]*inferencepb.InferParameter{"sequence_id": boolParam(true)}},
+			code: codes.InvalidArgument,
 			text: "invalid value type for 'sequence_id' parameter, expected int64_param or string_param."},
 		{name: "shared memory input", in: &inferencepb.ModelInferRequest{ModelName: "id",
 			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "INPUT0", Datatype: "FP32",
-				Parameters: map[string]*inferencepb.InferParameter{"shared_memory_region": stringParam("none"), "shared_memory_byte_size": intParam(4)}}}},
+				Parameters: map[string]*inferencepb.InferParameter{"shared_memory_region": stringParam("none"),
+					"shared_memory_byte_size": intParam(4)}}}},
 			code: codes.NotFound, text: "Unable to find shared memory region: 'none'"},
 		{name: "classification of 0", in: &inferencepb.ModelInferRequest{ModelName: "id",
 			Outputs: []*inferencepb.ModelInferRequest_InferRequestedOutputTensor{{Name: "OUTPUT0",
 				Parameters: map[string]*inferencepb.InferParameter{"classification": intParam(0)}}}},
 			code: codes.InvalidArgument, text: "invalid value for 'classification' parameter, expected > 0"},
-		{name: "classification of BYTES", in: &inferencepb.ModelInferRequest{ModelName: "id", RawInputContents: [][]byte{{0, 0, 0, 0}},
-			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "INPUT0", Datatype: "BYTES", Shape: []int64{1}}},
+		{name: "classification of BYTES", in: &inferencepb.ModelInferRequest{ModelName: "id",
+			RawInputContents: [][]byte{{0, 0, 0, 0}},
+			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "INPUT0", Datatype: "BYTES",
+				Shape: []int64{1}}},
 			Outputs: []*inferencepb.ModelInferRequest_InferRequestedOutputTensor{{Name: "OUTPUT0",
 				Parameters: map[string]*inferencepb.InferParameter{"classification": intParam(1)}}}},
 			code: codes.InvalidArgument, text: "class result not available for output due to unsupported type 'BYTES'"},
-		{name: "B059 decoupled model", in: &inferencepb.ModelInferRequest{ModelName: "repeat", RawInputContents: [][]byte{{2}},
-			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "IN", Datatype: "UINT8", Shape: []int64{1}}}},
+		{name: "B059 decoupled model", in: &inferencepb.ModelInferRequest{ModelName: "repeat",
+			RawInputContents: [][]byte{{2}},
+			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "IN", Datatype: "UINT8",
+				Shape: []int64{1}}}},
 			code: codes.Unimplemented, text: "ModelInfer RPC doesn't support models with decoupled transaction policy"},
-		{name: "the model's error", in: &inferencepb.ModelInferRequest{ModelName: "fails"}, code: codes.Internal, text: "my error"},
+		{name: "the model's error", in: &inferencepb.ModelInferRequest{ModelName: "fails"}, code: codes.Internal,
+			text: "my error"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out, err := c.ModelInfer(t.Context(), tt.in)
@@ -209,20 +235,26 @@ func TestModelInferTypedContents(t *testing.T) {
 		{"BOOL", &inferencepb.InferTensorContents{BoolContents: []bool{true, false, true}}, []byte{1, 0, 1}},
 		{"INT8", &inferencepb.InferTensorContents{IntContents: []int32{-1, 2, 300}}, []byte{255, 2, 44}},
 		{"INT16", &inferencepb.InferTensorContents{IntContents: []int32{-2}}, []byte{254, 255}},
-		{"INT32", &inferencepb.InferTensorContents{IntContents: []int32{-2, 1}}, []byte{254, 255, 255, 255, 1, 0, 0, 0}},
-		{"INT64", &inferencepb.InferTensorContents{Int64Contents: []int64{-2}}, []byte{254, 255, 255, 255, 255, 255, 255, 255}},
+		{"INT32", &inferencepb.InferTensorContents{IntContents: []int32{-2, 1}},
+			[]byte{254, 255, 255, 255, 1, 0, 0, 0}},
+		{"INT64", &inferencepb.InferTensorContents{Int64Contents: []int64{-2}},
+			[]byte{254, 255, 255, 255, 255, 255, 255, 255}},
 		{"UINT8", &inferencepb.InferTensorContents{UintContents: []uint32{200, 1}}, []byte{200, 1}},
 		{"UINT16", &inferencepb.InferTensorContents{UintContents: []uint32{0x1234}}, []byte{0x34, 0x12}},
 		{"UINT32", &inferencepb.InferTensorContents{UintContents: []uint32{0xfffffffe}}, []byte{254, 255, 255, 255}},
-		{"UINT64", &inferencepb.InferTensorContents{Uint64Contents: []uint64{1 << 63}}, []byte{0, 0, 0, 0, 0, 0, 0, 128}},
-		{"FP32", &inferencepb.InferTensorContents{Fp32Contents: []float32{1, -0.5}}, []byte{0, 0, 128, 63, 0, 0, 0, 191}},
+		{"UINT64", &inferencepb.InferTensorContents{Uint64Contents: []uint64{1 << 63}},
+			[]byte{0, 0, 0, 0, 0, 0, 0, 128}},
+		{"FP32", &inferencepb.InferTensorContents{Fp32Contents: []float32{1, -0.5}},
+			[]byte{0, 0, 128, 63, 0, 0, 0, 191}},
 		{"FP64", &inferencepb.InferTensorContents{Fp64Contents: []float64{1}}, []byte{0, 0, 0, 0, 0, 0, 240, 63}},
-		{"BYTES", &inferencepb.InferTensorContents{BytesContents: [][]byte{[]byte("a\x00"), nil}}, []byte{2, 0, 0, 0, 'a', 0, 0, 0, 0, 0}},
+		{"BYTES", &inferencepb.InferTensorContents{BytesContents: [][]byte{[]byte("a\x00"), nil}},
+			[]byte{2, 0, 0, 0, 'a', 0, 0, 0, 0, 0}},
 		{"FP32", &inferencepb.InferTensorContents{}, nil},
 	} {
 		t.Run(tt.datatype, func(t *testing.T) {
 			out, err := c.ModelInfer(t.Context(), &inferencepb.ModelInferRequest{ModelName: "id",
-				Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "INPUT0", Datatype: tt.datatype, Shape: []int64{1}, Contents: tt.contents}}})
+				Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "INPUT0", Datatype: tt.datatype,
+					Shape: []int64{1}, Contents: tt.contents}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -272,7 +304,8 @@ func TestModelInferRequestFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.id != "é1" || got.version != 1 || got.priority != 3 || got.timeout != 1500*time.Microsecond ||
-		got.correlation.Number != 42 || got.flags != infer.SequenceStart || len(got.parameters) != 1 || len(got.outputs) != 1 {
+		got.correlation.Number != 42 || got.flags != infer.SequenceStart || len(got.parameters) != 1 ||
+		len(got.outputs) != 1 {
 		t.Errorf("the engine saw %+v", got)
 	}
 }
@@ -294,7 +327,8 @@ func TestModelInferClassification(t *testing.T) {
 	} {
 		t.Run(tt.model, func(t *testing.T) {
 			out, err := c.ModelInfer(t.Context(), &inferencepb.ModelInferRequest{ModelName: tt.model,
-				Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "INPUT0", Datatype: "FP32", Shape: []int64{1, 16},
+				Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "INPUT0", Datatype: "FP32",
+					Shape:    []int64{1, 16},
 					Contents: &inferencepb.InferTensorContents{Fp32Contents: values}}},
 				Outputs: []*inferencepb.ModelInferRequest_InferRequestedOutputTensor{{Name: "OUTPUT0",
 					Parameters: map[string]*inferencepb.InferParameter{"classification": intParam(2)}}}})
@@ -335,7 +369,8 @@ func TestModelInferResponseParameters(t *testing.T) {
 
 func TestModelInferTwoSteps(t *testing.T) {
 	conn, _ := start(t, newFakeEngine(testModels()...), nil)
-	out, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelInfer(t.Context(), &inferencepb.ModelInferRequest{ModelName: "two_steps"})
+	out, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelInfer(t.Context(),
+		&inferencepb.ModelInferRequest{ModelName: "two_steps"})
 	if err != nil || !bytes.Equal(out.GetRawOutputContents()[0], []byte{7}) {
 		t.Errorf("ModelInfer = %v, %v; want the outputs sent before the final response", out, err)
 	}
@@ -353,7 +388,8 @@ func TestModelInferCancel_C056(t *testing.T) {
 		conn, _ := start(t, e, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { <-came; cancel() }()
-		_, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelInfer(ctx, &inferencepb.ModelInferRequest{ModelName: "never"})
+		_, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelInfer(ctx,
+			&inferencepb.ModelInferRequest{ModelName: "never"})
 		if grpcstatus.Code(err) != codes.Canceled {
 			t.Errorf("ModelInfer = %v, want Canceled", err)
 		}
@@ -365,7 +401,8 @@ func TestModelInferDeadline(t *testing.T) {
 	conn, _ := start(t, newFakeEngine(testModels()...), nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	_, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelInfer(ctx, &inferencepb.ModelInferRequest{ModelName: "never"})
+	_, err := inferencepb.NewGRPCInferenceServiceClient(conn).ModelInfer(ctx,
+		&inferencepb.ModelInferRequest{ModelName: "never"})
 	if grpcstatus.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("ModelInfer = %v, want DeadlineExceeded", err)
 	}
@@ -375,7 +412,8 @@ func TestCompressedMessagesAreBounded(t *testing.T) {
 	conn, _ := start(t, newFakeEngine(testModels()...), func(o *Options) { o.MaxReceiveBytes = 100_000 })
 	c := inferencepb.NewGRPCInferenceServiceClient(conn)
 	for _, encoding := range []string{"deflate", gzip.Name} {
-		for size, want := range map[int]codes.Code{90_000: codes.OK, 110_000: codes.ResourceExhausted, 10 << 20: codes.ResourceExhausted} {
+		for size, want := range map[int]codes.Code{90_000: codes.OK, 110_000: codes.ResourceExhausted,
+			10 << 20: codes.ResourceExhausted} {
 			in := &inferencepb.ModelInferRequest{ModelName: "id", RawInputContents: [][]byte{make([]byte, size)},
 				Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{fp32(size / 4)}}
 			if _, err := c.ModelInfer(t.Context(), in, grpc.UseCompressor(encoding)); grpcstatus.Code(err) != want {

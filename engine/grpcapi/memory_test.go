@@ -55,7 +55,8 @@ func TestOutputMemoryComesBack(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-wait; cancel() }()
-	if _, err := c.ModelInfer(ctx, &inferencepb.ModelInferRequest{ModelName: "late"}); grpcstatus.Code(err) != codes.Canceled {
+	if _, err := c.ModelInfer(ctx,
+		&inferencepb.ModelInferRequest{ModelName: "late"}); grpcstatus.Code(err) != codes.Canceled {
 		t.Errorf("ModelInfer = %v, want Canceled", err)
 	}
 	<-freed
@@ -80,8 +81,9 @@ func TestOutputMemoryComesBack(t *testing.T) {
 
 // TestInputMemoryComesBack checks the other direction: what was received lives as long as its request.
 func TestInputMemoryComesBack(t *testing.T) {
-	body, err := proto.Marshal(&inferencepb.ModelInferRequest{ModelName: "m", RawInputContents: [][]byte{bytes.Repeat([]byte{7}, 4000)},
-		Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{fp32(1000)}})
+	body, err := proto.Marshal(&inferencepb.ModelInferRequest{ModelName: "m",
+		RawInputContents: [][]byte{bytes.Repeat([]byte{7}, 4000)},
+		Inputs:           []*inferencepb.ModelInferRequest_InferInputTensor{fp32(1000)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +122,10 @@ func TestLimits(t *testing.T) {
 		{"outputs", many(maxTensors+1, func(r *inferencepb.ModelInferRequest, _ int) {
 			r.Outputs = append(r.Outputs, &inferencepb.ModelInferRequest_InferRequestedOutputTensor{})
 		})},
-		{"raw contents", many(maxTensors+1, func(r *inferencepb.ModelInferRequest, _ int) { r.RawInputContents = append(r.RawInputContents, nil) })},
+		{"raw contents", many(maxTensors+1, func(r *inferencepb.ModelInferRequest,
+			_ int) {
+			r.RawInputContents = append(r.RawInputContents, nil)
+		})},
 		{"parameters", many(maxParameters+1, func(r *inferencepb.ModelInferRequest, i int) {
 			if i == 0 {
 				r.Parameters = map[string]*inferencepb.InferParameter{}
@@ -154,7 +159,8 @@ func TestTLS(t *testing.T) {
 	plain, _ := start(t, newFakeEngine(testModels()...), func(o *Options) {
 		o.TLS = &tls.Config{Certificates: web.TLS.Certificates}
 	})
-	if _, err := inferencepb.NewGRPCInferenceServiceClient(plain).ServerLive(t.Context(), &inferencepb.ServerLiveRequest{}); err == nil {
+	if _, err := inferencepb.NewGRPCInferenceServiceClient(plain).ServerLive(t.Context(),
+		&inferencepb.ServerLiveRequest{}); err == nil {
 		t.Error("a call without TLS passes")
 	}
 	conn, err := grpc.NewClient(plain.Target(), grpc.WithTransportCredentials(
@@ -163,7 +169,8 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := inferencepb.NewGRPCInferenceServiceClient(conn).ServerLive(t.Context(), &inferencepb.ServerLiveRequest{}); err != nil {
+	if _, err := inferencepb.NewGRPCInferenceServiceClient(conn).ServerLive(t.Context(),
+		&inferencepb.ServerLiveRequest{}); err != nil {
 		t.Errorf("a call over TLS: %v", err)
 	}
 }

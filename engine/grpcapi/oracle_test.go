@@ -118,7 +118,8 @@ type compressible struct{ grpc.ServerStream }
 
 func (c compressible) Context() context.Context {
 	ctx := c.ServerStream.Context()
-	return grpc.NewContextWithServerTransportStream(ctx, compressibleTransport{grpc.ServerTransportStreamFromContext(ctx), ctx})
+	return grpc.NewContextWithServerTransportStream(ctx,
+		compressibleTransport{grpc.ServerTransportStreamFromContext(ctx), ctx})
 }
 
 type compressibleTransport struct {

@@ -159,8 +159,9 @@ func (m *message) applyParameter(r *infer.Request, p *parameter) (err error) {
 		m.emptyFinal, err = p.flag()
 	default:
 		if strings.HasPrefix(p.Name, "triton_") {
-			return status.New(status.InvalidArg, "parameter keys starting with 'triton_' are reserved for Triton usage. "+
-				"Only the following keys starting with 'triton_' are allowed: "+emptyFinal)
+			return status.New(status.InvalidArg,
+				"parameter keys starting with 'triton_' are reserved for Triton usage. "+
+					"Only the following keys starting with 'triton_' are allowed: "+emptyFinal)
 		}
 		if !p.set {
 			return wrongType(p.Name, "bool_param, int64_param, uint64_param, double_param or string_param")
@@ -225,7 +226,8 @@ func sharedMemory(params []parameter, name string) (at shm.Range, shared bool, e
 		return at, false, wrong(offset, "int64_param")
 	case size == nil:
 		return at, false, status.Errorf(status.InvalidArg,
-			"'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for tensor '%s'", name)
+			"'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for tensor '%s'",
+			name)
 	case !size.is(infer.IntParameter):
 		return at, false, wrong(size, "int64_param")
 	}

@@ -19,7 +19,8 @@ func (o serviceNames) GetServiceInfo() map[string]grpc.ServiceInfo { return o }
 // reflection returns the reflection service in both versions that tools use, guarded as all calls are.
 func (s *Server) reflection() []*grpc.ServiceDesc {
 	names := serviceNames{inferenceService: {}, healthService: {}}
-	descs := []*grpc.ServiceDesc{&reflectionv1.ServerReflection_ServiceDesc, &reflectionv1alpha.ServerReflection_ServiceDesc}
+	descs := []*grpc.ServiceDesc{&reflectionv1.ServerReflection_ServiceDesc,
+		&reflectionv1alpha.ServerReflection_ServiceDesc}
 	for _, d := range descs {
 		names[d.ServiceName] = grpc.ServiceInfo{}
 	}

@@ -23,8 +23,10 @@ func TestMethodGroups_B079(t *testing.T) {
 		}
 	}
 	for method, want := range map[string]restrict.Group{
-		"ModelStreamInfer": restrict.Inference, "RepositoryModelLoad": restrict.ModelRepository, "CudaSharedMemoryRegister": restrict.SharedMemory,
-		"LogSettings": restrict.Logging, "ModelConfig": restrict.ModelConfig, "ModelMetadata": restrict.Metadata, "Nothing": restrict.Unknown,
+		"ModelStreamInfer": restrict.Inference, "RepositoryModelLoad": restrict.ModelRepository,
+		"CudaSharedMemoryRegister": restrict.SharedMemory,
+		"LogSettings":              restrict.Logging, "ModelConfig": restrict.ModelConfig, "ModelMetadata": restrict.Metadata,
+		"Nothing": restrict.Unknown,
 	} {
 		if got := methodGroup("/" + inferenceService + "/" + method); got != want {
 			t.Errorf("%s is in %v, want %v", method, got, want)
@@ -46,7 +48,8 @@ func TestRestrictedProtocol_B079(t *testing.T) {
 	wrong := metadata.AppendToOutgoingContext(t.Context(), "triton-grpc-protocol-key", "Secret", "key", "secret")
 	refused := func(what string, err error) {
 		t.Helper()
-		if st := grpcstatus.Convert(err); st.Code() != codes.Unavailable || st.Message() != "This protocol is restricted, expecting header 'triton-grpc-protocol-key'" {
+		if st := grpcstatus.Convert(err); st.Code() != codes.Unavailable ||
+			st.Message() != "This protocol is restricted, expecting header 'triton-grpc-protocol-key'" {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -106,7 +109,8 @@ func TestForwardMetadata_B076(t *testing.T) {
 	}
 	_ = stream.CloseSend()
 	_, err = c.ModelInfer(metadata.AppendToOutgoingContext(t.Context(), "priority", "1"), one("id", "", 1, nil))
-	if st := grpcstatus.Convert(err); st.Code() != codes.InvalidArgument || st.Message() != "Header 'priority' is reserved for Triton usage and cannot be forwarded." {
+	if st := grpcstatus.Convert(err); st.Code() != codes.InvalidArgument ||
+		st.Message() != "Header 'priority' is reserved for Triton usage and cannot be forwarded." {
 		t.Errorf("reserved metadata: %v", err)
 	}
 }

@@ -63,7 +63,9 @@ func (s *Server) logSettings(_ context.Context, in *pb.LogSettingsRequest) (*pb.
 	l := s.logControl.LogSettings()
 	return &pb.LogSettingsResponse{Settings: map[string]*value{
 		"log_file": text(l.File), "log_info": flag(l.Info), "log_warning": flag(l.Warning), "log_error": flag(l.Error),
-		"log_verbose_level": {ParameterChoice: &pb.LogSettingsResponse_SettingValue_Uint32Param{Uint32Param: l.Verbose}},
+		"log_verbose_level": {
+			ParameterChoice: &pb.LogSettingsResponse_SettingValue_Uint32Param{Uint32Param: l.Verbose},
+		},
 		"log_format":        text(l.Format),
 	}}, nil
 }

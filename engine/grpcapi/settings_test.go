@@ -59,15 +59,18 @@ func TestTraceSetting(t *testing.T) {
 			want: "log_frequency=0 trace_count=4 trace_file= trace_level=OFF trace_mode=triton trace_rate=1000"},
 		{name: "B067 the server's are as they were", want: begin},
 		{name: "unknown model", model: "nope", code: codes.InvalidArgument, want: "Request for unknown model : nope"},
-		{name: "R7 unknown level", set: map[string]string{"trace_level": "BAD"}, code: codes.InvalidArgument, want: "trace_level: 'BAD' is none of OFF, TIMESTAMPS, TENSORS"},
+		{name: "R7 unknown level", set: map[string]string{"trace_level": "BAD"}, code: codes.InvalidArgument,
+			want: "trace_level: 'BAD' is none of OFF, TIMESTAMPS, TENSORS"},
 		{name: "R7 DV45 unknown key", set: map[string]string{"nosuch": "1"}, code: codes.InvalidArgument,
 			want: "unknown trace setting 'nosuch'; known are trace_level, trace_rate, trace_count, log_frequency"},
-		{name: "A20 trace_file", set: map[string]string{"trace_file": "/etc/x"}, code: codes.Unimplemented, want: "trace file location can not be updated through network protocol"},
+		{name: "A20 trace_file", set: map[string]string{"trace_file": "/etc/x"}, code: codes.Unimplemented,
+			want: "trace file location can not be updated through network protocol"},
 		{name: "no file", set: map[string]string{"trace_level": "TIMESTAMPS"}, code: codes.InvalidArgument,
 			want: "Attempting to set invalid trace setting :trace file name is not given"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			in := &inferencepb.TraceSettingRequest{ModelName: tt.model, Settings: map[string]*inferencepb.TraceSettingRequest_SettingValue{}}
+			in := &inferencepb.TraceSettingRequest{ModelName: tt.model,
+				Settings: map[string]*inferencepb.TraceSettingRequest_SettingValue{}}
 			for k, v := range tt.set {
 				in.Settings[k] = &inferencepb.TraceSettingRequest_SettingValue{}
 				if v != "" {
@@ -112,15 +115,22 @@ func TestLogSettings(t *testing.T) {
 		info bool
 	}{
 		{name: "B067 read", info: true},
-		{name: "DV49 a wrong one changes nothing", set: set{"log_info": flag(false), "log_format": text("BAD")}, code: codes.InvalidArgument,
+		{name: "DV49 a wrong one changes nothing", set: set{"log_info": flag(false), "log_format": text("BAD")},
+			code: codes.InvalidArgument,
 			text: `invalid argument for log_format, got: "BAD"`, info: true},
-		{name: "wrong type of a flag", set: set{"log_info": number(1)}, code: codes.InvalidArgument, text: "expect boolean for 'log_info'", info: true},
-		{name: "wrong type of the level", set: set{"log_verbose_level": flag(true)}, code: codes.InvalidArgument, text: "expect int32 for 'log_verbose_level'", info: true},
-		{name: "wrong type of the format", set: set{"log_format": flag(true)}, code: codes.InvalidArgument, text: "expect string for 'log_format'", info: true},
-		{name: "A20 log_file", set: set{"log_file": text("/etc/x")}, code: codes.Unimplemented, text: "log file location can not be updated through network protocol", info: true},
+		{name: "wrong type of a flag", set: set{"log_info": number(1)}, code: codes.InvalidArgument,
+			text: "expect boolean for 'log_info'", info: true},
+		{name: "wrong type of the level", set: set{"log_verbose_level": flag(true)}, code: codes.InvalidArgument,
+			text: "expect int32 for 'log_verbose_level'", info: true},
+		{name: "wrong type of the format", set: set{"log_format": flag(true)}, code: codes.InvalidArgument,
+			text: "expect string for 'log_format'", info: true},
+		{name: "A20 log_file", set: set{"log_file": text("/etc/x")}, code: codes.Unimplemented,
+			text: "log file location can not be updated through network protocol", info: true},
 		{name: "R7 DV46 unknown key", set: set{"nosuch": flag(true)}, code: codes.InvalidArgument,
-			text: "unknown log setting 'nosuch'; known are log_info, log_warning, log_error, log_verbose_level, log_format", info: true},
-		{name: "B067 change", set: set{"log_info": flag(false), "log_verbose_level": number(0), "log_format": text("default")}},
+			text: "unknown log setting 'nosuch'; known are log_info, log_warning, log_error, log_verbose_level, " +
+				"log_format", info: true},
+		{name: "B067 change", set: set{"log_info": flag(false), "log_verbose_level": number(0),
+			"log_format": text("default")}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out, err := c.LogSettings(t.Context(), &inferencepb.LogSettingsRequest{Settings: tt.set})
@@ -130,8 +140,10 @@ func TestLogSettings(t *testing.T) {
 			if log.v.Info != tt.info {
 				t.Errorf("log_info is %v after it", log.v.Info)
 			}
-			if s := out.GetSettings(); err == nil && (len(s) != 6 || s["log_info"].GetBoolParam() != tt.info || !s["log_error"].GetBoolParam() ||
-				s["log_file"].GetStringParam() != "f" || s["log_format"].GetStringParam() != "default" || s["log_verbose_level"].GetUint32Param() != 0) {
+			if s := out.GetSettings(); err == nil &&
+				(len(s) != 6 || s["log_info"].GetBoolParam() != tt.info || !s["log_error"].GetBoolParam() ||
+					s["log_file"].GetStringParam() != "f" || s["log_format"].GetStringParam() != "default" ||
+					s["log_verbose_level"].GetUint32Param() != 0) {
 				t.Errorf("settings %v", s)
 			}
 		})
@@ -140,7 +152,8 @@ func TestLogSettings(t *testing.T) {
 
 func TestTracedCalls_E039(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "trace.json")
-	tr, err := trace.New(trace.Options{Settings: trace.Settings{Level: trace.Timestamps, Rate: 1, Count: -1, File: file, Mode: trace.ModeTriton}})
+	tr, err := trace.New(trace.Options{Settings: trace.Settings{Level: trace.Timestamps, Rate: 1, Count: -1, File: file,
+		Mode: trace.ModeTriton}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,8 +200,10 @@ func TestTracedCalls_E039(t *testing.T) {
 		for _, m := range all[i+1].Timestamps {
 			got += m.Name + " "
 		}
-		if want := "GRPC_WAITREAD_START GRPC_WAITREAD_END REQUEST_START QUEUE_START COMPUTE_START COMPUTE_INPUT_END COMPUTE_OUTPUT_START " +
-			"COMPUTE_END INFER_RESPONSE_COMPLETE REQUEST_END GRPC_SEND_START GRPC_SEND_END "; got != want || all[i].RequestID != "7" {
+		if want := "GRPC_WAITREAD_START GRPC_WAITREAD_END REQUEST_START QUEUE_START COMPUTE_START COMPUTE_INPUT_END " +
+			"COMPUTE_OUTPUT_START " +
+			"COMPUTE_END INFER_RESPONSE_COMPLETE REQUEST_END GRPC_SEND_START GRPC_SEND_END "; got != want ||
+			all[i].RequestID != "7" {
 			t.Errorf("moments of %q: %s, want %s", all[i].RequestID, got, want)
 		}
 	}

@@ -52,16 +52,20 @@ func TestSharedMemoryControl(t *testing.T) {
 	c := inferencepb.NewGRPCInferenceServiceClient(conn)
 	key, _ := sharedObject(t, make([]byte, 64))
 	register := func(name string, offset, size uint64) error {
-		_, err := c.SystemSharedMemoryRegister(t.Context(), &inferencepb.SystemSharedMemoryRegisterRequest{Name: name, Key: key, Offset: offset, ByteSize: size})
+		_, err := c.SystemSharedMemoryRegister(t.Context(),
+			&inferencepb.SystemSharedMemoryRegisterRequest{Name: name, Key: key, Offset: offset, ByteSize: size})
 		return err
 	}
 	t.Run("B065 system regions", func(t *testing.T) {
 		wantStatus(t, register("a", 8, 16), codes.OK, "")
 		wantStatus(t, register("b", 0, 64), codes.OK, "")
 		wantStatus(t, register("a", 0, 64), codes.AlreadyExists, "shared memory region 'a' already in manager")
-		wantStatus(t, register("c", 1, 64), codes.InvalidArgument, "failed to register shared memory region 'c': invalid args")
-		wantStatus(t, register("", 1, 8), codes.InvalidArgument, "'region name' is necessary to register system shared memory region")
-		wantStatus(t, register("c", math.MaxUint64, 2), codes.InvalidArgument, "failed to register shared memory region 'c': invalid args")
+		wantStatus(t, register("c", 1, 64), codes.InvalidArgument,
+			"failed to register shared memory region 'c': invalid args")
+		wantStatus(t, register("", 1, 8), codes.InvalidArgument,
+			"'region name' is necessary to register system shared memory region")
+		wantStatus(t, register("c", math.MaxUint64, 2), codes.InvalidArgument,
+			"failed to register shared memory region 'c': invalid args")
 		out, err := c.SystemSharedMemoryStatus(t.Context(), &inferencepb.SystemSharedMemoryStatusRequest{})
 		if err != nil || len(out.GetRegions()) != 2 {
 			t.Fatalf("status = %v, %v", out, err)
@@ -70,11 +74,13 @@ func TestSharedMemoryControl(t *testing.T) {
 		if got := out.GetRegions()["a"]; !proto.Equal(got, want) {
 			t.Errorf("status has %v, want %v", got, want)
 		}
-		if out, err = c.SystemSharedMemoryStatus(t.Context(), &inferencepb.SystemSharedMemoryStatusRequest{Name: "a"}); err != nil || len(out.GetRegions()) != 1 {
+		if out, err = c.SystemSharedMemoryStatus(t.Context(),
+			&inferencepb.SystemSharedMemoryStatusRequest{Name: "a"}); err != nil || len(out.GetRegions()) != 1 {
 			t.Errorf("status of one = %v, %v", out, err)
 		}
 		for _, name := range []string{"none", "a", ""} {
-			if _, err := c.SystemSharedMemoryUnregister(t.Context(), &inferencepb.SystemSharedMemoryUnregisterRequest{Name: name}); err != nil {
+			if _, err := c.SystemSharedMemoryUnregister(t.Context(),
+				&inferencepb.SystemSharedMemoryUnregisterRequest{Name: name}); err != nil {
 				t.Errorf("unregister %q: %v", name, err)
 			}
 		}
@@ -82,8 +88,10 @@ func TestSharedMemoryControl(t *testing.T) {
 		wantStatus(t, err, codes.NotFound, "Unable to find system shared memory region: 'b'")
 	})
 	t.Run("C10 CUDA without a GPU", func(t *testing.T) {
-		_, err := c.CudaSharedMemoryRegister(t.Context(), &inferencepb.CudaSharedMemoryRegisterRequest{Name: "g", RawHandle: make([]byte, 64), ByteSize: 64})
-		wantStatus(t, err, codes.InvalidArgument, "failed to register CUDA shared memory region: 'g', GPUs not supported")
+		_, err := c.CudaSharedMemoryRegister(t.Context(),
+			&inferencepb.CudaSharedMemoryRegisterRequest{Name: "g", RawHandle: make([]byte, 64), ByteSize: 64})
+		wantStatus(t, err, codes.InvalidArgument,
+			"failed to register CUDA shared memory region: 'g', GPUs not supported")
 		out, err := c.CudaSharedMemoryStatus(t.Context(), &inferencepb.CudaSharedMemoryStatusRequest{})
 		if err != nil || len(out.GetRegions()) != 0 {
 			t.Errorf("status = %v, %v; want none", out, err)
@@ -99,7 +107,8 @@ func TestSharedMemoryControl(t *testing.T) {
 		conn, _ := start(t, e, nil)
 		c := inferencepb.NewGRPCInferenceServiceClient(conn)
 		const text = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
-		_, err := c.SystemSharedMemoryRegister(t.Context(), &inferencepb.SystemSharedMemoryRegisterRequest{Name: "a", Key: key, ByteSize: 64})
+		_, err := c.SystemSharedMemoryRegister(t.Context(),
+			&inferencepb.SystemSharedMemoryRegisterRequest{Name: "a", Key: key, ByteSize: 64})
 		wantStatus(t, err, codes.Unimplemented, text)
 		_, err = c.SystemSharedMemoryUnregister(t.Context(), &inferencepb.SystemSharedMemoryUnregisterRequest{})
 		wantStatus(t, err, codes.Unimplemented, text)
@@ -121,7 +130,8 @@ func without(params map[string]*inferencepb.InferParameter, name string) map[str
 	return params
 }
 
-func with(params map[string]*inferencepb.InferParameter, name string, p *inferencepb.InferParameter) map[string]*inferencepb.InferParameter {
+func with(params map[string]*inferencepb.InferParameter, name string,
+	p *inferencepb.InferParameter) map[string]*inferencepb.InferParameter {
 	params[name] = p
 	return params
 }
@@ -179,10 +189,14 @@ func TestSharedMemoryInfer(t *testing.T) {
 		text  string
 	}{
 		{name: "B050 input and output", in: &inferencepb.ModelInferRequest{ModelName: "identity",
-			Inputs: sharedInput(16, at("in", 3, 64)), Outputs: sharedOutput(at("out", 5, 64))}, raw: [][]byte{{}}, wrote: 5, bytes: input[3:67]},
-		{name: "B050 input alone", in: &inferencepb.ModelInferRequest{ModelName: "identity", Inputs: sharedInput(4, at("in", 8, 16))}, raw: [][]byte{input[8:24]}},
-		{name: "B050 output alone, in a larger place", in: &inferencepb.ModelInferRequest{ModelName: "identity", RawInputContents: [][]byte{input[:16]},
-			Inputs: sharedInput(4, nil), Outputs: sharedOutput(at("out", 0, 256))}, raw: [][]byte{{}}, bytes: input[:16]},
+			Inputs: sharedInput(16, at("in", 3, 64)), Outputs: sharedOutput(at("out", 5, 64))}, raw: [][]byte{{}},
+			wrote: 5, bytes: input[3:67]},
+		{name: "B050 input alone", in: &inferencepb.ModelInferRequest{ModelName: "identity",
+			Inputs: sharedInput(4, at("in", 8, 16))}, raw: [][]byte{input[8:24]}},
+		{name: "B050 output alone, in a larger place",
+			in: &inferencepb.ModelInferRequest{ModelName: "identity", RawInputContents: [][]byte{input[:16]},
+				Inputs: sharedInput(4, nil), Outputs: sharedOutput(at("out", 0, 256))}, raw: [][]byte{{}},
+			bytes: input[:16]},
 		{name: "B050 the offset is optional", in: &inferencepb.ModelInferRequest{ModelName: "identity",
 			Inputs: sharedInput(4, without(at("in", 0, 16), "shared_memory_offset"))}, raw: [][]byte{input[:16]}},
 		{name: "B050 mixed with raw ones", in: mixed, raw: [][]byte{input[4:68], {}}, wrote: 8, bytes: input[4:68]},
@@ -190,44 +204,79 @@ func TestSharedMemoryInfer(t *testing.T) {
 			Inputs: sharedInput(16, at("out", 0, 64)), Outputs: sharedOutput(at("out", 32, 64))}, raw: [][]byte{{}}},
 		{name: "C7 a place that is too small", in: &inferencepb.ModelInferRequest{ModelName: "identity",
 			Inputs: sharedInput(16, at("in", 0, 64)), Outputs: sharedOutput(at("out", 0, 63))}, code: codes.Internal,
-			text: "shared memory size specified with the request for output 'OUTPUT0' (63 bytes) should be at least 64 bytes to hold the results"},
-		{name: "C4 a negative offset", in: &inferencepb.ModelInferRequest{ModelName: "identity", Inputs: sharedInput(4, at("in", -1, 16))},
+			text: "shared memory size specified with the request for output 'OUTPUT0' (63 bytes) should be at least " +
+				"64 bytes to hold the results"},
+		{name: "C4 a negative offset", in: &inferencepb.ModelInferRequest{ModelName: "identity",
+			Inputs: sharedInput(4, at("in", -1, 16))},
 			code: codes.InvalidArgument, text: "Invalid offset for shared memory region: 'in'"},
-		{name: "C4 a negative size", in: &inferencepb.ModelInferRequest{ModelName: "identity", Inputs: sharedInput(4, at("in", 8, -1))}, code: codes.InvalidArgument,
-			text: "Integer overflow detected: byte_size (18446744073709551615) + offset (8) exceeds maximum value (18446744073709551615) for region 'in'"},
-		{name: "C4 a size behind the region", in: &inferencepb.ModelInferRequest{ModelName: "identity", Inputs: sharedInput(4, at("in", 250, 16))},
+		{name: "C4 a negative size", in: &inferencepb.ModelInferRequest{ModelName: "identity",
+			Inputs: sharedInput(4, at("in", 8, -1))}, code: codes.InvalidArgument,
+			text: "Integer overflow detected: byte_size (18446744073709551615) + offset (8) exceeds maximum value " +
+				"(18446744073709551615) for region 'in'"},
+		{name: "C4 a size behind the region", in: &inferencepb.ModelInferRequest{ModelName: "identity",
+			Inputs: sharedInput(4, at("in", 250, 16))},
 			code: codes.InvalidArgument, text: "Invalid offset + byte size for shared memory region: 'in'"},
-		{name: "C4 an output behind the region", in: &inferencepb.ModelInferRequest{ModelName: "identity", RawInputContents: [][]byte{input[:16]},
-			Inputs: sharedInput(4, nil), Outputs: sharedOutput(at("out", 256, 0))}, code: codes.InvalidArgument, text: "Invalid offset for shared memory region: 'out'"},
-		{name: "B050 an unknown region of an output", in: &inferencepb.ModelInferRequest{ModelName: "identity", RawInputContents: [][]byte{input[:16]},
-			Inputs: sharedInput(4, nil), Outputs: sharedOutput(at("none", 0, 16))}, code: codes.NotFound, text: "Unable to find shared memory region: 'none'"},
-		{name: "B050 another size than the shape's", in: &inferencepb.ModelInferRequest{ModelName: "identity", Inputs: sharedInput(4, at("in", 0, 12))},
-			code: codes.InvalidArgument, text: "[request id: <id_unknown>] input byte size mismatch for input 'INPUT0' for model 'identity'. Expected 16, got 12"},
-		{name: "B050 contents as well", in: &inferencepb.ModelInferRequest{ModelName: "identity", Inputs: typed}, code: codes.InvalidArgument,
-			text: "unexpected 'content' provided when using shared memory for input tensor 'INPUT0' for model 'identity'"},
-		{name: "B050 no size", in: &inferencepb.ModelInferRequest{ModelName: "identity", Inputs: sharedInput(4, without(at("in", 0, 16), "shared_memory_byte_size"))},
-			code: codes.InvalidArgument, text: "'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for tensor 'INPUT0'"},
-		{name: "B050 a size without a region", in: &inferencepb.ModelInferRequest{ModelName: "identity", RawInputContents: [][]byte{input[:16]},
-			Inputs: sharedInput(4, without(without(at("in", 0, 16), "shared_memory_region"), "shared_memory_offset"))}, code: codes.InvalidArgument,
-			text: "'shared_memory_byte_size' can not be specified without 'shared_memory_region' parameter for tensor 'INPUT0'"},
-		{name: "B050 an offset without a region", in: &inferencepb.ModelInferRequest{ModelName: "identity", RawInputContents: [][]byte{input[:16]},
-			Inputs: sharedInput(4, nil), Outputs: sharedOutput(without(at("in", 0, 16), "shared_memory_region"))}, code: codes.InvalidArgument,
-			text: "'shared_memory_offset' can not be specified without 'shared_memory_region' parameter for tensor 'OUTPUT0'"},
-		{name: "B050 a region that is no string", in: &inferencepb.ModelInferRequest{ModelName: "identity", Inputs: sharedInput(4, with(at("in", 0, 16), "shared_memory_region", intParam(1)))},
-			code: codes.InvalidArgument, text: "invalid value type for 'shared_memory_region' parameter for tensor 'INPUT0', expected string_param."},
-		{name: "B050 an offset that is no int64", in: &inferencepb.ModelInferRequest{ModelName: "identity", Inputs: sharedInput(4, with(at("in", 0, 16), "shared_memory_offset", stringParam("0")))},
-			code: codes.InvalidArgument, text: "invalid value type for 'shared_memory_offset' parameter for tensor 'INPUT0', expected int64_param."},
-		{name: "B050 a size that is no int64", in: &inferencepb.ModelInferRequest{ModelName: "identity", Inputs: sharedInput(4, with(at("in", 0, 16), "shared_memory_byte_size", boolParam(true)))},
-			code: codes.InvalidArgument, text: "invalid value type for 'shared_memory_byte_size' parameter for tensor 'INPUT0', expected int64_param."},
-		{name: "B050 classes as well", in: &inferencepb.ModelInferRequest{ModelName: "identity", RawInputContents: [][]byte{input[:16]},
-			Inputs: sharedInput(4, nil), Outputs: sharedOutput(with(at("out", 0, 16), "classification", intParam(1)))}, code: codes.InvalidArgument,
+		{name: "C4 an output behind the region", in: &inferencepb.ModelInferRequest{ModelName: "identity",
+			RawInputContents: [][]byte{input[:16]},
+			Inputs:           sharedInput(4, nil), Outputs: sharedOutput(at("out", 256, 0))}, code: codes.InvalidArgument,
+			text: "Invalid offset for shared memory region: 'out'"},
+		{name: "B050 an unknown region of an output",
+			in: &inferencepb.ModelInferRequest{ModelName: "identity", RawInputContents: [][]byte{input[:16]},
+				Inputs: sharedInput(4, nil), Outputs: sharedOutput(at("none", 0, 16))}, code: codes.NotFound,
+			text: "Unable to find shared memory region: 'none'"},
+		{name: "B050 another size than the shape's",
+			in:   &inferencepb.ModelInferRequest{ModelName: "identity", Inputs: sharedInput(4, at("in", 0, 12))},
+			code: codes.InvalidArgument,
+			text: "[request id: <id_unknown>] input byte size mismatch for input 'INPUT0' for model 'identity'. " +
+				"Expected 16, got 12"},
+		{name: "B050 contents as well", in: &inferencepb.ModelInferRequest{ModelName: "identity", Inputs: typed},
+			code: codes.InvalidArgument,
+			text: "unexpected 'content' provided when using shared memory for input tensor 'INPUT0' for model " +
+				"'identity'"},
+		{name: "B050 no size", in: &inferencepb.ModelInferRequest{ModelName: "identity",
+			Inputs: sharedInput(4, without(at("in", 0, 16), "shared_memory_byte_size"))},
+			code: codes.InvalidArgument,
+			text: "'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for " +
+				"tensor 'INPUT0'"},
+		{name: "B050 a size without a region", in: &inferencepb.ModelInferRequest{ModelName: "identity",
+			RawInputContents: [][]byte{input[:16]},
+			Inputs:           sharedInput(4, without(without(at("in", 0, 16), "shared_memory_region"), "shared_memory_offset"))},
+			code: codes.InvalidArgument,
+			text: "'shared_memory_byte_size' can not be specified without 'shared_memory_region' parameter for " +
+				"tensor 'INPUT0'"},
+		{name: "B050 an offset without a region", in: &inferencepb.ModelInferRequest{ModelName: "identity",
+			RawInputContents: [][]byte{input[:16]},
+			Inputs:           sharedInput(4, nil), Outputs: sharedOutput(without(at("in", 0, 16), "shared_memory_region"))},
+			code: codes.InvalidArgument,
+			text: "'shared_memory_offset' can not be specified without 'shared_memory_region' parameter for tensor " +
+				"'OUTPUT0'"},
+		{name: "B050 a region that is no string", in: &inferencepb.ModelInferRequest{ModelName: "identity",
+			Inputs: sharedInput(4, with(at("in", 0, 16), "shared_memory_region", intParam(1)))},
+			code: codes.InvalidArgument,
+			text: "invalid value type for 'shared_memory_region' parameter for tensor 'INPUT0', expected " +
+				"string_param."},
+		{name: "B050 an offset that is no int64", in: &inferencepb.ModelInferRequest{ModelName: "identity",
+			Inputs: sharedInput(4, with(at("in", 0, 16), "shared_memory_offset", stringParam("0")))},
+			code: codes.InvalidArgument,
+			text: "invalid value type for 'shared_memory_offset' parameter for tensor 'INPUT0', expected " +
+				"int64_param."},
+		{name: "B050 a size that is no int64", in: &inferencepb.ModelInferRequest{ModelName: "identity",
+			Inputs: sharedInput(4, with(at("in", 0, 16), "shared_memory_byte_size", boolParam(true)))},
+			code: codes.InvalidArgument,
+			text: "invalid value type for 'shared_memory_byte_size' parameter for tensor 'INPUT0', expected " +
+				"int64_param."},
+		{name: "B050 classes as well", in: &inferencepb.ModelInferRequest{ModelName: "identity",
+			RawInputContents: [][]byte{input[:16]},
+			Inputs:           sharedInput(4, nil), Outputs: sharedOutput(with(at("out", 0, 16), "classification", intParam(1)))},
+			code: codes.InvalidArgument,
 			text: "output can't set both 'shared_memory_region' and 'classification'"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			reset()
 			out, err := c.ModelInfer(t.Context(), tt.in)
 			wantStatus(t, err, tt.code, tt.text)
-			if got := out.GetRawOutputContents(); len(got) != len(tt.raw) || !bytes.Equal(bytes.Join(got, []byte("|")), bytes.Join(tt.raw, []byte("|"))) {
+			if got := out.GetRawOutputContents(); len(got) != len(tt.raw) ||
+				!bytes.Equal(bytes.Join(got, []byte("|")), bytes.Join(tt.raw, []byte("|"))) {
 				t.Errorf("raw contents %x, want %x", got, tt.raw)
 			}
 			want := bytes.Clone(untouched)
@@ -236,7 +285,8 @@ func TestSharedMemoryInfer(t *testing.T) {
 				t.Errorf("the client's memory holds\n%x\nwant\n%x", b, want)
 			}
 			st := tt.in.GetOutputs()
-			if err == nil && len(st) > 0 && (len(out.GetOutputs()) != len(st) || len(out.GetOutputs()[0].GetShape()) == 0) {
+			if err == nil && len(st) > 0 && (len(out.GetOutputs()) != len(st) ||
+				len(out.GetOutputs()[0].GetShape()) == 0) {
 				t.Errorf("outputs %v, want name, type and shape of each", out.GetOutputs())
 			}
 		})
@@ -263,22 +313,27 @@ func TestSharedMemoryStream(t *testing.T) {
 		for i := range 8 {
 			out := exchange(&inferencepb.ModelInferRequest{ModelName: "identity",
 				Inputs: sharedInput(4, at("in", int64(16*i), 16)), Outputs: sharedOutput(at("out", int64(32*i), 16))})
-			if raw := out.GetInferResponse().GetRawOutputContents(); out.GetErrorMessage() != "" || len(raw) != 1 || len(raw[0]) != 0 {
+			if raw := out.GetInferResponse().GetRawOutputContents(); out.GetErrorMessage() != "" || len(raw) != 1 ||
+				len(raw[0]) != 0 {
 				t.Fatalf("answer %v", out)
 			}
-			if got := now()[32*i:]; !bytes.Equal(got[:16], input[16*i:][:16]) || !bytes.Equal(got[16:32], bytes.Repeat([]byte{0xee}, 16)) {
+			if got := now()[32*i:]; !bytes.Equal(got[:16], input[16*i:][:16]) ||
+				!bytes.Equal(got[16:32], bytes.Repeat([]byte{0xee}, 16)) {
 				t.Errorf("request %d left %x in the client's memory", i, got[:32])
 			}
 		}
 	})
 	t.Run("C7 in a stream", func(t *testing.T) {
-		out := exchange(&inferencepb.ModelInferRequest{ModelName: "identity", Inputs: sharedInput(4, at("in", 0, 16)), Outputs: sharedOutput(at("out", 0, 8))})
-		if want := "shared memory size specified with the request for output 'OUTPUT0' (8 bytes) should be at least 16 bytes to hold the results"; out.GetErrorMessage() != want {
+		out := exchange(&inferencepb.ModelInferRequest{ModelName: "identity", Inputs: sharedInput(4, at("in", 0, 16)),
+			Outputs: sharedOutput(at("out", 0, 8))})
+		if want := "shared memory size specified with the request for output 'OUTPUT0' (8 bytes) should be at least " +
+			"16 bytes to hold the results"; out.GetErrorMessage() != want {
 			t.Errorf("answer %v, want the error %s", out, want)
 		}
 	})
 	t.Run("an unknown region in a stream", func(t *testing.T) {
-		out := exchange(&inferencepb.ModelInferRequest{ModelName: "identity", Inputs: sharedInput(4, at("none", 0, 16))})
+		out := exchange(&inferencepb.ModelInferRequest{ModelName: "identity",
+			Inputs: sharedInput(4, at("none", 0, 16))})
 		if want := "Unable to find shared memory region: 'none'"; out.GetErrorMessage() != want {
 			t.Errorf("answer %v, want the error %s", out, want)
 		}
@@ -303,7 +358,8 @@ func TestSharedMemoryInUse(t *testing.T) {
 	c := inferencepb.NewGRPCInferenceServiceClient(conn)
 	infer := func(ctx context.Context) error {
 		_, err := c.ModelInfer(ctx, &inferencepb.ModelInferRequest{ModelName: "slow",
-			Inputs:  []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "INPUT0", Datatype: "UINT8", Shape: []int64{4}, Parameters: at("r", 0, 4)}},
+			Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "INPUT0", Datatype: "UINT8",
+				Shape: []int64{4}, Parameters: at("r", 0, 4)}},
 			Outputs: sharedOutput(at("r", 4, 4))}, grpc.WaitForReady(true))
 		return err
 	}
@@ -324,12 +380,14 @@ func TestSharedMemoryInUse(t *testing.T) {
 				t.Error(err)
 			}
 		}},
-		{name: "C5 shrunk during a request", code: codes.InvalidArgument, holds: "abcd", text: "cannot write 4 bytes at offset 4 of shared memory region 'r': " +
-			"it ends before that; the client may have shrunk it after its registration", during: func(t *testing.T, path string) {
-			if err := os.Truncate(path, 4); err != nil {
-				t.Error(err)
-			}
-		}},
+		{name: "C5 shrunk during a request", code: codes.InvalidArgument, holds: "abcd",
+			text: "cannot write 4 bytes at offset 4 of shared memory region 'r': " +
+				"it ends before that; the client may have shrunk it after its registration",
+			during: func(t *testing.T, path string) {
+				if err := os.Truncate(path, 4); err != nil {
+					t.Error(err)
+				}
+			}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			key, _ := sharedObject(t, []byte("abcdefgh"))
@@ -398,7 +456,8 @@ func FuzzSharedMemoryParameters(f *testing.F) {
 				delete(params, name)
 			}
 		}
-		b, err := proto.Marshal(&inferencepb.ModelInferRequest{ModelName: "m", Inputs: sharedInput(1, params), Outputs: sharedOutput(params)})
+		b, err := proto.Marshal(&inferencepb.ModelInferRequest{ModelName: "m", Inputs: sharedInput(1, params),
+			Outputs: sharedOutput(params)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,8 @@ func forceCodec(c encoding.Codec) grpc.CallOption { return grpc.ForceCodec(c) }
 
 func one(model, id string, n byte, params map[string]*inferencepb.InferParameter) *inferencepb.ModelInferRequest {
 	return &inferencepb.ModelInferRequest{ModelName: model, Id: id, Parameters: params,
-		Inputs:           []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "IN", Datatype: "UINT8", Shape: []int64{1}}},
+		Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "IN", Datatype: "UINT8",
+			Shape: []int64{1}}},
 		RawInputContents: [][]byte{{n}}}
 }
 
@@ -55,22 +56,26 @@ func TestModelStreamInfer(t *testing.T) {
 		want   []string
 		code   codes.Code
 	}{
-		{name: "B061 two plain requests", in: []*inferencepb.ModelInferRequest{one("id", "1", 5, nil), one("id", "2", 6, nil)},
+		{name: "B061 two plain requests", in: []*inferencepb.ModelInferRequest{one("id", "1", 5, nil),
+			one("id", "2", 6, nil)},
 			want: []string{"id/1 id=1 final=true [5]", "id/1 id=2 final=true [6]"}},
 		{name: "no requests"},
 		{name: "unknown model", in: []*inferencepb.ModelInferRequest{one("nope", "1", 5, nil)},
 			want: []string{`error "Request for unknown model: 'nope' is not found" / id=1`}},
 		{name: "error then ok", in: []*inferencepb.ModelInferRequest{one("fails", "1", 5, nil), one("id", "2", 6, nil)},
 			want: []string{`error "my error" / id=1`, "id/1 id=2 final=true [6]"}},
-		{name: "refused by the decoder", in: []*inferencepb.ModelInferRequest{{ModelName: "id", Id: "x", ModelVersion: "-1"}},
+		{name: "refused by the decoder", in: []*inferencepb.ModelInferRequest{{ModelName: "id", Id: "x",
+			ModelVersion: "-1"}},
 			want: []string{`error "invalid model version specified '-1' , version should be an integral value > 0" / id=x`}},
 		{name: "B062 error of a strict stream", strict: true, code: codes.NotFound,
 			in: []*inferencepb.ModelInferRequest{one("nope", "1", 5, nil), one("id", "2", 6, nil)}},
 		{name: "decoupled, 2 responses", in: []*inferencepb.ModelInferRequest{one("repeat", "d", 2, nil)},
 			want: []string{"repeat/1 id=d final=false [0]", "repeat/1 id=d final=false [1]"}},
 		{name: "decoupled, 0 responses", in: []*inferencepb.ModelInferRequest{one("repeat", "d", 0, nil)}},
-		{name: "B051 decoupled, 2 responses and the empty final one", in: []*inferencepb.ModelInferRequest{one("repeat", "d", 2, empty)},
-			want: []string{"repeat/1 id=d final=false [0]", "repeat/1 id=d final=false [1]", "repeat/ id=d final=true"}},
+		{name: "B051 decoupled, 2 responses and the empty final one",
+			in: []*inferencepb.ModelInferRequest{one("repeat", "d", 2, empty)},
+			want: []string{"repeat/1 id=d final=false [0]", "repeat/1 id=d final=false [1]",
+				"repeat/ id=d final=true"}},
 		{name: "plain with the empty final one", in: []*inferencepb.ModelInferRequest{one("id", "1", 5, empty)},
 			want: []string{"id/1 id=1 final=true [5]"}},
 	} {
@@ -103,7 +108,8 @@ func TestModelStreamInfer(t *testing.T) {
 				err = nil
 			}
 			if grpcstatus.Code(err) != tt.code || strings.Join(got, "\n") != strings.Join(tt.want, "\n") {
-				t.Errorf("stream gave\n%s\n%v; want\n%s\n%v", strings.Join(got, "\n"), err, strings.Join(tt.want, "\n"), tt.code)
+				t.Errorf("stream gave\n%s\n%v; want\n%s\n%v", strings.Join(got, "\n"), err, strings.Join(tt.want, "\n"),
+					tt.code)
 			}
 		})
 	}
@@ -229,7 +235,8 @@ func TestA15AnswerOverTheClientsLimit(t *testing.T) {
 	in := &inferencepb.ModelInferRequest{ModelName: "id", RawInputContents: [][]byte{make([]byte, 400_000)},
 		Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{fp32(100_000)}}
 	for range 20 {
-		if _, err := c.ModelInfer(t.Context(), in, grpc.MaxCallRecvMsgSize(10_000)); grpcstatus.Code(err) != codes.ResourceExhausted {
+		if _, err := c.ModelInfer(t.Context(), in,
+			grpc.MaxCallRecvMsgSize(10_000)); grpcstatus.Code(err) != codes.ResourceExhausted {
 			t.Fatalf("ModelInfer = %v, want ResourceExhausted", err)
 		}
 	}

@@ -44,7 +44,8 @@ func (e *Exporter) cache(w *writer) {
 		{"nv_cache_num_misses", "Number of cache misses in response cache", whole(s.Misses), false},
 		{"nv_cache_num_lookups", "Number of cache lookups in response cache", whole(s.Lookups), false},
 		{"nv_cache_num_evictions", "Number of cache evictions in response cache", whole(s.Evictions), true},
-		{"nv_cache_lookup_duration", "Total cache lookup duration (hit and miss), in microseconds", us(s.Lookup), false},
+		{"nv_cache_lookup_duration", "Total cache lookup duration (hit and miss), in microseconds", us(s.Lookup),
+			false},
 		{"nv_cache_insertion_duration", "Total cache insertion duration, in microseconds", us(s.Insertion), false},
 	} {
 		if !f.local || s.Size > 0 {

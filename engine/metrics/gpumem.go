@@ -28,7 +28,8 @@ func (e *Exporter) gpuMemory(w *writer) {
 		name, help, kind string
 		value            func(p gpumem.PoolStats) int64
 	}{
-		{"nereid_cuda_memory_pool_total_bytes", "Bound of the memory on a GPU in which batches are put together, in bytes",
+		{"nereid_cuda_memory_pool_total_bytes",
+			"Bound of the memory on a GPU in which batches are put together, in bytes",
 			"gauge", func(p gpumem.PoolStats) int64 { return p.Total }},
 		{"nereid_cuda_memory_pool_used_bytes", "What of it is in use, in bytes",
 			"gauge", func(p gpumem.PoolStats) int64 { return p.Used }},

@@ -36,15 +36,18 @@ func TestGPUMemoryMetrics(t *testing.T) {
 			}
 		}
 	}
-	m := gpumem.New(gpumem.Options{Driver: cards{}, PinnedBytes: 4096, DeviceBytes: map[int]int64{1: 512}, Log: slog.New(slog.DiscardHandler)})
+	m := gpumem.New(gpumem.Options{Driver: cards{}, PinnedBytes: 4096, DeviceBytes: map[int]int64{1: 512},
+		Log: slog.New(slog.DiscardHandler)})
 	b := m.Pinned(gpumem.AnyNode, 300)
 	m.Pinned(gpumem.AnyNode, 4096)
 	m.Device(1, 100)
 	m.Bound(false, 10)
 	m.Bound(true, 20)
 	t.Run("C070 E025 the pool of pinned memory", func(t *testing.T) {
-		has(t, text(Options{GPUMemory: m, PinnedBytes: 4096}), "# TYPE nv_pinned_memory_pool_total_bytes gauge", "nv_pinned_memory_pool_total_bytes 4096",
-			"# TYPE nv_pinned_memory_pool_used_bytes gauge", "nv_pinned_memory_pool_used_bytes 512", "nereid_pinned_memory_pool_misses_total 1")
+		has(t, text(Options{GPUMemory: m, PinnedBytes: 4096}), "# TYPE nv_pinned_memory_pool_total_bytes gauge",
+			"nv_pinned_memory_pool_total_bytes 4096",
+			"# TYPE nv_pinned_memory_pool_used_bytes gauge", "nv_pinned_memory_pool_used_bytes 512",
+			"nereid_pinned_memory_pool_misses_total 1")
 		b.Free()
 		has(t, text(Options{GPUMemory: m}), "nv_pinned_memory_pool_used_bytes 0")
 	})
@@ -56,8 +59,11 @@ func TestGPUMemoryMetrics(t *testing.T) {
 		}
 	})
 	t.Run("C071 the pools on GPUs, and what went which way", func(t *testing.T) {
-		has(t, text(Options{GPUMemory: m}), `nereid_cuda_memory_pool_total_bytes{gpu="1"} 512`, `nereid_cuda_memory_pool_used_bytes{gpu="1"} 0`,
-			`nereid_cuda_memory_pool_misses_total{gpu="1"} 1`, `nereid_cuda_bound_bytes_total{tensors="input"} 10`, `nereid_cuda_bound_bytes_total{tensors="output"} 20`,
-			`nereid_cuda_copied_bytes_total{way="to_host"} 1`, `nereid_cuda_copied_bytes_total{way="from_host"} 2`, `nereid_cuda_copied_bytes_total{way="within"} 3`)
+		has(t, text(Options{GPUMemory: m}), `nereid_cuda_memory_pool_total_bytes{gpu="1"} 512`,
+			`nereid_cuda_memory_pool_used_bytes{gpu="1"} 0`,
+			`nereid_cuda_memory_pool_misses_total{gpu="1"} 1`, `nereid_cuda_bound_bytes_total{tensors="input"} 10`,
+			`nereid_cuda_bound_bytes_total{tensors="output"} 20`,
+			`nereid_cuda_copied_bytes_total{way="to_host"} 1`, `nereid_cuda_copied_bytes_total{way="from_host"} 2`,
+			`nereid_cuda_copied_bytes_total{way="within"} 3`)
 	})
 }

@@ -45,7 +45,8 @@ func (e *Exporter) gpus(w *writer) {
 		return
 	}
 	const info = "nereid_gpu_info"
-	w.family(info, "The GPUs that models may use, as labels; the value is 1 for one that can be reached, else 0", "gauge")
+	w.family(info, "The GPUs that models may use, as labels; the value is 1 for one that can be reached, else 0",
+		"gauge")
 	for i, g := range e.o.GPUs.GPUs() {
 		w.start(info, "gpu_uuid", g.UUID, "gpu", strconv.Itoa(g.Index), "physical_gpu", strconv.Itoa(g.Physical),
 			"name", g.Name)

@@ -19,7 +19,8 @@ func (c twoCards) Read(uuid string) (device.Reading, error) {
 	if uuid == "GPU-b" && c.lost {
 		return device.Reading{}, errors.New("lost")
 	}
-	r := device.Reading{Utilization: 0.5, MemoryUsed: 1000, MemoryTotal: 4000, Power: 58.954, PowerLimit: 300, Energy: 7, Temperature: 41, Known: 63}
+	r := device.Reading{Utilization: 0.5, MemoryUsed: 1000, MemoryTotal: 4000, Power: 58.954, PowerLimit: 300,
+		Energy: 7, Temperature: 41, Known: 63}
 	if uuid == "GPU-b" {
 		r.Known &^= device.HasEnergy
 	}
@@ -32,7 +33,8 @@ func TestGPUMetrics(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := New(Options{Source: threeRequests(), GPUs: m, Proc: procFolder(t), Log: slog.New(slog.DiscardHandler)})
+		e, err := New(Options{Source: threeRequests(), GPUs: m, Proc: procFolder(t),
+			Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,10 +49,12 @@ func TestGPUMetrics(t *testing.T) {
 	}
 	both := text(twoCards{}, "1,0")
 	t.Run("E019 nv_gpu_utilization", func(t *testing.T) {
-		has(t, both, "# HELP nv_gpu_utilization GPU utilization rate [0.0 - 1.0)", "# TYPE nv_gpu_utilization gauge", `nv_gpu_utilization{gpu_uuid="GPU-a"} 0.5`, `nv_gpu_utilization{gpu_uuid="GPU-b"} 0.5`)
+		has(t, both, "# HELP nv_gpu_utilization GPU utilization rate [0.0 - 1.0)", "# TYPE nv_gpu_utilization gauge",
+			`nv_gpu_utilization{gpu_uuid="GPU-a"} 0.5`, `nv_gpu_utilization{gpu_uuid="GPU-b"} 0.5`)
 	})
 	t.Run("E020 nv_gpu_memory", func(t *testing.T) {
-		has(t, both, `nv_gpu_memory_total_bytes{gpu_uuid="GPU-a"} 4000`, `nv_gpu_memory_used_bytes{gpu_uuid="GPU-b"} 1000`)
+		has(t, both, `nv_gpu_memory_total_bytes{gpu_uuid="GPU-a"} 4000`,
+			`nv_gpu_memory_used_bytes{gpu_uuid="GPU-b"} 1000`)
 	})
 	t.Run("E021 nv_gpu_power", func(t *testing.T) {
 		has(t, both, `nv_gpu_power_usage{gpu_uuid="GPU-a"} 58.954`, `nv_gpu_power_limit{gpu_uuid="GPU-a"} 300`)
@@ -62,11 +66,13 @@ func TestGPUMetrics(t *testing.T) {
 		}
 	})
 	t.Run("numbers of models and of the machine", func(t *testing.T) {
-		has(t, both, `nereid_gpu_info{gpu_uuid="GPU-b",gpu="0",physical_gpu="1",name="B"} 1`, `nereid_gpu_temperature_celsius{gpu_uuid="GPU-b"} 41`)
+		has(t, both, `nereid_gpu_info{gpu_uuid="GPU-b",gpu="0",physical_gpu="1",name="B"} 1`,
+			`nereid_gpu_temperature_celsius{gpu_uuid="GPU-b"} 41`)
 	})
 	t.Run("C072 a card that is lost", func(t *testing.T) {
 		lost := text(twoCards{lost: true}, "0,1")
-		has(t, lost, `nereid_gpu_info{gpu_uuid="GPU-b",gpu="1",physical_gpu="1",name="B"} 0`, `nv_gpu_utilization{gpu_uuid="GPU-a"} 0.5`)
+		has(t, lost, `nereid_gpu_info{gpu_uuid="GPU-b",gpu="1",physical_gpu="1",name="B"} 0`,
+			`nv_gpu_utilization{gpu_uuid="GPU-a"} 0.5`)
 		if strings.Contains(lost, `nv_gpu_utilization{gpu_uuid="GPU-b"}`) {
 			t.Error("a lost card has figures")
 		}

@@ -18,7 +18,8 @@ func detailed(keep stats.Detail) *stats.Registry {
 	plain, cached, decoupled := g.Version("plain", 1), g.Version("cached", 1), g.Version("tokens", 3)
 	plain.SetKind(stats.Kind{})
 	cached.SetKind(stats.Kind{Cached: true})
-	decoupled.SetKind(stats.Kind{Decoupled: true, Buckets: map[stats.Phase][]float64{stats.FirstResponse: {-1, 0, 1, 2.5}}})
+	decoupled.SetKind(stats.Kind{Decoupled: true, Buckets: map[stats.Phase][]float64{stats.FirstResponse: {-1, 0, 1,
+		2.5}}})
 	executed := func(v *stats.Version, us ...time.Duration) {
 		at := infer.Now()
 		step := func(i int) infer.Stamp { at += infer.Stamp(us[i] * time.Microsecond); return at }
@@ -50,7 +51,8 @@ func detailed(keep stats.Detail) *stats.Registry {
 func TestLatencies(t *testing.T) {
 	text := func(t *testing.T, keep stats.Detail, quantiles ...Quantile) string {
 		t.Helper()
-		e, err := New(Options{Source: detailed(keep), OmitOwn: true, OmitCPU: true, OmitCounterLatencies: true, Quantiles: quantiles, Proc: procFolder(t), Log: slog.New(slog.DiscardHandler)})
+		e, err := New(Options{Source: detailed(keep), OmitOwn: true, OmitCPU: true, OmitCounterLatencies: true,
+			Quantiles: quantiles, Proc: procFolder(t), Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +66,8 @@ func TestLatencies(t *testing.T) {
 		}
 	}
 	t.Run("E014 first responses of decoupled models", func(t *testing.T) {
-		has(t, both, "# HELP nv_inference_first_response_histogram_ms Duration from request to first response in milliseconds",
+		has(t, both, "# HELP nv_inference_first_response_histogram_ms Duration from request to first response in "+
+			"milliseconds",
 			"# TYPE nv_inference_first_response_histogram_ms histogram",
 			`nv_inference_first_response_histogram_ms_count{model="tokens",version="3"} 1`)
 		has(t, both, `nv_inference_first_response_histogram_ms_bucket{model="tokens",version="3",le="-1"} 0`,
@@ -77,16 +80,19 @@ func TestLatencies(t *testing.T) {
 		}
 	})
 	t.Run("E015 summaries", func(t *testing.T) {
-		has(t, both, "# HELP nv_inference_compute_infer_summary_us Cumulative compute inference duration in microseconds (does not include cached requests)",
+		has(t, both, "# HELP nv_inference_compute_infer_summary_us Cumulative compute inference duration in "+
+			"microseconds (does not include cached requests)",
 			"# TYPE nv_inference_compute_infer_summary_us summary",
 			`nv_inference_compute_infer_summary_us_count{model="cached",version="1"} 1`)
-		has(t, both, `nv_inference_compute_infer_summary_us_count{model="plain",version="1"} 3`, `nv_inference_compute_infer_summary_us_sum{model="plain",version="1"} 7050`,
+		has(t, both, `nv_inference_compute_infer_summary_us_count{model="plain",version="1"} 3`,
+			`nv_inference_compute_infer_summary_us_sum{model="plain",version="1"} 7050`,
 			`nv_inference_compute_infer_summary_us{model="plain",version="1",quantile="0.5"} 1003`, // the middle of 1000 to 1007
 			`nv_inference_compute_infer_summary_us{model="plain",version="1",quantile="0.9"} 5983`,
 			`nv_inference_compute_infer_summary_us{model="plain",version="1",quantile="0.95"} 5983`,
 			`nv_inference_compute_infer_summary_us{model="plain",version="1",quantile="0.99"} 5983`,
 			`nv_inference_compute_infer_summary_us{model="plain",version="1",quantile="0.999"} 5983`,
-			`nv_inference_compute_infer_summary_us_count{model="tokens",version="3"} 0`, `nv_inference_compute_infer_summary_us_sum{model="tokens",version="3"} 0`,
+			`nv_inference_compute_infer_summary_us_count{model="tokens",version="3"} 0`,
+			`nv_inference_compute_infer_summary_us_sum{model="tokens",version="3"} 0`,
 			`nv_inference_compute_infer_summary_us{model="tokens",version="3",quantile="0.5"} Nan`)
 		for _, p := range []string{"request", "queue", "compute_input", "compute_infer", "compute_output"} {
 			has(t, both, `nv_inference_`+p+`_summary_us_count{model="plain",version="1"} 3`)
@@ -96,22 +102,28 @@ func TestLatencies(t *testing.T) {
 		}
 	})
 	t.Run("E016 summaries of the cache", func(t *testing.T) {
-		has(t, both, "# HELP nv_cache_hit_summary_per_model Summary of cache hit counts/durations per model, in microseconds.", "# TYPE nv_cache_hit_summary_per_model summary",
-			`nv_cache_hit_summary_per_model_count{model="cached",version="1"} 1`, `nv_cache_hit_summary_per_model_sum{model="cached",version="1"} 19`,
+		has(t, both, "# HELP nv_cache_hit_summary_per_model Summary of cache hit counts/durations per model, in "+
+			"microseconds.", "# TYPE nv_cache_hit_summary_per_model summary",
+			`nv_cache_hit_summary_per_model_count{model="cached",version="1"} 1`,
+			`nv_cache_hit_summary_per_model_sum{model="cached",version="1"} 19`,
 			`nv_cache_hit_summary_per_model{model="cached",version="1",quantile="0.5"} 19`)
-		has(t, both, `nv_cache_miss_summary_per_model_count{model="cached",version="1"} 1`, `nv_cache_miss_summary_per_model_sum{model="cached",version="1"} 75`,
+		has(t, both, `nv_cache_miss_summary_per_model_count{model="cached",version="1"} 1`,
+			`nv_cache_miss_summary_per_model_sum{model="cached",version="1"} 75`,
 			`nv_cache_miss_summary_per_model{model="cached",version="1",quantile="0.5"} 75`)
 		has(t, both, `nv_inference_queue_summary_us_count{model="cached",version="1"} 2`) // hits too
 	})
 	t.Run("E017 chosen quantiles", func(t *testing.T) {
-		has(t, text(t, stats.Detail{Summaries: true}, Quantile{0.75, 0.01}, Quantile{0.1, 0.1}), `nv_inference_queue_summary_us_sum{model="plain",version="1"} 197`,
+		has(t, text(t, stats.Detail{Summaries: true}, Quantile{0.75, 0.01}, Quantile{0.1, 0.1}),
+			`nv_inference_queue_summary_us_sum{model="plain",version="1"} 197`,
 			`nv_inference_queue_summary_us{model="plain",version="1",quantile="0.75"} 120`,
 			`nv_inference_queue_summary_us{model="plain",version="1",quantile="0.1"} 7`,
 			`nv_inference_queue_summary_us_count{model="tokens",version="3"} 0`)
 	})
 	t.Run("E018 histograms of all phases", func(t *testing.T) {
-		has(t, both, "# TYPE nv_inference_compute_infer_duration_histogram_us histogram", `nv_inference_compute_infer_duration_histogram_us_count{model="cached",version="1"} 1`)
-		has(t, both, `nv_inference_compute_infer_duration_histogram_us_count{model="plain",version="1"} 3`, `nv_inference_compute_infer_duration_histogram_us_sum{model="plain",version="1"} 7050`,
+		has(t, both, "# TYPE nv_inference_compute_infer_duration_histogram_us histogram",
+			`nv_inference_compute_infer_duration_histogram_us_count{model="cached",version="1"} 1`)
+		has(t, both, `nv_inference_compute_infer_duration_histogram_us_count{model="plain",version="1"} 3`,
+			`nv_inference_compute_infer_duration_histogram_us_sum{model="plain",version="1"} 7050`,
 			`nv_inference_compute_infer_duration_histogram_us_bucket{model="plain",version="1",le="1000"} 2`,
 			`nv_inference_compute_infer_duration_histogram_us_bucket{model="plain",version="1",le="5000"} 2`,
 			`nv_inference_compute_infer_duration_histogram_us_bucket{model="plain",version="1",le="25000"} 3`)

@@ -47,9 +47,10 @@ func procFolder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"stat":      "cpu  100 0 50 840 10 0 0 0 5 0\ncpu0 1 2 3\n",
-		"meminfo":   "MemTotal:       24684092 kB\nMemFree:        100 kB\nMemAvailable:   22453416 kB\n",
-		"self/stat": "42 (a (b) c) S 1 1 1 0 -1 4194304 100 0 0 0 150 50 0 0 20 0 9 0 1000 1000000 2560 18446744073709551615 0 0 0\n",
+		"stat":    "cpu  100 0 50 840 10 0 0 0 5 0\ncpu0 1 2 3\n",
+		"meminfo": "MemTotal:       24684092 kB\nMemFree:        100 kB\nMemAvailable:   22453416 kB\n",
+		"self/stat": "42 (a (b) c) S 1 1 1 0 -1 4194304 100 0 0 0 150 50 0 0 20 0 9 0 1000 1000000 2560 " +
+			"18446744073709551615 0 0 0\n",
 	} {
 		p := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
@@ -75,17 +76,20 @@ func TestText(t *testing.T) {
 		{name: "least", change: func(o *Options) { o.OmitOwn, o.OmitCPU, o.OmitCounterLatencies = true, true, true }},
 		{name: "cache", change: func(o *Options) {
 			s := threeRequests()
-			s[0].Cached, s[0].CacheHit, s[0].CacheMiss = true, stats.Total{Count: 5, Ns: 7000}, stats.Total{Count: 2, Ns: 9999}
+			s[0].Cached, s[0].CacheHit, s[0].CacheMiss = true, stats.Total{Count: 5, Ns: 7000},
+				stats.Total{Count: 2, Ns: 9999}
 			o.Source, o.OmitOwn, o.OmitCPU = s, true, true
 			o.Cache = func() cache.Stats {
-				return cache.Stats{Size: 1000, Used: 250, Entries: 2, Lookups: 7, Hits: 5, Misses: 2, Evictions: 1, Lookup: 8 * time.Microsecond, Insertion: 9 * time.Microsecond}
+				return cache.Stats{Size: 1000, Used: 250, Entries: 2, Lookups: 7, Hits: 5, Misses: 2, Evictions: 1,
+					Lookup: 8 * time.Microsecond, Insertion: 9 * time.Microsecond}
 			}
 		}},
 		{name: "no_models", change: func(o *Options) { o.Source, o.OmitOwn = source{}, true }},
 		{name: "no_proc", change: func(o *Options) { o.Source, o.Proc = source{}, filepath.Join(o.Proc, "none") }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			o := Options{Source: threeRequests(), Version: "1.2.3", Proc: procFolder(t), Log: slog.New(slog.DiscardHandler)}
+			o := Options{Source: threeRequests(), Version: "1.2.3", Proc: procFolder(t),
+				Log: slog.New(slog.DiscardHandler)}
 			tt.change(&o)
 			e, err := New(o)
 			if err != nil {
@@ -189,7 +193,8 @@ func TestProcFaults(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	for _, text := range []string{"", "MemTotal: 5 kB\n", "MemTotal:\nMemAvailable: 1 kB\n", "MemTotal: x kB\nMemAvailable: 1 kB\n"} {
+	for _, text := range []string{"", "MemTotal: 5 kB\n", "MemTotal:\nMemAvailable: 1 kB\n",
+		"MemTotal: x kB\nMemAvailable: 1 kB\n"} {
 		if err := os.WriteFile(filepath.Join(dir, "meminfo"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +222,8 @@ func TestServeHTTP(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		e.ServeHTTP(w, httptest.NewRequest(tt.method, tt.path, nil))
-		if body := w.Body.String(); w.Code != tt.code || tt.body != "" && body != tt.body || tt.body == "" && !strings.HasPrefix(body, "# HELP ") {
+		if body := w.Body.String(); w.Code != tt.code || tt.body != "" && body != tt.body || tt.body == "" &&
+			!strings.HasPrefix(body, "# HELP ") {
 			t.Errorf("%s %s = %d %.60q, want %d %q", tt.method, tt.path, w.Code, body, tt.code, tt.body)
 		}
 		if ct := w.Header().Get("Content-Type"); ct != tt.kind {
@@ -272,7 +278,8 @@ func TestCacheFamilies(t *testing.T) {
 	s := threeRequests()
 	s[0].Cached, s[0].CacheHit, s[0].CacheMiss = true, stats.Total{Count: 5, Ns: 7000}, stats.Total{Count: 2, Ns: 9999}
 	e, err := New(Options{Source: s, Proc: procFolder(t), Cache: func() cache.Stats {
-		return cache.Stats{Size: 1000, Used: 250, Entries: 2, Lookups: 7, Hits: 5, Misses: 2, Evictions: 1, Lookup: 8 * time.Microsecond, Insertion: 9 * time.Microsecond}
+		return cache.Stats{Size: 1000, Used: 250, Entries: 2, Lookups: 7, Hits: 5, Misses: 2, Evictions: 1,
+			Lookup: 8 * time.Microsecond, Insertion: 9 * time.Microsecond}
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -295,7 +302,8 @@ func TestCacheFamilies(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, family, _ := strings.Cut(tt.name, " ")
-			if !strings.Contains(text, "\n"+family+tt.sample+"\n") || strings.Count(text, "\n"+family+"{")+strings.Count(text, "\n"+family+" ") != 1 {
+			if !strings.Contains(text, "\n"+family+tt.sample+"\n") ||
+				strings.Count(text, "\n"+family+"{")+strings.Count(text, "\n"+family+" ") != 1 {
 				t.Errorf("not one sample %s%s in\n%s", family, tt.sample, text)
 			}
 		})

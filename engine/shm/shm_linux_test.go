@@ -80,7 +80,8 @@ func read(g *Registry, at Range, dt tensor.DataType) ([]byte, error) {
 func TestRegisterSystem(t *testing.T) {
 	g := registry(t, Options{})
 	key, _ := object(t, counting(4096))
-	const reserved = "cannot register shared memory region 'r' with key '%s' as the key contains the reserved prefix 'triton_python_backend_shm_region_'"
+	const reserved = "cannot register shared memory region 'r' with key '%s' as the key contains the reserved prefix " +
+		"'triton_python_backend_shm_region_'"
 	badKey := func(key string) string {
 		return fmt.Sprintf("cannot register shared memory region 'r' - invalid shm key '%s'", key)
 	}
@@ -96,7 +97,8 @@ func TestRegisterSystem(t *testing.T) {
 		{name: "a key without its slash", region: "r", key: key[1:], size: 1},
 		{name: "a key with more slashes", region: "r", key: "//" + key, size: 1},
 		{name: "DV39 a part that begins inside a page", region: "r", key: key, offset: 100, size: 3996},
-		{name: "no name", key: key, size: 1, code: status.InvalidArg, text: "'region name' is necessary to register system shared memory region"},
+		{name: "no name", key: key, size: 1, code: status.InvalidArg,
+			text: "'region name' is necessary to register system shared memory region"},
 		{name: "a name that is no text", region: "\xff", key: key, size: 1, code: status.InvalidArg,
 			text: `the name of a shared memory region must be UTF-8 without NUL, it is "\xff"`},
 		{name: "a long name", region: strings.Repeat("n", 1025), key: key, size: 1, code: status.InvalidArg,
@@ -105,27 +107,38 @@ func TestRegisterSystem(t *testing.T) {
 			text: "Unable to open shared memory region: '/nereid_no_such_object'"},
 		{name: "C1 another server's memory", region: "r", key: reservedPrefix + "0", size: 1, code: status.InvalidArg,
 			text: fmt.Sprintf(reserved, reservedPrefix+"0")},
-		{name: "C1 another server's memory behind slashes", region: "r", key: "///" + reservedPrefix + "0", size: 1, code: status.InvalidArg,
+		{name: "C1 another server's memory behind slashes", region: "r", key: "///" + reservedPrefix + "0", size: 1,
+			code: status.InvalidArg,
 			text: fmt.Sprintf(reserved, "///"+reservedPrefix+"0")},
-		{name: "C1 another server's memory behind a dot", region: "r", key: "./" + reservedPrefix + "0", size: 1, code: status.InvalidArg,
+		{name: "C1 another server's memory behind a dot", region: "r", key: "./" + reservedPrefix + "0", size: 1,
+			code: status.InvalidArg,
 			text: badKey("./" + reservedPrefix + "0")},
-		{name: "C1 another server's memory, URL-coded", region: "r", key: "%2f" + reservedPrefix + "0", size: 1, code: status.Internal,
+		{name: "C1 another server's memory, URL-coded", region: "r", key: "%2f" + reservedPrefix + "0", size: 1,
+			code: status.Internal,
 			text: "Unable to open shared memory region: '%2f" + reservedPrefix + "0'"},
-		{name: "C1 DV37 a semaphore", region: "r", key: "/sem.mp-x", size: 1, code: status.InvalidArg, text: badKey("/sem.mp-x")},
-		{name: "C3 a way out", region: "r", key: "../../etc/hostname", size: 1, code: status.InvalidArg, text: badKey("../../etc/hostname")},
-		{name: "C3 a way out behind a slash", region: "r", key: "/../../etc/hostname", size: 1, code: status.InvalidArg, text: badKey("/../../etc/hostname")},
+		{name: "C1 DV37 a semaphore", region: "r", key: "/sem.mp-x", size: 1, code: status.InvalidArg,
+			text: badKey("/sem.mp-x")},
+		{name: "C3 a way out", region: "r", key: "../../etc/hostname", size: 1, code: status.InvalidArg,
+			text: badKey("../../etc/hostname")},
+		{name: "C3 a way out behind a slash", region: "r", key: "/../../etc/hostname", size: 1, code: status.InvalidArg,
+			text: badKey("/../../etc/hostname")},
 		{name: "C3 the folder above", region: "r", key: "..", size: 1, code: status.InvalidArg, text: badKey("..")},
 		{name: "C3 the folder itself", region: "r", key: "/.", size: 1, code: status.InvalidArg, text: badKey("/.")},
 		{name: "C3 DV36 empty", region: "r", size: 1, code: status.InvalidArg, text: badKey("")},
 		{name: "C3 a slash", region: "r", key: "/", size: 1, code: status.InvalidArg, text: badKey("/")},
 		{name: "C3 a folder's", region: "r", key: "a/b", size: 1, code: status.InvalidArg, text: badKey("a/b")},
 		{name: "C3 300 characters", region: "r", key: long, size: 1, code: status.InvalidArg, text: badKey(long)},
-		{name: "C3 a NUL", region: "r", key: key + "\x00x", size: 1, code: status.InvalidArg, text: badKey(key + "\x00x")},
-		{name: "C4 offset and size wrap 2^64", region: "r", key: key, offset: 16, size: math.MaxUint64 - 15, code: status.InvalidArg, text: invalid},
-		{name: "C4 offset and size wrap 2^63", region: "r", key: key, offset: math.MaxInt64, size: 2, code: status.InvalidArg, text: invalid},
-		{name: "C4 a negative offset", region: "r", key: key, offset: ^uint64(0), size: 1, code: status.InvalidArg, text: invalid},
+		{name: "C3 a NUL", region: "r", key: key + "\x00x", size: 1, code: status.InvalidArg,
+			text: badKey(key + "\x00x")},
+		{name: "C4 offset and size wrap 2^64", region: "r", key: key, offset: 16, size: math.MaxUint64 - 15,
+			code: status.InvalidArg, text: invalid},
+		{name: "C4 offset and size wrap 2^63", region: "r", key: key, offset: math.MaxInt64, size: 2,
+			code: status.InvalidArg, text: invalid},
+		{name: "C4 a negative offset", region: "r", key: key, offset: ^uint64(0), size: 1, code: status.InvalidArg,
+			text: invalid},
 		{name: "C4 a negative size", region: "r", key: key, size: ^uint64(0), code: status.InvalidArg, text: invalid},
-		{name: "C4 one byte more than there is", region: "r", key: key, offset: 1, size: 4096, code: status.InvalidArg, text: invalid},
+		{name: "C4 one byte more than there is", region: "r", key: key, offset: 1, size: 4096, code: status.InvalidArg,
+			text: invalid},
 		{name: "C4 nothing", region: "r", key: key, code: status.InvalidArg, text: invalid},
 	} {
 		t.Run("B017 "+tt.name, func(t *testing.T) {
@@ -157,7 +170,8 @@ func TestWhatIsNoMemory(t *testing.T) {
 				t.Fatal(err)
 			}
 			err := g.RegisterSystem("r", object, 0, 16)
-			if status.CodeOf(err) != status.Internal || !strings.HasSuffix(err.Error(), "shared memory region: '"+object+"'") {
+			if status.CodeOf(err) != status.Internal ||
+				!strings.HasSuffix(err.Error(), "shared memory region: '"+object+"'") {
 				t.Errorf("%v; want a refusal", err)
 			}
 		})
@@ -210,7 +224,8 @@ func TestStatusAndUnregister(t *testing.T) {
 func TestOff(t *testing.T) {
 	key, _ := object(t, counting(64))
 	const text = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
-	for name, g := range map[string]*Registry{"C10 disabled": New(Options{Disabled: true, CUDA: fakeCUDA{}}), "C10 none": nil} {
+	for name, g := range map[string]*Registry{"C10 disabled": New(Options{Disabled: true, CUDA: fakeCUDA{}}),
+		"C10 none": nil} {
 		t.Run(name, func(t *testing.T) {
 			check(t, g.RegisterSystem("r", key, 0, 64), status.Unsupported, text)
 			check(t, g.RegisterCUDA("r", make([]byte, HandleSize), 0, 64), status.Unsupported, text)
@@ -237,18 +252,25 @@ func TestRegisterCUDA(t *testing.T) {
 	handle := make([]byte, HandleSize)
 	t.Run("C10 CUDA without a GPU", func(t *testing.T) {
 		g := registry(t, Options{})
-		check(t, g.RegisterCUDA("r", handle, 0, 64), status.InvalidArg, "failed to register CUDA shared memory region: 'r', GPUs not supported")
+		check(t, g.RegisterCUDA("r", handle, 0, 64), status.InvalidArg,
+			"failed to register CUDA shared memory region: 'r', GPUs not supported")
 		if g.Allows(CUDA) {
 			t.Error("CUDA regions are said to be allowed")
 		}
 	})
 	g := registry(t, Options{CUDA: fakeCUDA{}})
-	check(t, g.RegisterCUDA("", handle, 0, 64), status.InvalidArg, "'region name' is necessary to register cuda shared memory region")
-	check(t, g.RegisterCUDA("r", handle[:63], 0, 64), status.InvalidArg, "failed to register CUDA shared memory region 'r': its handle has 63 bytes, want 64")
-	check(t, g.RegisterCUDA("r", handle, -1, 64), status.InvalidArg, "failed to register shared memory region 'r': invalid args")
-	check(t, g.RegisterCUDA("r", handle, 0, 1<<40), status.InvalidArg, "failed to register CUDA shared memory region 'r': failed to open CUDA IPC handle: out of memory")
-	check(t, g.RegisterCUDA("r", handle, 0, 1<<50), status.InvalidArg, "failed to register shared memory region 'r': invalid args")
-	check(t, g.RegisterCUDA("r", handle, 9, 64), status.InvalidArg, "failed to register CUDA shared memory region: 'r', GPUs not supported")
+	check(t, g.RegisterCUDA("", handle, 0, 64), status.InvalidArg,
+		"'region name' is necessary to register cuda shared memory region")
+	check(t, g.RegisterCUDA("r", handle[:63], 0, 64), status.InvalidArg,
+		"failed to register CUDA shared memory region 'r': its handle has 63 bytes, want 64")
+	check(t, g.RegisterCUDA("r", handle, -1, 64), status.InvalidArg,
+		"failed to register shared memory region 'r': invalid args")
+	check(t, g.RegisterCUDA("r", handle, 0, 1<<40), status.InvalidArg,
+		"failed to register CUDA shared memory region 'r': failed to open CUDA IPC handle: out of memory")
+	check(t, g.RegisterCUDA("r", handle, 0, 1<<50), status.InvalidArg,
+		"failed to register shared memory region 'r': invalid args")
+	check(t, g.RegisterCUDA("r", handle, 9, 64), status.InvalidArg,
+		"failed to register CUDA shared memory region: 'r', GPUs not supported")
 	check(t, g.RegisterCUDA("r", handle, 0, 64), 0, "")
 	got, err := read(g, Range{Region: "r", Offset: 8, Size: 4}, tensor.Uint8)
 	if err != nil || !bytes.Equal(got, []byte{8, 9, 10, 11}) {
@@ -295,13 +317,20 @@ func TestRead(t *testing.T) {
 			{name: "a part that is not aligned", at: Range{Region: "r", Offset: 3, Size: 8}, dt: tensor.FP64},
 			{name: "strings", at: Range{Region: "r", Offset: 8, Size: 8}, dt: tensor.Bytes},
 			{name: "nothing", at: Range{Region: "r", Offset: 8}, dt: tensor.FP32},
-			{name: "C4 an offset behind the end", at: Range{Region: "r", Offset: 200, Size: 1}, code: status.InvalidArg, text: "Invalid offset for shared memory region: 'r'"},
-			{name: "C4 a negative offset", at: Range{Region: "r", Offset: ^uint64(0), Size: 1}, code: status.InvalidArg, text: "Invalid offset for shared memory region: 'r'"},
-			{name: "C4 a size behind the end", at: Range{Region: "r", Offset: 1, Size: 200}, code: status.InvalidArg, text: "Invalid offset + byte size for shared memory region: 'r'"},
-			{name: "C4 a size over 2^63", at: Range{Region: "r", Offset: 1, Size: 1 << 63}, code: status.InvalidArg, text: "Invalid offset + byte size for shared memory region: 'r'"},
-			{name: "C4 DV42 offset and size wrap 2^64", at: Range{Region: "r", Offset: 8, Size: math.MaxUint64}, code: status.InvalidArg,
-				text: "Integer overflow detected: byte_size (18446744073709551615) + offset (8) exceeds maximum value (18446744073709551615) for region 'r'"},
-			{name: "no region", at: Range{Region: "none", Size: 1}, code: status.NotFound, text: "Unable to find shared memory region: 'none'"},
+			{name: "C4 an offset behind the end", at: Range{Region: "r", Offset: 200, Size: 1}, code: status.InvalidArg,
+				text: "Invalid offset for shared memory region: 'r'"},
+			{name: "C4 a negative offset", at: Range{Region: "r", Offset: ^uint64(0), Size: 1}, code: status.InvalidArg,
+				text: "Invalid offset for shared memory region: 'r'"},
+			{name: "C4 a size behind the end", at: Range{Region: "r", Offset: 1, Size: 200}, code: status.InvalidArg,
+				text: "Invalid offset + byte size for shared memory region: 'r'"},
+			{name: "C4 a size over 2^63", at: Range{Region: "r", Offset: 1, Size: 1 << 63}, code: status.InvalidArg,
+				text: "Invalid offset + byte size for shared memory region: 'r'"},
+			{name: "C4 DV42 offset and size wrap 2^64", at: Range{Region: "r", Offset: 8, Size: math.MaxUint64},
+				code: status.InvalidArg,
+				text: "Integer overflow detected: byte_size (18446744073709551615) + offset (8) exceeds maximum " +
+					"value (18446744073709551615) for region 'r'"},
+			{name: "no region", at: Range{Region: "none", Size: 1}, code: status.NotFound,
+				text: "Unable to find shared memory region: 'none'"},
 		} {
 			t.Run(fmt.Sprintf("B050 %s, direct %v", tt.name, direct), func(t *testing.T) {
 				got, err := read(g, tt.at, tt.dt)
@@ -312,7 +341,8 @@ func TestRead(t *testing.T) {
 					return
 				}
 				defer slot.Release()
-				if want := content[56+tt.at.Offset:][:tt.at.Size]; !bytes.Equal(got, want) || slot.Size() != tt.at.Size {
+				if want := content[56+tt.at.Offset:][:tt.at.Size]; !bytes.Equal(got, want) ||
+					slot.Size() != tt.at.Size {
 					t.Errorf("Read = %v, want %v; a slot of %d bytes", got, want, slot.Size())
 				}
 			})
@@ -377,15 +407,17 @@ func TestShrunk(t *testing.T) {
 	}
 	t.Run("C5 DV41 an input in memory that was shrunk", func(t *testing.T) {
 		_, err := read(g, Range{Region: "r", Size: 8192}, tensor.Uint8)
-		check(t, err, status.InvalidArg, "cannot read 8192 bytes at offset 0 of shared memory region 'r': it ends before that; "+
-			"the client may have shrunk it after its registration")
+		check(t, err, status.InvalidArg,
+			"cannot read 8192 bytes at offset 0 of shared memory region 'r': it ends before that; "+
+				"the client may have shrunk it after its registration")
 		if got, err := read(g, Range{Region: "r", Size: 4097}, tensor.Uint8); err != nil || len(got) != 4097 {
 			t.Errorf("what is left cannot be read: %v", err)
 		}
 	})
 	t.Run("C5 an output in memory that was shrunk", func(t *testing.T) {
-		check(t, slot.Write(counting(2)), status.InvalidArg, "cannot write 2 bytes at offset 4096 of shared memory region 'r': it ends before that; "+
-			"the client may have shrunk it after its registration")
+		check(t, slot.Write(counting(2)), status.InvalidArg,
+			"cannot write 2 bytes at offset 4096 of shared memory region 'r': it ends before that; "+
+				"the client may have shrunk it after its registration")
 		check(t, slot.Write(counting(1)), 0, "")
 		if info, err := os.Stat(path); err != nil || info.Size() != 4097 {
 			t.Errorf("the object has %d bytes, %v; want 4097: it is not the server's to lengthen", info.Size(), err)
@@ -469,7 +501,8 @@ func TestStore(t *testing.T) {
 		if a, b := resp.Output("A"), resp.Output("B"); a.Data != nil || a.Shape[0] != 3 || len(b.Data) != 1 {
 			t.Errorf("the response has %v and %v", a, b)
 		}
-		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, []byte{0, 0, 0, 0, 0, 0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0}) {
+		if got, err := os.ReadFile(path); err != nil ||
+			!bytes.Equal(got, []byte{0, 0, 0, 0, 0, 0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0}) {
 			t.Errorf("the object holds %v, %v", got, err)
 		}
 	})
@@ -481,7 +514,8 @@ func TestStore(t *testing.T) {
 		defer r.Release()
 		resp := answer(r, map[string][]byte{"A": {9, 9}, "B": {9, 9, 9, 9, 9}})
 		check(t, Store(r, resp), status.Internal,
-			"shared memory size specified with the request for output 'B' (4 bytes) should be at least 5 bytes to hold the results")
+			"shared memory size specified with the request for output 'B' (4 bytes) should be at least 5 bytes to "+
+				"hold the results")
 		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, counting(16)) {
 			t.Errorf("the object was changed to %v, %v", got, err)
 		}
@@ -497,7 +531,8 @@ func TestStore(t *testing.T) {
 		r := wanting(t, g, map[string]Range{"A": {Region: "r", Offset: 4, Size: 8}})
 		defer r.Release()
 		check(t, Store(r, answer(r, map[string][]byte{"A": in})), 0, "")
-		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, []byte{0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7, 12, 13, 14, 15}) {
+		if got, err := os.ReadFile(path); err != nil ||
+			!bytes.Equal(got, []byte{0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7, 12, 13, 14, 15}) {
 			t.Errorf("the object holds %v, %v; want the input as it was, at the output's place", got, err)
 		}
 	})
@@ -519,8 +554,9 @@ func TestLimits(t *testing.T) {
 		for i := range 10_000 {
 			if err := g.RegisterSystem(fmt.Sprint(i), key, 0, 64); err != nil {
 				if refused++; refused == 1 {
-					check(t, err, status.Unavailable, "failed to register shared memory region '1024': 1024 regions are registered, "+
-						"which is the limit; unregister what is not used")
+					check(t, err, status.Unavailable,
+						"failed to register shared memory region '1024': 1024 regions are registered, "+
+							"which is the limit; unregister what is not used")
 				}
 			}
 		}
@@ -541,11 +577,13 @@ func TestLimits(t *testing.T) {
 		g := registry(t, Options{})
 		check(t, g.RegisterSystem("r", key, 0, 1<<40), 0, "")
 		_, err := read(g, Range{Region: "r", Size: 1 << 40}, tensor.Uint8)
-		check(t, err, status.InvalidArg, "the inputs of a request may have 2147483647 bytes in shared memory; split the request")
+		check(t, err, status.InvalidArg,
+			"the inputs of a request may have 2147483647 bytes in shared memory; split the request")
 		var pool tensor.Pool
 		b := &Budget{taken: MaxRequest - 10}
 		_, err = g.Read(infer.New(), &pool, Range{Region: "r", Size: 11}, tensor.Uint8, b)
-		check(t, err, status.InvalidArg, "the inputs of a request may have 2147483647 bytes in shared memory; split the request")
+		check(t, err, status.InvalidArg,
+			"the inputs of a request may have 2147483647 bytes in shared memory; split the request")
 	})
 }
 
@@ -561,7 +599,8 @@ func TestAtOnce(t *testing.T) {
 				if err := g.RegisterSystem("r", key, 0, 64); err != nil && status.CodeOf(err) != status.AlreadyExists {
 					t.Error(err)
 				}
-				if got, err := read(g, Range{Region: "r", Offset: 32, Size: 8}, tensor.Uint8); err == nil && !bytes.Equal(got, counting(64)[32:40]) {
+				if got, err := read(g, Range{Region: "r", Offset: 32, Size: 8}, tensor.Uint8); err == nil &&
+					!bytes.Equal(got, counting(64)[32:40]) {
 					t.Errorf("read %v", got)
 				} else if err != nil && status.CodeOf(err) != status.NotFound {
 					t.Error(err)
@@ -609,7 +648,8 @@ func FuzzRegister(f *testing.F) {
 			f.Fatal(err)
 		}
 	}
-	for _, key := range []string{"inside", "/inside", "../outside", "./inside", "//inside\x00", "/", strings.Repeat("a", 300)} {
+	for _, key := range []string{"inside", "/inside", "../outside", "./inside", "//inside\x00", "/",
+		strings.Repeat("a", 300)} {
 		f.Add("r", key, uint64(0), uint64(64), uint64(0), uint64(64), uint8(2))
 	}
 	f.Add("r", "inside", uint64(8), ^uint64(0)-7, uint64(16), ^uint64(0)-15, uint8(13))
@@ -673,7 +713,8 @@ func TestInputBuffer(t *testing.T) {
 				t.Fatalf("%v, or other bytes", err)
 			}
 			buf.Release()
-			if near := let == 1; near != tt.near || (len(asked) > 0) != tt.asked || tt.asked && asked[0] != fmt.Sprint(tt.model, 3, tt.size) {
+			if near := let == 1; near != tt.near || (len(asked) > 0) != tt.asked || tt.asked &&
+				asked[0] != fmt.Sprint(tt.model, 3, tt.size) {
 				t.Errorf("asked %v, near %v; want %v, %v", asked, near, tt.asked, tt.near)
 			}
 		})

@@ -60,7 +60,8 @@ func TestShrunkMeanwhile(t *testing.T) {
 	})
 	t.Run("C5 an object that is shrunk while it is used", func(t *testing.T) {
 		for range 200 {
-			if _, err := read(g, Range{Region: "r", Size: size}, tensor.Uint8); err != nil && status.CodeOf(err) != status.InvalidArg {
+			if _, err := read(g, Range{Region: "r", Size: size}, tensor.Uint8); err != nil &&
+				status.CodeOf(err) != status.InvalidArg {
 				t.Fatal(err)
 			}
 			if err := slot.Write(make([]byte, size)); err != nil && status.CodeOf(err) != status.InvalidArg {

@@ -49,7 +49,8 @@ func TestDetail(t *testing.T) {
 		{name: "nothing is asked for"},
 		{name: "E015 summaries", keep: Detail{Summaries: true}, summaries: plain},
 		{name: "E018 histograms", keep: Detail{Histograms: true}, histograms: plain},
-		{name: "E014 a decoupled model", keep: all, kind: Kind{Decoupled: true}, summaries: plain, histograms: append(slices.Clone(plain), FirstResponse)},
+		{name: "E014 a decoupled model", keep: all, kind: Kind{Decoupled: true}, summaries: plain,
+			histograms: append(slices.Clone(plain), FirstResponse)},
 		{name: "E015 E016 a cached model has none of whole requests", keep: all, kind: Kind{Cached: true},
 			summaries:  []Phase{Queue, ComputeInput, ComputeInfer, ComputeOutput, CacheHit, CacheMiss},
 			histograms: []Phase{Queue, ComputeInput, ComputeInfer, ComputeOutput}},
@@ -63,7 +64,8 @@ func TestDetail(t *testing.T) {
 			if !g.Distributions("m", 1, []float64{0.5}, &d) || g.Distributions("m", 2, nil, &d) {
 				t.Error("Distributions does not know which versions there are")
 			}
-			if s, h := phases(d.HasSummary), phases(d.HasHistogram); !slices.Equal(s, tt.summaries) || !slices.Equal(h, tt.histograms) {
+			if s, h := phases(d.HasSummary), phases(d.HasHistogram); !slices.Equal(s, tt.summaries) ||
+				!slices.Equal(h, tt.histograms) {
 				t.Errorf("summaries of %v and histograms of %v, want %v and %v", s, h, tt.summaries, tt.histograms)
 			}
 		})
@@ -84,7 +86,8 @@ func TestDistributions(t *testing.T) {
 	v.Distributions([]float64{0.5, 0.1}, &d)
 	count := func(p Phase) [2]uint64 { return [2]uint64{d.Summaries[p].Count, d.Summaries[p].Ns} }
 	for p, want := range map[Phase][2]uint64{
-		Queue: {5, 600_000}, ComputeInput: {4, 60_000}, ComputeInfer: {4, 1_201_000}, ComputeOutput: {4, 3_000}, CacheHit: {1, 30_000}, CacheMiss: {1, 40_000},
+		Queue: {5, 600_000}, ComputeInput: {4, 60_000}, ComputeInfer: {4, 1_201_000}, ComputeOutput: {4, 3_000},
+		CacheHit: {1, 30_000}, CacheMiss: {1, 40_000},
 	} {
 		if got := count(p); got != want {
 			t.Errorf("summary of phase %d: %d of %d ns, want %d of %d", p, got[0], got[1], want[0], want[1])
@@ -99,7 +102,8 @@ func TestDistributions(t *testing.T) {
 	// A reload keeps what it can.
 	v.SetKind(Kind{Cached: true, Buckets: map[Phase][]float64{ComputeInfer: {1}}})
 	v.Distributions(nil, &d)
-	if h := d.Histograms[ComputeInfer]; h.Count != 0 || len(h.Counts) != 2 || d.Histograms[Queue].Count != 5 || d.Summaries[ComputeInfer].Count != 4 {
+	if h := d.Histograms[ComputeInfer]; h.Count != 0 || len(h.Counts) != 2 || d.Histograms[Queue].Count != 5 ||
+		d.Summaries[ComputeInfer].Count != 4 {
 		t.Errorf("after a reload with other buckets: %+v, want that histogram empty and the others kept", d)
 	}
 }
@@ -120,13 +124,15 @@ func TestFirstResponse(t *testing.T) {
 	send(&infer.Response{Final: true})                    // the end alone is none
 	var d Distributions
 	v.Distributions(nil, &d)
-	if h := d.Histograms[FirstResponse]; h.Count != 2 || h.Unit != time.Millisecond || !slices.Equal(h.Bounds, []float64{100, 500, 2000, 5000}) {
+	if h := d.Histograms[FirstResponse]; h.Count != 2 || h.Unit != time.Millisecond ||
+		!slices.Equal(h.Bounds, []float64{100, 500, 2000, 5000}) {
 		t.Errorf("histogram of first responses %+v, want 2 with Triton's bounds", h)
 	}
 }
 
 func BenchmarkFinished(b *testing.B) {
-	for name, keep := range map[string]Detail{"sums": {}, "summaries": {Summaries: true}, "histograms": {Histograms: true}, "both": {Summaries: true, Histograms: true}} {
+	for name, keep := range map[string]Detail{"sums": {}, "summaries": {Summaries: true},
+		"histograms": {Histograms: true}, "both": {Summaries: true, Histograms: true}} {
 		b.Run(name, func(b *testing.B) {
 			v := NewDetailedRegistry(keep).Version("m", 1)
 			v.SetKind(Kind{})
@@ -137,7 +143,8 @@ func BenchmarkFinished(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				now := infer.Now()
-				r.Times = infer.Times{Arrived: now - 90_000, Queued: now - 80_000, Taken: now - 70_000, Input: now - 60_000, Output: now - 20_000, Finished: now}
+				r.Times = infer.Times{Arrived: now - 90_000, Queued: now - 80_000, Taken: now - 70_000,
+					Input: now - 60_000, Output: now - 20_000, Finished: now}
 				v.Finished(r, resp, Other)
 			}
 		})

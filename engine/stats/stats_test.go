@@ -73,7 +73,8 @@ func add(t *testing.T, s *Snapshot) {
 	}
 	if executions != s.Executions || failures != s.Fail.Count || s.Latency.Count() != s.Success.Count ||
 		s.Queue.Count != s.Infer.Count || s.Input.Count != s.Output.Count || s.Inferences < s.Infer.Count {
-		t.Errorf("counters do not add up: %d executions in batches, %d failures by reason, %d latencies: %+v", executions, failures, s.Latency.Count(), s.Counters)
+		t.Errorf("counters do not add up: %d executions in batches, %d failures by reason, %d latencies: %+v",
+			executions, failures, s.Latency.Count(), s.Counters)
 	}
 }
 
@@ -87,7 +88,8 @@ func TestCountersAddUp_B063(t *testing.T) {
 	}{
 		{"one row", func(s *served) { s.run(nil, 1) }, 1, 0, 1, 1, []uint64{1}},
 		{"a batch", func(s *served) { s.run(nil, 1, 3, 2) }, 3, 0, 6, 1, []uint64{6}},
-		{"batches of two sizes", func(s *served) { s.run(nil, 4); s.run(nil, 1, 1); s.run(nil, 4) }, 4, 0, 10, 3, []uint64{2, 4}},
+		{"batches of two sizes", func(s *served) { s.run(nil, 4); s.run(nil, 1, 1); s.run(nil, 4) }, 4, 0, 10, 3,
+			[]uint64{2, 4}},
 		{"a batch with one bad member", func(s *served) {
 			s.run(func(i int) error {
 				if i == 0 {
@@ -145,7 +147,8 @@ func TestSnapshotsAreConsistentUnderLoad(t *testing.T) {
 		}
 		all = g.Snapshots(all)
 		add(t, &all[0])
-		if now := &all[0]; now.Success.Count < last.Success.Count || now.Fail.Count < last.Fail.Count || now.Executions < last.Executions {
+		if now := &all[0]; now.Success.Count < last.Success.Count || now.Fail.Count < last.Fail.Count ||
+			now.Executions < last.Executions {
 			t.Errorf("counters fell: %+v after %+v", now.Counters, last)
 		}
 		last = all[0].Counters
@@ -190,7 +193,8 @@ func TestRegistryEpochs(t *testing.T) {
 		}
 	}
 	all := g.Snapshots(make([]Snapshot, 9))
-	if len(all) != 5 || all[0].Model != "a" || all[0].Version != 1 || all[3].Model != "b" || all[3].Version != 2 || all[4].Model != "m" {
+	if len(all) != 5 || all[0].Model != "a" || all[0].Version != 1 || all[3].Model != "b" || all[3].Version != 2 ||
+		all[4].Model != "m" {
 		t.Errorf("snapshots %+v, want a, b and m by version", all)
 	}
 }
@@ -234,7 +238,8 @@ func TestHistogramBuckets(t *testing.T) {
 	for i := range 1000 {
 		h[Bucket(time.Duration(i+1)*time.Millisecond)]++
 	}
-	for q, want := range map[float64]time.Duration{0: time.Millisecond, 0.5: 500 * time.Millisecond, 0.99: 990 * time.Millisecond, 1: time.Second} {
+	for q, want := range map[float64]time.Duration{0: time.Millisecond, 0.5: 500 * time.Millisecond,
+		0.99: 990 * time.Millisecond, 1: time.Second} {
 		if got := h.Quantile(q); got < want*15/16 || got > want*17/16 {
 			t.Errorf("Quantile(%v) = %v, want %v within 1/16", q, got, want)
 		}

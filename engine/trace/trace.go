@@ -149,7 +149,8 @@ func (tr *Trace) keep(name string, list []tensor.Tensor) {
 		}
 		tr.copied += n
 		tr.tensors = append(tr.tensors, activity{name, tensor.Tensor{
-			Name: strings.Clone(in.Name), DataType: in.DataType, Shape: slices.Clone(in.Shape), Data: slices.Clone(in.Data),
+			Name: strings.Clone(in.Name), DataType: in.DataType, Shape: slices.Clone(in.Shape),
+			Data: slices.Clone(in.Data),
 		}})
 	}
 }

@@ -141,8 +141,10 @@ func TestTimestamps(t *testing.T) {
 		t.Fatalf("%d elements, want what and when of two traces", len(all))
 	}
 	t.Run("E039 moments", func(t *testing.T) {
-		want := []string{"HTTP_RECV_START", "HTTP_RECV_END", "REQUEST_START", "QUEUE_START", "COMPUTE_START", "COMPUTE_INPUT_END",
-			"COMPUTE_OUTPUT_START", "COMPUTE_END", "INFER_RESPONSE_COMPLETE", "REQUEST_END", "HTTP_SEND_START", "HTTP_SEND_END"}
+		want := []string{"HTTP_RECV_START", "HTTP_RECV_END", "REQUEST_START", "QUEUE_START", "COMPUTE_START",
+			"COMPUTE_INPUT_END",
+			"COMPUTE_OUTPUT_START", "COMPUTE_END", "INFER_RESPONSE_COMPLETE", "REQUEST_END", "HTTP_SEND_START",
+			"HTTP_SEND_END"}
 		var got []string
 		last := before
 		for _, s := range all[1].Timestamps {
@@ -160,7 +162,8 @@ func TestTimestamps(t *testing.T) {
 		}
 	})
 	t.Run("ids", func(t *testing.T) {
-		if a := all[0]; a.ID != 1 || a.ModelName != "m" || a.ModelVersion != 3 || a.RequestID != "a \"b\"\n" || a.ParentID != 0 {
+		if a := all[0]; a.ID != 1 || a.ModelName != "m" || a.ModelVersion != 3 || a.RequestID != "a \"b\"\n" ||
+			a.ParentID != 0 {
 			t.Errorf("first trace %+v", a)
 		}
 		if all[1].ID != 1 || all[2].ID != 2 || all[3].ID != 2 || all[2].RequestID != "" {
@@ -189,7 +192,8 @@ func TestChildren(t *testing.T) {
 	r.Release()
 	shut(t, tr)
 	all := read(t, file)
-	if len(all) != 4 || all[0].ModelName != "ensemble" || all[2].ModelName != "step" || all[2].ParentID != all[0].ID || all[0].ID == all[2].ID {
+	if len(all) != 4 || all[0].ModelName != "ensemble" || all[2].ModelName != "step" || all[2].ParentID != all[0].ID ||
+		all[0].ID == all[2].ID {
 		t.Errorf("traces %+v, want an ensemble and its step", all)
 	}
 }
@@ -218,14 +222,16 @@ func TestTensors_E040(t *testing.T) {
 		{tensor.FP64, 1, "\x00\x00\x00\x00\x00\x00\xf0\x3f", "1"},
 		{tensor.Bytes, 2, "\x02\x00\x00\x00a\"\x00\x00\x00\x00", `"a"","",`[:len(`"a"",""`)]},
 	} {
-		one(t, tr, tt.dt.String()+"|"+tt.want, "", Parent{}, tensor.Tensor{Name: "IN", DataType: tt.dt, Shape: []int64{tt.n, 1}, Data: []byte(tt.data)})
+		one(t, tr, tt.dt.String()+"|"+tt.want, "", Parent{},
+			tensor.Tensor{Name: "IN", DataType: tt.dt, Shape: []int64{tt.n, 1}, Data: []byte(tt.data)})
 	}
 	shut(t, tr)
 	want := ""
 	var activities []string
 	seen := 0
 	check := func() {
-		if want != "" && !slices.Equal(activities, []string{"TENSOR_QUEUE_INPUT IN", "TENSOR_BACKEND_OUTPUT OUT", "TENSOR_BACKEND_INPUT IN"}) {
+		if want != "" && !slices.Equal(activities,
+			[]string{"TENSOR_QUEUE_INPUT IN", "TENSOR_BACKEND_OUTPUT OUT", "TENSOR_BACKEND_INPUT IN"}) {
 			t.Errorf("activities %v", activities)
 		}
 	}
@@ -237,7 +243,8 @@ func TestTensors_E040(t *testing.T) {
 		}
 		seen++
 		activities = append(activities, e.Activity+" "+e.Tensor.Name)
-		if got := e.Tensor.DType + "|" + e.Tensor.Data; got != want || !strings.HasSuffix(e.Tensor.Shape, ",1") || len(e.Timestamps) != 0 {
+		if got := e.Tensor.DType + "|" + e.Tensor.Data; got != want || !strings.HasSuffix(e.Tensor.Shape, ",1") ||
+			len(e.Timestamps) != 0 {
 			t.Errorf("tensor %q of shape %s, want %q", got, e.Tensor.Shape, want)
 		}
 	}
@@ -251,7 +258,8 @@ func TestTensors_E040(t *testing.T) {
 }
 
 func TestTensorsAreBounded(t *testing.T) {
-	tr := open(t, Settings{Level: Tensors, Rate: 1, Count: -1, File: filepath.Join(t.TempDir(), "t"), Mode: ModeTriton}, Telemetry{})
+	tr := open(t, Settings{Level: Tensors, Rate: 1, Count: -1, File: filepath.Join(t.TempDir(), "t"), Mode: ModeTriton},
+		Telemetry{})
 	trace := tr.Sample("m", Parent{})
 	big := tensor.Tensor{Name: "IN", DataType: tensor.Uint8, Shape: []int64{40 << 20}, Data: make([]byte, 40<<20)}
 	r := infer.New()
@@ -259,7 +267,8 @@ func TestTensorsAreBounded(t *testing.T) {
 	r.Inputs = append(r.Inputs, big, big)
 	trace.Admitted(r)
 	if n := tr.bytes.Load(); n != 40<<20 || len(trace.tensors) != 1 || tr.lost.Load() != 1 {
-		t.Errorf("%d bytes in %d tensors are kept and %d dropped; want one of each", n, len(trace.tensors), tr.lost.Load())
+		t.Errorf("%d bytes in %d tensors are kept and %d dropped; want one of each", n, len(trace.tensors),
+			tr.lost.Load())
 	}
 }
 
@@ -308,7 +317,8 @@ func TestFiles_E038(t *testing.T) {
 		}
 		return n
 	}
-	tr := open(t, Settings{Level: Timestamps, Rate: 1, Count: -1, LogFrequency: 2, File: file, Mode: ModeTriton}, Telemetry{})
+	tr := open(t, Settings{Level: Timestamps, Rate: 1, Count: -1, LogFrequency: 2, File: file, Mode: ModeTriton},
+		Telemetry{})
 	for range 5 {
 		one(t, tr, "m", "", Parent{})
 	}
@@ -337,7 +347,8 @@ func TestFiles_E038(t *testing.T) {
 
 // The file is whole JSON while traces are being added.
 func TestFileIsAlwaysWhole(t *testing.T) {
-	w := writer{log: slog.New(slog.DiscardHandler), file: filepath.Join(t.TempDir(), "t"), groups: map[*setting]*array{}}
+	w := writer{log: slog.New(slog.DiscardHandler), file: filepath.Join(t.TempDir(), "t"),
+		groups: map[*setting]*array{}}
 	s := newSetting(Settings{Level: Timestamps, Rate: 1, Count: -1, Mode: ModeTriton})
 	for i := range 3 {
 		tr := &Trace{setting: s, id: uint64(i + 1), model: "m"}
@@ -356,7 +367,8 @@ func TestFileIsAlwaysWhole(t *testing.T) {
 func TestAFileThatCannotBeWrittenIsSaidOnceAndTriedAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "missing")
 	var b strings.Builder
-	w := writer{log: slog.New(slog.NewTextHandler(&b, nil)), file: filepath.Join(dir, "t"), groups: map[*setting]*array{}}
+	w := writer{log: slog.New(slog.NewTextHandler(&b, nil)), file: filepath.Join(dir, "t"),
+		groups: map[*setting]*array{}}
 	s := newSetting(Settings{Level: Timestamps, Rate: 1, Count: -1, Mode: ModeTriton})
 	add := func() {
 		tr := &Trace{setting: s, model: "m"}
@@ -416,13 +428,18 @@ func TestInheritance_E037(t *testing.T) {
 	}{
 		{"at the start", "", nil, "TIMESTAMPS 1000 -1 0", "TIMESTAMPS 1000 -1 0"},
 		{"a model's rate", "m", []string{"trace_rate", "5"}, "TIMESTAMPS 1000 -1 0", "TIMESTAMPS 5 -1 0"},
-		{"the server's level shows in the model", "", []string{"trace_level", "TIMESTAMPS+TENSORS", "trace_rate", "7"}, "TIMESTAMPS+TENSORS 7 -1 0", "TIMESTAMPS+TENSORS 5 -1 0"},
+		{"the server's level shows in the model", "", []string{"trace_level", "TIMESTAMPS+TENSORS", "trace_rate", "7"},
+			"TIMESTAMPS+TENSORS 7 -1 0", "TIMESTAMPS+TENSORS 5 -1 0"},
 		{"a model's level", "m", []string{"trace_level", "OFF"}, "TIMESTAMPS+TENSORS 7 -1 0", "OFF 5 -1 0"},
 		{"a cleared rate is the server's", "m", []string{"trace_rate", ""}, "TIMESTAMPS+TENSORS 7 -1 0", "OFF 7 -1 0"},
-		{"a cleared level is the server's", "m", []string{"trace_level", ""}, "TIMESTAMPS+TENSORS 7 -1 0", "TIMESTAMPS+TENSORS 7 -1 0"},
-		{"the server's cleared are those of the start", "", []string{"trace_level", "", "trace_rate", ""}, "TIMESTAMPS 1000 -1 0", "TIMESTAMPS 1000 -1 0"},
-		{"all four of a model", "m", []string{"trace_level", "OFF", "trace_rate", "1", "trace_count", "2", "log_frequency", "3"}, "TIMESTAMPS 1000 -1 0", "OFF 1 2 3"},
-		{"the server's do not touch them", "", []string{"trace_level", "TENSORS", "trace_rate", "9", "trace_count", "8", "log_frequency", "7"}, "TENSORS 9 8 7", "OFF 1 2 3"},
+		{"a cleared level is the server's", "m", []string{"trace_level", ""}, "TIMESTAMPS+TENSORS 7 -1 0",
+			"TIMESTAMPS+TENSORS 7 -1 0"},
+		{"the server's cleared are those of the start", "", []string{"trace_level", "", "trace_rate", ""},
+			"TIMESTAMPS 1000 -1 0", "TIMESTAMPS 1000 -1 0"},
+		{"all four of a model", "m", []string{"trace_level", "OFF", "trace_rate", "1", "trace_count", "2",
+			"log_frequency", "3"}, "TIMESTAMPS 1000 -1 0", "OFF 1 2 3"},
+		{"the server's do not touch them", "", []string{"trace_level", "TENSORS", "trace_rate", "9", "trace_count", "8",
+			"log_frequency", "7"}, "TENSORS 9 8 7", "OFF 1 2 3"},
 	} {
 		t.Run("E037 "+tt.name, func(t *testing.T) {
 			update(t, tr, tt.model, tt.change...)
@@ -447,17 +464,30 @@ func TestRefusedUpdates(t *testing.T) {
 		want             string
 		code             status.Code
 	}{
-		{"R7 unknown level", "trace_level", "BAD", "trace_level: 'BAD' is none of OFF, TIMESTAMPS, TENSORS", status.InvalidArg},
-		{"R7 unknown key", "no\nsuch", "1", `unknown trace setting 'no\nsuch'; known are trace_level, trace_rate, trace_count, log_frequency`, status.InvalidArg},
-		{"OFF and another", "trace_level", "OFF+TENSORS", "Expect only one trace level 'OFF' is specified", status.InvalidArg},
-		{"A20 trace_file", "trace_file", "/etc/passwd", "trace file location can not be updated through network protocol", status.Unsupported},
-		{"trace_mode", "trace_mode", "opentelemetry", "trace_mode can not be updated through network protocol; start the server with --trace-config=mode=<mode>", status.InvalidArg},
+		{"R7 unknown level", "trace_level", "BAD", "trace_level: 'BAD' is none of OFF, TIMESTAMPS, TENSORS",
+			status.InvalidArg},
+		{"R7 unknown key", "no\nsuch", "1",
+			`unknown trace setting 'no\nsuch'; known are trace_level, trace_rate, trace_count, log_frequency`,
+			status.InvalidArg},
+		{"OFF and another", "trace_level", "OFF+TENSORS", "Expect only one trace level 'OFF' is specified",
+			status.InvalidArg},
+		{"A20 trace_file", "trace_file", "/etc/passwd",
+			"trace file location can not be updated through network protocol", status.Unsupported},
+		{"trace_mode", "trace_mode", "opentelemetry",
+			"trace_mode can not be updated through network protocol; start the server with --trace-config=mode=<mode>",
+			status.InvalidArg},
 		{"no number", "trace_rate", "x", "Unable to parse 'trace_rate', got: x", status.InvalidArg},
 		{"two numbers", "trace_rate", "1+2", "expect only 1 value for 'trace_rate'", status.InvalidArg},
-		{"too large", "trace_rate", "4294967296", "Unable to parse 'trace_rate', value is out of range [ 0, 4294967295 ], got: 4294967296", status.InvalidArg},
-		{"too small", "trace_count", "-2", "Unable to parse 'trace_count'. Expecting value >= -1, got:-2", status.InvalidArg},
-		{"frequency", "log_frequency", "99999999999999999999", "Unable to parse 'log_frequency', value is out of range [ 0, 4294967295 ], got: 99999999999999999999", status.InvalidArg},
-		{"no file", "trace_level", "TIMESTAMPS", "Attempting to set invalid trace setting :trace file name is not given", status.InvalidArg},
+		{"too large", "trace_rate", "4294967296",
+			"Unable to parse 'trace_rate', value is out of range [ 0, 4294967295 ], got: 4294967296",
+			status.InvalidArg},
+		{"too small", "trace_count", "-2", "Unable to parse 'trace_count'. Expecting value >= -1, got:-2",
+			status.InvalidArg},
+		{"frequency", "log_frequency", "99999999999999999999",
+			"Unable to parse 'log_frequency', value is out of range [ 0, 4294967295 ], got: 99999999999999999999",
+			status.InvalidArg},
+		{"no file", "trace_level", "TIMESTAMPS",
+			"Attempting to set invalid trace setting :trace file name is not given", status.InvalidArg},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var u Update
@@ -473,7 +503,8 @@ func TestRefusedUpdates(t *testing.T) {
 			}
 		})
 	}
-	for _, o := range []Options{{}, {Settings: Settings{Mode: "x"}}, {Settings: Settings{Mode: ModeTriton, Count: -2}}} {
+	for _, o := range []Options{{}, {Settings: Settings{Mode: "x"}},
+		{Settings: Settings{Mode: ModeTriton, Count: -2}}} {
 		if tr, err := New(o); err == nil {
 			shut(t, tr)
 			t.Errorf("New(%+v) passes", o)
@@ -535,19 +566,23 @@ func TestOpenTelemetry_E042(t *testing.T) {
 	if len(by) != 3 || root == nil || request == nil || compute == nil {
 		t.Fatalf("spans %v", by)
 	}
-	if fmt.Sprintf("%x", root.GetParentSpanId()) != parent || string(request.GetParentSpanId()) != string(root.GetSpanId()) ||
+	if fmt.Sprintf("%x", root.GetParentSpanId()) != parent ||
+		string(request.GetParentSpanId()) != string(root.GetSpanId()) ||
 		string(compute.GetParentSpanId()) != string(request.GetSpanId()) {
 		t.Error("the spans are not under each other")
 	}
-	if root.GetStartTimeUnixNano() > request.GetStartTimeUnixNano() || request.GetStartTimeUnixNano() > compute.GetStartTimeUnixNano() ||
-		compute.GetEndTimeUnixNano() > request.GetEndTimeUnixNano() || request.GetEndTimeUnixNano() > root.GetEndTimeUnixNano() {
+	if root.GetStartTimeUnixNano() > request.GetStartTimeUnixNano() ||
+		request.GetStartTimeUnixNano() > compute.GetStartTimeUnixNano() ||
+		compute.GetEndTimeUnixNano() > request.GetEndTimeUnixNano() ||
+		request.GetEndTimeUnixNano() > root.GetEndTimeUnixNano() {
 		t.Error("the spans are not inside each other")
 	}
 	attrs := ""
 	for _, a := range request.GetAttributes() {
 		attrs += fmt.Sprintf("%s=%s%d ", a.GetKey(), a.GetValue().GetStringValue(), a.GetValue().GetIntValue())
 	}
-	if want := "triton.model_name=m0 triton.model_version=3 triton.trace_id=1 triton.trace_parent_id=0 triton.request_id=r10 "; attrs != want {
+	if want := "triton.model_name=m0 triton.model_version=3 triton.trace_id=1 triton.trace_parent_id=0 " +
+		"triton.request_id=r10 "; attrs != want {
 		t.Errorf("attributes %s, want %s", attrs, want)
 	}
 	events := func(s *otlp.Span) (names string) {
@@ -556,8 +591,10 @@ func TestOpenTelemetry_E042(t *testing.T) {
 		}
 		return names
 	}
-	if got := events(root) + "| " + events(request) + "| " + events(compute); got != "HTTP_RECV_START HTTP_RECV_END HTTP_SEND_START HTTP_SEND_END "+
-		"| REQUEST_START QUEUE_START INFER_RESPONSE_COMPLETE REQUEST_END | COMPUTE_START COMPUTE_INPUT_END COMPUTE_OUTPUT_START COMPUTE_END " {
+	if got := events(root) + "| " + events(request) + "| " +
+		events(compute); got != "HTTP_RECV_START HTTP_RECV_END HTTP_SEND_START HTTP_SEND_END "+
+		"| REQUEST_START QUEUE_START INFER_RESPONSE_COMPLETE REQUEST_END | COMPUTE_START COMPUTE_INPUT_END "+
+		"COMPUTE_OUTPUT_START COMPUTE_END " {
 		t.Errorf("events %s", got)
 	}
 	if !strings.Contains(resource(), "service.name=here ") {
@@ -601,7 +638,8 @@ func TestActivitiesInAFile(t *testing.T) {
 			}
 			last = m.Ns
 		}
-		want := "REQUEST_START QUEUE_START COMPUTE_START COMPUTE_INPUT_END TOKENIZE_START a \"b\" TOKENIZE_END COMPUTE_OUTPUT_START COMPUTE_END INFER_RESPONSE_COMPLETE REQUEST_END"
+		want := "REQUEST_START QUEUE_START COMPUTE_START COMPUTE_INPUT_END TOKENIZE_START a \"b\" TOKENIZE_END " +
+			"COMPUTE_OUTPUT_START COMPUTE_END INFER_RESPONSE_COMPLETE REQUEST_END"
 		if got := strings.Join(names, " "); got != want {
 			t.Errorf("moments %s, want %s", got, want)
 		}
@@ -618,7 +656,8 @@ func TestActivitiesInAFile(t *testing.T) {
 func TestActivitiesAsSpans(t *testing.T) {
 	url, spans, _ := endpoint(t)
 	tr := open(t, Settings{Level: Timestamps, Rate: 1, Count: -1, Mode: ModeOpenTelemetry}, Telemetry{URL: url})
-	busy(t, tr, "A_END", "CUSTOM_START", "CUSTOM_END", "SINGLE", "OUTER_START", "ONE", "INNER_START", "INNER_END", "OUTER_END", "OPEN_START", "_START", "_END")
+	busy(t, tr, "A_END", "CUSTOM_START", "CUSTOM_END", "SINGLE", "OUTER_START", "ONE", "INNER_START", "INNER_END",
+		"OUTER_END", "OPEN_START", "_START", "_END")
 	shut(t, tr)
 	by, names := map[string]*otlp.Span{}, map[string]string{}
 	for _, s := range spans() {
@@ -642,9 +681,11 @@ func TestActivitiesAsSpans(t *testing.T) {
 				events = append(events, e.GetName())
 			}
 			if got := strings.Join(events, " "); got != tt.events || names[string(s.GetParentSpanId())] != tt.parent {
-				t.Errorf("under %s with events %s, want under %s with %s", names[string(s.GetParentSpanId())], got, tt.parent, tt.events)
+				t.Errorf("under %s with events %s, want under %s with %s", names[string(s.GetParentSpanId())], got,
+					tt.parent, tt.events)
 			}
-			if s.GetEndTimeUnixNano() < s.GetStartTimeUnixNano() || s.GetEndTimeUnixNano() > by["m"].GetEndTimeUnixNano() {
+			if s.GetEndTimeUnixNano() < s.GetStartTimeUnixNano() ||
+				s.GetEndTimeUnixNano() > by["m"].GetEndTimeUnixNano() {
 				t.Error("it does not end, or after its request")
 			}
 		})

@@ -169,7 +169,8 @@ func (t *Tracer) run() {
 		}
 		t.writer.flush()
 		if n := t.lost.Swap(0); n > 0 {
-			t.log.Warn("traces were dropped: they came faster than they could be written; raise the trace rate", "dropped", n)
+			t.log.Warn("traces were dropped: they came faster than they could be written; raise the trace rate",
+				"dropped", n)
 		}
 		select {
 		case it := <-t.queue:

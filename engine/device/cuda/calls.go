@@ -148,7 +148,8 @@ func copyWithin(list []gpumem.Copy, s cu.Stream) error {
 			break
 		}
 	}
-	done := result(C.cuStreamSynchronize(C.CUstream(unsafe.Pointer(s.C())))) // also after an error, for the queued copies
+	// Wait also after an error: copies may be queued.
+	done := result(C.cuStreamSynchronize(C.CUstream(unsafe.Pointer(s.C()))))
 	return cmp.Or(failed, done)
 }
 

@@ -39,7 +39,8 @@ func withDriver() int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	cc := exec.Command("cc", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o", filepath.Join(dir, "libcuda.so.1"), "testdata/cuda.c", "-lpthread")
+	cc := exec.Command("cc", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o", filepath.Join(dir, "libcuda.so.1"),
+		"testdata/cuda.c", "-lpthread")
 	if out, err := cc.CombinedOutput(); err != nil { // CPATH has cuda.h, as for this package
 		fmt.Fprintf(os.Stderr, "the driver for tests cannot be compiled: %v\n%s", err, out)
 		return 1
@@ -220,17 +221,22 @@ func TestWhatCannotBeOpened(t *testing.T) {
 		text   string
 	}{
 		{name: "no handle", size: 100, text: "failed to open CUDA IPC handle: invalid argument"},
-		{name: "the memory is freed", handle: gone, size: 100, text: "failed to open CUDA IPC handle: invalid argument"},
-		{name: "a device that is not there", handle: handle, device: 2, size: 100, text: "failed to open CUDA IPC handle: invalid device ordinal"},
-		{name: "a negative device", handle: handle, device: -1, size: 100, text: "failed to open CUDA IPC handle: invalid device ordinal"},
-		{name: "a device over 2^32", handle: handle, device: 1 << 32, size: 100, text: "failed to open CUDA IPC handle: invalid device ordinal"},
+		{name: "the memory is freed", handle: gone, size: 100,
+			text: "failed to open CUDA IPC handle: invalid argument"},
+		{name: "a device that is not there", handle: handle, device: 2, size: 100,
+			text: "failed to open CUDA IPC handle: invalid device ordinal"},
+		{name: "a negative device", handle: handle, device: -1, size: 100,
+			text: "failed to open CUDA IPC handle: invalid device ordinal"},
+		{name: "a device over 2^32", handle: handle, device: 1 << 32, size: 100,
+			text: "failed to open CUDA IPC handle: invalid device ordinal"},
 		{name: "another device's", handle: handle, device: 1, size: 100,
 			text: "failed to open CUDA IPC handle: peer access is not supported between these two devices"},
 		{name: "C4 one byte more than there is", handle: handle, size: 101, is: shm.ErrBeyond},
 		{name: "C4 a size over 2^63", handle: handle, size: math.MaxUint64, is: shm.ErrBeyond},
 		{name: "no memory to map it", handle: handle, size: 100, call: "cuIpcOpenMemHandle", code: 2,
 			text: "failed to open CUDA IPC handle: out of memory"},
-		{name: "no memory for a context", handle: handle, device: 1, size: 100, call: "cuDevicePrimaryCtxRetain", code: 2,
+		{name: "no memory for a context", handle: handle, device: 1, size: 100, call: "cuDevicePrimaryCtxRetain",
+			code: 2,
 			text: "the context of GPU 1 cannot be opened: out of memory"},
 		{name: "no memory for a stream", handle: handle, size: 100, call: "cuStreamCreate", code: 2,
 			text: "no stream can be made on the GPU: out of memory"},
@@ -334,11 +340,13 @@ func TestRegions(t *testing.T) {
 		wantErr(t, err, status.InvalidArg, "Invalid offset + byte size for shared memory region: 'r'")
 		_, err = g.Slot(shm.Range{Region: "r", Offset: 200, Size: 1})
 		wantErr(t, err, status.InvalidArg, "Invalid offset for shared memory region: 'r'")
-		wantErr(t, g.RegisterCUDA("s", handle[:], 0, 257), status.InvalidArg, "failed to register shared memory region 's': invalid args")
+		wantErr(t, g.RegisterCUDA("s", handle[:], 0, 257), status.InvalidArg,
+			"failed to register shared memory region 's': invalid args")
 	})
 	t.Run("C5 the device does not answer", func(t *testing.T) {
 		fail(t, "cuStreamSynchronize", 700)
-		const says = " bytes at offset 8 of shared memory region 'r': CUDA says an illegal memory access was encountered " +
+		const says = " bytes at offset 8 of shared memory region 'r': CUDA says an illegal memory access was " +
+			"encountered " +
 			"(CUDA_ERROR_ILLEGAL_ADDRESS); the client may have freed it after its registration"
 		_, err := g.Read(infer.New(), &pool, shm.Range{Region: "r", Offset: 8, Size: 16}, tensor.FP32, &shm.Budget{})
 		wantErr(t, err, status.InvalidArg, "cannot read 16"+says)
@@ -389,6 +397,7 @@ func TestRegions(t *testing.T) {
 			t.Fatal(err)
 		}
 		fail(t, "cuStreamDestroy", 999)
-		wantErr(t, g.Unregister(shm.CUDA, "stuck"), status.Internal, "Failed to unregister the following cuda shared memory regions: stuck")
+		wantErr(t, g.Unregister(shm.CUDA, "stuck"), status.Internal,
+			"Failed to unregister the following cuda shared memory regions: stuck")
 	})
 }

@@ -22,7 +22,8 @@ import (
 func pools(t *testing.T) (*Driver, *gpumem.Memory) {
 	t.Helper()
 	d := driver(t)
-	m := gpumem.New(gpumem.Options{Driver: d, PinnedBytes: 64 << 10, DeviceBytes: map[int]int64{0: 64 << 10, 1: 64 << 10}})
+	m := gpumem.New(gpumem.Options{Driver: d, PinnedBytes: 64 << 10,
+		DeviceBytes: map[int]int64{0: 64 << 10, 1: 64 << 10}})
 	t.Cleanup(func() {
 		m.Close()
 		if n := held(t, "pinned"); n != 0 {
@@ -63,7 +64,8 @@ func TestPools(t *testing.T) {
 			wg.Go(func() {
 				var list []gpumem.Copy
 				for k := range 32 {
-					list = append(list, gpumem.Copy{To: block.Address + uintptr(i*512+k*16), From: from.Address() + uintptr(i*512+(31-k)*16), Size: 16})
+					list = append(list, gpumem.Copy{To: block.Address + uintptr(i*512+k*16),
+						From: from.Address() + uintptr(i*512+(31-k)*16), Size: 16})
 				}
 				if err := m.Copy(1, append(list, gpumem.Copy{})); err != nil {
 					t.Error(err)
@@ -85,7 +87,8 @@ func TestPools(t *testing.T) {
 				t.Fatalf("part %d has not come from %d", i, j)
 			}
 		}
-		if after := d.Traffic(); after.Within-before.Within != 2*4096 || after.ToHost != before.ToHost || after.FromHost != before.FromHost {
+		if after := d.Traffic(); after.Within-before.Within != 2*4096 || after.ToHost != before.ToHost ||
+			after.FromHost != before.FromHost {
 			t.Errorf("%+v after %+v", after, before)
 		}
 		if err := region.Close(); err != nil {
@@ -104,7 +107,8 @@ func TestPools(t *testing.T) {
 		fail(t, "cuStreamSynchronize", 700)
 		block := m.Device(0, 512)
 		defer block.Free()
-		if err := m.Copy(0, []gpumem.Copy{{To: block.Address, From: block.Address + 256, Size: 256}}); err == nil || !errors.Is(err, Result(700)) {
+		if err := m.Copy(0, []gpumem.Copy{{To: block.Address, From: block.Address + 256, Size: 256}}); err == nil ||
+			!errors.Is(err, Result(700)) {
 			t.Error(err)
 		}
 	})
@@ -154,7 +158,8 @@ func TestOutputsFromDevices(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Outputs = append(r.Outputs, infer.RequestedOutput{Name: "o", Shared: slot})
-		in, err := g.Read(r, &pool, shm.Range{Region: []string{"zero", "one"}[from], Offset: uint64(src), Size: uint64(n)}, tensor.Uint8, &shm.Budget{})
+		in, err := g.Read(r, &pool, shm.Range{Region: []string{"zero", "one"}[from], Offset: uint64(src),
+			Size: uint64(n)}, tensor.Uint8, &shm.Budget{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +180,8 @@ func TestOutputsFromDevices(t *testing.T) {
 				t.Fatal(err)
 			}
 			in.Release()
-			in = tensor.NewDeviceBuffer(tensor.Device{GPU: from, Address: block.Address, Size: n, Read: dev.Read}, func(*tensor.Buffer) { block.Free() })
+			in = tensor.NewDeviceBuffer(tensor.Device{GPU: from, Address: block.Address, Size: n, Read: dev.Read},
+				func(*tensor.Buffer) { block.Free() })
 		} else {
 			block.Free()
 			if card == from && at != src && at < src+n && src < at+n {
@@ -216,10 +222,12 @@ func TestOutputsFromDevices(t *testing.T) {
 		}
 		r.Outputs = append(r.Outputs, infer.RequestedOutput{Name: "o", Shared: slot})
 		resp := r.NewResponse()
-		resp.AddOutput("o", tensor.Uint8, []int64{11}, nil, tensor.NewDeviceBuffer(tensor.Device{Address: uintptr(unsafe.Pointer(t)), Size: 11}, nil))
+		resp.AddOutput("o", tensor.Uint8, []int64{11}, nil,
+			tensor.NewDeviceBuffer(tensor.Device{Address: uintptr(unsafe.Pointer(t)), Size: 11}, nil))
 		defer resp.Release()
 		if err := shm.Store(r, resp); status.CodeOf(err) != status.Internal ||
-			err.Error() != "shared memory size specified with the request for output 'o' (10 bytes) should be at least 11 bytes to hold the results" {
+			err.Error() != "shared memory size specified with the request for output 'o' (10 bytes) should be at "+
+				"least 11 bytes to hold the results" {
 			t.Error(err)
 		}
 	})

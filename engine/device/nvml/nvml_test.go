@@ -18,7 +18,10 @@ func server() *dgxa100.Server {
 	for i := range s.Devices {
 		d := s.Devices[i].(*dgxa100.Device)
 		d.MemoryInfo.Used = uint64(i) << 30
-		d.GetUtilizationRatesFunc = func() (lib.Utilization, lib.Return) { return lib.Utilization{Gpu: 37}, lib.SUCCESS }
+		d.GetUtilizationRatesFunc = func() (lib.Utilization, lib.Return) {
+			return lib.Utilization{Gpu: 37},
+				lib.SUCCESS
+		}
 		d.GetPowerUsageFunc = func() (uint32, lib.Return) { return 58954, lib.SUCCESS }
 		d.GetPowerManagementLimitFunc = func() (uint32, lib.Return) { return 300000, lib.SUCCESS }
 		d.GetTotalEnergyConsumptionFunc = func() (uint64, lib.Return) { return 0, lib.ERROR_NOT_SUPPORTED }
@@ -42,7 +45,8 @@ func TestCardsOfTheLibrary(t *testing.T) {
 		t.Errorf("the fourth is %+v", g)
 	}
 	r, err := d.Read(g.UUID)
-	want := device.Reading{Utilization: 0.37, MemoryUsed: 3 << 30, MemoryTotal: 42949672960, Power: 58.954, PowerLimit: 300, Temperature: 41,
+	want := device.Reading{Utilization: 0.37, MemoryUsed: 3 << 30, MemoryTotal: 42949672960, Power: 58.954,
+		PowerLimit: 300, Temperature: 41,
 		Known: device.HasUtilization | device.HasMemory | device.HasPower | device.HasPowerLimit | device.HasTemperature}
 	if err != nil || r != want {
 		t.Errorf("Read = %+v, %v; want %+v", r, err, want)
@@ -68,12 +72,17 @@ func TestOpenFaults(t *testing.T) {
 		gpus   int
 	}{
 		{"C073 no driver", func(s *dgxa100.Server) { s.InitFunc = func() lib.Return { return lib.ERROR_LIBRARY_NOT_FOUND } }, ErrNoDriver, true, 0},
-		{"driver that does not start", func(s *dgxa100.Server) { s.InitFunc = func() lib.Return { return lib.ERROR_DRIVER_NOT_LOADED } }, nil, true, 0},
+		{"driver that does not start",
+			func(s *dgxa100.Server) { s.InitFunc = func() lib.Return { return lib.ERROR_DRIVER_NOT_LOADED } }, nil,
+			true, 0},
 		{"cards that cannot be counted", func(s *dgxa100.Server) {
 			s.DeviceGetCountFunc = func() (int, lib.Return) { return 0, lib.ERROR_UNKNOWN }
 		}, nil, true, 0},
 		{"C072 a card that does not answer is left out", func(s *dgxa100.Server) {
-			s.Devices[2].(*dgxa100.Device).GetUUIDFunc = func() (string, lib.Return) { return "", lib.ERROR_GPU_IS_LOST }
+			s.Devices[2].(*dgxa100.Device).GetUUIDFunc = func() (string, lib.Return) {
+				return "",
+					lib.ERROR_GPU_IS_LOST
+			}
 		}, nil, false, 7},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -105,9 +114,11 @@ func TestProcesses(t *testing.T) {
 		is   error
 	}{
 		{"none", nil, lib.SUCCESS, map[int]uint64{}, nil},
-		{"two, one of them twice", []lib.ProcessInfo{{Pid: 7, UsedGpuMemory: 100}, {Pid: 8, UsedGpuMemory: 1}, {Pid: 7, UsedGpuMemory: 5}}, lib.SUCCESS,
+		{"two, one of them twice", []lib.ProcessInfo{{Pid: 7, UsedGpuMemory: 100}, {Pid: 8, UsedGpuMemory: 1},
+			{Pid: 7, UsedGpuMemory: 5}}, lib.SUCCESS,
 			map[int]uint64{7: 105, 8: 1}, nil},
-		{"one without a figure", []lib.ProcessInfo{{Pid: 7, UsedGpuMemory: 100}, {Pid: 8, UsedGpuMemory: 1<<64 - 1}}, lib.SUCCESS, nil, device.ErrNotReported},
+		{"one without a figure", []lib.ProcessInfo{{Pid: 7, UsedGpuMemory: 100}, {Pid: 8, UsedGpuMemory: 1<<64 - 1}},
+			lib.SUCCESS, nil, device.ErrNotReported},
 		{"not supported", nil, lib.ERROR_NOT_SUPPORTED, nil, device.ErrNotReported},
 		{"not allowed", nil, lib.ERROR_NO_PERMISSION, nil, device.ErrNotReported},
 		{"lost", nil, lib.ERROR_GPU_IS_LOST, nil, nil},
@@ -115,7 +126,8 @@ func TestProcesses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			card.GetComputeRunningProcessesFunc = func() ([]lib.ProcessInfo, lib.Return) { return tt.list, tt.ret }
 			got, err := d.Processes(card.UUID)
-			if !maps.Equal(got, tt.want) || (err == nil) != (tt.want != nil) || errors.Is(err, device.ErrNotReported) != (tt.is != nil) {
+			if !maps.Equal(got, tt.want) || (err == nil) != (tt.want != nil) ||
+				errors.Is(err, device.ErrNotReported) != (tt.is != nil) {
 				t.Errorf("Processes = %v, %v; want %v, %v", got, err, tt.want, tt.is)
 			}
 		})

@@ -65,9 +65,11 @@ func TestA13Attacks(t *testing.T) {
 			_ = c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 31})
 		}, http2.ErrCodeFlowControl},
 		{"A13 header table that no encoder has", func(c *client) {
-			_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0xff, 0xff, 0xff, 0x7f}, EndHeaders: true})
+			_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0xff, 0xff, 0xff, 0x7f},
+				EndHeaders: true})
 		}, http2.ErrCodeCompression},
-		{"A13 no HTTP/2", func(c *client) { _, _ = io.WriteString(c.Conn, "GET / HTTP/1.1\r\n\r\n") }, http2.ErrCodeFrameSize},
+		{"A13 no HTTP/2", func(c *client) { _, _ = io.WriteString(c.Conn, "GET / HTTP/1.1\r\n\r\n") },
+			http2.ErrCodeFrameSize},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := serve(t, func(o *Options) { o.MaxConcurrentStreams = 100 })
@@ -198,7 +200,8 @@ func TestA14AnnouncedMessage(t *testing.T) {
 		s := &Stream{}
 		c.streams[uint32(len(c.streams))] = s
 		prefix := binary.BigEndian.AppendUint32([]byte{0}, size)
-		if _, done, err := s.recv.msg.feed(append(prefix, 1, 2, 3), o.MaxReceiveBytes, o.Pool, c.reader.reserve); done || err != nil {
+		if _, done, err := s.recv.msg.feed(append(prefix, 1, 2, 3), o.MaxReceiveBytes, o.Pool,
+			c.reader.reserve); done || err != nil {
 			t.Fatalf("feed = %v, %v", done, err)
 		}
 		n := len(s.recv.msg.body.Bytes())
@@ -231,7 +234,8 @@ func TestA22ClientLeaves(t *testing.T) {
 		{"A22 in a header block", func(_ *server, c *client) {
 			_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: c.head("Wait")})
 		}, false},
-		{"A22 after the headers", func(_ *server, c *client) { c.open("Wait"); c.open("Stream"); c.open("Unary") }, false},
+		{"A22 after the headers", func(_ *server, c *client) { c.open("Wait"); c.open("Stream"); c.open("Unary") },
+			false},
 		{"A22 in the message", func(_ *server, c *client) {
 			for _, m := range []string{"Wait", "Stream", "Unary"} {
 				_ = c.WriteData(c.open(m), false, []byte{0, 0, 1, 0, 0, 5, 5, 5})

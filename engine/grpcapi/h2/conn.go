@@ -88,7 +88,8 @@ func (c *conn) serve() {
 	err := c.reader.run()
 	var fault *connError
 	if errors.As(err, &fault) {
-		c.srv.o.Log.Debug("gRPC connection closed for a fault of its client", "peer", c.nc.RemoteAddr().String(), "err", err)
+		c.srv.o.Log.Debug("gRPC connection closed for a fault of its client",
+			"peer", c.nc.RemoteAddr().String(), "err", err)
 		c.goAway(fault)
 	}
 	c.mu.Lock()

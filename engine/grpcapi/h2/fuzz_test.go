@@ -22,13 +22,16 @@ func FuzzConnection(f *testing.F) {
 	fr := http2.NewFramer(&b, nil)
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
-	for _, h := range []string{":method", "POST", ":scheme", "http", ":path", "/t.T/Echo", "content-type", "application/grpc"} {
+	for _, h := range []string{":method", "POST", ":scheme", "http", ":path", "/t.T/Echo", "content-type",
+		"application/grpc"} {
 		_ = enc.WriteField(hpack.HeaderField{Name: h, Value: h})
 	}
-	_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true, PadLength: 3})
+	_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true,
+		PadLength: 3})
 	_ = fr.WriteDataPadded(1, true, []byte{0, 0, 0, 0, 2, 7, 7}, []byte{0, 0})
 	_ = fr.WriteWindowUpdate(0, 100)
-	_ = fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 3}, http2.Setting{ID: http2.SettingHeaderTableSize})
+	_ = fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 3},
+		http2.Setting{ID: http2.SettingHeaderTableSize})
 	_ = fr.WritePing(false, [8]byte{1})
 	_ = fr.WriteRSTStream(1, http2.ErrCodeCancel)
 	_ = fr.WriteGoAway(0, http2.ErrCodeNo, nil)
@@ -71,7 +74,8 @@ func FuzzHeaderBlocks(f *testing.F) {
 		}
 		return bytes.Clone(block.Bytes())
 	}
-	call := []string{":method", "POST", ":scheme", "http", ":path", "/t.T/Echo", "content-type", "application/grpc", "x-bin", "AAE"}
+	call := []string{":method", "POST", ":scheme", "http", ":path", "/t.T/Echo", "content-type", "application/grpc",
+		"x-bin", "AAE"}
 	first, second, third := one(call...), one(call...), one(append(call, "grpc-timeout", "1S")...)
 	f.Add(first, second, third, second)
 	f.Add(first, second, []byte{0x20}, second) // the table is emptied

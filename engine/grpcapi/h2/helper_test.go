@@ -111,19 +111,20 @@ func serve(t testing.TB, change func(*Options), more ...*grpc.ServiceDesc) *serv
 			}
 			return st.SendMsg(&b)
 		}},
-		{StreamName: "Stream", ClientStreams: true, ServerStreams: true, Handler: func(_ any, st grpc.ServerStream) error {
-			for {
-				var b []byte
-				if err := st.RecvMsg(&b); err == io.EOF {
-					return nil
-				} else if err != nil {
-					return err
+		{StreamName: "Stream", ClientStreams: true, ServerStreams: true,
+			Handler: func(_ any, st grpc.ServerStream) error {
+				for {
+					var b []byte
+					if err := st.RecvMsg(&b); err == io.EOF {
+						return nil
+					} else if err != nil {
+						return err
+					}
+					if err := st.SendMsg(&b); err != nil {
+						return err
+					}
 				}
-				if err := st.SendMsg(&b); err != nil {
-					return err
-				}
-			}
-		}},
+			}},
 	}}, nil)
 	for _, d := range more {
 		s.RegisterService(d, nil)
@@ -184,7 +185,8 @@ func (s *server) idle(t testing.TB, connections int) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d connections and %d calls are left, all seen: %t; want %d and 0", conns, calls, seen, connections)
+			t.Fatalf("%d connections and %d calls are left, all seen: %t; want %d and 0", conns, calls, seen,
+				connections)
 		}
 		time.Sleep(time.Millisecond) // nothing tells
 	}

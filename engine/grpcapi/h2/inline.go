@@ -191,7 +191,8 @@ func (c *conn) expire(s *Stream) {
 
 // recycle keeps an inline call's object for another call if nothing refers to it any more. conn.mu is held.
 func (s *Stream) recycle() {
-	if s.open || s.inline.ready || s.inline.running || s.inline.timer != nil || s.send.blocked || !s.remoteClosed || s.call != nil {
+	if s.open || s.inline.ready || s.inline.running || s.inline.timer != nil || s.send.blocked || !s.remoteClosed ||
+		s.call != nil {
 		return
 	}
 	*s = Stream{send: sendState{queue: s.send.queue[:0]}}

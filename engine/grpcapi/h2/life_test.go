@@ -145,7 +145,8 @@ var _ encoding.CodecV2 = rawCodec{}
 func TestSizes(t *testing.T) {
 	s := serve(t, nil)
 	conn := goClient(t, s)
-	for _, n := range []int{0, 1, copyBelow - 1, copyBelow + 1, maxFrame - prefixSize, maxFrame, bigMessage - 1, bigMessage,
+	for _, n := range []int{0, 1, copyBelow - 1, copyBelow + 1, maxFrame - prefixSize, maxFrame, bigMessage - 1,
+		bigMessage,
 		initialWindow, wholeAt - 1, wholeAt, wholeAt + 1, streamWindow, 5 * wholeAt, connWindow + 3} {
 		in := make([]byte, n)
 		for i := range in {
@@ -178,7 +179,8 @@ func TestLargeFrames(t *testing.T) {
 			b = b[defaultMaxFrame:]
 		}
 		_ = c.WriteData(id, true, b)
-		if r, err := c.result(id); err != nil || r.status != "0" || !bytes.Equal(r.body[min(len(r.body), prefixSize):], msg) {
+		if r, err := c.result(id); err != nil || r.status != "0" ||
+			!bytes.Equal(r.body[min(len(r.body), prefixSize):], msg) {
 			t.Fatalf("message of %d bytes: status %q, %d bytes came back, %v", len(msg), r.status, len(r.body), err)
 		}
 	}
@@ -186,7 +188,8 @@ func TestLargeFrames(t *testing.T) {
 		id := c.next
 		c.next += 2
 		block := c.head("Echo", "x", strings.Repeat("y", 80_000))
-		_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: true, EndHeaders: true})
+		_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: true,
+			EndHeaders: true})
 		if r, err := c.result(id); err != nil || r.status != "8" {
 			t.Fatalf("80 KB of headers in a frame: %+v, %v; want RESOURCE_EXHAUSTED (8)", r, err)
 		}
@@ -200,7 +203,8 @@ func TestLargeFrames(t *testing.T) {
 func TestStreamBackPressure(t *testing.T) {
 	s := serve(t, nil)
 	conn := goClient(t, s)
-	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/t.T/Stream")
+	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
+		"/t.T/Stream")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +263,8 @@ func TestUnreadAnswers(t *testing.T) {
 			if !f.StreamEnded() {
 				continue
 			}
-			if b := got[id]; len(b) != prefixSize+size || !bytes.Equal(b[prefixSize:], bytes.Repeat([]byte{want[id]}, size)) {
+			if b := got[id]; len(b) != prefixSize+size ||
+				!bytes.Equal(b[prefixSize:], bytes.Repeat([]byte{want[id]}, size)) {
 				t.Fatalf("the answer on stream %d has %d bytes or others than were sent", id, len(b))
 			}
 			delete(want, id)
@@ -318,10 +323,12 @@ func TestCompression(t *testing.T) {
 				_ = w.Close()
 			}
 			id := c.open(method, "grpc-encoding", tt.encoding)
-			_ = c.WriteData(id, true, append(binary.BigEndian.AppendUint32([]byte{tt.flag}, uint32(b.Len())), b.Bytes()...))
+			_ = c.WriteData(id, true, append(binary.BigEndian.AppendUint32([]byte{tt.flag}, uint32(b.Len())),
+				b.Bytes()...))
 			r, err := c.result(id)
 			if err != nil || r.status != tt.status || tt.status == "0" && !bytes.HasSuffix(r.body, msg) {
-				t.Errorf("%s by %s, flag %d: status %q with %d bytes, %v; want %s", method, tt.encoding, tt.flag, r.status, len(r.body), err, tt.status)
+				t.Errorf("%s by %s, flag %d: status %q with %d bytes, %v; want %s", method, tt.encoding, tt.flag,
+					r.status, len(r.body), err, tt.status)
 			}
 			if tt.status == "12" && !strings.Contains(r.header["grpc-accept-encoding"], "gzip") {
 				t.Errorf("the answer to an unknown encoding does not name the known ones: %v", r.header)
@@ -339,18 +346,21 @@ func TestRefusals(t *testing.T) {
 		want   reply
 	}{
 		{"unknown method", nil, "Nope", reply{status: "12", message: "unknown method Nope for service t.T"}},
-		{"timeout without a unit", []string{"grpc-timeout", "12"}, "Echo", reply{status: "13", message: `malformed grpc-timeout: "12" does not end with a unit of H, M, S, m, u or n`}},
+		{"timeout without a unit", []string{"grpc-timeout", "12"}, "Echo",
+			reply{status: "13", message: `malformed grpc-timeout: "12" does not end with a unit of H, M, S, m, u or n`}},
 		{"binary metadata that is no base64", []string{"x-bin", "!"}, "Echo", reply{status: "13"}},
 		{"upper-case name", []string{"X-Y", "1"}, "Echo", reply{reset: http2.ErrCodeProtocol}},
 		{"connection header", []string{"connection", "close"}, "Echo", reply{reset: http2.ErrCodeProtocol}},
-		{"no message", nil, "Echo", reply{status: "13", message: "cardinality violation: received no request message from non-client-streaming RPC"}},
+		{"no message", nil, "Echo", reply{status: "13",
+			message: "cardinality violation: received no request message from non-client-streaming RPC"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := dial(t, s)
 			id := c.open(tt.method, tt.more...)
 			_ = c.WriteData(id, true, nil)
 			r, err := c.result(id)
-			if err != nil || r.status != tt.want.status || r.reset != tt.want.reset || tt.want.message != "" && r.message != tt.want.message {
+			if err != nil || r.status != tt.want.status || r.reset != tt.want.reset || tt.want.message != "" &&
+				r.message != tt.want.message {
 				t.Errorf("answer %+v, %v; want %+v", r, err, tt.want)
 			}
 		})
@@ -366,18 +376,20 @@ func TestRefusals(t *testing.T) {
 
 // TestMetadata: what a handler sets reaches the client, text and binary, in headers and trailers.
 func TestMetadata(t *testing.T) {
-	s := serve(t, nil, &grpc.ServiceDesc{ServiceName: "t.M", Streams: []grpc.StreamDesc{{StreamName: "Call", ServerStreams: true,
-		Handler: func(_ any, st grpc.ServerStream) error {
-			in, _ := metadata.FromIncomingContext(st.Context())
-			if err := grpc.SetHeader(st.Context(), metadata.Pairs("h", in.Get("user-agent")[0], "h-bin", in.Get("q-bin")[0])); err != nil {
-				return err
-			}
-			if m, _ := grpc.Method(st.Context()); m != "/t.M/Call" {
-				t.Errorf("Method = %s", m)
-			}
-			st.SetTrailer(metadata.Pairs("t", in.Get(":authority")[0], "t-bin", "\x00\xff"))
-			return st.SendMsg(ptr("x"))
-		}}}})
+	s := serve(t, nil, &grpc.ServiceDesc{ServiceName: "t.M",
+		Streams: []grpc.StreamDesc{{StreamName: "Call", ServerStreams: true,
+			Handler: func(_ any, st grpc.ServerStream) error {
+				in, _ := metadata.FromIncomingContext(st.Context())
+				if err := grpc.SetHeader(st.Context(),
+					metadata.Pairs("h", in.Get("user-agent")[0], "h-bin", in.Get("q-bin")[0])); err != nil {
+					return err
+				}
+				if m, _ := grpc.Method(st.Context()); m != "/t.M/Call" {
+					t.Errorf("Method = %s", m)
+				}
+				st.SetTrailer(metadata.Pairs("t", in.Get(":authority")[0], "t-bin", "\x00\xff"))
+				return st.SendMsg(ptr("x"))
+			}}}})
 	conn := goClient(t, s)
 	ctx := metadata.AppendToOutgoingContext(context.Background(), "q-bin", "\x01\x00\x02")
 	var header, trailer metadata.MD
@@ -424,13 +436,15 @@ func TestHeadersAgain(t *testing.T) {
 		c.send(id, true, nil)
 		r, err := c.result(id)
 		if err != nil || r.status != tt.status || tt.status == "0" && string(r.body[prefixSize:]) != tt.want {
-			t.Errorf("call %d with %v: %q, status %s, %v; want %q, status %s", i, tt.more, r.body, r.status, err, tt.want, tt.status)
+			t.Errorf("call %d with %v: %q, status %s, %v; want %q, status %s", i, tt.more, r.body, r.status, err,
+				tt.want, tt.status)
 		}
 	}
 }
 
 func TestPercentEncode(t *testing.T) {
-	for in, want := range map[string]string{"plain text": "plain text", "100%": "100%25", "a\nb": "a%0Ab", "ü": "%C3%BC", "\xff": "%EF%BF%BD"} {
+	for in, want := range map[string]string{"plain text": "plain text", "100%": "100%25", "a\nb": "a%0Ab",
+		"ü": "%C3%BC", "\xff": "%EF%BF%BD"} {
 		if got := percentEncode(in); got != want {
 			t.Errorf("percentEncode(%q) = %q, want %q", in, got, want)
 		}

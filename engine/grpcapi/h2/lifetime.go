@@ -43,7 +43,8 @@ func (c *conn) startTimers() {
 	c.reader.lastRead.Store(c.srv.now())
 	c.life.idleSince = time.Now()
 	if age := k.MaxConnectionAge; age != forever {
-		jitter := (rand.Float64() - 0.5) * 0.2 * float64(age) //nolint:gosec // so that clients do not reconnect all at once
+		// The jitter keeps clients from reconnecting all at once.
+		jitter := (rand.Float64() - 0.5) * 0.2 * float64(age) //nolint:gosec // not a secret
 		c.after(timerAge, age+time.Duration(jitter), c.endAge)
 	}
 	if k.MaxConnectionIdle != forever {

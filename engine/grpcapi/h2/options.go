@@ -47,7 +47,7 @@ const (
 
 	streamWindow = 1 << 20       // bytes of a call that a client may send before the handler has taken them
 	connWindow   = 16 << 20      // the same of all calls of a connection
-	maxUnread    = 64 << 20      // bytes of whole messages that no handler has taken, above which the window is not renewed
+	maxUnread    = 64 << 20      // bytes of messages that no handler has taken, above which the window stays closed
 	maxBuffer    = 64 << 10      // bytes of a connection's read buffer
 	maxSend      = math.MaxInt32 // bytes of a message to a client
 	maxUnsent    = 4 << 20       // bytes of pending output above which answers stay queued in their streams

@@ -16,7 +16,7 @@ type reader struct {
 	block      headerBlock
 	settled    bool // the client's first settings have come
 	limits     limits
-	reserved   int                 // at least the bytes that streams have reserved for messages that have not come whole
+	reserved   int                 // bytes reserved for messages that have not come whole, or more: see reserve
 	mayReserve func(size int) bool // is reserve
 	lastRead   atomic.Int64        // when something came, in nanoseconds of the server's clock; others read it
 }
@@ -55,7 +55,8 @@ func (r *reader) open() error {
 		return err
 	}
 	if string(r.buf[:len(preface)]) != preface {
-		return protocolError("the connection does not begin with HTTP/2's preface; use gRPC or HTTP/2 with prior knowledge")
+		return protocolError("the connection does not begin with HTTP/2's preface; " +
+			"use gRPC or HTTP/2 with prior knowledge")
 	}
 	r.next = len(preface)
 	return nil
