@@ -130,7 +130,7 @@ func TestReadings(t *testing.T) {
 			t.Error("read again although no time has passed")
 		}
 		delete(c.figure, id)
-		for range 3 { // told of once
+		for range 3 { // logged once
 			time.Sleep(time.Second)
 			if _, errs := m.Readings(); errs[0] == nil {
 				t.Error("a lost card is read")
@@ -140,10 +140,10 @@ func TestReadings(t *testing.T) {
 			t.Errorf("the log tells %d times: %s", n, &log)
 		}
 		if energy(1300) != 300 || !strings.Contains(log.String(), "reached again") {
-			t.Errorf("a card that is back is not told of: %s", &log)
+			t.Errorf("a GPU that is back is not logged: %s", &log)
 		}
 		if got := energy(5); got != 0 {
-			t.Errorf("energy %v J after the driver was loaded anew", got)
+			t.Errorf("energy %v J after the driver was loaded again", got)
 		}
 	})
 }

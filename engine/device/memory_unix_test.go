@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// told is a driver that knows what processes take.
-type told struct {
+// reporting is a driver that reports the memory of processes.
+type reporting struct {
 	*cards
 	processes map[string]map[int]uint64
 }
 
-func (d told) Processes(uuid string) (map[int]uint64, error) {
+func (d reporting) Processes(uuid string) (map[int]uint64, error) {
 	all, ok := d.processes[uuid]
 	if !ok {
 		return nil, ErrNotReported
@@ -37,7 +37,7 @@ func machine(t *testing.T, d Driver, visible string) *Machine {
 }
 
 func TestGroupMemory(t *testing.T) {
-	// A process of another group, with a child of its own: what it takes counts for the group.
+	// A process of another group, with a child, whose memory counts for the group.
 	cmd := exec.Command("sh", "-c", "sleep 60 & echo $!; wait")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
@@ -66,7 +66,7 @@ func TestGroupMemory(t *testing.T) {
 	}
 	own := syscall.Getpgrp()
 	c := four(8, 8, 8, 8)
-	d := told{c, map[string]map[int]uint64{
+	d := reporting{c, map[string]map[int]uint64{
 		c.gpus[0].UUID: {leader: 100, child: 20, syscall.Getpid(): 3, 1 << 30: 7},
 		c.gpus[1].UUID: {syscall.Getpid(): 5},
 		c.gpus[3].UUID: {child: 1},
@@ -103,7 +103,7 @@ func TestGroupMemoryAsksOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := four(8)
 		all := map[int]uint64{syscall.Getpid(): 5}
-		m := machine(t, told{c, map[string]map[int]uint64{c.gpus[0].UUID: all}}, "0")
+		m := machine(t, reporting{c, map[string]map[int]uint64{c.gpus[0].UUID: all}}, "0")
 		group := []int{syscall.Getpgrp()}
 		for _, want := range []int64{5, 5, 6} {
 			if got := m.GroupMemory(group); got[0] != want {

@@ -19,7 +19,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// served is a fake model: it answers with its inputs, INPUT<i> as OUTPUT<i>, on a goroutine of its own.
+// served is a fake model: it answers with its inputs, INPUT<i> as OUTPUT<i>, on another goroutine.
 type served struct {
 	name      string
 	decoupled bool
@@ -44,7 +44,7 @@ type fakeEngine struct {
 	unloaded        string
 	dependents      bool
 	unloadedVersion int64
-	seen            func(r *infer.Request) // nil, or told of each request before it is answered
+	seen            func(r *infer.Request) // nil, or called with each request before it is answered
 }
 
 func newFakeEngine(models ...*served) *fakeEngine {

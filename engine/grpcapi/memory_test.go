@@ -21,7 +21,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// TestOutputMemoryComesBack checks that memory which the answer refers to is let go, once, when the answer is out or
+// TestOutputMemoryComesBack checks that memory which the answer refers to is released once, when the answer is sent or
 // the client is gone.
 func TestOutputMemoryComesBack(t *testing.T) {
 	const size = 4 << 20

@@ -66,7 +66,7 @@ func (s *Server) logSettings(_ context.Context, in *pb.LogSettingsRequest) (*pb.
 		"log_verbose_level": {
 			ParameterChoice: &pb.LogSettingsResponse_SettingValue_Uint32Param{Uint32Param: l.Verbose},
 		},
-		"log_format":        text(l.Format),
+		"log_format": text(l.Format),
 	}}, nil
 }
 

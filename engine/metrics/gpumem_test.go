@@ -9,7 +9,7 @@ import (
 	"nereid/engine/gpumem"
 )
 
-// cards have memory at addresses that nobody uses.
+// cards have memory at unused addresses.
 type cards struct{}
 
 func (cards) Pin(int) (uintptr, func() error, error) { return 4096, func() error { return nil }, nil }

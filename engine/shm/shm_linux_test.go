@@ -677,7 +677,7 @@ func FuzzRegister(f *testing.F) {
 	})
 }
 
-// Options.InputBuffer gives the memory for inputs of some size and fixed-size types; what it gave is let go where
+// Options.InputBuffer returns the memory for inputs of some size and fixed-size types. It is released when
 // reading fails.
 func TestInputBuffer(t *testing.T) {
 	key, path := object(t, counting(64<<10))
@@ -728,7 +728,7 @@ func TestInputBuffer(t *testing.T) {
 		let = 0
 		_, err := g.Read(r, &pool, Range{Region: "r", Size: 64 << 10}, tensor.FP32, &Budget{})
 		if status.CodeOf(err) != status.InvalidArg || let != 1 {
-			t.Errorf("%v; its memory let go %d times, want once", err, let)
+			t.Errorf("%v; its memory was released %d times, want once", err, let)
 		}
 	})
 }

@@ -175,7 +175,7 @@ func TestRegistryEpochs(t *testing.T) {
 	g := NewRegistry()
 	first := g.Version("m", 1)
 	if g.Version("m", 1) != first {
-		t.Error("a reload gets statistics of its own")
+		t.Error("a reload gets other statistics")
 	}
 	var before, after Snapshot
 	first.Snapshot(&before)

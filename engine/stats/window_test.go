@@ -24,7 +24,7 @@ func TestWindowBuckets(t *testing.T) {
 			t.Fatalf("the middle of bucket %d/%d is %v, that of the one before %v", chunk, i, middle, last)
 		}
 		if off := math.Abs(middle - float64(us)); us < linearUs && off != 0 || us < 1<<32 && off > float64(us)/100 {
-			t.Fatalf("%d us is told as %v", us, middle)
+			t.Fatalf("%d us is counted as %v", us, middle)
 		}
 		lastChunk, lastI, last = chunk, i, middle
 	}
@@ -82,7 +82,7 @@ func TestWindowForgetsAfterAMinute(t *testing.T) {
 	// A slow request may have begun, and been stamped, before one that was counted already.
 	w.observe(9*minute, 5*time.Microsecond)
 	if got := half(10 * minute); got != 5 {
-		t.Errorf("a latency with an older stamp is told as %v, want 5", got)
+		t.Errorf("a latency with an older stamp is counted as %v, want 5", got)
 	}
 }
 

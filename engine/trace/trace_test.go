@@ -613,7 +613,7 @@ func busy(t *testing.T, tr *Tracer, activities ...string) {
 	defer r.Release()
 	r.ModelName, r.Served, r.Trace = "m", served{"m"}, trace
 	execute(t, r, activities...)
-	r.Activity("LATE") // nobody reads it any more
+	r.Activity("LATE") // it is not recorded
 	trace.End()
 }
 
@@ -647,7 +647,7 @@ func TestActivitiesInAFile(t *testing.T) {
 	if n := len(all[3].Timestamps); n != maxActivities+8 {
 		t.Errorf("%d moments of a backend that does not stop, want %d and the engine's 8", n, maxActivities)
 	}
-	// Without a trace there is nobody to tell.
+	// Without a trace it has no effect.
 	r := infer.New()
 	defer r.Release()
 	r.Activity("X")

@@ -160,7 +160,7 @@ func TestCopies(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(now[16*4096:], content[16*4096:]) {
-		t.Error("what nobody wrote has changed")
+		t.Error("bytes that were not written have changed")
 	}
 	if n, err := m.WriteAt(nil, 0); n != 0 || err != nil {
 		t.Errorf("nothing written: %d, %v", n, err)
@@ -240,7 +240,7 @@ func TestWhatCannotBeOpened(t *testing.T) {
 			text: "the context of GPU 1 cannot be opened: out of memory"},
 		{name: "no memory for a stream", handle: handle, size: 100, call: "cuStreamCreate", code: 2,
 			text: "no stream can be made on the GPU: out of memory"},
-		{name: "the size is not told", handle: handle, size: 100, call: "cuMemGetAddressRange", code: 1,
+		{name: "the size is unknown", handle: handle, size: 100, call: "cuMemGetAddressRange", code: 1,
 			text: "the size of the memory is not known: invalid argument"},
 		{name: "an error without a text", handle: handle, size: 100, call: "cuIpcOpenMemHandle", code: 12345,
 			text: "failed to open CUDA IPC handle: CUDA error 12345"},
@@ -296,7 +296,7 @@ func TestNoDevice(t *testing.T) {
 	}
 }
 
-// In a process of its own, because what is loaded stays loaded.
+// In another process, because the library stays loaded.
 func TestNoDriver(t *testing.T) {
 	if os.Getenv("NEREID_TEST_NO_DRIVER") != "" {
 		_, err := New(slog.New(slog.DiscardHandler)).Import([shm.HandleSize]byte{}, 0, 1)

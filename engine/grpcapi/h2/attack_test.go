@@ -156,7 +156,7 @@ func TestA13ClientThatDoesNotRead(t *testing.T) {
 	c := dial(t, s)
 	_ = c.SetWriteDeadline(time.Now().Add(2 * time.Second))
 	wrote := 0
-	for { // each ping is answered; nobody reads the answers
+	for { // each ping is answered, and the answers are not read
 		if err := c.WritePing(false, [8]byte{}); err != nil {
 			break
 		}

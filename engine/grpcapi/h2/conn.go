@@ -46,7 +46,7 @@ type writeState struct {
 	active  bool       // a goroutine is writing
 	spare   *output    // the other buffer; nil while it is being written
 	copyAll bool       // the socket gains nothing from output in pieces
-	waiting bool       // somebody waits for done
+	waiting bool       // a goroutine waits for done
 	done    *sync.Cond // a write has ended
 }
 

@@ -94,7 +94,7 @@ func (r *reader) openStream(id uint32, endStream bool, block []byte) error {
 	c.lastID = id
 	if c.closed || c.life.drain == drainRefusing {
 		c.mu.Unlock()
-		return nil // the GOAWAY has told the client that the call is not served
+		return nil // the client knows from the GOAWAY that the call is not served
 	}
 	s := streams.Get().(*Stream)
 	*s = Stream{

@@ -174,7 +174,7 @@ func (s *Server) counts() (connections, calls int) {
 	return len(s.conns), calls
 }
 
-// idle waits until the server has seen all connections, no call is left, and as many connections as told.
+// idle waits until the server has accepted all connections, no call is left, and the given number of connections is.
 func (s *server) idle(t testing.TB, connections int) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)

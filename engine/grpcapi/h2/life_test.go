@@ -293,7 +293,7 @@ func TestOutputJoin(t *testing.T) {
 	}
 }
 
-// puts counts the buffers that are let go.
+// puts counts the buffers that are released.
 type puts struct{ n int }
 
 func (*puts) Get(n int) *[]byte { b := make([]byte, n); return &b }
