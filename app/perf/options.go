@@ -82,54 +82,21 @@ type Events struct {
 
 // setDefaults fills in the defaults. It returns all faults at once.
 func (o *Options) setDefaults() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	modes := 0
-	for _, given := range []bool{o.Concurrency != nil, o.Rate != nil, o.Intervals != nil, o.Schedule != nil} {
-		if given {
-			modes++
-		}
-	}
-	if modes != 1 {
-		bad("want one of a concurrency, a request rate, request intervals and a schedule; %d are given", modes)
-	}
+	var errs faults
+	o.checkLoad(&errs)
 	if r := o.levels(); r != nil {
-		if r.End == 0 && o.Threshold == 0 {
-			bad("the range has no end and there is no latency threshold: the search would not end; give one of both")
-		}
-		if o.Binary && (r.End <= r.Start || o.Threshold == 0) {
-			bad("a binary search wants a range with an end above its start, and a latency threshold")
-		}
-		if r.End > r.Start && (o.Requests > 0 || o.Warmup > 0) {
-			bad("a number of requests or of warmup requests wants one level, not a range of them")
-		}
-		if o.Requests > 0 && float64(o.Requests) < r.Start {
-			bad("%d requests are fewer than the concurrency or rate %v", o.Requests, r.Start)
-		}
-		if o.Concurrency != nil && o.Model.Sequence {
-			if err := o.Sequences.check(int(max(r.Start, r.End))); err != nil {
-				bad("%w", err)
-			}
-		}
-	}
-	if o.Schedule != nil && (o.Batch > 1 || o.Model.Sequence) {
-		bad("a schedule sends each entry of the input data once: it has no batches and no sequences")
-	}
-	if o.Concurrency == nil && o.Model.Sequence {
-		if err := o.Sequences.check(o.sequenceCount()); err != nil {
-			bad("%w", err)
-		}
+		o.checkLevels(&errs, r)
 	}
 	for _, n := range []int{o.Batch, o.WindowCount, o.MaxTrials, o.Requests, o.Warmup, o.MaxInFlight} {
 		if n < 0 {
-			bad("%d is negative; counts are 0 (the default) or above", n)
+			errs.add("%d is negative; counts are 0 (the default) or above", n)
 		}
 	}
 	if o.Percentile < 0 || o.Percentile > 99 {
-		bad("the percentile %d: want 1 to 99, or 0 for the average", o.Percentile)
+		errs.add("the percentile %d: want 1 to 99, or 0 for the average", o.Percentile)
 	}
 	if o.Window < 0 || o.Interval < 0 || o.Threshold < 0 || o.Stability < 0 {
-		bad("times and percentages must not be negative")
+		errs.add("times and percentages must not be negative")
 	}
 	setDefault(&o.Window, DefaultWindow)
 	setDefault(&o.Stability, 10)
@@ -137,6 +104,51 @@ func (o *Options) setDefaults() error {
 	setDefault(&o.MaxInFlight, 1024)
 	setDefault(&o.Interval, time.Second)
 	return errors.Join(errs...)
+}
+
+type faults []error
+
+func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Errorf(format, args...)) }
+
+// checkLoad checks that there is one load, and that the model can take it.
+func (o *Options) checkLoad(errs *faults) {
+	modes := 0
+	for _, given := range []bool{o.Concurrency != nil, o.Rate != nil, o.Intervals != nil, o.Schedule != nil} {
+		if given {
+			modes++
+		}
+	}
+	if modes != 1 {
+		errs.add("want one of a concurrency, a request rate, request intervals and a schedule; %d are given", modes)
+	}
+	if o.Schedule != nil && (o.Batch > 1 || o.Model.Sequence) {
+		errs.add("a schedule sends each entry of the input data once: it has no batches and no sequences")
+	}
+	if o.Model.Sequence {
+		live := o.sequenceCount()
+		if r := o.Concurrency; r != nil {
+			live = int(max(r.Start, r.End))
+		}
+		if err := o.Sequences.check(live); err != nil {
+			errs.add("%w", err)
+		}
+	}
+}
+
+// checkLevels checks the range of the search.
+func (o *Options) checkLevels(errs *faults, r *Range) {
+	if r.End == 0 && o.Threshold == 0 {
+		errs.add("the range has no end and there is no latency threshold: the search would not end; give one of both")
+	}
+	if o.Binary && (r.End <= r.Start || o.Threshold == 0) {
+		errs.add("a binary search wants a range with an end above its start, and a latency threshold")
+	}
+	if r.End > r.Start && (o.Requests > 0 || o.Warmup > 0) {
+		errs.add("a number of requests or of warmup requests wants one level, not a range of them")
+	}
+	if o.Requests > 0 && float64(o.Requests) < r.Start {
+		errs.add("%d requests are fewer than the concurrency or rate %v", o.Requests, r.Start)
+	}
 }
 
 func setDefault[T comparable](v *T, to T) {

@@ -190,39 +190,52 @@ func (c *climb) run() error {
 // tryUsual tries what is often best: instances and threads whose product is the number of cores, no batching, and large
 // batches. Each improvement is the start of the next attempt.
 func (c *climb) tryUsual() error {
-	for _, a := range c.models() {
-		inst, threads := c.axis(a, Instances), c.axis(a, Threads)
-		if inst >= 0 && threads >= 0 {
-			for _, n := range c.axes[inst].Values {
-				if per := c.o.Cores / n; per >= 1 && n&(n-1) == 0 {
-					if err := c.set(assign{inst, n}, assign{threads, per}); err != nil {
-						return err
-					}
-				}
-			}
-		} else if inst >= 0 {
-			if err := c.set(assign{inst, c.o.Cores}); err != nil {
-				return err
-			}
-		}
-		batch, delay := c.axis(a, MaxBatch), c.axis(a, Delay)
-		if delay < 0 {
-			continue
-		}
-		if err := c.set(assign{delay, NoBatching}); err != nil {
+	for _, model := range c.models() {
+		if err := c.tryInstances(model); err != nil {
 			return err
 		}
-		if batch < 0 {
-			continue
+		if err := c.tryBatches(model); err != nil {
+			return err
 		}
-		n := 1
-		if inst >= 0 {
-			n = c.o.Space.Value(c.best.Candidate, inst)
-		}
-		for _, rows := range []int{64, 16} { // under a load that fills two batches of each instance
-			if err := c.set(assign{delay, 0}, assign{batch, rows}, assign{len(c.axes) - 1, 2 * rows * n}); err != nil {
+	}
+	return nil
+}
+
+// tryInstances tries numbers of instances that use all cores.
+func (c *climb) tryInstances(model string) error {
+	instances, threads := c.axis(model, Instances), c.axis(model, Threads)
+	switch {
+	case instances < 0:
+		return nil
+	case threads < 0:
+		return c.set(assign{instances, c.o.Cores})
+	}
+	for _, n := range c.axes[instances].Values {
+		if per := c.o.Cores / n; per >= 1 && n&(n-1) == 0 {
+			if err := c.set(assign{instances, n}, assign{threads, per}); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// tryBatches tries no dynamic batching, and large batches under a load that fills two batches of each instance.
+func (c *climb) tryBatches(model string) error {
+	batch, delay := c.axis(model, MaxBatch), c.axis(model, Delay)
+	if delay < 0 {
+		return nil
+	}
+	if err := c.set(assign{delay, NoBatching}); err != nil || batch < 0 {
+		return err
+	}
+	n := 1
+	if instances := c.axis(model, Instances); instances >= 0 {
+		n = c.o.Space.Value(c.best.Candidate, instances)
+	}
+	for _, rows := range []int{64, 16} {
+		if err := c.set(assign{delay, 0}, assign{batch, rows}, assign{len(c.axes) - 1, 2 * rows * n}); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -160,8 +160,9 @@ func (e *instanceExperiment) table() string {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\nInstances and batching, ours against ours; a case with more pairs than the others has windows of "+
-		"%g s after %s:\n\n| case | clients | pairs | req/s | against | µs | against |\n|---|---|---|---|---|---|---|\n",
+	fmt.Fprintf(&b, "\nInstances and batching, ours against ours; a case with more pairs than the others has windows "+
+		"of %g s after %s:\n\n| case | clients | pairs | req/s | against | µs | against |\n"+
+		"|---|---|---|---|---|---|---|\n",
 		shortSeconds, shortWarm)
 	for i, c := range instanceCases() {
 		p := &e.points[i]

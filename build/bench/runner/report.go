@@ -12,13 +12,14 @@ import (
 // reportHead describes the machine and the run. It is made before the run, for the load average.
 func reportHead(started time.Time, o *options) string {
 	average, _ := os.ReadFile("/proc/loadavg")
-	return fmt.Sprintf(`# Bench %s
-
-Ours: commit %s. Reference: tritonserver 2.51.0 out of `+"`nvidia-pytriton==0.7.0`"+`, Python models, onnxruntime 1.31.1.
-Machine: %s, %d cores, %s; load average before: %s. Server and load generator share the cores.
-%d interleaved pairs a case, windows of %g s after 1 s of warm-up; median [range]. µs: the server's CPU time per request.
-Ratios are medians over the pairs, ours to reference: above 1 in requests/s and below 1 in µs is better.
-`, started.Format("2006-01-02 15:04"), commit(), cpuModel(), runtime.NumCPU(), runtime.Version(),
+	return fmt.Sprintf("# Bench %s\n\n"+
+		"Ours: commit %s. Reference: tritonserver 2.51.0 out of `nvidia-pytriton==0.7.0`, Python models, "+
+		"onnxruntime 1.31.1.\n"+
+		"Machine: %s, %d cores, %s; load average before: %s. Server and load generator share the cores.\n"+
+		"%d interleaved pairs a case, windows of %g s after 1 s of warm-up; median [range]. "+
+		"µs: the server's CPU time per request.\n"+
+		"Ratios are medians over the pairs, ours to reference: above 1 in requests/s and below 1 in µs is better.\n",
+		started.Format("2006-01-02 15:04"), commit(), cpuModel(), runtime.NumCPU(), runtime.Version(),
 		strings.TrimSpace(string(average)), o.repeat, o.seconds)
 }
 

@@ -59,7 +59,8 @@ func (e *startExperiment) table() string {
 		return ""
 	}
 	var b strings.Builder
-	b.WriteString("\nEmpty repository:\n\n| | start to ready, ms | RSS at rest, MB | CPU at rest, % |\n|---|---|---|---|\n")
+	b.WriteString("\nEmpty repository:\n\n| | start to ready, ms | RSS at rest, MB | CPU at rest, % |\n" +
+		"|---|---|---|---|\n")
 	for side, name := range []string{"ours", "reference"} {
 		if p := e.points[side]; len(p) > 0 {
 			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, spreadOf(p, startReady).text("%.0f"),
