@@ -154,6 +154,10 @@ func TestGenerate(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestGenerateEveryTypeAndFaults(t *testing.T) {
+	m := mixed()
 	t.Run("F011 every type", func(t *testing.T) {
 		all := Model{Name: "m"}
 		for dt := tensor.Bool; dt <= tensor.BF16; dt++ {

@@ -106,7 +106,7 @@ func run1(t *testing.T, o Options) *Result {
 func about(got, want, part float64) bool { return math.Abs(got-want) <= part*math.Abs(want) }
 
 func TestClosedLoop(t *testing.T) {
-	t.Run("F001 so many requests are under way at each level", func(t *testing.T) {
+	t.Run("F001 each level has its number of requests in flight", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := &clock{takes: always(10 * time.Millisecond)}
 			o := options(t, c)
@@ -144,7 +144,7 @@ func TestClosedLoop(t *testing.T) {
 			}
 		})
 	})
-	t.Run("rows of a batch count", func(t *testing.T) {
+	t.Run("rows of a batch count as inferences", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			o := options(t, &clock{takes: always(10 * time.Millisecond)})
 			o.Concurrency, o.Batch = one(1), 4
@@ -156,7 +156,7 @@ func TestClosedLoop(t *testing.T) {
 }
 
 func TestOpenLoop(t *testing.T) {
-	t.Run("F002 a constant rate, whatever is answered", func(t *testing.T) {
+	t.Run("F002 a constant rate, whether or not requests are answered", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			begin := time.Now()
 			c := &clock{takes: always(2999 * time.Millisecond)} // far slower than the rate
@@ -173,7 +173,7 @@ func TestOpenLoop(t *testing.T) {
 			}
 		})
 	})
-	t.Run("F002 Poisson's gaps: the mean of the rate, and deviating as much", func(t *testing.T) {
+	t.Run("F002 gaps of a Poisson process have the rate's mean and deviation", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := &clock{takes: always(0)}
 			o := options(t, c)
@@ -192,7 +192,10 @@ func TestOpenLoop(t *testing.T) {
 			}
 		})
 	})
-	t.Run("F003 intervals, again and again", func(t *testing.T) {
+}
+
+func TestOpenLoopSchedules(t *testing.T) {
+	t.Run("F003 intervals are repeated", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			gaps, err := ParseIntervals([]byte("100000\n200000\n500000\n"))
 			if err != nil {
@@ -212,7 +215,7 @@ func TestOpenLoop(t *testing.T) {
 			}
 		})
 	})
-	t.Run("F004 a fixed schedule, once", func(t *testing.T) {
+	t.Run("F004 a fixed schedule is used once", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			begin := time.Now()
 			c := &clock{takes: always(time.Millisecond)}
@@ -247,7 +250,7 @@ func TestOpenLoop(t *testing.T) {
 }
 
 func TestWindows(t *testing.T) {
-	t.Run("F008 windows of time", func(t *testing.T) {
+	t.Run("F008 time windows", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			o := options(t, &clock{takes: always(10 * time.Millisecond)})
 			o.Concurrency, o.Window = one(2), 700*time.Millisecond
@@ -263,8 +266,8 @@ func TestWindows(t *testing.T) {
 		takes time.Duration
 		want  time.Duration // of a window
 	}{
-		"F008 windows of a count, a second at least": {10 * time.Millisecond, time.Second},
-		"F008 windows of a count, longer if needed":  {100 * time.Millisecond, 5 * time.Second},
+		"F008 count windows of at least a second": {10 * time.Millisecond, time.Second},
+		"F008 count windows that are longer":      {100 * time.Millisecond, 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -279,6 +282,9 @@ func TestWindows(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestWindowsAgree(t *testing.T) {
 	// uneven takes 10 ms, and every other second 20 ms, so that windows of a second never agree.
 	uneven := func() *clock {
 		begin := time.Now()
@@ -311,7 +317,7 @@ func TestWindows(t *testing.T) {
 			}
 		})
 	})
-	t.Run("F009 the percentile decides", func(t *testing.T) {
+	t.Run("F009 a percentile as the decisive latency", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			// One of twenty takes ten times as long, which the average does not show much and the 99th percentile does.
 			c := &clock{takes: func(n, _ int) time.Duration {
@@ -332,7 +338,7 @@ func TestWindows(t *testing.T) {
 			}
 		})
 	})
-	t.Run("F009 throughput alone, for asynchronous calls", func(t *testing.T) {
+	t.Run("F009 only the throughput, for asynchronous calls", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			// The server answers ever later, and as many a second.
 			begin := time.Now()
@@ -348,7 +354,7 @@ func TestWindows(t *testing.T) {
 			}
 		})
 	})
-	t.Run("F010 so many requests, after warming up", func(t *testing.T) {
+	t.Run("F010 a number of requests after warm-up", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := &clock{takes: always(10 * time.Millisecond)}
 			o := options(t, c)
@@ -437,7 +443,7 @@ func TestRunEnds(t *testing.T) {
 			}
 		})
 	})
-	t.Run("with answers that validation_data does not say", func(t *testing.T) {
+	t.Run("with responses that differ from validation_data", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			o := options(t, &clock{takes: always(time.Millisecond)})
 			o.Concurrency = one(1)

@@ -117,6 +117,9 @@ func TestTune(t *testing.T) {
 			t.Errorf("a server without models takes %q MB, %v", rows[1][5], err)
 		}
 	})
+}
+
+func TestTuneSeveralModels(t *testing.T) {
 	t.Run("F029 two models at the same time", func(t *testing.T) {
 		at := t.TempDir()
 		r, out := tuneRun(t, "--model-repository", sampleModels, "-m", "mlp,add_sub", "--search=brute",
@@ -168,6 +171,9 @@ func TestTune(t *testing.T) {
 			t.Errorf("%d measurements\n%s", len(r.found.Trials), out)
 		}
 	})
+}
+
+func TestTuneContinuesAfterFailures(t *testing.T) {
 	t.Run("a configuration that cannot be loaded is passed over", func(t *testing.T) {
 		root := writeFiles(t, t.TempDir(), map[string]string{"m/1/x": "", "m/config.pbtxt": `
 backend: "identity" max_batch_size: 8

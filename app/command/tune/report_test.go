@@ -112,6 +112,11 @@ func TestTuneReport_F033(t *testing.T) {
 			t.Errorf("%q", gpu)
 		}
 	})
+}
+
+func TestTuneHTMLReport_F033(t *testing.T) {
+	_, m := tunedModel(t)
+	r := foundOf(t, m)
 	t.Run("F033 the page", func(t *testing.T) {
 		var b bytes.Buffer
 		if err := r.writeHTML(&b); err != nil {

@@ -73,6 +73,9 @@ profile_models:
 			t.Error(err)
 		}
 	})
+}
+
+func TestAnalyzerFileOfSeveralModels(t *testing.T) {
 	t.Run("F027 F031 an automatic search within bounds", func(t *testing.T) {
 		o, err := analyzerFile(t, "model_repository: r\nprofile_models: a, b\nrun_config_search_max_instance_count: "+
 			"3\nrun_config_search_min_model_batch_size: 4\nrun_config_search_max_model_batch_size: "+
