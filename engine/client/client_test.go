@@ -41,7 +41,7 @@ var elementTypes = []tensor.DataType{tensor.Bool, tensor.Uint8, tensor.Uint16, t
 	tensor.Int8,
 	tensor.Int16, tensor.Int32, tensor.Int64, tensor.FP16, tensor.FP32, tensor.FP64, tensor.Bytes, tensor.BF16}
 
-// serve starts the real engine with both protocols on free ports.
+// serve serves the real engine over both protocols.
 func serve() (httpURL, grpcAddress string, stop func()) {
 	must := func(err error) {
 		if err != nil {
@@ -88,7 +88,7 @@ func serve() (httpURL, grpcAddress string, stop func()) {
 	}
 }
 
-// both gives a client of each protocol of one server.
+// both returns a client of each protocol for one server.
 func both(t *testing.T) map[string]client.Client {
 	t.Helper()
 	address, target, stop := serve()
@@ -190,8 +190,8 @@ func inference(t *testing.T, c client.Client) {
 	}
 }
 
-// there sends values to the identity of their type and compares what comes back.
-func there[T client.Element](t *testing.T, c client.Client, values ...T) {
+// roundTrip sends values to the identity model of their type and compares the result.
+func roundTrip[T client.Element](t *testing.T, c client.Client, values ...T) {
 	t.Helper()
 	in := client.Of("INPUT0", values)
 	r, err := c.Infer(t.Context(), &client.Request{Model: "identity_" + in.DataType.String(),
@@ -205,17 +205,17 @@ func there[T client.Element](t *testing.T, c client.Client, values ...T) {
 }
 
 func types(t *testing.T, c client.Client) {
-	there(t, c, true, false)
-	there[uint8](t, c, 0, math.MaxUint8)
-	there[uint16](t, c, 0, math.MaxUint16)
-	there[uint32](t, c, 0, math.MaxUint32)
-	there[uint64](t, c, 0, math.MaxUint64)
-	there[int8](t, c, math.MinInt8, math.MaxInt8)
-	there[int16](t, c, math.MinInt16, math.MaxInt16)
-	there[int32](t, c, math.MinInt32, math.MaxInt32)
-	there[int64](t, c, math.MinInt64, math.MaxInt64)
-	there(t, c, float32(math.Inf(1)), math.SmallestNonzeroFloat32)
-	there(t, c, math.Inf(-1), math.MaxFloat64)
+	roundTrip(t, c, true, false)
+	roundTrip[uint8](t, c, 0, math.MaxUint8)
+	roundTrip[uint16](t, c, 0, math.MaxUint16)
+	roundTrip[uint32](t, c, 0, math.MaxUint32)
+	roundTrip[uint64](t, c, 0, math.MaxUint64)
+	roundTrip[int8](t, c, math.MinInt8, math.MaxInt8)
+	roundTrip[int16](t, c, math.MinInt16, math.MaxInt16)
+	roundTrip[int32](t, c, math.MinInt32, math.MaxInt32)
+	roundTrip[int64](t, c, math.MinInt64, math.MaxInt64)
+	roundTrip(t, c, float32(math.Inf(1)), math.SmallestNonzeroFloat32)
+	roundTrip(t, c, math.Inf(-1), math.MaxFloat64)
 	for _, dt := range []tensor.DataType{tensor.FP16, tensor.BF16} {
 		in := client.Tensor{Name: "INPUT0", DataType: dt, Shape: []int64{2}, Data: []byte{1, 2, 3, 4}}
 		r, err := c.Infer(t.Context(), &client.Request{Model: "identity_" + dt.String(), Inputs: []client.Tensor{in}})
@@ -341,7 +341,7 @@ func TestStream_F050(t *testing.T) {
 	}
 }
 
-// Tensors in JSON both ways give what the binary form gives.
+// Tensors in JSON, in both directions, give the same values as in binary form.
 func TestTensorsInJSON(t *testing.T) {
 	address, _, stop := serve()
 	t.Cleanup(stop)
@@ -371,8 +371,8 @@ func TestTensorsInJSON(t *testing.T) {
 	}
 }
 
-// TestAnswersThatAreWrong: a server may be broken; the client says so and does not panic.
-func TestAnswersThatAreWrong(t *testing.T) {
+// A malformed response is an error and does not panic.
+func TestMalformedResponsesAreErrors(t *testing.T) {
 	for _, tt := range []struct{ name, length, body, want string }{
 		{"no JSON", "", "hello", "the response's JSON"},
 		{"no number", "x", "{}", "header length"},

@@ -10,7 +10,7 @@ import (
 	"nereid/engine/client"
 )
 
-// Ask a server for an inference and read the values.
+// Send an inference and read the values of an output.
 func ExampleHTTP_Infer() {
 	address, _, stop := serve() // a server with the model add_sub; yours is at "http://localhost:8000"
 	defer stop()
@@ -38,7 +38,7 @@ func ExampleHTTP_Infer() {
 	// Output: [6 9 12]
 }
 
-// A decoupled model answers a request as often as it likes.
+// A decoupled model may give any number of responses to a request.
 func ExampleGRPC_Stream() {
 	_, address, stop := serve() // yours is at "localhost:8001"
 	defer stop()

@@ -2,7 +2,7 @@ package client
 
 import "testing"
 
-// FuzzDecodeHTTP: whatever a server answers, the client keeps to the bytes that came.
+// The client never reads beyond the bytes of a response.
 func FuzzDecodeHTTP(f *testing.F) {
 	f.Add([]byte(`{"model_name":"m","model_version":"1","outputs":[{"name":"O","datatype":"FP32","shape":[1],`+
 		`"parameters":{"binary_data_size":4}}]}`), []byte("abcd"))
@@ -14,7 +14,7 @@ func FuzzDecodeHTTP(f *testing.F) {
 	f.Fuzz(func(t *testing.T, head, tail []byte) {
 		r, err := decodeHTTP(head, tail)
 		if err != nil {
-			return // refusing is fine
+			return // an error is fine
 		}
 		n := 0
 		for i := range r.Outputs {

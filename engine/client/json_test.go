@@ -16,8 +16,8 @@ func TestJSON(t *testing.T) {
 		dt    tensor.DataType
 		shape []int64
 		in    string
-		want  string // again as JSON; "": the same
-		err   string // part of the refusal
+		want  string // as JSON again; "": the same
+		err   string // part of the error
 	}{
 		{name: "numbers", dt: tensor.Int8, shape: []int64{3}, in: `[-128,0,127]`},
 		{name: "whole unsigned range", dt: tensor.Uint64, shape: []int64{1}, in: `[18446744073709551615]`},
@@ -71,7 +71,7 @@ func FuzzFromJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, dt uint8, n int64, data []byte) {
 		got, err := FromJSON("T", tensor.DataType(dt), []int64{n}, data)
 		if err != nil {
-			return // refusing is fine
+			return // an error is fine
 		}
 		text, err := ToJSON(&got)
 		if err != nil {

@@ -22,7 +22,7 @@ import (
 	"nereid/engine/stats"
 )
 
-// attacked is a server over the real engine with the control model add_sub.
+// attacked returns a server over the real engine with the model add_sub, which must go on answering.
 func attacked(t *testing.T, change ...func(*Options)) *testServer {
 	t.Helper()
 	e := realEngine(t)
@@ -34,21 +34,21 @@ func attacked(t *testing.T, change ...func(*Options)) *testServer {
 	return serve(t, append(change, func(o *Options) { o.Engine = e })...)
 }
 
-// allocated is how many bytes the process has ever taken from the heap.
+// allocated returns the number of bytes that the process has ever allocated.
 func allocated() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.TotalAlloc
 }
 
-// attack is a whole request and what must come of it.
+// attack is a whole request and the expected answer.
 type attack struct {
 	name, request string
-	status        string // how the status begins
+	status        string // prefix of the status
 }
 
-// run sends the attacks one by one and checks after each that the control model still answers, that the answer came
-// soon and is a JSON object with an error, and that the memory it took is bounded by what was sent.
+// runAttacks sends the attacks one by one. After each it checks that the answer came in time and is a JSON error, that
+// the memory used is bounded by the size of the request, and that the server still answers other requests.
 func runAttacks(t *testing.T, s *testServer, list []attack) {
 	t.Helper()
 	for _, a := range list {
@@ -61,7 +61,7 @@ func runAttacks(t *testing.T, s *testServer, list []attack) {
 			if !strings.HasPrefix(got.status, a.status) || !strings.HasPrefix(got.body, `{"error":"`) {
 				t.Errorf("answer %s %.200s, want %s with an error", got.status, got.body, a.status)
 			}
-			if limit := time.Minute; took > limit { // it has run away: 100 ms is usual
+			if limit := time.Minute; took > limit { // 100 ms is usual
 				t.Errorf("the answer took %v, want at most %v", took, limit)
 			}
 			if limit := uint64(16<<20 + 16*len(a.request)); bytes > limit && !raceEnabled {
@@ -72,7 +72,7 @@ func runAttacks(t *testing.T, s *testServer, list []attack) {
 	}
 }
 
-// infersInt32 is a request to add_sub whose INPUT0 is replaced.
+// infersInt32 returns a request to add_sub with another INPUT0.
 func infersInt32(input0 string) string {
 	return request("POST", addSubPath, `{"inputs":[`+input0+
 		`,{"name":"INPUT1","shape":[1,16],"datatype":"INT32","data":[`+zeroTo15+`]}]}`)
@@ -179,7 +179,7 @@ func TestHostileBodies(t *testing.T) {
 			" HTTP/1.1\r\nHost: x\r\nX: a\x00b\r\nContent-Length: 0\r\n\r\n", status: "400"},
 	})
 	t.Run("A3 a key of 1 MB and 100,000 unknown keys beside good inputs",
-		func(t *testing.T) { // ignored, as Triton does
+		func(t *testing.T) { // ignored, as in Triton
 			before := allocated()
 			body := `{"` + strings.Repeat("k", 1<<20) + `":1,` + strings.Repeat(`"u":1,`, 100_000) + addSubJSON[1:]
 			checkAnswer(t, send(t, dial(t, s.addr), post(body)), okJSON(addSubReply))
@@ -189,7 +189,7 @@ func TestHostileBodies(t *testing.T) {
 		})
 }
 
-// TestA7Bombs: 1 GiB out of 1 MiB, at the server's usual limit of 64 MiB; what is inflated is bounded.
+// A body that inflates from 1 MiB to 1 GiB is refused, and the memory used stays below the limit of 64 MiB.
 func TestA7Bombs(t *testing.T) {
 	s := attacked(t)
 	const size = 1 << 30
@@ -210,8 +210,7 @@ func TestA7Bombs(t *testing.T) {
 	}
 }
 
-// TestB4LoadOverrides: a file of a load request is put nowhere but into the model's own folder, and a load that is
-// refused leaves the model as it was.
+// Files of a load request are only written into the model's own folder. A refused load does not change the model.
 func TestB4LoadOverrides(t *testing.T) {
 	s := attacked(t)
 	const config = `{"backend":"add_sub"}`
@@ -229,8 +228,8 @@ func TestB4LoadOverrides(t *testing.T) {
 	}
 }
 
-// bomb is what inflates to size spaces, without the sum at its end. It is made of one piece over and over, each of
-// which refers to the same spaces before it, so that making it takes no time.
+// bomb returns a stream that inflates to size spaces, without the checksum at its end. It repeats one piece, which
+// refers to the spaces before it, so that it is made quickly.
 func bomb(t *testing.T, kind string, size int) string {
 	t.Helper()
 	const piece = 1 << 20
@@ -261,15 +260,14 @@ func bomb(t *testing.T, kind string, size int) string {
 	return whole + strings.Repeat(whole[ends[1]:ends[2]], size/piece-len(ends))
 }
 
-// TestA8SlowHeaders: many connections that send their header byte by byte are cut off by the header timeout, and the
-// others are answered meanwhile.
+// Many connections that send their header byte by byte are closed by the header timeout. Others are answered meanwhile.
 func TestA8SlowHeaders(t *testing.T) {
 	t.Parallel() // it mostly waits
 	n, limit := 400, 2*time.Second
 	if os.Getenv("NEREID_SOAK") == "full" {
 		n, limit = 5000, 10*time.Second
 	}
-	n = min(n, descriptors(t)/8) // each is two here, its other end too
+	n = min(n, descriptors(t)/8) // both ends of each are in this process
 	s := attacked(t, func(o *Options) { o.HeaderTimeout = limit })
 	var open sync.WaitGroup
 	start := make(chan struct{})
@@ -280,7 +278,7 @@ func TestA8SlowHeaders(t *testing.T) {
 			text := []byte("GET /v2 HTTP/1.1\r\nX-Endless: ")
 			for end := time.Now().Add(limit + time.Minute); time.Now().Before(end); <-time.After(limit / 8) {
 				if _, err := c.Write(text[:1]); err != nil {
-					return // cut off
+					return // closed
 				}
 				if text = text[1:]; len(text) == 0 {
 					text = []byte("x")
@@ -311,13 +309,13 @@ func TestA8SlowHeaders(t *testing.T) {
 	slices.Sort(took)
 	t.Logf("%d slow headers are cut off in %v; health meanwhile: median %v, at most %v", n, time.Since(begin),
 		took[len(took)/2], took[len(took)-1])
-	if m := took[len(took)/2]; m > limit { // it waited for the slow ones; how fast it is otherwise is for make bench
+	if m := took[len(took)/2]; m > limit { // otherwise it waited for the slow ones
 		t.Errorf("health takes %v meanwhile, want less than the slow headers' %v", m, limit)
 	}
 	alive(t, s)
 }
 
-// descriptors is how many files this process may have open.
+// descriptors returns how many files this process may have open.
 func descriptors(t *testing.T) int {
 	t.Helper()
 	var most syscall.Rlimit
@@ -327,8 +325,7 @@ func descriptors(t *testing.T) int {
 	return int(min(most.Cur, 1<<30))
 }
 
-// TestA9Chunks: a 4 MB body in chunks of one byte is read like any other; bad chunks and endless extensions are
-// refused.
+// A body of 4 MB in chunks of one byte is read. Malformed chunks and endless chunk extensions are refused.
 func TestA9Chunks(t *testing.T) {
 	s := attacked(t)
 	head := "POST " + addSubPath + " HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -370,14 +367,14 @@ func TestA9Chunks(t *testing.T) {
 	})
 }
 
-// TestA22ClientLeavesAtAnyTime: in the header, in the body, while its request waits, while it runs, while the reply is
-// written: no goroutine, connection or place in the queue is left.
+// A client that leaves leaves no goroutine, connection or queued request behind: while it sends the header or the body,
+// while the request waits or runs, and while the reply is written.
 func TestA22ClientLeavesAtAnyTime(t *testing.T) {
-	s := attacked(t, func(o *Options) { o.pollAfter = time.Hour }) // polling would change the goroutines' number
+	s := attacked(t, func(o *Options) { o.pollAfter = time.Hour }) // polling would change the number of goroutines
 	e := s.opt.Engine.(*engine.Engine)
 	loadSlow(t, s, 150*time.Millisecond)
 	alive(t, s)
-	open := s.conns.open.Load() // those of the set-up stay open
+	open := s.conns.open.Load() // those of the setup stay open
 	settled := func() bool { return s.conns.open.Load() == open && pendingIn(e) == 0 }
 	before := runtime.NumGoroutine()
 	slow := request("POST", "/v2/models/slow/infer", oneInput("[1,16]", "FP32", "["+zeroTo15+"]"))
@@ -386,7 +383,7 @@ func TestA22ClientLeavesAtAnyTime(t *testing.T) {
 	for range 5 {
 		var conns []net.Conn
 		for _, part := range []string{
-			slow[:10], slow[:len(slow)-20], slow, slow, slow, // the last three: one runs, two wait
+			slow[:10], slow[:len(slow)-20], slow, slow, slow, // of the last three, one runs and two wait
 			large[:len(large)/2],
 		} {
 			c := dial(t, s.addr)
@@ -411,7 +408,7 @@ func TestA22ClientLeavesAtAnyTime(t *testing.T) {
 	alive(t, s)
 }
 
-// loadSlow adds the models slow, which takes 150 ms, and any, which takes any shape.
+// loadSlow loads the models slow, which takes some time, and any, which takes any shape.
 func loadSlow(t *testing.T, s *testServer, takes time.Duration) {
 	t.Helper()
 	for name, config := range map[string]string{
@@ -451,12 +448,12 @@ func untilTrue(t *testing.T, what string, cond func() bool) {
 	t.Fatalf("not within a minute: %s", what)
 }
 
-// TestA23CancelWhileQueued: a request whose client leaves while it waits is taken out and counted as cancelled.
+// A queued request whose client leaves is removed from the queue and counted as cancelled.
 func TestA23CancelWhileQueued(t *testing.T) {
 	t.Parallel() // it mostly waits
 	s := attacked(t)
 	e := s.opt.Engine.(*engine.Engine)
-	loadSlow(t, s, 3*time.Second) // while the first one runs, the second must come and its leaving be noticed
+	loadSlow(t, s, 3*time.Second) // while it runs, the second client must come and leave
 	slow := request("POST", "/v2/models/slow/infer", oneInput("[1,16]", "FP32", "["+zeroTo15+"]"))
 	first, second := dial(t, s.addr), dial(t, s.addr)
 	fmt.Fprint(first, slow)

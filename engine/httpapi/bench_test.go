@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// serveVariable makes the test binary a server of its own, so that its CPU time can be told from the clients'.
+// serveVariable makes the test binary run as a server, so that its CPU time is separate from the clients'.
 const serveVariable = "NEREID_HTTPAPI_SERVE"
 
 func TestMain(m *testing.M) {
@@ -28,10 +28,10 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// filesVariable is how many files that server may have open.
+// filesVariable limits the number of files that the server may have open.
 const filesVariable = "NEREID_HTTPAPI_FILES"
 
-// serveUntilEOF serves the fake engine, prints its address and ends when its standard input does.
+// serveUntilEOF serves the fake engine, prints its address, and exits when its standard input ends.
 func serveUntilEOF() error {
 	if n, err := strconv.ParseUint(os.Getenv(filesVariable), 10, 64); err == nil {
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: n}); err != nil {
@@ -51,7 +51,7 @@ func serveUntilEOF() error {
 	return s.Serve(l)
 }
 
-// benchRequests are 16 floats to identity, as JSON and as binary data both ways.
+// benchRequests returns requests with 16 floats, as JSON, and as binary data in both directions.
 func benchRequests() map[string]string {
 	tail := floats16()
 	body, header := withBinary(`{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"FP32",`+
@@ -72,7 +72,7 @@ func floats16() string {
 	return string(b)
 }
 
-// BenchmarkServe reports the CPU time of a server process per request, with 64 clients in this one.
+// BenchmarkServe reports the CPU time of a server process per request. The clients are in this process.
 func BenchmarkServe(b *testing.B) {
 	for _, name := range []string{"binary", "json"} {
 		for _, clients := range []int{1, 64} {
@@ -83,7 +83,7 @@ func BenchmarkServe(b *testing.B) {
 	}
 }
 
-// serverProcess starts the test binary as a server. stop ends it; the end of the test does too.
+// serverProcess starts the test binary as a server, which runs until stop is called or the test ends.
 func serverProcess(tb testing.TB, env ...string) (pid int, addr string, stop func()) {
 	tb.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -136,7 +136,7 @@ func benchmarkServe(b *testing.B, req string, clients int) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "infer/s")
 }
 
-// cpuTicks reads the CPU time of a process, in hundredths of a second. Source of the format: proc(5), /proc/pid/stat.
+// cpuTicks returns the CPU time of a process in hundredths of a second. Source of the format: proc(5), /proc/pid/stat.
 func cpuTicks(b *testing.B, pid int) int {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -152,7 +152,7 @@ func cpuTicks(b *testing.B, pid int) int {
 	return user + system
 }
 
-// client sends a request as long as there is work left. All replies have the length of the first.
+// client sends a request repeatedly until left is used up. All replies have the length of the first.
 func client(addr, req string, left *atomic.Int64) error {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -177,7 +177,7 @@ func client(addr, req string, left *atomic.Int64) error {
 	return nil
 }
 
-// TestAllocationsOfARequest bounds what a whole request costs over a socket: what the HTTP library allocates is left.
+// A request over a socket allocates only what the HTTP library allocates.
 func TestAllocationsOfARequest(t *testing.T) {
 	if raceEnabled {
 		t.Skip("pools forget under the race detector")

@@ -12,7 +12,7 @@ import (
 	"nereid/engine/status"
 )
 
-// fakeArchives loads any folder.
+// fakeArchives are archives that load any folder.
 type fakeArchives struct {
 	list []compat.Archive
 	fail error
@@ -40,7 +40,7 @@ func (a *fakeArchives) Unload(_ context.Context, name string) error {
 
 func (a *fakeArchives) Loaded() []compat.Archive { return a.list }
 
-// cloudBinary is a binary request and its reply, by a content type.
+// cloudBinary returns a binary request and its reply with a content type.
 func cloudBinary(kind string) (body, header string, want answer) {
 	body, length := withBinary(`{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"FP32",`+
 		`"parameters":{"binary_data_size":64}}],"parameters":{"binary_data_output":true}}`, int32s())
@@ -181,7 +181,7 @@ func TestVertexAI_B084_G015(t *testing.T) {
 	}
 }
 
-// What a redirect leads to is guarded as on its own port.
+// The target of a redirect needs the same access as without a redirect.
 func TestVertexAIRedirectIsGuarded_B084(t *testing.T) {
 	var asked []Group
 	s := serve(t, func(o *Options) {

@@ -37,7 +37,7 @@ func TestCORS_B042(t *testing.T) {
 	for _, tt := range []struct {
 		name, req    string
 		status       int
-		origin       string // of Access-Control-Allow-Origin
+		origin       string // Access-Control-Allow-Origin
 		allowHeaders string
 	}{
 		{"preflight without a token", request("OPTIONS", addSubPath, "", page, preflight,
@@ -148,7 +148,7 @@ func TestModelList_B004_DV30(t *testing.T) {
 		answer{status: "404 Not Found", kind: typeText, body: `{"error":"Not Found"}`})
 }
 
-// The bodies of generate may be compressed as those of infer.
+// Bodies of generate may be compressed like those of infer.
 func TestGenerateCompressedBody_B037_DV33(t *testing.T) {
 	s := serve(t)
 	s.engine.models["big"] = model("big", tensor.Bytes, 1, 0, []int64{-1}, identity)

@@ -15,7 +15,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// fakeModel is a model of the fake engine. Its run function answers on the caller's goroutine.
+// fakeModel is a model of the fake engine. run answers on the caller's goroutine.
 type fakeModel struct {
 	name      string
 	version   int64
@@ -31,7 +31,7 @@ func (m *fakeModel) VersionText() string    { return "1" }
 func (m *fakeModel) Decoupled() bool        { return m.decoupled }
 func (m *fakeModel) Labels(string) []string { return m.labels }
 
-// fakeEngine answers from a table of models. It checks no shapes: that is the real engine's work.
+// fakeEngine answers from a table of models. Unlike the real engine it does not check shapes.
 type fakeEngine struct {
 	regions  *shm.Registry // nil: none
 	models   map[string]*fakeModel

@@ -19,7 +19,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// decoupledModel is a fake model that answers from a goroutine of its own.
+// decoupledModel is a fake model that answers from another goroutine.
 func decoupledModel(name string, run func(r *infer.Request)) *fakeModel {
 	m := model(name, tensor.Int32, 1, 0, []int64{-1}, nil)
 	m.decoupled = true
@@ -34,7 +34,7 @@ func decoupledModel(name string, run func(r *infer.Request)) *fakeModel {
 	return m
 }
 
-// say answers OUT with one value; end gives the final response without outputs.
+// say answers with one value in OUT. end sends the final response without outputs.
 func say(r *infer.Request, v uint32) error {
 	resp := r.NewResponse()
 	resp.AddOutput("OUT", tensor.Int32, []int64{1}, le.AppendUint32(nil, v), nil)
@@ -47,7 +47,7 @@ func end(r *infer.Request) {
 	_ = r.Respond(resp)
 }
 
-// post sends one request over a client that reads whole bodies, chunked or not.
+// post sends one request and reads the whole reply, chunked or not.
 func post(t *testing.T, s *testServer, path, body string, headers ...string) (*http.Response, string) {
 	t.Helper()
 	resp := open(t, s, path, body, headers...)
@@ -77,7 +77,7 @@ func open(t *testing.T, s *testServer, path, body string, headers ...string) *ht
 	return resp
 }
 
-// Recorded from Triton 2.51; malformed JSON and many responses deviate (see package deviation).
+// The replies are recorded from Triton 2.51, except for malformed JSON and several responses, which deviate on purpose.
 func TestGenerate(t *testing.T) {
 	e := realEngine(t)
 	for _, name := range []string{"add_sub", "identity", "id_bytes", "id_fp16", "repeat"} {
@@ -180,7 +180,7 @@ func TestGenerate(t *testing.T) {
 
 func appendedError(err error) string { return string(tensorjson.Error(err.Error())) }
 
-// Parameters reach the model with their types; reserved names of infer are the model's own here, as in Triton.
+// Parameters reach the model with their types. Names that infer reserves are parameters for the model, as in Triton.
 func TestGenerateParameters_B054(t *testing.T) {
 	s := serve(t)
 	got := make(chan []infer.Parameter, 1)
@@ -206,7 +206,7 @@ func TestGenerateParameters_B054(t *testing.T) {
 	}
 }
 
-// Events come as the model gives them, an error within the stream is a frame, and the connection can be used again.
+// Events arrive when the model sends them, an error in the stream is an event, and the connection can be used again.
 func TestGenerateStreamFrames_B056(t *testing.T) {
 	s := serve(t)
 	step := make(chan struct{})
@@ -232,7 +232,7 @@ func TestGenerateStreamFrames_B056(t *testing.T) {
 		`data: {"OUT":3,"model_name":"d","model_version":"1"}`,
 	} {
 		if i > 0 {
-			step <- struct{}{} // the event before has arrived
+			step <- struct{}{} // the previous event has arrived
 		}
 		for _, want := range []string{want, ""} {
 			if line, err := lines.ReadString('\n'); err != nil || line != want+"\n" {
@@ -246,7 +246,7 @@ func TestGenerateStreamFrames_B056(t *testing.T) {
 	checkAnswer(t, send(t, conn, request("POST", addSubPath, addSubJSON)), okJSON(addSubReply))
 }
 
-// The first response decides on the status.
+// The first response decides the status.
 func TestGenerateFirstResponseFails_B056(t *testing.T) {
 	s := serve(t)
 	for _, tt := range []struct{ path, kind, want string }{
@@ -260,7 +260,7 @@ func TestGenerateFirstResponseFails_B056(t *testing.T) {
 	}
 }
 
-// A client that leaves cancels the request, whether the server waits for the model or for the client.
+// A client that leaves cancels its request, both while the server waits for the model and while it writes.
 func TestGenerateClientLeaves_B012(t *testing.T) {
 	s := serve(t)
 	for _, tt := range []struct {
@@ -270,7 +270,7 @@ func TestGenerateClientLeaves_B012(t *testing.T) {
 		{"while the model thinks", func(r *infer.Request) { _ = say(r, 1) }},
 		{"while the reply is stuck", func(r *infer.Request) {
 			big := make([]byte, 1<<20)
-			for range 256 { // far beyond the buffers on the way: Respond blocks until the client leaves
+			for range 256 { // more than the buffers hold: Respond blocks until the client leaves
 				resp := r.NewResponse()
 				resp.AddOutput("OUT", tensor.Uint8, []int64{int64(len(big))}, big, nil)
 				_ = r.Respond(resp)
@@ -305,7 +305,7 @@ func TestGenerateClientLeaves_B012(t *testing.T) {
 	alive(t, s)
 }
 
-// generate stops a model that says more than one thing, without reading it all.
+// generate cancels a request at the second response.
 func TestGenerateStopsAtTheSecondResponse_B055(t *testing.T) {
 	s := serve(t)
 	cancelled := make(chan struct{})
@@ -332,7 +332,7 @@ func TestGenerateStreamNeedsHTTP11_DV34(t *testing.T) {
 	}
 }
 
-// A server that stops waits for its streams, and cuts them off when its time is over.
+// Shutdown waits for streams, and ends them when its time is over.
 func TestGenerateStreamAtShutdown(t *testing.T) {
 	s := serve(t)
 	cancelled := make(chan struct{})

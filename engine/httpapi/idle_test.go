@@ -16,20 +16,20 @@ import (
 	"time"
 )
 
-// TestA21AllocIdleConnections: 1,000 idle keep-alive connections (fewer where a process may not open as many files),
-// 10,000 in the soak run, cost a server process less than 10 KB each, and a new request is answered within 50 ms. The
-// server is a process of its own; what its resident memory grew by is what counts. (The name brings it into the stage
-// without the race detector, under which memory is not what it is.)
+// An idle keep-alive connection costs the server less than 10 KB of resident memory, and a request on one is answered
+// in time. There are 1,000 connections, or fewer if the process may not open as many files, and 10,000 in the soak
+// run. The server is another process. The name of the test puts it into the stage without the race detector, which
+// changes the memory usage.
 func TestA21AllocIdleConnections(t *testing.T) {
-	t.Parallel()                    // it mostly waits, and the server is a process of its own
-	n, limit := 1000, 5*time.Second // a busy machine is not the server's fault
+	t.Parallel()                    // it mostly waits
+	n, limit := 1000, 5*time.Second // the machine may be busy
 	if os.Getenv("NEREID_SOAK") == "full" {
 		n, limit = 10_000, 50*time.Millisecond
 	}
-	n = min(n, descriptors(t)/4) // the rest is for the tests beside it
+	n = min(n, descriptors(t)/4) // the rest is for the tests that run in parallel
 	pid, addr, _ := serverProcess(t)
 	whole := request("POST", addSubPath, addSubJSON)
-	for range 50 { // what the first requests cost is not the connections'
+	for range 50 { // the first requests need memory of another kind
 		checkAnswer(t, send(t, dial(t, addr), whole), okJSON(addSubReply))
 	}
 	before := residentBytes(t, pid)
@@ -78,11 +78,11 @@ func TestA21AllocIdleConnections(t *testing.T) {
 	c := dial(t, addr)
 	send(t, c, whole)
 	if d := time.Since(begin); d > max(limit,
-		time.Minute) { // the usual is 0.2 ms; a busy machine is not the server's fault
+		time.Minute) { // 0.2 ms is usual; the machine may be busy
 		t.Errorf("a new connection's request takes %v", d)
 	}
 
-	// All of them wake at once.
+	// Requests on all of them at once.
 	for i, c := range conns {
 		if _, err := io.WriteString(c, whole); err != nil {
 			t.Fatalf("connection %d: %v", i, err)
@@ -95,7 +95,7 @@ func TestA21AllocIdleConnections(t *testing.T) {
 	}
 }
 
-// residentBytes reads a process's resident memory. Source of the format: proc(5), /proc/pid/statm.
+// residentBytes returns a process's resident memory. Source of the format: proc(5), /proc/pid/statm.
 func residentBytes(t *testing.T, pid int) int64 {
 	t.Helper()
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
@@ -109,7 +109,7 @@ func residentBytes(t *testing.T, pid int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// TestA21FileLimit: a server that has no file descriptor left says so with 503, and serves again when it has.
+// A server without a free file descriptor answers 503, and serves again when there are some.
 func TestA21FileLimit(t *testing.T) {
 	t.Parallel() // it mostly waits
 	_, addr, _ := serverProcess(t, filesVariable+"=40")
@@ -135,7 +135,7 @@ func TestA21FileLimit(t *testing.T) {
 	if refused < 5 || len(held) < 10 {
 		t.Fatalf("%d connections are served and %d refused with a limit of 40 files", len(held), refused)
 	}
-	for _, c := range held { // those that there are go on
+	for _, c := range held { // existing connections are served
 		if got := send(t, c, get); got.status != "200 OK" {
 			t.Errorf("a connection from before: %s", got.status)
 		}

@@ -12,7 +12,7 @@ import (
 
 const notFoundBody, notAllowedBody = `{"error":"Not Found"}`, `{"error":"Method Not Allowed"}`
 
-// TestAdministrationReplies replays what Triton 2.51 was seen to answer outside inference.
+// The replies outside of inference are those recorded from Triton 2.51.
 func TestAdministrationReplies(t *testing.T) {
 	s := serve(t)
 	s.engine.index = []*inferencepb.RepositoryIndexResponse_ModelIndex{
@@ -203,7 +203,7 @@ func TestLoadParameters_B014(t *testing.T) {
 	}
 }
 
-// TestErrorCodes_B021: each of Triton's codes has its HTTP status.
+// Each of Triton's error codes has its HTTP status.
 func TestErrorCodes_B021(t *testing.T) {
 	s := serve(t)
 	conn := dial(t, s.addr)

@@ -54,7 +54,7 @@ func TestPolledConnectionsServeRequests(t *testing.T) {
 		untilPolled(t, s.Server, 1)
 		checkAnswer(t, send(t, conn, request("POST", addSubPath, addSubJSON)), okJSON(addSubReply))
 	}
-	// The header comes in two parts, the second after longer than a connection may be idle.
+	// The header comes in two parts, the second one after more than pollAfter.
 	untilPolled(t, s.Server, 1)
 	whole := request("POST", addSubPath, addSubJSON)
 	io.WriteString(conn, whole[:20])

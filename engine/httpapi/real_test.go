@@ -12,7 +12,7 @@ import (
 	"nereid/engine/backend/builtin"
 )
 
-// realEngine starts an engine in explicit mode on a repository of builtin models.
+// realEngine returns an engine in explicit mode with a repository of builtin models.
 func realEngine(t *testing.T) *engine.Engine {
 	t.Helper()
 	root := t.TempDir()
@@ -63,7 +63,7 @@ output [ { name: "OUT" data_type: TYPE_INT32 dims: 1 }, { name: "IDX" data_type:
 	return e
 }
 
-// TestRealEngine replays recorded exchanges against the engine, in order.
+// The real engine gives the replies recorded from Triton, in this order.
 func TestRealEngine(t *testing.T) {
 	e := realEngine(t)
 	s := serve(t, func(o *Options) { o.Engine = e })

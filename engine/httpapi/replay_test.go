@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// answer is a reply as a client sees it.
+// answer is a reply that a client received.
 type answer struct {
 	status     string // "200 OK"
 	kind       string // Content-Type
@@ -35,7 +35,7 @@ func badText(text string) answer {
 	return answer{status: "400 Bad Request", kind: typeText, body: `{"error":"` + text + `"}`}
 }
 
-// send sends one request as it stands and reads the reply.
+// send sends one request without changes and reads the reply.
 func send(t testing.TB, conn net.Conn, request string) answer {
 	t.Helper()
 	if _, err := io.WriteString(conn, request); err != nil {
@@ -74,7 +74,7 @@ func dial(t testing.TB, addr string) net.Conn {
 	return c
 }
 
-// request writes an HTTP/1.1 request; headers are "Name: value" lines.
+// request returns an HTTP/1.1 request; headers are "Name: value" lines.
 func request(method, path, body string, headers ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\n", method, path)
@@ -98,7 +98,7 @@ const (
 		`"data":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]}]}`
 )
 
-// int32s writes 0..15 as a binary tensor.
+// int32s returns 0 to 15 as a binary tensor.
 func int32s() string {
 	var b []byte
 	for i := range uint32(16) {
@@ -107,12 +107,12 @@ func int32s() string {
 	return string(b)
 }
 
-// withBinary sets the header length in front of a JSON part and its binary tail.
+// withBinary returns a body with a JSON part and a binary part, and the header with the length of the first.
 func withBinary(jsonPart, tail string) (body, header string) {
 	return jsonPart + tail, "Inference-Header-Content-Length: " + strconv.Itoa(len(jsonPart))
 }
 
-// inputsJSON builds a request for one input of a model.
+// oneInput returns the body of a request with one input.
 func oneInput(shape, datatype, data string) string {
 	return `{"inputs": [{"name": "INPUT0", "shape": ` + shape + `, "datatype": "` + datatype + `", "data": ` + data +
 		`}]}`
@@ -120,8 +120,7 @@ func oneInput(shape, datatype, data string) string {
 
 const addSubPath = "/v2/models/add_sub/infer"
 
-// TestInferReplies_B010 replays requests that a Triton 2.51 was seen to answer; where the expectation differs from it,
-// Package deviation has the row.
+// The replies of infer are those recorded from Triton 2.51. A deviation on purpose has its id (DV…) in the name.
 func TestInferReplies_B010(t *testing.T) {
 	s := serve(t)
 	binaryIn, binaryInHeader := withBinary(`{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"INT32",`+

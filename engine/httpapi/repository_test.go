@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// FuzzControlBodies: the bodies of the requests that control the server are read as encoding/json reads them, or
-// refused.
+// The bodies of administration requests are read like encoding/json reads them, or refused.
 func FuzzControlBodies(f *testing.F) {
 	for _, seed := range []string{
 		``, `{}`, `[]`, `{"ready":true}`, `{"ready":1}`, "\xef\xbb\xbf{\"ready\":false}",
@@ -57,16 +56,16 @@ func FuzzControlBodies(f *testing.F) {
 				t.Errorf("parseLogUpdate(%q) = %+v", doc, u)
 			}
 		}
-		_, _ = parseTraceUpdate(doc) // it has no one value to compare: it must only come back
+		_, _ = parseTraceUpdate(doc) // it must only return
 	})
 }
 
-// oneEach reports whether no name of a member is repeated: encoding/json takes the last of equal ones.
+// oneEach reports whether no member name is repeated: encoding/json takes the last of several.
 func oneEach(doc []byte) bool {
 	return !bytes.Contains(doc, []byte("\\u")) && repeated(doc) == ""
 }
 
-// repeated returns a text in quotation marks that stands twice in doc.
+// repeated returns a quoted text that is in doc twice.
 func repeated(doc []byte) string {
 	seen := map[string]bool{}
 	for i, part := range bytes.Split(doc, []byte{'"'}) {

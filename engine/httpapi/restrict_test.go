@@ -7,7 +7,7 @@ import (
 	"nereid/engine/restrict"
 )
 
-// A group is closed on every path that leads to it, below the base path too, whatever the method.
+// A group is closed on every path that leads to it, also below the base path, for every method.
 func TestRestrictedAPI_B079(t *testing.T) {
 	rules := &restrict.Rules{}
 	for _, o := range []string{"model-repository,inference:Admin-Key=secret", "health:other=1"} {
@@ -53,7 +53,7 @@ func optional(header string) []string {
 	return []string{header}
 }
 
-// A token is asked for before a restriction tells its header's name.
+// A request without a token does not learn the name of a restriction's header.
 func TestRestrictedAfterAuthorize(t *testing.T) {
 	rules := &restrict.Rules{}
 	if err := rules.Add("health:k=v", ""); err != nil {

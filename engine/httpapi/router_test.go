@@ -8,7 +8,7 @@ import (
 	"nereid/engine/infer"
 )
 
-// Every path leads to a route of its form, or to none.
+// A path with a route has the form of the route's pattern, and the parameters are parts of it.
 func FuzzMatch(f *testing.F) {
 	for _, s := range []string{"/v2", "/v2/models/m/versions/1/infer", "/v2/repository/r/models/m/load",
 		"/v2/systemsharedmemory/region/x/status",
@@ -36,7 +36,7 @@ func FuzzMatch(f *testing.F) {
 	})
 }
 
-// Whatever the header says, the body is cut inside its bounds.
+// Any header length is answered, and the body is never read out of its bounds.
 func FuzzHeaderLength(f *testing.F) {
 	for _, v := range []string{"0", "-5", "10", "100000", "abc", "", "+3", "9223372036854775808", " 7"} {
 		f.Add(v, []byte(addSubJSON))

@@ -11,7 +11,7 @@ import (
 	"nereid/engine/infer"
 )
 
-// A reply says where the time went when it is asked to, and only then.
+// A reply has a Server-Timing header only if the request asks for it.
 func TestServerTiming(t *testing.T) {
 	e := realEngine(t)
 	s := serve(t, func(o *Options) { o.Engine = e })
@@ -71,7 +71,7 @@ func TestServerTiming(t *testing.T) {
 	})
 }
 
-// twoSteps is an ensemble that adds, and subtracts from the sum.
+// twoSteps is an ensemble that adds, then subtracts from the sum.
 const twoSteps = `{"platform":"ensemble","max_batch_size":8,
 "input":[{"name":"INPUT0","data_type":"TYPE_INT32","dims":[16]},{"name":"INPUT1","data_type":"TYPE_INT32","dims":[16]}],
 "output":[{"name":"OUT","data_type":"TYPE_INT32","dims":[16]}],

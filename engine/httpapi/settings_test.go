@@ -16,7 +16,7 @@ import (
 	"nereid/engine/trace"
 )
 
-// fakeLog is a log whose settings can be changed.
+// fakeLog has log settings that can be changed.
 type fakeLog struct {
 	mu sync.Mutex
 	v  engine.LogSettings // guarded by mu
@@ -146,7 +146,7 @@ func TestSettingsWithoutTracing(t *testing.T) {
 	}
 }
 
-// TestTracedInference: the file has the moments of a request that came over HTTP, in order.
+// The trace file has the timestamps of an HTTP request in order.
 func TestTracedInference_E039(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "trace.json")
 	tr := tracer(t, trace.Settings{Level: trace.Timestamps, Rate: 1, Count: -1, File: file, Mode: trace.ModeTriton})
@@ -158,7 +158,7 @@ func TestTracedInference_E039(t *testing.T) {
 	if got := send(t, conn, request("POST", addSubPath, `{"inputs":[]}`)); got.status != "400 Bad Request" {
 		t.Errorf("a wrong request answers %s", got.status)
 	}
-	send(t, conn, request("GET", "/v2", "")) // the connection takes it once it is done with what came before
+	send(t, conn, request("GET", "/v2", "")) // after it, the trace of the request before is written
 	if err := tr.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestTracedInference_E039(t *testing.T) {
 	}
 }
 
-// TestTracedRoutes: every route that runs a model leaves the moments of its request in the file.
+// Every route that runs a model writes the timestamps of its request.
 func TestTracedRoutes_E039(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "trace.json")
 	tr := tracer(t, trace.Settings{Level: trace.Timestamps, Rate: 1, Count: -1, File: file, Mode: trace.ModeTriton})
@@ -237,8 +237,8 @@ func TestTracedRoutes_E039(t *testing.T) {
 		}
 		resp.Body.Close()
 	}
-	if resp, err := client.Get("http://" + s.addr +
-		"/v2"); err != nil { // the connection takes it once it is done with what came before
+	// After this request, the trace of the one before is written.
+	if resp, err := client.Get("http://" + s.addr + "/v2"); err != nil {
 		t.Fatal(err)
 	} else {
 		resp.Body.Close()
@@ -284,7 +284,7 @@ func TestTracedRoutes_E039(t *testing.T) {
 	}
 }
 
-// TestTraceContext: a W3C trace context is enough for a trace where rate 0 asks for those only.
+// With rate 0, only requests with a W3C trace context are traced.
 func TestTraceContext(t *testing.T) {
 	tr := tracer(t, trace.Settings{Level: trace.Timestamps, Rate: 0, Count: 5, Mode: trace.ModeOpenTelemetry})
 	s := serve(t, func(o *Options) { o.Trace = tr })

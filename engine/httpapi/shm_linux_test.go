@@ -16,7 +16,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// sharedObject makes a memory object under /dev/shm and returns its key and how to read it.
+// sharedObject makes a shared memory object and returns its key and a function that reads it.
 func sharedObject(t *testing.T, content []byte) (key string, now func() []byte) {
 	t.Helper()
 	key = "/nereid_test_" + rand.Text()
@@ -34,7 +34,7 @@ func sharedObject(t *testing.T, content []byte) (key string, now func() []byte) 
 	}
 }
 
-// Status, register and unregister, with Triton's answers.
+// Status, register and unregister have Triton's answers.
 func TestSharedMemoryAdmin(t *testing.T) {
 	s := serve(t)
 	conn := dial(t, s.addr)
@@ -104,7 +104,7 @@ func TestSharedMemoryAdmin(t *testing.T) {
 	}
 }
 
-// memoryOfDevice stands for device memory, which only a machine with a GPU has.
+// memoryOfDevice is a fake of a GPU's memory.
 type memoryOfDevice struct{ *bytes.Reader }
 
 func (memoryOfDevice) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
@@ -165,7 +165,7 @@ func TestSharedMemoryOff(t *testing.T) {
 	checkAnswer(t, send(t, conn, request("GET", "/v2/systemsharedmemory/status", "")), okJSON("[]"))
 }
 
-// Tensors in shared memory, against the engine: inputs and outputs, alone and beside others.
+// Inputs and outputs may be in shared memory, also together with others.
 func TestSharedMemoryInfer(t *testing.T) {
 	e := realEngine(t)
 	s := serve(t, func(o *Options) { o.Engine = e })
@@ -209,8 +209,8 @@ func TestSharedMemoryInfer(t *testing.T) {
 		name, model, body string
 		headers           []string
 		want              answer
-		at                int    // where the object of outputs has changed
-		wrote             string // and to what
+		at                int    // where the outputs' object changes
+		wrote             string // what is written there
 	}{
 		{name: "B050 input and output", model: "identity", body: body(floats(place("in", 0, 64)), onlyOut(place("out",
 			16, 64))),
@@ -303,7 +303,7 @@ func TestSharedMemoryInfer(t *testing.T) {
 	}
 }
 
-// floatsOf writes the numbers that a test's bytes are as FP32.
+// floatsOf returns bytes as a JSON list of FP32 numbers.
 func floatsOf(b string) string {
 	var w []byte
 	for ; len(b) >= 4; b = b[4:] {
@@ -321,7 +321,7 @@ func doubled(b string) string {
 	return string(w)
 }
 
-// Each response of a decoupled model goes to the same place, one after the other.
+// The responses of a decoupled model are written to the same place one after the other.
 func TestSharedMemoryEvents(t *testing.T) {
 	e := realEngine(t)
 	s := serve(t, func(o *Options) { o.Engine = e })
@@ -383,8 +383,7 @@ func fuzzRegions(f *testing.F) (g *shm.Registry, content []byte) {
 	return g, content
 }
 
-// FuzzSharedMemoryParameters: whatever stands in the parameters, an input is the bytes that they name or an error,
-// and an output's place lies in the region.
+// For any parameters, an input is in the region or an error, and an output's place is in the region.
 func FuzzSharedMemoryParameters(f *testing.F) {
 	g, content := fuzzRegions(f)
 	for _, seed := range [][3]string{{`"in"`, "0", "64"}, {`"in"`, "63", "1"}, {`"in"`, "-1", "1"},
@@ -418,7 +417,7 @@ func FuzzSharedMemoryParameters(f *testing.F) {
 	})
 }
 
-// FuzzRegisterBody: a registration is what its body says, or an error.
+// A registration has the values of its body, or is refused.
 func FuzzRegisterBody(f *testing.F) {
 	g, _ := fuzzRegions(f)
 	for _, seed := range []string{`{"key":"in","offset":1,"byte_size":63}`, `{"key":"/in","byte_size":64}`,

@@ -14,7 +14,7 @@ import (
 	"nereid/engine/infer"
 )
 
-// secureServer serves over TLS on a free port.
+// secureServer returns a server over TLS.
 func secureServer(t *testing.T, change ...func(*Options)) *testServer {
 	t.Helper()
 	o := Options{Engine: newFake()}
@@ -54,12 +54,12 @@ func dialTLS(t *testing.T, addr string, version uint16) *tls.Conn {
 	return c
 }
 
-// A client that leaves is noticed under TLS too, whether it says goodbye or not; one that waits is not taken for gone.
+// A TLS client that leaves is noticed, with close_notify or without. A client that waits is not cancelled.
 func TestA22ClientLeavesUnderTLS(t *testing.T) {
 	s := secureServer(t)
 	started := make(chan *infer.Request, 1)
 	s.engine.models["multi"].run = func(r *infer.Request, _ *fakeModel) {
-		started <- r.Retain() // answers never
+		started <- r.Retain() // never answers
 	}
 	infer := request("POST", "/v2/models/multi/infer", oneInput("[1,16]", "FP32", "["+zeroTo15+"]"))
 	for _, tt := range []struct {
@@ -67,10 +67,10 @@ func TestA22ClientLeavesUnderTLS(t *testing.T) {
 		version uint16
 		leave   func(*tls.Conn) error
 	}{
-		{"B043 TLS 1.3, with a goodbye", tls.VersionTLS13, (*tls.Conn).Close},
-		{"TLS 1.2, with a goodbye", tls.VersionTLS12, (*tls.Conn).Close},
+		{"B043 TLS 1.3, with close_notify", tls.VersionTLS13, (*tls.Conn).Close},
+		{"TLS 1.2, with close_notify", tls.VersionTLS12, (*tls.Conn).Close},
 		{"TLS 1.3, without", tls.VersionTLS13, func(c *tls.Conn) error { return c.NetConn().Close() }},
-		{"goodbye, and the connection stays", tls.VersionTLS13, (*tls.Conn).CloseWrite},
+		{"close_notify, and the connection stays", tls.VersionTLS13, (*tls.Conn).CloseWrite},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := dialTLS(t, s.addr, tt.version)
@@ -113,7 +113,7 @@ func TestA22ClientLeavesUnderTLS(t *testing.T) {
 	})
 }
 
-// TestHTTPSToAPlainPort_B043: the client learns it at once and not by the header's time limit.
+// A TLS client on a port without TLS gets an answer at once, not after the header timeout.
 func TestHTTPSToAPlainPort_B043(t *testing.T) {
 	s := serve(t, func(o *Options) { o.HeaderTimeout = time.Hour })
 	conn := dial(t, s.addr)
@@ -137,13 +137,13 @@ func TestPlainHTTPToAnHTTPSPort_B043(t *testing.T) {
 	}
 }
 
-// A client that connects and never shakes hands does not hold its connection longer than a header may take.
+// The connection of a client that never completes the handshake is closed after the header timeout.
 func TestA8SlowHandshake(t *testing.T) {
 	s := secureServer(t, func(o *Options) { o.HeaderTimeout = 200 * time.Millisecond })
 	ended(t, dial(t, s.addr))
 }
 
-func TestGoodbye(t *testing.T) {
+func TestCloseNotifyIsRecognized(t *testing.T) {
 	record := func(kind byte, length int) []byte {
 		return append([]byte{kind, 3, 3, byte(length >> 8), byte(length)}, make([]byte, length)...)
 	}

@@ -22,7 +22,7 @@ import (
 	"nereid/engine/infer"
 )
 
-// alive fails the test unless the server still answers right.
+// alive fails the test unless the server still answers correctly.
 func alive(t *testing.T, s *testServer) {
 	t.Helper()
 	checkAnswer(t, send(t, dial(t, s.addr), request("POST", addSubPath, addSubJSON)),
@@ -48,7 +48,7 @@ func TestHTTP10KeepAlive(t *testing.T) {
 	conn := dial(t, s.addr)
 	r := bufio.NewReader(conn)
 	for range 3 {
-		// As ab -k sends it.
+		// The request of ab -k.
 		fmt.Fprintf(conn, "POST %s HTTP/1.0\r\nConnection: Keep-Alive\r\nContent-length: %d\r\nContent-type: "+
 			"text/plain\r\nHost: %s\r\n"+
 			"User-Agent: ApacheBench/2.3\r\nAccept: */*\r\n\r\n%s", addSubPath, len(addSubJSON), s.addr, addSubJSON)
@@ -112,8 +112,7 @@ func TestChunkedBody_B039(t *testing.T) {
 	}
 }
 
-// TestChunkedBodyThatEnds_B039: the last chunk ends a body and nothing else does, and what is behind it is the next
-// request.
+// Only the last chunk ends a chunked body. What follows it is the next request.
 func TestChunkedBodyThatEnds_B039(t *testing.T) {
 	s := serve(t)
 	head := "POST " + addSubPath + " HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
@@ -144,7 +143,7 @@ func TestChunkedBodyThatEnds_B039(t *testing.T) {
 		conn := dial(t, s.addr)
 		one := head + "Content-Encoding: gzip\r\n\r\n" + chunks(compressed(t, "gzip", addSubJSON), 9) + "0\r\n\r\n"
 		io.WriteString(conn, strings.Repeat(one, 3))
-		_ = conn.(*net.TCPConn).CloseWrite() // an end behind a whole request is none of its body
+		_ = conn.(*net.TCPConn).CloseWrite() // the end after a whole request does not end its body
 		r := bufio.NewReader(conn)
 		for range 3 {
 			checkAnswer(t, receive(t, r, "POST"), okJSON(addSubReply))
@@ -152,7 +151,7 @@ func TestChunkedBodyThatEnds_B039(t *testing.T) {
 	})
 }
 
-// TestRequestForms: what HTTP/1.1 asks for and Triton does otherwise.
+// Forms of requests that HTTP/1.1 requires are served, also those that Triton does not know.
 func TestRequestForms_B020_B041(t *testing.T) {
 	s := serve(t)
 	live, ok := request("GET", "/v2/health/live", ""), answer{status: "200 OK", kind: typeText}
@@ -245,7 +244,7 @@ func TestResponseCompression_B038(t *testing.T) {
 	}
 }
 
-// TestA7CompressedBodies: bombs, broken and nested streams.
+// Decompression bombs, damaged and nested streams are refused.
 func TestA7CompressedBodies(t *testing.T) {
 	s := serve(t, func(o *Options) { o.MaxBody = 1 << 20 })
 	whole := compressed(t, "gzip", addSubJSON)
@@ -272,7 +271,7 @@ func TestA7CompressedBodies(t *testing.T) {
 	alive(t, s)
 }
 
-// TestA10BodyLimit_B036: a body over the limit is refused without being read, by length and by chunks.
+// A body over the limit is refused before it is read, with a length and in chunks.
 func TestA10BodyLimit_B036(t *testing.T) {
 	s := serve(t, func(o *Options) { o.MaxBody = 100_000 })
 	text := `{"error":"request body is over the limit of 100000 bytes; raise it with --http-max-input-size"}`
@@ -285,7 +284,7 @@ func TestA10BodyLimit_B036(t *testing.T) {
 
 	conn = dial(t, s.addr)
 	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", addSubPath)
-	go func() { // the server stops reading some time
+	go func() { // the server stops reading at some point
 		for range 1000 {
 			if _, err := fmt.Fprintf(conn, "400\r\n%s\r\n", strings.Repeat(" ", 1024)); err != nil {
 				return
@@ -297,7 +296,7 @@ func TestA10BodyLimit_B036(t *testing.T) {
 	alive(t, s)
 }
 
-// TestA11Smuggling: what could be read in two ways ends the connection.
+// A request that could be read in two ways ends the connection.
 func TestA11Smuggling(t *testing.T) {
 	s := serve(t)
 	post := "POST " + addSubPath + " HTTP/1.1\r\nHost: x\r\n"
@@ -348,7 +347,7 @@ func TestA11Smuggling(t *testing.T) {
 	alive(t, s)
 }
 
-// TestA8SlowHeader: a header that never ends is cut off, a body that comes slowly is not.
+// A header that never ends is refused after a time. A body that arrives slowly is not.
 func TestA8SlowHeader(t *testing.T) {
 	s := serve(t, func(o *Options) { o.HeaderTimeout = time.Second; o.IdleTimeout = time.Second })
 	conn := dial(t, s.addr)
@@ -358,13 +357,13 @@ func TestA8SlowHeader(t *testing.T) {
 		t.Errorf("half a header answers %s", got.status)
 	}
 	ended(t, conn)
-	ended(t, dial(t, s.addr)) // a connection that says nothing
+	ended(t, dial(t, s.addr)) // a silent connection
 
 	conn = dial(t, s.addr)
 	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", addSubPath)
 	tick := time.NewTicker(150 * time.Millisecond)
 	defer tick.Stop()
-	for i := 0; i < len(addSubJSON); i += 16 { // far longer than the header may take
+	for i := 0; i < len(addSubJSON); i += 16 { // much longer than the header timeout
 		<-tick.C
 		part := addSubJSON[i:min(i+16, len(addSubJSON))]
 		fmt.Fprintf(conn, "%x\r\n%s\r\n", len(part), part)
@@ -385,12 +384,12 @@ func TestStalledBody(t *testing.T) {
 	ended(t, conn)
 }
 
-// TestA22ClientLeaves: the request of a client that went away is cancelled, and nothing of it stays.
+// The request of a client that leaves is cancelled, and its memory is released.
 func TestA22ClientLeaves_C056(t *testing.T) {
 	s := serve(t)
 	started := make(chan *infer.Request, 1)
 	s.engine.models["multi"].run = func(r *infer.Request, _ *fakeModel) {
-		started <- r.Retain() // answers never
+		started <- r.Retain() // never answers
 	}
 	body := oneInput("[1,16]", "FP32", "["+zeroTo15+"]")
 	conn := dial(t, s.addr)
@@ -404,7 +403,7 @@ func TestA22ClientLeaves_C056(t *testing.T) {
 	}
 	r.Release()
 
-	// Pipelined bytes are not an end.
+	// A pipelined request does not count as leaving.
 	conn = dial(t, s.addr)
 	io.WriteString(conn, request("POST", "/v2/models/multi/infer", body)+request("GET", "/v2", ""))
 	r = <-started
@@ -446,7 +445,7 @@ func TestBasePath_B022(t *testing.T) {
 		answer{status: "404 Not Found", kind: typeText, body: notFoundBody})
 }
 
-// TestH1HostAndOrigin: DNS rebinding and cross-site requests.
+// DNS rebinding and cross-site requests are refused.
 func TestH1HostAndOrigin(t *testing.T) {
 	s := serve(t, func(o *Options) {
 		o.AllowedHosts = []string{"models.example"}
@@ -483,7 +482,7 @@ func TestH1HostAndOrigin(t *testing.T) {
 	}
 }
 
-// TestH8Authorize: the check sees every path, before the body is read.
+// Authorize is called for every path, before the body is read.
 func TestH8Authorize(t *testing.T) {
 	var seen sync.Map
 	s := serve(t, func(o *Options) {
@@ -535,7 +534,7 @@ func TestH8Authorize(t *testing.T) {
 	}
 }
 
-// TestShutdownDrains: requests that are being handled are answered, idle connections are closed, no goroutine stays.
+// Shutdown answers the requests that are being handled, closes idle connections and leaves no goroutine.
 func TestShutdownDrains(t *testing.T) {
 	before := runtime.NumGoroutine()
 	s, l := bareServer(t)
@@ -582,7 +581,7 @@ func TestShutdownDrains(t *testing.T) {
 	noGoroutinesLeft(t, before)
 }
 
-// TestShutdownByForce: when time is up, requests are cancelled and connections closed.
+// When its context ends, Shutdown cancels requests and closes connections.
 func TestShutdownByForce(t *testing.T) {
 	before := runtime.NumGoroutine()
 	s, l := bareServer(t)
@@ -628,7 +627,7 @@ func bareServer(t *testing.T) (*Server, net.Listener) {
 	return s, l
 }
 
-// noGoroutinesLeft waits for goroutines that are ending.
+// noGoroutinesLeft waits until there are no more goroutines than before.
 func noGoroutinesLeft(t *testing.T, before int) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -643,7 +642,7 @@ func noGoroutinesLeft(t *testing.T, before int) {
 	t.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
 }
 
-// TestConcurrentRequests: replies go to the clients that asked (E5), while others break off.
+// Each client gets the reply to its own request, while others leave.
 func TestConcurrentRequests(t *testing.T) {
 	s := serve(t)
 	var wg sync.WaitGroup
@@ -699,7 +698,7 @@ func TestLargeBodies(t *testing.T) {
 	}
 }
 
-// TestLargeBodiesDoNotStay: a connection that goes on does not hold the memory of a large request.
+// A connection does not keep the memory of a large request.
 func TestLargeBodiesDoNotStay(t *testing.T) {
 	s := serve(t, func(o *Options) { o.MaxBody = 128 << 20 })
 	conn := dial(t, s.addr)
@@ -725,7 +724,7 @@ func TestLargeBodiesDoNotStay(t *testing.T) {
 			len(tt.head)+len(tt.tail))
 		if tt.head != "" {
 			fmt.Fprintf(conn, "Inference-Header-Content-Length: %d\r\n", len(tt.head))
-		} else { // white space before a fault
+		} else { // white space before an error
 			for i := range piece {
 				piece[i] = ' '
 			}
@@ -762,7 +761,7 @@ func TestConnectionCloseInCapitals(t *testing.T) {
 	ended(t, conn)
 }
 
-// TestA18StrangeNames: whatever the path says, the reply is JSON.
+// For any path the reply is JSON.
 func TestA18StrangeNames(t *testing.T) {
 	s := serve(t)
 	conn := dial(t, s.addr)

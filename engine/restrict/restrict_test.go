@@ -11,7 +11,7 @@ import (
 func TestAdd_B079(t *testing.T) {
 	for _, tt := range []struct {
 		name, option, err string
-		open              map[restrict.Group]string // what each group wants
+		open              map[restrict.Group]string // the header that each group needs
 	}{
 		{name: "one group", option: "model-repository:k=v",
 			open: map[restrict.Group]string{restrict.ModelRepository: "p-k"}},

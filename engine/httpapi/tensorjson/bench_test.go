@@ -21,7 +21,7 @@ func (servedModel) VersionText() string    { return "1" }
 func (servedModel) Decoupled() bool        { return false }
 func (servedModel) Labels(string) []string { return nil }
 
-// benchBodies are requests with 16 floats, as JSON and as binary data both ways.
+// benchBodies returns requests with 16 floats, as JSON, and as binary data in both directions.
 func benchBodies() map[string]string {
 	return map[string]string{
 		"binary": `{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"FP32",` +
@@ -118,7 +118,7 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkLargeJSON reads and writes 100,000 random floats, as an image model with JSON clients sees them.
+// BenchmarkLargeJSON reads and writes 100,000 random floats, like an image model with JSON clients.
 func BenchmarkLargeJSON(b *testing.B) {
 	const n = 100_000
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -125,7 +125,7 @@ func TestHostileJSON(t *testing.T) {
 	}
 }
 
-// encodeRequest writes a parsed request as JSON again.
+// encodeRequest returns a parsed request as JSON.
 func encodeRequest(r *infer.Request, p *Parser) []byte {
 	var pool tensor.Pool
 	w := &Builder{}

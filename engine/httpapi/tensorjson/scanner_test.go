@@ -14,7 +14,7 @@ func TestAppendFloat(t *testing.T) {
 		f    float64
 		want string
 	}{
-		// FP32 values as Triton 2.51 prints them: the shortest form of the double.
+		// FP32 values in the form of Triton 2.51: the shortest form of the double.
 		{float64(float32(0.1)), "0.10000000149011612"},
 		{float64(float32(1e-7)), "1.0000000116860974e-7"},
 		{float64(float32(1e20)), "100000002004087730000.0"},
@@ -49,7 +49,7 @@ func TestAppendFloat(t *testing.T) {
 		{9.99e-7, "9.99e-7"},
 		{1e15, "1000000000000000.0"},
 		{999999999999999, "999999999999999.0"},
-		{1234567890123456.5, "1234567890123456.6"}, // a long one: its last digit is as Grisu2 made it
+		{1234567890123456.5, "1234567890123456.6"}, // many digits: the last one is not adjusted
 		{-2251799813685249.5, "-2251799813685249.7"},
 		{1e20, "100000000000000000000.0"},
 		{-1.25e20, "-125000000000000000000.0"},
@@ -99,7 +99,7 @@ func TestAppendString(t *testing.T) {
 	}
 }
 
-// TestNumbers compares the scanner's numbers with those of the standard library.
+// Numbers have the values that the standard library reads.
 func TestNumbers(t *testing.T) {
 	for _, text := range []string{"0", "-0", "7", "-9223372036854775808", "9223372036854775807", "18446744073709551615",
 		"18446744073709551616", "123456789012345678901234567890", "0.1", "1.5e3", "-2.5E-3", "1e22", "1e23",
@@ -160,7 +160,7 @@ func TestSyntaxFaults(t *testing.T) {
 	}
 }
 
-// FuzzSyntax holds the scanner to the standard library's opinion of what JSON is, where the two mean to agree.
+// The scanner accepts the documents that the standard library accepts, except for the differences below.
 func FuzzSyntax(f *testing.F) {
 	for _, s := range []string{addSubJSON, `{"a":[1,2.5,-3e7,"x\n",true,null,{}]}`, `[`, `"\ud800"`, `{"a":1,}`,
 		"1e5", "-"} {
@@ -172,7 +172,7 @@ func FuzzSyntax(f *testing.F) {
 			strings.Contains(string(doc), "Inf") ||
 			strings.Contains(string(doc), `\u`) || strings.Count(string(doc), "[")+
 			strings.Count(string(doc), "{") > maxDepth {
-			return // NUL ends our document, NaN and infinities are ours, lone surrogates are not, depth is bounded
+			return // NUL ends a document, NaN and infinities are accepted, lone surrogates are not, depth is limited
 		}
 		if err != nil && strings.Contains(err.Error(), errNumberTooBig) {
 			return
@@ -183,11 +183,11 @@ func FuzzSyntax(f *testing.F) {
 	})
 }
 
-// FuzzSingle: the short way to a float32 gives what the exact double rounds to.
+// The fast conversion to float32 gives the value that the exact double rounds to.
 func FuzzSingle(f *testing.F) {
 	f.Add(uint64(1), int8(0), false)
 	f.Add(uint64(16777217), int8(0), false)            // the middle of two float32
-	f.Add(uint64(100000005960464477), int8(-17), true) // near a middle
+	f.Add(uint64(100000005960464477), int8(-17), true) // close to a middle
 	f.Add(uint64(123456789012345678), int8(-17), false)
 	f.Fuzz(func(t *testing.T, mag uint64, exp int8, neg bool) {
 		text := strconv.FormatUint(mag, 10)
@@ -208,7 +208,7 @@ func FuzzSingle(f *testing.F) {
 	})
 }
 
-// TestSingleMiddles takes decimals around the middles of neighbouring float32, where rounding twice could go wrong.
+// Decimals around the middle of two float32 values, where rounding twice could go wrong, round correctly.
 func TestSingleMiddles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 200_000 {

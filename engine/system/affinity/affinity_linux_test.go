@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A thread has the cores and the memory of its policy, and others keep what they had.
+// A thread is bound to the cores and the memory of its policy; other threads are not changed.
 func TestApply_C065(t *testing.T) {
 	all, err := Cores()
 	if err != nil || len(all) == 0 {
@@ -20,7 +20,7 @@ func TestApply_C065(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread exits with the goroutine
 		before, err := Current()
 		if err != nil || !slices.Equal(before.Cores, all) {
 			t.Errorf("Current = %v, %v; want the cores %v", before, err, all)

@@ -14,7 +14,7 @@ import (
 	"nereid/engine/system/socket"
 )
 
-// pair returns both ends of a TCP connection, the first as New makes it.
+// pair returns both ends of a TCP connection. New made the first one.
 func pair(t testing.TB) (*socket.Conn, *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -38,7 +38,7 @@ func pair(t testing.TB) (*socket.Conn, *net.TCPConn) {
 	return here, there.(*net.TCPConn)
 }
 
-// TestTransfer sends all sizes around the limit both ways at once, to a reader that is slow enough to fill the buffers.
+// Data of all sizes around the limit arrives in both directions, also at readers so slow that the buffers are full.
 func TestTransfer(t *testing.T) {
 	here, there := pair(t)
 	var want bytes.Buffer
