@@ -33,20 +33,22 @@ func int64s(v ...int64) (b []byte) {
 	return b
 }
 
+type applyCase struct {
+	name    string
+	dt      tensor.DataType
+	shape   []int64
+	data    []byte
+	k       uint32
+	batched bool
+	labels  []string
+	want    []string
+	dims    []int64
+	err     status.Code
+}
+
 func TestApply(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
-	for _, tt := range []struct {
-		name    string
-		dt      tensor.DataType
-		shape   []int64
-		data    []byte
-		k       uint32
-		batched bool
-		labels  []string
-		want    []string
-		dims    []int64
-		err     status.Code
-	}{
+	for _, tt := range []applyCase{
 		{name: "highest first, with labels", dt: tensor.FP32, shape: []int64{1, 3}, data: floats(0.5, 2, -1), k: 2,
 			batched: true,
 			labels:  []string{"a", "b"}, want: []string{"2.000000:1:b", "0.500000:0:a"}, dims: []int64{1, 2}},

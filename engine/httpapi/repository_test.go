@@ -34,14 +34,7 @@ func FuzzControlBodies(f *testing.F) {
 		}
 		inner, _ := values["parameters"].(map[string]any)
 		if p, err := parseLoad(doc); err == nil && known && !bytes.Contains(doc, []byte{'\\'}) && oneEach(doc) {
-			files := map[string][]byte{}
-			for k, v := range inner {
-				if name, ok := strings.CutPrefix(k, "file:"); ok {
-					if files[name], err = base64.StdEncoding.DecodeString(v.(string)); err != nil {
-						t.Errorf("parseLoad(%q) takes %q", doc, v)
-					}
-				}
-			}
+			files := filesOf(t, inner)
 			config, _ := inner["config"].(string)
 			if !maps.EqualFunc(p.Files, files, bytes.Equal) || strings.ToValidUTF8(p.ConfigJSON,
 				"") != strings.ReplaceAll(config, "\ufffd", "") && !strings.Contains(p.ConfigJSON, "\ufffd") {
@@ -58,6 +51,21 @@ func FuzzControlBodies(f *testing.F) {
 		}
 		_, _ = parseTraceUpdate(doc) // it must only return
 	})
+}
+
+// filesOf decodes the files of a load request's parameters.
+func filesOf(t *testing.T, parameters map[string]any) map[string][]byte {
+	files := map[string][]byte{}
+	for k, v := range parameters {
+		if name, ok := strings.CutPrefix(k, "file:"); ok {
+			content, err := base64.StdEncoding.DecodeString(v.(string))
+			if err != nil {
+				t.Errorf("parseLoad accepts the file %q", v)
+			}
+			files[name] = content
+		}
+	}
+	return files
 }
 
 // oneEach reports whether no member name is repeated: encoding/json takes the last of several.

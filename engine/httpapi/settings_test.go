@@ -59,15 +59,20 @@ func tracer(t *testing.T, s trace.Settings) *trace.Tracer {
 	return tr
 }
 
+// The settings of a server without options.
+const (
+	defaultTrace = `{"trace_level":["OFF"],"trace_rate":"1000","trace_count":"-1","log_frequency":"0",` +
+		`"trace_file":"","trace_mode":"triton"}`
+	defaultLog = `{"log_file":"","log_info":true,"log_warning":true,"log_error":true,"log_verbose_level":0,` +
+		`"log_format":"default"}`
+)
+
 func TestSettings(t *testing.T) {
 	tr := tracer(t, trace.Default())
 	log := &fakeLog{v: engine.LogSettings{Info: true, Warning: true, Error: true, Format: "default"}}
 	s := serve(t, func(o *Options) { o.Trace, o.LogControl = tr, log })
 	conn := dial(t, s.addr)
-	const start = `{"trace_level":["OFF"],"trace_rate":"1000","trace_count":"-1","log_frequency":"0",` +
-		`"trace_file":"","trace_mode":"triton"}`
-	const logStart = `{"log_file":"","log_info":true,"log_warning":true,"log_error":true,"log_verbose_level":0,` +
-		`"log_format":"default"}`
+	const start, logStart = defaultTrace, defaultLog
 	fixed := func(text string) answer {
 		return answer{status: "501 Not Implemented", kind: typeJSON, body: `{"error":"` + text + `"}`}
 	}
@@ -108,7 +113,8 @@ func TestSettings(t *testing.T) {
 		{row: "B015", request: "POST /v2/trace/setting", body: `{"trace_rate":null}`, want: okJSON(start)},
 
 		{row: "B016 E048", request: "GET /v2/logging", want: okJSON(logStart)},
-		{row: "B016", request: "POST /v2/logging", body: `{"log_verbose_level":0,"log_info":true}`, want: okJSON(logStart)},
+		{row: "B016", request: "POST /v2/logging", body: `{"log_verbose_level":0,"log_info":true}`,
+			want: okJSON(logStart)},
 		{row: "DV47", request: "POST /v2/logging", body: `{"log_info":"x"}`,
 			want: badJSON(tensorjson.ErrNotBoolean.Error())},
 		{row: "R7 DV46", request: "POST /v2/logging", body: `{"nosuch":1}`,
@@ -246,27 +252,7 @@ func TestTracedRoutes_E039(t *testing.T) {
 	if err := tr.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []struct {
-		ID         uint64
-		ModelName  string `json:"model_name"`
-		Timestamps []struct{ Name string }
-	}
-	if err := json.Unmarshal(text, &all); err != nil {
-		t.Fatalf("%v in %s", err, text)
-	}
-	moments, models := map[uint64]string{}, map[uint64]string{}
-	for _, el := range all {
-		if el.ModelName != "" {
-			models[el.ID] = el.ModelName
-		}
-		for _, m := range el.Timestamps {
-			moments[el.ID] += m.Name + " "
-		}
-	}
+	moments, models := readTraces(t, file)
 	for i, r := range routes {
 		id := uint64(i + 1)
 		got := moments[id]
@@ -282,6 +268,33 @@ func TestTracedRoutes_E039(t *testing.T) {
 			}
 		}
 	}
+}
+
+// readTraces returns the timestamps and the model of each trace in a file.
+func readTraces(t *testing.T, file string) (moments, models map[uint64]string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []struct {
+		ID         uint64
+		ModelName  string `json:"model_name"`
+		Timestamps []struct{ Name string }
+	}
+	if err := json.Unmarshal(text, &all); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	moments, models = map[uint64]string{}, map[uint64]string{}
+	for _, el := range all {
+		if el.ModelName != "" {
+			models[el.ID] = el.ModelName
+		}
+		for _, m := range el.Timestamps {
+			moments[el.ID] += m.Name + " "
+		}
+	}
+	return moments, models
 }
 
 // With rate 0, only requests with a W3C trace context are traced.
