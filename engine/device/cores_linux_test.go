@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestCoresAreBusyUnlessHalfOfOneIsIdle(t *testing.T) {
+func TestCoresAreBusyUnlessHalfACoreIsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var idle time.Duration
 		reads, ok := 0, true

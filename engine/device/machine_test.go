@@ -42,7 +42,7 @@ func four(capabilities ...float64) *cards {
 	return c
 }
 
-func TestWhichGPUsCount(t *testing.T) {
+func TestVisibleGPUs(t *testing.T) {
 	set := func(s string) *string { return &s }
 	for _, tt := range []struct {
 		name    string

@@ -99,7 +99,7 @@ func TestGroupMemory(t *testing.T) {
 }
 
 // Many models are asked for at once, and the driver once.
-func TestGroupMemoryAsksOnce(t *testing.T) {
+func TestGroupMemoryIsCached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := four(8)
 		all := map[int]uint64{syscall.Getpid(): 5}

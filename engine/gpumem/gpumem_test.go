@@ -53,7 +53,7 @@ func memory(f *fake, pinned, device int64) (*Memory, *strings.Builder) {
 
 // From thousands of random takings and givings back, on several goroutines at once: no two blocks share a byte, all
 // lie in the pool and are aligned, the accounts are right, and at the end all is one piece again.
-func TestBlocksAreTheirHoldersOwn(t *testing.T) {
+func TestBlocksDoNotOverlap(t *testing.T) {
 	const total, workers = 1 << 16, 4
 	f := &fake{}
 	m, _ := memory(f, total, total)

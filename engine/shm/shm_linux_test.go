@@ -152,7 +152,7 @@ func TestRegisterSystem(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoMemory(t *testing.T) {
+func TestObjectsThatAreNotMemory(t *testing.T) {
 	dir := t.TempDir()
 	g := registry(t, Options{Folder: dir})
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -677,8 +677,7 @@ func FuzzRegister(f *testing.F) {
 	})
 }
 
-// Options.InputBuffer returns the memory for inputs of some size and fixed-size types. It is released when
-// reading fails.
+// Options.InputBuffer returns the memory for larger inputs of fixed-size types. It is released when reading fails.
 func TestInputBuffer(t *testing.T) {
 	key, path := object(t, counting(64<<10))
 	let := 0

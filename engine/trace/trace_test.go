@@ -364,7 +364,7 @@ func TestFileIsAlwaysWhole(t *testing.T) {
 	}
 }
 
-func TestAFileThatCannotBeWrittenIsSaidOnceAndTriedAgain(t *testing.T) {
+func TestUnwritableFileIsLoggedOnceAndRetried(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "missing")
 	var b strings.Builder
 	w := writer{log: slog.New(slog.NewTextHandler(&b, nil)), file: filepath.Join(dir, "t"),

@@ -171,7 +171,7 @@ func TestCopies(t *testing.T) {
 }
 
 // One handle may be registered under several names; contexts stay until the driver is closed and the last region is.
-func TestWhatIsHeld(t *testing.T) {
+func TestReferencesAreReleased(t *testing.T) {
 	d := driver(t)
 	if c := held(t, "context"); c != 0 {
 		t.Errorf("%d contexts before the first region", c)
@@ -204,7 +204,7 @@ func TestWhatIsHeld(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeOpened(t *testing.T) {
+func TestImportErrors(t *testing.T) {
 	handle, _ := export(t, 0, counting(100))
 	gone, path := export(t, 0, counting(100))
 	if err := os.Remove(path); err != nil {

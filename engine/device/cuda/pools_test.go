@@ -114,7 +114,7 @@ func TestPools(t *testing.T) {
 	})
 }
 
-func TestNoMemoryToBeHad(t *testing.T) {
+func TestAllocationErrors(t *testing.T) {
 	_, m := pools(t)
 	fail(t, "cuMemHostAlloc", 2)
 	if m.Pinned(gpumem.AnyNode, 1) != nil || m.Stats().Pinned.Misses != 1 {

@@ -30,7 +30,7 @@ func server() *dgxa100.Server {
 	return s
 }
 
-func TestCardsOfTheLibrary(t *testing.T) {
+func TestGPUsOfTheLibrary(t *testing.T) {
 	s := server()
 	d, faults, err := Open(s)
 	if err != nil || len(faults) > 0 {
@@ -138,7 +138,7 @@ func TestProcesses(t *testing.T) {
 }
 
 // This machine's own library: with a driver its cards can be read, without one that is what Open says.
-func TestTheLibraryOfThisMachine(t *testing.T) {
+func TestInstalledLibrary(t *testing.T) {
 	d, _, err := Open(nil)
 	if errors.Is(err, ErrNoDriver) {
 		return

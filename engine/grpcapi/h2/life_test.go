@@ -403,8 +403,8 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// TestHeadersAgain: calls whose headers are those of the one before, but for one thing, differ in that.
-func TestHeadersAgain(t *testing.T) {
+// TestRepeatedHeaders: calls whose headers are those of the one before, but for one thing, differ in that.
+func TestRepeatedHeaders(t *testing.T) {
 	s := serve(t, nil, &grpc.ServiceDesc{ServiceName: "t.M", Streams: []grpc.StreamDesc{{StreamName: "Call",
 		Handler: func(_ any, st grpc.ServerStream) error {
 			in, _ := metadata.FromIncomingContext(st.Context())
