@@ -31,7 +31,7 @@ type ControlMode string
 // The control modes.
 const (
 	ModeNone     ControlMode = "none"     // all models at start, no changes after
-	ModePoll     ControlMode = "poll"     // what is in the repositories, followed as it changes
+	ModePoll     ControlMode = "poll"     // what is in the repositories; changes are followed
 	ModeExplicit ControlMode = "explicit" // what load and unload requests say
 )
 
@@ -174,8 +174,8 @@ func (e *Engine) loadNamed(ctx context.Context, names []string) (failed []error)
 	return failed
 }
 
-// Close refuses new requests, lets those inside finish until ctx ends, stops what then still runs and closes every
-// model. It leaves no goroutine behind.
+// Close refuses new requests, lets those admitted finish until ctx ends, cancels the others and closes every model. It
+// leaves no goroutine behind.
 func (e *Engine) Close(ctx context.Context) {
 	e.once.Do(func() {
 		e.mu.Lock()
@@ -246,10 +246,11 @@ func (e *Engine) Models() []lifecycle.ModelStatus { return e.models.Models() }
 // Model returns what is known of one model; false if there is none of that name.
 func (e *Engine) Model(name string) (lifecycle.ModelStatus, bool) { return e.models.Model(name) }
 
-// Pin keeps a model in memory whatever the budget, or no longer; nil: as its configuration says.
+// Pin keeps a model in memory or not, whatever the budget; nil: as its configuration says.
 func (e *Engine) Pin(name string, pinned *bool) { e.models.Pin(name, pinned) }
 
-// Evict gives a model's memory back; its next request loads it again. Errors: NotFound, Unavailable while it works.
+// Evict releases a model's memory; its next request loads it again. Errors: NotFound, Unavailable while it executes
+// requests.
 func (e *Engine) Evict(name string) error { return e.models.Evict(name) }
 
 // Residency returns the budget of the models' memory and what they take now.
@@ -264,20 +265,21 @@ func (e *Engine) Distributions(model string, version int64, shares []float64, ds
 	return e.stats.Distributions(model, version, shares, dst)
 }
 
-// Reload loads a model as it is in the repository now, in every control mode: the owner of the machine asks, not a
-// client of the protocol. The errors are LoadModel's.
+// Reload loads a model as it is in the repository now, in every control mode: it is for the server's owner, not for
+// clients. The errors are LoadModel's.
 func (e *Engine) Reload(ctx context.Context, name string) error { return e.models.Load(ctx, name, nil) }
 
-// Remove takes a model out of service, in every control mode. In ModePoll it stays so until its folder goes or Reload.
+// Remove takes a model out of service, in every control mode. In ModePoll it stays out until its folder is removed or
+// Reload is called.
 func (e *Engine) Remove(name string) { e.models.Unload(name) }
 
-// errNotExplicit has Triton's words, which clients match on.
+// errNotExplicit has Triton's text, which clients match.
 var errNotExplicit = status.New(status.Unavailable, "explicit model load / unload is not allowed if polling is enabled")
 
-// LoadModel is the protocol's load request. It goes on to its end, or to Close, unless ctx ends before it has its turn
-// or in a backend that can stop: a front end that wants Triton's way passes a context that outlives the client. Errors:
-// Unavailable outside ModeExplicit, Internal when the model or its configuration cannot be read, InvalidArg when a
-// version fails to load.
+// LoadModel is the protocol's load request. It ends early if ctx ends while it waits for other loads, or in a backend
+// that can stop. A front end that works like Triton passes a context that outlives the client. Errors: Unavailable
+// outside ModeExplicit, Internal when the model or its configuration cannot be read, InvalidArg when a version fails to
+// load.
 func (e *Engine) LoadModel(ctx context.Context, name string, p LoadParameters) error {
 	if e.o.Mode != ModeExplicit {
 		return errNotExplicit
@@ -292,7 +294,8 @@ func (e *Engine) LoadModel(ctx context.Context, name string, p LoadParameters) e
 	return e.models.Load(ctx, name, &lifecycle.Override{Config: p.ConfigJSON, Files: p.Files})
 }
 
-// UnloadVersion is UnloadModel of one version: the others serve on. Errors: NotFound for a version that is not known.
+// UnloadVersion is UnloadModel of one version: the others stay in service. Errors: NotFound for a version that is not
+// known.
 func (e *Engine) UnloadVersion(_ context.Context, name string, version int64) error {
 	if e.o.Mode != ModeExplicit {
 		return errNotExplicit
@@ -326,8 +329,8 @@ func (e *Engine) RegisterRepository(path string, folders map[string]string) erro
 	return e.models.Register(path, folders)
 }
 
-// UnregisterRepository takes a model repository away. What was loaded from it serves on until it is unloaded. Errors:
-// Unsupported outside ModeExplicit, InvalidArg.
+// UnregisterRepository removes a model repository. Models loaded from it stay in service until they are unloaded.
+// Errors: Unsupported outside ModeExplicit, InvalidArg.
 func (e *Engine) UnregisterRepository(path string) error {
 	if e.o.Mode != ModeExplicit {
 		return status.New(status.Unsupported,
@@ -336,8 +339,8 @@ func (e *Engine) UnregisterRepository(path string) error {
 	return e.models.Unregister(path)
 }
 
-// UnloadModel is the protocol's unload request. A model that is not loaded is no error. dependents asks to unload what
-// an ensemble is made of as well.
+// UnloadModel is the protocol's unload request. A model that is not loaded is no error. dependents: the models of an
+// ensemble's steps are unloaded too.
 func (e *Engine) UnloadModel(_ context.Context, name string, dependents bool) error {
 	if e.o.Mode != ModeExplicit {
 		return errNotExplicit

@@ -5,7 +5,7 @@ import "context"
 // Action is what happens to a model, with Triton's names.
 type Action int
 
-// The actions. Agents hear of Load in the order of the configuration, and of how it ended in the reverse order; of
+// The actions. Load is passed to the agents in the order of the configuration, and its outcome in the reverse order; of
 // Unload in order, and of UnloadComplete in reverse.
 const (
 	// Load: the model is about to be loaded. An error keeps it from that.

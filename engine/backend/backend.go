@@ -50,11 +50,10 @@ type Model interface {
 // Instance executes batches.
 type Instance interface {
 	// Execute answers every request of the batch: one final response each, by Request.Respond, from any goroutine. It
-	// returns when the instance is free again; a request without a final response then gets err, or Internal if err is
-	// nil and the model is not decoupled. Execute is called by one goroutine at a time. Each request is held for the
-	// length of the call; who responds later retains it. ctx ends when the instance is torn down, not with a request:
-	// a backend that can stop early watches Batch.AllCancelled.
-	// The backend calls MarkInput and MarkOutput on the batch.
+	// returns when the instance is free again. A request without a final response then gets err, or Internal if err is
+	// nil and the model is not decoupled. Execute is called by one goroutine at a time. Each request is held during the
+	// call; a backend that responds later retains it. ctx ends when the instance is closed, not with a request: a
+	// backend that can stop early watches Batch.AllCancelled. The backend calls MarkInput and MarkOutput on the batch.
 	Execute(ctx context.Context, b *infer.Batch) error
 	// Close is called once, never during Execute.
 	Close() error
@@ -95,19 +94,19 @@ type Placement struct {
 	// HostPolicy is the name of the host policy that the instance runs under if there is one of that name: its group's,
 	// else "cpu", "model" or "gpu_<id>".
 	HostPolicy string
-	// Affinity is what the host policy says of cores and memory. NewInstance and Execute run on a thread that keeps to
-	// it, as do the threads that they start from C, unless the model is Separate: the backend starts its processes with
-	// it then.
+	// Affinity is the host policy's cores and memory. NewInstance and Execute run on a thread with that affinity, and
+	// so do the threads that they start from C. If the model has Traits.OwnProcess, the backend starts its processes
+	// with it instead.
 	Affinity affinity.Policy
 	// Passive instances are made and warmed, and take no requests.
 	Passive bool
-	// Profiles and SecondaryDevices are the group's, for backends that have such.
+	// Profiles and SecondaryDevices are the group's, for backends that use them.
 	Profiles         []string
 	SecondaryDevices []*inferencepb.ModelInstanceGroup_SecondaryDevice
-	// RateLimiter is what the instance takes while it runs; the core sees to it. nil: nothing.
+	// RateLimiter is what the instance takes while it executes; the core handles it. nil: nothing.
 	RateLimiter *inferencepb.ModelRateLimiter
-	// SharedThreads says that the model names no thread count of its own, so that its CPU instances share the
-	// process's pool of cores.
+	// SharedThreads says that the model sets no thread count, so that its CPU instances share the process's pool of
+	// cores.
 	SharedThreads bool
 }
 
@@ -117,52 +116,52 @@ type AutoCompleter interface {
 	Signature(ctx context.Context, s Spec) (*modelconfig.Signature, error)
 }
 
-// ConfigCompleter is a backend whose models complete their configuration by code of their own.
+// ConfigCompleter is a backend whose models complete their configuration by their own code.
 type ConfigCompleter interface {
 	// CompleteConfig changes s.Config, which may be incomplete, to what the model makes of it. It is not called where
 	// completing configurations is turned off.
 	CompleteConfig(ctx context.Context, s Spec) error
 }
 
-// ParameterValidator is a backend that can tell of a model's parameters, before anything is loaded, which it refuses
-// and which it does not know.
+// ParameterValidator is a backend that can validate a model's parameters before anything is loaded.
 type ParameterValidator interface {
-	// ValidateParameters looks at the parameters of cfg, which may lack everything else. It reads no file.
+	// ValidateParameters returns the parameters of cfg that are refused or not known. cfg may lack everything else. It
+	// reads no file.
 	ValidateParameters(cfg *inferencepb.ModelConfig) []ParameterRemark
 }
 
-// ParameterRemark is what is to be said about one parameter.
+// ParameterRemark is a fault of one parameter.
 type ParameterRemark struct {
 	Name string // the parameter's key
 	Text string // what is wrong with it, and what would be right
-	// Refused: a model with it is not loaded. Else it has no effect.
+	// Refused: a model with it is not loaded. Otherwise the parameter has no effect.
 	Refused bool
-	// Known are the keys that could have been meant, of a parameter without effect.
+	// Known are the keys that the user may have meant by a parameter without effect.
 	Known []string
 }
 
-// Health is a Model that may be out of order for a while, as one whose process is being started again.
+// Health is a Model that may be unhealthy for a while, for example while its process is restarted.
 type Health interface {
 	// Healthy returns nil if the model takes requests, else why not. It must not block.
 	Healthy() error
 }
 
-// Readiness is a Model that may be asked whether it is ready, when somebody asks the server.
+// Readiness is a Model that decides itself whether it is ready, when a client asks the server.
 type Readiness interface {
 	// Ready returns nil if the model says that it is ready, else why not. It may take until ctx ends.
 	Ready(ctx context.Context) error
 }
 
-// MemoryReporter is a Model that knows what it takes.
+// MemoryReporter is a Model that knows how much memory it takes.
 type MemoryReporter interface {
 	// MemoryBytes returns the bytes of host memory that the model and its instances hold.
 	MemoryBytes() int64
 }
 
-// DeviceMemoryReporter is a Model that knows what it takes of each GPU.
+// DeviceMemoryReporter is a Model that knows how much memory it takes of each GPU.
 type DeviceMemoryReporter interface {
-	// DeviceMemoryBytes returns the bytes that the model and its instances hold, by the GPU's number; those that it
-	// does not know of are missing.
+	// DeviceMemoryBytes returns the bytes that the model and its instances hold, by the GPU's number. GPUs whose figure
+	// is not known are missing.
 	DeviceMemoryBytes() map[int]int64
 }
 
@@ -172,43 +171,42 @@ type ProcessReporter interface {
 	Processes() []Process
 }
 
-// Process is the process of a model instance, for people.
+// Process describes the process of a model instance.
 type Process struct {
 	Instance string
 	PID      int       // 0: none runs now
 	Since    time.Time // in service since; zero: it is not
 	// MemoryBytes is its resident memory, with what is shared with it.
 	MemoryBytes int64
-	// Ends counts how often it has ended without being asked to, and was started again; Quarantined: not any more.
+	// Ends counts how often it exited unexpectedly and was restarted. Quarantined: it is not restarted any more.
 	Ends        int
 	Quarantined bool
 	// Err says why it takes no requests now; nil: it does.
 	Err error
-	// Output is the last lines that it wrote to its standard output and error, Before those of the process before it.
+	// Output is the last lines of its standard output and error, Before those of the previous process.
 	Output, Before []string
 }
 
-// InputMemory is a Model that has memory in which inputs need not be copied again to be executed.
+// InputMemory is a Model with memory from which inputs can be executed without another copy.
 type InputMemory interface {
-	// InputBuffer returns n bytes of it, whose one reference is the caller's, or nil. The request that owns it need not
-	// come. Safe for concurrent use.
+	// InputBuffer returns n bytes of that memory, or nil. The one reference is the caller's, who may also release it
+	// without a request. It is safe for concurrent use.
 	InputBuffer(n int) *tensor.Buffer
 }
 
-// DeviceMemoryUser is a Model whose instances take inputs where they are on a GPU (tensor.Tensor.OnDevice) from
-// requests that have OnDevice set, and may leave outputs there whose place the caller has on that GPU
-// (infer.DeviceOutput): the one who reads the response copies them. All its instances take such requests, on whichever
-// device they run.
+// DeviceMemoryUser is a Model whose instances read inputs directly from a GPU (tensor.Tensor.OnDevice) if a request has
+// OnDevice set. They may also leave outputs on a GPU if the caller wants them there (infer.DeviceOutput); the reader of
+// the response copies them. All instances take such requests, on whichever device they run.
 type DeviceMemoryUser interface {
-	// UsesDeviceMemory reports whether an instance that runs on a GPU has use for that. Safe for concurrent use.
+	// UsesDeviceMemory reports whether an instance on a GPU gains from that. It is safe for concurrent use.
 	UsesDeviceMemory(gpu int) bool
 }
 
-// Series is an Instance to which several batches may be given at once.
+// Series is an Instance that can take several batches at once.
 type Series interface {
 	// ExecuteSeries executes batches one after the other, each with one request, and sets errs[i] to what Execute would
-	// return of batches[i]. It sees to it that the batches' stamps are those of their own executions (infer.Batch.Ran).
-	// Requests are answered soon after their own execution, not only after the last.
+	// return for batches[i]. The timestamps of each batch must be those of its own execution (infer.Batch.Ran). A
+	// request is answered soon after its own execution, not after the last one.
 	ExecuteSeries(ctx context.Context, batches []*infer.Batch, errs []error)
 }
 
@@ -219,8 +217,7 @@ type GPUUser interface {
 	UsesGPUs() bool
 }
 
-// NormalizeOptions returns what a configuration's defaults depend on with this backend (nil: with none) on a machine
-// with these GPUs.
+// NormalizeOptions returns what a configuration's defaults depend on, with this backend (nil: none) and these GPUs.
 func NormalizeOptions(b Backend, gpus []int32) (o modelconfig.NormalizeOptions) {
 	o.GPUs = gpus
 	if len(gpus) > 0 {
@@ -246,7 +243,7 @@ type Host interface {
 	ModelReady(name string, version int64) bool
 }
 
-// Loader is a Host that can do all that a load and an unload request of the protocol can.
+// Loader is a Host that has all options of the protocol's load and unload requests.
 type Loader interface {
 	// LoadModelAs loads a model with another configuration (JSON; "": the repository's) and with files, by their path
 	// in the model's folder, in place of the repository's.

@@ -39,7 +39,7 @@ type Set struct {
 	wg   sync.WaitGroup
 	mu   sync.Mutex
 	runs []*run // guarded by mu, as is gone
-	gone []*run // taken away by Resize, perhaps with a batch to finish
+	gone []*run // removed by Resize, perhaps still executing
 	next sched.InstanceID
 	free []sched.InstanceID // of instances that have ended
 
@@ -71,7 +71,7 @@ func Start(ctx context.Context, o Options) (*Set, error) {
 	return s, nil
 }
 
-// drop gives back what was made of a run that never began.
+// drop releases what was made of a run that never began.
 func (r *run) drop() (err error) {
 	if r.slot != nil {
 		r.slot.Leave()
@@ -82,7 +82,7 @@ func (r *run) drop() (err error) {
 	return err
 }
 
-// end lets the scheduler and the set forget an instance that takes no more batches.
+// end removes an instance that takes no more batches from the scheduler and the set.
 func (s *Set) end(r *run) {
 	if b, ok := s.o.Batcher.(sched.Remover); ok {
 		b.Remove(r.id)
@@ -124,7 +124,7 @@ func (s *Set) begin(made []*run) {
 	s.publishLocked()
 }
 
-// publishLocked lets Inline see the instances that there are. s.mu is held.
+// publishLocked publishes the instances for Inline. s.mu is held.
 func (s *Set) publishLocked() {
 	runs := slices.DeleteFunc(slices.Clone(s.runs), func(r *run) bool { return r.place.Passive || s.pins(r.place) })
 	s.current.Store(&runs)
@@ -148,9 +148,9 @@ func (s *Set) Count() int {
 	return len(s.runs)
 }
 
-// Resize brings the set to new placements while it serves: it adds what is missing, by name, and removes what is too
-// many, each after its present batch, for which it waits until ctx ends, or when the last of the sequences that are
-// tied to it has ended, for which it does not wait. New instances are warmed first; on an error nothing changes.
+// Resize changes the set to new placements while it serves. It adds instances that are missing, by name, warmed; on an
+// error nothing changes. It removes the others: each after its present batch, for which Resize waits until ctx ends, or
+// after the last of the sequences that are bound to it, for which it does not wait.
 func (s *Set) Resize(ctx context.Context, places []backend.Placement) error {
 	want := map[string]bool{}
 	var missing []backend.Placement
@@ -187,7 +187,7 @@ func (s *Set) Resize(ctx context.Context, places []backend.Placement) error {
 	s.gone = slices.DeleteFunc(append(s.gone, gone...), (*run).ended)
 	s.mu.Unlock()
 	if bound, ok := s.o.Batcher.(sched.Binder); ok {
-		for _, r := range gone { // they serve what is tied to them to its end; nobody waits for that
+		for _, r := range gone { // they finish the sequences bound to them; Resize does not wait for that
 			if r.place.Passive {
 				r.leave()
 				continue
@@ -218,7 +218,7 @@ func (r *run) ended() bool {
 }
 
 // Close waits until the scheduler, which the caller has closed, is empty and every instance is closed. If ctx ends
-// first, running executions are told to stop and Close waits for them still.
+// first, executions are cancelled; Close still waits for them.
 func (s *Set) Close(ctx context.Context) {
 	s.mu.Lock()
 	for _, r := range s.runs {
@@ -244,7 +244,7 @@ func (s *Set) Close(ctx context.Context) {
 	}
 }
 
-// rest is the life of a passive instance: it is there until it is told to go.
+// rest waits until a passive instance is to be closed, and closes it.
 func (s *Set) rest(pull context.Context, r *run) {
 	<-pull.Done()
 	if r.slot != nil {
@@ -262,7 +262,7 @@ func (s *Set) closeInstance(r *run) {
 	}
 }
 
-// loop is the life of one instance: it takes batches until pull ends or there are no more, and runs them under ctx.
+// loop executes the batches of one instance under ctx, until pull ends or there are no more.
 func (s *Set) loop(pull, ctx context.Context, r *run) {
 	var gate sched.Gate
 	if r.slot != nil {
@@ -274,7 +274,7 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 	for pull.Err() == nil { // Next looks only when it waits, and may never wait
 		b, err := s.o.Batcher.Next(pull, r.id, gate)
 		if err != nil {
-			break // closed and empty, or told to go
+			break // closed and empty, or the instance is removed
 		}
 		if b != nil {
 			r.turn.Lock()
@@ -297,8 +297,8 @@ func (s *Set) loop(pull, ctx context.Context, r *run) {
 	s.closeInstance(r)
 }
 
-// execute runs a batch and sees to it that each of its requests is answered. It returns how long the batch ran. The
-// turn is held.
+// execute executes a batch and answers the requests that the backend did not. It returns the duration. The turn is
+// held.
 func (s *Set) execute(ctx context.Context, id sched.InstanceID, inst backend.Instance, b *infer.Batch,
 	t *turn) time.Duration {
 	s.o.Stats.Left(len(b.Requests) - b.Nulls)
@@ -311,7 +311,7 @@ func (s *Set) execute(ctx context.Context, id sched.InstanceID, inst backend.Ins
 	return ran
 }
 
-// executed sees to it that each request of a batch is answered whose execution is over, and lets go of it.
+// executed answers the requests of an executed batch that the backend did not, and releases all.
 func (s *Set) executed(id sched.InstanceID, b *infer.Batch, err error) {
 	for _, r := range b.Requests {
 		switch {
@@ -320,7 +320,7 @@ func (s *Set) executed(id sched.InstanceID, b *infer.Batch, err error) {
 			r.Fail(err)
 		case r.Rescheduled():
 			s.reschedule(r, b)
-		case !s.o.Decoupled || r.Null: // else its responses may come later
+		case !s.o.Decoupled || r.Null: // otherwise its responses may come later
 			r.Fail(status.Errorf(status.Internal, "backend did not answer a request for model '%s'", r.ModelName))
 		}
 	}
@@ -334,8 +334,8 @@ func (s *Set) executed(id sched.InstanceID, b *infer.Batch, err error) {
 	b.End()
 }
 
-// reschedule gives a request of a batch back to the scheduler, to be executed again, or answers it with why that cannot
-// be.
+// reschedule returns a request of a batch to the scheduler, to be executed again. If it cannot, it answers the request
+// with the reason.
 func (s *Set) reschedule(r *infer.Request, b *infer.Batch) {
 	r.LeaveBatch()
 	s.o.Stats.Stepped(b)
@@ -363,7 +363,7 @@ func Execute(ctx context.Context, inst backend.Instance, b *infer.Batch, log *sl
 	return inst.Execute(ctx, b)
 }
 
-// panicked logs a backend's panic p, which is being recovered from, and returns what its requests are answered.
+// panicked logs a backend's panic p and returns the error for its requests.
 func panicked(log *slog.Logger, p any) error {
 	log.Error("a backend panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	return status.Errorf(status.Internal, "backend panicked: %v", p)

@@ -16,17 +16,17 @@ const (
 	GlobalDevice = -2 // so much on all devices together
 )
 
-// Resource says how much of something there is: --rate-limit-resource.
+// Resource is the limit of a resource (--rate-limit-resource).
 type Resource struct {
 	Name   string
 	Count  uint32
 	Device int // a number, EveryDevice or GlobalDevice
 }
 
-// Limiter is the rate limiter of a server: its instances run one beside the other as far as the resources go that they
-// take while they run. Who waits is served by weighted turns: an instance of priority 2 gets half the turns of one of
-// priority 1. Nobody overtakes an instance that waits for something which both need, so none waits for ever. It starts
-// no goroutine. Safe for concurrent use.
+// Limiter is the rate limiter of a server: instances execute at the same time as far as there are resources for them.
+// Waiting instances get weighted turns: one of priority 2 gets half the turns of one of priority 1. No instance
+// overtakes another that waits for a resource which both need, so none waits for ever. It starts no goroutine and is
+// safe for concurrent use.
 type Limiter struct {
 	explicit []Resource
 
@@ -34,7 +34,7 @@ type Limiter struct {
 	slots     map[*Slot]bool // guarded by mu, as is all below
 	resources map[resourceKey]*resource
 	waiting   []*Slot // by turn
-	now       uint64  // the turn of the latest who got leave
+	now       uint64  // the turn of the latest execution
 	seq       uint64
 }
 
@@ -45,7 +45,7 @@ type resourceKey struct {
 
 type resource struct {
 	limit, used uint32
-	wanted      bool // by somebody who waits and comes first; only inside dispatch
+	wanted      bool // by an instance that waits and comes first; only inside dispatch
 }
 
 // Slot is an instance's place in the limiter. Acquire and Release are called by one goroutine, in turn.
@@ -61,14 +61,14 @@ type Slot struct {
 	seq  uint64
 }
 
-// NewLimiter returns a limiter. resources are limits; without any, of each resource there is as much as the neediest
-// instance takes.
+// NewLimiter returns a limiter. Without limits, there is as much of each resource as the instance takes that needs
+// most.
 func NewLimiter(resources []Resource) *Limiter {
 	return &Limiter{explicit: resources, slots: map[*Slot]bool{}, resources: map[resourceKey]*resource{}}
 }
 
-// Join takes in an instance on a device (0 for one on the CPU). r is its group's rate limiter. Errors: InvalidArg if it
-// needs more than there is, or calls global what others have on each device, with Triton's texts.
+// Join adds an instance on a device (0 for the CPU). r is its group's rate limiter. Errors, with Triton's texts:
+// InvalidArg if it needs more than there is, or if a resource is global for it and by device for others.
 func (l *Limiter) Join(r *inferencepb.ModelRateLimiter, device int) (*Slot, error) {
 	s := &Slot{l: l, need: map[resourceKey]uint32{}, priority: uint64(max(r.GetPriority(), 1)),
 		grant: make(chan struct{}, 1)}
@@ -92,7 +92,7 @@ func (l *Limiter) Join(r *inferencepb.ModelRateLimiter, device int) (*Slot, erro
 	return s, nil
 }
 
-// Leave takes the instance out. It holds nothing.
+// Leave removes the instance, which holds nothing.
 func (s *Slot) Leave() {
 	s.l.mu.Lock()
 	defer s.l.mu.Unlock()
@@ -105,7 +105,7 @@ func (s *Slot) Leave() {
 	s.l.dispatch()
 }
 
-// limits works out how much there is of each resource that instances need. l.mu is held.
+// limits computes how much there is of each resource that instances need. l.mu is held.
 func (l *Limiter) limits() (map[resourceKey]uint32, error) {
 	most := map[resourceKey]uint32{}
 	for s := range l.slots {
@@ -152,7 +152,7 @@ func (l *Limiter) given(key resourceKey) (n uint32) {
 	return n
 }
 
-// set takes limits over. l.mu is held.
+// set replaces the limits. l.mu is held.
 func (l *Limiter) set(limits map[resourceKey]uint32) {
 	for key, n := range limits {
 		if l.resources[key] == nil {
@@ -161,14 +161,14 @@ func (l *Limiter) set(limits map[resourceKey]uint32) {
 		l.resources[key].limit = n
 	}
 	for key := range l.resources {
-		if _, needed := limits[key]; !needed { // nor held: only who has joined holds something
+		if _, needed := limits[key]; !needed { // nor held: only joined instances hold resources
 			delete(l.resources, key)
 		}
 	}
 }
 
-// Acquire waits until the instance may run and has what it needs, until Release. It returns ctx's error, or nil without
-// holding anything once over is closed: who is torn down needs no leave.
+// Acquire waits until the instance may execute, and reserves what it needs until Release. It returns ctx's error, or
+// nil without holding anything once over is closed: an instance that is closed need not wait.
 func (s *Slot) Acquire(ctx context.Context, over <-chan struct{}) error {
 	l := s.l
 	l.mu.Lock()
@@ -194,7 +194,7 @@ func (s *Slot) Acquire(ctx context.Context, over <-chan struct{}) error {
 	defer l.mu.Unlock()
 	if i := slices.Index(l.waiting, s); i >= 0 {
 		l.waiting = slices.Delete(l.waiting, i, i+1)
-	} else { // it got leave at the last moment
+	} else { // it was granted at the last moment
 		<-s.grant
 		s.giveBack()
 	}
@@ -202,7 +202,7 @@ func (s *Slot) Acquire(ctx context.Context, over <-chan struct{}) error {
 	return err
 }
 
-// Release gives back what the instance holds, if anything. ran says that it ran, which counts as its turn.
+// Release returns what the instance holds, if anything. ran says that it executed, which counts as its turn.
 func (s *Slot) Release(ran bool) {
 	if !s.held {
 		return
@@ -217,14 +217,14 @@ func (s *Slot) Release(ran bool) {
 	s.l.dispatch()
 }
 
-// giveBack returns the resources of a slot that has leave. l.mu is held.
+// giveBack returns the resources of a slot. l.mu is held.
 func (s *Slot) giveBack() {
 	for key, n := range s.need {
 		s.l.resources[key].used -= n
 	}
 }
 
-// dispatch gives leave to whoever's turn it is and has all that it needs. l.mu is held.
+// dispatch grants the waiting slots, by turn, for which all resources are there. l.mu is held.
 func (l *Limiter) dispatch() {
 	l.waiting = slices.DeleteFunc(l.waiting, func(s *Slot) bool {
 		free := true
@@ -234,7 +234,7 @@ func (l *Limiter) dispatch() {
 		}
 		if !free {
 			for key := range s.need {
-				l.resources[key].wanted = true // what it waits for is not for those behind it
+				l.resources[key].wanted = true // those behind it must not take what it waits for
 			}
 			return false
 		}

@@ -9,8 +9,8 @@ import (
 	"nereid/engine/status"
 )
 
-// makeAll makes and warms instances, Options.Parallel at once. Their numbers follow the order of places. With the first
-// error no more is begun, and what was made is closed again.
+// makeAll makes and warms instances, Options.Parallel at once. Their numbers follow the order of places. After the
+// first error no more are begun, and those that were made are closed.
 func (s *Set) makeAll(ctx context.Context, places []backend.Placement) ([]*run, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -41,7 +41,7 @@ func (s *Set) makeAll(ctx context.Context, places []backend.Placement) ([]*run, 
 	return nil, err
 }
 
-// number gives new instances their numbers, those of instances that have ended first.
+// number numbers new instances; numbers of closed instances are used again.
 func (s *Set) number(made []*run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *Set) number(made []*run) {
 	}
 }
 
-// make makes and warms one instance, on a thread that keeps to its host policy.
+// make makes and warms one instance, on a thread with the affinity of its host policy.
 func (s *Set) make(ctx context.Context, p backend.Placement) (r *run, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -99,13 +99,13 @@ func (s *Set) build(ctx context.Context, p backend.Placement) (*run, error) {
 	return r, nil
 }
 
-// pins reports whether an instance needs a thread of its own: its host policy restricts threads, and they are this
-// process's.
+// pins reports whether an instance needs its own thread: its host policy restricts threads, and it runs in this
+// process.
 func (s *Set) pins(p backend.Placement) bool {
 	return p.Affinity.Restricts() && !s.o.Model.Traits().OwnProcess
 }
 
-// live is an instance's life, on a thread that keeps to its host policy.
+// live runs the loop of an instance on a thread with the affinity of its host policy.
 func (s *Set) live(p backend.Placement, life func()) {
 	if !s.pins(p) {
 		life()

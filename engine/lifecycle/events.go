@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// Events are functions that hear of changes; nil ones are skipped. They are called from the goroutine that makes the
-// change, without locks held, must not block for long and must not call back into the manager's changing methods.
+// Events are functions that are called at changes; nil ones are skipped. They are called from the goroutine that makes
+// the change, without locks held, must not block for long and must not call back into the manager's changing methods.
 type Events struct {
 	// Loading: a version is about to be loaded.
 	Loading func(model string, version int64)
-	// Downloading: so many bytes of a version in a remote repository are here; called a few times a second.
+	// Downloading: done bytes of a version in a remote repository have been downloaded; called a few times a second.
 	Downloading func(model string, version int64, done, total int64)
 	// Loaded: a version is in service; reload says that it replaced one of the same number.
 	Loaded func(model string, version int64, took time.Duration, reload bool)
-	// Ready: a change of a model ended well.
+	// Ready: a change of a model succeeded.
 	Ready func(model string)
 	// Failed: a change failed; version is 0 if the configuration or the folder as a whole is at fault. kept says that
 	// something that was in service before still is.
 	Failed func(model string, version int64, err error, kept bool)
 	// Unloaded: a version has left service and is closed.
 	Unloaded func(model string, version int64)
-	// Replaced: what a reload put another in place of is closed; the version serves on.
+	// Replaced: a model that was replaced by a reload is closed; the version stays in service.
 	Replaced func(model string, version int64)
-	// Evicted: a version's memory is given back; its next request loads it again.
+	// Evicted: a version's memory is released; its next request loads it again.
 	Evicted func(model string, version int64)
 	// VersionsChosen: a version was loaded or unloaded alone; before and after are the versions in service, ascending.
 	VersionsChosen func(model string, before, after []int64)

@@ -9,7 +9,7 @@ import (
 	"nereid/engine/status"
 )
 
-// Override is what a load request brings in place of the repository's files, as Triton's load parameters do.
+// Override replaces files of the repository in a load request, as Triton's load parameters do.
 type Override struct {
 	// Config is the model configuration as JSON; "": the repository's.
 	Config string
@@ -38,7 +38,7 @@ func (o *override) scan(key string) *repo.Model {
 	return src
 }
 
-// unpack writes an override's files into a repository of their own.
+// unpack writes an override's files into a separate repository.
 func (o *Options) unpack(name string, over *Override) (*override, error) {
 	if over == nil || over.Config == "" && len(over.Files) == 0 {
 		return nil, nil

@@ -8,7 +8,7 @@ import (
 	"nereid/engine/status"
 )
 
-// refusals say of Triton's backends that this server does not have why, and what to do. By the backend's name.
+// refusals say why the server does not have some of Triton's backends, and what to do instead. By the backend's name.
 var refusals = map[string]string{
 	modelconfig.BackendTensorRT: "runs engines that TensorRT has built for one kind of GPU and one of its releases, " +
 		"which are not loaded here; " +
@@ -30,7 +30,7 @@ var refusals = map[string]string{
 		"model with vLLM in that way",
 }
 
-// Refused says of a backend that Triton has and this server may not have why, and what to do; "" of any other.
+// Refused returns why the server may not have one of Triton's backends, and what to do instead; "" for other names.
 func Refused(name string) string {
 	if why := refusals[name]; why != "" {
 		return why
@@ -41,9 +41,9 @@ func Refused(name string) string {
 	return ""
 }
 
-// Unsupported answers what a configuration wants that Triton does and this server does not: why no version of it can
-// be loaded, and the path of the field that wants it. hasBackend: the server has the backend that cfg names. The
-// error is nil, and the path empty, if there is no such thing.
+// Unsupported returns why a configuration cannot be loaded that Triton supports and this server does not, and the path
+// of the field. hasBackend: the server has the backend that cfg names. The error is nil, and the path empty, if there
+// is no such reason.
 func Unsupported(cfg *inferencepb.ModelConfig, hasBackend bool) (path string, err error) {
 	if hasBackend {
 		return "", nil

@@ -27,11 +27,11 @@ var (
 	errUnloaded = status.New(status.Unavailable, "unloaded")
 )
 
-// life is where a model stands: a value that only next makes another of. The manager keeps one per model and carries
-// out the effects.
+// life is the state of a model. Only the function next changes it. The manager keeps one for each model and carries out
+// the effects.
 type life struct {
 	wanted bool // it is to be served: counts for readiness
-	held   bool // unloaded by hand: polling leaves it alone until it is loaded by hand or its folder goes
+	held   bool // unloaded on request: polling leaves it alone until it is loaded on request or its folder is removed
 	err    error
 	// versions are all that are known of, by number.
 	versions map[int64]standing
@@ -40,7 +40,7 @@ type life struct {
 	picked map[int64]bool
 }
 
-// standing is where one version stands.
+// standing is the state of one version.
 type standing struct {
 	state  State
 	reason error
@@ -61,8 +61,8 @@ type standing struct {
 // serves reports whether requests to the version are taken.
 func (s standing) serves() bool { return s.model != nil || s.evicted }
 
-// effects are what the manager does after an event, in this order: it publishes the table of what serves, and closes
-// what has left as soon as its last request is answered.
+// effects are what the manager does after an event, in this order: it publishes the table of what is in service, and
+// closes each model that left as soon as its last request is answered.
 type effects struct {
 	publish bool
 	drain   []leaving
@@ -79,7 +79,7 @@ type leaving struct {
 	why    departure
 }
 
-// departure says what it means that a model leaves.
+// departure is the reason why a model leaves.
 type departure int
 
 const (
@@ -94,7 +94,8 @@ type event interface {
 	apply(l *life, fx *effects)
 }
 
-// next is the state machine of a model: where it stands after ev, and what is to be done then. It is a pure function.
+// next is the state machine of a model: it returns the state after an event, and what is to be done. It is a pure
+// function.
 func next(l life, ev event) (life, effects) {
 	l.versions, l.picked = maps.Clone(l.versions), maps.Clone(l.picked)
 	if l.versions == nil {
@@ -171,7 +172,7 @@ func (l *life) leave(n int64, why departure, fx *effects) {
 	l.versions[n] = v
 }
 
-// claimed: the model is to be served from now on.
+// claimed: the model is to be in service from now on.
 type claimed struct{}
 
 func (claimed) apply(l *life, _ *effects) { l.wanted, l.held = true, false }
@@ -279,7 +280,7 @@ func (e tried) settle(l *life, r outcome, fx *effects) {
 	l.versions[r.number] = v
 }
 
-// retired: the model leaves service as a whole; by hand says that it is to stay away.
+// retired: the model leaves service as a whole. byHand: it is to stay out of service.
 type retired struct{ byHand bool }
 
 func (e retired) apply(l *life, fx *effects) {
@@ -291,7 +292,7 @@ func (e retired) apply(l *life, fx *effects) {
 	}
 }
 
-// unload takes one version out of service, or notes that it is meant to be out.
+// unload takes one version out of service, or notes that it is to be out of service.
 func (l *life) unload(n int64, why error, fx *effects) {
 	v := l.versions[n]
 	v.left = why
@@ -314,7 +315,7 @@ func (e dropped) apply(l *life, fx *effects) {
 	}
 }
 
-// suspended: what the model needs is not there any more; it is to come back with that.
+// suspended: a model that this one needs has gone; this one returns to service with it.
 type suspended struct{ why error }
 
 func (e suspended) apply(l *life, fx *effects) {
@@ -326,7 +327,7 @@ func (e suspended) apply(l *life, fx *effects) {
 	}
 }
 
-// banished: the memory of some versions, or of all for nil, is given back, and their next request loads them again.
+// banished: some versions, or all for nil, are evicted; their next request loads them again.
 type banished struct{ numbers []int64 }
 
 func (e banished) apply(l *life, fx *effects) {

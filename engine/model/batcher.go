@@ -23,8 +23,8 @@ func newBatcher(cfg *inferencepb.ModelConfig, coresBusy func() bool) sched.Batch
 	return sched.NewDynamic(p)
 }
 
-// sharesCores says whether a model's instances take time from each other: all on the CPU, with a backend that computes
-// in this process. What others do in a process of their own, or waiting for something else, is not known.
+// sharesCores reports whether a model's instances compete for cores: all are on the CPU, and the backend computes in
+// this process. Of others that is not known.
 func sharesCores(loaded backend.Model, places []backend.Placement) bool {
 	return loaded.Traits().RunsInline && !slices.ContainsFunc(places, func(p backend.Placement) bool {
 		return p.Kind != inferencepb.ModelInstanceGroup_KIND_CPU || p.Affinity.Cores != nil

@@ -9,18 +9,18 @@ import (
 	"nereid/engine/tensor"
 )
 
-// inlinePolicy says when a request may run on the goroutine that brings it.
+// inlinePolicy says when a request may be executed on its own goroutine.
 type inlinePolicy int
 
 const (
 	inlineNever inlinePolicy = iota
-	// inlineUnlessQueued: while nothing waits. For models that run each request alone.
+	// inlineUnlessQueued: while no request waits. For models that do not batch.
 	inlineUnlessQueued
-	// inlineAlone: while the model has no other. For models that run each request alone, in another process: those that
-	// come meanwhile go there together, which costs less than one by one inline.
+	// inlineAlone: while the model has no other request. For models in another process that do not batch: requests that
+	// come meanwhile are sent there together, which costs less than one by one.
 	inlineAlone
 	// inlineLone: while requests come one at a time. For models with dynamic batching: with several clients a request
-	// that ran at once would miss the batch that it belongs to.
+	// that was executed at once would not be batched with others.
 	inlineLone
 )
 
@@ -41,12 +41,12 @@ func inlinePolicyOf(cfg *inferencepb.ModelConfig, loaded backend.Model, limited 
 		return inlineNever
 	}
 	for _, g := range cfg.GetInstanceGroup() {
-		if limited && g.GetRateLimiter() != nil { // it has to be asked before each execution
+		if limited && g.GetRateLimiter() != nil { // each execution has to acquire it
 			return inlineNever
 		}
 	}
 	if db := cfg.GetDynamicBatching(); db != nil {
-		if db.GetMaxQueueDelayMicroseconds() > 0 || db.GetPreserveOrdering() { // the order is kept from the queue on
+		if db.GetMaxQueueDelayMicroseconds() > 0 || db.GetPreserveOrdering() { // the queue keeps the order
 			return inlineNever
 		}
 		return inlineLone
@@ -66,7 +66,7 @@ func (m *Model) InputBuffer(n int) *tensor.Buffer {
 	return nil
 }
 
-// wanted reports whether a request that has just been admitted is to run inline.
+// wanted reports whether a request that has just been admitted is to be executed inline.
 func (in *inlining) wanted(m *Model, r *infer.Request) bool {
 	if in.waits && r.Client == nil {
 		return false

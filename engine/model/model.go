@@ -29,26 +29,26 @@ import (
 type Spec struct {
 	Name    string
 	Version int64
-	// Config is normalised, complete and valid. It must not change any more.
+	// Config is normalised, complete and valid. It is not changed.
 	Config        *inferencepb.ModelConfig
 	ModelFolder   string
 	VersionFolder string
 	Backend       backend.Backend
 	Host          backend.Host
-	// Models tells an ensemble of the models of its steps. Others do not need it.
+	// Models returns the configurations of the models of an ensemble's steps. Others do not need it.
 	Models  ensemble.Lookup
 	Stats   *stats.Version
 	Cache   cache.Store       // nil: the server has none
-	Cores   *device.Cores     // nil: CPU instances count as independent of each other
+	Cores   *device.Cores     // nil: CPU instances do not compete for cores
 	Limiter *instance.Limiter // nil: the server limits nothing
 	Slices  *instance.Slices  // nil: the model's own
 	Machine *device.Machine   // nil: there are no GPUs
-	// HostPolicies say by name which cores and memory instances keep to (--host-policy).
+	// HostPolicies say by name which cores and memory instances use (--host-policy).
 	HostPolicies map[string]affinity.Policy
-	// GPULimits are the shares of GPUs' memory over which nothing is loaded onto them.
+	// GPULimits are the shares of GPUs' memory above which nothing is loaded onto them.
 	GPULimits map[int]float64
 	Log       *slog.Logger
-	// NoteUse asks to note the time of each request: see Model.LastUse.
+	// NoteUse: the time of each request is noted for Model.LastUse.
 	NoteUse bool
 }
 
@@ -257,7 +257,7 @@ func (m *Model) Instances() int {
 // LoadTime returns how long Load took.
 func (m *Model) LoadTime() time.Duration { return m.loadTime }
 
-// Healthy returns nil if the version can take requests now, else why not: the backend says so.
+// Healthy returns nil if the backend says that the version can take requests now, or else why not.
 func (m *Model) Healthy() error {
 	if h, ok := m.loaded.(backend.Health); ok {
 		return h.Healthy()
@@ -275,7 +275,7 @@ func processes(loaded backend.Model) []backend.Process {
 	return nil
 }
 
-// Ready is Healthy, and asks the model itself if it can be asked. It may take until ctx ends.
+// Ready is Healthy, and also asks the model if it decides that itself. It may take until ctx ends.
 func (m *Model) Ready(ctx context.Context) error {
 	if err := m.Healthy(); err != nil {
 		return err
@@ -294,11 +294,11 @@ func (m *Model) Placements() []backend.Placement {
 	return m.set.Placements()
 }
 
-// Golden returns how many golden requests the version was put and has answered as it should.
+// Golden returns how many golden requests the version was sent at load. It has answered them as it should.
 func (m *Model) Golden() int { return m.golden }
 
-// Infer checks r and queues it, or runs it at once if it is alone and its model brief (see inline.go). The caller has
-// called Acquire. On an error there will be no response.
+// Infer checks r and queues it, or executes it at once on this goroutine (see inline.go). The caller has called
+// Acquire. On an error there is no response.
 func (m *Model) Infer(r *infer.Request) error {
 	if r.Times.Arrived == 0 {
 		r.Times.Arrived = infer.Now()
@@ -320,7 +320,7 @@ func (m *Model) Infer(r *infer.Request) error {
 				"for itself; raise instance_group.count or call another model",
 			m.name, m.set.Count())
 	}
-	if r.Served == nil { // else it waited for the model to be loaded, and its caller may look at Served now
+	if r.Served == nil { // otherwise it waited for the model to be loaded, and its caller may read Served now
 		r.Served = m
 	}
 	if m.noteUse {
@@ -395,8 +395,8 @@ func (m *Model) Resize(ctx context.Context, cfg *inferencepb.ModelConfig) error 
 	return nil
 }
 
-// placements lists the instances that a configuration asks for. A host policy that a group names and the server does
-// not have is told of: the model runs without, as in Triton.
+// placements lists the instances that a configuration asks for. If a group names a host policy that the server does not
+// have, it logs that; the model runs without one, as in Triton.
 func (m *Model) placements(cfg *inferencepb.ModelConfig) ([]backend.Placement, error) {
 	for _, g := range cfg.GetInstanceGroup() {
 		name := g.GetHostPolicy()
@@ -409,7 +409,7 @@ func (m *Model) placements(cfg *inferencepb.ModelConfig) ([]backend.Placement, e
 	return instance.Placements(cfg, m.defCount, m.gpus.machine.IDs(), m.policies)
 }
 
-// instancesAtOnce is how many instances of a model a backend makes side by side: each may take a core for its own.
+// instancesAtOnce returns how many instances of a model a backend makes at once: each may use a core.
 func instancesAtOnce(b backend.Backend) int {
 	if !b.Traits().ParallelInstances {
 		return 1
@@ -417,8 +417,8 @@ func instancesAtOnce(b backend.Backend) int {
 	return max(4, runtime.NumCPU())
 }
 
-// Refit checks an ensemble against the models of its steps as they are now, after one has changed, and forgets the
-// answers that were kept. Other models always fit. Errors: InvalidArg.
+// Refit checks an ensemble against the models of its steps after one has changed, and drops its cached responses. Other
+// models always fit. Errors: InvalidArg.
 func (m *Model) Refit(models ensemble.Lookup) error {
 	g, ok := m.scheduler.(*ensemble.Graph)
 	if !ok {
@@ -446,8 +446,8 @@ func (m *Model) newBatcher(s Spec, coresBusy func() bool) (sched.Batcher, error)
 	return m.sequences, nil
 }
 
-// Close refuses new requests, waits until those admitted have their final response or ctx ends, then closes the
-// instances and the loaded files. It is called once.
+// Close refuses new requests, waits until those admitted have their final response or ctx ends, and then closes the
+// instances and the backend's model. It is called once.
 func (m *Model) Close(ctx context.Context) error {
 	m.shut()
 	if m.sequences != nil {

@@ -11,7 +11,7 @@ import (
 // tensorKeeper is a trace that may want to copy a request's tensors.
 type tensorKeeper interface{ KeepsTensors() bool }
 
-// takesDevices says whether requests may have tensors on GPUs, once the model is loaded: nobody else looks into them.
+// takesDevices returns loaded if requests may have tensors on GPUs: nothing but the backend reads them then.
 func takesDevices(cfg *inferencepb.ModelConfig, loaded backend.Model, cached bool) backend.DeviceMemoryUser {
 	user, ok := loaded.(backend.DeviceMemoryUser)
 	// requests are compared by their values

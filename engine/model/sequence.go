@@ -168,17 +168,17 @@ func (m *Model) AcquireSequence(id infer.CorrelationID) bool {
 	return true
 }
 
-// Linger refuses new requests, but for those of the sequences that the model holds, and waits until these have ended,
-// or ctx. Close comes after. For a model without sequences it returns at once.
+// Linger refuses new requests, except those of the sequences that the model holds, and waits until these have ended, or
+// ctx. The caller then calls Close. For a model without sequences it returns at once.
 func (m *Model) Linger(ctx context.Context) {
 	m.shut()
 	if m.sequences == nil {
 		return
 	}
 	select {
-	case <-m.drained: // who was admitted before may have begun a sequence
+	case <-m.drained: // a request admitted before may have begun a sequence
 	case <-ctx.Done():
 		return
 	}
-	_ = m.sequences.Wait(ctx) // its error is that of ctx: who waits no longer closes
+	_ = m.sequences.Wait(ctx) // its error is that of ctx; the caller closes the model in any case
 }

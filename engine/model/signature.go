@@ -10,7 +10,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// signature is what a request must look like, worked out once from the configuration.
+// signature is what a request must look like, computed once from the configuration.
 type signature struct {
 	model    string
 	maxBatch int64 // 0: no batch dimension
@@ -204,8 +204,7 @@ func (s *signature) checkShape(r *infer.Request, i int, p *port) error {
 		tensor.FormatShape(p.dims), tensor.FormatShape(shape))
 }
 
-// checkBatch says what is wrong with the batch sizes of a request of which something else is wrong too: they come
-// first.
+// checkBatch checks the batch sizes of a request with a wrong shape: their errors come first.
 func (s *signature) checkBatch(r *infer.Request) error {
 	for i := range r.Inputs {
 		if shape := r.Inputs[i].Shape; len(shape) > 0 && shape[0] != r.Inputs[0].Shape[0] {
@@ -305,7 +304,7 @@ func (s *signature) reshape(shape, from, to []int64) []int64 {
 	return out
 }
 
-// reshapeOutputs gives the outputs the shapes that clients are to see.
+// reshapeOutputs changes the outputs' shapes to those that clients see.
 func (s *signature) reshapeOutputs(_ *infer.Request, resp *infer.Response) {
 	if !s.reshapes || resp.Err != nil {
 		return
