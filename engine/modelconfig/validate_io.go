@@ -203,16 +203,16 @@ func (c *checker) sources(names []string, path, kind string) {
 		c.err(path+".source_input", "name one input", "%s needs 1 source_input, %s has %d", kind, path, len(names))
 	}
 	for j, name := range names {
-		if c.input(name) < 0 {
+		if inputIndex(c.cfg, name) < 0 {
 			c.err(indexed(path+".source_input", j), "use the name of an input",
 				"%s has the source %q, which is no input of the model", path, name)
 		}
 	}
 }
 
-// input returns the index of an input of the configuration, -1 if there is none.
-func (c *checker) input(name string) int {
-	return slices.IndexFunc(c.cfg.Input, func(in *inferencepb.ModelInput) bool { return in.Name == name })
+// inputIndex returns the index of an input of the configuration, -1 if there is none.
+func inputIndex(cfg *inferencepb.ModelConfig, name string) int {
+	return slices.IndexFunc(cfg.Input, func(in *inferencepb.ModelInput) bool { return in.Name == name })
 }
 
 // signature compares the configuration with the model file.
@@ -317,7 +317,7 @@ func (c *checker) compareShape(t modelTensor, io IO, path string) {
 				"unable to load model '%s', configuration expects model provides input with "+
 					"shape [-1]  for ragged input '%s', model provides %s", c.cfg.Name, name, model)
 		}
-	case !isInput && c.hasBatchOutput(name): // its shape is that of an input
+	case !isInput && hasBatchOutput(c.cfg, name): // its shape is that of an input
 	case len(io.Dims) == 0:
 		if slices.ContainsFunc(dims, func(d int64) bool { return d != 1 }) {
 			c.err(at, "the model's tensor is a single number: write dims: [ 1 ]",
@@ -345,8 +345,8 @@ func (c *checker) compareShape(t modelTensor, io IO, path string) {
 }
 
 // hasBatchOutput reports whether an output is the target of a batch output.
-func (c *checker) hasBatchOutput(name string) bool {
-	return slices.ContainsFunc(c.cfg.BatchOutput,
+func hasBatchOutput(cfg *inferencepb.ModelConfig, name string) bool {
+	return slices.ContainsFunc(cfg.BatchOutput,
 		func(b *inferencepb.BatchOutput) bool { return slices.Contains(b.TargetName, name) })
 }
 

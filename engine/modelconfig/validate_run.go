@@ -177,7 +177,7 @@ func (c *checker) warmup() {
 
 func (c *checker) warmupInput(name string, in *inferencepb.ModelWarmup_Input, at string) {
 	var want *inferencepb.ModelInput
-	if k := c.input(name); k >= 0 {
+	if k := inputIndex(c.cfg, name); k >= 0 {
 		want = c.cfg.Input[k]
 	} else if !slices.ContainsFunc(c.internalInputs(), func(x internalInput) bool { return x.name == name }) {
 		c.err(at, "use the name of an input", "the model has no input %q to warm up", name)

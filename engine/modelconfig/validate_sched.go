@@ -124,7 +124,7 @@ func (c *checker) sequence(s *inferencepb.ModelSequenceBatching) {
 		}
 	}
 	for _, in := range c.internalInputs() {
-		if i := c.input(in.name); i >= 0 && in.name != "" && in.what != "batch input" {
+		if i := inputIndex(c.cfg, in.name); i >= 0 && in.name != "" && in.what != "batch input" {
 			c.warn(indexed("input", i)+".name", "remove it from the inputs: what a client sends does not count",
 				"input %q is a %s too", in.name, in.what)
 		}

@@ -175,7 +175,7 @@ func TestAnUnmountedRepositoryIsUnread_B16(t *testing.T) {
 	if _, unread := Scan(o); len(unread) != 0 {
 		t.Errorf("emptied in place: unread %v, want none", unread)
 	}
-	o.Devices[full]++ // as if mounted anew from elsewhere
+	o.Devices[full]++ // as if another file system were mounted
 	o.Devices[emptied]++
 	models, unread := Scan(o)
 	if len(unread) != 1 || unread[emptied] == nil || models["m"] == nil {
@@ -265,7 +265,7 @@ func TestWatchReportsANewFile_A058(t *testing.T) {
 					break wait
 				case <-again.C:
 				case <-late:
-					t.Error("nothing is told of " + file)
+					t.Error("no report of " + file)
 					break wait
 				}
 			}

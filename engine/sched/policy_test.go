@@ -127,7 +127,7 @@ func TestQueueTimeouts(t *testing.T) {
 				next(t, d)
 				return
 			}
-			// No instance is free: it is told all the same.
+			// The timeout is answered although no instance is free.
 			at, err := ended(t, r)
 			if status.CodeOf(err) != status.Unavailable || fmt.Sprint(err) != "Request timeout expired" {
 				t.Errorf("answer %v %v, want Unavailable, Request timeout expired", status.CodeOf(err), err)

@@ -253,11 +253,11 @@ func (s *sequenceSchedule) read(c *sequenceCall) {
 			}
 		}
 		if least > -1 { // the earliest end of a wait is in the future
-			s.fault("request %d of sequence %v is told that it waited too long %v early", c.index, c.of.id, least)
+			s.fault("request %d of sequence %v expired %v too early", c.index, c.of.id, least)
 		}
 	case errors.Is(resp.Err, errCancelled):
 		if !c.of.free {
-			s.fault("request %d of sequence %v is told that it was cancelled", c.index, c.of.id)
+			s.fault("request %d of sequence %v was cancelled by the scheduler", c.index, c.of.id)
 		}
 	case resp.Err != nil && !errors.Is(resp.Err, errExecution):
 		s.fault("request %d of sequence %v: %v", c.index, c.of.id, resp.Err)
@@ -327,7 +327,7 @@ func (s *sequenceSchedule) begin(id InstanceID, b *infer.Batch) {
 	nulls := 0
 	for row, r := range b.Requests {
 		if text(r, "READY") != string([]byte{map[bool]byte{true: 0, false: 1}[r.Null]}) {
-			s.fault("row %d (null %v) is told READY %q", row, r.Null, text(r, "READY"))
+			s.fault("row %d (null %v) has READY %q", row, r.Null, text(r, "READY"))
 		}
 		if r.Null {
 			nulls++
