@@ -146,7 +146,8 @@ func TestBackupRefuses(t *testing.T) {
 		{"another program's database", script("CREATE TABLE theirs (a); PRAGMA application_id = 77"),
 			"not a Nereid database"},
 		{"damage inside", damaged, "is damaged"},
-		{"a newer schema", script("CREATE TABLE a (x); PRAGMA application_id = 1314015556; PRAGMA user_version = 9999"), "a newer version wrote it"},
+		{"a newer schema", script("CREATE TABLE a (x); PRAGMA application_id = 1314015556; PRAGMA user_version = 9999"),
+			"a newer version wrote it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			source, dir := tt.source(t), t.TempDir()

@@ -182,7 +182,7 @@ type sickSink struct {
 
 func (s *sickSink) Health() store.Health { return s.health }
 
-func TestDroppedHistoryIsTold(t *testing.T) {
+func TestDroppedHistoryIsReported(t *testing.T) {
 	sink := &sickSink{}
 	r := New(nil, sink)
 	r.reportDropped()

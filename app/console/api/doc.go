@@ -42,16 +42,16 @@
 //	GET    /api/models/{name}/archive → application/zip   not_found; one top folder named as the model
 //	POST   /api/models/{name}/warmup   WarmupRequest → WarmupResult   not_found, unavailable (not ready), invalid
 //	GET    /api/models/{name}/load-test              → LoadTest   not_found; the running or the last one
-//	POST  /api/models/{name}/load-test StartLoadTest → 202 LoadTest  not_found, unavailable (not ready), invalid, conflict (one runs)
+//	POST  /api/models/{name}/load-test StartLoadTest → 202 LoadTest  not_found, unavailable, invalid, conflict (one runs)
 //	DELETE /api/models/{name}/load-test              → LoadTest   conflict (none runs); it ends soon after
 //	GET    /api/models/{name}/tunings                → Tunings   not_found; the running one first
-//	POST  /api/models/{name}/tunings/plan StartTuning → TuningPlan  not_found, invalid, unavailable (no configuration is known)
+//	POST  /api/models/{name}/tunings/plan StartTuning → TuningPlan  not_found, invalid, unavailable (unknown configuration)
 //	POST   /api/models/{name}/tunings  StartTuning → 202 Tuning   as plan; conflict (a model is tuned or measured)
 //	GET    /api/models/{name}/tunings/{id}?from=     → Tuning   not_found; from: the first trial that is wanted
 //	POST   /api/models/{name}/tunings/{id}/stop → Tuning   not_found, conflict (it has ended); it ends soon after
 //	DELETE /api/models/{name}/tunings/{id}           → 204   not_found, conflict (it runs)
 //	GET    /api/models/{name}/tunings/{id}/configs/{config}   → TuningTexts   not_found
-//	POST  /api/models/{name}/tunings/{id}/apply ApplyTuning → AppliedTuning  not_found, forbidden, conflict (running, or a file changed)
+//	POST  /api/models/{name}/tunings/{id}/apply ApplyTuning → AppliedTuning  not_found, forbidden, conflict
 //	GET    /api/trash                                → Trash
 //	POST   /api/trash/{id}/restore                   → Trashed   not_found, conflict (a model of that name exists)
 //
@@ -69,7 +69,7 @@
 //
 //	GET    /api/config/fields                        → ConfigFields
 //	POST   /api/config/check            CheckRequest → CheckResult   not_found (model or import)
-//	PUT  /api/models/{name}/config SaveConfig → SaveResult  not_found, conflict (old baseRevision), invalid (with faults)
+//	PUT  /api/models/{name}/config SaveConfig → SaveResult  not_found, conflict (old baseRevision), invalid (faults)
 //	GET    /api/models/{name}/revisions              → Revisions   not_found
 //	GET    /api/models/{name}/revisions/{id}         → RevisionFull   not_found
 //	POST   /api/models/{name}/revisions/{id}/restore RestoreRequest → SaveResult   not_found, conflict

@@ -102,7 +102,8 @@ func TestInstanceGroupsOfAText(t *testing.T) {
 	r := consoletest.New(t, engine.ModeExplicit,
 		func(o *console.Options) { o.HostPolicies = map[string]affinity.Policy{"big": {Cores: []int{0, 1}}} })
 	v := consoletest.Get[api.CheckResult](r, 200, "POST", "/api/config/check", api.CheckRequest{Model: "ready", Text: `backend: "onnxruntime"
-instance_group [ { count: 2 kind: KIND_CPU host_policy: "big" }, { kind: KIND_GPU gpus: [ 0, 2 ] rate_limiter { priority: 1 } passive: true } ]`})
+instance_group [ { count: 2 kind: KIND_CPU host_policy: "big" }, { kind: KIND_GPU gpus: [ 0, 2 ]
+  rate_limiter { priority: 1 } passive: true } ]`})
 	if len(v.Groups) != 2 {
 		t.Fatalf("groups = %+v", v.Groups)
 	}

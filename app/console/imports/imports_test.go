@@ -271,7 +271,7 @@ func TestImportPathAndArchive(t *testing.T) {
 	consoletest.Get[api.Import](r, 201, "POST", "/api/imports", api.ImportCreate{Path: filepath.Join(r.Repo, "ready")})
 	if v := consoletest.Next[api.Import](events, "import"); v.Origin != api.ImportPath || v.Kind != api.ImportFolder ||
 		v.Name != "ready" {
-		t.Errorf("the stream tells of the import of a folder as %+v", v)
+		t.Errorf("the stream has the import of a folder as %+v", v)
 	}
 }
 

@@ -19,7 +19,8 @@ import (
 func TestWarmupOfASequenceModel(t *testing.T) {
 	r := consoletest.New(t, engine.ModeExplicit)
 	r.Write("sums/config.pbtxt", `backend: "sequence" max_batch_size: 1
-input [ { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] } ] output [ { name: "OUTPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
+input [ { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
+output [ { name: "OUTPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
 sequence_batching { control_input [
   { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } },
   { name: "READY" control { kind: CONTROL_SEQUENCE_READY int32_false_true: [ 0, 1 ] } } ] }`)

@@ -44,7 +44,9 @@ func (h *Handler) WarmUp(r *http.Request, req *api.WarmupRequest) (out api.Warmu
 	if err != nil {
 		return out, err
 	}
-	out = api.WarmupResult{Version: strconv.FormatInt(v.Version, 10), Batch: int(max(entry.GetBatchSize(), 1)), Source: source}
+	out = api.WarmupResult{
+		Version: strconv.FormatInt(v.Version, 10), Batch: int(max(entry.GetBatchSize(), 1)), Source: source,
+	}
 	for range req.Count {
 		us, err := h.inferOnce(r.Context(), m.Name, v.Version, inputs, newSequence(cfg))
 		if err != nil {
@@ -132,7 +134,8 @@ func warmupEntry(cfg *inferencepb.ModelConfig, batch int) (entry *inferencepb.Mo
 	if all := cfg.GetModelWarmup(); len(all) > 0 {
 		return all[0], "model_warmup", nil
 	}
-	entry = &inferencepb.ModelWarmup{Name: "zeros", BatchSize: uint32(batch), Inputs: map[string]*inferencepb.ModelWarmup_Input{}}
+	inputs := map[string]*inferencepb.ModelWarmup_Input{}
+	entry = &inferencepb.ModelWarmup{Name: "zeros", BatchSize: uint32(batch), Inputs: inputs}
 	for _, in := range cfg.GetInput() {
 		if in.GetOptional() {
 			continue
@@ -141,7 +144,7 @@ func warmupEntry(cfg *inferencepb.ModelConfig, batch int) (entry *inferencepb.Mo
 		for i, d := range dims {
 			dims[i] = max(d, 1)
 		}
-		entry.Inputs[in.GetName()] = &inferencepb.ModelWarmup_Input{DataType: in.GetDataType(), Dims: dims,
+		inputs[in.GetName()] = &inferencepb.ModelWarmup_Input{DataType: in.GetDataType(), Dims: dims,
 			InputDataType: &inferencepb.ModelWarmup_Input_ZeroData{ZeroData: true}}
 	}
 	return entry, "zeros", nil

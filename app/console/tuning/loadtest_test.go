@@ -70,9 +70,11 @@ func waitForLoadTest(t *testing.T, r *consoletest.Rig, model string) api.LoadTes
 }
 
 func TestLoadTest(t *testing.T) {
-	const row = `backend: "identity" max_batch_size: 8 input { name: "INPUT0" data_type: TYPE_FP32 dims: -1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }`
+	const row = `backend: "identity" max_batch_size: 8 input { name: "INPUT0" data_type: TYPE_FP32 dims: -1 }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }`
 	r := serving(t, map[string]string{"good": row,
-		"many": `backend: "square" model_transaction_policy { decoupled: true } input { name: "IN" data_type: TYPE_INT32 dims: 1 } output { name: "OUT" data_type: TYPE_INT32 dims: 1 }`})
+		"many": `backend: "square" model_transaction_policy { decoupled: true }
+input { name: "IN" data_type: TYPE_INT32 dims: 1 } output { name: "OUT" data_type: TYPE_INT32 dims: 1 }`})
 	const path = "/api/models/good/load-test"
 	if got := consoletest.Get[api.LoadTest](r, 200, "GET", path, nil); got.State != api.LoadTestNone {
 		t.Errorf("before the first: %+v", got)

@@ -175,7 +175,8 @@ func TestTuning(t *testing.T) {
 		if got := waitForEnd(t, r, one); got.State != api.TuningStopped || len(got.Trials) != 1 || got.Reason != "" {
 			t.Errorf("result %+v", got)
 		}
-		consoletest.Get[api.Tuning](r, 202, "POST", base, api.StartTuning{}) // the next may begin; the console's end stops it
+		// The next one may start. The end of the console stops it.
+		consoletest.Get[api.Tuning](r, 202, "POST", base, api.StartTuning{})
 	})
 
 	t.Run("a failure has its reason", func(t *testing.T) {
