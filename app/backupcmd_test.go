@@ -14,7 +14,8 @@ func TestBackupCommand(t *testing.T) {
 		t.Helper()
 		var out, err bytes.Buffer
 		if code := Main(append([]string{"nereid"}, args...), &out, &err); code != want {
-			t.Fatalf("nereid %s ends with %d, want %d: %s%s", strings.Join(args, " "), code, want, out.String(), err.String())
+			t.Fatalf("nereid %s ends with %d, want %d: %s%s", strings.Join(args, " "), code, want, out.String(),
+				err.String())
 		}
 		return out.String(), err.String()
 	}
@@ -61,7 +62,8 @@ func TestBackupCommand(t *testing.T) {
 
 func TestLicencesCommand_G025(t *testing.T) {
 	var out, err bytes.Buffer
-	if code := Main([]string{"nereid", "licenses"}, &out, &err); code != 0 || !strings.Contains(out.String(), "== ") || !strings.Contains(out.String(), "google.golang.org/grpc") {
+	if code := Main([]string{"nereid", "licenses"}, &out, &err); code != 0 || !strings.Contains(out.String(), "== ") ||
+		!strings.Contains(out.String(), "google.golang.org/grpc") {
 		t.Errorf("it ends with %d and says %.200q %q", code, out.String(), err.String())
 	}
 }

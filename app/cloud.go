@@ -48,8 +48,8 @@ func (f *fronts) checkVertexAI() error {
 	}
 	name := f.vertexAIModel()
 	if name == "" {
-		return status.New(status.InvalidArg, "Expect the model repository contains only a single model if default model is "+
-			"not specified; say --vertex-ai-default-model=<name>")
+		return status.New(status.InvalidArg, "Expect the model repository contains only a single model if default "+
+			"model is not specified; say --vertex-ai-default-model=<name>")
 	}
 	for _, m := range f.engine.RepositoryIndex(true) {
 		if m.GetName() == name {

@@ -32,8 +32,8 @@ func (s *server) openData(context.Context) error {
 			return errors.Join(err, terr)
 		}
 		s.data = temporary
-		s.warn(fmt.Sprintf("the history and removed models are kept in %s only while this server runs; to keep them, say "+
-			"--data-dir=<folder>: %v", s.data.Path, err))
+		s.warn(fmt.Sprintf("the history and removed models are kept in %s only while this server runs; to keep "+
+			"them, say --data-dir=<folder>: %v", s.data.Path, err))
 	}
 	s.c.DataDir = s.data.Path
 	return nil
@@ -67,8 +67,8 @@ func (s *server) openAccess(ctx context.Context) error {
 	s.network = newNetwork(ctx, s)
 	for _, e := range s.c.Listen.All() {
 		if e.Reachable() && !s.tokens.Required() {
-			s.warn("the " + e.Title + " listens on " + e.Address + " without a token: everybody who can reach this machine " +
-				"can use its models")
+			s.warn("the " + e.Title + " listens on " + e.Address + " without a token: everybody who can reach this " +
+				"machine can use its models")
 		}
 	}
 	s.warnHalfRestricted()
@@ -133,14 +133,15 @@ func (s *server) checkRepository(r string) (string, error) {
 		if errors.As(err, &pathErr) {
 			err = pathErr.Err // the message names the path already
 		}
-		return "", status.Errorf(status.Internal, "failed to stat file %s: %w; correct --model-repository, or make the folder",
+		return "", status.Errorf(status.Internal, "failed to stat file %s: %w; correct --model-repository, or make "+
+			"the folder",
 			path, err)
 	case !info.IsDir():
 		return "", status.Errorf(status.InvalidArg, "model repository %s is not a folder", path)
 	}
 	if above, is := inspect.ModelFolder(path); is {
-		s.warn(fmt.Sprintf("--model-repository=%s looks like one model's own folder; a model repository is the folder above "+
-			"it: --model-repository=%s", path, above))
+		s.warn(fmt.Sprintf("--model-repository=%s looks like one model's own folder; a model repository is the "+
+			"folder above it: --model-repository=%s", path, above))
 	}
 	return path, nil
 }

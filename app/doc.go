@@ -1,4 +1,4 @@
-// Package app is the program: its command line, the wiring of its parts, and its life from start to exit.
+// Package app is the program. It reads the command line, connects the parts, and starts and stops them.
 //
-// Goroutines: one for each listener, the recorder's and the engine's; Serve waits for all before it returns.
+// Goroutines: one for each listener, the recorder's and the engine's. Serve waits for all of them before it returns.
 package app

@@ -51,8 +51,8 @@ func (s *server) openFronts(context.Context) error {
 	f := s.fronts
 	f.engine = s.engine
 	if f.c.Listen.UI.TLS && s.shell != nil {
-		return errors.New("--ui-use-ssl: the window talks to its own server on loopback without TLS; leave the option out, " +
-			"or use nereid serve")
+		return errors.New("--ui-use-ssl: the window talks to its own server on loopback without TLS; leave the " +
+			"option out, or use nereid serve")
 	}
 	for _, open := range []func() error{f.openTLS, s.openMetrics, s.openHTTP, s.openGRPC, s.openCloud} {
 		if err := open(); err != nil {
@@ -339,8 +339,8 @@ func reachable(a net.Addr) string {
 	return net.JoinHostPort(host, port)
 }
 
-// warnHalfRestricted warns of groups that are restricted on one protocol and open on the other. As in Triton the options
-// are separate, and it is easy to forget one.
+// warnHalfRestricted warns of groups that are restricted on one protocol and open on the other. As in Triton the
+// options are separate, and it is easy to forget one.
 func (s *server) warnHalfRestricted() {
 	if !s.c.Listen.HTTP.On || !s.c.Listen.GRPC.On {
 		return
@@ -355,8 +355,8 @@ func (s *server) warnHalfRestricted() {
 	}
 	for _, group := range g.Restricted() {
 		if h.Header(group) == "" {
-			s.warn(fmt.Sprintf("%v is restricted over gRPC and open over HTTP; "+
-				"--http-restricted-api=%v:<key>=<value> restricts it there", group, group))
+			s.warn(fmt.Sprintf("%v is restricted over gRPC and open over HTTP; --http-restricted-api=%v:<key>=<value> "+
+				"restricts it there", group, group))
 		}
 	}
 }

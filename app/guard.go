@@ -83,8 +83,9 @@ func authorizeGRPC(tokens *access.Tokens) func(context.Context, string) error {
 	}
 }
 
-// guardPlain guards a server other than the inference server, such as the metrics. It checks the token, and the Host header
-// as the inference server does: a web site whose name resolves to this machine could otherwise read what it serves.
+// guardPlain guards a server other than the inference server, such as the metrics. It checks the token, and the Host
+// header as the inference server does: a web site whose name resolves to this machine could otherwise read what it
+// serves.
 func guardPlain(tokens *access.Tokens, hosts []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !httpapi.HostAllowed(r.Host, hosts) {

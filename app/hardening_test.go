@@ -28,7 +28,8 @@ func TestRequestsOfOtherSites(t *testing.T) {
 	for endpoint, path := range paths {
 		url := "http://" + r.at(endpoint) + path
 		t.Run("H1 foreign Host on "+endpoint, func(t *testing.T) {
-			for host, want := range map[string]int{"evil.example": 421, "127.0.0.1.evil.example:8000": 421, "localhost.evil.example": 421, "localhost": 200, "127.0.0.1": 200} {
+			for host, want := range map[string]int{"evil.example": 421, "127.0.0.1.evil.example:8000": 421,
+				"localhost.evil.example": 421, "localhost": 200, "127.0.0.1": 200} {
 				if got, text := get(t, "GET", url, "Host: "+host); got != want {
 					t.Errorf("Host %s is answered %d %s, want %d", host, got, text, want)
 				}
@@ -55,11 +56,14 @@ func TestRequestsOfOtherSites(t *testing.T) {
 			}
 		})
 	}
-	for _, url := range []string{"http://" + r.at("http") + "/v2/repository/models/good/unload", "http://" + r.at("http") + "/v2/repository/models/good/load",
+	for _, url := range []string{"http://" + r.at("http") + "/v2/repository/models/good/unload", "http://" +
+		r.at("http") + "/v2/repository/models/good/load",
 		"http://" + r.at("ui") + "/api/models/good/unload", "http://" + r.at("ui") + "/api/access/tokens"} {
 		t.Run("H2 a form of another site to "+strings.SplitN(url, "/", 4)[3], func(t *testing.T) {
-			for _, headers := range [][]string{{"Origin: https://evil.example"}, {"Origin: null"}, {"Sec-Fetch-Site: cross-site"}} {
-				got, text := ask(t, http.DefaultClient, "POST", url, `{"name":"x","scopes":["admin"]}`, append(headers, "Content-Type: text/plain")...)
+			for _, headers := range [][]string{{"Origin: https://evil.example"}, {"Origin: null"},
+				{"Sec-Fetch-Site: cross-site"}} {
+				got, text := ask(t, http.DefaultClient, "POST", url, `{"name":"x","scopes":["admin"]}`,
+					append(headers, "Content-Type: text/plain")...)
 				if got != 403 {
 					t.Errorf("%s is answered %d %s, want 403", headers, got, text)
 				}
@@ -75,7 +79,8 @@ func TestRequestsOfOtherSites(t *testing.T) {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
-		for name, want := range map[string]string{"X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
+		for name, want := range map[string]string{"X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff",
+			"Referrer-Policy":         "no-referrer",
 			"Content-Security-Policy": "default-src 'none'; script-src 'self';"} {
 			if got := resp.Header.Get(name); !strings.HasPrefix(got, want) {
 				t.Errorf("%s: %q, want %q", name, got, want)
@@ -86,17 +91,20 @@ func TestRequestsOfOtherSites(t *testing.T) {
 
 // H7: a real start on an address that others can reach, without a token, is refused before anything listens.
 func TestH7_AWideStartIsRefused(t *testing.T) {
-	for _, option := range []string{"--http-address=0.0.0.0", "--grpc-address=0.0.0.0", "--metrics-address=0.0.0.0", "--ui-address=0.0.0.0",
+	for _, option := range []string{"--http-address=0.0.0.0", "--grpc-address=0.0.0.0", "--metrics-address=0.0.0.0",
+		"--ui-address=0.0.0.0",
 		"--http-address=::", "--grpc-address=[::]", "--metrics-address=::", "--ui-address=::"} {
 		t.Run("H7 "+option, func(t *testing.T) {
-			c, err := options.Load(false, []string{"--model-repository=" + modelRepository(t), "--data-dir=" + t.TempDir(),
+			c, err := options.Load(false, []string{"--model-repository=" + modelRepository(t), "--data-dir=" +
+				t.TempDir(),
 				"--http-port=0", "--grpc-port=0", "--metrics-port=0", "--ui-port=0", option}, none)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var log bytes.Buffer
 			err = Serve(t.Context(), c, &log)
-			if err == nil || !strings.Contains(err.Error(), "can be reached from other machines") || strings.Contains(log.String(), "Started") {
+			if err == nil || !strings.Contains(err.Error(), "can be reached from other machines") ||
+				strings.Contains(log.String(), "Started") {
 				t.Errorf("Serve = %v\n%s", err, log.String())
 			}
 		})
@@ -107,13 +115,18 @@ func TestH7_AWideStartIsRefused(t *testing.T) {
 func TestH8_NoWayAroundTheToken(t *testing.T) {
 	r := runServer(t, "secret")
 	base := "http://" + r.at("http")
-	paths := []string{"/v2", "/v2/", "//v2", "/v2/./", "/v2/../v2", "/%762", "/V2", "/v2%2f", "/v2;x", "/", "/metrics", "/v2/health/live", "/v2/health/live/",
-		"/v2/models/good", "/v2/models/good/infer", "/v2/models/stats", "/v2/repository/index", "/v2/repository/models/good/unload", "/v2/trace/setting",
-		"/v2/logging", "/v2/systemsharedmemory/status", "/v2/cudasharedmemory/status", "/v2?token=secret", "/v2?authorization=secret", "/v1/models", "/ping"}
+	paths := []string{"/v2", "/v2/", "//v2", "/v2/./", "/v2/../v2", "/%762", "/V2", "/v2%2f", "/v2;x", "/", "/metrics",
+		"/v2/health/live", "/v2/health/live/",
+		"/v2/models/good", "/v2/models/good/infer", "/v2/models/stats", "/v2/repository/index",
+		"/v2/repository/models/good/unload", "/v2/trace/setting",
+		"/v2/logging", "/v2/systemsharedmemory/status", "/v2/cudasharedmemory/status", "/v2?token=secret",
+		"/v2?authorization=secret", "/v1/models", "/ping"}
 	for _, path := range paths {
 		for _, method := range []string{"GET", "POST", "HEAD", "OPTIONS", "DELETE"} {
-			for _, header := range []string{"X-None: 1", "Authorization: ", "Authorization: wrong", "Authorization: Secret", "Authorization: Bearer wrong",
-				"Authorization: Basic secret", "Authorization: secretx", "Proxy-Authorization: secret", "Cookie: token=secret"} {
+			for _, header := range []string{"X-None: 1", "Authorization: ", "Authorization: wrong",
+				"Authorization: Secret", "Authorization: Bearer wrong",
+				"Authorization: Basic secret", "Authorization: secretx", "Proxy-Authorization: secret",
+				"Cookie: token=secret"} {
 				if got := rawStatus(t, r.at("http"), method, path, header); got != "401" {
 					t.Errorf("H8 %s %s with %q is answered %s, want 401", method, path, header, got)
 				}
@@ -127,10 +140,15 @@ func TestH8_NoWayAroundTheToken(t *testing.T) {
 	for _, value := range []string{"", "wrong", "Secret", "Bearer wrong"} {
 		ctx := withToken(t.Context(), value)
 		calls := map[string]func() error{
-			"ServerLive": func() error { _, err := client.ServerLive(ctx, &inferencepb.ServerLiveRequest{}); return err },
+			"ServerLive": func() error {
+				_, err := client.ServerLive(ctx,
+					&inferencepb.ServerLiveRequest{})
+				return err
+			},
 			"ModelInfer": func() error { _, err := client.ModelInfer(ctx, inferRequest()); return err },
 			"RepositoryModelUnload": func() error {
-				_, err := client.RepositoryModelUnload(ctx, &inferencepb.RepositoryModelUnloadRequest{ModelName: "good"})
+				_, err := client.RepositoryModelUnload(ctx,
+					&inferencepb.RepositoryModelUnloadRequest{ModelName: "good"})
 				return err
 			},
 			"ModelStreamInfer": func() error {
@@ -158,7 +176,8 @@ func rawStatus(t *testing.T, address, method, path, header string) string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", method, path, header); err != nil {
+	if _, err := fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Length: 0\r\nConnection: "+
+		"close\r\n\r\n", method, path, header); err != nil {
 		t.Fatal(err)
 	}
 	answer, err := io.ReadAll(c)
@@ -171,7 +190,8 @@ func rawStatus(t *testing.T, address, method, path, header string) string {
 // H9: what a group of endpoints is closed with counts on both protocols, for every group of the case.
 func TestH9_RestrictedGroups(t *testing.T) {
 	const groups = "model-repository,shared-memory,logging,trace"
-	r := runServer(t, "", "--http-restricted-api="+groups+":x-key=value", "--grpc-restricted-protocol="+groups+":key=value")
+	r := runServer(t, "", "--http-restricted-api="+groups+":x-key=value",
+		"--grpc-restricted-protocol="+groups+":key=value")
 	client := dialGRPC(t, r.at("grpc"), nil)
 	for _, tt := range []struct {
 		group, method, path string
@@ -185,7 +205,11 @@ func TestH9_RestrictedGroups(t *testing.T) {
 			_, err := client.SystemSharedMemoryStatus(t.Context(), &inferencepb.SystemSharedMemoryStatusRequest{})
 			return err
 		}},
-		{"logging", "GET", "/v2/logging", func() error { _, err := client.LogSettings(t.Context(), &inferencepb.LogSettingsRequest{}); return err }},
+		{"logging", "GET", "/v2/logging", func() error {
+			_, err := client.LogSettings(t.Context(),
+				&inferencepb.LogSettingsRequest{})
+			return err
+		}},
 		{"trace", "GET", "/v2/trace/setting", func() error {
 			_, err := client.TraceSetting(t.Context(), &inferencepb.TraceSettingRequest{})
 			return err
@@ -209,19 +233,22 @@ func TestH9_RestrictedGroups(t *testing.T) {
 	}
 }
 
-// H11: after all that can be done with them, neither a token nor what was sent to a model is in the log, in a file of the
-// data folder, in an answer of the history or in the process list.
+// H11: after all that can be done with them, neither a token nor what was sent to a model is in the log, in a file of
+// the data folder, in an answer of the history or in the process list.
 func TestH11_SecretsAreNotKept(t *testing.T) {
 	const env, prompt = "token-from-the-environment", "prompt-that-nobody-else-may-read"
 	dir := t.TempDir()
 	r := runServer(t, env, "--data-dir="+dir, "--log-verbose=4")
 	made := r.makeToken(t, "a", access.Infer)
-	secrets := map[string]string{"the environment's token": env, "a stored token": made, "the page's own token": r.tokens.Internal(), "a prompt": prompt,
+	secrets := map[string]string{"the environment's token": env, "a stored token": made,
+		"the page's own token": r.tokens.Internal(), "a prompt": prompt,
 		"a wrong token": "wrong-token-1234567"}
 	for _, value := range []string{env, "Bearer " + made, secrets["a wrong token"]} {
-		_, _ = ask(t, http.DefaultClient, "POST", "http://"+r.at("http")+"/v2/models/good/infer", inferGood, "Authorization: "+value)
+		_, _ = ask(t, http.DefaultClient, "POST", "http://"+r.at("http")+"/v2/models/good/infer", inferGood,
+			"Authorization: "+value)
 		_, _ = ask(t, http.DefaultClient, "POST", "http://"+r.at("http")+"/v2/models/good/infer",
-			`{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":["`+prompt+`"]}]}`, "Authorization: "+value)
+			`{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":["`+prompt+`"]}]}`,
+			"Authorization: "+value)
 		_, _ = dialGRPC(t, r.at("grpc"), nil).ModelInfer(withToken(t.Context(), value), inferRequest())
 		_, _ = get(t, "GET", "http://"+r.at("metrics")+"/metrics", "Authorization: "+value)
 	}
@@ -232,7 +259,8 @@ func TestH11_SecretsAreNotKept(t *testing.T) {
 	if err := r.store.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	seen := map[string]string{"the log": r.out.String(), "the history": events, "the access settings": state, "the server's state": srv}
+	seen := map[string]string{"the log": r.out.String(), "the history": events, "the access settings": state,
+		"the server's state": srv}
 	for _, name := range []string{store.FileName, store.FileName + "-wal", "lock"} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
@@ -257,13 +285,15 @@ func TestH11_SecretsAreNotKept(t *testing.T) {
 	}
 	// An argument can be read by every user of the machine.
 	for _, name := range regexp.MustCompile(`(?m)^  --([\w-]+)`).FindAllStringSubmatch(options.Usage("nereid"), -1) {
-		if n := name[1]; strings.Contains(n, "token") || strings.Contains(n, "password") || strings.Contains(n, "secret") {
+		if n := name[1]; strings.Contains(n, "token") || strings.Contains(n, "password") ||
+			strings.Contains(n, "secret") {
 			t.Errorf("H11 --%s takes a secret on the command line", n)
 		}
 	}
 }
 
-// H12: a tab that is closed half way through an upload leaves no part of the file, and the import goes with the next end.
+// H12: a tab that is closed half way through an upload leaves no part of the file, and the import goes with the next
+// end.
 func TestH12_AnUploadThatBreaksOff(t *testing.T) {
 	dir := t.TempDir()
 	r := runServer(t, "", "--data-dir="+dir)
@@ -276,7 +306,8 @@ func TestH12_AnUploadThatBreaksOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintf(c, "PUT /api/imports/%s/files/model.onnx HTTP/1.1\r\nHost: localhost\r\nX-Nereid: 1\r\nContent-Length: 10000000\r\n\r\n%s", id, strings.Repeat("x", 1<<20))
+	fmt.Fprintf(c, "PUT /api/imports/%s/files/model.onnx HTTP/1.1\r\nHost: localhost\r\nX-Nereid: "+
+		"1\r\nContent-Length: 10000000\r\n\r\n%s", id, strings.Repeat("x", 1<<20))
 	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +325,8 @@ func TestH12_AnUploadThatBreaksOff(t *testing.T) {
 	if len(files) > 0 {
 		t.Errorf("H12 a broken upload leaves %q", files)
 	}
-	if code, text := ask(t, http.DefaultClient, "DELETE", "http://"+r.at("ui")+"/api/imports/"+id, "", "X-Nereid: 1"); code != 204 {
+	if code, text := ask(t, http.DefaultClient, "DELETE", "http://"+r.at("ui")+"/api/imports/"+id, "",
+		"X-Nereid: 1"); code != 204 {
 		t.Errorf("the import cannot be removed: %d %s", code, text)
 	}
 	if left, err := os.ReadDir(filepath.Join(dir, "imports")); err != nil || len(left) > 0 {

@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// http2Frames speaks just enough HTTP/2 to see what a server does by itself: it opens a connection, confirms the settings
-// and calls each with the type and payload of every frame, until each returns true or the connection ends.
-func http2Frames(t *testing.T, address string, each func(write func(kind, flags byte, payload []byte), kind, flags byte, payload []byte) bool) {
+// http2Frames speaks just enough HTTP/2 to see what a server does by itself: it opens a connection, confirms the
+// settings and calls each with the type and payload of every frame, until each returns true or the connection ends.
+func http2Frames(t *testing.T, address string, each func(write func(kind, flags byte, payload []byte), kind, flags byte,
+	payload []byte) bool) {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
 	if err != nil {
@@ -19,7 +20,8 @@ func http2Frames(t *testing.T, address string, each func(write func(kind, flags 
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	write := func(kind, flags byte, payload []byte) {
-		_, _ = c.Write(append([]byte{0, 0, byte(len(payload)), kind, flags, 0, 0, 0, 0}, payload...)) // a failure ends the reading too
+		// a failure ends the reading too
+		_, _ = c.Write(append([]byte{0, 0, byte(len(payload)), kind, flags, 0, 0, 0, 0}, payload...))
 	}
 	if _, err := io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); err != nil {
 		t.Fatal(err)
@@ -66,7 +68,8 @@ func TestKeepaliveWorks(t *testing.T) {
 	t.Run("B075 a connection has an age", func(t *testing.T) {
 		r := runServer(t, "", "--grpc-max-connection-age=500", "--grpc-max-connection-age-grace=100")
 		gone := false
-		http2Frames(t, r.at("grpc"), func(write func(kind, flags byte, payload []byte), kind, flags byte, payload []byte) bool {
+		http2Frames(t, r.at("grpc"), func(write func(kind, flags byte, payload []byte), kind, flags byte,
+			payload []byte) bool {
 			if kind == framePing && flags&1 == 0 {
 				write(framePing, 1, payload)
 			}
@@ -78,9 +81,11 @@ func TestKeepaliveWorks(t *testing.T) {
 		}
 	})
 	t.Run("B075 too many pings are struck", func(t *testing.T) {
-		r := runServer(t, "", "--grpc-http2-min-recv-ping-interval-without-data=60000", "--grpc-keepalive-permit-without-calls=true")
+		r := runServer(t, "", "--grpc-http2-min-recv-ping-interval-without-data=60000",
+			"--grpc-keepalive-permit-without-calls=true")
 		why := ""
-		http2Frames(t, r.at("grpc"), func(write func(kind, flags byte, payload []byte), kind, flags byte, payload []byte) bool {
+		http2Frames(t, r.at("grpc"), func(write func(kind, flags byte, payload []byte), kind, flags byte,
+			payload []byte) bool {
 			if kind == frameGoAway && len(payload) > 8 {
 				why = string(payload[8:])
 			}

@@ -55,15 +55,20 @@ func TestStart_A074_A075(t *testing.T) {
 		want string // part of the error; "": it starts
 	}{
 		{"a model fails", []string{"--exit-on-error=false"}, ""},
-		{"a model fails, exit on error", []string{"--exit-on-error=true"}, "creating server: Internal - failed to load all models"},
+		{"a model fails, exit on error", []string{"--exit-on-error=true"},
+			"creating server: Internal - failed to load all models"},
 		{"a model fails, exit on error, loose readiness", []string{"--exit-on-error=true", "--strict-readiness=false"},
 			"creating server: Internal - failed to load all models"},
-		{"the good model alone, exit on error", []string{"--exit-on-error=true", "--model-control-mode=explicit", "--load-model=good"}, ""},
-		{"a named model is not there, exit on error", []string{"--exit-on-error=true", "--model-control-mode=explicit", "--load-model=nope"},
+		{"the good model alone, exit on error", []string{"--exit-on-error=true", "--model-control-mode=explicit",
+			"--load-model=good"}, ""},
+		{"a named model is not there, exit on error", []string{"--exit-on-error=true", "--model-control-mode=explicit",
+			"--load-model=nope"},
 			"creating server: Internal - failed to load all models"},
-		{"a named model is not there", []string{"--exit-on-error=false", "--model-control-mode=explicit", "--load-model=nope"}, ""},
+		{"a named model is not there", []string{"--exit-on-error=false", "--model-control-mode=explicit",
+			"--load-model=nope"}, ""},
 		{"nothing is to be loaded", []string{"--exit-on-error=true", "--model-control-mode=explicit"}, ""},
-		{"a repository is not there", []string{"--model-repository=/nonexistent/models"}, "failed to stat file /nonexistent/models"},
+		{"a repository is not there", []string{"--model-repository=/nonexistent/models"},
+			"failed to stat file /nonexistent/models"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			args := append([]string{"--model-repository=" + modelRepository(t), "--data-dir=" + t.TempDir(),
@@ -78,7 +83,8 @@ func TestStart_A074_A075(t *testing.T) {
 			err := Serve(ctx, load(t, args...), log)
 			if tt.want == "" {
 				if err != nil || ctx.Err() == nil {
-					t.Errorf("Serve = %v, started %v; want a start and an orderly stop\n%s", err, ctx.Err() != nil, log.text.String())
+					t.Errorf("Serve = %v, started %v; want a start and an orderly stop\n%s", err, ctx.Err() != nil,
+						log.text.String())
 				}
 			} else if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("Serve = %v, want %q", err, tt.want)
@@ -91,8 +97,10 @@ func TestStart_A074_A075(t *testing.T) {
 func TestARefusedStartLeavesNothingBehind(t *testing.T) {
 	data, root := t.TempDir(), modelRepository(t)
 	for range 2 {
-		c := load(t, "--model-repository="+root, "--data-dir="+data, "--http-port=0", "--grpc-port=0", "--metrics-port=0", "--ui-port=0", "--exit-on-error=true")
-		if err := Serve(t.Context(), c, io.Discard); err == nil || !strings.Contains(err.Error(), "failed to load all models") {
+		c := load(t, "--model-repository="+root, "--data-dir="+data, "--http-port=0", "--grpc-port=0",
+			"--metrics-port=0", "--ui-port=0", "--exit-on-error=true")
+		if err := Serve(t.Context(), c, io.Discard); err == nil || !strings.Contains(err.Error(), "failed to load "+
+			"all models") {
 			t.Errorf("Serve = %v, want the same refusal each time", err)
 		}
 	}
@@ -112,7 +120,8 @@ func TestAStuckShutdownIsGivenUp_DV52(t *testing.T) {
 	})
 }
 
-// A mistake is not hidden behind two hundred lines of usage, except under tritonserver's name, where scripts may look for it.
+// A mistake is not hidden behind two hundred lines of usage, except under tritonserver's name, where scripts may look
+// for it.
 func TestAMistakeIsSaidShortly(t *testing.T) {
 	for _, tt := range []struct {
 		args  []string
@@ -126,7 +135,8 @@ func TestAMistakeIsSaidShortly(t *testing.T) {
 			t.Errorf("%q exits with %d, want 1", tt.args, code)
 		}
 		text := errs.String()
-		if !strings.Contains(text, "error: unrecognized option '--http-prot'; did you mean --http-port?") || strings.Contains(text, "Usage:") != tt.usage {
+		if !strings.Contains(text, "error: unrecognized option '--http-prot'; did you mean --http-port?") ||
+			strings.Contains(text, "Usage:") != tt.usage {
 			t.Errorf("%q prints %q; want the error, with the usage: %v", tt.args, text, tt.usage)
 		}
 	}

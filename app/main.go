@@ -36,7 +36,8 @@ func commands() []command.Command {
 				return serveCommand(ctx, e, false, e.Program+" serve", args)
 			}},
 		{Names: []string{""}, Args: "[options]",
-			Help: "serve and open the GUI, in a window where this build has one and else in the browser", Run: startPlain},
+			Help: "serve and open the GUI, in a window where this build has one and else in the browser",
+			Run:  startPlain},
 		{Names: []string{"validate"}, Args: "...",
 			Help: "find every fault of model repositories; see nereid validate --help", Run: admin.Validate},
 		{Names: []string{"config"}, Args: "generate",
@@ -47,8 +48,10 @@ func commands() []command.Command {
 			Run: func(ctx context.Context, e *command.Env, args []string) int {
 				return tunecmd.Run(ctx, e, tuneProgram(), args)
 			}},
-		{Names: []string{"devices"}, Args: "[options]", Help: "show the CPUs and GPUs that models may use", Run: admin.Devices},
-		{Names: []string{"token"}, Args: "...", Help: "make, list and revoke access tokens; see nereid token --help", Run: admin.Token},
+		{Names: []string{"devices"}, Args: "[options]", Help: "show the CPUs and GPUs that models may use",
+			Run: admin.Devices},
+		{Names: []string{"token"}, Args: "...", Help: "make, list and revoke access tokens; see nereid token --help",
+			Run: admin.Token},
 		{Names: []string{"backup"}, Args: "<file>",
 			Help: "copy history, settings and tokens into a file; nereid restore takes them back", Run: admin.Backup},
 		{Names: []string{"restore"}, Run: admin.Restore},
@@ -76,7 +79,8 @@ func commandList() string {
 	b.WriteString("Nereid serves model repositories with Triton's protocols on one machine.\n\nUsage:\n")
 	for _, c := range commands() {
 		if c.Help != "" {
-			line := strings.Join(slices.DeleteFunc([]string{"nereid", c.Names[0], c.Args}, func(s string) bool { return s == "" }), " ")
+			line := strings.Join(slices.DeleteFunc([]string{"nereid", c.Names[0], c.Args},
+				func(s string) bool { return s == "" }), " ")
 			fmt.Fprintf(&b, "  %-24s %s\n", line, c.Help)
 		}
 	}

@@ -26,8 +26,9 @@ type networkChoice struct {
 	Local   bool   `json:"local"`   // programs on this machine need no token
 }
 
-// network opens HTTP, gRPC and metrics to other machines while the server runs. The listeners on loopback addresses stay.
-// Each other address gets additional listeners, so opening interrupts nobody. Closing them ends their connections.
+// network opens HTTP, gRPC and metrics to other machines while the server runs. The listeners on loopback addresses
+// stay. Each other address gets additional listeners, so opening interrupts nobody. Closing them ends their
+// connections.
 type network struct {
 	f          *fronts
 	store      *store.Store
@@ -55,7 +56,8 @@ func newNetwork(ctx context.Context, s *server) *network {
 	}
 	if n.choice.Open && !s.tokens.Exist() {
 		n.choice.Open = false
-		s.warn("other machines may not reach this server: there is no token; make one in the settings and open it again")
+		s.warn("other machines may not reach this server: there is no token; make one in the settings and open it " +
+			"again")
 	}
 	n.setTokens()
 	return n
@@ -153,7 +155,8 @@ func (n *network) Set(ctx context.Context, want api.SetNetwork) error {
 	isWanted := func(a netip.Addr) bool { return a.String() == want.Address }
 	switch {
 	case n.fixed() && want.Open:
-		return errors.New("the options of the command line decide which addresses are open; start without them to decide here")
+		return errors.New("the options of the command line decide which addresses are open; start without them to " +
+			"decide here")
 	case want.Open && !n.f.tokens.Exist():
 		return errors.New("make a token first: without one, everybody in the network could use the models")
 	case want.Open && want.Address != "" && !slices.ContainsFunc(n.candidates(), isWanted):

@@ -73,7 +73,8 @@ func TestOpenToTheNetwork(t *testing.T) {
 		}
 	})
 	t.Run("a connection on loopback stays", func(t *testing.T) {
-		if _, err := io.WriteString(local, "GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\nAuthorization: "+token+"\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(local,
+			"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\nAuthorization: "+token+"\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		if resp, err := http.ReadResponse(bufio.NewReader(local), nil); err != nil || resp.StatusCode != 200 {
@@ -100,7 +101,8 @@ func TestOpenToTheNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer remote.Close()
-	if code, state := put(r, `{"open":false,"localFree":true}`); code != 200 || state.Network.Open || len(state.Network.Reached) != 0 || !state.Network.LocalFree {
+	if code, state := put(r, `{"open":false,"localFree":true}`); code != 200 || state.Network.Open ||
+		len(state.Network.Reached) != 0 || !state.Network.LocalFree {
 		t.Errorf("closing = %d %+v", code, state)
 	}
 	if n, err := remote.Read(make([]byte, 1)); n != 0 || err == nil {
@@ -147,7 +149,8 @@ func TestFixedByOptions_B080(t *testing.T) {
 	if s := r.network.State(); !s.Fixed || len(s.Reached) != 1 || s.Reached[0].Service != "metrics" {
 		t.Errorf("%+v, want it decided by the options", s)
 	}
-	if err := r.network.Set(t.Context(), api.SetNetwork{Open: true}); err == nil || !strings.Contains(err.Error(), "options") {
+	if err := r.network.Set(t.Context(), api.SetNetwork{Open: true}); err == nil ||
+		!strings.Contains(err.Error(), "options") {
 		t.Errorf("Set = %v", err)
 	}
 	if _, err := dialGRPC(t, r.at("grpc"), nil).ServerLive(t.Context(), &inferencepb.ServerLiveRequest{}); err == nil {

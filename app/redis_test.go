@@ -21,8 +21,9 @@ func TestRedisCache(t *testing.T) {
 			t.Fatal(err)
 		}
 		for path, text := range map[string]string{
-			filepath.Join(root, "m", "config.pbtxt"): `backend: "identity" input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 } response_cache { enable: true }`,
-			filepath.Join(folder, "files"):           version,
+			filepath.Join(root, "m",
+				"config.pbtxt"): `backend: "identity" input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 } response_cache { enable: true }`,
+			filepath.Join(folder, "files"): version,
 		} {
 			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 				t.Fatal(err)
@@ -31,13 +32,15 @@ func TestRedisCache(t *testing.T) {
 		return root
 	}
 	start := func(version string) *rig {
-		return runServer(t, "", "--model-repository="+repository(version), "--load-model=m", "--cache-config=redis,host="+redis.Host(), "--cache-config=redis,port="+redis.Port())
+		return runServer(t, "", "--model-repository="+repository(version), "--load-model=m",
+			"--cache-config=redis,host="+redis.Host(), "--cache-config=redis,port="+redis.Port())
 	}
 	hits := func(r *rig, n int) string {
 		t.Helper()
 		const body = `{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[5]}]}`
 		for range n {
-			if code, text := ask(t, http.DefaultClient, http.MethodPost, "http://"+r.at("http")+"/v2/models/m/infer", body); code != 200 || !strings.Contains(text, `"data":[5.0]`) && !strings.Contains(text, `"data":[5]`) {
+			if code, text := ask(t, http.DefaultClient, http.MethodPost, "http://"+r.at("http")+"/v2/models/m/infer",
+				body); code != 200 || !strings.Contains(text, `"data":[5.0]`) && !strings.Contains(text, `"data":[5]`) {
 				t.Fatalf("%d %s", code, text)
 			}
 		}

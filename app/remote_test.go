@@ -18,7 +18,8 @@ func TestRemoteRepository(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := `backend: "identity" input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 }`
-	for key, text := range map[string]string{"repo/far/config.pbtxt": config, "repo/far/1/x": "x", "repo/idle/1/x": "x"} {
+	for key, text := range map[string]string{"repo/far/config.pbtxt": config, "repo/far/1/x": "x",
+		"repo/idle/1/x": "x"} {
 		if _, err := backend.PutObject("models", key, nil, strings.NewReader(text), int64(len(text)), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -43,13 +44,15 @@ func TestRemoteRepository(t *testing.T) {
 	})
 	t.Run("the page shows it and cannot change it", func(t *testing.T) {
 		code, text := get(t, "GET", console+"/api/models/far")
-		if code != 200 || !strings.Contains(text, `"repository":"`+address+`"`) || !strings.Contains(text, `"writable":false`) {
+		if code != 200 || !strings.Contains(text, `"repository":"`+address+`"`) ||
+			!strings.Contains(text, `"writable":false`) {
 			t.Errorf("model: %d %s", code, text)
 		}
 		if code, text := get(t, "GET", console+"/api/models"); code != 200 || !strings.Contains(text, `"idle"`) {
 			t.Errorf("models: %d %s", code, text)
 		}
-		if code, text := get(t, "GET", console+"/api/server"); code != 200 || !strings.Contains(text, `{"path":"`+address+`","writable":false,"models":1,"error":""}`) {
+		if code, text := get(t, "GET", console+"/api/server"); code != 200 ||
+			!strings.Contains(text, `{"path":"`+address+`","writable":false,"models":1,"error":""}`) {
 			t.Errorf("server: %d %s", code, text)
 		}
 		if code, text := get(t, "DELETE", console+"/api/models/far"); code != 403 {
@@ -65,7 +68,8 @@ func TestRepositoriesByRelativePath(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := `backend: "identity" input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 }`
-	if err := os.WriteFile(filepath.Join(more, "readonly", "second", "config.pbtxt"), []byte(config), 0o444); err != nil {
+	if err := os.WriteFile(filepath.Join(more, "readonly", "second", "config.pbtxt"), []byte(config),
+		0o444); err != nil {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{"readonly/second/1", "readonly/second", "readonly"} {
@@ -82,11 +86,12 @@ func TestRepositoriesByRelativePath(t *testing.T) {
 	})
 	t.Chdir(more)
 	r := runServer(t, "", "--model-store=readonly", "--load-model=second")
-	t.Run("A001 A002 A003 A004 a relative path, under the old name of the option, read only, beside another", func(t *testing.T) {
-		for _, name := range []string{"good", "second"} {
-			if code, text := get(t, "GET", "http://"+r.at("http")+"/v2/models/"+name+"/ready"); code != 200 {
-				t.Errorf("%s: %d %s\n%s", name, code, text, r.out)
+	t.Run("A001 A002 A003 A004 a relative path, under the old name of the option, read only, beside another",
+		func(t *testing.T) {
+			for _, name := range []string{"good", "second"} {
+				if code, text := get(t, "GET", "http://"+r.at("http")+"/v2/models/"+name+"/ready"); code != 200 {
+					t.Errorf("%s: %d %s\n%s", name, code, text, r.out)
+				}
 			}
-		}
-	})
+		})
 }

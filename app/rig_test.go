@@ -46,9 +46,13 @@ type rig struct {
 // runServer starts a server; token is NEREID_TOKEN. The test's end shuts it down.
 func runServer(t *testing.T, token string, args ...string) *rig {
 	t.Helper()
-	args = append([]string{"--model-repository=" + modelRepository(t), "--data-dir=" + t.TempDir(), "--model-control-mode=explicit",
+	args = append([]string{"--model-repository=" + modelRepository(t), "--data-dir=" + t.TempDir(),
+		"--model-control-mode=explicit",
 		"--load-model=good", "--http-port=0", "--grpc-port=0", "--metrics-port=0", "--ui-port=0"}, args...)
-	c, err := options.Load(false, args, func(k string) (string, bool) { return token, k == "NEREID_TOKEN" && token != "" })
+	c, err := options.Load(false, args, func(k string) (string, bool) {
+		return token, k == "NEREID_TOKEN" &&
+			token != ""
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +114,8 @@ func ask(t *testing.T, client *http.Client, method, url, body string, headers ..
 }
 
 // dialGRPC connects; nil credentials: plain text.
-func dialGRPC(t *testing.T, address string, creds credentials.TransportCredentials) inferencepb.GRPCInferenceServiceClient {
+func dialGRPC(t *testing.T, address string,
+	creds credentials.TransportCredentials) inferencepb.GRPCInferenceServiceClient {
 	t.Helper()
 	if creds == nil {
 		creds = insecure.NewCredentials()

@@ -20,7 +20,8 @@ import (
 )
 
 // runSecure starts a server with TLS everywhere, mutual or not.
-func runSecure(t *testing.T, authority *certstest.Authority, l certstest.Leaf, mutual bool, args ...string) (r *rig, certFile, keyFile string) {
+func runSecure(t *testing.T, authority *certstest.Authority, l certstest.Leaf, mutual bool, args ...string) (r *rig,
+	certFile, keyFile string) {
 	t.Helper()
 	cert, key, root := authority.Write(t, t.TempDir(), l)
 	use := "-use-ssl=true"
@@ -28,13 +29,14 @@ func runSecure(t *testing.T, authority *certstest.Authority, l certstest.Leaf, m
 		use = "-use-ssl-mutual=true"
 	}
 	for _, p := range []string{"http", "grpc"} {
-		args = append(args, "--"+p+use, "--"+p+"-server-cert="+cert, "--"+p+"-server-key="+key, "--"+p+"-root-cert="+root)
+		args = append(args, "--"+p+use, "--"+p+"-server-cert="+cert, "--"+p+"-server-key="+key,
+			"--"+p+"-root-cert="+root)
 	}
 	return runServer(t, "", append(args, "--metrics-use-ssl=1", "--ui-use-ssl=1")...), cert, key
 }
 
-// shake connects to every endpoint with a client's configuration and returns what each makes of it. TLS 1.3 tells a client
-// that its certificate is refused with the first answer, so that one is read.
+// shake connects to every endpoint with a client's configuration and returns what each makes of it. TLS 1.3 tells a
+// client that its certificate is refused with the first answer, so that one is read.
 func shake(t *testing.T, r *rig, client *tls.Config) map[string]error {
 	t.Helper()
 	out := map[string]error{}
@@ -77,15 +79,25 @@ func TestH10_TLS(t *testing.T) {
 	}{
 		{name: "B043 B074 TLS", client: trust(nil)},
 		{name: "TLS 1.2", client: trust(func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 })},
-		{name: "H10 TLS 1.1", client: trust(func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 }), want: "protocol version"},
-		{name: "H10 TLS 1.0", client: trust(func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS10 }), want: "protocol version"},
+		{name: "H10 TLS 1.1", client: trust(func(c *tls.Config) {
+			c.MinVersion, c.MaxVersion = tls.VersionTLS10,
+				tls.VersionTLS11
+		}), want: "protocol version"},
+		{name: "H10 TLS 1.0", client: trust(func(c *tls.Config) {
+			c.MinVersion, c.MaxVersion = tls.VersionTLS10,
+				tls.VersionTLS10
+		}), want: "protocol version"},
 		{name: "H10 expired", server: certstest.Leaf{Expired: true}, client: trust(nil), want: "expired"},
-		{name: "H10 wrong host", server: certstest.Leaf{Hosts: []string{"other.example"}}, client: trust(nil), want: "doesn't contain any IP SANs"},
-		{name: "H10 an authority that the client does not know", client: &tls.Config{RootCAs: other.Pool}, want: "unknown authority"},
+		{name: "H10 wrong host", server: certstest.Leaf{Hosts: []string{"other.example"}}, client: trust(nil),
+			want: "doesn't contain any IP SANs"},
+		{name: "H10 an authority that the client does not know", client: &tls.Config{RootCAs: other.Pool},
+			want: "unknown authority"},
 		{name: "B074 mutual TLS", mutual: true, client: shows(authority.Pair(t, certstest.Leaf{}))},
 		{name: "H10 no client certificate", mutual: true, client: trust(nil), want: "certificate required", ui: true},
-		{name: "H10 expired client certificate", mutual: true, client: shows(authority.Pair(t, certstest.Leaf{Expired: true})), want: "expired certificate", ui: true},
-		{name: "H10 client certificate of another authority", mutual: true, client: shows(other.Pair(t, certstest.Leaf{})), want: "unknown certificate authority", ui: true},
+		{name: "H10 expired client certificate", mutual: true,
+			client: shows(authority.Pair(t, certstest.Leaf{Expired: true})), want: "expired certificate", ui: true},
+		{name: "H10 client certificate of another authority", mutual: true,
+			client: shows(other.Pair(t, certstest.Leaf{})), want: "unknown certificate authority", ui: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, _, _ := runSecure(t, authority, tt.server, tt.mutual)
@@ -95,8 +107,10 @@ func TestH10_TLS(t *testing.T) {
 					if err != nil {
 						t.Errorf("%s: %v", endpoint, err)
 					}
-				case endpoint == "grpc" && grpcstatus.Code(err) == codes.Unavailable: // which often tells no more than that the connection ended
-				case err == nil || !strings.Contains(err.Error(), tt.want) && !strings.Contains(err.Error(), "connection reset"):
+				// which often tells no more than that the connection ended
+				case endpoint == "grpc" && grpcstatus.Code(err) == codes.Unavailable:
+				case err == nil || !strings.Contains(err.Error(), tt.want) &&
+					!strings.Contains(err.Error(), "connection reset"):
 					t.Errorf("%s: %v, want a refusal with %q", endpoint, err, tt.want)
 				}
 			}
@@ -122,7 +136,8 @@ func TestH10_RenewalInARunningServer(t *testing.T) {
 	for _, endpoint := range []string{"http", "grpc", "metrics", "ui"} {
 		deadline := time.Now().Add(time.Minute)
 		for shown := ""; shown != "second"; {
-			conn, err := tls.Dial("tcp", r.at(endpoint), &tls.Config{RootCAs: authority.Pool, NextProtos: []string{"h2", "http/1.1"}})
+			conn, err := tls.Dial("tcp", r.at(endpoint), &tls.Config{RootCAs: authority.Pool,
+				NextProtos: []string{"h2", "http/1.1"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -153,7 +168,8 @@ func TestThePageTriesModelsUnderMutualTLS(t *testing.T) {
 			t.Errorf("answer %d %s", code, text)
 		}
 	}
-	if code, text := ask(t, client, "GET", "https://"+r.at("ui")+"/api/server", ""); code != 200 || !strings.Contains(text, `"tls":["http","grpc","metrics","console"]`) {
+	if code, text := ask(t, client, "GET", "https://"+r.at("ui")+"/api/server", ""); code != 200 ||
+		!strings.Contains(text, `"tls":["http","grpc","metrics","console"]`) {
 		t.Errorf("the page hears %d %s, want which addresses speak TLS", code, text)
 	}
 }
@@ -164,7 +180,8 @@ func TestTLSFilesAreChecked(t *testing.T) {
 		{"--grpc-use-ssl-mutual=1", "--grpc-root-cert is missing"},
 		{"--metrics-use-ssl=1", "--http-server-key is missing"},
 	} {
-		if _, err := options.Load(false, []string{tt.args, "--data-dir=x"}, none); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := options.Load(false, []string{tt.args, "--data-dir=x"}, none); err == nil ||
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.args, err, tt.want)
 		}
 	}

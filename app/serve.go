@@ -191,8 +191,8 @@ func (s *server) start(ctx context.Context) error {
 	return nil
 }
 
-// endGrace is how long the parts may take to stop in addition to the exit timeout for requests. A model that is stuck in
-// a call into C cannot be stopped, and must not keep the process from exiting.
+// endGrace is how long the parts may take to stop in addition to the exit timeout for requests. A model that is stuck
+// in a call into C cannot be stopped, and must not keep the process from exiting.
 const endGrace = 5 * time.Second
 
 // end shuts down. It gives up after the exit timeout and a grace period.

@@ -53,7 +53,8 @@ func TestServersShareTheirPorts(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		ask  func() string
-	}{{"H030 G017 connections over HTTP reach both", overHTTP}, {"H038 G017 connections over gRPC reach both", overGRPC}} {
+	}{{"H030 G017 connections over HTTP reach both", overHTTP},
+		{"H038 G017 connections over gRPC reach both", overGRPC}} {
 		t.Run(tt.name, func(t *testing.T) {
 			if seen := reaches(tt.ask); !seen["a"] || !seen["b"] {
 				t.Errorf("only %v are reached", seen)

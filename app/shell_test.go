@@ -17,7 +17,8 @@ import (
 // wrapper, and a last word while the data folder is still locked.
 func TestShellAroundTheServer(t *testing.T) {
 	dir := t.TempDir()
-	c, err := options.Load(false, []string{"--data-dir=" + dir, "--http-port=0", "--grpc-port=0", "--metrics-port=0", "--ui-port=0"}, none)
+	c, err := options.Load(false, []string{"--data-dir=" + dir, "--http-port=0", "--grpc-port=0", "--metrics-port=0",
+		"--ui-port=0"}, none)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,8 @@ func TestShellAroundTheServer(t *testing.T) {
 // Without a command the options are those of serve.
 func TestOptionsWithoutACommand(t *testing.T) {
 	var out, errs bytes.Buffer
-	if code := Main([]string{"nereid", "--model-control-mode=sometimes"}, &out, &errs); code != 1 || !strings.Contains(errs.String(), `"sometimes" is none of`) {
+	if code := Main([]string{"nereid", "--model-control-mode=sometimes"}, &out, &errs); code != 1 ||
+		!strings.Contains(errs.String(), `"sometimes" is none of`) {
 		t.Errorf("Main = %d, %s; want 1 and the fault of the option", code, errs.String())
 	}
 }

@@ -21,7 +21,8 @@ func TestSecondStartOnTheSameDataFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = datadir.Open(dir)
-	if err == nil || !strings.Contains(err.Error(), "pid "+strconv.Itoa(os.Getpid())) || !strings.Contains(err.Error(), "--data-dir") {
+	if err == nil || !strings.Contains(err.Error(), "pid "+strconv.Itoa(os.Getpid())) ||
+		!strings.Contains(err.Error(), "--data-dir") {
 		t.Errorf("second start = %v, want a refusal that names the holder and the cure", err)
 	}
 	first.Close()
@@ -55,7 +56,8 @@ func TestTritonserverStartsWithoutADataFolderOfItsOwn(t *testing.T) {
 		{name: "HOME is not set", asTriton: true, lookup: unset},
 		{name: "HOME cannot be written", asTriton: true, home: "/proc", lookup: unset},
 		{name: "another server has the default folder", asTriton: true, lookup: home(taken)},
-		{name: "a folder asked for is never replaced", asTriton: true, lookup: home(taken), args: []string{"--data-dir=/proc/x"}, refused: "--data-dir"},
+		{name: "a folder asked for is never replaced", asTriton: true, lookup: home(taken),
+			args: []string{"--data-dir=/proc/x"}, refused: "--data-dir"},
 		{name: "nereid keeps its history or says why not", home: "/proc", lookup: unset, refused: "--data-dir"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -75,7 +77,8 @@ func TestTritonserverStartsWithoutADataFolderOfItsOwn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(s.warnings) != 1 || !strings.Contains(s.warnings[0].Text, s.data.Path) || !strings.Contains(s.warnings[0].Text, "--data-dir") {
+			if len(s.warnings) != 1 || !strings.Contains(s.warnings[0].Text, s.data.Path) ||
+				!strings.Contains(s.warnings[0].Text, "--data-dir") {
 				t.Errorf("warnings = %v, want one that names the folder and the option", s.warnings)
 			}
 			if c.DataDir != s.data.Path || !strings.HasPrefix(s.data.Path, os.TempDir()) {
@@ -116,7 +119,8 @@ func TestBusyPortNamesItsHolderAndAFreeOne(t *testing.T) {
 	if err == nil {
 		t.Fatal("listens on a busy port")
 	}
-	for _, want := range []string{"HTTP service", l.Addr().String() + "' already in use", "pid " + strconv.Itoa(os.Getpid()), "--http-port="} {
+	for _, want := range []string{"HTTP service", l.Addr().String() + "' already in use", "pid " +
+		strconv.Itoa(os.Getpid()), "--http-port="} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in: %v", want, err)
 		}
@@ -131,7 +135,8 @@ func TestASecondTritonserverPutsTheGUIOnAFreePort(t *testing.T) {
 	defer l.Close()
 	busy := l.Addr().(*net.TCPAddr).Port
 	lookup := func(name string) (string, bool) { return t.TempDir(), name == "NEREID_DATA_DIR" }
-	ports := []string{"--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--http-port=0", "--grpc-port=0", "--metrics-port=0"}
+	ports := []string{"--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--http-port=0", "--grpc-port=0",
+		"--metrics-port=0"}
 	c, err := options.Load(true, ports, lookup)
 	if err != nil {
 		t.Fatal(err)
@@ -163,11 +168,13 @@ func TestRepositoriesThatCannotBeServedAreRefusedWithTheReason(t *testing.T) {
 		{"S3 without a bucket", "s3://", "names no bucket"},
 		{"HDFS", "hdfs://namenode/models", "HDFS is not supported"},
 		{"other storage", "https://host/models", "https:// is not supported"},
-		{"missing", "/nonexistent/models", "failed to stat file /nonexistent/models: no such file or directory; correct --model-repository, or make the folder"},
+		{"missing", "/nonexistent/models", "failed to stat file /nonexistent/models: no such file or directory; " +
+			"correct --model-repository, or make the folder"},
 		{"a file", file, "is not a folder"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := &server{c: load(t, "--model-repository="+tc.path), log: slog.New(slog.DiscardHandler), data: &datadir.Dir{Path: t.TempDir()}}
+			s := &server{c: load(t, "--model-repository="+tc.path), log: slog.New(slog.DiscardHandler),
+				data: &datadir.Dir{Path: t.TempDir()}}
 			if err := s.openRepositories(t.Context()); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("openRepositories = %v, want %q in it", err, tc.want)
 			}
@@ -190,14 +197,16 @@ func TestAModelsOwnFolderIsNoRepository(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := writeFiles(t, t.TempDir(), tt.files)
-			s := &server{c: load(t, "--model-repository="+path), log: slog.New(slog.DiscardHandler), data: &datadir.Dir{Path: t.TempDir()}}
+			s := &server{c: load(t, "--model-repository="+path), log: slog.New(slog.DiscardHandler),
+				data: &datadir.Dir{Path: t.TempDir()}}
 			if err := s.openRepositories(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if got := len(s.warnings) > 0; got != tt.warns {
 				t.Fatalf("warnings %v, want some: %v", s.warnings, tt.warns)
 			}
-			if want := "--model-repository=" + filepath.Dir(path); tt.warns && !strings.HasSuffix(s.warnings[0].Text, want) {
+			if want := "--model-repository=" + filepath.Dir(path); tt.warns &&
+				!strings.HasSuffix(s.warnings[0].Text, want) {
 				t.Errorf("the warning is %q, want %q at its end", s.warnings[0].Text, want)
 			}
 		})

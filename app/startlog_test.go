@@ -13,12 +13,15 @@ func TestStartTables(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(more, "broken", "1"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(more, "broken", "config.pbtxt"), []byte("backend: \"nosuch\"\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(more, "broken", "config.pbtxt"), []byte("backend: \"nosuch\"\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := runServer(t, "", "--model-repository="+more, "--load-model=broken", "--strict-readiness=false", "--cache-config=local,size=1048576", "--id=mine")
+	r := runServer(t, "", "--model-repository="+more, "--load-model=broken", "--strict-readiness=false",
+		"--cache-config=local,size=1048576", "--id=mine")
 	text := r.out.String()
-	// A table begins a line after the log's prefix, as in Triton; every line of it begins with + or |, and all have one length.
+	// A table begins a line after the log's prefix, as in Triton; every line of it begins with + or |, and all have one
+	// length.
 	tables := regexp.MustCompile(`(?m)^I\d{4} [0-9:.]+ \d+ table\.go:\d+\] \n((?:[+|].*\n)+)\n`).FindAllStringSubmatch(text, -1)
 	if len(tables) != 4 {
 		t.Fatalf("%d tables, want those of agents, backends, models and options in\n%s", len(tables), text)
@@ -28,15 +31,19 @@ func TestStartTables(t *testing.T) {
 		rows []string // regular expressions, the header first
 	}{
 		{"E047 repository agents", []string{"Repository Agent +\\| Path", "checksum +\\| <built in>"}},
-		{"E047 backends", []string{"Backend +\\| Path +\\| Config", "identity +\\| <built in> +\\| {}", "onnxruntime .*"}},
-		{"E047 models with status and reason", []string{"Model +\\| Version +\\| Status", "broken +\\| (1|-) +\\| (UNAVAILABLE|Not loaded): .*nosuch.*", "good +\\| 1 +\\| READY"}},
-		{"E047 options", []string{"Option +\\| Value", "server_id +\\| mine", "server_version +\\| 2\\.51\\.0", "model_repository_path\\[1\\] +\\| " + regexp.QuoteMeta(more),
+		{"E047 backends", []string{"Backend +\\| Path +\\| Config", "identity +\\| <built in> +\\| {}",
+			"onnxruntime .*"}},
+		{"E047 models with status and reason", []string{"Model +\\| Version +\\| Status",
+			"broken +\\| (1|-) +\\| (UNAVAILABLE|Not loaded): .*nosuch.*", "good +\\| 1 +\\| READY"}},
+		{"E047 options", []string{"Option +\\| Value", "server_id +\\| mine", "server_version +\\| 2\\.51\\.0",
+			"model_repository_path\\[1\\] +\\| " + regexp.QuoteMeta(more),
 			"model_control_mode +\\| MODE_EXPLICIT", "strict_readiness +\\| 0", "cache_enabled +\\| 1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			table := tables[i][1]
 			for n, row := range tt.rows {
-				if !regexp.MustCompile(`(?m)^\| `+row+` +\|$`).MatchString(table) || n == 0 && !strings.Contains(strings.SplitN(table, "\n", 3)[1], row[:5]) {
+				if !regexp.MustCompile(`(?m)^\| `+row+` +\|$`).MatchString(table) || n == 0 &&
+					!strings.Contains(strings.SplitN(table, "\n", 3)[1], row[:5]) {
 					t.Errorf("no row %s in\n%s", row, table)
 				}
 			}

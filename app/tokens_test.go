@@ -23,7 +23,8 @@ const inferGood = `{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"da
 
 func inferRequest() *inferencepb.ModelInferRequest {
 	return &inferencepb.ModelInferRequest{ModelName: "good", Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{{
-		Name: "INPUT0", Datatype: "FP32", Shape: []int64{1}, Contents: &inferencepb.InferTensorContents{Fp32Contents: []float32{1.5}}}}}
+		Name: "INPUT0", Datatype: "FP32", Shape: []int64{1},
+		Contents: &inferencepb.InferTensorContents{Fp32Contents: []float32{1.5}}}}}
 }
 
 // makeToken makes a token as the page does.
@@ -119,7 +120,8 @@ func TestTokenCommand_B082(t *testing.T) {
 				return out.String(), errs.String(), code
 			}
 			first, said, code := token("create", "--name=before")
-			if first = strings.TrimSpace(first); code != 0 || !strings.HasPrefix(first, "nrd_") || strings.Contains(said, first) || !strings.Contains(said, "infer") {
+			if first = strings.TrimSpace(first); code != 0 || !strings.HasPrefix(first, "nrd_") ||
+				strings.Contains(said, first) || !strings.Contains(said, "infer") {
 				t.Fatalf("create = %d %q %q", code, first, said)
 			}
 			r := runServer(t, "", "--data-dir="+dir)
@@ -132,7 +134,8 @@ func TestTokenCommand_B082(t *testing.T) {
 			if got, _ := get(t, "GET", url, "Authorization: "+second); code != 0 || got != 200 {
 				t.Errorf("a token made while the server runs: %d, answered %d", code, got)
 			}
-			if list, _, code := token("list"); code != 0 || !strings.Contains(list, "before") || !strings.Contains(list, "control,admin") || strings.Contains(list, first) {
+			if list, _, code := token("list"); code != 0 || !strings.Contains(list, "before") ||
+				!strings.Contains(list, "control,admin") || strings.Contains(list, first) {
 				t.Errorf("list = %d\n%s", code, list)
 			}
 			if out, said, code := token("revoke", "before"); code != 0 || !strings.Contains(out, "before") {
@@ -141,7 +144,8 @@ func TestTokenCommand_B082(t *testing.T) {
 			if got, _ := get(t, "GET", url, "Authorization: "+first); got != 401 {
 				t.Errorf("a token revoked while the server runs is answered %d", got)
 			}
-			for _, bad := range [][]string{{"revoke", "before"}, {"create", "--name="}, {"create", "--name=x", "--scope=root"}, {"create", "x"}, {"revoke"}, {"frob"}, {"list", "--frob"}} {
+			for _, bad := range [][]string{{"revoke", "before"}, {"create", "--name="},
+				{"create", "--name=x", "--scope=root"}, {"create", "x"}, {"revoke"}, {"frob"}, {"list", "--frob"}} {
 				if out, said, code := token(bad...); code != 1 || !strings.HasPrefix(said, "error: ") || out != "" {
 					t.Errorf("%q = %d %q %q, want an error", bad, code, out, said)
 				}
@@ -155,7 +159,8 @@ func TestH13_DataFolderIsPrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	r := runServer(t, "", "--data-dir="+dir)
 	r.makeToken(t, "a", access.Admin)
-	want := map[string]os.FileMode{".": 0o700, "nereid.db": 0o600, "nereid.db-wal": 0o600, "nereid.db-shm": 0o600, "lock": 0o600,
+	want := map[string]os.FileMode{".": 0o700, "nereid.db": 0o600, "nereid.db-wal": 0o600, "nereid.db-shm": 0o600,
+		"lock":    0o600,
 		"control": 0o700, "control/socket": 0o600, "overrides": 0o700, "imports": 0o700}
 	for name, mode := range want {
 		info, err := os.Stat(filepath.Join(dir, name))

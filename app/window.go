@@ -37,15 +37,16 @@ func startPlain(ctx context.Context, env *command.Env, args []string) int {
 		return code
 	}
 	if !c.Listen.UI.On {
-		fmt.Fprintln(env.Stderr, "error: --allow-ui: the window shows the GUI, which is turned off; leave the option away, or "+
-			"use "+env.Program+" serve")
+		fmt.Fprintln(env.Stderr, "error: --allow-ui: the window shows the GUI, which is turned off; leave the "+
+			"option away, or use "+env.Program+" serve")
 		return 1
 	}
 	var err error
 	if desktop.HasDisplay() {
 		err = serveInWindow(ctx, env, c)
 	} else {
-		fmt.Fprintln(env.Stderr, "no display to open a window on (DISPLAY and WAYLAND_DISPLAY are empty); serving without it")
+		fmt.Fprintln(env.Stderr, "no display to open a window on (DISPLAY and WAYLAND_DISPLAY are empty); serving "+
+			"without it")
 		err = Serve(ctx, c, env.Stderr)
 	}
 	return env.ExitStatus(err, "")

@@ -99,9 +99,10 @@ func (s *Set) addFrameworks(c *options.Config, folder, exe string) error {
 			return fmt.Errorf("nothing says how %s is installed", name)
 		}
 		b, err := runtime.New(name, runtime.Options{
-			Settings: c.Backends.Frameworks[name], Environment: f.Environment(folder), Interpreter: c.Backends.Interpreter(),
-			Install:  fmt.Sprintf("run 'nereid install %s' (%s)", f.Name, f.Size),
-			Launcher: s.launcher, Worker: []string{exe, "worker", name},
+			Settings: c.Backends.Frameworks[name], Environment: f.Environment(folder),
+			Interpreter: c.Backends.Interpreter(),
+			Install:     fmt.Sprintf("run 'nereid install %s' (%s)", f.Name, f.Size),
+			Launcher:    s.launcher, Worker: []string{exe, "worker", name},
 		})
 		if err != nil {
 			return err

@@ -13,7 +13,8 @@ import (
 // Backends of frameworks are there by their names, and give way to those of the backend directory.
 func TestFrameworksGiveWay(t *testing.T) {
 	folder := t.TempDir()
-	if err := errors.Join(os.Mkdir(filepath.Join(folder, "tensorflow"), 0o700), os.WriteFile(filepath.Join(folder, "tensorflow", "model.py"), nil, 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(folder, "tensorflow"), 0o700),
+		os.WriteFile(filepath.Join(folder, "tensorflow", "model.py"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -21,7 +22,8 @@ func TestFrameworksGiveWay(t *testing.T) {
 		written      []string // in Python
 	}{
 		{"D064 D065 the frameworks' libraries", "", []string{"python", "fil", "pytorch"}},
-		{"D001 a backend of the same name in the backend directory", folder, []string{"python", "fil", "pytorch", "tensorflow"}},
+		{"D001 a backend of the same name in the backend directory", folder,
+			[]string{"python", "fil", "pytorch", "tensorflow"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := options.Default(false)
@@ -36,7 +38,8 @@ func TestFrameworksGiveWay(t *testing.T) {
 				all = append(all, b.Name())
 			}
 			all = all[slices.Index(all, "python"):] // the others are built in
-			if !slices.Equal(all[:len(tt.written)], tt.written) || !slices.Contains(all, "tensorflow") || !slices.Contains(all, "openvino") || len(all) != 5 {
+			if !slices.Equal(all[:len(tt.written)], tt.written) || !slices.Contains(all, "tensorflow") ||
+				!slices.Contains(all, "openvino") || len(all) != 5 {
 				t.Errorf("the backends are %v; want %v, then the others", all, tt.written)
 			}
 		})

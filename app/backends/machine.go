@@ -40,8 +40,8 @@ func OpenMachine(c *options.Config, log *slog.Logger) *device.Machine {
 			log.Warn("GPUs may be numbered in another order than nvidia-smi shows", "err", err)
 		}
 	} else if os.Getenv(cudaOrder) != "PCI_BUS_ID" {
-		log.Warn("CUDA numbers GPUs with the fastest first; where cards differ, numbers and UUIDs shown here may not be those "+
-			"that models get", cudaOrder, os.Getenv(cudaOrder), "better", "PCI_BUS_ID")
+		log.Warn("CUDA numbers GPUs with the fastest first; where cards differ, numbers and UUIDs shown here may "+
+			"not be those that models get", cudaOrder, os.Getenv(cudaOrder), "better", "PCI_BUS_ID")
 	}
 	m, err := device.NewMachine(o)
 	if err != nil {
@@ -50,7 +50,8 @@ func OpenMachine(c *options.Config, log *slog.Logger) *device.Machine {
 	}
 	for _, g := range m.GPUs() {
 		log.Info("found a GPU", "gpu", g.Index, "physical", g.Physical, "uuid", g.UUID, "name", g.Name,
-			"capability", fmt.Sprintf("%d.%d", g.Major, g.Minor), "memory_mib", g.MemoryBytes>>20, "driver", driver.Version)
+			"capability", fmt.Sprintf("%d.%d", g.Major, g.Minor), "memory_mib", g.MemoryBytes>>20, "driver",
+			driver.Version)
 	}
 	return m
 }

@@ -13,22 +13,22 @@ import (
 	"time"
 )
 
-// Files say what a listener shows and asks for.
+// Files are the certificate files of a listener.
 type Files struct {
 	// Cert and Key are PEM files: the certificate with its chain, leaf first, and its private key.
 	Cert, Key string
-	// Root is a PEM file with the certificates of the authorities that clients' certificates must come from. Needed
-	// with Mutual, else not read.
+	// Root is a PEM file with the certificates of the authorities that clients' certificates must come from. It is
+	// needed if Mutual is set, otherwise it is not read.
 	Root   string
 	Mutual bool
-	// Protocols are what is offered by ALPN.
+	// Protocols are the protocols offered by ALPN.
 	Protocols []string
 }
 
-// defaultEvery is the least time between two looks at the files.
+// defaultEvery is the shortest time between two checks of the files.
 const defaultEvery = time.Second
 
-// source is a set of files and what was last read of them.
+// source is a set of files and what was last read from them.
 type source struct {
 	files Files
 	log   *slog.Logger
@@ -37,13 +37,13 @@ type source struct {
 	config atomic.Pointer[tls.Config]
 	looked atomic.Int64 // UnixNano
 
-	mu    sync.Mutex // guards the rest; held by the one that looks
+	mu    sync.Mutex // guards the rest; held while the files are checked
 	seen  [3][]byte  // contents of the files of config
-	fault string     // of the last look, so that it is logged once
+	fault string     // of the last check, so that it is logged once
 }
 
-// New reads the files. The configuration takes TLS 1.2 and newer; it is for servers only. log hears of renewals, of
-// failed ones, and of certificates that have expired; nil: nobody does.
+// New reads the files. The configuration takes TLS 1.2 and newer; it is for servers only. log gets renewals, failed
+// renewals, and expired certificates; nil: nothing is logged.
 func New(f Files, log *slog.Logger) (*tls.Config, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -64,12 +64,12 @@ func (s *source) open() (*tls.Config, error) {
 	s.seen = contents
 	s.config.Store(first)
 	s.looked.Store(time.Now().UnixNano())
-	outer := first.Clone() // for what looks at a configuration before there is a handshake
+	outer := first.Clone() // for code that reads a configuration before a handshake
 	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.current(), nil }
 	return outer, nil
 }
 
-// current is the configuration for a handshake.
+// current returns the configuration for a handshake.
 func (s *source) current() *tls.Config {
 	now, last := time.Now().UnixNano(), s.looked.Load()
 	if now-last >= int64(s.every) && s.looked.CompareAndSwap(last, now) {
@@ -78,7 +78,7 @@ func (s *source) current() *tls.Config {
 	return s.config.Load()
 }
 
-// look reads the files and takes what changed.
+// look reads the files again and uses what has changed.
 func (s *source) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -50,7 +50,8 @@ func TestH10_RenewalWithoutARestart(t *testing.T) {
 	dir, authority := t.TempDir(), certstest.NewAuthority(t)
 	cert, key, _ := authority.Write(t, dir, certstest.Leaf{Name: "first"})
 	var log bytes.Buffer
-	s := &source{files: Files{Cert: cert, Key: key}, log: slog.New(slog.NewTextHandler(&log, nil))} // every handshake looks
+	// every handshake looks
+	s := &source{files: Files{Cert: cert, Key: key}, log: slog.New(slog.NewTextHandler(&log, nil))}
 	server, err := s.open()
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +127,8 @@ func TestBadFiles(t *testing.T) {
 	}
 	var log bytes.Buffer
 	cert, key, _ = authority.Write(t, dir, certstest.Leaf{Expired: true})
-	if _, err := New(Files{Cert: cert, Key: key}, slog.New(slog.NewTextHandler(&log, nil))); err != nil || !strings.Contains(log.String(), "not valid now") {
+	if _, err := New(Files{Cert: cert, Key: key}, slog.New(slog.NewTextHandler(&log, nil))); err != nil ||
+		!strings.Contains(log.String(), "not valid now") {
 		t.Errorf("an expired certificate: %v, the log says %q", err, log.String())
 	}
 }

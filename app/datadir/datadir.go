@@ -25,22 +25,23 @@ type InUseError struct {
 }
 
 func (e *InUseError) Error() string {
-	return fmt.Sprintf("the data folder %s is in use by another nereid%s; stop that one, or give this one its own with "+
-		"--data-dir=<folder>", e.Path, e.Holder)
+	return fmt.Sprintf("the data folder %s is in use by another nereid%s; stop that one, or give this one its own "+
+		"with --data-dir=<folder>", e.Path, e.Holder)
 }
 
 // Open makes the folder if needed and takes its lock. If another program has the lock, the error is an *InUseError.
 func Open(path string) (*Dir, error) {
 	if path == "" {
-		return nil, errors.New("--data-dir: cannot tell where to keep data: $HOME is not defined; " +
-			"say --data-dir=<folder>")
+		return nil, errors.New("--data-dir: cannot tell where to keep data: $HOME is not defined; say " +
+			"--data-dir=<folder>")
 	}
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("--data-dir: %w", err)
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, fmt.Errorf("--data-dir: cannot make the data folder: %w; say --data-dir=<folder that you may write>",
+		return nil, fmt.Errorf("--data-dir: cannot make the data folder: %w; say --data-dir=<folder that you may "+
+			"write>",
 			err)
 	}
 	name := filepath.Join(path, "lock")

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Autostart has the program started when the user logs in, by an entry in the folder that desktops look into. Source of
+// Autostart starts the program when the user logs in, with an entry in the folder that desktops read. Source of
 // the format: freedesktop.org's Desktop Application Autostart and Desktop Entry specifications.
 type Autostart struct {
 	// Path of the entry.
@@ -20,29 +20,30 @@ type Autostart struct {
 	Folder  string
 }
 
-// mark is in the entries that this program has written; it changes no others.
+// mark is in the entries that this program has written. It changes no others.
 const mark = "X-Nereid-Autostart=true"
 
 // NewAutostart returns the entry of this user for a command. lookup looks up environment variables.
 func NewAutostart(lookup func(string) string, folder string, command ...string) (*Autostart, error) {
 	config := lookup("XDG_CONFIG_HOME")
-	if !filepath.IsAbs(config) { // relative ones do not count
+	if !filepath.IsAbs(config) { // relative paths are ignored, as the specification says
 		home := lookup("HOME")
 		if home == "" {
-			return nil, errors.New("neither XDG_CONFIG_HOME nor HOME says where the desktop looks for programs to start")
+			return nil, errors.New("neither XDG_CONFIG_HOME nor HOME says where the desktop looks for programs to " +
+				"start")
 		}
 		config = filepath.Join(home, ".config")
 	}
 	return &Autostart{Path: filepath.Join(config, "autostart", "nereid.desktop"), Command: command, Folder: folder}, nil
 }
 
-// On reports whether the entry is there. An entry that is turned off, or another program's, is not.
+// On reports whether the entry exists. An entry that is turned off, or that another program wrote, does not count.
 func (a *Autostart) On() bool {
 	b, err := os.ReadFile(a.Path)
 	return err == nil && bytes.Contains(b, []byte(mark)) && !bytes.Contains(b, []byte("\nHidden=true"))
 }
 
-// Set writes the entry, or removes it. One that this program did not write stays: an error says so.
+// Set writes the entry, or removes it. It returns an error for an entry that another program wrote, and keeps it.
 func (a *Autostart) Set(on bool) error {
 	old, err := os.ReadFile(a.Path)
 	switch {
@@ -72,18 +73,18 @@ func (a *Autostart) entry() string {
 	for i, w := range a.Command {
 		words[i] = quoteExec(w)
 	}
-	lines := []string{"[Desktop Entry]", "Type=Application", "Name=Nereid", "Comment=Serves models, and shows them in a window",
+	lines := []string{"[Desktop Entry]", "Type=Application", "Name=Nereid",
+		"Comment=Serves models, and shows them in a window",
 		"Exec=" + escapeValue(strings.Join(words, " ")), "Path=" + escapeValue(a.Folder), "Terminal=false", mark, ""}
 	return strings.Join(lines, "\n")
 }
 
-// quoteExec writes a word of Exec: in quotes, with a backslash before what means something in them, and percent signs
-// doubled.
+// quoteExec writes a word of Exec: in quotes, with a backslash before special characters, and percent signs doubled.
 func quoteExec(s string) string {
 	return `"` + strings.NewReplacer(`"`, `\"`, "`", "\\`", `$`, `\$`, `\`, `\\`, `%`, `%%`).Replace(s) + `"`
 }
 
-// escapeValue writes a string value: all values have their own escapes, which come on top of Exec's.
+// escapeValue writes a string value. The escapes of values come in addition to those of Exec.
 func escapeValue(s string) string {
 	return strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\t", `\t`, "\r", `\r`).Replace(s)
 }

@@ -10,7 +10,8 @@ import (
 func TestAutostart(t *testing.T) {
 	home := t.TempDir()
 	env := func(all map[string]string) func(string) string { return func(k string) string { return all[k] } }
-	a, err := NewAutostart(env(map[string]string{"HOME": home}), "/srv/my models", "/opt/nereid desktop", "--model-repository=./a b", `--id=50% "$x"\`)
+	a, err := NewAutostart(env(map[string]string{"HOME": home}), "/srv/my models", "/opt/nereid desktop",
+		"--model-repository=./a b", `--id=50% "$x"\`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,8 @@ func TestAutostart(t *testing.T) {
 		}
 	}
 
-	if b, err := NewAutostart(env(map[string]string{"HOME": home, "XDG_CONFIG_HOME": "/etc/mine"}), "/"); err != nil || b.Path != "/etc/mine/autostart/nereid.desktop" {
+	if b, err := NewAutostart(env(map[string]string{"HOME": home, "XDG_CONFIG_HOME": "/etc/mine"}), "/"); err != nil ||
+		b.Path != "/etc/mine/autostart/nereid.desktop" {
 		t.Errorf("XDG_CONFIG_HOME: %v, %v", b, err)
 	}
 	if _, err := NewAutostart(env(nil), "/"); err == nil {

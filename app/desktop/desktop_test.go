@@ -22,14 +22,18 @@ func TestLocale(t *testing.T) {
 		env  map[string]string
 		want variables
 	}{
-		{name: "nothing, as in a service", want: variables{"LC_NUMERIC": "C", "LANG": "en_US.UTF-8", "LC_MESSAGES": ""}},
-		{name: "C.UTF-8, as in a container", env: map[string]string{"LANG": "C.UTF-8"}, want: variables{"LC_NUMERIC": "C", "LANG": "en_US.UTF-8", "LC_MESSAGES": ""}},
+		{name: "nothing, as in a service", want: variables{"LC_NUMERIC": "C", "LANG": "en_US.UTF-8",
+			"LC_MESSAGES": ""}},
+		{name: "C.UTF-8, as in a container", env: map[string]string{"LANG": "C.UTF-8"},
+			want: variables{"LC_NUMERIC": "C", "LANG": "en_US.UTF-8", "LC_MESSAGES": ""}},
 		{name: "POSIX for all", env: map[string]string{"LC_ALL": "POSIX", "LANG": "de_DE.UTF-8"},
 			want: variables{"LC_NUMERIC": "C", "LC_ALL": "", "LANG": "en_US.UTF-8", "LC_MESSAGES": "", "LC_CTYPE": ""}},
 		{name: "a language stays", env: map[string]string{"LANG": "de_DE.UTF-8"}, want: variables{"LC_NUMERIC": "C"}},
-		{name: "a language for all stays, but not for numbers", env: map[string]string{"LC_ALL": "de_DE.UTF-8", "LANG": "C"},
+		{name: "a language for all stays, but not for numbers",
+			env:  map[string]string{"LC_ALL": "de_DE.UTF-8", "LANG": "C"},
 			want: variables{"LC_NUMERIC": "C", "LC_ALL": "", "LANG": "de_DE.UTF-8", "LC_MESSAGES": "", "LC_CTYPE": ""}},
-		{name: "the language of messages counts", env: map[string]string{"LC_MESSAGES": "zh_CN.UTF-8", "LANG": "C"}, want: variables{"LC_NUMERIC": "C"}},
+		{name: "the language of messages counts", env: map[string]string{"LC_MESSAGES": "zh_CN.UTF-8", "LANG": "C"},
+			want: variables{"LC_NUMERIC": "C"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := localeFor(func(k string) string { return tt.env[k] }); !maps.Equal(got, tt.want) {
@@ -48,7 +52,8 @@ func TestMenuSpeaksTheUsersLanguage(t *testing.T) {
 }
 
 func TestBaseURL(t *testing.T) {
-	for ip, want := range map[string]string{"127.0.0.1": "http://127.0.0.1:8003", "::1": "http://localhost:8003", "127.0.0.2": "", "10.0.0.1": ""} {
+	for ip, want := range map[string]string{"127.0.0.1": "http://127.0.0.1:8003", "::1": "http://localhost:8003",
+		"127.0.0.2": "", "10.0.0.1": ""} {
 		got, err := BaseURL(&net.TCPAddr{IP: net.ParseIP(ip), Port: 8003})
 		if got != want || (err == nil) != (want != "") {
 			t.Errorf("BaseURL(%s) = %q, %v; want %q", ip, got, err, want)
@@ -111,7 +116,8 @@ func TestFirstCallIsThePages(t *testing.T) {
 	for _, tt := range []struct {
 		method, origin string
 		want           int
-	}{{"GET", "", 0}, {"GET", "http://127.0.0.1:8003", 0}, {"OPTIONS", pageOrigin, 0}, {"GET", pageOrigin, 1}, {"GET", pageOrigin, 1}} {
+	}{{"GET", "", 0}, {"GET", "http://127.0.0.1:8003", 0}, {"OPTIONS", pageOrigin, 0}, {"GET", pageOrigin, 1},
+		{"GET", pageOrigin, 1}} {
 		r := httptest.NewRequest(tt.method, "/api/models", nil)
 		r.Header.Set("Origin", tt.origin)
 		h.ServeHTTP(httptest.NewRecorder(), r)
@@ -163,7 +169,10 @@ func TestHandover(t *testing.T) {
 	}
 
 	// What an earlier program left points at nobody, or at somebody else.
-	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_,
+			_ = io.WriteString(w, "hello")
+	}))
 	defer other.Close()
 	if err := host.Announce(dir, other.URL); err != nil {
 		t.Fatal(err)
@@ -222,11 +231,14 @@ func TestSave(t *testing.T) {
 		want string // in the file; "old" stays there after an error
 		err  string
 	}{
-		{name: "an archive", data: []any{map[string]any{"name": "m.zip", "path": "/api/models/m/archive"}}, want: "zip"},
+		{name: "an archive", data: []any{map[string]any{"name": "m.zip", "path": "/api/models/m/archive"}},
+			want: "zip"},
 		{name: "bytes", data: []any{map[string]any{"name": "request.bin", "data": "AP8B"}}, want: "\x00\xff\x01"},
 		{name: "what is not there", data: []any{map[string]any{"path": "/api/x"}}, want: "old", err: "no such model"},
-		{name: "an answer that breaks off", data: []any{map[string]any{"path": "/api/cut"}}, want: "old", err: "unexpected EOF"},
-		{name: "not the interface", data: []any{map[string]any{"path": "@evil.example/"}}, want: "old", err: "not below /api/"},
+		{name: "an answer that breaks off", data: []any{map[string]any{"path": "/api/cut"}}, want: "old",
+			err: "unexpected EOF"},
+		{name: "not the interface", data: []any{map[string]any{"path": "@evil.example/"}}, want: "old",
+			err: "not below /api/"},
 		{name: "no base64", data: []any{map[string]any{"data": "?"}}, want: "old", err: "a request to save"},
 		{name: "nothing", want: "old", err: "0 parts"},
 	} {

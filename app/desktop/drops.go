@@ -9,20 +9,20 @@ import (
 	"sync"
 )
 
-// maxDropped is the largest file that a page element may read, in bytes. Models do not come this way, but by their
-// paths.
+// maxDropped is the largest file that a page element may read, in bytes. Models are not read this way; the page
+// sends their paths.
 const maxDropped = 64 << 20
 
-// drops lets the page read the files of the last drop. WebKit on Linux gives a page no dropped files, only their
-// addresses, which it may not open; the user's drop is the leave to read just these. Its methods are safe for
-// concurrent use.
+// drops lets the page read the files of the last drop. WebKit on Linux gives a page only the addresses of dropped
+// files, which it may not open. By dropping files the user permits reading them. Its methods are safe for concurrent
+// use.
 type drops struct {
 	mu    sync.Mutex
 	id    string   // guarded by mu, as is paths
 	paths []string // absolute
 }
 
-// offer forgets the drop before, and returns where the files of this one are: below that, the first is at /0.
+// offer replaces the previous drop and returns the URL path of the files: the first one is at /0 below it.
 func (d *drops) offer(paths []string) (from string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -30,7 +30,7 @@ func (d *drops) offer(paths []string) (from string) {
 	return "/dropped/" + d.id
 }
 
-// find is the path of the file that was offered at URL path from, "" if there is none.
+// find returns the path of the file that was offered at URL path from, "" if there is none.
 func (d *drops) find(from string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -57,7 +57,8 @@ func (d *drops) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !info.Mode().IsRegular():
 		http.Error(w, name+" is no file", http.StatusBadRequest)
 	case info.Size() > maxDropped:
-		http.Error(w, fmt.Sprintf("%s has %d bytes; at most %d can be taken here", name, info.Size(), maxDropped), http.StatusRequestEntityTooLarge)
+		http.Error(w, fmt.Sprintf("%s has %d bytes; at most %d can be taken here", name, info.Size(), maxDropped),
+			http.StatusRequestEntityTooLarge)
 	default:
 		w.Header().Set("Cache-Control", "no-store")
 		http.ServeFile(w, r, path)

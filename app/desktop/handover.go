@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// A second start cannot have the data folder, whose lock the first one holds. It asks the first one to show its window
-// instead, and leaves. Wails' own lock would need D-Bus and comes after the listeners.
+// A second start cannot open the data folder, because the first one holds its lock. It asks the first one to show its
+// window and exits. Wails' lock would need D-Bus, and it is taken after the listeners are opened.
 const (
 	handoverFile = "window.json" // in the data folder, for its owner only
 	showPath     = "/api/desktop/show"
@@ -26,24 +26,24 @@ const (
 // ErrNoWindow: the program that holds the data folder has no window, or does not answer.
 var ErrNoWindow = errors.New("no window to show")
 
-// handover is what the file says.
+// handover is the content of the file.
 type handover struct {
 	Base   string `json:"base"` // as of BaseURL
 	Secret string `json:"secret"`
 	PID    int    `json:"pid"`
 }
 
-// Host is the side of the first start. Announce and Withdraw are for one goroutine.
+// Host is the side of the first start. Announce and Withdraw must be called from one goroutine.
 type Host struct {
 	secret string
 	path   string // of the file; "" while there is none
 }
 
-// NewHost makes a host with a secret of its own.
+// NewHost returns a host with a new secret.
 func NewHost() *Host { return &Host{secret: rand.Text()} }
 
-// Announce writes into the data folder dir, whose lock this program holds, where it can be asked. What an earlier one
-// left there is replaced.
+// Announce writes the address of this program into the data folder dir, whose lock it holds. It replaces the file of an
+// earlier program.
 func (h *Host) Announce(dir, base string) error {
 	b, err := json.Marshal(handover{Base: base, Secret: h.secret, PID: os.Getpid()})
 	if err != nil {
@@ -64,8 +64,8 @@ func (h *Host) Announce(dir, base string) error {
 	return nil
 }
 
-// Withdraw removes the file, if there is one. It must come before the lock of the data folder is given back, so that the file of the
-// next one stays.
+// Withdraw removes the file, if there is one. It must be called before the lock of the data folder is released, so
+// that it does not remove the file of the next program.
 func (h *Host) Withdraw() error {
 	if h.path == "" {
 		return nil
@@ -76,26 +76,27 @@ func (h *Host) Withdraw() error {
 	return nil
 }
 
-// Wrap answers the second start's call with show, and passes everything else on to next.
+// Wrap calls show for the request of a second start, and passes all other requests to next.
 func (h *Host) Wrap(next http.Handler, show func()) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != showPath {
 			next.ServeHTTP(w, r)
 			return
 		}
-		// A page never calls this, so that whatever a browser sends is refused; the secret alone decides for the rest.
+		// A page never calls this, so requests of browsers are refused. For others the secret decides.
 		given := []byte(r.Header.Get("Authorization"))
-		if r.Method != http.MethodPost || r.Header.Get("Origin") != "" || subtle.ConstantTimeCompare(given, []byte("Bearer "+h.secret)) != 1 {
+		if r.Method != http.MethodPost || r.Header.Get("Origin") != "" ||
+			subtle.ConstantTimeCompare(given, []byte("Bearer "+h.secret)) != 1 {
 			http.Error(w, "forbidden", http.StatusForbidden)
 			return
 		}
 		show()
-		_, _ = io.WriteString(w, showAnswer) // an error is the reader's leaving
+		_, _ = io.WriteString(w, showAnswer) // it fails only if the client has gone
 	})
 }
 
-// ShowRunning asks the program that holds the data folder dir to show its window. While that one may still be starting
-// it tries again, until ctx ends. The error is ErrNoWindow with its reason, or ctx's.
+// ShowRunning asks the program that holds the data folder dir to show its window. That program may
+// still be starting, so it tries again until ctx ends. The error is ErrNoWindow with its reason, or that of ctx.
 func ShowRunning(ctx context.Context, dir string) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

@@ -9,10 +9,10 @@ import (
 // variables are values to set in the environment; an empty one is removed.
 type variables map[string]string
 
-// localeFor says what must change in the environment (see os.Getenv) before GTK reads it.
+// localeFor returns what must change in the environment (see os.Getenv) before GTK reads it.
 //
-//   - WebKit takes its language from there. For "C", as containers and services have it, navigator.language is "C",
-//     which no Intl constructor takes: the page would fail before it shows anything.
+//   - WebKit takes its language from there. With "C", which containers and services have, navigator.language is "C".
+//     No Intl constructor accepts it: the page would fail before it shows anything.
 //   - GTK sets the whole process to the user's locale. With a decimal comma, C code that reads numbers (model files,
 //     options of a runtime) would read 0.5 as 0: LC_NUMERIC stays "C".
 func localeFor(getenv func(string) string) variables {
@@ -27,7 +27,7 @@ func localeFor(getenv func(string) string) variables {
 	return v
 }
 
-// noLanguage says whether a locale names no language.
+// noLanguage reports whether a locale names no language.
 func noLanguage(locale string) bool {
 	name, _, _ := strings.Cut(locale, ".")
 	return name == "" || name == "C" || name == "POSIX"
@@ -49,13 +49,13 @@ func (v variables) apply() error {
 	return nil
 }
 
-// words are what the menu and the dialogs say.
+// words are the texts of the menu and the dialogs.
 type words struct {
 	file, openFile, openFolder, browser, reload, quit string
 	models, allFiles, save                            string
 }
 
-// wordsFor is the menu in the user's language, in the languages that the page has.
+// wordsFor returns the texts in the user's language, if the page has it.
 func wordsFor(getenv func(string) string) words {
 	if strings.HasPrefix(cmp.Or(getenv("LC_ALL"), getenv("LC_MESSAGES"), getenv("LANG")), "zh") {
 		return words{
@@ -64,7 +64,8 @@ func wordsFor(getenv func(string) string) words {
 		}
 	}
 	return words{
-		file: "File", openFile: "Open Model File…", openFolder: "Open Model Folder…", browser: "Open in Browser", reload: "Reload Page", quit: "Quit",
+		file: "File", openFile: "Open Model File…", openFolder: "Open Model Folder…", browser: "Open in Browser",
+		reload: "Reload Page", quit: "Quit",
 		models: "Models (*.onnx, *.zip)", allFiles: "All Files", save: "Save",
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// saveRequest is what the page wants to have saved in a file, because a window has no downloads: the answer to a GET of
-// its interface, or bytes that it has.
+// saveRequest is what the page asks to save in a file, because a window has no downloads: the response to a GET of the
+// console, or bytes that the page has.
 type saveRequest struct {
 	Name string `json:"name"`           // suggested to the user
 	Path string `json:"path,omitempty"` // below /api/, with its query
@@ -40,8 +40,8 @@ func parseSave(data []any) (s saveRequest, err error) {
 	return s, nil
 }
 
-// write saves to the file, whole or not at all; a file that is there stays until the new one is complete. base is where
-// the interface is.
+// write saves to the file atomically: an existing file stays until the new one is complete. base is the URL of the
+// console.
 func (s saveRequest) write(ctx context.Context, base, file string) error {
 	from, err := s.open(ctx, base)
 	if err != nil {
@@ -53,7 +53,7 @@ func (s saveRequest) write(ctx context.Context, base, file string) error {
 		return fmt.Errorf("cannot save: %w", err)
 	}
 	_, err = io.Copy(part, from)
-	// What CreateTemp makes is for the owner only; a saved file is as the user's other files.
+	// CreateTemp makes files for the owner only; a saved file gets the user's usual permissions.
 	if err = errors.Join(err, part.Chmod(0o644), part.Close()); err == nil {
 		err = os.Rename(part.Name(), file)
 	}

@@ -26,7 +26,7 @@ type Settings struct {
 	now   bool   // the server outlives its window; only Set changes it
 }
 
-// NewSettings reads what was decided before and tells the window.
+// NewSettings reads the stored settings. It calls keep with whether the server outlives its window.
 func NewSettings(ctx context.Context, s *store.Store, keep func(bool), log *slog.Logger) *Settings {
 	d := &Settings{store: s, keep: keep}
 	text, err := s.Setting(ctx, keepKey)

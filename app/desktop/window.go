@@ -33,46 +33,47 @@ import (
 //go:embed icon.png
 var icon []byte
 
-// title is the window's; window managers and tests find it by that.
+// title is the title of the window. Window managers and tests find it by this.
 const title = "Nereid"
 
-// pageLimit is how long the page may take to its first call before the log says that it seems to stay blank.
+// pageLimit is how long the page may take until its first call. After that the log says that it seems to be blank.
 const pageLimit = 30 * time.Second
 
-// Window is the program's one window. Its methods are safe for concurrent use, and before Run too.
+// Window is the program's one window. Its methods are safe for concurrent use, also before Run.
 type Window struct {
 	words words
 	alive chan struct{} // closed by the page's first call
 	pick  sync.Mutex    // held while a dialog is open
 	drops drops
-	keep  atomic.Bool // closing hides
-	quits atomic.Bool // the program ends, whatever keep says
+	keep  atomic.Bool // closing the window only hides it
+	quits atomic.Bool // the program exits, even if keep is set
 
 	mu  sync.Mutex
-	ctx context.Context // Wails' own, which its functions ask for; nil while there is no window; guarded by mu
+	ctx context.Context // of Wails, for its functions; nil while there is no window; guarded by mu
 }
 
-// Options say what a Window shows.
+// Options are what a Window shows.
 type Options struct {
 	Page fs.FS        // the built page, with index.html at its root
-	Base string       // where its interface is; see BaseURL
+	Base string       // the URL of the console; see BaseURL
 	Log  *slog.Logger // nil: none
 }
 
 // New makes the window, which Run opens.
 func New() *Window { return &Window{words: wordsFor(os.Getenv), alive: make(chan struct{})} }
 
-// HasDisplay says whether there is a screen to open a window on.
+// HasDisplay reports whether there is a screen to open a window on.
 func HasDisplay() bool { return os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != "" }
 
-// Watch passes everything on to next, the console, and notes when the page in the window makes its first call. It is
-// for one handler.
+// Watch passes all requests to next, the console, and notices the first call of the page in the window. It must be
+// called once.
 func (w *Window) Watch(next http.Handler) http.Handler {
 	return firstCall(next, func() { close(w.alive) })
 }
 
-// Run opens the window and returns when it was closed or ctx is done. It must be called on the main goroutine, once in the life of a process. While a dialog is open, the end of
-// ctx does not end it (GTK's main loop is inside the dialog's).
+// Run opens the window and returns when it was closed or ctx is done. It must be called on the main goroutine, once in
+// the life of a process. While a dialog is open Run does not return when ctx ends, because the dialog runs
+// GTK's main loop.
 func (w *Window) Run(ctx context.Context, o Options) (err error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -84,7 +85,7 @@ func (w *Window) Run(ctx context.Context, o Options) (err error) {
 	if err := localeFor(os.Getenv).apply(); err != nil {
 		return fmt.Errorf("preparing the window's language: %w", err)
 	}
-	defer func() { // the way in which Wails says that GTK does not start
+	defer func() { // Wails panics if GTK does not start
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the window cannot be opened: %v; check DISPLAY, or use nereid serve and a browser", p)
 		}
@@ -117,15 +118,15 @@ func (w *Window) Run(ctx context.Context, o Options) (err error) {
 			cancel()
 		},
 		OnBeforeClose: w.closing,
-		// DisableWebViewDrop must stay false: on Linux it ends the drops of files too.
+		// DisableWebViewDrop must stay false: on Linux it disables file drops too.
 		DragAndDrop: &options.DragAndDrop{EnableFileDrop: true},
 		// Without Linux options Wails turns the GPU off.
 		Linux: &linux.Options{ProgramName: "nereid", Icon: icon, WebviewGpuPolicy: linux.WebviewGpuPolicyOnDemand},
 	})
 }
 
-// quitAfter closes the window when ctx is done. GTK ignores a quit that comes before its loop runs, so it is said until
-// the window has ended.
+// quitAfter closes the window when ctx is done. GTK ignores a quit before its loop runs, so quitAfter repeats it until
+// the window has closed.
 func (w *Window) quitAfter(ctx context.Context, started, ended <-chan struct{}) {
 	select {
 	case <-ended:
@@ -154,8 +155,8 @@ func (w *Window) quitAfter(ctx context.Context, started, ended <-chan struct{}) 
 	}
 }
 
-// awaitPage writes into the log that the page lives, or that it seems not to: a page that fails early is a blank window
-// that says nothing by itself.
+// awaitPage logs that the page works, or that it seems not to. A page that fails early is a blank window without a
+// message.
 func (w *Window) awaitPage(ctx context.Context, o Options) {
 	limit := time.NewTimer(pageLimit)
 	defer limit.Stop()
@@ -164,21 +165,22 @@ func (w *Window) awaitPage(ctx context.Context, o Options) {
 	case <-w.alive:
 		o.Log.Info("The window shows the page")
 	case <-limit.C:
-		o.Log.Warn("the page in the window has not called the server in " + pageLimit.String() + "; if the window is blank, open " + o.Base + "/ in a browser")
+		o.Log.Warn("the page in the window has not called the server in " + pageLimit.String() +
+			"; if the window is blank, open " + o.Base + "/ in a browser")
 	}
 }
 
-// wails is the context that Wails' functions want, nil while there is no window.
+// wails returns the context for Wails' functions, nil while there is no window.
 func (w *Window) wails() context.Context {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.ctx
 }
 
-// Keep says whether closing the window only hides it. Quitting from the menu ends the program all the same.
+// Keep sets whether closing the window only hides it. Quitting from the menu always ends the program.
 func (w *Window) Keep(on bool) { w.keep.Store(on) }
 
-// closing is asked when the window is to be closed; true keeps it.
+// closing is called before the window closes. If it returns true the window stays.
 func (w *Window) closing(own context.Context) bool {
 	if w.quits.Load() || !w.keep.Load() {
 		return false
@@ -196,12 +198,12 @@ func (w *Window) Show() {
 }
 
 var (
-	errNoWindow   = errors.New("the window is not open") // a dialog was asked for before it opened or after it closed
+	errNoWindow   = errors.New("the window is not open") // for a dialog before it opened or after it closed
 	errDialogOpen = errors.New("a file dialog is open already; finish that one first")
 )
 
-// Pick opens the system's dialog for a file or a folder and returns the path, "" if it was cancelled. It returns early
-// when ctx is done; the dialog stays until the user closes it, and until then another one is refused.
+// Pick opens the system's dialog for a file or a folder and returns the path, "" if the user cancels. It returns early
+// when ctx is done. The dialog then stays until the user closes it, and until then another one is refused.
 func (w *Window) Pick(ctx context.Context, folder bool) (string, error) {
 	own := w.wails()
 	if own == nil {
@@ -215,15 +217,18 @@ func (w *Window) Pick(ctx context.Context, folder bool) (string, error) {
 		err  error
 	}
 	result := make(chan picked, 1)
-	go func() { // outlives Pick only if ctx ends, and then until the dialog closes
+	go func() { // outlives Pick only if ctx ends; then it ends with the dialog
 		defer w.pick.Unlock()
 		var p picked
 		if folder {
-			p.path, p.err = runtime.OpenDirectoryDialog(own, runtime.OpenDialogOptions{Title: dialogTitle(w.words.openFolder)})
+			p.path, p.err = runtime.OpenDirectoryDialog(own,
+				runtime.OpenDialogOptions{Title: dialogTitle(w.words.openFolder)})
 		} else {
-			p.path, p.err = runtime.OpenFileDialog(own, runtime.OpenDialogOptions{Title: dialogTitle(w.words.openFile), Filters: []runtime.FileFilter{
-				{DisplayName: w.words.models, Pattern: "*.onnx;*.zip"}, {DisplayName: w.words.allFiles, Pattern: "*"},
-			}})
+			p.path, p.err = runtime.OpenFileDialog(own, runtime.OpenDialogOptions{Title: dialogTitle(w.words.openFile),
+				Filters: []runtime.FileFilter{
+					{DisplayName: w.words.models, Pattern: "*.onnx;*.zip"},
+					{DisplayName: w.words.allFiles, Pattern: "*"},
+				}})
 		}
 		result <- p
 	}()
@@ -235,10 +240,10 @@ func (w *Window) Pick(ctx context.Context, folder bool) (string, error) {
 	}
 }
 
-// dialogTitle is the title of the dialog that a menu entry opens: the dots only announce it.
+// dialogTitle is the title of the dialog that a menu entry opens: the entry without its dots.
 func dialogTitle(entry string) string { return strings.TrimSuffix(entry, "…") }
 
-// save asks where to save what the page wants saved, and saves it there. The path is empty if the user cancelled.
+// save asks the user for a file and saves there what the page asks for. The path is empty if the user cancels.
 func (w *Window) save(ctx context.Context, base string, data []any) (path string, err error) {
 	s, err := parseSave(data)
 	if err != nil {
@@ -268,18 +273,18 @@ type pageSaved struct {
 func (w *Window) tellSaved(path string, err error) {
 	switch {
 	case err != nil:
-		w.tell("nereid-saved", pageSaved{Error: err.Error()})
+		w.raise("nereid-saved", pageSaved{Error: err.Error()})
 	case path != "":
-		w.tell("nereid-saved", pageSaved{Path: path})
+		w.raise("nereid-saved", pageSaved{Path: path})
 	}
 }
 
-// dropped hands dropped files to the page, which knows what lies under the pointer. x and y are in CSS pixels.
+// dropped passes dropped files to the page, which knows the element under the pointer. x and y are in CSS pixels.
 func (w *Window) dropped(x, y int, paths []string) {
 	if len(paths) == 0 {
 		return
 	}
-	w.tell("nereid-files", pageFiles{X: x, Y: y, Paths: paths, From: w.drops.offer(paths)})
+	w.raise("nereid-files", pageFiles{X: x, Y: y, Paths: paths, From: w.drops.offer(paths)})
 }
 
 // pageFiles is the detail of the event nereid-files, which the page listens for.
@@ -290,8 +295,8 @@ type pageFiles struct {
 	From  string   `json:"from"`  // where the page can read dropped ones, as of drops.offer; else empty
 }
 
-// tell raises an event in the page, whose detail is v as JSON.
-func (w *Window) tell(event string, v any) {
+// raise raises an event in the page, whose detail is v as JSON.
+func (w *Window) raise(event string, v any) {
 	own := w.wails()
 	detail, err := json.Marshal(v)
 	if own == nil || err != nil { // strings and numbers can always be encoded
@@ -308,7 +313,7 @@ func (w *Window) menu(o Options) *menu.Menu {
 			case err != nil:
 				o.Log.Warn("opening a model from the menu failed", "err", err)
 			case path != "":
-				w.tell("nereid-files", pageFiles{X: -1, Y: -1, Paths: []string{path}})
+				w.raise("nereid-files", pageFiles{X: -1, Y: -1, Paths: []string{path}})
 			}
 		}
 	}
@@ -324,7 +329,10 @@ func (w *Window) menu(o Options) *menu.Menu {
 	file.AddText(w.words.openFile, keys.CmdOrCtrl("o"), open(false))
 	file.AddText(w.words.openFolder, keys.Combo("o", keys.CmdOrCtrlKey, keys.ShiftKey), open(true))
 	file.AddSeparator()
-	file.AddText(w.words.browser, keys.CmdOrCtrl("b"), do(func(own context.Context) { runtime.BrowserOpenURL(own, o.Base+"/") }))
+	file.AddText(w.words.browser, keys.CmdOrCtrl("b"), do(func(own context.Context) {
+		runtime.BrowserOpenURL(own,
+			o.Base+"/")
+	}))
 	file.AddText(w.words.reload, keys.CmdOrCtrl("r"), do(runtime.WindowReload))
 	file.AddSeparator()
 	file.AddText(w.words.quit, keys.CmdOrCtrl("q"), do(func(own context.Context) {
@@ -334,7 +342,7 @@ func (w *Window) menu(o Options) *menu.Menu {
 	return m
 }
 
-// wailsLog writes what Wails says into the program's log.
+// wailsLog writes Wails' messages into the program's log.
 type wailsLog struct{ log *slog.Logger }
 
 func (l wailsLog) Print(text string)   { l.log.Debug("window: " + text) }

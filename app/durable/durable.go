@@ -1,4 +1,4 @@
-// Package durable writes files that are there whole or not at all, and that a loss of power does not take away.
+// Package durable writes files atomically and syncs them to disk, so that they survive a loss of power.
 // It starts no goroutines.
 package durable
 
@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Replace gives a file new content. One that is there keeps its permissions; a new one gets mode, before the umask.
-// The content is written beside it first, to a name with a dot in front.
+// Replace gives a file new content. An existing file keeps its permissions; a new one gets mode, before the umask. The
+// content is first written to a file next to it whose name begins with a dot.
 func Replace(path string, content []byte, mode fs.FileMode) error {
 	info, err := os.Stat(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -40,7 +40,7 @@ func Replace(path string, content []byte, mode fs.FileMode) error {
 	return SyncFolder(filepath.Dir(path))
 }
 
-// Copy copies a file to a place where there is none, with its permissions, before the umask, and its time.
+// Copy copies a file, with its permissions, before the umask, and its time. The destination must not exist.
 func Copy(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -59,7 +59,7 @@ func Copy(from, to string) error {
 	return errors.Join(err, out.Sync(), out.Close(), os.Chtimes(to, time.Time{}, info.ModTime()))
 }
 
-// SyncFolder puts on the disk which files a folder has. Some file systems cannot, and need not.
+// SyncFolder syncs the entries of a folder to disk. Some file systems cannot do this and do not need it.
 func SyncFolder(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

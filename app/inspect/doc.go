@@ -1,4 +1,4 @@
-// Package inspect looks at models without serving them: it finds every fault of a repository at once, and writes
-// configurations from model files. It runs no code that a model brings: a Python model's own completion is left out. It
+// Package inspect checks models without serving them. It finds all faults of a repository at once, and writes
+// configurations from model files. It runs no code of models, so Python models do not complete their configurations. It
 // starts no goroutine.
 package inspect

@@ -18,7 +18,7 @@ import (
 	"nereid/engine/repo"
 )
 
-// Options say how models are looked at: as the server would with the same settings.
+// Options are settings of the server that affect models.
 type Options struct {
 	Backends            []backend.Backend
 	ConfigName          string // --model-config-name
@@ -38,10 +38,10 @@ func (o *Options) backend(name string) backend.Backend {
 	return nil
 }
 
-// maxConfigSize bounds what is read of a configuration file.
+// maxConfigSize is the most that is read from a configuration file, in bytes.
 const maxConfigSize = 16 << 20
 
-// model is what is known of a model folder.
+// model is what is known about a model folder.
 type model struct {
 	src       *repo.Model
 	text      string
@@ -51,7 +51,7 @@ type model struct {
 	faults    modelconfig.Faults
 }
 
-// fault notes what is wrong at a field, or, with "" for it, with the folder.
+// fault records what is wrong with a field, or with the folder if field is "".
 func (m *model) fault(s modelconfig.Severity, path, message, fix string) {
 	f := modelconfig.Fault{File: m.src.Folder, Path: path, Message: message, Fix: fix, Severity: s}
 	if m.src.Config != "" && (path != "" || m.pos != nil) {
@@ -62,7 +62,7 @@ func (m *model) fault(s modelconfig.Severity, path, message, fix string) {
 	m.faults = append(m.faults, f)
 }
 
-// take notes faults that the configuration's package found, with the path of the file.
+// take records faults that package modelconfig found, with the path of the file.
 func (m *model) take(faults modelconfig.Faults) {
 	for _, f := range faults {
 		f.File = m.src.Config
@@ -75,7 +75,7 @@ func (m *model) take(faults modelconfig.Faults) {
 	}
 }
 
-// look reads, completes and checks a model, as far as it goes.
+// look reads, completes and checks a model, as far as its faults permit.
 func (o *Options) look(ctx context.Context, src *repo.Model) *model {
 	m := &model{src: src}
 	if src.Err != nil {
@@ -101,7 +101,8 @@ func (o *Options) look(ctx context.Context, src *repo.Model) *model {
 	if o.AutoComplete {
 		for _, n := range slices.Backward(versions) {
 			if sigs[n] != nil {
-				m.take(modelconfig.Complete(m.cfg, sigs[n], modelconfig.CompleteOptions{DefaultMaxBatchSize: o.DefaultMaxBatchSize, Positions: m.pos}))
+				m.take(modelconfig.Complete(m.cfg, sigs[n],
+					modelconfig.CompleteOptions{DefaultMaxBatchSize: o.DefaultMaxBatchSize, Positions: m.pos}))
 				break
 			}
 		}
@@ -112,18 +113,20 @@ func (o *Options) look(ctx context.Context, src *repo.Model) *model {
 	return m
 }
 
-// read reads the configuration; false if there is none that can be read.
+// read reads the configuration. It returns false if there is none that can be read.
 func (m *model) read(o *Options) bool {
 	if m.src.Config == "" {
 		m.cfg = &inferencepb.ModelConfig{}
 		if !o.AutoComplete {
-			m.fault(modelconfig.SeverityError, "", "there is no config.pbtxt, and completing configurations is turned off", "write one with nereid config generate")
+			m.fault(modelconfig.SeverityError, "", "there is no config.pbtxt, and completing configurations is "+
+				"turned off", "write one with nereid config generate")
 		}
 		return o.AutoComplete
 	}
 	info, err := os.Stat(m.src.Config)
 	if err == nil && info.Size() > maxConfigSize {
-		m.fault(modelconfig.SeverityError, "", "the configuration is larger than "+strconv.Itoa(maxConfigSize>>20)+" MiB", "")
+		m.fault(modelconfig.SeverityError, "",
+			"the configuration is larger than "+strconv.Itoa(maxConfigSize>>20)+" MiB", "")
 		return false
 	}
 	text, err := os.ReadFile(m.src.Config)
@@ -145,7 +148,7 @@ func (m *model) version(n int64) string {
 	return filepath.Join(m.src.Folder, strconv.FormatInt(n, 10))
 }
 
-// folders tells of versions that are not served because of their names, and of a policy that leaves none.
+// folders reports versions that are not served because of their names, and a version policy that selects none.
 func (m *model) folders(numbers []int64) {
 	entries, err := os.ReadDir(m.src.Folder)
 	if err != nil {
@@ -158,7 +161,8 @@ func (m *model) folders(numbers []int64) {
 			continue
 		}
 		if n, ok := repo.ParseVersion(name); ok {
-			m.fault(modelconfig.SeverityWarning, "", "the folder "+e.Name()+" is no version and is not looked at", "call it "+strconv.FormatInt(n, 10))
+			m.fault(modelconfig.SeverityWarning, "", "the folder "+e.Name()+" is no version and is not looked at",
+				"call it "+strconv.FormatInt(n, 10))
 		}
 	}
 	ensemble := m.cfg.GetEnsembleScheduling() != nil
@@ -166,17 +170,19 @@ func (m *model) folders(numbers []int64) {
 	case len(numbers) == 0 && ensemble:
 		m.fault(modelconfig.SeverityError, "", "there is no version folder", "make an empty folder called 1")
 	case len(numbers) == 0:
-		m.fault(modelconfig.SeverityError, "", "there is no version folder", "put the model's files into a folder called 1")
+		m.fault(modelconfig.SeverityError, "", "there is no version folder",
+			"put the model's files into a folder called 1")
 	case len(modelconfig.ChooseVersions(m.cfg.GetVersionPolicy(), numbers)) == 0:
 		var there []string
 		for _, n := range numbers {
 			there = append(there, strconv.FormatInt(n, 10))
 		}
-		m.fault(modelconfig.SeverityError, "version_policy", "the version policy leaves no version to serve", "choose among those that are there: "+strings.Join(there, ", "))
+		m.fault(modelconfig.SeverityError, "version_policy", "the version policy leaves no version to serve",
+			"choose among those that are there: "+strings.Join(there, ", "))
 	}
 }
 
-// signatures reads the model files, of backends that do so without running them.
+// signatures reads the model files, if the backend can do so without running them.
 func (o *Options) signatures(ctx context.Context, m *model, versions []int64) map[int64]*modelconfig.Signature {
 	b := o.backend(m.cfg.GetBackend())
 	sigs := map[int64]*modelconfig.Signature{}
@@ -188,7 +194,8 @@ func (o *Options) signatures(ctx context.Context, m *model, versions []int64) ma
 		if !can || m.cfg.GetBackend() != modelconfig.BackendONNXRuntime {
 			continue // the others would run the model's code
 		}
-		sig, err := ac.Signature(ctx, backend.Spec{ModelName: m.src.Name, Version: n, Config: m.cfg, ModelFolder: m.src.Folder,
+		sig, err := ac.Signature(ctx, backend.Spec{ModelName: m.src.Name, Version: n, Config: m.cfg,
+			ModelFolder:   m.src.Folder,
 			VersionFolder: m.version(n), Log: o.Log})
 		if err != nil {
 			m.faults = append(m.faults, modelconfig.Fault{File: m.version(n), Message: err.Error()})
@@ -199,7 +206,7 @@ func (o *Options) signatures(ctx context.Context, m *model, versions []int64) ma
 	return sigs
 }
 
-// file reports whether a version has its model file, and tells if not.
+// file reports whether a version has its model file. If not, it records a fault.
 func (m *model) file(n int64) bool {
 	names := modelconfig.ModelFiles(m.cfg, "")
 	if len(names) == 0 || m.cfg.GetEnsembleScheduling() != nil {
@@ -218,7 +225,8 @@ func (m *model) file(n int64) bool {
 }
 
 func (m *model) validate(o *Options, versions []int64, sigs map[int64]*modelconfig.Signature) {
-	v := modelconfig.ValidateOptions{Positions: m.pos, Folder: m.src.Name, Files: os.DirFS(m.src.Folder), GPUs: o.GPUs, Refused: lifecycle.Refused}
+	v := modelconfig.ValidateOptions{Positions: m.pos, Folder: m.src.Name, Files: os.DirFS(m.src.Folder), GPUs: o.GPUs,
+		Refused: lifecycle.Refused}
 	for _, b := range o.Backends {
 		v.Backends = append(v.Backends, b.Name())
 	}
@@ -238,7 +246,8 @@ func (m *model) validate(o *Options, versions []int64, sigs map[int64]*modelconf
 	}
 }
 
-// gpus warns of instances for GPUs of a backend that is not set up for any here: it may be where the model is to be served.
+// gpus warns about instances on GPUs if the backend supports none on this machine. The serving machine may support
+// them.
 func (m *model) gpus(o *Options) {
 	u, ok := o.backend(m.cfg.GetBackend()).(backend.GPUUser)
 	if !ok || len(o.GPUs) == 0 || u.UsesGPUs() {
@@ -246,7 +255,8 @@ func (m *model) gpus(o *Options) {
 	}
 	for i, g := range m.cfg.GetInstanceGroup() {
 		if g.GetKind() == inferencepb.ModelInstanceGroup_KIND_GPU {
-			m.fault(modelconfig.SeverityWarning, "instance_group["+strconv.Itoa(i)+"].kind", "backend '"+m.cfg.GetBackend()+"' is not set up for GPUs here",
+			m.fault(modelconfig.SeverityWarning, "instance_group["+strconv.Itoa(i)+"].kind",
+				"backend '"+m.cfg.GetBackend()+"' is not set up for GPUs here",
 				"install one that is, such as onnxruntime-gpu, into the runtime folder of the server's data folder")
 		}
 	}

@@ -31,7 +31,7 @@ type ModelReport struct {
 	Faults   modelconfig.Faults `json:"faults"`
 }
 
-// Repositories looks at every model of the repositories. It has no error: what keeps it from looking is in the report.
+// Repositories checks all models of the repositories. It returns no error: the report has what could not be read.
 func Repositories(ctx context.Context, roots []string, o Options) Report {
 	found, unread := repo.Scan(repo.Options{Roots: roots, ConfigName: o.ConfigName, Namespaces: o.Namespaces})
 	r := Report{Models: []ModelReport{}}
@@ -63,7 +63,8 @@ func Repositories(ctx context.Context, roots []string, o Options) Report {
 		if all == nil {
 			all = modelconfig.Faults{}
 		}
-		r.Models = append(r.Models, ModelReport{Name: name, Folder: m.src.Folder, Versions: m.src.Numbers(), Faults: all})
+		r.Models = append(r.Models, ModelReport{Name: name, Folder: m.src.Folder, Versions: m.src.Numbers(),
+			Faults: all})
 	}
 	return r
 }
@@ -82,14 +83,15 @@ func (m *model) link(models map[string]*model) {
 	}
 }
 
-// graph checks an ensemble against the models of its steps. A part with faults of its own is not told of twice.
+// graph checks an ensemble against the models of its steps. The faults of a step's model are not reported again.
 func (m *model) graph(models map[string]*model) {
 	steps := m.cfg.GetEnsembleScheduling().GetStep()
 	if len(steps) == 0 || m.faults.Err() != nil {
 		return
 	}
-	if circle := circleFrom(models, []string{m.src.Key}, map[string]bool{}); circle != nil {
-		m.fault(modelconfig.SeverityError, "ensemble_scheduling", "circular dependency between ensembles: "+strings.Join(circle, " -> "), "take one of the steps out")
+	if circle := cycleFrom(models, []string{m.src.Key}, map[string]bool{}); circle != nil {
+		m.fault(modelconfig.SeverityError, "ensemble_scheduling",
+			"circular dependency between ensembles: "+strings.Join(circle, " -> "), "take one of the steps out")
 		return
 	}
 	for i, s := range steps {
@@ -97,16 +99,19 @@ func (m *model) graph(models map[string]*model) {
 		at := "ensemble_scheduling.step[" + itoa(i) + "].model_name"
 		switch {
 		case part == nil:
-			m.fault(modelconfig.SeverityError, at, "the step's model '"+s.GetModelName()+"' is in none of the repositories", "add it, or correct the name")
+			m.fault(modelconfig.SeverityError, at, "the step's model '"+s.GetModelName()+"' is in none of the "+
+				"repositories", "add it, or correct the name")
 			return
 		case part.cfg == nil || part.faults.Err() != nil && part.cfg.GetEnsembleScheduling() == nil:
-			m.fault(modelconfig.SeverityWarning, at, "the step's model '"+s.GetModelName()+"' has faults of its own; whether it fits is not checked", "")
+			m.fault(modelconfig.SeverityWarning, at, "the step's model '"+s.GetModelName()+"' has faults of its "+
+				"own; whether it fits is not checked", "")
 			return
 		case len(part.cfg.GetInput()) == 0 || len(part.cfg.GetOutput()) == 0:
 			return // its code says what it takes
 		}
 	}
-	_, err := ensemble.New(ensemble.Options{Config: m.cfg, Models: func(name string, version int64) (*inferencepb.ModelConfig, error) {
+	_, err := ensemble.New(ensemble.Options{Config: m.cfg, Models: func(name string,
+		version int64) (*inferencepb.ModelConfig, error) {
 		part := models[name]
 		if part == nil || version > 0 && !slices.Contains(part.src.Numbers(), version) {
 			return nil, status.Errorf(status.NotFound, "there is no version %d of model '%s'", version, name)
@@ -118,9 +123,9 @@ func (m *model) graph(models map[string]*model) {
 	}
 }
 
-// circleFrom returns a way from the first model of the path back to one on it, nil if there is none. clear holds the models
-// from which none leads.
-func circleFrom(models map[string]*model, path []string, clear map[string]bool) []string {
+// cycleFrom returns a cycle that is reachable from the path, nil if there is none. clear holds the models from which no
+// cycle is reachable.
+func cycleFrom(models map[string]*model, path []string, clear map[string]bool) []string {
 	m := models[path[len(path)-1]]
 	if m == nil || m.cfg == nil {
 		return nil
@@ -134,7 +139,7 @@ func circleFrom(models map[string]*model, path []string, clear map[string]bool) 
 		if slices.Contains(path, dep) {
 			return way
 		}
-		if found := circleFrom(models, way, clear); found != nil {
+		if found := cycleFrom(models, way, clear); found != nil {
 			return found
 		}
 		clear[dep] = true

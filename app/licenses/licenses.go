@@ -11,7 +11,7 @@ import (
 //go:embed licenses.txt.gz
 var packed []byte
 
-// Write writes the licences as text: for each a line that begins with "== " and names what it is of, then its words.
+// Write writes the licences as text: for each a line that begins with "== " and names the software, then the licence.
 func Write(w io.Writer) error {
 	r, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {

@@ -25,7 +25,8 @@ func TestLicences_G025(t *testing.T) {
 		}
 	}
 	want := []string{"Go", "ONNX Runtime", "svelte"}
-	cmd := exec.Command("go", "list", "-e", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}", ".")
+	cmd := exec.Command("go", "list", "-e", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}",
+		".")
 	cmd.Dir = "../.."
 	out, err := cmd.Output()
 	if err != nil {
@@ -56,7 +57,8 @@ func TestLicences_G025(t *testing.T) {
 	if !strings.Contains(b.String(), "Copyright 2009 The Go Authors") {
 		t.Error("Go's own licence is not there")
 	}
-	for _, words := range []string{"Permission is hereby granted, free of charge", "Apache License", "Redistribution and use in source and binary forms"} {
+	for _, words := range []string{"Permission is hereby granted, free of charge", "Apache License",
+		"Redistribution and use in source and binary forms"} {
 		if !strings.Contains(b.String(), words) {
 			t.Errorf("the words %q are in no licence", words)
 		}

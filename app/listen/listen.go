@@ -73,7 +73,8 @@ func (e *Endpoint) describe(err error) error {
 		_ = l.Close() // only its number is needed
 		free = fmt.Sprintf("; say --%s-port=%d (free now) or --%s-port=0", e.Name, l.Addr().(*net.TCPAddr).Port, e.Name)
 	}
-	return fmt.Errorf("failed to start %s: Unavailable - Socket '%s' already in use%s%s", e.Title, address, holder, free)
+	return fmt.Errorf("failed to start %s: Unavailable - Socket '%s' already in use%s%s", e.Title, address, holder,
+		free)
 }
 
 // portHolder names the process that listens on a TCP port, as "name (pid 12)". It returns "" if this user may not see

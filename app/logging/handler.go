@@ -39,8 +39,8 @@ func Open(o Options, stderr io.Writer) (log *slog.Logger, control *Control, clos
 	return slog.New(h), h.control, close, nil
 }
 
-// handler writes Triton's log lines: "I1121 06:23:18.117070 20900 file.go:12] "message" key=value". Messages are quoted,
-// and so are values with anything but printable text, so that a request cannot forge a line.
+// handler writes Triton's log lines: "I1121 06:23:18.117070 20900 file.go:12] "message" key=value". Messages are
+// quoted, and so are values with anything but printable text, so that a request cannot forge a line.
 type handler struct {
 	out     *lockedWriter
 	control *Control

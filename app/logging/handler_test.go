@@ -58,7 +58,8 @@ func TestLogSettingsChangeWhileTheLogIsInUse(t *testing.T) {
 		{"E045 no warnings", engine.LogUpdate{Warning: new(bool)}, "E"},
 		{"E045 no errors", engine.LogUpdate{Error: new(bool)}, ""},
 		{"E045 verbose", engine.LogUpdate{Verbose: ptr[uint32](2)}, "I"},
-		{"E045 all again", engine.LogUpdate{Info: ptr(true), Warning: ptr(true), Error: ptr(true), Verbose: ptr[uint32](0)}, "IWE"},
+		{"E045 all again", engine.LogUpdate{Info: ptr(true), Warning: ptr(true), Error: ptr(true),
+			Verbose: ptr[uint32](0)}, "IWE"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b.Reset()

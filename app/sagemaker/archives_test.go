@@ -82,13 +82,15 @@ func TestArchives_B083(t *testing.T) {
 			t.Errorf("Load(%q, %q) = %v, want code %v", tt.name, tt.url, err, tt.code)
 		}
 	}
-	if got := a.Loaded(); !slices.Equal(got, []compat.Archive{{Name: "h1", URL: root + "/abc/model"}, {Name: "h2.tar.gz", URL: root + "/def/model"}}) {
+	if got := a.Loaded(); !slices.Equal(got, []compat.Archive{{Name: "h1", URL: root + "/abc/model"},
+		{Name: "h2.tar.gz", URL: root + "/def/model"}}) {
 		t.Errorf("loaded: %v", got)
 	}
 	for _, name := range []string{"h1", "h2.tar.gz"} {
 		r := infer.New()
 		r.ModelName = name
-		r.Inputs = append(r.Inputs, tensor.Tensor{Name: "INPUT0", DataType: tensor.FP32, Shape: []int64{1}, Data: []byte{0, 0, 128, 63}})
+		r.Inputs = append(r.Inputs, tensor.Tensor{Name: "INPUT0", DataType: tensor.FP32, Shape: []int64{1},
+			Data: []byte{0, 0, 128, 63}})
 		if err := e.Infer(t.Context(), r); err != nil {
 			t.Errorf("inference on %s: %v", name, err)
 		} else if resp, err := r.Next(t.Context()); err != nil || resp.Err != nil {
@@ -111,7 +113,8 @@ func TestArchives_B083(t *testing.T) {
 	}
 }
 
-// An archive with several models is served as the ensemble that runs the others. Two archives may have parts of one name.
+// An archive with several models is served as the ensemble that runs the others. Two archives may have parts of one
+// name.
 func TestArchivesOfEnsembles_B083(t *testing.T) {
 	root, repository := t.TempDir(), t.TempDir()
 	const head = `input { name: "X" data_type: TYPE_INT32 dims: 1 } output { name: "Y" data_type: TYPE_INT32 dims: 1 }
@@ -166,7 +169,8 @@ func TestArchivesOfEnsembles_B083(t *testing.T) {
 		r := infer.New()
 		defer r.Release()
 		r.ModelName = name
-		r.Inputs = append(r.Inputs, tensor.Tensor{Name: "X", DataType: tensor.Int32, Shape: []int64{1}, Data: []byte{5, 0, 0, 0}})
+		r.Inputs = append(r.Inputs, tensor.Tensor{Name: "X", DataType: tensor.Int32, Shape: []int64{1},
+			Data: []byte{5, 0, 0, 0}})
 		if err := e.Infer(t.Context(), r); err != nil {
 			t.Errorf("inference on %s: %v", name, err)
 			return
@@ -178,7 +182,8 @@ func TestArchivesOfEnsembles_B083(t *testing.T) {
 		resp.Release()
 	}
 	for _, tt := range []struct{ hash, want string }{
-		{"sum", ""}, {"difference", ""}, {"two", `ensembles that no other runs: ["a" "b"]`}, {"circle", "run each other in a cycle"}, {"bad", "unable to find backend library"},
+		{"sum", ""}, {"difference", ""}, {"two", `ensembles that no other runs: ["a" "b"]`},
+		{"circle", "run each other in a cycle"}, {"bad", "unable to find backend library"},
 	} {
 		err := a.Load(t.Context(), tt.hash, root+"/"+tt.hash+"/model")
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
@@ -233,7 +238,8 @@ func TestArchiveIsUnloadedInTheEnd(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(root, "h", "model", name, "1"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(root, "h", "model", name, "config.pbtxt"), []byte(config), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(root, "h", "model", name, "config.pbtxt"), []byte(config),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

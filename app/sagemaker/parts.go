@@ -21,14 +21,14 @@ type part struct {
 	load   engine.LoadParameters
 }
 
-// partSeparator stands between the name of an archive and that of a model in it. Names of archives do not contain it, so
-// the models of two archives have different names.
+// partSeparator stands between the name of an archive and that of a model in it. Names of archives do not contain it,
+// so the models of two archives have different names.
 const partSeparator = ":"
 
-// modelsOf returns the models of an archive in the order in which they must be loaded. Either there is one, served under
-// the archive's name. Or the last one is an ensemble with the archive's name, after the models of its steps, whose names
-// get the archive's name as a prefix. The error is InvalidArg for what cannot be read, and Unsupported for several models
-// without an ensemble of the others.
+// modelsOf returns the models of an archive in the order in which they must be loaded. Either there is one, served
+// under the archive's name. Or the last one is an ensemble with the archive's name, after the models of its steps,
+// whose names get the archive's name as a prefix. The error is InvalidArg for what cannot be read, and Unsupported for
+// several models without an ensemble of the others.
 func modelsOf(name, root string) ([]part, error) {
 	if _, err := os.Stat(filepath.Join(root, "config.pbtxt")); err == nil {
 		return onePart(name, root)
@@ -77,7 +77,8 @@ func modelsOf(name, root string) ([]part, error) {
 			all = append(all, p)
 		}
 		if len(all) == before {
-			return nil, status.Errorf(status.InvalidArg, "the ensembles of the archive in '%s' run each other in a cycle",
+			return nil, status.Errorf(status.InvalidArg, "the ensembles of the archive in '%s' run each other in a "+
+				"cycle",
 				root)
 		}
 	}
@@ -145,8 +146,8 @@ func ready(configs map[string]*inferencepb.ModelConfig, folder string, done map[
 	return true
 }
 
-// renamed returns the configuration of a folder with the names under which the models are served, nil if there is no name
-// to change.
+// renamed returns the configuration of a folder with the names under which the models are served, nil if there is no
+// name to change.
 func renamed(
 	configs map[string]*inferencepb.ModelConfig, folder string, served func(string) string,
 ) *inferencepb.ModelConfig {

@@ -19,9 +19,9 @@ Usage:
   nereid backup [--data-dir=<folder>] <new file>
   nereid restore [--data-dir=<folder>] <file>
 
-A backup holds the history, the settings, the revisions of configurations, and the checksums of the tokens. It does not hold the
-models: copy their folders. A backup can be made while the server runs; a restore needs it stopped. The data that a restore
-replaces is kept next to it under a new name. The next start upgrades a backup of an older version.
+A backup holds the history, the settings, the revisions of configurations, and the checksums of the tokens. It does
+not hold the models: copy their folders. A backup can be made while the server runs; a restore needs it stopped. The
+data that a restore replaces is kept next to it under a new name. The next start upgrades a backup of an older version.
 `
 
 // Backup runs "nereid backup …".

@@ -19,8 +19,8 @@ import (
 // Devices runs "nereid devices …": it prints the machine as models see it.
 func Devices(_ context.Context, e *command.Env, args []string) int {
 	if slices.Contains(args, "--help") {
-		fmt.Fprint(e.Stdout, "Shows the CPUs and GPUs that models may use. "+
-			"It takes the options of nereid serve; those about GPUs have an effect.\n\n")
+		fmt.Fprint(e.Stdout, "Shows the CPUs and GPUs that models may use. It takes the options of nereid serve; "+
+			"those about GPUs have an effect.\n\n")
 	}
 	c, status := options.ForCommand(e, false, "nereid devices", args)
 	if c == nil {
@@ -63,7 +63,8 @@ func printDevices(w io.Writer, m *device.Machine) error {
 		fmt.Fprintf(t, "%d\t%d\t%s\t%s\t%d.%d\t%d MiB\t%s\t%s\t%s\t%s\n",
 			g.Index, g.Physical, g.UUID, g.Name, g.Major, g.Minor, g.MemoryBytes>>20,
 			figure(device.HasMemory, "%.0f MiB", float64(r.MemoryUsed>>20)),
-			figure(device.HasUtilization, "%.0f %%", 100*r.Utilization), figure(device.HasPower, "%.0f W", r.Power), figure(device.HasTemperature, "%.0f °C", r.Temperature))
+			figure(device.HasUtilization, "%.0f %%", 100*r.Utilization), figure(device.HasPower, "%.0f W", r.Power),
+			figure(device.HasTemperature, "%.0f °C", r.Temperature))
 	}
 	return t.Flush()
 }

@@ -17,7 +17,8 @@ func (card) GPUs() ([]device.GPU, error) {
 }
 func (card) Close() error { return nil }
 func (card) Read(string) (device.Reading, error) {
-	return device.Reading{MemoryUsed: 3 << 30, MemoryTotal: 24 << 30, Power: 58.9, Known: device.HasMemory | device.HasPower}, nil
+	return device.Reading{MemoryUsed: 3 << 30, MemoryTotal: 24 << 30, Power: 58.9,
+		Known: device.HasMemory | device.HasPower}, nil
 }
 
 func TestDevicesAreShown(t *testing.T) {

@@ -17,16 +17,16 @@ import (
 	"nereid/engine/backend/python"
 )
 
-const installUsage = `Installs what the models of a framework need, from the Python package index, into a separate environment in the data
-folder. TensorFlow and OpenVINO are then run by their own libraries, PyTorch and Treelite in Python.
+const installUsage = `Installs what the models of a framework need, from the Python package index,
+into a separate environment in the data folder. TensorFlow and OpenVINO are then run by their own libraries, PyTorch and Treelite in Python.
 
 Usage:
   nereid install [--data-dir=<folder>] [--python=<path>] [--json] <framework> ...
   nereid install --list [--json] [--data-dir=<folder>]
 
 With --json the list (after an installation: of what was installed) is JSON, and the installer's output goes to the
-standard error. The packages come from the index that pip or uv is configured for. Models that failed because of missing packages must be
-loaded again.
+standard error. The packages come from the index that pip or uv is configured for. Models that failed because of
+missing packages must be loaded again.
 `
 
 // Install runs "nereid install …".

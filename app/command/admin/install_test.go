@@ -32,7 +32,8 @@ func TestInstallList(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, _ := install(t, "--list", "--data-dir="+data)
-	if code != 0 || !strings.Contains(out, "yes, in "+folder) || strings.Count(out, "\n") != len(python.Frameworks())+1 {
+	if code != 0 || !strings.Contains(out, "yes, in "+folder) ||
+		strings.Count(out, "\n") != len(python.Frameworks())+1 {
 		t.Errorf("--list = %d\n%s", code, out)
 	}
 	code, out, _ = install(t, "--list", "--json", "--data-dir="+data)
@@ -60,7 +61,8 @@ func TestInstallRefuses(t *testing.T) {
 	}{
 		{"nothing named", nil, "name what to install: fil, openvino, pytorch, tensorflow"},
 		{"an unknown one", []string{"caffe"}, `unknown framework "caffe"; there are fil, openvino`},
-		{"no Python", []string{"--python=" + filepath.Join(t.TempDir(), "python3"), "fil"}, "there is no Python to install Treelite for"},
+		{"no Python", []string{"--python=" + filepath.Join(t.TempDir(), "python3"), "fil"},
+			"there is no Python to install Treelite for"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			code, _, said := install(t, append([]string{"--data-dir=" + t.TempDir()}, tt.args...)...)

@@ -1,5 +1,5 @@
-// Package admin holds the commands that look after a server and its models: tokens, backups, frameworks, devices, and the
-// validation of repositories.
+// Package admin holds the commands that look after a server and its models: tokens, backups, frameworks, devices, and
+// the validation of repositories.
 package admin
 
 import (
@@ -25,7 +25,8 @@ Usage:
   nereid token revoke [--data-dir=<folder>] <id or name>
 
 Scopes: infer opens inference and shared memory; control the model repository, trace and log settings; admin everything.
-The token is printed once, on standard output, and cannot be shown again. Changes take effect at once, also in a running server.
+The token is printed once, on standard output, and cannot be shown again. Changes take effect at once, also in a
+running server.
 From the first token on, every client must send one: Authorization: <token>, or Authorization: Bearer <token>.
 `
 
@@ -54,7 +55,8 @@ func runToken(e *command.Env, verb string, args []string) error {
 		run = func(c *control.Client) error {
 			made, err := c.CreateToken(control.Token{Name: *name, Scopes: *scope})
 			if err == nil {
-				fmt.Fprintf(e.Stderr, "token %s (%s) opens %s; this is the only time it is shown:\n", made.ID, made.Name, made.Scopes)
+				fmt.Fprintf(e.Stderr, "token %s (%s) opens %s; this is the only time it is shown:\n", made.ID,
+					made.Name, made.Scopes)
 				fmt.Fprintln(e.Stdout, made.Token)
 			}
 			return err

@@ -19,15 +19,17 @@ import (
 	"nereid/engine/modelconfig"
 )
 
-const validateUsage = `Finds every fault of model repositories at once, without serving them and without running a model's code.
+const validateUsage = `Finds every fault of model repositories at once,
+without serving them and without running a model's code.
 
 Usage:
-  nereid validate [--json] [--gpus=<number>|auto] [--model-config-name=<name>] [--model-namespacing] [--data-dir=<folder>] REPOSITORY...
+  nereid validate [--json] [--gpus=<number>|auto] [--model-config-name=<name>] [--model-namespacing]
+                  [--data-dir=<folder>] REPOSITORY...
 
 --gpus is how many GPUs the serving machine has; auto, the default, uses the number of this machine.
 
-Prints a line for each fault: file:line:column: what is wrong; how to fix it. The exit status is 0 if no model has an error in
-its files (warnings do not count), 1 if one has, 2 if the command itself is wrong.
+Prints a line for each fault: file:line:column: what is wrong; how to fix it. The exit status is 0 if no model has
+an error in its files (warnings do not count), 1 if one has, 2 if the command itself is wrong.
 `
 
 const configUsage = `Writes configurations from model files.
@@ -73,8 +75,8 @@ func Validate(ctx context.Context, e *command.Env, args []string) int {
 	}
 	for _, path := range flags.Args() {
 		if above, is := inspect.ModelFolder(path); is {
-			fmt.Fprintf(e.Stderr, "note: %s looks like one model's own folder; a model repository is the folder above it: "+
-				"nereid validate %s\n", path, above)
+			fmt.Fprintf(e.Stderr, "note: %s looks like one model's own folder; a model repository is the folder "+
+				"above it: nereid validate %s\n", path, above)
 		}
 	}
 	if err != nil {
@@ -187,8 +189,8 @@ func writeConfig(output, text string, stdout io.Writer) error {
 	return errors.Join(err, f.Close())
 }
 
-// inspectOptions has the server's backends. What ONNX Runtime needs is unpacked into the data folder, as the server does.
-// The caller closes them.
+// inspectOptions has the server's backends. What ONNX Runtime needs is unpacked into the data folder, as the server
+// does. The caller closes them.
 func inspectOptions(e *command.Env, given string) (o inspect.Options, closeBackends func(), err error) {
 	dir, err := options.CommandDataDir(given, e.Lookup)
 	if err != nil {
