@@ -7,10 +7,10 @@ import (
 	"nereid/engine/tensor"
 )
 
-// copyLimit is the size in bytes up to which an output is copied: that costs less than to keep it.
+// copyLimit is the size in bytes up to which an output is copied, which costs less than keeping it.
 const copyLimit = 4096
 
-// answer hands the outputs of the run to the requests: to each its own rows.
+// answer gives each request its rows of the outputs.
 func (x *instance) answer(requests []*infer.Request) error {
 	responses := x.responses[:0]
 	for _, r := range requests {
@@ -37,7 +37,7 @@ func (x *instance) answer(requests []*infer.Request) error {
 	return err
 }
 
-// hand adds output k of the run to the responses of those who want it.
+// hand adds output k of the run to the responses of the requests that want it.
 func (x *instance) hand(k int, requests []*infer.Request, responses []*infer.Response) error {
 	p := &x.out[x.want[k]]
 	dt, shape, data, size, err := x.runner.Output(k)
@@ -105,14 +105,14 @@ func (x *instance) hand(k int, requests []*infer.Request, responses []*infer.Res
 	return nil
 }
 
-// take returns the bytes of output k. The caller has the one reference.
+// take returns the bytes of output k. The caller owns the buffer's one reference.
 func (x *instance) take(k int, dt tensor.DataType, data []byte, size int) *tensor.Buffer {
 	if dt == tensor.Bytes {
 		buf := x.pool.Get(size)
 		x.runner.Strings(k, buf.Bytes())
 		return buf
 	}
-	if size <= copyLimit || x.overwrites && !x.alone {
+	if size <= copyLimit || x.overwrites && !x.wholeBatch {
 		buf := x.pool.Get(len(data))
 		copy(buf.Bytes(), data)
 		return buf

@@ -51,13 +51,13 @@ func (f *framework) below(folder string) string {
 	return ""
 }
 
-// missing says what to do where the framework is not there.
+// missing is the error of a framework that is not installed, with what to do.
 func (b *Backend) missing(model string) string {
 	return b.f.title + " is not installed, which model '" + model + "' needs: " + b.o.Install +
 		", or name the folder of its library by --backend-config=" + b.f.name + ",library=<path>"
 }
 
-// open tries the libraries of a process, one after the other.
+// open opens the first library in the list that can be opened.
 func (p *processOptions) open(try func(path string) error) error {
 	var err error
 	for _, path := range p.Library {
@@ -100,7 +100,7 @@ func defaultFiles(c *inferencepb.ModelConfig, name string) []string {
 	return []string{"model.savedmodel", "model.graphdef"}
 }
 
-// visible lets the process of an instance see the GPUs that it is for, and no others.
+// visible returns the variables with which the process of an instance sees only its own GPUs.
 func visible(p backend.Placement) []string {
 	switch p.Kind {
 	case inferencepb.ModelInstanceGroup_KIND_CPU:
@@ -111,12 +111,12 @@ func visible(p backend.Placement) []string {
 	return nil
 }
 
-// parameter returns a parameter of the configuration, "" if there is none.
+// parameter returns a parameter of the configuration, "" if it is not set.
 func parameter(c *inferencepb.ModelConfig, name string) string {
 	return strings.TrimSpace(c.GetParameters()[name].GetStringValue())
 }
 
-// flag reads a parameter that is yes or no.
+// flag reads a boolean parameter.
 func flag(c *inferencepb.ModelConfig, name string) (bool, error) {
 	switch v := strings.ToLower(cmp.Or(parameter(c, name), "no")); v {
 	case "true", "1", "yes", "on":
@@ -128,7 +128,7 @@ func flag(c *inferencepb.ModelConfig, name string) (bool, error) {
 	}
 }
 
-// count reads a parameter that is a number from 0 on; -1: it is not there.
+// count reads a parameter that is a number, at least 0; -1: it is not set.
 func count(c *inferencepb.ModelConfig, name string) (int, error) {
 	v := parameter(c, name)
 	if v == "" {

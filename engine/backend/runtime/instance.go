@@ -15,18 +15,18 @@ import (
 
 // runner runs a loaded model, one run at a time.
 type runner interface {
-	// Put gives the next run input i, with the bytes of all parts (strings in Triton's form) one after the other.
-	// They stay as they are until Reset.
+	// Put sets input i of the next run to the concatenated bytes of all parts (strings in Triton's format). The caller
+	// does not change them until Reset.
 	Put(i int, shape []int64, parts [][]byte) error
-	// Run computes the outputs with these indexes from the inputs that were put since Reset.
+	// Run computes the outputs with these indexes from the inputs that were set since Reset.
 	Run(want []int) error
 	// Output describes output k of those that the last run computed; data is nil for strings.
 	Output(k int) (dt tensor.DataType, shape []int64, data []byte, size int, err error)
-	// Strings writes output k in Triton's form into buf, which has its size.
+	// Strings writes output k in Triton's format into buf, which has its size.
 	Strings(k int, buf []byte)
-	// Keep takes output k: its data stays until free is called, or, of a runner that overwrites, until the next run.
+	// Keep keeps output k: its data is valid until free is called, or until the next run if runs overwrite outputs.
 	Keep(k int) (free func())
-	// Reset lets go of inputs and of outputs that were not kept.
+	// Reset releases the inputs, and the outputs that were not kept.
 	Reset()
 	Close()
 }
@@ -87,17 +87,17 @@ type instance struct {
 	exact      bool // batches of other sizes are refused, not filled up
 	batched    bool
 	pool       tensor.Pool
-	close      func() // frees what is behind the runner
+	close      func() // frees what the runner uses
 
-	// alone: the requests of a batch run together, in one run. Then outputs that the next run overwrites are not
-	// copied: the process of package apart has sent an execution's answers before the next one begins.
-	alone     bool
-	parts     [][]byte
-	shape     []int64
-	want      []int
-	zeros     []byte
-	made      []*tensor.Buffer // of the run's batch inputs
-	responses []*infer.Response
+	// wholeBatch: all requests of the batch are in this run. Then outputs that the next run overwrites are not copied:
+	// the process sends the responses of an execution before the next one begins.
+	wholeBatch bool
+	parts      [][]byte
+	shape      []int64
+	want       []int
+	zeros      []byte
+	made       []*tensor.Buffer // of the run's batch inputs
+	responses  []*infer.Response
 }
 
 func newInstance(s backend.Spec, r runner) *instance {
@@ -106,29 +106,28 @@ func newInstance(s backend.Spec, r runner) *instance {
 	return x
 }
 
-// Close frees the runner and what is behind it.
+// Close frees the runner and what it uses.
 func (x *instance) Close() error {
 	x.runner.Close()
 	x.close()
 	return nil
 }
 
-// Execute runs the batch at once where all its requests have the same inputs and the same shapes but for the rows, else
-// in as many parts as that takes.
+// Execute runs consecutive requests together that have the same inputs, with the same shapes except for the rows.
 func (x *instance) Execute(_ context.Context, b *infer.Batch) error {
 	for rest := b.Requests; len(rest) > 0; {
 		n := 1
 		if x.batched {
 			n = batchio.Run(rest, x.alike)
 		}
-		x.alone = n == len(b.Requests)
+		x.wholeBatch = n == len(b.Requests)
 		x.part(b, rest[:n])
 		rest = rest[n:]
 	}
 	return nil
 }
 
-// part runs requests together and answers each of them.
+// part runs some of a batch's requests together and answers each of them.
 func (x *instance) part(b *infer.Batch, requests []*infer.Request) {
 	err := x.run(b, requests)
 	x.runner.Reset()
@@ -144,7 +143,7 @@ func (x *instance) part(b *infer.Batch, requests []*infer.Request) {
 		return
 	}
 	// One request's values may have failed the others': each gets the answer that it would get alone.
-	x.alone = false
+	x.wholeBatch = false
 	for i := range requests {
 		if !requests[i].Answered() {
 			x.part(b, requests[i:i+1])
@@ -173,7 +172,7 @@ func (x *instance) run(b *infer.Batch, requests []*infer.Request) error {
 	return x.answer(requests)
 }
 
-// coded gives an error of a library the code that it asks for, Internal else.
+// coded returns a library's error with the status code that it carries, else with Internal.
 func coded(err error) error {
 	var own interface{ Status() status.Code }
 	if errors.As(err, &own) {
@@ -193,7 +192,7 @@ func (x *instance) alike(a, b *infer.Request) bool {
 	return true
 }
 
-// put gives the run input i of the requests.
+// put sets input i of the run from the requests.
 func (x *instance) put(i int, requests []*infer.Request) error {
 	p := &x.in[i]
 	if p.made != nil {
@@ -236,7 +235,7 @@ func (x *instance) put(i int, requests []*infer.Request) error {
 	return nil
 }
 
-// fill adds rows of zeros up to the rows that every run has.
+// fill adds rows of zeros up to the fixed batch size.
 func (x *instance) fill(p *port) error {
 	if x.pad == 0 || len(x.shape) == 0 || x.shape[0] >= int64(x.pad) {
 		return nil
@@ -263,7 +262,7 @@ func (x *instance) fill(p *port) error {
 	return nil
 }
 
-// putMade gives the run batch input i.
+// putMade sets batch input i of the run.
 func (x *instance) putMade(i int, requests []*infer.Request) (err error) {
 	p := &x.in[i]
 	if x.shape, err = p.made.Shape(x.shape[:0], requests); err != nil {

@@ -16,7 +16,7 @@ type machine struct {
 	last pythonAnswer // guarded by mu
 }
 
-// pythonAnswer is what the interpreter said.
+// pythonAnswer is what the interpreter printed.
 type pythonAnswer struct {
 	interpreter string
 	changed     time.Time        // the interpreter's file
@@ -65,7 +65,7 @@ func (m *machine) folder(ctx context.Context, interpreter, pkg string) string {
 	return now.Folder
 }
 
-// holds reports whether the folders are as they were.
+// holds reports whether the folders have not changed.
 func (a *pythonAnswer) holds() bool {
 	for path, then := range a.Looks {
 		now := int64(0)

@@ -64,7 +64,7 @@ func readOpenVINO(s backend.Spec, o *processOptions) (*ovapi.Model, *ovSettings,
 	m, err := l.Read(path)
 	if err != nil {
 		return nil, nil, status.Errorf(status.InvalidArg, "unable to load model '%s' from %s: %w", s.ModelName, path,
-			brief(path, err))
+			hintIR(path, err))
 	}
 	if err := set.reshape(s, m); err != nil {
 		m.Close()
@@ -73,8 +73,8 @@ func readOpenVINO(s backend.Spec, o *processOptions) (*ovapi.Model, *ovSettings,
 	return m, set, nil
 }
 
-// brief adds to an error over an IR file what is easily forgotten.
-func brief(path string, err error) error {
+// hintIR adds a hint to the error of an IR file: its .bin file is easily forgotten.
+func hintIR(path string, err error) error {
 	weights := strings.TrimSuffix(path, ".xml") + ".bin"
 	if filepath.Ext(path) == ".xml" {
 		if _, serr := os.Stat(weights); errors.Is(serr, os.ErrNotExist) {

@@ -13,7 +13,7 @@ import (
 
 var _ backend.ParameterValidator = (*Backend)(nil)
 
-// known are the parameters of the frameworks' models; those that bound a worker are known too.
+// known are the parameters of the frameworks' models. The limits of a process are known too.
 var known = map[string][]string{
 	modelconfig.BackendTensorFlow: {
 		"MAX_SESSION_SHARE_COUNT", "TF_GRAPH_TAG", "TF_INIT_OPS_FILE", "TF_NUM_INTER_THREADS", "TF_NUM_INTRA_THREADS",
@@ -28,7 +28,7 @@ var known = map[string][]string{
 	},
 }
 
-// ValidateParameters implements backend.ParameterValidator. Names that are not in capitals may be anybody's.
+// ValidateParameters implements backend.ParameterValidator. Names that are not in capitals are not checked.
 func (b *Backend) ValidateParameters(cfg *inferencepb.ModelConfig) (all []backend.ParameterRemark) {
 	for _, name := range slices.Sorted(maps.Keys(cfg.GetParameters())) {
 		if name != strings.ToUpper(name) {

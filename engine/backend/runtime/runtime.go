@@ -30,14 +30,14 @@ type Options struct {
 	Worker, WorkerEnv []string
 }
 
-// Backend runs the models of one framework in processes of their own.
+// Backend runs the models of one framework in separate processes.
 type Backend struct {
 	o       Options
 	f       framework
 	machine machine
 }
 
-// framework is what differs between them.
+// framework is what differs between the frameworks.
 type framework struct {
 	name, title string
 	// env is what its processes have in their environment.
@@ -54,7 +54,7 @@ type framework struct {
 	read func(ctx context.Context, s backend.Spec, p *processOptions) (*modelconfig.Signature, error)
 }
 
-// processOptions is what a process makes its backend from.
+// processOptions are the options of the backend in a process.
 type processOptions struct {
 	Library  []string // the first that opens is taken
 	Settings map[string]string
@@ -85,7 +85,7 @@ func (b *Backend) Name() string { return b.f.name }
 // Traits implements backend.Backend.
 func (b *Backend) Traits() backend.Traits { return backend.Traits{BatchIO: true} }
 
-// Signature reads what a model file says of its inputs and outputs; nil where it says nothing.
+// Signature reads the inputs and outputs that a model file describes; nil: it describes none.
 func (b *Backend) Signature(ctx context.Context, s backend.Spec) (*modelconfig.Signature, error) {
 	if b.f.signature != nil {
 		return b.f.signature(s, s.Log)
@@ -119,7 +119,7 @@ func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, erro
 	return m, nil
 }
 
-// processes says how the processes of a model are started.
+// processes returns how the processes of a model are started.
 func (b *Backend) processes(ctx context.Context, s backend.Spec) (isolation.Options, error) {
 	limits, err := process.Limits{}.Of(s.Config)
 	if err != nil {

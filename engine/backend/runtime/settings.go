@@ -24,7 +24,7 @@ func Known(name, key string) bool {
 	return false
 }
 
-// CheckSetting returns InvalidArg if a known setting has a value that cannot be.
+// CheckSetting returns InvalidArg if the value of a known setting is invalid.
 func CheckSetting(name, key, value string) error {
 	err := error(nil)
 	if name == modelconfig.BackendTensorFlow {
@@ -39,7 +39,8 @@ func CheckSetting(name, key, value string) error {
 	return nil
 }
 
-// refuse answers what a configuration asks for that these frameworks do not do here, with what to do.
+// refuse returns an error, with what to do, for a configuration that asks for what these frameworks do not support
+// here.
 func refuse(s backend.Spec, name string) error {
 	if len(s.Config.GetSequenceBatching().GetState()) > 0 {
 		return status.Errorf(status.Unsupported,
@@ -56,7 +57,8 @@ func refuse(s backend.Spec, name string) error {
 		return status.Errorf(status.Unsupported,
 			"model '%s' asks for the execution accelerator 'tensorrt' (TF-TRT), which TensorFlow's packages no "+
 				"longer have; "+
-				"take it out, or convert the model to ONNX (python -m tf2onnx.convert) and ask for the accelerator there",
+				"take it out, or convert the model to ONNX (python -m tf2onnx.convert) and ask for the accelerator "+
+				"there",
 			s.ModelName)
 	}
 	return status.Errorf(status.Unsupported,

@@ -42,7 +42,7 @@ const (
 	graphDefPlatform   = "tensorflow_graphdef"
 )
 
-// tensorFlowSignature reads a SavedModel's signature; a graph says nothing of inputs and outputs.
+// tensorFlowSignature reads a SavedModel's signature; a frozen graph describes no inputs and outputs.
 func tensorFlowSignature(s backend.Spec, log *slog.Logger) (*modelconfig.Signature, error) {
 	path, err := modelPath(s, modelconfig.BackendTensorFlow)
 	if err != nil {
@@ -273,7 +273,7 @@ func (m *tfModel) loadGraph(path string, config []byte) error {
 	return nil
 }
 
-// failed says of TensorFlow's error what could not be loaded.
+// failed adds what could not be loaded to an error of TensorFlow.
 func (m *tfModel) failed(err error, path string) error {
 	code := status.Internal
 	var own *tfapi.Error
@@ -341,7 +341,7 @@ func (m *tfModel) NewInstance(_ context.Context, p backend.Placement) (backend.I
 	return x, nil
 }
 
-// look finds the nodes of a graph that the configuration's tensors are, and compares their types.
+// look finds the nodes of a graph for the configuration's tensors, and compares their types.
 func (m *tfModel) look(list []port, of map[string]savedmodel.Tensor, kind string) ([]string, error) {
 	nodes := make([]string, len(list))
 	for i := range list {

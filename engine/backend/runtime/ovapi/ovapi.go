@@ -18,7 +18,7 @@ import (
 // Error is a failure that OpenVINO reports.
 type Error struct{ Msg string }
 
-// Error returns OpenVINO's words.
+// Error returns OpenVINO's message.
 func (e *Error) Error() string { return "OpenVINO: " + e.Msg }
 
 func check(text *C.char) error {
@@ -29,7 +29,7 @@ func check(text *C.char) error {
 	return &Error{said(C.GoString(text))}
 }
 
-// said is what a message says, without the places in OpenVINO's sources that it begins with.
+// said returns a message without the positions in OpenVINO's sources that precede it.
 func said(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -50,7 +50,7 @@ type Library struct {
 	core          unsafe.Pointer
 }
 
-// process has the one library of the process.
+// process is the one library of the process.
 var process struct {
 	sync.Mutex
 	library *Library

@@ -97,7 +97,7 @@ func (c *Compiled) port(output int, name string, list *[]port) error {
 // inPlace is the size in bytes from which on an input of one part is not copied.
 const inPlace = 16 << 10
 
-// Put gives the next run input i, with the bytes of all parts one after the other. A large single part is used in place
+// Put sets input i of the next run to the concatenated bytes of all parts. A large single part is used in place
 // and must stay until the run is over.
 func (r *Runner) Put(i int, shape []int64, parts [][]byte) error {
 	if len(shape) > C.NRD_OV_MAX_RANK {
@@ -141,7 +141,7 @@ func (r *Runner) Put(i int, shape []int64, parts [][]byte) error {
 	return check(C.nrd_ov_put(r.request, p.c, C.uint32_t(r.l.types.code[p.dt]), &dims[0], C.int(len(shape)), data))
 }
 
-// putStrings gives the next run an input of texts, which cannot have zero bytes: the C API takes them as C strings.
+// putStrings sets an input of strings, which cannot have zero bytes: the C API takes C strings.
 func (r *Runner) putStrings(p port, dims []C.int64_t, count int64, parts [][]byte) error {
 	list := make([]*C.char, 0, count+1)
 	defer func() {
@@ -166,7 +166,7 @@ func (r *Runner) putStrings(p port, dims []C.int64_t, count int64, parts [][]byt
 		C.size_t(count)))
 }
 
-// Reset lets go of what the last run used and gave.
+// Reset releases the inputs and outputs of the last run.
 func (r *Runner) Reset() {
 	r.pin.Unpin()
 	for k := range r.outputs {
@@ -209,7 +209,7 @@ func (r *Runner) Output(k int) (dt tensor.DataType, shape []int64, data []byte, 
 	return dt, shape, data, int(o.size), nil
 }
 
-// Strings writes output k in Triton's form into buf, which has its size.
+// Strings writes output k in Triton's format into buf, which has its size.
 func (r *Runner) Strings(k int, buf []byte) {
 	C.nrd_ov_get_strings(&r.outputs[k], unsafe.Pointer(unsafe.SliceData(buf)))
 }
@@ -221,7 +221,7 @@ func (r *Runner) Keep(k int) (free func()) {
 	return func() { C.nrd_ov_free_tensor(t) }
 }
 
-// Close frees what the runner has.
+// Close frees the runner's memory.
 func (r *Runner) Close() {
 	r.Reset()
 	for _, p := range append(r.in, r.out...) {

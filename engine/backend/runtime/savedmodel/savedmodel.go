@@ -23,7 +23,7 @@ const (
 	trainSignature = "__saved_model_train_op"
 )
 
-// Model is what a SavedModel has.
+// Model is the content of a SavedModel.
 type Model struct{ Graphs []Graph }
 
 // Graph is one of its graphs.
@@ -48,10 +48,10 @@ type Tensor struct {
 	Unranked bool
 }
 
-// most bounds what is read of one part that is not a graph.
+// most is how many bytes are read of one part that is not a graph.
 const most = 64 << 20
 
-// ErrFormat is what a file that is no SavedModel is.
+// ErrFormat is the error of a file that is not a SavedModel.
 var ErrFormat = errors.New("it is not a protocol buffer of a SavedModel")
 
 // Read reads the description in a SavedModel's folder.

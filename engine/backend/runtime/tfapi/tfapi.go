@@ -25,7 +25,7 @@ type Error struct {
 	Msg  string
 }
 
-// Error returns TensorFlow's words.
+// Error returns TensorFlow's message.
 func (e *Error) Error() string { return "TensorFlow: " + e.Msg }
 
 // Status returns Triton's code for TensorFlow's.
@@ -53,7 +53,7 @@ func check(text *C.char, code C.int) error {
 	return &Error{int(code), C.GoString(text)}
 }
 
-// process has the one library of the process.
+// process is the one library of the process.
 var process struct {
 	sync.Mutex
 	path, version string
@@ -209,7 +209,7 @@ func (s *Session) NewRunner(inputs, outputs []string) (*Runner, error) {
 	return r, nil
 }
 
-// Put gives the next run input i, with the bytes of all parts one after the other. They are copied: TensorFlow may keep
+// Put sets input i of the next run to the concatenated bytes of all parts. They are copied: TensorFlow may keep
 // an input beyond its run.
 func (r *Runner) Put(i int, shape []int64, parts [][]byte) error {
 	r.drop(i)
@@ -323,7 +323,7 @@ func (r *Runner) Output(k int) (dt tensor.DataType, shape []int64, data []byte, 
 	return dt, shape, data, int(o.size), nil
 }
 
-// Strings writes output k in Triton's form into buf, which has its size.
+// Strings writes output k in Triton's format into buf, which has its size.
 func (r *Runner) Strings(k int, buf []byte) {
 	C.nrd_tf_get_strings(&r.outputs[k], bytes(buf))
 }
@@ -335,5 +335,5 @@ func (r *Runner) Keep(k int) (free func()) {
 	return func() { C.nrd_tf_delete(t) }
 }
 
-// Close frees what the runner has.
+// Close frees the runner's memory.
 func (r *Runner) Close() { r.Reset() }
