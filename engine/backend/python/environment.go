@@ -152,7 +152,8 @@ func inFolder(ctx context.Context, model, folder, stamp string) (environment, er
 		}
 		return env, nil
 	}
-	return environment{}, status.Errorf(status.NotFound, "the environment %s of model '%s' has no bin/python3; name a folder or an archive that conda-pack or venv made", folder, model)
+	return environment{}, status.Errorf(status.NotFound, "the environment %s of model '%s' has no bin/python3; "+
+		"name a folder or an archive that conda-pack or venv made", folder, model)
 }
 
 // unpack unpacks an archive and makes it fit its new place.

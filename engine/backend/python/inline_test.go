@@ -13,7 +13,7 @@ import (
 )
 
 // A request that is executed on the goroutine that brings it is as any other for its model.
-func TestOnTheCallersGoroutine(t *testing.T) {
+func TestInlineExecution(t *testing.T) {
 	begun, gate := filepath.Join(t.TempDir(), "begun"), filepath.Join(t.TempDir(), "gate")
 	r := serve(t, nil, map[string]string{
 		"m/config.pbtxt": config(""),

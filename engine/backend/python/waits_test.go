@@ -132,7 +132,7 @@ class TritonPythonModel:
 
 // A call that nobody waits for keeps nobody from anything, and is executed when its turn comes, also by the instance
 // that made it.
-func TestCallsThatNobodyWaitsFor(t *testing.T) {
+func TestUnawaitedCallsAreNotCancelled(t *testing.T) {
 	folder := t.TempDir()
 	at := func(name string) string { return strconv.Quote(filepath.Join(folder, name)) }
 	const call = `pb_utils.InferenceRequest(model_name="m", requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", x + 1)])`

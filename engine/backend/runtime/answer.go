@@ -60,16 +60,22 @@ func (x *instance) hand(k int, requests []*infer.Request, responses []*infer.Res
 	}
 	buf := x.take(k, dt, data, size)
 	defer buf.Release() // the responses have references of their own
-	data = buf.Bytes()
 	if p.cut == nil && !x.batched {
 		if len(x.shape) == 0 {
 			x.shape = append(x.shape, p.dims...)
 		}
 		if requests[0].Wants(p.name) {
-			responses[0].AddOutput(p.name, dt, x.shape, data, buf.Retain())
+			responses[0].AddOutput(p.name, dt, x.shape, buf.Bytes(), buf.Retain())
 		}
 		return nil
 	}
+	return x.split(p, dt, buf, requests, responses)
+}
+
+// split adds an output, whose shape is x.shape, to the responses: to each the rows of its request.
+func (x *instance) split(p *port, dt tensor.DataType, buf *tensor.Buffer, requests []*infer.Request,
+	responses []*infer.Response) (err error) {
+	data := buf.Bytes()
 	elements := int64(1)
 	for _, d := range x.shape[min(1, len(x.shape)):] {
 		elements *= d

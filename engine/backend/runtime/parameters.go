@@ -34,7 +34,9 @@ func (b *Backend) ValidateParameters(cfg *inferencepb.ModelConfig) (all []backen
 		if name != strings.ToUpper(name) {
 			continue
 		}
-		alone := &inferencepb.ModelConfig{Parameters: map[string]*inferencepb.ModelParameter{name: cfg.GetParameters()[name]}}
+		alone := &inferencepb.ModelConfig{Parameters: map[string]*inferencepb.ModelParameter{
+			name: cfg.GetParameters()[name],
+		}}
 		bounds, err := new(process.Limits).SetParameter(name, parameter(cfg, name))
 		switch {
 		case bounds:

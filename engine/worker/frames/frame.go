@@ -35,9 +35,10 @@ const (
 )
 
 const (
-	// HeaderSize is the size of a frame's header in bytes, MaxPacket that of a packet with header and body.
+	// HeaderSize is the size of a frame's header in bytes.
 	HeaderSize = 16
-	MaxPacket  = 65536
+	// MaxPacket is the largest size of a packet in bytes, with header and body.
+	MaxPacket = 65536
 	// inlineMax is the size in bytes up to which a tensor's data travels in its frame; inlineBudget is how much of a
 	// frame such data may take.
 	inlineMax    = 8192

@@ -284,7 +284,8 @@ func (m *Model) Choose(tag, name string) (Choice, error) {
 		for _, g := range m.Graphs {
 			all = append(all, strings.Join(g.Tags, "+"))
 		}
-		return Choice{}, fmt.Errorf("expected '%s' tag, the SavedModel has %s; name one in the parameter TF_GRAPH_TAG", want, strings.Join(all, ", "))
+		return Choice{}, fmt.Errorf("expected '%s' tag, the SavedModel has %s; "+
+			"name one in the parameter TF_GRAPH_TAG", want, strings.Join(all, ", "))
 	}
 	g := m.Graphs[i]
 	chosen := cmp.Or(name, "serving_default")
