@@ -146,5 +146,3 @@ func load(t *testing.T, args ...string) *options.Config {
 	}
 	return c
 }
-
-func ptr[T any](v T) *T { return &v }

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CanSharePorts: several servers can listen on one port.
+// CanSharePorts reports whether several servers can listen on one port.
 const CanSharePorts = true
 
 // sharePort lets the sockets of several servers of one user have the same port. The kernel distributes the connections.

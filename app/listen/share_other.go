@@ -4,7 +4,7 @@ package listen
 
 import "syscall"
 
-// CanSharePorts: several servers can listen on one port.
+// CanSharePorts reports whether several servers can listen on one port.
 const CanSharePorts = false
 
 func sharePort(_, _ string, _ syscall.RawConn) error { return nil }

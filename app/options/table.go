@@ -31,8 +31,7 @@ func (c *Config) serverOptions() []option {
 			"Stops the server when a model fails to load at start. Default: false; true under the name tritonserver.",
 			boolean(&c.ExitOnError)),
 		opt("strict-readiness", "boolean",
-			"Ready only if every model is. Default: true.",
-			not(&c.Engine.LooseReadiness)),
+			"Ready only if every model is. Default: true.", not(&c.Engine.LooseReadiness)),
 	}
 }
 
@@ -41,32 +40,25 @@ func (c *Config) modelOptions() []option {
 	return []option{
 		opt("model-repository model-store", "path",
 			"A model repository: a folder of model folders, or one in s3://, gs:// or as://. May be given several "+
-				"times; relative paths are fine.",
-			list(&e.Repositories)),
+				"times; relative paths are fine.", list(&e.Repositories)),
 		opt("model-control-mode", "none|poll|explicit",
 			"none: all models at start. poll: follow the repositories. explicit: load requests decide. Default: "+
-				"none.",
-			choice(&e.Mode, "none", "poll", "explicit")),
+				"none.", choice(&e.Mode, "none", "poll", "explicit")),
 		opt("repository-poll-secs", "integer",
 			"Seconds between looks at the repositories in poll mode; changes that the file system reports are found "+
-				"at once. Default: 15.",
-			duration(0, 1<<20, time.Second, &e.PollInterval)),
+				"at once. Default: 15.", duration(0, 1<<20, time.Second, &e.PollInterval)),
 		opt("load-model", "name",
 			"A model to load at start in explicit mode; * loads all. May be given several times.",
 			list(&e.StartupModels)),
 		opt("model-config-name", "name",
-			"Uses configs/<name>.pbtxt of a model instead of config.pbtxt, if it exists.",
-			text(&e.ConfigName)),
+			"Uses configs/<name>.pbtxt of a model instead of config.pbtxt, if it exists.", text(&e.ConfigName)),
 		opt("disable-auto-complete-config", "",
-			"Refuses models with an incomplete configuration.",
-			flag(&e.DisableAutoComplete)),
+			"Refuses models with an incomplete configuration.", flag(&e.DisableAutoComplete)),
 		opt("model-load-thread-count", "integer",
-			"How many models load at once. Default: 4.",
-			integer(1, 1024, &e.LoadThreads)),
+			"How many models load at once. Default: 4.", integer(1, 1024, &e.LoadThreads)),
 		opt("model-load-retry-count", "integer",
 			"How often a failed load is retried at once. A failed model is also retried when its files change. "+
-				"Default: 0.",
-			integer(0, 1000, &e.LoadRetries)),
+				"Default: 0.", integer(0, 1000, &e.LoadRetries)),
 		opt("model-memory-budget", "bytes",
 			"How much of the machine's memory models may use, such as 8GiB. A model that does not fit is loaded by "+
 				"its next request; the least recently used model is evicted for it. Default: no bound.",
@@ -76,16 +68,13 @@ func (c *Config) modelOptions() []option {
 			byGPU(&e.Residency.GPU, "gpu:bytes, such as 0:20GiB", parseSize)),
 		opt("model-idle-unload-secs", "seconds",
 			"A model that gets no request for this long is evicted from memory; its next request loads it. Default: "+
-				"0, never.",
-			seconds(&e.Residency.Idle)),
+				"0, never.", seconds(&e.Residency.Idle)),
 		opt("model-reload-policy", "policy",
 			"availability_first: a version serves until its successor is ready. resources_first: it is unloaded "+
-				"first, and requests wait. Default: availability_first.",
-			c.reloadPolicy),
+				"first, and requests wait. Default: availability_first.", c.reloadPolicy),
 		opt("model-namespacing", "boolean",
 			"Lets several repositories have models of the same name. A request for such a name is refused; an "+
-				"ensemble uses the model of its own repository. Default: false.",
-			boolean(&e.Namespaces)),
+				"ensemble uses the model of its own repository. Default: false.", boolean(&e.Namespaces)),
 		ignored("enable-peer-access", "boolean", "GPU peer access.", anyBool),
 	}
 }
@@ -98,8 +87,7 @@ func (c *Config) logOptions() []option {
 		opt("log-warning", "boolean", "Warnings. Default: true.", boolean(&l.Warning)),
 		opt("log-error", "boolean", "Errors. Default: true.", boolean(&l.Error)),
 		opt("log-format", "default|ISO8601",
-			"The form of the time. Default: default.",
-			choice(&l.Format, "default", "ISO8601")),
+			"The form of the time. Default: default.", choice(&l.Format, "default", "ISO8601")),
 		opt("log-file", "path", "Appends the log to a file. Default: standard error.", text(&l.File)),
 	}
 }
@@ -110,17 +98,14 @@ func (c *Config) httpOptions() []option {
 		opt("allow-http", "boolean", "Serves HTTP. Default: true.", boolean(&at.On)),
 		opt("http-address", "address",
 			"Default: 127.0.0.1; 0.0.0.0 under the name tritonserver. An address that others can reach needs a "+
-				"token or --allow-anonymous.",
-			text(&at.Address)),
+				"token or --allow-anonymous.", text(&at.Address)),
 		opt("http-port", "port", "Default: 8000. 0 takes a free one.", port(&at.Port)),
 		opt("reuse-http-port", "boolean",
 			"Shares the port with other servers of the same user that have the option too; the kernel distributes "+
-				"the connections. Default: false.",
-			sharedPort(&at.Shared)),
+				"the connections. Default: false.", sharedPort(&at.Shared)),
 		opt("http-header-forward-pattern", "regex",
 			"Headers whose names match become parameters of inference requests, as strings. Case is ignored unless "+
-				"the pattern has (?-i).",
-			headerPattern(&h.ForwardHeaders)),
+				"the pattern has (?-i).", headerPattern(&h.ForwardHeaders)),
 		ignored("http-thread-count", "integer", "Every connection has its own goroutine.", anyInt),
 		opt("http-max-input-size", "bytes",
 			"The largest request body, both as sent and decompressed. Default: 67108864.",
@@ -128,8 +113,7 @@ func (c *Config) httpOptions() []option {
 		opt("http-restricted-api", "groups:key=value",
 			"Serves groups of endpoints (health, metadata, inference, shared-memory, model-config, model-repository, "+
 				"statistics, trace, logging; several with commas) only to requests with the header key: value. May be "+
-				"given several times.",
-			restriction("", &h.Restricted)),
+				"given several times.", restriction("", &h.Restricted)),
 	}
 }
 
@@ -141,38 +125,31 @@ func (c *Config) grpcOptions() []option {
 		opt("grpc-port", "port", "Default: 8001. 0 takes a free one.", port(&at.Port)),
 		opt("reuse-grpc-port", "boolean", "As --reuse-http-port.", sharedPort(&at.Shared)),
 		opt("grpc-header-forward-pattern", "regex",
-			"As --http-header-forward-pattern, for metadata.",
-			headerPattern(&g.ForwardMetadata)),
+			"As --http-header-forward-pattern, for metadata.", headerPattern(&g.ForwardMetadata)),
 		ignored("grpc-infer-thread-count", "integer", "Threads.", anyInt),
 		ignored("grpc-infer-allocation-pool-size", "integer", "A pool size.", anyInt),
 		ignored("grpc-max-response-pool-size", "integer", "A pool size.", anyInt),
 		opt("grpc-use-ssl", "boolean", "TLS 1.2 or newer. Default: false.", boolean(&at.TLS)),
 		opt("grpc-use-ssl-mutual", "boolean",
-			"TLS, and clients must show a certificate. Default: false.",
-			mutual(&at.TLS, files)),
+			"TLS, and clients must show a certificate. Default: false.", mutual(&at.TLS, files)),
 		opt("grpc-server-cert", "path",
-			"The certificate with its chain, PEM. Renewed files are used without a restart.",
-			text(&files.Cert)),
+			"The certificate with its chain, PEM. Renewed files are used without a restart.", text(&files.Cert)),
 		opt("grpc-server-key", "path", "Its private key, PEM.", text(&files.Key)),
 		opt("grpc-root-cert", "path", "The authorities of clients' certificates, PEM.", text(&files.Root)),
 		opt("grpc-infer-response-compression-level", "none|low|medium|high",
 			"Compresses inference responses with gzip for clients that accept it; all levels above none are the "+
-				"same here. Default: none.",
-			c.grpcCompression),
+				"same here. Default: none.", c.grpcCompression),
 		opt("grpc-keepalive-time", "ms", "Default: 7200000.", milliseconds(1, &g.Keepalive.Time)),
 		opt("grpc-keepalive-timeout", "ms", "Default: 20000.", milliseconds(1, &g.Keepalive.Timeout)),
 		opt("grpc-keepalive-permit-without-calls", "boolean",
-			"Default: false.",
-			boolean(&g.Enforcement.PermitWithoutStream)),
+			"Default: false.", boolean(&g.Enforcement.PermitWithoutStream)),
 		ignored("grpc-http2-max-pings-without-data", "integer", "A limit on the server's own pings.", anyInt),
 		opt("grpc-http2-min-recv-ping-interval-without-data", "ms",
-			"Default: 300000.",
-			milliseconds(0, &g.Enforcement.MinTime)),
+			"Default: 300000.", milliseconds(0, &g.Enforcement.MinTime)),
 		ignored("grpc-http2-max-ping-strikes", "integer", "It is 2.", anyInt),
 		opt("grpc-max-connection-age", "ms", "Default: no limit.", milliseconds(0, &g.Keepalive.MaxConnectionAge)),
 		opt("grpc-max-connection-age-grace", "ms",
-			"Default: no limit.",
-			milliseconds(0, &g.Keepalive.MaxConnectionAgeGrace)),
+			"Default: no limit.", milliseconds(0, &g.Keepalive.MaxConnectionAgeGrace)),
 		opt("grpc-restricted-protocol", "groups:key=value",
 			"As --http-restricted-api; triton-grpc-protocol- is put before the metadata key.",
 			restriction(grpcapi.RestrictedPrefix, &g.Restricted)),
@@ -184,8 +161,7 @@ func (c *Config) cloudOptions() []option {
 	return []option{
 		opt("allow-sagemaker", "boolean",
 			"Serves Amazon SageMaker's /ping and /invocations, and /models with --model-control-mode=explicit, at "+
-				"--http-address. Default: false.",
-			boolean(&l.SageMaker.On)),
+				"--http-address. Default: false.", boolean(&l.SageMaker.On)),
 		opt("sagemaker-port", "port", "Default: 8080.", port(&l.SageMaker.Port)),
 		opt("sagemaker-safe-port-range", "low-high",
 			"The range in which the ports of the other services must lie. Default: anywhere.",
@@ -193,13 +169,11 @@ func (c *Config) cloudOptions() []option {
 		ignored("sagemaker-thread-count", "integer", "Every connection has its own goroutine.", anyInt),
 		opt("allow-vertex-ai", "boolean",
 			"Serves Google Vertex AI's routes, AIP_PREDICT_ROUTE and AIP_HEALTH_ROUTE, at --http-address. Default: "+
-				"false; true if AIP_MODE is PREDICTION; HTTP and gRPC are then off.",
-			boolean(&l.VertexAI.On)),
+				"false; true if AIP_MODE is PREDICTION; HTTP and gRPC are then off.", boolean(&l.VertexAI.On)),
 		opt("vertex-ai-port", "port", "Default: AIP_HTTP_PORT, else 8080.", port(&l.VertexAI.Port)),
 		ignored("vertex-ai-thread-count", "integer", "Every connection has its own goroutine.", anyInt),
 		opt("vertex-ai-default-model", "name",
-			"The model of predictions. Default: the only one.",
-			text(&c.VertexAI.DefaultModel)),
+			"The model of predictions. Default: the only one.", text(&c.VertexAI.DefaultModel)),
 	}
 }
 
@@ -208,14 +182,12 @@ func (c *Config) metricsOptions() []option {
 	return []option{
 		opt("allow-metrics", "boolean", "Serves Prometheus metrics. Default: true.", boolean(&at.On)),
 		opt("allow-gpu-metrics", "boolean",
-			"GPU metrics, where there are GPUs. Default: true.",
-			not(&c.OmitGPUMetrics)),
+			"GPU metrics, where there are GPUs. Default: true.", not(&c.OmitGPUMetrics)),
 		opt("allow-cpu-metrics", "boolean", "CPU and memory metrics. Default: true.", not(&c.Metrics.OmitCPU)),
 		opt("metrics-address", "address", "Default: that of HTTP.", text(&at.Address)),
 		opt("metrics-port", "port", "Default: 8002. 0 takes a free one.", port(&at.Port)),
 		opt("metrics-interval-ms", "ms",
-			"The maximum age of CPU figures. Default: 2000.",
-			milliseconds(1, &c.Metrics.Interval)),
+			"The maximum age of CPU figures. Default: 2000.", milliseconds(1, &c.Metrics.Interval)),
 		opt("metrics-config", "setting=value",
 			"Which latency metrics are exported: counter_latencies (default: true), histogram_latencies (false), "+
 				"summary_latencies (false), summary_quantiles=<quantile>:<error>,... "+
@@ -230,15 +202,13 @@ func (c *Config) traceOptions() []option {
 		opt("trace-config", "[mode,]key=value",
 			"Request tracing: level=OFF|TIMESTAMPS|TENSORS, rate, count, mode=triton|opentelemetry; triton,file and "+
 				"triton,log-frequency; opentelemetry,url, resource=<key>=<value>, bsp_max_queue_size, "+
-				"bsp_schedule_delay, bsp_max_export_batch_size. May be given several times.",
-			c.traceConfig),
+				"bsp_schedule_delay, bsp_max_export_batch_size. May be given several times.", c.traceConfig),
 		opt("trace-level", "OFF|TIMESTAMPS|TENSORS", "Old form of --trace-config=level.", old("level")),
 		opt("trace-file", "path", "Old form of --trace-config=triton,file.", old("triton,file")),
 		opt("trace-rate", "integer", "Old form of --trace-config=rate.", old("rate")),
 		opt("trace-count", "integer", "Old form of --trace-config=count.", old("count")),
 		opt("trace-log-frequency", "integer",
-			"Old form of --trace-config=triton,log-frequency.",
-			old("triton,log-frequency")),
+			"Old form of --trace-config=triton,log-frequency.", old("triton,log-frequency")),
 	}
 }
 
@@ -246,31 +216,26 @@ func (c *Config) backendOptions() []option {
 	return []option{
 		opt("backend-directory", "path",
 			"A folder of backends written in Python, each of them a folder with a model.py. The other backends are "+
-				"built in.",
-			text(&c.Backends.Directory)),
+				"built in.", text(&c.Backends.Directory)),
 		opt("backend-config", "[backend,]key=value",
 			"A setting for a backend, or for all: default-max-batch-size, backend-directory, min-compute-capability, "+
 				"auto-complete-config, model-load-gpu-limit-device-<gpu>; onnxruntime,enable-global-threadpool, "+
 				"intra_op_thread_count, inter_op_thread_count, op-library-directory, optimized-model-cache; "+
 				"tensorflow,library, op-library-directory, allow-soft-placement, gpu-memory-fraction; "+
-				"openvino,library. May be given several times.",
-			c.backendConfig),
+				"openvino,library. May be given several times.", c.backendConfig),
 		ignored("repoagent-directory", "path",
-			"The repository agents are built in; libraries of Triton's agent interface are not loaded.",
-			anyText),
+			"The repository agents are built in; libraries of Triton's agent interface are not loaded.", anyText),
 		opt("cache-config", "cache,key=value",
 			"The response cache of the models that enable it in their configuration: local,size=<bytes>, or redis "+
 				"with host, port, user, password, db, connect_timeout, socket_timeout, pool_size, wait_timeout, "+
-				"tls_enabled, cert, key, cacert, cacert_dir, sni (several times). Default: none.",
-			c.cacheConfig),
+				"tls_enabled, cert, key, cacert, cacert_dir, sni (several times). Default: none.", c.cacheConfig),
 		ignored("cache-directory", "path", "Caches are built in.", anyText),
 		opt("rate-limit", "off|execution_count",
 			"execution_count: instances wait for the resources of their rate_limiter, by priority. Default: off.",
 			c.rateLimit),
 		opt("rate-limit-resource", "name:count[:device]",
 			"How much of a resource exists on every device, on one device, or with the device global. Default: as "+
-				"much as the instance that needs most. May be given several times.",
-			c.rateLimitResource),
+				"much as the instance that needs most. May be given several times.", c.rateLimitResource),
 	}
 }
 
@@ -284,39 +249,32 @@ func (c *Config) memoryOptions() []option {
 			"Memory on a GPU in which inputs from clients' CUDA regions are gathered into batches. It is allocated "+
 				"on first use; what does not fit goes through the host. The memory in which models compute is "+
 				"separate: gpu_mem_limit bounds it per model. Default: 67108864 on each GPU. May be given several "+
-				"times.",
-			byGPU(&c.GPUMemory.DeviceBytes, gpuBytesForm, parseByteCount)),
+				"times.", byGPU(&c.GPUMemory.DeviceBytes, gpuBytesForm, parseByteCount)),
 		ignored("cuda-virtual-address-size", "gpu:bytes",
 			"Sequence states are kept in host memory, which grows with them.",
 			byGPU(new(map[int]int64), gpuBytesForm, parseByteCount)),
 		opt("min-supported-compute-capability", "number",
-			"GPUs below this CUDA compute capability are not used. Default: 6.0.",
-			capability(&c.GPUs.MinCapability)),
+			"GPUs below this CUDA compute capability are not used. Default: 6.0.", capability(&c.GPUs.MinCapability)),
 		ignored("buffer-manager-thread-count", "integer", "Threads.", anyInt),
 		opt("host-policy", "policy,key=value",
 			"Where instances of groups with that host_policy run: cpu-cores=<cores and ranges, such as 0-3,8> or "+
 				"numa-node=<number>, for memory. The policies cpu, model and gpu_<id> apply to groups that name none. "+
-				"May be given several times.",
-			c.hostPolicy),
+				"May be given several times.", c.hostPolicy),
 		opt("model-load-gpu-limit", "gpu:fraction",
 			"No model is loaded onto a GPU on which more than this fraction of the memory is in use. May be given "+
-				"several times.",
-			c.gpuLimit()),
+				"several times.", c.gpuLimit()),
 		opt(allowClientShm, "boolean",
 			"Lets clients share memory with the server. Default: true if HTTP and gRPC listen on loopback addresses "+
-				"only, otherwise false.",
-			not(&c.Engine.SharedMemory.Disabled)),
+				"only, otherwise false.", not(&c.Engine.SharedMemory.Disabled)),
 	}
 }
 
 func (c *Config) deprecatedOptions() []option {
 	return []option{
 		opt("strict-model-config", "boolean",
-			"true is --disable-auto-complete-config.",
-			boolean(&c.Engine.DisableAutoComplete)),
+			"true is --disable-auto-complete-config.", boolean(&c.Engine.DisableAutoComplete)),
 		opt("response-cache-byte-size", "bytes",
-			"Old form of --cache-config=local,size; 0 for none.",
-			c.responseCacheSize),
+			"Old form of --cache-config=local,size; 0 for none.", c.responseCacheSize),
 	}
 }
 
@@ -325,16 +283,13 @@ func (c *Config) tlsOptions() []option {
 	return []option{
 		opt("http-use-ssl", "boolean", "HTTPS, TLS 1.2 or newer. Default: false.", boolean(&l.HTTP.TLS)),
 		opt("http-use-ssl-mutual", "boolean",
-			"HTTPS, and clients must show a certificate. Default: false.",
-			mutual(&l.HTTP.TLS, files)),
+			"HTTPS, and clients must show a certificate. Default: false.", mutual(&l.HTTP.TLS, files)),
 		opt("http-server-cert", "path",
-			"The certificate with its chain, PEM. Renewed files are used without a restart.",
-			text(&files.Cert)),
+			"The certificate with its chain, PEM. Renewed files are used without a restart.", text(&files.Cert)),
 		opt("http-server-key", "path", "Its private key, PEM.", text(&files.Key)),
 		opt("http-root-cert", "path", "The authorities of clients' certificates, PEM.", text(&files.Root)),
 		opt("metrics-use-ssl", "boolean",
-			"Metrics over HTTPS with the files of HTTP, mutual if HTTP is. Default: false.",
-			boolean(&l.Metrics.TLS)),
+			"Metrics over HTTPS with the files of HTTP, mutual if HTTP is. Default: false.", boolean(&l.Metrics.TLS)),
 		opt("ui-use-ssl", "boolean",
 			"The GUI over HTTPS with the files of HTTP; browsers are not asked for a certificate. Default: false.",
 			boolean(&l.UI.TLS)),
@@ -349,33 +304,26 @@ func (c *Config) ownOptions() []option {
 		opt("ui-port", "port", "Default: 8003. 0 takes a free one.", port(&at.Port)),
 		opt("open", "", "Opens the GUI in the browser.", flag(&c.OpenBrowser)),
 		opt("history", "boolean",
-			"Records statistics every second in the data folder. Default: true.",
-			boolean(&c.History)),
+			"Records statistics every second in the data folder. Default: true.", boolean(&c.History)),
 		opt("data-dir", "path",
 			"Where the server keeps its data: history, revisions, trash, the first repository. Default: "+
-				"NEREID_DATA_DIR, else ~/.local/share/nereid.",
-			text(&c.DataDir)),
+				"NEREID_DATA_DIR, else ~/.local/share/nereid.", text(&c.DataDir)),
 		opt("allow-anonymous", "",
-			"Serves everybody who can reach the address without a token.",
-			flag(&c.Access.AllowAnonymous)),
+			"Serves everybody who can reach the address without a token.", flag(&c.Access.AllowAnonymous)),
 		opt("allowed-hosts", "name[,name...]",
 			"Host names that requests may be addressed to in addition to IP addresses and localhost, such as those "+
-				"of a gateway; * for any.",
-			c.allowedHosts),
+				"of a gateway; * for any.", c.allowedHosts),
 		opt("http-allowed-origins", "origin[,origin...]",
 			"Web sites, such as https://app.example, whose pages may use the server from a browser (CORS). Default: "+
-				"none.",
-			c.allowedOrigins),
+				"none.", c.allowedOrigins),
 		opt("allow-kserve-v1", "boolean",
 			"Serves KServe's v1 protocol, which is TensorFlow Serving's REST API, below /v1/models on the HTTP "+
-				"port. Default: false.",
-			boolean(&c.HTTP.V1)),
+				"port. Default: false.", boolean(&c.HTTP.V1)),
 		opt("grpc-reflection", "boolean",
 			"Serves gRPC server reflection, which tools such as grpcurl use. Default: false.",
 			boolean(&c.GRPC.Reflection)),
 		opt("http-base-path", "/path",
-			"A prefix that a gateway puts before /v2; requests without it are served too.",
-			c.basePath),
+			"A prefix that a gateway puts before /v2; requests without it are served too.", c.basePath),
 		opt("client-shm-direct", "boolean",
 			"Uses inputs directly in clients' shared memory, without a copy. A client that shrinks such memory "+
 				"while a request uses it crashes the server. Default: false.",
@@ -383,11 +331,9 @@ func (c *Config) ownOptions() []option {
 		opt("onnxruntime-library", "path",
 			"libonnxruntime to use instead of the built-in one, or its folder. For GPUs, make one with pip install "+
 				"--target=<folder> \"onnxruntime-gpu[cuda,cudnn]\". Default: NEREID_ONNXRUNTIME_LIBRARY, then "+
-				"<data-dir>/runtime/onnxruntime.",
-			text(&c.Backends.ONNXRuntime.Library)),
+				"<data-dir>/runtime/onnxruntime.", text(&c.Backends.ONNXRuntime.Library)),
 		opt("python-requirements", "file",
 			"A requirements.txt for Python models without an environment of their own. It is installed once, into "+
-				"an environment under --data-dir. Default: none.",
-			text(&c.Backends.Python.Requirements)),
+				"an environment under --data-dir. Default: none.", text(&c.Backends.Python.Requirements)),
 	}
 }
