@@ -50,7 +50,8 @@ func testOne(t *testing.T, b backend.Backend, m *Model) {
 		t.Error(err)
 	}
 	if batch.Input < batch.Started || batch.Output < batch.Input || batch.Ended < batch.Output {
-		t.Errorf("stamps started %d, input %d, output %d, ended %d are not in order; Execute must call MarkInput and MarkOutput",
+		t.Errorf("stamps started %d, input %d, output %d, ended %d are not in order; Execute must call MarkInput "+
+			"and MarkOutput",
 			batch.Started, batch.Input, batch.Output, batch.Ended)
 	}
 	c.release()
@@ -273,7 +274,8 @@ func Same(got *tensor.Tensor, want tensor.Tensor) error {
 	switch {
 	case got == nil:
 		return status.Errorf(status.Internal, "output %s is missing", want.Name)
-	case got.Name != want.Name || got.DataType != want.DataType || tensor.FormatShape(got.Shape) != tensor.FormatShape(want.Shape):
+	case got.Name != want.Name || got.DataType != want.DataType ||
+		tensor.FormatShape(got.Shape) != tensor.FormatShape(want.Shape):
 		return status.Errorf(status.Internal, "output is %s %s %s, want %s %s %s", got.Name, got.DataType,
 			tensor.FormatShape(got.Shape), want.Name, want.DataType, tensor.FormatShape(want.Shape))
 	case string(got.Data) != string(want.Data):

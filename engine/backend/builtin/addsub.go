@@ -13,7 +13,8 @@ import (
 )
 
 // AddSub returns the backend "add_sub": OUTPUT0 = INPUT0 + INPUT1 and OUTPUT1 = INPUT0 - INPUT1, element by element,
-// of one numeric type and shape. Integers wrap; FP16 and BF16 are computed in FP32 and rounded to nearest, ties to even.
+// of one numeric type and shape. Integers wrap; FP16 and BF16 are computed in FP32 and rounded to nearest, ties to
+// even.
 func AddSub() backend.Backend { return &addSub{} }
 
 type addSub struct {
@@ -27,7 +28,8 @@ func (*addSub) Traits() backend.Traits { return backend.Traits{} }
 func (a *addSub) Load(_ context.Context, s backend.Spec) (backend.Model, error) {
 	c := s.Config
 	if len(c.GetInput()) != 2 || len(c.GetOutput()) != 2 {
-		return nil, status.Errorf(status.InvalidArg, "add_sub needs the inputs INPUT0, INPUT1 and the outputs OUTPUT0, OUTPUT1, got %d inputs and %d outputs",
+		return nil, status.Errorf(status.InvalidArg,
+			"add_sub needs the inputs INPUT0, INPUT1 and the outputs OUTPUT0, OUTPUT1, got %d inputs and %d outputs",
 			len(c.GetInput()), len(c.GetOutput()))
 	}
 	dt, dims := c.GetInput()[0].GetDataType(), c.GetInput()[0].GetDims()
@@ -78,7 +80,7 @@ func (m *addSubModel) Execute(_ context.Context, b *infer.Batch) error {
 		if err != nil {
 			r.Fail(err)
 			continue
-		} // before the answer: whoever counts it reads the stamps
+		}
 		if err := r.Respond(resp); err != nil {
 			return err
 		}
@@ -92,13 +94,15 @@ func (m *addSubModel) answer(r *infer.Request) (*infer.Response, error) {
 	case x == nil || y == nil:
 		return nil, status.New(status.InvalidArg, "add_sub needs the inputs INPUT0 and INPUT1")
 	case x.DataType != m.dt || y.DataType != m.dt:
-		return nil, status.Errorf(status.InvalidArg, "expected INPUT0 and INPUT1 of %s, got %s and %s", m.dt, x.DataType, y.DataType)
+		return nil, status.Errorf(status.InvalidArg, "expected INPUT0 and INPUT1 of %s, got %s and %s", m.dt,
+			x.DataType, y.DataType)
 	case !slices.Equal(x.Shape, y.Shape):
 		return nil, status.Errorf(status.InvalidArg, "expected INPUT0 and INPUT1 shape to match, got %s and %s",
 			tensor.FormatShape(x.Shape), tensor.FormatShape(y.Shape))
 	}
 	if n, err := tensor.ByteSize(m.dt, x.Shape); err != nil || n != int64(len(x.Data)) || n != int64(len(y.Data)) {
-		return nil, status.Errorf(status.InvalidArg, "shape %s of %s does not fit INPUT0 of %d bytes and INPUT1 of %d bytes",
+		return nil, status.Errorf(status.InvalidArg,
+			"shape %s of %s does not fit INPUT0 of %d bytes and INPUT1 of %d bytes",
 			tensor.FormatShape(x.Shape), m.dt, len(x.Data), len(y.Data))
 	}
 	resp := r.NewResponse()
@@ -122,8 +126,10 @@ func (m *addSubModel) give(r *infer.Request, resp *infer.Response, name string, 
 type kernel func(a, b, sum, diff []byte)
 
 var kernels = [...]kernel{
-	tensor.Uint8: numbers[uint8], tensor.Uint16: numbers[uint16], tensor.Uint32: numbers[uint32], tensor.Uint64: numbers[uint64],
-	tensor.Int8: numbers[int8], tensor.Int16: numbers[int16], tensor.Int32: numbers[int32], tensor.Int64: numbers[int64],
+	tensor.Uint8: numbers[uint8], tensor.Uint16: numbers[uint16],
+	tensor.Uint32: numbers[uint32], tensor.Uint64: numbers[uint64],
+	tensor.Int8: numbers[int8], tensor.Int16: numbers[int16],
+	tensor.Int32: numbers[int32], tensor.Int64: numbers[int64],
 	tensor.FP32: numbers[float32], tensor.FP64: numbers[float64],
 	tensor.FP16: halves(tensor.Float16, fp32to16), tensor.BF16: halves(bf16to32, fp32tobf16),
 }

@@ -49,7 +49,8 @@ func TestAddSub(t *testing.T) {
 		},
 		Zero: func() []tensor.Tensor {
 			return []tensor.Tensor{
-				{Name: "INPUT0", DataType: tensor.Int32, Shape: []int64{1, 0}}, {Name: "INPUT1", DataType: tensor.Int32, Shape: []int64{1, 0}},
+				{Name: "INPUT0", DataType: tensor.Int32, Shape: []int64{1, 0}},
+				{Name: "INPUT1", DataType: tensor.Int32, Shape: []int64{1, 0}},
 			}
 		},
 		Bad: func() []tensor.Tensor {
@@ -71,15 +72,21 @@ func TestAddSubTypes(t *testing.T) {
 		{inferencepb.DataType_TYPE_INT8, []byte{0x80}, []byte{1}, []byte{0x81}, []byte{0x7f}},
 		{inferencepb.DataType_TYPE_UINT16, []byte{1, 0}, []byte{2, 0}, []byte{3, 0}, []byte{255, 255}},
 		{inferencepb.DataType_TYPE_INT16, []byte{1, 0}, []byte{2, 0}, []byte{3, 0}, []byte{255, 255}},
-		{inferencepb.DataType_TYPE_UINT32, []byte{1, 0, 0, 0}, []byte{2, 0, 0, 0}, []byte{3, 0, 0, 0}, []byte{255, 255, 255, 255}},
-		{inferencepb.DataType_TYPE_UINT64, le.AppendUint64(nil, 1), le.AppendUint64(nil, 2), le.AppendUint64(nil, 3), le.AppendUint64(nil, math.MaxUint64)},
-		{inferencepb.DataType_TYPE_INT64, le.AppendUint64(nil, 1<<40), le.AppendUint64(nil, 2), le.AppendUint64(nil, 1<<40+2), le.AppendUint64(nil, 1<<40-2)},
+		{inferencepb.DataType_TYPE_UINT32, []byte{1, 0, 0, 0}, []byte{2, 0, 0, 0}, []byte{3, 0, 0, 0},
+			[]byte{255, 255, 255, 255}},
+		{inferencepb.DataType_TYPE_UINT64, le.AppendUint64(nil, 1), le.AppendUint64(nil, 2), le.AppendUint64(nil, 3),
+			le.AppendUint64(nil, math.MaxUint64)},
+		{inferencepb.DataType_TYPE_INT64, le.AppendUint64(nil, 1<<40), le.AppendUint64(nil, 2),
+			le.AppendUint64(nil, 1<<40+2), le.AppendUint64(nil, 1<<40-2)},
 		{inferencepb.DataType_TYPE_FP32, f32(1.5), f32(0.25), f32(1.75), f32(1.25)},
-		{inferencepb.DataType_TYPE_FP64, le.AppendUint64(nil, math.Float64bits(1.5)), le.AppendUint64(nil, math.Float64bits(.25)),
+		{inferencepb.DataType_TYPE_FP64, le.AppendUint64(nil, math.Float64bits(1.5)),
+			le.AppendUint64(nil, math.Float64bits(.25)),
 			le.AppendUint64(nil, math.Float64bits(1.75)), le.AppendUint64(nil, math.Float64bits(1.25))},
 		// 1 and 2 are 0x3c00 and 0x4000 in FP16, 0x3f80 and 0x4000 in BF16.
-		{inferencepb.DataType_TYPE_FP16, le.AppendUint16(nil, 0x3c00), le.AppendUint16(nil, 0x4000), le.AppendUint16(nil, 0x4200), le.AppendUint16(nil, 0xbc00)},
-		{inferencepb.DataType_TYPE_BF16, le.AppendUint16(nil, 0x3f80), le.AppendUint16(nil, 0x4000), le.AppendUint16(nil, 0x4040), le.AppendUint16(nil, 0xbf80)},
+		{inferencepb.DataType_TYPE_FP16, le.AppendUint16(nil, 0x3c00), le.AppendUint16(nil, 0x4000),
+			le.AppendUint16(nil, 0x4200), le.AppendUint16(nil, 0xbc00)},
+		{inferencepb.DataType_TYPE_BF16, le.AppendUint16(nil, 0x3f80), le.AppendUint16(nil, 0x4000),
+			le.AppendUint16(nil, 0x4040), le.AppendUint16(nil, 0xbf80)},
 	} {
 		t.Run(tt.dt.String(), func(t *testing.T) {
 			m, err := builtin.AddSub().Load(t.Context(), spec(config(0, tt.dt, []int64{1}, twoIn, twoOut)))
@@ -94,7 +101,8 @@ func TestAddSubTypes(t *testing.T) {
 			defer r.Release()
 			dt := tensor.DataType(tt.dt)
 			r.Inputs = []tensor.Tensor{
-				{Name: "INPUT0", DataType: dt, Shape: []int64{1}, Data: tt.a}, {Name: "INPUT1", DataType: dt, Shape: []int64{1}, Data: tt.b},
+				{Name: "INPUT0", DataType: dt, Shape: []int64{1}, Data: tt.a},
+				{Name: "INPUT1", DataType: dt, Shape: []int64{1}, Data: tt.b},
 			}
 			if err := inst.Execute(t.Context(), &infer.Batch{Requests: []*infer.Request{r}, Rows: 1}); err != nil {
 				t.Fatal(err)
@@ -120,11 +128,21 @@ func TestAddSubRefuses(t *testing.T) {
 	unequal := config(0, i32, []int64{4}, twoIn, twoOut)
 	unequal.Input[1].Dims = []int64{5}
 	backendtest.TestRefusals(t, builtin.AddSub(),
-		backendtest.Refusal{Name: "one input", Spec: spec(config(0, i32, []int64{4}, twoIn[:1], twoOut)), Code: status.InvalidArg, Text: "got 1 inputs"},
-		backendtest.Refusal{Name: "input names", Spec: spec(config(0, i32, []int64{4}, []string{"INPUT0", "B"}, twoOut)), Code: status.InvalidArg, Text: "needs the input INPUT1"},
-		backendtest.Refusal{Name: "output names", Spec: spec(config(0, i32, []int64{4}, twoIn, []string{"OUTPUT0", "D"})), Code: status.InvalidArg, Text: "needs the output OUTPUT1"},
-		backendtest.Refusal{Name: "shapes", Spec: spec(unequal), Code: status.InvalidArg, Text: "one datatype and shape"},
-		backendtest.Refusal{Name: "strings", Spec: spec(config(0, inferencepb.DataType_TYPE_STRING, []int64{4}, twoIn, twoOut)), Code: status.InvalidArg, Text: "cannot add TYPE_STRING"},
-		backendtest.Refusal{Name: "booleans", Spec: spec(config(0, inferencepb.DataType_TYPE_BOOL, []int64{4}, twoIn, twoOut)), Code: status.InvalidArg, Text: "cannot add TYPE_BOOL"},
+		backendtest.Refusal{Name: "one input", Spec: spec(config(0, i32, []int64{4}, twoIn[:1], twoOut)),
+			Code: status.InvalidArg, Text: "got 1 inputs"},
+		backendtest.Refusal{Name: "input names",
+			Spec: spec(config(0, i32, []int64{4}, []string{"INPUT0", "B"}, twoOut)), Code: status.InvalidArg,
+			Text: "needs the input INPUT1"},
+		backendtest.Refusal{Name: "output names",
+			Spec: spec(config(0, i32, []int64{4}, twoIn, []string{"OUTPUT0", "D"})), Code: status.InvalidArg,
+			Text: "needs the output OUTPUT1"},
+		backendtest.Refusal{Name: "shapes", Spec: spec(unequal), Code: status.InvalidArg,
+			Text: "one datatype and shape"},
+		backendtest.Refusal{Name: "strings",
+			Spec: spec(config(0, inferencepb.DataType_TYPE_STRING, []int64{4}, twoIn, twoOut)), Code: status.InvalidArg,
+			Text: "cannot add TYPE_STRING"},
+		backendtest.Refusal{Name: "booleans",
+			Spec: spec(config(0, inferencepb.DataType_TYPE_BOOL, []int64{4}, twoIn, twoOut)), Code: status.InvalidArg,
+			Text: "cannot add TYPE_BOOL"},
 	)
 }

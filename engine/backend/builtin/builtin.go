@@ -42,7 +42,8 @@ func whole(c *inferencepb.ModelConfig, name string, missing, low int) (int, erro
 	}
 	n, err := strconv.Atoi(p.GetStringValue())
 	if err != nil || n < low || n > 1000 {
-		return 0, status.Errorf(status.InvalidArg, "parameter %q is %q, want a number from %d to 1000", name, p.GetStringValue(), low)
+		return 0, status.Errorf(status.InvalidArg, "parameter %q is %q, want a number from %d to 1000", name,
+			p.GetStringValue(), low)
 	}
 	return n, nil
 }
@@ -76,16 +77,26 @@ func pause(ctx context.Context, d time.Duration, requests ...*infer.Request) err
 
 var errCancelled = status.New(status.Cancelled, "request cancelled")
 
-// checkIO compares a configured tensor with what a backend demands.
-func checkIO(kind, name string, want ioSpec, gotName string, dt inferencepb.DataType, dims []int64) error {
-	if gotName != name {
-		return status.Errorf(status.InvalidArg, "expected %s tensor name to be %s, got %s", kind, name, gotName)
+// configuredIO is an inferencepb.ModelInput or ModelOutput.
+type configuredIO interface {
+	GetName() string
+	GetDataType() inferencepb.DataType
+	GetDims() []int64
+}
+
+// checkIO compares a configured tensor with the one that a backend requires.
+func checkIO(kind string, want ioSpec, got configuredIO) error {
+	if got.GetName() != want.name {
+		return status.Errorf(status.InvalidArg, "expected %s tensor name to be %s, got %s", kind, want.name,
+			got.GetName())
 	}
-	if dataType(dt) != want.dt {
-		return status.Errorf(status.InvalidArg, "expected %s datatype to be %s, got %s", name, want.dt.ConfigName(), dt)
+	if dt := got.GetDataType(); dataType(dt) != want.dt {
+		return status.Errorf(status.InvalidArg, "expected %s datatype to be %s, got %s", want.name,
+			want.dt.ConfigName(), dt)
 	}
-	if len(dims) != 1 || want.dim != -1 && dims[0] != want.dim {
-		return status.Errorf(status.InvalidArg, "expected %s shape to be [%d], got %s", name, want.dim, tensor.FormatShape(dims))
+	if dims := got.GetDims(); len(dims) != 1 || want.dim != -1 && dims[0] != want.dim {
+		return status.Errorf(status.InvalidArg, "expected %s shape to be [%d], got %s", want.name, want.dim,
+			tensor.FormatShape(dims))
 	}
 	return nil
 }
@@ -109,12 +120,12 @@ func checkFixed(name string, c *inferencepb.ModelConfig, inputs, outputs []ioSpe
 		return status.Errorf(status.InvalidArg, "expected %d outputs, got %d", len(outputs), len(c.GetOutput()))
 	}
 	for i, in := range c.GetInput() {
-		if err := checkIO("input", inputs[i].name, inputs[i], in.GetName(), in.GetDataType(), in.GetDims()); err != nil {
+		if err := checkIO("input", inputs[i], in); err != nil {
 			return err
 		}
 	}
 	for i, out := range c.GetOutput() {
-		if err := checkIO("output", outputs[i].name, outputs[i], out.GetName(), out.GetDataType(), out.GetDims()); err != nil {
+		if err := checkIO("output", outputs[i], out); err != nil {
 			return err
 		}
 	}

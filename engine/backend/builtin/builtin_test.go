@@ -60,8 +60,9 @@ func identityModel() backendtest.Model {
 		return nil
 	}
 	return backendtest.Model{
-		Name:   "identity",
-		Config: config(8, inferencepb.DataType_TYPE_FP32, []int64{-1}, []string{"INPUT0", "INPUT1"}, []string{"OUTPUT0", "OUTPUT1"}),
+		Name: "identity",
+		Config: config(8, inferencepb.DataType_TYPE_FP32, []int64{-1}, []string{"INPUT0", "INPUT1"},
+			[]string{"OUTPUT0", "OUTPUT1"}),
 		Inputs: func(rows int, seed uint64) []tensor.Tensor {
 			return []tensor.Tensor{
 				{Name: "INPUT0", DataType: tensor.FP32, Shape: []int64{int64(rows), 4}, Data: fill(rows*16, seed)},
@@ -103,13 +104,17 @@ func TestIdentityRefuses(t *testing.T) {
 		return spec(c)
 	}
 	backendtest.TestRefusals(t, builtin.Identity(),
-		backendtest.Refusal{Name: "spans without end", Spec: parameter("nested_span_count", "1001"), Code: status.InvalidArg, Text: "from 0 to 1000"},
-		backendtest.Refusal{Name: "every zeroth", Spec: parameter("single_activity_frequency", "0"), Code: status.InvalidArg, Text: "from 1 to 1000"},
+		backendtest.Refusal{Name: "spans without end", Spec: parameter("nested_span_count", "1001"),
+			Code: status.InvalidArg, Text: "from 0 to 1000"},
+		backendtest.Refusal{Name: "every zeroth", Spec: parameter("single_activity_frequency", "0"),
+			Code: status.InvalidArg, Text: "from 1 to 1000"},
 		backendtest.Refusal{Name: "unequal counts", Spec: spec(config(0, f32, []int64{4}, []string{"INPUT0"}, nil)),
 			Code: status.InvalidArg, Text: "equal input/output pairs"},
-		backendtest.Refusal{Name: "input name", Spec: spec(config(0, f32, []int64{4}, []string{"IN"}, []string{"OUTPUT0"})),
+		backendtest.Refusal{Name: "input name",
+			Spec: spec(config(0, f32, []int64{4}, []string{"IN"}, []string{"OUTPUT0"})),
 			Code: status.InvalidArg, Text: "INPUT<index>"},
-		backendtest.Refusal{Name: "output name", Spec: spec(config(0, f32, []int64{4}, []string{"INPUT0"}, []string{"OUTPUT1"})),
+		backendtest.Refusal{Name: "output name",
+			Spec: spec(config(0, f32, []int64{4}, []string{"INPUT0"}, []string{"OUTPUT1"})),
 			Code: status.InvalidArg, Text: "has no output OUTPUT0"},
 		backendtest.Refusal{Name: "types", Spec: spec(mixed), Code: status.InvalidArg, Text: "same datatype"},
 		backendtest.Refusal{Name: "shapes", Spec: spec(shape), Code: status.InvalidArg, Text: "same shape"},

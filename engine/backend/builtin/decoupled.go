@@ -168,7 +168,9 @@ func (d *decoupledInstance) Execute(ctx context.Context, b *infer.Batch) error {
 	for _, r := range b.Requests {
 		s, err := d.model.plan(r)
 		if err == nil && !d.model.many && s.n != 1 {
-			err = status.Errorf(status.InvalidArg, "%s would send %d responses and the model is not decoupled; set model_transaction_policy { decoupled: true }",
+			err = status.Errorf(status.InvalidArg,
+				"%s would send %d responses and the model is not decoupled; set model_transaction_policy { "+
+					"decoupled: true }",
 				d.model.name, s.n)
 		}
 		if err != nil {

@@ -39,7 +39,8 @@ func repeatModel() backendtest.Model {
 		Inputs: func(_ int, seed uint64) []tensor.Tensor {
 			s := uint32(seed)
 			return []tensor.Tensor{
-				words("IN", tensor.Int32, s, ^s, s*3), words("DELAY", tensor.Uint32, 0, 0, 0), words("WAIT", tensor.Uint32, 0),
+				words("IN", tensor.Int32, s, ^s, s*3), words("DELAY", tensor.Uint32, 0, 0, 0),
+				words("WAIT", tensor.Uint32, 0),
 			}
 		},
 		Check: func(in []tensor.Tensor, responses [][]tensor.Tensor) error {
@@ -47,24 +48,29 @@ func repeatModel() backendtest.Model {
 				return fmt.Errorf("%d responses, want %d", len(responses), n)
 			}
 			for i, out := range responses {
-				want := tensor.Tensor{Name: "OUT", DataType: tensor.Int32, Shape: []int64{1}, Data: in[0].Data[4*i : 4*i+4]}
+				want := tensor.Tensor{Name: "OUT", DataType: tensor.Int32, Shape: []int64{1},
+					Data: in[0].Data[4*i : 4*i+4]}
 				if err := backendtest.Same(backendtest.Find(out, "OUT"), want); err != nil {
 					return err
 				}
-				if err := backendtest.Same(backendtest.Find(out, "IDX"), words("IDX", tensor.Uint32, uint32(i))); err != nil {
+				if err := backendtest.Same(backendtest.Find(out, "IDX"),
+					words("IDX", tensor.Uint32, uint32(i))); err != nil {
 					return err
 				}
 			}
 			return nil
 		},
 		Zero: func() []tensor.Tensor {
-			return []tensor.Tensor{words("IN", tensor.Int32), words("DELAY", tensor.Uint32), words("WAIT", tensor.Uint32, 0)}
+			return []tensor.Tensor{words("IN", tensor.Int32), words("DELAY", tensor.Uint32),
+				words("WAIT", tensor.Uint32, 0)}
 		},
 		Bad: func() []tensor.Tensor {
-			return []tensor.Tensor{words("IN", tensor.Int32, 1, 2), words("DELAY", tensor.Uint32, 0), words("WAIT", tensor.Uint32, 0)}
+			return []tensor.Tensor{words("IN", tensor.Int32, 1, 2), words("DELAY", tensor.Uint32, 0),
+				words("WAIT", tensor.Uint32, 0)}
 		},
 		Slow: func() []tensor.Tensor {
-			return []tensor.Tensor{words("IN", tensor.Int32, 1), words("DELAY", tensor.Uint32, 3e6), words("WAIT", tensor.Uint32, 0)}
+			return []tensor.Tensor{words("IN", tensor.Int32, 1), words("DELAY", tensor.Uint32, 3e6),
+				words("WAIT", tensor.Uint32, 0)}
 		},
 	}
 }
@@ -75,8 +81,10 @@ func TestSquare_D071(t *testing.T) {
 	backendtest.Test(t, builtin.Square(), backendtest.Model{
 		Name: "square",
 		Config: &inferencepb.ModelConfig{
-			Input:                  []*inferencepb.ModelInput{{Name: "IN", DataType: inferencepb.DataType_TYPE_INT32, Dims: []int64{1}}},
-			Output:                 []*inferencepb.ModelOutput{{Name: "OUT", DataType: inferencepb.DataType_TYPE_INT32, Dims: []int64{1}}},
+			Input: []*inferencepb.ModelInput{{Name: "IN", DataType: inferencepb.DataType_TYPE_INT32,
+				Dims: []int64{1}}},
+			Output: []*inferencepb.ModelOutput{{Name: "OUT", DataType: inferencepb.DataType_TYPE_INT32,
+				Dims: []int64{1}}},
 			ModelTransactionPolicy: &inferencepb.ModelTransactionPolicy{Decoupled: true},
 		},
 		Inputs: func(_ int, seed uint64) []tensor.Tensor {
@@ -88,7 +96,8 @@ func TestSquare_D071(t *testing.T) {
 				return fmt.Errorf("%d responses, want %d", len(responses), n)
 			}
 			for _, out := range responses {
-				if err := backendtest.Same(backendtest.Find(out, "OUT"), words("OUT", tensor.Int32, uint32(n))); err != nil {
+				if err := backendtest.Same(backendtest.Find(out, "OUT"),
+					words("OUT", tensor.Int32, uint32(n))); err != nil {
 					return err
 				}
 			}
@@ -163,7 +172,8 @@ func TestRepeatWithoutDecoupled(t *testing.T) {
 			r := infer.New()
 			defer r.Release()
 			r.Inputs = []tensor.Tensor{
-				words("IN", tensor.Int32, tt.in...), words("DELAY", tensor.Uint32, make([]uint32, len(tt.in))...), words("WAIT", tensor.Uint32, 0),
+				words("IN", tensor.Int32, tt.in...), words("DELAY", tensor.Uint32, make([]uint32, len(tt.in))...),
+				words("WAIT", tensor.Uint32, 0),
 			}
 			if err := inst.Execute(t.Context(), &infer.Batch{Requests: []*infer.Request{r}, Rows: 1}); err != nil {
 				t.Fatal(err)
@@ -172,7 +182,8 @@ func TestRepeatWithoutDecoupled(t *testing.T) {
 			if err != nil || !resp.Final {
 				t.Fatalf("Next = %+v, %v; want one final response", resp, err)
 			}
-			if tt.code != 0 && (resp.Err == nil || status.CodeOf(resp.Err) != tt.code) || tt.code == 0 && len(resp.Outputs) != 2 {
+			if tt.code != 0 && (resp.Err == nil || status.CodeOf(resp.Err) != tt.code) ||
+				tt.code == 0 && len(resp.Outputs) != 2 {
 				t.Errorf("%d outputs, error %v; want code %v", len(resp.Outputs), resp.Err, tt.code)
 			}
 			if err := inst.Close(); err != nil {
@@ -196,11 +207,17 @@ func TestDecoupledRefuses(t *testing.T) {
 	unequal := repeatConfig(true)
 	unequal.Input[1].Dims = []int64{3}
 	backendtest.TestRefusals(t, builtin.Repeat(),
-		backendtest.Refusal{Name: "batching", Spec: spec(batched), Code: status.InvalidArg, Text: "repeat backend only supports models with max_batch_size == 0"},
-		backendtest.Refusal{Name: "datatype", Spec: spec(wrong), Code: status.InvalidArg, Text: "expected DELAY datatype to be TYPE_UINT32, got TYPE_INT64"},
-		backendtest.Refusal{Name: "outputs", Spec: spec(missing), Code: status.InvalidArg, Text: "expected 2 outputs, got 1"},
-		backendtest.Refusal{Name: "names", Spec: spec(names), Code: status.InvalidArg, Text: "expected input tensor name to be IN, got INPUT0"},
-		backendtest.Refusal{Name: "shape of WAIT", Spec: spec(shape), Code: status.InvalidArg, Text: "expected WAIT shape to be [1], got [2]"},
-		backendtest.Refusal{Name: "unequal shapes", Spec: spec(unequal), Code: status.InvalidArg, Text: "expected IN and DELAY shape to match, got [-1] and [3]"},
+		backendtest.Refusal{Name: "batching", Spec: spec(batched), Code: status.InvalidArg,
+			Text: "repeat backend only supports models with max_batch_size == 0"},
+		backendtest.Refusal{Name: "datatype", Spec: spec(wrong), Code: status.InvalidArg,
+			Text: "expected DELAY datatype to be TYPE_UINT32, got TYPE_INT64"},
+		backendtest.Refusal{Name: "outputs", Spec: spec(missing), Code: status.InvalidArg,
+			Text: "expected 2 outputs, got 1"},
+		backendtest.Refusal{Name: "names", Spec: spec(names), Code: status.InvalidArg,
+			Text: "expected input tensor name to be IN, got INPUT0"},
+		backendtest.Refusal{Name: "shape of WAIT", Spec: spec(shape), Code: status.InvalidArg,
+			Text: "expected WAIT shape to be [1], got [2]"},
+		backendtest.Refusal{Name: "unequal shapes", Spec: spec(unequal), Code: status.InvalidArg,
+			Text: "expected IN and DELAY shape to match, got [-1] and [3]"},
 	)
 }

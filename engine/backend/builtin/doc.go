@@ -1,13 +1,13 @@
-// Package builtin holds the backends that need no framework: identity, repeat, square, add_sub and three for
-// sequences, with Triton's tensor names.
+// Package builtin contains the backends that need no framework. Their tensor names are Triton's.
 //
-//   - identity gives each INPUT<i> back as OUTPUT<i> without copying it.
-//   - repeat (decoupled) answers IN[i] as OUT with IDX i, DELAY[i] milliseconds after the answer before; the instance is
-//     busy for WAIT milliseconds.
-//   - square (decoupled) answers IN of n with n times OUT of n.
-//   - add_sub gives INPUT0+INPUT1 as OUTPUT0 and INPUT0-INPUT1 as OUTPUT1, in every numeric type; integers wrap.
-//   - sequence and dyna_sequence answer INPUT with the sum of the sequence's so far, kept by the row of the batch or by the
-//     correlation ID; iterative_sequence counts INPUT down to 0, one step in each execution.
+//   - identity returns each INPUT<i> as OUTPUT<i> without copying it.
+//   - repeat (decoupled) returns IN[i] as OUT with IDX i, DELAY[i] milliseconds after the previous response. The
+//     instance is busy for WAIT milliseconds.
+//   - square (decoupled) responds n times with OUT = n to IN = n.
+//   - add_sub returns INPUT0+INPUT1 as OUTPUT0 and INPUT0-INPUT1 as OUTPUT1, for every numeric type. Integers wrap.
+//   - sequence and dyna_sequence return the sum of a sequence's INPUT values so far. sequence keeps one sum per row of
+//     the batch, dyna_sequence one per correlation ID.
+//   - iterative_sequence counts INPUT down to 0, one step per execution.
 //
 // repeat and square run one goroutine per request; the instance's Close waits for them.
 package builtin

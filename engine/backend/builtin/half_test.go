@@ -65,7 +65,8 @@ func TestBrainHalf(t *testing.T) {
 			t.Fatalf("fp32tobf16(%v) = %#x, want %#x", f, back, h)
 		}
 	}
-	for bits, want := range map[uint32]uint16{0x3f808000: 0x3f80, 0x3f818000: 0x3f82, 0x3f808001: 0x3f81, 0x7f7fffff: 0x7f80} {
+	for bits, want := range map[uint32]uint16{0x3f808000: 0x3f80, 0x3f818000: 0x3f82, 0x3f808001: 0x3f81,
+		0x7f7fffff: 0x7f80} {
 		if got := fp32tobf16(math.Float32frombits(bits)); got != want {
 			t.Errorf("fp32tobf16(%#x) = %#x, want %#x", bits, got, want)
 		}

@@ -16,8 +16,8 @@ import (
 
 // Identity returns the backend "identity": each INPUT<i> comes back as OUTPUT<i>, of any type and shape, without a
 // copy. Parameters: "creation_delay_ms" and "execute_delay_ms" wait that long at each instance's start and in each
-// execution; "enable_custom_tracing" tells the trace of each request about activities, as Triton's does, and of spans nested
-// "nested_span_count" deep, every "single_activity_frequency"th with an activity of its own.
+// execution; "enable_custom_tracing" tells the trace of each request about activities, as Triton's does, and of spans
+// nested "nested_span_count" deep, every "single_activity_frequency"th with an activity of its own.
 func Identity() backend.Backend { return identity{} }
 
 type identity struct{}
@@ -51,14 +51,16 @@ type pair struct{ in, out string }
 
 func pairs(c *inferencepb.ModelConfig) ([]pair, error) {
 	if len(c.GetInput()) != len(c.GetOutput()) {
-		return nil, status.Errorf(status.InvalidArg, "model configuration must have equal input/output pairs, got %d inputs and %d outputs",
+		return nil, status.Errorf(status.InvalidArg,
+			"model configuration must have equal input/output pairs, got %d inputs and %d outputs",
 			len(c.GetInput()), len(c.GetOutput()))
 	}
 	var ps []pair
 	for _, in := range c.GetInput() {
 		index, ok := strings.CutPrefix(in.GetName(), "INPUT")
 		if !ok || index == "" || strings.Trim(index, "0123456789") != "" {
-			return nil, status.Errorf(status.InvalidArg, "expected input name to follow INPUT<index> pattern, got %s", in.GetName())
+			return nil, status.Errorf(status.InvalidArg, "expected input name to follow INPUT<index> pattern, got %s",
+				in.GetName())
 		}
 		p := pair{in.GetName(), "OUTPUT" + index}
 		i := slices.IndexFunc(c.GetOutput(), func(o *inferencepb.ModelOutput) bool { return o.GetName() == p.out })

@@ -16,22 +16,23 @@ import (
 	"nereid/engine/tensor"
 )
 
-// Sequence returns the backend "sequence": OUTPUT is the sum of INPUT (INT32 [1] or [1, 1] with its batch dimension) since
-// the request with START true. The sums are the rows' of the batch, so it needs the direct strategy of the sequence batcher
-// and the controls START and READY; a row that is not READY has no request.
+// Sequence returns the backend "sequence": OUTPUT is the sum of INPUT (INT32 [1] or [1, 1] with its batch dimension)
+// since the request with START true. The sums are the rows' of the batch, so it needs the direct strategy of the
+// sequence batcher and the controls START and READY; a row that is not READY has no request.
 func Sequence() backend.Backend {
 	return sequence{name: "sequence", needs: []controlKind{kindStart, kindReady}, run: (*sums).rows}
 }
 
-// DynaSequence returns the backend "dyna_sequence": as "sequence", but the sums are those of the correlation IDs, and the
-// request with END true gets its number added. It needs the controls START, END and CORRID, and takes either strategy.
+// DynaSequence returns the backend "dyna_sequence": as "sequence", but the sums are those of the correlation IDs, and
+// the request with END true gets its number added. It needs the controls START, END and CORRID, and takes either
+// strategy.
 func DynaSequence() backend.Backend {
 	return sequence{name: "dyna_sequence", needs: []controlKind{kindStart, kindEnd, kindCorrelation}, run: (*sums).ids}
 }
 
-// IterativeSequence returns the backend "iterative_sequence", for a decoupled model with iterative_sequence: it answers an
-// INPUT of n (INT32, one element) with n-1, n-2 … 0 as OUTPUT, one of them in each execution. It needs the controls START
-// and CORRID.
+// IterativeSequence returns the backend "iterative_sequence", for a decoupled model with iterative_sequence: it answers
+// an INPUT of n (INT32, one element) with n-1, n-2 … 0 as OUTPUT, one of them in each execution. It needs the controls
+// START and CORRID.
 func IterativeSequence() backend.Backend {
 	return sequence{name: "iterative_sequence", needs: []controlKind{kindStart, kindCorrelation}, run: (*sums).steps}
 }
@@ -75,7 +76,8 @@ func (s sequence) Load(_ context.Context, spec backend.Spec) (backend.Model, err
 	}
 	for _, k := range s.needs {
 		if _, ok := m.controls[k]; !ok {
-			return nil, status.Errorf(status.InvalidArg, "%s needs a control_input of kind %s in its sequence_batching", s.name, k)
+			return nil, status.Errorf(status.InvalidArg, "%s needs a control_input of kind %s in its sequence_batching",
+				s.name, k)
 		}
 	}
 	var err error
@@ -126,7 +128,8 @@ func (x *sums) Close() error { return nil }
 
 func (x *sums) Execute(ctx context.Context, b *infer.Batch) error {
 	b.MarkInput()
-	if err := pause(ctx, x.m.delay, slices.DeleteFunc(slices.Clone(b.Requests), func(r *infer.Request) bool { return r.Null })...); err != nil {
+	if err := pause(ctx, x.m.delay,
+		slices.DeleteFunc(slices.Clone(b.Requests), func(r *infer.Request) bool { return r.Null })...); err != nil {
 		return err
 	}
 	b.MarkOutput()
@@ -214,7 +217,8 @@ func (x *sums) add(r *infer.Request) (int32, error) {
 	case start:
 		sum = 0
 	case !known:
-		return 0, status.Errorf(status.Internal, "no sequence %s has started on this instance", strings.ToValidUTF8(id, "?"))
+		return 0, status.Errorf(status.Internal, "no sequence %s has started on this instance",
+			strings.ToValidUTF8(id, "?"))
 	}
 	sum += n
 	x.byID[id] = sum
@@ -268,7 +272,8 @@ func answer(r *infer.Request, n int32, final bool) error {
 	resp := r.NewResponse()
 	resp.Final = final
 	if r.Wants("OUTPUT") {
-		resp.AddOutput("OUTPUT", tensor.Int32, r.Input("INPUT").Shape, binary.LittleEndian.AppendUint32(nil, uint32(n)), nil)
+		resp.AddOutput("OUTPUT", tensor.Int32, r.Input("INPUT").Shape,
+			binary.LittleEndian.AppendUint32(nil, uint32(n)), nil)
 	}
 	return r.Respond(resp)
 }

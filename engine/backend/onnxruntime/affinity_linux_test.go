@@ -57,8 +57,10 @@ func threadsOn(t *testing.T, pid string, cores []int) (those, total int) {
 // digitsSpec is a model of convolutions: one that ONNX Runtime uses several threads for.
 func digitsSpec(parameters map[string]string) backend.Spec {
 	folder := filepath.Join("..", "..", "..", "models-sample", "digits")
-	s := backend.Spec{ModelName: "digits", Version: 1, ModelFolder: folder, VersionFolder: filepath.Join(folder, "1"), Log: slog.New(slog.DiscardHandler),
-		Config: config(32, []tensorIO{{"image", tensor.FP32, []int64{1, 28, 28}}}, []tensorIO{{"scores", tensor.FP32, []int64{10}}})}
+	s := backend.Spec{ModelName: "digits", Version: 1, ModelFolder: folder, VersionFolder: filepath.Join(folder, "1"),
+		Log: slog.New(slog.DiscardHandler),
+		Config: config(32, []tensorIO{{"image", tensor.FP32, []int64{1, 28, 28}}},
+			[]tensorIO{{"scores", tensor.FP32, []int64{10}}})}
 	s.Config.Parameters = map[string]*inferencepb.ModelParameter{}
 	for k, v := range parameters {
 		s.Config.Parameters[k] = &inferencepb.ModelParameter{StringValue: v}
@@ -66,8 +68,8 @@ func digitsSpec(parameters map[string]string) backend.Spec {
 	return s
 }
 
-// The threads that ONNX Runtime starts for an instance keep to the cores of its host policy: as many as the configuration says,
-// else one for each core, less the caller's.
+// The threads that ONNX Runtime starts for an instance keep to the cores of its host policy: as many as the
+// configuration says, else one for each core, less the caller's.
 func TestHostPolicyOfThreads_C065(t *testing.T) {
 	all, last := twoCores(t)
 	b := open(t)
@@ -86,7 +88,8 @@ func TestHostPolicyOfThreads_C065(t *testing.T) {
 		{"C065 three threads on the last core", map[string]string{"intra_op_thread_count": "3"}, last, 2},
 		{"C065 all threads on all cores", map[string]string{"intra_op_thread_count": "3"}, all, 0},
 		{"C065 as many threads as cores", nil, last, 0},
-		{"C065 where the configuration says", map[string]string{"intra_op_thread_count": "2", "session.intra_op_thread_affinities": strconv.Itoa(last[0] + 1)}, all, 1},
+		{"C065 where the configuration says", map[string]string{"intra_op_thread_count": "2",
+			"session.intra_op_thread_affinities": strconv.Itoa(last[0] + 1)}, all, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			self := strconv.Itoa(os.Getpid())
@@ -95,12 +98,14 @@ func TestHostPolicyOfThreads_C065(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			inst, err := m.NewInstance(t.Context(), backend.Placement{Name: "digits_0_0", Kind: inferencepb.ModelInstanceGroup_KIND_CPU, Affinity: affinity.Policy{Cores: tt.cores}})
+			inst, err := m.NewInstance(t.Context(), backend.Placement{Name: "digits_0_0",
+				Kind: inferencepb.ModelInstanceGroup_KIND_CPU, Affinity: affinity.Policy{Cores: tt.cores}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			after, _ := threadsOn(t, self, last)
-			for begin := time.Now(); after-before < tt.threads && time.Since(begin) < 30*time.Second; runtime.Gosched() {
+			for begin := time.Now(); after-before < tt.threads &&
+				time.Since(begin) < 30*time.Second; runtime.Gosched() {
 				after, _ = threadsOn(t, self, last) // a thread keeps to its cores once it runs
 			}
 			if after-before != tt.threads {
@@ -153,7 +158,8 @@ func TestHostPolicyOfAProcess_C065(t *testing.T) {
 		if those, total := threadsOn(t, started[0], cores); those != total || total == 0 {
 			t.Errorf("%d of %d threads of instance %d keep to %v", those, total, i, cores)
 		}
-		if resp := once(t, inst, 1, floats("image", []int64{1, 1, 28, 28}, make([]float32, 28*28)...)); resp.Err != nil {
+		if resp := once(t, inst,
+			1, floats("image", []int64{1, 1, 28, 28}, make([]float32, 28*28)...)); resp.Err != nil {
 			t.Error(resp.Err)
 		}
 		if err := inst.Close(); err != nil {
@@ -183,7 +189,8 @@ func TestInstancesSideBySide_C066(t *testing.T) {
 	if !b.Traits().ParallelInstances {
 		t.Fatal("the backend does not say that instances may be made side by side")
 	}
-	for _, parameters := range []map[string]string{nil, {"intra_op_thread_count": "1"}, {"intra_op_thread_count": "1", "share_session_between_instances": "true"}} {
+	for _, parameters := range []map[string]string{nil, {"intra_op_thread_count": "1"},
+		{"intra_op_thread_count": "1", "share_session_between_instances": "true"}} {
 		m, err := b.(*onnxruntime.Backend).Load(t.Context(), digitsSpec(parameters))
 		if err != nil {
 			t.Fatal(err)
@@ -201,7 +208,8 @@ func TestInstancesSideBySide_C066(t *testing.T) {
 		}
 		wg.Wait()
 		for _, inst := range instances {
-			if resp := once(t, inst, 1, floats("image", []int64{1, 1, 28, 28}, make([]float32, 28*28)...)); resp.Err != nil {
+			if resp := once(t, inst,
+				1, floats("image", []int64{1, 1, 28, 28}, make([]float32, 28*28)...)); resp.Err != nil {
 				t.Error(resp.Err)
 			}
 			if err := inst.Close(); err != nil {

@@ -25,12 +25,14 @@ func newHarness(t testing.TB, folder string, c *inferencepb.ModelConfig, in tens
 	t.Helper()
 	b := open(t)
 	m, err := b.Load(t.Context(), backend.Spec{
-		ModelName: "m", Version: 1, Config: c, ModelFolder: folder, VersionFolder: filepath.Join(folder, "1"), Log: slog.New(slog.DiscardHandler),
+		ModelName: "m", Version: 1, Config: c, ModelFolder: folder, VersionFolder: filepath.Join(folder, "1"),
+		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	inst, err := m.NewInstance(t.Context(), backend.Placement{Name: "m_0_0", Kind: inferencepb.ModelInstanceGroup_KIND_CPU, SharedThreads: true})
+	inst, err := m.NewInstance(t.Context(),
+		backend.Placement{Name: "m_0_0", Kind: inferencepb.ModelInstanceGroup_KIND_CPU, SharedThreads: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,22 +72,26 @@ func (h *harness) once(ctx context.Context, t testing.TB) {
 func identityHarness(t testing.TB, width, requests int) *harness {
 	folder, _ := repository(t, "identity_fp32")
 	dims := []int64{-1}
-	return newHarness(t, folder, config(64, []tensorIO{{"INPUT0", tensor.FP32, dims}}, []tensorIO{{"OUTPUT0", tensor.FP32, dims}}),
-		tensor.Tensor{Name: "INPUT0", DataType: tensor.FP32, Shape: []int64{1, int64(width)}, Data: fill(4*width, 1)}, requests)
+	return newHarness(t, folder,
+		config(64, []tensorIO{{"INPUT0", tensor.FP32, dims}}, []tensorIO{{"OUTPUT0", tensor.FP32, dims}}),
+		tensor.Tensor{Name: "INPUT0", DataType: tensor.FP32, Shape: []int64{1, int64(width)}, Data: fill(4*width, 1)},
+		requests)
 }
 
 func mlpHarness(t testing.TB, requests int, parameters map[string]*inferencepb.ModelParameter) *harness {
 	c := config(64, []tensorIO{{"input", tensor.FP32, []int64{784}}}, []tensorIO{{"output", tensor.FP32, []int64{10}}})
 	c.Parameters = parameters
 	return newHarness(t, filepath.Join("..", "..", "..", "models-sample", "mlp"), c,
-		tensor.Tensor{Name: "input", DataType: tensor.FP32, Shape: []int64{1, 784}, Data: make([]byte, 4*784)}, requests)
+		tensor.Tensor{Name: "input", DataType: tensor.FP32, Shape: []int64{1, 784}, Data: make([]byte, 4*784)},
+		requests)
 }
 
 // addSubHarness runs a model whose file tells the shapes of its outputs.
 func addSubHarness(t testing.TB, requests int) *harness {
 	folder, _ := repository(t, "add_sub")
 	dims := []int64{16}
-	h := newHarness(t, folder, config(64, []tensorIO{{"INPUT0", tensor.Int32, dims}, {"INPUT1", tensor.Int32, dims}}, []tensorIO{{"OUTPUT0", tensor.Int32, dims}, {"OUTPUT1", tensor.Int32, dims}}),
+	h := newHarness(t, folder, config(64, []tensorIO{{"INPUT0", tensor.Int32, dims}, {"INPUT1", tensor.Int32, dims}},
+		[]tensorIO{{"OUTPUT0", tensor.Int32, dims}, {"OUTPUT1", tensor.Int32, dims}}),
 		tensor.Tensor{Name: "INPUT0", DataType: tensor.Int32, Shape: []int64{1, 16}, Data: fill(64, 1)}, requests)
 	h.more = []tensor.Tensor{{Name: "INPUT1", DataType: tensor.Int32, Shape: []int64{1, 16}, Data: fill(64, 2)}}
 	return h
@@ -99,7 +105,8 @@ func TestExecuteDoesNotAllocate(t *testing.T) {
 	for _, tt := range []struct {
 		name            string
 		width, requests int
-	}{{"small", 16, 1}, {"small batch", 16, 8}, {"large", 4096, 1}, {"large batch", 4096, 8}, {"known shapes", 0, 1}, {"known shapes batch", 0, 8}} {
+	}{{"small", 16, 1}, {"small batch", 16, 8}, {"large", 4096, 1}, {"large batch", 4096, 8}, {"known shapes", 0, 1},
+		{"known shapes batch", 0, 8}} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := addSubHarness(t, tt.requests)
 			if tt.width > 0 {

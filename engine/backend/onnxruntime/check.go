@@ -26,7 +26,9 @@ func checkFile(path string, s backend.Spec) (*onnxfile.Info, error) {
 		folder = filepath.Dir(path)
 	}
 	if file, err := os.Stat(path); err == nil && file.Size() == 0 {
-		return nil, status.Errorf(status.Internal, "onnx runtime error 2: Load model from %s failed:No graph was found in the protobuf. The file is empty; copy or export it again", path)
+		return nil, status.Errorf(status.Internal,
+			"onnx runtime error 2: Load model from %s failed:No graph was found in the protobuf. The file is empty; "+
+				"copy or export it again", path)
 	}
 	info, err := onnxfile.Check(path, folder)
 	switch {
@@ -34,7 +36,8 @@ func checkFile(path string, s backend.Spec) (*onnxfile.Info, error) {
 		return info, nil
 	case errors.Is(err, onnxfile.ErrMalformed):
 		s.Log.Warn("model file is damaged", "model", s.ModelName, "file", path, "reason", err)
-		return nil, status.Errorf(status.Internal, "onnx runtime error 7: Load model from %s failed:Protobuf parsing failed. %s", path, whatItIs(path, err))
+		return nil, status.Errorf(status.Internal,
+			"onnx runtime error 7: Load model from %s failed:Protobuf parsing failed. %s", path, whatItIs(path, err))
 	}
 	return nil, status.Errorf(status.InvalidArg, "model file %s: %w", path, err)
 }
@@ -51,10 +54,12 @@ func whatItIs(path string, err error) string {
 	switch {
 	case ferr != nil:
 	case strings.HasPrefix(line, "version https://git-lfs"):
-		return "The file is a Git LFS pointer in place of the model; run git lfs pull in the repository that it came from"
+		return "The file is a Git LFS pointer in place of the model; run git lfs pull in the repository that it " +
+			"came from"
 	case strings.HasPrefix(line, "PK\x03\x04"):
 		return "The file is a zip archive (a PyTorch model, or one to unpack first); give an ONNX model"
-	case line != "" && utf8.Valid(head[:len(line)]) && strings.IndexFunc(line, func(r rune) bool { return !unicode.IsPrint(r) && r != '\r' && r != '\t' }) < 0:
+	case line != "" && utf8.Valid(head[:len(line)]) &&
+		strings.IndexFunc(line, func(r rune) bool { return !unicode.IsPrint(r) && r != '\r' && r != '\t' }) < 0:
 		return fmt.Sprintf("The file is text (%q); give an ONNX model", line)
 	}
 	return fmt.Sprintf("The file is cut off or damaged (%v); copy or export it again", err)

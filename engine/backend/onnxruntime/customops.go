@@ -54,10 +54,14 @@ func opLibrary(s backend.Spec, name string, allowed []string) (string, error) {
 		outside = path
 	}
 	if outside != "" {
-		return "", status.Errorf(status.InvalidArg, "model '%s': op_library_filename %q is %s, outside the model's folder; move it there, or allow its folder with --backend-config=onnxruntime,op-library-directory=%s",
+		return "", status.Errorf(status.InvalidArg,
+			"model '%s': op_library_filename %q is %s, outside the model's folder; move it there, or allow its "+
+				"folder with --backend-config=onnxruntime,op-library-directory=%s",
 			s.ModelName, name, outside, filepath.Dir(outside))
 	}
-	return "", status.Errorf(status.InvalidArg, "model '%s': op_library_filename %q is not in the model's folder %s; put it there, or into a folder allowed with --backend-config=onnxruntime,op-library-directory=<folder>",
+	return "", status.Errorf(status.InvalidArg,
+		"model '%s': op_library_filename %q is not in the model's folder %s; put it there, or into a folder allowed "+
+			"with --backend-config=onnxruntime,op-library-directory=<folder>",
 		s.ModelName, name, s.ModelFolder)
 }
 

@@ -41,7 +41,8 @@ func FuzzLoad(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if faults := modelconfig.Complete(s.Config, sig, modelconfig.CompleteOptions{DefaultMaxBatchSize: 4}); len(faults) > 0 {
+		if faults := modelconfig.Complete(s.Config, sig, modelconfig.CompleteOptions{DefaultMaxBatchSize: 4}); len(
+			faults) > 0 {
 			return
 		}
 		m, err := b.Load(t.Context(), s)

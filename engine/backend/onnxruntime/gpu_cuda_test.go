@@ -12,8 +12,8 @@ import (
 	"nereid/engine/gpumem"
 )
 
-// TestGPUThroughPinnedMemory: models on a card answer as on the CPU when their tensors go through pinned memory, of which nothing
-// is used afterwards; and when there is no room in it.
+// TestGPUThroughPinnedMemory: models on a card answer as on the CPU when their tensors go through pinned memory, of
+// which nothing is used afterwards; and when there is no room in it.
 func TestGPUThroughPinnedMemory(t *testing.T) {
 	gpus(t)
 	plain := open(t)
@@ -21,7 +21,8 @@ func TestGPUThroughPinnedMemory(t *testing.T) {
 	defer d.Close()
 	for name, bytes := range map[string]int64{"room": 16 << 20, "no room": 256} {
 		memory := gpumem.New(gpumem.Options{Driver: d, PinnedBytes: bytes})
-		b := onnxruntime.New(onnxruntime.Options{Library: os.Getenv("NEREID_ONNXRUNTIME_LIBRARY"), Threads: 2, GPUMemory: memory})
+		b := onnxruntime.New(onnxruntime.Options{Library: os.Getenv("NEREID_ONNXRUNTIME_LIBRARY"), Threads: 2,
+			GPUMemory: memory})
 		for model, get := range gpuModels() {
 			s, in, output := get()
 			cpu := ask(t, plain, s, 1, in)

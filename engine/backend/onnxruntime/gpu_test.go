@@ -19,14 +19,15 @@ import (
 	"nereid/engine/tensor"
 )
 
-// gpus returns the number of cards. Where "make test-gpu" asks for these checks (NEREID_TEST_GPU=1) no card is a failure;
-// elsewhere the test is skipped.
+// gpus returns the number of cards. Where "make test-gpu" asks for these checks (NEREID_TEST_GPU=1) no card is a
+// failure; elsewhere the test is skipped.
 func gpus(t *testing.T) int {
 	t.Helper()
 	if os.Getenv("NEREID_TEST_GPU") != "1" {
 		t.Skip("\"make test-gpu\" runs this, on a machine with an NVIDIA GPU")
 	}
-	out, err := exec.CommandContext(t.Context(), "nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader").Output()
+	out, err := exec.CommandContext(t.Context(), "nvidia-smi", "--query-gpu=name,driver_version",
+		"--format=csv,noheader").Output()
 	if err != nil {
 		t.Fatalf("no GPU here: nvidia-smi: %v", err)
 	}
@@ -38,7 +39,8 @@ func gpus(t *testing.T) int {
 // usedMB returns the memory in use on card 0.
 func usedMB(t *testing.T) int {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "nvidia-smi", "--id=0", "--query-gpu=memory.used", "--format=csv,noheader,nounits").Output()
+	out, err := exec.CommandContext(t.Context(), "nvidia-smi", "--id=0", "--query-gpu=memory.used",
+		"--format=csv,noheader,nounits").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,15 +64,18 @@ func gpuModels() map[string]func() (backend.Spec, tensor.Tensor, string) {
 		"convolutions": func() (backend.Spec, tensor.Tensor, string) {
 			folder := filepath.Join("..", "..", "..", "models-sample", "digits")
 			return backend.Spec{
-				ModelName: "digits", Version: 1, ModelFolder: folder, VersionFolder: filepath.Join(folder, "1"), Log: slog.New(slog.DiscardHandler),
-				Config: config(16, []tensorIO{{"image", tensor.FP32, []int64{1, 28, 28}}}, []tensorIO{{"scores", tensor.FP32, []int64{10}}}),
+				ModelName: "digits", Version: 1, ModelFolder: folder, VersionFolder: filepath.Join(folder, "1"),
+				Log: slog.New(slog.DiscardHandler),
+				Config: config(16, []tensorIO{{"image", tensor.FP32, []int64{1, 28, 28}}},
+					[]tensorIO{{"scores", tensor.FP32, []int64{10}}}),
 			}, floats("image", []int64{1, 1, 28, 28}, picture...), "scores"
 		},
 	}
 }
 
 // onGPU runs a request on a card.
-func onGPU(t *testing.T, b *onnxruntime.Backend, s backend.Spec, device int, in tensor.Tensor, output string) ([]float32, error) {
+func onGPU(t *testing.T, b *onnxruntime.Backend, s backend.Spec, device int, in tensor.Tensor,
+	output string) ([]float32, error) {
 	t.Helper()
 	m, err := b.Load(t.Context(), s)
 	if err != nil {
@@ -81,7 +86,8 @@ func onGPU(t *testing.T, b *onnxruntime.Backend, s backend.Spec, device int, in 
 			t.Error(err)
 		}
 	}()
-	inst, err := m.NewInstance(t.Context(), backend.Placement{Name: "m_0_0", Kind: inferencepb.ModelInstanceGroup_KIND_GPU, Device: device})
+	inst, err := m.NewInstance(t.Context(),
+		backend.Placement{Name: "m_0_0", Kind: inferencepb.ModelInstanceGroup_KIND_GPU, Device: device})
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +109,7 @@ func onGPU(t *testing.T, b *onnxruntime.Backend, s backend.Spec, device int, in 
 func accelerate(c *inferencepb.ModelConfig, name string, parameters map[string]string) {
 	c.InstanceGroup = []*inferencepb.ModelInstanceGroup{{Kind: inferencepb.ModelInstanceGroup_KIND_GPU, Count: 1}}
 	if name != "" {
-		c.Optimization = &inferencepb.ModelOptimizationPolicy{ExecutionAccelerators: &inferencepb.ModelOptimizationPolicy_ExecutionAccelerators{
+		c.Optimization = &inferencepb.ModelOptimizationPolicy{ExecutionAccelerators: &accelerators{
 			GpuExecutionAccelerator: []*accelerator{{Name: name, Parameters: parameters}}}}
 	}
 }
@@ -118,13 +124,18 @@ func TestGPU(t *testing.T) {
 		parameters  words
 		within      float32
 	}{
-		"cuda":                  {within: 1e-3},
-		"cuda accelerator":      {accelerator: "cuda", options: words{"cudnn_conv_use_max_workspace": "1", "use_tf32": "0"}, within: 1e-3},
-		"cuda model parameters": {parameters: words{"cudnn_conv_algo_search": "1", "gpu_mem_limit": "2147483648", "arena_extend_strategy": "1", "do_copy_in_default_stream": "1"}, within: 1e-3},
-		"shrinkage":             {parameters: words{"memory.enable_memory_arena_shrinkage": "gpu:0"}, within: 1e-3},
-		"device initializers":   {parameters: words{"session.use_device_allocator_for_initializers": "1"}, within: 1e-3},
-		"tensorrt":              {accelerator: "tensorrt", options: words{"precision_mode": "FP32", "max_workspace_size_bytes": "1073741824"}, within: 1e-2},
-		"tensorrt half":         {accelerator: "tensorrt", options: words{"precision_mode": "FP16", "trt_engine_cache_enable": "true", "trt_engine_cache_path": t.TempDir()}, within: 5e-2},
+		"cuda": {within: 1e-3},
+		"cuda accelerator": {accelerator: "cuda",
+			options: words{"cudnn_conv_use_max_workspace": "1", "use_tf32": "0"}, within: 1e-3},
+		"cuda model parameters": {parameters: words{"cudnn_conv_algo_search": "1", "gpu_mem_limit": "2147483648",
+			"arena_extend_strategy": "1", "do_copy_in_default_stream": "1"}, within: 1e-3},
+		"shrinkage": {parameters: words{"memory.enable_memory_arena_shrinkage": "gpu:0"}, within: 1e-3},
+		"device initializers": {parameters: words{"session.use_device_allocator_for_initializers": "1"},
+			within: 1e-3},
+		"tensorrt": {accelerator: "tensorrt",
+			options: words{"precision_mode": "FP32", "max_workspace_size_bytes": "1073741824"}, within: 1e-2},
+		"tensorrt half": {accelerator: "tensorrt", options: words{"precision_mode": "FP16",
+			"trt_engine_cache_enable": "true", "trt_engine_cache_path": t.TempDir()}, within: 5e-2},
 	}
 	for model, get := range gpuModels() {
 		s, in, output := get()
@@ -140,7 +151,8 @@ func TestGPU(t *testing.T) {
 					s, in, output := get()
 					s.Config.Parameters = map[string]*inferencepb.ModelParameter{}
 					for k, v := range tt.parameters {
-						s.Config.Parameters[k] = &inferencepb.ModelParameter{StringValue: strings.ReplaceAll(v, "gpu:0", fmt.Sprintf("gpu:%d", device))}
+						s.Config.Parameters[k] = &inferencepb.ModelParameter{StringValue: strings.ReplaceAll(v, "gpu:0",
+							fmt.Sprintf("gpu:%d", device))}
 					}
 					accelerate(s.Config, tt.accelerator, tt.options)
 					got, err := onGPU(t, b, s, device, in, output)
@@ -165,7 +177,8 @@ func TestGPURefuses(t *testing.T) {
 	}{
 		{"a card that is not there", "", nil, cards + 7, status.Internal},
 		{"an option that CUDA does not have", "cuda", map[string]string{"warp": "9"}, 0, status.InvalidArg},
-		{"an option of TensorRT that is no number", "tensorrt", map[string]string{"max_workspace_size_bytes": "much"}, 0, status.InvalidArg},
+		{"an option of TensorRT that is no number", "tensorrt", map[string]string{"max_workspace_size_bytes": "much"},
+			0, status.InvalidArg},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := mlpSpec()
@@ -189,7 +202,8 @@ func TestGPUMemoryIsTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		inst, err := m.NewInstance(t.Context(), backend.Placement{Name: "m_0_0", Kind: inferencepb.ModelInstanceGroup_KIND_GPU})
+		inst, err := m.NewInstance(t.Context(),
+			backend.Placement{Name: "m_0_0", Kind: inferencepb.ModelInstanceGroup_KIND_GPU})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,8 +48,9 @@ func newInstance(m *model, session *capi.Session, where place, nodes []int) (*in
 	}
 	card := newCard(m, runner, where, nodes)
 	return &instance{
-		m: m, runner: runner, watch: newWatch(runner), card: card, gives: giveOutputs && (!where.gpu || card != nil),
-		scratch: make([]capi.Scratch, len(in)), small: make([]capi.Scratch, len(out)), wanted: make([]bool, len(out)), places: make([]int, len(out)),
+		m: m, runner: runner, watch: newWatch(runner), card: card, gives: !where.gpu || card != nil,
+		scratch: make([]capi.Scratch, len(in)), small: make([]capi.Scratch, len(out)), wanted: make([]bool, len(out)),
+		places: make([]int, len(out)),
 	}, nil
 }
 
@@ -139,8 +140,8 @@ func (x *instance) run(ctx context.Context, b *infer.Batch, requests []*infer.Re
 	return x.answer(requests)
 }
 
-// runWithoutGiving runs again what has failed, without memory for its outputs: they may have other shapes than the file says,
-// for which versions of onnxruntime have their own texts. If that was why, no more memory is given.
+// runWithoutGiving runs again what has failed, without memory for its outputs: they may have other shapes than the file
+// says, for which versions of onnxruntime have their own texts. If that was why, no more memory is given.
 func (x *instance) runWithoutGiving(ctx context.Context, b *infer.Batch, requests []*infer.Request) error {
 	x.gives = false
 	if x.card != nil {
@@ -193,7 +194,8 @@ func (x *instance) gather(i int, requests []*infer.Request) error {
 		return status.Errorf(status.InvalidArg, "model '%s' needs the input '%s'", x.m.spec.ModelName, p.name)
 	}
 	if first.DataType != p.dt {
-		return status.Errorf(status.InvalidArg, "input '%s' of model '%s' has datatype %s, want %s", p.name, x.m.spec.ModelName, first.DataType, p.dt)
+		return status.Errorf(status.InvalidArg, "input '%s' of model '%s' has datatype %s, want %s", p.name,
+			x.m.spec.ModelName, first.DataType, p.dt)
 	}
 	size, err := x.together(i, requests)
 	if err != nil {
@@ -216,7 +218,8 @@ func (x *instance) gather(i int, requests []*infer.Request) error {
 		}
 	}
 	data := first.Data
-	stays := len(requests) > 1 || size <= copyLimit && p.dt != tensor.Bytes || !aligned(data, p.dt.Size()) || len(data) < size
+	stays := len(requests) > 1 || size <= copyLimit && p.dt != tensor.Bytes || !aligned(data, p.dt.Size()) ||
+		len(data) < size
 	if stays {
 		if data, err = x.gathered(i, requests, size); err != nil {
 			return err
@@ -314,8 +317,8 @@ func (x *instance) make(i int, requests []*infer.Request) (err error) {
 	return nil
 }
 
-// choose asks the run for the outputs that anybody wants, and for the states: small ones of a known shape into memory of
-// ours, which saves making and freeing a value for each run.
+// choose asks the run for the outputs that anybody wants, and for the states: small ones of a known shape into memory
+// of ours, which saves making and freeing a value for each run.
 func (x *instance) choose(requests []*infer.Request) error {
 	rows := infer.Rows(requests)
 	n := 0

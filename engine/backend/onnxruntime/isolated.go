@@ -26,7 +26,8 @@ func isolated(c *inferencepb.ModelConfig) (bool, error) {
 	case "process":
 		return true, nil
 	default:
-		return false, status.Errorf(status.InvalidArg, "parameter \"isolation\" is %q, want \"process\", or \"none\" for the server's own", v)
+		return false, status.Errorf(status.InvalidArg,
+			"parameter \"isolation\" is %q, want \"process\", or \"none\" for the server's own", v)
 	}
 }
 
@@ -59,10 +60,14 @@ func (b *Backend) isolatedSignature(ctx context.Context, s backend.Spec) (*model
 // apart says how the processes of a model are started; s becomes what they load.
 func (b *Backend) apart(s *backend.Spec) (isolation.Options, error) {
 	if b.o.Launcher == nil || len(b.o.Worker) == 0 {
-		return isolation.Options{}, status.Errorf(status.Unsupported, "model '%s' asks for a process of its own, which this program cannot start; take the parameter \"isolation\" out", s.ModelName)
+		return isolation.Options{}, status.Errorf(status.Unsupported,
+			"model '%s' asks for a process of its own, which this program cannot start; take the parameter "+
+				"\"isolation\" out", s.ModelName)
 	}
 	if len(s.Config.GetSequenceBatching().GetState()) > 0 {
-		return isolation.Options{}, status.Errorf(status.Unsupported, "model '%s' has sequence_batching state and asks for a process of its own; take the parameter \"isolation\" out", s.ModelName)
+		return isolation.Options{}, status.Errorf(status.Unsupported,
+			"model '%s' has sequence_batching state and asks for a process of its own; take the parameter "+
+				"\"isolation\" out", s.ModelName)
 	}
 	library, err := b.locate()
 	if err != nil {
@@ -73,7 +78,8 @@ func (b *Backend) apart(s *backend.Spec) (isolation.Options, error) {
 	return isolation.Options{
 		Launcher: b.o.Launcher, Command: b.o.Worker, Env: b.o.WorkerEnv, Runtime: "ONNX Runtime",
 		Backend: func(keep affinity.Policy) any {
-			p := processOptions{Library: library, RuntimeFolder: b.o.RuntimeFolder, Threads: b.o.Threads, Settings: b.o.Settings}
+			p := processOptions{Library: library, RuntimeFolder: b.o.RuntimeFolder, Threads: b.o.Threads,
+				Settings: b.o.Settings}
 			if keep.Cores != nil && !p.Settings.GlobalThreadPool {
 				p.Threads = len(keep.Cores) // the pool is the process's, which has these cores alone
 			}
@@ -99,14 +105,16 @@ func (b *Backend) locate() (string, error) {
 	return b.found, nil
 }
 
-// ServeWorker is the main function of a process that executes an instance of a model that asks for one: "nereid worker".
-// It returns when the server has it end, or is gone. log is the process's own, which the server reads line by line.
+// ServeWorker is the main function of a process that executes an instance of a model that asks for one: "nereid
+// worker". It returns when the server has it end, or is gone. log is the process's own, which the server reads line by
+// line.
 func ServeWorker(ctx context.Context, log *slog.Logger) error {
 	return isolation.Serve(ctx, "onnxruntime", log, func(options json.RawMessage) (backend.Backend, error) {
 		var o processOptions
 		if err := json.Unmarshal(options, &o); err != nil {
 			return nil, status.Errorf(status.Internal, "%w", err)
 		}
-		return New(Options{Library: o.Library, RuntimeFolder: o.RuntimeFolder, Threads: o.Threads, Settings: o.Settings, Log: log}), nil
+		return New(Options{Library: o.Library, RuntimeFolder: o.RuntimeFolder, Threads: o.Threads, Settings: o.Settings,
+			Log: log}), nil
 	})
 }

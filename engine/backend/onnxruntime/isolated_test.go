@@ -25,7 +25,8 @@ import (
 // TestMain makes of this program the process of an isolated model where a test starts it as one.
 func TestMain(m *testing.M) {
 	if os.Getenv("NEREID_TEST_WORKER") == "1" {
-		if err := onnxruntime.ServeWorker(context.Background(), slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
+		if err := onnxruntime.ServeWorker(context.Background(),
+			slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -69,8 +70,10 @@ func TestConformanceInAProcess(t *testing.T) {
 }
 
 func TestSignatureFromAProcess(t *testing.T) {
-	sig, err := apart(t).Signature(t.Context(), sample(t, "add_sub", isolate(&inferencepb.ModelConfig{Name: "add_sub"})))
-	if err != nil || len(sig.Inputs) != 2 || sig.Inputs[1].Name != "INPUT1" || tensor.FormatShape(sig.Inputs[1].Dims) != "[-1,16]" ||
+	sig, err := apart(t).Signature(t.Context(),
+		sample(t, "add_sub", isolate(&inferencepb.ModelConfig{Name: "add_sub"})))
+	if err != nil || len(sig.Inputs) != 2 || sig.Inputs[1].Name != "INPUT1" ||
+		tensor.FormatShape(sig.Inputs[1].Dims) != "[-1,16]" ||
 		sig.Inputs[1].DimNames[0] != "n" || sig.Platform != "onnxruntime_onnx" || len(sig.Outputs) != 2 {
 		t.Errorf("Signature = %+v, %v", sig, err)
 	}
@@ -81,11 +84,16 @@ func TestIsolationIsRefused(t *testing.T) {
 	c.Parameters = map[string]*inferencepb.ModelParameter{"isolation": {StringValue: "container"}}
 	wrong := sample(t, "identity_fp32", c)
 	backendtest.TestRefusals(t, open(t),
-		backendtest.Refusal{Name: "unknown value", Spec: wrong, Code: status.InvalidArg, Text: `parameter "isolation" is "container", want "process"`},
-		backendtest.Refusal{Name: "no processes", Spec: sample(t, "identity_fp32", isolate(&inferencepb.ModelConfig{})), Code: status.Unsupported, Text: "cannot start"})
-	bad := isolate(config(8, []tensorIO{{"INPUT0", tensor.Int32, []int64{-1}}}, []tensorIO{{"OUTPUT0", tensor.FP32, []int64{-1}}}))
+		backendtest.Refusal{Name: "unknown value", Spec: wrong, Code: status.InvalidArg,
+			Text: `parameter "isolation" is "container", want "process"`},
+		backendtest.Refusal{Name: "no processes", Spec: sample(t, "identity_fp32", isolate(&inferencepb.ModelConfig{})),
+			Code: status.Unsupported, Text: "cannot start"})
+	bad := isolate(config(8, []tensorIO{{"INPUT0", tensor.Int32, []int64{-1}}},
+		[]tensorIO{{"OUTPUT0", tensor.FP32, []int64{-1}}}))
 	backendtest.TestRefusals(t, apart(t),
-		backendtest.Refusal{Name: "datatype, told by the process", Spec: sample(t, "identity_fp32", bad), Code: status.InvalidArg, Text: "configuration expects datatype TYPE_INT32 for input 'INPUT0', model provides TYPE_FP32"})
+		backendtest.Refusal{Name: "datatype, told by the process", Spec: sample(t, "identity_fp32", bad),
+			Code: status.InvalidArg,
+			Text: "configuration expects datatype TYPE_INT32 for input 'INPUT0', model provides TYPE_FP32"})
 }
 
 // crashing is a model whose operator library aborts the process: when it is loaded, or when it runs.
@@ -98,7 +106,8 @@ func crashing(t *testing.T, when string) backend.Spec {
 	c := isolate(config(8, []tensorIO{{"x", tensor.FP32, []int64{2}}}, []tensorIO{{"y", tensor.FP32, []int64{2}}}))
 	c.ModelOperations = &inferencepb.ModelOperations{OpLibraryFilename: []string{"1/ops.so"}}
 	s := sample(t, "custom_op", c)
-	build := exec.Command(cc, "-shared", "-fPIC", "-I", "capi", "-D"+when, "testdata/custom_op.c", "-o", filepath.Join(s.VersionFolder, "ops.so"))
+	build := exec.Command(cc, "-shared", "-fPIC", "-I", "capi", "-D"+when, "testdata/custom_op.c", "-o",
+		filepath.Join(s.VersionFolder, "ops.so"))
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -137,7 +146,8 @@ func TestCrashCostsItsModelAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		inst, err := m.NewInstance(t.Context(), backend.Placement{Name: s.ModelName + "_0_0", Kind: inferencepb.ModelInstanceGroup_KIND_CPU})
+		inst, err := m.NewInstance(t.Context(),
+			backend.Placement{Name: s.ModelName + "_0_0", Kind: inferencepb.ModelInstanceGroup_KIND_CPU})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,18 +189,20 @@ func TestCrashCostsItsModelAlone(t *testing.T) {
 
 func TestCrashWhileLoading(t *testing.T) {
 	_, err := apart(t).Load(t.Context(), crashing(t, "CRASH_ON_LOAD"))
-	if status.CodeOf(err) != status.InvalidArg || !strings.Contains(err.Error(), "signal 6") || !strings.Contains(err.Error(), "while ONNX Runtime was loading it") {
+	if status.CodeOf(err) != status.InvalidArg || !strings.Contains(err.Error(), "signal 6") ||
+		!strings.Contains(err.Error(), "while ONNX Runtime was loading it") {
 		t.Errorf("Load = %v, want Invalid argument with what happened", err)
 	}
 }
 
-// TestAllocatedMemoryIsTheProcesses: cycles of loading, running and unloading an isolated model leave this process as it
-// was. NEREID_SOAK=full: 200 cycles.
+// TestAllocatedMemoryIsTheProcesses: cycles of loading, running and unloading an isolated model leave this process as
+// it was. NEREID_SOAK=full: 200 cycles.
 func TestAllocatedMemoryIsTheProcesses(t *testing.T) {
 	if race {
 		t.Skip("the race detector's own memory grows")
 	}
-	// Over a few cycles what the Go runtime keeps for itself weighs more: an arena or a socket that stayed would be 40 kB and more.
+	// Over a few cycles what the Go runtime keeps for itself weighs more: an arena or a socket that stayed would be 40
+	// kB and more.
 	b, cycles, most := apart(t), 40, 30.0
 	if os.Getenv("NEREID_SOAK") == "full" {
 		cycles, most = 200, 10
@@ -207,7 +219,8 @@ func TestAllocatedMemoryIsTheProcesses(t *testing.T) {
 		}
 	}
 	grows := slope(samples) / 1024
-	t.Logf("%d kB after a quarter of the cycles, %d kB at the end, %.1f kB a cycle", samples[0]>>10, samples[len(samples)-1]>>10, grows)
+	t.Logf("%d kB after a quarter of the cycles, %d kB at the end, %.1f kB a cycle", samples[0]>>10,
+		samples[len(samples)-1]>>10, grows)
 	if grows > most {
 		t.Errorf("resident memory grows by %.1f kB a cycle, want at most %.0f: %d", grows, most, samples)
 	}

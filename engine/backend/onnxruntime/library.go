@@ -32,14 +32,17 @@ func (o *Options) findLibrary(files fs.FS) (string, error) {
 	if o.Library != "" {
 		info, err := os.Stat(o.Library)
 		if err != nil {
-			return "", fmt.Errorf("onnxruntime library %s: %w; correct the path, or leave it out to use the copy inside this program", o.Library, err)
+			return "", fmt.Errorf(
+				"onnxruntime library %s: %w; correct the path, or leave it out to use the copy inside this program",
+				o.Library, err)
 		}
 		if !info.IsDir() {
 			return filepath.Abs(o.Library)
 		}
 		path, err := inFolder(o.Library)
 		if path == "" && err == nil {
-			err = fmt.Errorf("folder %s has no %s, nor has %s in it; name the library itself, or run pip install --target=%s onnxruntime-gpu",
+			err = fmt.Errorf("folder %s has no %s, nor has %s in it; name the library itself, or run pip install "+
+				"--target=%s onnxruntime-gpu",
 				o.Library, libraryName, filepath.Join("onnxruntime", "capi"), o.Library)
 		}
 		return path, err
@@ -71,8 +74,8 @@ func (o *Options) findLibrary(files fs.FS) (string, error) {
 	return libraryName, nil
 }
 
-// inFolder returns the library in a folder, or in the Python package onnxruntime inside it; "" if there is none. Several
-// versions: the error says so.
+// inFolder returns the library in a folder, or in the Python package onnxruntime inside it; "" if there is none.
+// Several versions: the error says so.
 func inFolder(folder string) (string, error) {
 	for _, f := range []string{folder, filepath.Join(folder, "onnxruntime", "capi")} {
 		plain := filepath.Join(f, libraryName)
@@ -84,7 +87,9 @@ func inFolder(folder string) (string, error) {
 			return "", fmt.Errorf("look for onnxruntime in %s: %w", f, err)
 		}
 		if len(found) > 1 {
-			return "", fmt.Errorf("several onnxruntime libraries in %s: %s; leave one, or name it with --onnxruntime-library", f, strings.Join(found, ", "))
+			return "", fmt.Errorf(
+				"several onnxruntime libraries in %s: %s; leave one, or name it with --onnxruntime-library",
+				f, strings.Join(found, ", "))
 		}
 		if len(found) == 1 {
 			return filepath.Abs(found[0])
@@ -121,7 +126,8 @@ func unpack(files fs.FS, folder string) (string, error) {
 	}
 	// The name holds the digest of the packed bytes, so that another build never takes this one's copy.
 	digest := sha256.Sum256(packed)
-	path := filepath.Join(folder, fmt.Sprintf("libonnxruntime-%s-%x.so", strings.TrimSpace(string(version)), digest[:8]))
+	path := filepath.Join(folder, fmt.Sprintf("libonnxruntime-%s-%x.so", strings.TrimSpace(string(version)),
+		digest[:8]))
 	if intact(path) {
 		return path, nil
 	}

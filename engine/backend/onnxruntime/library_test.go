@@ -38,7 +38,8 @@ func TestUnpack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := os.ReadFile(path); err != nil || string(got) != "a library" || !strings.Contains(path, "libonnxruntime-1.99.0-") {
+	if got, err := os.ReadFile(path); err != nil || string(got) != "a library" ||
+		!strings.Contains(path, "libonnxruntime-1.99.0-") {
 		t.Fatalf("unpack to %s: %q, %v", path, got, err)
 	}
 	first, err := os.Stat(path)
@@ -93,7 +94,8 @@ func TestUnpackWithoutLibrary(t *testing.T) {
 		t.Errorf("unpack = %v, want fs.ErrNotExist", err)
 	}
 	o := Options{CacheFolder: t.TempDir()}
-	if path, err := o.findLibrary(fstest.MapFS{}); err != nil || path != libraryName && !strings.HasPrefix(path, "/usr/lib/nereid/") {
+	if path, err := o.findLibrary(fstest.MapFS{}); err != nil ||
+		path != libraryName && !strings.HasPrefix(path, "/usr/lib/nereid/") {
 		t.Errorf("findLibrary = %s, %v; want the system's", path, err)
 	}
 }
@@ -103,7 +105,8 @@ func TestUnpackIntoNowhere(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := unpack(packed(t, "a library"), filepath.Join(file, "cache")); err == nil || !strings.Contains(err.Error(), "unpack onnxruntime") {
+	if _, err := unpack(packed(t, "a library"), filepath.Join(file, "cache")); err == nil ||
+		!strings.Contains(err.Error(), "unpack onnxruntime") {
 		t.Errorf("unpack into a file = %v", err)
 	}
 }
@@ -191,7 +194,8 @@ func TestSecondLibrary(t *testing.T) {
 	if _, err := b.Version(); err != nil {
 		t.Skipf("no onnxruntime: %v", err)
 	}
-	if _, err := capi.Open("/elsewhere/libonnxruntime.so", 0, 0); err == nil || !strings.Contains(err.Error(), "is in use already") {
+	if _, err := capi.Open("/elsewhere/libonnxruntime.so", 0, 0); err == nil ||
+		!strings.Contains(err.Error(), "is in use already") {
 		t.Errorf("opening a second library = %v", err)
 	}
 }
@@ -201,7 +205,8 @@ func TestGraphLevel_C084_D014(t *testing.T) {
 		-1: ort.GraphOptimizationLevelEnableBasic, 0: ort.GraphOptimizationLevelEnableAll,
 		1: ort.GraphOptimizationLevelEnableExtended, 2: ort.GraphOptimizationLevelDisableAll,
 	} {
-		c := &inferencepb.ModelConfig{Optimization: &inferencepb.ModelOptimizationPolicy{Graph: &inferencepb.ModelOptimizationPolicy_Graph{Level: level}}}
+		graph := &inferencepb.ModelOptimizationPolicy_Graph{Level: level}
+		c := &inferencepb.ModelConfig{Optimization: &inferencepb.ModelOptimizationPolicy{Graph: graph}}
 		if got := graphLevel(c); got != want {
 			t.Errorf("optimization.graph.level %d is %v, want %v", level, got, want)
 		}

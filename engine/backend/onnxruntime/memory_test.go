@@ -68,23 +68,29 @@ func TestAllocatedMemoryComesBack(t *testing.T) {
 	if os.Getenv("NEREID_SOAK") == "full" {
 		cycles = 1000
 	}
-	mlpIn := []tensor.Tensor{{Name: "input", DataType: tensor.FP32, Shape: []int64{64, 784}, Data: make([]byte, 64*784*4)}}
+	mlpIn := []tensor.Tensor{{Name: "input", DataType: tensor.FP32, Shape: []int64{64, 784},
+		Data: make([]byte, 64*784*4)}}
 	own := mlpSpec()
 	own.Config.Parameters = map[string]*inferencepb.ModelParameter{"intra_op_thread_count": {StringValue: "2"}}
 	digits := filepath.Join("..", "..", "..", "models-sample", "digits")
 	convolutions := backend.Spec{
-		ModelName: "digits", Version: 1, ModelFolder: digits, VersionFolder: filepath.Join(digits, "1"), Log: slog.New(slog.DiscardHandler),
-		Config: config(16, []tensorIO{{"image", tensor.FP32, []int64{1, 28, 28}}}, []tensorIO{{"scores", tensor.FP32, []int64{10}}}),
+		ModelName: "digits", Version: 1, ModelFolder: digits, VersionFolder: filepath.Join(digits, "1"),
+		Log: slog.New(slog.DiscardHandler),
+		Config: config(16, []tensorIO{{"image", tensor.FP32, []int64{1, 28, 28}}},
+			[]tensorIO{{"scores", tensor.FP32, []int64{10}}}),
 	}
 	cases := map[string]func(t *testing.T){
 		"light":       func(t *testing.T) { cycle(t, b, mlpSpec(), mlpIn, 64) },
 		"own threads": func(t *testing.T) { cycle(t, b, own, mlpIn, 64) },
 		"convolutions": func(t *testing.T) {
-			cycle(t, b, convolutions, []tensor.Tensor{{Name: "image", DataType: tensor.FP32, Shape: []int64{16, 1, 28, 28}, Data: make([]byte, 16*784*4)}}, 16)
+			cycle(t, b, convolutions,
+				[]tensor.Tensor{{Name: "image", DataType: tensor.FP32, Shape: []int64{16, 1, 28, 28},
+					Data: make([]byte, 16*784*4)}}, 16)
 		},
 		"broken": func(t *testing.T) {
 			folder, version := lay(t, []byte("\x08\x0a\x3a\x04junk"))
-			s := backend.Spec{ModelName: "m", Version: 1, Config: &inferencepb.ModelConfig{}, ModelFolder: folder, VersionFolder: version, Log: slog.New(slog.DiscardHandler)}
+			s := backend.Spec{ModelName: "m", Version: 1, Config: &inferencepb.ModelConfig{}, ModelFolder: folder,
+				VersionFolder: version, Log: slog.New(slog.DiscardHandler)}
 			if _, err := b.Load(t.Context(), s); err == nil {
 				t.Fatal("a broken model loads")
 			}
@@ -104,9 +110,11 @@ func TestAllocatedMemoryComesBack(t *testing.T) {
 				}
 			}
 			grows := slope(samples) / 5 / 1024
-			t.Logf("%d kB at cycle 20, %d kB at the end, %.1f kB a cycle", samples[0]>>10, samples[len(samples)-1]>>10, grows)
+			t.Logf("%d kB at cycle 20, %d kB at the end, %.1f kB a cycle", samples[0]>>10,
+				samples[len(samples)-1]>>10, grows)
 			if grows > 10 {
-				t.Errorf("resident memory grows by %.1f kB a cycle, want at most 10; bytes at every fifth: %d", grows, samples)
+				t.Errorf("resident memory grows by %.1f kB a cycle, want at most 10; bytes at every fifth: %d", grows,
+					samples)
 			}
 		})
 	}

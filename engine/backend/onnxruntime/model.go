@@ -98,11 +98,14 @@ func (p *port) measure(io *capi.IO, batched bool) {
 	p.whole, p.each = io.Dims, n
 }
 
-func newModel(ctx context.Context, l *capi.Library, s backend.Spec, path string, info *onnxfile.Info, b *Backend, mode threading) (*model, error) {
+func newModel(ctx context.Context, l *capi.Library, s backend.Spec, path string, info *onnxfile.Info, b *Backend,
+	mode threading) (*model, error) {
 	m := &model{
-		library: l, spec: s, path: path, settings: &b.o.Settings, info: info, runtime: b.o.RuntimeFolder, memory: b.o.GPUMemory, pretend: b.pretend, cache: b.o.graphs(), mode: mode, batched: s.Config.GetMaxBatchSize() > 0,
-		share: mode != own || sharesSession(s.Config),
-		run:   runOptions(s.Config), sessions: map[place]*shared{}, all: map[*capi.Session]place{},
+		library: l, spec: s, path: path, settings: &b.o.Settings, info: info, runtime: b.o.RuntimeFolder,
+		memory: b.o.GPUMemory, pretend: b.pretend, cache: b.o.graphs(), mode: mode,
+		batched: s.Config.GetMaxBatchSize() > 0,
+		share:   mode != own || sharesSession(s.Config),
+		run:     runOptions(s.Config), sessions: map[place]*shared{}, all: map[*capi.Session]place{},
 	}
 	read := m.newSession
 	if gpusOnly(s.Config) { // the session is for the signature alone: it need not be made well
@@ -178,14 +181,16 @@ func (m *model) ports(sig *signature) {
 		made := plan.Input(io.Name)
 		if made != nil || slices.Contains(given, io.Name) {
 			m.inputs = append(m.inputs, port{
-				name: io.Name, dt: elementType(io.Type), code: io.Type, scalar: len(io.Dims) == 0, optional: sig.optional[i],
-				ragged: plan.Ragged(io.Name), made: made,
+				name: io.Name, dt: elementType(io.Type), code: io.Type, scalar: len(io.Dims) == 0,
+				optional: sig.optional[i],
+				ragged:   plan.Ragged(io.Name), made: made,
 			})
 		}
 	}
 	for _, out := range m.spec.Config.GetOutput() {
 		io := find(sig.outputs, out.GetName())
-		p := port{name: io.Name, dt: elementType(io.Type), code: io.Type, scalar: len(io.Dims) == 0, cut: plan.Output(io.Name)}
+		p := port{name: io.Name, dt: elementType(io.Type), code: io.Type, scalar: len(io.Dims) == 0,
+			cut: plan.Output(io.Name)}
 		if p.scalar && out.GetReshape() == nil {
 			p.dims = out.GetDims()
 		}
@@ -203,7 +208,8 @@ func (m *model) stateOutputs(sig *signature) {
 		i := slices.IndexFunc(m.outputs, func(p port) bool { return p.name == st.GetOutputName() })
 		if i < 0 {
 			io := find(sig.outputs, st.GetOutputName())
-			m.outputs = append(m.outputs, port{name: io.Name, dt: elementType(io.Type), code: io.Type, scalar: len(io.Dims) == 0, hidden: true})
+			m.outputs = append(m.outputs, port{name: io.Name, dt: elementType(io.Type), code: io.Type,
+				scalar: len(io.Dims) == 0, hidden: true})
 			i = len(m.outputs) - 1
 		}
 		m.outputs[i].state = true
@@ -287,8 +293,8 @@ func (m *model) MemoryBytes() int64 {
 	return total
 }
 
-// DeviceMemoryBytes implements backend.DeviceMemoryReporter: it asks the sessions' allocators. What TensorRT takes is not
-// among theirs, so that nothing is told of its models.
+// DeviceMemoryBytes implements backend.DeviceMemoryReporter: it asks the sessions' allocators. What TensorRT takes is
+// not among theirs, so that nothing is told of its models.
 func (m *model) DeviceMemoryBytes() map[int]int64 {
 	if _, rt, err := gpuOptions(m.spec.Config, 0); err != nil || rt != nil {
 		return nil
@@ -302,7 +308,8 @@ func (m *model) DeviceMemoryBytes() map[int]int64 {
 		}
 		n, err := s.DeviceMemory(where.device)
 		if err != nil || n == 0 {
-			m.spec.Log.Debug("onnxruntime does not tell a session's memory of a GPU", "model", m.spec.ModelName, "gpu", where.device, "err", err)
+			m.spec.Log.Debug("onnxruntime does not tell a session's memory of a GPU", "model", m.spec.ModelName, "gpu",
+				where.device, "err", err)
 			return nil // a part would look like the whole
 		}
 		total[where.device] += n
@@ -316,9 +323,11 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 	switch p.Kind {
 	case inferencepb.ModelInstanceGroup_KIND_GPU:
 		where = place{gpu: true, device: p.Device}
-	case inferencepb.ModelInstanceGroup_KIND_CPU, inferencepb.ModelInstanceGroup_KIND_MODEL: // the model names no device
+	case inferencepb.ModelInstanceGroup_KIND_CPU,
+		inferencepb.ModelInstanceGroup_KIND_MODEL: // the model names no device
 	default:
-		return nil, status.Errorf(status.InvalidArg, "instance %s is of kind %s; onnxruntime supports KIND_CPU, KIND_GPU and KIND_MODEL", p.Name, p.Kind)
+		return nil, status.Errorf(status.InvalidArg,
+			"instance %s is of kind %s; onnxruntime supports KIND_CPU, KIND_GPU and KIND_MODEL", p.Name, p.Kind)
 	}
 	where.policy = p.Affinity.String()
 	session, owned, err := m.session(ctx, where, p.Affinity.Cores)

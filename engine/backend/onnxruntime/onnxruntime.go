@@ -27,8 +27,8 @@ type Options struct {
 	// RuntimeFolder is where a user may put another onnxruntime, one for GPUs above all, as a Python package. It comes
 	// before the copy inside the program. Empty: nowhere.
 	RuntimeFolder string
-	// CacheFolder is where the copy inside the program is unpacked, once, and where optimized graphs are kept. Empty: the
-	// user's cache folder, and no graphs.
+	// CacheFolder is where the copy inside the program is unpacked, once, and where optimized graphs are kept. Empty:
+	// the user's cache folder, and no graphs.
 	CacheFolder string
 	// Threads is the size of the pool that models without thread counts of their own share. 0: one per core.
 	Threads int
@@ -36,8 +36,8 @@ type Options struct {
 	// program's environment: ServeWorker must be what runs there. Nil or empty: there are none.
 	Launcher          *worker.Launcher
 	Worker, WorkerEnv []string
-	// GPUMemory is what instances on GPUs gather inputs and take outputs in, and what copies within a GPU; nil: they use ordinary
-	// memory, and clients' CUDA regions come by way of it.
+	// GPUMemory is what instances on GPUs gather inputs and take outputs in, and what copies within a GPU; nil: they
+	// use ordinary memory, and clients' CUDA regions come by way of it.
 	GPUMemory *gpumem.Memory
 	// Settings are those of --backend-config.
 	Settings Settings
@@ -57,7 +57,8 @@ func (o *Options) graphs() string {
 type Backend struct {
 	o   Options
 	log *slog.Logger
-	// pretend is set by tests: instances on GPUs run on the CPU, and their memory goes by this name (capi.CPU: it is the host's).
+	// pretend is set by tests: instances on GPUs run on the CPU, and their memory goes by this name (capi.CPU: it is
+	// the host's).
 	pretend string
 
 	mu      sync.Mutex
@@ -88,8 +89,8 @@ func (b *Backend) Traits() backend.Traits {
 	return backend.Traits{DefaultInstanceCount: 2, BatchIO: true, ImplicitState: true, ParallelInstances: true}
 }
 
-// UsesGPUs implements backend.GPUUser. It reports whether the library has a provider for NVIDIA's GPUs: that of a runtime
-// folder may have one, the built-in one has none.
+// UsesGPUs implements backend.GPUUser. It reports whether the library has a provider for NVIDIA's GPUs: that of a
+// runtime folder may have one, the built-in one has none.
 func (b *Backend) UsesGPUs() bool {
 	all, err := b.Providers()
 	return err == nil &&
@@ -105,8 +106,8 @@ func (b *Backend) Version() (string, error) {
 	return l.Version, nil
 }
 
-// Providers opens the library, if that has not been done, and returns the execution providers that it was built with, by
-// its names: "CPUExecutionProvider".
+// Providers opens the library, if that has not been done, and returns the execution providers that it was built with,
+// by its names: "CPUExecutionProvider".
 func (b *Backend) Providers() ([]string, error) {
 	l, err := b.open()
 	if err != nil {
@@ -140,7 +141,8 @@ func (b *Backend) open() (*capi.Library, error) {
 	case errors.As(err, &old):
 		return nil, status.Errorf(status.Unsupported, "%w; set --onnxruntime-library to a newer one", err)
 	case err != nil:
-		return nil, status.Errorf(status.Unavailable, "%w; set --onnxruntime-library to the path of libonnxruntime.so", err)
+		return nil, status.Errorf(status.Unavailable,
+			"%w; set --onnxruntime-library to the path of libonnxruntime.so", err)
 	}
 	if err := initOptions(path); err != nil {
 		return nil, status.Errorf(status.Internal, "%w", err)

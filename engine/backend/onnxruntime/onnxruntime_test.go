@@ -63,10 +63,12 @@ type tensorIO struct {
 func config(batch int32, inputs, outputs []tensorIO) *inferencepb.ModelConfig {
 	c := &inferencepb.ModelConfig{Backend: "onnxruntime", MaxBatchSize: batch}
 	for _, x := range inputs {
-		c.Input = append(c.Input, &inferencepb.ModelInput{Name: x.name, DataType: inferencepb.DataType(x.dt), Dims: x.dims})
+		c.Input = append(c.Input, &inferencepb.ModelInput{Name: x.name, DataType: inferencepb.DataType(x.dt),
+			Dims: x.dims})
 	}
 	for _, x := range outputs {
-		c.Output = append(c.Output, &inferencepb.ModelOutput{Name: x.name, DataType: inferencepb.DataType(x.dt), Dims: x.dims})
+		c.Output = append(c.Output, &inferencepb.ModelOutput{Name: x.name, DataType: inferencepb.DataType(x.dt),
+			Dims: x.dims})
 	}
 	return c
 }
@@ -113,7 +115,8 @@ func identityModel(t *testing.T, name string, dt tensor.DataType, width int) bac
 		Name: fmt.Sprintf("%s_%d", name, width), ModelFolder: model, VersionFolder: version,
 		Config: config(16, []tensorIO{{"INPUT0", dt, dims}}, []tensorIO{{"OUTPUT0", dt, dims}}),
 		Inputs: func(rows int, seed uint64) []tensor.Tensor {
-			return []tensor.Tensor{{Name: "INPUT0", DataType: dt, Shape: []int64{int64(rows), int64(width)}, Data: data(rows, width, seed)}}
+			return []tensor.Tensor{{Name: "INPUT0", DataType: dt, Shape: []int64{int64(rows), int64(width)},
+				Data: data(rows, width, seed)}}
 		},
 		Check: func(in []tensor.Tensor, responses [][]tensor.Tensor) error {
 			out, err := one(responses, 1)
@@ -189,7 +192,10 @@ func loopModel(t *testing.T) backendtest.Model {
 	return backendtest.Model{
 		Name: "loop", ModelFolder: model, VersionFolder: version,
 		Config: config(0, []tensorIO{{"n", tensor.Int64, []int64{1}}}, []tensorIO{{"y", tensor.FP32, []int64{1}}}),
-		Inputs: func(_ int, seed uint64) []tensor.Tensor { return []tensor.Tensor{ints("n", []int64{1}, int64(seed%9))} },
+		Inputs: func(_ int, seed uint64) []tensor.Tensor {
+			return []tensor.Tensor{ints("n", []int64{1},
+				int64(seed%9))}
+		},
 		Check: func(in []tensor.Tensor, responses [][]tensor.Tensor) error {
 			out, err := one(responses, 1)
 			if err != nil {
@@ -206,7 +212,8 @@ func tableModel(t *testing.T) backendtest.Model {
 	model, version := repository(t, "table")
 	return backendtest.Model{
 		Name: "table", ModelFolder: model, VersionFolder: version,
-		Config: config(8, []tensorIO{{"index", tensor.Int64, []int64{1}}}, []tensorIO{{"value", tensor.FP32, []int64{1}}}),
+		Config: config(8, []tensorIO{{"index", tensor.Int64, []int64{1}}},
+			[]tensorIO{{"value", tensor.FP32, []int64{1}}}),
 		Inputs: func(rows int, seed uint64) []tensor.Tensor {
 			v := make([]int64, rows)
 			for i := range v {
@@ -233,7 +240,8 @@ func TestConformance_D005_D016(t *testing.T) {
 	own := addSubModel(t)
 	own.Name = "own threads"
 	own.Config.Parameters = map[string]*inferencepb.ModelParameter{
-		"intra_op_thread_count": {StringValue: "1"}, "execution_mode": {StringValue: "0"}, "enable_mem_arena": {StringValue: "false"},
+		"intra_op_thread_count": {StringValue: "1"}, "execution_mode": {StringValue: "0"},
+		"enable_mem_arena":   {StringValue: "false"},
 		"enable_mem_pattern": {StringValue: "0"}, "session.disable_prepacking": {StringValue: "1"},
 	}
 	pooled := addSubModel(t)

@@ -56,8 +56,8 @@ func (m *model) cachesGraph(p place) (bool, error) {
 	return false, nil
 }
 
-// cachedSession makes a session from the optimized graph that an earlier load has left, or leaves one. Whatever is wrong
-// with the cache costs the time to optimize, and a line in the log.
+// cachedSession makes a session from the optimized graph that an earlier load has left, or leaves one. Whatever is
+// wrong with the cache costs the time to optimize, and a line in the log.
 func (m *model) cachedSession(ctx context.Context, o *sessionOptions, p place, cores []int) (*capi.Session, error) {
 	path, err := m.graphPath()
 	if err != nil {
@@ -90,7 +90,8 @@ func (m *model) cachedSession(ctx context.Context, o *sessionOptions, p place, c
 	}
 	s, err := again.newSession(ctx, m.library, m.path)
 	if err != nil {
-		m.spec.Log.Warn("the model is loaded without keeping its optimized graph", "model", m.spec.ModelName, "err", err)
+		m.spec.Log.Warn("the model is loaded without keeping its optimized graph", "model", m.spec.ModelName,
+			"err", err)
 		return o.newSession(ctx, m.library, m.path)
 	}
 	if err := os.Rename(part.Name(), path); err != nil {
@@ -124,7 +125,8 @@ func (m *model) graphPath() (string, error) {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || info.Size() > optimizedMost {
-		return "", fmt.Errorf("the model file is larger than %d bytes, or cannot be read: %w", int64(optimizedMost), err)
+		return "", fmt.Errorf("the model file is larger than %d bytes, or cannot be read: %w",
+			int64(optimizedMost), err)
 	}
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {

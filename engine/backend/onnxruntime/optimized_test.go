@@ -75,7 +75,8 @@ func TestOptimizedGraph(t *testing.T) {
 		t.Errorf("a damaged graph was not made again: %v", err)
 	}
 	run(func(s *backend.Spec) {
-		s.Config.Optimization = &inferencepb.ModelOptimizationPolicy{Graph: &inferencepb.ModelOptimizationPolicy_Graph{Level: -1}}
+		s.Config.Optimization =
+			&inferencepb.ModelOptimizationPolicy{Graph: &inferencepb.ModelOptimizationPolicy_Graph{Level: -1}}
 	})
 	if found := graphs(); len(found) != 2 {
 		t.Errorf("another level left %q, want a graph of its own", found)
@@ -92,7 +93,8 @@ func TestOptimizedGraph(t *testing.T) {
 		}
 	}
 	run(func(s *backend.Spec) {
-		s.Config.Optimization = &inferencepb.ModelOptimizationPolicy{Graph: &inferencepb.ModelOptimizationPolicy_Graph{Level: 1}}
+		s.Config.Optimization =
+			&inferencepb.ModelOptimizationPolicy{Graph: &inferencepb.ModelOptimizationPolicy_Graph{Level: 1}}
 	})
 	if found := graphs(); len(found) != 3 {
 		t.Errorf("after a further load there are %q, want three graphs and nothing old", found)
@@ -108,9 +110,11 @@ func TestOptimizedGraph(t *testing.T) {
 func TestOptimizedGraphIsNotKept(t *testing.T) {
 	library := open(t).LibraryPath()
 	cache := t.TempDir()
-	b := onnxruntime.New(onnxruntime.Options{Library: library, CacheFolder: cache, Settings: onnxruntime.Settings{OptimizedModelCache: true}})
+	b := onnxruntime.New(onnxruntime.Options{Library: library, CacheFolder: cache,
+		Settings: onnxruntime.Settings{OptimizedModelCache: true}})
 	s := mlpSpec()
-	s.Config.Optimization = &inferencepb.ModelOptimizationPolicy{Graph: &inferencepb.ModelOptimizationPolicy_Graph{Level: 2}}
+	s.Config.Optimization =
+		&inferencepb.ModelOptimizationPolicy{Graph: &inferencepb.ModelOptimizationPolicy_Graph{Level: 2}}
 	m, err := b.Load(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)

@@ -95,7 +95,8 @@ func graphLevel(c *inferencepb.ModelConfig) ort.GraphOptimizationLevel {
 
 // elsewhere are parameters that something else reads.
 var elsewhere = []string{
-	"share_session_between_instances", shrinkage, isolationParameter, optimizedParameter, "cudnn_conv_algo_search", "gpu_mem_limit", "arena_extend_strategy", "do_copy_in_default_stream",
+	"share_session_between_instances", shrinkage, isolationParameter, optimizedParameter, "cudnn_conv_algo_search",
+	"gpu_mem_limit", "arena_extend_strategy", "do_copy_in_default_stream",
 }
 
 func (o *sessionOptions) parameter(s backend.Spec, name, value string, ownThreads bool) error {
@@ -122,7 +123,8 @@ func (o *sessionOptions) parameter(s backend.Spec, name, value string, ownThread
 			case 1:
 				return o.SetExecutionMode(ort.ExecutionModeParallel)
 			}
-			return status.Errorf(status.InvalidArg, "Invalid configuration value provided. Expected values for execution_mode are 0 or 1 but got %d .", n)
+			return status.Errorf(status.InvalidArg,
+				"Invalid configuration value provided. Expected values for execution_mode are 0 or 1 but got %d .", n)
 		})
 	case "enable_mem_arena":
 		return o.boolean(name, value, o.SetCpuMemArena)
@@ -185,7 +187,8 @@ func modelPath(s backend.Spec) (string, *onnxfile.Info, error) {
 		name = "model.onnx"
 	}
 	if !filepath.IsLocal(name) {
-		return "", nil, status.Errorf(status.InvalidArg, "default_model_filename %q must name a file in the version's folder", name)
+		return "", nil, status.Errorf(status.InvalidArg,
+			"default_model_filename %q must name a file in the version's folder", name)
 	}
 	path := filepath.Join(s.VersionFolder, name)
 	info, err := os.Stat(path)

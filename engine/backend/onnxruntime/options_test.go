@@ -72,8 +72,10 @@ func TestThreadCounts_D010(t *testing.T) {
 		{"counts of 0 are none", parameters(t, "intra_op_thread_count", "0", "inter_op_thread_count", "0"), -5, 5},
 		{"one intra-op thread is the caller's", parameters(t, "intra_op_thread_count", "1"), -5, 5},
 		{"own intra-op threads", parameters(t, "intra_op_thread_count", "21"), 15, 25},
-		{"own inter-op threads in parallel mode", parameters(t, "intra_op_thread_count", "1", "inter_op_thread_count", "21", "execution_mode", "1"), 15, 25},
-		{"inter-op threads need parallel mode", parameters(t, "intra_op_thread_count", "1", "inter_op_thread_count", "21", "execution_mode", "0"), -5, 5},
+		{"own inter-op threads in parallel mode", parameters(t, "intra_op_thread_count", "1", "inter_op_thread_count",
+			"21", "execution_mode", "1"), 15, 25},
+		{"inter-op threads need parallel mode", parameters(t, "intra_op_thread_count", "1", "inter_op_thread_count",
+			"21", "execution_mode", "0"), -5, 5},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if _, _, n := loaded(t, b, tt.spec); n < tt.lo || n > tt.hi {
@@ -117,11 +119,14 @@ func TestArenaOptions_D012(t *testing.T) {
 		t.Errorf("the arena holds %d bytes when enabled and %d when not; want some and none", with, without)
 	}
 	for value, want := range map[string]string{"cpu:0": "", "moon:7": "onnx runtime error"} {
-		s := parameters(t, "memory.enable_memory_arena_shrinkage", value, "enable_mem_pattern", "false", "session.use_device_allocator_for_initializers", "1")
+		s := parameters(t, "memory.enable_memory_arena_shrinkage", value, "enable_mem_pattern", "false",
+			"session.use_device_allocator_for_initializers", "1")
 		shape := []int64{1, 16}
-		resp := ask(t, b, s, 1, tensor.Tensor{Name: "INPUT0", DataType: tensor.Int32, Shape: shape, Data: make([]byte, 64)},
+		resp := ask(t, b, s, 1, tensor.Tensor{Name: "INPUT0", DataType: tensor.Int32, Shape: shape,
+			Data: make([]byte, 64)},
 			tensor.Tensor{Name: "INPUT1", DataType: tensor.Int32, Shape: shape, Data: make([]byte, 64)})
-		if want == "" && resp.Err != nil || want != "" && (resp.Err == nil || !strings.Contains(resp.Err.Error(), want)) {
+		if want == "" && resp.Err != nil ||
+			want != "" && (resp.Err == nil || !strings.Contains(resp.Err.Error(), want)) {
 			t.Errorf("shrinkage of %q: %v, want %q", value, resp.Err, want)
 		}
 	}
@@ -150,7 +155,8 @@ func TestCustomOps_A045_D017_I019(t *testing.T) {
 	if _, err := b.Load(t.Context(), s); err == nil || !strings.Contains(err.Error(), "ops.so") {
 		t.Errorf("Load without the library = %v, want an error that names it", err)
 	}
-	build := exec.Command(cc, "-shared", "-fPIC", "-I", "capi", "testdata/custom_op.c", "-o", filepath.Join(s.VersionFolder, "ops.so"))
+	build := exec.Command(cc, "-shared", "-fPIC", "-I", "capi", "testdata/custom_op.c", "-o",
+		filepath.Join(s.VersionFolder, "ops.so"))
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -166,7 +172,8 @@ func TestCustomOps_A045_D017_I019(t *testing.T) {
 // TestHugeModel: 2.8 GB of weights beside the model. The file has a hole, so it takes no disk.
 func TestHugeModel_D019(t *testing.T) {
 	b := open(t)
-	s := sample(t, "huge", config(8, []tensorIO{{"index", tensor.Int64, []int64{1}}}, []tensorIO{{"value", tensor.FP32, []int64{1}}}))
+	s := sample(t, "huge",
+		config(8, []tensorIO{{"index", tensor.Int64, []int64{1}}}, []tensorIO{{"value", tensor.FP32, []int64{1}}}))
 	data, err := os.Create(filepath.Join(s.VersionFolder, "table.data"))
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +192,8 @@ func TestHugeModel_D019(t *testing.T) {
 	if err := data.Truncate(4 * 699_999_999); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Load(t.Context(), s); status.CodeOf(err) != status.InvalidArg || !strings.Contains(err.Error(), "table.data") {
+	if _, err := b.Load(t.Context(), s); status.CodeOf(err) != status.InvalidArg ||
+		!strings.Contains(err.Error(), "table.data") {
 		t.Errorf("Load of a file that is one number short = %v, want Invalid argument with its name", err)
 	}
 }

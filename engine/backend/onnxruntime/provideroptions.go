@@ -27,7 +27,8 @@ func gpuOptions(c *inferencepb.ModelConfig, device int) (cuda, tensorRT map[stri
 			for k, v := range a.GetParameters() {
 				if k == "do_copy_in_default_stream" || k == "use_ep_level_unified_stream" {
 					if _, err := truth(v); err != nil {
-						return nil, nil, status.Errorf(status.InvalidArg, "execution accelerator \"cuda\", parameter %s: %w", k, err)
+						return nil, nil, status.Errorf(status.InvalidArg,
+							"execution accelerator \"cuda\", parameter %s: %w", k, err)
 					}
 				}
 				if v != "" {
@@ -39,7 +40,9 @@ func gpuOptions(c *inferencepb.ModelConfig, device int) (cuda, tensorRT map[stri
 				return nil, nil, err
 			}
 		default:
-			return nil, nil, status.Errorf(status.InvalidArg, "unknown Execution Accelerator '%s' is requested; gpu_execution_accelerator knows tensorrt and cuda", a.GetName())
+			return nil, nil, status.Errorf(status.InvalidArg,
+				"unknown Execution Accelerator '%s' is requested; gpu_execution_accelerator knows tensorrt and cuda",
+				a.GetName())
 		}
 	}
 	cuda["device_id"] = strconv.Itoa(device)
@@ -47,7 +50,8 @@ func gpuOptions(c *inferencepb.ModelConfig, device int) (cuda, tensorRT map[stri
 }
 
 // cudaParameters are the model parameters that Triton had before the accelerator "cuda".
-var cudaParameters = []string{"cudnn_conv_algo_search", "gpu_mem_limit", "arena_extend_strategy", "do_copy_in_default_stream"}
+var cudaParameters = []string{"cudnn_conv_algo_search", "gpu_mem_limit", "arena_extend_strategy",
+	"do_copy_in_default_stream"}
 
 // cudaValue turns Triton's numbers into the provider's words.
 func cudaValue(name, value string) (string, error) {
@@ -68,10 +72,10 @@ func cudaValue(name, value string) (string, error) {
 // The accelerator's parameters that the TensorRT provider knows by the same name, by the kind of their values.
 var (
 	tensorRTBools = []string{
-		"trt_build_heuristics_enable", "trt_context_memory_sharing_enable", "trt_cuda_graph_enable", "trt_detailed_build_log",
-		"trt_dla_enable", "trt_dump_ep_context_model", "trt_dump_subgraphs", "trt_engine_cache_enable",
-		"trt_force_sequential_engine_build", "trt_force_timing_cache", "trt_layer_norm_fp32_fallback", "trt_sparsity_enable",
-		"trt_timing_cache_enable",
+		"trt_build_heuristics_enable", "trt_context_memory_sharing_enable", "trt_cuda_graph_enable",
+		"trt_detailed_build_log", "trt_dla_enable", "trt_dump_ep_context_model", "trt_dump_subgraphs",
+		"trt_engine_cache_enable", "trt_force_sequential_engine_build", "trt_force_timing_cache",
+		"trt_layer_norm_fp32_fallback", "trt_sparsity_enable", "trt_timing_cache_enable",
 	}
 	tensorRTNumbers = []string{
 		"trt_auxiliary_streams", "trt_builder_optimization_level", "trt_dla_core", "trt_ep_context_embed_mode",
@@ -79,7 +83,8 @@ var (
 	}
 	tensorRTTexts = []string{
 		"trt_engine_cache_path", "trt_engine_cache_prefix", "trt_ep_context_file_path", "trt_extra_plugin_lib_paths",
-		"trt_profile_max_shapes", "trt_profile_min_shapes", "trt_profile_opt_shapes", "trt_tactic_sources", "trt_timing_cache_path",
+		"trt_profile_max_shapes", "trt_profile_min_shapes", "trt_profile_opt_shapes", "trt_tactic_sources",
+		"trt_timing_cache_path",
 	}
 )
 
@@ -136,11 +141,13 @@ func tensorRTOption(name, value string) (key, v string, err error) {
 			return "", "", badTensorRT(name, value, "a number")
 		}
 	case !slices.Contains(tensorRTTexts, name):
-		return "", "", status.Errorf(status.InvalidArg, "unknown parameter '%s' is provided for TensorRT Execution Accelerator", name)
+		return "", "", status.Errorf(status.InvalidArg,
+			"unknown parameter '%s' is provided for TensorRT Execution Accelerator", name)
 	}
 	return name, value, nil
 }
 
 func badTensorRT(name, value, want string) error {
-	return status.Errorf(status.InvalidArg, "parameter '%s' of the TensorRT Execution Accelerator is %q, want %s", name, value, want)
+	return status.Errorf(status.InvalidArg, "parameter '%s' of the TensorRT Execution Accelerator is %q, want %s", name,
+		value, want)
 }

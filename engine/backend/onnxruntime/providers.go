@@ -44,14 +44,15 @@ func (o *sessionOptions) providers(l *capi.Library, s backend.Spec, p place, run
 	return o.cuda(l, cuda, p.device, runtime)
 }
 
-// withoutGraphs takes CUDA graphs out of a provider's options, and says so. ONNX Runtime captures a graph in the first run and
-// then runs it again without a look at the inputs and outputs that it is given: it reads and writes the memory of the first
-// request for all that follow. Values that are no truth are left for the provider to refuse.
+// withoutGraphs takes CUDA graphs out of a provider's options, and says so. ONNX Runtime captures a graph in the first
+// run and then runs it again without a look at the inputs and outputs that it is given: it reads and writes the memory
+// of the first request for all that follow. Values that are no truth are left for the provider to refuse.
 func withoutGraphs(s backend.Spec, options map[string]string) {
 	for _, name := range []string{"enable_cuda_graph", "trt_cuda_graph_enable"} {
 		if on, err := truth(options[name]); err == nil && on {
 			delete(options, name)
-			s.Log.Warn("CUDA graphs are not used: a graph has the tensors of the request that it was captured with; take the parameter out", "model", s.ModelName, "parameter", name)
+			s.Log.Warn("CUDA graphs are not used: a graph has the tensors of the request that it was captured with; "+
+				"take the parameter out", "model", s.ModelName, "parameter", name)
 		}
 	}
 }
@@ -60,13 +61,17 @@ func withoutGraphs(s backend.Spec, options map[string]string) {
 func (o *sessionOptions) cpuProviders(l *capi.Library, accelerators []*accelerator, runtime string) error {
 	for _, a := range accelerators {
 		if a.GetName() != "openvino" {
-			return status.Errorf(status.InvalidArg, "unknown Execution Accelerator '%s' is requested; cpu_execution_accelerator knows openvino alone, so take the others out: ONNX Runtime's own kernels run the model", a.GetName())
+			return status.Errorf(status.InvalidArg,
+				"unknown Execution Accelerator '%s' is requested; cpu_execution_accelerator knows openvino alone, "+
+					"so take the others out: ONNX Runtime's own kernels run the model", a.GetName())
 		}
 		if err := need(l, openVINOProvider, "OpenVINO", runtime); err != nil {
 			return err
 		}
 		if err := o.AppendExecutionProviderOpenVINO(a.GetParameters()); err != nil {
-			return status.Errorf(status.InvalidArg, "execution accelerator \"openvino\": %w; its parameters must be ones that ONNX Runtime's OpenVINO provider knows, such as device_type: \"CPU\"", err)
+			return status.Errorf(status.InvalidArg,
+				"execution accelerator \"openvino\": %w; its parameters must be ones that ONNX Runtime's OpenVINO "+
+					"provider knows, such as device_type: \"CPU\"", err)
 		}
 	}
 	return nil
@@ -123,9 +128,11 @@ func install(l *capi.Library, name, runtime string) string {
 	version := embeddedVersionOr(l.Version)
 	switch name {
 	case "OpenVINO":
-		return pip("onnxruntime-openvino") + ", serve the model with backend \"openvino\", or take cpu_execution_accelerator out"
+		return pip("onnxruntime-openvino") +
+			", serve the model with backend \"openvino\", or take cpu_execution_accelerator out"
 	case "TensorRT":
-		return pip("\"onnxruntime-gpu[cuda,cudnn]=="+version+"\" \"tensorrt-cu13-libs<11\"") + ", or take gpu_execution_accelerator \"tensorrt\" out"
+		return pip("\"onnxruntime-gpu[cuda,cudnn]=="+version+"\" \"tensorrt-cu13-libs<11\"") +
+			", or take gpu_execution_accelerator \"tensorrt\" out"
 	}
 	return pip("\"onnxruntime-gpu[cuda,cudnn]=="+version+"\"") + ", or set instance_group { kind: KIND_CPU }"
 }
@@ -139,8 +146,8 @@ func need(l *capi.Library, provider, name, runtime string) error {
 		l.Version, l.Path, name, strings.Join(l.Providers, ", "), install(l, name, runtime))
 }
 
-// refused is the error for options that were not taken: the provider's library is opened to read them, which may be what
-// failed.
+// refused is the error for options that were not taken: the provider's library is opened to read them, which may be
+// what failed.
 func refused(l *capi.Library, name string, device int, runtime string, err error) error {
 	if strings.Contains(err.Error(), "Failed to load") {
 		return unusable(l, name, device, runtime, err)
@@ -156,15 +163,17 @@ func unusable(l *capi.Library, name string, device int, runtime string, err erro
 	} else {
 		what += " execution provider"
 	}
-	return status.Errorf(status.Unavailable, "the %s of onnxruntime %s at %s does not start: %w; it needs NVIDIA's driver, and the libraries that these bring: %s",
+	return status.Errorf(status.Unavailable,
+		"the %s of onnxruntime %s at %s does not start: %w; it needs NVIDIA's driver, and the libraries that these "+
+			"bring: %s",
 		what, l.Version, l.Path, err, install(l, name, runtime))
 }
 
 // preloaded are the libraries that providers for GPUs need and that Python packages put where the system's loader does
 // not look. Those that come early are needed by later ones.
 var preloaded = []string{
-	"libcudart.so.*", "libnvJitLink.so.*", "libnvrtc.so.*", "libcublasLt.so.*", "libcublas.so.*", "libcufft.so.*", "libcurand.so.*",
-	"libcudnn*.so.*", "libnvinfer*.so.*", "libnvonnxparser.so.*",
+	"libcudart.so.*", "libnvJitLink.so.*", "libnvrtc.so.*", "libcublasLt.so.*", "libcublas.so.*", "libcufft.so.*",
+	"libcurand.so.*", "libcudnn*.so.*", "libnvinfer*.so.*", "libnvonnxparser.so.*",
 }
 
 // preload opens the libraries of NVIDIA's Python packages that lie beside the library's own package, so that the

@@ -17,19 +17,25 @@ import (
 	"nereid/engine/tensor"
 )
 
-type accelerator = inferencepb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator
+type (
+	accelerators = inferencepb.ModelOptimizationPolicy_ExecutionAccelerators
+	accelerator  = inferencepb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator
+)
 
 // mlpSpec is the sample model mlp.
 func mlpSpec() backend.Spec {
 	folder := filepath.Join("..", "..", "..", "models-sample", "mlp")
 	return backend.Spec{
-		ModelName: "mlp", Version: 1, ModelFolder: folder, VersionFolder: filepath.Join(folder, "1"), Log: slog.New(slog.DiscardHandler),
-		Config: config(64, []tensorIO{{"input", tensor.FP32, []int64{784}}}, []tensorIO{{"output", tensor.FP32, []int64{10}}}),
+		ModelName: "mlp", Version: 1, ModelFolder: folder, VersionFolder: filepath.Join(folder, "1"),
+		Log: slog.New(slog.DiscardHandler),
+		Config: config(64, []tensorIO{{"input", tensor.FP32, []int64{784}}},
+			[]tensorIO{{"output", tensor.FP32, []int64{10}}}),
 	}
 }
 
-// TestOpenVINO_D008: a library without the provider refuses the model by name and says what to do; with one (its folder in
-// NEREID_ONNXRUNTIME_LIBRARY, from PyPI onnxruntime-openvino) the model runs and answers as on the CPU's own kernels.
+// TestOpenVINO_D008: a library without the provider refuses the model by name and says what to do; with one (its folder
+// in NEREID_ONNXRUNTIME_LIBRARY, from PyPI onnxruntime-openvino) the model runs and answers as on the CPU's own
+// kernels.
 func TestOpenVINO_D008(t *testing.T) {
 	b := open(t)
 	x := make([]float32, 784)
@@ -42,15 +48,17 @@ func TestOpenVINO_D008(t *testing.T) {
 		t.Fatal(plain.Err)
 	}
 	s := mlpSpec()
-	s.Config.Optimization = &inferencepb.ModelOptimizationPolicy{ExecutionAccelerators: &inferencepb.ModelOptimizationPolicy_ExecutionAccelerators{
-		CpuExecutionAccelerator: []*accelerator{{Name: "openvino", Parameters: map[string]string{"device_type": "CPU"}}}}}
+	s.Config.Optimization = &inferencepb.ModelOptimizationPolicy{ExecutionAccelerators: &accelerators{
+		CpuExecutionAccelerator: []*accelerator{
+			{Name: "openvino", Parameters: map[string]string{"device_type": "CPU"}}}}}
 	providers, err := b.Providers()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Contains(providers, "OpenVINOExecutionProvider") {
 		_, err := b.Load(t.Context(), s)
-		if status.CodeOf(err) != status.Unsupported || !strings.Contains(err.Error(), "has no OpenVINO execution provider") ||
+		if status.CodeOf(err) != status.Unsupported ||
+			!strings.Contains(err.Error(), "has no OpenVINO execution provider") ||
 			!strings.Contains(err.Error(), "take cpu_execution_accelerator out") {
 			t.Errorf("Load with openvino = %v, want Unsupported and what to do", err)
 		}
@@ -62,7 +70,8 @@ func TestOpenVINO_D008(t *testing.T) {
 	}
 	near(t, numbers(fast.Output("output")), numbers(plain.Output("output")), 1e-3)
 	s.Config.Optimization.ExecutionAccelerators.CpuExecutionAccelerator[0].Parameters = map[string]string{"warp": "9"}
-	if _, err := b.Load(t.Context(), s); status.CodeOf(err) != status.InvalidArg || !strings.Contains(err.Error(), "its parameters must be") {
+	if _, err := b.Load(t.Context(), s); status.CodeOf(err) != status.InvalidArg ||
+		!strings.Contains(err.Error(), "its parameters must be") {
 		t.Errorf("Load with an unknown option = %v, want Invalid argument", err)
 	}
 }
@@ -92,7 +101,8 @@ func TestGlobalThreadPool_D011(t *testing.T) {
 		return
 	}
 	var settings onnxruntime.Settings
-	for key, value := range map[string]string{"enable-global-threadpool": "1", "intra_op_thread_count": "21", "inter_op_thread_count": "31"} {
+	for key, value := range map[string]string{"enable-global-threadpool": "1", "intra_op_thread_count": "21",
+		"inter_op_thread_count": "31"} {
 		if err := settings.Set(key, value); err != nil {
 			t.Fatal(err)
 		}

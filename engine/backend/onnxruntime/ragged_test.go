@@ -18,7 +18,8 @@ import (
 func raggedConfig() *inferencepb.ModelConfig {
 	f32, i32 := tensor.FP32, tensor.Int32
 	c := config(8, []tensorIO{{"RAGGED", f32, []int64{-1}}, {"GRID", f32, []int64{-1, -1}}}, []tensorIO{
-		{"TWICE", f32, []int64{-1}}, {"COUNTS", i32, []int64{1}}, {"SUM", f32, []int64{1}}, {"LONGEST", i32, []int64{1}},
+		{"TWICE", f32, []int64{-1}}, {"COUNTS", i32, []int64{1}}, {"SUM", f32, []int64{1}},
+		{"LONGEST", i32, []int64{1}},
 		{"ITEMS", i32, []int64{-1}}, {"FLATS", f32, []int64{2}},
 	})
 	c.Input[0].AllowRaggedBatch, c.Input[1].AllowRaggedBatch = true, true
@@ -42,7 +43,8 @@ func TestRaggedBatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inst, err := model.NewInstance(t.Context(), backend.Placement{Name: "m_0_0", Kind: inferencepb.ModelInstanceGroup_KIND_CPU, SharedThreads: true})
+	inst, err := model.NewInstance(t.Context(),
+		backend.Placement{Name: "m_0_0", Kind: inferencepb.ModelInstanceGroup_KIND_CPU, SharedThreads: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,11 +62,15 @@ func TestRaggedBatch(t *testing.T) {
 		name, output string
 		want         func(k int) ([]int64, []float32) // of request k
 	}{
-		{"C020 allow_ragged_batch", "SUM", func(k int) ([]int64, []float32) { return []int64{1, 1}, []float32{[]float32{6, 150, 7}[k]} }},
-		{"C021 BATCH_ELEMENT_COUNT", "COUNTS", func(k int) ([]int64, []float32) { return []int64{1, 1}, []float32{float32(len(values[k]))} }},
+		{"C020 allow_ragged_batch", "SUM",
+			func(k int) ([]int64, []float32) { return []int64{1, 1}, []float32{[]float32{6, 150, 7}[k]} }},
+		{"C021 BATCH_ELEMENT_COUNT", "COUNTS",
+			func(k int) ([]int64, []float32) { return []int64{1, 1}, []float32{float32(len(values[k]))} }},
 		// SUM gathers the running sum at both: a wrong count gives another's numbers.
-		{"C022 BATCH_ACCUMULATED_ELEMENT_COUNT and C023 WITH_ZERO", "SUM", func(k int) ([]int64, []float32) { return []int64{1, 1}, []float32{[]float32{6, 150, 7}[k]} }},
-		{"C024 BATCH_MAX_ELEMENT_COUNT_AS_SHAPE", "LONGEST", func(int) ([]int64, []float32) { return []int64{1, 1}, []float32{5} }},
+		{"C022 BATCH_ACCUMULATED_ELEMENT_COUNT and C023 WITH_ZERO", "SUM",
+			func(k int) ([]int64, []float32) { return []int64{1, 1}, []float32{[]float32{6, 150, 7}[k]} }},
+		{"C024 BATCH_MAX_ELEMENT_COUNT_AS_SHAPE", "LONGEST",
+			func(int) ([]int64, []float32) { return []int64{1, 1}, []float32{5} }},
 		{"C025 BATCH_ITEM_SHAPE", "ITEMS", func(k int) ([]int64, []float32) {
 			return []int64{1, 2}, []float32{float32(grids[k][1]), float32(grids[k][2])}
 		}},
@@ -130,12 +136,20 @@ func TestRaggedIsRefused(t *testing.T) {
 		text        string
 	}{
 		{"input with more than one dimension", "identity_fp32", func(c *inferencepb.ModelConfig) {
-			*c = inferencepb.ModelConfig{MaxBatchSize: 8, Input: []*inferencepb.ModelInput{{Name: "INPUT0", DataType: inferencepb.DataType_TYPE_FP32, Dims: []int64{-1}, AllowRaggedBatch: true}}}
+			*c = inferencepb.ModelConfig{MaxBatchSize: 8,
+				Input: []*inferencepb.ModelInput{{Name: "INPUT0", DataType: inferencepb.DataType_TYPE_FP32,
+					Dims: []int64{-1}, AllowRaggedBatch: true}}}
 		}, "expects model provides input with shape [-1]  for ragged input 'INPUT0'"},
-		{"target that the model does not have", "ragged", func(c *inferencepb.ModelConfig) { c.BatchInput[0].TargetName[0] = "COUNTER" }, "has no input 'COUNTER'"},
-		{"datatype of a batch input", "ragged", func(c *inferencepb.ModelConfig) { c.BatchInput[0].DataType = inferencepb.DataType_TYPE_FP32 }, "datatype TYPE_FP32 for batch input 'COUNT'"},
-		{"dimensions of a batch input", "ragged", func(c *inferencepb.ModelConfig) { c.BatchInput[0].Kind = inferencepb.BatchInput_BATCH_ITEM_SHAPE }, "batch input 'COUNT'"},
-		{"batch input that is missing", "ragged", func(c *inferencepb.ModelConfig) { c.BatchInput = c.BatchInput[1:] }, "configuration expects 2 inputs, model provides 3"},
+		{"target that the model does not have", "ragged",
+			func(c *inferencepb.ModelConfig) { c.BatchInput[0].TargetName[0] = "COUNTER" }, "has no input 'COUNTER'"},
+		{"datatype of a batch input", "ragged",
+			func(c *inferencepb.ModelConfig) { c.BatchInput[0].DataType = inferencepb.DataType_TYPE_FP32 },
+			"datatype TYPE_FP32 for batch input 'COUNT'"},
+		{"dimensions of a batch input", "ragged",
+			func(c *inferencepb.ModelConfig) { c.BatchInput[0].Kind = inferencepb.BatchInput_BATCH_ITEM_SHAPE },
+			"batch input 'COUNT'"},
+		{"batch input that is missing", "ragged", func(c *inferencepb.ModelConfig) { c.BatchInput = c.BatchInput[1:] },
+			"configuration expects 2 inputs, model provides 3"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := raggedConfig()
@@ -150,12 +164,14 @@ func TestRaggedIsRefused(t *testing.T) {
 
 func TestOneBadMember(t *testing.T) {
 	t.Run("E4 only the bad member of a batch fails", func(t *testing.T) {
-		cfg := config(8, []tensorIO{{"index", tensor.Int64, []int64{1}}}, []tensorIO{{"value", tensor.FP32, []int64{1}}})
+		cfg := config(8, []tensorIO{{"index", tensor.Int64, []int64{1}}},
+			[]tensorIO{{"value", tensor.FP32, []int64{1}}})
 		model, err := open(t).Load(t.Context(), sample(t, "table", cfg))
 		if err != nil {
 			t.Fatal(err)
 		}
-		inst, err := model.NewInstance(t.Context(), backend.Placement{Name: "m_0_0", Kind: inferencepb.ModelInstanceGroup_KIND_CPU, SharedThreads: true})
+		inst, err := model.NewInstance(t.Context(),
+			backend.Placement{Name: "m_0_0", Kind: inferencepb.ModelInstanceGroup_KIND_CPU, SharedThreads: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -96,11 +96,13 @@ func sequel(model string, id infer.CorrelationID, flags infer.Flags, in tensor.T
 }
 
 func number(n int32) tensor.Tensor {
-	return tensor.Tensor{Name: "INPUT", DataType: tensor.Int32, Shape: []int64{1, 1}, Data: binary.LittleEndian.AppendUint32(nil, uint32(n))}
+	return tensor.Tensor{Name: "INPUT", DataType: tensor.Int32, Shape: []int64{1, 1},
+		Data: binary.LittleEndian.AppendUint32(nil, uint32(n))}
 }
 
 func word(s string) tensor.Tensor {
-	return tensor.Tensor{Name: "WORD", DataType: tensor.Bytes, Shape: []int64{1}, Data: tensor.AppendBytesElement(nil, s)}
+	return tensor.Tensor{Name: "WORD", DataType: tensor.Bytes, Shape: []int64{1},
+		Data: tensor.AppendBytesElement(nil, s)}
 }
 
 const statefulConfig = `backend: "onnxruntime" max_batch_size: 4
@@ -117,12 +119,18 @@ func TestImplicitState(t *testing.T) {
 	returned := `output { name: "SEEN_OUT" data_type: TYPE_INT32 dims: -1 }`
 	e := serveSequences(t, map[string]string{
 		"stateful-direct": fmt.Sprintf(statefulConfig, "direct {}", "", ""),
-		"stateful-oldest": fmt.Sprintf(statefulConfig, "oldest { max_candidate_sequences: 3 }", "use_same_buffer_for_input_output: true", ""),
-		"stateful-file": returned + fmt.Sprintf(statefulConfig, "", `initial_state { name: "init" data_type: TYPE_INT32 dims: 1 data_file: "sum" }`,
-			`initial_state { name: "init" data_type: TYPE_INT32 dims: 2 zero_data: true }`),
+		"stateful-oldest": fmt.Sprintf(statefulConfig, "oldest { max_candidate_sequences: 3 }",
+			"use_same_buffer_for_input_output: true", ""),
+		"stateful-file": returned +
+			fmt.Sprintf(statefulConfig, "",
+				`initial_state { name: "init" data_type: TYPE_INT32 dims: 1 data_file: "sum" }`,
+				`initial_state { name: "init" data_type: TYPE_INT32 dims: 2 zero_data: true }`),
 		"words": `backend: "onnxruntime"
 input { name: "WORD" data_type: TYPE_STRING dims: 1 } output { name: "BEFORE" data_type: TYPE_STRING dims: 1 }
-sequence_batching { max_sequence_idle_microseconds: 3600000000 state { input_name: "LAST_IN" output_name: "LAST_OUT" data_type: TYPE_STRING dims: 1 } }`,
+sequence_batching {
+  max_sequence_idle_microseconds: 3600000000
+  state { input_name: "LAST_IN" output_name: "LAST_OUT" data_type: TYPE_STRING dims: 1 }
+}`,
 	}, map[string]string{"stateful-file/initial_state/sum": "\x64\x00\x00\x00"})
 	for _, tt := range []struct {
 		name, model string
@@ -148,7 +156,8 @@ sequence_batching { max_sequence_idle_microseconds: 3600000000 state { input_nam
 							}
 							n := int32(id*100 + i)
 							sum += n
-							got := said(t, e, sequel(tt.model, infer.CorrelationID{Number: uint64(id + 1)}, flags, number(n)))
+							got := said(t, e, sequel(tt.model, infer.CorrelationID{Number: uint64(id + 1)}, flags,
+								number(n)))
 							if want := fmt.Sprintf("[1 1] %d", sum); got["OUTPUT"] != want {
 								t.Errorf("sequence %d, request %d: OUTPUT is %s, want %s", id, i, got["OUTPUT"], want)
 								return
@@ -181,7 +190,8 @@ sequence_batching { max_sequence_idle_microseconds: 3600000000 state { input_nam
 		for i, w := range []string{"one", "two", "three"} {
 			flags := []infer.Flags{infer.SequenceStart, 0, infer.SequenceEnd}[i]
 			want := []string{"[1] ", "[1] one", "[1] two"}[i]
-			if got := said(t, e, sequel("words", infer.CorrelationID{Number: 7}, flags, word(w))); got["BEFORE"] != want {
+			if got := said(t, e,
+				sequel("words", infer.CorrelationID{Number: 7}, flags, word(w))); got["BEFORE"] != want {
 				t.Errorf("request %d: BEFORE is %q, want %q", i, got["BEFORE"], want)
 			}
 		}
@@ -198,19 +208,23 @@ sequence_batching { max_sequence_idle_microseconds: 3600000000 %s
   control_input { name: "END" control { kind: CONTROL_SEQUENCE_END bool_false_true: [ false, true ] } }
   control_input { name: "CORRID" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_STRING } }
 }`
-	outputs := `output [ { name: "OUTPUT" data_type: TYPE_INT32 dims: 1 }, { name: "ID" data_type: TYPE_STRING dims: 1 },
+	outputs := `output [ { name: "OUTPUT" data_type: TYPE_INT32 dims: 1 },
+  { name: "ID" data_type: TYPE_STRING dims: 1 },
   { name: "READY_OUT" data_type: TYPE_FP32 dims: 1 }, { name: "END_OUT" data_type: TYPE_BOOL dims: 1 } ]`
 	e := serveSequences(t, map[string]string{
-		"controls-direct":    fmt.Sprintf(text, outputs, "direct { }"),
-		"controls-oldest":    fmt.Sprintf(text, outputs, "oldest { max_candidate_sequences: 4 }"),
-		"controls-completed": strings.Replace(fmt.Sprintf(text, "", "direct { }"), "input { name: \"INPUT\" data_type: TYPE_INT32 dims: 1 }", "", 1),
+		"controls-direct": fmt.Sprintf(text, outputs, "direct { }"),
+		"controls-oldest": fmt.Sprintf(text, outputs, "oldest { max_candidate_sequences: 4 }"),
+		"controls-completed": strings.Replace(fmt.Sprintf(text, "", "direct { }"),
+			"input { name: \"INPUT\" data_type: TYPE_INT32 dims: 1 }", "", 1),
 	}, nil)
 	for _, model := range []string{"controls-direct", "controls-oldest", "controls-completed"} {
 		t.Run("C031 C035 R8 "+model, func(t *testing.T) {
 			for i, want := range []string{"21 4 [0]", "12 4 [0]", "13 4 [1]"} {
-				got := said(t, e, sequel(model, infer.CorrelationID{Text: "käse"}, []infer.Flags{infer.SequenceStart, 0, infer.SequenceEnd}[i], number(int32(i+1))))
+				got := said(t, e, sequel(model, infer.CorrelationID{Text: "käse"},
+					[]infer.Flags{infer.SequenceStart, 0, infer.SequenceEnd}[i], number(int32(i+1))))
 				v := strings.Split(want, " ")
-				if got["OUTPUT"] != "[1 1] "+v[0] || got["READY_OUT"] != "[1 1] "+v[1] || got["END_OUT"] != "[1 1] "+v[2] || got["ID"] != "[1 1] käse" {
+				if got["OUTPUT"] != "[1 1] "+v[0] || got["READY_OUT"] != "[1 1] "+v[1] ||
+					got["END_OUT"] != "[1 1] "+v[2] || got["ID"] != "[1 1] käse" {
 					t.Errorf("request %d: %v; want %v", i, got, want)
 				}
 			}
@@ -225,18 +239,28 @@ func TestSequenceConfigurationsAreCompared(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ name, more, want string }{
-		{"no such input", `control_input { name: "NOPE" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }`, `the model has no input "NOPE" for the sequence control`},
-		{"type of a control", `control_input { name: "SEEN_IN" control { kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 1 ] } }`, "configuration expects datatype TYPE_FP32 for sequence control 'SEEN_IN'"},
-		{"no such state output", `state { input_name: "SEEN_IN" output_name: "NOPE" data_type: TYPE_INT32 dims: -1 }`, "model 'm' has no tensor 'NOPE' for the sequence state"},
-		{"type of a state", `state { input_name: "SEEN_IN" output_name: "SEEN_OUT" data_type: TYPE_FP32 dims: -1 }`, "configuration expects datatype TYPE_FP32 for sequence state 'SEEN_IN'"},
-		{"file of an initial state", `state { input_name: "SEEN_IN" output_name: "SEEN_OUT" data_type: TYPE_INT32 dims: -1
-			initial_state { name: "i" data_type: TYPE_INT32 dims: 4 data_file: "short" } }`, "initial_state setting expects 16 bytes, but the data provided from short only has 3 bytes."},
+		{"no such input",
+			`control_input { name: "NOPE" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }`,
+			`the model has no input "NOPE" for the sequence control`},
+		{"type of a control",
+			`control_input { name: "SEEN_IN" control { kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 1 ] } }`,
+			"configuration expects datatype TYPE_FP32 for sequence control 'SEEN_IN'"},
+		{"no such state output", `state { input_name: "SEEN_IN" output_name: "NOPE" data_type: TYPE_INT32 dims: -1 }`,
+			"model 'm' has no tensor 'NOPE' for the sequence state"},
+		{"type of a state", `state { input_name: "SEEN_IN" output_name: "SEEN_OUT" data_type: TYPE_FP32 dims: -1 }`,
+			"configuration expects datatype TYPE_FP32 for sequence state 'SEEN_IN'"},
+		{"file of an initial state",
+			`state { input_name: "SEEN_IN" output_name: "SEEN_OUT" data_type: TYPE_INT32 dims: -1
+			initial_state { name: "i" data_type: TYPE_INT32 dims: 4 data_file: "short" } }`,
+			"initial_state setting expects 16 bytes, but the data provided from short only has 3 bytes."},
 	} {
 		t.Run("C036 "+tt.name, func(t *testing.T) {
 			dir := filepath.Join(root, strings.ReplaceAll(tt.name, " ", "_"), "m")
-			for path, data := range map[string]string{"1/model.onnx": string(onnx), "initial_state/short": "abc", "config.pbtxt": `backend: "onnxruntime" max_batch_size: 4
+			for path, data := range map[string]string{"1/model.onnx": string(onnx), "initial_state/short": "abc",
+				"config.pbtxt": `backend: "onnxruntime" max_batch_size: 4
 input { name: "INPUT" data_type: TYPE_INT32 dims: 1 } output { name: "OUTPUT" data_type: TYPE_INT32 dims: 1 }
-sequence_batching { state { input_name: "SUM_IN" output_name: "SUM_OUT" data_type: TYPE_INT32 dims: 1 } ` + tt.more + " }"} {
+sequence_batching { state { input_name: "SUM_IN" output_name: "SUM_OUT" data_type: TYPE_INT32 dims: 1 } ` +
+					tt.more + " }"} {
 				if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o755); err != nil {
 					t.Fatal(err)
 				}
@@ -245,7 +269,8 @@ sequence_batching { state { input_name: "SUM_IN" output_name: "SUM_OUT" data_typ
 				}
 			}
 			e, err := engine.New(engine.Options{
-				ModelOptions: engine.ModelOptions{Repositories: []string{filepath.Dir(dir)}, Backends: []backend.Backend{open(t)}},
+				ModelOptions: engine.ModelOptions{Repositories: []string{filepath.Dir(dir)},
+					Backends: []backend.Backend{open(t)}},
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -19,7 +19,8 @@ type Settings struct {
 	IntraOpThreads, InterOpThreads int
 	// OpLibraryFolders may hold libraries of custom operators beside the models' own folders.
 	OpLibraryFolders []string
-	// OptimizedModelCache keeps every model's optimized graph, as the model parameter optimized_model_cache does for one.
+	// OptimizedModelCache keeps every model's optimized graph, as the model parameter optimized_model_cache does for
+	// one.
 	OptimizedModelCache bool
 }
 

@@ -25,15 +25,22 @@ func TestSettings(t *testing.T) {
 		err   string
 	}{
 		{name: "none"},
-		{name: "D011 enable-global-threadpool", pairs: []string{"enable-global-threadpool", "1", "intra_op_thread_count", "3", "inter_op_thread_count", "2"},
+		{name: "D011 enable-global-threadpool",
+			pairs: []string{"enable-global-threadpool", "1", "intra_op_thread_count", "3",
+				"inter_op_thread_count", "2"},
 			want: Settings{GlobalThreadPool: true, IntraOpThreads: 3, InterOpThreads: 2}},
 		{name: "in words", pairs: []string{"enable-global-threadpool", "True", "optimized-model-cache", "true"},
 			want: Settings{GlobalThreadPool: true, OptimizedModelCache: true}},
-		{name: "the last one counts", pairs: []string{"enable-global-threadpool", "1", "enable-global-threadpool", "0"}},
-		{name: "several folders", pairs: []string{"op-library-directory", "/a/", "op-library-directory", "/b"}, want: Settings{OpLibraryFolders: []string{"/a", "/b"}}},
-		{name: "relative folder", pairs: []string{"op-library-directory", "ops"}, err: `onnxruntime,op-library-directory: "ops" is not an absolute path`},
-		{name: "no truth", pairs: []string{"enable-global-threadpool", "yes"}, err: `onnxruntime,enable-global-threadpool: "yes" is neither "true" nor "false"`},
-		{name: "no number", pairs: []string{"intra_op_thread_count", "many"}, err: `onnxruntime,intra_op_thread_count: "many" is not a number from 0 to 16384`},
+		{name: "the last one counts",
+			pairs: []string{"enable-global-threadpool", "1", "enable-global-threadpool", "0"}},
+		{name: "several folders", pairs: []string{"op-library-directory", "/a/", "op-library-directory", "/b"},
+			want: Settings{OpLibraryFolders: []string{"/a", "/b"}}},
+		{name: "relative folder", pairs: []string{"op-library-directory", "ops"},
+			err: `onnxruntime,op-library-directory: "ops" is not an absolute path`},
+		{name: "no truth", pairs: []string{"enable-global-threadpool", "yes"},
+			err: `onnxruntime,enable-global-threadpool: "yes" is neither "true" nor "false"`},
+		{name: "no number", pairs: []string{"intra_op_thread_count", "many"},
+			err: `onnxruntime,intra_op_thread_count: "many" is not a number from 0 to 16384`},
 		{name: "negative", pairs: []string{"inter_op_thread_count", "-1"}, err: `"-1" is not a number`},
 		{name: "too many", pairs: []string{"intra_op_thread_count", "99999999"}, err: `"99999999" is not a number`},
 		{name: "unknown", pairs: []string{"threads", "2"}, err: `"threads" is not a setting of onnxruntime; it has`},
@@ -46,7 +53,8 @@ func TestSettings(t *testing.T) {
 			}
 			switch {
 			case tt.err != "":
-				if err == nil || !strings.Contains(err.Error(), tt.err) || errors.Is(err, ErrUnknownSetting) != (tt.name == "unknown") {
+				if err == nil || !strings.Contains(err.Error(), tt.err) ||
+					errors.Is(err, ErrUnknownSetting) != (tt.name == "unknown") {
 					t.Errorf("Set(%q) = %v, want %q", tt.pairs, err, tt.err)
 				}
 			case err != nil || !reflect.DeepEqual(s, tt.want):
@@ -91,7 +99,8 @@ func TestOpLibrary(t *testing.T) {
 		}
 		return path
 	}
-	inModel, inVersion, other := write(filepath.Join(model, "ops.so")), write(filepath.Join(model, "1", "ver.so")), write(filepath.Join(elsewhere, "x.so"))
+	inModel, inVersion, other := write(filepath.Join(model, "ops.so")), write(filepath.Join(model, "1", "ver.so")),
+		write(filepath.Join(elsewhere, "x.so"))
 	beside := write(filepath.Join(root, "m-evil", "y.so")) // its path begins as the model's
 	if err := os.Symlink(other, filepath.Join(model, "link.so")); err != nil {
 		t.Fatal(err)
@@ -115,7 +124,8 @@ func TestOpLibrary(t *testing.T) {
 		{name: "a folder whose name begins alike", file: beside, err: "outside the model's folder"},
 		{name: "allowed folder", file: other, allowed: []string{elsewhere}, want: other},
 		{name: "name in an allowed folder", file: "x.so", allowed: []string{elsewhere}, want: other},
-		{name: "upwards out of an allowed folder", file: "../m-evil/y.so", allowed: []string{elsewhere}, err: "outside the model's folder"},
+		{name: "upwards out of an allowed folder", file: "../m-evil/y.so", allowed: []string{elsewhere},
+			err: "outside the model's folder"},
 		{name: "missing", file: "none.so", err: `"none.so" is not in the model's folder`},
 		{name: "the system's", file: "libc.so.6", err: `"libc.so.6" is not in the model's folder`},
 		{name: "a folder", file: "1", err: `"1" is not in the model's folder`},
@@ -140,13 +150,14 @@ func gpuConfig(parameters map[string]string, accelerators ...*accelerator) *infe
 	for k, v := range parameters {
 		c.Parameters[k] = &inferencepb.ModelParameter{StringValue: v}
 	}
-	c.Optimization = &inferencepb.ModelOptimizationPolicy{ExecutionAccelerators: &inferencepb.ModelOptimizationPolicy_ExecutionAccelerators{
-		GpuExecutionAccelerator: accelerators}}
+	c.Optimization = &inferencepb.ModelOptimizationPolicy{
+		ExecutionAccelerators: &inferencepb.ModelOptimizationPolicy_ExecutionAccelerators{
+			GpuExecutionAccelerator: accelerators}}
 	return c
 }
 
-// A graph would be run again on the memory of the request that it was captured with: other requests would get that one's outputs,
-// or what else lies there.
+// A graph would be run again on the memory of the request that it was captured with: other requests would get that
+// one's outputs, or what else lies there.
 func TestCUDAGraphsAreLeftOut(t *testing.T) {
 	for _, tt := range []struct {
 		name, value, want string
@@ -183,29 +194,54 @@ func TestGPUOptions(t *testing.T) {
 		err        string
 	}{
 		{name: "plain", cuda: words{"device_id": "3"}},
-		{name: "model parameters", parameters: words{"cudnn_conv_algo_search": "1", "gpu_mem_limit": "1000", "arena_extend_strategy": "1", "do_copy_in_default_stream": "0"},
-			cuda: words{"device_id": "3", "cudnn_conv_algo_search": "HEURISTIC", "gpu_mem_limit": "1000", "arena_extend_strategy": "kSameAsRequested", "do_copy_in_default_stream": "0"}},
+		{name: "model parameters", parameters: words{"cudnn_conv_algo_search": "1", "gpu_mem_limit": "1000",
+			"arena_extend_strategy": "1", "do_copy_in_default_stream": "0"},
+			cuda: words{"device_id": "3", "cudnn_conv_algo_search": "HEURISTIC", "gpu_mem_limit": "1000",
+				"arena_extend_strategy": "kSameAsRequested", "do_copy_in_default_stream": "0"}},
 		{name: "accelerator cuda, with any key", parameters: words{"gpu_mem_limit": "1000"},
-			asked: []*accelerator{{Name: "cuda", Parameters: words{"cudnn_conv_use_max_workspace": "0", "gpu_mem_limit": "2000", "use_ep_level_unified_stream": "true", "device_id": "9"}}},
-			cuda:  words{"device_id": "3", "cudnn_conv_use_max_workspace": "0", "gpu_mem_limit": "2000", "use_ep_level_unified_stream": "true"}},
-		{name: "accelerator cuda, no truth", asked: []*accelerator{{Name: "cuda", Parameters: words{"do_copy_in_default_stream": "2"}}}, err: `do_copy_in_default_stream: "2"`},
+			asked: []*accelerator{{Name: "cuda", Parameters: words{"cudnn_conv_use_max_workspace": "0",
+				"gpu_mem_limit": "2000", "use_ep_level_unified_stream": "true", "device_id": "9"}}},
+			cuda: words{"device_id": "3", "cudnn_conv_use_max_workspace": "0", "gpu_mem_limit": "2000",
+				"use_ep_level_unified_stream": "true"}},
+		{name: "accelerator cuda, no truth",
+			asked: []*accelerator{{Name: "cuda", Parameters: words{"do_copy_in_default_stream": "2"}}},
+			err:   `do_copy_in_default_stream: "2"`},
 		{name: "C087 accelerator tensorrt", asked: []*accelerator{{Name: "tensorrt", Parameters: words{
-			"precision_mode": "FP16", "max_workspace_size_bytes": "1073741824", "int8_calibration_table_name": "t", "int8_use_native_calibration_table": "false",
-			"trt_engine_cache_enable": "true", "trt_engine_cache_path": "/c", "trt_dla_core": "0", "trt_profile_min_shapes": "x:1x2", "trt_tactic_sources": ""}}},
+			"precision_mode": "FP16", "max_workspace_size_bytes": "1073741824", "int8_calibration_table_name": "t",
+			"int8_use_native_calibration_table": "false",
+			"trt_engine_cache_enable":           "true", "trt_engine_cache_path": "/c", "trt_dla_core": "0",
+			"trt_profile_min_shapes": "x:1x2", "trt_tactic_sources": ""}}},
 			cuda: words{"device_id": "3"},
-			trt: words{"device_id": "3", "trt_fp16_enable": "1", "trt_max_workspace_size": "1073741824", "trt_int8_calibration_table_name": "t",
-				"trt_int8_use_native_calibration_table": "false", "trt_engine_cache_enable": "true", "trt_engine_cache_path": "/c", "trt_dla_core": "0", "trt_profile_min_shapes": "x:1x2"}},
-		{name: "precision BF16", asked: []*accelerator{{Name: "tensorrt", Parameters: words{"precision_mode": "BF16"}}}, cuda: words{"device_id": "3"}, trt: words{"device_id": "3", "trt_bf16_enable": "1"}},
-		{name: "precision INT8", asked: []*accelerator{{Name: "tensorrt", Parameters: words{"precision_mode": "INT8"}}}, cuda: words{"device_id": "3"}, trt: words{"device_id": "3", "trt_int8_enable": "1"}},
-		{name: "precision FP32", asked: []*accelerator{{Name: "tensorrt", Parameters: words{"precision_mode": "FP32"}}}, cuda: words{"device_id": "3"}, trt: words{"device_id": "3"}},
-		{name: "unknown precision", asked: []*accelerator{{Name: "tensorrt", Parameters: words{"precision_mode": "FP8"}}}, err: "unsupported precision mode 'FP8' is requested"},
-		{name: "unknown parameter", asked: []*accelerator{{Name: "tensorrt", Parameters: words{"trt_warp": "1"}}}, err: "unknown parameter 'trt_warp' is provided for TensorRT Execution Accelerator"},
-		{name: "bytes that are none", asked: []*accelerator{{Name: "tensorrt", Parameters: words{"max_workspace_size_bytes": "1G"}}}, err: `'max_workspace_size_bytes' of the TensorRT Execution Accelerator is "1G"`},
-		{name: "truth that is none", asked: []*accelerator{{Name: "tensorrt", Parameters: words{"trt_sparsity_enable": "ja"}}}, err: `want true or false`},
-		{name: "number that is none", asked: []*accelerator{{Name: "tensorrt", Parameters: words{"trt_dla_core": "a"}}}, err: `want a number`},
-		{name: "unknown accelerator", asked: []*accelerator{{Name: "warp"}}, err: "unknown Execution Accelerator 'warp' is requested; gpu_execution_accelerator knows tensorrt and cuda"},
-		{name: "unknown search", parameters: words{"cudnn_conv_algo_search": "3"}, err: "unsupported cudnn_conv_algo_search value '3' is requested"},
-		{name: "unknown strategy", parameters: words{"arena_extend_strategy": "x"}, err: "unsupported arena_extend_strategy value 'x' is requested"},
+			trt: words{"device_id": "3", "trt_fp16_enable": "1", "trt_max_workspace_size": "1073741824",
+				"trt_int8_calibration_table_name":       "t",
+				"trt_int8_use_native_calibration_table": "false", "trt_engine_cache_enable": "true",
+				"trt_engine_cache_path": "/c", "trt_dla_core": "0", "trt_profile_min_shapes": "x:1x2"}},
+		{name: "precision BF16", asked: []*accelerator{{Name: "tensorrt", Parameters: words{"precision_mode": "BF16"}}},
+			cuda: words{"device_id": "3"}, trt: words{"device_id": "3", "trt_bf16_enable": "1"}},
+		{name: "precision INT8", asked: []*accelerator{{Name: "tensorrt", Parameters: words{"precision_mode": "INT8"}}},
+			cuda: words{"device_id": "3"}, trt: words{"device_id": "3", "trt_int8_enable": "1"}},
+		{name: "precision FP32", asked: []*accelerator{{Name: "tensorrt", Parameters: words{"precision_mode": "FP32"}}},
+			cuda: words{"device_id": "3"}, trt: words{"device_id": "3"}},
+		{name: "unknown precision",
+			asked: []*accelerator{{Name: "tensorrt", Parameters: words{"precision_mode": "FP8"}}},
+			err:   "unsupported precision mode 'FP8' is requested"},
+		{name: "unknown parameter", asked: []*accelerator{{Name: "tensorrt", Parameters: words{"trt_warp": "1"}}},
+			err: "unknown parameter 'trt_warp' is provided for TensorRT Execution Accelerator"},
+		{name: "bytes that are none",
+			asked: []*accelerator{{Name: "tensorrt", Parameters: words{"max_workspace_size_bytes": "1G"}}},
+			err:   `'max_workspace_size_bytes' of the TensorRT Execution Accelerator is "1G"`},
+		{name: "truth that is none",
+			asked: []*accelerator{{Name: "tensorrt", Parameters: words{"trt_sparsity_enable": "ja"}}},
+			err:   `want true or false`},
+		{name: "number that is none", asked: []*accelerator{{Name: "tensorrt", Parameters: words{"trt_dla_core": "a"}}},
+			err: `want a number`},
+		{name: "unknown accelerator", asked: []*accelerator{{Name: "warp"}},
+			err: "unknown Execution Accelerator 'warp' is requested; " +
+				"gpu_execution_accelerator knows tensorrt and cuda"},
+		{name: "unknown search", parameters: words{"cudnn_conv_algo_search": "3"},
+			err: "unsupported cudnn_conv_algo_search value '3' is requested"},
+		{name: "unknown strategy", parameters: words{"arena_extend_strategy": "x"},
+			err: "unsupported arena_extend_strategy value 'x' is requested"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cuda, trt, err := gpuOptions(gpuConfig(tt.parameters, tt.asked...), 3)
@@ -236,10 +272,14 @@ func TestInstall(t *testing.T) {
 	l := &capi.Library{Path: "/x/libonnxruntime.so", Version: "1.99.0", Providers: []string{"CPUExecutionProvider"}}
 	version := embeddedVersionOr("1.99.0")
 	for _, tt := range []struct{ provider, name, runtime, want string }{
-		{cudaProvider, "CUDA", "/data/runtime/onnxruntime", `onnxruntime 1.99.0 at /x/libonnxruntime.so has no CUDA execution provider (it has CPUExecutionProvider); ` +
-			`run pip install --target=/data/runtime/onnxruntime "onnxruntime-gpu[cuda,cudnn]==` + version + `" and restart, or set instance_group { kind: KIND_CPU }`},
-		{cudaProvider, "CUDA", "", `run pip install --target=<folder> "onnxruntime-gpu[cuda,cudnn]==` + version + `" and start with --onnxruntime-library=<folder>`},
-		{tensorRTProvider, "TensorRT", "/r", `run pip install --target=/r "onnxruntime-gpu[cuda,cudnn]==` + version + `" "tensorrt-cu13-libs<11" and restart`},
+		{cudaProvider, "CUDA", "/data/runtime/onnxruntime",
+			`onnxruntime 1.99.0 at /x/libonnxruntime.so has no CUDA execution provider (it has ` +
+				`CPUExecutionProvider); run pip install --target=/data/runtime/onnxruntime ` +
+				`"onnxruntime-gpu[cuda,cudnn]==` + version + `" and restart, or set instance_group { kind: KIND_CPU }`},
+		{cudaProvider, "CUDA", "", `run pip install --target=<folder> "onnxruntime-gpu[cuda,cudnn]==` + version +
+			`" and start with --onnxruntime-library=<folder>`},
+		{tensorRTProvider, "TensorRT", "/r", `run pip install --target=/r "onnxruntime-gpu[cuda,cudnn]==` + version +
+			`" "tensorrt-cu13-libs<11" and restart`},
 		{openVINOProvider, "OpenVINO", "/r", `run pip install --target=/r onnxruntime-openvino and restart`},
 	} {
 		err := need(l, tt.provider, tt.name, tt.runtime)
@@ -251,8 +291,10 @@ func TestInstall(t *testing.T) {
 	if err := need(l, cudaProvider, "CUDA", ""); err != nil {
 		t.Errorf("need of a provider that is there = %v", err)
 	}
-	if err := unusable(l, "CUDA", 2, "/r", errors.New("libcudnn.so.9: no such file")); status.CodeOf(err) != status.Unavailable ||
-		!strings.Contains(err.Error(), "GPU 2") || !strings.Contains(err.Error(), "libcudnn.so.9") || !strings.Contains(err.Error(), "pip install") {
+	if err := unusable(l, "CUDA", 2, "/r", errors.New("libcudnn.so.9: no such file")); status.CodeOf(
+		err) != status.Unavailable ||
+		!strings.Contains(err.Error(), "GPU 2") || !strings.Contains(err.Error(), "libcudnn.so.9") ||
+		!strings.Contains(err.Error(), "pip install") {
 		t.Errorf("unusable = %v", err)
 	}
 }
@@ -288,7 +330,8 @@ func TestRuntimeFolder(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := tt.o.findLibrary(embedded)
-			if tt.err == "" && (err != nil || got != tt.want) || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
+			if tt.err == "" && (err != nil || got != tt.want) ||
+				tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
 				t.Errorf("findLibrary = %q, %v; want %q %q", got, err, tt.want, tt.err)
 			}
 		})

@@ -95,13 +95,15 @@ func (sig *signature) checkConfig(s backend.Spec) error {
 		}
 	}
 	if given := len(c.GetInput()); given < len(required) {
-		return status.Errorf(status.InvalidArg, "unable to load model '%s', configuration expects %d inputs, model provides %d: %s",
+		return status.Errorf(status.InvalidArg,
+			"unable to load model '%s', configuration expects %d inputs, model provides %d: %s",
 			s.ModelName, given, len(required), strings.Join(required, ", "))
 	}
 	for _, in := range c.GetInput() {
 		io := find(sig.inputs, in.GetName())
 		if io == nil {
-			return status.Errorf(status.InvalidArg, "unexpected inference input '%s', allowed inputs are: %s", in.GetName(), names(sig.inputs))
+			return status.Errorf(status.InvalidArg, "unexpected inference input '%s', allowed inputs are: %s",
+				in.GetName(), names(sig.inputs))
 		}
 		dims := in.GetDims()
 		if r := in.GetReshape(); r != nil {
@@ -109,7 +111,9 @@ func (sig *signature) checkConfig(s backend.Spec) error {
 		}
 		if plan.Ragged(in.GetName()) {
 			if !slices.Equal(io.Dims, []int64{-1}) {
-				return status.Errorf(status.InvalidArg, "unable to load model '%s', configuration expects model provides input with shape [-1]  for ragged input '%s', model provides %s",
+				return status.Errorf(status.InvalidArg,
+					"unable to load model '%s', configuration expects model provides input with shape [-1]  for "+
+						"ragged input '%s', model provides %s",
 					s.ModelName, in.GetName(), tensor.FormatShape(io.Dims))
 			}
 			dims = nil
@@ -120,14 +124,16 @@ func (sig *signature) checkConfig(s backend.Spec) error {
 	}
 	for _, name := range required {
 		if !slices.ContainsFunc(c.GetInput(), func(in *inferencepb.ModelInput) bool { return in.GetName() == name }) {
-			return status.Errorf(status.InvalidArg, "unable to load model '%s', the model needs the input '%s' and the configuration does not list it",
+			return status.Errorf(status.InvalidArg,
+				"unable to load model '%s', the model needs the input '%s' and the configuration does not list it",
 				s.ModelName, name)
 		}
 	}
 	for _, out := range c.GetOutput() {
 		io := find(sig.outputs, out.GetName())
 		if io == nil {
-			return status.Errorf(status.InvalidArg, "unexpected inference output '%s', allowed outputs are: %s", out.GetName(), names(sig.outputs))
+			return status.Errorf(status.InvalidArg, "unexpected inference output '%s', allowed outputs are: %s",
+				out.GetName(), names(sig.outputs))
 		}
 		dims := out.GetDims()
 		if r := out.GetReshape(); r != nil {
@@ -152,7 +158,9 @@ func (sig *signature) checkSequence(s backend.Spec) error {
 	for _, in := range sb.GetControlInput() {
 		io := find(sig.inputs, in.GetName())
 		if io == nil {
-			return status.Errorf(status.InvalidArg, "model '%s' has no input '%s' for the sequence control; its inputs are: %s", s.ModelName, in.GetName(), names(sig.inputs))
+			return status.Errorf(status.InvalidArg,
+				"model '%s' has no input '%s' for the sequence control; its inputs are: %s", s.ModelName, in.GetName(),
+				names(sig.inputs))
 		}
 		for _, c := range in.GetControl() {
 			if err := checkTensor(s, "sequence control", io, controlType(c), []int64{1}); err != nil {
@@ -167,7 +175,9 @@ func (sig *signature) checkSequence(s backend.Spec) error {
 		}{{st.GetInputName(), sig.inputs}, {st.GetOutputName(), sig.outputs}} {
 			io := find(t.all, t.name)
 			if io == nil {
-				return status.Errorf(status.InvalidArg, "model '%s' has no tensor '%s' for the sequence state; there are: %s", s.ModelName, t.name, names(t.all))
+				return status.Errorf(status.InvalidArg,
+					"model '%s' has no tensor '%s' for the sequence state; there are: %s", s.ModelName, t.name,
+					names(t.all))
 			}
 			if err := checkTensor(s, "sequence state", io, st.GetDataType(), st.GetDims()); err != nil {
 				return err
@@ -200,13 +210,16 @@ func (sig *signature) checkBatchInputs(s backend.Spec) error {
 		in := &plan.Inputs[i]
 		io := find(sig.inputs, in.Name)
 		if io == nil {
-			return status.Errorf(status.InvalidArg, "model '%s' has no input '%s' for the batch_input; its inputs are: %s", s.ModelName, in.Name, names(sig.inputs))
+			return status.Errorf(status.InvalidArg,
+				"model '%s' has no input '%s' for the batch_input; its inputs are: %s", s.ModelName, in.Name,
+				names(sig.inputs))
 		}
 		if err := checkType(s, "batch input", io, inferencepb.DataType(in.DataType)); err != nil {
 			return err
 		}
 		if len(io.Dims) != in.Rank() {
-			return status.Errorf(status.InvalidArg, "model '%s', batch input '%s': the model expects %d dimensions (shape %s), its kind has %d",
+			return status.Errorf(status.InvalidArg,
+				"model '%s', batch input '%s': the model expects %d dimensions (shape %s), its kind has %d",
 				s.ModelName, in.Name, len(io.Dims), tensor.FormatShape(io.Dims), in.Rank())
 		}
 	}
@@ -218,7 +231,8 @@ func checkType(s backend.Spec, kind string, io *capi.IO, dt inferencepb.DataType
 		return status.New(status.Unsupported, why)
 	}
 	if want := elementType(io.Type); want != tensor.DataType(dt) {
-		return status.Errorf(status.InvalidArg, "unable to load model '%s', configuration expects datatype %s for %s '%s', model provides %s",
+		return status.Errorf(status.InvalidArg,
+			"unable to load model '%s', configuration expects datatype %s for %s '%s', model provides %s",
 			s.ModelName, dt, kind, io.Name, want.ConfigName())
 	}
 	return nil
@@ -233,18 +247,25 @@ func checkTensor(s backend.Spec, kind string, io *capi.IO, dt inferencepb.DataTy
 			return nil // a scalar is configured as [1]
 		}
 		if !fits(io.Dims, dims) {
-			return status.Errorf(status.InvalidArg, "model '%s', tensor '%s': the model expects %d dimensions (shape %s) but the model configuration specifies %d dimensions (shape %s)",
+			return status.Errorf(status.InvalidArg,
+				"model '%s', tensor '%s': the model expects %d dimensions (shape %s) but the model configuration "+
+					"specifies %d dimensions (shape %s)",
 				s.ModelName, io.Name, len(io.Dims), tensor.FormatShape(io.Dims), len(dims), tensor.FormatShape(dims))
 		}
 		return nil
 	}
 	if len(io.Dims) == 0 || io.Dims[0] != -1 {
-		return status.Errorf(status.InvalidArg, "model '%s', tensor '%s': for the model to support batching the shape should have at least 1 dimension and the first dimension must be -1; but shape expected by the model is %s",
+		return status.Errorf(status.InvalidArg,
+			"model '%s', tensor '%s': for the model to support batching the shape should have at least 1 dimension "+
+				"and the first dimension must be -1; but shape expected by the model is %s",
 			s.ModelName, io.Name, tensor.FormatShape(io.Dims))
 	}
 	full := append([]int64{-1}, dims...)
 	if !fits(io.Dims, full) {
-		return status.Errorf(status.InvalidArg, "model '%s', tensor '%s': the model expects %d dimensions (shape %s) but the model configuration specifies %d dimensions (an initial batch dimension because max_batch_size > 0 followed by the explicit tensor shape, making complete shape %s)",
+		return status.Errorf(status.InvalidArg,
+			"model '%s', tensor '%s': the model expects %d dimensions (shape %s) but the model configuration "+
+				"specifies %d dimensions (an initial batch dimension because max_batch_size > 0 followed by the "+
+				"explicit tensor shape, making complete shape %s)",
 			s.ModelName, io.Name, len(io.Dims), tensor.FormatShape(io.Dims), len(full), tensor.FormatShape(full))
 	}
 	return nil

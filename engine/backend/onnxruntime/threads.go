@@ -1,6 +1,7 @@
 package onnxruntime
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -56,7 +57,7 @@ func light(info *onnxfile.Info, rows int64) bool {
 		return false
 	}
 	for op := range info.Ops {
-		if !oncePerRow[op] {
+		if !slices.Contains(oncePerRow, op) {
 			return false
 		}
 	}
@@ -64,15 +65,12 @@ func light(info *onnxfile.Info, rows int64) bool {
 }
 
 // oncePerRow are the operators that use each of their constants once for each row of a matrix.
-var oncePerRow = map[string]bool{
-	"Abs": true, "Add": true, "And": true, "ArgMax": true, "ArgMin": true, "BatchNormalization": true, "Cast": true, "Ceil": true,
-	"Clip": true, "Concat": true, "Constant": true, "Div": true, "Dropout": true, "Elu": true, "Equal": true, "Erf": true, "Exp": true,
-	"Flatten": true, "Floor": true, "Gelu": true, "Gemm": true, "Greater": true, "HardSigmoid": true, "HardSwish": true,
-	"Identity": true, "LayerNormalization": true, "LeakyRelu": true, "Less": true, "Log": true, "LogSoftmax": true, "MatMul": true,
-	"Max": true, "Min": true, "Mul": true, "Neg": true, "Not": true, "Or": true, "PRelu": true, "Pow": true, "Reciprocal": true,
-	"ReduceMax": true, "ReduceMean": true, "ReduceMin": true, "ReduceSum": true, "Relu": true, "Round": true, "Selu": true,
-	"Sigmoid": true, "Sign": true, "Softmax": true, "Softplus": true, "Softsign": true, "Sqrt": true, "Sub": true, "Sum": true,
-	"Tanh": true, "Where": true,
+var oncePerRow = []string{
+	"Abs", "Add", "And", "ArgMax", "ArgMin", "BatchNormalization", "Cast", "Ceil", "Clip", "Concat", "Constant", "Div",
+	"Dropout", "Elu", "Equal", "Erf", "Exp", "Flatten", "Floor", "Gelu", "Gemm", "Greater", "HardSigmoid", "HardSwish",
+	"Identity", "LayerNormalization", "LeakyRelu", "Less", "Log", "LogSoftmax", "MatMul", "Max", "Min", "Mul", "Neg",
+	"Not", "Or", "PRelu", "Pow", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Relu", "Round",
+	"Selu", "Sigmoid", "Sign", "Softmax", "Softplus", "Softsign", "Sqrt", "Sub", "Sum", "Tanh", "Where",
 }
 
 // threads applies a mode, but for the counts of own.
@@ -92,8 +90,8 @@ func (o *sessionOptions) threads(mode threading) error {
 // affinities is the option that says for each of a session's threads but the caller's which cores it keeps to.
 const affinities = "session.intra_op_thread_affinities"
 
-// pinned returns the mode of a model's session that keeps to cores, nil for none: its own threads in place of the process's
-// pool, which cannot be kept to them.
+// pinned returns the mode of a model's session that keeps to cores, nil for none: its own threads in place of the
+// process's pool, which cannot be kept to them.
 func pinned(mode threading, settings *Settings, cores []int) threading {
 	if mode == pooled && cores != nil && !settings.GlobalThreadPool {
 		return own
@@ -101,16 +99,17 @@ func pinned(mode threading, settings *Settings, cores []int) threading {
 	return mode
 }
 
-// pin keeps the session's threads to cores, one for each unless the configuration says how many; nil: to none. The caller's
-// thread, the only one of a light model, keeps to them by itself, and so do those that are for operators side by side, which
-// it starts.
+// pin keeps the session's threads to cores, one for each unless the configuration says how many; nil: to none. The
+// caller's thread, the only one of a light model, keeps to them by itself, and so do those that are for operators side
+// by side, which it starts.
 func (o *sessionOptions) pin(s backend.Spec, mode threading, cores []int) error {
 	value := func(name string) string { return s.Config.GetParameters()[name].GetStringValue() }
 	if cores == nil || mode == inline || value(affinities) != "" {
 		return nil
 	}
 	if mode == pooled {
-		s.Log.Warn("a host policy does not hold for the threads of enable-global-threadpool", "model", s.ModelName, "cpu-cores", affinity.Format(cores))
+		s.Log.Warn("a host policy does not hold for the threads of enable-global-threadpool", "model", s.ModelName,
+			"cpu-cores", affinity.Format(cores))
 		return nil
 	}
 	threads, _ := strconv.Atoi(value("intra_op_thread_count")) // it has been read before; 0: not given

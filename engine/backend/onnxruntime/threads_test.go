@@ -29,8 +29,10 @@ func TestThreading(t *testing.T) {
 		{"own inter-op count", mlp, 64, map[string]string{"inter_op_thread_count": "2"}, false, own},
 		{"count 0 is none", mlp, 64, map[string]string{"intra_op_thread_count": "0"}, false, inline},
 		{"parallel mode", mlp, 64, map[string]string{"execution_mode": "1"}, false, pooled},
-		{"own count overruled by enable-global-threadpool", digits, 1, map[string]string{"intra_op_thread_count": "2"}, true, pooled},
-		{"own inter-op count overruled by enable-global-threadpool", digits, 1, map[string]string{"inter_op_thread_count": "2"}, true, pooled},
+		{"own count overruled by enable-global-threadpool", digits, 1, map[string]string{"intra_op_thread_count": "2"},
+			true, pooled},
+		{"own inter-op count overruled by enable-global-threadpool", digits, 1,
+			map[string]string{"inter_op_thread_count": "2"}, true, pooled},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			info, err := onnxfile.Check(tt.model, filepath.Dir(tt.model))
@@ -41,7 +43,8 @@ func TestThreading(t *testing.T) {
 			for k, v := range tt.parameters {
 				c.Parameters[k] = &inferencepb.ModelParameter{StringValue: v}
 			}
-			if got := threadingOf(backend.Spec{Config: c, Log: slog.New(slog.DiscardHandler)}, info, tt.global); got != tt.want {
+			if got := threadingOf(backend.Spec{Config: c, Log: slog.New(slog.DiscardHandler)}, info,
+				tt.global); got != tt.want {
 				t.Errorf("threadingOf = %d, want %d; the model is %+v", got, tt.want, info)
 			}
 		})

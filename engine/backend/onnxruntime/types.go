@@ -9,8 +9,9 @@ import (
 
 // elementTypes are the tensor types of ONNXTensorElementDataType.
 var elementTypes = [...]tensor.DataType{
-	1: tensor.FP32, 2: tensor.Uint8, 3: tensor.Int8, 4: tensor.Uint16, 5: tensor.Int16, 6: tensor.Int32, 7: tensor.Int64,
-	8: tensor.Bytes, 9: tensor.Bool, 10: tensor.FP16, 11: tensor.FP64, 12: tensor.Uint32, 13: tensor.Uint64, 16: tensor.BF16,
+	1: tensor.FP32, 2: tensor.Uint8, 3: tensor.Int8, 4: tensor.Uint16, 5: tensor.Int16, 6: tensor.Int32,
+	7: tensor.Int64, 8: tensor.Bytes, 9: tensor.Bool, 10: tensor.FP16, 11: tensor.FP64, 12: tensor.Uint32,
+	13: tensor.Uint64, 16: tensor.BF16,
 }
 
 var elementNames = [...]string{
@@ -51,7 +52,8 @@ func unserved(io *capi.IO) string {
 		return fmt.Sprintf("Unsupported ONNX Type '%s' for I/O '%s', expected 'ONNX_TYPE_TENSOR'.", name, io.Name)
 	}
 	if elementType(io.Type) == tensor.Invalid {
-		return fmt.Sprintf("unsupported datatype %s of I/O '%s'; convert it in the model, for example by a Cast", elementName(io.Type), io.Name)
+		return fmt.Sprintf("unsupported datatype %s of I/O '%s'; convert it in the model, for example by a Cast",
+			elementName(io.Type), io.Name)
 	}
 	return ""
 }

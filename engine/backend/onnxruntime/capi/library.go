@@ -54,7 +54,8 @@ func check(s *C.OrtStatus) error {
 type TooOld struct{ Path, Version string }
 
 func (e *TooOld) Error() string {
-	return fmt.Sprintf("onnxruntime %s at %s is too old: version 1.%d or newer is needed", e.Version, e.Path, APIVersion)
+	return fmt.Sprintf("onnxruntime %s at %s is too old: version 1.%d or newer is needed", e.Version, e.Path,
+		APIVersion)
 }
 
 // Library is the opened libonnxruntime with its environment.
@@ -85,7 +86,8 @@ func Open(path string, intra, inter int) (*Library, error) {
 	defer process.Unlock()
 	if l := process.library; l != nil {
 		if l.Path != path {
-			return nil, fmt.Errorf("onnxruntime %s from %s is in use already; restart to use %s", l.Version, l.Path, path)
+			return nil, fmt.Errorf("onnxruntime %s from %s is in use already; restart to use %s", l.Version,
+				l.Path, path)
 		}
 		return l, nil
 	}
@@ -104,7 +106,8 @@ func Open(path string, intra, inter int) (*Library, error) {
 	}
 	if C.nrd_use(handle) == 0 {
 		C.nrd_close(handle)
-		return nil, fmt.Errorf("onnxruntime %s at %s does not have version %d of the C API", l.Version, path, APIVersion)
+		return nil, fmt.Errorf("onnxruntime %s at %s does not have version %d of the C API", l.Version, path,
+			APIVersion)
 	}
 	err := check(C.nrd_env(C.int(intra), C.int(inter), &l.env))
 	if err != nil {
@@ -160,7 +163,8 @@ func newEnough(version string) bool {
 // Trim gives memory that the C library's allocator keeps back to the system.
 func Trim() { C.nrd_trim() }
 
-// DisableThreads makes sessions of these options use the environment's pool of threads. options is an OrtSessionOptions.
+// DisableThreads makes sessions of these options use the environment's pool of threads. options is an
+// OrtSessionOptions.
 func DisableThreads(options unsafe.Pointer) error {
 	return check(C.nrd_disable_threads((*C.OrtSessionOptions)(options)))
 }

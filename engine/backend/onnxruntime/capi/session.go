@@ -42,7 +42,8 @@ func (s *Session) Memory() (int64, error) {
 	return int64(n), err
 }
 
-// DeviceMemory returns the same of the session's allocator for a CUDA device. Errors: the session runs on no such device.
+// DeviceMemory returns the same of the session's allocator for a CUDA device. Errors: the session runs on no such
+// device.
 func (s *Session) DeviceMemory(device int) (int64, error) {
 	var n C.int64_t
 	err := check(C.nrd_device_memory(s.c, C.int(device), &n))
@@ -176,8 +177,8 @@ const (
 	CPU  = "Cpu"
 )
 
-// UseDevice lets runs have inputs and outputs in the memory of a device, which the session must use. It is called once, before
-// the first run.
+// UseDevice lets runs have inputs and outputs in the memory of a device, which the session must use. It is called once,
+// before the first run.
 func (r *Runner) UseDevice(memory string, device int) error {
 	name := C.CString(memory)
 	defer C.free(unsafe.Pointer(name))
@@ -205,8 +206,8 @@ func (r *Runner) Reset() {
 }
 
 // AddInput gives the next run input i of NewRunner's list: its ONNXTensorElementDataType, shape, number of elements and
-// bytes (strings in Triton's form). data is used in place until the run is over; it is pinned until Reset. stays says that
-// it is no memory of Go's and no strings: as long as address and shape are the same, further runs have less to do.
+// bytes (strings in Triton's form). data is used in place until the run is over; it is pinned until Reset. stays says
+// that it is no memory of Go's and no strings: as long as address and shape are the same, further runs have less to do.
 func (r *Runner) AddInput(i, dtype int, shape []int64, count int64, data []byte, stays bool) error {
 	if len(shape) > C.NRD_MAX_RANK {
 		return fmt.Errorf("%d dimensions; at most %d are supported", len(shape), C.NRD_MAX_RANK)
@@ -227,10 +228,12 @@ func (r *Runner) AddInput(i, dtype int, shape []int64, count int64, data []byte,
 	return nil
 }
 
-// AddDeviceInput is AddInput for an input that is not empty, of size bytes in the device's memory; UseDevice has been called.
+// AddDeviceInput is AddInput for an input that is not empty, of size bytes in the device's memory; UseDevice has been
+// called.
 func (r *Runner) AddDeviceInput(i, dtype int, shape []int64, count int64, address uintptr, size int) error {
 	if len(shape) > C.NRD_MAX_RANK || !r.device {
-		return fmt.Errorf("%d dimensions of an input on a device (%v); at most %d are supported", len(shape), r.device, C.NRD_MAX_RANK)
+		return fmt.Errorf("%d dimensions of an input on a device (%v); at most %d are supported", len(shape), r.device,
+			C.NRD_MAX_RANK)
 	}
 	in := &r.in[r.nIn]
 	r.inName[r.nIn] = r.names[i]
@@ -258,7 +261,8 @@ func (r *Runner) AddOutput(i int) {
 	r.nOut++
 }
 
-// AddDeviceOutput is AddOutput for one that is left in the device's memory; it is not of strings. UseDevice has been called.
+// AddDeviceOutput is AddOutput for one that is left in the device's memory; it is not of strings. UseDevice has been
+// called.
 func (r *Runner) AddDeviceOutput(i int) {
 	g := &r.given[r.nOut]
 	r.AddOutput(i)

@@ -39,9 +39,10 @@ func Check(path, folder string) (*Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &checker{reader: reader{r: f, size: info.Size()}, info: Info{Ops: map[string]int{}}, external: func(location string) (int64, error) {
-		return externalSize(filepath.Dir(path), folder, location)
-	}}
+	c := &checker{reader: reader{r: f, size: info.Size()}, info: Info{Ops: map[string]int{}},
+		external: func(location string) (int64, error) {
+			return externalSize(filepath.Dir(path), folder, location)
+		}}
 	if err := c.model(); err != nil {
 		return nil, err
 	}
@@ -302,7 +303,8 @@ func (c *checker) tensorData(t *tensorInfo) error {
 			packed = 8 / per
 		}
 		if count > uint64(t.listed)*packed {
-			return fmt.Errorf("its shape %v has %d elements, the file has at most %d", t.dims, count, uint64(t.listed)*packed)
+			return fmt.Errorf("its shape %v has %d elements, the file has at most %d", t.dims, count,
+				uint64(t.listed)*packed)
 		}
 	}
 	return nil
@@ -345,7 +347,9 @@ func externalSize(beside, folder, location string) (int64, error) {
 		return 0, fmt.Errorf("its external data has no location")
 	}
 	if !filepath.IsLocal(location) {
-		return 0, fmt.Errorf("its external data %q is outside the model's folder; the location must be a relative path without \"..\"", location)
+		return 0, fmt.Errorf(
+			"its external data %q is outside the model's folder; the location must be a relative path without \"..\"",
+			location)
 	}
 	root, err := filepath.EvalSymlinks(folder)
 	if err != nil {
@@ -358,7 +362,8 @@ func externalSize(beside, folder, location string) (int64, error) {
 		}
 		return 0, err
 	}
-	if rel, err := filepath.Rel(root, path); err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+	if rel, err := filepath.Rel(root, path); err != nil || rel == ".." ||
+		strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
 		return 0, fmt.Errorf("its external data %q leads outside the model's folder through a symbolic link", location)
 	}
 	info, err := os.Stat(path)

@@ -24,7 +24,8 @@ func (r *reader) at(off int64, n int) ([]byte, error) {
 	if off < 0 || off >= r.size {
 		return nil, fmt.Errorf("%w: it ends at byte %d", ErrMalformed, off)
 	}
-	if at := off - r.start; at >= 0 && at < int64(len(r.window)) && (at+int64(n) <= int64(len(r.window)) || r.start+int64(len(r.window)) == r.size) {
+	if at := off - r.start; at >= 0 && at < int64(len(r.window)) && (at+int64(n) <= int64(len(r.window)) ||
+		r.start+int64(len(r.window)) == r.size) {
 		return r.window[at:min(at+int64(n), int64(len(r.window)))], nil
 	}
 	if r.window == nil {
@@ -114,7 +115,8 @@ func (r *reader) field(off, end int64) (f field, next int64, err error) {
 			return f, 0, err
 		}
 		if n > uint64(end-o) {
-			return f, 0, fmt.Errorf("%w: field %d at byte %d has %d bytes, %d are left", ErrMalformed, f.number, at, n, end-o)
+			return f, 0, fmt.Errorf("%w: field %d at byte %d has %d bytes, %d are left", ErrMalformed, f.number, at,
+				n, end-o)
 		}
 		off, size = o, int64(n)
 	case 3, 4:

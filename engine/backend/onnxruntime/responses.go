@@ -54,7 +54,8 @@ func (x *instance) answer(requests []*infer.Request) error {
 func (x *instance) check(i int, requests []*infer.Request) error {
 	p, o := &x.m.outputs[i], x.runner.Output(x.places[i])
 	if o.Type != p.code {
-		return status.Errorf(status.Internal, "model '%s' gave output '%s' as %s, want %s", x.m.spec.ModelName, p.name, elementName(o.Type), p.dt)
+		return status.Errorf(status.Internal, "model '%s' gave output '%s' as %s, want %s", x.m.spec.ModelName, p.name,
+			elementName(o.Type), p.dt)
 	}
 	if p.cut != nil {
 		return x.checkCut(p, o, requests)
@@ -80,14 +81,16 @@ func (x *instance) checkCut(p *port, o capi.Output, requests []*infer.Request) e
 		want += n
 	}
 	if have != want {
-		return status.Errorf(status.Internal, "model '%s' gave output '%s' the shape %s; its batch_output deals out %d elements",
+		return status.Errorf(status.Internal,
+			"model '%s' gave output '%s' the shape %s; its batch_output deals out %d elements",
 			x.m.spec.ModelName, p.name, tensor.FormatShape(o.Shape), want)
 	}
 	return nil
 }
 
 // handCut is hand for an output that is cut by the shape of an input.
-func (x *instance) handCut(p *port, buf *tensor.Buffer, requests []*infer.Request, responses []*infer.Response) (err error) {
+func (x *instance) handCut(p *port, buf *tensor.Buffer, requests []*infer.Request, responses []*infer.Response) (
+	err error) {
 	data := buf.Bytes()
 	for k, r := range requests {
 		var n int64
@@ -108,9 +111,10 @@ func (x *instance) handCut(p *port, buf *tensor.Buffer, requests []*infer.Reques
 	return nil
 }
 
-// give hands a request its part of an output, of the shape x.shape: to its answer, and to its sequence if it is a state. A
-// state that is part of several requests' memory is copied, so that it does not keep theirs.
-func (x *instance) give(p *port, r *infer.Request, resp *infer.Response, data []byte, buf *tensor.Buffer, requests int) error {
+// give hands a request its part of an output, of the shape x.shape: to its answer, and to its sequence if it is a
+// state. A state that is part of several requests' memory is copied, so that it does not keep theirs.
+func (x *instance) give(p *port, r *infer.Request, resp *infer.Response, data []byte, buf *tensor.Buffer,
+	requests int) error {
 	if p.isWanted(r) {
 		resp.AddOutput(p.name, p.dt, x.shape, data, buf.Retain())
 	}

@@ -13,9 +13,9 @@ import (
 	"nereid/engine/tensor"
 )
 
-// Small inputs and outputs go through memory that stays with an instance, as does what ONNX Runtime needs around it. From
-// random runs of one instance (lone requests and batches, rows that vary, optional inputs that come and go, runs that fail)
-// every answer is its request's own, and stays so while later ones run.
+// Small inputs and outputs go through memory that stays with an instance, as does what ONNX Runtime needs around it.
+// From random runs of one instance (lone requests and batches, rows that vary, optional inputs that come and go, runs
+// that fail) every answer is its request's own, and stays so while later ones run.
 func TestAnswersFromMemoryThatStays(t *testing.T) {
 	b := open(t)
 	rng := rand.New(rand.NewPCG(4, 4))
@@ -39,7 +39,10 @@ func TestAnswersFromMemoryThatStays(t *testing.T) {
 		make  func() []tensor.Tensor
 		want  func(in []tensor.Tensor) []float32 // nil: the request fails
 	}{
-		{"two inputs, one of them optional", sample(t, "default", config(0, []tensorIO{{"x", tensor.FP32, []int64{-1, 2}}, {"bias", tensor.FP32, []int64{2}}}, []tensorIO{{"y", tensor.FP32, []int64{-1, 2}}})), false,
+		{"two inputs, one of them optional",
+			sample(t, "default",
+				config(0, []tensorIO{{"x", tensor.FP32, []int64{-1, 2}}, {"bias", tensor.FP32, []int64{2}}},
+					[]tensorIO{{"y", tensor.FP32, []int64{-1, 2}}})), false,
 			func() []tensor.Tensor {
 				in := []tensor.Tensor{random("x", int64(1+rng.IntN(3)), 2)}
 				if rng.IntN(2) == 0 {
@@ -58,7 +61,10 @@ func TestAnswersFromMemoryThatStays(t *testing.T) {
 				}
 				return v
 			}},
-		{"a shape that is not what the file says", sample(t, "other_shape", config(8, []tensorIO{{"x", tensor.FP32, []int64{3}}}, []tensorIO{{"y", tensor.FP32, []int64{3}}})), true,
+		{"a shape that is not what the file says",
+			sample(t, "other_shape",
+				config(8, []tensorIO{{"x", tensor.FP32, []int64{3}}},
+					[]tensorIO{{"y", tensor.FP32, []int64{3}}})), true,
 			func() []tensor.Tensor { return []tensor.Tensor{random("x", int64(1+rng.IntN(3)), 3)} },
 			func(in []tensor.Tensor) (v []float32) {
 				for i, x := range values(in[0]) {
@@ -68,13 +74,16 @@ func TestAnswersFromMemoryThatStays(t *testing.T) {
 				}
 				return v
 			}},
-		{"an output that is there before the run", sample(t, "constant", config(0, []tensorIO{{"x", tensor.FP32, []int64{2}}}, []tensorIO{{"y", tensor.FP32, []int64{2}}, {"z", tensor.FP32, []int64{2}}})), false,
+		{"an output that is there before the run",
+			sample(t, "constant", config(0, []tensorIO{{"x", tensor.FP32, []int64{2}}},
+				[]tensorIO{{"y", tensor.FP32, []int64{2}}, {"z", tensor.FP32, []int64{2}}})), false,
 			func() []tensor.Tensor {
 				x := random("x", 1, 2)
 				x.Shape = []int64{2}
 				return []tensor.Tensor{x}
 			}, func(in []tensor.Tensor) []float32 { return []float32{3, 4} }},
-		{"runs that fail", sample(t, "table", config(8, []tensorIO{{"index", tensor.Int64, []int64{1}}}, []tensorIO{{"value", tensor.FP32, []int64{1}}})), true,
+		{"runs that fail", sample(t, "table", config(8, []tensorIO{{"index", tensor.Int64, []int64{1}}},
+			[]tensorIO{{"value", tensor.FP32, []int64{1}}})), true,
 			func() []tensor.Tensor {
 				rows := 1 + rng.IntN(3)
 				v := make([]int64, rows)
@@ -94,7 +103,9 @@ func TestAnswersFromMemoryThatStays(t *testing.T) {
 				}
 				return v
 			}},
-		{"inputs above and below what is copied", sample(t, "identity_fp32", config(8, []tensorIO{{"INPUT0", tensor.FP32, []int64{-1}}}, []tensorIO{{"OUTPUT0", tensor.FP32, []int64{-1}}})), true,
+		{"inputs above and below what is copied", sample(t, "identity_fp32",
+			config(8, []tensorIO{{"INPUT0", tensor.FP32, []int64{-1}}},
+				[]tensorIO{{"OUTPUT0", tensor.FP32, []int64{-1}}})), true,
 			func() []tensor.Tensor {
 				return []tensor.Tensor{random("INPUT0", 1, []int64{1, 7, 1024, 1025, 5000}[rng.IntN(5)])}
 			}, func(in []tensor.Tensor) []float32 { return values(in[0]) }},
@@ -104,7 +115,8 @@ func TestAnswersFromMemoryThatStays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			inst, err := m.NewInstance(t.Context(), backend.Placement{Name: "m_0_0", Kind: inferencepb.ModelInstanceGroup_KIND_CPU})
+			inst, err := m.NewInstance(t.Context(),
+				backend.Placement{Name: "m_0_0", Kind: inferencepb.ModelInstanceGroup_KIND_CPU})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +127,8 @@ func TestAnswersFromMemoryThatStays(t *testing.T) {
 			}
 			var held []open
 			check := func(o open) {
-				if len(o.want) > 0 && (o.resp.Err != nil || !slices.Equal(values(o.resp.Outputs[0]), o.want)) || o.want == nil && o.resp.Err == nil {
+				if len(o.want) > 0 && (o.resp.Err != nil || !slices.Equal(values(o.resp.Outputs[0]), o.want)) ||
+					o.want == nil && o.resp.Err == nil {
 					t.Fatalf("answer %v to %v, want %v", o.resp, o.r.Inputs, o.want)
 				}
 				o.resp.Release()

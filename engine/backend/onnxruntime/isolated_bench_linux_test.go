@@ -48,12 +48,14 @@ func hopHarness(b *testing.B, process bool, width, requests int) (h *harness, pi
 		backendOf = apart(b)
 	}
 	m, err := backendOf.Load(b.Context(), backend.Spec{
-		ModelName: "m", Version: 1, Config: c, ModelFolder: folder, VersionFolder: filepath.Join(folder, "1"), Log: slog.New(slog.DiscardHandler),
+		ModelName: "m", Version: 1, Config: c, ModelFolder: folder, VersionFolder: filepath.Join(folder, "1"),
+		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		b.Fatal(err)
 	}
-	inst, err := m.NewInstance(b.Context(), backend.Placement{Name: "m_0_0", Kind: inferencepb.ModelInstanceGroup_KIND_CPU, SharedThreads: true})
+	inst, err := m.NewInstance(b.Context(),
+		backend.Placement{Name: "m_0_0", Kind: inferencepb.ModelInstanceGroup_KIND_CPU, SharedThreads: true})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -69,7 +71,8 @@ func hopHarness(b *testing.B, process bool, width, requests int) (h *harness, pi
 		pids = children(b)
 	}
 	return &harness{inst: inst, requests: requests,
-		in: tensor.Tensor{Name: "INPUT0", DataType: tensor.FP32, Shape: []int64{1, int64(width)}, Data: fill(4*width, 1)}}, pids
+		in: tensor.Tensor{Name: "INPUT0", DataType: tensor.FP32, Shape: []int64{1, int64(width)},
+			Data: fill(4*width, 1)}}, pids
 }
 
 // processTime is what processes have used, to the nanosecond. Source of the format: proc(5), schedstat of each thread.

@@ -25,10 +25,12 @@ func TestValidateParameters(t *testing.T) {
 		{"unknown", "intra_op_threads", "1", false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			cfg := &inferencepb.ModelConfig{Parameters: map[string]*inferencepb.ModelParameter{tt.key: {StringValue: tt.value}}}
+			parameters := map[string]*inferencepb.ModelParameter{tt.key: {StringValue: tt.value}}
+			cfg := &inferencepb.ModelConfig{Parameters: parameters}
 			all := (&Backend{}).ValidateParameters(cfg)
 			if tt.refused || tt.unknown {
-				if len(all) != 1 || all[0].Name != tt.key || all[0].Refused != tt.refused || all[0].Text == "" || tt.unknown != (len(all[0].Known) > 0) {
+				if len(all) != 1 || all[0].Name != tt.key || all[0].Refused != tt.refused || all[0].Text == "" ||
+					tt.unknown != (len(all[0].Known) > 0) {
 					t.Errorf("%s %q: %+v", tt.key, tt.value, all)
 				}
 			} else if len(all) != 0 {

@@ -157,13 +157,16 @@ func pretend(t *testing.T, pinned, device int64) *onCards {
 	t.Helper()
 	open(t) // skips where there is no library
 	c := &cards{memory: map[int][][]byte{}}
-	m := gpumem.New(gpumem.Options{Driver: c, PinnedBytes: pinned, DeviceBytes: map[int]int64{0: device, 1: device}, Log: slog.New(slog.DiscardHandler)})
+	m := gpumem.New(gpumem.Options{Driver: c, PinnedBytes: pinned, DeviceBytes: map[int]int64{0: device, 1: device},
+		Log: slog.New(slog.DiscardHandler)})
 	b := onnxruntime.New(onnxruntime.Options{Library: os.Getenv("NEREID_ONNXRUNTIME_LIBRARY"), Threads: 2, GPUMemory: m,
 		CacheFolder: "../../../.cache/onnxruntime"})
 	b.Pretend()
-	o := &onCards{cards: c, b: b, memory: m, regions: shm.New(shm.Options{CUDA: c, OnDevice: func(string, int64, int) bool { return true }})}
+	o := &onCards{cards: c, b: b, memory: m,
+		regions: shm.New(shm.Options{CUDA: c, OnDevice: func(string, int64, int) bool { return true }})}
 	for gpu := range 2 {
-		if err := o.regions.RegisterCUDA(fmt.Sprintf("r%d", gpu), make([]byte, shm.HandleSize), int64(gpu), regionSize); err != nil {
+		if err := o.regions.RegisterCUDA(fmt.Sprintf("r%d", gpu), make([]byte, shm.HandleSize), int64(gpu),
+			regionSize); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -194,7 +197,8 @@ func (o *onCards) instance(t *testing.T, s backend.Spec) backend.Instance {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inst, err := m.NewInstance(t.Context(), backend.Placement{Name: "m_0_0_gpu0", Kind: inferencepb.ModelInstanceGroup_KIND_GPU})
+	inst, err := m.NewInstance(t.Context(),
+		backend.Placement{Name: "m_0_0_gpu0", Kind: inferencepb.ModelInstanceGroup_KIND_GPU})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +218,8 @@ func (o *onCards) input(t *testing.T, r *infer.Request, x tensor.Tensor, gpu, at
 	t.Helper()
 	if gpu >= 0 {
 		copy(o.content(gpu)[at:], x.Data)
-		buf, err := o.regions.Read(r, &o.pool, shm.Range{Region: fmt.Sprintf("r%d", gpu), Offset: uint64(at), Size: uint64(len(x.Data))}, x.DataType, &shm.Budget{})
+		buf, err := o.regions.Read(r, &o.pool, shm.Range{Region: fmt.Sprintf("r%d", gpu), Offset: uint64(at),
+			Size: uint64(len(x.Data))}, x.DataType, &shm.Budget{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,9 +260,12 @@ func cardModels() []cardModel {
 	}
 	return []cardModel{
 		{"outputs of known sizes", func(t *testing.T) backend.Spec {
-			return sample(t, "add_sub", config(16, []tensorIO{{"INPUT0", tensor.Int32, row}, {"INPUT1", tensor.Int32, row}}, []tensorIO{{"OUTPUT0", tensor.Int32, row}, {"OUTPUT1", tensor.Int32, row}}))
+			return sample(t, "add_sub", config(16, []tensorIO{{"INPUT0", tensor.Int32, row},
+				{"INPUT1", tensor.Int32, row}},
+				[]tensorIO{{"OUTPUT0", tensor.Int32, row}, {"OUTPUT1", tensor.Int32, row}}))
 		}, []string{"OUTPUT0", "OUTPUT1"}, func(rng *rand.Rand, rows, _ int64) []tensor.Tensor {
-			return []tensor.Tensor{random(rng, "INPUT0", tensor.Int32, rows, 16), random(rng, "INPUT1", tensor.Int32, rows, 16)}
+			return []tensor.Tensor{random(rng, "INPUT0", tensor.Int32, rows, 16),
+				random(rng, "INPUT1", tensor.Int32, rows, 16)}
 		}, func(in []tensor.Tensor) [][]byte {
 			out := make([][]byte, 2)
 			for i := 0; i < len(in[0].Data); i += 4 {
@@ -268,12 +276,14 @@ func cardModels() []cardModel {
 			return out
 		}},
 		{"an output of unknown size, and large", func(t *testing.T) backend.Spec {
-			return sample(t, "identity_fp32", config(16, []tensorIO{{"INPUT0", tensor.FP32, []int64{-1}}}, []tensorIO{{"OUTPUT0", tensor.FP32, []int64{-1}}}))
+			return sample(t, "identity_fp32", config(16, []tensorIO{{"INPUT0", tensor.FP32, []int64{-1}}},
+				[]tensorIO{{"OUTPUT0", tensor.FP32, []int64{-1}}}))
 		}, []string{"OUTPUT0"}, func(rng *rand.Rand, rows, width int64) []tensor.Tensor {
 			return []tensor.Tensor{random(rng, "INPUT0", tensor.FP32, rows, width)}
 		}, func(in []tensor.Tensor) [][]byte { return [][]byte{in[0].Data} }},
 		{"an output of another shape than the file says", func(t *testing.T) backend.Spec {
-			return sample(t, "other_shape", config(16, []tensorIO{{"x", tensor.FP32, []int64{3}}}, []tensorIO{{"y", tensor.FP32, []int64{3}}}))
+			return sample(t, "other_shape",
+				config(16, []tensorIO{{"x", tensor.FP32, []int64{3}}}, []tensorIO{{"y", tensor.FP32, []int64{3}}}))
 		}, []string{"y"}, func(rng *rand.Rand, rows, _ int64) []tensor.Tensor {
 			return []tensor.Tensor{random(rng, "x", tensor.FP32, rows, 3)}
 		}, func(in []tensor.Tensor) [][]byte {
@@ -284,7 +294,8 @@ func cardModels() []cardModel {
 			return [][]byte{out}
 		}},
 		{"runs that fail", func(t *testing.T) backend.Spec {
-			return sample(t, "table", config(16, []tensorIO{{"index", tensor.Int64, []int64{1}}}, []tensorIO{{"value", tensor.FP32, []int64{1}}}))
+			return sample(t, "table", config(16, []tensorIO{{"index", tensor.Int64, []int64{1}}},
+				[]tensorIO{{"value", tensor.FP32, []int64{1}}}))
 		}, []string{"value"}, func(rng *rand.Rand, rows, _ int64) []tensor.Tensor {
 			v := make([]int64, rows)
 			for i := range v {
@@ -319,9 +330,9 @@ type asked struct {
 
 type slotAt struct{ gpu, at, size int }
 
-// From thousands of random batches, whose inputs and outputs lie in the host's memory or anywhere in regions on two GPUs, in place
-// or not, with pools of any size: every caller gets exactly its own values where it wants them, nothing else of a region is
-// changed, and in the end nobody holds any memory.
+// From thousands of random batches, whose inputs and outputs lie in the host's memory or anywhere in regions on two
+// GPUs, in place or not, with pools of any size: every caller gets exactly its own values where it wants them, nothing
+// else of a region is changed, and in the end nobody holds any memory.
 func TestTensorsOnCards(t *testing.T) {
 	for k, tt := range cardModels() {
 		for _, pools := range [][2]int64{{1 << 20, 1 << 20}, {8 << 10, 4 << 10}, {0, 0}} {
@@ -412,7 +423,8 @@ func (o *onCards) batch(t *testing.T, rng *rand.Rand, m cardModel, base int) []a
 			gpu, at := place(size + 8)
 			s := slotAt{gpu, at, size + rng.IntN(2)*8}
 			switch {
-			case i < len(places) && places[i].gpu >= 0 && rng.IntN(4) == 0 && size <= places[i].size: // where an input is
+			case i < len(places) && places[i].gpu >= 0 && rng.IntN(4) == 0 &&
+				size <= places[i].size: // where an input is
 				s = places[i]
 			case gpu >= 0 && rng.IntN(10) == 0 && size > 0:
 				s.size, a.tight = size-1, true
@@ -425,7 +437,8 @@ func (o *onCards) batch(t *testing.T, rng *rand.Rand, m cardModel, base int) []a
 	return all
 }
 
-// check reads answers, as a front end does. before is what the regions held before their run; theirs is the half from base on.
+// check reads answers, as a front end does. before is what the regions held before their run; theirs is the half from
+// base on.
 func (o *onCards) check(t *testing.T, all []asked, before [2][]byte, base int) {
 	t.Helper()
 	for _, a := range all {
@@ -484,18 +497,31 @@ func TestWayOfTensorsOnCards(t *testing.T) {
 		traffic        gpumem.Traffic
 		pinned         int64 // blocks that are asked for
 	}{
-		{name: "both where they are", requests: 1, inputs: slotAt{0, 0, 0}, output: slotAt{0, 4096, row}, bound: [2]int64{2 * row, row}},
-		{name: "an output with room to spare", requests: 1, inputs: slotAt{0, 0, 0}, output: slotAt{0, 4096, 1000}, bound: [2]int64{2 * row, row}},
-		{name: "an input that no kernel may read where it is", requests: 1, inputs: slotAt{0, 4, 0}, output: slotAt{0, 4096, row}, bound: [2]int64{0, row}, traffic: gpumem.Traffic{Within: 2 * row}},
-		{name: "an output that no kernel may write where it goes", requests: 1, inputs: slotAt{0, 0, 0}, output: slotAt{0, 4100, row}, bound: [2]int64{2 * row, 0}, traffic: gpumem.Traffic{Within: row}},
-		{name: "an output where an input is", requests: 1, inputs: slotAt{0, 0, 0}, output: slotAt{0, 0, row}, bound: [2]int64{2 * row, 0}, traffic: gpumem.Traffic{Within: row}},
-		{name: "a batch", requests: 3, inputs: slotAt{0, 0, 0}, output: slotAt{0, 8192, row}, traffic: gpumem.Traffic{Within: 9 * row}},
-		{name: "C071 a batch for which the pool has no room", requests: 3, inputs: slotAt{0, 0, 0}, output: slotAt{0, 8192, row}, device: 256, traffic: gpumem.Traffic{ToHost: 3 * row, Within: 6 * row}, pinned: 1},
-		{name: "another card's", requests: 1, inputs: slotAt{1, 0, 0}, output: slotAt{1, 4096, row}, traffic: gpumem.Traffic{ToHost: 2 * row, FromHost: row}, pinned: 3},
-		{name: "inputs alone", requests: 1, inputs: slotAt{0, 0, 0}, output: slotAt{-1, 0, 0}, bound: [2]int64{2 * row, 0}, pinned: 1},
-		{name: "the output alone", requests: 1, inputs: slotAt{-1, 0, 0}, output: slotAt{0, 0, row}, bound: [2]int64{0, row}, pinned: 2},
-		{name: "somebody looks on", requests: 1, inputs: slotAt{-1, 0, 0}, output: slotAt{0, 0, row}, inHost: true, traffic: gpumem.Traffic{FromHost: row}, pinned: 3},
-		{name: "C088 the host's through pinned memory", requests: 2, inputs: slotAt{-1, 0, 0}, output: slotAt{-1, 0, 0}, pinned: 3},
+		{name: "both where they are", requests: 1, inputs: slotAt{0, 0, 0}, output: slotAt{0, 4096, row},
+			bound: [2]int64{2 * row, row}},
+		{name: "an output with room to spare", requests: 1, inputs: slotAt{0, 0, 0}, output: slotAt{0, 4096, 1000},
+			bound: [2]int64{2 * row, row}},
+		{name: "an input that no kernel may read where it is", requests: 1, inputs: slotAt{0, 4, 0},
+			output: slotAt{0, 4096, row}, bound: [2]int64{0, row}, traffic: gpumem.Traffic{Within: 2 * row}},
+		{name: "an output that no kernel may write where it goes", requests: 1, inputs: slotAt{0, 0, 0},
+			output: slotAt{0, 4100, row}, bound: [2]int64{2 * row, 0}, traffic: gpumem.Traffic{Within: row}},
+		{name: "an output where an input is", requests: 1, inputs: slotAt{0, 0, 0}, output: slotAt{0, 0, row},
+			bound: [2]int64{2 * row, 0}, traffic: gpumem.Traffic{Within: row}},
+		{name: "a batch", requests: 3, inputs: slotAt{0, 0, 0}, output: slotAt{0, 8192, row},
+			traffic: gpumem.Traffic{Within: 9 * row}},
+		{name: "C071 a batch for which the pool has no room", requests: 3, inputs: slotAt{0, 0, 0},
+			output: slotAt{0, 8192, row}, device: 256, traffic: gpumem.Traffic{ToHost: 3 * row, Within: 6 * row},
+			pinned: 1},
+		{name: "another card's", requests: 1, inputs: slotAt{1, 0, 0}, output: slotAt{1, 4096, row},
+			traffic: gpumem.Traffic{ToHost: 2 * row, FromHost: row}, pinned: 3},
+		{name: "inputs alone", requests: 1, inputs: slotAt{0, 0, 0}, output: slotAt{-1, 0, 0},
+			bound: [2]int64{2 * row, 0}, pinned: 1},
+		{name: "the output alone", requests: 1, inputs: slotAt{-1, 0, 0}, output: slotAt{0, 0, row},
+			bound: [2]int64{0, row}, pinned: 2},
+		{name: "somebody looks on", requests: 1, inputs: slotAt{-1, 0, 0}, output: slotAt{0, 0, row}, inHost: true,
+			traffic: gpumem.Traffic{FromHost: row}, pinned: 3},
+		{name: "C088 the host's through pinned memory", requests: 2, inputs: slotAt{-1, 0, 0}, output: slotAt{-1, 0, 0},
+			pinned: 3},
 		{name: "C088 input_pinned_memory is off", requests: 2, inputs: slotAt{-1, 0, 0}, output: slotAt{-1, 0, 0},
 			optimize: &inferencepb.ModelOptimizationPolicy{InputPinnedMemory: off}, pinned: 1},
 		{name: "C088 output_pinned_memory is off", requests: 2, inputs: slotAt{-1, 0, 0}, output: slotAt{-1, 0, 0},
@@ -571,7 +597,8 @@ func TestCardThatFails(t *testing.T) {
 		}
 		resp := alone(t, inst, r)
 		switch {
-		case fails && (status.CodeOf(resp.Err) != status.InvalidArg || !strings.Contains(resp.Err.Error(), "input 'INPUT0' cannot be read where it is: CUDA says no")):
+		case fails && (status.CodeOf(resp.Err) != status.InvalidArg ||
+			!strings.Contains(resp.Err.Error(), "input 'INPUT0' cannot be read where it is: CUDA says no")):
 			t.Errorf("%v", resp.Err)
 		case !fails && (resp.Err != nil || !bytes.Equal(resp.Output("OUTPUT0").Data, model.want(in)[0])):
 			t.Errorf("afterwards: %v", resp.Err)
@@ -581,8 +608,8 @@ func TestCardThatFails(t *testing.T) {
 	}
 }
 
-// What ONNX Runtime says of memory that it cannot use is the request's error; requests with tensors in the host's memory are
-// served by the same instance before and after.
+// What ONNX Runtime says of memory that it cannot use is the request's error; requests with tensors in the host's
+// memory are served by the same instance before and after.
 func TestMemoryThatNobodyKnows(t *testing.T) {
 	o := pretend(t, 1<<20, 1<<20)
 	o.b.PretendWithoutProvider()
@@ -596,7 +623,8 @@ func TestMemoryThatNobodyKnows(t *testing.T) {
 		}
 		resp := alone(t, inst, r)
 		switch {
-		case k%2 == 1 && (status.CodeOf(resp.Err) != status.Internal || !strings.HasPrefix(resp.Err.Error(), "onnx runtime error ")):
+		case k%2 == 1 && (status.CodeOf(resp.Err) != status.Internal ||
+			!strings.HasPrefix(resp.Err.Error(), "onnx runtime error ")):
 			t.Errorf("%v: %v", status.CodeOf(resp.Err), resp.Err)
 		case k%2 == 0 && (resp.Err != nil || !bytes.Equal(resp.Output("OUTPUT0").Data, model.want(in)[0])):
 			t.Errorf("from the host: %v", resp.Err)

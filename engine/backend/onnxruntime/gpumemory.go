@@ -12,12 +12,13 @@ import (
 	"nereid/engine/tensor"
 )
 
-// card is what an instance on a GPU has of that GPU's memory and of pinned memory. It is used by the goroutine in Execute.
+// card is what an instance on a GPU has of that GPU's memory and of pinned memory. It is used by the goroutine in
+// Execute.
 //
-// Inputs that all lie on the GPU stay there: that of one request where it is, those of several copied together within the GPU.
-// Outputs whose place all who want them have on the GPU stay there too: that of one request, of a size known before, is written to
-// its place, others are left in ONNX Runtime's memory for who reads the response to copy. Everything else goes by way of the
-// host, through pinned memory as far as there is some.
+// Inputs that all lie on the GPU stay there: that of one request where it is, those of several copied together within
+// the GPU. Outputs whose place all who want them have on the GPU stay there too: that of one request, of a size known
+// before, is written to its place, others are left in ONNX Runtime's memory for who reads the response to copy.
+// Everything else goes by way of the host, through pinned memory as far as there is some.
 type card struct {
 	memory        *gpumem.Memory
 	gpu           int
@@ -43,15 +44,16 @@ func (p part) overlaps(q part) bool {
 	return p.at < q.at+uintptr(q.size) && q.at < p.at+uintptr(p.size)
 }
 
-// newCard returns nil for an instance that is on no GPU or has none of its memory. nodes are the NUMA nodes that its host policy
-// names.
+// newCard returns nil for an instance that is on no GPU or has none of its memory. nodes are the NUMA nodes that its
+// host policy names.
 func newCard(m *model, r *capi.Runner, where place, nodes []int) *card {
 	if !where.gpu || m.memory == nil {
 		return nil
 	}
 	o := m.spec.Config.GetOptimization()
 	c := &card{
-		memory: m.memory, gpu: where.device, node: gpumem.AnyNode, outputs: make([]*gpumem.Block, len(m.outputs)), direct: make([]bool, len(m.outputs)),
+		memory: m.memory, gpu: where.device, node: gpumem.AnyNode, outputs: make([]*gpumem.Block, len(m.outputs)),
+		direct: make([]bool, len(m.outputs)),
 		pinIn:  o.GetInputPinnedMemory() == nil || o.GetInputPinnedMemory().GetEnable(),
 		pinOut: o.GetOutputPinnedMemory() == nil || o.GetOutputPinnedMemory().GetEnable(),
 	}
@@ -63,7 +65,8 @@ func newCard(m *model, r *capi.Runner, where place, nodes []int) *card {
 	}
 	err := r.UseDevice(cmp.Or(m.pretend, capi.CUDA), where.device)
 	if c.binds = err == nil; !c.binds {
-		m.spec.Log.Warn("onnxruntime takes no memory of a GPU; clients' CUDA regions are copied by way of the host", "model", m.spec.ModelName, "gpu", where.device, "err", err)
+		m.spec.Log.Warn("onnxruntime takes no memory of a GPU; clients' CUDA regions are copied by way of the host",
+			"model", m.spec.ModelName, "gpu", where.device, "err", err)
 	}
 	return c
 }
@@ -119,8 +122,8 @@ func (c *card) take(i int) *tensor.Buffer {
 	return tensor.NewBuffer(b.Bytes(), func(*tensor.Buffer) { b.Free() })
 }
 
-// onCard gives the run input i, of the shape x.shape, from the GPU's memory if all the requests have it there; false: it has to go
-// by way of the host.
+// onCard gives the run input i, of the shape x.shape, from the GPU's memory if all the requests have it there; false:
+// it has to go by way of the host.
 func (x *instance) onCard(i int, requests []*infer.Request, size int, count int64) (bool, error) {
 	c := x.card
 	if !c.binds || size == 0 {
@@ -146,7 +149,9 @@ func (x *instance) onCard(i int, requests []*infer.Request, size int, count int6
 			to += uintptr(d.Size)
 		}
 		if err := c.memory.Copy(c.gpu, c.copies); err != nil {
-			return false, status.Errorf(status.InvalidArg, "input '%s' cannot be read where it is: %w; the client may have freed its region after its registration", x.m.inputs[i].name, err)
+			return false, status.Errorf(status.InvalidArg,
+				"input '%s' cannot be read where it is: %w; the client may have freed its region after its "+
+					"registration", x.m.inputs[i].name, err)
 		}
 		at = b.Address
 	} else {
@@ -160,8 +165,8 @@ func (x *instance) onCard(i int, requests []*infer.Request, size int, count int6
 	return true, nil
 }
 
-// toCard asks the run for output i, of size bytes if that is above 0: on the GPU if all who want it have its place there, else in
-// pinned memory if there is some.
+// toCard asks the run for output i, of size bytes if that is above 0: on the GPU if all who want it have its place
+// there, else in pinned memory if there is some.
 func (x *instance) toCard(i int, requests []*infer.Request, size int) {
 	c, p := x.card, &x.m.outputs[i]
 	known := x.gives && size > 0
@@ -224,7 +229,8 @@ func placeOf(r *infer.Request, name string) *tensor.Device {
 	return nil
 }
 
-// handOnCard adds output i, which is on the GPU, to the responses of those who want it. Whoever reads them copies it to its place.
+// handOnCard adds output i, which is on the GPU, to the responses of those who want it. Whoever reads them copies it to
+// its place.
 func (x *instance) handOnCard(i int, o capi.Output, requests []*infer.Request, responses []*infer.Response) {
 	c, p := x.card, &x.m.outputs[i]
 	release := func(*tensor.Buffer) {}
@@ -251,7 +257,8 @@ func (x *instance) handOnCard(i int, o capi.Output, requests []*infer.Request, r
 		}
 		if p.isWanted(r) {
 			all.Retain()
-			own := tensor.NewDeviceBuffer(tensor.Device{GPU: c.gpu, Address: at, Size: size}, func(*tensor.Buffer) { all.Release() })
+			own := tensor.NewDeviceBuffer(tensor.Device{GPU: c.gpu, Address: at, Size: size},
+				func(*tensor.Buffer) { all.Release() })
 			responses[k].AddOutput(p.name, p.dt, x.shape, nil, own)
 		}
 		at += uintptr(size)
