@@ -1,7 +1,7 @@
-"""The convolution case of the bench: makes the network, and runs it on ONNX Runtime alone.
+"""The convolution case of the benchmark: creates the network, and runs it on ONNX Runtime without a server.
 
 conv.py make PATH                     writes a small residual network, 3x64x64 pictures to 10 scores, random weights
-conv.py run PATH THREADS SECONDS      runs it as fast as it goes, one picture at a time, and prints runs per second and
+conv.py run PATH THREADS SECONDS      runs it as fast as possible, one picture at a time, and prints runs per second and
                                       microseconds of CPU time per run as JSON
 Needs the packages onnx, numpy and onnxruntime.
 """

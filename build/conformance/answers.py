@@ -1,8 +1,8 @@
-"""Sends one inference by any of the real clients' interfaces, and writes what came back as plain JSON.
+"""Sends one inference through any interface of the real clients, and returns the answer as plain JSON.
 
-An answer holds no time, no size of a message and nothing that says which backend computed it, so that the answers of
-two servers can be compared as they are: {"model", "version", "id", "parameters", "outputs": [{"name", "datatype", "shape",
-"binary", "values"}]}, {"error", "code"}, or, from a stream, a list of them.
+An answer contains no times, no message sizes and nothing that names the backend. So the answers of two servers can be
+compared directly. An answer is {"model", "version", "id", "parameters", "outputs": [{"name", "datatype", "shape",
+"binary", "values"}]} or {"error", "code"}. A stream returns a list of them.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ import tritonclient.http as th
 import tritonclient.http.aio as ha
 from tritonclient.utils import InferenceServerException, triton_to_np_dtype
 
-LIMIT = 30  # seconds for one answer
+LIMIT = 30  # seconds; timeout of one answer
 
 
 def show(a):
-    """The elements as JSON keeps them: floats by repr, bytes as Latin-1; of a large array its hash."""
+    """The elements as JSON values: floats by repr, bytes as Latin-1. A large array is replaced by its hash."""
     if a is None:
         return None
     if a.size > 64:
@@ -36,18 +36,18 @@ def show(a):
 
 
 def fault(e):
-    """What a client's exception says, without the names of folders and threads."""
+    """The message of a client's exception, without the names of folders and threads."""
     text = re.sub(r"/[^ ';]*/models/", "<repository>/", e.message() or "")
     return {"error": text, "code": e.status()}
 
 
 def parameters(p):
-    """Parameters of a gRPC message or an HTTP object."""
+    """The parameters of a gRPC message or of an HTTP object."""
     return {k: (getattr(v, v.WhichOneof("parameter_choice")) if hasattr(v, "WhichOneof") else v) for k, v in sorted(p.items())}
 
 
 def result(r):
-    """An InferResult of any client."""
+    """The answer in the InferResult of any client."""
     m = r.get_response(as_json=False) if isinstance(r, tg.InferResult) else r.get_response()
     if isinstance(m, dict):
         outputs = [
@@ -70,10 +70,12 @@ def result(r):
 
 
 class Call:
-    """One inference request, whatever sends it.
+    """One inference request, independent of the client that sends it.
 
-    inputs: [(name, datatype, array)]; binary: whether inputs go as bytes over HTTP; outputs: None for all, or a list of
-    (name, {"binary_data": …, "class_count": …}); more: arguments of the client's infer.
+    inputs: [(name, datatype, array)]
+    binary: whether HTTP sends the inputs as bytes
+    outputs: None for all, or a list of (name, {"binary_data": …, "class_count": …})
+    more: further arguments of the client's infer
     """
 
     def __init__(self, model, inputs, outputs=None, binary=True, **more):
@@ -94,7 +96,7 @@ class Call:
 
 
 def secure(server, client):
-    """The arguments by which a client speaks TLS with the server: none, unless a test gave the server some (tls.py)."""
+    """The client's TLS arguments for this server. They are empty unless a test configured TLS (tls.py)."""
     return getattr(server, "secure", {}).get(client, {})
 
 
@@ -109,7 +111,7 @@ def by_http_async(server, call):
 
 
 def by_http_body(server, call):
-    """The body made and read by the client's static methods, sent as any HTTP library would."""
+    """Builds and parses the body with the client's static methods, and sends it with a plain HTTP library."""
     a = call.arguments(th)
     body, length = th.InferenceServerClient.generate_request_body(**{k: v for k, v in a.items() if k != "model_name"})
     headers = {} if length is None else {"Inference-Header-Content-Length": str(length)}
@@ -149,12 +151,12 @@ def by_grpc_aio(server, call):
 
 
 def by_grpc_stream(server, call):
-    """Everything that the stream gives for one request, up to the stream's end."""
+    """All responses of the stream to one request, until the stream ends."""
     got = queue.Queue()
     with tg.InferenceServerClient(server.grpc, **secure(server, "grpc")) as c:
         c.start_stream(callback=lambda result, error: got.put(error or result))
         c.async_stream_infer(**call.arguments(tg))
-        c.stop_stream()  # waits for the answers
+        c.stop_stream()  # returns when all answers have arrived
     return [got.get_nowait() for _ in range(got.qsize())]
 
 
@@ -189,7 +191,7 @@ WAYS = {
 
 
 def ask(server, way, call, expect=None):
-    """The answer to a call. expect ({output: array}) is what the values must be bit by bit, whoever answers."""
+    """The answer to a call. expect ({output: array}) has the values that every server must return, bit for bit."""
     try:
         r = WAYS[way](server, call)
     except InferenceServerException as e:
@@ -203,7 +205,7 @@ def ask(server, way, call, expect=None):
 
 
 def same(got, want):
-    """Fails unless shape, type and every bit are as wanted."""
+    """Fails unless shape, type and every bit are as expected."""
     assert got.shape == want.shape, (got.shape, want.shape)
     if want.dtype == np.object_:
         assert [bytes_of(x) for x in got.ravel()] == [bytes_of(x) for x in want.ravel()]
@@ -216,7 +218,7 @@ def bytes_of(x):
 
 
 def raw(server, method, path, body=None, headers=None):
-    """The answer to a raw HTTP request: status, type, and the body as JSON where it is."""
+    """The answer to a raw HTTP request: status, content type, and the body, parsed if it is JSON."""
     a = server.request(method, path, body, headers)
     value = {"status": a.status, "type": a.headers.get("content-type", "")}
     n = a.headers.get("inference-header-content-length")

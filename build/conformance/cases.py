@@ -1,8 +1,8 @@
 """The table of conformance cases: endpoint × type × mode.
 
-Each case has an id of its own and a function that asks a server and returns its answer as plain JSON (answers.py). What a
-real Triton answered is in reference.json under the id. A case in which this server differs on purpose names its row of
-docs/deviations.csv and says how: ours(answer of Triton) is what this server must answer.
+Each case has an id and a function that asks a server and returns its answer as plain JSON (answers.py). The answer of a
+real Triton is in reference.json under this id. If this server differs on purpose, the case names its row of
+docs/deviations.csv. Its function ours then computes the expected answer from Triton's answer.
 """
 
 import asyncio
@@ -51,12 +51,12 @@ def add(group, id, run, deviation="", ours=None):
 
 
 def status(code):
-    """The same answer with another HTTP status."""
+    """Returns the same answer with another HTTP status."""
     return lambda triton: {**triton, "status": code}
 
 
 def error(code, text, content_type="application/json"):
-    """Another HTTP error."""
+    """Returns another HTTP error."""
     return lambda _: {"status": code, "type": content_type, "json": {"error": text}}
 
 
@@ -64,7 +64,7 @@ BACKEND = {"platform", "backend", "runtime", "default_model_filename", "instance
 
 
 def neutral(value):
-    """Without what the two servers' backends differ in, and without times and counts."""
+    """Removes times, counts and everything in which the backends of the two servers differ."""
     if isinstance(value, dict):
         return {k: neutral(v) for k, v in value.items() if k not in BACKEND and k not in ("ns", "last_inference")}
     return [neutral(v) for v in value] if isinstance(value, list) else value
@@ -74,7 +74,7 @@ def neutral(value):
 
 
 def sample(datatype):
-    """Values of the type, its ends included."""
+    """Values of the type, including its smallest and its largest value."""
     if datatype == "BYTES":
         return np.array([b"", b"a", b"nul\x00inside", b"\xff\xfe", "日本".encode(), bytes(300)], dtype=np.object_)
     if datatype == "BOOL":
@@ -90,7 +90,7 @@ def sample(datatype):
 
 
 def json_sample(datatype):
-    """Values that the clients can write into JSON."""
+    """Values that the clients can encode as JSON."""
     if datatype == "BYTES":
         return np.array(["", "a", 'quote " and \\', "日本", "tab\t"], dtype=np.object_)
     x = sample(datatype)
@@ -102,7 +102,7 @@ def identity(server, way, datatype, x, **more):
     return ask(server, way, Call("identity_" + datatype, [("INPUT0", datatype, x)], outputs, **more), {"OUTPUT0": x})
 
 
-# --- infer: each type by each interface in each mode ---
+# --- infer: each type through each interface in each mode ---
 
 for t, way in itertools.product(TYPES, HTTP_WAYS + GRPC_WAYS):
     add("types", f"{way}/{t}/binary", lambda s, t=t, way=way: identity(s, way, t, sample(t)))
@@ -135,7 +135,7 @@ TYPED = {
 
 
 def rpc(server, method, request, timeout=60, **more):
-    """The answer of one unary call by the raw stub, as JSON of the message or as status."""
+    """The answer of one unary call by the raw stub: the message as JSON, or the status."""
     with grpc.insecure_channel(server.grpc) as channel:
         try:
             m = getattr(service_pb2_grpc.GRPCInferenceServiceStub(channel), method)(request, timeout=timeout, **more)
@@ -235,7 +235,7 @@ REQUESTS = {
 }
 for (name, more), way in itertools.product(REQUESTS.items(), HTTP_WAYS + GRPC_WAYS):
     if way == "http-body" and name in ("version", "unknown-version"):
-        continue  # the version is in the path, which those methods do not make
+        continue  # the version is part of the path, which these methods do not build
     add("requests", f"{way}/INT32/{name}", lambda s, way=way, m=more: ask(s, way, Call("add_sub_INT32", sums()[0], **m)))
 for way in HTTP_WAYS + GRPC_WAYS:
     add("requests", f"{way}/unknown-model", lambda s, way=way: ask(s, way, Call("nope", sums()[0])))
@@ -276,7 +276,7 @@ for way in ("grpc-stream", "grpc-aio-stream"):
 for way in ("http", "http-aio", "grpc", "grpc-async", "grpc-aio"):
     add("decoupled", f"{way}/repeat/unary", lambda s, way=way: ask(s, way, Call("repeat", repeat(1))))
 
-# --- what only the clients' own machinery shows: plugins, deadlines, cancellation, several requests on a stream ---
+# --- features of the clients: plugins, deadlines, cancellation, several requests on a stream ---
 
 
 def with_plugin(server, module):
@@ -295,7 +295,7 @@ SLOW = Call("slow", [("INPUT0", "FP32", np.zeros([1, 16], np.float32))])
 
 
 def late(server, **how):
-    """The client's deadline is before the model's answer; the server goes on serving others."""
+    """The client's deadline expires before the model answers. The server continues to serve others."""
     with tg.InferenceServerClient(server.grpc) as c:
         try:
             return result(c.infer(**SLOW.arguments(tg), **how))
@@ -320,7 +320,7 @@ add("clients", "grpc-async/cancelled", cancelled)
 
 
 def stream_of(server, calls):
-    """The answers to several requests on one stream; those of one model come in the order of the requests."""
+    """The answers to several requests on one stream. Those of one model arrive in the order of the requests."""
     got = queue.Queue()
     with tg.InferenceServerClient(server.grpc) as c:
         c.start_stream(callback=lambda result, error: got.put(error or result))

@@ -1,4 +1,4 @@
-"""Cases of loading and unloading by the real clients. Each case has a model of its own and is a list of answers."""
+"""Cases of loading and unloading by the real clients. Each case uses its own model and returns a list of answers."""
 
 import base64
 import json
@@ -15,7 +15,7 @@ from cases import add, error, neutral, repeat, status, sums
 
 
 def config(name, datatype="FP32", batch=4):
-    """A configuration as JSON, of the identity of a type."""
+    """The configuration of an identity model of this type, as JSON."""
     from harness import REFERENCE
 
     io = [{"name": n, "data_type": "TYPE_" + datatype, "dims": [-1 if not batch else 16]} for n in ("INPUT0", "OUTPUT0")]
@@ -32,7 +32,7 @@ NO_CONFIG = "a load request with files must have the parameter 'config' too"
 
 
 class Steps:
-    """Sends one step after the other and keeps each answer."""
+    """Runs one step after the other and keeps each answer."""
 
     def __init__(self, client, name):
         self.client, self.name, self.answers = client, name, []
@@ -53,7 +53,7 @@ class Steps:
         return self
 
     def settle(self):
-        """Waits for an unload to end: it goes on after its answer."""
+        """Waits until an unload is complete. It continues after its answer."""
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             rows = self.client.get_model_repository_index()
@@ -64,7 +64,7 @@ class Steps:
         raise AssertionError(f"{self.name} is still UNLOADING after 30 s")
 
     def route(self, *wanted):
-        """Asks each version ("": the latest) for an inference, and notes which answered or why none did."""
+        """Sends an inference to each version ("": the latest). Keeps the version that answered, or the error."""
         module = th if isinstance(self.client, th.InferenceServerClient) else tg
         for version in wanted:
             i = module.InferInput("INPUT0", [1, 16], "FP32")
@@ -89,7 +89,7 @@ class Steps:
 
 
 def steps(group, what, name, run, deviation="", ours=None):
-    """One case for each protocol; a model name has the protocol behind it where the model is made by the case."""
+    """Adds one case for each protocol. If the case creates its model, the model's name ends with the protocol."""
     for protocol, module in (("http", th), ("grpc", tg)):
 
         def one(server, module=module, protocol=protocol):
@@ -102,13 +102,13 @@ def steps(group, what, name, run, deviation="", ours=None):
 
 
 def because(reason):
-    """Where Triton only says that polling failed, the cause follows."""
+    """Triton only says that polling failed. This server appends the cause."""
     text = "failed to poll from model repository"
     return lambda triton: json.loads(json.dumps(triton).replace(text + '"', f"{text}: " + json.dumps(reason)[1:]))
 
 
 def listed(triton):
-    """The index has the model too that came with the request."""
+    """The index also lists the model that came with the request."""
     return [[m, [{"version": "1", "state": "READY", "reason": ""}]] if m == "index" else [m, v] for m, v in triton]
 
 
@@ -124,7 +124,7 @@ def versions(s):
 
 
 def routing(s):
-    """A version that is not there, one that the policy leaves out, one that left service, and a model without any."""
+    """Asks for a missing version, an excluded version, an unloaded version, and a model without versions."""
     s.do("load_model", s.name).do("unload_model", s.name).settle().route("", "2", "9").do("load_model", s.name).route("", "5", "2", "1", "9")
     c = json.loads(config(s.name, batch=8))
     s.do("load_model", s.name, config=json.dumps({**c, "version_policy": {"specific": {"versions": [2]}}})).settle().route("", "5", "2", "9")
@@ -138,7 +138,7 @@ def override(s):
 
 
 def files(s):
-    """A model that is only in the request."""
+    """A model whose files are only in the request."""
     s.do("load_model", s.name, config=config(s.name), files={"file:1/model.py": model_file()}).index().batch_size()
     s.do("unload_model", s.name).settle().do("is_model_ready", s.name)
 
@@ -176,7 +176,7 @@ def no_folder(name):
 
 
 def statistics(s):
-    """Counts of a model that nobody else uses; times are left out."""
+    """The counts of a model that no other case uses, without times."""
     s.do("load_model", s.name)
     s.answers.append(["before", neutral(counts(s))])
     for rows in (1, 2, 2):
@@ -200,7 +200,7 @@ def ask_by(s, arrays):
 
 
 def decoupled_statistics(s):
-    """Of a model that answers as often as it likes, each response is counted by its place."""
+    """Decoupled models count each response by its position."""
     if s.client.is_model_ready(s.name):
         raise AssertionError(f"{s.name} is used by another case")
     s.do("load_model", s.name)
@@ -216,7 +216,7 @@ def decoupled_statistics(s):
         s.answers.append(["responses", got.qsize()])
     after = counts(s)
     for m in after["model_stats"]:
-        m.pop("response_stats", None)  # ours has them; the reference's Python backend reports none
+        m.pop("response_stats", None)  # this server reports them; the reference's Python backend does not
     s.answers.append(["after", neutral(after)])
 
 

@@ -1,4 +1,4 @@
-"""Cases of raw HTTP and raw gRPC: every route and call, what is wrong with a request, and where answers differ on purpose."""
+"""Cases of raw HTTP and raw gRPC: every route and call, invalid requests, and deliberate differences."""
 
 import gzip
 import json
@@ -51,12 +51,12 @@ def without_the_list(answer):
 
 
 def any_input(answer):
-    """Of two inputs that are wrong, Triton may name either."""
+    """If two inputs are wrong, Triton may name either of them."""
     answer["json"]["error"] = answer["json"]["error"].replace("'INPUT1'", "'INPUT0'")
     return answer
 
 
-# --- forms of requests that are right ---
+# --- valid forms of requests ---
 
 post("raw", "json", two())
 post("raw", "json/nested-data", two(i32(data=[ROW])))
@@ -93,7 +93,7 @@ post("raw", "raw-request", np.arange(16, dtype="<f4").tobytes(), path="/v2/model
 post("raw", "raw-request/one-free-dimension", RAW, path="/v2/models/identity_INT32/infer", headers={"Inference-Header-Content-Length": "0"})
 post("raw", "raw-request/bytes", struct.pack("<I3s", 3, b"abc"), path="/v2/models/identity_BYTES/infer", headers={"Inference-Header-Content-Length": "0"})
 
-# --- what is wrong with a request: as Triton says it ---
+# --- invalid requests: Triton's error texts ---
 
 post("faults", "inputs-empty", {"inputs": []})
 post("faults", "missing-input", {"inputs": [i32()]})
@@ -133,7 +133,7 @@ post("faults", "fewer-strings", body, path="/v2/models/identity_BYTES/infer", he
 for path in (f"{MODEL}/versions/9", "nope", f"{MODEL}/versions/abc", "versions/versions/1", "repeat"):
     post("faults", "infer/" + path, {"inputs": [tensor_input("IN", "INT32", [1], [1]), tensor_input("DELAY", "UINT32", [1], [0]), tensor_input("WAIT", "UINT32", [1], [0])]}, path=f"/v2/models/{path}/infer")
 
-# --- where the code differs on purpose: faults of the client's JSON are 4xx here ---
+# --- deliberate differences: errors in the client's JSON are 4xx here ---
 
 for id, body in {
     "empty-object": {},
@@ -162,11 +162,11 @@ for id, body in {"cut-off": b'{"inputs":[', "two-roots": b"{}{}", "no-json": b"h
     post("deviations", "malformed/" + id, body, deviation="DV01", ours=status(400))
 post("faults", "empty-body", b"")
 
-# --- JSON at its edges: right values as Triton reads them, and its words for what is wrong ---
+# --- JSON at its limits: values as Triton parses them, and its error texts ---
 
 
 def text(group, id, body, model=MODEL, route="infer", **more):
-    """A body as it is written."""
+    """A case that sends this body unchanged."""
     post(group, "edge/" + id, body if isinstance(body, bytes) else body.encode(), path=f"/v2/models/{model}/{route}", **more)
 
 
@@ -422,7 +422,7 @@ for version in ("", "1", "01", "+1", "0", "-1", "9", "99999999999999999999", "ab
 for version in ("1x", " 1", "1 "):
     text = f"failed to get model version from specified version string '{version}' (details: stol), version should be an integral value > 0"
     add("grpc_edges", f"grpc-stub/version {version!r}", lambda s, q=of_version(version): rpc(s, "ModelInfer", q), "DV69", refused(text))
-for size in (1000, 7000):  # above its soft limit of 8192 bytes gRPC refuses at random
+for size in (1000, 7000):  # above its soft limit of 8192 bytes gRPC rejects at random
     add("grpc_edges", f"grpc-stub/metadata of {size} bytes", lambda s, n=size: rpc(s, "ModelInfer", of_version(""), metadata=[("x-a", "a" * n)]))
 add("grpc_edges", "grpc-stub/many metadata", lambda s: rpc(s, "ModelInfer", of_version(""), metadata=[(f"x-{i}", "a") for i in range(200)]))
 add("grpc_edges", "grpc-stub/binary metadata", lambda s: rpc(s, "ModelInfer", of_version(""), metadata=[("x-bin", b"\0\xff")]))
@@ -465,7 +465,7 @@ add(
 )
 
 
-# --- settings and the index: bodies at their edges ---
+# --- settings and the index: unusual bodies ---
 
 TRACE, LOG, INDEX = "/v2/trace/setting", "/v2/logging", "/v2/repository/index"
 NO_OBJECT = error(400, "attempt to access JSON non-object as object")
@@ -490,4 +490,4 @@ for body in ("[]", "null"):
     whole("bodies", "index", body, INDEX, fold=neutral, deviation="DV73", ours=NO_OBJECT)
 whole("bodies", "trace", '{"trace_rate":"-5"}', TRACE, deviation="DV73", ours=error(400, "Unable to parse 'trace_rate', value is out of range [ 0, 4294967295 ], got: -5"))
 whole("bodies", "trace", '{"trace_count":"1x"}', TRACE, deviation="DV73", ours=error(400, "Unable to parse 'trace_count', got: 1x"))
-whole("bodies", "trace", '{"trace_rate":null,"trace_count":null}', TRACE)  # as it was
+whole("bodies", "trace", '{"trace_rate":null,"trace_count":null}', TRACE)  # restores the default

@@ -1,5 +1,5 @@
-"""Cases of Python models: the files under python/ are written to the documented API of Triton's Python backend and are the
-same on both servers."""
+"""Cases of Python models. The files under python/ use the documented API of Triton's Python backend. Both servers run the
+same files."""
 
 import itertools
 import json
@@ -26,7 +26,7 @@ def tensor(kind, name, datatype, dims="-1"):
 
 
 def row(datatype="FP32", more="", batch=0, out=None):
-    """A configuration of INPUT0 and OUTPUT0."""
+    """A configuration with INPUT0 and OUTPUT0."""
     return f"max_batch_size: {batch}\n" + tensor("input", "INPUT0", datatype) + tensor("output", "OUTPUT0", out or datatype) + more
 
 
@@ -60,7 +60,7 @@ BROKEN = {how: row(batch=4 if how == "batch" else 0, more=f'parameters {{ key: "
 
 
 def write(repo):
-    """The models that are loaded at the start, and those that cannot be."""
+    """Writes the models that load at the start, and the models that fail to load."""
     for name, (code, config) in {**MODELS, **{"py_breaks_" + how: ("breaks", c) for how, c in BROKEN.items()}}.items():
         folder = pathlib.Path(repo) / name
         (folder / "1").mkdir(parents=True)
@@ -70,16 +70,16 @@ def write(repo):
 
 
 def options():
-    """Explicit mode, because models load others there; all is loaded that can be."""
+    """Explicit mode, because some models load others. All valid models are loaded at the start."""
     return ["--model-control-mode=explicit"] + [f"--load-model={m}" for m in MODELS if m != "py_late"]
 
 
-# --- the lab: one function of the module after the other ---
+# --- the lab model: each function of the module ---
 
 
 def lab(server, what, way="http", **more):
     answer = ask(server, way, Call("py_lab", [("WHAT", "BYTES", np.array([what.encode()], np.object_))], **more))
-    if isinstance(answer, dict) and "is not healthy" in answer.get("error", ""):  # the reference's process died of the case
+    if isinstance(answer, dict) and "is not healthy" in answer.get("error", ""):  # this case crashes the reference's process
         for verb in ("unload", "load"):
             server.post(f"/v2/repository/models/py_lab/{verb}")
     if isinstance(answer, dict) and "outputs" in answer and answer["outputs"]:
@@ -113,7 +113,7 @@ add("python_lab", "python/metrics", lambda s: lab(s, "metrics"))
 
 
 def why(triton):
-    """The reason of a load that fails is longer here."""
+    """This server gives a longer reason for a failed load."""
     said = triton["unknown"]["TritonModelException"] + ": model 'nope' is in none of the model repositories"
     return {**triton, "unknown": {"TritonModelException": said}}
 
@@ -158,7 +158,7 @@ add("python_types", "python/FP32/large", lambda s: ask(s, "grpc", Call("py_type_
 # --- what execute returns ---
 
 
-# 1 and 6 answer nothing at all: the reference never answers then, and this server says so (Go tests).
+# 1 and 6 never answer: the reference then hangs. This server reports an error (Go tests).
 for n, way in itertools.product((0, 2, 3, 4, 5, 7, 8, 9), ["http", "grpc"]):
     add("python_returns", f"python/returns-{n}/{way}", lambda s, n=n, way=way: ask(s, way, Call("py_returns", [("INPUT0", "FP32", np.array([n], np.float32))])))
 for n in (-1, 0, 3, 7, 8):
@@ -166,7 +166,7 @@ for n in (-1, 0, 3, 7, 8):
 
 
 def two_in_a_batch(server):
-    """Two requests that the batcher joins; the first one's error is not the second one's."""
+    """The batcher joins two requests. The error of the first does not affect the second."""
     done = queue.Queue()
     with tg.InferenceServerClient(server.grpc) as c:
         for i, v in enumerate((-1, 4)):
@@ -191,7 +191,7 @@ for n in (0, 2):
 
 
 def cancelled(server):
-    """A client leaves in the middle of a stream: the model sees it. Its next stream says so."""
+    """A client disconnects during a stream and the model notices. The model's next stream reports it."""
 
     def call(n):
         return Call("py_stream", [("IN", "INT32", np.array([n], np.int32))]).arguments(tg)
@@ -245,7 +245,7 @@ add("python_loading", "python/completed-answers", lambda s: ask(s, "http", Call(
 
 
 def load(server, model):
-    """The reason in the answer to a load request, without the paths and the lines of tracebacks."""
+    """The reason in the answer to a load request, without paths and traceback lines."""
     with th.InferenceServerClient(server.http) as c:
         try:
             c.load_model(model)

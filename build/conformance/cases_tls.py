@@ -1,4 +1,4 @@
-"""Cases of TLS and mutual TLS over gRPC by the real clients. Triton has no TLS on HTTP; test_tls.py asks that of ours."""
+"""Cases of TLS and mutual TLS over gRPC by the real clients. Triton has no TLS on HTTP: test_tls.py tests ours."""
 
 import numpy as np
 import tritonclient.grpc as tg
@@ -39,7 +39,7 @@ for kind in ("tls", "mutual"):
 
 
 def refused(kind, **how):
-    """The code of what a client gets that must not get through; the text is its own library's."""
+    """The error code for a client that must be rejected. The text comes from its own library and is ignored."""
 
     def run(secured):
         server, pki = secured[kind]

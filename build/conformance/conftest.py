@@ -1,4 +1,4 @@
-"""Servers that tests share, and what they send."""
+"""Servers that the tests share, and the options that choose them."""
 
 import shutil
 
@@ -18,13 +18,13 @@ def pytest_configure(config):
 
 @pytest.fixture(scope="session")
 def good(tmp_path_factory):
-    """The folder of the suite's own models. Do not change it; copy it."""
+    """The folder with the suite's models. Tests must not change it: copy it."""
     return models.write_good(tmp_path_factory.mktemp("good") / "models")
 
 
 @pytest.fixture(scope="session")
 def server(good, tmp_path_factory):
-    """A server in the default control mode that serves the suite's models."""
+    """A server in the default control mode with the suite's models."""
     with Server(good, tmp_path_factory.mktemp("server"), "--log-verbose=0") as s:
         yield s
 
@@ -43,7 +43,7 @@ def samples(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def broken(tmp_path_factory):
-    """A server beside whose good models there are broken ones; it is live but not ready."""
+    """A server with good and broken models: it is live but not ready."""
     work = tmp_path_factory.mktemp("broken")
     repo = models.write_broken(work / "models")
     models.write_sums(repo)
@@ -53,13 +53,13 @@ def broken(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def machine(tmp_path_factory):
-    """A machine with two GPUs that are none."""
+    """A machine with two simulated GPUs."""
     return Machine(tmp_path_factory.mktemp("gpus"))
 
 
 @pytest.fixture
 def explicit(good, tmp_path):
-    """A server in explicit mode with the good and the broken models, none loaded."""
+    """A server in explicit mode with the good and the broken models. None is loaded."""
     repo = tmp_path / "models"
     shutil.copytree(good, repo)
     models.write_broken(repo)

@@ -1,6 +1,6 @@
-"""Runs the browser tests of the page (frontend/e2e) against a server on a copy of models-sample.
+"""Runs the browser tests of the GUI (frontend/e2e) against a server with a copy of models-sample.
 
-usage: e2e.py        NEREID names the program, NEREID_SHOTS the folder for screenshots
+usage: e2e.py        NEREID is the path of the program, NEREID_SHOTS the folder for screenshots
 """
 
 import os

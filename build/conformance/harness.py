@@ -1,4 +1,4 @@
-"""Starts servers for the tests, on free ports, and sends raw requests to them."""
+"""Starts servers on free ports for the tests, and sends raw requests to them."""
 
 import atexit
 import dataclasses
@@ -22,13 +22,13 @@ LOADGEN = os.environ.get("LOADGEN", str(ROOT / "build/bin/loadgen"))
 
 
 def deviates(triton, ours):
-    """An answer that differs from Triton's on purpose; returns the one that the server under test must give."""
+    """Marks an answer that differs from Triton's on purpose. Returns the answer expected from the server under test."""
     return triton if REFERENCE else ours
 
 
 @dataclasses.dataclass
 class Answer:
-    """A whole HTTP answer."""
+    """A complete HTTP answer."""
 
     status: int
     reason: str
@@ -44,12 +44,12 @@ class Answer:
         return self.json["error"]
 
 
-# Python models run with the Python that runs the tests: it has numpy.
+# Python models use the interpreter of the tests, because it has numpy.
 PYTHON_FIRST = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", "")
 
 
 class Server:
-    """A server process. Use it as a context manager; it is live (not always ready) inside."""
+    """A server process. Use it as a context manager: inside, it is live, but not always ready."""
 
     def __init__(self, repositories, work, *options, wait="ready", command=None, token=None, limit=60):
         self.work = pathlib.Path(work)
@@ -58,18 +58,18 @@ class Server:
             repositories = [repositories]
         self.repositories = [pathlib.Path(r) for r in repositories]
         self.options = list(options)
-        self.wait, self.token, self.limit = wait, token, limit  # limit: seconds to come up in
+        self.wait, self.token, self.limit = wait, token, limit  # limit: seconds until the server must be up
         self.command = command or [BINARY, "serve"]
         self.log_path = self.work / "server.log"
         self.process = None
-        self._log_start = 0  # of this process, in the log
+        self._log_start = 0  # where this process's part of the log begins
 
     def __enter__(self):
         self.start()
         return self
 
     def kill(self):
-        """Leaves nothing running, whatever state the server is in."""
+        """Kills the server and its processes, whatever state they are in."""
         if self.process is not None and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
@@ -78,7 +78,7 @@ class Server:
         self.stop()
 
     def start(self):
-        """Starts the server and waits for it; one that does not come up is killed."""
+        """Starts the server and waits until it is up. Kills it if it does not come up."""
         try:
             self._start()
         except BaseException:
@@ -86,12 +86,12 @@ class Server:
             raise
 
     def revive(self, patience=0.0):
-        """Starts the server again if its process has ended or ends within so many seconds; returns whether it had."""
+        """Restarts the server if its process has exited or exits within this many seconds. Returns whether it did."""
         try:
             status = self.process.wait(patience)
         except subprocess.TimeoutExpired:
             return False
-        print(f"the server ended with {status}:\n{self.log()[-4000:]}")
+        print(f"the server exited with {status}:\n{self.log()[-4000:]}")
         self.start()
         return True
 
@@ -109,7 +109,7 @@ class Server:
             self.process = subprocess.Popen(
                 argv, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, "PATH": PYTHON_FIRST, **env}, start_new_session=True
             )
-        atexit.register(self.kill)  # a test that fails may forget it
+        atexit.register(self.kill)  # a failed test may leave it open
         self.http = self._address("Started HTTPService at ")
         self.grpc = self._address("Started GRPCInferenceService at ")
         self.metrics = self._address("Started Metrics Service at ")
@@ -120,19 +120,19 @@ class Server:
             until(lambda: self.get(f"/v2/health/{self.wait}").status == 200, 300 if REFERENCE else 120, f"server not {self.wait}", self.log)
 
     def _address(self, text):
-        """Waits for the line of this process's log that names the address."""
+        """Waits for the log line of this process that has the address."""
         pattern = re.compile((re.escape(text) + r'([0-9a-z.:\[\]]+:\d+)').encode())
 
         def find():
             if self.process.poll() is not None:
-                raise AssertionError(f"the server ended with {self.process.returncode}:\n{self.log()[-4000:]}")
+                raise AssertionError(f"the server exited with {self.process.returncode}:\n{self.log()[-4000:]}")
             found = pattern.search(self.log_path.read_bytes(), self._log_start)
             return found[1].decode() if found else None
 
         return until(find, 300 if REFERENCE else self.limit, f"the log has no line with {text!r}", self.log)
 
     def stop(self, sig=signal.SIGTERM, limit=120):
-        """Ends the server and returns its exit status."""
+        """Stops the server and returns its exit status."""
         if self.process is None:
             return None
         if self.process.poll() is None:
@@ -142,13 +142,13 @@ class Server:
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
-            raise AssertionError(f"the server did not end within {limit} s of signal {sig}:\n{self.log()[-3000:]}")
+            raise AssertionError(f"the server did not exit within {limit} s of signal {sig}:\n{self.log()[-3000:]}")
 
     def log(self):
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def request(self, method, path, body=None, headers=None, address=None):
-        """Sends one request over a connection of its own."""
+        """Sends one request over a new connection."""
         conn = http.client.HTTPConnection(address or self.http, timeout=60)
         try:
             if self.token is not None:
@@ -163,7 +163,7 @@ class Server:
         return self.request("GET", path)
 
     def post(self, path, value=None, headers=None):
-        """Posts JSON (or bytes as they are)."""
+        """Posts an object as JSON, or bytes unchanged."""
         body = value if isinstance(value, bytes) or value is None else json.dumps(value).encode()
         return self.request("POST", path, body, headers)
 
@@ -183,7 +183,7 @@ def _reference_command():
     ).stdout.splitlines()
     env = dict(line.split("=", 1) for line in lines[1:])
     return (
-        # Its Python processes have 30 s to start, which is too short for all of them on a busy machine: it then aborts.
+        # The reference aborts if a Python process needs more than 30 s to start. On a busy machine this happens.
         [lines[0], f"--backend-directory={env.pop('BACKENDS')}", f"--cache-directory={env.pop('CACHES')}",
          "--backend-config=python,stub-timeout-seconds=300"],
         env,
@@ -197,7 +197,7 @@ def free_port():
 
 
 def until(condition, seconds, what, detail=None):
-    """Polls until the condition holds and returns its value; fails with what was waited for."""
+    """Polls until the condition holds and returns its value. After the time limit it fails with the given message."""
     deadline = time.monotonic() + seconds
     last = None
     while True:
@@ -205,7 +205,7 @@ def until(condition, seconds, what, detail=None):
             value = condition()
             if value:
                 return value
-        except OSError as e:  # not listening yet
+        except OSError as e:  # the server does not listen yet
             last = e
         if time.monotonic() > deadline:
             tail = f"\n{detail()[-3000:]}" if detail else ""
@@ -213,11 +213,11 @@ def until(condition, seconds, what, detail=None):
         before = time.monotonic()
         time.sleep(0.02)
         if (stopped := time.monotonic() - before) > 1:
-            deadline += stopped  # so was the server: a suspended machine is no fault
+            deadline += stopped  # a suspended machine stops the server too, so this is no failure
 
 
 def copy_tree(source, target):
-    """Copies a folder as a careless person would: file by file, in place."""
+    """Copies a folder file by file, directly to its final place."""
     shutil.copytree(source, target, dirs_exist_ok=True)
 
 
@@ -226,7 +226,7 @@ def tensor_input(name, datatype, shape, data):
 
 
 def binary_body(header, *tensors):
-    """Returns body and headers of a request in the binary form; header is the JSON object."""
+    """Returns body and headers of a request with binary data. header is the JSON object."""
     text = json.dumps(header).encode()
     return text + b"".join(tensors), {
         "Inference-Header-Content-Length": str(len(text)),

@@ -1,7 +1,7 @@
 """Writes the model repository of the suite.
 
-Each model is written for the server under test (ONNX or a builtin backend) or, for the reference, as a Python model
-that computes the same, since the reference of the PyPI wheel has no other backend.
+For the server under test, the models use ONNX or a builtin backend. For the reference, they are Python models that
+compute the same, because the reference from the PyPI wheel has no other backend.
 """
 
 import pathlib
@@ -47,7 +47,7 @@ def tensors(kind, specs, extra=""):
 
 
 def onnx_graph(path, nodes, inputs, outputs, initializers=(), batched=True):
-    """Saves an ONNX model; inputs and outputs are (name, datatype, dims) without the batch dimension."""
+    """Saves an ONNX model. inputs and outputs are (name, datatype, dims) without the batch dimension."""
 
     def value(spec):
         name, datatype, dims = spec
@@ -68,7 +68,7 @@ def write(path, text):
 
 
 def add_model(repo, name, config, inputs, outputs, nodes, python, versions=(1,), batched=True, initializers=None):
-    """Writes one model; config is the text without backend, inputs and outputs; nodes may be a function of the version."""
+    """Writes one model. config is the text without backend, inputs and outputs. nodes may be a function of the version."""
     head = f'backend: "{"python" if REFERENCE else "onnxruntime"}"\n'
     write(repo / name / "config.pbtxt", head + tensors("input", inputs) + tensors("output", outputs) + config)
     for v in versions:
@@ -111,7 +111,7 @@ def write_sums(repo, name="sums", config="max_batch_size: 8\n"):
 
 
 def write_plus_version(repo, name="plus_version", config="", versions=(1,)):
-    """FP32 [16]: OUTPUT0 = INPUT0 + the number of the version, so that an answer tells who gave it."""
+    """FP32 [16]: OUTPUT0 = INPUT0 + the version's number, so an answer shows which version computed it."""
     i, o = [("INPUT0", "FP32", [16])], [("OUTPUT0", "FP32", [16])]
     nodes = [helper.make_node("Add", ["INPUT0", "V"], ["OUTPUT0"])]
     python = (
@@ -173,7 +173,7 @@ def write_good(repo):
 
 
 def write_broken(repo):
-    """Models that cannot be loaded, each in its own way."""
+    """Models that fail to load, each for another reason."""
     repo = pathlib.Path(repo)
     io = tensors("input", [("INPUT0", "FP32", [16])]) + tensors("output", [("OUTPUT0", "FP32", [16])])
     backend = f'backend: "{"python" if REFERENCE else "onnxruntime"}"\n'
@@ -202,7 +202,7 @@ SUM_PYTHON = (
     '            out.append(pb.InferenceResponse([pb.Tensor("OUTPUT0", a + b), pb.Tensor("OUTPUT1", a - b)]))\n'
     "        return out\n"
 )
-# Python models have no arrays of BF16; such a tensor goes through as it is.
+# Python models have no BF16 arrays: such a tensor is passed through unchanged.
 PASS_PYTHON = (
     "    def execute(self, requests):\n        out = []\n        for r in requests:\n"
     '            x = pb.get_input_tensor_by_name(r, "INPUT0")\n'
@@ -218,7 +218,7 @@ SQUARE_PYTHON = (
 
 
 def write_builtin(repo, name, backend, python, inputs, outputs, config="max_batch_size: 0\n", versions=(1,)):
-    """A model of a builtin backend, or the same in Python for the reference."""
+    """A model of a builtin backend. For the reference, the same model in Python."""
     head = f'backend: "{"python" if REFERENCE else backend}"\n'
     write(repo / name / "config.pbtxt", head + config + tensors("input", inputs) + tensors("output", outputs))
     for v in versions:
@@ -229,7 +229,7 @@ def write_builtin(repo, name, backend, python, inputs, outputs, config="max_batc
 
 
 def write_cases(repo):
-    """The models of the table of cases (cases.py): builtin backends here, Python models in the reference."""
+    """The models of the table of cases (cases.py): builtin backends, or Python models for the reference."""
     repo = pathlib.Path(repo)
     same = identity_python(("INPUT0", "OUTPUT0"))
     for t in ONNX_TYPES:
@@ -256,7 +256,7 @@ def write_cases(repo):
 
 
 def write_simple_sequence(repo, name="simple_sequence", strategy="direct { }"):
-    """As the models of the clients' sequence examples: INT32 [1], OUTPUT = INPUT + START, so the first answer is one more."""
+    """The model of the clients' sequence examples: INT32 [1], OUTPUT = INPUT + START, so the first answer is one more."""
     config = (
         "max_batch_size: 8\nsequence_batching { max_sequence_idle_microseconds: 60000000 " + strategy + "\n"
         '  control_input { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }\n'

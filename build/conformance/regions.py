@@ -1,4 +1,4 @@
-"""What tests of shared memory have in common, be it the system's or a card's: the client, and tensors in regions."""
+"""Helpers for the tests of system and CUDA shared memory: the client, and tensors in regions."""
 
 from contextlib import contextmanager
 
@@ -10,7 +10,7 @@ MODULES = {"http": th, "grpc": tg}
 
 @contextmanager
 def connected(server, protocol):
-    """A client of a server, which knows its module."""
+    """A client of the server. Its attribute module is the client's module."""
     module = MODULES[protocol]
     with module.InferenceServerClient(getattr(server, protocol)) as c:
         c.module = module

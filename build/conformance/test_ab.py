@@ -1,4 +1,4 @@
-"""ApacheBench, as people point it at a Triton: HTTP/1.0 with keep-alive and no content type of its own."""
+"""ApacheBench as people use it with Triton: HTTP/1.0 with keep-alive and without a content type."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A machine without a network: a network namespace with nothing but loopback in it."""
+"""A machine without a network: a network namespace that only has loopback."""
 
 import fcntl
 import pathlib
@@ -24,7 +24,7 @@ def loopback_up():
 
 
 def inside(work):
-    """What is asked of a server on such a machine."""
+    """The checks that run inside the network namespace."""
     loopback_up()
     assert [line.split(":")[0].strip() for line in pathlib.Path("/proc/net/dev").read_text().splitlines()[2:]] == ["lo"]
     with pytest.raises(OSError, match="unreachable"):
@@ -48,14 +48,14 @@ def inside(work):
     print("served")
 
 
-@pytest.mark.skipif(REFERENCE, reason="about this program")
+@pytest.mark.skipif(REFERENCE, reason="tests this program")
 def test_G025_serves_without_a_network(tmp_path):
     try:
         allowed = subprocess.run([*UNSHARE, "true"], capture_output=True).returncode == 0
     except FileNotFoundError:
         allowed = False
     if not allowed:
-        pytest.skip("this machine lets nobody make network namespaces")
+        pytest.skip("this machine does not allow network namespaces")
     code = f"import pathlib, test_air_gapped; test_air_gapped.inside(pathlib.Path({str(tmp_path)!r}))"
     done = subprocess.run([*UNSHARE, sys.executable, "-c", code], cwd=pathlib.Path(__file__).parent, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0 and "served" in done.stdout, done.stdout + done.stderr

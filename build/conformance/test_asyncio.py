@@ -1,4 +1,4 @@
-"""The asyncio forms of the real client, many requests at a time."""
+"""The asyncio versions of the real clients, with many requests at the same time."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""docs/write-a-backend.md: its backend in Python, as the page says to use it."""
+"""The Python backend of docs/write-a-backend.md, used as that page describes."""
 
 import shutil
 

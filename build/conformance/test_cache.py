@@ -1,4 +1,4 @@
-"""The response cache: what is answered from it, and how it is counted."""
+"""The response cache: which answers come from it, and how they are counted."""
 
 import re
 
@@ -10,7 +10,7 @@ import tritonclient.http as th
 import models
 from harness import REFERENCE, Server
 
-pytestmark = pytest.mark.skipif(REFERENCE, reason="needs a model that says response_cache; the reference has its own")
+pytestmark = pytest.mark.skipif(REFERENCE, reason="needs a model with response_cache; the reference has other models")
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_C078_a_reload_forgets(tmp_path):
             infer(h, th)
             h.unload_model("sums")
             h.load_model("sums")
-            # The counts go on where the load took over before the unloaded version was gone.
+            # The counts continue if the load replaced the version before its unload was complete.
             before = stats(s, "sums")["inference_stats"]
             infer(h, th)
             after = stats(s, "sums")["inference_stats"]

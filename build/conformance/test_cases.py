@@ -1,4 +1,4 @@
-"""The table of cases (cases.py) by the real clients, each answer compared with what a real Triton answered."""
+"""Runs the table of cases (cases.py) with the real clients, and compares each answer with that of a real Triton."""
 
 import json
 import os
@@ -20,16 +20,18 @@ RECORDING = os.environ.get("REFERENCE") == "record"
 
 
 class Reference:
-    """What a real Triton answered, by case."""
+    """The answers of a real Triton, by case."""
 
     def __init__(self):
         self.answers = json.loads(RECORD.read_text()) if RECORD.exists() else {}
         self.fresh = {}
-        self.again = []  # cases that a real Triton was asked again, and why
+        self.again = []  # cases repeated on a real Triton, with the reason
 
     def ask(self, case, target):
-        """Runs a case and checks its answer. A real Triton now and then dies on the way, by no fault of the case, or is too slow
-        for the client: it is started again if need be and asked again, AGAIN times at most, and the end of the run says so."""
+        """Runs a case and checks its answer.
+
+        A real Triton sometimes crashes independently of the case, or answers too late for the client. It is then restarted
+        if necessary and the case is repeated, at most AGAIN times. The end of the run lists the repeated cases."""
         servers = [s for s, _ in target.values()] if isinstance(target, dict) else [target]
         for _ in range(AGAIN if REFERENCE else 0):
             self.again += [f"{case.id} (it had died before)" for s in servers if s.revive()]
@@ -47,13 +49,13 @@ class Reference:
         if RECORDING:
             self.fresh[case.id] = got
             return
-        assert case.id in self.answers, f"{case.id} was never asked of a real Triton; run make conformance-reference RECORD=1"
+        assert case.id in self.answers, f"{case.id} has no answer of a real Triton; run make conformance-reference RECORD=1"
         triton = self.answers[case.id]
         if REFERENCE or not case.deviation:
             assert got == triton
             return
         want = json.loads(json.dumps(case.ours(triton)))
-        assert want != triton, f"{case.id}: {case.deviation} is no deviation any more"
+        assert want != triton, f"{case.id}: {case.deviation} is no longer a deviation"
         assert got == want
 
     def save(self):
@@ -75,7 +77,7 @@ def reference():
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    """A server with the models of the table."""
+    """A server with the models of the table of cases."""
     work = tmp_path_factory.mktemp("table")
     with Server(models.write_cases(work / "models"), work) as s:
         yield s
@@ -83,7 +85,7 @@ def table(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def controlled(tmp_path_factory):
-    """A server in explicit mode with the models of the table, none loaded."""
+    """A server in explicit mode with the models of the table. None is loaded."""
     work = tmp_path_factory.mktemp("controlled")
     with Server(models.write_cases(work / "models"), work, "--model-control-mode=explicit") as s:
         yield s
@@ -91,7 +93,7 @@ def controlled(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory):
-    """Servers with TLS on gRPC, one of them asking clients for a certificate, by name."""
+    """Servers with TLS on gRPC, by name. One of them requires client certificates."""
     work = tmp_path_factory.mktemp("secured")
     repo = models.write_builtin(work / "models", "identity_INT32", "identity", models.identity_python(("INPUT0", "OUTPUT0")), *[[(n, "INT32", [-1])] for n in ("INPUT0", "OUTPUT0")]).parent
     models.write_repeat(repo)
@@ -267,4 +269,4 @@ def test_the_table_is_large_and_has_no_id_twice():
     assert len(ids) == len(set(ids)), [i for i in ids if ids.count(i) > 1]
     assert len(ids) >= 250
     if not RECORDING:
-        assert sorted(json.loads(RECORD.read_text())) == sorted(ids), "reference.json is not of this table; run make conformance-reference RECORD=1"
+        assert sorted(json.loads(RECORD.read_text())) == sorted(ids), "reference.json does not match this table; run make conformance-reference RECORD=1"

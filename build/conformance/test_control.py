@@ -1,4 +1,4 @@
-"""Explicit control mode: load and unload, their faults, and overrides of the configuration."""
+"""Explicit control mode: load and unload, their errors, and configuration overrides."""
 
 import json
 
@@ -31,7 +31,7 @@ def unavailable(server, name):
 def test_A053_A064_A067_A068_load_and_unload(explicit):
     assert explicit.index(ready=True) == {}
     assert ("sums", "") in explicit.index()
-    for _ in range(2):  # the second one changes nothing
+    for _ in range(2):  # the second unload has no effect
         a = load(explicit, "sums")
         assert (a.status, a.body) == (200, b"")
     assert explicit.get("/v2/models/sums/ready").status == 200
@@ -163,7 +163,7 @@ def test_A003_two_repositories(good, tmp_path):
 
     other = tmp_path / "other"
     models.write_identity(other, "elsewhere")
-    models.write_sums(other, "sums")  # in both: served from neither
+    models.write_sums(other, "sums")  # in both repositories, so neither is loaded
     with Server([good, other], tmp_path, "--exit-on-error=false", wait="live") as s:
         assert s.state("elsewhere") == "READY" and s.state("plain") == "READY"
         assert s.get("/v2/models/sums/ready").status == 400

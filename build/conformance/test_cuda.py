@@ -1,5 +1,6 @@
-"""CUDA shared memory: made and registered by the real client's utilities in this process, used by the server in its own,
-on a driver that is not NVIDIA's but behaves like it (gpus.py). make test-gpu does the same on a real card."""
+"""CUDA shared memory, created and registered in this process with the real client's utilities, and used by the server.
+
+The driver is a simulation that behaves like NVIDIA's (gpus.py). make test-gpu runs the same tests on a real GPU."""
 
 import asyncio
 import base64
@@ -24,7 +25,7 @@ from regions import connected, shared_input, shared_output
 from test_types import sample
 
 pytestmark = [
-    pytest.mark.skipif(REFERENCE, reason="it would need a card"),
+    pytest.mark.skipif(REFERENCE, reason="it would need a GPU"),
     pytest.mark.skipif(not (ROOT / ".cache/cuda/env").exists(), reason="the program is built without CUDA: make setup-cuda says why"),
 ]
 
@@ -50,7 +51,7 @@ def client(request, on_gpus, cuda):
 
 
 class Region:
-    """Memory on a card of this process's, filled with 0xEE, and registered."""
+    """GPU memory of this process, filled with 0xEE and registered if there is a client."""
 
     def __init__(self, cuda, size, client=None, device=0):
         self.cuda, self.size, self.client, self.device = cuda, size, client, device
@@ -77,7 +78,7 @@ class Region:
 
     def free(self):
         self.cuda.destroy_shared_memory_region(self.handle)
-        self.handle = None  # the utility frees what nobody refers to
+        self.handle = None  # the utility frees memory without references
 
 
 def regions(client):
@@ -88,7 +89,7 @@ def regions(client):
 
 
 def plain(client, source=None, target=None, size=64, offset=0):
-    """One row through the identity, from and to device memory where it is given."""
+    """Sends one row to the identity model. source and target are optional regions for input and output."""
     if source is None:
         i = client.module.InferInput("INPUT0", [1, 16], "FP32")
         i.set_data_from_numpy(ROW)
@@ -105,7 +106,7 @@ def refused(call, *args):
 
 
 def test_the_program_exports_nothing_of_the_driver():
-    """Libraries that are linked against libcuda.so.1, as ONNX Runtime's CUDA provider, must get the driver's functions."""
+    """Libraries linked against libcuda.so.1, such as ONNX Runtime's CUDA provider, must get the driver's functions."""
     exported = subprocess.run(["nm", "-D", "--defined-only", BINARY], check=True, capture_output=True, text=True).stdout
     drivers = set(re.findall(r"\bcu[A-Z]\w*", (ROOT / ".cache/cuda/include/cuda.h").read_text()))
     assert {line.split()[-1] for line in exported.splitlines()} & drivers == set()
@@ -250,7 +251,7 @@ def test_B018_B066_names_are_of_one_kind(client, cuda):
         memory = system.create_shared_memory_region(key, key, 64)
         try:
             refused_exists(client.register_system_shared_memory, r.name, key, 64)
-            client.unregister_system_shared_memory(r.name)  # of the other kind: it stays
+            client.unregister_system_shared_memory(r.name)  # has no effect: the region is of the other kind
             assert r.name in regions(client)
             with pytest.raises(InferenceServerException, match="is registered as CUDA shared memory, not system shared memory"):
                 client.get_system_shared_memory_status(r.name)
@@ -282,14 +283,14 @@ def test_B018_B066_what_cannot_be_registered(client, cuda, machine, on_gpus):
         short = refused(register, "r", base64.b64encode(bytes(63)), 0, 64)
         assert short == ("'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t" if client.module is th else
                          "failed to register CUDA shared memory region 'r': its handle has 63 bytes, want 64")
-    assert refused(client.register_cuda_shared_memory, "r", r.raw, 0, 64) == open_failed + "invalid argument"  # it is freed
+    assert refused(client.register_cuda_shared_memory, "r", r.raw, 0, 64) == open_failed + "invalid argument"  # the memory was freed
     assert regions(client) == {}
     machine.holds(on_gpus.process, "open", 0)
 
 
 def test_C4_tensors_beyond_the_region(client, cuda):
     with Region(cuda, 96) as r, Region(cuda, 64, client) as target:
-        client.register_cuda_shared_memory(r.name, r.raw, 0, 80)  # the memory has more than the region
+        client.register_cuda_shared_memory(r.name, r.raw, 0, 80)  # the memory is larger than the region
         assert refused(plain, client, r, None, 64, 80) == f"Invalid offset for shared memory region: '{r.name}'"
         assert refused(plain, client, r, None, 64, 24) == f"Invalid offset + byte size for shared memory region: '{r.name}'"
         assert refused(plain, client, r, target, 2**63 - 1, 8) == f"Invalid offset + byte size for shared memory region: '{r.name}'"
@@ -312,9 +313,9 @@ def test_C5_the_device_does_not_answer(client, cuda, machine):
         assert plain(client).as_numpy("OUTPUT0").tolist() == ROW.tolist()
 
 
-@pytest.mark.skipif(REAL, reason="CUDA does not say what happens then")
+@pytest.mark.skipif(REAL, reason="CUDA does not define this")
 def test_C6_memory_that_was_freed(client, cuda):
-    """Freed by the client, it stays as long as the server has it open."""
+    """Memory that the client frees remains valid while the server has it open."""
     source, target = Region(cuda, 64, client), Region(cuda, 64, client)
     source.set(ROW)
     source.free()
@@ -351,13 +352,13 @@ def test_C9_two_thousand_registrations(on_gpus, cuda, machine):
                 assert "1024 regions are registered, which is the limit" in e.message()
                 full += 1
         assert full == 2000 - 1024
-        machine.holds(on_gpus.process, "open", 2)  # each is mapped once
+        machine.holds(on_gpus.process, "open", 2)  # each handle is opened once
         c.unregister_cuda_shared_memory()
         machine.holds(on_gpus.process, "open", 0)
 
 
 def test_C10_no_driver_no_device_and_off(good, machine, cuda, tmp_path):
-    """The driver is not touched before a region is registered, and one that does not start is no fault of the server's."""
+    """The server does not use the driver before a region is registered. A driver that fails does not stop the server."""
     gpus_not_supported = "failed to register CUDA shared memory region: 'r', GPUs not supported"
     machine.fail("cuInit", 100)
     try:
@@ -384,9 +385,9 @@ def test_C10_no_driver_no_device_and_off(good, machine, cuda, tmp_path):
 
 
 def test_B018_B066_devices_by_the_servers_numbers(good, machine, cuda, tmp_path):
-    """Where CUDA_VISIBLE_DEVICES leaves one card, it is the server's device 0."""
+    """If CUDA_VISIBLE_DEVICES leaves one GPU, it is the server's device 0."""
     if machine.second == 0:
-        pytest.skip("there is one card")
+        pytest.skip("there is only one GPU")
     only = machine.command(CUDA_VISIBLE_DEVICES="1")
     with Server(good, tmp_path, "--model-control-mode=explicit", command=only) as s, tg.InferenceServerClient(s.grpc) as c:
         with Region(cuda, 64, device=1) as r:

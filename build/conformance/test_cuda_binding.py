@@ -1,5 +1,6 @@
-"""ONNX models on a card, with clients' CUDA regions: nothing of what lies there crosses the bus. Only a real card can run these
-(make test-gpu); what binds to what is tested without one in engine/backend/onnxruntime/card_test.go."""
+"""ONNX models on a GPU with clients' CUDA regions: the tensors never leave the GPU.
+
+These tests need a real GPU (make test-gpu). engine/backend/onnxruntime/card_test.go tests the bindings without one."""
 
 import re
 import shutil
@@ -20,9 +21,9 @@ from test_cuda import Region
 LIBRARY = ROOT / ".cache/gpu"
 GPU = "\ninstance_group {{ kind: KIND_GPU gpus: 0 count: {} }}\n"
 
-pytestmark = pytest.mark.skipif(not REAL, reason="it needs a card: make test-gpu")
+pytestmark = pytest.mark.skipif(not REAL, reason="it needs a GPU: make test-gpu")
 
-SIZE = 64  # bytes of a row
+SIZE = 64  # bytes per row
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def cuda(machine):
 
 @pytest.fixture(scope="module")
 def onnx(tmp_path_factory):
-    """Models on the card: plus_version, batched, and the sample's perceptron with 1, 2 and 4 instances."""
+    """Models on the GPU: plus_version, batched, and the sample's perceptron with 1, 2 and 4 instances."""
     repo = tmp_path_factory.mktemp("onnx") / "models"
     write_plus_version(repo, config=GPU.format(1) + "dynamic_batching { max_queue_delay_microseconds: 20000 }\n")
     for count in (1, 2, 4):
@@ -80,7 +81,7 @@ def row(k):
 def test_where_they_are(client, onnx, cuda):
     with Region(cuda, 4096, client) as source, Region(cuda, 4096, client) as target:
         source.set(row(5))
-        plus(client, source, target)  # the first one may try kernels
+        plus(client, source, target)  # the first request may select kernels
         before = counters(onnx)
         for _ in range(20):
             plus(client, source, target)
@@ -123,7 +124,7 @@ def test_beside_the_hosts(client, onnx, cuda):
 
 
 def test_batches(onnx, cuda):
-    """Eight clients at once, whose rows are gathered within the card; each gets its own."""
+    """The server gathers the rows of eight clients on the GPU. Each client gets the answer to its own row."""
     with tg.InferenceServerClient(onnx.grpc) as c:
         c.module = tg
         sources, targets = ([Region(cuda, SIZE, c) for _ in range(8)] for _ in range(2))
@@ -137,7 +138,7 @@ def test_batches(onnx, cuda):
                     mine.module = tg
                     for _ in range(50):
                         plus(mine, sources[k], targets[k])
-            except Exception as e:  # told below, by the thread that pytest watches
+            except Exception as e:  # raised below, in pytest's own thread
                 failed.append(e)
 
         threads = [threading.Thread(target=ask, args=[k]) for k in range(8)]
@@ -159,13 +160,13 @@ def test_batches(onnx, cuda):
 def test_pinned_memory(onnx):
     found = counters(onnx)
     assert found["nv_pinned_memory_pool_total_bytes"] == 64 << 20
-    assert found["nv_pinned_memory_pool_used_bytes"] == 0  # nobody asks now
+    assert found["nv_pinned_memory_pool_used_bytes"] == 0  # no client is running now
     assert found["nereid_pinned_memory_pool_misses_total"] == 0
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_throughput_of_instances(onnx, cuda, count, record_property):
-    """Requests a second of eight clients, from regions and from the host; printed, not judged: the card is not known."""
+    """Prints the requests per second of eight clients, from regions and from the host. There is no limit to check."""
     seconds, rates = 3, {}
     for where in ("region", "host"):
         done, failed, end = [0] * 8, [], time.monotonic() + seconds

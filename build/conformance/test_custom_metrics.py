@@ -1,4 +1,4 @@
-"""Metrics that a model makes for itself are on the server's metrics page, beside the others, while the model is loaded."""
+"""The metrics that a model creates are on the server's metrics page while the model is loaded."""
 
 import re
 
@@ -49,4 +49,4 @@ def test_E027_D048_a_models_own_metrics(tmp_path):
         deadline = 2000
         while "seen_total{" in s.request("GET", "/metrics", address=s.metrics).body.decode():
             deadline -= 1
-            assert deadline, "the metric outlives its model"
+            assert deadline, "the metric is still there after the unload"

@@ -1,4 +1,4 @@
-"""The desktop build: a real window under Xvfb that shows the page which a browser gets."""
+"""The desktop build: a real window under Xvfb that shows the same page as a browser."""
 
 import ctypes
 import json
@@ -18,16 +18,16 @@ from PIL import Image
 import models
 from harness import BINARY, ROOT, REFERENCE, until
 
-pytestmark = [pytest.mark.desktop, pytest.mark.skipif(REFERENCE, reason="about this program's window")]
+pytestmark = [pytest.mark.desktop, pytest.mark.skipif(REFERENCE, reason="tests this program's window")]
 DESKTOP = os.environ.get("NEREID_DESKTOP", str(ROOT / "build/bin/nereid-desktop"))
 SHOTS = pathlib.Path(os.environ.get("SHOTS", ROOT / ".cache/test-logs/desktop"))
 SAMPLES = ROOT / "models-sample"
-LIMIT = 60  # seconds for what takes two on a machine with nothing else to do
+LIMIT = 60  # seconds; on an idle machine these steps take two
 
 
 @pytest.fixture(scope="module")
 def display():
-    """A virtual screen; the value for DISPLAY."""
+    """Starts a virtual screen. Returns its value for DISPLAY."""
     for program in ("Xvfb", "xdotool", "import"):
         assert shutil.which(program), f"{program} is missing; run build/setup/system.sh test"
     read, write = os.pipe()
@@ -75,7 +75,7 @@ class Window:
         return found and (found[1] if found.groups() else True)
 
     def up(self):
-        """Waits until the page has asked the server for its data."""
+        """Waits until the page has requested its data from the server."""
         self.gui = until(lambda: self.says(r"Started GUI at (http://\S+)/"), LIMIT, "the server is not up", self.log)
         until(lambda: self.says("The window shows the page"), LIMIT, "the page has not called the server", self.log)
 
@@ -83,7 +83,7 @@ class Window:
         return subprocess.run(["xdotool", *args], env=self.env, capture_output=True, text=True).stdout.split()
 
     def type(self, window, key, done):
-        """Presses a key until it has done what it should: a window may not listen yet that shows already."""
+        """Presses a key until it has taken effect. A visible window may not accept keys yet."""
         end = time.monotonic() + LIMIT
         while not done():
             assert time.monotonic() < end, f"{key} does nothing:\n{self.log()[-3000:]}"
@@ -94,11 +94,11 @@ class Window:
                 time.sleep(0.1)
 
     def end(self, limit=LIMIT):
-        """Waits for the program's end and returns its status."""
+        """Waits until the program exits and returns its status."""
         try:
             return self.process.wait(limit)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"the program has not ended in {limit} s:\n{self.log()[-3000:]}")
+            raise AssertionError(f"the program has not exited in {limit} s:\n{self.log()[-3000:]}")
 
     def shot(self, name):
         SHOTS.mkdir(parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ class Window:
 
 
 def painted(path):
-    """The picture has text in it: many shades, and no colour has nearly all of it."""
+    """Whether the picture shows text: it has many shades, and no colour fills nearly all of it."""
     with Image.open(path) as picture:
         grey = picture.convert("L").resize((700, 450))
         counts = sorted(grey.histogram(), reverse=True)
@@ -120,7 +120,7 @@ def painted(path):
 
 
 def dialog_height(path):
-    """Height of the import dialog: the longest white stretch down its left edge; 0 unless what is beside it is darkened."""
+    """Height of the import dialog: its longest white stretch along the left edge. 0 if the page behind it is not darkened."""
     with Image.open(path) as picture:
         grey = picture.convert("L")
         if grey.getpixel((100, 860)) > 200:
@@ -135,10 +135,10 @@ def test_only_the_desktop_build_needs_gtk():
 
 
 def test_the_program_is_linked_without_methods_that_nothing_calls():
-    """One use of reflection by name, as in text/template, and the linker keeps every method: half as big again."""
+    """A single method call by name, as in text/template, makes the linker keep all methods. The program grows by half."""
     with open(BINARY, "rb") as f:
         program = f.read()
-    assert b"nereid/app.Main" in program, "the names of functions are in the program"
+    assert b"nereid/app.Main" in program, "the program must contain the names of functions"
     assert b"text/template.(*state).evalField" not in program
 
 
@@ -151,7 +151,7 @@ def test_window_shows_the_page_and_ends_on_sigterm(tmp_path, display):
         assert w.get("/api/server")["desktop"], "the page must know that file dialogs can be opened"
         w.process.terminate()
         assert w.end() == 0, w.log()
-    assert not (w.data / "window.json").exists(), "the hand-over file is still there"
+    assert not (w.data / "window.json").exists(), "window.json still exists"
 
 
 def test_second_start_shows_the_window_of_the_first(tmp_path, display):
@@ -169,7 +169,7 @@ def test_second_start_shows_the_window_of_the_first(tmp_path, display):
         assert f"running already (pid {w.process.pid})" in second.stdout
         until(lambda: w.xdotool("search", "--onlyvisible", "--name", "^Nereid$"), LIMIT, "the window does not come back", w.log)
 
-        # Without the secret nobody moves the window, and a server without a window is no window to show.
+        # A wrong secret is refused, and without window.json a second start fails.
         request = urllib.request.Request(w.gui + "/api/desktop/show", method="POST", headers={"Authorization": "Bearer x", "X-Nereid": "1"})
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(request, timeout=60)
@@ -193,11 +193,11 @@ def test_quit_in_the_menu_ends_the_server_in_order(tmp_path, display):
 class ClientMessage(ctypes.Structure):
     _fields_ = [("type", ctypes.c_int), ("serial", ctypes.c_ulong), ("send_event", ctypes.c_int), ("display", ctypes.c_void_p),
                 ("window", ctypes.c_ulong), ("message_type", ctypes.c_ulong), ("format", ctypes.c_int), ("data", ctypes.c_long * 5),
-                ("rest", ctypes.c_long * 12)]  # an XEvent is as long as its longest kind
+                ("rest", ctypes.c_long * 12)]  # an XEvent has the size of its largest member
 
 
 def close_window(display, window):
-    """Asks a window to close, as a window manager does when its cross is clicked."""
+    """Asks a window to close, as a window manager does when the user clicks its close button."""
     x = ctypes.CDLL("libX11.so.6")
     x.XOpenDisplay.restype, x.XInternAtom.restype = ctypes.c_void_p, ctypes.c_ulong
     screen = ctypes.c_void_p(x.XOpenDisplay(display.encode()))
@@ -225,18 +225,18 @@ def test_closing_the_window_ends_the_program_unless_it_is_to_keep_running(tmp_pa
         with Window(tmp_path, display, tmp_path / "models") as w:
             w.up()
             if not keep:
-                assert w.get("/api/desktop")["keepRunning"], "the choice of the last run is forgotten"
+                assert w.get("/api/desktop")["keepRunning"], "the setting of the previous run is lost"
             assert settings(w, keepRunning=keep)["keepRunning"] == keep
             (window,) = visible(w)
             close_window(display, window)
             if keep:
                 until(lambda: not visible(w), LIMIT, "the window does not hide", w.log)
-                assert w.get("/api/server")["live"], "the server must run on"
+                assert w.get("/api/server")["live"], "the server must continue to run"
                 second = subprocess.run(w.argv, env=w.env, capture_output=True, text=True, timeout=LIMIT)
                 assert second.returncode == 0, second.stderr
                 until(lambda: visible(w), LIMIT, "the window does not come back", w.log)
                 (window,) = visible(w)
-                w.type(window, "ctrl+q", lambda: w.process.poll() is not None)  # to quit is to quit
+                w.type(window, "ctrl+q", lambda: w.process.poll() is not None)  # Quit ends the program in spite of keepRunning
             assert w.end() == 0, w.log()
             assert "successfully unloaded 'identity'" in w.log()
 
@@ -259,7 +259,7 @@ def test_start_with_the_computer(tmp_path, display):
 
 
 def test_sigterm_ends_a_window_with_an_open_dialog(tmp_path, display):
-    """The menu's file dialog has GTK's main loop, which must not keep a stopped server's process."""
+    """The menu's file dialog runs GTK's main loop. It must not keep the process of a stopped server running."""
     models.write_identity(tmp_path / "models", "identity")
     with Window(tmp_path, display, tmp_path / "models") as w:
         w.up()
@@ -272,7 +272,7 @@ def test_sigterm_ends_a_window_with_an_open_dialog(tmp_path, display):
 
 
 def test_dropped_file_opens_the_import_dialog(tmp_path, display):
-    """A file whose name has spaces, dragged from another window: the page imports it by its path."""
+    """Drags a file with spaces in its name from another window. The page imports it by its path."""
     source = tmp_path / "dragsource"
     flags = subprocess.run(["pkg-config", "--cflags", "--libs", "gtk+-3.0"], capture_output=True, text=True, check=True).stdout.split()
     subprocess.run(["cc", "-o", source, pathlib.Path(__file__).with_name("dragsource.c"), *flags], check=True)
@@ -287,7 +287,7 @@ def test_dropped_file_opens_the_import_dialog(tmp_path, display):
         try:
             assert files.stdout.readline() == "ready\n"
             w.xdotool("mousemove", "10", "10", "sleep", "0.3", "mousedown", "1")
-            for x in range(30, 701, 67):  # GTK starts a drag after some pixels, and the target must see the pointer come
+            for x in range(30, 701, 67):  # GTK starts a drag after some pixels, and the target must see the pointer enter
                 w.xdotool("mousemove", str(x), str(x * 450 // 700), "sleep", "0.1")
             w.shot("dragging")
             w.xdotool("sleep", "0.3", "mouseup", "1")

@@ -1,4 +1,4 @@
-"""What is wrong with a request, over HTTP: Triton's texts. Codes where ours differs on purpose are in `deviates`."""
+"""Triton's error texts for invalid HTTP requests. `deviates` marks status codes that differ on purpose."""
 
 import json
 
@@ -9,7 +9,7 @@ from harness import REFERENCE, binary_body, deviates, tensor_input
 
 ROW = list(range(16))
 RAW = np.arange(16, dtype="<i4").tobytes()
-JSON_FAULT = deviates(500, 400)  # Triton calls a fault of the client's JSON an internal error
+JSON_FAULT = deviates(500, 400)  # Triton reports invalid JSON of a client as an internal error
 def i32(name="INPUT0", shape=(1, 16), data=ROW, datatype="INT32", **more):
     return {**tensor_input(name, datatype, list(shape), data), **more}
 
@@ -42,7 +42,7 @@ def test_broken_model_has_no_version(broken):
     assert (a.status, a.error) == (404, "Request for unknown model: 'bad_backend' has no available versions")
 
 
-@pytest.mark.skipif(REFERENCE, reason="a size that wraps kills the reference's Python model")
+@pytest.mark.skipif(REFERENCE, reason="an overflowing size crashes the reference's Python model")
 @pytest.mark.parametrize("shape", [[2**33, 2**33], [2**62, 4], [2**63 - 1, 2], [4294967296, 4294967296, 1]])
 def test_DV06_shapes_whose_product_wraps(server, shape):
     header = {"inputs": [{"name": "INPUT0", "shape": shape, "datatype": "FP32", "parameters": {"binary_data_size": 4}}]}
@@ -51,7 +51,7 @@ def test_DV06_shapes_whose_product_wraps(server, shape):
     assert infer(server, two()).status == 200
 
 
-@pytest.mark.skipif(REFERENCE, reason="the reference has no such texts")
+@pytest.mark.skipif(REFERENCE, reason="the reference has no such error texts")
 def test_error_is_always_json_with_error(server):
     for body in (b"\xff\xfe", b"null", b"1", b'"x"', b'{"inputs":null}', b'{"inputs":[1]}', b'{"inputs":[{"name":1}]}'):
         a = infer(server, body)

@@ -1,5 +1,6 @@
-"""What the examples of Triton's client repository do (image_client, simple_*, grpc_explicit_*, reuse_infer_objects_client ...),
-call by call with the real client, on models like those that they are made for."""
+"""The examples of Triton's client repository: image_client, simple_*, grpc_explicit_*, reuse_infer_objects_client, ...
+
+Each test makes the calls of an example with the real client, on models like those that the example uses."""
 
 import asyncio
 import queue
@@ -39,7 +40,7 @@ sequence_batching {
 
 
 def write_sequence(repo):
-    """simple_sequence: the sum of the sequence's inputs so far, which the server keeps for it."""
+    """simple_sequence: the sum of the sequence's inputs so far, kept by the server."""
     i = [(n, "INT32", [1]) for n in ("INPUT", "START", "READY", "SUM_IN")]
     nodes = [helper.make_node("Sub", ["one", "START"], ["goes_on"]), helper.make_node("Mul", ["SUM_IN", "goes_on"], ["kept"]),
              helper.make_node("Mul", ["INPUT", "READY"], ["counts"]), helper.make_node("Add", ["kept", "counts"], ["OUTPUT"]),
@@ -51,7 +52,7 @@ def write_sequence(repo):
 
 
 def write_examples(repo):
-    """simple, simple_string and simple_identity; image models of either format; repeat_int32."""
+    """Writes simple, simple_string, simple_identity, image models of both formats, and repeat_int32."""
     models.write_sums(repo, "simple")
     text = [(f"{kind}{i}", "BYTES", [16]) for kind in ("INPUT", "OUTPUT") for i in (0, 1)]
     cast = [helper.make_node("Cast", [f"INPUT{i}"], [f"i{i}"], to=TensorProto.INT32) for i in (0, 1)]
@@ -107,7 +108,7 @@ def check_simple(results, a, b):
 
 
 def test_F046_I026_simple_http_infer(examples):
-    """With binary and JSON data mixed, request parameters, query parameters, and each compression."""
+    """Mixed binary and JSON data, request parameters, query parameters, and each compression."""
     client = th.InferenceServerClient(url=examples.http, verbose=False)
     inputs, a, b = simple_inputs(th)
     inputs[0].set_data_from_numpy(a, binary_data=False)
@@ -190,7 +191,7 @@ def test_F046_simple_aio_infer(examples, protocol):
 
 
 def test_F046_reuse_infer_objects(examples, protocol):
-    """One set of objects, used for bytes, for shared memory and for bytes again."""
+    """The same objects are used for bytes, then for shared memory, then for bytes again."""
     module = module_of(protocol)
     with module.InferenceServerClient(getattr(examples, protocol)) as client:
         inputs, a, b = simple_inputs(module)
@@ -263,7 +264,7 @@ def test_F046_simple_shm_string(examples, protocol):
 
 
 def test_F046_simple_cudashm_without_a_gpu(examples, protocol):
-    """The status and unregister calls of the CUDA examples answer; a handle is refused, as by a Triton without GPUs."""
+    """The status and unregister calls of the CUDA examples succeed. A handle is refused, as by a Triton without GPUs."""
     module = module_of(protocol)
     with module.InferenceServerClient(getattr(examples, protocol)) as client:
         client.unregister_cuda_shared_memory()
@@ -276,12 +277,12 @@ def test_F046_simple_cudashm_without_a_gpu(examples, protocol):
 # --- simple_*_sequence_sync_infer_client, simple_grpc_sequence_stream_infer_client, simple_grpc_aio_sequence_stream_infer_client ---
 
 VALUES = [11, 7, 5, 3, 2, 0, 1]
-# Two sequences whose requests alternate; ids may be numbers and texts.
+# The requests of two sequences alternate. Ids are numbers or strings.
 SEQUENCES = [pytest.param((1001, 1002), id="numbers"), pytest.param(("left", "right"), id="texts")]
 
 
 def steps_of(sequences):
-    """What the requests are in turn: (sequence, value, first, last)."""
+    """Returns the requests in their order: (sequence, value, first, last)."""
     for k, v in enumerate([0, *VALUES]):
         for sequence, sign in zip(sequences, (1, -1)):
             yield sequence, sign * v, k == 0, k == len(VALUES)
@@ -419,7 +420,7 @@ def test_F046_simple_grpc_custom_repeat(examples):
 
 
 def test_F046_grpc_client_and_explicit_contents(examples):
-    """The generated stub: each call once, and the three ways to send a tensor."""
+    """Each call of the generated stub, and the three ways to send a tensor."""
     with grpc.insecure_channel(examples.grpc) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         assert stub.ServerLive(service_pb2.ServerLiveRequest()).live and stub.ServerReady(service_pb2.ServerReadyRequest()).ready
@@ -469,7 +470,7 @@ def picture(colour, path):
 
 
 def parse_model(metadata, config):
-    """The one input's name, the output's, and how an image must be laid out, from metadata and configuration."""
+    """Returns the names of the input and the output, and the image's layout, from metadata and configuration."""
     assert len(metadata.inputs) == 1 and len(metadata.outputs) == 1 and len(config.input) == 1
     i = metadata.inputs[0]
     batched = config.max_batch_size > 0
@@ -500,7 +501,7 @@ class Record(dict):
 @pytest.mark.parametrize("scaling", ["NONE", "INCEPTION", "VGG"])
 @pytest.mark.parametrize("model", ["densenet_onnx", "inception_graphdef"])
 def test_F046_image_client(examples, protocol, tmp_path, model, scaling, mode):
-    """Three pictures in batches of two, of which the last is filled up; the best two classes of each."""
+    """Three pictures in batches of two, with a padded last batch. Each gets its two best classes."""
     module = module_of(protocol)
     with module.InferenceServerClient(getattr(examples, protocol), **({"concurrency": 2} if protocol == "http" and mode == "async" else {})) as client:
         metadata, config = client.get_model_metadata(model_name=model, model_version=""), client.get_model_config(model_name=model, model_version="")
@@ -547,14 +548,14 @@ def test_F046_image_client(examples, protocol, tmp_path, model, scaling, mode):
                 best = [entry.decode("utf-8").split(":") for entry in classes]
                 assert float(best[0][0]) >= float(best[1][0]) and COLOURS[int(best[0][1])] == best[0][2]
                 shown.append(best[0][2])
-        if scaling != "VGG":  # which shifts the colours against each other
+        if scaling != "VGG":  # the colours get different offsets
             assert shown == ["red", "green", "blue", "red"]
         else:
             assert len(shown) == 4
 
 
 def test_F046_I025_memory_growth(examples, protocol):
-    """Many requests with large and small tensors leave the server as large as it was."""
+    """Many requests with large and small tensors do not increase the server's memory."""
     module = module_of(protocol)
     with module.InferenceServerClient(getattr(examples, protocol)) as client:
         x = np.array([[b"x" * 4096] * 64], dtype=np.object_)

@@ -1,4 +1,4 @@
-"""The HTTP and gRPC extensions with the clients that people use: curl, requests, tritonclient, raw gRPC."""
+"""The HTTP and gRPC extensions with common clients: curl, requests, tritonclient, raw gRPC."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from tritonclient.utils import InferenceServerException
 
 from harness import BINARY, REFERENCE, Server, deviates
 
-ours = pytest.mark.skipif(REFERENCE, reason="the reference does not have it, or not in this build")
+ours = pytest.mark.skipif(REFERENCE, reason="the reference, or this build of it, does not have it")
 
 
 def url(server, path, address=None):
@@ -40,7 +40,7 @@ def curl():
 
 
 def test_B011_generate_by_curl(server, curl):
-    """The snippet of the extension's documentation."""
+    """The example of the extension's documentation."""
     out = curl("-X", "POST", url(server, "/v2/models/id_BYTES/generate"), "-d", '{"INPUT0": ["client input", "two"], "parameters": {"stream": false, "temperature": 0}}')
     got = json.loads(out)
     assert (got["OUTPUT0"], got["model_name"], got["model_version"]) == (["client input", "two"], "id_BYTES", "1")
@@ -57,7 +57,7 @@ def test_B011_B054_generate_by_requests(server):
 
 
 def events(response):
-    """The data of server-sent events, as they come."""
+    """Yields the data of server-sent events as they arrive."""
     for line in response.iter_lines(decode_unicode=True):
         if line:
             assert line.startswith("data: ")
@@ -75,11 +75,11 @@ def test_B012_generate_stream(server):
 
 @ours
 def test_B012_events_come_one_by_one(server):
-    """The first event is here long before the model gives the second."""
+    """The first event arrives long before the model sends the second."""
     body = {"IN": [1, 2], "DELAY": [0, 60000], "WAIT": 0}
     with requests.post(url(server, "/v2/models/repeat/generate_stream"), json=body, stream=True, timeout=60) as r:
         assert next(events(r))["OUT"] == 1
-    # The client left: the model is told, and others are served.
+    # The client disconnected: the model is notified, and other clients are served.
     assert server.get("/v2/models/repeat/ready").status == 200
 
 
@@ -108,7 +108,7 @@ def test_B004_list_of_models(server):
 
 @pytest.fixture(scope="module")
 def guarded(good, tmp_path_factory):
-    """Restricted groups on both protocols, forwarded headers, and what else an option turns on."""
+    """A server with restricted groups on both protocols, forwarded headers, and other optional features."""
     options = [
         "--http-restricted-api=model-repository,statistics:admin-key=secret",
         "--grpc-restricted-protocol=model-repository,statistics:admin-key=secret",
@@ -144,7 +144,7 @@ def test_B079_restricted_over_grpc(guarded):
 
 def test_B079_bad_rule_keeps_the_server_from_starting(good, tmp_path):
     s = Server(good, tmp_path, "--http-restricted-api=no-such-group:k=v", wait=None)
-    with pytest.raises(AssertionError, match="the server ended with"):
+    with pytest.raises(AssertionError, match="the server exited with"):
         s.start()
     assert "unknown restricted" in s.log()
 
@@ -234,7 +234,7 @@ def test_B083_sagemaker(good, tmp_path):
 def test_B084_vertex_ai(good, tmp_path):
     env = ["AIP_MODE=PREDICTION", "AIP_HTTP_PORT=0", "AIP_PREDICT_ROUTE=/v1/endpoints/1:predict", "AIP_HEALTH_ROUTE=/v1/endpoints/1"]
     command = ["env", *env, BINARY, "serve"]
-    # HTTP is off by default there; the harness wants it.
+    # Vertex AI mode turns HTTP off by default; the harness needs it.
     with Server(good, tmp_path, "--allow-http=true", "--allow-grpc=true", "--vertex-ai-default-model=plain", command=command) as s:
         address = s._address("Started Vertex AI HTTPService at ")
         assert requests.get(url(s, "/v1/endpoints/1", address), timeout=60).status_code == 200
@@ -249,7 +249,7 @@ def test_B084_vertex_ai(good, tmp_path):
 
 @ours
 def test_B077_graceful_shutdown(good, tmp_path):
-    """A call that runs when the server is told to stop gets its answers; the next call is refused."""
+    """A call that runs at shutdown gets its answers. The next call is refused."""
     with Server(good, tmp_path) as s, tg.InferenceServerClient(s.grpc) as c:
         first, rest = threading.Event(), []
 

@@ -1,5 +1,6 @@
-"""Every framework that has packages runs for real, all in one repository. `make test-frameworks` installs them and runs this;
-NEREID_FRAMEWORKS is the data folder that they were installed into."""
+"""Models of all frameworks that have packages, run by the real frameworks in one repository.
+
+`make test-frameworks` installs the frameworks and runs these tests. NEREID_FRAMEWORKS is the data folder with them."""
 
 import json
 import os
@@ -62,10 +63,10 @@ def add_sub(server, model, inputs, outputs, batch=2):
     "model, inputs, outputs",
     [
         pytest.param("add_sub_pt", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="TorchScript"),
-        pytest.param("add_sub_named", ("a", "b"), ("sum__0", "difference__1"), id="TorchScript by the names of arguments"),
+        pytest.param("add_sub_named", ("a", "b"), ("sum__0", "difference__1"), id="TorchScript with named arguments"),
         pytest.param("add_sub_pt2", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="an exported program"),
-        pytest.param("add_sub_class", ("A", "B"), ("SUM", "DIFFERENCE"), id="a class of Python"),
-        pytest.param("add_sub_weights", ("A", "B"), ("SUM", "DIFFERENCE"), id="a class of Python and its weights"),
+        pytest.param("add_sub_class", ("A", "B"), ("SUM", "DIFFERENCE"), id="a Python class"),
+        pytest.param("add_sub_weights", ("A", "B"), ("SUM", "DIFFERENCE"), id="a Python class with weights"),
         pytest.param("add_sub_savedmodel", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="D064 SavedModel, completed from the file"),
         pytest.param("add_sub_graphdef", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="D064 a frozen graph"),
         pytest.param("add_sub_openvino", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="D065 OpenVINO, completed from the file"),
@@ -76,14 +77,14 @@ def test_add_sub(server, model, inputs, outputs):
 
 
 compiles = pytest.mark.skipif(
-    shutil.which(os.environ.get("CXX", "g++")) is None, reason="AOT Inductor compiles by a C++ compiler, which is not here (g++, or what CXX names)"
+    shutil.which(os.environ.get("CXX", "g++")) is None, reason="AOT Inductor needs a C++ compiler, and there is none (g++, or the one named by CXX)"
 )
 
 
 @compiles
 @pytest.mark.parametrize("batch", [1, 2, 8, 1])
 def test_compiled(server, batch):
-    """A package of AOT Inductor, by index, also for a batch of one, which its compiler counts as impossible."""
+    """A package of AOT Inductor, by index. It also runs a batch of one, which its compiler excludes."""
     add_sub(server, "add_sub_aoti", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), batch)
 
 
@@ -91,7 +92,7 @@ def test_compiled(server, batch):
     pytest.param("structured_pt2", id="an exported program with paths"), pytest.param("structured_aoti", id="compiled by AOT Inductor", marks=compiles),
 ])  # fmt: skip
 def test_structures(server, model):
-    """Tensors that lie in dictionaries and lists, by their paths; sizes that do not fit are refused, whatever lies behind."""
+    """Tensors in dictionaries and lists are named by their paths. Wrong sizes are refused for every kind of package."""
     names = ("ARGS[0][a]", "ARGS[0][b]", "KWARGS[factor]")
 
     def ask(*rows):
@@ -106,11 +107,11 @@ def test_structures(server, model):
     for rows in ((3, 1, 3), (1, 3, 1), (4, 4, 3)):
         with pytest.raises(InferenceServerException, match="RuntimeError|AssertionError"):
             ask(*rows)
-    assert ask(2, 2, 2)  # the process is the same, and well
+    assert ask(2, 2, 2)  # the same process still works
 
 
 def test_single_result(server):
-    """A package that returns a tensor: RESULT."""
+    """A package that returns a single tensor, which is named RESULT."""
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     np.testing.assert_array_equal(request(server, "single_pt2", {"ARGS[0]": (x, "FP32")}).as_numpy("RESULT"), x * 2)
 
@@ -123,7 +124,7 @@ def ask(server, model, name, value, kind, version=""):
 
 
 def test_three_versions(server):
-    """resnet50_pt in three versions, each with an answer of its own."""
+    """resnet50_pt in three versions with different answers."""
     picture = np.random.default_rng(0).random((1, 3, 32, 32), dtype=np.float32)
     for version in ("1", "2", "3"):
         scores = ask(server, "resnet50_pt", "INPUT__0", picture, "FP32", version).as_numpy("OUTPUT__0")
@@ -143,7 +144,7 @@ def test_others_of_the_repository(server):
 def test_texts(server, model, name, output):
     value = np.array([b"ab", b"c"], dtype=object)
     if model == "upper_savedmodel":
-        value = value.reshape(2, 1)  # completed: a batch of single texts
+        value = value.reshape(2, 1)  # completed: a batch of single strings
     assert ask(server, model, name, value, "BYTES").as_numpy(output).ravel().tolist() == [b"AB", b"C"]
 
 
@@ -154,7 +155,7 @@ def test_bfloat16(server):
 
 
 def test_joined_into_a_batch(server):
-    """Requests of several clients get their own rows."""
+    """Each of several clients gets the rows of its own request."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(8) as pool:
@@ -203,7 +204,7 @@ def test_types(server, model, turned, module):
     kinds = [kind for kind in VALUES if kind != "STRING" or model != "types_openvino"]
     flat = model == "types_graphdef"
     values = {kind: VALUES[kind].ravel() if flat else VALUES[kind] for kind in kinds}
-    if model == "types_openvino":  # its plugin for CPUs computes 64 bits in 32
+    if model == "types_openvino":  # its CPU plugin computes 64-bit types in 32 bits
         for kind in ("INT64", "UINT64", "UINT32", "FP64"):
             values[kind] = np.array([[0, 1, 2**20], [7, 8, 9.5]]).astype(values[kind].dtype)
     result = request(server, model, {"in_" + kind: (value, "BYTES" if kind == "STRING" else kind) for kind, value in values.items()}, module=module)
@@ -241,7 +242,7 @@ def test_forests(server, model, rows, want):
 
 
 def test_exact_batch(server):
-    """D065 SKIP_OV_DYNAMIC_BATCHSIZE: the model takes its own batch size, and says so of others."""
+    """D065 SKIP_OV_DYNAMIC_BATCHSIZE: the model accepts its own batch size and rejects others with a clear error."""
     x = np.ones((4, 3), np.float32)
     np.testing.assert_array_equal(request(server, "batch_exact", {"x": (x, "FP32")}).as_numpy("y"), x * 2)
     with pytest.raises(InferenceServerException, match="takes batches of 4 and got 2; set the parameter ENABLE_BATCH_PADDING to YES"):
@@ -272,7 +273,7 @@ def test_openvino_texts(server):
 
 
 def test_large(server):
-    """Some megabytes, through the shared memory and back; several at once, joined and cut."""
+    """Some megabytes each way through shared memory. Concurrent requests are batched and split again."""
     a = np.random.default_rng(4).random((4, 512, 256), dtype=np.float32)
     b = np.random.default_rng(5).random((4, 256, 512), dtype=np.float32)
 
@@ -288,7 +289,7 @@ def test_large(server):
 
 
 def test_wrong_shapes(server):
-    """What the configuration forbids is refused before the model; what only the model knows is its answer, to that request."""
+    """The server refuses shapes that the configuration forbids. Other errors come from the model and affect one request."""
     x = np.ones((2, 5), np.float32)
     for model, name in (("signature_default", "x"), ("add_sub_openvino", "INPUT0")):
         with pytest.raises(InferenceServerException, match="unexpected shape for input|expected .* inputs"):
@@ -306,18 +307,18 @@ def test_wrong_shapes(server):
     pytest.param("broken_pt", "RuntimeError", id="a damaged TorchScript"),
     pytest.param("accelerated_pt", "the execution accelerator 'tensorrt' is not one of PyTorch's; take it out", id="D074 an accelerator of PyTorch"),
     pytest.param("torch_tensorrt", "was compiled by Torch-TensorRT, whose runtime is not installed", id="D074 Torch-TensorRT"),
-    pytest.param("wrong_path", "output 'RESULT[difference]' is not in the package, which has RESULT[sum], RESULT[parts][0], RESULT[parts][1]; or write", id="a path that is not there"),
-    pytest.param("hooked_package", "parameter 'MODEL_INIT_LIBRARY' is not known here", id="a library that begins with the model"),
+    pytest.param("wrong_path", "output 'RESULT[difference]' is not in the package, which has RESULT[sum], RESULT[parts][0], RESULT[parts][1]; or write", id="an unknown path"),
+    pytest.param("hooked_package", "parameter 'MODEL_INIT_LIBRARY' is not known here", id="an unsupported parameter"),
     pytest.param("broken_savedmodel", "it is not a protocol buffer of a SavedModel", id="D064 a damaged SavedModel"),
     pytest.param("broken_graphdef", "Invalid GraphDef", id="D064 a damaged graph"),
-    pytest.param("wrong_node", "unexpected inference output 'z' for model 'wrong_node': the graph has no such node", id="D064 an output that is no node"),
-    pytest.param("signature_wrong", "the SavedModel has serving_default, thrice; name one in the parameter TF_SIGNATURE_DEF", id="D064 a signature that is not there"),
-    pytest.param("tag_wrong", "expected 'gpu' tag, the SavedModel has serve", id="D064 a tag that is not there"),
+    pytest.param("wrong_node", "unexpected inference output 'z' for model 'wrong_node': the graph has no such node", id="D064 an unknown output"),
+    pytest.param("signature_wrong", "the SavedModel has serving_default, thrice; name one in the parameter TF_SIGNATURE_DEF", id="D064 an unknown signature"),
+    pytest.param("tag_wrong", "expected 'gpu' tag, the SavedModel has serve", id="D064 an unknown tag"),
     pytest.param("accelerated", "'tensorrt' (TF-TRT), which TensorFlow's packages no longer have", id="D074 TensorFlow-TensorRT"),
     pytest.param("broken_openvino", "Unable to read the model", id="D065 a damaged IR"),
-    pytest.param("no_device", "TOASTER", id="D065 a device that is not there"),
+    pytest.param("no_device", "TOASTER", id="D065 an unknown device"),
     pytest.param("broken_forest", "model.txt is not a model of the type lightgbm", id="a damaged forest"),
-    pytest.param("wrong_forest", "the model has 3 features: write TYPE_FP32 and dims: [ 3 ]", id="a forest of other features"),
+    pytest.param("wrong_forest", "the model has 3 features: write TYPE_FP32 and dims: [ 3 ]", id="a forest with another number of features"),
 ])  # fmt: skip
 def test_refused(server, model, reason):
     index = {m["name"]: m for m in httpclient.InferenceServerClient(server.http).get_model_repository_index()}
@@ -338,8 +339,10 @@ class TritonPythonModel:
 
 
 def test_environments(tmp_path):
-    """Models whose requirements clash, and numpy for each, from the package index into environments of their own: built once, with
-    a log and a lock that the page has; what cannot be had is said in the model's error and in the log."""
+    """Models with conflicting requirements get separate environments from the package index, each with numpy.
+
+    An environment is built once. The GUI shows its log and its lock file. If a package cannot be installed, the model's
+    error and the log say so."""
     repo = tmp_path / "models"
     wanted = {"old": "23.2", "new": "24.2", "all": "25.0"}
     places = {"old": repo / "old", "new": repo / "new" / "1", "all": tmp_path, "never": repo / "never"}
@@ -368,7 +371,7 @@ def test_environments(tmp_path):
             assert any("packaging==" + version in line for line in environment["log"]), environment
         failed = json.load(urllib.request.urlopen("%s/api/models/never/runtime" % server.ui))["environment"]
         assert failed["state"] == "failed" and any("packaging==0.0.99" in line for line in failed["log"]), failed
-    (repo / "never" / "requirements.txt").unlink()  # which would be tried again
+    (repo / "never" / "requirements.txt").unlink()  # the restart would try it again
     server.log_path.rename(tmp_path / "first.log")
     with Server(repo, tmp_path, *options, wait="live", limit=400) as server:
         answers(server)
@@ -376,7 +379,7 @@ def test_environments(tmp_path):
 
 
 def workers(server, model):
-    """The processes of a framework's models, by what they say in the log: (pid of each that runs)."""
+    """The pids of the running worker processes of this model or framework."""
     found = []
     for path in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -394,7 +397,7 @@ def workers(server, model):
     pytest.param("openvino", "batch_padded", "signature_default", id="D065 OpenVINO"),
 ])  # fmt: skip
 def test_death(server, framework, model, other):
-    """Processes that are killed are started again; nobody else's model notices."""
+    """Killed processes are restarted. Models of other frameworks are not affected."""
     width = {"signature_default": 4, "batch_padded": 3}
     before = workers(server, framework)
     assert before
@@ -421,8 +424,7 @@ def test_death(server, framework, model, other):
     pytest.param("signature_default", id="D064 TensorFlow"), pytest.param("batch_padded", id="D065 OpenVINO"),
 ])  # fmt: skip
 def test_loads_leave_nothing(server, model):
-    """Loading and unloading leaves no process, no descriptor, no shared memory and no memory of the server's behind:
-    NEREID_CYCLES times."""
+    """Loads and unloads the model NEREID_CYCLES times. No process, descriptor, shared memory or server memory is leaked."""
     client = httpclient.InferenceServerClient(server.http, network_timeout=120)
     proc = pathlib.Path("/proc") / str(server.process.pid)
 

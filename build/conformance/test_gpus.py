@@ -1,4 +1,4 @@
-"""Models on GPUs, as far as that goes without one: where instances are placed, what they are told, what they take (gpus.py)."""
+"""Models on simulated GPUs (gpus.py): the placement of instances, their arguments, and their memory."""
 
 import json
 import re
@@ -11,8 +11,8 @@ from gpus import REAL
 from harness import REFERENCE, ROOT, Server, until
 
 pytestmark = [
-    pytest.mark.skipif(REFERENCE or REAL, reason="the models here play with the fake cards"),
-    pytest.mark.skipif(not (ROOT / ".cache/cuda/env").exists(), reason="there is no header to compile the driver with: make setup-cuda says why"),
+    pytest.mark.skipif(REFERENCE or REAL, reason="the models use the simulated GPUs"),
+    pytest.mark.skipif(not (ROOT / ".cache/cuda/env").exists(), reason="cuda.h is missing, so the driver cannot be compiled: make setup-cuda shows the reason"),
 ]
 
 MIB = 1 << 20
@@ -28,7 +28,7 @@ class TritonPythonModel:
         self.said = [args["model_instance_kind"], args["model_instance_device_id"], os.environ["CUDA_DEVICE_ORDER"]]
         self.said.append(os.environ.get("CUDA_VISIBLE_DEVICES", "unset"))
         took = json.loads(args["model_config"]).get("parameters", {}).get("took")
-        if took:  # as if it had allocated that much
+        if took:  # pretends to have allocated this much
             self.card = os.path.join(os.environ["FAKE_GPU_FOLDER"], "gpu" + self.said[1])
             self.line = "process %d %s\\n" % (os.getpid(), took["string_value"])
             with open(self.card, "a") as f:
@@ -48,7 +48,7 @@ class TritonPythonModel:
 
 
 def write(folder, took=None):
-    """A Python model with an instance on GPU 1 that says what it was told, and takes memory there."""
+    """Writes a Python model with an instance on GPU 1. It returns its arguments, and can take memory there."""
     (folder / "1").mkdir(parents=True)
     (folder / "1" / "model.py").write_text(PYTHON)
     parameters = "" if took is None else 'parameters { key: "took" value { string_value: "%d" } }\n' % took
@@ -79,14 +79,14 @@ def models(server):
 
 
 def test_E035_memory_of_processes_within_a_gpus_budget(machine, tmp_path):
-    """Two models that take 600 MiB each of a GPU, as its driver says of their processes, and room for one."""
+    """Two models use 600 MiB of GPU memory each, as the driver reports. The budget is enough for one of them."""
     for name in ("a", "b"):
         write(tmp_path / "models" / name, 600 * MIB)
     budget = "--model-memory-budget-gpu=1:700MiB"
     with Server(tmp_path / "models", tmp_path, budget, command=machine.command()) as s, th.InferenceServerClient(s.http) as c:
         for name in ("a", "b", "a", "b"):
             assert ask(c, name)[0] == "GPU"
-            until(lambda: models(s)[name]["gpuBytes"] == 600 * MIB, 60, "the memory is not told", s.log)
+            until(lambda: models(s)[name]["gpuBytes"] == 600 * MIB, 60, "the memory is not reported", s.log)
             now = models(s)
             assert now[name]["gpuSource"] == now[name]["memorySource"] == "process"
             assert [m for m in now if now[m]["resident"]] == [name]

@@ -1,4 +1,4 @@
-"""Inference over gRPC: by the real client and through raw stubs, and what is wrong with a request."""
+"""Inference over gRPC, with the real client and with raw stubs, and invalid requests."""
 
 import struct
 
@@ -100,7 +100,7 @@ def test_B060_client_and_request_id(server, sixteen):
 
 
 def test_B060_client_async_calls(server):
-    """Each of many concurrent requests gets its own row back."""
+    """Each of many concurrent requests gets the answer to its own row."""
     import queue
 
     done = queue.Queue()
@@ -128,7 +128,7 @@ def test_B071_unknown_shared_memory(stub):
 
 
 def test_B070_large_messages(server):
-    """16 MiB each way, above gRPC's own default limit of 4 MiB."""
+    """16 MiB each way, which is above gRPC's default limit of 4 MiB."""
     x = np.arange(4 << 20, dtype=np.int32)
     with tg.InferenceServerClient(server.grpc) as c:
         i = tg.InferInput("INPUT0", x.shape, "INT32")
@@ -137,7 +137,7 @@ def test_B070_large_messages(server):
 
 
 def test_unknown_protobuf_fields_are_ignored(server):
-    """Fields that a newer client knows do not hurt."""
+    """Unknown fields from newer clients are ignored."""
     with grpc.insecure_channel(server.grpc) as channel:
         call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer", None, pb.ModelInferResponse.FromString)
         extra = b"\xfa\x3f\x03new" + b"\xc0\x3e\x05"  # field 1023 as bytes, field 1000 as varint

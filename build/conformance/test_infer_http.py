@@ -1,4 +1,4 @@
-"""Inference over HTTP: the forms of requests and answers, by the real client and byte for byte."""
+"""Inference over HTTP: the forms of requests and answers, with the real client and with raw bytes."""
 
 import gzip
 import http.client
@@ -84,7 +84,7 @@ def test_B031_binary_in_json_out(server):
 
 
 def split(answer):
-    """The JSON of an answer with binary outputs, and the bytes behind it."""
+    """The JSON of an answer with binary outputs, and the bytes after it."""
     n = int(answer.headers["inference-header-content-length"])
     import json
 
@@ -108,7 +108,7 @@ def test_B032_one_output_binary_one_json(server):
 
 
 def test_B032_listed_outputs_follow_their_own_parameter_only(server):
-    """binary_data_output of the request counts only where no output is listed."""
+    """binary_data_output of the request applies only if the request lists no outputs."""
     outputs = [{"name": "OUTPUT0", "parameters": {"binary_data": False}}, {"name": "OUTPUT1"}]
     body, headers = sums_binary(outputs=outputs, binary_data_output=True)
     assert infer(server, body, headers).json == OK
@@ -251,7 +251,7 @@ def test_B041_DV22_keep_alive_and_pipelining(server):
             got = b""
             while got.count(b"\r\n\r\n") < n:
                 part = s.recv(65536)
-                assert part, f"the connection ended after {got!r}"
+                assert part, f"the connection was closed after {got!r}"
                 got += part
             assert got.count(b"HTTP/1.1 200 OK") == n, got
 
@@ -302,7 +302,7 @@ def test_B036_DV09_body_above_the_limit(server):
 
 
 def test_dynamic_batching_serves_many_clients(server):
-    """Each of many concurrent requests gets its own row back."""
+    """Each of many concurrent requests gets the answer to its own row."""
     with th.InferenceServerClient(server.http, concurrency=16) as c:
         pending = []
         for k in range(200):
@@ -328,7 +328,7 @@ def test_B026_client_keeps_the_request_id(server, sixteen):
 
 @pytest.mark.parametrize("name", ["sequence_id", "priority", "timeout", "triton_enable_empty_final_response", "headers"])
 def test_F045_the_client_refuses_reserved_names(server, name):
-    """It keeps them to itself, and a name of one's own is sent and served."""
+    """The client refuses reserved parameter names. Other names are sent and accepted."""
     i = th.InferInput("INPUT0", [1, 16], "FP32")
     i.set_data_from_numpy(np.ones([1, 16], np.float32))
     with th.InferenceServerClient(server.http) as c:

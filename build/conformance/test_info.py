@@ -28,7 +28,7 @@ EXTENSIONS = [
     "trace",
     "logging",
 ]
-# DV54: named by Triton on a machine without a GPU too.
+# DV54: Triton lists it on a machine without a GPU too.
 EXTENSIONS += deviates(["cuda_shared_memory"], [])
 
 
@@ -258,7 +258,7 @@ def test_B068_grpc_health_service(server):
     with grpc.insecure_channel(server.grpc) as channel:
         check = channel.unary_unary("/grpc.health.v1.Health/Check")
         for service in (b"", b"\x0a\x1einference.GRPCInferenceService", b"\x0a\x04nope"):
-            assert check(service) == b"\x08\x01", service  # SERVING, whatever the service's name
+            assert check(service) == b"\x08\x01", service  # SERVING for every service name
 
 
 def test_B068_grpc_health_service_when_not_ready(broken):
@@ -314,7 +314,7 @@ def test_A074_A075_DV24_broken_models_leave_the_server_live_but_not_ready(broken
 
 @pytest.mark.parametrize("by", ["option", "name"])
 def test_A074_H010_DV27_exit_on_error(tmp_path, by):
-    """On when asked for, and by default under the name tritonserver."""
+    """The option works when given, and is the default under the name tritonserver."""
     repo = models.write_broken(tmp_path / "models")
     if by == "option" or REFERENCE:
         s = Server(repo, tmp_path, "--exit-on-error=true", wait=None)
@@ -322,7 +322,7 @@ def test_A074_H010_DV27_exit_on_error(tmp_path, by):
         (tmp_path / "tritonserver").symlink_to(BINARY)
         addresses = [f"--{p}-address=127.0.0.1" for p in ("http", "grpc", "metrics")]
         s = Server(repo, tmp_path, *addresses, wait=None, command=[tmp_path / "tritonserver"])
-    with pytest.raises(AssertionError, match="the server ended with 1"):
+    with pytest.raises(AssertionError, match="the server exited with 1"):
         s.start()
     s.stop()
     assert "failed to load all models" in s.log()

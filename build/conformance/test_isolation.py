@@ -1,4 +1,4 @@
-"""Hostile model files, in the server's own process and in one of their own; and what the end of such a process costs."""
+"""Hostile model files, in the server's process and in worker processes, and the effects of a crashed worker process."""
 
 import base64
 import os
@@ -13,20 +13,20 @@ from onnx import TensorProto, helper
 import models
 from harness import REFERENCE, Server, until
 
-pytestmark = pytest.mark.skipif(REFERENCE, reason="about this server's ONNX models")
+pytestmark = pytest.mark.skipif(REFERENCE, reason="tests this server's ONNX models")
 
 PROCESS = 'parameters { key: "isolation" value { string_value: "process" } }\n'
 
 
 def graph(*nodes, weights=(), opset=17):
-    """A model from x to y, both FP32 of [n, 4]."""
+    """A model with input x and output y, both FP32 [n, 4]."""
     value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4])
     g = helper.make_graph(list(nodes), "g", [value("x")], [value("y")], list(weights))
     return helper.make_model(g, opset_imports=[helper.make_opsetid("", opset)], ir_version=8).SerializeToString()
 
 
 def add_external(location, offset=0, length=16):
-    """y = x + w, whose values lie in another file."""
+    """y = x + w, where the values of w are in another file."""
     w = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
     for key, value in {"location": location, "offset": str(offset), "length": str(length)}.items():
         w.external_data.add(key=key, value=value)
@@ -34,13 +34,13 @@ def add_external(location, offset=0, length=16):
 
 
 def add_short(dims, data):
-    """y = x + w, whose shape and data do not agree."""
+    """y = x + w, where the shape and the data of w do not match."""
     w = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=dims, raw_data=data)
     return graph(helper.make_node("Add", ["x", "w"], ["y"]), weights=[w])
 
 
 GOOD = graph(helper.make_node("Neg", ["x"], ["y"]))
-# name: the file, words of the answer
+# name: the file, a part of the error
 HOSTILE = {
     "B1 empty": (b"", "empty"),
     "B1 random": (np.random.default_rng(1).bytes(5000), "model.onnx"),
@@ -80,7 +80,7 @@ def ask(server, name, value=1.0):
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
-    """A server with a good model in its own process, and one in a process of its own."""
+    """A server with a good model in its own process, and one in a worker process."""
     work = tmp_path_factory.mktemp("hostile")
     repo = work / "models"
     lay(repo, "good", GOOD, "")
@@ -112,7 +112,7 @@ def resident(pid):
 
 @pytest.mark.parametrize("config", ["", PROCESS], ids=["in process", "apart"])
 def test_B6_a_model_file_of_3_GB_of_nothing_is_refused(hostile, config):
-    """A sparse file: it takes no disk, and refusing it no memory."""
+    """The file is sparse, so it needs no disk space. Refusing it must need no memory."""
     name = "B6_sparse" + ("_apart" if config else "")
     lay(hostile.repo, name, b"", config)
     os.truncate(hostile.repo / name / "1/model.onnx", 3 << 30)
@@ -124,7 +124,7 @@ def test_B6_a_model_file_of_3_GB_of_nothing_is_refused(hostile, config):
 
 
 def test_B6_a_load_request_of_3_GB_is_refused_unread(hostile):
-    """413 by the limit after the first 64 KB; the model serves on, and the server has not grown."""
+    """The answer is 413 after the first 64 KB. The model keeps serving, and the server's memory does not grow."""
     before = resident(hostile.process.pid)
     host, port = hostile.http.split(":")
     for length in f"Content-Length: {3 << 30}", "Content-Length: 4611686018427387904":
@@ -145,20 +145,20 @@ def test_B5_a_load_request_that_cannot_be_used_changes_nothing(hostile):
         ("a number for a configuration", {"config": 7}, "non-string"),
     ]:
         answer = hostile.post("/v2/repository/models/good/load", {"parameters": parameters})
-        # 500 is Triton's status where it only says that polling failed; ours says why
+        # Triton answers 500 and only says that polling failed; this server gives the reason
         assert answer.status >= 400 and words in answer.error, (case, answer.status, answer.body)
         assert ask(hostile, "good").json["outputs"][0]["data"] == [-1.0] * 4, case
 
 
 def children(pid):
-    """The processes that a process has started, from its threads' lists."""
+    """The child processes of a process, from its threads' lists."""
     found = []
     for task in os.listdir(f"/proc/{pid}/task"):
         try:
             with open(f"/proc/{pid}/task/{task}/children") as f:
                 found += [int(p) for p in f.read().split()]
         except OSError:
-            continue  # the thread has ended
+            continue  # the thread has exited
     return found
 
 
@@ -168,17 +168,17 @@ def workers(server):
             with open(f"/proc/{pid}/cmdline", "rb") as f:
                 return f.read().split(b"\0")[1:2] == [b"worker"]
         except OSError:
-            return False  # it has ended
+            return False  # the process has exited
 
     return [p for p in children(server.process.pid) if is_worker(p)]
 
 
 def test_the_end_of_a_process_costs_its_model_alone(hostile):
-    until(lambda: len(workers(hostile)) == 1, 60, "processes of models that did not load are left", hostile.log)
+    until(lambda: len(workers(hostile)) == 1, 60, "processes of models that failed to load still run", hostile.log)
     (before,) = workers(hostile)
     os.kill(before, signal.SIGKILL)
     assert ask(hostile, "good").status == 200
-    until(lambda: ask(hostile, "apart").status == 200, 60, "the model does not come back", hostile.log)
+    until(lambda: ask(hostile, "apart").status == 200, 60, "the model does not recover", hostile.log)
     (after,) = workers(hostile)
     assert after != before
     assert ask(hostile, "apart", 2.0).json["outputs"][0]["data"] == [-2.0] * 4
@@ -191,7 +191,7 @@ def test_unload_ends_the_process(hostile):
     assert len(set(workers(hostile)) - before) == 2
     assert ask(hostile, "passing").status == 200
     assert hostile.post("/v2/repository/models/passing/unload").status == 200
-    until(lambda: set(workers(hostile)) == before, 60, "processes are left", hostile.log)
+    until(lambda: set(workers(hostile)) == before, 60, "processes still run", hostile.log)
 
 
 def test_workers_die_with_the_server(tmp_path):
@@ -202,7 +202,7 @@ def test_workers_die_with_the_server(tmp_path):
     assert len(pids) == 2  # the default for ONNX Runtime on CPUs
     s.process.kill()
     s.process.wait()
-    until(lambda: not any(alive(p) for p in pids), 60, "workers outlive a killed server")
+    until(lambda: not any(alive(p) for p in pids), 60, "workers still run after the server was killed")
 
 
 def alive(pid):

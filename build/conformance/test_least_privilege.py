@@ -1,4 +1,4 @@
-"""docs/secure-deployment.md: the server as a user without rights, with nothing writable but its data folder."""
+"""docs/secure-deployment.md: the server runs as an unprivileged user and can only write to its data folder."""
 
 import os
 import pathlib
@@ -15,13 +15,13 @@ import tritonclient.http as th
 import models
 from harness import BINARY, REFERENCE, ROOT, Server, until
 
-pytestmark = pytest.mark.skipif(REFERENCE, reason="our guide")
+pytestmark = pytest.mark.skipif(REFERENCE, reason="tests the guide of this server")
 NOBODY = 65534
 
 
 @pytest.fixture
 def folder():
-    """A folder that another user can reach."""
+    """A folder that other users can access."""
     path = pathlib.Path(tempfile.mkdtemp(prefix="nereid-least-"))
     path.chmod(0o755)
     yield path
@@ -53,7 +53,7 @@ def test_B081_H13_an_unprivileged_user_and_a_read_only_repository(folder):
                 i.set_data_from_numpy(a)
             assert c.infer("sums", inputs).as_numpy("OUTPUT0").tolist() == (a + a).tolist()
             left = [p for p in (work / "data").rglob("*")]
-            assert left, "the server wrote nothing: this proves nothing"
+            assert left, "the server wrote nothing, so the check is meaningless"
             for p in [work / "data", *left]:
                 assert stat.S_IMODE(p.lstat().st_mode) & 0o077 == 0 or p == work / "data" and not p.stat().st_mode & 0o022, f"{p} is open to other users"
     finally:
@@ -85,7 +85,7 @@ def test_B7_a_folder_that_cannot_be_read_keeps_only_its_model_out(folder):
             (repo / "late/config.pbtxt").write_text((repo / "late/config.pbtxt").read_text().replace('name: "sums"', ""))
             until(lambda: s.state("late") == "READY", 60, "polling stopped", s.log)
             (repo / "folder").chmod(0o755)
-            until(lambda: s.state("folder") == "READY", 60, "the folder that was opened is not served", s.log)
+            until(lambda: s.state("folder") == "READY", 60, "the folder is readable now, but its model is not served", s.log)
     finally:
         for name in "folder", "version/1", "file":
             (repo / name).chmod(0o755)
@@ -96,5 +96,5 @@ def test_B081_the_guide_names_options_that_there_are():
     known = subprocess.run([BINARY, "serve", "--help"], capture_output=True, text=True, timeout=60)
     options = set(re.findall(r"--([a-z][a-z0-9-]*)", known.stdout + known.stderr))
     named = set(re.findall(r"`?--([a-z][a-z0-9-]*)", text)) - {
-        "system", "home-dir", "create-home", "reuid", "regid", "clear-groups", "no-new-privs", "cap-drop"}  # of other programs
+        "system", "home-dir", "create-home", "reuid", "regid", "clear-groups", "no-new-privs", "cap-drop"}  # options of other programs
     assert len(named) > 10 and named <= options, named - options

@@ -1,4 +1,4 @@
-"""The metrics port: Triton's names, labels, help and types, and counts that are right."""
+"""The metrics port: Triton's names, labels, help texts and types, and correct counts."""
 
 import http.client
 import re
@@ -73,7 +73,7 @@ def test_E001_E003_E004_E005_E006_E007_E008_E009_counts(good, tmp_path):
         assert got["nv_inference_pending_request_count" + labels] == 0
         total = got["nv_inference_request_duration_us" + labels]
         parts = sum(got[f"nv_inference_{p}_duration_us" + labels] for p in ("queue", "compute_input", "compute_infer", "compute_output"))
-        assert 0 < parts <= total + 4  # each is cut to whole microseconds
+        assert 0 < parts <= total + 4  # each duration is truncated to whole microseconds
 
 
 def test_E002_failures_have_their_four_reasons(server):
@@ -102,7 +102,7 @@ def test_E030_series_come_and_go_with_the_model(explicit):
     explicit.post("/v2/repository/models/plain/load")
     assert has()
     explicit.post("/v2/repository/models/plain/unload")
-    until(lambda: not has(), 60, "the series of an unloaded model are still there")
+    until(lambda: not has(), 60, "the series of the unloaded model still exist")
 
 
 def test_B019_keep_alive(server):

@@ -1,4 +1,4 @@
-"""--metrics-config: the latency metrics that are there only when they are asked for."""
+"""--metrics-config: latency metrics that exist only if the option enables them."""
 
 import queue
 import re
@@ -101,8 +101,8 @@ def test_E015_E016_E017_I015_summaries(repo, tmp_path):
         told = quantiles(text, family, "echo")
         assert [q for q, _ in told] == DEFAULT_QUANTILES
         assert 0 <= float(told[0][1]) <= float(told[-1][1]) <= v[f"{family}_sum{echo}"], (family, told)
-    assert "nv_inference_request_summary_us_count" + cached not in v, "its requests' time lacks what the cache takes after them"
-    assert v["nv_inference_queue_summary_us_count" + cached] == 4  # hits too
+    assert "nv_inference_request_summary_us_count" + cached not in v, "the request time does not include the insertion into the cache"
+    assert v["nv_inference_queue_summary_us_count" + cached] == 4  # cache hits count too
     assert v["nv_inference_compute_infer_summary_us_count" + cached] == 2
     assert (v["nv_cache_hit_summary_per_model_count" + cached], v["nv_cache_miss_summary_per_model_count" + cached]) == (2, 2)
     assert "nv_cache_hit_summary_per_model_count" + echo not in v
@@ -157,7 +157,7 @@ def test_E014_E018_I015_histograms(repo, tmp_path):
 
 
 def stream(server, model, n):
-    """Sends a request that is answered n times; returns how many responses came."""
+    """Sends a request with n responses. Returns the number of received responses."""
     with tg.InferenceServerClient(server.grpc) as c:
         got = queue.Queue()
         c.start_stream(lambda result, error: got.put((result, error)))

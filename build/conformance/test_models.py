@@ -1,4 +1,4 @@
-"""Layouts of repositories and models, and what their configurations ask for."""
+"""Layouts of repositories and models, and the effects of model configurations."""
 
 import os
 import shutil
@@ -32,12 +32,12 @@ def test_A001_A002_repositories_by_both_names_of_the_option(tmp_path):
 
 def test_A001_a_repository_that_is_not_there(tmp_path):
     s = Server(tmp_path / "absent", tmp_path, wait=None)
-    with pytest.raises(AssertionError, match="the server ended with 1"):
+    with pytest.raises(AssertionError, match="the server exited with 1"):
         s.start()
     assert "absent" in s.log()
 
 
-@pytest.mark.skipif(REFERENCE, reason="Python leaves its own files there")
+@pytest.mark.skipif(REFERENCE, reason="Python writes its own files into the folder")
 def test_A004_a_repository_that_cannot_be_written(tmp_path):
     repo = tmp_path / "models"
     models.write_identity(repo, "fixed")
@@ -63,7 +63,7 @@ def test_A005_no_model_is_a_legal_repository(tmp_path):
 def test_A005_A006_DV26_what_is_a_version(tmp_path):
     repo = tmp_path / "models"
     m = models.write_plus_version(repo, config="version_policy { all { } }\n", versions=(2, 10))
-    for other in ("03", "new", "docs", *deviates((), ("0", "-1", "1x"))):  # Triton takes these for 0, -1 and 1
+    for other in ("03", "new", "docs", *deviates((), ("0", "-1", "1x"))):  # Triton parses these as 0, -1 and 1
         shutil.copytree(m / "2", m / other)
     (repo / "README.md").write_text("no model")
     with Server(repo, tmp_path) as s:
@@ -84,7 +84,7 @@ def test_A014_file_name_from_the_configuration(tmp_path):
         assert s.get("/v2/models/renamed/config").json["default_model_filename"].startswith("other.")
 
 
-@pytest.mark.skipif(REFERENCE, reason="Python models are completed otherwise")
+@pytest.mark.skipif(REFERENCE, reason="Python models are completed differently")
 def test_A028_A029_models_without_a_configuration(tmp_path):
     repo = tmp_path / "models"
     m = models.write_identity(repo, "bare")
@@ -106,7 +106,7 @@ def batches(server, model):
 
 
 def together(server, model, shapes):
-    """Sends requests at the same time, each with its own values; returns how long the slowest took."""
+    """Sends concurrent requests with different values. Returns the duration of the slowest."""
     faults, start = [], threading.Barrier(len(shapes) + 1)
 
     def one(k, shape):
@@ -119,7 +119,7 @@ def together(server, model, shapes):
             try:
                 if not np.array_equal(c.infer(model, [i]).as_numpy("OUTPUT0"), x):
                     faults.append(f"request {k} got another one's values")
-            except Exception as e:  # noqa: BLE001 - any failure is a fault of the test
+            except Exception as e:  # noqa: BLE001 - any exception fails the test
                 faults.append(repr(e))
 
     threads = [threading.Thread(target=one, args=(k, s)) for k, s in enumerate(shapes)]
@@ -164,13 +164,13 @@ def test_C002_without_batching_dims_are_the_whole_shape(batchers):
 def test_C004_a_preferred_batch_runs_as_soon_as_it_is_complete(batchers):
     took = together(batchers, "preferred", [(1, 16)] * 4)
     assert batches(batchers, "preferred") == {4: 1}
-    assert took < 50  # it did not wait for the delay of 60 s
+    assert took < 50  # it did not wait for the queue delay of 60 s
 
 
 def test_C003_C005_requests_wait_for_company_at_most_the_delay(batchers):
     took = together(batchers, "delayed", [(1, 16)] * 3)
     assert batches(batchers, "delayed") == {3: 1}
-    assert 2.9 < took < 30  # on a busy machine the end is late
+    assert 2.9 < took < 30  # on a busy machine the requests end later
 
 
 def test_C019_without_a_delay_a_lone_request_runs_at_once(batchers):
@@ -217,7 +217,7 @@ def test_C082_I014_DV23_warmup(tmp_path, data):
     with Server(repo, tmp_path) as s:
         assert infer(s, "warmed").status == 200
         assert s.get("/v2/models/warmed/config").json["model_warmup"][0]["count"] == 3
-        # What was run for warming up is not among the requests that clients sent.
+        # Warmup executions do not count as requests of clients.
         assert s.get("/v2/models/warmed/stats").json["model_stats"][0]["inference_count"] == deviates(7, 1)
 
 
@@ -244,29 +244,29 @@ def test_C073_no_gpu(tmp_path):
 
 
 def test_F047_json_as_people_post_it(server):
-    """curl's own content type, spaces and line ends, integers where floats are meant."""
+    """curl's default content type, spaces and line ends, and integers in place of floats."""
     body = b'{\n  "inputs" : [ { "name":"INPUT0", "shape":[1,16],\r\n "datatype":"FP32", "data":[ [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16] ] } ]\n}\n'
     a = server.request("POST", "/v2/models/plain/versions/1/infer", body, {"Content-Type": "application/x-www-form-urlencoded"})
     assert a.status == 200 and a.json["outputs"][0]["data"] == [float(i) for i in range(1, 17)]
 
 
 def test_G018_probes_need_no_name_of_the_host(server):
-    """An orchestrator asks by address."""
+    """Orchestrators send probes to an address."""
     host, port = server.http.split(":")
     for path in ("/v2/health/live", "/v2/health/ready"):
         assert server.request("GET", path, headers={"Host": f"{host}:{port}"}).status == 200
 
 
-@pytest.mark.skipif(REFERENCE, reason="about this server's shutdown")
+@pytest.mark.skipif(REFERENCE, reason="tests this server's shutdown")
 def test_G019_H008_an_idle_server_ends_at_once_with_status_0(good, tmp_path):
     with Server(good, tmp_path) as s:
         begin = time.monotonic()
         assert s.stop() == 0
-        assert time.monotonic() - begin < 25  # without requests it does not wait its 30 s for any
+        assert time.monotonic() - begin < 25  # without requests in flight it must not wait for its limit of 30 s
         assert "successfully unloaded 'plain' version 1" in s.log()
 
 
-@pytest.mark.skipif(REFERENCE, reason="the reference has no page")
+@pytest.mark.skipif(REFERENCE, reason="the reference has no GUI")
 def test_B023_the_page_has_a_port_of_its_own(server):
     address = server.ui.removeprefix("http://")
     page = server.request("GET", "/", address=address)

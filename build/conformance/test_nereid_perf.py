@@ -1,4 +1,4 @@
-"""nereid perf takes perf_analyzer's options, counts what the server counts, and writes perf_analyzer's CSV."""
+"""nereid perf accepts perf_analyzer's options, agrees with the server's counts, and writes perf_analyzer's CSV."""
 
 import base64
 import csv
@@ -32,13 +32,13 @@ def measured(tmp_path_factory):
 
 
 def counts(server, model):
-    """Requests of a model that were answered, and that failed."""
+    """The numbers of successful and of failed requests of a model."""
     s = server.get(f"/v2/models/{model}/stats").json["model_stats"][0]["inference_stats"]
     return s["success"]["count"], s["fail"]["count"]
 
 
 def header(program, server, tmp_path, protocol, model, options):
-    """Runs a program as perf_analyzer and returns its exit status, output, and CSV's columns and first row."""
+    """Runs a program with perf_analyzer's options. Returns its output, and the columns and the first row of its CSV."""
     report = tmp_path / f"{os.path.basename(program[0])}.csv"
     argv = program + ["-m", model, "-i", protocol, "-u", getattr(server, protocol), "-f", str(report), "--request-count", str(REQUESTS)] + options
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, env={**os.environ, "LD_LIBRARY_PATH": str(FOLDER)})
@@ -72,19 +72,19 @@ def test_F018_F013_counts_and_columns(measured, tmp_path, name):
     before = counts(measured, model)
     out, columns, row = header([BINARY, "perf"], measured, tmp_path, protocol, model, options)
     after = counts(measured, model)
-    # Sequences under way at the end are ended, which is a request more of each.
+    # At the end, each open sequence gets one more request with the END flag.
     assert REQUESTS <= after[0] - before[0] <= REQUESTS + (2 if "sequences" in name else 0), out
     assert after[1] == before[1], out
     assert f"Request count: {REQUESTS}\n" in out
     assert float(row["Inferences/Second"]) > 0
     if "sequences" in name or platform.machine() != "x86_64":
-        return  # perf_analyzer's sequences now and then fail, and it exists for this machine only
+        return  # perf_analyzer's sequences sometimes fail, and it only exists for x86_64
     _, theirs, _ = header([str(FOLDER / "perf_analyzer")], measured, tmp_path, protocol, model, options)
     assert columns == theirs
 
 
 def test_F007_search_until_the_threshold(measured, tmp_path):
-    """No request to a model that takes half a second is answered sooner, so the search ends at its first level."""
+    """Each request to this model takes half a second, so the search stops at its first level."""
     report = tmp_path / "out.csv"
     argv = [BINARY, "perf", "-m", "slow", "-u", measured.http, "--concurrency-range", "1:0:1", "-l", "100", "-p", "1600", "-f", str(report)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
@@ -106,4 +106,4 @@ def test_F004_fixed_schedule(measured, tmp_path):
     sent = sorted((r["request_inputs"]["INPUT0"][0], r["timestamp"]) for r in experiment["requests"])
     assert [v for v, _ in sent] == list(range(12))
     begin = experiment["window_boundaries"][0]
-    assert all(at - begin >= 10_000_000 * v for v, at in sent), "requests were sent before their time"
+    assert all(at - begin >= 10_000_000 * v for v, at in sent), "requests were sent before their scheduled time"

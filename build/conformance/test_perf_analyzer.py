@@ -1,4 +1,4 @@
-"""Triton's own load generator drives the server, over both protocols and in each of its modes."""
+"""Triton's load generator perf_analyzer against the server, over both protocols and in each of its modes."""
 
 import csv
 import json
@@ -14,7 +14,7 @@ from harness import ROOT, Server
 FOLDER = ROOT / ".cache/perf_analyzer"
 REQUESTS = 60
 
-pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="there is no perf_analyzer for this machine")
+pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="perf_analyzer does not exist for this machine")
 
 
 @pytest.fixture(scope="module")
@@ -26,14 +26,12 @@ def driven(tmp_path_factory):
         yield s
 
 
-# When it stops, perf_analyzer ends the sequences it is in from another thread, and now and then (one run of fourteen) still
-# sends a request of a sequence behind the END, which is refused as the real server refuses it. Such a run is made again.
-# Streaming with shared memory, one run of thirty never ends although all answers have arrived: its socket has received as many
-# bytes as in a good run, while its main thread sleeps and counts. Behind a proxy, which is slower, it ended 120 times of 120.
-# Such a run, with every request answered, is made again too.
-# It begins to send before it asks for the statistics at the start. If all requests are answered by then (a fast server, and its
-# main thread waits for a core), no version's count grows between the two, and it ends with UNCOUNTED. Asked for the version by
-# number it does not look at the counts, so the second run is; a proxy that holds the question back for 0.5 s shows both.
+# perf_analyzer has three races. A run that fails because of one of them is repeated.
+# 1. When it stops, another thread ends the open sequences. Sometimes a request of a sequence follows its END. This server
+#    and the real server both refuse it (OVERTAKEN).
+# 2. When it streams with shared memory, it sometimes hangs although all responses have arrived.
+# 3. It starts to send before it reads the first statistics. If all requests are complete by then, no count grows, and it
+#    fails with UNCOUNTED. If the version is given by number, it does not compare counts, so the second run gives it.
 OVERTAKEN = "must specify the START flag on the first request of the sequence"
 UNCOUNTED = "failed to find the requested model version"
 TRIES = 5
@@ -91,7 +89,7 @@ def test_F024_F044_I026_perf_analyzer(driven, tmp_path, protocol, model, options
             continue
         if not ("sequence" in str(argv) and OVERTAKEN in done.stdout + done.stderr and after[1] == before[1] + 1):
             break
-    assert done, f"it hangs, {TRIES} times of {TRIES}"
+    assert done, f"it hung in all {TRIES} runs"
     assert done.returncode == 0, done.stdout + done.stderr
     with report.open() as f:
         row = next(csv.DictReader(f))
@@ -100,6 +98,6 @@ def test_F024_F044_I026_perf_analyzer(driven, tmp_path, protocol, model, options
 
 
 def counts(server, model):
-    """Requests of a model that were answered, and that failed."""
+    """The numbers of successful and of failed requests of a model."""
     s = server.get(f"/v2/models/{model}/stats").json["model_stats"][0]["inference_stats"]
     return s["success"]["count"], s["fail"]["count"]

@@ -1,4 +1,4 @@
-"""Poll mode: what changes in the repository is served, and a fault in it takes nothing out of service."""
+"""Poll mode: changes of the repository are served, and errors in it do not stop any model."""
 
 import shutil
 import time
@@ -17,7 +17,7 @@ LIMIT = 60
 
 @pytest.fixture
 def polled(tmp_path):
-    """A server that polls each second, with the model plus_version at version 1; new versions wait in `next`."""
+    """A server that polls every second and has plus_version at version 1. Further versions are in `next`."""
     repo = tmp_path / "models"
     models.write_plus_version(repo, config="version_policy { latest { num_versions: 2 } }\n")
     models.write_plus_version(tmp_path / "next", versions=range(1, 12))
@@ -58,9 +58,9 @@ def test_A052_A056_versions_come_and_go(polled):
     waits_for(polled, lambda: polled.index().get(("plus_version", "3"))[0] == "UNAVAILABLE", "version 3 is not UNAVAILABLE")
 
 
-@pytest.mark.skipif(REFERENCE, reason="what a Python model does when its folder goes takes minutes there")
+@pytest.mark.skipif(REFERENCE, reason="the reference takes minutes to notice that the folder of a Python model is gone")
 def test_A056_R9_a_version_that_left_is_not_an_unknown_one(polled):
-    """A version that was served answers 503 and UNAVAILABLE, as in Triton: it may come back. One that never was: 404."""
+    """A removed version answers 503 and UNAVAILABLE, as in Triton, because it may return. An unknown version answers 404."""
     shutil.copytree(polled.next / "2", polled.model / "2")
     waits_for(polled, lambda: versions(polled) == ["1", "2"], "version 2 is not served")
     shutil.rmtree(polled.model / "2")
@@ -82,7 +82,7 @@ def test_A056_R9_a_version_that_left_is_not_an_unknown_one(polled):
             assert (e.value.status(), e.value.message()) == ("StatusCode." + code, text)
             assert not c.is_model_ready("plus_version", version)
     shutil.copytree(polled.next / "2", polled.model / "2")
-    waits_for(polled, lambda: versions(polled) == ["1", "2"], "version 2 does not come back")
+    waits_for(polled, lambda: versions(polled) == ["1", "2"], "version 2 is not served again")
     assert answer(polled, "2") == ("2", 2.0)
 
 
@@ -104,14 +104,14 @@ def test_A057_configuration_changes(polled):
 
     waits_for(polled, lambda: batch_size() == 16, "the new configuration is not in service")
     config.write_text(text + "no_such_field: 1\n")
-    waits_for(polled, lambda: polled.log().count("no_such_field") > 0, "the fault is not in the log")
+    waits_for(polled, lambda: polled.log().count("no_such_field") > 0, "the error is not in the log")
     assert batch_size() == 16 and polled.state("plus_version") == "READY" and answer(polled) == ("1", 1.0)
     assert polled.get("/v2/health/ready").status == 200
     config.write_text(text.replace("max_batch_size: 32", "max_batch_size: 8"))
     waits_for(polled, lambda: batch_size() == 8, "the mended configuration is not in service")
 
 
-@pytest.mark.skipif(REFERENCE, reason="what is wrong with a Python model shows otherwise")
+@pytest.mark.skipif(REFERENCE, reason="errors of a Python model show differently")
 def test_A061_A063_a_broken_version_leaves_the_old_one(polled):
     (polled.model / "2").mkdir()
     (polled.model / "2/model.onnx").write_bytes(b"this is no ONNX file")
@@ -124,7 +124,7 @@ def test_A061_A063_a_broken_version_leaves_the_old_one(polled):
     assert answer(polled) == ("2", 2.0)
 
 
-@pytest.mark.skipif(REFERENCE, reason="Triton loads what is half there")
+@pytest.mark.skipif(REFERENCE, reason="Triton loads incomplete models")
 def test_A059_B14_a_model_that_is_still_being_copied_is_not_loaded(polled):
     data = (polled.next / "2/model.onnx").read_bytes()
     for attempt in range(10):
@@ -132,7 +132,7 @@ def test_A059_B14_a_model_that_is_still_being_copied_is_not_loaded(polled):
         (polled.model / "2").mkdir()
         begin, longest = time.monotonic(), 0
         with open(polled.model / "2/model.onnx", "wb") as f:
-            for i in range(8):  # two seconds, each part within the second that a folder must rest
+            for i in range(8):  # two seconds; no pause is as long as the second for which a folder must be unchanged
                 f.write(data[i * len(data) // 8 : (i + 1) * len(data) // 8])
                 f.flush()
                 until_time(0.25)
@@ -140,17 +140,17 @@ def test_A059_B14_a_model_that_is_still_being_copied_is_not_loaded(polled):
         waits_for(polled, lambda: versions(polled) == ["1", "2"], "the copied version is not served")
         if polled.log().count("failed to load 'plus_version'") == before:
             return
-        assert longest > 0.7, "half a model was loaded"  # else this machine was too busy to copy it that fast
+        assert longest > 0.7, "half a model was loaded"  # else this machine was too busy to copy the parts fast enough
         shutil.rmtree(polled.model / "2")
         waits_for(polled, lambda: versions(polled) == ["1"], "version 2 is still served")
-    raise AssertionError("this machine never copied eight parts without a rest of 0.7 s")
+    raise AssertionError("this machine never copied eight parts without a pause of 0.7 s")
 
 
 def until_time(seconds):
-    time.sleep(seconds)  # the copying itself is what takes time here
+    time.sleep(seconds)  # the time is spent on the copy
 
 
-@pytest.mark.skipif(REFERENCE, reason="ours on purpose: an unreadable repository unloads nothing")
+@pytest.mark.skipif(REFERENCE, reason="a deliberate difference: an unreadable repository unloads nothing")
 def test_A060_a_repository_that_cannot_be_read_unloads_nothing(polled):
     repo = polled.repositories[0]
     away = repo.with_name("away")
@@ -164,7 +164,7 @@ def test_A060_a_repository_that_cannot_be_read_unloads_nothing(polled):
     waits_for(polled, lambda: versions(polled) == ["1", "2"], "changes are not seen after the repository came back")
 
 
-@pytest.mark.skipif(REFERENCE, reason="ours on purpose: editors' files do not count")
+@pytest.mark.skipif(REFERENCE, reason="a deliberate difference: editors' files do not count")
 def test_A058_editor_files_do_not_count(polled):
     (polled.model / ".config.pbtxt.swp").write_text("x")
     (polled.model / "config.pbtxt~").write_text("x")

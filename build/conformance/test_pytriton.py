@@ -1,4 +1,4 @@
-"""PyTriton's clients, as its wheel has them, against this server. The wheel is the one of the reference (build/bench/reference.sh)."""
+"""The clients of PyTriton's wheel against this server. build/bench/reference.sh installs the wheel."""
 
 import json
 import subprocess
@@ -13,8 +13,8 @@ pytestmark = [
     pytest.mark.skipif(not PYTHON.exists(), reason="PyTriton is not installed; make bench sets it up"),
 ]
 
-# Each kind of client runs in a process of its own. FuturesModelClient's threads share what is not made for it: now and then one
-# reads another's bytes and says RACE, with a real Triton too; then it is asked again.
+# Each kind of client runs in a separate process. The threads of FuturesModelClient share an object that is not thread-safe:
+# sometimes one reads another's bytes and fails with RACE, with a real Triton too. Such a run is repeated.
 RACE = "Expected HTTP/, RTSP/ or ICE/"
 SCRIPT = """
 import asyncio, json, sys

@@ -1,4 +1,4 @@
-"""Where a Triton does badly what a server must do well: the rows of docs/deviations.csv that need a whole server to see."""
+"""The deliberate differences of docs/deviations.csv that improve reliability and need a complete server to test."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ from tritonclient.utils import InferenceServerException
 import models
 from harness import REFERENCE, ROOT, Server, until
 
-pytestmark = pytest.mark.skipif(REFERENCE, reason="what Triton answers stands in docs/deviations.csv")
+pytestmark = pytest.mark.skipif(REFERENCE, reason="docs/deviations.csv has Triton's answers")
 
 DIES = """    def execute(self, requests):
         import os
@@ -34,7 +34,7 @@ def python_model(repo, name, code):
 
 @pytest.fixture
 def with_numpy(monkeypatch):
-    """The server's Python models run in the suite's interpreter, which has numpy."""
+    """The server's Python models use the interpreter of the tests, which has numpy."""
     monkeypatch.setenv("PATH", f"{ROOT / '.cache/venv/bin'}{os.pathsep}{os.environ['PATH']}")
 
 
@@ -51,7 +51,7 @@ def test_R2_DV55_a_dead_python_process_is_not_ready_and_comes_back(tmp_path, wit
         with pytest.raises(InferenceServerException, match="the process of model instance 'dies_0' ended"):
             c.infer("dies", one(666))
         assert not c.is_model_ready("dies")
-        until(lambda: c.is_model_ready("dies"), 60, "the model is not ready again", s.log)
+        until(lambda: c.is_model_ready("dies"), 60, "the model did not become ready again", s.log)
         assert c.infer("dies", one(7)).as_numpy("OUTPUT0").tolist() == [7]
 
 
@@ -61,11 +61,11 @@ def test_R3_DV56_a_missing_model_file_is_said_at_once(tmp_path, with_numpy):
         begin = time.monotonic()
         with pytest.raises(InferenceServerException, match="nofile/1/model.py") as e:
             c.load_model("nofile")
-        assert e.value.status() == "400" and time.monotonic() - begin < 25  # not after the 30 s that a process has to start
+        assert e.value.status() == "400" and time.monotonic() - begin < 25  # less than the 30 s that a process may take to start
 
 
 def test_R8_DV57_correlation_ids_that_are_texts(tmp_path):
-    """The id reaches the model as a control tensor; a request may come behind others of its batch."""
+    """The id reaches the model as a control tensor, for every position of a request in its batch."""
     repo = tmp_path / "models"
     config = """max_batch_size: 4
 sequence_batching { control_input { name: "ID" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_STRING } } }
@@ -90,7 +90,7 @@ ECHO = """    def execute(self, requests):
 
 
 def test_A16_a_request_larger_than_the_memory_that_is_shared(tmp_path, with_numpy):
-    """It grows with the request, and has no name that an error could show."""
+    """The shared memory grows with the request. It has no name, so no error can show one."""
     repo = tmp_path / "models"
     io = [[(n, "INT32", [-1])] for n in ("INPUT0", "OUTPUT0")]
     models.write(repo / "echo/config.pbtxt", 'backend: "python"\n' + models.tensors("input", io[0]) + models.tensors("output", io[1]))
@@ -109,7 +109,7 @@ def test_A16_a_request_larger_than_the_memory_that_is_shared(tmp_path, with_nump
 
 
 def processes(pid):
-    """A process and those that it has started."""
+    """A process and its child processes."""
     found = [pid]
     for task in os.listdir(f"/proc/{pid}/task"):
         for child in pathlib.Path(f"/proc/{pid}/task/{task}/children").read_text().split():

@@ -1,4 +1,4 @@
-"""Models over a budget of memory, and one version alone, through the running program."""
+"""More models than the memory budget allows, and loading a single version, with the running program."""
 
 import concurrent.futures
 import json
@@ -31,7 +31,7 @@ def infer(server, name, value):
 
 
 def start(repo, work, name, *options):
-    """A server with a log of its own: one that is started again would be taken for the one before."""
+    """A server with a separate log file, so that a second server is not confused with the first."""
     s = Server(repo, work, *options)
     s.log_path = work / f"{name}.log"
     return s
@@ -42,14 +42,14 @@ def resident(server):
 
 
 def test_twelve_models_over_a_budget_for_five(tmp_path):
-    """Zipf traffic over HTTP and gRPC: no failure, never more in memory than the budget allows, and all of them READY."""
+    """Zipf traffic over HTTP and gRPC: no request fails, memory stays within the budget, and all models are READY."""
     repo = tmp_path / "models"
     names = [f"m{i}" for i in range(12)]
     for name in names:
         models.write_plus_version(repo, name)
     with Server(repo, tmp_path) as s:
         for name in names:
-            infer(s, name, 1)  # a runtime takes most of its memory with the first request
+            infer(s, name, 1)  # a runtime allocates most of its memory with the first request
         sizes = [m["memoryBytes"] for m in console(s, "GET", "/api/models")["models"]]
         sources = {m["memorySource"] for m in console(s, "GET", "/api/models")["models"]}
     assert sources == {"allocator"} and min(sizes) > 0, (sources, sizes)
@@ -64,7 +64,7 @@ def test_twelve_models_over_a_budget_for_five(tmp_path):
         assert s.get(f"/v2/models/{cold}/ready").status == 200
         assert s.get(f"/v2/models/{cold}").json["inputs"][0]["name"] == "INPUT0"
         assert s.get(f"/v2/models/{cold}/stats").status == 200
-        assert cold not in resident(s), "asking about a model loads it"
+        assert cold not in resident(s), "a request for information loaded the model"
         console(s, "PUT", f"/api/models/{cold}/pin", {"pinned": True})
         infer(s, cold, 7)
 
@@ -132,7 +132,7 @@ def test_A053_one_version_alone(tmp_path, proto):
         assert serving() == ["1", "3"]
         assert s.post("/v2/repository/models/plus_version/load", {"parameters": {"version": 9}}).status != 200
         assert s.post("/v2/repository/models/plus_version/load").status == 200
-        assert serving() == ["3"], "a whole load goes by the version policy"
+        assert serving() == ["3"], "a load without a version must follow the version policy"
         sources = [r["source"] for r in console(s, "GET", "/api/models/plus_version/revisions")["revisions"]]
         assert sources == ["versions"] * 3
         channel.close()

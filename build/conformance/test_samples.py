@@ -1,4 +1,4 @@
-"""Every recorded request of models-sample, over HTTP and gRPC, with the answer that was recorded beside it."""
+"""Sends every recorded request of models-sample over HTTP and gRPC, and compares with the recorded answer."""
 
 import base64
 import json
@@ -18,7 +18,7 @@ SAMPLES = sorted((ROOT / "models-sample").glob("*/requests/*.json"))
 
 
 def raw(tensor):
-    """The tensor's bytes as on the wire."""
+    """The tensor's bytes in wire format."""
     if "b64" in tensor:
         return base64.b64decode(tensor["b64"])
     if tensor["datatype"] == "BYTES":
@@ -30,7 +30,7 @@ def infer(client, module, model, recorded):
     inputs = []
     for t in recorded["inputs"]:
         i = module.InferInput(t["name"], t["shape"], t["datatype"])
-        i._raw_data = raw(t)  # bytes that numpy cannot hold (BF16, not UTF-8) must get through as they are
+        i._raw_data = raw(t)  # bytes without a numpy type (BF16, not UTF-8) must pass unchanged
         if module is th:
             i._parameters["binary_data_size"] = len(i._raw_data)
         else:
@@ -84,7 +84,7 @@ WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
 
 
 def grey(path):
-    """A picture as people have it: grey values, rows by columns."""
+    """The grey values of a PNG picture: rows by columns."""
     image = Image.open(path).convert("RGBA")
     return np.asarray(Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("L"))
 
@@ -108,7 +108,7 @@ def test_a_classifier_in_python(samples):
 
 
 def test_G028_a_pipeline_in_python(samples):
-    """digits_pipeline: pictures of any size, by way of the model digits."""
+    """digits_pipeline: pictures of any size, classified by the model digits."""
     right = 0
     with tg.InferenceServerClient(samples.grpc) as client:
         for path in PICTURES:
@@ -143,7 +143,7 @@ def test_a_stream_in_python(samples):
 
 
 def test_a_stateful_model_in_python(samples):
-    """running_sum: two sequences at once keep their sums apart."""
+    """running_sum: two concurrent sequences have separate sums."""
     with th.InferenceServerClient(samples.http) as client:
 
         def add(sequence, value, **flags):

@@ -1,4 +1,4 @@
-"""Sequences as clients run them: the shapes of tritonclient's sequence examples, over both protocols and in streams."""
+"""Sequences with the inputs of tritonclient's sequence examples, over both protocols and in streams."""
 
 import queue
 import threading
@@ -86,7 +86,7 @@ def test_C029_C031_dyna_sequence_adds_the_correlation_id_at_the_end(client):
 @ours
 @pytest.mark.parametrize("model", ["running_sum", "running_oldest", "sums"])
 def test_C032_C036_I008_I009_more_sequences_than_slots(sequences, model):
-    """Twenty clients at once, each with sequences of its own; the later ones wait in the backlog."""
+    """Twenty concurrent clients run more sequences than there are slots. The later sequences wait in the backlog."""
     failed = []
 
     def work(n):
@@ -98,10 +98,10 @@ def test_C032_C036_I008_I009_more_sequences_than_slots(sequences, model):
                     got = run(c, module, model, values, 1 + n * 10 + k if n % 3 else f"{n}/{k}")
                     if got != list(np.cumsum(values)):
                         failed.append((n, values, got))
-        except Exception as err:  # noqa: BLE001 a thread's exception is the test's
+        except Exception as err:  # noqa: BLE001 - raised again in the test's thread
             failed.append((n, err))
 
-    if model == "sums":  # it is told the number
+    if model == "sums":  # the error contains the number
         work = (lambda inner: lambda n: inner(n if n % 3 else n + 1000 * 3 + 1))(work)
     threads = [threading.Thread(target=work, args=(n,)) for n in range(20)]
     for t in threads:
@@ -113,7 +113,7 @@ def test_C032_C036_I008_I009_more_sequences_than_slots(sequences, model):
 
 @pytest.mark.parametrize("names", [(2000, 2001), ("s one", "s two")], ids=["numbers", "texts"])
 def test_C041_B045_stream_with_two_sequences(sequences, names):
-    """As tritonclient's example of sequences in a stream: the requests of both are sent before an answer is read."""
+    """As in tritonclient's streaming example, all requests of both sequences are sent before any answer is read."""
     answers = queue.Queue()
     values = [0] + VALUES
     with tg.InferenceServerClient(sequences.grpc) as c:
@@ -130,7 +130,7 @@ def test_C041_B045_stream_with_two_sequences(sequences, names):
             assert error is None
             name, _, k = result.get_response().id.rpartition("_")
             name = int(name) if isinstance(names[0], int) else name
-            assert int(k) == len(got[name]), "a stream keeps the order of a sequence"
+            assert int(k) == len(got[name]), "a stream must keep the order of a sequence"
             got[name].append(int(result.as_numpy("OUTPUT")[0][0]))
         c.stop_stream()
     for name, sign in zip(names, (1, -1)):

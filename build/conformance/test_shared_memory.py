@@ -1,4 +1,4 @@
-"""System shared memory: registered and used by the real client's utilities, over both protocols and in streams."""
+"""System shared memory, registered and used with the real client's utilities, over both protocols and in streams."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ UNTOUCHED = 0xEE
 
 
 class Region:
-    """A region of its own name and key, made by the client's utility and filled with 0xEE."""
+    """A region with a unique name and key, created by the client's utility and filled with 0xEE."""
 
     def __init__(self, size, client=None):
         self.size, self.client = size, client
@@ -53,7 +53,7 @@ class Region:
         if self.client is not None:
             try:
                 self.client.unregister_system_shared_memory(self.name)
-            except InferenceServerException as e:  # 2.51 counts a request as running until a little after its answer
+            except InferenceServerException as e:  # Triton 2.51 counts a request as running until shortly after its answer
                 if not (REFERENCE and "it is currently in use" in e.message()):
                     raise
         try:
@@ -103,7 +103,7 @@ def test_B017_B065_register_status_unregister(client):
         assert names(client) == {}
 
 
-@pytest.mark.skipif(REFERENCE, reason="2.51 takes a descriptor that it has closed: Invalid shared memory region")
+@pytest.mark.skipif(REFERENCE, reason="2.51 uses a closed descriptor: Invalid shared memory region")
 def test_B017_B065_DV38_two_regions_of_one_object(client):
     with Region(256, client) as r:
         client.register_system_shared_memory("second_" + r.name, r.key, 64, offset=64)
@@ -277,9 +277,9 @@ def test_C1_C2_memory_of_other_servers_is_refused(client, form):
     )
 
 
-@pytest.mark.skipif(REFERENCE, reason="its Python models have memory there")
+@pytest.mark.skipif(REFERENCE, reason="the reference's Python models use /dev/shm")
 def test_C2_the_server_has_no_objects_of_its_own(server):
-    """Nothing of the server lies where clients can name it."""
+    """The server creates no named objects that clients could open."""
     for entry in os.listdir(f"/proc/{server.process.pid}/fd"):
         try:
             path = os.readlink(f"/proc/{server.process.pid}/fd/{entry}")
@@ -300,7 +300,7 @@ def test_C3_keys_that_are_no_names(client, key):
 @pytest.mark.parametrize("offset, size", [(2**64 - 1, 2), (2**63, 2**63), (1, 2**64 - 1), (65, 0), (0, 65)])
 def test_C4_registration_beyond_the_object(client, offset, size):
     if REFERENCE and offset + size >= 2**64:
-        pytest.skip("2.51 adds without looking")
+        pytest.skip("2.51 does not check the sum")
     with Region(64) as r:
         with pytest.raises(InferenceServerException, match=f"failed to register shared memory region '{r.name}'"):
             client.register_system_shared_memory(r.name, r.key, size, offset)
@@ -323,7 +323,7 @@ def test_C4_tensors_beyond_the_region(client, offset, size, text):
         assert target.bytes() == bytes([UNTOUCHED]) * 64
 
 
-@pytest.mark.skipif(REFERENCE, reason="2.51 ends with SIGBUS")
+@pytest.mark.skipif(REFERENCE, reason="2.51 crashes with SIGBUS")
 def test_C5_memory_that_was_shrunk(client):
     with Region(8192, client) as r:
         os.truncate(r.path, 32)
@@ -348,7 +348,7 @@ def test_C6_memory_that_was_unlinked(client):
         client.unregister_system_shared_memory(source.name)
         with pytest.raises(InferenceServerException, match=f"Unable to find shared memory region: '{source.name}'"):
             plain_from(client, source)
-        for r in (source, target):  # so that the client's utility finds something to unlink
+        for r in (source, target):  # the client's utility needs an object to unlink
             open(r.path, "wb").close()
 
 
@@ -367,7 +367,7 @@ def test_C8_the_same_memory_for_input_and_output(client):
     with Region(96, client) as r:
         shm.set_shared_memory_region(r.handle, [ROW])
         plain_from(client, r, outputs=[shared_output(client.module, r, 64, offset=32)])
-        if not REFERENCE:  # which reads while it writes
+        if not REFERENCE:  # the model reads the memory while it writes it
             assert r.bytes() == ROW.tobytes()[:32] + ROW.tobytes()
         still_up(client)
 
@@ -387,7 +387,7 @@ def test_C9_ten_thousand_registrations(good, tmp_path):
         assert refused == 10_000 - 1024
         c.unregister_system_shared_memory()
         assert len(c.get_system_shared_memory_status().regions) == 0
-        until(lambda: len(os.listdir(fds)) <= before + 2, 60, "descriptors are left")
+        until(lambda: len(os.listdir(fds)) <= before + 2, 60, "descriptors leaked")
         c.register_system_shared_memory("again", r.key, 64)
 
 
@@ -433,14 +433,14 @@ def test_C10_CUDA_memory_without_a_GPU(client):
     assert (len(empty.regions) if client.module is tg else len(empty)) == 0
     client.unregister_cuda_shared_memory()
     if REFERENCE:
-        pytest.skip("its build has CUDA")
+        pytest.skip("the reference's build has CUDA")
     with pytest.raises(InferenceServerException, match="failed to register CUDA shared memory region: 'g', GPUs not supported"):
         client.register_cuda_shared_memory("g", b"A" * 88, 0, 64)
 
 
-@pytest.mark.skipif(REFERENCE, reason="an option of this server")
+@pytest.mark.skipif(REFERENCE, reason="tests an option of this server")
 def test_direct_mapping(good, tmp_path):
-    """The option changes how inputs are read, not what is answered."""
+    """The option changes how inputs are read, but not the answers."""
     with Server(good, tmp_path, "--client-shm-direct=true") as s, th.InferenceServerClient(s.http) as c:
         c.module = th
         with Region(256, c) as source, Region(64, c) as target:

@@ -1,4 +1,4 @@
-"""Snippets as people publish them, word for word but for addresses, files and a token."""
+"""Published code snippets, unchanged except for addresses, files and a token."""
 
 import shutil
 import subprocess
@@ -16,14 +16,14 @@ import models
 from harness import BINARY, REFERENCE, Server
 
 TOKEN = "YjU2ZmM4ZWY0ZTg5"
-GATEWAY = "1234567890.cn-hangzhou.example.com"  # what a gateway leaves in the Host header
+GATEWAY = "1234567890.cn-hangzhou.example.com"  # the Host header that a gateway forwards
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="the reference has no base path and no ONNX backend")
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """An ONNX model under the name of a published example, behind a gateway's path and name."""
+    """A server with an ONNX model named as in the published examples, below a gateway's path and host name."""
     work = tmp_path_factory.mktemp("snippets")
     repo = work / "models"
     i, o = [("INPUT__0", "FP32", [4])], [("OUTPUT__0", "FP32", [4])]
@@ -37,7 +37,7 @@ def served(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tokened(tmp_path_factory):
-    """The same behind a token from the environment."""
+    """The same server, with a token from the environment."""
     work = tmp_path_factory.mktemp("tokened")
     repo = work / "models"
     i, o = [("INPUT__0", "FP32", [4])], [("OUTPUT__0", "FP32", [4])]
@@ -48,7 +48,7 @@ def tokened(tmp_path_factory):
 
 
 class Header(httpclient.InferenceServerClientPlugin):
-    """A plugin of the client that adds the header, as applications write them."""
+    """A client plugin that adds a header, as applications define it."""
 
     def __init__(self, value):
         self.value = value
@@ -128,7 +128,7 @@ def test_F047_requests_json(served):
 
 @pytest.mark.parametrize("binary", [False, True])
 def test_B022_B078_F043_client_behind_a_gateway(served, binary):
-    """The client's URL has a path; the gateway's name is in Host, and the token is sent raw."""
+    """The client's URL has a path, Host is the gateway's name, and the token is sent without a prefix."""
     headers = {"Authorization": TOKEN, "Host": GATEWAY}
     client = httpclient.InferenceServerClient(url=f"{served.http}/api/predict/triton_service")
     inputs = [httpclient.InferInput("INPUT__0", [1, 4], "FP32")]
@@ -146,7 +146,7 @@ def test_DV15_a_foreign_host_that_is_not_allowed(served):
 
 
 def test_B060_B078_raw_stub_with_a_token(served):
-    """h2c, raw contents, and the token in the metadata."""
+    """h2c, raw contents, and a token in the metadata."""
     options = [("grpc.max_receive_message_length", 2**31 - 1), ("grpc.max_send_message_length", 2**31 - 1)]
     with grpc.insecure_channel(served.grpc, options=options) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)

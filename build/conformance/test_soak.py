@@ -1,4 +1,4 @@
-"""Long cases. `make test` runs them for some seconds, `make soak` (NEREID_SOAK=full) at full length."""
+"""Long tests. `make test` runs them for some seconds, `make soak` (NEREID_SOAK=full) at full length."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def load(server, proto, clients, seconds, model, check, spec="INPUT0:FP32:1,16")
 
 
 def finish(process):
-    """Ends the load; requests in flight are still answered."""
+    """Stops the load. Requests in flight are still answered."""
     process.terminate()
     out, err = process.communicate()
     assert out, err
@@ -48,15 +48,15 @@ def finish(process):
 
 @pytest.mark.parametrize("proto", ["http", "json", "grpc"])
 def test_A063_no_request_fails_over_ten_reloads(tmp_path, proto):
-    """32 clients while ten versions come, and the old ones go; each answer is that of the version that it names."""
+    """32 clients send requests while ten versions replace each other. Each answer is that of the version which it names."""
     if REFERENCE and proto != "http":
-        pytest.skip("once is enough for the reference")
+        pytest.skip("the reference runs it once")
     build_loadgen()
     repo = tmp_path / "models"
     models.write_plus_version(repo, config="dynamic_batching { }\n")
     models.write_plus_version(tmp_path / "next", versions=range(1, 12))
     reloads = 10 if FULL or proto == "http" else 4
-    seconds = 60 if FULL else 0  # at least
+    seconds = 60 if FULL else 0  # the minimum
     with Server(repo, tmp_path, "--model-control-mode=poll", "--repository-poll-secs=1") as s:
         clients = load(s, proto, 32, seconds + 120, "plus_version", "version")
         begin = time.monotonic()
@@ -67,7 +67,7 @@ def test_A063_no_request_fails_over_ten_reloads(tmp_path, proto):
                 shutil.rmtree(repo / f"plus_version/{n - 2}")
             time.sleep(max(0, begin + (n - 1) * seconds / reloads - time.monotonic()))
         assert clients.poll() is None, "the load ended before the reloads did: " + clients.stdout.read()
-        time.sleep(0.5)  # under load after the last reload too
+        time.sleep(0.5)  # some load after the last reload too
         point = finish(clients)
         ready = [v for (m, v), (state, _) in s.index().items() if m == "plus_version" and state == "READY"]
         assert ready == [str(reloads + 1)]
@@ -76,8 +76,10 @@ def test_A063_no_request_fails_over_ten_reloads(tmp_path, proto):
 
 @pytest.mark.skipif(REFERENCE, reason="the reference has no console, and loses requests here")
 def test_A063_B14_B18_reloads_and_slow_copies_under_load(tmp_path):
-    """32 clients while the model is reloaded every 200 ms, every second time with something broken, and while a large model
-    is copied slowly again and again: no failure, no wrong answer, no half model, and the memory stays flat."""
+    """32 clients send requests while the model is reloaded every 200 ms, half of the time with a broken version.
+
+    A large model is slowly copied at the same time. No request fails, no answer is wrong, no incomplete model is loaded,
+    and the memory does not grow."""
     build_loadgen()
     repo = tmp_path / "models"
     models.write_plus_version(repo, config="dynamic_batching { }\n")
@@ -88,7 +90,7 @@ def test_A063_B14_B18_reloads_and_slow_copies_under_load(tmp_path):
     with Server(repo, tmp_path, "--model-control-mode=poll", "--repository-poll-secs=1") as s:
 
         def copy():
-            """Copies the large model slowly; it must not be READY before it is whole."""
+            """Copies the large model slowly. It must not be READY before the copy is complete."""
             while not stop.is_set():
                 folder = repo / "large"
                 models.write(folder / "config.pbtxt", LARGE)
@@ -104,7 +106,7 @@ def test_A063_B14_B18_reloads_and_slow_copies_under_load(tmp_path):
                             return
                 until(lambda: s.state("large") == "READY" or stop.is_set(), 60, "the large model is not served")
                 shutil.rmtree(folder)
-                until(lambda: s.state("large") == "" or stop.is_set(), 60, "the large model is not forgotten")
+                until(lambda: s.state("large") == "" or stop.is_set(), 60, "the large model is not unloaded")
                 copies.append(time.monotonic() - begin)
 
         clients = load(s, "http", 32, seconds + 240, "plus_version", "version")
@@ -113,7 +115,7 @@ def test_A063_B14_B18_reloads_and_slow_copies_under_load(tmp_path):
         reloads, broken, memory = 0, 0, []
         begin = time.monotonic()
         try:
-            # On a busy machine a reload takes longer than usual: then it goes on until there were enough.
+            # On a busy machine reloads take longer: the loop then continues until there were enough.
             while time.monotonic() - begin < seconds or (reloads <= seconds or not copies) and time.monotonic() - begin < seconds + 200:
                 bad = reloads % 2 == 1
                 with open(str(config) + ".tmp", "w") as f:
@@ -150,7 +152,7 @@ output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 4 }
 
 @pytest.mark.skipif(REFERENCE, reason="about this server's memory")
 def test_A078_I025_memory_comes_back_after_load_and_unload(tmp_path):
-    """Loading and unloading again and again does not grow the process."""
+    """Repeated loading and unloading does not increase the memory of the process."""
     repo = tmp_path / "models"
     models.write_plus_version(repo)
     rounds = 300 if FULL else 40
@@ -176,9 +178,10 @@ def test_A078_I025_memory_comes_back_after_load_and_unload(tmp_path):
 @pytest.mark.skipif(REFERENCE, reason="about this server's memory")
 @pytest.mark.parametrize("isolation", ["none", "process"])
 def test_A078_I025_memory_slope_over_loads_of_an_onnx_model(tmp_path, isolation):
-    """A line through resident memory after cycle 20 rises by at most 10 kB a cycle; short runs are noisier. With a process of
-    its own a model leaves nothing: what is private to the server (RssAnon, without the pages of its program that a first load
-    brings in) is then what it was at the start, but for the slope's bound and the buffers of a first request."""
+    """A line fitted to the resident memory after cycle 20 rises by at most 10 kB per cycle. Short runs are noisier.
+
+    With a worker process, a model leaves no memory behind. The private memory of the server (RssAnon) is then the same as at
+    the start, except for the allowed slope and the buffers of the first request. RssAnon excludes program pages."""
     repo = tmp_path / "models"
     shutil.copytree(ROOT / "models-sample/mlp", repo / "mlp")
     with open(repo / "mlp/config.pbtxt", "a") as f:
@@ -200,7 +203,7 @@ def test_A078_I025_memory_slope_over_loads_of_an_onnx_model(tmp_path, isolation)
     print(f"isolation {isolation}: {start} kB private at the start, {end} at the end; {late[0]:.0f} kB resident after 20 cycles, {late[-1]:.0f} at the end, {slope:.1f} kB a cycle")
     assert slope <= (10 if FULL else 60), sizes
     if isolation == "process":
-        assert end <= start + 6000, (start, end)  # a session of this model alone takes ten times that
+        assert end <= start + 6000, (start, end)  # an ONNX session of this model needs ten times as much
 
 
 def private_kb(pid):
@@ -213,9 +216,9 @@ def rss_mb(pid):
         return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-@pytest.mark.skipif(REFERENCE, reason="about this server's shutdown")
+@pytest.mark.skipif(REFERENCE, reason="tests this server's shutdown")
 def test_H008_requests_in_flight_are_answered_at_shutdown(tmp_path, good):
-    """SIGTERM under load: it ends by itself, with status 0, and soon."""
+    """After SIGTERM under load, the server exits soon and with status 0."""
     build_loadgen()
     with Server(good, tmp_path) as s:
         clients = load(s, "http", 16, 3, "batched", "identity")
@@ -226,13 +229,13 @@ def test_H008_requests_in_flight_are_answered_at_shutdown(tmp_path, good):
         clients.terminate()
         out, _ = clients.communicate()
         assert status == 0, s.log()[-2000:]
-        assert took < 25  # not after the 30 s that requests in flight may take
+        assert took < 25  # less than the 30 s that requests in flight may take
         for fault in json.loads(out)["faults"] if out else []:
             assert "is not the input" not in fault and "inside" not in fault, fault
 
 
 def console(server, method, path, value=None):
-    """A request to the console, as the page sends it."""
+    """Sends a request to the console, as the page does."""
     body = None if value is None else json.dumps(value).encode()
     address = server.ui.removeprefix("http://")
     a = server.request(method, path, body, {"X-Nereid": "1", "Content-Type": "application/json"}, address)
@@ -242,7 +245,7 @@ def console(server, method, path, value=None):
 
 @pytest.mark.skipif(REFERENCE, reason="the reference keeps no history")
 def test_kill_9_in_the_middle_of_writing_loses_no_revision(tmp_path):
-    """After each kill -9 the database opens, is whole, and has every revision whose save was answered."""
+    """After each kill -9 the database opens, is intact, and contains every revision whose save was answered."""
     import sqlite3
 
     build_loadgen()
@@ -266,7 +269,7 @@ def test_kill_9_in_the_middle_of_writing_loses_no_revision(tmp_path):
         clients.terminate()
         clients.communicate()
         databases = list((tmp_path / "data").glob("**/*.db"))
-        assert databases, "no database below the data folder"
+        assert databases, "there is no database in the data folder"
         for path in databases:
             with sqlite3.connect(path) as db:
                 assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)

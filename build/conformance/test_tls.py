@@ -1,4 +1,4 @@
-"""TLS and mutual TLS on HTTP, which Triton leaves to a proxy, with the clients that people use."""
+"""TLS and mutual TLS on HTTP with common clients. Triton leaves this to a proxy."""
 
 import shutil
 import subprocess

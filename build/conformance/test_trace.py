@@ -1,4 +1,4 @@
-"""Trace and log settings, and what a traced server writes."""
+"""Trace and log settings, and the trace files."""
 
 import json
 import time
@@ -31,7 +31,7 @@ LOG_START = {
 
 
 class HTTP:
-    """The settings over HTTP, as plain values."""
+    """Reads and changes the settings over HTTP, as plain values."""
 
     def __init__(self, server):
         self.client = th.InferenceServerClient(server.http)
@@ -50,7 +50,7 @@ class HTTP:
 
 
 class GRPC(HTTP):
-    """The settings over gRPC, in the same form."""
+    """Reads and changes the settings over gRPC, in the same form."""
 
     def __init__(self, server):
         self.client = tg.InferenceServerClient(server.grpc)
@@ -86,7 +86,7 @@ def kind(request):
 
 @pytest.fixture(scope="module")
 def own(good, tmp_path_factory):
-    """A server whose settings the tests change; each test puts them back."""
+    """A server whose settings the tests change. Each test restores them."""
     with Server(good, tmp_path_factory.mktemp("trace")) as s:
         yield s
 
@@ -222,7 +222,7 @@ def test_B016_DV47_DV48_log_settings_of_the_wrong_kind(own):
 
 def test_E045_the_log_falls_silent(own):
     def loads():
-        return own.log().count("Started HTTPService")  # written at the start only: the log is there
+        return own.log().count("Started HTTPService")  # written only at the start: shows that the log is readable
 
     assert loads() >= 1
     own.post("/v2/logging", {"log_info": False, "log_warning": False, "log_error": False})
@@ -242,20 +242,20 @@ def infer(client, module, request_id):
 
 
 def elements(path, n):
-    """The file's elements once it has those of n traces."""
+    """Waits until the file has n traces, and returns its elements."""
 
     def read():
         if not path.exists():
             return None
         text = path.read_text()
-        all = json.loads(text) if text else []  # whole from the first trace on
+        all = json.loads(text) if text else []  # valid JSON from the first trace on
         return all if sum("model_name" in e for e in all) >= n else None
 
     return until(read, 60, "the traces are not written")
 
 
 def summary(all):
-    """Groups a trace file by id as Triton's trace_summary.py does: model, version, and the moments by name."""
+    """Groups a trace file by id, as Triton's trace_summary.py does: model, version, and the timestamps by name."""
     out = {}
     for e in all:
         t = out.setdefault(e["id"], {"at": {}})
@@ -316,7 +316,7 @@ def test_E040_tensors(good, tmp_path):
 
 @pytest.mark.skipif(REFERENCE, reason="needs the identity backend")
 def test_E043_activities_of_the_identity_backend(tmp_path):
-    """The configuration is that of Triton's own test of custom spans."""
+    """The configuration is from Triton's test of custom spans."""
     model = tmp_path / "models/custom_identity_int32"
     (model / "1").mkdir(parents=True)
     (model / "config.pbtxt").write_text(
@@ -384,7 +384,7 @@ BLS_TRACED = (
 
 @writes_late
 def test_D043_calls_of_python_models_are_in_their_trace(tmp_path):
-    """A call that is given the request's trace is a child of it; one that is not is no part of it."""
+    """A BLS call with the request's trace becomes its child. A call without it is not part of the trace."""
     repo = tmp_path / "models"
     for name, code in (("outer", BLS_TRACED), ("inner", models.identity_python(("INPUT0", "OUTPUT0")))):
         io = models.tensors("input", [("INPUT0", "FP32", [-1])]) + models.tensors("output", [("OUTPUT0", "FP32", [-1])])
@@ -395,7 +395,7 @@ def test_D043_calls_of_python_models_are_in_their_trace(tmp_path):
         with th.InferenceServerClient(s.http) as c:
             x = th.InferInput("INPUT0", [2], "FP32")
             x.set_data_from_numpy(np.array([1, 2], np.float32))
-            c.update_trace_settings("inner", {"trace_rate": "1000000"})  # by itself it is not traced
+            c.update_trace_settings("inner", {"trace_rate": "1000000"})  # without a parent it is not traced
             c.infer("outer", [x], request_id="mine")
         by_id = summary(elements(tmp_path / "t", 2))
     outer = {i: t for i, t in by_id.items() if t["model_name"] == "outer"}

@@ -1,4 +1,4 @@
-"""What the server says of itself agrees with what was done to it, wherever it says it (cases G1 to G4)."""
+"""Statistics, metrics and history agree with the requests that were sent (cases G1 to G4)."""
 
 import collections
 import json
@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 from harness import REFERENCE, Server, until
 
-pytestmark = pytest.mark.skipif(REFERENCE, reason="about this server's statistics and history")
+pytestmark = pytest.mark.skipif(REFERENCE, reason="tests this server's statistics and history")
 
 SLOW = """backend: "identity"
 max_batch_size: 4
@@ -37,7 +37,7 @@ def model(repo, name, config):
 
 
 def table(repo):
-    """A model that looks a number up among four; an index beyond them fails when the model runs."""
+    """A model that returns the element of a table of four. A larger index makes the execution fail."""
     (repo / "table/1").mkdir(parents=True)
     values = onnx.numpy_helper.from_array(np.arange(4, dtype=np.float32), "values")
     g = helper.make_graph([helper.make_node("Gather", ["values", "INPUT0"], ["OUTPUT0"])], "g",
@@ -52,7 +52,7 @@ def body(value, datatype="FP32", shape=(1, 1)):
 
 
 def abandon(server, name):
-    """Sends a request and leaves before its answer."""
+    """Sends a request and disconnects before its answer."""
     host, port = server.http.rsplit(":", 1)
     text = json.dumps(body(1)).encode()
     with socket.create_connection((host, int(port))) as s:
@@ -80,7 +80,7 @@ def metrics(server):
 
 
 def failures(server, name):
-    """The failures of a model by reason."""
+    """The failures of a model, by reason."""
     found = {}
     for (family, labels), value in metrics(server).items():
         if family == "nv_inference_request_failure" and f'model="{name}"' in labels:
@@ -89,7 +89,7 @@ def failures(server, name):
 
 
 def history(server, name):
-    """Requests and failures in the history, which the page shows."""
+    """Requests and failures in the history that the GUI shows."""
     now = int(time.time() * 1000)
     answer = server.request("GET", f"/api/history?model={name}&from={now - 600_000}&to={now + 5000}&step=1000", headers={"X-Nereid": "1"},
                             address=server.ui.removeprefix("http://"))
@@ -99,7 +99,7 @@ def history(server, name):
 
 
 def storm(server, threads=12, each=30):
-    """All kinds of requests at once. Returns what the clients saw, by model and outcome."""
+    """Sends all kinds of requests concurrently. Returns the number of each outcome that clients saw, by model."""
     seen, lock = collections.Counter(), threading.Lock()
 
     def client(k):
@@ -127,7 +127,7 @@ def storm(server, threads=12, each=30):
 
 
 def totals(server, name):
-    """Successes and failures that the statistics have."""
+    """The successes and failures in the statistics."""
     s = statistics(server, name)
     return int(s["success"].get("count", 0)), int(s["fail"].get("count", 0))
 
@@ -146,7 +146,7 @@ def test_G1_G4_every_request_is_counted_once_and_everywhere_alike(tmp_path):
         success, fail = totals(s, "slow")
         reasons = failures(s, "slow")
         assert reasons["REJECTED"] >= seen["slow", 503] and reasons["CANCELED"] > 0, (reasons, seen)
-        assert success >= seen["slow", 200], "a request that was answered is not counted as a success"
+        assert success >= seen["slow", 200], "an answered request is not counted as a success"
         assert success + reasons["REJECTED"] + reasons["CANCELED"] == sent["slow"], (success, reasons, seen)
         assert fail == sum(reasons.values())
         assert totals(s, "table")[0] == seen["table", 200]
@@ -158,14 +158,14 @@ def test_G1_G4_every_request_is_counted_once_and_everywhere_alike(tmp_path):
     before = {name: sent[name] for name in sent}
     again = Server(repo, tmp_path)
     again.log_path = tmp_path / "again.log"
-    with again:  # G4: after a restart the history has what it had
+    with again:  # G4: the history is unchanged after a restart
         for name in before:
             assert history(again, name)[0] == before[name], f"G4: the history of {name} after a restart"
-            assert sum(totals(again, name)) == 0, "the statistics begin anew with the process"
+            assert sum(totals(again, name)) == 0, "statistics must start at zero after a restart"
 
 
 def test_G2_counters_never_fall(tmp_path):
-    """Not under load, not over a reload; unloading takes a model's counters away."""
+    """Counters never fall under load or at a reload. An unload removes the model's counters."""
     repo = tmp_path / "models"
     model(repo, "slow", SLOW)
     table(repo)
@@ -196,7 +196,7 @@ def test_G2_counters_never_fall(tmp_path):
         assert not falls, falls[:5]
         assert len(last) > 10
         assert s.post("/v2/repository/models/slow/unload").status == 200
-        until(lambda: not any('model="slow"' in labels for _, labels in metrics(s)), 60, "the counters of an unloaded model are still there")
+        until(lambda: not any('model="slow"' in labels for _, labels in metrics(s)), 60, "the counters of the unloaded model still exist")
 
 
 def test_G3_metrics_of_two_hundred_models_under_load(tmp_path):
@@ -226,7 +226,7 @@ def test_G3_metrics_of_two_hundred_models_under_load(tmp_path):
 
 
 def test_G3_label_values_are_escaped(tmp_path):
-    """A name that the exposition format has to escape stays one label."""
+    """A name that needs escaping in the exposition format remains one label."""
     repo = tmp_path / "models"
     name = 'qu"ote'
     model(repo, name, FAST)
@@ -237,4 +237,4 @@ def test_G3_label_values_are_escaped(tmp_path):
         for line in text.splitlines():
             assert line.startswith("#") or label.match(line), line
         served = s.get('/v2/models/qu%22ote').status == 200
-        assert served == ('model="qu\\"ote"' in text), "a served model is in the metrics, by its escaped name"
+        assert served == ('model="qu\\"ote"' in text), "the model is not in the metrics under its escaped name"

@@ -1,4 +1,4 @@
-"""Every data type there and back by the real client, over both protocols, binary and JSON."""
+"""Sends every data type through an identity model with the real client, over both protocols, as binary and as JSON."""
 
 import ml_dtypes
 import numpy as np
@@ -13,7 +13,7 @@ rng = np.random.default_rng(7)
 
 
 def sample(datatype):
-    """Values of the type, its ends included."""
+    """Values of the type, including its smallest and its largest value."""
     if datatype == "BYTES":
         return np.array([b"", b"a", b"nul\x00inside", b"\xff\xfe not utf-8", "日本".encode(), bytes(1000)], dtype=np.object_)
     if datatype == "BOOL":
@@ -59,7 +59,7 @@ def test_B027_B031_B032_over_http_binary(server, datatype):
 def test_B027_over_http_json(server, datatype):
     x = sample(datatype)
     if x.dtype.kind == "f":
-        x = x[np.isfinite(x)]  # the client writes no JSON for the others
+        x = x[np.isfinite(x)]  # the client does not encode the others as JSON
     with th.InferenceServerClient(server.http) as c:
         i = th.InferInput("INPUT0", x.shape, datatype)
         i.set_data_from_numpy(x, binary_data=False)

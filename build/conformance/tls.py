@@ -1,4 +1,4 @@
-"""Certificates for servers and clients of the tests, made by openssl."""
+"""Certificates for servers and clients of the tests, created with openssl."""
 
 import pathlib
 import shutil
@@ -9,7 +9,7 @@ import pytest
 
 
 class Certificates:
-    """An authority, and what it signed for a server on loopback and for a client."""
+    """A certificate authority, and its certificates for a server on loopback and for a client."""
 
     def __init__(self, folder):
         if not shutil.which("openssl"):
@@ -30,7 +30,7 @@ class Certificates:
         return str(self.folder / f"{name}.crt")
 
     def _leaf(self, name, authority, extension):
-        """Returns the files of the certificate and of its key."""
+        """Creates a certificate. Returns the paths of the certificate and its key."""
         self._run("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
         (self.folder / f"{name}.ext").write_text(extension + "\n")
         self._run("x509", "-req", "-in", f"{name}.csr", "-CA", f"{authority}.crt", "-CAkey", f"{authority}.key", "-CAcreateserial", "-days", "2",
@@ -44,7 +44,7 @@ class Certificates:
         return [f"--{protocol}-use-ssl=true", f"--{protocol}-{use}=true", *(f"--{protocol}-{k}={v}" for k, v in files.items())]
 
     def grpc(self, own=None, root=None):
-        """The arguments of tritonclient's gRPC clients; own: (certificate, key) to show."""
+        """The arguments of tritonclient's gRPC clients. own: (certificate, key) of the client."""
         a = {"ssl": True, "root_certificates": root or self.root}
         return {**a, "certificate_chain": own[0], "private_key": own[1]} if own else a
 

@@ -1,4 +1,4 @@
-"""A coroutine for execute, of a decoupled model."""
+"""A decoupled model whose execute is a coroutine."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""One request of a batch fails, the others do not: the batch is what the batcher joined."""
+"""One request of a batch fails and the others succeed. The dynamic batcher built the batch."""
 
 import numpy as np
 import triton_python_backend_utils as pb

@@ -1,4 +1,4 @@
-"""Cannot be loaded: the parameter "how" in its configuration says why not."""
+"""A model that fails to load. The parameter "how" of its configuration selects the failure."""
 
 import json
 

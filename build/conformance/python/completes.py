@@ -1,4 +1,4 @@
-"""Completes its configuration."""
+"""A model that completes its own configuration."""
 
 import numpy as np
 import triton_python_backend_utils as pb

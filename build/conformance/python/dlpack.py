@@ -1,4 +1,4 @@
-"""Hands its input on through DLPack, which BF16 needs. OUTPUT1 says what as_numpy says."""
+"""Returns its input through DLPack, which BF16 needs. OUTPUT1 is the result of as_numpy."""
 
 import numpy as np
 import triton_python_backend_utils as pb

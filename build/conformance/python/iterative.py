@@ -1,4 +1,4 @@
-"""An iterative sequence: a request comes again until it was executed as often as INPUT0 says."""
+"""An iterative sequence: a request is rescheduled until it was executed INPUT0 times."""
 
 import numpy as np
 import triton_python_backend_utils as pb

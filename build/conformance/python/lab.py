@@ -1,7 +1,7 @@
-"""A model that tries triton_python_backend_utils: the input WHAT names a function of this file, OUT is its JSON answer.
-Where that is a dictionary, "function:member" asks for one of its members.
+"""A model that tests triton_python_backend_utils. Input WHAT names a function of this file; OUT is its result as JSON.
+If the result is a dictionary, "function:member" selects one of its members.
 
-It is written to the documented API and runs unchanged on Triton's Python backend and on ours.
+The model uses the documented API and runs unchanged on Triton's Python backend and on ours.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import triton_python_backend_utils as pb
 
 
 def said(call):
-    """What a call returns, or the exception: of pb's own its text, of others its type."""
+    """The result of a call, or its exception: the text for exceptions of pb, the type for others."""
     try:
         return plain(call())
     except pb.TritonModelException as e:
@@ -118,7 +118,7 @@ def tensors(model, request):
 
 
 def dlpack(model, request):
-    """Of tensors of this module: the reference dies of numpy's own."""
+    """DLPack with tensors of this module. Arrays of numpy crash the reference."""
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     t = pb.Tensor("T", x)
 
@@ -170,7 +170,7 @@ def errors(model, request):
 
 
 def told(model, request):
-    """What a request says of itself."""
+    """The properties of a request."""
     return {
         "id": request.request_id(),
         "correlation": request.correlation_id(),
@@ -224,7 +224,7 @@ def stream(model, request):
 
 
 def spawned(model, request):
-    """BLS from a thread of the model's."""
+    """BLS from a thread that the model started."""
     got = []
     threads = [threading.Thread(target=lambda i=i: got.append((i, plain(call("py_identity", value=np.array([i], np.float32)).exec())))) for i in range(4)]
     for t in threads:
@@ -304,7 +304,7 @@ def logs(model, request):
             log.log("plain"), log.log("with level", log.WARNING)]
 
 
-# --- answers that are no answer ---
+# --- invalid answers ---
 
 
 def no_reply(model, request):

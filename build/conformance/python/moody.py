@@ -1,4 +1,4 @@
-"""INPUT0's first number: below 0 raises, below 8 answers with the TritonError of that code, else what came."""
+"""The first number of INPUT0 decides. Below 0: raises. Below 8: answers with the TritonError of this code. Else: echoes."""
 
 import triton_python_backend_utils as pb
 

@@ -1,4 +1,4 @@
-"""Returns of execute that are wrong: INPUT0's first number says which."""
+"""Invalid return values of execute. The first number of INPUT0 selects one."""
 
 import numpy as np
 import triton_python_backend_utils as pb
@@ -20,7 +20,7 @@ class TritonPythonModel:
             return good
         if n == 6:
             return [None]
-        if n == 7:  # the sender in a model that is not decoupled
+        if n == 7:  # a response sender in a model that is not decoupled
             requests[0].get_response_sender().send(good, flags=pb.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
             return None
         if n == 8:

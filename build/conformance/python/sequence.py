@@ -1,4 +1,4 @@
-"""Sums of a sequence, with what the controls say."""
+"""The sum of a sequence, together with the values of its controls."""
 
 import numpy as np
 import triton_python_backend_utils as pb

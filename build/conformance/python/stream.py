@@ -1,4 +1,4 @@
-"""IN says how many responses there are, sent by a thread after execute has returned. Negative: see below."""
+"""IN is the number of responses. A thread sends them after execute has returned. Negative numbers: see below."""
 
 import threading
 import time
@@ -28,27 +28,27 @@ class TritonPythonModel:
         return pb.InferenceResponse([pb.Tensor("OUT", np.array([n], np.int32))])
 
     def send(self, sender, n, request):
-        if n == -2:  # an error within the stream, then more
+        if n == -2:  # an error in the middle of the stream
             sender.send(self.response(1))
             sender.send(pb.InferenceResponse(error=pb.TritonError("in between")))
             sender.send(self.response(2))
-        elif n == -3:  # until the client leaves
+        elif n == -3:  # until the client disconnects
             while not sender.is_cancelled():
                 sender.send(self.response(1))
                 time.sleep(0.01)
             self.cancelled += 1
-        elif n == -4:  # how many left
+        elif n == -4:  # the number of clients that disconnected
             for _ in range(500):
                 if self.cancelled:
                     break
                 time.sleep(0.01)
             sender.send(self.response(self.cancelled))
             self.cancelled = 0
-        elif n == -5:  # the last response has the flag
+        elif n == -5:  # the last response carries the final flag
             sender.send(self.response(1))
             sender.send(self.response(2), flags=FINAL)
             return
-        elif n == -6:  # after the end
+        elif n == -6:  # a send after the final flag
             sender.send(flags=FINAL)
             try:
                 sender.send(self.response(1))

@@ -1,2 +1,4 @@
-"""As much of NVIDIA's cuda.bindings as tritonclient's CUDA shared memory needs, over the calls of libcuda.so.1 that the
-tests' driver has (engine/device/cuda/testdata/cuda.c). NVIDIA's own package needs more of a driver than that."""
+"""The part of NVIDIA's cuda.bindings that the CUDA shared memory of tritonclient needs.
+
+It calls the libcuda.so.1 of the tests (engine/device/cuda/testdata/cuda.c). NVIDIA's own package needs driver functions
+which that library does not have."""

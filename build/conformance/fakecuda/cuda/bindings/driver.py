@@ -1,4 +1,4 @@
-"""The driver API: results as a tuple whose first element is the status."""
+"""The driver API. Each function returns a tuple whose first element is the status."""
 
 import ctypes
 import enum

@@ -1,4 +1,4 @@
-"""The runtime API over the driver's: one primary context for each device, made when it is first used."""
+"""The runtime API, built on the driver API. Each device has one primary context, created on first use."""
 
 import ctypes
 import enum
@@ -49,7 +49,7 @@ _device = 0
 
 
 def _in(device, call, *args):
-    """Runs a call of the driver in the device's context."""
+    """Runs a driver call in the device's context."""
     if device not in _contexts:
         context = ctypes.c_void_p()
         status = lib.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
@@ -109,7 +109,7 @@ def cudaStreamSynchronize(stream):
 
 
 def cudaMemcpyAsync(to, source, size, kind, stream):
-    """One side must be an address on a device, the other a host's address, bytes or a ctypes array."""
+    """One side must be a device address, the other a host address, bytes or a ctypes array."""
     if isinstance(to, int) and _on_device(to):
         host = source if isinstance(source, bytes) else ctypes.c_void_p(source)
         return (_in(stream.device, lib.cuMemcpyHtoDAsync_v2, ctypes.c_uint64(to), host, ctypes.c_size_t(size), stream.value),)
