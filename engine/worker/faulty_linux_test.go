@@ -196,7 +196,8 @@ func TestHalfValidFramesEndTheProcess(t *testing.T) {
 				w, err := l.Start(t.Context(), Spec{
 					Name: "m_0", ModelName: "m",
 					Command: []string{os.Args[0], "-test.run=^TestHalfValidFramesEndTheProcess$"},
-					Env:     []string{randomFrames + "=" + strconv.Itoa(seed+1)}, Caller: refusing{}, Decoupled: decoupled,
+					Env:     []string{randomFrames + "=" + strconv.Itoa(seed+1)}, Caller: refusing{},
+					Decoupled: decoupled,
 				})
 				if err != nil {
 					t.Fatal(err)

@@ -25,8 +25,9 @@ child = subprocess.check_output([sys.executable, "-c", "import os; print(*sorted
 y = np.array(sorted(os.sched_getaffinity(0)) + [-1] + [int(n) for n in child.split()], np.float32)
 `
 	r := serveWith(t, nil, map[string]string{
-		"pinned/config.pbtxt": config(`instance_group [ { kind: KIND_CPU host_policy: "last" } ]`), "pinned/1/model.py": code(body, ""),
-		"free/config.pbtxt": config(""), "free/1/model.py": code(body, ""),
+		"pinned/config.pbtxt": config(`instance_group [ { kind: KIND_CPU host_policy: "last" } ]`),
+		"pinned/1/model.py":   code(body, ""),
+		"free/config.pbtxt":   config(""), "free/1/model.py": code(body, ""),
 	}, func(o *engine.Options) { o.HostPolicies = map[string]affinity.Policy{"last": {Cores: last}} }).ready()
 	want := func(cores []int) (v []float32) {
 		for range 2 {

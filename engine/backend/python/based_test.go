@@ -67,7 +67,8 @@ class TritonPythonModel:
             sender = request.get_response_sender()
             self.here += 1
             while self.here < 2: await asyncio.sleep(0.005)
-            sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([self.here], np.float32))]), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+            out = pb_utils.Tensor("OUT", np.array([self.here], np.float32))
+            sender.send(pb_utils.InferenceResponse([out]), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 `,
 	}).ready()
 	both := func(name string, rows int) (got [2]answer) {

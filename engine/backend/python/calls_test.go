@@ -68,7 +68,8 @@ class TritonPythonModel:
         responses = []
         for request in requests:
             x = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
-            calls = [pb_utils.InferenceRequest(model_name="inc", requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", x * i)]).async_exec() for i in range(5)]
+            calls = [pb_utils.InferenceRequest(model_name="inc", requested_output_names=["OUT"],
+                inputs=[pb_utils.Tensor("IN", x * i)]).async_exec() for i in range(5)]
             done = await asyncio.gather(*calls)
             y = sum(pb_utils.get_output_tensor_by_name(d, "OUT").as_numpy() for d in done)
             responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", y)]))
@@ -81,17 +82,20 @@ resp = q.exec()
 raise pb_utils.TritonModelException(resp.error().message())`),
 		"ping/config.pbtxt": config(""),
 		"ping/1/model.py": callerOf(`
-resp = pb_utils.InferenceRequest(model_name="pong", requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", x)]).exec()
+resp = pb_utils.InferenceRequest(model_name="pong", requested_output_names=["OUT"],
+    inputs=[pb_utils.Tensor("IN", x)]).exec()
 raise pb_utils.TritonModelException(resp.error().message())`),
 		"pong/config.pbtxt": config(""),
 		"pong/1/model.py": callerOf(`
-resp = pb_utils.InferenceRequest(model_name="ping", requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", x)]).exec()
+resp = pb_utils.InferenceRequest(model_name="ping", requested_output_names=["OUT"],
+    inputs=[pb_utils.Tensor("IN", x)]).exec()
 raise pb_utils.TritonModelException(resp.error().message())`),
 		"rank/config.pbtxt": config("instance_group [ { count: 3 } ]"),
 		"rank/1/model.py": callerOf(`
 y = x
 if x[0] < 2:
-    resp = pb_utils.InferenceRequest(model_name="rank", requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", x + 1)]).exec()
+    resp = pb_utils.InferenceRequest(model_name="rank", requested_output_names=["OUT"],
+        inputs=[pb_utils.Tensor("IN", x + 1)]).exec()
     if resp.has_error(): raise pb_utils.TritonModelException(resp.error().message())
     y = pb_utils.get_output_tensor_by_name(resp, "OUT").as_numpy() + 10`),
 	}).ready()
@@ -128,7 +132,8 @@ if x[0] < 2:
 			}
 		})
 	}
-	if a := r.one(request("sync", map[string][]float32{"IN": many})); a.err != nil || len(a.floats("OUT")) != len(many) || a.floats("OUT")[6] != 14 {
+	if a := r.one(request("sync", map[string][]float32{"IN": many})); a.err != nil ||
+		len(a.floats("OUT")) != len(many) || a.floats("OUT")[6] != 14 {
 		t.Errorf("a large tensor: %v", a.err)
 	}
 }
@@ -144,7 +149,9 @@ y = x + 1`, ""),
 		"impatient/config.pbtxt": config(""),
 		"impatient/1/model.py": callerOf(`
 import asyncio
-def call(): return pb_utils.InferenceRequest(model_name="held", requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", x)])
+def call():
+    return pb_utils.InferenceRequest(model_name="held", requested_output_names=["OUT"],
+        inputs=[pb_utils.Tensor("IN", x)])
 async def give_up(): call().async_exec()
 asyncio.run(give_up())
 open(` + strconv.Quote(release) + `, "w").close()
@@ -152,7 +159,8 @@ resp = call().exec() # answered after the other
 if resp.has_error(): raise pb_utils.TritonModelException(resp.error().message())
 y = pb_utils.get_output_tensor_by_name(resp, "OUT").as_numpy()`),
 	}).ready()
-	if a := r.one(request("impatient", map[string][]float32{"IN": {1}})); a.err != nil || !slices.Equal(a.floats("OUT"), []float32{2}) {
+	if a := r.one(request("impatient", map[string][]float32{"IN": {1}})); a.err != nil ||
+		!slices.Equal(a.floats("OUT"), []float32{2}) {
 		t.Errorf("%v, %v; want [2]", a.floats("OUT"), a.err)
 	}
 }
@@ -172,7 +180,8 @@ class TritonPythonModel:
                 sender.send(bad, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
             except UnicodeEncodeError as problem:
                 error = pb_utils.TritonError("no text: " + problem.reason)
-                sender.send(pb_utils.InferenceResponse(error=error), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+                sender.send(pb_utils.InferenceResponse(error=error),
+                    flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 `}).ready()
 	if a := r.one(request("texts", map[string][]float32{"IN": {1}})); a.err == nil || !strings.Contains(a.err.Error(),
 		"no text: surrogates not allowed") {
@@ -225,13 +234,15 @@ class TritonPythonModel:
         for request in requests:
             x = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy().copy()
             with self.lock: self.left += 1
-            threading.Thread(target=self.stream, args=(request.get_response_sender(), int(x[0]), int(x[1])), daemon=True).start()
+            args = (request.get_response_sender(), int(x[0]), int(x[1]))
+            threading.Thread(target=self.stream, args=args, daemon=True).start()
     def stream(self, sender, n, size):
         for i in range(n):
             if sender.is_cancelled():
                 sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
                 break
-            sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.full([size], i, np.float32))], parameters={"i": i}))
+            out = pb_utils.Tensor("OUT", np.full([size], i, np.float32))
+            sender.send(pb_utils.InferenceResponse([out], parameters={"i": i}))
         else:
             sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
         with self.lock: self.left -= 1
@@ -352,9 +363,13 @@ class TritonPythonModel:
         if what == 6: return ["what"]
         if what == 7:
             s = requests[0].get_response_sender()
-            s.send(out("OUT", one)); s.send(out("OUT", one)); s.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+            s.send(out("OUT", one))
+            s.send(out("OUT", one))
+            s.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
             return None
-        if what == 8: return [pb_utils.InferenceResponse([], pb_utils.TritonError("mine", pb_utils.TritonError.NOT_FOUND))]
+        if what == 8:
+            error = pb_utils.TritonError("mine", pb_utils.TritonError.NOT_FOUND)
+            return [pb_utils.InferenceResponse([], error)]
         if what == 9: return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", one), pb_utils.Tensor("MORE", one)])]
 `}).ready()
 	for _, tt := range []struct {
@@ -410,7 +425,8 @@ class TritonPythonModel:
     def initialize(self, args):
         open(` + strconv.Quote(pids) + `, "a").write("%d\n" % os.getpid())
     def execute(self, requests):
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", pb_utils.get_input_tensor_by_name(r, "IN").as_numpy() * 3)]) for r in requests]
+        x = [pb_utils.get_input_tensor_by_name(r, "IN").as_numpy() for r in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", v * 3)]) for v in x]
 `,
 		"broken/config.pbtxt": config(""),
 		"broken/1/model.py": `class TritonPythonModel:
@@ -423,7 +439,8 @@ class TritonPythonModel:
 		t.Fatal(s.Err, s.Versions)
 	}
 	c := s.Config
-	if c.GetMaxBatchSize() != 8 || c.GetDynamicBatching() == nil || len(c.GetInput()) != 1 || c.GetInput()[0].GetDataType() != inferencepb.DataType_TYPE_FP32 {
+	if c.GetMaxBatchSize() != 8 || c.GetDynamicBatching() == nil || len(c.GetInput()) != 1 ||
+		c.GetInput()[0].GetDataType() != inferencepb.DataType_TYPE_FP32 {
 		t.Errorf("D030 the completed configuration: %v", c)
 	}
 	q := request("m", nil)
@@ -453,8 +470,17 @@ func TestLoadModelWithFiles(t *testing.T) {
 		"m/config.pbtxt": config(""),
 		"m/1/model.py": code(`
 source = `+strconv.Quote(code("y = x * 7", ""))+`
-files = {0: {"file:3/model.py": source.encode()}, 1: {"file:../../m/1/model.py": b""}, 2: {"file:/tmp/model.py": b""}, 3: {"3/model.py": source}}
-config = json.dumps({"backend": "python", "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]}], "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]}]})
+files = {
+    0: {"file:3/model.py": source.encode()},
+    1: {"file:../../m/1/model.py": b""},
+    2: {"file:/tmp/model.py": b""},
+    3: {"3/model.py": source},
+}
+config = json.dumps({
+    "backend": "python",
+    "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]}],
+    "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]}],
+})
 pb_utils.load_model(model_name="new", config="" if x[0] == 4 else config, files=files[int(x[0]) % 4])
 y = x`, ""),
 	}).ready()
@@ -506,21 +532,26 @@ if what == 8: y = np.array([float(pb_utils.is_model_ready("other"))], np.float32
 if what == 9:
     a = self.args
     c = json.loads(a["model_config"])
-    ok = (a["model_name"], a["model_version"], a["model_instance_kind"], a["model_instance_device_id"], a["model_instance_name"]) == ("m", "1", "CPU", "0", "m_0")
-    ok = ok and os.path.basename(a["model_repository"]) == "m" and c["parameters"]["greeting"]["string_value"] == "hello"
+    keys = ("model_name", "model_version", "model_instance_kind", "model_instance_device_id", "model_instance_name")
+    ok = tuple(a[key] for key in keys) == ("m", "1", "CPU", "0", "m_0")
+    ok = ok and os.path.basename(a["model_repository"]) == "m"
+    ok = ok and c["parameters"]["greeting"]["string_value"] == "hello"
     ok = ok and pb_utils.get_model_dir() == os.path.join(a["model_repository"], "1")
     y = np.array([float(ok)], np.float32)
 if what == 10:
     p = json.loads(request.parameters())
-    ok = p == {"s": "text", "n": 5, "b": True} and request.request_id() == "id7" and request.correlation_id() == 9 and request.timeout() == 60000000
+    ok = p == {"s": "text", "n": 5, "b": True} and request.request_id() == "id7"
+    ok = ok and request.correlation_id() == 9 and request.timeout() == 60000000
     y = np.array([float(ok)], np.float32)
 `, `
 def initialize(self, args):
     self.args = args
     family = pb_utils.MetricFamily(name="my_count", description="What I count", kind=pb_utils.MetricFamily.COUNTER)
     self.counter = family.Metric(labels={"a": "1"})
-    self.gauge = pb_utils.MetricFamily(name="my_gauge", description="g", kind=pb_utils.MetricFamily.GAUGE).Metric(labels={})
-    self.histogram = pb_utils.MetricFamily(name="my_time", description="t", kind=pb_utils.MetricFamily.HISTOGRAM).Metric(labels={"b": "x"}, buckets=[1.0, 10.0])`),
+    family = pb_utils.MetricFamily
+    self.gauge = family(name="my_gauge", description="g", kind=family.GAUGE).Metric(labels={})
+    self.histogram = family(name="my_time", description="t", kind=family.HISTOGRAM).Metric(
+        labels={"b": "x"}, buckets=[1.0, 10.0])`),
 	}).ready()
 	ask := func(n float32) answer { return r.one(request("m", map[string][]float32{"IN": {n}})) }
 	text := func() string { return string(r.metrics.Append(nil)) }
@@ -549,7 +580,8 @@ def initialize(self, args):
 		}},
 		{"D048 a gauge", 5, func(answer) string { return lacks(text(), "my_gauge -7\n") }},
 		{"D048 a histogram", 6, func(answer) string {
-			return lacks(text(), `my_time_bucket{b="x",le="10"} 1`) + lacks(text(), `my_time_bucket{b="x",le="+Inf"} 2`) + lacks(text(), `my_time_sum{b="x"} 303`)
+			return lacks(text(), `my_time_bucket{b="x",le="10"} 1`) +
+				lacks(text(), `my_time_bucket{b="x",le="+Inf"} 2`) + lacks(text(), `my_time_sum{b="x"} 303`)
 		}},
 		{"D047 the log", 7, func(answer) string {
 			until(t, "the log has all lines", func() bool {

@@ -21,7 +21,8 @@ func TestCondaPack(t *testing.T) {
 		"bin/activate": "export PATH\n",
 		"bin/conda-unpack": "import os, sys\nopen(os.path.join(os.path.dirname(sys.argv[0]), " +
 			"'unpacked'), 'a').write('x')\n",
-		"etc/conda/activate.d/b.sh":     "export NEREID_TEST_DATA=\"$NEREID_TEST_SHARE/data\"\nPATH=\"$CONDA_PREFIX/tools:$PATH\"\n",
+		"etc/conda/activate.d/b.sh": "export NEREID_TEST_DATA=\"$NEREID_TEST_SHARE/data\"\n" +
+			"PATH=\"$CONDA_PREFIX/tools:$PATH\"\n",
 		"etc/conda/activate.d/a.sh":     "echo hello\nexport NEREID_TEST_SHARE=\"$CONDA_PREFIX/share\"\n",
 		"etc/conda/activate.d/notes.md": "exit 1\n",
 	} {
@@ -34,7 +35,8 @@ func TestCondaPack(t *testing.T) {
 		}
 	}
 	r := serve(t, nil, map[string]string{
-		"m/config.pbtxt": config(`parameters { key: "EXECUTION_ENV_PATH" value { string_value: "$$TRITON_MODEL_DIRECTORY/env.tar.gz" } }`),
+		"m/config.pbtxt": config(
+			`parameters { key: "EXECUTION_ENV_PATH" value { string_value: "$$TRITON_MODEL_DIRECTORY/env.tar.gz" } }`),
 		"m/1/model.py": code(`
 root = os.environ["CONDA_PREFIX"]
 path = os.environ["PATH"].split(":")

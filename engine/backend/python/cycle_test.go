@@ -18,7 +18,8 @@ if x[0] == 1:
     open(`+strconv.Quote(filepath.Join(folder, self))+`, "w").close()
     while not os.path.exists(`+strconv.Quote(filepath.Join(folder, other))+`):
         time.sleep(0.001)
-    call = pb_utils.InferenceRequest(model_name="`+other+`", requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", x + 1)])
+    call = pb_utils.InferenceRequest(model_name="`+other+
+			`", requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", x + 1)])
     answer = call.exec()
     if answer.has_error():
         responses.append(pb_utils.InferenceResponse(error=answer.error()))
@@ -78,7 +79,8 @@ if x[0] == 1:
 		return code(`
 y = x`+body+`
 if x[0] < 9:
-    call = pb_utils.InferenceRequest(model_name="`+next+`", requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", x + 1)])
+    call = pb_utils.InferenceRequest(model_name="`+next+
+			`", requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", x + 1)])
     answer = call.exec()
     if answer.has_error():
         responses.append(pb_utils.InferenceResponse(error=answer.error()))
@@ -116,7 +118,8 @@ func TestCallsBesideSeries(t *testing.T) {
 		return code(`
 y = x
 if x[0] == 1:
-    answer = pb_utils.InferenceRequest(model_name="`+model+`", requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", x * 0)]).exec()
+    answer = pb_utils.InferenceRequest(model_name="`+model+
+			`", requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", x * 0)]).exec()
     if answer.has_error():
         responses.append(pb_utils.InferenceResponse(error=answer.error()))
         continue`, "")
@@ -155,14 +158,16 @@ func TestModelThatCallsItselfThroughAnEnsemble(t *testing.T) {
 		"m/1/model.py": code(`
 y = x
 if x[0] > 0:
-    answer = pb_utils.InferenceRequest(model_name="e", requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", x - 1)]).exec()
+    answer = pb_utils.InferenceRequest(model_name="e", requested_output_names=["OUT"],
+        inputs=[pb_utils.Tensor("IN", x - 1)]).exec()
     if answer.has_error():
         responses.append(pb_utils.InferenceResponse(error=answer.error()))
         continue
     y = pb_utils.get_output_tensor_by_name(answer, "OUT").as_numpy() + 10`, ""),
 		"e/1/.keep": "",
 		"e/config.pbtxt": strings.Replace(config(""), `backend: "python"`, `platform: "ensemble"`, 1) + `
-ensemble_scheduling { step [ { model_name: "m" model_version: -1 input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" } } ] }`,
+ensemble_scheduling { step [ { model_name: "m" model_version: -1
+	input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" } } ] }`,
 	}).ready()
 	t.Run("D9 a model that calls itself through an ensemble", func(t *testing.T) {
 		if a := r.one(request("m", map[string][]float32{"IN": {1}})); a.err == nil || !strings.Contains(a.err.Error(),

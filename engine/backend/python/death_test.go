@@ -172,7 +172,8 @@ def initialize(self, args):
 		return a.err == nil && a.floats("OUT")[0] == 5
 	})
 	m, _ := r.Model("m")
-	if all := m.Versions[0].Model.Processes(); len(all) != 1 || all[0].Instance != "m_0" || !alive(all[0].PID) || all[0].Ends != 1 || all[0].Quarantined ||
+	if all := m.Versions[0].Model.Processes(); len(all) != 1 || all[0].Instance != "m_0" || !alive(all[0].PID) ||
+		all[0].Ends != 1 || all[0].Quarantined ||
 		all[0].Err != nil || all[0].MemoryBytes < 1<<20 || all[0].Since.IsZero() ||
 		!slices.Contains(all[0].Output, "here again") {
 		t.Errorf("the process after the restart: %+v", all)
@@ -200,7 +201,8 @@ def initialize(self, args):
 		return strings.Contains(r.log.String(),
 			"ended too often and is not started again")
 	})
-	if a := r.one(request("m", map[string][]float32{"IN": {0}})); status.CodeOf(a.err) != status.Unavailable || !strings.Contains(a.err.Error(), "is not started again") {
+	if a := r.one(request("m", map[string][]float32{"IN": {0}})); status.CodeOf(a.err) != status.Unavailable ||
+		!strings.Contains(a.err.Error(), "is not started again") {
 		t.Errorf("%v, want Unavailable", a.err)
 	}
 	if err := os.Remove(gate); err != nil {

@@ -120,7 +120,8 @@ func TestRequirements(t *testing.T) {
 	}
 	t.Run("what a model runs in is known", func(t *testing.T) {
 		one, ok := r.backend.EnvironmentOf("one")
-		if !ok || one.Kind != python.FromRequirements || one.State != python.EnvironmentReady || !strings.HasSuffix(one.Source, "one/requirements.txt") ||
+		if !ok || one.Kind != python.FromRequirements || one.State != python.EnvironmentReady ||
+			!strings.HasSuffix(one.Source, "one/requirements.txt") ||
 			!strings.HasPrefix(one.Python, one.Folder) || !strings.Contains(strings.ReplaceAll(one.Lock(), "-", "_"),
 			"nereid_toy==1.0") {
 			t.Errorf("model one: %+v, lock %q", one, one.Lock())
@@ -216,7 +217,8 @@ func TestExecutionEnvPath(t *testing.T) {
 		"empty": archives,
 	}
 	for name, path := range paths {
-		files[name+"/config.pbtxt"] = config(fmt.Sprintf(`parameters { key: "EXECUTION_ENV_PATH" value { string_value: %q } }`, path))
+		files[name+"/config.pbtxt"] = config(
+			fmt.Sprintf(`parameters { key: "EXECUTION_ENV_PATH" value { string_value: %q } }`, path))
 		files[name+"/1/model.py"] = code(`y = np.array([os.environ.get("NEREID_TEST_ENV") == "yes"], np.float32)`, "")
 	}
 	files["relative/env/bin/python3"] = script

@@ -40,7 +40,8 @@ func placed(t *testing.T, visible *string, settings map[string]string, parameter
 		"m/1/model.py": code("y = x", fmt.Sprintf(`
 def initialize(self, args):
     with open(os.path.join(%q, args["model_instance_name"]), "w") as f:
-        json.dump([args["model_instance_kind"], args["model_instance_device_id"], os.environ.get("CUDA_VISIBLE_DEVICES", "unset")], f)`, folder)),
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "unset")
+        json.dump([args["model_instance_kind"], args["model_instance_device_id"], visible], f)`, folder)),
 	}, func(o *engine.Options) { o.Machine = m }).ready()
 	if a := r.one(request("m", map[string][]float32{"IN": {4}})); a.err != nil || a.floats("OUT")[0] != 4 {
 		t.Errorf("%v %v; want 4", a.floats("OUT"), a.err)
@@ -84,13 +85,16 @@ func TestInstancesOnGPUs(t *testing.T) {
 		{name: "G022 each sees its own card", settings: map[string]string{"visible-gpus": "instance"}, groups: both,
 			want: map[string]string{"m_0_0_gpu0": "GPU 0 0", "m_0_0_gpu2": "GPU 0 2", "m_1_0": "CPU 0 "}},
 		{name: "G022 each its own of those that the server sees", visible: list("2, GPU-0"),
-			parameters: `parameters { key: "VISIBLE_GPUS" value { string_value: "instance" } }`, groups: `instance_group [ { kind: KIND_GPU } ]`,
-			want: map[string]string{"m_0_0_gpu0": "GPU 0 2", "m_0_0_gpu1": "GPU 0 GPU-0"}},
+			parameters: `parameters { key: "VISIBLE_GPUS" value { string_value: "instance" } }`,
+			groups:     `instance_group [ { kind: KIND_GPU } ]`,
+			want:       map[string]string{"m_0_0_gpu0": "GPU 0 2", "m_0_0_gpu1": "GPU 0 GPU-0"}},
 		{name: "the model's parameter counts more", settings: map[string]string{"visible-gpus": "instance"},
-			parameters: `parameters { key: "VISIBLE_GPUS" value { string_value: "all" } }`, groups: `instance_group [ { kind: KIND_GPU gpus: 1 } ]`,
-			want: map[string]string{"m_0_0_gpu1": "GPU 1 unset"}},
-		{name: "C057 KIND_MODEL", settings: map[string]string{"visible-gpus": "all"}, groups: `instance_group [ { kind: KIND_MODEL } ]`,
-			want: map[string]string{"m_0_0": "MODEL 0 unset"}},
+			parameters: `parameters { key: "VISIBLE_GPUS" value { string_value: "all" } }`,
+			groups:     `instance_group [ { kind: KIND_GPU gpus: 1 } ]`,
+			want:       map[string]string{"m_0_0_gpu1": "GPU 1 unset"}},
+		{name: "C057 KIND_MODEL", settings: map[string]string{"visible-gpus": "all"},
+			groups: `instance_group [ { kind: KIND_MODEL } ]`,
+			want:   map[string]string{"m_0_0": "MODEL 0 unset"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.visible != nil {
@@ -110,9 +114,11 @@ func TestInstancesOnGPUs(t *testing.T) {
 
 func TestWrongVisibility(t *testing.T) {
 	r := serve(t, nil, map[string]string{
-		"m/config.pbtxt": config(`parameters { key: "VISIBLE_GPUS" value { string_value: "some" } }`), "m/1/model.py": code("y = x", ""),
+		"m/config.pbtxt": config(`parameters { key: "VISIBLE_GPUS" value { string_value: "some" } }`),
+		"m/1/model.py":   code("y = x", ""),
 	})
-	if s, _ := r.Model("m"); len(s.Versions) != 1 || !strings.Contains(s.Versions[0].Reason, `VISIBLE_GPUS of model 'm': "some" is neither all nor instance`) {
+	if s, _ := r.Model("m"); len(s.Versions) != 1 ||
+		!strings.Contains(s.Versions[0].Reason, `VISIBLE_GPUS of model 'm': "some" is neither all nor instance`) {
 		t.Errorf("%+v", s.Versions)
 	}
 }

@@ -127,7 +127,8 @@ func TestLoadCycles(t *testing.T) {
 		}
 		start = append(start, time.Since(began))
 		in[0] = float32(i)
-		if a := r.one(request("m", map[string][]float32{"IN": in})); a.err != nil || a.floats("OUT")[0] != float32(2*i) {
+		if a := r.one(request("m", map[string][]float32{"IN": in})); a.err != nil ||
+			a.floats("OUT")[0] != float32(2*i) {
 			t.Fatal(a.err)
 		}
 	}
@@ -171,12 +172,14 @@ func TestManyRequests(t *testing.T) {
 if x[0] == -1:
     raise ValueError("as asked")
 if x[0] == -2:
-    call = pb_utils.InferenceRequest(model_name="id", requested_output_names=["OUTPUT0"], inputs=[pb_utils.Tensor("INPUT0", x)])
+    call = pb_utils.InferenceRequest(model_name="id", requested_output_names=["OUTPUT0"],
+        inputs=[pb_utils.Tensor("INPUT0", x)])
     x = pb_utils.get_output_tensor_by_name(call.exec(), "OUTPUT0").as_numpy()
 y = x + 1`, ""),
-		"id/config.pbtxt": strings.NewReplacer(`"python"`, `"identity"`, `"IN"`, `"INPUT0"`, `"OUT"`, `"OUTPUT0"`).Replace(config("")),
-		"id/1/.keep":      "",
-		"s/config.pbtxt":  config("model_transaction_policy { decoupled: true }"),
+		"id/config.pbtxt": strings.NewReplacer(`"python"`, `"identity"`, `"IN"`, `"INPUT0"`, `"OUT"`,
+			`"OUTPUT0"`).Replace(config("")),
+		"id/1/.keep":     "",
+		"s/config.pbtxt": config("model_transaction_policy { decoupled: true }"),
 		"s/1/model.py": code(`
 sender = request.get_response_sender()
 for i in range(3):

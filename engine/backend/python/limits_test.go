@@ -51,8 +51,9 @@ if x[0] == 2:
     finally:
         stop.set()
 y = x`, ""),
-			"n/config.pbtxt":   config(`parameters { key: "OPEN_FILES_LIMIT" value { string_value: "50" } }`),
-			"n/1/model.py":     code(`import resource; y = np.array([resource.getrlimit(resource.RLIMIT_NOFILE)[0]], np.float32)`, ""),
+			"n/config.pbtxt": config(`parameters { key: "OPEN_FILES_LIMIT" value { string_value: "50" } }`),
+			"n/1/model.py": code(
+				`import resource; y = np.array([resource.getrlimit(resource.RLIMIT_NOFILE)[0]], np.float32)`, ""),
 			"bad/config.pbtxt": config(`parameters { key: "MEMORY_LIMIT_BYTE_SIZE" value { string_value: "much" } }`),
 			"bad/1/model.py":   code("y = x", ""),
 		})
@@ -65,7 +66,8 @@ y = x`, ""),
 		{"D5 threads", 2, "can't start new thread"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if a := r.one(request("m", map[string][]float32{"IN": {tt.what}})); a.err == nil || !strings.Contains(a.err.Error(), tt.text) {
+			if a := r.one(request("m", map[string][]float32{"IN": {tt.what}})); a.err == nil ||
+				!strings.Contains(a.err.Error(), tt.text) {
 				t.Errorf("%v, want an error with %q", a.err, tt.text)
 			}
 			if a := r.one(request("m", map[string][]float32{"IN": {0}})); a.err != nil {
@@ -76,7 +78,8 @@ y = x`, ""),
 	if a := r.one(request("n", map[string][]float32{"IN": {0}})); a.err != nil || a.floats("OUT")[0] != 50 {
 		t.Errorf("the limit of a model's parameter: %v %v", a.floats("OUT"), a.err)
 	}
-	if s, _ := r.Model("bad"); len(s.Versions) != 1 || !strings.Contains(s.Versions[0].Reason, `"much" is not a positive number`) {
+	if s, _ := r.Model("bad"); len(s.Versions) != 1 ||
+		!strings.Contains(s.Versions[0].Reason, `"much" is not a positive number`) {
 		t.Errorf("a limit that is none: %+v", s.Versions)
 	}
 }

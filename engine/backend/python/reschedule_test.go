@@ -51,7 +51,8 @@ class TritonPythonModel:
 
 func TestReschedule_D045(t *testing.T) {
 	r := serve(t, nil, map[string]string{
-		"steps/config.pbtxt": `backend: "python"` + ports + "sequence_batching { iterative_sequence: true" + controls, "steps/1/model.py": steps,
+		"steps/config.pbtxt": `backend: "python"` + ports + "sequence_batching { iterative_sequence: true" + controls,
+		"steps/1/model.py":   steps,
 		"plain/config.pbtxt": `backend: "python"` + ports, "plain/1/model.py": rescheduleOnce,
 	}).ready()
 	t.Run("D045 a request comes again until it is answered, beside others", func(t *testing.T) {
@@ -79,7 +80,8 @@ func TestReschedule_D045(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.GetModelStats()[0]; got.GetInferenceStats().GetSuccess().GetCount() != 6 || got.GetExecutionCount() < 6 {
+		if got := s.GetModelStats()[0]; got.GetInferenceStats().GetSuccess().GetCount() != 6 ||
+			got.GetExecutionCount() < 6 {
 			t.Errorf("%d successes and %d executions are counted; want 6, and at least as many as the longest took",
 				got.GetInferenceStats().GetSuccess().GetCount(), got.GetExecutionCount())
 		}

@@ -85,11 +85,13 @@ class TritonPythonModel:
         for r in requests:
             n = pb.get_input_tensor_by_name(r, "INPUT")
             for flags in (pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START, 0, pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END):
-                call = pb.InferenceRequest(model_name="sums", requested_output_names=["OUTPUT"], inputs=[n], correlation_id=4242, flags=flags)
+                call = pb.InferenceRequest(model_name="sums", requested_output_names=["OUTPUT"], inputs=[n],
+                    correlation_id=4242, flags=flags)
                 answer = call.exec()
                 if answer.has_error():
                     raise pb.TritonModelException(answer.error().message())
-            out.append(pb.InferenceResponse([pb.Tensor("OUTPUT", pb.get_output_tensor_by_name(answer, "OUTPUT").as_numpy())]))
+            y = pb.get_output_tensor_by_name(answer, "OUTPUT").as_numpy()
+            out.append(pb.InferenceResponse([pb.Tensor("OUTPUT", y)]))
         return out
 `
 
@@ -117,16 +119,19 @@ func counted(t *testing.T, r *rig, q *infer.Request) (all []int32) {
 
 func TestSequencesOfPythonModels(t *testing.T) {
 	r := serve(t, nil, map[string]string{
-		"count/config.pbtxt":  `backend: "python" model_transaction_policy { decoupled: true }` + ports + "sequence_batching { iterative_sequence: true" + controls,
-		"count/1/model.py":    countdown,
-		"oldest/config.pbtxt": `backend: "python" model_transaction_policy { decoupled: true }` + ports + "sequence_batching { iterative_sequence: true oldest { max_candidate_sequences: 4 }" + controls,
+		"count/config.pbtxt": `backend: "python" model_transaction_policy { decoupled: true }` + ports +
+			"sequence_batching { iterative_sequence: true" + controls,
+		"count/1/model.py": countdown,
+		"oldest/config.pbtxt": `backend: "python" model_transaction_policy { decoupled: true }` + ports +
+			"sequence_batching { iterative_sequence: true oldest { max_candidate_sequences: 4 }" + controls,
 		"oldest/1/model.py":   countdown,
 		"sums/config.pbtxt":   `backend: "python"` + ports + "sequence_batching { " + controls,
 		"sums/1/model.py":     sums,
 		"caller/config.pbtxt": `backend: "python"` + ports,
 		"caller/1/model.py":   caller,
-		"state/config.pbtxt":  `backend: "python"` + ports + `sequence_batching { state { input_name: "A" output_name: "B" data_type: TYPE_INT32 dims: 1 }` + controls,
-		"state/1/model.py":    sums,
+		"state/config.pbtxt": `backend: "python"` + ports +
+			`sequence_batching { state { input_name: "A" output_name: "B" data_type: TYPE_INT32 dims: 1 }` + controls,
+		"state/1/model.py": sums,
 	})
 	for _, model := range []string{"count", "oldest"} {
 		t.Run("C040 "+model, func(t *testing.T) {

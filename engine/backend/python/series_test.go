@@ -176,7 +176,8 @@ if x[0] == 13: os.kill(os.getpid(), signal.SIGKILL)
 	t.Run("stamps are those of each one's execution", func(t *testing.T) {
 		_, times := g.run(vectors(1, 8, 2)...)
 		for i, s := range times {
-			if s.Taken > s.Input || s.Input > s.Output || s.Output > s.Finished || i > 0 && s.Input < times[i-1].Output {
+			if s.Taken > s.Input || s.Input > s.Output || s.Output > s.Finished ||
+				i > 0 && s.Input < times[i-1].Output {
 				t.Errorf("request %d: %+v, after %+v", i, s, times[max(i-1, 0)])
 			}
 		}
@@ -296,7 +297,8 @@ def initialize(self, args):
 	t.Run("their stamps are those of each one's execution", func(t *testing.T) {
 		answers, times := g.run(vectors(8, 1, 8, 8)...)
 		for i, s := range times {
-			if s.Taken > s.Input || s.Input > s.Output || s.Output > s.Finished || i > 0 && s.Input < times[i-1].Output || answers[i].err != nil {
+			if s.Taken > s.Input || s.Input > s.Output || s.Output > s.Finished ||
+				i > 0 && s.Input < times[i-1].Output || answers[i].err != nil {
 				t.Errorf("request %d: %+v, after %+v, %v", i, s, times[max(i-1, 0)], answers[i].err)
 			}
 			if d := s.Output.Sub(s.Input); i != 1 && d < 30*time.Millisecond {
@@ -356,7 +358,8 @@ y = x`, ""))
 
 // BYTES go through a series as ever.
 func TestSeriesOfStrings(t *testing.T) {
-	g := newSeriesRig(t, nil, strings.ReplaceAll(config(""), "TYPE_FP32", "TYPE_STRING"), code(`y = x[::-1].copy()`, ""))
+	g := newSeriesRig(t, nil, strings.ReplaceAll(config(""), "TYPE_FP32", "TYPE_STRING"),
+		code(`y = x[::-1].copy()`, ""))
 	texts := func(all ...string) *infer.Request {
 		var b []byte
 		for _, s := range all {
@@ -416,7 +419,8 @@ y = self.sum`, ""))
 			}
 			answers, _ := g.run(requests...)
 			for i, a := range answers {
-				if got, want := a.floats("OUT"), float32(i+1); a.err != nil || len(got) != n || got[0] != want || got[n-1] != want {
+				if got, want := a.floats("OUT"), float32(i+1); a.err != nil || len(got) != n || got[0] != want ||
+					got[n-1] != want {
 					t.Errorf("%s of %d floats, request %d: %d floats, the first %v, %v; want %v", what, n, i,
 						len(got), got[:min(len(got), 1)], a.err, want)
 				}

@@ -148,7 +148,9 @@ func (g *sharedRig) run(q *infer.Request) error {
 // TestShared: a client's tensors in system shared memory are the model's own while it has them.
 func TestShared(t *testing.T) {
 	begun, gate := filepath.Join(t.TempDir(), "begun"), filepath.Join(t.TempDir(), "gate")
-	g := newSharedRig(t, strings.Replace(config(""), "output [", `output [ { name: "MORE" data_type: TYPE_FP32 dims: [ -1 ] },`, 1), code(`
+	g := newSharedRig(t,
+		strings.Replace(config(""), "output [", `output [ { name: "MORE" data_type: TYPE_FP32 dims: [ -1 ] },`,
+			1), code(`
 y = x
 if x[0] == 2: y = x + 1
 if x[0] == 3: x += 10

@@ -102,10 +102,13 @@ func remount(t *testing.T, how string) {
 func serveCramped(t *testing.T, how string) {
 	remount(t, how)
 	r := serve(t, nil, map[string]string{
-		"m/config.pbtxt":       config("instance_group [ { count: 4 } ]"),
-		"m/1/model.py":         code("y = x + 1", ""),
-		"onto/config.pbtxt":    config(""),
-		"onto/1/model.py":      callerOf(`y = pb_utils.get_output_tensor_by_name(pb_utils.InferenceRequest(model_name="m", requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", x)]).exec(), "OUT").as_numpy()`),
+		"m/config.pbtxt":    config("instance_group [ { count: 4 } ]"),
+		"m/1/model.py":      code("y = x + 1", ""),
+		"onto/config.pbtxt": config(""),
+		"onto/1/model.py": callerOf(
+			`call = pb_utils.InferenceRequest(model_name="m", requested_output_names=["OUT"],
+    inputs=[pb_utils.Tensor("IN", x)])
+y = pb_utils.get_output_tensor_by_name(call.exec(), "OUT").as_numpy()`),
 		"inplace/config.pbtxt": config(""),
 		"inplace/1/model.py":   code("y = x", ""),
 	}).ready()

@@ -11,7 +11,8 @@ import (
 // graph is an ensemble of one model, which has its inputs and outputs.
 func graph(model, more string) string {
 	return strings.Replace(config(more), `backend: "python"`, `platform: "ensemble"`, 1) + `
-ensemble_scheduling { step [ { model_name: "` + model + `" model_version: -1 input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" } } ] }`
+ensemble_scheduling { step [ { model_name: "` + model +
+		`" model_version: -1 input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" } } ] }`
 }
 
 // meeting is the body of a model that calls another one with one more than it got, once a call is made in each of the
@@ -23,7 +24,8 @@ if x[0] == 1:
     open(` + strconv.Quote(filepath.Join(folder, self)) + `, "w").close()
     while not all(os.path.exists(os.path.join(` + strconv.Quote(folder) + `, name)) for name in ` + list(others) + `):
         time.sleep(0.001)
-    answer = pb_utils.InferenceRequest(model_name="` + calls + `", requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", x + 1)]).exec()
+    answer = pb_utils.InferenceRequest(model_name="` + calls +
+		`", requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", x + 1)]).exec()
     if answer.has_error():
         responses.append(pb_utils.InferenceResponse(error=answer.error()))
         continue`
@@ -135,7 +137,8 @@ class TritonPythonModel:
 func TestUnawaitedCallsAreNotCancelled(t *testing.T) {
 	folder := t.TempDir()
 	at := func(name string) string { return strconv.Quote(filepath.Join(folder, name)) }
-	const call = `pb_utils.InferenceRequest(model_name="m", requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", x + 1)])`
+	const call = `pb_utils.InferenceRequest(model_name="m", requested_output_names=["OUT"], ` +
+		`inputs=[pb_utils.Tensor("IN", x + 1)])`
 	r := serve(t, nil, map[string]string{
 		"m/config.pbtxt": config(""),
 		"m/1/model.py": code(`
@@ -215,7 +218,8 @@ if x[0] == 41:
 	for name, v := range map[string]float32{"D9 D040 async_exec with await": 31,
 		"D9 D040 exec on a thread that is waited for": 41} {
 		t.Run(name, func(t *testing.T) {
-			if a := r.one(request("m", map[string][]float32{"IN": {v}})); a.err == nil || !strings.Contains(a.err.Error(), "the model 'm' waits for itself") {
+			if a := r.one(request("m", map[string][]float32{"IN": {v}})); a.err == nil ||
+				!strings.Contains(a.err.Error(), "the model 'm' waits for itself") {
 				t.Errorf("%v, %v; want an error", a.floats("OUT"), a.err)
 			}
 		})

@@ -14,7 +14,8 @@ import (
 
 // A process sees the card that its instance is for by the name that the server's own list has for it.
 func TestVisible(t *testing.T) {
-	const gpu, cpu, own = inferencepb.ModelInstanceGroup_KIND_GPU, inferencepb.ModelInstanceGroup_KIND_CPU, inferencepb.ModelInstanceGroup_KIND_MODEL
+	const gpu, cpu, own = inferencepb.ModelInstanceGroup_KIND_GPU, inferencepb.ModelInstanceGroup_KIND_CPU,
+		inferencepb.ModelInstanceGroup_KIND_MODEL
 	for _, tt := range []struct {
 		name, list string // "unset": there is none
 		p          backend.Placement

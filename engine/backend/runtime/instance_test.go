@@ -263,7 +263,9 @@ func TestWrongOutputs(t *testing.T) {
 		want         string
 	}{
 		{"of another type", "", echo{dt: tensor.FP32}, "model 'm' gave output 'X' as FP32, want INT32"},
-		{"without a row for each request", `batch_output [ { target_name: "X" kind: BATCH_SCATTER_WITH_INPUT_SHAPE source_input: "Y" } ]`, echo{dt: tensor.Int32}, "Y"},
+		{"without a row for each request",
+			`batch_output [ { target_name: "X" kind: BATCH_SCATTER_WITH_INPUT_SHAPE source_input: "Y" } ]`,
+			echo{dt: tensor.Int32}, "Y"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			x := newInstance(backend.Spec{ModelName: "m", Config: echoConfig(t, tensor.Int32, tt.config),

@@ -71,8 +71,10 @@ func floats(name string, shape []int64, f func(i int) float32) tensor.Tensor {
 
 func addSub(t *testing.T, from, to string) backendtest.Model {
 	config := `max_batch_size: 8
-		input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ 16 ] }, { name: "INPUT1" data_type: TYPE_FP32 dims: [ 16 ] } ]
-		output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 16 ] }, { name: "OUTPUT1" data_type: TYPE_FP32 dims: [ 16 ] } ]`
+		input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ 16 ] },
+			{ name: "INPUT1" data_type: TYPE_FP32 dims: [ 16 ] } ]
+		output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 16 ] },
+			{ name: "OUTPUT1" data_type: TYPE_FP32 dims: [ 16 ] } ]`
 	m := backendtest.Model{Name: "add_sub", Config: parse(t, config)}
 	m.ModelFolder, m.VersionFolder = folder(t, from, to)
 	m.Inputs = func(rows int, seed uint64) []tensor.Tensor {

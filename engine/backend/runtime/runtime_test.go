@@ -69,7 +69,8 @@ func framed(t *testing.T, name string, o Options) *Backend {
 
 // The configuration of a SavedModel is completed without TensorFlow.
 func TestSignature(t *testing.T) {
-	sig, err := framed(t, "tensorflow", Options{}).Signature(t.Context(), savedModel(t, `platform: "tensorflow_savedmodel"`))
+	sig, err := framed(t, "tensorflow", Options{}).Signature(t.Context(),
+		savedModel(t, `platform: "tensorflow_savedmodel"`))
 	if err != nil || len(sig.Inputs) != 2 || sig.Inputs[1].Name != "INPUT1" || sig.Inputs[1].DataType != tensor.FP32 ||
 		!slices.Equal(sig.Outputs[0].Dims, []int64{-1, 16}) {
 		t.Errorf("Signature = %+v, %v", sig, err)
@@ -97,7 +98,9 @@ func TestSignatureRefuses(t *testing.T) {
 			"expected 'gpu' tag, the SavedModel has serve"},
 		{"D064 a signature that is not there", savedModel(t, parameters("TF_SIGNATURE_DEF", "x")), status.InvalidArg,
 			"expected 'x' signature, the SavedModel has serving_default"},
-		{"D064 the platform of a graph", savedModel(t, `platform: "tensorflow_graphdef" default_model_filename: "model.savedmodel"`), status.InvalidArg, "is a folder; a SavedModel's platform is tensorflow_savedmodel"},
+		{"D064 the platform of a graph",
+			savedModel(t, `platform: "tensorflow_graphdef" default_model_filename: "model.savedmodel"`),
+			status.InvalidArg, "is a folder; a SavedModel's platform is tensorflow_savedmodel"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := framed(t, "tensorflow", Options{}).Signature(t.Context(), tt.s)
@@ -111,7 +114,8 @@ func TestSignatureRefuses(t *testing.T) {
 // What the frameworks do not do here is refused before a process is started, by name and with what to do.
 func TestLoadRefuses(t *testing.T) {
 	accelerator := func(kind, name string) string {
-		return `optimization { execution_accelerators { ` + kind + `_execution_accelerator: [ { name: "` + name + `" } ] } }`
+		return `optimization { execution_accelerators { ` + kind + `_execution_accelerator: [ { name: "` + name +
+			`" } ] } }`
 	}
 	for _, tt := range []struct{ name, backend, config, text string }{
 		{"D074 TensorFlow-TensorRT", "tensorflow", accelerator("gpu", "tensorrt"),
@@ -119,12 +123,17 @@ func TestLoadRefuses(t *testing.T) {
 				"ONNX"},
 		{"D074 another accelerator", "tensorflow", accelerator("gpu", "auto_mixed_precision"),
 			"'auto_mixed_precision', which the tensorflow backend does not have; take it out"},
-		{"a limit that is none", "tensorflow", parameters("MEMORY_LIMIT_BYTE_SIZE", "much"), `parameter MEMORY_LIMIT_BYTE_SIZE of model '`},
-		{"D064 state of sequences", "tensorflow", `sequence_batching { state [ { input_name: "INPUT0" output_name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 16 ] } ] }`, "convert the model to ONNX, or keep the state in the client"},
+		{"a limit that is none", "tensorflow", parameters("MEMORY_LIMIT_BYTE_SIZE", "much"),
+			`parameter MEMORY_LIMIT_BYTE_SIZE of model '`},
+		{"D064 state of sequences", "tensorflow",
+			`sequence_batching { state [ { input_name: "INPUT0" output_name: "OUTPUT0"
+				data_type: TYPE_FP32 dims: [ 16 ] } ] }`,
+			"convert the model to ONNX, or keep the state in the client"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := framed(t, tt.backend, Options{}).Load(t.Context(), savedModel(t, tt.config))
-			if c := status.CodeOf(err); c != status.Unsupported && c != status.InvalidArg || !strings.Contains(err.Error(), tt.text) {
+			if c := status.CodeOf(err); c != status.Unsupported && c != status.InvalidArg ||
+				!strings.Contains(err.Error(), tt.text) {
 				t.Errorf("Load = %v; want Unsupported or InvalidArg with %q", err, tt.text)
 			}
 		})
@@ -146,9 +155,12 @@ func TestSessionConfig(t *testing.T) {
 		{name: "D064 backend settings", settings: map[string]string{"allow-soft-placement": "false",
 			"gpu-memory-fraction": "0.5"},
 			want: []byte{6<<3 | 2, 9, 1<<3 | 1, 0, 0, 0, 0, 0, 0, 0xe0, 0x3f}},
-		{name: "a number that is none", config: parameters("TF_NUM_INTRA_THREADS", "two"), err: `parameter TF_NUM_INTRA_THREADS is "two", want a number from 0 on`},
-		{name: "MAX_SESSION_SHARE_COUNT", config: parameters("MAX_SESSION_SHARE_COUNT", "-1"), err: `parameter MAX_SESSION_SHARE_COUNT is "-1"`},
-		{name: "neither yes nor no", config: parameters("TF_USE_PER_SESSION_THREADS", "maybe"), err: `is "maybe", want YES or NO`},
+		{name: "a number that is none", config: parameters("TF_NUM_INTRA_THREADS", "two"),
+			err: `parameter TF_NUM_INTRA_THREADS is "two", want a number from 0 on`},
+		{name: "MAX_SESSION_SHARE_COUNT", config: parameters("MAX_SESSION_SHARE_COUNT", "-1"),
+			err: `parameter MAX_SESSION_SHARE_COUNT is "-1"`},
+		{name: "neither yes nor no", config: parameters("TF_USE_PER_SESSION_THREADS", "maybe"),
+			err: `is "maybe", want YES or NO`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := sessionConfig(parse(t, tt.config), tt.settings)
@@ -185,9 +197,11 @@ func TestOpenVINOParameters(t *testing.T) {
 				{Key: "NUM_STREAMS", Value: "3"}, {Key: "INFERENCE_PRECISION_HINT", Value: "bf16"}}}},
 		{name: "D065 ENABLE_BATCH_PADDING", config: parameters("ENABLE_BATCH_PADDING", "YES"),
 			want: ovSettings{fixed: true, padding: true}},
-		{name: "a hint that is none", config: parameters("PERFORMANCE_HINT", "FAST"), err: `PERFORMANCE_HINT is "FAST", want LATENCY`},
+		{name: "a hint that is none", config: parameters("PERFORMANCE_HINT", "FAST"),
+			err: `PERFORMANCE_HINT is "FAST", want LATENCY`},
 		{name: "streams", config: parameters("NUM_STREAMS", "many"), err: `NUM_STREAMS is "MANY", want a number`},
-		{name: "padding", config: parameters("ENABLE_BATCH_PADDING", "perhaps"), err: `ENABLE_BATCH_PADDING is "perhaps", want YES or NO`},
+		{name: "padding", config: parameters("ENABLE_BATCH_PADDING", "perhaps"),
+			err: `ENABLE_BATCH_PADDING is "perhaps", want YES or NO`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := parseOpenVINO(parse(t, tt.config))
@@ -197,7 +211,8 @@ func TestOpenVINOParameters(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || got.device != tt.want.device || got.reshapes != tt.want.reshapes || got.fixed != tt.want.fixed || got.padding != tt.want.padding ||
+			if err != nil || got.device != tt.want.device || got.reshapes != tt.want.reshapes ||
+				got.fixed != tt.want.fixed || got.padding != tt.want.padding ||
 				!slices.Equal(got.properties, tt.want.properties) {
 				t.Errorf("parseOpenVINO = %+v, %v; want %+v", got, err, tt.want)
 			}
@@ -282,13 +297,16 @@ func TestValidateParameters(t *testing.T) {
 		{name: "D064 fine", backend: "tensorflow", config: parameters("TF_NUM_INTRA_THREADS", "2", "mine", "x",
 			"OPEN_FILES_LIMIT", "99")},
 		{name: "D064 a value that cannot be", backend: "tensorflow", config: parameters("TF_NUM_INTRA_THREADS", "x"),
-			want: []backend.ParameterRemark{{Name: "TF_NUM_INTRA_THREADS", Text: `parameter TF_NUM_INTRA_THREADS is "x", want a number from 0 on`, Refused: true}}},
+			want: []backend.ParameterRemark{{Name: "TF_NUM_INTRA_THREADS",
+				Text: `parameter TF_NUM_INTRA_THREADS is "x", want a number from 0 on`, Refused: true}}},
 		{name: "D065 of another backend", backend: "openvino",
 			config: parameters("TF_GRAPH_TAG", "x", "NUM_STREAMS", "two"), want: []backend.ParameterRemark{
-				{Name: "NUM_STREAMS", Text: `parameter NUM_STREAMS is "TWO", want a number from 0 on, AUTO or NUMA`, Refused: true},
+				{Name: "NUM_STREAMS", Text: `parameter NUM_STREAMS is "TWO", want a number from 0 on, AUTO or NUMA`,
+					Refused: true},
 				{Name: "TF_GRAPH_TAG", Text: "the openvino backend has no such parameter"}}},
 		{name: "a limit that is none", backend: "openvino", config: parameters("PROCESSES_LIMIT", "0"),
-			want: []backend.ParameterRemark{{Name: "PROCESSES_LIMIT", Text: `"0" is not a positive number`, Refused: true}}},
+			want: []backend.ParameterRemark{{Name: "PROCESSES_LIMIT", Text: `"0" is not a positive number`,
+				Refused: true}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := framed(t, tt.backend, Options{}).ValidateParameters(parse(t, tt.config))

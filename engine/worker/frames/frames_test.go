@@ -125,7 +125,8 @@ func TestRequestRoundTrip(t *testing.T) {
 	if got.ModelName != "m" || got.Version != infer.LatestVersion || !call.Stream || call.Parent != 77 {
 		t.Errorf("model %s, version %d, stream %v, parent %d", got.ModelName, got.Version, call.Stream, call.Parent)
 	}
-	if got.ID != r.ID || got.Flags != r.Flags || got.Priority != r.Priority || got.Correlation != r.Correlation || got.Timeout != r.Timeout {
+	if got.ID != r.ID || got.Flags != r.Flags || got.Priority != r.Priority || got.Correlation != r.Correlation ||
+		got.Timeout != r.Timeout {
 		t.Errorf("%+v, want %+v", got, r)
 	}
 	if !reflect.DeepEqual(got.Parameters, r.Parameters) || !reflect.DeepEqual(got.Outputs, r.Outputs) {
@@ -193,7 +194,8 @@ func TestResponseRoundTrip(t *testing.T) {
 			t.Errorf("%v, want %v", got.Err, want.Err)
 		}
 		for i := range got.Outputs {
-			if g, w := got.Outputs[i], want.Outputs[i]; g.Name != w.Name || string(g.Data) != string(w.Data) || g.DataType != w.DataType {
+			if g, w := got.Outputs[i], want.Outputs[i]; g.Name != w.Name || string(g.Data) != string(w.Data) ||
+				g.DataType != w.DataType {
 				t.Fatalf("output %d: %+v, want %+v", i, g, w)
 			}
 		}

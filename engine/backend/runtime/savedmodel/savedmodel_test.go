@@ -96,7 +96,8 @@ func TestChoose(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || c.Name != tt.want || len(c.Signature.Outputs) != 1 || c.Signature.Outputs[0].Node != "node_"+tt.want+":0" || !c.Signature.Outputs[0].Unranked {
+			if err != nil || c.Name != tt.want || len(c.Signature.Outputs) != 1 ||
+				c.Signature.Outputs[0].Node != "node_"+tt.want+":0" || !c.Signature.Outputs[0].Unranked {
 				t.Errorf("Choose(%q, %q) = %+v, %v; want %s", tt.tag, tt.signature, c, err, tt.want)
 			}
 		})
