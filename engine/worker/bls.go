@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"fmt"
 	"sync"
 
@@ -168,7 +169,7 @@ func (t *blsTable) submit(r *infer.Request) error {
 		return refused(r, "models call each other more than %d levels deep; the last is '%s', called by '%s'",
 			maxNested, r.ModelName, w.spec.ModelName)
 	}
-	err := w.spec.Caller.Infer(w.context(), r)
+	err := w.spec.Caller.Infer(w.ctx, r)
 	switch {
 	case err == nil:
 		return nil
@@ -192,16 +193,12 @@ func (t *blsTable) serve(call *blsCall, err error) {
 	if err == nil && !call.Stream && r.Served.Decoupled() {
 		r.Cancel()
 		err = refused(r, "Model %s is using the decoupled. The current BLS request call doesn't support models "+
-			"using the "+
-			"decoupled transaction policy. Please use 'decoupled=True' argument to the 'exec' or 'async_exec' "+
-			"calls for "+
-			"decoupled models.'", r.ModelName)
+			"using the decoupled transaction policy. Please use 'decoupled=True' argument to the 'exec' or "+
+			"'async_exec' calls for decoupled models.'", r.ModelName)
 	}
-	check := t.w.watchForCycle(call)
-	defer check.stop()
 	for err == nil {
 		var resp *infer.Response
-		if resp, err = t.next(call, check); err != nil {
+		if resp, err = t.next(call); err != nil {
 			break
 		}
 		last := resp.Final
@@ -224,18 +221,23 @@ func (t *blsTable) serve(call *blsCall, err error) {
 	}
 }
 
-// next returns the next response of a call. Errors: the cycle because of which the call was cancelled; the end of the
-// process.
-func (t *blsTable) next(call *blsCall, check *cycleWatch) (*infer.Response, error) {
+// next returns the next response of a call. While it waits, it looks for cycles; the response of a call in a cycle is
+// an error. The error of next is the end of the process.
+func (t *blsTable) next(call *blsCall) (*infer.Response, error) {
 	resp := call.first
 	if call.first = nil; resp == nil {
+		resp = call.Request.Poll()
+	}
+	for seen := 0; resp == nil; {
+		ctx, stop := context.WithTimeout(t.w.ctx, cycleCheck)
 		var err error
-		if resp, err = call.Request.Next(t.w.context()); err != nil {
+		resp, err = call.Request.Next(ctx)
+		stop()
+		if err != nil && t.w.ctx.Err() != nil {
 			return nil, err
 		}
-		if cycle := check.found(); cycle != nil && resp.Err != nil {
-			resp.Release()
-			return nil, cycle
+		if err != nil {
+			seen = t.w.failCycle(call, seen)
 		}
 	}
 	return resp, nil

@@ -147,7 +147,7 @@ func (c *callTable) reply(text []byte) any {
 	case c.w.spec.Caller == nil:
 		err = status.Errorf(status.Unsupported, "this process may not call '%s'", head.Op)
 	default:
-		v, err = c.w.spec.Caller.Call(c.w.context(), head.Op, text)
+		v, err = c.w.spec.Caller.Call(c.w.ctx, head.Op, text)
 	}
 	return replyOf(v, err)
 }

@@ -1,12 +1,9 @@
 package worker
 
 import (
-	"iter"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"nereid/engine/infer"
 	"nereid/engine/status"
@@ -20,9 +17,8 @@ import (
 // a row is cancelled.
 //
 // An execution waits for a call that it has made with exec on its own thread. We assume that it also waits for a call
-// made on another thread, which is right if the model joins its threads. So a call for which no code waits may be
-// cancelled if its execution holds an instance that the call needs for that long. For async_exec the process is
-// asked.
+// made on another thread, which is right if the model joins its threads. If it does not, a call that no code waits for
+// may be cancelled. For async_exec the process is asked.
 
 // relay is a queue that answers a request by requests to others, as an ensemble's.
 type relay interface {
@@ -32,186 +28,120 @@ type relay interface {
 	Awaits() []*infer.Request
 }
 
-// waitingRequest is what a request was waiting for at a moment: the worker that has it, other requests, or any worker
-// of a model.
+// waitingRequest is what a request was waiting for at a moment: the worker that has it, other requests, or any
+// instance of a model.
 type waitingRequest struct {
 	r       *infer.Request // only for comparison; it may be gone
-	by      *Worker        // nil: no worker has it
+	taken   bool           // a worker has it
 	relayed bool           // it waits for steps, or for nothing
 	steps   []waitingRequest
 	model   string
 	version int64
 }
 
-// snapshot is the state of a worker at a moment.
-type snapshot struct {
-	model     string
-	version   int64 // 0: not known
-	executing map[*infer.Request]struct{}
-	execution *callSite                    // nil: nothing is executed
-	late      map[*infer.Request]*callSite // requests whose execution is over
-}
-
 // callSite is what makes calls and waits for them: an execution, or a request whose execution is over.
 type callSite struct {
+	model string
 	calls []waitingRequest
-	stuck bool
+	stuck bool // none of the calls can be answered, as far as is known
 }
 
-// cycle returns the names of the models whose instances wait for each other so that the call r of w can never be
-// answered. nil: it can.
-func (l *Launcher) cycle(w *Worker, r *infer.Request) []string {
+// liveInstance is a model instance with a process.
+type liveInstance struct {
+	version   int64     // 0: not known
+	execution *callSite // nil: nothing is executed
+}
+
+// waitGraph is what all workers wait for at a moment.
+type waitGraph struct {
+	sites     []*callSite
+	holders   map[*infer.Request]*callSite // what must continue so that a request is answered
+	instances map[string][]liveInstance    // by model
+}
+
+// cycle returns the names of the models whose instances wait for each other so that the call r can never be answered.
+// nil: it can.
+func (l *Launcher) cycle(r *infer.Request) []string {
 	l.mu.Lock()
 	workers := slices.Collect(maps.Keys(l.workers))
 	l.mu.Unlock()
-	g := waitGraph{workers: map[*Worker]*snapshot{}, models: map[string][]*snapshot{}}
-	for _, x := range workers {
-		s := x.snapshot()
-		g.workers[x] = s
-		g.models[s.model] = append(g.models[s.model], s)
+	g := waitGraph{holders: map[*infer.Request]*callSite{}, instances: map[string][]liveInstance{}}
+	for _, w := range workers {
+		g.add(w)
 	}
 	g.solve()
-	if own := g.workers[w]; own == nil || !own.stuckOn(r) {
-		return nil
-	}
-	names := map[string]bool{}
-	for _, s := range g.workers {
-		for site := range s.callSites() {
-			if site.stuck {
-				names[s.model] = true
-			}
+	isCall := func(c waitingRequest) bool { return c.r == r }
+	found, names := false, map[string]bool{}
+	for _, site := range g.sites {
+		if site.stuck {
+			names[site.model] = true
+			found = found || slices.ContainsFunc(site.calls, isCall)
 		}
+	}
+	if !found {
+		return nil
 	}
 	return slices.Sorted(maps.Keys(names))
 }
 
-// waitGraph is all workers at a moment.
-type waitGraph struct {
-	workers map[*Worker]*snapshot
-	models  map[string][]*snapshot
-}
-
-// solve finds the call sites that are stuck: those that wait only for others that are stuck.
-func (g *waitGraph) solve() {
-	for changed := true; changed; {
-		changed = false
-		for _, s := range g.workers {
-			for site := range s.callSites() {
-				if site.stuck && slices.ContainsFunc(site.calls, g.canContinue) {
-					site.stuck, changed = false, true
-				}
-			}
-		}
-	}
-}
-
-// canContinue reports whether a request may be answered, as far as is known.
-func (g *waitGraph) canContinue(c waitingRequest) bool {
-	switch {
-	case c.relayed:
-		return len(c.steps) == 0 || slices.ContainsFunc(c.steps, g.canContinue)
-	case c.by != nil:
-		s := g.workers[c.by]
-		if s == nil {
-			return true // the process has ended since
-		}
-		if site := s.late[c.r]; site != nil {
-			return !site.stuck
-		}
-		_, executing := s.executing[c.r]
-		return !executing || !s.execution.stuck
-	}
-	workers := 0 // that can execute it
-	for _, s := range g.models[c.model] {
-		if s.version != 0 && s.version != c.version {
-			continue
-		}
-		if workers++; s.execution == nil || !s.execution.stuck {
-			return true
-		}
-	}
-	return workers == 0 // a model without processes calls no others
-}
-
-// callSites returns all call sites of a worker.
-func (s *snapshot) callSites() iter.Seq[*callSite] {
-	return func(yield func(*callSite) bool) {
-		if s.execution != nil && !yield(s.execution) {
-			return
-		}
-		for _, site := range s.late {
-			if !yield(site) {
-				return
-			}
-		}
-	}
-}
-
-// stuckOn reports whether a call site of the worker is stuck on this call.
-func (s *snapshot) stuckOn(r *infer.Request) bool {
-	for site := range s.callSites() {
-		if site.stuck && slices.ContainsFunc(site.calls, func(c waitingRequest) bool { return c.r == r }) {
-			return true
-		}
-	}
-	return false
-}
-
-// snapshot returns the state of the worker now. A call site counts as stuck, until solve, if it has unanswered calls
-// that code waits for.
-func (w *Worker) snapshot() *snapshot {
+// add adds what a worker waits for now. A call site counts as stuck, until solve, if it has unanswered calls that
+// code waits for.
+func (g *waitGraph) add(w *Worker) {
 	w.mu.Lock()
-	s := &snapshot{
-		model: w.spec.ModelName, version: w.spec.Version,
-		executing: map[*infer.Request]struct{}{}, late: map[*infer.Request]*callSite{},
+	model := w.spec.ModelName
+	instance := liveInstance{version: w.spec.Version}
+	site := func() *callSite {
+		s := &callSite{model: model}
+		g.sites = append(g.sites, s)
+		return s
 	}
-	type call struct {
-		r      *infer.Request
-		parent uint64
-	}
-	var calls []call
-	for _, c := range w.bls.open {
-		if !c.unawaited && !c.Request.Cancelled() && !c.Request.Answered() {
-			calls = append(calls, call{c.Request.Retain(), c.Parent})
-		}
-	}
-	answered := map[uint64]bool{} // by ticket of what is executed
+	var late []*callSite
+	sites := map[uint64][]*callSite{} // by ticket; none: the request is answered
 	if ex := w.current; ex != nil {
-		s.execution = &callSite{}
+		instance.execution = site()
 		for i := range ex.requests {
 			q := &ex.requests[i]
-			answered[q.ticket] = q.done
-			if !q.done {
-				s.executing[q.r] = struct{}{}
+			sites[q.ticket] = nil
+			if !q.done { // otherwise the next request of a series is executed by now
+				sites[q.ticket] = []*callSite{instance.execution}
+				g.holders[q.r] = instance.execution
 			}
 		}
 	}
-	late := map[uint64]*callSite{} // by ticket
 	for ticket, q := range w.late {
-		late[ticket] = &callSite{}
-		s.late[q.r] = late[ticket]
+		s := site()
+		late, sites[ticket], g.holders[q.r] = append(late, s), []*callSite{s}, s
 	}
+	open := w.bls.awaited()
 	w.mu.Unlock()
-	for _, c := range calls {
-		waits := waitOf(c.r)
-		over, executed := answered[c.parent]
-		switch site := late[c.parent]; {
-		case site != nil:
-			site.calls = append(site.calls, waits)
-		case executed && over: // the next of its series is executed by now
-		case executed, c.parent == 0 && s.execution != nil && len(late) == 0:
-			s.execution.calls = append(s.execution.calls, waits)
-		default: // the parent is not known
-			for _, site := range late {
-				site.calls = append(site.calls, waits)
-			}
+	g.instances[model] = append(g.instances[model], instance)
+	for r, parent := range open {
+		makers, known := sites[parent]
+		switch {
+		case known:
+		case parent == 0 && instance.execution != nil && len(late) == 0:
+			makers = []*callSite{instance.execution}
+		default:
+			makers = late
 		}
-		c.r.Release()
+		waits := waitOf(r)
+		for _, s := range makers {
+			s.calls, s.stuck = append(s.calls, waits), true
+		}
+		r.Release()
 	}
-	for site := range s.callSites() {
-		site.stuck = len(site.calls) > 0
+}
+
+// awaited returns the unanswered calls that code waits for, each with a reference and the ticket of its parent. w.mu
+// is held.
+func (t *blsTable) awaited() map[*infer.Request]uint64 {
+	calls := map[*infer.Request]uint64{}
+	for _, c := range t.open {
+		if !c.unawaited && !c.Request.Cancelled() && !c.Request.Answered() {
+			calls[c.Request.Retain()] = c.Parent
+		}
 	}
-	return s
+	return calls
 }
 
 // waitOf returns what a request waits for. The caller has a reference on it.
@@ -221,7 +151,7 @@ func waitOf(r *infer.Request) waitingRequest {
 	case nil:
 		c.relayed = true // it is on its way to its queue
 	case *Worker:
-		c.by = q
+		c.taken = true
 	case relay:
 		c.relayed = true
 		for _, step := range q.Awaits() {
@@ -236,74 +166,68 @@ func waitOf(r *infer.Request) waitingRequest {
 	return c
 }
 
-// cycleWatch checks a call that waits for cycles.
-type cycleWatch struct {
-	w     *Worker
-	call  *blsCall
-	timer *time.Timer
-	seen  int // checks in a row that found a cycle; of the timer's goroutine
-
-	mu      sync.Mutex
-	err     error // guarded by mu: why the call was cancelled
-	stopped bool  // guarded by mu
+// solve finds the call sites that are stuck: those that wait only for others that are stuck.
+func (g *waitGraph) solve() {
+	for changed := true; changed; {
+		changed = false
+		for _, site := range g.sites {
+			if site.stuck && slices.ContainsFunc(site.calls, g.canContinue) {
+				site.stuck, changed = false, true
+			}
+		}
+	}
 }
 
-func (w *Worker) watchForCycle(call *blsCall) *cycleWatch {
-	c := &cycleWatch{w: w, call: call}
-	c.mu.Lock() // the timer is set before it fires
-	defer c.mu.Unlock()
-	c.timer = time.AfterFunc(cycleCheck, c.check)
-	return c
+// canContinue reports whether a request may be answered, as far as is known.
+func (g *waitGraph) canContinue(c waitingRequest) bool {
+	switch {
+	case c.relayed:
+		return len(c.steps) == 0 || slices.ContainsFunc(c.steps, g.canContinue)
+	case c.taken:
+		site := g.holders[c.r]
+		return site == nil || !site.stuck
+	}
+	able := 0 // instances that can execute it
+	for _, i := range g.instances[c.model] {
+		if i.version != 0 && i.version != c.version {
+			continue
+		}
+		if able++; i.execution == nil || !i.execution.stuck {
+			return true
+		}
+	}
+	return able == 0 // a model without processes calls no others
 }
 
-func (c *cycleWatch) check() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.stopped {
-		return
+// failCycle fails a call that waits in a cycle. It is called every cycleCheck; seen is how many times in a row it has
+// found a cycle. It returns the new number.
+func (w *Worker) failCycle(call *blsCall, seen int) int {
+	r := call.Request
+	w.log.Debug("a model's call is not answered yet", "model", r.ModelName, "call", call.id)
+	models := w.launcher.cycle(r)
+	if seen++; models == nil {
+		seen = 0
 	}
-	r := c.call.Request
-	c.w.log.Debug("a model's call is not answered yet", "model", r.ModelName, "call", c.call.id)
-	models := c.w.launcher.cycle(c.w, r)
-	if c.seen++; models == nil {
-		c.seen = 0
+	if seen < cycleChecks {
+		w.askAwaited(call) // the answer is there at the next check
+		return seen
 	}
-	if c.seen < cycleChecks {
-		c.askAwaited() // the answer is there at the next check
-		c.timer.Reset(cycleCheck)
-		return
-	}
-	c.err = errCycle(models)
-	r.Fail(c.err) // also if a model executes it that does not look whether it is cancelled
+	r.Fail(errCycle(models)) // also if a model executes it that does not look whether it is cancelled
 	r.Cancel()
+	return 0
 }
 
 // askAwaited asks the process whether code waits for the call by now, if none did when it was made.
-func (c *cycleWatch) askAwaited() {
-	if !c.call.Unawaited || !c.w.retain() {
+func (w *Worker) askAwaited(call *blsCall) {
+	if !call.Unawaited || !w.retain() {
 		return
 	}
-	defer c.w.down.Release()
+	defer w.down.Release()
 	packet := make([]byte, frames.HeaderSize)
-	frames.Header{Kind: frames.KindBLSWait, ID: c.call.id}.Put(packet)
-	if err := c.w.p.TrySend(packet); err != nil {
-		c.w.log.Debug("a question did not reach a model's process", "err", err) // it is asked again
+	frames.Header{Kind: frames.KindBLSWait, ID: call.id}.Put(packet)
+	if err := w.p.TrySend(packet); err != nil {
+		w.log.Debug("a question did not reach a model's process", "err", err) // it is asked again
 	}
-}
-
-// found returns why the call was cancelled, nil if it was not.
-func (c *cycleWatch) found() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err
-}
-
-// stop ends the checks.
-func (c *cycleWatch) stop() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stopped = true
-	c.timer.Stop()
 }
 
 func errCycle(models []string) error {
@@ -315,6 +239,5 @@ func errCycle(models []string) error {
 	return status.Errorf(status.Unavailable,
 		"the models '%s' wait for each other: every instance of them executes a request "+
 			"whose call of another one cannot begin; raise their instance_group.count, or let models call each other "+
-			"in one "+
-			"direction only", strings.Join(models, "' and '"))
+			"in one direction only", strings.Join(models, "' and '"))
 }

@@ -49,11 +49,13 @@ type Worker struct {
 	closed               bool  // nothing more is sent
 	err                  error // why the process ended
 
-	greeted  chan struct{}  // closed after HELLO
-	dead     chan struct{}  // closed when the process has ended and all its requests are answered
-	tasks    sync.WaitGroup // goroutines that end with the process
-	outputs  sync.WaitGroup // goroutines that read its output
-	backlogs sync.WaitGroup // goroutines that answer slow clients, after the end of the process too
+	greeted  chan struct{}   // closed after HELLO
+	ctx      context.Context // ends when the process has ended and all its requests are answered
+	end      context.CancelFunc
+	dead     <-chan struct{} // ctx.Done()
+	tasks    sync.WaitGroup  // goroutines that end with the process
+	outputs  sync.WaitGroup  // goroutines that read its output
+	backlogs sync.WaitGroup  // goroutines that answer slow clients, after the end of the process too
 }
 
 // pending is a request that the worker has.
@@ -72,8 +74,10 @@ type pending struct {
 func newWorker(l *Launcher, p *process.Process, s Spec) *Worker {
 	w := &Worker{
 		launcher: l, spec: s, log: s.Log, p: p, down: arena.New(p.Down, s.Grow), output: process.NewOutput(s.Log),
-		clock: newStampClock(), late: map[uint64]*pending{}, greeted: make(chan struct{}), dead: make(chan struct{}),
+		clock: newStampClock(), late: map[uint64]*pending{}, greeted: make(chan struct{}),
 	}
+	w.ctx, w.end = context.WithCancel(context.Background())
+	w.dead = w.ctx.Done()
 	w.enc.Arena = w.down
 	w.exec.done = make(chan struct{}, 1)
 	w.calls = callTable{w: w, waiting: map[uint64]chan []byte{}}
@@ -219,7 +223,7 @@ func (w *Worker) run(ended <-chan string) {
 	w.p.StopOutput(time.Now().Add(outputDrain))
 	w.outputs.Wait()
 	w.p.Close()
-	close(w.dead)
+	w.end()
 }
 
 // failAll ends everything that waits for the process, with an error. The requests of the execution under way are left
@@ -304,24 +308,4 @@ func (w *Worker) changeMetrics(body []byte) error {
 		}
 	}
 	return nil
-}
-
-// context returns a context that ends with the process.
-func (w *Worker) context() context.Context { return workerContext{context.Background(), w} }
-
-// workerContext is a context that ends with a worker's process. It needs no goroutine.
-type workerContext struct {
-	context.Context
-	w *Worker
-}
-
-func (c workerContext) Done() <-chan struct{} { return c.w.dead }
-
-func (c workerContext) Err() error {
-	select {
-	case <-c.w.dead:
-		return context.Canceled
-	default:
-		return nil
-	}
 }
