@@ -14,7 +14,8 @@ import (
 	"nereid/engine/tensor"
 )
 
-// ModelReady reports whether a version of a model (infer.LatestVersion: any) is in service. An unknown model is not.
+// ModelReady reports whether a version of a model is in service; any version for infer.LatestVersion. An unknown model
+// is not. The error is always nil.
 func (e *Engine) ModelReady(name string, version int64) (bool, error) {
 	return e.models.VersionReady(name, version), nil
 }
@@ -30,7 +31,7 @@ func (e *Engine) ModelMetadata(name string, version int64) (*inferencepb.ModelMe
 		platform = cfg.GetBackend()
 	}
 	versions := e.versionsOf(name)
-	if version > 0 { // as Triton: who asks for one version hears of that one
+	if version > 0 { // as Triton: only the requested version is listed
 		versions = []string{strconv.FormatInt(version, 10)}
 	}
 	_, plain := repo.Split(name)
@@ -137,7 +138,7 @@ func statistics(s *stats.Snapshot) *inferencepb.ModelStatistics {
 	return m
 }
 
-// memoryUsage is what a version in service takes by kind of memory, as far as its backend tells.
+// memoryUsage returns the memory of a version in service by kind, as far as it is measured.
 func (e *Engine) memoryUsage(name string, version int64) (all []*inferencepb.MemoryUsage) {
 	known, _ := e.models.Model(name)
 	for _, v := range known.Versions {
@@ -149,7 +150,7 @@ func (e *Engine) memoryUsage(name string, version int64) (all []*inferencepb.Mem
 			all = append(all, &inferencepb.MemoryUsage{Type: "CPU", ByteSize: uint64(mem.Host)})
 		}
 		if mem.GPUSource == model.FromFiles {
-			continue // a guess
+			continue // only an estimate
 		}
 		for _, gpu := range slices.Sorted(maps.Keys(mem.GPU)) {
 			all = append(all, &inferencepb.MemoryUsage{Type: "GPU", Id: int64(gpu), ByteSize: uint64(mem.GPU[gpu])})
@@ -158,12 +159,13 @@ func (e *Engine) memoryUsage(name string, version int64) (all []*inferencepb.Mem
 	return all
 }
 
-// RepositoryIndex answers the protocol's index request: every version of every model with its state, and the reason
-// when it is not as it should be; a model that was never tried has only its name. ready restricts it to what serves.
+// RepositoryIndex answers the protocol's index request. It lists every version of every model with its state, and the
+// reason if it is not in service as configured. A model that was never loaded has only its name. If ready is set, only
+// the versions in service are listed.
 func (e *Engine) RepositoryIndex(ready bool) []*inferencepb.RepositoryIndexResponse_ModelIndex {
 	all := []*inferencepb.RepositoryIndexResponse_ModelIndex{}
 	for _, m := range e.models.Models() {
-		_, name := repo.Split(m.Name) // two models of one name are two rows alike, as in Triton
+		_, name := repo.Split(m.Name) // as in Triton: models of the same name have rows that look the same
 		if len(m.Versions) == 0 && !ready {
 			row := &inferencepb.RepositoryIndexResponse_ModelIndex{Name: name}
 			if m.Waits != nil {
@@ -191,7 +193,7 @@ func (e *Engine) RepositoryIndex(ready bool) []*inferencepb.RepositoryIndexRespo
 				row.Reason = "reload failed, what was loaded before goes on serving: " + status.Reason(m.Err)
 			} else if m.Err != nil && (row.Reason == "" || row.Reason == "unloaded") &&
 				v.State == lifecycle.Unavailable {
-				row.Reason = status.Reason(m.Err) // newer than the unload
+				row.Reason = status.Reason(m.Err) // the load failed after the unload
 			}
 			all = append(all, row)
 		}

@@ -95,7 +95,7 @@ func (m *model) graph(models map[string]*model) {
 		return
 	}
 	for i, s := range steps {
-		part := models[ensemble.Part(s)]
+		part := models[ensemble.StepKey(s)]
 		at := "ensemble_scheduling.step[" + itoa(i) + "].model_name"
 		switch {
 		case part == nil:
@@ -131,7 +131,7 @@ func cycleFrom(models map[string]*model, path []string, clear map[string]bool) [
 		return nil
 	}
 	for _, s := range m.cfg.GetEnsembleScheduling().GetStep() {
-		dep := ensemble.Part(s)
+		dep := ensemble.StepKey(s)
 		if clear[dep] {
 			continue
 		}

@@ -2,21 +2,21 @@ package agent
 
 import "context"
 
-// Action is what happens to a model, with Triton's names.
+// Action is a step in the life of a loaded model, with Triton's names.
 type Action int
 
-// The actions. Load is passed to the agents in the order of the configuration, and its outcome in the reverse order; of
-// Unload in order, and of UnloadComplete in reverse.
+// The actions. Agents are called in the order of the configuration for Load and Unload, and in reverse order for the
+// other actions.
 const (
-	// Load: the model is about to be loaded. An error keeps it from that.
+	// Load: the model is about to be loaded. An error prevents that.
 	Load Action = iota
-	// LoadComplete: a version of the model serves, or all that was to serve did already.
+	// LoadComplete: a version of the model is in service.
 	LoadComplete
-	// LoadFail: no version could be loaded, or an agent after this one refused. Nothing else comes.
+	// LoadFail: no version could be loaded, or a later agent returned an error. It is the last action.
 	LoadFail
 	// Unload: the last version that was loaded after this Load is about to be closed.
 	Unload
-	// UnloadComplete: it is closed. Nothing else comes.
+	// UnloadComplete: that version is closed. It is the last action.
 	UnloadComplete
 )
 
@@ -37,30 +37,31 @@ func (a Action) String() string {
 	return "UNKNOWN"
 }
 
-// Agent is a repository agent, made once per process. Its methods are called from several goroutines at once, but for
-// one Model from one at a time.
+// Agent is a repository agent. There is one in a process. Its methods are called concurrently, but not for the same
+// Model.
 type Agent interface {
-	// Name is the name in model_repository_agents.
+	// Name returns the agent's name in model_repository_agents.
 	Name() string
-	// Act does what a is to mean for m. An error counts at Load only, where its text becomes the reason why the model
-	// is not loaded; others are logged. ctx ends when the load is given up.
+	// Act handles an action. An error at Load prevents the load and becomes its reason; other errors are only logged.
+	// ctx is cancelled when the load is.
 	Act(ctx context.Context, a Action, m *Model) error
 }
 
-// Model is one load of a model, from Load to LoadFail or UnloadComplete, as one agent sees it.
+// Model is one load of a model, from Load to LoadFail or UnloadComplete. Each agent has a separate Model.
 type Model struct {
 	Name string
-	// Parameters are the agent's in the configuration.
+	// Parameters are those that the configuration gives the agent.
 	Parameters map[string]string
-	// Folder holds the model's files as the agents before left them. At Load an agent may set it to a folder of its
-	// own, laid out as a model's folder, from which the model is loaded then. The folder in the repository is never to
-	// be changed.
+	// Folder is the model's folder, or that which a previous agent has set. At Load an agent may set it to another
+	// folder with the layout of a model's folder; the model is then loaded from there. An agent must not change the
+	// files in the repository.
 	Folder string
-	// Scratch returns an empty folder for such files, the same one each time. It is removed after the last action.
+	// Scratch returns a folder for such files, at first empty. All agents of the model share it. It is removed after
+	// the last action.
 	Scratch func() (string, error)
-	// State is the agent's own, from action to action.
+	// State belongs to the agent, which may keep data here between actions.
 	State any
 }
 
-// All returns the agents that there are.
+// All returns the agents of this package.
 func All() []Agent { return []Agent{Checksum()} }

@@ -2,7 +2,7 @@ package agent
 
 import (
 	"context"
-	"crypto/md5" //nolint:gosec // the agent's configuration asks for it; SHA256 is there for those who need more
+	"crypto/md5" //nolint:gosec // Triton's configurations use it; SHA256 is the secure alternative
 	"crypto/sha256"
 	"encoding/hex"
 	"hash"
@@ -18,8 +18,9 @@ import (
 
 type checksum struct{}
 
-// Checksum returns Triton's checksum agent. Each parameter is a file: "MD5:<path in the model's folder>", or
-// "SHA256:<path>", which is ours, with the digest in hexadecimal. A model with a file that differs is not loaded.
+// Checksum returns Triton's checksum agent. The key of each parameter names a file, as "MD5:<path in the model's
+// folder>" or "SHA256:<path>", and the value is its digest in hexadecimal. SHA256 is an extension. A model is not loaded
+// if a digest differs.
 func Checksum() Agent { return checksum{} }
 
 func (checksum) Name() string { return "checksum" }

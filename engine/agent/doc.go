@@ -1,6 +1,6 @@
-// Package agent is the contract of repository agents, which look at a model's files before it is loaded and may put
-// others in their place: verify, decrypt, convert. A configuration names them in model_repository_agents, in the order
-// in which they run. The package has the checksum agent; All lists what there is. It starts no goroutine.
+// Package agent defines repository agents, and contains the checksum agent. A repository agent reads the files of a
+// model before it is loaded and may replace them: it verifies, decrypts or converts them. A model configuration names
+// its agents in model_repository_agents, in the order in which they run. The package starts no goroutine.
 //
-// An agent of one's own is a Go type with the two methods of Agent, in engine.Options.Agents.
+// To add another agent, implement Agent and add it to engine.Options.Agents.
 package agent

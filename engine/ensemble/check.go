@@ -1,6 +1,7 @@
 package ensemble
 
 import (
+	"maps"
 	"slices"
 
 	"nereid/engine/inferencepb"
@@ -8,67 +9,68 @@ import (
 	"nereid/engine/tensor"
 )
 
-// kind is what is known of an ensemble's tensor, and which model said so.
-type kind struct {
+// signature is the type and shape of an ensemble's tensor, and the model whose configuration states it.
+type signature struct {
 	known    bool
 	dataType inferencepb.DataType
 	dims     []int64
 	model    string
 }
 
-// check compares the graph with the models of its steps and returns which of these are decoupled.
-func (g *Graph) check(cfg *inferencepb.ModelConfig, models Lookup) (flows []bool, _ error) {
-	kinds := make([]kind, len(g.tensors))
+// check compares the graph with the models of its steps. It returns for each step whether its model is decoupled.
+func (g *Graph) check(cfg *inferencepb.ModelConfig, models Lookup) (decoupled []bool, _ error) {
+	known := make([]signature, len(g.tensors))
 	optional := make([]bool, len(g.tensors))
 	for _, in := range cfg.GetInput() {
 		n := g.inputs[in.GetName()]
-		kinds[n] = kind{true, in.GetDataType(), g.whole(cfg, in.GetDims()), g.name}
+		known[n] = signature{true, in.GetDataType(), g.dims(cfg, in.GetDims()), g.name}
 		optional[n] = in.GetOptional()
 	}
 	for i, out := range cfg.GetOutput() {
-		kinds[g.outputs[i]] = kind{true, out.GetDataType(), g.whole(cfg, out.GetDims()), g.name}
+		known[g.outputs[i]] = signature{true, out.GetDataType(), g.dims(cfg, out.GetDims()), g.name}
 	}
 	for i := range g.steps {
 		s := &g.steps[i]
-		part, err := models(s.model, s.version)
+		model, err := models(s.model, s.version)
 		if err != nil {
 			return nil, status.Errorf(status.InvalidArg,
 				"ensemble '%s' depends on '%s' which has no loaded version: %w", g.name, s.model, err)
 		}
-		if part.GetMaxBatchSize() < cfg.GetMaxBatchSize() {
+		if model.GetMaxBatchSize() < cfg.GetMaxBatchSize() {
 			return nil, status.Errorf(status.InvalidArg,
 				"ensemble %s allows maximum batch size %d, but it contains model %s which only allows "+
-					"maximum batch size to be %d", g.name, cfg.GetMaxBatchSize(), s.model, part.GetMaxBatchSize())
+					"maximum batch size to be %d", g.name, cfg.GetMaxBatchSize(), s.model, model.GetMaxBatchSize())
 		}
-		flows = append(flows, part.GetModelTransactionPolicy().GetDecoupled())
-		if err := g.checkInputs(s, part, kinds, optional); err != nil {
+		decoupled = append(decoupled, model.GetModelTransactionPolicy().GetDecoupled())
+		if err := g.checkInputs(s, model, known, optional); err != nil {
 			return nil, err
 		}
-		if err := g.checkOutputs(s, part, kinds); err != nil {
+		if err := g.checkOutputs(s, model, known); err != nil {
 			return nil, err
 		}
 	}
-	return flows, g.checkDecoupled(flows)
+	return decoupled, g.checkDecoupled(decoupled)
 }
 
-// whole returns dims with the batch dimension that the tensor has inside the ensemble.
-func (g *Graph) whole(cfg *inferencepb.ModelConfig, dims []int64) []int64 {
+// dims returns the shape inside the ensemble of a tensor of cfg. The tensors of a batching model have an additional
+// batch dimension in an ensemble that does not batch.
+func (g *Graph) dims(cfg *inferencepb.ModelConfig, dims []int64) []int64 {
 	if g.batching || cfg.GetMaxBatchSize() == 0 {
-		return dims // both batch, or neither does
+		return dims
 	}
-	return append([]int64{-1}, dims...) // a batching model in an ensemble that does not batch
+	return append([]int64{-1}, dims...)
 }
 
-func (g *Graph) checkInputs(s *step, part *inferencepb.ModelConfig, kinds []kind, optional []bool) error {
+func (g *Graph) checkInputs(s *step, model *inferencepb.ModelConfig, known []signature, optional []bool) error {
 	for _, l := range s.in {
-		i := slices.IndexFunc(part.GetInput(), func(in *inferencepb.ModelInput) bool { return in.GetName() == l.port })
+		i := slices.IndexFunc(model.GetInput(), func(in *inferencepb.ModelInput) bool { return in.GetName() == l.port })
 		if i < 0 {
 			return status.Errorf(status.InvalidArg,
 				"in ensemble %s, ensemble tensor %s is mapping to non-existing input %s in model %s",
 				g.name, g.tensors[l.tensor], l.port, s.model)
 		}
-		in := part.GetInput()[i]
-		if err := g.agree(l.tensor, kinds, kind{true, in.GetDataType(), g.whole(part, in.GetDims()),
+		in := model.GetInput()[i]
+		if err := g.agree(l.tensor, known, signature{true, in.GetDataType(), g.dims(model, in.GetDims()),
 			s.model}); err != nil {
 			return err
 		}
@@ -78,7 +80,7 @@ func (g *Graph) checkInputs(s *step, part *inferencepb.ModelConfig, kinds []kind
 				g.name, g.tensors[l.tensor], l.port, s.model)
 		}
 	}
-	for _, in := range part.GetInput() {
+	for _, in := range model.GetInput() {
 		if !in.GetOptional() && !slices.ContainsFunc(s.in, func(l link) bool { return l.port == in.GetName() }) {
 			return status.Errorf(status.InvalidArg,
 				"in ensemble %s, input %s in model %s is not mapped to any ensemble tensors",
@@ -88,17 +90,17 @@ func (g *Graph) checkInputs(s *step, part *inferencepb.ModelConfig, kinds []kind
 	return nil
 }
 
-func (g *Graph) checkOutputs(s *step, part *inferencepb.ModelConfig, kinds []kind) error {
+func (g *Graph) checkOutputs(s *step, model *inferencepb.ModelConfig, known []signature) error {
 	for _, l := range s.out {
-		i := slices.IndexFunc(part.GetOutput(),
+		i := slices.IndexFunc(model.GetOutput(),
 			func(out *inferencepb.ModelOutput) bool { return out.GetName() == l.port })
 		if i < 0 {
 			return status.Errorf(status.InvalidArg,
 				"in ensemble %s, ensemble tensor %s is mapped from non-existing output %s in model %s",
 				g.name, g.tensors[l.tensor], l.port, s.model)
 		}
-		out := part.GetOutput()[i]
-		if err := g.agree(l.tensor, kinds, kind{true, out.GetDataType(), g.whole(part, out.GetDims()),
+		out := model.GetOutput()[i]
+		if err := g.agree(l.tensor, known, signature{true, out.GetDataType(), g.dims(model, out.GetDims()),
 			s.model}); err != nil {
 			return err
 		}
@@ -106,11 +108,11 @@ func (g *Graph) checkOutputs(s *step, part *inferencepb.ModelConfig, kinds []kin
 	return nil
 }
 
-// agree notes what a model says of a tensor, or refuses what another has said differently.
-func (g *Graph) agree(n int, kinds []kind, k kind) error {
-	old := kinds[n]
+// agree records the signature k of tensor n, or returns an error if it contradicts the recorded one.
+func (g *Graph) agree(n int, known []signature, k signature) error {
+	old := known[n]
 	if !old.known {
-		kinds[n] = k
+		known[n] = k
 		return nil
 	}
 	if old.dataType != k.dataType {
@@ -132,30 +134,28 @@ func sameDims(a, b []int64) bool {
 	return slices.EqualFunc(a, b, func(x, y int64) bool { return x == y || x < 0 || y < 0 })
 }
 
-// checkDecoupled refuses graphs in which tensors of two decoupled models meet that do not follow each other: which
-// response of the one belongs to which of the other is not said.
-func (g *Graph) checkDecoupled(flows []bool) error {
-	above := make([]map[int]bool, len(g.tensors)) // the decoupled steps that a tensor comes from
+// checkDecoupled refuses graphs with two decoupled steps of which neither follows the other: it is not defined which
+// of their responses belong together.
+func (g *Graph) checkDecoupled(decoupled []bool) error {
+	sources := make([]map[int]bool, len(g.tensors)) // by tensor: the decoupled steps that it depends on
 	for range g.steps {
 		for i := range g.steps {
 			s := &g.steps[i]
 			from := map[int]bool{}
 			for _, l := range s.in {
-				for n := range above[l.tensor] {
-					from[n] = true
-				}
+				maps.Copy(from, sources[l.tensor])
 			}
-			if flows[i] {
+			if decoupled[i] {
 				from[i] = true
 			}
 			for _, l := range s.out {
-				above[l.tensor] = from
+				sources[l.tensor] = from
 			}
 		}
 	}
-	follows := func(a, b int) bool { // the decoupled step a comes after b
+	follows := func(a, b int) bool { // step a depends on the decoupled step b
 		for _, l := range g.steps[a].in {
-			if above[l.tensor][b] {
+			if sources[l.tensor][b] {
 				return true
 			}
 		}
@@ -163,7 +163,7 @@ func (g *Graph) checkDecoupled(flows []bool) error {
 	}
 	for i := range g.steps {
 		for j := range i {
-			if flows[i] && flows[j] && !follows(i, j) && !follows(j, i) {
+			if decoupled[i] && decoupled[j] && !follows(i, j) && !follows(j, i) {
 				return status.Errorf(status.InvalidArg,
 					"in ensemble %s, the decoupled models '%s' and '%s' run side by side; which responses belong "+
 						"together is not defined: put one behind the other", g.name, g.steps[j].model, g.steps[i].model)

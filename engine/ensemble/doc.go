@@ -1,7 +1,7 @@
-// Package ensemble is the scheduler that runs a graph of models: each step is a request to another model, its inputs
-// are tensors of the ensemble or of earlier steps. Tensors pass between steps by reference.
+// Package ensemble runs a graph of models as one model. Each step is a request to another model, whose inputs are
+// inputs of the ensemble or outputs of earlier steps. Tensors pass between steps by reference.
 //
-// A step starts as soon as its inputs are there, so branches run at the same time. A step whose model is decoupled
-// makes what follows run once for each of its responses; the ensemble's responses keep their order. One goroutine
-// drives a request, another each branch beside it.
+// A step starts as soon as its inputs are present, so independent steps run concurrently. The steps that follow a
+// decoupled model run once for each of its responses; the responses of the ensemble keep their order. One goroutine
+// runs a request, and one more runs each step that executes concurrently with others.
 package ensemble

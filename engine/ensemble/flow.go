@@ -8,16 +8,16 @@ import (
 	"nereid/engine/status"
 )
 
-// maxAhead bounds how many responses of a decoupled step are worked on at once; the step's model waits meanwhile.
-const maxAhead = 32
+// maxFlows limits how many responses of a decoupled step are processed at once. At the limit the step's model waits.
+const maxFlows = 32
 
-// flow is one way through the graph: the whole of it, or what follows one response of a decoupled step. Its fields
-// belong to the goroutine that drives it.
+// flow runs the graph once: all of it, or the steps that follow one response of a decoupled step. Only the goroutine
+// that runs the flow uses its fields.
 type flow struct {
 	x       *run
 	tensors []value
 	started []bool
-	// turn is closed when the flow before has responded, done when this one has; nil for the first flow.
+	// turn is closed when the previous flow has responded, done when this one has. Both are nil for the first flow.
 	turn, done chan struct{}
 }
 
@@ -29,7 +29,7 @@ func newFlow(x *run) *flow {
 	return f
 }
 
-// release lets the flow's tensors go.
+// release drops the flow's references to its tensors.
 func (f *flow) release() {
 	for i := range f.tensors {
 		if v := &f.tensors[i]; v.present && !v.parent {
@@ -38,7 +38,7 @@ func (f *flow) release() {
 	}
 }
 
-// ready reports whether a step has all it waits for.
+// ready reports whether all inputs of a step are present.
 func (f *flow) ready(s *step) bool {
 	for _, l := range s.in {
 		if v := &f.tensors[l.tensor]; !v.present && !v.absent {
@@ -48,15 +48,15 @@ func (f *flow) ready(s *step) bool {
 	return true
 }
 
-// result is what became of a step.
+// result is the outcome of a step.
 type result struct {
 	step   int
-	values []value // of its outputs, in the order of step.out
+	values []value // the outputs, in the order of step.out
 	err    error
 }
 
-// run runs every step that can run, and responds. A decoupled step comes when no other is left that does not wait for
-// it; what follows it are flows of their own.
+// run executes the steps as their inputs become present, and then responds. It executes a decoupled step only when all
+// steps that do not depend on it have finished; the steps that follow run in a new flow for each response.
 func (f *flow) run() {
 	results := make(chan result, len(f.x.g.steps))
 	running := 0
@@ -85,7 +85,7 @@ func (f *flow) run() {
 		}
 		for _, i := range next {
 			running++
-			values := slices.Clone(f.tensors) // of its own: the flow goes on meanwhile
+			values := slices.Clone(f.tensors) // the flow changes f.tensors while the step runs
 			go func() { results <- f.x.step(i, values) }()
 		}
 		switch {
@@ -105,7 +105,7 @@ func (f *flow) run() {
 	}
 }
 
-// take adds a step's outputs to the flow.
+// take adds the outputs of a step to the flow.
 func (f *flow) take(res result) {
 	if res.err != nil {
 		f.x.fail(f.x.g.errorf(status.CodeOf(res.err), "%w", res.err))
@@ -118,7 +118,7 @@ func (f *flow) take(res result) {
 	}
 }
 
-// step runs a step whose model gives one response.
+// step executes a step whose model sends one response.
 func (x *run) step(i int, values []value) result {
 	s := &x.g.steps[i]
 	res := result{step: i}
@@ -137,7 +137,8 @@ func (x *run) step(i int, values []value) result {
 	return res
 }
 
-// outputs takes the tensors of a response over, with its references. What the model did not give is not present.
+// outputs returns the tensors of a response, with a reference to each. Outputs that the model did not send are not
+// present.
 func outputs(s *step, resp *infer.Response) []value {
 	values := make([]value, len(s.out))
 	for i, l := range s.out {
@@ -147,16 +148,16 @@ func outputs(s *step, resp *infer.Response) []value {
 		}
 		values[i] = value{Tensor: *out, present: true}
 		values[i].Shape = slices.Clone(out.Shape)
-		values[i].Retain() // an output may be mapped once only, but the response releases its own
+		values[i].Retain() // the response releases its own reference
 	}
 	return values
 }
 
-// fork runs a decoupled step. Each of its responses starts a flow, and these respond in the responses' order.
+// fork executes a decoupled step. Each of its responses starts a flow. The flows respond in the order of the responses.
 func (f *flow) fork(i int) {
 	x, s := f.x, &f.x.g.steps[i]
 	var children sync.WaitGroup
-	ahead := make(chan struct{}, maxAhead)
+	tokens := make(chan struct{}, maxFlows)
 	turn := f.turn
 	err := x.call(s, f.tensors, func(resp *infer.Response) error {
 		if len(resp.Outputs) == 0 {
@@ -165,14 +166,14 @@ func (f *flow) fork(i int) {
 		child := f.child(s, resp)
 		child.turn, child.done = turn, make(chan struct{})
 		turn = child.done
-		ahead <- struct{}{}
+		tokens <- struct{}{}
 		children.Add(1)
 		go func() {
 			defer children.Done()
 			child.run()
 			child.pass()
 			child.release()
-			<-ahead
+			<-tokens
 		}()
 		if x.failed() {
 			return status.New(status.Cancelled, "request was cancelled")
@@ -184,11 +185,11 @@ func (f *flow) fork(i int) {
 	}
 	children.Wait()
 	if turn != f.turn {
-		f.turn = nil // the children have waited for it
+		f.turn = nil // the first child has waited for it
 	}
 }
 
-// child returns the flow that follows a response.
+// child returns the flow for a response of a decoupled step.
 func (f *flow) child(s *step, resp *infer.Response) *flow {
 	c := &flow{x: f.x, tensors: slices.Clone(f.tensors), started: slices.Clone(f.started)}
 	for i := range c.tensors {
@@ -204,7 +205,7 @@ func (f *flow) child(s *step, resp *infer.Response) *flow {
 	return c
 }
 
-// wait returns when the flows before have responded.
+// wait returns when the previous flows have responded.
 func (f *flow) wait() {
 	if f.turn != nil {
 		<-f.turn
@@ -212,7 +213,7 @@ func (f *flow) wait() {
 	}
 }
 
-// pass lets the flow behind respond.
+// pass allows the next flow to respond.
 func (f *flow) pass() {
 	f.wait()
 	if f.done != nil {
@@ -221,7 +222,7 @@ func (f *flow) pass() {
 	}
 }
 
-// respond gives the flow's outputs to the caller: the wanted ones that are there.
+// respond sends the requested outputs to the client. It sends none if one of them is not present.
 func (f *flow) respond() {
 	x := f.x
 	f.wait()
@@ -237,7 +238,7 @@ func (f *flow) respond() {
 		v := &f.tensors[n]
 		if !v.present {
 			resp.Release()
-			if f.done == nil { // else a response of a decoupled step that leads to nothing
+			if f.done == nil { // else a decoupled step's response, from which not all outputs follow
 				x.fail(x.g.errorf(status.InvalidArg,
 					"unexpected deadlock, at least one output is not set while no more ensemble steps can be made"))
 			}
@@ -251,7 +252,7 @@ func (f *flow) respond() {
 	case f.done == nil:
 		resp.Final = true
 		x.respond(resp)
-	case x.g.decoupled: // whether a decoupled step gives more is known only with its final response
+	case x.g.decoupled: // not Final: the decoupled step may send more responses
 		x.respond(resp)
 	case x.only == nil:
 		x.only = resp
@@ -263,7 +264,7 @@ func (f *flow) respond() {
 	}
 }
 
-// sequenceParameters are those that Triton puts on every response of an ensemble.
+// sequenceParameters returns the parameters that Triton adds to every response of an ensemble.
 func sequenceParameters(r *infer.Request) []infer.Parameter {
 	id := infer.Parameter{Name: "sequence_id", Kind: infer.IntParameter, Int: int64(r.Correlation.Number)}
 	if r.Correlation.Text != "" {

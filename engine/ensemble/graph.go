@@ -20,13 +20,13 @@ type Host interface {
 	Infer(ctx context.Context, r *infer.Request) error
 }
 
-// Lookup returns the configuration of a model version that is in service by the model's key (repo.Key); version -1 is
-// the latest.
+// Lookup returns the configuration of a version in service of the model with this key (repo.Key). Version
+// infer.LatestVersion is the latest.
 type Lookup func(model string, version int64) (*inferencepb.ModelConfig, error)
 
-// Options say what a Graph runs.
+// Options configure a Graph.
 type Options struct {
-	// Config is the ensemble's, normalised and valid by itself.
+	// Config is the ensemble's configuration, normalised and validated on its own.
 	Config *inferencepb.ModelConfig
 	Host   Host
 	Models Lookup
@@ -34,7 +34,8 @@ type Options struct {
 	Stats *stats.Version
 }
 
-// Graph is an ensemble's steps, ready to run. Only what the models of the steps say of themselves changes: see Refit.
+// Graph is the ensemble that Options describe. It does not change, except for what Refit updates. Its methods are safe
+// for concurrent use.
 type Graph struct {
 	cfg       *inferencepb.ModelConfig
 	name      string
@@ -47,43 +48,43 @@ type Graph struct {
 	inputs    map[string]int
 	outputs   []int // the ensemble's outputs, in the configuration's order
 
-	// flows says which steps' models are decoupled.
-	flows atomic.Pointer[[]bool]
+	// stepDecoupled holds for each step whether its model is decoupled.
+	stepDecoupled atomic.Pointer[[]bool]
 
 	mu      sync.Mutex
 	running int // guarded by mu, as are the next two: requests that are not finished
 	closed  bool
-	quiet   chan struct{} // closed when closed and running is 0
+	idle    chan struct{} // closed when closed is true and running is 0
 }
 
 // step is a request to a model.
 type step struct {
 	model   string
 	version int64
-	in, out []link  // by port
-	places  *places // nil: no bound
+	in, out []link // by port
+	limit   *limit // nil: no limit
 }
 
-// places bounds how many requests of a step are under way at once, over all requests of the ensemble.
-type places struct {
-	free chan struct{} // as many as there are, when all are taken
+// limit limits how many requests of a step are in flight at once, over all requests of the ensemble.
+type limit struct {
+	tokens chan struct{} // one token for each request in flight
 
-	mu    sync.Mutex
-	taken map[*infer.Request]struct{} // guarded by mu: who has them
+	mu       sync.Mutex
+	inFlight map[*infer.Request]struct{} // guarded by mu
 }
 
-// link ties an input or output of a step's model to a tensor of the ensemble.
+// link maps an input or output of a step's model to a tensor of the ensemble.
 type link struct {
 	port   string
 	tensor int
 }
 
-// New builds the graph and checks that the models fit together. Errors: InvalidArg, with Triton's words where it has
-// them; those of Models.
+// New builds the graph and checks that the models of its steps fit together. Errors: InvalidArg, with Triton's texts
+// where it has them, and those of o.Models.
 func New(o Options) (*Graph, error) {
 	cfg := o.Config
 	g := &Graph{
-		cfg: cfg, name: cfg.GetName(), quiet: make(chan struct{}), host: o.Host, stats: o.Stats,
+		cfg: cfg, name: cfg.GetName(), idle: make(chan struct{}), host: o.Host, stats: o.Stats,
 		inputs:    map[string]int{},
 		decoupled: cfg.GetModelTransactionPolicy().GetDecoupled(), batching: cfg.GetMaxBatchSize() > 0,
 	}
@@ -100,18 +101,18 @@ func New(o Options) (*Graph, error) {
 	for _, in := range cfg.GetInput() {
 		g.inputs[in.GetName()] = number(in.GetName())
 	}
-	limit := cfg.GetEnsembleScheduling().GetMaxInflightRequests()
+	maxInFlight := cfg.GetEnsembleScheduling().GetMaxInflightRequests()
 	for _, s := range cfg.GetEnsembleScheduling().GetStep() {
-		// A version of 0 is one that was not given.
-		st := step{model: Part(s), version: cmp.Or(s.GetModelVersion(), infer.LatestVersion)}
+		// Version 0 means that the step does not name one.
+		st := step{model: StepKey(s), version: cmp.Or(s.GetModelVersion(), infer.LatestVersion)}
 		for _, port := range slices.Sorted(maps.Keys(s.GetInputMap())) {
 			st.in = append(st.in, link{port, number(s.GetInputMap()[port])})
 		}
 		for _, port := range slices.Sorted(maps.Keys(s.GetOutputMap())) {
 			st.out = append(st.out, link{port, number(s.GetOutputMap()[port])})
 		}
-		if limit > 0 {
-			st.places = &places{free: make(chan struct{}, limit), taken: map[*infer.Request]struct{}{}}
+		if maxInFlight > 0 {
+			st.limit = &limit{tokens: make(chan struct{}, maxInFlight), inFlight: map[*infer.Request]struct{}{}}
 		}
 		g.steps = append(g.steps, st)
 	}
@@ -124,18 +125,18 @@ func New(o Options) (*Graph, error) {
 	return g, nil
 }
 
-// Refit checks the graph against the models of its steps as they are now. Requests under way go on as they began. On an
-// error, InvalidArg, the graph is as before.
+// Refit checks the graph against the current models of its steps. It does not affect running requests. On an error
+// (InvalidArg) the graph stays as it was.
 func (g *Graph) Refit(models Lookup) error {
-	flows, err := g.check(g.cfg, models)
+	decoupled, err := g.check(g.cfg, models)
 	if err != nil {
 		return err
 	}
-	g.flows.Store(&flows)
+	g.stepDecoupled.Store(&decoupled)
 	return nil
 }
 
-// needed returns the steps that the wanted outputs need, nil for all of them.
+// needed returns for each step whether the requested outputs depend on it; nil if they depend on all.
 func (g *Graph) needed(r *infer.Request) []bool {
 	if len(r.Outputs) == 0 {
 		return nil

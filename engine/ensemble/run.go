@@ -10,25 +10,24 @@ import (
 	"nereid/engine/tensor"
 )
 
-// run is one request of the ensemble under way.
+// run is the execution of one request of the ensemble.
 type run struct {
-	g    *Graph
-	r    *infer.Request
-	need []bool // the steps to run; nil: all
-	// decoupled says which steps' models are.
-	decoupled []bool
+	g         *Graph
+	r         *infer.Request
+	need      []bool // by step: whether it runs; nil: all run
+	decoupled []bool // by step: whether its model is decoupled
 
 	mu        sync.Mutex
-	active    map[*infer.Request]struct{} // guarded by mu, as is all below: the steps' requests under way
+	active    map[*infer.Request]struct{} // guarded by mu, as is all below: running requests of steps
 	cancelled bool
-	waits     map[*step]int // for a place of these steps, each so often
+	waits     map[*step]int // by step: how many of its requests wait for its limit
 	err       error         // the first failure
 	queue     time.Duration // sums over the steps, as Triton counts an ensemble's phases
 	input     time.Duration
 	compute   time.Duration
 
-	// only is the response of an ensemble that is not decoupled, held back until no other can come. It belongs to the
-	// flow whose turn it is, and to finish after all flows.
+	// only is the response of an ensemble that is not decoupled. It is held back until it is certain that there is no
+	// second one. The flow whose turn it is uses it, and finish after all flows.
 	only *infer.Response
 }
 
@@ -41,24 +40,24 @@ func (g *Graph) Enqueue(r *infer.Request) error {
 	}
 	r.Retain()
 	r.Times.Queued = infer.Now()
-	x := &run{g: g, r: r, need: g.needed(r), decoupled: *g.flows.Load(), active: map[*infer.Request]struct{}{}}
+	x := &run{g: g, r: r, need: g.needed(r), decoupled: *g.stepDecoupled.Load(), active: map[*infer.Request]struct{}{}}
 	r.SetQueue(x)
 	if r.Cancelled() {
 		x.Cancelled(r)
 	}
-	go x.whole()
+	go x.execute()
 	return nil
 }
 
-// Close admits no more and waits for what runs.
+// Close refuses new requests and waits until those that were admitted have finished.
 func (g *Graph) Close() {
 	g.mu.Lock()
 	if !g.closed && g.running == 0 {
-		close(g.quiet)
+		close(g.idle)
 	}
 	g.closed = true
 	g.mu.Unlock()
-	<-g.quiet
+	<-g.idle
 }
 
 func (g *Graph) begin() bool {
@@ -75,11 +74,11 @@ func (g *Graph) end() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.running--; g.running == 0 && g.closed {
-		close(g.quiet)
+		close(g.idle)
 	}
 }
 
-// Cancelled passes a cancellation on to the steps; see infer.Queue.
+// Cancelled cancels the running requests of the steps; see infer.Queue.
 func (x *run) Cancelled(*infer.Request) {
 	x.mu.Lock()
 	x.cancelled = true
@@ -94,8 +93,8 @@ func (x *run) Cancelled(*infer.Request) {
 	}
 }
 
-// whole is the life of the request.
-func (x *run) whole() {
+// execute runs the request from its inputs to its final response.
+func (x *run) execute() {
 	defer x.g.end()
 	defer x.r.Release()
 	f := newFlow(x)
@@ -105,7 +104,7 @@ func (x *run) whole() {
 	}
 	for name, n := range x.g.inputs {
 		if x.r.Input(name) == nil {
-			f.tensors[n].absent = true // an optional one
+			f.tensors[n].absent = true // an optional input
 		}
 	}
 	f.run()
@@ -113,7 +112,7 @@ func (x *run) whole() {
 	x.finish()
 }
 
-// finish gives the final response, unless it is out already.
+// finish sends the final response, unless it was sent.
 func (x *run) finish() {
 	switch {
 	case x.r.Answered():
@@ -132,7 +131,7 @@ func (x *run) finish() {
 	}
 }
 
-// fail notes the first failure, answers with it and cancels what is under way.
+// fail responds with the first failure and cancels the running requests of the steps.
 func (x *run) fail(err error) {
 	x.mu.Lock()
 	first := x.err == nil
@@ -152,10 +151,10 @@ func (x *run) failed() bool {
 	return x.err != nil
 }
 
-// respond gives a response to the caller. With the final one goes the count of the ensemble's own statistics.
+// respond sends a response to the client. With the final one it counts the request in the ensemble's statistics.
 func (x *run) respond(resp *infer.Response) {
 	if !resp.Final {
-		_ = x.r.Respond(resp) // after a failure nobody wants it
+		_ = x.r.Respond(resp) // fails if the request has failed
 		return
 	}
 	x.mu.Lock()
@@ -165,27 +164,28 @@ func (x *run) respond(resp *infer.Response) {
 	b.Requests = append(b.Requests, x.r)
 	b.Rows = x.r.BatchSize
 	b.Begin()
-	// The phases are sums over the steps, which may have run side by side.
+	// The phases are sums over the steps, some of which may have run concurrently.
 	b.Started = x.r.Times.Queued + infer.Stamp(queue)
 	b.Input = b.Started + infer.Stamp(input)
 	b.Output = b.Input + infer.Stamp(compute)
 	x.g.stats.Left(1)
-	_ = x.r.Respond(resp) // it is the only final one but for a failure's
+	_ = x.r.Respond(resp) // fails if the request has failed
 	b.Ended = infer.Now()
 	x.g.stats.Executed(b)
 	b.End()
 }
 
-// call runs one request of a step and hands its responses to take, in order. An error of take ends the request.
+// call sends one request of a step and passes its responses to take, in order. It returns the first error, also of
+// take.
 func (x *run) call(s *step, values []value, take func(resp *infer.Response) error) error {
-	if s.places != nil && !x.place(s) {
+	if s.limit != nil && !x.acquire(s) {
 		return status.New(status.Cancelled, "request was cancelled")
 	}
 	r := x.request(s, values)
 	defer r.Release()
-	if s.places != nil {
-		s.places.take(r)
-		defer s.places.give(r)
+	if s.limit != nil {
+		s.limit.add(r)
+		defer s.limit.release(r)
 	}
 	if !x.enter(r) {
 		return status.New(status.Cancelled, "request was cancelled")
@@ -195,7 +195,7 @@ func (x *run) call(s *step, values []value, take func(resp *infer.Response) erro
 		return err
 	}
 	for {
-		resp, err := r.Next(context.Background()) // a cancelled request is answered too
+		resp, err := r.Next(context.Background()) // returns also if the request is cancelled
 		if err != nil {
 			return err
 		}
@@ -215,24 +215,24 @@ func (x *run) call(s *step, values []value, take func(resp *infer.Response) erro
 	}
 }
 
-// place waits for a place of a step; false: the request was cancelled before there was one.
-func (x *run) place(s *step) bool {
+// acquire waits until the limit of a step allows another request. It returns false if the request is cancelled before.
+func (x *run) acquire(s *step) bool {
 	select {
-	case s.places.free <- struct{}{}:
+	case s.limit.tokens <- struct{}{}:
 		return true
 	default:
 	}
-	x.waitFor(s, 1)
-	defer x.waitFor(s, -1)
+	x.addWaits(s, 1)
+	defer x.addWaits(s, -1)
 	select {
-	case s.places.free <- struct{}{}:
+	case s.limit.tokens <- struct{}{}:
 		return true
 	case <-x.r.Done():
 		return false
 	}
 }
 
-func (x *run) waitFor(s *step, n int) {
+func (x *run) addWaits(s *step, n int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.waits == nil {
@@ -243,22 +243,22 @@ func (x *run) waitFor(s *step, n int) {
 	}
 }
 
-// take notes who has a place, give gives it back.
-func (p *places) take(r *infer.Request) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.taken[r] = struct{}{}
+// add records the request for which the caller has acquired a token, and release returns that token.
+func (l *limit) add(r *infer.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inFlight[r] = struct{}{}
 }
 
-func (p *places) give(r *infer.Request) {
-	p.mu.Lock()
-	delete(p.taken, r)
-	p.mu.Unlock()
-	<-p.free
+func (l *limit) release(r *infer.Request) {
+	l.mu.Lock()
+	delete(l.inFlight, r)
+	l.mu.Unlock()
+	<-l.tokens
 }
 
-// Awaits returns the requests that the ensemble's request waits for now, one reference on each: its steps', and those
-// that have the places that it waits for. None: it does not wait.
+// Awaits returns the requests that the ensemble's request waits for now, with a reference on each: the running requests
+// of its steps, and those that hold the tokens which it waits for. See infer.Queue.
 func (x *run) Awaits() (all []*infer.Request) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -266,20 +266,20 @@ func (x *run) Awaits() (all []*infer.Request) {
 		all = append(all, r.Retain())
 	}
 	for s := range x.waits {
-		s.places.mu.Lock()
-		for r := range s.places.taken {
+		s.limit.mu.Lock()
+		for r := range s.limit.inFlight {
 			all = append(all, r.Retain())
 		}
-		s.places.mu.Unlock()
+		s.limit.mu.Unlock()
 	}
 	return all
 }
 
-// request makes a step's request. Its inputs are the values' bytes, which it keeps alive.
+// request makes the request of a step. Its inputs refer to the bytes of values, and it keeps these alive.
 func (x *run) request(s *step, values []value) *infer.Request {
 	r := infer.New()
 	r.ModelName, r.Version, r.ID = s.model, s.version, x.r.ID
-	r.Keep(x.r) // its strings, and inputs of the ensemble
+	r.Keep(x.r) // r uses its strings and inputs
 	for _, l := range s.in {
 		v := &values[l.tensor]
 		if !v.present {
@@ -304,7 +304,7 @@ func (x *run) request(s *step, values []value) *infer.Request {
 	return r
 }
 
-// enter notes a step's request as under way; false: the ensemble's is cancelled.
+// enter records a running request of a step. It returns false if the ensemble's request is cancelled.
 func (x *run) enter(r *infer.Request) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -321,7 +321,7 @@ func (x *run) leave(r *infer.Request) {
 	delete(x.active, r)
 }
 
-// count adds a finished step's times to the ensemble's, and to the record that the caller can read.
+// count adds the times of a finished step to those of the ensemble, and to the request's record of steps.
 func (x *run) count(s *step, r *infer.Request) {
 	t := r.Times
 	x.mu.Lock()
@@ -330,15 +330,15 @@ func (x *run) count(s *step, r *infer.Request) {
 	x.input += t.Input.Sub(t.Taken)
 	x.compute += t.Output.Sub(t.Input)
 	if x.err != nil {
-		return // the caller may be reading the record
+		return // the client has its response and may read the record
 	}
 	x.r.Steps = append(x.r.Steps, infer.StepTimes{Model: s.model, Version: r.Served.Version(), Times: t})
 }
 
-// value is a tensor inside the ensemble. Unless it is the parent's it holds a reference on its buffer.
+// value is a tensor inside the ensemble. It holds a reference on its buffer unless parent is set.
 type value struct {
 	tensor.Tensor
 	present bool
-	absent  bool // an optional input that was not given
+	absent  bool // an optional input that the request does not have
 	parent  bool // the bytes belong to the ensemble's request
 }

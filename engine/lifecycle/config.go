@@ -76,7 +76,7 @@ func (l *loader) steps(src *repo.Model, over *override) []string {
 		return nil
 	}
 	_ = l.repos.link(src, p.cfg)
-	return ensemble.Parts(p.cfg)
+	return ensemble.StepKeys(p.cfg)
 }
 
 // complete fills in what the configuration leaves open from the newest version whose file can be read, and validates

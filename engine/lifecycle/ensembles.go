@@ -116,7 +116,7 @@ func (d *dependents) moved(e *entry) bool {
 		return false
 	}
 	_ = m.link(src, p.cfg) // the load reports what is missing
-	return !slices.Equal(ensemble.Parts(p.cfg), ensemble.Parts(cfg))
+	return !slices.Equal(ensemble.StepKeys(p.cfg), ensemble.StepKeys(cfg))
 }
 
 // reload loads an ensemble for a change of the models of its steps, unless it did. The outcome is in the index and the
@@ -203,7 +203,7 @@ func (m *Manager) unloadAll(key string) {
 	m.mu.Lock()
 	var steps []string
 	if e := m.entries[key]; e != nil && e.wanted {
-		steps = ensemble.Parts(e.cfg)
+		steps = ensemble.StepKeys(e.cfg)
 	}
 	m.mu.Unlock()
 	m.unload(key)
@@ -211,7 +211,7 @@ func (m *Manager) unloadAll(key string) {
 		m.mu.Lock()
 		needed := m.entries[step] != nil && m.entries[step].requested
 		for _, e := range m.entries {
-			needed = needed || e.wanted && slices.Contains(ensemble.Parts(e.cfg), step)
+			needed = needed || e.wanted && slices.Contains(ensemble.StepKeys(e.cfg), step)
 		}
 		m.mu.Unlock()
 		if !needed {

@@ -24,7 +24,7 @@ func flatten(dst []any, v any) []any {
 	return append(dst, v)
 }
 
-// encodeElements writes a JSON array of a tensor's elements as binary tensor data.
+// encodeElements converts a JSON array of a tensor's elements into binary tensor data.
 func encodeElements(dt tensor.DataType, raw json.RawMessage) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -96,7 +96,7 @@ func appendNumber(out []byte, dt tensor.DataType, text string) ([]byte, error) {
 	return nil, status.Errorf(status.InvalidArg, "%s is not a %s", text, dt)
 }
 
-// toHalf rounds to half precision, towards zero.
+// toHalf converts to half precision, rounding towards zero.
 func toHalf(f float32) uint16 {
 	b := math.Float32bits(f)
 	sign, exp, frac := uint16(b>>16)&0x8000, int(b>>23&0xff)-127+15, b&0x7fffff
@@ -126,19 +126,18 @@ func floatAt(dt tensor.DataType, b []byte) float64 {
 	return float64(tensor.Float16(binary.LittleEndian.Uint16(b)))
 }
 
-// compareTensors says where got is not want. Floating point numbers may be off by tolerance, absolutely below 1 and
-// relatively above; NaN equals NaN.
+// compareTensors returns an error with the first difference between got and want. Floating point numbers may differ by
+// tolerance: absolute for numbers below 1, else relative. NaN equals NaN.
 func compareTensors(got, want *tensor.Tensor, tolerance float64) error {
 	if got.DataType != want.DataType || !slices.Equal(got.Shape, want.Shape) {
-		return status.Errorf(status.Internal, "output '%s' is %s %s, want %s %s", got.Name, got.DataType,
-			tensor.FormatShape(got.Shape),
-			want.DataType, tensor.FormatShape(want.Shape))
+		return status.Errorf(status.Internal, "output '%s' is %s %s, want %s %s", got.Name,
+			got.DataType, tensor.FormatShape(got.Shape), want.DataType, tensor.FormatShape(want.Shape))
 	}
 	switch got.DataType {
 	case tensor.FP16, tensor.BF16, tensor.FP32, tensor.FP64:
 	default:
 		if !bytes.Equal(got.Data, want.Data) {
-			return status.Errorf(status.Internal, "output '%s' is not what it is to be", got.Name)
+			return status.Errorf(status.Internal, "output '%s' differs from the expected data", got.Name)
 		}
 		return nil
 	}

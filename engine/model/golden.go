@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,41 +21,41 @@ import (
 	"nereid/engine/tensor"
 )
 
-// GoldenFolder is the folder with golden requests, in the model's folder for every version and in a version's for that
-// one: requests with the answers that a version must give before it serves. The format is that of perf_analyzer's input
-// data, one JSON object a file (*.json):
+// GoldenFolder is the name of the folder with golden requests: requests and the responses that a version must send
+// before it goes into service. The one in the model's folder is for all versions, one in a version's folder for that
+// version. Each *.json file contains one JSON object in the format of perf_analyzer's input data:
 //
 //	{"data":            [{"INPUT0": {"content": [1, 2], "shape": [1, 2]}}],
 //	 "validation_data": [{"OUTPUT0": {"content": [1, 2], "shape": [1, 2]}}],
 //	 "tolerance": 0.0001}
 //
-// The n-th of validation_data answers the n-th of data; outputs that it does not name are not looked at. A tensor may
-// be its content alone, or {"b64": "<bytes>"}. Without a shape it is the configuration's, of one row; a shape without
-// the batch dimension gets it. tolerance, by default 0.0001, is how far a floating point number may be off: absolutely
-// for numbers below 1, else relatively.
+// The n-th element of validation_data is the response to the n-th of data; outputs that it does not contain are not
+// compared. A tensor may also be only its content, or {"b64": "<bytes>"}. The default shape is that of the
+// configuration, with one row. A batch dimension is added to a shape without one. tolerance (default 0.0001) is the
+// allowed error of floating point numbers: absolute for numbers below 1, else relative.
 const GoldenFolder = "golden"
 
 const (
 	goldenTolerance = 1e-4
-	maxGolden       = 10_000 // requests in all
+	maxGolden       = 10_000 // requests in all files of a version
 )
 
-// golden is one request and its answer.
+// golden is one request and the expected response.
 type golden struct {
-	where     string // the file and the number
+	where     string // the file and the index in it
 	inputs    []tensor.Tensor
 	want      []tensor.Tensor
 	tolerance float64
 }
 
-// goldenFile is a file as written.
+// goldenFile is the content of a file with golden requests.
 type goldenFile struct {
 	Data       []map[string]json.RawMessage `json:"data"`
 	Validation []map[string]json.RawMessage `json:"validation_data"`
 	Tolerance  *float64                     `json:"tolerance"`
 }
 
-// readGolden reads the golden requests beside a model. Errors: InvalidArg, with file and tensor.
+// readGolden reads the golden requests of a version. Errors: InvalidArg, with file and tensor.
 func readGolden(modelFolder, versionFolder string, cfg *inferencepb.ModelConfig) ([]golden, error) {
 	var all []golden
 	for _, folder := range []string{modelFolder, versionFolder} {
@@ -84,7 +85,7 @@ func readGolden(modelFolder, versionFolder string, cfg *inferencepb.ModelConfig)
 	return all, nil
 }
 
-// appendGolden decodes one file.
+// appendGolden decodes one file and appends its requests to all.
 func appendGolden(all []golden, text []byte, name string, cfg *inferencepb.ModelConfig) ([]golden, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -106,29 +107,13 @@ func appendGolden(all []golden, text []byte, name string, cfg *inferencepb.Model
 	}
 	for i := range f.Data {
 		g := golden{where: name + " request " + strconv.Itoa(i), tolerance: tolerance}
-		for _, in := range cfg.GetInput() {
-			raw, given := f.Data[i][in.GetName()]
-			if !given {
-				continue
-			}
-			delete(f.Data[i], in.GetName())
-			t, err := goldenTensor(raw, in.GetName(), in.GetDataType(), in.GetDims(), cfg)
-			if err != nil {
-				return nil, err
-			}
-			g.inputs = append(g.inputs, t)
+		var err error
+		batching := cfg.GetMaxBatchSize() > 0
+		if g.inputs, err = goldenTensors(f.Data[i], cfg.GetInput(), batching); err != nil {
+			return nil, err
 		}
-		for _, out := range cfg.GetOutput() {
-			raw, given := f.Validation[i][out.GetName()]
-			if !given {
-				continue
-			}
-			delete(f.Validation[i], out.GetName())
-			t, err := goldenTensor(raw, out.GetName(), out.GetDataType(), out.GetDims(), cfg)
-			if err != nil {
-				return nil, err
-			}
-			g.want = append(g.want, t)
+		if g.want, err = goldenTensors(f.Validation[i], cfg.GetOutput(), batching); err != nil {
+			return nil, err
 		}
 		for name := range f.Data[i] {
 			return nil, status.Errorf(status.InvalidArg, "request %d: the model has no input '%s'", i, name)
@@ -144,13 +129,33 @@ func appendGolden(all []golden, text []byte, name string, cfg *inferencepb.Model
 	return all, nil
 }
 
-// goldenTensor decodes {"content": […], "shape": […]}, {"b64": "…"} or […].
-func goldenTensor(raw json.RawMessage, name string, dt inferencepb.DataType, dims []int64,
-	cfg *inferencepb.ModelConfig) (tensor.Tensor, error) {
-	t := tensor.Tensor{Name: name, DataType: tensor.DataType(dt)}
-	fail := func(format string, args ...any) (tensor.Tensor, error) {
-		return t, status.Errorf(status.InvalidArg, "tensor '%s': "+format, append([]any{name}, args...)...)
+// declared is an input or output of a model configuration.
+type declared interface {
+	GetName() string
+	GetDataType() inferencepb.DataType
+	GetDims() []int64
+}
+
+// goldenTensors decodes the tensors in raw that the configuration declares, and removes them from raw.
+func goldenTensors[D declared](raw map[string]json.RawMessage, all []D, batching bool) (out []tensor.Tensor, _ error) {
+	for _, d := range all {
+		text, given := raw[d.GetName()]
+		if !given {
+			continue
+		}
+		delete(raw, d.GetName())
+		t, err := goldenTensor(text, d, batching)
+		if err != nil {
+			return nil, status.Errorf(status.InvalidArg, "tensor '%s': %w", d.GetName(), err)
+		}
+		out = append(out, t)
 	}
+	return out, nil
+}
+
+// goldenTensor decodes {"content": […], "shape": […]}, {"b64": "…"} or […].
+func goldenTensor(raw json.RawMessage, d declared, batching bool) (tensor.Tensor, error) {
+	t := tensor.Tensor{Name: d.GetName(), DataType: tensor.DataType(d.GetDataType())}
 	var long struct {
 		Content json.RawMessage `json:"content"`
 		Shape   []int64         `json:"shape"`
@@ -159,39 +164,34 @@ func goldenTensor(raw json.RawMessage, name string, dt inferencepb.DataType, dim
 	if raw = bytes.TrimSpace(raw); len(raw) > 0 && raw[0] == '[' {
 		long.Content = raw
 	} else if err := json.Unmarshal(raw, &long); err != nil {
-		return fail("%w", err)
+		return t, err
 	}
 	if t.Shape = long.Shape; t.Shape == nil {
-		t.Shape = slices.Clone(dims)
+		t.Shape = slices.Clone(d.GetDims())
 	}
-	if batched := cfg.GetMaxBatchSize() > 0; batched && len(t.Shape) == len(dims) {
+	if batching && len(t.Shape) == len(d.GetDims()) {
 		t.Shape = append([]int64{1}, t.Shape...)
 	}
 	n, err := tensor.Elements(t.Shape)
 	if err != nil {
-		return fail("%w; give it a shape", err)
+		return t, fmt.Errorf("%w; give it a shape", err)
 	}
 	if long.B64 != nil {
 		t.Data, err = base64.StdEncoding.DecodeString(*long.B64)
 	} else {
 		t.Data, err = encodeElements(t.DataType, long.Content)
 	}
-	if err != nil {
-		return fail("%w", err)
-	}
-	if t.DataType == tensor.Bytes {
+	switch want := n * int64(t.DataType.Size()); {
+	case err != nil:
+	case t.DataType == tensor.Bytes:
 		err = tensor.CheckBytes(t.Data, n)
-	} else if want := n * int64(t.DataType.Size()); int64(len(t.Data)) != want {
-		err = status.Errorf(status.InvalidArg, "shape %s needs %d bytes, its content has %d",
-			tensor.FormatShape(t.Shape), want, len(t.Data))
+	case int64(len(t.Data)) != want:
+		err = fmt.Errorf("shape %s needs %d bytes, its content has %d", tensor.FormatShape(t.Shape), want, len(t.Data))
 	}
-	if err != nil {
-		return fail("%w", err)
-	}
-	return t, nil
+	return t, err
 }
 
-// runGolden sends every golden request to an instance and compares the answers. Errors: Internal, with the first
+// runGolden sends every golden request to an instance and compares the responses. Errors: Internal, with the first
 // difference.
 func runGolden(ctx context.Context, m *Model, all []golden, inst backend.Instance) error {
 	return m.sendGolden(ctx, all, func(r *infer.Request) (func(), error) {
@@ -203,18 +203,19 @@ func runGolden(ctx context.Context, m *Model, all []golden, inst backend.Instanc
 	})
 }
 
-// testEnsemble sends the golden requests to an ensemble, whose steps count them like other requests. Errors: those of
-// readGolden and runGolden.
+// testEnsemble sends the golden requests to an ensemble. The models of its steps count them in their statistics.
+// Errors: those of readGolden and runGolden.
 func (m *Model) testEnsemble(ctx context.Context, s Spec) error {
-	asked, err := readGolden(s.ModelFolder, s.VersionFolder, s.Config)
+	all, err := readGolden(s.ModelFolder, s.VersionFolder, s.Config)
 	if err != nil {
 		return err
 	}
-	m.golden = len(asked)
-	return m.sendGolden(ctx, asked, func(r *infer.Request) (func(), error) { return func() {}, m.scheduler.Enqueue(r) })
+	m.golden = len(all)
+	return m.sendGolden(ctx, all, func(r *infer.Request) (func(), error) { return func() {}, m.scheduler.Enqueue(r) })
 }
 
-// sendGolden sends every golden request by execute, whose result done is called when its responses have been read.
+// sendGolden passes every golden request to execute, and calls the function that this returns, done, when it has read
+// the responses.
 func (m *Model) sendGolden(ctx context.Context, all []golden,
 	execute func(r *infer.Request) (done func(), err error)) error {
 	for i := range all {
@@ -269,7 +270,8 @@ func (m *Model) sendGoldenRequest(ctx context.Context, g *golden,
 	return nil
 }
 
-// compareOutputs compares a response with what is still missing, and returns what is missing after it.
+// compareOutputs compares the outputs of a response with the expected ones that are missing so far, and returns those
+// that are still missing.
 func compareOutputs(missing []tensor.Tensor, resp *infer.Response, tolerance float64) ([]tensor.Tensor, error) {
 	for i := range resp.Outputs {
 		got := &resp.Outputs[i]

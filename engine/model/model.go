@@ -308,7 +308,7 @@ func (m *Model) Infer(r *infer.Request) error {
 		return err
 	}
 	if m.devices != nil || r.OnDevice {
-		if err := m.settle(r); err != nil {
+		if err := m.placeTensors(r); err != nil {
 			m.leave()
 			return err
 		}

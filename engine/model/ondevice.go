@@ -8,13 +8,14 @@ import (
 	"nereid/engine/inferencepb"
 )
 
-// tensorKeeper is a trace that may want to copy a request's tensors.
+// tensorKeeper is a trace that may copy the tensors of a request.
 type tensorKeeper interface{ KeepsTensors() bool }
 
-// takesDevices returns loaded if requests may have tensors on GPUs: nothing but the backend reads them then.
+// takesDevices returns loaded if requests may have tensors on GPUs, else nil. They may if only the backend reads the
+// tensors.
 func takesDevices(cfg *inferencepb.ModelConfig, loaded backend.Model, cached bool) backend.DeviceMemoryUser {
 	user, ok := loaded.(backend.DeviceMemoryUser)
-	// requests are compared by their values
+	// The batcher compares the values of shape tensors.
 	shapes := slices.ContainsFunc(cfg.GetInput(), (*inferencepb.ModelInput).GetIsShapeTensor)
 	if !ok || cached || shapes || cfg.GetSequenceBatching() != nil {
 		return nil
@@ -22,20 +23,17 @@ func takesDevices(cfg *inferencepb.ModelConfig, loaded backend.Model, cached boo
 	return user
 }
 
-// TakesDeviceMemory reports whether a request's input may come as memory of a GPU.
+// TakesDeviceMemory reports whether the inputs of a request may be in the memory of a GPU.
 func (m *Model) TakesDeviceMemory(gpu int) bool {
 	return m.devices != nil && m.devices.UsesDeviceMemory(gpu)
 }
 
-// settle decides where the tensors of a request that has just been checked are to be. Inputs on a GPU come to one that
-// takes none when the model was loaded anew after they were looked at, or when somebody wants to see them: they are
-// copied to the host. Errors: InvalidArg when they cannot be read.
-func (m *Model) settle(r *infer.Request) error {
-	watched := false
-	if k, ok := r.Trace.(tensorKeeper); ok {
-		watched = k.KeepsTensors()
-	}
-	r.OnDevice = m.devices != nil && !watched
+// placeTensors decides whether the tensors of a checked request may stay on a GPU, and copies its inputs to the host if
+// they may not. Inputs on a GPU reach a model that does not take them if the model was reloaded after the front end
+// called TakesDeviceMemory, or if a trace copies the tensors. Errors: InvalidArg if the inputs cannot be read.
+func (m *Model) placeTensors(r *infer.Request) error {
+	k, ok := r.Trace.(tensorKeeper)
+	r.OnDevice = m.devices != nil && !(ok && k.KeepsTensors())
 	if r.OnDevice {
 		return nil
 	}

@@ -13,20 +13,18 @@ import (
 	"nereid/engine/tensor"
 )
 
-// sample is one model_warmup entry, ready to be run.
+// sample is one model_warmup entry with its input data.
 type sample struct {
 	name   string
-	rows   int
-	count  int
-	inputs []tensor.Tensor // of one row each; nil Data: not for a batch of several
+	count  int // how often it is executed
+	inputs []tensor.Tensor
 }
 
-// warmupSamples makes the inputs of the model_warmup entries: zeros, random numbers or the content of a file in the
-// model's warmup folder (raw bytes; for TYPE_STRING length-prefixed elements). InvalidArg says what does not fit.
+// warmupSamples makes the samples of all model_warmup entries. Errors: those of WarmupInputs.
 func warmupSamples(folder string, cfg *inferencepb.ModelConfig) ([]sample, error) {
 	var all []sample
 	for _, w := range cfg.GetModelWarmup() {
-		s := sample{name: w.GetName(), rows: int(max(w.GetBatchSize(), 1)), count: int(max(w.GetCount(), 1))}
+		s := sample{name: w.GetName(), count: int(max(w.GetCount(), 1))}
 		var err error
 		if s.inputs, err = WarmupInputs(folder, cfg, w); err != nil {
 			return nil, err
@@ -36,7 +34,9 @@ func warmupSamples(folder string, cfg *inferencepb.ModelConfig) ([]sample, error
 	return all, nil
 }
 
-// WarmupInputs makes the inputs of one model_warmup entry of a model in folder, in a batch of the entry's size.
+// WarmupInputs returns the inputs of one model_warmup entry, with the entry's batch size. folder is the model's folder.
+// The data are zeros, random numbers or the content of a file in the folder warmup: raw bytes, or for TYPE_STRING
+// elements with a length prefix. Errors: InvalidArg.
 func WarmupInputs(folder string, cfg *inferencepb.ModelConfig, w *inferencepb.ModelWarmup) (out []tensor.Tensor,
 	err error) {
 	for name, in := range w.GetInputs() {
@@ -62,7 +62,7 @@ func warmupInput(folder string, cfg *inferencepb.ModelConfig, sampleName, name s
 	}
 	size := int64(dt.Size())
 	if dt == tensor.Bytes {
-		size = 4 // of an empty string: its length
+		size = 4 // an empty string: only the length prefix
 	}
 	if n > maxFile || n*size > maxFile/int64(rows) {
 		return fail("%d elements in a batch of %d are larger than the %d bytes that a warmup sample may have", n, rows,
@@ -94,7 +94,7 @@ func warmupInput(folder string, cfg *inferencepb.ModelConfig, sampleName, name s
 			return fail("%w", err)
 		}
 	default:
-		return fail("says no data; set zero_data: true, random_data: true or input_data_file")
+		return fail("has no data; set zero_data: true, random_data: true or input_data_file")
 	}
 	shape := in.GetDims()
 	data := row
@@ -108,7 +108,7 @@ func warmupInput(folder string, cfg *inferencepb.ModelConfig, sampleName, name s
 	return tensor.Tensor{Name: name, DataType: dt, Shape: append([]int64(nil), shape...), Data: data}, nil
 }
 
-// randomFill writes random elements that every type can take: small floats, any bits for integers, 0 or 1 for BOOL.
+// randomFill fills b with random elements: any integers, floats between 0 and 2, and 0 or 1 for BOOL.
 func randomFill(dt tensor.DataType, b []byte) {
 	for i := range b {
 		b[i] = byte(rand.Uint32())
@@ -121,12 +121,12 @@ func randomFill(dt tensor.DataType, b []byte) {
 		}
 	case tensor.FP16, tensor.FP32, tensor.FP64, tensor.BF16:
 		for i := size - 1; i < len(b); i += size {
-			b[i] = 0x3c // sign 0, an exponent below that of 2: between 0 and 2 in all four types
+			b[i] = 0x3c // in all four types: positive, and an exponent below that of 2
 		}
 	}
 }
 
-// warm runs every sample on a new instance. The statistics do not see it.
+// warm executes every sample on a new instance. The statistics do not count that.
 func warm(ctx context.Context, m *Model, samples []sample, inst backend.Instance) error {
 	for _, s := range samples {
 		for range s.count {
@@ -141,8 +141,8 @@ func warm(ctx context.Context, m *Model, samples []sample, inst backend.Instance
 	return nil
 }
 
-// executeAlone executes a batch of one request. The caller calls done, also after an error, when it has read the
-// answers.
+// executeAlone executes a batch of one request. When the caller has read the responses, and also after an error, it
+// calls done.
 func (m *Model) executeAlone(ctx context.Context, r *infer.Request, inst backend.Instance) (done func(), err error) {
 	b := infer.NewBatch()
 	b.Requests, b.Rows = append(b.Requests, r), r.BatchSize
@@ -158,7 +158,7 @@ func runSample(ctx context.Context, m *Model, s sample, inst backend.Instance) e
 	r := infer.New()
 	defer r.Release()
 	r.ModelName, r.Served = m.name, m
-	var inside []tensor.Tensor // controls and states, which no client sends
+	var inside []tensor.Tensor // control and state tensors, which clients do not send
 	for _, in := range s.inputs {
 		if m.sequences != nil && m.signature.input(in.Name) == nil {
 			inside = append(inside, in)

@@ -1,5 +1,5 @@
 // Package status holds Triton's error codes and the one error type that carries them.
 //
-// An error gets its code once, where the fault is found. Everything above wraps it with %w and adds words;
-// the HTTP and gRPC layers turn the code into theirs. No goroutines.
+// The code that detects an error chooses its code. Callers wrap the error with %w and add context. The HTTP and gRPC
+// layers translate the code into theirs. The package starts no goroutine.
 package status

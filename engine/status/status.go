@@ -32,7 +32,7 @@ var names = [...]string{
 	Cancelled:     "Cancelled",
 }
 
-// String gives Triton's words for the code, as its log and its repository index show them: "Invalid argument".
+// String returns Triton's name for the code, as its log and its repository index show it: "Invalid argument".
 func (c Code) String() string {
 	if int(c) < len(names) {
 		return names[c]
@@ -40,7 +40,7 @@ func (c Code) String() string {
 	return fmt.Sprintf("Code(%d)", uint8(c))
 }
 
-// Error is an error with a code. Its text is the message alone: clients see it as it is.
+// Error is an error with a code. Clients see its message unchanged.
 type Error struct {
 	Code Code
 	Msg  string
@@ -54,17 +54,17 @@ func (e *Error) Error() string { return e.Msg }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf makes an error with a code. The format takes %w as fmt.Errorf does.
+// Errorf returns an error with a code. The format may contain one %w, as for fmt.Errorf.
 func Errorf(c Code, format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: c, Msg: err.Error(), Err: errors.Unwrap(err)}
 }
 
-// New makes an error with a code from a finished message.
+// New returns an error with a code and a message.
 func New(c Code, msg string) error { return &Error{Code: c, Msg: msg} }
 
-// CodeOf returns the code of the outermost coded error in err's chain. Context errors count as Cancelled
-// (a deadline too: the caller is gone); any other error is Internal. It must not be called with nil.
+// CodeOf returns the code of the outermost Error that err wraps. A cancelled context and an exceeded deadline are
+// Cancelled, and any other error is Internal. err must not be nil.
 func CodeOf(err error) Code {
 	var e *Error
 	switch {
@@ -76,5 +76,5 @@ func CodeOf(err error) Code {
 	return Internal
 }
 
-// Reason returns "Invalid argument: text", the form of the repository index and of load errors.
+// Reason returns the code and the message, "Invalid argument: text", as in the repository index and load errors.
 func Reason(err error) string { return CodeOf(err).String() + ": " + err.Error() }

@@ -35,17 +35,17 @@ func TestLink(t *testing.T) {
 	}
 }
 
-func TestParts(t *testing.T) {
+func TestStepKeys(t *testing.T) {
 	cfg := &inferencepb.ModelConfig{SchedulingChoice: &inferencepb.ModelConfig_EnsembleScheduling{
 		EnsembleScheduling: &inferencepb.ModelEnsembling{
 			Step: []*inferencepb.ModelEnsembling_Step{{ModelName: "b"}, {ModelName: "a", ModelNamespace: "r"},
 				{ModelName: "b"}},
 		},
 	}}
-	if got, want := ensemble.Parts(cfg), []string{"b", "r/a"}; !slices.Equal(got, want) {
-		t.Errorf("Parts = %q, want %q", got, want)
+	if got, want := ensemble.StepKeys(cfg), []string{"b", "r/a"}; !slices.Equal(got, want) {
+		t.Errorf("StepKeys = %q, want %q", got, want)
 	}
-	if got := ensemble.Parts(&inferencepb.ModelConfig{}); got != nil {
-		t.Errorf("Parts of no ensemble = %q, want none", got)
+	if got := ensemble.StepKeys(&inferencepb.ModelConfig{}); got != nil {
+		t.Errorf("StepKeys of a model that is no ensemble = %q, want none", got)
 	}
 }
