@@ -2,7 +2,6 @@ package console_test
 
 import (
 	"fmt"
-	"nereid/app/console/settings"
 	"net/http/httptest"
 	"os"
 	"runtime"
@@ -11,26 +10,26 @@ import (
 
 	"nereid/app/console"
 	"nereid/app/console/api"
-	"nereid/app/console/consoletest"
+	"nereid/app/console/settings"
 	"nereid/engine"
 )
 
 func TestServerAndModels(t *testing.T) {
-	r := consoletest.New(t, engine.ModeExplicit)
-	s := consoletest.Get[api.Server](r, 200, "GET", "/api/server", nil)
+	r := newRig(t, engine.ModeExplicit)
+	s := get[api.Server](r, 200, "GET", "/api/server", nil)
 	if !s.Live || !s.Ready || s.ModelControlMode != "explicit" || len(s.Repositories) != 1 ||
 		s.Repositories[0].Models != 1 ||
 		!s.Repositories[0].Writable || s.TritonVersion != "2.51.0" || s.Process.PID != os.Getpid() ||
 		s.Process.RSSBytes == 0 {
 		t.Errorf("server = %+v", s)
 	}
-	m := consoletest.Get[api.Models](r, 200, "GET", "/api/models", nil)
+	m := get[api.Models](r, 200, "GET", "/api/models", nil)
 	if len(m.Models) != 1 || m.Models[0].Name != "ready" || m.Models[0].State != api.StateReady ||
 		m.Models[0].MaxBatchSize != 4 ||
 		m.Models[0].ConfigExists || len(m.Models[0].Versions[0].LastMinute.Spark) != 60 {
 		t.Errorf("models = %+v", m)
 	}
-	d := consoletest.Get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil)
+	d := get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil)
 	if len(d.Files) != 1 || d.Files[0].Path != "1/model.onnx" || !d.Writable ||
 		!strings.Contains(d.CompletedText, "max_batch_size: 4") ||
 		len(d.Inputs) != 1 || d.Inputs[0].DimNames[0] != "batch" || d.Inputs[0].Shape[0] != -1 ||
@@ -46,19 +45,19 @@ func TestServerAndModels(t *testing.T) {
 	if code, body := r.Call("GET", "/", nil); code != 200 || string(body) != "<p>page" {
 		t.Errorf("the page = %d %s", code, body)
 	}
-	l := consoletest.Get[api.LoadResult](r, 200, "POST", "/api/models/ready/unload", nil)
+	l := get[api.LoadResult](r, 200, "POST", "/api/models/ready/unload", nil)
 	if !l.OK || l.Model.State != api.StateUnavailable && l.Model.State != api.StateUnloading {
 		t.Errorf("unload = %+v", l)
 	}
 	r.Write("ready/1/model.onnx", "bad")
-	l = consoletest.Get[api.LoadResult](r, 200, "POST", "/api/models/ready/load", nil)
+	l = get[api.LoadResult](r, 200, "POST", "/api/models/ready/load", nil)
 	if l.OK || l.KeepsServing || !strings.Contains(l.Reason, "broken") {
 		t.Errorf("load of a broken file = %+v", l)
 	}
 }
 
 func TestGuard(t *testing.T) {
-	r := consoletest.New(t, engine.ModeExplicit,
+	r := newRig(t, engine.ModeExplicit,
 		func(o *console.Options) { o.AllowedHosts = []string{"gpu-box"}; o.Window = &settings.Window{} })
 	for _, tt := range []struct {
 		name, method, path string
@@ -129,18 +128,18 @@ func TestGuard(t *testing.T) {
 }
 
 func TestClientErrorsAreLimited(t *testing.T) {
-	r := consoletest.New(t, engine.ModeExplicit)
+	r := newRig(t, engine.ModeExplicit)
 	for range 15 {
-		consoletest.Get[struct{}](r, 204, "POST", "/api/client-errors", api.ClientError{Message: "boom\n<script>"})
+		get[struct{}](r, 204, "POST", "/api/client-errors", api.ClientError{Message: "boom\n<script>"})
 	}
 	if err := r.Store.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	e := consoletest.Get[api.Events](r, 200, "GET", "/api/history/events?kind=client_error&limit=4", nil)
+	e := get[api.Events](r, 200, "GET", "/api/history/events?kind=client_error&limit=4", nil)
 	if len(e.Events) != 4 || !e.More || e.Events[0].Severity != api.SeverityWarning {
 		t.Errorf("events = %+v, want 4 and more", e)
 	}
-	all := consoletest.Get[api.Events](r, 200, "GET", fmt.Sprintf("/api/history/events?kind=client_error&before=%d",
+	all := get[api.Events](r, 200, "GET", fmt.Sprintf("/api/history/events?kind=client_error&before=%d",
 		e.Events[3].ID), nil)
 	if len(all.Events) != 6 || all.More {
 		t.Errorf("%d older events, want 6: ten a minute", len(all.Events))
@@ -153,10 +152,10 @@ func TestClientErrorsAreLimited(t *testing.T) {
 
 func TestCloseLeavesNoGoroutine(t *testing.T) {
 	t.Run("used", func(t *testing.T) {
-		r := consoletest.New(t, engine.ModePoll)
+		r := newRig(t, engine.ModePoll)
 		r.Stream("models,samples")
 		im := r.Upload("", map[string]string{"m.onnx": "good"})
-		consoletest.Get[api.Import](r, 202, "POST", "/api/imports/"+im.ID+"/commit", nil)
+		get[api.Import](r, 202, "POST", "/api/imports/"+im.ID+"/commit", nil)
 	}) // its cleanup closes the console while the import is being committed
 	buf := make([]byte, 1<<20)
 	stacks := string(buf[:runtime.Stack(buf, true)])
@@ -171,13 +170,13 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 }
 
 func TestStreamTellsWhatHappens(t *testing.T) {
-	r := consoletest.New(t, engine.ModeExplicit)
+	r := newRig(t, engine.ModeExplicit)
 	e := r.Stream("samples,event,models")
-	consoletest.Next[api.ModelsEvent](e, "models")
-	consoletest.Get[api.WarmupResult](r, 200, "POST", "/api/models/ready/warmup", api.WarmupRequest{Count: 7})
+	next[api.ModelsEvent](e, "models")
+	get[api.WarmupResult](r, 200, "POST", "/api/models/ready/warmup", api.WarmupRequest{Count: 7})
 	var total float64
 	for total < 7 {
-		s := consoletest.Next[api.SamplesEvent](e, "samples")
+		s := next[api.SamplesEvent](e, "samples")
 		if len(s.Samples) != 1 || s.Samples[0].Model != "ready" || s.TMs%1000 != 0 {
 			t.Fatalf("samples = %+v", s)
 		}
@@ -191,8 +190,8 @@ func TestStreamTellsWhatHappens(t *testing.T) {
 		t.Errorf("requests in the stream: %v, want 7", total)
 	}
 	r.Write("ready/1/model.onnx", "good, and other")
-	consoletest.Get[api.LoadResult](r, 200, "POST", "/api/models/ready/load", nil)
-	if ev := consoletest.Next[api.Event](e, "event"); ev.Kind != api.EventLoad || ev.Model != "ready" || ev.ID == 0 {
+	get[api.LoadResult](r, 200, "POST", "/api/models/ready/load", nil)
+	if ev := next[api.Event](e, "event"); ev.Kind != api.EventLoad || ev.Model != "ready" || ev.ID == 0 {
 		t.Errorf("event = %+v, want the load", ev)
 	}
 	if code, _ := r.Call("GET", "/api/events?topics=nonsense", nil); code != 400 {
@@ -202,7 +201,7 @@ func TestStreamTellsWhatHappens(t *testing.T) {
 	if err := r.Store.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	h := consoletest.Get[api.History](r, 200, "GET", "/api/history?model=ready", nil)
+	h := get[api.History](r, 200, "GET", "/api/history?model=ready", nil)
 	if len(h.Series) != 1 || h.StepMs != 2000 {
 		t.Fatalf("history = %+v", h)
 	}
@@ -217,7 +216,7 @@ func TestStreamTellsWhatHappens(t *testing.T) {
 	if sum != 7 || s.Version != "1" || len(s.QPS) != len(s.TMs) || len(s.BatchMean) != len(s.TMs) {
 		t.Errorf("series = %+v; want 7 requests", s)
 	}
-	if m := consoletest.Get[api.Models](r, 200, "GET", "/api/models",
+	if m := get[api.Models](r, 200, "GET", "/api/models",
 		nil).Models[0].Versions[0].LastMinute; m.Requests != 7 || m.P99Us == nil {
 		t.Errorf("last minute = %+v", m)
 	}

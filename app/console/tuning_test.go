@@ -1,12 +1,10 @@
-package tuning_test
+package console_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"nereid/app/console/folders"
-	"nereid/app/console/tuning"
-	"nereid/store"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,8 +14,10 @@ import (
 
 	"nereid/app/console"
 	"nereid/app/console/api"
-	"nereid/app/console/consoletest"
+	"nereid/app/console/folders"
+	"nereid/app/console/tuning"
 	"nereid/engine"
+	"nereid/store"
 )
 
 // fakeTuner measures what a test tells it to, one event after the other. The real one is tested in package app.
@@ -50,32 +50,42 @@ func (f *fakeTuner) Tune(ctx context.Context, _ tuning.Model, _ *api.StartTuning
 	}
 }
 
-func tuningRig(t *testing.T) (*consoletest.Rig, *fakeTuner) {
+func tuningRig(t *testing.T) (*rig, *fakeTuner) {
 	t.Helper()
 	f := &fakeTuner{events: make(chan tuning.Event)}
-	r := consoletest.New(t, engine.ModeExplicit, func(o *console.Options) { o.Tuner = f })
+	r := newRig(t, engine.ModeExplicit, func(o *console.Options) { o.Tuner = f })
 	return r, f
 }
 
+// storedTuning is the form in which the store keeps a tuning.
+type storedTuning struct {
+	Tuning api.Tuning
+	Texts  api.List[api.TuningTexts]
+}
+
 // stored puts a tuning into the store and returns its number.
-func stored(t *testing.T, r *consoletest.Rig, rec tuning.Record) int64 {
+func stored(t *testing.T, r *rig, s storedTuning) int64 {
 	t.Helper()
-	row, err := rec.Row()
+	head, err := json.Marshal(s.Tuning.TuningHead)
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := r.Store.AddTuning(t.Context(), row)
+	body, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := r.Store.AddTuning(t.Context(), store.Tuning{Model: s.Tuning.Model, Head: head, Body: body})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return id
 }
 
-// over waits until a tuning has ended.
-func waitForEnd(t *testing.T, r *consoletest.Rig, path string) api.Tuning {
+// waitForEnd waits until a tuning has ended.
+func waitForEnd(t *testing.T, r *rig, path string) api.Tuning {
 	t.Helper()
 	for {
-		got := consoletest.Get[api.Tuning](r, 200, "GET", path, nil)
+		got := get[api.Tuning](r, 200, "GET", path, nil)
 		if got.State != api.TuningRunning {
 			return got
 		}
@@ -108,41 +118,41 @@ func TestTuning(t *testing.T) {
 
 	t.Run("a search as the page sees it, and applied", func(t *testing.T) {
 		r, f := tuningRig(t)
-		if got := consoletest.Get[api.Tunings](r, 200, "GET", base, nil); len(got.Tunings) != 0 || !got.Writable {
+		if got := get[api.Tunings](r, 200, "GET", base, nil); len(got.Tunings) != 0 || !got.Writable {
 			t.Errorf("before the first: %+v", got)
 		}
-		if got := consoletest.Get[api.TuningPlan](r, 200, "POST", base+"/plan", api.StartTuning{}); got.Most != 7 {
+		if got := get[api.TuningPlan](r, 200, "POST", base+"/plan", api.StartTuning{}); got.Most != 7 {
 			t.Errorf("plan %+v", got)
 		}
-		started := consoletest.Get[api.Tuning](r, 202, "POST", base, api.StartTuning{Search: "quick"})
+		started := get[api.Tuning](r, 202, "POST", base, api.StartTuning{Search: "quick"})
 		one := path(started.ID)
 		f.events <- tuning.Event{Plan: &api.TuningPlan{Most: 5}}
 		f.events <- trial(0, 0, 0, 100)
 		f.events <- trial(1, 1, 0, 150, api.TuningText{Model: "ready", After: after})
 		f.events <- tuning.Event{Now: &api.TuningNow{Load: 16}}
 		f.events <- tuning.Event{} // what was before it has been seen
-		got := consoletest.Get[api.Tuning](r, 200, "GET", one+"?from=1", nil)
+		got := get[api.Tuning](r, 200, "GET", one+"?from=1", nil)
 		if got.State != api.TuningRunning || got.Most != 5 || got.Measured != 2 || len(got.Trials) != 1 ||
 			got.From != 1 || got.Best.Rate != 150 ||
 			got.Present.Rate != 100 || len(got.BestChanges) != 1 || got.Now == nil || got.Now.Load != 16 ||
 			len(got.Configs) != 2 {
 			t.Errorf("while it runs: %+v", got)
 		}
-		if list := consoletest.Get[api.Tunings](r, 200, "GET", base, nil); len(list.Tunings) != 1 ||
+		if list := get[api.Tunings](r, 200, "GET", base, nil); len(list.Tunings) != 1 ||
 			list.Tunings[0].Measured != 2 || list.Tunings[0].State != api.TuningRunning {
 			t.Errorf("list while it runs: %+v", list)
 		}
-		consoletest.Get[api.Error](r, http.StatusConflict, "POST", base, api.StartTuning{})
-		consoletest.Get[api.Error](r, http.StatusConflict, "DELETE", one, nil)
-		consoletest.Get[api.Error](r, http.StatusConflict, "POST", one+"/apply", api.ApplyTuning{Config: 1})
+		get[api.Error](r, http.StatusConflict, "POST", base, api.StartTuning{})
+		get[api.Error](r, http.StatusConflict, "DELETE", one, nil)
+		get[api.Error](r, http.StatusConflict, "POST", one+"/apply", api.ApplyTuning{Config: 1})
 		close(f.events)
 		if got := waitForEnd(t, r, one); got.State != api.TuningDone || len(got.Trials) != 2 ||
 			got.EndedMs < got.StartedMs || got.Now != nil {
 			t.Errorf("result %+v", got)
 		}
-		consoletest.Get[api.Error](r, http.StatusConflict, "POST", one+"/stop", nil)
-		consoletest.Get[api.Error](r, 404, "GET", "/api/models/other/tunings/"+fmt.Sprint(started.ID), nil)
-		applied := consoletest.Get[api.AppliedTuning](r, 200, "POST", one+"/apply", api.ApplyTuning{Config: 1})
+		get[api.Error](r, http.StatusConflict, "POST", one+"/stop", nil)
+		get[api.Error](r, 404, "GET", "/api/models/other/tunings/"+fmt.Sprint(started.ID), nil)
+		applied := get[api.AppliedTuning](r, 200, "POST", one+"/apply", api.ApplyTuning{Config: 1})
 		if len(applied.Saves) != 1 || applied.Saves[0].Outcome != api.SaveLoaded {
 			t.Fatalf("applied %+v", applied)
 		}
@@ -151,38 +161,38 @@ func TestTuning(t *testing.T) {
 		}
 		rev, err := r.Store.FileRevision(t.Context(), "ready")
 		if err != nil || rev.Source != store.SourceTune || rev.Before != nil ||
-			rev.ID != consoletest.Get[api.Tuning](r, 200, "GET", one, nil).Applied {
+			rev.ID != get[api.Tuning](r, 200, "GET", one, nil).Applied {
 			t.Errorf("revision %+v, %v", rev, err)
 		}
-		if got := consoletest.Get[api.Error](r, http.StatusConflict, "POST", one+"/apply",
+		if got := get[api.Error](r, http.StatusConflict, "POST", one+"/apply",
 			api.ApplyTuning{Config: 1}); !strings.Contains(got.Error, "in place already") {
 			t.Errorf("applied twice: %+v", got)
 		}
 		r.Write("ready/config.pbtxt", "max_batch_size: 2\n")
-		if got := consoletest.Get[api.Error](r, http.StatusConflict, "POST", one+"/apply",
+		if got := get[api.Error](r, http.StatusConflict, "POST", one+"/apply",
 			api.ApplyTuning{Config: 1}); !strings.Contains(got.Error, "nothing is changed") {
 			t.Errorf("applied to another text: %+v", got)
 		}
-		consoletest.Get[struct{}](r, 204, "DELETE", one, nil)
-		consoletest.Get[api.Error](r, 404, "GET", one, nil)
+		get[struct{}](r, 204, "DELETE", one, nil)
+		get[api.Error](r, 404, "GET", one, nil)
 	})
 
 	t.Run("stopped with what was measured", func(t *testing.T) {
 		r, f := tuningRig(t)
-		one := path(consoletest.Get[api.Tuning](r, 202, "POST", base, api.StartTuning{}).ID)
+		one := path(get[api.Tuning](r, 202, "POST", base, api.StartTuning{}).ID)
 		f.events <- trial(0, 0, 0, 100)
-		consoletest.Get[api.Tuning](r, 200, "POST", one+"/stop", nil)
+		get[api.Tuning](r, 200, "POST", one+"/stop", nil)
 		if got := waitForEnd(t, r, one); got.State != api.TuningStopped || len(got.Trials) != 1 || got.Reason != "" {
 			t.Errorf("result %+v", got)
 		}
 		// The next one may start. The end of the console stops it.
-		consoletest.Get[api.Tuning](r, 202, "POST", base, api.StartTuning{})
+		get[api.Tuning](r, 202, "POST", base, api.StartTuning{})
 	})
 
 	t.Run("a failure has its reason", func(t *testing.T) {
 		r, f := tuningRig(t)
 		f.err = errors.New("the model cannot be loaded as it is")
-		one := path(consoletest.Get[api.Tuning](r, 202, "POST", base, api.StartTuning{}).ID)
+		one := path(get[api.Tuning](r, 202, "POST", base, api.StartTuning{}).ID)
 		close(f.events)
 		if got := waitForEnd(t, r, one); got.State != api.TuningFailed || got.Reason != f.err.Error() {
 			t.Errorf("result %+v", got)
@@ -191,7 +201,7 @@ func TestTuning(t *testing.T) {
 
 	t.Run("a configuration that failed is not applied", func(t *testing.T) {
 		r, f := tuningRig(t)
-		one := path(consoletest.Get[api.Tuning](r, 202, "POST", base, api.StartTuning{}).ID)
+		one := path(get[api.Tuning](r, 202, "POST", base, api.StartTuning{}).ID)
 		e := trial(0, -1, -1, 0, api.TuningText{Model: "ready", After: "x"})
 		e.Trial.Failed = "no memory"
 		f.events <- e
@@ -199,39 +209,39 @@ func TestTuning(t *testing.T) {
 		if got := waitForEnd(t, r, one); got.Best != nil || got.Present != nil {
 			t.Errorf("result %+v", got)
 		}
-		consoletest.Get[api.Error](r, 400, "POST", one+"/apply", api.ApplyTuning{Config: 0})
-		consoletest.Get[api.Error](r, 404, "POST", one+"/apply", api.ApplyTuning{Config: 1})
+		get[api.Error](r, 400, "POST", one+"/apply", api.ApplyTuning{Config: 0})
+		get[api.Error](r, 404, "POST", one+"/apply", api.ApplyTuning{Config: 1})
 	})
 
 	t.Run("one that a server's death left", func(t *testing.T) {
 		r, _ := tuningRig(t)
-		rec := tuning.Record{Tuning: api.Tuning{TuningHead: api.TuningHead{Model: "ready", State: api.TuningRunning,
+		rec := storedTuning{Tuning: api.Tuning{TuningHead: api.TuningHead{Model: "ready", State: api.TuningRunning,
 			Measured: 1}, Trials: []api.TuningTrial{{Rate: 5}}, Now: &api.TuningNow{}}}
 		id := stored(t, r, rec)
-		got := consoletest.Get[api.Tuning](r, 200, "GET", path(id), nil)
-		list := consoletest.Get[api.Tunings](r, 200, "GET", base, nil)
+		got := get[api.Tuning](r, 200, "GET", path(id), nil)
+		list := get[api.Tunings](r, 200, "GET", base, nil)
 		if got.State != api.TuningStopped || got.Now != nil || len(got.Trials) != 1 ||
 			!strings.Contains(got.Reason, "server ended") || list.Tunings[0].State != api.TuningStopped {
 			t.Errorf("%+v, %+v", got, list)
 		}
-		consoletest.Get[api.Error](r, http.StatusConflict, "POST", path(id)+"/stop", nil)
+		get[api.Error](r, http.StatusConflict, "POST", path(id)+"/stop", nil)
 	})
 
 	t.Run("refused", func(t *testing.T) {
 		r, _ := tuningRig(t)
-		consoletest.Get[api.Error](r, 400, "POST", base, api.StartTuning{Objective: "speed"})
-		consoletest.Get[api.Error](r, 404, "POST", "/api/models/nosuch/tunings", api.StartTuning{})
-		consoletest.Get[api.Error](r, 404, "POST", base+"/x/stop", nil)
+		get[api.Error](r, 400, "POST", base, api.StartTuning{Objective: "speed"})
+		get[api.Error](r, 404, "POST", "/api/models/nosuch/tunings", api.StartTuning{})
+		get[api.Error](r, 404, "POST", base+"/x/stop", nil)
 		r.Headers = http.Header{} // another site's page cannot send it
 		for _, route := range []string{"/plan", "", "/1/stop", "/1/apply"} {
-			consoletest.Get[api.Error](r, http.StatusForbidden, "POST", base+route, nil)
+			get[api.Error](r, http.StatusForbidden, "POST", base+route, nil)
 		}
-		consoletest.Get[api.Error](r, http.StatusForbidden, "DELETE", base+"/1", nil)
+		get[api.Error](r, http.StatusForbidden, "DELETE", base+"/1", nil)
 		if list, err := r.Store.Tunings(t.Context(), "ready"); err != nil || len(list) != 0 {
 			t.Errorf("a refused tuning is kept: %+v, %v", list, err)
 		}
-		none := consoletest.New(t, engine.ModeExplicit)
-		consoletest.Get[api.Error](none, http.StatusNotImplemented, "POST", base, api.StartTuning{})
+		none := newRig(t, engine.ModeExplicit)
+		get[api.Error](none, http.StatusNotImplemented, "POST", base, api.StartTuning{})
 	})
 }
 
@@ -239,27 +249,27 @@ func TestTuning(t *testing.T) {
 func TestMeasuring(t *testing.T) {
 	f := &fakeTuner{events: make(chan tuning.Event)}
 	r := serving(t, nil, func(o *console.Options) { o.Tuner = f })
-	started := consoletest.Get[api.Tuning](r, 202, "POST", "/api/models/ready/tunings", api.StartTuning{})
-	if got := consoletest.Get[api.Error](r, http.StatusConflict, "POST", "/api/models/ready/load-test",
+	started := get[api.Tuning](r, 202, "POST", "/api/models/ready/tunings", api.StartTuning{})
+	if got := get[api.Error](r, http.StatusConflict, "POST", "/api/models/ready/load-test",
 		api.StartLoadTest{From: 1, To: 1, Step: 1}); !strings.Contains(got.Error, "is being tuned") {
 		t.Errorf("a load test beside a tuning: %+v", got)
 	}
 	close(f.events)
 	waitForEnd(t, r, fmt.Sprintf("/api/models/ready/tunings/%d", started.ID))
-	consoletest.Get[api.LoadTest](r, 202, "POST", "/api/models/ready/load-test",
+	get[api.LoadTest](r, 202, "POST", "/api/models/ready/load-test",
 		api.StartLoadTest{From: 1, To: 64, Step: 1, WindowMs: 60_000})
-	if got := consoletest.Get[api.Error](r, http.StatusConflict, "POST", "/api/models/ready/tunings",
+	if got := get[api.Error](r, http.StatusConflict, "POST", "/api/models/ready/tunings",
 		api.StartTuning{}); !strings.Contains(got.Error, "is being measured") {
 		t.Errorf("a tuning beside a load test: %+v", got)
 	}
-	consoletest.Get[api.LoadTest](r, 200, "DELETE", "/api/models/ready/load-test", nil)
+	get[api.LoadTest](r, 200, "DELETE", "/api/models/ready/load-test", nil)
 	waitForLoadTest(t, r, "ready")
 }
 
 // A repository that the server may not write is tuned, and not changed.
 func TestTuningOfWhatIsNotWritable(t *testing.T) {
 	r, _ := tuningRig(t)
-	rec := tuning.Record{Tuning: api.Tuning{TuningHead: api.TuningHead{Model: "ready", State: api.TuningDone},
+	rec := storedTuning{Tuning: api.Tuning{TuningHead: api.TuningHead{Model: "ready", State: api.TuningDone},
 		Trials: []api.TuningTrial{{}}},
 		Texts: []api.TuningTexts{{Texts: []api.TuningText{{Model: "ready", After: "x"}}}}}
 	id := stored(t, r, rec)
@@ -270,10 +280,10 @@ func TestTuningOfWhatIsNotWritable(t *testing.T) {
 	if folders.Writable(filepath.Join(r.Repo, "ready")) {
 		t.Skip("this user may write everywhere")
 	}
-	if got := consoletest.Get[api.Tunings](r, 200, "GET", "/api/models/ready/tunings", nil); got.Writable ||
+	if got := get[api.Tunings](r, 200, "GET", "/api/models/ready/tunings", nil); got.Writable ||
 		got.WhyNot == "" {
 		t.Errorf("%+v", got)
 	}
-	consoletest.Get[api.Error](r, http.StatusForbidden, "POST", fmt.Sprintf("/api/models/ready/tunings/%d/apply", id),
+	get[api.Error](r, http.StatusForbidden, "POST", fmt.Sprintf("/api/models/ready/tunings/%d/apply", id),
 		api.ApplyTuning{})
 }

@@ -1,8 +1,7 @@
-package models_test
+package console_test
 
 import (
 	"context"
-	"nereid/app/console/models"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -12,12 +11,12 @@ import (
 
 	"nereid/app/console"
 	"nereid/app/console/api"
-	"nereid/app/console/consoletest"
+	"nereid/app/console/models"
 	"nereid/engine"
 )
 
 func TestWarmupOfASequenceModel(t *testing.T) {
-	r := consoletest.New(t, engine.ModeExplicit)
+	r := newRig(t, engine.ModeExplicit)
 	r.Write("sums/config.pbtxt", `backend: "sequence" max_batch_size: 1
 input [ { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
 output [ { name: "OUTPUT" data_type: TYPE_INT32 dims: [ 1 ] } ]
@@ -25,18 +24,18 @@ sequence_batching { control_input [
   { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } },
   { name: "READY" control { kind: CONTROL_SEQUENCE_READY int32_false_true: [ 0, 1 ] } } ] }`)
 	r.Write("sums/1/keep", "")
-	if l := consoletest.Get[api.LoadResult](r, 200, "POST", "/api/models/sums/load", nil); !l.OK || !l.Model.Sequences {
+	if l := get[api.LoadResult](r, 200, "POST", "/api/models/sums/load", nil); !l.OK || !l.Model.Sequences {
 		t.Fatalf("load = %+v", l)
 	}
-	if w := consoletest.Get[api.WarmupResult](r, 200, "POST", "/api/models/sums/warmup",
+	if w := get[api.WarmupResult](r, 200, "POST", "/api/models/sums/warmup",
 		api.WarmupRequest{Count: 10}); len(w.SamplesUs) != 10 || w.SettledUs <= 0 {
 		t.Errorf("warmup = %+v", w)
 	}
 }
 
 func TestWarmup(t *testing.T) {
-	r := consoletest.New(t, engine.ModeExplicit)
-	w := consoletest.Get[api.WarmupResult](r, 200, "POST", "/api/models/ready/warmup",
+	r := newRig(t, engine.ModeExplicit)
+	w := get[api.WarmupResult](r, 200, "POST", "/api/models/ready/warmup",
 		api.WarmupRequest{Count: 10, Batch: 2})
 	if len(w.SamplesUs) != 10 || w.FirstUs <= 0 || w.SettledUs <= 0 || w.Source != "zeros" || w.Batch != 2 ||
 		w.Version != "1" {
@@ -55,27 +54,27 @@ func TestWarmup(t *testing.T) {
 }
 
 func TestDeleteAndRestore(t *testing.T) {
-	r := consoletest.New(t, engine.ModePoll)
+	r := newRig(t, engine.ModePoll)
 	events := r.Stream("models")
-	if e := consoletest.Next[api.ModelsEvent](events, "models"); !e.Full || len(e.Models) != 1 {
+	if e := next[api.ModelsEvent](events, "models"); !e.Full || len(e.Models) != 1 {
 		t.Errorf("the first event = %+v, want the whole list", e)
 	}
-	item := consoletest.Get[api.Trashed](r, 200, "DELETE", "/api/models/ready", nil)
+	item := get[api.Trashed](r, 200, "DELETE", "/api/models/ready", nil)
 	if _, err := os.Stat(filepath.Join(r.Repo, "ready")); !os.IsNotExist(err) || item.Model != "ready" {
 		t.Fatalf("delete: %v, %+v", err, item)
 	}
-	for len(consoletest.Next[api.ModelsEvent](events, "models").Removed) == 0 {
+	for len(next[api.ModelsEvent](events, "models").Removed) == 0 {
 		continue // UNLOADING first
 	}
 	if code, _ := r.Call("GET", "/api/models/ready", nil); code != 404 {
 		t.Errorf("a deleted model = %d, want 404", code)
 	}
-	list := consoletest.Get[api.Trash](r, 200, "GET", "/api/trash", nil)
+	list := get[api.Trash](r, 200, "GET", "/api/trash", nil)
 	if len(list.Items) != 1 || list.Items[0].ID != item.ID {
 		t.Fatalf("trash = %+v", list)
 	}
-	consoletest.Get[api.Trashed](r, 200, "POST", "/api/trash/"+item.ID+"/restore", nil)
-	if m := consoletest.Get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil); m.State != api.StateReady {
+	get[api.Trashed](r, 200, "POST", "/api/trash/"+item.ID+"/restore", nil)
+	if m := get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil); m.State != api.StateReady {
 		t.Errorf("after the restore: %+v", m)
 	}
 	for _, id := range []string{item.ID, "..", "%2e%2e%2fmodels", "x"} {
@@ -86,8 +85,8 @@ func TestDeleteAndRestore(t *testing.T) {
 }
 
 func TestPin(t *testing.T) {
-	r := consoletest.New(t, engine.ModePoll)
-	if m := consoletest.Get[api.Model](r, 200, "PUT", "/api/models/ready/pin", api.SetPin{Pinned: true}); !m.Pinned ||
+	r := newRig(t, engine.ModePoll)
+	if m := get[api.Model](r, 200, "PUT", "/api/models/ready/pin", api.SetPin{Pinned: true}); !m.Pinned ||
 		!m.Resident || m.MemorySource == "" && m.MemoryBytes != 0 {
 		t.Errorf("pinned: %+v", m)
 	}
@@ -95,7 +94,7 @@ func TestPin(t *testing.T) {
 	if err != nil || !pins["ready"] {
 		t.Errorf("Pins = %v, %v; want ready", pins, err)
 	}
-	if m := consoletest.Get[api.Model](r, 200, "PUT", "/api/models/ready/pin", api.SetPin{}); m.Pinned {
+	if m := get[api.Model](r, 200, "PUT", "/api/models/ready/pin", api.SetPin{}); m.Pinned {
 		t.Errorf("not pinned any more: %+v", m)
 	}
 	if code, _ := r.Call("PUT", "/api/models/nosuch/pin", api.SetPin{Pinned: true}); code != 404 {
@@ -104,7 +103,7 @@ func TestPin(t *testing.T) {
 	if err := r.Engine.Evict("ready"); err != nil {
 		t.Fatal(err)
 	}
-	m := consoletest.Get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil)
+	m := get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil)
 	if m.State != api.StateReady || m.Resident || !m.Versions[0].Evicted || len(m.Inputs) == 0 {
 		t.Errorf("evicted: %+v", m.Model)
 	}
@@ -125,7 +124,7 @@ func TestNamespaces_A076(t *testing.T) {
 			}
 		}
 	}
-	r := consoletest.New(t, engine.ModeExplicit, func(o *console.Options) {
+	r := newRig(t, engine.ModeExplicit, func(o *console.Options) {
 		e, err := engine.New(engine.Options{
 			ModelOptions: engine.ModelOptions{Repositories: roots, Namespaces: true, Backends: o.Check.Backends},
 			Mode:         engine.ModeExplicit, StartupModels: []string{"*"},
@@ -140,7 +139,7 @@ func TestNamespaces_A076(t *testing.T) {
 		o.Engine, o.Repositories, o.Namespaces = e, roots, true
 	})
 	var names []string
-	for _, m := range consoletest.Get[api.Models](r, 200, "GET", "/api/models", nil).Models {
+	for _, m := range get[api.Models](r, 200, "GET", "/api/models", nil).Models {
 		names = append(names, m.Name)
 	}
 	slices.Sort(names)
@@ -151,12 +150,12 @@ func TestNamespaces_A076(t *testing.T) {
 	}
 	at := func(root string) string { return "/api/models/" + url.PathEscape(root+"/m") }
 	for i, root := range roots {
-		if d := consoletest.Get[api.ModelDetail](r, 200, "GET", at(root), nil); d.MaxBatchSize != []int{4, 8}[i] ||
+		if d := get[api.ModelDetail](r, 200, "GET", at(root), nil); d.MaxBatchSize != []int{4, 8}[i] ||
 			d.Folder != root+"/m" || d.State != api.StateReady {
 			t.Errorf("model of %s = %+v", root, d)
 		}
 	}
-	saved := consoletest.Get[api.SaveResult](r, 200, "PUT", at(roots[1])+"/config",
+	saved := get[api.SaveResult](r, 200, "PUT", at(roots[1])+"/config",
 		api.SaveConfig{Text: config + "16\n"})
 	if saved.Outcome != api.SaveLoaded {
 		t.Errorf("saved = %+v", saved)
@@ -164,7 +163,7 @@ func TestNamespaces_A076(t *testing.T) {
 	if text, err := os.ReadFile(roots[0] + "/m/config.pbtxt"); err != nil || !strings.HasSuffix(string(text), "4\n") {
 		t.Errorf("the other one's configuration is %q, %v", text, err)
 	}
-	if d := consoletest.Get[api.ModelDetail](r, 200, "GET", at(roots[1]), nil); d.MaxBatchSize != 16 {
+	if d := get[api.ModelDetail](r, 200, "GET", at(roots[1]), nil); d.MaxBatchSize != 16 {
 		t.Errorf("after the change: %+v", d)
 	}
 	if code, _ := r.Call("GET", "/api/models/"+url.PathEscape("/etc/m"), nil); code != 400 {

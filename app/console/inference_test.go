@@ -1,4 +1,4 @@
-package inference_test
+package console_test
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"nereid/app/console"
-	"nereid/app/console/consoletest"
 	"nereid/engine"
 )
 
@@ -28,7 +27,7 @@ func TestInferPassesThrough(t *testing.T) {
 		fmt.Fprint(w, `{"error":"as Triton says it"}`)
 	}))
 	defer back.Close()
-	r := consoletest.New(t, engine.ModeExplicit, func(o *console.Options) {
+	r := newRig(t, engine.ModeExplicit, func(o *console.Options) {
 		o.Inference.Header = http.Header{"Authorization": {"Bearer t"}}
 		o.Inference.Dial = func(ctx context.Context) (net.Conn, error) {
 			var d net.Dialer
@@ -47,7 +46,7 @@ func TestInferPassesThrough(t *testing.T) {
 		got.Header.Get("Authorization") != "Bearer t" {
 		t.Errorf("the request that arrives: %s %s %v", got.Host, got.RequestURI, got.Header)
 	}
-	off := consoletest.New(t, engine.ModeExplicit)
+	off := newRig(t, engine.ModeExplicit)
 	if code, out := off.Call("POST", "/api/infer/ready", strings.NewReader("{}")); code != 503 {
 		t.Errorf("infer without a server = %d %s, want 503", code, out)
 	}

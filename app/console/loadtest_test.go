@@ -1,9 +1,8 @@
-package tuning_test
+package console_test
 
 import (
 	"context"
 	"encoding/json"
-	"nereid/app/console/tuning"
 	"net"
 	"net/http"
 	"testing"
@@ -11,19 +10,18 @@ import (
 
 	"nereid/app/console"
 	"nereid/app/console/api"
-	"nereid/app/console/consoletest"
 	"nereid/engine"
 	"nereid/engine/httpapi"
 )
 
 // serving adds the real inference server to a rig.
-func serving(t *testing.T, files map[string]string, change ...func(*console.Options)) *consoletest.Rig {
+func serving(t *testing.T, files map[string]string, change ...func(*console.Options)) *rig {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := consoletest.New(t, engine.ModeExplicit, append(change, func(o *console.Options) {
+	r := newRig(t, engine.ModeExplicit, append(change, func(o *console.Options) {
 		o.Inference.Dial = func(ctx context.Context) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "tcp", l.Addr().String())
@@ -54,10 +52,10 @@ func serving(t *testing.T, files map[string]string, change ...func(*console.Opti
 }
 
 // settled waits until the load test of a model is over.
-func waitForLoadTest(t *testing.T, r *consoletest.Rig, model string) api.LoadTest {
+func waitForLoadTest(t *testing.T, r *rig, model string) api.LoadTest {
 	t.Helper()
 	for {
-		got := consoletest.Get[api.LoadTest](r, 200, "GET", "/api/models/"+model+"/load-test", nil)
+		got := get[api.LoadTest](r, 200, "GET", "/api/models/"+model+"/load-test", nil)
 		if got.State != api.LoadTestRunning {
 			return got
 		}
@@ -76,11 +74,11 @@ output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }`
 		"many": `backend: "square" model_transaction_policy { decoupled: true }
 input { name: "IN" data_type: TYPE_INT32 dims: 1 } output { name: "OUT" data_type: TYPE_INT32 dims: 1 }`})
 	const path = "/api/models/good/load-test"
-	if got := consoletest.Get[api.LoadTest](r, 200, "GET", path, nil); got.State != api.LoadTestNone {
+	if got := get[api.LoadTest](r, 200, "GET", path, nil); got.State != api.LoadTestNone {
 		t.Errorf("before the first: %+v", got)
 	}
 	t.Run("each level, and kept", func(t *testing.T) {
-		started := consoletest.Get[api.LoadTest](r, 202, "POST", path, api.StartLoadTest{From: 1, To: 3, Step: 2,
+		started := get[api.LoadTest](r, 202, "POST", path, api.StartLoadTest{From: 1, To: 3, Step: 2,
 			Batch: 4, WindowMs: 100})
 		if started.State != api.LoadTestRunning || len(started.Levels) != 2 {
 			t.Errorf("started: %+v", started)
@@ -96,23 +94,23 @@ input { name: "IN" data_type: TYPE_INT32 dims: 1 } output { name: "OUT" data_typ
 				t.Errorf("point %+v", p)
 			}
 		}
-		b, err := r.Store.Setting(t.Context(), tuning.LoadTestKey("good"))
+		b, err := r.Store.Setting(t.Context(), "load-test/good")
 		var kept api.LoadTest
 		if err != nil || json.Unmarshal(b, &kept) != nil || len(kept.Points) != 2 {
 			t.Errorf("kept %s, %v", b, err)
 		}
 	})
 	t.Run("one at a time, until it is stopped", func(t *testing.T) {
-		consoletest.Get[api.LoadTest](r, 202, "POST", path, api.StartLoadTest{From: 1, To: 64, Step: 1,
+		get[api.LoadTest](r, 202, "POST", path, api.StartLoadTest{From: 1, To: 64, Step: 1,
 			WindowMs: 60_000})
-		consoletest.Get[api.Error](r, http.StatusConflict, "POST", "/api/models/good/load-test",
+		get[api.Error](r, http.StatusConflict, "POST", "/api/models/good/load-test",
 			api.StartLoadTest{From: 1, To: 1, Step: 1})
-		consoletest.Get[api.Error](r, http.StatusConflict, "DELETE", "/api/models/many/load-test", nil)
-		consoletest.Get[api.LoadTest](r, 200, "DELETE", path, nil)
+		get[api.Error](r, http.StatusConflict, "DELETE", "/api/models/many/load-test", nil)
+		get[api.LoadTest](r, 200, "DELETE", path, nil)
 		if got := waitForLoadTest(t, r, "good"); got.State != api.LoadTestStopped || len(got.Levels) != 64 {
 			t.Errorf("result %+v", got)
 		}
-		consoletest.Get[api.Error](r, http.StatusConflict, "DELETE", path, nil)
+		get[api.Error](r, http.StatusConflict, "DELETE", path, nil)
 	})
 	for name, tt := range map[string]struct {
 		model string
@@ -130,10 +128,10 @@ input { name: "IN" data_type: TYPE_INT32 dims: 1 } output { name: "OUT" data_typ
 		"no such model":      {"nosuch", api.StartLoadTest{From: 1, To: 1, Step: 1}, 404},
 	} {
 		t.Run(name, func(t *testing.T) {
-			consoletest.Get[api.Error](r, tt.code, "POST", "/api/models/"+tt.model+"/load-test", tt.in)
+			get[api.Error](r, tt.code, "POST", "/api/models/"+tt.model+"/load-test", tt.in)
 		})
 	}
-	if b, err := r.Store.Setting(t.Context(), tuning.LoadTestKey("many")); err == nil {
+	if b, err := r.Store.Setting(t.Context(), "load-test/many"); err == nil {
 		t.Errorf("a refused load test is kept: %s", b)
 	}
 }
@@ -141,6 +139,6 @@ input { name: "IN" data_type: TYPE_INT32 dims: 1 } output { name: "OUT" data_typ
 // A load test that runs does not hold the end of the server up.
 func TestLoadTestEndsWithTheConsole(t *testing.T) {
 	r := serving(t, nil)
-	consoletest.Get[api.LoadTest](r, 202, "POST", "/api/models/ready/load-test",
+	get[api.LoadTest](r, 202, "POST", "/api/models/ready/load-test",
 		api.StartLoadTest{From: 1, To: 64, Step: 1, WindowMs: 60_000})
 }

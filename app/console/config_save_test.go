@@ -1,4 +1,4 @@
-package configs_test
+package console_test
 
 import (
 	"encoding/json"
@@ -10,18 +10,17 @@ import (
 	"testing"
 
 	"nereid/app/console/api"
-	"nereid/app/console/consoletest"
 	"nereid/engine"
 )
 
 func TestConfigSaveReloadAndUndo(t *testing.T) {
-	r := consoletest.New(t, engine.ModePoll)
+	r := newRig(t, engine.ModePoll)
 	one := "max_batch_size: 8\n"
-	res := consoletest.Get[api.SaveResult](r, 200, "PUT", "/api/models/ready/config", api.SaveConfig{Text: one})
+	res := get[api.SaveResult](r, 200, "PUT", "/api/models/ready/config", api.SaveConfig{Text: one})
 	if res.Outcome != api.SaveLoaded || res.Revision.Added != 1 || res.Revision.Source != "console" {
 		t.Fatalf("first save = %+v", res)
 	}
-	if m := consoletest.Get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil); m.MaxBatchSize != 8 ||
+	if m := get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil); m.MaxBatchSize != 8 ||
 		m.ConfigText != one || m.RunningText != one || m.Revision != res.Revision.ID {
 		t.Errorf("after the save: %+v", m)
 	}
@@ -39,18 +38,18 @@ func TestConfigSaveReloadAndUndo(t *testing.T) {
 	// A text without a fault that does not load: the old one keeps serving.
 	r.Write("ready/1/model.onnx", "bad now, but readable")
 	two := "max_batch_size: 3\n"
-	res2 := consoletest.Get[api.SaveResult](r, 200, "PUT", "/api/models/ready/config",
+	res2 := get[api.SaveResult](r, 200, "PUT", "/api/models/ready/config",
 		api.SaveConfig{Text: two, BaseRevision: res.Revision.ID})
 	if res2.Outcome != api.SaveFailed || !res2.KeepsServing || !strings.Contains(res2.Reason, "broken") {
 		t.Fatalf("save that does not load = %+v", res2)
 	}
-	d := consoletest.Get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil)
+	d := get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil)
 	if d.State != api.StateReady || d.ConfigText != two || d.RunningText != one {
 		t.Errorf("after the failed reload: state %s, text %q, running %q; want the first to run", d.State,
 			d.ConfigText, d.RunningText)
 	}
 	r.Write("ready/1/model.onnx", "good")
-	undo := consoletest.Get[api.SaveResult](r, 200, "POST", fmt.Sprintf("/api/models/ready/revisions/%d/restore",
+	undo := get[api.SaveResult](r, 200, "POST", fmt.Sprintf("/api/models/ready/revisions/%d/restore",
 		res2.Revision.ID),
 		api.RestoreRequest{BaseRevision: res2.Revision.ID, Before: true})
 	if undo.Outcome != api.SaveLoaded || undo.Revision.Restores != res2.Revision.ID ||
@@ -58,7 +57,7 @@ func TestConfigSaveReloadAndUndo(t *testing.T) {
 		t.Errorf("undo = %+v", undo)
 	}
 	// To the time before the first save: there was no file.
-	none := consoletest.Get[api.SaveResult](r, 200, "POST", fmt.Sprintf("/api/models/ready/revisions/%d/restore",
+	none := get[api.SaveResult](r, 200, "POST", fmt.Sprintf("/api/models/ready/revisions/%d/restore",
 		res.Revision.ID),
 		api.RestoreRequest{BaseRevision: undo.Revision.ID, Before: true})
 	if _, err := os.Stat(filepath.Join(r.Repo, "ready/config.pbtxt")); !os.IsNotExist(err) ||
@@ -67,11 +66,11 @@ func TestConfigSaveReloadAndUndo(t *testing.T) {
 	}
 	// A change on disk becomes a revision.
 	r.Write("ready/config.pbtxt", "max_batch_size: 5\n")
-	list := consoletest.Get[api.Revisions](r, 200, "GET", "/api/models/ready/revisions", nil)
+	list := get[api.Revisions](r, 200, "GET", "/api/models/ready/revisions", nil)
 	if len(list.Revisions) != 5 || list.Revisions[0].Source != "disk" {
 		t.Fatalf("revisions = %+v", list)
 	}
-	full := consoletest.Get[api.RevisionFull](r, 200, "GET", fmt.Sprintf("/api/models/ready/revisions/%d",
+	full := get[api.RevisionFull](r, 200, "GET", fmt.Sprintf("/api/models/ready/revisions/%d",
 		list.Revisions[0].ID), nil)
 	if full.Before != "" || full.After != "max_batch_size: 5\n" {
 		t.Errorf("revision = %+v", full)
@@ -83,12 +82,12 @@ func TestConfigSaveReloadAndUndo(t *testing.T) {
 
 // One version is loaded and unloaded from the page; each change is a revision that can be undone.
 func TestOneVersionAloneAndItsRevisions(t *testing.T) {
-	r := consoletest.New(t, engine.ModePoll)
+	r := newRig(t, engine.ModePoll)
 	r.Write("ready/2/model.onnx", "good")
 	r.Write("ready/3/model.onnx", "good")
-	consoletest.Get[api.LoadResult](r, 200, "POST", "/api/models/ready/load", nil) // by the policy: the latest
+	get[api.LoadResult](r, 200, "POST", "/api/models/ready/load", nil) // by the policy: the latest
 	serving := func() (all []string) {
-		for _, v := range consoletest.Get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil).Versions {
+		for _, v := range get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil).Versions {
 			if v.State == api.StateReady {
 				all = append(all, v.Version)
 			}
@@ -102,42 +101,42 @@ func TestOneVersionAloneAndItsRevisions(t *testing.T) {
 		}
 	}
 	expect("at first", "3")
-	d := consoletest.Get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil)
+	d := get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil)
 	if !slices.Contains(d.OtherVersions, "2") {
 		t.Errorf("other versions = %v, want 2 among them", d.OtherVersions)
 	}
-	if res := consoletest.Get[api.LoadResult](r, 200, "POST", "/api/models/ready/versions/2/load", nil); !res.OK {
+	if res := get[api.LoadResult](r, 200, "POST", "/api/models/ready/versions/2/load", nil); !res.OK {
 		t.Fatalf("load of version 2 = %+v", res)
 	}
 	expect("after the load", "2", "3")
-	if res := consoletest.Get[api.LoadResult](r, 200, "POST", "/api/models/ready/versions/3/unload", nil); !res.OK {
+	if res := get[api.LoadResult](r, 200, "POST", "/api/models/ready/versions/3/unload", nil); !res.OK {
 		t.Fatalf("unload of version 3 = %+v", res)
 	}
 	expect("after the unload", "2")
-	if res := consoletest.Get[api.LoadResult](r, 200, "POST", "/api/models/ready/versions/9/load", nil); res.OK ||
+	if res := get[api.LoadResult](r, 200, "POST", "/api/models/ready/versions/9/load", nil); res.OK ||
 		!strings.Contains(res.Reason, "version 9 is not in the model repository") || !res.KeepsServing {
 		t.Errorf("load of version 9 = %+v", res)
 	}
 	if code, _ := r.Call("POST", "/api/models/ready/versions/x/load", nil); code != 404 {
 		t.Errorf("load of version x = %d, want 404", code)
 	}
-	list := consoletest.Get[api.Revisions](r, 200, "GET", "/api/models/ready/revisions", nil).Revisions
+	list := get[api.Revisions](r, 200, "GET", "/api/models/ready/revisions", nil).Revisions
 	if len(list) != 2 || list[0].Source != "versions" || list[0].Removed != 1 || list[1].Added != 1 {
 		t.Fatalf("revisions = %+v", list)
 	}
-	full := consoletest.Get[api.RevisionFull](r, 200, "GET", fmt.Sprintf("/api/models/ready/revisions/%d", list[0].ID),
+	full := get[api.RevisionFull](r, 200, "GET", fmt.Sprintf("/api/models/ready/revisions/%d", list[0].ID),
 		nil)
 	if full.Before != "2\n3\n" || full.After != "2\n" {
 		t.Errorf("the unload is recorded as %q to %q", full.Before, full.After)
 	}
-	undo := consoletest.Get[api.SaveResult](r, 200, "POST", fmt.Sprintf("/api/models/ready/revisions/%d/restore",
+	undo := get[api.SaveResult](r, 200, "POST", fmt.Sprintf("/api/models/ready/revisions/%d/restore",
 		list[0].ID), api.RestoreRequest{Before: true})
 	if undo.Outcome != api.SaveLoaded || undo.Revision.Source != "versions" {
 		t.Errorf("undo = %+v", undo)
 	}
 	expect("after the undo", "2", "3")
 	// The configuration's revisions do not get mixed up with these.
-	saved := consoletest.Get[api.SaveResult](r, 200, "PUT", "/api/models/ready/config",
+	saved := get[api.SaveResult](r, 200, "PUT", "/api/models/ready/config",
 		api.SaveConfig{Text: "max_batch_size: 8\n"})
 	if saved.Outcome != api.SaveLoaded {
 		t.Errorf("save = %+v", saved)
@@ -146,11 +145,11 @@ func TestOneVersionAloneAndItsRevisions(t *testing.T) {
 
 // A configuration that a load request brings is a revision, and the one before can be had back.
 func TestOverrideRevisions(t *testing.T) {
-	r := consoletest.New(t, engine.ModeExplicit)
+	r := newRig(t, engine.ModeExplicit)
 	r.Write("ready/config.pbtxt", "max_batch_size: 8\n")
-	consoletest.Get[api.LoadResult](r, 200, "POST", "/api/models/ready/load", nil)
+	get[api.LoadResult](r, 200, "POST", "/api/models/ready/load", nil)
 	batch := func() int {
-		return consoletest.Get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil).MaxBatchSize
+		return get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil).MaxBatchSize
 	}
 	if err := r.Engine.LoadModel(t.Context(), "ready",
 		engine.LoadParameters{ConfigJSON: `{"max_batch_size":3}`}); err != nil {
@@ -159,11 +158,11 @@ func TestOverrideRevisions(t *testing.T) {
 	if got := batch(); got != 3 {
 		t.Errorf("max_batch_size %d, want 3", got)
 	}
-	list := consoletest.Get[api.Revisions](r, 200, "GET", "/api/models/ready/revisions", nil).Revisions
+	list := get[api.Revisions](r, 200, "GET", "/api/models/ready/revisions", nil).Revisions
 	if len(list) != 1 || list[0].Source != "override" {
 		t.Fatalf("revisions = %+v", list)
 	}
-	full := consoletest.Get[api.RevisionFull](r, 200, "GET", fmt.Sprintf("/api/models/ready/revisions/%d", list[0].ID),
+	full := get[api.RevisionFull](r, 200, "GET", fmt.Sprintf("/api/models/ready/revisions/%d", list[0].ID),
 		nil)
 	if full.Before != "max_batch_size: 8\n" || !strings.Contains(full.After, "max_batch_size: 3") {
 		t.Errorf("the override is recorded as %q to %q", full.Before, full.After)
@@ -172,7 +171,7 @@ func TestOverrideRevisions(t *testing.T) {
 		before bool
 		want   int
 	}{{true, 8}, {false, 3}} {
-		res := consoletest.Get[api.SaveResult](r, 200, "POST", fmt.Sprintf("/api/models/ready/revisions/%d/restore",
+		res := get[api.SaveResult](r, 200, "POST", fmt.Sprintf("/api/models/ready/revisions/%d/restore",
 			list[0].ID), api.RestoreRequest{Before: step.before})
 		if res.Outcome != api.SaveLoaded || batch() != step.want {
 			t.Errorf("restore (before: %v) = %+v, max_batch_size %d, want %d", step.before, res, batch(), step.want)
@@ -182,7 +181,7 @@ func TestOverrideRevisions(t *testing.T) {
 
 // A model whose file is damaged can have its configuration mended; the reload says what comes of it.
 func TestAConfigurationCanBeSavedBesideADamagedFile(t *testing.T) {
-	r := consoletest.New(t, engine.ModeExplicit)
+	r := newRig(t, engine.ModeExplicit)
 	if err := os.WriteFile(filepath.Join(r.Repo, "ready", "1", "model.onnx"), []byte("bad file"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -191,12 +190,12 @@ max_batch_size: 2
 input { name: "INPUT0" data_type: TYPE_FP32 dims: 4 }
 output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 4 }
 `
-	check := consoletest.Get[api.CheckResult](r, 200, "POST", "/api/config/check",
+	check := get[api.CheckResult](r, 200, "POST", "/api/config/check",
 		api.CheckRequest{Model: "ready", Text: text})
 	if len(check.Faults) != 1 || check.Faults[0].Severity != api.SeverityWarning {
 		t.Errorf("faults = %+v, want the file's as a warning", check.Faults)
 	}
-	res := consoletest.Get[api.SaveResult](r, 200, "PUT", "/api/models/ready/config", api.SaveConfig{Text: text})
+	res := get[api.SaveResult](r, 200, "PUT", "/api/models/ready/config", api.SaveConfig{Text: text})
 	if res.Outcome != api.SaveFailed || res.Reason == "" {
 		t.Errorf("saving = %+v, want saved and the reload's failure", res)
 	}

@@ -1,5 +1,4 @@
-// Package consoletest runs a console with a real engine, store and recorder for tests, and calls it over HTTP.
-package consoletest
+package console_test
 
 import (
 	"bufio"
@@ -60,8 +59,8 @@ func (b fileBackend) Signature(_ context.Context, s backend.Spec) (*modelconfig.
 		Inputs: io("INPUT0"), Outputs: io("OUTPUT0")}, nil
 }
 
-// Rig is a console and what it works with. The repository has the model "ready", which is loaded.
-type Rig struct {
+// rig is a console and what it works with. The repository has the model "ready", which is loaded.
+type rig struct {
 	Console *console.Console
 	Engine  *engine.Engine
 	Store   *store.Store
@@ -73,10 +72,10 @@ type Rig struct {
 	t *testing.T
 }
 
-// New starts a console that ends with the test. The functions change its options.
-func New(t *testing.T, mode engine.ControlMode, change ...func(*console.Options)) *Rig {
+// newRig starts a console that ends with the test. The functions change its options.
+func newRig(t *testing.T, mode engine.ControlMode, change ...func(*console.Options)) *rig {
 	t.Helper()
-	r := &Rig{t: t, Repo: filepath.Join(t.TempDir(), "models"), Data: filepath.Join(t.TempDir(), "data"),
+	r := &rig{t: t, Repo: filepath.Join(t.TempDir(), "models"), Data: filepath.Join(t.TempDir(), "data"),
 		Headers: http.Header{"X-Nereid": {"1"}}}
 	r.Write("ready/1/model.onnx", "good")
 	var err error
@@ -127,7 +126,7 @@ func New(t *testing.T, mode engine.ControlMode, change ...func(*console.Options)
 }
 
 // startEngine starts an engine whose events go to the recorder and the store, as in the server.
-func (r *Rig) startEngine(mode engine.ControlMode, backends []backend.Backend, rec *history.Recorder) {
+func (r *rig) startEngine(mode engine.ControlMode, backends []backend.Backend, rec *history.Recorder) {
 	keep := func(rev store.Revision) {
 		if _, err := r.Store.AddRevision(context.Background(), rev); err != nil {
 			r.t.Error(err)
@@ -157,7 +156,7 @@ func (r *Rig) startEngine(mode engine.ControlMode, backends []backend.Backend, r
 }
 
 // Write writes a file of the repository.
-func (r *Rig) Write(path, text string) {
+func (r *rig) Write(path, text string) {
 	r.t.Helper()
 	p := filepath.Join(r.Repo, path)
 	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
@@ -169,7 +168,7 @@ func (r *Rig) Write(path, text string) {
 }
 
 // Call sends a request with a JSON body (or an io.Reader's bytes) and returns the status and the body of the reply.
-func (r *Rig) Call(method, path string, body any) (int, []byte) {
+func (r *rig) Call(method, path string, body any) (int, []byte) {
 	r.t.Helper()
 	var in io.Reader
 	switch b := body.(type) {
@@ -202,8 +201,8 @@ func (r *Rig) Call(method, path string, body any) (int, []byte) {
 	return resp.StatusCode, out
 }
 
-// Get is Call with a wanted status. It returns the decoded reply.
-func Get[T any](r *Rig, want int, method, path string, body any) T {
+// get is Call with a wanted status. It returns the decoded reply.
+func get[T any](r *rig, want int, method, path string, body any) T {
 	r.t.Helper()
 	code, out := r.Call(method, path, body)
 	var v T
@@ -219,26 +218,26 @@ func Get[T any](r *Rig, want int, method, path string, body any) T {
 }
 
 // Upload stages files as an import and analyses them. source names what was dropped.
-func (r *Rig) Upload(source string, files map[string]string) api.Import {
+func (r *rig) Upload(source string, files map[string]string) api.Import {
 	r.t.Helper()
-	im := Get[api.Import](r, http.StatusCreated, "POST", "/api/imports", api.ImportCreate{Source: source})
+	im := get[api.Import](r, http.StatusCreated, "POST", "/api/imports", api.ImportCreate{Source: source})
 	for path, text := range files {
 		if code, body := r.Call("PUT", "/api/imports/"+im.ID+"/files/"+path,
 			strings.NewReader(text)); code != http.StatusNoContent {
 			r.t.Fatalf("PUT %s = %d %s", path, code, body)
 		}
 	}
-	return Get[api.Import](r, http.StatusOK, "POST", "/api/imports/"+im.ID+"/analyze", nil)
+	return get[api.Import](r, http.StatusOK, "POST", "/api/imports/"+im.ID+"/analyze", nil)
 }
 
-// Events reads an event stream.
-type Events struct {
+// events reads an event stream.
+type events struct {
 	t     *testing.T
 	lines *bufio.Scanner
 }
 
 // Stream opens the event stream for some topics. It ends with the test.
-func (r *Rig) Stream(topics string) *Events {
+func (r *rig) Stream(topics string) *events {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	req, err := http.NewRequestWithContext(ctx, "GET", r.URL+"/api/events?topics="+topics, nil)
@@ -255,11 +254,11 @@ func (r *Rig) Stream(topics string) *Events {
 	}
 	s := bufio.NewScanner(resp.Body)
 	s.Buffer(nil, 1<<20)
-	return &Events{r.t, s}
+	return &events{r.t, s}
 }
 
-// Next returns the next message of a topic.
-func Next[T any](e *Events, topic string) T {
+// next returns the next message of a topic.
+func next[T any](e *events, topic string) T {
 	e.t.Helper()
 	var v T
 	kind := ""

@@ -1,4 +1,4 @@
-package imports_test
+package console_test
 
 import (
 	"archive/zip"
@@ -16,16 +16,15 @@ import (
 	"testing"
 
 	"nereid/app/console/api"
-	"nereid/app/console/consoletest"
 	"nereid/engine"
 )
 
 // commit commits an import and waits for its end.
-func commit(r *consoletest.Rig, im api.Import, req api.ImportCommit) api.Import {
+func commit(r *rig, im api.Import, req api.ImportCommit) api.Import {
 	e := r.Stream("import")
-	consoletest.Get[api.Import](r, 202, "POST", "/api/imports/"+im.ID+"/commit", req)
+	get[api.Import](r, 202, "POST", "/api/imports/"+im.ID+"/commit", req)
 	for {
-		if v := consoletest.Next[api.Import](e, "import"); v.ID == im.ID && v.State != api.ImportCommitting {
+		if v := next[api.Import](e, "import"); v.ID == im.ID && v.State != api.ImportCommitting {
 			return v
 		}
 	}
@@ -34,7 +33,7 @@ func commit(r *consoletest.Rig, im api.Import, req api.ImportCommit) api.Import 
 func TestImportONNXFile(t *testing.T) {
 	for _, mode := range []engine.ControlMode{engine.ModeNone, engine.ModePoll, engine.ModeExplicit} {
 		t.Run(string(mode), func(t *testing.T) {
-			r := consoletest.New(t, mode)
+			r := newRig(t, mode)
 			im := r.Upload("my net.onnx", map[string]string{"my%20net.onnx": "good"})
 			if im.State != api.ImportStaged || im.Kind != api.ImportONNX || im.Name != "my_net" ||
 				!im.ConfigGenerated || len(im.Faults) != 0 ||
@@ -44,7 +43,7 @@ func TestImportONNXFile(t *testing.T) {
 				im.Exists {
 				t.Fatalf("staged = %+v", im)
 			}
-			im = consoletest.Get[api.Import](r, 200, "PUT", "/api/imports/"+im.ID+"/config",
+			im = get[api.Import](r, 200, "PUT", "/api/imports/"+im.ID+"/config",
 				api.ImportConfig{Name: "net2", Config: strings.Replace(im.Config, "4", "16", 1)})
 			if im.Name != "net2" || im.MaxBatchSize != 16 || im.ConfigGenerated || len(im.Faults) != 0 {
 				t.Fatalf("changed = %+v", im)
@@ -52,7 +51,7 @@ func TestImportONNXFile(t *testing.T) {
 			if im = commit(r, im, api.ImportCommit{}); im.State != api.ImportLoaded || im.LoadMs <= 0 {
 				t.Fatalf("committed = %+v", im)
 			}
-			d := consoletest.Get[api.ModelDetail](r, 200, "GET", "/api/models/net2", nil)
+			d := get[api.ModelDetail](r, 200, "GET", "/api/models/net2", nil)
 			if d.State != api.StateReady || d.MaxBatchSize != 16 || d.Revision == 0 ||
 				d.Files[0].Path != "1/model.onnx" {
 				t.Errorf("model = %+v", d)
@@ -70,7 +69,7 @@ func TestImportONNXFile(t *testing.T) {
 }
 
 func TestImportThatFailsChangesNothing(t *testing.T) {
-	r := consoletest.New(t, engine.ModePoll)
+	r := newRig(t, engine.ModePoll)
 	im := r.Upload("", map[string]string{"broken/1/model.onnx": "bad now, but readable",
 		"broken/config.pbtxt": "max_batch_size: 2\n"})
 	if im.Kind != api.ImportFolder || im.ConfigGenerated || im.MaxBatchSize != 2 {
@@ -83,7 +82,7 @@ func TestImportThatFailsChangesNothing(t *testing.T) {
 		t.Errorf("the repository has %v, want only what was there", names)
 	}
 	// In the place of a model that serves.
-	im = consoletest.Get[api.Import](r, 200, "PUT", "/api/imports/"+im.ID+"/config", api.ImportConfig{Name: "ready"})
+	im = get[api.Import](r, 200, "PUT", "/api/imports/"+im.ID+"/config", api.ImportConfig{Name: "ready"})
 	if !im.Exists || im.State != api.ImportStaged {
 		t.Fatalf("renamed = %+v", im)
 	}
@@ -97,7 +96,7 @@ func TestImportThatFailsChangesNothing(t *testing.T) {
 	if err != nil || string(text) != "good" {
 		t.Errorf("the model that was there: %q, %v", text, err)
 	}
-	d := consoletest.Get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil)
+	d := get[api.ModelDetail](r, 200, "GET", "/api/models/ready", nil)
 	if d.State != api.StateReady || d.ConfigExists || d.MaxBatchSize != 4 || d.Reason != "" {
 		t.Errorf("the model that was there serves: %+v", d)
 	}
@@ -106,7 +105,7 @@ func TestImportThatFailsChangesNothing(t *testing.T) {
 		strings.NewReader("good and new")); code != 204 {
 		t.Fatalf("PUT = %d %s", code, body)
 	}
-	consoletest.Get[api.Import](r, 200, "POST", "/api/imports/"+im.ID+"/analyze", nil)
+	get[api.Import](r, 200, "POST", "/api/imports/"+im.ID+"/analyze", nil)
 	if im = commit(r, im, api.ImportCommit{Replace: true}); im.State != api.ImportLoaded {
 		t.Fatalf("committed = %+v", im)
 	}
@@ -114,7 +113,7 @@ func TestImportThatFailsChangesNothing(t *testing.T) {
 		string(text) != "good and new" {
 		t.Errorf("the new model: %q, %v", text, err)
 	}
-	if list := consoletest.Get[api.Trash](r, 200, "GET", "/api/trash", nil); len(list.Items) != 1 ||
+	if list := get[api.Trash](r, 200, "GET", "/api/trash", nil); len(list.Items) != 1 ||
 		list.Items[0].From != filepath.Join(r.Repo, "ready") {
 		t.Errorf("trash = %+v", list)
 	}
@@ -124,7 +123,7 @@ func TestImportThatFailsChangesNothing(t *testing.T) {
 func TestImportAsksBeforeCode_B13(t *testing.T) {
 	for _, file := range []string{"model.pt", "model.pt2", "weights.pkl", "scaler.joblib", "model.py", "lib.so"} {
 		t.Run("B13 "+file, func(t *testing.T) {
-			r := consoletest.New(t, engine.ModePoll)
+			r := newRig(t, engine.ModePoll)
 			im := r.Upload("", map[string]string{"m/1/model.onnx": "good", "m/1/" + file: "x"})
 			if len(im.Code) != 1 || im.Code[0].Path != "1/"+file || im.Code[0].Why == "" {
 				t.Fatalf("staged = %+v", im)
@@ -148,7 +147,7 @@ func TestImportAsksBeforeCode_B13(t *testing.T) {
 
 // Nothing is fetched from addresses: there is no such thing as an import from one.
 func TestImportFetchesNothing_B12(t *testing.T) {
-	r := consoletest.New(t, engine.ModeExplicit)
+	r := newRig(t, engine.ModeExplicit)
 	var asked atomic.Int32
 	there := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	defer there.Close()
@@ -173,7 +172,7 @@ func TestImportFetchesNothing_B12(t *testing.T) {
 
 // What an import, a removal and a return change is in the model's revisions.
 func TestImportsAndRemovalsAreRevisions(t *testing.T) {
-	r := consoletest.New(t, engine.ModeExplicit)
+	r := newRig(t, engine.ModeExplicit)
 	const config = "backend: \"onnxruntime\"\nmax_batch_size: 4\n"
 	im := r.Upload("", map[string]string{"m/config.pbtxt": config, "m/1/model.onnx": "good"})
 	if im = commit(r, im, api.ImportCommit{}); im.State != api.ImportLoaded {
@@ -183,9 +182,9 @@ func TestImportsAndRemovalsAreRevisions(t *testing.T) {
 	if im = commit(r, im, api.ImportCommit{Replace: true}); im.State != api.ImportLoaded {
 		t.Fatalf("committed = %+v", im)
 	}
-	item := consoletest.Get[api.Trashed](r, 200, "DELETE", "/api/models/m", nil)
-	consoletest.Get[api.Trashed](r, 200, "POST", "/api/trash/"+item.ID+"/restore", nil)
-	list := consoletest.Get[api.Revisions](r, 200, "GET", "/api/models/m/revisions", nil).Revisions
+	item := get[api.Trashed](r, 200, "DELETE", "/api/models/m", nil)
+	get[api.Trashed](r, 200, "POST", "/api/trash/"+item.ID+"/restore", nil)
+	list := get[api.Revisions](r, 200, "GET", "/api/models/m/revisions", nil).Revisions
 	var sources []string
 	for _, rev := range list {
 		sources = append(sources, rev.Source)
@@ -194,7 +193,7 @@ func TestImportsAndRemovalsAreRevisions(t *testing.T) {
 		t.Fatalf("revisions %v, want %v", sources, want)
 	}
 	full := func(at int) api.RevisionFull {
-		return consoletest.Get[api.RevisionFull](r, 200, "GET", fmt.Sprintf("/api/models/m/revisions/%d", list[at].ID),
+		return get[api.RevisionFull](r, 200, "GET", fmt.Sprintf("/api/models/m/revisions/%d", list[at].ID),
 			nil)
 	}
 	if v := full(2); v.Before != "1\n" || v.After != "2\n" {
@@ -209,7 +208,7 @@ func TestImportsAndRemovalsAreRevisions(t *testing.T) {
 }
 
 func TestImportAsksBeforeCode(t *testing.T) {
-	r := consoletest.New(t, engine.ModeExplicit)
+	r := newRig(t, engine.ModeExplicit)
 	im := r.Upload("", map[string]string{"m/1/model.onnx": "good", "m/1/op.so": "x"})
 	if len(im.Code) != 1 || im.Code[0].Path != "1/op.so" {
 		t.Fatalf("staged = %+v", im)
@@ -223,7 +222,7 @@ func TestImportAsksBeforeCode(t *testing.T) {
 }
 
 func TestImportPathAndArchive(t *testing.T) {
-	r := consoletest.New(t, engine.ModeExplicit)
+	r := newRig(t, engine.ModeExplicit)
 	code, body := r.Call("GET", "/api/models/ready/archive", nil)
 	z, err := zip.NewReader(bytes.NewReader(body), int64(len(body)))
 	if err != nil || code != 200 || len(z.File) != 1 || z.File[0].Name != "ready/1/model.onnx" {
@@ -241,11 +240,11 @@ func TestImportPathAndArchive(t *testing.T) {
 	if err := os.WriteFile(file, body, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	im := consoletest.Get[api.Import](r, 201, "POST", "/api/imports", api.ImportCreate{Path: file})
+	im := get[api.Import](r, 201, "POST", "/api/imports", api.ImportCreate{Path: file})
 	if im.Origin != api.ImportPath || im.Kind != api.ImportZip || im.Name != "ready" || !im.Exists {
 		t.Errorf("staged = %+v", im)
 	}
-	consoletest.Get[struct{}](r, 204, "DELETE", "/api/imports/"+im.ID, nil)
+	get[struct{}](r, 204, "DELETE", "/api/imports/"+im.ID, nil)
 	if code, _ := r.Call("GET", "/api/imports/"+im.ID, nil); code != 404 {
 		t.Errorf("a removed import = %d, want 404", code)
 	}
@@ -268,16 +267,16 @@ func TestImportPathAndArchive(t *testing.T) {
 		t.Errorf("staged folders left over: %v", names)
 	}
 	events := r.Stream("import")
-	consoletest.Get[api.Import](r, 201, "POST", "/api/imports", api.ImportCreate{Path: filepath.Join(r.Repo, "ready")})
-	if v := consoletest.Next[api.Import](events, "import"); v.Origin != api.ImportPath || v.Kind != api.ImportFolder ||
+	get[api.Import](r, 201, "POST", "/api/imports", api.ImportCreate{Path: filepath.Join(r.Repo, "ready")})
+	if v := next[api.Import](events, "import"); v.Origin != api.ImportPath || v.Kind != api.ImportFolder ||
 		v.Name != "ready" {
 		t.Errorf("the stream has the import of a folder as %+v", v)
 	}
 }
 
 func TestImportRefuses_B3(t *testing.T) {
-	r := consoletest.New(t, engine.ModeExplicit)
-	im := consoletest.Get[api.Import](r, 201, "POST", "/api/imports", api.ImportCreate{})
+	r := newRig(t, engine.ModeExplicit)
+	im := get[api.Import](r, 201, "POST", "/api/imports", api.ImportCreate{})
 	base := "/api/imports/" + im.ID
 	if code, _ := r.Call("POST", base+"/analyze", nil); code != 400 {
 		t.Errorf("analyse of nothing = %d, want 400", code)
@@ -296,7 +295,7 @@ func TestImportRefuses_B3(t *testing.T) {
 	if code, body := r.Call("PUT", base+"/files/m.onnx", strings.NewReader("good")); code != 204 {
 		t.Fatalf("PUT = %d %s", code, body)
 	}
-	im = consoletest.Get[api.Import](r, 200, "POST", base+"/analyze", nil)
+	im = get[api.Import](r, 200, "POST", base+"/analyze", nil)
 	for _, name := range []string{"..", "a/b", ".hidden", "a\x00b", strings.Repeat("x", 300)} {
 		if code, body := r.Call("PUT", base+"/config", api.ImportConfig{Name: name}); code != 400 {
 			t.Errorf("name %q = %d %s, want 400", name, code, body)
@@ -305,7 +304,7 @@ func TestImportRefuses_B3(t *testing.T) {
 	if code, _ := r.Call("PUT", base+"/config", api.ImportConfig{Repository: "/etc"}); code != 400 {
 		t.Errorf("another folder as repository = %d, want 400", code)
 	}
-	im = consoletest.Get[api.Import](r, 200, "PUT", base+"/config",
+	im = get[api.Import](r, 200, "PUT", base+"/config",
 		api.ImportConfig{Config: "max_batch_size: -3\nnonsense"})
 	if len(im.Faults) == 0 || !slices.ContainsFunc(im.Faults, func(f api.Fault) bool { return f.Line == 2 }) {
 		t.Errorf("faults = %+v", im.Faults)
@@ -319,7 +318,7 @@ func TestImportRefuses_B3(t *testing.T) {
 }
 
 func TestImportForABackendThatIsNotThere(t *testing.T) {
-	r := consoletest.New(t, engine.ModePoll)
+	r := newRig(t, engine.ModePoll)
 	im := r.Upload("", map[string]string{"plan/1/model.plan": "plan", "plan/1/helper.py": "print()"})
 	if len(im.Faults) != 1 || !strings.HasPrefix(im.Faults[0].Message,
 		"backend 'tensorrt' runs engines that TensorRT has built") || im.Faults[0].Field != "backend" ||
@@ -335,7 +334,7 @@ func TestImportForABackendThatIsNotThere(t *testing.T) {
 
 // What is wrong with a dropped file is said without the folder that it is staged in.
 func TestABrokenFileIsNamedWithoutItsStagingFolder(t *testing.T) {
-	im := consoletest.New(t, engine.ModeExplicit).Upload("", map[string]string{"net.onnx": "bad file"})
+	im := newRig(t, engine.ModeExplicit).Upload("", map[string]string{"net.onnx": "bad file"})
 	if len(im.Faults) == 0 {
 		t.Fatal("a broken file has no fault")
 	}
@@ -348,7 +347,7 @@ func TestABrokenFileIsNamedWithoutItsStagingFolder(t *testing.T) {
 }
 
 func TestAFileCalledModelGetsAFreeName(t *testing.T) {
-	r := consoletest.New(t, engine.ModeExplicit)
+	r := newRig(t, engine.ModeExplicit)
 	if im := r.Upload("", map[string]string{"model.onnx": "good"}); im.Name != "model" || im.Exists {
 		t.Errorf("the first is called %q, exists %v; want model, new", im.Name, im.Exists)
 	}

@@ -1,32 +1,31 @@
-package configs_test
+package console_test
 
 import (
-	"nereid/engine/inferencepb"
 	"strings"
 	"testing"
 
 	"nereid/app/console"
 	"nereid/app/console/api"
-	"nereid/app/console/consoletest"
 	"nereid/engine"
 	"nereid/engine/backend"
+	"nereid/engine/inferencepb"
 	"nereid/engine/system/affinity"
 )
 
 func TestConfigCheckAndFields(t *testing.T) {
-	r := consoletest.New(t, engine.ModeExplicit)
-	c := consoletest.Get[api.CheckResult](r, 200, "POST", "/api/config/check",
+	r := newRig(t, engine.ModeExplicit)
+	c := get[api.CheckResult](r, 200, "POST", "/api/config/check",
 		api.CheckRequest{Model: "ready", Text: "name: \"reddy\"\n"})
 	if len(c.Faults) != 1 || c.Faults[0].Line != 1 || len(c.Faults[0].Fixes) != 1 ||
 		c.Faults[0].Fixes[0].Edits[0].Text != `"ready"` || c.Completed != "" {
 		t.Errorf("check of a wrong name = %+v", c)
 	}
-	c = consoletest.Get[api.CheckResult](r, 200, "POST", "/api/config/check",
+	c = get[api.CheckResult](r, 200, "POST", "/api/config/check",
 		api.CheckRequest{Model: "ready", Text: ""})
 	if len(c.Faults) != 0 || !strings.Contains(c.Completed, `name: "INPUT0"`) {
 		t.Errorf("check of an empty text = %+v", c)
 	}
-	f := consoletest.Get[api.ConfigFields](r, 200, "GET", "/api/config/fields", nil)
+	f := get[api.ConfigFields](r, 200, "GET", "/api/config/fields", nil)
 	messages, enums := map[string]api.ConfigMessage{}, map[string]bool{}
 	for _, m := range f.Messages {
 		messages[m.Name] = m
@@ -64,7 +63,7 @@ func (strictBackend) ValidateParameters(cfg *inferencepb.ModelConfig) (all []bac
 }
 
 func TestBackendsCheckParameters(t *testing.T) {
-	r := consoletest.New(t, engine.ModeExplicit, func(o *console.Options) {
+	r := newRig(t, engine.ModeExplicit, func(o *console.Options) {
 		for i, b := range o.Check.Backends {
 			if b.Name() == "onnxruntime" {
 				o.Check.Backends[i] = strictBackend{b}
@@ -73,7 +72,7 @@ func TestBackendsCheckParameters(t *testing.T) {
 	})
 	check := func(parameters string) []api.Fault {
 		text := "backend: \"onnxruntime\"\n" + parameters
-		return consoletest.Get[api.CheckResult](r, 200, "POST", "/api/config/check",
+		return get[api.CheckResult](r, 200, "POST", "/api/config/check",
 			api.CheckRequest{Model: "ready", Text: text}).Faults
 	}
 	one := func(key, value string) string {
@@ -99,9 +98,9 @@ func TestBackendsCheckParameters(t *testing.T) {
 }
 
 func TestInstanceGroupsOfAText(t *testing.T) {
-	r := consoletest.New(t, engine.ModeExplicit,
+	r := newRig(t, engine.ModeExplicit,
 		func(o *console.Options) { o.HostPolicies = map[string]affinity.Policy{"big": {Cores: []int{0, 1}}} })
-	v := consoletest.Get[api.CheckResult](r, 200, "POST", "/api/config/check", api.CheckRequest{Model: "ready", Text: `backend: "onnxruntime"
+	v := get[api.CheckResult](r, 200, "POST", "/api/config/check", api.CheckRequest{Model: "ready", Text: `backend: "onnxruntime"
 instance_group [ { count: 2 kind: KIND_CPU host_policy: "big" }, { kind: KIND_GPU gpus: [ 0, 2 ]
   rate_limiter { priority: 1 } passive: true } ]`})
 	if len(v.Groups) != 2 {
@@ -114,7 +113,7 @@ instance_group [ { count: 2 kind: KIND_CPU host_policy: "big" }, { kind: KIND_GP
 		!g.Passive {
 		t.Errorf("the second = %+v", g)
 	}
-	if m := consoletest.Get[api.Machine](r, 200, "GET", "/api/machine", nil); len(m.HostPolicies) != 1 ||
+	if m := get[api.Machine](r, 200, "GET", "/api/machine", nil); len(m.HostPolicies) != 1 ||
 		m.HostPolicies[0] != (api.HostPolicy{Name: "big", Affinity: "cpu-cores=0-1"}) {
 		t.Errorf("host policies = %+v", m.HostPolicies)
 	}
@@ -122,7 +121,7 @@ instance_group [ { count: 2 kind: KIND_CPU host_policy: "big" }, { kind: KIND_GP
 
 // TestFixesMendTheText applies the first fix of the first fault.
 func TestFixesMendTheText(t *testing.T) {
-	r := consoletest.New(t, engine.ModeExplicit)
+	r := newRig(t, engine.ModeExplicit)
 	for _, tc := range []struct{ name, text, want, label string }{
 		{"name", `name: "reddy"`, `name: "ready"`, `set name to "ready"`},
 		{"field", "max_batchsize: 4", "max_batch_size: 4", "use max_batch_size"},
@@ -136,7 +135,7 @@ func TestFixesMendTheText(t *testing.T) {
 		{"backend", `backend: "identitty"`, `backend: "identity"`, `use "identity"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := consoletest.Get[api.CheckResult](r, 200, "POST", "/api/config/check",
+			c := get[api.CheckResult](r, 200, "POST", "/api/config/check",
 				api.CheckRequest{Model: "ready", Text: tc.text})
 			if len(c.Faults) == 0 || len(c.Faults[0].Fixes) == 0 {
 				t.Fatalf("no fix among %+v", c.Faults)
@@ -151,7 +150,7 @@ func TestFixesMendTheText(t *testing.T) {
 
 // TestCheckRefusesWhatALoadWould checks texts that are right in themselves, but that this server cannot serve.
 func TestCheckRefusesWhatALoadWould(t *testing.T) {
-	r := consoletest.New(t, engine.ModeExplicit)
+	r := newRig(t, engine.ModeExplicit)
 	r.Write("ready/3/model.onnx", "good")
 	for _, tc := range []struct {
 		name, text, want string // the one error; "": none
@@ -168,7 +167,7 @@ func TestCheckRefusesWhatALoadWould(t *testing.T) {
 				"write version_policy { latest { num_versions: 1 } }", 1, 41},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := consoletest.Get[api.CheckResult](r, 200, "POST", "/api/config/check",
+			c := get[api.CheckResult](r, 200, "POST", "/api/config/check",
 				api.CheckRequest{Model: "ready", Text: tc.text})
 			var errs []api.Fault
 			for _, f := range c.Faults {

@@ -1,4 +1,4 @@
-package machine_test
+package console_test
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 
 	"nereid/app/console"
 	"nereid/app/console/api"
-	"nereid/app/console/consoletest"
 	"nereid/engine"
 	"nereid/engine/backend/python"
 	"nereid/engine/device"
@@ -38,26 +37,26 @@ func (cards) Close() error { return nil }
 
 func TestMachine(t *testing.T) {
 	t.Run("without GPUs", func(t *testing.T) {
-		r := consoletest.New(t, engine.ModeExplicit)
-		m := consoletest.Get[api.Machine](r, 200, "GET", "/api/machine", nil)
+		r := newRig(t, engine.ModeExplicit)
+		m := get[api.Machine](r, 200, "GET", "/api/machine", nil)
 		if m.CPUs < 1 || m.MemoryBytes <= 0 || m.MemoryFreeBytes <= 0 || m.ProcessBytes <= 0 || len(m.GPUs) != 0 ||
 			m.Budget.On || m.Budget.Resident != 1 {
 			t.Errorf("machine = %+v", m)
 		}
-		if told := consoletest.Next[api.Machine](r.Stream("machine"), "machine"); told.CPUBusy == nil ||
+		if told := next[api.Machine](r.Stream("machine"), "machine"); told.CPUBusy == nil ||
 			*told.CPUBusy < 0 || *told.CPUBusy > 1 {
 			t.Errorf("the stream tells %+v, want how busy the cores are", told)
 		}
 	})
 	t.Run("with GPUs", func(t *testing.T) {
-		r := consoletest.New(t, engine.ModeExplicit, func(o *console.Options) {
+		r := newRig(t, engine.ModeExplicit, func(o *console.Options) {
 			var err error
 			if o.Check.Machine, err = device.NewMachine(device.Options{Driver: cards{},
 				Log: slog.New(slog.DiscardHandler)}); err != nil {
 				t.Fatal(err)
 			}
 		})
-		m := consoletest.Get[api.Machine](r, 200, "GET", "/api/machine", nil)
+		m := get[api.Machine](r, 200, "GET", "/api/machine", nil)
 		if len(m.GPUs) != 2 {
 			t.Fatalf("GPUs = %+v", m.GPUs)
 		}
@@ -75,8 +74,8 @@ func TestMachine(t *testing.T) {
 }
 
 func TestRuntimeOfAModel(t *testing.T) {
-	r := consoletest.New(t, engine.ModeExplicit)
-	v := consoletest.Get[api.ModelRuntime](r, 200, "GET", "/api/models/ready/runtime", nil)
+	r := newRig(t, engine.ModeExplicit)
+	v := get[api.ModelRuntime](r, 200, "GET", "/api/models/ready/runtime", nil)
 	if len(v.Instances) == 0 || v.Environment != nil {
 		t.Fatalf("runtime = %+v", v)
 	}
@@ -124,21 +123,21 @@ func (s *shelf) Install(ctx context.Context, _ python.Framework, out io.Writer) 
 
 func TestInstallingAFramework(t *testing.T) {
 	s := &shelf{began: make(chan struct{}), result: make(chan error)}
-	r := consoletest.New(t, engine.ModeExplicit, func(o *console.Options) { o.Frameworks = s })
+	r := newRig(t, engine.ModeExplicit, func(o *console.Options) { o.Frameworks = s })
 	const path = "/api/frameworks/pytorch/install"
-	ends := func(e *consoletest.Events) api.Framework {
+	ends := func(e *events) api.Framework {
 		for {
-			if f := consoletest.Next[api.Framework](e, "framework"); f.State != api.FrameworkInstalling {
+			if f := next[api.Framework](e, "framework"); f.State != api.FrameworkInstalling {
 				return f
 			}
 		}
 	}
-	list := consoletest.Get[api.Frameworks](r, 200, "GET", "/api/frameworks", nil).Frameworks
+	list := get[api.Frameworks](r, 200, "GET", "/api/frameworks", nil).Frameworks
 	if len(list) != 1 || list[0].State != api.FrameworkMissing || list[0].Package != "torch==1.0" ||
 		list[0].Size != "5 GB" {
 		t.Fatalf("frameworks = %+v", list)
 	}
-	if e := consoletest.Get[api.Error](r, 412, "POST", path, nil); e.Code != api.CodeConsent {
+	if e := get[api.Error](r, 412, "POST", path, nil); e.Code != api.CodeConsent {
 		t.Errorf("without consent: %+v", e)
 	}
 	if code, _ := r.Call("POST", "/api/frameworks/nope/install", api.InstallFramework{Consent: true}); code != 404 {
@@ -149,28 +148,28 @@ func TestInstallingAFramework(t *testing.T) {
 	}
 
 	e := r.Stream("framework")
-	consoletest.Get[api.Framework](r, 202, "POST", path, api.InstallFramework{Consent: true})
+	get[api.Framework](r, 202, "POST", path, api.InstallFramework{Consent: true})
 	<-s.began
-	if f := consoletest.Get[api.Frameworks](r, 200, "GET", "/api/frameworks",
+	if f := get[api.Frameworks](r, 200, "GET", "/api/frameworks",
 		nil).Frameworks[0]; f.State != api.FrameworkInstalling || len(f.Log) != 3 || f.Log[2] != "20 %" {
 		t.Errorf("under way: %+v", f)
 	}
 	if code, _ := r.Call("POST", path, api.InstallFramework{Consent: true}); code != 409 {
 		t.Errorf("a second time at once: %d", code)
 	}
-	consoletest.Get[api.Framework](r, 200, "DELETE", path, nil)
+	get[api.Framework](r, 200, "DELETE", path, nil)
 	if f := ends(e); f.State != api.FrameworkFailed || f.Reason != "the installation was stopped" {
 		t.Errorf("stopped: %+v", f)
 	}
 
-	consoletest.Get[api.Framework](r, 202, "POST", path, api.InstallFramework{Consent: true})
+	get[api.Framework](r, 202, "POST", path, api.InstallFramework{Consent: true})
 	<-s.began
 	s.result <- errors.New("no space left on device")
 	if f := ends(e); f.State != api.FrameworkFailed || f.Reason != "no space left on device" {
 		t.Errorf("failed: %+v", f)
 	}
 
-	consoletest.Get[api.Framework](r, 202, "POST", path, api.InstallFramework{Consent: true})
+	get[api.Framework](r, 202, "POST", path, api.InstallFramework{Consent: true})
 	<-s.began
 	s.result <- nil
 	if f := ends(e); f.State != api.FrameworkInstalled {
