@@ -1,5 +1,5 @@
-# Everything here works on a fresh machine with Go, Node >= 20, Python 3 and a C compiler: what is missing is fetched
-# or installed on the way, once, with exact versions. "make help" lists the targets.
+# Every target works on a fresh machine with Go, Node >= 20, Python 3 and a C compiler. Other tools and libraries are
+# downloaded or installed once, with exact versions. "make help" lists the targets.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
@@ -14,17 +14,17 @@ NODE_MODULES := frontend/node_modules/.package-lock.json
 DIST   := frontend/dist/index.html
 ORT    := engine/backend/onnxruntime/lib/libonnxruntime.so.zst
 
-# With the tag cuda where its set-up works; build/setup/cuda.py says what it takes.
+# The tag cuda is set if its set-up succeeds; build/setup/cuda.py names the requirements.
 CUDA   := $(CACHE)/cuda
 WITH_CUDA := if [ -e $(CUDA)/env ]; then . $(CUDA)/env; else tags= ldflags=; fi;
 
 GOLANGCI_VERSION := v2.15.0
 FAKE_GCS_VERSION := v1.56.1
 
-# One set of flags for everything that compiles: another set would compile SQLite again (about 50 s).
+# All targets use the same flags: other flags would compile SQLite again (about 50 s).
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-# Without grpcnotrace gRPC brings its trace pages and with them text/template, which calls methods by name: then the linker
-# keeps every method of every type, and the program is half as big again.
+# Without grpcnotrace, gRPC includes its trace pages and text/template, which calls methods by name. The linker would then
+# keep every method of every type, and the program would grow by half.
 TAGS := grpcnotrace
 DESKTOP_TAGS := desktop,production,webkit2_41,$(TAGS)
 export GOFLAGS ?= -trimpath -buildvcs=false -tags=$(TAGS)
@@ -71,7 +71,7 @@ $(STAMPS):
 
 $(PY):
 	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, found " + sys.version)'
-	python3 -m venv $(VENV) || { echo "python3 cannot make virtual environments; as root run: apt-get install -y python3-venv" >&2; exit 1; }
+	python3 -m venv $(VENV) || { echo "python3 cannot create virtual environments; as root run: apt-get install -y python3-venv" >&2; exit 1; }
 
 setup-python: $(STAMPS)/python
 $(STAMPS)/python: build/requirements.txt | $(PY) $(STAMPS)
@@ -106,7 +106,7 @@ $(CACHE)/perf_analyzer/done: build/setup/perf_analyzer.py | $(PY)
 	$(PY) build/setup/perf_analyzer.py $(@D)
 	@touch $@
 
-# Servers that speak like the clouds' storage, for tests; the one for S3 runs inside them.
+# Emulators of cloud storage for the tests. The emulator for S3 runs inside the tests.
 FAKE_GCS := $(CACHE)/bin/fake-gcs-server
 setup-storage: $(FAKE_GCS)-$(FAKE_GCS_VERSION) $(CACHE)/azurite/node_modules/.package-lock.json
 $(FAKE_GCS)-$(FAKE_GCS_VERSION):
@@ -134,7 +134,7 @@ desktop: $(ORT) $(DIST) setup-desktop setup-cuda
 loadgen:
 	@go build -o build/bin/loadgen ./build/bench/loadgen
 
-# The samples are served from a copy, which the GUI may change: dropped models and edited configurations stay there.
+# The samples are served from a copy, because the GUI may add models and change configurations.
 run: setup-python build
 	@test -d $(CACHE)/models || { mkdir -p $(CACHE) && cp -r models-sample $(CACHE)/models; }
 	PATH="$(abspath $(VENV))/bin:$$PATH" build/bin/nereid serve --model-repository=$(CACHE)/models --model-control-mode=poll --repository-poll-secs=1 --open $(ARGS)
@@ -151,7 +151,7 @@ test: setup build desktop loadgen
 soak: setup-python setup-onnxruntime build loadgen
 	@$(RUNTESTS) -only "$(or $(ONLY),soak,soak-go,fuzz)" -soak -fuzztime $(or $(FUZZTIME),10m)
 
-# The wheels are big, so only these targets fetch them. Without a card test-gpu ends with status 2 and says so.
+# The wheels are large, so only these targets download them. Without a GPU, test-gpu prints this and exits with status 2.
 GPU_WHEELS := "onnxruntime-gpu[cuda,cudnn]==1.31.1" "tensorrt-cu13-libs==10.16.1.11"
 CUDA_PYTHON := "cuda-bindings==12.9.10"
 gpu-here:
@@ -176,7 +176,7 @@ mutants: $(ORT) $(DIST)
 compatibility:
 	@go run ./build/tools/features -compatibility $(or $(MODE),write)
 
-# The reference is some 200 MB from PyPI (build/bench/reference.sh), under $(CACHE)/bench.
+# The reference needs about 200 MB from PyPI (build/bench/reference.sh), under $(CACHE)/bench.
 conformance-reference: setup-python
 	REFERENCE=$(if $(RECORD),record,1) $(PY) -m pytest build/conformance/test_cases.py -q
 
@@ -187,7 +187,7 @@ $(CACHE)/bin/h2spec:
 h2spec: $(CACHE)/bin/h2spec
 	H2SPEC=$(abspath $<) go test -count=1 -run TestH2Spec -v ./engine/grpcapi/h2
 
-# Some 7 GB from PyPI, once, under $(CACHE)/frameworks.
+# Downloads about 7 GB from PyPI, once, to $(CACHE)/frameworks.
 test-frameworks: setup-python setup-onnxruntime build
 	build/bin/nereid install --data-dir=$(CACHE)/frameworks --python=$(PY) openvino tensorflow pytorch fil
 	NEREID_FRAMEWORKS=$(abspath $(CACHE))/frameworks go test -count=1 -run '^TestReal' ./engine/backend/runtime

@@ -60,7 +60,7 @@ def run(path, threads, seconds):
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     x = {"image": np.random.default_rng(2).random((1, 3, 64, 64), np.float32)}
     end = time.perf_counter() + min(1, seconds)
-    while time.perf_counter() < end:  # until caches are warm
+    while time.perf_counter() < end:  # warms up the caches
         session.run(None, x)
     begin, cpu, runs = time.perf_counter(), time.process_time(), 0
     while time.perf_counter() < begin + seconds:

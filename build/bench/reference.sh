@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# reference.sh DIR [MLP_ONNX]: sets up a real Triton 2.51.0 (CPU, Python backend) in DIR from PyPI and makes its
-# repository: identity_py and identity_cached (FP32 [16]; the cached one answers every repeated request from its
-# response cache, so it shows the front end alone), and, if MLP_ONNX is a file, mlp_py (onnxruntime, dynamic batching)
-# and mlp_py_plain (without). Then prints, one a line: the server's program and the environment it wants.
-# Idempotent. Needs Python 3.11 or a version that the wheel has a stub for.
+# reference.sh DIR [MLP_ONNX]: installs a real Triton 2.51.0 (CPU, Python backend) from PyPI into DIR and writes its
+# repository. The models are identity_py and identity_cached (FP32 [16]). identity_cached answers repeated requests from
+# the response cache, so it measures only the front end. If MLP_ONNX is a file, there are also mlp_py (onnxruntime, dynamic
+# batching) and mlp_py_plain (without batching). The script prints the server's program and its environment, one per line.
+# It is idempotent. It needs Python 3.11 or another version for which the wheel has a stub.
 set -euo pipefail
 dir=${1:?usage: reference.sh DIR [MLP_ONNX]}
 mlp=${2:-}
@@ -58,7 +58,7 @@ if [ -f "$mlp" ]; then
 max_batch_size: 64
 input { name: "input" data_type: TYPE_FP32 dims: 784 }
 output { name: "output" data_type: TYPE_FP32 dims: 10 }'
-  # Requests that came as one batch run as one: what a careful author of a Python model would write.
+  # The requests of a batch run as one execution, as in a well-written Python model.
   mlp_code='import pathlib
 
 import numpy as np

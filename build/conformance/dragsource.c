@@ -1,5 +1,5 @@
-// dragsource URI...: a small window at the corner of the screen from which the files can be dragged, for the drop test.
-// It says "ready" when it is shown and "sent" when a target has asked for the files.
+// dragsource URI...: shows a small window in the corner of the screen, from which the drop test drags the files.
+// It prints "ready" when the window is visible and "sent" when a target has requested the files.
 #include <gtk/gtk.h>
 #include <stdio.h>
 

@@ -1,5 +1,6 @@
-"""Writes one framework's tiny models into a repository: `make_models.py pytorch|tensorflow|openvino|fil|onnx FOLDER`, run by the
-Python that has the framework. Each computes what its name says, so that answers can be told."""
+"""Writes tiny models of one framework into a repository: `make_models.py pytorch|tensorflow|openvino|fil|onnx FOLDER`.
+
+The interpreter must have the framework installed. Each model's name says what it computes, so tests can check answers."""
 
 import os
 import pathlib
@@ -33,7 +34,7 @@ def pytorch(root):
     folder = write(root / "add_sub_named", 'platform: "pytorch_libtorch"\nmax_batch_size: 8\n' + IO.format("b", "a", "sum__0", "difference__1"))
     torch.jit.script(AddSub()).save(str(folder / "1" / "model.pt"))
 
-    # Classes of Python: one without weights and one with.
+    # Python classes: one without weights and one with weights.
     text = "import torch\n\n\nclass AddSub(torch.nn.Module):\n    def forward(self, a, b):\n        return a + b, a - b\n"
     names = IO.format("A", "B", "SUM", "DIFFERENCE")
     folder = write(root / "add_sub_class", 'backend: "pytorch"\nmax_batch_size: 8\n' + names + "dynamic_batching {}\n")
@@ -79,7 +80,7 @@ def pytorch(root):
     torch.jit.script(Half()).save(str(folder / "1" / "model.pt"))
 
     class Resnet(torch.nn.Module):
-        """A block of a residual network, in small: the class is the version's number."""
+        """A small block of a residual network. The class that it predicts is the version's number."""
 
         def __init__(self, version: int):
             super().__init__()
@@ -113,7 +114,7 @@ def pytorch(root):
         + 'optimization { execution_accelerators { gpu_execution_accelerator: [ { name: "tensorrt" } ] } }\n',
     )
     torch.jit.script(AddSub()).save(str(folder / "1" / "model.pt"))
-    # As Torch-TensorRT saves it: the code names a class that its runtime brings.
+    # As saved by Torch-TensorRT: the code names a class of its runtime.
     whole = folder / "1" / "model.pt"
     folder = write(root / "torch_tensorrt", 'platform: "pytorch_libtorch"\nmax_batch_size: 8\n' + indexed)
     with zipfile.ZipFile(whole) as before, zipfile.ZipFile(folder / "1" / "model.pt", "w") as after:
@@ -129,7 +130,7 @@ def pytorch(root):
 
 
 def packages(root, add_sub):
-    """What AOT Inductor compiles, which takes a C++ compiler, and programs whose tensors lie in structures."""
+    """Writes packages of AOT Inductor, which needs a C++ compiler, and exported programs with nested tensors."""
     import torch
 
     class Structured(torch.nn.Module):
@@ -144,7 +145,7 @@ def packages(root, add_sub):
         return "".join("%s { name: \"%s\" data_type: TYPE_FP32 dims: [ %s ] }\n" % (kind, name, dims) for name in names)
 
     rows = torch.export.Dim("rows")
-    a, b, x = (torch.zeros(3, 4) for _ in range(3))  # one tensor for all would be one input
+    a, b, x = (torch.zeros(3, 4) for _ in range(3))  # a shared tensor would become a single input
     structured = torch.export.export(
         Structured(), ({"a": a, "b": b},), {"factor": x}, dynamic_shapes={"pair": {"a": {0: rows}, "b": {0: rows}}, "factor": {0: rows}}
     )
@@ -162,9 +163,9 @@ def packages(root, add_sub):
     torch.export.save(structured, str(hooked / "1" / "model.pt2"))
 
     if shutil.which(os.environ.get("CXX", "g++")) is None:
-        print("no package is compiled: there is no C++ compiler (g++, or what CXX names)", file=sys.stderr)
+        print("no package is compiled: there is no C++ compiler (g++, or the one named by CXX)", file=sys.stderr)
         return
-    torch._inductor.config.compile_threads = 1  # in this process
+    torch._inductor.config.compile_threads = 1  # compiles in this process
     folder = write(root / "structured_aoti", 'platform: "torch_aoti"\n' + paths)
     torch._inductor.aoti_compile_and_package(structured, package_path=str(folder / "1" / "model.pt2"))
     indexed = IO.format("INPUT__0", "INPUT__1", "OUTPUT__0", "OUTPUT__1")
@@ -224,7 +225,7 @@ def tensorflow(root):
 
 
 def types(tf, root):
-    """One input and output of each data type, in a SavedModel and in a graph."""
+    """Writes a SavedModel and a graph with one input and one output of each data type."""
     kinds = {
         "BOOL": tf.bool, "UINT8": tf.uint8, "UINT16": tf.uint16, "UINT32": tf.uint32, "UINT64": tf.uint64, "INT8": tf.int8,
         "INT16": tf.int16, "INT32": tf.int32, "INT64": tf.int64, "FP16": tf.float16, "FP32": tf.float32, "FP64": tf.float64,
@@ -254,7 +255,7 @@ def types(tf, root):
 
 def others(tf, root):
     class Two(tf.Module):
-        """Two signatures; a number; a tensor of any rank; a product whose inner dimensions have to agree."""
+        """Two signatures, a scalar, a tensor of any rank, and a product whose inner dimensions must match."""
 
         @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.float32, name="x")])
         def twice(self, x):
@@ -322,7 +323,7 @@ def openvino(root):
     import openvino.opset13 as ops
 
     def save(folder, inputs, results):
-        """inputs and results by their names."""
+        """Saves a model. inputs and results are given by name."""
         for name, node in list(inputs.items()) + list(results.items()):
             node.output(0).get_tensor().set_names({name})
         model = ov.Model([ops.result(node) for node in results.values()], list(inputs.values()), folder.name)
@@ -390,7 +391,7 @@ def fil(root):
     from treelite.model_builder import Metadata, ModelBuilder, PostProcessorFunc, TreeAnnotation
 
     def forest(postprocessor, task):
-        """One tree: 2 where the second of three features is 2 or more, else -1."""
+        """One tree: 2 if the second of three features is at least 2, else -1."""
         b = ModelBuilder(
             threshold_type="float32", leaf_output_type="float32",
             metadata=Metadata(num_feature=3, task_type=task, average_tree_output=False, num_target=1, num_class=[1], leaf_vector_shape=(1, 1)),
@@ -441,7 +442,7 @@ def fil(root):
     forest("identity", "kRegressor").serialize(str(broken / "1" / "checkpoint.tl"))
 
 
-# A regression as XGBoost writes it: 10 where the first of two features is 1 or more, else 5, and the base score of 1.
+# A regression in the format of XGBoost: 10 if the first of two features is at least 1, else 5, plus the base score 1.
 XGBOOST = """{"learner": {"attributes": {}, "feature_names": [], "feature_types": [], "gradient_booster": {"model": {"gbtree_model_param":
 {"num_parallel_tree": "1", "num_trees": "1"}, "tree_info": [0], "trees": [{"base_weights": [0.0, 5.0, 10.0], "categories": [],
 "categories_nodes": [], "categories_segments": [], "categories_sizes": [], "default_left": [0, 0, 0], "id": 0, "left_children": [1, -1, -1],

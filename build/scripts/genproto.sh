@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Regenerates engine/inferencepb/*.pb.go from the .proto files beside them.
+# Regenerates engine/inferencepb/*.pb.go from the .proto files in the same folder.
 # Needs Go and Python 3; protoc and the two plugins are installed under .cache at the versions below.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-grpcio_tools=1.81.1 # carries protoc
+grpcio_tools=1.81.1 # contains protoc
 gen_go=v1.36.12
 gen_go_grpc=v1.6.2
 

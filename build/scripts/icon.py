@@ -1,4 +1,4 @@
-"""Draws the program's icon: the same drawing as frontend/public/icon.svg, as PNG for what takes no SVG.
+"""Draws the program's icon as PNG, for uses that do not accept SVG. The drawing is that of frontend/public/icon.svg.
 
     .cache/venv/bin/python build/scripts/icon.py
 
@@ -11,7 +11,7 @@ import pathlib
 from PIL import Image, ImageDraw
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FINE = 4  # drawn larger by this and scaled down, for smooth edges
+FINE = 4  # drawn larger by this factor and scaled down, for smooth edges
 
 
 def cubic(a, b, c, d, steps=64):
@@ -23,7 +23,7 @@ def cubic(a, b, c, d, steps=64):
 
 
 def wave():
-    """The wave below the N: an arch up and one down, both mirrored where they meet."""
+    """The wave below the N: one arch up and one arch down, point-symmetric."""
     x, y = 5.0, 27.0
     for up in (-1, 1):
         yield from cubic((x, y), (x + 3.7, y + up * 2.5), (x + 7.3, y + up * 2.5), (x + 11, y))
@@ -31,7 +31,7 @@ def wave():
 
 
 def draw(pixels):
-    scale = pixels * FINE / 32  # the drawing has 32 units
+    scale = pixels * FINE / 32  # the drawing is 32 units wide
     picture = Image.new("RGBA", (pixels * FINE,) * 2)
     pen = ImageDraw.Draw(picture)
     pen.rounded_rectangle((0, 0, pixels * FINE - 1, pixels * FINE - 1), 7 * scale, fill="#0b6e75")

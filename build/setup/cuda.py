@@ -1,18 +1,20 @@
-"""Prepares the build with the tag "cuda": NVIDIA's header, and an archive that stands in for libcuda when linking.
+"""Prepares the build with the tag "cuda": NVIDIA's header, and an archive that replaces libcuda for the linker.
 
 usage: cuda.py OUTDIR
 
-The header comes out of the PyPI wheel `nvidia-cuda-runtime-cu12`, pinned below by version and hash. OUTDIR receives
-include/cuda.h, lib/libcuda.a and, last, env: shell lines that set what go build needs. A run that finds all of it, made by
-this same script, does nothing. The exit status is 1, and there is no env, where the tag cannot be used; then the reason
-stands on standard error.
+The header comes from the PyPI wheel `nvidia-cuda-runtime-cu12`, pinned below by version and hash. The script writes
+include/cuda.h, lib/libcuda.a and, last, env to OUTDIR. env has shell lines with the variables for go build. If the same
+script already wrote them, it does nothing. If the tag cannot be used, it prints the reason to standard error, writes no
+env and exits with status 1.
 
-libcuda.a has every function that cuda.h declares, as a jump through a table. The table is filled by nereid_cuda_open,
-which loads libcuda.so.1, a part of NVIDIA's driver; before, and where there is no driver, each function returns an error. So
-one program runs on machines with and without a driver, needs no libcuda.so.1 to start, and does not touch the driver before
-it is asked to. The program exports none of these functions, so that libraries which are linked against libcuda.so.1 get the driver's own.
-cuInit does nothing and succeeds: gorgonia.org/cu calls it in an init function and ends the process if it
-fails, which it does without a GPU. The real one is called by nereid_cuda_open.
+libcuda.a contains every function that cuda.h declares, as a jump through a table. nereid_cuda_open loads libcuda.so.1, a
+part of NVIDIA's driver, and fills the table. Before that, and without a driver, each function returns an error. So one
+program runs on machines with and without a driver, and uses the driver only when needed.
+
+The program exports none of these functions: libraries that are linked against libcuda.so.1 get the driver's functions.
+
+cuInit does nothing and succeeds. gorgonia.org/cu calls it in an init function and exits if it fails, and it would fail
+without a GPU. nereid_cuda_open calls the real cuInit.
 """
 
 import hashlib
@@ -30,7 +32,7 @@ WHEEL = "nvidia-cuda-runtime-cu12==12.9.79"  # cu does not compile with the head
 DIGEST = "25bba2dfb01d48a9b59ca474a1ac43c6ebf7011f1b0b8cc44f54eb6ac48a96c3"
 HEADER = "nvidia/cuda_runtime/include/cuda.h"
 
-# Where gorgonia.org/cu looks first, by its cgo directives. What lies there would win over ours.
+# The folders in the cgo directives of gorgonia.org/cu. Files there take precedence over ours.
 THEIR_INCLUDES = ["/usr/local/cuda/include", "/usr/local/cuda-11.0/targets/x86_64-linux/include", "/usr/local/cuda-10.2/include"]
 THEIR_INCLUDES += ["/usr/include", "/opt/cuda/include"]
 THEIR_LIBRARIES = ["/usr/local/cuda/lib64", "/usr/local/cuda/lib", "/usr/local/cuda-11.0/targets/x86_64-linux/lib"]
@@ -41,8 +43,8 @@ SHIM = """
 #include <dlfcn.h>
 #include <stddef.h>
 
-/* What a function answers that is not there: not initialized (3) before nereid_cuda_open, then no device (100) without a
-   driver, or not found (500) with one that is older than the header. */
+/* The result of a missing function: not initialized (3) before nereid_cuda_open, no device (100) without a driver, not
+   found (500) with a driver that is older than the header. */
 static int absent = 3;
 static int missing(void) { return absent; }
 
@@ -51,8 +53,8 @@ static const char names[] = NAMES;
 
 __attribute__((visibility("hidden"))) int cuInit(unsigned flags) { (void)flags; return 0; }
 
-/* Loads the driver and initializes it. Returns 0, CUDA's error, or -1 with *why where the library cannot be loaded. Not safe
-   for concurrent use; a second call does all again. */
+/* Loads the driver and initializes it. Returns 0, a CUDA error, or -1 and *why if the library cannot be loaded. Not safe for
+   concurrent use. A second call repeats all steps. */
 __attribute__((visibility("hidden"))) int nereid_cuda_open(const char **why) {
 	*why = NULL;
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -82,7 +84,7 @@ def main() -> None:
         return
     env.unlink(missing_ok=True)
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
-        sys.exit(f"there are trampolines for Linux on x86_64 alone, this is {sys.platform} on {platform.machine()}")
+        sys.exit(f"only Linux on x86_64 is supported, this is {sys.platform} on {platform.machine()}")
     cc = shlex.split(os.environ.get("CC", "cc"))
     if shutil.which(cc[0]) is None:
         sys.exit(f"there is no C compiler {cc[0]}")
@@ -93,14 +95,14 @@ def main() -> None:
     names = functions(cc, include)
     archive(cc, lib, names)
     part = env.with_name("env.part")
-    # go build does not look at what LIBRARY_PATH finds: a variable that nobody reads makes it link anew after a change.
+    # go build does not notice changes in LIBRARY_PATH. An unused variable with the hash makes it link again.
     part.write_text(f"# {mine}\n" + variables(include, lib) + f'tags=cuda ldflags="-X main.cudaSetup={mine[:16]}"\n')
     part.replace(env)
-    print(f"cuda: {len(names)} functions of the driver can be called")
+    print(f"cuda: {len(names)} driver functions")
 
 
 def header(out: pathlib.Path) -> bytes:
-    """Downloads the wheel and returns the header in it. Any other bytes than those pinned are refused."""
+    """Downloads the wheel and returns its header. Refuses a wheel with another hash."""
     name, version = WHEEL.split("==")
     subprocess.run(
         [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--retries", "1", "--no-deps"]
@@ -121,11 +123,11 @@ def header(out: pathlib.Path) -> bytes:
 
 
 def functions(cc: list[str], include: pathlib.Path) -> list[str]:
-    """Returns the functions that the header declares, as the driver exports them: cuMemAlloc_v2, not cuMemAlloc."""
+    """Returns the names of the declared functions as the driver exports them: cuMemAlloc_v2, not cuMemAlloc."""
     text = subprocess.run(cc + ["-E", "-P", include / "cuda.h"], check=True, capture_output=True, text=True).stdout
     names = set(re.findall(r"\bCUresult\s+(cu[A-Z]\w*)\s*\(", text)) - {"cuInit"}
     if len(names) < 300:
-        sys.exit(f"cuda.h declares only {len(names)} functions, which cannot be")
+        sys.exit(f"cuda.h declares only {len(names)} functions, which is too few")
     return sorted(names)
 
 
@@ -143,10 +145,10 @@ def archive(cc: list[str], lib: pathlib.Path, names: list[str]) -> None:
 
 
 def variables(include: pathlib.Path, lib: pathlib.Path) -> str:
-    """Returns the lines that make the compiler and the linker find ours.
+    """Returns the shell lines that make the compiler and the linker find the files of this script.
 
-    CPATH and LIBRARY_PATH are the compiler's own, so go build compiles nothing but cu because of them. They come after the
-    folders that cu names; where a CUDA toolkit lies there, the flags that come before must be used, for all packages."""
+    CPATH and LIBRARY_PATH are variables of the C compiler, so changing them does not rebuild all Go packages. But the folders
+    that cu names take precedence over them. If one of these has a CUDA toolkit, the cgo flags for all packages are used."""
     if any(os.path.exists(d + "/cuda.h") for d in THEIR_INCLUDES) or any(os.path.exists(d + "/libcuda.so") for d in THEIR_LIBRARIES):
         return f'export CGO_CFLAGS="${{CGO_CFLAGS:--O2 -g}} -I{include}" CGO_LDFLAGS="${{CGO_LDFLAGS:--O2 -g}} -L{lib}"\n'
     return f'export CPATH="{include}${{CPATH:+:$CPATH}}" LIBRARY_PATH="{lib}${{LIBRARY_PATH:+:$LIBRARY_PATH}}"\n'

@@ -1,9 +1,9 @@
-"""Fetches libonnxruntime and lays it, compressed, where the program embeds it.
+"""Downloads libonnxruntime and writes it, compressed, to the folder from which the program embeds it.
 
 usage: onnxruntime.py WORKDIR OUTDIR
 
-The library comes out of the PyPI wheel `onnxruntime`, whose version and hashes are pinned below; any other bytes are
-refused. OUTDIR receives libonnxruntime.so.zst and libonnxruntime.version. Needs the package zstandard.
+The library comes from the PyPI wheel `onnxruntime`. Its version and hashes are pinned below; other files are refused.
+Writes libonnxruntime.so.zst and libonnxruntime.version to OUTDIR. Needs the package zstandard.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ WHEELS = {
 
 
 def download(work: pathlib.Path, tag: str, digest: str) -> pathlib.Path:
-    """Returns the path of the verified wheel, downloading it unless it is there."""
+    """Returns the path of the verified wheel. Downloads it if necessary."""
     wheel = work / f"onnxruntime-{VERSION}-cp311-cp311-{tag}.whl"
     if not (wheel.exists() and sha256(wheel) == digest):
         subprocess.run(
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def write(path: pathlib.Path, data: bytes) -> None:
-    """Writes by a temporary name, so that a broken run never leaves half a file."""
+    """Writes to a temporary name and renames it, so an interrupted run never leaves an incomplete file."""
     part = path.with_name(path.name + ".part")
     part.write_bytes(data)
     os.replace(part, path)

@@ -1,10 +1,10 @@
-"""Fetches perf_analyzer, Triton's load generator, which comes inside old wheels of tritonclient.
+"""Downloads perf_analyzer, Triton's load generator, which is part of old wheels of tritonclient.
 
 usage: perf_analyzer.py DIR
 
-DIR receives perf_analyzer and libcudart.so.12, which it is linked against. Both come out of PyPI wheels whose versions
-and hashes are pinned below. It also wants libb64.so.0d (Debian: libb64-0d; build/setup/system.sh). Only for x86_64: there
-are no other wheels with it; elsewhere this prints so and does nothing.
+Writes perf_analyzer and libcudart.so.12, which it is linked against, to DIR. Both come from PyPI wheels whose versions and
+hashes are pinned below. perf_analyzer also needs libb64.so.0d (Debian: libb64-0d; build/setup/system.sh). The wheels only
+exist for x86_64; on other machines the script prints this and does nothing.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# system.sh GROUP...: makes sure that the Debian packages of each group are there.
-#   test     what the browser, window and ApacheBench tests start (chromium, Xvfb, ...)
-#   desktop  what the desktop window is compiled and linked against
-# As root it installs what is missing; otherwise it prints the one line to run and exits 1.
+# system.sh GROUP...: makes sure that the Debian packages of each group are installed.
+#   test     the programs that the browser, window and ApacheBench tests start (chromium, Xvfb, ...)
+#   desktop  the libraries of the desktop window
+# As root it installs missing packages. Otherwise it prints the command to run and exits with status 1.
 set -euo pipefail
 
 missing=()
@@ -17,7 +17,7 @@ for group in "$@"; do
       need_command xdotool xdotool
       need_command import imagemagick
       need_command ab apache2-utils
-      [ "$(uname -m)" != x86_64 ] || /sbin/ldconfig -p | grep -q 'libb64\.so\.0d' || missing+=(libb64-0d) # perf_analyzer's
+      [ "$(uname -m)" != x86_64 ] || /sbin/ldconfig -p | grep -q 'libb64\.so\.0d' || missing+=(libb64-0d) # for perf_analyzer
       ls /usr/share/fonts/truetype/*/*.ttf >/dev/null 2>&1 || missing+=(fonts-dejavu-core)
       ;;
     desktop)
@@ -41,7 +41,7 @@ export DEBIAN_FRONTEND=noninteractive
 log=$(mktemp)
 if ! { apt-get -o DPkg::Lock::Timeout=600 update && apt-get -o DPkg::Lock::Timeout=600 ${line#apt-get }; } >"$log" 2>&1; then
   tail -20 "$log" >&2
-  echo "installing system packages failed; the whole log is in $log; the line was: $line" >&2
+  echo "installing system packages failed; the log is in $log; the command was: $line" >&2
   exit 1
 fi
 rm -f "$log"

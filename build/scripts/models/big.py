@@ -1,9 +1,9 @@
-"""Writes an ONNX image classifier of about the given size in MB, with random weights, for trials of loading.
+"""Writes an ONNX image classifier of about the given size in MB, with random weights, to test loading.
 
     python big.py OUT.onnx MB
 
 Input "image" FP32 [batch,3,224,224], output "scores" FP32 [batch,1000] (softmax). A convolutional trunk down to 7x7,
-then as many 3x3 convolutions of 512 channels as the size asks for (9.4 MB and 0.12 GMAC each). Takes a second or two.
+then as many 3x3 convolutions of 512 channels as the size needs (9.4 MB and 0.12 GMAC each). Takes a second or two.
 """
 
 import pathlib

@@ -1,9 +1,9 @@
-"""Checks models-sample: recorded answers, the two font lists, and how well digits reads fonts it was not trained on.
+"""Checks models-sample: recorded answers, the two font lists, and the accuracy of digits on fonts it was not trained on.
 
     python check.py [--require-fonts]
 
-Prints every fault and exits non-zero if there is one. Without the fonts of fonts-test.txt (fonts.sh test) the accuracy cannot
-be checked: that is said, and is a fault only with --require-fonts. Takes about ten seconds.
+Prints every error and exits non-zero if there is one. The accuracy needs the fonts of fonts-test.txt (fonts.sh test).
+Without them it is not checked; this is an error only with --require-fonts. Takes about ten seconds.
 """
 
 import json
@@ -22,7 +22,7 @@ from recorded import Tensor  # noqa: E402
 
 ROOT = fonts.HERE.parents[2] / "models-sample"
 WANTED = 0.97  # top-1, on each of the three sets
-EACH, SEED = 4, 977  # augmented pictures per unseen font and digit; not the seed of training
+EACH, SEED = 4, 977  # augmented pictures per unseen font and digit; a seed other than that of the training
 
 
 def check_requests() -> list[str]:
@@ -47,7 +47,7 @@ def check_request(path: pathlib.Path, session) -> list[str]:
     faults = []
     if doc["name"] != path.stem:
         faults.append(f'name is {doc["name"]!r}')
-    if doc["source"] == "definition":  # the model hands on its input
+    if doc["source"] == "definition":  # the model returns its input
         got = [Tensor(w.name, i.datatype, i.shape, i.raw) for w, i in zip(want, inputs)]
     else:
         got = recorded.run(session, inputs)
@@ -57,7 +57,7 @@ def check_request(path: pathlib.Path, session) -> list[str]:
     if "image" in doc:
         x = pictures.preprocess(path.parent / doc["image"]["file"])
         worst = float(np.abs(x - inputs[0].array()).max())
-        if worst > 1.5 / 255:  # one grey level, for another version of the image library
+        if worst > 1.5 / 255:  # one grey level: versions of the image library differ
             faults.append(f"pre-processing {doc['image']['file']} differs from the recorded input by {worst:g}")
         says = pictures.LABELS[int(got[0].array()[0].argmax())]
         if says != doc["label"]:
@@ -119,7 +119,7 @@ def main():
         faults += check_accuracy()
     if faults:
         sys.exit("\n".join(faults))
-    print("models-sample: all well")
+    print("models-sample: no errors")
 
 
 if __name__ == "__main__":

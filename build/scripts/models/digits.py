@@ -11,9 +11,9 @@ import train
 from simple import save
 
 SEED = 20
-DIGITS_EACH, DIGITS_EPOCHS = 12, 9  # pictures per font and digit; passes over them
+DIGITS_EACH, DIGITS_EPOCHS = 12, 9  # pictures per font and digit; epochs
 MLP_EACH, MLP_EPOCHS = 12, 10
-# Words, so that a label can be told from an index.
+# Words, so that a label differs from an index.
 LABELS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 
 
@@ -31,7 +31,7 @@ def mlp_layers(rng):
 
 
 def graph(name: str, layers, source, sink: str) -> "helper.GraphProto":
-    """The ONNX graph of the layers, for NCHW input: weights are turned from NHWC, softmax is added."""
+    """The ONNX graph of the layers, for NCHW input. Weights are transposed from NHWC, and a softmax is added."""
     nodes, weights, current, shape = [], [], source.name, None
     count = 0
 

@@ -1,13 +1,13 @@
-"""Fonts for the digits: which ones exist, which may be trained on, and how a digit becomes a 28x28 picture.
+"""Fonts for the digits: the available fonts, those used for training, and the rendering of a digit as a 28x28 picture.
 
-The fonts are Debian packages, unpacked (not installed) by fonts.sh under .cache/fonts. Two committed lists say
-which are used: fonts-train.txt and fonts-test.txt, one font a line, tab-separated:
+The fonts are in Debian packages, which fonts.sh unpacks (without installation) under .cache/fonts. Two committed lists
+name the fonts used: fonts-train.txt and fonts-test.txt. They have one font per line, tab-separated:
 
     lineage <TAB> family <TAB> style <TAB> Debian package <TAB> path
 
-A lineage is a set of families with a common origin: those whose names begin with the same word, and those with
-digits so alike (LIKENESS) that one must have been drawn from the other (Nimbus, FreeSans, TeX Gyre; Lato, Carlito).
-No lineage is in both lists. `python fonts.py select` writes the lists again.
+A lineage is a set of families with a common origin. Their names begin with the same word, or their digits are so similar
+(LIKENESS) that one is derived from the other (Nimbus, FreeSans, TeX Gyre; Lato, Carlito). No lineage is in both lists.
+`python fonts.py select` regenerates the lists.
 """
 
 import pathlib
@@ -22,23 +22,23 @@ from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 HERE = pathlib.Path(__file__).resolve().parent
 FONTS = HERE.parents[2] / ".cache" / "fonts"
-SIZE = 28  # pixels, both ways, of what the models see
+SIZE = 28  # width and height of the models' input, in pixels
 
-LIKENESS = 0.95  # mean correlation of two fonts' digits, cropped and scaled alike
-PER_FAMILY, PER_TEST_LINEAGE = 4, 8  # files taken at most
-TEST_SHARE = 0.3  # of the lineages
-CORE = 20  # a lineage of more families than this is trained on: it holds the everyday designs
+LIKENESS = 0.95  # mean correlation of two fonts' digits, cropped and scaled to one size
+PER_FAMILY, PER_TEST_LINEAGE = 4, 8  # maximum number of files
+TEST_SHARE = 0.3  # share of the lineages
+CORE = 20  # larger lineages (in families) are used for training: they have the most common designs
 SEED = 3
 
-# No printed digits: symbols, empty boxes, pictures of keys, inverted or outlined boxes, dot patterns.
+# Fonts without printed digits: symbols, empty boxes, pictures of keys, inverted or outlined boxes, dot patterns.
 SKIP = re.compile(
     r"^(Noto (?!(Sans|Serif|Mono|Sans Mono|Sans Display|Serif Display)$)|STIX(Int|Non|Size|Var)|D050000L$|Standard Symbols"
     r"|Balker$|Marked Fool$|flatline$|progenisis$|Swift$|Winks$|Wargames$|It wasn't me$|Ferrite Core"
     r"|Linux Biolinum Keyboard|Linux Libertine Initials|Amiri Quran)")
 SKIP_STYLE = re.compile(r"Inverted|Outline")
-# Families whose names run into their style's name.
+# Families whose names are joined with the name of the style.
 JOINED = re.compile(r"^(IPA|OCR|STIX|Beteckna|OpenDyslexic)")
-# Handwriting is not print: it may widen what is learned, but is no test of printed digits.
+# Handwriting is used for training only, because the task is printed digits.
 HANDWRITING = re.compile(r"^(Breip|Domestic Manners|Humor Sans|Junkyard|Penguin Attack|Purisa|El Abogado Loco|Ecolier)")
 
 
@@ -48,7 +48,7 @@ class Font:
     family: str
     style: str
     package: str
-    path: str  # below the folder of unpacked packages
+    path: str  # relative to the folder of unpacked packages
 
     def load(self, size: int) -> ImageFont.FreeTypeFont:
         return ImageFont.truetype(str(FONTS / self.path), size, layout_engine=ImageFont.Layout.BASIC)
@@ -67,7 +67,7 @@ def missing(fonts: list[Font]) -> list[Font]:
 
 
 def glyph(font: Font, digit: int, size: int = 80) -> Image.Image:
-    """The digit's coverage (L, 255 = ink), cropped to its ink. Raises ValueError when there is none."""
+    """The digit's coverage (mode L, 255 = ink), cropped to its ink. Raises ValueError if there is no ink."""
     f = font.load(size)
     left, top, right, bottom = f.getbbox(str(digit))
     im = Image.new("L", (max(right - left, 1) + 8, max(bottom - top, 1) + 8))
@@ -79,13 +79,13 @@ def glyph(font: Font, digit: int, size: int = 80) -> Image.Image:
 
 
 def plain(g: Image.Image, height: float = 0.7) -> np.ndarray:
-    """Dark on white, centred, aspect kept: float32 [28,28] in 0..1. height is the ink's share of the frame."""
+    """The digit dark on white, centred, with its aspect ratio: float32 [28,28] in 0..1. height is the ink's share of the frame."""
     scale = min(height * SIZE / g.height, 0.9 * SIZE / g.width)
     return 1 - _place(g, scale, scale, 0, 0, SIZE / 2, SIZE / 2)
 
 
 def _place(g, sx, sy, degrees, shear, cx, cy) -> np.ndarray:
-    """Coverage 0..1 of g, scaled, sheared, turned and put with its centre on (cx, cy) of the 28x28 frame."""
+    """The coverage 0..1 of g, scaled, sheared, rotated and centred on (cx, cy) of the 28x28 frame."""
     over = 2  # drawn at twice the size, then averaged
     a = np.deg2rad(degrees)
     turn = np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]])
@@ -98,7 +98,7 @@ def _place(g, sx, sy, degrees, shear, cx, cy) -> np.ndarray:
 
 
 def augmented(g: Image.Image, rng: np.random.Generator) -> np.ndarray:
-    """One picture as photos and screenshots have it: float32 [28,28] in 0..1.
+    """One picture that resembles photos and screenshots: float32 [28,28] in 0..1.
 
     Varies thickness, size, aspect ratio, rotation, slant, position, blur, both levels (either may be the darker),
     shading and noise.
@@ -141,7 +141,7 @@ def _pad(g: Image.Image, by: int) -> Image.Image:
 
 
 def dataset(fonts: list[Font], each: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """`each` augmented pictures of every digit of every font, as uint8 [n,28,28], and their labels."""
+    """`each` augmented pictures for every digit of every font, as uint8 [n,28,28], and their labels."""
     rng = np.random.default_rng(seed)
     xs, ys = [], []
     for f in fonts:
@@ -154,7 +154,7 @@ def dataset(fonts: list[Font], each: int, seed: int) -> tuple[np.ndarray, np.nda
 
 
 def plain_set(fonts: list[Font]) -> tuple[np.ndarray, np.ndarray]:
-    """Every digit of every font once, plain, as uint8 [n,28,28], and the labels."""
+    """One plain picture for every digit of every font, as uint8 [n,28,28], and their labels."""
     pairs = [(np.uint8(plain(glyph(f, d)) * 255 + 0.5), d) for f in fonts for d in range(10)]
     return np.stack([p for p, _ in pairs]), np.array([d for _, d in pairs])
 
@@ -163,7 +163,7 @@ def plain_set(fonts: list[Font]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def installed() -> list[Font]:
-    """Every usable font file of the unpacked packages, lineage still empty."""
+    """Every usable font file of the unpacked packages. The lineage is still empty."""
     owner = {}
     for deb in sorted((FONTS / "deb").glob("*.deb")):
         listing = subprocess.run(["dpkg-deb", "-c", deb], capture_output=True, text=True, check=True).stdout
@@ -188,7 +188,7 @@ def installed() -> list[Font]:
 
 
 def shapes(f: Font) -> np.ndarray:
-    """The ten digits as unit vectors, cropped and scaled to one size, for telling copies of a design."""
+    """The ten digits as unit vectors, cropped and scaled to one size, to detect copies of a design."""
     out = []
     for d in range(10):
         im = glyph(f, d, 72).resize((20, 28), Image.Resampling.BOX).filter(ImageFilter.GaussianBlur(0.7))
@@ -219,7 +219,7 @@ def lineages(fonts: list[Font]) -> dict[str, list[Font]]:
 
 
 def pick(fonts: list[Font], n: int) -> list[Font]:
-    """n of the fonts: the four usual styles first, then evenly over the rest."""
+    """Selects n fonts: the four usual styles first, then evenly from the others."""
     usual = ("Regular", "Bold", "Italic", "Bold Italic", "Book", "Roman", "Medium", "Oblique", "Bold Oblique", "Light")
     rank = lambda f: usual.index(f.style) if f.style in usual else len(usual)
     return sorted(sorted(fonts, key=lambda f: (rank(f), f.path))[:n], key=lambda f: f.path)

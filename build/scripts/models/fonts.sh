@@ -1,7 +1,7 @@
 #!/bin/sh
-# Unpacks the fonts that digits is trained and tested on into .cache/fonts; nothing is installed.
+# Unpacks the fonts for training and testing digits into .cache/fonts. Installs nothing.
 #   fonts.sh        every candidate of fonts-packages.txt (160 MB to download, 410 MB unpacked)
-#   fonts.sh test   only the packages of fonts-test.txt, which is all that check.py needs for the accuracy
+#   fonts.sh test   only the packages of fonts-test.txt, which check.py needs to measure the accuracy
 # Needs apt-get and dpkg-deb (Debian 12 has exactly these versions) and package lists (apt-get update), but not root.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -19,7 +19,7 @@ for package in $want; do
 	set -- "$name"_*.deb
 	if [ ! -f "$1" ]; then
 		apt-get download -q "$package" || {
-			echo "fonts.sh: $package cannot be had; taking the version that this system offers" >&2
+			echo "fonts.sh: $package is not available; using the version that this system offers" >&2
 			apt-get download -q "$name"
 		}
 		set -- "$name"_*.deb

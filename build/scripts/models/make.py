@@ -1,13 +1,13 @@
-"""Makes models-sample again: `make.py [simple] [digits] [mlp] [requests]`, everything without arguments.
+"""Regenerates models-sample: `make.py [simple] [digits] [mlp] [python] [requests]`. Without arguments it runs all steps.
 
-digits takes about ten minutes on one core. Training is seeded; on another processor the last bits of the weights may
-come out differently, so make the requests after the models.
+digits takes about ten minutes on one core. Training is seeded, but the last bits of the weights depend on the processor.
+Therefore the requests must be made after the models.
 """
 
 import os
 import sys
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: the order of additions stays the same
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before the import of numpy: keeps the order of additions
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import digits  # noqa: E402

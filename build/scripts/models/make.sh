@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes models-sample again from nothing and checks it: make.sh [step...], the steps are make.py's.
-# PYTHON: the interpreter to use; without it, one in .cache/venv with the versions of requirements.txt is set up.
+# Regenerates models-sample and checks it: make.sh [step...]. The steps are those of make.py.
+# PYTHON: the interpreter. By default, the script sets up one in .cache/venv with the packages of requirements.txt.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)

@@ -1,4 +1,4 @@
-"""Recorded requests of digits and mlp: PNG files as people have them, in fonts that were not trained on."""
+"""Recorded requests of digits and mlp: various PNG files with digits in fonts that were not used for training."""
 
 import pathlib
 
@@ -11,11 +11,11 @@ from digits import LABELS
 from recorded import Tensor
 from simple import ORT, record
 
-TOLERANCE = 1e-4  # of scores: other processors and versions add in another order
+TOLERANCE = 1e-4  # tolerance of scores: processors and versions differ in the order of additions
 
 
 def preprocess(png: pathlib.Path) -> np.ndarray:
-    """What models-sample/README.md says: on white, grey, 28x28 bilinear, 0..1; float32 [1,1,28,28]."""
+    """The preprocessing of models-sample/README.md: white ground, grey, 28x28 bilinear, 0..1; float32 [1,1,28,28]."""
     return _scaled(_grey(Image.open(png)), Image.Resampling.BILINEAR)
 
 
@@ -30,7 +30,7 @@ def _scaled(grey: Image.Image, filter: Image.Resampling) -> np.ndarray:
 
 
 def _draw(font: fonts.Font, digit: int, size, height: int, mode: str, paper, ink, turn: float = 0, at=(0.5, 0.5)):
-    """The digit on a picture of size (width, height), its ink `height` pixels high, its centre at `at` of the frame."""
+    """Draws the digit on a picture of size (width, height). Its ink is `height` pixels high and centred at `at`."""
     scale = height / fonts.glyph(font, digit, 200).height
     g = fonts.glyph(font, digit, round(200 * scale))
     if turn:
@@ -41,7 +41,7 @@ def _draw(font: fonts.Font, digit: int, size, height: int, mode: str, paper, ink
 
 
 def _photo(im: Image.Image, seed: int) -> Image.Image:
-    """Uneven light, a little blur and noise over an RGB picture."""
+    """Adds uneven light, slight blur and noise to an RGB picture."""
     rng = np.random.default_rng(seed)
     a = np.asarray(im.filter(ImageFilter.GaussianBlur(1.2)), np.float32)
     light = np.linspace(0.75, 1.1, a.shape[1])[None, :, None] * np.linspace(1.05, 0.85, a.shape[0])[:, None, None]
@@ -49,7 +49,7 @@ def _photo(im: Image.Image, seed: int) -> Image.Image:
 
 
 def draw_all() -> dict[str, tuple[Image.Image, int]]:
-    """name -> picture and its digit. The fonts are of fonts-test.txt."""
+    """Returns name -> (picture, digit). The fonts are from fonts-test.txt."""
     listed = fonts.read_list("fonts-test.txt")
 
     def font(family: str, style: str = "Regular") -> fonts.Font:
@@ -97,7 +97,7 @@ def make(root: pathlib.Path):
 
 
 def _slack(s, png: pathlib.Path, digit: int, scores: np.ndarray) -> float:
-    """How far another careful resizer may be from the recorded scores: twice the worst of five, at least 0.02."""
+    """The tolerance of scores for other correct resizers: twice the largest difference of five resizers, at least 0.02."""
     grey, worst = _grey(Image.open(png)), 0.0
     if grey.size == (28, 28):
         return 1e-3

@@ -1,4 +1,4 @@
-"""What the Python samples need beside their code, which is written by hand in models-sample: the weights of digits_py."""
+"""Writes the weights of digits_py. The code of the Python samples is written by hand in models-sample."""
 
 import io
 import pathlib
@@ -23,7 +23,7 @@ def weights(model: pathlib.Path, target: pathlib.Path):
     for i, node in enumerate(n for n in graph.node if n.op_type == "Gemm"):
         layers[f"w{i}"] = held[node.input[1]].astype(np.float16)
         layers[f"b{i}"] = held[node.input[2]].astype(np.float16)
-    # Not np.savez: it writes the time into the file, and the same weights must make the same file.
+    # np.savez would write the time into the file, but equal weights must give equal files.
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in layers.items():
             buffer = io.BytesIO()

@@ -1,8 +1,8 @@
-"""Recorded requests: the format of models-sample/*/requests/*.json, and how an answer is computed.
+"""Recorded requests: reads and writes models-sample/*/requests/*.json, and computes the answers.
 
-The format is described in models-sample/README.md; this module is the only writer and, for check.py,
-the reader. A tensor is held as (datatype, shape, raw), where raw is the tensor's bytes as Triton's binary
-tensor data extension has them: row-major, little-endian, BYTES elements each behind a 4-byte length.
+models-sample/README.md describes the format. Only this module writes it; check.py uses it to read. A tensor is
+(datatype, shape, raw). raw has the bytes of Triton's binary tensor data extension: row-major, little-endian, each BYTES
+element after its 4-byte length.
 """
 
 import base64
@@ -17,7 +17,7 @@ import numpy as np
 import onnxruntime as ort
 from onnx import TensorProto
 
-# Triton's data type -> (numpy type of one element as bytes lie in memory, ONNX element type).
+# Triton's data type -> (numpy type of one element in memory, ONNX element type).
 # BF16 has no numpy type: its elements are handled as their 16 bits.
 TYPES = {
     "BOOL": (np.dtype("?"), TensorProto.BOOL),
@@ -40,7 +40,7 @@ class Tensor:
     raw: bytes
 
     def array(self) -> np.ndarray:
-        """The tensor as numpy sees it; BF16 as its bits, BYTES as an object array of bytes."""
+        """The tensor as a numpy array: BF16 as its bits, BYTES as an object array of bytes."""
         if self.datatype == "BYTES":
             a = np.empty(self.shape, dtype=object)
             a.flat = split_bytes(self.raw)
@@ -55,7 +55,7 @@ def tensor(name: str, datatype: str, values) -> Tensor:
         return Tensor(name, datatype, list(a.shape), b"".join(struct.pack("<I", len(s)) + s for s in a.flat))
     if datatype == "BF16":
         bits = np.asarray(values, np.float32).view(np.uint32)
-        rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2")  # to nearest, ties to even
+        rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2")  # rounds to nearest, ties to even
         a = np.where(np.isnan(np.asarray(values, np.float32)), np.uint16(0x7FC0), rounded).astype("<u2")
     else:
         a = np.asarray(values, TYPES[datatype][0])
@@ -74,7 +74,7 @@ def split_bytes(raw: bytes) -> list[bytes]:
 
 
 def to_json(t: Tensor) -> dict:
-    """One tensor; "data" where a reader can have it as text without loss, else "b64"."""
+    """One tensor as JSON: "data" if text loses nothing, else "b64"."""
     d = {"name": t.name, "datatype": t.datatype, "shape": t.shape}
     if math.prod(t.shape) <= TEXT_LIMIT:
         if t.datatype == "BYTES":
@@ -101,7 +101,7 @@ def from_json(d: dict) -> Tensor:
 
 
 def write(path: pathlib.Path, inputs: list[Tensor], outputs: list[Tensor], tolerance: float, source: str, **extra):
-    """Writes requests/<name>.json; the request's name is the file's stem. extra: image, label."""
+    """Writes requests/<name>.json, with this name as the request's name. extra: image, label."""
     doc = {"name": path.stem, **extra, "inputs": [to_json(t) for t in inputs],
            "outputs": [to_json(t) for t in outputs], "tolerance": tolerance, "source": source}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,7 +134,7 @@ def session(model: pathlib.Path) -> ort.InferenceSession:
 
 
 def run(s: ort.InferenceSession, inputs: list[Tensor]) -> list[Tensor]:
-    """Runs the model. BYTES go in and come out alone, and must be UTF-8: onnxruntime's Python interface has only str."""
+    """Runs the model. BYTES must be UTF-8, because onnxruntime's Python interface only has str."""
     names = [o.name for o in s.get_outputs()]
     if any(t.datatype == "BYTES" for t in inputs):
         feeds = {t.name: _map_strings(t.array(), bytes.decode) for t in inputs}
@@ -157,7 +157,7 @@ def _to_value(t: Tensor) -> ort.OrtValue:
 
 
 def _from_value(name: str, v: ort.OrtValue) -> Tensor:
-    if v.data_type() == "tensor(bfloat16)":  # no numpy type: read the bits where they lie
+    if v.data_type() == "tensor(bfloat16)":  # there is no numpy type: use the bits
         n = math.prod(v.shape())
         raw = ctypes.string_at(v.data_ptr(), 2 * n) if n else b""
         return Tensor(name, "BF16", list(v.shape()), raw)
@@ -167,7 +167,7 @@ def _from_value(name: str, v: ort.OrtValue) -> Tensor:
 
 
 def differs(got: Tensor, want: Tensor, tolerance: float) -> str:
-    """Empty when got answers want: same type and shape; bytes equal, or every element within tolerance."""
+    """Returns the difference of got and want as text. Empty: same type and shape, and equal bytes or all within tolerance."""
     if (got.datatype, got.shape) != (want.datatype, want.shape):
         return f"{want.name}: {got.datatype} {got.shape}, want {want.datatype} {want.shape}"
     if tolerance == 0:

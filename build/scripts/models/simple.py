@@ -10,7 +10,7 @@ import recorded
 from recorded import tensor
 
 ORT = f"onnxruntime {recorded.ort.__version__}"
-OPSET, IR_VERSION = 17, 8  # read by every ONNX Runtime since 1.12
+OPSET, IR_VERSION = 17, 8  # supported by every ONNX Runtime since 1.12
 
 
 def save(graph: onnx.GraphProto, folder: pathlib.Path) -> pathlib.Path:
@@ -105,13 +105,13 @@ def identities(root: pathlib.Path):
         "text": [["hello".encode(), b"", b"triton"]],
         "nul_bytes": [[b"a\x00b", b"\x00", b"end\x00"], [b"", b"\x00\x00", "Größe 数字".encode()]],
     })
-    # onnxruntime's Python interface takes str only, so this answer follows from the operator's definition.
+    # onnxruntime's Python interface only takes str, so this answer comes from the operator's definition.
     recorded.write(root / "identity_bytes" / "requests" / "not_utf8.json",
                    [tensor("INPUT0", "BYTES", NOT_UTF8)], [tensor("OUTPUT0", "BYTES", NOT_UTF8)], 0.0, "definition")
 
 
 def builtin_identity(root: pathlib.Path):
-    """No model file: the server's own identity backend. The version folder must exist all the same."""
+    """A model of the server's identity backend. It has no file, but the version folder must exist."""
     folder = root / "builtin_identity"
     (folder / "1").mkdir(parents=True, exist_ok=True)
     (folder / "1" / ".gitkeep").write_bytes(b"")

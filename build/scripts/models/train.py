@@ -1,7 +1,7 @@
-"""A small neural network library in numpy: enough to train digits and mlp on one core, with the same result every time.
+"""A small neural network library in numpy. It trains digits and mlp on one core, with reproducible results.
 
-Arrays are float32, pictures NHWC. forward keeps what backward needs; backward takes the loss's gradient with respect
-to the layer's output, fills self.grads, and returns the one with respect to its input.
+Arrays are float32, pictures NHWC. forward keeps the values that backward needs. backward takes the gradient of the loss
+with respect to the layer's output, sets self.grads, and returns the gradient with respect to the layer's input.
 """
 
 import sys
@@ -11,7 +11,7 @@ import numpy as np
 
 
 class Conv:
-    """k x k convolution, stride 1, zero padding that keeps the size. first: no gradient to the input is wanted."""
+    """k x k convolution, stride 1, zero padding that keeps the size. first: the gradient of the input is not needed."""
 
     def __init__(self, rng, k: int, cin: int, cout: int, first: bool = False):
         self.k, self.first = k, first
@@ -45,7 +45,7 @@ class Conv:
 
 
 class Pool:
-    """2 x 2 maximum. Among equal maxima the gradient goes to each: with ReLU before it these are nearly always zeros."""
+    """2 x 2 maximum. Equal maxima each get the gradient: after a ReLU they are nearly always zeros."""
 
     params, grads = [], []
 
@@ -122,7 +122,7 @@ def prepare(x: np.ndarray) -> np.ndarray:
 
 
 def fit(layers, x, y, epochs: int, seed: int, batch: int = 64, rate: float = 2e-3, decay: float = 1e-4, report=None):
-    """AdamW with a warmed-up cosine rate on softmax cross-entropy. Half of each batch's pictures are negated."""
+    """AdamW with warm-up and a cosine rate, on softmax cross-entropy. Half of the pictures of each batch are inverted."""
     rng = np.random.default_rng(seed)
     params = [p for layer in layers for p in layer.params]
     m, v = ([np.zeros_like(p) for p in params] for _ in range(2))

@@ -1,4 +1,4 @@
-"""A backend written in Python: OUTPUT is INPUT times what the version's file factor.txt says.
+"""A backend written in Python: OUTPUT is INPUT times the number in the file factor.txt of the version.
 
 docs/write-a-backend.md explains it.
 """
@@ -12,7 +12,7 @@ import triton_python_backend_utils as pb_utils
 class TritonPythonModel:
     @staticmethod
     def auto_complete_config(config):
-        """Completes what a model's config.pbtxt does not say: with this backend it may be empty but for the backend's name."""
+        """Completes a model's configuration. config.pbtxt only needs the name of the backend."""
         config.set_max_batch_size(8)
         config.add_input({"name": "INPUT", "data_type": "TYPE_FP32", "dims": [-1]})
         config.add_output({"name": "OUTPUT", "data_type": "TYPE_FP32", "dims": [-1]})
@@ -20,7 +20,7 @@ class TritonPythonModel:
         return config
 
     def initialize(self, args):
-        """Runs once for each instance. args["model_repository"] is the model's folder."""
+        """Called once for each instance. args["model_repository"] is the model's folder."""
         name = json.loads(args["model_config"])["name"]
         path = os.path.join(args["model_repository"], args["model_version"], "factor.txt")
         try:

@@ -1,4 +1,4 @@
-"""A grey picture of any size to a digit, by way of the model digits. All requests are under way at once."""
+"""Classifies grey pictures of any size with the model digits. All requests of a batch run concurrently."""
 
 import asyncio
 
@@ -39,7 +39,7 @@ class TritonPythonModel:
 
     @staticmethod
     def shrink(picture):
-        """Each pixel is the mean of those that it covers."""
+        """Scales the picture to 28x28. Each pixel is the mean of the pixels that it covers."""
         if picture.size == 0:
             raise pb_utils.TritonModelException("the picture has no pixels")
         for axis in (0, 1):

@@ -1,4 +1,4 @@
-"""Which digit a picture shows: the layers of mlp in numpy."""
+"""Classifies pictures of digits with the layers of mlp, in numpy."""
 
 import json
 import os
@@ -23,7 +23,7 @@ class TritonPythonModel:
             self.labels = np.array([line.strip().encode() for line in labels], dtype=object)
 
     def execute(self, requests):
-        # The server hands over a list of requests: joining them into one batch is the model's own work.
+        # The server passes a list of requests. The model must join them into one batch.
         pictures = [pb_utils.get_input_tensor_by_name(request, "image").as_numpy() for request in requests]
         scores = self.classify(np.concatenate(pictures))
         responses, at = [], 0

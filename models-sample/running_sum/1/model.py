@@ -1,4 +1,4 @@
-"""Keeps a sum for each sequence that is under way."""
+"""Keeps a sum for each open sequence."""
 
 import numpy as np
 

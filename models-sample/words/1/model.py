@@ -1,4 +1,4 @@
-"""Streams the words of a text from a thread of its own, until the client goes."""
+"""Streams the words of a text from a separate thread, until the client disconnects."""
 
 import threading
 import time
