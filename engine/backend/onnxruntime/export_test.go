@@ -2,8 +2,8 @@ package onnxruntime
 
 import "nereid/engine/backend/onnxruntime/capi"
 
-// Pretend makes instances on GPUs run on the CPU, with the host's memory for the GPUs': all but the card is real.
-func (b *Backend) Pretend() { b.pretend = capi.CPU }
+// FakeGPUs makes instances on GPUs run on the CPU, with host memory in place of GPU memory. All other code is real.
+func (b *Backend) FakeGPUs() { b.fakeGPU = capi.CPU }
 
-// PretendWithoutProvider makes instances on GPUs run on the CPU, where nobody knows the GPUs' memory.
-func (b *Backend) PretendWithoutProvider() { b.pretend = capi.CUDA }
+// FakeGPUsWithoutMemory makes instances on GPUs run on the CPU, where ONNX Runtime does not accept GPU memory.
+func (b *Backend) FakeGPUsWithoutMemory() { b.fakeGPU = capi.CUDA }

@@ -153,7 +153,7 @@ type onCards struct {
 	pool    tensor.Pool
 }
 
-func pretend(t *testing.T, pinned, device int64) *onCards {
+func fakeGPUs(t *testing.T, pinned, device int64) *onCards {
 	t.Helper()
 	open(t) // skips where there is no library
 	c := &cards{memory: map[int][][]byte{}}
@@ -161,7 +161,7 @@ func pretend(t *testing.T, pinned, device int64) *onCards {
 		Log: slog.New(slog.DiscardHandler)})
 	b := onnxruntime.New(onnxruntime.Options{Library: os.Getenv("NEREID_ONNXRUNTIME_LIBRARY"), Threads: 2, GPUMemory: m,
 		CacheFolder: "../../../.cache/onnxruntime"})
-	b.Pretend()
+	b.FakeGPUs()
 	o := &onCards{cards: c, b: b, memory: m,
 		regions: shm.New(shm.Options{CUDA: c, OnDevice: func(string, int64, int) bool { return true }})}
 	for gpu := range 2 {
@@ -337,7 +337,7 @@ func TestTensorsOnCards(t *testing.T) {
 	for k, tt := range cardModels() {
 		for _, pools := range [][2]int64{{1 << 20, 1 << 20}, {8 << 10, 4 << 10}, {0, 0}} {
 			t.Run(fmt.Sprintf("%s, pools of %v", tt.name, pools), func(t *testing.T) {
-				o := pretend(t, pools[0], pools[1])
+				o := fakeGPUs(t, pools[0], pools[1])
 				inst := o.instance(t, tt.spec(t))
 				rng := rand.New(rand.NewPCG(uint64(k), uint64(pools[0])))
 				var waiting []asked
@@ -530,7 +530,7 @@ func TestWayOfTensorsOnCards(t *testing.T) {
 			optimize: &inferencepb.ModelOptimizationPolicy{InputPinnedMemory: off, OutputPinnedMemory: off}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			o := pretend(t, 256, cmp.Or(tt.device, 1<<20)) // pinned memory has room for one
+			o := fakeGPUs(t, 256, cmp.Or(tt.device, 1<<20)) // pinned memory has room for one
 			model := cardModels()[0]
 			s := model.spec(t)
 			s.Config.Output = s.Config.Output[:1]
@@ -585,7 +585,7 @@ func cardRequest() *infer.Request {
 
 // A copy within the card that fails is the request's error, in CUDA's words, and the next request is served.
 func TestCardThatFails(t *testing.T) {
-	o := pretend(t, 1<<20, 1<<20)
+	o := fakeGPUs(t, 1<<20, 1<<20)
 	model := cardModels()[0]
 	inst := o.instance(t, model.spec(t))
 	for _, fails := range []bool{true, false} {
@@ -611,8 +611,8 @@ func TestCardThatFails(t *testing.T) {
 // What ONNX Runtime says of memory that it cannot use is the request's error; requests with tensors in the host's
 // memory are served by the same instance before and after.
 func TestMemoryThatNobodyKnows(t *testing.T) {
-	o := pretend(t, 1<<20, 1<<20)
-	o.b.PretendWithoutProvider()
+	o := fakeGPUs(t, 1<<20, 1<<20)
+	o.b.FakeGPUsWithoutMemory()
 	model := cardModels()[0]
 	inst := o.instance(t, model.spec(t))
 	for k := range 20 {
@@ -642,7 +642,7 @@ func TestBoundRunsLeaveNothing(t *testing.T) {
 	if race || testing.Short() {
 		t.Skip("resident memory is measured, over seconds")
 	}
-	o := pretend(t, 1<<20, 1<<20)
+	o := fakeGPUs(t, 1<<20, 1<<20)
 	model := cardModels()[1] // its output's size is not known: ONNX Runtime's memory
 	inst := o.instance(t, model.spec(t))
 	rng := rand.New(rand.NewPCG(1, 1))

@@ -11,27 +11,26 @@ import (
 	"nereid/engine/tensor"
 )
 
-// instance runs batches on a session, one at a time. Everything in it is used by the one goroutine in Execute, but
-// watch looks at long runs.
+// instance runs batches on a session, one at a time. Only the goroutine in Execute uses its fields, except canceller.
 type instance struct {
-	m      *model
-	owned  *capi.Session // closed with the instance; nil if it is shared
-	runner *capi.Runner
-	watch  *watch
-	card   *card // nil: it is on no GPU, or has none of its memory
+	m         *model
+	owned     *capi.Session // closed with the instance; nil if the session is shared
+	runner    *capi.Runner
+	canceller *canceller
+	gpu       *gpuMemory // nil on a CPU, and on a server without GPU memory
 
-	scratch []capi.Scratch // one per input: the rows of several requests together, or small ones
-	small   []capi.Scratch // one per output whose shape is known: its rows
-	gives   bool           // small outputs are written to memory of ours
-	gave    bool           // some are in this run
-	wanted  []bool         // one per output: somebody in this batch wants it
-	places  []int          // one per output: its place among the run's outputs
-	shape   []int64
+	scratch []capi.Scratch // by input: concatenated or small data
+	small   []capi.Scratch // by output: preallocated memory of a small output of known shape
+
+	preallocate  bool  // the model writes outputs of known shape to memory of the server
+	preallocated bool  // it does so for at least one output of this run
+	index        []int // by output: its index among the outputs of this run, -1 if it is not requested
+	shape        []int64
 
 	responses []*infer.Response
 }
 
-// keepScratch is how much memory an input's scratch may keep between batches.
+// keepScratch is the most memory, in bytes, that an input's scratch keeps between batches.
 const keepScratch = 64 << 20
 
 func newInstance(m *model, session *capi.Session, where place, nodes []int) (*instance, error) {
@@ -46,17 +45,15 @@ func newInstance(m *model, session *capi.Session, where place, nodes []int) (*in
 	if err != nil {
 		return nil, runtimeError(err)
 	}
-	card := newCard(m, runner, where, nodes)
+	gpu := newGPUMemory(m, runner, where, nodes)
 	return &instance{
-		m: m, runner: runner, watch: newWatch(runner), card: card, gives: !where.gpu || card != nil,
-		scratch: make([]capi.Scratch, len(in)), small: make([]capi.Scratch, len(out)), wanted: make([]bool, len(out)),
-		places: make([]int, len(out)),
+		m: m, runner: runner, canceller: newCanceller(runner), gpu: gpu, preallocate: !where.gpu || gpu != nil,
+		scratch: make([]capi.Scratch, len(in)), small: make([]capi.Scratch, len(out)), index: make([]int, len(out)),
 	}, nil
 }
 
-// Close frees what the instance has; answers that are still being read stay.
+// Close frees the instance. Responses that are still being read keep their memory.
 func (x *instance) Close() error {
-	x.watch.stop()
 	x.runner.Close()
 	for i := range x.scratch {
 		x.scratch[i].Free()
@@ -70,22 +67,22 @@ func (x *instance) Close() error {
 	return nil
 }
 
-// Execute runs the batch at once where all its requests have the same inputs and the same shapes but for the rows, else
-// in as many parts as that takes.
+// Execute runs requests together that have the same inputs with the same shapes, except for the number of rows.
 func (x *instance) Execute(ctx context.Context, b *infer.Batch) error {
 	for rest := b.Requests; len(rest) > 0; {
 		n := 1
 		if x.m.batched {
 			n = batchio.Run(rest, x.alike)
 		}
-		x.part(ctx, b, rest[:n])
+		x.executeTogether(ctx, b, rest[:n])
 		rest = rest[n:]
 	}
 	return nil
 }
 
-// part runs requests together and answers each of them.
-func (x *instance) part(ctx context.Context, b *infer.Batch, requests []*infer.Request) {
+// executeTogether runs requests in one run and responds to each of them. If the run fails, each request is run
+// separately: the values of one may have failed the others.
+func (x *instance) executeTogether(ctx context.Context, b *infer.Batch, requests []*infer.Request) {
 	err := x.run(ctx, b, requests)
 	if err == nil {
 		return
@@ -96,32 +93,32 @@ func (x *instance) part(ctx context.Context, b *infer.Batch, requests []*infer.R
 		}
 		return
 	}
-	// One request's values may have failed the others': each gets the answer that it would get alone.
 	for i := range requests {
 		if !requests[i].Answered() {
-			x.part(ctx, b, requests[i:i+1])
+			x.executeTogether(ctx, b, requests[i:i+1])
 		}
 	}
 }
 
-// run runs requests together. On nil each is answered; on an error none, unless the error came while answering.
+// run runs requests together. On nil, each has its response. On an error none has one, unless sending a response
+// failed.
 func (x *instance) run(ctx context.Context, b *infer.Batch, requests []*infer.Request) error {
 	x.runner.Reset()
-	if x.card != nil {
-		defer x.card.end()
+	if x.gpu != nil {
+		defer x.gpu.endRun()
 	}
 	for i := range x.m.inputs {
-		if err := x.gather(i, requests); err != nil {
+		if err := x.addInput(i, requests); err != nil {
 			return err
 		}
 	}
-	if err := x.choose(requests); err != nil {
+	if err := x.requestOutputs(requests); err != nil {
 		return err
 	}
 	b.MarkInput()
-	x.watch.begin(ctx, b)
+	x.canceller.begin(ctx, b)
 	err := x.runner.Run()
-	if x.watch.end() { // it was stopped; perhaps too late to matter
+	if x.canceller.end() { // the run may have succeeded before it was terminated
 		if resumed := x.runner.Resume(); resumed != nil {
 			return runtimeError(resumed)
 		}
@@ -129,31 +126,32 @@ func (x *instance) run(ctx context.Context, b *infer.Batch, requests []*infer.Re
 			return status.New(status.Cancelled, "request cancelled")
 		}
 	}
-	if err != nil && x.gives && x.gave {
-		return x.runWithoutGiving(ctx, b, requests)
+	if err != nil && x.preallocate && x.preallocated {
+		return x.runWithoutPreallocation(ctx, b, requests)
 	}
 	b.MarkOutput()
 	if err != nil {
 		return runtimeError(err)
 	}
-	defer x.tidy()
-	return x.answer(requests)
+	defer x.freeRun()
+	return x.respond(requests)
 }
 
-// runWithoutGiving runs again what has failed, without memory for its outputs: they may have other shapes than the file
-// says, for which versions of onnxruntime have their own texts. If that was why, no more memory is given.
-func (x *instance) runWithoutGiving(ctx context.Context, b *infer.Batch, requests []*infer.Request) error {
-	x.gives = false
-	if x.card != nil {
-		x.card.end() // what the failed run was to write to
+// runWithoutPreallocation repeats a failed run without preallocated outputs. The outputs may have other shapes than the
+// model file declares; each version of onnxruntime reports that with another text. If the repeated run succeeds, no
+// outputs of this instance are preallocated any more.
+func (x *instance) runWithoutPreallocation(ctx context.Context, b *infer.Batch, requests []*infer.Request) error {
+	x.preallocate = false
+	if x.gpu != nil {
+		x.gpu.endRun() // the failed one
 	}
 	err := x.run(ctx, b, requests)
-	x.gives = err != nil
+	x.preallocate = err != nil
 	return err
 }
 
-// tidy lets go of what the run left.
-func (x *instance) tidy() {
+// freeRun releases outputs that no response uses, and large scratch memory.
+func (x *instance) freeRun() {
 	x.runner.DiscardAll()
 	for i := range x.scratch {
 		if x.scratch[i].Cap() > keepScratch {
@@ -162,7 +160,7 @@ func (x *instance) tidy() {
 	}
 }
 
-// input finds a request's input, at the same place as in the configuration if the caller keeps its order.
+// input returns a request's input i, or nil. Most callers send the inputs in the order of the configuration.
 func (x *instance) input(r *infer.Request, i int) *tensor.Tensor {
 	if i < len(r.Inputs) && r.Inputs[i].Name == x.m.inputs[i].name {
 		return &r.Inputs[i]
@@ -180,11 +178,12 @@ func (x *instance) alike(a, b *infer.Request) bool {
 	return true
 }
 
-// gather gives the run input i of the requests: in place for one request whose data is aligned, else copied together.
-func (x *instance) gather(i int, requests []*infer.Request) error {
+// addInput adds input i of the requests to the run. The data of a single request is used in place if it is aligned;
+// small data and the data of several requests is copied.
+func (x *instance) addInput(i int, requests []*infer.Request) error {
 	p := &x.m.inputs[i]
-	if p.made != nil {
-		return x.make(i, requests)
+	if p.batchInput != nil {
+		return x.addBatchInput(i, requests)
 	}
 	first := x.input(requests[0], i)
 	if first == nil {
@@ -197,7 +196,7 @@ func (x *instance) gather(i int, requests []*infer.Request) error {
 		return status.Errorf(status.InvalidArg, "input '%s' of model '%s' has datatype %s, want %s", p.name,
 			x.m.spec.ModelName, first.DataType, p.dt)
 	}
-	size, err := x.together(i, requests)
+	size, err := x.inputShape(i, requests)
 	if err != nil {
 		return err
 	}
@@ -210,30 +209,30 @@ func (x *instance) gather(i int, requests []*infer.Request) error {
 			p.name, x.m.spec.ModelName, size, tensor.FormatShape(x.shape), p.dt)
 	}
 	if p.scalar {
-		x.shape = x.shape[:0] // its [1] is the configuration's way to write a scalar
+		x.shape = x.shape[:0] // a scalar is configured as [1]
 	}
-	if x.card != nil {
-		if done, err := x.onCard(i, requests, size, count); done || err != nil {
+	if x.gpu != nil {
+		if done, err := x.addDeviceInput(i, requests, size, count); done || err != nil {
 			return err
 		}
 	}
 	data := first.Data
-	stays := len(requests) > 1 || size <= copyLimit && p.dt != tensor.Bytes || !aligned(data, p.dt.Size()) ||
-		len(data) < size
-	if stays {
-		if data, err = x.gathered(i, requests, size); err != nil {
+	copied := len(requests) > 1 || size <= copyLimit && p.dt != tensor.Bytes || !aligned(data, p.dt.Size()) ||
+		len(data) < size // it is on a GPU
+	if copied {
+		if data, err = x.concatenate(i, requests, size); err != nil {
 			return err
 		}
 	}
-	if err := x.runner.AddInput(i, p.code, x.shape, count, data, stays); err != nil {
+	if err := x.runner.AddInput(i, p.code, x.shape, count, data, copied); err != nil {
 		return status.Errorf(status.InvalidArg, "input '%s': %w", p.name, err)
 	}
 	return nil
 }
 
-// gathered copies the requests' input i together.
-func (x *instance) gathered(i int, requests []*infer.Request, size int) ([]byte, error) {
-	data, err := x.room(i, size)
+// concatenate copies the requests' data of input i, of size bytes together.
+func (x *instance) concatenate(i int, requests []*infer.Request, size int) ([]byte, error) {
+	data, err := x.inputMemory(i, size)
 	if err != nil {
 		return nil, err
 	}
@@ -252,10 +251,10 @@ func (x *instance) gathered(i int, requests []*infer.Request, size int) ([]byte,
 	return data, nil
 }
 
-// room returns memory for size bytes of input i, until the run is over.
-func (x *instance) room(i, size int) ([]byte, error) {
-	if x.card != nil {
-		if b := x.card.input(size); b != nil {
+// inputMemory returns memory for size bytes of input i, valid until the end of the run.
+func (x *instance) inputMemory(i, size int) ([]byte, error) {
+	if x.gpu != nil {
+		if b := x.gpu.pinnedInput(size); b != nil {
 			return b, nil
 		}
 	}
@@ -266,49 +265,46 @@ func (x *instance) room(i, size int) ([]byte, error) {
 	return data, nil
 }
 
-// together leaves the shape of the requests' input i in x.shape and returns its size in bytes.
-func (x *instance) together(i int, requests []*infer.Request) (size int, err error) {
-	if x.m.inputs[i].ragged {
-		total := int64(0)
-		for _, r := range requests {
-			in := x.input(r, i)
+// inputShape stores the shape of input i, for all requests together, in x.shape. It returns the size in bytes.
+func (x *instance) inputShape(i int, requests []*infer.Request) (size int, err error) {
+	ragged, total := x.m.inputs[i].ragged, int64(0)
+	for k, r := range requests {
+		in := x.input(r, i)
+		size += in.Size()
+		switch {
+		case ragged:
 			n, err := tensor.Elements(in.Shape)
 			if err != nil {
 				return 0, err
 			}
 			total += n
-			size += in.Size()
-		}
-		x.shape = append(x.shape[:0], total)
-		return size, nil
-	}
-	for k, r := range requests {
-		in := x.input(r, i)
-		size += in.Size()
-		if k == 0 {
+		case k == 0:
 			x.shape = append(x.shape[:0], in.Shape...)
-		} else {
+		default:
 			x.shape[0] += in.Shape[0]
 		}
+	}
+	if ragged {
+		x.shape = append(x.shape[:0], total)
 	}
 	return size, nil
 }
 
-// make gives the run batch input i.
-func (x *instance) make(i int, requests []*infer.Request) (err error) {
+// addBatchInput computes input i, which the configuration lists as a batch_input, and adds it to the run.
+func (x *instance) addBatchInput(i int, requests []*infer.Request) (err error) {
 	p := &x.m.inputs[i]
-	if x.shape, err = p.made.Shape(x.shape[:0], requests); err != nil {
+	if x.shape, err = p.batchInput.Shape(x.shape[:0], requests); err != nil {
 		return err
 	}
 	count, err := tensor.Elements(x.shape)
 	if err != nil {
 		return err
 	}
-	data, err := x.room(i, int(count)*p.dt.Size())
+	data, err := x.inputMemory(i, int(count)*p.dt.Size())
 	if err != nil {
 		return err
 	}
-	if err := p.made.Fill(data, requests); err != nil {
+	if err := p.batchInput.Fill(data, requests); err != nil {
 		return err
 	}
 	if err := x.runner.AddInput(i, p.code, x.shape, count, data, true); err != nil {
@@ -317,29 +313,29 @@ func (x *instance) make(i int, requests []*infer.Request) (err error) {
 	return nil
 }
 
-// choose asks the run for the outputs that anybody wants, and for the states: small ones of a known shape into memory
-// of ours, which saves making and freeing a value for each run.
-func (x *instance) choose(requests []*infer.Request) error {
+// requestOutputs requests the outputs that any request wants, and the states. Small outputs of known shape are written
+// to preallocated memory, which saves making and freeing a value for each run.
+func (x *instance) requestOutputs(requests []*infer.Request) error {
 	rows := infer.Rows(requests)
 	n := 0
-	x.gave = false
+	x.preallocated = false
 	for i := range x.m.outputs {
 		p := &x.m.outputs[i]
-		x.wanted[i] = p.state || slices.ContainsFunc(requests, p.isWanted)
-		if !x.wanted[i] {
+		x.index[i] = -1
+		if !p.state && !slices.ContainsFunc(requests, p.isWanted) {
 			continue
 		}
-		x.places[i] = n
+		x.index[i] = n
 		n++
-		size := p.each
+		size := p.rowSize
 		if x.m.batched {
 			size *= rows
 		}
-		if x.card != nil {
-			x.toCard(i, requests, int(size))
+		if x.gpu != nil {
+			x.requestGPUOutput(i, requests, int(size))
 			continue
 		}
-		if !x.gives || size <= 0 || size > copyLimit {
+		if !x.preallocate || size <= 0 || size > copyLimit {
 			x.runner.AddOutput(i)
 			continue
 		}
@@ -347,15 +343,20 @@ func (x *instance) choose(requests []*infer.Request) error {
 		if err != nil {
 			return status.Errorf(status.Unavailable, "%w", err)
 		}
-		x.shape = append(x.shape[:0], p.whole...)
-		if x.m.batched {
-			x.shape[0] = rows
-		}
-		x.gave = true
+		x.preallocatedShape(p, requests)
+		x.preallocated = true
 		x.runner.AddOutputTo(i, p.code, x.shape, data)
 	}
 	return nil
 }
 
-// isWanted reports whether a request wants the output in its answer.
+// preallocatedShape stores the shape of an output of known shape in x.shape.
+func (x *instance) preallocatedShape(p *port, requests []*infer.Request) {
+	x.shape = append(x.shape[:0], p.known...)
+	if x.m.batched {
+		x.shape[0] = infer.Rows(requests)
+	}
+}
+
+// isWanted reports whether a request wants the output in its response.
 func (p *port) isWanted(r *infer.Request) bool { return !p.hidden && r.Wants(p.name) }

@@ -25,59 +25,59 @@ type model struct {
 	mode     threading
 	run      map[string]string // run options
 	info     *onnxfile.Info
-	cache    string         // where optimized graphs are kept, "" for nowhere
-	runtime  string         // where the user may put another onnxruntime, "" for nowhere
-	memory   *gpumem.Memory // of GPUs; nil: tensors reach them from the host's
-	pretend  string         // tests: see Backend
-	inputs   []port         // those of the model that the configuration lists
+	cache    string         // folder of optimized graphs, or ""
+	runtime  string         // folder where the user may install another onnxruntime, or ""
+	memory   *gpumem.Memory // of GPUs; nil: tensors go through ordinary memory
+	fakeGPU  string         // see Backend
+	inputs   []port         // the inputs of the model that the configuration lists
 	outputs  []port
 	batched  bool // max_batch_size is above 0
 	share    bool // instances share sessions
 
-	pool tensor.Pool // memory of small outputs and of strings
-	kept keptPool    // buffers around ONNX Runtime's memory
+	pool   tensor.Pool // memory of small outputs and of strings
+	values valueBuffers
 
 	mu       sync.Mutex
-	sessions map[place]*shared       // guarded by mu
-	spare    *capi.Session           // guarded by mu: the first one made, until an instance takes it
-	all      map[*capi.Session]place // guarded by mu: every open session, and where it runs
+	sessions map[place]openSession   // guarded by mu: the shared sessions
+	initial  *capi.Session           // guarded by mu: made by newModel; the first instance on a CPU uses it
+	all      map[*capi.Session]place // guarded by mu: the open sessions
 }
 
-// place is where a session's kernels run.
+// place is where a session runs.
 type place struct {
 	gpu    bool
 	device int
-	policy string // affinity.Policy.String; "": the session's threads may run anywhere
+	policy string // affinity.Policy.String; "": the session's threads may run on any core
 }
 
-// shared is a session of several instances.
-type shared struct {
-	ready   chan struct{} // closed when the rest is set
-	session *capi.Session
-	err     error
-}
+// openSession makes a session in its first call and returns the same one in each.
+type openSession func() (*capi.Session, error)
 
 // port is an input or an output.
 type port struct {
-	name     string
-	dt       tensor.DataType
-	code     int     // ONNXTensorElementDataType
-	scalar   bool    // the model's tensor has no dimensions
-	dims     []int64 // the configured shape of a scalar output that is not reshaped
-	optional bool
-	ragged   bool            // an input whose requests are put together in one dimension
-	made     *batchio.Input  // a batch input: no request has it
-	cut      *batchio.Output // an output that is dealt out by the shape of an input; nil: by rows
-	state    bool            // an output that is the sequence's next state
-	hidden   bool            // an output that no answer has: the configuration lists it as a state only
-	whole    []int64         // an output's shape where the file tells, but for the batch
-	each     int64           // its bytes, in a batching model those of a row; 0: not known
+	name       string
+	dt         tensor.DataType
+	code       int     // ONNXTensorElementDataType
+	scalar     bool    // the model's tensor has no dimensions
+	dims       []int64 // the configured shape of a scalar output without reshape
+	optional   bool
+	ragged     bool            // an input whose requests are concatenated in one dimension
+	batchInput *batchio.Input  // nil: the input comes from the requests
+	split      *batchio.Output // an output that is split by the shape of an input; nil: by rows
+	state      bool            // an output that is the next state of the sequence
+	hidden     bool            // a state that the configuration does not list as an output
+	known      []int64         // an output's shape if the model file declares it, except for the batch dimension
+	rowSize    int64           // bytes of an output of known shape, of one row if the model batches; 0: not known
 }
 
-// mostKnown bounds the sizes that are noted, in bytes, so that products with a number of rows do not wrap.
-const mostKnown = 1 << 31
+func newPort(io *capi.IO) port {
+	return port{name: io.Name, dt: elementType(io.Type), code: io.Type, scalar: len(io.Dims) == 0}
+}
 
-// measure notes an output's shape and size, where the file tells.
+// maxKnownSize bounds rowSize, in bytes, so that its product with a number of rows does not overflow.
+const maxKnownSize = 1 << 31
+
+// measure sets known and rowSize if the model file declares the output's shape.
 func (p *port) measure(io *capi.IO, batched bool) {
 	dims := io.Dims
 	if batched {
@@ -88,30 +88,32 @@ func (p *port) measure(io *capi.IO, batched bool) {
 	}
 	n := int64(p.dt.Size()) // 0 for strings
 	for _, d := range dims {
-		if d <= 0 || d > mostKnown {
+		if d <= 0 || d > maxKnownSize {
 			return
 		}
-		if n *= d; n > mostKnown {
+		if n *= d; n > maxKnownSize {
 			return
 		}
 	}
-	p.whole, p.each = io.Dims, n
+	p.known, p.rowSize = io.Dims, n
 }
 
 func newModel(ctx context.Context, l *capi.Library, s backend.Spec, path string, info *onnxfile.Info, b *Backend,
 	mode threading) (*model, error) {
 	m := &model{
 		library: l, spec: s, path: path, settings: &b.o.Settings, info: info, runtime: b.o.RuntimeFolder,
-		memory: b.o.GPUMemory, pretend: b.pretend, cache: b.o.graphs(), mode: mode,
+		memory: b.o.GPUMemory, fakeGPU: b.fakeGPU, cache: b.o.graphs(), mode: mode,
 		batched: s.Config.GetMaxBatchSize() > 0,
 		share:   mode != own || sharesSession(s.Config),
-		run:     runOptions(s.Config), sessions: map[place]*shared{}, all: map[*capi.Session]place{},
+		run:     runOptions(s.Config), sessions: map[place]openSession{}, all: map[*capi.Session]place{},
 	}
-	read := m.newSession
-	if gpusOnly(s.Config) { // the session is for the signature alone: it need not be made well
-		read = m.readingSession
+	var session *capi.Session
+	var err error
+	if gpusOnly(s.Config) { // no instance will use this session
+		session, err = inspectionSession(ctx, l, s, path, mode, m.settings)
+	} else {
+		session, err = m.newSession(ctx, place{}, nil)
 	}
-	session, err := read(ctx, place{}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -123,17 +125,17 @@ func newModel(ctx context.Context, l *capi.Library, s backend.Spec, path string,
 		session.Close()
 		return nil, err
 	}
-	m.ports(sig)
+	m.setPorts(sig)
 	if gpusOnly(s.Config) {
 		session.Close()
 		return m, nil
 	}
-	m.spare = session
+	m.initial = session
 	m.all[session] = place{}
 	return m, nil
 }
 
-// gpusOnly reports whether all of a model's instances are for GPUs.
+// gpusOnly reports whether all instances of a model are on GPUs.
 func gpusOnly(c *inferencepb.ModelConfig) bool {
 	for _, g := range c.GetInstanceGroup() {
 		if g.GetKind() != inferencepb.ModelInstanceGroup_KIND_GPU {
@@ -148,7 +150,7 @@ func sharesSession(c *inferencepb.ModelConfig) bool {
 	return v == "1" || strings.EqualFold(v, "true")
 }
 
-// sequenceInputs are the inputs that the sequence batcher gives: controls and states.
+// sequenceInputs returns the inputs that the sequence batcher adds: controls and states.
 func sequenceInputs(c *inferencepb.ModelConfig) []string {
 	var all []string
 	for _, in := range c.GetSequenceBatching().GetControlInput() {
@@ -160,70 +162,52 @@ func sequenceInputs(c *inferencepb.ModelConfig) []string {
 	return all
 }
 
-// batchInputs are the inputs that the backend makes for each batch.
-func batchInputs(c *inferencepb.ModelConfig) []string {
-	var all []string
-	for _, b := range c.GetBatchInput() {
-		all = append(all, b.GetTargetName()...)
-	}
-	return all
-}
-
-// ports notes the model's inputs that are given, in the model's order, and the outputs that the configuration lists.
-func (m *model) ports(sig *signature) {
+// setPorts sets inputs, in the model's order, and outputs, in the configuration's. States are outputs too: the
+// configuration need not list them.
+func (m *model) setPorts(sig *signature) {
 	plan := batchio.New(m.spec.Config)
-	given := sequenceInputs(m.spec.Config)
+	configured := sequenceInputs(m.spec.Config)
 	for _, in := range m.spec.Config.GetInput() {
-		given = append(given, in.GetName())
+		configured = append(configured, in.GetName())
 	}
 	for i := range sig.inputs {
-		io := &sig.inputs[i]
-		made := plan.Input(io.Name)
-		if made != nil || slices.Contains(given, io.Name) {
-			m.inputs = append(m.inputs, port{
-				name: io.Name, dt: elementType(io.Type), code: io.Type, scalar: len(io.Dims) == 0,
-				optional: sig.optional[i],
-				ragged:   plan.Ragged(io.Name), made: made,
-			})
+		p := newPort(&sig.inputs[i])
+		p.optional, p.ragged, p.batchInput = sig.optional[i], plan.Ragged(p.name), plan.Input(p.name)
+		if p.batchInput != nil || slices.Contains(configured, p.name) {
+			m.inputs = append(m.inputs, p)
 		}
 	}
 	for _, out := range m.spec.Config.GetOutput() {
 		io := find(sig.outputs, out.GetName())
-		p := port{name: io.Name, dt: elementType(io.Type), code: io.Type, scalar: len(io.Dims) == 0,
-			cut: plan.Output(io.Name)}
+		p := newPort(io)
+		p.split = plan.Output(io.Name)
 		if p.scalar && out.GetReshape() == nil {
 			p.dims = out.GetDims()
 		}
-		if p.cut == nil {
+		if p.split == nil {
 			p.measure(io, m.batched)
 		}
 		m.outputs = append(m.outputs, p)
 	}
-	m.stateOutputs(sig)
-}
-
-// stateOutputs notes the outputs that are states. The configuration may list them as outputs too.
-func (m *model) stateOutputs(sig *signature) {
 	for _, st := range m.spec.Config.GetSequenceBatching().GetState() {
 		i := slices.IndexFunc(m.outputs, func(p port) bool { return p.name == st.GetOutputName() })
 		if i < 0 {
-			io := find(sig.outputs, st.GetOutputName())
-			m.outputs = append(m.outputs, port{name: io.Name, dt: elementType(io.Type), code: io.Type,
-				scalar: len(io.Dims) == 0, hidden: true})
-			i = len(m.outputs) - 1
+			i = len(m.outputs)
+			m.outputs = append(m.outputs, newPort(find(sig.outputs, st.GetOutputName())))
+			m.outputs[i].hidden = true
 		}
 		m.outputs[i].state = true
 	}
 }
 
-// optionsAt returns the options of a session at a place.
+// optionsAt returns the options of a session for a place. The caller closes them.
 func (m *model) optionsAt(p place, cores []int) (*sessionOptions, error) {
 	mode := pinned(m.mode, m.settings, cores)
 	o, err := newSessionOptions(m.spec, mode, m.settings)
 	if err != nil {
 		return nil, err
 	}
-	if m.pretend != "" {
+	if m.fakeGPU != "" {
 		p.gpu = false
 	}
 	err = o.providers(m.library, m.spec, p, m.runtime)
@@ -237,7 +221,7 @@ func (m *model) optionsAt(p place, cores []int) (*sessionOptions, error) {
 	return o, nil
 }
 
-// newSession makes a session at a place whose threads keep to cores; nil: to none.
+// newSession makes a session for a place. Its own threads run on cores; nil: on any.
 func (m *model) newSession(ctx context.Context, p place, cores []int) (*capi.Session, error) {
 	cached, err := m.cachesGraph(p)
 	if err != nil {
@@ -254,20 +238,7 @@ func (m *model) newSession(ctx context.Context, p place, cores []int) (*capi.Ses
 	return o.newSession(ctx, m.library, m.path)
 }
 
-// readingSession makes a session that can be asked for its signature and is not to run.
-func (m *model) readingSession(ctx context.Context, _ place, _ []int) (*capi.Session, error) {
-	o, err := newSessionOptions(m.spec, m.mode, m.settings)
-	if err != nil {
-		return nil, err
-	}
-	defer o.close()
-	if err := o.forReading(); err != nil {
-		return nil, err
-	}
-	return o.newSession(ctx, m.library, m.path)
-}
-
-// closeSession closes a session that is not shared.
+// closeSession closes the session of a single instance.
 func (m *model) closeSession(s *capi.Session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -275,10 +246,10 @@ func (m *model) closeSession(s *capi.Session) {
 	s.Close()
 }
 
-// Traits implements backend.Model. A run only computes, in this process.
+// Traits implements backend.Model. A run only computes and never blocks.
 func (m *model) Traits() backend.Traits { return backend.Traits{RunsInline: true} }
 
-// MemoryBytes asks the allocators of the model's sessions.
+// MemoryBytes implements backend.MemoryReporter: the memory of the allocators of all sessions.
 func (m *model) MemoryBytes() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -293,8 +264,8 @@ func (m *model) MemoryBytes() int64 {
 	return total
 }
 
-// DeviceMemoryBytes implements backend.DeviceMemoryReporter: it asks the sessions' allocators. What TensorRT takes is
-// not among theirs, so that nothing is told of its models.
+// DeviceMemoryBytes implements backend.DeviceMemoryReporter: the memory of the sessions' allocators, by GPU. It returns
+// nil for TensorRT models, because TensorRT allocates without them.
 func (m *model) DeviceMemoryBytes() map[int]int64 {
 	if _, rt, err := gpuOptions(m.spec.Config, 0); err != nil || rt != nil {
 		return nil
@@ -310,21 +281,21 @@ func (m *model) DeviceMemoryBytes() map[int]int64 {
 		if err != nil || n == 0 {
 			m.spec.Log.Debug("onnxruntime does not tell a session's memory of a GPU", "model", m.spec.ModelName, "gpu",
 				where.device, "err", err)
-			return nil // a part would look like the whole
+			return nil // a partial sum would be misleading
 		}
 		total[where.device] += n
 	}
 	return total
 }
 
-// NewInstance makes an instance. Instances without thread counts of their own share one session per place.
+// NewInstance implements backend.Model. Instances of a model without thread counts share one session per place.
 func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
 	where := place{}
 	switch p.Kind {
 	case inferencepb.ModelInstanceGroup_KIND_GPU:
 		where = place{gpu: true, device: p.Device}
 	case inferencepb.ModelInstanceGroup_KIND_CPU,
-		inferencepb.ModelInstanceGroup_KIND_MODEL: // the model names no device
+		inferencepb.ModelInstanceGroup_KIND_MODEL: // an ONNX model names no device
 	default:
 		return nil, status.Errorf(status.InvalidArg,
 			"instance %s is of kind %s; onnxruntime supports KIND_CPU, KIND_GPU and KIND_MODEL", p.Name, p.Kind)
@@ -347,40 +318,47 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 	return inst, nil
 }
 
-// session returns a session for a place, and whether it is the instance's own.
+// session returns a session for a place. It reports whether the session belongs to the instance alone.
 func (m *model) session(ctx context.Context, where place, cores []int) (*capi.Session, bool, error) {
+	if !m.share {
+		s, err := m.openSession(ctx, where, cores)
+		return s, true, err
+	}
 	m.mu.Lock()
-	if m.share {
-		if e := m.sessions[where]; e != nil {
-			m.mu.Unlock()
-			<-e.ready
-			return e.session, false, e.err
-		}
-	}
-	e := &shared{ready: make(chan struct{})}
-	defer close(e.ready)
-	if m.share {
-		m.sessions[where] = e
-	}
-	e.session = m.spare
-	m.spare = nil
-	if where != (place{}) && e.session != nil { // it was made to look at the model, for any core
-		delete(m.all, e.session)
-		e.session.Close()
-		e.session = nil
+	open := m.sessions[where]
+	if open == nil {
+		open = sync.OnceValues(func() (*capi.Session, error) { return m.openSession(ctx, where, cores) })
+		m.sessions[where] = open
 	}
 	m.mu.Unlock()
-	if e.session == nil {
-		e.session, e.err = m.newSession(ctx, where, cores)
+	s, err := open()
+	return s, false, err
+}
+
+// openSession makes a session for a place, or returns the model's initial one. After a failure the next instance tries
+// again.
+func (m *model) openSession(ctx context.Context, where place, cores []int) (*capi.Session, error) {
+	m.mu.Lock()
+	s := m.initial
+	m.initial = nil
+	if s != nil && where != (place{}) { // the initial session is for any core
+		delete(m.all, s)
+		s.Close()
+		s = nil
 	}
+	m.mu.Unlock()
+	if s != nil {
+		return s, nil
+	}
+	s, err := m.newSession(ctx, where, cores)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if e.err != nil {
+	if err != nil {
 		delete(m.sessions, where)
-		return nil, false, e.err
+		return nil, err
 	}
-	m.all[e.session] = where
-	return e.session, !m.share, nil
+	m.all[s] = where
+	return s, nil
 }
 
 // Close frees the sessions. Responses that are still being read keep their own memory.
@@ -390,7 +368,7 @@ func (m *model) Close() error {
 	for s := range m.all {
 		s.Close()
 	}
-	m.sessions, m.spare, m.all = nil, nil, nil
+	m.sessions, m.initial, m.all = nil, nil, nil
 	capi.Trim()
 	return nil
 }

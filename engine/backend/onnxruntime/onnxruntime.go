@@ -12,6 +12,7 @@ import (
 	ort "github.com/yalue/onnxruntime_go"
 
 	"nereid/engine/backend"
+	"nereid/engine/backend/isolation"
 	"nereid/engine/backend/onnxruntime/capi"
 	"nereid/engine/gpumem"
 	"nereid/engine/modelconfig"
@@ -21,31 +22,31 @@ import (
 
 // Options of the backend. The zero value works.
 type Options struct {
-	// Library is the path of libonnxruntime, 1.24 or newer, or of the folder that it is in: also one that a Python
-	// package was installed into (pip install --target). Empty: the search that the package comment describes.
+	// Library is the path of libonnxruntime 1.24 or newer, or of a folder that contains it, such as one that a Python
+	// package was installed into (pip install --target). Empty: the search order in the package comment.
 	Library string
-	// RuntimeFolder is where a user may put another onnxruntime, one for GPUs above all, as a Python package. It comes
-	// before the copy inside the program. Empty: nowhere.
+	// RuntimeFolder is where a user may install another onnxruntime as a Python package, mostly one for GPUs. It is
+	// preferred to the copy inside the program. Empty: there is none.
 	RuntimeFolder string
-	// CacheFolder is where the copy inside the program is unpacked, once, and where optimized graphs are kept. Empty:
-	// the user's cache folder, and no graphs.
+	// CacheFolder is where the copy inside the program is unpacked and optimized graphs are stored. Empty: the user's
+	// cache folder, and graphs are not stored.
 	CacheFolder string
-	// Threads is the size of the pool that models without thread counts of their own share. 0: one per core.
+	// Threads is the size of the thread pool that models without thread counts share. 0: one thread per core.
 	Threads int
-	// Launcher starts the processes of models that ask for them, by the command Worker with WorkerEnv added to this
-	// program's environment: ServeWorker must be what runs there. Nil or empty: there are none.
+	// Launcher starts the processes of isolated models. Worker is their command, which must call ServeWorker;
+	// WorkerEnv is added to this program's environment. Nil or empty: isolated models are refused.
 	Launcher          *worker.Launcher
 	Worker, WorkerEnv []string
-	// GPUMemory is what instances on GPUs gather inputs and take outputs in, and what copies within a GPU; nil: they
-	// use ordinary memory, and clients' CUDA regions come by way of it.
+	// GPUMemory is the GPU memory and the pinned memory for instances on GPUs. Nil: they use ordinary memory, and
+	// clients' CUDA regions are copied through it.
 	GPUMemory *gpumem.Memory
 	// Settings are those of --backend-config.
 	Settings Settings
-	// Log receives what concerns no model. Nil: nothing.
+	// Log receives events that concern no model. Nil: they are dropped.
 	Log *slog.Logger
 }
 
-// graphs is the folder of optimized graphs, "" if there is none.
+// graphs returns the folder of optimized graphs, or "".
 func (o *Options) graphs() string {
 	if o.CacheFolder == "" {
 		return ""
@@ -53,18 +54,17 @@ func (o *Options) graphs() string {
 	return filepath.Join(o.CacheFolder, "optimized")
 }
 
-// Backend runs ONNX models.
+// Backend runs ONNX models. It is safe for concurrent use.
 type Backend struct {
 	o   Options
 	log *slog.Logger
-	// pretend is set by tests: instances on GPUs run on the CPU, and their memory goes by this name (capi.CPU: it is
-	// the host's).
-	pretend string
+	// fakeGPU is set by tests: instances on GPUs run on the CPU. It is ONNX Runtime's name for their memory.
+	fakeGPU string
 
 	mu      sync.Mutex
 	library *capi.Library // guarded by mu; opened by the first model
-	path    string        // guarded by mu; where library came from
-	found   string        // guarded by mu; where processes of their own take it from
+	path    string        // guarded by mu; of library
+	found   string        // guarded by mu; the library that the processes of isolated models open
 }
 
 var (
@@ -72,7 +72,7 @@ var (
 	_ backend.AutoCompleter = (*Backend)(nil)
 )
 
-// New returns the backend. It does not touch the library yet.
+// New returns the backend. The library is opened by the first model.
 func New(o Options) *Backend {
 	log := o.Log
 	if log == nil {
@@ -84,20 +84,20 @@ func New(o Options) *Backend {
 // Name returns "onnxruntime".
 func (b *Backend) Name() string { return "onnxruntime" }
 
-// Traits implements backend.Backend. The number of instances is Triton's for ONNX Runtime.
+// Traits implements backend.Backend. DefaultInstanceCount is Triton's for ONNX Runtime.
 func (b *Backend) Traits() backend.Traits {
 	return backend.Traits{DefaultInstanceCount: 2, BatchIO: true, ImplicitState: true, ParallelInstances: true}
 }
 
-// UsesGPUs implements backend.GPUUser. It reports whether the library has a provider for NVIDIA's GPUs: that of a
-// runtime folder may have one, the built-in one has none.
+// UsesGPUs implements backend.GPUUser. It reports whether the library has an execution provider for NVIDIA's GPUs. The
+// copy inside the program has none.
 func (b *Backend) UsesGPUs() bool {
 	all, err := b.Providers()
 	return err == nil &&
-		(slices.Contains(all, "CUDAExecutionProvider") || slices.Contains(all, "TensorrtExecutionProvider"))
+		(slices.Contains(all, cudaProvider) || slices.Contains(all, tensorRTProvider))
 }
 
-// Version opens the library, if that has not been done, and returns its version: "1.31.1".
+// Version opens the library if necessary and returns its version, such as "1.31.1".
 func (b *Backend) Version() (string, error) {
 	l, err := b.open()
 	if err != nil {
@@ -106,8 +106,8 @@ func (b *Backend) Version() (string, error) {
 	return l.Version, nil
 }
 
-// Providers opens the library, if that has not been done, and returns the execution providers that it was built with,
-// by its names: "CPUExecutionProvider".
+// Providers opens the library if necessary and returns the names of the execution providers that it was built with,
+// such as "CPUExecutionProvider".
 func (b *Backend) Providers() ([]string, error) {
 	l, err := b.open()
 	if err != nil {
@@ -116,14 +116,14 @@ func (b *Backend) Providers() ([]string, error) {
 	return l.Providers, nil
 }
 
-// LibraryPath returns the path of the opened library, "" before it is opened.
+// LibraryPath returns the path of the library, "" before it is opened.
 func (b *Backend) LibraryPath() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.path
 }
 
-// open opens the library. A failure is not kept: the next model tries again.
+// open returns the library, which it opens first if necessary. After a failure the next model tries again.
 func (b *Backend) open() (*capi.Library, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,14 +152,14 @@ func (b *Backend) open() (*capi.Library, error) {
 	return l, nil
 }
 
-// yalue guards the set-up of package onnxruntime_go, whose state is the process's.
-var yalue sync.Mutex
+// ortMu guards the initialization of package onnxruntime_go, whose state is global.
+var ortMu sync.Mutex
 
-// initOptions lets package onnxruntime_go use the library. The environment is there already: it takes that one, with
-// its pool of threads, in place of making its own.
+// initOptions initializes package onnxruntime_go, which makes session options. It uses the environment of package capi,
+// with its thread pool.
 func initOptions(path string) error {
-	yalue.Lock()
-	defer yalue.Unlock()
+	ortMu.Lock()
+	defer ortMu.Unlock()
 	if ort.IsInitialized() {
 		return nil
 	}
@@ -170,15 +170,15 @@ func initOptions(path string) error {
 	return nil
 }
 
-// Signature reads the model file's inputs and outputs. Outputs that are not tensors are left out, with a warning.
+// Signature implements backend.AutoCompleter. Outputs that are not tensors are left out, with a warning in the log.
 func (b *Backend) Signature(ctx context.Context, s backend.Spec) (*modelconfig.Signature, error) {
 	if s.Log == nil {
 		s.Log = b.log
 	}
-	if apart, err := isolated(s.Config); err != nil {
+	if o, err := b.isolationOptions(&s); err != nil {
 		return nil, err
-	} else if apart {
-		return b.isolatedSignature(ctx, s)
+	} else if o != nil {
+		return isolation.Signature(ctx, s, *o)
 	}
 	path, _, err := modelPath(s)
 	if err != nil {
@@ -188,15 +188,7 @@ func (b *Backend) Signature(ctx context.Context, s backend.Spec) (*modelconfig.S
 	if err != nil {
 		return nil, err
 	}
-	o, err := newSessionOptions(s, pooled, &b.o.Settings)
-	if err != nil {
-		return nil, err
-	}
-	defer o.close()
-	if err := o.forReading(); err != nil {
-		return nil, err
-	}
-	session, err := o.newSession(ctx, l, path)
+	session, err := inspectionSession(ctx, l, s, path, pooled, &b.o.Settings)
 	if err != nil {
 		return nil, err
 	}
@@ -208,19 +200,15 @@ func (b *Backend) Signature(ctx context.Context, s backend.Spec) (*modelconfig.S
 	return sig.public(s.Log)
 }
 
-// Load loads a model version.
+// Load implements backend.Backend.
 func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, error) {
 	if s.Log == nil {
 		s.Log = b.log
 	}
-	if apart, err := isolated(s.Config); err != nil {
+	if o, err := b.isolationOptions(&s); err != nil {
 		return nil, err
-	} else if apart {
-		m, err := b.newIsolated(ctx, s)
-		if err != nil {
-			return nil, err // not a nil model in an interface
-		}
-		return m, nil
+	} else if o != nil {
+		return modelOrNil(isolation.Load(ctx, s, *o))
 	}
 	path, info, err := modelPath(s)
 	if err != nil {
@@ -230,7 +218,11 @@ func (b *Backend) Load(ctx context.Context, s backend.Spec) (backend.Model, erro
 	if err != nil {
 		return nil, err
 	}
-	m, err := newModel(ctx, l, s, path, info, b, threadingOf(s, info, b.o.Settings.GlobalThreadPool))
+	return modelOrNil(newModel(ctx, l, s, path, info, b, threadingOf(s, info, b.o.Settings.GlobalThreadPool)))
+}
+
+// modelOrNil converts a pointer to an interface. On an error the interface is nil too.
+func modelOrNil[M backend.Model](m M, err error) (backend.Model, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -25,10 +25,10 @@ type sessionOptions struct {
 	*ort.SessionOptions
 }
 
-// shrinkage is the one parameter that is an option of runs.
+// shrinkage is the only parameter that is a run option.
 const shrinkage = "memory.enable_memory_arena_shrinkage"
 
-// runOptions are the options of a model's runs, nil for none.
+// runOptions returns the run options of a model, nil if there are none.
 func runOptions(c *inferencepb.ModelConfig) map[string]string {
 	if v := c.GetParameters()[shrinkage].GetStringValue(); v != "" {
 		return map[string]string{shrinkage: v}
@@ -36,22 +36,31 @@ func runOptions(c *inferencepb.ModelConfig) map[string]string {
 	return nil
 }
 
-func (o *sessionOptions) close() { _ = o.Destroy() } // its one error is a second Destroy
+func (o *sessionOptions) close() { _ = o.Destroy() } // the only error is a second Destroy
 
-// pointer is the OrtSessionOptions inside, the only field of the struct; a test asserts the layout.
+// pointer returns the OrtSessionOptions, which is the only field of the struct. A test checks the layout.
 func (o *sessionOptions) pointer() unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(o.SessionOptions))
 }
 
-// forReading makes the session as cheap as can be: it will only be asked for its signature.
-func (o *sessionOptions) forReading() error {
-	return errors.Join(
+// inspectionSession makes a session that is used only to read its signature: it loads faster and must not run.
+func inspectionSession(ctx context.Context, l *capi.Library, s backend.Spec, path string, mode threading,
+	settings *Settings) (*capi.Session, error) {
+	o, err := newSessionOptions(s, mode, settings)
+	if err != nil {
+		return nil, err
+	}
+	defer o.close()
+	if err := errors.Join(
 		o.SetGraphOptimizationLevel(ort.GraphOptimizationLevelDisableAll),
 		o.AddSessionConfigEntry("session.disable_prepacking", "1"),
-	)
+	); err != nil {
+		return nil, err
+	}
+	return o.newSession(ctx, l, path)
 }
 
-// newSessionOptions reads what a model's configuration says about its sessions.
+// newSessionOptions returns the session options that a model's configuration sets. The caller closes them.
 func newSessionOptions(s backend.Spec, mode threading, settings *Settings) (_ *sessionOptions, err error) {
 	so, err := ort.NewSessionOptions()
 	if err != nil {
@@ -80,7 +89,7 @@ func newSessionOptions(s backend.Spec, mode threading, settings *Settings) (_ *s
 	return o, nil
 }
 
-// graphLevel is optimization.graph.level in Triton's meaning.
+// graphLevel returns the level for optimization.graph.level, with Triton's meaning.
 func graphLevel(c *inferencepb.ModelConfig) ort.GraphOptimizationLevel {
 	switch c.GetOptimization().GetGraph().GetLevel() {
 	case -1:
@@ -93,8 +102,8 @@ func graphLevel(c *inferencepb.ModelConfig) ort.GraphOptimizationLevel {
 	return ort.GraphOptimizationLevelEnableAll
 }
 
-// elsewhere are parameters that something else reads.
-var elsewhere = []string{
+// otherParameters are the parameters that are not options of a session.
+var otherParameters = []string{
 	"share_session_between_instances", shrinkage, isolationParameter, optimizedParameter, "cudnn_conv_algo_search",
 	"gpu_mem_limit", "arena_extend_strategy", "do_copy_in_default_stream",
 }
@@ -103,17 +112,17 @@ func (o *sessionOptions) parameter(s backend.Spec, name, value string, ownThread
 	switch name {
 	case "intra_op_thread_count":
 		return o.number(name, value, func(n int) error {
-			if !ownThreads || n == 0 {
-				return nil
+			if ownThreads && n > 0 {
+				return o.SetIntraOpNumThreads(n)
 			}
-			return o.SetIntraOpNumThreads(n)
+			return nil
 		})
 	case "inter_op_thread_count":
 		return o.number(name, value, func(n int) error {
-			if !ownThreads || n == 0 {
-				return nil
+			if ownThreads && n > 0 {
+				return o.SetInterOpNumThreads(n)
 			}
-			return o.SetInterOpNumThreads(n)
+			return nil
 		})
 	case "execution_mode":
 		return o.number(name, value, func(n int) error {
@@ -136,7 +145,7 @@ func (o *sessionOptions) parameter(s backend.Spec, name, value string, ownThread
 		if err := o.AddSessionConfigEntry(name, value); err != nil {
 			return status.Errorf(status.InvalidArg, "parameter %q: %w", name, err)
 		}
-	case !slices.Contains(elsewhere, name):
+	case !slices.Contains(otherParameters, name):
 		s.Log.Info("parameter has no effect in onnxruntime", "model", s.ModelName, "parameter", name)
 	}
 	return nil
@@ -158,7 +167,7 @@ func (o *sessionOptions) boolean(name, value string, set func(bool) error) error
 	return runtimeError(set(on))
 }
 
-// newSession loads the file. ctx is looked at before: the load itself cannot be stopped.
+// newSession loads a model file. A load that has started does not react to ctx.
 func (o *sessionOptions) newSession(ctx context.Context, l *capi.Library, path string) (*capi.Session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -170,7 +179,7 @@ func (o *sessionOptions) newSession(ctx context.Context, l *capi.Library, path s
 	return session, nil
 }
 
-// runtimeError gives an error of the runtime its code; one that has a code keeps it.
+// runtimeError returns an error with the code Internal. An error that has a code is returned as it is.
 func runtimeError(err error) error {
 	var coded *status.Error
 	if err == nil || errors.As(err, &coded) {
@@ -179,8 +188,8 @@ func runtimeError(err error) error {
 	return status.Errorf(status.Internal, "%w", err)
 }
 
-// modelPath returns the model's file: default_model_filename or model.onnx in the version's folder, or if that is a
-// folder the model.onnx inside it.
+// modelPath checks and returns the model's file: default_model_filename or model.onnx in the version's folder. If that
+// is a folder, the file is model.onnx inside it.
 func modelPath(s backend.Spec) (string, *onnxfile.Info, error) {
 	name := s.Config.GetDefaultModelFilename()
 	if name == "" {

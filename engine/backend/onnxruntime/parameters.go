@@ -13,7 +13,7 @@ import (
 
 var _ backend.ParameterValidator = (*Backend)(nil)
 
-// counts and switches are the parameters that are numbers of 0 or more, and those that are true or false.
+// counts are the parameters whose value is an integer of 0 or more, switches those whose value is true or false.
 var (
 	counts   = []string{"intra_op_thread_count", "inter_op_thread_count", "execution_mode"}
 	switches = []string{"enable_mem_arena", "enable_mem_pattern"}
@@ -39,13 +39,13 @@ func (b *Backend) ValidateParameters(cfg *inferencepb.ModelConfig) (all []backen
 				refuse(name, "%v", err)
 			}
 		case name == isolationParameter:
-			if _, err := isolated(cfg); err != nil {
+			if _, err := isIsolated(cfg); err != nil {
 				refuse(name, "%v", err)
 			}
-		case strings.HasPrefix(name, "session."), strings.HasPrefix(name, "ep."), slices.Contains(elsewhere, name):
+		case strings.HasPrefix(name, "session."), strings.HasPrefix(name, "ep."), slices.Contains(otherParameters, name):
 		default:
 			all = append(all, backend.ParameterRemark{Name: name, Text: "has no effect in onnxruntime",
-				Known: slices.Concat(counts, switches, elsewhere)})
+				Known: slices.Concat(counts, switches, otherParameters)})
 		}
 	}
 	return all

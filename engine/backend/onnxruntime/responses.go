@@ -11,15 +11,15 @@ import (
 	"nereid/engine/tensor"
 )
 
-// copyLimit is the size in bytes up to which an output is copied: that costs less than to let go of the runtime's
-// memory by a call of its own when the answer is written.
+// copyLimit is the largest tensor, in bytes, that is copied between the requests' memory and the instance's. A copy of
+// that size costs less than a separate call to release ONNX Runtime's memory.
 const copyLimit = 4096
 
-// answer hands the outputs of the run to the requests: to each its own rows.
-func (x *instance) answer(requests []*infer.Request) error {
+// respond splits the outputs of the run among the requests and sends the responses.
+func (x *instance) respond(requests []*infer.Request) error {
 	for i := range x.m.outputs {
-		if x.wanted[i] {
-			if err := x.check(i, requests); err != nil {
+		if x.index[i] >= 0 {
+			if err := x.checkOutput(i, requests); err != nil {
 				return err
 			}
 		}
@@ -31,51 +31,49 @@ func (x *instance) answer(requests []*infer.Request) error {
 	x.responses = responses
 	var err error
 	for i := range x.m.outputs {
-		if x.wanted[i] && err == nil {
-			err = x.hand(i, requests, responses)
+		if x.index[i] >= 0 && err == nil {
+			err = x.addOutput(i, requests, responses)
 		}
 	}
 	for k, r := range requests {
+		resp := responses[k]
+		responses[k] = nil
 		if err != nil {
-			responses[k].Release()
-			responses[k] = nil
+			resp.Release()
 			continue
 		}
-		responses[k].Final = true
-		if late := r.Respond(responses[k]); late != nil {
-			err = late
-		}
-		responses[k] = nil
+		resp.Final = true
+		err = r.Respond(resp)
 	}
 	return err
 }
 
-// check makes sure that an output can be told apart into rows.
-func (x *instance) check(i int, requests []*infer.Request) error {
-	p, o := &x.m.outputs[i], x.runner.Output(x.places[i])
+// checkOutput checks the type of an output, and that its shape can be split among the requests.
+func (x *instance) checkOutput(i int, requests []*infer.Request) error {
+	p, o := &x.m.outputs[i], x.runner.Output(x.index[i])
 	if o.Type != p.code {
 		return status.Errorf(status.Internal, "model '%s' gave output '%s' as %s, want %s", x.m.spec.ModelName, p.name,
 			elementName(o.Type), p.dt)
 	}
-	if p.cut != nil {
-		return x.checkCut(p, o, requests)
+	switch {
+	case p.split != nil:
+		return x.checkSplit(p, o, requests)
+	case x.m.batched:
+		return batchio.CheckRows(x.m.spec.ModelName, p.name, o.Shape, infer.Rows(requests))
 	}
-	if !x.m.batched {
-		return nil
-	}
-	return batchio.CheckRows(x.m.spec.ModelName, p.name, o.Shape, infer.Rows(requests))
+	return nil
 }
 
-// checkCut makes sure that an output has the elements that are to be dealt out.
-func (x *instance) checkCut(p *port, o capi.Output, requests []*infer.Request) error {
+// checkSplit checks that an output of batch_output has as many elements as the requests' parts together.
+func (x *instance) checkSplit(p *port, o capi.Output, requests []*infer.Request) error {
 	have, err := tensor.Elements(o.Shape)
 	if err != nil {
 		return err
 	}
 	want := int64(0)
 	for _, r := range requests {
-		var n int64
-		if x.shape, n, err = p.cut.Shape(x.shape[:0], r); err != nil {
+		n, err := x.partShape(p, o, r)
+		if err != nil {
 			return err
 		}
 		want += n
@@ -88,22 +86,51 @@ func (x *instance) checkCut(p *port, o capi.Output, requests []*infer.Request) e
 	return nil
 }
 
-// handCut is hand for an output that is cut by the shape of an input.
-func (x *instance) handCut(p *port, buf *tensor.Buffer, requests []*infer.Request, responses []*infer.Response) (
-	err error) {
-	data := buf.Bytes()
+// partShape stores the shape of a request's part of an output in x.shape and returns its number of elements.
+func (x *instance) partShape(p *port, o capi.Output, r *infer.Request) (elements int64, err error) {
+	if p.split != nil {
+		x.shape, elements, err = p.split.Shape(x.shape[:0], r)
+		return elements, err
+	}
+	x.shape = append(x.shape[:0], o.Shape...)
+	switch {
+	case x.m.batched:
+		x.shape[0] = int64(r.BatchSize)
+	case len(x.shape) == 0:
+		x.shape = append(x.shape, p.dims...)
+	}
+	return tensor.Elements(x.shape)
+}
+
+// addOutput adds each request's part of output i to its response.
+func (x *instance) addOutput(i int, requests []*infer.Request, responses []*infer.Response) error {
+	p, o := &x.m.outputs[i], x.runner.Output(x.index[i])
+	buf, err := x.outputBuffer(i, o)
+	if err != nil {
+		return err
+	}
+	defer buf.Release() // the responses have their own references
+	data, address := buf.Bytes(), o.Address
 	for k, r := range requests {
-		var n int64
-		if x.shape, n, err = p.cut.Shape(x.shape[:0], r); err != nil {
+		elements, err := x.partShape(p, o, r)
+		if err != nil {
 			return err
 		}
-		size := int(n) * p.dt.Size()
-		if p.dt == tensor.Bytes {
-			if size, err = tensor.SplitBytes(data, n); err != nil {
+		size := int(elements) * p.dt.Size()
+		switch {
+		case len(requests) == 1:
+			size = o.Size
+		case p.dt == tensor.Bytes:
+			if size, err = tensor.SplitBytes(data, elements); err != nil {
 				return err
 			}
 		}
-		if err := x.give(p, r, responses[k], data[:size:size], buf, len(requests)); err != nil {
+		if address != 0 {
+			x.addDevicePart(p, r, responses[k], tensor.Device{GPU: x.gpu.index, Address: address, Size: size}, buf)
+			address += uintptr(size)
+			continue
+		}
+		if err := x.addPart(p, r, responses[k], data[:size:size], buf, len(requests)); err != nil {
 			return err
 		}
 		data = data[size:]
@@ -111,9 +138,9 @@ func (x *instance) handCut(p *port, buf *tensor.Buffer, requests []*infer.Reques
 	return nil
 }
 
-// give hands a request its part of an output, of the shape x.shape: to its answer, and to its sequence if it is a
-// state. A state that is part of several requests' memory is copied, so that it does not keep theirs.
-func (x *instance) give(p *port, r *infer.Request, resp *infer.Response, data []byte, buf *tensor.Buffer,
+// addPart adds data, of the shape x.shape, to a response, and to the request's sequence if the output is a state. A
+// state that shares its memory with other requests is copied, so that it does not keep their memory.
+func (x *instance) addPart(p *port, r *infer.Request, resp *infer.Response, data []byte, buf *tensor.Buffer,
 	requests int) error {
 	if p.isWanted(r) {
 		resp.AddOutput(p.name, p.dt, x.shape, data, buf.Retain())
@@ -121,120 +148,63 @@ func (x *instance) give(p *port, r *infer.Request, resp *infer.Response, data []
 	if !p.state || r.States == nil {
 		return nil
 	}
-	own := buf
-	if requests > 1 {
-		own = x.m.pool.Get(len(data))
-		copy(own.Bytes(), data)
-		data = own.Bytes()
-	} else {
-		own.Retain()
+	if requests == 1 {
+		return r.States.Set(p.name, p.dt, x.shape, data, buf.Retain())
 	}
-	return r.States.Set(p.name, p.dt, x.shape, data, own)
+	own := x.m.pool.Get(len(data))
+	copy(own.Bytes(), data)
+	return r.States.Set(p.name, p.dt, x.shape, own.Bytes(), own)
 }
 
-// hand adds output i to the responses of those who want it.
-func (x *instance) hand(i int, requests []*infer.Request, responses []*infer.Response) error {
-	p, o := &x.m.outputs[i], x.runner.Output(x.places[i])
-	x.shape = append(x.shape[:0], o.Shape...)
-	if o.Address != 0 {
-		x.handOnCard(i, o, requests, responses)
-		return nil
-	}
-	buf, err := x.take(i, o)
-	if err != nil {
-		return err
-	}
-	defer buf.Release() // the responses have references of their own
-	if p.cut != nil {
-		return x.handCut(p, buf, requests, responses)
-	}
-	data := buf.Bytes()
-	if !x.m.batched {
-		shape := x.shape
-		if len(shape) == 0 && len(p.dims) > 0 {
-			shape = p.dims
-		}
-		x.shape = append(x.shape[:0], shape...)
-		return x.give(p, requests[0], responses[0], data, buf, 1)
-	}
-	rows, elements := x.shape[0], int64(1)
-	for _, d := range x.shape[1:] {
-		elements *= d
-	}
-	for k := range requests {
-		k := rowsOf(k, len(requests))
-		r := requests[k]
-		n := int64(r.BatchSize)
-		size := len(data)
-		if len(requests) > 1 {
-			if p.dt == tensor.Bytes {
-				if size, err = tensor.SplitBytes(data, n*elements); err != nil {
-					return err
-				}
-			} else if rows > 0 {
-				size = int(n) * int(elements) * p.dt.Size()
-			}
-		}
-		x.shape[0] = n
-		if err := x.give(p, r, responses[k], data[:size:size], buf, len(requests)); err != nil {
-			return err
-		}
-		data = data[size:]
-	}
-	return nil
-}
-
-// take wraps an output's memory. The caller has the one reference.
-func (x *instance) take(i int, o capi.Output) (*tensor.Buffer, error) {
-	place := x.places[i]
+// outputBuffer returns a buffer around the memory of an output. The caller has its only reference.
+func (x *instance) outputBuffer(i int, o capi.Output) (*tensor.Buffer, error) {
+	at := x.index[i]
 	switch {
+	case o.Address != 0:
+		return x.deviceBuffer(i, o), nil
 	case x.m.outputs[i].dt == tensor.Bytes:
 		buf := x.m.pool.Get(o.Size)
-		if err := x.runner.Strings(place, buf.Bytes()); err != nil {
+		if err := x.runner.Strings(at, buf.Bytes()); err != nil {
 			buf.Release()
 			return nil, runtimeError(err)
 		}
-		x.runner.Discard(place)
+		x.runner.Discard(at)
 		return buf, nil
 	case o.Size <= copyLimit:
 		buf := x.m.pool.Get(o.Size)
 		copy(buf.Bytes(), o.Data)
-		x.runner.Discard(place)
+		x.runner.Discard(at)
 		return buf, nil
-	case x.card != nil && x.card.outputs[i] != nil:
-		return x.card.take(i), nil
+	case x.gpu != nil && x.gpu.outputs[i] != nil:
+		return x.gpu.takeOutput(i), nil
 	}
-	buf := x.m.kept.wrap(x.runner.Keep(place), o.Data)
-	if !keepOutputs {
-		defer buf.Release()
-	}
-	return buf, nil
+	return x.m.values.wrap(x.runner.Keep(at), o.Data), nil
 }
 
-// keptPool makes buffers around ONNX Runtime's memory without allocating one for each.
-type keptPool struct{ pool sync.Pool }
+// valueBuffers makes buffers around ONNX Runtime's memory and reuses them.
+type valueBuffers struct{ pool sync.Pool }
 
-type kept struct {
+type valueBuffer struct {
 	buf   *tensor.Buffer
 	value capi.Value
 }
 
-// wrap returns a buffer that releases the value with its last reference.
-func (p *keptPool) wrap(v capi.Value, data []byte) *tensor.Buffer {
-	if k, ok := p.pool.Get().(*kept); ok {
-		k.value = v
-		k.buf.Renew(data)
-		return k.buf
+// wrap returns a buffer that releases v with its last reference.
+func (p *valueBuffers) wrap(v capi.Value, data []byte) *tensor.Buffer {
+	if b, ok := p.pool.Get().(*valueBuffer); ok {
+		b.value = v
+		b.buf.Renew(data)
+		return b.buf
 	}
-	k := &kept{value: v}
-	k.buf = tensor.NewBuffer(data, func(*tensor.Buffer) {
-		k.value.Release()
-		p.pool.Put(k)
+	b := &valueBuffer{value: v}
+	b.buf = tensor.NewBuffer(data, func(*tensor.Buffer) {
+		b.value.Release()
+		p.pool.Put(b)
 	})
-	return k.buf
+	return b.buf
 }
 
-// aligned reports whether elements of a size may be read at the data's address.
+// aligned reports whether data is aligned for elements of a size.
 func aligned(data []byte, size int) bool {
 	return size <= 1 || uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(size) == 0
 }

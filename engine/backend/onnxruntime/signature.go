@@ -14,35 +14,27 @@ import (
 	"nereid/engine/tensor"
 )
 
-// signature is what a session says of its model.
+// signature lists the inputs and outputs of a session's model.
 type signature struct {
 	inputs, outputs []capi.IO
-	optional        []bool // parallel to inputs: the model runs without it
+	optional        []bool // by input: the model runs without it
 }
 
-// readSignature takes initializers that an input may override for optional inputs.
+// readSignature reads a session's signature. Initializers that an input may override are optional inputs.
 func readSignature(s *capi.Session) (*signature, error) {
-	sig := &signature{}
-	var err error
-	if sig.inputs, err = s.Signature(capi.Inputs); err != nil {
-		return nil, runtimeError(err)
+	var lists [3][]capi.IO
+	for i, kind := range []capi.Kind{capi.Inputs, capi.Outputs, capi.Initializers} {
+		var err error
+		if lists[i], err = s.Signature(kind); err != nil {
+			return nil, runtimeError(err)
+		}
 	}
-	if sig.outputs, err = s.Signature(capi.Outputs); err != nil {
-		return nil, runtimeError(err)
-	}
-	defaults, err := s.Signature(capi.Initializers)
-	if err != nil {
-		return nil, runtimeError(err)
-	}
-	sig.optional = make([]bool, len(sig.inputs))
-	for _, io := range defaults {
-		sig.inputs = append(sig.inputs, io)
-		sig.optional = append(sig.optional, true)
-	}
-	return sig, nil
+	inputs, defaults := lists[0], lists[2]
+	optional := append(make([]bool, len(inputs)), slices.Repeat([]bool{true}, len(defaults))...)
+	return &signature{inputs: append(inputs, defaults...), outputs: lists[1], optional: optional}, nil
 }
 
-// public is the signature for completing a configuration.
+// public returns the signature for completing a configuration. Outputs that cannot be served are left out.
 func (sig *signature) public(log *slog.Logger) (*modelconfig.Signature, error) {
 	p := &modelconfig.Signature{Platform: "onnxruntime_onnx", Backend: "onnxruntime"}
 	for i := range sig.inputs {
@@ -50,22 +42,22 @@ func (sig *signature) public(log *slog.Logger) (*modelconfig.Signature, error) {
 		if why := unserved(io); why != "" {
 			return nil, status.New(status.Unsupported, why)
 		}
-		if !sig.optional[i] { // Triton completes only what a caller must give
+		if !sig.optional[i] { // as Triton, which completes only required inputs
 			p.Inputs = append(p.Inputs, publicIO(io))
 		}
 	}
-	var left []string
+	var omitted []string
 	for i := range sig.outputs {
 		if why := unserved(&sig.outputs[i]); why != "" {
-			left = append(left, why)
+			omitted = append(omitted, why)
 			continue
 		}
 		p.Outputs = append(p.Outputs, publicIO(&sig.outputs[i]))
 	}
-	if len(p.Outputs) == 0 && len(left) > 0 {
-		return nil, status.New(status.Unsupported, strings.Join(left, " "))
+	if len(p.Outputs) == 0 && len(omitted) > 0 {
+		return nil, status.New(status.Unsupported, strings.Join(omitted, " "))
 	}
-	for _, why := range left {
+	for _, why := range omitted {
 		log.Warn("output left out of the model's signature", "reason", why)
 	}
 	return p, nil
@@ -77,82 +69,93 @@ func publicIO(io *capi.IO) modelconfig.IO {
 	}
 }
 
-// checkConfig compares a configuration with the model, in Triton's words.
+// checkConfig compares a configuration with the model. The error texts are Triton's where it has the same check.
 func (sig *signature) checkConfig(s backend.Spec) error {
-	c := s.Config
+	plan := batchio.New(s.Config)
 	if err := sig.checkSequence(s); err != nil {
 		return err
 	}
-	if err := sig.checkBatchInputs(s); err != nil {
+	if err := sig.checkBatchInputs(s, plan); err != nil {
 		return err
 	}
-	plan := batchio.New(c)
-	made := append(sequenceInputs(c), batchInputs(c)...)
-	var required []string
-	for i := range sig.inputs {
-		if !sig.optional[i] && !slices.Contains(made, sig.inputs[i].Name) {
-			required = append(required, sig.inputs[i].Name)
-		}
-	}
-	if given := len(c.GetInput()); given < len(required) {
+	required := sig.requiredInputs(s, plan)
+	if given := len(s.Config.GetInput()); given < len(required) {
 		return status.Errorf(status.InvalidArg,
 			"unable to load model '%s', configuration expects %d inputs, model provides %d: %s",
 			s.ModelName, given, len(required), strings.Join(required, ", "))
 	}
-	for _, in := range c.GetInput() {
-		io := find(sig.inputs, in.GetName())
-		if io == nil {
-			return status.Errorf(status.InvalidArg, "unexpected inference input '%s', allowed inputs are: %s",
-				in.GetName(), names(sig.inputs))
-		}
-		dims := in.GetDims()
-		if r := in.GetReshape(); r != nil {
-			dims = r.GetShape()
-		}
-		if plan.Ragged(in.GetName()) {
-			if !slices.Equal(io.Dims, []int64{-1}) {
-				return status.Errorf(status.InvalidArg,
-					"unable to load model '%s', configuration expects model provides input with shape [-1]  for "+
-						"ragged input '%s', model provides %s",
-					s.ModelName, in.GetName(), tensor.FormatShape(io.Dims))
-			}
-			dims = nil
-		}
-		if err := checkTensor(s, "input", io, in.GetDataType(), dims); err != nil {
+	for _, in := range s.Config.GetInput() {
+		if err := sig.checkInput(s, plan, in); err != nil {
 			return err
 		}
 	}
 	for _, name := range required {
-		if !slices.ContainsFunc(c.GetInput(), func(in *inferencepb.ModelInput) bool { return in.GetName() == name }) {
+		if !slices.ContainsFunc(s.Config.GetInput(),
+			func(in *inferencepb.ModelInput) bool { return in.GetName() == name }) {
 			return status.Errorf(status.InvalidArg,
 				"unable to load model '%s', the model needs the input '%s' and the configuration does not list it",
 				s.ModelName, name)
 		}
 	}
-	for _, out := range c.GetOutput() {
-		io := find(sig.outputs, out.GetName())
-		if io == nil {
-			return status.Errorf(status.InvalidArg, "unexpected inference output '%s', allowed outputs are: %s",
-				out.GetName(), names(sig.outputs))
-		}
-		dims := out.GetDims()
-		if r := out.GetReshape(); r != nil {
-			dims = r.GetShape()
-		}
-		if plan.Output(out.GetName()) != nil { // it says what shape the answers have
-			if err := checkType(s, "output", io, out.GetDataType()); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := checkTensor(s, "output", io, out.GetDataType(), dims); err != nil {
+	for _, out := range s.Config.GetOutput() {
+		if err := sig.checkOutput(s, plan, out); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkSequence compares the controls and the states with the model's inputs and outputs that they are for.
+// requiredInputs returns the names of the inputs that requests must contain.
+func (sig *signature) requiredInputs(s backend.Spec, plan *batchio.Plan) (required []string) {
+	added := sequenceInputs(s.Config)
+	for i := range sig.inputs {
+		name := sig.inputs[i].Name
+		if !sig.optional[i] && !slices.Contains(added, name) && plan.Input(name) == nil {
+			required = append(required, name)
+		}
+	}
+	return required
+}
+
+func (sig *signature) checkInput(s backend.Spec, plan *batchio.Plan, in *inferencepb.ModelInput) error {
+	io := find(sig.inputs, in.GetName())
+	if io == nil {
+		return status.Errorf(status.InvalidArg, "unexpected inference input '%s', allowed inputs are: %s",
+			in.GetName(), names(sig.inputs))
+	}
+	dims := in.GetDims()
+	if r := in.GetReshape(); r != nil {
+		dims = r.GetShape()
+	}
+	if plan.Ragged(in.GetName()) {
+		if !slices.Equal(io.Dims, []int64{-1}) {
+			return status.Errorf(status.InvalidArg,
+				"unable to load model '%s', configuration expects model provides input with shape [-1]  for "+
+					"ragged input '%s', model provides %s",
+				s.ModelName, in.GetName(), tensor.FormatShape(io.Dims))
+		}
+		dims = nil
+	}
+	return checkTensor(s, "input", io, in.GetDataType(), dims)
+}
+
+func (sig *signature) checkOutput(s backend.Spec, plan *batchio.Plan, out *inferencepb.ModelOutput) error {
+	io := find(sig.outputs, out.GetName())
+	if io == nil {
+		return status.Errorf(status.InvalidArg, "unexpected inference output '%s', allowed outputs are: %s",
+			out.GetName(), names(sig.outputs))
+	}
+	if plan.Output(out.GetName()) != nil { // the batch_output determines the shapes of the responses
+		return checkType(s, "output", io, out.GetDataType())
+	}
+	dims := out.GetDims()
+	if r := out.GetReshape(); r != nil {
+		dims = r.GetShape()
+	}
+	return checkTensor(s, "output", io, out.GetDataType(), dims)
+}
+
+// checkSequence compares the controls and states of the sequence batcher with the model's inputs and outputs.
 func (sig *signature) checkSequence(s backend.Spec) error {
 	sb := s.Config.GetSequenceBatching()
 	for _, in := range sb.GetControlInput() {
@@ -187,7 +190,7 @@ func (sig *signature) checkSequence(s backend.Spec) error {
 	return nil
 }
 
-// controlType is the type of the input that a control is given in.
+// controlType returns the datatype of a control's input.
 func controlType(c *inferencepb.ModelSequenceBatching_Control) inferencepb.DataType {
 	switch {
 	case len(c.GetInt32FalseTrue()) > 0:
@@ -200,9 +203,8 @@ func controlType(c *inferencepb.ModelSequenceBatching_Control) inferencepb.DataT
 	return c.GetDataType()
 }
 
-// checkBatchInputs compares the batch inputs with the model's inputs that they are for.
-func (sig *signature) checkBatchInputs(s backend.Spec) error {
-	plan := batchio.New(s.Config)
+// checkBatchInputs compares the batch inputs with the model's inputs.
+func (sig *signature) checkBatchInputs(s backend.Spec, plan *batchio.Plan) error {
 	if plan == nil {
 		return nil
 	}
@@ -271,7 +273,7 @@ func checkTensor(s backend.Spec, kind string, io *capi.IO, dt inferencepb.DataTy
 	return nil
 }
 
-// fits reports whether a configured shape is one that the model takes: the configuration may be stricter.
+// fits reports whether the model accepts all tensors of a configured shape. The configuration may be stricter.
 func fits(model, config []int64) bool {
 	if len(model) != len(config) {
 		return false
