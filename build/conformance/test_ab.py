@@ -10,7 +10,7 @@ import pytest
 
 @pytest.mark.skipif(shutil.which("ab") is None, reason="ab is not installed (apache2-utils)")
 @pytest.mark.parametrize("model", ["plain", "batched"])
-def test_B041_F023_ab_keeps_its_connections(server, tmp_path, model):
+def test_B041_F023_ab_reuses_its_connections(server, tmp_path, model):
     body = tmp_path / "body.json"
     body.write_text(json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 16], "data": list(range(16))}]}))
     url = f"http://{server.http}/v2/models/{model}/infer"

@@ -81,7 +81,7 @@ def test_C078_without_a_cache_nothing_is_cached(tmp_path):
         assert "nv_cache_" not in s.request("GET", "/metrics", address=s.metrics).body.decode()
 
 
-def test_C078_a_reload_forgets(tmp_path):
+def test_C078_a_reload_clears_the_cache(tmp_path):
     repo = tmp_path / "models"
     models.write_sums(repo, "sums", "max_batch_size: 8\nresponse_cache { enable: true }\n")
     with Server(repo, tmp_path, "--cache-config=local,size=1048576", "--model-control-mode=explicit", "--load-model=sums") as s:

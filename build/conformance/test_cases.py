@@ -170,17 +170,17 @@ def test_B010_B024_B032_B033_F047_raw_requests(table, reference, case):
 
 
 @group("edges")
-def test_B011_B024_B027_B029_B030_B047_json_at_its_edges(table, reference, case):
+def test_B011_B024_B027_B029_B030_B047_json_at_its_limits(table, reference, case):
     reference.ask(case, table)
 
 
 @group("edge_faults")
-def test_B021_B024_B029_I002_faults_at_the_edges(table, reference, case):
+def test_B021_B024_B029_I002_unusual_invalid_requests(table, reference, case):
     reference.ask(case, table)
 
 
 @group("faults")
-def test_B021_B028_B048_C098_I002_faults(table, reference, case):
+def test_B021_B028_B048_C098_I002_invalid_requests(table, reference, case):
     reference.ask(case, table)
 
 
@@ -215,7 +215,7 @@ def test_B058_B068_B069_B071_versions_metadata_and_methods(table, reference, cas
 
 
 @group("bodies")
-def test_B013_B015_B016_bodies_at_their_edges(table, reference, case):
+def test_B013_B015_B016_unusual_bodies(table, reference, case):
     reference.ask(case, table)
 
 
@@ -264,7 +264,7 @@ def test_D021_D030_D038_I006_I018_configurations_of_python_models(python_models,
     reference.ask(case, python_models)
 
 
-def test_the_table_is_large_and_has_no_id_twice():
+def test_the_table_is_large_and_its_ids_are_unique():
     ids = [c.id for cases in GROUPS.values() for c in cases]
     assert len(ids) == len(set(ids)), [i for i in ids if ids.count(i) > 1]
     assert len(ids) >= 250

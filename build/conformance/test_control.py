@@ -72,7 +72,7 @@ def test_A064_unknown_models(explicit):
 
 
 @pytest.mark.parametrize("name", ["bad_field", "bad_name"])
-def test_A007_A025_configurations_that_cannot_be_read(explicit, name):
+def test_A007_A025_invalid_configurations_are_refused(explicit, name):
     a = load(explicit, name)
     assert a.status == 500 and a.error.startswith(POLL_FAILED.format(name))
     assert explicit.get("/v2/health/live").status == 200
@@ -86,7 +86,7 @@ def test_A007_A025_configurations_that_cannot_be_read(explicit, name):
     ]
     + ([] if REFERENCE else [("bad_nofile", "model.onnx"), ("bad_onnx", "model.onnx")]),
 )
-def test_A077_loads_that_fail(explicit, name, text):
+def test_A077_failed_loads(explicit, name, text):
     a = load(explicit, name)
     assert a.status == 400 and a.error.startswith(f"load failed for model '{name}': ") and text in a.error
     if name != "bad_noversion":
@@ -96,7 +96,7 @@ def test_A077_loads_that_fail(explicit, name, text):
     assert explicit.get("/v2/health/ready").status == 400
 
 
-def test_A063_a_failed_reload_leaves_the_old_one_serving(explicit):
+def test_A063_a_failed_reload_keeps_the_old_version_serving(explicit):
     assert load(explicit, "plain").status == 200
     config = explicit.repositories[0] / "plain/config.pbtxt"
     good = config.read_text()

@@ -105,7 +105,7 @@ def refused(call, *args):
     return e.value.message()
 
 
-def test_the_program_exports_nothing_of_the_driver():
+def test_the_program_exports_no_driver_functions():
     """Libraries linked against libcuda.so.1, such as ONNX Runtime's CUDA provider, must get the driver's functions."""
     exported = subprocess.run(["nm", "-D", "--defined-only", BINARY], check=True, capture_output=True, text=True).stdout
     drivers = set(re.findall(r"\bcu[A-Z]\w*", (ROOT / ".cache/cuda/include/cuda.h").read_text()))
@@ -114,7 +114,7 @@ def test_the_program_exports_nothing_of_the_driver():
     assert "libcuda" not in needed
 
 
-def test_B018_B066_the_server_says_that_it_can(client):
+def test_B018_B066_the_extension_is_listed(client):
     found = client.get_server_metadata()
     assert "cuda_shared_memory" in (found.extensions if client.module is tg else found["extensions"])
 
@@ -162,7 +162,7 @@ def test_B018_B066_input_and_output_of_each_type(client, cuda, machine, datatype
         assert target.bytes() == 8 * edge + raw + 16 * edge
 
 
-def test_B018_B066_as_the_client_reads_it(client, cuda):
+def test_B018_B066_the_client_reads_bytes_back(client, cuda):
     words = np.array([["a", "", "é", "x" * 100]], dtype=object)
     raw = serialize_byte_tensor(words)
     with Region(cuda, len(raw.item()), client) as source, Region(cuda, len(raw.item()), client) as target:
@@ -173,7 +173,7 @@ def test_B018_B066_as_the_client_reads_it(client, cuda):
         assert [b.decode() for b in got] == list(words[0])
 
 
-def test_B018_B066_beside_system_memory_and_ordinary_tensors(client, cuda):
+def test_B018_B066_mixed_with_system_memory_and_ordinary_tensors(client, cuda):
     x = np.arange(16, dtype=np.int32).reshape(1, 16)
     key = "/nereid_test_" + uuid.uuid4().hex
     memory = system.create_shared_memory_region(key, key, 64)
@@ -194,7 +194,7 @@ def test_B018_B066_beside_system_memory_and_ordinary_tensors(client, cuda):
         system.destroy_shared_memory_region(memory)
 
 
-def test_B018_B066_again_and_again(client, cuda):
+def test_B018_B066_repeated_requests(client, cuda):
     with Region(cuda, 64, client) as source, Region(cuda, 64, client) as target:
         for k in range(30):
             source.set(ROW + k)
@@ -211,7 +211,7 @@ def test_B018_B066_a_large_tensor(client, cuda):
         assert target.bytes() == x.tobytes()
 
 
-def test_B018_B066_at_once(on_gpus, cuda, machine):
+def test_B018_B066_concurrent_requests(on_gpus, cuda, machine):
     async def one(c, module, r):
         await c.register_cuda_shared_memory(r.name, r.raw, r.device, 128)
         ins = [shared_input(module, r, 64, [1, 16], "FP32")]
@@ -244,7 +244,7 @@ def test_B066_in_a_stream(on_gpus, cuda):
         assert target.bytes() == source.bytes()
 
 
-def test_B018_B066_names_are_of_one_kind(client, cuda):
+def test_B018_B066_system_and_cuda_regions_share_their_names(client, cuda):
     with Region(cuda, 64, client) as r:
         assert r.name in refused_exists(client.register_cuda_shared_memory, r.name, r.raw, 0, 64)
         key = "/nereid_test_" + uuid.uuid4().hex
@@ -265,7 +265,7 @@ def refused_exists(call, *args):
     return e.value.message()
 
 
-def test_B018_B066_what_cannot_be_registered(client, cuda, machine, on_gpus):
+def test_B018_B066_invalid_registrations_are_refused(client, cuda, machine, on_gpus):
     open_failed = "failed to register CUDA shared memory region 'r': failed to open CUDA IPC handle: "
     register = client.register_cuda_shared_memory
     assert refused(register, "r", base64.b64encode(bytes(64)), 0, 64).startswith(open_failed)
@@ -288,7 +288,7 @@ def test_B018_B066_what_cannot_be_registered(client, cuda, machine, on_gpus):
     machine.holds(on_gpus.process, "open", 0)
 
 
-def test_C4_tensors_beyond_the_region(client, cuda):
+def test_C4_tensors_beyond_the_region_are_refused(client, cuda):
     with Region(cuda, 96) as r, Region(cuda, 64, client) as target:
         client.register_cuda_shared_memory(r.name, r.raw, 0, 80)  # the memory is larger than the region
         assert refused(plain, client, r, None, 64, 80) == f"Invalid offset for shared memory region: '{r.name}'"
@@ -300,7 +300,7 @@ def test_C4_tensors_beyond_the_region(client, cuda):
             plain(client, r)
 
 
-def test_C5_the_device_does_not_answer(client, cuda, machine):
+def test_C5_a_failed_device_is_an_error_of_the_request(client, cuda, machine):
     with Region(cuda, 64, client) as r:
         machine.fail("cuStreamSynchronize", 700)
         try:
@@ -314,7 +314,7 @@ def test_C5_the_device_does_not_answer(client, cuda, machine):
 
 
 @pytest.mark.skipif(REAL, reason="CUDA does not define this")
-def test_C6_memory_that_was_freed(client, cuda):
+def test_C6_freed_memory_stays_usable(client, cuda):
     """Memory that the client frees remains valid while the server has it open."""
     source, target = Region(cuda, 64, client), Region(cuda, 64, client)
     source.set(ROW)
@@ -325,7 +325,7 @@ def test_C6_memory_that_was_freed(client, cuda):
     target.__exit__()
 
 
-def test_C7_an_output_larger_than_its_place(client, cuda):
+def test_C7_an_output_larger_than_its_region(client, cuda):
     with Region(cuda, 128, client) as source, Region(cuda, 128, client) as target:
         source.set(ROW)
         with pytest.raises(InferenceServerException, match=r"for output 'OUTPUT0' \(63 bytes\) should be at least 64 bytes to hold the results"):
@@ -357,7 +357,7 @@ def test_C9_two_thousand_registrations(on_gpus, cuda, machine):
         machine.holds(on_gpus.process, "open", 0)
 
 
-def test_C10_no_driver_no_device_and_off(good, machine, cuda, tmp_path):
+def test_C10_refused_without_a_driver_or_a_device_or_the_option(good, machine, cuda, tmp_path):
     """The server does not use the driver before a region is registered. A driver that fails does not stop the server."""
     gpus_not_supported = "failed to register CUDA shared memory region: 'r', GPUs not supported"
     machine.fail("cuInit", 100)
@@ -384,7 +384,7 @@ def test_C10_no_driver_no_device_and_off(good, machine, cuda, tmp_path):
             c.register_cuda_shared_memory("r", base64.b64encode(bytes(64)), 0, 64)
 
 
-def test_B018_B066_devices_by_the_servers_numbers(good, machine, cuda, tmp_path):
+def test_B018_B066_device_ids_are_those_visible_to_the_server(good, machine, cuda, tmp_path):
     """If CUDA_VISIBLE_DEVICES leaves one GPU, it is the server's device 0."""
     if machine.second == 0:
         pytest.skip("there is only one GPU")

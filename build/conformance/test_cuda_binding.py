@@ -78,7 +78,7 @@ def row(k):
     return np.arange(16, dtype=np.float32).reshape(1, 16) + k
 
 
-def test_where_they_are(client, onnx, cuda):
+def test_regions_are_bound_without_copies(client, onnx, cuda):
     with Region(cuda, 4096, client) as source, Region(cuda, 4096, client) as target:
         source.set(row(5))
         plus(client, source, target)  # the first request may select kernels
@@ -93,7 +93,7 @@ def test_where_they_are(client, onnx, cuda):
 
 
 @pytest.mark.parametrize("at, to", [(4, 0), (0, 4), (8, 12), (1024 + 4, 2048 + 4)])
-def test_where_no_kernel_may_read_or_write(client, onnx, cuda, at, to):
+def test_misaligned_regions_are_copied_on_the_gpu(client, onnx, cuda, at, to):
     with Region(cuda, 4096, client) as source, Region(cuda, 4096, client) as target:
         source.set(np.concatenate([np.zeros(at // 4, np.float32), row(7)[0]]))
         before = counters(onnx)
@@ -104,7 +104,7 @@ def test_where_no_kernel_may_read_or_write(client, onnx, cuda, at, to):
         assert grown(before, after, WITHIN) > 0
 
 
-def test_the_same_place(client, onnx, cuda):
+def test_one_region_for_input_and_output(client, onnx, cuda):
     with Region(cuda, 4096, client) as r:
         r.set(row(0))
         for _ in range(10):
@@ -112,7 +112,7 @@ def test_the_same_place(client, onnx, cuda):
         np.testing.assert_array_equal(np.frombuffer(r.bytes()[:SIZE], np.float32), row(10)[0])
 
 
-def test_beside_the_hosts(client, onnx, cuda):
+def test_mixed_with_tensors_of_the_host(client, onnx, cuda):
     with Region(cuda, SIZE, client) as r:
         r.set(row(3))
         i = shared_input(client.module, r, SIZE, [1, 16], "FP32")
@@ -157,7 +157,7 @@ def test_batches(onnx, cuda):
             r.__exit__()
 
 
-def test_pinned_memory(onnx):
+def test_pinned_memory_is_returned(onnx):
     found = counters(onnx)
     assert found["nv_pinned_memory_pool_total_bytes"] == 64 << 20
     assert found["nv_pinned_memory_pool_used_bytes"] == 0  # no client is running now

@@ -134,7 +134,7 @@ def test_only_the_desktop_build_needs_gtk():
         assert ("libgtk-3" in libraries, "libwebkit2gtk" in libraries) == (wanted, wanted), f"{program}:\n{libraries}"
 
 
-def test_the_program_is_linked_without_methods_that_nothing_calls():
+def test_the_linker_removes_unused_methods():
     """A single method call by name, as in text/template, makes the linker keep all methods. The program grows by half."""
     with open(BINARY, "rb") as f:
         program = f.read()
@@ -142,7 +142,7 @@ def test_the_program_is_linked_without_methods_that_nothing_calls():
     assert b"text/template.(*state).evalField" not in program
 
 
-def test_window_shows_the_page_and_ends_on_sigterm(tmp_path, display):
+def test_window_shows_the_page_and_closes_on_sigterm(tmp_path, display):
     with Window(tmp_path, display, SAMPLES) as w:
         w.up()
         assert w.xdotool("search", "--onlyvisible", "--name", "^Nereid$"), "no window named Nereid"
@@ -154,7 +154,7 @@ def test_window_shows_the_page_and_ends_on_sigterm(tmp_path, display):
     assert not (w.data / "window.json").exists(), "window.json still exists"
 
 
-def test_second_start_shows_the_window_of_the_first(tmp_path, display):
+def test_second_start_shows_the_first_window(tmp_path, display):
     models.write_identity(tmp_path / "models", "identity")
     with Window(tmp_path, display, tmp_path / "models") as w:
         w.up()
@@ -180,7 +180,7 @@ def test_second_start_shows_the_window_of_the_first(tmp_path, display):
         assert w.process.poll() is None, w.log()
 
 
-def test_quit_in_the_menu_ends_the_server_in_order(tmp_path, display):
+def test_quit_in_the_menu_unloads_the_models(tmp_path, display):
     models.write_identity(tmp_path / "models", "identity")
     with Window(tmp_path, display, tmp_path / "models") as w:
         w.up()
@@ -218,7 +218,7 @@ def settings(w, **change):
         return json.load(r)
 
 
-def test_closing_the_window_ends_the_program_unless_it_is_to_keep_running(tmp_path, display):
+def test_closing_the_window_exits_unless_keep_running_is_set(tmp_path, display):
     models.write_identity(tmp_path / "models", "identity")
     visible = lambda w: w.xdotool("search", "--onlyvisible", "--name", "^Nereid$")  # noqa: E731
     for keep in (True, False):
@@ -241,7 +241,7 @@ def test_closing_the_window_ends_the_program_unless_it_is_to_keep_running(tmp_pa
             assert "successfully unloaded 'identity'" in w.log()
 
 
-def test_start_with_the_computer(tmp_path, display):
+def test_autostart_writes_a_desktop_entry(tmp_path, display):
     models.write_identity(tmp_path / "models", "identity")
     w = Window(tmp_path, display, tmp_path / "models")
     w.env["XDG_CONFIG_HOME"] = str(tmp_path / "config")
@@ -258,7 +258,7 @@ def test_start_with_the_computer(tmp_path, display):
         assert w.end() == 0, w.log()
 
 
-def test_sigterm_ends_a_window_with_an_open_dialog(tmp_path, display):
+def test_sigterm_closes_a_window_with_an_open_dialog(tmp_path, display):
     """The menu's file dialog runs GTK's main loop. It must not keep the process of a stopped server running."""
     models.write_identity(tmp_path / "models", "identity")
     with Window(tmp_path, display, tmp_path / "models") as w:

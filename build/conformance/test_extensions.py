@@ -74,7 +74,7 @@ def test_B012_generate_stream(server):
 
 
 @ours
-def test_B012_events_come_one_by_one(server):
+def test_B012_events_arrive_one_by_one(server):
     """The first event arrives long before the model sends the second."""
     body = {"IN": [1, 2], "DELAY": [0, 60000], "WAIT": 0}
     with requests.post(url(server, "/v2/models/repeat/generate_stream"), json=body, stream=True, timeout=60) as r:
@@ -83,7 +83,7 @@ def test_B012_events_come_one_by_one(server):
     assert server.get("/v2/models/repeat/ready").status == 200
 
 
-def test_B055_generate_on_many_responses(server):
+def test_B055_generate_with_many_responses(server):
     r = requests.post(url(server, "/v2/models/repeat/generate"), json={"IN": [1, 2], "DELAY": [0, 0], "WAIT": 0}, timeout=60)
     assert r.status_code == deviates(200, 400)
     assert r.json()["error"].startswith("generate expects model to produce exactly 1 response, use generate stream")
@@ -142,7 +142,7 @@ def test_B079_restricted_over_grpc(guarded):
         assert c.get_model_repository_index(headers={"triton-grpc-protocol-admin-key": "secret"}).models
 
 
-def test_B079_bad_rule_keeps_the_server_from_starting(good, tmp_path):
+def test_B079_an_invalid_rule_stops_the_start(good, tmp_path):
     s = Server(good, tmp_path, "--http-restricted-api=no-such-group:k=v", wait=None)
     with pytest.raises(AssertionError, match="the server exited with"):
         s.start()

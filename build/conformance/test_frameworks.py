@@ -83,7 +83,7 @@ compiles = pytest.mark.skipif(
 
 @compiles
 @pytest.mark.parametrize("batch", [1, 2, 8, 1])
-def test_compiled(server, batch):
+def test_package_of_aot_inductor(server, batch):
     """A package of AOT Inductor, by index. It also runs a batch of one, which its compiler excludes."""
     add_sub(server, "add_sub_aoti", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), batch)
 
@@ -91,7 +91,7 @@ def test_compiled(server, batch):
 @pytest.mark.parametrize("model", [
     pytest.param("structured_pt2", id="an exported program with paths"), pytest.param("structured_aoti", id="compiled by AOT Inductor", marks=compiles),
 ])  # fmt: skip
-def test_structures(server, model):
+def test_nested_tensors_are_named_by_paths(server, model):
     """Tensors in dictionaries and lists are named by their paths. Wrong sizes are refused for every kind of package."""
     names = ("ARGS[0][a]", "ARGS[0][b]", "KWARGS[factor]")
 
@@ -131,7 +131,7 @@ def test_three_versions(server):
         assert scores.shape == (1, 10) and scores.argmax() == int(version)
 
 
-def test_others_of_the_repository(server):
+def test_other_models_of_the_repository(server):
     picture = np.zeros((1, 28, 28), np.float32)
     picture[0, 7] = 1
     assert ask(server, "mnist_savedmodel", "image", picture, "FP32").as_numpy("brightest").tolist() == [[7]]
@@ -141,7 +141,7 @@ def test_others_of_the_repository(server):
 
 
 @pytest.mark.parametrize("model, name, output", [("upper_pt", "texts", "OUTPUT__0"), ("upper_savedmodel", "text", "shouted")])
-def test_texts(server, model, name, output):
+def test_strings(server, model, name, output):
     value = np.array([b"ab", b"c"], dtype=object)
     if model == "upper_savedmodel":
         value = value.reshape(2, 1)  # completed: a batch of single strings
@@ -154,7 +154,7 @@ def test_bfloat16(server):
     np.testing.assert_array_equal(result.astype(np.float32), value.astype(np.float32) * 2)
 
 
-def test_joined_into_a_batch(server):
+def test_requests_are_batched(server):
     """Each of several clients gets the rows of its own request."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -241,7 +241,7 @@ def test_forests(server, model, rows, want):
     np.testing.assert_allclose(got, np.array(want, np.float32), rtol=1e-6)
 
 
-def test_exact_batch(server):
+def test_fixed_batch_size_is_enforced(server):
     """D065 SKIP_OV_DYNAMIC_BATCHSIZE: the model accepts its own batch size and rejects others with a clear error."""
     x = np.ones((4, 3), np.float32)
     np.testing.assert_array_equal(request(server, "batch_exact", {"x": (x, "FP32")}).as_numpy("y"), x * 2)
@@ -264,7 +264,7 @@ def test_other_shapes(server):
     np.testing.assert_array_equal(request(server, "initialized", {"x": (x, "FP32")}).as_numpy("y"), x + 10)
 
 
-def test_openvino_texts(server):
+def test_openvino_strings(server):
     texts = np.array([b"one", b"", "zw\u00f6lf".encode()], object)
     got = request(server, "texts_openvino", {"text": (texts, "BYTES")}).as_numpy("same")
     assert got.ravel().tolist() == texts.tolist() * 2
@@ -272,7 +272,7 @@ def test_openvino_texts(server):
         request(server, "texts_openvino", {"text": (np.array([b"a\x00b"], object), "BYTES")})
 
 
-def test_large(server):
+def test_large_tensors(server):
     """Some megabytes each way through shared memory. Concurrent requests are batched and split again."""
     a = np.random.default_rng(4).random((4, 512, 256), dtype=np.float32)
     b = np.random.default_rng(5).random((4, 256, 512), dtype=np.float32)
@@ -288,7 +288,7 @@ def test_large(server):
             done.result()
 
 
-def test_wrong_shapes(server):
+def test_wrong_shapes_are_refused(server):
     """The server refuses shapes that the configuration forbids. Other errors come from the model and affect one request."""
     x = np.ones((2, 5), np.float32)
     for model, name in (("signature_default", "x"), ("add_sub_openvino", "INPUT0")):
@@ -320,7 +320,7 @@ def test_wrong_shapes(server):
     pytest.param("broken_forest", "model.txt is not a model of the type lightgbm", id="a damaged forest"),
     pytest.param("wrong_forest", "the model has 3 features: write TYPE_FP32 and dims: [ 3 ]", id="a forest with another number of features"),
 ])  # fmt: skip
-def test_refused(server, model, reason):
+def test_invalid_models_are_refused(server, model, reason):
     index = {m["name"]: m for m in httpclient.InferenceServerClient(server.http).get_model_repository_index()}
     assert index[model]["state"] == "UNAVAILABLE"
     assert reason in index[model]["reason"], index[model]["reason"]
@@ -338,7 +338,7 @@ class TritonPythonModel:
 """
 
 
-def test_environments(tmp_path):
+def test_conflicting_requirements_get_separate_environments(tmp_path):
     """Models with conflicting requirements get separate environments from the package index, each with numpy.
 
     An environment is built once. The GUI shows its log and its lock file. If a package cannot be installed, the model's
@@ -396,7 +396,7 @@ def workers(server, model):
     pytest.param("tensorflow", "signature_default", "batch_padded", id="D064 TensorFlow"),
     pytest.param("openvino", "batch_padded", "signature_default", id="D065 OpenVINO"),
 ])  # fmt: skip
-def test_death(server, framework, model, other):
+def test_killed_processes_are_restarted(server, framework, model, other):
     """Killed processes are restarted. Models of other frameworks are not affected."""
     width = {"signature_default": 4, "batch_padded": 3}
     before = workers(server, framework)
@@ -423,7 +423,7 @@ def test_death(server, framework, model, other):
 @pytest.mark.parametrize("model", [
     pytest.param("signature_default", id="D064 TensorFlow"), pytest.param("batch_padded", id="D065 OpenVINO"),
 ])  # fmt: skip
-def test_loads_leave_nothing(server, model):
+def test_loads_leak_nothing(server, model):
     """Loads and unloads the model NEREID_CYCLES times. No process, descriptor, shared memory or server memory is leaked."""
     client = httpclient.InferenceServerClient(server.http, network_timeout=120)
     proc = pathlib.Path("/proc") / str(server.process.pid)

@@ -78,7 +78,7 @@ def models(server):
     return {m["name"]: m for m in answer.json["models"]}
 
 
-def test_E035_memory_of_processes_within_a_gpus_budget(machine, tmp_path):
+def test_E035_processes_stay_within_the_memory_budget_of_a_gpu(machine, tmp_path):
     """Two models use 600 MiB of GPU memory each, as the driver reports. The budget is enough for one of them."""
     for name in ("a", "b"):
         write(tmp_path / "models" / name, 600 * MIB)

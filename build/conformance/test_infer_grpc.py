@@ -144,7 +144,7 @@ def test_unknown_protobuf_fields_are_ignored(server):
         assert values(call(sums().SerializeToString() + extra)) == (2 * ROW).tolist()
 
 
-def test_garbage_is_no_request(server, stub):
+def test_garbage_is_refused(server, stub):
     with grpc.insecure_channel(server.grpc) as channel, pytest.raises(grpc.RpcError) as e:
         channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")(b"\x0a\xff\xff\xff\xff\x0f")
     assert e.value.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.INVALID_ARGUMENT)

@@ -68,7 +68,7 @@ def test_B024_nested_data_and_unknown_keys(server):
     assert infer(server, value).json == OK
 
 
-def test_B025_B026_id_and_chosen_outputs(server):
+def test_B025_B026_id_and_requested_outputs(server):
     a = infer(server, sums_json(id="my-id", outputs=[{"name": "OUTPUT1"}]))
     assert a.json == {"id": "my-id", "model_name": "sums", "model_version": "1", "outputs": [OK["outputs"][1]]}
 
@@ -193,7 +193,7 @@ def test_B029_bytes_in_json(server):
     assert infer(server, value, model="id_BYTES").json["outputs"][0]["data"] == ["a", "bcé\n", "", "a\x00b"]
 
 
-def test_B029_bytes_that_are_no_utf8_in_json(server):
+def test_B029_bytes_that_are_not_utf8_in_json(server):
     raw = struct.pack("<I3sI2s", 3, b"abc", 2, b"\xff\x00")
     header = {"inputs": [{"name": "INPUT0", "shape": [2], "datatype": "BYTES", "parameters": {"binary_data_size": len(raw)}}]}
     assert b'"data":["abc","\xff\\u0000"]' in infer(server, *binary_body(header, raw), "id_BYTES").body

@@ -280,7 +280,7 @@ def test_B013_A077_index_over_http(server, http_client):
     assert [m["name"] for m in index] == sorted(m["name"] for m in index)
 
 
-def test_B013_index_faults(server):
+def test_B013_invalid_index_requests(server):
     a = server.post("/v2/repository/index", {"ready": 1})
     assert (a.status, a.error) == (deviates(500, 400), "attempt to access JSON non-boolean as boolean")
     a = server.post("/v2/repository/index", b"{bad")
@@ -292,13 +292,13 @@ def test_B064_index_over_grpc(grpc_client):
     assert [(m.version, m.state) for m in index if m.name == "versions"] == [("2", "READY"), ("5", "READY")]
 
 
-def test_A051_no_load_in_the_default_mode(server):
+def test_A051_load_is_refused_in_the_default_mode(server):
     for verb in ("load", "unload"):
         a = server.post(f"/v2/repository/models/sums/{verb}")
         assert (a.status, a.error) == (503, "explicit model load / unload is not allowed if polling is enabled")
 
 
-def test_A074_A075_DV24_broken_models_leave_the_server_live_but_not_ready(broken):
+def test_A074_A075_DV24_with_broken_models_the_server_is_live_but_not_ready(broken):
     assert broken.get("/v2/health/live").status == 200
     a = broken.get("/v2/health/ready")
     assert (a.status, a.body) == (400, b"")

@@ -111,7 +111,7 @@ def resident(pid):
 
 
 @pytest.mark.parametrize("config", ["", PROCESS], ids=["in process", "apart"])
-def test_B6_a_model_file_of_3_GB_of_nothing_is_refused(hostile, config):
+def test_B6_an_empty_model_file_of_3_GB_is_refused(hostile, config):
     """The file is sparse, so it needs no disk space. Refusing it must need no memory."""
     name = "B6_sparse" + ("_apart" if config else "")
     lay(hostile.repo, name, b"", config)
@@ -123,7 +123,7 @@ def test_B6_a_model_file_of_3_GB_of_nothing_is_refused(hostile, config):
     assert ask(hostile, "good").status == 200
 
 
-def test_B6_a_load_request_of_3_GB_is_refused_unread(hostile):
+def test_B6_a_load_request_of_3_GB_is_refused_before_it_is_read(hostile):
     """The answer is 413 after the first 64 KB. The model keeps serving, and the server's memory does not grow."""
     before = resident(hostile.process.pid)
     host, port = hostile.http.split(":")
@@ -136,7 +136,7 @@ def test_B6_a_load_request_of_3_GB_is_refused_unread(hostile):
     assert ask(hostile, "good").status == 200
 
 
-def test_B5_a_load_request_that_cannot_be_used_changes_nothing(hostile):
+def test_B5_an_invalid_load_request_changes_nothing(hostile):
     config = '{"backend": "onnxruntime"}'
     for case, parameters, words in [
         ("bad base64", {"config": config, "file:1/model.onnx": "!!! no base64 !!!"}, "base64"),
@@ -173,7 +173,7 @@ def workers(server):
     return [p for p in children(server.process.pid) if is_worker(p)]
 
 
-def test_the_end_of_a_process_costs_its_model_alone(hostile):
+def test_a_crashed_process_only_affects_its_model(hostile):
     until(lambda: len(workers(hostile)) == 1, 60, "processes of models that failed to load still run", hostile.log)
     (before,) = workers(hostile)
     os.kill(before, signal.SIGKILL)
@@ -184,7 +184,7 @@ def test_the_end_of_a_process_costs_its_model_alone(hostile):
     assert ask(hostile, "apart", 2.0).json["outputs"][0]["data"] == [-2.0] * 4
 
 
-def test_unload_ends_the_process(hostile):
+def test_unload_stops_the_process(hostile):
     lay(hostile.repo, "passing", GOOD, PROCESS + "instance_group { count: 2 kind: KIND_CPU }\n")
     before = set(workers(hostile))
     assert hostile.post("/v2/repository/models/passing/load").status == 200
@@ -194,7 +194,7 @@ def test_unload_ends_the_process(hostile):
     until(lambda: set(workers(hostile)) == before, 60, "processes still run", hostile.log)
 
 
-def test_workers_die_with_the_server(tmp_path):
+def test_workers_exit_with_the_server(tmp_path):
     lay(tmp_path / "models", "apart", GOOD, PROCESS)
     s = Server(tmp_path / "models", tmp_path)
     s.start()

@@ -63,7 +63,7 @@ def test_B081_H13_an_unprivileged_user_and_a_read_only_repository(folder):
 
 
 @pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs two users")
-def test_B7_a_folder_that_cannot_be_read_keeps_only_its_model_out(folder):
+def test_B7_an_unreadable_folder_only_affects_its_model(folder):
     repo, work, program = folder / "models", folder / "work", folder / "nereid"
     models.write_sums(repo)
     shutil.copy2(BINARY, program)
@@ -91,7 +91,7 @@ def test_B7_a_folder_that_cannot_be_read_keeps_only_its_model_out(folder):
             (repo / name).chmod(0o755)
 
 
-def test_B081_the_guide_names_options_that_there_are():
+def test_B081_the_guide_only_names_existing_options():
     text = (ROOT / "docs/secure-deployment.md").read_text()
     known = subprocess.run([BINARY, "serve", "--help"], capture_output=True, text=True, timeout=60)
     options = set(re.findall(r"--([a-z][a-z0-9-]*)", known.stdout + known.stderr))

@@ -76,13 +76,13 @@ def test_E001_E003_E004_E005_E006_E007_E008_E009_counts(good, tmp_path):
         assert 0 < parts <= total + 4  # each duration is truncated to whole microseconds
 
 
-def test_E002_failures_have_their_four_reasons(server):
+def test_E002_failures_have_four_reasons(server):
     text = scrape(server)
     for reason in ("OTHER", "BACKEND", "CANCELED", "REJECTED"):
         assert re.search(rf'^nv_inference_request_failure\{{model="plain",reason="{reason}",version="1"\}} \d+$', text, re.M), reason
 
 
-def test_E030_refused_requests_count_nowhere(server):
+def test_E030_refused_requests_are_not_counted(server):
     name = 'nv_inference_request_failure{model="plain",reason="OTHER",version="1"}'
     before = samples(scrape(server))
     assert server.post("/v2/models/plain/infer", {"inputs": []}).status == 400
@@ -92,7 +92,7 @@ def test_E030_refused_requests_count_nowhere(server):
     assert after[ok] == before[ok]
 
 
-def test_E030_series_come_and_go_with_the_model(explicit):
+def test_E030_series_exist_while_the_model_is_loaded(explicit):
     def has():
         return 'nv_inference_count{model="plain",version="1"}' in scrape(explicit)
 

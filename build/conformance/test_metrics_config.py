@@ -108,7 +108,7 @@ def test_E015_E016_E017_I015_summaries(repo, tmp_path):
     assert "nv_cache_hit_summary_per_model_count" + echo not in v
 
 
-def test_E017_quantiles_and_no_counters_DV74(repo, tmp_path):
+def test_E017_quantiles_without_counters_DV74(repo, tmp_path):
     with Server(repo, tmp_path, *options("summary_latencies=true", "counter_latencies=false", "summary_quantiles=0.1:0.1,0.75:0.01")) as s:
         infer(s, "echo", 1, 2)
         infer(s, "cached", 1, 1)
@@ -174,14 +174,14 @@ def stream(server, model, n):
 
 
 @pytest.mark.parametrize("value", ["summary_latencies", "a,summary_latencies=true", "summary_latencies="])
-def test_E017_refused(good, tmp_path, value):
+def test_E017_malformed_settings_are_refused(good, tmp_path, value):
     with pytest.raises(AssertionError, match=r"option format is <setting>=<value>|the format is <setting>=<value>"):
         with Server(good, tmp_path, f"--metrics-config={value}"):
             pass
 
 
 @pytest.mark.parametrize("value", ["nosuch=1", "summary_quantiles=0.5", "summary_quantiles=x:y", "summary_latencies=perhaps"])
-def test_E017_DV75_refused_by_name(good, tmp_path, value):
+def test_E017_DV75_unknown_settings_are_refused_by_name(good, tmp_path, value):
     if REFERENCE:
         with Server(good, tmp_path, f"--metrics-config={value}") as s:
             assert "summary" not in scrape(s)

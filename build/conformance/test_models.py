@@ -22,7 +22,7 @@ def infer(server, model, value=None, version=""):
     return server.post(path, value or ONE)
 
 
-def test_A001_A002_repositories_by_both_names_of_the_option(tmp_path):
+def test_A001_A002_both_names_of_the_option_set_the_repository(tmp_path):
     for n in ("one", "two", "three"):
         models.write_identity(tmp_path / n, n)
     more = [f"--model-store={tmp_path / 'two'}", "--model-repository", str(tmp_path / "three")]
@@ -30,7 +30,7 @@ def test_A001_A002_repositories_by_both_names_of_the_option(tmp_path):
         assert {n for n, _ in s.index(ready=True)} == {"one", "two", "three"}
 
 
-def test_A001_a_repository_that_is_not_there(tmp_path):
+def test_A001_a_missing_repository_stops_the_start(tmp_path):
     s = Server(tmp_path / "absent", tmp_path, wait=None)
     with pytest.raises(AssertionError, match="the server exited with 1"):
         s.start()
@@ -38,7 +38,7 @@ def test_A001_a_repository_that_is_not_there(tmp_path):
 
 
 @pytest.mark.skipif(REFERENCE, reason="Python writes its own files into the folder")
-def test_A004_a_repository_that_cannot_be_written(tmp_path):
+def test_A004_serves_from_a_read_only_repository(tmp_path):
     repo = tmp_path / "models"
     models.write_identity(repo, "fixed")
     paths = [p for p in repo.rglob("*")] + [repo]
@@ -54,13 +54,13 @@ def test_A004_a_repository_that_cannot_be_written(tmp_path):
             p.chmod(0o755)
 
 
-def test_A005_no_model_is_a_legal_repository(tmp_path):
+def test_A005_an_empty_repository_is_valid(tmp_path):
     (tmp_path / "empty").mkdir()
     with Server(tmp_path / "empty", tmp_path) as s:
         assert s.get("/v2/health/ready").status == 200 and s.post("/v2/repository/index").json == []
 
 
-def test_A005_A006_DV26_what_is_a_version(tmp_path):
+def test_A005_A006_DV26_only_numbered_folders_are_versions(tmp_path):
     repo = tmp_path / "models"
     m = models.write_plus_version(repo, config="version_policy { all { } }\n", versions=(2, 10))
     for other in ("03", "new", "docs", *deviates((), ("0", "-1", "1x"))):  # Triton parses these as 0, -1 and 1
@@ -167,18 +167,18 @@ def test_C004_a_preferred_batch_runs_as_soon_as_it_is_complete(batchers):
     assert took < 50  # it did not wait for the queue delay of 60 s
 
 
-def test_C003_C005_requests_wait_for_company_at_most_the_delay(batchers):
+def test_C003_C005_requests_wait_for_a_batch_until_the_delay(batchers):
     took = together(batchers, "delayed", [(1, 16)] * 3)
     assert batches(batchers, "delayed") == {3: 1}
     assert 2.9 < took < 30  # on a busy machine the requests end later
 
 
-def test_C019_without_a_delay_a_lone_request_runs_at_once(batchers):
+def test_C019_without_a_delay_a_single_request_runs_immediately(batchers):
     together(batchers, "prompt", [(1, 16)])
     assert batches(batchers, "prompt") == {1: 1}
 
 
-def test_C015_C094_requests_of_different_shapes_share_no_batch(batchers):
+def test_C015_C094_different_shapes_are_not_batched(batchers):
     together(batchers, "shapes", [(1, 3), (1, 5)] * 3)
     assert sum(size * n for size, n in batches(batchers, "shapes").items()) == 6
     assert max(batches(batchers, "shapes")) <= 3
@@ -221,7 +221,7 @@ def test_C082_I014_DV23_warmup(tmp_path, data):
         assert s.get("/v2/models/warmed/stats").json["model_stats"][0]["inference_count"] == deviates(7, 1)
 
 
-def test_C082_a_warmup_that_fails_serves_nothing(tmp_path):
+def test_C082_a_failed_warmup_fails_the_load(tmp_path):
     repo = tmp_path / "models"
     models.write_identity(repo, "cold", WARMUP.format('input_data_file: "absent"'))
     with Server(repo, tmp_path, "--exit-on-error=false", wait="live") as s:
@@ -243,14 +243,14 @@ def test_C073_no_gpu(tmp_path):
         assert REFERENCE or any("GPU" in r for r in reasons), reasons
 
 
-def test_F047_json_as_people_post_it(server):
+def test_F047_json_in_common_formats(server):
     """curl's default content type, spaces and line ends, and integers in place of floats."""
     body = b'{\n  "inputs" : [ { "name":"INPUT0", "shape":[1,16],\r\n "datatype":"FP32", "data":[ [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16] ] } ]\n}\n'
     a = server.request("POST", "/v2/models/plain/versions/1/infer", body, {"Content-Type": "application/x-www-form-urlencoded"})
     assert a.status == 200 and a.json["outputs"][0]["data"] == [float(i) for i in range(1, 17)]
 
 
-def test_G018_probes_need_no_name_of_the_host(server):
+def test_G018_probes_may_use_an_address_as_host(server):
     """Orchestrators send probes to an address."""
     host, port = server.http.split(":")
     for path in ("/v2/health/live", "/v2/health/ready"):
@@ -258,7 +258,7 @@ def test_G018_probes_need_no_name_of_the_host(server):
 
 
 @pytest.mark.skipif(REFERENCE, reason="tests this server's shutdown")
-def test_G019_H008_an_idle_server_ends_at_once_with_status_0(good, tmp_path):
+def test_G019_H008_an_idle_server_exits_immediately_with_status_0(good, tmp_path):
     with Server(good, tmp_path) as s:
         begin = time.monotonic()
         assert s.stop() == 0
@@ -267,7 +267,7 @@ def test_G019_H008_an_idle_server_ends_at_once_with_status_0(good, tmp_path):
 
 
 @pytest.mark.skipif(REFERENCE, reason="the reference has no GUI")
-def test_B023_the_page_has_a_port_of_its_own(server):
+def test_B023_the_gui_has_a_separate_port(server):
     address = server.ui.removeprefix("http://")
     page = server.request("GET", "/", address=address)
     assert page.status == 200 and page.headers["content-type"].startswith("text/html") and b"<script" in page.body

@@ -83,7 +83,7 @@ def test_F018_F013_counts_and_columns(measured, tmp_path, name):
     assert columns == theirs
 
 
-def test_F007_search_until_the_threshold(measured, tmp_path):
+def test_F007_the_search_stops_at_the_threshold(measured, tmp_path):
     """Each request to this model takes half a second, so the search stops at its first level."""
     report = tmp_path / "out.csv"
     argv = [BINARY, "perf", "-m", "slow", "-u", measured.http, "--concurrency-range", "1:0:1", "-l", "100", "-p", "1600", "-f", str(report)]

@@ -44,7 +44,7 @@ def waits_for(server, condition, what):
     until(condition, LIMIT, what, server.log)
 
 
-def test_A052_A056_versions_come_and_go(polled):
+def test_A052_A056_added_and_removed_versions(polled):
     assert versions(polled) == ["1"] and answer(polled) == ("1", 1.0)
     shutil.copytree(polled.next / "2", polled.model / "2")
     waits_for(polled, lambda: versions(polled) == ["1", "2"], "version 2 is not served")
@@ -59,7 +59,7 @@ def test_A052_A056_versions_come_and_go(polled):
 
 
 @pytest.mark.skipif(REFERENCE, reason="the reference takes minutes to notice that the folder of a Python model is gone")
-def test_A056_R9_a_version_that_left_is_not_an_unknown_one(polled):
+def test_A056_R9_removed_and_unknown_versions_get_different_errors(polled):
     """A removed version answers 503 and UNAVAILABLE, as in Triton, because it may return. An unknown version answers 404."""
     shutil.copytree(polled.next / "2", polled.model / "2")
     waits_for(polled, lambda: versions(polled) == ["1", "2"], "version 2 is not served")
@@ -86,7 +86,7 @@ def test_A056_R9_a_version_that_left_is_not_an_unknown_one(polled):
     assert answer(polled, "2") == ("2", 2.0)
 
 
-def test_A055_models_come_and_go(polled):
+def test_A055_added_and_removed_models(polled):
     models.write_identity(polled.repositories[0], "late")
     waits_for(polled, lambda: polled.state("late") == "READY", "the new model is not served")
     shutil.rmtree(polled.repositories[0] / "late")
@@ -112,7 +112,7 @@ def test_A057_configuration_changes(polled):
 
 
 @pytest.mark.skipif(REFERENCE, reason="errors of a Python model show differently")
-def test_A061_A063_a_broken_version_leaves_the_old_one(polled):
+def test_A061_A063_a_broken_version_keeps_the_old_one_serving(polled):
     (polled.model / "2").mkdir()
     (polled.model / "2/model.onnx").write_bytes(b"this is no ONNX file")
     waits_for(polled, lambda: polled.index().get(("plus_version", "2"), ("", ""))[0] == "UNAVAILABLE", "version 2 is not UNAVAILABLE")
@@ -125,7 +125,7 @@ def test_A061_A063_a_broken_version_leaves_the_old_one(polled):
 
 
 @pytest.mark.skipif(REFERENCE, reason="Triton loads incomplete models")
-def test_A059_B14_a_model_that_is_still_being_copied_is_not_loaded(polled):
+def test_A059_B14_an_incomplete_model_is_not_loaded(polled):
     data = (polled.next / "2/model.onnx").read_bytes()
     for attempt in range(10):
         before = polled.log().count("failed to load 'plus_version'")
@@ -151,7 +151,7 @@ def until_time(seconds):
 
 
 @pytest.mark.skipif(REFERENCE, reason="a deliberate difference: an unreadable repository unloads nothing")
-def test_A060_a_repository_that_cannot_be_read_unloads_nothing(polled):
+def test_A060_an_unreadable_repository_unloads_no_models(polled):
     repo = polled.repositories[0]
     away = repo.with_name("away")
     before = len(polled.log())
@@ -165,7 +165,7 @@ def test_A060_a_repository_that_cannot_be_read_unloads_nothing(polled):
 
 
 @pytest.mark.skipif(REFERENCE, reason="a deliberate difference: editors' files do not count")
-def test_A058_editor_files_do_not_count(polled):
+def test_A058_editor_files_are_ignored(polled):
     (polled.model / ".config.pbtxt.swp").write_text("x")
     (polled.model / "config.pbtxt~").write_text("x")
     before = polled.log().count("loading: plus_version")
@@ -173,6 +173,6 @@ def test_A058_editor_files_do_not_count(polled):
     assert polled.log().count("loading: plus_version") == before
 
 
-def test_A052_no_load_by_hand_in_poll_mode(polled):
+def test_A052_load_is_refused_in_poll_mode(polled):
     a = polled.post("/v2/repository/models/plus_version/load")
     assert (a.status, a.error) == (503, "explicit model load / unload is not allowed if polling is enabled")

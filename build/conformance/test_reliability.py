@@ -44,7 +44,7 @@ def one(value):
     return [i]
 
 
-def test_R2_DV55_a_dead_python_process_is_not_ready_and_comes_back(tmp_path, with_numpy):
+def test_R2_DV55_a_crashed_python_process_is_not_ready_and_restarts(tmp_path, with_numpy):
     python_model(tmp_path / "models", "dies", DIES)
     with Server(tmp_path / "models", tmp_path) as s, th.InferenceServerClient(s.http) as c:
         assert c.infer("dies", one(5)).as_numpy("OUTPUT0").tolist() == [5]
@@ -55,7 +55,7 @@ def test_R2_DV55_a_dead_python_process_is_not_ready_and_comes_back(tmp_path, wit
         assert c.infer("dies", one(7)).as_numpy("OUTPUT0").tolist() == [7]
 
 
-def test_R3_DV56_a_missing_model_file_is_said_at_once(tmp_path, with_numpy):
+def test_R3_DV56_a_missing_model_file_is_reported_immediately(tmp_path, with_numpy):
     python_model(tmp_path / "models", "nofile", None)
     with Server(tmp_path / "models", tmp_path, "--model-control-mode=explicit") as s, th.InferenceServerClient(s.http) as c:
         begin = time.monotonic()
@@ -64,7 +64,7 @@ def test_R3_DV56_a_missing_model_file_is_said_at_once(tmp_path, with_numpy):
         assert e.value.status() == "400" and time.monotonic() - begin < 25  # less than the 30 s that a process may take to start
 
 
-def test_R8_DV57_correlation_ids_that_are_texts(tmp_path):
+def test_R8_DV57_correlation_ids_that_are_strings(tmp_path):
     """The id reaches the model as a control tensor, for every position of a request in its batch."""
     repo = tmp_path / "models"
     config = """max_batch_size: 4
@@ -89,7 +89,7 @@ ECHO = """    def execute(self, requests):
 """
 
 
-def test_A16_a_request_larger_than_the_memory_that_is_shared(tmp_path, with_numpy):
+def test_A16_requests_larger_than_the_shared_memory_are_served(tmp_path, with_numpy):
     """The shared memory grows with the request. It has no name, so no error can show one."""
     repo = tmp_path / "models"
     io = [[(n, "INT32", [-1])] for n in ("INPUT0", "OUTPUT0")]

@@ -103,7 +103,7 @@ def test_pins_survive_a_restart(tmp_path):
 
 
 @pytest.mark.parametrize("proto", ["http", "grpc"])
-def test_A053_one_version_alone(tmp_path, proto):
+def test_A053_load_and_unload_of_a_single_version(tmp_path, proto):
     repo = tmp_path / "models"
     models.write_plus_version(repo, versions=(1, 2, 3))
     with Server(repo, tmp_path, "--model-control-mode=explicit", "--load-model=plus_version") as s:

@@ -66,7 +66,7 @@ def client(request, sequences):
 
 @pytest.mark.parametrize("model", ["simple_sequence", "simple_oldest"])
 @pytest.mark.parametrize("names", [(1000, 1001), ("one", "two")], ids=["numbers", "texts"])
-def test_C027_C029_C031_C035_B045_I008_two_sequences_side_by_side(client, model, names):
+def test_C027_C029_C031_C035_B045_I008_two_concurrent_sequences(client, model, names):
     c, module = client
     values = [0] + VALUES
     for k, v in enumerate(values):
@@ -155,7 +155,7 @@ def test_C034_E3_errors(client):
 
 
 @pytest.mark.parametrize("text, fits", [("x" * 128, True), ("x" * 129, False), ("ä" * 65, False)], ids=["128", "129", "bytes-count"])
-def test_C035_longest_text(client, text, fits):
+def test_C035_longest_string_id(client, text, fits):
     c, module = client
     if fits:
         assert ask(c, module, "simple_sequence", 1, sequence_id=text, sequence_start=True, sequence_end=True) == 2
@@ -206,7 +206,7 @@ def test_E031_E032_E033_E3_statistics(sequences):
     assert after["inference_stats"]["fail"]["count"] - before["inference_stats"]["fail"]["count"] == 1
 
 
-def test_configuration_and_metadata_are_the_clients(sequences):
+def test_configuration_and_metadata_hide_the_controls(sequences):
     config = sequences.get("/v2/models/simple_sequence/config").json["sequence_batching"]
     assert config["max_sequence_idle_microseconds"] == 60000000
     assert [c["name"] for c in config["control_input"]] == ["START", "READY"]

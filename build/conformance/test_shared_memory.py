@@ -141,14 +141,14 @@ def test_B050_input_and_output_of_each_type(client, datatype):
             same(shm.get_contents_as_numpy(target.handle, x.dtype, list(x.shape), offset=8), x)
 
 
-def test_B050_input_alone(client):
+def test_B050_only_the_input(client):
     with Region(64, client) as source:
         shm.set_shared_memory_region(source.handle, [ROW])
         r = client.infer("plain", [shared_input(client.module, source, 64, [1, 16], "FP32")])
         np.testing.assert_array_equal(r.as_numpy("OUTPUT0"), ROW)
 
 
-def test_B050_output_alone_in_a_larger_place(client):
+def test_B050_only_the_output_in_a_larger_region(client):
     with Region(256, client) as target:
         i = client.module.InferInput("INPUT0", [1, 16], "FP32")
         i.set_data_from_numpy(ROW)
@@ -182,7 +182,7 @@ def test_B050_two_inputs_in_one_region(client):
         assert region.bytes(128) == (x[0] + x[1]).tobytes() + (x[0] - x[1]).tobytes()
 
 
-def test_B050_the_same_objects_again_and_again(client):
+def test_B050_reuses_the_same_objects(client):
     with Region(64, client) as source, Region(64, client) as target:
         ins = [shared_input(client.module, source, 64, [1, 16], "FP32")]
         outs = [shared_output(client.module, target, 64)]
@@ -192,7 +192,7 @@ def test_B050_the_same_objects_again_and_again(client):
             assert target.bytes() == (ROW + k).tobytes()
 
 
-def test_B050_at_once(server):
+def test_B050_concurrent_requests(server):
     registered = set()
 
     async def one(c, module, k):
@@ -234,7 +234,7 @@ def test_B050_in_a_stream(server):
         assert target.bytes() == source.bytes()
 
 
-def test_B050_decoupled_responses_one_after_the_other(server):
+def test_B050_decoupled_responses_overwrite_the_region_in_order(server):
     with tg.InferenceServerClient(server.grpc) as c, Region(16, c) as source, Region(8, c) as target:
         shm.set_shared_memory_region(source.handle, [np.array([5, 6, 7], np.int32)])
         rest = []
@@ -278,7 +278,7 @@ def test_C1_C2_memory_of_other_servers_is_refused(client, form):
 
 
 @pytest.mark.skipif(REFERENCE, reason="the reference's Python models use /dev/shm")
-def test_C2_the_server_has_no_objects_of_its_own(server):
+def test_C2_the_server_creates_no_named_objects(server):
     """The server creates no named objects that clients could open."""
     for entry in os.listdir(f"/proc/{server.process.pid}/fd"):
         try:
@@ -289,7 +289,7 @@ def test_C2_the_server_has_no_objects_of_its_own(server):
 
 
 @pytest.mark.parametrize("key", ["../../etc/hostname", "/../../etc/hostname", "", "/", "a/b", ".", "..", "k" * 300], ids=lambda k: k[:20] or "empty")
-def test_C3_keys_that_are_no_names(client, key):
+def test_C3_invalid_keys_are_refused(client, key):
     with pytest.raises(InferenceServerException) as e:
         client.register_system_shared_memory("r", key, 64)
     refused = f"cannot register shared memory region 'r' - invalid shm key '{key}'"
@@ -298,7 +298,7 @@ def test_C3_keys_that_are_no_names(client, key):
 
 
 @pytest.mark.parametrize("offset, size", [(2**64 - 1, 2), (2**63, 2**63), (1, 2**64 - 1), (65, 0), (0, 65)])
-def test_C4_registration_beyond_the_object(client, offset, size):
+def test_C4_registrations_beyond_the_object_are_refused(client, offset, size):
     if REFERENCE and offset + size >= 2**64:
         pytest.skip("2.51 does not check the sum")
     with Region(64) as r:
@@ -314,7 +314,7 @@ def test_C4_registration_beyond_the_object(client, offset, size):
         (8, 2**63 - 1, "Invalid offset \\+ byte size for shared memory region: '{}'"),
     ],
 )
-def test_C4_tensors_beyond_the_region(client, offset, size, text):
+def test_C4_tensors_beyond_the_region_are_refused(client, offset, size, text):
     with Region(64, client) as r, Region(64, client) as target:
         with pytest.raises(InferenceServerException, match=text.format(r.name)):
             plain_from(client, r, size, offset)
@@ -324,7 +324,7 @@ def test_C4_tensors_beyond_the_region(client, offset, size, text):
 
 
 @pytest.mark.skipif(REFERENCE, reason="2.51 crashes with SIGBUS")
-def test_C5_memory_that_was_shrunk(client):
+def test_C5_a_shrunk_region_is_an_error_of_the_request(client):
     with Region(8192, client) as r:
         os.truncate(r.path, 32)
         with pytest.raises(InferenceServerException, match="the client may have shrunk it after its registration"):
@@ -338,7 +338,7 @@ def test_C5_memory_that_was_shrunk(client):
         os.truncate(r.path, 8192)  # for the client's own mapping
 
 
-def test_C6_memory_that_was_unlinked(client):
+def test_C6_unlinked_memory_stays_usable(client):
     with Region(64, client) as source, Region(64, client) as target:
         shm.set_shared_memory_region(source.handle, [ROW])
         for r in (source, target):
@@ -352,7 +352,7 @@ def test_C6_memory_that_was_unlinked(client):
             open(r.path, "wb").close()
 
 
-def test_C7_an_output_larger_than_its_place(client):
+def test_C7_an_output_larger_than_its_region(client):
     with Region(128, client) as source, Region(128, client) as target:
         shm.set_shared_memory_region(source.handle, [ROW])
         with pytest.raises(InferenceServerException) as e:
@@ -406,7 +406,7 @@ DISABLED = "Client shared memory is disabled. Start the server with '--allow-cli
     ],
     ids=["loopback", "off", "http", "grpc", "on"],
 )
-def test_C10_B053_H086_off_where_others_can_ask(good, tmp_path, options, allowed):
+def test_C10_B053_H086_off_beyond_loopback(good, tmp_path, options, allowed):
     with Server(good, tmp_path, "--model-control-mode=explicit", *options) as s, Region(64) as r:
         http = s.http.replace("0.0.0.0", "127.0.0.1")
         grpc = s.grpc.replace("0.0.0.0", "127.0.0.1")
@@ -439,7 +439,7 @@ def test_C10_CUDA_memory_without_a_GPU(client):
 
 
 @pytest.mark.skipif(REFERENCE, reason="tests an option of this server")
-def test_direct_mapping(good, tmp_path):
+def test_direct_mapping_gives_the_same_answers(good, tmp_path):
     """The option changes how inputs are read, but not the answers."""
     with Server(good, tmp_path, "--client-shm-direct=true") as s, th.InferenceServerClient(s.http) as c:
         c.module = th

@@ -141,7 +141,7 @@ def test_B022_B078_F043_client_behind_a_gateway(served, binary):
     client.close()
 
 
-def test_DV15_a_foreign_host_that_is_not_allowed(served):
+def test_DV15_an_unknown_host_is_refused(served):
     assert served.request("GET", "/v2", headers={"Host": "elsewhere.example.com"}).status == 421
 
 

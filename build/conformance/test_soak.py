@@ -151,7 +151,7 @@ output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 4 }
 
 
 @pytest.mark.skipif(REFERENCE, reason="about this server's memory")
-def test_A078_I025_memory_comes_back_after_load_and_unload(tmp_path):
+def test_A078_I025_unload_releases_memory(tmp_path):
     """Repeated loading and unloading does not increase the memory of the process."""
     repo = tmp_path / "models"
     models.write_plus_version(repo)
@@ -244,7 +244,7 @@ def console(server, method, path, value=None):
 
 
 @pytest.mark.skipif(REFERENCE, reason="the reference keeps no history")
-def test_kill_9_in_the_middle_of_writing_loses_no_revision(tmp_path):
+def test_kill_9_during_writes_loses_no_revision(tmp_path):
     """After each kill -9 the database opens, is intact, and contains every revision whose save was answered."""
     import sqlite3
 

@@ -52,7 +52,7 @@ def test_B043_F047_curl(https):
     assert done.returncode == 0 and "< HTTP/1.1 200 OK" in done.stderr, done.stderr
 
 
-def test_B043_who_must_not_get_through(https):
+def test_B043_clients_that_must_be_rejected(https):
     url = f"https://{https.http}/v2/health/live"
     with pytest.raises(requests.exceptions.SSLError):  # a client that trusts another authority
         requests.get(url, verify=https.pki.other, cert=https.own, timeout=60)

@@ -107,7 +107,7 @@ def traced(good, tmp_path):
         yield s
 
 
-def test_B015_B067_E036_trace_settings_of_the_start(settings):
+def test_B015_B067_E036_trace_settings_at_the_start(settings):
     assert settings.trace() == START
     assert settings.trace("sums") == START
 
@@ -134,7 +134,7 @@ def test_B015_B067_E037_change_and_clear(settings, change, model):
     assert settings.trace() == settings.trace("sums") == START
 
 
-def test_E037_a_model_follows_the_server_in_what_it_does_not_set(settings):
+def test_E037_a_model_inherits_unset_settings_from_the_server(settings):
     settings.update({"trace_rate": "5"}, "sums")
     settings.update({"trace_rate": "9", "trace_count": "4"})
     assert settings.trace("sums") == {**START, "trace_rate": "5", "trace_count": "4"}
@@ -165,7 +165,7 @@ def test_B015_B067_malformed(settings, change, text):
     assert settings.trace() == START
 
 
-def test_A20_trace_file_is_not_to_be_set(settings, tmp_path):
+def test_A20_trace_file_cannot_be_set(settings, tmp_path):
     for name in ("/etc/nereid-trace", "../trace", str(tmp_path / "x"), "/dev/null"):
         with pytest.raises(InferenceServerException, match="trace file location can not be updated through network protocol"):
             settings.update({"trace_file": name})
@@ -198,7 +198,7 @@ def test_B016_B067_E045_change_log_settings(settings, change):
     assert settings.update_log({key: LOG_START[key] for key in change}) == LOG_START
 
 
-def test_A20_log_file_is_not_to_be_set(settings):
+def test_A20_log_file_cannot_be_set(settings):
     for name in ("/etc/nereid-log", "../log", "/dev/null"):
         with pytest.raises(InferenceServerException, match="log file location can not be updated through network protocol"):
             settings.update_log({"log_file": name})
@@ -213,14 +213,14 @@ def test_R7_DV46_unknown_log_setting(own):
         assert (a.status, a.json) == (200, LOG_START)
 
 
-def test_B016_DV47_DV48_log_settings_of_the_wrong_kind(own):
+def test_B016_DV47_DV48_log_settings_of_the_wrong_type(own):
     a = own.post("/v2/logging", {"log_info": "x"})
     assert (a.status, a.error) == (deviates(500, 400), "attempt to access JSON non-boolean as boolean")
     a = own.post("/v2/logging", {"log_format": "BAD"})
     assert (a.status, a.error) == (deviates(503, 400), "invalid argument for --log_format, got: BAD")
 
 
-def test_E045_the_log_falls_silent(own):
+def test_E045_logging_can_be_disabled(own):
     def loads():
         return own.log().count("Started HTTPService")  # written only at the start: shows that the log is readable
 
@@ -359,7 +359,7 @@ def test_E038_log_frequency_and_count(traced, tmp_path, kind):
 
 
 @writes_late
-def test_E037_one_model_is_traced(traced, tmp_path):
+def test_E037_only_one_model_is_traced(traced, tmp_path):
     with th.InferenceServerClient(traced.http) as c:
         c.update_trace_settings(settings={"trace_level": ["OFF"]})
         infer(c, th, "no")
@@ -383,7 +383,7 @@ BLS_TRACED = (
 
 
 @writes_late
-def test_D043_calls_of_python_models_are_in_their_trace(tmp_path):
+def test_D043_bls_calls_are_part_of_the_trace(tmp_path):
     """A BLS call with the request's trace becomes its child. A call without it is not part of the trace."""
     repo = tmp_path / "models"
     for name, code in (("outer", BLS_TRACED), ("inner", models.identity_python(("INPUT0", "OUTPUT0")))):

@@ -132,7 +132,7 @@ def totals(server, name):
     return int(s["success"].get("count", 0)), int(s["fail"].get("count", 0))
 
 
-def test_G1_G4_every_request_is_counted_once_and_everywhere_alike(tmp_path):
+def test_G1_G4_every_request_is_counted_once_in_all_places(tmp_path):
     repo = tmp_path / "models"
     model(repo, "slow", SLOW)
     table(repo)
@@ -164,7 +164,7 @@ def test_G1_G4_every_request_is_counted_once_and_everywhere_alike(tmp_path):
             assert sum(totals(again, name)) == 0, "statistics must start at zero after a restart"
 
 
-def test_G2_counters_never_fall(tmp_path):
+def test_G2_counters_never_decrease(tmp_path):
     """Counters never fall under load or at a reload. An unload removes the model's counters."""
     repo = tmp_path / "models"
     model(repo, "slow", SLOW)
