@@ -3,6 +3,8 @@ package device
 import (
 	"sync/atomic"
 	"time"
+
+	"nereid/engine/system/proc"
 )
 
 // minIdle is the share of one core that must be idle for the cores not to be busy.
@@ -24,7 +26,10 @@ type Cores struct {
 // NewCores observes the cores of this machine. read is for tests; nil: the system's counters.
 func NewCores(read func() (idle time.Duration, ok bool)) *Cores {
 	if read == nil {
-		read = idleTime
+		read = func() (time.Duration, bool) {
+			busy, total, err := proc.CPUTimes(proc.Root)
+			return total - busy, err == nil
+		}
 	}
 	c := &Cores{read: read, since: time.Now()}
 	c.busy.Store(true)

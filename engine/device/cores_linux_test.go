@@ -40,15 +40,3 @@ func TestCoresAreBusyUnlessHalfACoreIsIdle(t *testing.T) {
 		}
 	})
 }
-
-func TestIdleTimeOfTheSystem(t *testing.T) {
-	a, ok := parseIdle([]byte("cpu  10 20 30 400 50 6 7 8 9 10\ncpu0 1 2 3 4 5\n"))
-	if !ok || a != 4500*time.Millisecond {
-		t.Errorf("parseIdle = %v, %v; want 4.5s", a, ok)
-	}
-	for _, bad := range []string{"", "cpu 1 2", "intr 1 2 3 4 5 6", "cpu a b c d e f"} {
-		if _, ok := parseIdle([]byte(bad)); ok {
-			t.Errorf("parseIdle(%q) is taken", bad)
-		}
-	}
-}

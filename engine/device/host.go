@@ -1,6 +1,11 @@
 package device
 
-import "time"
+import (
+	"time"
+
+	"nereid/engine/system/cgroup"
+	"nereid/engine/system/proc"
+)
 
 // HostUse is the use of the machine's cores and memory. What the system does not report is zero.
 type HostUse struct {
@@ -10,4 +15,13 @@ type HostUse struct {
 	// Memory is the memory that this process may use: the machine's, or the limit of the control group if that is less.
 	// Free is the available part of it. Both are in bytes.
 	Memory, Free int64
+}
+
+// Host returns the current use of the machine.
+func Host() HostUse {
+	var u HostUse
+	u.Busy, u.Total, _ = proc.CPUTimes(proc.Root)
+	u.Memory, u.Free, _ = proc.MachineMemory(proc.Root)
+	u.Memory, u.Free = cgroup.Own("memory").Memory(u.Memory, u.Free)
+	return u
 }

@@ -16,6 +16,7 @@ import (
 	"nereid/engine/device"
 	"nereid/engine/gpumem"
 	"nereid/engine/stats"
+	"nereid/engine/system/proc"
 )
 
 // Source is where the statistics come from.
@@ -97,7 +98,7 @@ func New(o Options) (*Exporter, error) {
 		return nil, fmt.Errorf("metrics: interval %v is negative; use 0 for 2 s", o.Interval)
 	}
 	o.Interval = cmp.Or(o.Interval, 2*time.Second)
-	o.Proc = cmp.Or(o.Proc, "/proc")
+	o.Proc = cmp.Or(o.Proc, proc.Root)
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -182,10 +183,11 @@ func (e *Exporter) machine(w *writer) {
 	u, err := e.cpu.utilization(time.Now())
 	e.warn("CPU utilization", err)
 	w.single("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", "gauge", float(u), err)
-	total, used, err := memory(e.o.Proc)
+	total, available, err := proc.MachineMemory(e.o.Proc)
 	e.warn("memory", err)
 	w.single("nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes", "gauge", whole(total), err)
-	w.single("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", "gauge", whole(used), err)
+	w.single("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", "gauge",
+		whole(total-min(total, available)), err)
 }
 
 // own writes the families that Triton does not have.
@@ -197,10 +199,10 @@ func (e *Exporter) own(w *writer) {
 	w.single("nereid_uptime_seconds", "Time since the metrics were set up, in seconds", "gauge",
 		float(time.Since(e.started).Seconds()), nil)
 	w.single("nereid_goroutines", "Goroutines of the process", "gauge", whole(runtime.NumGoroutine()), nil)
-	p, err := process(e.o.Proc)
+	p, err := proc.ReadStat(e.o.Proc, "self")
 	e.warn("process", err)
 	w.single("nereid_process_resident_memory_bytes", "Resident memory of the process, in bytes", "gauge",
-		whole(p.resident), err)
+		whole(p.Resident), err)
 	w.single("nereid_process_cpu_seconds_total", "CPU time of the process, user and system, in seconds", "counter",
-		float(p.cpu), err)
+		float(p.CPU.Seconds()), err)
 }

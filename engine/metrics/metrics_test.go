@@ -184,26 +184,6 @@ func TestUtilization_E029(t *testing.T) {
 	})
 }
 
-func TestProcFaults(t *testing.T) {
-	for _, tt := range []struct{ name, text string }{
-		{"empty", ""}, {"no CPU line", "intr 1 2 3 4 5\n"}, {"not a number", "cpu 1 2 x 4 5\n"},
-	} {
-		if _, _, err := parseStat(tt.text); err == nil {
-			t.Errorf("parseStat of %s passes", tt.name)
-		}
-	}
-	dir := t.TempDir()
-	for _, text := range []string{"", "MemTotal: 5 kB\n", "MemTotal:\nMemAvailable: 1 kB\n",
-		"MemTotal: x kB\nMemAvailable: 1 kB\n"} {
-		if err := os.WriteFile(filepath.Join(dir, "meminfo"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := memory(dir); err == nil {
-			t.Errorf("memory of %q passes", text)
-		}
-	}
-}
-
 func TestServeHTTP(t *testing.T) {
 	e, err := New(Options{Source: threeRequests()})
 	if err != nil {

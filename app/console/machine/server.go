@@ -6,7 +6,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/metrics"
-	"strconv"
 	"strings"
 	"time"
 
@@ -133,23 +132,13 @@ func (s *Server) history(ctx context.Context) api.HistoryStatus {
 }
 
 func process() api.Process {
+	own, err := proc.ReadStat(proc.Root, "self")
 	p := api.Process{PID: os.Getpid(), OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(),
-		GoVersion: runtime.Version(), RSSBytes: residentBytes(), CPUSeconds: proc.OwnCPU()}
-	if p.RSSBytes == 0 { // not known on this system: the memory that Go manages
+		GoVersion: runtime.Version(), RSSBytes: own.Resident, CPUSeconds: proc.OwnCPU()}
+	if err != nil { // not known on this system: the memory that Go manages
 		s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}}
 		metrics.Read(s)
 		p.RSSBytes = int64(s[0].Value.Uint64())
 	}
 	return p
-}
-
-// residentBytes returns the resident memory of this process, 0 without /proc.
-func residentBytes() int64 {
-	b, _ := os.ReadFile("/proc/self/statm")
-	f := strings.Fields(string(b))
-	if len(f) < 2 {
-		return 0
-	}
-	pages, _ := strconv.ParseInt(f[1], 10, 64)
-	return pages * int64(os.Getpagesize())
 }

@@ -5,13 +5,10 @@ package proc
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 )
-
-// ticksPerSecond is the unit of the times in /proc, which Linux fixes at 100 for user space.
-const ticksPerSecond = 100
 
 // Usage is the resource usage of a process and its descendants.
 type Usage struct {
@@ -21,37 +18,19 @@ type Usage struct {
 }
 
 // Tree returns the usage of pid and all its descendants. The CPU time of children that exited counts for their parent.
-// Source of the fields: proc(5).
 func Tree(pid int) (Usage, error) {
-	entries, err := os.ReadDir("/proc")
+	entries, err := os.ReadDir(Root)
 	if err != nil {
 		return Usage{}, err
 	}
-	type process struct {
-		parent int
-		cpu    float64
-		pages  float64
-	}
-	all := map[int]process{}
+	all := map[int]Stat{}
 	for _, e := range entries {
 		id, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
-		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", id))
-		if err != nil {
-			continue // it has just exited
-		}
-		s := string(data)
-		f := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
-		number := func(field int) float64 { // field as numbered in proc(5)
-			v, _ := strconv.ParseFloat(f[field-3], 64)
-			return v
-		}
-		all[id] = process{
-			parent: int(number(4)),
-			cpu:    (number(14) + number(15) + number(16) + number(17)) / ticksPerSecond,
-			pages:  number(24),
+		if all[id], err = ReadStat(Root, e.Name()); err != nil {
+			delete(all, id) // it has just exited
 		}
 	}
 	if _, ok := all[pid]; !ok {
@@ -61,8 +40,8 @@ func Tree(pid int) (Usage, error) {
 	for id, p := range all {
 		for at := id; at != 0; at = all[at].parent {
 			if at == pid {
-				u.CPU += p.cpu
-				u.RSSMB += p.pages * float64(os.Getpagesize()) / 1e6
+				u.CPU += (p.CPU + p.Children).Seconds()
+				u.RSSMB += float64(p.Resident) / 1e6
 				u.Processes = append(u.Processes, id)
 				break
 			}
@@ -75,31 +54,12 @@ func Tree(pid int) (Usage, error) {
 // for each process; if the system does not report that, it counts in full. Source of the fields: proc(5),
 // smaps_rollup and status.
 func Memory(pid int) int64 {
-	folder := "/proc/" + strconv.Itoa(pid)
-	if n := kilobytes(folder+"/smaps_rollup", "Pss:"); n > 0 {
+	folder := filepath.Join(Root, strconv.Itoa(pid))
+	if n, err := kilobytes(filepath.Join(folder, "smaps_rollup"), "Pss:"); err == nil && n > 0 {
 		return n
 	}
-	return kilobytes(folder+"/status", "VmRSS:")
-}
-
-// kilobytes reads a number from a file of lines "name: number kB". It returns bytes, 0 if there is none.
-func kilobytes(path, name string) int64 {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(b)) {
-		words := strings.Fields(line)
-		if len(words) < 2 || words[0] != name {
-			continue
-		}
-		n, err := strconv.ParseInt(words[1], 10, 53)
-		if err != nil {
-			return 0
-		}
-		return n << 10
-	}
-	return 0
+	n, _ := kilobytes(filepath.Join(folder, "status"), "VmRSS:")
+	return n
 }
 
 // OwnCPU returns the CPU time of this process in seconds.
