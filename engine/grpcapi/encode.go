@@ -3,6 +3,7 @@ package grpcapi
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -32,18 +33,21 @@ type answer struct {
 // encode encodes the answer. Large outputs are referred to: the buffers hold references on their memory, so that the
 // response may be released at once.
 func (a *answer) encode() mem.BufferSlice {
-	meta, copied, tied := a.sizes()
-	inner := meta + copied + tied
-	size := meta + copied
+	var scratch [512]byte
+	return a.encodeAfter(a.appendMeta(scratch[:0]))
+}
+
+// encodeAfter is encode for an answer whose fields before the raw outputs are encoded in meta.
+func (a *answer) encodeAfter(meta []byte) mem.BufferSlice {
+	copied, tied := a.rawSizes()
+	inner := len(meta) + copied + tied
+	size := len(meta) + copied
 	if a.stream {
-		if a.err != "" {
-			size += stringSize(a.err)
-		}
-		size += 1 + protowire.SizeBytes(inner) - inner
+		size += len(a.err) + 2*(1+binary.MaxVarintLen32) // at most: two tags and two lengths
 	}
 	if tied == 0 && size <= len(small{}.store) {
 		m := &small{}
-		m.SliceBuffer = a.appendAll(m.store[:0], inner)
+		m.SliceBuffer = a.appendRaw(a.appendHead(m.store[:0], meta, inner))
 		m.list[0] = m
 		return m.list[:]
 	}
@@ -55,23 +59,23 @@ func (a *answer) encode() mem.BufferSlice {
 	} else {
 		store = pool.Get(size)
 	}
+	b := a.appendHead((*store)[:0], meta, inner)
 	if tied == 0 {
-		*store = a.appendAll((*store)[:0], inner)
+		*store = a.appendRaw(b)
 		return mem.BufferSlice{mem.NewBuffer(store, pool)}
 	}
-	return a.tie(a.appendMeta((*store)[:0], inner), store, pool)
+	return a.tie(b, store, pool)
 }
 
 // small is a short message: its bytes, its buffer and the slice of one buffer, in one allocation.
 type small struct {
 	mem.SliceBuffer
 	list  [1]mem.Buffer
-	store [192]byte
+	store [208]byte
 }
 
-// appendAll appends the whole message, whose ModelInferResponse is inner bytes long, by copying.
-func (a *answer) appendAll(b []byte, inner int) []byte {
-	b = a.appendMeta(b, inner)
+// appendRaw appends the raw outputs by copying.
+func (a *answer) appendRaw(b []byte) []byte {
 	for i := range a.outputs() {
 		b = appendBytes(b, 6, a.resp.Outputs[i].Data)
 	}
@@ -88,8 +92,7 @@ func (a *answer) tie(b []byte, store *[]byte, pool mem.BufferPool) mem.BufferSli
 			b = appendBytes(b, 6, data)
 			continue
 		}
-		b = append(b, 6<<3|byte(protowire.BytesType))
-		b = protowire.AppendVarint(b, uint64(len(data)))
+		b = protowire.AppendVarint(appendTag(b, 6, protowire.BytesType), uint64(len(data)))
 		cuts = append(cuts, len(b))
 	}
 	*store = b
@@ -141,43 +144,32 @@ func (a *answer) outputs() []tensor.Tensor {
 	return a.resp.Outputs
 }
 
-// sizes returns the bytes of the fields before the raw outputs, of the raw outputs that are copied with all raw
-// outputs' tags and lengths, and of those that are referred to.
-func (a *answer) sizes() (meta, copied, tied int) {
-	meta = stringSize(a.model) + stringSize(a.version) + stringSize(a.id)
-	if a.resp != nil {
-		for i := range a.resp.Parameters {
-			meta += fieldSize(parameterSize(&a.resp.Parameters[i]))
-		}
-	}
-	if a.stream && !a.noFinal {
-		p := a.finalParameter()
-		meta += fieldSize(parameterSize(&p))
-	}
+// rawSizes returns the bytes of the raw outputs that are copied, with all raw outputs' tags and lengths, and of those
+// that are referred to.
+func (a *answer) rawSizes() (copied, tied int) {
 	outputs := a.outputs()
 	for i := range outputs {
-		t := &outputs[i]
-		meta += fieldSize(outputSize(t))
-		n := len(t.Data)
-		if n < tieAt {
-			copied += fieldSize(n)
-		} else {
-			copied += fieldSize(n) - n
+		n := len(outputs[i].Data)
+		if copied += 1 + protowire.SizeBytes(n); n >= tieAt {
+			copied -= n
 			tied += n
 		}
 	}
-	return meta, copied, tied
+	return copied, tied
 }
 
-// appendMeta appends what comes before the raw outputs.
-func (a *answer) appendMeta(b []byte, inner int) []byte {
+// appendHead appends what comes before the raw outputs: for a stream the message around the ModelInferResponse, which
+// is inner bytes long, and meta.
+func (a *answer) appendHead(b, meta []byte, inner int) []byte {
 	if a.stream {
-		if a.err != "" {
-			b = appendString(b, 1, a.err)
-		}
-		b = append(b, 2<<3|byte(protowire.BytesType))
-		b = protowire.AppendVarint(b, uint64(inner))
+		b = appendString(b, 1, a.err)
+		b = protowire.AppendVarint(appendTag(b, 2, protowire.BytesType), uint64(inner))
 	}
+	return append(b, meta...)
+}
+
+// appendMeta appends the fields of the ModelInferResponse before the raw outputs.
+func (a *answer) appendMeta(b []byte) []byte {
 	b = appendString(b, 1, a.model)
 	b = appendString(b, 2, a.version)
 	b = appendString(b, 3, a.id)
@@ -193,17 +185,19 @@ func (a *answer) appendMeta(b []byte, inner int) []byte {
 	outputs := a.outputs()
 	for i := range outputs {
 		t := &outputs[i]
-		b = append(b, 5<<3|byte(protowire.BytesType))
-		b = protowire.AppendVarint(b, uint64(outputSize(t)))
+		b = openField(b, 5)
+		output := len(b)
 		b = appendString(b, 1, t.Name)
 		b = appendString(b, 2, t.DataType.String())
 		if len(t.Shape) > 0 {
-			b = append(b, 3<<3|byte(protowire.BytesType))
-			b = protowire.AppendVarint(b, uint64(shapeSize(t.Shape)))
+			b = openField(b, 3)
+			shape := len(b)
 			for _, d := range t.Shape {
 				b = protowire.AppendVarint(b, uint64(d))
 			}
+			b = closeField(b, shape)
 		}
+		b = closeField(b, output)
 	}
 	return b
 }
@@ -212,86 +206,58 @@ func (a *answer) finalParameter() infer.Parameter {
 	return infer.Parameter{Name: "triton_final_response", Kind: infer.BoolParameter, Bool: a.final}
 }
 
-// fieldSize is the size of a field (number 1 to 15) with n bytes of content.
-func fieldSize(n int) int { return 1 + protowire.SizeBytes(n) }
-
-// stringSize is the size of a string field, none if it is empty.
-func stringSize(s string) int {
-	if s == "" {
-		return 0
-	}
-	return fieldSize(len(s))
+func appendTag(b []byte, num protowire.Number, typ protowire.Type) []byte {
+	return append(b, byte(num<<3)|byte(typ)) // the numbers are at most 15
 }
 
-func outputSize(t *tensor.Tensor) int {
-	n := stringSize(t.Name) + stringSize(t.DataType.String())
-	if len(t.Shape) > 0 {
-		n += fieldSize(shapeSize(t.Shape))
-	}
-	return n
+// openField begins a field of unknown length. Its content is appended next, and then closeField called.
+func openField(b []byte, num protowire.Number) []byte {
+	return append(appendTag(b, num, protowire.BytesType), 0)
 }
 
-func shapeSize(shape []int64) int {
-	n := 0
-	for _, d := range shape {
-		n += protowire.SizeVarint(uint64(d))
+// closeField sets the length of a field whose content is b[at:]. A length of more than one byte moves the content.
+func closeField(b []byte, at int) []byte {
+	n := len(b) - at
+	if n < 0x80 {
+		b[at-1] = byte(n)
+		return b
 	}
-	return n
+	var length [binary.MaxVarintLen64]byte
+	return slices.Replace(b, at-1, at, protowire.AppendVarint(length[:0], uint64(n))...)
 }
 
 func appendString(b []byte, num protowire.Number, s string) []byte {
 	if s == "" {
 		return b
 	}
-	b = append(b, byte(num<<3)|byte(protowire.BytesType))
-	return protowire.AppendString(b, s)
+	return protowire.AppendString(appendTag(b, num, protowire.BytesType), s)
 }
 
 func appendBytes(b []byte, num protowire.Number, v []byte) []byte {
-	b = append(b, byte(num<<3)|byte(protowire.BytesType))
-	return protowire.AppendBytes(b, v)
+	return protowire.AppendBytes(appendTag(b, num, protowire.BytesType), v)
 }
 
-// valueSize is the size of p's InferParameter. Its field is written even if it is zero, because it says which kind it
-// is.
-func valueSize(p *infer.Parameter) int {
-	switch p.Kind {
-	case infer.BoolParameter:
-		return 2
-	case infer.IntParameter:
-		return 1 + protowire.SizeVarint(uint64(p.Int))
-	case infer.UintParameter:
-		return 1 + protowire.SizeVarint(p.Uint)
-	case infer.FloatParameter:
-		return 9
-	}
-	return fieldSize(len(validText(p.Text)))
-}
-
-// parameterSize is the size of p's map entry.
-func parameterSize(p *infer.Parameter) int {
-	return fieldSize(len(validText(p.Name))) + fieldSize(valueSize(p))
-}
-
+// appendParameterEntry appends p's map entry. The field of its value is written even if it is zero, because it says
+// which kind the value is.
 func appendParameterEntry(b []byte, p *infer.Parameter) []byte {
-	b = append(b, 4<<3|byte(protowire.BytesType))
-	b = protowire.AppendVarint(b, uint64(parameterSize(p)))
-	b = append(b, 1<<3|byte(protowire.BytesType))
-	b = protowire.AppendString(b, validText(p.Name))
-	b = append(b, 2<<3|byte(protowire.BytesType))
-	b = protowire.AppendVarint(b, uint64(valueSize(p)))
+	b = openField(b, 4)
+	entry := len(b)
+	b = protowire.AppendString(appendTag(b, 1, protowire.BytesType), validText(p.Name))
+	b = openField(b, 2)
+	value := len(b)
 	switch p.Kind {
 	case infer.BoolParameter:
-		return append(b, 1<<3|byte(protowire.VarintType), byte(protowire.EncodeBool(p.Bool)))
+		b = protowire.AppendVarint(appendTag(b, 1, protowire.VarintType), protowire.EncodeBool(p.Bool))
 	case infer.IntParameter:
-		return protowire.AppendVarint(append(b, 2<<3|byte(protowire.VarintType)), uint64(p.Int))
+		b = protowire.AppendVarint(appendTag(b, 2, protowire.VarintType), uint64(p.Int))
 	case infer.UintParameter:
-		return protowire.AppendVarint(append(b, 5<<3|byte(protowire.VarintType)), p.Uint)
+		b = protowire.AppendVarint(appendTag(b, 5, protowire.VarintType), p.Uint)
 	case infer.FloatParameter:
-		return binary.LittleEndian.AppendUint64(append(b, 4<<3|byte(protowire.Fixed64Type)), math.Float64bits(p.Float))
+		b = protowire.AppendFixed64(appendTag(b, 4, protowire.Fixed64Type), math.Float64bits(p.Float))
+	default:
+		b = protowire.AppendString(appendTag(b, 3, protowire.BytesType), validText(p.Text))
 	}
-	b = append(b, 3<<3|byte(protowire.BytesType))
-	return protowire.AppendString(b, validText(p.Text))
+	return closeField(closeField(b, value), entry)
 }
 
 // validText replaces what is not UTF-8: clients would refuse a message with it.

@@ -85,26 +85,34 @@ func (s *Server) admit(ctx context.Context, r *infer.Request, start infer.Stamp)
 // singleResponse waits for the response of a request to a model that is not decoupled. A backend may send the outputs
 // first, and an empty final response after them. The caller releases the response.
 func singleResponse(ctx context.Context, r *infer.Request) (*infer.Response, error) {
-	resp, err := next(ctx, r)
-	if err != nil || resp.Final {
-		return resp, err
-	}
+	var held *infer.Response
 	for {
-		more, err := next(ctx, r)
+		resp, err := next(ctx, r)
 		if err != nil {
-			resp.Release()
+			if held != nil {
+				held.Release()
+			}
 			return nil, err
 		}
-		if more.Err != nil || len(more.Outputs) > 0 {
-			resp.Release()
-			resp = more
-		} else {
-			more.Release()
-		}
-		if more.Final {
-			return resp, nil
+		final := resp.Final
+		if held = keep(held, resp); final {
+			return held, nil
 		}
 	}
+}
+
+// keep returns the one of two responses to a request that answers it, and releases the other: the later one, unless it
+// is empty. held may be nil.
+func keep(held, resp *infer.Response) *infer.Response {
+	switch {
+	case held == nil:
+		return resp
+	case resp.Err != nil || len(resp.Outputs) > 0:
+		held.Release()
+		return resp
+	}
+	resp.Release()
+	return held
 }
 
 // next waits for a response. If the call ends first, it cancels the request.

@@ -87,15 +87,7 @@ func (i inlineInfer) Resume(st *h2.Stream) {
 			return
 		}
 		final := resp.Final
-		switch {
-		case c.held == nil:
-			c.held = resp
-		case resp.Err != nil || len(resp.Outputs) > 0:
-			c.held.Release()
-			c.held = resp
-		default:
-			resp.Release()
-		}
+		c.held = keep(c.held, resp)
 		if final {
 			i.answer(st, c)
 			return
@@ -122,11 +114,14 @@ func (c *inferCall) end(st *h2.Stream, a *answer, err error) {
 	sending(c.trace)
 	if err != nil {
 		st.Finish(nil, err)
-	} else if meta, copied, tied := a.sizes(); tied == 0 && meta+copied <= maxScratch {
-		c.scratch = a.appendAll(c.scratch[:0], meta+copied)
-		st.Finish(c.scratch, nil)
 	} else {
-		st.FinishBuffers(a.encode(), nil)
+		c.scratch = a.appendMeta(c.scratch[:0])
+		if copied, tied := a.rawSizes(); tied == 0 && len(c.scratch)+copied <= maxScratch {
+			c.scratch = a.appendRaw(c.scratch)
+			st.Finish(c.scratch, nil)
+		} else {
+			st.FinishBuffers(a.encodeAfter(c.scratch), nil)
+		}
 	}
 	sent(c.trace)
 	c.trace.End()
@@ -134,8 +129,10 @@ func (c *inferCall) end(st *h2.Stream, a *answer, err error) {
 		c.held.Release()
 	}
 	c.r.Release()
-	*c = inferCall{scratch: c.scratch}
-	inferCalls.Put(c)
+	if cap(c.scratch) <= 2*maxScratch { // larger after long parameters
+		*c = inferCall{scratch: c.scratch}
+		inferCalls.Put(c)
+	}
 }
 
 // maxScratch is the size up to which an answer is encoded into inferCall.scratch and copied from there into the

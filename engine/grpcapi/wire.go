@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"slices"
 	"unicode/utf8"
 	"unsafe"
 
@@ -36,15 +37,16 @@ func (f *fields) next() bool {
 	if len(f.b) == 0 {
 		return false
 	}
-	num, typ, n := consumeTag(f.b)
-	if n < 0 {
+	num, typ, n := protowire.ConsumeTag(f.b)
+	if n < 0 || num > protowire.MaxValidNumber {
 		f.bad = true
 		return false
 	}
 	f.num, f.typ, f.b = num, typ, f.b[n:]
 	switch typ {
 	case protowire.BytesType:
-		f.data, n = consumeBytes(f.b)
+		f.data, n = protowire.ConsumeBytes(f.b)
+		f.data = slices.Clip(f.data) // the memory behind it is the next field's
 	case protowire.VarintType:
 		f.bits, n = protowire.ConsumeVarint(f.b)
 	case protowire.Fixed64Type:
@@ -67,35 +69,6 @@ func (f *fields) next() bool {
 // bytes reports whether the current field is number num with a length and content.
 func (f *fields) bytes(num protowire.Number) bool {
 	return f.num == num && f.typ == protowire.BytesType
-}
-
-// consumeTag reads a field's number and wire type. n is negative if b does not start with a tag that protobuf allows.
-func consumeTag(b []byte) (num protowire.Number, typ protowire.Type, n int) {
-	if len(b) > 0 && b[0] < 0x80 { // fields 1 to 15: all those of inference requests
-		num, typ = protowire.Number(b[0]>>3), protowire.Type(b[0]&7)
-		if num < protowire.MinValidNumber {
-			return 0, 0, -1
-		}
-		return num, typ, 1
-	}
-	num, typ, n = protowire.ConsumeTag(b)
-	if num > protowire.MaxValidNumber {
-		return 0, 0, -1
-	}
-	return num, typ, n
-}
-
-// consumeBytes reads a length and the bytes that it covers. n is negative if b is too short.
-func consumeBytes(b []byte) (v []byte, n int) {
-	if len(b) > 0 && b[0] < 0x80 {
-		end := 1 + int(b[0])
-		if end > len(b) {
-			return nil, -1
-		}
-		return b[1:end:end], end
-	}
-	v, n = protowire.ConsumeBytes(b)
-	return v[:len(v):len(v)], n
 }
 
 // consumeVarint reads a number from b, which is not empty. n is negative if b does not start with one.

@@ -50,11 +50,6 @@ type headerReader struct {
 	kind      string // content-type
 	kindKnown bool
 
-	// The fields of the block, and those of the last one without its timeout. If every call has a deadline, every block
-	// changes the dynamic table, but only the timeout differs.
-	fields, lastFields []hpack.HeaderField
-	last               *request
-
 	// Requests by their block. The same bytes have the same meaning as long as the dynamic table does not change. A
 	// block that consists of indices does not change it.
 	known [8]knownBlock
@@ -111,7 +106,8 @@ func onlyIndices(b []byte) bool {
 }
 
 func (h *headerReader) decode(block []byte) error {
-	h.fields, h.size, h.tooLarge = h.fields[:0], 0, false
+	h.req, h.md, h.size, h.tooLarge = &request{length: -1}, make(metadata.MD, 8), 0, false
+	h.regular, h.pseudo, h.verb, h.kind, h.kindKnown = false, [4]bool{}, "", "", false
 	h.dec.SetEmitEnabled(true)
 	if _, err := h.dec.Write(block); err != nil {
 		return &connError{codeCompression, err.Error()}
@@ -119,17 +115,7 @@ func (h *headerReader) decode(block []byte) error {
 	if err := h.dec.Close(); err != nil {
 		return &connError{codeCompression, err.Error()}
 	}
-	if h.reuseLast() {
-		return nil
-	}
-	h.req = &request{length: -1}
-	h.md = make(metadata.MD, 8)
-	h.regular, h.pseudo, h.verb, h.kind, h.kindKnown = false, [4]bool{}, "", "", false
-	for _, f := range h.fields {
-		h.field(f)
-	}
 	h.finish()
-	h.remember()
 	return nil
 }
 
@@ -139,54 +125,7 @@ func (h *headerReader) collect(f hpack.HeaderField) {
 		h.dec.SetEmitEnabled(false)
 		return
 	}
-	h.fields = append(h.fields, f)
-}
-
-const timeoutName = "grpc-timeout"
-
-// reuseLast makes the request from the last one if the fields differ in nothing but the timeout.
-func (h *headerReader) reuseLast() bool {
-	if h.last == nil || h.tooLarge {
-		return false
-	}
-	timeout, same := "", 0
-	for _, f := range h.fields {
-		switch {
-		case f.Name == timeoutName && timeout == "":
-			timeout = f.Value
-		case same == len(h.lastFields) || f.Name != h.lastFields[same].Name || f.Value != h.lastFields[same].Value:
-			return false
-		default:
-			same++
-		}
-	}
-	if same < len(h.lastFields) {
-		return false
-	}
-	r := *h.last
-	if r.timeout = 0; timeout != "" {
-		d, err := parseTimeout(timeout)
-		if err != nil {
-			return false
-		}
-		r.timeout = d
-	}
-	h.req = &r
-	return true
-}
-
-// remember keeps a good request for reuseLast.
-func (h *headerReader) remember() {
-	h.last = nil
-	if h.tooLarge || h.req.malformed != "" || h.req.refusal != nil || len(h.fields) > 64 {
-		return
-	}
-	h.last, h.lastFields = h.req, h.lastFields[:0]
-	for _, f := range h.fields {
-		if f.Name != timeoutName {
-			h.lastFields = append(h.lastFields, f)
-		}
-	}
+	h.field(f)
 }
 
 func (h *headerReader) field(f hpack.HeaderField) {
@@ -217,7 +156,7 @@ func (h *headerReader) field(f hpack.HeaderField) {
 			return
 		}
 		r.length = int64(n)
-	case timeoutName:
+	case "grpc-timeout":
 		d, err := parseTimeout(f.Value)
 		if err != nil {
 			h.refuse(codes.Internal, "malformed grpc-timeout: "+err.Error())
