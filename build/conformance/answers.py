@@ -43,7 +43,8 @@ def fault(e):
 
 def parameters(p):
     """The parameters of a gRPC message or of an HTTP object."""
-    return {k: (getattr(v, v.WhichOneof("parameter_choice")) if hasattr(v, "WhichOneof") else v) for k, v in sorted(p.items())}
+    return {k: (getattr(v, v.WhichOneof("parameter_choice")) if hasattr(v, "WhichOneof") else v) for k,
+            v in sorted(p.items())}
 
 
 def result(r):
@@ -63,10 +64,12 @@ def result(r):
         head = {"model": m["model_name"], "version": m["model_version"], "id": m.get("id", "")}
         return {**head, "parameters": parameters(m.get("parameters", {})), "outputs": outputs}
     outputs = [
-        {"name": o.name, "datatype": o.datatype, "shape": list(o.shape), "binary": True, "values": show(r.as_numpy(o.name))}
+        {"name": o.name, "datatype": o.datatype, "shape": list(o.shape), "binary": True,
+         "values": show(r.as_numpy(o.name))}
         for o in m.outputs
     ]
-    return {"model": m.model_name, "version": m.model_version, "id": m.id, "parameters": parameters(m.parameters), "outputs": outputs}
+    return {"model": m.model_name, "version": m.model_version, "id": m.id, "parameters": parameters(m.parameters),
+            "outputs": outputs}
 
 
 class Call:
@@ -91,7 +94,8 @@ class Call:
         outputs = None
         if self.outputs is not None:
             keep = ("binary_data", "class_count") if http else ("class_count",)
-            outputs = [module.InferRequestedOutput(n, **{k: v for k, v in o.items() if k in keep}) for n, o in self.outputs]
+            outputs = [module.InferRequestedOutput(n, **{k: v for k, v in o.items() if k in keep}) for n,
+                       o in self.outputs]
         return {"model_name": self.model, "inputs": inputs, "outputs": outputs, **self.more}
 
 
@@ -101,12 +105,14 @@ def secure(server, client):
 
 
 def by_http(server, call):
-    with th.InferenceServerClient(server.http, **secure(server, "http"), network_timeout=LIMIT, connection_timeout=LIMIT) as c:
+    with th.InferenceServerClient(server.http, **secure(server, "http"), network_timeout=LIMIT,
+                                  connection_timeout=LIMIT) as c:
         return c.infer(**call.arguments(th))
 
 
 def by_http_async(server, call):
-    with th.InferenceServerClient(server.http, **secure(server, "http"), network_timeout=LIMIT, connection_timeout=LIMIT) as c:
+    with th.InferenceServerClient(server.http, **secure(server, "http"), network_timeout=LIMIT,
+                                  connection_timeout=LIMIT) as c:
         return c.async_infer(**call.arguments(th)).get_result()
 
 
@@ -138,7 +144,8 @@ def by_grpc(server, call):
 def by_grpc_async(server, call):
     done = queue.Queue()
     with tg.InferenceServerClient(server.grpc, **secure(server, "grpc")) as c:
-        c.async_infer(callback=lambda result, error: done.put(error or result), client_timeout=LIMIT, **call.arguments(tg))
+        c.async_infer(callback=lambda result, error: done.put(error or result), client_timeout=LIMIT,
+                      **call.arguments(tg))
         return raised(done.get(timeout=LIMIT))
 
 

@@ -60,7 +60,8 @@ def error(code, text, content_type="application/json"):
     return lambda _: {"status": code, "type": content_type, "json": {"error": text}}
 
 
-BACKEND = {"platform", "backend", "runtime", "default_model_filename", "instance_group", "parameters", "dynamic_batching"}
+BACKEND = {"platform", "backend", "runtime", "default_model_filename", "instance_group", "parameters",
+           "dynamic_batching"}
 
 
 def neutral(value):
@@ -84,7 +85,8 @@ def sample(datatype):
         return np.array([0.0, -0.0, 1.0, -2.5, 3.3895314e38, np.inf, -np.inf, np.nan], dtype=dtype)
     if dtype.kind == "f":
         i = np.finfo(dtype)
-        return np.array([0, -0.0, 1.5, i.max, i.min, i.tiny, i.smallest_subnormal, np.inf, -np.inf, np.nan], dtype=dtype)
+        return np.array([0, -0.0, 1.5, i.max, i.min, i.tiny, i.smallest_subnormal, np.inf, -np.inf, np.nan],
+                        dtype=dtype)
     i = np.iinfo(dtype)
     return np.array([i.min, i.max, 0, 1, i.max // 3, i.max // 7], dtype=dtype)
 
@@ -152,26 +154,32 @@ def grpc_tensor(name="INPUT0", datatype="INT32", shape=(1, 16), **contents):
 
 
 for t, (field, values) in TYPED.items():
-    request = pb.ModelInferRequest(model_name="identity_" + t, inputs=[grpc_tensor("INPUT0", t, [3], **{field: values})])
+    request = pb.ModelInferRequest(model_name="identity_" + t,
+                                   inputs=[grpc_tensor("INPUT0", t, [3], **{field: values})])
     add("typed_contents", f"grpc-stub/{t}/typed", lambda s, r=request: rpc(s, "ModelInfer", r))
 
 # --- shapes: zero-size, one element, several dimensions, batches ---
 
-for t, way in itertools.product(["INT32", "FP16", "BYTES", "BOOL"], ["http", "http-aio", "grpc", "grpc-aio", "grpc-stream"]):
+for t, way in itertools.product(["INT32", "FP16", "BYTES", "BOOL"],
+                                ["http", "http-aio", "grpc", "grpc-aio", "grpc-stream"]):
     empty = np.zeros([0], dtype=numpy_type(t))
     add("zero_size", f"{way}/{t}/zero-size", lambda s, t=t, way=way, x=empty: identity(s, way, t, x))
 for way in ("http", "grpc"):
-    add("zero_size", f"{way}/INT64/zero-size-json" if way == "http" else "grpc/INT64/zero-size", lambda s, way=way: identity(s, way, "INT64", np.zeros([0], np.int64), binary=False))
+    add("zero_size", f"{way}/INT64/zero-size-json" if way == "http" else "grpc/INT64/zero-size",
+        lambda s, way=way: identity(s, way, "INT64", np.zeros([0], np.int64), binary=False))
     for shape in ([1], [257], [4096]):
         x = np.arange(shape[0], dtype=np.float32)
         add("shapes", f"{way}/FP32/elements-{shape[0]}", lambda s, way=way, x=x: identity(s, way, "FP32", x))
     for shape in ([2, 3], [0, 3], [3, 0], [1, 1]):
         x = np.arange(shape[0] * shape[1], dtype=np.float64).reshape(shape)
         call = Call("matrix", [("INPUT0", "FP64", x)])
-        add("shapes", f"{way}/FP64/matrix-{shape[0]}x{shape[1]}", lambda s, way=way, c=call, x=x: ask(s, way, c, {"OUTPUT0": x}))
-    call = Call("matrix", [("INPUT0", "FP64", np.arange(6.0).reshape(2, 3))], [("OUTPUT0", {"binary_data": False})], binary=False)
+        add("shapes", f"{way}/FP64/matrix-{shape[0]}x{shape[1]}",
+            lambda s, way=way, c=call, x=x: ask(s, way, c, {"OUTPUT0": x}))
+    call = Call("matrix", [("INPUT0", "FP64", np.arange(6.0).reshape(2, 3))], [("OUTPUT0", {"binary_data": False})],
+                binary=False)
     if way == "http":
-        add("shapes", "http/FP64/matrix-json", lambda s, c=call: ask(s, "http", c, {"OUTPUT0": np.arange(6.0).reshape(2, 3)}))
+        add("shapes", "http/FP64/matrix-json",
+            lambda s, c=call: ask(s, "http", c, {"OUTPUT0": np.arange(6.0).reshape(2, 3)}))
 
 
 def sums(datatype="INT32", rows=1):
@@ -182,10 +190,12 @@ def sums(datatype="INT32", rows=1):
 
 for t, way in itertools.product(NUMERIC, ["http", "grpc"]):
     inputs, want = sums(t)
-    add("arithmetic", f"{way}/{t}/add-sub", lambda s, t=t, way=way, i=inputs, w=want: ask(s, way, Call("add_sub_" + t, i), w))
+    add("arithmetic", f"{way}/{t}/add-sub",
+        lambda s, t=t, way=way, i=inputs, w=want: ask(s, way, Call("add_sub_" + t, i), w))
 for rows, way in itertools.product([1, 2, 8], HTTP_WAYS + GRPC_WAYS):
     inputs, want = sums(rows=rows)
-    add("batches", f"{way}/INT32/batch-{rows}", lambda s, way=way, i=inputs, w=want: ask(s, way, Call("add_sub_INT32", i), w))
+    add("batches", f"{way}/INT32/batch-{rows}",
+        lambda s, way=way, i=inputs, w=want: ask(s, way, Call("add_sub_INT32", i), w))
 for way in HTTP_WAYS + GRPC_WAYS:
     inputs, _ = sums(rows=9)
     add("batches", f"{way}/INT32/batch-too-large", lambda s, way=way, i=inputs: ask(s, way, Call("add_sub_INT32", i)))
@@ -203,7 +213,8 @@ PICKS = {
 for (name, outputs), way in itertools.product(PICKS.items(), ["http", "http-aio", "grpc", "grpc-stream"]):
     if name == "one-json-one-binary" and way.startswith("grpc"):
         continue
-    add("outputs", f"{way}/INT32/{name}", lambda s, way=way, o=outputs: ask(s, way, Call("add_sub_INT32", sums()[0], o)))
+    add("outputs", f"{way}/INT32/{name}",
+        lambda s, way=way, o=outputs: ask(s, way, Call("add_sub_INT32", sums()[0], o)))
 
 for t, way in itertools.product(NUMERIC, ["http", "grpc"]):
     if t == "FP16":
@@ -236,7 +247,8 @@ REQUESTS = {
 for (name, more), way in itertools.product(REQUESTS.items(), HTTP_WAYS + GRPC_WAYS):
     if way == "http-body" and name in ("version", "unknown-version"):
         continue  # the version is part of the path, which these methods do not build
-    add("requests", f"{way}/INT32/{name}", lambda s, way=way, m=more: ask(s, way, Call("add_sub_INT32", sums()[0], **m)))
+    add("requests", f"{way}/INT32/{name}",
+        lambda s, way=way, m=more: ask(s, way, Call("add_sub_INT32", sums()[0], **m)))
 for way in HTTP_WAYS + GRPC_WAYS:
     add("requests", f"{way}/unknown-model", lambda s, way=way: ask(s, way, Call("nope", sums()[0])))
     add("requests", f"{way}/missing-input", lambda s, way=way: ask(s, way, Call("add_sub_INT32", sums()[0][:1])))
@@ -247,11 +259,13 @@ for way in HTTP_WAYS + GRPC_WAYS:
 for q, a, way in itertools.product([None, "gzip", "deflate"], [None, "gzip", "deflate"], ["http", "http-aio"]):
     more = {"request_compression_algorithm": q, "response_compression_algorithm": a}
     inputs, want = sums(rows=8)
-    add("compression", f"{way}/INT32/{q}-in-{a}-out", lambda s, way=way, m=more, i=inputs, w=want: ask(s, way, Call("add_sub_INT32", i, **m), w))
+    add("compression", f"{way}/INT32/{q}-in-{a}-out",
+        lambda s, way=way, m=more, i=inputs, w=want: ask(s, way, Call("add_sub_INT32", i, **m), w))
 for way, algorithm in itertools.product(["grpc", "grpc-async", "grpc-aio"], ["gzip", "deflate"]):
     inputs, want = sums(rows=8)
     more = {"compression_algorithm": algorithm}
-    add("compression", f"{way}/INT32/{algorithm}", lambda s, way=way, m=more, i=inputs, w=want: ask(s, way, Call("add_sub_INT32", i, **m), w))
+    add("compression", f"{way}/INT32/{algorithm}",
+        lambda s, way=way, m=more, i=inputs, w=want: ask(s, way, Call("add_sub_INT32", i, **m), w))
 
 # --- decoupled models over streams ---
 
@@ -267,12 +281,14 @@ def repeat(n):
 for n, final, way in itertools.product([0, 1, 4], [False, True], ["grpc-stream", "grpc-aio-stream"]):
     more = {"enable_empty_final_response": final, "request_id": "d"}
     name = f"{n}-responses" + ("-empty-final" if final else "")
-    add("decoupled", f"{way}/repeat/{name}", lambda s, way=way, n=n, m=more: ask(s, way, Call("repeat", repeat(n), **m)))
+    add("decoupled", f"{way}/repeat/{name}",
+        lambda s, way=way, n=n, m=more: ask(s, way, Call("repeat", repeat(n), **m)))
     square = [("IN", "INT32", np.array([n], np.int32))]
     add("decoupled", f"{way}/square/{name}", lambda s, way=way, i=square, m=more: ask(s, way, Call("square", i, **m)))
 for way in ("grpc-stream", "grpc-aio-stream"):
     more = {"enable_empty_final_response": True}
-    add("decoupled", f"{way}/plain-empty-final", lambda s, way=way, m=more: ask(s, way, Call("add_sub_INT32", sums()[0], **m)))
+    add("decoupled", f"{way}/plain-empty-final",
+        lambda s, way=way, m=more: ask(s, way, Call("add_sub_INT32", sums()[0], **m)))
 for way in ("http", "http-aio", "grpc", "grpc-async", "grpc-aio"):
     add("decoupled", f"{way}/repeat/unary", lambda s, way=way: ask(s, way, Call("repeat", repeat(1))))
 
@@ -333,10 +349,15 @@ def stream_of(server, calls):
 
 
 BAD = [("INPUT0", "INT32", np.zeros([9, 16], np.int32)), ("INPUT1", "INT32", np.zeros([9, 16], np.int32))]
-add("clients", "grpc-stream/three-requests", lambda s: stream_of(s, [Call("add_sub_INT32", sums()[0], request_id=str(k)) for k in range(3)]))
-add("clients", "grpc-stream/error-then-answer", lambda s: stream_of(s, [Call("add_sub_INT32", BAD, request_id="0"), Call("add_sub_INT32", sums()[0], request_id="1")]))
-add("clients", "grpc-stream/two-models", lambda s: stream_of(s, [Call("repeat", repeat(2), request_id="0"), Call("add_sub_INT32", sums()[0], request_id="1")]))
-add("clients", "grpc-stream/unknown-model-then-answer", lambda s: stream_of(s, [Call("nope", sums()[0], request_id="0"), Call("add_sub_INT32", sums()[0], request_id="1")]))
+add("clients", "grpc-stream/three-requests",
+    lambda s: stream_of(s, [Call("add_sub_INT32", sums()[0], request_id=str(k)) for k in range(3)]))
+add("clients", "grpc-stream/error-then-answer",
+    lambda s: stream_of(s, [Call("add_sub_INT32", BAD, request_id="0"),
+                            Call("add_sub_INT32", sums()[0], request_id="1")]))
+add("clients", "grpc-stream/two-models", lambda s: stream_of(s, [Call("repeat", repeat(2), request_id="0"),
+                                                                 Call("add_sub_INT32", sums()[0], request_id="1")]))
+add("clients", "grpc-stream/unknown-model-then-answer",
+    lambda s: stream_of(s, [Call("nope", sums()[0], request_id="0"), Call("add_sub_INT32", sums()[0], request_id="1")]))
 
 ASKS = {
     "server-live": ("is_server_live", (), {}),
@@ -370,5 +391,6 @@ def question(server, module, method, args, more):
         return fault(e)
 
 
-for (name, (method, args, more)), (way, module) in itertools.product(ASKS.items(), {"http": th, "http-aio": ha, "grpc": tg, "grpc-aio": ga}.items()):
+MODULES = {"http": th, "http-aio": ha, "grpc": tg, "grpc-aio": ga}
+for (name, (method, args, more)), (way, module) in itertools.product(ASKS.items(), MODULES.items()):
     add("clients", f"{way}/ask-{name}", lambda s, m=module, q=method, a=args, k=more: question(s, m, q, a, k))

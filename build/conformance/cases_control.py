@@ -18,8 +18,10 @@ def config(name, datatype="FP32", batch=4):
     """The configuration of an identity model of this type, as JSON."""
     from harness import REFERENCE
 
-    io = [{"name": n, "data_type": "TYPE_" + datatype, "dims": [-1 if not batch else 16]} for n in ("INPUT0", "OUTPUT0")]
-    return json.dumps({"name": name, "backend": "python" if REFERENCE else "identity", "max_batch_size": batch, "input": io[:1], "output": io[1:]})
+    io = [{"name": n, "data_type": "TYPE_" + datatype, "dims": [-1 if not batch else 16]}
+          for n in ("INPUT0", "OUTPUT0")]
+    return json.dumps({"name": name, "backend": "python" if REFERENCE else "identity", "max_batch_size": batch,
+                       "input": io[:1], "output": io[1:]})
 
 
 def model_file():
@@ -47,8 +49,10 @@ class Steps:
 
     def index(self):
         rows = self.client.get_model_repository_index()
-        rows = rows if isinstance(rows, list) else [{"name": m.name, "version": m.version, "state": m.state, "reason": m.reason} for m in rows.models]
-        mine = [{"version": r.get("version", ""), "state": r.get("state", ""), "reason": r.get("reason", "")} for r in rows if r["name"] == self.name]
+        rows = rows if isinstance(rows, list) else [{"name": m.name, "version": m.version, "state": m.state,
+                                                     "reason": m.reason} for m in rows.models]
+        mine = [{"version": r.get("version", ""), "state": r.get("state", ""), "reason": r.get("reason", "")}
+                for r in rows if r["name"] == self.name]
         self.answers.append(["index", mine])
         return self
 
@@ -127,7 +131,8 @@ def routing(s):
     """Asks for a missing version, an excluded version, an unloaded version, and a model without versions."""
     s.do("load_model", s.name).do("unload_model", s.name).settle().route("", "2", "9").do("load_model", s.name).route("", "5", "2", "1", "9")
     c = json.loads(config(s.name, batch=8))
-    s.do("load_model", s.name, config=json.dumps({**c, "version_policy": {"specific": {"versions": [2]}}})).settle().route("", "5", "2", "9")
+    s.do("load_model", s.name,
+         config=json.dumps({**c, "version_policy": {"specific": {"versions": [2]}}})).settle().route("", "5", "2", "9")
     s.do("unload_model", s.name).settle().route("", "2", "5", "9")
 
 
@@ -158,21 +163,25 @@ def infer_after_unload(s):
     i.set_data_from_numpy(x)
     s.do("load_model", s.name)
     assert s.client.infer(s.name, [i]).as_numpy("OUTPUT0").tolist() == x.tolist()
-    s.do("unload_model", s.name).settle().do("infer", s.name, [i]).do("get_model_metadata", s.name).do("get_model_config", s.name)
+    s.do("unload_model", s.name).settle().do("infer", s.name, [i]).do("get_model_metadata",
+                                                                      s.name).do("get_model_config", s.name)
 
 
 steps("control", "load-and-unload", "identity_FP32", load_and_unload)
 steps("control", "versions", "versions", versions)
 steps("control", "version-routing", "versions", routing)
-steps("control", "override-config", "plain", override, "DV28", because("config:1:2: the configuration is not the JSON of a model configuration: syntax error invalid value bad"))
+steps("control", "override-config", "plain", override, "DV28",
+      because("config:1:2: the configuration is not the JSON of a model configuration: syntax error invalid value bad"))
 steps("control", "override-files", "made_{protocol}", files, "DV29", listed)
 steps("control", "override-files-without-config", "unmade_{protocol}", files_without_config, "DV28", because(NO_CONFIG))
-steps("control", "load-unknown-model", "nope", unknown, "DV28", because("model 'nope' is in none of the model repositories"))
+steps("control", "load-unknown-model", "nope", unknown, "DV28",
+      because("model 'nope' is in none of the model repositories"))
 steps("control", "infer-after-unload", "identity_INT8", infer_after_unload)
 
 
 def no_folder(name):
-    return error(400, f"model name '{name}' is not the name of a folder: it must be UTF-8 without slashes and control characters")
+    return error(400, f"model name '{name}' is not the name of a folder: it must be UTF-8 without slashes and control "
+                      "characters")
 
 
 def statistics(s):
@@ -241,6 +250,7 @@ post("control", "load/config-a-number", "identity_FP64/load", {"parameters": {"c
 post("control", "load/unknown-parameter", "identity_FP64/load", {"parameters": {"nosuch": "x"}}, "DV04", status(400))
 post("control", "load/no-json", "identity_FP64/load", b"{bad", "DV01", status(400))
 post("control", "unload/dependents", "identity_FP64/unload", {"parameters": {"unload_dependents": True}})
-post("control", "load/file-without-config", "identity_FP64/load", {"parameters": {"file:1/model.py": base64.b64encode(b"x").decode()}}, "DV28", because(NO_CONFIG))
+post("control", "load/file-without-config", "identity_FP64/load",
+     {"parameters": {"file:1/model.py": base64.b64encode(b"x").decode()}}, "DV28", because(NO_CONFIG))
 post("control", "load/dots", "../load", {}, "DV17", no_folder(".."))
 post("control", "load/escaped-slash", "a%2Fb/load", {}, "DV17", no_folder("a/b"))

@@ -26,7 +26,8 @@ for kind in ("tls", "mutual"):
 
     def decoupled(secured, kind=kind):
         server = with_client(*secured[kind], kind == "mutual")
-        inputs = [("IN", "INT32", np.array([7, 8], np.int32)), ("DELAY", "UINT32", np.zeros(2, np.uint32)), ("WAIT", "UINT32", np.zeros(1, np.uint32))]
+        inputs = [("IN", "INT32", np.array([7, 8], np.int32)), ("DELAY", "UINT32", np.zeros(2, np.uint32)),
+                  ("WAIT", "UINT32", np.zeros(1, np.uint32))]
         return ask(server, "grpc-stream", Call("repeat", inputs))
 
     add("tls", f"grpc-stream/{kind}/decoupled", decoupled)

@@ -1,6 +1,7 @@
 """A machine with two simulated GPUs: the libraries in engine/device/cuda/testdata replace those of NVIDIA's driver.
 
-With NEREID_TEST_GPU=1 (set by make test-gpu) the tests use the real machine, NVIDIA's driver and NVIDIA's cuda-python."""
+With NEREID_TEST_GPU=1 (set by make test-gpu) the tests use the real machine, NVIDIA's driver and NVIDIA's
+cuda-python."""
 
 import os
 import pathlib

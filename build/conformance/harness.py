@@ -85,7 +85,7 @@ class Server:
             self.kill()
             raise
 
-    def revive(self, patience=0.0):
+    def restart_if_exited(self, patience=0.0):
         """Restarts the server if its process has exited or exits within this many seconds. Returns whether it did."""
         try:
             status = self.process.wait(patience)
@@ -107,7 +107,8 @@ class Server:
         with open(self.log_path, "ab") as log:
             self._log_start = log.tell()
             self.process = subprocess.Popen(
-                argv, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, "PATH": PYTHON_FIRST, **env}, start_new_session=True
+                argv, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, "PATH": PYTHON_FIRST, **env},
+                start_new_session=True
             )
         atexit.register(self.kill)  # a failed test may leave it open
         self.http = self._address("Started HTTPService at ")
@@ -117,7 +118,8 @@ class Server:
             self.ui = "http://" + self._address("Started GUI at http://")
         until(lambda: self.request("GET", "/metrics", address=self.metrics).status == 200, 60, "no metrics", self.log)
         if self.wait:
-            until(lambda: self.get(f"/v2/health/{self.wait}").status == 200, 300 if REFERENCE else 120, f"server not {self.wait}", self.log)
+            until(lambda: self.get(f"/v2/health/{self.wait}").status == 200, 300 if REFERENCE else 120,
+                  f"server not {self.wait}", self.log)
 
     def _address(self, text):
         """Waits for the log line of this process that has the address."""

@@ -68,7 +68,8 @@ def write(path, text):
 
 
 def add_model(repo, name, config, inputs, outputs, nodes, python, versions=(1,), batched=True, initializers=None):
-    """Writes one model. config is the text without backend, inputs and outputs. nodes may be a function of the version."""
+    """Writes one model. config is the text without backend, inputs and outputs. nodes may be a function of the
+    version."""
     head = f'backend: "{"python" if REFERENCE else "onnxruntime"}"\n'
     write(repo / name / "config.pbtxt", head + tensors("input", inputs) + tensors("output", outputs) + config)
     for v in versions:
@@ -161,10 +162,12 @@ def write_good(repo):
         "batched",
         "max_batch_size: 8\ndynamic_batching { preferred_batch_size: [ 4, 8 ] max_queue_delay_microseconds: 100 }\n",
     )
-    write_identity(repo, "versions", "max_batch_size: 8\nversion_policy { latest { num_versions: 2 } }\n", versions=(1, 2, 5))
+    write_identity(repo, "versions", "max_batch_size: 8\nversion_policy { latest { num_versions: 2 } }\n",
+                   versions=(1, 2, 5))
     labelled = write_identity(repo, "labelled")
     text = (labelled / "config.pbtxt").read_text()
-    write(labelled / "config.pbtxt", text.replace("dims: [ 16 ] } ]\nmax", 'dims: [ 16 ] label_filename: "labels.txt" } ]\nmax'))
+    write(labelled / "config.pbtxt",
+          text.replace("dims: [ 16 ] } ]\nmax", 'dims: [ 16 ] label_filename: "labels.txt" } ]\nmax'))
     write(labelled / "labels.txt", LABELS)
     for t in TYPES:
         write_identity(repo, "id_" + t, "max_batch_size: 0\n", (-1,), t, batched=False)
@@ -241,22 +244,28 @@ def write_cases(repo):
     write_builtin(repo, "matrix", "identity", same, [("INPUT0", "FP64", [-1, -1])], [("OUTPUT0", "FP64", [-1, -1])])
     row = [("INPUT0", "FP32", [16])], [("OUTPUT0", "FP32", [16])]
     write_builtin(repo, "plain", "identity", same, *row, config="max_batch_size: 8\n")
-    write_builtin(repo, "batched", "identity", same, *row, config="max_batch_size: 8\ndynamic_batching { preferred_batch_size: [ 4, 8 ] max_queue_delay_microseconds: 100 }\n")
-    write_builtin(repo, "versions", "identity", same, *row, config="max_batch_size: 8\nversion_policy { latest { num_versions: 2 } }\n", versions=(1, 2, 5))
+    write_builtin(repo, "batched", "identity", same, *row, config="max_batch_size: 8\ndynamic_batching { "
+                                                                  "preferred_batch_size: [ 4, 8 ] "
+                                                                  "max_queue_delay_microseconds: 100 }\n")
+    write_builtin(repo, "versions", "identity", same, *row,
+                  config="max_batch_size: 8\nversion_policy { latest { num_versions: 2 } }\n", versions=(1, 2, 5))
     slow = "    def execute(self, requests):\n        import time\n        time.sleep(0.5)\n" + same.split("\n", 1)[1]
-    write_builtin(repo, "slow", "identity", slow, *row, config='max_batch_size: 8\nparameters { key: "execute_delay_ms" value { string_value: "500" } }\n')
+    write_builtin(repo, "slow", "identity", slow, *row,
+                  config='max_batch_size: 8\nparameters { key: "execute_delay_ms" value { string_value: "500" } }\n')
     labelled = write_builtin(repo, "labelled", "identity", same, *row, config="max_batch_size: 8\n")
     text = (labelled / "config.pbtxt").read_text()
     write(labelled / "config.pbtxt", text.replace("output [ { ", 'output [ { label_filename: "labels.txt" '))
     write(labelled / "labels.txt", LABELS)
     write_repeat(repo)
     decoupled = "max_batch_size: 0\nmodel_transaction_policy { decoupled: true }\n"
-    write_builtin(repo, "square", "square", SQUARE_PYTHON, [("IN", "INT32", [1])], [("OUT", "INT32", [1])], config=decoupled)
+    write_builtin(repo, "square", "square", SQUARE_PYTHON, [("IN", "INT32", [1])], [("OUT", "INT32", [1])],
+                  config=decoupled)
     return repo
 
 
 def write_simple_sequence(repo, name="simple_sequence", strategy="direct { }"):
-    """The model of the clients' sequence examples: INT32 [1], OUTPUT = INPUT + START, so the first answer is one more."""
+    """The model of the clients' sequence examples: INT32 [1], OUTPUT = INPUT + START, so the first answer is one
+    more."""
     config = (
         "max_batch_size: 8\nsequence_batching { max_sequence_idle_microseconds: 60000000 " + strategy + "\n"
         '  control_input { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }\n'
@@ -264,7 +273,8 @@ def write_simple_sequence(repo, name="simple_sequence", strategy="direct { }"):
     )
     i, o = [("INPUT", "INT32", [1])], [("OUTPUT", "INT32", [1])]
     folder = repo / name
-    write(folder / "config.pbtxt", f'backend: "{"python" if REFERENCE else "onnxruntime"}"\n' + tensors("input", i) + tensors("output", o) + config)
+    write(folder / "config.pbtxt", f'backend: "{"python" if REFERENCE else "onnxruntime"}"\n' + tensors("input", i)
+          + tensors("output", o) + config)
     if REFERENCE:
         python = (
             "    def execute(self, requests):\n        out = []\n        for r in requests:\n"
@@ -273,7 +283,8 @@ def write_simple_sequence(repo, name="simple_sequence", strategy="direct { }"):
         )
         write(folder / "1/model.py", PYTHON_HEAD + python)
         return folder
-    nodes = [helper.make_node("Add", ["INPUT", "START"], ["SUM"]), helper.make_node("Mul", ["SUM", "READY"], ["OUTPUT"])]
+    nodes = [helper.make_node("Add", ["INPUT", "START"], ["SUM"]),
+             helper.make_node("Mul", ["SUM", "READY"], ["OUTPUT"])]
     onnx_graph(folder / "1/model.onnx", nodes, i + [("START", "INT32", [1]), ("READY", "INT32", [1])], o)
     return folder
 
@@ -287,7 +298,8 @@ def write_running_sum(repo, name="running_sum", strategy="direct { }", more=""):
     )
     folder = repo / name
     write(folder / "config.pbtxt", 'backend: "onnxruntime"\n' + tensors("input", i) + tensors("output", o) + config)
-    nodes = [helper.make_node("Add", ["INPUT", "SUM_IN"], ["SUM_OUT"]), helper.make_node("Identity", ["SUM_OUT"], ["OUTPUT"])]
+    nodes = [helper.make_node("Add", ["INPUT", "SUM_IN"], ["SUM_OUT"]),
+             helper.make_node("Identity", ["SUM_OUT"], ["OUTPUT"])]
     onnx_graph(folder / "1/model.onnx", nodes, i + [("SUM_IN", "INT32", [1])], o + [("SUM_OUT", "INT32", [1])])
     return folder
 
@@ -296,7 +308,8 @@ def write_builtin_sequence(repo, name, backend, config):
     """A model of one of the builtin sequence backends: INPUT and OUTPUT are INT32 [1], with all controls."""
     i, o = [("INPUT", "INT32", [1])], [("OUTPUT", "INT32", [1])]
     text = (
-        f'backend: "{backend}"\nmax_batch_size: 8\n' + tensors("input", i) + tensors("output", o) + "sequence_batching { max_sequence_idle_microseconds: 60000000 " + config + "\n"
+        f'backend: "{backend}"\nmax_batch_size: 8\n' + tensors("input", i) + tensors("output", o)
+        + "sequence_batching { max_sequence_idle_microseconds: 60000000 " + config + "\n"
         '  control_input { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }\n'
         '  control_input { name: "READY" control { kind: CONTROL_SEQUENCE_READY int32_false_true: [ 0, 1 ] } }\n'
         '  control_input { name: "END" control { kind: CONTROL_SEQUENCE_END int32_false_true: [ 0, 1 ] } }\n'

@@ -12,7 +12,8 @@ import pytest
 @pytest.mark.parametrize("model", ["plain", "batched"])
 def test_B041_F023_ab_reuses_its_connections(server, tmp_path, model):
     body = tmp_path / "body.json"
-    body.write_text(json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 16], "data": list(range(16))}]}))
+    body.write_text(json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 16],
+                                            "data": list(range(16))}]}))
     url = f"http://{server.http}/v2/models/{model}/infer"
     done = subprocess.run(
         ["ab", "-k", "-c", "5", "-n", "500", "-p", str(body), url], capture_output=True, text=True, timeout=120

@@ -33,16 +33,19 @@ def inside(work):
     shutil.copytree(ROOT / "models-sample", repo)
     with Server(repo, work, "--model-control-mode=poll", wait="ready") as s:
         ones = [{"name": n, "datatype": "FP32", "shape": [1, 16], "data": [1] * 16} for n in ("INPUT0", "INPUT1")]
-        assert s.post("/v2/models/add_sub/infer", {"inputs": ones}).json["outputs"][0]["data"] == [2] * 16  # ONNX Runtime
+        # ONNX Runtime
+        assert s.post("/v2/models/add_sub/infer", {"inputs": ones}).json["outputs"][0]["data"] == [2] * 16
         image = {"inputs": [{"name": "image", "datatype": "UINT8", "shape": [1, 28, 28], "data": [0] * 784}]}
-        assert len(s.post("/v2/models/digits_py/infer", image).json["outputs"][0]["data"]) == 10  # a process with Python
+        # a process with Python
+        assert len(s.post("/v2/models/digits_py/infer", image).json["outputs"][0]["data"]) == 10
         assert s.request("GET", "/metrics", address=s.metrics).status == 200
         ui = s.ui.removeprefix("http://")
         page = s.request("GET", "/", address=ui)
         assets = re.findall(r'(?:src|href)="([^"]+)"', page.body.decode())
         assert page.status == 200 and len(assets) >= 2
         for a in assets:
-            assert "//" not in a and s.request("GET", "/" + a.removeprefix("./").lstrip("/"), address=ui).status == 200, a
+            assert "//" not in a and s.request("GET", "/" + a.removeprefix("./").lstrip("/"),
+                                               address=ui).status == 200, a
         assert all(state == "READY" for state, _ in s.index().values()), s.index()
         assert "unreachable" not in s.log() and "no such host" not in s.log(), s.log()
     print("served")
@@ -57,5 +60,6 @@ def test_G025_serves_without_a_network(tmp_path):
     if not allowed:
         pytest.skip("this machine does not allow network namespaces")
     code = f"import pathlib, test_air_gapped; test_air_gapped.inside(pathlib.Path({str(tmp_path)!r}))"
-    done = subprocess.run([*UNSHARE, sys.executable, "-c", code], cwd=pathlib.Path(__file__).parent, capture_output=True, text=True, timeout=180)
+    done = subprocess.run([*UNSHARE, sys.executable, "-c", code], cwd=pathlib.Path(__file__).parent,
+                          capture_output=True, text=True, timeout=180)
     assert done.returncode == 0 and "served" in done.stdout, done.stdout + done.stderr

@@ -15,7 +15,8 @@ def test_D082_I022_a_backend_written_in_python(tmp_path):
         version.mkdir(parents=True)
         (version.parent / "config.pbtxt").write_text('backend: "scale"\n')
         (version / "factor.txt").write_text(text)
-    with Server(tmp_path / "models", tmp_path, f"--backend-directory={tmp_path}/backends", "--exit-on-error=false", wait="live") as s:
+    with Server(tmp_path / "models", tmp_path, f"--backend-directory={tmp_path}/backends", "--exit-on-error=false",
+                wait="live") as s:
         body = {"inputs": [{"name": "INPUT", "datatype": "FP32", "shape": [2, 2], "data": [1, 2, 3, 4]}]}
         assert s.post("/v2/models/triple/infer", body).json["outputs"][0]["data"] == [3, 6, 9, 12]
         assert s.post("/v2/models/half/infer", body).json["outputs"][0]["data"] == [0.5, 1, 1.5, 2]

@@ -48,7 +48,8 @@ def test_C078_E032_I013_hits_over_both_protocols(cached):
     s = stats(cached, "sums")
     assert (s["inference_count"], s["execution_count"]) == (2, 2)
     i = s["inference_stats"]
-    assert (i["success"]["count"], i["cache_hit"]["count"], i["cache_miss"]["count"], i["compute_infer"]["count"]) == (4, 2, 2, 2)
+    assert (i["success"]["count"], i["cache_hit"]["count"], i["cache_miss"]["count"],
+            i["compute_infer"]["count"]) == (4, 2, 2, 2)
     assert i["cache_hit"]["ns"] > 0 and i["cache_miss"]["ns"] > 0
     plain = stats(cached, "plain")
     assert plain["inference_count"] == 3 and plain["inference_stats"]["cache_miss"]["count"] == 0
@@ -63,7 +64,8 @@ def test_E012_E013_E026_I013_metrics(cached):
     of = '{model="sums",version="1"}'
     assert value["nv_cache_num_hits_per_model" + of] == "2" and value["nv_cache_num_misses_per_model" + of] == "1"
     assert "nv_cache_num_hits_per_model" + of.replace("sums", "plain") not in value
-    for name, want in {"num_entries": "1", "num_hits": "2", "num_misses": "1", "num_lookups": "3", "num_evictions": "0"}.items():
+    for name, want in {"num_entries": "1", "num_hits": "2", "num_misses": "1", "num_lookups": "3",
+                       "num_evictions": "0"}.items():
         assert value["nv_cache_" + name] == want, name
     assert 0 < float(value["nv_cache_util"]) < 0.01
     assert 'nv_inference_request_success{model="sums",version="1"} 3' in text and 'nv_inference_count{model="sums",version="1"} 1' in text
@@ -84,7 +86,8 @@ def test_C078_without_a_cache_nothing_is_cached(tmp_path):
 def test_C078_a_reload_clears_the_cache(tmp_path):
     repo = tmp_path / "models"
     models.write_sums(repo, "sums", "max_batch_size: 8\nresponse_cache { enable: true }\n")
-    with Server(repo, tmp_path, "--cache-config=local,size=1048576", "--model-control-mode=explicit", "--load-model=sums") as s:
+    with Server(repo, tmp_path, "--cache-config=local,size=1048576", "--model-control-mode=explicit",
+                "--load-model=sums") as s:
         with th.InferenceServerClient(s.http) as h:
             infer(h, th)
             infer(h, th)

@@ -30,18 +30,19 @@ class Reference:
     def ask(self, case, target):
         """Runs a case and checks its answer.
 
-        A real Triton sometimes crashes independently of the case, or answers too late for the client. It is then restarted
-        if necessary and the case is repeated, at most AGAIN times. The end of the run lists the repeated cases."""
+        A real Triton sometimes crashes independently of the case, or answers too late for the client. It is then
+        restarted if necessary and the case is repeated, at most AGAIN times. The end of the run lists the repeated
+        cases."""
         servers = [s for s, _ in target.values()] if isinstance(target, dict) else [target]
         for _ in range(AGAIN if REFERENCE else 0):
-            self.again += [f"{case.id} (it had died before)" for s in servers if s.revive()]
+            self.again += [f"{case.id} (the server had exited before)" for s in servers if s.restart_if_exited()]
             try:
                 return self.check(case, case.run(target))
             except Exception as e:
-                died = [s for s in servers if s.revive(patience=5)]
-                if not died and isinstance(e, AssertionError):
+                exited = [s for s in servers if s.restart_if_exited(patience=5)]
+                if not exited and isinstance(e, AssertionError):
                     raise
-                self.again.append(f"{case.id} ({'it died' if died else repr(e)})")
+                self.again.append(f"{case.id} ({'the server exited' if exited else repr(e)})")
         self.check(case, case.run(target))
 
     def check(self, case, got):
@@ -62,7 +63,8 @@ class Reference:
         if self.fresh:
             known = {c.id for cases in GROUPS.values() for c in cases}
             kept = {k: v for k, v in self.answers.items() if k in known}
-            lines = [f"{json.dumps(k)}: {json.dumps(v, sort_keys=True, ensure_ascii=True)}" for k, v in sorted({**kept, **self.fresh}.items())]
+            lines = [f"{json.dumps(k)}: {json.dumps(v, sort_keys=True, ensure_ascii=True)}" for k,
+                     v in sorted({**kept, **self.fresh}.items())]
             RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
@@ -72,7 +74,7 @@ def reference():
     yield r
     r.save()
     if r.again:
-        warnings.warn(f"the real server was asked again {len(r.again)} times: {', '.join(r.again)}", stacklevel=1)
+        warnings.warn(f"{len(r.again)} cases were repeated on the real server: {', '.join(r.again)}", stacklevel=1)
 
 
 @pytest.fixture(scope="module")
@@ -95,10 +97,13 @@ def controlled(tmp_path_factory):
 def secured(tmp_path_factory):
     """Servers with TLS on gRPC, by name. One of them requires client certificates."""
     work = tmp_path_factory.mktemp("secured")
-    repo = models.write_builtin(work / "models", "identity_INT32", "identity", models.identity_python(("INPUT0", "OUTPUT0")), *[[(n, "INT32", [-1])] for n in ("INPUT0", "OUTPUT0")]).parent
+    repo = models.write_builtin(work / "models", "identity_INT32", "identity",
+                                models.identity_python(("INPUT0", "OUTPUT0")),
+                                *[[(n, "INT32", [-1])] for n in ("INPUT0", "OUTPUT0")]).parent
     models.write_repeat(repo)
     pki = tls.Certificates(work / "pki")
-    with Server(repo, work / "tls", *pki.options("grpc")) as one, Server(repo, work / "mutual", *pki.options("grpc", mutual=True)) as two:
+    with Server(repo, work / "tls",
+                *pki.options("grpc")) as one, Server(repo, work / "mutual", *pki.options("grpc", mutual=True)) as two:
         yield {"tls": (one, pki), "mutual": (two, pki)}
 
 

@@ -60,7 +60,8 @@ def test_A064_load_and_unload_by_the_real_clients(explicit):
         h.unload_model("plain")
         unavailable(explicit, "plain")
         for c in (h, g):
-            with pytest.raises(InferenceServerException, match="failed to load 'nope', failed to poll from model repository"):
+            with pytest.raises(InferenceServerException,
+                               match="failed to load 'nope', failed to poll from model repository"):
                 c.load_model("nope")
 
 
@@ -81,7 +82,8 @@ def test_A007_A025_invalid_configurations_are_refused(explicit, name):
 @pytest.mark.parametrize(
     "name, text",
     [
-        ("bad_backend", "version 1 is at UNAVAILABLE state: Invalid argument: unable to find backend library for backend 'nosuch'"),
+        ("bad_backend",
+         "version 1 is at UNAVAILABLE state: Invalid argument: unable to find backend library for backend 'nosuch'"),
         ("bad_noversion", "at least one version must be available under the version policy of model 'bad_noversion'"),
     ]
     + ([] if REFERENCE else [("bad_nofile", "model.onnx"), ("bad_onnx", "model.onnx")]),

@@ -26,7 +26,8 @@ from test_types import sample
 
 pytestmark = [
     pytest.mark.skipif(REFERENCE, reason="it would need a GPU"),
-    pytest.mark.skipif(not (ROOT / ".cache/cuda/env").exists(), reason="the program is built without CUDA: make setup-cuda says why"),
+    pytest.mark.skipif(not (ROOT / ".cache/cuda/env").exists(),
+                       reason="the program is built without CUDA: make setup-cuda says why"),
 ]
 
 ROW = np.arange(16, dtype=np.float32).reshape(1, 16)
@@ -232,7 +233,8 @@ def test_B018_B066_concurrent_requests(on_gpus, cuda, machine):
 
 
 def test_B066_in_a_stream(on_gpus, cuda):
-    with tg.InferenceServerClient(on_gpus.grpc) as c, Region(cuda, 64 * 8, c) as source, Region(cuda, 64 * 8, c) as target:
+    with tg.InferenceServerClient(on_gpus.grpc) as c, Region(cuda, 64 * 8,
+                                                             c) as source, Region(cuda, 64 * 8, c) as target:
         source.set(np.concatenate([ROW + k for k in range(8)]))
         results = queue.Queue()
         c.start_stream(callback=lambda result, error: results.put(error))
@@ -253,7 +255,8 @@ def test_B018_B066_system_and_cuda_regions_share_their_names(client, cuda):
             refused_exists(client.register_system_shared_memory, r.name, key, 64)
             client.unregister_system_shared_memory(r.name)  # has no effect: the region is of the other kind
             assert r.name in regions(client)
-            with pytest.raises(InferenceServerException, match="is registered as CUDA shared memory, not system shared memory"):
+            with pytest.raises(InferenceServerException,
+                               match="is registered as CUDA shared memory, not system shared memory"):
                 client.get_system_shared_memory_status(r.name)
         finally:
             system.destroy_shared_memory_region(memory)
@@ -277,13 +280,15 @@ def test_B018_B066_invalid_registrations_are_refused(client, cuda, machine, on_g
         finally:
             machine.heal()
         assert refused(register, "r", base64.b64encode(bytes(64)), 0, 64) == open_failed + "invalid argument"
-        assert refused(register, "r", r.raw, 1, 64) == open_failed + "peer access is not supported between these two devices"
+        assert refused(register, "r", r.raw, 1,
+                       64) == open_failed + "peer access is not supported between these two devices"
         assert refused(register, "r", r.raw, 0, 65) == "failed to register shared memory region 'r': invalid args"
         assert refused(register, "r", r.raw, 0, 0) == "failed to register shared memory region 'r': invalid args"
         short = refused(register, "r", base64.b64encode(bytes(63)), 0, 64)
         assert short == ("'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t" if client.module is th else
                          "failed to register CUDA shared memory region 'r': its handle has 63 bytes, want 64")
-    assert refused(client.register_cuda_shared_memory, "r", r.raw, 0, 64) == open_failed + "invalid argument"  # the memory was freed
+    # the memory was freed
+    assert refused(client.register_cuda_shared_memory, "r", r.raw, 0, 64) == open_failed + "invalid argument"
     assert regions(client) == {}
     machine.holds(on_gpus.process, "open", 0)
 
@@ -292,8 +297,10 @@ def test_C4_tensors_beyond_the_region_are_refused(client, cuda):
     with Region(cuda, 96) as r, Region(cuda, 64, client) as target:
         client.register_cuda_shared_memory(r.name, r.raw, 0, 80)  # the memory is larger than the region
         assert refused(plain, client, r, None, 64, 80) == f"Invalid offset for shared memory region: '{r.name}'"
-        assert refused(plain, client, r, None, 64, 24) == f"Invalid offset + byte size for shared memory region: '{r.name}'"
-        assert refused(plain, client, r, target, 2**63 - 1, 8) == f"Invalid offset + byte size for shared memory region: '{r.name}'"
+        assert refused(plain, client, r, None, 64,
+                       24) == f"Invalid offset + byte size for shared memory region: '{r.name}'"
+        assert refused(plain, client, r, target, 2**63 - 1,
+                       8) == f"Invalid offset + byte size for shared memory region: '{r.name}'"
         client.unregister_cuda_shared_memory(r.name)
         assert target.bytes() == bytes([UNTOUCHED]) * 64
         with pytest.raises(InferenceServerException, match=f"Unable to find shared memory region: '{r.name}'"):
@@ -305,7 +312,8 @@ def test_C5_a_failed_device_is_an_error_of_the_request(client, cuda, machine):
         machine.fail("cuStreamSynchronize", 700)
         try:
             for source, target, verb in ((r, None, "read"), (None, r, "write")):
-                assert (f"cannot {verb} 64 bytes at offset 0 of shared memory region '{r.name}': CUDA says an illegal memory access was "
+                assert (f"cannot {verb} 64 bytes at offset 0 of shared memory region '{r.name}': CUDA says an illegal "
+                        "memory access was "
                         "encountered (CUDA_ERROR_ILLEGAL_ADDRESS)") in refused(plain, client, source, target)
         finally:
             machine.heal()
@@ -328,7 +336,8 @@ def test_C6_freed_memory_stays_usable(client, cuda):
 def test_C7_an_output_larger_than_its_region(client, cuda):
     with Region(cuda, 128, client) as source, Region(cuda, 128, client) as target:
         source.set(ROW)
-        with pytest.raises(InferenceServerException, match=r"for output 'OUTPUT0' \(63 bytes\) should be at least 64 bytes to hold the results"):
+        with pytest.raises(InferenceServerException,
+                           match=r"for output 'OUTPUT0' \(63 bytes\) should be at least 64 bytes to hold the results"):
             client.infer("plain", [shared_input(client.module, source, 64, [1, 16], "FP32")],
                          outputs=[shared_output(client.module, target, 63, offset=1)])
         assert target.bytes() == bytes([UNTOUCHED]) * 128
@@ -358,11 +367,13 @@ def test_C9_two_thousand_registrations(on_gpus, cuda, machine):
 
 
 def test_C10_refused_without_a_driver_or_a_device_or_the_option(good, machine, cuda, tmp_path):
-    """The server does not use the driver before a region is registered. A driver that fails does not stop the server."""
+    """The server does not use the driver before a region is registered. A driver that fails does not stop the
+    server."""
     gpus_not_supported = "failed to register CUDA shared memory region: 'r', GPUs not supported"
     machine.fail("cuInit", 100)
     try:
-        with Server(good, tmp_path / "a", "--model-control-mode=explicit", command=machine.command()) as s, Region(cuda, 64) as r:
+        with Server(good, tmp_path / "a", "--model-control-mode=explicit",
+                    command=machine.command()) as s, Region(cuda, 64) as r:
             with tg.InferenceServerClient(s.grpc) as c:
                 c.module = tg
                 machine.holds(s.process, "context", 0)
@@ -376,7 +387,8 @@ def test_C10_refused_without_a_driver_or_a_device_or_the_option(good, machine, c
     finally:
         machine.heal()
     hidden = machine.command(CUDA_VISIBLE_DEVICES="")
-    with Server(good, tmp_path / "b", "--model-control-mode=explicit", command=hidden) as s, tg.InferenceServerClient(s.grpc) as c:
+    with Server(good, tmp_path / "b", "--model-control-mode=explicit",
+                command=hidden) as s, tg.InferenceServerClient(s.grpc) as c:
         assert refused(c.register_cuda_shared_memory, "r", base64.b64encode(bytes(64)), 0, 64) == gpus_not_supported
     off = ["--model-control-mode=explicit", "--allow-client-shm=false"]
     with Server(good, tmp_path / "c", *off, command=machine.command()) as s, tg.InferenceServerClient(s.grpc) as c:
@@ -389,7 +401,8 @@ def test_B018_B066_device_ids_are_those_visible_to_the_server(good, machine, cud
     if machine.second == 0:
         pytest.skip("there is only one GPU")
     only = machine.command(CUDA_VISIBLE_DEVICES="1")
-    with Server(good, tmp_path, "--model-control-mode=explicit", command=only) as s, tg.InferenceServerClient(s.grpc) as c:
+    with Server(good, tmp_path, "--model-control-mode=explicit",
+                command=only) as s, tg.InferenceServerClient(s.grpc) as c:
         with Region(cuda, 64, device=1) as r:
             c.register_cuda_shared_memory("r", r.raw, 0, 64)
             assert c.get_cuda_shared_memory_status("r").regions["r"].device_id == 0

@@ -33,7 +33,8 @@ def test_E027_D048_a_models_own_metrics(tmp_path):
     version.mkdir(parents=True)
     (version / "model.py").write_text(MODEL)
     (version.parent / "config.pbtxt").write_text(CONFIG)
-    with Server(tmp_path / "repository", tmp_path, "--model-control-mode=explicit", "--load-model=m") as s, th.InferenceServerClient(s.http) as c:
+    with Server(tmp_path / "repository", tmp_path, "--model-control-mode=explicit",
+                "--load-model=m") as s, th.InferenceServerClient(s.http) as c:
         i = th.InferInput("IN", [1], "FP32")
         i.set_data_from_numpy(np.ones([1], np.float32))
         for n in range(1, 4):

@@ -50,7 +50,8 @@ class Window:
 
     def __init__(self, work, display, repository, *options):
         self.data = work / "data"
-        self.env = {**os.environ, "DISPLAY": display, "LANG": "C.UTF-8", "LIBGL_ALWAYS_SOFTWARE": "1", "GSETTINGS_BACKEND": "memory"}
+        self.env = {**os.environ, "DISPLAY": display, "LANG": "C.UTF-8", "LIBGL_ALWAYS_SOFTWARE": "1",
+                    "GSETTINGS_BACKEND": "memory"}
         self.env.pop("WAYLAND_DISPLAY", None)
         self.argv = [DESKTOP, f"--model-repository={repository}", f"--data-dir={self.data}", *options]
         self.argv += [f"--{p}-port=0" for p in ("http", "grpc", "metrics", "ui")]
@@ -58,7 +59,8 @@ class Window:
 
     def __enter__(self):
         with open(self.log_path, "wb") as log:
-            self.process = subprocess.Popen(self.argv, env=self.env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+            self.process = subprocess.Popen(self.argv, env=self.env, stdout=log, stderr=subprocess.STDOUT,
+                                            start_new_session=True)
         return self
 
     def __exit__(self, *_):
@@ -120,12 +122,14 @@ def painted(path):
 
 
 def dialog_height(path):
-    """Height of the import dialog: its longest white stretch along the left edge. 0 if the page behind it is not darkened."""
+    """Height of the import dialog: its longest white stretch along the left edge. 0 if the page behind it is not
+    darkened."""
     with Image.open(path) as picture:
         grey = picture.convert("L")
         if grey.getpixel((100, 860)) > 200:
             return 0
-        return max(len(run) for run in "".join("#" if grey.getpixel((172, y)) > 250 else " " for y in range(60, 860)).split(" "))
+        return max(len(run)
+                   for run in "".join("#" if grey.getpixel((172, y)) > 250 else " " for y in range(60, 860)).split(" "))
 
 
 def test_only_the_desktop_build_needs_gtk():
@@ -135,7 +139,8 @@ def test_only_the_desktop_build_needs_gtk():
 
 
 def test_the_linker_removes_unused_methods():
-    """A single method call by name, as in text/template, makes the linker keep all methods. The program grows by half."""
+    """A single method call by name, as in text/template, makes the linker keep all methods. The program grows by
+    half."""
     with open(BINARY, "rb") as f:
         program = f.read()
     assert b"nereid/app.Main" in program, "the program must contain the names of functions"
@@ -162,15 +167,18 @@ def test_second_start_shows_the_first_window(tmp_path, display):
         assert stat.S_IMODE(note.stat().st_mode) == 0o600
         (window,) = w.xdotool("search", "--onlyvisible", "--name", "^Nereid$")
         w.xdotool("windowunmap", window)
-        until(lambda: not w.xdotool("search", "--onlyvisible", "--name", "^Nereid$"), LIMIT, "the window does not hide", w.log)
+        until(lambda: not w.xdotool("search", "--onlyvisible", "--name", "^Nereid$"), LIMIT, "the window does not hide",
+              w.log)
 
         second = subprocess.run(w.argv, env=w.env, capture_output=True, text=True, timeout=LIMIT)
         assert (second.returncode, second.stderr) == (0, "")
         assert f"running already (pid {w.process.pid})" in second.stdout
-        until(lambda: w.xdotool("search", "--onlyvisible", "--name", "^Nereid$"), LIMIT, "the window does not come back", w.log)
+        until(lambda: w.xdotool("search", "--onlyvisible", "--name", "^Nereid$"), LIMIT,
+              "the window does not come back", w.log)
 
         # A wrong secret is refused, and without window.json a second start fails.
-        request = urllib.request.Request(w.gui + "/api/desktop/show", method="POST", headers={"Authorization": "Bearer x", "X-Nereid": "1"})
+        request = urllib.request.Request(w.gui + "/api/desktop/show", method="POST",
+                                         headers={"Authorization": "Bearer x", "X-Nereid": "1"})
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(request, timeout=60)
         assert refused.value.code == 403
@@ -191,8 +199,10 @@ def test_quit_in_the_menu_unloads_the_models(tmp_path, display):
 
 
 class ClientMessage(ctypes.Structure):
-    _fields_ = [("type", ctypes.c_int), ("serial", ctypes.c_ulong), ("send_event", ctypes.c_int), ("display", ctypes.c_void_p),
-                ("window", ctypes.c_ulong), ("message_type", ctypes.c_ulong), ("format", ctypes.c_int), ("data", ctypes.c_long * 5),
+    _fields_ = [("type", ctypes.c_int), ("serial", ctypes.c_ulong), ("send_event", ctypes.c_int),
+                ("display", ctypes.c_void_p),
+                ("window", ctypes.c_ulong), ("message_type", ctypes.c_ulong), ("format", ctypes.c_int),
+                ("data", ctypes.c_long * 5),
                 ("rest", ctypes.c_long * 12)]  # an XEvent has the size of its largest member
 
 
@@ -236,7 +246,8 @@ def test_closing_the_window_exits_unless_keep_running_is_set(tmp_path, display):
                 assert second.returncode == 0, second.stderr
                 until(lambda: visible(w), LIMIT, "the window does not come back", w.log)
                 (window,) = visible(w)
-                w.type(window, "ctrl+q", lambda: w.process.poll() is not None)  # Quit ends the program in spite of keepRunning
+                # Quit ends the program in spite of keepRunning
+                w.type(window, "ctrl+q", lambda: w.process.poll() is not None)
             assert w.end() == 0, w.log()
             assert "successfully unloaded 'identity'" in w.log()
 
@@ -274,7 +285,8 @@ def test_sigterm_closes_a_window_with_an_open_dialog(tmp_path, display):
 def test_dropped_file_opens_the_import_dialog(tmp_path, display):
     """Drags a file with spaces in its name from another window. The page imports it by its path."""
     source = tmp_path / "dragsource"
-    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "gtk+-3.0"], capture_output=True, text=True, check=True).stdout.split()
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "gtk+-3.0"], capture_output=True, text=True,
+                           check=True).stdout.split()
     subprocess.run(["cc", "-o", source, pathlib.Path(__file__).with_name("dragsource.c"), *flags], check=True)
     models.write_identity(tmp_path / "models", "identity")
     dropped = tmp_path / "my model.onnx"
@@ -287,7 +299,8 @@ def test_dropped_file_opens_the_import_dialog(tmp_path, display):
         try:
             assert files.stdout.readline() == "ready\n"
             w.xdotool("mousemove", "10", "10", "sleep", "0.3", "mousedown", "1")
-            for x in range(30, 701, 67):  # GTK starts a drag after some pixels, and the target must see the pointer enter
+            # GTK starts a drag after some pixels, and the target must see the pointer enter
+            for x in range(30, 701, 67):
                 w.xdotool("mousemove", str(x), str(x * 450 // 700), "sleep", "0.1")
             w.shot("dragging")
             w.xdotool("sleep", "0.3", "mouseup", "1")
@@ -298,7 +311,8 @@ def test_dropped_file_opens_the_import_dialog(tmp_path, display):
 
             names = until(staged, LIMIT, "nothing was imported", w.log)
             assert "my model.onnx" in names, names
-            until(lambda: dialog_height(w.shot("dropped")) > 400, LIMIT, f"no dialog with its contents opens, see {SHOTS}/dropped.png", w.log)
+            until(lambda: dialog_height(w.shot("dropped")) > 400, LIMIT,
+                  f"no dialog with its contents opens, see {SHOTS}/dropped.png", w.log)
         finally:
             files.kill()
             files.wait()

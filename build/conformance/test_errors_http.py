@@ -26,7 +26,8 @@ def infer(server, value, headers=None, model="sums"):
     "body, prefix",
     [
         pytest.param(b'{"inputs":[', "failed to parse the request JSON buffer: ", id="cut_off"),
-        pytest.param(b"{}{}", "failed to parse the request JSON buffer: The document root must not be followed by other values", id="two_roots"),
+        pytest.param(b"{}{}", "failed to parse the request JSON buffer: The document root must not be followed by "
+                              "other values", id="two_roots"),
         pytest.param(b"[]", "Unable to parse 'inputs': ", id="array"),
         pytest.param(b'{"inputs":' + b"[" * 100_000, "", id="deeply_nested"),
     ],

@@ -42,12 +42,15 @@ sequence_batching {
 def write_sequence(repo):
     """simple_sequence: the sum of the sequence's inputs so far, kept by the server."""
     i = [(n, "INT32", [1]) for n in ("INPUT", "START", "READY", "SUM_IN")]
-    nodes = [helper.make_node("Sub", ["one", "START"], ["goes_on"]), helper.make_node("Mul", ["SUM_IN", "goes_on"], ["kept"]),
-             helper.make_node("Mul", ["INPUT", "READY"], ["counts"]), helper.make_node("Add", ["kept", "counts"], ["OUTPUT"]),
+    nodes = [helper.make_node("Sub", ["one", "START"], ["goes_on"]),
+             helper.make_node("Mul", ["SUM_IN", "goes_on"], ["kept"]),
+             helper.make_node("Mul", ["INPUT", "READY"], ["counts"]),
+             helper.make_node("Add", ["kept", "counts"], ["OUTPUT"]),
              helper.make_node("Identity", ["OUTPUT"], ["SUM_OUT"])]
     one = [helper.make_tensor("one", TensorProto.INT32, [1], [1])]
     folder = repo / "simple_sequence"
-    models.write(folder / "config.pbtxt", 'backend: "onnxruntime"\n' + models.tensors("input", i[:1]) + models.tensors("output", [("OUTPUT", "INT32", [1])]) + SEQUENCE)
+    models.write(folder / "config.pbtxt", 'backend: "onnxruntime"\n' + models.tensors("input", i[:1])
+                 + models.tensors("output", [("OUTPUT", "INT32", [1])]) + SEQUENCE)
     models.onnx_graph(folder / "1/model.onnx", nodes, i, [("OUTPUT", "INT32", [1]), ("SUM_OUT", "INT32", [1])], one)
 
 
@@ -64,10 +67,12 @@ def write_examples(repo):
     write_sequence(repo)
     for name, shape, axes in (("densenet_onnx", [3, 224, 224], [2, 3]), ("inception_graphdef", [299, 299, 3], [1, 2])):
         nodes = [helper.make_node("ReduceMean", ["image"], ["class"], axes=axes, keepdims=0)]
-        folder = models.add_model(repo, name, "max_batch_size: 4\n", [("image", "FP32", shape)], [("class", "FP32", [3])], nodes, "")
+        folder = models.add_model(repo, name, "max_batch_size: 4\n", [("image", "FP32", shape)],
+                                  [("class", "FP32", [3])], nodes, "")
         kind = "FORMAT_NCHW" if shape[0] == 3 else "FORMAT_NHWC"
         config = (folder / "config.pbtxt").read_text().replace('"image" data_type', f'"image" format: {kind} data_type')
-        models.write(folder / "config.pbtxt", config.replace("dims: [ 3 ] }", 'dims: [ 3 ] label_filename: "labels.txt" }'))
+        models.write(folder / "config.pbtxt",
+                     config.replace("dims: [ 3 ] }", 'dims: [ 3 ] label_filename: "labels.txt" }'))
         models.write(folder / "labels.txt", "\n".join(COLOURS) + "\n")
     return repo
 
@@ -92,14 +97,16 @@ def simple_inputs(module, model="simple"):
     a, b = np.arange(16, dtype=np.int32).reshape(1, 16), np.ones((1, 16), dtype=np.int32)
     kind = "INT32"
     if model == "simple_string":
-        a, b = (np.array([str(x).encode("utf-8") for x in v.reshape(16)], dtype=np.object_).reshape(1, 16) for v in (a, b))
+        a, b = (np.array([str(x).encode("utf-8") for x in v.reshape(16)], dtype=np.object_).reshape(1, 16)
+                for v in (a, b))
         kind = "BYTES"
     inputs = [module.InferInput("INPUT0", [1, 16], kind), module.InferInput("INPUT1", [1, 16], kind)]
     return inputs, a, b
 
 
 def check_simple(results, a, b):
-    for output, want in (("OUTPUT0", a.astype(np.int32) + b.astype(np.int32)), ("OUTPUT1", a.astype(np.int32) - b.astype(np.int32))):
+    for output, want in (("OUTPUT0", a.astype(np.int32) + b.astype(np.int32)),
+                         ("OUTPUT1", a.astype(np.int32) - b.astype(np.int32))):
         got = results.as_numpy(output)
         assert got.astype(np.int32).tolist() == want.tolist()
 
@@ -113,9 +120,11 @@ def test_F046_I026_simple_http_infer(examples):
     inputs, a, b = simple_inputs(th)
     inputs[0].set_data_from_numpy(a, binary_data=False)
     inputs[1].set_data_from_numpy(b, binary_data=True)
-    outputs = [th.InferRequestedOutput("OUTPUT0", binary_data=True), th.InferRequestedOutput("OUTPUT1", binary_data=False)]
+    outputs = [th.InferRequestedOutput("OUTPUT0", binary_data=True),
+               th.InferRequestedOutput("OUTPUT1", binary_data=False)]
     for request, response in ((None, None), ("gzip", "gzip"), ("deflate", "deflate"), (None, "gzip"), ("gzip", None)):
-        results = client.infer("simple", inputs, outputs=outputs, query_params={"test_1": 1, "test_2": 2}, headers={"test": "1"},
+        results = client.infer("simple", inputs, outputs=outputs, query_params={"test_1": 1, "test_2": 2},
+                               headers={"test": "1"},
                                request_compression_algorithm=request, response_compression_algorithm=response)
         check_simple(results, a, b)
     results = client.infer("simple", inputs, outputs=None, request_id="1")
@@ -135,7 +144,8 @@ def test_F046_I026_simple_grpc_infer(examples):
     inputs[1].set_data_from_numpy(b)
     outputs = [tg.InferRequestedOutput("OUTPUT0"), tg.InferRequestedOutput("OUTPUT1")]
     for compression in (None, "gzip", "deflate"):
-        check_simple(client.infer(model_name="simple", inputs=inputs, outputs=outputs, client_timeout=120, headers={"test": "1"}, compression_algorithm=compression), a, b)
+        check_simple(client.infer(model_name="simple", inputs=inputs, outputs=outputs, client_timeout=120,
+                                  headers={"test": "1"}, compression_algorithm=compression), a, b)
     statistics = client.get_inference_statistics(model_name="simple")
     assert len(statistics.model_stats) == 1
     with pytest.raises(InferenceServerException, match="Request for unknown model: 'wrong_model_name' is not found"):
@@ -159,7 +169,8 @@ def test_F046_simple_string_infer(examples, protocol):
 def test_F046_simple_async_infer(examples, protocol):
     module = module_of(protocol)
     n = 8
-    with module.InferenceServerClient(getattr(examples, protocol), **({"concurrency": n} if protocol == "http" else {})) as client:
+    with module.InferenceServerClient(getattr(examples, protocol),
+                                      **({"concurrency": n} if protocol == "http" else {})) as client:
         inputs, a, b = simple_inputs(module)
         inputs[0].set_data_from_numpy(a)
         inputs[1].set_data_from_numpy(b)
@@ -169,7 +180,9 @@ def test_F046_simple_async_infer(examples, protocol):
             return
         done = queue.Queue()
         for _ in range(n):
-            client.async_infer(model_name="simple", inputs=inputs, callback=partial(lambda q, result, error: q.put((result, error)), done), client_timeout=120)
+            client.async_infer(model_name="simple", inputs=inputs,
+                               callback=partial(lambda q, result, error: q.put((result, error)), done),
+                               client_timeout=120)
         for _ in range(n):
             result, error = done.get(timeout=60)
             assert error is None
@@ -264,7 +277,8 @@ def test_F046_simple_shm_string(examples, protocol):
 
 
 def test_F046_simple_cudashm_without_a_gpu(examples, protocol):
-    """The status and unregister calls of the CUDA examples succeed. A handle is refused, as by a Triton without GPUs."""
+    """The status and unregister calls of the CUDA examples succeed. A handle is refused, as by a Triton without
+    GPUs."""
     module = module_of(protocol)
     with module.InferenceServerClient(getattr(examples, protocol)) as client:
         client.unregister_cuda_shared_memory()
@@ -274,7 +288,8 @@ def test_F046_simple_cudashm_without_a_gpu(examples, protocol):
             client.register_cuda_shared_memory("input_data", b"QUJDRA==" * 11, 0, 64)
 
 
-# --- simple_*_sequence_sync_infer_client, simple_grpc_sequence_stream_infer_client, simple_grpc_aio_sequence_stream_infer_client ---
+# --- simple_*_sequence_sync_infer_client, simple_grpc_sequence_stream_infer_client,
+# simple_grpc_aio_sequence_stream_infer_client ---
 
 VALUES = [11, 7, 5, 3, 2, 0, 1]
 # The requests of two sequences alternate. Ids are numbers or strings.
@@ -305,7 +320,8 @@ def test_F046_simple_sequence_sync(examples, protocol, sequences):
     got = {s: [] for s in sequences}
     with module.InferenceServerClient(getattr(examples, protocol)) as client:
         for sequence, value, first, last in steps_of(sequences):
-            result = client.infer("simple_sequence", sequence_input(module, value), outputs=[module.InferRequestedOutput("OUTPUT")],
+            result = client.infer("simple_sequence", sequence_input(module, value),
+                                  outputs=[module.InferRequestedOutput("OUTPUT")],
                                   sequence_id=sequence, sequence_start=first, sequence_end=last)
             got[sequence].append(int(result.as_numpy("OUTPUT")[0][0]))
     assert got == sums_of(sequences)
@@ -318,7 +334,8 @@ def test_F046_simple_sequence_stream(examples, sequences):
         client.start_stream(callback=partial(lambda q, result, error: q.put((result, error)), done))
         n = 0
         for sequence, value, first, last in steps_of(sequences):
-            client.async_stream_infer("simple_sequence", sequence_input(tg, value), request_id=f"{sequence}_{n}", sequence_id=sequence, sequence_start=first, sequence_end=last)
+            client.async_stream_infer("simple_sequence", sequence_input(tg, value), request_id=f"{sequence}_{n}",
+                                      sequence_id=sequence, sequence_start=first, sequence_end=last)
             n += 1
         for _ in range(n):
             result, error = done.get(timeout=60)
@@ -336,7 +353,8 @@ def test_F046_simple_aio_sequence_stream(examples, sequences):
 
         async def requests():
             for n, (sequence, value, first, last) in enumerate(steps_of(sequences)):
-                yield {"model_name": "simple_sequence", "inputs": sequence_input(ga, value), "request_id": f"{sequence}_{n}",
+                yield {"model_name": "simple_sequence", "inputs": sequence_input(ga, value),
+                       "request_id": f"{sequence}_{n}",
                        "sequence_id": sequence, "sequence_start": first, "sequence_end": last}
 
         async with ga.InferenceServerClient(examples.grpc) as client:
@@ -356,7 +374,8 @@ def test_F046_simple_health_metadata(examples, protocol):
     module = module_of(protocol)
     with module.InferenceServerClient(getattr(examples, protocol)) as client:
         more = {"query_params": {"test_1": 1}} if protocol == "http" else {}
-        assert client.is_server_live(headers={"test": "1"}, **more) and client.is_server_ready(headers={"test": "1"}, **more)
+        assert client.is_server_live(headers={"test": "1"},
+                                     **more) and client.is_server_ready(headers={"test": "1"}, **more)
         assert client.is_model_ready("simple", headers={"test": "1"}, **more)
         server, model = client.get_server_metadata(), client.get_model_metadata("simple")
         config = client.get_model_config("simple")
@@ -365,7 +384,8 @@ def test_F046_simple_health_metadata(examples, protocol):
             assert model["name"] == "simple" and len(model["inputs"]) == 2 and config["name"] == "simple"
         else:
             assert server.name == "triton" and model.name == "simple" and config.config.name == "simple"
-        with pytest.raises(InferenceServerException, match="Request for unknown model: 'wrong_model_name' is not found"):
+        with pytest.raises(InferenceServerException,
+                           match="Request for unknown model: 'wrong_model_name' is not found"):
             client.get_model_metadata("wrong_model_name")
 
 
@@ -373,12 +393,14 @@ def test_F046_simple_model_control(examples, protocol, tmp_path):
     module = module_of(protocol)
     repo = tmp_path / "models"
     models.write_sums(repo, "simple")
-    with Server(repo, tmp_path, "--model-control-mode=explicit") as s, module.InferenceServerClient(getattr(s, protocol)) as client:
+    with Server(repo, tmp_path,
+                "--model-control-mode=explicit") as s, module.InferenceServerClient(getattr(s, protocol)) as client:
         client.load_model("simple")
         assert client.is_model_ready("simple")
         client.unload_model("simple")
         assert not client.is_model_ready("simple")
-        with pytest.raises(InferenceServerException, match="failed to load 'wrong_model_name', failed to poll from model repository"):
+        with pytest.raises(InferenceServerException,
+                           match="failed to load 'wrong_model_name', failed to poll from model repository"):
             client.load_model("wrong_model_name")
         client.load_model("simple", config='{"max_batch_size": 2, "backend": "onnxruntime"}')
         config = client.get_model_config("simple")
@@ -387,8 +409,11 @@ def test_F046_simple_model_control(examples, protocol, tmp_path):
 
 def test_F046_simple_grpc_keepalive_and_channel_arguments(examples):
     for options in (
-        {"keepalive_options": tg.KeepAliveOptions(keepalive_time_ms=2**31 - 1, keepalive_timeout_ms=20000, keepalive_permit_without_calls=False, http2_max_pings_without_data=2)},
-        {"channel_args": [("grpc.primary_user_agent", "triton"), ("grpc.lb_policy_name", "pick_first"), ("grpc.max_send_message_length", tg.MAX_GRPC_MESSAGE_SIZE)]},
+        {"keepalive_options": tg.KeepAliveOptions(keepalive_time_ms=2**31 - 1, keepalive_timeout_ms=20000,
+                                                  keepalive_permit_without_calls=False,
+                                                  http2_max_pings_without_data=2)},
+        {"channel_args": [("grpc.primary_user_agent", "triton"), ("grpc.lb_policy_name", "pick_first"),
+                          ("grpc.max_send_message_length", tg.MAX_GRPC_MESSAGE_SIZE)]},
     ):
         with tg.InferenceServerClient(url=examples.grpc, **options) as client:
             inputs, a, b = simple_inputs(tg)
@@ -405,11 +430,13 @@ def test_F046_simple_grpc_custom_repeat(examples):
     done = queue.Queue()
     with tg.InferenceServerClient(url=examples.grpc) as client:
         client.start_stream(callback=partial(lambda q, result, error: q.put((result, error)), done))
-        inputs = [tg.InferInput("IN", [n], "INT32"), tg.InferInput("DELAY", [n], "UINT32"), tg.InferInput("WAIT", [1], "UINT32")]
+        inputs = [tg.InferInput("IN", [n], "INT32"), tg.InferInput("DELAY", [n], "UINT32"),
+                  tg.InferInput("WAIT", [1], "UINT32")]
         inputs[0].set_data_from_numpy(np.arange(offset, offset + n, dtype=np.int32))
         inputs[1].set_data_from_numpy(np.ones(n, dtype=np.uint32))
         inputs[2].set_data_from_numpy(np.array([2], dtype=np.uint32))
-        client.async_stream_infer(model_name="repeat_int32", inputs=inputs, request_id="0", outputs=[tg.InferRequestedOutput("OUT")])
+        client.async_stream_infer(model_name="repeat_int32", inputs=inputs, request_id="0",
+                                  outputs=[tg.InferRequestedOutput("OUT")])
         got = []
         while len(got) < n:
             result, error = done.get(timeout=60)
@@ -497,14 +524,17 @@ class Record(dict):
         return [Record(x) if isinstance(x, dict) else x for x in v] if isinstance(v, list) else v
 
 
-@pytest.mark.parametrize("protocol, mode", [("http", "sync"), ("http", "async"), ("grpc", "sync"), ("grpc", "async"), ("grpc", "streaming")])
+@pytest.mark.parametrize("protocol, mode", [("http", "sync"), ("http", "async"), ("grpc", "sync"), ("grpc", "async"),
+                                            ("grpc", "streaming")])
 @pytest.mark.parametrize("scaling", ["NONE", "INCEPTION", "VGG"])
 @pytest.mark.parametrize("model", ["densenet_onnx", "inception_graphdef"])
 def test_F046_image_client(examples, protocol, tmp_path, model, scaling, mode):
     """Three pictures in batches of two, with a padded last batch. Each gets its two best classes."""
     module = module_of(protocol)
-    with module.InferenceServerClient(getattr(examples, protocol), **({"concurrency": 2} if protocol == "http" and mode == "async" else {})) as client:
-        metadata, config = client.get_model_metadata(model_name=model, model_version=""), client.get_model_config(model_name=model, model_version="")
+    with module.InferenceServerClient(getattr(examples, protocol), **({"concurrency": 2} if protocol == "http"
+                                                                      and mode == "async" else {})) as client:
+        metadata, config = client.get_model_metadata(model_name=model,
+                                                     model_version=""), client.get_model_config(model_name=model, model_version="")
         if protocol == "http":
             metadata, config = Record(metadata), Record(config)
             config["input"][0]["format"] = getattr(mc.ModelInput, config["input"][0]["format"])
@@ -571,4 +601,5 @@ def test_F046_I025_memory_growth(examples, protocol):
         before = resident()
         for _ in range(300):
             assert client.infer("simple_identity", [i]).as_numpy("OUTPUT0").shape == x.shape
-        until(lambda: resident() - before < 32 << 20, 60, "the server has grown", lambda: f"from {before} to {resident()} bytes")
+        until(lambda: resident() - before < 32 << 20, 60, "the server has grown",
+              lambda: f"from {before} to {resident()} bytes")

@@ -41,19 +41,25 @@ def curl():
 
 def test_B011_generate_by_curl(server, curl):
     """The example of the extension's documentation."""
-    out = curl("-X", "POST", url(server, "/v2/models/id_BYTES/generate"), "-d", '{"INPUT0": ["client input", "two"], "parameters": {"stream": false, "temperature": 0}}')
+    out = curl("-X", "POST", url(server, "/v2/models/id_BYTES/generate"), "-d",
+               '{"INPUT0": ["client input", "two"], "parameters": {"stream": false, "temperature": 0}}')
     got = json.loads(out)
     assert (got["OUTPUT0"], got["model_name"], got["model_version"]) == (["client input", "two"], "id_BYTES", "1")
 
 
 def test_B011_B054_generate_by_requests(server):
     numbers = list(range(16))
-    r = requests.post(url(server, "/v2/models/sums/generate"), json={"id": "42", "INPUT0": numbers, "INPUT1": numbers}, timeout=60)
+    r = requests.post(url(server, "/v2/models/sums/generate"), json={"id": "42", "INPUT0": numbers, "INPUT1": numbers},
+                      timeout=60)
     assert r.status_code == 200 and r.headers["Content-Type"].startswith("application/json")
-    assert r.json() == {"id": "42", "OUTPUT0": [2 * n for n in numbers], "OUTPUT1": [0] * 16, "model_name": "sums", "model_version": "1"}
-    assert requests.post(url(server, "/v2/models/id_BYTES/generate"), json={"INPUT0": "one"}, timeout=60).json()["OUTPUT0"] == "one"
-    r = requests.post(url(server, "/v2/models/sums/generate"), json={"INPUT0": [1, 2, 3], "INPUT1": numbers}, timeout=60)
-    assert (r.status_code, r.json()["error"]) == (400, "The schema can not convert input 'INPUT0' to tensor with proper shape")
+    assert r.json() == {"id": "42", "OUTPUT0": [2 * n for n in numbers], "OUTPUT1": [0] * 16, "model_name": "sums",
+                        "model_version": "1"}
+    assert requests.post(url(server, "/v2/models/id_BYTES/generate"), json={"INPUT0": "one"},
+                         timeout=60).json()["OUTPUT0"] == "one"
+    r = requests.post(url(server, "/v2/models/sums/generate"), json={"INPUT0": [1, 2, 3], "INPUT1": numbers},
+                      timeout=60)
+    assert (r.status_code,
+            r.json()["error"]) == (400, "The schema can not convert input 'INPUT0' to tensor with proper shape")
 
 
 def events(response):
@@ -69,7 +75,8 @@ def test_B012_generate_stream(server):
     with requests.post(url(server, "/v2/models/repeat/generate_stream"), json=body, stream=True, timeout=60) as r:
         assert r.status_code == 200 and r.headers["Content-Type"] == "text/event-stream; charset=utf-8"
         assert [(e["OUT"], e["IDX"]) for e in events(r)] == [(1, 0), (2, 1), (3, 2)]
-    with requests.post(url(server, "/v2/models/id_BYTES/generate_stream"), json={"INPUT0": "x"}, stream=True, timeout=60) as r:
+    with requests.post(url(server, "/v2/models/id_BYTES/generate_stream"), json={"INPUT0": "x"}, stream=True,
+                       timeout=60) as r:
         assert [e["OUTPUT0"] for e in events(r)] == ["x"]
 
 
@@ -84,7 +91,8 @@ def test_B012_events_arrive_one_by_one(server):
 
 
 def test_B055_generate_with_many_responses(server):
-    r = requests.post(url(server, "/v2/models/repeat/generate"), json={"IN": [1, 2], "DELAY": [0, 0], "WAIT": 0}, timeout=60)
+    r = requests.post(url(server, "/v2/models/repeat/generate"), json={"IN": [1, 2], "DELAY": [0, 0], "WAIT": 0},
+                      timeout=60)
     assert r.status_code == deviates(200, 400)
     assert r.json()["error"].startswith("generate expects model to produce exactly 1 response, use generate stream")
     r = requests.post(url(server, "/v2/models/repeat/generate"), json={"IN": 7, "DELAY": 0, "WAIT": 0}, timeout=60)
@@ -95,9 +103,11 @@ def test_B055_generate_with_many_responses(server):
 def test_B012_events_of_infer(server):
     tensors = [("IN", "INT32", [4, 5]), ("DELAY", "UINT32", [0, 0]), ("WAIT", "UINT32", [0])]
     body = {"id": "e", "inputs": [{"name": n, "datatype": t, "shape": [len(d)], "data": d} for n, t, d in tensors]}
-    with requests.post(url(server, "/v2/models/repeat/infer"), json=body, headers={"Accept": "text/event-stream"}, stream=True, timeout=60) as r:
+    with requests.post(url(server, "/v2/models/repeat/infer"), json=body, headers={"Accept": "text/event-stream"},
+                       stream=True, timeout=60) as r:
         got = list(events(r))
-    assert [(e["id"], {o["name"]: o["data"] for o in e["outputs"]}) for e in got] == [("e", {"OUT": [4], "IDX": [0]}), ("e", {"OUT": [5], "IDX": [1]})]
+    assert [(e["id"], {o["name"]: o["data"] for o in e["outputs"]})
+            for e in got] == [("e", {"OUT": [4], "IDX": [0]}), ("e", {"OUT": [5], "IDX": [1]})]
     assert requests.post(url(server, "/v2/models/repeat/infer"), json=body, timeout=60).status_code == 501
 
 
@@ -136,7 +146,8 @@ def test_B079_restricted_over_http(guarded):
 def test_B079_restricted_over_grpc(guarded):
     with tg.InferenceServerClient(guarded.grpc) as c:
         assert c.is_server_ready()
-        with pytest.raises(InferenceServerException, match="This protocol is restricted, expecting header 'triton-grpc-protocol-admin-key'") as e:
+        with pytest.raises(InferenceServerException,
+                           match="This protocol is restricted, expecting header 'triton-grpc-protocol-admin-key'") as e:
             c.get_model_repository_index()
         assert e.value.status() == "StatusCode.UNAVAILABLE"
         assert c.get_model_repository_index(headers={"triton-grpc-protocol-admin-key": "secret"}).models
@@ -154,7 +165,8 @@ def test_B040_I017_reserved_header_is_not_forwarded(guarded):
         c.infer("plain", plain_inputs(th), headers={"my_header": "1"})
         if REFERENCE:
             pytest.skip("2.51 forwards reserved names too")
-        with pytest.raises(InferenceServerException, match="Header 'priority' is reserved for Triton usage and cannot be forwarded."):
+        with pytest.raises(InferenceServerException,
+                           match="Header 'priority' is reserved for Triton usage and cannot be forwarded."):
             c.infer("plain", plain_inputs(th), headers={"priority": "1"})
 
 
@@ -163,7 +175,8 @@ def test_B076_I017_reserved_metadata_is_not_forwarded(guarded):
         c.infer("plain", plain_inputs(tg), headers={"my_header": "1"})
         if REFERENCE:
             pytest.skip("2.51 forwards reserved names too")
-        with pytest.raises(InferenceServerException, match="Header 'priority' is reserved for Triton usage and cannot be forwarded."):
+        with pytest.raises(InferenceServerException,
+                           match="Header 'priority' is reserved for Triton usage and cannot be forwarded."):
             c.infer("plain", plain_inputs(tg), headers={"priority": "1"})
 
 
@@ -177,7 +190,8 @@ def test_B073_compression(guarded, algorithm):
 @ours
 def test_B042_cors(guarded):
     path, origin = url(guarded, "/v2/models/plain/infer"), {"Origin": "https://app.example"}
-    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type,inference-header-content-length"}
+    asks = {"Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "content-type,inference-header-content-length"}
     r = requests.options(path, headers=origin | asks, timeout=60)
     assert r.status_code == 204 and r.headers["Access-Control-Allow-Origin"] == "https://app.example"
     assert "inference-header-content-length" in r.headers["Access-Control-Allow-Headers"]
@@ -208,7 +222,8 @@ def test_B089_kserve_v1(guarded):
     assert r.json() == {"predictions": [{"OUTPUT0": [2 * n for n in numbers], "OUTPUT1": [0] * 16}] * 2}
     r = requests.post(url(guarded, "/v1/models/batched/versions/1:predict"), json={"instances": [numbers]}, timeout=60)
     assert r.json() == {"predictions": [[float(n) for n in numbers]]}
-    r = requests.post(url(guarded, "/v1/models/id_BYTES:predict"), json={"inputs": [{"b64": "aGk="}, "there"]}, timeout=60)
+    r = requests.post(url(guarded, "/v1/models/id_BYTES:predict"), json={"inputs": [{"b64": "aGk="}, "there"]},
+                      timeout=60)
     assert r.json() == {"outputs": ["hi", "there"]}
     r = requests.get(url(guarded, "/v1/models/sums"), timeout=60)
     assert r.json()["ready"] and r.json()["model_version_status"][0]["state"] == "AVAILABLE"
@@ -223,19 +238,23 @@ def test_B083_sagemaker(good, tmp_path):
         assert requests.get(url(s, "/ping", address), timeout=60).status_code == 200
         body, size = th.InferenceServerClient.generate_request_body(plain_inputs(th))
         kind = "application/vnd.sagemaker-triton.binary+json;json-header-size="
-        r = requests.post(url(s, "/invocations", address), data=body, headers={"Content-Type": f"{kind}{size}"}, timeout=60)
+        r = requests.post(url(s, "/invocations", address), data=body, headers={"Content-Type": f"{kind}{size}"},
+                          timeout=60)
         assert r.status_code == 200 and r.headers["Content-Type"].startswith(kind), r.text
-        got = th.InferenceServerClient.parse_response_body(r.content, header_length=int(r.headers["Content-Type"][len(kind) :]))
+        got = th.InferenceServerClient.parse_response_body(r.content,
+                                                           header_length=int(r.headers["Content-Type"][len(kind) :]))
         np.testing.assert_array_equal(got.as_numpy("OUTPUT0"), np.arange(16, dtype=np.float32).reshape(1, 16))
         assert requests.get(url(s, "/v2", address), timeout=60).status_code == 400
 
 
 @ours
 def test_B084_vertex_ai(good, tmp_path):
-    env = ["AIP_MODE=PREDICTION", "AIP_HTTP_PORT=0", "AIP_PREDICT_ROUTE=/v1/endpoints/1:predict", "AIP_HEALTH_ROUTE=/v1/endpoints/1"]
+    env = ["AIP_MODE=PREDICTION", "AIP_HTTP_PORT=0", "AIP_PREDICT_ROUTE=/v1/endpoints/1:predict",
+           "AIP_HEALTH_ROUTE=/v1/endpoints/1"]
     command = ["env", *env, BINARY, "serve"]
     # Vertex AI mode turns HTTP off by default; the harness needs it.
-    with Server(good, tmp_path, "--allow-http=true", "--allow-grpc=true", "--vertex-ai-default-model=plain", command=command) as s:
+    with Server(good, tmp_path, "--allow-http=true", "--allow-grpc=true", "--vertex-ai-default-model=plain",
+                command=command) as s:
         address = s._address("Started Vertex AI HTTPService at ")
         assert requests.get(url(s, "/v1/endpoints/1", address), timeout=60).status_code == 200
         body = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 16], "data": list(range(16))}]}

@@ -39,7 +39,8 @@ def server(tmp_path_factory):
         os.symlink(installed / f"framework-{name}", environments / f"framework-{name}")
         subprocess.run([installed / f"framework-{name}" / "bin" / "python", maker, name, repo], check=True)
     subprocess.run([sys.executable, maker, "onnx", repo], check=True)
-    with Server(repo, work, "--exit-on-error=false", "--strict-readiness=false", "--model-control-mode=explicit", "--load-model=*", wait="live", limit=400) as s:
+    with Server(repo, work, "--exit-on-error=false", "--strict-readiness=false", "--model-control-mode=explicit",
+                "--load-model=*", wait="live", limit=400) as s:
         yield s
 
 
@@ -67,9 +68,11 @@ def add_sub(server, model, inputs, outputs, batch=2):
         pytest.param("add_sub_pt2", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), id="an exported program"),
         pytest.param("add_sub_class", ("A", "B"), ("SUM", "DIFFERENCE"), id="a Python class"),
         pytest.param("add_sub_weights", ("A", "B"), ("SUM", "DIFFERENCE"), id="a Python class with weights"),
-        pytest.param("add_sub_savedmodel", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="D064 SavedModel, completed from the file"),
+        pytest.param("add_sub_savedmodel", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"),
+                     id="D064 SavedModel, completed from the file"),
         pytest.param("add_sub_graphdef", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="D064 a frozen graph"),
-        pytest.param("add_sub_openvino", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"), id="D065 OpenVINO, completed from the file"),
+        pytest.param("add_sub_openvino", ("INPUT0", "INPUT1"), ("OUTPUT0", "OUTPUT1"),
+                     id="D065 OpenVINO, completed from the file"),
     ],
 )
 def test_add_sub(server, model, inputs, outputs):
@@ -77,7 +80,8 @@ def test_add_sub(server, model, inputs, outputs):
 
 
 compiles = pytest.mark.skipif(
-    shutil.which(os.environ.get("CXX", "g++")) is None, reason="AOT Inductor needs a C++ compiler, and there is none (g++, or the one named by CXX)"
+    shutil.which(os.environ.get("CXX", "g++")) is None,
+    reason="AOT Inductor needs a C++ compiler, and there is none (g++, or the one named by CXX)"
 )
 
 
@@ -89,7 +93,8 @@ def test_package_of_aot_inductor(server, batch):
 
 
 @pytest.mark.parametrize("model", [
-    pytest.param("structured_pt2", id="an exported program with paths"), pytest.param("structured_aoti", id="compiled by AOT Inductor", marks=compiles),
+    pytest.param("structured_pt2", id="an exported program with paths"),
+    pytest.param("structured_aoti", id="compiled by AOT Inductor", marks=compiles),
 ])  # fmt: skip
 def test_nested_tensors_are_named_by_paths(server, model):
     """Tensors in dictionaries and lists are named by their paths. Wrong sizes are refused for every kind of package."""
@@ -140,7 +145,8 @@ def test_other_models_of_the_repository(server):
     np.testing.assert_array_equal(result, picture.max(axis=(2, 3), keepdims=True))
 
 
-@pytest.mark.parametrize("model, name, output", [("upper_pt", "texts", "OUTPUT__0"), ("upper_savedmodel", "text", "shouted")])
+@pytest.mark.parametrize("model, name, output",
+                         [("upper_pt", "texts", "OUTPUT__0"), ("upper_savedmodel", "text", "shouted")])
 def test_strings(server, model, name, output):
     value = np.array([b"ab", b"c"], dtype=object)
     if model == "upper_savedmodel":
@@ -159,7 +165,8 @@ def test_requests_are_batched(server):
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(8) as pool:
-        for done in [pool.submit(add_sub, server, "add_sub_pt", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"), n % 3 + 1) for n in range(40)]:
+        for done in [pool.submit(add_sub, server, "add_sub_pt", ("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"),
+                                 n % 3 + 1) for n in range(40)]:
             done.result()
 
 
@@ -207,7 +214,8 @@ def test_types(server, model, turned, module):
     if model == "types_openvino":  # its CPU plugin computes 64-bit types in 32 bits
         for kind in ("INT64", "UINT64", "UINT32", "FP64"):
             values[kind] = np.array([[0, 1, 2**20], [7, 8, 9.5]]).astype(values[kind].dtype)
-    result = request(server, model, {"in_" + kind: (value, "BYTES" if kind == "STRING" else kind) for kind, value in values.items()}, module=module)
+    result = request(server, model, {"in_" + kind: (value, "BYTES" if kind == "STRING" else kind) for kind,
+                                     value in values.items()}, module=module)
     for kind, value in values.items():
         got = result.as_numpy("out_" + kind)
         np.testing.assert_array_equal(got, value[:, ::-1] if turned else value, err_msg=kind)
@@ -232,7 +240,8 @@ def test_parameters(server, model, name, output, factor):
     pytest.param("forest_regression", [[0, 1, 0], [0, 3, 0]], [[-1], [2]], id="a regression"),
     pytest.param("forest_classes", [[0, 1, 0], [0, 3, 0]], [[0], [0]], id="classes by a threshold"),
     pytest.param("forest_scores", [[0, 1, 0], [0, 3, 0]], [[0.26894143], [0.880797]], id="predict_proba"),
-    pytest.param("forest_lightgbm", [[1, 1], [4, 0]], [[0.09003057, 0.24472848, 0.66524096], [0.66524096, 0.09003057, 0.24472848]],
+    pytest.param("forest_lightgbm", [[1, 1], [4, 0]],
+                 [[0.09003057, 0.24472848, 0.66524096], [0.66524096, 0.09003057, 0.24472848]],
                  id="LightGBM, completed from the file"),
     pytest.param("forest_xgboost", [[0, 7], [1, 7]], [[6], [11]], id="XGBoost's JSON, completed from the file"),
 ])  # fmt: skip
@@ -245,7 +254,8 @@ def test_fixed_batch_size_is_enforced(server):
     """D065 SKIP_OV_DYNAMIC_BATCHSIZE: the model accepts its own batch size and rejects others with a clear error."""
     x = np.ones((4, 3), np.float32)
     np.testing.assert_array_equal(request(server, "batch_exact", {"x": (x, "FP32")}).as_numpy("y"), x * 2)
-    with pytest.raises(InferenceServerException, match="takes batches of 4 and got 2; set the parameter ENABLE_BATCH_PADDING to YES"):
+    with pytest.raises(InferenceServerException,
+                       match="takes batches of 4 and got 2; set the parameter ENABLE_BATCH_PADDING to YES"):
         request(server, "batch_exact", {"x": (x[:2], "FP32")})
 
 
@@ -268,7 +278,8 @@ def test_openvino_strings(server):
     texts = np.array([b"one", b"", "zw\u00f6lf".encode()], object)
     got = request(server, "texts_openvino", {"text": (texts, "BYTES")}).as_numpy("same")
     assert got.ravel().tolist() == texts.tolist() * 2
-    with pytest.raises(InferenceServerException, match="a text has a zero byte, which OpenVINO's C interface does not take"):
+    with pytest.raises(InferenceServerException,
+                       match="a text has a zero byte, which OpenVINO's C interface does not take"):
         request(server, "texts_openvino", {"text": (np.array([b"a\x00b"], object), "BYTES")})
 
 
@@ -289,36 +300,46 @@ def test_large_tensors(server):
 
 
 def test_wrong_shapes_are_refused(server):
-    """The server refuses shapes that the configuration forbids. Other errors come from the model and affect one request."""
+    """The server refuses shapes that the configuration forbids. Other errors come from the model and affect one
+    request."""
     x = np.ones((2, 5), np.float32)
     for model, name in (("signature_default", "x"), ("add_sub_openvino", "INPUT0")):
         with pytest.raises(InferenceServerException, match="unexpected shape for input|expected .* inputs"):
             request(server, model, {name: (x, "FP32")})
     a, b = np.ones((1, 2, 3), np.float32), np.ones((1, 4, 2), np.float32)
-    with pytest.raises(InferenceServerException, match="TensorFlow: .*(In|in)compatible|TensorFlow: Matrix size") as info:
+    with pytest.raises(InferenceServerException,
+                       match="TensorFlow: .*(In|in)compatible|TensorFlow: Matrix size") as info:
         request(server, "product", {"a": (a, "FP32"), "b": (b, "FP32")})
     assert info.value.status() == "400"
     with pytest.raises(InferenceServerException, match="data-type|datatype|data type"):
         request(server, "signature_default", {"x": (np.ones((1, 4), np.int32), "INT32")})
-    np.testing.assert_array_equal(request(server, "signature_default", {"x": (x[:, :4], "FP32")}).as_numpy("y"), x[:, :4] * 2)
+    np.testing.assert_array_equal(request(server, "signature_default", {"x": (x[:, :4], "FP32")}).as_numpy("y"),
+                                  x[:, :4] * 2)
 
 
 @pytest.mark.parametrize("model, reason", [
     pytest.param("broken_pt", "RuntimeError", id="a damaged TorchScript"),
-    pytest.param("accelerated_pt", "the execution accelerator 'tensorrt' is not one of PyTorch's; take it out", id="D074 an accelerator of PyTorch"),
-    pytest.param("torch_tensorrt", "was compiled by Torch-TensorRT, whose runtime is not installed", id="D074 Torch-TensorRT"),
-    pytest.param("wrong_path", "output 'RESULT[difference]' is not in the package, which has RESULT[sum], RESULT[parts][0], RESULT[parts][1]; or write", id="an unknown path"),
+    pytest.param("accelerated_pt", "the execution accelerator 'tensorrt' is not one of PyTorch's; take it out",
+                 id="D074 an accelerator of PyTorch"),
+    pytest.param("torch_tensorrt", "was compiled by Torch-TensorRT, whose runtime is not installed",
+                 id="D074 Torch-TensorRT"),
+    pytest.param("wrong_path", "output 'RESULT[difference]' is not in the package, which has RESULT[sum], "
+                               "RESULT[parts][0], RESULT[parts][1]; or write", id="an unknown path"),
     pytest.param("hooked_package", "parameter 'MODEL_INIT_LIBRARY' is not known here", id="an unsupported parameter"),
     pytest.param("broken_savedmodel", "it is not a protocol buffer of a SavedModel", id="D064 a damaged SavedModel"),
     pytest.param("broken_graphdef", "Invalid GraphDef", id="D064 a damaged graph"),
-    pytest.param("wrong_node", "unexpected inference output 'z' for model 'wrong_node': the graph has no such node", id="D064 an unknown output"),
-    pytest.param("signature_wrong", "the SavedModel has serving_default, thrice; name one in the parameter TF_SIGNATURE_DEF", id="D064 an unknown signature"),
+    pytest.param("wrong_node", "unexpected inference output 'z' for model 'wrong_node': the graph has no such node",
+                 id="D064 an unknown output"),
+    pytest.param("signature_wrong", "the SavedModel has serving_default, thrice; name one in the parameter "
+                                    "TF_SIGNATURE_DEF", id="D064 an unknown signature"),
     pytest.param("tag_wrong", "expected 'gpu' tag, the SavedModel has serve", id="D064 an unknown tag"),
-    pytest.param("accelerated", "'tensorrt' (TF-TRT), which TensorFlow's packages no longer have", id="D074 TensorFlow-TensorRT"),
+    pytest.param("accelerated", "'tensorrt' (TF-TRT), which TensorFlow's packages no longer have",
+                 id="D074 TensorFlow-TensorRT"),
     pytest.param("broken_openvino", "Unable to read the model", id="D065 a damaged IR"),
     pytest.param("no_device", "TOASTER", id="D065 an unknown device"),
     pytest.param("broken_forest", "model.txt is not a model of the type lightgbm", id="a damaged forest"),
-    pytest.param("wrong_forest", "the model has 3 features: write TYPE_FP32 and dims: [ 3 ]", id="a forest with another number of features"),
+    pytest.param("wrong_forest", "the model has 3 features: write TYPE_FP32 and dims: [ 3 ]",
+                 id="a forest with another number of features"),
 ])  # fmt: skip
 def test_invalid_models_are_refused(server, model, reason):
     index = {m["name"]: m for m in httpclient.InferenceServerClient(server.http).get_model_repository_index()}
@@ -348,7 +369,8 @@ def test_conflicting_requirements_get_separate_environments(tmp_path):
     places = {"old": repo / "old", "new": repo / "new" / "1", "all": tmp_path, "never": repo / "never"}
     for name in places:
         (repo / name / "1").mkdir(parents=True)
-        (repo / name / "config.pbtxt").write_text('backend: "python"\noutput [ { name: "VERSION" data_type: TYPE_STRING dims: [ 1 ] } ]\n'
+        (repo / name / "config.pbtxt").write_text('backend: "python"\noutput [ { name: "VERSION" data_type: '
+                                                  'TYPE_STRING dims: [ 1 ] } ]\n'
                                                   'input [ { name: "X" data_type: TYPE_FP32 dims: [ 1 ] } ]\n')
         (repo / name / "1" / "model.py").write_text(USES_PACKAGING)
         (places[name] / "requirements.txt").write_text("packaging==%s\n" % wanted.get(name, "0.0.99"))
@@ -424,7 +446,8 @@ def test_killed_processes_are_restarted(server, framework, model, other):
     pytest.param("signature_default", id="D064 TensorFlow"), pytest.param("batch_padded", id="D065 OpenVINO"),
 ])  # fmt: skip
 def test_loads_leak_nothing(server, model):
-    """Loads and unloads the model NEREID_CYCLES times. No process, descriptor, shared memory or server memory is leaked."""
+    """Loads and unloads the model NEREID_CYCLES times. No process, descriptor, shared memory or server memory is
+    leaked."""
     client = httpclient.InferenceServerClient(server.http, network_timeout=120)
     proc = pathlib.Path("/proc") / str(server.process.pid)
 

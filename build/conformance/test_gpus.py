@@ -12,7 +12,8 @@ from harness import REFERENCE, ROOT, Server, until
 
 pytestmark = [
     pytest.mark.skipif(REFERENCE or REAL, reason="the models use the simulated GPUs"),
-    pytest.mark.skipif(not (ROOT / ".cache/cuda/env").exists(), reason="cuda.h is missing, so the driver cannot be compiled: make setup-cuda shows the reason"),
+    pytest.mark.skipif(not (ROOT / ".cache/cuda/env").exists(),
+                       reason="cuda.h is missing, so the driver cannot be compiled: make setup-cuda shows the reason"),
 ]
 
 MIB = 1 << 20
@@ -54,7 +55,8 @@ def write(folder, took=None):
     parameters = "" if took is None else 'parameters { key: "took" value { string_value: "%d" } }\n' % took
     (folder / "config.pbtxt").write_text(
         'backend: "python"\ninput [ { name: "IN" data_type: TYPE_INT32 dims: [ 1 ] } ]\n'
-        'output [ { name: "OUT" data_type: TYPE_STRING dims: [ 1 ] } ]\ninstance_group [ { kind: KIND_GPU gpus: [ 1 ] } ]\n' + parameters
+        'output [ { name: "OUT" data_type: TYPE_STRING dims: [ 1 ] } ]\ninstance_group [ { kind: KIND_GPU gpus: [ 1 ] '
+        '} ]\n' + parameters
     )
 
 
@@ -64,11 +66,13 @@ def ask(client, model):
     return json.loads(client.infer(model, [i]).as_numpy("OUT")[0])
 
 
-@pytest.mark.parametrize("options, told", [([], "unset"), (["--backend-config=python,visible-gpus=instance"], "1")], ids=["all", "own"])
-def test_D022_G022_DV71_a_python_model_on_a_gpu(machine, tmp_path, options, told):
+@pytest.mark.parametrize("options, visible", [([], "unset"), (["--backend-config=python,visible-gpus=instance"], "1")],
+                         ids=["all", "own"])
+def test_D022_G022_DV71_a_python_model_on_a_gpu(machine, tmp_path, options, visible):
     write(tmp_path / "models" / "m")
-    with Server(tmp_path / "models", tmp_path, *options, command=machine.command()) as s, th.InferenceServerClient(s.http) as c:
-        assert ask(c, "m") == ["GPU", "0" if options else "1", "PCI_BUS_ID", told]
+    with Server(tmp_path / "models", tmp_path, *options,
+                command=machine.command()) as s, th.InferenceServerClient(s.http) as c:
+        assert ask(c, "m") == ["GPU", "0" if options else "1", "PCI_BUS_ID", visible]
         metrics = s.request("GET", "/metrics", address=s.metrics).body.decode()
         assert re.search(r'nereid_gpu_info\{[^}]*uuid="GPU-00000000-0000-0000-0000-000000000001"', metrics)
 
@@ -83,7 +87,8 @@ def test_E035_processes_stay_within_the_memory_budget_of_a_gpu(machine, tmp_path
     for name in ("a", "b"):
         write(tmp_path / "models" / name, 600 * MIB)
     budget = "--model-memory-budget-gpu=1:700MiB"
-    with Server(tmp_path / "models", tmp_path, budget, command=machine.command()) as s, th.InferenceServerClient(s.http) as c:
+    with Server(tmp_path / "models", tmp_path, budget,
+                command=machine.command()) as s, th.InferenceServerClient(s.http) as c:
         for name in ("a", "b", "a", "b"):
             assert ask(c, name)[0] == "GPU"
             until(lambda: models(s)[name]["gpuBytes"] == 600 * MIB, 60, "the memory is not reported", s.log)

@@ -38,7 +38,8 @@ def values(response, index=0, dtype="<i4"):
 def test_B060_raw_contents(stub):
     r = stub.ModelInfer(sums(id="7"))
     assert (r.model_name, r.model_version, r.id) == ("sums", "1", "7")
-    assert [(o.name, o.datatype, list(o.shape)) for o in r.outputs] == [("OUTPUT0", "INT32", [1, 16]), ("OUTPUT1", "INT32", [1, 16])]
+    assert [(o.name, o.datatype, list(o.shape)) for o in r.outputs] == [("OUTPUT0", "INT32", [1, 16]),
+                                                                        ("OUTPUT1", "INT32", [1, 16])]
     assert values(r) == (2 * ROW).tolist() and values(r, 1) == [0] * 16
 
 
@@ -64,7 +65,8 @@ TYPED = [
 
 @pytest.mark.parametrize("datatype, field, data, dtype", TYPED, ids=[t[0] for t in TYPED])
 def test_B060_typed_contents_of_each_type(stub, datatype, field, data, dtype):
-    r = stub.ModelInfer(pb.ModelInferRequest(model_name="id_" + datatype, inputs=[tensor("INPUT0", datatype, [3], **{field: data})]))
+    r = stub.ModelInfer(pb.ModelInferRequest(model_name="id_" + datatype,
+                                             inputs=[tensor("INPUT0", datatype, [3], **{field: data})]))
     assert values(r, 0, dtype) == np.array(data, dtype).tolist()
 
 
@@ -96,7 +98,8 @@ def test_B060_client_and_request_id(server, sixteen):
         assert r.get_response().id == "r1"
         np.testing.assert_array_equal(r.as_numpy("OUTPUT0"), 2 * sixteen)
         for way in ("gzip", "deflate"):
-            np.testing.assert_array_equal(c.infer("sums", inputs, compression_algorithm=way).as_numpy("OUTPUT1"), 0 * sixteen)
+            np.testing.assert_array_equal(c.infer("sums", inputs, compression_algorithm=way).as_numpy("OUTPUT1"),
+                                          0 * sixteen)
 
 
 def test_B060_client_async_calls(server):

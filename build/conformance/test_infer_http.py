@@ -133,7 +133,8 @@ def test_B033_raw_binary_request(server):
     a = infer(server, raw, {"Inference-Header-Content-Length": "0"}, "plain")
     assert a.status == 200
     head, tail = split(a)
-    assert head["outputs"] == [{"name": "OUTPUT0", "datatype": "FP32", "shape": [1, 16], "parameters": {"binary_data_size": 64}}]
+    assert head["outputs"] == [{"name": "OUTPUT0", "datatype": "FP32", "shape": [1, 16],
+                                "parameters": {"binary_data_size": 64}}]
     assert tail == raw
 
 
@@ -195,7 +196,8 @@ def test_B029_bytes_in_json(server):
 
 def test_B029_bytes_that_are_not_utf8_in_json(server):
     raw = struct.pack("<I3sI2s", 3, b"abc", 2, b"\xff\x00")
-    header = {"inputs": [{"name": "INPUT0", "shape": [2], "datatype": "BYTES", "parameters": {"binary_data_size": len(raw)}}]}
+    header = {"inputs": [{"name": "INPUT0", "shape": [2], "datatype": "BYTES",
+                          "parameters": {"binary_data_size": len(raw)}}]}
     assert b'"data":["abc","\xff\\u0000"]' in infer(server, *binary_body(header, raw), "id_BYTES").body
 
 
@@ -237,7 +239,8 @@ def test_B039_chunked_request(server):
 
     conn = http.client.HTTPConnection(server.http)
     text = json.dumps(sums_json()).encode()
-    conn.request("POST", "/v2/models/sums/infer", iter([text[:5], text[5:]]), {"Content-Type": "application/json"}, encode_chunked=True)
+    conn.request("POST", "/v2/models/sums/infer", iter([text[:5], text[5:]]), {"Content-Type": "application/json"},
+                 encode_chunked=True)
     assert json.loads(conn.getresponse().read()) == OK
     conn.close()
 
@@ -319,14 +322,16 @@ def test_B026_client_keeps_the_request_id(server, sixteen):
         inputs = [th.InferInput(n, [1, 16], "INT32") for n in ("INPUT0", "INPUT1")]
         for binary, i in zip((True, False), inputs):
             i.set_data_from_numpy(sixteen, binary_data=binary)
-        outputs = [th.InferRequestedOutput("OUTPUT0", binary_data=False), th.InferRequestedOutput("OUTPUT1", binary_data=True)]
+        outputs = [th.InferRequestedOutput("OUTPUT0", binary_data=False),
+                   th.InferRequestedOutput("OUTPUT1", binary_data=True)]
         r = c.infer("sums", inputs, outputs=outputs, request_id="ü7", priority=1, timeout=1_000_000)
         assert r.get_response()["id"] == "ü7"
         np.testing.assert_array_equal(r.as_numpy("OUTPUT0"), 2 * sixteen)
         np.testing.assert_array_equal(r.as_numpy("OUTPUT1"), 0 * sixteen)
 
 
-@pytest.mark.parametrize("name", ["sequence_id", "priority", "timeout", "triton_enable_empty_final_response", "headers"])
+@pytest.mark.parametrize("name",
+                         ["sequence_id", "priority", "timeout", "triton_enable_empty_final_response", "headers"])
 def test_F045_the_client_refuses_reserved_names(server, name):
     """The client refuses reserved parameter names. Other names are sent and accepted."""
     i = th.InferInput("INPUT0", [1, 16], "FP32")

@@ -110,7 +110,8 @@ def test_B008_model_config_over_http(http_client):
 
 
 def test_A050_requests_without_a_version_go_to_the_latest(server):
-    a = server.post("/v2/models/versions/infer", {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 16], "data": [0] * 16}]})
+    a = server.post("/v2/models/versions/infer",
+                    {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 16], "data": [0] * 16}]})
     assert a.json["model_version"] == "5"
 
 
@@ -209,7 +210,8 @@ def test_B058_metadata_and_config_over_grpc(grpc_client):
     assert (m.name, m.version) == ("triton", "2.51.0")
     assert not [e for e in EXTENSIONS if e not in m.extensions]
     sums = grpc_client.get_model_metadata("sums")
-    assert [(i.name, i.datatype, list(i.shape)) for i in sums.inputs] == [(n, "INT32", [-1, 16]) for n in ("INPUT0", "INPUT1")]
+    assert [(i.name, i.datatype, list(i.shape))
+            for i in sums.inputs] == [(n, "INT32", [-1, 16]) for n in ("INPUT0", "INPUT1")]
     assert list(grpc_client.get_model_metadata("versions").versions) == ["2", "5"]
     c = grpc_client.get_model_config("batched").config
     assert (c.name, c.max_batch_size, list(c.dynamic_batching.preferred_batch_size)) == ("batched", 8, [4, 8])
@@ -219,15 +221,18 @@ def test_B058_metadata_and_config_over_grpc(grpc_client):
 @pytest.mark.parametrize(
     "call, request_, code, text",
     [
-        ("ModelMetadata", pb.ModelMetadataRequest(name="nope"), "NOT_FOUND", "Request for unknown model: 'nope' is not found"),
+        ("ModelMetadata", pb.ModelMetadataRequest(name="nope"), "NOT_FOUND",
+         "Request for unknown model: 'nope' is not found"),
         (
             "ModelMetadata",
             pb.ModelMetadataRequest(name="sums", version="9"),
             "NOT_FOUND",
             "Request for unknown model: 'sums' version 9 is not found",
         ),
-        ("ModelConfig", pb.ModelConfigRequest(name="nope"), "NOT_FOUND", "Request for unknown model: 'nope' is not found"),
-        ("ModelStatistics", pb.ModelStatisticsRequest(name="nope"), "INVALID_ARGUMENT", "requested model 'nope' is not available"),
+        ("ModelConfig", pb.ModelConfigRequest(name="nope"), "NOT_FOUND",
+         "Request for unknown model: 'nope' is not found"),
+        ("ModelStatistics", pb.ModelStatisticsRequest(name="nope"), "INVALID_ARGUMENT",
+         "requested model 'nope' is not available"),
         (
             "RepositoryIndex",
             pb.RepositoryIndexRequest(repository_name="other"),

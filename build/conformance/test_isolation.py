@@ -49,7 +49,9 @@ HOSTILE = {
     "B1 text": (b"<html><body>404 Not Found</body></html>", "text"),
     "B1 unknown operator": (graph(helper.make_node("Frobnicate", ["x"], ["y"])), "Frobnicate"),
     "B1 opset too new": (graph(helper.make_node("Neg", ["x"], ["y"]), opset=999), "opset"),
-    "B1 graph with a cycle": (graph(helper.make_node("Add", ["x", "b"], ["a"]), helper.make_node("Add", ["a", "y"], ["b"]), helper.make_node("Neg", ["b"], ["y"])), "model"),
+    "B1 graph with a cycle": (graph(helper.make_node("Add", ["x", "b"], ["a"]),
+                                    helper.make_node("Add", ["a", "y"], ["b"]), helper.make_node("Neg", ["b"], ["y"])),
+                              "model"),
     "B8 external data upwards": (add_external("../../../../../../etc/passwd"), "outside the model's folder"),
     "B8 external data absolute": (add_external("/etc/passwd"), "outside the model's folder"),
     "B8 external data through a link": (add_external("link"), "symbolic link"),
@@ -84,24 +86,24 @@ def hostile(tmp_path_factory):
     work = tmp_path_factory.mktemp("hostile")
     repo = work / "models"
     lay(repo, "good", GOOD, "")
-    lay(repo, "apart", GOOD, PROCESS + "instance_group { count: 1 kind: KIND_CPU }\n")
-    with Server(repo, work, "--model-control-mode=explicit", "--load-model=good", "--load-model=apart") as s:
+    lay(repo, "isolated", GOOD, PROCESS + "instance_group { count: 1 kind: KIND_CPU }\n")
+    with Server(repo, work, "--model-control-mode=explicit", "--load-model=good", "--load-model=isolated") as s:
         s.repo = repo
         yield s
 
 
-@pytest.mark.parametrize("config", ["", PROCESS], ids=["in process", "apart"])
+@pytest.mark.parametrize("config", ["", PROCESS], ids=["in process", "isolated"])
 @pytest.mark.parametrize("case", HOSTILE)
 def test_hostile_file_is_refused(hostile, case, config):
     data, words = HOSTILE[case]
-    name = case.replace(" ", "_") + ("_apart" if config else "")
+    name = case.replace(" ", "_") + ("_isolated" if config else "")
     lay(hostile.repo, name, data, config)
     answer = hostile.post(f"/v2/repository/models/{name}/load")
     assert 400 <= answer.status < 500, (answer.status, answer.body)
     assert words in answer.error, answer.error
     assert "root:" not in answer.error, "the answer shows another file's contents"
     assert hostile.state(name) == "UNAVAILABLE"
-    for good in "good", "apart":
+    for good in "good", "isolated":
         assert ask(hostile, good).json["outputs"][0]["data"] == [-1.0] * 4
 
 
@@ -110,10 +112,10 @@ def resident(pid):
         return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-@pytest.mark.parametrize("config", ["", PROCESS], ids=["in process", "apart"])
+@pytest.mark.parametrize("config", ["", PROCESS], ids=["in process", "isolated"])
 def test_B6_an_empty_model_file_of_3_GB_is_refused(hostile, config):
     """The file is sparse, so it needs no disk space. Refusing it must need no memory."""
-    name = "B6_sparse" + ("_apart" if config else "")
+    name = "B6_sparse" + ("_isolated" if config else "")
     lay(hostile.repo, name, b"", config)
     os.truncate(hostile.repo / name / "1/model.onnx", 3 << 30)
     before = resident(hostile.process.pid)
@@ -129,7 +131,8 @@ def test_B6_a_load_request_of_3_GB_is_refused_before_it_is_read(hostile):
     host, port = hostile.http.split(":")
     for length in f"Content-Length: {3 << 30}", "Content-Length: 4611686018427387904":
         with socket.create_connection((host, int(port)), 20) as c:
-            c.sendall(f"POST /v2/repository/models/good/load HTTP/1.1\r\nHost: {hostile.http}\r\nContent-Type: application/json\r\n{length}\r\n\r\n".encode())
+            c.sendall(f"POST /v2/repository/models/good/load HTTP/1.1\r\nHost: {hostile.http}\r\nContent-Type: "
+                      f"application/json\r\n{length}\r\n\r\n".encode())
             c.sendall(b"{" + b" " * (64 << 10))
             assert c.recv(100).startswith(b"HTTP/1.1 413"), length
     assert resident(hostile.process.pid) - before < 64 << 20
@@ -140,8 +143,10 @@ def test_B5_an_invalid_load_request_changes_nothing(hostile):
     config = '{"backend": "onnxruntime"}'
     for case, parameters, words in [
         ("bad base64", {"config": config, "file:1/model.onnx": "!!! no base64 !!!"}, "base64"),
-        ("no configuration", {"file:1/model.onnx": base64.b64encode(GOOD).decode()}, "must have the parameter 'config'"),
-        ("another model's configuration", {"config": '{"name": "other", "backend": "onnxruntime"}'}, "unexpected directory name 'good' for model 'other'"),
+        ("no configuration", {"file:1/model.onnx": base64.b64encode(GOOD).decode()},
+         "must have the parameter 'config'"),
+        ("another model's configuration", {"config": '{"name": "other", "backend": "onnxruntime"}'},
+         "unexpected directory name 'good' for model 'other'"),
         ("a number for a configuration", {"config": 7}, "non-string"),
     ]:
         answer = hostile.post("/v2/repository/models/good/load", {"parameters": parameters})
@@ -178,10 +183,10 @@ def test_a_crashed_process_only_affects_its_model(hostile):
     (before,) = workers(hostile)
     os.kill(before, signal.SIGKILL)
     assert ask(hostile, "good").status == 200
-    until(lambda: ask(hostile, "apart").status == 200, 60, "the model does not recover", hostile.log)
+    until(lambda: ask(hostile, "isolated").status == 200, 60, "the model does not recover", hostile.log)
     (after,) = workers(hostile)
     assert after != before
-    assert ask(hostile, "apart", 2.0).json["outputs"][0]["data"] == [-2.0] * 4
+    assert ask(hostile, "isolated", 2.0).json["outputs"][0]["data"] == [-2.0] * 4
 
 
 def test_unload_stops_the_process(hostile):
@@ -195,7 +200,7 @@ def test_unload_stops_the_process(hostile):
 
 
 def test_workers_exit_with_the_server(tmp_path):
-    lay(tmp_path / "models", "apart", GOOD, PROCESS)
+    lay(tmp_path / "models", "isolated", GOOD, PROCESS)
     s = Server(tmp_path / "models", tmp_path)
     s.start()
     pids = workers(s)

@@ -41,7 +41,8 @@ def test_B081_H13_an_unprivileged_user_and_a_read_only_repository(folder):
     drop = []
     if os.getuid() == 0:
         os.chown(work / "data", NOBODY, NOBODY)
-        drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs", "--bounding-set=-all", "env", f"HOME={work / 'data'}"]
+        drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs",
+                "--bounding-set=-all", "env", f"HOME={work / 'data'}"]
     try:
         with Server(repo, work, command=[*drop, str(program), "serve"]) as s, th.InferenceServerClient(s.http) as c:
             status = pathlib.Path(f"/proc/{s.process.pid}/status").read_text()
@@ -74,9 +75,11 @@ def test_B7_an_unreadable_folder_only_affects_its_model(folder):
         (repo / name / closed).chmod(0)
     (work / "data").mkdir(parents=True)
     os.chown(work / "data", NOBODY, NOBODY)
-    drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs", "--bounding-set=-all", "env", f"HOME={work / 'data'}"]
+    drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs",
+            "--bounding-set=-all", "env", f"HOME={work / 'data'}"]
     try:
-        with Server(repo, work, "--model-control-mode=poll", "--repository-poll-secs=1", "--strict-readiness=false", command=[*drop, str(program), "serve"]) as s:
+        with Server(repo, work, "--model-control-mode=poll", "--repository-poll-secs=1", "--strict-readiness=false",
+                    command=[*drop, str(program), "serve"]) as s:
             index = {row["name"]: row for row in s.post("/v2/repository/index").json}
             for name in "folder", "version", "file":
                 assert index[name]["state"] == "UNAVAILABLE" and "permission denied" in index[name]["reason"], index[name]
@@ -85,7 +88,8 @@ def test_B7_an_unreadable_folder_only_affects_its_model(folder):
             (repo / "late/config.pbtxt").write_text((repo / "late/config.pbtxt").read_text().replace('name: "sums"', ""))
             until(lambda: s.state("late") == "READY", 60, "polling stopped", s.log)
             (repo / "folder").chmod(0o755)
-            until(lambda: s.state("folder") == "READY", 60, "the folder is readable now, but its model is not served", s.log)
+            until(lambda: s.state("folder") == "READY", 60, "the folder is readable now, but its model is not served",
+                  s.log)
     finally:
         for name in "folder", "version/1", "file":
             (repo / name).chmod(0o755)
@@ -96,5 +100,6 @@ def test_B081_the_guide_only_names_existing_options():
     known = subprocess.run([BINARY, "serve", "--help"], capture_output=True, text=True, timeout=60)
     options = set(re.findall(r"--([a-z][a-z0-9-]*)", known.stdout + known.stderr))
     named = set(re.findall(r"`?--([a-z][a-z0-9-]*)", text)) - {
-        "system", "home-dir", "create-home", "reuid", "regid", "clear-groups", "no-new-privs", "cap-drop"}  # options of other programs
+        # options of other programs
+        "system", "home-dir", "create-home", "reuid", "regid", "clear-groups", "no-new-privs", "cap-drop"}
     assert len(named) > 10 and named <= options, named - options

@@ -14,12 +14,18 @@ FAMILIES = {
     "nv_inference_request_failure": ("counter", "Number of failed inference requests, all batch sizes"),
     "nv_inference_count": ("counter", "Number of inferences performed (does not include cached requests)"),
     "nv_inference_exec_count": ("counter", "Number of model executions performed (does not include cached requests)"),
-    "nv_inference_request_duration_us": ("counter", "Cumulative inference request duration in microseconds (includes cached requests)"),
-    "nv_inference_queue_duration_us": ("counter", "Cumulative inference queuing duration in microseconds (includes cached requests)"),
-    "nv_inference_compute_input_duration_us": ("counter", "Cumulative compute input duration in microseconds (does not include cached requests)"),
-    "nv_inference_compute_infer_duration_us": ("counter", "Cumulative compute inference duration in microseconds (does not include cached requests)"),
-    "nv_inference_compute_output_duration_us": ("counter", "Cumulative inference compute output duration in microseconds (does not include cached requests)"),
-    "nv_inference_pending_request_count": ("gauge", "Instantaneous number of pending requests awaiting execution per-model."),
+    "nv_inference_request_duration_us": ("counter", "Cumulative inference request duration in microseconds (includes "
+                                                    "cached requests)"),
+    "nv_inference_queue_duration_us": ("counter", "Cumulative inference queuing duration in microseconds (includes "
+                                                  "cached requests)"),
+    "nv_inference_compute_input_duration_us": ("counter", "Cumulative compute input duration in microseconds (does not "
+                                                          "include cached requests)"),
+    "nv_inference_compute_infer_duration_us": ("counter", "Cumulative compute inference duration in microseconds (does "
+                                                          "not include cached requests)"),
+    "nv_inference_compute_output_duration_us": ("counter", "Cumulative inference compute output duration in "
+                                                           "microseconds (does not include cached requests)"),
+    "nv_inference_pending_request_count": ("gauge",
+                                           "Instantaneous number of pending requests awaiting execution per-model."),
     "nv_cpu_utilization": ("gauge", "CPU utilization rate [0.0 - 1.0]"),
     "nv_cpu_memory_total_bytes": ("gauge", "CPU total memory (RAM), in bytes"),
     "nv_cpu_memory_used_bytes": ("gauge", "CPU used memory (RAM), in bytes"),
@@ -42,7 +48,8 @@ def test_B019_DV25_metrics_port(server):
     scrape(server)
     refused = server.request("POST", "/metrics", address=server.metrics)
     assert (refused.status, refused.json) == (405, {"error": "Method Not Allowed"})
-    for method, path, status in (("POST", "/metrics", 405), ("PUT", "/metrics", 405), ("HEAD", "/metrics", 405), ("GET", "/nosuch", deviates(200, 404))):
+    for method, path, status in (("POST", "/metrics", 405), ("PUT", "/metrics", 405), ("HEAD", "/metrics", 405),
+                                 ("GET", "/nosuch", deviates(200, 404))):
         assert server.request(method, path, address=server.metrics).status == status, (method, path)
 
 
@@ -72,14 +79,16 @@ def test_E001_E003_E004_E005_E006_E007_E008_E009_counts(good, tmp_path):
         assert got["nv_inference_exec_count" + labels] == 3
         assert got["nv_inference_pending_request_count" + labels] == 0
         total = got["nv_inference_request_duration_us" + labels]
-        parts = sum(got[f"nv_inference_{p}_duration_us" + labels] for p in ("queue", "compute_input", "compute_infer", "compute_output"))
+        parts = sum(got[f"nv_inference_{p}_duration_us" + labels]
+                    for p in ("queue", "compute_input", "compute_infer", "compute_output"))
         assert 0 < parts <= total + 4  # each duration is truncated to whole microseconds
 
 
 def test_E002_failures_have_four_reasons(server):
     text = scrape(server)
     for reason in ("OTHER", "BACKEND", "CANCELED", "REJECTED"):
-        assert re.search(rf'^nv_inference_request_failure\{{model="plain",reason="{reason}",version="1"\}} \d+$', text, re.M), reason
+        assert re.search(rf'^nv_inference_request_failure\{{model="plain",reason="{reason}",version="1"\}} \d+$', text,
+                         re.M), reason
 
 
 def test_E030_refused_requests_are_not_counted(server):

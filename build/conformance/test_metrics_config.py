@@ -13,11 +13,15 @@ from harness import BINARY, REFERENCE, Server, deviates
 from test_metrics import samples, scrape
 
 SUMMARIES = {
-    "nv_inference_request_summary_us": "Summary of inference request duration in microseconds (includes cached requests)",
+    "nv_inference_request_summary_us": "Summary of inference request duration in microseconds (includes cached "
+                                       "requests)",
     "nv_inference_queue_summary_us": "Summary of inference queuing duration in microseconds (includes cached requests)",
-    "nv_inference_compute_input_summary_us": "Cumulative compute input duration in microseconds (does not include cached requests)",
-    "nv_inference_compute_infer_summary_us": "Cumulative compute inference duration in microseconds (does not include cached requests)",
-    "nv_inference_compute_output_summary_us": "Cumulative inference compute output duration in microseconds (does not include cached requests)",
+    "nv_inference_compute_input_summary_us": "Cumulative compute input duration in microseconds (does not include "
+                                             "cached requests)",
+    "nv_inference_compute_infer_summary_us": "Cumulative compute inference duration in microseconds (does not include "
+                                             "cached requests)",
+    "nv_inference_compute_output_summary_us": "Cumulative inference compute output duration in microseconds (does not "
+                                              "include cached requests)",
     "nv_cache_hit_summary_per_model": "Summary of cache hit counts/durations per model, in microseconds.",
     "nv_cache_miss_summary_per_model": "Summary of cache miss counts/durations per model, in microseconds.",
 }
@@ -98,18 +102,20 @@ def test_E015_E016_E017_I015_summaries(repo, tmp_path):
         family = f"nv_inference_{phase}_summary_us"
         assert v[f"{family}_count{echo}"] == 3, family
         assert abs(v[f"{family}_sum{echo}"] - v[f"nv_inference_{phase}_duration_us{echo}"]) <= 3, family
-        told = quantiles(text, family, "echo")
-        assert [q for q, _ in told] == DEFAULT_QUANTILES
-        assert 0 <= float(told[0][1]) <= float(told[-1][1]) <= v[f"{family}_sum{echo}"], (family, told)
+        found = quantiles(text, family, "echo")
+        assert [q for q, _ in found] == DEFAULT_QUANTILES
+        assert 0 <= float(found[0][1]) <= float(found[-1][1]) <= v[f"{family}_sum{echo}"], (family, found)
     assert "nv_inference_request_summary_us_count" + cached not in v, "the request time does not include the insertion into the cache"
     assert v["nv_inference_queue_summary_us_count" + cached] == 4  # cache hits count too
     assert v["nv_inference_compute_infer_summary_us_count" + cached] == 2
-    assert (v["nv_cache_hit_summary_per_model_count" + cached], v["nv_cache_miss_summary_per_model_count" + cached]) == (2, 2)
+    assert (v["nv_cache_hit_summary_per_model_count" + cached],
+            v["nv_cache_miss_summary_per_model_count" + cached]) == (2, 2)
     assert "nv_cache_hit_summary_per_model_count" + echo not in v
 
 
 def test_E017_quantiles_without_counters_DV74(repo, tmp_path):
-    with Server(repo, tmp_path, *options("summary_latencies=true", "counter_latencies=false", "summary_quantiles=0.1:0.1,0.75:0.01")) as s:
+    with Server(repo, tmp_path, *options("summary_latencies=true", "counter_latencies=false",
+                                         "summary_quantiles=0.1:0.1,0.75:0.01")) as s:
         infer(s, "echo", 1, 2)
         infer(s, "cached", 1, 1)
         text = scrape(s)
@@ -180,12 +186,14 @@ def test_E017_malformed_settings_are_refused(good, tmp_path, value):
             pass
 
 
-@pytest.mark.parametrize("value", ["nosuch=1", "summary_quantiles=0.5", "summary_quantiles=x:y", "summary_latencies=perhaps"])
+@pytest.mark.parametrize("value",
+                         ["nosuch=1", "summary_quantiles=0.5", "summary_quantiles=x:y", "summary_latencies=perhaps"])
 def test_E017_DV75_unknown_settings_are_refused_by_name(good, tmp_path, value):
     if REFERENCE:
         with Server(good, tmp_path, f"--metrics-config={value}") as s:
             assert "summary" not in scrape(s)
         return
-    p = subprocess.run([BINARY, "serve", f"--model-repository={good}", f"--data-dir={tmp_path}", f"--metrics-config={value}"],
+    p = subprocess.run([BINARY, "serve", f"--model-repository={good}", f"--data-dir={tmp_path}",
+                        f"--metrics-config={value}"],
                        capture_output=True, text=True, timeout=60)
     assert p.returncode == 1 and value.split("=")[0] in p.stderr, p.stderr

@@ -138,9 +138,12 @@ def batchers(tmp_path_factory):
     repo = tmp_path_factory.mktemp("batchers") / "models"
     models.write_identity(repo, "alone")
     models.write_identity(repo, "unbatched", "max_batch_size: 0\n", batched=False)
-    models.write_identity(repo, "preferred", "max_batch_size: 8\ndynamic_batching { preferred_batch_size: [ 4 ] max_queue_delay_microseconds: 60000000 }\n")
-    models.write_identity(repo, "delayed", "max_batch_size: 8\ndynamic_batching { max_queue_delay_microseconds: 3000000 }\n")
-    models.write_identity(repo, "shapes", "max_batch_size: 8\ndynamic_batching { max_queue_delay_microseconds: 300000 }\n", dims=(-1,))
+    models.write_identity(repo, "preferred", "max_batch_size: 8\ndynamic_batching { preferred_batch_size: [ 4 ] "
+                                             "max_queue_delay_microseconds: 60000000 }\n")
+    models.write_identity(repo, "delayed",
+                          "max_batch_size: 8\ndynamic_batching { max_queue_delay_microseconds: 3000000 }\n")
+    models.write_identity(repo, "shapes",
+                          "max_batch_size: 8\ndynamic_batching { max_queue_delay_microseconds: 300000 }\n", dims=(-1,))
     models.write_identity(repo, "prompt", "max_batch_size: 8\ndynamic_batching { }\n")
     with Server(repo, repo.parent) as s:
         yield s
@@ -189,12 +192,15 @@ def test_C089_reshape(tmp_path):
     reshape = " reshape { shape: [ 4, 4 ] }"
     backend = f'backend: "{"python" if REFERENCE else "onnxruntime"}"\n'
     config = backend + "max_batch_size: 8\n" + models.tensors("input", [("INPUT0", "FP32", [16])], reshape)
-    models.write(repo / "reshaped/config.pbtxt", config + models.tensors("output", [("OUTPUT0", "FP32", [16])], reshape))
+    models.write(repo / "reshaped/config.pbtxt",
+                 config + models.tensors("output", [("OUTPUT0", "FP32", [16])], reshape))
     if REFERENCE:
         models.write(repo / "reshaped/1/model.py", models.PYTHON_HEAD + models.identity_python(("INPUT0", "OUTPUT0")))
     else:
-        nodes = [helper.make_node("Transpose", ["INPUT0"], ["T"], perm=[0, 2, 1]), helper.make_node("Transpose", ["T"], ["OUTPUT0"], perm=[0, 2, 1])]
-        models.onnx_graph(repo / "reshaped/1/model.onnx", nodes, [("INPUT0", "FP32", [4, 4])], [("OUTPUT0", "FP32", [4, 4])])
+        nodes = [helper.make_node("Transpose", ["INPUT0"], ["T"], perm=[0, 2, 1]),
+                 helper.make_node("Transpose", ["T"], ["OUTPUT0"], perm=[0, 2, 1])]
+        models.onnx_graph(repo / "reshaped/1/model.onnx", nodes, [("INPUT0", "FP32", [4, 4])],
+                          [("OUTPUT0", "FP32", [4, 4])])
     with Server(repo, tmp_path) as s:
         assert s.get("/v2/models/reshaped").json["inputs"][0]["shape"] == [-1, 16]
         a = infer(s, "reshaped", {"inputs": [tensor_input("INPUT0", "FP32", [2, 16], list(range(32)))]}).json
@@ -246,7 +252,8 @@ def test_C073_no_gpu(tmp_path):
 def test_F047_json_in_common_formats(server):
     """curl's default content type, spaces and line ends, and integers in place of floats."""
     body = b'{\n  "inputs" : [ { "name":"INPUT0", "shape":[1,16],\r\n "datatype":"FP32", "data":[ [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16] ] } ]\n}\n'
-    a = server.request("POST", "/v2/models/plain/versions/1/infer", body, {"Content-Type": "application/x-www-form-urlencoded"})
+    a = server.request("POST", "/v2/models/plain/versions/1/infer", body,
+                       {"Content-Type": "application/x-www-form-urlencoded"})
     assert a.status == 200 and a.json["outputs"][0]["data"] == [float(i) for i in range(1, 17)]
 
 

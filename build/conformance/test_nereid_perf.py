@@ -16,7 +16,8 @@ from harness import BINARY, ROOT, Server
 FOLDER = ROOT / ".cache/perf_analyzer"
 REQUESTS = 60
 
-REPEAT = {"data": [{"IN": {"content": [1, 2, 3], "shape": [3]}, "DELAY": {"content": [0, 0, 0], "shape": [3]}, "WAIT": [0]}]}
+REPEAT = {"data": [{"IN": {"content": [1, 2, 3], "shape": [3]}, "DELAY": {"content": [0, 0, 0], "shape": [3]},
+                    "WAIT": [0]}]}
 SUMS = {
     "data": [{"INPUT0": [1] * 16, "INPUT1": {"b64": base64.b64encode(struct.pack("<16i", *[2] * 16)).decode()}}],
     "validation_data": [{"OUTPUT0": [3] * 16, "OUTPUT1": [-1] * 16}],
@@ -40,8 +41,10 @@ def counts(server, model):
 def header(program, server, tmp_path, protocol, model, options):
     """Runs a program with perf_analyzer's options. Returns its output, and the columns and the first row of its CSV."""
     report = tmp_path / f"{os.path.basename(program[0])}.csv"
-    argv = program + ["-m", model, "-i", protocol, "-u", getattr(server, protocol), "-f", str(report), "--request-count", str(REQUESTS)] + options
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, env={**os.environ, "LD_LIBRARY_PATH": str(FOLDER)})
+    argv = program + ["-m", model, "-i", protocol, "-u", getattr(server, protocol), "-f", str(report),
+                      "--request-count", str(REQUESTS)] + options
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "LD_LIBRARY_PATH": str(FOLDER)})
     assert done.returncode == 0, done.stdout + done.stderr
     with report.open() as f:
         rows = csv.DictReader(f)
@@ -86,7 +89,8 @@ def test_F018_F013_counts_and_columns(measured, tmp_path, name):
 def test_F007_the_search_stops_at_the_threshold(measured, tmp_path):
     """Each request to this model takes half a second, so the search stops at its first level."""
     report = tmp_path / "out.csv"
-    argv = [BINARY, "perf", "-m", "slow", "-u", measured.http, "--concurrency-range", "1:0:1", "-l", "100", "-p", "1600", "-f", str(report)]
+    argv = [BINARY, "perf", "-m", "slow", "-u", measured.http, "--concurrency-range", "1:0:1", "-l", "100", "-p",
+            "1600", "-f", str(report)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "went over the set limit of 100 msec" in done.stderr
@@ -98,7 +102,8 @@ def test_F004_fixed_schedule(measured, tmp_path):
     data.write_text(json.dumps({"data": [{"INPUT0": [i] * 16, "timestamp": [10 * i]} for i in range(12)]}))
     export = tmp_path / "export.json"
     before = counts(measured, "plain")
-    argv = [BINARY, "perf", "-m", "plain", "-u", measured.http, "--fixed-schedule", "--input-data", str(data), "--profile-export-file", str(export)]
+    argv = [BINARY, "perf", "-m", "plain", "-u", measured.http, "--fixed-schedule", "--input-data", str(data),
+            "--profile-export-file", str(export)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     assert counts(measured, "plain")[0] - before[0] == 12

@@ -27,10 +27,12 @@ def driven(tmp_path_factory):
 
 
 # perf_analyzer has three races. A run that fails because of one of them is repeated.
-# 1. When it stops, another thread ends the open sequences. Sometimes a request of a sequence follows its END. This server
+# 1. When it stops, another thread ends the open sequences. Sometimes a request of a sequence follows its END. This
+# server
 #    and the real server both refuse it (OVERTAKEN).
 # 2. When it streams with shared memory, it sometimes hangs although all responses have arrived.
-# 3. It starts to send before it reads the first statistics. If all requests are complete by then, no count grows, and it
+# 3. It starts to send before it reads the first statistics. If all requests are complete by then, no count grows, and
+# it
 #    fails with UNCOUNTED. If the version is given by number, it does not compare counts, so the second run gives it.
 OVERTAKEN = "must specify the START flag on the first request of the sequence"
 UNCOUNTED = "failed to find the requested model version"
@@ -56,20 +58,25 @@ MODES = {
     "grpc many": ("grpc", "batched", ["--async", "--concurrency-range", "8"]),
     "grpc shared memory": ("grpc", "plain", ["--async", "--shared-memory", "system"]),
     "http sequences": ("http", "simple_sequence", ["--num-of-sequences", "4", "--sequence-length", "10"]),
-    "grpc sequences oldest": ("grpc", "simple_oldest", ["--async", "--num-of-sequences", "6", "--sequence-length", "10"]),
-    "grpc streaming sequences": ("grpc", "simple_sequence", ["--async", "--streaming", "--num-of-sequences", "4", "--sequence-length", "10"]),
+    "grpc sequences oldest": ("grpc", "simple_oldest",
+                              ["--async", "--num-of-sequences", "6", "--sequence-length", "10"]),
+    "grpc streaming sequences": ("grpc", "simple_sequence",
+                                 ["--async", "--streaming", "--num-of-sequences", "4", "--sequence-length", "10"]),
     "grpc streaming shared memory": ("grpc", "plain", ["--async", "--streaming", "--shared-memory", "system"]),
 }
 
 
-@pytest.mark.parametrize("protocol, model, options", [pytest.param(*m, id=n.replace(" ", "-")) for n, m in MODES.items()])
+@pytest.mark.parametrize("protocol, model, options",
+                         [pytest.param(*m, id=n.replace(" ", "-")) for n, m in MODES.items()])
 def test_F024_F044_I026_perf_analyzer(driven, tmp_path, protocol, model, options):
     report = tmp_path / "report.csv"
-    argv = [str(FOLDER / "perf_analyzer"), "-m", model, "-i", protocol, "-u", getattr(driven, protocol), "-f", str(report), "--max-threads", "2"]
+    argv = [str(FOLDER / "perf_analyzer"), "-m", model, "-i", protocol, "-u", getattr(driven, protocol), "-f",
+            str(report), "--max-threads", "2"]
     argv += options if "--request-rate-range" in options else options + ["--request-count", str(REQUESTS)]
     if "REPEAT" in argv:  # three responses to each request
         data = tmp_path / "data.json"
-        data.write_text(json.dumps({"data": [{"IN": {"content": [1, 2, 3], "shape": [3]}, "DELAY": {"content": [0, 0, 0], "shape": [3]}, "WAIT": [0]}]}))
+        data.write_text(json.dumps({"data": [{"IN": {"content": [1, 2, 3], "shape": [3]},
+                                              "DELAY": {"content": [0, 0, 0], "shape": [3]}, "WAIT": [0]}]}))
         argv[argv.index("REPEAT")] = str(data)
     if "--collect-metrics" in argv:
         argv += ["--verbose-csv", "--metrics-url", f"{driven.metrics}/metrics"]
@@ -77,7 +84,8 @@ def test_F024_F044_I026_perf_analyzer(driven, tmp_path, protocol, model, options
         report.unlink(missing_ok=True)
         before = counts(driven, model)
         try:
-            done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env={**os.environ, "LD_LIBRARY_PATH": str(FOLDER)})
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=60,
+                                  env={**os.environ, "LD_LIBRARY_PATH": str(FOLDER)})
         except subprocess.TimeoutExpired as e:
             after = counts(driven, model)
             assert after[0] - before[0] >= REQUESTS and after[1] == before[1], f"it hangs; counts {before}, then {after}: {e.stdout} {e.stderr}"

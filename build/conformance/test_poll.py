@@ -55,12 +55,14 @@ def test_A052_A056_added_and_removed_versions(polled):
     shutil.rmtree(polled.model / "3")
     waits_for(polled, lambda: versions(polled) == ["1", "2"], "version 3 is still served")
     assert answer(polled) == ("2", 2.0)
-    waits_for(polled, lambda: polled.index().get(("plus_version", "3"))[0] == "UNAVAILABLE", "version 3 is not UNAVAILABLE")
+    waits_for(polled, lambda: polled.index().get(("plus_version", "3"))[0] == "UNAVAILABLE",
+              "version 3 is not UNAVAILABLE")
 
 
 @pytest.mark.skipif(REFERENCE, reason="the reference takes minutes to notice that the folder of a Python model is gone")
 def test_A056_R9_removed_and_unknown_versions_get_different_errors(polled):
-    """A removed version answers 503 and UNAVAILABLE, as in Triton, because it may return. An unknown version answers 404."""
+    """A removed version answers 503 and UNAVAILABLE, as in Triton, because it may return. An unknown version answers
+    404."""
     shutil.copytree(polled.next / "2", polled.model / "2")
     waits_for(polled, lambda: versions(polled) == ["1", "2"], "version 2 is not served")
     shutil.rmtree(polled.model / "2")
@@ -115,7 +117,8 @@ def test_A057_configuration_changes(polled):
 def test_A061_A063_a_broken_version_keeps_the_old_one_serving(polled):
     (polled.model / "2").mkdir()
     (polled.model / "2/model.onnx").write_bytes(b"this is no ONNX file")
-    waits_for(polled, lambda: polled.index().get(("plus_version", "2"), ("", ""))[0] == "UNAVAILABLE", "version 2 is not UNAVAILABLE")
+    waits_for(polled, lambda: polled.index().get(("plus_version", "2"), ("", ""))[0] == "UNAVAILABLE",
+              "version 2 is not UNAVAILABLE")
     reason = polled.index()[("plus_version", "2")][1]
     assert "model.onnx" in reason
     assert polled.state("plus_version", "1") == "READY" and answer(polled) == ("1", 1.0)

@@ -13,7 +13,8 @@ pytestmark = [
     pytest.mark.skipif(not PYTHON.exists(), reason="PyTriton is not installed; make bench sets it up"),
 ]
 
-# Each kind of client runs in a separate process. The threads of FuturesModelClient share an object that is not thread-safe:
+# Each kind of client runs in a separate process. The threads of FuturesModelClient share an object that is not
+# thread-safe:
 # sometimes one reads another's bytes and fails with RACE, with a real Triton too. Such a run is repeated.
 RACE = "Expected HTTP/, RTSP/ or ICE/"
 SCRIPT = """
@@ -60,7 +61,8 @@ ONE = {"OUTPUT0": [2 * i for i in A], "OUTPUT1": [0] * 16}
 
 def ask(kind, url):
     for _ in range(6):
-        done = subprocess.run([PYTHON, "-W", "ignore", "-c", SCRIPT, kind, url], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([PYTHON, "-W", "ignore", "-c", SCRIPT, kind, url], capture_output=True, text=True,
+                              timeout=120)
         if not (kind == "futures" and done.returncode and RACE in done.stderr):
             break
     assert done.returncode == 0, done.stderr[-3000:]

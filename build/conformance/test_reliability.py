@@ -15,7 +15,7 @@ from harness import REFERENCE, ROOT, Server, until
 
 pytestmark = pytest.mark.skipif(REFERENCE, reason="docs/deviations.csv has Triton's answers")
 
-DIES = """    def execute(self, requests):
+CRASHES = """    def execute(self, requests):
         import os
         x = [pb.get_input_tensor_by_name(r, "INPUT0").as_numpy() for r in requests]
         if any((v == 666).any() for v in x):
@@ -26,7 +26,8 @@ ONE = [[(n, "INT32", [1])] for n in ("INPUT0", "OUTPUT0")]
 
 
 def python_model(repo, name, code):
-    models.write(repo / name / "config.pbtxt", 'backend: "python"\n' + models.tensors("input", ONE[0]) + models.tensors("output", ONE[1]))
+    models.write(repo / name / "config.pbtxt",
+                 'backend: "python"\n' + models.tensors("input", ONE[0]) + models.tensors("output", ONE[1]))
     (repo / name / "1").mkdir(parents=True)
     if code:
         models.write(repo / name / "1/model.py", models.PYTHON_HEAD + code)
@@ -45,23 +46,25 @@ def one(value):
 
 
 def test_R2_DV55_a_crashed_python_process_is_not_ready_and_restarts(tmp_path, with_numpy):
-    python_model(tmp_path / "models", "dies", DIES)
+    python_model(tmp_path / "models", "crashes", CRASHES)
     with Server(tmp_path / "models", tmp_path) as s, th.InferenceServerClient(s.http) as c:
-        assert c.infer("dies", one(5)).as_numpy("OUTPUT0").tolist() == [5]
-        with pytest.raises(InferenceServerException, match="the process of model instance 'dies_0' ended"):
-            c.infer("dies", one(666))
-        assert not c.is_model_ready("dies")
-        until(lambda: c.is_model_ready("dies"), 60, "the model did not become ready again", s.log)
-        assert c.infer("dies", one(7)).as_numpy("OUTPUT0").tolist() == [7]
+        assert c.infer("crashes", one(5)).as_numpy("OUTPUT0").tolist() == [5]
+        with pytest.raises(InferenceServerException, match="the process of model instance 'crashes_0' ended"):
+            c.infer("crashes", one(666))
+        assert not c.is_model_ready("crashes")
+        until(lambda: c.is_model_ready("crashes"), 60, "the model did not become ready again", s.log)
+        assert c.infer("crashes", one(7)).as_numpy("OUTPUT0").tolist() == [7]
 
 
 def test_R3_DV56_a_missing_model_file_is_reported_immediately(tmp_path, with_numpy):
     python_model(tmp_path / "models", "nofile", None)
-    with Server(tmp_path / "models", tmp_path, "--model-control-mode=explicit") as s, th.InferenceServerClient(s.http) as c:
+    with Server(tmp_path / "models", tmp_path,
+                "--model-control-mode=explicit") as s, th.InferenceServerClient(s.http) as c:
         begin = time.monotonic()
         with pytest.raises(InferenceServerException, match="nofile/1/model.py") as e:
             c.load_model("nofile")
-        assert e.value.status() == "400" and time.monotonic() - begin < 25  # less than the 30 s that a process may take to start
+        # less than the 30 s that a process may take to start
+        assert e.value.status() == "400" and time.monotonic() - begin < 25
 
 
 def test_R8_DV57_correlation_ids_that_are_strings(tmp_path):
@@ -71,8 +74,10 @@ def test_R8_DV57_correlation_ids_that_are_strings(tmp_path):
 sequence_batching { control_input { name: "ID" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_STRING } } }
 """
     io = [("INPUT0", "INT32", [1]), ("ID", "BYTES", [1])], [("OUTPUT0", "INT32", [1]), ("WHO", "BYTES", [1])]
-    models.write(repo / "who/config.pbtxt", 'backend: "onnxruntime"\n' + models.tensors("input", io[0][:1]) + models.tensors("output", io[1]) + config)
-    nodes = [models.helper.make_node("Identity", ["INPUT0"], ["OUTPUT0"]), models.helper.make_node("Identity", ["ID"], ["WHO"])]
+    models.write(repo / "who/config.pbtxt", 'backend: "onnxruntime"\n' + models.tensors("input", io[0][:1])
+                 + models.tensors("output", io[1]) + config)
+    nodes = [models.helper.make_node("Identity", ["INPUT0"], ["OUTPUT0"]),
+             models.helper.make_node("Identity", ["ID"], ["WHO"])]
     models.onnx_graph(repo / "who/1/model.onnx", nodes, *io)
     with Server(repo, tmp_path) as s:
         for module, url in ((th, s.http), (tg, s.grpc)):
@@ -93,9 +98,11 @@ def test_A16_requests_larger_than_the_shared_memory_are_served(tmp_path, with_nu
     """The shared memory grows with the request. It has no name, so no error can show one."""
     repo = tmp_path / "models"
     io = [[(n, "INT32", [-1])] for n in ("INPUT0", "OUTPUT0")]
-    models.write(repo / "echo/config.pbtxt", 'backend: "python"\n' + models.tensors("input", io[0]) + models.tensors("output", io[1]))
+    models.write(repo / "echo/config.pbtxt",
+                 'backend: "python"\n' + models.tensors("input", io[0]) + models.tensors("output", io[1]))
     models.write(repo / "echo/1/model.py", models.PYTHON_HEAD + ECHO)
-    options = ["--backend-config=python,shm-default-byte-size=1048576", "--backend-config=python,shm-growth-byte-size=1048576"]
+    options = ["--backend-config=python,shm-default-byte-size=1048576",
+               "--backend-config=python,shm-growth-byte-size=1048576"]
     with Server(repo, tmp_path, *options) as s, th.InferenceServerClient(s.http, network_timeout=120) as c:
         x = np.arange((48 << 20) // 4, dtype=np.int32)
         i = th.InferInput("INPUT0", x.shape, "INT32")

@@ -58,7 +58,8 @@ def test_recorded_requests(samples, path):
         for k, want in enumerate(recorded["outputs"]):
             names = [o.name for o in response.outputs]
             at = names.index(want["name"])
-            assert (response.outputs[at].datatype, list(response.outputs[at].shape)) == (want["datatype"], want["shape"])
+            assert (response.outputs[at].datatype,
+                    list(response.outputs[at].shape)) == (want["datatype"], want["shape"])
             close(response.raw_output_contents[at], raw(want), recorded)
             head = over_http.get_output(want["name"])
             assert (head["datatype"], head["shape"]) == (want["datatype"], want["shape"])
@@ -79,7 +80,8 @@ def test_all_sample_models_are_ready(samples):
     assert states == {"READY"}
 
 
-PICTURES = [p for p in sorted((ROOT / "models-sample" / "digits" / "requests").glob("*.json")) if "image" in json.loads(p.read_text())]
+PICTURES = [p for p in sorted((ROOT / "models-sample" / "digits" / "requests").glob("*.json"))
+            if "image" in json.loads(p.read_text())]
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 
 
@@ -103,7 +105,8 @@ def test_a_classifier_in_python(samples):
         assert scores.shape == (len(pictures), 10) and np.allclose(scores.sum(axis=1), 1, atol=1e-3)
         assert labels == [WORDS[i] for i in scores.argmax(axis=1)]
         assert sum(a == b for a, b in zip(labels, right)) >= len(right) - 1, (labels, right)
-        top = client.infer("digits_py", [given], outputs=[th.InferRequestedOutput("scores", class_count=1)]).as_numpy("scores")
+        top = client.infer("digits_py", [given],
+                           outputs=[th.InferRequestedOutput("scores", class_count=1)]).as_numpy("scores")
         assert [v.decode().split(":")[2] for v in top.ravel()] == labels
 
 
@@ -137,7 +140,8 @@ def test_a_stream_in_python(samples):
                 break
             words.append((int(result.as_numpy("index")[0]), result.as_numpy("text_output")[0].decode()))
         assert words == [(0, "one"), (1, "small"), (2, "step")]
-    with requests.post(f"http://{samples.http}/v2/models/words/generate_stream", json={"text_input": "for a man"}, stream=True, timeout=60) as answer:
+    with requests.post(f"http://{samples.http}/v2/models/words/generate_stream", json={"text_input": "for a man"},
+                       stream=True, timeout=60) as answer:
         events = [json.loads(line[6:]) for line in answer.iter_lines() if line.startswith(b"data: ")]
     assert [e["text_output"] for e in events] == ["for", "a", "man"]
 

@@ -24,7 +24,8 @@ def sequences(tmp_path_factory):
     models.write_simple_sequence(repo)
     models.write_simple_sequence(repo, "simple_oldest", "oldest { max_candidate_sequences: 8 }")
     if not REFERENCE:
-        models.write_builtin_sequence(repo, "simple_dyna_sequence", "dyna_sequence", "oldest { max_candidate_sequences: 4 }")
+        models.write_builtin_sequence(repo, "simple_dyna_sequence", "dyna_sequence",
+                                      "oldest { max_candidate_sequences: 4 }")
         models.write_builtin_sequence(repo, "sums", "sequence", "direct { }")
         models.write_running_sum(repo)
         models.write_running_sum(repo, "running_oldest", "oldest { max_candidate_sequences: 2 }")
@@ -143,24 +144,28 @@ def test_C034_E3_errors(client):
         ({}, "inference request to model 'simple_sequence' must specify a non-zero or non-empty correlation ID"),
         (
             {"sequence_id": 4},
-            "inference request for sequence 4 to model 'simple_sequence' must specify the START flag on the first request of the sequence",
+            "inference request for sequence 4 to model 'simple_sequence' must specify the START flag on the first "
+            "request of the sequence",
         ),
         (
             {"sequence_id": "four", "sequence_end": True},
-            "inference request for sequence four to model 'simple_sequence' must specify the START flag on the first request of the sequence",
+            "inference request for sequence four to model 'simple_sequence' must specify the START flag on the first "
+            "request of the sequence",
         ),
     ]:
         with pytest.raises(InferenceServerException, match=text):
             ask(c, module, "simple_sequence", 1, **options)
 
 
-@pytest.mark.parametrize("text, fits", [("x" * 128, True), ("x" * 129, False), ("ä" * 65, False)], ids=["128", "129", "bytes-count"])
+@pytest.mark.parametrize("text, fits", [("x" * 128, True), ("x" * 129, False), ("ä" * 65, False)],
+                         ids=["128", "129", "bytes-count"])
 def test_C035_longest_string_id(client, text, fits):
     c, module = client
     if fits:
         assert ask(c, module, "simple_sequence", 1, sequence_id=text, sequence_start=True, sequence_end=True) == 2
         return
-    with pytest.raises(InferenceServerException, match="string correlation ID cannot be longer than 128 characters") as err:
+    with pytest.raises(InferenceServerException,
+                       match="string correlation ID cannot be longer than 128 characters") as err:
         ask(c, module, "simple_sequence", 1, sequence_id=text, sequence_start=True)
     assert err.value.status() == ("501" if module is th else "StatusCode.UNIMPLEMENTED")
 
@@ -211,4 +216,5 @@ def test_configuration_and_metadata_hide_the_controls(sequences):
     assert config["max_sequence_idle_microseconds"] == 60000000
     assert [c["name"] for c in config["control_input"]] == ["START", "READY"]
     metadata = sequences.get("/v2/models/simple_sequence").json
-    assert [i["name"] for i in metadata["inputs"]] == ["INPUT"] and [o["name"] for o in metadata["outputs"]] == ["OUTPUT"]
+    assert [i["name"] for i in metadata["inputs"]] == ["INPUT"] and [o["name"]
+                                                                     for o in metadata["outputs"]] == ["OUTPUT"]

@@ -53,7 +53,8 @@ class Region:
         if self.client is not None:
             try:
                 self.client.unregister_system_shared_memory(self.name)
-            except InferenceServerException as e:  # Triton 2.51 counts a request as running until shortly after its answer
+            # Triton 2.51 counts a request as running until shortly after its answer
+            except InferenceServerException as e:
                 if not (REFERENCE and "it is currently in use" in e.message()):
                     raise
         try:
@@ -166,7 +167,8 @@ def test_B050_mixed_with_ordinary_tensors(client):
         r = client.infer(
             "sums",
             [shared_input(client.module, region, 64, [1, 16], "INT32"), plain],
-            outputs=[client.module.InferRequestedOutput("OUTPUT0"), shared_output(client.module, region, 64, "OUTPUT1", 64)],
+            outputs=[client.module.InferRequestedOutput("OUTPUT0"),
+                     shared_output(client.module, region, 64, "OUTPUT1", 64)],
         )
         np.testing.assert_array_equal(r.as_numpy("OUTPUT0"), 2 * x)
         assert region.bytes() == x.tobytes() + bytes(64)
@@ -256,7 +258,8 @@ def test_B050_decoupled_responses_overwrite_the_region_in_order(server):
 
 
 def plain_from(client, region, size=64, offset=0, outputs=None):
-    return client.infer("plain", [shared_input(client.module, region, size, [1, 16], "FP32", offset=offset)], outputs=outputs)
+    return client.infer("plain", [shared_input(client.module, region, size, [1, 16], "FP32", offset=offset)],
+                        outputs=outputs)
 
 
 def still_up(client):
@@ -288,7 +291,8 @@ def test_C2_the_server_creates_no_named_objects(server):
         assert not path.startswith("/dev/shm/")
 
 
-@pytest.mark.parametrize("key", ["../../etc/hostname", "/../../etc/hostname", "", "/", "a/b", ".", "..", "k" * 300], ids=lambda k: k[:20] or "empty")
+@pytest.mark.parametrize("key", ["../../etc/hostname", "/../../etc/hostname", "", "/", "a/b", ".", "..", "k" * 300],
+                         ids=lambda k: k[:20] or "empty")
 def test_C3_invalid_keys_are_refused(client, key):
     with pytest.raises(InferenceServerException) as e:
         client.register_system_shared_memory("r", key, 64)
@@ -358,7 +362,8 @@ def test_C7_an_output_larger_than_its_region(client):
         with pytest.raises(InferenceServerException) as e:
             plain_from(client, source, outputs=[shared_output(client.module, target, 63, offset=1)])
         assert e.value.message().endswith(
-            "shared memory size specified with the request for output 'OUTPUT0' (63 bytes) should be at least 64 bytes to hold the results"
+            "shared memory size specified with the request for output 'OUTPUT0' (63 bytes) should be at least 64 bytes "
+            "to hold the results"
         )
         assert target.bytes() == bytes([UNTOUCHED]) * 128
 
@@ -374,7 +379,8 @@ def test_C8_the_same_memory_for_input_and_output(client):
 
 @pytest.mark.skipif(REFERENCE, reason="2.51 has no limit")
 def test_C9_ten_thousand_registrations(good, tmp_path):
-    with Server(good, tmp_path, "--model-control-mode=explicit") as s, tg.InferenceServerClient(s.grpc) as c, Region(64) as r:
+    with Server(good, tmp_path,
+                "--model-control-mode=explicit") as s, tg.InferenceServerClient(s.grpc) as c, Region(64) as r:
         fds = f"/proc/{s.process.pid}/fd"
         before = len(os.listdir(fds))
         refused = 0
@@ -434,7 +440,8 @@ def test_C10_CUDA_memory_without_a_GPU(client):
     client.unregister_cuda_shared_memory()
     if REFERENCE:
         pytest.skip("the reference's build has CUDA")
-    with pytest.raises(InferenceServerException, match="failed to register CUDA shared memory region: 'g', GPUs not supported"):
+    with pytest.raises(InferenceServerException,
+                       match="failed to register CUDA shared memory region: 'g', GPUs not supported"):
         client.register_cuda_shared_memory("g", b"A" * 88, 0, 64)
 
 

@@ -41,7 +41,8 @@ def tokened(tmp_path_factory):
     work = tmp_path_factory.mktemp("tokened")
     repo = work / "models"
     i, o = [("INPUT__0", "FP32", [4])], [("OUTPUT__0", "FP32", [4])]
-    models.add_model(repo, "fc_model_pt", "max_batch_size: 128\n", i, o, [models.helper.make_node("Neg", ["INPUT__0"], ["OUTPUT__0"])], "")
+    models.add_model(repo, "fc_model_pt", "max_batch_size: 128\n", i, o,
+                     [models.helper.make_node("Neg", ["INPUT__0"], ["OUTPUT__0"])], "")
     options = ["--http-base-path=/api/predict/triton_service", f"--allowed-hosts={GATEWAY}"]
     with Server(repo, work, *options, command=["env", f"NEREID_TOKEN={TOKEN}", BINARY, "serve"], token=TOKEN) as s:
         yield s
@@ -106,7 +107,8 @@ def test_B078_B082_H8_a_token_over_grpc(tokened, value):
 def test_F047_curl_ready(served):
     if not shutil.which("curl"):
         pytest.skip("no curl on this machine")
-    done = subprocess.run(["curl", "-v", f"{served.http}/v2/health/ready".replace("127.0.0.1", "localhost")], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["curl", "-v", f"{served.http}/v2/health/ready".replace("127.0.0.1", "localhost")],
+                          capture_output=True, text=True, timeout=60)
     assert done.returncode == 0
     lines = [line.strip() for line in done.stderr.splitlines()]
     assert "< HTTP/1.1 200 OK" in lines and "< Content-Length: 0" in lines and "< Content-Type: text/plain" in lines, done.stderr
@@ -122,7 +124,8 @@ def test_F047_requests_json(served):
     res = requests.post(url, json=request_data).json()
     assert res["model_name"] == "fc_model_pt" and res["model_version"] == "1"
     assert res["outputs"] == [
-        {"name": "OUTPUT__0", "datatype": "FP32", "shape": [1, 4], "data": [-0.10000000149011612, -0.20000000298023224, -0.30000001192092896, -0.4000000059604645]}
+        {"name": "OUTPUT__0", "datatype": "FP32", "shape": [1, 4],
+         "data": [-0.10000000149011612, -0.20000000298023224, -0.30000001192092896, -0.4000000059604645]}
     ]
 
 

@@ -48,7 +48,8 @@ def finish(process):
 
 @pytest.mark.parametrize("proto", ["http", "json", "grpc"])
 def test_A063_no_request_fails_over_ten_reloads(tmp_path, proto):
-    """32 clients send requests while ten versions replace each other. Each answer is that of the version which it names."""
+    """32 clients send requests while ten versions replace each other. Each answer is that of the version which it
+    names."""
     if REFERENCE and proto != "http":
         pytest.skip("the reference runs it once")
     build_loadgen()
@@ -62,7 +63,8 @@ def test_A063_no_request_fails_over_ten_reloads(tmp_path, proto):
         begin = time.monotonic()
         for n in range(2, reloads + 2):
             shutil.copytree(tmp_path / f"next/plus_version/{n}", repo / f"plus_version/{n}")
-            until(lambda: s.get("/v2/models/plus_version").json["versions"] == [str(n)], 60, f"version {n} is not served", s.log)
+            until(lambda: s.get("/v2/models/plus_version").json["versions"] == [str(n)], 60,
+                  f"version {n} is not served", s.log)
             if n > 2:
                 shutil.rmtree(repo / f"plus_version/{n - 2}")
             time.sleep(max(0, begin + (n - 1) * seconds / reloads - time.monotonic()))
@@ -78,8 +80,8 @@ def test_A063_no_request_fails_over_ten_reloads(tmp_path, proto):
 def test_A063_B14_B18_reloads_and_slow_copies_under_load(tmp_path):
     """32 clients send requests while the model is reloaded every 200 ms, half of the time with a broken version.
 
-    A large model is slowly copied at the same time. No request fails, no answer is wrong, no incomplete model is loaded,
-    and the memory does not grow."""
+    A large model is slowly copied at the same time. No request fails, no answer is wrong, no incomplete model is
+    loaded, and the memory does not grow."""
     build_loadgen()
     repo = tmp_path / "models"
     models.write_plus_version(repo, config="dynamic_batching { }\n")
@@ -116,7 +118,8 @@ def test_A063_B14_B18_reloads_and_slow_copies_under_load(tmp_path):
         begin = time.monotonic()
         try:
             # On a busy machine reloads take longer: the loop then continues until there were enough.
-            while time.monotonic() - begin < seconds or (reloads <= seconds or not copies) and time.monotonic() - begin < seconds + 200:
+            while time.monotonic() - begin < seconds or (reloads <= seconds
+                                                         or not copies) and time.monotonic() - begin < seconds + 200:
                 bad = reloads % 2 == 1
                 with open(str(config) + ".tmp", "w") as f:
                     f.write("broken: true\n" if bad else good + f"# {reloads}\n")
@@ -136,8 +139,10 @@ def test_A063_B14_B18_reloads_and_slow_copies_under_load(tmp_path):
     quarter = len(memory) // 4
     first, last = statistics.median(memory[quarter : 2 * quarter]), statistics.median(memory[-quarter:])
     print(
-        f"{point['requests']} requests, {point['errors']} errors, p99 {point['p99_ms']:.1f} ms; {reloads} reloads, {broken} of them broken; "
-        f"{len(copies)} copies of {size >> 20} MiB; RSS {first:.0f} MB in the second quarter, {last:.0f} MB in the last, at most {max(memory):.0f} MB"
+        f"{point['requests']} requests, {point['errors']} errors, p99 {point['p99_ms']:.1f} ms; {reloads} reloads, "
+        f"{broken} of them broken; "
+        f"{len(copies)} copies of {size >> 20} MiB; RSS {first:.0f} MB in the second quarter, {last:.0f} MB in the "
+        f"last, at most {max(memory):.0f} MB"
     )
     assert not faults, faults[:5]
     assert reloads > seconds and copies, f"{reloads} reloads, {len(copies)} copies"
@@ -180,8 +185,9 @@ def test_A078_I025_unload_releases_memory(tmp_path):
 def test_A078_I025_memory_slope_over_loads_of_an_onnx_model(tmp_path, isolation):
     """A line fitted to the resident memory after cycle 20 rises by at most 10 kB per cycle. Short runs are noisier.
 
-    With a worker process, a model leaves no memory behind. The private memory of the server (RssAnon) is then the same as at
-    the start, except for the allowed slope and the buffers of the first request. RssAnon excludes program pages."""
+    With a worker process, a model leaves no memory behind. The private memory of the server (RssAnon) is then the same
+    as at the start, except for the allowed slope and the buffers of the first request. RssAnon excludes program
+    pages."""
     repo = tmp_path / "models"
     shutil.copytree(ROOT / "models-sample/mlp", repo / "mlp")
     with open(repo / "mlp/config.pbtxt", "a") as f:
@@ -199,8 +205,10 @@ def test_A078_I025_memory_slope_over_loads_of_an_onnx_model(tmp_path, isolation)
         end = private_kb(s.process.pid)
     late = sizes[20:]
     middle, mean = (len(late) - 1) / 2, sum(late) / len(late)
-    slope = sum((i - middle) * (y - mean) for i, y in enumerate(late)) / sum((i - middle) ** 2 for i in range(len(late)))
-    print(f"isolation {isolation}: {start} kB private at the start, {end} at the end; {late[0]:.0f} kB resident after 20 cycles, {late[-1]:.0f} at the end, {slope:.1f} kB a cycle")
+    slope = sum((i - middle) * (y - mean) for i,
+                y in enumerate(late)) / sum((i - middle) ** 2 for i in range(len(late)))
+    print(f"isolation {isolation}: {start} kB private at the start, {end} at the end; {late[0]:.0f} kB resident after "
+          f"20 cycles, {late[-1]:.0f} at the end, {slope:.1f} kB a cycle")
     assert slope <= (10 if FULL else 60), sizes
     if isolation == "process":
         assert end <= start + 6000, (start, end)  # an ONNX session of this model needs ten times as much

@@ -121,7 +121,8 @@ def test_B015_B067_unknown_model(settings):
 
 @pytest.mark.parametrize(
     "change",
-    [{"trace_rate": "500"}, {"trace_count": "7"}, {"log_frequency": "3"}, {"trace_rate": "2", "trace_count": "0", "log_frequency": "1"}],
+    [{"trace_rate": "500"}, {"trace_count": "7"}, {"log_frequency": "3"},
+     {"trace_rate": "2", "trace_count": "0", "log_frequency": "1"}],
     ids=["rate", "count", "frequency", "all"],
 )
 @pytest.mark.parametrize("model", [None, "sums"], ids=["server", "model"])
@@ -143,7 +144,8 @@ def test_E037_a_model_inherits_unset_settings_from_the_server(settings):
 
 
 def test_B015_B067_level_without_a_file(settings):
-    with pytest.raises(InferenceServerException, match="Attempting to set invalid trace setting :trace file name is not given"):
+    with pytest.raises(InferenceServerException,
+                       match="Attempting to set invalid trace setting :trace file name is not given"):
         settings.update({"trace_level": ["TIMESTAMPS"]})
     assert settings.trace() == START
 
@@ -152,7 +154,8 @@ def test_B015_B067_level_without_a_file(settings):
     "change,text",
     [
         ({"trace_rate": "x"}, "Unable to parse 'trace_rate', got: x"),
-        ({"trace_rate": "99999999999"}, "Unable to parse 'trace_rate', value is out of range \\[ 0, 4294967295 \\], got: 99999999999"),
+        ({"trace_rate": "99999999999"},
+         "Unable to parse 'trace_rate', value is out of range \\[ 0, 4294967295 \\], got: 99999999999"),
         ({"trace_count": "x"}, "Unable to parse 'trace_count', got: x"),
         ({"log_frequency": "x"}, "Unable to parse 'log_frequency', got: x"),
         ({"trace_level": ["OFF", "TENSORS"]}, "Expect only one trace level 'OFF' is specified"),
@@ -167,7 +170,8 @@ def test_B015_B067_malformed(settings, change, text):
 
 def test_A20_trace_file_cannot_be_set(settings, tmp_path):
     for name in ("/etc/nereid-trace", "../trace", str(tmp_path / "x"), "/dev/null"):
-        with pytest.raises(InferenceServerException, match="trace file location can not be updated through network protocol"):
+        with pytest.raises(InferenceServerException,
+                           match="trace file location can not be updated through network protocol"):
             settings.update({"trace_file": name})
     assert settings.trace() == START and not list(tmp_path.iterdir())
 
@@ -189,7 +193,8 @@ def test_B016_B067_E048_I015_log_settings(settings):
 
 @pytest.mark.parametrize(
     "change",
-    [{"log_info": False}, {"log_warning": False}, {"log_error": False}, {"log_verbose_level": 2}, {"log_format": "ISO8601"}],
+    [{"log_info": False}, {"log_warning": False}, {"log_error": False}, {"log_verbose_level": 2},
+     {"log_format": "ISO8601"}],
     ids=lambda c: next(iter(c)),
 )
 def test_B016_B067_E045_change_log_settings(settings, change):
@@ -200,7 +205,8 @@ def test_B016_B067_E045_change_log_settings(settings, change):
 
 def test_A20_log_file_cannot_be_set(settings):
     for name in ("/etc/nereid-log", "../log", "/dev/null"):
-        with pytest.raises(InferenceServerException, match="log file location can not be updated through network protocol"):
+        with pytest.raises(InferenceServerException,
+                           match="log file location can not be updated through network protocol"):
             settings.update_log({"log_file": name})
     assert settings.log() == LOG_START
 
@@ -287,7 +293,8 @@ def test_E038_E039_E044_I015_trace_file(traced, tmp_path):
     (_, over_http), (_, over_grpc) = sorted(by_id.items())
     assert (over_http["request_id"], over_grpc["request_id"]) == ("over-http", 'a "quoted"\nid')
     front = {
-        "over-http": [("HTTP_RECV_START", "HTTP_RECV_END"), ("HTTP_SEND_START", "HTTP_SEND_END"), ("HTTP_RECV_START", "HTTP_SEND_END")],
+        "over-http": [("HTTP_RECV_START", "HTTP_RECV_END"), ("HTTP_SEND_START", "HTTP_SEND_END"),
+                      ("HTTP_RECV_START", "HTTP_SEND_END")],
         'a "quoted"\nid': [("GRPC_WAITREAD_START", "GRPC_WAITREAD_END"), ("GRPC_SEND_START", "GRPC_SEND_END")],
     }
     for t in by_id.values():
@@ -321,9 +328,12 @@ def test_E043_activities_of_the_identity_backend(tmp_path):
     (model / "1").mkdir(parents=True)
     (model / "config.pbtxt").write_text(
         'backend: "identity"\nmax_batch_size: 1024\n'
-        "input [{ name: \"INPUT0\" data_type: TYPE_INT32 dims: [ -1 ] }]\noutput [{ name: \"OUTPUT0\" data_type: TYPE_INT32 dims: [ -1 ] }]\n"
-        'instance_group [{ kind: KIND_CPU }]\nparameters [{ key: "enable_custom_tracing" value: { string_value: "true" } }, '
-        '{ key: "nested_span_count" value: { string_value: "6" } }, { key: "single_activity_frequency" value: { string_value: "3" } }]\n'
+        "input [{ name: \"INPUT0\" data_type: TYPE_INT32 dims: [ -1 ] }]\noutput [{ name: \"OUTPUT0\" data_type: "
+        "TYPE_INT32 dims: [ -1 ] }]\n"
+        'instance_group [{ kind: KIND_CPU }]\nparameters [{ key: "enable_custom_tracing" value: { string_value: "true" '
+        '} }, '
+        '{ key: "nested_span_count" value: { string_value: "6" } }, { key: "single_activity_frequency" value: { '
+        'string_value: "3" } }]\n'
     )
     options = ("level=TIMESTAMPS", "rate=1", f"triton,file={tmp_path}/t")
     with Server(tmp_path / "models", tmp_path, *(f"--trace-config={o}" for o in options)) as s:
@@ -334,7 +344,8 @@ def test_E043_activities_of_the_identity_backend(tmp_path):
     single = "CUSTOM_SINGLE_ACTIVITY"
     assert custom == [
         "CUSTOM_ACTIVITY_START", "CUSTOM_ACTIVITY_END", single,
-        "CUSTOM_ACTIVITY0_START", single, "CUSTOM_ACTIVITY1_START", "CUSTOM_ACTIVITY2_START", "CUSTOM_ACTIVITY3_START", single,
+        "CUSTOM_ACTIVITY0_START", single, "CUSTOM_ACTIVITY1_START", "CUSTOM_ACTIVITY2_START", "CUSTOM_ACTIVITY3_START",
+        single,
         "CUSTOM_ACTIVITY4_START", "CUSTOM_ACTIVITY5_START", *(f"CUSTOM_ACTIVITY{i}_END" for i in range(5, -1, -1)),
     ]
     assert names.index("REQUEST_START") < names.index(custom[0]) and names.index(custom[-1]) < names.index("REQUEST_END")
@@ -377,7 +388,8 @@ BLS_TRACED = (
     '                q = pb.InferenceRequest(model_name="inner", requested_output_names=["OUTPUT0"], inputs=[x], '
     'request_id="traced" if trace else "not", trace=trace)\n'
     "                a = q.exec()\n"
-    '            out.append(pb.InferenceResponse([pb.Tensor("OUTPUT0", pb.get_output_tensor_by_name(a, "OUTPUT0").as_numpy())]))\n'
+    '            out.append(pb.InferenceResponse([pb.Tensor("OUTPUT0", pb.get_output_tensor_by_name(a, '
+    '"OUTPUT0").as_numpy())]))\n'
     "        return out\n"
 )
 

@@ -43,7 +43,8 @@ def table(repo):
     g = helper.make_graph([helper.make_node("Gather", ["values", "INPUT0"], ["OUTPUT0"])], "g",
                           [helper.make_tensor_value_info("INPUT0", TensorProto.INT64, ["n", 1])],
                           [helper.make_tensor_value_info("OUTPUT0", TensorProto.FLOAT, ["n", 1])], [values])
-    onnx.save_model(helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), repo / "table/1/model.onnx")
+    onnx.save_model(helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+                    repo / "table/1/model.onnx")
     (repo / "table/config.pbtxt").write_text('backend: "onnxruntime"\nmax_batch_size: 8\n')
 
 
@@ -91,7 +92,8 @@ def failures(server, name):
 def history(server, name):
     """Requests and failures in the history that the GUI shows."""
     now = int(time.time() * 1000)
-    answer = server.request("GET", f"/api/history?model={name}&from={now - 600_000}&to={now + 5000}&step=1000", headers={"X-Nereid": "1"},
+    answer = server.request("GET", f"/api/history?model={name}&from={now - 600_000}&to={now + 5000}&step=1000",
+                            headers={"X-Nereid": "1"},
                             address=server.ui.removeprefix("http://"))
     assert answer.status == 200, answer.body
     series = answer.json["series"]
@@ -139,10 +141,12 @@ def test_G1_G4_every_request_is_counted_once_in_all_places(tmp_path):
     with Server(repo, tmp_path) as s:
         seen = storm(s)
         assert seen["slow", 200] and seen["slow", 503] and seen["slow", "left"] and seen["table", 200], seen
-        assert set(seen) <= {("slow", 200), ("slow", 503), ("slow", "left"), ("table", 200), ("table", 400), ("table", 500)}, seen
+        assert set(seen) <= {("slow", 200), ("slow", 503), ("slow", "left"), ("table", 200), ("table", 400),
+                             ("table", 500)}, seen
         sent = {name: sum(n for (m, _), n in seen.items() if m == name) for name in ("slow", "table")}
         for name in sent:
-            until(lambda: sum(totals(s, name)) == sent[name], 60, f"{name}: {sent[name]} were sent", lambda: f"{totals(s, name)} {failures(s, name)} {seen}")
+            until(lambda: sum(totals(s, name)) == sent[name], 60, f"{name}: {sent[name]} were sent",
+                  lambda: f"{totals(s, name)} {failures(s, name)} {seen}")
         success, fail = totals(s, "slow")
         reasons = failures(s, "slow")
         assert reasons["REJECTED"] >= seen["slow", 503] and reasons["CANCELED"] > 0, (reasons, seen)
@@ -152,9 +156,11 @@ def test_G1_G4_every_request_is_counted_once_in_all_places(tmp_path):
         assert totals(s, "table")[0] == seen["table", 200]
         assert failures(s, "table")["BACKEND"] == sent["table"] - seen["table", 200]
         for name in sent:
-            family = {labels: v for (f, labels), v in metrics(s).items() if f == "nv_inference_request_success" and f'model="{name}"' in labels}
+            family = {labels: v for (f, labels),
+                      v in metrics(s).items() if f == "nv_inference_request_success" and f'model="{name}"' in labels}
             assert list(family.values()) == [totals(s, name)[0]]
-            until(lambda: history(s, name) == (sent[name], totals(s, name)[1]), 60, f"the history of {name}", lambda: f"{history(s, name)}, want {sent[name]}")
+            until(lambda: history(s, name) == (sent[name], totals(s, name)[1]), 60, f"the history of {name}",
+                  lambda: f"{history(s, name)}, want {sent[name]}")
     before = {name: sent[name] for name in sent}
     again = Server(repo, tmp_path)
     again.log_path = tmp_path / "again.log"
@@ -196,7 +202,8 @@ def test_G2_counters_never_decrease(tmp_path):
         assert not falls, falls[:5]
         assert len(last) > 10
         assert s.post("/v2/repository/models/slow/unload").status == 200
-        until(lambda: not any('model="slow"' in labels for _, labels in metrics(s)), 60, "the counters of the unloaded model still exist")
+        until(lambda: not any('model="slow"' in labels for _, labels in metrics(s)), 60,
+              "the counters of the unloaded model still exist")
 
 
 def test_G3_metrics_of_two_hundred_models_under_load(tmp_path):

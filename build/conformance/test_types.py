@@ -15,7 +15,8 @@ rng = np.random.default_rng(7)
 def sample(datatype):
     """Values of the type, including its smallest and its largest value."""
     if datatype == "BYTES":
-        return np.array([b"", b"a", b"nul\x00inside", b"\xff\xfe not utf-8", "日本".encode(), bytes(1000)], dtype=np.object_)
+        return np.array([b"", b"a", b"nul\x00inside", b"\xff\xfe not utf-8", "日本".encode(), bytes(1000)],
+                        dtype=np.object_)
     if datatype == "BOOL":
         return np.array([True, False, False, True])
     if datatype == "BF16":
@@ -23,7 +24,8 @@ def sample(datatype):
     dtype = np.dtype(triton_to_np_dtype(datatype))
     if dtype.kind == "f":
         i = np.finfo(dtype)
-        return np.array([0, -0.0, 1.5, i.max, i.min, i.tiny, i.smallest_subnormal, np.inf, -np.inf, np.nan], dtype=dtype)
+        return np.array([0, -0.0, 1.5, i.max, i.min, i.tiny, i.smallest_subnormal, np.inf, -np.inf, np.nan],
+                        dtype=dtype)
     i = np.iinfo(dtype)
     return np.concatenate([np.array([i.min, i.max, 0, 1], dtype=dtype), rng.integers(i.min, i.max, 50, dtype=dtype)])
 

@@ -25,15 +25,18 @@ class Certificates:
         subprocess.run(["openssl", *args], check=True, capture_output=True, cwd=self.folder)
 
     def _authority(self, name):
-        self._run("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+        self._run("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                  "-subj", f"/CN={name}",
                   "-keyout", f"{name}.key", "-out", f"{name}.crt", "-addext", "basicConstraints=critical,CA:TRUE")
         return str(self.folder / f"{name}.crt")
 
     def _leaf(self, name, authority, extension):
         """Creates a certificate. Returns the paths of the certificate and its key."""
-        self._run("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
+        self._run("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
+                  "-keyout", f"{name}.key", "-out", f"{name}.csr")
         (self.folder / f"{name}.ext").write_text(extension + "\n")
-        self._run("x509", "-req", "-in", f"{name}.csr", "-CA", f"{authority}.crt", "-CAkey", f"{authority}.key", "-CAcreateserial", "-days", "2",
+        self._run("x509", "-req", "-in", f"{name}.csr", "-CA", f"{authority}.crt", "-CAkey", f"{authority}.key",
+                  "-CAcreateserial", "-days", "2",
                   "-extfile", f"{name}.ext", "-out", f"{name}.crt")
         return str(self.folder / f"{name}.crt"), str(self.folder / f"{name}.key")
 
@@ -41,7 +44,8 @@ class Certificates:
         """The server's options, the same for http and grpc."""
         use = "use-ssl-mutual" if mutual else "use-ssl"
         files = {"server-cert": self.server[0], "server-key": self.server[1], "root-cert": self.root}
-        return [f"--{protocol}-use-ssl=true", f"--{protocol}-{use}=true", *(f"--{protocol}-{k}={v}" for k, v in files.items())]
+        return [f"--{protocol}-use-ssl=true", f"--{protocol}-{use}=true",
+                *(f"--{protocol}-{k}={v}" for k, v in files.items())]
 
     def grpc(self, own=None, root=None):
         """The arguments of tritonclient's gRPC clients. own: (certificate, key) of the client."""

@@ -1,6 +1,7 @@
 """Writes tiny models of one framework into a repository: `make_models.py pytorch|tensorflow|openvino|fil|onnx FOLDER`.
 
-The interpreter must have the framework installed. Each model's name says what it computes, so tests can check answers."""
+The interpreter must have the framework installed. Each model's name says what it computes, so tests can check
+answers."""
 
 import os
 import pathlib
@@ -28,10 +29,12 @@ def pytorch(root):
             return a + b, a - b
 
     indexed = IO.format("INPUT__0", "INPUT__1", "OUTPUT__0", "OUTPUT__1")
-    folder = write(root / "add_sub_pt", 'platform: "pytorch_libtorch"\nmax_batch_size: 8\n' + indexed + "dynamic_batching {}\n")
+    folder = write(root / "add_sub_pt",
+                   'platform: "pytorch_libtorch"\nmax_batch_size: 8\n' + indexed + "dynamic_batching {}\n")
     torch.jit.script(AddSub()).save(str(folder / "1" / "model.pt"))
 
-    folder = write(root / "add_sub_named", 'platform: "pytorch_libtorch"\nmax_batch_size: 8\n' + IO.format("b", "a", "sum__0", "difference__1"))
+    folder = write(root / "add_sub_named",
+                   'platform: "pytorch_libtorch"\nmax_batch_size: 8\n' + IO.format("b", "a", "sum__0", "difference__1"))
     torch.jit.script(AddSub()).save(str(folder / "1" / "model.pt"))
 
     # Python classes: one without weights and one with weights.
@@ -41,10 +44,12 @@ def pytorch(root):
     (folder / "1" / "model.py").write_text(text)
     folder = write(
         root / "add_sub_weights",
-        'backend: "pytorch"\nruntime: "model.py"\nmax_batch_size: 8\nparameters { key: "NUM_THREADS" value { string_value: "1" } }\n' + names,
+        'backend: "pytorch"\nruntime: "model.py"\nmax_batch_size: 8\nparameters { key: "NUM_THREADS" value { '
+        'string_value: "1" } }\n' + names,
     )
     begin = "    def __init__(self):\n        super().__init__()\n        self.scale = torch.nn.Parameter(torch.zeros(1))\n\n    def forward"
-    weighted = text.replace("    def forward", begin).replace("a + b, a - b", "self.scale * (a + b), self.scale * (a - b)")
+    weighted = text.replace("    def forward", begin).replace("a + b, a - b",
+                                                              "self.scale * (a + b), self.scale * (a - b)")
     (folder / "1" / "model.py").write_text(weighted)
     torch.save({"scale": torch.ones(1)}, folder / "1" / "model.pt")
 
@@ -74,7 +79,8 @@ def pytorch(root):
 
     folder = write(
         root / "twice_bf16",
-        'platform: "pytorch_libtorch"\nmax_batch_size: 4\ninput [ { name: "INPUT__0" data_type: TYPE_BF16 dims: [ 4 ] } ]\n'
+        'platform: "pytorch_libtorch"\nmax_batch_size: 4\ninput [ { name: "INPUT__0" data_type: TYPE_BF16 dims: [ 4 ] '
+        '} ]\n'
         'output [ { name: "OUTPUT__0" data_type: TYPE_BF16 dims: [ 4 ] } ]\n',
     )
     torch.jit.script(Half()).save(str(folder / "1" / "model.pt"))
@@ -147,19 +153,22 @@ def packages(root, add_sub):
     rows = torch.export.Dim("rows")
     a, b, x = (torch.zeros(3, 4) for _ in range(3))  # a shared tensor would become a single input
     structured = torch.export.export(
-        Structured(), ({"a": a, "b": b},), {"factor": x}, dynamic_shapes={"pair": {"a": {0: rows}, "b": {0: rows}}, "factor": {0: rows}}
+        Structured(), ({"a": a, "b": b},), {"factor": x},
+        dynamic_shapes={"pair": {"a": {0: rows}, "b": {0: rows}}, "factor": {0: rows}}
     )
     paths = tensors("input", ("KWARGS[factor]", "ARGS[0][a]", "ARGS[0][b]"), "-1, 4") + tensors(
         "output", ("RESULT[parts][1]", "RESULT[parts][0]", "RESULT[sum]"), "-1, 4"
     )
     folder = write(root / "structured_pt2", 'platform: "torch_aoti"\n' + paths)
     torch.export.save(structured, str(folder / "1" / "model.pt2"))
-    folder = write(root / "single_pt2", 'platform: "torch_aoti"\n' + tensors("input", ["ARGS[0]"], "3, 4") + tensors("output", ["RESULT"], "3, 4"))
+    folder = write(root / "single_pt2", 'platform: "torch_aoti"\n' + tensors("input", ["ARGS[0]"], "3, 4")
+                   + tensors("output", ["RESULT"], "3, 4"))
     torch.export.save(torch.export.export(Twice(), (x,)), str(folder / "1" / "model.pt2"))
 
     wrong = write(root / "wrong_path", 'platform: "torch_aoti"\n' + paths.replace("[sum]", "[difference]"))
     torch.export.save(structured, str(wrong / "1" / "model.pt2"))
-    hooked = write(root / "hooked_package", 'platform: "torch_aoti"\nparameters { key: "MODEL_INIT_LIBRARY" value { string_value: "x.so" } }\n' + paths)
+    hooked = write(root / "hooked_package", 'platform: "torch_aoti"\nparameters { key: "MODEL_INIT_LIBRARY" value { '
+                                            'string_value: "x.so" } }\n' + paths)
     torch.export.save(structured, str(hooked / "1" / "model.pt2"))
 
     if shutil.which(os.environ.get("CXX", "g++")) is None:
@@ -169,7 +178,8 @@ def packages(root, add_sub):
     folder = write(root / "structured_aoti", 'platform: "torch_aoti"\n' + paths)
     torch._inductor.aoti_compile_and_package(structured, package_path=str(folder / "1" / "model.pt2"))
     indexed = IO.format("INPUT__0", "INPUT__1", "OUTPUT__0", "OUTPUT__1")
-    folder = write(root / "add_sub_aoti", 'platform: "torch_aoti"\nmax_batch_size: 8\n' + indexed + "dynamic_batching {}\n")
+    folder = write(root / "add_sub_aoti",
+                   'platform: "torch_aoti"\nmax_batch_size: 8\n' + indexed + "dynamic_batching {}\n")
     torch._inductor.aoti_compile_and_package(add_sub, package_path=str(folder / "1" / "model.pt2"))
 
 
@@ -198,7 +208,8 @@ def tensorflow(root):
         tf.identity(a - b, name="OUTPUT1")
     folder = write(
         root / "add_sub_graphdef",
-        'platform: "tensorflow_graphdef"\nmax_batch_size: 8\n' + IO.format("INPUT0", "INPUT1", "OUTPUT0", "OUTPUT1") + "dynamic_batching {}\n",
+        'platform: "tensorflow_graphdef"\nmax_batch_size: 8\n' + IO.format("INPUT0", "INPUT1", "OUTPUT0", "OUTPUT1")
+        + "dynamic_batching {}\n",
     )
     (folder / "1" / "model.graphdef").write_bytes(graph.as_graph_def().SerializeToString())
 
@@ -227,13 +238,16 @@ def tensorflow(root):
 def types(tf, root):
     """Writes a SavedModel and a graph with one input and one output of each data type."""
     kinds = {
-        "BOOL": tf.bool, "UINT8": tf.uint8, "UINT16": tf.uint16, "UINT32": tf.uint32, "UINT64": tf.uint64, "INT8": tf.int8,
-        "INT16": tf.int16, "INT32": tf.int32, "INT64": tf.int64, "FP16": tf.float16, "FP32": tf.float32, "FP64": tf.float64,
+        "BOOL": tf.bool, "UINT8": tf.uint8, "UINT16": tf.uint16, "UINT32": tf.uint32, "UINT64": tf.uint64,
+        "INT8": tf.int8,
+        "INT16": tf.int16, "INT32": tf.int32, "INT64": tf.int64, "FP16": tf.float16, "FP32": tf.float32,
+        "FP64": tf.float64,
         "BF16": tf.bfloat16, "STRING": tf.string,
     }  # fmt: skip
 
     class Types(tf.Module):
-        @tf.function(input_signature=[tf.TensorSpec([None, None], kind, name="in_" + name) for name, kind in kinds.items()])
+        @tf.function(input_signature=[tf.TensorSpec([None, None], kind, name="in_" + name) for name,
+                                      kind in kinds.items()])
         def __call__(self, *values):
             return {"out_" + name: tf.reverse(value, [1]) for name, value in zip(kinds, values)}
 
@@ -246,7 +260,8 @@ def types(tf, root):
         for name, kind in kinds.items():
             tf.identity(tf.compat.v1.placeholder(kind, [None], name="in_" + name), name="out_" + name)
     listed = [
-        "%s [ %s ]\n" % (kind, ", ".join('{ name: "%s%s" data_type: TYPE_%s dims: [ -1 ] }' % (prefix, name, name) for name in kinds))
+        "%s [ %s ]\n" % (kind, ", ".join('{ name: "%s%s" data_type: TYPE_%s dims: [ -1 ] }' % (prefix, name, name)
+                                         for name in kinds))
         for kind, prefix in (("input", "in_"), ("output", "out_"))
     ]
     folder = write(root / "types_graphdef", 'platform: "tensorflow_graphdef"\n' + "".join(listed))
@@ -279,19 +294,25 @@ def others(tf, root):
         ("signature_named", 'parameters { key: "TF_SIGNATURE_DEF" value { string_value: "thrice" } }\n'),
         ("signature_wrong", 'parameters { key: "TF_SIGNATURE_DEF" value { string_value: "fourfold" } }\n'),
         ("tag_wrong", 'parameters { key: "TF_GRAPH_TAG" value { string_value: "gpu" } }\n'),
-        ("accelerated", 'optimization { execution_accelerators { gpu_execution_accelerator: [ { name: "tensorrt" } ] } }\n'),
+        ("accelerated",
+         'optimization { execution_accelerators { gpu_execution_accelerator: [ { name: "tensorrt" } ] } }\n'),
         (
             "threads",
-            'parameters { key: "TF_NUM_INTRA_THREADS" value { string_value: "1" } }\nparameters { key: "TF_NUM_INTER_THREADS" value { string_value: "1" } }\n'
-            'parameters { key: "TF_USE_PER_SESSION_THREADS" value { string_value: "on" } }\ninstance_group [ { count: 2 } ]\n',
+            'parameters { key: "TF_NUM_INTRA_THREADS" value { string_value: "1" } }\nparameters { key: '
+            '"TF_NUM_INTER_THREADS" value { string_value: "1" } }\n'
+            'parameters { key: "TF_USE_PER_SESSION_THREADS" value { string_value: "on" } }\ninstance_group [ { count: '
+            '2 } ]\n',
         ),
     ):
         folder = write(root / name, 'platform: "tensorflow_savedmodel"\nmax_batch_size: 4\n' + text)
-        tf.saved_model.save(module, str(folder / "1" / "model.savedmodel"), signatures={"serving_default": module.twice, "thrice": module.thrice})
+        tf.saved_model.save(module, str(folder / "1" / "model.savedmodel"),
+                            signatures={"serving_default": module.twice, "thrice": module.thrice})
     folder = write(
         root / "any_rank",
-        'platform: "tensorflow_savedmodel"\ninput [ { name: "n" data_type: TYPE_INT32 dims: [ 1 ] }, { name: "x" data_type: TYPE_FP32 dims: [ -1, -1, 2 ] } ]\n'
-        'output [ { name: "y" data_type: TYPE_FP32 dims: [ -1, -1, 2 ] }, { name: "n" data_type: TYPE_INT32 dims: [ 1 ] } ]\n',
+        'platform: "tensorflow_savedmodel"\ninput [ { name: "n" data_type: TYPE_INT32 dims: [ 1 ] }, { name: "x" '
+        'data_type: TYPE_FP32 dims: [ -1, -1, 2 ] } ]\n'
+        'output [ { name: "y" data_type: TYPE_FP32 dims: [ -1, -1, 2 ] }, { name: "n" data_type: TYPE_INT32 dims: [ 1 '
+        '] } ]\n',
     )
     tf.saved_model.save(module, str(folder / "1" / "model.savedmodel"), signatures=module.scaled)
     folder = write(root / "product", 'platform: "tensorflow_savedmodel"\nmax_batch_size: 4\n')
@@ -304,7 +325,8 @@ def others(tf, root):
         tf.add(x, ten, name="y")
         tf.group(ten.initializer, name="start")
     io = 'input [ { name: "x" data_type: TYPE_FP32 dims: [ -1 ] } ]\noutput [ { name: "y" data_type: TYPE_FP32 dims: [ -1 ] } ]\n'
-    folder = write(root / "initialized", 'platform: "tensorflow_graphdef"\n' + io + 'parameters { key: "TF_INIT_OPS_FILE" value { string_value: "init_ops.json" } }\n')
+    folder = write(root / "initialized", 'platform: "tensorflow_graphdef"\n' + io
+                   + 'parameters { key: "TF_INIT_OPS_FILE" value { string_value: "init_ops.json" } }\n')
     (folder / "1" / "model.graphdef").write_bytes(graph.as_graph_def().SerializeToString())
     (folder / "init_ops.json").write_text('{ "init_ops": ["start"] }')
 
@@ -334,25 +356,29 @@ def openvino(root):
     save(folder, {"INPUT0": a, "INPUT1": b}, {"OUTPUT0": ops.add(a, b), "OUTPUT1": ops.subtract(a, b)})
 
     kinds = {
-        "BOOL": ov.Type.boolean, "UINT8": ov.Type.u8, "UINT16": ov.Type.u16, "UINT32": ov.Type.u32, "UINT64": ov.Type.u64,
+        "BOOL": ov.Type.boolean, "UINT8": ov.Type.u8, "UINT16": ov.Type.u16, "UINT32": ov.Type.u32,
+        "UINT64": ov.Type.u64,
         "INT8": ov.Type.i8, "INT16": ov.Type.i16, "INT32": ov.Type.i32, "INT64": ov.Type.i64, "FP16": ov.Type.f16,
         "FP32": ov.Type.f32, "FP64": ov.Type.f64, "BF16": ov.Type.bf16,
     }  # fmt: skip
     inputs = {"in_" + name: ops.parameter([-1, -1], kind) for name, kind in kinds.items()}
-    outputs = {"out_" + name: ops.transpose(ops.transpose(inputs["in_" + name], ops.constant([1, 0])), ops.constant([1, 0])) for name in kinds}
+    outputs = {"out_" + name: ops.transpose(ops.transpose(inputs["in_" + name], ops.constant([1, 0])),
+                                            ops.constant([1, 0])) for name in kinds}
     folder = write(root / "types_openvino", 'backend: "openvino"\nmax_batch_size: 8\n')
     save(folder, inputs, outputs)
 
     x = ops.parameter([-1], ov.Type.string)
     folder = write(
         root / "texts_openvino",
-        'backend: "openvino"\ninput [ { name: "text" data_type: TYPE_STRING dims: [ -1 ] } ]\noutput [ { name: "same" data_type: TYPE_STRING dims: [ -1 ] } ]\n',
+        'backend: "openvino"\ninput [ { name: "text" data_type: TYPE_STRING dims: [ -1 ] } ]\noutput [ { name: "same" '
+        'data_type: TYPE_STRING dims: [ -1 ] } ]\n',
     )
     save(folder, {"text": x}, {"same": ops.concat([x, x], 0)})
 
     def fixed(name, text):
         x = ops.parameter([4, 3], ov.Type.f32)
-        save(write(root / name, 'backend: "openvino"\nmax_batch_size: 4\n' + text), {"x": x}, {"y": ops.multiply(x, ops.constant([[2.0]], ov.Type.f32))})
+        save(write(root / name, 'backend: "openvino"\nmax_batch_size: 4\n' + text), {"x": x},
+             {"y": ops.multiply(x, ops.constant([[2.0]], ov.Type.f32))})
 
     yes = 'parameters { key: "%s" value { string_value: "YES" } }\n'
     fixed("batch_reshaped", "")
@@ -362,7 +388,8 @@ def openvino(root):
     x = ops.parameter([1, 3, 8, 8], ov.Type.f32)
     folder = write(
         root / "reshaped_layers",
-        'backend: "openvino"\ninput [ { name: "x" data_type: TYPE_FP32 dims: [ 1, 3, 4, 4 ] } ]\noutput [ { name: "y" data_type: TYPE_FP32 dims: [ 1, 3, 1, 1 ] } ]\n'
+        'backend: "openvino"\ninput [ { name: "x" data_type: TYPE_FP32 dims: [ 1, 3, 4, 4 ] } ]\noutput [ { name: "y" '
+        'data_type: TYPE_FP32 dims: [ 1, 3, 1, 1 ] } ]\n'
         + yes % "RESHAPE_IO_LAYERS",
     )
     save(folder, {"x": x}, {"y": ops.reduce_max(x, ops.constant([2, 3]), True)})
@@ -374,13 +401,15 @@ def openvino(root):
         + "".join(
             'parameters { key: "%s" value { string_value: "%s" } }\n' % pair
             for pair in {
-                "PERFORMANCE_HINT": "THROUGHPUT", "INFERENCE_NUM_THREADS": "1", "COMPILATION_NUM_THREADS": "1", "NUM_STREAMS": "1",
+                "PERFORMANCE_HINT": "THROUGHPUT", "INFERENCE_NUM_THREADS": "1", "COMPILATION_NUM_THREADS": "1",
+                "NUM_STREAMS": "1",
                 "HINT_BF16": "NO", "TARGET_DEVICE": "CPU",
             }.items()
         ),  # fmt: skip
     )
     save(folder, {"x": x}, {"y": ops.multiply(x, x)})
-    folder = write(root / "no_device", 'backend: "openvino"\nmax_batch_size: 8\nparameters { key: "TARGET_DEVICE" value { string_value: "TOASTER" } }\n')
+    folder = write(root / "no_device", 'backend: "openvino"\nmax_batch_size: 8\nparameters { key: "TARGET_DEVICE" '
+                                       'value { string_value: "TOASTER" } }\n')
     save(folder, {"x": x}, {"y": ops.multiply(x, x)})
     broken = write(root / "broken_openvino", 'backend: "openvino"\n')
     (broken / "1" / "model.xml").write_text("<net>")
@@ -394,13 +423,15 @@ def fil(root):
         """One tree: 2 if the second of three features is at least 2, else -1."""
         b = ModelBuilder(
             threshold_type="float32", leaf_output_type="float32",
-            metadata=Metadata(num_feature=3, task_type=task, average_tree_output=False, num_target=1, num_class=[1], leaf_vector_shape=(1, 1)),
+            metadata=Metadata(num_feature=3, task_type=task, average_tree_output=False, num_target=1, num_class=[1],
+                              leaf_vector_shape=(1, 1)),
             tree_annotation=TreeAnnotation(num_tree=1, target_id=[0], class_id=[0]),
             postprocessor=PostProcessorFunc(name=postprocessor), base_scores=[0.0],
         )  # fmt: skip
         b.start_tree()
         b.start_node(0)
-        b.numerical_test(feature_id=1, threshold=2.0, default_left=True, opname="<", left_child_key=1, right_child_key=2)
+        b.numerical_test(feature_id=1, threshold=2.0, default_left=True, opname="<", left_child_key=1,
+                         right_child_key=2)
         b.end_node()
         for key, value in ((1, -1.0), (2, 2.0)):
             b.start_node(key)
@@ -409,7 +440,8 @@ def fil(root):
         b.end_tree()
         return b.commit()
 
-    given = "".join('parameters { key: "%s" value { string_value: "%s" } }\n' % pair for pair in (("model_type", "treelite_checkpoint"), ("algo", "NAIVE")))
+    given = "".join('parameters { key: "%s" value { string_value: "%s" } }\n' % pair
+                    for pair in (("model_type", "treelite_checkpoint"), ("algo", "NAIVE")))
     listed = (
         'backend: "fil"\nmax_batch_size: 1024\ninput [ { name: "input__0" data_type: TYPE_FP32 dims: [ 3 ] } ]\n'
         'output [ { name: "output__0" data_type: TYPE_FP32 dims: [ 1 ] } ]\ndynamic_batching {}\n'
@@ -419,13 +451,16 @@ def fil(root):
         ("forest_classes", "sigmoid", "kBinaryClf", {"output_class": "true", "threshold": "0.9"}),
         ("forest_scores", "sigmoid", "kBinaryClf", {"is_classifier": "true", "predict_proba": "true"}),
     ):
-        text = given + "".join('parameters { key: "%s" value { string_value: "%s" } }\n' % pair for pair in more.items())
+        text = given + "".join('parameters { key: "%s" value { string_value: "%s" } }\n' % pair
+                               for pair in more.items())
         forest(postprocessor, task).serialize(str(write(root / name, listed + text) / "1" / "checkpoint.tl"))
 
-    folder = write(root / "forest_lightgbm", 'backend: "fil"\nparameters { key: "model_type" value { string_value: "lightgbm" } }\n')
+    folder = write(root / "forest_lightgbm",
+                   'backend: "fil"\nparameters { key: "model_type" value { string_value: "lightgbm" } }\n')
     tree = (
         "Tree={0}\nnum_leaves=2\nnum_cat=0\nsplit_feature=0\nsplit_gain=1\nthreshold={1}\ndecision_type=2\nleft_child=-1\nright_child=-2\n"
-        "leaf_value={0} {2}\nleaf_weight=1 1\nleaf_count=1 1\ninternal_value=0\ninternal_weight=0\ninternal_count=2\nis_linear=0\nshrinkage=1\n\n\n"
+        "leaf_value={0} {2}\nleaf_weight=1 1\nleaf_count=1 "
+        "1\ninternal_value=0\ninternal_weight=0\ninternal_count=2\nis_linear=0\nshrinkage=1\n\n\n"
     )
     (folder / "1" / "model.txt").write_text(
         "tree\nversion=v4\nnum_class=3\nnum_tree_per_iteration=3\nlabel_index=0\nmax_feature_idx=1\nobjective=multiclass num_class:3\n"
@@ -434,9 +469,11 @@ def fil(root):
         + "end of trees\n\nfeature_importances:\na=3\n\nparameters:\nend of parameters\n"
     )
 
-    folder = write(root / "forest_xgboost", 'backend: "fil"\nmax_batch_size: 64\nparameters { key: "model_type" value { string_value: "xgboost_json" } }\n')
+    folder = write(root / "forest_xgboost", 'backend: "fil"\nmax_batch_size: 64\nparameters { key: "model_type" value '
+                                            '{ string_value: "xgboost_json" } }\n')
     (folder / "1" / "xgboost.json").write_text(XGBOOST)
-    broken = write(root / "broken_forest", 'backend: "fil"\nparameters { key: "model_type" value { string_value: "lightgbm" } }\n')
+    broken = write(root / "broken_forest",
+                   'backend: "fil"\nparameters { key: "model_type" value { string_value: "lightgbm" } }\n')
     (broken / "1" / "model.txt").write_text("no trees")
     broken = write(root / "wrong_forest", listed.replace("dims: [ 3 ]", "dims: [ 4 ]") + given)
     forest("identity", "kRegressor").serialize(str(broken / "1" / "checkpoint.tl"))
@@ -473,4 +510,5 @@ def onnx(root):
 
 
 if __name__ == "__main__":
-    {"pytorch": pytorch, "tensorflow": tensorflow, "openvino": openvino, "fil": fil, "onnx": onnx}[sys.argv[1]](pathlib.Path(sys.argv[2]))
+    {"pytorch": pytorch, "tensorflow": tensorflow, "openvino": openvino, "fil": fil,
+     "onnx": onnx}[sys.argv[1]](pathlib.Path(sys.argv[2]))

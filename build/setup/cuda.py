@@ -7,9 +7,9 @@ include/cuda.h, lib/libcuda.a and, last, env to OUTDIR. env has shell lines with
 script already wrote them, it does nothing. If the tag cannot be used, it prints the reason to standard error, writes no
 env and exits with status 1.
 
-libcuda.a contains every function that cuda.h declares, as a jump through a table. nereid_cuda_open loads libcuda.so.1, a
-part of NVIDIA's driver, and fills the table. Before that, and without a driver, each function returns an error. So one
-program runs on machines with and without a driver, and uses the driver only when needed.
+libcuda.a contains every function that cuda.h declares, as a jump through a table. nereid_cuda_open loads libcuda.so.1,
+a part of NVIDIA's driver, and fills the table. Before that, and without a driver, each function returns an error. So
+one program runs on machines with and without a driver, and uses the driver only when needed.
 
 The program exports none of these functions: libraries that are linked against libcuda.so.1 get the driver's functions.
 
@@ -33,7 +33,8 @@ DIGEST = "25bba2dfb01d48a9b59ca474a1ac43c6ebf7011f1b0b8cc44f54eb6ac48a96c3"
 HEADER = "nvidia/cuda_runtime/include/cuda.h"
 
 # The folders in the cgo directives of gorgonia.org/cu. Files there take precedence over ours.
-THEIR_INCLUDES = ["/usr/local/cuda/include", "/usr/local/cuda-11.0/targets/x86_64-linux/include", "/usr/local/cuda-10.2/include"]
+THEIR_INCLUDES = ["/usr/local/cuda/include", "/usr/local/cuda-11.0/targets/x86_64-linux/include",
+                  "/usr/local/cuda-10.2/include"]
 THEIR_INCLUDES += ["/usr/include", "/opt/cuda/include"]
 THEIR_LIBRARIES = ["/usr/local/cuda/lib64", "/usr/local/cuda/lib", "/usr/local/cuda-11.0/targets/x86_64-linux/lib"]
 THEIR_LIBRARIES += ["/usr/local/cuda-10.2/lib64", "/usr/local/cuda-10.2/lib", "/usr/lib/x86_64-linux-gnu"]
@@ -136,7 +137,8 @@ def archive(cc: list[str], lib: pathlib.Path, names: list[str]) -> None:
     text = SHIM.replace("COUNT", str(len(names))).replace("NAMES", "\n".join(f'"{n}\\0"' for n in names))
     lines = [".text"]
     for i, name in enumerate(names):
-        lines += [f".globl {name}", f".hidden {name}", f".type {name},@function", f"{name}: jmp *nereid_cuda_table+{8 * i}(%rip)", f".size {name},.-{name}"]
+        lines += [f".globl {name}", f".hidden {name}", f".type {name},@function",
+                  f"{name}: jmp *nereid_cuda_table+{8 * i}(%rip)", f".size {name},.-{name}"]
     text += "__asm__(\n" + "\n".join(f'"{line}\\n"' for line in lines) + ");\n"
     source.write_text(text)
     subprocess.run(cc + ["-O2", "-fPIC", "-Wall", "-Werror", "-c", source, "-o", object_], check=True)
@@ -147,9 +149,11 @@ def archive(cc: list[str], lib: pathlib.Path, names: list[str]) -> None:
 def variables(include: pathlib.Path, lib: pathlib.Path) -> str:
     """Returns the shell lines that make the compiler and the linker find the files of this script.
 
-    CPATH and LIBRARY_PATH are variables of the C compiler, so changing them does not rebuild all Go packages. But the folders
-    that cu names take precedence over them. If one of these has a CUDA toolkit, the cgo flags for all packages are used."""
-    if any(os.path.exists(d + "/cuda.h") for d in THEIR_INCLUDES) or any(os.path.exists(d + "/libcuda.so") for d in THEIR_LIBRARIES):
+    CPATH and LIBRARY_PATH are variables of the C compiler, so changing them does not rebuild all Go packages. But the
+    folders that cu names take precedence over them. If one of these has a CUDA toolkit, the cgo flags for all packages
+    are used."""
+    if any(os.path.exists(d + "/cuda.h")
+           for d in THEIR_INCLUDES) or any(os.path.exists(d + "/libcuda.so") for d in THEIR_LIBRARIES):
         return f'export CGO_CFLAGS="${{CGO_CFLAGS:--O2 -g}} -I{include}" CGO_LDFLAGS="${{CGO_LDFLAGS:--O2 -g}} -L{lib}"\n'
     return f'export CPATH="{include}${{CPATH:+:$CPATH}}" LIBRARY_PATH="{lib}${{LIBRARY_PATH:+:$LIBRARY_PATH}}"\n'
 

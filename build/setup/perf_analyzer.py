@@ -2,10 +2,9 @@
 
 usage: perf_analyzer.py DIR
 
-Writes perf_analyzer and libcudart.so.12, which it is linked against, to DIR. Both come from PyPI wheels whose versions and
-hashes are pinned below. perf_analyzer also needs libb64.so.0d (Debian: libb64-0d; build/setup/system.sh). The wheels only
-exist for x86_64; on other machines the script prints this and does nothing.
-"""
+Writes perf_analyzer and libcudart.so.12, which it is linked against, to DIR. Both come from PyPI wheels whose versions
+and hashes are pinned below. perf_analyzer also needs libb64.so.0d (Debian: libb64-0d; build/setup/system.sh). The
+wheels only exist for x86_64; on other machines the script prints this and does nothing. """
 
 import hashlib
 import os

@@ -1,4 +1,5 @@
-"""Checks models-sample: recorded answers, the two font lists, and the accuracy of digits on fonts it was not trained on.
+"""Checks models-sample: recorded answers, the two font lists, and the accuracy of digits on fonts it was not trained
+on.
 
     python check.py [--require-fonts]
 

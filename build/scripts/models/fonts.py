@@ -5,10 +5,9 @@ name the fonts used: fonts-train.txt and fonts-test.txt. They have one font per 
 
     lineage <TAB> family <TAB> style <TAB> Debian package <TAB> path
 
-A lineage is a set of families with a common origin. Their names begin with the same word, or their digits are so similar
-(LIKENESS) that one is derived from the other (Nimbus, FreeSans, TeX Gyre; Lato, Carlito). No lineage is in both lists.
-`python fonts.py select` regenerates the lists.
-"""
+A lineage is a set of families with a common origin. Their names begin with the same word, or their digits are so
+similar (LIKENESS) that one is derived from the other (Nimbus, FreeSans, TeX Gyre; Lato, Carlito). No lineage is in
+both lists. `python fonts.py select` regenerates the lists. """
 
 import pathlib
 import random
@@ -32,7 +31,8 @@ SEED = 3
 
 # Fonts without printed digits: symbols, empty boxes, pictures of keys, inverted or outlined boxes, dot patterns.
 SKIP = re.compile(
-    r"^(Noto (?!(Sans|Serif|Mono|Sans Mono|Sans Display|Serif Display)$)|STIX(Int|Non|Size|Var)|D050000L$|Standard Symbols"
+    r"^(Noto (?!(Sans|Serif|Mono|Sans Mono|Sans Display|Serif Display)$)|STIX(Int|Non|Size|Var)|D050000L$|Standard "
+    r"Symbols"
     r"|Balker$|Marked Fool$|flatline$|progenisis$|Swift$|Winks$|Wargames$|It wasn't me$|Ferrite Core"
     r"|Linux Biolinum Keyboard|Linux Libertine Initials|Amiri Quran)")
 SKIP_STYLE = re.compile(r"Inverted|Outline")
@@ -79,7 +79,8 @@ def glyph(font: Font, digit: int, size: int = 80) -> Image.Image:
 
 
 def plain(g: Image.Image, height: float = 0.7) -> np.ndarray:
-    """The digit dark on white, centred, with its aspect ratio: float32 [28,28] in 0..1. height is the ink's share of the frame."""
+    """The digit dark on white, centred, with its aspect ratio: float32 [28,28] in 0..1. height is the ink's share of
+    the frame."""
     scale = min(height * SIZE / g.height, 0.9 * SIZE / g.width)
     return 1 - _place(g, scale, scale, 0, 0, SIZE / 2, SIZE / 2)
 

@@ -1,8 +1,8 @@
-"""Regenerates models-sample: `make.py [simple] [digits] [mlp] [python] [requests]`. Without arguments it runs all steps.
+"""Regenerates models-sample: `make.py [simple] [digits] [mlp] [python] [requests]`. Without arguments it runs all
+steps.
 
-digits takes about ten minutes on one core. Training is seeded, but the last bits of the weights depend on the processor.
-Therefore the requests must be made after the models.
-"""
+digits takes about ten minutes on one core. Training is seeded, but the last bits of the weights depend on the
+processor. Therefore the requests must be made after the models. """
 
 import os
 import sys
@@ -17,7 +17,8 @@ import python_models  # noqa: E402
 import simple  # noqa: E402
 
 ROOT = fonts.HERE.parents[2] / "models-sample"
-STEPS = {"simple": simple.make, "digits": digits.make_digits, "mlp": digits.make_mlp, "python": python_models.make, "requests": pictures.make}
+STEPS = {"simple": simple.make, "digits": digits.make_digits, "mlp": digits.make_mlp, "python": python_models.make,
+         "requests": pictures.make}
 
 
 def main():

@@ -61,12 +61,14 @@ def draw_all() -> dict[str, tuple[Image.Image, int]]:
         "grey_28": (_draw(font("Liberation Sans"), 7, (28, 28), 20, "L", 255, 0), 7),
         "grey_28_light_on_dark": (_draw(font("PT Serif"), 3, (28, 28), 22, "L", 16, 235), 3),
         "rgb_64": (_draw(font("Inter", "Bold"), 5, (64, 64), 44, "RGB", (30, 60, 140), (255, 235, 120)), 5),
-        "rgb_200x120_photo": (_photo(_draw(font("Roboto", "Bold"), 2, (200, 120), 92, "RGB", (205, 200, 185), (50, 45, 40),
+        "rgb_200x120_photo": (_photo(_draw(font("Roboto", "Bold"), 2, (200, 120), 92, "RGB", (205, 200, 185),
+                                           (50, 45, 40),
                                            turn=6, at=(0.48, 0.52)), 11), 2),
         "rgba_96": (clear, 4),
         "palette_80x100": (palette.quantize(16), 6),
         "one_bit_40": (_draw(font("Liberation Serif"), 9, (40, 40), 30, "L", 255, 0).convert("1"), 9),
-        "rgb_320x240_photo": (_photo(_draw(font("JetBrains Mono", "Bold"), 8, (320, 240), 165, "RGB", (60, 70, 65), (225, 225, 215),
+        "rgb_320x240_photo": (_photo(_draw(font("JetBrains Mono", "Bold"), 8, (320, 240), 165, "RGB", (60, 70, 65),
+                                           (225, 225, 215),
                                            turn=-5), 12), 8),
         "grey_28_zero": (_draw(font("Lateef"), 0, (28, 28), 21, "L", 240, 30), 0),
         "grey_28_one": (_draw(font("Liberation Serif"), 1, (28, 28), 21, "L", 240, 30), 1),
@@ -97,7 +99,8 @@ def make(root: pathlib.Path):
 
 
 def _slack(s, png: pathlib.Path, digit: int, scores: np.ndarray) -> float:
-    """The tolerance of scores for other correct resizers: twice the largest difference of five resizers, at least 0.02."""
+    """The tolerance of scores for other correct resizers: twice the largest difference of five resizers, at least
+    0.02."""
     grey, worst = _grey(Image.open(png)), 0.0
     if grey.size == (28, 28):
         return 1e-3

@@ -28,4 +28,5 @@ def weights(model: pathlib.Path, target: pathlib.Path):
         for name, array in layers.items():
             buffer = io.BytesIO()
             np.lib.format.write_array(buffer, array)
-            archive.writestr(zipfile.ZipInfo(name + ".npy", (1980, 1, 1, 0, 0, 0)), buffer.getvalue(), zipfile.ZIP_DEFLATED)
+            archive.writestr(zipfile.ZipInfo(name + ".npy", (1980, 1, 1, 0, 0, 0)), buffer.getvalue(),
+                             zipfile.ZIP_DEFLATED)

@@ -167,7 +167,8 @@ def _from_value(name: str, v: ort.OrtValue) -> Tensor:
 
 
 def differs(got: Tensor, want: Tensor, tolerance: float) -> str:
-    """Returns the difference of got and want as text. Empty: same type and shape, and equal bytes or all within tolerance."""
+    """Returns the difference of got and want as text. Empty: same type and shape, and equal bytes or all within
+    tolerance."""
     if (got.datatype, got.shape) != (want.datatype, want.shape):
         return f"{want.name}: {got.datatype} {got.shape}, want {want.datatype} {want.shape}"
     if tolerance == 0:

@@ -122,7 +122,8 @@ def prepare(x: np.ndarray) -> np.ndarray:
 
 
 def fit(layers, x, y, epochs: int, seed: int, batch: int = 64, rate: float = 2e-3, decay: float = 1e-4, report=None):
-    """AdamW with warm-up and a cosine rate, on softmax cross-entropy. Half of the pictures of each batch are inverted."""
+    """AdamW with warm-up and a cosine rate, on softmax cross-entropy. Half of the pictures of each batch are
+    inverted."""
     rng = np.random.default_rng(seed)
     params = [p for layer in layers for p in layer.params]
     m, v = ([np.zeros_like(p) for p in params] for _ in range(2))

@@ -12,23 +12,25 @@ SIDE = 28
 class TritonPythonModel:
     async def execute(self, requests):
         pictures = [self.shrink(pb_utils.get_input_tensor_by_name(r, "picture").as_numpy()) for r in requests]
-        answers = await asyncio.gather(*(self.ask(request, picture) for request, picture in zip(requests, pictures)))
-        return list(answers)
+        responses = await asyncio.gather(
+            *(self.classify(request, picture) for request, picture in zip(requests, pictures))
+        )
+        return list(responses)
 
-    async def ask(self, request, picture):
-        asked = pb_utils.InferenceRequest(
+    async def classify(self, request, picture):
+        call = pb_utils.InferenceRequest(
             model_name="digits",
             requested_output_names=["scores"],
             inputs=[pb_utils.Tensor("image", picture.reshape(1, 1, SIDE, SIDE))],
             request_id=request.request_id(),
             trace=request.trace(),
         )
-        answer = await asked.async_exec()
-        if answer.has_error():
+        response = await call.async_exec()
+        if response.has_error():
             return pb_utils.InferenceResponse(
-                error=pb_utils.TritonError("digits: " + answer.error().message(), answer.error().code())
+                error=pb_utils.TritonError("digits: " + response.error().message(), response.error().code())
             )
-        scores = pb_utils.get_output_tensor_by_name(answer, "scores").as_numpy()[0]
+        scores = pb_utils.get_output_tensor_by_name(response, "scores").as_numpy()[0]
         best = int(scores.argmax())
         return pb_utils.InferenceResponse(
             [

@@ -11,15 +11,15 @@ import triton_python_backend_utils as pb_utils
 class TritonPythonModel:
     def initialize(self, args):
         config = json.loads(args["model_config"])
-        told = pb_utils.get_output_config_by_name(config, "scores")
-        self.scores_type = pb_utils.triton_string_to_numpy(told["data_type"])
+        output = pb_utils.get_output_config_by_name(config, "scores")
+        self.scores_type = pb_utils.triton_string_to_numpy(output["data_type"])
         folder = pb_utils.get_model_dir()
         with np.load(os.path.join(folder, "weights.npz")) as weights:
             self.layers = [
                 (weights["w%d" % i].astype(np.float32), weights["b%d" % i].astype(np.float32))
                 for i in range(len(weights.files) // 2)
             ]
-        with open(os.path.join(folder, os.pardir, told["label_filename"])) as labels:
+        with open(os.path.join(folder, os.pardir, output["label_filename"])) as labels:
             self.labels = np.array([line.strip().encode() for line in labels], dtype=object)
 
     def execute(self, requests):

@@ -112,9 +112,11 @@ def cudaMemcpyAsync(to, source, size, kind, stream):
     """One side must be a device address, the other a host address, bytes or a ctypes array."""
     if isinstance(to, int) and _on_device(to):
         host = source if isinstance(source, bytes) else ctypes.c_void_p(source)
-        return (_in(stream.device, lib.cuMemcpyHtoDAsync_v2, ctypes.c_uint64(to), host, ctypes.c_size_t(size), stream.value),)
+        return (_in(stream.device, lib.cuMemcpyHtoDAsync_v2, ctypes.c_uint64(to), host, ctypes.c_size_t(size),
+                    stream.value),)
     host = ctypes.c_void_p(to) if isinstance(to, int) else to
-    return (_in(stream.device, lib.cuMemcpyDtoHAsync_v2, host, ctypes.c_uint64(source), ctypes.c_size_t(size), stream.value),)
+    return (_in(stream.device, lib.cuMemcpyDtoHAsync_v2, host, ctypes.c_uint64(source), ctypes.c_size_t(size),
+                stream.value),)
 
 
 def _on_device(at):
