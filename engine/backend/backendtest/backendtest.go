@@ -16,16 +16,12 @@ import (
 	"nereid/engine/status"
 )
 
-// patience bounds the waits for things that must happen; they take microseconds.
-const patience = 20 * time.Second
+// waitLimit bounds each wait for an event, which normally takes microseconds.
+const waitLimit = 20 * time.Second
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-type counter struct{ n atomic.Int64 }
-
-func (c *counter) add(n int64) { c.n.Add(n) }
-
-// Test runs the suite on each of the models.
+// Test runs the suite for each model.
 func Test(t *testing.T, b backend.Backend, models ...Model) {
 	t.Helper()
 	if b.Name() == "" {
@@ -45,7 +41,7 @@ func Test(t *testing.T, b backend.Backend, models ...Model) {
 	}
 }
 
-// TestRefusals checks that the backend refuses each specification with its code and words.
+// TestRefusals checks that the backend refuses each specification with the expected code and text.
 func TestRefusals(t *testing.T, b backend.Backend, refusals ...Refusal) {
 	for _, r := range refusals {
 		t.Run(r.Name, func(t *testing.T) {
@@ -54,7 +50,7 @@ func TestRefusals(t *testing.T, b backend.Backend, refusals ...Refusal) {
 			}
 			m, err := b.Load(t.Context(), r.Spec)
 			var inst backend.Instance
-			if err == nil { // some faults show when an instance is made
+			if err == nil { // some faults are found by NewInstance
 				inst, err = m.NewInstance(t.Context(), place(&Model{Name: r.Spec.ModelName}, 0))
 			}
 			if err == nil {
@@ -74,10 +70,10 @@ func TestRefusals(t *testing.T, b backend.Backend, refusals ...Refusal) {
 	}
 }
 
-// settledGoroutines waits until there are no more than want goroutines, or patience is over, and returns the number.
+// settledGoroutines waits at most waitLimit until there are at most want goroutines, and returns their number.
 func settledGoroutines(want int) int {
 	n := runtime.NumGoroutine()
-	for end := time.Now().Add(patience); want > 0 && n > want && time.Now().Before(end); n = runtime.NumGoroutine() {
+	for end := time.Now().Add(waitLimit); want > 0 && n > want && time.Now().Before(end); n = runtime.NumGoroutine() {
 		runtime.Gosched()
 	}
 	return n
@@ -97,7 +93,7 @@ type rig struct {
 	instances []backend.Instance
 	ctx       context.Context
 	stop      context.CancelFunc
-	live      counter // input buffers that are still held
+	live      atomic.Int64 // number of input buffers in use
 }
 
 func load(t *testing.T, b backend.Backend, m *Model, instances int) *rig {
@@ -124,7 +120,7 @@ func (g *rig) add() backend.Instance {
 	return inst
 }
 
-// close closes everything, in the order that the core keeps.
+// close closes the instances and then the model, as the engine does.
 func (g *rig) close() {
 	g.t.Helper()
 	g.stop()
@@ -138,7 +134,7 @@ func (g *rig) close() {
 	}
 }
 
-// calls makes one call for each number of rows, with different contents.
+// calls makes one call per number of rows. Each has other values.
 func (g *rig) calls(seed uint64, rows ...int) []*call {
 	var cs []*call
 	for i, n := range rows {
@@ -147,7 +143,7 @@ func (g *rig) calls(seed uint64, rows ...int) []*call {
 	return cs
 }
 
-// execute does what the core's instance does: it runs the calls as one batch and answers those that the backend left.
+// execute executes the calls as one batch, as the engine does: it fails those that the backend left unanswered.
 func (g *rig) execute(inst backend.Instance, calls ...*call) (*infer.Batch, error) {
 	b := &infer.Batch{Started: infer.Now()}
 	for _, c := range calls {
@@ -171,8 +167,8 @@ func (g *rig) execute(inst backend.Instance, calls ...*call) (*infer.Batch, erro
 	return b, err
 }
 
-// ask executes the calls as one batch, reads their answers and checks them.
-func (g *rig) ask(t *testing.T, inst backend.Instance, calls ...*call) {
+// executeAndCheck executes the calls as one batch and checks their responses.
+func (g *rig) executeAndCheck(t *testing.T, inst backend.Instance, calls ...*call) {
 	t.Helper()
 	if _, err := g.execute(inst, calls...); err != nil {
 		t.Errorf("Execute: %v", err)
@@ -191,7 +187,7 @@ func release(calls ...*call) {
 	}
 }
 
-// testSideBySide runs all models at once, one of them asked for nonsense if it can be.
+// testSideBySide runs all models concurrently, with bad inputs for those that have some.
 func testSideBySide(t *testing.T, b backend.Backend, models []Model) {
 	var wg sync.WaitGroup
 	for i := range models {
@@ -200,10 +196,10 @@ func testSideBySide(t *testing.T, b backend.Backend, models []Model) {
 			defer g.close()
 			for n := range uint64(20) {
 				if g.m.Bad != nil {
-					g.askBad(t)
+					g.executeBad(t)
 				}
 				cs := g.calls(1000*uint64(i)+n, 1)
-				g.ask(t, g.instances[0], cs...)
+				g.executeAndCheck(t, g.instances[0], cs...)
 				release(cs...)
 			}
 		})

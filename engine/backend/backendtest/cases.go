@@ -33,7 +33,7 @@ func testModel(t *testing.T, b backend.Backend, m *Model) {
 
 func (g *rig) checkAllFreed(t *testing.T) {
 	t.Helper()
-	if n := g.live.n.Load(); n != 0 {
+	if n := g.live.Load(); n != 0 {
 		t.Errorf("%d input buffers are still held after everything was released and closed", n)
 	}
 }
@@ -64,12 +64,12 @@ func testMixed(t *testing.T, b backend.Backend, m *Model) {
 	g := load(t, b, m, 1)
 	shapes := [][]int{{1, 1}, {2, 1, 3}, {1, 4}, {3, 3, 1, 1}}
 	if m.Config.GetMaxBatchSize() == 0 {
-		shapes = [][]int{{1}, {1, 1, 1}} // several requests at once never reach such a model, but must not mix either
+		shapes = [][]int{{1}, {1, 1, 1}} // the engine never sends such a batch; its rows must not mix either
 	}
 	for round := range uint64(5) {
 		for i, rows := range shapes {
 			cs := g.calls(100*round+10*uint64(i), rows...)
-			g.ask(t, g.instances[0], cs...)
+			g.executeAndCheck(t, g.instances[0], cs...)
 			release(cs...)
 		}
 	}
@@ -83,14 +83,14 @@ func testConcurrent(t *testing.T, b backend.Backend, m *Model) {
 	work := func(inst backend.Instance, k int) {
 		for n := range uint64(50) {
 			cs := g.calls(1e6*uint64(k)+10*n, m.rows(1, 2)...)
-			g.ask(t, inst, cs...)
+			g.executeAndCheck(t, inst, cs...)
 			release(cs...)
 		}
 	}
 	for k, inst := range g.instances {
 		wg.Go(func() { work(inst, k) })
 	}
-	third := g.add() // while the others run
+	third := g.add() // while the other instances run
 	wg.Go(func() { work(third, 3) })
 	wg.Wait()
 	g.close()
@@ -117,7 +117,7 @@ func testWanted(t *testing.T, b backend.Backend, m *Model) {
 				t.Errorf("asked for %s alone, got %d outputs, error %v", out.GetName(), len(resp.Outputs), resp.Err)
 			}
 		}
-		if len(cs) > 1 { // the one who asked for all gets all beside the one who did not
+		if len(cs) > 1 { // this request wants all outputs
 			if err := cs[1].check(m); err != nil {
 				t.Error(err)
 			}
@@ -126,13 +126,13 @@ func testWanted(t *testing.T, b backend.Backend, m *Model) {
 	}
 }
 
-// testOutlive keeps answers while more is executed and until the model is closed: the reader of an answer may be slow.
+// testOutlive keeps responses during later executions and until the model is closed, as a slow client does.
 func testOutlive(t *testing.T, b backend.Backend, m *Model) {
 	g := load(t, b, m, 1)
 	var kept []*call
 	for n := range uint64(8) {
 		cs := g.calls(50*n, m.rows(2, 1)...)
-		g.ask(t, g.instances[0], cs...)
+		g.executeAndCheck(t, g.instances[0], cs...)
 		kept = append(kept, cs...)
 	}
 	g.close()
@@ -145,7 +145,7 @@ func testOutlive(t *testing.T, b backend.Backend, m *Model) {
 	g.checkAllFreed(t)
 }
 
-// testUnaligned puts inputs at odd addresses, where a protocol's body may have them.
+// testUnaligned uses inputs at odd addresses, as in the body of a request.
 func testUnaligned(t *testing.T, b backend.Backend, m *Model) {
 	g := load(t, b, m, 1)
 	defer g.close()
@@ -156,7 +156,7 @@ func testUnaligned(t *testing.T, b backend.Backend, m *Model) {
 		in[i].Data = d
 	}
 	c := newCall(in, 1, &g.live)
-	g.ask(t, g.instances[0], c)
+	g.executeAndCheck(t, g.instances[0], c)
 	c.release()
 }
 
@@ -164,7 +164,7 @@ func testReload(t *testing.T, b backend.Backend, m *Model) {
 	for n := range uint64(3) {
 		g := load(t, b, m, 2) // the second stays idle
 		c := g.calls(n, 1)[0]
-		g.ask(t, g.instances[0], c)
+		g.executeAndCheck(t, g.instances[0], c)
 		c.release()
 		g.close()
 	}
@@ -175,7 +175,7 @@ func testReload(t *testing.T, b backend.Backend, m *Model) {
 	}
 }
 
-// testCancelled: one cancelled request must not take the answer of its neighbour.
+// testCancelled checks that a cancelled request does not affect the others of its batch.
 func testCancelled(t *testing.T, b backend.Backend, m *Model) {
 	g := load(t, b, m, 1)
 	if m.Config.GetMaxBatchSize() > 0 {
@@ -184,7 +184,7 @@ func testCancelled(t *testing.T, b backend.Backend, m *Model) {
 		if _, err := g.execute(g.instances[0], cs...); err != nil {
 			t.Errorf("Execute: %v", err)
 		}
-		cs[0].wait(t) // an answer or an error
+		cs[0].wait(t) // a response or an error
 		cs[1].wait(t)
 		if err := cs[1].check(m); err != nil {
 			t.Errorf("beside a cancelled request: %v", err)
@@ -200,7 +200,7 @@ func testCancelled(t *testing.T, b backend.Backend, m *Model) {
 	gone.wait(t)
 	gone.release()
 	next := g.calls(6, 1)[0]
-	g.ask(t, g.instances[0], next)
+	g.executeAndCheck(t, g.instances[0], next)
 	next.release()
 	g.close()
 	g.checkAllFreed(t)
@@ -209,16 +209,16 @@ func testCancelled(t *testing.T, b backend.Backend, m *Model) {
 func testZero(t *testing.T, b backend.Backend, m *Model) {
 	g := load(t, b, m, 1)
 	c := newCall(m.Zero(), 1, &g.live)
-	g.ask(t, g.instances[0], c)
+	g.executeAndCheck(t, g.instances[0], c)
 	c.release()
 	g.close()
 	g.checkAllFreed(t)
 }
 
-func (g *rig) askBad(t *testing.T) {
+func (g *rig) executeBad(t *testing.T) {
 	t.Helper()
 	c := newCall(g.m.Bad(), 1, &g.live)
-	_, _ = g.execute(g.instances[0], c) // the error is read from the answer
+	_, _ = g.execute(g.instances[0], c) // the error is read from the response
 	c.wait(t)
 	if c.err == nil {
 		t.Error("inputs that the model cannot take were answered without an error")
@@ -231,9 +231,9 @@ func (g *rig) askBad(t *testing.T) {
 func testBad(t *testing.T, b backend.Backend, m *Model) {
 	g := load(t, b, m, 1)
 	for n := range uint64(3) {
-		g.askBad(t)
+		g.executeBad(t)
 		c := g.calls(n, 1)[0]
-		g.ask(t, g.instances[0], c)
+		g.executeAndCheck(t, g.instances[0], c)
 		c.release()
 	}
 	g.close()
@@ -254,7 +254,7 @@ func testSlow(t *testing.T, b backend.Backend, m *Model) {
 		if err != nil && status.CodeOf(err) != status.Cancelled {
 			t.Errorf("a stopped run ends with %v %v, want Cancelled", status.CodeOf(err), err)
 		}
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		t.Fatal("the run goes on although nobody waits for it")
 	}
 	c.wait(t)
@@ -263,13 +263,13 @@ func testSlow(t *testing.T, b backend.Backend, m *Model) {
 	}
 	c.release()
 	next := g.calls(6, 1)[0]
-	g.ask(t, g.instances[0], next)
+	g.executeAndCheck(t, g.instances[0], next)
 	next.release()
 	g.close()
 	g.checkAllFreed(t)
 }
 
-// Same reports nothing if two tensors have the same name, type, shape and bytes.
+// Same returns nil if two tensors have the same name, datatype, shape and bytes.
 func Same(got *tensor.Tensor, want tensor.Tensor) error {
 	switch {
 	case got == nil:
@@ -279,7 +279,7 @@ func Same(got *tensor.Tensor, want tensor.Tensor) error {
 		return status.Errorf(status.Internal, "output is %s %s %s, want %s %s %s", got.Name, got.DataType,
 			tensor.FormatShape(got.Shape), want.Name, want.DataType, tensor.FormatShape(want.Shape))
 	case string(got.Data) != string(want.Data):
-		return status.Errorf(status.Internal, "output %s is %s, want %s", got.Name, brief(got.Data), brief(want.Data))
+		return status.Errorf(status.Internal, "output %s is %s, want %s", got.Name, preview(got.Data), preview(want.Data))
 	}
 	return nil
 }

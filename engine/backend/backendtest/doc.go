@@ -1,2 +1,2 @@
-// Package backendtest is the suite that every backend must pass: what backend.Backend promises, tried from outside.
+// Package backendtest is the test suite for the contract of backend.Backend. Every backend must pass it.
 package backendtest

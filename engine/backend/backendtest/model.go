@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"nereid/engine/backend"
@@ -11,24 +12,24 @@ import (
 	"nereid/engine/tensor"
 )
 
-// Model is a model that the backend under test can load, and what is true of its answers.
+// Model is a model that the backend under test can load, with a check of its responses.
 type Model struct {
 	Name   string
 	Config *inferencepb.ModelConfig
 	// ModelFolder and VersionFolder, for backends that read files.
 	ModelFolder, VersionFolder string
 
-	// Inputs makes the inputs of a request with a number of rows (1 for a model without batching). Different seeds
-	// give different answers.
+	// Inputs returns the inputs of a request with a number of rows, 1 for a model without batching. Different seeds must
+	// lead to different responses.
 	Inputs func(rows int, seed uint64) []tensor.Tensor
-	// Check says whether the outputs, in the order of a stream's responses, are the right ones for the inputs.
+	// Check compares the outputs of each response, in order, with the inputs.
 	Check func(in []tensor.Tensor, responses [][]tensor.Tensor) error
 
-	// Zero makes inputs without elements; Check must accept the answer. Nil: the model takes none.
+	// Zero returns inputs without elements. Check must accept the response. Nil: the model accepts no such inputs.
 	Zero func() []tensor.Tensor
-	// Bad makes inputs that the backend itself must refuse. Nil: there are none.
+	// Bad returns inputs that the backend must refuse. Nil: there are none.
 	Bad func() []tensor.Tensor
-	// Slow makes inputs that run for many seconds. Nil: there are none. They are cancelled.
+	// Slow returns inputs that run for many seconds if they are not cancelled. Nil: there are none.
 	Slow func() []tensor.Tensor
 }
 
@@ -41,7 +42,7 @@ func (m *Model) spec() backend.Spec {
 	}
 }
 
-// rows returns the sizes of a batch's requests; a model without batching gets one request.
+// rows returns the sizes of a batch's requests: one request for a model without batching.
 func (m *Model) rows(sizes ...int) []int {
 	if m.Config.GetMaxBatchSize() == 0 {
 		return []int{1}
@@ -57,7 +58,7 @@ type Refusal struct {
 	Text string // a part of the error's text
 }
 
-// call is one request, what was put in and what came out.
+// call is a request with its inputs and responses.
 type call struct {
 	in        []tensor.Tensor
 	rows      int
@@ -66,13 +67,13 @@ type call struct {
 	err       error
 }
 
-// newCall makes a request whose input memory is counted in freed when it goes.
-func newCall(in []tensor.Tensor, rows int, freed *counter) *call {
+// newCall makes a request. live counts its input buffers until they are freed.
+func newCall(in []tensor.Tensor, rows int, live *atomic.Int64) *call {
 	c := &call{in: in, rows: rows, request: infer.New()}
 	r := c.request
 	for _, x := range in {
-		b := tensor.NewBuffer(x.Data, func(*tensor.Buffer) { freed.add(-1) })
-		freed.add(1)
+		b := tensor.NewBuffer(x.Data, func(*tensor.Buffer) { live.Add(-1) })
+		live.Add(1)
 		x.Buf = b
 		r.Own(b)
 		r.Inputs = append(r.Inputs, x)
@@ -100,7 +101,7 @@ func (c *call) wait(t *testing.T) {
 	}
 }
 
-// check compares the outputs that came with the right ones.
+// check checks the responses with the model's Check.
 func (c *call) check(m *Model) error {
 	if c.err != nil {
 		return fmt.Errorf("the answer is the error %w", c.err)
@@ -115,7 +116,7 @@ func (c *call) check(m *Model) error {
 	return m.Check(c.in, all)
 }
 
-// release lets the answers and the request go.
+// release releases the responses and the request.
 func (c *call) release() {
 	for _, resp := range c.responses {
 		resp.Release()
@@ -123,8 +124,8 @@ func (c *call) release() {
 	c.request.Release()
 }
 
-// brief writes the first bytes of a tensor.
-func brief(b []byte) string {
+// preview formats the first bytes of a tensor.
+func preview(b []byte) string {
 	if len(b) > 32 {
 		return fmt.Sprintf("%x… (%d bytes)", b[:32], len(b))
 	}

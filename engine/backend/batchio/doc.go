@@ -1,4 +1,3 @@
-// Package batchio computes what concerns a batch as a whole: which inputs are ragged, the batch inputs that describe
-// how the requests are arranged in them, and how outputs are split by the shape of an input. Backends, which own the
-// memory, use it. It starts no goroutines.
+// Package batchio helps backends to form batches: it knows the ragged inputs, computes the batch inputs that describe
+// the requests of a batch, and splits outputs by the shape of an input. It starts no goroutines.
 package batchio

@@ -8,9 +8,9 @@ import (
 	"nereid/engine/tensor"
 )
 
-// Joins reports whether p and q can be concatenated to one tensor. They are the same input of two requests, nil where
-// a request does not have it. They must have the same type, and unless the input is ragged the same shape except for
-// the first dimension.
+// Joins reports whether p and q, the same input of two requests, can be concatenated. nil is an input that the request
+// does not have. Both must have the same datatype and, unless the input is ragged, the same shape except for the first
+// dimension.
 func Joins(p, q *tensor.Tensor, ragged bool) bool {
 	if p == nil || q == nil {
 		return p == q

@@ -7,18 +7,17 @@ import (
 
 	"nereid/engine/backend"
 	"nereid/engine/infer"
-	"nereid/engine/inferencepb"
 	"nereid/engine/status"
 	"nereid/engine/tensor"
 )
 
-// AddSub returns the backend "add_sub": OUTPUT0 = INPUT0 + INPUT1 and OUTPUT1 = INPUT0 - INPUT1, element by element,
-// of one numeric type and shape. Integers wrap; FP16 and BF16 are computed in FP32 and rounded to nearest, ties to
-// even.
+// AddSub returns the backend "add_sub": OUTPUT0 = INPUT0 + INPUT1 and OUTPUT1 = INPUT0 - INPUT1, element by element. All
+// tensors have the same numeric type and shape. Integers wrap; FP16 and BF16 are computed in FP32 and rounded to
+// nearest, ties to even.
 func AddSub() backend.Backend { return &addSub{} }
 
 type addSub struct {
-	pool tensor.Pool // memory of the outputs
+	pool tensor.Pool // of output memory
 }
 
 func (*addSub) Name() string { return "add_sub" }
@@ -34,20 +33,20 @@ func (a *addSub) Load(_ context.Context, s backend.Spec) (backend.Model, error) 
 	}
 	dt, dims := c.GetInput()[0].GetDataType(), c.GetInput()[0].GetDims()
 	for _, name := range []string{"INPUT0", "INPUT1"} {
-		i := slices.IndexFunc(c.GetInput(), func(x *inferencepb.ModelInput) bool { return x.GetName() == name })
-		if i < 0 {
+		x := find(c.GetInput(), name)
+		if x == nil {
 			return nil, status.Errorf(status.InvalidArg, "add_sub needs the input %s", name)
 		}
-		if x := c.GetInput()[i]; x.GetDataType() != dt || !slices.Equal(x.GetDims(), dims) {
+		if x.GetDataType() != dt || !slices.Equal(x.GetDims(), dims) {
 			return nil, status.New(status.InvalidArg, "add_sub needs INPUT0 and INPUT1 of one datatype and shape")
 		}
 	}
 	for _, name := range []string{"OUTPUT0", "OUTPUT1"} {
-		i := slices.IndexFunc(c.GetOutput(), func(x *inferencepb.ModelOutput) bool { return x.GetName() == name })
-		if i < 0 {
+		x := find(c.GetOutput(), name)
+		if x == nil {
 			return nil, status.Errorf(status.InvalidArg, "add_sub needs the output %s", name)
 		}
-		if x := c.GetOutput()[i]; x.GetDataType() != dt || !slices.Equal(x.GetDims(), dims) {
+		if x.GetDataType() != dt || !slices.Equal(x.GetDims(), dims) {
 			return nil, status.Errorf(status.InvalidArg, "add_sub needs %s of the datatype and shape of INPUT0", name)
 		}
 	}
@@ -67,7 +66,7 @@ type addSubModel struct {
 func (m *addSubModel) Traits() backend.Traits { return backend.Traits{RunsInline: true} }
 
 func (m *addSubModel) NewInstance(context.Context, backend.Placement) (backend.Instance, error) {
-	return m, nil // the model has no state that an instance could own
+	return m, nil // instances have no state
 }
 
 func (m *addSubModel) Close() error { return nil }
@@ -75,8 +74,8 @@ func (m *addSubModel) Close() error { return nil }
 func (m *addSubModel) Execute(_ context.Context, b *infer.Batch) error {
 	b.MarkInput()
 	for _, r := range b.Requests {
-		resp, err := m.answer(r)
-		b.MarkOutput() // before the answer: whoever counts it reads the stamps
+		resp, err := m.response(r)
+		b.MarkOutput() // before the response: its statistics read the time stamps
 		if err != nil {
 			r.Fail(err)
 			continue
@@ -88,7 +87,7 @@ func (m *addSubModel) Execute(_ context.Context, b *infer.Batch) error {
 	return nil
 }
 
-func (m *addSubModel) answer(r *infer.Request) (*infer.Response, error) {
+func (m *addSubModel) response(r *infer.Request) (*infer.Response, error) {
 	x, y := r.Input("INPUT0"), r.Input("INPUT1")
 	switch {
 	case x == nil || y == nil:
@@ -109,12 +108,13 @@ func (m *addSubModel) answer(r *infer.Request) (*infer.Response, error) {
 	resp.Final = true
 	sum, diff := m.pool.Get(len(x.Data)), m.pool.Get(len(x.Data))
 	m.kernel(x.Data, y.Data, sum.Bytes(), diff.Bytes())
-	m.give(r, resp, "OUTPUT0", x.Shape, sum)
-	m.give(r, resp, "OUTPUT1", x.Shape, diff)
+	m.addOutput(r, resp, "OUTPUT0", x.Shape, sum)
+	m.addOutput(r, resp, "OUTPUT1", x.Shape, diff)
 	return resp, nil
 }
 
-func (m *addSubModel) give(r *infer.Request, resp *infer.Response, name string, shape []int64, buf *tensor.Buffer) {
+func (m *addSubModel) addOutput(r *infer.Request, resp *infer.Response, name string, shape []int64,
+	buf *tensor.Buffer) {
 	if !r.Wants(name) {
 		buf.Release()
 		return
@@ -122,7 +122,7 @@ func (m *addSubModel) give(r *infer.Request, resp *infer.Response, name string, 
 	resp.AddOutput(name, m.dt, shape, buf.Bytes(), buf)
 }
 
-// kernel writes a+b and a-b of little-endian elements. The four have the same length, a whole number of elements.
+// kernel writes a+b and a-b. All four have the same length, a whole number of little-endian elements.
 type kernel func(a, b, sum, diff []byte)
 
 var kernels = [...]kernel{
@@ -138,8 +138,7 @@ type number interface {
 	uint8 | uint16 | uint32 | uint64 | int8 | int16 | int32 | int64 | float32 | float64
 }
 
-// numbers works on the memory as it is: every machine that this program is built for is little-endian and reads
-// numbers at any address.
+// numbers uses the memory as slices of T: all supported machines are little-endian and allow unaligned access.
 func numbers[T number](a, b, sum, diff []byte) {
 	x, y, s, d := view[T](a), view[T](b), view[T](sum), view[T](diff)
 	for i := range x {

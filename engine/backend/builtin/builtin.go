@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,10 +18,10 @@ func All() []backend.Backend {
 	return []backend.Backend{Identity(), Repeat(), Square(), AddSub(), Sequence(), DynaSequence(), IterativeSequence()}
 }
 
-// dataType is the tensor type of a configured type: their numbers agree.
+// dataType converts a configured datatype. Both types use the same numbers.
 func dataType(d inferencepb.DataType) tensor.DataType { return tensor.DataType(d) }
 
-// millis reads a parameter that is a count of milliseconds; missing is 0.
+// millis reads a parameter in milliseconds. The default is 0.
 func millis(c *inferencepb.ModelConfig, name string) (time.Duration, error) {
 	p, ok := c.GetParameters()[name]
 	if !ok {
@@ -34,8 +35,8 @@ func millis(c *inferencepb.ModelConfig, name string) (time.Duration, error) {
 	return time.Duration(n) * time.Millisecond, nil
 }
 
-// whole reads a parameter that is a count from low to 1000.
-func whole(c *inferencepb.ModelConfig, name string, missing, low int) (int, error) {
+// count reads a parameter that is an integer from low to 1000.
+func count(c *inferencepb.ModelConfig, name string, missing, low int) (int, error) {
 	p, ok := c.GetParameters()[name]
 	if !ok {
 		return missing, nil
@@ -48,7 +49,7 @@ func whole(c *inferencepb.ModelConfig, name string, missing, low int) (int, erro
 	return n, nil
 }
 
-// pause waits for d. It ends early with ctx's error, and with Cancelled when nobody waits for any of the requests.
+// pause waits for d. It returns early with the error of ctx, or with Cancelled when all requests are cancelled.
 func pause(ctx context.Context, d time.Duration, requests ...*infer.Request) error {
 	if d <= 0 {
 		return nil
@@ -77,6 +78,14 @@ func pause(ctx context.Context, d time.Duration, requests ...*infer.Request) err
 
 var errCancelled = status.New(status.Cancelled, "request cancelled")
 
+// find returns the configured input or output with a name, the zero value if there is none.
+func find[T configuredIO](list []T, name string) (found T) {
+	if i := slices.IndexFunc(list, func(x T) bool { return x.GetName() == name }); i >= 0 {
+		found = list[i]
+	}
+	return found
+}
+
 // configuredIO is an inferencepb.ModelInput or ModelOutput.
 type configuredIO interface {
 	GetName() string
@@ -101,14 +110,14 @@ func checkIO(kind string, want ioSpec, got configuredIO) error {
 	return nil
 }
 
-// ioSpec is the type and the one dimension that a backend demands; dimension -1 allows any.
+// ioSpec is a tensor that a backend requires. It has one dimension; -1 allows any size.
 type ioSpec struct {
 	name string
 	dt   tensor.DataType
 	dim  int64
 }
 
-// checkFixed compares a configuration with a backend's fixed inputs and outputs, without batching.
+// checkFixed compares a configuration with a backend's inputs and outputs. It refuses batching.
 func checkFixed(name string, c *inferencepb.ModelConfig, inputs, outputs []ioSpec) error {
 	if c.GetMaxBatchSize() != 0 {
 		return status.Errorf(status.InvalidArg, "%s backend only supports models with max_batch_size == 0", name)

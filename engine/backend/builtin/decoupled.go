@@ -45,7 +45,7 @@ func checkSquare(c *inferencepb.ModelConfig) error {
 	return checkFixed("square", c, []ioSpec{{"IN", tensor.Int32, 1}}, []ioSpec{{"OUT", tensor.Int32, 1}})
 }
 
-// stream is what one request is answered with, and how long it keeps the instance.
+// stream describes the n responses to a request, and how long the request keeps the instance busy.
 type stream struct {
 	n       int
 	wait    time.Duration
@@ -53,7 +53,7 @@ type stream struct {
 	outputs func(i int, resp *infer.Response)
 }
 
-// words returns the 32-bit elements of a required input, which are little-endian; their memory is the request's.
+// words returns a required input of 32-bit elements. The request owns its memory.
 func words(r *infer.Request, name string, dt tensor.DataType) (*tensor.Tensor, error) {
 	in := r.Input(name)
 	switch {
@@ -126,7 +126,7 @@ func planSquare(r *infer.Request) (s stream, err error) {
 	}, nil
 }
 
-// decoupled is a backend that answers each request with a stream.
+// decoupled is a backend that responds to each request with a stream.
 type decoupled struct {
 	name  string
 	check func(*inferencepb.ModelConfig) error
@@ -141,12 +141,12 @@ func (d *decoupled) Load(_ context.Context, s backend.Spec) (backend.Model, erro
 	if err := d.check(s.Config); err != nil {
 		return nil, err
 	}
-	return &decoupledModel{decoupled: d, many: s.Config.GetModelTransactionPolicy().GetDecoupled()}, nil
+	return &decoupledModel{decoupled: d, decouples: s.Config.GetModelTransactionPolicy().GetDecoupled()}, nil
 }
 
 type decoupledModel struct {
 	*decoupled
-	many bool // the model is decoupled: any number of responses
+	decouples bool // any number of responses is allowed
 }
 
 func (m *decoupledModel) NewInstance(context.Context, backend.Placement) (backend.Instance, error) {
@@ -157,17 +157,17 @@ func (m *decoupledModel) Close() error { return nil }
 
 type decoupledInstance struct {
 	model   *decoupledModel
-	running sync.WaitGroup // a goroutine for each request that is being answered
+	running sync.WaitGroup // one goroutine per request
 }
 
 // Execute starts a goroutine for each request and holds the instance for the longest WAIT.
 func (d *decoupledInstance) Execute(ctx context.Context, b *infer.Batch) error {
 	b.MarkInput()
-	b.MarkOutput() // now: the goroutines below answer while this one waits, and the stamps must stand by then
+	b.MarkOutput() // now, because the goroutines below respond while this one waits
 	var wait time.Duration
 	for _, r := range b.Requests {
 		s, err := d.model.plan(r)
-		if err == nil && !d.model.many && s.n != 1 {
+		if err == nil && !d.model.decouples && s.n != 1 {
 			err = status.Errorf(status.InvalidArg,
 				"%s would send %d responses and the model is not decoupled; set model_transaction_policy { "+
 					"decoupled: true }",
@@ -187,8 +187,8 @@ func (d *decoupledInstance) Execute(ctx context.Context, b *infer.Batch) error {
 		})
 	}
 	err := pause(ctx, wait)
-	if !d.model.many {
-		d.running.Wait() // a model that is not decoupled answers before its instance is free
+	if !d.model.decouples {
+		d.running.Wait() // before the instance is free, because the model is not decoupled
 	}
 	return err
 }
@@ -206,12 +206,12 @@ func (d *decoupledInstance) send(ctx context.Context, r *infer.Request, s stream
 		}
 		resp := r.NewResponse()
 		s.outputs(i, resp)
-		resp.Final = !d.model.many
+		resp.Final = !d.model.decouples
 		if err := r.Respond(resp); err != nil {
 			return err
 		}
 	}
-	if !d.model.many {
+	if !d.model.decouples {
 		return nil
 	}
 	end := r.NewResponse()
@@ -219,7 +219,7 @@ func (d *decoupledInstance) send(ctx context.Context, r *infer.Request, s stream
 	return r.Respond(end)
 }
 
-// Close waits for the requests that are still being answered.
+// Close waits until all requests have their responses.
 func (d *decoupledInstance) Close() error {
 	d.running.Wait()
 	return nil

@@ -14,7 +14,7 @@ func fp32tobf16(f float32) uint16 {
 	return uint16((u + 0x7fff + u>>16&1) >> 16)
 }
 
-// fp32to16 rounds to nearest, ties to even; what is too large becomes infinity, a NaN stays a (quiet) NaN.
+// fp32to16 rounds to nearest, ties to even; values that are too large become infinity, a NaN stays a (quiet) NaN.
 func fp32to16(f float32) uint16 {
 	u := math.Float32bits(f)
 	sign := uint16(u >> 16 & 0x8000)

@@ -14,10 +14,10 @@ import (
 	"nereid/engine/tensor"
 )
 
-// Identity returns the backend "identity": each INPUT<i> comes back as OUTPUT<i>, of any type and shape, without a
-// copy. Parameters: "creation_delay_ms" and "execute_delay_ms" wait that long at each instance's start and in each
-// execution; "enable_custom_tracing" tells the trace of each request about activities, as Triton's does, and of spans
-// nested "nested_span_count" deep, every "single_activity_frequency"th with an activity of its own.
+// Identity returns the backend "identity": each INPUT<i> is returned as OUTPUT<i>, of any datatype and shape, without a
+// copy. The parameters "creation_delay_ms" and "execute_delay_ms" delay the start of each instance and each execution.
+// "enable_custom_tracing" adds activities to the trace of each request, as Triton's backend does. They contain spans
+// nested "nested_span_count" deep; every "single_activity_frequency"th span has an additional activity.
 func Identity() backend.Backend { return identity{} }
 
 type identity struct{}
@@ -39,14 +39,14 @@ func (identity) Load(_ context.Context, s backend.Spec) (backend.Model, error) {
 		return nil, err
 	}
 	m.traced = s.Config.GetParameters()["enable_custom_tracing"].GetStringValue() == "true"
-	if m.spans, err = whole(s.Config, "nested_span_count", 0, 0); err != nil {
+	if m.spans, err = count(s.Config, "nested_span_count", 0, 0); err != nil {
 		return nil, err
 	}
-	m.single, err = whole(s.Config, "single_activity_frequency", 1, 1)
+	m.single, err = count(s.Config, "single_activity_frequency", 1, 1)
 	return m, err
 }
 
-// pair is an input and the output that gives it back.
+// pair is an input and the output that returns it.
 type pair struct{ in, out string }
 
 func pairs(c *inferencepb.ModelConfig) ([]pair, error) {
@@ -63,11 +63,10 @@ func pairs(c *inferencepb.ModelConfig) ([]pair, error) {
 				in.GetName())
 		}
 		p := pair{in.GetName(), "OUTPUT" + index}
-		i := slices.IndexFunc(c.GetOutput(), func(o *inferencepb.ModelOutput) bool { return o.GetName() == p.out })
-		if i < 0 {
+		out := find(c.GetOutput(), p.out)
+		if out == nil {
 			return nil, status.Errorf(status.InvalidArg, "input %s has no output %s to come back as", p.in, p.out)
 		}
-		out := c.GetOutput()[i]
 		if in.GetDataType() != out.GetDataType() {
 			return nil, status.Errorf(status.InvalidArg, "expected %s and %s to have the same datatype, got %s and %s",
 				p.in, p.out, in.GetDataType(), out.GetDataType())
@@ -92,7 +91,7 @@ func (m *identityModel) NewInstance(ctx context.Context, _ backend.Placement) (b
 	if err := pause(ctx, m.creationDelay); err != nil {
 		return nil, err
 	}
-	return m, nil // the model has no state that an instance could own
+	return m, nil // instances have no state
 }
 
 func (m *identityModel) Close() error { return nil }
@@ -131,7 +130,7 @@ func (m *identityModel) Execute(ctx context.Context, b *infer.Batch) error {
 	return nil
 }
 
-// trace tells the request's trace about activities that did not happen, for those who want to see what becomes of them.
+// trace adds activities to the trace of a request. They only show how custom activities appear in a trace.
 func (m *identityModel) trace(r *infer.Request) {
 	span := func(i int, end string) string { return "CUSTOM_ACTIVITY" + strconv.Itoa(i) + end }
 	r.Activity("CUSTOM_ACTIVITY_START")

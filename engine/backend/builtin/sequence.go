@@ -17,22 +17,22 @@ import (
 )
 
 // Sequence returns the backend "sequence": OUTPUT is the sum of INPUT (INT32 [1] or [1, 1] with its batch dimension)
-// since the request with START true. The sums are the rows' of the batch, so it needs the direct strategy of the
-// sequence batcher and the controls START and READY; a row that is not READY has no request.
+// since the request with START true. There is one sum per row of the batch. The backend needs the direct strategy of the
+// sequence batcher and the controls START and READY. A row that is not READY has no request.
 func Sequence() backend.Backend {
 	return sequence{name: "sequence", needs: []controlKind{kindStart, kindReady}, run: (*sums).rows}
 }
 
-// DynaSequence returns the backend "dyna_sequence": as "sequence", but the sums are those of the correlation IDs, and
-// the request with END true gets its number added. It needs the controls START, END and CORRID, and takes either
-// strategy.
+// DynaSequence returns the backend "dyna_sequence". It is like "sequence", but has one sum per correlation ID, and adds
+// the correlation ID to the sum of the request with END true. It needs the controls START, END and CORRID, and works
+// with both strategies.
 func DynaSequence() backend.Backend {
 	return sequence{name: "dyna_sequence", needs: []controlKind{kindStart, kindEnd, kindCorrelation}, run: (*sums).ids}
 }
 
-// IterativeSequence returns the backend "iterative_sequence", for a decoupled model with iterative_sequence: it answers
-// an INPUT of n (INT32, one element) with n-1, n-2 … 0 as OUTPUT, one of them in each execution. It needs the controls
-// START and CORRID.
+// IterativeSequence returns the backend "iterative_sequence", for a decoupled model with iterative_sequence. It responds
+// to an INPUT of n (INT32, one element) with the OUTPUTs n-1, n-2 … 0, one per execution. It needs the controls START and
+// CORRID.
 func IterativeSequence() backend.Backend {
 	return sequence{name: "iterative_sequence", needs: []controlKind{kindStart, kindCorrelation}, run: (*sums).steps}
 }
@@ -85,7 +85,7 @@ func (s sequence) Load(_ context.Context, spec backend.Spec) (backend.Model, err
 	return m, err
 }
 
-// controlInput is a control's tensor, and the bytes that mean true.
+// controlInput is the input of a control and its value for true.
 type controlInput struct {
 	name string
 	on   []byte
@@ -117,7 +117,7 @@ func (m *sequenceModel) Traits() backend.Traits { return backend.Traits{} }
 
 func (m *sequenceModel) Close() error { return nil }
 
-// sums are the state of one instance.
+// sums is an instance.
 type sums struct {
 	m     *sequenceModel
 	byRow []int32
@@ -159,14 +159,14 @@ func (x *sums) rows(b *infer.Batch) error {
 			continue
 		}
 		x.byRow[i] += n
-		if err := answer(r, x.byRow[i], true); err != nil {
+		if err := respond(r, x.byRow[i], true); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// id returns the correlation ID as the control input has it.
+// id returns the correlation ID from the control input, and its value as a number.
 func (x *sums) id(r *infer.Request) (text string, number int32, err error) {
 	c := x.m.controls[kindCorrelation]
 	in := r.Input(c.name)
@@ -178,7 +178,7 @@ func (x *sums) id(r *infer.Request) (text string, number int32, err error) {
 		if err := tensor.CheckBytes(data, 1); err != nil {
 			return "", 0, err
 		}
-		return string(data[4:]), int32(len(data) - 4), nil // a text has no value to add
+		return string(data[4:]), int32(len(data) - 4), nil // the length in place of a value
 	}
 	if len(data) < 4 {
 		return "", 0, status.Errorf(status.Internal, "%s has %d bytes", c.name, len(data))
@@ -196,7 +196,7 @@ func (x *sums) ids(b *infer.Batch) error {
 			r.Fail(err)
 			continue
 		}
-		if err := answer(r, sum, true); err != nil {
+		if err := respond(r, sum, true); err != nil {
 			return err
 		}
 	}
@@ -247,7 +247,7 @@ func (x *sums) steps(b *infer.Batch) error {
 		}
 		x.byID[id]--
 		left := x.byID[id]
-		if err := answer(r, left, left <= 0); err != nil {
+		if err := respond(r, left, left <= 0); err != nil {
 			return err
 		}
 		if left > 0 {
@@ -267,8 +267,8 @@ func element(r *infer.Request) (int32, error) {
 	return int32(binary.LittleEndian.Uint32(in.Data)), nil
 }
 
-// answer responds with a number, in INPUT's shape.
-func answer(r *infer.Request, n int32, final bool) error {
+// respond sends a number as OUTPUT, in the shape of INPUT.
+func respond(r *infer.Request, n int32, final bool) error {
 	resp := r.NewResponse()
 	resp.Final = final
 	if r.Wants("OUTPUT") {

@@ -15,8 +15,8 @@ import (
 	"nereid/engine/status"
 )
 
-// checkFile refuses a model file that would make the runtime read what is not there or not the model's. Files in ONNX
-// Runtime's own format (.ort) are left to its verifier.
+// checkFile refuses a model file that declares more data than there is, or that refers to files outside the model's
+// folder. ONNX Runtime itself verifies files in its own format (.ort).
 func checkFile(path string, s backend.Spec) (*onnxfile.Info, error) {
 	if strings.HasSuffix(path, ".ort") {
 		return &onnxfile.Info{Ops: map[string]int{"unknown": 1}}, nil
@@ -37,13 +37,13 @@ func checkFile(path string, s backend.Spec) (*onnxfile.Info, error) {
 	case errors.Is(err, onnxfile.ErrMalformed):
 		s.Log.Warn("model file is damaged", "model", s.ModelName, "file", path, "reason", err)
 		return nil, status.Errorf(status.Internal,
-			"onnx runtime error 7: Load model from %s failed:Protobuf parsing failed. %s", path, whatItIs(path, err))
+			"onnx runtime error 7: Load model from %s failed:Protobuf parsing failed. %s", path, describeFile(path, err))
 	}
 	return nil, status.Errorf(status.InvalidArg, "model file %s: %w", path, err)
 }
 
-// whatItIs says in a sentence what a file that is no ONNX model is instead, and how to mend it.
-func whatItIs(path string, err error) string {
+// describeFile returns a sentence that says what a damaged model file contains and how to correct it.
+func describeFile(path string, err error) string {
 	head := make([]byte, 64)
 	f, ferr := os.Open(path)
 	if ferr == nil {

@@ -10,8 +10,8 @@ import (
 	"nereid/engine/status"
 )
 
-// customOps loads the libraries of operators that a configuration names. What they hold runs in this process, so that
-// a configuration alone, which a client may send, must not choose among all the machine's libraries.
+// customOps loads the libraries of custom operators that a configuration names. Their code runs in this process, and a
+// client may send the configuration: only libraries in the model's folder and in the allowed folders are loaded.
 func (o *sessionOptions) customOps(s backend.Spec, allowed []string) error {
 	for _, name := range s.Config.GetModelOperations().GetOpLibraryFilename() {
 		path, err := opLibrary(s, name, allowed)
@@ -25,8 +25,8 @@ func (o *sessionOptions) customOps(s backend.Spec, allowed []string) error {
 	return nil
 }
 
-// opLibrary finds a library in the model's folder, in the version's, or in an allowed one; an absolute name must lie in
-// one of them. Symbolic links are followed first.
+// opLibrary returns the path of a library in the model's folder, the version's folder or an allowed folder. An absolute
+// path must be inside one of these after symbolic links are resolved.
 func opLibrary(s backend.Spec, name string, allowed []string) (string, error) {
 	folders := append([]string{s.ModelFolder, s.VersionFolder}, allowed...)
 	candidates := []string{name}
@@ -65,7 +65,7 @@ func opLibrary(s backend.Spec, name string, allowed []string) (string, error) {
 		s.ModelName, name, s.ModelFolder)
 }
 
-// within reports whether a path without symbolic links lies under a folder.
+// within reports whether a path without symbolic links is inside a folder.
 func within(folder, path string) bool {
 	root, err := filepath.EvalSymlinks(folder)
 	if err != nil || folder == "" {

@@ -1,15 +1,15 @@
-// Package onnxruntime is the backend "onnxruntime": ONNX models, run in this process by libonnxruntime.
+// Package onnxruntime is the backend "onnxruntime": it runs ONNX models in this process with libonnxruntime.
 //
-// The library is not linked: it is opened at the first model, from the first of these places that has it: the path in
-// Options, the runtime folder in Options, the copy inside the program, lib/nereid beside the program's folder,
-// /usr/lib/nereid, the system's own. package onnxruntime_go makes session options and execution providers; package capi
-// does the rest.
+// The library is not linked. The first model opens it. It is searched in this order: Options.Library,
+// Options.RuntimeFolder, the copy inside the program, ../lib/nereid beside the program's folder, /usr/lib/nereid, and
+// the system's library path. Package onnxruntime_go makes session options and execution providers; package capi does
+// the rest.
 //
-// A batch of one request is run on the request's own memory; several are first copied together. Outputs are handed out
-// in ONNX Runtime's memory, which goes when the last row is released. Small inputs and outputs are copied to and from
-// memory that stays with the instance, so that a run need not make values around it.
+// A single request is run on its own memory; the inputs of several requests are concatenated first. Responses refer to
+// ONNX Runtime's memory, which is released with the last of them. Small inputs and outputs are copied to and from
+// memory of the instance, so that ONNX Runtime's values around that memory can be reused.
 //
-// Instances of a model without thread counts share one session. It computes on the process's pool of threads, or if the
-// model is so light that waking them costs more than it saves, on the calling thread alone. ONNX Runtime owns the
-// threads; this package starts no goroutine, but each instance has a timer that looks at runs that take long.
+// Instances of a model without thread counts share one session. It computes on the thread pool of the process. A light
+// model computes on the calling thread only, because waking other threads would cost more than it gains. ONNX Runtime
+// owns the threads. This package starts no goroutines; a timer per instance cancels long runs.
 package onnxruntime

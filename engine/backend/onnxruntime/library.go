@@ -15,8 +15,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// The copy of libonnxruntime inside the program: lib/libonnxruntime.so.zst and lib/libonnxruntime.version, put there by
-// "make build". Without them the folder holds .gitkeep alone.
+// embedded contains the copy of libonnxruntime: lib/libonnxruntime.so.zst and lib/libonnxruntime.version. "make build"
+// puts them there. A program without a copy has only lib/.gitkeep.
 //
 //go:embed all:lib
 var embedded embed.FS
@@ -27,7 +27,7 @@ const (
 	libraryName     = "libonnxruntime.so"
 )
 
-// findLibrary returns the path of the library to open. A bare name means the system's own.
+// findLibrary returns the path of the library to open, or its bare name for the system's library path.
 func (o *Options) findLibrary(files fs.FS) (string, error) {
 	if o.Library != "" {
 		info, err := os.Stat(o.Library)
@@ -74,8 +74,8 @@ func (o *Options) findLibrary(files fs.FS) (string, error) {
 	return libraryName, nil
 }
 
-// inFolder returns the library in a folder, or in the Python package onnxruntime inside it; "" if there is none.
-// Several versions: the error says so.
+// inFolder returns the library in a folder or in the Python package onnxruntime inside it, "" if there is none. Several
+// versions are an error.
 func inFolder(folder string) (string, error) {
 	for _, f := range []string{folder, filepath.Join(folder, "onnxruntime", "capi")} {
 		plain := filepath.Join(f, libraryName)
@@ -98,17 +98,17 @@ func inFolder(folder string) (string, error) {
 	return "", nil
 }
 
-// embeddedVersionOr returns the version of the copy inside the program, or if it has none the given one.
+// embeddedVersionOr returns the version of the copy inside the program, or the given version if there is no copy.
 func embeddedVersionOr(version string) string {
 	v, err := fs.ReadFile(embedded, embeddedVersion)
-	if err != nil { // a program without a copy
+	if err != nil {
 		return version
 	}
 	return strings.TrimSpace(string(v))
 }
 
-// unpack writes the library inside the program to the folder, unless an intact copy of this very library is there, and
-// returns its path. The error is fs.ErrNotExist if the program has none.
+// unpack writes the library inside the program to the folder, unless the folder has an intact copy, and returns its
+// path. The error is fs.ErrNotExist if the program has no copy.
 func unpack(files fs.FS, folder string) (string, error) {
 	packed, err := fs.ReadFile(files, embeddedLibrary)
 	if err != nil {
@@ -124,7 +124,7 @@ func unpack(files fs.FS, folder string) (string, error) {
 		}
 		folder = filepath.Join(folder, "nereid")
 	}
-	// The name holds the digest of the packed bytes, so that another build never takes this one's copy.
+	// The name contains the digest of the packed bytes, so that builds with other libraries do not share the file.
 	digest := sha256.Sum256(packed)
 	path := filepath.Join(folder, fmt.Sprintf("libonnxruntime-%s-%x.so", strings.TrimSpace(string(version)),
 		digest[:8]))
@@ -140,10 +140,10 @@ func unpack(files fs.FS, folder string) (string, error) {
 	return path, nil
 }
 
-// sumName is the file beside a library that holds its SHA-256 in hexadecimal.
+// sumName returns the name of the file with the SHA-256 of an unpacked library, in hexadecimal.
 func sumName(path string) string { return path + ".sha256" }
 
-// intact reports whether a library is the one that was once unpacked.
+// intact reports whether an unpacked library is unchanged.
 func intact(path string) bool {
 	want, err := os.ReadFile(sumName(path))
 	if err != nil {
@@ -161,8 +161,7 @@ func intact(path string) bool {
 	return hex.EncodeToString(h.Sum(nil)) == strings.TrimSpace(string(want))
 }
 
-// write decompresses to a temporary file and renames it: a reader sees the whole library or none. The decompressor
-// checks the checksum inside.
+// write decompresses a library and writes it and its checksum. The decompressor verifies the packed bytes.
 func write(path string, packed []byte) (err error) {
 	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
 	if err != nil {
@@ -180,6 +179,7 @@ func write(path string, packed []byte) (err error) {
 	return replace(sumName(path), []byte(hex.EncodeToString(sum[:])+"\n"), 0o600)
 }
 
+// replace writes a file under a temporary name and renames it: readers see the whole file or none.
 func replace(path string, data []byte, mode os.FileMode) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
 	if err != nil {

@@ -20,23 +20,24 @@ import (
 	"nereid/engine/status"
 )
 
-// optimizedParameter is the model parameter that keeps the model's optimized graph, so that the next load does not
-// optimize again.
+// optimizedParameter is the model parameter that stores the model's optimized graph, so that later loads need not
+// optimize the model again.
 const optimizedParameter = "optimized_model_cache"
 
 const (
-	// optimizedMost is the largest model file whose optimized graph is kept: it is one protocol buffer of at most 2 GB.
-	optimizedMost = 1 << 30
-	// optimizedAge is how long a graph that no load uses is kept.
-	optimizedAge = 30 * 24 * time.Hour
+	// maxOptimizedSize is the size of the largest model file, in bytes, whose optimized graph is stored. A graph is one
+	// protocol buffer of at most 2 GB.
+	maxOptimizedSize = 1 << 30
+	// maxOptimizedAge is how long an unused graph is stored.
+	maxOptimizedAge = 30 * 24 * time.Hour
 )
 
-// cachesGraph reports whether the model's optimized graph at a place is to be kept.
+// cachesGraph reports whether the model's optimized graph for a place is stored.
 func (m *model) cachesGraph(p place) (bool, error) {
 	on := m.settings.OptimizedModelCache
 	if v := m.spec.Config.GetParameters()[optimizedParameter].GetStringValue(); v != "" {
 		var err error
-		if on, err = truth(v); err != nil {
+		if on, err = parseBool(v); err != nil {
 			return false, status.Errorf(status.InvalidArg, "parameter %q: %w", optimizedParameter, err)
 		}
 	}
@@ -45,8 +46,8 @@ func (m *model) cachesGraph(p place) (bool, error) {
 	switch {
 	case !on:
 		return false, nil
-	case p.gpu, len(accelerators.GetCpuExecutionAccelerator()) > 0: // they compile for a device of theirs
-	case m.info.External, strings.HasSuffix(m.path, ".ort"): // there is little to keep
+	case p.gpu, len(accelerators.GetCpuExecutionAccelerator()) > 0: // the provider compiles for its device
+	case m.info.External, strings.HasSuffix(m.path, ".ort"): // the graph contains no weights, or is optimized
 	case len(c.GetModelOperations().GetOpLibraryFilename()) > 0: // the library may change
 	case graphLevel(c) == ort.GraphOptimizationLevelDisableAll:
 	case m.cache == "":
@@ -56,8 +57,8 @@ func (m *model) cachesGraph(p place) (bool, error) {
 	return false, nil
 }
 
-// cachedSession makes a session from the optimized graph that an earlier load has left, or leaves one. Whatever is
-// wrong with the cache costs the time to optimize, and a line in the log.
+// cachedSession makes a session from a stored optimized graph, or stores one. After a fault of the cache the model is
+// loaded without it, with a warning in the log. o are the options for that load.
 func (m *model) cachedSession(ctx context.Context, o *sessionOptions, p place, cores []int) (*capi.Session, error) {
 	path, err := m.graphPath()
 	if err != nil {
@@ -67,7 +68,7 @@ func (m *model) cachedSession(ctx context.Context, o *sessionOptions, p place, c
 	if _, err := os.Stat(path); err == nil {
 		if s, err := m.fromGraph(ctx, path, p, cores); err == nil {
 			now := time.Now()
-			_ = os.Chtimes(path, now, now) // else it is removed sooner
+			_ = os.Chtimes(path, now, now) // on failure it is removed sooner
 			return s, nil
 		}
 		m.spec.Log.Warn("an optimized graph is damaged; it is made again", "model", m.spec.ModelName, "file", path)
@@ -78,17 +79,17 @@ func (m *model) cachedSession(ctx context.Context, o *sessionOptions, p place, c
 		m.spec.Log.Warn("the optimized graph cannot be kept", "model", m.spec.ModelName, "err", err)
 		return o.newSession(ctx, m.library, m.path)
 	}
-	_ = part.Close()                    // nothing is in it
-	defer os.Remove(part.Name())        // gone if it was renamed
-	again, err := m.optionsAt(p, cores) // the caller's stay as they are, for a load without the cache
+	_ = part.Close()             // it is empty
+	defer os.Remove(part.Name()) // fails after the rename
+	saving, err := m.optionsAt(p, cores)
 	if err != nil {
 		return nil, err
 	}
-	defer again.close()
-	if err := again.SetOptimizedModelFilePath(part.Name()); err != nil {
+	defer saving.close()
+	if err := saving.SetOptimizedModelFilePath(part.Name()); err != nil {
 		return nil, runtimeError(err)
 	}
-	s, err := again.newSession(ctx, m.library, m.path)
+	s, err := saving.newSession(ctx, m.library, m.path)
 	if err != nil {
 		m.spec.Log.Warn("the model is loaded without keeping its optimized graph", "model", m.spec.ModelName,
 			"err", err)
@@ -101,7 +102,7 @@ func (m *model) cachedSession(ctx context.Context, o *sessionOptions, p place, c
 	return s, nil
 }
 
-// fromGraph loads an optimized graph as it is.
+// fromGraph loads an optimized graph without optimizing it again.
 func (m *model) fromGraph(ctx context.Context, path string, p place, cores []int) (*capi.Session, error) {
 	o, err := m.optionsAt(p, cores)
 	if err != nil {
@@ -114,7 +115,7 @@ func (m *model) fromGraph(ctx context.Context, path string, p place, cores []int
 	return o.newSession(ctx, m.library, path)
 }
 
-// graphPath is where the optimized graph of this model is kept, for this library, processor and configuration.
+// graphPath returns where the model's optimized graph is stored for this library, processor and configuration.
 func (m *model) graphPath() (string, error) {
 	if err := os.MkdirAll(m.cache, 0o700); err != nil {
 		return "", err
@@ -124,9 +125,9 @@ func (m *model) graphPath() (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || info.Size() > optimizedMost {
+	if info, err := f.Stat(); err != nil || info.Size() > maxOptimizedSize {
 		return "", fmt.Errorf("the model file is larger than %d bytes, or cannot be read: %w",
-			int64(optimizedMost), err)
+			int64(maxOptimizedSize), err)
 	}
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
@@ -136,7 +137,7 @@ func (m *model) graphPath() (string, error) {
 	return filepath.Join(m.cache, hex.EncodeToString(h.Sum(nil)[:16])+".onnx"), nil
 }
 
-// describeGraph adds to a hash what the optimized graph depends on beside the model.
+// describeGraph writes everything that the optimized graph depends on, except the model file, to a hash.
 func (m *model) describeGraph(h hash.Hash) {
 	fmt.Fprintf(h, "\n%s %d\n%s\n", m.library.Version, graphLevel(m.spec.Config), processor())
 	parameters := m.spec.Config.GetParameters()
@@ -147,7 +148,7 @@ func (m *model) describeGraph(h hash.Hash) {
 	}
 }
 
-// processor describes the processor: graphs are laid out for its vector units.
+// processor describes the processor. The layout of an optimized graph depends on its vector units.
 func processor() string {
 	b, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -159,26 +160,26 @@ func processor() string {
 		switch strings.TrimSpace(key) {
 		case "model name", "flags", "Features", "CPU part":
 			text.WriteString(value)
-		case "": // the first processor stands for all
+		case "": // the first processor represents all
 			return text.String()
 		}
 	}
 	return text.String()
 }
 
-// pruneGraphs removes graphs that no load has used for long, and what loads that ended midway have left.
+// pruneGraphs removes graphs that were not used for maxOptimizedAge, and temporary files of interrupted loads.
 func pruneGraphs(folder string, now time.Time) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return // it is looked at again with the next graph
+		return // the next graph tries again
 	}
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil {
-			continue // gone
+			continue // removed meanwhile
 		}
 		age := now.Sub(info.ModTime())
-		if age > optimizedAge || strings.HasSuffix(e.Name(), ".part") && age > 24*time.Hour {
+		if age > maxOptimizedAge || strings.HasSuffix(e.Name(), ".part") && age > 24*time.Hour {
 			_ = os.Remove(filepath.Join(folder, e.Name())) // tried again next time
 		}
 	}

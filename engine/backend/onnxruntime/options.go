@@ -160,7 +160,7 @@ func (o *sessionOptions) number(name, value string, set func(int) error) error {
 }
 
 func (o *sessionOptions) boolean(name, value string, set func(bool) error) error {
-	on, err := truth(value)
+	on, err := parseBool(value)
 	if err != nil {
 		return status.Errorf(status.InvalidArg, "parameter %q: %w", name, err)
 	}

@@ -35,7 +35,7 @@ func (b *Backend) ValidateParameters(cfg *inferencepb.ModelConfig) (all []backen
 				refuse(name, "is %d; want 0 (sequential) or 1 (parallel)", n)
 			}
 		case slices.Contains(switches, name):
-			if _, err := truth(value); err != nil {
+			if _, err := parseBool(value); err != nil {
 				refuse(name, "%v", err)
 			}
 		case name == isolationParameter:

@@ -8,8 +8,8 @@ import (
 	"nereid/engine/status"
 )
 
-// gpuOptions returns the options of the CUDA provider, which every GPU instance has, and those of TensorRT, nil where
-// the configuration does not ask for it.
+// gpuOptions returns the options of the CUDA provider, which every instance on a GPU has, and of the TensorRT provider,
+// nil if the configuration does not request it.
 func gpuOptions(c *inferencepb.ModelConfig, device int) (cuda, tensorRT map[string]string, err error) {
 	cuda = map[string]string{}
 	for _, name := range cudaParameters {
@@ -26,7 +26,7 @@ func gpuOptions(c *inferencepb.ModelConfig, device int) (cuda, tensorRT map[stri
 		case "cuda":
 			for k, v := range a.GetParameters() {
 				if k == "do_copy_in_default_stream" || k == "use_ep_level_unified_stream" {
-					if _, err := truth(v); err != nil {
+					if _, err := parseBool(v); err != nil {
 						return nil, nil, status.Errorf(status.InvalidArg,
 							"execution accelerator \"cuda\", parameter %s: %w", k, err)
 					}
@@ -49,11 +49,11 @@ func gpuOptions(c *inferencepb.ModelConfig, device int) (cuda, tensorRT map[stri
 	return cuda, tensorRT, nil
 }
 
-// cudaParameters are the model parameters that Triton had before the accelerator "cuda".
+// cudaParameters are Triton's model parameters for CUDA. They are older than the accelerator "cuda".
 var cudaParameters = []string{"cudnn_conv_algo_search", "gpu_mem_limit", "arena_extend_strategy",
 	"do_copy_in_default_stream"}
 
-// cudaValue turns Triton's numbers into the provider's words.
+// cudaValue translates Triton's number for a parameter to the provider's name for it.
 func cudaValue(name, value string) (string, error) {
 	words := map[string][]string{
 		"cudnn_conv_algo_search": {"EXHAUSTIVE", "HEURISTIC", "DEFAULT"},
@@ -69,7 +69,7 @@ func cudaValue(name, value string) (string, error) {
 	return words[n], nil
 }
 
-// The accelerator's parameters that the TensorRT provider knows by the same name, by the kind of their values.
+// The parameters that have the same name in the accelerator and in the TensorRT provider, by the type of their value.
 var (
 	tensorRTBools = []string{
 		"trt_build_heuristics_enable", "trt_context_memory_sharing_enable", "trt_cuda_graph_enable",
@@ -88,7 +88,7 @@ var (
 	}
 )
 
-// tensorRTOptions maps the parameters of the accelerator "tensorrt" to the provider's.
+// tensorRTOptions translates the parameters of the accelerator "tensorrt" to the provider's options.
 func tensorRTOptions(parameters map[string]string, device int) (map[string]string, error) {
 	keys := map[string]string{}
 	for name, value := range parameters {
@@ -126,14 +126,14 @@ func tensorRTOption(name, value string) (key, v string, err error) {
 	case "int8_calibration_table_name":
 		return "trt_int8_calibration_table_name", value, nil
 	case "int8_use_native_calibration_table":
-		if _, err := truth(value); err != nil {
+		if _, err := parseBool(value); err != nil {
 			return "", "", badTensorRT(name, value, "true or false")
 		}
 		return "trt_int8_use_native_calibration_table", value, nil
 	}
 	switch {
 	case slices.Contains(tensorRTBools, name):
-		if _, err := truth(value); err != nil {
+		if _, err := parseBool(value); err != nil {
 			return "", "", badTensorRT(name, value, "true or false")
 		}
 	case slices.Contains(tensorRTNumbers, name):

@@ -16,14 +16,14 @@ import (
 
 type accelerator = inferencepb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator
 
-// The execution providers that models can ask for, by the names that the library lists.
+// The library's names of the execution providers that models can request.
 const (
 	cudaProvider     = "CUDAExecutionProvider"
 	tensorRTProvider = "TensorrtExecutionProvider"
 	openVINOProvider = "OpenVINOExecutionProvider"
 )
 
-// providers adds the execution providers that a configuration asks for at a place. The CPU's own is always there.
+// providers adds the execution providers that a configuration requests for a place. The CPU provider is always there.
 func (o *sessionOptions) providers(l *capi.Library, s backend.Spec, p place, runtime string) error {
 	accelerators := s.Config.GetOptimization().GetExecutionAccelerators()
 	if !p.gpu {
@@ -44,12 +44,11 @@ func (o *sessionOptions) providers(l *capi.Library, s backend.Spec, p place, run
 	return o.cuda(l, cuda, p.device, runtime)
 }
 
-// withoutGraphs takes CUDA graphs out of a provider's options, and says so. ONNX Runtime captures a graph in the first
-// run and then runs it again without a look at the inputs and outputs that it is given: it reads and writes the memory
-// of the first request for all that follow. Values that are no truth are left for the provider to refuse.
+// withoutGraphs removes CUDA graphs from a provider's options and logs a warning. ONNX Runtime captures the graph in the
+// first run and replays it for later runs with the memory of the first request. The provider refuses invalid values.
 func withoutGraphs(s backend.Spec, options map[string]string) {
 	for _, name := range []string{"enable_cuda_graph", "trt_cuda_graph_enable"} {
-		if on, err := truth(options[name]); err == nil && on {
+		if on, err := parseBool(options[name]); err == nil && on {
 			delete(options, name)
 			s.Log.Warn("CUDA graphs are not used: a graph has the tensors of the request that it was captured with; "+
 				"take the parameter out", "model", s.ModelName, "parameter", name)
@@ -57,7 +56,7 @@ func withoutGraphs(s backend.Spec, options map[string]string) {
 	}
 }
 
-// cpuProviders adds OpenVINO, the one accelerator of CPUs that Triton's configuration knows.
+// cpuProviders adds OpenVINO, the only CPU accelerator of Triton's configuration.
 func (o *sessionOptions) cpuProviders(l *capi.Library, accelerators []*accelerator, runtime string) error {
 	for _, a := range accelerators {
 		if a.GetName() != "openvino" {
@@ -113,7 +112,7 @@ func (o *sessionOptions) tensorRT(l *capi.Library, values map[string]string, run
 	return nil
 }
 
-// install says what brings a provider, for a runtime folder or without one any folder.
+// install returns how to install a provider into the runtime folder, or into any folder if that is "".
 func install(l *capi.Library, name, runtime string) string {
 	option := ""
 	if runtime == "" {
@@ -137,7 +136,7 @@ func install(l *capi.Library, name, runtime string) string {
 	return pip("\"onnxruntime-gpu[cuda,cudnn]=="+version+"\"") + ", or set instance_group { kind: KIND_CPU }"
 }
 
-// need refuses a provider that the opened library was built without.
+// need returns an error if the library was built without a provider.
 func need(l *capi.Library, provider, name, runtime string) error {
 	if slices.Contains(l.Providers, provider) {
 		return nil
@@ -146,8 +145,8 @@ func need(l *capi.Library, provider, name, runtime string) error {
 		l.Version, l.Path, name, strings.Join(l.Providers, ", "), install(l, name, runtime))
 }
 
-// refused is the error for options that were not taken: the provider's library is opened to read them, which may be
-// what failed.
+// refused returns the error for options that were not accepted. ONNX Runtime opens the provider's library to read them;
+// that may be what failed.
 func refused(l *capi.Library, name string, device int, runtime string, err error) error {
 	if strings.Contains(err.Error(), "Failed to load") {
 		return unusable(l, name, device, runtime, err)
@@ -155,13 +154,11 @@ func refused(l *capi.Library, name string, device int, runtime string, err error
 	return status.Errorf(status.InvalidArg, "options of the %s execution provider: %w", name, err)
 }
 
-// unusable is the error for a provider that the library has and that does not start.
+// unusable returns the error for a provider that does not start.
 func unusable(l *capi.Library, name string, device int, runtime string, err error) error {
-	what := name
+	what := name + " execution provider"
 	if name == "CUDA" {
-		what = fmt.Sprintf("CUDA execution provider for GPU %d", device)
-	} else {
-		what += " execution provider"
+		what += fmt.Sprintf(" for GPU %d", device)
 	}
 	return status.Errorf(status.Unavailable,
 		"the %s of onnxruntime %s at %s does not start: %w; it needs NVIDIA's driver, and the libraries that these "+
@@ -169,22 +166,22 @@ func unusable(l *capi.Library, name string, device int, runtime string, err erro
 		what, l.Version, l.Path, err, install(l, name, runtime))
 }
 
-// preloaded are the libraries that providers for GPUs need and that Python packages put where the system's loader does
-// not look. Those that come early are needed by later ones.
+// preloaded are the libraries that GPU providers need and that Python packages install outside the loader's search
+// path. Later ones depend on earlier ones.
 var preloaded = []string{
 	"libcudart.so.*", "libnvJitLink.so.*", "libnvrtc.so.*", "libcublasLt.so.*", "libcublas.so.*", "libcufft.so.*",
 	"libcurand.so.*", "libcudnn*.so.*", "libnvinfer*.so.*", "libnvonnxparser.so.*",
 }
 
-// preload opens the libraries of NVIDIA's Python packages that lie beside the library's own package, so that the
-// providers find them. What cannot be opened shows when a provider needs it.
+// preload opens the libraries of NVIDIA's Python packages beside the library's own package, so that the providers find
+// them. If one does not open, the provider that needs it fails later.
 func preload(l *capi.Library, s backend.Spec) {
 	packages := filepath.Join(filepath.Dir(l.Path), "..", "..") // above onnxruntime/capi
 	var paths []string
 	for _, name := range preloaded {
 		for _, folder := range []string{"nvidia/*/lib", "tensorrt_libs"} {
 			found, err := filepath.Glob(filepath.Join(packages, folder, name))
-			if err == nil { // else the folder's name is odd
+			if err == nil { // an error is a folder name that is no valid pattern
 				paths = append(paths, found...)
 			}
 		}

@@ -8,34 +8,34 @@ import (
 	"strings"
 )
 
-// Settings are the backend's own, for all models: Triton's --backend-config=onnxruntime,key=value. The zero value is
-// what holds without any.
+// Settings are the backend's settings for all models: Triton's --backend-config=onnxruntime,key=value. The zero value
+// contains the defaults.
 type Settings struct {
-	// GlobalThreadPool makes every model compute with the process's pool, also those that name thread counts, which
-	// are then without effect. Models that name none use that pool in any case.
+	// GlobalThreadPool makes all models compute on the thread pool of the process; their thread counts have no effect.
+	// Models without thread counts always use the pool.
 	GlobalThreadPool bool
-	// IntraOpThreads and InterOpThreads are the sizes of the pool for the work inside an operator and for operators
-	// side by side; 0: one thread per core. They count with GlobalThreadPool alone, as in Triton.
+	// IntraOpThreads and InterOpThreads are the sizes of the pool, for work inside an operator and for operators that
+	// run in parallel. 0: one thread per core. As in Triton, they have no effect without GlobalThreadPool.
 	IntraOpThreads, InterOpThreads int
-	// OpLibraryFolders may hold libraries of custom operators beside the models' own folders.
+	// OpLibraryFolders are allowed for libraries of custom operators, as the models' folders always are.
 	OpLibraryFolders []string
-	// OptimizedModelCache keeps every model's optimized graph, as the model parameter optimized_model_cache does for
-	// one.
+	// OptimizedModelCache stores the optimized graphs of all models. The model parameter optimized_model_cache has
+	// precedence.
 	OptimizedModelCache bool
 }
 
-// ErrUnknownSetting is in the chain of Set's error for a key that the backend does not have.
+// ErrUnknownSetting is wrapped by Set's error for an unknown key.
 var ErrUnknownSetting = errors.New("not a setting of onnxruntime")
 
-// Set takes one setting by its key on the command line: enable-global-threadpool, intra_op_thread_count and
-// inter_op_thread_count are Triton's; op-library-directory (may be given several times) and optimized-model-cache are
-// this server's.
+// Set sets one setting by its key on the command line. Triton's keys are enable-global-threadpool,
+// intra_op_thread_count and inter_op_thread_count; this server's are op-library-directory, which may be repeated, and
+// optimized-model-cache.
 func (s *Settings) Set(key, value string) (err error) {
 	switch key {
 	case "enable-global-threadpool":
-		s.GlobalThreadPool, err = truth(value)
+		s.GlobalThreadPool, err = parseBool(value)
 	case "optimized-model-cache":
-		s.OptimizedModelCache, err = truth(value)
+		s.OptimizedModelCache, err = parseBool(value)
 	case "intra_op_thread_count":
 		s.IntraOpThreads, err = count(value)
 	case "inter_op_thread_count":
@@ -55,7 +55,7 @@ func (s *Settings) Set(key, value string) (err error) {
 	return nil
 }
 
-// maxThreads is more than any machine has; a larger pool is a slip of the finger.
+// maxThreads is the largest size of a pool. It is more than any machine has cores.
 const maxThreads = 1 << 14
 
 func count(value string) (int, error) {
@@ -66,8 +66,8 @@ func count(value string) (int, error) {
 	return n, nil
 }
 
-// truth reads Triton's spelling of a truth value.
-func truth(value string) (bool, error) {
+// parseBool reads a boolean as Triton does.
+func parseBool(value string) (bool, error) {
 	switch strings.ToLower(value) {
 	case "1", "true":
 		return true, nil
@@ -77,7 +77,7 @@ func truth(value string) (bool, error) {
 	return false, fmt.Errorf("%q is neither \"true\" nor \"false\"", value)
 }
 
-// pool returns the sizes of the process's pool of threads; threads is the program's own choice, 0 for one per core.
+// pool returns the sizes of the process's thread pool. threads is the program's choice, 0 for one per core.
 func (s *Settings) pool(threads int) (intra, inter int) {
 	if s.GlobalThreadPool {
 		return s.IntraOpThreads, s.InterOpThreads

@@ -11,21 +11,20 @@ import (
 	"nereid/engine/system/affinity"
 )
 
-// threading says which threads a model's sessions compute with.
+// threading says on which threads a model's sessions compute.
 type threading int
 
 const (
-	// pooled: the process's pool, one thread per core.
+	// pooled: the thread pool of the process.
 	pooled threading = iota
-	// inline: the caller's thread alone. For models that do so little that waking others costs more than it saves: a
-	// perceptron of 0.7 million weights takes 45 µs of CPU time so and 66 µs pooled, and no longer.
+	// inline: the calling thread only, for light models, where waking other threads costs more than it gains.
 	inline
-	// own: as many as the configuration says.
+	// own: as many threads as the configuration says.
 	own
 )
 
-// threadingOf chooses: own where the configuration has a thread count and global does not overrule it, else by the
-// model's work.
+// threadingOf returns own if the configuration has a thread count and global is false. Otherwise the choice depends on
+// the work of the model.
 func threadingOf(s backend.Spec, info *onnxfile.Info, global bool) threading {
 	c := s.Config
 	value := func(name string) string { return c.GetParameters()[name].GetStringValue() }
@@ -46,12 +45,11 @@ func threadingOf(s backend.Spec, info *onnxfile.Info, global bool) threading {
 	return pooled
 }
 
-// lightWork is the work of a full batch, in uses of a weight, up to which a model is light: a few milliseconds on one
-// core.
+// lightWork is the most work of a full batch of a light model, in uses of a weight: a few milliseconds on one core.
 const lightWork = 64 << 20
 
-// light reports whether a full batch is little work. That can be told only of models that use each weight once per
-// row: no convolutions, no recurrence, no rows of sequences.
+// light reports whether a full batch is little work. The work is known only for models that use each weight once per
+// row: without convolutions, recurrence and sequences.
 func light(info *onnxfile.Info, rows int64) bool {
 	if info.InputRank > 2 || info.Elements > lightWork/rows {
 		return false
@@ -73,7 +71,7 @@ var oncePerRow = []string{
 	"Selu", "Sigmoid", "Sign", "Softmax", "Softplus", "Softsign", "Sqrt", "Sub", "Sum", "Tanh", "Where",
 }
 
-// threads applies a mode, but for the counts of own.
+// threads applies a mode. parameter sets the counts of own.
 func (o *sessionOptions) threads(mode threading) error {
 	switch mode {
 	case pooled:
@@ -87,11 +85,11 @@ func (o *sessionOptions) threads(mode threading) error {
 	return o.AddSessionConfigEntry("session.intra_op.allow_spinning", "0")
 }
 
-// affinities is the option that says for each of a session's threads but the caller's which cores it keeps to.
+// affinities is the option for the cores of each thread of a session, except the calling thread.
 const affinities = "session.intra_op_thread_affinities"
 
-// pinned returns the mode of a model's session that keeps to cores, nil for none: its own threads in place of the
-// process's pool, which cannot be kept to them.
+// pinned returns the mode of a session that runs on cores only. A session cannot pin the pool of the process: it gets
+// its own threads. nil cores are any.
 func pinned(mode threading, settings *Settings, cores []int) threading {
 	if mode == pooled && cores != nil && !settings.GlobalThreadPool {
 		return own
@@ -99,9 +97,9 @@ func pinned(mode threading, settings *Settings, cores []int) threading {
 	return mode
 }
 
-// pin keeps the session's threads to cores, one for each unless the configuration says how many; nil: to none. The
-// caller's thread, the only one of a light model, keeps to them by itself, and so do those that are for operators side
-// by side, which it starts.
+// pin makes the session's threads run on cores only; nil cores are any. The session has one thread per core, unless the
+// configuration has a thread count. The calling thread is pinned already. Threads that run operators in parallel inherit
+// its affinity.
 func (o *sessionOptions) pin(s backend.Spec, mode threading, cores []int) error {
 	value := func(name string) string { return s.Config.GetParameters()[name].GetStringValue() }
 	if cores == nil || mode == inline || value(affinities) != "" {
@@ -112,7 +110,7 @@ func (o *sessionOptions) pin(s backend.Spec, mode threading, cores []int) error 
 			"cpu-cores", affinity.Format(cores))
 		return nil
 	}
-	threads, _ := strconv.Atoi(value("intra_op_thread_count")) // it has been read before; 0: not given
+	threads, _ := strconv.Atoi(value("intra_op_thread_count")) // checked by parameter; 0 if it is not set
 	if threads == 0 {
 		threads = len(cores)
 		if err := o.SetIntraOpNumThreads(threads); err != nil {
@@ -129,7 +127,7 @@ func (o *sessionOptions) pin(s backend.Spec, mode threading, cores []int) error 
 	}
 	list := make([]string, len(cores))
 	for i, n := range cores {
-		list[i] = strconv.Itoa(n + 1) // onnxruntime counts them from 1
+		list[i] = strconv.Itoa(n + 1) // onnxruntime numbers cores from 1
 	}
 	each := make([]string, threads-1)
 	for i := range each {

@@ -7,7 +7,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// elementTypes are the tensor types of ONNXTensorElementDataType.
+// elementTypes maps ONNXTensorElementDataType to datatypes.
 var elementTypes = [...]tensor.DataType{
 	1: tensor.FP32, 2: tensor.Uint8, 3: tensor.Int8, 4: tensor.Uint16, 5: tensor.Int16, 6: tensor.Int32,
 	7: tensor.Int64, 8: tensor.Bytes, 9: tensor.Bool, 10: tensor.FP16, 11: tensor.FP64, 12: tensor.Uint32,
@@ -19,7 +19,7 @@ var elementNames = [...]string{
 	20: "FLOAT8E5M2FNUZ", 21: "UINT4", 22: "INT4", 23: "FLOAT4E2M1", 24: "UINT2", 25: "INT2",
 }
 
-// elementType is Invalid for types that Triton has no name for.
+// elementType returns the datatype of an ONNXTensorElementDataType, Invalid if Triton has none.
 func elementType(t int) tensor.DataType {
 	if t < 0 || t >= len(elementTypes) {
 		return tensor.Invalid
@@ -42,7 +42,7 @@ var onnxTypes = [...]string{
 	"ONNX_TYPE_SPARSETENSOR", "ONNX_TYPE_OPTIONAL",
 }
 
-// unserved says why a tensor cannot be served, "" if it can.
+// unserved returns why a tensor cannot be served, "" if it can.
 func unserved(io *capi.IO) string {
 	if io.ONNXType != capi.Tensor {
 		name := onnxTypes[0]

@@ -1,7 +1,7 @@
-// Package capi is the part of ONNX Runtime's C API that package onnxruntime_go lacks, called with few crossings between
-// Go and C: the environment with its shared pool of threads, sessions with symbolic dimensions, and a run that takes
-// views of Go memory in and hands ONNX Runtime's own memory out.
+// Package capi is the part of ONNX Runtime's C API that package onnxruntime_go lacks, with few calls between Go and C:
+// the environment with its shared thread pool, sessions with symbolic dimensions, and runs that read Go memory in place
+// and return ONNX Runtime's memory.
 //
-// The library is opened, never linked. It and its environment belong to the process: they are opened once and stay.
-// Threads belong to ONNX Runtime; there are no goroutines here.
+// The library is opened, never linked. The process opens it and its environment once and never closes them. ONNX Runtime
+// owns the threads; this package starts no goroutines.
 package capi

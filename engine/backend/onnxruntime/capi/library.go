@@ -23,19 +23,19 @@ import (
 	"unsafe"
 )
 
-// APIVersion is the version of the C API in use; ONNX Runtime 1.APIVersion is the oldest that has it.
+// APIVersion is the version of the C API in use. ONNX Runtime 1.APIVersion is the oldest release that has it.
 const APIVersion = C.ORT_API_VERSION
 
-// Error is a failure that ONNX Runtime reports, with its own code (OrtErrorCode) and words.
+// Error is an error of ONNX Runtime, with its code (OrtErrorCode) and text.
 type Error struct {
 	Code int
 	Msg  string
 }
 
-// Error returns Triton's wording.
+// Error returns the text in Triton's format.
 func (e *Error) Error() string { return fmt.Sprintf("onnx runtime error %d: %s", e.Code, e.Msg) }
 
-// Codes of Error that callers tell apart: OrtErrorCode.
+// Codes of Error, from OrtErrorCode.
 const (
 	InvalidArgument = C.ORT_INVALID_ARGUMENT
 	NotImplemented  = C.ORT_NOT_IMPLEMENTED
@@ -50,7 +50,7 @@ func check(s *C.OrtStatus) error {
 	return err
 }
 
-// TooOld is the error for a library without the API in use.
+// TooOld is the error for a library that lacks the API in use.
 type TooOld struct{ Path, Version string }
 
 func (e *TooOld) Error() string {
@@ -62,25 +62,25 @@ func (e *TooOld) Error() string {
 type Library struct {
 	Path    string
 	Version string // "1.31.1"
-	// Providers are the execution providers that the library was built with, by its own names; the CPU's is last.
+	// Providers are the names of the execution providers that the library was built with. The CPU provider is last.
 	Providers []string
 	env       *C.OrtEnv
 
 	preload sync.Once
 }
 
-// process holds the one library of the process: dlopen, the environment and onnxruntime_go's own state are per
-// process, so that a second one could only pretend to be separate.
+// process contains the library of the process. There is only one, because the environment and the state of package
+// onnxruntime_go are global.
 var process struct {
 	sync.Mutex
 	library *Library
 }
 
-// Open opens libonnxruntime and makes its environment with a shared pool of threads that do not spin. The first
-// library that opens stays for the life of the process; Open of the same path returns it again, of another path
-// fails. Nothing of the library but its version is called before the version is found new enough.
-// intra and inter are the sizes of the pool for work inside an operator and for operators side by side, 0 for the
-// number of cores. Safe for concurrent use.
+// Open opens libonnxruntime and makes its environment, whose shared thread pool does not spin. The first library stays
+// open until the process exits: Open returns it again for the same path and fails for another one. Open calls only the
+// library's version function before it has checked the version.
+// intra and inter are the sizes of the pool for work inside an operator and for operators that run in parallel, 0 for
+// the number of cores. Safe for concurrent use.
 func Open(path string, intra, inter int) (*Library, error) {
 	process.Lock()
 	defer process.Unlock()
@@ -134,8 +134,8 @@ func providers() ([]string, error) {
 	return names, nil
 }
 
-// Preload opens libraries for all that is opened after, once in the life of the process; they stay. It returns those
-// that do not open, with the reasons.
+// Preload opens libraries that providers depend on. Only the first call in the process has an effect; the libraries stay
+// open. It returns the error of each library that does not open, by path.
 func (l *Library) Preload(paths []string) map[string]error {
 	failed := map[string]error{}
 	l.preload.Do(func() {
@@ -151,7 +151,7 @@ func (l *Library) Preload(paths []string) map[string]error {
 	return failed
 }
 
-// newEnough compares "1.31.1" with 1.APIVersion.
+// newEnough reports whether a version such as "1.31.1" is at least 1.APIVersion.
 func newEnough(version string) bool {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
@@ -160,16 +160,15 @@ func newEnough(version string) bool {
 	return err1 == nil && err2 == nil && (a > 1 || a == 1 && b >= APIVersion)
 }
 
-// Trim gives memory that the C library's allocator keeps back to the system.
+// Trim returns free memory of the C library's allocator to the system.
 func Trim() { C.nrd_trim() }
 
-// DisableThreads makes sessions of these options use the environment's pool of threads. options is an
-// OrtSessionOptions.
+// DisableThreads makes sessions use the environment's thread pool. options is an OrtSessionOptions.
 func DisableThreads(options unsafe.Pointer) error {
 	return check(C.nrd_disable_threads((*C.OrtSessionOptions)(options)))
 }
 
-// RegisterCustomOps loads a library of operators into the options, which is an OrtSessionOptions.
+// RegisterCustomOps adds a library of custom operators to options, an OrtSessionOptions.
 func RegisterCustomOps(options unsafe.Pointer, library string) error {
 	name := C.CString(library)
 	defer C.free(unsafe.Pointer(name))

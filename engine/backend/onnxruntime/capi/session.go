@@ -11,12 +11,12 @@ import (
 	"unsafe"
 )
 
-// Session is a loaded model. It may run on several goroutines at once.
+// Session is a loaded model. Several runners may run it concurrently.
 type Session struct {
 	c *C.OrtSession
 }
 
-// NewSession loads a model file. options is an OrtSessionOptions, which the caller keeps.
+// NewSession loads a model file. options is an OrtSessionOptions, which the caller still owns.
 func (l *Library) NewSession(path string, options unsafe.Pointer) (*Session, error) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
@@ -27,7 +27,7 @@ func (l *Library) NewSession(path string, options unsafe.Pointer) (*Session, err
 	return s, nil
 }
 
-// Close frees the model. No runner of it may be used after.
+// Close frees the model. Its runners must not be used afterwards.
 func (s *Session) Close() {
 	if s.c != nil {
 		C.nrd_release_session(s.c)
@@ -35,44 +35,44 @@ func (s *Session) Close() {
 	}
 }
 
-// Memory returns the bytes that the session's allocator holds: weights and what runs need. 0: it does not say.
+// Memory returns the bytes in use by the session's allocator, for weights and runs. 0: not known.
 func (s *Session) Memory() (int64, error) {
 	var n C.int64_t
 	err := check(C.nrd_memory(s.c, &n))
 	return int64(n), err
 }
 
-// DeviceMemory returns the same of the session's allocator for a CUDA device. Errors: the session runs on no such
-// device.
+// DeviceMemory returns the bytes in use by the session's allocator for a CUDA device. It fails if the session does not
+// use that device.
 func (s *Session) DeviceMemory(device int) (int64, error) {
 	var n C.int64_t
 	err := check(C.nrd_device_memory(s.c, C.int(device), &n))
 	return int64(n), err
 }
 
-// Kind selects a list of a model's tensors.
+// Kind is a list of a model's tensors.
 type Kind int
 
-// The lists.
+// The kinds of lists.
 const (
 	Inputs Kind = iota
 	Outputs
-	Initializers // those that an input of the same name may replace
+	Initializers // the constants that an input of the same name overrides
 )
 
-// Tensor is ONNX's name for the only kind of value that can be served (ONNXType).
+// Tensor is the ONNXType of tensors, the only values that can be served.
 const Tensor = C.ONNX_TYPE_TENSOR
 
 // IO describes one input or output.
 type IO struct {
 	Name     string
-	ONNXType int // Tensor, or another kind, for which the rest is not set
+	ONNXType int // if it is not Tensor, the following fields are not set
 	Type     int // ONNXTensorElementDataType
 	Dims     []int64
-	DimNames []string // of variable dimensions, "" where there is none; as long as Dims
+	DimNames []string // by dimension: the name of a variable dimension, or ""
 }
 
-// Signature returns one of the lists, in the model's order.
+// Signature returns one list, in the model's order.
 func (s *Session) Signature(kind Kind) ([]IO, error) {
 	var n C.size_t
 	if err := check(C.nrd_count(s.c, C.int(kind), &n)); err != nil {
@@ -124,23 +124,23 @@ func (s *Session) describe(kind Kind, i int, io *IO) error {
 	return nil
 }
 
-// Runner runs a session, one run at a time. It keeps what a run needs, so that the next one allocates nothing.
+// Runner runs a session, one run at a time. Runs allocate no Go memory. Only Terminate may be called concurrently.
 type Runner struct {
 	c       *C.nrd_runner
 	in      []C.nrd_input
 	given   []C.nrd_input
 	out     []C.nrd_output
-	inName  []*C.char // chosen by SetInput
+	inName  []*C.char // of the inputs in the next run
 	outName []*C.char
-	names   []*C.char // all names, freed by Close
+	names   []*C.char // of all inputs and outputs
 	nIn     int
 	nOut    int
 	device  bool // UseDevice has been called
-	bound   bool // something of the next run is on the device
+	bound   bool // the next run has an input or output on the device
 	pin     runtime.Pinner
 }
 
-// NewRunner prepares runs with some of these inputs and outputs; config are run options.
+// NewRunner returns a runner for runs with any of these inputs and outputs. config are run options.
 func (s *Session) NewRunner(inputs, outputs []string, config map[string]string) (*Runner, error) {
 	c := C.nrd_new_runner(s.c, C.size_t(len(inputs)), C.size_t(len(outputs)))
 	if c == nil {
@@ -171,13 +171,13 @@ func (s *Session) NewRunner(inputs, outputs []string, config map[string]string) 
 	return r, nil
 }
 
-// CUDA is ONNX Runtime's name for the memory of NVIDIA's GPUs, CPU for the host's.
+// ONNX Runtime's names for the memory of NVIDIA's GPUs and of the host.
 const (
 	CUDA = "Cuda"
 	CPU  = "Cpu"
 )
 
-// UseDevice lets runs have inputs and outputs in the memory of a device, which the session must use. It is called once,
+// UseDevice allows inputs and outputs in the memory of a device, which the session must use. It is called at most once,
 // before the first run.
 func (r *Runner) UseDevice(memory string, device int) error {
 	name := C.CString(memory)
@@ -187,7 +187,7 @@ func (r *Runner) UseDevice(memory string, device int) error {
 	return err
 }
 
-// Close frees the runner. Values taken from it stay.
+// Close frees the runner. Values from Keep stay valid.
 func (r *Runner) Close() {
 	if r.c == nil {
 		return
@@ -199,27 +199,28 @@ func (r *Runner) Close() {
 	r.c, r.in, r.given, r.out, r.inName, r.outName, r.names = nil, nil, nil, nil, nil, nil, nil
 }
 
-// Reset forgets the inputs and outputs chosen for the last run.
+// Reset removes all inputs and outputs, for the next run.
 func (r *Runner) Reset() {
 	r.pin.Unpin()
 	r.nIn, r.nOut, r.bound = 0, 0, false
 }
 
-// AddInput gives the next run input i of NewRunner's list: its ONNXTensorElementDataType, shape, number of elements and
-// bytes (strings in Triton's form). data is used in place until the run is over; it is pinned until Reset. stays says
-// that it is no memory of Go's and no strings: as long as address and shape are the same, further runs have less to do.
-func (r *Runner) AddInput(i, dtype int, shape []int64, count int64, data []byte, stays bool) error {
+// AddInput adds input i of NewRunner's list to the next run. dtype is its ONNXTensorElementDataType, count its number of
+// elements. data, with strings in Triton's format, is read in place and must not change during the run.
+// cHeap promises that data is not Go memory and not strings. While its address and shape stay the same, ONNX Runtime's
+// value for it is reused.
+func (r *Runner) AddInput(i, dtype int, shape []int64, count int64, data []byte, cHeap bool) error {
 	if len(shape) > C.NRD_MAX_RANK {
 		return fmt.Errorf("%d dimensions; at most %d are supported", len(shape), C.NRD_MAX_RANK)
 	}
 	in := &r.in[r.nIn]
 	r.inName[r.nIn] = r.names[i]
-	describe(in, dtype, shape, count, data)
+	setTensor(in, dtype, shape, count, data)
 	in.keep, in.device = 0, 0
 	switch {
-	case len(data) == 0: // any address will do
+	case len(data) == 0: // any address that is not null
 		in.data = C.uintptr_t(uintptr(unsafe.Pointer(in)))
-	case stays:
+	case cHeap:
 		in.keep = 1
 	default:
 		r.pin.Pin(unsafe.SliceData(data))
@@ -228,8 +229,7 @@ func (r *Runner) AddInput(i, dtype int, shape []int64, count int64, data []byte,
 	return nil
 }
 
-// AddDeviceInput is AddInput for an input that is not empty, of size bytes in the device's memory; UseDevice has been
-// called.
+// AddDeviceInput is AddInput for an input of size bytes, above 0, in the device's memory. It needs UseDevice.
 func (r *Runner) AddDeviceInput(i, dtype int, shape []int64, count int64, address uintptr, size int) error {
 	if len(shape) > C.NRD_MAX_RANK || !r.device {
 		return fmt.Errorf("%d dimensions of an input on a device (%v); at most %d are supported", len(shape), r.device,
@@ -237,15 +237,15 @@ func (r *Runner) AddDeviceInput(i, dtype int, shape []int64, count int64, addres
 	}
 	in := &r.in[r.nIn]
 	r.inName[r.nIn] = r.names[i]
-	describe(in, dtype, shape, count, nil)
+	setTensor(in, dtype, shape, count, nil)
 	in.keep, in.device, in.data, in.size = 1, 1, C.uintptr_t(address), C.uint64_t(size)
 	r.nIn++
 	r.bound = true
 	return nil
 }
 
-// describe fills in what a tensor is and where.
-func describe(c *C.nrd_input, dtype int, shape []int64, count int64, data []byte) {
+// setTensor sets the type, shape and memory of a tensor.
+func setTensor(c *C.nrd_input, dtype int, shape []int64, count int64, data []byte) {
 	c._type, c.rank = C.int32_t(dtype), C.int32_t(len(shape))
 	c.size, c.count = C.uint64_t(len(data)), C.uint64_t(count)
 	c.data = C.uintptr_t(uintptr(unsafe.Pointer(unsafe.SliceData(data))))
@@ -254,15 +254,15 @@ func describe(c *C.nrd_input, dtype int, shape []int64, count int64, data []byte
 	}
 }
 
-// AddOutput asks the next run for output i of NewRunner's list.
+// AddOutput requests output i of NewRunner's list from the next run.
 func (r *Runner) AddOutput(i int) {
 	r.outName[r.nOut] = r.names[len(r.in)+i]
 	r.given[r.nOut].data, r.given[r.nOut].device = 0, 0
 	r.nOut++
 }
 
-// AddDeviceOutput is AddOutput for one that is left in the device's memory; it is not of strings. UseDevice has been
-// called.
+// AddDeviceOutput is AddOutput for an output that stays in the device's memory. It must not have strings. It needs
+// UseDevice.
 func (r *Runner) AddDeviceOutput(i int) {
 	g := &r.given[r.nOut]
 	r.AddOutput(i)
@@ -270,24 +270,24 @@ func (r *Runner) AddDeviceOutput(i int) {
 	r.bound = true
 }
 
-// AddDeviceOutputTo is AddOutputTo into memory of the device. UseDevice has been called.
+// AddDeviceOutputTo is AddOutputTo for memory of the device. It needs UseDevice.
 func (r *Runner) AddDeviceOutputTo(i, dtype int, shape []int64, address uintptr, size int) {
 	g := &r.given[r.nOut]
 	r.AddDeviceOutput(i)
-	describe(g, dtype, shape, 0, nil)
+	setTensor(g, dtype, shape, 0, nil)
 	g.data, g.size = C.uintptr_t(address), C.uint64_t(size)
 }
 
-// AddOutputTo is AddOutput into memory that stays, as AddInput has it, and is not empty. The run fails if the
-// model gives another shape.
+// AddOutputTo is AddOutput for an output that the run writes to data, which must not be empty or Go memory. The run
+// fails if the output has another shape.
 func (r *Runner) AddOutputTo(i, dtype int, shape []int64, data []byte) {
 	g := &r.given[r.nOut]
 	r.AddOutput(i)
-	describe(g, dtype, shape, 0, data)
+	setTensor(g, dtype, shape, 0, data)
 }
 
-// Run runs the model with the inputs and outputs chosen since Reset. On success the caller takes each output with
-// Output and then Keep or Discard; they are in the order of AddOutput.
+// Run runs the model with the inputs and outputs added since Reset. On success the caller reads each output with Output,
+// by its index in the order of AddOutput, and then calls Keep or Discard.
 func (r *Runner) Run() error {
 	if r.c == nil {
 		return ErrClosed
@@ -302,19 +302,19 @@ func (r *Runner) Run() error {
 	return check(s)
 }
 
-// Terminate stops the run in progress, and every further one until Resume. It may be called from another goroutine.
+// Terminate stops the run in progress, and all later ones until Resume. Safe for concurrent use.
 func (r *Runner) Terminate() error { return check(C.nrd_terminate(r.c, 1)) }
 
-// Resume ends the effect of Terminate. Not during a run.
+// Resume ends the effect of Terminate. It must not be called during a run.
 func (r *Runner) Resume() error { return check(C.nrd_terminate(r.c, 0)) }
 
-// Output is one result of a run. Shape and Data are ONNX Runtime's memory, valid until the value is released.
+// Output is an output of a run. Shape and Data are ONNX Runtime's memory, valid until the value is released.
 type Output struct {
 	Type  int // ONNXTensorElementDataType
 	Shape []int64
-	Data  []byte // nil for strings, and on a device
-	Size  int    // bytes; for strings in Triton's form
-	// Address is where it is in the device's memory; 0: it is the host's.
+	Data  []byte // nil for strings and on a device
+	Size  int    // in bytes; for strings in Triton's format
+	// Address is the address in the device's memory, 0 for an output in host memory.
 	Address uintptr
 }
 
@@ -331,12 +331,12 @@ func (r *Runner) Output(i int) Output {
 	return o
 }
 
-// Strings writes string output i of the last run in Triton's form into buf, which has its Size.
+// Strings writes string output i of the last run to buf, in Triton's format. buf has the output's Size.
 func (r *Runner) Strings(i int, buf []byte) error {
 	return check(C.nrd_strings(&r.out[i], unsafe.Pointer(unsafe.SliceData(buf))))
 }
 
-// DiscardAll lets go of the outputs of the last run that were neither kept nor discarded.
+// DiscardAll discards the outputs of the last run that were neither kept nor discarded.
 func (r *Runner) DiscardAll() {
 	for i := range r.nOut {
 		if r.out[i].value != nil {
@@ -345,17 +345,17 @@ func (r *Runner) DiscardAll() {
 	}
 }
 
-// Value is a result that outlives its run and its session.
+// Value is an output that stays valid after its runner and session are closed.
 type Value struct{ c *C.OrtValue }
 
-// Keep takes output i of the last run. The caller releases it.
+// Keep returns output i of the last run. The caller must release it.
 func (r *Runner) Keep(i int) Value {
 	v := Value{r.out[i].value}
 	r.out[i].value = nil
 	return v
 }
 
-// Discard lets output i of the last run go, at the latest with the next run. One in memory that was given stays.
+// Discard releases output i of the last run, at the latest in the next run.
 func (r *Runner) Discard(i int) {
 	if r.out[i].value == nil {
 		return
@@ -366,16 +366,16 @@ func (r *Runner) Discard(i int) {
 	r.out[i].value = nil
 }
 
-// Release frees the value. Safe on any goroutine, once.
+// Release frees the value. It must be called once, on any goroutine.
 func (v Value) Release() { C.nrd_release_value(v.c) }
 
-// Scratch is memory outside Go's heap, aligned for vectors, that grows and is used again. The zero value is empty.
+// Scratch is reusable memory outside Go's heap, aligned for vector instructions. The zero value is empty.
 type Scratch struct {
 	p unsafe.Pointer
 	n int
 }
 
-// Get returns n bytes; what an earlier Get returned must not be used any more.
+// Get returns n bytes. The result of an earlier Get must not be used any more.
 func (s *Scratch) Get(n int) ([]byte, error) {
 	if n > s.n {
 		s.Free()
@@ -389,10 +389,10 @@ func (s *Scratch) Get(n int) ([]byte, error) {
 	return unsafe.Slice((*byte)(s.p), n), nil
 }
 
-// Cap returns the bytes that are held.
+// Cap returns the number of allocated bytes.
 func (s *Scratch) Cap() int { return s.n }
 
-// Free gives the memory back.
+// Free frees the memory.
 func (s *Scratch) Free() {
 	C.free(s.p)
 	s.p, s.n = nil, 0

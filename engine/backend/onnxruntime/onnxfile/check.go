@@ -11,24 +11,24 @@ import (
 	"strings"
 )
 
-// maxDepth is how deep messages may nest: the limit of Google's parsers.
+// maxDepth is the deepest nesting of messages, the limit of Google's parsers.
 const maxDepth = 100
 
-// Info is what Check saw of a model.
+// Info describes a checked model.
 type Info struct {
 	// Elements is the number of elements of all constant tensors: the weights.
 	Elements int64
-	// Ops counts the operators by type, those of bodies and functions too.
+	// Ops counts the operators by type, including those of subgraphs and functions.
 	Ops map[string]int
-	// External says that constants lie in other files.
+	// External reports whether constants are in other files.
 	External bool
-	// InputRank is the most dimensions that an input of the graph has.
+	// InputRank is the highest rank of an input.
 	InputRank int
 }
 
-// Check reads the model file at path. Its external data must lie under folder, which holds the model file, also when
-// symbolic links are followed. The error says which tensor is wrong; ErrMalformed is in its chain if the file is no
-// protocol buffer. Fields that mean nothing here are not looked at: a file that passes may still be no model.
+// Check reads the model file at path. Its external data must be inside folder, which contains the model file, after
+// symbolic links are resolved. The error names the tensor; it wraps ErrMalformed if the file is no protocol buffer.
+// Check ignores unknown fields: a file that passes need not be a valid model.
 func Check(path, folder string) (*Info, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -43,7 +43,7 @@ func Check(path, folder string) (*Info, error) {
 		external: func(location string) (int64, error) {
 			return externalSize(filepath.Dir(path), folder, location)
 		}}
-	if err := c.model(); err != nil {
+	if err := c.message(model, 0, c.size, 1); err != nil {
 		return nil, err
 	}
 	return &c.info, nil
@@ -53,27 +53,15 @@ type checker struct {
 	reader
 	info     Info
 	external func(location string) (int64, error) // the size of a file of external data
-	sizes    map[string]int64                     // what external said
+	sizes    map[string]int64                     // results of external
 }
 
-// The numbers of the fields that are followed, by message.
-var (
-	modelFields     = map[int]kind{7: graph, 20: training, 25: function}
-	trainingFields  = map[int]kind{1: graph, 2: graph}
-	functionFields  = map[int]kind{7: node, 11: attribute}
-	graphFields     = map[int]kind{1: node, 5: tensorMessage, 11: input, 15: sparse}
-	nodeFields      = map[int]kind{4: opType, 5: attribute}
-	attributeFields = map[int]kind{5: tensorMessage, 6: graph, 10: tensorMessage, 11: graph, 22: sparse, 23: sparse}
-	inputFields     = map[int]kind{2: typeMessage}
-	typeFields      = map[int]kind{1: tensorType}
-	typeShape       = map[int]kind{2: shapeMessage}
-	sparseFields    = map[int]kind{1: tensorMessage, 2: tensorMessage}
-)
-
+// kind is a kind of message or field that the checker reads.
 type kind int
 
 const (
-	graph kind = iota
+	model kind = iota
+	graph
 	training
 	function
 	node
@@ -87,46 +75,42 @@ const (
 	tensorMessage
 )
 
-func (c *checker) model() error { return c.message(modelFields, 0, c.size, 1) }
+// follow lists the fields of each kind of message that are read, by number.
+var follow = [...]map[int]kind{
+	model:       {7: graph, 20: training, 25: function},
+	training:    {1: graph, 2: graph},
+	function:    {7: node, 11: attribute},
+	graph:       {1: node, 5: tensorMessage, 11: input, 15: sparse},
+	node:        {4: opType, 5: attribute},
+	attribute:   {5: tensorMessage, 6: graph, 10: tensorMessage, 11: graph, 22: sparse, 23: sparse},
+	input:       {2: typeMessage},
+	typeMessage: {1: tensorType},
+	tensorType:  {2: shapeMessage},
+	sparse:      {1: tensorMessage, 2: tensorMessage},
+}
 
-func (c *checker) message(follow map[int]kind, off, end int64, depth int) error {
+func (c *checker) message(k kind, off, end int64, depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("%w: messages nest deeper than %d at byte %d", ErrMalformed, maxDepth, off)
 	}
 	return c.fields(off, end, func(f field) error {
-		k, ok := follow[f.number]
+		k, ok := follow[k][f.number]
 		if !ok || f.wire != 2 {
 			return nil
 		}
 		switch k {
-		case graph:
-			return c.message(graphFields, f.off, f.end, depth+1)
-		case training:
-			return c.message(trainingFields, f.off, f.end, depth+1)
-		case function:
-			return c.message(functionFields, f.off, f.end, depth+1)
-		case node:
-			return c.message(nodeFields, f.off, f.end, depth+1)
-		case attribute:
-			return c.message(attributeFields, f.off, f.end, depth+1)
-		case sparse:
-			return c.message(sparseFields, f.off, f.end, depth+1)
-		case input:
-			return c.message(inputFields, f.off, f.end, depth+1)
-		case typeMessage:
-			return c.message(typeFields, f.off, f.end, depth+1)
-		case tensorType:
-			return c.message(typeShape, f.off, f.end, depth+1)
 		case shapeMessage:
 			return c.rank(f)
 		case opType:
 			return c.op(f)
+		case tensorMessage:
+			return c.tensor(f.off, f.end)
 		}
-		return c.tensor(f.off, f.end)
+		return c.message(k, f.off, f.end, depth+1)
 	})
 }
 
-// rank counts the dimensions of an input's shape.
+// rank records the number of dimensions of an input.
 func (c *checker) rank(at field) error {
 	n := 0
 	err := c.fields(at.off, at.end, func(f field) error {
@@ -147,7 +131,7 @@ func (c *checker) op(f field) error {
 	return err
 }
 
-// elementBits are the bits of one element by TensorProto.DataType; 0 for strings and unknown types.
+// elementBits is the size of an element in bits by TensorProto.DataType, 0 for strings and unknown types.
 var elementBits = [...]uint64{
 	1: 32, 2: 8, 3: 8, 4: 16, 5: 16, 6: 32, 7: 64, 9: 8, 10: 16, 11: 64, 12: 32, 13: 64, 14: 64, 15: 128, 16: 16,
 	17: 8, 18: 8, 19: 8, 20: 8, 21: 4, 22: 4, 23: 4, 24: 8, 25: 2, 26: 2,
@@ -155,13 +139,13 @@ var elementBits = [...]uint64{
 
 const stringType = 8
 
-// tensorInfo is what a TensorProto says of itself.
+// tensorInfo contains the declarations of a TensorProto.
 type tensorInfo struct {
 	name     string
 	dims     []int64
 	dtype    uint64
-	raw      int64 // bytes of raw_data, -1 without
-	listed   int64 // at most so many numbers in the typed lists
+	raw      int64 // size of raw_data in bytes, -1 if there is none
+	listed   int64 // upper bound of the numbers in the typed lists
 	external bool
 	entries  map[string]string // of external_data
 }
@@ -200,14 +184,14 @@ func (c *checker) tensorField(t *tensorInfo, f field) (err error) {
 		t.external = f.value == 1
 	case f.number == 13 && f.wire == 2:
 		return c.entry(t, f)
-	case f.number == 6 && f.wire == 2: // string_data: one
+	case f.number == 6 && f.wire == 2: // one element of string_data
 		t.listed++
 	case f.number == 4 || f.number == 5 || f.number == 7 || f.number == 10 || f.number == 11:
 		if f.wire != 2 {
 			t.listed++
 			break
 		}
-		each := int64(1) // numbers of variable length have at least one byte
+		each := int64(1) // a varint has at least one byte
 		switch f.number {
 		case 4:
 			each = 4
@@ -219,7 +203,7 @@ func (c *checker) tensorField(t *tensorInfo, f field) (err error) {
 	return err
 }
 
-// maxRank bounds the dimensions that are kept; runtimes take far fewer.
+// maxRank is the highest rank of a tensor. Runtimes accept far less.
 const maxRank = 1024
 
 func (t *tensorInfo) addDim(v uint64) error {
@@ -275,7 +259,7 @@ func (t *tensorInfo) elements() (uint64, error) {
 	return n, nil
 }
 
-// tensorData compares what a tensor declares with the data that is there.
+// tensorData checks that a tensor has the data that it declares.
 func (c *checker) tensorData(t *tensorInfo) error {
 	count, err := t.elements()
 	if err != nil {
@@ -341,7 +325,7 @@ func (c *checker) externalData(t *tensorInfo, need uint64) error {
 	return nil
 }
 
-// externalSize returns the size of a file of external data beside the model, if it is a regular one under the folder.
+// externalSize returns the size of a file of external data. It must be a regular file inside folder.
 func externalSize(beside, folder, location string) (int64, error) {
 	if location == "" {
 		return 0, fmt.Errorf("its external data has no location")

@@ -163,7 +163,7 @@ func FuzzCheck(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c := &checker{reader: reader{r: bytes.NewReader(b), size: int64(len(b))}, info: Info{Ops: map[string]int{}},
 			external: func(string) (int64, error) { return 100, nil }}
-		if err := c.model(); errors.Is(err, ErrMalformed) && len(b) == 0 {
+		if err := c.message(model, 0, c.size, 1); errors.Is(err, ErrMalformed) && len(b) == 0 {
 			t.Fatalf("the empty message is refused: %v", err)
 		}
 	})

@@ -1,5 +1,5 @@
-// Package onnxfile looks at ONNX model files before a runtime does: it refuses tensors that declare more data than the
-// file has, and external data outside the model's folder. It reads the structure and skips the weights.
+// Package onnxfile checks ONNX model files before a runtime loads them. It refuses tensors that declare more data than
+// the file has, and external data outside the model's folder. It reads the structure and skips the weights.
 //
 // Source of the format: onnx.proto, the definition of ModelProto in the ONNX project. No goroutines.
 package onnxfile

@@ -6,10 +6,10 @@ import (
 	"io"
 )
 
-// ErrMalformed is in the chain of the error for bytes that are no protocol buffer.
+// ErrMalformed is wrapped by the error for bytes that are no protocol buffer.
 var ErrMalformed = errors.New("not a protocol buffer")
 
-// reader reads a file through a window, so that skipping costs nothing.
+// reader reads a file through a window. Skipped bytes are not read.
 type reader struct {
 	r      io.ReaderAt
 	size   int64
@@ -19,7 +19,7 @@ type reader struct {
 
 const windowSize = 32 << 10
 
-// at returns 1 to n bytes at an offset inside the file. They are valid until the next call.
+// at returns 1 to n bytes at an offset of the file. They are valid until the next call.
 func (r *reader) at(off int64, n int) ([]byte, error) {
 	if off < 0 || off >= r.size {
 		return nil, fmt.Errorf("%w: it ends at byte %d", ErrMalformed, off)
@@ -40,7 +40,7 @@ func (r *reader) at(off int64, n int) ([]byte, error) {
 	return r.window[:min(n, len(r.window))], nil
 }
 
-// varint reads a number and returns the offset behind it.
+// varint reads a number and returns the offset after it.
 func (r *reader) varint(off, end int64) (uint64, int64, error) {
 	b, err := r.at(off, 10)
 	if err != nil {
@@ -62,7 +62,7 @@ func (r *reader) varint(off, end int64) (uint64, int64, error) {
 	return 0, 0, fmt.Errorf("%w: bad number at byte %d", ErrMalformed, off)
 }
 
-// field is one field of a message: a number (wire type 0, 1 and 5; value) or bytes (wire type 2; off to end).
+// field is a field of a message. Its content is value (wire type 0) or the bytes from off to end (types 1, 2 and 5).
 type field struct {
 	number int
 	wire   int
@@ -71,7 +71,7 @@ type field struct {
 	end    int64
 }
 
-// fields calls visit with each field of the message from off to end. Groups are skipped.
+// fields calls visit for each field of the message from off to end. It skips groups.
 func (r *reader) fields(off, end int64, visit func(field) error) error {
 	for off < end {
 		f, next, err := r.field(off, end)
@@ -131,7 +131,7 @@ func (r *reader) field(off, end int64) (f field, next int64, err error) {
 	return f, f.end, nil
 }
 
-// skipGroup returns the offset behind a group's end.
+// skipGroup returns the offset after a group.
 func (r *reader) skipGroup(off, end int64) (int64, error) {
 	for depth := 1; depth > 0; {
 		f, next, err := r.field(off, end)
@@ -149,7 +149,7 @@ func (r *reader) skipGroup(off, end int64) (int64, error) {
 	return off, nil
 }
 
-// text returns the bytes of a field, at most limit of them.
+// text returns the bytes of a field. More than limit bytes are an error.
 func (r *reader) text(f field, limit int64) (string, error) {
 	if f.end-f.off > limit {
 		return "", fmt.Errorf("a text of %d bytes at byte %d; at most %d are allowed", f.end-f.off, f.off, limit)
