@@ -20,8 +20,9 @@ import (
 // maxArchive is how many bytes an archive may unpack to.
 const maxArchive = 64 << 30
 
-// unpackArchive unpacks a tar archive, as it is or packed by gzip, bzip2 or zstd, into a new folder. Nothing is written
-// outside of it: every path goes through os.Root. Errors: InvalidArg for an archive that is damaged or leads outside.
+// unpackArchive unpacks a tar archive, plain or compressed by gzip, bzip2 or zstd, into a new folder. It writes through
+// os.Root, so nothing is written outside the folder. Errors: InvalidArg for an archive that is damaged or has a path
+// outside.
 func unpackArchive(archive, folder string) error {
 	f, err := os.Open(archive)
 	if err != nil {
@@ -64,7 +65,7 @@ func damaged(archive string, err error) error {
 		"%s is not an archive that can be unpacked (tar, as it is or packed by gzip, bzip2 or zstd): %w", archive, err)
 }
 
-// plain undoes the packing that the first bytes tell of. The caller calls closeIt when it has read enough.
+// plain decompresses r, whose first bytes say how it is compressed. The caller calls closeIt when it has read enough.
 func plain(r *bufio.Reader) (plain io.Reader, closeIt func(), err error) {
 	head, err := r.Peek(4)
 	if err != nil {
@@ -108,7 +109,7 @@ func unpackEntry(root *os.Root, h *tar.Header, r io.Reader) error {
 		}
 		_, err = io.Copy(f, r)
 		return errors.Join(err, f.Close())
-	// where it leads to is checked when it is followed: writes go through root, and reads are the model's own
+	// The target is not checked: writes through the link go through root, and only the model reads through it.
 	case tar.TypeSymlink:
 		return root.Symlink(h.Linkname, name)
 	case tar.TypeLink:

@@ -14,11 +14,11 @@ import (
 	"nereid/engine/status"
 )
 
-// based is a python-based backend: a model.py that serves many models, each with files of its own.
+// based is a python-based backend: one model.py for many models, which have only data files.
 type based struct {
 	*Backend
 	name string
-	file string // "": one of the server's
+	file string // its model.py; "": it is one of the server's own backends
 }
 
 var (
@@ -26,8 +26,8 @@ var (
 	_ backend.ConfigCompleter = (*based)(nil)
 )
 
-// Based returns the python-based backends: those of a backend directory (its folders with a model.py; "": none), and
-// ours for the names that it does not have. They end with b. Layout: Triton's --backend-directory.
+// Based returns the python-based backends: the folders with a model.py in a backend directory, as in Triton's
+// --backend-directory ("": none), and the server's own ones with other names. They can be used until b is closed.
 func (b *Backend) Based(directory string) ([]backend.Backend, error) {
 	files := map[string]string{}
 	ours, err := fs.ReadDir(pyrt.Backends, pyrt.BackendsFolder)
@@ -56,7 +56,7 @@ func (b *Backend) Based(directory string) ([]backend.Backend, error) {
 	return all, nil
 }
 
-// path returns the backend's file. The server's own ones are unpacked first.
+// path returns the path of the backend's model.py. Those of the server are unpacked first.
 func (b *based) path() (string, error) {
 	if b.file != "" {
 		return b.file, nil
@@ -71,7 +71,7 @@ func (b *based) path() (string, error) {
 // Name returns the folder's name.
 func (b *based) Name() string { return b.name }
 
-// Load starts nothing yet; see Backend.Load.
+// Load does not start a process; see Backend.Load.
 func (b *based) Load(ctx context.Context, s backend.Spec) (backend.Model, error) {
 	file, err := b.path()
 	if err != nil {

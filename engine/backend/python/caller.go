@@ -25,7 +25,7 @@ type caller struct {
 	next     uint64 // guarded by mu, as is all below
 	families map[uint64]*custom.Family
 	values   map[uint64]*custom.Metric
-	old      []func() // lets go of what the last process had; see reset
+	old      []func() // close the metrics of the last process; see reset
 }
 
 var _ worker.Caller = (*caller)(nil)
@@ -34,7 +34,8 @@ func newCaller(h backend.Host, g *custom.Registry) *caller {
 	return &caller{host: h, metrics: g, families: map[uint64]*custom.Family{}, values: map[uint64]*custom.Metric{}}
 }
 
-// reset forgets the numbers of the last process. Its metrics stay until the next has its own: a counter goes on.
+// reset removes the numbers of the last process. Its metrics stay until the next reset, so that a counter which the
+// next process makes again continues.
 func (c *caller) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,7 +50,7 @@ func (c *caller) reset() {
 	clear(c.families)
 }
 
-// release lets go of what was kept for a next process. c.mu is held.
+// release closes what was kept for the next process. c.mu is held.
 func (c *caller) release() {
 	for _, closeIt := range c.old {
 		closeIt()
@@ -57,7 +58,7 @@ func (c *caller) release() {
 	c.old = nil
 }
 
-// close lets go of everything.
+// close closes all metrics.
 func (c *caller) close() {
 	c.reset()
 	c.mu.Lock()
@@ -65,6 +66,7 @@ func (c *caller) close() {
 	c.release()
 }
 
+// Infer implements worker.Caller.
 func (c *caller) Infer(ctx context.Context, r *infer.Request) error {
 	if c.host == nil {
 		return status.New(status.Unavailable, "other models cannot be called here")
@@ -105,7 +107,7 @@ type arguments struct {
 	Buckets     []float64         `json:"buckets"`
 }
 
-// Call answers a call; see worker.Caller.
+// Call implements worker.Caller.
 func (c *caller) Call(ctx context.Context, op string, text json.RawMessage) (any, error) {
 	var a arguments
 	if err := json.Unmarshal(text, &a); err != nil {

@@ -13,30 +13,30 @@ import (
 	"nereid/engine/status"
 )
 
-// activation has the scripts that are its arguments set what they set, and prints all variables, each with a zero at
-// its end. What the scripts say goes to the standard error.
+// activation is a shell script. It sources the scripts that are its arguments and prints all variables, each followed
+// by a zero byte. The output of the scripts goes to stderr.
 const activation = `exec 3>&1 >&2; for script; do . "$script"; done; exec env -0 >&3 3>&-`
 
-// activate returns vars, those of the processes of an environment, with what the environment's packages set when
-// conda activates it: the scripts of etc/conda/activate.d, as bin/activate of an archive of conda-pack runs them.
-// Errors: Internal, with what a script that fails has said.
+// activate runs the activation scripts of a conda environment, those in etc/conda/activate.d. It returns vars, the
+// variables of the environment's processes, with what the scripts have set. Errors: Internal, with the output of a
+// script that fails.
 func activate(ctx context.Context, folder string, vars []string) ([]string, error) {
 	scripts, err := filepath.Glob(filepath.Join(folder, "etc", "conda", "activate.d", "*.sh"))
 	if err != nil || len(scripts) == 0 {
-		return vars, nil //nolint:nilerr // a folder's name that is no pattern has none
+		return vars, nil //nolint:nilerr // the folder's name is not a valid pattern
 	}
 	shell, err := exec.LookPath("bash")
 	if err != nil {
-		shell = "sh" // most scripts want no more
+		shell = "sh" // most scripts work with it
 	}
 	ctx, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
 	cmd := inGroup(exec.CommandContext(ctx, shell, append([]string{"-c", activation, shell}, scripts...)...))
-	cmd.Env = append(os.Environ(), vars...) // of two, exec takes the last
+	cmd.Env = append(os.Environ(), vars...) // exec takes the last of two
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.Output()
-	if err != nil && !errors.Is(err, exec.ErrWaitDelay) { // which is a script that left something running
+	if err != nil && !errors.Is(err, exec.ErrWaitDelay) { // ErrWaitDelay: a script left a process running
 		return nil, status.Errorf(status.Internal, "the scripts in %s: %w\n%s", filepath.Dir(scripts[0]), err,
 			lastLines([]byte(said.String())))
 	}

@@ -20,17 +20,21 @@ import (
 	"nereid/engine/status"
 )
 
-// environment is a Python with what a model needs.
+// environment is a Python interpreter with the packages that a model needs.
 type environment struct {
 	python string   // the interpreter's path
-	vars   []string // for its process
-	stamp  string   // changes when what is in it does
+	vars   []string // for the environment of its process
+	stamp  string   // changes when the contents of the environment change
 }
 
-// environments finds and builds environments. A model's is, in this order: the one that its parameter
-// EXECUTION_ENV_PATH names, as in Triton a folder or an archive (conda-pack's; a venv does as well); one built from
-// the requirements.txt in its version's folder or its own; that of the framework that its backend needs, if it is
-// installed; one built from the server's requirements; the machine's Python.
+// environments finds and builds environments. The first of these that exists is a model's environment:
+//
+//   - the one that its parameter EXECUTION_ENV_PATH names, as in Triton: a folder, or an archive made by conda-pack or
+//     from a venv
+//   - one built from requirements.txt in its version's folder or in its own folder
+//   - the environment of its backend's framework, if that is installed
+//   - one built from the server's requirements
+//   - the machine's Python
 type environments struct {
 	folder       string
 	interpreter  string // of the machine
@@ -42,53 +46,44 @@ type environments struct {
 // modelFolderVariable stands for the model's folder in EXECUTION_ENV_PATH.
 const modelFolderVariable = "$$TRITON_MODEL_DIRECTORY"
 
-// of returns the environment of a model. Errors: NotFound for what is not there, InvalidArg for an archive that is
-// none, Internal when an environment cannot be built; the text ends with what the installer said last. platform is
-// the python-based backend, "" for a model's own code.
+// of returns the environment of a model. platform is the python-based backend, "" for a model's own code. Errors:
+// NotFound for a path that does not exist, InvalidArg for a damaged archive, Internal when an environment cannot be
+// built. The text ends with the last lines of the installer's output.
 func (e *environments) of(ctx context.Context, s backend.Spec, platform string, log *slog.Logger) (environment, error) {
 	use := EnvironmentUse{Kind: FromMachine, State: EnvironmentReady}
 	env, err := e.choose(ctx, s, platform, log, &use)
 	if use.Python = env.python; err != nil {
 		use.State, use.Err = EnvironmentFailed, err
-	} else {
-		use.State = EnvironmentReady
 	}
 	e.uses.note(s.ModelName, use)
 	return env, err
 }
 
-// choose is of; it notes in use what it chose, and in uses what it builds.
+// choose finds or builds the environment of a model. It writes its choice to use.
 func (e *environments) choose(ctx context.Context, s backend.Spec, platform string, log *slog.Logger,
 	use *EnvironmentUse) (environment, error) {
 	if p := s.Config.GetParameters()["EXECUTION_ENV_PATH"].GetStringValue(); p != "" {
 		return e.given(ctx, s, filepath.Clean(strings.ReplaceAll(p, modelFolderVariable, s.ModelFolder)), log, use)
 	}
-	for _, file := range []string{filepath.Join(s.VersionFolder, "requirements.txt"),
-		filepath.Join(s.ModelFolder, "requirements.txt"), e.requirements} {
-		if file == e.requirements {
-			if f, ok := FindFramework(platform); ok && f.Installed(filepath.Dir(e.folder)) {
-				path := f.Environment(filepath.Dir(e.folder))
-				use.Kind, use.Folder = FromFramework, path
-				return inFolder(ctx, s.ModelName, path, path)
-			}
+	for _, folder := range []string{s.VersionFolder, s.ModelFolder} {
+		file := filepath.Join(folder, "requirements.txt")
+		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+			return e.built(ctx, s.ModelName, file, log, use)
 		}
-		if file == "" {
-			continue
-		}
-		text, err := os.ReadFile(file)
-		switch {
-		case err == nil:
-			return e.built(ctx, s.ModelName, file, text, log, use)
-		case file == e.requirements || !errors.Is(err, fs.ErrNotExist):
-			return environment{}, status.Errorf(status.NotFound, "the requirements of model '%s' cannot be read: %w",
-				s.ModelName, err)
-		}
+	}
+	parent := filepath.Dir(e.folder)
+	if f, ok := FindFramework(platform); ok && f.Installed(parent) {
+		use.Kind, use.Folder = FromFramework, f.Environment(parent)
+		return inFolder(ctx, s.ModelName, use.Folder, use.Folder)
+	}
+	if e.requirements != "" {
+		return e.built(ctx, s.ModelName, e.requirements, log, use)
 	}
 	path, err := e.machine(s.ModelName)
 	return environment{python: path}, err
 }
 
-// machine returns the path of the machine's Python.
+// machine returns the absolute path of the machine's Python. model is for the error.
 func (e *environments) machine(model string) (string, error) {
 	path, err := exec.LookPath(e.interpreter)
 	if err != nil {
@@ -96,7 +91,7 @@ func (e *environments) machine(model string) (string, error) {
 			"there is no Python to run model '%s' with: %s is not found; install python3 with numpy, or name one "+
 				"by --backend-config=python,python=<path>", model, e.interpreter)
 	}
-	if path, err = filepath.Abs(path); err != nil { // environments are built from elsewhere
+	if path, err = filepath.Abs(path); err != nil { // environments are built in another working directory
 		return "", status.Errorf(status.Internal, "the Python of model '%s' cannot be found: %w", model, err)
 	}
 	return path, nil
@@ -128,7 +123,7 @@ func (e *environments) given(ctx context.Context, s backend.Spec, path string, l
 	return inFolder(ctx, s.ModelName, folder, stamp)
 }
 
-// inFolder returns the environment that a folder is.
+// inFolder returns the environment in a folder.
 func inFolder(ctx context.Context, model, folder, stamp string) (environment, error) {
 	for _, name := range []string{"python3", "python"} {
 		path := filepath.Join(folder, "bin", name)
@@ -141,7 +136,7 @@ func inFolder(ctx context.Context, model, folder, stamp string) (environment, er
 		}}
 		if _, err := os.Stat(filepath.Join(folder, "pyvenv.cfg")); err == nil {
 			env.vars = append(env.vars, "VIRTUAL_ENV="+folder)
-		} else { // conda's has libraries of its own
+		} else { // conda's environments have their own libraries
 			env.vars = append(env.vars, "CONDA_PREFIX="+folder,
 				"LD_LIBRARY_PATH="+strings.Trim(filepath.Join(folder, "lib")+":"+os.Getenv("LD_LIBRARY_PATH"), ":"))
 			var err error
@@ -156,14 +151,14 @@ func inFolder(ctx context.Context, model, folder, stamp string) (environment, er
 		"name a folder or an archive that conda-pack or venv made", folder, model)
 }
 
-// unpack unpacks an archive and makes it fit its new place.
+// unpack unpacks an archive and adapts its scripts to the new folder.
 func (e *environments) unpack(ctx context.Context, archive, folder string) error {
 	if err := unpackArchive(archive, folder); err != nil {
 		return err
 	}
 	script := filepath.Join(folder, "bin", "conda-unpack")
 	if _, err := os.Stat(script); err != nil {
-		return nil // not conda-pack's
+		return nil // conda-pack did not make it
 	}
 	python := filepath.Join(folder, "bin", "python3")
 	if out, err := inGroup(exec.CommandContext(ctx, python, script)).CombinedOutput(); err != nil {
@@ -172,19 +167,24 @@ func (e *environments) unpack(ctx context.Context, archive, folder string) error
 	return nil
 }
 
-// built returns the environment for a requirements.txt, which is built by the first that needs it.
-func (e *environments) built(ctx context.Context, model, file string, text []byte, log *slog.Logger,
+// built returns the environment for a requirements file. The first model that needs the environment builds it.
+func (e *environments) built(ctx context.Context, model, file string, log *slog.Logger,
 	use *EnvironmentUse) (environment, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return environment{}, status.Errorf(status.NotFound, "the requirements of model '%s' cannot be read: %w", model,
+			err)
+	}
 	use.Kind, use.Source = FromRequirements, file
 	python, err := e.machine(model)
 	if err != nil {
 		return environment{}, err
 	}
 	real, err := filepath.EvalSymlinks(python)
-	if err != nil {
-		return environment{}, status.Errorf(status.Internal, "cannot find the Python of model '%s': %w", model, err)
+	var info os.FileInfo
+	if err == nil {
+		info, err = os.Stat(real)
 	}
-	info, err := os.Stat(real)
 	if err != nil {
 		return environment{}, status.Errorf(status.Internal, "cannot find the Python of model '%s': %w", model, err)
 	}
@@ -208,22 +208,21 @@ func (e *environments) built(ctx context.Context, model, file string, text []byt
 	return inFolder(ctx, model, folder, stamp)
 }
 
-// building notes that a model waits for its environment to be made.
+// building notes that a model waits for its environment.
 func (e *environments) building(model string, use *EnvironmentUse) {
 	now := *use
 	now.State = EnvironmentBuilding
 	e.uses.note(model, now)
 }
 
-// build makes a venv and installs requirements, and numpy, with uv where it is installed, else with pip. What it says
-// goes to <folder>.log and to out, and what it has installed to requirements.lock in the folder.
+// build makes a venv and installs the requirements and numpy in it, by uv if that is installed, else by pip. The
+// installer's output goes to <folder>.log and to out. The installed versions go to requirements.lock in the folder.
 func build(ctx context.Context, python, file string, text []byte, folder string, out io.Writer) error {
 	log, err := os.Create(folder + ".log")
 	if err != nil {
 		return err
 	}
-	defer log.Close() // what the installer says; nothing depends on it
-	kept := filepath.Join(folder, "requirements.txt")
+	defer log.Close() // nothing depends on what is in it
 	inside := filepath.Join(folder, "bin", "python")
 	steps := [][]string{
 		{python, "-m", "venv", folder},
@@ -240,7 +239,7 @@ func build(ctx context.Context, python, file string, text []byte, folder string,
 	var lock []byte
 	for i, step := range steps {
 		cmd := inGroup(exec.CommandContext(ctx, step[0], step[1:]...))
-		cmd.Dir = filepath.Dir(file) // for what it names by relative paths
+		cmd.Dir = filepath.Dir(file) // relative paths in the file begin there
 		cmd.Env = append(os.Environ(), "PYTHONNOUSERSITE=1")
 		fmt.Fprintln(log, "$", strings.Join(step, " "))
 		if i == len(steps)-1 {
@@ -252,15 +251,15 @@ func build(ctx context.Context, python, file string, text []byte, folder string,
 		cmd.Stdout = io.MultiWriter(log, out)
 		cmd.Stderr = cmd.Stdout
 		if err := cmd.Run(); err != nil {
-			said, _ := os.ReadFile(log.Name()) // better without than not at all
+			said, _ := os.ReadFile(log.Name()) // without it, the error has no output
 			return fmt.Errorf("%s: %w; the end of %s:\n%s", strings.Join(step, " "), err, log.Name(), lastLines(said))
 		}
 	}
-	return errors.Join(os.WriteFile(kept, text, 0o600), os.WriteFile(filepath.Join(folder, "requirements.lock"), lock,
-		0o600))
+	return errors.Join(os.WriteFile(filepath.Join(folder, "requirements.txt"), text, 0o600),
+		os.WriteFile(filepath.Join(folder, "requirements.lock"), lock, 0o600))
 }
 
-// lastLines returns the end of what a program said.
+// lastLines returns the last lines of a program's output.
 func lastLines(b []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
 	return strings.Join(lines[max(0, len(lines)-15):], "\n")

@@ -19,7 +19,7 @@ const (
 	FromFramework    EnvironmentKind = "framework"    // see InstallFramework
 )
 
-// EnvironmentState says how far an environment is.
+// EnvironmentState says whether an environment can be used.
 type EnvironmentState string
 
 // The states.
@@ -34,13 +34,13 @@ type EnvironmentUse struct {
 	Kind   EnvironmentKind
 	State  EnvironmentState
 	Python string // the interpreter's path; "" until it is known
-	Source string // the requirements file, folder or archive that it is made from; "" for the machine's
-	Folder string // of an environment that was made here
-	Err    error  // of one that failed
+	Source string // the requirements file, folder or archive that it comes from; "": the machine's Python
+	Folder string // where the server has built or unpacked it; "": it is used where it is
+	Err    error  // if State is EnvironmentFailed
 	Since  time.Time
 }
 
-// LogPath returns the file with what the installer said; "" where nothing was installed.
+// LogPath returns the path of the installer's output; "": nothing was installed.
 func (u EnvironmentUse) LogPath() string {
 	if u.Folder == "" || u.Kind != FromRequirements && u.Kind != FromFramework {
 		return ""
@@ -48,19 +48,19 @@ func (u EnvironmentUse) LogPath() string {
 	return u.Folder + ".log"
 }
 
-// Lock returns the packages that are installed with their versions, as pip freeze lists them; "" where nothing was.
+// Lock returns the installed packages with their versions, as pip freeze lists them; "": nothing was installed.
 func (u EnvironmentUse) Lock() string {
 	if u.Folder == "" {
 		return ""
 	}
 	b, err := os.ReadFile(filepath.Join(u.Folder, "requirements.lock"))
 	if err != nil {
-		return "" // not finished, or an archive, which has none
+		return "" // the environment is not finished, or from an archive
 	}
 	return string(b)
 }
 
-// uses are the environments by model.
+// uses is the environments by model. Safe for concurrent use.
 type uses struct {
 	mu sync.Mutex
 	by map[string]EnvironmentUse // guarded by mu
@@ -76,8 +76,8 @@ func (u *uses) note(model string, e EnvironmentUse) {
 	u.by[model] = e
 }
 
-// EnvironmentOf returns the environment that the newest load of a model chose; false if none was loaded. Safe for
-// concurrent use.
+// EnvironmentOf returns the environment that the last load of a model chose; false if the model was never loaded. Safe
+// for concurrent use.
 func (b *Backend) EnvironmentOf(model string) (EnvironmentUse, bool) {
 	b.envs.uses.mu.Lock()
 	defer b.envs.uses.mu.Unlock()

@@ -13,17 +13,17 @@ import (
 	"nereid/engine/status"
 )
 
-// Framework is what the models of a backend need from the package index: it is installed into an environment of its
-// own, by InstallFramework, or by hand into the machine's Python.
+// Framework is a Python package that the models of a backend need. InstallFramework installs it into a separate
+// environment; a user may also install it into the machine's Python.
 type Framework struct {
 	Name         string // of the backend
 	Title        string
 	Module       string // the Python package
 	Requirements string // the text of a requirements.txt
-	Size         string // about, on disk
+	Size         string // on disk, about, as text
 }
 
-// Frameworks returns them by their names.
+// Frameworks returns all frameworks, sorted by name.
 func Frameworks() []Framework {
 	return []Framework{
 		{"fil", "Treelite", "treelite", "treelite==4.8.1\nnumpy\n", "250 MB"},
@@ -33,7 +33,7 @@ func Frameworks() []Framework {
 	}
 }
 
-// FindFramework returns the framework of a backend's name.
+// FindFramework returns the framework of the backend with this name; false if it needs none.
 func FindFramework(name string) (Framework, bool) {
 	all := Frameworks()
 	i := slices.IndexFunc(all, func(f Framework) bool { return f.Name == name })
@@ -43,12 +43,13 @@ func FindFramework(name string) (Framework, bool) {
 	return all[i], true
 }
 
-// Environment is where a framework's environment is, or would be, below folder, the Options.Folder of the server.
+// Environment returns the folder of the framework's environment, which may not exist yet. folder is the server's
+// Options.Folder.
 func (f Framework) Environment(folder string) string {
 	return filepath.Join(folder, "environments", "framework-"+f.Name)
 }
 
-// Installed reports whether InstallFramework has made the environment, in the version that is asked for.
+// Installed reports whether InstallFramework has installed this version of the framework.
 func (f Framework) Installed(folder string) bool {
 	path := f.Environment(folder)
 	if _, err := os.Stat(filepath.Join(path, ".complete")); err != nil {
@@ -58,24 +59,24 @@ func (f Framework) Installed(folder string) bool {
 	return err == nil && string(text) == f.Requirements
 }
 
-// InstallFramework makes a framework's environment below folder, the Options.Folder of the servers that shall use it,
-// with the Python that interpreter names. One that is there, in the same version, stays. What the installer says goes
-// to out as well as to a file beside the environment. Errors: NotFound for an interpreter that is not there, Internal
-// when the installation fails, with the last lines of what was said.
+// InstallFramework installs a framework, unless this version is installed, by the Python that interpreter names. folder
+// is the Options.Folder of the servers that will use it. The installer's output goes to out and to a file beside the
+// environment. Errors: NotFound for an interpreter that does not exist, Internal when the installation fails, with the
+// last lines of the output.
 func InstallFramework(ctx context.Context, folder, interpreter string, f Framework, out io.Writer) error {
 	python, err := exec.LookPath(interpreter)
 	if err != nil {
 		return status.Errorf(status.NotFound,
 			"there is no Python to install %s for: %s is not found; install python3", f.Title, interpreter)
 	}
-	if python, err = filepath.Abs(python); err != nil { // it is run from elsewhere
+	if python, err = filepath.Abs(python); err != nil { // it is run in another working directory
 		return status.Errorf(status.Internal, "%s cannot be installed: %w", f.Title, err)
 	}
-	if folder, err = filepath.Abs(folder); err != nil { // as is what it writes
+	if folder, err = filepath.Abs(folder); err != nil {
 		return status.Errorf(status.Internal, "%s cannot be installed: %w", f.Title, err)
 	}
 	path := f.Environment(folder)
-	if !f.Installed(folder) { // of another version, or not finished
+	if !f.Installed(folder) { // it is another version, or not finished
 		if err := os.Remove(filepath.Join(path, ".complete")); err != nil && !os.IsNotExist(err) {
 			return status.Errorf(status.Internal, "%s cannot be installed: %w", f.Title, err)
 		}
@@ -85,7 +86,7 @@ func InstallFramework(ctx context.Context, folder, interpreter string, f Framewo
 		if err != nil {
 			return err
 		}
-		defer os.Remove(file.Name()) // a copy lies in the environment
+		defer os.Remove(file.Name()) // the environment has a copy
 		_, err = file.WriteString(f.Requirements)
 		if cerr := file.Close(); err == nil {
 			err = cerr
@@ -101,7 +102,7 @@ func InstallFramework(ctx context.Context, folder, interpreter string, f Framewo
 	return nil
 }
 
-// missing adds to the error of a missing framework how to install it.
+// missing adds the way to install a framework to the error of a model that does not find it.
 func (m *model) missing(err error) error {
 	f, ok := FindFramework(m.platform)
 	if !ok || !strings.Contains(err.Error(), fmt.Sprintf("No module named '%s'", f.Module)) {

@@ -14,11 +14,11 @@ import (
 type visibility string
 
 const (
-	// seesAll: those that the server sees, by the same numbers, as with Triton. The model puts itself on the one that
+	// seesAll: those that the server sees, by the same numbers, as with Triton. The model chooses the one that
 	// model_instance_device_id names.
 	seesAll visibility = "all"
-	// seesOwn: an instance on a GPU sees that one alone, as number 0, and others see none; so that code that asks for
-	// "cuda" lands on the right card.
+	// seesOwn: an instance on a GPU sees only that GPU, as number 0; an instance on the CPU sees none. So a model that
+	// asks for "cuda" gets the right GPU.
 	seesOwn visibility = "instance"
 )
 
@@ -35,7 +35,7 @@ func parseVisibility(v string) (visibility, error) {
 	return "", fmt.Errorf("%q is neither all nor instance", v)
 }
 
-// visibilityOf returns what a model's parameter VISIBLE_GPUS asks for, else the backend's setting.
+// visibilityOf returns the value of a model's parameter VISIBLE_GPUS, else the backend's setting.
 func visibilityOf(cfg *inferencepb.ModelConfig, s settings) (visibility, error) {
 	p, ok := cfg.GetParameters()["VISIBLE_GPUS"]
 	if !ok {
@@ -53,15 +53,14 @@ var (
 	_ backend.GPUUser = (*based)(nil)
 )
 
-// UsesGPUs is true, as with Triton, whether or not the model's code uses a GPU: a model without an instance group has
-// an instance on each.
+// UsesGPUs returns true, as with Triton, whether or not the model's code uses a GPU: a model without an instance group
+// has an instance on each GPU.
 func (b *Backend) UsesGPUs() bool { return true }
 
-// UsesGPUs is true for backends of the backend directory, and for the server's own unless their packages are for CPUs.
+// UsesGPUs returns true for backends in the backend directory, and for the server's own ones whose packages use GPUs.
 func (b *based) UsesGPUs() bool { return b.file != "" || b.name == "pytorch" }
 
-// deviceVars returns the variables with which the process of an instance sees its GPUs; nil: it sees those of the
-// server.
+// deviceVars returns the environment variables that limit the GPUs of an instance's process; nil: it sees the server's.
 func (m *model) deviceVars(p backend.Placement) []string {
 	if m.visible != seesOwn {
 		return nil

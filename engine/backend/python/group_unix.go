@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// groupDelay is how long the output of a command is waited for when the command has ended and something that it has
-// started has not.
+// groupDelay is how long to wait for the end of a command's output after the command has ended. A child of it may still
+// have the pipe open.
 const groupDelay = 5 * time.Second
 
-// inGroup makes a command that ends with its context take along what it has started.
+// inGroup makes the end of a command's context kill the command and all its children.
 func inGroup(cmd *exec.Cmd) *exec.Cmd {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

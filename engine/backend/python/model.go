@@ -22,7 +22,7 @@ import (
 	"nereid/engine/worker/process"
 )
 
-// jsonText is JSON that is embedded as it is.
+// jsonText is JSON text that is embedded without change.
 type jsonText = json.RawMessage
 
 func versionText(n int64) string { return strconv.FormatInt(n, 10) }
@@ -53,7 +53,7 @@ var (
 	_ backend.Readiness       = (*model)(nil)
 )
 
-// stamp changes when the model's file or its environment does.
+// stamp returns a text that changes when the model's file or its environment changes; "": the file does not exist.
 func (m *model) stamp() string {
 	info, err := os.Stat(m.file)
 	if err != nil {
@@ -75,7 +75,7 @@ func (m *model) spawn(ctx context.Context, name string, keep affinity.Policy, c 
 	})
 }
 
-// NewInstance starts a process and initializes the model in it, or in the one that has completed its configuration.
+// NewInstance initializes the model in a new process, or in the process that completed its configuration.
 func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.Instance, error) {
 	c := newCaller(m.spec.Host, m.b.o.Metrics)
 	var first *worker.Worker
@@ -108,7 +108,7 @@ func (m *model) NewInstance(ctx context.Context, p backend.Placement) (backend.I
 
 // launch starts and initializes a process for an instance.
 func (m *model) launch(ctx context.Context, p backend.Placement, c *caller) (*worker.Worker, error) {
-	c.reset() // the metrics of the last process are gone
+	c.reset()
 	w, err := m.spawn(ctx, p.Name, p.Affinity, c, m.deviceVars(p))
 	if err != nil {
 		return nil, err
@@ -151,8 +151,8 @@ func (m *model) initialize(ctx context.Context, w *worker.Worker, p backend.Plac
 	return nil
 }
 
-// Ready asks the model's is_ready, if it has one, of each instance until one says yes. An instance that executes is
-// ready.
+// Ready returns nil if an instance is ready: it is executing, or the model's is_ready returns true there. A model
+// without is_ready is always ready.
 func (m *model) Ready(ctx context.Context) error {
 	if !m.hasReady.Load() {
 		return nil
@@ -178,7 +178,7 @@ func (m *model) Ready(ctx context.Context) error {
 	return err
 }
 
-// verbosity is 1 if debug lines are logged.
+// verbosity returns 1 if debug lines are logged, else 0.
 func (m *model) verbosity() int {
 	if m.log.Enabled(context.Background(), slog.LevelDebug) {
 		return 1
@@ -191,10 +191,10 @@ func (m *model) Traits() backend.Traits {
 	return backend.Traits{OwnProcess: true, WaitsInline: true}
 }
 
-// Close does nothing: a model has no resources beside its instances.
+// Close does nothing: only instances have resources.
 func (m *model) Close() error { return nil }
 
-// instance is one process, which is started again when it ends.
+// instance is one process, which is started again when it exits.
 type instance struct {
 	*worker.Supervisor
 	name string
@@ -204,7 +204,7 @@ type instance struct {
 
 var _ backend.Series = (*instance)(nil)
 
-// Execute runs a batch. The error of an exception has Triton's text before it.
+// Execute runs a batch. The error of an exception begins with Triton's text.
 func (i *instance) Execute(ctx context.Context, b *infer.Batch) error {
 	return i.withPrefix(i.Supervisor.Execute(ctx, b))
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// once has a folder made by one process at a time, and once: a folder that was not finished is removed and made
-// again. It waits for another process that makes it, until ctx ends.
+// once calls make to fill a folder, unless that was done before. Only one process at a time does this; others wait
+// until the folder is complete or ctx ends. A folder that was not completed is removed first.
 func once(ctx context.Context, folder string, make func() error) error {
 	done := filepath.Join(folder, ".complete")
 	if _, err := os.Stat(done); err == nil {
@@ -25,7 +25,7 @@ func once(ctx context.Context, folder string, make func() error) error {
 	if err != nil {
 		return err
 	}
-	defer lock.Close() // which unlocks it
+	defer lock.Close() // this unlocks it
 	for {
 		err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {

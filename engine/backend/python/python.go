@@ -24,16 +24,16 @@ import (
 
 // Options of the backend.
 type Options struct {
-	// Settings are those of --backend-config=python,key=value; see settings.go for those that count.
+	// Settings are those of --backend-config=python,key=value; see Known.
 	Settings map[string]string
-	// Folder is where our Python modules are unpacked and environments are kept; nobody else may be able to write
-	// there. "": nereid/python in the user's cache folder.
+	// Folder has the unpacked Python modules and the environments. Other users must not be able to write there. "":
+	// nereid/python in the user's cache folder.
 	Folder string
 	// Requirements is a requirements.txt for all models that have no environment of their own. "": none.
 	Requirements string
 	// Launcher starts the processes. It is closed after the backend.
 	Launcher *worker.Launcher
-	// Metrics takes the metrics that models make. nil: they may make none.
+	// Metrics takes the metrics that models make. nil: models cannot make metrics.
 	Metrics *custom.Registry
 	Log     *slog.Logger // nil: none
 }
@@ -57,8 +57,7 @@ var (
 	_ backend.ConfigCompleter = (*Backend)(nil)
 )
 
-// New returns the backend; the caller closes it when no model of it is left. Errors: InvalidArg for settings that
-// cannot be.
+// New returns the backend. The caller closes all its models, then the backend. Errors: InvalidArg for invalid settings.
 func New(o Options) (*Backend, error) {
 	s, err := parseSettings(o.Settings)
 	if err != nil {
@@ -78,7 +77,7 @@ func New(o Options) (*Backend, error) {
 	if o.Folder, err = filepath.Abs(o.Folder); err != nil {
 		return nil, status.Errorf(status.Internal, "python: %w", err)
 	}
-	if o.Requirements != "" { // installers run in its folder
+	if o.Requirements != "" { // installers run in another working directory
 		if o.Requirements, err = filepath.Abs(o.Requirements); err != nil {
 			return nil, status.Errorf(status.Internal, "python: %w", err)
 		}
@@ -99,7 +98,7 @@ func (b *Backend) Name() string { return modelconfig.BackendPython }
 // Traits implements backend.Backend.
 func (b *Backend) Traits() backend.Traits { return backend.Traits{ParallelInstances: true} }
 
-// Close ends the processes that have completed a configuration and were not used.
+// Close kills the processes that have completed a configuration and were not used.
 func (b *Backend) Close() {
 	b.mu.Lock()
 	b.closed = true
@@ -216,7 +215,7 @@ func replaceConfig(cfg *inferencepb.ModelConfig, text []byte) error {
 	return nil
 }
 
-// keep keeps a process for NewInstance.
+// keep keeps a process for NewInstance, for claimTimeout at most.
 func (b *Backend) keep(folder string, c *completed) {
 	ctx, stop := context.WithTimeout(context.Background(), claimTimeout)
 	claimed := false // guarded by b.mu
@@ -251,7 +250,7 @@ func (b *Backend) keep(folder string, c *completed) {
 	})
 }
 
-// claim returns the process that is kept for a version folder; nil: there is none that fits.
+// claim returns the process that is kept for a version folder; nil: there is none with this stamp.
 func (b *Backend) claim(folder, stamp string) *completed {
 	b.mu.Lock()
 	defer b.mu.Unlock()

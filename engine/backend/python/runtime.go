@@ -13,14 +13,14 @@ import (
 	"nereid/engine/backend/python/pyrt"
 )
 
-// runtimeFiles are the Python modules in pyrt, unpacked into a folder with their hash in its name.
+// runtimeFiles is the Python modules of package pyrt, unpacked into a folder whose name has their hash.
 type runtimeFiles struct {
 	folder string
 	mu     sync.Mutex
 	main   string // guarded by mu; "": not unpacked yet
 }
 
-// unpack writes the modules, unless they exist, and returns the path of the one to run.
+// unpack writes the modules, unless they exist, and returns the path of the main one. Safe for concurrent use.
 func (f *runtimeFiles) unpack() (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

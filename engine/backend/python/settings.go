@@ -20,11 +20,11 @@ type settings struct {
 	visible     visibility
 }
 
-// withoutEffect are Triton's settings that have nothing to set here: the memory that is shared has no name, and there
-// are neither message queues nor threads for them.
+// withoutEffect are Triton's settings that are accepted and ignored: shared memory has no name here, and there are no
+// message queues or thread pools.
 var withoutEffect = []string{"shm-region-prefix-name", "stub-message-queue-size", "thread-pool-size"}
 
-// shared are settings of all backends, which this one ignores.
+// shared are settings of all backends. This one ignores them.
 var shared = []string{"backend-directory", "min-compute-capability", "auto-complete-config", "default-max-batch-size"}
 
 // Known reports whether a setting of --backend-config=python,key=value is known, and whether it has an effect.

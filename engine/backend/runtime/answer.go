@@ -7,10 +7,10 @@ import (
 	"nereid/engine/tensor"
 )
 
-// copyLimit is the size in bytes up to which an output is copied, which costs less than keeping it.
+// copyLimit is the size in bytes up to which an output is copied: that costs less than keeping it.
 const copyLimit = 4096
 
-// answer gives each request its rows of the outputs.
+// answer sends each request its rows of the outputs.
 func (x *instance) answer(requests []*infer.Request) error {
 	responses := x.responses[:0]
 	for _, r := range requests {

@@ -15,16 +15,17 @@ import (
 	"nereid/engine/status"
 )
 
-// find returns the paths of the framework's library, best first: the one that a setting names, that of the environment
-// which was installed, that of the machine's Python, and names for the system's loader.
+// find returns the paths at which the framework's library may be, in the order in which they are tried: the one that a
+// setting names; else that of the installed environment; else that of the machine's Python; else names for the
+// system's loader.
 func (b *Backend) find(ctx context.Context) []string {
-	if told := b.o.Settings["library"]; told != "" {
-		if found := b.f.below(told); found != "" {
+	if set := b.o.Settings["library"]; set != "" {
+		if found := b.f.below(set); found != "" {
 			return []string{found}
 		}
-		return []string{told} // it is the library, or the error names it
+		return []string{set} // the library itself; if it is not, the error has its path
 	}
-	// the pattern is fine
+	// The pattern is valid.
 	packages, _ := filepath.Glob(filepath.Join(b.o.Environment, "lib", "python3*", "site-packages", b.f.pkg))
 	for _, folder := range packages {
 		if found := b.f.below(folder); found != "" {
@@ -42,7 +43,7 @@ func (b *Backend) find(ctx context.Context) []string {
 // below returns the library below the folder of a package, "" if there is none.
 func (f *framework) below(folder string) string {
 	for _, place := range f.places {
-		found, _ := filepath.Glob(filepath.Join(folder, place)) // the pattern is fine
+		found, _ := filepath.Glob(filepath.Join(folder, place)) // the pattern is valid
 		if len(found) > 0 {
 			slices.Sort(found)
 			return found[len(found)-1]
@@ -51,7 +52,7 @@ func (f *framework) below(folder string) string {
 	return ""
 }
 
-// missing is the error of a framework that is not installed, with what to do.
+// missing returns the error text for a framework that is not installed.
 func (b *Backend) missing(model string) string {
 	return b.f.title + " is not installed, which model '" + model + "' needs: " + b.o.Install +
 		", or name the folder of its library by --backend-config=" + b.f.name + ",library=<path>"
@@ -71,10 +72,10 @@ func (p *processOptions) open(try func(path string) error) error {
 	return status.Errorf(status.Unavailable, "%s: %w", p.Missing, err)
 }
 
-// modelPath returns the path of a model's file or folder. Errors: NotFound, which names what may be there.
+// modelPath returns the path of a model's file or folder. Errors: NotFound, with the names that were tried.
 func modelPath(s backend.Spec, name string) (string, error) {
 	names := []string{s.Config.GetDefaultModelFilename()}
-	if all := defaultFiles(s.Config, name); names[0] == "" || names[0] == all[0] { // the first is what is completed
+	if all := defaultFiles(s.Config, name); names[0] == "" || names[0] == all[0] { // the first is the completed default
 		names = all
 	}
 	for _, n := range names {
@@ -100,7 +101,7 @@ func defaultFiles(c *inferencepb.ModelConfig, name string) []string {
 	return []string{"model.savedmodel", "model.graphdef"}
 }
 
-// visible returns the variables with which the process of an instance sees only its own GPUs.
+// visible returns the environment variables that limit an instance's process to its GPU.
 func visible(p backend.Placement) []string {
 	switch p.Kind {
 	case inferencepb.ModelInstanceGroup_KIND_CPU:

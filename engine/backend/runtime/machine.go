@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// machine knows where the machine's Python has a package, and asks it again only when the answer may be another: when
-// the interpreter or a folder that it looks into has changed. The zero value has not asked yet.
+// machine finds a package of the machine's Python. It runs the interpreter again only when the interpreter or a folder
+// on its path has changed. The zero value is ready to use; it is safe for concurrent use.
 type machine struct {
 	mu   sync.Mutex
 	last pythonAnswer // guarded by mu
@@ -19,21 +19,20 @@ type machine struct {
 // pythonAnswer is what the interpreter printed.
 type pythonAnswer struct {
 	interpreter string
-	changed     time.Time        // the interpreter's file
-	Looks       map[string]int64 // folders that it looks into, and when they changed, in ns since 1970; 0: not there
+	changed     time.Time        // modification time of the interpreter's file
+	Looks       map[string]int64 // folders on its path, with their modification times in Unix ns; 0: not there
 	Folder      string           // of the package; "": it is not there
 }
 
-// askPython prints a pythonAnswer for a package, without importing it. The current folder does not count, and the
-// folders' times are read before they are looked into.
+// askPython prints a pythonAnswer for a package, without importing it. It ignores the current folder. It reads the
+// folders' times before it searches them, so that a later change is noticed.
 const askPython = `import importlib.util, json, os, sys
 sys.path = [p for p in sys.path if p]
 looks = {p: os.stat(p).st_mtime_ns if os.path.exists(p) else 0 for p in sys.path}
 spec = importlib.util.find_spec(sys.argv[1])
 print(json.dumps({"Looks": looks, "Folder": (spec and spec.submodule_search_locations or [""])[0]}))`
 
-// folder returns the folder of a package, "" where there is none or no Python: that is no error here, the framework is
-// missing then. Safe for concurrent use.
+// folder returns the folder of a package. "": there is no such package, or no Python; then the framework is missing.
 func (m *machine) folder(ctx context.Context, interpreter, pkg string) string {
 	path, err := exec.LookPath(interpreter)
 	if err != nil {
@@ -57,7 +56,7 @@ func (m *machine) folder(ctx context.Context, interpreter, pkg string) string {
 	}
 	now := pythonAnswer{interpreter: path, changed: info.ModTime()}
 	if err := json.Unmarshal(out, &now); err != nil {
-		return "" // a program that is no Python
+		return "" // the program is not Python
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

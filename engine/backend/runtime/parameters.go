@@ -13,18 +13,16 @@ import (
 
 var _ backend.ParameterValidator = (*Backend)(nil)
 
-// known are the parameters of the frameworks' models. The limits of a process are known too.
+// known lists the parameters of the frameworks' models by backend. Those of process.Limits are valid too.
 var known = map[string][]string{
 	modelconfig.BackendTensorFlow: {
 		"MAX_SESSION_SHARE_COUNT", "TF_GRAPH_TAG", "TF_INIT_OPS_FILE", "TF_NUM_INTER_THREADS", "TF_NUM_INTRA_THREADS",
-		"TF_SIGNATURE_DEF",
-		"TF_USE_PER_SESSION_THREADS",
+		"TF_SIGNATURE_DEF", "TF_USE_PER_SESSION_THREADS",
 	},
 	modelconfig.BackendOpenVINO: {
 		"COMPILATION_NUM_THREADS", "CPU_EXTENSION_PATH", "CPU_THREADS_NUM", "CPU_THROUGHPUT_STREAMS",
-		"ENABLE_BATCH_PADDING", "ENFORCE_BF16",
-		"HINT_BF16", "INFERENCE_NUM_THREADS", "NUM_STREAMS", "PERFORMANCE_HINT", "RESHAPE_IO_LAYERS",
-		"SKIP_OV_DYNAMIC_BATCHSIZE", "TARGET_DEVICE",
+		"ENABLE_BATCH_PADDING", "ENFORCE_BF16", "HINT_BF16", "INFERENCE_NUM_THREADS", "NUM_STREAMS",
+		"PERFORMANCE_HINT", "RESHAPE_IO_LAYERS", "SKIP_OV_DYNAMIC_BATCHSIZE", "TARGET_DEVICE",
 	},
 }
 

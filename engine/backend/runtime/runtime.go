@@ -18,14 +18,14 @@ import (
 type Options struct {
 	// Settings are those of --backend-config=<name>,key=value, as CheckSetting takes them.
 	Settings map[string]string
-	// Environment is the Python environment that the framework was installed into, whether it is there or not.
+	// Environment is the folder of the framework's Python environment, which may not exist.
 	Environment string
-	// Interpreter is the machine's Python, which may have the framework too. "": it is not asked.
+	// Interpreter is the machine's Python, which may have the framework too. "": it is not used.
 	Interpreter string
-	// Install says in an error how the framework is installed: "run 'nereid install tensorflow' (1.6 GB)".
+	// Install is how to install the framework, for errors: "run 'nereid install tensorflow' (1.6 GB)".
 	Install string
-	// Launcher starts the processes by the command Worker, with WorkerEnv added to this program's environment:
-	// ServeWorker must be what runs there.
+	// Launcher starts the processes. Their command is Worker, which must call ServeWorker, and WorkerEnv is added to
+	// this program's environment.
 	Launcher          *worker.Launcher
 	Worker, WorkerEnv []string
 }
@@ -37,15 +37,14 @@ type Backend struct {
 	machine machine
 }
 
-// framework is what differs between the frameworks.
+// framework describes one framework.
 type framework struct {
 	name, title string
-	// env is what its processes have in their environment.
-	env []string
-	// places are where a library may be below a folder; names are those by which the system's loader may find one.
-	pkg    string // the Python package
-	places []string
-	names  []string
+	// env is added to the environment of its processes.
+	env    []string
+	pkg    string   // the Python package
+	places []string // patterns of the library's path below the package's folder
+	names  []string // of the library, for the system's loader
 	// signature reads a model file in the server. Nil: a process does.
 	signature func(s backend.Spec, log *slog.Logger) (*modelconfig.Signature, error)
 	// load loads a model in a process.
@@ -56,9 +55,9 @@ type framework struct {
 
 // processOptions are the options of the backend in a process.
 type processOptions struct {
-	Library  []string // the first that opens is taken
+	Library  []string // paths; the first that can be opened is used
 	Settings map[string]string
-	Missing  string // what to do where there is none
+	Missing  string // the error text if none can be opened
 }
 
 var (
@@ -69,7 +68,7 @@ var (
 // Names are the backends' names, as in config.pbtxt.
 func Names() []string { return []string{tensorFlow().name, openVINO().name} }
 
-// New returns the backend with a name of Names.
+// New returns the backend with a name of Names. Errors: InvalidArg for another name.
 func New(name string, o Options) (*Backend, error) {
 	for _, f := range []framework{tensorFlow(), openVINO()} {
 		if f.name == name {

@@ -39,8 +39,7 @@ func CheckSetting(name, key, value string) error {
 	return nil
 }
 
-// refuse returns an error, with what to do, for a configuration that asks for what these frameworks do not support
-// here.
+// refuse returns an error for a configuration that uses what these frameworks do not support here.
 func refuse(s backend.Spec, name string) error {
 	if len(s.Config.GetSequenceBatching().GetState()) > 0 {
 		return status.Errorf(status.Unsupported,
@@ -56,10 +55,8 @@ func refuse(s backend.Spec, name string) error {
 	if name == modelconfig.BackendTensorFlow && strings.EqualFold(a, "tensorrt") {
 		return status.Errorf(status.Unsupported,
 			"model '%s' asks for the execution accelerator 'tensorrt' (TF-TRT), which TensorFlow's packages no "+
-				"longer have; "+
-				"take it out, or convert the model to ONNX (python -m tf2onnx.convert) and ask for the accelerator "+
-				"there",
-			s.ModelName)
+				"longer have; take it out, or convert the model to ONNX (python -m tf2onnx.convert) and ask for the "+
+				"accelerator there", s.ModelName)
 	}
 	return status.Errorf(status.Unsupported,
 		"model '%s' asks for the execution accelerator '%s', which the %s backend does not have; take it out",
