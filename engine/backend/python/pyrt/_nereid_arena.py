@@ -18,11 +18,11 @@ _MADV_REMOVE = getattr(mmap, "MADV_REMOVE", None)
 
 
 class _Memory(np.ndarray):
-    """The bytes of a slot. Arrays made on it keep it alive: numpy does not look behind a base of another type."""
+    """The bytes of a slot. Arrays on it keep it alive, because numpy stops at a base of a subclass."""
 
 
 class Input(_Memory):
-    """The bytes of a slot of the server's, which begin at offset at of the arena."""
+    """The bytes of a slot that the server has allocated. They begin at offset at of the arena."""
 
     __slots__ = ("at",)
 
@@ -37,7 +37,7 @@ class _Mapped:
         self.reach(1)
 
     def reach(self, end):
-        """Maps the file so that it has the byte before end. Whether the file is that long."""
+        """Maps the file up to end, at least. Returns whether the file is that long."""
         if end <= self.size:
             return True
         with self._growing:
@@ -61,18 +61,18 @@ class _Mapped:
 
 
 class Down:
-    """What the server allocates in."""
+    """The arena in which the server allocates."""
 
     def __init__(self, fd):
         self._mapped = _Mapped(fd)
         self._taken = {}  # id of a weak reference to a slot's memory -> it, the mapping, place of the header
 
     def state(self, index):
-        """The state byte of a request."""
+        """Returns the state byte of a request."""
         return State(self._mapped.map, index)
 
     def take(self, at, length):
-        """The data of a slot. The slot is given back when nothing refers to the array's memory any more."""
+        """Returns the data of a slot. The slot is freed when nothing refers to the array's memory any more."""
         mapped = self._mapped
         if at < TABLE + HEADER or not mapped.reach(at + length):
             raise ValueError("a slot of %d bytes at %d lies outside of the arena" % (length, at))
@@ -86,7 +86,7 @@ class Down:
         mapping[header] = 0
 
     def read(self, at, length):
-        """A copy of a slot's data; the slot is given back."""
+        """Returns a copy of a slot's data and frees the slot."""
         mapped = self._mapped
         if at < TABLE + HEADER or not mapped.reach(at + length):
             raise ValueError("a frame of %d bytes at %d lies outside of the arena" % (length, at))
@@ -95,7 +95,7 @@ class Down:
         return data
 
     def find(self, array):
-        """Where a C-contiguous array's data lies in the arena, or -1."""
+        """Returns the offset in the arena of a C-contiguous array's data; -1: it is not in the arena."""
         base = array.base
         if type(base) is Input and base.nbytes == array.nbytes:
             return base.at
@@ -111,7 +111,7 @@ class Down:
 
 
 class State:
-    """The state byte of a request that the server keeps."""
+    """The state byte of a request, which the server writes."""
 
     __slots__ = ("_map", "_index")
 
@@ -126,7 +126,7 @@ class State:
 
 
 class Slot:
-    """A slot of the up arena. It is free when its header says so and no array of the model's lies in it."""
+    """A slot of the up arena. It is free if its header says so and no array of the model is in it."""
 
     __slots__ = ("at", "room", "memory", "sent", "__weakref__")
 
@@ -135,7 +135,7 @@ class Slot:
 
 
 class Up:
-    """What the worker allocates in. Safe for use by several threads."""
+    """The arena in which the worker allocates. Safe for use by several threads."""
 
     def __init__(self, fd, grow=1 << 20):
         os.ftruncate(fd, max(os.fstat(fd).st_size, TABLE))
@@ -150,7 +150,7 @@ class Up:
         _TICKET.pack_into(self._mapped.map, 0, ticket)
 
     def held(self):
-        """Where answers of a series are put until they are sent: (memory, offset, how many bytes)."""
+        """Returns where the responses of a series are collected until they are sent: (memory, offset, size)."""
         return self._mapped.map, HEADER, TABLE - HEADER
 
     def hold(self, size):
@@ -159,7 +159,7 @@ class Up:
         _HELD.pack_into(self._mapped.map, _HELD_SIZE_AT, size)
 
     def allocate(self, length):
-        """A slot that is in use, of at least length bytes."""
+        """Returns a slot of at least length bytes, which is in use."""
         room = _room(length)
         with self._lock:
             slots = self._rooms.setdefault(room, [])
@@ -167,9 +167,9 @@ class Up:
             for i, slot in enumerate(slots):
                 if not mapping[slot.at - HEADER] and (slot.memory is None or slot.memory() is None):
                     if room < _WARM:
-                        # The ones that were used last are looked at last: they are the most likely to be in use.
+                        # The slots that were used last are tried last: they are probably still in use.
                         slots.append(slots.pop(i))
-                    # Large ones are better taken where memory is in the caches still.
+                    # For large slots it matters more that their memory is still in the caches.
                     break
             else:
                 slot = self._carve(room)
@@ -192,13 +192,13 @@ class Up:
         self._mapped.map[slot.at : slot.at + len(data)] = data
 
     def store(self, array):
-        """A slot with an array's data."""
+        """Copies an array's data into a slot and returns the slot."""
         slot = self.allocate(array.nbytes)
         np.copyto(np.ndarray(array.shape, array.dtype, self._mapped.map, slot.at), array)
         return slot
 
     def empty(self, shape, dtype):
-        """An array in a slot of its own."""
+        """Returns an array in a new slot."""
         shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
         length = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
         slot = self.allocate(length)
@@ -212,13 +212,14 @@ class Up:
 
     def _dropped(self, address, slot, mine):
         if slot.memory is not mine:
-            return  # another thread has taken the slot since the memory went
+            return  # another thread has taken the slot since then
         self._empties.pop(address, None)
         if not slot.sent:
             self._mapped.map[slot.at - HEADER] = 0
 
     def send_empty(self, array):
-        """The offset of an array made by empty, once; -1 for any other: its data has to be copied."""
+        """Returns the offset of an array made by empty. -1: empty did not make it, or it was sent before. Then its data
+        must be copied."""
         if not self._empties:
             return -1
         slot = self._empties.get(array.__array_interface__["data"][0])
@@ -228,7 +229,7 @@ class Up:
         return slot.at
 
     def take_back(self, at):
-        """Undoes that the slot at that offset was to be sent: one of an array made by empty stays that array's."""
+        """Frees a slot that was not sent after all. The slot of an array made by empty stays with that array."""
         for slot in tuple(self._empties.values()):
             if slot.at == at:
                 slot.sent = False
@@ -236,7 +237,7 @@ class Up:
         self._mapped.map[at - HEADER] = 0
 
     def trim(self):
-        """Gives the pages of free slots back to the system."""
+        """Returns the pages of free slots to the system."""
         if _MADV_REMOVE is None:
             return
         with self._lock:
@@ -249,7 +250,7 @@ class Up:
                         self._mapped.map.madvise(_MADV_REMOVE, first, last - first)
 
     def free_bytes(self):
-        """How much of the arena no slot uses."""
+        """Returns how many bytes of the arena no slot uses."""
         with self._lock:
             used = sum(
                 slot.room + HEADER
@@ -265,7 +266,7 @@ def _up(n, multiple):
 
 
 def _room(length):
-    """The size class of a length: eight steps from a power of two to the next."""
+    """Returns the size class of a length. There are eight between two powers of two."""
     if length <= 4096 - HEADER:
         return 4096 - HEADER
     step = 1 << max((length + HEADER).bit_length() - 4, 6)

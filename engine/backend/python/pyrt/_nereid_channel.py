@@ -50,13 +50,13 @@ class Channel:
         self._last = 0
 
     def number(self):
-        """A number for a call of ours."""
+        """Returns a new number for a call to the server."""
         with self._lock:
             self._last += 1
             return self._last
 
     def expect(self, kind, number, take):
-        """Calls take(body), under the channel's lock, for each frame of that kind and number. body is None where
+        """Makes the channel call take(body), under its lock, for each frame of this kind and number. body is None if
         the kind is BLS_RESPONSE and the server asks whether code waits for it."""
         with self._lock:
             self._answers[kind, number] = take
@@ -151,7 +151,7 @@ class Channel:
 
 
 def attach(fd):
-    """The socket of an inherited descriptor."""
+    """Returns the socket of an inherited descriptor."""
     sock = socket.socket(fileno=fd)
     sock.setblocking(True)
     return sock

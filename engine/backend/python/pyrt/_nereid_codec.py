@@ -17,7 +17,7 @@ IN_FRAME, IN_DOWN, IN_UP = 0, 1, 2
 _FORM_MAX = 1024
 _UNLIKE_MAX = 8
 
-# What goes into the frame: of one tensor, and of all tensors of a frame.
+# The most bytes of data in a frame: of one tensor, and of all its tensors.
 INLINE_MOST = 8192
 INLINE_BUDGET = 49152
 
@@ -51,12 +51,12 @@ def _references(tensor):
     return getrefcount(array)
 
 
-# What _references gives for an array that a tensor alone has.
+# The result of _references for an array that only a tensor refers to.
 _ONE = _references(pb.Tensor("x", np.zeros(1, np.uint8)))
 
 
 def _only(tensor):
-    """Whether nothing but the tensor has its array, which lies in an input, nor anything else the input."""
+    """Returns whether the tensor's array is in an input, and only the tensor refers to the array and the input."""
     array = tensor._array
     while getrefcount(array) <= _ONE:
         if isinstance(array, arena.Input):
@@ -96,7 +96,7 @@ class Codec:
     # Reading
 
     def _tensor(self, body, at):
-        """(tensor, end of its record). body: a bytearray."""
+        """Decodes a tensor's record: (tensor, end of the record). body: a bytearray."""
         size, signed, place, _, offset, length = _TENSOR.unpack_from(body, at)
         signature = bytes(body[at + 24 : at + 24 + signed])
         known = self._signatures.get(signature)
@@ -106,7 +106,7 @@ class Codec:
         return pb.Tensor._received(name, code, shape, self._data(body, name, place, offset, length)), at + size
 
     def _data(self, body, name, place, offset, length):
-        """The bytes of a tensor, an ndarray."""
+        """Returns the bytes of a tensor, an ndarray."""
         if place == IN_FRAME:
             if offset + length > len(body):
                 raise Broken("tensor '%s' lies outside of its frame" % name)
@@ -171,10 +171,10 @@ class Codec:
         return made
 
     def _request_at(self, body, start, size):
-        """(ticket, state, what else is not its inputs', trace, inputs) of a request's record."""
+        """Decodes a request's record: (ticket, state, other fields, trace, inputs)."""
         (
-            _, flags, ticket, correlation, timeout, priority, state, ids, texts, inputs, named, names, parameters, trace,
-            _,
+            _, flags, ticket, correlation, timeout, priority, state, ids, texts, inputs, named, names, parameters,
+            trace, _,
         ) = _REQUEST.unpack_from(body, start)  # fmt: skip
         at = start + _REQUEST.size
         identity = body[at : at + ids].decode() if ids else ""
@@ -225,7 +225,7 @@ class Codec:
         self._forms[size] = form
 
     def response(self, body):
-        """(response or None, whether it is the last one) of a BLS_RESPONSE."""
+        """Decodes a BLS_RESPONSE: (response or None, whether it is the last one)."""
         count, _, text, _ = _RESPONSES.unpack_from(body)
         if count != 1:
             raise Broken("a BLS_RESPONSE has %d responses" % count)
@@ -263,16 +263,16 @@ class Codec:
         return known
 
     def tensors(self, writer, tensors):
-        """Appends the records of tensors; their data follows with writer.finish."""
+        """Appends the records of tensors. writer.finish appends their data."""
         for tensor in tensors:
             length, signature = self._signature(tensor)
             writer.tensor(length, signature, *self._place(writer, tensor))
 
     def _place(self, writer, tensor):
-        """(place, offset, length, data): data is what goes into the frame."""
+        """Returns (place, offset, length, data). data goes into the frame; None: it is in an arena."""
         code = tensor._code
         if tensor._array is None and code == pb._BYTES:
-            data = tensor._data  # an input that was never looked at
+            data = tensor._data  # an input that was never decoded
         elif code == pb._BYTES:
             data = pb.serialize_byte_tensor(tensor._numpy()) or b""
         else:
@@ -290,9 +290,9 @@ class Codec:
         return IN_UP, slot.at, length, None
 
     def _outside(self, tensor, keep, lent=False):
-        """(place, offset) of an array's data in an arena. The data is copied there, unless it is in an input that
-        the model cannot change any more. lent: the model does not change it before it has the answer."""
-        unseen = tensor._array is None  # texts of an input, of which the model only ever gets copies
+        """Returns (place, offset) of an array's data in an arena. The data is copied there, unless it is in an input
+        that the model cannot change any more. lent: the model does not change it before it has the response."""
+        unseen = tensor._array is None  # texts of an input: the model gets only copies of them
         if unseen or lent or _only(tensor):
             array = tensor._data if unseen else tensor._array
             at = self._down.find(array)
@@ -306,8 +306,8 @@ class Codec:
         return IN_UP, at if at >= 0 else self._up.store(array).at
 
     def responses(self, items, code=0, text=""):
-        """The body of a RESPONSES. items: (ticket, flags, response or None, names of the wanted outputs or None);
-        code is that of the execution's error plus 1. Also what must be kept alive until the frame is sent."""
+        """Encodes a RESPONSES: (body, objects to keep until the frame is sent). items: (ticket, flags, response or
+        None, names of the wanted outputs or None). code is that of the execution's error plus 1."""
         if len(items) == 1 and not code:
             ticket, flags, response, wanted = items[0]
             tensor = self._lone(response, wanted)
@@ -318,7 +318,7 @@ class Codec:
         return self._responses(items, code, text)
 
     def _lone(self, response, wanted):
-        """The tensor of a response that has only one, of numbers, as most responses; None for other responses."""
+        """Returns the tensor of a response with one tensor of numbers, as most responses are; else None."""
         if response is None or response._error is not None:
             return None
         if response._parameters != "{}" or len(response._tensors) != 1:
@@ -331,8 +331,8 @@ class Codec:
         return tensor
 
     def _plain(self, ticket, flags, tensor):
-        """The body for one response with one small tensor. For equal name, type and shape only ticket and data
-        differ."""
+        """Encodes a RESPONSES with one response with one small tensor. For equal name, type and shape only the ticket
+        and the data differ."""
         key = (tensor._name, tensor._code, tensor._shape, flags)
         known = self._heads.get(key)
         data = tensor._array.tobytes()
@@ -345,8 +345,8 @@ class Codec:
         return b"".join((known[0], _TICKET.pack(ticket), known[1], data))
 
     def one(self, item, took, began):
-        """The body of a RESPONSES with one response out of a series: that of responses, which took so many
-        nanoseconds; began: when its execution did. Also what must be kept alive until the frame is sent."""
+        """Encodes a RESPONSES with one response of a series, as responses does. took is how many nanoseconds its
+        execution took, and began when it began."""
         began = moment(began)
         tensor = self._lone(*item[2:])
         if tensor is not None and tensor._array.nbytes > INLINE_MOST:
@@ -355,13 +355,13 @@ class Codec:
 
     @staticmethod
     def begin(memory, at, count, began):
-        """Writes what precedes count responses."""
+        """Writes the part of a RESPONSES before its count responses."""
         _RESPONSES.pack_into(memory, at, count, 0, 0, moment(began))
 
     def small(self, flags, response, wanted):
-        """(record, bytes) of a response with one small tensor of numbers; None for another response. A record is
-        its layout, where in it the bytes are, and its constant parts: layout.pack_into(memory, at, parts[0],
-        ticket, parts[1], nanoseconds that it took, parts[2], where in the frame its bytes are, parts[3], bytes)."""
+        """Returns (record, bytes) of a response with one small tensor of numbers; None for another response. A record
+        is (layout, offset of the bytes in it, constant parts), for layout.pack_into(memory, at, parts[0], ticket,
+        parts[1], nanoseconds that it took, parts[2], offset of the bytes in the frame, parts[3], bytes)."""
         tensor = self._lone(response, wanted)
         if tensor is None or tensor._array.nbytes > INLINE_MOST:
             return None
@@ -370,7 +370,7 @@ class Codec:
         return self._wholes.get(key) or self._whole(key, tensor, array.nbytes), array.tobytes()
 
     def _large(self, ticket, flags, tensor, took=0, began=0):
-        """_responses for a response with one tensor that is too large for the frame."""
+        """Does the same as _responses for one response, whose only tensor is too large for the frame."""
         keep, size = [], tensor._array.nbytes
         place, offset = self._outside(tensor, keep)
         key = (tensor._name, tensor._code, tensor._shape, flags, place)
@@ -379,7 +379,7 @@ class Codec:
         return _RESPONSES.pack(1, 0, 0, began) + record, keep
 
     def _record(self, key, tensor, nbytes):
-        """What a response with one tensor is made of: a layout, and its parts beside ticket, time and offset."""
+        """Returns the layout of a response with one tensor, and its parts except ticket, time and offset."""
         length, signature = self._signature(tensor)
         size = 24 + len(signature)
         whole = _RESPONSE.pack(_RESPONSE.size + size, key[3], 0, 1, 0, 0, 0, 0) + (
@@ -392,7 +392,7 @@ class Codec:
         return record
 
     def _whole(self, key, tensor, nbytes):
-        """_record with the tensor's data behind it, so that it stands alone. Its size is a multiple of 16."""
+        """Returns the same as _record, with the tensor's data in the record. Its size is a multiple of 16."""
         layout, head, counts, placed, rest = self._record(key, tensor, nbytes)
         inside = (layout.size + 15) & -16
         size = (inside + nbytes + 15) & -16
@@ -430,7 +430,7 @@ class Codec:
                 parameters = response._parameters.encode()
             if error is None:
                 tensors = response._tensors
-                if wanted is not None and wanted is not self._all:  # else the server looks at the names
+                if wanted is not None and wanted is not self._all:  # otherwise the server checks the names
                     tensors = [t for t in tensors if t._name in wanted]
             else:
                 flags |= ERROR
@@ -445,8 +445,7 @@ class Codec:
         writer.end(begin, _RESPONSE, flags, ticket, len(tensors), code, len(message), len(parameters), took)
 
     def bls(self, request, flags, parent):
-        """The body of a BLS, and what must be kept alive until the frame is sent. flags: STREAM, BLOCKING,
-        UNAWAITED."""
+        """Encodes a BLS: (body, objects to keep until the frame is sent). flags: STREAM, BLOCKING, UNAWAITED."""
         writer = Writer(lent=True)
         model = request._model.encode()
         memory = request._memory
@@ -482,7 +481,7 @@ class Codec:
 
 
 class Writer:
-    """Builds a body: records first, then the data that travels in the frame."""
+    """Builds a body: first the records, then the data in the frame."""
 
     __slots__ = ("_parts", "_at", "_data", "inline", "keep", "up", "lent")
 
@@ -516,7 +515,7 @@ class Writer:
             if place == IN_UP:
                 self.up.append(offset)
             return
-        # Its offset is known when all records are: finish writes it.
+        # finish writes its offset, which is known when all records are complete.
         self._data.append((len(self._parts), record, length, signature, size, data))
         self._parts.append(None)
         self._at += record

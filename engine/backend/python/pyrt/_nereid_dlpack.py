@@ -1,7 +1,8 @@
-"""DLPack capsules of numpy arrays and back, with bfloat16, which numpy does not know.
+"""Converts numpy arrays to DLPack capsules and back, also of type bfloat16, which numpy does not have.
 
-Structures and rules are those of dmlc/dlpack's dlpack.h, the unversioned DLManagedTensor: a capsule named
-"dltensor" has one taker, who renames it to "used_dltensor" and calls the deleter when it needs the memory no more."""
+The structures and rules are those of dlpack.h (dmlc/dlpack), the unversioned DLManagedTensor. A capsule named
+"dltensor" has one consumer, which renames it to "used_dltensor" and calls the deleter when it no longer needs the
+memory."""
 
 import ctypes
 import weakref
@@ -17,7 +18,7 @@ _FRESH, _USED = b"dltensor", b"used_dltensor"
 
 
 class Refused(Exception):
-    """A capsule or object that cannot be taken; the text is for the model's author."""
+    """A capsule or object that cannot be imported; the text is for the model's author."""
 
 
 class _Device(ctypes.Structure):
@@ -49,7 +50,7 @@ class _Managed(ctypes.Structure):
 
 def _function(name, result, *arguments):
     function = getattr(ctypes.pythonapi, name)
-    # A prototype of our own: attributes of ctypes.pythonapi's functions are shared with everybody in the process.
+    # A separate prototype: all code in the process shares the attributes of ctypes.pythonapi's functions.
     return ctypes.PYFUNCTYPE(result, *arguments)(ctypes.cast(function, ctypes.c_void_p).value)
 
 
@@ -59,27 +60,27 @@ _capsule_rename = _function("PyCapsule_SetName", ctypes.c_int, ctypes.py_object,
 
 
 def export(array, bf16):
-    """A capsule on the array's memory, which lives as long as the capsule or its taker. bf16: the array's 16-bit
-    elements are bfloat16."""
+    """Returns a capsule on the array's memory, which lives as long as the capsule or its consumer. bf16: the array's
+    16-bit elements are bfloat16."""
     if not hasattr(np.ndarray, "__dlpack__"):
         raise Refused("DLPack needs numpy 1.22 or newer; this is %s" % np.__version__)
     if not array.flags.c_contiguous:
         array = array.copy(order="C")
-    # The capsule is numpy's, whose destructor and deleter are not written in Python: both may be called while an
-    # exception of the taker's is on its way, which code in Python would trip over. What numpy does not lend is told
-    # it as something else: memory that is read only, as writable; bool and bfloat16, as numbers of their size.
+    # numpy makes the capsule, because its destructor and deleter are not written in Python. Both may be called while
+    # the consumer raises an exception, and Python code cannot run then. numpy does not export read-only memory, bool
+    # or bfloat16. So it gets the memory as writable, and the elements as numbers of the same size.
     memory = (ctypes.c_uint8 * array.nbytes).from_address(array.ctypes.data)
     strides = (ctypes.c_int64 * max(array.ndim, 1))(*(s // array.itemsize for s in array.strides))
     memory.owner = array, strides
     capsule = np.ndarray(array.shape, "u1" if array.dtype.kind == "b" else array.dtype, memory).__dlpack__()
     tensor = _Managed.from_address(_capsule_get(capsule, _FRESH)).tensor
     tensor.dtype.code = _BFLOAT if bf16 else _CODES[array.dtype.kind]
-    tensor.strides = strides  # numpy leaves them out, which newer versions of the rules forbid
+    tensor.strides = strides  # numpy leaves them out, which newer versions of DLPack forbid
     return capsule
 
 
 def take(source):
-    """(array, bf16) on the memory of a capsule, or of an object with __dlpack__ and __dlpack_device__."""
+    """Returns (array, bf16) on the memory of a capsule, or of an object with __dlpack__ and __dlpack_device__."""
     if type(source).__name__ != "PyCapsule":
         source = _capsule_of(source)
     if not _capsule_is(source, _FRESH):
@@ -91,7 +92,7 @@ def take(source):
     dtype, bf16 = _numpy_type(tensor.dtype)
     shape = tuple(tensor.shape[: tensor.ndim])
     _check_strides(tensor, shape)
-    # From here on the memory is ours to give back.
+    # From here on this module must call the deleter.
     _capsule_rename(source, _USED)
     size = dtype.itemsize
     for dimension in shape:
@@ -109,7 +110,7 @@ def _capsule_of(source):
     if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
         raise Refused(
             "Provided tensor is not supported. Tensor must be a DLPack capsule         or have `__dlpack__` and "
-            "`__dlpack_device__` attributes"  # with the gap of the original's text
+            "`__dlpack_device__` attributes"  # with the spaces of the original's text
         )
     device = source.__dlpack_device__()[0]
     if int(device) == _CUDA:
@@ -149,6 +150,7 @@ def _check_strides(tensor, shape):
     for i in reversed(range(len(shape))):
         if shape[i] != 1 and tensor.strides[i] != wanted:
             raise Refused(
-                "DLPack tensor is not contiguous. Only contiguous DLPack tensors that are stored in C-Order are supported."
+                "DLPack tensor is not contiguous. Only contiguous DLPack tensors that are stored in C-Order are "
+                "supported."
             )
         wanted *= shape[i]

@@ -1,4 +1,4 @@
-"""What the models of frameworks have in common: requests are joined into one batch, run, and cut apart again."""
+"""The common part of the framework backends: it joins requests into one batch, runs it and splits the results."""
 
 import collections
 import json
@@ -8,14 +8,14 @@ import numpy as np
 
 import triton_python_backend_utils as pb
 
-DEFAULT_MAX_BATCH_SIZE = 4  # as Triton's backends for ONNX and TensorFlow complete it
+DEFAULT_MAX_BATCH_SIZE = 4  # the default of Triton's backends for ONNX and TensorFlow
 
 
 class Framework:
-    """A TritonPythonModel that runs files of one framework. A subclass has `load`, `run`, FILES and, where files
-    say what they take, `describe`."""
+    """A TritonPythonModel that runs the model files of one framework. A subclass defines load(path), which loads a
+    file; run(inputs, wanted), which takes arrays by name and returns the wanted outputs by name; and FILES."""
 
-    FILES = ()  # default names of the model file, the first one that exists is taken
+    FILES = ()  # default names of the model file; the first one that exists is loaded
 
     def initialize(self, args):
         self.config = json.loads(args["model_config"])
@@ -28,11 +28,11 @@ class Framework:
         self.load(self.path())
 
     def path(self):
-        """The file or folder to load."""
+        """Returns the file or folder to load."""
         return model_file(self.config, self.FILES)
 
     def parameter(self, name, convert=str, default=None):
-        """A parameter of the configuration."""
+        """Returns a parameter of the model's configuration; see the function parameter."""
         return parameter(self.config, name, convert, default)
 
     def execute(self, requests):
@@ -43,15 +43,17 @@ class Framework:
             try:
                 for i, response in zip(group, self._together([requests[i] for i in group])):
                     responses[i] = response
-            except Exception as problem:  # the framework's own errors are answers
-                if len(group) > 1:  # one's values may have failed the others: each gets what it would get alone
+            except Exception as problem:  # an error of the framework is the response
+                if len(group) > 1:  # the values of one request may be the cause: each is run alone
                     groups.extend([i] for i in group)
                     continue
-                responses[group[0]] = pb.InferenceResponse(error=pb.TritonError("%s: %s" % (type(problem).__name__, problem)))
+                error = pb.TritonError("%s: %s" % (type(problem).__name__, problem))
+                responses[group[0]] = pb.InferenceResponse(error=error)
         return responses
 
     def _groups(self, requests):
-        """Requests that can be joined: same inputs of the same types and shapes behind the batch dimension."""
+        """Returns the indexes of requests that can be joined: their inputs have equal names, types and shapes, except
+        for the batch dimension."""
         if not self.batches:
             return [[i] for i in range(len(requests))]
         groups = {}
@@ -85,18 +87,19 @@ class Framework:
         ]
 
     def _output(self, name, array):
-        told = pb.get_output_config_by_name(self.config, name)
+        entry = pb.get_output_config_by_name(self.config, name)
         tensor = pb.Tensor(name, array)
-        if told is not None and told["data_type"] == "TYPE_BF16" and array.dtype == np.uint16:
+        if entry is not None and entry["data_type"] == "TYPE_BF16" and array.dtype == np.uint16:
             tensor._code = pb._BF16
         return tensor
 
 
 def parameter(config, name, convert=str, default=None):
-    told = config.get("parameters", {}).get(name)
-    if told is None:
+    """Returns a parameter of a configuration, converted by convert. default: it is not set."""
+    entry = config.get("parameters", {}).get(name)
+    if entry is None:
         return default
-    text = told["string_value"] if isinstance(told, dict) else str(told)
+    text = entry["string_value"] if isinstance(entry, dict) else str(entry)
     try:
         return convert(text)
     except ValueError:
@@ -106,6 +109,7 @@ def parameter(config, name, convert=str, default=None):
 
 
 def boolean(text):
+    """Converts the text of a parameter to a bool, or raises ValueError."""
     lowered = text.strip().lower()
     if lowered in ("true", "1", "yes", "on"):
         return True
@@ -115,45 +119,46 @@ def boolean(text):
 
 
 def model_file(config, names):
-    """The file or folder to load: default_model_filename, or the first default name that exists."""
+    """Returns the file or folder to load: default_model_filename, or the first of names that exists."""
     folder = pb.get_model_dir()
-    told = config.get("default_model_filename")
-    for name in [told] if told else names:
+    names = [config["default_model_filename"]] if config.get("default_model_filename") else names
+    for name in names:
         path = os.path.join(folder, name)
         if os.path.exists(path):
             return path
     raise pb.TritonModelException(
-        "no model file: %s has none of %s; name the file in default_model_filename" % (folder, ", ".join([told] if told else names))
+        "no model file: %s has none of %s; name the file in default_model_filename" % (folder, ", ".join(names))
     )
 
 
 def complete(config, inputs, outputs):
-    """Completes a configuration by what a file says: (name, "TYPE_...", dims with the batch dimension) each."""
-    told = config.as_dict()
-    named = {t["name"]: t for kind in ("input", "output") for t in told.get(kind, [])}
+    """Completes a configuration with the tensors of a model file: (name, "TYPE_...", dims with the batch dimension)."""
+    given = config.as_dict()
+    named = {t["name"]: t for kind in ("input", "output") for t in given.get(kind, [])}
     batching = all(dims and dims[0] == -1 for _, _, dims in inputs + outputs)
     for name, _, dims in inputs + outputs:
-        if name in named and named[name].get("dims") and len(named[name]["dims"]) == len(dims) and not told["max_batch_size"]:
+        sizes = named.get(name, {}).get("dims")
+        if sizes and len(sizes) == len(dims) and not given["max_batch_size"]:
             batching = False
-    if told["max_batch_size"] and not batching and any(not dims or dims[0] != -1 for _, _, dims in inputs):
+    if given["max_batch_size"] and not batching and any(not dims or dims[0] != -1 for _, _, dims in inputs):
         raise ValueError(
             "configuration says max_batch_size %d, but the model's inputs have no variable first dimension: %s"
-            % (told["max_batch_size"], ", ".join("%s %s" % (name, dims) for name, _, dims in inputs))
+            % (given["max_batch_size"], ", ".join("%s %s" % (name, dims) for name, _, dims in inputs))
         )
-    if batching and not told["max_batch_size"]:
+    if batching and not given["max_batch_size"]:
         config.set_max_batch_size(DEFAULT_MAX_BATCH_SIZE)
     if batching and config.as_dict()["max_batch_size"] > 1 and not any(
-        scheduler in told for scheduler in ("sequence_batching", "ensemble_scheduling", "dynamic_batching")
+        scheduler in given for scheduler in ("sequence_batching", "ensemble_scheduling", "dynamic_batching")
     ):
         config.set_dynamic_batching()
     strip = 1 if config.as_dict()["max_batch_size"] else 0
-    listed = bool(told.get("output"))
+    listed = bool(given.get("output"))
     for name, data_type, dims in inputs:
         if not _settled(named.get(name)):
             _add(config, "input", name, data_type, dims[strip:])
     for name, data_type, dims in outputs:
         if listed and name not in named:
-            continue  # outputs that are listed are the ones that are wanted
+            continue  # a configuration that lists outputs wants no others
         if not _settled(named.get(name)):
             _add(config, "output", name, data_type, dims[strip:])
     return config
@@ -163,11 +168,10 @@ def _add(config, kind, name, data_type, dims):
     (config.add_input if kind == "input" else config.add_output)(
         {"name": name, "data_type": data_type, "dims": dims or [1]}
     )
-    if not dims:  # a number for each row: configurations have a dimension at least
+    if not dims:  # a scalar for each row: dims must not be empty in a configuration
         pb._by_name(config.as_dict()[kind], name)["reshape"] = {"shape": []}
 
 
-def _settled(told):
-    """What a configuration says of a tensor is checked when the tensor is used: reshape and fixed sizes are its
-    right."""
-    return told is not None and told.get("data_type", "TYPE_INVALID") != "TYPE_INVALID" and bool(told.get("dims"))
+def _settled(entry):
+    """Reports whether a configuration defines a tensor. Its reshape and fixed sizes are checked when it is used."""
+    return entry is not None and entry.get("data_type", "TYPE_INVALID") != "TYPE_INVALID" and bool(entry.get("dims"))

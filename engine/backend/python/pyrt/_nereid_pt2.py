@@ -1,9 +1,9 @@
-"""PyTorch's `.pt2` packages: exported programs, and what AOT Inductor has compiled of them.
+"""PyTorch's `.pt2` packages: exported programs, and programs that AOT Inductor has compiled.
 
-Both are called with a flat list of tensors and return one. The names of inputs and outputs follow Triton's PyTorch
-backend for packages: the path of a tensor in what forward() takes and returns, as `ARGS[0]`, `KWARGS[mask]`,
-`RESULT` for a single tensor and `RESULT[0]`, `RESULT[scores]`, `ARGS[0][image]` for what lies in structures; or
-`<name>__<index>` by its place in the flat list."""
+Both take a flat list of tensors and return one. The names of inputs and outputs follow Triton's PyTorch backend for
+packages. A name is the path of a tensor in the arguments or the result of forward(): `ARGS[0]`, `KWARGS[mask]`,
+`RESULT` for a single tensor, and `RESULT[0]`, `RESULT[scores]`, `ARGS[0][image]` for a tensor in a structure. Or it is
+`<name>__<index>`, with the index in the flat list."""
 
 import itertools
 import json
@@ -17,13 +17,15 @@ from torch.utils import _pytree
 
 import triton_python_backend_utils as pb
 
-_TOO_SMALL = re.compile(r"input_handles\[(\d+)\]: dim value is too small at (\d+), expected it to be >= 2, but got: 1\b")
+_TOO_SMALL = re.compile(
+    r"input_handles\[(\d+)\]: dim value is too small at (\d+), expected it to be >= 2, but got: 1\b"
+)
 _MOST_SHAPES = 4096
 _CHECKS = "AOTI_RUNTIME_CHECK_INPUTS"
 
 
 def load(path, device):
-    """Returns a function of tensors, and the names of its inputs and outputs in order."""
+    """Returns a function of tensors, the names of its inputs and those of its outputs, in order."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as package:
             if any("/data/aotinductor/" in "/" + name for name in package.namelist()):
@@ -49,16 +51,16 @@ def _compiled(path, device):
 
 
 class _Checked:
-    """A compiled package that compares sizes and types with those it was compiled for: without, it reads whatever
-    lies behind a tensor that is too small.
+    """A compiled package that checks the sizes and types of its inputs. Without the check, it would read beyond the
+    end of a tensor that is too small.
 
-    Where a size is variable, the compiler takes it to be 2 at least, and the comparison insists on it although the
-    code is right for 1, as PyTorch says of exported programs. Such sizes are compared as others, once for each set
-    of shapes, and run by a second copy, which does not compare."""
+    The compiler assumes that a variable size is at least 2. So the check refuses a size of 1, although the code is
+    correct for it, as PyTorch documents for exported programs. For such inputs, the check runs once for each set of
+    shapes with another size in place of 1. A second copy of the package, without the check, executes them."""
 
     def __init__(self, path, device):
         self._path, self._device = path, device
-        os.environ[_CHECKS] = "1"  # a package looks at it when it runs for the first time, and never again
+        os.environ[_CHECKS] = "1"  # a package reads it only in its first run
         self.package = _open(path, device)
         self._unchecked = None
         self._known = set()
@@ -72,14 +74,14 @@ class _Checked:
                 self._compare(tensors, problem)
             if len(self._known) < _MOST_SHAPES:
                 self._known.add(key)
-            if self._unchecked is None:  # the other has run
+            if self._unchecked is None:  # the other copy has run, so the variable can change
                 os.environ[_CHECKS] = "0"
                 self._unchecked = _open(self._path, self._device)
         return self._unchecked.loader.run(list(tensors))
 
     def _compare(self, tensors, problem):
-        """Returns if sizes of 1 in place of variable ones are all that is wrong. They are compared as a size that
-        no tensor has, so that sizes which must be equal are seen to be."""
+        """Raises problem if the inputs are wrong. It returns if only variable sizes of 1 were refused. In their place
+        it checks a size that no tensor has, so that the check still finds sizes that must be equal and are not."""
         shapes = [list(t.shape) for t in tensors]
         instead = next(n for n in itertools.count(2) if not any(n in shape for shape in shapes))
         for _ in range(sum(map(len, shapes))):
@@ -88,7 +90,8 @@ class _Checked:
                 break
             shapes[int(found.group(1))][int(found.group(2))] = instead
             try:
-                self.package.loader.run([torch.zeros(s, dtype=t.dtype, device=t.device) for s, t in zip(shapes, tensors)])
+                inputs = [torch.zeros(s, dtype=t.dtype, device=t.device) for s, t in zip(shapes, tensors)]
+                self.package.loader.run(inputs)
                 return
             except RuntimeError as next_one:
                 problem = next_one
@@ -98,15 +101,15 @@ class _Checked:
 def _open(path, device):
     before = _unpacked()
     package = torch._inductor.aoti_load_package(path, device_index=device.index if device.type == "cuda" else -1)
-    if device.type == "cpu":  # others read their kernels when they need them
+    if device.type == "cpu":  # packages for GPUs read their kernels later
         for folder in _unpacked() - before:
             shutil.rmtree(folder, ignore_errors=True)
     return package
 
 
 def _unpacked():
-    """The folders that packages of this process were unpacked into: it has their libraries open, and nobody else
-    removes them when it is killed."""
+    """Returns the folders into which this process has unpacked packages. Their libraries are mapped, so the files
+    can be removed at once. Nothing would remove them if the process were killed."""
     with open("/proc/self/maps") as maps:
         return {found.group(1) for found in re.finditer(r"(/tmp/[^/\s]+)/\S*/aotinductor/\S+\.so", maps.read())}
 
@@ -127,8 +130,8 @@ def _leaves(spec, path):
 
 
 def places(what, names, all_names, structure):
-    """By name, the place of each tensor of the configuration in the flat list. What is a key of structure needs no
-    brackets."""
+    """Returns the index in the flat list of each name in the configuration. A key of structure may be written
+    without it and its brackets: `mask` for `KWARGS[mask]`."""
     found = {}
     for name in names:
         index = re.fullmatch(r".*__(\d+)", name, re.DOTALL)
@@ -143,5 +146,7 @@ def places(what, names, all_names, structure):
                 % (what, name, ", ".join(all_names) or "none", len(all_names))
             )
     if len(set(found.values())) < len(found):
-        raise pb.TritonModelException("two %ss of the configuration are the same tensor of the package: %s" % (what, ", ".join(names)))
+        raise pb.TritonModelException(
+            "two %ss of the configuration are the same tensor of the package: %s" % (what, ", ".join(names))
+        )
     return found

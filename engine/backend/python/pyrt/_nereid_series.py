@@ -1,4 +1,4 @@
-"""Answers to a series: requests that come together and are executed one after the other."""
+"""The responses to a series: requests that arrive together and are executed one after the other."""
 
 import threading
 import time

@@ -1,5 +1,4 @@
-"""The original's names for what lies behind triton_python_backend_utils: models and tests of the field import them
-from here."""
+"""The original's C module behind triton_python_backend_utils. Some models and tests import its names from here."""
 
 import triton_python_backend_utils as _pb
 from triton_python_backend_utils import (  # noqa: F401
@@ -24,10 +23,10 @@ from triton_python_backend_utils import (  # noqa: F401
 
 
 class SharedMemory:
-    """The memory that a worker shares with the server."""
+    """The memory that this process shares with the server."""
 
     def free_memory(self):
-        """Bytes that nothing uses."""
+        """Returns the number of bytes that are not in use."""
         return _pb._need_runtime("free_memory").free_memory()
 
 

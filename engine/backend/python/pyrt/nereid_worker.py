@@ -17,7 +17,7 @@ _CO_COROUTINE = 0x80  # inspect.CO_COROUTINE
 
 
 def _hello_error(text):
-    """Tells the server why there is no worker, with nothing but the standard library."""
+    """Reports to the server why the worker cannot start. It needs only the standard library."""
     import socket
 
     body = json.dumps({"protocol": 1, "error": text}).encode()
@@ -30,7 +30,7 @@ if __name__ == "__main__":
         _hello_error("%s is Python %d.%d; models need 3.8 or newer" % ((sys.executable,) + sys.version_info[:2]))
     try:
         import numpy as np
-    except Exception as problem:  # whatever an installation can break with is the answer
+    except Exception as problem:  # a broken installation may raise anything
         _hello_error(
             "%s cannot import numpy, which models need: %s; install it with '%s -m pip install numpy'"
             % (sys.executable, problem, sys.executable)
@@ -46,7 +46,8 @@ import triton_python_backend_utils as pb
 
 
 def describe(problem):
-    """An exception as the original's stub writes it: type, text and the frames of the model's code, innermost first."""
+    """Returns the text of an exception in the format of the original's stub: type, text and the frames of the model's
+    code, innermost first."""
     text = "%s: %s" % (type(problem).__name__, str(problem) or "<EMPTY MESSAGE>")
     trace = problem.__traceback__
     lines = []
@@ -62,31 +63,31 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class Failure(Exception):
-    """What the worker itself has to say; the text stands alone."""
+    """An error of the worker itself. Its text is complete, without a traceback."""
 
 
 class Runtime:
-    """What triton_python_backend_utils stands on."""
+    """The part of the worker that triton_python_backend_utils uses."""
 
     def __init__(self, wire, down, up):
         self._wire, self._codec, self._up = wire, codec.Codec(down, up), up
         self._senders = threading.Lock()
         self._later = collections.deque()
         self.model_dir, self.decoupled, self.verbose = "", False, 0
-        self.said = ""  # what the original puts before what the server says
+        self.said = ""  # what precedes the text of an error of the server, as in the original
         self.serving = False
         self.held = series.Held(self._codec, up, self._send_held, self._send_alone)
         self.failed = ""  # what precedes the text of an exception of the model
-        self._executing = 0  # ticket of the first request of the execution under way
+        self._executing = 0  # ticket of the first request of the current execution
         self._awaited = 0  # BLS requests of coroutines; guarded by the channel's lock
         self._reader = None
-        # The threads that executions are on: this one, and that of coroutines.
+        # The threads that run executions: this one, and that of coroutines.
         self._main, self.loop = threading.get_ident(), 0
 
-    # What models ask of the server
+    # Calls of models to the server
 
     def ask(self, prefix, call):
-        """The reply to a call. An error becomes a TritonModelException with prefix before its text."""
+        """Sends a call and returns its reply. An error becomes a TritonModelException, whose text begins with prefix."""
         self.flush()
         self.held.release()
         number, replies = self._wire.number(), []
@@ -152,12 +153,12 @@ class Runtime:
     # Requests to other models
 
     def bls(self, request, stream):
-        """exec: a response, or with stream an iterator."""
+        """Implements exec: returns a response, or with stream an iterator."""
         call = self._begin(request, stream)
         return pb.ResponseIterator(call) if stream else call.only()
 
     def bls_async(self, request, stream):
-        """async_exec: a future of the running loop."""
+        """Implements async_exec: returns a future of the running loop."""
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -216,7 +217,7 @@ class Runtime:
     # Responses
 
     def send(self, sender, response, flags):
-        """InferenceResponseSender.send."""
+        """Implements InferenceResponseSender.send."""
         final = bool(flags & pb.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
         state = sender._state
         while state is not None and state.paused():
@@ -258,7 +259,7 @@ class Runtime:
 
 
 class Call:
-    """A BLS request under way."""
+    """A BLS request that is not answered yet."""
 
     def __init__(self, wire, codec_, number, ended, future):
         self._wire, self._codec, self.number, self._on_end, self._future = wire, codec_, number, ended, future
@@ -280,7 +281,7 @@ class Call:
         return final
 
     def next(self):
-        """The next response, None after the last."""
+        """Returns the next response, None after the last."""
         self._wire.wait(lambda: self._arrived or self._ended)
         return self._arrived.popleft() if self._arrived else None
 
@@ -303,7 +304,7 @@ def _resolve(future, response):
 
 
 class Worker:
-    """Runs the model as the server says."""
+    """Runs the model on behalf of the server."""
 
     def __init__(self, wire, runtime, up):
         self._wire, self._runtime, self._up = wire, runtime, up
@@ -312,7 +313,7 @@ class Worker:
         self._loop = None
 
     def serve(self):
-        """Answers until finalize."""
+        """Handles commands until finalize."""
         while True:
             self._runtime.flush()
             kind, number, body = self._wire.command()
@@ -455,7 +456,7 @@ class Worker:
             return
         finally:
             runtime._executing = 0
-        # only the model refers to the inputs now, if anything does
+        # From here on, at most the model refers to the inputs.
         senders, requests = [request._sender for request in requests], None
         try:
             runtime.finish(execution, items)
@@ -463,7 +464,7 @@ class Worker:
             self._fail(execution, senders, describe(problem))
 
     def _call(self, requests):
-        """Has the model execute requests; what there is to be sent of it."""
+        """Makes the model execute requests. Returns the items to send; see Codec.responses."""
         runtime = self._runtime
         runtime._executing = requests[0]._ticket if requests else 0
         if not hasattr(self._model, "execute"):
@@ -479,7 +480,7 @@ class Worker:
         return self._responses(requests, returned)
 
     def _series(self, execution, body):
-        """Executes requests one after the other. Answers that are there within a short time go together."""
+        """Executes requests one after the other. Responses that follow each other quickly are sent together."""
         runtime = self._runtime
         try:
             requests = runtime._codec.requests(body, self._name, self._version, self._outputs, runtime)
@@ -493,7 +494,8 @@ class Worker:
             held.add(answer, not requests)
 
     def _one(self, request):
-        """_call for one request of a series: its answer, None if there is none. What goes wrong is its answer."""
+        """Does the same as _call for one request of a series. Returns its item, None if there is none. An exception
+        becomes an error response."""
         state = request._state
         if state is not None and state.cancelled():
             problem = pb.TritonError("request was cancelled", pb.TritonError.CANCELLED)
@@ -575,7 +577,7 @@ class Worker:
 
 
 def _is_coroutine(value):
-    # asyncio takes long to import: a value can only be a coroutine where its type says so.
+    # Without asyncio, which is slow to import.
     return type(value).__name__ == "coroutine"
 
 

@@ -1,11 +1,10 @@
 """The module that models of Triton's Python backend import as ``pb_utils``.
 
-It has every name of the original with its behaviour and its texts, as documented in the README of Triton's Python
-backend, in pure Python (3.8 or newer) and numpy alone. What lies behind it is the process that runs the model:
-``nereid_worker`` puts itself into ``_runtime`` before it imports a model.
+It has all names, behaviours and error texts of the original, which the README of Triton's Python backend documents. It
+needs only Python 3.8 or newer and numpy. ``nereid_worker`` sets ``_runtime`` before it imports a model.
 
-Beyond the original: ``empty`` makes an array that is sent without a copy, ``InferenceRequest.priority``, and BYTES
-tensors of numpy's ``str_`` type."""
+Additions to the original: ``empty``, which makes an array that is sent without a copy, ``InferenceRequest.priority``,
+and BYTES tensors of numpy's ``str_`` type."""
 
 import json
 import struct
@@ -46,10 +45,10 @@ _NUMPY_TYPES = (
 _DTYPES = tuple(None if t is None else np.dtype(t) for t in _NUMPY_TYPES) + (np.dtype(np.uint16),)
 _CODES = {t: code for code, t in enumerate(_DTYPES[1:14], 1)}
 
-# Where the original has its classes in C: models and their logs know them by it.
+# The module in which the original has its C classes: models and logs show this name.
 _C = "c_python_backend_utils"
 
-# The process that runs the model; None outside of a server.
+# The Runtime of nereid_worker; None outside a server.
 _runtime = None
 
 
@@ -60,24 +59,24 @@ def _need_runtime(what):
 
 
 class TritonModelException(Exception):
-    """What models raise, and what this module raises."""
+    """The exception of this module. Models may raise it too."""
 
 
 # Types
 
 
 def triton_string_to_numpy(triton_type_string):
-    """The numpy type of a configuration's data type, such as "TYPE_FP32"."""
+    """Returns the numpy type of a configuration's data type, such as "TYPE_FP32"."""
     return TRITON_STRING_TO_NUMPY[triton_type_string]
 
 
 def triton_to_numpy_type(data_type):
-    """The numpy type of a number of model_config.proto's DataType, None where numpy has none."""
+    """Returns the numpy type of a number of model_config.proto's DataType. None: numpy has no such type."""
     return _NUMPY_TYPES[data_type] if 0 < data_type < len(_NUMPY_TYPES) else None
 
 
 def numpy_to_triton_type(data_type):
-    """The number of model_config.proto's DataType of a numpy type, None where there is none."""
+    """Returns the number in model_config.proto's DataType of a numpy type. None: there is none."""
     if data_type == np.bytes_:
         return _BYTES
     for code, numpy_type in enumerate(_NUMPY_TYPES):
@@ -87,9 +86,10 @@ def numpy_to_triton_type(data_type):
 
 
 def serialize_byte_tensor(input_tensor):
-    """The elements of an array of texts or bytes in C order, each behind its length (u32, little-endian).
+    """Returns the elements of an array of texts or bytes in C order, each after its length (u32, little-endian).
 
-    Texts become UTF-8. An empty array gives (), an array of another type None, as in the original."""
+    Texts become UTF-8. As in the original, the result for an empty array is (), and for an array of another type
+    None."""
     if input_tensor.size == 0:
         return ()
     if input_tensor.dtype != np.object_ and input_tensor.dtype.type not in (np.bytes_, np.str_):
@@ -104,7 +104,7 @@ def serialize_byte_tensor(input_tensor):
 
 
 def deserialize_bytes_tensor(encoded_tensor):
-    """The inverse of serialize_byte_tensor: a 1-D array of bytes objects."""
+    """Returns a 1-D array of bytes objects: the inverse of serialize_byte_tensor."""
     data = bytes(encoded_tensor)
     elements = []
     at, end = 0, len(data)
@@ -133,7 +133,7 @@ def _by_name(items, name):
 
 
 def get_input_tensor_by_name(inference_request, name):
-    """The request's input of that name, or None."""
+    """Returns the request's input with this name, or None."""
     for tensor in inference_request.inputs():
         if tensor.name() == name:
             return tensor
@@ -141,7 +141,7 @@ def get_input_tensor_by_name(inference_request, name):
 
 
 def get_output_tensor_by_name(inference_response, name):
-    """The response's output of that name, or None."""
+    """Returns the response's output with this name, or None."""
     for tensor in inference_response.output_tensors():
         if tensor.name() == name:
             return tensor
@@ -149,33 +149,33 @@ def get_output_tensor_by_name(inference_response, name):
 
 
 def get_input_config_by_name(model_config, name):
-    """The entry of that name in the configuration's inputs, or None."""
+    """Returns the entry with this name in the configuration's inputs, or None."""
     return _by_name(model_config.get("input", ()), name)
 
 
 def get_output_config_by_name(model_config, name):
-    """The entry of that name in the configuration's outputs, or None."""
+    """Returns the entry with this name in the configuration's outputs, or None."""
     return _by_name(model_config.get("output", ()), name)
 
 
 def using_decoupled_model_transaction_policy(model_config):
-    """Whether the configuration says that the model is decoupled."""
+    """Returns whether the configuration says that the model is decoupled."""
     return model_config.get("model_transaction_policy", {}).get("decoupled", False)
 
 
 class ModelConfig:
-    """A configuration that auto_complete_config fills: what it says already may be completed, never contradicted
-    (ValueError)."""
+    """The configuration that auto_complete_config completes. A method that contradicts what the configuration says
+    raises ValueError."""
 
     def __init__(self, model_config):
         self._model_config = json.loads(model_config)
 
     def as_dict(self):
-        """The configuration as a dictionary, to read."""
+        """Returns the configuration as a dictionary, for reading."""
         return self._model_config
 
     def set_max_batch_size(self, max_batch_size):
-        """Sets max_batch_size, which may not be less than the configuration's."""
+        """Sets max_batch_size, which must not be less than the configuration's."""
         config = self._model_config
         if config["max_batch_size"] > max_batch_size:
             raise ValueError(
@@ -185,7 +185,7 @@ class ModelConfig:
         config["max_batch_size"] = max_batch_size
 
     def set_dynamic_batching(self):
-        """Asks for dynamic batching; nothing happens where the configuration has it."""
+        """Enables dynamic batching, unless the configuration has it."""
         config = self._model_config
         for scheduler in ("sequence_batching", "ensemble_scheduling"):
             if scheduler in config:
@@ -196,11 +196,12 @@ class ModelConfig:
         config.setdefault("dynamic_batching", {})
 
     def add_input(self, input):
-        """Adds an input: a dictionary of 'name', 'data_type', 'dims' and, where wanted, 'optional'."""
-        self._add("input", input, ("name", "data_type", "dims", "optional"), "'name', 'data_type', 'dims' and 'optional'")
+        """Adds an input: a dictionary with 'name', 'data_type', 'dims' and, as a choice, 'optional'."""
+        members = ("name", "data_type", "dims", "optional")
+        self._add("input", input, members, "'name', 'data_type', 'dims' and 'optional'")
 
     def add_output(self, output):
-        """Adds an output: a dictionary of 'name', 'data_type' and 'dims'."""
+        """Adds an output: a dictionary with 'name', 'data_type' and 'dims'."""
         self._add("output", output, ("name", "data_type", "dims"), "'name', 'data_type' and 'dims'")
 
     def set_model_transaction_policy(self, transaction_policy_dict):
@@ -233,7 +234,8 @@ class ModelConfig:
             if member not in tensor:
                 which = kind if member == "name" else "%s '%s'" % (kind, tensor["name"])
                 raise ValueError(
-                    "%s in auto-complete-config function for model '%s' is missing '%s' property." % (which, model, member)
+                    "%s in auto-complete-config function for model '%s' is missing '%s' property."
+                    % (which, model, member)
                 )
         present = _by_name(self._model_config.setdefault(kind, []), tensor["name"])
         if present is None:
@@ -259,7 +261,7 @@ class ModelConfig:
 
 
 class TritonError:
-    """An error of one response: its text and one of the codes below."""
+    """The error of one response: a text and one of the codes below."""
 
     __module__ = _C
 
@@ -273,9 +275,11 @@ class TritonError:
         self._message, self._code = message, int(code)
 
     def message(self):
+        """Returns the text."""
         return self._message
 
     def code(self):
+        """Returns the code, an int."""
         return self._code
 
     def __str__(self):
@@ -287,7 +291,7 @@ TRITONSERVER_MEMORY_CPU = 1
 
 
 class PreferredMemory:
-    """Where a BLS request's outputs should lie. Outputs always come in CPU memory: the wish is passed on, no more."""
+    """The memory in which a BLS request prefers its outputs. They always come in CPU memory."""
 
     __module__ = _C
 
@@ -298,7 +302,7 @@ class PreferredMemory:
 
 
 class InferenceTrace:
-    """The trace of a request, to give to BLS requests that are made for its sake."""
+    """The trace of a request. A model gives it to the BLS requests that it makes for that request."""
 
     __module__ = _C
 
@@ -308,7 +312,7 @@ class InferenceTrace:
         self._ticket, self._context = ticket, context
 
     def get_context(self):
-        """The context that an OpenTelemetry propagator extracts, as JSON, or None."""
+        """Returns the context that an OpenTelemetry propagator extracts, as JSON, or None."""
         return self._context or None
 
 
@@ -316,8 +320,8 @@ class InferenceTrace:
 
 
 class Tensor:
-    """A named array. Inputs are views of memory that the server filled: they may be written to, and stay valid for
-    as long as something refers to them."""
+    """An array with a name. The arrays of inputs are views of memory that the server has filled. They may be written
+    to, and stay valid as long as something refers to them."""
 
     __module__ = _C
 
@@ -327,7 +331,7 @@ class Tensor:
         if name == "":
             raise TritonModelException("Tensor name cannot be an empty string.")
         if not isinstance(numpy_array, np.ndarray):
-            if isinstance(numpy_array, np.generic):  # what reductions of arrays give
+            if isinstance(numpy_array, np.generic):  # the result of a reduction
                 numpy_array = np.asarray(numpy_array)
             else:
                 raise TypeError("Tensor: numpy_array must be a numpy.ndarray, not " + type(numpy_array).__name__)
@@ -340,27 +344,29 @@ class Tensor:
 
     @classmethod
     def _received(cls, name, code, shape, data):
-        """A tensor of the server's: data is an ndarray of its bytes."""
+        """Returns a tensor that the server has sent. data is an ndarray of its bytes."""
         self = cls.__new__(cls)
         self._name, self._code, self._shape, self._array, self._data = name, code, shape, None, data
         return self
 
     def name(self):
+        """Returns the name."""
         return self._name
 
     def shape(self):
-        """The dimensions, a list of ints."""
+        """Returns the dimensions, a list of ints."""
         return list(self._shape)
 
     def triton_dtype(self):
-        """The number of model_config.proto's DataType."""
+        """Returns the data type as a number of model_config.proto's DataType."""
         return self._code
 
     def is_cpu(self):
+        """Returns whether the tensor is in CPU memory, which is always so."""
         return True
 
     def as_numpy(self):
-        """The array; for BYTES an array of bytes objects. BF16, which numpy does not have, raises."""
+        """Returns the array; for BYTES an array of bytes objects. Raises for BF16, which numpy does not have."""
         if self._code == _BF16:
             raise TritonModelException(
                 "Tensor dtype is BF16 and cannot be converted to NumPy. Use to_dlpack() and from_dlpack() instead."
@@ -381,11 +387,11 @@ class Tensor:
         return array
 
     def _give_away(self):
-        # The server reads the array where it is: who asks for it from now on gets a copy.
+        # The server reads the array in place, so as_numpy returns a copy from now on.
         self._array, self._data = None, (self._array,)
 
     def to_dlpack(self):
-        """A DLPack capsule on the tensor's memory."""
+        """Returns a DLPack capsule on the tensor's memory."""
         if self._code == _BYTES:
             raise TritonModelException("DLPack does not have support for string tensors.")
         try:
@@ -394,16 +400,18 @@ class Tensor:
             raise TritonModelException(str(refused)) from None
 
     def __dlpack__(self, stream=None, max_version=None, dl_device=None, copy=None):
+        """Returns a DLPack capsule, as array libraries ask for it."""
         if stream is not None:
             raise TritonModelException("DLPack only supports stream=None for a tensor on the CPU.")
         return self.to_dlpack()
 
     def __dlpack_device__(self):
+        """Returns DLPack's device type and number of the CPU."""
         return (1, 0)
 
     @staticmethod
     def from_dlpack(name, tensor):
-        """A tensor on the memory of a DLPack capsule or of an object with __dlpack__, without a copy. What lies on
+        """Returns a tensor on the memory of a DLPack capsule or of an object with __dlpack__, without a copy. Data on
         a GPU is copied to the CPU."""
         if name == "":
             raise TritonModelException("Tensor name cannot be an empty string.")
@@ -418,7 +426,8 @@ class Tensor:
 
 
 def _foreign(array):
-    """An array of a type without a number of its own: other byte orders, texts, bfloat16."""
+    """Converts an array whose type is not in _CODES: another byte order, texts or bfloat16. Returns it with its
+    code."""
     kind = array.dtype.kind
     if kind in "SU":
         return array.astype(np.object_), _BYTES
@@ -431,9 +440,9 @@ def _foreign(array):
 
 
 def empty(shape, dtype):
-    """An uninitialised array of numpy type dtype in the memory that is shared with the server: as an output it is
-    sent without a copy, so it must not be changed once it was sent. It is an ordinary array in every other way.
-    The original does not have this function."""
+    """Returns an uninitialised array of numpy type dtype in the memory that is shared with the server. As an output it
+    is sent without a copy, so the model must not change it after that. Otherwise it is an ordinary array. The original
+    does not have this function."""
     return _need_runtime("empty").empty(shape, np.dtype(dtype))
 
 
@@ -456,7 +465,7 @@ def _parameters_json(parameters):
 
 
 class InferenceRequest:
-    """A request: one that came to the model, or one that it makes to another model (BLS)."""
+    """A request to this model, or one that the model makes to another model (BLS)."""
 
     __module__ = _C
 
@@ -496,79 +505,86 @@ class InferenceRequest:
         self._release = TRITONSERVER_REQUEST_RELEASE_ALL
 
     def inputs(self):
-        """The inputs, a list of Tensor."""
+        """Returns the inputs, a list of Tensor."""
         return self._inputs
 
     def requested_output_names(self):
-        """The outputs that are wanted, a set of names; all of the model's where the client named none."""
+        """Returns the names of the wanted outputs, a set; those of all outputs if the client named none."""
         return set(self._outputs)
 
     def request_id(self):
+        """Returns the client's id of the request, a str; "": none."""
         return self._id
 
     def correlation_id(self):
-        """An int, or a str where the client gave a text; 0: the request is of no sequence."""
+        """Returns the sequence's id, an int or a str as the client gave it; 0: the request is in no sequence."""
         return self._correlation
 
     def model_name(self):
+        """Returns the name of the model that the request is for."""
         return self._model
 
     def model_version(self):
+        """Returns the version of the model that the request is for; -1: the latest."""
         return self._version
 
     def flags(self):
-        """TRITONSERVER_REQUEST_FLAG_SEQUENCE_START and _END, or 0."""
+        """Returns the sum of TRITONSERVER_REQUEST_FLAG_SEQUENCE_START and _END, or 0."""
         return self._flags
 
     def set_flags(self, flags):
+        """Sets the flags; see flags."""
         self._flags = int(flags)
 
     def timeout(self):
-        """Microseconds, 0: none."""
+        """Returns the timeout in microseconds; 0: none."""
         return self._timeout
 
     def priority(self):
-        """The priority level, 0: the model's default."""
+        """Returns the priority level; 0: the model's default."""
         return self._priority
 
     def parameters(self):
-        """The request's parameters as a JSON object."""
+        """Returns the request's parameters, the text of a JSON object."""
         return self._parameters
 
     def preferred_memory(self):
+        """Returns the PreferredMemory, or None."""
         return self._memory
 
     def trace(self):
-        """The request's InferenceTrace, for BLS requests made for its sake."""
+        """Returns the request's InferenceTrace, for the BLS requests that are made for this request."""
         if self._trace is None:
             self._trace = InferenceTrace(self._ticket)
         return self._trace
 
     def is_cancelled(self):
-        """Whether nobody waits for the answer any more."""
+        """Returns whether no client waits for the response any more."""
         return self._state is not None and self._state.cancelled()
 
     def get_response_sender(self):
-        """What sends this request's responses; None for a request that the model made itself."""
+        """Returns the InferenceResponseSender; None for a request that the model made itself."""
         return self._sender
 
     def set_release_flags(self, flags):
-        """TRITONSERVER_REQUEST_RELEASE_RESCHEDULE: execute returns None for this request, which comes again later."""
+        """Sets what happens to the request when execute returns. With TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, execute
+        returns None for the request, and the server schedules it again."""
         if flags not in (TRITONSERVER_REQUEST_RELEASE_ALL, TRITONSERVER_REQUEST_RELEASE_RESCHEDULE):
             raise TritonModelException("Unable to set release flags. Unsupported flag provided: %s" % flags)
         self._release = flags
 
     def exec(self, decoupled=False):
-        """Asks the model and waits: its InferenceResponse, or with decoupled=True a ResponseIterator."""
+        """Sends the request, waits and returns the InferenceResponse, or with decoupled=True a ResponseIterator."""
         return _need_runtime("exec").bls(self, decoupled)
 
     def async_exec(self, decoupled=False):
-        """As exec: a future to be awaited, made in a coroutine. Any number may be under way at once."""
+        """Sends the request and returns a future of exec's result. It is called in a coroutine. Any number of requests
+        may be under way at once."""
         return _need_runtime("async_exec").bls_async(self, decoupled)
 
 
 class InferenceResponse:
-    """Outputs or an error, with parameters."""
+    """A response to a request: outputs or an error, with parameters."""
 
     __module__ = _C
 
@@ -579,22 +595,27 @@ class InferenceResponse:
             if tensor is None:
                 raise TritonModelException("Output tensor for inference response should not be empty.")
             if not isinstance(tensor, Tensor):
-                raise TypeError("InferenceResponse: output_tensors must be Tensor objects, not " + type(tensor).__name__)
+                raise TypeError(
+                    "InferenceResponse: output_tensors must be Tensor objects, not " + type(tensor).__name__
+                )
         if error is not None and not isinstance(error, TritonError):
             raise TypeError("InferenceResponse: error must be a TritonError, not " + type(error).__name__)
         self._tensors, self._error, self._parameters = list(output_tensors), error, _parameters_json(parameters)
 
     def output_tensors(self):
+        """Returns the outputs, a list of Tensor."""
         return self._tensors
 
     def has_error(self):
+        """Returns whether the response is an error."""
         return self._error is not None
 
     def error(self):
+        """Returns the TritonError, or None."""
         return self._error
 
     def parameters(self):
-        """The response's parameters as a JSON object."""
+        """Returns the response's parameters, the text of a JSON object."""
         return self._parameters
 
 
@@ -610,8 +631,8 @@ class InferenceResponseSender:
         self._sent, self._closed = 0, False
 
     def send(self, response=None, flags=0):
-        """Sends a response. TRITONSERVER_RESPONSE_COMPLETE_FINAL says that it is the last one; with it the response may
-        be left out."""
+        """Sends a response. The flag TRITONSERVER_RESPONSE_COMPLETE_FINAL says that it is the last one; then response
+        may be None."""
         if flags not in (0, TRITONSERVER_RESPONSE_COMPLETE_FINAL):
             raise TritonModelException("Unable to send response. Unsupported flag provided.")
         if flags == 0 and response is None:
@@ -621,7 +642,7 @@ class InferenceResponseSender:
         self._runtime.send(self, response, flags)
 
     def is_cancelled(self):
-        """Whether nobody waits for the answer any more."""
+        """Returns whether no client waits for the response any more."""
         return self._state is not None and self._state.cancelled()
 
     def _count(self, response, final):
@@ -642,7 +663,7 @@ class InferenceResponseSender:
 
 
 class ResponseIterator:
-    """The responses of a BLS request with decoupled=True, in their order. May be gone through again afterwards."""
+    """The responses of a BLS request with decoupled=True, in order. They can be iterated again."""
 
     __module__ = _C
 
@@ -665,20 +686,20 @@ class ResponseIterator:
         return self._seen[self._at - 1]
 
     def cancel(self):
-        """Tells the model that no more responses are wanted."""
+        """Cancels the request: no more responses are wanted."""
         self._call.cancel()
 
 
-# What a model may ask of the server
+# Calls to the server
 
 
 def get_model_dir():
-    """The folder of the version that runs."""
+    """Returns the folder of the model's version."""
     return _need_runtime("get_model_dir").model_dir
 
 
 def load_model(model_name, config="", files=None):
-    """Loads a model. The server must be in explicit mode. files: name to content, as in the load request."""
+    """Loads a model. The server must be in explicit mode. files maps names to contents, as in a load request."""
     if files is not None and not isinstance(files, dict):
         raise TritonModelException(
             "failed to load model '%s', files should be a dictionary of file paths and file contents" % model_name
@@ -692,45 +713,52 @@ def unload_model(model_name, unload_dependents=False):
 
 
 def is_model_ready(model_name, model_version=""):
-    """Whether a version of a model can be asked; "": any version."""
+    """Returns whether a version of a model takes requests; "": any version."""
     version = str(model_version)
     runtime = _need_runtime("is_model_ready")
     if version and not (version.isascii() and version.isdigit() and int(version) > 0):
         raise TritonModelException(
-            "Failed to check model readiness: %sfailed to get model version from specified version string '%s' (details: "
-            "stol), version should be an integral value > 0" % (runtime.said, version)
+            "Failed to check model readiness: %sfailed to get model version from specified version string '%s' "
+            "(details: stol), version should be an integral value > 0" % (runtime.said, version)
         )
     return runtime.is_model_ready(model_name, version)
 
 
 class LogLevel:
+    """The levels of Logger.log."""
+
     INFO, WARNING, ERROR, VERBOSE = 1, 2, 3, 0
 
 
 class Logger:
-    """Writes lines into the server's log."""
+    """Writes lines to the server's log, with the file and line of the caller."""
 
     LogLevel = LogLevel
     INFO, WARNING, ERROR, VERBOSE = LogLevel.INFO, LogLevel.WARNING, LogLevel.ERROR, LogLevel.VERBOSE
 
     @staticmethod
     def log(message, level=LogLevel.INFO):
+        """Logs a message at a level."""
         _log(level, message)
 
     @staticmethod
     def log_info(message):
+        """Logs a message at the level INFO."""
         _log(LogLevel.INFO, message)
 
     @staticmethod
     def log_warn(message):
+        """Logs a message at the level WARNING."""
         _log(LogLevel.WARNING, message)
 
     @staticmethod
     def log_error(message):
+        """Logs a message at the level ERROR."""
         _log(LogLevel.ERROR, message)
 
     @staticmethod
     def log_verbose(message):
+        """Logs a message at the level VERBOSE, if the server logs that level."""
         _log(LogLevel.VERBOSE, message)
 
 
@@ -743,7 +771,7 @@ def _log(level, message):
 
 
 class MetricFamily:
-    """A family of metrics of the model's own. It must outlive its metrics."""
+    """A family of metrics that the model makes. It must outlive its metrics."""
 
     __module__ = _C
 
@@ -755,11 +783,12 @@ class MetricFamily:
         self._kind = kind
         self._runtime = _need_runtime("MetricFamily")
         self._id = self._runtime.ask(
-            "Error when creating MetricFamily: ", {"op": "family_new", "name": name, "description": description, "kind": kind}
+            "Error when creating MetricFamily: ",
+            {"op": "family_new", "name": name, "description": description, "kind": kind},
         )["family"]
 
     def Metric(self, labels=None, buckets=None):
-        """A metric with these labels; a histogram needs buckets, a list of upper bounds."""
+        """Returns a metric with these labels. A histogram needs buckets, a list of upper bounds."""
         if labels is not None and not isinstance(labels, dict):
             raise TritonModelException("Failed to create metric. Labels must be a dictionary.")
         if buckets is not None and not isinstance(buckets, list):
@@ -776,7 +805,7 @@ class MetricFamily:
 
 
 class Metric:
-    """One metric of a family: made by MetricFamily.Metric."""
+    """One metric of a family. MetricFamily.Metric makes it."""
 
     __module__ = _C
 
@@ -788,7 +817,7 @@ class Metric:
         )["metric"]
 
     def increment(self, value):
-        """Adds value, which may be negative for a gauge only."""
+        """Adds value to a counter or gauge. It may be negative only for a gauge."""
         self._change(1, value, "increment", (MetricFamily.COUNTER, MetricFamily.GAUGE))
 
     def set(self, value):
@@ -800,10 +829,12 @@ class Metric:
         self._change(3, value, "observe", (MetricFamily.HISTOGRAM,))
 
     def value(self):
-        """What a counter or gauge stands at."""
+        """Returns the value of a counter or gauge."""
         prefix = "Failed to get metric value: "
         if self._family._kind == MetricFamily.HISTOGRAM:
-            raise TritonModelException(prefix + self._runtime.said + "TRITONSERVER_METRIC_KIND_HISTOGRAM does not support Value")
+            raise TritonModelException(
+                prefix + self._runtime.said + "TRITONSERVER_METRIC_KIND_HISTOGRAM does not support Value"
+            )
         return self._runtime.ask(prefix, {"op": "metric_value", "metric": self._id})["value"]
 
     def _change(self, op, value, verb, kinds):

@@ -1,6 +1,5 @@
-"""Forests of decision trees, as Triton's FIL backend takes them: XGBoost's, LightGBM's and Treelite's files, with
-the treelite that is installed. They are computed on the CPU; parameters that only tune FIL change no answers and
-are not looked at."""
+"""Forests of decision trees, with the configuration of Triton's FIL backend. The installed treelite runs the files of
+XGBoost, LightGBM and Treelite on the CPU. Parameters that only tune the speed of FIL are ignored."""
 
 import os
 
@@ -17,19 +16,21 @@ _FILES = {
 
 
 class TritonPythonModel(Framework):
+    """A forest, with one input and one output."""
+
     @staticmethod
     def auto_complete_config(config):
-        told = config.as_dict()
-        if told.get("input") and told.get("output"):
+        given = config.as_dict()
+        if given.get("input") and given.get("output"):
             return config
-        model, task = _load(told, _path(told)), _Task(told)
-        if not told["max_batch_size"]:
+        model, task = _load(given, _path(given)), _Task(given)
+        if not given["max_batch_size"]:
             config.set_max_batch_size(32768)
-        if not told.get("input"):
+        if not given.get("input"):
             config.add_input({"name": "input__0", "data_type": "TYPE_FP32", "dims": [model.num_feature]})
-        if not told.get("output"):
+        if not given.get("output"):
             config.add_output({"name": "output__0", "data_type": "TYPE_FP32", "dims": [_width(model, task)]})
-        if not any(scheduler in told for scheduler in ("dynamic_batching", "sequence_batching")):
+        if not any(scheduler in given for scheduler in ("dynamic_batching", "sequence_batching")):
             config.set_dynamic_batching()
         return config
 
@@ -39,8 +40,8 @@ class TritonPythonModel(Framework):
             raise pb.TritonModelException("forests are computed on the CPU here; use KIND_CPU, or leave the kind out")
         if len(self.inputs) != 1 or len(self.outputs) != 1:
             raise pb.TritonModelException(
-                "a forest has one input and one output, the configuration lists %d and %d; what each feature adds (Shapley values) "
-                "is not computed" % (len(self.inputs), len(self.outputs))
+                "a forest has one input and one output, the configuration lists %d and %d; what each feature adds "
+                "(Shapley values) is not computed" % (len(self.inputs), len(self.outputs))
             )
         for tensor, width, what in (
             (self.inputs[0], self._model.num_feature, "features"),
@@ -72,7 +73,7 @@ class TritonPythonModel(Framework):
 
 
 class _Task:
-    """What of the scores is answered. Names: Triton's FIL backend."""
+    """Turns the scores of a forest into the output. The parameters' names are those of Triton's FIL backend."""
 
     def __init__(self, config):
         self.classifies = parameter(config, "is_classifier", boolean, parameter(config, "output_class", boolean, False))
@@ -98,8 +99,8 @@ def _path(config):
     kind = parameter(config, "model_type")
     if kind is not None and kind not in _FILES:
         raise pb.TritonModelException("parameter 'model_type' is '%s', want one of %s" % (kind, ", ".join(_FILES)))
-    told = config.get("default_model_filename")
-    names = [told] if told else [_FILES[kind]] if kind else list(_FILES.values())
+    name = config.get("default_model_filename")
+    names = [name] if name else [_FILES[kind]] if kind else list(_FILES.values())
     for name in names:
         path = os.path.join(pb.get_model_dir(), name)
         if os.path.exists(path):
@@ -111,7 +112,7 @@ def _load(config, path):
     kind = parameter(config, "model_type")
     if kind is None:
         kind = next((k for k, name in _FILES.items() if os.path.basename(path) == name), "xgboost")
-    loose = parameter(config, "xgboost_allow_unknown_field", boolean, False)
+    lenient = parameter(config, "xgboost_allow_unknown_field", boolean, False)
     try:
         if kind == "lightgbm":
             return treelite.frontend.load_lightgbm_model(path)
@@ -120,6 +121,8 @@ def _load(config, path):
         if kind == "xgboost":
             return treelite.frontend.load_xgboost_model_legacy_binary(path)
         form = {"xgboost_json": "json", "xgboost_ubj": "ubjson"}[kind]
-        return treelite.frontend.load_xgboost_model(path, format_choice=form, allow_unknown_field=loose)
+        return treelite.frontend.load_xgboost_model(path, format_choice=form, allow_unknown_field=lenient)
     except treelite.TreeliteError as problem:
-        raise pb.TritonModelException("%s is not a model of the type %s: %s" % (os.path.basename(path), kind, problem)) from None
+        raise pb.TritonModelException(
+            "%s is not a model of the type %s: %s" % (os.path.basename(path), kind, problem)
+        ) from None

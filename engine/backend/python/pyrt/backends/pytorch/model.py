@@ -1,14 +1,14 @@
-"""PyTorch: TorchScript (.pt), exported programs and what AOT Inductor compiled of them (.pt2), and classes of Python
-with their weights, with any torch that is installed.
+"""PyTorch models, run by the installed torch: TorchScript (.pt), exported and AOT-compiled programs (.pt2), and Python
+classes with their weights.
 
-A class: model.py in the version's folder has one subclass of torch.nn.Module, made without arguments; model.pt beside
-it, where there is one, is its state dictionary. `runtime: "model.py"` in the configuration says that it is one, which
-is needed only where model.pt is there. Inputs are arguments and results outputs in the configuration's order,
+For a class, model.py in the version's folder has one subclass of torch.nn.Module, whose constructor needs no
+arguments. model.pt beside it, if it exists, is the state dictionary; then the configuration must have
+`runtime: "model.py"`. The inputs in the configuration's order are the arguments, and the outputs are the results,
 whatever their names.
 
-Names follow Triton's PyTorch backend: inputs are `<name>__<index>`, or arguments of forward(), or keys of the
-dictionary that forward() takes; outputs are `<name>__<index>`, or keys of the dictionary that it returns. Those of
-packages: _nereid_pt2."""
+For TorchScript, names follow Triton's PyTorch backend. Inputs are `<name>__<index>`, or arguments of forward(), or keys
+of the dictionary that forward() takes. Outputs are `<name>__<index>`, or keys of the dictionary that it returns. For
+the names of packages see _nereid_pt2."""
 
 import importlib.util
 import json
@@ -27,12 +27,14 @@ _INDEX = re.compile(r"^.*__(\d+)$", re.DOTALL)
 
 
 class TritonPythonModel(Framework):
+    """A PyTorch model."""
+
     FILES = ("model.pt", "model.pt2", "model.py")
-    CLASSES = ("model.py", "model.pt")  # where the configuration says runtime: "model.py"
+    CLASSES = ("model.py", "model.pt")  # FILES if the configuration has runtime: "model.py"
 
     def path(self):
         config = self.config
-        if config.get("default_model_filename") == "model.pt":  # which every configuration is completed with
+        if config.get("default_model_filename") == "model.pt":  # the completed default, not the user's choice
             config = {**config, "default_model_filename": ""}
         return model_file(config, self.CLASSES if config.get("runtime") == "model.py" else self.FILES)
 
@@ -56,12 +58,12 @@ class TritonPythonModel(Framework):
         self._arrange([a.name for a in self._model.forward.schema.arguments[1:]])
 
     def _made(self, path):
-        """The module that a file of Python has the class of, with its weights."""
+        """Returns the module whose class is in a Python file, with its weights."""
         name = "nereid_torch_" + re.sub(r"\W", "_", self.name)
         spec = importlib.util.spec_from_file_location(name, path)
         source = importlib.util.module_from_spec(spec)
         sys.modules[name] = source
-        sys.path.append(os.path.dirname(path))  # for what it imports
+        sys.path.append(os.path.dirname(path))  # for its imports
         spec.loader.exec_module(source)
         classes = [c for c in vars(source).values() if isinstance(c, type) and issubclass(c, torch.nn.Module)]
         own = [c for c in classes if c.__module__ == name] or classes
@@ -72,12 +74,12 @@ class TritonPythonModel(Framework):
         if os.path.exists(weights):
             module.load_state_dict(torch.load(weights, map_location=self._torch_device))
         module = module.to(self._torch_device).eval()
-        told = self.parameter("TORCH_COMPILE_OPTIONAL_PARAMETERS", json.loads)
-        if told is None or told.get("disable"):
-            return module  # compiling takes a compiler and its time: who wants it says how
-        if "model" in told:
+        options = self.parameter("TORCH_COMPILE_OPTIONAL_PARAMETERS", json.loads)
+        if options is None or options.get("disable"):
+            return module  # compiling is slow and needs a compiler: only on request
+        if "model" in options:
             raise pb.TritonModelException("'model' is not an optional parameter for 'torch.compile'")
-        return torch.compile(module, **told)
+        return torch.compile(module, **options)
 
     def _by_position(self):
         self._by_name = self._as_dictionary = False
@@ -99,7 +101,7 @@ class TritonPythonModel(Framework):
             torch.set_num_interop_threads(n)
 
     def _arrange(self, arguments):
-        """How inputs become arguments and results outputs."""
+        """Decides which input is which argument, and which result is which output."""
         names = [i["name"] for i in self.inputs]
         self._by_name = bool(names) and set(names) <= set(arguments)
         indices = [_INDEX.match(name) for name in names]
@@ -138,10 +140,12 @@ class TritonPythonModel(Framework):
     def _tensor(self, array, name):
         if array.dtype == np.object_:
             if array.ndim != 1:
-                raise ValueError("input '%s' is of texts, which the model takes as a list: it must have one dimension" % name)
+                raise ValueError(
+                    "input '%s' is of texts, which the model takes as a list: it must have one dimension" % name
+                )
             return [element.decode() for element in array.tolist()]
-        told = pb.get_input_config_by_name(self.config, name)
-        if told is not None and told["data_type"] == "TYPE_BF16":
+        entry = pb.get_input_config_by_name(self.config, name)
+        if entry is not None and entry["data_type"] == "TYPE_BF16":
             tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
         else:
             tensor = torch.from_numpy(array)
@@ -151,12 +155,16 @@ class TritonPythonModel(Framework):
     def _pick(result, key, name):
         if isinstance(result, dict):
             if name not in result:
-                raise ValueError("the model returned no output '%s'; it returned %s" % (name, ", ".join(map(str, result))))
+                raise ValueError(
+                    "the model returned no output '%s'; it returned %s" % (name, ", ".join(map(str, result)))
+                )
             return result[name]
         if not isinstance(result, (tuple, list)) or (result and isinstance(result[0], str)):
             result = (result,)
         if isinstance(key, str):
-            raise ValueError("output '%s' must be named <name>__<index>: the model returns its outputs by position" % name)
+            raise ValueError(
+                "output '%s' must be named <name>__<index>: the model returns its outputs by position" % name
+            )
         if key >= len(result):
             raise ValueError("output '%s' is not there: the model returned %d outputs" % (name, len(result)))
         return result[key]
@@ -174,16 +182,23 @@ class TritonPythonModel(Framework):
 
 
 def _refuse(config):
-    """What Triton's backend runs and this one does not is refused by name, with what to do."""
-    told = config.get("optimization", {}).get("execution_accelerators", {})
-    asked = [a["name"] for kind in ("gpu_execution_accelerator", "cpu_execution_accelerator") for a in told.get(kind, [])]
+    """Raises an exception for a configuration that Triton's backend supports and this one does not."""
+    kinds = config.get("optimization", {}).get("execution_accelerators", {})
+    asked = [
+        accelerator["name"]
+        for kind in ("gpu_execution_accelerator", "cpu_execution_accelerator")
+        for accelerator in kinds.get(kind, [])
+    ]
     if asked:
         raise pb.TritonModelException(
-            "the execution accelerator '%s' is not one of PyTorch's; take it out, or convert the model to ONNX (torch.onnx.export) and ask for it there"
-            % asked[0]
+            "the execution accelerator '%s' is not one of PyTorch's; take it out, or convert the model to ONNX "
+            "(torch.onnx.export) and ask for it there" % asked[0]
         )
     if "MODEL_INIT_LIBRARY" in config.get("parameters", {}):
-        raise pb.TritonModelException("parameter 'MODEL_INIT_LIBRARY' is not known here, and the model would not be what it is with it; take it out")
+        raise pb.TritonModelException(
+            "parameter 'MODEL_INIT_LIBRARY' is not known here, and the model would not be what it is with it; "
+            "take it out"
+        )
 
 
 def _torchscript(path, device):
@@ -193,6 +208,7 @@ def _torchscript(path, device):
         if "torch.classes.tensorrt" not in str(problem):
             raise
         raise pb.TritonModelException(
-            "%s was compiled by Torch-TensorRT, whose runtime is not installed: save the model as it was before (torch.jit.script), or export it "
-            "to ONNX and ask for the execution accelerator 'tensorrt' there: %s" % (os.path.basename(path), problem)
+            "%s was compiled by Torch-TensorRT, whose runtime is not installed: save the model as it was before "
+            "(torch.jit.script), or export it to ONNX and ask for the execution accelerator 'tensorrt' there: %s"
+            % (os.path.basename(path), problem)
         ) from None
