@@ -1,6 +1,6 @@
-// Package engine serves model repositories: one object that loads models, runs inference requests on them and says how
-// they do. The protocol front ends and the GUI are its users; so is any Go program that wants inference without a port
-// (see the example of New).
+// Package engine serves model repositories. An Engine loads models, runs inference requests on them and reports their
+// state and statistics. The protocol front ends and the GUI use it, and so can any Go program that needs inference
+// without a network port (see the example of New).
 //
-// Goroutines: those of its parts (see lifecycle, instance, repo). Close ends them all.
+// Its goroutines are those of the packages that it uses (see lifecycle, instance, repo). Close ends all of them.
 package engine

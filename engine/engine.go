@@ -22,38 +22,39 @@ import (
 	"nereid/engine/tensor"
 )
 
-// ServerVersion is the version of Triton whose behaviour the wire shows.
+// ServerVersion is the version of Triton whose behaviour clients see.
 const ServerVersion = "2.51.0"
 
-// ControlMode says what loads and unloads models: --model-control-mode.
+// ControlMode is the way in which models are loaded and unloaded: --model-control-mode.
 type ControlMode string
 
 // The control modes.
 const (
-	ModeNone     ControlMode = "none"     // all models at start, no changes after
-	ModePoll     ControlMode = "poll"     // what is in the repositories; changes are followed
-	ModeExplicit ControlMode = "explicit" // what load and unload requests say
+	ModeNone     ControlMode = "none"     // all models are loaded at start; later changes are ignored
+	ModePoll     ControlMode = "poll"     // all models are loaded at start, and again when their files change
+	ModeExplicit ControlMode = "explicit" // load and unload requests load and unload models
 )
 
-// EventListener hears of what happens to models; see lifecycle.Events for when and how its functions are called.
+// EventListener is notified of changes of models; see lifecycle.Events for when and how its functions are called.
 type EventListener = lifecycle.Events
 
 // LoadParameters replace a model's configuration and files in a load request.
 type LoadParameters struct {
 	ConfigJSON string            // "": the repository's configuration
 	Files      map[string][]byte // by path in the model folder: "1/model.onnx"
-	// Version, if not 0, is the one version to load, beside those in service; then the others must be empty.
+	// Version, if not 0, is the only version to load; the others stay as they are. ConfigJSON and Files must be empty.
 	Version int64
 }
 
-// ModelOptions say which models are served, and with what.
+// ModelOptions select and configure the models that are served.
 type ModelOptions = lifecycle.Options
 
-// Options say what an Engine serves and how.
+// Options configure an Engine.
 type Options struct {
-	// ModelOptions are passed on to package lifecycle. Agents: nil: agent.All(). Log: nil: none.
+	// ModelOptions are passed to package lifecycle. The default of Agents is agent.All(). If Log is nil, nothing is
+	// logged.
 	ModelOptions
-	// Mode: the empty string is ModeNone.
+	// Mode is the control mode. "": ModeNone.
 	Mode ControlMode
 	// PollInterval of ModePoll. 0: 15 s. Changes that the file system notifies of are found at once.
 	PollInterval time.Duration
@@ -63,9 +64,9 @@ type Options struct {
 	ID string
 	// LooseReadiness: the server is ready although a model failed to load (--strict-readiness=false).
 	LooseReadiness bool
-	// SharedMemory says whether and how clients may share memory with the server. The zero value: system regions.
+	// SharedMemory configures the memory that clients share with the server. The zero value allows system regions.
 	SharedMemory shm.Options
-	// Latencies says what the statistics keep of latencies beyond their sums, for the metrics (--metrics-config).
+	// Latencies selects what the statistics keep of latencies in addition to sums, for the metrics (--metrics-config).
 	Latencies stats.Detail
 }
 
@@ -77,7 +78,7 @@ type Engine struct {
 	shared  *shm.Registry
 	started time.Time
 	live    atomic.Bool
-	up      atomic.Bool // the models of the start are loaded
+	up      atomic.Bool // Start has loaded its models
 
 	mu     sync.Mutex
 	closed bool               // guarded by mu, as are the next two
@@ -113,9 +114,9 @@ func New(o Options) (*Engine, error) {
 	return e, nil
 }
 
-// Start loads the models of the start and, in ModePoll, begins to follow the repositories. It returns when every model
-// is in service or has failed: see StartFailures. It is called once. Errors: Internal when a repository cannot be read,
-// Unavailable after Close.
+// Start loads the models that the control mode requires and, in ModePoll, starts to poll the repositories. It returns
+// when every model is in service or has failed: see StartFailures. It must be called only once. Errors: Internal if a
+// repository cannot be read, Unavailable after Close.
 func (e *Engine) Start(ctx context.Context) error {
 	var failed []error
 	var err error
@@ -149,7 +150,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	return nil
 }
 
-// StartFailures returns why models failed to load at start, one error each; nil if none did, and before Start is over.
+// StartFailures returns an error for each model that failed to load at start; nil if none did or Start has not returned.
 func (e *Engine) StartFailures() []error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -174,8 +175,8 @@ func (e *Engine) loadNamed(ctx context.Context, names []string) (failed []error)
 	return failed
 }
 
-// Close refuses new requests, lets those admitted finish until ctx ends, cancels the others and closes every model. It
-// leaves no goroutine behind.
+// Close refuses new requests, waits for the admitted ones until ctx is done, cancels the rest and closes every model.
+// When it returns, all goroutines of the engine have ended.
 func (e *Engine) Close(ctx context.Context) {
 	e.once.Do(func() {
 		e.mu.Lock()
@@ -189,14 +190,14 @@ func (e *Engine) Close(ctx context.Context) {
 		e.wg.Wait()
 		e.models.Close(ctx)
 		if err := e.shared.Close(); err != nil {
-			e.o.Log.Warn("shared memory could not be let go", "err", err)
+			e.o.Log.Warn("shared memory could not be released", "err", err)
 		}
 	})
 }
 
-// Infer admits a request. On nil every response, errors too, comes through r.Next; on an error there is none. The
-// caller's reference on r stays its own. Errors: NotFound for models and versions, InvalidArg for a request that the
-// model cannot take, Unavailable.
+// Infer admits a request. If it returns nil, r.Next returns every response, errors too; otherwise there is none. The
+// caller keeps its reference on r. Errors: NotFound for models and versions, InvalidArg for a request that does not fit
+// the model, Unavailable.
 func (e *Engine) Infer(_ context.Context, r *infer.Request) error {
 	m, err := e.models.AcquireFor(r)
 	if err != nil {
@@ -211,21 +212,22 @@ func (e *Engine) Infer(_ context.Context, r *infer.Request) error {
 // Live reports whether the engine runs.
 func (e *Engine) Live() bool { return e.live.Load() }
 
-// Ready reports whether the start is over and, unless readiness is loose, every model that is to be served is.
+// Ready reports whether Start has finished and, unless LooseReadiness is set, whether every model that is to be served
+// is in service.
 func (e *Engine) Ready() bool {
 	return e.up.Load() && (e.o.LooseReadiness || e.models.AllReady())
 }
 
-// inputBuffer returns n bytes of memory that is shared with the model's process, for an input; nil: there is none.
+// inputBuffer returns n bytes of memory for an input that is shared with the model's process; nil if there is none.
 func (e *Engine) inputBuffer(name string, version int64, n int) *tensor.Buffer {
 	m, err := e.models.Find(name, version)
 	if err != nil {
-		return nil // which the request will hear
+		return nil // the request will fail with this error
 	}
 	return m.InputBuffer(n)
 }
 
-// onDevice reports whether a model takes inputs where they are on a GPU.
+// onDevice reports whether a model takes inputs in the memory of a GPU.
 func (e *Engine) onDevice(name string, version int64, gpu int) bool {
 	m, err := e.models.Find(name, version)
 	return err == nil && m.TakesDeviceMemory(gpu)
@@ -240,13 +242,13 @@ func (e *Engine) Mode() ControlMode { return e.o.Mode }
 // Started returns when the engine was made.
 func (e *Engine) Started() time.Time { return e.started }
 
-// Models returns what is known of every model, by name.
+// Models returns the status of every known model, ordered by name.
 func (e *Engine) Models() []lifecycle.ModelStatus { return e.models.Models() }
 
-// Model returns what is known of one model; false if there is none of that name.
+// Model returns the status of one model; false if there is none of that name.
 func (e *Engine) Model(name string) (lifecycle.ModelStatus, bool) { return e.models.Model(name) }
 
-// Pin keeps a model in memory or not, whatever the budget; nil: as its configuration says.
+// Pin sets whether a model stays in memory whatever the budget. nil: its configuration decides.
 func (e *Engine) Pin(name string, pinned *bool) { e.models.Pin(name, pinned) }
 
 // Evict releases a model's memory; its next request loads it again. Errors: NotFound, Unavailable while it executes
@@ -259,14 +261,14 @@ func (e *Engine) Residency() residency.Status { return e.models.ResidencyStatus(
 // Snapshots copies the statistics of every version, by model and version, into dst, reusing its memory.
 func (e *Engine) Snapshots(dst []stats.Snapshot) []stats.Snapshot { return e.stats.Snapshots(dst) }
 
-// Distributions copies a version's latencies in detail, as far as Options.Latencies keeps them; see
-// stats.Version.Distributions.
+// Distributions copies the detailed latencies of a version, as far as Options.Latencies selects them. See
+// stats.Registry.Distributions.
 func (e *Engine) Distributions(model string, version int64, shares []float64, dst *stats.Distributions) bool {
 	return e.stats.Distributions(model, version, shares, dst)
 }
 
-// Reload loads a model as it is in the repository now, in every control mode: it is for the server's owner, not for
-// clients. The errors are LoadModel's.
+// Reload loads a model from the repository. Unlike LoadModel, it works in every control mode: the server's operator
+// calls it, not a client. It returns the errors of LoadModel.
 func (e *Engine) Reload(ctx context.Context, name string) error { return e.models.Load(ctx, name, nil) }
 
 // Remove takes a model out of service, in every control mode. In ModePoll it stays out until its folder is removed or
@@ -276,10 +278,10 @@ func (e *Engine) Remove(name string) { e.models.Unload(name) }
 // errNotExplicit has Triton's text, which clients match.
 var errNotExplicit = status.New(status.Unavailable, "explicit model load / unload is not allowed if polling is enabled")
 
-// LoadModel is the protocol's load request. It ends early if ctx ends while it waits for other loads, or in a backend
-// that can stop. A front end that works like Triton passes a context that outlives the client. Errors: Unavailable
-// outside ModeExplicit, Internal when the model or its configuration cannot be read, InvalidArg when a version fails to
-// load.
+// LoadModel is the protocol's load request. Cancelling ctx stops it while it waits for other loads, and in backends
+// that support that. To behave like Triton, a front end passes a context that a disconnecting client does not cancel.
+// Errors: Unavailable outside ModeExplicit, Internal if the model or its configuration cannot be read, InvalidArg if a
+// version fails to load.
 func (e *Engine) LoadModel(ctx context.Context, name string, p LoadParameters) error {
 	if e.o.Mode != ModeExplicit {
 		return errNotExplicit
@@ -294,8 +296,8 @@ func (e *Engine) LoadModel(ctx context.Context, name string, p LoadParameters) e
 	return e.models.Load(ctx, name, &lifecycle.Override{Config: p.ConfigJSON, Files: p.Files})
 }
 
-// UnloadVersion is UnloadModel of one version: the others stay in service. Errors: NotFound for a version that is not
-// known.
+// UnloadVersion takes one version out of service; the others stay. Errors: Unavailable outside ModeExplicit, NotFound
+// for a version that is not known.
 func (e *Engine) UnloadVersion(_ context.Context, name string, version int64) error {
 	if e.o.Mode != ModeExplicit {
 		return errNotExplicit
@@ -303,12 +305,12 @@ func (e *Engine) UnloadVersion(_ context.Context, name string, version int64) er
 	return e.models.UnloadVersion(name, version)
 }
 
-// ReloadWith loads a model with a configuration, JSON, in the place of its file's, in every control mode: see Reload.
+// ReloadWith is Reload with a configuration, as JSON, that replaces that of the repository.
 func (e *Engine) ReloadWith(ctx context.Context, name, config string) error {
 	return e.models.Load(ctx, name, &lifecycle.Override{Config: config})
 }
 
-// ReloadVersion loads one version of a model beside those in service, in every control mode: see Reload.
+// ReloadVersion is Reload for one version; the others stay as they are.
 func (e *Engine) ReloadVersion(ctx context.Context, name string, version int64) error {
 	return e.models.LoadVersion(ctx, name, version)
 }
@@ -339,8 +341,8 @@ func (e *Engine) UnregisterRepository(path string) error {
 	return e.models.Unregister(path)
 }
 
-// UnloadModel is the protocol's unload request. A model that is not loaded is no error. dependents: the models of an
-// ensemble's steps are unloaded too.
+// UnloadModel is the protocol's unload request. If dependents is set, the models of an ensemble's steps are unloaded
+// too. Unloading a model that is not loaded is not an error. Errors: Unavailable outside ModeExplicit.
 func (e *Engine) UnloadModel(_ context.Context, name string, dependents bool) error {
 	if e.o.Mode != ModeExplicit {
 		return errNotExplicit
@@ -353,7 +355,7 @@ func (e *Engine) UnloadModel(_ context.Context, name string, dependents bool) er
 	return nil
 }
 
-// host is what backends may ask of the engine.
+// host is the part of the engine that backends may use.
 type host struct{ e *Engine }
 
 var (
@@ -383,7 +385,7 @@ func (h host) ModelReady(name string, version int64) bool {
 	return h.e.models.VersionReady(name, version)
 }
 
-// extensions are those of Triton's server metadata that are there, in its order, and the name of this server.
+// extensions are the supported ones of Triton's server metadata, in its order, and the name of this server.
 var extensions = []string{
 	"classification", "sequence", "model_repository", "model_repository(unload_dependents)", "schedule_policy",
 	"model_configuration",
@@ -391,13 +393,13 @@ var extensions = []string{
 	"nereid",
 }
 
-// Extensions that a server has or not, as it was started.
+// Extensions that depend on the server's options.
 const (
 	systemSharedMemory = "system_shared_memory"
 	cudaSharedMemory   = "cuda_shared_memory"
 )
 
-// Extensions returns the names of the protocol extensions that are served.
+// Extensions returns the names of the supported protocol extensions.
 func (e *Engine) Extensions() []string {
 	all := slices.Clone(extensions)
 	return slices.DeleteFunc(all, func(x string) bool {

@@ -12,9 +12,9 @@ import (
 // downloadLogInterval is how often a download is logged while it runs.
 const downloadLogInterval = 5 * time.Second
 
-// LogEvents returns a listener that writes Triton's lines about the lives of models to log, whose handler is the
-// program's own: what a log callback is in Triton. A program that wants more of some events calls these from listeners
-// of its own.
+// LogEvents returns a listener that logs the loading and unloading of models with Triton's messages. The handler of log
+// does what a log callback does in Triton. A program that also handles events itself calls these functions from its own
+// listener.
 func LogEvents(log *slog.Logger) EventListener {
 	var mu sync.Mutex
 	downloads := map[string]time.Time{} // when each was logged; guarded by mu
@@ -41,7 +41,7 @@ func LogEvents(log *slog.Logger) EventListener {
 			log.Error(fmt.Sprintf("failed to load '%s' version %d: %s", model, version, status.Reason(err)))
 		},
 		Unloaded: unloaded,
-		Replaced: unloaded, // in Triton's log the old one of a reload is unloaded too
+		Replaced: unloaded, // as in Triton's log
 		Evicted: func(model string, version int64) {
 			log.Info(fmt.Sprintf("'%s' version %d has left memory; its next request loads it", model, version))
 		},

@@ -79,7 +79,7 @@ func (l *loader) steps(src *repo.Model, over *override) []string {
 	return ensemble.StepKeys(p.cfg)
 }
 
-// complete fills in what the configuration leaves open from the newest version whose file can be read, and validates
+// complete completes the configuration from the newest version whose file can be read, and validates
 // the result against every version's file. Errors become faults of the versions.
 func (l *loader) complete(ctx context.Context, p *plan) {
 	err := l.completeByModel(ctx, p)

@@ -100,7 +100,7 @@ func (o *operation) loadPolled(ctx context.Context, src *repo.Model, look func()
 	return c.load(o)
 }
 
-// loadStep loads the model of an ensemble's step, as it is in the repository noo.
+// loadStep loads the model of an ensemble's step from the repository.
 func (o *operation) loadStep(ctx context.Context, key string) {
 	c, _ := o.m.begin(ctx, key, nil, func(e *entry) (*repo.Model, error) {
 		if o.skipHeld && o.isHeld(e) {

@@ -20,7 +20,7 @@ type Override struct {
 // override is an Override that is in use.
 type override struct {
 	config string
-	folder string // a repository of its own, "" if there are no files
+	folder string // a repository with only this model; "" if there are no files
 }
 
 // remove deletes the override's files. The models loaded from them do not need them any more.

@@ -9,7 +9,7 @@ import (
 	"nereid/engine/status"
 )
 
-// poller loads what changes in the repositories. Its fields belong to the goroutine of Run, apart from again.
+// poller loads what changes in the repositories. Except for again, only the goroutine of Run uses its fields.
 type poller struct {
 	m       *Manager
 	waiting map[string]pending // changed models whose files must stay unchanged for a while

@@ -12,7 +12,7 @@ import (
 	"nereid/engine/status"
 )
 
-// State is a version's state, with the words of Triton's repository index.
+// State is the state of a version, as Triton's repository index names it.
 type State string
 
 // The states.
@@ -23,9 +23,7 @@ const (
 	Unavailable State = "UNAVAILABLE"
 )
 
-var (
-	errUnloaded = status.New(status.Unavailable, "unloaded")
-)
+var errUnloaded = status.New(status.Unavailable, "unloaded")
 
 // life is the state of a model. Only the function next changes it. The manager keeps one for each model and carries out
 // the effects.
@@ -35,8 +33,8 @@ type life struct {
 	err    error
 	// versions are all that are known of, by number.
 	versions map[int64]standing
-	// picked are the versions that were loaded (true) or unloaded (false) alone, whatever the version policy says,
-	// until the model is loaded as a whole.
+	// picked are the versions that were loaded (true) or unloaded (false) individually. They override the version
+	// policy until the whole model is loaded.
 	picked map[int64]bool
 }
 
@@ -68,7 +66,7 @@ type effects struct {
 	drain   []leaving
 	// reloaded are the versions that took the place of one of the same number.
 	reloaded map[int64]bool
-	// gone are versions of which nothing is left: their statistics go.
+	// gone are versions whose last model is closed: their statistics are removed.
 	gone []int64
 }
 
@@ -85,12 +83,12 @@ type departure int
 const (
 	unloaded departure = iota // the version leaves service
 	replaced                  // another of its number serves
-	evicted                   // it serves on, and is loaded by the next request
+	evicted                   // it stays in service; the next request loads it
 )
 
 // event is something that happens to a model.
 type event interface {
-	// apply changes l, which is nobody else's, and adds to fx.
+	// apply changes l, which only the caller uses, and adds to fx.
 	apply(l *life, fx *effects)
 }
 
@@ -177,7 +175,7 @@ type claimed struct{}
 
 func (claimed) apply(l *life, _ *effects) { l.wanted, l.held = true, false }
 
-// chosen: one version is to be loaded alone, or not to be served; the others stay as they are.
+// chosen: one version is to be in service, or not to be; the others stay as they are.
 type chosen struct {
 	number int64
 	load   bool
@@ -190,7 +188,7 @@ func (e chosen) apply(l *life, _ *effects) {
 	l.picked[e.number] = e.load
 }
 
-// whole: the model is to be served as its version policy says again.
+// whole: the version policy alone determines again which versions are served.
 type whole struct{}
 
 func (whole) apply(l *life, _ *effects) { l.picked = nil }
@@ -219,7 +217,7 @@ type tried struct {
 	wanted  []int64   // the versions that are to serve
 	results []outcome // of each of them
 	at      time.Time
-	// void says that what was to replace the repository's files brought nothing and is forgotten.
+	// void: no version of an override could be loaded, so the override is dropped.
 	void bool
 }
 
@@ -232,7 +230,7 @@ func (e tried) apply(l *life, fx *effects) {
 	}
 	for _, n := range slices.Sorted(maps.Keys(l.versions)) {
 		v := l.versions[n]
-		// Versions that are not wanted any more leave only if everything that is to come in their place has come.
+		// Versions that are no longer wanted leave only if all wanted versions were loaded.
 		if v.serves() && !slices.Contains(e.wanted, n) && !failed {
 			v.left = nil
 			l.versions[n] = v
@@ -315,7 +313,7 @@ func (e dropped) apply(l *life, fx *effects) {
 	}
 }
 
-// suspended: a model that this one needs has gone; this one returns to service with it.
+// suspended: a model of this ensemble's steps is missing or does not fit; the ensemble leaves service until it does.
 type suspended struct{ why error }
 
 func (e suspended) apply(l *life, fx *effects) {

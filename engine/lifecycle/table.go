@@ -88,7 +88,7 @@ func (t *table) without(name string) *table {
 // plain names: a name that one model has means that one, a name that several have is refused with Triton's text. A key
 // is accepted wherever a name is, for which Triton has no way.
 
-// names says what plain names mean in a table with namespaces.
+// names resolves plain names in a table with namespaces.
 type names map[string]meaning
 
 // meaning is what one name stands for: the models that are to be served, or where there is none, those that are known.

@@ -73,9 +73,9 @@ func (g *gpuUse) placed(gpus []int, grown map[int]int64) {
 	defer g.mu.Unlock()
 	now := map[int]int64{}
 	for _, i := range gpus {
-		n, told := grown[i]
+		n, measured := grown[i]
 		before, known := g.grown[i]
-		if told && (known || !slices.Contains(g.on, i)) {
+		if measured && (known || !slices.Contains(g.on, i)) {
 			now[i] = before + n
 		}
 	}
@@ -100,7 +100,7 @@ func (g *gpuUse) memory(loaded backend.Model, fileBytes int64) (all map[int]int6
 			note(gpu, n, FromAllocator)
 		}
 	}
-	var groups []int // which the processes lead
+	var groups []int // each process leads a process group
 	for _, p := range processes(loaded) {
 		if p.PID != 0 {
 			groups = append(groups, p.PID)

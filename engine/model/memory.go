@@ -28,7 +28,7 @@ const (
 	// FromDifference is by how much the GPU's memory in use grew while the model was loaded, and nothing else was
 	// there.
 	FromDifference MemorySource = "difference"
-	FromFiles      MemorySource = "files" // nobody tells: the size of its files
+	FromFiles      MemorySource = "files" // an estimate: the size of the version's files
 )
 
 var fromBest = []MemorySource{"", FromProcess, FromAllocator, FromDifference, FromFiles}

@@ -25,7 +25,7 @@ import (
 	"nereid/engine/tensor"
 )
 
-// Spec says which version to serve and with what.
+// Spec describes the version to load, and what it uses.
 type Spec struct {
 	Name    string
 	Version int64
@@ -71,7 +71,7 @@ type Model struct {
 	policies  map[string]affinity.Policy
 	defCount  int // instances on the CPU if no group says how many
 	loadTime  time.Duration
-	golden    int   // requests that were sent at load and answered as they should be
+	golden    int   // golden requests that the version has passed at load
 	fileBytes int64 // of the version folder
 	noteUse   bool
 	lastUse   atomic.Int64 // an infer.Stamp
@@ -294,7 +294,7 @@ func (m *Model) Placements() []backend.Placement {
 	return m.set.Placements()
 }
 
-// Golden returns how many golden requests the version was sent at load. It has answered them as it should.
+// Golden returns how many golden requests the version has passed at load.
 func (m *Model) Golden() int { return m.golden }
 
 // Infer checks r and queues it, or executes it at once on this goroutine (see inline.go). The caller has called
@@ -316,9 +316,8 @@ func (m *Model) Infer(r *infer.Request) error {
 	if r.Origin != nil && m.set != nil && r.Origin.Holds(m.name) >= m.set.Count() {
 		m.leave()
 		return status.Errorf(status.InvalidArg,
-			"model '%s' is called for the sake of requests that hold all of its %d instances: the call would wait "+
-				"for itself; raise instance_group.count or call another model",
-			m.name, m.set.Count())
+			"model '%s' is called by requests that hold all of its %d instances: the call would wait for itself; "+
+				"raise instance_group.count or call another model", m.name, m.set.Count())
 	}
 	if r.Served == nil { // otherwise it waited for the model to be loaded, and its caller may read Served now
 		r.Served = m

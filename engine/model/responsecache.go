@@ -54,8 +54,8 @@ func newResponseCache(ctx context.Context, s Spec) (*responseCache, error) {
 	return c, nil
 }
 
-// ensembleIdentity is different each time, so that no other owner has the responses of an ensemble: no name says what
-// the models of its steps are.
+// ensembleIdentity is different each time, so that two loads of an ensemble never share responses: its configuration
+// and files do not identify the models of its steps.
 func ensembleIdentity() (string, error) { return rand.Text(), nil }
 
 func (c *responseCache) owner() cache.Owner { return cache.Owner(c.owned.Load()) }

@@ -33,7 +33,7 @@ type Detail struct {
 	Histograms bool
 }
 
-// Kind is what decides which latencies a version has.
+// Kind selects the latencies that a version has.
 type Kind struct {
 	// Cached: it has latencies of the cache, and none of whole requests, which would lack the time that the cache takes
 	// after the response.
